@@ -22,7 +22,7 @@ int gpt_listing_check(int status, struct gpt_err *err)
 {
     return status == GPT_OK
                ? GPT_OK
-               : gpt_fail(err, GPT_EFAIL, "out of memory for a table");
+               : gpt_no_memory(err, "a table");
 }
 
 int gpt_listing_add(struct gpt_listing *l, cJSON *object, struct gpt_err *err)

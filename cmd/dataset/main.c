@@ -66,7 +66,7 @@ static int strip_suffixes(struct gpt_arena *arena, const char **names, int n,
             continue;
         names[i] = gpt_arena_printf(arena, "%.*s", (int)(len - 4), names[i]);
         if (!names[i])
-            return gpt_fail(err, GPT_EFAIL, "out of memory for names");
+            return gpt_no_memory(err, "names");
     }
     return GPT_OK;
 }
@@ -106,7 +106,10 @@ static int run_program(const void *options, const struct gpt_args *args,
 
     if (n < 0) {
         gpt_fail(err, GPT_EUSAGE, "the command is missing");
-        return gpt_hint(err, "try 'gpt-dataset --help'");
+        return gpt_option_given(args, "input")
+                   ? gpt_hint(err, "it is the first word: gpt-dataset merge "
+                                   "--input DIR joins the sets of a directory")
+                   : gpt_hint(err, "try 'gpt-dataset --help'");
     }
     GPT_TRY(find_command(&command, args->positional[0], err));
     GPT_TRY(check_options(command, args, err));

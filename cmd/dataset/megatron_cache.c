@@ -241,7 +241,7 @@ int gpt_cache_write(const struct gpt_indexed *set, int split, int64_t wanted,
     GPT_TRY(build_samples(&samples, set, split, wanted, edge, o, err));
     int status;
     if (describe(&text, set, split, wanted, edge, o) != GPT_OK) {
-        status = gpt_fail(err, GPT_EFAIL, "out of memory for a description");
+        status = gpt_no_memory(err, "a description");
         goto out;
     }
     gpt_md5(digest, text.data, text.len);

@@ -36,7 +36,7 @@ static int add_name(struct names *names, const char *dir, const char *name,
     char *path = gpt_arena_printf(names->arena, "%s/%.*s", dir, (int)(n - 4),
                                   name);
     if (!path)
-        return gpt_fail(err, GPT_EFAIL, "out of memory for names");
+        return gpt_no_memory(err, "names");
     names->items[names->n++] = path;
     return GPT_OK;
 }
@@ -56,7 +56,7 @@ static int sort_names(struct names *names, const char *const **prefixes,
     const char **list = gpt_arena_alloc(names->arena, names->n, sizeof(*list));
 
     if (!list)
-        return gpt_fail(err, GPT_EFAIL, "out of memory for names");
+        return gpt_no_memory(err, "names");
     if (names->n > 0)
         memcpy(list, names->items, names->n * sizeof(*list));
     qsort(list, names->n, sizeof(*list), by_name);

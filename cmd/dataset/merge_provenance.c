@@ -246,7 +246,7 @@ static int open_beside(struct gpt_out **out, const char *prefix,
     int status = gpt_buf_printf(&path, "%s%s", prefix, suffix);
 
     status = status == GPT_OK ? gpt_out_open(out, path.data, flags, 0, err)
-                              : gpt_fail(err, GPT_EFAIL, "out of memory");
+                              : gpt_no_memory(err, "provenance");
     gpt_buf_free(&path);
     return status;
 }
@@ -265,7 +265,7 @@ static int open_sources(struct gpt_provenance_merge *m,
         int status = GPT_OK;
 
         if (gpt_buf_printf(&path, "%s.sources", sets[k]) != GPT_OK)
-            status = gpt_fail(err, GPT_EFAIL, "out of memory");
+            status = gpt_no_memory(err, "provenance");
         else if (gpt_path_exists(path.data))
             status = gpt_in_open(&m->sources[k], path.data, err);
         else

@@ -4,6 +4,8 @@
  * used. Start at gpt_child_start(). */
 #include "cmd/launch/children.h"
 
+#include "base/io.h"
+
 #include <errno.h>
 #include <fcntl.h>
 #include <signal.h>
@@ -79,7 +81,11 @@ static int fork_child(struct gpt_child *c, char *const *command, char **env,
     waitpid(c->pid, NULL, 0);
     c->pid = 0;
     errno = code;
-    return gpt_fail_errno(err, GPT_EIO, "cannot run '%.300s'", command[0]);
+    gpt_fail_errno(err, GPT_EIO, "cannot run '%.300s'", command[0]);
+    if (gpt_path_ends_in(command[0], ".py"))
+        gpt_hint(err, "programs are started as they are: gpt-train; a script "
+                 "needs python3 in front");
+    return GPT_EIO;
 }
 
 int gpt_child_start(struct gpt_child *c, char *const *command, char **env,

@@ -5,6 +5,9 @@
 
 #define TORCHRUN "torchrun"
 #define ACCELERATE "accelerate"
+#define DEEPSPEED "DeepSpeed"
+#define EACH_NODE \
+    "start gpt-launch on each node: --nnodes N --node-rank I --master-addr HOST"
 #define MEETING "ranks meet through the store of node 0"
 
 const struct gpt_foreign_option gpt_launch_foreign[] = {
@@ -44,6 +47,11 @@ const struct gpt_foreign_option gpt_launch_foreign[] = {
      .flag = true, .skip = true},
     {"use-megatron-lm", ACCELERATE, .answer = "gpt-train has these options",
      .flag = true, .skip = true},
+    {"num-gpus", DEEPSPEED, .means = "--nproc-per-node=%"},
+    {"num-nodes", DEEPSPEED, .means = "--nnodes=%"},
+    {"hostfile", DEEPSPEED, .answer = EACH_NODE},
+    {"include", DEEPSPEED, .answer = EACH_NODE},
+    {"exclude", DEEPSPEED, .answer = EACH_NODE},
 };
 
 const size_t gpt_launch_n_foreign = GPT_COUNT(gpt_launch_foreign);

@@ -41,7 +41,7 @@ static int log_line(struct gpt_append *log, const char *p, size_t n,
         if (p[i] != '\0')
             status = gpt_buf_add(&line, &p[i], 1);
     if (status != GPT_OK)
-        status = gpt_fail(err, GPT_EFAIL, "out of memory for a line");
+        status = gpt_no_memory(err, "a line");
     else
         status = gpt_append_line(log, line.len ? line.data : "", err);
     gpt_buf_free(&line);
@@ -55,7 +55,7 @@ static int add_line(struct gpt_prefix_lines *l, struct gpt_buf *out,
 {
     if (gpt_buf_add(out, l->prefix, strlen(l->prefix)) != GPT_OK ||
         gpt_buf_add(out, p, n) != GPT_OK || gpt_buf_add(out, "\n", 1) != GPT_OK)
-        return gpt_fail(err, GPT_EFAIL, "out of memory for a line");
+        return gpt_no_memory(err, "a line");
     return l->log ? log_line(l->log, p, n, err) : GPT_OK;
 }
 
@@ -93,7 +93,7 @@ static int pass_lines(struct gpt_prefix_lines *l, bool all, struct gpt_err *err)
 int gpt_prefix_lines_pass(struct gpt_prefix_lines *l, struct gpt_err *err)
 {
     if (gpt_buf_reserve(&l->part, READ_BYTES) != GPT_OK)
-        return gpt_fail(err, GPT_EFAIL, "out of memory for a line");
+        return gpt_no_memory(err, "a line");
     ssize_t n = read(l->from, l->part.data + l->part.len, READ_BYTES);
     /* Called after poll(), so that the read finds bytes or the end of the pipe.
      * A failed read is taken for the end. */

@@ -159,10 +159,10 @@ static int start_child(struct job *j, int64_t local, struct gpt_err *err)
                                         (long long)numbers[i].value);
     for (size_t i = 0; i < n; i++)
         if (!set[i])
-            return gpt_fail(err, GPT_EFAIL, "out of memory");
+            return gpt_no_memory(err, "a name");
     env = gpt_child_environment(set, n);
     if (!env)
-        return gpt_fail(err, GPT_EFAIL, "out of memory");
+        return gpt_no_memory(err, "a name");
     int status = gpt_child_start(&j->children[local], o->command, env, err);
     gpt_free(env);
     return status;

@@ -5,6 +5,7 @@
  * run here with only the program's name replaced. */
 #include "base/options.h"
 #include "cmd/preprocess/command.h"
+#include "cmd/preprocess/foreign.h"
 #include "cmd/preprocess/plan.h"
 #include "cmd/preprocess/report.h"
 #include "tokenizer/tokenizer_options.h"
@@ -125,13 +126,16 @@ static const char *const examples[] = {
 
 int main(int argc, char **argv)
 {
-    static const struct gpt_program program = {
+    const struct gpt_program program = {
         .name = "gpt-preprocess",
         .purpose = "Turn JSON lines into token files for training.",
         .usage = usage,
         .examples = examples,
         .options = table,
         .n_options = GPT_COUNT(table),
+        .instead = "name the input with --input",
+        .foreign = gpt_preprocess_foreign,
+        .n_foreign = gpt_preprocess_n_foreign,
         .options_bytes = sizeof(struct gpt_preprocess_command),
         .version = gpt_tokenizer_version,
         .run = run_program,

@@ -23,7 +23,7 @@ int gpt_output_name(struct gpt_buf *name,
     if (gpt_buf_printf(name, "%s_%s_document%s", o->output_prefix,
                        o->keys[key], suffix) == GPT_OK)
         return GPT_OK;
-    return gpt_fail(err, GPT_EFAIL, "cannot allocate a file name");
+    return gpt_no_memory(err, "a file name");
 }
 
 /* Compared as text: the file need not exist. */

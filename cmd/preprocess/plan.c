@@ -54,7 +54,7 @@ static int name_output(const char **out, struct gpt_preprocess_plan *p,
 {
     *out = c->shard ? gpt_shard_name(&p->arena, name, p->shard, p->n_shards)
                     : name;
-    return *out ? GPT_OK : gpt_fail(err, GPT_EFAIL, "out of memory");
+    return *out ? GPT_OK : gpt_no_memory(err, "a name");
 }
 
 static int plan_files(struct gpt_preprocess_plan *p,
@@ -198,7 +198,7 @@ static int describe_command(struct gpt_preprocess_plan *p,
     if (gpt_options_lines(args, c, GPT_LINES_GIVEN | GPT_LINES_SHARED,
                           &p->command_lines) == GPT_OK)
         return GPT_OK;
-    return gpt_fail(err, GPT_EFAIL, "out of memory for the command");
+    return gpt_no_memory(err, "the command");
 }
 
 int gpt_preprocess_plan_tokenizer(struct gpt_preprocess_plan *p,

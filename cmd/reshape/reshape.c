@@ -40,7 +40,7 @@ static int collect_attachments(struct gpt_reshape *r, struct gpt_err *err)
         gpt_arena_alloc(&r->arena, (size_t)s->n_attached + GPT_COUNT(given),
                         sizeof(*r->attached));
     if (!r->attached)
-        return gpt_fail(err, GPT_EFAIL, "out of memory");
+        return gpt_no_memory(err, "a name");
     for (size_t k = 0; k < GPT_COUNT(given); k++)
         if (given[k].path)
             r->attached[r->n_attached++] = given[k];
@@ -57,7 +57,7 @@ static int collect_attachments(struct gpt_reshape *r, struct gpt_err *err)
                      ? gpt_arena_strdup(&r->arena, s->dir)
                      : gpt_arena_printf(&r->arena, "%s/%s", s->dir, a.name);
         if (!a.path)
-            return gpt_fail(err, GPT_EFAIL, "out of memory");
+            return gpt_no_memory(err, "a name");
         r->attached[r->n_attached++] = a;
     }
     return GPT_OK;

@@ -49,6 +49,8 @@ int main(int argc, char **argv)
         .n_options = gpt_train_n_options,
         .foreign = gpt_train_foreign,
         .n_foreign = gpt_train_n_foreign,
+        .instead = "--data-path names the data, --config a file of options or "
+                   "a preset",
         .options_bytes = sizeof(struct gpt_train_options),
         .version = gpt_backend_version,
         .run = train,

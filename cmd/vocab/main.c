@@ -3,6 +3,7 @@
  * any text can be written with it, and <|endoftext|>: the smallest size is of
  * these. */
 #include "base/options.h"
+#include "cmd/vocab/foreign.h"
 #include "cmd/vocab/train_vocab.h"
 
 /* What "auto" looks at is in text/text_blocks.h. */
@@ -51,13 +52,16 @@ int main(int argc, char **argv)
         "gpt-vocab --input book.txt --vocab-size 4096 --output-prefix book",
         NULL,
     };
-    static const struct gpt_program program = {
+    const struct gpt_program program = {
         .name = "gpt-vocab",
         .purpose = "Train a GPT-2 vocabulary on a corpus.",
         .usage = usage,
         .examples = examples,
         .options = table,
         .n_options = GPT_COUNT(table),
+        .instead = "name the input with --input",
+        .foreign = gpt_vocab_foreign,
+        .n_foreign = gpt_vocab_n_foreign,
         .options_bytes = sizeof(struct gpt_vocab_command),
         .run = run_program,
     };

@@ -35,7 +35,7 @@ static int open_output(struct gpt_out **out, struct outputs *files,
                                   suffix);
 
     if (!name)
-        return gpt_fail(err, GPT_EFAIL, "out of memory for a file name");
+        return gpt_no_memory(err, "a file name");
     return gpt_out_open(out, name, o->common.force ? GPT_OUT_FORCE : 0, 0,
                         err);
 }

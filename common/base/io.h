@@ -189,6 +189,8 @@ bool gpt_path_exists(const char *path);
 bool gpt_path_hidden(int error);
 bool gpt_path_is_dir(const char *path);
 bool gpt_path_same(const char *a, const char *b); /* same device and inode */
+/* What comes after the last slash. */
+const char *gpt_path_name(const char *path);
 bool gpt_path_ends_in(const char *path, const char *suffix);
 /* True when "dir/name" exists; name may be a path of several parts, or NULL,
  * which no directory holds. */

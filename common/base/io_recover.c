@@ -170,9 +170,13 @@ static int wait_for_writer(const struct recovery *r, struct gpt_err *err)
     const struct timespec pause = {.tv_nsec = WAIT_MS * 1000000};
 
     for (int i = 0; flock(r->fd, LOCK_EX | LOCK_NB) != 0; i++) {
-        if (errno != EWOULDBLOCK)
-            return gpt_fail_errno(err, GPT_EIO, "cannot lock '%s'",
-                                  r->journal);
+        if (errno != EWOULDBLOCK) {
+            gpt_fail_errno(err, GPT_EIO, "cannot lock '%s'", r->journal);
+            return gpt_hint(err, "it is of a program that died while it gave "
+                            "files their names: copy the directory to a file "
+                            "system with locks, or make its files again after "
+                            "removing it");
+        }
         if (i == WAITS)
             return gpt_fail(err, GPT_EIO, "'%s': another process has been "
                             "giving files their names for %d s", r->journal,

@@ -189,8 +189,9 @@ static int take_positional(struct gpt_parse *p, const char *word)
         return GPT_OK;
     if (max >= 0 && p->n_positional >= max) {
         gpt_fail(p->err, GPT_EUSAGE, "unexpected argument '%.200s'", word);
-        gpt_hint(p->err, "try '%s --help'", p->program->name);
-        return GPT_EUSAGE;
+        return p->program->instead
+                   ? gpt_hint(p->err, "%s", p->program->instead)
+                   : gpt_hint(p->err, "try '%s --help'", p->program->name);
     }
     p->positional[p->n_positional++] = word;
     return GPT_OK;

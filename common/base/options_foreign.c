@@ -44,7 +44,7 @@ int gpt_opt_expand_foreign(struct gpt_parse *p,
         assert(*n < cap);
         words[*n] = expand_word(p, at, len, value);
         if (!words[*n])
-            return gpt_fail(p->err, GPT_EFAIL, "out of memory for options");
+            return gpt_no_memory(p->err, "options");
         at += len;
         at += strspn(at, " ");
     }

@@ -6,6 +6,13 @@
 #include <string.h>
 #include <sys/stat.h>
 
+const char *gpt_path_name(const char *path)
+{
+    const char *slash = strrchr(path, '/');
+
+    return slash ? slash + 1 : path;
+}
+
 bool gpt_path_hidden(int error)
 {
     return error == EACCES || error == EIO || error == EMFILE ||

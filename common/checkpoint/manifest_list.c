@@ -39,7 +39,7 @@ static int keep_name(struct gpt_manifest_list *l, const char **name,
                      struct gpt_err *err)
 {
     *name = gpt_arena_strdup(&l->arena, *name);
-    return *name ? GPT_OK : gpt_fail(err, GPT_EFAIL, "out of memory");
+    return *name ? GPT_OK : gpt_no_memory(err, "names of files");
 }
 
 static int add_file(struct gpt_manifest_list *l, struct gpt_manifest_file f,
@@ -108,7 +108,7 @@ static int name_entries(struct gpt_manifest_list *l,
         s->entry = alone ? s->s.name
                          : gpt_arena_printf(&l->arena, "%s@%s", s->s.name, at);
         if (!s->entry)
-            status = gpt_fail(err, GPT_EFAIL, "out of memory");
+            status = gpt_no_memory(err, "names of files");
     }
     gpt_free(sorted);
     return status;

@@ -33,7 +33,7 @@ static int list_files(struct gpt_source *s, struct gpt_err *err)
         gpt_arena_alloc(&s->arena, (size_t)s->n_files, sizeof(*attached));
 
     if (!attached)
-        return gpt_fail(err, GPT_EFAIL, "out of memory");
+        return gpt_no_memory(err, "names of files");
     s->attached = attached;
     for (int64_t i = 0; i < s->n_files; i++)
         if (gpt_name_holds_tensors(s->files[i].name))
@@ -97,9 +97,7 @@ static void close_native(struct gpt_source *s)
 /* The name of the file that a box is in, without its directory. */
 static const char *file_of(const struct gpt_file_box *box)
 {
-    const char *path = gpt_in_path(box->in), *slash = strrchr(path, '/');
-
-    return slash ? slash + 1 : path;
+    return gpt_path_name(gpt_in_path(box->in));
 }
 
 static int list_native(const struct gpt_source *s, gpt_stored_visit *visit,
@@ -187,7 +185,7 @@ static int find_kinds(struct gpt_target *t, const char **kinds, int *n,
                             t->source->dir, MAX_KINDS);
         kinds[k] = gpt_arena_printf(&t->arena, "%.*s", (int)length, name);
         if (!kinds[k])
-            return gpt_fail(err, GPT_EFAIL, "out of memory");
+            return gpt_no_memory(err, "names of files");
         ++*n;
     }
     return GPT_OK;
@@ -249,7 +247,7 @@ static int find_sources(struct gpt_target *t, const char *kind,
         names[i] = *kind ? gpt_arena_printf(&t->arena, "%s%s", kind, row->name)
                          : row->name;
         if (!names[i])
-            return gpt_fail(err, GPT_EFAIL, "out of memory");
+            return gpt_no_memory(err, "names of files");
         sources[i] = NULL;
         if (*kind && mixes_rules(t->source) &&
             !gpt_source_find(t->source, names[i]))

@@ -45,7 +45,7 @@ static int add_candidate(struct gpt_buf *list, int64_t iteration,
 {
     return gpt_buf_printf(list, "%lld\n", (long long)iteration) == GPT_OK
                ? GPT_OK
-               : gpt_fail(err, GPT_EFAIL, "out of memory");
+               : gpt_no_memory(err, "a name");
 }
 
 /* Lists what the tracker names, then the other iterations, newest first. A
@@ -87,9 +87,8 @@ static int list_candidates(struct gpt_buf *list, const char *path,
     if (!gpt_path_is_dir(path))
         return gpt_fail(err, GPT_EIO, "%s: no such directory", path);
     GPT_TRY(gpt_path_join(manifest, sizeof(manifest), path, GPT_MANIFEST, err));
-    const char *base = strrchr(path, '/');
-    base = base ? base + 1 : path;
-    if (gpt_path_exists(manifest) || strncmp(base, "iter_", 5) == 0)
+    if (gpt_path_exists(manifest) ||
+        strncmp(gpt_path_name(path), "iter_", 5) == 0)
         return add_candidate(list, ITSELF, err);
     if (iteration >= 0)
         return add_candidate(list, iteration, err);

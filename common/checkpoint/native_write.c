@@ -139,7 +139,7 @@ static int describe_slices(const struct gpt_manifest_slice *slices, int64_t n,
         const char *text = gpt_arena_printf(arena, "%s at %s", whole, at);
         const char *key = gpt_arena_printf(arena, "slice of %s", t->name);
         if (!text || !key)
-            return gpt_fail(err, GPT_EFAIL, "out of memory");
+            return gpt_no_memory(err, "names of files");
         (*notes)[i] = (struct gpt_safetensors_note){key, text};
     }
     return GPT_OK;

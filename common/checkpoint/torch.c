@@ -87,13 +87,13 @@ static int read_storage(struct gpt_torch *t, const struct gpt_pickle_value *v,
     if (id->n < 5 || id->items[2]->kind != GPT_PICKLE_STRING ||
         !gpt_pickle_int(id->items[4], &s->count) || s->count < 0)
         return gpt_torch_bad(t, v->at, err, "a storage without key or size");
+    if (id->items[1]->kind != GPT_PICKLE_GLOBAL)
+        return gpt_torch_bad(t, v->at, err, "a storage whose type is not the "
+                             "name of a class");
     if (!find_type(id->items[1], s))
-        return gpt_torch_bad(
-            t, v->at, err,
-            "a storage of type %.*s, which is not "
-            "known",
-            id->items[1]->kind == GPT_PICKLE_GLOBAL ? (int)id->items[1]->n : 0,
-            id->items[1]->kind == GPT_PICKLE_GLOBAL ? id->items[1]->text : "");
+        return gpt_torch_bad(t, v->at, err, "a storage of type %.*s, which is "
+                             "not known", (int)id->items[1]->n,
+                             id->items[1]->text);
     s->key = gpt_arena_printf(&t->arena, "%.*s", (int)id->items[2]->n,
                               id->items[2]->text);
     if (!s->key)

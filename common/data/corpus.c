@@ -6,6 +6,7 @@
 #include "data/corpus.h"
 
 #include "base/hash.h"
+#include "base/io.h"
 #include "base/memory.h"
 #include "base/num.h"
 #include "data/blend.h"
@@ -327,14 +328,6 @@ static uint64_t mix_in(uint64_t h, uint64_t v)
     return gpt_hash64(bytes, sizeof(bytes), h);
 }
 
-/* The name alone: a data set may be moved to another directory. */
-static const char *last_component(const char *prefix)
-{
-    const char *slash = strrchr(prefix, '/');
-
-    return slash ? slash + 1 : prefix;
-}
-
 /* The lengths of all sequences enter, not the tokens: reading these would take
  * as long as an epoch does. */
 static uint64_t digest_member(uint64_t h, const struct member *m)
@@ -345,7 +338,8 @@ static uint64_t digest_member(uint64_t h, const struct member *m)
 
     /* The weight enters bit for bit: the order depends on its last bit. */
     memcpy(&weight, &m->weight, sizeof(weight));
-    h = mix_in(h, gpt_fnv1a(last_component(gpt_indexed_prefix(m->set))));
+    /* The name alone: a data set may be moved to another directory. */
+    h = mix_in(h, gpt_fnv1a(gpt_path_name(gpt_indexed_prefix(m->set))));
     h = mix_in(h, (uint64_t)n);
     h = mix_in(h, (uint64_t)gpt_indexed_n_tokens(m->set));
     h = mix_in(h, gpt_crc32c(0, gpt_indexed_lengths(m->set), 4 * (size_t)n));

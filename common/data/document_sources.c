@@ -73,7 +73,7 @@ static int map_records(struct gpt_sources *s, const char *prefix,
     struct gpt_buf path = {0};
 
     if (gpt_buf_printf(&path, "%s.sources", prefix) != GPT_OK)
-        return gpt_fail(err, GPT_EFAIL, "out of memory for a file name");
+        return gpt_no_memory(err, "a file name");
     int status = gpt_in_open(&s->in, path.data, err);
     gpt_buf_free(&path);
     GPT_TRY(status);

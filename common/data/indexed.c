@@ -50,6 +50,18 @@ static int parse_impl(const char *impl, enum impl *out, struct gpt_err *err)
                     " lazy and infer", impl);
 }
 
+/* A data set of text is often called by the prefix that it was made with,
+ * to which the key of the text was added. */
+static void hint_at_key(const char *prefix, struct gpt_err *err)
+{
+    struct gpt_buf path = {0};
+
+    if (gpt_buf_printf(&path, "%s_text_document.idx", prefix) == GPT_OK &&
+        gpt_path_exists(path.data))
+        gpt_hint(err, "there is a data set %s_text_document", prefix);
+    gpt_buf_free(&path);
+}
+
 /* Opens prefix + suffix. A file name is often given as the prefix: the hint
  * then has the prefix. */
 static int open_part(struct gpt_in **in, const char *prefix,
@@ -69,6 +81,8 @@ static int open_part(struct gpt_in **in, const char *prefix,
         (gpt_path_ends_in(prefix, ".bin") || gpt_path_ends_in(prefix, ".idx")))
         gpt_hint(err, "a data set is named without .bin and .idx: %.*s",
                  (int)(n - 4), prefix);
+    else if (status != GPT_OK)
+        hint_at_key(prefix, err);
     return status;
 }
 

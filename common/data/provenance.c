@@ -232,7 +232,7 @@ int gpt_provenance_read(cJSON **root, const char *prefix, struct gpt_err *err)
     /* A set without the file is good; what made it is not known. */
     *root = NULL;
     if (gpt_buf_printf(&path, "%s.json", prefix) != GPT_OK)
-        status = gpt_fail(err, GPT_EFAIL, "out of memory for a file name");
+        status = gpt_no_memory(err, "a file name");
     else if (gpt_path_exists(path.data))
         status = gpt_json_read(root, path.data, MAX_BYTES, err);
     gpt_buf_free(&path);

@@ -66,7 +66,7 @@ static int post_message(struct gpt_agreement *p, int64_t rank, int status,
     int done = gpt_buf_printf(&b, "%lld %d %lld\n%s", (long long)p->round,
                               status, (long long)failed, text);
     if (done != GPT_OK)
-        done = gpt_fail(err, GPT_EFAIL, "out of memory");
+        done = gpt_no_memory(err, "a message of a rank");
     else
         done = gpt_store_set(p->store, key, b.data, b.len, err);
     gpt_buf_free(&b);
@@ -257,7 +257,6 @@ static int wait_for_message(struct gpt_agreement *p, int64_t rank, char **value,
 {
     struct gpt_wait wait = gpt_wait_begin(INFINITY); /* while it lives */
     struct silence silence = {.checked_at = wait.begun};
-    double check_at = wait.begun + 0.25;
     char key[100];
 
     key_of(key, sizeof(key), p, rank);
@@ -265,10 +264,8 @@ static int wait_for_message(struct gpt_agreement *p, int64_t rank, char **value,
         GPT_TRY(read_message(p, key, value, err));
         if (*value)
             return GPT_OK;
-        if (gpt_now() >= check_at) {
+        if (gpt_wait_is_check_due(&wait))
             GPT_TRY(check_hope(p, gpt_max_i64(rank, 0), &silence, err));
-            check_at = gpt_now() + 0.25;
-        }
         if (rank >= 0 && gpt_wait_is_long(&wait)) /* rank 0 speaks for all */
             gpt_wait_report(&wait, "rank %lld, which works on '%s'",
                             (long long)rank, p->name);

@@ -9,6 +9,7 @@
  * have few however many ranks there are; and groups that share nothing can be
  * aborted one by one. */
 #include "parallel/comm_internal.h"
+#include "parallel/wait.h"
 
 #include "base/memory.h"
 #include "base/progress.h"
@@ -222,17 +223,15 @@ static int wait_until_connected(struct gpt_comm *c, double end,
 {
     const struct gpt_comm_device *d = c->device;
     const struct timespec tick = {0, 2 * 1000 * 1000};
-    double check_at = gpt_now() + 0.25;
+    struct gpt_wait wait = gpt_wait_begin(end - gpt_now());
     enum gpt_clique_state state;
     char why[400];
 
     while ((state = d->lib->state(d->clique, why, sizeof(why))) ==
            GPT_CLIQUE_BUSY) {
         nanosleep(&tick, NULL);
-        if (gpt_now() < check_at)
-            continue;
-        check_at = gpt_now() + 0.25;
-        GPT_TRY(check_wait(c, end, "not all members have arrived", err));
+        if (gpt_wait_is_check_due(&wait))
+            GPT_TRY(check_wait(c, end, "not all members have arrived", err));
     }
     return state == GPT_CLIQUE_READY ? GPT_OK
                                    : gpt_fail(err, GPT_EIO, "%s", why);

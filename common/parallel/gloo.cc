@@ -200,7 +200,6 @@ static int wait_until_connected(const std::shared_ptr<Connecting> &shared,
                                 struct gpt_err *err)
 {
     struct gpt_wait wait = gpt_wait_begin(o.timeout);
-    double check_at = wait.begun + 0.25;
     bool done = false, counted = false;
 
     while (!done) {
@@ -213,10 +212,9 @@ static int wait_until_connected(const std::shared_ptr<Connecting> &shared,
         if (shared->given_up)
             return gpt_fail(err, GPT_EIO, "not connected within %g s",
                             o.timeout);
-        if (done || gpt_now() < check_at)
+        if (done || !gpt_wait_is_check_due(&wait))
             continue;
         GPT_TRY(check_connecting(shared.get(), &done, err));
-        check_at = gpt_now() + 0.25;
         if (!counted)
             gpt_store_count_wait(shared->store, 1);
         counted = true;

@@ -198,7 +198,6 @@ static int wait_for_both(struct meeting *m, struct gpt_err *err)
 {
     struct gpt_links *l = m->l;
     struct gpt_wait wait = gpt_wait_begin(l->o.timeout);
-    double check_at = wait.begun + 0.25;
     bool counted = false;
     char why[128] = "it has not come";
 
@@ -218,12 +217,11 @@ static int wait_for_both(struct meeting *m, struct gpt_err *err)
             return gpt_fail(err, GPT_EIO,
                             "no connection to rank %lld within %g s: %s",
                             (long long)missing, l->o.timeout, reason);
-        if (gpt_now() >= check_at) {
+        if (gpt_wait_is_check_due(&wait)) {
             GPT_TRY(gpt_store_check_wait(l->store, err));
             if (!counted)
                 gpt_store_count_wait(l->store, 1);
             counted = true;
-            check_at = gpt_now() + 0.25;
         }
         if (l->o.rank == 0 && gpt_wait_is_long(&wait))
             gpt_wait_report(&wait, "a connection to rank %lld (%s)",

@@ -16,7 +16,6 @@
 #include "parallel/store.h"
 
 #include "base/num.h"
-#include "base/progress.h"
 #include "base/signals.h"
 #include "parallel/net.h"
 #include "parallel/store_wire.h"
@@ -133,7 +132,7 @@ static int lose_connection(struct gpt_store *s, const char *what,
 
 static int no_memory(struct gpt_err *err)
 {
-    return gpt_fail(err, GPT_EFAIL, "out of memory for a request of the store");
+    return gpt_no_memory(err, "a request of the store");
 }
 
 /* In a world of one the request goes through the same reading and executing as
@@ -702,7 +701,6 @@ int gpt_store_barrier(struct gpt_store *s, const char *name, double timeout,
                       struct gpt_err *err)
 {
     struct gpt_wait wait = gpt_wait_begin(timeout);
-    double check_at = wait.begun + 0.25;
     bool counted = false;
     char key[256];
     int64_t round, count;
@@ -718,14 +716,13 @@ int gpt_store_barrier(struct gpt_store *s, const char *name, double timeout,
             GPT_TRY(barrier_late(s, name, round, timeout, err));
             break;
         }
-        if (gpt_now() >= check_at) {
+        if (gpt_wait_is_check_due(&wait)) {
             if (gpt_store_check_wait(s, err) != GPT_OK)
                 return gpt_context(err, "barrier '%.100s'", name);
             GPT_TRY(report_barrier(s, name, round, &wait, err));
             if (!counted)
                 gpt_store_count_wait(s, 1);
             counted = true;
-            check_at = gpt_now() + 0.25;
         }
         gpt_wait_pause(&wait);
         GPT_TRY(gpt_store_add(s, key, 0, &count, err));

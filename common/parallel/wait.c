@@ -11,7 +11,8 @@
 #include <stdio.h>
 #include <time.h>
 
-static const double silent = 5, between_reports = 60; /* seconds */
+/* Seconds. */
+static const double silent = 5, between_reports = 60, between_checks = 0.25;
 
 struct gpt_wait gpt_wait_begin(double limit)
 {
@@ -20,7 +21,8 @@ struct gpt_wait gpt_wait_begin(double limit)
     return (struct gpt_wait){.begun = now,
                              .limit = limit,
                              .pause = 0.001,
-                             .report_at = now + silent};
+                             .report_at = now + silent,
+                             .check_at = now + between_checks};
 }
 
 double gpt_wait_left(const struct gpt_wait *w)
@@ -39,6 +41,16 @@ void gpt_wait_pause(struct gpt_wait *w)
 
     nanosleep(&t, NULL);
     w->pause = fmin(w->pause * 2, 0.05);
+}
+
+bool gpt_wait_is_check_due(struct gpt_wait *w)
+{
+    const double now = gpt_now();
+
+    if (now < w->check_at)
+        return false;
+    w->check_at = now + between_checks;
+    return true;
 }
 
 bool gpt_wait_is_long(const struct gpt_wait *w)

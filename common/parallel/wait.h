@@ -9,7 +9,7 @@
 struct gpt_wait {
     double begun, limit; /* limit: seconds; INFINITY: none */
     /* private */
-    double pause, report_at;
+    double pause, report_at, check_at;
 };
 
 struct gpt_wait gpt_wait_begin(double limit);
@@ -20,6 +20,9 @@ bool gpt_wait_is_over(const struct gpt_wait *w);
  * quick, and 50 ms at most, so that a store that a thousand ranks ask is not
  * kept busy. Returns early on a signal. */
 void gpt_wait_pause(struct gpt_wait *w);
+/* True four times a second, the first time after a quarter: when it is time to
+ * ask whether the others still come, which costs a question to the store. */
+bool gpt_wait_is_check_due(struct gpt_wait *w);
 /* True when it is time to report the wait: after 5 s, and every minute. */
 bool gpt_wait_is_long(const struct gpt_wait *w);
 /* Reports "waiting for WHAT: 5 s so far, at most 600 s". */

@@ -263,7 +263,7 @@ static int open_file(struct gpt_input *in, const char *path,
     in->path = strdup(path);
     in->raw = gpt_alloc(GPT_INPUT_RAW, 1);
     if (!in->path || !in->raw)
-        return gpt_fail(err, GPT_EFAIL, "cannot allocate an input buffer");
+        return gpt_no_memory(err, "an input buffer");
     in->name = is_stdin ? "(standard input)" : in->path;
     in->fd = is_stdin ? STDIN_FILENO : open(path, O_RDONLY | O_CLOEXEC);
     if (in->fd < 0 || fstat(in->fd, &st) != 0)

@@ -30,7 +30,7 @@ static int add_path(struct paths *p, const char *path, struct gpt_err *err)
     GPT_TRY(gpt_in_protect(path, err));
     const char *copy = gpt_arena_strdup(p->arena, path);
     if (!copy)
-        return gpt_fail(err, GPT_EFAIL, "out of memory for input names");
+        return gpt_no_memory(err, "input names");
     p->items[p->n++] = copy;
     return GPT_OK;
 }
@@ -164,6 +164,16 @@ out:
     return status;
 }
 
+/* Corpora are often given as a link to them. */
+static int cannot_open(const char *word, struct gpt_err *err)
+{
+    gpt_fail_errno(err, GPT_EIO, "cannot open '%s'", word);
+    return strstr(word, "://")
+               ? gpt_hint(err, "nothing is fetched from the network: download "
+                               "it first, or give it as standard input")
+               : GPT_EIO;
+}
+
 /* A word is a pattern only when no file has that very name, which may hold '['.
  */
 static int add_word(struct paths *p, const char *word, struct gpt_err *err)
@@ -173,7 +183,7 @@ static int add_word(struct paths *p, const char *word, struct gpt_err *err)
     if (strcmp(word, "-") != 0 && stat(word, &st) != 0) {
         if (strpbrk(word, "*?["))
             return add_pattern(p, word, err);
-        return gpt_fail_errno(err, GPT_EIO, "cannot open '%s'", word);
+        return cannot_open(word, err);
     }
     return add_one(p, word, err);
 }
@@ -191,7 +201,7 @@ int gpt_inputs_expand(struct gpt_arena *arena, const char *const *words,
         GPT_TRY_GOTO(status, add_word(&p, words[i], err), out);
     const char **list = gpt_arena_alloc(arena, p.n, sizeof(*list));
     if (!list) {
-        status = gpt_fail(err, GPT_EFAIL, "out of memory for input names");
+        status = gpt_no_memory(err, "input names");
         goto out;
     }
     if (p.n > 0)
@@ -253,7 +263,7 @@ int gpt_inputs_shard(struct gpt_arena *arena, const char *const *paths,
     int64_t total = 0, at = 0, bytes = 0;
 
     if (!list)
-        return gpt_fail(err, GPT_EFAIL, "out of memory for input names");
+        return gpt_no_memory(err, "input names");
     assert(n_shards >= 1 && shard >= 1 && shard <= n_shards);
     *ranges = list;
     *n = 0;

@@ -245,7 +245,7 @@ static int add_stretch(struct gpt_buf *out, struct letters *l,
         int n = gpt_utf8_encode(cp_of(l->at[i]), utf8);
 
         if (gpt_buf_add(out, utf8, (size_t)n) != GPT_OK)
-            return gpt_fail(err, GPT_EFAIL, "cannot allocate a text");
+            return gpt_no_memory(err, "a text");
     }
     return GPT_OK;
 }
@@ -255,7 +255,7 @@ static int add_text(struct gpt_buf *out, const uint8_t *p, size_t len,
 {
     return gpt_buf_add(out, p, len) == GPT_OK
                ? GPT_OK
-               : gpt_fail(err, GPT_EFAIL, "cannot allocate a text");
+               : gpt_no_memory(err, "a text");
 }
 
 /* Appends the next part of text[0..len) in form C, len > 0, and returns in

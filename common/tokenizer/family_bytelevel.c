@@ -152,7 +152,7 @@ static int encode_words(struct bytelevel_encoder *e, const char *text,
         e->spaced.len = 0;
         if (gpt_buf_add(&e->spaced, " ", 1) != GPT_OK ||
             gpt_buf_add(&e->spaced, text, len) != GPT_OK)
-            return gpt_fail(err, GPT_EFAIL, "cannot allocate a text");
+            return gpt_no_memory(err, "a text");
         text = e->spaced.data;
         len = e->spaced.len;
     }

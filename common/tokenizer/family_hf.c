@@ -159,7 +159,7 @@ static int place_token(const struct hf *f, const struct gpt_added_token *token)
     char *bytes = gpt_arena_alloc(&t->vocab.arena, token->len + 1, 1);
 
     if (!bytes)
-        return gpt_fail(f->err, GPT_EFAIL, "cannot allocate a vocabulary");
+        return gpt_no_memory(f->err, "a vocabulary");
     /* -1, or the id that the vocabulary gives it: only its own will do */
     int32_t same = find_in_vocab(t, token, bytes);
     if ((same >= 0 && same != token->id) || (same < 0 && place->data))
@@ -203,7 +203,7 @@ static int normalize_token(const struct hf *f, struct gpt_added_token *token)
     GPT_TRY_GOTO(status, gpt_nfc(&b, token->text, token->len, f->err), out);
     char *text = gpt_arena_alloc(&f->t->vocab.arena, b.len + 1, 1);
     if (!text) {
-        status = gpt_fail(f->err, GPT_EFAIL, "cannot allocate a vocabulary");
+        status = gpt_no_memory(f->err, "a vocabulary");
         goto out;
     }
     memcpy(text, b.data, b.len);

@@ -75,7 +75,7 @@ static int print_piece(struct sp_tokenizer *t, int32_t id, struct gpt_err *err)
     size_t n = 0, space = strlen(GPT_SP_SPACE);
 
     if (!out)
-        return gpt_fail(err, GPT_EFAIL, "cannot allocate a vocabulary");
+        return gpt_no_memory(err, "a vocabulary");
     t->tokens[id].data = out;
     for (size_t i = 0; i < text.len;) {
         bool is_space = m->pieces[id].type != GPT_SP_CONTROL &&

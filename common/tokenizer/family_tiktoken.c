@@ -175,7 +175,7 @@ static int place_specials(struct loading *l, struct gpt_added_token *added)
                             "has another token", s->name, (long long)s->id);
         char *name = gpt_arena_strdup(&t->vocab.arena, s->name);
         if (!name)
-            return gpt_fail(l->err, GPT_EFAIL, "cannot allocate a vocabulary");
+            return gpt_no_memory(l->err, "a vocabulary");
         *place = (struct gpt_str){name, strlen(name)};
         added[i] = (struct gpt_added_token){.text = name, .len = place->len,
                                             .id = (int32_t)s->id,

@@ -9,18 +9,11 @@
 #include <stdio.h>
 #include <string.h>
 
-static const char *base_name(const char *path)
-{
-    const char *slash = strrchr(path, '/');
-
-    return slash ? slash + 1 : path;
-}
-
 /* A configuration beside a tokenizer.json names the end of a document and
  * changes no other id. Programs rewrite it, so that it does not count. */
 static bool counts(const char *path)
 {
-    return strcmp(base_name(path), "tokenizer_config.json") != 0;
+    return strcmp(gpt_path_name(path), "tokenizer_config.json") != 0;
 }
 
 /* The digest is that of provenance, of the whole file as it is on disk, so that
@@ -35,7 +28,7 @@ static int add_file(struct gpt_tokenizer_identity *id, const char *path,
         return GPT_OK;
     GPT_TRY(gpt_read_file(path, INT64_C(1) << 32, &data, &len, err));
     snprintf(id->files[id->n_files].name, sizeof(id->files->name), "%.199s",
-             base_name(path));
+             gpt_path_name(path));
     gpt_sha256(id->files[id->n_files++].sha256, data, len);
     gpt_free(data);
     return GPT_OK;
@@ -87,7 +80,7 @@ bool gpt_tokenizer_identity_read(struct gpt_tokenizer_identity *id,
         if (strlen(sum) != 64 || id->n_files == GPT_TOKENIZER_FILES)
             return false;
         snprintf(id->files[id->n_files].name, sizeof(id->files->name), "%.199s",
-                 base_name(path));
+                 gpt_path_name(path));
         memcpy(id->files[id->n_files++].sha256, sum, 65);
     }
     return true;

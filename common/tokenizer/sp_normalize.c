@@ -216,5 +216,5 @@ int gpt_sp_normalize(const struct gpt_sp_model *m,
     out->len = 0;
     return normalize(m, map, text, len, out) == GPT_OK
                ? GPT_OK
-               : gpt_fail(err, GPT_EFAIL, "cannot allocate a text");
+               : gpt_no_memory(err, "a text");
 }

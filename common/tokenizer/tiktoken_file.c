@@ -77,7 +77,7 @@ static int add_token(const struct reading *f, const char *text, size_t len,
     struct gpt_str *token = &r->tokens[rank];
     char *bytes = gpt_arena_alloc(&r->arena, len + 1, 1);
     if (!bytes)
-        return gpt_fail(f->err, GPT_EFAIL, "cannot allocate a vocabulary");
+        return gpt_no_memory(f->err, "a vocabulary");
     if (token->data)
         return refuse_entry(f, "the rank is there twice");
     if (!decode_base64(text, len, bytes, &token->len))

@@ -43,7 +43,11 @@ int gpt_tokenizer_file(const char *model, const char *name, char *path,
     if ((size_t)snprintf(path, cap, "%s", model) >= cap)
         return gpt_fail(err, GPT_EUSAGE, "the path '%.100s...' is too long",
                         model);
-    return GPT_OK;
+    if (gpt_path_exists(path))
+        return GPT_OK;
+    gpt_fail_errno(err, GPT_EIO, "cannot open '%s'", path);
+    return gpt_hint(err, "tokenizers are not fetched by a name: name %s, or "
+                    "the directory that holds it", name);
 }
 
 bool gpt_tokenizer_parses_special(const struct gpt_tokenizer_options *o)

@@ -337,7 +337,7 @@ static int take_list(struct gpt_list *list, const cJSON *json,
     list->items = gpt_arena_alloc(arena, (size_t)cJSON_GetArraySize(items),
                                   sizeof(*list->items));
     if (!list->items)
-        return gpt_fail(err, GPT_EFAIL, "cannot allocate special tokens");
+        return gpt_no_memory(err, "special tokens");
     for (const cJSON *i = items->child; i; i = i->next)
         if (cJSON_IsString(i))
             list->items[list->n++] = i->valuestring;
@@ -356,7 +356,7 @@ static int take_file(const char **path, const char *dir, const char *name,
     if (!gpt_path_exists(found))
         return GPT_OK;
     *path = gpt_arena_strdup(arena, found);
-    return *path ? GPT_OK : gpt_fail(err, GPT_EFAIL, "out of memory");
+    return *path ? GPT_OK : gpt_no_memory(err, "a name");
 }
 
 /* A checkpoint that is a single file holds the vocabulary itself, and is the

@@ -41,7 +41,7 @@ static int add_tokens(struct loading *l)
     GPT_TRY(gpt_new(&v->tokens, (size_t)v->n, sizeof(*v->tokens),
                     "a vocabulary", l->err));
     if (!bytes)
-        return gpt_fail(l->err, GPT_EFAIL, "cannot allocate a vocabulary");
+        return gpt_no_memory(l->err, "a vocabulary");
     /* decoding never lengthens a text, so that one block holds them all */
     for (int64_t id = 0; id < v->n; id++) {
         const struct gpt_str *text = &l->names.texts[id];
@@ -126,7 +126,7 @@ static int find_result(struct loading *l, const struct halves *h, int32_t *id)
     l->joined.len = 0;
     if (gpt_buf_add(&l->joined, h->left, h->left_len) != GPT_OK ||
         gpt_buf_add(&l->joined, h->right, h->right_len) != GPT_OK)
-        return gpt_fail(l->err, GPT_EFAIL, "cannot allocate a merge");
+        return gpt_no_memory(l->err, "a merge");
     *id = gpt_vocab_name_find(names, l->joined.data, len);
     return *id >= 0 ? GPT_OK : missing_token(l, h->line, l->joined.data, len);
 }

@@ -112,6 +112,10 @@ view("short.pt", data=12)
 view("away.pt", key=b"1")
 view("beyond.pt", first=b"\3")
 view("stride.pt", stride=b"\4")
+first = s % (b"0", b"\4", b"\0", b"\1")
+for name, kind in (("untyped", b"X\1\0\0\0t"), ("odd", b"ctorch\nOddStorage\n")):
+    archive(name + ".pt", [("a/data.pkl", first.replace(
+        b"ctorch\nFloatStorage\n", kind)), ("a/data/0", bytes(16))])
 b = bytearray(open("good.pt", "rb").read())
 def change(name, at, new):
     c = bytearray(b)
@@ -148,6 +152,8 @@ refused short 'has 12 bytes, the pickle says 16'
 refused away 'the archive has no such record'
 refused beyond 'its elements end after storage'
 refused stride 'its elements end after storage'
+refused untyped 'a storage whose type is not the name of a class'
+refused odd 'a storage of type torch.OddStorage, which is not known'
 refused crc 'altered: record data.pkl'
 refused size 'bytes'
 refused overlap 'no header of entry'

@@ -65,7 +65,7 @@ wrong 3 'the files are not of one model' gpt-generate --load parts -p a
 wrong 2 'ask for no iteration' gpt-generate --load "$hf" --iteration 5 -p a
 wrong 3 'the only checkpoint there is iter_0000000' \
     gpt-generate --load ckpt --iteration 70 -p a
-wrong 2 "try 'gpt-generate --help'" gpt-generate --load ckpt hello
+wrong 2 '--load names the checkpoint, --prompt the text' gpt-generate --load ckpt hello
 gen 2 'did you mean --prompt?' --promt a
 gen 2 'it counts the prompt, too; --tokens counts' --max-length 20
 gen 2 'a beam search does not obey it' --num-beams 4 --top-k 3

@@ -226,6 +226,14 @@ for f in work/.x.bin.tmp.*; do echo >>"$f"; done
 expect 3 'a file that was changed is not published' gpt-dataset info work/x
 err_has 'missing or changed'
 err_has 'after removing'
+preload=$BUILD/tests/lib/preload.so
+if [ -f "$preload" ] && LD_PRELOAD=$preload GPT_PRELOAD=count \
+    gpt-dataset --version 2>&1 | grep -q '^preload: open'; then
+    die rename:4:KILL
+    expect 4 'a file system without locks' env LD_PRELOAD="$preload" \
+        GPT_PRELOAD=lock:1:ENOLCK gpt-dataset info work/x
+    err_has 'a file system with locks, or make its files again'
+fi
 die rename:4:KILL
 printf 'gpt publication 1\0../x\0.x.tmp.1.00000000\0' >work/.x.idx.publish
 expect 3 'a journal that is damaged is refused' gpt-dataset info work/x
