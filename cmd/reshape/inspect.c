@@ -50,7 +50,9 @@ static int add_row(void *report, const struct gpt_stored *t,
                      "tensors", err));
     for (int d = 0; d < t->ndim; d++)
         count *= t->shape[d];
-    struct row row = {*t, count * (int64_t)gpt_dtype_bytes(t->dtype)};
+    struct row row = {*t, t->packing ? t->bytes
+                                     : count * (int64_t)gpt_dtype_bytes(
+                                                   t->dtype)};
     /* views may repeat elements, so that a small file claims large sums */
     if (!gpt_add(r->bytes, row.bytes, &r->bytes) ||
         (!gpt_name_is_optimizer(t->name) &&
@@ -212,7 +214,8 @@ static int print_table(struct gpt_buf *b, const struct report *r,
 
         shape_text(shape, sizeof(shape), t);
         int n = snprintf(text, sizeof(text), " %-4s  %-16s  ",
-                         gpt_dtype_name(t->dtype), shape);
+                         t->packing ? t->packing : gpt_dtype_name(t->dtype),
+                         shape);
         assert(n > 0 && (size_t)n < sizeof(text));
         if (t->file)
             snprintf(text + n, sizeof(text) - (size_t)n, "%s", t->file);
@@ -233,7 +236,9 @@ static void row_to_json(cJSON *list, const struct row *row)
     cJSON *item = cJSON_CreateObject(), *shape;
 
     cJSON_AddStringToObject(item, "name", row->t.name);
-    cJSON_AddStringToObject(item, "dtype", gpt_dtype_name(row->t.dtype));
+    cJSON_AddStringToObject(item, "dtype",
+                            row->t.packing ? row->t.packing
+                                           : gpt_dtype_name(row->t.dtype));
     shape = cJSON_AddArrayToObject(item, "shape");
     for (int d = 0; d < row->t.ndim; d++)
         gpt_json_add(shape, NULL, cJSON_CreateNumber((double)row->t.shape[d]));
@@ -461,7 +466,7 @@ int gpt_inspect(struct gpt_buf *out, const char *path, bool json,
     const bool is_file = gpt_path_exists(path) && !gpt_path_is_dir(path);
     int status;
 
-    if (!is_file)
+    if (!is_file || gpt_format_of(path))
         status = inspect_source(&r, out, path, json, err);
     else if (gpt_torch_recognises(path))
         status = inspect_torch(&r, out, path, json, err);

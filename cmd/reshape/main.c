@@ -24,11 +24,12 @@ struct options {
     const char *load_path, *save_path, *to, *dtype, *vocab_file, *merge_file;
     const char *style;
     bool to_transformers, print_structure, json, dry_run, verify;
-    bool no_verify_input;
+    bool no_verify_input, shard_optimizer;
     int64_t tp, pp, divisible_by, true_vocab, max_shard_size;
 };
 
-static const char *const dtypes[] = {"fp32", "fp16", "bf16", NULL};
+static const char *const dtypes[] = {"fp32", "fp16", "bf16", "q8_0", "q4_0",
+                                     "q4_1", "q5_0", "q5_1", NULL};
 /* Those of all formats together, because an option has one list of choices.
  * find_style() finds out whether the format that is written has the one that
  * was given, and which of its own it is. */
@@ -42,17 +43,23 @@ static const struct gpt_opt table[] = {
     {.kind = GPT_OPT_GROUP, .help = "Input and output"},
     {.kind = GPT_OPT_STRING, .name = "load-path", .arg = "PATH", AT(load_path),
      .flags = GPT_OPT_DIR,
-     .help = "checkpoint to read: a native root or iter_* directory, or a "
-             "Hugging Face directory, or one of Megatron-LM"},
+     .help = "checkpoint to read: a native root or iter_* directory, a "
+             "directory of Hugging Face or Megatron-LM, or a GGUF file"},
     {.kind = GPT_OPT_STRING, .name = "save-path", .arg = "PATH", AT(save_path),
      .flags = GPT_OPT_DIR,
-     .help = "directory to write: a native root, or a new directory"},
+     .help = "to write: a native root, a new directory, or a GGUF file"},
     {.kind = GPT_OPT_CHOICE, .name = "to", .arg = "FORMAT", AT(to),
-     .def = "native", .choices = gpt_format_names, .help = "format to write"},
+     .choices = gpt_format_names,
+     .help = "format to write; default: gguf where --save-path ends in .gguf, "
+             "else native"},
     {.kind = GPT_OPT_CHOICE, .name = "saver-transformer-impl", .arg = "IMPL",
      AT(style), .choices = styles,
      .help = "names of tensors with --to megatron; default: "
              "transformer_engine"},
+    {.kind = GPT_OPT_FLAG, .name = "use-distributed-optimizer",
+     AT(shard_optimizer),
+     .help = "optimizer state as Megatron-LM's distributed optimizer has it; "
+             "means --to megatron"},
     {.kind = GPT_OPT_FLAG,
      .name = "convert-checkpoint-from-megatron-to-transformers",
      AT(to_transformers), .help = "the same as --to hf"},
@@ -73,7 +80,8 @@ static const struct gpt_opt table[] = {
      .help = "of the output; 0: the input's"},
     {.kind = GPT_OPT_CHOICE, .name = "target-params-dtype", .arg = "TYPE",
      AT(dtype), .choices = dtypes,
-     .help = "of the parameters; default: the input's"},
+     .help = "of the parameters; default: the input's; q*_*: packed matrices "
+             "of a GGUF file"},
     {.kind = GPT_OPT_INT, .name = "make-vocab-size-divisible-by", .arg = "N",
      AT(divisible_by), .def = "128", .min = 1, .max = 1 << 20,
      .help = "pad the vocabulary to a multiple of N x tensor parallel size"},
@@ -148,11 +156,14 @@ static int carry_out(struct gpt_reshape *r, const struct options *o,
         r->target.bytes);
     /* A run that saves into this directory would publish checkpoints between
      * ours, and remove what it takes for the remains of a killed run. */
-    int lock, status = gpt_lock_join(&lock, r->o->save, err);
+    const bool locks = !r->o->to->is_file;
+    int lock = -1;
+    int status = locks ? gpt_lock_join(&lock, r->o->save, err) : GPT_OK;
 
     if (status == GPT_OK)
         status = gpt_reshape_write(r, report, p, err);
-    gpt_lock_close(lock);
+    if (locks)
+        gpt_lock_close(lock);
     gpt_progress_close(p);
     GPT_TRY(status);
     gpt_info("%s: %lld files, %s in %s", r->o->save,
@@ -161,7 +172,7 @@ static int carry_out(struct gpt_reshape *r, const struct options *o,
              gpt_text_duration(time, gpt_now() - start));
     if (o->verify) {
         GPT_TRY(gpt_reshape_verify(r, err));
-        if (r->o->dtype == GPT_N_DTYPES)
+        if (r->o->dtype == GPT_N_DTYPES && !r->o->packing)
             gpt_info("%s: equals the input, bit for bit", r->o->save);
         else
             gpt_info("%s: equals the input, rounded to %s", r->o->save,
@@ -174,6 +185,7 @@ static int carry_out(struct gpt_reshape *r, const struct options *o,
  * size or a layout is a matter of its row in checkpoint/format.h, so that a new
  * format needs no line here. */
 static int check_effect(const struct gpt_format *to,
+                        const struct gpt_packing *packing,
                         const struct gpt_args *args, struct gpt_err *err)
 {
     static const char *const of_layout[] = {
@@ -186,6 +198,21 @@ static int check_effect(const struct gpt_format *to,
                  "--to hf",
                  to->name);
         return gpt_hint(err, "leave it out, or add --to hf");
+    }
+    if (!to->shards_optimizer &&
+        gpt_option_given(args, "use-distributed-optimizer")) {
+        gpt_fail(err, GPT_EUSAGE,
+                 "--use-distributed-optimizer has no effect on format %s: it "
+                 "is for --to megatron",
+                 to->name);
+        return gpt_hint(err, "leave it out, or add --to megatron");
+    }
+    if (packing && !to->has_packings) {
+        gpt_fail(err, GPT_EUSAGE,
+                 "--target-params-dtype %s has no effect on format %s: it is "
+                 "for --to gguf",
+                 packing->name, to->name);
+        return gpt_hint(err, "choose fp32, fp16 or bf16, or add --to gguf");
     }
     for (size_t i = 0; i < GPT_COUNT(of_layout); i++)
         if (!to->stores_padding && gpt_option_given(args, of_layout[i])) {
@@ -229,32 +256,50 @@ static int hint_layout(int status, const struct options *o, struct gpt_err *err)
                          "inspect shows heads and layers");
 }
 
+/* The name of a file says what it is meant to be; that of a directory says
+ * nothing. */
+static const struct gpt_format *find_format(const struct options *o)
+{
+    if (o->to_transformers)
+        return &gpt_format_hf;
+    if (o->to)
+        return gpt_format_named(o->to);
+    if (o->shard_optimizer)
+        return &gpt_format_megatron;
+    return gpt_path_ends_in(o->save_path, ".gguf") ? &gpt_format_gguf
+                                                   : &gpt_format_native;
+}
+
 /* A dry run reads headers alone, so it checks no checksums either. */
 static int convert(const struct options *o, const struct gpt_args *args,
                    struct gpt_err *err)
 {
     enum gpt_dtype dtype = GPT_N_DTYPES;
     struct gpt_reshape r;
+    const struct gpt_packing *packing =
+        o->dtype ? gpt_packing_named(o->dtype) : NULL;
 
-    if (o->dtype && !gpt_dtype_parse(o->dtype, &dtype))
+    if (o->dtype && !packing && !gpt_dtype_parse(o->dtype, &dtype))
         return gpt_fail(err, GPT_EUSAGE, "unknown type '%s'", o->dtype);
     struct gpt_reshape_options ro = {
         .load = o->load_path,
         .save = o->save_path,
-        .to = gpt_format_named(o->to_transformers ? "hf" : o->to),
+        .to = find_format(o),
         .tp = o->tp,
         .pp = o->pp,
         .divisible_by = o->divisible_by,
         .repad = gpt_option_given(args, "make-vocab-size-divisible-by"),
         .true_vocab = o->true_vocab,
         .dtype = dtype,
+        .packing = packing,
         .max_shard_size = o->max_shard_size,
         .vocab_file = o->vocab_file,
         .merge_file = o->merge_file,
         .verify_input = !o->no_verify_input && !o->dry_run,
+        .shard_optimizer = o->shard_optimizer,
         .force = o->common.force,
     };
-    GPT_TRY(check_effect(ro.to, args, err));
+    GPT_TRY(check_effect(ro.to, packing, args, err));
     GPT_TRY(find_style(ro.to, o->style, &ro.style, err));
     int status = gpt_reshape_open(&r, &ro, err);
     if (status != GPT_OK)

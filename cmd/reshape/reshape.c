@@ -53,7 +53,9 @@ static int collect_attachments(struct gpt_reshape *r, struct gpt_err *err)
             replaced |= strcmp(r->attached[k].name, a.name) == 0;
         if (replaced)
             continue;
-        a.path = gpt_arena_printf(&r->arena, "%s/%s", s->dir, a.name);
+        a.path = s->format->is_file
+                     ? gpt_arena_strdup(&r->arena, s->dir)
+                     : gpt_arena_printf(&r->arena, "%s/%s", s->dir, a.name);
         if (!a.path)
             return gpt_fail(err, GPT_EFAIL, "out of memory");
         r->attached[r->n_attached++] = a;
@@ -96,11 +98,13 @@ static int plan_target(struct gpt_reshape *r, struct gpt_err *err)
         .tp_size = o->tp ? o->tp : r->source.tp_size,
         .pp_size = o->pp ? o->pp : r->source.pp_size,
         .dtype = o->dtype,
+        .packing = o->packing,
         .style = o->style,
         .divisible_by = o->divisible_by,
         .max_shard_size = o->max_shard_size,
         .attached = r->attached,
         .n_attached = r->n_attached,
+        .shard_optimizer = o->shard_optimizer,
         .force = o->force,
     };
 
@@ -126,7 +130,11 @@ int gpt_reshape_open(struct gpt_reshape *r, const struct gpt_reshape_options *o,
     }
     GPT_TRY(gpt_source_open(&r->source, o->load, &from, err));
     /* An output directory around the input would replace it as well. */
-    GPT_TRY_GOTO(status, gpt_in_protect_dir(r->source.dir, err), fail);
+    GPT_TRY_GOTO(status,
+                 r->source.format->is_file
+                     ? gpt_in_protect(r->source.dir, err)
+                     : gpt_in_protect_dir(r->source.dir, err),
+                 fail);
     GPT_TRY_GOTO(status, collect_attachments(r, err), fail);
     GPT_TRY_GOTO(status, plan_target(r, err), fail);
     return GPT_OK;
@@ -163,6 +171,10 @@ static int compare_rows(const struct gpt_tensor *in,
 {
     int64_t shape[GPT_TENSOR_DIMS], begin[GPT_TENSOR_DIMS] = {0};
     int64_t row = (int64_t)gpt_dtype_bytes(out->dtype);
+    /* rows are permuted by some formats, and none cuts them into blocks in
+     * another way: packing a row again gives the same blocks */
+    const struct gpt_packing *packing =
+        out->n && out->pieces[0].packed ? out->pieces[0].packed->packing : NULL;
 
     memcpy(shape, out->shape, sizeof(shape));
     for (int d = 1; d < out->ndim; d++)
@@ -176,6 +188,9 @@ static int compare_rows(const struct gpt_tensor *in,
     for (; begin[0] < rows; begin[0] += step) {
         shape[0] = gpt_min_i64(step, rows - begin[0]);
         GPT_TRY(gpt_tensor_gather(in, begin, shape, out->dtype, a, err));
+        if (packing)
+            gpt_packing_round(packing, (float *)(void *)a,
+                              shape[0] * row / (int64_t)sizeof(float));
         GPT_TRY(gpt_tensor_gather(out, begin, shape, out->dtype, b, err));
         if (memcmp(a, b, (size_t)(shape[0] * row)) != 0)
             return gpt_fail(err, GPT_EDATA,
@@ -217,8 +232,8 @@ static int compare_tensors(const struct gpt_source *in,
  * remembers. */
 int gpt_reshape_verify(struct gpt_reshape *r, struct gpt_err *err)
 {
-    const struct gpt_source_options verified = {.iteration = -1,
-                                                .verify = true};
+    const struct gpt_source_options verified = {
+        .iteration = -1, .verify = true, .optimizer = r->o->to->keeps_state};
     struct gpt_source out;
 
     /* The number of tensors is compared first: a tensor that the output lacks

@@ -14,9 +14,11 @@ struct gpt_reshape_options {
     bool repad;           /* divisible_by was asked for */
     int64_t true_vocab;   /* 0: the input's */
     enum gpt_dtype dtype; /* of the parameters; GPT_N_DTYPES: the input's */
+    const struct gpt_packing *packing; /* of matrices; NULL: none */
     int style; /* of names: an index of to->styles */
     int64_t max_shard_size;
     const char *vocab_file, *merge_file; /* NULL: the input's */
+    bool shard_optimizer; /* see struct gpt_target_options */
     bool verify_input, force;
 };
 

@@ -6,6 +6,12 @@
 #include <string.h>
 #include <sys/stat.h>
 
+bool gpt_path_hidden(int error)
+{
+    return error == EACCES || error == EIO || error == EMFILE ||
+           error == ENFILE || error == ENOMEM || error == ESTALE;
+}
+
 bool gpt_path_exists(const char *path)
 {
     struct stat st;

@@ -101,9 +101,10 @@ void gpt_source_explain(const char *path, struct gpt_err *err)
         return;
     if (!gpt_path_exists(path))
         explain_missing(path, err);
-    else if (!gpt_path_is_dir(path))
-        explain_file(path, err);
-    else if (!gpt_format_of(path))
+    else if (!gpt_path_is_dir(path)) {
+        if (!gpt_format_of(path)) /* of one that is a file all is said */
+            explain_file(path, err);
+    } else if (!gpt_format_of(path))
         explain_directory(path, err);
     else if (err->status == GPT_EDATA && gpt_path_holds(path, GPT_TRACKER))
         explain_run(path, err);

@@ -4,9 +4,10 @@
  * gpt_target.
  *
  * This folder reads and writes checkpoints: the native format (native.h),
- * Megatron-LM's (megatron.h), Hugging Face's (huggingface.h), and the moving of
- * tensors between any two layouts (plan.h). It knows a model's parameters and
- * the names of optimizer state, and computes nothing with them. Start here. */
+ * Megatron-LM's (megatron.h), Hugging Face's (huggingface.h), GGUF files
+ * (gguf.h), and the moving of tensors between any two layouts (plan.h). It
+ * knows a model's parameters and the names of optimizer state, and computes
+ * nothing with them. Start here. */
 #ifndef GPT_CHECKPOINT_FORMAT_H
 #define GPT_CHECKPOINT_FORMAT_H
 
@@ -21,10 +22,13 @@ struct gpt_format {
     bool shares_dir; /* a checkpoint is added to its directory; else it replaces
                       * the directory */
     bool keeps_state; /* optimizer state is written, too */
+    bool shards_optimizer; /* ... in a second way: of a distributed one */
     bool has_shards;  /* tensors are spread over files of a limited size */
     /* Ways of naming tensors that a target can choose from, the default first;
      * NULL: there is one. NULL-terminated. */
     const char *const *styles;
+    bool is_file;      /* a checkpoint is a file, not a directory */
+    bool has_packings; /* matrices can be packed: packing.h */
 
     /* True when `path` is such a checkpoint, judged by the names of files. When
      * false, errno is why it could not look, or what it did not find. */
@@ -51,7 +55,8 @@ struct gpt_format {
 #define GPT_FORMAT_LIST(X) \
     X(megatron)            \
     X(native)              \
-    X(hf)
+    X(hf)                  \
+    X(gguf)
 
 #define X(name) extern const struct gpt_format gpt_format_##name;
 GPT_FORMAT_LIST(X)

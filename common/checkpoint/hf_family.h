@@ -20,6 +20,8 @@ enum gpt_hf_order {
     GPT_HF_Q,          /* the queries alone: three tensors are linear_qkv */
     GPT_HF_K,
     GPT_HF_V,
+    GPT_HF_Q_PAIRS, /* as Q and K, but elements that turn together are */
+    GPT_HF_K_PAIRS, /* neighbours: the order of GGUF files of Llama */
     GPT_HF_FIRST,  /* the first half of the rows of a tensor, */
     GPT_HF_SECOND, /* or the second */
 };

@@ -219,7 +219,7 @@ static int copy_attached(const struct gpt_attachment *a, const char *dir,
     char *text;
     size_t len;
 
-    GPT_TRY(gpt_small_file_read(a->path, &text, &len, err));
+    GPT_TRY(gpt_attachment_read(a, &text, &len, err));
     int status = gpt_small_file_write(dir, a->name, flags, text, len, err);
     gpt_free(text);
     return status;

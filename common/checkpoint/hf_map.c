@@ -14,6 +14,7 @@ const char *const gpt_hf_vocab_files[GPT_HF_VOCAB_FILES + 1] = {
     GPT_HF_TOKENIZER_CONFIG,
     "special_tokens_map.json",
     "added_tokens.json",
+    "tokenizer.model",
 };
 
 /* A search: a model has some twenty rules, and is opened once. */
@@ -64,8 +65,10 @@ static int64_t outputs(const struct gpt_config *c,
 {
     switch (rule->order) {
     case GPT_HF_Q:
+    case GPT_HF_Q_PAIRS:
         return c->num_attention_heads * c->head_size;
     case GPT_HF_K:
+    case GPT_HF_K_PAIRS:
     case GPT_HF_V:
         return c->num_query_groups * c->head_size;
     case GPT_HF_FIRST:
@@ -119,6 +122,25 @@ static int64_t group_runs(struct run *to, const struct gpt_config *c,
     return n;
 }
 
+/* Row i of the first half of a head and row i of its second half are rows 2 i
+ * and 2 i + 1 there, in one of group g's heads after the other. Each row is a
+ * run of its own. */
+static int64_t pair_runs(struct run *to, const struct gpt_config *c,
+                         enum gpt_hf_order order, int64_t g)
+{
+    const int64_t d = c->head_size, q = c->num_attention_heads /
+                                        c->num_query_groups;
+    const int64_t heads = order == GPT_HF_Q_PAIRS ? q : 1;
+    const int64_t here = (g * (q + 2) + (order == GPT_HF_Q_PAIRS ? 0 : q)) * d;
+    int64_t n = 0;
+
+    for (int64_t h = 0; h < heads; h++)
+        for (int64_t i = 0; i < d; i++)
+            to[n++] = (struct run){here + h * d + i % 2 * (d / 2) + i / 2,
+                                   (g * heads + h) * d + i, 1};
+    return n;
+}
+
 /* A tensor whose order is ours is one run, linear_qkv too, where a family keeps
  * a group's heads together. */
 static int make_runs(struct run **out, int64_t *n, const struct gpt_config *c,
@@ -127,13 +149,17 @@ static int make_runs(struct run **out, int64_t *n, const struct gpt_config *c,
 {
     const bool qkv = p->split == GPT_SPLIT_BY_GROUP &&
                      rule->order != GPT_HF_SAME;
+    const bool pairs =
+        rule->order == GPT_HF_Q_PAIRS || rule->order == GPT_HF_K_PAIRS;
     const int64_t groups = qkv ? c->num_query_groups : 1;
+    const int64_t most = pairs ? p->shape[0] : 3 * groups;
 
     *n = 0;
-    GPT_TRY(gpt_new(out, (size_t)(3 * groups), sizeof(**out), "views", err));
-    /* at most three runs a group, for which there is room */
+    GPT_TRY(gpt_new(out, (size_t)most, sizeof(**out), "views", err));
+    /* at most three runs a group, or one a row: for these there is room */
     for (int64_t g = 0; qkv && g < groups; g++)
-        *n += group_runs(*out + *n, c, rule->order, g);
+        *n += pairs ? pair_runs(*out + *n, c, rule->order, g)
+                    : group_runs(*out + *n, c, rule->order, g);
     if (!qkv)
         (*out)[(*n)++] = (struct run){
             0, rule->order == GPT_HF_SECOND ? p->shape[0] : 0,

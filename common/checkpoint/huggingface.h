@@ -31,7 +31,7 @@ struct gpt_hf_extra {
 };
 
 /* Vocabulary files that travel with a model, NULL-terminated. */
-enum { GPT_HF_VOCAB_FILES = 6 };
+enum { GPT_HF_VOCAB_FILES = 7 };
 extern const char *const gpt_hf_vocab_files[GPT_HF_VOCAB_FILES + 1];
 
 /* ---- the table ---- */

@@ -47,6 +47,7 @@ static int64_t intersect(struct gpt_box *b, const struct target *g,
     int64_t n = 1;
 
     b->in = p->in;
+    b->packed = p->packed;
     b->offset = p->offset;
     b->dst = g->dst;
     b->src_type = p->dtype;

@@ -31,18 +31,30 @@ static int convert(const struct gpt_box *b, void *dst, const void *src,
     return GPT_OK;
 }
 
+/* n bytes of what the box is of, whose elements may have to be unpacked. */
+static int read_source(const struct gpt_box *b, void *dst, int64_t offset,
+                       size_t n, struct gpt_err *err)
+{
+    return b->packed ? gpt_packed_read(b->packed, b->in, dst, offset, n, err)
+                     : gpt_in_read(b->in, dst, offset, n, err);
+}
+
+static int64_t source_size(const struct gpt_box *b)
+{
+    return b->packed ? b->packed->elements * b->src_size : gpt_in_size(b->in);
+}
+
 /* Moves n contiguous elements. Without a conversion they go from the file into
  * the destination directly; otherwise through scratch, in parts. */
 static int move_run(const struct gpt_box *b, int64_t offset, int64_t n,
                     uint8_t *dst, struct gpt_err *err)
 {
     if (b->src_type == b->dst_type)
-        return gpt_in_read(b->in, dst, offset, (size_t)(n * b->src_size),
-                           err);
+        return read_source(b, dst, offset, (size_t)(n * b->src_size), err);
     while (n > 0) {
         int64_t k = gpt_min_i64(n, SCRATCH / b->src_size);
 
-        GPT_TRY(gpt_in_read(b->in, b->raw, offset, (size_t)(k * b->src_size),
+        GPT_TRY(read_source(b, b->raw, offset, (size_t)(k * b->src_size),
                             err));
         GPT_TRY(convert(b, dst, b->raw, k, err));
         offset += k * b->src_size;
@@ -122,14 +134,16 @@ static int put_transposed(const struct gpt_box *b, uint8_t *dst,
 static int fill_window(struct gpt_box *b, int64_t offset, int64_t bytes,
                        const uint8_t **at, struct gpt_err *err)
 {
-    if (b->window_in != b->in || offset < b->window_at ||
+    if (b->window_in != b->in || b->window_packed != b->packed ||
+        offset < b->window_at ||
         offset + bytes > b->window_at + b->window_bytes) {
-        int64_t n = gpt_min_i64(GPT_BOX_WINDOW, gpt_in_size(b->in) - offset);
+        int64_t n = gpt_min_i64(GPT_BOX_WINDOW, source_size(b) - offset);
 
         n = gpt_max_i64(n, bytes); /* beyond the file: reading says so */
         b->window_in = NULL;
-        GPT_TRY(gpt_in_read(b->in, b->window, offset, (size_t)n, err));
+        GPT_TRY(read_source(b, b->window, offset, (size_t)n, err));
         b->window_in = b->in;
+        b->window_packed = b->packed;
         b->window_at = offset;
         b->window_bytes = n;
     }
@@ -162,8 +176,8 @@ static int move_transposed(struct gpt_box *b, int64_t offset, uint8_t *dst,
             int64_t runs = gpt_min_i64(cols - j, step);
 
             for (int64_t k = 0; k < runs; k++)
-                GPT_TRY(gpt_in_read(
-                    b->in, b->raw + k * length * b->src_size,
+                GPT_TRY(read_source(
+                    b, b->raw + k * length * b->src_size,
                     offset + i * b->from[2] + (j + k) * b->from[3],
                     (size_t)(length * b->src_size), err));
             GPT_TRY(put_transposed(b, dst + i * b->to[2] + j * b->to[3],

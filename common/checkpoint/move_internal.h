@@ -10,6 +10,7 @@ enum { GPT_BOX_WINDOW = 1 << 20 }; /* of a file, read at once */
 /* One box: shape and strides in bytes, outermost dimension first. */
 struct gpt_box {
     struct gpt_in *in;
+    const struct gpt_packed *packed; /* as in struct gpt_file_box */
     int64_t shape[GPT_TENSOR_DIMS], from[GPT_TENSOR_DIMS], to[GPT_TENSOR_DIMS];
     int64_t offset;
     uint8_t *dst;
@@ -18,7 +19,8 @@ struct gpt_box {
     uint8_t *raw, *cast; /* scratch, `room` bytes each */
     int64_t room;
     uint8_t *window; /* NULL: not to be used */
-    const struct gpt_in *window_in;
+    const struct gpt_in *window_in; /* that it holds a part of, */
+    const struct gpt_packed *window_packed; /* unpacked from this, or NULL */
     int64_t window_at, window_bytes;
 };
 

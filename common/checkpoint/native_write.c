@@ -258,11 +258,12 @@ out:
 int gpt_checkpoint_attach(struct gpt_checkpoint_writer *w, const char *name,
                           const char *source, struct gpt_err *err)
 {
+    const struct gpt_attachment a = {name, source};
     char *text;
     size_t len;
     int status;
 
-    GPT_TRY(gpt_small_file_read(source, &text, &len, err));
+    GPT_TRY(gpt_attachment_read(&a, &text, &len, err));
     GPT_TRY_GOTO(status, add_file(w, name, err), out);
     struct gpt_manifest_file *f = &w->list.files[w->list.n_files - 1];
     f->size = (int64_t)len;

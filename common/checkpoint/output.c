@@ -1,6 +1,8 @@
 /* Writing files of a checkpoint; see output.h. */
 #include "checkpoint/output.h"
 
+#include "tokenizer/gguf_tokens.h"
+
 /* Progress counts bytes that the writer has taken. They may still be in its
  * buffer; the commit is what waits for the disk. */
 int gpt_pour_tile(void *pour, const void *data, size_t bytes,
@@ -25,8 +27,11 @@ int gpt_small_file_write(const char *dir, const char *name, unsigned flags,
     return gpt_write_file(path, flags, data, len, err);
 }
 
-int gpt_small_file_read(const char *path, char **text, size_t *len,
-                        struct gpt_err *err)
+/* Weights are no small file: a GGUF file can only mean the vocabulary in it. */
+int gpt_attachment_read(const struct gpt_attachment *a, char **text,
+                        size_t *len, struct gpt_err *err)
 {
-    return gpt_read_file(path, GPT_FILE_LIMIT, text, len, err);
+    return gpt_gguf_recognises(a->path)
+               ? gpt_gguf_vocabulary(a->name, text, len, a->path, err)
+               : gpt_read_file(a->path, GPT_FILE_LIMIT, text, len, err);
 }

@@ -5,6 +5,7 @@
 
 #include "checkpoint/plan.h"
 #include "checkpoint/safetensors.h"
+#include "checkpoint/target.h"
 
 /* A file that tiles go into. `done` (may be NULL) hears `bytes`, which keeps
  * counting when `file` changes. */
@@ -22,9 +23,9 @@ int gpt_pour_tile(void *pour, const void *data, size_t bytes,
 int gpt_small_file_write(const char *dir, const char *name, unsigned flags,
                          const void *data, size_t len,
                          struct gpt_err *err) GPT_MUST_USE;
-/* Reads a file that is copied beside weights, at most 256 MiB; *text is freed
- * with gpt_free(). */
-int gpt_small_file_read(const char *path, char **text, size_t *len,
-                        struct gpt_err *err) GPT_MUST_USE;
+/* The contents of a file that is put beside weights, at most 256 MiB; *text is
+ * freed with gpt_free(). */
+int gpt_attachment_read(const struct gpt_attachment *a, char **text,
+                        size_t *len, struct gpt_err *err) GPT_MUST_USE;
 
 #endif

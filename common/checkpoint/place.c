@@ -71,12 +71,35 @@ static int check_parent(const char *dir, struct gpt_err *err)
     return gpt_hint(err, "make it first: mkdir -p '%.150s'", parent);
 }
 
+/* A file is replaced as a whole, where that is allowed, if it is of the same
+ * format. */
+static int check_file(const struct gpt_format *format, const char *path,
+                      struct gpt_err *err)
+{
+    if (!gpt_path_exists(path))
+        return check_parent(path, err);
+    if (gpt_path_is_dir(path)) {
+        gpt_fail(err, GPT_EEXIST,
+                 "'%s' is a directory; a checkpoint of format %s is a file",
+                 path, format->title);
+        return gpt_hint(err, "name a file in it: '%.200s/model.%s'", path,
+                        format->name);
+    }
+    if (format->recognises(path))
+        return GPT_OK;
+    gpt_fail(err, GPT_EEXIST, "'%s' is there, and is no file of format %s",
+             path, format->title);
+    return gpt_hint(err, "name a new file");
+}
+
 int gpt_format_check_place(const struct gpt_format *format, const char *dir,
                            struct gpt_err *err)
 {
     const struct gpt_format *there;
     char found[256];
 
+    if (format->is_file)
+        return check_file(format, dir, err);
     GPT_TRY(gpt_format_find(&there, dir, err));
     if (there && there != format) {
         gpt_fail(err, GPT_EEXIST,

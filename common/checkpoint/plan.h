@@ -11,6 +11,7 @@
 
 #include "base/dtype.h"
 #include "base/io.h"
+#include "checkpoint/packing.h"
 
 enum {
     GPT_TENSOR_DIMS = 4,
@@ -27,6 +28,9 @@ struct gpt_file_box {
     int64_t offset;
     int64_t stride[GPT_TENSOR_DIMS]; /* bytes; 0 repeats */
     enum gpt_dtype dtype;
+    /* NULL, or what `in` holds instead of plain elements: then dtype is
+     * GPT_F32, and offset and strides are those in the stretch of floats. */
+    const struct gpt_packed *packed;
 };
 
 struct gpt_tensor {

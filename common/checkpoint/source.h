@@ -34,7 +34,7 @@ struct gpt_source_file {
 /* Read-only; everything belongs to the source until gpt_source_close(). */
 struct gpt_source {
     const struct gpt_format *format;
-    const char *dir; /* that the files are in */
+    const char *dir; /* that the files are in, or the one file itself */
     struct gpt_config config;
     int64_t iteration;        /* 0 where the format counts none */
     int64_t tp_size, pp_size; /* layout of the writer */
@@ -99,6 +99,8 @@ struct gpt_stored {
     int ndim;
     int64_t shape[GPT_SAFETENSORS_DIMS];
     int64_t slices;
+    const char *packing; /* NULL, or how the elements are packed */
+    int64_t bytes;       /* then: in the file */
 };
 /* That of an entry of a safetensors file. */
 struct gpt_stored gpt_stored_entry(const struct gpt_safetensor *entry,

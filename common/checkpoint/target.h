@@ -9,21 +9,25 @@
 /* A small file that is copied beside the weights. */
 struct gpt_attachment {
     const char *name; /* there */
-    const char *path; /* to copy */
+    const char *path; /* to copy; a GGUF file: the vocabulary in it */
 };
 
 struct gpt_target_options {
-    const char *save;         /* a directory */
+    const char *save;         /* a directory, or a file */
     struct gpt_config config; /* vocabulary and padding may differ from the
                                * source's */
     int64_t tp_size, pp_size; /* layout, where the format has one */
     enum gpt_dtype dtype;     /* of parameters; GPT_N_DTYPES: the source's */
+    const struct gpt_packing *packing; /* of matrices, where the format has
+                                        * any; NULL: none */
     int style;                /* of names: an index of the format's styles */
     int64_t divisible_by;     /* that the vocabulary is padded to, times tp */
     int64_t max_shard_size;   /* bytes of tensors in a file, where the format
                                * cuts by size */
     const struct gpt_attachment *attached;
     int64_t n_attached;
+    bool shard_optimizer; /* its state as a distributed optimizer has it, where
+                           * the format has two ways */
     bool force; /* replace what is there */
 };
 

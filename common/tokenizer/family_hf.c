@@ -10,6 +10,7 @@
 #include "tokenizer/tokenizer_json.h"
 #include "tokenizer/tokenizer_json_steps.h"
 #include "tokenizer/family_bytelevel.h"
+#include "tokenizer/gguf_tokens.h"
 #include "text/unicode_nfc.h"
 
 #include <stdio.h>
@@ -346,6 +347,8 @@ static int find_eod(const struct hf *f)
     int dir = slash ? (int)(slash - f->path) + 1 : 0;
     bool named = false;
 
+    if (gpt_gguf_recognises(f->path))
+        return gpt_gguf_end_token(f->path, &f->t->base.eod, f->err);
     /* the configuration lies beside the file, whatever that is called */
     snprintf(path, sizeof(path), "%.*stokenizer_config.json", dir, f->path);
     if (gpt_path_exists(path))

@@ -7,6 +7,7 @@
 
 #include "base/io.h"
 #include "base/memory.h"
+#include "tokenizer/gguf_tokens.h"
 #include "tokenizer/ids.h"
 
 #include <assert.h>
@@ -349,7 +350,12 @@ int gpt_sp_model_read(struct gpt_sp_model *m, const char *path,
                                .unk = -1};
     for (int byte = 0; byte < 256; byte++)
         m->byte_id[byte] = -1;
-    GPT_TRY(gpt_read_file(path, GPT_VOCAB_FILE_MAX, &m->file, &m->len, err));
+    /* a GGUF file holds the same among its keys */
+    GPT_TRY(gpt_gguf_recognises(path)
+                ? gpt_gguf_vocabulary("tokenizer.model", &m->file, &m->len,
+                                      path, err)
+                : gpt_read_file(path, GPT_VOCAB_FILE_MAX, &m->file, &m->len,
+                                err));
     GPT_TRY(count_pieces(&r));
     GPT_TRY(read_model(&r, &eos));
     GPT_TRY(index_pieces(&r));

@@ -8,6 +8,7 @@
 #include "base/io.h"
 #include "base/memory.h"
 #include "text/json_scan.h"
+#include "tokenizer/gguf_tokens.h"
 #include "tokenizer/ids.h"
 
 #include <assert.h>
@@ -105,7 +106,12 @@ int gpt_hf_file_read(struct gpt_hf_file *file, const char *path,
     int status;
 
     *file = (struct gpt_hf_file){0};
-    GPT_TRY(gpt_read_file(path, GPT_VOCAB_FILE_MAX, &file->text, &len, err));
+    /* a GGUF file holds the same among its keys */
+    GPT_TRY(gpt_gguf_recognises(path)
+                ? gpt_gguf_vocabulary("tokenizer.json", &file->text, &len, path,
+                                      err)
+                : gpt_read_file(path, GPT_VOCAB_FILE_MAX, &file->text, &len,
+                                err));
     status = split_file(&s, len, err);
     if (status != GPT_OK) {
         gpt_context(err, "%s", path);

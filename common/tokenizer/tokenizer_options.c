@@ -6,6 +6,7 @@
 #include "base/io.h"
 #include "text/unicode.h"
 #include "tokenizer/family.h"
+#include "tokenizer/gguf_tokens.h"
 
 #include <assert.h>
 #include <string.h>
@@ -77,6 +78,8 @@ static const char *type_of_model(const char *model)
         return type_of_json(model);
     if (gpt_path_ends_in(model, ".tiktoken"))
         return "TikTokenizer";
+    if (gpt_gguf_recognises(model))
+        return gpt_gguf_tokenizer_type(model);
     return gpt_path_ends_in(model, ".model") ? "SentencePieceTokenizer" : NULL;
 }
 
@@ -271,11 +274,17 @@ int gpt_tokenizer_version(struct gpt_buf *b)
  * gets the default type, whose files the user must then name. */
 const char *gpt_tokenizer_type_in(const char *dir)
 {
+    const char *inside =
+        gpt_gguf_recognises(dir) ? gpt_gguf_tokenizer_type(dir) : NULL;
+
+    if (inside)
+        return inside;
     for (const struct file_names *n = all_names; n->type; n++)
         if (gpt_path_holds(dir, n->model) ||
             (gpt_path_holds(dir, n->vocab) && gpt_path_holds(dir, n->merges)))
             return n->type;
-    return gpt_tokenizer_types[0];
+    return gpt_path_holds(dir, names_of(NULL)->model) ? "SentencePieceTokenizer"
+                                                      : gpt_tokenizer_types[0];
 }
 
 /* Only what was given is kept, so that the defaults of a later version hold for
@@ -350,6 +359,19 @@ static int take_file(const char **path, const char *dir, const char *name,
     return *path ? GPT_OK : gpt_fail(err, GPT_EFAIL, "out of memory");
 }
 
+/* A checkpoint that is a single file holds the vocabulary itself, and is the
+ * file of its tokenizer. */
+static int take_inside(struct gpt_tokenizer_options *o, const char *path,
+                       struct gpt_arena *arena, struct gpt_err *err)
+{
+    const char *type = gpt_gguf_tokenizer_type(path);
+
+    if (o->model || !type || !o->type || strcmp(type, o->type) != 0)
+        return GPT_OK;
+    o->model = gpt_arena_strdup(arena, path);
+    return o->model ? GPT_OK : gpt_fail(err, GPT_EFAIL, "out of memory");
+}
+
 int gpt_tokenizer_from_json(struct gpt_tokenizer_options *o, const cJSON *json,
                             const char *dir, struct gpt_arena *arena,
                             struct gpt_err *err)
@@ -367,6 +389,8 @@ int gpt_tokenizer_from_json(struct gpt_tokenizer_options *o, const cJSON *json,
         GPT_TRY(gpt_json_int_or(json, "vocab_size", 0, 0, INT32_MAX,
                                 &o->vocab_size, dir, err));
     GPT_TRY(take_list(&o->special_tokens, json, arena, err));
+    if (gpt_gguf_recognises(dir))
+        return take_inside(o, dir, arena, err);
     const struct file_names *names = names_of(o->type);
     GPT_TRY(take_file(&o->vocab_file, dir, names->vocab, arena, err));
     GPT_TRY(take_file(&o->merge_file, dir, names->merges, arena, err));

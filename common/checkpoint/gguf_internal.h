@@ -1,0 +1,15 @@
+/* What the two halves of GGUF's front end share: gguf_read.c has its row of the
+ * table of formats, gguf_write.c makes and writes targets. */
+#ifndef GPT_CHECKPOINT_GGUF_INTERNAL_H
+#define GPT_CHECKPOINT_GGUF_INTERNAL_H
+
+#include "checkpoint/format.h"
+#include "checkpoint/gguf.h"
+#include "checkpoint/huggingface.h"
+
+int gpt_gguf_plan(struct gpt_target *t, struct gpt_err *err) GPT_MUST_USE;
+void gpt_gguf_free_plan(struct gpt_target *t);
+int gpt_gguf_write(struct gpt_target *t, gpt_bytes_done *done, void *context,
+                   struct gpt_err *err) GPT_MUST_USE;
+
+#endif

@@ -1,0 +1,369 @@
+/* Packed elements; see packing.h. Start at gpt_packings[].
+ *
+ * The five kinds of 32 elements are read and written, the kinds of 256, which
+ * most files of hubs have, are only read: choosing their scales is a search
+ * that differs from version to version. */
+#include "checkpoint/packing.h"
+
+#include "base/dtype.h"
+#include "base/num.h"
+
+#include <assert.h>
+#include <math.h>
+#include <string.h>
+
+enum { BLOCK = 32, SUPER = 256 };
+
+/* Scales are fp16 in all kinds. What a scale loses by that is lost in
+ * packing, too: elements are divided by the scale before it is rounded. */
+static float half(const uint8_t *p)
+{
+    return gpt_f16_to_f32(gpt_get_u16(p));
+}
+
+static void put_half(uint8_t *p, float x)
+{
+    gpt_put_u16(p, gpt_f32_to_f16(x));
+}
+
+/* NaN compares false and is passed over: a block of them gets a scale of 0.
+ * The element of the largest magnitude, with its sign; the first of several. */
+static float extreme(const float *x)
+{
+    float most = 0, at = 0;
+
+    for (int i = 0; i < BLOCK; i++)
+        if (fabsf(x[i]) > most) {
+            most = fabsf(x[i]);
+            at = x[i];
+        }
+    return at;
+}
+
+/* In the order of the elements, and only by comparing: the smallest of zeros
+ * of both signs is the first. */
+static void range(const float *x, float *lo, float *hi)
+{
+    *lo = *hi = x[0];
+    for (int i = 1; i < BLOCK; i++) {
+        *lo = x[i] < *lo ? x[i] : *lo;
+        *hi = x[i] > *hi ? x[i] : *hi;
+    }
+}
+
+/* Cut to the whole number below, as its converter to small integers does, and
+ * kept in range. A NaN, which no range holds, becomes 0. */
+static uint8_t clip(double v, int most)
+{
+    return !(v > 0) ? 0 : v >= most ? (uint8_t)most : (uint8_t)v;
+}
+
+/* ---- 32 elements ---- */
+
+/* f16 d; i8 q[32]: d q. */
+static void unpack_q8_0(float *to, const uint8_t *b)
+{
+    const float d = half(b);
+
+    for (int i = 0; i < BLOCK; i++)
+        to[i] = d * (float)(int8_t)b[2 + i];
+}
+
+/* By the inverse, as the reference has it: a quotient would round some
+ * elements to the other side. Halves go away from zero. */
+static void pack_q8_0(uint8_t *b, const float *x)
+{
+    const float d = fabsf(extreme(x)) / 127;
+    const float inverse = d > 0 ? 1 / d : 0;
+
+    put_half(b, d);
+    for (int i = 0; i < BLOCK; i++) {
+        const float q = roundf(x[i] * inverse);
+
+        b[2 + i] = isfinite(q) ? (uint8_t)(int8_t)q : 0;
+    }
+}
+
+/* Element i and element i + 16 share a byte; `high` has a fifth bit of each, or
+ * is NULL. */
+static void unpack_nibbles(uint8_t *v, const uint8_t *q, const uint8_t *high)
+{
+    const uint32_t fifth = high ? gpt_get_u32(high) : 0;
+
+    for (int i = 0; i < BLOCK; i++)
+        v[i] = (uint8_t)((i < 16 ? q[i] & 15 : q[i - 16] >> 4) |
+                         (fifth >> i & 1) << 4);
+}
+
+static void pack_nibbles(uint8_t *q, uint8_t *high, const uint8_t *v)
+{
+    uint32_t fifth = 0;
+
+    for (int i = 0; i < BLOCK; i++)
+        fifth |= (uint32_t)(v[i] >> 4) << i;
+    for (int i = 0; i < 16; i++)
+        q[i] = (uint8_t)((v[i] & 15) | (v[i + 16] & 15) << 4);
+    if (high)
+        gpt_put_u32(high, fifth);
+}
+
+/* The subtraction is of whole numbers, so that an element is a product and
+ * exact. */
+static void unpack_signed(float *to, const uint8_t *b, const uint8_t *q,
+                          const uint8_t *high, int middle)
+{
+    const float d = half(b);
+    uint8_t v[BLOCK];
+
+    unpack_nibbles(v, q, high);
+    for (int i = 0; i < BLOCK; i++)
+        to[i] = (float)(v[i] - middle) * d;
+}
+
+/* Product and sum are rounded each, as in the reference without fused
+ * instructions. */
+static void unpack_unsigned(float *to, const uint8_t *b, const uint8_t *q,
+                            const uint8_t *high)
+{
+    const float d = half(b), m = half(b + 2);
+    uint8_t v[BLOCK];
+
+    unpack_nibbles(v, q, high);
+    for (int i = 0; i < BLOCK; i++)
+        to[i] = (float)v[i] * d + m;
+}
+
+/* The scale makes the extreme the smallest number, whose range is larger by
+ * one. Of four bits, product and sum are rounded once, as the reference has
+ * it where it is compiled to a fused instruction; of five bits, each. */
+static void pack_signed(uint8_t *q, uint8_t *high, uint8_t *scale,
+                        const float *x, int middle)
+{
+    const float d = extreme(x) / (float)-middle;
+    const float inverse = d > 0 || d < 0 ? 1 / d : 0;
+    uint8_t v[BLOCK];
+
+    put_half(scale, d);
+    for (int i = 0; i < BLOCK; i++) {
+        const double once = (double)x[i] * (double)inverse + middle + 0.5;
+        const float each = x[i] * inverse + ((float)middle + 0.5f);
+
+        v[i] = clip(high ? (double)each : once, 2 * middle - 1);
+    }
+    pack_nibbles(q, high, v);
+}
+
+/* f16 d; q: d (q - 8). */
+static void unpack_q4_0(float *to, const uint8_t *b)
+{
+    unpack_signed(to, b, b + 2, NULL, 8);
+}
+
+static void pack_q4_0(uint8_t *b, const float *x)
+{
+    pack_signed(b + 2, NULL, b, x, 8);
+}
+
+/* f16 d, m; q: d q + m. */
+static void unpack_q4_1(float *to, const uint8_t *b)
+{
+    unpack_unsigned(to, b, b + 4, NULL);
+}
+
+/* The least element is kept as an offset, so no sign is needed; a block of
+ * one value has a scale of 0. */
+static void pack_unsigned(uint8_t *q, uint8_t *high, uint8_t *scale,
+                          const float *x, int most)
+{
+    float lo, hi;
+    uint8_t v[BLOCK];
+
+    range(x, &lo, &hi);
+    const float d = (hi - lo) / (float)most;
+    const float inverse = d > 0 ? 1 / d : 0;
+    put_half(scale, d);
+    put_half(scale + 2, lo);
+    for (int i = 0; i < BLOCK; i++)
+        v[i] = clip((double)((x[i] - lo) * inverse + 0.5f), most);
+    pack_nibbles(q, high, v);
+}
+
+/* f16 d, m; q. The largest element is the largest number but for rounding. */
+static void pack_q4_1(uint8_t *b, const float *x)
+{
+    pack_unsigned(b + 4, NULL, b, x, 15);
+}
+
+/* The fifth bits are a word of their own between scale and numbers. */
+static void unpack_q5_0(float *to, const uint8_t *b)
+{
+    unpack_signed(to, b, b + 6, b + 2, 16);
+}
+
+/* f16 d; u32 of fifth bits; q. */
+static void pack_q5_0(uint8_t *b, const float *x)
+{
+    pack_signed(b + 6, b + 2, b, x, 16);
+}
+
+/* As pack_q5_1() has it. */
+static void unpack_q5_1(float *to, const uint8_t *b)
+{
+    unpack_unsigned(to, b, b + 8, b + 4);
+}
+
+/* f16 d, m; u32 of fifth bits; q. */
+static void pack_q5_1(uint8_t *b, const float *x)
+{
+    pack_unsigned(b + 8, b + 4, b, x, 31);
+}
+
+/* ---- 256 elements ---- */
+
+/* Scale and minimum of part j of eight, six bits each in twelve bytes: the
+ * first four parts have theirs whole, the others in two places. */
+static void part_scale(const uint8_t *s, int j, float *scale, float *least)
+{
+    if (j < 4) {
+        *scale = (float)(s[j] & 63);
+        *least = (float)(s[j + 4] & 63);
+        return;
+    }
+    *scale = (float)((s[j + 4] & 15) | (s[j - 4] >> 6) << 4);
+    *least = (float)((s[j + 4] >> 4) | (s[j] >> 6) << 4);
+}
+
+/* f16 d, m; 12 bytes of scales; fifth bits (q5_K only); q, two parts in 32
+ * bytes. */
+static void unpack_k(float *to, const uint8_t *b, const uint8_t *high,
+                     const uint8_t *q)
+{
+    const float d = half(b), m = half(b + 2);
+    float scale, least;
+
+    for (int j = 0; j < 8; j++) {
+        part_scale(b + 4, j, &scale, &least);
+        for (int i = 0; i < 32; i++) {
+            const uint8_t byte = q[j / 2 * 32 + i];
+            uint32_t v = j % 2 ? byte >> 4 : byte & 15U;
+
+            if (high)
+                v |= (uint32_t)(high[i] >> j & 1) << 4;
+            to[j * 32 + i] = d * scale * (float)v - m * least;
+        }
+    }
+}
+
+/* Numbers follow the scales. */
+static void unpack_q4_k(float *to, const uint8_t *b)
+{
+    unpack_k(to, b, NULL, b + 16);
+}
+
+/* 32 bytes of fifth bits are between scales and numbers: bit j of byte i is
+ * that of element i of part j. */
+static void unpack_q5_k(float *to, const uint8_t *b)
+{
+    unpack_k(to, b, b + 16, b + 48);
+}
+
+/* 128 bytes of low nibbles, 64 of two high bits, 16 scales, f16 d. Each half of
+ * the block has four parts of 32, whose high bits share a byte. */
+static void unpack_q6_k(float *to, const uint8_t *b)
+{
+    const float d = half(b + 208);
+
+    for (int i = 0; i < SUPER; i++) {
+        const int h = i / 128, part = i % 128 / 32, k = i % 32;
+        const uint8_t low = b[h * 64 + part % 2 * 32 + k];
+        const int nibble = part < 2 ? low & 15 : low >> 4;
+        const int bits = b[128 + h * 32 + k] >> 2 * part & 3;
+        const int8_t scale = (int8_t)b[192 + i / 16];
+
+        to[i] = d * (float)scale * (float)((nibble | bits << 4) - 32);
+    }
+}
+
+/* ---- the table ---- */
+
+const struct gpt_packing gpt_packings[] = {
+    {"q8_0", 8, 7, BLOCK, 34, unpack_q8_0, pack_q8_0},
+    {"q4_0", 2, 2, BLOCK, 18, unpack_q4_0, pack_q4_0},
+    {"q4_1", 3, 3, BLOCK, 20, unpack_q4_1, pack_q4_1},
+    {"q5_0", 6, 8, BLOCK, 22, unpack_q5_0, pack_q5_0},
+    {"q5_1", 7, 9, BLOCK, 24, unpack_q5_1, pack_q5_1},
+    {"q4_K", 12, 15, SUPER, 144, unpack_q4_k, NULL},
+    {"q5_K", 13, 17, SUPER, 176, unpack_q5_k, NULL},
+    {"q6_K", 14, 18, SUPER, 210, unpack_q6_k, NULL},
+    {0},
+};
+
+const struct gpt_packing *gpt_packing_of_type(uint32_t ggml_type)
+{
+    for (const struct gpt_packing *p = gpt_packings; p->name; p++)
+        if (p->ggml_type == ggml_type)
+            return p;
+    return NULL;
+}
+
+const struct gpt_packing *gpt_packing_named(const char *name)
+{
+    for (const struct gpt_packing *p = gpt_packings; p->name; p++)
+        if (strcmp(p->name, name) == 0)
+            return p;
+    return NULL;
+}
+
+/* ---- stretches ---- */
+
+/* Blocks first..last, of which the wanted floats are a part, through a buffer
+ * that holds some at once. */
+int gpt_packed_read(const struct gpt_packed *p, struct gpt_in *in, void *dst,
+                    int64_t offset, size_t bytes, struct gpt_err *err)
+{
+    enum { HELD = 16 };
+    const struct gpt_packing *k = p->packing;
+    uint8_t blocks[HELD * GPT_PACKED_BYTES];
+    float x[GPT_PACKING_MOST];
+    int64_t at = offset / 4, end;
+    uint8_t *to = dst;
+
+    assert(offset % 4 == 0 && bytes % 4 == 0);
+    if (offset < 0 || !gpt_add(at, (int64_t)(bytes / 4), &end) ||
+        end > p->elements)
+        return gpt_fail(err, GPT_EDATA,
+                        "'%s': %zu floats wanted at element %lld of %lld",
+                        gpt_in_path(in), bytes / 4, (long long)at,
+                        (long long)p->elements);
+    while (at < end) {
+        const int64_t first = at / k->elements;
+        const int64_t n = gpt_min_i64(
+            HELD, gpt_ceil_div(end, k->elements) - first);
+
+        GPT_TRY(gpt_in_read(in, blocks, p->begin + first * k->bytes,
+                            (size_t)(n * k->bytes), err));
+        for (int64_t i = 0; i < n; i++) {
+            const int64_t skip = at - (first + i) * k->elements;
+            const int64_t count = gpt_min_i64(k->elements - skip, end - at);
+
+            k->unpack(x, blocks + i * k->bytes);
+            memcpy(to, x + skip, (size_t)count * sizeof(*x));
+            to += (size_t)count * sizeof(*x);
+            at += count;
+        }
+    }
+    return GPT_OK;
+}
+
+/* What a reader will see of a matrix that is written: for comparing it with
+ * its source. */
+void gpt_packing_round(const struct gpt_packing *p, float *x, int64_t n)
+{
+    uint8_t block[GPT_PACKED_BYTES];
+
+    assert(p->pack && n % p->elements == 0);
+    for (int64_t i = 0; i < n; i += p->elements) {
+        p->pack(block, x + i);
+        p->unpack(x + i, block);
+    }
+}

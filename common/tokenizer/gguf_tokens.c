@@ -1,0 +1,520 @@
+/* See gguf_tokens.h. Source: llama.cpp, src/llama-vocab.cpp, which reads these
+ * keys; tokenizers, the format of tokenizer.json; sentencepiece_model.proto,
+ * whose field numbers are in write_pieces(). Start at gpt_gguf_vocabulary(). */
+#include "tokenizer/gguf_tokens.h"
+
+#include "base/num.h"
+#include "tokenizer/ids.h"
+#include "tokenizer/pretok.h"
+
+#include <string.h>
+
+#define KEY(name) "tokenizer.ggml." name
+
+const struct gpt_gguf_pre gpt_gguf_pres[] = {
+    {"gpt-2", "gpt2", false},        {"llama-bpe", "llama3", true},
+    {"dbrx", "llama3", false},       {"qwen2", "qwen2", false},
+    {"qwen35", "qwen3.5", false},    {"gpt-4o", "o200k", false},
+    {"tekken", "v2", true},          {"starcoder", "starcoder", false},
+    {"deepseek-v3", "deepseek3", false},
+    /* other names of the same, which are only read */
+    {"gpt2", "gpt2", false},         {"phi-2", "gpt2", false},
+    {"mpt", "gpt2", false},          {"olmo", "gpt2", false},
+    {"llama3", "llama3", true},      {"llama-v3", "llama3", true},
+    {"smaug-bpe", "llama3", false},  {"deepseek-r1-qwen", "qwen2", false},
+    {"llama4", "o200k", false},      {"refact", "starcoder", false},
+    {"smollm", "starcoder", false},  {0},
+};
+
+/* What is read of the file. */
+struct tokens {
+    struct gpt_gguf g;
+    const char *model, *pre;
+    struct gpt_str *texts, *merges;
+    int64_t n, n_merges, n_types, n_scores;
+    int32_t *types; /* (n), or NULL: all normal */
+    float *scores;
+    int64_t bos, eos;
+    bool add_bos, add_eos;
+};
+
+/* The strings are in the file's arena, the lists are not. */
+static void close_tokens(struct tokens *t)
+{
+    gpt_free(t->texts);
+    gpt_free(t->merges);
+    gpt_free(t->types);
+    gpt_free(t->scores);
+    gpt_gguf_close(&t->g);
+}
+
+/* Lists that go with the tokens must be as long as they are. */
+static int check_length(const struct tokens *t, const char *key, int64_t n,
+                        struct gpt_err *err)
+{
+    if (n == 0 || n == t->n)
+        return GPT_OK;
+    return gpt_fail(err, GPT_EDATA,
+                    "%s: '%s' has %lld elements for %lld tokens",
+                    gpt_in_path(t->g.in), key, (long long)n, (long long)t->n);
+}
+
+/* An id without a token counts as absent: files are found that name a token
+ * which their list does not have. */
+static int read_id(const struct tokens *t, const char *key, int64_t *id,
+                   struct gpt_err *err)
+{
+    *id = -1;
+    GPT_TRY(gpt_gguf_int(&t->g, key, -1, UINT32_MAX, id, err));
+    if (*id >= t->n) /* 2^32 - 1 is a way of saying none */
+        *id = -1;
+    return GPT_OK;
+}
+
+/* All lists at once, because each is checked against the number of tokens.
+ * Scores and types may be absent; ids of other special tokens are not needed
+ * to encode. */
+static int read_tokens(struct tokens *t, struct gpt_err *err)
+{
+    void *types, *scores;
+
+    GPT_TRY(gpt_gguf_text(&t->g, KEY("pre"), &t->pre, err));
+    GPT_TRY(gpt_gguf_strings(&t->g, KEY("tokens"), &t->texts, &t->n, err));
+    /* the limit of all families here, before lists of that size are made */
+    if (t->n == 0 || t->n > GPT_VOCAB_MAX)
+        return gpt_fail(err, GPT_EDATA, "%s: '" KEY("tokens") "' has %lld "
+                        "elements, out of range: 1 to %lld",
+                        gpt_in_path(t->g.in), (long long)t->n,
+                        (long long)GPT_VOCAB_MAX);
+    GPT_TRY(gpt_gguf_strings(&t->g, KEY("merges"), &t->merges, &t->n_merges,
+                             err));
+    GPT_TRY(gpt_gguf_words(&t->g, KEY("token_type"), GPT_GGUF_I32, &types,
+                           &t->n_types, err));
+    t->types = types;
+    GPT_TRY(check_length(t, KEY("token_type"), t->n_types, err));
+    GPT_TRY(gpt_gguf_words(&t->g, KEY("scores"), GPT_GGUF_F32, &scores,
+                           &t->n_scores, err));
+    t->scores = scores;
+    GPT_TRY(check_length(t, KEY("scores"), t->n_scores, err));
+    GPT_TRY(read_id(t, KEY("bos_token_id"), &t->bos, err));
+    GPT_TRY(read_id(t, KEY("eos_token_id"), &t->eos, err));
+    GPT_TRY(gpt_gguf_bool(&t->g, KEY("add_bos_token"), &t->add_bos, err));
+    return gpt_gguf_bool(&t->g, KEY("add_eos_token"), &t->add_eos, err);
+}
+
+/* Files of older converters have no types: then every token is a text. */
+static int32_t type_of(const struct tokens *t, int64_t id)
+{
+    return t->n_types ? t->types[id] : GPT_GGUF_NORMAL;
+}
+
+/* ---- tokenizer.json ---- */
+
+/* Text in a JSON string; bytes that are no UTF-8 are left to the reader. */
+static int add_string(struct gpt_buf *b, struct gpt_str s)
+{
+    GPT_TRY(gpt_buf_add(b, "\"", 1));
+    for (size_t i = 0; i < s.len; i++) {
+        const unsigned char c = (unsigned char)s.data[i];
+
+        if (c < 0x20)
+            GPT_TRY(gpt_buf_printf(b, "\\u%04x", c));
+        else if (c == '"' || c == '\\')
+            GPT_TRY(gpt_buf_printf(b, "\\%c", c));
+        else
+            GPT_TRY(gpt_buf_add(b, s.data + i, 1));
+    }
+    return gpt_buf_add(b, "\"", 1);
+}
+
+/* Tokens that merging does not make, by their own text. */
+static int add_added(struct gpt_buf *b, const struct tokens *t)
+{
+    bool first = true;
+
+    GPT_TRY(gpt_buf_printf(b, "\"added_tokens\":["));
+    for (int64_t id = 0; id < t->n; id++) {
+        const int32_t type = type_of(t, id);
+
+        if (type != GPT_GGUF_CONTROL && type != GPT_GGUF_USER)
+            continue;
+        GPT_TRY(gpt_buf_printf(b, "%s{\"id\":%lld,\"content\":",
+                               first ? "" : ",", (long long)id));
+        GPT_TRY(add_string(b, t->texts[id]));
+        GPT_TRY(gpt_buf_printf(b, ",\"single_word\":false,\"lstrip\":false,"
+                                  "\"rstrip\":false,\"normalized\":false,"
+                                  "\"special\":%s}",
+                               type == GPT_GGUF_CONTROL ? "true" : "false"));
+        first = false;
+    }
+    return gpt_buf_printf(b, "],\"normalizer\":null,");
+}
+
+/* The expressions of the pre-tokenizer. GPT-2's is the one that ByteLevel has
+ * itself; it may be the last of several. */
+static int add_cut(struct gpt_buf *b, const struct gpt_pretok *cut)
+{
+    const char *own = gpt_pretok_row(0)->regex[0];
+    int n = 0;
+
+    GPT_TRY(gpt_buf_printf(b, "\"pre_tokenizer\":{\"type\":\"Sequence\","
+                              "\"pretokenizers\":["));
+    while (n < GPT_PRETOK_STAGES && cut->regex[n])
+        n++;
+    /* what ByteLevel cuts by itself needs no Split, and a file that has one all
+     * the same would not be found in the table of pre-tokenizers */
+    const bool use_own = strcmp(cut->regex[n - 1], own) == 0;
+    for (int i = 0; i < n - use_own; i++) {
+        struct gpt_str regex = {cut->regex[i], strlen(cut->regex[i])};
+
+        GPT_TRY(gpt_buf_printf(b, "{\"type\":\"Split\","
+                                  "\"pattern\":{\"Regex\":"));
+        GPT_TRY(add_string(b, regex));
+        GPT_TRY(gpt_buf_printf(b, "},\"behavior\":\"Isolated\","
+                                  "\"invert\":false},"));
+    }
+    return gpt_buf_printf(b, "{\"type\":\"ByteLevel\","
+                             "\"add_prefix_space\":false,"
+                             "\"trim_offsets\":true,\"use_regex\":%s}]},",
+                          use_own ? "true" : "false");
+}
+
+/* What is put around a text. */
+static int add_around(struct gpt_buf *b, const struct tokens *t)
+{
+    const bool bos = t->add_bos && t->bos >= 0;
+    const bool eos = t->add_eos && t->eos >= 0;
+    static const char special[] = "{\"SpecialToken\":{\"id\":\"%s\","
+                                  "\"type_id\":0}}";
+    static const char listed[] = "\"%s\":{\"id\":\"%s\",\"ids\":[%lld],"
+                                 "\"tokens\":[\"%s\"]}";
+
+    /* a template of the text alone would do the same, but no file has one */
+    if (!bos && !eos)
+        return gpt_buf_printf(b, "\"post_processor\":null,");
+    GPT_TRY(gpt_buf_printf(b, "\"post_processor\":{\"type\":"
+                              "\"TemplateProcessing\",\"single\":["));
+    if (bos) {
+        GPT_TRY(gpt_buf_printf(b, special, "bos"));
+        GPT_TRY(gpt_buf_add(b, ",", 1));
+    }
+    GPT_TRY(gpt_buf_printf(b, "{\"Sequence\":{\"id\":\"A\",\"type_id\":0}}"));
+    if (eos) {
+        GPT_TRY(gpt_buf_add(b, ",", 1));
+        GPT_TRY(gpt_buf_printf(b, special, "eos"));
+    }
+    GPT_TRY(gpt_buf_printf(b, "],\"pair\":[],\"special_tokens\":{"));
+    if (bos)
+        GPT_TRY(gpt_buf_printf(b, listed, "bos", "bos", (long long)t->bos,
+                               "bos"));
+    if (bos && eos)
+        GPT_TRY(gpt_buf_add(b, ",", 1));
+    if (eos)
+        GPT_TRY(gpt_buf_printf(b, listed, "eos", "eos", (long long)t->eos,
+                               "eos"));
+    return gpt_buf_printf(b, "}},");
+}
+
+/* An added token may also be what merges make, and is then in both lists. One
+ * that is printable ASCII is the same in letters. */
+static bool is_letters(struct gpt_str s)
+{
+    for (size_t i = 0; i < s.len; i++)
+        if (s.data[i] <= ' ' || s.data[i] > '~')
+            return false;
+    return true;
+}
+
+/* Unused tokens fill up a table and are no text. */
+static int add_model(struct gpt_buf *b, const struct tokens *t, bool whole)
+{
+    bool first = true;
+
+    GPT_TRY(gpt_buf_printf(b, "\"decoder\":{\"type\":\"ByteLevel\"},\"model\":{"
+                              "\"type\":\"BPE\",\"ignore_merges\":%s,"
+                              "\"vocab\":{", whole ? "true" : "false"));
+    for (int64_t id = 0; id < t->n; id++) {
+        if (type_of(t, id) != GPT_GGUF_NORMAL &&
+            (type_of(t, id) != GPT_GGUF_USER || !is_letters(t->texts[id])))
+            continue;
+        if (!first)
+            GPT_TRY(gpt_buf_add(b, ",", 1));
+        GPT_TRY(add_string(b, t->texts[id]));
+        GPT_TRY(gpt_buf_printf(b, ":%lld", (long long)id));
+        first = false;
+    }
+    GPT_TRY(gpt_buf_printf(b, "},\"merges\":["));
+    for (int64_t i = 0; i < t->n_merges; i++) {
+        if (i)
+            GPT_TRY(gpt_buf_add(b, ",", 1));
+        GPT_TRY(add_string(b, t->merges[i]));
+    }
+    return gpt_buf_printf(b, "]}}\n");
+}
+
+/* The row of what tokenizer.ggml.pre says; that without names, of none. */
+static const struct gpt_gguf_pre *find_pre(const struct tokens *t)
+{
+    const struct gpt_gguf_pre *row = gpt_gguf_pres;
+
+    while (row->pre && (!t->pre || strcmp(row->pre, t->pre) != 0))
+        row++;
+    return row;
+}
+
+/* The members in the order in which the library writes them. A failure of any
+ * is a lack of memory. */
+static int add_file(struct gpt_buf *b, const struct tokens *t,
+                    const struct gpt_gguf_pre *pre)
+{
+    GPT_TRY(gpt_buf_printf(b, "{\"version\":\"1.0\","));
+    GPT_TRY(add_added(b, t));
+    GPT_TRY(add_cut(b, gpt_pretok_by_name(pre->pretok)));
+    GPT_TRY(add_around(b, t));
+    return add_model(b, t, pre->whole);
+}
+
+/* How a text is cut is named by a word, and the word decides the expressions.
+ * A word that is not known is refused: llama.cpp itself falls back to another
+ * way, with a warning, and gives ids that are nearly right. */
+static int write_json(struct gpt_buf *b, const struct tokens *t,
+                      struct gpt_err *err)
+{
+    const struct gpt_gguf_pre *pre = find_pre(t);
+
+    if (!pre->pre) {
+        gpt_fail(err, GPT_EDATA, "%s: '" KEY("pre") "' is '%.100s', a way of "
+                 "cutting text that is not supported",
+                 gpt_in_path(t->g.in), t->pre ? t->pre : "absent");
+        return gpt_hint(err, "name the files of the model's tokenizer");
+    }
+    return add_file(b, t, pre) == GPT_OK ? GPT_OK
+                                         : gpt_no_memory(err, "a vocabulary");
+}
+
+/* ---- tokenizer.model ---- */
+
+/* Fields of a protocol buffer: a varint, or bytes after their length. */
+static int add_varint(struct gpt_buf *b, uint64_t v)
+{
+    char byte;
+
+    for (; v > 127; v >>= 7) {
+        byte = (char)(v | 128);
+        GPT_TRY(gpt_buf_add(b, &byte, 1));
+    }
+    byte = (char)v;
+    return gpt_buf_add(b, &byte, 1);
+}
+
+/* A key is the field's number and its wire type in the low three bits: 0 for
+ * a varint, 2 for bytes. */
+static int add_number(struct gpt_buf *b, unsigned field, uint64_t v)
+{
+    GPT_TRY(add_varint(b, field << 3));
+    return add_varint(b, v);
+}
+
+static int add_bytes(struct gpt_buf *b, unsigned field, const void *p, size_t n)
+{
+    GPT_TRY(add_varint(b, field << 3 | 2));
+    GPT_TRY(add_varint(b, n));
+    return gpt_buf_add(b, p, n);
+}
+
+/* SentencePiece: piece = 1, score = 2, type = 3. In a model of pairs an unused
+ * piece would be split again; what fills up a table is never found either way
+ * as a control piece. */
+static int add_piece(struct gpt_buf *b, const struct tokens *t, int64_t id)
+{
+    const int32_t type = type_of(t, id) == GPT_GGUF_UNUSED
+                             ? (int32_t)GPT_GGUF_CONTROL
+                             : type_of(t, id);
+    struct gpt_buf m = {0};
+    char score[5] = {2 << 3 | 5};
+    uint32_t bits = 0;
+
+    /* a field of 32 bits: wire type 5 */
+    if (t->n_scores)
+        memcpy(&bits, &t->scores[id], sizeof(bits));
+    gpt_put_u32(score + 1, bits);
+    int status;
+    GPT_TRY_GOTO(status,
+                 add_bytes(&m, 1, t->texts[id].data, t->texts[id].len), out);
+    GPT_TRY_GOTO(status, gpt_buf_add(&m, score, sizeof(score)), out);
+    GPT_TRY_GOTO(status, add_number(&m, 3, (uint64_t)(uint32_t)type), out);
+    status = add_bytes(b, 1, m.data, m.len);
+out:
+    gpt_buf_free(&m);
+    return status;
+}
+
+/* TrainerSpec: model_type = 3 (UNIGRAM 1, BPE 2), byte_fallback = 35,
+ * eos_piece = 47. */
+static int add_trainer(struct gpt_buf *b, const struct tokens *t, bool unigram)
+{
+    struct gpt_buf m = {0};
+    bool bytes = false;
+
+    /* the model falls back to bytes where it has pieces for them */
+    for (int64_t id = 0; !bytes && id < t->n; id++)
+        bytes = type_of(t, id) == GPT_GGUF_BYTE;
+    int status;
+    GPT_TRY_GOTO(status, add_number(&m, 3, unigram ? 1 : 2), out);
+    GPT_TRY_GOTO(status, add_number(&m, 35, bytes), out);
+    if (t->eos >= 0)
+        GPT_TRY_GOTO(status, add_bytes(&m, 47, t->texts[t->eos].data,
+                                       t->texts[t->eos].len), out);
+    status = add_bytes(b, 2, m.data, m.len);
+out:
+    gpt_buf_free(&m);
+    return status;
+}
+
+/* NormalizerSpec: precompiled_charsmap = 2, add_dummy_prefix = 3,
+ * remove_extra_whitespaces = 4. */
+static int add_normalizer(struct gpt_buf *b, const struct tokens *t,
+                          struct gpt_err *err)
+{
+    const struct gpt_gguf_key *map =
+        gpt_gguf_find(&t->g, KEY("precompiled_charsmap"));
+    struct gpt_buf m = {0};
+    bool prefix = true, remove = false;
+    char *text = NULL;
+    int status;
+
+    GPT_TRY(gpt_gguf_bool(&t->g, KEY("add_space_prefix"), &prefix, err));
+    GPT_TRY(gpt_gguf_bool(&t->g, KEY("remove_extra_whitespaces"), &remove,
+                          err));
+    /* T5's models have a table of characters; Llama's have none */
+    if (map && map->type == GPT_GGUF_ARRAY &&
+        (map->element == GPT_GGUF_U8 || map->element == GPT_GGUF_I8)) {
+        GPT_TRY(gpt_new(&text, (size_t)map->n, 1, "a vocabulary", err));
+        GPT_TRY_GOTO(status, gpt_in_read(t->g.in, text, map->offset,
+                                         (size_t)map->n, err), out);
+        GPT_TRY_GOTO(status, add_bytes(&m, 2, text, (size_t)map->n), out);
+    }
+    GPT_TRY_GOTO(status, add_number(&m, 3, prefix), out);
+    GPT_TRY_GOTO(status, add_number(&m, 4, remove), out);
+    status = add_bytes(b, 3, m.data, m.len);
+out:
+    gpt_free(text);
+    gpt_buf_free(&m);
+    return status;
+}
+
+/* Pieces come first, as ids are their places; readers take the other messages
+ * in any order. */
+static int write_pieces(struct gpt_buf *b, const struct tokens *t, bool unigram,
+                        struct gpt_err *err)
+{
+    for (int64_t id = 0; id < t->n; id++)
+        if (add_piece(b, t, id) != GPT_OK)
+            return gpt_no_memory(err, "a vocabulary");
+    if (add_trainer(b, t, unigram) != GPT_OK)
+        return gpt_no_memory(err, "a vocabulary");
+    return add_normalizer(b, t, err);
+}
+
+/* ---- the file ---- */
+
+/* The models that are known. "bert" and "rwkv" are others. */
+static const struct {
+    const char *model, *type, *name;
+} models[] = {
+    {"gpt2", "HuggingFaceTokenizer", "tokenizer.json"},
+    {"llama", "SentencePieceTokenizer", "tokenizer.model"},
+    {"t5", "SentencePieceTokenizer", "tokenizer.model"},
+};
+
+/* A word of llama.cpp's tells the kinds apart. It names the algorithm and not
+ * the family: Llama 3's model is "gpt2". */
+static int find_model(struct tokens *t, size_t *row, struct gpt_err *err)
+{
+    *row = GPT_COUNT(models);
+    GPT_TRY(gpt_gguf_text(&t->g, KEY("model"), &t->model, err));
+    for (size_t i = 0; t->model && i < GPT_COUNT(models); i++)
+        if (strcmp(models[i].model, t->model) == 0)
+            *row = i;
+    return GPT_OK;
+}
+
+/* The row of the vocabulary at `path`, or the number of rows: then there is
+ * none, or one that is cut in a way that is not known. */
+static size_t model_of(const char *path)
+{
+    struct tokens t = {0};
+    size_t row = GPT_COUNT(models);
+
+    if (gpt_gguf_open(&t.g, path, NULL) == GPT_OK &&
+        (find_model(&t, &row, NULL) != GPT_OK ||
+         gpt_gguf_text(&t.g, KEY("pre"), &t.pre, NULL) != GPT_OK ||
+         (row == 0 && !find_pre(&t)->pre)))
+        row = GPT_COUNT(models);
+    close_tokens(&t);
+    return row;
+}
+
+const char *gpt_gguf_tokenizer_type(const char *path)
+{
+    const size_t row = model_of(path);
+
+    return row < GPT_COUNT(models) ? models[row].type : NULL;
+}
+
+const char *gpt_gguf_vocabulary_name(const char *path)
+{
+    const size_t row = model_of(path);
+
+    return row < GPT_COUNT(models) ? models[row].name : NULL;
+}
+
+/* The text is made in a growing buffer and copied once, as callers free what
+ * they read from files with gpt_free(). */
+int gpt_gguf_vocabulary(const char *name, char **text, size_t *len,
+                        const char *path, struct gpt_err *err)
+{
+    struct tokens t = {0};
+    struct gpt_buf made = {0};
+    size_t row;
+    int status;
+
+    *text = NULL;
+    GPT_TRY_GOTO(status, gpt_gguf_open(&t.g, path, err), out);
+    GPT_TRY_GOTO(status, find_model(&t, &row, err), out);
+    if (row == GPT_COUNT(models) || strcmp(models[row].name, name) != 0) {
+        status = gpt_fail(err, GPT_EDATA, "%s holds no vocabulary that a %s "
+                          "holds", path, name);
+        goto out;
+    }
+    GPT_TRY_GOTO(status, read_tokens(&t, err), out);
+    status = row == 0 ? write_json(&made, &t, err)
+                      : write_pieces(&made, &t, strcmp(t.model, "t5") == 0,
+                                     err);
+    if (status != GPT_OK)
+        goto out;
+    *len = made.len;
+    /* a buffer's memory is not gpt_alloc()'s */
+    GPT_TRY_GOTO(status, gpt_new(text, made.len + 1, 1, "a vocabulary", err),
+                 out);
+    memcpy(*text, made.data, made.len);
+out:
+    gpt_buf_free(&made);
+    close_tokens(&t);
+    return status;
+}
+
+/* A tokenizer.json does not say which token ends a text;
+ * tokenizer_config.json does, and here a key. */
+int gpt_gguf_end_token(const char *path, int32_t *id, struct gpt_err *err)
+{
+    struct gpt_gguf g;
+    int64_t eos = -1;
+
+    GPT_TRY(gpt_gguf_open(&g, path, err));
+    int status = gpt_gguf_int(&g, KEY("eos_token_id"), -1, UINT32_MAX, &eos,
+                              err);
+    gpt_gguf_close(&g);
+    *id = eos < GPT_VOCAB_MAX ? (int32_t)eos : -1;
+    return status;
+}

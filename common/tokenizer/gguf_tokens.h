@@ -1,0 +1,46 @@
+/* The vocabulary that is among the keys of a GGUF file, as the file that it
+ * came from: a tokenizer.json of byte-level BPE, or the model of
+ * SentencePiece. Families read it as if that file were there. Start at
+ * gpt_gguf_vocabulary(). */
+#ifndef GPT_TOKENIZER_GGUF_TOKENS_H
+#define GPT_TOKENIZER_GGUF_TOKENS_H
+
+#include "base/memory.h"
+#include "tokenizer/gguf_file.h"
+
+/* Values of tokenizer.ggml.token_type, which are those of SentencePiece. */
+enum gpt_gguf_token {
+    GPT_GGUF_NORMAL = 1,
+    GPT_GGUF_UNKNOWN,
+    GPT_GGUF_CONTROL,
+    GPT_GGUF_USER,
+    GPT_GGUF_UNUSED,
+    GPT_GGUF_BYTE,
+};
+
+/* A value of tokenizer.ggml.pre: how llama.cpp cuts a text. In the order in
+ * which they are tried for writing; ended by a row without names. */
+struct gpt_gguf_pre {
+    const char *pre, *pretok; /* pretok: of gpt_pretok_names */
+    bool whole; /* a piece that is a token is not merged */
+};
+extern const struct gpt_gguf_pre gpt_gguf_pres[];
+
+/* The type of tokenizer of the vocabulary at `path`; NULL when the file holds
+ * none, or one that no family here reads. */
+const char *gpt_gguf_tokenizer_type(const char *path);
+
+/* What a file of the vocabulary at `path` is called: "tokenizer.json",
+ * "tokenizer.model"; NULL as above. */
+const char *gpt_gguf_vocabulary_name(const char *path);
+
+/* The contents of such a file: *len bytes and a NUL, freed with gpt_free().
+ * GPT_EDATA names the key, or says that there is no file of the name. */
+int gpt_gguf_vocabulary(const char *name, char **text, size_t *len,
+                        const char *path, struct gpt_err *err) GPT_MUST_USE;
+
+/* The token that ends a text; -1 = none. */
+int gpt_gguf_end_token(const char *path, int32_t *id,
+                       struct gpt_err *err) GPT_MUST_USE;
+
+#endif

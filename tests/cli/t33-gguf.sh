@@ -1,0 +1,219 @@
+#!/bin/sh
+# GGUF files in gpt-reshape, gpt-train and gpt-generate: files of gguf-py
+# (tests/golden/gguf), round trips, messages, and files that were made to harm.
+# llama.cpp itself is compared with in tests/parity/gguf.sh.
+. "$(dirname "$0")/../lib/tap.sh"
+
+golden=$top/tests/golden
+into() { # from to option...
+    from=$1 to=$2
+    shift 2
+    gpt-reshape --load-path "$from" --save-path "$to" "$@"
+}
+
+# ---- what gguf-py wrote ----
+expect 0 'inspect a packed file' gpt-reshape inspect "$golden/gguf/packed.gguf"
+out_has 'gguf'
+out_has 'q8_0  [259, 32]'
+out_has 'normalization            "RMSNorm"'
+expect 0 'as JSON' gpt-reshape inspect "$golden/gguf/packed.gguf" --json
+out_has '"name":"blk.0.ffn_up.weight","dtype":"q8_0","shape":[32,32],"bytes":1088'
+expect 0 'plain numbers' into "$golden/gguf/plain.gguf" plain --verify
+expect 0 'packed ones' into "$golden/gguf/packed.gguf" packed --verify
+check 'are the numbers that gguf-py unpacks' \
+    cmp plain/iter_0000000/model_tp00_pp00.safetensors \
+    packed/iter_0000000/model_tp00_pp00.safetensors
+check 'the vocabulary goes along' [ -f packed/iter_0000000/tokenizer.json ]
+expect 0 'into two ranks and back to a file' into "$golden/gguf/plain.gguf" two \
+    --target-tensor-model-parallel-size 2
+expect 0 'which is Llama' into two two.gguf --verify
+err_has 'equals the input, bit for bit'
+expect 0 'packed again' into two again.gguf --target-params-dtype q8_0 --verify
+err_has 'rounded to q8_0'
+data() { # file: its last bytes, which are tensors
+    tail -c 15000 "$1"
+}
+data again.gguf >got
+data "$golden/gguf/packed.gguf" >want
+check 'to the bytes of gguf-py' cmp got want
+expect 0 'as Hugging Face' into two.gguf hf --to hf --verify
+check 'it is Llama' grep -q '"model_type":.*"llama"' hf/config.json
+check 'with its tokens' [ -f hf/tokenizer.json ]
+expect 0 'a text of it' gpt-generate --load two.gguf --prompt 'the' --greedy \
+    --tokens 8 -q
+cp out want
+expect 0 'and of the native one' gpt-generate --load two --prompt 'the' \
+    --greedy --tokens 8 -q
+check 'is the same' cmp out want
+expect 0 'no tokens of one' into "$golden/hf" bare.gguf
+err_has 'holds no vocabulary, and bare.gguf will hold none'
+expect 0 'GPT-2 out and back' into bare.gguf back --verify
+expect 0 'straight' into "$golden/hf" direct
+check 'to the same weights' cmp back/iter_0000000/model_tp00_pp00.safetensors \
+    direct/iter_0000000/model_tp00_pp00.safetensors
+expect 0 'half precision' into direct half.gguf --target-params-dtype bf16 \
+    --verify
+expect 0 'inspect it' gpt-reshape inspect half.gguf
+check 'vectors stay F32' grep -q 'blk.0.attn_norm.bias  *F32' out
+check 'matrices are BF16' grep -q 'blk.0.attn_qkv.weight  *BF16' out
+
+if [ -x "$BUILD/gpt-train" ]; then
+    echo '{"text": "the thing that the theme is about"}' >x.jsonl
+    expect 0 'a data set by its tokens' gpt-preprocess --input x.jsonl \
+        --output-prefix x --tokenizer-model two.gguf -q --append-eod
+    expect 0 'training begins with it' gpt-train --load two.gguf --finetune \
+        --data-path x_text_document --tokenizer-model two.gguf --save run \
+        --num-layers 1 --hidden-size 32 --num-attention-heads 4 \
+        --num-query-groups 2 --ffn-hidden-size 32 --seq-length 4 \
+        --max-position-embeddings 64 --position-embedding-type rope \
+        --normalization RMSNorm --swiglu --disable-bias-linear \
+        --train-iters 1 --lr 1e-3 --split 100,0,0
+    cat err >train.err
+    check 'the checkpoint has the vocabulary, and not the weights again' \
+        [ "$(wc -c <run/iter_0000001/tokenizer.json)" -lt 20000 ]
+fi
+
+# ---- places and options ----
+expect 7 'not over another' into two two.gguf
+expect 0 'but by force' into two two.gguf --force
+echo text >text.gguf
+expect 7 'nor over another kind of file' into two text.gguf --force
+err_has "'text.gguf' is there, and is no file of format gguf"
+mkdir d.gguf
+expect 7 'nor over a directory' into two d.gguf
+err_has "name a file in it: 'd.gguf/model.gguf'"
+expect 4 'nor in no directory' into two none/x.gguf
+err_has "mkdir -p 'none'"
+expect 2 'packing is of these files' into two x --target-params-dtype q4_0
+err_has 'has no effect on format native'
+expect 2 'no layout' into two x.gguf --target-tensor-model-parallel-size 2
+expect 2 'no shards' into two x.gguf --max-shard-size 1MB
+expect 0 'by name' into two named.bin --to gguf
+check 'is the same file but for the name' [ "$(wc -c <named.bin)" -gt 60000 ]
+cp two.gguf in.gguf
+expect 2 'not over its input' into in.gguf in.gguf --force
+err_has 'is the input'
+check 'which stays' cmp in.gguf two.gguf
+expect 0 'a dry run' into two dry.gguf --dry-run --target-params-dtype q8_0
+check 'writes nothing' [ ! -e dry.gguf ]
+if [ -x "$BUILD/gpt-train" ]; then
+    expect 0 'a model of no architecture' gpt-train --num-layers 1 \
+        --data-path x_text_document --vocab-size 300 --hidden-size 16 \
+        --num-attention-heads 2 --seq-length 4 --train-iters 1 --lr 1e-3 \
+        --split 100,0,0 --position-embedding-type alibi --save alibi
+    expect 3 'is refused' into alibi alibi.gguf
+    err_has 'no architecture of GGUF files is this model'
+    err_has 'gpt2: position_embedding'
+fi
+
+# ---- files that were made to harm ----
+if ! perl -e 1 2>/dev/null; then
+    skip 'no perl to make files with'
+    tap_done
+fi
+# Runs perl code that has str(text), key(name, type, value...), and prints.
+craft() { # name code
+    perl -e '
+        sub str { pack("Q<a*", length $_[0], $_[0]) }
+        sub head { "GGUF" . pack("VQ<Q<", @_) }
+        sub key { str($_[0]) . pack("V", $_[1]) . $_[2] }
+        sub tensor { my ($n, $dims, $type, $at) = @_;
+            str($n) . pack("VQ<*", scalar @$dims, @$dims) .
+            pack("VQ<", $type, $at) }
+        $arch = key("general.architecture", 8, str("llama"));
+        '"$2" >"$1.gguf"
+}
+bad() { # name message code
+    craft "$1" "$3"
+    expect 3 "$1" timeout 10 gpt-reshape inspect "$1.gguf"
+    err_has "$2"
+}
+bad short 'the header ends in the middle' 'print "GGUF", "\3\0\0\0"'
+bad version 'GGUF version 1: only 2 and 3' 'print head(1, 0, 0), "x" x 99'
+bad swapped 'big-endian' 'print "GGUF", pack("NQ>Q>", 3, 1, 1), "x" x 99'
+bad tensors 'more tensors than the file can hold' 'print head(3, 1 << 50, 0)'
+bad tensors2 'more tensors than the file can hold' \
+    'print head(3, 0xffffffffffffffff, 0)'
+bad keys 'more keys than the file can hold' 'print head(3, 0, 1 << 60)'
+bad name 'a name is longer than the file' \
+    'print head(3, 0, 1), pack("Q<", 1 << 63), "x" x 99'
+bad longname 'a name is too long' \
+    'print head(3, 0, 1), key("k" x 70000, 4, "x" x 9)'
+bad nul 'a name holds a NUL' 'print head(3, 0, 1), key("a\0b", 4, "x" x 9)'
+bad type 'a value of an unknown type' 'print head(3, 0, 1), key("a", 13, "x" x 9)'
+bad bool 'a bool is neither 0 nor 1' 'print head(3, 0, 1), key("a", 7, "\2" x 9)'
+bad string 'a string is longer than the file' \
+    'print head(3, 0, 1), key("a", 8, pack("Q<", 1 << 40))'
+bad array 'an array is longer than the file' \
+    'print head(3, 0, 1), key("a", 9, pack("VQ<", 10, (1 << 61) + 1))'
+bad nested 'an array of this type' \
+    'print head(3, 0, 1), key("a", 9, pack("VQ<", 9, 1))'
+bad twice "key 'a' twice" \
+    'print head(3, 0, 2), key("a", 4, "abcd"), key("a", 4, "abcd")'
+bad dims 'too many dimensions' \
+    'print head(3, 1, 1), $arch, tensor("t", [1, 1, 1, 1, 1], 0, 0)'
+bad zero 'a dimension of this size' \
+    'print head(3, 1, 1), $arch, tensor("t", [0], 0, 0)'
+bad overflow 'a dimension of this size' \
+    'print head(3, 1, 1), $arch, tensor("t", [1 << 40, 1 << 40], 0, 0)'
+bad bytes 'size overflows' \
+    'print head(3, 1, 1), $arch, tensor("t", [1 << 62], 0, 0)'
+bad offset 'begins after the end of the file' \
+    'print head(3, 1, 1), $arch, tensor("t", [1], 0, 1 << 62)'
+bad unaligned 'no multiple of the alignment' \
+    'print head(3, 1, 1), $arch, tensor("t", [1], 0, 4), "x" x 99'
+bad alignment 'no power of two' \
+    'print head(3, 0, 1), key("general.alignment", 4, pack("V", 24)), "x" x 99'
+bad alignment0 'out of range' \
+    'print head(3, 0, 1), key("general.alignment", 4, pack("V", 0)), "x" x 99'
+bad alignment2 'of type f32' \
+    'print head(3, 0, 1), key("general.alignment", 6, pack("V", 0)), "x" x 99'
+bad past 'it is cut short' \
+    'print head(3, 1, 1), $arch, tensor("t", [9999], 0, 0), "x" x 99'
+bad blocks 'in blocks of 32' \
+    'print head(3, 1, 1), $arch, tensor("t", [33], 8, 0), "x" x 99'
+bad unknown "of ggml's type 99" \
+    'print head(3, 1, 1), $arch, tensor("t", [32], 99, 0), "x" x 99'
+bad same "tensor 't' twice" \
+    'print head(3, 2, 1), $arch, tensor("t", [1], 0, 0), tensor("t", [1], 0, 32),
+     "x" x 199'
+bad overlap 'overlap' \
+    'print head(3, 2, 1), $arch, tensor("t", [16], 0, 0), tensor("u", [1], 0, 32),
+     "x" x 199'
+bad words "no tensor 'token_embd.weight'" 'print head(3, 0, 1), $arch, "x" x 99'
+bad noarch "no key 'general.architecture'" \
+    'print head(3, 1, 0), tensor("token_embd.weight", [8, 4], 0, 0), "x" x 199'
+bad other 'general.architecture is mamba: only gpt2, llama' \
+    'print head(3, 1, 1), key("general.architecture", 8, str("mamba")),
+     tensor("token_embd.weight", [8, 4], 0, 0), "x" x 199'
+bad nokey "no key 'llama.context_length'" \
+    'print head(3, 1, 1), $arch, tensor("token_embd.weight", [8, 4], 0, 0),
+     "x" x 199'
+bad parts 'it is one of 3 files' \
+    'print head(3, 0, 2), $arch, key("split.count", 2, pack("v", 3)), "x" x 99'
+# Values of a file that is whole but for them.
+perl -0777 -pe 's/(llama\.block_count....)..../$1 . pack("V", 60000)/es or die' \
+    "$golden/gguf/plain.gguf" >layers.gguf
+expect 3 'more layers than tensors' timeout 10 gpt-reshape inspect layers.gguf
+err_has 'its keys say 60000 layers, it has 11 tensors'
+perl -0777 -pe 's/(llama\.attention\.head_count....)..../$1 . pack("V", 5)/es' \
+    "$golden/gguf/plain.gguf" >heads.gguf
+expect 3 'heads that do not divide' timeout 10 gpt-reshape inspect heads.gguf
+perl -0777 -pe 's/blk\.0\.ffn_up/blk.0.ffn_uq/' "$golden/gguf/plain.gguf" \
+    >renamed.gguf
+expect 3 'a missing tensor' timeout 10 gpt-reshape inspect renamed.gguf
+err_has "no tensor 'blk.0.ffn_up.weight'"
+perl -0777 -pe 's/llama\.rope\.freq_base/llama.rope.strange__/' \
+    "$golden/gguf/plain.gguf" >strange.gguf
+expect 3 'a key that is not known' timeout 10 gpt-reshape inspect strange.gguf
+err_has "'llama.rope.strange__' is not known"
+perl -0777 -pe 's/gpt-2/gpt-9/' "$golden/gguf/plain.gguf" >pre.gguf
+expect 0 'a vocabulary that is cut otherwise' into pre.gguf pre
+err_has 'is not supported, and left out'
+expect 2 'no text from it' gpt-generate --load pre.gguf --prompt x
+err_has 'holds no vocabulary'
+head -c 62000 "$golden/gguf/plain.gguf" >cut.gguf
+expect 3 'a file that was cut' timeout 10 gpt-reshape inspect cut.gguf
+err_has 'it is cut short'
+
+tap_done

@@ -1,0 +1,316 @@
+"""Small models of every architecture, trained here on a page of text, in GGUF
+files: llama.cpp writes the same greedy text as gpt-generate; packed matrices
+are the bytes of gguf-py, unpacked ones its numbers; vocabularies of every kind
+give llama.cpp the same ids. Prints TAP.
+Usage: gguf_parity.py BUILD [CASE]... (from the repository's root).
+"""
+import json
+import os
+import shutil
+import subprocess
+import sys
+import tempfile
+import urllib.request
+
+import gguf
+import numpy as np
+import xllamacpp
+
+BUILD = os.path.abspath(sys.argv[1])
+count = failed = 0
+TEXT = ("The quick brown fox jumps over the lazy dog, and the dog does not "
+        "mind. It's 1611; there were 42 of them, weren't there? "
+        "In the beginning was the word: na\u00efve caf\u00e9s, \u4e2d\u6587 "
+        "and  two  spaces.\n")
+PROMPTS = ["The quick brown", "In the beginning", "It's 1611;"]
+
+ROPE = "--position-embedding-type rope "
+LLAMA = (ROPE + "--normalization RMSNorm --norm-epsilon 1e-6 --swiglu "
+         "--disable-bias-linear ")
+UNTIED = "--untie-embeddings-and-output-weights "
+GQA = "--num-attention-heads 4 --num-query-groups 2 "
+MHA = "--num-attention-heads 4 "
+# name: options of gpt-train, architecture
+CASES = {
+    "gpt2": (MHA, "gpt2"),
+    "gpt2 untied": (MHA + UNTIED, "gpt2"),
+    "llama": (LLAMA + UNTIED + GQA, "llama"),
+    "llama tied": (LLAMA + GQA + "--rotary-base 500000", "llama"),
+    "llama of wide heads": (LLAMA + UNTIED + GQA + "--kv-channels 32",
+                            "llama"),
+    "llama of turned pairs": (LLAMA + UNTIED + GQA + "--rotary-interleaved",
+                              "llama"),
+    "llama3 scaling": (LLAMA + UNTIED + GQA +
+                       "--rotary-scaling-type llama3 "
+                       "--rotary-scaling-factor 4 "
+                       "--rotary-original-positions 8192", "llama"),
+    "linear scaling": (LLAMA + UNTIED + GQA +
+                       "--rotary-scaling-type linear "
+                       "--rotary-scaling-factor 3", "llama"),
+    "yarn scaling": (LLAMA + UNTIED + GQA +
+                     "--rotary-scaling-type yarn --rotary-scaling-factor 4 "
+                     "--rotary-original-positions 32", "llama"),
+    "qwen2": (LLAMA + UNTIED + GQA + "--add-qkv-bias", "qwen2"),
+    "qwen3": (LLAMA + GQA + "--kv-channels 32 --qk-layernorm", "qwen3"),
+    "gptneox": (ROPE + MHA + UNTIED + "--rotary-percent 0.25", "gptneox"),
+    "gptneox side by side": (ROPE + MHA + UNTIED +
+                             "--parallel-residual", "gptneox"),
+    "falcon": (ROPE + MHA + "--num-query-groups 1 --disable-bias-linear "
+               "--shared-norm",
+               "falcon"),
+    "starcoder2": (ROPE + GQA, "starcoder2"),
+}
+
+
+def test(ok, what):
+    global count, failed
+    count += 1
+    failed += not ok
+    print(f"{'ok' if ok else 'not ok'} {count} - {what}", flush=True)
+    return ok
+
+
+def run(*words, **kw):
+    r = subprocess.run([os.path.join(BUILD, words[0]), *words[1:]],
+                       capture_output=True, text=True, **kw)
+    if r.returncode:
+        print(r.stderr, file=sys.stderr)
+    return r
+
+
+def make(name, options, layers=2, steps=150):
+    """Trains a model and keeps its checkpoint in directory NAME."""
+    r = run("gpt-train", "--data-path", "t_text_document", "--num-layers",
+            str(layers), "--hidden-size", "64", "--seq-length", "64",
+            "--max-position-embeddings", "128", "--ffn-hidden-size", "96",
+            "--vocab-file", "t-vocab.json", "--merge-file", "t-merges.txt",
+            "--train-iters", str(steps), "--global-batch-size", "4",
+            "--micro-batch-size", "4", "--lr", "3e-3", "--split", "100,0,0",
+            "--hidden-dropout", "0", "--attention-dropout", "0", "--save",
+            name, "-q", *options.split())
+    return r.returncode == 0
+
+
+def llama_cpp(path):
+    """A server of llama.cpp for the file."""
+    p = xllamacpp.CommonParams()
+    p.model.path = path
+    p.n_ctx = 128
+    p.n_parallel = 1
+    p.cpuparams.n_threads = 1
+    p.warmup = False
+    return xllamacpp.Server(p)
+
+
+def complete(server, prompt, n):
+    return server.handle_completions({
+        "prompt": prompt, "n_predict": n, "temperature": 0.0,
+        "cache_prompt": False})
+
+
+def greedy(path, prompt, n):
+    r = run("gpt-generate", "--load", path, "--prompt", prompt, "--tokens",
+            str(n), "--greedy", "-q")
+    return r.stdout.rstrip() if r.returncode == 0 else None
+
+
+def copy_file(source, to, change):
+    """Writes the file again; change(name, data) gives a tensor's new bytes
+    and type."""
+    w = gguf.GGUFWriter(to, source.fields["general.architecture"].contents())
+    for field in source.fields.values():
+        if field.name.startswith("GGUF.") or \
+                field.name == "general.architecture":
+            continue
+        kind = field.types[0]
+        w.add_key_value(field.name, field.contents(), kind,
+                        field.types[-1] if kind == gguf.GGUFValueType.ARRAY
+                        else None)
+    for t in source.tensors:
+        data, kind = change(t)
+        w.add_tensor(t.name, data, raw_dtype=kind)
+    w.write_header_to_file()
+    w.write_kv_data_to_file()
+    w.write_tensors_to_file()
+    w.close()
+
+
+def tensors(path):
+    return {t.name: t for t in gguf.GGUFReader(path).tensors}
+
+
+def compare_packing():
+    """What is packed here is what gguf-py packs, and what gguf-py or anyone
+    packs is unpacked here to its numbers."""
+    if not test(make("wide", LLAMA + UNTIED + MHA + "--hidden-size 256 "
+                     "--ffn-hidden-size 256", 1, 2), "packing: a model"):
+        return
+    run("gpt-reshape", "--load-path", "wide", "--save-path", "wide.gguf")
+    plain = tensors("wide.gguf")
+    for name in ("q8_0", "q4_0", "q4_1", "q5_0", "q5_1"):
+        kind = gguf.GGMLQuantizationType[name.upper()]
+        r = run("gpt-reshape", "--load-path", "wide", "--save-path",
+                name + ".gguf", "--target-params-dtype", name, "--verify")
+        test(r.returncode == 0 and f"rounded to {name}" in r.stderr,
+             f"packing: {name} is verified")
+        packed = tensors(name + ".gguf")
+        same = set(packed) == set(plain)
+        for key, t in packed.items():
+            want = plain[key].data
+            if len(plain[key].shape) == 2:
+                same = same and t.tensor_type == kind
+                want = gguf.quants.quantize(want, kind)
+            same = same and np.array_equal(np.asarray(t.data), want)
+        test(same, f"packing: {name} is gguf-py's, byte for byte")
+    rng = np.random.default_rng(1)
+    for name in ("q8_0", "q4_0", "q4_1", "q5_0", "q5_1", "q4_K", "q5_K",
+                 "q6_K"):
+        kind = gguf.GGMLQuantizationType[name.upper()]
+        block, size = gguf.GGML_QUANT_SIZES[kind]
+
+        def pack(t):
+            if len(t.shape) < 2:
+                return t.data, t.tensor_type
+            rows, columns = t.data.shape
+            data = rng.integers(0, 256, (rows, columns // block, size),
+                                dtype=np.uint8)
+            # scales that are numbers
+            at = size - 2 if name == "q6_K" else 0
+            for i in (at, at + 2)[:1 + (name[3] in "1K" and name != "q6_K")]:
+                scale = rng.normal(0, .01, (rows, columns // block, 1))
+                data[..., i:i + 2] = scale.astype(np.float16).view(np.uint8)
+            return data.reshape(rows, -1), kind
+
+        copy_file(gguf.GGUFReader("wide.gguf"), "random.gguf", pack)
+        r = run("gpt-reshape", "--load-path", "random.gguf", "--save-path",
+                "unpacked.gguf", "--force")
+        same = r.returncode == 0
+        got = tensors("unpacked.gguf") if same else {}
+        for t in tensors("random.gguf").values() if same else ():
+            want = gguf.quants.dequantize(np.asarray(t.data), t.tensor_type)
+            same = same and np.array_equal(np.asarray(got[t.name].data), want)
+        test(same, f"packing: {name} is unpacked to gguf-py's numbers")
+
+
+TEXTS = ["hello world", "Hello,  World!\n\n  done \n ", "it's we'll 12345 6.78",
+         "caf\u00e9 \u4e2d\u6587\u3001 abc", "    if x:\n        return x",
+         "HTTPServer/1.1\r\n\r\n// x\n", "the other the_ the", "x"]
+
+
+def ids_here(words, text):
+    """Ids of a text, by gpt-preprocess."""
+    with open("x.jsonl", "w") as f:
+        f.write(json.dumps({"text": text}) + "\n")
+    r = run("gpt-preprocess", "--input", "x.jsonl", "--output-prefix", "x",
+            "--force", "-q", *words)
+    if r.returncode:
+        return None
+    r = run("gpt-dataset", "cat", "x_text_document")
+    return [int(i) for i in r.stdout.split()] if r.returncode == 0 else None
+
+
+def ids_there(server, text):
+    request = urllib.request.Request(
+        server.listening_address + "/tokenize",
+        json.dumps({"content": text, "add_special": True}).encode(),
+        {"Content-Type": "application/json"})
+    return json.load(urllib.request.urlopen(request))["tokens"]
+
+
+def compare_vocabularies(golden):
+    """A vocabulary that lies beside a model goes into the file: llama.cpp has
+    the same ids of a text, and so has the file as a tokenizer here."""
+    run("gpt-preprocess", "--input", "t.jsonl", "--output-prefix", "b",
+        "--tokenizer-type", "ByteTokenizer", "-q")
+    for name in ("bpe.model", "unigram.model", "llama3.json", "qwen2.json",
+                 "starcoder.json", "deepseek3.json"):
+        path = os.path.join(golden, name)
+        model = name.endswith(".model")
+        kind = ["--tokenizer-type", "SentencePieceTokenizer" if model else
+                "HuggingFaceTokenizer", "--tokenizer-model"]
+        r = run("gpt-train", "--data-path", "b_text_document", "--num-layers",
+                "1", "--hidden-size", "32", "--num-attention-heads", "2",
+                "--seq-length", "32", "--vocab-size", "700", "--train-iters",
+                "1", "--split", "100,0,0", "--lr", "1e-3", "--save",
+                "n" + name, "-q")
+        r = run("gpt-reshape", "--load-path", "n" + name, "--save-path",
+                "h" + name, "--to", "hf")
+        if not model: # without tokens of conditions, which no key can say
+            with open(path) as f:
+                plain = json.load(f)
+            plain["added_tokens"] = [
+                t for t in plain["added_tokens"]
+                if not (t["single_word"] or t["lstrip"] or t["rstrip"] or
+                        t["normalized"])]
+            with open(name, "w") as f:
+                json.dump(plain, f)
+            path = os.path.abspath(name)
+        shutil.copy(path, os.path.join("h" + name, "tokenizer.model" if model
+                                       else "tokenizer.json"))
+        out = name + ".gguf"
+        r = run("gpt-reshape", "--load-path", "h" + name, "--save-path", out)
+        if not test(r.returncode == 0, f"{name}: goes into a file"):
+            continue
+        server = llama_cpp(out)
+        same = True
+        for text in TEXTS:
+            want = ids_here([*kind, path], text)
+            own = ids_here([*kind, out], text)
+            got = ids_there(server, text)
+            if not want == got == own:
+                same = False
+                print(f"# {text!r}: {want}\n# llama.cpp: {got}\n# here: {own}")
+        test(same, f"{name}: the same ids of texts")
+        del server
+
+
+def main(golden):
+    with open("t.jsonl", "w") as f:
+        for _ in range(40):
+            f.write(json.dumps({"text": TEXT}) + "\n")
+    run("gpt-vocab", "--input", "t.jsonl", "--output-prefix", "t",
+        "--vocab-size", "350", "-q")
+    run("gpt-preprocess", "--input", "t.jsonl", "--output-prefix", "t",
+        "--vocab-file", "t-vocab.json", "--merge-file", "t-merges.txt",
+        "--append-eod", "-q")
+    for name, (options, arch) in CASES.items():
+        if sys.argv[2:] and name not in sys.argv[2:]:
+            continue
+        at = name.replace(" ", "_")
+        if not test(make(at, options), f"{name}: a model"):
+            continue
+        r = run("gpt-reshape", "--load-path", at, "--save-path",
+                at + ".gguf", "--verify")
+        if not test(r.returncode == 0, f"{name}: goes out"):
+            continue
+        g = gguf.GGUFReader(at + ".gguf")
+        test(g.fields["general.architecture"].contents() == arch,
+             f"{name}: as {arch}")
+        server = llama_cpp(at + ".gguf")
+        same = True
+        for prompt in PROMPTS:
+            want = greedy(at, prompt, 24)
+            got = complete(server, prompt, 24)["choices"][0]["text"].rstrip()
+            if got != want:
+                same = False
+                print(f"# {prompt!r}: {want!r}\n# llama.cpp: {got!r}")
+            if greedy(at + ".gguf", prompt, 24) != want:
+                same = False
+                print(f"# {prompt!r}: another text from the GGUF file")
+        test(same, f"{name}: llama.cpp writes the same text")
+        del server
+        r = run("gpt-reshape", "--load-path", at + ".gguf", "--save-path",
+                at + "_back", "--true-vocab-size", "350")
+        test(r.returncode == 0, f"{name}: comes back")
+    if not sys.argv[2:] or "packing" in sys.argv[2:]:
+        compare_packing()
+    if not sys.argv[2:] or "vocabularies" in sys.argv[2:]:
+        compare_vocabularies(golden)
+
+
+with tempfile.TemporaryDirectory() as d:
+    families = os.path.abspath("tests/golden/families")
+    os.chdir(d)
+    main(families)
+print(f"1..{count}")
+sys.exit(failed > 0)
