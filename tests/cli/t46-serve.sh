@@ -29,7 +29,9 @@ grep -q 'no libmicrohttpd' err && {
 }
 
 serve() { # option...: sets $pid and $url
-    gpt-generate --load ckpt --threads 1 --serve 127.0.0.1:0 "$@" 2>log &
+    rm -f log
+    : >log
+    gpt-generate --load ckpt --threads 1 --serve 127.0.0.1:0 "$@" 2>>log &
     pid=$!
     tries=0
     while ! grep -q 'http://' log && [ $tries -lt 200 ]; do
