@@ -56,7 +56,7 @@ cat >rows <<'END'
 0|trained iterations 1 to 2|$train --checkpoint-activations
 0|trained iterations 1 to 2|$train --activations-checkpoint-method uniform
 0|attention is computed in blocks|$train --use-flash-attn --transformer-impl local --no-async-tensor-model-parallel-allreduce --num-workers 2
-0|metrics.jsonl|$train --tensorboard-dir tb --wandb-project p
+0|trained iterations 1 to 2|$train --tensorboard-dir tb --wandb-project p
 0|saved checkpoint at iteration 2|$train --position-embedding-type rotary --attention-head-type multiquery --save rot
 2|--use-checkpoint-args|$train --resume_from_checkpoint rot
 0|no checkpoint in checkpoints/gpt2_2 yet|$train --save checkpoints/gpt2_2 --load checkpoints/gpt2_2
