@@ -200,6 +200,8 @@ int64_t gpt_muon_memory(const struct gpt_muon_options *o,
            64;
 }
 
+/* The largest call decides what a communicator holds; the sum of squares, a
+ * double, is smaller than any of these. */
 int64_t gpt_muon_sum(const struct gpt_muon_options *o,
                      const struct gpt_flat *flat)
 {
@@ -241,6 +243,7 @@ int64_t gpt_muon_gather(const struct gpt_flat *flat)
     return most;
 }
 
+/* Only matrices that this rank's shard is a part of are made orthogonal here. */
 double gpt_muon_sums(const struct gpt_muon_options *o,
                      const struct gpt_flat *flat)
 {
