@@ -196,8 +196,8 @@ static int open_plugin(struct gpt_loss_rule *r, const char *path,
 /* ---- the rule ---- */
 
 /* A rule is the same object on every thread: after it is opened only `failure`
- * changes, which the thread of the passes alone writes and reads. What a plug-in
- * keeps in its own state is its own to protect. */
+ * changes, which the thread of the passes alone writes and reads. What a
+ * plug-in keeps in its own state is its own to protect. */
 
 int gpt_loss_open(struct gpt_loss_rule **rule,
                   const struct gpt_loss_options *o, struct gpt_err *err)

@@ -243,7 +243,7 @@ int64_t gpt_muon_gather(const struct gpt_flat *flat)
     return most;
 }
 
-/* Only matrices that this rank's shard is a part of are made orthogonal here. */
+/* A rank makes those matrices orthogonal that its shard is a part of. */
 double gpt_muon_sums(const struct gpt_muon_options *o,
                      const struct gpt_flat *flat)
 {
