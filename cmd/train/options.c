@@ -479,6 +479,7 @@ const struct gpt_opt gpt_train_option_table[] = {
      AT(train_samples), .min = 0, .max = MAX_COUNT,
      .help = "samples of the whole run, instead of --train-iters",
      .one_of = "length"},
+    /* becomes a number of steps when the data are known: run.c */
     {.kind = GPT_OPT_INT, .name = "epochs", .arg = "N", .def = "0",
      AT(epochs), .min = 0, .max = 1e9,
      .help = "length in passes over the training data, instead of both",

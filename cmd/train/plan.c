@@ -365,10 +365,12 @@ static int check_losses(const struct gpt_train_options *o, struct gpt_err *err)
                         "--calculate-per-token-loss and --%s exclude each "
                         "other: both decide what a token counts",
                         o->loss_plugin ? "loss-plugin" : "token-loss-weights");
+    /* both change the cross-entropy itself, which a plug-in is promised */
     if (o->loss_plugin && (o->label_smoothing > 0 || o->z_loss > 0))
         return gpt_fail(err, GPT_EUSAGE,
                         "--loss-plugin and --%s exclude each other",
                         o->z_loss > 0 ? "z-loss" : "label-smoothing");
+    /* the host computes in the middle of a pass, and a recording has no host */
     if (o->loss_plugin && wants_graph(o))
         return gpt_fail(err, GPT_EUSAGE,
                         "--loss-plugin waits within a pass, which CUDA graphs "

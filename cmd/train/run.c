@@ -575,6 +575,7 @@ static int plan_epochs(struct gpt_run *r, struct gpt_err *err)
     if (!gpt_mul(samples, o->epochs, &wanted))
         return gpt_fail(err, GPT_EUSAGE, "--epochs %lld x %lld samples is too "
                         "large", (long long)o->epochs, (long long)samples);
+    /* the data are opened again for this length: indices are cheap to build */
     o->train_iters = wanted / r->plan.rampup.global_batch;
     if (o->train_iters == 0)
         return gpt_fail(err, GPT_EUSAGE,

@@ -67,6 +67,7 @@ static int list_parts(const struct gpt_replica *r,
         return GPT_OK;
     GPT_TRY(gpt_ownership_build(parts, &r->flat, gpt_state_compact(r, kind),
                                 writer, err));
+    /* the optimizer knows what it keeps, and where in its buffers */
     const int status =
         gpt_optimizer_select(&r->o.optimizer, &r->flat, kind, parts, err);
     if (status != GPT_OK)

@@ -195,6 +195,10 @@ static int open_plugin(struct gpt_loss_rule *r, const char *path,
 
 /* ---- the rule ---- */
 
+/* A rule is the same object on every thread: after it is opened only `failure`
+ * changes, which the thread of the passes alone writes and reads. What a
+ * plug-in keeps in its own state is its own to protect. */
+
 int gpt_loss_open(struct gpt_loss_rule **rule,
                   const struct gpt_loss_options *o, struct gpt_err *err)
 {
@@ -237,6 +241,7 @@ const char *gpt_loss_name(const struct gpt_loss_rule *r)
     return r && r->plugin ? r->plugin->name : NULL;
 }
 
+/* A plug-in that has losses alone leaves the averages as they are. */
 bool gpt_loss_weighs(const struct gpt_loss_rule *r)
 {
     return r && (r->tokens || (r->plugin && r->plugin->weigh));

@@ -200,6 +200,8 @@ int64_t gpt_muon_memory(const struct gpt_muon_options *o,
            64;
 }
 
+/* The largest call decides what a communicator holds; the sum of squares, a
+ * double, is smaller than any of these. */
 int64_t gpt_muon_sum(const struct gpt_muon_options *o,
                      const struct gpt_flat *flat)
 {
@@ -241,6 +243,7 @@ int64_t gpt_muon_gather(const struct gpt_flat *flat)
     return most;
 }
 
+/* A rank makes those matrices orthogonal that its shard is a part of. */
 double gpt_muon_sums(const struct gpt_muon_options *o,
                      const struct gpt_flat *flat)
 {
