@@ -44,10 +44,11 @@ static const struct gpt_opt table[] = {
     {.kind = GPT_OPT_STRING, .name = "load-path", .arg = "PATH", AT(load_path),
      .flags = GPT_OPT_DIR,
      .help = "checkpoint to read: a native root or iter_* directory, a "
-             "directory of Hugging Face or Megatron-LM, or a GGUF file"},
+             "directory of Hugging Face or Megatron-LM, or a file of GGUF or "
+             "llm.c"},
     {.kind = GPT_OPT_STRING, .name = "save-path", .arg = "PATH", AT(save_path),
      .flags = GPT_OPT_DIR,
-     .help = "to write: a native root, a new directory, or a GGUF file"},
+     .help = "to write: a native root, a new directory, or a new file"},
     {.kind = GPT_OPT_CHOICE, .name = "to", .arg = "FORMAT", AT(to),
      .choices = gpt_format_names,
      .help = "format to write; default: gguf where --save-path ends in .gguf, "

@@ -434,6 +434,7 @@ static int open_alone(struct gpt_source *s, const char *path,
     if (!s->dir)
         return gpt_no_memory(err, "names of files");
     GPT_TRY(gpt_gguf_open(&g->file, path, err));
+    /* a part would fail for a tensor that it lacks, which is no explanation */
     GPT_TRY(check_split(&g->file, err));
     GPT_TRY(list_entries(s, g, err));
     GPT_TRY(read_config(s, g, err));

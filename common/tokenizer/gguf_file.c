@@ -308,7 +308,7 @@ static int take_tensor(struct cursor *c, struct gpt_gguf_tensor *t)
     GPT_TRY(take(c, 8, &p));
     const uint64_t offset = gpt_get_u64(p);
     /* only a first bound, by which sums with it cannot overflow; where the
-     * tensor ends is known to those who know its type */
+     * tensor ends follows from its type, which is known elsewhere */
     if (offset > (uint64_t)gpt_in_size(c->in))
         return reject(c, "a tensor begins after the end of the file",
                       (int64_t)offset);
