@@ -151,7 +151,7 @@ def compare_packing():
         kind = gguf.GGMLQuantizationType[name.upper()]
         r = run("gpt-reshape", "--load-path", "wide", "--save-path",
                 name + ".gguf", "--target-params-dtype", name, "--verify")
-        test(r.returncode == 0 and f"rounded to {name}" in r.stderr,
+        test(r.returncode == 0 and f"after rounding to {name}" in r.stderr,
              f"packing: {name} is verified")
         packed = tensors(name + ".gguf")
         same = set(packed) == set(plain)
