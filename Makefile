@@ -78,6 +78,9 @@ gpu_bench_src := $(wildcard tests/gpu/*.c)
 gpu_bench_bins := $(gpu_bench_src:tests/gpu/%.c=$(BUILD)/tests/gpu/%)
 parity_bins := $(parity_src:tests/parity/%.c=$(BUILD)/tests/parity/%)
 
+# Faults from outside, by LD_PRELOAD: tests/cli/t84-outputs.sh.
+preload := $(BUILD)/tests/lib/preload.so
+
 fuzz_src := $(wildcard tests/fuzz/*.c)
 fuzz_bins := $(fuzz_src:tests/fuzz/%.c=$(BUILD)/tests/fuzz/%.t)
 # Programs whose system calls and allocations can be made to fail (base/fault.h):
@@ -135,6 +138,9 @@ $(BUILD)/%.o: %.cc
 	@mkdir -p $(@D)
 	$(CXX) $(ALL_CPPFLAGS) $(ALL_CXXFLAGS) -MMD -MP -c -o $@ $<
 
+# The assembler takes these files in, of which the compiler does not know.
+$(BUILD)/cmd/report/assets.o: $(wildcard share/report/*)
+
 $(lib): $(lib_obj) $(isa_obj)
 	@rm -f $@
 	$(AR) rcs $@ $^
@@ -160,6 +166,10 @@ $(parity_bins): $(BUILD)/tests/parity/%: $(BUILD)/tests/parity/%.o $(libs)
 
 $(fault_bins): $(BUILD)/faults/gpt-%: $(BUILD)/cmd/%/main.o $(fault_obj) $(libs)
 	$(CC) $(ALL_LDFLAGS) -o $@ $^ $(ALL_LIBS)
+
+$(preload): tests/lib/preload.c
+	@mkdir -p $(@D)
+	$(CC) -D_GNU_SOURCE -std=c11 $(WARN) -fPIC $(CFLAGS) -shared -o $@ $< -ldl
 
 $(BUILD)/faults/%.o: %.c
 	@mkdir -p $(@D)
@@ -193,7 +203,7 @@ ASAN = -fsanitize=address,undefined -fno-sanitize-recover=undefined
 tests = $(sort $(unit_bins) $(fuzz_bins) $(emu_test) \
         $(wildcard tests/cli/*.sh tests/parity/*.sh))
 
-check: $(bins) $(unit_bins) $(fuzz_bins) $(parity_bins) $(fault_bins) $(bench_bins) $(gpu_bench_bins) $(emu) $(emu_test) ## run all tests
+check: $(bins) $(unit_bins) $(fuzz_bins) $(parity_bins) $(fault_bins) $(preload) $(bench_bins) $(gpu_bench_bins) $(emu) $(emu_test) ## run all tests
 	BUILD='$(BUILD)' OMP_WAIT_POLICY=passive prove -j$(JOBS) $(tests)
 
 check-all: check matrix sweep isas asan lint $(if $(gpu),cuda-report) ## check, all layouts, sanitizers, lint

@@ -60,7 +60,8 @@ enum gpt_epilogue {
  * c is `c_type`. GELU is the tanh form (Hendrycks and Gimpel 2016, eq. 2) of
  * the sum with its bias. Kernels here compute it by the logistic function,
  * which loses no digits far below zero; cuBLASLt's epilogues have a formula of
- * their own, and differ in last bits.
+ * their own, and differ in last bits: GELU that is computed again from aux, in
+ * activation recomputation, does not give the forward's bits there.
  *
  * Rounding. Factors of bf16 have exact products in float. The t terms of an
  * element (K products, the old c, the bias) are added in float, in an order
@@ -123,7 +124,13 @@ struct gpt_norm_grad {
 /* The same norms over D elements, of every query and key head of qkv
  * (N, G * (H/G + 2) * D), as attention takes it. Values are copied. wq, bq are
  * of all queries, wk, bk of all keys: (D) act, b NULL: none. out may be in.
- * Source: Henry et al. 2020; Dehghani et al. 2023. */
+ * Source: Henry et al. 2020; Dehghani et al. 2023.
+ *
+ * Or RMSNorm over all queries of a row together, and over all keys, as in
+ * OLMo 2 (GPT_CAN_NORM_WIDE): squares (N, 2) float is not NULL then. It holds
+ * the sums of squares of the row's queries and of its keys, over the h_all and
+ * g_all heads of all ranks. wq (H * D), wk (G * D) are those of the heads here,
+ * in the order of heads. head_norm_sums() gives the sums of a rank. */
 struct gpt_head_norm {
     enum gpt_norm_kind kind;
     bool plus_one;
@@ -133,13 +140,18 @@ struct gpt_head_norm {
     const void *in;
     void *out;
     const void *wq, *bq, *wk, *bk;
+    const float *squares;
+    int64_t h_all, g_all;
 };
 
 /* Its backward takes the forward's struct (out is not read): dqkv, the
  * gradient of out, becomes that of in. dwq ... dbk (D) float, added to; those
- * of absent biases NULL. scratch: gpt_backend.head_norm_scratch() bytes. */
+ * of absent biases NULL. scratch: gpt_backend.head_norm_scratch() bytes. With
+ * squares the rank's dwq (H * D), dwk (G * D), and dots (N, 2) float: the sums
+ * over all ranks of w * x * dqkv. */
 struct gpt_head_norm_grad {
     void *dqkv;
+    const float *dots;
     float *dwq, *dbq, *dwk, *dbk;
     void *scratch;
 };
@@ -164,9 +176,10 @@ struct gpt_activate {
     void *out;
 };
 
-/* out (N, C) = dropout(wte[tokens] + wpe[positions]); rows of wte held here
- * are v_begin .. v_begin + v_local, other tokens contribute zero. tokens,
- * positions (N) int32. wpe NULL: words only. */
+/* out (N, C) = dropout(scale * wte[tokens] + wpe[positions]); rows of wte held
+ * here are v_begin .. v_begin + v_local, other tokens contribute zero. tokens,
+ * positions (N) int32. wpe NULL: words only. A scale other than 0, which
+ * stands for 1, needs GPT_CAN_SCALE_WORDS. */
 struct gpt_embed {
     int64_t n, c, v_begin, v_local;
     enum gpt_dtype act;
@@ -174,6 +187,7 @@ struct gpt_embed {
     const void *wte, *wpe;
     void *out;
     struct gpt_dropout dropout;
+    float scale;
 };
 
 /* Rotary positions scaled for longer texts. The share s of the rate of pair i,
@@ -213,7 +227,10 @@ struct gpt_rope {
  * lse (B, H, T) float: log-sum-exp of the scaled scores, for backward. H, G
  * are those held here, head0 the first one's global number of h_global.
  * doc_start (B, T) int32 or NULL: first position to which t may attend (the
- * documents of a sequence do not attend to each other). Probability dropout:
+ * documents of a sequence do not attend to each other). window: with W above 0
+ * t attends to itself and the W positions before it alone. softcap: with c
+ * above 0 a scaled score s becomes c * tanh(s / c), before ALiBi is added; a
+ * backend needs GPT_CAN_WINDOW and GPT_CAN_CAP for them. Probability dropout:
  * element index ((sample * h_global + head) * T + tq) * T + tk of dropout.rng;
  * of the dropout struct only p, rng, sample0 and samples are read. Never
  * stores T x T for all heads. Source: Vaswani et al. 2017; Dao et al. 2022. */
@@ -221,6 +238,8 @@ struct gpt_attn {
     int64_t b, t, h, g, d, head0, h_global;
     float scale; /* usually 1/sqrt(D) */
     bool alibi;  /* scores + (tk - tq) * gpt_alibi_slope(head) */
+    int64_t window;
+    float softcap;
     enum gpt_dtype act;
     const void *qkv;
     void *out;
@@ -254,6 +273,8 @@ struct gpt_attn_cached {
     int64_t b, t_new, h, g, d, t_max;
     float scale;
     bool alibi; /* h must then be the number of all heads */
+    int64_t window; /* as in struct gpt_attn, like softcap */
+    float softcap;
     enum gpt_dtype act;
     const void *qkv;
     void *out, *k_cache, *v_cache;
@@ -314,12 +335,22 @@ struct gpt_adamw {
 
 struct gpt_collectives; /* collectives.h */
 
+/* What not every backend computes: bits of gpt_backend.abilities. */
+enum gpt_ability {
+    GPT_CAN_WINDOW = 1,      /* attention to a window */
+    GPT_CAN_CAP = 2,         /* capped scores, and capped logits: softcap() */
+    GPT_CAN_SCALE_WORDS = 4, /* embeddings times a number */
+    GPT_CAN_NORM_WIDE = 8,   /* head norms of all heads together */
+};
+
 struct gpt_backend {
     unsigned api; /* GPT_BACKEND_API */
     const char *name;
     void *state;
     unsigned act_types; /* it computes in: bits 1 << enum gpt_dtype */
+    unsigned abilities; /* enum gpt_ability */
     bool host_memory; /* after sync the host may use this memory directly */
+    int64_t logits_bytes; /* of logits, how much is worth to have at a time */
 
     /* One line for people: device, instruction set, libraries. */
     void (*describe)(const struct gpt_backend *be, char *text, size_t cap);
@@ -406,7 +437,12 @@ struct gpt_backend {
     void (*head_norm)(struct gpt_queue *q, const struct gpt_head_norm *op);
     void (*head_norm_bwd)(struct gpt_queue *q, const struct gpt_head_norm *op,
                           const struct gpt_head_norm_grad *grad);
+    /* d: of a head; with squares (H + G) * D, of the heads here */
     size_t (*head_norm_scratch)(int64_t n, int64_t d);
+    /* sums (N, 2) float, written, of queries and of keys: of x^2 where dqkv is
+     * NULL, else of w * x * dqkv. NULL without GPT_CAN_NORM_WIDE. */
+    void (*head_norm_sums)(struct gpt_queue *q, const struct gpt_head_norm *op,
+                           const void *dqkv, float *sums);
     /* y (n, c) = x (n, c) with dropout; y may be x. For places where
      * no norm follows, which would include the dropout. */
     void (*dropout)(struct gpt_queue *q, void *y, const void *x, int64_t n,
@@ -424,6 +460,13 @@ struct gpt_backend {
     size_t (*attn_scratch)(const struct gpt_attn *op);
     void (*attn_cached)(struct gpt_queue *q,
                         const struct gpt_attn_cached *op);
+    /* x (n) act = c tanh(x / c), in place; slope (n) act, or NULL: the
+     * derivative there. times(): x (n) act *= y (n) act. NULL without
+     * GPT_CAN_CAP. */
+    void (*softcap)(struct gpt_queue *q, void *x, void *slope, int64_t n,
+                    float c, enum gpt_dtype act);
+    void (*times)(struct gpt_queue *q, void *x, const void *y, int64_t n,
+                  enum gpt_dtype act);
     void (*xent)(struct gpt_queue *q, const struct gpt_xent *op);
     void (*xent_partial)(struct gpt_queue *q, const struct gpt_xent *op,
                          float *stats);

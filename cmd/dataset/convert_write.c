@@ -133,6 +133,23 @@ static int open_file(struct gpt_out **out, const char *suffix, int64_t bytes,
     return status;
 }
 
+/* A file that has the index in itself may replace the tokens of a set of two
+ * files: its .idx would describe tokens that are gone, and goes with them. */
+static int open_no_index(struct gpt_out **out,
+                         const struct gpt_write_set_options *o,
+                         struct gpt_err *err)
+{
+    char *path = NULL;
+
+    if (!(o->flags & GPT_OUT_FORCE))
+        return GPT_OK;
+    GPT_TRY(gpt_join_name(&path, o->prefix, ".idx", err));
+    int status = gpt_path_exists(path) ? gpt_out_open_removal(out, path, err)
+                                       : GPT_OK;
+    gpt_free(path);
+    return status;
+}
+
 static int write_format(const struct gpt_foreign *s, const struct format *f,
                         const struct gpt_write_set_options *o,
                         struct gpt_err *err)
@@ -145,6 +162,8 @@ static int write_format(const struct gpt_foreign *s, const struct format *f,
     if (f->index) {
         GPT_TRY_GOTO(status, open_file(&index, f->index, 0, o, err), out);
         GPT_TRY_GOTO(status, f->write_index(index, s, err), out);
+    } else {
+        GPT_TRY_GOTO(status, open_no_index(&index, o, err), out);
     }
     if (f->header)
         GPT_TRY_GOTO(status, f->header(data, s, err), out);
@@ -164,7 +183,10 @@ int gpt_convert_set(const struct gpt_foreign *s, enum gpt_set_format to,
 {
     struct gpt_write_set_options o = *options;
 
-    /* Our own format has one writer, which merges and slices use as well. */
+    /* Our own format has one writer, which merges and slices use as well.
+     * PREFIX.ds has other names than PREFIX.bin: that set, and what describes
+     * it, may be beside. */
+    o.keeps_beside = to == GPT_SET_DS;
     if (to != GPT_SET_MMIDIDX)
         return write_format(s, &formats[to], &o, err);
     o.dtype = s->dtype;

@@ -169,7 +169,8 @@ static int add_beside(struct gpt_out *files[BESIDE],
         files[i] = o->beside ? o->beside[i] : NULL;
         if (files[i])
             o->beside[i] = NULL;
-        if (files[i] || o->index_only || !(o->flags & GPT_OUT_FORCE))
+        if (files[i] || o->index_only || o->keeps_beside ||
+            !(o->flags & GPT_OUT_FORCE))
             continue;
         GPT_TRY(gpt_join_name(&path, o->prefix, suffixes[i], err));
         int status = gpt_path_exists(path)

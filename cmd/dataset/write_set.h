@@ -24,6 +24,7 @@ struct gpt_write_set_options {
     enum gpt_dtype dtype;
     unsigned flags;  /* GPT_OUT_* */
     bool index_only; /* prefix.idx alone */
+    bool keeps_beside; /* the files beside are of another set, and stay */
     /* prefix.json and prefix.sources, each NULL where there is none: published
      * with the set, which takes them (and sets them to NULL). NULL: none. */
     struct gpt_out **beside;

@@ -24,7 +24,8 @@ static int add(struct gpt_prompts *p, const char *text, size_t len,
     if (!copy)
         return gpt_fail(err, GPT_EFAIL, "out of memory for prompts");
     memcpy(copy, text, len);
-    p->items[p->n++] = (struct gpt_prompt){.text = copy, .len = len};
+    p->items[p->n++] =
+        (struct gpt_prompt){.text = copy, .len = len, .seed = -1};
     return GPT_OK;
 }
 
@@ -38,6 +39,23 @@ int gpt_prompts_refuse(struct gpt_prompts *p, size_t i, const char *text,
     return p->items[i].error
                ? GPT_OK
                : gpt_fail(err, GPT_EFAIL, "out of memory for prompts");
+}
+
+/* The arena keeps the text as long as the prompts: the writer reads it when
+ * the prompt's turn comes. */
+int gpt_prompts_set_text(struct gpt_prompts *p, size_t i, const char *text,
+                         size_t len, struct gpt_err *err)
+{
+    char *copy = gpt_arena_alloc(&p->arena, len + 1, 1);
+
+    assert(i < p->n);
+    if (!copy)
+        return gpt_fail(err, GPT_EFAIL, "out of memory for prompts");
+    if (len > 0)
+        memcpy(copy, text, len);
+    p->items[i].text = copy;
+    p->items[i].len = len;
+    return GPT_OK;
 }
 
 size_t gpt_prompts_refused(const struct gpt_prompts *p)
@@ -72,8 +90,8 @@ static int read_stream(FILE *f, const char *name, struct gpt_buf *b,
         got = fread(b->data + b->len, 1, BLOCK, f);
         b->len += got;
         if (b->len > MOST_BYTES)
-            return gpt_fail(err, GPT_EDATA,
-                            "%s: more than 1 GiB is no prompt", name);
+            return gpt_fail(err, GPT_EDATA, "%s: more than 1 GiB is no prompt",
+                            name);
     }
     b->data[b->len] = 0;
     return ferror(f) ? gpt_fail_errno(err, GPT_EIO, "cannot read '%s'", name)
@@ -115,8 +133,7 @@ static bool is_utf16(const struct gpt_buf *b)
 static int refuse_utf16(const char *path, struct gpt_err *err)
 {
     gpt_fail(err, GPT_EDATA, "%s: UTF-16; prompts are UTF-8", name_of(path));
-    return gpt_hint(err, "convert it: iconv -f UTF-16 -t UTF-8 '%.100s'",
-                    path);
+    return gpt_hint(err, "convert it: iconv -f UTF-16 -t UTF-8 '%.100s'", path);
 }
 
 int gpt_prompts_read_text(struct gpt_prompts *p, const char *path,
@@ -168,6 +185,31 @@ static int keep_id(struct gpt_prompts *p, struct gpt_prompt *prompt,
                : GPT_OK;
 }
 
+/* Whether an id is one of the model's is known later; here it must be an
+ * integer that fits. */
+static int read_ids(struct gpt_prompts *p, struct gpt_prompt *prompt,
+                    const cJSON *list, const char *what, struct gpt_err *err)
+{
+    const size_t n = (size_t)cJSON_GetArraySize(list);
+    int32_t *ids = gpt_arena_alloc(&p->arena, n + 1, sizeof(*ids));
+    const cJSON *item;
+
+    if (!ids)
+        return gpt_fail(err, GPT_EFAIL, "%s: out of memory", what);
+    cJSON_ArrayForEach(item, list)
+    {
+        const double x = cJSON_IsNumber(item) ? item->valuedouble : -1;
+
+        if (x < 0 || x > INT32_MAX || x != floor(x))
+            return gpt_fail(err, GPT_EDATA,
+                            "%s: element %zu of the prompt is no token id",
+                            what, prompt->n_ids + 1);
+        ids[prompt->n_ids++] = (int32_t)x;
+    }
+    prompt->ids = ids;
+    return GPT_OK;
+}
+
 /* The id comes first, so that a line without a good prompt is answered under
  * its own id. */
 static int read_object(struct gpt_prompts *p, struct gpt_prompt *prompt,
@@ -182,6 +224,11 @@ static int read_object(struct gpt_prompts *p, struct gpt_prompt *prompt,
                     cJSON_GetObjectItemCaseSensitive(object, "text");
     GPT_TRY(keep_id(p, prompt, cJSON_GetObjectItemCaseSensitive(object, "id"),
                     what, err));
+    GPT_TRY(gpt_json_int_or(object, "seed", -1, 0, (int64_t)1 << 53,
+                            &prompt->seed, what, err));
+    const cJSON *value = cJSON_GetObjectItemCaseSensitive(object, "prompt");
+    if (cJSON_IsArray(value))
+        return read_ids(p, prompt, value, what, err);
     GPT_TRY(gpt_json_string(object, text_key ? "text" : "prompt", &text, what,
                             err));
     prompt->len = strlen(text);
@@ -214,7 +261,7 @@ static int read_line(struct gpt_prompts *p, struct gpt_prompt *prompt,
 static int add_line(struct gpt_prompts *p, const char *line, size_t len,
                     const char *what, struct gpt_err *err)
 {
-    struct gpt_prompt prompt = {.text = ""};
+    struct gpt_prompt prompt = {.text = "", .seed = -1};
     struct gpt_err own = {0};
     int status = read_line(p, &prompt, line, len, what, &own);
 

@@ -7,7 +7,10 @@
 struct gpt_prompt {
     const char *text; /* any bytes */
     size_t len;
-    const char *id; /* JSON text of the line's "id", or NULL */
+    const int32_t *ids; /* (n_ids) instead of a text, or NULL */
+    size_t n_ids;
+    int64_t seed;      /* of its line, or -1 */
+    const char *id;    /* JSON text of the line's "id", or NULL */
     const char *error; /* why it is not answered, or NULL */
 };
 
@@ -26,15 +29,19 @@ int gpt_prompts_add(struct gpt_prompts *p, const char *text, size_t len,
 int gpt_prompts_read_text(struct gpt_prompts *p, const char *path,
                           struct gpt_err *err) GPT_MUST_USE;
 
-/* Appends a prompt for each line, an object with a string "prompt" (or "text")
- * and, if it likes, an "id" of any kind. A line that is not such an object is a
- * prompt with an error, which names file and line. */
+/* Appends a prompt for each line, an object with a "prompt" (or "text"), which
+ * is a string or a list of token ids, and, if it likes, an "id" of any kind and
+ * a "seed". A line that is not such an object is a prompt with an error, which
+ * names file and line. */
 int gpt_prompts_read_jsonl(struct gpt_prompts *p, const char *path,
                            struct gpt_err *err) GPT_MUST_USE;
 /* The same from memory; `name` is the file in errors. */
 int gpt_prompts_parse_jsonl(struct gpt_prompts *p, const char *text, size_t len,
-                            const char *name, struct gpt_err *err)
-    GPT_MUST_USE;
+                            const char *name, struct gpt_err *err) GPT_MUST_USE;
+
+/* Gives prompt i the text of its ids: bytes of any kind. */
+int gpt_prompts_set_text(struct gpt_prompts *p, size_t i, const char *text,
+                         size_t len, struct gpt_err *err) GPT_MUST_USE;
 
 /* Gives prompt i an error, a copy of `text`. */
 int gpt_prompts_refuse(struct gpt_prompts *p, size_t i, const char *text,

@@ -4,17 +4,18 @@
  * out to the stream. */
 #include "cmd/generate/writer.h"
 
-#include "generate/stream.h"
+#include "cmd/generate/json_out.h"
+#include "generate/text.h"
 
 #include <string.h>
 
-/* A text that is being collected. What is not yet a character is in the stream;
- * what is but may not go out yet, because a text before it is not finished, is
- * in `text`. */
+/* A text that is being collected. What is not yet a character is in the
+ * tokens'; what is but may not go out yet, because a text before it is not
+ * finished, is in `text`. */
 struct entry {
-    struct gpt_stream stream;
-    struct gpt_buf text; /* collected and not yet written */
-    int64_t n_tokens;
+    struct gpt_text tokens;
+    struct gpt_buf text;            /* collected and not yet written */
+    struct gpt_buf details, logits; /* JSON of each token, with commas */
     bool begun, opened, done;
     enum gpt_finish finish;
 };
@@ -28,8 +29,8 @@ struct gpt_writer {
 
 /* Entries are small; their buffers grow only while a text waits for one before
  * it. */
-int gpt_writer_open(struct gpt_writer **out,
-                    const struct gpt_writer_options *o, struct gpt_err *err)
+int gpt_writer_open(struct gpt_writer **out, const struct gpt_writer_options *o,
+                    struct gpt_err *err)
 {
     struct gpt_writer *w = NULL;
 
@@ -45,12 +46,22 @@ int gpt_writer_open(struct gpt_writer **out,
     return GPT_OK;
 }
 
+/* A text that is written gives its memory back at once: a run of many texts
+ * holds those alone that are under way or wait. */
+static void free_entry(struct entry *e)
+{
+    gpt_text_free(&e->tokens);
+    gpt_buf_free(&e->text);
+    gpt_buf_free(&e->details);
+    gpt_buf_free(&e->logits);
+}
+
 void gpt_writer_close(struct gpt_writer *w)
 {
     if (!w)
         return;
     for (int64_t i = 0; w->entries && i < w->o->n_requests; i++)
-        gpt_buf_free(&w->entries[i].text);
+        free_entry(&w->entries[i]);
     gpt_free(w->entries);
     gpt_free(w);
 }
@@ -75,25 +86,14 @@ static int put_bytes(struct gpt_writer *w, const char *p, size_t n,
 
 /* ---- JSON ---- */
 
-/* The text is valid UTF-8, which the stream has made sure of. Everything else
- * than control characters, quotes and backslashes goes out as it is. */
-static int add_json_string(struct gpt_buf *b, const char *text, size_t len)
+/* Elements in `list` follow a comma each; the first comma goes. */
+static int add_array(struct gpt_buf *b, const char *name,
+                     const struct gpt_buf *list)
 {
-    int status = gpt_buf_add(b, "\"", 1);
-
-    for (size_t i = 0; i < len && status == GPT_OK; i++) {
-        unsigned char c = (unsigned char)text[i];
-
-        if (c == '"' || c == '\\')
-            status = gpt_buf_printf(b, "\\%c", c);
-        else if (c == '\n')
-            status = gpt_buf_add(b, "\\n", 2);
-        else if (c < 0x20 || c == 0x7F)
-            status = gpt_buf_printf(b, "\\u%04x", c);
-        else
-            status = gpt_buf_add(b, &text[i], 1);
-    }
-    return status == GPT_OK ? gpt_buf_add(b, "\"", 1) : status;
+    GPT_TRY(gpt_buf_printf(b, ",\"%s\":[", name));
+    if (list->len)
+        GPT_TRY(gpt_buf_add(b, list->data + 1, list->len - 1));
+    return gpt_buf_add(b, "]", 1);
 }
 
 /* One object a text, with what a program needs to tell it from others. */
@@ -108,17 +108,23 @@ static int add_object(struct gpt_buf *b, const struct gpt_writer *w, int64_t i)
     else
         GPT_TRY(gpt_buf_printf(b, "{\"id\":%llu",
                                (unsigned long long)q->number + 1));
-    GPT_TRY(gpt_buf_printf(b, ",\"sample\":%llu,\"%s\":",
-                           (unsigned long long)q->sample + 1,
-                           e->finish == GPT_FINISH_REFUSED ? "error" : "text"));
-    GPT_TRY(add_json_string(b, e->text.data, e->text.len));
+    GPT_TRY(gpt_buf_printf(
+        b, ",\"sample\":%llu,\"%s\":", (unsigned long long)q->sample + 1,
+        e->finish == GPT_FINISH_REFUSED ? "error" : "text"));
+    GPT_TRY(gpt_json_add_string(b, e->text.data, e->text.len));
     if (e->finish == GPT_FINISH_REFUSED)
         return gpt_buf_add(b, "}\n", 2);
-    return gpt_buf_printf(b,
-                          ",\"prompt_tokens\":%lld,\"tokens\":%lld,"
-                          "\"finish\":\"%s\"}\n",
-                          (long long)q->n_prompt, (long long)e->n_tokens,
-                          gpt_finish_name(e->finish));
+    GPT_TRY(gpt_buf_printf(b,
+                           ",\"prompt_tokens\":%lld,\"tokens\":%lld,"
+                           "\"finish\":\"%s\"",
+                           (long long)q->n_prompt,
+                           (long long)e->tokens.n_tokens,
+                           gpt_finish_name(e->finish)));
+    if (q->choice && q->choice->logprobs)
+        GPT_TRY(add_array(b, "logprobs", &e->details));
+    if (w->o->logits)
+        GPT_TRY(add_array(b, "logits", &e->logits));
+    return gpt_buf_add(b, "}\n", 2);
 }
 
 /* In one piece, so that an interrupted run ends after a whole line and what is
@@ -170,7 +176,7 @@ static int advance(struct gpt_writer *w, struct gpt_err *err)
             GPT_TRY(put_object(w, w->first, err));
         if (!e->done)
             return GPT_OK;
-        gpt_buf_free(&e->text);
+        free_entry(e);
     }
     return GPT_OK;
 }
@@ -185,28 +191,49 @@ static int begin_text(struct gpt_writer *w, int64_t i, struct gpt_err *err)
     if (e->begun)
         return GPT_OK;
     e->begun = true;
+    e->tokens.begins = prompt->len == 0;
     if (w->o->echo &&
-        gpt_stream_add(&e->stream, prompt->text, prompt->len, &e->text))
+        gpt_stream_add(&e->tokens.stream, prompt->text, prompt->len, &e->text))
         return out_of_memory(err);
     return GPT_OK;
 }
 
-/* A vocabulary of words marks their beginning with a space. The first token of
- * a text that begins a document would show it, so it is left out there. */
-int gpt_writer_token(void *user, int64_t i, int32_t token, struct gpt_err *err)
+/* Logits as they are, with the digits that make the same float again. */
+static int add_logits(struct gpt_buf *b, const float *logits, int64_t vocab)
+{
+    GPT_TRY(gpt_buf_add(b, ",", 1));
+    for (int64_t i = 0; i < vocab; i++)
+        GPT_TRY(gpt_buf_printf(b, "%c%.9g", i ? ',' : '[', (double)logits[i]));
+    return gpt_buf_add(b, "]", 1);
+}
+
+/* Collected while tokens come, since the logits of a token are gone with the
+ * next one; a text without such wishes collects nothing. */
+static int add_details(struct gpt_writer *w, int64_t i,
+                       const struct gpt_chosen *chosen)
+{
+    struct entry *e = &w->entries[i];
+
+    if (w->o->requests[i].choice && w->o->requests[i].choice->logprobs)
+        GPT_TRY(gpt_json_add_chosen(&e->details, w->o->tokenizer, chosen));
+    return w->o->logits ? add_logits(&e->logits, chosen->logits, w->o->vocab)
+                        : GPT_OK;
+}
+
+/* A stop string ends the text here, because only its text shows it: the batch
+ * knows nothing but ids. */
+int gpt_writer_token(void *user, int64_t i, const struct gpt_chosen *chosen,
+                     bool *stop, struct gpt_err *err)
 {
     struct gpt_writer *w = user;
     struct entry *e = &w->entries[i];
 
     GPT_TRY(begin_text(w, i, err));
-    size_t len = 0;
-    const char *bytes = gpt_token_bytes(w->o->tokenizer, token, &len);
-    size_t skip = 0;
-    if (e->n_tokens++ == 0 &&
-        w->o->prompts->items[w->o->requests[i].number].len == 0)
-        skip = gpt_first_space(w->o->tokenizer, token);
-    if (gpt_stream_add(&e->stream, bytes + skip, len - skip, &e->text))
+    if (add_details(w, i, chosen) != GPT_OK ||
+        gpt_text_add(&e->tokens, w->o->tokenizer, chosen->id, w->o->stops,
+                     &e->text) != GPT_OK)
         return out_of_memory(err);
+    *stop = e->tokens.stopped;
     return advance(w, err);
 }
 
@@ -216,12 +243,12 @@ int gpt_writer_token(void *user, int64_t i, int32_t token, struct gpt_err *err)
 static int put_error(struct gpt_writer *w, int64_t i, struct gpt_err *err)
 {
     struct entry *e = &w->entries[i];
-    const char *error =
-        w->o->prompts->items[w->o->requests[i].number].error;
+    const char *error = w->o->prompts->items[w->o->requests[i].number].error;
 
     e->begun = true;
-    if ((!w->o->jsonl && gpt_stream_add(&e->stream, "error: ", 7, &e->text)) ||
-        gpt_stream_add(&e->stream, error, strlen(error), &e->text))
+    if ((!w->o->jsonl &&
+         gpt_stream_add(&e->tokens.stream, "error: ", 7, &e->text)) ||
+        gpt_stream_add(&e->tokens.stream, error, strlen(error), &e->text))
         return out_of_memory(err);
     return GPT_OK;
 }
@@ -236,7 +263,7 @@ int gpt_writer_finish(void *user, int64_t i, enum gpt_finish finish,
 
     GPT_TRY(finish == GPT_FINISH_REFUSED ? put_error(w, i, err)
                                          : begin_text(w, i, err));
-    if (gpt_stream_end(&e->stream, &e->text))
+    if (gpt_text_end(&e->tokens, w->o->stops, &e->text) != GPT_OK)
         return out_of_memory(err);
     e->done = true;
     e->finish = finish;

@@ -14,10 +14,13 @@
 struct gpt_writer_options {
     FILE *file;
     bool jsonl;
-    bool echo; /* texts begin with their prompt */
+    bool echo;     /* texts begin with their prompt */
+    bool logits;   /* objects have all logits of each token ... */
+    int64_t vocab; /* ... which are as many */
     const struct gpt_tokenizer *tokenizer;
-    const struct gpt_prompts *prompts;   /* by request.number */
-    const struct gpt_request *requests;  /* (n_requests) */
+    const struct gpt_list *stops;       /* strings that end a text */
+    const struct gpt_prompts *prompts;  /* by request.number */
+    const struct gpt_request *requests; /* (n_requests) */
     int64_t n_requests;
 };
 
@@ -29,10 +32,10 @@ int gpt_writer_open(struct gpt_writer **w,
                     struct gpt_err *err) GPT_MUST_USE;
 void gpt_writer_close(struct gpt_writer *w); /* NULL is fine */
 
-/* Callbacks of gpt_generate(), with a writer as `user`. GPT_EIO when the
- * stream cannot be written. */
-int gpt_writer_token(void *w, int64_t request, int32_t token,
-                     struct gpt_err *err);
+/* Callbacks of a sink, with a writer as `user`. A stop string stops its text.
+ * GPT_EIO when the stream cannot be written. */
+int gpt_writer_token(void *w, int64_t request, const struct gpt_chosen *chosen,
+                     bool *stop, struct gpt_err *err);
 int gpt_writer_finish(void *w, int64_t request, enum gpt_finish finish,
                       struct gpt_err *err);
 

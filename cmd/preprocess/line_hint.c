@@ -14,18 +14,6 @@ static const char *skip_blanks(const char *p, const char *end)
     return p;
 }
 
-/* True when an object that begins on this line is continued on the next one:
- * there a key follows, or the end of an object. */
-static bool is_pretty(const char *line, const char *end)
-{
-    const char *newline = memchr(line, '\n', (size_t)(end - line));
-
-    if (!newline || *skip_blanks(line, end) != '{')
-        return false;
-    const char *next = skip_blanks(newline, end);
-    return next < end && (*next == '"' || *next == '}');
-}
-
 /* The hint for what is no object at all. */
 static void hint_at_syntax(const struct gpt_line_chunk *c, const char *line,
                            const char *end, struct gpt_err *err)
@@ -55,8 +43,8 @@ void gpt_hint_for_line(const struct gpt_line_chunk *c, bool first,
     if (!err || (first && gpt_content_check(line, (size_t)(end - line),
                                             c->name, err) != GPT_OK))
         return;
-    if (is_pretty(line, end)) {
-        gpt_hint(err, "the object goes on on the next line: jq -c . '%s' "
+    if (gpt_content_is_pretty(line, end)) {
+        gpt_hint(err, "the object continues on the next line: jq -c . '%s' "
                  ">new.jsonl makes JSON lines, one object a line", c->name);
         return;
     }

@@ -125,14 +125,16 @@ static bool shrink_micro_batch(struct gpt_train_options *o)
 static const struct measure {
     int cost;
     bool (*apply)(struct gpt_train_options *o);
+    bool replicas; /* needs more than one copy of the model */
+    bool shrink;   /* the micro batch is chosen after the other measures */
 } measures[] = {
-    {1, recompute_selectively},
-    {1, share_sequence},
-    {2, save_in_step},
-    {4, recompute_layers},
-    {5, shrink_micro_batch},
-    {5, share_optimizer},
-    {7, share_gradients},
+    {.cost = 1, .apply = recompute_selectively},
+    {.cost = 1, .apply = share_sequence},
+    {.cost = 2, .apply = save_in_step},
+    {.cost = 4, .apply = recompute_layers},
+    {.cost = 5, .apply = shrink_micro_batch, .shrink = true},
+    {.cost = 5, .apply = share_optimizer, .replicas = true},
+    {.cost = 7, .apply = share_gradients, .replicas = true},
 };
 
 enum {
@@ -231,13 +233,11 @@ static bool apply(const struct search *s, const struct cut *c, size_t i,
                   struct gpt_train_options *o)
 {
     const struct measure *m = &measures[i];
-    const bool shares = m->apply == share_optimizer ||
-                        m->apply == share_gradients;
     const int64_t replicas =
         ranks_of(s, c) / (s->plan->topology.size[GPT_TP] * c->a *
                           s->plan->topology.size[GPT_PP] * c->b);
 
-    return !(shares && replicas == 1) && m->apply(o);
+    return !(m->replicas && replicas == 1) && m->apply(o);
 }
 
 /* True when a set of measures is a change in each of its members and leads to a
@@ -253,7 +253,7 @@ static bool try_measures(struct search *s, const struct cut *c,
             continue;
         if (!apply(s, c, i, &t->options))
             return false;
-        shrink = shrink || measures[i].apply == shrink_micro_batch;
+        shrink = shrink || measures[i].shrink;
     }
     return predict(s, c, shrink, t);
 }

@@ -116,10 +116,17 @@ static void print_field(const struct gpt_opt *opt, const void *field,
 }
 
 /* Writes the JSON value into `field`, which has the row's type; false where it
- * has another type or is no choice of the row. */
+ * has another type or is no choice of the row. A text that is a number in the
+ * model, as a window, is kept in the arena. */
 static bool read_value(const struct gpt_opt *opt, const cJSON *item,
-                       bool negate, void *field)
+                       bool negate, struct gpt_arena *arena, void *field)
 {
+    /* whole numbers of any size print as they would be typed */
+    if (opt->kind == GPT_OPT_STRING && cJSON_IsNumber(item)) {
+        *(const char **)field = gpt_arena_printf(arena, "%.17g",
+                                                 item->valuedouble);
+        return *(const char **)field != NULL;
+    }
     if (opt->kind == GPT_OPT_FLAG && cJSON_IsBool(item)) {
         *(bool *)field = (cJSON_IsTrue(item) != 0) != negate;
         return true;
@@ -169,6 +176,7 @@ static int take_field(const struct taking *t, const cJSON *item)
 {
     size_t row;
     union value there;
+    int64_t window;
 
     if (!find_row(item->string, &row))
         return GPT_OK;
@@ -176,7 +184,7 @@ static int take_field(const struct taking *t, const cJSON *item)
     void *field = (char *)t->o + opt->offset;
     const bool negate = strcmp(item->string, "tied_embeddings") == 0;
     const bool typed = t->args->origin[row] == GPT_FROM_COMMAND;
-    if (!read_value(opt, item, negate, &there))
+    if (!read_value(opt, item, negate, t->arena, &there))
         return GPT_OK;
     char here_text[64], there_text[64];
     print_field(opt, field, here_text, sizeof(here_text));
@@ -184,6 +192,9 @@ static int take_field(const struct taking *t, const cJSON *item)
     if (opt->choices == gpt_train_positions) /* "rotary" is another "rope" */
         snprintf(here_text, sizeof(here_text), "%s",
                  gpt_position_embeddings[gpt_train_position(here_text)]);
+    if (strcmp(opt->name, "window-size") == 0 && here_text[0] &&
+        gpt_train_window(here_text, &window)) /* "7,0" is another "7" */
+        snprintf(here_text, sizeof(here_text), "%lld", (long long)window);
     if (typed && is_free(item->string))
         return GPT_OK;
     if (typed && strcmp(here_text, there_text) != 0 && !is_open(opt, field)) {
@@ -196,7 +207,7 @@ static int take_field(const struct taking *t, const cJSON *item)
     if (strcmp(there_text, "0") == 0 && opt->min > 0) {
         gpt_train_unset(t->o, row);
     } else {
-        read_value(opt, item, negate, field);
+        read_value(opt, item, negate, t->arena, field);
         GPT_TRY(add_word(t, opt, there_text));
     }
     t->origin[row] = GPT_FROM_DEFAULT;

@@ -51,8 +51,8 @@ static void tensor_calls(const struct gpt_replica *r, struct calls *c)
     if (r->o.layout.has_output)
         add_call(c, GPT_ALL_GATHER,
                  GPT_XENT_STATS *
-                     gpt_stage_logits_rows(&r->o.config, &r->o.layout,
-                                           r->o.exec.act, rows.n),
+                     gpt_stage_logits_rows(r->be, &r->o.config,
+                                           &r->o.layout, r->o.exec.act, rows.n),
                  GPT_F32);
     add_call(c, GPT_ALL_REDUCE, gpt_reducer_pieces(&reducer), GPT_F32);
 }

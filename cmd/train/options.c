@@ -13,6 +13,7 @@
 
 #include <assert.h>
 #include <stddef.h>
+#include <stdlib.h>
 #include <string.h>
 
 #define AT(field) .offset = offsetof(struct gpt_train_options, field)
@@ -74,6 +75,26 @@ int gpt_train_choice(const char *const *names, const char *choice)
     return i;
 }
 
+/* Megatron-LM's pair is what comes before and after; only causal models are
+ * here, which have 0 after. */
+bool gpt_train_window(const char *text, int64_t *window)
+{
+    static const char *const ends[2][3] = {{"", ",0", ", 0"},
+                                           {",0)", ", 0)", ", 0 )"}};
+    /* quoted in shells, as Python prints the pair */
+    const bool bracket = text && text[0] == '(';
+    char *end = NULL;
+
+    *window = 0;
+    if (!text)
+        return true;
+    const long long n = strtoll(text + bracket, &end, 10);
+    for (size_t i = 0; i < GPT_COUNT(ends[0]); i++)
+        if (n >= 1 && n <= 1 << 24 && strcmp(end, ends[bracket][i]) == 0)
+            *window = n;
+    return *window > 0;
+}
+
 /* Values of an option that mean the same as another: choices after the last of
  * enum gpt_position_embedding. */
 enum gpt_position_embedding gpt_train_position(const char *name)
@@ -126,6 +147,28 @@ const struct gpt_opt gpt_train_option_table[] = {
      .help = "size of a head, 0 = hidden size / attention heads"},
     {.kind = GPT_OPT_FLAG, .name = "qk-layernorm", AT(qk_norm),
      .help = "norm every head's queries and keys"},
+    {.kind = GPT_OPT_FLAG, .name = "qk-norm-whole", AT(qk_norm_whole),
+     .help = "... all queries of a token as one, and all keys"},
+    /* No defaults, and no 0: a model of a checkpoint that lacks these has 0
+     * there, and then they count as not given. */
+    {.kind = GPT_OPT_STRING, .name = "window-size", .arg = "N,0",
+     AT(window_size), .min = 1,
+     .help = "attend to the N tokens before one's own alone"},
+    {.kind = GPT_OPT_INT, .name = "window-attn-skip-freq", .arg = "N",
+     AT(window_skip), .min = 2, .max = 65536,
+     .help = "... but in every N-th layer to all"},
+    {.kind = GPT_OPT_INT, .name = "window-full-layers", .arg = "N",
+     AT(window_full_layers), .min = 1, .max = 65536,
+     .help = "... and in the first N layers"},
+    {.kind = GPT_OPT_REAL, .name = "query-pre-attn-scalar", .arg = "X",
+     AT(query_scalar), .min = 1e-6, .max = 1e9,
+     .help = "divide scores by its root, and not by that of a head's size"},
+    {.kind = GPT_OPT_REAL, .name = "attn-logit-softcapping", .arg = "X",
+     AT(score_cap), .min = 1e-6, .max = 1e6,
+     .help = "attention scores s become X tanh(s / X)"},
+    {.kind = GPT_OPT_REAL, .name = "final-logit-softcapping", .arg = "X",
+     AT(logit_cap), .min = 1e-6, .max = 1e6,
+     .help = "so do the logits"},
     {.kind = GPT_OPT_INT, .name = "max-position-embeddings", .arg = "N",
      .def = "0", AT(max_position_embeddings), .min = 0, .max = MAX_SIZE,
      .help = "rows of the position table, 0 = sequence length"},
@@ -133,6 +176,10 @@ const struct gpt_opt gpt_train_option_table[] = {
      .def = "learned_absolute", AT(position_embedding_type),
      .choices = gpt_train_positions,
      .help = "how the model knows positions"},
+    /* OPT: its table was made for a tokenizer that pads with the first rows */
+    {.kind = GPT_OPT_INT, .name = "position-offset", .arg = "N",
+     AT(position_offset), .min = 1, .max = 64,
+     .help = "rows of the position table before that of position 0"},
     {.kind = GPT_OPT_INT, .name = "rotary-base", .arg = "N", .def = "10000",
      AT(rotary_base), .min = 2, .max = 1000000000000,
      .help = "base of the angles of rotary positions"},
@@ -199,6 +246,15 @@ const struct gpt_opt gpt_train_option_table[] = {
      .help = "attention and feed-forward side by side"},
     {.kind = GPT_OPT_FLAG, .name = "shared-norm", AT(shared_norm),
      .help = "... after one norm for both"},
+    /* Gemma 2 and OLMo 2; the second implies the first. */
+    {.kind = GPT_OPT_FLAG, .name = "post-norm", AT(post_norm),
+     .help = "norm what attention and feed-forward give, too"},
+    {.kind = GPT_OPT_FLAG, .name = "no-pre-norm", AT(no_pre_norm),
+     .help = "... and not what they read"},
+    {.kind = GPT_OPT_FLAG, .name = "embedding-norm", AT(embedding_norm),
+     .help = "a norm after the embedding", .alias = "embed-layernorm"},
+    {.kind = GPT_OPT_FLAG, .name = "scale-embedding", AT(scale_embedding),
+     .help = "multiply embeddings of words by the root of the hidden size"},
     {.kind = GPT_OPT_INT, .name = "vocab-size", .arg = "N", .def = "0",
      AT(vocab_size), .min = 0, .max = 1073741824,
      .help = "vocabulary size before padding, 0 = the tokenizer's"},

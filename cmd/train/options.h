@@ -27,6 +27,10 @@ struct gpt_train_options {
     const char *normalization, *activation; /* of gpt_normalizations, ... */
     bool norm_plus_one, gated, swiglu, geglu, squared_relu;
     bool no_linear_bias, qkv_bias, qk_norm, parallel_blocks, shared_norm;
+    bool qk_norm_whole, scale_embedding, embedding_norm, post_norm, no_pre_norm;
+    const char *window_size; /* "N" or "N,0", NULL: none */
+    int64_t window_skip, window_full_layers, position_offset;
+    double score_cap, logit_cap, query_scalar;
     int64_t make_vocab_size_divisible_by;
     double norm_epsilon, init_method_std, hidden_dropout, attention_dropout;
     bool untie_embeddings;
@@ -112,6 +116,9 @@ int gpt_train_choice(const char *const *names, const char *choice);
 /* What a word of --position-embedding-type means: some words are two names of
  * one kind. */
 enum gpt_position_embedding gpt_train_position(const char *name);
+/* The window of attention in "N" or, as Megatron-LM has it, "N,0" or "(N, 0)":
+ * *window becomes N, 0 where text is NULL. False for another text. */
+bool gpt_train_window(const char *text, int64_t *window);
 
 extern const struct gpt_opt gpt_train_option_table[];
 extern const size_t gpt_train_n_options;

@@ -244,7 +244,18 @@ int gpt_train_plan_model(struct gpt_train_plan *p,
         .norm_epsilon = o->norm_epsilon,
         .no_linear_bias = o->no_linear_bias,
         .qkv_bias = o->qkv_bias,
-        .qk_norm = o->qk_norm,
+        .qk_norm = o->qk_norm || o->qk_norm_whole,
+        .qk_norm_whole = o->qk_norm_whole,
+        .window_attn_skip_freq = o->window_skip,
+        .window_full_layers = o->window_full_layers,
+        .attn_logit_softcapping = o->score_cap,
+        .final_logit_softcapping = o->logit_cap,
+        .query_pre_attn_scalar = o->query_scalar,
+        .scale_embedding = o->scale_embedding,
+        .embedding_norm = o->embedding_norm,
+        .post_norm = o->post_norm || o->no_pre_norm,
+        .no_pre_norm = o->no_pre_norm,
+        .position_offset = o->position_offset,
         .parallel_blocks = o->parallel_blocks || o->shared_norm,
         .shared_norm = o->shared_norm,
         .init_std = o->init_method_std,
@@ -252,6 +263,13 @@ int gpt_train_plan_model(struct gpt_train_plan *p,
         .attention_dropout = o->attention_dropout,
         .tied_embeddings = !o->untie_embeddings,
     };
+    /* Megatron-LM writes a pair, and causal models have nothing after it */
+    if (!gpt_train_window(o->window_size, &c->window_size))
+        return gpt_fail(err, GPT_EUSAGE,
+                        "--window-size %s: must be N or N,0: the tokens before "
+                        "its own that a token attends to, 1 to 16777216, and "
+                        "none after it",
+                        o->window_size);
     GPT_TRY(plan_activation(c, o, args, err));
     GPT_TRY(plan_heads(c, o, args, err));
     GPT_TRY(plan_positions(c, o, args, err));

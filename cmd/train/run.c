@@ -66,12 +66,14 @@ static int take_checkpoint_args(struct gpt_run *r, struct gpt_buf *b,
 {
     const struct gpt_train_options *o = &r->own_options;
     const struct gpt_source_options newest = {.iteration = -1};
+    bool exists;
 
     if (!o->use_checkpoint_args)
         return GPT_OK;
     if (!o->load)
         return gpt_fail(err, GPT_EUSAGE, "--use-checkpoint-args needs --load");
-    if (o->save && strcmp(o->load, o->save) == 0 && !gpt_source_exists(o->load))
+    GPT_TRY(gpt_source_exists(&exists, o->load, err));
+    if (!exists && o->save && strcmp(o->load, o->save) == 0)
         return GPT_OK;
     GPT_TRY(gpt_source_open(&r->peeked, o->load, &newest, err));
     return gpt_train_take_args(&r->own_options, &r->args, &r->peeked, &r->arena,
@@ -534,12 +536,12 @@ static int compare_ranks(struct gpt_run *r, const struct gpt_args *args,
 static int lock_save(struct gpt_run *r, struct gpt_err *err)
 {
     const struct gpt_train_options *o = r->o;
-    bool same = o->load && gpt_path_same(o->load, o->save);
+    bool same = o->load && gpt_path_same(o->load, o->save), exists;
 
     GPT_TRY(gpt_format_check_place(&gpt_format_native, o->save, err));
     GPT_TRY(gpt_lock_open(&r->lock, o->save, err));
-    if (gpt_source_exists(o->save) && (!same || o->finetune) &&
-        !o->common.force) {
+    GPT_TRY(gpt_source_exists(&exists, o->save, err));
+    if (exists && (!same || o->finetune) && !o->common.force) {
         gpt_fail(err, GPT_EEXIST, "%s: holds checkpoints of another run",
                  o->save);
         return gpt_hint(err,
@@ -599,11 +601,12 @@ static int fill_replica(struct gpt_run *r, struct gpt_err *err)
 {
     const struct gpt_train_options *o = r->o;
     char text[96];
+    bool exists;
 
     if (!o->load)
         return gpt_replica_init(r->replica, err);
-    if (o->save && strcmp(o->load, o->save) == 0 &&
-        !gpt_source_exists(o->load)) {
+    GPT_TRY(gpt_source_exists(&exists, o->load, err));
+    if (!exists && o->save && strcmp(o->load, o->save) == 0) {
         gpt_log_line(" no checkpoint in %s yet: starting from random weights",
                      o->load);
         GPT_TRY(gpt_replica_init(r->replica, err));
@@ -738,6 +741,16 @@ out:
     return status;
 }
 
+/* CUDA loads a kernel at its first launch and may wait for the device to be
+ * idle. With collectives of two groups under way, of which ranks come to one
+ * each, that wait never ends. CUDA reads the variable when it starts; what the
+ * user has set stays. */
+static void load_kernels_early(const struct gpt_run *r)
+{
+    if (r->world->topology.world_size > 1)
+        setenv("CUDA_MODULE_LOADING", "EAGER", 0);
+}
+
 int gpt_run_open(struct gpt_run *r, const struct gpt_train_options *options,
                  const struct gpt_args *given, struct gpt_err *err)
 {
@@ -761,6 +774,7 @@ int gpt_run_open(struct gpt_run *r, const struct gpt_train_options *options,
         return simulate(r, err);
     /* Ranks that are only planned are not there to be connected to. */
     r->plan.replica.world = r->planned ? NULL : r->world;
+    load_kernels_early(r);
     GPT_TRY(gpt_backend_open_rank(&r->be, r->o->device,
                                   r->world->launch.local_rank, err));
     GPT_TRY(check_type(r, err));

@@ -11,6 +11,7 @@
 #include "base/progress.h"
 #include "base/signals.h"
 #include "base/thread.h"
+#include "text/content.h"
 #include "text/jsonl.h"
 
 #include <pthread.h>
@@ -88,7 +89,11 @@ static int count_block(struct worker *w, const struct gpt_block *b,
         int status = count_line(w, line, (size_t)(stop - line), err);
         if (status != GPT_OK) {
             gpt_context(err, "%s:%lld", b->name, (long long)number);
-            if (b->guessed)
+            if (gpt_content_is_pretty(line, end))
+                gpt_hint(err, "the object continues on the next line: jq -c . "
+                         "'%s' >new.jsonl makes JSON lines, one object a line",
+                         b->name);
+            else if (b->guessed)
                 gpt_hint(err, "taken for JSON lines because it begins with "
                          "'{'; if it is plain text: --input-format text");
             return status;

@@ -168,9 +168,9 @@ static void choose_spinning(const struct gpt_program *program, char **argv)
  * makes sure of. */
 static int print_text(struct gpt_buf *b, int status, struct gpt_err *err)
 {
-    if (status == GPT_OK)
+    if (b->len > 0 && status == GPT_OK)
         fwrite(b->data, 1, b->len, stdout);
-    else if (!err->status)
+    else if (status != GPT_OK && !err->status)
         gpt_fail(err, status, "out of memory for text");
     gpt_buf_free(b);
     return status;

@@ -2,6 +2,7 @@
  * format cannot be a choice of an option and be missing from the table. */
 #include "checkpoint/format.h"
 
+#include <errno.h>
 #include <string.h>
 
 const struct gpt_format *const gpt_formats[] = {
@@ -26,12 +27,36 @@ const struct gpt_format *gpt_format_named(const char *name)
     return NULL;
 }
 
+/* What is not there, or is no directory, is an answer. These are none: a format
+ * that could not look must not pass for one that is not there. */
+static bool could_not_look(int error)
+{
+    return error == EACCES || error == EIO || error == EMFILE ||
+           error == ENFILE || error == ENOMEM || error == ESTALE;
+}
+
 /* Judged by names of files, without opening one, so that a damaged checkpoint
  * is still opened by its own front end, which can say what is wrong. */
+int gpt_format_find(const struct gpt_format **format, const char *path,
+                    struct gpt_err *err)
+{
+    *format = NULL;
+    for (const struct gpt_format *const *f = gpt_formats; *f; f++) {
+        errno = 0;
+        if ((*f)->recognises(path)) {
+            *format = *f;
+            return GPT_OK;
+        }
+        if (could_not_look(errno))
+            return gpt_fail_errno(err, GPT_EIO,
+                                  "cannot look for a checkpoint in '%s'", path);
+    }
+    return GPT_OK;
+}
+
 const struct gpt_format *gpt_format_of(const char *path)
 {
-    for (const struct gpt_format *const *f = gpt_formats; *f; f++)
-        if ((*f)->recognises(path))
-            return *f;
-    return NULL;
+    const struct gpt_format *format;
+
+    return gpt_format_find(&format, path, NULL) == GPT_OK ? format : NULL;
 }

@@ -29,7 +29,8 @@ struct gpt_format {
     bool is_file;      /* a checkpoint is a file, not a directory */
     bool has_packings; /* matrices can be packed: packing.h */
 
-    /* True when `path` is such a checkpoint, judged by the names of files. */
+    /* True when `path` is such a checkpoint, judged by the names of files. When
+     * false, errno is why it could not look, or what it did not find. */
     bool (*recognises)(const char *path);
     /* Fills the public members of *s and s->data; peers agree on the result.
      * close() also follows a failure. */
@@ -67,7 +68,11 @@ extern const char *const gpt_format_names[];
 
 /* NULL when there is none of that name. */
 const struct gpt_format *gpt_format_named(const char *name);
-/* The format that recognises `path`, or NULL. */
+/* *format is the one that recognises `path`, or NULL. GPT_EIO when the file
+ * system does not let it look. */
+int gpt_format_find(const struct gpt_format **format, const char *path,
+                    struct gpt_err *err) GPT_MUST_USE;
+/* The same for hints, where a failure is as good as nothing. */
 const struct gpt_format *gpt_format_of(const char *path);
 
 /* Gives the failure to open what is at `path` a hint, unless it has one. */

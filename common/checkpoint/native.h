@@ -116,11 +116,6 @@ const struct gpt_tensor *gpt_checkpoint_find(const struct gpt_checkpoint *c,
 const struct gpt_source_file *
 gpt_checkpoint_files(const struct gpt_checkpoint *c, int64_t *n);
 
-/* True when there is such a tensor. Fills *info (data NULL, begin 0, shape =
- * global) when not NULL. */
-bool gpt_checkpoint_has(const struct gpt_checkpoint *c, const char *name,
-                        struct gpt_tensor_slice *info);
-
 /* Reads the slice described by *want (name, ndim, begin, shape, dtype: cast
  * among float types) into dst, gathered from whatever slices the files hold.
  * GPT_EDATA when the tensor is missing, has other dimensions, or its slices

@@ -363,20 +363,6 @@ const struct gpt_tensor *gpt_checkpoint_find(const struct gpt_checkpoint *c,
                         : NULL;
 }
 
-bool gpt_checkpoint_has(const struct gpt_checkpoint *c, const char *name,
-                        struct gpt_tensor_slice *info)
-{
-    const struct gpt_tensor *t = gpt_checkpoint_find(c, name);
-
-    if (t && info) {
-        *info = (struct gpt_tensor_slice){
-            .name = t->name, .dtype = t->dtype, .ndim = t->ndim};
-        memcpy(info->global, t->shape, sizeof(t->shape));
-        memcpy(info->shape, t->shape, sizeof(t->shape));
-    }
-    return t != NULL;
-}
-
 /* Slices of any layout: the pieces of the tensor that meet the box are read,
  * whatever files they are in. */
 int gpt_checkpoint_read(struct gpt_checkpoint *c,

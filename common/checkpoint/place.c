@@ -95,11 +95,12 @@ static int check_file(const struct gpt_format *format, const char *path,
 int gpt_format_check_place(const struct gpt_format *format, const char *dir,
                            struct gpt_err *err)
 {
-    const struct gpt_format *there = gpt_format_of(dir);
+    const struct gpt_format *there;
     char found[256];
 
     if (format->is_file)
         return check_file(format, dir, err);
+    GPT_TRY(gpt_format_find(&there, dir, err));
     if (there && there != format) {
         gpt_fail(err, GPT_EEXIST,
                  "%s holds a checkpoint of format %s; one of format %s is "

@@ -13,13 +13,13 @@
 static int choose_format(const struct gpt_format **format, const char *path,
                          struct gpt_agreement *peers, struct gpt_err *err)
 {
-    const struct gpt_format *found =
-        gpt_agreement_first(peers) ? gpt_format_of(path) : NULL;
-    const struct gpt_format *own = found ? found : &gpt_format_native;
+    const struct gpt_format *found = NULL;
     char *told = NULL;
+    int status = gpt_agreement_first(peers)
+                     ? gpt_format_find(&found, path, err) : GPT_OK;
+    const struct gpt_format *own = found ? found : &gpt_format_native;
 
-    GPT_TRY(gpt_agreement_settle(peers, GPT_OK, own->name, &told, err));
-    int status = GPT_OK;
+    GPT_TRY(gpt_agreement_settle(peers, status, own->name, &told, err));
     *format = told ? gpt_format_named(told) : own;
     if (!*format) /* rank 0 is another version of this program */
         status = gpt_fail(err, GPT_EFAIL,
@@ -105,9 +105,13 @@ void gpt_source_close(struct gpt_source *s)
     *s = (struct gpt_source){0};
 }
 
-bool gpt_source_exists(const char *path)
+int gpt_source_exists(bool *exists, const char *path, struct gpt_err *err)
 {
-    return gpt_format_of(path) != NULL;
+    const struct gpt_format *format;
+
+    GPT_TRY(gpt_format_find(&format, path, err));
+    *exists = format != NULL;
+    return GPT_OK;
 }
 
 const struct gpt_tensor *gpt_source_find(const struct gpt_source *s,
@@ -120,14 +124,6 @@ const struct gpt_tensor *gpt_source_find(const struct gpt_source *s,
                      : NULL;
 
     return found ? *found : NULL;
-}
-
-bool gpt_source_attaches(const struct gpt_source *s, const char *file)
-{
-    for (int64_t i = 0; i < s->n_attached; i++)
-        if (strcmp(s->attached[i], file) == 0)
-            return true;
-    return false;
 }
 
 struct gpt_stored gpt_stored_entry(const struct gpt_safetensor *entry,

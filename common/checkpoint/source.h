@@ -82,14 +82,14 @@ int gpt_source_open(struct gpt_source *s, const char *path,
                     struct gpt_err *err) GPT_MUST_USE;
 void gpt_source_close(struct gpt_source *s); /* zero is fine */
 
-/* True when a front end recognises what is at `path`. */
-bool gpt_source_exists(const char *path);
+/* *exists is true when a front end recognises what is at `path`. GPT_EIO when
+ * the file system does not let it look. */
+int gpt_source_exists(bool *exists, const char *path,
+                      struct gpt_err *err) GPT_MUST_USE;
 
 /* NULL when there is none of that name. O(log n). */
 const struct gpt_tensor *gpt_source_find(const struct gpt_source *s,
                                          const char *name);
-/* True when a file of that name is attached. */
-bool gpt_source_attaches(const struct gpt_source *s, const char *file);
 
 /* A tensor as the files have it: their name, shape and order. */
 struct gpt_stored {

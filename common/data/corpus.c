@@ -97,8 +97,8 @@ static int build_member(const struct gpt_corpus *c, struct member *m,
                         enum gpt_split split, int64_t wanted,
                         struct gpt_err *err)
 {
-    /* Losses of validation are compared to each other, for which a repeated
-     * text is good enough. To train on less than one sample is a slip. */
+    /* Megatron-LM lays the epochs of every split end to end, so that a few
+     * sequences fill a sample, too. gpt_corpus_repeats() lets programs warn. */
     const struct gpt_samples_source source = {
         .lengths = gpt_indexed_lengths(m->set),
         .begin = m->begin,
@@ -106,7 +106,7 @@ static int build_member(const struct gpt_corpus *c, struct member *m,
         .seq_length = c->seq_length,
         .wanted = wanted,
         .seed = c->seed,
-        .repeat = split != GPT_TRAIN,
+        .repeat = true,
     };
     int status = gpt_samples_build(&m->samples, &source, err);
 

@@ -1,5 +1,5 @@
 /* Choosing the next token. Start at gpt_sample(): largest logit, candidates
- * (top-k), weights, nucleus (top-p), draw.
+ * (top-k), weights, nucleus (top-p), min-p, draw.
  *
  * Nothing is sorted: a heap of k logits finds the threshold of top-k,
  * quickselect the token that crosses p, and the candidates stay in order of
@@ -26,7 +26,18 @@ struct gpt_sampler {
 
 bool gpt_sampling_is_greedy(const struct gpt_sampling *rule)
 {
-    return rule->temperature == 0 || rule->top_k == 1;
+    return rule->temperature == 0 ||
+           (rule->top_k == 1 && rule->semantics == GPT_MEGATRON);
+}
+
+/* Megatron looks at the bound only where there is a decay. */
+double gpt_sampling_next_p(const struct gpt_sampling *rule, double p)
+{
+    if (p <= 0 || rule->top_p_decay <= 0)
+        return p;
+    p *= rule->top_p_decay;
+    return rule->top_p_bound > 0 && p < rule->top_p_bound ? rule->top_p_bound
+                                                          : p;
 }
 
 int gpt_sampler_open(struct gpt_sampler **out, int64_t vocab,
@@ -68,11 +79,14 @@ void gpt_sampler_close(struct gpt_sampler *s)
 
 /* ---- the nucleus ---- */
 
-/* The order of tokens: larger weights first, equal ones by id. Total, so that
- * quickselect's result does not depend on its pivots. */
-static bool before(const struct candidate *a, const struct candidate *b)
+/* The order of tokens: larger weights first, equal ones by id; with Hugging
+ * Face, which sorts from the least probable up, by id from above. Total, so
+ * that quickselect's result does not depend on its pivots. */
+static bool before(const struct candidate *a, const struct candidate *b,
+                   bool hf)
 {
-    return a->weight > b->weight || (a->weight == b->weight && a->id < b->id);
+    return a->weight > b->weight ||
+           (a->weight == b->weight && (hf ? a->id > b->id : a->id < b->id));
 }
 
 static void swap(struct candidate *a, struct candidate *b)
@@ -84,33 +98,33 @@ static void swap(struct candidate *a, struct candidate *b)
 }
 
 /* Puts the median of first, middle and last of a[0..n) at a[0]. */
-static void choose_pivot(struct candidate *a, int64_t n)
+static void choose_pivot(struct candidate *a, int64_t n, bool hf)
 {
     struct candidate *mid = a + n / 2, *last = a + n - 1;
 
-    if (before(mid, a))
+    if (before(mid, a, hf))
         swap(mid, a);
-    if (before(last, a))
+    if (before(last, a, hf))
         swap(last, a);
-    if (before(last, mid))
+    if (before(last, mid, hf))
         swap(last, mid);
     swap(a, mid);
 }
 
 /* Hoare's partition around a[0]: returns the pivot's place; all before it
  * are earlier in the order, all after it later. n >= 1. */
-static int64_t partition(struct candidate *a, int64_t n)
+static int64_t partition(struct candidate *a, int64_t n, bool hf)
 {
-    choose_pivot(a, n);
+    choose_pivot(a, n, hf);
     struct candidate pivot = a[0];
     int64_t i = 0, j = n;
     for (;;) {
         do
             i++;
-        while (i < n && before(&a[i], &pivot));
+        while (i < n && before(&a[i], &pivot, hf));
         do
             j--;
-        while (before(&pivot, &a[j]));
+        while (before(&pivot, &a[j], hf));
         if (i >= j)
             break;
         swap(&a[i], &a[j]);
@@ -119,27 +133,34 @@ static int64_t partition(struct candidate *a, int64_t n)
     return j;
 }
 
+/* True when a candidate is dropped because of what is before it. */
+static bool is_full(double ahead, double limit, bool hf)
+{
+    return hf ? ahead >= limit : ahead > limit;
+}
+
 /* Returns the last candidate that is kept: in the order above, the last one
- * whose predecessors weigh at most `limit` together. Reorders a. Quickselect
+ * whose predecessors do not fill `limit` together. Reorders a. Quickselect
  * goes into one side only, so this is O(n) where sorting is not; each
  * partition's head is summed once. */
 static struct candidate nucleus_end(struct candidate *a, int64_t n,
-                                    double limit)
+                                    double limit, bool hf)
 {
     double ahead = 0; /* the weight of what is before a[0] */
 
     for (;;) {
-        int64_t p = partition(a, n);
+        int64_t p = partition(a, n, hf);
         double head = ahead;
 
         for (int64_t i = 0; i < p; i++)
             head += a[i].weight;
-        if (head > limit) { /* the pivot is dropped already */
+        if (head > 0 &&
+            is_full(head, limit, hf)) { /* the pivot is dropped already */
             n = p;
             continue;
         }
         ahead = head + a[p].weight;
-        if (ahead > limit || p + 1 == n)
+        if (is_full(ahead, limit, hf) || p + 1 == n)
             return a[p];
         a += p + 1;
         n -= p + 1;
@@ -168,14 +189,25 @@ static int64_t contenders(struct gpt_sampler *s, int64_t n, double p,
 /* Keeps the nucleus of list[0..n), which weighs `total`; the heaviest weigh
  * 1. */
 static int64_t keep_top_p(struct gpt_sampler *s, int64_t n, double p,
-                          double total)
+                          double total, bool hf)
 {
     int64_t m = contenders(s, n, p, total), kept = 0;
-    struct candidate last = nucleus_end(s->scratch, m, p * total);
+    struct candidate last = nucleus_end(s->scratch, m, p * total, hf);
 
     for (int64_t i = 0; i < n; i++)
-        if (!before(&last, &s->list[i]))
+        if (!before(&last, &s->list[i], hf))
             s->list[kept++] = s->list[i];
+    return kept;
+}
+
+/* The heaviest weigh 1, so that min_p is a weight. */
+static int64_t keep_min_p(struct candidate *list, int64_t n, double min_p)
+{
+    int64_t kept = 0;
+
+    for (int64_t i = 0; i < n; i++)
+        if (list[i].weight >= min_p)
+            list[kept++] = list[i];
     return kept;
 }
 
@@ -295,7 +327,9 @@ int gpt_sample(struct gpt_sampler *s, const float *logits, int64_t vocab,
     int64_t n = list_from(list, logits, vocab, least);
     weigh(list, n, (double)logits[best], rule->temperature);
     if (rule->top_p > 0 && rule->top_p < 1)
-        n = keep_top_p(s, n, rule->top_p, sum_of_weights(list, n));
+        n = keep_top_p(s, n, rule->top_p, sum_of_weights(list, n),
+                       rule->semantics == GPT_HUGGING_FACE);
+    n = keep_min_p(list, n, rule->min_p);
     *token = draw(list, n, u);
     return GPT_OK;
 }

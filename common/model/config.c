@@ -80,6 +80,8 @@ static const struct field fields[] = {
     {"position_embedding", CHOICE, AT(position_embedding), 0,
      GPT_POSITION_NONE, .identity = true, .optional = true,
      .names = gpt_position_embeddings},
+    {"position_offset", SIZE, AT(position_offset), 0, 64, .identity = true,
+     .optional = true},
     {"rotary_base", RATE, AT(rotary_base), 0, 1e12, .identity = true,
      .optional = true},
     {"rotary_percent", RATE, AT(rotary_percent), 0, 1, .identity = true,
@@ -114,6 +116,28 @@ static const struct field fields[] = {
     {"qkv_bias", FLAG, AT(qkv_bias), 0, 1, .identity = true,
      .optional = true},
     {"qk_norm", FLAG, AT(qk_norm), 0, 1, .identity = true, .optional = true},
+    {"qk_norm_whole", FLAG, AT(qk_norm_whole), 0, 1, .identity = true,
+     .optional = true},
+    {"window_size", SIZE, AT(window_size), 0, 1 << 24, .identity = true,
+     .optional = true},
+    {"window_attn_skip_freq", SIZE, AT(window_attn_skip_freq), 0, 65536,
+     .identity = true, .optional = true},
+    {"window_full_layers", SIZE, AT(window_full_layers), 0, 65536,
+     .identity = true, .optional = true},
+    {"attn_logit_softcapping", RATE, AT(attn_logit_softcapping), 0, 1e6,
+     .identity = true, .optional = true},
+    {"final_logit_softcapping", RATE, AT(final_logit_softcapping), 0, 1e6,
+     .identity = true, .optional = true},
+    {"query_pre_attn_scalar", RATE, AT(query_pre_attn_scalar), 0, 1e9,
+     .identity = true, .optional = true},
+    {"scale_embedding", FLAG, AT(scale_embedding), 0, 1, .identity = true,
+     .optional = true},
+    {"embedding_norm", FLAG, AT(embedding_norm), 0, 1, .identity = true,
+     .optional = true},
+    {"post_norm", FLAG, AT(post_norm), 0, 1, .identity = true,
+     .optional = true},
+    {"no_pre_norm", FLAG, AT(no_pre_norm), 0, 1, .identity = true,
+     .optional = true},
     {"parallel_blocks", FLAG, AT(parallel_blocks), 0, 1, .identity = true,
      .optional = true},
     {"shared_norm", FLAG, AT(shared_norm), 0, 1, .identity = true,
@@ -179,6 +203,29 @@ int64_t gpt_config_rotary(const struct gpt_config *c)
     return (int64_t)((double)c->head_size * c->rotary_percent);
 }
 
+/* In float, whatever the type of activations: transformers rounds the factor to
+ * bf16 there, which is within the error of bf16. */
+float gpt_config_word_scale(const struct gpt_config *c)
+{
+    return c->scale_embedding ? sqrtf((float)c->hidden_size) : 0;
+}
+
+/* One function for layers, flops and what a device must be able to do: all
+ * three agree on which texts are too short for a window to matter. */
+int64_t gpt_config_window(const struct gpt_config *c, int64_t layer,
+                          int64_t length)
+{
+    /* Megatron counts layers from 1: of two, the second attends to all */
+    const int64_t every = c->window_attn_skip_freq;
+
+    if (layer < c->window_full_layers)
+        return 0;
+    if (every > 0 && (layer + 1) % every == 0)
+        return 0;
+    /* the last token of a text that fits sees all of it */
+    return c->window_size + 1 < length ? c->window_size : 0;
+}
+
 static int check_ranges(const struct gpt_config *c, int status,
                         const char *what, struct gpt_err *err)
 {
@@ -233,6 +280,60 @@ static int check_scaling(const struct gpt_config *c, int status,
     return GPT_OK;
 }
 
+/* Where norms are, and what they are of: places that exclude each other. A rule
+ * that is broken has a message. */
+static int check_norms(const struct gpt_config *c, int status,
+                       const char *what, struct gpt_err *err)
+{
+    /* each names the field that would be ignored, and why it cannot be used */
+    const struct {
+        bool broken;
+        const char *rule;
+    } rules[] = {
+        {c->shared_norm && !c->parallel_blocks,
+         "shared_norm needs parallel_blocks: one norm serves attention and "
+         "feed-forward only where both read the same stream"},
+        {c->post_norm && c->parallel_blocks,
+         "post_norm excludes parallel_blocks: the two outputs are one sum "
+         "there"},
+        {c->no_pre_norm && !c->post_norm,
+         "no_pre_norm needs post_norm: a layer has norms before its blocks or "
+         "after them"},
+        {c->qk_norm_whole && !c->qk_norm,
+         "qk_norm_whole needs qk_norm: it says of what those norms are"},
+        {c->qk_norm_whole && c->normalization != GPT_RMSNORM,
+         "qk_norm_whole needs normalization RMSNorm"},
+    };
+
+    for (size_t i = 0; i < GPT_COUNT(rules); i++)
+        if (rules[i].broken)
+            return gpt_fail(err, status, "%s: %s", what, rules[i].rule);
+    return GPT_OK;
+}
+
+/* Fields that say more about another one, which must be there. */
+static int check_details(const struct gpt_config *c, int status,
+                         const char *what, struct gpt_err *err)
+{
+    const char *field = c->window_attn_skip_freq > 0 ? "window_attn_skip_freq"
+                        : c->window_full_layers > 0  ? "window_full_layers"
+                                                     : NULL;
+
+    if (c->window_size == 0 && field)
+        return gpt_fail(err, status, "%s: %s needs window_size", what, field);
+    if (c->window_attn_skip_freq == 1)
+        return gpt_fail(err, status,
+                        "%s: window_attn_skip_freq 1 leaves no layer with a "
+                        "window: 2 or more, or no window_size",
+                        what);
+    if (c->position_offset > 0 &&
+        c->position_embedding != GPT_POSITION_LEARNED)
+        return gpt_fail(err, status,
+                        "%s: position_offset needs position_embedding %s",
+                        what, gpt_position_embeddings[GPT_POSITION_LEARNED]);
+    return GPT_OK;
+}
+
 /* Rules between fields. Ranges hold already, so that no product overflows. */
 static int check_rules(const struct gpt_config *c, int status,
                        const char *what, struct gpt_err *err)
@@ -253,12 +354,8 @@ static int check_rules(const struct gpt_config *c, int status,
                         what, c->rotary_base, (long long)gpt_config_rotary(c),
                         (long long)c->head_size);
     GPT_TRY(check_scaling(c, status, what, err));
-    if (c->shared_norm && !c->parallel_blocks)
-        return gpt_fail(err, status,
-                        "%s: shared_norm needs parallel_blocks: one norm "
-                        "serves attention and feed-forward only where both "
-                        "read the same stream",
-                        what);
+    GPT_TRY(check_norms(c, status, what, err));
+    GPT_TRY(check_details(c, status, what, err));
     if (c->padded_vocab_size < c->vocab_size)
         return gpt_fail(err, status,
                         "%s: padded_vocab_size (%lld) is below vocab_size "

@@ -4,7 +4,7 @@
  * This folder is the model: its configuration, its sizes (geometry.h), its
  * parameters (params.h), a transformer layer (layer.h), a pipeline stage of
  * layers for training (stage.h), and the forward pass of generation
- * (decode.h). Start at params.c, where a table is the architecture. */
+ * (decode.h). Start at params_table.c, where a table is the architecture. */
 #ifndef GPT_MODEL_CONFIG_H
 #define GPT_MODEL_CONFIG_H
 
@@ -53,6 +53,7 @@ struct gpt_config {
     int64_t ffn_hidden_size;     /* F, usually 4 C */
     int64_t max_positions;       /* of a text; rows of the position table */
     int64_t position_embedding;  /* enum gpt_position_embedding */
+    int64_t position_offset;     /* rows of the table in front of position 0 */
     double rotary_base;          /* 0 unless GPT_POSITION_ROPE, as the next */
     double rotary_percent;       /* share of a head's elements that turn */
     bool rotary_interleaved;     /* neighbours are a pair, not two halves */
@@ -75,9 +76,24 @@ struct gpt_config {
     bool no_linear_bias;         /* linear layers add no bias, */
     bool qkv_bias;               /* ... but that of Q, K and V does */
     bool qk_norm;                /* norms of each head's query and key */
+    bool qk_norm_whole;          /* ... of all queries and of all keys */
+    int64_t window_size;         /* positions before its own to which a token
+                                  * attends; 0: all, as the next two */
+    int64_t window_attn_skip_freq; /* every such layer attends to all */
+    int64_t window_full_layers;  /* so do the first so many */
+    double attn_logit_softcapping;  /* scores are c tanh(score / c); 0: as they
+                                     * are */
+    double final_logit_softcapping; /* so are logits */
+    double query_pre_attn_scalar;   /* scores are divided by its root, 0: by
+                                     * that of head_size */
+    bool scale_embedding;        /* words times the root of hidden_size */
+    bool embedding_norm;         /* a norm after the embedding */
     bool parallel_blocks;        /* attention and feed-forward read the same
                                   * stream, and their outputs are added */
     bool shared_norm;            /* ... after the same norm */
+    bool post_norm;              /* norms of what attention and feed-forward
+                                  * give, before it is added */
+    bool no_pre_norm;            /* ... and none of what they read */
     double init_std;             /* of weights; output layers / sqrt(2 L) */
     double hidden_dropout, attention_dropout;
     bool tied_embeddings;        /* output layer shares the word table */
@@ -98,6 +114,14 @@ int64_t gpt_config_padded_vocab(int64_t vocab, int64_t divisible_by,
 
 /* How many elements of a head rotary positions turn; an even number. */
 int64_t gpt_config_rotary(const struct gpt_config *c);
+
+/* What words are multiplied by before positions are added; 0: by nothing. */
+float gpt_config_word_scale(const struct gpt_config *c);
+
+/* The window of a layer (its global number, from 0) in texts of `length`
+ * tokens: positions before its own to which a token attends; 0: all. */
+int64_t gpt_config_window(const struct gpt_config *c, int64_t layer,
+                          int64_t length);
 
 /* JSON with the field names above. Reading checks every range (hostile input):
  * GPT_EDATA names `what`, field, value and limit. */

@@ -85,15 +85,28 @@ int64_t gpt_message_bytes(const struct gpt_config *c, struct gpt_rows rows,
     return rows.kept * c->hidden_size * (int64_t)gpt_dtype_bytes(act);
 }
 
+/* Keys that a token meets: half of the text, as it is causal; with a window the
+ * first tokens of a text meet fewer, all others the whole window. */
+static double mean_keys(int64_t window, int64_t seq_length)
+{
+    const double t = (double)seq_length;
+    const double most = window > 0 ? (double)(window + 1) : t;
+
+    return most - most * most / (2 * t);
+}
+
 double gpt_flops_per_token(const struct gpt_config *c, int64_t seq_length)
 {
     const struct gpt_widths w = gpt_widths_of(c, 1);
     const double h = (double)w.hidden, attention = (double)w.attention;
-    /* scores and values are two products over half the positions: causal */
     double layer = h * (double)w.qkv + attention * h +
-                   h * (double)(w.ffn_in + w.ffn) +
-                   attention * (double)seq_length;
+                   h * (double)(w.ffn_in + w.ffn);
+    double keys = 0;
 
+    /* scores and values are two products; layers may have a window in turns */
+    for (int64_t l = 0; l < c->num_layers; l++)
+        keys += 2 * mean_keys(gpt_config_window(c, l, seq_length), seq_length);
     /* a product is multiplications and additions; backward is two products */
-    return 3 * 2 * ((double)c->num_layers * layer + h * (double)w.vocab);
+    return 3 * 2 * ((double)c->num_layers * layer + attention * keys +
+                    h * (double)w.vocab);
 }

@@ -59,7 +59,7 @@ int64_t gpt_message_bytes(const struct gpt_config *c, struct gpt_rows rows,
 
 /* Floating point operations a token, forward and backward, by Megatron's
  * num_floating_point_operations (training/training.py): matrix products and
- * causal attention. */
+ * causal attention, in layers with a window to that alone. */
 double gpt_flops_per_token(const struct gpt_config *c, int64_t seq_length);
 
 #endif

@@ -19,6 +19,13 @@ struct gpt_attn gpt_layer_attn(const struct gpt_layer *layer,
 {
     const struct gpt_config *c = pass->config;
     const struct gpt_widths *w = &pass->widths;
+    /* Gemma 2 27B divides by the width over the heads, and not by the size of a
+     * head, which is another number there */
+    const double under =
+        c->query_pre_attn_scalar > 0 ? c->query_pre_attn_scalar
+                                     : (double)c->head_size;
+    /* in generation a text may become as long as its place in the cache */
+    const int64_t length = pass->cache ? pass->cache->t_max : pass->t;
 
     return (struct gpt_attn){
         .b = pass->b,
@@ -28,8 +35,10 @@ struct gpt_attn gpt_layer_attn(const struct gpt_layer *layer,
         .d = c->head_size,
         .head0 = w->heads * pass->layout->at[GPT_TP],
         .h_global = c->num_attention_heads, /* keys dropout and ALiBi */
-        .scale = 1.0F / sqrtf((float)c->head_size),
+        .scale = 1.0F / sqrtf((float)under),
         .alibi = c->position_embedding == GPT_POSITION_ALIBI,
+        .window = gpt_config_window(c, layer->number, length),
+        .softcap = (float)c->attn_logit_softcapping,
         .act = pass->act,
         .qkv = heads_of(acts),
         .out = acts->att,
@@ -83,7 +92,29 @@ static struct gpt_head_norm head_norm_op(const struct gpt_layer *layer,
         .bq = layer->w.at[GPT_Q_NORM_BIAS],
         .wk = layer->w.at[GPT_K_NORM_WEIGHT],
         .bk = layer->w.at[GPT_K_NORM_BIAS],
+        .squares = pass->config->qk_norm_whole ? acts->squares : NULL,
+        .h_all = pass->config->num_attention_heads,
+        .g_all = pass->config->num_query_groups,
     };
+}
+
+/* Sums over the heads of all ranks, where these are normed together: of
+ * squares, or of what backward wants (dqkv). Two numbers a row. */
+static void sum_over_heads(const struct gpt_pass *pass,
+                           const struct gpt_head_norm *norm, const void *dqkv,
+                           float *sums)
+{
+    const struct gpt_collective call = {
+        .kind = GPT_ALL_REDUCE,
+        .out = sums,
+        .in = sums,
+        .n = 2 * pass->n,
+        .type = GPT_F32,
+    };
+
+    pass->be->head_norm_sums(pass->q, norm, dqkv, sums);
+    if (pass->tp)
+        gpt_comm_call(pass->tp, pass->q, &call);
 }
 
 /* In generation both are in place: the cache takes what attention sees, and no
@@ -94,6 +125,9 @@ void gpt_heads_make(const struct gpt_layer *layer,
 {
     struct gpt_head_norm norm = head_norm_op(layer, pass, acts);
 
+    /* before the norm, which may be in place */
+    if (norm.squares)
+        sum_over_heads(pass, &norm, NULL, acts->squares);
     if (pass->config->qk_norm)
         pass->be->head_norm(pass->q, &norm);
     apply_rope(pass, heads_of(acts), false);
@@ -106,6 +140,7 @@ void gpt_heads_backward(const struct gpt_layer *layer,
     struct gpt_head_norm norm = head_norm_op(layer, pass, acts);
     const struct gpt_head_norm_grad grad = {
         .dqkv = pass->work.dwide,
+        .dots = pass->work.dots,
         .dwq = layer->dw.at[GPT_Q_NORM_WEIGHT],
         .dbq = layer->dw.at[GPT_Q_NORM_BIAS],
         .dwk = layer->dw.at[GPT_K_NORM_WEIGHT],
@@ -115,6 +150,8 @@ void gpt_heads_backward(const struct gpt_layer *layer,
 
     /* a rotation's transpose is the rotation back */
     apply_rope(pass, pass->work.dwide, true);
+    if (norm.squares)
+        sum_over_heads(pass, &norm, pass->work.dwide, pass->work.dots);
     if (pass->config->qk_norm)
         pass->be->head_norm_bwd(pass->q, &norm, &grad);
 }
@@ -136,6 +173,8 @@ void gpt_heads_attend(const struct gpt_layer *layer,
     cached.d = attn.d;
     cached.scale = attn.scale;
     cached.alibi = attn.alibi;
+    cached.window = attn.window;
+    cached.softcap = attn.softcap;
     cached.act = attn.act;
     cached.qkv = attn.qkv;
     cached.out = attn.out;

@@ -6,13 +6,16 @@
  * sums over the ranks (Shoeybi et al. 2019; with rows cut between them:
  * Korthikanti et al. 2022).
  *
- * The variants of a layer meet here alone: norm_op() chooses the norm, site2()
- * what the feed-forward reads, feed_forward() and feed_forward_backward() hold
- * the activation, and a bias that the parameter table does not have is NULL. */
+ * The variants of a layer meet here alone: site2() says what the feed-forward
+ * reads, post_site1() and post_site2() norm what a block gives, feed_forward()
+ * and feed_forward_backward() hold the activation, norm_site.c chooses the
+ * norm. A bias that the parameter table does not have is NULL. So is a norm:
+ * what is read is then the stream itself. */
 #include "model/layer.h"
 
 #include "model/heads.h"
 #include "model/linear.h"
+#include "model/norm_site.h"
 
 #include <stdio.h>
 
@@ -31,7 +34,8 @@ void gpt_layer_bind(struct gpt_layer *layer, const struct gpt_flat *flat,
                     int64_t number, void *weights, enum gpt_dtype act,
                     float *const *gradients, uint64_t seed)
 {
-    layer->bucket = gpt_flat_find(flat, GPT_NORM1_WEIGHT, number)->bucket;
+    layer->bucket = gpt_flat_find(flat, GPT_QKV_WEIGHT, number)->bucket;
+    layer->number = number;
     gpt_roles_bind(&layer->w, flat, number, weights, act);
     if (gradients)
         gpt_roles_bind_gradients(&layer->dw, flat, number, gradients);
@@ -41,71 +45,6 @@ void gpt_layer_bind(struct gpt_layer *layer, const struct gpt_flat *flat,
 }
 
 /* ---- norms ---- */
-
-/* The norm of a site as an operation; forward and backward take the same one.
- * The residual stream has been summed over the ranks before, dropout has not
- * been applied yet: the norm applies it while it adds x. */
-static struct gpt_norm norm_op(const struct gpt_pass *pass,
-                               const struct gpt_norm_site *site, const void *r)
-{
-    struct gpt_norm op = {
-        .kind = (enum gpt_norm_kind)pass->config->normalization,
-        .plus_one = pass->config->norm_plus_one,
-        .n = pass->rows,
-        .c = pass->widths.hidden,
-        .eps = (float)pass->config->norm_epsilon,
-        .act = pass->act,
-        .resid_in = r,
-        .resid_out = site->acts->r,
-        .y = site->acts->y,
-        .w = site->w,
-        .b = site->b,
-        .mean = site->acts->mean,
-        .rstd = site->acts->rstd,
-    };
-
-    if (site->x_rng) {
-        op.x = pass->work.x;
-        op.dropout =
-            gpt_pass_dropout(pass, *site->x_rng, pass->config->hidden_dropout);
-    }
-    return op;
-}
-
-void gpt_norm_site_forward(const struct gpt_pass *pass,
-                           const struct gpt_norm_site *site, const void *r)
-{
-    struct gpt_norm op = norm_op(pass, site, r);
-
-    pass->be->norm_fwd(pass->q, &op);
-}
-
-void gpt_norm_site_backward(const struct gpt_pass *pass,
-                            const struct gpt_norm_site *site, const void *dy)
-{
-    /* backward reads the sum that forward left, instead of its two terms */
-    struct gpt_norm op = norm_op(pass, site, site->acts->r);
-    struct gpt_norm_grad grad = {
-        .dy = dy,
-        .dresid = pass->work.dresid,
-        .dx = site->x_rng ? pass->work.x : NULL,
-        .dw = site->dw,
-        .db = site->db,
-        .scratch = pass->work.scratch,
-    };
-
-    pass->be->norm_bwd(pass->q, &op, &grad);
-}
-
-/* y once more, from the sum that was kept: nothing is added to it again. */
-static void norm_again(const struct gpt_pass *pass,
-                       const struct gpt_norm_site *site)
-{
-    struct gpt_norm op = norm_op(pass, site, site->acts->r);
-
-    op.x = NULL;
-    pass->be->norm_fwd(pass->q, &op);
-}
 
 /* In front of attention: adds what the layer before has left, if there is one,
  * with that layer's dropout. */
@@ -139,6 +78,34 @@ static struct gpt_norm_site site2(const struct gpt_layer *layer,
         .db = layer->dw.at[GPT_NORM2_BIAS],
         .x_rng = pass->config->parallel_blocks ? NULL : &layer->proj_rng,
     };
+}
+
+/* After a block; weight: of that norm. The block's output is kept in acts->r,
+ * which is what a pass of its own calls x: gpt_output_pass(). */
+static struct gpt_norm_site post_site(const struct gpt_layer *layer,
+                                      const struct gpt_norm_acts *acts,
+                                      enum gpt_param_role weight,
+                                      enum gpt_param_role bias)
+{
+    return (struct gpt_norm_site){
+        .acts = acts,
+        .w = layer->w.at[weight],
+        .b = layer->w.at[bias],
+        .dw = layer->dw.at[weight],
+        .db = layer->dw.at[bias],
+    };
+}
+
+static struct gpt_norm_site post_site1(const struct gpt_layer *layer,
+                                       const struct gpt_layer_acts *acts)
+{
+    return post_site(layer, &acts->post1, GPT_POST1_WEIGHT, GPT_POST1_BIAS);
+}
+
+static struct gpt_norm_site post_site2(const struct gpt_layer *layer,
+                                       const struct gpt_layer_acts *acts)
+{
+    return post_site(layer, &acts->post2, GPT_POST2_WEIGHT, GPT_POST2_BIAS);
 }
 
 /* ---- feed-forward ---- */
@@ -236,21 +203,22 @@ static void add_attention(const struct gpt_layer *layer,
                           const struct gpt_pass *pass,
                           const struct gpt_layer_acts *acts)
 {
-    gpt_linear_partial(pass, &layer->w, GPT_PROJ_WEIGHT, GPT_PROJ_BIAS,
+    const struct gpt_pass own = gpt_output_pass(pass, &acts->post1);
+
+    gpt_linear_partial(&own, &layer->w, GPT_PROJ_WEIGHT, GPT_PROJ_BIAS,
                        pass->widths.attention, acts->att, false);
-    gpt_linear_sum(pass);
-    gpt_linear_add_bias(pass, &layer->w, GPT_PROJ_BIAS);
+    gpt_linear_sum(&own);
+    gpt_linear_add_bias(&own, &layer->w, GPT_PROJ_BIAS);
+    gpt_output_normed(pass, post_site1(layer, acts));
 }
 
 /* Both blocks side by side read r as it came in: the first one's output then
  * waits in acts->att, and its product is made together with the second one's.
- *
- * Ends with the activation: backward needs fc2's input and not its output, so
- * that recomputation leaves the last product, and its sum over ranks, out. */
-void gpt_layer_recompute(const struct gpt_layer *layer,
-                         const struct gpt_pass *pass,
-                         const struct gpt_layer_acts *acts, const void *r,
-                         const struct gpt_rng *x_rng)
+ */
+static void forward_to_activation(const struct gpt_layer *layer,
+                                  const struct gpt_pass *pass,
+                                  const struct gpt_layer_acts *acts,
+                                  const void *r, const struct gpt_rng *x_rng)
 {
     const struct gpt_linear qkv =
         gpt_linear_one(GPT_QKV_WEIGHT, GPT_QKV_BIAS, pass->widths.qkv);
@@ -270,23 +238,45 @@ void gpt_layer_recompute(const struct gpt_layer *layer,
 }
 
 /* Blocks side by side are one sum over the ranks: its bias is both biases. */
+static void add_feed_forward(const struct gpt_layer *layer,
+                             const struct gpt_pass *pass,
+                             const struct gpt_layer_acts *acts)
+{
+    const bool parallel = pass->config->parallel_blocks;
+    const struct gpt_pass own = gpt_output_pass(pass, &acts->post2);
+
+    if (parallel)
+        gpt_linear_partial(&own, &layer->w, GPT_PROJ_WEIGHT, GPT_PROJ_BIAS,
+                           pass->widths.attention, acts->att, false);
+    gpt_linear_partial(&own, &layer->w, GPT_FC2_WEIGHT, GPT_FC2_BIAS,
+                       pass->widths.ffn, acts->activated, parallel);
+    gpt_linear_sum(&own);
+    if (parallel)
+        gpt_linear_add_bias(&own, &layer->w, GPT_PROJ_BIAS);
+    gpt_linear_add_bias(&own, &layer->w, GPT_FC2_BIAS);
+    gpt_output_normed(pass, post_site2(layer, acts));
+}
+
+/* Backward needs fc2's input and not its output, unless a norm takes that: so
+ * recomputation leaves the last product, and its sum over ranks, out. */
+void gpt_layer_recompute(const struct gpt_layer *layer,
+                         const struct gpt_pass *pass,
+                         const struct gpt_layer_acts *acts, const void *r,
+                         const struct gpt_rng *x_rng)
+{
+    forward_to_activation(layer, pass, acts, r, x_rng);
+    /* the norm itself is made, too: it is small beside the product */
+    if (pass->config->post_norm)
+        add_feed_forward(layer, pass, acts);
+}
+
 void gpt_layer_forward(const struct gpt_layer *layer,
                        const struct gpt_pass *pass,
                        const struct gpt_layer_acts *acts, const void *r,
                        const struct gpt_rng *x_rng)
 {
-    const bool parallel = pass->config->parallel_blocks;
-
-    gpt_layer_recompute(layer, pass, acts, r, x_rng);
-    if (parallel)
-        gpt_linear_partial(pass, &layer->w, GPT_PROJ_WEIGHT, GPT_PROJ_BIAS,
-                           pass->widths.attention, acts->att, false);
-    gpt_linear_partial(pass, &layer->w, GPT_FC2_WEIGHT, GPT_FC2_BIAS,
-                       pass->widths.ffn, acts->activated, parallel);
-    gpt_linear_sum(pass);
-    if (parallel)
-        gpt_linear_add_bias(pass, &layer->w, GPT_PROJ_BIAS);
-    gpt_linear_add_bias(pass, &layer->w, GPT_FC2_BIAS);
+    forward_to_activation(layer, pass, acts, r, x_rng);
+    add_feed_forward(layer, pass, acts);
 }
 
 /* ---- backward ---- */
@@ -363,7 +353,7 @@ static void feed_forward_backward(const struct gpt_layer *layer,
 
     activation_backward(layer, pass, acts);
     if (pass->selective)
-        norm_again(pass, norm2);
+        gpt_norm_site_again(pass, norm2);
     backward_wide(layer, pass, &parts, norm2->acts->y);
 }
 
@@ -394,7 +384,7 @@ static void attention_backward(const struct gpt_layer *layer,
     pass->be->attn_bwd(pass->q, &attn, &attn_grad);
     gpt_heads_backward(layer, pass, acts);
     if (pass->selective)
-        norm_again(pass, norm1);
+        gpt_norm_site_again(pass, norm1);
     backward_wide(layer, pass, &qkv, acts->norm1.y);
 }
 
@@ -407,9 +397,13 @@ void gpt_layer_backward(const struct gpt_layer *layer,
 {
     struct gpt_norm_site norm1 = site1(layer, acts, x_rng);
     struct gpt_norm_site norm2 = site2(layer, pass, acts);
+    const struct gpt_norm_site post1 = post_site1(layer, acts);
+    const struct gpt_norm_site post2 = post_site2(layer, acts);
 
+    gpt_output_normed_backward(pass, &post2);
     feed_forward_backward(layer, pass, acts, &norm2);
     gpt_norm_site_backward(pass, &norm2, pass->work.dy);
+    gpt_output_normed_backward(pass, &post1);
     attention_backward(layer, pass, acts, &norm1);
     gpt_norm_site_backward(pass, &norm1, pass->work.dy);
 }

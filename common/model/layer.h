@@ -1,6 +1,6 @@
 /* One transformer layer: attention and feed-forward with norms in front
- * (pre-LN), one after the other or side by side, as calls of the backend; for
- * stage.c and decode.c.
+ * (pre-LN), after them or both, one after the other or side by side, as calls
+ * of the backend; for stage.c and decode.c.
  *
  * The residual stream r is carried between layers together with x, the last
  * block's output that has not been added yet: every norm adds it, so that
@@ -29,6 +29,8 @@ struct gpt_norm_acts {
  * again. */
 struct gpt_layer_acts {
     struct gpt_norm_acts norm1, norm2;
+    struct gpt_norm_acts post1, post2; /* of blocks' outputs; no y */
+    float *squares;   /* (N, 2): of queries and of keys that are normed whole */
     void *qkv;        /* (N, (H + 2G) D) act */
     void *heads;      /* the same after norms of heads and rotation; NULL: both
                        * are in place */
@@ -50,6 +52,7 @@ struct gpt_layer_work {
                    * gathered from all ranks */
     void *part;   /* (N, C) act: with sequence parallelism, this rank's part of
                    * a sum; `all` where there is no backward */
+    float *dots;   /* (N, 2): what their backward sums over the ranks */
     void *scratch;
 };
 
@@ -82,6 +85,7 @@ struct gpt_pass {
 struct gpt_layer {
     struct gpt_roles w, dw; /* weights and gradients */
     int64_t bucket;         /* of the gradients */
+    int64_t number;         /* global */
     struct gpt_rng attention_rng, proj_rng, mlp_rng;
 };
 
@@ -110,19 +114,6 @@ void gpt_layer_backward(const struct gpt_layer *layer,
                         const struct gpt_pass *pass,
                         const struct gpt_layer_acts *acts,
                         const struct gpt_rng *x_rng);
-
-/* One norm with its residual and dropout, also for the final one. Forward
- * reads r and x (work.x when x_rng), backward reads work.dy. */
-struct gpt_norm_site {
-    const struct gpt_norm_acts *acts;
-    const void *w, *b;
-    float *dw, *db;
-    const struct gpt_rng *x_rng; /* NULL: nothing is added */
-};
-void gpt_norm_site_forward(const struct gpt_pass *pass,
-                           const struct gpt_norm_site *site, const void *r);
-void gpt_norm_site_backward(const struct gpt_pass *pass,
-                            const struct gpt_norm_site *site, const void *dy);
 
 /* Dropout of a (rows, C) block in this pass. */
 struct gpt_dropout gpt_pass_dropout(const struct gpt_pass *pass,

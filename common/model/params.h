@@ -51,6 +51,8 @@ enum gpt_first_write {
 enum gpt_param_role {
     GPT_WORD_EMBEDDING,
     GPT_POSITION_EMBEDDING,
+    GPT_EMBEDDING_NORM_WEIGHT,
+    GPT_EMBEDDING_NORM_BIAS,
     GPT_NORM1_WEIGHT,
     GPT_NORM1_BIAS,
     GPT_QKV_WEIGHT,
@@ -61,6 +63,8 @@ enum gpt_param_role {
     GPT_K_NORM_BIAS,
     GPT_PROJ_WEIGHT,
     GPT_PROJ_BIAS,
+    GPT_POST1_WEIGHT, /* norms of a block's output */
+    GPT_POST1_BIAS,
     GPT_NORM2_WEIGHT,
     GPT_NORM2_BIAS,
     GPT_GATE_WEIGHT,
@@ -69,6 +73,8 @@ enum gpt_param_role {
     GPT_FC1_BIAS,
     GPT_FC2_WEIGHT,
     GPT_FC2_BIAS,
+    GPT_POST2_WEIGHT,
+    GPT_POST2_BIAS,
     GPT_FINAL_NORM_WEIGHT,
     GPT_FINAL_NORM_BIAS,
     GPT_OUTPUT_WEIGHT,

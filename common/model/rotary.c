@@ -14,8 +14,9 @@ static double pair_of(const struct gpt_config *c, double turns)
            (2 * log(c->rotary_base));
 }
 
-/* Interpolation makes scores flatter: longer queries and keys sharpen them. */
-double gpt_rotary_yarn_attention(double factor)
+/* YaRN's factor of sines and cosines where the model has none of its own:
+ * interpolation makes scores flatter, longer queries and keys sharpen them. */
+static double yarn_attention(double factor)
 {
     return factor > 1 ? 0.1 * log(factor) + 1 : 1;
 }
@@ -32,7 +33,7 @@ static void scale_yarn(struct gpt_rope_scaling *s, const struct gpt_config *c)
     s->to = fast;
     s->attention = c->rotary_attention > 0
                        ? c->rotary_attention
-                       : gpt_rotary_yarn_attention(c->rotary_factor);
+                       : yarn_attention(c->rotary_factor);
 }
 
 /* Llama 3.1: a ramp over the turns that a pair makes, rate * positions / 2

@@ -11,7 +11,4 @@
 /* Sets rotary, base, interleaved and scaling. */
 void gpt_rotary_fill(struct gpt_rope *op, const struct gpt_config *c);
 
-/* YaRN's factor of sines and cosines where the model has none of its own. */
-double gpt_rotary_yarn_attention(double factor);
-
 #endif

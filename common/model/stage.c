@@ -2,6 +2,7 @@
  * embedding in front and the output layer after them; see stage.h. Start at
  * gpt_stage_forward(). The two ends are in stage_ends.c; stage_open.c makes a
  * stage, stage_memory.c knows its memory. */
+#include "model/norm_site.h"
 #include "model/stage_internal.h"
 
 #include <assert.h>

@@ -90,8 +90,9 @@ int gpt_stage_memory(struct gpt_memory *memory, struct gpt_backend *be,
                      const struct gpt_stage_options *options,
                      struct gpt_err *err) GPT_MUST_USE;
 
-/* How many rows of logits, of `rows`, are held at once. */
-int64_t gpt_stage_logits_rows(const struct gpt_config *config,
+/* How many rows of logits, of `rows`, are held at once on this device. */
+int64_t gpt_stage_logits_rows(const struct gpt_backend *be,
+                              const struct gpt_config *config,
                               const struct gpt_layout *layout,
                               enum gpt_dtype act, int64_t rows);
 

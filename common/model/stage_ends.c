@@ -1,6 +1,7 @@
 /* The two ends of a pipeline: the embedding in front of the first layer, the
  * output layer with its losses after the last. Tensor parallel ranks hold V /
  * tp words each. Start at gpt_stage_output(). */
+#include "model/norm_site.h"
 #include "model/stage_internal.h"
 
 #include "base/num.h"
@@ -21,7 +22,23 @@ static struct gpt_embed embed_op(const struct gpt_stage *s,
         .tokens = slot->in.input,
         .positions = slot->in.position,
         .wte = s->w.at[GPT_WORD_EMBEDDING],
-        .wpe = s->w.at[GPT_POSITION_EMBEDDING],
+        .wpe = gpt_roles_positions(&s->w, s->o.config,
+                                   gpt_dtype_bytes(s->o.exec.act)),
+        .scale = gpt_config_word_scale(s->o.config),
+    };
+}
+
+/* The norm after the embedding, where there is one. It is in front of all
+ * layers: its input is kept by the slot, and its output is the stream. */
+static struct gpt_norm_site embedded_site(const struct gpt_stage *s,
+                                          const struct gpt_slot *slot)
+{
+    return (struct gpt_norm_site){
+        .acts = &slot->embedded,
+        .w = s->w.at[GPT_EMBEDDING_NORM_WEIGHT],
+        .b = s->w.at[GPT_EMBEDDING_NORM_BIAS],
+        .dw = s->dw.at[GPT_EMBEDDING_NORM_WEIGHT],
+        .db = s->dw.at[GPT_EMBEDDING_NORM_BIAS],
     };
 }
 
@@ -30,12 +47,16 @@ void gpt_stage_embed(struct gpt_stage *s, const struct gpt_pass *pass,
 {
     int64_t c = s->widths.hidden;
     void *r = slot->layers[0].norm1.r;
+    const struct gpt_norm_site norm = embedded_site(s, slot);
+    void *out = norm.w ? slot->embedded.r : r;
     struct gpt_embed embed = embed_op(s, pass, slot);
     struct gpt_dropout dropout = gpt_pass_dropout(
         pass, s->embedding_rng, s->o.config->hidden_dropout);
 
-    embed.out = gpt_pass_part(pass, r);
-    if (!pass->tp) {
+    embed.out = gpt_pass_part(pass, out);
+    /* dropout comes after the norm and after the sum: without both, it is part
+     * of the lookup */
+    if (!pass->tp && !norm.w) {
         embed.dropout = dropout;
         s->be->embed_fwd(pass->q, &embed);
         return;
@@ -45,24 +66,44 @@ void gpt_stage_embed(struct gpt_stage *s, const struct gpt_pass *pass,
     if (s->o.layout.at[GPT_TP] > 0)
         embed.wpe = NULL;
     s->be->embed_fwd(pass->q, &embed);
-    gpt_pass_sum(pass, embed.out, r);
+    gpt_pass_sum(pass, embed.out, out);
+    if (norm.w)
+        gpt_norm_site_forward(pass, &norm, out);
     s->be->dropout(pass->q, r, r, pass->rows, c, s->o.exec.act, &dropout);
+}
+
+/* From the gradient of what follows dropout to that of what precedes the norm,
+ * both in work.dresid: the stream has no other part there. */
+static void embedded_backward(struct gpt_stage *s, const struct gpt_pass *pass,
+                              const struct gpt_norm_site *norm)
+{
+    const struct gpt_dropout dropout = gpt_pass_dropout(
+        pass, s->embedding_rng, s->o.config->hidden_dropout);
+
+    s->be->dropout(pass->q, s->work.x, s->work.dresid, pass->rows,
+                   s->widths.hidden, s->o.exec.act, &dropout);
+    s->be->zero(pass->q, s->work.dresid, gpt_stage_bytes(s));
+    gpt_norm_site_backward(pass, norm, s->work.x);
 }
 
 void gpt_stage_embed_backward(struct gpt_stage *s, const struct gpt_pass *pass,
                               const struct gpt_slot *slot)
 {
     struct gpt_embed embed = embed_op(s, pass, slot);
+    const struct gpt_norm_site norm = embedded_site(s, slot);
     struct gpt_pass whole = *pass; /* every rank handles all rows, as any of
                                     * them may hold the word of any row */
 
     whole.rows = pass->n;
     whole.sequence = false;
-    embed.dropout = gpt_pass_dropout(&whole, s->embedding_rng,
-                                     s->o.config->hidden_dropout);
+    if (norm.w)
+        embedded_backward(s, pass, &norm);
+    else
+        embed.dropout = gpt_pass_dropout(&whole, s->embedding_rng,
+                                         s->o.config->hidden_dropout);
     s->be->embed_bwd(pass->q, &embed, gpt_pass_gather(pass, s->work.dresid),
                      s->dw.at[GPT_WORD_EMBEDDING],
-                     s->dw.at[GPT_POSITION_EMBEDDING]);
+                     gpt_roles_positions(&s->dw, s->o.config, sizeof(float)));
 }
 
 /* ---- output layer ---- */
@@ -124,6 +165,7 @@ static void output_rows(struct gpt_stage *s, const struct gpt_pass *pass,
                         void *y, bool grad, void *all_logits)
 {
     int64_t v = s->widths.vocab;
+    const float cap = (float)s->o.config->final_logit_softcapping;
     size_t row = (size_t)v * gpt_dtype_bytes(s->o.exec.act);
     struct gpt_matmul logits = {
         .m = rows,
@@ -152,11 +194,18 @@ static void output_rows(struct gpt_stage *s, const struct gpt_pass *pass,
     };
 
     s->be->matmul(pass->q, &logits);
+    if (cap > 0)
+        s->be->softcap(pass->q, s->logits, grad ? s->logit_slopes : NULL,
+                       rows * v, cap, s->o.exec.act);
     /* before the softmax, which leaves gradients in their place */
     if (all_logits)
         s->be->copy_out(pass->q, (char *)all_logits + (size_t)i * row,
                         s->logits, (size_t)rows * row);
     cross_entropy(s, pass, &xent);
+    /* from the gradient of capped logits to that of the product's */
+    if (cap > 0 && grad)
+        s->be->times(pass->q, s->logits, s->logit_slopes, rows * v,
+                     s->o.exec.act);
     /* the first rows of a step overwrite dW, all others add to it */
     if (grad)
         output_backward(s, pass->q, y, rows, s->fresh_output && i == 0);

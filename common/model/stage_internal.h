@@ -10,6 +10,7 @@
 /* A microbatch in flight in a chunk. */
 struct gpt_slot {
     struct gpt_layer_acts *layers; /* of the chunk */
+    struct gpt_norm_acts embedded; /* of the norm after the embedding */
     struct gpt_norm_acts end; /* the final norm; without output layer only r,
                                * the stage's one output buffer */
     void *block; /* a microbatch in device memory */
@@ -59,6 +60,7 @@ struct gpt_stage {
     struct gpt_layer_acts *shared; /* group: of recomputed layers, all slots */
     void *out; /* (rows, C) act: of chunks without output layer */
     void *logits;
+    void *logit_slopes; /* as logits: of the cap on them, or NULL */
     float *stats; /* (tp, logits_rows, 3): of the softmax of each rank */
     int64_t logits_rows;
     float *scale, *host_scale; /* (1) of losses; the latter is pinned memory,

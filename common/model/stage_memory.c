@@ -54,13 +54,25 @@ static void bind_statistics(const struct gpt_stage *s, struct gpt_binder *b,
 static void bind_products(const struct gpt_stage *s, struct gpt_binder *b,
                           enum gpt_memory_kind kind, struct gpt_layer_acts *a)
 {
-    bind_statistics(s, b, kind, &a->norm1);
+    const struct gpt_config *c = s->o.config;
+
+    if (!c->no_pre_norm)
+        bind_statistics(s, b, kind, &a->norm1);
     a->qkv = take_all(s, b, kind, s->widths.qkv);
     /* two blocks side by side have one stream, and may have one norm */
-    if (!s->o.config->parallel_blocks)
+    if (!c->parallel_blocks)
         a->norm2.r = take_rows(s, b, kind);
-    if (!s->o.config->shared_norm)
+    if (!c->shared_norm && !c->no_pre_norm)
         bind_statistics(s, b, kind, &a->norm2);
+    if (c->qk_norm_whole)
+        a->squares = take_block(b, kind, s->rows.n, 2, sizeof(float));
+    /* the inputs of norms after blocks are products */
+    if (c->post_norm) {
+        a->post1.r = take_rows(s, b, kind);
+        bind_statistics(s, b, kind, &a->post1);
+        a->post2.r = take_rows(s, b, kind);
+        bind_statistics(s, b, kind, &a->post2);
+    }
     a->pre = take_all(s, b, kind, s->widths.ffn_in);
 }
 
@@ -69,13 +81,15 @@ static void bind_products(const struct gpt_stage *s, struct gpt_binder *b,
 static void bind_derived(const struct gpt_stage *s, struct gpt_binder *b,
                          enum gpt_memory_kind kind, struct gpt_layer_acts *a)
 {
-    a->norm1.y = take_rows(s, b, kind);
+    if (!s->o.config->no_pre_norm)
+        a->norm1.y = take_rows(s, b, kind);
     /* norms of heads need their input in backward: qkv stays as it is */
     if (s->o.config->qk_norm)
         a->heads = take_all(s, b, kind, s->widths.qkv);
     a->att = take_all(s, b, kind, s->widths.attention);
     a->lse = take_block(b, kind, s->rows.n, s->widths.heads, sizeof(float));
-    a->norm2.y = gpt_stage_selective(s) || s->o.config->shared_norm
+    a->norm2.y = gpt_stage_selective(s) || s->o.config->shared_norm ||
+                         s->o.config->no_pre_norm
                      ? a->norm1.y
                      : take_rows(s, b, kind);
     a->activated = take_all(s, b, kind, s->widths.ffn);
@@ -119,6 +133,12 @@ static void bind_layer(const struct gpt_stage *s, struct gpt_binder *b,
     /* attention adds nothing to the stream before the feed-forward reads it */
     if (s->o.config->parallel_blocks)
         a->norm2.r = a->norm1.r;
+    /* without norms, blocks read the stream itself: after all places are known,
+     * as those of a group's first layer come from elsewhere */
+    if (s->o.config->no_pre_norm) {
+        a->norm1.y = a->norm1.r;
+        a->norm2.y = a->norm2.r;
+    }
 }
 
 /* Tokens stay with the slot: the embedding's backward reads them again. */
@@ -139,6 +159,12 @@ static void bind_slot(const struct gpt_stage *s, struct gpt_binder *b,
 {
     for (int64_t i = 0; i < chunk->n_layers; i++)
         bind_layer(s, b, chunk, slot, i);
+    /* its backward comes last of all, and reads what went in */
+    if (chunk->embedding && s->o.config->embedding_norm) {
+        slot->embedded.r = take_rows(s, b, GPT_MEM_ACTIVATIONS);
+        slot->embedded.y = slot->layers[0].norm1.r;
+        bind_statistics(s, b, GPT_MEM_ACTIVATIONS, &slot->embedded);
+    }
     /* another stage's chunk follows: it gets the stream before the next
      * forward, so that all slots share one output buffer */
     slot->end.r = s->out;
@@ -151,8 +177,8 @@ static void bind_slot(const struct gpt_stage *s, struct gpt_binder *b,
 }
 
 /* Norms, attention and sums of biases never run at the same time: one scratch
- * serves all. All
- * layers have the same shapes, so the first one speaks for all. */
+ * serves all. All layers have the same shapes, so the first one speaks for
+ * all. */
 static size_t scratch_bytes(const struct gpt_stage *s)
 {
     const struct gpt_stage_chunk *chunk = &s->chunks[0];
@@ -164,7 +190,11 @@ static size_t scratch_bytes(const struct gpt_stage *s)
     const size_t needs[] = {
         s->be->norm_scratch(pass.rows, s->widths.hidden),
         s->be->attn_scratch(&attn),
-        c->qk_norm ? s->be->head_norm_scratch(pass.n, c->head_size) : 0,
+        c->qk_norm ? s->be->head_norm_scratch(
+                         pass.n, c->qk_norm_whole
+                                     ? s->widths.attention + s->widths.keys
+                                     : c->head_size)
+                   : 0,
         c->gated ? (size_t)s->widths.ffn_in * sizeof(float) : 0,
     };
     size_t most = 0;
@@ -189,6 +219,10 @@ static void bind_backward(struct gpt_stage *s, struct gpt_binder *b)
                           gpt_max_i64(part, w->attention));
     s->work.dwide = take_all(s, b, GPT_MEM_WORKSPACE,
                              gpt_max_i64(w->qkv, w->ffn_in));
+    /* one layer at a time needs them: nothing is kept of a backward */
+    if (s->o.config->qk_norm_whole)
+        s->work.dots =
+            take_block(b, GPT_MEM_WORKSPACE, s->rows.n, 2, sizeof(float));
     s->work.scratch =
         take_block(b, GPT_MEM_WORKSPACE, 1, (int64_t)scratch_bytes(s), 1);
 }
@@ -214,6 +248,11 @@ static void bind_work(struct gpt_stage *s, struct gpt_binder *b)
         s->logits = take_block(b, GPT_MEM_LOGITS, s->logits_rows,
                                s->widths.vocab,
                                gpt_dtype_bytes(s->o.exec.act));
+        /* the softmax leaves gradients in place of the capped logits */
+        if (s->o.config->final_logit_softcapping > 0 && s->o.training)
+            s->logit_slopes = take_block(b, GPT_MEM_LOGITS, s->logits_rows,
+                                         s->widths.vocab,
+                                         gpt_dtype_bytes(s->o.exec.act));
         if (tp > 1)
             s->stats = take_block(b, GPT_MEM_LOGITS, s->logits_rows * tp,
                                   GPT_XENT_STATS, sizeof(float));

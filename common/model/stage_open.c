@@ -4,12 +4,13 @@
 
 #include "base/memory.h"
 #include "base/num.h"
+#include "model/abilities.h"
 
 #include <string.h>
 
-/* Logits of one chunk of rows take about this much at most: large products run
- * at full speed, and memory does not grow with batch x vocabulary. */
-enum { LOGITS_LIMIT = 128 << 20, LOGITS_ROWS_MIN = 64 };
+/* Logits of one chunk of rows take about be->logits_bytes at most: memory does
+ * not grow with batch x vocabulary. */
+enum { LOGITS_ROWS_MIN = 64 };
 
 /* How many of a chunk's first layers are recomputed in full. Without backward
  * no layer keeps anything. */
@@ -103,14 +104,15 @@ static int check_options(const struct gpt_stage_options *o,
                           err);
 }
 
-int64_t gpt_stage_logits_rows(const struct gpt_config *config,
+int64_t gpt_stage_logits_rows(const struct gpt_backend *be,
+                              const struct gpt_config *config,
                               const struct gpt_layout *layout,
                               enum gpt_dtype act, int64_t rows)
 {
     const int64_t row = gpt_widths_of(config, layout->size[GPT_TP]).vocab *
                         (int64_t)gpt_dtype_bytes(act);
     /* whole blocks of rows, at least one, even for an enormous vocabulary */
-    const int64_t blocks = LOGITS_LIMIT / row / LOGITS_ROWS_MIN;
+    const int64_t blocks = be->logits_bytes / row / LOGITS_ROWS_MIN;
 
     return gpt_min_i64(rows, gpt_max_i64(blocks, 1) * LOGITS_ROWS_MIN);
 }
@@ -122,6 +124,7 @@ static int stage_new(struct gpt_stage **stage, struct gpt_backend *be,
     struct gpt_stage *s;
 
     GPT_TRY(check_options(o, err));
+    GPT_TRY(gpt_abilities_check(o->config, o->exec.seq_length, be, err));
     GPT_TRY(gpt_new(stage, 1, sizeof(*s), "a stage", err));
     s = *stage;
     s->be = be;
@@ -140,8 +143,8 @@ static int stage_new(struct gpt_stage **stage, struct gpt_backend *be,
     s->rows = gpt_rows_of(o->exec.micro_batch, o->exec.seq_length,
                           o->layout.size[GPT_TP], s->o.exec.sequence_parallel);
     s->embedding_rng = gpt_rng_open(o->exec.seed, "dropout/embedding");
-    s->logits_rows = gpt_stage_logits_rows(o->config, &o->layout, o->exec.act,
-                                           s->rows.n);
+    s->logits_rows = gpt_stage_logits_rows(be, o->config, &o->layout,
+                                           o->exec.act, s->rows.n);
     GPT_TRY(gpt_new(&s->gradients, (size_t)o->flat->n_buckets,
                     sizeof(*s->gradients), "buckets", err));
     s->group = group_size(&s->o);

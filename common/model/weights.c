@@ -41,3 +41,14 @@ void *gpt_roles_output(const struct gpt_roles *roles)
 
     return own ? own : roles->at[GPT_WORD_EMBEDDING];
 }
+
+/* OPT's table has two rows in front, which no position reads. */
+void *gpt_roles_positions(const struct gpt_roles *roles,
+                          const struct gpt_config *c, size_t element)
+{
+    char *table = roles->at[GPT_POSITION_EMBEDDING];
+
+    return table ? table + (size_t)(c->position_offset * c->hidden_size) *
+                               element
+                 : NULL;
+}

@@ -25,5 +25,9 @@ void gpt_roles_bind_gradients(struct gpt_roles *roles,
 
 /* The output layer's matrix (V, C): its own, or the word table when tied. */
 void *gpt_roles_output(const struct gpt_roles *roles);
+/* The row of position 0 of the table of positions, of elements of `element`
+ * bytes; NULL where none are learned or they are held elsewhere. */
+void *gpt_roles_positions(const struct gpt_roles *roles,
+                          const struct gpt_config *c, size_t element);
 
 #endif

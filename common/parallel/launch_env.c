@@ -15,6 +15,9 @@
 
 enum { DEFAULT_PORT = 29500 }; /* PyTorch's */
 
+/* The launcher of whom nothing but torchrun's variables is known. */
+#define BY_HAND "environment"
+
 /* ---- variables ---- */
 
 static const char *text_of(const char *name)
@@ -29,10 +32,19 @@ static int bad_variable(struct gpt_err *err, const char *launcher,
 {
     const char *s = text_of(name);
 
-    if (!s)
-        return gpt_fail(err, GPT_EUSAGE,
-                        "environment variable %s is not set, %s needs it", name,
-                        launcher);
+    if (!s && strcmp(launcher, BY_HAND) != 0) {
+        gpt_fail(err, GPT_EUSAGE,
+                 "environment variable %s is not set, but others of %s are",
+                 name, launcher);
+        return gpt_hint(err, "start all ranks with one launcher");
+    }
+    if (!s) {
+        gpt_fail(err, GPT_EUSAGE, "environment variable %s is not set; one of "
+                 "several ranks needs RANK, WORLD_SIZE, MASTER_ADDR and "
+                 "MASTER_PORT", name);
+        return gpt_hint(err, "gpt-launch and torchrun set them; without RANK "
+                        "and WORLD_SIZE there is one rank");
+    }
     return gpt_fail(err, GPT_EUSAGE,
                     "environment variable %s is '%.100s', not a number from "
                     "%lld to %lld",
@@ -78,9 +90,9 @@ static const struct launcher launchers[] = {
     {"torchrun", "TORCHELASTIC_RUN_ID", "RANK", "WORLD_SIZE", "LOCAL_RANK",
      "LOCAL_WORLD_SIZE", "GROUP_RANK", "TORCHELASTIC_RUN_ID",
      "TORCHELASTIC_RESTART_COUNT"},
-    {"environment", "RANK", "RANK", "WORLD_SIZE", "LOCAL_RANK",
+    {BY_HAND, "RANK", "RANK", "WORLD_SIZE", "LOCAL_RANK",
      "LOCAL_WORLD_SIZE", "GROUP_RANK", NULL, NULL},
-    {"environment", "WORLD_SIZE", "RANK", "WORLD_SIZE", "LOCAL_RANK",
+    {BY_HAND, "WORLD_SIZE", "RANK", "WORLD_SIZE", "LOCAL_RANK",
      "LOCAL_WORLD_SIZE", "GROUP_RANK", NULL, NULL},
     {"openmpi", "OMPI_COMM_WORLD_SIZE", "OMPI_COMM_WORLD_RANK",
      "OMPI_COMM_WORLD_SIZE", "OMPI_COMM_WORLD_LOCAL_RANK",

@@ -89,18 +89,6 @@ int gpt_topology_init(struct gpt_topology *t, int64_t world_size, int64_t rank,
     return GPT_OK;
 }
 
-int64_t gpt_topology_rank(const struct gpt_topology *t,
-                          const int64_t at[GPT_N_DIMS])
-{
-    int64_t rank = 0;
-
-    for (int d = GPT_N_DIMS; d-- > 0;) {
-        assert(at[d] >= 0 && at[d] < t->size[d]);
-        rank = rank * t->size[d] + at[d];
-    }
-    return rank;
-}
-
 /* ---- groups ---- */
 
 #define DIM(d) (1u << (d))

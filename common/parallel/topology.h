@@ -50,10 +50,6 @@ int gpt_topology_init(struct gpt_topology *t, int64_t world_size, int64_t rank,
                       const int64_t size[GPT_N_DIMS], int64_t chunks,
                       struct gpt_err *err) GPT_MUST_USE;
 
-/* The rank at coordinates. */
-int64_t gpt_topology_rank(const struct gpt_topology *t,
-                          const int64_t at[GPT_N_DIMS]);
-
 /* World ranks of this rank's group of a kind, ascending, into ranks
  * (world_size entries). Returns their number. *index is this rank's place
  * among them, or -1 where it is no member: a middle stage has an embedding

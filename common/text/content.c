@@ -3,6 +3,11 @@
  * have. */
 #include "text/content.h"
 
+#include "base/io.h"
+#include "base/log.h"
+#include "base/utf8.h"
+
+#include <stdio.h>
 #include <string.h>
 
 static const struct row {
@@ -65,4 +70,84 @@ int gpt_content_check(const void *bytes, size_t n, const char *name,
         return GPT_EDATA;
     }
     return GPT_OK;
+}
+
+/* ---- plain text ---- */
+
+/* ASCII in UTF-16 has a NUL in every second byte. */
+static bool is_utf16(const char *p, size_t n, bool little)
+{
+    size_t pairs = n / 2 < 64 ? n / 2 : 64, zeros = 0;
+
+    for (size_t i = 0; i < pairs; i++)
+        zeros += p[2 * i + (little ? 1 : 0)] == '\0' &&
+                 p[2 * i + (little ? 0 : 1)] != '\0';
+    return pairs > 0 && zeros * 2 > pairs;
+}
+
+/* True when the index of a data set is beside the file "PREFIX.bin". */
+static bool is_tokens(const char *name)
+{
+    char idx[GPT_JOINED_BYTES];
+
+    if (!gpt_path_ends_in(name, ".bin"))
+        return false;
+    snprintf(idx, sizeof(idx), "%.*s.idx", (int)strlen(name) - 4, name);
+    return gpt_path_exists(idx);
+}
+
+static int refuse_nul(const char *p, size_t n, size_t at, const char *name,
+                      struct gpt_err *err)
+{
+    if (is_tokens(name)) {
+        gpt_fail(err, GPT_EDATA, "%s: not text: it is the tokens of a data set",
+                 name);
+        return gpt_hint(err, "name the text that the data set was made from");
+    }
+    if (is_utf16(p, n, true) || is_utf16(p, n, false)) {
+        gpt_fail(err, GPT_EDATA, "%s: not text: it is UTF-16, not UTF-8", name);
+        return gpt_hint(err, "iconv -f %s -t UTF-8 '%s' >new makes UTF-8 of it",
+                        is_utf16(p, n, true) ? "UTF-16LE" : "UTF-16BE", name);
+    }
+    gpt_fail(err, GPT_EDATA, "%s: not text: byte %zu is NUL", name, at);
+    return gpt_hint(err, "name a file of text, or of JSON lines");
+}
+
+/* A NUL is proof, as no text has one. Bytes that are no UTF-8 are not: old mail
+ * in a large corpus is no reason to refuse all of it. */
+int gpt_content_check_text(const void *bytes, size_t n, const char *name,
+                           struct gpt_err *err)
+{
+    const char *p = bytes, *nul = memchr(p, '\0', n);
+    size_t at = 0, len;
+
+    if (nul)
+        return refuse_nul(p, n, (size_t)(nul - p), name, err);
+    while (at < n && (len = gpt_utf8_length(p + at, n - at)) > 0)
+        at += len;
+    if (at + 3 < n) /* a character may be cut at the end */
+        gpt_warn("%s: byte %zu is not UTF-8; if it is Latin-1, iconv -f LATIN1 "
+                 "-t UTF-8 '%s' >new makes UTF-8 of it", name, at, name);
+    return GPT_OK;
+}
+
+/* ---- JSON ---- */
+
+static const char *skip_blanks(const char *p, const char *end)
+{
+    while (p < end && (*p == ' ' || *p == '\t' || *p == '\r' || *p == '\n'))
+        p++;
+    return p;
+}
+
+/* On the next line a key follows, or the end of an object. */
+bool gpt_content_is_pretty(const char *line, const char *end)
+{
+    const char *newline = memchr(line, '\n', (size_t)(end - line));
+    const char *first = skip_blanks(line, end);
+
+    if (!newline || first == end || *first != '{')
+        return false;
+    const char *next = skip_blanks(newline, end);
+    return next < end && (*next == '"' || *next == '}');
 }

@@ -10,4 +10,14 @@
 int gpt_content_check(const void *bytes, size_t n, const char *name,
                       struct gpt_err *err) GPT_MUST_USE;
 
+/* Refuses the first n bytes of plain text `name` (GPT_EDATA, with a hint) when
+ * they hold NUL, which no text has: UTF-16 without a mark, tokens, a program.
+ * Bytes that are no UTF-8 are only warned of: text may have some. */
+int gpt_content_check_text(const void *bytes, size_t n, const char *name,
+                           struct gpt_err *err) GPT_MUST_USE;
+
+/* True when the JSON object that begins in a line is continued in the next one,
+ * as in files made for people. `end` is after the last byte in memory. */
+bool gpt_content_is_pretty(const char *line, const char *end);
+
 #endif

@@ -7,6 +7,7 @@
 #include "text/text_blocks.h"
 
 #include "base/memory.h"
+#include "text/content.h"
 #include "text/input.h"
 #include "text/inputs.h"
 
@@ -78,8 +79,10 @@ static bool looks_jsonl(const char *p, size_t len)
     return i < len && p[i] == '{';
 }
 
-/* By name before content: a text file may begin with a brace. */
-static void decide_format(struct gpt_blocks *s, const struct gpt_block *b)
+/* By name before content: a text file may begin with a brace. Lines of JSON are
+ * checked where they are scanned, plain text only here. */
+static int decide_format(struct gpt_blocks *s, const struct gpt_block *b,
+                         struct gpt_err *err)
 {
     const char *path = s->options.inputs[s->next_input - 1];
 
@@ -91,6 +94,8 @@ static void decide_format(struct gpt_blocks *s, const struct gpt_block *b)
     } else {
         s->jsonl = strcmp(s->options.format, "jsonl") == 0;
     }
+    return s->jsonl ? GPT_OK
+                    : gpt_content_check_text(b->data, b->len, s->name, err);
 }
 
 /* ---- files ---- */
@@ -229,7 +234,7 @@ static int next_block(struct gpt_blocks *s, struct gpt_block *b,
         s->rest.len = 0;
         GPT_TRY(fill_block(s, b, err));
         if (s->fresh)
-            decide_format(s, b);
+            GPT_TRY(decide_format(s, b, err));
         s->fresh = false;
         if (!s->in) /* the file ended */
             break;

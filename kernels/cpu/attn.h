@@ -17,6 +17,8 @@ struct attn_head {
     float *out, *lse; /* lse may be NULL */
     const int32_t *start;
     float scale, slope; /* slope: see attn_slope() */
+    int64_t window;     /* keys before its own that a query sees, 0: all */
+    float cap;          /* see attn_cap(); 0: none */
     const struct cpu_drop *drop; /* or NULL */
     uint64_t drop_at;            /* counter of (query 0, key 0) */
     int64_t drop_row;            /* counters between queries */
@@ -41,6 +43,23 @@ static inline void attn_lean(float *s, int64_t n, float slope, int64_t distance)
         s[i] -= slope * (float)(distance - i);
 }
 
+/* The first key that query i sees: of its document, or of its window. */
+static inline int64_t attn_first(const struct attn_head *h, int64_t i)
+{
+    int64_t first = h->start ? h->start[i] : 0, near = h->q0 + i - h->window;
+
+    return h->window > 0 && near > first ? near : first;
+}
+
+/* n scores that are not scaled yet become c tanh(s scale / c) / scale: what
+ * scales them later gives capped scores. slope (n) or NULL: the derivative. */
+static inline void attn_cap(float *s, float *slope, int64_t n, float cap,
+                            float scale)
+{
+    if (cap > 0)
+        cpu_isa->softcap(s, slope, n, scale / cap, cap / scale);
+}
+
 /* Floats of work memory that a thread needs for keys 0..nk-1. */
 size_t cpu_attn_work(int64_t nk, int64_t d);
 
@@ -50,8 +69,8 @@ void cpu_attn_head(const struct attn_head *h, float *work);
  * panel_floats apart (k may be less than they are high). */
 void cpu_attn_product(const struct cpu_tile *all, int64_t panel_floats);
 
-/* First key that any of n queries sees. */
-int64_t cpu_attn_first(const int32_t *start, int64_t n);
+/* First key that any of the n queries from `from` on sees. */
+int64_t cpu_attn_first(const struct attn_head *h, int64_t from, int64_t n);
 
 /* Where head h of sample b lies in qkv and out, for training. */
 void cpu_attn_view(const struct gpt_attn *op, int64_t b, int64_t h,

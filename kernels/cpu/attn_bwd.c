@@ -66,7 +66,8 @@ static void grad_row(const struct task *k, int64_t i, int64_t query, int64_t j,
 {
     const struct attn_head *h = &k->h;
     float *s = k->w.s + i * ATTN_BK, *dp = k->w.dp + i * ATTN_BK;
-    int64_t lo = h->start ? h->start[query] - j : 0, hi = query + 1 - j;
+    float cap_slope[ATTN_BK];
+    int64_t lo = attn_first(h, query) - j, hi = query + 1 - j;
 
     lo = lo < 0 ? 0 : lo;
     hi = hi > n ? n : hi;
@@ -80,9 +81,12 @@ static void grad_row(const struct task *k, int64_t i, int64_t query, int64_t j,
         cpu_isa->drop(k->w.keep, k->w.keep, hi - lo, h->drop,
                       h->drop_at + (uint64_t)(query * h->drop_row + j + lo));
     }
+    attn_cap(s + lo, cap_slope, hi - lo, h->cap, h->scale);
     attn_lean(s + lo, hi - lo, h->slope, query - j - lo);
     cpu_isa->softmax_grad(s + lo, dp + lo, h->drop ? k->w.keep : NULL, hi - lo,
                           h->scale, h->lse[query], delta);
+    if (h->cap > 0)
+        cpu_isa->times(dp + lo, cap_slope, hi - lo);
     /* Products go over whole tiles: what is not seen must add nothing. */
     memset(s, 0, (size_t)lo * sizeof(*s));
     memset(dp, 0, (size_t)lo * sizeof(*dp));
@@ -139,7 +143,7 @@ static void grad_queries(const struct task *k, int64_t q, int64_t m)
     cpu_isa->pack_b(w->queries, h->q + q * h->ldq, h->ldq, 1, m, h->d);
     cpu_isa->pack_b(w->douts, k->dout + q * h->ldo, h->ldo, 1, m, h->d);
     memset(w->dq, 0, (size_t)(ATTN_BQ * w->d_pad) * sizeof(*w->dq));
-    int64_t j = h->start ? cpu_attn_first(h->start + q, m) : 0;
+    int64_t j = cpu_attn_first(h, q, m);
     for (j = j / ATTN_BK * ATTN_BK; j < q + m; j += ATTN_BK)
         grad_tile(k, q, m, j, h->nq - j < ATTN_BK ? h->nq - j : ATTN_BK, delta);
     for (int64_t i = 0; i < m; i++)

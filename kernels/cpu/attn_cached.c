@@ -51,7 +51,12 @@ static void append_to_cache(const struct group *g, int64_t d)
 static void attend_token(const struct gpt_attn_cached *op,
                          const struct group *g, int64_t i, float *scores)
 {
-    int64_t d = op->d, n = g->pos + i + 1;
+    int64_t d = op->d, end = g->pos + i + 1;
+    /* keys before the window are not read */
+    int64_t first = op->window > 0 && end - 1 > op->window
+                        ? end - 1 - op->window
+                        : 0;
+    int64_t n = end - first;
 
     for (int64_t h = 0; h < g->per; h += FEW) {
         int64_t m = g->per - h < FEW ? g->per - h : FEW;
@@ -60,19 +65,20 @@ static void attend_token(const struct gpt_attn_cached *op,
         /* Query heads of a group share its keys: up to FEW of them meet a key
          * while it is in the cache. The time of generation is that of reading
          * the cache from memory. */
-        cpu_isa->dots(scores, n, g->q + i * g->ld + h * d, d, g->k, d, m, n, d,
-                      false);
+        cpu_isa->dots(scores, n, g->q + i * g->ld + h * d, d,
+                      g->k + first * d, d, m, n, d, false);
         memset(out, 0, (size_t)(m * d) * sizeof(*out));
         for (int64_t k = 0; k < m; k++, out += d) {
             float *s = scores + k * n;
 
+            attn_cap(s, NULL, n, op->softcap, op->scale);
             attn_lean(s, n, attn_slope(op->alibi, g->head0 + h + k, op->h,
                                        op->scale), n - 1);
             /* One row of scores is short enough to be held whole: the plain
              * softmax, less its maximum, as in attn_head.c. */
             float top = cpu_isa->max(s, n) * op->scale;
             float sum = cpu_isa->exp_sum(s, n, op->scale, top);
-            cpu_isa->combine(out, s, g->v, d, d, n);
+            cpu_isa->combine(out, s, g->v + first * d, d, d, n);
             cpu_isa->scale(out, d, 1 / sum);
         }
     }
@@ -94,6 +100,8 @@ static void attend_piece(const struct gpt_attn_cached *op,
                                  .v = g->v,
                                  .out = g->out + h * op->d,
                                  .scale = op->scale,
+                                 .window = op->window,
+                                 .cap = op->softcap,
                                  .slope = attn_slope(op->alibi, g->head0 + h,
                                                      op->h, op->scale)};
 

@@ -31,6 +31,8 @@ void cpu_attn_view(const struct gpt_attn *op, int64_t b, int64_t h,
         .start = op->doc_start ? op->doc_start + b * t : NULL,
         .scale = op->scale,
         .slope = attn_slope(op->alibi, op->head0 + h, op->h_global, op->scale),
+        .window = op->window,
+        .cap = op->softcap,
         .drop_at = (uint64_t)((all_heads + h) * t * t),
         .drop_row = t,
     };

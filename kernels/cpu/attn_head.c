@@ -39,12 +39,16 @@ size_t cpu_attn_work(int64_t nk, int64_t d)
     return (size_t)attn_round(floats, 16);
 }
 
-int64_t cpu_attn_first(const int32_t *start, int64_t n)
+int64_t cpu_attn_first(const struct attn_head *h, int64_t from, int64_t n)
 {
-    int64_t first = start ? start[0] : 0;
+    int64_t first = attn_first(h, from);
 
-    for (int64_t i = 1; start && i < n; i++)
-        first = start[i] < first ? start[i] : first;
+    /* a window's begin grows with the query; documents may be in any order */
+    for (int64_t i = 1; h->start && i < n; i++) {
+        int64_t next = attn_first(h, from + i);
+
+        first = next < first ? next : first;
+    }
     return first;
 }
 
@@ -90,7 +94,7 @@ static void softmax_row(const struct attn_head *h, struct work w, int64_t i,
                         int64_t query, int64_t j, int64_t n)
 {
     float *s = w.scores + i * ATTN_BK;
-    int64_t lo = h->start ? h->start[query] - j : 0;
+    int64_t lo = attn_first(h, query) - j;
     int64_t hi = h->q0 + query + 1 - j;
 
     lo = lo < 0 ? 0 : lo;
@@ -99,6 +103,7 @@ static void softmax_row(const struct attn_head *h, struct work w, int64_t i,
         memset(s, 0, (size_t)n * sizeof(*s));
         return;
     }
+    attn_cap(s + lo, NULL, hi - lo, h->cap, h->scale);
     attn_lean(s + lo, hi - lo, h->slope, h->q0 + query - j - lo);
     /* The largest score is subtracted before exp(): the result is at most 1 and
      * cannot overflow, and at least one term is 1, so that the sum cannot
@@ -154,7 +159,7 @@ void cpu_attn_head(const struct attn_head *h, float *work)
 {
     int64_t nk = h->q0 + h->nq;
     struct work w = carve_work(work, nk, h->d);
-    int64_t first = cpu_attn_first(h->start, h->nq) / ATTN_BK * ATTN_BK;
+    int64_t first = cpu_attn_first(h, 0, h->nq) / ATTN_BK * ATTN_BK;
 
     /* rows of a tile begin at whole panels */
     assert(ATTN_BQ % cpu_isa->mr == 0 && ATTN_BK % cpu_isa->nr == 0);
@@ -171,7 +176,7 @@ void cpu_attn_head(const struct attn_head *h, float *work)
             w.max[i] = -INFINITY;
             w.sum[i] = 0;
         }
-        int64_t j = h->start ? cpu_attn_first(h->start + q, m) : 0;
+        int64_t j = cpu_attn_first(h, q, m);
         for (j = j / ATTN_BK * ATTN_BK; j < h->q0 + q + m; j += ATTN_BK)
             attend_tile(h, w, q, m, j, nk - j < ATTN_BK ? nk - j : ATTN_BK);
         for (int64_t i = 0; i < m; i++) {

@@ -150,13 +150,19 @@ static int64_t head_elements(const struct gpt_head_norm *op)
     return op->n * (op->h + 2 * op->g) * op->d;
 }
 
+/* Weights of queries or keys, of which there are `heads`. */
+static int64_t weights_of(const struct gpt_head_norm *op, int64_t heads)
+{
+    return op->squares ? heads * op->d : op->d;
+}
+
 void cpu_bf16_head_norm(struct gpt_queue *q, const struct gpt_head_norm *op)
 {
     struct gpt_head_norm wide = *op;
     struct operand list[] = {
         IN(&wide.in, head_elements(op)), OUT(&wide.out, head_elements(op)),
-        IN(&wide.wq, op->d), IN(&wide.bq, op->d),
-        IN(&wide.wk, op->d), IN(&wide.bk, op->d),
+        IN(&wide.wq, weights_of(op, op->h)), IN(&wide.bq, op->d),
+        IN(&wide.wk, weights_of(op, op->g)), IN(&wide.bk, op->d),
     };
 
     if (!stage(q, &wide.act, list, GPT_COUNT(list)))
@@ -172,13 +178,50 @@ void cpu_bf16_head_norm_bwd(struct gpt_queue *q,
     struct gpt_head_norm wide = *op;
     struct gpt_head_norm_grad wide_grad = *grad;
     struct operand list[] = {
-        IN(&wide.in, head_elements(op)), IN(&wide.wq, op->d),
-        IN(&wide.wk, op->d), IN_OUT(&wide_grad.dqkv, head_elements(op)),
+        IN(&wide.in, head_elements(op)), IN(&wide.wq, weights_of(op, op->h)),
+        IN(&wide.wk, weights_of(op, op->g)),
+        IN_OUT(&wide_grad.dqkv, head_elements(op)),
     };
 
     if (!stage(q, &wide.act, list, GPT_COUNT(list)))
         return;
     cpu_head_norm_bwd(q, &wide, &wide_grad);
+    unstage(q, list, GPT_COUNT(list));
+}
+
+void cpu_bf16_head_norm_sums(struct gpt_queue *q,
+                             const struct gpt_head_norm *op, const void *dqkv,
+                             float *sums)
+{
+    struct gpt_head_norm wide = *op;
+    struct operand list[] = {
+        IN(&wide.in, head_elements(op)), IN(&wide.wq, weights_of(op, op->h)),
+        IN(&wide.wk, weights_of(op, op->g)), IN(&dqkv, head_elements(op)),
+    };
+
+    if (stage(q, &wide.act, list, GPT_COUNT(list)))
+        cpu_head_norm_sums(q, &wide, dqkv, sums);
+}
+
+void cpu_bf16_softcap(struct gpt_queue *q, void *x, void *slope, int64_t n,
+                      float c, enum gpt_dtype act)
+{
+    struct operand list[] = {IN_OUT(&x, n), OUT(&slope, n)};
+
+    if (!stage(q, &act, list, GPT_COUNT(list)))
+        return;
+    cpu_softcap(q, x, slope, n, c, act);
+    unstage(q, list, GPT_COUNT(list));
+}
+
+void cpu_bf16_times(struct gpt_queue *q, void *x, const void *y, int64_t n,
+                    enum gpt_dtype act)
+{
+    struct operand list[] = {IN_OUT(&x, n), IN(&y, n)};
+
+    if (!stage(q, &act, list, GPT_COUNT(list)))
+        return;
+    cpu_times(q, x, y, n, act);
     unstage(q, list, GPT_COUNT(list));
 }
 

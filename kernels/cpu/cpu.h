@@ -87,6 +87,12 @@ void cpu_head_norm(struct gpt_queue *q, const struct gpt_head_norm *op);
 void cpu_head_norm_bwd(struct gpt_queue *q, const struct gpt_head_norm *op,
                        const struct gpt_head_norm_grad *grad);
 size_t cpu_head_norm_scratch(int64_t n, int64_t d);
+void cpu_head_norm_sums(struct gpt_queue *q, const struct gpt_head_norm *op,
+                        const void *dqkv, float *sums);
+void cpu_softcap(struct gpt_queue *q, void *x, void *slope, int64_t n, float c,
+                 enum gpt_dtype act);
+void cpu_times(struct gpt_queue *q, void *x, const void *y, int64_t n,
+               enum gpt_dtype act);
 void cpu_norm_fwd(struct gpt_queue *q, const struct gpt_norm *op);
 void cpu_norm_bwd(struct gpt_queue *q, const struct gpt_norm *op,
                   const struct gpt_norm_grad *grad);
@@ -141,5 +147,12 @@ void cpu_bf16_head_norm(struct gpt_queue *q, const struct gpt_head_norm *op);
 void cpu_bf16_head_norm_bwd(struct gpt_queue *q,
                             const struct gpt_head_norm *op,
                             const struct gpt_head_norm_grad *grad);
+void cpu_bf16_head_norm_sums(struct gpt_queue *q,
+                             const struct gpt_head_norm *op, const void *dqkv,
+                             float *sums);
+void cpu_bf16_softcap(struct gpt_queue *q, void *x, void *slope, int64_t n,
+                      float c, enum gpt_dtype act);
+void cpu_bf16_times(struct gpt_queue *q, void *x, const void *y, int64_t n,
+                    enum gpt_dtype act);
 
 #endif

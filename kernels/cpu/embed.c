@@ -2,6 +2,8 @@
  * threads, so that rows are added in their order for any number of them. */
 #include "cpu/cpu.h"
 
+#include <string.h>
+
 /* Row of the words held here for token i, or -1 when it is held elsewhere.
  * Under tensor parallelism a rank holds a part of the vocabulary; the sum over
  * ranks adds the zeros of the others. */
@@ -27,6 +29,8 @@ static void forward_part(const struct gpt_embed *op,
     if (row >= 0)
         gpt_convert(y, GPT_F32, (const char *)op->wte + (size_t)(row * c + j) *
                     type, op->act, (size_t)n);
+    if (op->scale != 0)
+        cpu_isa->scale(y, n, op->scale);
     if (op->wpe) {
         size_t at = (size_t)(op->positions[i] * c + j) * type;
 
@@ -82,7 +86,7 @@ void cpu_embed_bwd(struct gpt_queue *q, const struct gpt_embed *op,
              * of its columns, in the order of positions, and no other thread
              * touches them. Cutting the rows instead would need atomics, whose
              * order differs from run to run. */
-            float dropped[COLUMNS];
+            float dropped[COLUMNS], scaled[COLUMNS];
             const float *d = dy + i * c + c0;
 
             if (op->dropout.p > 0) {
@@ -92,16 +96,21 @@ void cpu_embed_bwd(struct gpt_queue *q, const struct gpt_embed *op,
                 d = dropped;
             }
             int64_t row = word_row(op, i);
-            if (dwte && row >= 0) {
-                float *dw = dwte + row * c + c0;
-
-                cpu_isa->add(dw, dw, d, w);
-            }
             if (dwpe) {
                 float *dp = dwpe + op->positions[i] * c + c0;
 
                 cpu_isa->add(dp, dp, d, w);
             }
+            if (!dwte || row < 0)
+                continue;
+            if (op->scale != 0) {
+                memcpy(scaled, d, (size_t)w * sizeof(*d));
+                cpu_isa->scale(scaled, w, op->scale);
+                d = scaled;
+            }
+            float *dw = dwte + row * c + c0;
+
+            cpu_isa->add(dw, dw, d, w);
         }
     }
 }

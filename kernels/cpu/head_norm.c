@@ -1,16 +1,33 @@
 /* Norms of single heads: each query and key of a row is a vector of D elements
  * with a mean and a deviation of its own. Statistics are not kept, since a head
- * is short: backward computes them again. Start at head_at(). */
+ * is short: backward computes them again. Start at head_at().
+ *
+ * Where all queries of a row are one vector, and all keys another (`squares`),
+ * statistics are sums over the heads of all ranks, and come from outside; every
+ * head has weights of its own. The rest is the same. */
 #include "cpu/cpu.h"
 
+#include <math.h>
 #include <string.h>
 
 /* What a head of a row of qkv is normed with; w NULL: a value, which is not. */
 struct head {
     int64_t at; /* of its first element */
+    int64_t number; /* among the queries, or the keys, of its row */
     const float *w, *b;
     bool key;
 };
+
+/* Elements of the weights of queries, and of keys. */
+static int64_t query_weights(const struct gpt_head_norm *op)
+{
+    return op->squares ? op->h * op->d : op->d;
+}
+
+static int64_t key_weights(const struct gpt_head_norm *op)
+{
+    return op->squares ? op->g * op->d : op->d;
+}
 
 /* Head k of row n. A group is query heads, a key, a value (Megatron's order).
  * scale: the weights of queries, then of keys. */
@@ -21,10 +38,13 @@ static struct head head_at(const struct gpt_head_norm *op, const float *scale,
     struct head head = {.at = (n * op->g * heads + k) * op->d};
 
     head.key = place == heads - 2;
+    head.number = head.key ? k / heads : k / heads * (heads - 2) + place;
     if (place == heads - 1)
         return head;
-    head.w = head.key ? scale + op->d : scale;
+    head.w = head.key ? scale + query_weights(op) : scale;
     head.b = head.key ? op->bk : op->bq;
+    if (op->squares)
+        head.w += head.number * op->d;
     return head;
 }
 
@@ -33,21 +53,29 @@ static int64_t all_heads(const struct gpt_head_norm *op)
     return op->h + 2 * op->g;
 }
 
-/* (2, D): weights of queries and of keys, with 1 added where the norm wants
- * it. */
+/* Weights of queries, then of keys, with 1 added where the norm wants it. */
 static float *scales_of(struct gpt_queue *q, const struct gpt_head_norm *op)
 {
-    float *scale = cpu_work(q, (size_t)(2 * op->d));
-    const float *wq = op->wq, *wk = op->wk;
+    const int64_t nq = query_weights(op), nk = key_weights(op);
+    float *scale = cpu_work(q, (size_t)(nq + nk));
+    const float *wq = op->wq, *wk = op->wk, one = op->plus_one ? 1 : 0;
 
-    for (int64_t j = 0; scale && j < op->d; j++) {
-        scale[j] = op->plus_one ? wq[j] + 1 : wq[j];
-        scale[op->d + j] = op->plus_one ? wk[j] + 1 : wk[j];
-    }
+    for (int64_t j = 0; scale && j < nq; j++)
+        scale[j] = wq[j] + one;
+    for (int64_t j = 0; scale && j < nk; j++)
+        scale[nq + j] = wk[j] + one;
     return scale;
 }
 
-static void forward_head(const struct gpt_head_norm *op,
+/* 1 / deviation of the queries, or the keys, of row n of all ranks. */
+static float wide_rstd(const struct gpt_head_norm *op, int64_t n, bool key)
+{
+    const float width = (float)((key ? op->g_all : op->h_all) * op->d);
+
+    return 1 / sqrtf(op->squares[2 * n + key] / width + op->eps);
+}
+
+static void forward_head(const struct gpt_head_norm *op, int64_t n,
                          const struct head *head)
 {
     const float *x = (const float *)op->in + head->at;
@@ -58,8 +86,11 @@ static void forward_head(const struct gpt_head_norm *op,
             memcpy(y, x, (size_t)op->d * sizeof(*y));
         return;
     }
-    cpu_isa->moments(x, op->d, op->eps,
-                     op->kind == GPT_LAYERNORM ? &mean : NULL, &rstd);
+    if (op->squares)
+        rstd = wide_rstd(op, n, head->key);
+    else
+        cpu_isa->moments(x, op->d, op->eps,
+                         op->kind == GPT_LAYERNORM ? &mean : NULL, &rstd);
     cpu_isa->norm_row(y, x, head->w, head->b, op->d, mean, rstd);
 }
 
@@ -76,12 +107,43 @@ void cpu_head_norm(struct gpt_queue *q, const struct gpt_head_norm *op)
         for (int64_t k = 0; k < all_heads(op); k++) {
             struct head head = head_at(op, scale, n, k);
 
-            forward_head(op, &head);
+            forward_head(op, n, &head);
         }
 }
 
+/* Sums over the heads of a row, one product of two or three factors a head. */
+void cpu_head_norm_sums(struct gpt_queue *q, const struct gpt_head_norm *op,
+                        const void *dqkv, float *sums)
+{
+    if (!cpu_ready(q, "head_norm_sums", op->act))
+        return;
+    const float *scale = scales_of(q, op);
+    if (!scale)
+        return;
+#pragma omp parallel for schedule(static) if (                                 \
+        cpu_worth_threads(op->n * all_heads(op) * op->d))
+    for (int64_t n = 0; n < op->n; n++) {
+        float sum[2] = {0, 0};
+
+        for (int64_t k = 0; k < all_heads(op); k++) {
+            struct head head = head_at(op, scale, n, k);
+            const float *x = (const float *)op->in + head.at;
+            const float *dy = (const float *)dqkv + head.at;
+
+            if (!head.w)
+                continue;
+            if (!dqkv)
+                sum[head.key] += cpu_isa->dot(x, x, op->d);
+            for (int64_t j = 0; dqkv && j < op->d; j++)
+                sum[head.key] += head.w[j] * dy[j] * x[j];
+        }
+        sums[2 * n] = sum[0];
+        sums[2 * n + 1] = sum[1];
+    }
+}
+
 /* What a block of rows has in scratch: dwq, dbq, dwk, dbk, and a head's
- * gradient. */
+ * gradient; or, with weights of every head, those of all queries and keys. */
 enum { PARTS = 5 };
 
 size_t cpu_head_norm_scratch(int64_t n, int64_t d)
@@ -108,6 +170,41 @@ static void backward_head(const struct gpt_head_norm *op, void *dqkv,
     memcpy(dy, dx, (size_t)op->d * sizeof(*dx));
 }
 
+/* With r = 1 / deviation and n elements under it, dx = r (w dy - x r^2 dot / n)
+ * where dot, the sum of w x dy, is over the heads of all ranks. */
+static void backward_wide(const struct gpt_head_norm *op,
+                          const struct gpt_head_norm_grad *grad, int64_t n,
+                          const struct head *head, float *part)
+{
+    const float *x = (const float *)op->in + head->at;
+    float *dy = (float *)grad->dqkv + head->at;
+    float *dw = part + head->number * op->d +
+                (head->key ? query_weights(op) : 0);
+
+    if (!head->w)
+        return;
+    const float rstd = wide_rstd(op, n, head->key);
+    const float width = (float)((head->key ? op->g_all : op->h_all) * op->d);
+    const float lean = rstd * rstd * grad->dots[2 * n + head->key] / width;
+    for (int64_t j = 0; j < op->d; j++) {
+        dw[j] += dy[j] * x[j] * rstd;
+        dy[j] = rstd * (head->w[j] * dy[j] - x[j] * lean);
+    }
+}
+
+/* Gradients of weights: blocks in order. */
+static void add_wide(const struct gpt_head_norm *op,
+                     const struct gpt_head_norm_grad *grad, int64_t blocks)
+{
+    const int64_t nq = query_weights(op), nk = key_weights(op);
+    const float *part = grad->scratch;
+
+    for (int64_t b = 0; b < blocks; b++, part += PARTS * (nq + nk)) {
+        cpu_isa->add(grad->dwq, grad->dwq, part, nq);
+        cpu_isa->add(grad->dwk, grad->dwk, part + nq, nk);
+    }
+}
+
 /* Blocks of rows first, then blocks in order, as in norm.c. */
 void cpu_head_norm_bwd(struct gpt_queue *q, const struct gpt_head_norm *op,
                        const struct gpt_head_norm_grad *grad)
@@ -115,6 +212,7 @@ void cpu_head_norm_bwd(struct gpt_queue *q, const struct gpt_head_norm *op,
     if (!cpu_ready(q, "head_norm_bwd", op->act))
         return;
     int64_t blocks = cpu_row_blocks(op->n), d = op->d;
+    int64_t each = PARTS * (op->squares ? (op->h + op->g) * d : d);
     float *part = grad->scratch;
     const float *scale = scales_of(q, op);
     if (!scale)
@@ -122,16 +220,23 @@ void cpu_head_norm_bwd(struct gpt_queue *q, const struct gpt_head_norm *op,
 #pragma omp parallel for schedule(static) if (                                 \
         cpu_worth_threads(op->n * all_heads(op) * d))
     for (int64_t b = 0; b < blocks; b++) {
-        float *mine = part + b * PARTS * d;
+        float *mine = part + b * each;
 
-        memset(mine, 0, (size_t)(PARTS * d) * sizeof(*mine));
+        memset(mine, 0, (size_t)each * sizeof(*mine));
         int64_t end = cpu_cut(op->n, blocks, b + 1);
         for (int64_t n = cpu_cut(op->n, blocks, b); n < end; n++)
             for (int64_t k = 0; k < all_heads(op); k++) {
                 struct head head = head_at(op, scale, n, k);
 
-                backward_head(op, grad->dqkv, &head, mine);
+                if (op->squares)
+                    backward_wide(op, grad, n, &head, mine);
+                else
+                    backward_head(op, grad->dqkv, &head, mine);
             }
+    }
+    if (op->squares) {
+        add_wide(op, grad, blocks);
+        return;
     }
     float *sums[] = {grad->dwq, grad->dbq, grad->dwk, grad->dbk};
     for (int i = 0; i < 4; i++)

@@ -9,7 +9,6 @@ extern "C" {
 #include "queue_fail.h"
 }
 
-#include <math.h>
 #include <stdarg.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -181,6 +180,7 @@ static void queue_close(struct gpt_queue *q)
     gemm_close(q->gemm);
     cudaFree(q->work);
     cudaFree(q->fault);
+    cudaFree(q->dealer);
     cudaFreeHost(q->fault_host);
     if (q->stream)
         cudaStreamDestroy(q->stream);
@@ -200,6 +200,7 @@ static cudaError_t read_device(struct gpt_queue *q)
     q->hopper = p.major == 9 && p.minor == 0 && !(flash && strcmp(flash, "mma") == 0);
     q->processors = p.multiProcessorCount;
     q->l2_bytes = p.l2CacheSize;
+    q->shared_most = p.sharedMemPerBlockOptin;
     return cudaSuccess;
 }
 
@@ -235,6 +236,10 @@ static int open_queue(struct gpt_queue **out, bool first, struct gpt_err *err)
         e = cudaMalloc((void **)&q->fault, sizeof(*q->fault));
     if (e == cudaSuccess)
         e = cudaMemsetAsync(q->fault, 0, sizeof(*q->fault), q->stream);
+    if (e == cudaSuccess)
+        e = cudaMalloc((void **)&q->dealer, sizeof(*q->dealer));
+    if (e == cudaSuccess)
+        e = cudaMemsetAsync(q->dealer, 0, sizeof(*q->dealer), q->stream);
     if (e == cudaSuccess)
         e = cudaHostAlloc((void **)&q->fault_host, sizeof(*q->fault_host), cudaHostAllocDefault);
     int status = e == cudaSuccess ? GPT_OK : fail_runtime(err, e, "a queue");
@@ -350,30 +355,12 @@ static void cuda_zero(struct gpt_queue *q, void *dst, size_t bytes)
         cuda_check(q, cudaMemsetAsync(dst, 0, bytes, q->stream));
 }
 
-struct cuda_drop cuda_drop_of(const struct gpt_dropout *d)
-{
-    struct cuda_drop drop = {};
-
-    if (d->p == 0)
-        return drop;
-    drop.key[0] = d->rng.key[0];
-    drop.key[1] = d->rng.key[1];
-    /* An integer comparison in place of u 2^-24 < p, which could round. */
-    drop.below = (uint32_t)ceil((double)d->p * 0x1p24); /* u 2^-24 < p */
-    drop.scale = 1 / (1 - d->p);
-    drop.sample0 = d->sample0;
-    drop.samples = d->samples;
-    drop.t_local = d->t_local;
-    drop.t_global = d->t_global;
-    drop.t0 = d->t0;
-    return drop;
-}
-
 /* ---- the table ---- */
 
 static void cuda_describe(const struct gpt_backend *be, char *text, size_t cap)
 {
     int device = *(const int *)be->state, driver = 0;
+    const char *loading = getenv("CUDA_MODULE_LOADING");
     cudaDeviceProp p;
 
     if (cudaGetDeviceProperties(&p, device) != cudaSuccess) {
@@ -382,11 +369,12 @@ static void cuda_describe(const struct gpt_backend *be, char *text, size_t cap)
     }
     cudaDriverGetVersion(&driver);
     snprintf(text, cap, NAME ":%d: %s, sm_%d%d, %d multiprocessors, %.1f GiB, driver %d.%d, %s, "
-             "%s%s",
+             "%s%s%s",
              device, p.name, p.major, p.minor, p.multiProcessorCount,
              (double)p.totalGlobalMem / (1 << 30), driver / 1000, driver % 1000 / 10,
              gemm_library(), cuda_collectives_library(),
-             cuda_uses_tf32() ? ", float products in TF32" : "");
+             cuda_uses_tf32() ? ", float products in TF32" : "",
+             loading && strcmp(loading, "EAGER") == 0 ? ", kernels loaded at once" : "");
 }
 
 /* Filled by names, not by position: C++17 has no designated initializers, and the
@@ -452,6 +440,11 @@ static struct gpt_backend table()
     return be;
 }
 
+/* Logits at a time: products of a few thousand rows leave half of a GPU idle and
+ * read and write the gradient of the output layer each time; a GPU of less
+ * memory has fewer. */
+enum { MOST_LOGITS = 1 << 30, LOGITS_SHARE = 32 };
+
 /* The one symbol that programs look up (kernels/plugin.h). */
 extern "C" __attribute__((visibility("default"))) int
 gpt_plugin_open(struct gpt_backend **out, size_t table_bytes, int device, bool wrap,
@@ -481,6 +474,10 @@ gpt_plugin_open(struct gpt_backend **out, size_t table_bytes, int device, bool w
                         "for %d", device_open, device);
     if ((e = cudaSetDevice(device)) != cudaSuccess)
         return fail_runtime(err, e, "set device");
+    cudaDeviceProp p;
+    if ((e = cudaGetDeviceProperties(&p, device)) != cudaSuccess)
+        return fail_runtime(err, e, "properties");
+    be.logits_bytes = (int64_t)min((size_t)MOST_LOGITS, p.totalGlobalMem / LOGITS_SHARE);
     device_open = device;
     *out = &be;
     return GPT_OK;

@@ -33,6 +33,12 @@ struct cuda_fault {
     long long row, limit;
 };
 
+/* Numbers of pieces of work, for the blocks of one kernel at a time: the next
+ * piece, and how many blocks found none left. Zeros between kernels. */
+struct cuda_dealer {
+    unsigned next, ended;
+};
+
 /* A stream. After a failure nothing more is put on it. */
 struct gpt_queue {
     struct gpt_err err; /* the first failure; status GPT_OK until then */
@@ -41,11 +47,13 @@ struct gpt_queue {
     void *work;               /* grown by cuda_work(), kept */
     size_t work_bytes;
     struct cuda_fault *fault, *fault_host; /* device; pinned */
+    struct cuda_dealer *dealer;            /* device */
     struct gemm *gemm; /* opened by the first product: its work space is large */
     bool gemm_known;
     bool step_by_step; /* wait after every operation (GPT_CUDA_SYNC=1) */
     bool hopper;       /* use kernels that only Hopper runs (not: GPT_CUDA_FLASH=mma) */
     int processors, l2_bytes; /* of the device */
+    size_t shared_most; /* shared memory that it can give a block, static and dynamic */
 };
 
 /* True when the operation is to run: no failure so far, and `act` is a type
@@ -65,8 +73,23 @@ bool cuda_check(struct gpt_queue *q, cudaError_t e);
  * undefined), valid until the next call; NULL after recording a failure. */
 void *cuda_work(struct gpt_queue *q, size_t bytes);
 
-/* Dynamic shared memory that every architecture built for can give a block. */
-enum { CUDA_MAX_SHARED = 99 * 1024 };
+/* True when a block of `kernel` can have `each` bytes of dynamic shared memory for each of n
+ * elements on this GPU; records a failure otherwise, which says what cannot have so many. */
+template <class... P>
+bool cuda_fits(struct gpt_queue *q, void (*kernel)(P...), const char *what, int64_t n, size_t each)
+{
+    cudaFuncAttributes a = {};
+    const size_t everywhere = 32 * 1024; /* asked for without a question */
+
+    if ((size_t)n * each <= everywhere)
+        return true;
+    if (!cuda_check(q, cudaFuncGetAttributes(&a, kernel)))
+        return false;
+    size_t most = (q->shared_most - a.sharedSizeBytes) / each;
+    if ((size_t)n > most)
+        cuda_fail(q, "%s of %lld elements, limit %zu on this GPU", what, (long long)n, most);
+    return (size_t)n <= most;
+}
 
 /* Puts a kernel on the queue. */
 template <class... P, class... A>

@@ -8,6 +8,13 @@
 
 static const unsigned ALL_LANES = ~0u;
 
+/* x of lane 0, for all lanes. Where all lanes have the same number, this shows
+ * it to the compiler, which then keeps it in a register of the warp. */
+template <class T> __device__ inline T warp_uniform(T x)
+{
+    return __shfl_sync(ALL_LANES, x, 0);
+}
+
 /* ---- elements ---- */
 
 __device__ inline float to_float(float x) { return x; }

@@ -1,6 +1,27 @@
 /* Dropout by counter: the mask is a pure function of the element's index. */
 #include "cuda/device.cuh"
 
+#include <math.h>
+
+struct cuda_drop cuda_drop_of(const struct gpt_dropout *d)
+{
+    struct cuda_drop drop = {};
+
+    if (d->p == 0)
+        return drop;
+    drop.key[0] = d->rng.key[0];
+    drop.key[1] = d->rng.key[1];
+    /* An integer comparison in place of u 2^-24 < p, which could round. */
+    drop.below = (uint32_t)ceil((double)d->p * 0x1p24); /* u 2^-24 < p */
+    drop.scale = 1 / (1 - d->p);
+    drop.sample0 = d->sample0;
+    drop.samples = d->samples;
+    drop.t_local = d->t_local;
+    drop.t_global = d->t_global;
+    drop.t0 = d->t0;
+    return drop;
+}
+
 template <class T, int W>
 static __global__ void drop_rows(T *y, const T *x, int64_t c, struct cuda_drop d)
 {

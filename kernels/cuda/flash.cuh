@@ -16,25 +16,20 @@ template <int D, int ROWS = FLASH_ROWS> constexpr int flash_tile = ROWS * flash_
 static const float FLASH_LOG2E = 1.44269504f;
 
 /* Calls f(T(), D), both as types, when tensor cores do op's type and head size;
- * else false. */
+ * else false. D is the head size or the next that there is a kernel for: tiles
+ * then have columns of zeros, in shared memory only. */
 template <class F> bool flash_size(const struct gpt_attn *op, F f)
 {
     auto sized = [&](auto type) {
-        switch (op->d) {
-        case 64:
+        if (op->d <= 64)
             f(type, std::integral_constant<int, 64>());
-            return true;
-        case 80:
+        else if (op->d <= 80)
             f(type, std::integral_constant<int, 80>());
-            return true;
-        case 96:
+        else if (op->d <= 96)
             f(type, std::integral_constant<int, 96>());
-            return true;
-        case 128:
+        else if (op->d <= 128)
             f(type, std::integral_constant<int, 128>());
-            return true;
-        }
-        return false;
+        return op->d <= 128;
     };
 
     if (op->act == GPT_F32 || !cuda_wide(op->act, op->d, op->qkv, op->out))
@@ -42,16 +37,18 @@ template <class F> bool flash_size(const struct gpt_attn *op, F f)
     return op->act == GPT_BF16 ? sized(__nv_bfloat16()) : sized(__half());
 }
 
-/* Begins to copy rows first.. of x, ld apart, into a tile; zeros past n. */
+/* Begins to copy rows first.. of x, ld apart, into a tile; zeros past row n and
+ * past `columns`. */
 template <int D, int ROWS = FLASH_ROWS, class T>
-__device__ inline void flash_fetch(T *tile, const T *x, int64_t first, int64_t n, int64_t ld)
+__device__ inline void flash_fetch(T *tile, const T *x, int64_t first, int64_t n, int64_t ld,
+                                   int64_t columns)
 {
     for (int i = threadIdx.x; i < ROWS * D / 8; i += FLASH_THREADS) {
         int row = i / (D / 8), column = i % (D / 8) * 8;
-        bool here = first + row < n;
+        bool here = first + row < n && column < columns;
 
         copy_async(tile + row * flash_ld<D> + column,
-                   x + (here ? first + row : 0) * ld + column, here ? 16 : 0);
+                   here ? x + (first + row) * ld + column : x, here ? 16 : 0);
     }
 }
 
@@ -68,7 +65,7 @@ __device__ inline int flash_first(const struct attn_shape &s, int64_t b, int64_t
 #pragma unroll
     for (int lanes = 16; lanes; lanes /= 2)
         first = min(first, __shfl_xor_sync(ALL_LANES, first, lanes));
-    return first;
+    return warp_uniform(first);
 }
 
 /* The 16 x 16 block at (row, column) as `a` of a product. */
@@ -182,23 +179,55 @@ __device__ inline void flash_add(float (&sum)[D / 8][4], const float (&p)[N][4],
     }
 }
 
+/* Four lanes that have a row of an (8, 8) fragment between them, a register
+ * each, exchange four fragments so that each lane has a whole row of one:
+ * lane t of the four that of w[t], in order of columns. */
+__device__ inline void flash_gather(uint32_t (&w)[4])
+{
+    /* A transposition in two steps: blocks of 1, then of 2. What a lane keeps
+     * stays in its register, so that no index depends on the lane. */
+    bool odd = threadIdx.x % 2, high = threadIdx.x / 2 % 2;
+#pragma unroll
+    for (int i = 0; i < 4; i += 2) {
+        uint32_t got = __shfl_xor_sync(ALL_LANES, odd ? w[i] : w[i + 1], 1);
+
+        w[i] = odd ? got : w[i];
+        w[i + 1] = odd ? w[i + 1] : got;
+    }
+#pragma unroll
+    for (int i = 0; i < 2; i++) {
+        uint32_t got = __shfl_xor_sync(ALL_LANES, high ? w[i] : w[i + 2], 2);
+
+        w[i] = high ? got : w[i];
+        w[i + 2] = high ? w[i + 2] : got;
+    }
+}
+
 /* Writes the first columns of a warp's (16, D) sums times by[row / 8] to rows
- * t.. of x, ld apart, as far as they are below n. t: this lane's first row. */
+ * t.. of x, ld apart, those below n. t: this lane's first row. Rows begin at
+ * multiples of 16 bytes, and columns are a multiple of 8: a lane writes 16
+ * bytes at once. */
 template <int D, class T>
 __device__ inline void flash_store(T *x, const float (&sum)[D / 8][4], const float (&by)[2],
-                                   int64_t t, int64_t n, int64_t ld, int64_t columns = D)
+                                   int64_t t, int64_t n, int64_t ld, int64_t columns)
 {
 #pragma unroll
     for (int h = 0; h < 2; h++) {
-        if (t + 8 * h >= n)
-            continue;
-        T *row = x + (t + 8 * h) * ld + threadIdx.x % 4 * 2;
+        T *row = x + (t + 8 * h) * ld;
 #pragma unroll
-        for (int i = 0; i < D / 8; i++) {
-            if (i * 8 >= columns)
-                break;
-            uint32_t pair = pack2<T>(sum[i][2 * h] * by[h], sum[i][2 * h + 1] * by[h]);
-            memcpy(row + i * 8, &pair, sizeof(pair));
+        for (int i = 0; i < D / 8; i += 4) {
+            int column = (i + threadIdx.x % 4) * 8;
+            uint32_t w[4] = {};
+#pragma unroll
+            for (int k = 0; k < 4 && i + k < D / 8; k++)
+                w[k] = pack2<T>(sum[i + k][2 * h] * by[h], sum[i + k][2 * h + 1] * by[h]);
+            flash_gather(w); /* by all lanes, also those of rows past the end */
+            if (t + 8 * h < n && column < columns) {
+#ifdef GPT_CUDA_EMU
+                emu::check_aligned(row + column, sizeof(uint4));
+#endif
+                *reinterpret_cast<uint4 *>(row + column) = make_uint4(w[0], w[1], w[2], w[3]);
+            }
         }
     }
 }
@@ -208,11 +237,12 @@ __device__ inline void flash_store(T *x, const float (&sum)[D / 8][4], const flo
 template <int N>
 __device__ inline void flash_lean(float (&s)[N][4], float slope, int i, int j)
 {
+    float far = (float)(j - i); /* whole numbers below 2^24: sums are exact */
 #pragma unroll
     for (int n = 0; n < N; n++)
 #pragma unroll
         for (int e = 0; e < 4; e++)
-            s[n][e] += slope * (float)(j + n * 8 + e % 2 - (i + e / 2 * 8));
+            s[n][e] += slope * (far + (float)(n * 8 + e % 2 - e / 2 * 8));
 }
 
 /* ---- dropout: a Philox block serves four neighbouring keys; lanes that hold

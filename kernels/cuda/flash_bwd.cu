@@ -94,8 +94,8 @@ static __device__ void fetch_queries(T *stage, const struct attn_shape &s,
     constexpr int N = FLASH_STEP, tile = flash_tile<D, N>;
     int64_t ldo = s.h * s.d;
 
-    flash_fetch<D, N>(stage, p.qkv + attn_query_at(s, b, at.h), at.t, s.t, s.ld);
-    flash_fetch<D, N>(stage + tile, p.dout + b * s.t * ldo + at.h * s.d, at.t, s.t, ldo);
+    flash_fetch<D, N>(stage, p.qkv + attn_query_at(s, b, at.h), at.t, s.t, s.ld, s.d);
+    flash_fetch<D, N>(stage + tile, p.dout + b * s.t * ldo + at.h * s.d, at.t, s.t, ldo, s.d);
     if (threadIdx.x < N)
         copy_async(stage + 2 * tile + 8 * threadIdx.x,
                    p.queries + (b * s.h + at.h) * padded(s.t) + at.t + threadIdx.x, 16);
@@ -115,9 +115,12 @@ static __device__ void pairs_of_keys(float (&p)[N][4], float (&ds)[N][4],
 #pragma unroll
         for (int e = 0; e < 4; e++) {
             int i = n * 8 + threadIdx.x % 4 * 2 + e % 2, j = key + e / 2 * 8;
-            bool seen = all_seen || (j <= i && first + j >= q[i].first);
+            /* Selected before the exponential and without branches: else each
+             * probability becomes a block of its own in machine code. */
+            bool seen = all_seen | ((j <= i) & (first + j >= q[i].first));
             float keep = kept[e] >> 4 * n & 1 ? s.drop.scale : 0;
-            float prob = seen ? exp2f(p[n][e] * (s.scale * FLASH_LOG2E) - q[i].lse) : 0;
+            float x = p[n][e] * (s.scale * FLASH_LOG2E) - q[i].lse;
+            float prob = exp2_fast(seen ? x : -INFINITY);
 
             ds[n][e] = prob * (keep * ds[n][e] - q[i].delta);
             p[n][e] = prob * keep;
@@ -135,8 +138,8 @@ static __global__ void __launch_bounds__(FLASH_THREADS)
     int64_t per = s.h / s.g, k_at = attn_key_at(s, b, g);
     int row = threadIdx.x / 32 * 16, lane = threadIdx.x % 32;
 
-    flash_fetch<D>(keys, p.qkv + k_at, j0, s.t, s.ld);
-    flash_fetch<D>(values, p.qkv + k_at + s.d, j0, s.t, s.ld);
+    flash_fetch<D>(keys, p.qkv + k_at, j0, s.t, s.ld, s.d);
+    flash_fetch<D>(values, p.qkv + k_at + s.d, j0, s.t, s.ld, s.d);
     struct query_tile next = {(int)(g * per), (int)j0};
     fetch_queries<D>(stages, s, p, b, next);
     copy_commit();
@@ -173,8 +176,8 @@ static __global__ void __launch_bounds__(FLASH_THREADS)
     copy_wait<0>();
     T *to = p.dqkv + k_at;
     /* The scale of dS, left to the end: once an element, in float. */
-    flash_store<D>(to, dk, {s.scale, s.scale}, j0 + row + lane / 4, s.t, s.ld);
-    flash_store<D>(to + s.d, dv, {1, 1}, j0 + row + lane / 4, s.t, s.ld);
+    flash_store<D>(to, dk, {s.scale, s.scale}, j0 + row + lane / 4, s.t, s.ld, s.d);
+    flash_store<D>(to + s.d, dv, {1, 1}, j0 + row + lane / 4, s.t, s.ld, s.d);
 }
 
 /* ---- dQ ---- */
@@ -193,9 +196,10 @@ static __device__ void pairs_of_queries(const float (&p)[N][4], float (&ds)[N][4
 #pragma unroll
         for (int e = 0; e < 4; e++) {
             int h = e / 2, i = t + 8 * h, j = key + n * 8 + e % 2;
-            bool seen = all_seen || (j <= i && j >= q[h].first);
+            bool seen = all_seen | ((j <= i) & (j >= q[h].first));
             float keep = kept[h] >> (4 * n + e % 2) & 1 ? s.drop.scale : 0;
-            float prob = seen ? exp2f(p[n][e] * (s.scale * FLASH_LOG2E) - q[h].lse) : 0;
+            float x = p[n][e] * (s.scale * FLASH_LOG2E) - q[h].lse;
+            float prob = exp2_fast(seen ? x : -INFINITY);
 
             ds[n][e] = prob * (keep * ds[n][e] - q[h].delta);
         }
@@ -216,10 +220,10 @@ static __global__ void __launch_bounds__(FLASH_THREADS, flash_blocks<D>)
     int row = threadIdx.x / 32 * 16, lane = threadIdx.x % 32;
     int64_t t = t0 + row + lane / 4;
 
-    flash_fetch<D>(queries, p.qkv + q_at, t0, s.t, s.ld);
-    flash_fetch<D>(douts, p.dout + b * s.t * ldo + h * s.d, t0, s.t, ldo);
-    flash_fetch<D, N>(stages, k, begin, s.t, s.ld);
-    flash_fetch<D, N>(stages + tile, v, begin, s.t, s.ld);
+    flash_fetch<D>(queries, p.qkv + q_at, t0, s.t, s.ld, s.d);
+    flash_fetch<D>(douts, p.dout + b * s.t * ldo + h * s.d, t0, s.t, ldo, s.d);
+    flash_fetch<D, N>(stages, k, begin, s.t, s.ld, s.d);
+    flash_fetch<D, N>(stages + tile, v, begin, s.t, s.ld, s.d);
     copy_commit();
     const struct flash_query *of = p.queries + (b * s.h + h) * padded(s.t) + t;
     const struct flash_query mine[2] = {of[0], of[8]};
@@ -230,8 +234,8 @@ static __global__ void __launch_bounds__(FLASH_THREADS, flash_blocks<D>)
         T *stage = stages + now * flash_stage<D>, *next = stages + (1 - now) * flash_stage<D>;
 
         if (j + N < end) {
-            flash_fetch<D, N>(next, k, j + N, s.t, s.ld);
-            flash_fetch<D, N>(next + tile, v, j + N, s.t, s.ld);
+            flash_fetch<D, N>(next, k, j + N, s.t, s.ld, s.d);
+            flash_fetch<D, N>(next + tile, v, j + N, s.t, s.ld, s.d);
         }
         copy_commit();
         copy_wait<1>();
@@ -254,7 +258,7 @@ static __global__ void __launch_bounds__(FLASH_THREADS, flash_blocks<D>)
         __syncthreads(); /* the stage may be overwritten */
     }
     copy_wait<0>();
-    flash_store<D>(p.dqkv + q_at, dq, {s.scale, s.scale}, t, s.t, s.ld);
+    flash_store<D>(p.dqkv + q_at, dq, {s.scale, s.scale}, t, s.t, s.ld, s.d);
 }
 
 /* ---- launches ---- */

@@ -29,7 +29,7 @@ template <class T> struct grads {
 
 /* Registers of a thread that copies, that computes: together what a launch gives
  * three threads, 3 * 168. */
-enum { COPY_REGISTERS = 24, REGISTERS = 240 };
+enum { COPY_REGISTERS = 40, REGISTERS = 232 };
 
 /* At the start of a block. One thread initialises the barriers; the fence shows
  * them to the copies, which are another proxy, and the barrier of the block to
@@ -39,6 +39,7 @@ template <class M, class R> static __device__ void init_barriers(M &m, R &ring)
     if (threadIdx.x == 0) {
         mbarrier_init(m.full, 1);
         mbarrier_init(m.empty, 4 * GROUPS);
+        hopper_desk_init(m.desk);
         ring_init(ring, 4 * GROUPS);
         fence_async();
     }
@@ -74,6 +75,7 @@ template <int D, class T> struct key_memory {
     tile<T, ROWS, D> k, v;
     ring<query_stage<D, T>, STAGES> queries;
     struct mbarrier full, empty; /* k, v */
+    struct hopper_desk desk;
 };
 
 /* Work that is a tile of keys of a group; rank 0: the first, which most see. */
@@ -94,12 +96,9 @@ static __device__ void produce_queries(key_memory<D, T> &m, const struct attn_sh
 {
     int per = (int)(s.h / s.g);
     unsigned step = 0, works = 0;
+    struct hopper_work turn;
 
-    for (int round = 0; round < hopper_rounds(plan); round++) {
-        struct hopper_work turn;
-
-        if (!hopper_next_work(turn, plan, round))
-            continue;
+    for (; hopper_announce(turn, m.desk, plan, works); works++) {
         struct key_work w = key_work_of(s, turn);
         int key = w.g * (per + 2) + per;
         if (threadIdx.x == 0) {
@@ -123,7 +122,6 @@ static __device__ void produce_queries(key_memory<D, T> &m, const struct attn_sh
             __syncwarp();
             step++;
         } while (advance<STEP, ROWS>(s, w.b, w.j0, (w.g + 1) * per, at));
-        works++;
     }
 }
 
@@ -141,21 +139,37 @@ static __device__ void round_kept(uint32_t (&a)[N / 2][4], const float (&p)[N][4
 }
 
 /* Scores, transposed, become probabilities. key: this lane's first, counted
- * from the tile's first query, whose number is t; stay: flash_keep_columns(). */
+ * from the tile's first query, whose number is t; stay: flash_keep_columns().
+ * slope: ALiBi's, before scores are scaled. */
 template <bool DROP>
 static __device__ void probabilities_of_keys(float (&p)[N][4], const struct attn_shape &s,
                                              const struct flash_query *q, int t, int key,
-                                             const uint32_t (&stay)[4])
+                                             float slope, const uint32_t (&stay)[4])
 {
     bool all_seen = key + 8 <= 0 && !s.doc_start;
+    int query = threadIdx.x % 4 * 2;
+
+    if (s.alibi) /* rows are keys here */
+        flash_lean(p, -slope, key, query);
+    /* The warp decides together, and what is not seen becomes -inf: neither leads
+     * to branches among the probabilities. */
+    if (!__all_sync(ALL_LANES, all_seen)) {
+#pragma unroll
+        for (int n = 0; n < N; n++)
+#pragma unroll
+            for (int e = 0; e < 4; e++) {
+                int i = n * 8 + query + e % 2, j = key + e / 2 * 8;
+
+                p[n][e] = (j <= i) & (t + j >= q[i].first) ? p[n][e] : -INFINITY;
+            }
+    }
 #pragma unroll
     for (int n = 0; n < N; n++)
 #pragma unroll
         for (int e = 0; e < 4; e++) {
-            int i = n * 8 + threadIdx.x % 4 * 2 + e % 2, j = key + e / 2 * 8;
-            bool seen = all_seen || (j <= i && t + j >= q[i].first);
+            float lse = q[n * 8 + query + e % 2].lse;
 
-            p[n][e] = seen ? exp2_fast(p[n][e] * (s.scale * FLASH_LOG2E) - q[i].lse) : 0;
+            p[n][e] = exp2_fast(p[n][e] * (s.scale * FLASH_LOG2E) - lse);
             if (DROP)
                 p[n][e] = drop_sign(p[n][e], stay[e] >> 4 * n & 1);
         }
@@ -165,7 +179,7 @@ static __device__ void probabilities_of_keys(float (&p)[N][4], const struct attn
 template <bool DROP, int D, class T>
 static __device__ void key_step(float (&dk)[D / 8][4], float (&dv)[D / 8][4],
                                 key_memory<D, T> &m, const struct attn_shape &s, unsigned step,
-                                int row, int t, int key, uint64_t drop_at)
+                                int row, int t, int key, float slope, uint64_t drop_at)
 {
     const query_stage<D, T> &stage = ring_get(m.queries, step);
     float p[N][4], ds[N][4];
@@ -177,7 +191,7 @@ static __device__ void key_step(float (&dk)[D / 8][4], float (&dv)[D / 8][4],
     hopper_scores(p, m.k, row, stage.q);
     hopper_scores(ds, m.v, row, stage.dout);
     wgmma_wait<1>(p);
-    probabilities_of_keys<DROP>(p, s, stage.of, t, key, stay);
+    probabilities_of_keys<DROP>(p, s, stage.of, t, key, slope, stay);
     round_kept<DROP, T>(a, p);
     hopper_add<T>(dv, a, stage.dout);
     wgmma_wait<1>(ds);
@@ -201,26 +215,24 @@ template <bool DROP, int D, class T>
 static __device__ void consume_queries(key_memory<D, T> &m, const struct attn_shape &s,
                                        const struct hopper_plan &plan, T *dqkv)
 {
-    int row = threadIdx.x / WARPGROUP * 64 - 64; /* the warpgroup's first */
+    int row = hopper_group() * 64;        /* the warpgroup's first */
     int own = threadIdx.x / 32 * 16 - 64;        /* the warp's */
     int lane = threadIdx.x % 32, per = (int)(s.h / s.g);
     unsigned step = 0, works = 0;
+    struct hopper_work turn;
 
-    for (int round = 0; round < hopper_rounds(plan); round++) {
-        struct hopper_work turn;
-
-        if (!hopper_next_work(turn, plan, round))
-            continue;
+    for (; hopper_next(turn, m.desk, plan, works); works++) {
         struct key_work w = key_work_of(s, turn);
         /* All heads of the group, then all queries of a head, into one sum. */
         float dk[D / 8][4] = {}, dv[D / 8][4] = {};
         struct query_tile at = {w.g * per, w.j0};
-        mbarrier_wait(m.full, works++ % 2);
+        mbarrier_wait(m.full, works % 2);
         do {
             int t = at.t;
 
             if (t + STEP > w.j0 + row)
                 key_step<DROP>(dk, dv, m, s, step, row, t, w.j0 - t + own + lane / 4,
+                               attn_slope(s, at.h) / s.scale,
                                attn_drop_at(s, w.b, at.h, t) + w.j0 + own);
             else /* no query of this step sees these keys */
                 ring_pass(m.queries, step);
@@ -263,6 +275,8 @@ template <int D, class T> struct query_memory {
     tile<T, ROWS, D> q, dout;
     ring<key_stage<D, T>, STAGES> keys;
     struct mbarrier full, empty; /* q, dout */
+    struct hopper_desk desk;
+    float pin[WARPGROUP * GROUPS];
 };
 
 template <int D, class T>
@@ -272,12 +286,9 @@ static __device__ void produce_keys(query_memory<D, T> &m, const struct attn_sha
 {
     int per = (int)(s.h / s.g);
     unsigned step = 0, works = 0;
+    struct hopper_work turn;
 
-    for (int round = 0; round < hopper_rounds(plan); round++) {
-        struct hopper_work turn;
-
-        if (!hopper_next_work(turn, plan, round))
-            continue;
+    for (; hopper_announce(turn, m.desk, plan, works); works++) {
         struct hopper_queries w = hopper_queries_of<ROWS, STEP>(s, plan, turn);
         /* qkv has per + 2 heads a group: queries, key, value. */
         int group = w.h / per * (per + 2), key = group + per;
@@ -294,32 +305,50 @@ static __device__ void produce_keys(query_memory<D, T> &m, const struct attn_sha
             }
         }
         __syncwarp();
-        works++;
     }
 }
 
 /* Scores become probabilities. q: of this lane's two queries, whose first is
- * number t; key: of the tile's first; stay: flash_keep_rows(). */
+ * number t; key: of the tile's first; stay: flash_keep_rows(). slope: ALiBi's,
+ * before scores are scaled. */
 template <bool DROP>
 static __device__ void probabilities_of_queries(float (&p)[N][4], const struct attn_shape &s,
                                                 const struct flash_query (&q)[2], int t, int key,
-                                                const uint32_t (&stay)[2])
+                                                float slope, const uint32_t (&stay)[2])
 {
     bool all_seen = key + STEP - 1 <= t && !s.doc_start;
 
     key += threadIdx.x % 4 * 2;
+    if (s.alibi)
+        flash_lean(p, slope, t, key);
+    if (!__all_sync(ALL_LANES, all_seen)) { /* see probabilities_of_keys() */
+#pragma unroll
+        for (int n = 0; n < N; n++)
+#pragma unroll
+            for (int e = 0; e < 4; e++) {
+                int i = t + e / 2 * 8, j = key + n * 8 + e % 2;
+
+                p[n][e] = (j <= i) & (j >= q[e / 2].first) ? p[n][e] : -INFINITY;
+            }
+    }
 #pragma unroll
     for (int n = 0; n < N; n++)
 #pragma unroll
         for (int e = 0; e < 4; e++) {
-            int i = t + e / 2 * 8, j = key + n * 8 + e % 2;
-            bool seen = all_seen || (j <= i && j >= q[e / 2].first);
-
-            p[n][e] =
-                seen ? exp2_fast(p[n][e] * (s.scale * FLASH_LOG2E) - q[e / 2].lse) : 0;
+            p[n][e] = exp2_fast(p[n][e] * (s.scale * FLASH_LOG2E) - q[e / 2].lse);
             if (DROP)
                 p[n][e] = drop_sign(p[n][e], stay[e / 2] >> (4 * n + e % 2) & 1);
         }
+}
+
+/* A number that depends on all of p, for hopper_pin(). */
+static __device__ float sum_of(const float (&p)[N][4])
+{
+    float sum = 0;
+#pragma unroll
+    for (int n = 0; n < N; n++)
+        sum += p[n][0] + p[n][1] + p[n][2] + p[n][3];
+    return sum;
 }
 
 /* One tile of keys: its product with the sum is begun. `a` is in use by that of
@@ -329,7 +358,7 @@ static __device__ void query_step(float (&dq)[D / 8][4], uint32_t (&a)[N / 2][4]
                                   query_memory<D, T> &m, const struct attn_shape &s,
                                   unsigned step, bool free_last, int row,
                                   const struct flash_query (&q)[2], int t, int key,
-                                  uint64_t drop_at)
+                                  float slope, uint64_t drop_at)
 {
     const key_stage<D, T> &stage = ring_get(m.keys, step);
     float p[N][4], ds[N][4];
@@ -341,7 +370,8 @@ static __device__ void query_step(float (&dq)[D / 8][4], uint32_t (&a)[N / 2][4]
     wgmma_wait<1>(p, a);
     if (free_last)
         ring_free(m.keys, step - 1);
-    probabilities_of_queries<DROP>(p, s, q, t, key, stay);
+    probabilities_of_queries<DROP>(p, s, q, t, key, slope, stay);
+    hopper_pin(m, sum_of(p));
     wgmma_wait<0>(ds);
 #pragma unroll
     for (int n = 0; n < N; n++)
@@ -356,16 +386,13 @@ template <bool DROP, int D, class T>
 static __device__ void consume_keys(query_memory<D, T> &m, const struct attn_shape &s,
                                     const struct hopper_plan &plan, const grads<T> &grad)
 {
-    int row = threadIdx.x / WARPGROUP * 64 - 64; /* the warpgroup's first */
+    int row = hopper_group() * 64;        /* the warpgroup's first */
     int own = threadIdx.x / 32 * 16 - 64;        /* the warp's */
     int lane = threadIdx.x % 32;
     unsigned step = 0, works = 0;
+    struct hopper_work turn;
 
-    for (int round = 0; round < hopper_rounds(plan); round++) {
-        struct hopper_work turn;
-
-        if (!hopper_next_work(turn, plan, round))
-            continue;
+    for (; hopper_next(turn, m.desk, plan, works); works++) {
         struct hopper_queries w = hopper_queries_of<ROWS, STEP>(s, plan, turn);
         int t = w.t0 + own + lane / 4;
         /* Rows past the end: probabilities of exp2(-inf) = 0. */
@@ -373,12 +400,13 @@ static __device__ void consume_keys(query_memory<D, T> &m, const struct attn_sha
         const struct flash_query *of = grad.queries + (w.b * s.h + w.h) * padded(s.t) + t;
         const struct flash_query q[2] = {t < s.t ? of[0] : none, t + 8 < s.t ? of[8] : none};
         uint64_t drop_at = attn_drop_at(s, w.b, w.h, w.t0 + own);
+        float slope = attn_slope(s, w.h) / s.scale;
         float dq[D / 8][4] = {};
         uint32_t a[N / 2][4] = {};
         int end = min(w.end, (w.t0 + row + 63) / STEP + 1), j = w.begin;
-        mbarrier_wait(m.full, works++ % 2);
+        mbarrier_wait(m.full, works % 2);
         for (; j < end; j++, step++)
-            query_step<DROP>(dq, a, m, s, step, j > w.begin, row, q, t, j * STEP,
+            query_step<DROP>(dq, a, m, s, step, j > w.begin, row, q, t, j * STEP, slope,
                              drop_at + (uint64_t)j * STEP);
         wgmma_wait<0>(dq, a);
         ring_free(m.keys, step - 1);

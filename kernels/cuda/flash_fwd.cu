@@ -39,7 +39,7 @@ static __device__ void softmax(float (&s)[8][4], running<D> &r, float scale)
         /* A query that has seen no key so far: exp2(-inf - 0) is 0, where -inf
          * less -inf would be NaN. */
         float shift = top == -INFINITY ? 0 : top * scale;
-        float shrink = exp2f(r.max[h] * scale - shift);
+        float shrink = exp2_fast(r.max[h] * scale - shift);
         r.max[h] = top;
         /* A thread's own part of the sum: the four lanes of a row add theirs once,
          * at the end. */
@@ -48,7 +48,7 @@ static __device__ void softmax(float (&s)[8][4], running<D> &r, float scale)
         for (int n = 0; n < 8; n++)
 #pragma unroll
             for (int e = 2 * h; e < 2 * h + 2; e++) {
-                s[n][e] = exp2f(s[n][e] * scale - shift);
+                s[n][e] = exp2_fast(s[n][e] * scale - shift);
                 r.sum[h] += s[n][e];
             }
 #pragma unroll
@@ -110,7 +110,7 @@ static __device__ void write_rows(const struct attn_shape &s, running<D> &r, T *
         if (threadIdx.x % 4 == 0 && t + 8 * h < s.t)
             lse[t + 8 * h] = r.max[h] * s.scale + logf(sum);
     }
-    flash_store<D>(out, r.out, by, t, s.t, s.h * s.d);
+    flash_store<D>(out, r.out, by, t, s.t, s.h * s.d, s.d);
 }
 
 /* Blocks at once: as many as the compiler likes (0), but where it would spill for a
@@ -135,9 +135,9 @@ static __global__ void __launch_bounds__(FLASH_THREADS, FORWARD_BLOCKS)
     const T *k = qkv + attn_key_at(s, b, h / (s.h / s.g)), *v = k + s.d;
     int64_t begin = flash_first(s, b, t0) / FLASH_ROWS * FLASH_ROWS;
 
-    flash_fetch<D>(queries, qkv + attn_query_at(s, b, h), t0, s.t, s.ld);
-    flash_fetch<D>(keys, k, begin, s.t, s.ld);
-    flash_fetch<D>(values, v, begin, s.t, s.ld);
+    flash_fetch<D>(queries, qkv + attn_query_at(s, b, h), t0, s.t, s.ld, s.d);
+    flash_fetch<D>(keys, k, begin, s.t, s.ld, s.d);
+    flash_fetch<D>(values, v, begin, s.t, s.ld, s.d);
     copy_commit();
     int lane = threadIdx.x % 32, row = threadIdx.x / 32 * 16;
     int64_t t = t0 + row + lane / 4;
@@ -150,8 +150,8 @@ static __global__ void __launch_bounds__(FLASH_THREADS, FORWARD_BLOCKS)
         int now = (j - begin) / FLASH_ROWS % 2, next = 1 - now;
 
         if (j + FLASH_ROWS <= t0) {
-            flash_fetch<D>(keys + next * flash_tile<D>, k, j + FLASH_ROWS, s.t, s.ld);
-            flash_fetch<D>(values + next * flash_tile<D>, v, j + FLASH_ROWS, s.t, s.ld);
+            flash_fetch<D>(keys + next * flash_tile<D>, k, j + FLASH_ROWS, s.t, s.ld, s.d);
+            flash_fetch<D>(values + next * flash_tile<D>, v, j + FLASH_ROWS, s.t, s.ld, s.d);
         }
         copy_commit();
         /* One group may be under way, that of the next tile: this one's is there,

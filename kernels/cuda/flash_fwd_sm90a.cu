@@ -19,8 +19,8 @@ template <int D, bool DROP> struct shape {
         GROUPS = D == 64 && !DROP ? 3 : 2,
         ROWS = 64 * GROUPS,
         THREADS = WARPGROUP * (GROUPS + 1),
-        COPY_REGISTERS = GROUPS == 3 ? 32 : 24,
-        REGISTERS = GROUPS == 3 ? 160 : 240,
+        COPY_REGISTERS = GROUPS == 3 ? 32 : 40,
+        REGISTERS = GROUPS == 3 ? 160 : 232,
     };
 };
 
@@ -28,6 +28,8 @@ template <int D, int GROUPS, class T> struct memory {
     tile<T, 64 * GROUPS, D> q;
     ring<tile<T, KEYS, D>, STAGES> k, v;
     struct mbarrier q_full, q_empty;
+    struct hopper_desk desk;
+    float pin[WARPGROUP * GROUPS];
 };
 
 /* ---- copies: one warp, of which one thread gives the orders ---- */
@@ -38,12 +40,9 @@ static __device__ void produce(memory<D, GROUPS, T> &m, const struct attn_shape 
 {
     int per = (int)(s.h / s.g);
     unsigned step = 0, pieces = 0;
+    struct hopper_work w;
 
-    for (int round = 0; round < hopper_rounds(plan); round++) {
-        struct hopper_work w;
-
-        if (!hopper_next_work(w, plan, round))
-            continue;
+    for (; hopper_announce(w, m.desk, plan, pieces); pieces++) {
         struct hopper_queries p = hopper_queries_of<64 * GROUPS, KEYS>(s, plan, w);
         int group = p.h / per * (per + 2), key = group + per;
         if (threadIdx.x == 0) {
@@ -63,7 +62,6 @@ static __device__ void produce(memory<D, GROUPS, T> &m, const struct attn_shape 
             }
         }
         __syncwarp();
-        pieces++;
     }
 }
 
@@ -95,6 +93,7 @@ template <int GROUPS, class M> static __device__ void skip_tile(M &m, unsigned s
 template <int D> struct running {
     float out[D / 8][4], max[2], sum[2];
     int t, first[2]; /* the first query; the first keys that they see */
+    float slope;     /* ALiBi's, before scores are scaled */
 };
 
 /* Scores that a query does not see become -inf. key: of the tile's first. */
@@ -185,6 +184,8 @@ static __device__ void probabilities(float (&s)[N][4], running<D> &r, float (&sh
                                      const struct attn_shape &shape, int key,
                                      const struct kept &stay)
 {
+    if (shape.alibi)
+        flash_lean(s, r.slope, r.t, key + threadIdx.x % 4 * 2);
     hide_unseen(s, r, key);
     softmax(s, r, shrink, shape.scale * FLASH_LOG2E);
     if (DROP)
@@ -227,6 +228,7 @@ static __device__ void attend(running<D> &r, memory<D, GROUPS, T> &m, const stru
         wgmma_wait<1>(score);
         ring_free(m.k, step + 1);
         probabilities<DROP>(score, r, shrink, s, j * KEYS, stay);
+        hopper_pin(m, r.sum[0] + r.sum[1]);
         wgmma_wait<0>(r.out, prob);
         ring_free(m.v, step);
         shrink_sums(r, shrink);
@@ -265,25 +267,23 @@ template <bool DROP, int D, int GROUPS, class T>
 static __device__ void consume(memory<D, GROUPS, T> &m, const struct attn_shape &s,
                                const struct hopper_plan &plan, T *out)
 {
-    int group = threadIdx.x / WARPGROUP - 1;
+    int group = hopper_group();
     int row = threadIdx.x / 32 * 16 - 64; /* the warp's first */
-    unsigned step = 0, pieces = 0;
+    unsigned step = 0;
+    struct hopper_work w;
 
     /* A turn begins when the warpgroup before has ended its own. The last warpgroup ends a turn
      * that it never had, so that the first one can begin. */
     if (group == GROUPS - 1)
         turn_end<GROUPS>(group); /* of the first warpgroup */
-    for (int round = 0; round < hopper_rounds(plan); round++) {
-        struct hopper_work w;
-
-        if (!hopper_next_work(w, plan, round))
-            continue;
+    for (unsigned pieces = 0; hopper_next(w, m.desk, plan, pieces); pieces++) {
         struct hopper_queries p = hopper_queries_of<64 * GROUPS, KEYS>(s, plan, w);
         int t = p.t0 + row + threadIdx.x % 32 / 4;
         running<D> r = {{}, {-INFINITY, -INFINITY}, {0, 0}, t,
                         {(int)attn_first(s, p.b, min((int64_t)t, s.t - 1)),
-                         (int)attn_first(s, p.b, min((int64_t)t + 8, s.t - 1))}};
-        mbarrier_wait(m.q_full, pieces++ % 2);
+                         (int)attn_first(s, p.b, min((int64_t)t + 8, s.t - 1))},
+                        attn_slope(s, p.h) / s.scale};
+        mbarrier_wait(m.q_full, pieces % 2);
         attend<DROP>(r, m, s, p, step, group, attn_drop_at(s, p.b, p.h, p.t0 + row));
         step += p.end - p.begin;
         write_rows(s, r, p, out);
@@ -300,6 +300,7 @@ static __global__ void __launch_bounds__((shape<D, DROP>::THREADS), 1)
     if (threadIdx.x == 0) {
         mbarrier_init(m.q_full, 1);
         mbarrier_init(m.q_empty, 4 * S::GROUPS);
+        hopper_desk_init(m.desk);
         ring_init(m.k, 4 * S::GROUPS);
         ring_init(m.v, 4 * S::GROUPS);
         fence_async();
@@ -334,7 +335,7 @@ static void launch_forward(struct gpt_queue *q, const struct gpt_attn *op)
 
 bool cuda_hopper_fwd(struct gpt_queue *q, const struct gpt_attn *op)
 {
-    if (op->alibi || !hopper_size(q, op))
+    if (!hopper_size(q, op))
         return false;
     hopper_with_size(op, [&](auto type, auto d) {
         if (op->dropout.p != 0)

@@ -45,10 +45,13 @@ static inline bool hopper_map(struct gpt_queue *q, CUtensorMap *map, const struc
 
 /* Pieces of work: `blocks` of rows of each of `heads`, over all samples. As
  * many heads at a time as the L2 cache holds; of these, the blocks with most to
- * do first. Blocks of threads take turns back and forth, so that each gets as
- * much as the others. */
+ * do first. A block of threads takes the next piece when it is free to copy
+ * it: blocks that start late, because a collective has their multiprocessor,
+ * take fewer. Which block computes a piece does not change its result. */
 struct hopper_plan {
-    int blocks, heads, at_once;
+    unsigned blocks, heads, at_once;
+    unsigned works, section; /* pieces in all; of at_once heads */
+    struct cuda_dealer *dealer;
 };
 
 /* bytes: what a head's blocks read in common. */
@@ -56,7 +59,9 @@ static inline struct hopper_plan hopper_plan_of(const struct gpt_queue *q, int64
                                                 int64_t heads, int64_t bytes)
 {
     int64_t fit = q->l2_bytes / 2 / (bytes ? bytes : 1);
-    struct hopper_plan p = {(int)blocks, (int)heads, (int)min(max(fit, (int64_t)1), heads)};
+    unsigned at_once = (unsigned)min(max(fit, (int64_t)1), heads);
+    struct hopper_plan p = {(unsigned)blocks, (unsigned)heads, at_once,
+                            (unsigned)(blocks * heads), (unsigned)blocks * at_once, q->dealer};
 
     return p;
 }
@@ -65,35 +70,78 @@ struct hopper_work {
     int head, rank; /* rank 0: the block with most to do */
 };
 
-static __host__ __device__ inline int64_t hopper_works(const struct hopper_plan &p)
+static inline unsigned hopper_blocks(const struct gpt_queue *q, const struct hopper_plan &p)
 {
-    return (int64_t)p.blocks * p.heads;
+    return min((unsigned)q->processors, p.works);
 }
 
-/* This block's work of a round; false: none. */
-__device__ inline bool hopper_next_work(struct hopper_work &w, const struct hopper_plan &p,
-                                        int round)
+/* Piece number `at`; false when there is none. */
+__device__ inline bool hopper_work_of(struct hopper_work &w, const struct hopper_plan &p,
+                                      unsigned at)
 {
-    unsigned turn = round % 2 ? gridDim.x - 1 - blockIdx.x : blockIdx.x;
-    unsigned at = (unsigned)round * gridDim.x + turn;
-    unsigned each = (unsigned)(p.blocks * p.at_once), section = at / each * p.at_once;
-    unsigned heads = min((unsigned)p.at_once, (unsigned)p.heads - section);
+    unsigned first = at / p.section * p.at_once, in = at % p.section;
+    unsigned heads = min(p.at_once, p.heads - first);
 
-    if (at >= hopper_works(p))
+    if (at >= p.works)
         return false;
-    w.rank = (int)(at % each / heads);
-    w.head = (int)(section + at % each % heads);
+    w.rank = (int)(in / heads);
+    w.head = (int)(first + in % heads);
     return true;
 }
 
-static inline unsigned hopper_blocks(const struct gpt_queue *q, const struct hopper_plan &p)
+/* By which the copying warp announces pieces of work to the warps that compute.
+ * It writes place n % 2 after it has waited until piece n - 1 may be copied.
+ * All warps have then finished, and so have read, piece n - 2. */
+struct hopper_desk {
+    struct mbarrier announced[2];
+    unsigned piece[2];
+};
+
+__device__ inline void hopper_desk_init(struct hopper_desk &d)
 {
-    return (unsigned)min((int64_t)q->processors, hopper_works(p));
+    mbarrier_init(d.announced[0], 1);
+    mbarrier_init(d.announced[1], 1);
 }
 
-__device__ inline int hopper_rounds(const struct hopper_plan &p)
+/* A number that no other block gets. After the last, the dealer is as it was
+ * before the launch: each block has then asked once in vain. */
+__device__ inline unsigned hopper_claim(const struct hopper_plan &p)
 {
-    return (int)((hopper_works(p) + gridDim.x - 1) / gridDim.x);
+    unsigned at = atomicAdd(&p.dealer->next, 1u);
+
+    if (at >= p.works && atomicAdd(&p.dealer->ended, 1u) == gridDim.x - 1) {
+        p.dealer->next = 0;
+        p.dealer->ended = 0;
+    }
+    return at;
+}
+
+/* The block's piece n, for the copying warp; false when there is none. */
+__device__ inline bool hopper_announce(struct hopper_work &w, struct hopper_desk &d,
+                                       const struct hopper_plan &p, unsigned n)
+{
+    unsigned at = 0;
+
+    if (threadIdx.x == 0) {
+        at = hopper_claim(p);
+        d.piece[n % 2] = at;
+        mbarrier_arrive(d.announced[n % 2]);
+    }
+    return hopper_work_of(w, p, warp_uniform(at));
+}
+
+/* The same for a warp that computes. */
+__device__ inline bool hopper_next(struct hopper_work &w, struct hopper_desk &d,
+                                   const struct hopper_plan &p, unsigned n)
+{
+    mbarrier_wait(d.announced[n % 2], n / 2 % 2);
+    return hopper_work_of(w, p, warp_uniform(d.piece[n % 2]));
+}
+
+/* Warpgroups that compute, from 0. */
+__device__ inline int hopper_group()
+{
+    return (int)warp_uniform(threadIdx.x / WARPGROUP) - 1;
 }
 
 /* Work that is a tile of queries of a head; the keys that they see are counted
@@ -109,12 +157,21 @@ __device__ inline struct hopper_queries hopper_queries_of(const struct attn_shap
 {
     struct hopper_queries p;
 
-    p.t0 = (plan.blocks - 1 - w.rank) * ROWS;
+    p.t0 = ((int)plan.blocks - 1 - w.rank) * ROWS;
     p.h = w.head % (int)s.h;
     p.b = w.head / (int)s.h;
     p.begin = flash_first<ROWS>(s, p.b, p.t0) / KEYS;
     p.end = ((int)min(p.t0 + (int64_t)ROWS, s.t) - 1) / KEYS + 1;
     return p;
+}
+
+/* Makes the next wait for products come after x is known. The assembler moves a
+ * wait up over arithmetic that does not depend on it, and the arithmetic that
+ * was to run beside a product then runs after it. It does not move a wait over a
+ * volatile store; x is to depend on all that shall come before. */
+template <class M> __device__ inline void hopper_pin(M &m, float x)
+{
+    store_volatile(&m.pin[threadIdx.x - WARPGROUP], x);
 }
 
 /* ---- scores ---- */

@@ -67,7 +67,7 @@ const char *gemm_library(void)
 
 struct plan {
     struct gemm_call shape; /* addresses NULL */
-    unsigned aligned;       /* bit i: address i is a multiple of 16 */
+    unsigned aligned;       /* five bits for each address: alignment() */
     bool supported;
     cublasLtMatmulDesc_t desc;
     cublasLtMatrixLayout_t a, b, c;
@@ -187,13 +187,15 @@ static bool describe_product(struct plan *p, const struct gemm_call *c)
     return good && set_addresses(p, c);
 }
 
-/* Largest power of two up to 256 that divides the address. */
+/* The largest power of two up to 16 that divides the address. A plan serves all
+ * addresses of one alignment, so that nothing better may be promised: a library
+ * that was promised more refuses, or takes another algorithm with another order
+ * of sums. 16 bytes is the widest load of its kernels. */
 static uint32_t alignment(const void *p)
 {
     uint32_t a = (uint32_t)((uintptr_t)p & -(uintptr_t)p);
 
-    /* The lowest bit that is set. Heuristics choose wider loads for more. */
-    return a == 0 || a > 256 ? 256 : a;
+    return a == 0 || a > 16 ? 16 : a;
 }
 
 static cublasStatus_t multiply(struct gemm *g, const struct plan *p, const struct gemm_call *c,
@@ -268,8 +270,6 @@ static bool choose_algorithm(struct gemm *g, struct plan *p, const struct gemm_c
     cublasLtMatmulPreference_t like = NULL;
     cublasLtMatmulHeuristicResult_t choices[CHOICES] = {};
     size_t work = WORK;
-    /* A plan's key tells apart multiples of 16 bytes, the widest that one load of
-     * the library's kernels needs. */
     uint32_t a = alignment(c->a), b = alignment(c->b), to = alignment(c->c);
     int n = 0;
 
@@ -305,7 +305,7 @@ static void key_of(const struct gemm_call *c, struct plan *p)
     p->shape = *c;
     p->shape.a = p->shape.b = p->shape.bias = p->shape.c = p->shape.aux = NULL;
     for (size_t i = 0; i < GPT_COUNT(at); i++)
-        p->aligned |= (unsigned)((uintptr_t)at[i] % 16 == 0) << i;
+        p->aligned |= alignment(at[i]) << 5 * i;
 }
 
 static bool same_shape(const struct gemm_call *x, const struct gemm_call *y)
@@ -345,6 +345,8 @@ enum gemm_result gemm_run(struct gemm *g, cudaStream_t stream, const struct gemm
         return GEMM_UNSUPPORTED;
     cublasStatus_t s = multiply(g, p, c, c->c, stream);
     *why = "cublasLtMatmul failed";
+    if (s == CUBLAS_STATUS_NOT_SUPPORTED)
+        p->supported = false; /* the next call does not try again */
     return s == CUBLAS_STATUS_SUCCESS ? GEMM_DONE
            : s == CUBLAS_STATUS_NOT_SUPPORTED ? GEMM_UNSUPPORTED
                                               : GEMM_FAILED;

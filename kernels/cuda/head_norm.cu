@@ -170,16 +170,13 @@ void cuda_head_norm_bwd(struct gpt_queue *q, const struct gpt_head_norm *op,
 
     if (!cuda_ready(q, "head_norm_bwd", op->act) || !op->n)
         return;
-    if (shared > CUDA_MAX_SHARED) {
-        cuda_fail(q, "heads of %lld elements, limit %lld", (long long)op->d,
-                  (long long)CUDA_MAX_SHARED / (PARTS * 4));
-        return;
-    }
     int64_t each = rows_each(op->n), blocks = cuda_blocks(op->n, each);
     with_type(op->act, [&](auto type) {
         using T = decltype(type);
         heads<T> p = heads_of<T>(op, each);
         p.part = (float *)grad->scratch;
+        if (!cuda_fits(q, norm_heads_grad<T>, "heads", op->d, PARTS * sizeof(float)))
+            return;
         launch(q, norm_heads_grad<T>, blocks, THREADS, shared, p, (T *)grad->dqkv);
     });
     /* Blocks' sums in order: atomics would add in another one at every run. */

@@ -55,23 +55,23 @@ __device__ inline void named_arrive(unsigned id, unsigned count);
 template <int N> __device__ inline void fewer_registers();
 template <int N> __device__ inline void more_registers();
 
-/* An operand in shared memory: its address and how its rows lie (PTX manual,
- * "matrix descriptor"): 128-byte swizzle, 1024 bytes from 8 rows to the next,
- * `group` from 64 columns to the next. */
-__device__ inline uint64_t wgmma_operand(const void *p, unsigned group);
+/* An operand in shared memory, `offset` bytes after p: its address and how its
+ * rows lie (PTX manual, "matrix descriptor"): 128-byte swizzle, 1024 bytes from
+ * 8 rows to the next, `group` from 64 columns to the next. */
+__device__ inline uint64_t wgmma_operand(const void *p, unsigned group, unsigned offset);
 
 /* k elements 16 i.. of rows row.. of a tile, whose columns are k. */
 template <class T, int ROWS, int C>
 __device__ inline uint64_t wgmma_rows(const tile<T, ROWS, C> &t, int row, int i)
 {
-    return wgmma_operand(&t.at[i / 4][row][i % 4 * 16], 16);
+    return wgmma_operand(t.at[0][row], 16, i / 4 * sizeof(t.at[0]) + i % 4 * 32);
 }
 
 /* k elements 16 i.. of a tile whose rows are k. */
 template <class T, int ROWS, int C>
 __device__ inline uint64_t wgmma_columns(const tile<T, ROWS, C> &t, int i)
 {
-    return wgmma_operand(&t.at[0][16 * i][0], sizeof(t.at[0]));
+    return wgmma_operand(t.at[0][0], sizeof(t.at[0]), 16 * i * sizeof(t.at[0][0]));
 }
 
 /* d (64, 8 N) = a (64, 16) b (16, 8 N), + d where `add`. Warp i of the warpgroup
@@ -88,8 +88,9 @@ __device__ inline void wgmma_commit();
 template <int left, int N, class... A>
 __device__ inline void wgmma_wait(float (&d)[N][4], A &...a);
 
-/* 2^x, x being at most 0; numbers below 2^-126 are 0. */
-__device__ inline float exp2_fast(float x);
+/* Writes x to shared memory, and does so before any later wait. See
+ * flash_pin(). */
+__device__ inline void store_volatile(float *to, float x);
 
 /* Shared memory, aligned for tiles. */
 template <class S> __device__ inline S &hopper_shared();
@@ -142,7 +143,7 @@ template <int left, int N, class... A> inline void wgmma_wait(float (&)[N][4], A
 {
     emu::wgmma_wait(left);
 }
-inline float exp2_fast(float x) { return x < -126 ? 0 : exp2f(x); }
+inline void store_volatile(float *to, float x) { *to = x; }
 template <class S> inline S &hopper_shared()
 {
     return *reinterpret_cast<S *>(emu::dynamic_shared());
@@ -308,12 +309,10 @@ __device__ inline void wgmma_wait(float (&d)[N][4], A &...a)
     (wgmma_hold(a), ...);
 }
 
-__device__ inline float exp2_fast(float x)
+__device__ inline void store_volatile(float *to, float x)
 {
-    float y;
-
-    asm("ex2.approx.ftz.f32 %0, %1;" : "=f"(y) : "f"(x));
-    return y;
+    asm volatile("st.volatile.shared.f32 [%0], %1;" ::"r"(shared_address(to)), "f"(x)
+                 : "memory");
 }
 
 template <class S> __device__ inline S &hopper_shared()
@@ -327,12 +326,15 @@ template <class S> __device__ inline S &hopper_shared()
 
 /* ---- the same for both ---- */
 
-__device__ inline uint64_t wgmma_operand(const void *p, unsigned group)
+__device__ inline uint64_t wgmma_operand(const void *p, unsigned group, unsigned offset)
 {
-    uint64_t swizzle_128 = 1, stride = 1024 >> 4;
+    /* The offset is added to the finished descriptor, whose low half has 14 bits
+     * for all of shared memory: products of a tile then differ by one addition. */
+    uint32_t swizzle_128 = 1, stride = 1024 >> 4;
+    uint32_t high = swizzle_128 << 30 | stride;
+    uint32_t low = group >> 4 << 16 | (shared_address(p) & 0x3ffff) >> 4;
 
-    return swizzle_128 << 62 | stride << 32 | (uint64_t)(group >> 4) << 16 |
-           (shared_address(p) & 0x3ffff) >> 4;
+    return (uint64_t)high << 32 | (low + (offset >> 4));
 }
 
 /* Copies rows t.. of head x of sample b, in boxes of 64. */

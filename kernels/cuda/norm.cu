@@ -91,12 +91,6 @@ void cuda_norm_fwd(struct gpt_queue *q, const struct gpt_norm *op)
 
     if (!cuda_ready(q, "norm_fwd", op->act) || !op->n)
         return;
-    /* A row must fit one block's shared memory. */
-    if (shared > CUDA_MAX_SHARED) {
-        cuda_fail(q, "rows of %lld elements, limit %lld", (long long)op->c,
-                  (long long)CUDA_MAX_SHARED / 4);
-        return;
-    }
     bool wide = cuda_wide(op->act, op->c, op->resid_in, op->x, op->resid_out, op->y, op->w,
                           op->b);
     with_access(op->act, wide, [&](auto type, auto width) {
@@ -108,6 +102,8 @@ void cuda_norm_fwd(struct gpt_queue *q, const struct gpt_norm *op)
                      op->mean, op->rstd, cuda_drop_of(&op->dropout)};
         /* A block a row: the order of a row's sum depends on c and W alone, and W
          * on how rows lie in memory. */
+        if (!cuda_fits(q, norm_rows<T, W>, "rows", op->c, sizeof(float)))
+            return;
         launch(q, norm_rows<T, W>, op->n, cuda_threads(op->c / W, 256), shared, p);
     });
 }

@@ -117,11 +117,6 @@ void cuda_norm_bwd(struct gpt_queue *q, const struct gpt_norm *op,
 
     if (!cuda_ready(q, "norm_bwd", op->act) || !op->n)
         return;
-    if (shared > CUDA_MAX_SHARED) {
-        cuda_fail(q, "rows of %lld elements, limit %lld", (long long)op->c,
-                  (long long)CUDA_MAX_SHARED / 8);
-        return;
-    }
     int64_t each = rows_each(op->n), blocks = cuda_blocks(op->n, each), c = op->c;
     float *part = (float *)grad->scratch;
     bool wide =
@@ -133,6 +128,8 @@ void cuda_norm_bwd(struct gpt_queue *q, const struct gpt_norm *op,
                          op->plus_one ? 1.0f : 0.0f, (const T *)grad->dy,
                      (const T *)op->resid_out, (const T *)op->w, op->mean, op->rstd,
                      (T *)grad->dresid, (T *)grad->dx, part, cuda_drop_of(&op->dropout)};
+        if (!cuda_fits(q, norm_grads<T, W>, "rows", c, 2 * sizeof(float)))
+            return;
         launch(q, norm_grads<T, W>, blocks, cuda_threads(c / W, 256), shared, p);
     });
     /* Blocks' sums in order; dw and db lie side by side in part. */

@@ -139,14 +139,13 @@ unsigned emu::arch()
 {
     const char *arch = getenv("GPT_CUDA_EMU_ARCH");
 
-    return arch && strcmp(arch, "90") == 0 ? 90 : 80;
+    return arch ? (unsigned)strtoul(arch, nullptr, 10) : 80;
 }
 
-/* What every architecture that runs the same kernels has: Hopper, or all that
- * are built for (least: 8.6, 8.9, 12.0). */
+/* 8.0 has 163 KiB, but runs the kernels of 8.6, 8.9 and 12.0, which have 99. */
 size_t emu::max_shared()
 {
-    return arch() == 90 ? 227 * 1024 : 99 * 1024;
+    return arch() == 90 || arch() == 100 ? 227 * 1024 : 99 * 1024;
 }
 
 cudaError_t cudaGetDeviceProperties(cudaDeviceProp *p, int d)

@@ -1,8 +1,8 @@
 /* The part of the CUDA runtime that kernels/cuda/ calls, except streams
  * (stream.h). Included by cuda.h. GPT_CUDA_EMU_ARCH is the device's
- * architecture: 80 (the default) or 90. Device memory is host memory that is
- * filled with NaN when it is allocated. A copy fails unless its device side
- * lies in one allocation. */
+ * architecture: 80 (the default), 86, 90, 100 or 120. Device memory is host
+ * memory that is filled with NaN when it is allocated. A copy fails unless its
+ * device side lies in one allocation. */
 #ifndef GPT_EMU_RUNTIME_H
 #define GPT_EMU_RUNTIME_H
 
@@ -20,6 +20,9 @@ enum cudaMemcpyKind {
     cudaMemcpyHostToDevice,
     cudaMemcpyDeviceToHost,
     cudaMemcpyDeviceToDevice,
+};
+struct cudaFuncAttributes {
+    size_t sharedSizeBytes;
 };
 enum cudaFuncAttribute { cudaFuncAttributeMaxDynamicSharedMemorySize };
 enum { cudaHostAllocDefault = 0 };
@@ -59,6 +62,13 @@ template <class F>
 cudaError_t cudaFuncSetAttribute(F *, cudaFuncAttribute, int)
 {
     return cudaSuccess; /* the launch checks the limit */
+}
+/* Static shared memory cannot be counted here: 1 KiB, more than any kernel
+ * has. */
+template <class F> cudaError_t cudaFuncGetAttributes(cudaFuncAttributes *a, F *)
+{
+    a->sharedSizeBytes = 1024;
+    return cudaSuccess;
 }
 
 namespace emu {

@@ -38,15 +38,18 @@ $(BUILD)/libgpt-cuda.so: $(cuda_obj) $(pic_obj)
 $(BUILD)/libgpt-cuda-emu.so: $(emu_obj) $(pic_obj)
 	$(CXX) -shared $(SANITIZE) $(LDFLAGS) -o $@ $^ -lpthread
 
-# The report goes into a file; warnings and errors come out of it again.
+# The report goes into a file; warnings and errors come out of it again. Machine
+# code of the flash kernels stays in NAME.keep, for tests/cli/t28-sass.sh.
+keep = $(if $(filter flash_%,$*),$(@:.o=.keep))
 $(BUILD)/cuda/%.o: kernels/cuda/%.cu
-	@mkdir -p $(@D)
+	@mkdir -p $(@D) $(keep)
 	@echo '$(NVCC) $<'
-	@$(NVCC) $(NVFLAGS) $(cuda_flags) \
+	@$(NVCC) $(NVFLAGS) $(cuda_flags) $(if $(keep),--keep --keep-dir $(keep)) \
 	    $(if $(filter %_sm90a,$*),$(call sass,90a),$(gencode)) \
 	    -MMD -MP -MF $(@:.o=.d) -MT $@ -c -o $@ $< 2> $(@:.o=.ptxas) || \
 	    { cat $(@:.o=.ptxas) >&2; exit 1; }
 	@grep -B1 -A3 'warning' $(@:.o=.ptxas) >&2 || true
+	@$(if $(keep),find $(keep) -type f ! -name '*.cubin' -exec rm {} +)
 
 emu_flags = $(ALL_CXXFLAGS) -fPIC -fvisibility=hidden -fno-math-errno \
             -fno-trapping-math -Wno-unknown-pragmas -Wno-psabi \

@@ -115,11 +115,16 @@ step "Validation loss: $first after one step, $final after" \
 awk -v a="$first" -v b="$final" 'BEGIN { exit !(b > 0 && b < a - 1.5) }' ||
     fail "the loss only fell from '$first' to '$final'"
 
+step 'The curves of the run' # a page; in short: the loss, drawn in text
+run gpt-report ckpt --text --width 78 --height 8 | sed -n '1,/^ *1  /p'
+run gpt-report ckpt --title 'Demonstration' --force
+
 cat <<X
 
 Done in $(($(date +%s) - started)) seconds. Everything is in $demo:
   $corpus, demo-vocab.json, demo-merges.txt, demo_text_document.{bin,idx},
-  ckpt/iter_*, ckpt/metrics.jsonl (a JSON object for every line of the log)
+  ckpt/iter_*, ckpt/metrics.jsonl (a JSON object for every line of the log),
+  report.html (curves of the run: open it in a browser)
 
 What to try next in this directory:
   PATH=$build:\$PATH GPT_DATADIR=$GPT_DATADIR; export PATH GPT_DATADIR

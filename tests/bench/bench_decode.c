@@ -6,6 +6,8 @@
 #include "generate/sample.h"
 #include "tests/lib/model.h"
 
+#define RULE(t, k, p) {.temperature = (t), .top_k = (k), .top_p = (p)}
+
 struct job {
     struct gpt_decoder *d;
     struct gpt_sampler *sampler;
@@ -60,10 +62,10 @@ static void bench_choice(struct job *j)
         const char *name;
         struct gpt_sampling rule;
     } rules[] = {
-        {"choice, greedy", {0, 0, 0}},
-        {"choice, all tokens", {1, 0, 0}},
-        {"choice, top-k 40", {1, 40, 0}},
-        {"choice, top-p 0.9", {1, 0, 0.9}},
+        {"choice, greedy", RULE(0, 0, 0)},
+        {"choice, all tokens", RULE(1, 0, 0)},
+        {"choice, top-k 40", RULE(1, 40, 0)},
+        {"choice, top-p 0.9", RULE(1, 0, 0.9)},
     };
 
     for (size_t i = 0; i < GPT_COUNT(rules); i++) {
@@ -78,7 +80,7 @@ int main(void)
     struct gpt_err err = {0};
 
     open_model(&m, gpt_config_default());
-    struct job j = {.vocab = m.c.vocab_size, .rule = {0.8, 40, 0}};
+    struct job j = {.vocab = m.c.vocab_size, .rule = RULE(0.8, 40, 0)};
     j.d = decoder_of(&m, 8, 256);
     must(gpt_sampler_open(&j.sampler, j.vocab, &err), &err);
     j.logits = gpt_alloc((size_t)(8 * j.vocab), sizeof(*j.logits));

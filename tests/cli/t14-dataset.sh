@@ -338,6 +338,15 @@ expect 0 'to llm.c' to llmc a l
 } >want.bin
 check 'header and tokens' cmp l.bin want.bin
 check 'and no index' [ ! -e l.idx ]
+for f in bin idx; do cp a.$f beside.$f; done
+echo '{}' >beside.json
+echo 1 >beside.sources
+expect 0 'to .ds beside another set' to ds a beside --force
+check 'which stays, with what describes it' \
+    [ -e beside.json -a -e beside.sources -a -e beside.idx ]
+expect 0 'to llm.c in the place of that set' to llmc a beside --force
+check 'which goes, with its index' \
+    [ ! -e beside.json -a ! -e beside.sources -a ! -e beside.idx ]
 expect 0 'from llm.c' to mmididx l l2
 check 'the tokens' cmp l2.bin a.bin
 expect 0 'in one document' gpt-dataset info l2 --json

@@ -16,6 +16,16 @@ falcon="$rope --activation-function gelu_exact --disable-bias-linear
 --shared-norm --num-query-groups 2"
 gemma="$rope --normalization RMSNorm --apply-layernorm-1p --geglu
 --rotary-interleaved --rotary-scaling-type linear --rotary-scaling-factor 2"
+gemma2="$rope --normalization RMSNorm --apply-layernorm-1p --geglu
+--disable-bias-linear --post-norm --scale-embedding --num-query-groups 2
+--window-size 3,0 --window-attn-skip-freq 2 --query-pre-attn-scalar 6
+--attn-logit-softcapping 2 --final-logit-softcapping 3"
+olmo2="$rope --normalization RMSNorm --swiglu --disable-bias-linear
+--no-pre-norm --qk-norm-whole --num-query-groups 2
+--untie-embeddings-and-output-weights"
+bloom="--position-embedding-type alibi --embedding-norm"
+opt="--position-offset 2 --activation-function relu --window-size 4
+--window-full-layers 1"
 train() { # options...
     # shellcheck disable=SC2086 # options are words
     gpt-train --num-layers 2 $tiny --global-batch-size 4 --train-iters 6 \
@@ -37,7 +47,7 @@ near() { # directory directory share
         exit !(NR == 6 && worst <= s) }'
 }
 
-for name in llama neox falcon gemma; do
+for name in llama neox falcon gemma gemma2 olmo2 bloom opt; do
     eval "options=\$$name"
     [ $name = llama ] && options="$options --add-qkv-bias --qk-layernorm"
     # shellcheck disable=SC2086 # options are words
@@ -71,10 +81,16 @@ expect 2 'another architecture does not resume' train --load llama --save llama
 err_has 'num_query_groups'
 
 # ---- the checkpoint says what the model is ----
-for name in llama neox falcon gemma; do
+for name in llama neox falcon gemma gemma2 olmo2 bloom opt; do
     expect 0 "$name: its own arguments" train --load $name --save $name-more \
         --use-checkpoint-args --train-iters 7
 done
+expect 0 'a window in the words of Megatron-LM' train --load gemma2 \
+    --save gemma2-same --use-checkpoint-args --train-iters 7 \
+    --window-size '(3, 0)'
+expect 2 'another window' train --load gemma2 --save gemma2-same \
+    --use-checkpoint-args --train-iters 7 --window-size 4
+err_has '--window-size is 4 here and 3 in gemma2'
 expect 0 'a word for the same positions' train --load llama --save llama-same \
     --use-checkpoint-args --train-iters 7 --position-embedding-type rotary
 expect 0 'a preset gives way' train --config llama-tiny --load neox \
@@ -111,6 +127,12 @@ refused 'longrope' "$rope --rotary-scaling-type longrope"
 refused '--squared-relu excludes' '--swiglu --squared-relu'
 refused '--attention-head-type multiquery has 1 query groups' \
     '--attention-head-type multiquery --num-query-groups 2'
+refused '--window-size 3,1: must be N or N,0' '--window-size 3,1'
+refused 'window_attn_skip_freq needs window_size' '--window-attn-skip-freq 2'
+refused 'post_norm excludes parallel_blocks' '--post-norm --parallel-residual'
+refused 'qk_norm_whole needs normalization RMSNorm' '--qk-norm-whole'
+refused 'position_offset needs position_embedding learned_absolute' \
+    "$rope --position-offset 2"
 refused 'rotary positions of base' "$rope --kv-channels 5"
 
 # ---- one thing in other words ----
@@ -128,4 +150,15 @@ check 'what is typed replaces what a preset says' sh -c '
     gpt-train --config pythia-160m --swiglu --dry-run --device cpu 2>&1 |
     grep -q "rank (0, 0): 162335232$"'
 check 'a gate' same '--swiglu' '--activation-function silu --gated-linear-unit'
+
+# ---- a device that does not compute it ----
+if [ -f "$BUILD/libgpt-cuda-emu.so" ]; then
+    # shellcheck disable=SC2086 # options are words
+    expect 5 'a window on a device without one' gpt-train --num-layers 2 \
+        $tiny --train-iters 1 --window-size 3 --device cuda-emu --dry-run
+    err_has 'no attention to a window, which the model has (window_size)'
+    # shellcheck disable=SC2086 # options are words
+    expect 0 'one that no text is longer than' gpt-train --num-layers 2 \
+        $tiny --train-iters 1 --window-size 7 --device cuda-emu --dry-run
+fi
 tap_done

@@ -45,6 +45,7 @@ chunks='--pipeline-model-parallel-size 2
     expect 0 'TP 2 PP 2 DP 2 through NCCL' job 8 $three_d --save nccl \
         --distributed-backend nccl
     err_has 'data 2; through emulated NCCL'
+    err_has 'kernels loaded at once'
     check 'the same losses and norms' compare_metrics gloo/metrics.jsonl \
         nccl/metrics.jsonl 6
     expect 0 'TP 2 SP DP 2 ZeRO-1, by default, its queues late' \

@@ -21,6 +21,10 @@ echo 'plain text' >plain.txt
 printf '["a", "b"]\n' >list.jsonl
 printf '{\n"prompt": "a"\n}\n' >pretty.jsonl
 printf '\377\376a\0' >utf16.txt
+expect 0 'a data set' gpt-preprocess --input corpus.jsonl --output-prefix set \
+    --tokenizer-type ByteTokenizer
+mv set_text_document.bin set.bin
+mv set_text_document.idx set.idx
 : >empty.jsonl
 i=0
 printf '{' >vocab.json
@@ -65,7 +69,7 @@ wrong 2 "try 'gpt-generate --help'" gpt-generate --load ckpt hello
 gen 2 'did you mean --prompt?' --promt a
 gen 2 'it counts the prompt, too; --tokens counts' --max-length 20
 gen 2 'there are no beams; tokens are chosen by' --num-beams 4
-gen 2 'a text ends at the end of a document' --stop x
+gen 2 'tokens are chosen by --temperature' --no-repeat-ngram-size 3
 gen 2 'there is no server; --jsonl' --serve
 gen 2 'texts go to standard output' --genfile x
 gen 2 'name its files: --vocab-file' --tokenizer-name gpt2
@@ -84,6 +88,16 @@ wrong 2 'give --vocab-file and --merge-file, --tokenizer-model' \
     gpt-generate --load ckpt -p a
 wrong 3 '--vocab-file names vocab.json and --merge-file merges.txt; here they' \
     gpt-generate --load ckpt -p a --vocab-file merges.txt --merge-file vocab.json
+
+for option in '--top-k 40' '--top-p 0.9' '--temperature 0.7'; do
+    # shellcheck disable=SC2086 # an option and its value
+    gen 2 'leave one of them out' --greedy $option
+    err_has "${option%% *} has no effect beside --greedy"
+done
+echo 'top-k = 40' >choice.conf
+expect 0 'but what a file says gives way' gpt-generate --load ckpt --prompt 1 \
+    --tokenizer-type NullTokenizer --vocab-size 66 --tokens 1 \
+    --config choice.conf --greedy --top-p 1 --temperature 0
 
 # ---- gpt-reshape ----
 wrong 2 'to convert: --load-path DIR --save-path DIR' gpt-reshape
@@ -128,6 +142,17 @@ wrong 2 'did you mean --output-prefix?' gpt-vocab --input corpus.jsonl --output 
 train 3 'name other files by a pattern' --input other
 train 3 '--json-keys names the fields' --input corpus.jsonl --json-keys content
 train 3 '--json-keys names the fields' --input list.jsonl
+train 3 "jq -c . 'pretty.jsonl' >new.jsonl makes JSON lines" \
+    --input pretty.jsonl
+printf 'p\000l\000a\000i\000n\000' >plain16.txt
+train 3 "iconv -f UTF-16LE -t UTF-8 'plain16.txt' >new" --input plain16.txt
+train 3 'name the text that the data set was made from' --input set.bin
+printf 'some\000thing\n' >nul.txt
+train 3 'name a file of text, or of JSON lines' --input nul.txt
+printf 'caf\351 caf\351 caf\351\n' >latin.txt
+expect 0 'Latin-1 is trained on' gpt-vocab --output-prefix latin \
+    --vocab-size 300 --input latin.txt
+err_has "warning: latin.txt: byte 3 is not UTF-8; if it is Latin-1, iconv -f"
 wrong 4 "mkdir -p 'no/such' makes it" \
     gpt-vocab --input corpus.jsonl --output-prefix no/such/v
 tap_done

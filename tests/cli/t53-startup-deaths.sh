@@ -15,10 +15,10 @@ make_data
 seed=${GPT_TEST_SEED:-$$}
 echo "# GPT_TEST_SEED=$seed"
 
-# A moment of up to half a second: ranks take about that long to meet.
-moment() {
+# Sets $moment, of up to half a second: ranks take about that long to meet.
+draw_moment() {
     seed=$(((seed * 1103515245 + 12345) % 2147483648))
-    printf '0.%02d' $((seed / 65536 % 50))
+    moment=$(printf '0.%02d' $((seed / 65536 % 50)))
 }
 # Each rank reads what it does first from act.RANK, and its options of its own
 # from more.RANK.
@@ -76,7 +76,8 @@ dies() { # description rank
     check "$1" sh -c "cat end.log; exit $result"
 }
 signal_rank() { # signal rank
-    sleep "$(moment)"
+    draw_moment
+    sleep "$moment"
     until [ -s pid."$2" ]; do sleep 0.02; done
     kill -"$1" "$(cat pid."$2")" 2>/dev/null
 }

@@ -131,6 +131,9 @@ expect 0 'a split below a sample' train --data-path $set --split 58,2,0 \
     --seq-length 64 --eval-iters 2 --eval-interval 1
 says 'its valid split, sequences 58 to 59' 'are repeated'
 check 'and it is validated' grep -q 'validation loss at' out err
+expect 0 'a train split below a sample' train --data-path $set --split 2,58,0 \
+    --eval-iters 0 --seq-length 300
+says 'its train split, sequences 0 to 1' 'are repeated'
 expect 0 'no split' train --data-path $set --split 1,0,0 --eval-iters 2
 says 'nothing is validated' '--eval-iters 2 has no effect'
 

@@ -6,7 +6,7 @@
 
 commands "$top/README" >readme
 commands "$top/man/gpt.7" >page
-check 'README has five commands' test "$(wc -l <readme)" = 5
+check 'README has six commands' test "$(wc -l <readme)" = 6
 check 'gpt.7 has the same ones' diff readme page
 
 i=0

@@ -175,6 +175,11 @@ reach() { # program status
     gpt-launch:3) gpt-launch sh -c 'exit 3' ;;
     gpt-launch:7) gpt-launch sh -c 'exit 7' ;;
     gpt-launch:4) gpt-launch ./missing ;;
+    gpt-report:0) gpt-report ckpt ;;
+    gpt-report:1) no_memory gpt-report ckpt ;;
+    gpt-report:3) gpt-report corpus.jsonl ;;
+    gpt-report:4) gpt-report missing ;;
+    gpt-report:7) gpt-report ckpt ;;
     gpt-reshape:0) gpt-reshape --load-path ckpt --save-path hf --to hf ;;
     gpt-reshape:1) no_memory gpt-reshape inspect ckpt ;;
     gpt-reshape:3) gpt-reshape inspect damaged ;;

@@ -109,7 +109,7 @@ change="s/--config gpt2-124m/& ${small%%--data-path*}/
 --merge-file merges.txt|
     $([ "$gloo" = 1 ] || echo '/gpt-launch/d')"
 examples gpt-train.1
-out_has '"lm_loss"'
+check 'a report' test -s report.html
 check 'a picture of a pipeline' grep -q '<svg' pipeline.svg
 check 'a checkpoint' test -d ckpt/iter_0000004
 for option in $(echo "$small" | tr ' ' '\n' | grep '^--'); do
@@ -124,6 +124,13 @@ if [ "$gloo" = 1 ]; then
 else
     skip 'built without Gloo'
 fi
+
+# ---- gpt-report(1) ----
+cp -r ckpt ckpt-a
+cp -r ckpt ckpt-b
+change='/--follow/d; /^gpt-report ckpt$/d'
+examples gpt-report.1
+check 'two runs are compared' grep -q '"name":"large"' compare.html
 
 # ---- README: GPT-2 on GPUs, and many ranks ----
 # Lines that begin with a program, joined; small, and on the CPU.

@@ -33,6 +33,12 @@ BASE = dict(num_layers=2, hidden_size=8, num_attention_heads=2,
             gated=False, no_linear_bias=False, qkv_bias=False, qk_norm=False,
             parallel_blocks=False, shared_norm=False,
             batch=2, seq=8, micro_batches=1, masks=False)
+# Absent in a golden where they are as here.
+LATER = dict(qk_norm_whole=False, window_size=0, window_attn_skip_freq=0,
+             window_full_layers=0, attn_logit_softcapping=0,
+             final_logit_softcapping=0, query_pre_attn_scalar=0,
+             scale_embedding=False, embedding_norm=False, post_norm=False,
+             no_pre_norm=False, position_offset=0)
 # Heads of another size than width / heads, an odd vocabulary and widths.
 LLAMA = dict(position_embedding="rope", rotary_base=100.0,
              normalization="RMSNorm", norm_epsilon=1e-6, activation="silu",
@@ -90,6 +96,31 @@ CASES = {
                     position_embedding="rope",
                     norm_plus_one=True, no_linear_bias=True),
     "relu": dict(activation="relu"),
+    "window": dict(position_embedding="rope", num_query_groups=1,
+                   window_size=3, masks=True, seq=13),
+    "window_long": dict(num_layers=3, hidden_size=6, num_attention_heads=2,
+                        num_query_groups=1, head_size=3, ffn_hidden_size=8,
+                        seq=150, batch=1, max_positions=150, vocab_size=7,
+                        padded_vocab_size=8, window_size=60,
+                        window_attn_skip_freq=3, window_full_layers=1),
+    "gemma1": dict(**{**LLAMA, "activation": "gelu", "tied_embeddings": True},
+                   norm_plus_one=True, scale_embedding=True),
+    "gemma2": dict(**{**LLAMA, "activation": "gelu", "tied_embeddings": True,
+                      "num_layers": 3},
+                   norm_plus_one=True, scale_embedding=True, post_norm=True,
+                   window_size=4, window_attn_skip_freq=2,
+                   attn_logit_softcapping=1.5, final_logit_softcapping=2.5,
+                   query_pre_attn_scalar=7),
+    "cap_alibi": dict(position_embedding="alibi", num_attention_heads=3,
+                      num_query_groups=3, hidden_size=12, masks=True, seq=13,
+                      attn_logit_softcapping=0.7, post_norm=True,
+                      scale_embedding=True),
+    "olmo2": dict(**LLAMA, post_norm=True, no_pre_norm=True, qk_norm=True,
+                  qk_norm_whole=True),
+    "bloom": dict(position_embedding="alibi", num_attention_heads=3,
+                  num_query_groups=3, hidden_size=12, embedding_norm=True,
+                  seq=11),
+    "opt": dict(position_offset=2, activation="relu", seq=11),
 }
 # eps is large because some gradients are zero but for rounding (a key's bias
 # shifts all scores alike), and Adam would make steps of them.
@@ -125,26 +156,34 @@ def shapes(c):
     f, v = c["ffn_hidden_size"], c["padded_vocab_size"]
     norm_bias = c["normalization"] == "LayerNorm"
     bias, gate, qk = not c["no_linear_bias"], c["gated"], c["qk_norm"]
-    two = not c["shared_norm"]
+    pre, post, whole = not c["no_pre_norm"], c["post_norm"], c["qk_norm_whole"]
+    two = pre and not c["shared_norm"]
     out = [("embedding.word_embeddings.weight", (v, h))]
     if c["position_embedding"] == "learned_absolute":
         out.append(("embedding.position_embeddings.weight",
-                    (c["max_positions"], h)))
+                    (c["max_positions"] + c["position_offset"], h)))
+    if c["embedding_norm"]:
+        out.append(("embedding.layernorm.weight", (h,)))
+        out += [("embedding.layernorm.bias", (h,))] * norm_bias
     for i in range(c["num_layers"]):
         out += [(f"decoder.layers.{i}.{name}", shape)
                 for name, shape, there in [
-            ("input_layernorm.weight", (h,), True),
-            ("input_layernorm.bias", (h,), norm_bias),
+            ("input_layernorm.weight", (h,), pre),
+            ("input_layernorm.bias", (h,), pre and norm_bias),
             ("self_attention.linear_qkv.weight",
              ((heads + 2 * groups) * d, h), True),
             ("self_attention.linear_qkv.bias", ((heads + 2 * groups) * d,),
              bias or c["qkv_bias"]),
-            ("self_attention.q_layernorm.weight", (d,), qk),
+            ("self_attention.q_layernorm.weight",
+             (heads * d if whole else d,), qk),
             ("self_attention.q_layernorm.bias", (d,), qk and norm_bias),
-            ("self_attention.k_layernorm.weight", (d,), qk),
+            ("self_attention.k_layernorm.weight",
+             (groups * d if whole else d,), qk),
             ("self_attention.k_layernorm.bias", (d,), qk and norm_bias),
             ("self_attention.linear_proj.weight", (h, heads * d), True),
             ("self_attention.linear_proj.bias", (h,), bias),
+            ("post_self_attn_layernorm.weight", (h,), post),
+            ("post_self_attn_layernorm.bias", (h,), post and norm_bias),
             ("pre_mlp_layernorm.weight", (h,), two),
             ("pre_mlp_layernorm.bias", (h,), two and norm_bias),
             ("mlp.linear_gate.weight", (f, h), gate),
@@ -152,7 +191,9 @@ def shapes(c):
             ("mlp.linear_gate.bias", (f,), gate and bias),
             ("mlp.linear_fc1.bias", (f,), bias),
             ("mlp.linear_fc2.weight", (h, f), True),
-            ("mlp.linear_fc2.bias", (h,), bias)] if there]
+            ("mlp.linear_fc2.bias", (h,), bias),
+            ("post_mlp_layernorm.weight", (h,), post),
+            ("post_mlp_layernorm.bias", (h,), post and norm_bias)] if there]
     out.append(("decoder.final_layernorm.weight", (h,)))
     if norm_bias:
         out.append(("decoder.final_layernorm.bias", (h,)))
@@ -240,25 +281,36 @@ def alibi_slopes(heads):
     return power_of_two(n) + power_of_two(2 * n)[::2][:heads - n]
 
 
-def attention(x, p, name, c, doc_start):
+def attention(x, p, name, c, doc_start, layer):
     b, t, _ = x.shape
     g, d = c["num_query_groups"], c["head_size"]
     per = c["num_attention_heads"] // g
     qkv = linear(x, p, name + ".linear_qkv")
     qkv = qkv.view(b, t, g, per + 2, d)
     q, k, v = qkv[..., :per, :], qkv[..., per, :], qkv[..., per + 1, :]
-    if c["qk_norm"]:
+    if c["qk_norm_whole"]:
+        q = norm(q.flatten(2), p, name + ".q_layernorm", c).view(q.shape)
+        k = norm(k.flatten(2), p, name + ".k_layernorm", c).view(k.shape)
+    elif c["qk_norm"]:
         q = norm(q, p, name + ".q_layernorm", c)
         k = norm(k, p, name + ".k_layernorm", c)
     if c["position_embedding"] == "rope":
         q, k = rope(q, c), rope(k, c)
-    score = torch.einsum("btgpd,bsgd->bgpts", q, k) / math.sqrt(d)
+    score = torch.einsum("btgpd,bsgd->bgpts", q, k) / math.sqrt(
+        c["query_pre_attn_scalar"] or d)
+    if c["attn_logit_softcapping"]:
+        cap = c["attn_logit_softcapping"]
+        score = cap * torch.tanh(score / cap)
     s = torch.arange(t)
     if c["position_embedding"] == "alibi":
         slopes = torch.tensor(alibi_slopes(g * per)).view(1, g, per, 1, 1)
         score = score - slopes * (s[:, None] - s[None, :])
     seen = (s[None, None, :] <= s[None, :, None]) & \
            (s[None, None, :] >= doc_start[:, :, None])
+    freq = c["window_attn_skip_freq"]
+    if c["window_size"] and layer >= c["window_full_layers"] and not (
+            freq and (layer + 1) % freq == 0):
+        seen &= s[None, None, :] >= s[None, :, None] - c["window_size"]
     score = score.masked_fill(~seen[:, None, None], -math.inf)
     out = torch.einsum("bgpts,bsgd->btgpd", score.softmax(-1), v)
     out = out.reshape(b, t, -1)
@@ -285,19 +337,33 @@ def feed_forward(y, p, name, c):
 def forward(p, c, tokens, position, doc_start):
     word = p["embedding.word_embeddings.weight"]
     x = word[tokens]
+    if c["scale_embedding"]:
+        x = x * math.sqrt(c["hidden_size"])
     if c["position_embedding"] == "learned_absolute":
-        x = x + p["embedding.position_embeddings.weight"][position]
+        x = x + p["embedding.position_embeddings.weight"][
+            position + c["position_offset"]]
+    if c["embedding_norm"]:
+        x = norm(x, p, "embedding.layernorm", c)
     for i in range(c["num_layers"]):
         name = f"decoder.layers.{i}"
-        first = norm(x, p, name + ".input_layernorm", c)
-        attended = attention(first, p, name + ".self_attention", c, doc_start)
+        pre = not c["no_pre_norm"]
+        first = norm(x, p, name + ".input_layernorm", c) if pre else x
+        attended = attention(first, p, name + ".self_attention", c, doc_start,
+                             i)
+        if c["post_norm"]:
+            attended = norm(attended, p, name + ".post_self_attn_layernorm", c)
         stream = x if c["parallel_blocks"] else x + attended
-        second = first if c["shared_norm"] else \
+        second = first if c["shared_norm"] else stream if not pre else \
             norm(stream, p, name + ".pre_mlp_layernorm", c)
-        x = x + attended + feed_forward(second, p, name + ".mlp", c)
+        forwarded = feed_forward(second, p, name + ".mlp", c)
+        if c["post_norm"]:
+            forwarded = norm(forwarded, p, name + ".post_mlp_layernorm", c)
+        x = x + attended + forwarded
     x = norm(x, p, "decoder.final_layernorm", c)
     out = word if c["tied_embeddings"] else p["output_layer.weight"]
-    return x @ out.T
+    logits = x @ out.T
+    cap = c["final_logit_softcapping"]
+    return cap * torch.tanh(logits / cap) if cap else logits
 
 
 def batch(c):
@@ -364,14 +430,14 @@ def adamw(p, c, data):
 
 
 def make(name, changes, folder):
-    c = {**BASE, **changes}
+    c = {**LATER, **BASE, **changes}
     data, logits, p = batch(c), [], weights(c)
     loss = loss_of(p, c, data, logits)
     loss.backward()
     grads = [p[k].grad.numpy() for k, _ in shapes(c)]
     after = weights(c)
     losses, norms = adamw(after, c, data)
-    head = {**c, **STEPS, "loss": loss.item(), "losses": losses,
+    head = {**BASE, **changes, **STEPS, "loss": loss.item(), "losses": losses,
             "norms": norms}
     with open(os.path.join(folder, name + ".golden"), "wb") as f:
         f.write(json.dumps(head).encode() + b"\n")

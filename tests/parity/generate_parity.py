@@ -91,6 +91,36 @@ def compare_texts(model, native, what):
             print(f"# got  {got}\n# want {want}")
 
 
+def penalised(model, prompt, tokens, penalty):
+    ids = torch.tensor([list(prompt.encode())])
+    with torch.no_grad():
+        out = model.generate(ids, max_new_tokens=tokens, do_sample=False,
+                             pad_token_id=EOD, eos_token_id=None,
+                             repetition_penalty=penalty)[0].tolist()
+    return out[ids.shape[1]:]
+
+
+def compare_penalties(model, native, what):
+    prompt = "The quick brown fox"
+    raw = run(f"{BUILD}/gpt-generate", "--load", native, "--jsonl", "--prompt",
+              prompt, "--tokenizer-type", "ByteTokenizer", "--greedy",
+              "--tokens", "40", "--repetition-penalty", "1.7", "--ignore-eod",
+              "--logprobs", "3", stdin=subprocess.DEVNULL)
+    got = json.loads(raw)["logprobs"]
+    ids = [t["id"] for t in got]
+    check(ids == penalised(model, prompt, 40, 1.7),
+          f"{what}: greedy with a repetition penalty")
+    with torch.no_grad():
+        all_ids = torch.tensor([list(prompt.encode()) + ids])
+        want = model(all_ids).logits[0, len(prompt) - 1:-1].double()
+        want = want.log_softmax(-1)
+    off = max(abs(t["logprob"] - want[i, t["id"]].item())
+              for i, t in enumerate(got))
+    check(off < 1e-4, f"{what}: log-probabilities, off by {off:.1e}")
+    top = [[u["id"] for u in t["top"]] for t in got]
+    check(top == want.topk(3).indices.tolist(), f"{what}: the most probable")
+
+
 def main():
     torch.set_num_threads(1)
     shapes = {
@@ -108,6 +138,7 @@ def main():
                 native)
             compare_logits(model, native, what)
             compare_texts(model, native, what)
+            compare_penalties(model, native, what)
             if sizes["n_head"] > 1:
                 cut = f"{native}-tp2pp2"
                 run(f"{BUILD}/gpt-reshape", "--load-path", native,

@@ -38,7 +38,8 @@ static int golden_array(FILE *f, const char *name, double *values)
 }
 
 /* Moves to the next line that starts with `kind` and parses the rest. */
-static bool golden_next(FILE *f, const char *kind, char *rest, int cap)
+__attribute__((unused)) static bool
+golden_next(FILE *f, const char *kind, char *rest, int cap)
 {
     char line[GOLDEN_MAX * 32];
     size_t n = strlen(kind);

@@ -57,27 +57,53 @@ static struct gpt_config config(bool tied, int64_t groups)
 
 /* Architectures beside GPT-2's. The width of the feed-forward is no multiple of
  * 64 on any rank: gate and fc1 are two products. */
-enum variant { GPT2, LLAMA, NEOX, FALCON, GATED_BIASES, N_VARIANTS };
+enum variant {
+    GPT2, LLAMA, NEOX, FALCON, GATED_BIASES, GEMMA2, OLMO2, BLOOM, OPT,
+    N_VARIANTS
+};
 __attribute__((unused))
 static const char *const variant_names[] = {"gpt2", "llama", "neox", "falcon",
-                                            "gated, with biases"};
+                                            "gated, with biases", "gemma2",
+                                            "olmo2", "bloom", "opt"};
 
 __attribute__((unused))
 static void make_variant(struct gpt_config *c, enum variant v)
 {
-    if (v == GPT2)
+    const bool olmo2 = v == OLMO2, gemma2 = v == GEMMA2;
+
+    if (v == OPT)
+        c->position_offset = 2;
+    if (v == OPT)
+        c->activation = GPT_RELU;
+    if (v == GPT2 || v == OPT)
         return;
+    if (v == BLOOM) {
+        c->position_embedding = GPT_POSITION_ALIBI;
+        c->embedding_norm = true;
+        return;
+    }
+    c->post_norm = olmo2 || gemma2;
+    c->no_pre_norm = c->qk_norm_whole = olmo2;
+    if (gemma2) {
+        c->window_size = 3;
+        c->window_attn_skip_freq = 2;
+        c->attn_logit_softcapping = 1.5;
+        c->final_logit_softcapping = 2;
+        c->query_pre_attn_scalar = 5;
+        c->scale_embedding = true;
+    }
     c->position_embedding = GPT_POSITION_ROPE;
     c->rotary_base = 100;
     c->rotary_percent = v == NEOX ? 0.5 : 1;
     c->rotary_interleaved = v == LLAMA;
-    c->normalization = v == LLAMA ? GPT_RMSNORM : GPT_LAYERNORM;
-    c->norm_plus_one = v == GATED_BIASES;
-    c->gated = v == LLAMA || v == GATED_BIASES;
+    c->normalization =
+        v == LLAMA || olmo2 || gemma2 ? GPT_RMSNORM : GPT_LAYERNORM;
+    c->norm_plus_one = v == GATED_BIASES || gemma2;
+    c->gated = v == LLAMA || v == GATED_BIASES || olmo2 || gemma2;
     c->activation = c->gated ? GPT_SILU : GPT_GELU_EXACT;
-    c->no_linear_bias = v == LLAMA || v == FALCON;
+    c->no_linear_bias = v == LLAMA || v == FALCON || olmo2 || gemma2;
     c->qkv_bias = v == LLAMA;
-    c->qk_norm = v == LLAMA;
+    c->qk_norm = v == LLAMA || olmo2;
     c->parallel_blocks = v == NEOX || v == FALCON;
     c->shared_norm = v == FALCON;
 }

@@ -194,9 +194,13 @@ static void test_refused(void)
        "a sample is full");
     gpt_corpus_close(c);
     o.seq_length = 100000;
-    is_int(gpt_corpus_open(&c, &o, &err), GPT_EDATA, "too few to train on");
-    ok(strstr(err.text, "train split [0, ") &&
-           strstr(err.text, "takes 100001"), "says: %s", err.text);
+    c = open_or_die(&o);
+    ok(gpt_corpus_repeats(c, GPT_TRAIN, &repeat) && repeat.begin == 0,
+       "too few tokens to train on are repeated");
+    gpt_corpus_close(c);
+    o.split = "0.0001,1,0";
+    is_int(gpt_corpus_open(&c, &o, &err), GPT_EDATA, "none to train on");
+    ok(strstr(err.text, "train split [0, 0)"), "says: %s", err.text);
 
     o = options(absent, 1);
     is_int(gpt_corpus_open(&c, &o, &err), GPT_EIO, "no such data set");

@@ -478,21 +478,53 @@ static void hopper(void)
         {1, 258, 2, 1, 128, 0.3, true}, {1, 70, 2, 1, 80, 0, false},
         {2, 37, 2, 2, 96, 0.2, true},   {1, 140, 2, 1, 40, 0, true},
     };
+    static const struct attn_case with_alibi[] = {
+        {1, 100, 3, 1, 64, 0, false},   {2, 67, 3, 1, 64, 0.2, true},
+        {1, 260, 4, 2, 128, 0, true},   {1, 390, 2, 1, 128, 0, false},
+        {1, 140, 2, 1, 128, 0.3, true}, {1, 70, 3, 3, 80, 0, false},
+    };
     int64_t rounds =
         getenv("GPT_TEST_SWEEP") ? atoll(getenv("GPT_TEST_SWEEP")) : 0;
 
     reopen("GPT_CUDA_EMU_ARCH", "90");
     for (size_t i = 0; i < GPT_COUNT(cases); i++)
         check_attn("hopper attention", 1, cases[i], false);
+    for (size_t i = 0; i < GPT_COUNT(with_alibi); i++)
+        check_attn("hopper attention", 1, with_alibi[i], true);
     for (int64_t i = 0; i < rounds; i++) {
         int64_t g = rnd_int(1, 3), h = g * rnd_int(1, 3);
         struct attn_case k = {rnd_int(1, 2), rnd_int(1, 300), h, g,
                               rnd_int(1, 16) * 8, (double)(i % 2) / 5,
                               i / 2 % 2};
 
-        check_attn("hopper attention", 1, k, false);
+        check_attn("hopper attention", 1, k, i / 4 % 2);
     }
     reopen("GPT_CUDA_EMU_ARCH", "80");
+}
+
+/* Forward and backward each choose kernels by GPU, type, head size and options.
+ * Were their choices to differ in what they compute, gradients would be wrong:
+ * every head size with some of the options, in the default choice. */
+static void choices(void)
+{
+    static const char *const archs[] = {"80", "90", "120"};
+
+    for (size_t a = 0; a < (emulated ? GPT_COUNT(archs) : 1); a++) {
+        if (emulated)
+            reopen("GPT_CUDA_EMU_ARCH", archs[a]);
+        for (int64_t d = 8; d <= 136; d += 8)
+            for (int64_t k = 0; k < 2; k++) {
+                int64_t options = d / 8 * 2 + 5 * k;
+
+                check_attn(archs[a], GPT_COUNT(types) - 1,
+                           (struct attn_case){1, 70, 2, 1, d,
+                                              options & 4 ? 0.2 : 0,
+                                              options & 2},
+                           (options ^ (int64_t)a) & 1);
+            }
+    }
+    if (emulated)
+        reopen("GPT_CUDA_EMU_ARCH", "80");
 }
 
 /* ---- loss, optimizer, sums ---- */
@@ -843,6 +875,27 @@ static void failures(void)
     dev_be->free(dev_be, mem);
 }
 
+/* What shared memory limits depends on the GPU: Hopper trains rows that others
+ * have no room for. The limit counts a kernel's static memory, too. */
+static void limits(void)
+{
+    struct gpt_norm op = {.n = 1, .c = 12650, .act = GPT_F32};
+    struct gpt_norm_grad grad = {.dy = NULL};
+    struct gpt_err err;
+
+    if (!emulated)
+        return;
+    is_int(dev_be->logits_bytes, (int64_t)8 << 25, "logits: 1/32 of memory");
+    reopen("GPT_CUDA_EMU_ARCH", "90");
+    check_norm(GPT_LAYERNORM, 2, 16384, 0, false, false);
+    reopen("GPT_CUDA_EMU_ARCH", "86");
+    dev_be->norm_bwd(dev_q, &op, &grad);
+    is_int(dev_be->sync(dev_q, &err), GPT_EDEVICE, "rows that are too long");
+    ok(strstr(err.text, "rows of 12650 elements, limit 12544 on this GPU"),
+       "and how long they may be: %s", err.text);
+    reopen("GPT_CUDA_EMU_ARCH", "80");
+}
+
 /* ---- sections: all, or those named on the command line ---- */
 
 static void products(void)
@@ -871,8 +924,9 @@ static const struct {
     {"flat", flat},           {"products", products},
     {"rows", rows},           {"embeddings", embeddings},
     {"attention", attention}, {"hopper", hopper},
+    {"choices", choices},
     {"more", more},           {"sweep", random_shapes},
-    {"failures", failures},
+    {"failures", failures},   {"limits", limits},
 };
 
 static bool wanted(const char *section, int argc, char **argv)

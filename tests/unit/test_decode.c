@@ -52,21 +52,23 @@ static void naive_turn(const struct gpt_config *c, double *qkv, int64_t t)
 
 /* One query head at position t over qkv rows 0..t. */
 static void naive_head(const struct gpt_config *c, const double *qkv,
-                       int64_t t, int64_t h, double *out)
+                       int64_t t, int64_t h, int64_t from, double *out)
 {
     int64_t per = c->num_attention_heads / c->num_query_groups;
     int64_t d = c->head_size, ld = c->num_query_groups * (per + 2) * d;
     int64_t base = h / per * (per + 2) * d;
     const double *query = qkv + t * ld + base + h % per * d;
-    double p[512], sum = 0;
+    double p[512], sum = 0, cap = c->attn_logit_softcapping;
 
-    for (int64_t s = 0; s <= t; s++) {
+    for (int64_t s = from; s <= t; s++) {
         const double *key = qkv + s * ld + base + per * d;
         double dot = 0;
 
         for (int64_t i = 0; i < d; i++)
             dot += query[i] * key[i];
-        dot /= sqrt((double)d);
+        dot /= sqrt(c->query_pre_attn_scalar > 0 ? c->query_pre_attn_scalar
+                                                 : (double)d);
+        dot = cap > 0 ? cap * tanh(dot / cap) : dot;
         if (c->position_embedding == GPT_POSITION_ALIBI)
             dot -= (double)(t - s) *
                    (double)gpt_alibi_slope(h, c->num_attention_heads);
@@ -74,7 +76,7 @@ static void naive_head(const struct gpt_config *c, const double *qkv,
     }
     for (int64_t i = 0; i < d; i++)
         out[i] = 0;
-    for (int64_t s = 0; s <= t; s++)
+    for (int64_t s = from; s <= t; s++)
         for (int64_t i = 0; i < d; i++)
             out[i] += p[s] / sum * qkv[s * ld + base + (per + 1) * d + i];
 }
@@ -106,12 +108,35 @@ static void naive_feed_forward(const struct gpt_config *c,
     naive_linear(wide, w->at[GPT_FC2_WEIGHT], w->at[GPT_FC2_BIAS], f, n, y);
 }
 
+/* One norm of the heads [first, end) of all groups of a row, in place. */
+static void naive_whole_norm(const struct gpt_config *c, const float *w,
+                             double *qkv, int64_t first, int64_t end)
+{
+    int64_t per = c->num_attention_heads / c->num_query_groups + 2;
+    int64_t d = c->head_size, n = c->num_query_groups * (end - first) * d;
+    double *x = gpt_alloc((size_t)n, sizeof(*x));
+
+    for (int64_t i = 0; i < n; i++)
+        x[i] = qkv[(i / d / (end - first) * per + first +
+                    i / d % (end - first)) * d + i % d];
+    naive_norm(x, w, NULL, n, c, x);
+    for (int64_t i = 0; i < n; i++)
+        qkv[(i / d / (end - first) * per + first +
+             i / d % (end - first)) * d + i % d] = x[i];
+    gpt_free(x);
+}
+
 /* Norms of a row's query and key heads, in place. */
 static void naive_head_norms(const struct gpt_config *c,
                              const struct gpt_roles *w, double *qkv)
 {
     int64_t per = c->num_attention_heads / c->num_query_groups + 2;
 
+    if (c->qk_norm_whole) {
+        naive_whole_norm(c, w->at[GPT_Q_NORM_WEIGHT], qkv, 0, per - 2);
+        naive_whole_norm(c, w->at[GPT_K_NORM_WEIGHT], qkv, per - 2, per - 1);
+        return;
+    }
     for (int64_t h = 0; h < c->num_query_groups * per; h++) {
         bool key = h % per == per - 2;
         double *x = qkv + h * c->head_size;
@@ -121,6 +146,16 @@ static void naive_head_norms(const struct gpt_config *c,
                        w->at[key ? GPT_K_NORM_BIAS : GPT_Q_NORM_BIAS],
                        c->head_size, c, x);
     }
+}
+
+/* The first position that position t of a layer attends to. */
+static int64_t first_seen(const struct gpt_config *c, int64_t layer, int64_t t)
+{
+    bool all = c->window_size == 0 || layer < c->window_full_layers ||
+               (c->window_attn_skip_freq > 0 &&
+                (layer + 1) % c->window_attn_skip_freq == 0);
+
+    return all || t < c->window_size ? 0 : t - c->window_size;
 }
 
 /* x (t, C) through one layer, in place. */
@@ -138,8 +173,11 @@ static void naive_layer(struct model *m, int64_t layer, int64_t t, double *x)
     double *att = y + n, *wide = att + heads, *normed = wide + 2 * f;
     double *sum = normed + n;
     for (int64_t i = 0; i < t; i++) {
-        naive_norm(x + i * n, w.at[GPT_NORM1_WEIGHT], w.at[GPT_NORM1_BIAS], n,
-                   c, y);
+        if (c->no_pre_norm)
+            memcpy(y, x + i * n, (size_t)n * sizeof(*y));
+        else
+            naive_norm(x + i * n, w.at[GPT_NORM1_WEIGHT],
+                       w.at[GPT_NORM1_BIAS], n, c, y);
         naive_linear(y, w.at[GPT_QKV_WEIGHT], w.at[GPT_QKV_BIAS], n, ld,
                      qkv + i * ld);
         naive_head_norms(c, &w, qkv + i * ld);
@@ -148,17 +186,26 @@ static void naive_layer(struct model *m, int64_t layer, int64_t t, double *x)
     }
     for (int64_t i = 0; i < t; i++) {
         for (int64_t h = 0; h < c->num_attention_heads; h++)
-            naive_head(c, qkv, i, h, att + h * d);
+            naive_head(c, qkv, i, h, first_seen(c, layer, i), att + h * d);
         naive_linear(att, w.at[GPT_PROJ_WEIGHT], w.at[GPT_PROJ_BIAS], heads, n,
                      y);
+        if (c->post_norm)
+            naive_norm(y, w.at[GPT_POST1_WEIGHT], w.at[GPT_POST1_BIAS], n, c,
+                       y);
         for (int64_t k = 0; k < n; k++)
             sum[k] = x[i * n + k] + y[k];
         bool shared = c->shared_norm;
-        naive_norm(c->parallel_blocks ? x + i * n : sum,
+        if (c->no_pre_norm)
+            memcpy(normed, sum, (size_t)n * sizeof(*sum));
+        else
+            naive_norm(c->parallel_blocks ? x + i * n : sum,
                    w.at[shared ? GPT_NORM1_WEIGHT : GPT_NORM2_WEIGHT],
                    w.at[shared ? GPT_NORM1_BIAS : GPT_NORM2_BIAS], n, c,
                    normed);
         naive_feed_forward(c, &w, normed, wide, y);
+        if (c->post_norm)
+            naive_norm(y, w.at[GPT_POST2_WEIGHT], w.at[GPT_POST2_BIAS], n, c,
+                       y);
         for (int64_t k = 0; k < n; k++)
             x[i * n + k] = sum[k] + y[k];
     }
@@ -180,8 +227,13 @@ static double *naive_logits(struct model *m, const int32_t *tokens, int64_t t)
     double *logits = gpt_alloc((size_t)(t * v), sizeof(*logits));
     for (int64_t i = 0; i < t; i++)
         for (int64_t k = 0; k < n; k++)
-            x[i * n + k] = (double)wte[tokens[i] * n + k] +
-                           (wpe ? (double)wpe[i * n + k] : 0);
+            x[i * n + k] =
+                (double)wte[tokens[i] * n + k] *
+                    (c->scale_embedding ? sqrt((double)n) : 1) +
+                (wpe ? (double)wpe[(i + c->position_offset) * n + k] : 0);
+    for (int64_t i = 0; i < t && c->embedding_norm; i++)
+        naive_norm(x + i * n, w.at[GPT_EMBEDDING_NORM_WEIGHT],
+                   w.at[GPT_EMBEDDING_NORM_BIAS], n, c, x + i * n);
     for (int64_t l = 0; l < c->num_layers; l++)
         naive_layer(m, l, t, x);
     for (int64_t i = 0; i < t; i++) {
@@ -189,6 +241,9 @@ static double *naive_logits(struct model *m, const int32_t *tokens, int64_t t)
                    w.at[GPT_FINAL_NORM_BIAS], n, c, y);
         naive_linear(y, gpt_roles_output(&w), NULL, n, v, logits + i * v);
     }
+    for (int64_t i = 0; i < t * v && c->final_logit_softcapping > 0; i++)
+        logits[i] = c->final_logit_softcapping *
+                    tanh(logits[i] / c->final_logit_softcapping);
     gpt_free(x);
     return logits;
 }
@@ -371,36 +426,43 @@ int main(void)
         {"falcon", 2, 30, 3, 1, 8, 64, 61, true, 19, GPT_POSITION_ROPE,
          {.activation = GPT_GELU_EXACT, .parallel_blocks = true,
           .shared_norm = true, .no_linear_bias = true}},
+        {"gemma2", 3, 30, 6, 3, 8, 64, 61, true, 290, GPT_POSITION_ROPE,
+         {.normalization = GPT_RMSNORM, .norm_plus_one = true, .gated = true,
+          .no_linear_bias = true, .post_norm = true, .scale_embedding = true,
+          .window_size = 20, .window_attn_skip_freq = 2,
+          .attn_logit_softcapping = 2, .final_logit_softcapping = 3,
+          .query_pre_attn_scalar = 11}},
+        {"window over late layers", 3, 24, 4, 1, 6, 40, 33, false, 70,
+         GPT_POSITION_ROPE, {.window_size = 3, .window_full_layers = 1}},
+        {"olmo2", 2, 30, 6, 3, 8, 64, 61, false, 290, GPT_POSITION_ROPE,
+         {.normalization = GPT_RMSNORM, .activation = GPT_SILU, .gated = true,
+          .no_linear_bias = true, .post_norm = true, .no_pre_norm = true,
+          .qk_norm = true, .qk_norm_whole = true}},
+        {"bloom", 2, 24, 6, 6, 4, 64, 61, true, 40, GPT_POSITION_ALIBI,
+         {.embedding_norm = true}},
+        {"opt", 2, 24, 6, 6, 4, 64, 61, true, 40, GPT_POSITION_LEARNED,
+         {.position_offset = 2}},
     };
 
     for (size_t i = 0; i < GPT_COUNT(models); i++) {
         struct model m;
         const struct gpt_config *v = &models[i].variant;
-        struct gpt_config c = {
-            .normalization = v->normalization,
-            .norm_plus_one = v->norm_plus_one,
-            .activation = v->activation,
-            .gated = v->gated,
-            .no_linear_bias = v->no_linear_bias,
-            .qkv_bias = v->qkv_bias,
-            .qk_norm = v->qk_norm,
-            .parallel_blocks = v->parallel_blocks,
-            .shared_norm = v->shared_norm,
-            .num_layers = models[i].l,
-            .hidden_size = models[i].c,
-            .num_attention_heads = models[i].h,
-            .num_query_groups = models[i].g,
-            .head_size = models[i].d,
-            .ffn_hidden_size = models[i].f,
-            .max_positions = 512,
-            .position_embedding = models[i].positions,
-            .rotary_base = 10000,
-            .rotary_percent = 1,
-            .vocab_size = models[i].v,
-            .norm_epsilon = 1e-5,
-            .init_std = 0.02,
-            .tied_embeddings = models[i].tied,
-        };
+        struct gpt_config c = *v;
+
+        c.num_layers = models[i].l;
+        c.hidden_size = models[i].c;
+        c.num_attention_heads = models[i].h;
+        c.num_query_groups = models[i].g;
+        c.head_size = models[i].d;
+        c.ffn_hidden_size = models[i].f;
+        c.max_positions = 512;
+        c.position_embedding = models[i].positions;
+        c.rotary_base = 10000;
+        c.rotary_percent = 1;
+        c.vocab_size = models[i].v;
+        c.norm_epsilon = 1e-5;
+        c.init_std = 0.02;
+        c.tied_embeddings = models[i].tied;
 
         open_model(&m, c);
         test_forms(&m, models[i].what, models[i].t);

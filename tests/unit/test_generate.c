@@ -3,6 +3,7 @@
  * writer, which need no model. */
 #include "generate/generate.h"
 #include "cmd/generate/writer.h"
+#include "generate/text.h"
 #include "tests/lib/model.h"
 #include "tests/lib/tap.h"
 
@@ -14,16 +15,20 @@ struct seen {
     int64_t n[MOST_REQUESTS];
     int finish[MOST_REQUESTS]; /* -1: not ended */
     int fail_after;            /* tokens until the callback fails */
+    int64_t stop_at;           /* tokens after which it stops a text; 0: none */
 };
 
-static int see_token(void *user, int64_t request, int32_t token,
+static int see_token(void *user, int64_t request,
+                     const struct gpt_chosen *chosen, bool *stop,
                      struct gpt_err *err)
 {
     struct seen *s = user;
 
+    *stop = s->stop_at > 0 && s->n[request] + 1 == s->stop_at;
+
     if (--s->fail_after == 0)
         return gpt_fail(err, GPT_EIO, "full");
-    s->tokens[request][s->n[request]++] = token;
+    s->tokens[request][s->n[request]++] = chosen->id;
     return GPT_OK;
 }
 
@@ -71,6 +76,7 @@ static void make_requests(struct gpt_request *requests)
             .n_prompt = 1 + i,
             .max_tokens = 2 + i * 3 % 14,
             .number = (uint64_t)i / 2,
+            .stream = (uint64_t)i / 2,
             .sample = (uint64_t)i % 2,
         };
     }
@@ -83,26 +89,32 @@ static int go(struct model *m, int64_t slots,
 {
     struct gpt_decoder *d = decoder_of(m, slots, m->c.max_positions);
     struct gpt_speed speed;
-    struct gpt_generation how = {
+    const struct gpt_choice choice = {
         .sampling = sampling,
-        .seed = 42,
         .ends = &eod,
         .n_ends = eod >= 0,
-        .token = see_token,
-        .finish = see_finish,
-        .user = seen,
     };
-    int fail_after = seen->fail_after;
+    const struct gpt_sink sink = {see_token, see_finish, seen};
+    struct gpt_request chosen[MOST_REQUESTS];
 
-    *seen = (struct seen){.fail_after = fail_after};
+    for (int64_t i = 0; i < n; i++) {
+        chosen[i] = requests[i];
+        chosen[i].choice = &choice;
+        chosen[i].seed = 42;
+    }
+    *seen =
+        (struct seen){.fail_after = seen->fail_after, .stop_at = seen->stop_at};
     for (int i = 0; i < MOST_REQUESTS; i++)
         seen->finish[i] = -1;
-    int rc = gpt_generate(d, requests, n, &how, &speed, err);
+    int rc = gpt_generate(d, chosen, n, &sink, &speed, err);
     gpt_decoder_close(d);
     return rc;
 }
 
-static const struct gpt_sampling greedy = {0, 0, 0}, chance = {1, 50, 0.95};
+static const struct gpt_sampling greedy = {.temperature = 0},
+                                 chance = {.temperature = 1,
+                                           .top_k = 50,
+                                           .top_p = 0.95};
 
 static void test_batches(struct model *m)
 {
@@ -119,7 +131,7 @@ static void test_batches(struct model *m)
         bool lengths = true;
         for (int i = 0; i < MOST_REQUESTS; i++)
             lengths &= alone.n[i] == requests[i].max_tokens &&
-                alone.finish[i] == GPT_FINISH_TOKENS;
+                       alone.finish[i] == GPT_FINISH_TOKENS;
         ok(lengths, "every request gets its tokens");
         for (int64_t slots = 2; slots <= 9; slots += 7) {
             must(go(m, slots, requests, MOST_REQUESTS, rules[r], -1, &seen,
@@ -233,17 +245,29 @@ static void is_written(const char *what, bool jsonl, bool echo, int64_t n,
         requests[i] = (struct gpt_request){.n_prompt = 3,
                                            .number = (uint64_t)i / 2,
                                            .sample = (uint64_t)i % 2};
-    struct gpt_writer_options o = {tmpfile(), jsonl, echo,    tok,
-                                   &texts,    requests, n};
+    const struct gpt_list no_stops = {0};
+    struct gpt_writer_options o = {
+        .file = tmpfile(),
+        .jsonl = jsonl,
+        .echo = echo,
+        .tokenizer = tok,
+        .stops = &no_stops,
+        .prompts = &texts,
+        .requests = requests,
+        .n_requests = n,
+    };
     if (!o.file)
         exit(1);
     must(gpt_writer_open(&w, &o, &err), &err);
-    for (size_t i = 0; i < n_events; i++)
+    for (size_t i = 0; i < n_events; i++) {
+        const struct gpt_chosen chosen = {.id = events[i].token};
+        bool stop = false;
+
         must(events[i].token == END
                  ? gpt_writer_finish(w, events[i].request, GPT_FINISH_EOD, &err)
-                 : gpt_writer_token(w, events[i].request, events[i].token,
-                                    &err),
+                 : gpt_writer_token(w, events[i].request, &chosen, &stop, &err),
              &err);
+    }
     gpt_writer_close(w);
     rewind(o.file);
     got[fread(got, 1, sizeof(got) - 1, o.file)] = '\0';
@@ -258,20 +282,21 @@ static void test_writer(void)
     static const struct event one[] = {{0, 'a'}, {0, 'b'}, {0, END}};
     static const struct event cut[] = {{0, 'a'}, {0, 0xC3}, {0, END}};
     static const struct event newline[] = {{0, 'a'}, {0, '\n'}, {0, END}};
-    static const struct event two[] = {{1, 'x'}, {0, 'a'},   {1, END},
-                                       {0, 'b'}, {0, END},   {2, 'c'}};
+    static const struct event two[] = {{1, 'x'}, {0, 'a'}, {1, END},
+                                       {0, 'b'}, {0, END}, {2, 'c'}};
     static const struct event quotes[] = {
-        {2, '"'}, {2, '\\'}, {2, '\n'}, {2, 1}, {2, 0}, {2, 0xFF},
-        {0, 'a'}, {0, END},  {1, END},  {2, END}};
+        {2, '"'},  {2, '\\'}, {2, '\n'}, {2, 1},   {2, 0},
+        {2, 0xFF}, {0, 'a'},  {0, END},  {1, END}, {2, END}};
 
     is_written("a text ends with a newline", false, false, 1, one,
                GPT_COUNT(one), "ab\n");
-    is_written("but not with two", false, false, 1, newline,
-               GPT_COUNT(newline), "a\n");
+    is_written("but not with two", false, false, 1, newline, GPT_COUNT(newline),
+               "a\n");
     is_written("half a character at the end", false, false, 1, cut,
                GPT_COUNT(cut), "a\xEF\xBF\xBD\n");
     is_written("the prompt in front", false, true, 1, one, GPT_COUNT(one),
-               "P\xC3\xA9" "ab\n");
+               "P\xC3\xA9"
+               "ab\n");
     is_written("several, in order, the last under way", false, false, 3, two,
                GPT_COUNT(two), "ab\n---\nx\n---\nc");
     is_written("JSON lines", true, false, 3, quotes, GPT_COUNT(quotes),
@@ -284,6 +309,57 @@ static void test_writer(void)
                "\"finish\":\"eod\"}\n");
 }
 
+/* ---- stop strings ---- */
+
+/* The text of `bytes`, as tokens of a byte each, and what was given out after
+ * each, divided by '|'. */
+static void is_cut(const char *bytes, const char *stop, const char *other,
+                   const char *want)
+{
+    struct gpt_tokenizer *tok = NULL;
+    struct gpt_tokenizer_options to = {.type = "ByteTokenizer"};
+    const char *words[] = {stop, other};
+    const struct gpt_list stops = {words, 2};
+    struct gpt_text text = {0};
+    struct gpt_buf out = {0};
+    struct gpt_err err = {0};
+
+    must(gpt_tokenizer_open(&tok, &to, &err), &err);
+    for (size_t i = 0; bytes[i] && !text.stopped; i++) {
+        must(gpt_text_add(&text, tok, (unsigned char)bytes[i], &stops, &out),
+             &err);
+        must(gpt_buf_add(&out, "|", 1), &err);
+    }
+    must(gpt_text_end(&text, &stops, &out), &err);
+    must(gpt_buf_add(&out, "", 1), &err);
+    is_str(out.data, want, "'%s' up to '%s' or '%s'", bytes, stop, other);
+    gpt_buf_free(&out);
+    gpt_text_free(&text);
+    gpt_tokenizer_close(tok);
+}
+
+static void test_stop_strings(struct model *m)
+{
+    struct gpt_request requests[MOST_REQUESTS];
+    struct seen seen = {.stop_at = 2};
+    struct gpt_err err = {0};
+
+    is_cut("abcd", "cd", "", "a|b|||");
+    is_cut("abce", "cd", "", "a|b||ce|");
+    is_cut("abc", "cd", "", "a|b||c");
+    is_cut("aab", "ab", "", "|a||");
+    is_cut("ababc", "abc", "", "||ab|||");
+    is_cut("xyz", "z", "yz", "x|||");
+    is_cut("\xC3\xA9.", ".", "", "|\xC3\xA9||");
+    is_cut("\xC3.", "\xEF\xBF\xBD", "", "||");
+    is_cut("ab", "", "", "a|b|");
+    make_requests(requests);
+    must(go(m, 2, requests + 3, 2, greedy, -1, &seen, &err), &err);
+    ok(seen.n[0] == 2 && seen.n[1] == 2 && seen.finish[0] == GPT_FINISH_STOP &&
+           seen.finish[1] == seen.finish[0],
+       "a receiver ends a text");
+}
+
 int main(void)
 {
     struct model m;
@@ -292,6 +368,7 @@ int main(void)
     test_batches(&m);
     test_ends(&m);
     test_failures(&m);
+    test_stop_strings(&m);
     close_model(&m);
     test_damage();
     test_writer();

@@ -2,6 +2,7 @@
  * which memory is the device's. */
 #include "model/geometry.h"
 #include "model/memory_kinds.h"
+#include "model/stage.h"
 
 #include "tests/lib/tap.h"
 
@@ -131,8 +132,27 @@ static void test_memory_kinds(void)
            "host, nor what is saved");
 }
 
+/* Whole blocks of 64 rows of 56 bf16 logits, as many as the device likes. */
+static void test_logits(void)
+{
+    const struct gpt_config c = grouped();
+    const struct gpt_backend little = {.logits_bytes = 1};
+    const struct gpt_backend some = {.logits_bytes = 3 * 64 * 112 + 5};
+    const struct gpt_backend much = {.logits_bytes = 1 << 30};
+    struct gpt_layout layout = {.size = {0}};
+
+    layout.size[GPT_TP] = 1;
+    is_int(gpt_stage_logits_rows(&little, &c, &layout, GPT_BF16, 1000), 64,
+           "a block of logits at least");
+    is_int(gpt_stage_logits_rows(&some, &c, &layout, GPT_BF16, 1000), 3 * 64,
+           "as many blocks as the device's share of logits has room for");
+    is_int(gpt_stage_logits_rows(&much, &c, &layout, GPT_BF16, 1000), 1000,
+           "never more than there are rows");
+}
+
 int main(void)
 {
+    test_logits();
     test_widths();
     test_division();
     test_rows();

@@ -11,7 +11,10 @@ struct attn_case {
     int64_t n_out, n_qkv, row;
 };
 
-static bool alibi; /* in the cases that follow */
+/* in the cases that follow */
+static bool alibi;
+static int64_t window;
+static double softcap;
 
 /* Whole numbers of heads as in the paper's code. */
 static double ref_slope(int64_t head, int64_t heads)
@@ -80,17 +83,28 @@ static void ref_head(const struct attn_case *k, const double *qkv, int64_t b,
 
     places(op, h, at);
     double *p = malloc((size_t)t * sizeof(*p)),
-           *dp = malloc((size_t)t * sizeof(*p));
+           *dp = malloc((size_t)t * sizeof(*p)),
+           *slope = malloc((size_t)t * sizeof(*p));
     for (int64_t i = 0; i < t; i++) {
         const double *x = qkv + b * t * k->row;
         int64_t from = op->doc_start ? op->doc_start[b * t + i] : 0;
         double max = -1e300, sum = 0, delta = 0;
+
+        if (op->window > 0 && i - op->window > from)
+            from = i - op->window;
 
         for (int64_t j = from; j <= i; j++) {
             p[j] = 0;
             for (int64_t e = 0; e < d; e++)
                 p[j] += x[i * k->row + at[0] + e] * x[j * k->row + at[1] + e] *
                         (double)op->scale;
+            slope[j] = 1;
+            if (op->softcap > 0) {
+                double capped = tanh(p[j] / softcap);
+
+                p[j] = softcap * capped;
+                slope[j] = 1 - capped * capped;
+            }
             p[j] -= (double)(i - j) * ref_slope(op->head0 + h, op->h_global);
             max = fmax(max, p[j]);
         }
@@ -119,7 +133,7 @@ static void ref_head(const struct attn_case *k, const double *qkv, int64_t b,
             delta += p[j] * dp[j];
         }
         for (int64_t j = from; j <= i; j++) {
-            double ds = p[j] * (dp[j] - delta) * (double)op->scale;
+            double ds = p[j] * (dp[j] - delta) * (double)op->scale * slope[j];
 
             for (int64_t e = 0; e < d; e++) {
                 dx[i * k->row + at[0] + e] += ds * x[j * k->row + at[1] + e];
@@ -127,7 +141,7 @@ static void ref_head(const struct attn_case *k, const double *qkv, int64_t b,
             }
         }
     }
-    free(p), free(dp);
+    free(p), free(dp), free(slope);
 }
 
 static double *doubles(const float *x, int64_t n)
@@ -207,6 +221,8 @@ static void check(int64_t b, int64_t t, int64_t h, int64_t g, int64_t d,
                           .h_global = h + 2,
                           .scale = 1 / sqrtf((float)d),
                           .alibi = alibi,
+                          .window = window,
+                          .softcap = (float)softcap,
                           .act = GPT_F32,
                           .qkv = x,
                           .out = k.out,
@@ -217,10 +233,11 @@ static void check(int64_t b, int64_t t, int64_t h, int64_t g, int64_t d,
         (struct gpt_attn_grad){dout, k.dqkv, malloc(be->attn_scratch(&k.op))};
     char name[120];
     snprintf(name, sizeof(name),
-             "%s: attn b%lld t%lld h%lld g%lld d%lld p%g%s%s", setting,
+             "%s: attn b%lld t%lld h%lld g%lld d%lld p%g%s%s w%lld c%g",
+             setting,
              (long long)b, (long long)t, (long long)h, (long long)g,
              (long long)d, (double)p, docs ? " docs" : "",
-             alibi ? " alibi" : "");
+             alibi ? " alibi" : "", (long long)window, softcap);
     ok(same_bytes(run_fwd, &k, k.out, k.n_out + b * h * t),
        "%s: equal for 1, 2, 3 threads", name);
     ok(same_bytes(run_bwd, &k, k.dqkv, k.n_qkv),
@@ -255,7 +272,7 @@ static void check_cached(int64_t t, int64_t h, int64_t g, int64_t d,
     float *in = poisoned(B * step * k.row), *out = poisoned(B * step * h * d);
     k.op = (struct gpt_attn){
         .b = B, .t = t, .h = h, .g = g, .d = d, .h_global = h, .scale = 0.3f,
-        .alibi = alibi};
+        .alibi = alibi, .window = window, .softcap = (float)softcap};
     double *qkv = doubles(x, k.n_qkv), *want = doubles(got, k.n_out);
     double *lse = malloc((size_t)(B * h * t) * sizeof(*lse));
     for (int64_t i = 0; i < B * h; i++)
@@ -271,7 +288,8 @@ static void check_cached(int64_t t, int64_t h, int64_t g, int64_t d,
         }
         struct gpt_attn_cached op = {
             .b = B, .t_new = step, .h = h, .g = g, .d = d, .t_max = t_max,
-            .scale = 0.3f, .alibi = alibi, .act = GPT_F32, .qkv = in,
+            .scale = 0.3f, .alibi = alibi, .window = window,
+            .softcap = (float)softcap, .act = GPT_F32, .qkv = in,
             .out = out, .k_cache = kc, .v_cache = vc, .pos = pos, .len = len,
             .slot = slot};
         be->attn_cached(q, &op);
@@ -282,9 +300,10 @@ static void check_cached(int64_t t, int64_t h, int64_t g, int64_t d,
         }
     }
     close_to(got, want, k.n_out, 3e-6,
-             "%s: cached t%lld h%lld g%lld d%lld by %lld%s", setting,
+             "%s: cached t%lld h%lld g%lld d%lld by %lld%s w%lld c%g", setting,
              (long long)t, (long long)h, (long long)g, (long long)d,
-             (long long)step, alibi ? " alibi" : "");
+             (long long)step, alibi ? " alibi" : "", (long long)window,
+             softcap);
     free(x), free(got), free(kc), free(vc), free(in), free(out);
     free(qkv), free(want), free(lse);
 }
@@ -397,6 +416,24 @@ static void body(void)
     check_cached(70, 4, 2, 16, 7);
     check_cached(130, 3, 1, 33, 100);
     alibi = false;
+    window = 1;
+    check(2, 17, 4, 2, 8, 0.2f, false, 2);
+    check_cached(9, 2, 2, 4, 1);
+    window = 40;
+    check(1, 150, 3, 1, 64, 0, true, 3);
+    check(1, 320, 2, 2, 16, 0.1f, false, 1);
+    check_cached(300, 4, 2, 16, 130);
+    check_cached(70, 4, 1, 33, 7);
+    softcap = 0.75;
+    check(1, 150, 3, 3, 24, 0.1f, true, 3);
+    check_cached(130, 3, 1, 33, 100);
+    window = 0;
+    check(2, 33, 4, 2, 8, 0, false, 2);
+    alibi = true;
+    check(2, 17, 4, 2, 8, 0.2f, false, 2);
+    check_cached(70, 4, 2, 16, 3);
+    alibi = false;
+    softcap = 0;
     check_rope(3, 5, 4, 2, 8, 8, 0);
     check_rope(2, 17, 3, 1, 10, 6, 900);
     check_rope(1, 40, 2, 2, 64, 64, 30);

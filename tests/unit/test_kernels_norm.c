@@ -311,7 +311,7 @@ static void check_embed(int64_t n, int64_t c, float p, bool with_pos)
     float *out = poisoned(n * c), *dout = rnd_floats(n * c, 1);
     float *grads = poisoned((V + POS) * c);
     struct embed_case k = {{n, c, BEGIN, V, GPT_F32, tokens, positions, wte,
-                            with_pos ? wpe : NULL, out, some_dropout(p, 5)},
+                            with_pos ? wpe : NULL, out, some_dropout(p, 5), 0},
                            dout,
                            grads,
                            POS};

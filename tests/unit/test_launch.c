@@ -99,18 +99,21 @@ static void test_refused(void)
         const char *const *env;
         const char *says;
     } rows[] = {
-        {E("RANK=0"), "WORLD_SIZE is not set, environment needs it"},
+        {E("RANK=0"), "WORLD_SIZE is not set; one of "
+                      "several ranks needs RANK, WORLD_SIZE, MASTER_ADDR"},
         {E("WORLD_SIZE=2"), "RANK is not set"},
         {E("RANK=2", "WORLD_SIZE=2"), "RANK is '2', not a number from 0 to 1"},
         {E("RANK=x", "WORLD_SIZE=2"), "RANK is 'x'"},
         {E("RANK=0", "WORLD_SIZE=0"), "WORLD_SIZE is '0'"},
         {E("RANK=-1", "WORLD_SIZE=4"), "RANK is '-1'"},
         {E("RANK=0", "WORLD_SIZE=2", "LOCAL_RANK=a"), "LOCAL_RANK is 'a'"},
-        {E(TORCHRUN, "MASTER_PORT=1"), "MASTER_ADDR is not set, torchrun"},
+        {E(TORCHRUN, "MASTER_PORT=1"),
+         "MASTER_ADDR is not set, but others of torchrun are"},
         {E(TORCHRUN, "MASTER_ADDR=a"), "MASTER_PORT is not set"},
         {E(TORCHRUN, "MASTER_ADDR=a", "MASTER_PORT=65536"),
          "MASTER_PORT is '65536', not a number from 1 to 65535"},
-        {E("SLURM_PROCID=0"), "SLURM_NTASKS is not set, slurm needs it"},
+        {E("SLURM_PROCID=0"),
+         "SLURM_NTASKS is not set, but others of slurm are"},
         {E(SLURM), "MASTER_ADDR is not set, and slurm does not tell"},
         {E(SLURM, "SLURM_JOB_NODELIST=a[b"), "no first host in the list 'a[b'"},
         {E("OMPI_COMM_WORLD_SIZE=2"), "OMPI_COMM_WORLD_RANK is not set"},

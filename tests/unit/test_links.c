@@ -5,6 +5,7 @@
 #include "tests/lib/job.h"
 #include "tests/lib/tap.h"
 
+#include "base/memory.h"
 #include "base/progress.h"
 #include "parallel/net.h"
 
@@ -43,6 +44,7 @@ static void disturb(struct rank *rank)
     if (gpt_store_get(rank->store, key, 10, &value, &len, &err) != GPT_OK ||
         sscanf(value, "%127s %lld", address, &port) != 2)
         _exit(20);
+    gpt_free(value);
     for (int i = 0; i < 40; i++) {
         int fd = gpt_net_connect(address, port, 1, why, sizeof(why));
 

@@ -43,6 +43,15 @@ static const struct parallel_case parallel_cases[] = {
      .recompute = GPT_RECOMPUTE_SELECTIVE},
     {.sequence = true, .groups = 4, .b = 2, .t = 12, .variant = FALCON},
     {.sequence = true, .groups = 4, .b = 2, .t = 12, .variant = GATED_BIASES},
+    {.tied = true, .groups = 4, .b = 2, .t = 12, .variant = GEMMA2},
+    {.sequence = true, .groups = 4, .b = 2, .t = 12, .variant = GEMMA2,
+     .recompute = GPT_RECOMPUTE_SELECTIVE},
+    {.groups = 4, .b = 2, .t = 12, .variant = OLMO2},
+    {.sequence = true, .groups = 8, .b = 2, .t = 12, .variant = OLMO2,
+     .recompute = GPT_RECOMPUTE_UNIFORM, .recompute_layers = 2},
+    {.tied = true, .groups = 8, .b = 2, .t = 12, .variant = BLOOM},
+    {.sequence = true, .groups = 8, .b = 2, .t = 12, .variant = BLOOM},
+    {.sequence = true, .groups = 4, .b = 2, .t = 12, .variant = OPT},
     /* 2 ranks only, for the sake of time */
     {false, true, 4, 2, 12, GPT_RECOMPUTE_UNIFORM, 3,
      GPT_POSITION_LEARNED, GPT2},
@@ -58,7 +67,7 @@ static const struct parallel_case parallel_cases[] = {
      .recompute = GPT_RECOMPUTE_UNIFORM, .recompute_layers = 2},
 };
 
-enum { ALL_CASES = GPT_COUNT(parallel_cases), FIRST_CASES = 13 };
+enum { ALL_CASES = GPT_COUNT(parallel_cases), FIRST_CASES = 20 };
 
 /* What a rank found, for the parent. */
 struct finding {

@@ -1,8 +1,8 @@
 /* The choice of tokens: the tokens that top-k, top-p and both keep, ties,
  * boundaries, and the distribution of draws. Only equal logits have exact sums,
  * so tests of boundaries use equal ones. */
-#include "generate/sample.h"
-#include "tests/lib/tap.h"
+#include "generate/adjust.h"
+#include "golden.h"
 
 enum { MOST = 8 };
 
@@ -39,48 +39,58 @@ struct truth {
     unsigned want; /* bit i: token i can be chosen */
 };
 
-#define P_HALVES {.25, .5, .125, .0625, .0625, -1}
-#define P_FLAT {.25, .25, .25, .25, -1}
+#define RULE(t, k, p)                                  \
+    {                                                  \
+        .temperature = (t), .top_k = (k), .top_p = (p) \
+    }
+#define P_HALVES                        \
+    {                                   \
+        .25, .5, .125, .0625, .0625, -1 \
+    }
+#define P_FLAT                 \
+    {                          \
+        .25, .25, .25, .25, -1 \
+    }
 
 static const struct truth truths[] = {
-    {"no filter", P_HALVES, {1, 0, 0}, 0x1F},
-    {"temperature 0", P_HALVES, {0, 0, 0}, 0x02},
-    {"temperature 0 does not read k or p", P_HALVES, {0, 3, .9}, 0x02},
-    {"greedy among equals: lowest id", P_FLAT, {0, 0, 0}, 0x1},
-    {"k = 1 is greedy", P_HALVES, {1, 1, 0}, 0x02},
-    {"k = 1 among equals: lowest id", P_FLAT, {1, 1, 0}, 0x1},
-    {"k = 2", P_HALVES, {1, 2, 0}, 0x03},
-    {"k = 3", P_HALVES, {1, 3, 0}, 0x07},
-    {"k = 4: the tie at the threshold survives", P_HALVES, {1, 4, 0}, 0x1F},
-    {"k = 2 of equals: all survive", P_FLAT, {1, 2, 0}, 0xF},
-    {"k = V", P_HALVES, {1, 5, 0}, 0x1F},
-    {"k > V", P_HALVES, {1, 100, 0}, 0x1F},
-    {"p = 1 is off", P_HALVES, {1, 0, 1}, 0x1F},
-    {"p tiny: the first stays", P_HALVES, {1, 0, 1e-9}, 0x02},
-    {"p = .4: only the one that crosses", P_HALVES, {1, 0, .4}, 0x02},
-    {"p just below .5", P_HALVES, {1, 0, .4999}, 0x02},
-    {"p just above .5", P_HALVES, {1, 0, .5001}, 0x03},
-    {"p just below .75", P_HALVES, {1, 0, .7499}, 0x03},
-    {"p just above .75", P_HALVES, {1, 0, .7501}, 0x07},
-    {"p just above .875: of equals the lower id", P_HALVES, {1, 0, .8751},
+    {"no filter", P_HALVES, RULE(1, 0, 0), 0x1F},
+    {"temperature 0", P_HALVES, RULE(0, 0, 0), 0x02},
+    {"temperature 0 does not read k or p", P_HALVES, RULE(0, 3, .9), 0x02},
+    {"greedy among equals: lowest id", P_FLAT, RULE(0, 0, 0), 0x1},
+    {"k = 1 is greedy", P_HALVES, RULE(1, 1, 0), 0x02},
+    {"k = 1 among equals: lowest id", P_FLAT, RULE(1, 1, 0), 0x1},
+    {"k = 2", P_HALVES, RULE(1, 2, 0), 0x03},
+    {"k = 3", P_HALVES, RULE(1, 3, 0), 0x07},
+    {"k = 4: the tie at the threshold survives", P_HALVES, RULE(1, 4, 0), 0x1F},
+    {"k = 2 of equals: all survive", P_FLAT, RULE(1, 2, 0), 0xF},
+    {"k = V", P_HALVES, RULE(1, 5, 0), 0x1F},
+    {"k > V", P_HALVES, RULE(1, 100, 0), 0x1F},
+    {"p = 1 is off", P_HALVES, RULE(1, 0, 1), 0x1F},
+    {"p tiny: the first stays", P_HALVES, RULE(1, 0, 1e-9), 0x02},
+    {"p = .4: only the one that crosses", P_HALVES, RULE(1, 0, .4), 0x02},
+    {"p just below .5", P_HALVES, RULE(1, 0, .4999), 0x02},
+    {"p just above .5", P_HALVES, RULE(1, 0, .5001), 0x03},
+    {"p just below .75", P_HALVES, RULE(1, 0, .7499), 0x03},
+    {"p just above .75", P_HALVES, RULE(1, 0, .7501), 0x07},
+    {"p just above .875: of equals the lower id", P_HALVES, RULE(1, 0, .8751),
      0x0F},
-    {"p just above .9375: and the last", P_HALVES, {1, 0, .9376}, 0x1F},
+    {"p just above .9375: and the last", P_HALVES, RULE(1, 0, .9376), 0x1F},
     {"p = .25 of equals: the sum before the second equals p, kept", P_FLAT,
-     {1, 0, .25}, 0x3},
-    {"p = .2499 of equals: one", P_FLAT, {1, 0, .2499}, 0x1},
-    {"p = .75 of equals: all", P_FLAT, {1, 0, .75}, 0xF},
-    {"p = .3 of equals: two, by id", P_FLAT, {1, 0, .3}, 0x3},
-    {"p after k: renormalised", P_HALVES, {1, 2, .6}, 0x02},
-    {"p after k at the boundary", {.4, .4, .1, .1, -1}, {1, 2, .5}, 0x3},
-    {"p after k below it", {.4, .4, .1, .1, -1}, {1, 2, .4999}, 0x1},
-    {"k cuts what p would keep", P_HALVES, {1, 2, .99}, 0x03},
-    {"p after temperature 1/2: .25 of .344 crosses", P_HALVES, {.5, 0, .72},
+     RULE(1, 0, .25), 0x3},
+    {"p = .2499 of equals: one", P_FLAT, RULE(1, 0, .2499), 0x1},
+    {"p = .75 of equals: all", P_FLAT, RULE(1, 0, .75), 0xF},
+    {"p = .3 of equals: two, by id", P_FLAT, RULE(1, 0, .3), 0x3},
+    {"p after k: renormalised", P_HALVES, RULE(1, 2, .6), 0x02},
+    {"p after k at the boundary", {.4, .4, .1, .1, -1}, RULE(1, 2, .5), 0x3},
+    {"p after k below it", {.4, .4, .1, .1, -1}, RULE(1, 2, .4999), 0x1},
+    {"k cuts what p would keep", P_HALVES, RULE(1, 2, .99), 0x03},
+    {"p after temperature 1/2: .25 of .344 crosses", P_HALVES, RULE(.5, 0, .72),
      0x02},
-    {"p after temperature 1: it would not", P_HALVES, {1, 0, .72}, 0x03},
-    {"minus infinity takes no part", {0, .5, 0, .5, -1}, {1, 0, 0}, 0xA},
-    {"nor in top-k", {0, .5, 0, .5, -1}, {1, 3, 0}, 0xA},
-    {"a tiny temperature is greedy", P_HALVES, {1e-30, 0, 0}, 0x02},
-    {"one token", {1, -1}, {1, 5, .5}, 0x1},
+    {"p after temperature 1: it would not", P_HALVES, RULE(1, 0, .72), 0x03},
+    {"minus infinity takes no part", {0, .5, 0, .5, -1}, RULE(1, 0, 0), 0xA},
+    {"nor in top-k", {0, .5, 0, .5, -1}, RULE(1, 3, 0), 0xA},
+    {"a tiny temperature is greedy", P_HALVES, RULE(1e-30, 0, 0), 0x02},
+    {"one token", {1, -1}, RULE(1, 5, .5), 0x1},
 };
 
 static int length(const double *p)
@@ -108,7 +118,7 @@ static void test_truths(void)
 
 static void test_bad_logits(void)
 {
-    const struct gpt_sampling rule = {1, 0, 0}, greedy = {0, 0, 0};
+    const struct gpt_sampling rule = RULE(1, 0, 0), greedy = RULE(0, 0, 0);
     const float bad[][3] = {
         {0, NAN, 1},
         {NAN, 0, 1},
@@ -209,8 +219,8 @@ static void test_against_slow(const struct gpt_sampling *rule, int n)
 static void test_distribution(void)
 {
     const struct gpt_sampling rules[] = {
-        {1, 0, 0},    {.7, 0, 0},  {1.5, 0, .9}, {1, 40, 0},
-        {1, 7, .5},   {1, 0, .3},  {.8, 100, .95}, {1, 0, .999},
+        RULE(1, 0, 0),  RULE(.7, 0, 0), RULE(1.5, 0, .9),   RULE(1, 40, 0),
+        RULE(1, 7, .5), RULE(1, 0, .3), RULE(.8, 100, .95), RULE(1, 0, .999),
     };
 
     for (size_t i = 0; i < GPT_COUNT(rules); i++) {
@@ -243,6 +253,113 @@ static void test_streams(void)
     is_near(sum / 10000, .5, 0, .015, "with mean 1/2");
 }
 
+/* ---- both semantics, against transformers and a slow Megatron ---- */
+
+static int read_ids(FILE *f, const char *name, int32_t *ids)
+{
+    double values[GOLDEN_MAX];
+    int n = golden_array(f, name, values);
+
+    for (int i = 0; i < n; i++)
+        ids[i] = (int32_t)values[i];
+    return n;
+}
+
+/* A rule, or the end of the file: "end 0". */
+static int golden_rule(FILE *f, double *r)
+{
+    char word[16];
+    long at = ftell(f);
+
+    if (fscanf(f, " %15s", word) == 1 && strcmp(word, "end") == 0)
+        return 0;
+    fseek(f, at, SEEK_SET);
+    return golden_array(f, "rule", r);
+}
+
+static void test_golden(void)
+{
+    FILE *f = golden_open("tests/golden/sampling.txt");
+    double r[GOLDEN_MAX], values[GOLDEN_MAX];
+    int32_t prompt[16], text[16], kept[32], counts[32] = {0};
+    int cases = 0, n_rule;
+
+    for (; (n_rule = golden_rule(f, r)) == 8; cases++) {
+        struct gpt_sampling rule = RULE(r[1], (int64_t)r[2], r[3]);
+        float logits[32];
+        double off = 0;
+        unsigned want = 0;
+
+        rule.semantics = r[0] != 0 ? GPT_HUGGING_FACE : GPT_MEGATRON;
+        rule.min_p = r[4];
+        rule.repetition_penalty = r[5];
+        rule.presence_penalty = r[6];
+        rule.frequency_penalty = r[7];
+        int n = golden_array(f, "logits", values);
+        for (int i = 0; i < n; i++)
+            logits[i] = (float)values[i];
+        struct gpt_history h = {.prompt = prompt, .text = text};
+        h.n_prompt = read_ids(f, "prompt", prompt);
+        h.n_text = read_ids(f, "text", text);
+        gpt_adjust(logits, n, &rule, &h, counts);
+        golden_array(f, "adjusted", values);
+        for (int i = 0; i < n; i++)
+            off = fmax(off, fabs((double)logits[i] - values[i]) + counts[i]);
+        ok(off < 1e-5, "case %d: penalties, off by %g", cases, off);
+        for (int i = read_ids(f, "kept", kept); i > 0; i--)
+            want |= 1U << kept[i - 1];
+        unsigned got = reachable(logits, n, &rule);
+        if (!ok(got == want, "case %d: the tokens that are kept", cases))
+            printf("# got %#x, want %#x\n", got, want);
+    }
+    ok(cases == 240, "%d cases", cases);
+    fclose(f);
+}
+
+static void test_adjustments(void)
+{
+    const struct gpt_bias bias[] = {{1, 2.5F}, {2, -INFINITY}, {9, 1}};
+    const int32_t prompt[] = {0, 3};
+    int32_t counts[4] = {0};
+    float logits[4] = {0};
+    struct gpt_sampling rule = RULE(1, 0, 0);
+    const struct gpt_history h = {.prompt = prompt, .n_prompt = 2};
+
+    ok(!gpt_adjusts(&rule), "no rule changes nothing");
+    rule.bias = bias;
+    rule.n_bias = 3;
+    rule.after_colon = true;
+    rule.colon = 3;
+    rule.newline = 0;
+    ok(gpt_adjusts(&rule), "a bias does");
+    gpt_adjust(logits, 4, &rule, &h, counts);
+    is_near((double)logits[1], 2.5, 0, 0, "a bias is added");
+    ok(logits[2] == -INFINITY, "a token can be forbidden");
+    ok(logits[0] == -INFINITY, "no newline after the prompt's colon");
+    is_near((double)logits[3], 0, 0, 0, "others stay");
+}
+
+/* Megatron: p * decay after each token, never below the bound. */
+static void test_decay(void)
+{
+    struct gpt_sampling rule = RULE(1, 0, 0.8);
+    double p = 0.8;
+
+    is_near(gpt_sampling_next_p(&rule, p), 0.8, 0, 0, "no decay");
+    rule.top_p_bound = 0.5;
+    is_near(gpt_sampling_next_p(&rule, p), 0.8, 0, 0,
+            "a bound alone does nothing");
+    rule.top_p_decay = 0.75;
+    p = gpt_sampling_next_p(&rule, p);
+    is_near(p, 0.6, 1e-15, 0, "a decay multiplies");
+    p = gpt_sampling_next_p(&rule, p);
+    is_near(p, 0.5, 0, 0, "down to the bound");
+    rule.top_p_bound = 0;
+    is_near(gpt_sampling_next_p(&rule, 0.5), 0.375, 1e-15, 0,
+            "without a bound further");
+    is_near(gpt_sampling_next_p(&rule, 0), 0, 0, 0, "off stays off");
+}
+
 int main(void)
 {
     if (gpt_sampler_open(&sampler, 512, NULL) != GPT_OK)
@@ -251,6 +368,9 @@ int main(void)
     test_bad_logits();
     test_distribution();
     test_streams();
+    test_golden();
+    test_adjustments();
+    test_decay();
     gpt_sampler_close(sampler);
     return tap_done();
 }

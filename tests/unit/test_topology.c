@@ -77,7 +77,6 @@ static void test_groups(void)
 static void test_members(void)
 {
     const int64_t size[GPT_N_DIMS] = {[GPT_TP] = 2, [GPT_PP] = 4};
-    const int64_t other[GPT_N_DIMS] = {[GPT_TP] = 1, [GPT_PP] = 3};
     struct gpt_topology t;
     struct gpt_err err;
     int64_t ranks[MAX_WORLD], index;
@@ -95,7 +94,6 @@ static void test_members(void)
     is_int(gpt_topology_group(&t, GPT_GROUP_WORLD, ranks, &index), 16,
            "world");
     is_int(index, 6, "place in the world");
-    is_int(gpt_topology_rank(&t, other), 13, "rank of coordinates");
 }
 
 static void test_layers(void)

@@ -71,6 +71,10 @@ struct cpu_adamw_rates {
     X(float, max, (const float *x, int64_t n))                                \
     X(float, dot, (const float *x, const float *y, int64_t n))                \
     X(void, scale, (float *x, int64_t n, float factor))                       \
+    X(void, times, (float *x, const float *y, int64_t n))                     \
+    /* x = tanh(x * in) * out, and 1 - tanh^2 to slope, where it is wanted */ \
+    X(void, softcap,                                                          \
+      (float *x, float *slope, int64_t n, float in, float out))               \
     /* p = exp(s * scale - lse); ds = p * (keep * dp - delta) * scale, and    \
      * p *= keep, in the places of s and dp; keep NULL: 1 */                  \
     X(void, softmax_grad,                                                     \

@@ -104,14 +104,15 @@ static inline float lanes_max(vf v)
 /* e^x: x = n ln 2 + r, |r| <= ln 2 / 2, a polynomial of degree 6 in r, times
  * 2^n. Within 0.9 units in the last place with fused products, 1.2 without
  * (test_kernels_isa). Below -87.33 the result is 0 (no subnormals), above 88.37
- * it stays at e^88.37; NaN stays NaN. */
+ * it stays at e^88.37; NaN stays NaN. n wraps around where x is far below: what
+ * it gives there is not used. */
 static inline vf vexp(vf x)
 {
     const vf low = all(-87.33f), high = all(88.37f);
     const vf magic = all(0x1.8p23f); /* adding it rounds to an integer */
     vf y = pick(x > high, high, x);
     vf t = y * all(0x1.715476p0f) + magic;
-    vi n = (vi)t - (vi)magic;
+    vu n = (vu)t - (vu)magic;
     vf whole = t - magic;
     vf r = y - whole * all(0x1.62e400p-1f);
 
@@ -123,7 +124,7 @@ static inline vf vexp(vf x)
     p = p * r + all(0x1.fffffcp-2f);
     p = p * r + all(1);
     p = p * r + all(1);
-    vf power = (vf)((n + 127) << 23);
+    vf power = (vf)((n + 127u) << 23);
     return pick(x < low, (vf){0}, p * power);
 }
 

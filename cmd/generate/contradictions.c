@@ -1,0 +1,46 @@
+/* The check of contradictions.h. Only values that draw are refused: --top-k 1,
+ * a --top-p of 1 and --temperature 0 do not contradict --greedy, and scripts
+ * give all of them at once. Start at gpt_contradictions_check(). */
+#include "cmd/generate/contradictions.h"
+
+#include <assert.h>
+#include <string.h>
+
+/* Options are looked up by name, since the table is the program's own. */
+static enum gpt_origin origin_of(const struct gpt_args *args, const char *name)
+{
+    const struct gpt_program *p = args->program;
+    size_t i = 0;
+
+    while (!p->options[i].name || strcmp(p->options[i].name, name) != 0) {
+        i++;
+        assert(i < p->n_options); /* names below are those of the table */
+    }
+    return args->origin[i];
+}
+
+int gpt_contradictions_check(const struct gpt_generate_options *o,
+                             const struct gpt_args *args, struct gpt_err *err)
+{
+    const struct {
+        const char *name;
+        bool draws;
+    } others[] = {
+        {"top-k", o->top_k > 1},
+        {"top-p", o->top_p > 0 && o->top_p < 1},
+        {"temperature", o->temperature > 0},
+    };
+
+    /* The first one is enough: the hint is the same for all. */
+    for (size_t i = 0; o->greedy && i < GPT_COUNT(others); i++) {
+        const enum gpt_origin origin = origin_of(args, others[i].name);
+
+        if (!others[i].draws || origin == GPT_FROM_DEFAULT ||
+            origin != origin_of(args, "greedy"))
+            continue;
+        gpt_fail(err, GPT_EUSAGE, "--%s has no effect beside --greedy, which "
+                 "always takes the most probable token", others[i].name);
+        return gpt_hint(err, "leave one of them out");
+    }
+    return GPT_OK;
+}

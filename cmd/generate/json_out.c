@@ -1,0 +1,71 @@
+/* JSON piece by piece; see json_out.h. */
+#include "cmd/generate/json_out.h"
+
+#include "generate/stream.h"
+
+/* Everything else than control characters, quotes and backslashes goes out as
+ * it is. */
+int gpt_json_add_string(struct gpt_buf *b, const char *text, size_t len)
+{
+    int status = gpt_buf_add(b, "\"", 1);
+
+    for (size_t i = 0; i < len && status == GPT_OK; i++) {
+        unsigned char c = (unsigned char)text[i];
+
+        if (c == '"' || c == '\\')
+            status = gpt_buf_printf(b, "\\%c", c);
+        else if (c == '\n')
+            status = gpt_buf_add(b, "\\n", 2);
+        else if (c < 0x20 || c == 0x7F)
+            status = gpt_buf_printf(b, "\\u%04x", c);
+        else
+            status = gpt_buf_add(b, &text[i], 1);
+    }
+    return status == GPT_OK ? gpt_buf_add(b, "\"", 1) : status;
+}
+
+/* Readers that need the bytes themselves have the id beside it. */
+int gpt_json_add_token(struct gpt_buf *b, const struct gpt_tokenizer *tok,
+                       int32_t id)
+{
+    struct gpt_stream stream = {0};
+    struct gpt_buf text = {0};
+    size_t len = 0;
+    const char *bytes = gpt_token_bytes(tok, id, &len);
+    int status;
+
+    GPT_TRY_GOTO(status, gpt_stream_add(&stream, bytes, len, &text), out);
+    GPT_TRY_GOTO(status, gpt_stream_end(&stream, &text), out);
+    status = gpt_json_add_string(b, text.data, text.len);
+out:
+    gpt_buf_free(&text);
+    return status;
+}
+
+/* Seven digits are what a float's logarithm has; the object stays open for a
+ * member after these. */
+static int add_probability(struct gpt_buf *b, const struct gpt_tokenizer *tok,
+                           int32_t id, double logprob)
+{
+    GPT_TRY(gpt_buf_printf(b, "{\"id\":%d,\"token\":", id));
+    GPT_TRY(gpt_json_add_token(b, tok, id));
+    return gpt_buf_printf(b, ",\"logprob\":%.7g", logprob);
+}
+
+/* The comma comes first, so that a list grows without a look at what is there;
+ * its reader leaves out the first one. */
+int gpt_json_add_chosen(struct gpt_buf *b, const struct gpt_tokenizer *tok,
+                        const struct gpt_chosen *chosen)
+{
+    GPT_TRY(gpt_buf_add(b, ",", 1));
+    GPT_TRY(add_probability(b, tok, chosen->id, chosen->logprob));
+    GPT_TRY(gpt_buf_printf(b, ",\"top\":["));
+    for (int64_t i = 0; i < chosen->n_top; i++) {
+        if (i > 0)
+            GPT_TRY(gpt_buf_add(b, ",", 1));
+        GPT_TRY(
+            add_probability(b, tok, chosen->top[i].id, chosen->top[i].logprob));
+        GPT_TRY(gpt_buf_add(b, "}", 1));
+    }
+    return gpt_buf_add(b, "]}", 2);
+}

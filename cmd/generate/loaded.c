@@ -1,0 +1,107 @@
+/* The model of a command; see loaded.h. */
+#include "cmd/generate/loaded.h"
+
+#include "base/log.h"
+#include "base/num.h"
+#include "checkpoint/load.h"
+#include "cmd/generate/vocabulary.h"
+
+/* From cheap to dear: a checkpoint that does not open and a vocabulary that
+ * does not fit are reported before weights are read. */
+int gpt_loaded_open(struct gpt_loaded *m, struct gpt_err *err)
+{
+    const struct gpt_source_options how = {.iteration = m->o->iteration,
+                                           .verify = m->o->verify};
+
+    GPT_TRY(gpt_source_open(&m->source, m->o->load, &how, err));
+    m->config = &m->source.config;
+    if (m->source.unused_settings)
+        gpt_warn("%s/%s: not used; options say how tokens are chosen, such as "
+                 "--greedy, --temperature, --top-k and --top-p",
+                 m->source.dir, m->source.unused_settings);
+    return gpt_vocabulary_open(&m->tokenizer, &m->source, &m->o->tokenizer,
+                               m->o->allow_vocab_mismatch, err);
+}
+
+/* Reports what the model and the texts under way take, and where. */
+static void describe(const struct gpt_loaded *m,
+                     const struct gpt_decoder_options *d)
+{
+    char device[128], weights[32], texts[32];
+    int64_t bytes = 0;
+
+    if (gpt_decoder_memory(&bytes, d, NULL) != GPT_OK)
+        return;
+    m->be->describe(m->be, device, sizeof(device));
+    gpt_debug("%s: %s of weights, %s for %lld texts of %lld positions", device,
+              gpt_text_bytes(weights, 4.0 * (double)m->flat.elements),
+              gpt_text_bytes(texts, (double)bytes), (long long)d->slots,
+              (long long)d->positions);
+}
+
+/* The weights are read only now, when prompts and options are known to be
+ * good: they are what takes time. One rank holds all of the model; the layout
+ * says so. */
+int gpt_loaded_open_decoder(struct gpt_loaded *m, int64_t slots,
+                            int64_t positions, struct gpt_err *err)
+{
+    struct gpt_layout layout = GPT_LAYOUT_SINGLE(m->config);
+
+    GPT_TRY(gpt_backend_open(&m->be, m->o->device, err));
+    GPT_TRY(gpt_params_build(&m->params, m->config, err));
+    GPT_TRY(gpt_flat_build(&m->flat, &m->params, &layout, err));
+    GPT_TRY(gpt_load_weights(&m->weights, &m->source, &m->flat, GPT_F32, m->be,
+                             err));
+    struct gpt_decoder_options options = {
+        .config = m->config,
+        .flat = &m->flat,
+        .act = GPT_F32,
+        .slots = slots,
+        .positions = gpt_min_i64(m->config->max_positions, positions),
+    };
+    describe(m, &options);
+    return gpt_decoder_open(&m->decoder, m->be, &options, m->weights, err);
+}
+
+/* In the reverse order of opening: the decoder reads the weights, and these are
+ * described by the tables. */
+void gpt_loaded_close(struct gpt_loaded *m)
+{
+    gpt_decoder_close(m->decoder);
+    if (m->weights)
+        m->be->free(m->be, m->weights);
+    gpt_flat_free(&m->flat);
+    gpt_params_free(&m->params);
+    gpt_tokenizer_close(m->tokenizer);
+    gpt_source_close(&m->source);
+}
+
+/* Weights of other programs may come with a tokenizer that names no end,
+ * beside a configuration that does. */
+int32_t gpt_loaded_eod(const struct gpt_loaded *m)
+{
+    int32_t eod = gpt_tokenizer_eod(m->tokenizer);
+
+    return eod < 0 && m->source.ends.n ? m->source.ends.ids[0] : eod;
+}
+
+static double rate(double amount, double seconds)
+{
+    return seconds > 0 ? amount / seconds : 0;
+}
+
+/* Bytes a second of weights are what a step costs at least: against the
+ * memory's bandwidth they say how far from its limit the machine is. */
+void gpt_loaded_report_speed(const struct gpt_loaded *m,
+                             const struct gpt_speed *s)
+{
+    double bytes = (double)gpt_decoder_step_bytes(m->decoder);
+
+    gpt_info("prompts: %lld tokens, %.1f tokens/s; texts: %lld tokens, %.1f "
+             "tokens/s, %.1f GB/s of weights",
+             (long long)s->prompt_tokens,
+             rate((double)s->prompt_tokens, s->prompt_seconds),
+             (long long)s->step_tokens,
+             rate((double)s->step_tokens, s->step_seconds),
+             rate(bytes * (double)s->steps, s->step_seconds) / 1e9);
+}

@@ -1,0 +1,46 @@
+/* The model of a command: the checkpoint, its tokenizer, and, once it is known
+ * how long texts are and how many, its weights and a decoder. */
+#ifndef GPT_CMD_GENERATE_LOADED_H
+#define GPT_CMD_GENERATE_LOADED_H
+
+#include "checkpoint/source.h"
+#include "cmd/generate/options.h"
+#include "generate/generate.h"
+#include "tokenizer/tokenizer.h"
+
+/* Members are in the order in which they are made; those not yet made are
+ * zero. */
+struct gpt_loaded {
+    const struct gpt_generate_options *o;
+    struct gpt_source source;
+    const struct gpt_config *config; /* of the source */
+    struct gpt_tokenizer *tokenizer;
+    struct gpt_backend *be;
+    struct gpt_param_table params;
+    struct gpt_flat flat;
+    void *weights;
+    struct gpt_decoder *decoder;
+};
+
+/* Opens checkpoint and tokenizer, which is cheap: *m is zero but for the
+ * options. */
+int gpt_loaded_open(struct gpt_loaded *m, struct gpt_err *err) GPT_MUST_USE;
+
+/* Reads the weights, and opens a decoder for `slots` texts of `positions`
+ * tokens each, at most as many as the model has. */
+int gpt_loaded_open_decoder(struct gpt_loaded *m, int64_t slots,
+                            int64_t positions,
+                            struct gpt_err *err) GPT_MUST_USE;
+
+/* Frees whatever is there. */
+void gpt_loaded_close(struct gpt_loaded *m);
+
+/* The token that begins a text, and that ends a document: the tokenizer's, or
+ * the checkpoint's first end; -1: there is none. */
+int32_t gpt_loaded_eod(const struct gpt_loaded *m);
+
+/* Tokens and speed of both kinds of work, at the end. */
+void gpt_loaded_report_speed(const struct gpt_loaded *m,
+                             const struct gpt_speed *speed);
+
+#endif

@@ -1,0 +1,141 @@
+/* The option table of gpt-generate: a row an option. */
+#include "cmd/generate/options.h"
+
+#include "backend.h"
+
+static const char *const semantics[] = {"megatron", "hf", NULL};
+
+#define AT(field) .offset = offsetof(struct gpt_generate_options, field)
+/* A row of --seed is -1 for a new seed each time, of --iteration for the newest
+ * checkpoint, and of --logprobs for none, as 0 is a value of each. */
+const struct gpt_opt gpt_generate_options[] = {
+    /* Nothing here says how the model is made: the checkpoint does. */
+    {.kind = GPT_OPT_GROUP, .help = "Model"},
+    {.kind = GPT_OPT_STRING, .name = "load", .arg = "DIR", AT(load),
+     .flags = GPT_OPT_REQUIRED | GPT_OPT_DIR,
+     .help = "checkpoints of a run, one of its iter_* directories, a Hugging "
+             "Face directory, or a file of GGUF or llm.c"},
+    {.kind = GPT_OPT_INT, .name = "iteration", .arg = "N", AT(iteration),
+     .def = "-1", .min = -1, .max = 1e15,
+     .help = "which checkpoint, -1 = the newest", .alias = "ckpt-step"},
+    /* A damaged weight gives a text that looks like one of a bad model, and
+     * nothing would point at the damage. */
+    {.kind = GPT_OPT_FLAG, .name = "verify", AT(verify), .def = "true",
+     .help = "check the checkpoint's checksums first"},
+    GPT_TOKENIZER_FILE_OPTIONS(struct gpt_generate_options, tokenizer, NULL, 0),
+    GPT_TOKENIZER_TEXT_OPTIONS(struct gpt_generate_options, tokenizer),
+    {.kind = GPT_OPT_INT, .name = "vocab-size", .arg = "N",
+     AT(tokenizer.vocab_size), .def = "0", .min = 0, .max = INT32_MAX,
+     .help = "NullTokenizer: ids are below N; TikTokenizer: of the model"},
+    GPT_TOKENIZER_MISMATCH_OPTION(struct gpt_generate_options,
+                                  allow_vocab_mismatch),
+    {.kind = GPT_OPT_GROUP, .help = "Prompts and texts"},
+    /* Several prompts after one --prompt, so that the shell's patterns and
+     * arrays work; given again, the option adds to the list. */
+    {.kind = GPT_OPT_LIST, .letter = 'p', .name = "prompt", .arg = "TEXT",
+     AT(prompt),
+     .help = "how the text begins; every word is one prompt, the empty one "
+             "starts a new document"},
+    {.kind = GPT_OPT_LIST, .name = "prompt-file", .arg = "FILE",
+     AT(prompt_file), .flags = GPT_OPT_FILE | GPT_OPT_INPUT,
+     .alias = "sample-input-file",
+     .help = "a file that is one prompt, '-' = standard input"},
+    {.kind = GPT_OPT_FLAG, .name = "jsonl", AT(jsonl),
+     .help = "prompt files are JSON lines with 'prompt' and 'id', and so is "
+             "the output"},
+    /* The name is Megatron's, which adds the end of a document, too. */
+    {.kind = GPT_OPT_FLAG, .name = "add-bos", AT(add_bos), .alias = "add-BOS",
+     .help = "put the end-of-document token in front of every prompt"},
+    /* Megatron's name comes first of the aliases, then transformers'. They
+     * count what is added; transformers' --max-length does not (foreign.c). */
+    {.kind = GPT_OPT_INT, .name = "tokens", .arg = "N", AT(tokens), .def = "64",
+     .min = 1, .max = 1e9,
+     .alias = "num-tokens-to-generate tokens-to-generate out-seq-length "
+              "max-new-tokens",
+     .help = "the most tokens to add to a prompt"},
+    {.kind = GPT_OPT_INT, .name = "num-samples", .arg = "N", AT(num_samples),
+     .def = "1", .min = 1, .max = 1e6, .help = "texts for each prompt"},
+    {.kind = GPT_OPT_FLAG, .name = "echo", AT(echo),
+     .help = "repeat the prompt in front of the text"},
+    {.kind = GPT_OPT_LIST, .name = "stop", .arg = "TEXT", AT(stop),
+     .help = "end a text before the first of these strings"},
+    {.kind = GPT_OPT_FLAG, .name = "ignore-eod", AT(ignore_eod),
+     .help = "continue after the end of a document"},
+    /* Megatron's, which know newlines by GPT-2's ids; here they are tokens of
+     * any vocabulary (choice.c). They look at tokens, --stop at text. */
+    {.kind = GPT_OPT_FLAG, .name = "stop-on-eol", AT(stop_on_eol),
+     .help = "a token that is one or two newlines ends a text, instead of the "
+             "end of a document"},
+    {.kind = GPT_OPT_FLAG, .name = "stop-on-double-eol",
+     AT(stop_on_double_eol),
+     .help = "two newlines end a text, instead of the end of a document"},
+    /* They are the model's own distribution, so that they do not depend on the
+     * rows below, and agree with what scoring gives. */
+    {.kind = GPT_OPT_INT, .name = "logprobs", .arg = "N", AT(logprobs),
+     .def = "-1", .min = -1, .max = 1000,
+     .help = "with --jsonl: the log-probability of each token, and of the N "
+             "most probable ones beside it"},
+    {.kind = GPT_OPT_FLAG, .name = "return-logits", AT(return_logits),
+     .help = "with --jsonl: all logits before each token"},
+    {.kind = GPT_OPT_GROUP, .help = "Choice of tokens"},
+    /* In the order in which they act; the penalties act before all of them.
+     * Defaults leave the model's distribution as it is, which is Megatron's
+     * choice and not transformers', where top-k is 50. */
+    {.kind = GPT_OPT_REAL, .name = "temperature", .arg = "X", AT(temperature),
+     .def = "1", .min = 0, .max = 1000,
+     .help = "below 1 the likely becomes likelier; 0 = greedy"},
+    {.kind = GPT_OPT_INT, .name = "top-k", .arg = "N", AT(top_k), .def = "0",
+     .min = 0, .max = 1e9,
+     .help = "choose among the N most probable tokens, 0 = all"},
+    {.kind = GPT_OPT_REAL, .name = "top-p", .arg = "P", AT(top_p), .def = "0",
+     .min = 0, .max = 1,
+     .help = "choose among the most probable tokens that together reach P, 0 = "
+             "all"},
+    {.kind = GPT_OPT_REAL, .name = "top-p-decay", .arg = "X", AT(top_p_decay),
+     .def = "0", .min = 0, .max = 1,
+     .help = "multiply P by X after each token of a text, 0 = off"},
+    {.kind = GPT_OPT_REAL, .name = "top-p-bound", .arg = "P", AT(top_p_bound),
+     .def = "0", .min = 0, .max = 1, .help = "the least P of --top-p-decay"},
+    {.kind = GPT_OPT_REAL, .name = "min-p", .arg = "P", AT(min_p), .def = "0",
+     .min = 0, .max = 1,
+     .help = "drop tokens less than P times as probable as the best, 0 = off"},
+    /* 0 would divide by it; the limits are far outside of what is of use, and
+     * inside of what a float's logit survives. */
+    {.kind = GPT_OPT_REAL, .name = "repetition-penalty", .arg = "X",
+     AT(repetition_penalty), .def = "1", .min = 0.01, .max = 100,
+     .help = "divide the logits of tokens in prompt and text by X, 1 = off",
+     .alias = "repeat-penalty"},
+    {.kind = GPT_OPT_REAL, .name = "presence-penalty", .arg = "X",
+     AT(presence_penalty), .def = "0", .min = -100, .max = 100,
+     .help = "subtract X from the logits of tokens in the text"},
+    {.kind = GPT_OPT_REAL, .name = "frequency-penalty", .arg = "X",
+     AT(frequency_penalty), .def = "0", .min = -100, .max = 100,
+     .help = "the same for each time that the token is there"},
+    {.kind = GPT_OPT_LIST, .name = "logit-bias", .arg = "ID:X", AT(logit_bias),
+     .help = "add X to the logit of token ID; -inf forbids it"},
+    {.kind = GPT_OPT_FLAG, .name = "prevent-newline-after-colon",
+     AT(prevent_newline_after_colon),
+     .help = "choose no newline after a token that is a colon"},
+    {.kind = GPT_OPT_FLAG, .name = "greedy", AT(greedy),
+     .help = "always the most probable token"},
+    /* One word for all differences: a user has a program to agree with, and not
+     * a boundary. */
+    {.kind = GPT_OPT_CHOICE, .name = "semantics", AT(semantics),
+     .def = "megatron", .choices = semantics,
+     .help = "whose top-k and top-p, where ties and boundaries differ"},
+    {.kind = GPT_OPT_INT, .name = "seed", .arg = "N", AT(seed), .def = "-1",
+     .min = -1, .max = 9007199254740992.0, .alias = "random-seed",
+     .help = "of all choices, -1 = a new one each time"},
+    {.kind = GPT_OPT_GROUP, .help = "Machine"},
+    {.kind = GPT_OPT_STRING, .name = "device", .arg = "NAME", AT(device),
+     .def = "auto", .choices = gpt_device_words,
+     .help = "what computes: auto, cpu, cuda or cuda:N"},
+    /* More texts share a step's reading of the weights, until products take
+     * longer than it. */
+    {.kind = GPT_OPT_INT, .name = "batch-size", .arg = "N", AT(batch_size),
+     .def = "8", .min = 1, .max = 65536,
+     .help = "texts at once; what they say does not depend on it"},
+    GPT_COMMON_OPTIONS(struct gpt_generate_options, common),
+};
+
+const size_t gpt_generate_n_options = GPT_COUNT(gpt_generate_options);

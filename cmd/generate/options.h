@@ -1,0 +1,42 @@
+/* The options of gpt-generate. What this folder does: the table is options.c,
+ * the model of a command loaded.h, the choice of tokens choice.h; the front
+ * ends are filter.h (prompts in, texts out) and what main.c lists beside
+ * it. */
+#ifndef GPT_CMD_GENERATE_OPTIONS_H
+#define GPT_CMD_GENERATE_OPTIONS_H
+
+#include "base/options.h"
+#include "tokenizer/tokenizer_options.h"
+
+struct gpt_generate_options {
+    struct gpt_common_options common;
+    /* model */
+    const char *load;
+    int64_t iteration;
+    bool verify, allow_vocab_mismatch;
+    struct gpt_tokenizer_options tokenizer;
+    /* prompts and texts */
+    struct gpt_list prompt, prompt_file;
+    bool jsonl, echo, add_bos;
+    int64_t tokens, num_samples;
+    bool ignore_eod, stop_on_eol, stop_on_double_eol;
+    struct gpt_list stop;
+    int64_t logprobs; /* -1: none */
+    bool return_logits;
+    /* choice of tokens */
+    bool greedy;
+    const char *semantics;
+    double temperature, top_p, min_p, top_p_decay, top_p_bound;
+    double repetition_penalty, presence_penalty, frequency_penalty;
+    struct gpt_list logit_bias;
+    bool prevent_newline_after_colon;
+    int64_t top_k, seed;
+    /* machine */
+    const char *device;
+    int64_t batch_size;
+};
+
+extern const struct gpt_opt gpt_generate_options[];
+extern const size_t gpt_generate_n_options;
+
+#endif

@@ -1,0 +1,147 @@
+/* The table of charts; see charts.h. Start at `known`: its order is the order
+ * on the page, what people look at first on top. Fields that are compared are
+ * in one row, so that they share an axis: training and validation loss, the
+ * kinds of waits. Fields of other units never do. */
+#include "cmd/report/charts.h"
+
+#include <math.h>
+#include <string.h>
+
+static const struct gpt_chart known[] = {
+    {"Loss", "nats a token", {"lm_loss", "validation_loss", "test_loss"}, 0},
+    {"Bits a byte", "", {"bits_per_byte", "validation_bits_per_byte"}, 0},
+    {"Perplexity", "", {"validation_ppl", "test_ppl"}, 0},
+    {"Learning rate", "", {"learning_rate"}, 0},
+    {"Gradient norm", "before clipping", {"grad_norm"}, 0},
+    {"Loss scale", "", {"loss_scale"}, 0},
+    {"Throughput", "tokens/s", {"tokens_per_second"}, 0},
+    {"Utilization", "of the peak", {"mfu"}, 0},
+    {"Time of a step", "ms", {"elapsed_ms"}, 0},
+    {"Computing", "GFLOP/s", {"gflops"}, 0},
+    {"Waits of a step", "ms",
+     {"pipeline_wait_ms", "reduce_wait_ms", "tensor_wait_ms",
+      "gather_wait_ms"},
+     1},
+    {"Global batch size", "samples", {"global_batch_size"}, 0},
+    {"Skipped iterations", "since the line before",
+     {"skipped_iterations", "nan_iterations"}, 0},
+};
+
+/* An axis, not a curve. */
+static const char axis[] = "consumed_samples";
+
+/* One run that has a field is enough for a chart; the others are then missing
+ * in it, which is seen. */
+static bool any_has(const struct gpt_metrics *runs, size_t n_runs,
+                    const char *name)
+{
+    for (size_t i = 0; i < n_runs; i++)
+        if (gpt_metrics_find(&runs[i], name))
+            return true;
+    return false;
+}
+
+static int add_chart(struct gpt_charts *c, const struct gpt_chart *chart,
+                     struct gpt_err *err)
+{
+    GPT_TRY(gpt_grow(&c->rows, &c->cap, c->n + 1, sizeof(*c->rows), "charts",
+                     err));
+    c->rows[c->n++] = *chart;
+    return GPT_OK;
+}
+
+/* A known chart keeps the fields that a run has. */
+static int add_known(struct gpt_charts *c, const struct gpt_chart *row,
+                     const struct gpt_metrics *runs, size_t n_runs,
+                     struct gpt_err *err)
+{
+    struct gpt_chart chart = *row;
+    size_t n = 0;
+
+    for (size_t i = 0; i < GPT_CHART_FIELDS && row->fields[i]; i++)
+        if (any_has(runs, n_runs, row->fields[i]))
+            chart.fields[n++] = row->fields[i];
+    if (n == 0)
+        return GPT_OK;
+    while (n < GPT_CHART_FIELDS)
+        chart.fields[n++] = NULL;
+    return add_chart(c, &chart, err);
+}
+
+/* Own charts count as well: a second run with the same field adds none. */
+static bool is_drawn(const struct gpt_charts *c, const char *field)
+{
+    for (size_t i = 0; i < c->n; i++)
+        for (size_t k = 0; k < GPT_CHART_FIELDS && c->rows[i].fields[k]; k++)
+            if (strcmp(c->rows[i].fields[k], field) == 0)
+                return true;
+    return strcmp(field, axis) == 0;
+}
+
+/* Known charts first, then fields of their own in the order in which runs name
+ * them. */
+int gpt_charts_make(struct gpt_charts *c, const struct gpt_metrics *runs,
+                    size_t n_runs, struct gpt_err *err)
+{
+    *c = (struct gpt_charts){.n = 0};
+    for (size_t i = 0; i < GPT_COUNT(known); i++)
+        GPT_TRY(add_known(c, &known[i], runs, n_runs, err));
+    for (size_t i = 0; i < n_runs; i++)
+        for (size_t k = 0; k < runs[i].n_series; k++) {
+            const char *field = runs[i].series[k].name;
+            const struct gpt_chart own = {
+                .title = field, .unit = "", .fields = {field}};
+
+            if (!is_drawn(c, field))
+                GPT_TRY(add_chart(c, &own, err));
+        }
+    return GPT_OK;
+}
+
+void gpt_charts_free(struct gpt_charts *c)
+{
+    gpt_free(c->rows);
+    *c = (struct gpt_charts){.n = 0};
+}
+
+/* ---- fields that are computed ---- */
+
+/* A field that is a multiple of another. The series grow meanwhile, so that
+ * the source is found by its place. */
+static int add_multiple(struct gpt_metrics *h, const char *from,
+                        const char *to, double factor, struct gpt_err *err)
+{
+    const struct gpt_series *source = gpt_metrics_find(h, from);
+
+    if (!source || gpt_metrics_find(h, to))
+        return GPT_OK;
+    const size_t at = (size_t)(source - h->series), lines = h->n_lines;
+    const size_t n = source->n;
+    int status = GPT_OK;
+
+    for (size_t i = 0; i < n && status == GPT_OK; i++) {
+        const double value = h->series[at].value[i];
+
+        h->n_lines = (size_t)h->series[at].line[i] + 1;
+        status = gpt_metrics_add(h, to, value * factor, err);
+    }
+    h->n_lines = lines;
+    return status;
+}
+
+/* 1e-3: gflops are a thousandth of the peak's TFLOP/s. A run that wrote such a
+ * field itself keeps its own. */
+int gpt_metrics_derive(struct gpt_metrics *h, const struct gpt_derivation *d,
+                       struct gpt_err *err)
+{
+    if (d->bytes_per_token > 0) {
+        const double bits = 1 / (log(2) * d->bytes_per_token);
+
+        GPT_TRY(add_multiple(h, "lm_loss", "bits_per_byte", bits, err));
+        GPT_TRY(add_multiple(h, "validation_loss", "validation_bits_per_byte",
+                             bits, err));
+    }
+    if (d->peak > 0)
+        GPT_TRY(add_multiple(h, "gflops", "mfu", 1e-3 / d->peak, err));
+    return GPT_OK;
+}

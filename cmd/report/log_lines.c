@@ -1,0 +1,158 @@
+/* Lines of logs, as gpt-train and Megatron-LM print them, as rows of metrics:
+ *
+ *   iteration       20/     100 | consumed samples:           80 | lm loss: ...
+ *   validation loss at iteration 20 | lm loss value: 3.2E+00 | lm loss PPL: ...
+ *
+ *
+ * Launchers and schedulers put words of their own before a line, and versions
+ * of Megatron-LM differ in the fields between the bars: "elapsed time per
+ * iteration (ms)", throughput, loss scale, batch sizes. A line is therefore
+ * recognised by its first field alone, and every other field that is "words:
+ * number" is taken. Fields with a name in metrics.jsonl get that name, so that
+ * a log of one and the metrics of the other are drawn in the same charts. Start
+ * at gpt_metrics_read_log(), at the end. */
+#include "cmd/report/log_lines.h"
+
+#include <ctype.h>
+#include <math.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+/* What a log calls the fields of metrics.jsonl. Other fields keep their own
+ * words: they are shown as they are. */
+static const struct {
+    const char *log, *field;
+} names[] = {
+    {"consumed samples", "consumed_samples"},
+    {"elapsed time per iteration (ms)", "elapsed_ms"},
+    {"learning rate", "learning_rate"},
+    {"global batch size", "global_batch_size"},
+    {"lm loss", "lm_loss"},
+    {"loss scale", "loss_scale"},
+    {"grad norm", "grad_norm"},
+    {"number of skipped iterations", "skipped_iterations"},
+    {"number of nan iterations", "nan_iterations"},
+};
+
+/* Words without a name here are the name, as "throughput per GPU
+ * (TFLOP/s/GPU)". */
+static const char *field_name(const char *log)
+{
+    for (size_t i = 0; i < GPT_COUNT(names); i++)
+        if (strcmp(names[i].log, log) == 0)
+            return names[i].field;
+    return log;
+}
+
+/* The part of a line between bars: "words: number". Anything else is skipped.
+ * A number may be followed by words, as "80.1 (mean 79.9)". */
+static int take_part(struct gpt_metrics *h, char *part, struct gpt_err *err)
+{
+    char *colon = strrchr(part, ':'), *end;
+
+    if (!colon)
+        return GPT_OK;
+    *colon = '\0';
+    while (isspace((unsigned char)*part))
+        part++;
+    const double value = strtod(colon + 1, &end);
+    if (end == colon + 1 || !*part)
+        return GPT_OK;
+    return gpt_metrics_add(h, field_name(part), value, err);
+}
+
+/* Splits at bars. The line is cut to pieces. */
+static int take_parts(struct gpt_metrics *h, char *line, struct gpt_err *err)
+{
+    char *next, *part;
+
+    for (part = strtok_r(line, "|", &next); part;
+         part = strtok_r(NULL, "|", &next))
+        GPT_TRY(take_part(h, part, err));
+    return GPT_OK;
+}
+
+/* " iteration       20/     100 |": the first number. The slash after it tells
+ * the line from prose that has the word, as "saved checkpoint at iteration
+ * 20". */
+static bool is_step(char *line, int64_t *iteration, char **rest)
+{
+    char *word = strstr(line, "iteration "), *end;
+
+    if (!word || !(*rest = strchr(word, '|')))
+        return false;
+    *iteration = strtoll(word + strlen("iteration "), &end, 10);
+    while (*end == ' ')
+        end++;
+    return *end == '/' && *iteration >= 0;
+}
+
+/* A line of an evaluation. "the end of training" is after the last step. */
+static int take_evaluation(struct gpt_metrics *h, char *line, const char *what,
+                           struct gpt_err *err)
+{
+    static const char before[] = "lm loss value: ", at[] = "at iteration ";
+    const char *value = strstr(line, before), *where = strstr(line, at);
+    char name[32];
+    int64_t iteration = h->n_lines > 0 ? h->at[h->n_lines - 1].iteration : 0;
+
+    if (!value)
+        return GPT_OK;
+    if (where)
+        iteration = strtoll(where + strlen(at), NULL, 10);
+    GPT_TRY(gpt_metrics_line(h, iteration, err));
+    const double loss = strtod(value + strlen(before), NULL);
+    snprintf(name, sizeof(name), "%s_loss", what);
+    GPT_TRY(gpt_metrics_add(h, name, loss, err));
+    snprintf(name, sizeof(name), "%s_ppl", what);
+    return gpt_metrics_add(h, name, exp(fmin(20, loss)), err);
+}
+
+/* Evaluations first: their lines have "iteration" as well. */
+static int take_line(struct gpt_metrics *h, char *line, struct gpt_err *err)
+{
+    int64_t iteration;
+    char *rest;
+
+    /* Newer Megatron-LM: "validation loss at the end of training on test
+     * set". */
+    if (strstr(line, "test loss at ") || strstr(line, " on test set "))
+        return take_evaluation(h, line, "test", err);
+    if (strstr(line, "validation loss at "))
+        return take_evaluation(h, line, "validation", err);
+    if (!is_step(line, &iteration, &rest))
+        return GPT_OK;
+    GPT_TRY(gpt_metrics_line(h, iteration, err));
+    GPT_TRY(take_parts(h, rest, err));
+    gpt_metrics_place(h);
+    return GPT_OK;
+}
+
+/* The text stays as it is: each line is copied before it is cut to pieces. A
+ * last line without an end is being written and is left out. */
+int gpt_metrics_read_log(struct gpt_metrics *h, const char *text, size_t len,
+                         struct gpt_err *err)
+{
+    struct gpt_buf line = {0};
+    int status = GPT_OK;
+
+    for (size_t at = 0; at < len && status == GPT_OK;) {
+        const char *end = memchr(text + at, '\n', len - at);
+
+        if (!end)
+            break;
+        const size_t n = (size_t)(end - text) - at;
+        line.len = 0;
+        status = gpt_buf_add(&line, text + at, n) == GPT_OK
+                     ? take_line(h, line.data, err)
+                     : gpt_no_memory(err, "a line of a log");
+        at += n + 1;
+    }
+    gpt_buf_free(&line);
+    GPT_TRY(status);
+    if (h->n_lines == 0 && len > 0)
+        return gpt_fail(err, GPT_EDATA, "%s: no line of metrics, nor of a "
+                        "training log", h->path);
+    return GPT_OK;
+}

@@ -1,0 +1,130 @@
+/* Reading of runs; see read_run.h. The first character says what a file is: a
+ * line of metrics.jsonl begins with a brace, a log does not. The name of the
+ * file says nothing, since logs are called as schedulers like. Start at
+ * gpt_metrics_read(), at the end. */
+#include "cmd/report/read_run.h"
+
+#include "base/io.h"
+#include "base/json.h"
+#include "cmd/report/log_lines.h"
+
+#include <math.h>
+#include <stdio.h>
+#include <string.h>
+
+static const char metrics_name[] = "metrics.jsonl";
+
+/* The whole file is read at once. A line is about 300 bytes: seven million
+ * lines are more than any run writes. */
+enum { METRICS_LIMIT = INT32_MAX };
+
+/* ---- metrics.jsonl ---- */
+
+/* Numbers and nulls are values; text and nested objects are of other programs
+ * and are skipped. */
+static int take_object(struct gpt_metrics *h, const cJSON *object,
+                       const char *where, struct gpt_err *err)
+{
+    int64_t iteration;
+
+    if (!cJSON_IsObject(object))
+        return gpt_fail(err, GPT_EDATA, "%s: not a JSON object", where);
+    GPT_TRY(gpt_json_int(object, "iteration", 0, INT64_MAX, &iteration, where,
+                         err));
+    GPT_TRY(gpt_metrics_line(h, iteration, err));
+    for (const cJSON *f = object->child; f; f = f->next) {
+        const bool number = cJSON_IsNumber(f);
+
+        if ((number || cJSON_IsNull(f)) && strcmp(f->string, "iteration") != 0)
+            GPT_TRY(gpt_metrics_add(h, f->string,
+                                    number ? f->valuedouble : (double)NAN,
+                                    err));
+    }
+    gpt_metrics_place(h);
+    return GPT_OK;
+}
+
+/* gpt-train writes a line by one write(2), but a reader may see a file system's
+ * first half of it: what has no end yet is left for the next reading. Any other
+ * line that is not JSON is an error, because a curve that silently lacks lines
+ * would be worse than none. */
+static int read_json_lines(struct gpt_metrics *h, const char *text, size_t len,
+                           struct gpt_err *err)
+{
+    size_t at = 0;
+
+    for (int64_t line = 1; at < len; line++) {
+        const char *end = memchr(text + at, '\n', len - at);
+        char where[GPT_JOINED_BYTES];
+        cJSON *object;
+
+        if (!end)
+            break;
+        const size_t n = (size_t)(end - text) - at;
+        snprintf(where, sizeof(where), "%s:%lld", h->path, (long long)line);
+        if (n > 0) {
+            GPT_TRY(gpt_json_parse(&object, text + at, n, where, err));
+            int status = take_object(h, object, where, err);
+            cJSON_Delete(object);
+            GPT_TRY(status);
+        }
+        at += n + 1;
+    }
+    return GPT_OK;
+}
+
+/* ---- runs ---- */
+
+/* "NAME=RUN" unless a file has that very name. A name is text for a legend: a
+ * slash before the sign means that the sign is part of a path. */
+static int name_run(struct gpt_metrics *h, const char *run,
+                    struct gpt_err *err)
+{
+    const char *sign = strchr(run, '='), *slash = strchr(run, '/');
+    char path[GPT_PATH_BYTES];
+
+    h->name = h->path = run;
+    if (sign && sign > run && !(slash && slash < sign) &&
+        !gpt_path_exists(run)) {
+        h->name = gpt_arena_printf(&h->arena, "%.*s", (int)(sign - run), run);
+        h->path = sign + 1;
+    }
+    if (gpt_path_is_dir(h->path)) {
+        GPT_TRY(gpt_path_join(path, sizeof(path), h->path, metrics_name, err));
+        h->path = gpt_arena_strdup(&h->arena, path);
+    }
+    return h->name && h->path ? GPT_OK : gpt_no_memory(err, "names of runs");
+}
+
+/* An empty file is a run that has not written yet, and is no error: --follow is
+ * often started first. */
+static int read_text(struct gpt_metrics *h, const char *text, size_t len,
+                     struct gpt_err *err)
+{
+    const size_t blank = strspn(text, " \t\r\n");
+
+    return text[blank] == '{' ? read_json_lines(h, text, len, err)
+                              : gpt_metrics_read_log(h, text, len, err);
+}
+
+int gpt_metrics_read(struct gpt_metrics *h, const char *run,
+                     struct gpt_err *err)
+{
+    char *text = NULL;
+    size_t len;
+    int status;
+
+    *h = (struct gpt_metrics){.name = NULL};
+    GPT_TRY_GOTO(status, name_run(h, run, err), out);
+    status = gpt_read_file(h->path, METRICS_LIMIT, &text, &len, err);
+    if (status == GPT_EIO && !gpt_path_exists(h->path))
+        gpt_hint(err, "a run is a directory of gpt-train --save, its "
+                 "metrics.jsonl, or a log of it");
+    if (status == GPT_OK)
+        status = read_text(h, text, len, err);
+    gpt_free(text);
+out:
+    if (status != GPT_OK)
+        gpt_metrics_free(h);
+    return status;
+}

@@ -1,0 +1,15 @@
+/* What a model asks of a backend that not every one computes. Both ways into a
+ * model, stage.h and decode.h, ask here before they take memory. */
+#ifndef GPT_MODEL_ABILITIES_H
+#define GPT_MODEL_ABILITIES_H
+
+#include "backend.h"
+#include "model/config.h"
+
+/* GPT_EDEVICE names the first field of the model that the backend does not
+ * compute, in texts of `length` tokens. */
+int gpt_abilities_check(const struct gpt_config *c, int64_t length,
+                        const struct gpt_backend *be,
+                        struct gpt_err *err) GPT_MUST_USE;
+
+#endif

@@ -1,0 +1,214 @@
+/* Opens and closes a decoder: which buffers it has, their sizes, one allocation
+ * each. Start at gpt_decoder_open(); decode.c uses what is made here. */
+#include "model/decode_internal.h"
+
+#include "base/memory.h"
+#include "base/num.h"
+#include "model/abilities.h"
+
+static const char *const buffer_names[GPT_DECODE_BUFFERS] = {
+    [GPT_DECODE_RESIDUAL] = "residual stream",
+    [GPT_DECODE_NORMED] = "normed activations",
+    [GPT_DECODE_BLOCK] = "block outputs",
+    [GPT_DECODE_QKV] = "queries, keys and values",
+    [GPT_DECODE_ATTENTION] = "attention outputs",
+    [GPT_DECODE_FFN] = "feed-forward",
+    [GPT_DECODE_FFN_IN] = "activations",
+    [GPT_DECODE_MEAN] = "means",
+    [GPT_DECODE_RSTD] = "deviations",
+    [GPT_DECODE_SQUARES] = "squares",
+    [GPT_DECODE_TOKENS] = "tokens",
+    [GPT_DECODE_POSITIONS] = "positions",
+    [GPT_DECODE_LOGITS] = "logits",
+    [GPT_DECODE_KEYS] = "key cache",
+    [GPT_DECODE_VALUES] = "value cache",
+};
+
+int64_t gpt_decoder_rows(const struct gpt_decoder_options *o)
+{
+    return gpt_max_i64(o->slots, gpt_min_i64(GPT_DECODE_CHUNK, o->positions));
+}
+
+/* Rows of logits: a step wants those of all texts at once; a prompt whose
+ * tokens are all scored takes several turns, as V floats a row are large. */
+static int64_t logit_rows(const struct gpt_decoder_options *o)
+{
+    return gpt_max_i64(o->slots, GPT_DECODE_LOGIT_ROWS);
+}
+
+/* Bytes of every buffer; false when a product overflows. The same numbers
+ * predict and allocate. There is one rank: a model that is too large for one
+ * device cannot be decoded. */
+static bool buffer_bytes(const struct gpt_decoder_options *o,
+                         int64_t bytes[GPT_DECODE_BUFFERS])
+{
+    const struct gpt_config *c = o->config;
+    const struct gpt_widths w = gpt_widths_of(c, 1);
+    int64_t act = (int64_t)gpt_dtype_bytes(o->act), rows = gpt_decoder_rows(o);
+    int64_t cache_rows = 0;
+
+    if (!gpt_mul(o->slots, o->positions, &cache_rows) ||
+        !gpt_mul(cache_rows, c->num_layers, &cache_rows))
+        return false;
+    const struct {
+        int64_t rows, width, element;
+    } shapes[GPT_DECODE_BUFFERS] = {
+        [GPT_DECODE_RESIDUAL] = {rows, w.hidden, act},
+        [GPT_DECODE_NORMED] = {rows, w.hidden, act},
+        [GPT_DECODE_BLOCK] = {rows, w.hidden, act},
+        [GPT_DECODE_QKV] = {rows, w.qkv, act},
+        [GPT_DECODE_ATTENTION] = {rows, w.attention, act},
+        [GPT_DECODE_FFN] = {rows, w.ffn, act},
+        [GPT_DECODE_FFN_IN] = {rows, w.ffn_in, act},
+        [GPT_DECODE_MEAN] = {rows, 1, sizeof(float)},
+        [GPT_DECODE_RSTD] = {rows, 1, sizeof(float)},
+        /* two numbers a row, also where no norm reads them */
+        [GPT_DECODE_SQUARES] = {rows, 2, sizeof(float)},
+        [GPT_DECODE_TOKENS] = {rows, 1, sizeof(int32_t)},
+        [GPT_DECODE_POSITIONS] = {rows, 1, sizeof(int32_t)},
+        [GPT_DECODE_LOGITS] = {logit_rows(o), c->vocab_size, sizeof(float)},
+        [GPT_DECODE_KEYS] = {cache_rows, w.keys, act},
+        [GPT_DECODE_VALUES] = {cache_rows, w.keys, act},
+    };
+    for (int i = 0; i < GPT_DECODE_BUFFERS; i++)
+        if (!gpt_mul(shapes[i].rows, shapes[i].width, &bytes[i]) ||
+            !gpt_mul(bytes[i], shapes[i].element, &bytes[i]))
+            return false;
+    return true;
+}
+
+static int check_options(const struct gpt_decoder_options *o,
+                         struct gpt_err *err)
+{
+    /* positions past the model's would have no row, or no meaning */
+    if (o->slots < 1 || o->slots > 65536)
+        return gpt_fail(err, GPT_EUSAGE,
+                        "%lld texts at once: must be 1 to 65536",
+                        (long long)o->slots);
+    if (o->positions < 1 || o->positions > o->config->max_positions)
+        return gpt_fail(err, GPT_EUSAGE,
+                        "%lld positions: must be 1 to %lld, the model's",
+                        (long long)o->positions,
+                        (long long)o->config->max_positions);
+    return GPT_OK;
+}
+
+int gpt_decoder_memory(int64_t *bytes, const struct gpt_decoder_options *o,
+                       struct gpt_err *err)
+{
+    int64_t each[GPT_DECODE_BUFFERS];
+
+    GPT_TRY(check_options(o, err));
+    *bytes = 0;
+    bool fits = buffer_bytes(o, each);
+    for (int i = 0; fits && i < GPT_DECODE_BUFFERS; i++)
+        fits = gpt_add(*bytes, each[i], bytes);
+    if (!fits)
+        return gpt_fail(err, GPT_EUSAGE,
+                        "%lld texts of %lld positions at once: too much",
+                        (long long)o->slots, (long long)o->positions);
+    return GPT_OK;
+}
+
+/* ---- open and close: what fails half-way is closed like what is open ---- */
+
+static int alloc_device(struct gpt_decoder *d,
+                        const struct gpt_decoder_options *o,
+                        struct gpt_err *err)
+{
+    int64_t bytes[GPT_DECODE_BUFFERS];
+
+    buffer_bytes(o, bytes);
+    for (int i = 0; i < GPT_DECODE_BUFFERS; i++)
+        GPT_TRY(d->be->alloc(d->be, (size_t)bytes[i], buffer_names[i],
+                             &d->buffers[i], err));
+    /* the layers' parts of a cache follow each other: forward_block() moves
+     * from one to the next by this */
+    d->layer_cache_bytes =
+        (size_t)(bytes[GPT_DECODE_KEYS] / o->config->num_layers);
+    return GPT_OK;
+}
+
+static int alloc_host(struct gpt_decoder *d,
+                      const struct gpt_decoder_options *o, struct gpt_err *err)
+{
+    size_t rows = (size_t)gpt_decoder_rows(o), slots = (size_t)o->slots;
+    const size_t int32 = sizeof(int32_t);
+
+    GPT_TRY(gpt_new(&d->layers, (size_t)o->config->num_layers,
+                    sizeof(*d->layers), "layers", err));
+    GPT_TRY(gpt_new(&d->length, slots, int32, "a decoder's slots", err));
+    GPT_TRY(gpt_new(&d->tokens, rows, int32, "a decoder's tokens", err));
+    GPT_TRY(gpt_new(&d->rows_pos, rows, int32, "a decoder's tokens", err));
+    GPT_TRY(gpt_new(&d->pos, slots, int32, "a decoder's slots", err));
+    GPT_TRY(gpt_new(&d->len, slots, int32, "a decoder's slots", err));
+    return gpt_new(&d->slot, slots, int32, "a decoder's slots", err);
+}
+
+/* The weights are used where they are, and only read: the caller keeps them. */
+static void bind_weights(struct gpt_decoder *d,
+                         const struct gpt_decoder_options *o, void *weights)
+{
+    const struct gpt_flat *flat = o->flat;
+    int64_t count = 0;
+
+    /* a step reads one row of the embedding for each text, which is not
+     * counted; a tied table is read whole as the output layer, without its
+     * dummy rows */
+    for (int64_t i = 0; i < flat->n; i++) {
+        const struct gpt_param *p = flat->slices[i].param;
+
+        if (p->place != GPT_PLACE_EMBEDDING)
+            count += flat->slices[i].count;
+    }
+    if (o->config->tied_embeddings)
+        count += o->config->vocab_size * o->config->hidden_size;
+    d->step_bytes = count * (int64_t)gpt_dtype_bytes(o->act);
+    gpt_roles_bind(&d->outer, flat, -1, weights, o->act);
+    for (int64_t l = 0; l < o->config->num_layers; l++)
+        gpt_layer_bind(&d->layers[l], flat, l, weights, o->act, NULL, 0);
+}
+
+int gpt_decoder_open(struct gpt_decoder **out, struct gpt_backend *be,
+                     const struct gpt_decoder_options *o, void *weights,
+                     struct gpt_err *err)
+{
+    int64_t bytes = 0;
+    struct gpt_decoder *d = NULL;
+
+    GPT_TRY(gpt_decoder_memory(&bytes, o, err));
+    GPT_TRY(gpt_abilities_check(o->config, o->positions, be, err));
+    GPT_TRY(gpt_new(&d, 1, sizeof(*d), "a decoder", err));
+    d->be = be;
+    d->o = *o;
+    d->layout = GPT_LAYOUT_SINGLE(o->config);
+    int status = GPT_OK;
+    GPT_TRY_GOTO(status, alloc_host(d, o, err), fail);
+    GPT_TRY_GOTO(status, be->queue_open(be, &d->q, err), fail);
+    GPT_TRY_GOTO(status, alloc_device(d, o, err), fail);
+    bind_weights(d, o, weights);
+    *out = d;
+    return GPT_OK;
+fail:
+    gpt_decoder_close(d);
+    return status;
+}
+
+void gpt_decoder_close(struct gpt_decoder *d)
+{
+    if (!d)
+        return;
+    for (int i = 0; i < GPT_DECODE_BUFFERS; i++)
+        if (d->buffers[i])
+            d->be->free(d->be, d->buffers[i]);
+    if (d->q)
+        d->be->queue_close(d->q);
+    gpt_free(d->layers);
+    gpt_free(d->length);
+    gpt_free(d->tokens);
+    gpt_free(d->rows_pos);
+    gpt_free(d->pos);
+    gpt_free(d->len);
+    gpt_free(d->slot);
+    gpt_free(d);
+}

@@ -1,0 +1,337 @@
+/* The rows of the parameter table. Start at `kinds`: it is the architecture;
+ * its column `present` says which model has a row. params.c knows what a rank
+ * holds of them. */
+#include "model/params.h"
+
+#include "backend.h"
+#include "base/memory.h"
+
+#include <stdio.h>
+#include <string.h>
+
+/* Which size of the model a dimension is; geometry.h has the numbers. */
+enum size { ONE, CHANNELS, HEAD, QKV, ATTENTION, KEYS, FFN, VOCAB, POSITIONS };
+
+struct kind {
+    enum gpt_param_role role;
+    enum gpt_param_place place;
+    const char *name; /* after "decoder.layers.N." in a layer */
+    enum size rows, columns; /* columns ONE: a vector */
+    enum gpt_param_split split;
+    enum gpt_param_init init;
+    enum gpt_first_write first_write;
+    bool sequence_sum, heads_sum;
+    bool (*present)(const struct gpt_config *c); /* NULL: in every model */
+};
+
+/* ---- the column `present`: what variants do not have ---- */
+
+static bool learns_positions(const struct gpt_config *c)
+{
+    return c->position_embedding == GPT_POSITION_LEARNED;
+}
+
+static bool is_untied(const struct gpt_config *c)
+{
+    return !c->tied_embeddings;
+}
+
+/* RMSNorm takes no mean away, and has nothing to put in its place. */
+static bool has_norm_bias(const struct gpt_config *c)
+{
+    return c->normalization == GPT_LAYERNORM;
+}
+
+/* BLOOM's large models were not stable without it. */
+static bool has_embedding_norm(const struct gpt_config *c)
+{
+    return c->embedding_norm;
+}
+
+static bool has_embedding_norm_bias(const struct gpt_config *c)
+{
+    return c->embedding_norm && has_norm_bias(c);
+}
+
+/* OLMo 2 norms what blocks give and not what they read. */
+static bool has_norm1(const struct gpt_config *c)
+{
+    return !c->no_pre_norm;
+}
+
+static bool has_norm1_bias(const struct gpt_config *c)
+{
+    return has_norm1(c) && has_norm_bias(c);
+}
+
+/* Blocks side by side may read the same normed rows (Falcon 7B). */
+static bool has_norm2(const struct gpt_config *c)
+{
+    return has_norm1(c) && !c->shared_norm;
+}
+
+/* Gemma 2 and OLMo 2 norm what blocks give, before it is added. */
+static bool has_post_norm(const struct gpt_config *c) { return c->post_norm; }
+
+static bool has_post_norm_bias(const struct gpt_config *c)
+{
+    return c->post_norm && has_norm_bias(c);
+}
+
+static bool has_norm2_bias(const struct gpt_config *c)
+{
+    return has_norm2(c) && has_norm_bias(c);
+}
+
+static bool has_linear_bias(const struct gpt_config *c)
+{
+    return !c->no_linear_bias;
+}
+
+/* Qwen 2 has these biases and no others. */
+static bool has_qkv_bias(const struct gpt_config *c)
+{
+    return has_linear_bias(c) || c->qkv_bias;
+}
+
+static bool has_qk_norm(const struct gpt_config *c)
+{
+    return c->qk_norm && !c->qk_norm_whole;
+}
+
+/* Of OLMo 2: the same roles with other shapes, so that loading and saving need
+ * not know which of the two norms a model has. */
+static bool has_whole_qk_norm(const struct gpt_config *c)
+{
+    return c->qk_norm_whole;
+}
+
+static bool has_gate(const struct gpt_config *c) { return c->gated; }
+
+static bool has_qk_norm_bias(const struct gpt_config *c)
+{
+    return has_qk_norm(c) && has_norm_bias(c);
+}
+
+/* Neighbours like their matrices, when the width is a multiple of 64. */
+static bool has_gate_bias(const struct gpt_config *c)
+{
+    return c->gated && has_linear_bias(c);
+}
+
+/* ---- the table ---- */
+
+/* A row begins with role, place, name and shape. Other columns are 0 unless
+ * named: not split, zero, a gradient that is added to, no sums over ranks
+ * beyond the usual, in every model. */
+#define OUTSIDE(role, place, name, rows, columns) \
+    GPT_##role, GPT_PLACE_##place, name, rows, columns
+#define IN_LAYER(role, name, rows, columns) \
+    GPT_##role, GPT_PLACE_LAYER, name, rows, columns
+
+/* The decoders, in order of the forward pass.
+ *
+ * sequence_sum marks what every rank holds whole while sequence parallel ranks
+ * compute its gradient from their own rows: norms, and biases that are added
+ * after a sum. heads_sum marks norms of heads, of which every rank has its own;
+ * where all heads are normed together, each has weights of its own, and goes
+ * with its rank. The weights of residual blocks' outputs begin smaller, as each
+ * of them adds to the stream. */
+static const struct kind kinds[] = {
+    {OUTSIDE(WORD_EMBEDDING, EMBEDDING, "embedding.word_embeddings.weight",
+             VOCAB, CHANNELS),
+     .split = GPT_SPLIT_ROWS, .init = GPT_INIT_NORMAL,
+     .first_write = GPT_FIRST_OUTPUT},
+    {OUTSIDE(POSITION_EMBEDDING, EMBEDDING,
+             "embedding.position_embeddings.weight", POSITIONS, CHANNELS),
+     .init = GPT_INIT_NORMAL, .present = learns_positions},
+    {OUTSIDE(EMBEDDING_NORM_WEIGHT, EMBEDDING, "embedding.layernorm.weight",
+             CHANNELS, ONE),
+     .init = GPT_INIT_ONE, .sequence_sum = true,
+     .present = has_embedding_norm},
+    {OUTSIDE(EMBEDDING_NORM_BIAS, EMBEDDING, "embedding.layernorm.bias",
+             CHANNELS, ONE),
+     .sequence_sum = true, .present = has_embedding_norm_bias},
+    {IN_LAYER(NORM1_WEIGHT, "input_layernorm.weight", CHANNELS, ONE),
+     .init = GPT_INIT_ONE, .sequence_sum = true, .present = has_norm1},
+    {IN_LAYER(NORM1_BIAS, "input_layernorm.bias", CHANNELS, ONE),
+     .sequence_sum = true, .present = has_norm1_bias},
+    {IN_LAYER(QKV_WEIGHT, "self_attention.linear_qkv.weight", QKV, CHANNELS),
+     .split = GPT_SPLIT_BY_GROUP, .init = GPT_INIT_NORMAL,
+     .first_write = GPT_FIRST_PRODUCT},
+    {IN_LAYER(QKV_BIAS, "self_attention.linear_qkv.bias", QKV, ONE),
+     .split = GPT_SPLIT_BY_GROUP, .present = has_qkv_bias},
+    {IN_LAYER(Q_NORM_WEIGHT, "self_attention.q_layernorm.weight", HEAD, ONE),
+     .init = GPT_INIT_ONE, .heads_sum = true, .present = has_qk_norm},
+    /* not added up over ranks: every element belongs to one head */
+    {IN_LAYER(Q_NORM_WEIGHT, "self_attention.q_layernorm.weight", ATTENTION,
+              ONE),
+     .split = GPT_SPLIT_ROWS, .init = GPT_INIT_ONE,
+     .present = has_whole_qk_norm},
+    {IN_LAYER(Q_NORM_BIAS, "self_attention.q_layernorm.bias", HEAD, ONE),
+     .heads_sum = true, .present = has_qk_norm_bias},
+    {IN_LAYER(K_NORM_WEIGHT, "self_attention.k_layernorm.weight", HEAD, ONE),
+     .init = GPT_INIT_ONE, .heads_sum = true, .present = has_qk_norm},
+    {IN_LAYER(K_NORM_WEIGHT, "self_attention.k_layernorm.weight", KEYS, ONE),
+     .split = GPT_SPLIT_ROWS, .init = GPT_INIT_ONE,
+     .present = has_whole_qk_norm},
+    {IN_LAYER(K_NORM_BIAS, "self_attention.k_layernorm.bias", HEAD, ONE),
+     .heads_sum = true, .present = has_qk_norm_bias},
+    {IN_LAYER(PROJ_WEIGHT, "self_attention.linear_proj.weight", CHANNELS,
+              ATTENTION),
+     .split = GPT_SPLIT_COLUMNS, .init = GPT_INIT_NORMAL_OUTPUT,
+     .first_write = GPT_FIRST_PRODUCT},
+    {IN_LAYER(PROJ_BIAS, "self_attention.linear_proj.bias", CHANNELS, ONE),
+     .sequence_sum = true, .present = has_linear_bias},
+    {IN_LAYER(POST1_WEIGHT, "post_self_attn_layernorm.weight", CHANNELS, ONE),
+     .init = GPT_INIT_ONE, .sequence_sum = true, .present = has_post_norm},
+    {IN_LAYER(POST1_BIAS, "post_self_attn_layernorm.bias", CHANNELS, ONE),
+     .sequence_sum = true, .present = has_post_norm_bias},
+    {IN_LAYER(NORM2_WEIGHT, "pre_mlp_layernorm.weight", CHANNELS, ONE),
+     .init = GPT_INIT_ONE, .sequence_sum = true, .present = has_norm2},
+    {IN_LAYER(NORM2_BIAS, "pre_mlp_layernorm.bias", CHANNELS, ONE),
+     .sequence_sum = true, .present = has_norm2_bias},
+    {IN_LAYER(GATE_WEIGHT, "mlp.linear_gate.weight", FFN, CHANNELS),
+     .split = GPT_SPLIT_ROWS, .init = GPT_INIT_NORMAL,
+     .first_write = GPT_FIRST_PRODUCT, .present = has_gate},
+    {IN_LAYER(FC1_WEIGHT, "mlp.linear_fc1.weight", FFN, CHANNELS),
+     .split = GPT_SPLIT_ROWS, .init = GPT_INIT_NORMAL,
+     .first_write = GPT_FIRST_PRODUCT},
+    {IN_LAYER(GATE_BIAS, "mlp.linear_gate.bias", FFN, ONE),
+     .split = GPT_SPLIT_ROWS, .present = has_gate_bias},
+    {IN_LAYER(FC1_BIAS, "mlp.linear_fc1.bias", FFN, ONE),
+     .split = GPT_SPLIT_ROWS, .present = has_linear_bias},
+    {IN_LAYER(FC2_WEIGHT, "mlp.linear_fc2.weight", CHANNELS, FFN),
+     .split = GPT_SPLIT_COLUMNS, .init = GPT_INIT_NORMAL_OUTPUT,
+     .first_write = GPT_FIRST_PRODUCT},
+    {IN_LAYER(FC2_BIAS, "mlp.linear_fc2.bias", CHANNELS, ONE),
+     .sequence_sum = true, .present = has_linear_bias},
+    {IN_LAYER(POST2_WEIGHT, "post_mlp_layernorm.weight", CHANNELS, ONE),
+     .init = GPT_INIT_ONE, .sequence_sum = true, .present = has_post_norm},
+    {IN_LAYER(POST2_BIAS, "post_mlp_layernorm.bias", CHANNELS, ONE),
+     .sequence_sum = true, .present = has_post_norm_bias},
+    {OUTSIDE(FINAL_NORM_WEIGHT, FINAL, "decoder.final_layernorm.weight",
+             CHANNELS, ONE),
+     .init = GPT_INIT_ONE, .sequence_sum = true},
+    {OUTSIDE(FINAL_NORM_BIAS, FINAL, "decoder.final_layernorm.bias", CHANNELS,
+             ONE),
+     .sequence_sum = true, .present = has_norm_bias},
+    {OUTSIDE(OUTPUT_WEIGHT, FINAL, "output_layer.weight", VOCAB, CHANNELS),
+     .split = GPT_SPLIT_ROWS, .init = GPT_INIT_NORMAL,
+     .first_write = GPT_FIRST_OUTPUT, .present = is_untied},
+};
+
+/* ---- rows ---- */
+
+static int64_t size_of(const struct gpt_config *c, enum size s)
+{
+    const struct gpt_widths w = gpt_widths_of(c, 1);
+
+    switch (s) {
+    case ONE:
+        return 1;
+    case CHANNELS:
+        return w.hidden;
+    case HEAD:
+        return c->head_size;
+    case QKV:
+        return w.qkv;
+    case ATTENTION:
+        return w.attention;
+    case KEYS:
+        return w.keys;
+    case FFN:
+        return w.ffn;
+    case VOCAB:
+        return w.vocab;
+    case POSITIONS:
+        return c->max_positions + c->position_offset;
+    }
+    return 0;
+}
+
+/* Query groups are kept whole: attention of a group needs its key and value. */
+static int64_t split_unit(const struct gpt_config *c,
+                          enum gpt_param_split split)
+{
+    const struct gpt_widths w = gpt_widths_of(c, 1);
+
+    return split == GPT_SPLIT_BY_GROUP ? w.qkv / w.groups : 1;
+}
+
+/* What follows from other columns is derived here: vectors are not decayed, and
+ * rows of the vocabulary may be dummies. */
+static void fill_row(struct gpt_param *p, const struct kind *k, int64_t layer,
+                     const struct gpt_config *c)
+{
+    *p = (struct gpt_param){
+        .role = k->role,
+        .place = k->place,
+        .layer = layer,
+        .ndim = k->columns == ONE ? 1 : 2,
+        .shape = {size_of(c, k->rows), size_of(c, k->columns)},
+        .split = k->split,
+        .split_unit = split_unit(c, k->split),
+        .vocab_rows = k->rows == VOCAB,
+        .decay = k->columns != ONE,
+        .tied = k->role == GPT_WORD_EMBEDDING && c->tied_embeddings,
+        .sequence_sum = k->sequence_sum,
+        .heads_sum = k->heads_sum,
+        .first_write = k->first_write,
+        /* a norm that multiplies by 1 + weight begins as one too */
+        .init = k->init == GPT_INIT_ONE && c->norm_plus_one ? GPT_INIT_ZERO
+                                                            : k->init,
+    };
+    if (layer < 0)
+        snprintf(p->name, sizeof(p->name), "%s", k->name);
+    else
+        snprintf(p->name, sizeof(p->name), "decoder.layers.%lld.%s",
+                 (long long)layer, k->name);
+}
+
+/* Rows of one place (and layer) appended to the table. */
+static void add_rows(struct gpt_param_table *t, const struct gpt_config *c,
+                     enum gpt_param_place place, int64_t layer)
+{
+    for (size_t i = 0; i < GPT_COUNT(kinds); i++) {
+        const struct kind *k = &kinds[i];
+
+        if (k->place == place && (!k->present || k->present(c)))
+            fill_row(&t->rows[t->n++], k, layer, c);
+    }
+}
+
+int gpt_params_build(struct gpt_param_table *t, const struct gpt_config *c,
+                     struct gpt_err *err)
+{
+    *t = (struct gpt_param_table){0};
+    /* more than enough: no layer has rows of the two ends */
+    size_t most = GPT_COUNT(kinds) * (size_t)(c->num_layers + 2);
+    GPT_TRY(gpt_new(&t->rows, most, sizeof(t->rows[0]), "parameter table",
+                    err));
+    add_rows(t, c, GPT_PLACE_EMBEDDING, -1);
+    for (int64_t l = 0; l < c->num_layers; l++)
+        add_rows(t, c, GPT_PLACE_LAYER, l);
+    add_rows(t, c, GPT_PLACE_FINAL, -1);
+    return GPT_OK;
+}
+
+void gpt_params_free(struct gpt_param_table *t)
+{
+    gpt_free(t->rows);
+    *t = (struct gpt_param_table){0};
+}
+
+const struct gpt_param *gpt_params_find(const struct gpt_param_table *t,
+                                        const char *name)
+{
+    for (int64_t i = 0; i < t->n; i++)
+        if (strcmp(t->rows[i].name, name) == 0)
+            return &t->rows[i];
+    return NULL;
+}
+
+int64_t gpt_param_count(const struct gpt_param *p)
+{
+    return p->shape[0] * p->shape[1];
+}

@@ -1,0 +1,33 @@
+/* Capped logits: in place, with the derivative left for backward, which
+ * multiplies by it. Attention caps its own scores, tile by tile (attn.h). */
+#include "cpu/cpu.h"
+
+/* Elements of a task: a few cache pages, and a whole number of vectors, so that
+ * the cut changes no result. */
+enum { BLOCK = 4096 };
+
+void cpu_softcap(struct gpt_queue *q, void *x, void *slope, int64_t n, float c,
+                 enum gpt_dtype act)
+{
+    float *y = x, *d = slope;
+
+    if (!cpu_ready(q, "softcap", act))
+        return;
+#pragma omp parallel for schedule(static) if (cpu_worth_threads(n))
+    for (int64_t i = 0; i < n; i += BLOCK)
+        cpu_isa->softcap(y + i, d ? d + i : NULL,
+                         n - i < BLOCK ? n - i : BLOCK, 1 / c, c);
+}
+
+void cpu_times(struct gpt_queue *q, void *x, const void *y, int64_t n,
+               enum gpt_dtype act)
+{
+    float *to = x;
+    const float *by = y;
+
+    if (!cpu_ready(q, "times", act))
+        return;
+#pragma omp parallel for schedule(static) if (cpu_worth_threads(n / 4))
+    for (int64_t i = 0; i < n; i += BLOCK)
+        cpu_isa->times(to + i, by + i, n - i < BLOCK ? n - i : BLOCK);
+}

@@ -1,0 +1,103 @@
+#!/bin/sh
+# A rank is killed within a step, under gpt-launch and under torchrun, in each
+# layout: the other one ends within 5 s and names it, and so does the job.
+# GPT_TEST_KILLS rounds of each (1), the rank and the moment drawn at random.
+# torchrun is the one of GPT_ORACLE_PYTHON, or the one on PATH; it takes part
+# when rounds are asked for, as it needs many seconds to start.
+. "$(dirname "$0")/../lib/tap.sh"
+. "$top/tests/lib/train.sh"
+unset OMP_NUM_THREADS GPT_THREADS RANK WORLD_SIZE 2>/dev/null
+
+if gpt-train --version | grep -q ' Gloo'; then :; else
+    skip 'built without Gloo'
+    tap_done
+fi
+make_data
+seed=${GPT_TEST_SEED:-$$}
+echo "# GPT_TEST_SEED=$seed"
+draw() { # below: sets $drawn
+    seed=$(((seed * 1103515245 + 12345) % 2147483648))
+    drawn=$((seed / 65536 % $1))
+}
+now() { date +%s%N; }
+
+cat >rank.sh <<'END'
+echo $$ >pid.$RANK
+exec gpt-train "$@" 2>err.$RANK
+END
+torchrun=$(command -v torchrun)
+[ -z "${GPT_ORACLE_PYTHON:-}" ] ||
+    torchrun=$(dirname "$GPT_ORACLE_PYTHON")/torchrun
+launchers=gpt-launch
+if [ -n "${GPT_TEST_KILLS:-}" ] && [ -x "$torchrun" ]; then
+    launchers='gpt-launch torchrun'
+fi
+# shellcheck disable=SC2086 # word lists
+start() { # launcher options...
+    case $1 in
+    torchrun) launcher="$torchrun --standalone --no-python --nproc-per-node 2" ;;
+    *) launcher='gpt-launch --standalone --nproc-per-node 2' ;;
+    esac
+    shift
+    rm -f pid.* err.* metrics.jsonl
+    $launcher sh rank.sh $tiny --num-layers 2 --global-batch-size 4 \
+        --train-iters 1000000 --metrics metrics.jsonl "$@" >out 2>log &
+    job=$!
+}
+begun() {
+    i=0
+    until [ -s metrics.jsonl ]; do
+        sleep 0.1
+        i=$((i + 1))
+        [ $i -lt 600 ] || return 1
+    done
+}
+kill_one() {
+    draw 2
+    dead=$drawn
+    other=$((1 - dead))
+    survivor=$(cat pid.$other)
+    draw 100
+    sleep "$(printf '0.%02d' "$drawn")"
+    at=$(now)
+    kill -9 "$(cat pid.$dead)"
+    i=0
+    while kill -0 "$survivor" 2>/dev/null; do
+        sleep 0.05
+        i=$((i + 1))
+        [ $i -lt 400 ] || {
+            echo "rank $other goes on"
+            kill -9 "$survivor" $job
+            return 1
+        }
+    done
+    took=$((($(now) - at) / 1000000))
+    echo $took >>times
+    cat err.$other
+    [ $took -lt 5000 ] || { echo "it took $took ms"; return 1; }
+    grep -q "error: rank $dead: " err.$other
+}
+job_fails() { wait $job && return 1 || :; }
+
+: >times
+for launcher_name in $launchers; do
+    for layout in '--tensor-model-parallel-size 2' \
+        '--pipeline-model-parallel-size 2' '' \
+        '--data-parallel-sharding-strategy optim_grads'; do
+        round=0
+        while [ $round -lt "${GPT_TEST_KILLS:-1}" ]; do
+            round=$((round + 1))
+            what="$launcher_name ${layout:-data parallel}"
+            # shellcheck disable=SC2086 # a word list
+            start "$launcher_name" $layout
+            check "$what: trains" begun || cat log
+            check "$what: the other rank names the dead one" kill_one
+            check "$what: the job fails" job_fails
+        done
+    done
+    sort -n times | awk -v name="$launcher_name" '{ t[NR] = $1 } END {
+        printf "# %s: %d kills, %d to %d ms, median %d\n", name, NR, t[1],
+            t[NR], t[int((NR + 1) / 2)] }'
+    : >times
+done
+tap_done

@@ -1,0 +1,232 @@
+#!/bin/sh
+# gpt-report: metrics and logs in, a page, text and tables out.
+. "$(dirname "$0")/../lib/tap.sh"
+
+# ---- a run whose numbers are known: the loss falls from 10 to 1 ----
+mkdir run
+awk 'BEGIN {
+    for (i = 1; i <= 100; i++) {
+        printf "{\"iteration\":%d,\"consumed_samples\":%d,\"lm_loss\":%.9g,", \
+            i, 8 * i, 10 - (i - 1) / 11
+        printf "\"learning_rate\":0.001,\"grad_norm\":%s,", \
+            i == 50 ? "null" : 1 + i % 7
+        printf "\"elapsed_ms\":%d,\"tokens_per_second\":1000,", i == 1 ? 900 : 100
+        printf "\"gflops\":500,\"skipped_iterations\":%d,\"my_own\":%d}\n", \
+            i == 50, i * i
+        if (i % 20 == 0)
+            printf "{\"iteration\":%d,\"validation_loss\":%.9g}\n", i, \
+                i == 80 ? 2 : 12 - i / 10
+    }
+}' >run/metrics.jsonl
+sed 's/"lm_loss":/"lm_loss":1/' run/metrics.jsonl >other.jsonl
+
+# ---- tables ----
+expect 0 'results as JSON' gpt-report run --json
+printf '%s' '{"name":"run","file":"run/metrics.jsonl","iteration":100,' >want
+printf '%s' '"consumed_samples":800,"seconds":10.8,"lm_loss":1,' >>want
+printf '%s' '"validation_loss":2,"best_validation_loss":2,' >>want
+printf '%s' '"best_iteration":80,"test_loss":null,' >>want
+printf '%s' '"tokens_per_second":1000,"elapsed_ms":100,"mfu":null,' >>want
+printf '%s\n' '"skipped_iterations":1,"restarts":0}' >>want
+check 'they are those of the lines' cmp out want
+expect 0 'the utilization' gpt-report run --json --peak-tflops 2
+out_has '"mfu":0.25'
+expect 0 'every value as CSV' gpt-report 'a,"b=run' --csv
+check 'the head' test "$(head -n 1 out)" = "run,iteration,samples,seconds,\
+lm_loss,learning_rate,grad_norm,elapsed_ms,tokens_per_second,gflops,\
+skipped_iterations,my_own,validation_loss"
+check 'a row, and a name that needs quotes' \
+    test "$(sed -n 21p out)" = '"a,""b",20,160,2.8,8.27272727,0.001,7,100,1000,500,0,400,'
+check 'a validation' test "$(sed -n 22p out)" = '"a,""b",20,160,2.8,,,,,,,,,10'
+check 'null is empty' test "$(sed -n 53p out)" = '"a,""b",50,400,5.8,5.54545455,0.001,,100,1000,500,1,2500,'
+check 'a row a line' test "$(wc -l <out)" = 106
+
+# ---- text ----
+expect 0 'text' gpt-report run --text --width 60 --height 5 --ascii
+check 'it keeps to the width' awk 'length() > 60 { exit 1 }' out
+out_has 'validation 2.0000'
+out_has 'Loss (nats a token): a run lm_loss, b run validation_loss'
+check 'the curve falls from the left to the right' awk '
+    /^Loss/ { loss = 1; next }
+    loss && /[+|]/ { line++; at[line] = index($0, "a") }
+    line == 5 { exit !(at[1] == 14 && at[4] > at[3] && at[3] > at[1]) }' out
+out_has my_own
+expect 0 'braille' gpt-report run --text --width 80
+check 'dots' grep -q "$(printf '\342\240')" out
+expect 0 'in colours' gpt-report run other.jsonl --text --color always
+check 'each has one' grep -q "$(printf '\033')\[34m" out
+expect 0 'bits a byte' gpt-report run --text --ascii --bytes-per-token 4
+out_has 'Bits a byte'
+expect 0 'smooth and logarithmic' gpt-report run --text --smoothing 0.9 --log
+
+# ---- what runs are ----
+cat >train.log <<'X'
+ > padded vocab
+[rank 0]:  iteration        1/       3 | consumed samples:            4 | elapsed time per iteration (ms): 452.0 | learning rate: 9.800E-04 | global batch size:     4 | lm loss: 1.086052E+01 | loss scale: 1.0 | grad norm: 1.901 | number of skipped iterations:   0 | number of nan iterations:   0 |
+ [2026-01-01 10:00:00] iteration        2/       3 | consumed samples:            8 | elapsed time per iteration (ms): 322.0 | throughput per GPU (TFLOP/s/GPU): 1.5 | lm loss: 1.077073E+01 |
+---------------
+ validation loss at iteration 2 | lm loss value: 9.5E+00 | lm loss PPL: 1.3E+04 |
+ validation loss at iteration 2 on test set | lm loss value: 9.6E+00 | lm loss PPL: 1.4E+04 |
+X
+expect 0 'a log of Megatron-LM' gpt-report train.log --json
+for number in '"iteration":2' '"lm_loss":10.77073' '"validation_loss":9.5' \
+    '"test_loss":9.6' '"consumed_samples":8' '"seconds":0.774'; do
+    out_has "$number"
+done
+cat train.log train.log >twice.log
+expect 0 'a log that goes back' gpt-report twice.log --json
+out_has '"restarts":1'
+{ cat run/metrics.jsonl; printf '{"iteration":101,"lm_'; } >growing.jsonl
+expect 0 'a line that is being written' gpt-report growing.jsonl --json
+out_has '"iteration":100'
+: >empty.jsonl
+expect 0 'no line yet' gpt-report empty.jsonl --json
+err_has 'empty.jsonl: no metrics yet'
+
+# ---- mistakes ----
+expect 2 'no run' gpt-report
+err_has 'gpt-report DIR shows the run'
+expect 4 'no such run' gpt-report nowhere
+err_has 'a run is a directory of gpt-train --save'
+echo 'hello' >hello.txt
+expect 3 'another file' gpt-report hello.txt
+err_has 'hello.txt: no line of metrics'
+{ head -n 2 run/metrics.jsonl; echo '{"iteration":3,'; } >broken.jsonl
+expect 3 'broken JSON' gpt-report broken.jsonl --json
+err_has 'broken.jsonl:3'
+echo '{"step":3}' >step.jsonl
+expect 3 'no iteration' gpt-report step.jsonl
+err_has 'step.jsonl:1'
+expect 2 'two kinds' gpt-report run --csv --json
+err_has 'one of them'
+expect 2 'options of a page' gpt-report run --csv --title x
+err_has 'only a page has them'
+expect 2 'a file while it follows' gpt-report run --follow --output x
+expect 0 'a page' gpt-report run
+expect 7 'which exists' gpt-report run
+err_has report.html
+expect 0 'is replaced' gpt-report run --force
+cp report.html before.html
+expect 2 'an input is not replaced' gpt-report run --timeline report.html \
+    --output report.html -f
+check 'it is as it was' cmp report.html before.html
+
+# ---- the page ----
+cat >line.svg <<'X'
+<svg xmlns="http://www.w3.org/2000/svg"><script>alert(1)</script></svg>
+X
+echo 'total <80> bytes & more' >plan.txt
+expect 0 'two runs, a schedule and a plan' gpt-report '<b>&=run' \
+    two=other.jsonl --title 'A "title" </script>' --timeline line.svg \
+    --plan plan.txt --output two.html --points 16
+check 'names are text' grep -q '<th scope="row">&#60;b&#62;&#38;</th>' two.html
+check 'the title, too' \
+    grep -q '<h1>A &#34;title&#34; &#60;/script&#62;</h1>' two.html
+check 'the plan' grep -q 'total &#60;80&#62; bytes &#38; more' two.html
+check 'a schedule is an image' grep -q 'src="data:image/svg+xml,%3Csvg' two.html
+check 'two scripts and no other end of one' \
+    test "$(grep -c '</script>' two.html)" = 2
+check 'nothing is loaded' sh -c "! grep -E '(src|href)=\"?(http|/|\\.)' two.html"
+check 'browsers may not load anything' \
+    grep -q "default-src 'none'" two.html
+check 'long curves are thinned' \
+    sh -c "grep -o '\"lm_loss\":{\"x\":\\[[0-9,]*' two.html | head -n 1 |
+        awk -F, '{ exit !(NF >= 8 && NF <= 16) }'"
+
+browser=
+for b in chromium chromium-browser google-chrome; do
+    command -v $b >/dev/null && browser=$b
+done
+# The page after a script that acts as a user has run in it.
+dom() { # page script
+    { cat "$1"; printf '<script>%s</script>\n' "$2"; } >acted.html
+    # shellcheck disable=SC2046 # no word when not root
+    timeout 120 "$browser" --headless --disable-gpu \
+        $([ "$(id -u)" = 0 ] && echo --no-sandbox) \
+        --user-data-dir="$scratch/browser" --virtual-time-budget=3000 \
+        --dump-dom "file://$scratch/acted.html" >dom.html 2>browser.log
+}
+curve() { # field: of the first chart that has it, the points
+    grep -o '<path[^>]*>' dom.html | grep "data-field=\"$1\"" | head -n 1 |
+        sed 's/.* d="//; s/".*//' | tr 'ML' '\n\n' | sed 1d
+}
+if [ -z "$browser" ] || ! dom report.html ''; then
+    skip 'no chromium: the page is not opened' || :
+else
+    check 'no message of the browser about the page' \
+        sh -c '! grep -i "CONSOLE" browser.log'
+    curve lm_loss >points
+    check 'a point a value' test "$(wc -l <points)" = 100
+    # The borders of page.js: 62 to 628 across, 274 to 10 down; 4 % of room.
+    check 'curves are drawn from the numbers' awk -F, '{
+        x = 62 + (NR - 1) / 99 * 566
+        v = 10 - (NR - 1) / 11
+        low = 1 - 0.04 * 9; high = 10 + 0.04 * 9
+        y = 274 + (v - low) / (high - low) * (10 - 274)
+        if ($1 - x > 0.02 || x - $1 > 0.02 || $2 - y > 0.02 || y - $2 > 0.02)
+            exit 1
+    }' points
+    check 'a value that is missing is a gap' test "$(grep -o '<path[^>]*>' \
+        dom.html | grep 'data-field="grad_norm"' | grep -o 'M' | wc -l)" = 2
+    check 'a metric of its own has a chart' \
+        grep -q 'data-title="my_own"' dom.html
+    check 'a reader of screens hears the last value' \
+        grep -q 'aria-label="Loss in nats a token. run lm_loss: last 1, least 1' \
+        dom.html
+    dom two.html '
+        const press = key => document.querySelector("svg.chart").dispatchEvent(
+            new KeyboardEvent("keydown", {key}));
+        press("+"); press("ArrowRight");
+        const axis = document.getElementById("smoothing");
+        axis.value = 0.5; axis.dispatchEvent(new Event("input"));'
+    check 'two runs are compared' \
+        test "$(grep -o 'data-run="[^"]*" data-field="lm_loss"' dom.html |
+            sort -u | wc -l)" = 2
+    check 'keys zoom, and move' grep -q \
+        'data-title="Loss"[^>]*data-from="38.125" data-to="87.625"' dom.html
+    check 'in all charts' grep -q \
+        'data-title="my_own"[^>]*data-from="38.125" data-to="87.625"' dom.html
+    check 'values are faint behind smooth ones' grep -q 'class="raw"' dom.html
+    dom two.html '
+        const axis = document.getElementById("axis");
+        axis.value = "samples"; axis.dispatchEvent(new Event("change"));
+        document.querySelector("#legend input").click();'
+    check 'samples as the axis' grep -q \
+        'data-title="Loss"[^>]*data-from="8" data-to="800"' dom.html
+    check 'a run that is not shown' \
+        sh -c '! grep -q "data-run=\"<b>" dom.html'
+fi
+
+# ---- a terminal ----
+if command -v tmux >/dev/null && locale -a 2>/dev/null | grep -qi '^c.utf'; then
+    for columns in 80 200; do
+        socket=$scratch/tmux-$columns
+        LC_ALL=C.UTF-8 tmux -u -S "$socket" -f /dev/null new-session -d \
+            -x $columns -y 100 "gpt-report run --follow --interval 0.2"
+        i=0
+        while [ $i -lt 100 ]; do
+            LC_ALL=C.UTF-8 tmux -S "$socket" capture-pane -p >pane-$columns
+            grep -q 'my_own' pane-$columns && break
+            sleep 0.1
+            i=$((i + 1))
+        done
+        check "$columns columns: every chart" grep -q '^my_own' pane-$columns
+        check "$columns columns: curves fill the width" \
+            grep -q "+-\\{$((columns - 14))\\}\$" pane-$columns
+        if [ $columns = 80 ]; then
+            echo '{"iteration":7777,"my_late_field":1}' >>run/metrics.jsonl
+            i=0
+            while [ $i -lt 100 ]; do
+                LC_ALL=C.UTF-8 tmux -S "$socket" capture-pane -p >pane
+                grep -q my_late_field pane && break
+                sleep 0.1
+                i=$((i + 1))
+            done
+            check 'a line that is added is drawn' grep -q my_late_field pane
+        fi
+        tmux -S "$socket" kill-server
+    done
+else
+    skip 'no tmux: nothing is drawn in a terminal' || :
+fi
+tap_done
