@@ -36,6 +36,24 @@ err_has '--json has no effect on convert'
 expect 2 'nor without the word' gpt-reshape --load-path native --save-path x \
     --json
 
+# ---- space ----
+# a model of 1.3 TB, all of it a hole; the plan reads its head
+if perl -e 'print pack("V*", 20240326, 5, 64, 67, 200, 64, 16384, 128),
+        "\\0" x 992' >huge.bin &&
+    truncate -s $(((1024) + 2 * (16384 * (128 + 64 + 2) +
+        200 * (12 * 16384 * 16384 + 13 * 16384)))) huge.bin 2>/dev/null &&
+    [ "$(df -Pk . | awk 'NR == 2 { print $4 }')" -lt 1000000000 ]; then
+    expect 0 'a plan of what does not fit' gpt-reshape plan huge.bin huge
+    out_has '1.2 TiB to be written'
+    expect 4 'is not begun' timeout 60 gpt-reshape convert huge.bin huge
+    err_has "'huge': the output takes 1.2 TiB, and "
+    err_has 'make room, or name a place on another file system'
+    check 'nothing was written' [ ! -e huge/iter_0000000 ]
+    rm huge.bin
+else
+    skip 'no file of 1.3 TB, or room for it'
+fi
+
 # ---- verify ----
 expect 0 'the same in another format' gpt-reshape verify "$golden/hf" native
 check 'says how' grep -q \
