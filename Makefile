@@ -67,7 +67,8 @@ parity_src := $(wildcard tests/parity/*.c)
 cmd_obj := $(cmd_src:%.c=$(BUILD)/%.o)
 lib_obj := $(lib_src:%.c=$(BUILD)/%.o) $(CXX_SRC:%.cc=$(BUILD)/%.o)
 isas = base $(ISAS)
-isa_obj := $(foreach i,base $(ISAS),$(isa_src:%.c=$(BUILD)/%.$(i).o))
+isa_obj := $(foreach i,base $(ISAS),$(isa_src:%.c=$(BUILD)/%.$(i).o)) \
+           $(PAIRS:%=$(BUILD)/kernels/cpu/pair/%.o)
 lib := $(BUILD)/libgpt.a
 cmd_lib := $(BUILD)/libcmd.a
 libs := $(cmd_lib) $(lib)
@@ -125,6 +126,14 @@ $(BUILD)/kernels/cpu/isa/%.$(1).o: kernels/cpu/isa/%.c
 	    -MMD -MP -c -o $$@ $$<
 endef
 $(foreach i,$(isas),$(eval $(call isa_rule,$(i))))
+
+# Products of bf16: a file an instruction set.
+pair_flags_avx512bf16 = -mavx512bf16
+pair_flags_amx = -mamx-tile -mamx-bf16
+$(BUILD)/kernels/cpu/pair/%.o: kernels/cpu/pair/%.c
+	@mkdir -p $(@D)
+	$(CC) $(ALL_CPPFLAGS) $(ALL_CFLAGS) -O3 $(isa_flags_avx512) \
+	    $(pair_flags_$*) -MMD -MP -c -o $@ $<
 
 $(BUILD)/kernels/%.o: kernels/%.c
 	@mkdir -p $(@D)
@@ -251,7 +260,7 @@ bench-layouts: $(BUILD)/tests/bench/bench_layouts $(BUILD)/tests/bench/bench_ove
 
 # Each target: build/fuzz/NAME -max_total_time=60 tests/fuzz/corpus/NAME
 fuzz:                        ## build the fuzz targets with clang's libFuzzer
-	$(MAKE) BUILD=$(BUILD)/fuzz CC=clang CFLAGS='-O1 -g' isa_src= GLOO=0 \
+	$(MAKE) BUILD=$(BUILD)/fuzz CC=clang CFLAGS='-O1 -g' isa_src= PAIRS= GLOO=0 \
 	    lib_src='$(filter common/%,$(lib_src))' \
 	    SANITIZE='$(ASAN) -fsanitize=fuzzer-no-link' lib $(BUILD)/fuzz/libcmd.a
 	@set -e; for f in $(fuzz_src); do n=$$(basename $$f .c); \

@@ -291,14 +291,20 @@ struct gpt_attn_cached {
  * float, device, or NULL: weights are multiplied by it (the loss scale).
  * Log-sum-exp shift as in Blanchard et al. 2021.
  *
+ * With `smoothing` e the target's share of the loss is 1 - e, and e is spread
+ * over all v_real columns (Szegedy et al. 2016); `z_loss` z adds
+ * z * (log sum_j exp(logits[i][j]))^2, which keeps logits from drifting
+ * (de Brebisson and Vincent 2016). Loss and gradient have both.
+ *
  * A vocabulary that is cut over ranks takes two steps. Here are the V columns
  * from v_begin on (target and v_real stay global numbers). xent_partial()
- * writes stats (N, 3) float, of the columns here: largest logit, sum of
- * exp(logit - largest), logit of the target (0: it is elsewhere), and with
+ * writes stats (N, 4) float, of the columns here: largest logit, sum of
+ * exp(logit - largest), logit of the target (0: it is elsewhere), sum of the
+ * logits (0: there is no smoothing), and with
  * `grad` leaves those exponentials in logits (or the logits, on a device where
  * computing the exponentials again is cheaper). xent_finish(), given the stats
- * of all ranks (ranks, N, 3), combines them in the order of ranks. */
-enum { GPT_XENT_STATS = 3 };
+ * of all ranks (ranks, N, 4), combines them in the order of ranks. */
+enum { GPT_XENT_STATS = 4 };
 struct gpt_xent {
     int64_t n, v, v_real, ld;
     enum gpt_dtype act;
@@ -309,11 +315,14 @@ struct gpt_xent {
     bool grad;
     int64_t v_begin; /* xent(): 0 */
     const float *scale;
+    float smoothing, z_loss;
 };
 
 /* One pass of AdamW (Loshchilov and Hutter 2019) over flat buffers:
  *   g' = g * grad_scale; m = b1 m + (1-b1) g'; v = b2 v + (1-b2) g'^2
  *   p -= lr * (m/(1-b1^t) / (sqrt(v/(1-b2^t)) + eps) + wd * p)
+ * With `coupled` decay it is Adam (Kingma and Ba 2015): wd * p is added to g',
+ * and p is not decayed besides.
  * p, m, v, g (n) float; p_act: a copy of p in `act`, or NULL. Segments, in
  * device memory, tell which elements are decayed: segment i is [begin_i,
  * begin_{i+1}). */
@@ -328,9 +337,36 @@ struct gpt_adamw {
     void *p_act;
     enum gpt_dtype act;
     double lr, beta1, beta2, eps, weight_decay, grad_scale;
+    bool coupled;
     int64_t step; /* t, from 1 */
     const struct gpt_adamw_segment *segments;
     int64_t n_segments;
+};
+
+/* One pass of gradient descent with momentum, as PyTorch has it:
+ *   g' = g * grad_scale + wd * p; m = momentum m + g'; p -= lr * m
+ * m NULL: without momentum, m is g'. The rest is as for AdamW. */
+struct gpt_sgd {
+    int64_t n;
+    float *p, *m;
+    const float *g;
+    void *p_act;
+    enum gpt_dtype act;
+    double lr, momentum, weight_decay, grad_scale;
+    const struct gpt_adamw_segment *segments;
+    int64_t n_segments;
+};
+
+/* out = a x + b y, elementwise, (n) float; y NULL: a x. out may be x or y.
+ * squares (1) double, in device memory, or NULL: x is divided by the larger of
+ * its root and `least`, which is how a matrix gets the norm 1. */
+struct gpt_mix {
+    int64_t n;
+    float *out;
+    const float *x, *y;
+    double a, b;
+    const double *squares;
+    double least;
 };
 
 struct gpt_collectives; /* collectives.h */
@@ -473,6 +509,8 @@ struct gpt_backend {
     void (*xent_finish)(struct gpt_queue *q, const struct gpt_xent *op,
                         const float *stats, int64_t ranks, int64_t rank);
     void (*adamw)(struct gpt_queue *q, const struct gpt_adamw *op);
+    void (*sgd)(struct gpt_queue *q, const struct gpt_sgd *op);
+    void (*mix)(struct gpt_queue *q, const struct gpt_mix *op);
     /* out (1) double, in device memory: sumsq() the sum of x[i]^2, sum() that
      * of x[i]. Both add in double, in a fixed order. */
     void (*sumsq)(struct gpt_queue *q, double *out, const float *x,
@@ -484,10 +522,12 @@ struct gpt_backend {
 };
 
 /* The CPU backend; valid until the process ends. `matmul` uses oneDNN where it
- * was built with it, except on AVX2, where its own tiles were measured to be
- * as fast and without oneDNN's slow cases (strides of a multiple of 4 KiB).
- * In the environment GPT_CPU_MATMUL=portable|dnnl forces the one or the other,
- * GPT_CPU_ISA=base|avx2|avx512 an instruction set (tests). */
+ * was built with it, except for floats on AVX2, where its own tiles were
+ * measured to be as fast and without oneDNN's slow cases (strides of a multiple
+ * of 4 KiB), and except for bf16 where the processor has AMX, or AVX512-BF16
+ * and is AMD's. In the environment GPT_CPU_MATMUL=portable|dnnl forces the one
+ * or the other, GPT_CPU_ISA=base|avx2|avx512|avx512bf16|amx an instruction set
+ * (tests). */
 int gpt_backend_cpu(struct gpt_backend **be, struct gpt_err *err)
     GPT_MUST_USE;
 

@@ -224,6 +224,7 @@ static int open_any(struct gpt_foreign *s, const char *prefix, int64_t eod,
         return read_llmc(s, eod, err);
     }
     GPT_TRY(name_files(s, prefix, ".ds", ".ds.index", err));
+    GPT_TRY(gpt_in_settle(s->index_path, err));
     if (!gpt_path_exists(s->data_path))
         return gpt_fail(err, GPT_EIO, "there is no '%s.idx', '%s.bin' or"
                         " '%s.ds'", prefix, prefix, prefix);

@@ -93,6 +93,7 @@ static bool parse_bias(const char *word, struct gpt_bias *bias)
     id[n] = '\0';
     if (!gpt_parse_int(id, &token) || token < 0 || token > INT32_MAX)
         return false;
+    /* Beyond the limit a sum of two biases would not be a number any more. */
     if (strcmp(word + n + 1, "-inf") == 0)
         add = -HUGE_VAL;
     else if (!gpt_parse_real(word + n + 1, &add) || fabs(add) > 1e6)
@@ -205,6 +206,6 @@ int gpt_choose_rules(struct gpt_chosen_rules *r, const struct gpt_loaded *m,
         GPT_TRY(require_token(m->tokenizer, "\n", "a newline", option,
                               &s->newline, err));
     }
-    r->seed = choose_seed(o, gpt_sampling_is_greedy(s));
+    r->seed = choose_seed(o, gpt_sampling_is_greedy(s) || o->num_beams > 1);
     return GPT_OK;
 }

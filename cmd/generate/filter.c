@@ -6,12 +6,11 @@
 #include "base/num.h"
 #include "base/signals.h"
 #include "cmd/generate/choice.h"
-#include "cmd/generate/prompts.h"
+#include "cmd/generate/filter_beams.h"
+#include "cmd/generate/prompts_given.h"
 #include "cmd/generate/writer.h"
 
 #include <stdio.h>
-#include <string.h>
-#include <unistd.h>
 
 struct filter {
     struct gpt_loaded *m;
@@ -22,34 +21,6 @@ struct filter {
     struct gpt_request *requests; /* (n_requests) */
     int64_t n_requests, most_prompt;
 };
-
-/* Prompts of the command line come first, then those of files, in the order
- * given. A terminal is not waited for: a program that waits in silence looks as
- * if it hung. */
-static int read_prompts(struct filter *f, struct gpt_err *err)
-{
-    const struct gpt_generate_options *o = f->o;
-    const char *const standard_input[] = {"-"};
-    const char *const *files = o->prompt_file.items;
-    int64_t n_files = o->prompt_file.n;
-
-    for (int64_t i = 0; i < o->prompt.n; i++)
-        GPT_TRY(gpt_prompts_add(&f->prompts, o->prompt.items[i],
-                                strlen(o->prompt.items[i]), err));
-    if (o->prompt.n + n_files == 0) {
-        if (isatty(STDIN_FILENO)) {
-            gpt_fail(err, GPT_EUSAGE, "no prompt");
-            return gpt_hint(err, "give --prompt TEXT, --prompt-file FILE or "
-                                 "text on standard input");
-        }
-        files = standard_input;
-        n_files = 1;
-    }
-    for (int64_t i = 0; i < n_files; i++)
-        GPT_TRY(o->jsonl ? gpt_prompts_read_jsonl(&f->prompts, files[i], err)
-                         : gpt_prompts_read_text(&f->prompts, files[i], err));
-    return GPT_OK;
-}
 
 /* A prompt of ids is taken as it is; its text is for the output. */
 static int take_ids(struct filter *f, size_t i, struct gpt_err *err)
@@ -215,8 +186,14 @@ static int open_decoder(struct filter *f, struct gpt_err *err)
     if (longest > f->m->config->max_positions + 1)
         gpt_info("prompt and text together have at most %lld positions",
                  (long long)f->m->config->max_positions);
-    return gpt_loaded_open_decoder(
-        f->m, gpt_min_i64(f->o->batch_size, f->n_requests), longest, err);
+    int64_t slots = gpt_min_i64(f->o->batch_size, f->n_requests);
+    /* Every beam is a text. A search needs all of its beams, however small the
+     * batch. */
+    if (f->o->num_beams > 1)
+        slots = gpt_max_i64(1, gpt_min_i64(f->o->batch_size / f->o->num_beams,
+                                           (int64_t)f->prompts.n)) *
+                f->o->num_beams;
+    return gpt_loaded_open_decoder(f->m, slots, longest, err);
 }
 
 /* The speed goes to standard error, after the last text: standard output
@@ -227,10 +204,13 @@ static int answer(struct filter *f, struct gpt_writer *writer,
     const struct gpt_sink sink = {gpt_writer_token, gpt_writer_finish, writer};
     struct gpt_speed speed;
 
-    GPT_TRY(gpt_generate(f->m->decoder, f->requests, f->n_requests, &sink,
-                         &speed, err));
-    gpt_loaded_report_speed(f->m, &speed);
-    return GPT_OK;
+    if (f->o->num_beams > 1)
+        GPT_TRY(gpt_answer_with_beams(f->m, writer, f->requests,
+                                      (int64_t)f->prompts.n, &speed, err));
+    else
+        GPT_TRY(gpt_generate(f->m->decoder, f->requests, f->n_requests, &sink,
+                             &speed, err));
+    return gpt_loaded_report_speed(f->m, &speed, err);
 }
 
 /* Without a prompt that can be answered there is no model, and errors alone are
@@ -264,7 +244,10 @@ static int write_texts(struct filter *f, struct gpt_err *err)
  * read. */
 static int filter(struct filter *f, struct gpt_err *err)
 {
-    GPT_TRY(read_prompts(f, err));
+    GPT_TRY(gpt_check_beam_options(f->o, err));
+    GPT_TRY(gpt_prompts_read_given(
+        &f->prompts, f->o, f->o->jsonl ? GPT_FILES_JSONL : GPT_FILES_TEXT,
+        err));
     /* An input without prompts asks for nothing: that is no failure, and no
      * reason to load weights. */
     if (!gpt_signals_stop() && f->prompts.n == 0)

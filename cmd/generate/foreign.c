@@ -26,7 +26,6 @@ const struct gpt_foreign_option gpt_generate_foreign[] = {
     {"do-sample", TRANSFORMERS,
      .answer = "tokens are drawn by their probability unless --greedy is given",
      .flag = true, .skip = true},
-    {"num-beams", TRANSFORMERS, .answer = "there are no beams; " RULES},
     {"no-repeat-ngram-size", TRANSFORMERS, .answer = RULES},
     {"ignore-eos", VLLM, .means = "--ignore-eod", .flag = true},
     {"tokenizer", VLLM, .means = "--tokenizer-model=%"},

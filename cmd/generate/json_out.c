@@ -69,3 +69,22 @@ int gpt_json_add_chosen(struct gpt_buf *b, const struct gpt_tokenizer *tok,
     }
     return gpt_buf_add(b, "]}", 2);
 }
+
+/* Nine digits make the same float again. */
+int gpt_json_add_logits(struct gpt_buf *b, const float *logits, int64_t vocab)
+{
+    GPT_TRY(gpt_buf_add(b, ",", 1));
+    for (int64_t i = 0; i < vocab; i++)
+        GPT_TRY(gpt_buf_printf(b, "%c%.9g", i ? ',' : '[', (double)logits[i]));
+    return gpt_buf_add(b, "]", 1);
+}
+
+/* An empty list has no comma to leave out. */
+int gpt_json_add_list(struct gpt_buf *b, const char *name,
+                      const struct gpt_buf *list)
+{
+    GPT_TRY(gpt_buf_printf(b, ",\"%s\":[", name));
+    if (list->len)
+        GPT_TRY(gpt_buf_add(b, list->data + 1, list->len - 1));
+    return gpt_buf_add(b, "]", 1);
+}

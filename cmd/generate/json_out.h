@@ -19,4 +19,13 @@ int gpt_json_add_token(struct gpt_buf *b, const struct gpt_tokenizer *tok,
 int gpt_json_add_chosen(struct gpt_buf *b, const struct gpt_tokenizer *tok,
                         const struct gpt_chosen *chosen) GPT_MUST_USE;
 
+/* Adds a comma and a list of logits (V). */
+int gpt_json_add_logits(struct gpt_buf *b, const float *logits,
+                        int64_t vocab) GPT_MUST_USE;
+
+/* Adds a member of an object: a list of what the two calls above put into
+ * `list`. */
+int gpt_json_add_list(struct gpt_buf *b, const char *name,
+                      const struct gpt_buf *list) GPT_MUST_USE;
+
 #endif

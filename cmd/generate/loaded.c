@@ -1,10 +1,14 @@
 /* The model of a command; see loaded.h. */
 #include "cmd/generate/loaded.h"
 
+#include "base/io.h"
 #include "base/log.h"
 #include "base/num.h"
 #include "checkpoint/load.h"
 #include "cmd/generate/vocabulary.h"
+
+#include <stdio.h>
+#include <unistd.h>
 
 /* From cheap to dear: a checkpoint that does not open and a vocabulary that
  * does not fit are reported before weights are read. */
@@ -13,6 +17,12 @@ int gpt_loaded_open(struct gpt_loaded *m, struct gpt_err *err)
     const struct gpt_source_options how = {.iteration = m->o->iteration,
                                            .verify = m->o->verify};
 
+    /* Known now, so that an hour of texts does not end with it. */
+    if (m->o->stats_file && !m->o->common.force &&
+        access(m->o->stats_file, F_OK) == 0) {
+        gpt_fail(err, GPT_EEXIST, "'%s' exists", m->o->stats_file);
+        return gpt_hint(err, "--force replaces it");
+    }
     GPT_TRY(gpt_source_open(&m->source, m->o->load, &how, err));
     m->config = &m->source.config;
     if (m->source.unused_settings)
@@ -90,10 +100,34 @@ static double rate(double amount, double seconds)
     return seconds > 0 ? amount / seconds : 0;
 }
 
+/* The members are those of the message, and what they were computed from. */
+static int write_statistics(const struct gpt_loaded *m,
+                            const struct gpt_speed *s, double bytes,
+                            struct gpt_err *err)
+{
+    char text[512];
+    int n = snprintf(
+        text, sizeof(text),
+        "{\"prompt_tokens\":%lld,\"prompt_seconds\":%.6f,"
+        "\"prompt_tokens_per_second\":%.3f,\"step_tokens\":%lld,"
+        "\"steps\":%lld,\"step_seconds\":%.6f,"
+        "\"step_tokens_per_second\":%.3f,\"weight_bytes_per_step\":%.0f,"
+        "\"weight_gigabytes_per_second\":%.3f}\n",
+        (long long)s->prompt_tokens, s->prompt_seconds,
+        rate((double)s->prompt_tokens, s->prompt_seconds),
+        (long long)s->step_tokens, (long long)s->steps, s->step_seconds,
+        rate((double)s->step_tokens, s->step_seconds), bytes,
+        rate(bytes * (double)s->steps, s->step_seconds) / 1e9);
+
+    return gpt_write_file(m->o->stats_file,
+                          m->o->common.force ? GPT_OUT_FORCE : 0, text,
+                          (size_t)n, err);
+}
+
 /* Bytes a second of weights are what a step costs at least: against the
  * memory's bandwidth they say how far from its limit the machine is. */
-void gpt_loaded_report_speed(const struct gpt_loaded *m,
-                             const struct gpt_speed *s)
+int gpt_loaded_report_speed(const struct gpt_loaded *m,
+                            const struct gpt_speed *s, struct gpt_err *err)
 {
     double bytes = (double)gpt_decoder_step_bytes(m->decoder);
 
@@ -104,4 +138,5 @@ void gpt_loaded_report_speed(const struct gpt_loaded *m,
              (long long)s->step_tokens,
              rate((double)s->step_tokens, s->step_seconds),
              rate(bytes * (double)s->steps, s->step_seconds) / 1e9);
+    return m->o->stats_file ? write_statistics(m, s, bytes, err) : GPT_OK;
 }

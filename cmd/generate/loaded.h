@@ -39,8 +39,10 @@ void gpt_loaded_close(struct gpt_loaded *m);
  * the checkpoint's first end; -1: there is none. */
 int32_t gpt_loaded_eod(const struct gpt_loaded *m);
 
-/* Tokens and speed of both kinds of work, at the end. */
-void gpt_loaded_report_speed(const struct gpt_loaded *m,
-                             const struct gpt_speed *speed);
+/* Tokens and speed of both kinds of work, at the end: as a message, and as a
+ * JSON object in the file that an option names. */
+int gpt_loaded_report_speed(const struct gpt_loaded *m,
+                            const struct gpt_speed *speed,
+                            struct gpt_err *err) GPT_MUST_USE;
 
 #endif

@@ -6,6 +6,39 @@
 #include "cmd/generate/contradictions.h"
 #include "cmd/generate/filter.h"
 #include "cmd/generate/foreign.h"
+#include "cmd/generate/interactive.h"
+#include "cmd/generate/perplexity.h"
+#include "cmd/generate/score_lines.h"
+
+/* A front end is an option that asks for it, and what it does; without any the
+ * program is a filter. Two kinds of work in one command are a mistake: one of
+ * them would be left undone. */
+struct front_end {
+    const char *option;
+    bool wanted;
+    int (*run)(struct gpt_loaded *m, struct gpt_err *err);
+};
+
+static int find_front_end(const struct gpt_generate_options *o,
+                          struct front_end *found, struct gpt_err *err)
+{
+    const struct front_end front_ends[] = {
+        {"interactive", o->interactive, gpt_interact},
+        {"score", o->score, gpt_score_lines},
+        {"perplexity", o->perplexity != NULL, gpt_measure_perplexity},
+    };
+
+    *found = (struct front_end){"prompt", false, gpt_filter_prompts};
+    for (size_t i = 0; i < GPT_COUNT(front_ends); i++) {
+        if (!front_ends[i].wanted)
+            continue;
+        if (found->wanted)
+            return gpt_fail(err, GPT_EUSAGE, "--%s and --%s: choose one",
+                            found->option, front_ends[i].option);
+        *found = front_ends[i];
+    }
+    return GPT_OK;
+}
 
 /* Everything is freed whatever happened: a signal and a failure leave no thread
  * and no device memory. */
@@ -13,11 +46,15 @@ static int run_generate(const void *options, const struct gpt_args *args,
                         struct gpt_err *err)
 {
     struct gpt_loaded model = {.o = options};
+    struct front_end front_end;
     int status;
 
+    /* Before the checkpoint is opened: a mistake in the command costs
+     * nothing. */
     GPT_TRY(gpt_contradictions_check(options, args, err));
+    GPT_TRY(find_front_end(options, &front_end, err));
     GPT_TRY_GOTO(status, gpt_loaded_open(&model, err), out);
-    status = gpt_filter_prompts(&model, err);
+    status = front_end.run(&model, err);
 out:
     gpt_loaded_close(&model);
     return status;
@@ -27,6 +64,9 @@ static const char *const usage[] = {
     "--load DIR --prompt TEXT [--tokens N] [--temperature X] [--top-k N] "
     "[--top-p P] [--seed N]",
     "--load DIR --jsonl < prompts.jsonl > texts.jsonl",
+    "--load DIR --interactive",
+    "--load DIR --score < pairs.jsonl > scores.jsonl",
+    "--load DIR --perplexity CONVENTION < text",
     NULL,
 };
 static const char *const examples[] = {

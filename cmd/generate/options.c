@@ -2,8 +2,11 @@
 #include "cmd/generate/options.h"
 
 #include "backend.h"
+#include "cmd/generate/perplexity.h"
 
 static const char *const semantics[] = {"megatron", "hf", NULL};
+static const char *const early_stopping[] = {"false", "true", "never", NULL};
+static const char *const detokenizers[] = {"none", "wikitext", NULL};
 
 #define AT(field) .offset = offsetof(struct gpt_generate_options, field)
 /* A row of --seed is -1 for a new seed each time, of --iteration for the newest
@@ -55,6 +58,10 @@ const struct gpt_opt gpt_generate_options[] = {
      .help = "the most tokens to add to a prompt"},
     {.kind = GPT_OPT_INT, .name = "num-samples", .arg = "N", AT(num_samples),
      .def = "1", .min = 1, .max = 1e6, .help = "texts for each prompt"},
+    /* The letter is that of llama.cpp's; there is no other mode with a prompt
+     * on the terminal. */
+    {.kind = GPT_OPT_FLAG, .letter = 'i', .name = "interactive",
+     AT(interactive), .help = "read a line, continue it, read the next"},
     {.kind = GPT_OPT_FLAG, .name = "echo", AT(echo),
      .help = "repeat the prompt in front of the text"},
     {.kind = GPT_OPT_LIST, .name = "stop", .arg = "TEXT", AT(stop),
@@ -66,8 +73,7 @@ const struct gpt_opt gpt_generate_options[] = {
     {.kind = GPT_OPT_FLAG, .name = "stop-on-eol", AT(stop_on_eol),
      .help = "a token that is one or two newlines ends a text, instead of the "
              "end of a document"},
-    {.kind = GPT_OPT_FLAG, .name = "stop-on-double-eol",
-     AT(stop_on_double_eol),
+    {.kind = GPT_OPT_FLAG, .name = "stop-on-double-eol", AT(stop_on_double_eol),
      .help = "two newlines end a text, instead of the end of a document"},
     /* They are the model's own distribution, so that they do not depend on the
      * rows below, and agree with what scoring gives. */
@@ -111,11 +117,26 @@ const struct gpt_opt gpt_generate_options[] = {
     {.kind = GPT_OPT_REAL, .name = "frequency-penalty", .arg = "X",
      AT(frequency_penalty), .def = "0", .min = -100, .max = 100,
      .help = "the same for each time that the token is there"},
+    /* A list and not a map, so that a shell can write it; -inf is what JSON has
+     * no number for. */
     {.kind = GPT_OPT_LIST, .name = "logit-bias", .arg = "ID:X", AT(logit_bias),
      .help = "add X to the logit of token ID; -inf forbids it"},
     {.kind = GPT_OPT_FLAG, .name = "prevent-newline-after-colon",
      AT(prevent_newline_after_colon),
      .help = "choose no newline after a token that is a colon"},
+    /* Transformers' names and defaults; Megatron's beam search has the same
+     * length penalty. */
+    {.kind = GPT_OPT_INT, .name = "num-beams", .arg = "N", AT(num_beams),
+     .def = "1", .min = 1, .max = 1024,
+     .help = "search with N beams for the most probable texts, of which "
+             "--num-samples are written", .alias = "beam-width"},
+    {.kind = GPT_OPT_REAL, .name = "length-penalty", .arg = "X",
+     AT(length_penalty), .def = "1", .min = -100, .max = 100,
+     .help = "beams are compared by log-probability / length^X"},
+    {.kind = GPT_OPT_CHOICE, .name = "early-stopping", AT(early_stopping),
+     .def = "false", .choices = early_stopping,
+     .help = "end a search with N texts: false when no better ones are likely, "
+             "true at once, never when there can be none"},
     {.kind = GPT_OPT_FLAG, .name = "greedy", AT(greedy),
      .help = "always the most probable token"},
     /* One word for all differences: a user has a program to agree with, and not
@@ -126,6 +147,32 @@ const struct gpt_opt gpt_generate_options[] = {
     {.kind = GPT_OPT_INT, .name = "seed", .arg = "N", AT(seed), .def = "-1",
      .min = -1, .max = 9007199254740992.0, .alias = "random-seed",
      .help = "of all choices, -1 = a new one each time"},
+    /* Each of these names another kind of work, for which the rows above that
+     * choose tokens mean nothing. */
+    {.kind = GPT_OPT_GROUP, .help = "Scores in place of texts"},
+    {.kind = GPT_OPT_FLAG, .name = "score", AT(score),
+     .help = "log-probabilities of JSON lines with 'context' and "
+             "'continuation', or with 'text', whose last word counts"},
+    {.kind = GPT_OPT_FLAG, .name = "truncate-context", AT(truncate_context),
+     .help = "drop the beginning of a context that is too long"},
+    {.kind = GPT_OPT_CHOICE, .name = "perplexity", AT(perplexity),
+     .choices = gpt_perplexity_names,
+     .help = "of the prompts, or of --data-path, by this convention"},
+    {.kind = GPT_OPT_STRING, .name = "data-path", .arg = "PREFIX",
+     AT(data_path), .flags = GPT_OPT_SET | GPT_OPT_INPUT,
+     .help = "measure the perplexity of a data set, PREFIX.bin and .idx"},
+    /* A convention is a set of windows and of figures; these two change the
+     * windows, and the output says so. */
+    {.kind = GPT_OPT_INT, .name = "window", .arg = "N", AT(window), .def = "0",
+     .min = 0, .max = 1e9,
+     .help = "tokens that the perplexity of one may depend on, 0 = those of "
+             "the convention"},
+    {.kind = GPT_OPT_INT, .name = "overlapping-eval", .arg = "N",
+     AT(overlapping_eval), .def = "32", .min = 1, .max = 1e9,
+     .help = "megatron: tokens by which a window is after the last"},
+    {.kind = GPT_OPT_CHOICE, .name = "detokenize", AT(detokenize),
+     .def = "none", .choices = detokenizers,
+     .help = "what the spaces of a text are: as they are, or WikiText's"},
     {.kind = GPT_OPT_GROUP, .help = "Machine"},
     {.kind = GPT_OPT_STRING, .name = "device", .arg = "NAME", AT(device),
      .def = "auto", .choices = gpt_device_words,
@@ -135,6 +182,11 @@ const struct gpt_opt gpt_generate_options[] = {
     {.kind = GPT_OPT_INT, .name = "batch-size", .arg = "N", AT(batch_size),
      .def = "8", .min = 1, .max = 65536,
      .help = "texts at once; what they say does not depend on it"},
+    /* In a file, since standard output is the texts' and standard error may be
+     * lines for people. */
+    {.kind = GPT_OPT_STRING, .name = "stats-file", .arg = "FILE",
+     AT(stats_file), .flags = GPT_OPT_FILE | GPT_OPT_LOCAL,
+     .help = "write tokens, times and speed as a JSON object"},
     GPT_COMMON_OPTIONS(struct gpt_generate_options, common),
 };
 

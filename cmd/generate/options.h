@@ -1,7 +1,7 @@
 /* The options of gpt-generate. What this folder does: the table is options.c,
  * the model of a command loaded.h, the choice of tokens choice.h; the front
- * ends are filter.h (prompts in, texts out) and what main.c lists beside
- * it. */
+ * ends are the rows of a table in main.c: filter.h (prompts in, texts out) and
+ * those beside it. */
 #ifndef GPT_CMD_GENERATE_OPTIONS_H
 #define GPT_CMD_GENERATE_OPTIONS_H
 
@@ -23,6 +23,10 @@ struct gpt_generate_options {
     struct gpt_list stop;
     int64_t logprobs; /* -1: none */
     bool return_logits;
+    /* what is done in place of texts */
+    bool interactive, score, truncate_context;
+    const char *perplexity, *detokenize, *data_path;
+    int64_t window, overlapping_eval;
     /* choice of tokens */
     bool greedy;
     const char *semantics;
@@ -30,10 +34,14 @@ struct gpt_generate_options {
     double repetition_penalty, presence_penalty, frequency_penalty;
     struct gpt_list logit_bias;
     bool prevent_newline_after_colon;
+    int64_t num_beams;
+    double length_penalty;
+    const char *early_stopping;
     int64_t top_k, seed;
     /* machine */
     const char *device;
     int64_t batch_size;
+    const char *stats_file;
 };
 
 extern const struct gpt_opt gpt_generate_options[];

@@ -136,7 +136,7 @@ static int refuse_utf16(const char *path, struct gpt_err *err)
     return gpt_hint(err, "convert it: iconv -f UTF-16 -t UTF-8 '%.100s'", path);
 }
 
-int gpt_prompts_read_text(struct gpt_prompts *p, const char *path,
+int gpt_prompts_read_text(struct gpt_prompts *p, const char *path, bool whole,
                           struct gpt_err *err)
 {
     struct gpt_buf b = {0};
@@ -145,7 +145,8 @@ int gpt_prompts_read_text(struct gpt_prompts *p, const char *path,
     if (status == GPT_OK && is_utf16(&b))
         status = refuse_utf16(path, err);
     if (status == GPT_OK)
-        status = add(p, b.data, without_newline(b.data, b.len), err);
+        status =
+            add(p, b.data, whole ? b.len : without_newline(b.data, b.len), err);
     gpt_buf_free(&b);
     return status;
 }
@@ -210,32 +211,50 @@ static int read_ids(struct gpt_prompts *p, struct gpt_prompt *prompt,
     return GPT_OK;
 }
 
+/* A line's text has one of several names: those of prompts, of documents and of
+ * tasks. */
+static const char *text_key(const cJSON *object)
+{
+    static const char *const keys[] = {"prompt", "text", "context"};
+
+    for (size_t i = 0; i < GPT_COUNT(keys); i++)
+        if (cJSON_GetObjectItemCaseSensitive(object, keys[i]))
+            return keys[i];
+    return keys[0];
+}
+
+static int keep_string(struct gpt_prompts *p, const cJSON *object,
+                       const char *key, const char **kept, const char *what,
+                       struct gpt_err *err)
+{
+    const char *text = NULL;
+
+    GPT_TRY(gpt_json_string(object, key, &text, what, err));
+    *kept = gpt_arena_strdup(&p->arena, text);
+    return *kept ? GPT_OK : gpt_fail(err, GPT_EFAIL, "%s: out of memory", what);
+}
+
 /* The id comes first, so that a line without a good prompt is answered under
  * its own id. */
 static int read_object(struct gpt_prompts *p, struct gpt_prompt *prompt,
                        const cJSON *object, const char *what,
                        struct gpt_err *err)
 {
-    const char *text = NULL;
-
     if (!cJSON_IsObject(object))
         return gpt_fail(err, GPT_EDATA, "%s: not a JSON object", what);
-    bool text_key = !cJSON_GetObjectItemCaseSensitive(object, "prompt") &&
-                    cJSON_GetObjectItemCaseSensitive(object, "text");
+    const char *key = text_key(object);
+    const cJSON *value = cJSON_GetObjectItemCaseSensitive(object, key);
     GPT_TRY(keep_id(p, prompt, cJSON_GetObjectItemCaseSensitive(object, "id"),
                     what, err));
     GPT_TRY(gpt_json_int_or(object, "seed", -1, 0, (int64_t)1 << 53,
                             &prompt->seed, what, err));
-    const cJSON *value = cJSON_GetObjectItemCaseSensitive(object, "prompt");
+    if (cJSON_GetObjectItemCaseSensitive(object, "continuation"))
+        GPT_TRY(keep_string(p, object, "continuation", &prompt->continuation,
+                            what, err));
     if (cJSON_IsArray(value))
         return read_ids(p, prompt, value, what, err);
-    GPT_TRY(gpt_json_string(object, text_key ? "text" : "prompt", &text, what,
-                            err));
-    prompt->len = strlen(text);
-    char *copy = gpt_arena_strdup(&p->arena, text);
-    if (!copy)
-        return gpt_fail(err, GPT_EFAIL, "%s: out of memory", what);
-    prompt->text = copy;
+    GPT_TRY(keep_string(p, object, key, &prompt->text, what, err));
+    prompt->len = strlen(prompt->text);
     return GPT_OK;
 }
 

@@ -9,9 +9,10 @@ struct gpt_prompt {
     size_t len;
     const int32_t *ids; /* (n_ids) instead of a text, or NULL */
     size_t n_ids;
-    int64_t seed;      /* of its line, or -1 */
-    const char *id;    /* JSON text of the line's "id", or NULL */
-    const char *error; /* why it is not answered, or NULL */
+    const char *continuation; /* of its line, to be scored, or NULL */
+    int64_t seed;             /* of its line, or -1 */
+    const char *id;           /* JSON text of the line's "id", or NULL */
+    const char *error;        /* why it is not answered, or NULL */
 };
 
 struct gpt_prompts { /* start with all zero */
@@ -25,14 +26,14 @@ int gpt_prompts_add(struct gpt_prompts *p, const char *text, size_t len,
                     struct gpt_err *err) GPT_MUST_USE;
 
 /* Appends the whole of a file ("-": standard input) as one prompt, without the
- * newline at its end. At most 1 GiB. */
-int gpt_prompts_read_text(struct gpt_prompts *p, const char *path,
+ * newline at its end unless it is wanted whole. At most 1 GiB. */
+int gpt_prompts_read_text(struct gpt_prompts *p, const char *path, bool whole,
                           struct gpt_err *err) GPT_MUST_USE;
 
-/* Appends a prompt for each line, an object with a "prompt" (or "text"), which
- * is a string or a list of token ids, and, if it likes, an "id" of any kind and
- * a "seed". A line that is not such an object is a prompt with an error, which
- * names file and line. */
+/* Appends a prompt for each line, an object with a "prompt" (or "text", or
+ * "context"), which is a string or a list of token ids, and, if it likes, an
+ * "id" of any kind, a "seed" and a string "continuation". A line that is not
+ * such an object is a prompt with an error, which names file and line. */
 int gpt_prompts_read_jsonl(struct gpt_prompts *p, const char *path,
                            struct gpt_err *err) GPT_MUST_USE;
 /* The same from memory; `name` is the file in errors. */

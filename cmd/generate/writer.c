@@ -17,6 +17,8 @@ struct entry {
     struct gpt_buf text;            /* collected and not yet written */
     struct gpt_buf details, logits; /* JSON of each token, with commas */
     bool begun, opened, done;
+    bool scored;
+    double score; /* of a search */
     enum gpt_finish finish;
 };
 
@@ -86,16 +88,6 @@ static int put_bytes(struct gpt_writer *w, const char *p, size_t n,
 
 /* ---- JSON ---- */
 
-/* Elements in `list` follow a comma each; the first comma goes. */
-static int add_array(struct gpt_buf *b, const char *name,
-                     const struct gpt_buf *list)
-{
-    GPT_TRY(gpt_buf_printf(b, ",\"%s\":[", name));
-    if (list->len)
-        GPT_TRY(gpt_buf_add(b, list->data + 1, list->len - 1));
-    return gpt_buf_add(b, "]", 1);
-}
-
 /* One object a text, with what a program needs to tell it from others. */
 static int add_object(struct gpt_buf *b, const struct gpt_writer *w, int64_t i)
 {
@@ -120,10 +112,12 @@ static int add_object(struct gpt_buf *b, const struct gpt_writer *w, int64_t i)
                            (long long)q->n_prompt,
                            (long long)e->tokens.n_tokens,
                            gpt_finish_name(e->finish)));
+    if (e->scored)
+        GPT_TRY(gpt_buf_printf(b, ",\"score\":%.9g", e->score));
     if (q->choice && q->choice->logprobs)
-        GPT_TRY(add_array(b, "logprobs", &e->details));
+        GPT_TRY(gpt_json_add_list(b, "logprobs", &e->details));
     if (w->o->logits)
-        GPT_TRY(add_array(b, "logits", &e->logits));
+        GPT_TRY(gpt_json_add_list(b, "logits", &e->logits));
     return gpt_buf_add(b, "}\n", 2);
 }
 
@@ -198,15 +192,6 @@ static int begin_text(struct gpt_writer *w, int64_t i, struct gpt_err *err)
     return GPT_OK;
 }
 
-/* Logits as they are, with the digits that make the same float again. */
-static int add_logits(struct gpt_buf *b, const float *logits, int64_t vocab)
-{
-    GPT_TRY(gpt_buf_add(b, ",", 1));
-    for (int64_t i = 0; i < vocab; i++)
-        GPT_TRY(gpt_buf_printf(b, "%c%.9g", i ? ',' : '[', (double)logits[i]));
-    return gpt_buf_add(b, "]", 1);
-}
-
 /* Collected while tokens come, since the logits of a token are gone with the
  * next one; a text without such wishes collects nothing. */
 static int add_details(struct gpt_writer *w, int64_t i,
@@ -216,8 +201,9 @@ static int add_details(struct gpt_writer *w, int64_t i,
 
     if (w->o->requests[i].choice && w->o->requests[i].choice->logprobs)
         GPT_TRY(gpt_json_add_chosen(&e->details, w->o->tokenizer, chosen));
-    return w->o->logits ? add_logits(&e->logits, chosen->logits, w->o->vocab)
-                        : GPT_OK;
+    return w->o->logits
+               ? gpt_json_add_logits(&e->logits, chosen->logits, w->o->vocab)
+               : GPT_OK;
 }
 
 /* A stop string ends the text here, because only its text shows it: the batch
@@ -235,6 +221,12 @@ int gpt_writer_token(void *user, int64_t i, const struct gpt_chosen *chosen,
         return out_of_memory(err);
     *stop = e->tokens.stopped;
     return advance(w, err);
+}
+
+void gpt_writer_score(struct gpt_writer *w, int64_t i, double score)
+{
+    w->entries[i].scored = true;
+    w->entries[i].score = score;
 }
 
 /* A prompt that is not answered has its error in the place of a text, so that

@@ -36,6 +36,8 @@ void gpt_writer_close(struct gpt_writer *w); /* NULL is fine */
  * GPT_EIO when the stream cannot be written. */
 int gpt_writer_token(void *w, int64_t request, const struct gpt_chosen *chosen,
                      bool *stop, struct gpt_err *err);
+/* The score of a text that a search has found, before its end. */
+void gpt_writer_score(struct gpt_writer *w, int64_t request, double score);
 int gpt_writer_finish(void *w, int64_t request, enum gpt_finish finish,
                       struct gpt_err *err);
 

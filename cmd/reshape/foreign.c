@@ -10,11 +10,9 @@ const struct gpt_foreign_option gpt_reshape_foreign[] = {
      .answer = "the vocabulary of the input goes along; --vocab-file and "
                "--merge-file name another",
      .skip = true},
-    /* Only the script's way to Megatron-LM has these: a checkpoint of weights
-     * fits any number of data parallel ranks and any optimizer. */
+    /* Only the script's way to Megatron-LM has this: a checkpoint fits any
+     * number of data parallel ranks. */
     {"target-data-parallel-size", ACCELERATE, .means = "--to=megatron"},
-    {"use-distributed-optimizer", ACCELERATE, .means = "--to=megatron",
-     .flag = true},
     {"megatron-path", ACCELERATE, .answer = "this program needs no Megatron-LM",
      .skip = true},
     {"model-type", MEGATRON, .answer = "only GPT is converted", .skip = true},

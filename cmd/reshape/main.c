@@ -26,7 +26,7 @@ struct options {
     const char *load_path, *save_path, *to, *dtype, *vocab_file, *merge_file;
     const char *style;
     bool to_transformers, print_structure, json, dry_run, verify;
-    bool no_verify_input;
+    bool no_verify_input, shard_optimizer;
     int64_t tp, pp, divisible_by, true_vocab, max_shard_size;
 };
 
@@ -59,6 +59,10 @@ static const struct gpt_opt table[] = {
      AT(style), .choices = styles,
      .help = "names of tensors with --to megatron; default: "
              "transformer_engine"},
+    {.kind = GPT_OPT_FLAG, .name = "use-distributed-optimizer",
+     AT(shard_optimizer),
+     .help = "optimizer state as Megatron-LM's distributed optimizer has it; "
+             "means --to megatron"},
     {.kind = GPT_OPT_FLAG,
      .name = "convert-checkpoint-from-megatron-to-transformers",
      AT(to_transformers), .help = "the same as --to hf"},
@@ -179,6 +183,14 @@ static int check_effect(const struct gpt_format *to,
                  to->name);
         return gpt_hint(err, "leave it out, or add --to hf");
     }
+    if (!to->shards_optimizer &&
+        gpt_option_given(args, "use-distributed-optimizer")) {
+        gpt_fail(err, GPT_EUSAGE,
+                 "--use-distributed-optimizer has no effect on format %s: it "
+                 "is for --to megatron",
+                 to->name);
+        return gpt_hint(err, "leave it out, or add --to megatron");
+    }
     if (packing && !to->has_packings) {
         gpt_fail(err, GPT_EUSAGE,
                  "--target-params-dtype %s has no effect on format %s: it is "
@@ -236,6 +248,8 @@ static const struct gpt_format *find_format(const struct options *o)
         return &gpt_format_hf;
     if (o->to)
         return gpt_format_named(o->to);
+    if (o->shard_optimizer)
+        return &gpt_format_megatron;
     return gpt_path_ends_in(o->save_path, ".gguf") ? &gpt_format_gguf
                                                    : &gpt_format_native;
 }
@@ -267,6 +281,7 @@ static int convert(const struct options *o, const struct gpt_args *args,
         .vocab_file = o->vocab_file,
         .merge_file = o->merge_file,
         .verify_input = !o->no_verify_input && !o->dry_run && !only_plan,
+        .shard_optimizer = o->shard_optimizer,
         .force = o->common.force,
     };
     GPT_TRY(check_effect(ro.to, packing, args, err));
@@ -361,6 +376,7 @@ static int do_verify(const struct options *o, const struct gpt_args *args,
     if (status == GPT_OK)
         fwrite(b.data, 1, b.len, stdout);
     gpt_buf_free(&b);
+    /* a difference; other failures have hints of their own */
     if (status != GPT_EFAIL || err->hint[0])
         return status;
     return gpt_hint(err, "gpt-reshape diff shows by how much; "

@@ -51,6 +51,7 @@ int gpt_plan_print_json(const struct gpt_reshape *r, double rate,
         cJSON_AddNumberToObject(root, "seconds",
                                 (double)r->target.bytes / rate);
     }
+    /* in the order in which they are written */
     files = cJSON_AddArrayToObject(root, "files");
     for (int64_t i = 0; i < r->target.n_files; i++) {
         cJSON *item = cJSON_CreateObject();

@@ -106,6 +106,7 @@ static int plan_target(struct gpt_reshape *r, struct gpt_err *err)
         .max_shard_size = o->max_shard_size,
         .attached = r->attached,
         .n_attached = r->n_attached,
+        .shard_optimizer = o->shard_optimizer,
         .force = o->force,
     };
 
@@ -172,6 +173,8 @@ int gpt_reshape_measure(struct gpt_reshape *r, double *rate,
                      out);
         bytes += shape[0] * row;
     }
+    /* a test's model is done in less time than a clock can tell from none, and
+     * a rate made of that would promise anything */
     const double seconds = gpt_now() - start;
     *rate = seconds > 1e-4 ? (double)bytes / seconds : 0;
 out:
@@ -227,8 +230,8 @@ static int compare_tensors(const struct gpt_source *in,
  * remembers. */
 int gpt_reshape_verify(struct gpt_reshape *r, struct gpt_err *err)
 {
-    const struct gpt_source_options verified = {.iteration = -1,
-                                                .verify = true};
+    const struct gpt_source_options verified = {
+        .iteration = -1, .verify = true, .optimizer = r->o->to->keeps_state};
     struct gpt_source out;
 
     /* The number of tensors is compared first: a tensor that the output lacks

@@ -18,6 +18,7 @@ struct gpt_reshape_options {
     int style; /* of names: an index of to->styles */
     int64_t max_shard_size;
     const char *vocab_file, *merge_file; /* NULL: the input's */
+    bool shard_optimizer; /* see struct gpt_target_options */
     bool verify_input, force;
 };
 

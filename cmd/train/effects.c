@@ -55,7 +55,51 @@ static bool rate_falls(const struct gpt_train_plan *p)
 
 static bool warms_up(const struct gpt_train_plan *p)
 {
-    return p->schedule.warmup_samples > 0;
+    return p->schedule.warmup_samples > 0 ||
+           gpt_lr_counts_steps(p->schedule.style);
+}
+
+/* DeepSpeed's schedules have no floor of their own, and one does not fall. */
+static bool has_floor(const struct gpt_train_plan *p)
+{
+    return !gpt_lr_counts_steps(p->schedule.style);
+}
+
+/* WarmupLR has an end of its warm-up, and of nothing else. */
+static bool decays_at_all(const struct gpt_train_plan *p)
+{
+    return p->schedule.style != GPT_LR_WARMUP;
+}
+
+/* The warm-up of Megatron's schedules has one shape. */
+static bool warms_up_by_style(const struct gpt_train_plan *p)
+{
+    return gpt_lr_counts_steps(p->schedule.style);
+}
+
+/* Muon leaves vectors, embeddings and the output layer to Adam. */
+static bool is_adam(const struct gpt_train_plan *p)
+{
+    return p->replica.optimizer.kind != GPT_SGD;
+}
+
+/* Momentum of gradient descent has a default of its own, as in Megatron-LM, and
+ * an option that is not Muon's. */
+static bool is_sgd(const struct gpt_train_plan *p)
+{
+    return p->replica.optimizer.kind == GPT_SGD;
+}
+
+/* Everything about the iteration. */
+static bool is_muon(const struct gpt_train_plan *p)
+{
+    return p->replica.optimizer.kind == GPT_MUON;
+}
+
+/* The noise scale compares a microbatch with the batch. */
+static bool has_microbatches(const struct gpt_train_plan *p)
+{
+    return p->rampup.global_batch > p->replica.exec.micro_batch;
 }
 
 /* WSD alone ends in a decay of its own shape. */
@@ -134,6 +178,11 @@ static bool has_tokens_around(const struct gpt_train_plan *p)
 #define ONE_REPLICA "there is one data parallel rank"
 #define CONSTANT_SCALE "--loss-scale is constant"
 #define CONSTANT_RATE "--lr-decay-style is constant"
+#define NO_FLOOR "this --lr-decay-style falls to --lr-warmup-init"
+#define NO_DECAY "--lr-decay-style WarmupLR stays at --lr"
+#define NO_ADAM "--optimizer is sgd"
+#define NO_SGD "--optimizer is not sgd"
+#define NO_MUON "--optimizer is not muon"
 #define NO_TAIL "--lr-decay-style is not WSD"
 #define NOTHING_VALID "nothing is validated: there are no data for it"
 #define NO_BATCHES "--eval-iters is 0"
@@ -166,6 +215,35 @@ static const struct effect rows[] = {
     {.option = "lr-decay-iters", .works = rate_falls, .reason = CONSTANT_RATE},
     {.option = "lr-decay-samples", .works = rate_falls,
      .reason = CONSTANT_RATE},
+    /* A second row for an option: each has its own reason, and one schedule
+     * cannot be of both kinds. */
+    {.option = "min-lr", .works = has_floor, .reason = NO_FLOOR,
+     .of_presets = true},
+    {.option = "lr-decay-iters", .works = decays_at_all, .reason = NO_DECAY},
+    {.option = "lr-decay-samples", .works = decays_at_all,
+     .reason = NO_DECAY},
+    {.option = "lr-warmup-style", .works = warms_up_by_style,
+     .reason = "--lr-decay-style is not WarmupLR or WarmupDecayLR"},
+    {.option = "adam-beta1", .works = is_adam, .reason = NO_ADAM,
+     .of_presets = true},
+    {.option = "adam-beta2", .works = is_adam, .reason = NO_ADAM,
+     .of_presets = true},
+    {.option = "adam-eps", .works = is_adam, .reason = NO_ADAM,
+     .of_presets = true},
+    {.option = "decoupled-weight-decay", .works = is_adam, .reason = NO_ADAM},
+    {.option = "sgd-momentum", .works = is_sgd, .reason = NO_SGD},
+    {.option = "muon-momentum", .works = is_muon, .reason = NO_MUON},
+    {.option = "muon-use-nesterov", .works = is_muon, .reason = NO_MUON},
+    {.option = "muon-num-ns-steps", .works = is_muon, .reason = NO_MUON},
+    {.option = "muon-coefficient-type", .works = is_muon, .reason = NO_MUON},
+    {.option = "muon-scale-mode", .works = is_muon, .reason = NO_MUON},
+    {.option = "muon-extra-scale-factor", .works = is_muon,
+     .reason = NO_MUON},
+    {.option = "muon-no-split-qkv", .works = is_muon, .reason = NO_MUON},
+    {.option = "muon-tp-mode", .works = is_muon, .reason = NO_MUON},
+    {.option = "log-gradient-noise-scale", .works = has_microbatches,
+     .reason = "a step has one microbatch: --micro-batch-size is "
+               "--global-batch-size"},
     {.option = "lr-warmup-init", .works = warms_up,
      .reason = "there is no warm-up"},
     {.option = "lr-wsd-decay-style", .works = has_tail, .reason = NO_TAIL},

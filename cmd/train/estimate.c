@@ -173,6 +173,33 @@ static double partial_bytes(const struct gpt_replica_options *o,
     return 2 * rank_share(n / (double)flat->shards * sizeof(float), tp_size);
 }
 
+/* Muon's iteration over matrices that tensor parallel ranks share: sums of
+ * squares, then a square matrix a step, which is an all-reduce each. */
+static double muon_sum_bytes(const struct gpt_replica_options *o,
+                             const struct gpt_flat *flat, int64_t tp_size)
+{
+    struct gpt_muon_options muon = o->optimizer.muon;
+
+    if (o->optimizer.kind != GPT_MUON)
+        return 0;
+    muon.head_size = o->config.head_size;
+    return 2 * rank_share(gpt_muon_sums(&muon, flat) * sizeof(float), tp_size);
+}
+
+/* The momentum of layers, where data parallel ranks keep shards of it. */
+static double muon_gather_bytes(const struct gpt_replica_options *o,
+                                const struct gpt_flat *flat)
+{
+    double n = 0;
+
+    if (o->optimizer.kind != GPT_MUON)
+        return 0;
+    for (int64_t b = 0; b < flat->n_buckets; b++)
+        if (gpt_muon_gathers(flat, b))
+            n += (double)(flat->buckets[b].end - flat->buckets[b].begin);
+    return rank_share(n * sizeof(float), flat->shards);
+}
+
 /* All microbatches of a step over the tensor parallel ranks. The block is the
  * one of all rows, whichever of its rows a rank keeps: gathers and scatters
  * move the whole. */
@@ -215,9 +242,11 @@ static int estimate_traffic(const struct gpt_train_plan *plan, int64_t pp_rank,
     GPT_TRY(gpt_params_build(&table, &o->config, err));
     GPT_TRY_GOTO(status, gpt_flat_build(&flat, &table, &layout, err), out);
     bytes[GPT_LINK_TENSOR] = tensor_bytes(o, &layout, m) +
-                             partial_bytes(o, &flat, layout.size[GPT_TP]);
+                             partial_bytes(o, &flat, layout.size[GPT_TP]) +
+                             muon_sum_bytes(o, &flat, layout.size[GPT_TP]);
     bytes[GPT_LINK_PIPELINE] = pipeline_bytes(o, &layout, m);
-    bytes[GPT_LINK_DATA] = data_bytes(o, &flat, plan->topology.size[GPT_DP]);
+    bytes[GPT_LINK_DATA] = data_bytes(o, &flat, plan->topology.size[GPT_DP]) +
+                           muon_gather_bytes(o, &flat);
     bytes[GPT_LINK_TIED] = tied_bytes(o, &layout);
 out:
     gpt_flat_free(&flat);

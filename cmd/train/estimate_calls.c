@@ -55,6 +55,13 @@ static void tensor_calls(const struct gpt_replica *r, struct calls *c)
                                            &r->o.layout, r->o.exec.act, rows.n),
                  GPT_F32);
     add_call(c, GPT_ALL_REDUCE, gpt_reducer_pieces(&reducer), GPT_F32);
+    /* a sum of squares for the norm of a matrix, then square matrices */
+    if (r->o.optimizer.kind == GPT_MUON) {
+        const int64_t sum = gpt_muon_sum(&r->o.optimizer.muon, &r->flat);
+
+        add_call(c, GPT_ALL_REDUCE, sum, GPT_F32);
+        add_call(c, GPT_ALL_REDUCE, sum > 0, GPT_F64);
+    }
 }
 
 /* Each bucket is one call. Its size counts what this rank keeps of the sum: a
@@ -76,6 +83,8 @@ static void weight_calls(const struct gpt_replica *r, struct calls *c)
         add_call(c, GPT_ALL_GATHER,
                  gpt_bucket_elements(&r->flat, b) / r->flat.shards,
                  r->o.exec.act);
+    if (r->o.optimizer.kind == GPT_MUON) /* its momentum goes the same way */
+        add_call(c, GPT_ALL_GATHER, gpt_muon_gather(&r->flat), GPT_F32);
 }
 
 /* The first and the last stage sum the gradients of their copies. A stage

@@ -24,7 +24,9 @@
 #define FUSED "kernels are fused where that is faster, with the same result"
 #define ONE_MODEL "there is one implementation of the model"
 #define FLOAT_SUMS "sums and softmax are computed in single precision"
-#define TRACKING "the figures go to the log and to metrics.jsonl"
+#define TRACKING                                                               \
+    "the figures go to the log and to metrics.jsonl; --tensorboard-dir and "   \
+    "--log-metrics-command give them to others"
 #define READER "one thread of this program reads the data ahead"
 #define RANDOM "random numbers follow from the seed and the step"
 #define NO_PYTHON "this program is no Python"
@@ -83,7 +85,6 @@ const struct gpt_foreign_option gpt_train_foreign[] = {
               "converts"),
 
     /* reports */
-    SKIP("tensorboard-dir", MEGATRON, TRACKING),
     SKIP("tensorboard-log-interval", MEGATRON, TRACKING),
     SKIP("tensorboard-queue-size", MEGATRON, TRACKING),
     SKIP_FLAG("log-timers-to-tensorboard", MEGATRON, TRACKING),

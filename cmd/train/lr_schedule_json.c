@@ -9,20 +9,25 @@ struct field {
     const char *option; /* that sets it */
     bool real;          /* double, or int64_t */
     size_t offset;      /* in struct gpt_lr_schedule */
+    bool newer;         /* checkpoints of old programs lack it: then 0, which
+                         * every style that they know leaves unread */
 };
 
 #define AT(member) offsetof(struct gpt_lr_schedule, member)
 static const struct field fields[] = {
-    {"max_lr", "lr", true, AT(max_lr)},
-    {"min_lr", "min-lr", true, AT(min_lr)},
-    {"init_lr", "lr-warmup-init", true, AT(init_lr)},
+    {"max_lr", "lr", true, AT(max_lr), false},
+    {"min_lr", "min-lr", true, AT(min_lr), false},
+    {"init_lr", "lr-warmup-init", true, AT(init_lr), false},
     {"warmup_samples", "lr-warmup-iters/-samples/-fraction", false,
-     AT(warmup_samples)},
-    {"decay_samples", "lr-decay-iters/-samples", false, AT(decay_samples)},
-    {"wsd_decay_samples", "lr-wsd-decay-iters", false, AT(wsd_decay_samples)},
-    {"start_wd", "weight-decay", true, AT(start_wd)},
-    {"end_wd", "weight-decay", true, AT(end_wd)},
-    {"wd_incr_samples", "train-iters", false, AT(wd_incr_samples)},
+     AT(warmup_samples), false},
+    {"decay_samples", "lr-decay-iters/-samples", false, AT(decay_samples),
+     false},
+    {"wsd_decay_samples", "lr-wsd-decay-iters", false, AT(wsd_decay_samples),
+     false},
+    {"start_wd", "weight-decay", true, AT(start_wd), false},
+    {"end_wd", "weight-decay", true, AT(end_wd), false},
+    {"wd_incr_samples", "train-iters", false, AT(wd_incr_samples), false},
+    {"step_samples", "global-batch-size", false, AT(step_samples), true},
 };
 
 /* Counts of real runs are far below 2^53, so that a double holds them
@@ -40,14 +45,15 @@ static double field_value(const struct gpt_lr_schedule *s,
  * change. The arrays follow the order of the enums. */
 cJSON *gpt_lr_schedule_to_json(const struct gpt_lr_schedule *s)
 {
-    static const char *const lr[] = {"constant", "linear", "cosine",
-                                     "inverse-square-root", "WSD"};
     static const char *const wsd[] = {"linear", "cosine", "exponential",
                                       "minus_sqrt"};
     static const char *const wd[] = {"constant", "linear", "cosine"};
     cJSON *json = cJSON_CreateObject();
 
-    cJSON_AddStringToObject(json, "lr_decay_style", lr[s->style]);
+    cJSON_AddStringToObject(json, "lr_decay_style",
+                            gpt_lr_styles[s->style]);
+    cJSON_AddStringToObject(json, "lr_warmup_style",
+                            gpt_lr_warmups[s->warmup]);
     cJSON_AddStringToObject(json, "lr_wsd_decay_style", wsd[s->wsd_style]);
     cJSON_AddStringToObject(json, "weight_decay_incr_style", wd[s->wd_style]);
     for (size_t i = 0; i < GPT_COUNT(fields); i++)
@@ -59,6 +65,8 @@ cJSON *gpt_lr_schedule_to_json(const struct gpt_lr_schedule *s)
 static int parse_styles(struct gpt_lr_schedule *s, const cJSON *json,
                         const char *what, struct gpt_err *err)
 {
+    const cJSON *warmup =
+        cJSON_GetObjectItemCaseSensitive(json, "lr_warmup_style");
     const char *style, *wsd, *wd;
 
     GPT_TRY(gpt_json_string(json, "lr_decay_style", &style, what, err));
@@ -67,6 +75,10 @@ static int parse_styles(struct gpt_lr_schedule *s, const cJSON *json,
     if (!gpt_lr_style_parse(style, &s->style))
         return gpt_fail(err, GPT_EDATA, "%s: unknown lr_decay_style '%s'", what,
                         style);
+    if (cJSON_IsString(warmup) &&
+        !gpt_lr_warmup_parse(warmup->valuestring, &s->warmup))
+        return gpt_fail(err, GPT_EDATA, "%s: unknown lr_warmup_style '%s'",
+                        what, warmup->valuestring);
     if (!gpt_wsd_style_parse(wsd, &s->wsd_style))
         return gpt_fail(err, GPT_EDATA, "%s: unknown lr_wsd_decay_style '%s'",
                         what, wsd);
@@ -88,7 +100,10 @@ int gpt_lr_schedule_from_json(struct gpt_lr_schedule *s, const cJSON *state,
     for (size_t i = 0; i < GPT_COUNT(fields); i++) {
         void *at = (char *)s + fields[i].offset;
 
-        if (fields[i].real)
+        if (fields[i].newer)
+            GPT_TRY(gpt_json_int_or(json, fields[i].name, 0, 0, MAX_COUNT, at,
+                                    what, err));
+        else if (fields[i].real)
             GPT_TRY(gpt_json_real_or(json, fields[i].name, 0, at, what, err));
         else
             GPT_TRY(gpt_json_int(json, fields[i].name, 0, MAX_COUNT, at, what,
@@ -106,11 +121,16 @@ int gpt_lr_schedule_from_json(struct gpt_lr_schedule *s, const cJSON *state,
  * a constant rate may then be made longer, as its decay has no meaning. */
 static struct gpt_lr_schedule without_unused(struct gpt_lr_schedule s)
 {
-    if (s.style == GPT_LR_CONSTANT)
+    if (s.style == GPT_LR_CONSTANT || s.style == GPT_LR_WARMUP)
         s.decay_samples = 0, s.min_lr = 0;
+    /* these have no floor, and the others no steps */
+    if (gpt_lr_counts_steps(s.style))
+        s.min_lr = 0;
+    else
+        s.step_samples = 0, s.warmup = GPT_LR_WARMUP_LOG;
     if (s.style != GPT_LR_WSD)
         s.wsd_decay_samples = 0, s.wsd_style = GPT_WSD_LINEAR;
-    if (s.warmup_samples == 0)
+    if (s.warmup_samples == 0 && !gpt_lr_counts_steps(s.style))
         s.init_lr = 0;
     if (s.wd_style == GPT_WD_CONSTANT)
         s.wd_incr_samples = 0;
@@ -131,6 +151,7 @@ int gpt_lr_schedule_compare(const struct gpt_lr_schedule *here,
     struct gpt_lr_schedule a = without_unused(*here),
                            b = without_unused(*there);
     const char *style = a.style != b.style           ? "lr-decay-style"
+                        : a.warmup != b.warmup       ? "lr-warmup-style"
                         : a.wsd_style != b.wsd_style ? "lr-wsd-decay-style"
                         : a.wd_style != b.wd_style   ? "weight-decay-incr-style"
                                                      : NULL;

@@ -9,6 +9,8 @@
 #include "parallel/comm.h"
 #include "parallel/topology.h"
 #include "model/config.h"
+#include "train/lr_schedule.h"
+#include "train/optimizer.h"
 #include "train/reduce.h"
 
 #include <assert.h>
@@ -22,13 +24,15 @@
 /* Choices whose meaning is elsewhere: data/indexed.c and train/lr_schedule.c
  * parse these names. */
 static const char *const impls[] = { "infer", "mmap", "cached", "lazy", NULL };
-static const char *const lr_styles[] = { "constant", "linear", "cosine",
-                                         "inverse-square-root", "WSD", NULL };
 static const char *const wsd_styles[] = { "exponential", "linear", "cosine",
                                           "minus_sqrt", NULL };
 static const char *const wd_styles[] = { "constant", "linear", "cosine",
                                          NULL };
 
+/* Megatron-LM gathers a matrix, or shares the iteration over ranks. Here it is
+ * never gathered, so that the first two are the same. */
+static const char *const muon_tp_modes[] = { "duplicated", "distributed",
+                                             "blockwise", NULL };
 static const char *const head_types[] = { "multihead", "multiquery", NULL };
 
 const char *const gpt_train_positions[] = {
@@ -463,7 +467,7 @@ const struct gpt_opt gpt_train_option_table[] = {
     {.kind = GPT_OPT_REAL, .name = "min-lr", .arg = "X", .def = "0",
      AT(min_lr), .min = 0, .max = 1000, .help = "lowest learning rate"},
     {.kind = GPT_OPT_CHOICE, .name = "lr-decay-style", .arg = "STYLE",
-     .def = "linear", AT(lr_decay_style), .choices = lr_styles,
+     .def = "linear", AT(lr_decay_style), .choices = gpt_lr_styles,
      .help = "shape of the way down"},
     {.kind = GPT_OPT_INT, .name = "lr-decay-iters", .arg = "N", .def = "0",
      AT(lr_decay_iters), .min = 0, .max = MAX_COUNT,
@@ -488,6 +492,10 @@ const struct gpt_opt gpt_train_option_table[] = {
     {.kind = GPT_OPT_REAL, .name = "lr-warmup-init", .arg = "X", .def = "0",
      AT(lr_warmup_init), .min = 0, .max = 1000,
      .help = "learning rate where the warm-up starts"},
+    {.kind = GPT_OPT_CHOICE, .name = "lr-warmup-style", .arg = "STYLE",
+     AT(lr_warmup_style), .choices = gpt_lr_warmups,
+     .help = "shape of the warm-up of WarmupLR and WarmupDecayLR, log by "
+             "default"},
     {.kind = GPT_OPT_CHOICE, .name = "lr-wsd-decay-style", .arg = "STYLE",
      .def = "exponential", AT(lr_wsd_decay_style), .choices = wsd_styles,
      .help = "shape of the end of WSD"},
@@ -510,15 +518,51 @@ const struct gpt_opt gpt_train_option_table[] = {
      .arg = "STYLE", .def = "constant", AT(weight_decay_incr_style),
      .choices = wd_styles,
      .help = "how weight decay goes from start to end over the run"},
+    /* Options of an optimizer have effect with it alone; effects.c warns of the
+     * others. Choices are the library's names, in the order of its enums. */
+    {.kind = GPT_OPT_CHOICE, .name = "optimizer", .arg = "NAME",
+     .def = "adam", AT(optimizer), .choices = gpt_optimizer_names,
+     .help = "rule that updates weights; muon: matrices of layers by Muon, "
+             "the rest by adam"},
+    {.kind = GPT_OPT_FLAG, .name = "decoupled-weight-decay", .def = "true",
+     AT(decoupled_decay),
+     .help = "weight decay apart from the gradient: AdamW, not Adam"},
     {.kind = GPT_OPT_REAL, .name = "adam-beta1", .arg = "X", .def = "0.9",
      AT(adam_beta1), .min = 0, .max = 0.99999999,
-     .help = "decay of the mean gradient"},
+     .help = "decay of adam's mean gradient"},
     {.kind = GPT_OPT_REAL, .name = "adam-beta2", .arg = "X", .def = "0.999",
      AT(adam_beta2), .min = 0, .max = 0.99999999,
-     .help = "decay of the mean squared gradient"},
+     .help = "decay of adam's mean squared gradient"},
     {.kind = GPT_OPT_REAL, .name = "adam-eps", .arg = "X", .def = "1e-8",
      AT(adam_eps), .min = 1e-30, .max = 1,
-     .help = "term that keeps AdamW's division finite"},
+     .help = "term that keeps adam's division finite"},
+    {.kind = GPT_OPT_REAL, .name = "sgd-momentum", .arg = "X", .def = "0.9",
+     AT(sgd_momentum), .min = 0, .max = 0.99999999,
+     .help = "momentum of sgd, 0 = none"},
+    {.kind = GPT_OPT_REAL, .name = "muon-momentum", .arg = "X",
+     .def = "0.9", AT(muon_momentum), .min = 0, .max = 0.99999999,
+     .help = "momentum of muon"},
+    {.kind = GPT_OPT_FLAG, .name = "muon-use-nesterov", AT(muon_nesterov),
+     .help = "Nesterov's momentum in muon", .alias = "muon-nesterov"},
+    {.kind = GPT_OPT_INT, .name = "muon-num-ns-steps", .arg = "N",
+     .def = "5", AT(muon_steps), .min = 1, .max = 100,
+     .help = "steps of muon's Newton-Schulz iteration"},
+    {.kind = GPT_OPT_CHOICE, .name = "muon-coefficient-type", .arg = "TYPE",
+     .def = "quintic", AT(muon_coefficients),
+     .choices = gpt_muon_coefficient_types,
+     .help = "coefficients of the iteration"},
+    {.kind = GPT_OPT_CHOICE, .name = "muon-scale-mode", .arg = "MODE",
+     .def = "spectral", AT(muon_scale), .choices = gpt_muon_scales,
+     .help = "how muon's update follows from a matrix's shape"},
+    {.kind = GPT_OPT_REAL, .name = "muon-extra-scale-factor", .arg = "X",
+     .def = "1", AT(muon_extra_scale), .min = 0, .max = 1e6,
+     .help = "factor of muon's updates; 0.2 is near AdamW's"},
+    {.kind = GPT_OPT_FLAG, .name = "muon-no-split-qkv", AT(muon_whole_qkv),
+     .help = "queries, keys and values as one matrix in muon"},
+    {.kind = GPT_OPT_CHOICE, .name = "muon-tp-mode", .arg = "MODE",
+     .def = "duplicated", AT(muon_tp_mode), .choices = muon_tp_modes,
+     .help = "blockwise: the part of a tensor parallel rank is a matrix of "
+             "its own in muon"},
     {.kind = GPT_OPT_REAL, .name = "clip-grad", .arg = "X", .def = "1.0",
      AT(clip_grad), .min = 0, .max = 1e30,
      .help = "limit of the gradient's norm, 0 = none"},
@@ -572,9 +616,18 @@ const struct gpt_opt gpt_train_option_table[] = {
      .help = "batches of a validation, 0 = none"},
     {.kind = GPT_OPT_FLAG, .name = "log-throughput", AT(log_throughput),
      .help = "add throughput to log lines"},
+    {.kind = GPT_OPT_FLAG, .name = "log-gradient-noise-scale",
+     AT(log_noise_scale),
+     .help = "add the gradient noise scale to log lines, in samples"},
     {.kind = GPT_OPT_STRING, .name = "metrics", .arg = "FILE", AT(metrics),
      .flags = GPT_OPT_FILE | GPT_OPT_LOCAL,
      .help = "one JSON object a log line, default metrics.jsonl in --save"},
+    {.kind = GPT_OPT_STRING, .name = "tensorboard-dir", .arg = "DIR",
+     AT(tensorboard_dir), .flags = GPT_OPT_DIR | GPT_OPT_LOCAL,
+     .help = "write the metrics for TensorBoard, too"},
+    {.kind = GPT_OPT_STRING, .name = "log-metrics-command", .arg = "COMMAND",
+     AT(log_metrics_command), .flags = GPT_OPT_LOCAL,
+     .help = "give each line of metrics to the standard input of COMMAND"},
     {.kind = GPT_OPT_FLAG, .name = "dry-run", AT(dry_run),
      .help = "check everything, print model, batches, memory and traffic, and "
              "stop"},

@@ -73,12 +73,19 @@ struct gpt_train_options {
     /* learning rate, weight decay, optimizer */
     double lr, min_lr, lr_warmup_init, lr_warmup_fraction;
     const char *lr_decay_style, *lr_wsd_decay_style;
+    const char *lr_warmup_style; /* or NULL */
     int64_t lr_decay_iters, lr_decay_samples;
     int64_t lr_warmup_iters, lr_warmup_samples;
     int64_t lr_wsd_decay_iters, lr_wsd_decay_samples;
     double weight_decay, start_weight_decay, end_weight_decay;
     const char *weight_decay_incr_style;
     double adam_beta1, adam_beta2, adam_eps, clip_grad;
+    const char *optimizer; /* of gpt_optimizer_names */
+    bool decoupled_decay;
+    double sgd_momentum, muon_momentum, muon_extra_scale;
+    bool muon_nesterov, muon_whole_qkv;
+    const char *muon_scale, *muon_coefficients, *muon_tp_mode;
+    int64_t muon_steps;
     int64_t seed;
 
     /* checkpoints */
@@ -89,10 +96,10 @@ struct gpt_train_options {
 
     /* reports */
     int64_t log_interval, eval_interval, eval_iters;
-    bool log_throughput, dry_run;
+    bool log_throughput, log_noise_scale, dry_run;
     int64_t world_size, memory_limit;
     const char *simulate, *simulate_svg;
-    const char *metrics, *device;
+    const char *metrics, *tensorboard_dir, *log_metrics_command, *device;
     const char *graph_impl;
     bool enable_graph;
 };

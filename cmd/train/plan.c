@@ -6,6 +6,7 @@
 #include "base/num.h"
 #include "data/blend.h"
 
+#include <string.h>
 
 /* What messages of the library call the values of options. */
 static const struct gpt_loss_scale_names scale_names = {
@@ -282,6 +283,38 @@ static bool wants_graph(const struct gpt_train_options *o)
            gpt_train_choice(gpt_train_graphs, o->graph_impl) != GPT_GRAPH_NONE;
 }
 
+/* The option table has checked the names: a choice is its place in its list.
+ * What the chosen optimizer does not read stays in the options all the same;
+ * the communicators are known when the ranks are connected. */
+static struct gpt_optimizer_options
+optimizer_options(const struct gpt_train_options *o)
+{
+    const int kind = gpt_train_choice(gpt_optimizer_names, o->optimizer);
+    const int scale = gpt_train_choice(gpt_muon_scales, o->muon_scale);
+    const int coefficients =
+        gpt_train_choice(gpt_muon_coefficient_types, o->muon_coefficients);
+
+    return (struct gpt_optimizer_options){
+        .kind = (enum gpt_optimizer_kind)kind,
+        .beta1 = o->adam_beta1,
+        .beta2 = o->adam_beta2,
+        .eps = o->adam_eps,
+        .coupled = !o->decoupled_decay,
+        .momentum = kind == GPT_SGD ? o->sgd_momentum : o->muon_momentum,
+        .clip_grad = o->clip_grad,
+        .muon =
+            {
+                .nesterov = o->muon_nesterov,
+                .split_qkv = !o->muon_whole_qkv,
+                .blockwise = strcmp(o->muon_tp_mode, "blockwise") == 0,
+                .scale = (enum gpt_muon_scale)scale,
+                .coefficients = (enum gpt_muon_coefficients)coefficients,
+                .steps = o->muon_steps,
+                .extra_scale = o->muon_extra_scale,
+            },
+    };
+}
+
 int gpt_train_plan(struct gpt_train_plan *p, const struct gpt_train_options *o,
                    const struct gpt_args *args, const struct gpt_topology *t,
                    struct gpt_err *err)
@@ -300,13 +333,8 @@ int gpt_train_plan(struct gpt_train_plan *p, const struct gpt_train_options *o,
                         .record = wants_graph(o),
                         .seed = (uint64_t)o->seed,
                     },
-                .optimizer =
-                    {
-                        .beta1 = o->adam_beta1,
-                        .beta2 = o->adam_beta2,
-                        .eps = o->adam_eps,
-                        .clip_grad = o->clip_grad,
-                    },
+                .optimizer = optimizer_options(o),
+                .noise_scale = o->log_noise_scale,
             },
         .masks =
             {

@@ -61,6 +61,10 @@ static int plan_learning_rate(struct gpt_train_plan *p,
     /* the option table has checked the names */
     (void)gpt_lr_style_parse(o->lr_decay_style, &s->style);
     (void)gpt_wsd_style_parse(o->lr_wsd_decay_style, &s->wsd_style);
+    /* the steps that DeepSpeed's schedules count are those of a full batch */
+    if (o->lr_warmup_style)
+        (void)gpt_lr_warmup_parse(o->lr_warmup_style, &s->warmup);
+    s->step_samples = p->rampup.global_batch;
     GPT_TRY(
         in_samples(p, o, "lr-decay", o->lr_decay_iters, o->lr_decay_samples,
                    o->train_samples > 0 ? o->train_samples : p->train_samples,

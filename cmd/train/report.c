@@ -1,29 +1,28 @@
-/* Log lines, progress and metrics.jsonl of a run; see report.h. The line's
+/* Log lines, progress and metrics of a run; see report.h. The line's
  * words and widths are those that scripts made for Megatron-LM parse: they are
  * an interface. Start at gpt_report_step(). */
 #include "cmd/train/report.h"
 
-#include "base/io.h"
 #include "base/log.h"
 #include "base/memory.h"
 #include "base/progress.h"
 
+#include <assert.h>
 #include <math.h>
 #include <stdio.h>
-#include <stdlib.h>
 #include <string.h>
-#include <sys/stat.h>
 #include <unistd.h>
 
 struct gpt_report {
     struct gpt_report_options o;
-    struct gpt_append *metrics;
+    struct gpt_sinks *sinks;
     struct gpt_progress *progress;
     double mark, spent; /* running clock; seconds of training before it */
     /* since the last line */
     int64_t steps, advanced, skipped, overflows, samples;
     double loss;
     struct gpt_step_waits waits;
+    double noise_small, noise_big, batches; /* sums; batches: of their sizes */
     /* since the start of this process */
     struct {
         int64_t steps, samples;
@@ -34,70 +33,9 @@ struct gpt_report {
     } whole;
 };
 
-/* ---- metrics.jsonl ---- */
-
-static const char line_start[] = "{\"iteration\":";
-
-/* Where the lines after `iteration` begin in text[0..len); a last line without
- * an end was cut by a crash and goes, too. A resumed run makes the steps after
- * its checkpoint again, and would write their lines twice. */
-static int find_cut(const char *path, const char *text, size_t len,
-                    int64_t iteration, size_t *cut, struct gpt_err *err)
-{
-    size_t at = 0;
-
-    for (int64_t line = 1; at < len; line++) {
-        const char *end = memchr(text + at, '\n', len - at);
-
-        if (!end)
-            break;
-        /* Any other file is refused before a byte of it is lost. */
-        if (strncmp(text + at, line_start, sizeof(line_start) - 1) != 0)
-            return gpt_fail(err, GPT_EDATA,
-                            "%s:%lld: not a line of metrics; --metrics names "
-                            "another file",
-                            path, (long long)line);
-        if (strtoll(text + at + sizeof(line_start) - 1, NULL, 10) > iteration)
-            break;
-        at = (size_t)(end - text) + 1;
-    }
-    *cut = at;
-    return GPT_OK;
-}
-
-/* A run that resumes makes the steps after its checkpoint again: their lines
- * would be in the file twice. The file is replaced whole, so a crash loses
- * nothing. */
-static int cut_metrics(const char *path, int64_t iteration, struct gpt_err *err)
-{
-    struct stat file;
-    char *text;
-    size_t len, cut = 0;
-    int status;
-
-    if (stat(path, &file) != 0 || !S_ISREG(file.st_mode)) /* a pipe, say */
-        return GPT_OK;
-    GPT_TRY(gpt_read_file(path, (int64_t)1 << 32, &text, &len, err));
-    status = find_cut(path, text, len, iteration, &cut, err);
-    if (status == GPT_OK && cut < len)
-        status = gpt_write_file(path, GPT_OUT_FORCE, text, cut, err);
-    gpt_free(text);
-    return status;
-}
-
 double gpt_report_number(double x)
 {
     return isnan(x) ? fabs(x) : x;
-}
-
-/* NaN and infinities are not JSON. */
-static const char *number(char text[32], double x)
-{
-    if (isfinite(x))
-        snprintf(text, 32, "%.9g", x);
-    else
-        snprintf(text, 32, "null");
-    return text;
 }
 
 /* ---- a run ---- */
@@ -117,13 +55,7 @@ int gpt_report_open(struct gpt_report **report,
     GPT_TRY(gpt_new(&r, 1, sizeof(*r), "the report", err));
     r->o = *options;
     r->whole.loss = r->whole.valid = r->whole.test = (double)NAN;
-    if (options->metrics) {
-        GPT_TRY_GOTO(status,
-                     cut_metrics(options->metrics, options->iteration, err),
-                     fail);
-        GPT_TRY_GOTO(status,
-                     gpt_append_open(&r->metrics, options->metrics, err), fail);
-    }
+    GPT_TRY_GOTO(status, gpt_sinks_open(&r->sinks, &options->sinks, err), fail);
     if (progress)
         r->progress = gpt_progress_open(options->progress, "train", "step",
                                         options->train_iters);
@@ -138,13 +70,11 @@ fail:
 
 int gpt_report_close(struct gpt_report *r, struct gpt_err *err)
 {
-    int status = GPT_OK;
-
     if (!r)
         return GPT_OK;
     gpt_progress_close(r->progress);
-    if (r->metrics)
-        status = gpt_append_close(r->metrics, err);
+    const int status = gpt_sinks_close(r->sinks, err);
+
     gpt_free(r);
     return status;
 }
@@ -181,13 +111,24 @@ static struct summary summarise(const struct gpt_report *r)
     };
 }
 
+/* Over all steps of the line: of one step alone the two norms say next to
+ * nothing. Steps of different batch sizes count as those of the mean size. */
+static double noise_scale(const struct gpt_report *r)
+{
+    if (r->advanced == 0)
+        return (double)NAN;
+    return gpt_noise_scale(r->noise_small, r->noise_big,
+                           (double)r->o.micro_batch,
+                           r->batches / (double)r->advanced);
+}
+
 /* A step that was skipped because the loss scale is still too large counts as
  * skipped alone; any other skipped step counts as a nan iteration, too. */
 static void print_line(const struct gpt_report *r,
                        const struct gpt_report_step *s,
                        const struct summary *sum)
 {
-    char loss[48] = "", throughput[64] = "";
+    char loss[48] = "", throughput[64] = "", noise[64] = "";
 
     /* Steps that were skipped have no loss to average. */
     if (r->advanced > 0)
@@ -197,56 +138,70 @@ static void print_line(const struct gpt_report *r,
                  r->o.gpu ? " throughput per GPU (TFLOP/s/GPU): %.1f |"
                           : " throughput per rank (TFLOP/s): %.3f |",
                  sum->gflops / 1e3 / (double)r->o.ranks);
+    /* at the end: scripts find the fields before it where they were */
+    if (r->o.log_noise_scale)
+        snprintf(noise, sizeof(noise), " gradient noise scale: %.1f |",
+                 gpt_report_number(noise_scale(r)));
     gpt_log_line(" iteration %8lld/%8lld | consumed samples: %12lld |"
                  " elapsed time per iteration (ms): %.1f |%s"
                  " learning rate: %.3E | global batch size: %5lld |%s"
                  " loss scale: %.1f | grad norm: %.3f |"
                  " number of skipped iterations: %3lld |"
-                 " number of nan iterations: %3lld |",
+                 " number of nan iterations: %3lld |%s",
                  (long long)s->iteration, (long long)r->o.train_iters,
                  (long long)s->consumed_samples, sum->ms, throughput,
                  s->next_lr, (long long)s->batch, loss, s->step->loss_scale,
                  gpt_report_number(s->step->grad_norm), (long long)r->skipped,
-                 (long long)(r->skipped - r->overflows));
+                 (long long)(r->skipped - r->overflows), noise);
+}
+
+/* The numbers of a line, as gpt-train(1) lists them. */
+struct line {
+    struct gpt_metric metrics[20];
+    size_t n;
+};
+
+/* Names and decimals are an interface: scripts read them. */
+static void add(struct line *l, const char *name, double value, int decimals)
+{
+    assert(l->n < GPT_COUNT(l->metrics));
+    l->metrics[l->n++] = (struct gpt_metric){name, value, decimals};
 }
 
 /* The means of a step's waits, in ms; nothing where there is one rank. */
-static void describe_waits(const struct gpt_report *r, char *text, size_t cap)
+static void add_waits(struct line *l, const struct gpt_report *r)
 {
     const double ms = 1e3 / (double)r->steps;
 
-    text[0] = '\0';
-    if (r->o.ranks > 1)
-        snprintf(text, cap,
-                 ",\"pipeline_wait_ms\":%.3f,\"reduce_wait_ms\":%.3f,"
-                 "\"tensor_wait_ms\":%.3f,\"gather_wait_ms\":%.3f",
-                 ms * r->waits.pipeline, ms * r->waits.gradients,
-                 ms * r->waits.tensor, ms * r->waits.weights);
+    if (r->o.ranks <= 1)
+        return;
+    add(l, "pipeline_wait_ms", ms * r->waits.pipeline, 3);
+    add(l, "reduce_wait_ms", ms * r->waits.gradients, 3);
+    add(l, "tensor_wait_ms", ms * r->waits.tensor, 3);
+    add(l, "gather_wait_ms", ms * r->waits.weights, 3);
 }
 
+/* The sinks decide what becomes of a number that is not finite. */
 static int write_line(const struct gpt_report *r,
                       const struct gpt_report_step *s,
                       const struct summary *sum, struct gpt_err *err)
 {
-    char line[640], loss[32], norm[32], lr[32], scale[32], waits[192];
+    struct line l = {.n = 0};
 
-    if (!r->metrics)
-        return GPT_OK;
-    describe_waits(r, waits, sizeof(waits));
-    snprintf(line, sizeof(line),
-             "%s%lld,\"consumed_samples\":%lld,\"lm_loss\":%s,"
-             "\"learning_rate\":%s,\"grad_norm\":%s,\"loss_scale\":%s,"
-             "\"global_batch_size\":%lld,\"elapsed_ms\":%.3f,"
-             "\"tokens_per_second\":%.1f,\"gflops\":%.2f,"
-             "\"skipped_iterations\":%lld%s}",
-             line_start, (long long)s->iteration,
-             (long long)s->consumed_samples,
-             number(loss, r->advanced ? sum->loss : (double)NAN),
-             number(lr, s->next_lr), number(norm, s->step->grad_norm),
-             number(scale, s->step->loss_scale),
-             (long long)s->batch, sum->ms, sum->tokens_per_second, sum->gflops,
-             (long long)r->skipped, waits);
-    return gpt_append_line(r->metrics, line, err);
+    add(&l, "consumed_samples", (double)s->consumed_samples, 0);
+    add(&l, "lm_loss", r->advanced ? sum->loss : (double)NAN, -1);
+    add(&l, "learning_rate", s->next_lr, -1);
+    add(&l, "grad_norm", s->step->grad_norm, -1);
+    add(&l, "loss_scale", s->step->loss_scale, -1);
+    add(&l, "global_batch_size", (double)s->batch, 0);
+    add(&l, "elapsed_ms", sum->ms, 3);
+    add(&l, "tokens_per_second", sum->tokens_per_second, 1);
+    add(&l, "gflops", sum->gflops, 2);
+    add(&l, "skipped_iterations", (double)r->skipped, 0);
+    if (r->o.log_noise_scale)
+        add(&l, "gradient_noise_scale", noise_scale(r), -1);
+    add_waits(&l, r);
+    return gpt_sinks_write(r->sinks, s->iteration, l.metrics, l.n, err);
 }
 
 /* A line is written at multiples of the interval, and not that number of steps
@@ -271,6 +226,9 @@ int gpt_report_step(struct gpt_report *r, const struct gpt_report_step *s,
     } else {
         r->advanced++;
         r->loss += s->step->loss;
+        r->noise_small += s->step->noise_small;
+        r->noise_big += s->step->noise_big;
+        r->batches += (double)s->batch;
         r->whole.loss = s->step->loss;
     }
     snprintf(note, sizeof(note), "loss %.4f", s->step->loss);
@@ -285,7 +243,7 @@ int gpt_report_step(struct gpt_report *r, const struct gpt_report_step *s,
     int status = write_line(r, s, &sum, err);
     r->steps = r->advanced = r->skipped = r->overflows = r->samples = 0;
     r->whole.seconds += r->spent;
-    r->spent = r->loss = 0;
+    r->spent = r->loss = r->noise_small = r->noise_big = r->batches = 0;
     r->waits = (struct gpt_step_waits){0};
     gpt_report_resume(r);
     return status;
@@ -300,7 +258,7 @@ int gpt_report_eval(struct gpt_report *r, const char *what, int64_t iteration,
     /* The exponent is limited to 20, as in Megatron-LM: an untrained model
      * would print an infinity. */
     double ppl = exp(fmin(20, loss));
-    char text[192], at[64], a[32], b[32];
+    char text[192], at[64];
 
     if (strcmp(what, "test") == 0)
         r->whole.test = loss;
@@ -315,12 +273,14 @@ int gpt_report_eval(struct gpt_report *r, const char *what, int64_t iteration,
     gpt_log_line("%.*s", n, dashes);
     gpt_log_line("%s", text);
     gpt_log_line("%.*s", n, dashes);
-    if (!r->metrics)
-        return GPT_OK;
-    snprintf(text, sizeof(text), "%s%lld,\"%s_loss\":%s,\"%s_ppl\":%s}",
-             line_start, (long long)iteration, what, number(a, loss), what,
-             number(b, ppl));
-    return gpt_append_line(r->metrics, text, err);
+    const bool test = strcmp(what, "test") == 0;
+    const struct gpt_metric metrics[] = {
+        {test ? "test_loss" : "validation_loss", loss, -1},
+        {test ? "test_ppl" : "validation_ppl", ppl, -1},
+    };
+
+    return gpt_sinks_write(r->sinks, iteration, metrics, GPT_COUNT(metrics),
+                           err);
 }
 
 /* Hours, minutes and seconds; fractions of a second where there is no more. */
@@ -359,6 +319,6 @@ void gpt_report_summary(const struct gpt_report *r, int64_t iteration)
                      r->whole.valid, (long long)r->whole.valid_at);
     if (isfinite(r->whole.test))
         gpt_log_line(" test loss: %.6E", r->whole.test);
-    if (r->metrics)
-        gpt_log_line(" metrics are in %s", r->o.metrics);
+    if (r->o.sinks.metrics)
+        gpt_log_line(" metrics are in %s", r->o.sinks.metrics);
 }

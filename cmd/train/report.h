@@ -1,9 +1,10 @@
-/* The report of a run: Megatron's log lines on stderr, metrics.jsonl on
- * disk. */
+/* The report of a run: Megatron's log lines on stderr, and metrics, which go to
+ * sinks.h. */
 #ifndef GPT_CMD_TRAIN_REPORT_H
 #define GPT_CMD_TRAIN_REPORT_H
 
 #include "base/status.h"
+#include "cmd/train/sinks.h"
 #include "train/step.h"
 
 struct gpt_report_options {
@@ -11,17 +12,16 @@ struct gpt_report_options {
     double flops_per_token;
     int64_t seq_length;
     int64_t ranks; /* throughput is logged a rank */
-    bool log_throughput;
+    bool log_throughput, log_noise_scale;
+    int64_t micro_batch; /* samples of the noise scale's microbatch */
     bool gpu; /* what a rank computes with */
-    const char *metrics;  /* file, or NULL */
+    struct gpt_sink_options sinks; /* of metrics */
     int64_t iteration;    /* that the run continues from */
     const char *progress; /* --progress */
 };
 
 struct gpt_report;
 
-/* Lines of the metrics file after `iteration` are cut off: those steps will
- * be made again. */
 int gpt_report_open(struct gpt_report **report,
                     const struct gpt_report_options *options,
                     struct gpt_err *err) GPT_MUST_USE;

@@ -574,20 +574,27 @@ static int open_report(struct gpt_run *r, struct gpt_err *err)
         .seq_length = o->seq_length,
         .ranks = r->plan.topology.world_size,
         .log_throughput = o->log_throughput,
+        /* one microbatch is the batch: there is nothing to compare */
+        .log_noise_scale = o->log_noise_scale &&
+                           r->plan.rampup.global_batch > o->micro_batch_size,
+        .micro_batch = o->micro_batch_size,
         .gpu = !r->be->host_memory,
-        .metrics = o->metrics,
+        .sinks = {.metrics = o->metrics,
+                  .tensorboard = o->tensorboard_dir,
+                  .command = o->log_metrics_command,
+                  .iteration = r->state.iteration},
         .iteration = r->state.iteration,
         .progress = o->common.progress,
     };
 
     /* One rank writes: the losses in the report are sums over all ranks. */
     if (!is_first(r)) {
-        options.metrics = NULL;
+        options.sinks = (struct gpt_sink_options){.metrics = NULL};
         options.progress = "never";
     } else if (!o->metrics && o->save && !r->plan.evaluates) {
         GPT_TRY(gpt_path_join(r->metrics, sizeof(r->metrics), o->save,
                               "metrics.jsonl", err));
-        options.metrics = r->metrics;
+        options.sinks.metrics = r->metrics;
     }
     return gpt_report_open(&r->report, &options, err);
 }
@@ -786,7 +793,7 @@ int gpt_run_open(struct gpt_run *r, const struct gpt_train_options *options,
     GPT_TRY(open_corpus(r, args, err));
     GPT_TRY(compare_ranks(r, args, err));
     if (is_first(r) && !r->plan.evaluates)
-        GPT_TRY(gpt_saver_check_room(&r->plan.replica.config, r->o, err));
+        GPT_TRY(gpt_saver_check_room(&r->plan.replica, r->o, err));
     if (r->o->dry_run)
         return is_first(r) ? print_plan(r, err) : GPT_OK;
     GPT_TRY(check_memory(r, &memory, err));

@@ -24,7 +24,6 @@ struct gpt_saver {
     struct gpt_ownership_writer writer; /* this rank */
     struct gpt_agreement peers, *all; /* all: NULL when this is the only rank */
     struct gpt_ownership parts[GPT_N_KINDS];
-    int n_kinds;
     float *copy;  /* of all parts, kind by kind; NULL: none is needed */
     bool threads; /* save in the background */
     int64_t saved;
@@ -49,11 +48,26 @@ static bool needs_copy(const struct gpt_replica *r,
     return o->async_save || !r->be->host_memory;
 }
 
-/* Parameters are the first kind, so leaving out the rest leaves out the
- * optimizer. */
-static int count_kinds(const struct gpt_train_options *o)
+/* Lists what a rank writes of a kind: nothing of one that the optimizer does
+ * not keep, or that is left out. */
+static int list_parts(const struct gpt_replica *r,
+                      const struct gpt_train_options *o, enum gpt_kind kind,
+                      const struct gpt_ownership_writer *writer,
+                      struct gpt_ownership *parts, struct gpt_err *err)
 {
-    return o->no_save_optim ? 1 : GPT_N_KINDS;
+    /* an empty list is freed, copied and written like any other */
+    *parts = (struct gpt_ownership){.items = NULL};
+    if (kind != GPT_KIND_PARAMETERS &&
+        (o->no_save_optim ||
+         !gpt_optimizer_has(&r->o.optimizer, kind, &r->flat)))
+        return GPT_OK;
+    GPT_TRY(gpt_ownership_build(parts, &r->flat, gpt_state_compact(r, kind),
+                                writer, err));
+    const int status =
+        gpt_optimizer_select(&r->o.optimizer, &r->flat, kind, parts, err);
+    if (status != GPT_OK)
+        gpt_ownership_free(parts);
+    return status;
 }
 
 /* The same parts as the saver will have: the prediction is exact. */
@@ -69,35 +83,37 @@ int gpt_saver_memory(const struct gpt_replica *r,
     struct gpt_ownership parts;
 
     *bytes = 0;
-    for (int k = 0; needs_copy(r, o) && k < count_kinds(o); k++) {
-        GPT_TRY(gpt_ownership_build(&parts, &r->flat,
-                                    gpt_state_compact(r, (enum gpt_kind)k),
-                                    &writer, err));
+    for (int k = 0; needs_copy(r, o) && k < GPT_N_KINDS; k++) {
+        GPT_TRY(list_parts(r, o, (enum gpt_kind)k, &writer, &parts, err));
         *bytes += parts.elements * (int64_t)sizeof(float);
         gpt_ownership_free(&parts);
     }
     return GPT_OK;
 }
 
-/* Bytes of the tensors of a checkpoint, of all ranks together. */
-static int checkpoint_bytes(const struct gpt_config *config,
+/* Bytes of the tensors of a checkpoint, of all ranks together: a parameter, and
+ * each state that the optimizer keeps for it. */
+static int checkpoint_bytes(const struct gpt_replica_options *r,
                             const struct gpt_train_options *o, double *bytes,
                             struct gpt_err *err)
 {
     struct gpt_param_table table;
     double elements = 0;
 
-    GPT_TRY(gpt_params_build(&table, config, err));
+    GPT_TRY(gpt_params_build(&table, &r->config, err));
     for (int64_t i = 0; i < table.n; i++)
-        elements += (double)gpt_param_count(&table.rows[i]);
+        for (int k = 0; k < (o->no_save_optim ? 1 : GPT_N_KINDS); k++)
+            if (gpt_optimizer_keeps(&r->optimizer, (enum gpt_kind)k,
+                                    &table.rows[i]))
+                elements += (double)gpt_param_count(&table.rows[i]);
     gpt_params_free(&table);
-    *bytes = elements * (double)sizeof(float) * count_kinds(o);
+    *bytes = elements * (double)sizeof(float);
     return GPT_OK;
 }
 
 /* A warning and no error: what a quota or another process leaves is known only
  * when it is written. */
-int gpt_saver_check_room(const struct gpt_config *config,
+int gpt_saver_check_room(const struct gpt_replica_options *r,
                          const struct gpt_train_options *o, struct gpt_err *err)
 {
     double bytes, room;
@@ -105,7 +121,7 @@ int gpt_saver_check_room(const struct gpt_config *config,
 
     if (!o->save || !gpt_path_room(o->save, &room))
         return GPT_OK;
-    GPT_TRY(checkpoint_bytes(config, o, &bytes, err));
+    GPT_TRY(checkpoint_bytes(r, o, &bytes, err));
     if (bytes > room)
         gpt_warn("--save %s: a checkpoint takes %s, and %s are free there; "
                  "make room, or name another directory",
@@ -135,10 +151,9 @@ static int allocate_copy(struct gpt_saver *s, struct gpt_err *err)
 {
     int64_t elements = 0;
 
-    for (int k = 0; k < s->n_kinds; k++) {
-        GPT_TRY(gpt_ownership_build(
-            &s->parts[k], &s->replica->flat,
-            gpt_state_compact(s->replica, (enum gpt_kind)k), &s->writer, err));
+    for (int k = 0; k < GPT_N_KINDS; k++) {
+        GPT_TRY(list_parts(s->replica, s->context->options, (enum gpt_kind)k,
+                           &s->writer, &s->parts[k], err));
         elements += s->parts[k].elements;
     }
     if (!needs_copy(s->replica, s->context->options))
@@ -158,7 +173,6 @@ int gpt_saver_open(struct gpt_saver **saver, struct gpt_replica *replica,
     s->replica = replica;
     s->context = context;
     s->saved = -1;
-    s->n_kinds = count_kinds(context->options);
     s->threads = context->options->async_save;
     find_peers(s, replica->o.world);
     int status = allocate_copy(s, err);
@@ -176,7 +190,7 @@ void gpt_saver_close(struct gpt_saver *s)
     if (s->running)
         gpt_thread_join(s->thread);
     cJSON_Delete(s->state);
-    for (int k = 0; k < s->n_kinds; k++)
+    for (int k = 0; k < GPT_N_KINDS; k++)
         gpt_ownership_free(&s->parts[k]);
     gpt_free(s->copy);
     gpt_free(s);
@@ -191,13 +205,9 @@ int64_t gpt_saver_saved(const struct gpt_saver *s)
 
 static const float *memory_of(const struct gpt_replica *r, int kind)
 {
-    const float *const memory[GPT_N_KINDS] = {
-        [GPT_KIND_PARAMETERS] = r->params,
-        [GPT_KIND_EXP_AVG] = r->optimizer->exp_avg,
-        [GPT_KIND_EXP_AVG_SQ] = r->optimizer->exp_avg_sq,
-    };
-
-    return memory[kind];
+    return kind == GPT_KIND_PARAMETERS
+               ? r->params
+               : gpt_optimizer_buffer(r->optimizer, (enum gpt_kind)kind);
 }
 
 /* Waits for gathering first, which may still be reading or writing the
@@ -208,7 +218,7 @@ static int take_copy(struct gpt_saver *s, struct gpt_err *err)
     float *to = s->copy;
 
     gpt_gatherer_wait(r->gatherer);
-    for (int k = 0; s->copy && k < s->n_kinds; k++) {
+    for (int k = 0; s->copy && k < GPT_N_KINDS; k++) {
         const float *from = memory_of(r, k);
 
         for (size_t i = 0; i < s->parts[k].n; i++) {
@@ -304,7 +314,7 @@ static int write_files(struct gpt_saver *s, struct gpt_checkpoint_writer *w,
     struct gpt_tokenizer_file files[GPT_TOKENIZER_FILES];
     size_t n;
 
-    for (int k = 0; k < s->n_kinds; k++) {
+    for (int k = 0; k < GPT_N_KINDS; k++) {
         GPT_TRY(write_kind(s, w, k, copy, err));
         copy += s->copy ? s->parts[k].elements : 0;
     }

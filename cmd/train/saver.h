@@ -19,7 +19,7 @@ int gpt_saver_memory(const struct gpt_replica *replica,
 
 /* Warns when the file system of options->save has less room than one checkpoint
  * of this model takes: better at the start than after the first interval. */
-int gpt_saver_check_room(const struct gpt_config *config,
+int gpt_saver_check_room(const struct gpt_replica_options *replica,
                          const struct gpt_train_options *options,
                          struct gpt_err *err) GPT_MUST_USE;
 

@@ -48,6 +48,8 @@ cJSON *gpt_state_to_json(const struct gpt_replica *r,
                             (double)state->scheduled);
     cJSON_AddNumberToObject(json, "consumed_valid_samples",
                             (double)state->consumed_valid);
+    cJSON_AddStringToObject(json, "optimizer",
+                            gpt_optimizer_names[r->o.optimizer.kind]);
     cJSON_AddNumberToObject(json, "optimizer_step", (double)r->optimizer->step);
     cJSON_AddStringToObject(json, "precision", gpt_dtype_name(r->o.exec.act));
     cJSON_AddNumberToObject(json, "seed", (double)r->o.exec.seed);
@@ -105,9 +107,15 @@ static int read_kind(struct gpt_replica *r, const struct gpt_source *source,
     };
     struct gpt_ownership boxes;
 
+    int status;
     GPT_TRY(gpt_ownership_build(&boxes, &r->flat, gpt_state_compact(r, kind),
                                 NULL, err));
-    int status = gpt_load_boxes(&load, kind, &boxes, err);
+    GPT_TRY_GOTO(
+        status,
+        gpt_optimizer_select(&r->o.optimizer, &r->flat, kind, &boxes, err),
+        out);
+    status = gpt_load_boxes(&load, kind, &boxes, err);
+out:
     gpt_ownership_free(&boxes);
     return status;
 }
@@ -210,25 +218,68 @@ static int read_scale(struct gpt_loss_scale *s, const cJSON *json,
     return GPT_OK;
 }
 
-/* The first parameter's moment tells whether there is optimizer state at all; a
- * checkpoint that has some of it fails at the one that it lacks. */
+/* Fails when the checkpoint has the states of another optimizer: moments are no
+ * momentum, and a rule that began with the other's would make a wrong step.
+ * Old programs knew one, and did not name it. */
+static int check_optimizer(const struct gpt_replica *r, const cJSON *json,
+                           const char *what, struct gpt_err *err)
+{
+    const cJSON *field = cJSON_GetObjectItemCaseSensitive(json, "optimizer");
+    const char *here = gpt_optimizer_names[r->o.optimizer.kind];
+    const char *there = cJSON_IsString(field) ? field->valuestring
+                                              : gpt_optimizer_names[GPT_ADAM];
+
+    if (strcmp(here, there) == 0)
+        return GPT_OK;
+    gpt_fail(err, GPT_EUSAGE, "%s: its run had --optimizer %s, this one has %s",
+             what, there, here);
+    return gpt_hint(err, "--no-load-optim takes the weights and starts with "
+                         "an empty state");
+}
+
+/* The first state of a parameter tells whether there is optimizer state at all;
+ * a checkpoint that has some of it fails at the one that it lacks. */
+static bool holds_state(const struct gpt_replica *r,
+                        const struct gpt_source *source)
+{
+    bool kept = false;
+
+    for (int k = GPT_KIND_PARAMETERS + 1; k < GPT_N_KINDS; k++)
+        for (int64_t i = 0; i < r->flat.n; i++) {
+            const struct gpt_param *p = r->flat.slices[i].param;
+            char name[GPT_PARAM_NAME + 32];
+
+            if (!gpt_optimizer_keeps(&r->o.optimizer, (enum gpt_kind)k, p))
+                continue;
+            kept = true;
+            snprintf(name, sizeof(name), "%s%s",
+                     gpt_kind_prefix((enum gpt_kind)k), p->name);
+            if (gpt_source_find(source, name))
+                return true;
+            break;
+        }
+    return !kept; /* without momentum there is nothing to hold */
+}
+
+/* The kinds are those that the optimizer keeps: whatever it is, its states are
+ * loaded in the order in which they were saved. */
 static int read_optimizer(struct gpt_replica *r,
                           const struct gpt_source *source, struct gpt_err *err)
 {
-    char first[GPT_PARAM_NAME + 32];
-
-    snprintf(first, sizeof(first), "%s%s", gpt_kind_prefix(GPT_KIND_EXP_AVG),
-             r->flat.slices[0].param->name);
-    if (!gpt_source_find(source, first)) {
+    GPT_TRY(check_optimizer(r, source->state, source->dir, err));
+    if (!holds_state(r, source)) {
         gpt_fail(err, GPT_EDATA, "%s: holds no optimizer state", source->dir);
         return gpt_hint(err, "--no-load-optim starts with an empty one");
     }
     GPT_TRY(gpt_json_int(source->state, "optimizer_step", 0, MAX_COUNT,
                          &r->optimizer->step, source->dir, err));
     GPT_TRY(read_scale(&r->scale, source->state, source->dir, err));
-    GPT_TRY(read_kind(r, source, GPT_KIND_EXP_AVG, r->optimizer->exp_avg, err));
-    return read_kind(r, source, GPT_KIND_EXP_AVG_SQ, r->optimizer->exp_avg_sq,
-                     err);
+    for (int k = GPT_KIND_PARAMETERS + 1; k < GPT_N_KINDS; k++)
+        if (gpt_optimizer_has(&r->o.optimizer, (enum gpt_kind)k, &r->flat))
+            GPT_TRY(read_kind(
+                r, source, (enum gpt_kind)k,
+                gpt_optimizer_buffer(r->optimizer, (enum gpt_kind)k), err));
+    return GPT_OK;
 }
 
 /* Fails when the checkpoint holds no run to resume. Starting anew in silence

@@ -4,6 +4,12 @@
 
 #include <string.h>
 
+#ifdef GPT_HAVE_ISA_amx
+#include <cpuid.h>
+#include <sys/syscall.h>
+#include <unistd.h>
+#endif
+
 /* Every processor with AVX2 and FMA has F16C. */
 static bool has_avx2(void)
 {
@@ -28,8 +34,40 @@ static bool has_avx512(void)
 #endif
 }
 
+static bool has_avx512bf16(void)
+{
+#ifdef GPT_HAVE_ISA_avx512bf16
+    return has_avx512() && __builtin_cpu_supports("avx512bf16");
+#else
+    return false;
+#endif
+}
+
+/* Tile registers are large: Linux grants them to processes that ask. XCR0 tells
+ * whether the kernel keeps them at all. */
+static bool has_amx(void)
+{
+#ifdef GPT_HAVE_ISA_amx
+    enum { PERMIT = 0x1023, TILE_DATA = 18 }; /* ARCH_REQ_XCOMP_PERM */
+    unsigned a, b, c, d, low, high;
+
+    if (!has_avx512bf16() || !__get_cpuid_count(7, 0, &a, &b, &c, &d) ||
+        !(d >> 24 & 1) || !(d >> 22 & 1)) /* AMX-TILE, AMX-BF16 */
+        return false;
+    __asm__("xgetbv" : "=a"(low), "=d"(high) : "c"(0));
+    return (low >> 17 & 3) == 3 &&
+           syscall(SYS_arch_prctl, PERMIT, TILE_DATA) == 0;
+#else
+    return false;
+#endif
+}
+
 bool gpt_cpu_has(const char *isa)
 {
+    if (strcmp(isa, "amx") == 0)
+        return has_amx();
+    if (strcmp(isa, "avx512bf16") == 0)
+        return has_avx512bf16();
     if (strcmp(isa, "avx512") == 0)
         return has_avx512();
     if (strcmp(isa, "avx2") == 0)

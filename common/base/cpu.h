@@ -5,10 +5,12 @@
 #include <stdbool.h>
 
 /* True when this processor (with its operating system) and the build have
- * "avx512", "avx2" or "base"; "base" is always there. */
+ * "amx", "avx512bf16" (both with all of AVX-512), "avx512", "avx2" or "base";
+ * "base" is always there. Asking for "amx" has the kernel permit the process to
+ * use tile registers. */
 bool gpt_cpu_has(const char *isa);
 
-/* The best of the three. */
+/* The best of the last three, for vector loops. */
 const char *gpt_cpu_isa(void);
 
 #endif

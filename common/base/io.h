@@ -160,6 +160,9 @@ int gpt_append_open(struct gpt_append **a, const char *path,
                     struct gpt_err *err) GPT_MUST_USE;
 int gpt_append_line(struct gpt_append *a, const char *line,
                     struct gpt_err *err) GPT_MUST_USE;
+/* Bytes that are no line, by one write(2) as well. */
+int gpt_append_bytes(struct gpt_append *a, const void *p, size_t n,
+                     struct gpt_err *err) GPT_MUST_USE;
 int gpt_append_sync(struct gpt_append *a, struct gpt_err *err) GPT_MUST_USE;
 /* Locks the log until it is closed or the process ends; GPT_EEXIST when
  * another process has it. */
@@ -181,6 +184,9 @@ void gpt_out_sweep(const char *dir);
 
 /* ---- paths ---- */
 bool gpt_path_exists(const char *path);
+/* True when an error of a call that looked for a file does not answer whether
+ * it is there: no permission, no descriptors, a disk that fails. */
+bool gpt_path_hidden(int error);
 bool gpt_path_is_dir(const char *path);
 bool gpt_path_same(const char *a, const char *b); /* same device and inode */
 bool gpt_path_ends_in(const char *path, const char *suffix);

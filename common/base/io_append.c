@@ -73,6 +73,15 @@ fail:
     return status;
 }
 
+int gpt_append_bytes(struct gpt_append *a, const void *p, size_t n,
+                     struct gpt_err *err)
+{
+    if (gpt_raw_write(a->fd, p, n, -1) != 0)
+        return gpt_fail_errno(err, GPT_EIO, "cannot write %zu bytes to '%s'",
+                              n, a->path);
+    return GPT_OK;
+}
+
 /* The line is put together first: two writes could be torn apart by another
  * process, or by a kill. */
 int gpt_append_line(struct gpt_append *a, const char *line,
@@ -82,10 +91,7 @@ int gpt_append_line(struct gpt_append *a, const char *line,
     if (gpt_buf_printf(&a->line, "%s\n", line) != GPT_OK)
         return gpt_fail(err, GPT_EFAIL, "out of memory for a line of '%s'",
                         a->path);
-    if (gpt_raw_write(a->fd, a->line.data, a->line.len, -1) != 0)
-        return gpt_fail_errno(err, GPT_EIO, "cannot write %zu bytes to '%s'",
-                              a->line.len, a->path);
-    return GPT_OK;
+    return gpt_append_bytes(a, a->line.data, a->line.len, err);
 }
 
 int gpt_append_sync(struct gpt_append *a, struct gpt_err *err)

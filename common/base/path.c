@@ -7,6 +7,12 @@
 #include <sys/stat.h>
 #include <sys/statvfs.h>
 
+bool gpt_path_hidden(int error)
+{
+    return error == EACCES || error == EIO || error == EMFILE ||
+           error == ENFILE || error == ENOMEM || error == ESTALE;
+}
+
 bool gpt_path_exists(const char *path)
 {
     struct stat st;

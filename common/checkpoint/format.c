@@ -27,14 +27,6 @@ const struct gpt_format *gpt_format_named(const char *name)
     return NULL;
 }
 
-/* What is not there, or is no directory, is an answer. These are none: a format
- * that could not look must not pass for one that is not there. */
-static bool could_not_look(int error)
-{
-    return error == EACCES || error == EIO || error == EMFILE ||
-           error == ENFILE || error == ENOMEM || error == ESTALE;
-}
-
 /* Judged by names of files, without opening one, so that a damaged checkpoint
  * is still opened by its own front end, which can say what is wrong. */
 int gpt_format_find(const struct gpt_format **format, const char *path,
@@ -47,7 +39,9 @@ int gpt_format_find(const struct gpt_format **format, const char *path,
             *format = *f;
             return GPT_OK;
         }
-        if (could_not_look(errno))
+        /* A format that could not look must not pass for one that is not
+         * there. */
+        if (gpt_path_hidden(errno))
             return gpt_fail_errno(err, GPT_EIO,
                                   "cannot look for a checkpoint in '%s'", path);
     }

@@ -22,6 +22,7 @@ struct gpt_format {
     bool shares_dir; /* a checkpoint is added to its directory; else it replaces
                       * the directory */
     bool keeps_state; /* optimizer state is written, too */
+    bool shards_optimizer; /* ... in a second way: of a distributed one */
     bool has_shards;  /* tensors are spread over files of a limited size */
     /* Ways of naming tensors that a target can choose from, the default first;
      * NULL: there is one. NULL-terminated. */

@@ -6,7 +6,9 @@
  * gpt_hf_config_parse(); hf_config_make.c is the reverse. */
 #include "checkpoint/huggingface.h"
 
+#include "backend.h"
 #include "base/log.h"
+#include "checkpoint/hf_window.h"
 
 #include <string.h>
 
@@ -16,8 +18,9 @@ struct reader {
     struct gpt_hf_extra *extra;
     const cJSON *json;
     const char *what;
-    int64_t window;
+    int64_t window; /* tokens, one's own included; 0: all */
     bool uses_window;
+    const cJSON *layer_types; /* NULL: as the family has it */
 };
 
 /* ---- values ---- */
@@ -83,9 +86,18 @@ static int read_flag(const struct reader *r, const char *key,
  * form with the error function, which is another. One that is not known is
  * refused: a model with another would give
  * texts that are wrong without a sign of it. */
-static int read_activation(const struct reader *r, const char *key,
-                           const cJSON *item, struct gpt_err *err)
+static int read_activation(const struct reader *r,
+                           const struct gpt_hf_key *row, const cJSON *item,
+                           struct gpt_err *err)
 {
+    const char *key = row->name;
+
+    /* Gemma's first files say so, and were trained with the other form */
+    if (row->kind == GPT_HF_TANH_ACTIVATION && cJSON_IsString(item) &&
+        strcmp(item->valuestring, "gelu") == 0) {
+        r->c->activation = GPT_GELU;
+        return GPT_OK;
+    }
     for (size_t i = 0; cJSON_IsString(item) && i < gpt_hf_n_activations; i++)
         if (strcmp(item->valuestring, gpt_hf_activations[i].name) == 0) {
             r->c->activation = gpt_hf_activations[i].activation;
@@ -118,19 +130,6 @@ static int compare_dropout(const struct reader *r, const char *key,
     if (v < r->c->hidden_dropout || v > r->c->hidden_dropout)
         gpt_warn("%s: %s %g is trained as %g, the dropout of the residual "
                  "stream", r->what, key, v, r->c->hidden_dropout);
-    return GPT_OK;
-}
-
-/* Some models alternate layers of full attention with others. */
-static int check_layer_types(const struct reader *r, const char *key,
-                             const cJSON *list, struct gpt_err *err)
-{
-    const cJSON *item;
-
-    cJSON_ArrayForEach(item, list)
-        if (!cJSON_IsString(item) ||
-            strcmp(item->valuestring, "full_attention") != 0)
-            return refuse(r, key, item, "full_attention", err);
     return GPT_OK;
 }
 
@@ -254,7 +253,19 @@ static int read_value(struct reader *r, const struct gpt_hf_key *key,
         *(bool *)to = !flag;
         return GPT_OK;
     case GPT_HF_ACTIVATION:
-        return read_activation(r, key->name, item, err);
+    case GPT_HF_TANH_ACTIVATION:
+        return read_activation(r, key, item, err);
+    /* null is 0 here, and not the class's default */
+    case GPT_HF_CAP:
+        *(double *)to = 0;
+        return null ? GPT_OK : read_number(r, key->name, item, to, err);
+    case GPT_HF_SCALAR:
+        return read_number(r, key->name, item, &r->c->query_pre_attn_scalar,
+                           err);
+    case GPT_HF_MULTIQUERY:
+        GPT_TRY(read_flag(r, key->name, item, &flag, err));
+        r->c->num_query_groups = flag; /* 0 is filled in: as many as heads */
+        return GPT_OK;
     /* absence is filled in by gpt_config_complete() */
     case GPT_HF_INNER:
         return null ? GPT_OK
@@ -264,14 +275,18 @@ static int read_value(struct reader *r, const struct gpt_hf_key *key,
         return read_number(r, key->name, item, &r->c->rotary_base, err);
     case GPT_HF_SCALING:
         return null ? GPT_OK : read_scaling(r, key->name, item, err);
-    /* compared with the number of positions below */
+    /* all of these are put together in gpt_hf_settle_window() */
     case GPT_HF_WINDOW:
         return null ? GPT_OK : read_size(r, key->name, item, &r->window, err);
+    case GPT_HF_WINDOW_LAYERS:
+        return read_size(r, key->name, item, &r->c->window_full_layers, err);
     case GPT_HF_USE_WINDOW:
         return read_flag(r, key->name, item, &r->uses_window, err);
     case GPT_HF_LAYER_TYPES:
-        return null ? GPT_OK : check_layer_types(r, key->name, item, err);
+        r->layer_types = null ? NULL : item;
+        return null ? GPT_OK : gpt_hf_check_layer_types(item, r->what, err);
     case GPT_HF_MUST:
+    case GPT_HF_ONLY:
         return read_must(r, key, item, err);
     case GPT_HF_BOS:
         r->extra->bos_token_id = token_id(item);
@@ -280,6 +295,8 @@ static int read_value(struct reader *r, const struct gpt_hf_key *key,
         r->extra->eos_token_id = token_id(item);
         return GPT_OK;
     case GPT_HF_OTHER_DROPOUT: /* with the numbers of other keys: below */
+    case GPT_HF_WIDTH:
+    case GPT_HF_UNUSED:
     case GPT_HF_PARAMETERS:
     case GPT_HF_ARCHITECTURES:
     case GPT_HF_MODEL_TYPE:
@@ -301,11 +318,12 @@ static const cJSON *find_value(const struct reader *r,
     return cJSON_IsNull(item) ? NULL : item;
 }
 
-/* A token that is null in the file is none; a key that is not there has its
- * default. */
-static bool is_null_token(const struct reader *r, const struct gpt_hf_key *key)
+/* A token, a cap or a window that is null in the file is none; a key that is
+ * not there has its default. */
+static bool is_null_value(const struct reader *r, const struct gpt_hf_key *key)
 {
-    return (key->kind == GPT_HF_BOS || key->kind == GPT_HF_EOS) &&
+    return (key->kind == GPT_HF_BOS || key->kind == GPT_HF_EOS ||
+            key->kind == GPT_HF_CAP || key->kind == GPT_HF_WINDOW) &&
            cJSON_IsNull(
                cJSON_GetObjectItemCaseSensitive(r->json, key->name));
 }
@@ -323,7 +341,7 @@ static int read_key(struct reader *r, const struct gpt_hf_key *key,
     if (!key->def)
         return gpt_fail(err, GPT_EDATA, "%s: no field '%s'", r->what,
                         key->name);
-    cJSON *def = cJSON_Parse(is_null_token(r, key) ? "null" : key->def);
+    cJSON *def = cJSON_Parse(is_null_value(r, key) ? "null" : key->def);
     if (!def)
         return gpt_fail(err, GPT_EFAIL, "%s: out of memory", r->what);
     int status = read_value(r, key, def, err);
@@ -341,13 +359,14 @@ static int read_later(const struct reader *r, const struct gpt_hf_key *key,
         return read_scaling(r, key->name, item, err);
     if (key->kind == GPT_HF_OTHER_DROPOUT && item)
         return compare_dropout(r, key->name, item, err);
-    if (key->kind == GPT_HF_WINDOW && item && r->uses_window &&
-        r->window < r->c->max_positions)
-        return gpt_fail(err, GPT_EDATA,
-                        "%s: %s is %lld and the model has %lld positions: "
-                        "attention to a window is not supported",
-                        r->what, key->name, (long long)r->window,
-                        (long long)r->c->max_positions);
+    /* another width means a product between embedding and layers */
+    if (key->kind == GPT_HF_WIDTH && item) {
+        int64_t width = 0;
+
+        GPT_TRY(read_size(r, key->name, item, &width, err));
+        if (width != r->c->hidden_size)
+            return refuse(r, key->name, item, "the hidden_size", err);
+    }
     return GPT_OK;
 }
 
@@ -387,7 +406,7 @@ static int find_family(struct reader *r, struct gpt_err *err)
     const char *type;
 
     GPT_TRY(gpt_json_string(r->json, "model_type", &type, r->what, err));
-    r->extra->family = gpt_hf_family_find(type);
+    r->extra->family = gpt_hf_family_find(type, r->json);
     if (r->extra->family)
         return GPT_OK;
     gpt_hf_family_list(list, sizeof(list));
@@ -418,6 +437,8 @@ int gpt_hf_config_parse(struct gpt_config *c, struct gpt_hf_extra *extra,
     /* only now: numbers that these are compared with may follow them */
     for (size_t i = 0; i < family->n_keys; i++)
         GPT_TRY(read_later(&r, &family->keys[i], err));
+    GPT_TRY(gpt_hf_settle_window(c, r.uses_window ? r.window : 0,
+                                 r.layer_types, what, err));
     GPT_TRY(check_unknown(&r, err));
     if (gpt_config_complete(c, 1, 1, &inner) != GPT_OK)
         return gpt_fail(err, GPT_EDATA, "%s: %s", what, inner.text);

@@ -3,6 +3,9 @@
  * gpt_hf_config_make(). */
 #include "checkpoint/huggingface.h"
 
+#include "checkpoint/hf_window.h"
+
+#include <stdio.h>
 #include <string.h>
 
 /* As torch prints them, without "torch.". */
@@ -70,6 +73,20 @@ static cJSON *architectures_value(const struct gpt_hf_family *family)
     return list;
 }
 
+/* A cap, null for none. Classes of newer versions take "30.0" and refuse "30",
+ * which is how cJSON would print it. */
+static cJSON *cap_value(double cap)
+{
+    char text[40];
+    const int n = snprintf(text, sizeof(text), "%.17g", cap);
+
+    if (!(cap > 0))
+        return cJSON_CreateNull();
+    if (strspn(text, "0123456789") == (size_t)n)
+        snprintf(text + n, sizeof(text) - (size_t)n, ".0");
+    return cJSON_CreateRaw(text);
+}
+
 /* NULL for what is not written. */
 static cJSON *make_value(const struct gpt_hf_key *key,
                          const struct gpt_config *c,
@@ -88,7 +105,16 @@ static cJSON *make_value(const struct gpt_hf_key *key,
     case GPT_HF_NOT:
         return cJSON_CreateBool(!*(const bool *)at);
     case GPT_HF_ACTIVATION:
+    case GPT_HF_TANH_ACTIVATION:
         return activation_value(c, key->def);
+    case GPT_HF_CAP:
+        return cap_value(*(const double *)at);
+    case GPT_HF_SCALAR:
+        return cJSON_CreateNumber(c->query_pre_attn_scalar > 0
+                                      ? c->query_pre_attn_scalar
+                                      : (double)c->head_size);
+    case GPT_HF_MULTIQUERY:
+        return cJSON_CreateBool(c->num_query_groups == 1);
     case GPT_HF_INNER: /* null where it has the default, as on the hub */
         return c->ffn_hidden_size == 4 * c->hidden_size
                    ? cJSON_CreateNull()
@@ -99,11 +125,18 @@ static cJSON *make_value(const struct gpt_hf_key *key,
         return cJSON_CreateNumber(c->rotary_base);
     case GPT_HF_SCALING:
         return scaling_value(c);
-    /* null, as absence means a window where the class has one */
     case GPT_HF_WINDOW:
-        return cJSON_CreateNull();
+        return gpt_hf_window_value(c, extra->family);
     case GPT_HF_USE_WINDOW:
-        return cJSON_CreateBool(false);
+        return cJSON_CreateBool(c->window_size > 0);
+    case GPT_HF_WINDOW_LAYERS:
+        return c->window_size > 0
+                   ? cJSON_CreateNumber((double)c->window_full_layers)
+                   : NULL;
+    case GPT_HF_LAYER_TYPES:
+        return gpt_hf_layer_types_value(c);
+    case GPT_HF_WIDTH:
+        return cJSON_CreateNumber((double)c->hidden_size);
     case GPT_HF_ARCHITECTURES:
         return architectures_value(extra->family);
     case GPT_HF_BOS:
@@ -121,7 +154,8 @@ static cJSON *make_value(const struct gpt_hf_key *key,
                    ? NULL
                    : cJSON_Parse(key->def);
     case GPT_HF_PARAMETERS:
-    case GPT_HF_LAYER_TYPES:
+    case GPT_HF_ONLY:
+    case GPT_HF_UNUSED:
         return NULL;
     }
     return NULL;
@@ -151,12 +185,18 @@ static const char *misfit(const struct gpt_config *c,
 {
     struct gpt_hf_extra extra = {.family = family}, again;
     struct gpt_config read;
-    cJSON *json = gpt_hf_config_make(c, &extra, GPT_F32);
+    cJSON *made = gpt_hf_config_make(c, &extra, GPT_F32);
+    /* through text: what is compared is what a reader of the file sees, and
+     * a number that is written in a way of its own is one there */
+    char *text = gpt_json_print(made, false);
+    cJSON *json = text ? cJSON_Parse(text) : NULL;
     const char *field = "config.json";
 
     /* no message: that a family does not fit is an answer */
     if (json && gpt_hf_config_parse(&read, &again, json, field, NULL) == GPT_OK)
         field = gpt_config_difference(c, &read);
+    cJSON_free(text);
+    cJSON_Delete(made);
     cJSON_Delete(json);
     return field;
 }

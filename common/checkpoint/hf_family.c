@@ -1,10 +1,10 @@
-/* The tables of families; see hf_family.h. Keys are in the order in which
- * transformers writes them, which is alphabetical. Defaults are those of its
- * configuration classes: files omit what has the default. */
-#include "checkpoint/hf_family.h"
-
-#include "backend.h"
-#include "base/memory.h"
+/* The tables of families; see hf_family.h. Gemma and OLMo are in
+ * hf_family_post.c, what is older than Llama in hf_family_classic.c.
+ *
+ * Keys are in the order in which transformers writes them, which is
+ * alphabetical. Defaults are those of its configuration classes: files omit
+ * what has the default. */
+#include "checkpoint/hf_rows.h"
 
 #include <stdio.h>
 #include <string.h>
@@ -45,20 +45,19 @@ static const char *const notes[] = {
     "exponential_decay_length_penalty", "finetuning_task",
     "forced_bos_token_id", "forced_eos_token_id", "gradient_checkpointing",
     "id2label", "initializer_factor", "is_decoder", "is_llama_config",
-    "label2id", "length_penalty", "max_length", "max_window_layers",
-    "min_length", "model_type", "n_ctx", "no_repeat_ngram_size", "num_beams",
-    "num_beam_groups", "num_return_sequences",
-    "original_max_position_embeddings", "output_attentions",
-    "output_hidden_states", "output_scores", "pad_token_id", "prefix",
-    "pretraining_tp", "problem_type", "pruned_heads", "remove_invalid_values",
-    "reorder_and_upcast_attn", "repetition_penalty", "return_dict",
-    "return_dict_in_generate", "sep_token_id", "summary_activation",
-    "summary_first_dropout", "summary_proj_to_labels", "summary_type",
-    "summary_use_proj", "suppress_tokens", "task_specific_params",
-    "temperature", "tf_legacy_loss", "tie_encoder_decoder", "tokenizer_class",
-    "top_k", "top_p", "torch_dtype", "torchscript", "transformers.js_config",
-    "transformers_version", "typical_p", "unsloth_fixed", "use_bfloat16",
-    "use_cache",
+    "label2id", "length_penalty", "max_length", "min_length", "model_type",
+    "n_ctx", "no_repeat_ngram_size", "num_beams", "num_beam_groups",
+    "num_return_sequences", "original_max_position_embeddings",
+    "output_attentions", "output_hidden_states", "output_scores",
+    "pad_token_id", "prefix", "pretraining_tp", "problem_type", "pruned_heads",
+    "remove_invalid_values", "reorder_and_upcast_attn", "repetition_penalty",
+    "return_dict", "return_dict_in_generate", "sep_token_id",
+    "summary_activation", "summary_first_dropout", "summary_proj_to_labels",
+    "summary_type", "summary_use_proj", "suppress_tokens",
+    "task_specific_params", "temperature", "tf_legacy_loss",
+    "tie_encoder_decoder", "tokenizer_class", "top_k", "top_p", "torch_dtype",
+    "torchscript", "transformers.js_config", "transformers_version",
+    "typical_p", "unsloth_fixed", "use_bfloat16", "use_cache",
 };
 
 bool gpt_hf_is_note(const char *key)
@@ -68,49 +67,6 @@ bool gpt_hf_is_note(const char *key)
             return true;
     return key[0] == '_'; /* private to the library */
 }
-
-/* ---- rows ---- */
-
-#define AT(field) offsetof(struct gpt_config, field)
-#define SIZE(name, field, def) {name, NULL, GPT_HF_SIZE, def, AT(field)}
-#define RATE(name, field, def) {name, NULL, GPT_HF_RATE, def, AT(field)}
-#define FLAG(name, field, def) {name, NULL, GPT_HF_FLAG, def, AT(field)}
-#define NOT(name, field, def) {name, NULL, GPT_HF_NOT, def, AT(field)}
-#define KEY(name, kind, def) {name, NULL, GPT_HF_##kind, def, 0}
-#define RULE(role, order, name) {GPT_##role, GPT_HF_##order, name}
-#define TABLES(r, k) \
-    .rules = (r), .n_rules = GPT_COUNT(r), .keys = (k), .n_keys = GPT_COUNT(k)
-
-/* Keys that mean the same everywhere. */
-#define ARCHITECTURES KEY("architectures", ARCHITECTURES, "null")
-#define TYPE KEY("model_type", MODEL_TYPE, NULL)
-#define DTYPE KEY("torch_dtype", DTYPE, "null")
-#define CACHE KEY("use_cache", NOTE, "true")
-#define BOS(def) KEY("bos_token_id", BOS, def)
-#define EOS(def) KEY("eos_token_id", EOS, def)
-#define TIED(def) FLAG("tie_word_embeddings", tied_embeddings, def)
-#define VOCAB(def) SIZE("vocab_size", vocab_size, def)
-#define INIT(def) RATE("initializer_range", init_std, def)
-#define LAYERS(def) SIZE("num_hidden_layers", num_layers, def)
-#define HIDDEN(def) SIZE("hidden_size", hidden_size, def)
-#define HEADS(def) SIZE("num_attention_heads", num_attention_heads, def)
-#define FFN(def) SIZE("intermediate_size", ffn_hidden_size, def)
-#define POSITIONS(def) SIZE("max_position_embeddings", max_positions, def)
-/* 0: as many as heads; the hidden size over heads */
-#define KV_HEADS(def) SIZE("num_key_value_heads", num_query_groups, def)
-#define HEAD_DIM(def) SIZE("head_dim", head_size, def)
-#define ATTENTION_DROPOUT RATE("attention_dropout", attention_dropout, "0")
-/* Written in the way that all versions read. */
-#define ROPE(def)                                  \
-    KEY("rope_parameters", PARAMETERS, "null"),    \
-    KEY("rope_scaling", SCALING, "null"),          \
-    KEY("rope_theta", THETA, def)
-
-/* What Llama's descendants share. */
-#define LLAMA_BASE                                                            \
-    .position_embedding = GPT_POSITION_ROPE, .rotary_percent = 1,             \
-    .normalization = GPT_RMSNORM, .gated = true, .no_linear_bias = true
-
 
 /* ---- GPT-2 ---- */
 
@@ -233,9 +189,8 @@ static const struct gpt_hf_family llama = {
     TABLES(llama_rules, llama_keys),
 };
 
-/* Llama with a window of attention: a model whose texts fit into the window
- * computes the same without it, and any other is refused. Absence of the window
- * means 4096 tokens, null means none. */
+/* Llama with a window of attention. Absence of the key means 4096 tokens, null
+ * means none. */
 static const struct gpt_hf_key mistral_keys[] = {
     ARCHITECTURES,
     ATTENTION_DROPOUT,
@@ -275,6 +230,7 @@ static const struct gpt_hf_family mistral = {
     FFN("22016"),                                                              \
     KEY("layer_types", LAYER_TYPES, "null"),                                   \
     POSITIONS("32768"),                                                        \
+    KEY("max_window_layers", WINDOW_LAYERS, "28"),                             \
     TYPE,                                                                      \
     HEADS("32"),                                                               \
     LAYERS("32"),                                                              \
@@ -499,8 +455,8 @@ static const struct gpt_hf_family neox = {
 };
 
 /* Falcon 7B: one head of keys and values, which comes after the heads of
- * queries, as here; one norm for both blocks. The larger ones have two norms
- * and groups, and go by new_decoder_architecture, which is refused. */
+ * queries, as here; one norm for both blocks. The larger ones are
+ * gpt_hf_falcon_new. */
 static const struct gpt_hf_rule falcon_rules[] = {
     RULE(WORD_EMBEDDING, SAME, "word_embeddings.weight"),
     RULE(NORM1_WEIGHT, SAME, "h.%.input_layernorm.weight"),
@@ -535,11 +491,11 @@ static const struct gpt_hf_key falcon_keys[] = {
     RATE("layer_norm_epsilon", norm_epsilon, "1e-5"),
     POSITIONS("2048"),
     TYPE,
-    KEY("multi_query", MUST, "true"),
+    KEY("multi_query", MULTIQUERY, "true"),
     KEY("new_decoder_architecture", MUST, "false"),
     HEADS("71"),
     LAYERS("32"),
-    KEY("num_kv_heads", NOTE, "1"),
+    KEY("num_kv_heads", UNUSED, "null"),
     KEY("num_ln_in_parallel_attn", MUST, "null"),
     KEY("parallel_attn", MUST, "true"),
     ROPE("10000"),
@@ -554,7 +510,6 @@ static const struct gpt_hf_family falcon = {
     .prefix = "transformer.",
     .base = {.position_embedding = GPT_POSITION_ROPE,
              .rotary_percent = 1,
-             .num_query_groups = 1,
              .parallel_blocks = true,
              .shared_norm = true},
     TABLES(falcon_rules, falcon_keys),
@@ -570,16 +525,33 @@ static const struct gpt_hf_family falcon = {
  * others; Llama is what most tools know. */
 const struct gpt_hf_family *const gpt_hf_families[] = {
     &gpt2, &llama, &mistral, &qwen2, &qwen3, &phi3, &neox, &falcon,
-    &starcoder2,
+    &starcoder2, &gpt_hf_gemma, &gpt_hf_gemma2, &gpt_hf_olmo2,
+    &gpt_hf_falcon_new, &gpt_hf_falcon_one_norm, &gpt_hf_bigcode, &gpt_hf_opt,
+    &gpt_hf_bloom,
 };
 const size_t gpt_hf_n_families = GPT_COUNT(gpt_hf_families);
 
-const struct gpt_hf_family *gpt_hf_family_find(const char *model_type)
+const struct gpt_hf_family *gpt_hf_family_find(const char *model_type,
+                                               const cJSON *config)
 {
-    for (size_t i = 0; i < gpt_hf_n_families; i++)
-        if (strcmp(gpt_hf_families[i]->model_type, model_type) == 0)
-            return gpt_hf_families[i];
-    return NULL;
+    const struct gpt_hf_family *found = NULL;
+
+    /* a row with a condition that holds goes before one without */
+    for (size_t i = 0; i < gpt_hf_n_families; i++) {
+        const struct gpt_hf_family *f = gpt_hf_families[i];
+        const cJSON *item =
+            f->when ? cJSON_GetObjectItemCaseSensitive(config, f->when) : NULL;
+
+        if (strcmp(f->model_type, model_type) != 0)
+            continue;
+        /* true for a flag, a number for Falcon's count of norms */
+        if (f->when && (cJSON_IsTrue(item) || (cJSON_IsNumber(item) &&
+                                               item->valueint == f->when_is)))
+            found = f;
+        else if (!f->when && !found)
+            found = f;
+    }
+    return found;
 }
 
 void gpt_hf_family_list(char *text, size_t cap)
@@ -587,7 +559,8 @@ void gpt_hf_family_list(char *text, size_t cap)
     size_t used = 0;
 
     for (size_t i = 0; i < gpt_hf_n_families && used < cap; i++)
-        used += (size_t)snprintf(text + used, cap - used, "%s%s",
-                                 i > 0 ? ", " : "",
-                                 gpt_hf_families[i]->model_type);
+        if (!gpt_hf_families[i]->when) /* else a row of its type is listed */
+            used += (size_t)snprintf(text + used, cap - used, "%s%s",
+                                     i > 0 ? ", " : "",
+                                     gpt_hf_families[i]->model_type);
 }

@@ -6,6 +6,7 @@
 #ifndef GPT_CHECKPOINT_HF_FAMILY_H
 #define GPT_CHECKPOINT_HF_FAMILY_H
 
+#include "base/json.h"
 #include "model/params.h"
 
 #include <stddef.h>
@@ -44,10 +45,18 @@ enum gpt_hf_kind {
     GPT_HF_THETA,      /* rotary_base */
     GPT_HF_SCALING,    /* an object: rotary scaling */
     GPT_HF_PARAMETERS, /* the same with base and share, of newer files */
+    GPT_HF_TANH_ACTIVATION, /* the same, where "gelu" is the tanh form */
+    GPT_HF_CAP,        /* a number, or null for 0 */
+    GPT_HF_SCALAR,     /* query_pre_attn_scalar */
+    GPT_HF_MULTIQUERY, /* true: one group; false: as many as heads */
     GPT_HF_WINDOW,     /* attention to so many tokens, or null */
     GPT_HF_USE_WINDOW,
-    GPT_HF_LAYER_TYPES, /* all "full_attention" */
+    GPT_HF_WINDOW_LAYERS, /* window_full_layers, where there is a window */
+    GPT_HF_LAYER_TYPES, /* "full_attention" or "sliding_attention" of each */
+    GPT_HF_WIDTH,       /* hidden_size, again; absent or null: the same */
     GPT_HF_MUST,        /* nothing but the value of `def` */
+    GPT_HF_ONLY,        /* the same, and never written */
+    GPT_HF_UNUSED,      /* the class does not read it; never written */
     GPT_HF_ARCHITECTURES,
     GPT_HF_BOS,
     GPT_HF_EOS,
@@ -65,6 +74,9 @@ struct gpt_hf_key {
 
 struct gpt_hf_family {
     const char *model_type, *architecture;
+    const char *when; /* of several families of a type the one with this key
+                       * true, or */
+    int when_is;      /* ... this number; NULL: none of the others */
     const char *prefix; /* of tensors of the base model, "model." */
     struct gpt_config base; /* what no key says */
     const struct gpt_hf_rule *rules;
@@ -97,8 +109,10 @@ extern const size_t gpt_hf_n_scaling_numbers;
 /* True for a key that says nothing about what a model computes. */
 bool gpt_hf_is_note(const char *key);
 
-/* NULL when no family has that "model_type". */
-const struct gpt_hf_family *gpt_hf_family_find(const char *model_type);
+/* The family of that "model_type" which config.json means, NULL when there is
+ * none; config NULL: the first. */
+const struct gpt_hf_family *gpt_hf_family_find(const char *model_type,
+                                               const cJSON *config);
 /* Appends the types of all families: "gpt2, llama, ...". */
 void gpt_hf_family_list(char *text, size_t cap);
 

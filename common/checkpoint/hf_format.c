@@ -169,7 +169,7 @@ static struct gpt_hf_extra find_extra(const struct gpt_target *t)
     const char *family = t->source->family;
 
     if (family)
-        extra.family = gpt_hf_family_find(family);
+        extra.family = gpt_hf_family_find(family, NULL);
     if (extra.eos_token_id == GPT_TOKEN_UNKNOWN)
         extra.eos_token_id = guess_end_of_text(t);
     if (extra.bos_token_id == GPT_TOKEN_UNKNOWN)

@@ -462,7 +462,8 @@ static int plan_params(struct gpt_target *t, struct gpt_err *err)
         for (int64_t i = 0; i < plan->table.n; i++)
             if (rule_of(&plan->table.rows[i]) == &rules[r])
                 GPT_TRY(plan_param(t, &plan->table.rows[i], err));
-    assert(plan->n == plan->table.n); /* check_model() has seen to that */
+    /* check_model() has seen to it that each parameter has a rule */
+    assert(plan->n == plan->table.n);
     t->n_tensors = plan->n;
     return GPT_OK;
 }

@@ -17,6 +17,10 @@
 
 #define GPT_MEGATRON_RELEASE "release"
 #define GPT_MEGATRON_FILE "model_optim_rng.pt"
+#define GPT_MEGATRON_SHARDS "distrib_optim.pt"
+/* What a native run keeps beside tensors, as JSON. Megatron-LM reads
+ * neither this nor any other key that it does not know. */
+#define GPT_MEGATRON_RUN "gpt_run"
 
 enum { GPT_MEGATRON_CHUNKS = GPT_MAX_CHUNKS };
 
@@ -42,6 +46,8 @@ struct gpt_megatron_chunk {
 struct gpt_megatron_rank {
     const char *file; /* "mp_rank_00/model_optim_rng.pt"; NULL: not there */
     struct gpt_torch torch;
+    struct gpt_torch shards; /* of a distributed optimizer; zero: none */
+    struct gpt_in *state_in; /* that optimizer state is in */
     struct gpt_megatron_chunk *chunks;
     int64_t n_chunks; /* more than 1 when interleaved */
 };
@@ -84,6 +90,30 @@ gpt_megatron_rank(const struct gpt_megatron *m, int64_t pp, int64_t tp)
     return &m->ranks[pp * m->tp_size + tp];
 }
 
+/* ---- arguments ---- */
+
+/* An argument of the run, a value of the dict or Namespace `args`. One that is
+ * absent or None leaves *out as it is. */
+void gpt_megatron_int(const struct gpt_pickle_value *args, const char *key,
+                      int64_t *out);
+void gpt_megatron_real(const struct gpt_pickle_value *args, const char *key,
+                       double *out);
+bool gpt_megatron_flag(const struct gpt_pickle_value *args, const char *key,
+                       bool absent);
+/* Fills all that arguments say of a model; `what` is for messages. GPT_EDATA
+ * names an argument that is not supported. */
+int gpt_megatron_read_variants(struct gpt_config *c,
+                               const struct gpt_pickle_value *args,
+                               const char *what,
+                               struct gpt_err *err) GPT_MUST_USE;
+/* The same, written into the dict or Namespace that is open. */
+struct gpt_pickle_out;
+void gpt_megatron_put_variants(struct gpt_pickle_out *o,
+                               const struct gpt_config *c);
+/* GPT_EDATA when arguments cannot say what the model is. */
+int gpt_megatron_check_variants(const struct gpt_config *c,
+                                struct gpt_err *err) GPT_MUST_USE;
+
 /* Fills config, version, iteration and state from the first rank's file. */
 int gpt_megatron_configure(struct gpt_megatron *m,
                            struct gpt_err *err) GPT_MUST_USE;
@@ -91,8 +121,16 @@ int gpt_megatron_configure(struct gpt_megatron *m,
  * whether all of it was found. */
 int gpt_megatron_read_optimizer(struct gpt_megatron *m,
                                 struct gpt_err *err) GPT_MUST_USE;
+/* Allocates the state of a chunk's tensors; none is there yet. */
+int gpt_megatron_make_states(struct gpt_megatron_chunk *c,
+                             struct gpt_err *err) GPT_MUST_USE;
+/* The same of a rank from the file that a distributed optimizer has beside the
+ * model's: found says whether there is one, fits whether all was understood. */
+int gpt_megatron_read_shards(struct gpt_megatron *m, int64_t rank, bool *found,
+                             bool *fits, struct gpt_err *err) GPT_MUST_USE;
 /* Adds to the state what a run needs to be resumed, when it is there. */
-void gpt_megatron_add_run(struct gpt_megatron *m);
+int gpt_megatron_add_run(struct gpt_megatron *m,
+                         struct gpt_err *err) GPT_MUST_USE;
 /* Makes the tensors; every tensor of the files is used or known to be no
  * parameter. */
 int gpt_megatron_merge(struct gpt_megatron *m,
@@ -115,8 +153,14 @@ extern const char *const gpt_megatron_styles[];
 const struct gpt_safetensor *
 gpt_megatron_tensor(const struct gpt_megatron_chunk *chunk,
                     enum gpt_param_role role, int64_t local);
+/* A gated model's two matrices are one tensor: the rows of the gate and, after
+ * them, as many of linear_fc1, on each rank. The part of it, 0 or 1, that a
+ * parameter is; *parts: how many there are. */
+int64_t gpt_megatron_part(enum gpt_param_role role, bool gated, int64_t *parts);
 /* Layers that a chunk's names speak of: the largest number and one. */
 int64_t gpt_megatron_layers(const struct gpt_safetensors *tensors);
+/* True for what an optimizer has state of: not for constants. */
+bool gpt_megatron_is_parameter(const char *name);
 /* True for what is in state dicts beside parameters. */
 bool gpt_megatron_ignores(const char *name);
 /* The path of a parameter in a state dict, its keys separated by '/'; false
@@ -130,9 +174,20 @@ struct gpt_target;
 /* Puts the key "args" and its value into the dict that is open: the options
  * that a run of Megatron-LM with this model and layout has had. dtype: of the
  * parameters; file: the rank's, counted over all. */
-struct gpt_pickle_out;
 void gpt_megatron_put_args(struct gpt_pickle_out *o, const struct gpt_target *t,
                            int64_t file, enum gpt_dtype dtype);
+
+/* The names of a schedule's numbers, in Megatron-LM and in gpt-checkpoint(5).
+ * The last row has none. */
+struct gpt_megatron_field {
+    const char *there, *here;
+};
+extern const struct gpt_megatron_field gpt_megatron_schedule[];
+/* Its words, likewise, and what they are where there is none. */
+struct gpt_megatron_word {
+    const char *there, *here, *absent;
+};
+extern const struct gpt_megatron_word gpt_megatron_schedule_words[];
 
 int gpt_megatron_plan(struct gpt_target *t, struct gpt_err *err) GPT_MUST_USE;
 void gpt_megatron_free_plan(struct gpt_target *t);

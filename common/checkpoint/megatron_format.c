@@ -93,12 +93,13 @@ static int list_megatron(const struct gpt_source *s, gpt_stored_visit *visit,
 }
 
 /* Iterations are added to a root as native ones are, so a run's directory can
- * be written again. Dummy rows of the vocabulary are stored. Optimizer state is
- * read and not written. */
+ * be written again. Dummy rows of the vocabulary are stored. */
 const struct gpt_format gpt_format_megatron = {
     .name = "megatron",
     .title = "megatron",
     .stores_padding = true,
+    .keeps_state = true,
+    .shards_optimizer = true,
     .shares_dir = true,
     .styles = gpt_megatron_styles,
     .recognises = recognise_megatron,

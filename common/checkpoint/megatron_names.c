@@ -44,6 +44,10 @@ static const struct {
     {GPT_QKV_BIAS,
      {"self_attention.linear_qkv.bias", "self_attention.query_key_value.bias",
       "attention.query_key_value.bias", "self_attention.layernorm_qkv.bias"}},
+    {GPT_Q_NORM_WEIGHT, {"self_attention.q_layernorm.weight"}},
+    {GPT_Q_NORM_BIAS, {"self_attention.q_layernorm.bias"}},
+    {GPT_K_NORM_WEIGHT, {"self_attention.k_layernorm.weight"}},
+    {GPT_K_NORM_BIAS, {"self_attention.k_layernorm.bias"}},
     {GPT_PROJ_WEIGHT,
      {"self_attention.linear_proj.weight", "self_attention.dense.weight",
       "attention.dense.weight", "self_attention.proj.weight"}},
@@ -95,10 +99,21 @@ static bool is_in_layer(enum gpt_param_role role)
            role != GPT_OUTPUT_WEIGHT;
 }
 
+int64_t gpt_megatron_part(enum gpt_param_role role, bool gated, int64_t *parts)
+{
+    const bool first = role == GPT_GATE_WEIGHT || role == GPT_GATE_BIAS;
+    const bool second = role == GPT_FC1_WEIGHT || role == GPT_FC1_BIAS;
+
+    *parts = gated && (first || second) ? 2 : 1;
+    return *parts == 2 && second;
+}
+
 /* NULL for a role of a layer variant that Megatron-LM names in no way known
- * here. */
+ * here. A gate is in the tensor of linear_fc1. */
 static const char *const *names_of(enum gpt_param_role role)
 {
+    if (role == GPT_GATE_WEIGHT || role == GPT_GATE_BIAS)
+        role = role == GPT_GATE_WEIGHT ? GPT_FC1_WEIGHT : GPT_FC1_BIAS;
     for (size_t i = 0; i < GPT_COUNT(names); i++)
         if (names[i].role == role)
             return names[i].names;
@@ -155,6 +170,11 @@ int64_t gpt_megatron_layers(const struct gpt_safetensors *tensors)
                 most = layer + 1;
         }
     return most;
+}
+
+bool gpt_megatron_is_parameter(const char *name)
+{
+    return !strstr(name, "_extra_state") && !strstr(name, "inv_freq");
 }
 
 /* The tied copy of the word table on the last stage, constants, and state of
@@ -216,7 +236,8 @@ bool gpt_megatron_path(char *buf, size_t cap, enum gpt_megatron_names style,
                                         : name;
         break;
     default:
-        name = legacy ? aliases[1] : name;
+        /* norms of heads have one name, as they came after the legacy ones */
+        name = legacy && aliases[1] ? aliases[1] : name;
         break;
     }
     if (is_in_layer(role))

@@ -8,6 +8,7 @@
 #include "checkpoint/names.h"
 
 #include <dirent.h>
+#include <errno.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -274,8 +275,8 @@ int gpt_megatron_open_ranks(struct gpt_megatron *m, struct gpt_err *err)
     GPT_TRY(gpt_new(&m->ranks, (size_t)n, sizeof(*m->ranks), "ranks", err));
     GPT_TRY(scan_ranks(m, true, err));
     /* All files stay open, since any tensor may be read from any of them, in
-     * the order of the output. */
-    GPT_TRY(gpt_in_allow(n, err));
+     * the order of the output; a rank may have two. */
+    GPT_TRY(gpt_in_allow(2 * n, err));
     for (int64_t i = 0; i < n; i++) {
         if (!m->ranks[i].file) {
             gpt_fail(err, GPT_EDATA,
@@ -299,17 +300,22 @@ int gpt_megatron_open(struct gpt_megatron **out, const char *path,
 
     *out = NULL;
     GPT_TRY(gpt_new(&m, 1, sizeof(*m), "a checkpoint", err));
+    errno = 0;
     if (!gpt_megatron_find(m->dir, sizeof(m->dir), path, iteration)) {
-        status = gpt_fail(err, GPT_EDATA,
-                          "%s: no checkpoint of Megatron-LM of iteration %lld",
-                          path, (long long)iteration);
+        /* It was found when the format was chosen. */
+        status = gpt_path_hidden(errno)
+                     ? gpt_fail_errno(err, GPT_EIO, "cannot look for a "
+                                      "checkpoint in '%s'", path)
+                     : gpt_fail(err, GPT_EDATA,
+                                "%s: no checkpoint of Megatron-LM of iteration "
+                                "%lld", path, (long long)iteration);
         goto fail;
     }
     GPT_TRY_GOTO(status, gpt_megatron_open_ranks(m, err), fail);
     GPT_TRY_GOTO(status, gpt_megatron_configure(m, err), fail);
     if (optimizer)
         GPT_TRY_GOTO(status, gpt_megatron_read_optimizer(m, err), fail);
-    gpt_megatron_add_run(m);
+    GPT_TRY_GOTO(status, gpt_megatron_add_run(m, err), fail);
     GPT_TRY_GOTO(status, gpt_megatron_merge(m, err), fail);
     *out = m;
     return GPT_OK;
@@ -336,6 +342,7 @@ void gpt_megatron_close(struct gpt_megatron *m)
         }
         gpt_free(r->chunks);
         gpt_torch_close(&r->torch);
+        gpt_torch_close(&r->shards);
     }
     gpt_free(m->tensors);
     gpt_free(m->ranks);

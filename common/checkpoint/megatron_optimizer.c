@@ -1,6 +1,7 @@
 /* Optimizer state of a Megatron checkpoint, as mixed precision without a
  * distributed optimizer keeps it: Adam's moments by the number of a parameter,
- * and fp32 copies of weights in a list. Start at gpt_megatron_read_optimizer().
+ * and fp32 copies of weights in a list; that of a distributed optimizer is in
+ * megatron_shards.c. Start at gpt_megatron_read_optimizer().
  *
  * Numbers have no names. They count the parameters of the groups, one group
  * after the other, and a group has its parameters in the order of the model,
@@ -44,6 +45,14 @@ static bool is_decayed(const struct gpt_safetensor *t)
     return t->ndim > 1 && !(n > 5 && strcmp(t->name + n - 5, ".bias") == 0);
 }
 
+int gpt_megatron_make_states(struct gpt_megatron_chunk *c, struct gpt_err *err)
+{
+    for (int k = 0; k < GPT_MEGATRON_STATES; k++)
+        GPT_TRY(gpt_new(&c->state[k], (size_t)c->tensors.n,
+                        sizeof(*c->state[k]), "optimizer state", err));
+    return GPT_OK;
+}
+
 /* Chunks follow each other, as the optimizer is given all of a rank's. The tied
  * copy of the word table on the last stage is a parameter of its own there. */
 static int list_places(struct reader *r, struct gpt_err *err)
@@ -59,12 +68,9 @@ static int list_places(struct reader *r, struct gpt_err *err)
     for (int64_t v = 0; v < r->rank->n_chunks; v++) {
         struct gpt_megatron_chunk *c = &r->rank->chunks[v];
 
-        for (int k = 0; k < GPT_MEGATRON_STATES; k++)
-            GPT_TRY(gpt_new(&c->state[k], (size_t)c->tensors.n,
-                            sizeof(*c->state[k]), "optimizer state", err));
+        GPT_TRY(gpt_megatron_make_states(c, err));
         for (int64_t i = 0; i < c->tensors.n; i++)
-            if (!strstr(c->tensors.tensors[i].name, "_extra_state") &&
-                !strstr(c->tensors.tensors[i].name, "inv_freq"))
+            if (gpt_megatron_is_parameter(c->tensors.tensors[i].name))
                 r->places[r->n_places++] = (struct place){c, i};
     }
     return GPT_OK;
@@ -250,6 +256,47 @@ static int read_rank(struct reader *r, bool *fits, struct gpt_err *err)
                        err);
 }
 
+/* State that is in a file of its own has no numbers of parameters in the
+ * model's; the groups there have the step. */
+static int read_sharded(struct reader *r, int64_t rank, bool *found, bool *fits,
+                        struct gpt_err *err)
+{
+    const struct gpt_pickle_value *outer =
+        gpt_pickle_find(r->rank->torch.root, "optimizer");
+    struct gpt_pickle_value **list;
+    int64_t n;
+
+    GPT_TRY(gpt_megatron_read_shards(r->m, rank, found, fits, err));
+    if (!*found)
+        return GPT_OK;
+    if (gpt_pickle_sequence(outer, &list, &n) && n > 0) /* chained ones */
+        outer = list[0];
+    outer = gpt_pickle_find(gpt_pickle_find(outer, "optimizer"),
+                            "param_groups");
+    if (gpt_pickle_sequence(outer, &list, &n) && n > 0)
+        return read_step(r, list[0], NULL, err);
+    return GPT_OK;
+}
+
+/* One rank's state, in the one way or the other. */
+static int read_any(struct gpt_megatron *m, int64_t rank, bool *fits,
+                    struct gpt_err *err)
+{
+    struct reader r = {.m = m, .rank = &m->ranks[rank], .step = m->step};
+    bool found = false;
+    int status = read_sharded(&r, rank, &found, fits, err);
+
+    if (status == GPT_OK && !found) {
+        r.rank->state_in = r.rank->torch.in;
+        status = read_rank(&r, fits, err);
+    }
+    gpt_free(r.places);
+    gpt_free(r.subset);
+    gpt_free(r.states);
+    m->step = r.step;
+    return status;
+}
+
 /* A rank whose state does not fit ends the attempt for all: half of it is no
  * state. */
 int gpt_megatron_read_optimizer(struct gpt_megatron *m, struct gpt_err *err)
@@ -261,33 +308,22 @@ int gpt_megatron_read_optimizer(struct gpt_megatron *m, struct gpt_err *err)
     /* what counts is a number that the optimizer has; steps that were skipped
      * are in the iteration, not in it */
     m->step = m->iteration;
-    for (int64_t i = 0; fits && i < m->tp_size * m->pp_size; i++) {
-        struct reader r = {.m = m, .rank = &m->ranks[i], .step = m->step};
-        int status = read_rank(&r, &fits, err);
-
-        gpt_free(r.places);
-        gpt_free(r.subset);
-        gpt_free(r.states);
-        GPT_TRY(status);
-        m->step = r.step;
-    }
+    for (int64_t i = 0; fits && i < m->tp_size * m->pp_size; i++)
+        GPT_TRY(read_any(m, i, &fits, err));
     m->has_optimizer = fits;
     if (!fits)
-        gpt_warn("%s: its optimizer state is left out: it is not that of a "
+        gpt_warn("%s: its optimizer state is left out: it is neither that of a "
                  "mixed precision optimizer with one group for matrices and "
-                 "one for biases and norms (state of a distributed optimizer "
-                 "is not read)",
+                 "one for biases and norms, nor that of a distributed "
+                 "optimizer since 2024",
                  m->dir);
     return GPT_OK;
 }
 
 /* ---- the schedule ---- */
 
-/* Fields of Megatron-LM's scheduler, which counts samples, and their names in
- * gpt-checkpoint(5). */
-static const struct {
-    const char *there, *here;
-} fields[] = {
+/* Fields of Megatron-LM's scheduler, which counts samples. */
+const struct gpt_megatron_field gpt_megatron_schedule[] = {
     {"max_lr", "max_lr"},
     {"min_lr", "min_lr"},
     {"init_lr", "init_lr"},
@@ -297,40 +333,125 @@ static const struct {
     {"start_wd", "start_wd"},
     {"end_wd", "end_wd"},
     {"wd_incr_steps", "wd_incr_samples"},
+    {NULL, NULL},
+};
+
+const struct gpt_megatron_word gpt_megatron_schedule_words[] = {
+    {"lr_decay_style", "lr_decay_style", "linear"},
+    {"lr_wsd_decay_style", "lr_wsd_decay_style", "exponential"},
+    {"wd_incr_style", "weight_decay_incr_style", "constant"},
+    {NULL, NULL, NULL},
 };
 
 /* A word of the scheduler; what runs had before there was a choice when it is
  * not there. Unknown words are found by the program that resumes. */
-static void add_style(cJSON *json, const struct gpt_pickle_value *there,
-                      const char *key, const char *name, const char *absent)
+static void add_word(cJSON *json, const struct gpt_pickle_value *there,
+                     const struct gpt_megatron_word *word)
 {
-    const struct gpt_pickle_value *v = gpt_pickle_find(there, key);
+    const struct gpt_pickle_value *v = gpt_pickle_find(there, word->there);
     char text[64];
 
-    snprintf(text, sizeof(text), "%s", absent);
+    snprintf(text, sizeof(text), "%s", word->absent);
     if (v && v->kind == GPT_PICKLE_STRING)
         snprintf(text, sizeof(text), "%.*s", (int)v->n, v->text);
-    cJSON_AddStringToObject(json, name, text);
+    cJSON_AddStringToObject(json, word->here, text);
+}
+
+/* A run of these programs that was written as one of Megatron-LM is what it
+ * was. A file that Megatron-LM has written since does not have it. */
+static int add_own_run(struct gpt_megatron *m, bool *found, struct gpt_err *err)
+{
+    const struct gpt_pickle_value *v =
+        gpt_pickle_find(m->ranks[0].torch.root, GPT_MEGATRON_RUN);
+    int64_t iteration;
+    cJSON *json;
+
+    *found = false;
+    if (!v || v->kind != GPT_PICKLE_STRING)
+        return GPT_OK;
+    GPT_TRY(gpt_json_parse(&json, v->text, v->n, m->dir, err));
+    int status = gpt_json_int(json, "iteration", 0, 1LL << 53, &iteration,
+                              m->dir, err);
+    if (status == GPT_OK && iteration != m->iteration)
+        status = gpt_fail(err, GPT_EDATA,
+                          "%s: is of iteration %lld, its '%s' of %lld", m->dir,
+                          (long long)m->iteration, GPT_MEGATRON_RUN,
+                          (long long)iteration);
+    if (status != GPT_OK) {
+        cJSON_Delete(json);
+        return status;
+    }
+    cJSON_Delete(m->state);
+    m->state = json;
+    *found = true;
+    return GPT_OK;
+}
+
+/* The type that the run computed in, in the words of gpt-checkpoint(5). */
+static void add_precision(struct gpt_megatron *m)
+{
+    const struct gpt_pickle_value *args =
+        gpt_pickle_find(m->ranks[0].torch.root, "args");
+    const enum gpt_dtype dtype = gpt_megatron_flag(args, "bf16", false)
+                                     ? GPT_BF16
+                                 : gpt_megatron_flag(args, "fp16", false)
+                                     ? GPT_F16
+                                     : GPT_F32;
+
+    cJSON_AddStringToObject(m->state, "precision", gpt_dtype_name(dtype));
+}
+
+/* The scale is a tensor of one number. A constant one is none of the run. */
+static int add_loss_scale(struct gpt_megatron *m, struct gpt_err *err)
+{
+    const struct gpt_megatron_rank *r = &m->ranks[0];
+    const struct gpt_pickle_value *there = gpt_pickle_find(
+        gpt_pickle_find(r->torch.root, "optimizer"), "grad_scaler");
+    const struct gpt_pickle_value *v = gpt_pickle_find(there, "scale");
+    struct gpt_torch_tensor t;
+    int64_t good = 0, left = 1;
+    float scale;
+
+    if (!v || !gpt_torch_is_tensor(v) ||
+        !gpt_pickle_int(gpt_pickle_find(there, "growth_tracker"), &good))
+        return GPT_OK;
+    GPT_TRY(gpt_torch_tensor(&r->torch, "scale", v, &t, err));
+    if (t.dtype != GPT_F32 || t.end - t.begin != sizeof(scale))
+        return GPT_OK;
+    GPT_TRY(gpt_in_read(r->torch.in, &scale, t.begin, sizeof(scale), err));
+    (void)gpt_pickle_int(gpt_pickle_find(there, "hysteresis_tracker"), &left);
+    if (!(scale > 0) || scale > 0x1p126F || good < 0 || good >= 1LL << 53 ||
+        left <= -(1LL << 53) || left >= 1LL << 53)
+        return GPT_OK;
+    cJSON *json = cJSON_AddObjectToObject(m->state, "loss_scale");
+    cJSON_AddNumberToObject(json, "scale", (double)scale);
+    cJSON_AddNumberToObject(json, "good", (double)good);
+    cJSON_AddNumberToObject(json, "left", (double)left);
+    return GPT_OK;
 }
 
 /* What gpt-train compares with its own options before it resumes. Only a run
  * with optimizer state and a schedule can be resumed; without one of them the
  * state says that the checkpoint was converted. The corpus is unknown, and
  * gpt-train warns of that. */
-void gpt_megatron_add_run(struct gpt_megatron *m)
+int gpt_megatron_add_run(struct gpt_megatron *m, struct gpt_err *err)
 {
     const struct gpt_pickle_value *root = m->ranks[0].torch.root;
     const struct gpt_pickle_value *there =
         gpt_pickle_find(root, "opt_param_scheduler");
     int64_t seed = 1234, scheduled = -1;
     cJSON *schedule;
+    bool found;
 
     /* Weights whose moments are lost are no run: the moments of a new one would
      * begin at zero, at the learning rate of the old. */
     if (!there) /* its name until 2022 */
         there = gpt_pickle_find(root, "lr_scheduler");
     if (!m->has_optimizer || !gpt_pickle_mapping(there))
-        return;
+        return GPT_OK;
+    GPT_TRY(add_own_run(m, &found, err));
+    if (found)
+        return GPT_OK;
     cJSON_DeleteItemFromObjectCaseSensitive(m->state, "converted_from");
     (void)gpt_pickle_int(gpt_pickle_find(gpt_pickle_find(root, "args"), "seed"),
                          &seed);
@@ -342,15 +463,16 @@ void gpt_megatron_add_run(struct gpt_megatron *m)
     cJSON_AddNumberToObject(m->state, "seed", (double)seed);
     cJSON_AddStringToObject(m->state, "corpus_digest", "of Megatron-LM");
     schedule = cJSON_AddObjectToObject(m->state, "schedule");
-    add_style(schedule, there, "lr_decay_style", "lr_decay_style", "linear");
-    add_style(schedule, there, "lr_wsd_decay_style", "lr_wsd_decay_style",
-              "exponential");
-    add_style(schedule, there, "wd_incr_style", "weight_decay_incr_style",
-              "constant");
-    for (size_t i = 0; i < GPT_COUNT(fields); i++) {
+    for (const struct gpt_megatron_word *w = gpt_megatron_schedule_words;
+         w->there; w++)
+        add_word(schedule, there, w);
+    for (const struct gpt_megatron_field *f = gpt_megatron_schedule; f->there;
+         f++) {
         double value = 0;
 
-        (void)gpt_pickle_real(gpt_pickle_find(there, fields[i].there), &value);
-        cJSON_AddNumberToObject(schedule, fields[i].here, value);
+        (void)gpt_pickle_real(gpt_pickle_find(there, f->there), &value);
+        cJSON_AddNumberToObject(schedule, f->here, value);
     }
+    add_precision(m);
+    return add_loss_scale(m, err);
 }

@@ -13,6 +13,8 @@ struct part {
     const struct gpt_safetensor *entry;
     struct gpt_in *in;
     int64_t shape[GPT_PARAM_DIMS]; /* that it must have */
+    int64_t part, parts;           /* which of equal parts of the rows of the
+                                    * rank's tensor */
 };
 
 /* Rows [from, from + n * step) of a part in steps, as rows `to` and on of the
@@ -28,7 +30,7 @@ static int add_rows(struct gpt_tensor *out, const struct part *p, int64_t to,
     struct gpt_file_box box = {
         .in = p->in,
         .dtype = p->entry->dtype,
-        .offset = p->entry->begin + from * row,
+        .offset = p->entry->begin + (p->part * p->shape[0] + from) * row,
         .begin = {to, column},
         .shape = {n, p->shape[1]},
         .stride = {row * step, given && out->ndim == 2 ? given[1] : size},
@@ -81,8 +83,9 @@ static int check_part(const struct gpt_megatron *m,
                       struct gpt_err *err)
 {
     const struct gpt_safetensor *e = p->entry;
+    const int64_t rows = p->shape[0] * p->parts;
 
-    if (e->ndim != param->ndim || e->shape[0] != p->shape[0] ||
+    if (e->ndim != param->ndim || e->shape[0] != rows ||
         (e->ndim == 2 && e->shape[1] != p->shape[1]))
         return gpt_fail(err, GPT_EDATA,
                         "%s/%s: tensor '%s' has %d dimensions, %lld x %lld; "
@@ -90,7 +93,7 @@ static int check_part(const struct gpt_megatron *m,
                         m->dir, r->file, e->name, e->ndim,
                         (long long)(e->ndim > 0 ? e->shape[0] : 1),
                         (long long)(e->ndim > 1 ? e->shape[1] : 1),
-                        (long long)p->shape[0], (long long)p->shape[1]);
+                        (long long)rows, (long long)p->shape[1]);
     if (!gpt_dtype_is_float(e->dtype))
         return gpt_fail(err, GPT_EDATA, "%s/%s: tensor '%s' is of type %s",
                         m->dir, r->file, e->name, gpt_dtype_name(e->dtype));
@@ -131,7 +134,11 @@ static int add_part(struct gpt_megatron *m, struct gpt_tensor *out,
     /* every rank's copy counts as used, so that the check for unknown tensors
      * sees the rest alone */
     c->used[p.entry - c->tensors.tensors] = true;
-    p.entry = choose_entry(m, c, p.entry, kind);
+    const struct gpt_safetensor *weight = p.entry;
+    p.entry = choose_entry(m, c, weight, kind);
+    if (p.entry != weight)
+        p.in = r->state_in;
+    p.part = gpt_megatron_part(param->role, m->config.gated, &p.parts);
     if (param->split == GPT_SPLIT_ROWS || param->split == GPT_SPLIT_BY_GROUP)
         p.shape[0] /= m->tp_size;
     if (param->split == GPT_SPLIT_COLUMNS)

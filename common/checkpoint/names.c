@@ -21,6 +21,7 @@ const char *gpt_kind_prefix(enum gpt_kind kind)
         [GPT_KIND_PARAMETERS] = "",
         [GPT_KIND_EXP_AVG] = OPTIMIZER "exp_avg.",
         [GPT_KIND_EXP_AVG_SQ] = OPTIMIZER "exp_avg_sq.",
+        [GPT_KIND_MOMENTUM] = OPTIMIZER "momentum_buffer.",
     };
 
     assert(kind < GPT_N_KINDS);

@@ -13,12 +13,14 @@ enum { GPT_NATIVE_FILE_NAME = 112 }; /* room for a name of a file of tensors */
 
 /* ---- tensors ---- */
 
-/* A run keeps three kinds of tensors. Each kind has the names and shapes of
- * the parameter table, after the prefix of the kind. */
+/* The kinds of tensors that a run keeps: parameters, and states of its
+ * optimizer, which may have one for some parameters alone. Each kind has the
+ * names and shapes of the parameter table, after the prefix of the kind. */
 enum gpt_kind {
     GPT_KIND_PARAMETERS,
-    GPT_KIND_EXP_AVG,
-    GPT_KIND_EXP_AVG_SQ,
+    GPT_KIND_EXP_AVG,    /* Adam: mean gradient */
+    GPT_KIND_EXP_AVG_SQ, /* Adam: mean squared gradient */
+    GPT_KIND_MOMENTUM,   /* SGD and Muon */
     GPT_N_KINDS
 };
 const char *gpt_kind_prefix(enum gpt_kind kind); /* "optimizer.exp_avg." */

@@ -226,7 +226,17 @@ static int find_source(struct gpt_target *t, const char *name,
     return gpt_tensor_resize(to, in, repeat_last, err);
 }
 
-/* The sources of a kind, one a row of the parameter table. */
+/* True when the optimizer keeps other states for some parameters than for
+ * others, as Muon does: a parameter may then lack a kind. */
+static bool mixes_rules(const struct gpt_source *s)
+{
+    const cJSON *name = cJSON_GetObjectItemCaseSensitive(s->state, "optimizer");
+
+    return cJSON_IsString(name) && strcmp(name->valuestring, "muon") == 0;
+}
+
+/* The sources of a kind, one a row of the parameter table; NULL where the
+ * parameter has no such state. */
 static int find_sources(struct gpt_target *t, const char *kind,
                         const char **names, const struct gpt_tensor **sources,
                         struct gpt_err *err)
@@ -240,7 +250,12 @@ static int find_sources(struct gpt_target *t, const char *kind,
                          : row->name;
         if (!names[i])
             return gpt_fail(err, GPT_EFAIL, "out of memory");
+        sources[i] = NULL;
+        if (*kind && mixes_rules(t->source) &&
+            !gpt_source_find(t->source, names[i]))
+            continue;
         GPT_TRY(find_source(t, names[i], row, *kind == '\0', &sources[i], err));
+        t->n_tensors++;
     }
     return GPT_OK;
 }
@@ -267,7 +282,8 @@ static int plan_slices(struct gpt_target *t, int64_t file,
         int64_t row = s->param - p->table.rows;
 
         assert(row >= 0 && row < p->table.n);
-        if (s->copy || (tp_rank > 0 && s->param->split == GPT_SPLIT_NONE))
+        if (s->copy || (tp_rank > 0 && s->param->split == GPT_SPLIT_NONE) ||
+            !sources[row])
             continue;
         struct gpt_tensor_slice *to = &c->slices[n];
         *to = (struct gpt_tensor_slice){.name = names[row],
@@ -357,7 +373,6 @@ static int plan_native(struct gpt_target *t, struct gpt_err *err)
                     "vocabulary tables", err));
     for (int i = 0; i < n; i++)
         GPT_TRY(plan_kind(t, i * ranks, kinds[i], err));
-    t->n_tensors = n * p->table.n;
     return GPT_OK;
 }
 

@@ -94,6 +94,57 @@ void gpt_pickle_put_global(struct gpt_pickle_out *o, const char *module,
         o->failed = true;
 }
 
+
+void gpt_pickle_put_key_string(struct gpt_pickle_out *o, const char *key,
+                               const char *value)
+{
+    gpt_pickle_put_string(o, key);
+    gpt_pickle_put_string(o, value);
+}
+
+void gpt_pickle_put_key_int(struct gpt_pickle_out *o, const char *key,
+                            int64_t value)
+{
+    gpt_pickle_put_string(o, key);
+    gpt_pickle_put_int(o, value);
+}
+
+void gpt_pickle_put_key_real(struct gpt_pickle_out *o, const char *key,
+                             double value)
+{
+    gpt_pickle_put_string(o, key);
+    gpt_pickle_put_real(o, value);
+}
+
+void gpt_pickle_put_key_bool(struct gpt_pickle_out *o, const char *key,
+                             bool value)
+{
+    gpt_pickle_put_string(o, key);
+    gpt_pickle_put_bool(o, value);
+}
+
+/* EMPTY_LIST and a mark; APPENDS takes all above it. */
+void gpt_pickle_put_list(struct gpt_pickle_out *o)
+{
+    put_bytes(o, "](", 2);
+}
+
+void gpt_pickle_end_list(struct gpt_pickle_out *o)
+{
+    put_op(o, 'e');
+}
+
+/* A mark; TUPLE takes all above it. */
+void gpt_pickle_put_tuple(struct gpt_pickle_out *o)
+{
+    put_op(o, '(');
+}
+
+void gpt_pickle_end_tuple(struct gpt_pickle_out *o)
+{
+    put_op(o, 't');
+}
+
 /* EMPTY_DICT and a mark: SETITEMS at the end takes all pairs above it. An empty
  * dict is right as well. */
 void gpt_pickle_put_dict(struct gpt_pickle_out *o)

@@ -51,6 +51,7 @@ static int check_room(const struct gpt_target *t, struct gpt_err *err)
     char need[32], have[32];
     double room;
 
+    /* what a quota leaves is not known: that is reported when it is reached */
     if (!gpt_path_room(t->o.save, &room) || (double)t->bytes <= room)
         return GPT_OK;
     gpt_fail(err, GPT_EIO, "'%s': the output takes %s, and %s are free there",

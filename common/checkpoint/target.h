@@ -26,6 +26,8 @@ struct gpt_target_options {
                                * cuts by size */
     const struct gpt_attachment *attached;
     int64_t n_attached;
+    bool shard_optimizer; /* its state as a distributed optimizer has it, where
+                           * the format has two ways */
     bool force; /* replace what is there */
 };
 

@@ -28,6 +28,20 @@ void gpt_pickle_put_real(struct gpt_pickle_out *o, double f);
 void gpt_pickle_put_bool(struct gpt_pickle_out *o, bool b);
 void gpt_pickle_put_global(struct gpt_pickle_out *o, const char *module,
                            const char *name);
+/* A key and its value, in what takes keys and values. */
+void gpt_pickle_put_key_string(struct gpt_pickle_out *o, const char *key,
+                               const char *value);
+void gpt_pickle_put_key_int(struct gpt_pickle_out *o, const char *key,
+                            int64_t value);
+void gpt_pickle_put_key_real(struct gpt_pickle_out *o, const char *key,
+                             double value);
+void gpt_pickle_put_key_bool(struct gpt_pickle_out *o, const char *key,
+                             bool value);
+/* Between the two: values. */
+void gpt_pickle_put_list(struct gpt_pickle_out *o);
+void gpt_pickle_end_list(struct gpt_pickle_out *o);
+void gpt_pickle_put_tuple(struct gpt_pickle_out *o);
+void gpt_pickle_end_tuple(struct gpt_pickle_out *o);
 /* Between the two: keys and values in turn. */
 void gpt_pickle_put_dict(struct gpt_pickle_out *o);
 void gpt_pickle_end_dict(struct gpt_pickle_out *o);

@@ -393,6 +393,9 @@ int gpt_config_complete(struct gpt_config *c, int64_t divisible_by, int64_t tp,
     if (c->padded_vocab_size == 0)
         c->padded_vocab_size =
             gpt_config_padded_vocab(c->vocab_size, divisible_by, tp);
+    /* scores are divided by that root anyway */
+    if (c->query_pre_attn_scalar == (double)c->head_size)
+        c->query_pre_attn_scalar = 0;
     /* ranges first: the rules divide by fields that may be 0 before it */
     GPT_TRY(check_ranges(c, GPT_EUSAGE, "model", err));
     return check_rules(c, GPT_EUSAGE, "model", err);

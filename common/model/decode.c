@@ -278,6 +278,40 @@ void gpt_decoder_truncate(struct gpt_decoder *d, int64_t slot, int64_t length)
         d->length[slot] = (int32_t)length;
 }
 
+/* A slot's keys of a layer lie by group, (G, positions, D): of each group the
+ * tokens that are there are copied. */
+static void copy_layer(struct gpt_decoder *d, char *cache, int64_t from,
+                       int64_t to)
+{
+    const struct gpt_config *c = d->o.config;
+    const size_t groups = (size_t)c->num_query_groups;
+    const size_t slot_bytes = d->layer_cache_bytes / (size_t)d->o.slots;
+    const size_t group_bytes = slot_bytes / groups;
+    const size_t bytes = group_bytes / (size_t)d->o.positions *
+        (size_t)d->length[from];
+
+    for (size_t g = 0; g < groups; g++)
+        d->be->copy(d->q, cache + (size_t)to * slot_bytes + g * group_bytes,
+                    cache + (size_t)from * slot_bytes + g * group_bytes, bytes);
+}
+
+int gpt_decoder_copy(struct gpt_decoder *d, int64_t from, int64_t to,
+                     struct gpt_err *err)
+{
+    assert(from != to && from < d->o.slots && to < d->o.slots);
+    for (int64_t l = 0; l < d->o.config->num_layers; l++) {
+        const size_t layer = (size_t)l * d->layer_cache_bytes;
+
+        copy_layer(d, (char *)d->buffers[GPT_DECODE_KEYS] + layer, from, to);
+        copy_layer(d, (char *)d->buffers[GPT_DECODE_VALUES] + layer, from, to);
+    }
+    /* the length grows only when the copies are there: a device that fails
+     * leaves a slot that is shorter, and not one with holes */
+    GPT_TRY(d->be->sync(d->q, err));
+    d->length[to] = d->length[from];
+    return GPT_OK;
+}
+
 const struct gpt_decoder_options *gpt_decoder_shape(
     const struct gpt_decoder *d)
 {

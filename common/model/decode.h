@@ -64,6 +64,11 @@ int gpt_decoder_step(struct gpt_decoder *d, const int32_t *slots,
 int64_t gpt_decoder_length(const struct gpt_decoder *d, int64_t slot);
 void gpt_decoder_truncate(struct gpt_decoder *d, int64_t slot, int64_t length);
 
+/* Makes slot `to` hold the text of slot `from`: what is computed for a text
+ * that branches is computed once. */
+int gpt_decoder_copy(struct gpt_decoder *d, int64_t from, int64_t to,
+                     struct gpt_err *err) GPT_MUST_USE;
+
 /* Bytes of weights that one step reads: the tables of the embedding count only
  * where they are the output layer. */
 int64_t gpt_decoder_step_bytes(const struct gpt_decoder *d);

@@ -11,6 +11,22 @@
 
 static const double pi = 3.14159265358979323846;
 
+const char *const gpt_lr_styles[] = {
+    [GPT_LR_CONSTANT] = "constant",
+    [GPT_LR_LINEAR] = "linear",
+    [GPT_LR_COSINE] = "cosine",
+    [GPT_LR_INVERSE_SQUARE_ROOT] = "inverse-square-root",
+    [GPT_LR_WSD] = "WSD",
+    [GPT_LR_WARMUP] = "WarmupLR",
+    [GPT_LR_WARMUP_DECAY] = "WarmupDecayLR",
+    NULL,
+};
+const char *const gpt_lr_warmups[] = {
+    [GPT_LR_WARMUP_LOG] = "log",
+    [GPT_LR_WARMUP_LINEAR] = "linear",
+    NULL,
+};
+
 /* An index of a list of names is a value of its enum: lists and enums have one
  * order. */
 static bool find_name(const char *const *names, int n, const char *name,
@@ -26,14 +42,27 @@ static bool find_name(const char *const *names, int n, const char *name,
 
 bool gpt_lr_style_parse(const char *name, enum gpt_lr_style *style)
 {
-    static const char *const names[] = {"constant", "linear", "cosine",
-                                        "inverse-square-root", "WSD"};
     int i;
 
-    if (!find_name(names, (int)GPT_COUNT(names), name, &i))
+    if (!find_name(gpt_lr_styles, GPT_LR_WARMUP_DECAY + 1, name, &i))
         return false;
     *style = (enum gpt_lr_style)i;
     return true;
+}
+
+bool gpt_lr_warmup_parse(const char *name, enum gpt_lr_warmup *style)
+{
+    int i;
+
+    if (!find_name(gpt_lr_warmups, GPT_LR_WARMUP_LINEAR + 1, name, &i))
+        return false;
+    *style = (enum gpt_lr_warmup)i;
+    return true;
+}
+
+bool gpt_lr_counts_steps(enum gpt_lr_style style)
+{
+    return style == GPT_LR_WARMUP || style == GPT_LR_WARMUP_DECAY;
 }
 
 bool gpt_wsd_style_parse(const char *name, enum gpt_wsd_style *style)
@@ -122,6 +151,10 @@ int gpt_lr_schedule_check(const struct gpt_lr_schedule *s,
                         " samples, must be > 0 and at most the %" PRId64
                         " of the decay", s->wsd_decay_samples,
                         s->decay_samples);
+    if (gpt_lr_counts_steps(s->style) && s->step_samples <= 0)
+        return gpt_fail(err, GPT_EUSAGE,
+                        "the learning rate counts steps of %" PRId64
+                        " samples, must be > 0", s->step_samples);
     return check_wd(s, of, err);
 }
 
@@ -164,11 +197,35 @@ static double decay_coefficient(const struct gpt_lr_schedule *s,
     return wsd_coefficient(s, samples);
 }
 
+/* DeepSpeed's schedulers: `last` is the number of the step before, from 0 on,
+ * and a warm-up takes two steps at least, as its logarithm is a divisor. The
+ * share of max_lr - init_lr; in the order of operations of the original. */
+static double step_coefficient(const struct gpt_lr_schedule *s, int64_t samples)
+{
+    const double step = (double)s->step_samples;
+    const double last = floor((double)samples / step) - 1;
+    const double warmup = fmax(2, (double)s->warmup_samples / step);
+    const double all = (double)s->decay_samples / step;
+
+    if (last < 0)
+        return 0;
+    if (last < warmup)
+        return s->warmup == GPT_LR_WARMUP_LOG
+                   ? 1.0 / log(warmup) * log(last + 1)
+                   : last / warmup;
+    if (s->style == GPT_LR_WARMUP)
+        return 1;
+    return fmax(0, (all - last) / fmax(1, all - warmup));
+}
+
 /* A value depends on `samples` alone, never on the value before it. A training
  * that resumes therefore has the rates of one that was never stopped, and all
  * ranks compute the same ones. */
 double gpt_lr_schedule_value(const struct gpt_lr_schedule *s, int64_t samples)
 {
+    if (gpt_lr_counts_steps(s->style))
+        return s->init_lr +
+               (s->max_lr - s->init_lr) * step_coefficient(s, samples);
     if (s->warmup_samples > 0 && samples <= s->warmup_samples)
         return s->init_lr + (s->max_lr - s->init_lr) * (double)samples /
                                 (double)s->warmup_samples;

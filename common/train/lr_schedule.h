@@ -1,7 +1,8 @@
 /* What changes while training goes on: learning rate, weight decay and global
  * batch size, as pure functions of the samples consumed so far. The rules are
- * those of Megatron-LM's optimizer_param_scheduler.py. Everything counts
- * samples; iterations become samples by the global batch size. */
+ * those of Megatron-LM's optimizer_param_scheduler.py, and two of DeepSpeed's
+ * lr_schedules.py. Everything counts samples; iterations become samples by the
+ * global batch size. */
 #ifndef GPT_TRAIN_LR_SCHEDULE_H
 #define GPT_TRAIN_LR_SCHEDULE_H
 
@@ -13,7 +14,14 @@ enum gpt_lr_style {
     GPT_LR_COSINE,
     GPT_LR_INVERSE_SQUARE_ROOT, /* "inverse-square-root" */
     GPT_LR_WSD, /* "WSD": warm up, stay, decay in the last wsd_decay_samples */
+    /* DeepSpeed's: from init_lr to max_lr, with the logarithm of the step or
+     * linearly, then stay, or fall linearly to init_lr. A step has the rate
+     * that follows from the number of the step before it. */
+    GPT_LR_WARMUP,       /* "WarmupLR" */
+    GPT_LR_WARMUP_DECAY, /* "WarmupDecayLR" */
 };
+
+enum gpt_lr_warmup { GPT_LR_WARMUP_LOG, GPT_LR_WARMUP_LINEAR };
 
 enum gpt_wsd_style {
     GPT_WSD_LINEAR,
@@ -32,14 +40,24 @@ struct gpt_lr_schedule {
     int64_t decay_samples;  /* when min_lr is reached, warm-up included */
     int64_t wsd_decay_samples;
     enum gpt_wsd_style wsd_style;
+    enum gpt_lr_warmup warmup; /* of DeepSpeed's two */
+    int64_t step_samples;      /* of a step: they count steps */
     double start_wd, end_wd;
     int64_t wd_incr_samples; /* when end_wd is reached */
     enum gpt_wd_style wd_style;
 };
 
+/* Names of styles in the order of their enums, then NULL. */
+extern const char *const gpt_lr_styles[];
+extern const char *const gpt_lr_warmups[];
+
+/* True for DeepSpeed's two. */
+bool gpt_lr_counts_steps(enum gpt_lr_style style);
+
 /* Styles by the names of Megatron's options; false when unknown. */
 bool gpt_lr_style_parse(const char *name, enum gpt_lr_style *style);
 bool gpt_wsd_style_parse(const char *name, enum gpt_wsd_style *style);
+bool gpt_lr_warmup_parse(const char *name, enum gpt_lr_warmup *style);
 bool gpt_wd_style_parse(const char *name, enum gpt_wd_style *style);
 
 /* What messages call the fields: names that the caller's user knows. */

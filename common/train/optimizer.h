@@ -1,38 +1,59 @@
-/* AdamW over the shards of a rank (all of its flat buffer, when there is no
+/* The update of this rank's shards (of all of its flat buffer, when there is no
  * distributed optimizer), with clipping by global norm: Megatron's semantics.
- * One moment buffer pair, one pass. */
+ * AdamW or Adam, gradient descent with momentum, or Muon (muon.h), which
+ * updates the matrices of layers and leaves the rest to AdamW.
+ *
+ * An optimizer keeps states: for each parameter that has one, an element for
+ * each of the parameter's. Their kinds are those of checkpoints
+ * (checkpoint/names.h), so whatever a rule keeps is saved and loaded; which
+ * rule keeps what is one table in optimizer.c. */
 #ifndef GPT_TRAIN_OPTIMIZER_H
 #define GPT_TRAIN_OPTIMIZER_H
 
 #include "backend.h"
-#include "model/params.h"
+#include "checkpoint/ownership.h"
+#include "train/muon.h"
+
+enum gpt_optimizer_kind { GPT_ADAM, GPT_SGD, GPT_MUON };
+extern const char *const gpt_optimizer_names[]; /* "adam" ..., then NULL */
 
 struct gpt_optimizer_options {
-    double beta1, beta2, eps;
+    enum gpt_optimizer_kind kind;
+    double beta1, beta2, eps; /* of Adam */
+    bool coupled; /* weight decay is a part of the gradient, as in Adam, and not
+                   * of the update, as in AdamW. SGD's always is */
+    double momentum;  /* of SGD and Muon; SGD: 0 = none */
     double clip_grad; /* 0 = off */
+    struct gpt_muon_options muon;
+    struct gpt_comm *tp, *dp; /* for Muon; NULL where a rank is alone */
 };
 
 struct gpt_optimizer {
     struct gpt_optimizer_options o;
     const struct gpt_flat *flat;
-    /* device, gpt_flat_compact() elements each, laid out as said there */
-    float *exp_avg, *exp_avg_sq;
     int64_t step; /* updates made so far */
     /* private */
     struct gpt_backend *be;
-    struct stretch *stretches; /* updated by one call each */
-    int64_t n_stretches;
-    struct gpt_adamw_segment *segments; /* of all stretches */
-    struct run *runs;                   /* what counts in the norm */
+    /* Device. `first` is compact: gpt_flat_compact() elements, laid out as said
+     * there. `second` holds what has a second state, one piece after the
+     * other. NULL where no rule has such a state. */
+    float *first, *second;
+    struct update_piece *pieces; /* updated by one rule each */
+    int64_t n_pieces;
+    struct gpt_adamw_segment *segments; /* of all pieces */
+    struct norm_run *runs;                  /* what counts in the norm */
     int64_t n_segments, n_runs;
     double *run_sums; /* host */
     void *memory, *sums, *device_segments; /* device */
+    struct gpt_muon *muon; /* NULL: nothing is updated by it */
 };
 
-/* Bytes of the moments and what belongs to them, for `flat`. */
-int64_t gpt_optimizer_memory(const struct gpt_flat *flat);
+/* Bytes of device memory for `flat`: states, workspace, and what belongs to
+ * them. Of `options`, the communicators are not read. */
+int64_t gpt_optimizer_memory(const struct gpt_optimizer_options *options,
+                             const struct gpt_flat *flat);
 
-/* Moments are zero. `flat` outlives the optimizer. tp_rank: what is not split
+/* States are zero. `flat` outlives the optimizer. tp_rank: what is not split
  * counts in the norm on the first tensor parallel rank only. Waits for q. */
 int gpt_optimizer_open(struct gpt_optimizer **optimizer, struct gpt_backend *be,
                        struct gpt_queue *q, const struct gpt_flat *flat,
@@ -40,6 +61,26 @@ int gpt_optimizer_open(struct gpt_optimizer **optimizer, struct gpt_backend *be,
                        const struct gpt_optimizer_options *options,
                        struct gpt_err *err) GPT_MUST_USE;
 void gpt_optimizer_close(struct gpt_optimizer *optimizer);
+
+/* ---- states ---- */
+
+/* True when an optimizer of these options keeps a state of this kind for p. */
+bool gpt_optimizer_keeps(const struct gpt_optimizer_options *options,
+                         enum gpt_kind kind, const struct gpt_param *p);
+/* The same for any parameter of `flat`; GPT_KIND_PARAMETERS: true. */
+bool gpt_optimizer_has(const struct gpt_optimizer_options *options,
+                       enum gpt_kind kind, const struct gpt_flat *flat);
+/* Turns boxes of a compact buffer into those of the buffer of a kind: boxes
+ * without such a state go, and the others get their places there. */
+int gpt_optimizer_select(const struct gpt_optimizer_options *options,
+                         const struct gpt_flat *flat, enum gpt_kind kind,
+                         struct gpt_ownership *boxes,
+                         struct gpt_err *err) GPT_MUST_USE;
+/* The buffer of a kind of state, on the device. */
+float *gpt_optimizer_buffer(const struct gpt_optimizer *optimizer,
+                            enum gpt_kind kind);
+
+/* ---- a step ---- */
 
 /* This rank's part of the squared L2 norm of all gradients: of its shards,
  * without tied copies. gradients: of the shard of every bucket; without shards
@@ -50,10 +91,11 @@ int gpt_optimizer_squares(struct gpt_optimizer *optimizer, struct gpt_queue *q,
                           struct gpt_err *err) GPT_MUST_USE;
 
 /* One update with gradients divided by the loss scale, and scaled by
- * clip/(norm + 1e-6) when that is below one. Gradients as above. */
+ * clip/(norm + 1e-6) when that is below one. Gradients as above. Muon makes
+ * collective calls on its communicators: all ranks update together. */
 struct gpt_update {
     float *params;
-    bool compact;  /* params holds this rank's shards alone, as moments do;
+    bool compact;  /* params holds this rank's shards alone, as states do;
                     * else it is flat, of which they are updated */
     void *weights; /* flat copy of params in `act`, or NULL */
     enum gpt_dtype act;

@@ -39,6 +39,7 @@ int gpt_replica_new(struct gpt_replica **replica, struct gpt_backend *be,
     *replica = NULL;
     GPT_TRY(gpt_new(&r, 1, sizeof(*r), "the model", err));
     r->o = *options;
+    r->o.optimizer.muon.head_size = r->o.config.head_size;
     r->be = be;
     r->scale = gpt_loss_scale_new(&options->loss_scale);
     GPT_TRY_GOTO(status, gpt_params_build(&r->table, &r->o.config, err), fail);
@@ -127,10 +128,12 @@ int gpt_replica_memory(const struct gpt_replica *r, struct gpt_memory *memory,
     memory->bytes[GPT_MEM_PARAMETERS] = weight_bytes(r);
     memory->bytes[GPT_MEM_GRADIENTS] = gpt_reducer_memory(&reducer);
     memory->bytes[GPT_MEM_OPTIMIZER] =
-        gpt_optimizer_memory(&r->flat) + param_bytes(r);
+        gpt_optimizer_memory(&r->o.optimizer, &r->flat) + param_bytes(r);
     GPT_TRY(gpt_stage_memory(memory, r->be, &stage, err));
     memory->bytes[GPT_MEM_WORKSPACE] +=
         gpt_pipeline_memory(r->o.layout.size[GPT_PP], gpt_replica_message(r));
+    if (r->o.noise_scale)
+        memory->bytes[GPT_MEM_WORKSPACE] += gpt_noise_memory(&r->flat);
     if (r->o.world)
         memory->bytes[GPT_MEM_WORKSPACE] +=
             GPT_REPLICA_SUMS * (int64_t)sizeof(double);
@@ -163,13 +166,30 @@ static int open_gatherer(struct gpt_replica *r, struct gpt_err *err)
     return gpt_gatherer_open(&r->gatherer, r->be, &options, err);
 }
 
+/* Between the stage and the reducer: it sees gradients that are not summed. */
+static int open_noise(struct gpt_replica *r, struct gpt_err *err)
+{
+    const struct gpt_noise_options options = {
+        .flat = &r->flat,
+        .buckets = gpt_reducer_buckets(r->reducer),
+        .shards = gpt_reducer_shards(r->reducer),
+        .hooks = gpt_reducer_hooks(r->reducer),
+        .q = r->q,
+        .dp_rank = r->o.world ? r->o.world->topology.at[GPT_DP] : 0,
+    };
+
+    return r->o.noise_scale ? gpt_noise_open(&r->noise, r->be, &options, err)
+                            : GPT_OK;
+}
+
 /* The stage gets its hooks at opening: backward hands each bucket to the
  * reducer, and forward waits for the gatherer, without knowing of either. */
 static int open_stage(struct gpt_replica *r, struct gpt_err *err)
 {
     struct gpt_stage_options options = stage_options(r);
 
-    options.hooks = gpt_reducer_hooks(r->reducer);
+    options.hooks = r->noise ? gpt_noise_hooks(r->noise)
+                             : gpt_reducer_hooks(r->reducer);
     options.weights = gpt_gatherer_hook(r->gatherer);
     return gpt_stage_open(&r->stage, r->be, &options, r->weights,
                           gpt_reducer_buckets(r->reducer), err);
@@ -224,6 +244,19 @@ static int open_sums(struct gpt_replica *r, struct gpt_err *err)
     return GPT_OK;
 }
 
+/* Muon's calls are made on the step's own queue, between backward and the
+ * gathering of weights, when nothing else uses these communicators. */
+static int open_optimizer(struct gpt_replica *r, struct gpt_err *err)
+{
+    const struct gpt_world *world = r->o.world;
+    struct gpt_optimizer_options *o = &r->o.optimizer;
+
+    o->tp = world ? world->comm[GPT_GROUP_TP] : NULL;
+    o->dp = world ? world->comm[GPT_GROUP_DP] : NULL;
+    return gpt_optimizer_open(&r->optimizer, r->be, r->q, &r->flat,
+                              r->o.layout.at[GPT_TP], o, err);
+}
+
 /* A failure in the middle leaves what was opened for gpt_replica_close(), which
  * takes each pointer for open or NULL. */
 int gpt_replica_open(struct gpt_replica *r, struct gpt_err *err)
@@ -233,8 +266,8 @@ int gpt_replica_open(struct gpt_replica *r, struct gpt_err *err)
     GPT_TRY(open_sums(r, err));
     GPT_TRY(open_gradients(r, err));
     GPT_TRY(open_gatherer(r, err));
-    GPT_TRY(gpt_optimizer_open(&r->optimizer, r->be, r->q, &r->flat,
-                               r->o.layout.at[GPT_TP], &r->o.optimizer, err));
+    GPT_TRY(open_optimizer(r, err));
+    GPT_TRY(open_noise(r, err));
     GPT_TRY(open_stage(r, err));
     return open_pipeline(r, err);
 }
@@ -250,6 +283,7 @@ void gpt_replica_close(struct gpt_replica *r)
     gpt_reducer_close(r->reducer);
     gpt_gatherer_close(r->gatherer);
     gpt_stage_close(r->stage);
+    gpt_noise_close(r->noise);
     gpt_optimizer_close(r->optimizer);
     if (r->sums)
         r->be->free(r->be, r->sums);

@@ -7,6 +7,7 @@
 
 #include "train/gather.h"
 #include "train/loss_scale.h"
+#include "train/noise.h"
 #include "train/optimizer.h"
 #include "train/pipeline.h"
 
@@ -19,11 +20,12 @@ struct gpt_replica_options {
     int64_t micro_batches; /* of this rank, in the largest step; 0: one */
     enum gpt_zero zero;    /* with layout.shards = data parallel size */
     bool overlap_gather;   /* of weights with the next step's forward */
+    bool noise_scale;      /* measure the gradients' noise (noise.h) */
     struct gpt_world *world; /* outlives the replica; NULL: a single rank, or
                               * only gpt_replica_memory() is wanted */
 };
 
-enum { GPT_REPLICA_SUMS = 9 }; /* that ranks add up once a step, see step.c */
+enum { GPT_REPLICA_SUMS = 11 }; /* that ranks add up once a step, see step.c */
 
 struct gpt_replica {
     struct gpt_replica_options o;
@@ -44,6 +46,7 @@ struct gpt_replica {
     struct gpt_reducer *reducer;
     struct gpt_gatherer *gatherer;
     struct gpt_optimizer *optimizer;
+    struct gpt_noise *noise; /* NULL: not measured */
     struct gpt_stage *stage;
     struct gpt_pipeline *pipeline;
 };

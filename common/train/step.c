@@ -30,6 +30,8 @@ enum sum {
     WAIT_GRADIENTS,
     WAIT_TENSOR,
     WAIT_WEIGHTS,
+    NOISE_SMALL,
+    NOISE_BIG,
     N_SUMS
 };
 
@@ -83,6 +85,26 @@ static int own_squares(struct gpt_replica *r, double *sums, struct gpt_err *err)
                                  &sums[SQUARES], err);
 }
 
+/* The gradient of a microbatch has the weights of its rows, whose sum is taken
+ * out: it is then that of a mean. */
+static int own_noise(struct gpt_replica *r, const struct gpt_feed *feed,
+                     double *sums, struct gpt_err *err)
+{
+    const struct gpt_microbatch *m = gpt_feed_microbatch(feed, 0);
+    const int64_t rows = r->o.exec.micro_batch * r->o.exec.seq_length;
+    double weight = 0;
+
+    if (!r->noise)
+        return GPT_OK;
+    for (int64_t i = 0; i < rows; i++)
+        weight += (double)m->weight[i];
+    GPT_TRY(gpt_noise_squares(r->noise, &sums[NOISE_SMALL], &sums[NOISE_BIG],
+                              err));
+    if (weight > 0)
+        sums[NOISE_SMALL] /= weight * weight;
+    return GPT_OK;
+}
+
 /* The failures of lanes' queues. The step's queue has joined all lanes and was
  * waited for, so this does not wait. */
 static int check_lanes(const struct gpt_replica *r, struct gpt_err *err)
@@ -115,6 +137,7 @@ static int update(struct gpt_replica *r, const struct gpt_step *step,
         .weight_decay = step->weight_decay,
     };
 
+    gpt_gatherer_wait(r->gatherer); /* Muon gathers on its communicator */
     gpt_optimizer_update(r->optimizer, r->q, &u);
     gpt_gatherer_begin(r->gatherer);
     return r->o.world ? gpt_world_check(r->o.world, err) : GPT_OK;
@@ -192,6 +215,8 @@ static void take_results(const struct gpt_replica *r, struct gpt_step *step,
 {
     step->loss = sums[ROWS] > 0 ? sums[LOSS] / sums[ROWS] : sums[LOSS];
     step->grad_norm = sqrt(sums[SQUARES]) / step->loss_scale;
+    step->noise_small = sums[NOISE_SMALL] / step->loss_scale / step->loss_scale;
+    step->noise_big = sums[NOISE_BIG] / step->loss_scale / step->loss_scale;
     step->stop = sums[STOP] > 0;
     step->save = sums[SAVE] > 0;
     step->waits = (struct gpt_step_waits){
@@ -213,10 +238,13 @@ int gpt_step_train(struct gpt_replica *r, struct gpt_feed *feed,
     step->times.tensor = tensor_times(r); /* from where it is counted */
     gpt_stage_begin(r->stage, r->q);
     gpt_reducer_begin(r->reducer);
+    if (r->noise)
+        gpt_noise_begin(r->noise);
     GPT_TRY(gpt_pipeline_run(r->pipeline, r->q, feed, step->micro_batches,
                              GPT_STAGE_TRAIN, err));
     GPT_TRY(gpt_reducer_finish(r->reducer, err));
     const double begun = gpt_now();
+    GPT_TRY(own_noise(r, feed, sums, err));
     GPT_TRY(own_squares(r, sums, err));
     GPT_TRY(check_lanes(r, err));
     own_loss(r, feed, sums);

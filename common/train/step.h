@@ -43,6 +43,10 @@ struct gpt_step {
     /* results */
     double loss;      /* sum of losses / sum of unmasked tokens of the batch */
     double grad_norm; /* before clipping */
+    /* Squared norms of the gradient of the first microbatch, of its mean, and
+     * of the whole batch, both of the matrices of layers (noise.h); 0: they are
+     * not measured. */
+    double noise_small, noise_big;
     double loss_scale; /* of this step, 1: none */
     bool skipped;     /* loss or norm was not finite: nothing was updated */
     bool overflow;    /* ... because the loss scale is still too large */

@@ -1,5 +1,6 @@
-/* AdamW in one pass over flat buffers. The arithmetic of an element does not
- * depend on how the pass is cut, so any number of threads gives the same. */
+/* AdamW and gradient descent in one pass over flat buffers. The arithmetic of
+ * an element does not depend on how the pass is cut, so any number of threads
+ * gives the same. */
 #include "cpu/cpu.h"
 
 #include <assert.h>
@@ -20,41 +21,58 @@ static void update_range(const struct gpt_adamw *op,
 }
 
 /* The segment that holds element i: the last one beginning at or before it. */
-static int64_t segment_of(const struct gpt_adamw *op, int64_t i)
+static int64_t segment_of(const struct gpt_adamw_segment *segments, int64_t n,
+                          int64_t i)
 {
-    int64_t lo = 0, hi = op->n_segments;
+    int64_t lo = 0, hi = n;
 
     while (hi - lo > 1) {
         int64_t mid = lo + (hi - lo) / 2;
 
-        if (op->segments[mid].begin <= i)
+        if (segments[mid].begin <= i)
             lo = mid;
         else
             hi = mid;
     }
-    assert(hi == 0 || op->segments[lo].begin <= i);
+    assert(hi == 0 || segments[lo].begin <= i);
     return lo;
 }
 
-/* Elements begin .. end - 1, segment by segment. Without segments nothing is
- * decayed. A factor of exactly 1 takes the place of a test in the inner
- * loop. */
+/* Cuts [begin, end) at the end of the segment that it begins in. *decay: of
+ * that segment; without segments nothing is decayed. */
+static int64_t cut_segment(const struct gpt_adamw_segment *segments, int64_t n,
+                           int64_t begin, int64_t end, bool *decay)
+{
+    const int64_t s = segment_of(segments, n, begin);
+
+    *decay = n > 0 && segments[s].decay;
+    return s + 1 < n && segments[s + 1].begin < end ? segments[s + 1].begin
+                                                    : end;
+}
+
+/* Elements begin .. end - 1, segment by segment. Factors of exactly 1 and 0
+ * take the place of tests in the inner loop. */
 static void update_chunk(const struct gpt_adamw *op, struct cpu_adamw_rates r,
                          int64_t begin, int64_t end)
 {
-    float keep = r.keep;
+    const float keep = op->coupled ? 1 : r.keep;
+    const float couple = op->coupled ? (float)op->weight_decay : 0;
 
     while (begin < end) {
-        int64_t s = segment_of(op, begin), stop = end;
-        bool decay = op->n_segments > 0 && op->segments[s].decay;
+        bool decay;
+        const int64_t stop =
+            cut_segment(op->segments, op->n_segments, begin, end, &decay);
 
-        if (s + 1 < op->n_segments && op->segments[s + 1].begin < stop)
-            stop = op->segments[s + 1].begin;
         r.keep = decay ? keep : 1;
+        r.couple = decay ? couple : 0;
         update_range(op, &r, begin, stop);
         begin = stop;
     }
 }
+
+/* 64 KiB of each of four arrays: they fit the second cache together, and a
+ * chunk is long enough to be worth a task. */
+enum { CHUNK = 1 << 14 };
 
 void cpu_adamw(struct gpt_queue *q, const struct gpt_adamw *op)
 {
@@ -62,9 +80,6 @@ void cpu_adamw(struct gpt_queue *q, const struct gpt_adamw *op)
 
     if (!cpu_ready(q, "adamw", op->p_act && !narrow ? op->act : GPT_F32))
         return;
-    /* 64 KiB of each of four arrays: they fit the second cache together, and a
-     * chunk is long enough to be worth a task. */
-    enum { CHUNK = 1 << 14 };
     /* The factors are computed in double once: 1 - beta2^t of float would have
      * lost its leading digits in the first steps, when beta2^t is near 1. */
     double t = (double)op->step;
@@ -82,4 +97,64 @@ void cpu_adamw(struct gpt_queue *q, const struct gpt_adamw *op)
 #pragma omp parallel for schedule(static) if (cpu_worth_threads(2 * op->n))
     for (int64_t at = 0; at < op->n; at += CHUNK)
         update_chunk(op, r, at, op->n - at < CHUNK ? op->n : at + CHUNK);
+}
+
+/* ---- gradient descent, and mixtures ---- */
+
+static void descend_range(const struct gpt_sgd *op, int64_t begin, int64_t end,
+                          float decay)
+{
+    const float lr = (float)op->lr, momentum = (float)op->momentum;
+    const float scale = (float)op->grad_scale;
+
+    for (int64_t i = begin; i < end; i++) {
+        float step = op->g[i] * scale + decay * op->p[i];
+
+        if (op->m)
+            step = op->m[i] = momentum * op->m[i] + step;
+        op->p[i] -= lr * step;
+    }
+    if (op->p_act && op->p_act != op->p)
+        gpt_convert((char *)op->p_act +
+                        (size_t)begin * gpt_dtype_bytes(op->act),
+                    op->act, op->p + begin, GPT_F32, (size_t)(end - begin));
+}
+
+static void descend_chunk(const struct gpt_sgd *op, int64_t begin, int64_t end)
+{
+    while (begin < end) {
+        bool decay;
+        const int64_t stop =
+            cut_segment(op->segments, op->n_segments, begin, end, &decay);
+
+        descend_range(op, begin, stop, decay ? (float)op->weight_decay : 0);
+        begin = stop;
+    }
+}
+
+void cpu_sgd(struct gpt_queue *q, const struct gpt_sgd *op)
+{
+    bool narrow = op->p_act && op->act == GPT_BF16;
+
+    if (!cpu_ready(q, "sgd", op->p_act && !narrow ? op->act : GPT_F32))
+        return;
+#pragma omp parallel for schedule(static) if (cpu_worth_threads(2 * op->n))
+    for (int64_t at = 0; at < op->n; at += CHUNK)
+        descend_chunk(op, at, op->n - at < CHUNK ? op->n : at + CHUNK);
+}
+
+void cpu_mix(struct gpt_queue *q, const struct gpt_mix *op)
+{
+    const float *x = op->x, *y = op->y;
+    double a = op->a;
+
+    if (!cpu_ready(q, "mix", GPT_F32))
+        return;
+    /* the division is made in double once, not in float for every element */
+    if (op->squares)
+        a /= fmax(sqrt(*op->squares), op->least);
+    const float fx = (float)a, fy = (float)op->b;
+#pragma omp parallel for schedule(static) if (cpu_worth_threads(op->n))
+    for (int64_t i = 0; i < op->n; i++)
+        op->out[i] = y ? fx * x[i] + fy * y[i] : fx * x[i];
 }

@@ -1,6 +1,7 @@
 /* The CPU backend: its table, memory, and a queue that runs at once. Start at
  * gpt_backend_cpu(); the operations are in the files beside this one. */
 #include "cpu/cpu.h"
+#include "cpu/pair/pair.h"
 
 #include "queue_fail.h"
 
@@ -239,18 +240,22 @@ void cpu_cast(struct gpt_queue *q, void *dst, enum gpt_dtype dst_type,
 
 static void cpu_describe(const struct gpt_backend *be, char *text, size_t cap)
 {
+    const char *pairs = cpu_pairs ? ", bf16 by " : "";
+    const char *name = cpu_pairs ? cpu_pairs->name : "";
+
     (void)be;
 #ifdef GPT_HAVE_DNNL
     const dnnl_version_t *v = dnnl_version();
     if (cpu_use_dnnl || cpu_use_dnnl_bf16) {
-        snprintf(text, cap, "cpu: %d threads, %s, oneDNN %d.%d.%d%s",
+        snprintf(text, cap, "cpu: %d threads, %s, oneDNN %d.%d.%d%s%s%s",
                  omp_get_max_threads(), cpu_isa->name, v->major, v->minor,
-                 v->patch, cpu_use_dnnl_bf16 ? " (bf16 too)" : "");
+                 v->patch, cpu_use_dnnl_bf16 ? " (bf16 too)" : "", pairs,
+                 name);
         return;
     }
 #endif
-    snprintf(text, cap, "cpu: %d threads, %s, portable matrix products",
-             omp_get_max_threads(), cpu_isa->name);
+    snprintf(text, cap, "cpu: %d threads, %s, portable matrix products%s%s",
+             omp_get_max_threads(), cpu_isa->name, pairs, name);
 }
 
 /* record_begin(), allow_tf32() and collectives are NULL: there is nothing to
@@ -309,6 +314,8 @@ static struct gpt_backend cpu = {
     .xent_partial = cpu_bf16_xent_partial,
     .xent_finish = cpu_bf16_xent_finish,
     .adamw = cpu_adamw,
+    .sgd = cpu_sgd,
+    .mix = cpu_mix,
     .sumsq = cpu_sumsq,
     .sum = cpu_sum,
 };

@@ -30,12 +30,15 @@ float *cpu_work(struct gpt_queue *q, size_t floats);
  * Operations on floats do not use this one, so bf16.c can call them on it. */
 float *cpu_wide(struct gpt_queue *q, size_t floats);
 
-/* Sets cpu_isa to "base", "avx2" or "avx512", and the library of products to
- * "dnnl" (oneDNN) or "portable" (the tiles of cpu/isa/). NULL chooses the best
- * of this processor. Tests call it again between operations. */
+/* Sets cpu_isa to "base", "avx2" or "avx512", or to the last with products of
+ * bf16 by "avx512bf16" or "amx", and the library of products to "dnnl" (oneDNN)
+ * or "portable" (the loops of cpu/isa/ and cpu/pair/). NULL chooses the best of
+ * this processor. Tests call it again between operations. */
 int cpu_choose(const char *isa, const char *matmul,
                struct gpt_err *err) GPT_MUST_USE;
 extern bool cpu_use_dnnl, cpu_use_dnnl_bf16;
+struct cpu_pairs;
+extern const struct cpu_pairs *cpu_pairs; /* or NULL: bf16 is widened */
 
 /* True when work of about this many nanoseconds is worth waking the other
  * threads. Waking them takes microseconds, and far longer on a busy machine.
@@ -114,6 +117,8 @@ void cpu_xent_partial(struct gpt_queue *q, const struct gpt_xent *op,
 void cpu_xent_finish(struct gpt_queue *q, const struct gpt_xent *op,
                      const float *stats, int64_t ranks, int64_t rank);
 void cpu_adamw(struct gpt_queue *q, const struct gpt_adamw *op);
+void cpu_sgd(struct gpt_queue *q, const struct gpt_sgd *op);
+void cpu_mix(struct gpt_queue *q, const struct gpt_mix *op);
 void cpu_sumsq(struct gpt_queue *q, double *out, const float *x, int64_t n);
 void cpu_sum(struct gpt_queue *q, double *out, const float *x, int64_t n);
 

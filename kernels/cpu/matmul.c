@@ -1,10 +1,11 @@
-/* Matrix products with their epilogues, in three ways. Start at cpu_matmul().
+/* Matrix products with their epilogues, in four ways. Start at cpu_matmul().
  *
  *   few rows   (m <= 16, b stored (N, K)): generation at small batches. Each
  *              row of b is read once; the speed is that of memory. A row of c
  *              does not depend on the others, not even in rounding.
  *   oneDNN     blocks of c, each one product in one thread (library.c).
  *   portable   the same blocks by tiles of isa/gemm.c (tiles.c).
+ *   pairs      bf16 by instructions that multiply pairs of it (pairs.c).
  *
  * c is cut into blocks by its shape alone, and a block is one thread's: oneDNN
  * left to itself cuts long sums over its threads, and the result would depend
@@ -62,27 +63,43 @@ static void narrow_epilogue(const struct cpu_product *p, float *c, int64_t i,
         cpu_isa->narrow(p->c16 + i * p->ld16, c, p->n);
 }
 
-static void run_epilogue(const struct cpu_product *p)
+static void add_late(const struct cpu_product *p, float *c, int64_t i)
+{
+    float wide[CPU_BN];
+
+    if (p->c32) {
+        cpu_isa->add(c, c, p->c32 + i * p->ld32, p->n);
+        return;
+    }
+    cpu_isa->widen(wide, p->c16 + i * p->ld16, p->n);
+    cpu_isa->add(c, c, wide, p->n);
+}
+
+void cpu_finish_block(const struct cpu_product *p)
 {
     float bias[CPU_BN];
 
     if (p->narrow && p->bias)
         cpu_isa->widen(bias, p->bias, p->n);
     for (int64_t i = 0; i < p->m; i++) {
+        float *c = p->c + i * p->ldc;
+
+        if (p->late && p->beta != 0)
+            add_late(p, c, i);
         if (p->narrow)
-            narrow_epilogue(p, p->c + i * p->ldc, i, bias);
+            narrow_epilogue(p, c, i, bias);
         else
-            float_epilogue(p, p->c + i * p->ldc, i);
+            float_epilogue(p, c, i);
+        if (p->c32)
+            memcpy(p->c32 + i * p->ld32, c, (size_t)p->n * sizeof(*c));
     }
 }
 
 /* ---- blocks ---- */
 
-/* The block of `whole` at row m0, column n0, at most bm x bn (bn <= CPU_BN).
- * room: bm x bn floats for the sums of what is stored in bf16. */
-static struct cpu_product block_of(const struct cpu_product *whole, int64_t m0,
-                                   int64_t n0, int64_t bm, int64_t bn,
-                                   float *room)
+struct cpu_product cpu_block_of(const struct cpu_product *whole, int64_t m0,
+                                int64_t n0, int64_t bm, int64_t bn,
+                                float *room)
 {
     struct cpu_product p = *whole;
 
@@ -95,16 +112,19 @@ static struct cpu_product block_of(const struct cpu_product *whole, int64_t m0,
     if (p.aux)
         p.aux = (char *)p.aux + (size_t)(m0 * p.ld_aux + n0) * element(whole);
     /* Sums of what ends as bf16 are made in `room`: a thread's own floats, in
-     * which beta's old c is the first term. */
+     * which beta's old c is the first term, unless it comes late. */
     p.m0 = m0;
-    if (!p.c16) {
+    if (p.c32)
+        p.c32 += m0 * p.ld32 + n0;
+    else if (p.c16)
+        p.c16 += m0 * p.ld16 + n0;
+    else {
         p.c += m0 * p.ldc + n0;
         return p;
     }
-    p.c16 += m0 * p.ld16 + n0;
     p.c = room;
     p.ldc = p.n;
-    for (int64_t i = 0; i < p.m && p.beta != 0; i++)
+    for (int64_t i = 0; i < p.m && p.beta != 0 && !p.late; i++)
         cpu_isa->widen(p.c + i * p.ldc, p.c16 + i * p.ld16, p.n);
     return p;
 }
@@ -128,7 +148,7 @@ static bool compute_block(const struct cpu_product *p, bool library,
         good = cpu_library(p);
     else
         cpu_tiles(p, work);
-    run_epilogue(p);
+    cpu_finish_block(p);
     return good;
 }
 
@@ -171,9 +191,8 @@ static void multiply_blocks(struct gpt_queue *q, struct cpu_product *p,
         library || cpu_worth_threads(nanoseconds(p)))
     for (int64_t i = 0; i < rows * cols; i++) {
         float *mine = work ? work + whole + omp_get_thread_num() * each : NULL;
-        struct cpu_product part = block_of(p, i % rows * CPU_BM,
-                                           i / rows * CPU_BN, CPU_BM, CPU_BN,
-                                           mine);
+        struct cpu_product part = cpu_block_of(
+            p, i % rows * CPU_BM, i / rows * CPU_BN, CPU_BM, CPU_BN, mine);
 
         good = compute_block(&part, library, mine ? mine + sums : NULL) && good;
     }
@@ -197,13 +216,13 @@ static void multiply_strip(const struct cpu_product *p, int64_t n0, float *room)
 
     wide += STRIP * p->k;
     for (int64_t m0 = 0; m0 < p->m; m0 += ROWS) {
-        struct cpu_product part = block_of(p, m0, n0, ROWS, STRIP, sums);
+        struct cpu_product part = cpu_block_of(p, m0, n0, ROWS, STRIP, sums);
         int64_t lda = p->lda;
         const float *a = cpu_floats(&part, part.a, 0, part.m, p->k, &lda, wide);
 
         cpu_isa->dots(part.c, part.ldc, a, lda, b, ldb, part.m, part.n, p->k,
                       part.beta != 0);
-        run_epilogue(&part);
+        cpu_finish_block(&part);
     }
 }
 
@@ -269,6 +288,8 @@ void cpu_matmul(struct gpt_queue *q, const struct gpt_matmul *op)
      * shape, so this choice depends on no thread either. */
     if (p.m <= FEW && !p.ta && p.tb)
         multiply_few_rows(q, &p);
+    else if (narrow && cpu_pairs && p.k > 0)
+        cpu_multiply_pairs(q, &p);
     else
         multiply_blocks(q, &p, by_library(op));
 }

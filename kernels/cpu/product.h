@@ -1,5 +1,5 @@
 /* A matrix product on its way through matmul.c (blocks, epilogues), tiles.c
- * (portable blocks) and library.c (blocks by oneDNN). */
+ * (portable blocks), library.c (blocks by oneDNN) and pairs.c (bf16). */
 #ifndef GPT_KERNELS_CPU_PRODUCT_H
 #define GPT_KERNELS_CPU_PRODUCT_H
 
@@ -20,6 +20,9 @@ struct cpu_product {
     enum gpt_epilogue epilogue;
     uint16_t *c16;       /* where c goes in the end, rows ld16 apart, or NULL */
     int64_t ld16;
+    float *c32;          /* the same for floats, when c is elsewhere, or NULL */
+    int64_t ld32;
+    bool late;           /* the old c is added in the end, not before */
     const float *packed; /* all of a, packed, or NULL */
     int64_t m_pad, m0;   /* rows in it; this block's first */
 };
@@ -37,6 +40,20 @@ static inline const void *cpu_at(const struct cpu_product *p, const void *mem,
 const float *cpu_floats(const struct cpu_product *p, const void *mem,
                         int64_t at, int64_t rows, int64_t cols, int64_t *ld,
                         float *room);
+
+/* The block of `whole` at row m0, column n0, at most bm x bn (bn <= CPU_BN).
+ * Where c is stored elsewhere in the end, its sums are made in `room`: bm x bn
+ * floats, rows as long as the block is wide. */
+struct cpu_product cpu_block_of(const struct cpu_product *whole, int64_t m0,
+                                int64_t n0, int64_t bm, int64_t bn,
+                                float *room);
+
+/* What is left to do with the sums of a block: a late old c, the epilogue, and
+ * storing. */
+void cpu_finish_block(const struct cpu_product *block);
+
+/* All of a product of bf16, by the instructions of cpu_pairs. */
+void cpu_multiply_pairs(struct gpt_queue *q, const struct cpu_product *whole);
 
 /* One block without its epilogue; `work` is cpu_tiles_work() floats. */
 void cpu_tiles(const struct cpu_product *block, float *work);

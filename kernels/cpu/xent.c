@@ -24,9 +24,29 @@ static float weight_of(const struct gpt_xent *op, int64_t i)
     return op->scale ? op->weight[i] * *op->scale : op->weight[i];
 }
 
+/* What smoothing spreads over each column. */
+static float spread_of(const struct gpt_xent *op)
+{
+    return op->smoothing / (float)op->v_real;
+}
+
+/* The loss of a row: lse is the logarithm of the sum of exponentials, `sum` the
+ * sum of the logits. Without smoothing and z-loss it is lse - target, to the
+ * bit. */
+static float loss_of(const struct gpt_xent *op, float lse, float target,
+                     float sum)
+{
+    float loss = lse - target;
+
+    if (op->smoothing > 0)
+        loss += op->smoothing * target - spread_of(op) * sum;
+    return op->z_loss > 0 ? loss + op->z_loss * lse * lse : loss;
+}
+
 /* Row i from exponentials to its gradient: factor makes weighted probabilities
- * of them. */
-static void gradient(const struct gpt_xent *op, int64_t i, float factor)
+ * of them, lse is as above. */
+static void gradient(const struct gpt_xent *op, int64_t i, float factor,
+                     float lse)
 {
     float *x = logits_of(op, i), weight = weight_of(op, i);
     int64_t real = real_columns(op), at = op->target[i] - op->v_begin;
@@ -37,10 +57,14 @@ static void gradient(const struct gpt_xent *op, int64_t i, float factor)
         memset(x, 0, (size_t)op->v * sizeof(*x));
         return;
     }
+    if (op->z_loss > 0)
+        factor *= 1 + 2 * op->z_loss * lse;
     cpu_isa->scale(x, real, factor);
+    for (int64_t j = 0; op->smoothing > 0 && j < real; j++)
+        x[j] -= weight * spread_of(op);
     if (at >= 0 && at < real)
         /* softmax - 1 at the target, both times the weight */
-        x[at] -= weight;
+        x[at] -= weight * (1 - op->smoothing);
     /* Dummy columns pad the vocabulary: no probability, no gradient. */
     memset(x + real, 0, (size_t)(op->v - real) * sizeof(*x));
 }
@@ -55,16 +79,23 @@ static float exponentials(const struct gpt_xent *op, float *x, float max)
                     : cpu_isa->sum_exp(x, real, max);
 }
 
+/* Read before the exponentials take their place; only smoothing needs it. */
+static float sum_logits(const struct gpt_xent *op, const float *x, int64_t n)
+{
+    return op->smoothing > 0 ? (float)cpu_isa->sum_plain(x, n) : 0;
+}
+
 /* The target's logit is read before exponentials take its place. */
 static void whole_row(const struct gpt_xent *op, int64_t i)
 {
     float *x = logits_of(op, i);
     float max = cpu_isa->max(x, op->v_real), target = x[op->target[i]];
-    float sum = exponentials(op, x, max);
+    float logits = sum_logits(op, x, op->v_real);
+    float sum = exponentials(op, x, max), lse = logf(sum) + max;
 
-    op->loss[i] = logf(sum) + max - target;
+    op->loss[i] = loss_of(op, lse, target, logits);
     if (op->grad)
-        gradient(op, i, weight_of(op, i) / sum);
+        gradient(op, i, weight_of(op, i) / sum, lse);
 }
 
 static bool targets_ready(struct gpt_queue *q, const char *what,
@@ -93,7 +124,7 @@ void cpu_xent(struct gpt_queue *q, const struct gpt_xent *op)
 }
 
 /* What ranks tell each other of a row. */
-enum { LARGEST, SUM, TARGET };
+enum { LARGEST, SUM, TARGET, LOGITS };
 
 /* What this rank's columns contribute, relative to its own largest logit. */
 static void partial_row(const struct gpt_xent *op, int64_t i, float *stats)
@@ -103,6 +134,7 @@ static void partial_row(const struct gpt_xent *op, int64_t i, float *stats)
 
     stats[LARGEST] = real > 0 ? cpu_isa->max(x, real) : -INFINITY;
     stats[TARGET] = at >= 0 && at < real ? x[at] : 0;
+    stats[LOGITS] = sum_logits(op, x, real);
     stats[SUM] = real > 0 ? exponentials(op, x, stats[LARGEST]) : 0;
 }
 
@@ -120,7 +152,7 @@ void cpu_xent_partial(struct gpt_queue *q, const struct gpt_xent *op,
 static void finish_row(const struct gpt_xent *op, int64_t i, const float *stats,
                        int64_t next, int64_t ranks, int64_t rank)
 {
-    float max = -INFINITY, sum = 0, target = 0;
+    float max = -INFINITY, sum = 0, target = 0, logits = 0;
 
     for (int64_t r = 0; r < ranks; r++)
         max = fmaxf(max, stats[r * next + LARGEST]);
@@ -131,14 +163,17 @@ static void finish_row(const struct gpt_xent *op, int64_t i, const float *stats,
 
         sum += of[SUM] * expf(of[LARGEST] - max); /* NaN stays */
         target += of[TARGET];
+        logits += of[LOGITS];
     }
-    op->loss[i] = logf(sum) + max - target;
+    const float lse = logf(sum) + max;
+    op->loss[i] = loss_of(op, lse, target, logits);
     /* The exponentials here are relative to this rank's maximum; the factor
      * makes them relative to the common one. */
     if (op->grad)
         gradient(op, i,
                  weight_of(op, i) * expf(stats[rank * next + LARGEST] - max) /
-                     sum);
+                     sum,
+                 lse);
 }
 
 void cpu_xent_finish(struct gpt_queue *q, const struct gpt_xent *op,

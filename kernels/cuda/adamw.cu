@@ -1,4 +1,4 @@
-/* AdamW in one pass over flat buffers. */
+/* AdamW and gradient descent in one pass over flat buffers, and mixtures of two. */
 #include "cuda/device.cuh"
 
 #include <math.h>
@@ -12,13 +12,13 @@ template <class T> struct update {
     float *p, *m, *v;
     const float *g;
     T *copy; /* or NULL */
-    float b1, b2, one_b1, one_b2, step_size, inv_bias2, eps, grad_scale, keep;
+    float b1, b2, one_b1, one_b2, step_size, inv_bias2, eps, grad_scale, keep, couple;
     const struct gpt_adamw_segment *segments;
     int64_t n_segments;
 };
 
 /* The segment that holds element i: the last one beginning at or before it. */
-template <class T> static __device__ int64_t segment_of(const update<T> &u, int64_t i)
+template <class U> static __device__ int64_t segment_of(const U &u, int64_t i)
 {
     int64_t lo = 0, hi = u.n_segments;
 
@@ -49,8 +49,9 @@ template <int W, class T> static __device__ void elements(const update<T> &u, in
     for (int e = 0; e < W; e++) {
         while (s + 1 < u.n_segments && u.segments[s + 1].begin <= i + e)
             s++;
-        float keep = u.n_segments && u.segments[s].decay ? u.keep : 1;
-        float ge = g[e] * u.grad_scale;
+        bool decay = u.n_segments && u.segments[s].decay;
+        float keep = decay ? u.keep : 1;
+        float ge = g[e] * u.grad_scale + (decay ? u.couple * p[e] : 0);
         m[e] = u.b1 * m[e] + u.one_b1 * ge;
         v[e] = u.b2 * v[e] + u.one_b2 * (ge * ge);
         p[e] = p[e] * keep - u.step_size * (m[e] / (sqrtf(v[e] * u.inv_bias2) + u.eps));
@@ -96,11 +97,84 @@ void cuda_adamw(struct gpt_queue *q, const struct gpt_adamw *op)
                        (float)(op->lr / (1 - pow(op->beta1, t))),
                        (float)(1 / (1 - pow(op->beta2, t))),
                        (float)op->eps, (float)op->grad_scale,
-                       (float)(1 - op->lr * op->weight_decay),
+                       op->coupled ? 1 : (float)(1 - op->lr * op->weight_decay),
+                       op->coupled ? (float)op->weight_decay : 0,
                        op->segments, op->n_segments};
         if (wide)
             launch(q, adamw<T, 4>, cuda_blocks(op->n, THREADS * 4), THREADS, 0, u);
         else
             launch(q, adamw<T, 1>, cuda_blocks(op->n, THREADS), THREADS, 0, u);
     });
+}
+
+/* ---- gradient descent ---- */
+
+template <class T> struct descent {
+    int64_t n;
+    float *p, *m; /* m NULL: no momentum */
+    const float *g;
+    T *copy; /* or NULL */
+    float lr, momentum, weight_decay, grad_scale;
+    const struct gpt_adamw_segment *segments;
+    int64_t n_segments;
+};
+
+/* Four floats of each array at once would gain nothing where m is missing and
+ * little elsewhere: neighbouring threads read neighbouring elements. */
+template <class T> static __global__ void sgd(descent<T> u)
+{
+    int64_t i = (int64_t)blockIdx.x * THREADS + threadIdx.x;
+
+    if (i >= u.n)
+        return;
+    bool decay = u.n_segments && u.segments[segment_of(u, i)].decay;
+    float p[1] = {u.p[i]};
+    float step = u.g[i] * u.grad_scale + (decay ? u.weight_decay * p[0] : 0);
+    /* The first step finds zeros: the momentum is then the gradient. */
+    if (u.m)
+        step = u.m[i] = u.momentum * u.m[i] + step;
+    p[0] -= u.lr * step;
+    u.p[i] = p[0];
+    if (u.copy)
+        store(u.copy + i, p);
+}
+
+void cuda_sgd(struct gpt_queue *q, const struct gpt_sgd *op)
+{
+    enum gpt_dtype act = op->p_act ? op->act : GPT_F32;
+
+    if (!cuda_ready(q, "sgd", act) || !op->n)
+        return;
+    /* In float the activations' copy may be p itself. */
+    void *copy = op->p_act == op->p ? NULL : op->p_act;
+    with_type(act, [&](auto type) {
+        using T = decltype(type);
+        descent<T> u = {op->n, op->p, op->m, op->g, (T *)copy, (float)op->lr,
+                        (float)op->momentum, (float)op->weight_decay,
+                        (float)op->grad_scale, op->segments, op->n_segments};
+
+        launch(q, sgd<T>, cuda_blocks(op->n, THREADS), THREADS, 0, u);
+    });
+}
+
+/* ---- mixtures ---- */
+
+/* Memory decides the time: two reads and a write, whatever the factors are. */
+static __global__ void mix(struct gpt_mix op)
+{
+    int64_t i = (int64_t)blockIdx.x * THREADS + threadIdx.x;
+    double a = op.a;
+
+    if (i >= op.n)
+        return;
+    /* Every thread divides for itself: the host does not know the sum yet. */
+    if (op.squares)
+        a /= fmax(sqrt(*op.squares), op.least);
+    op.out[i] = op.y ? (float)a * op.x[i] + (float)op.b * op.y[i] : (float)a * op.x[i];
+}
+
+void cuda_mix(struct gpt_queue *q, const struct gpt_mix *op)
+{
+    if (cuda_ready(q, "mix", GPT_F32) && op->n)
+        launch(q, mix, cuda_blocks(op->n, THREADS), THREADS, 0, *op);
 }

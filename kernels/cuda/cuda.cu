@@ -434,6 +434,8 @@ static struct gpt_backend table()
     be.xent_partial = cuda_xent_partial;
     be.xent_finish = cuda_xent_finish;
     be.adamw = cuda_adamw;
+    be.sgd = cuda_sgd;
+    be.mix = cuda_mix;
     be.sumsq = cuda_sumsq;
     be.sum = cuda_sum;
     be.collectives = cuda_collectives();

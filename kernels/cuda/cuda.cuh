@@ -213,6 +213,8 @@ void cuda_xent_partial(struct gpt_queue *q, const struct gpt_xent *op, float *st
 void cuda_xent_finish(struct gpt_queue *q, const struct gpt_xent *op, const float *stats,
                       int64_t ranks, int64_t rank);
 void cuda_adamw(struct gpt_queue *q, const struct gpt_adamw *op);
+void cuda_sgd(struct gpt_queue *q, const struct gpt_sgd *op);
+void cuda_mix(struct gpt_queue *q, const struct gpt_mix *op);
 void cuda_sumsq(struct gpt_queue *q, double *out, const float *x, int64_t n);
 void cuda_sum(struct gpt_queue *q, double *out, const float *x, int64_t n);
 

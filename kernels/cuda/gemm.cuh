@@ -1,5 +1,5 @@
 /* Matrix products as cuBLASLt sees them: matrices are column-major. gemm_lt.cu
- * calls cuBLASLt; kernels/emu/gemm.cc is its twin of plain loops. */
+ * calls cuBLASLt; kernels/emu/lt.cc is a cuBLASLt of plain loops. */
 #ifndef GPT_KERNELS_CUDA_GEMM_CUH
 #define GPT_KERNELS_CUDA_GEMM_CUH
 

@@ -6,6 +6,10 @@
 #include <dlfcn.h>
 #include <stddef.h>
 
+#ifdef GPT_CUDA_EMU
+#include "kernels/emu/library.h"
+#endif
+
 /* Opens a library and puts the addresses of N functions into `table`, a struct
  * of function pointers in the order of names. False when the library or one of
  * them is missing; the table is then incomplete. The library stays open. */
@@ -13,13 +17,18 @@ template <class Table, size_t N>
 bool library_open(const char *soname, const char *const (&names)[N], Table *table)
 {
     static_assert(sizeof(Table) == N * sizeof(void *), "a name for each function");
-    void *library = dlopen(soname, RTLD_NOW | RTLD_LOCAL);
     void **to = reinterpret_cast<void **>(table);
+#ifdef GPT_CUDA_EMU
+    auto find = [&](const char *name) { return emu::library_function(soname, name); };
+#else
+    void *library = dlopen(soname, RTLD_NOW | RTLD_LOCAL);
+    auto find = [&](const char *name) { return library ? dlsym(library, name) : NULL; };
+#endif
 
-    for (size_t i = 0; library && i < N; i++)
-        if (!(to[i] = dlsym(library, names[i])))
+    for (size_t i = 0; i < N; i++)
+        if (!(to[i] = find(names[i])))
             return false;
-    return library != NULL;
+    return true;
 }
 
 #endif

@@ -15,6 +15,7 @@ template <class T> struct loss {
     const float *weight, *scale; /* scale: NULL: 1 */
     float *loss;
     bool grad;
+    float smoothing, z_loss;
     struct cuda_fault *fault;
 };
 
@@ -42,10 +43,42 @@ static __device__ void max_and_sum(const T *row, int64_t n, float *max, float *s
     }
 }
 
+/* What smoothing spreads over each column. */
+template <class T> static __device__ float spread_of(const loss<T> &p)
+{
+    return p.smoothing / (float)p.v_real;
+}
+
+/* The loss of a row, `sum` being that of its logits; see kernels/cpu/xent.c. */
+template <class T>
+static __device__ float loss_of(const loss<T> &p, float lse, float target, float sum)
+{
+    float x = lse - target;
+
+    if (p.smoothing > 0)
+        x += p.smoothing * target - spread_of(p) * sum;
+    return p.z_loss > 0 ? x + p.z_loss * lse * lse : x;
+}
+
+/* Sum of the row's real logits here, for smoothing alone; thread 0 gets it. */
+template <class T, int W> static __device__ float sum_logits(const loss<T> &p, const T *row)
+{
+    float sum[1] = {0};
+
+    if (!(p.smoothing > 0))
+        return 0;
+    for (int64_t j = threadIdx.x; j < p.real; j += blockDim.x)
+        sum[0] += to_float(row[j]);
+    block_sum(sum);
+    return sum[0];
+}
+
 /* (softmax - [j = target]) weight; 0 past the real columns. */
 template <class T, int W>
 static __device__ void gradient(const loss<T> &p, T *row, int64_t target, float weight, float lse)
 {
+    float more = 1 + 2 * p.z_loss * lse, spread = spread_of(p);
+
     for (int64_t j = threadIdx.x * W; j < p.v; j += blockDim.x * W) {
         float x[W];
 
@@ -53,7 +86,8 @@ static __device__ void gradient(const loss<T> &p, T *row, int64_t target, float 
 #pragma unroll
         for (int e = 0; e < W; e++) {
             /* lse holds maximum and sum: no division, nothing to overflow. */
-            float g = expf(x[e] - lse) - (j + e == target ? 1.0f : 0.0f);
+            float g = expf(x[e] - lse) * more - spread -
+                      (j + e == target ? 1.0f - p.smoothing : 0.0f);
 
             x[e] = j + e < p.real && weight != 0 ? g * weight : 0;
         }
@@ -103,15 +137,15 @@ static __global__ void __launch_bounds__(MOST_THREADS) whole_row(loss<T> p)
      * between. */
     float at_target = to_float(row[p.target[i]]), top, sum;
     row_stats<T, W>(p, row, &top, &sum);
-    float lse = top + logf(sum);
+    float lse = top + logf(sum), logits = sum_logits<T, W>(p, row);
     if (threadIdx.x == 0)
-        p.loss[i] = lse - at_target;
+        p.loss[i] = loss_of(p, lse, at_target, logits);
     if (p.grad)
         gradient<T, W>(p, row, p.target[i], weight_of(p, i), lse);
 }
 
 /* What ranks tell each other of a row. */
-enum { LARGEST, SUM, TARGET };
+enum { LARGEST, SUM, TARGET, LOGITS };
 
 template <class T, int W>
 static __global__ void __launch_bounds__(MOST_THREADS) partial_row(loss<T> p, float *stats)
@@ -124,8 +158,10 @@ static __global__ void __launch_bounds__(MOST_THREADS) partial_row(loss<T> p, fl
     int64_t at = p.target[i] - p.v_begin;
     float top, sum;
     row_stats<T, W>(p, row, &top, &sum);
+    float logits = sum_logits<T, W>(p, row);
     if (threadIdx.x == 0) {
         stats += i * GPT_XENT_STATS;
+        stats[LOGITS] = logits;
         stats[LARGEST] = top;
         stats[SUM] = sum;
         stats[TARGET] = at >= 0 && at < p.real ? to_float(row[at]) : 0;
@@ -138,7 +174,7 @@ static __global__ void __launch_bounds__(MOST_THREADS)
     finish_row(loss<T> p, const float *stats, int64_t ranks)
 {
     int64_t i = blockIdx.x, next = p.n * GPT_XENT_STATS;
-    float max = -INFINITY, sum = 0, target = 0;
+    float max = -INFINITY, sum = 0, target = 0, logits = 0;
 
     stats += i * GPT_XENT_STATS;
     for (int64_t r = 0; r < ranks; r++)
@@ -147,10 +183,11 @@ static __global__ void __launch_bounds__(MOST_THREADS)
         /* In the order of ranks: all of them find the same, bit for bit. */
         sum += stats[r * next + SUM] * expf(stats[r * next + LARGEST] - max); /* NaN stays */
         target += stats[r * next + TARGET];
+        logits += stats[r * next + LOGITS];
     }
     float lse = max + logf(sum);
     if (threadIdx.x == 0)
-        p.loss[i] = lse - target;
+        p.loss[i] = loss_of(p, lse, target, logits);
     if (p.grad)
         gradient<T, W>(p, p.logits + i * p.ld, p.target[i] - p.v_begin, weight_of(p, i),
                        lse);
@@ -167,7 +204,8 @@ template <class F> static void with_loss(struct gpt_queue *q, const struct gpt_x
     with_access(op->act, wide, [&](auto type, auto width) {
         using T = decltype(type);
         loss<T> p = {op->n, op->v, op->v_real, op->v_begin, real, ld, (T *)op->logits,
-                     op->target, op->weight, op->scale, op->loss, op->grad, q->fault};
+                     op->target, op->weight, op->scale, op->loss, op->grad,
+                     op->smoothing, op->z_loss, q->fault};
         f(p, width, cuda_threads(op->v / width, MOST_THREADS));
     });
 }

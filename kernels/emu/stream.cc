@@ -58,7 +58,10 @@ static thread_local struct emu_graph *capture; /* of this thread */
 struct emu_event {
     state_p state; /* of the stream it was recorded in, or NULL */
     uint64_t number;
+    double at; /* emu::spent when it was recorded */
 };
+
+thread_local double emu::spent;
 
 static bool advance(state &s, uint64_t number);
 
@@ -257,7 +260,14 @@ cudaError_t cudaDeviceSynchronize()
 
 cudaError_t cudaEventCreateWithFlags(cudaEvent_t *e, unsigned)
 {
-    *e = new emu_event{nullptr, 0};
+    *e = new emu_event{nullptr, 0, 0};
+    return cudaSuccess;
+}
+
+cudaError_t cudaEventElapsedTime(float *ms, cudaEvent_t begun,
+                                 cudaEvent_t ended)
+{
+    *ms = (float)(ended->at - begun->at);
     return cudaSuccess;
 }
 
@@ -279,6 +289,7 @@ cudaError_t cudaEventRecord(cudaEvent_t e, cudaStream_t s)
      * moves it; waits that were put before keep the old place. */
     e->state = s ? s->state : nullptr;
     e->number = s ? s->state->put : 0;
+    e->at = emu::spent;
     return cudaSuccess;
 }
 

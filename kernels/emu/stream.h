@@ -30,6 +30,13 @@ cudaError_t cudaStreamQuery(cudaStream_t s);
 cudaError_t cudaDeviceSynchronize();
 
 cudaError_t cudaEventCreateWithFlags(cudaEvent_t *e, unsigned flags);
+inline cudaError_t cudaEventCreate(cudaEvent_t *e)
+{
+    return cudaEventCreateWithFlags(e, 0);
+}
+/* By emu::spent. */
+cudaError_t cudaEventElapsedTime(float *ms, cudaEvent_t begun,
+                                 cudaEvent_t ended);
 cudaError_t cudaEventDestroy(cudaEvent_t e);
 cudaError_t cudaEventRecord(cudaEvent_t e, cudaStream_t s);
 cudaError_t cudaEventSynchronize(cudaEvent_t e);
@@ -49,6 +56,10 @@ cudaError_t cudaGraphExecDestroy(cudaGraphExec_t exec);
 cudaError_t cudaGraphDestroy(cudaGraph_t g);
 
 namespace emu {
+/* Milliseconds that this thread's products would take on a GPU that exists
+ * nowhere: algorithms differ in it. */
+extern thread_local double spent;
+
 /* True when this thread captures a stream; the call makes the capture fail. */
 bool refused();
 /* Puts work on a stream; NULL, the default stream, runs it at once. What the

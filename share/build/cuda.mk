@@ -11,7 +11,7 @@ has_hopper := $(filter 90,$(GPU_ARCHS))
 cuda_obj := $(patsubst kernels/cuda/%.cu,$(BUILD)/cuda/%.o,\
             $(if $(has_hopper),$(cuda_src),$(filter-out %_sm90a.cu,$(cuda_src))))
 emu_obj := $(patsubst kernels/cuda/%.cu,$(BUILD)/emu/%.o,\
-           $(filter-out %/gemm_lt.cu %/nccl_lib.cu,$(cuda_src))) \
+           $(filter-out %/nccl_lib.cu,$(cuda_src))) \
            $(patsubst kernels/emu/%.cc,$(BUILD)/emu/%.o,$(wildcard kernels/emu/*.cc))
 # What they need of the library: few files, compiled to be shared.
 pic_obj := $(patsubst %,$(BUILD)/pic/%.o,status dtype)
@@ -54,7 +54,7 @@ $(BUILD)/cuda/%.o: kernels/cuda/%.cu
 emu_flags = $(ALL_CXXFLAGS) -fPIC -fvisibility=hidden -fno-math-errno \
             -fno-trapping-math -Wno-unknown-pragmas -Wno-psabi \
             -DGPT_CUDA_EMU -DGPT_CUDA_HOPPER \
-            -D_GNU_SOURCE -Icommon -Ikernels -I. -MMD -MP
+            -D_GNU_SOURCE -Icommon -Ikernels -Ikernels/emu/include -I. -MMD -MP
 $(BUILD)/emu/%.o: kernels/cuda/%.cu
 	@mkdir -p $(@D)
 	$(CXX) $(emu_flags) -x c++ -c -o $@ $<
@@ -65,7 +65,7 @@ $(BUILD)/emu/%.o: kernels/emu/%.cc
 
 # The emulation's own tests; files of kernels, but of no plugin.
 $(emu_test): $(BUILD)/tests/emu/%.t: $(BUILD)/emu/%.o \
-             $(filter-out $(BUILD)/emu/gemm.o $(BUILD)/emu/nccl.o,\
+             $(filter-out $(BUILD)/emu/nccl.o,\
              $(patsubst kernels/emu/%.cc,$(BUILD)/emu/%.o,\
              $(wildcard kernels/emu/*.cc))) $(pic_obj)
 	@mkdir -p $(@D)

@@ -1,6 +1,6 @@
 #!/bin/sh
 # Prints make variables for what this machine offers: FEATURES (-D flags),
-# FEATURE_LIBS, CXX_SRC, ISAS, NVCC, CUDA_LIB, GPU_ARCHS, HAVE_CXX. Reads CC, CXX,
+# FEATURE_LIBS, CXX_SRC, ISAS, PAIRS, NVCC, CUDA_LIB, GPU_ARCHS, HAVE_CXX. Reads CC, CXX,
 # CUDA_ARCHS, and DNNL, LZMA, ZLIB, ZSTD, GLOO and CUDA (auto, 0 or 1) from the
 # environment; what is asked for with 1 and missing is an error.
 set -eu
@@ -60,14 +60,22 @@ elif [ "$GLOO" = 1 ]; then
 fi
 
 isas=
+pairs=
 case $($CC -dumpmachine) in
     x86_64*)
         accepts -mavx2 -mfma -mf16c && isas="$isas avx2"
         accepts -mavx512f -mavx512bw -mavx512vl -mavx512dq &&
             isas="$isas avx512"
+        # Products of bf16, which are a file each (kernels/cpu/pair/).
+        case $isas in
+            *avx512*)
+                accepts -mavx512f -mavx512bf16 && pairs=avx512bf16
+                accepts -mavx512f -mamx-tile -mamx-bf16 && pairs="$pairs amx"
+                ;;
+        esac
         ;;
 esac
-for i in $isas; do
+for i in $isas $pairs; do
     features="$features -DGPT_HAVE_ISA_$i=1"
 done
 
@@ -103,6 +111,7 @@ echo "FEATURES =$features"
 echo "FEATURE_LIBS =$libs"
 echo "CXX_SRC = $cxx_src"
 echo "ISAS =$isas"
+echo "PAIRS = $pairs"
 echo "NVCC = $nvcc"
 echo "CUDA_LIB = $cuda_lib"
 echo "GPU_ARCHS =$archs"

@@ -24,8 +24,9 @@ olmo2="$rope --normalization RMSNorm --swiglu --disable-bias-linear
 --no-pre-norm --qk-norm-whole --num-query-groups 2
 --untie-embeddings-and-output-weights"
 bloom="--position-embedding-type alibi --embedding-norm"
-opt="--position-offset 2 --activation-function relu --window-size 4
---window-full-layers 1"
+opt="--position-offset 2 --activation-function relu"
+qwen="$rope --normalization RMSNorm --swiglu --disable-bias-linear
+--add-qkv-bias --window-size 4 --window-full-layers 1"
 train() { # options...
     # shellcheck disable=SC2086 # options are words
     gpt-train --num-layers 2 $tiny --global-batch-size 4 --train-iters 6 \
@@ -47,7 +48,7 @@ near() { # directory directory share
         exit !(NR == 6 && worst <= s) }'
 }
 
-for name in llama neox falcon gemma gemma2 olmo2 bloom opt; do
+for name in llama neox falcon gemma gemma2 olmo2 bloom opt qwen; do
     eval "options=\$$name"
     [ $name = llama ] && options="$options --add-qkv-bias --qk-layernorm"
     # shellcheck disable=SC2086 # options are words
@@ -81,7 +82,7 @@ expect 2 'another architecture does not resume' train --load llama --save llama
 err_has 'num_query_groups'
 
 # ---- the checkpoint says what the model is ----
-for name in llama neox falcon gemma gemma2 olmo2 bloom opt; do
+for name in llama neox falcon gemma gemma2 olmo2 bloom opt qwen; do
     expect 0 "$name: its own arguments" train --load $name --save $name-more \
         --use-checkpoint-args --train-iters 7
 done
@@ -96,6 +97,57 @@ expect 0 'a word for the same positions' train --load llama --save llama-same \
 expect 0 'a preset gives way' train --config llama-tiny --load neox \
     --save neox-preset --use-checkpoint-args --train-iters 7 \
     --use-checkpoint-opt-param-scheduler
+
+# ---- to Hugging Face's files and back ----
+texts() { # directory
+    # the tokenizer does not go along: ids are bytes
+    gpt-generate --load "$1" --tokenizer-type ByteTokenizer --greedy \
+        --prompt 'the cat' --tokens 6 --device cpu
+}
+while read -r name type; do
+    expect 0 "$name goes out" gpt-reshape --load-path $name \
+        --save-path $name-hf --to hf --verify
+    check "as $type" grep -q "\"model_type\":.*\"$type\"" $name-hf/config.json
+    expect 0 "$name comes back" gpt-reshape --load-path $name-hf \
+        --save-path $name-back --verify
+    texts $name >a
+    texts $name-back >b
+    check "$name: the same text" cmp a b
+done <<END
+gemma2 gemma2
+olmo2 olmo2
+bloom bloom
+opt opt
+qwen qwen2
+END
+changed() { # model, sed script, message
+    rm -rf changed
+    cp -r "$1-hf" changed
+    sed -i "$2" changed/config.json
+    expect 3 "refused: $3" gpt-reshape --load-path changed --save-path x
+    err_has "$3"
+}
+add() { # key and value
+    echo "s/\"model_type\"/$1, \"model_type\"/"
+}
+changed gemma2 "$(add '"attention_bias": true')" 'attention_bias is true'
+changed gemma2 "$(add '"use_bidirectional_attention": true')" \
+    'use_bidirectional_attention is true'
+changed gemma2 "$(add '"altup_scale": 2')" "'altup_scale' is not known"
+changed gemma2 's/full_attention/chunked_attention/' \
+    'layer_types has chunked_attention'
+changed gemma2 's/"sliding_window":.*/"sliding_window": null,/' \
+    'there is no sliding_window'
+changed gemma2 's/"sliding_window":.*/"sliding_window": 1,/' \
+    'sliding_window is 1'
+changed opt 's/"do_layer_norm_before":.*/"do_layer_norm_before": false,/' \
+    'do_layer_norm_before is false'
+changed opt 's/"word_embed_proj_dim":.*/"word_embed_proj_dim": 8/' \
+    'word_embed_proj_dim is 8'
+changed opt "$(add '"layerdrop": 0.1')" 'layerdrop is 0.1'
+changed bloom "$(add '"apply_residual_connection_post_layernorm": true')" \
+    'apply_residual_connection_post_layernorm is true'
+changed olmo2 's/"hidden_act":.*/"hidden_act": "xielu",/' 'hidden_act is xielu'
 
 # ---- what is typed, and a preset ----
 for word in rotary absolute; do

@@ -68,7 +68,7 @@ wrong 3 'the only checkpoint there is iter_0000000' \
 wrong 2 "try 'gpt-generate --help'" gpt-generate --load ckpt hello
 gen 2 'did you mean --prompt?' --promt a
 gen 2 'it counts the prompt, too; --tokens counts' --max-length 20
-gen 2 'there are no beams; tokens are chosen by' --num-beams 4
+gen 2 'a beam search does not obey it' --num-beams 4 --top-k 3
 gen 2 'tokens are chosen by --temperature' --no-repeat-ngram-size 3
 gen 2 'there is no server; --jsonl' --serve
 gen 2 'texts go to standard output' --genfile x

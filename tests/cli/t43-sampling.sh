@@ -125,6 +125,27 @@ out_has '"top":[]'
 expect 0 'logits' gen --greedy --jsonl -p '' --return-logits --tokens 2
 check '257 a token' test "$(sed 's/.*"logits"://' out | tr , '\n' | wc -l)" = 514
 
+# ---- beams ----
+gen --greedy --prompt '' >want 2>err
+expect 0 'beams' gen --num-beams 4 --prompt ''
+check 'find the text that the model knows' cmp want out
+expect 0 'the four best' gen --num-beams 4 --num-samples 4 --jsonl -p '' o
+check 'are in order' sh -c "sed 's/.*\"score\":\\([^}]*\\)}/\\1/' out |
+    awk 'NR % 4 != 1 && \$1 > last { exit 1 } { last = \$1 }'"
+check 'eight in all' test "$(wc -l <out)" = 8
+cp out want
+expect 0 'several searches at once' gen --num-beams 4 --num-samples 4 --jsonl \
+    -p '' o --batch-size 8 --threads 2
+check 'find the same' cmp want out
+printf '%s\n' '{"prompt": ""}' no '{"prompt": "o"}' >lines
+expect 3 'a prompt that is refused' gen --num-beams 2 --num-samples 2 --jsonl \
+    --prompt-file lines
+check 'has an error in each place' test "$(grep -c '"error":' out)" = 2
+check 'others are answered' test "$(grep -c '"score":' out)" = 4
+expect 2 'more texts than beams' gen --num-beams 2 --num-samples 3 -p a
+expect 2 'beams that would be drawn' gen --num-beams 2 --top-p 0.5 -p a
+err_has '--top-p with --num-beams'
+
 # ---- refusals ----
 for bad in --logprobs=1 --return-logits --top-p-decay=0.5 --top-p-bound=0.5 \
     --logit-bias=x --logit-bias=1 --logit-bias=300:1 --logit-bias=1:nan \

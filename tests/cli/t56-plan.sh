@@ -95,6 +95,15 @@ llama3-8b 8030261248
 qwen2.5-0.5b 494032768
 smollm2-135m 134515008
 pythia-160m 162322944
+mistral-7b 7241732096
+gemma-2b 2506172416
+gemma2-2b 2614341888
+olmo2-1b 1484916736
+starcoder2-3b 3030371328
+starcoderbase-1b 1137207296
+opt-125m 125239296
+bloom-560m 559214592
+falcon-40b 41303293952
 END
 # 6 (30 (576 (960 + 576 + 3 1536) + 576 2048) + 576 49152) 2048
 expect 0 'operations of a step' gpt-train --config smollm2-135m --dry-run \

@@ -1,7 +1,8 @@
 #!/bin/sh
 # Kernels pass their tests on the older processors that this one can play: with
 # fewer instructions for the library's own loops (GPT_CPU_ISA) and for oneDNN
-# (ONEDNN_MAX_CPU_ISA, which it reads itself). GPT_TEST_ISAS=all: models and
+# (ONEDNN_MAX_CPU_ISA, which it reads itself, with products by oneDNN).
+# GPT_TEST_ISAS=all: models and
 # trainings, too; `make isas`.
 . "$(dirname "$0")/../lib/tap.sh"
 
@@ -10,8 +11,12 @@ passes() { # NAME=value name command...
     passes_setting=$1
     passes_name=$2
     shift 2
-    (cd "$top" && env "$passes_setting" GPT_TEST_AS_IS=1 BUILD="$BUILD" \
-        "$@") >"$scratch/log" 2>&1
+    case $passes_setting in
+        ONEDNN*) passes_matmul=GPT_CPU_MATMUL=dnnl ;;
+        *) passes_matmul=GPT_TEST_AS_IS=1 ;;
+    esac
+    (cd "$top" && env "$passes_setting" "$passes_matmul" GPT_TEST_AS_IS=1 \
+        BUILD="$BUILD" "$@") >"$scratch/log" 2>&1
     passes_status=$?
     if grep -q 'this processor or build has no' "$scratch/log"; then
         skip "$passes_setting: this processor or build has it not"
@@ -26,6 +31,7 @@ tests='kernels_bf16 kernels_matmul kernels_attn'
     tests="$tests kernels_dtype kernels_isa kernels_loss kernels_norm model
         model_chunks model_parallel model_recompute decode generate step"
 for setting in GPT_CPU_ISA=base GPT_CPU_ISA=avx2 GPT_CPU_ISA=avx512 \
+    GPT_CPU_ISA=avx512bf16 GPT_CPU_ISA=amx \
     ONEDNN_MAX_CPU_ISA=AVX2 ONEDNN_MAX_CPU_ISA=AVX512_CORE \
     ONEDNN_MAX_CPU_ISA=AVX512_CORE_BF16; do
     for name in $tests; do

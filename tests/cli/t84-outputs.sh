@@ -280,7 +280,7 @@ gpt-dataset convert older_text_document --to ds --output-prefix old/x -q
 opens 'gpt-dataset convert x --output-prefix ../y --force'
 says 'gpt-dataset convert ../corpus_text_document --to ds --output-prefix x \
     --force'
-try 'dataset convert --to ds'
+try 'dataset convert --to ds' short
 fresh
 gpt-dataset merge older_text_document --output-prefix old/x -q
 says 'gpt-dataset convert ../corpus_text_document --to llmc --output-prefix x \

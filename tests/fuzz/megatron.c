@@ -1,23 +1,26 @@
 /* Fuzz target: the file of a rank in a classic Megatron checkpoint. Of one that
  * is accepted every tensor is covered by its parts, and the last element of
- * each can be read. */
+ * each can be read. Input with the first key of distrib_optim.pt is both that
+ * file and the one of the rank. */
 #include "checkpoint/megatron.h"
 
 #include <fcntl.h>
 #include <stdio.h>
 #include <stdlib.h>
+#include <string.h>
 #include <sys/stat.h>
 #include <unistd.h>
 
 int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size);
 
-static char top[64], file[128];
+static char top[64], file[128], shards[128];
 
 static void remove_files(void)
 {
     char dir[96];
 
     unlink(file);
+    unlink(shards);
     snprintf(dir, sizeof(dir), "%s/mp_rank_00", top);
     rmdir(dir);
     rmdir(top);
@@ -30,6 +33,7 @@ static void make_directory(void)
     snprintf(top, sizeof(top), "/tmp/fuzz-megatron.%d", (int)getpid());
     snprintf(dir, sizeof(dir), "%s/mp_rank_00", top);
     snprintf(file, sizeof(file), "%s/%s", dir, GPT_MEGATRON_FILE);
+    snprintf(shards, sizeof(shards), "%s/%s", dir, GPT_MEGATRON_SHARDS);
     if (mkdir(top, 0700) != 0 || mkdir(dir, 0700) != 0)
         exit(1);
     atexit(remove_files);
@@ -49,6 +53,25 @@ static void check_tensor(const struct gpt_tensor *t, struct gpt_err *err)
         abort();
 }
 
+static void write_file(const char *path, const uint8_t *data, size_t size)
+{
+    int fd = open(path, O_WRONLY | O_CREAT | O_TRUNC, 0600);
+
+    if (fd < 0 || (size && write(fd, data, size) < 0))
+        exit(1);
+    close(fd);
+}
+
+static bool contains(const uint8_t *data, size_t size, const char *text)
+{
+    const size_t n = strlen(text);
+
+    for (size_t i = 0; i + n <= size; i++)
+        if (memcmp(data + i, text, n) == 0)
+            return true;
+    return false;
+}
+
 int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
 {
     struct gpt_megatron *m;
@@ -56,10 +79,10 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
 
     if (!*top)
         make_directory();
-    int fd = open(file, O_WRONLY | O_CREAT | O_TRUNC, 0600);
-    if (fd < 0 || (size && write(fd, data, size) < 0))
-        exit(1);
-    close(fd);
+    write_file(file, data, size);
+    unlink(shards);
+    if (contains(data, size, "buckets_coalesced"))
+        write_file(shards, data, size);
     int status = gpt_megatron_open(&m, top, -1, true, &err);
     if (status != GPT_OK) {
         if ((status != GPT_EDATA && status != GPT_EUSAGE) || !err.text[0])

@@ -221,6 +221,28 @@ def corpus(directory):
                                   for g in groups]}
     value["opt_param_scheduler"] = {"max_lr": 0.1, "lr_decay_style": "cosine"}
     torch.save(value, directory + "/optimizer", **old)
+    # the file of a rank and that of its distributed optimizer in one
+    value["optimizer"] = {"optimizer": {"param_groups": [{"step": 1}]}}
+    value["buckets_coalesced"] = True
+    # gated, with norms of heads and without biases
+    gated = {n: s for n, s in shapes.items() if not n.endswith(".bias")}
+    gated[layer + "mlp.linear_fc2.weight"] = (4, 4)
+    value["model"] = {n: store[:torch.Size(s).numel()].view(s)
+                      for n, s in gated.items()}
+    for norm in ("q_layernorm", "k_layernorm"):
+        value["model"][f"{layer}self_attention.{norm}.weight"] = store[:2]
+    at = 0
+    for t in reversed(list(value["model"].values())):
+        at = -(-at // 64) * 64 + t.numel()
+    buffer = torch.zeros(at)
+    value[0] = {(torch.bfloat16, torch.float32): {
+        "param": buffer, "exp_avg": buffer, "exp_avg_sq": buffer,
+        "numel_unpadded": at}}
+    value["args"] = argparse.Namespace(
+        num_attention_heads=2, vocab_size=3, swiglu=True, qk_layernorm=True,
+        add_bias_linear=False, normalization="RMSNorm", overlap_grad_reduce=1,
+        ddp_bucket_size=1 << 40)
+    torch.save(value, directory + "/shards", **old)
 
 
 if __name__ == "__main__":

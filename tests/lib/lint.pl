@@ -319,7 +319,7 @@ my %standard = (
     'time.h' => 'time clock localtime_r gmtime_r strftime (?:clock_)?nanosleep mktime
         clock_gettime timegm | struct\s+tm | CLOCK_\w+ time_t timespec',
     'unistd.h' => 'p?read p?write close lseek fsync fdatasync f?truncate unlink
-        rmdir access isatty dup[23]? pipe2? fork exec[lv]\w* sysconf u?sleep
+        rmdir access isatty dup[23]? pipe2? fork exec[lv]\w* sysconf syscall u?sleep
         gethostname link symlink readlink getp?pid setpgid gete?uid alarm chdir
         getcwd | | _SC_\w+ STD\w+_FILENO SEEK_\w+ environ _exit [RWF]_OK',
 );

@@ -15,6 +15,7 @@ struct layout {
     enum gpt_recompute recompute;
     bool untied;
     bool overlap; /* tensor parallel sums, and the gathering of weights */
+    bool muon;    /* in place of AdamW, and the noise scale is measured */
 };
 
 enum { LAYOUT_NAME = 80 };
@@ -44,8 +45,9 @@ static void layout_name(const struct layout *l, char *name)
     if (l->zero != GPT_ZERO_OFF)
         at += (size_t)snprintf(name + at, LAYOUT_NAME - at, " ZeRO-%d",
                                (int)l->zero);
-    snprintf(name + at, LAYOUT_NAME - at, "%s%s%s", recompute[l->recompute],
-             l->untied ? " untied" : "", l->overlap ? " overlap" : "");
+    snprintf(name + at, LAYOUT_NAME - at, "%s%s%s%s", recompute[l->recompute],
+             l->untied ? " untied" : "", l->overlap ? " overlap" : "",
+             l->muon ? " Muon" : "");
 }
 
 struct trainer {
@@ -87,7 +89,18 @@ static int trainer_replica(struct trainer *t, struct gpt_err *err)
     const struct layout *l = t->layout;
     struct gpt_replica_options o = {
         .config = t->config,
-        .optimizer = {.beta1 = 0.9, .beta2 = 0.95, .eps = 1e-8, .clip_grad = 1},
+        .optimizer = {.kind = l->muon ? GPT_MUON : GPT_ADAM,
+                      .beta1 = 0.9,
+                      .beta2 = 0.95,
+                      .eps = 1e-8,
+                      .momentum = 0.9,
+                      .clip_grad = 1,
+                      .muon = {.nesterov = true,
+                               .split_qkv = true,
+                               .coefficients = GPT_MUON_QUINTIC,
+                               .steps = 5,
+                               .extra_scale = 0.2}},
+        .noise_scale = l->muon,
         .exec.act = GPT_F32,
         .exec.micro_batch = t->micro_batch,
         .exec.seq_length = t->seq_length,

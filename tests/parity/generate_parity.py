@@ -25,6 +25,12 @@ def check(passed, what):
     number += 1
     failed += not passed
     print(f"{'ok' if passed else 'not ok'} {number} - {what}", flush=True)
+    return passed
+
+
+def finish():
+    print(f"1..{number}")
+    return failed != 0
 
 
 def run(*command, **options):
@@ -121,6 +127,47 @@ def compare_penalties(model, native, what):
     check(top == want.topk(3).indices.tolist(), f"{what}: the most probable")
 
 
+def compare_beams(model, native, what):
+    prompts = ["The quick brown fox", "a", "xyzzy"]
+    lines = "".join('{"prompt": "%s"}\n' % p for p in prompts)
+    for beams, best, length, penalty, early in (
+            (3, 3, 12, 1.0, False), (4, 2, 20, 1.5, False),
+            (4, 4, 15, 0.0, True), (5, 5, 10, -1.0, "never"),
+            (4, 4, 15, 2.0, "never"), (8, 8, 25, 0.6, True)):
+        want = []
+        ends = [EOD, 10, 101]
+        for p in prompts:
+            ids = torch.tensor([list(p.encode())])
+            with torch.no_grad():
+                out = model.generate(
+                    ids, max_new_tokens=length, num_beams=beams,
+                    num_return_sequences=best, do_sample=False,
+                    length_penalty=penalty, early_stopping=early,
+                    pad_token_id=EOD, eos_token_id=ends, output_scores=True,
+                    return_dict_in_generate=True)
+            for row, score in zip(out.sequences.tolist(),
+                                  out.sequences_scores.tolist()):
+                row = row[ids.shape[1]:]
+                at = [i for i, t in enumerate(row) if t in ends]
+                row = row[:at[0]] if at else row
+                want.append((bytes(row).decode(errors="replace"), score))
+        for batch in ("1", "16"):
+            raw = run(f"{BUILD}/gpt-generate", "--load", native, "--jsonl",
+                      "--num-beams", str(beams), "--num-samples", str(best),
+                      "--tokens", str(length), "--length-penalty",
+                      str(penalty), "--early-stopping", str(early).lower(),
+                      "--batch-size", batch, "--tokenizer-type",
+                      "ByteTokenizer", input=lines.encode())
+            got = [json.loads(line) for line in raw.splitlines()]
+            same = [g["text"] for g in got] == [w[0] for w in want] and all(
+                abs(g["score"] - w[1]) < 1e-4 * max(1, abs(w[1]))
+                for g, w in zip(got, want))
+            if not check(same, f"{what}: {beams} beams, penalty {penalty}, "
+                         f"early stopping {early}, batch size {batch}"):
+                for g, w in zip(got, want):
+                    print(f"# got {g['text']!r} {g['score']} want {w}")
+
+
 def main():
     torch.set_num_threads(1)
     shapes = {
@@ -139,6 +186,10 @@ def main():
             compare_logits(model, native, what)
             compare_texts(model, native, what)
             compare_penalties(model, native, what)
+            model.generation_config.eos_token_id = [EOD, 10, 101]
+            model.save_pretrained(f"{hf}-ends", safe_serialization=True)
+            compare_beams(model, f"{hf}-ends", what)
+            model.generation_config.eos_token_id = EOD
             if sizes["n_head"] > 1:
                 cut = f"{native}-tp2pp2"
                 run(f"{BUILD}/gpt-reshape", "--load-path", native,
@@ -146,8 +197,8 @@ def main():
                     "--target-tensor-model-parallel-size", "2",
                     "--target-pipeline-model-parallel-size", "2")
                 compare_logits(model, cut, what + ", TP 2 PP 2")
-    print(f"1..{number}")
-    return failed != 0
+    return finish()
 
 
-sys.exit(main())
+if __name__ == "__main__":
+    sys.exit(main())

@@ -28,6 +28,9 @@ GROUPS = dict(num_attention_heads=6, num_key_value_heads=2)
 ROPE = "--position-embedding-type rope"
 LLAMA = (f"{ROPE} --normalization RMSNorm --norm-epsilon 1e-6 --swiglu "
          "--disable-bias-linear --untie-embeddings-and-output-weights ")
+GEMMA = (f"{ROPE} --normalization RMSNorm --norm-epsilon 1e-6 --geglu "
+         "--disable-bias-linear --apply-layernorm-1p --scale-embedding ")
+NO_DROPOUT = dict(resid_pdrop=0.0, embd_pdrop=0.0, attn_pdrop=0.0)
 SIZES = ("--num-layers 2 --hidden-size 30 --ffn-hidden-size 52 "
          "--max-position-embeddings 160 ")
 GQA = "--num-attention-heads 6 --num-query-groups 2 "
@@ -98,7 +101,83 @@ CASES = {
     "starcoder2": ("Starcoder2", dict(**{**GROUPS, "num_attention_heads": 6},
                                       hidden_size=36),
                    f"{ROPE} {GQA} --hidden-size 36"),
+    "mistral-window": ("Mistral", dict(**GROUPS, head_dim=4,
+                                       sliding_window=11),
+                       LLAMA + GQA + "--kv-channels 4 --window-size 10,0"),
+    "qwen2-window": ("Qwen2", dict(num_attention_heads=3,
+                                   num_key_value_heads=3, num_hidden_layers=4,
+                                   use_sliding_window=True, sliding_window=7,
+                                   max_window_layers=1),
+                     LLAMA + "--num-attention-heads 3 --add-qkv-bias "
+                     "--num-layers 4 --window-size 6 --window-full-layers 1"),
+    "phi3-window": ("Phi3", dict(num_attention_heads=3, num_key_value_heads=1,
+                                 rms_norm_eps=1e-6, sliding_window=5,
+                                 original_max_position_embeddings=160),
+                    LLAMA + "--num-attention-heads 3 --num-query-groups 1 "
+                    "--window-size 4"),
+    "starcoder2-window": ("Starcoder2", dict(**GROUPS, hidden_size=36,
+                                             sliding_window=9),
+                          f"{ROPE} {GQA} --hidden-size 36 --window-size 8"),
+    "gemma": ("Gemma", dict(**GROUPS, head_dim=8),
+              GEMMA + GQA + "--kv-channels 8"),
+    "gemma-first": ("Gemma", dict(num_attention_heads=3, head_dim=10,
+                                  num_key_value_heads=3, hidden_act="gelu"),
+                    GEMMA + "--num-attention-heads 3 --kv-channels 10"),
+    "gemma2": ("Gemma2", dict(**GROUPS, head_dim=8, num_hidden_layers=4,
+                              query_pre_attn_scalar=13, sliding_window=10,
+                              attn_logit_softcapping=2.0,
+                              final_logit_softcapping=3.0),
+               GEMMA + GQA + "--kv-channels 8 --num-layers 4 --post-norm "
+               "--window-size 9 --window-attn-skip-freq 2 "
+               "--query-pre-attn-scalar 13 --attn-logit-softcapping 2 "
+               "--final-logit-softcapping 3"),
+    "gemma2-plain": ("Gemma2", dict(**GROUPS, head_dim=8, sliding_window=160,
+                                    query_pre_attn_scalar=8,
+                                    attn_logit_softcapping=None,
+                                    final_logit_softcapping=None),
+                     GEMMA + GQA + "--kv-channels 8 --post-norm"),
+    "olmo2": ("Olmo2", dict(**GROUPS, hidden_size=48),
+              LLAMA.replace("1e-6", "1e-5") + GQA + "--hidden-size 48 "
+              "--no-pre-norm --qk-norm-whole"),
+    "falcon-new": ("Falcon", dict(num_attention_heads=6, num_kv_heads=2,
+                                  new_decoder_architecture=True,
+                                  hidden_size=36, ffn_hidden_size=52),
+                   f"{ROPE} {GQA} --hidden-size 36 --parallel-residual "
+                   "--activation-function gelu_exact --disable-bias-linear"),
+    "falcon-one-norm": ("Falcon", dict(num_attention_heads=6, num_kv_heads=2,
+                                       new_decoder_architecture=True,
+                                       num_ln_in_parallel_attn=1,
+                                       hidden_size=36, ffn_hidden_size=52),
+                        f"{ROPE} {GQA} --hidden-size 36 --shared-norm "
+                        "--activation-function gelu_exact "
+                        "--disable-bias-linear"),
+    "falcon-heads": ("Falcon", dict(num_attention_heads=5, multi_query=False,
+                                    bias=True, ffn_hidden_size=52),
+                     f"{ROPE} --num-attention-heads 5 --shared-norm "
+                     "--activation-function gelu_exact"),
+    "bigcode": ("GPTBigCode", dict(num_attention_heads=3, n_inner=52,
+                                   **NO_DROPOUT),
+                "--num-attention-heads 3 --attention-head-type multiquery"),
+    "bigcode-heads": ("GPTBigCode", dict(num_attention_heads=2, n_inner=52,
+                                         multi_query=False, **NO_DROPOUT),
+                      "--num-attention-heads 2"),
+    "opt": ("OPT", dict(num_attention_heads=3, ffn_dim=52, dropout=0.0,
+                        word_embed_proj_dim=30),
+            "--num-attention-heads 3 --activation-function relu "
+            "--position-offset 2"),
+    "galactica": ("OPT", dict(num_attention_heads=2, ffn_dim=52, dropout=0.0,
+                              word_embed_proj_dim=30, enable_bias=False,
+                              activation_function="gelu"),
+                  "--num-attention-heads 2 --activation-function gelu_exact "
+                  "--position-offset 2 --disable-bias-linear"),
+    "bloom": ("Bloom", dict(num_attention_heads=3, seq_length=160),
+              "--num-attention-heads 3 --ffn-hidden-size 120 "
+              "--position-embedding-type alibi --embedding-norm"),
 }
+
+
+# of the feed-forward, where it is not intermediate_size
+NOT_SO_NAMED = {"ffn_hidden_size", "ffn_dim", "n_inner"}
 
 
 def ok(good, what, why=""):
@@ -125,7 +204,7 @@ def state(directory):
 def make(directory, name, changes):
     cls = getattr(transformers, name + "ForCausalLM")
     settings = {**SMALL, **changes}
-    if "ffn_hidden_size" in settings:
+    if not NOT_SO_NAMED.isdisjoint(settings) or name == "Bloom":
         del settings["intermediate_size"]
     config = getattr(transformers, name + "Config")(**settings)
     config._attn_implementation = "eager"
@@ -220,7 +299,9 @@ def trains(work, d, name, options, want, there, there0, tokens):
             "hf", "--verify")
         end = model(there, out)
         got = end.state_dict()
-        if got.keys() != want.keys():  # another family, the same model
+        # another family, the same model
+        if {k: v.shape for k, v in got.items()} != \
+                {k: v.shape for k, v in want.items()}:
             there0.load_state_dict(want)
             close(logits(end, tokens), logits(there0, tokens),
                   f"{name}{layout}: ten steps to the same logits", 1e-3)

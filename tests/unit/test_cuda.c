@@ -3,6 +3,8 @@
  * at the table of sections near the end. */
 #include "tests/unit/device.h"
 
+#include <dlfcn.h>
+
 static struct gpt_dropout some_dropout(double p, int64_t t)
 {
     return (struct gpt_dropout){.p = (float)p,
@@ -551,7 +553,8 @@ static void check_xent(int64_t n, int64_t v, int64_t v_real, int64_t pad,
                        double spread, bool grad)
 {
     struct gpt_xent op = {.n = n, .v = v, .v_real = v_real, .ld = v + pad,
-                          .grad = grad};
+                          .grad = grad, .smoothing = n % 2 ? 0.1F : 0,
+                          .z_loss = n % 2 ? 0.01F : 0};
     float *logits = rnd_floats(n * op.ld, spread), *weight = rnd_floats(n, 1);
     int32_t *target = rnd_ints(n, 0, v_real - 1);
 
@@ -587,13 +590,14 @@ static void run_adamw(struct trial *t)
     t->be->adamw(t->q, &op);
 }
 
-static void check_adamw(int64_t n, int64_t step)
+static void check_adamw(int64_t n, int64_t step, bool coupled)
 {
     struct gpt_adamw_segment seg[] = {
         {0, true}, {n / 3, false}, {n / 3 + n / 5, true}};
     struct gpt_adamw op = {.n = n, .lr = 0.01, .beta1 = 0.9, .beta2 = 0.95,
                            .eps = 1e-8, .weight_decay = 0.1,
-                           .grad_scale = 0.7, .step = step, .n_segments = 3};
+                           .grad_scale = 0.7, .coupled = coupled, .step = step,
+                           .n_segments = 3};
     float *p = rnd_floats(n, 1), *m = rnd_floats(n, 1);
     float *v = rnd_floats(n, 1), *g = rnd_floats(n, 3);
 
@@ -608,6 +612,69 @@ static void check_adamw(int64_t n, int64_t step)
     compare(run_adamw, &op, ops, GPT_COUNT(ops), "adamw %lld step %lld",
             (long long)n, (long long)step);
     free(p), free(m), free(v), free(g);
+}
+
+static void run_sgd(struct trial *t)
+{
+    struct gpt_sgd op = *(const struct gpt_sgd *)t->params;
+
+    op.act = t->act;
+    op.p = t->mem[0];
+    op.m = op.momentum > 0 ? t->mem[1] : NULL;
+    op.g = t->mem[2];
+    op.p_act = t->mem[3];
+    op.segments = t->mem[4];
+    t->be->sgd(t->q, &op);
+}
+
+static void check_sgd(int64_t n, bool momentum)
+{
+    struct gpt_adamw_segment seg[] = {{0, true}, {n / 3, false}};
+    struct gpt_sgd op = {.n = n, .lr = 0.01, .momentum = momentum ? 0.9 : 0,
+                         .weight_decay = 0.1, .grad_scale = 0.7,
+                         .n_segments = 2};
+    const uint32_t keep = rnd_state; /* later cases stay what they were */
+    float *p = rnd_floats(n, 1), *m = rnd_floats(n, 1), *g = rnd_floats(n, 3);
+    struct operand ops[] = {
+        {"p", F32, n, p, true, 0.3}, {"m", F32, n, m, true, 0.3},
+        {"g", F32, n, g, false, 0}, {"copy", ACT, n, NULL, true, 0},
+        {"segments", I32, (int64_t)sizeof(seg) / 4, seg, false, 0},
+    };
+
+    compare(run_sgd, &op, ops, GPT_COUNT(ops), "sgd %lld", (long long)n);
+    rnd_state = keep;
+    free(p), free(m), free(g);
+}
+
+static void run_mix(struct trial *t)
+{
+    struct gpt_mix op = *(const struct gpt_mix *)t->params;
+
+    op.x = t->mem[0];
+    op.y = t->mem[1];
+    op.out = t->mem[2];
+    t->be->sumsq(t->q, t->mem[4], t->mem[0], op.n);
+    t->be->mix(t->q, &op);
+    op.y = NULL;
+    op.squares = t->mem[4];
+    op.out = t->mem[3];
+    t->be->mix(t->q, &op);
+}
+
+static void check_mix(int64_t n)
+{
+    struct gpt_mix op = {.n = n, .a = 2, .b = -0.5, .least = 1e-7};
+    const uint32_t keep = rnd_state;
+    float *x = rnd_floats(n, 1), *y = rnd_floats(n, 1);
+    struct operand ops[] = {{"x", F32, n, x, false, 0},
+                            {"y", F32, n, y, false, 0},
+                            {"mixture", F32, n, NULL, true, 0.3},
+                            {"by its norm", F32, n, NULL, true, 0.3},
+                            {"squares", F64, 1, NULL, true, 1e-6}};
+
+    compare(run_mix, &op, ops, GPT_COUNT(ops), "mix %lld", (long long)n);
+    rnd_state = keep;
+    free(x), free(y);
 }
 
 static void run_sums(struct trial *t)
@@ -652,7 +719,9 @@ static void flat(void)
 
     for (size_t i = 0; i < GPT_COUNT(sizes); i++) {
         check_flat(sizes[i]);
-        check_adamw(sizes[i], (int64_t)i + 1);
+        check_adamw(sizes[i], (int64_t)i + 1, i % 2 == 1);
+        check_sgd(sizes[i], i % 2 == 0);
+        check_mix(sizes[i]);
     }
     check_xent(1, 1, 1, 0, 1, true);
     check_xent(9, 33, 30, 3, 4, true);
@@ -690,7 +759,9 @@ static void run_ranks(struct trial *t)
 
 static void check_ranks(int64_t n, int64_t v, int64_t v_real)
 {
-    struct gpt_xent op = {.n = n, .v = v, .v_real = v_real, .grad = true};
+    struct gpt_xent op = {.n = n, .v = v, .v_real = v_real, .grad = true,
+                          .smoothing = n % 2 ? 0.1F : 0,
+                          .z_loss = n % 2 ? 0.01F : 0};
     int64_t all = RANKS * n * v;
     float *logits = rnd_floats(all, 5), *weight = rnd_floats(n, 1);
     int32_t *target = rnd_ints(n, 0, v_real - 1);
@@ -839,7 +910,9 @@ static void sweep(int64_t rounds)
                    d / 2 * 2, coin());
         check_xent(n, c, rnd_int(1, c), rnd_int(0, 9), 6, coin());
         check_ranks(n, c, rnd_int(1, 3 * c));
-        check_adamw(rnd_int(1, 5000), rnd_int(1, 1000));
+        check_adamw(rnd_int(1, 5000), rnd_int(1, 1000), coin());
+        check_sgd(rnd_int(1, 5000), coin());
+        check_mix(rnd_int(1, 5000));
         check_flat(rnd_int(1, 50000));
     }
 }
@@ -898,17 +971,108 @@ static void limits(void)
 
 /* ---- sections: all, or those named on the command line ---- */
 
+/* How often the emulated cuBLASLt was asked for an algorithm, has made a
+ * product, and refused one. */
+struct calls {
+    long asked, made, refused;
+};
+
+static struct calls count_calls(void)
+{
+    static void (*counts)(long *asked, long *made, long *refused);
+    const char *dir = getenv("GPT_PLUGIN_DIR");
+    struct calls c;
+    char path[400];
+
+    snprintf(path, sizeof(path), "%s/libgpt-cuda-emu.so", dir);
+    if (!counts) {
+        void *symbol = dlsym(dlopen(path, RTLD_NOW), "gpt_emu_products");
+
+        memcpy(&counts, &symbol, sizeof(counts));
+    }
+    counts(&c.asked, &c.made, &c.refused);
+    return c;
+}
+
+/* 16 x 16 bf16 matrices of one allocation, the first `shift` bytes after its
+ * beginning; what the library was asked and did. */
+static struct calls multiply_at(size_t shift, int *status, struct gpt_err *err)
+{
+    enum { N = 16, BYTES = N * N * 2 };
+    struct calls before = count_calls(), after;
+    void *mem;
+
+    need(dev_be->alloc(dev_be, 3 * 1024, "matrices", &mem, err), err);
+    struct gpt_matmul op = {.m = N, .n = N, .k = N, .act = GPT_BF16,
+                            .c_type = GPT_BF16,
+                            .a = (char *)mem + shift,
+                            .b = (char *)mem + 1024,
+                            .c = (char *)mem + 2048};
+    dev_be->matmul(dev_q, &op);
+    *status = dev_be->sync(dev_q, err);
+    dev_be->free(dev_be, mem);
+    after = count_calls();
+    return (struct calls){after.asked - before.asked, after.made - before.made,
+                          after.refused - before.refused};
+}
+
+/* What cuBLASLt is asked, promised and believed. */
+static void library_calls(void)
+{
+    static const struct {
+        size_t shift;
+        long asked;
+        const char *what;
+    } shifts[] = {
+        {0, 1, "a shape is asked for once"},
+        {16, 0, "and serves every multiple of 16 bytes"},
+        {8, 1, "less alignment is another shape"},
+        {24, 0, "whose plan serves its own kind"},
+        {2, 1, "elements that lie anyhow"},
+    };
+    struct gpt_err err;
+    int status;
+
+    reopen("GPT_CUDA_EMU_GEMM", "library");
+    for (size_t i = 0; i < GPT_COUNT(shifts); i++) {
+        struct calls c = multiply_at(shifts[i].shift, &status, &err);
+
+        is_int(status, GPT_OK, "a product %zu bytes on", shifts[i].shift);
+        is_int(c.asked, shifts[i].asked, "%s", shifts[i].what);
+        is_int(c.made, 1, "and is made by the library");
+    }
+    reopen("GPT_CUDA_EMU_GEMM", "late");
+    for (int i = 0; i < 2; i++) {
+        struct calls c = multiply_at(0, &status, &err);
+
+        is_int(status, GPT_OK, "what the library refuses late is made here");
+        is_int(c.refused, i == 0, "and it is not tried again");
+    }
+    reopen("GPT_CUDA_EMU_GEMM", "broken");
+    multiply_at(0, &status, &err);
+    is_int(status, GPT_EDEVICE, "a product that fails");
+    ok(strstr(err.text, "16 x 16 x 16 of BF16: cublasLtMatmul failed"),
+       "is named: %s", err.text);
+}
+
 static void products(void)
 {
     matmuls();
     reopen("GPT_CUDA_EMU_STREAMS", "late"); /* nobody waits for too little */
-    for (int i = 0; i < 2 && emulated; i++) { /* without the library's help */
+    if (!emulated)
+        return;
+    for (int i = 0; i < 2; i++) { /* without the library's help */
         reopen("GPT_CUDA_EMU_GEMM", i ? "none" : "plain");
         matmuls();
         check_matmul(70, 130, 50, i, !i, true, 1, GPT_EPI_NONE, 3);
     }
-    if (emulated)
-        reopen("GPT_CUDA_EMU_GEMM", "library");
+    library_calls();
+    /* The fastest algorithm is not the first, and one does not work. */
+    setenv("GPT_CUDA_TUNE", "1", 1);
+    reopen("GPT_CUDA_EMU_GEMM", "library");
+    matmuls();
+    unsetenv("GPT_CUDA_TUNE");
+    reopen("GPT_CUDA_EMU_GEMM", "library");
 }
 
 static void random_shapes(void)

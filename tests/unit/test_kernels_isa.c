@@ -83,7 +83,7 @@ static void check_not_finite(void)
         x[i] = (float)i / 40;
     x[21] = NAN;
     struct gpt_xent op = {1, 40,     40,     40,   GPT_F32,
-                          x, target, weight, loss, true, 0, NULL};
+                          x, target, weight, loss, true, 0, NULL, 0, 0};
     be->xent(q, &op);
     ok(isnan(loss[0]), "%s: a NaN among the logits is a NaN loss", setting);
     for (int i = 0; i < 40; i++)

@@ -32,7 +32,7 @@ static void check_xent(int64_t n, int64_t v, int64_t v_real, int64_t pad,
     float *out = poisoned(n * ld + n);
     struct xent_case k = {
         {n, v, v_real, ld, GPT_F32, out, target, weight, out + n * ld, grad,
-         0, NULL},
+         0, NULL, 0, 0},
         logits,
         out};
     double *want = malloc((size_t)(n * ld + n) * sizeof(*want));
@@ -93,7 +93,7 @@ static void check_xent_ranks(int64_t n, int64_t v, int64_t v_real,
             parts[(j / local * n + i) * local + j % local] = whole[i * v + j];
     }
     struct gpt_xent op = {n,     v,      v_real, v,    GPT_F32,
-                          whole, target, weight, want, grad, 0, NULL};
+                          whole, target, weight, want, grad, 0, NULL, 0, 0};
     be->xent(q, &op);
     op.v = op.ld = local;
     op.loss = loss;
@@ -141,7 +141,7 @@ static void run_adamw(void *ctx)
     be->adamw(q, &k->op);
 }
 
-static void check_adamw(int64_t n, int64_t step, bool with_copy)
+static void check_adamw(int64_t n, int64_t step, bool with_copy, bool coupled)
 {
     float *p0 = rnd_floats(3 * n, 1), *out = poisoned(4 * n);
     float *g = rnd_floats(n, 3);
@@ -163,6 +163,7 @@ static void check_adamw(int64_t n, int64_t step, bool with_copy)
                             .eps = 1e-8,
                             .weight_decay = 0.1,
                             .grad_scale = 0.7,
+                            .coupled = coupled,
                             .step = step,
                             .segments = seg,
                             .n_segments = 3},
@@ -170,22 +171,23 @@ static void check_adamw(int64_t n, int64_t step, bool with_copy)
                            out};
     double *want = malloc((size_t)(4 * n) * sizeof(*want));
     for (int64_t i = 0; i < n; i++) {
-        double gi = (double)g[i] * 0.7;
+        bool decay = i < n / 3 || i >= n / 3 + n / 5;
+        double p = (double)p0[i];
+        double gi = (double)g[i] * 0.7 + (coupled && decay ? 0.1 * p : 0);
         double m = 0.9 * (double)p0[n + i] + 0.1 * gi;
         double v = 0.95 * (double)p0[2 * n + i] + 0.05 * gi * gi;
         double mh = m / (1 - pow(0.9, (double)step));
         double vh = v / (1 - pow(0.95, (double)step));
-        bool decay = i < n / 3 || i >= n / 3 + n / 5;
-        double p = (double)p0[i];
 
-        want[i] = p - 0.01 * (mh / (sqrt(vh) + 1e-8) + (decay ? 0.1 * p : 0));
+        want[i] = p - 0.01 * (mh / (sqrt(vh) + 1e-8) +
+                              (decay && !coupled ? 0.1 * p : 0));
         want[n + i] = m;
         want[2 * n + i] = v;
         want[3 * n + i] = want[i];
     }
     char name[80];
-    snprintf(name, sizeof(name), "%s: adamw %lld step %lld", setting,
-             (long long)n, (long long)step);
+    snprintf(name, sizeof(name), "%s: %s %lld step %lld", setting,
+             coupled ? "adam" : "adamw", (long long)n, (long long)step);
     ok(same_bytes(run_adamw, &k, out, (with_copy ? 4 : 3) * n),
        "%s: equal for 1, 2, 3 threads", name);
     close_to(out, want, n, 5e-7, "%s: p", name);
@@ -194,6 +196,150 @@ static void check_adamw(int64_t n, int64_t step, bool with_copy)
         ok(memcmp(out, out + 3 * n, (size_t)n * sizeof(*out)) == 0,
            "%s: the copy is p", name);
     free(p0), free(out), free(g), free(want);
+}
+
+struct sgd_case {
+    struct gpt_sgd op;
+    const float *before; /* p, m */
+    float *out;          /* p, m */
+};
+
+static void run_sgd(void *ctx)
+{
+    struct sgd_case *k = ctx;
+
+    memcpy(k->out, k->before, (size_t)(2 * k->op.n) * sizeof(float));
+    be->sgd(q, &k->op);
+}
+
+static void check_sgd(int64_t n, bool momentum)
+{
+    float *before = rnd_floats(2 * n, 1), *out = poisoned(2 * n);
+    float *g = rnd_floats(n, 3);
+    const struct gpt_adamw_segment seg[] = {{0, false}, {n / 3, true}};
+    struct sgd_case k = {{.n = n,
+                          .p = out,
+                          .m = momentum ? out + n : NULL,
+                          .g = g,
+                          .lr = 0.1,
+                          .momentum = 0.8,
+                          .weight_decay = 0.2,
+                          .grad_scale = 0.7,
+                          .segments = seg,
+                          .n_segments = 2},
+                         before,
+                         out};
+    double *want = malloc((size_t)(2 * n) * sizeof(*want));
+
+    for (int64_t i = 0; i < n; i++) {
+        const double p = (double)before[i], m = (double)before[n + i];
+        const double step =
+            (double)g[i] * 0.7 + (i >= n / 3 ? 0.2 * p : 0) +
+            (momentum ? 0.8 * m : 0);
+
+        want[i] = p - 0.1 * step;
+        want[n + i] = momentum ? step : m;
+    }
+    ok(same_bytes(run_sgd, &k, out, 2 * n),
+       "%s: sgd %lld equal for 1, 2, 3 threads", setting, (long long)n);
+    close_to(out, want, 2 * n, 5e-7, "%s: sgd", setting);
+    free(before), free(out), free(g), free(want);
+}
+
+static void check_mix(int64_t n)
+{
+    float *x = rnd_floats(n, 1), *y = rnd_floats(n, 1), *out = poisoned(n);
+    double *want = malloc((size_t)n * sizeof(*want));
+    double squares = 6.25;
+    struct gpt_mix op = {.n = n, .out = out, .x = x, .y = y, .a = 2, .b = -0.5};
+
+    for (int64_t i = 0; i < n; i++)
+        want[i] = 2 * (double)x[i] - 0.5 * (double)y[i];
+    be->mix(q, &op);
+    close_to(out, want, n, 2e-7, "%s: mix %lld", setting, (long long)n);
+    op.y = NULL;
+    op.squares = &squares;
+    op.least = 1e-7;
+    for (int64_t i = 0; i < n; i++)
+        want[i] = 2 * (double)x[i] / 2.5;
+    be->mix(q, &op);
+    close_to(out, want, n, 2e-7, "%s: mix by a norm", setting);
+    squares = 0;
+    op.x = out;
+    be->zero(q, out, (size_t)n * sizeof(*out));
+    be->mix(q, &op);
+    ok(out[0] == 0, "%s: a norm of zero divides nothing", setting);
+    free(x), free(y), free(out), free(want);
+}
+
+/* One row with smoothing and z-loss in double; x becomes its gradient. */
+static double regularised_row(double *x, int64_t n, int64_t target,
+                              double weight, double e, double z)
+{
+    double sum = 0, logits = 0;
+
+    for (int64_t j = 0; j < n; j++) {
+        sum += exp(x[j]);
+        logits += x[j];
+    }
+    const double lse = log(sum);
+    const double loss = (1 - e) * (lse - x[target]) +
+                        e * (lse - logits / (double)n) + z * lse * lse;
+    for (int64_t j = 0; j < n; j++)
+        x[j] = weight * (exp(x[j] - lse) * (1 + 2 * z * lse) - e / (double)n -
+                         (j == target ? 1 - e : 0));
+    return loss;
+}
+
+/* Of a whole vocabulary, or of `ranks` parts of v columns together. */
+static void check_regularised(int64_t n, int64_t v, int64_t real, int64_t ranks)
+{
+    const int64_t all = v * ranks;
+    float *logits = rnd_floats(n * all, 4), *weight = rnd_floats(n, 1);
+    float *stats = poisoned(ranks * n * GPT_XENT_STATS), *loss = poisoned(n);
+    double *want = calloc((size_t)(n * all), sizeof(*want));
+    double *losses = malloc((size_t)n * sizeof(*losses));
+    int32_t *target = malloc((size_t)n * sizeof(*target));
+    struct gpt_xent op = {.n = n, .v = v, .v_real = real * ranks,
+                          .act = GPT_F32, .target = target,
+                          .weight = weight, .loss = loss,
+                          .grad = true, .smoothing = 0.1F, .z_loss = 0.01F};
+
+    if (op.v_real > all)
+        op.v_real = all;
+    for (int64_t i = 0; i < n; i++) {
+        double *row = want + i * all;
+
+        target[i] = (int32_t)rnd_int(0, op.v_real - 1);
+        /* column c of part r is the whole row's r * v + c */
+        for (int64_t j = 0; j < op.v_real; j++)
+            row[j] = (double)logits[j / v * n * v + i * v + j % v];
+        losses[i] = regularised_row(row, op.v_real, target[i],
+                                    (double)weight[i], (double)0.1F,
+                                    (double)0.01F);
+    }
+    for (int pass = 0; pass < 2; pass++)
+        for (int64_t r = 0; r < ranks; r++) {
+            op.logits = logits + r * n * v;
+            op.v_begin = r * v;
+            if (ranks == 1 && pass == 0)
+                be->xent(q, &op);
+            else if (ranks > 1 && pass == 0)
+                be->xent_partial(q, &op, stats + r * n * GPT_XENT_STATS);
+            else if (ranks > 1)
+                be->xent_finish(q, &op, stats, ranks, r);
+        }
+    close_to(loss, losses, n, 1e-6, "%s: smoothed losses %lldx%lld of %lld",
+             setting, (long long)n, (long long)v, (long long)ranks);
+    double worst = 0;
+    for (int64_t i = 0; i < n; i++)
+        for (int64_t j = 0; j < all; j++)
+            worst = fmax(worst,
+                         fabs((double)logits[j / v * n * v + i * v + j % v] -
+                              (j < op.v_real ? want[i * all + j] : 0)));
+    ok(worst <= 2e-6, "%s: and gradients, %.2g", setting, worst);
+    free(logits), free(weight), free(stats), free(loss);
+    free(want), free(losses), free(target);
 }
 
 struct sum_case {
@@ -277,7 +423,7 @@ static void check_target(void)
         return;
     int32_t target = 4;
     struct gpt_xent op = {1,      6,       4,       6,     GPT_F32,
-                          logits, &target, &weight, &loss, true, 0, NULL};
+                          logits, &target, &weight, &loss, true, 0, NULL, 0, 0};
     be->xent(other, &op);
     is_int(be->sync(other, &err), GPT_EDEVICE, "a dummy target is refused: %s",
            err.text);
@@ -347,8 +493,18 @@ static void body(void)
     check_xent_ranks(9, 64, 57, 2, 80, true);
     check_xent_ranks(9, 64, 15, 4, 8, true); /* ranks without words */
     check_xent_ranks(6, 132, 101, 4, 1000, false);
-    check_adamw(7, 1, false);
-    check_adamw(100003, 4, true);
+    check_adamw(7, 1, false, false);
+    check_adamw(100003, 4, true, false);
+    check_adamw(7, 2, true, true);
+    check_adamw(100003, 1, false, true);
+    check_sgd(7, true);
+    check_sgd(100003, false);
+    check_mix(1);
+    check_mix(100003);
+    check_regularised(7, 33, 33, 1);
+    check_regularised(5, 1000, 993, 1);
+    check_regularised(9, 64, 57, 2);
+    check_regularised(9, 16, 9, 4); /* the last columns are dummies */
     check_sums(1);
     check_sums(1000);
     check_sums(100007);

@@ -259,48 +259,55 @@ static void test_some(const char *prefix, const struct found *single)
         struct layout layout;
         bool twice;
     } rows[] = {
-        {{1, 1, 2, 1, GPT_ZERO_OFF, false, NONE, false, false}, false},
-        {{1, 1, 4, 1, GPT_ZERO_1, false, NONE, true, true}, false},
-        {{1, 1, 4, 1, GPT_ZERO_2, false, NONE, false, false}, true},
-        {{1, 2, 1, 1, GPT_ZERO_OFF, false, UNIFORM, false, false}, false},
-        {{1, 4, 1, 1, GPT_ZERO_OFF, false, NONE, true, false}, false},
-        {{1, 2, 1, 2, GPT_ZERO_OFF, false, NONE, false, false}, false},
-        {{1, 2, 2, 1, GPT_ZERO_1, false, NONE, false, false}, false},
-        {{1, 2, 2, 2, GPT_ZERO_2, false, BLOCK, false, true}, true},
-        {{2, 1, 1, 1, GPT_ZERO_OFF, false, NONE, true, true}, true},
-        {{2, 1, 2, 1, GPT_ZERO_2, true, NONE, false, true}, true},
-        {{2, 2, 1, 2, GPT_ZERO_OFF, true, SELECTIVE, false, true}, false},
-        {{2, 2, 2, 1, GPT_ZERO_1, true, NONE, false, true}, true},
+        {{1, 1, 2, 1, GPT_ZERO_OFF, false, NONE, false, false, false}, false},
+        {{1, 1, 4, 1, GPT_ZERO_1, false, NONE, true, true, false}, false},
+        {{1, 1, 4, 1, GPT_ZERO_2, false, NONE, false, false, false}, true},
+        {{1, 2, 1, 1, GPT_ZERO_OFF, false, UNIFORM, false, false, false},
+         false},
+        {{1, 4, 1, 1, GPT_ZERO_OFF, false, NONE, true, false, false}, false},
+        {{1, 2, 1, 2, GPT_ZERO_OFF, false, NONE, false, false, false}, false},
+        {{1, 2, 2, 1, GPT_ZERO_1, false, NONE, false, false, false}, false},
+        {{1, 2, 2, 2, GPT_ZERO_2, false, BLOCK, false, true, false}, true},
+        {{2, 1, 1, 1, GPT_ZERO_OFF, false, NONE, true, true, false}, true},
+        {{2, 1, 2, 1, GPT_ZERO_2, true, NONE, false, true, false}, true},
+        {{2, 2, 1, 2, GPT_ZERO_OFF, true, SELECTIVE, false, true, false},
+         false},
+        {{2, 2, 2, 1, GPT_ZERO_1, true, NONE, false, true, false}, true},
+        {{1, 1, 2, 1, GPT_ZERO_OFF, false, NONE, false, false, true}, false},
+        {{2, 2, 1, 1, GPT_ZERO_OFF, true, NONE, false, true, true}, true},
+        {{2, 1, 4, 1, GPT_ZERO_2, false, NONE, false, true, true}, true},
     };
 
     for (size_t i = 0; i < GPT_COUNT(rows); i++) {
         struct job j = {&rows[i].layout, prefix, rows[i].twice, false, NULL};
 
-        test_layout(&j, single + rows[i].layout.untied);
+        test_layout(&j, single + (rows[i].layout.muon ? 2
+                                 : rows[i].layout.untied));
     }
 }
 
 static void test_all(const char *prefix)
 {
-    struct found *single = mmap(NULL, 2 * sizeof(*single),
+    struct found *single = mmap(NULL, 3 * sizeof(*single),
                                 PROT_READ | PROT_WRITE,
                                 MAP_SHARED | MAP_ANONYMOUS, -1, 0);
 
-    for (int untied = 0; untied < 2; untied++) {
-        const struct layout one = {
-            .tp = 1, .pp = 1, .dp = 1, .chunks = 1, .untied = untied};
+    /* tied, untied, tied with Muon */
+    for (int i = 0; i < 3; i++) {
+        const struct layout one = {.tp = 1, .pp = 1, .dp = 1, .chunks = 1,
+                                   .untied = i == 1, .muon = i == 2};
         struct job j = {&one, prefix, false, false, NULL};
 
-        if (!ok(run_job(&j, single + untied, 1), "one rank"))
+        if (!ok(run_job(&j, single + i, 1), "one rank"))
             return;
-        ok(single[untied].loss[STEPS - 1] < single[untied].loss[0] - 0.05,
+        ok(single[i].loss[STEPS - 1] < single[i].loss[0] - 0.05,
            "its loss falls");
     }
     if (!ranks_possible)
         skip("several ranks: built without Gloo");
     else
         test_some(prefix, single);
-    munmap(single, 2 * sizeof(*single));
+    munmap(single, 3 * sizeof(*single));
 }
 
 int main(void)

@@ -25,8 +25,10 @@ static struct gpt_replica *open_replica(const struct gpt_config *c, int64_t b,
     };
 
     if (k)
-        o.optimizer = (struct gpt_optimizer_options){k->beta1, k->beta2, k->eps,
-                                                     k->clip_grad};
+        o.optimizer = (struct gpt_optimizer_options){.beta1 = k->beta1,
+                                                     .beta2 = k->beta2,
+                                                     .eps = k->eps,
+                                                     .clip_grad = k->clip_grad};
     if (gpt_replica_new(&r, be, &o, &err) != GPT_OK ||
         gpt_replica_open(r, &err) != GPT_OK) {
         printf("Bail out! %s\n", err.text);

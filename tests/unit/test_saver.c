@@ -126,11 +126,12 @@ static int open_member(struct member *m, const struct layout *l,
 static int64_t walk(struct member *m, int64_t (*each)(float *x, float want))
 {
     struct gpt_replica *r = m->replica;
-    float *memory[] = {r->params, r->optimizer->exp_avg,
-                       r->optimizer->exp_avg_sq};
+    float *memory[] = {r->params,
+                       gpt_optimizer_buffer(r->optimizer, GPT_KIND_EXP_AVG),
+                       gpt_optimizer_buffer(r->optimizer, GPT_KIND_EXP_AVG_SQ)};
     int64_t sum = 0;
 
-    for (int k = 0; k < GPT_N_KINDS; k++)
+    for (int k = 0; k < (int)GPT_COUNT(memory); k++)
         for (int64_t i = 0; i < r->flat.n; i++) {
             const struct gpt_slice *s = &r->flat.slices[i];
             int64_t begin = 0, end = r->flat.elements, shift = 0;

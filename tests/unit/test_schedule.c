@@ -48,6 +48,41 @@ static void test_schedules(void)
     ok(cases >= 20, "%d schedules", cases);
 }
 
+/* Steps of 12 samples: a rate depends on the number of the step alone. */
+static void test_warmups(void)
+{
+    FILE *f = golden_open("tests/golden/warmup.txt");
+    char line[256], style[32], warmup[32];
+    int cases = 0;
+
+    while (golden_next(f, "warmup", line, sizeof(line))) {
+        struct gpt_lr_schedule s = {.max_lr = 6e-4, .decay_samples = 40 * 12,
+                                    .step_samples = 12};
+        struct gpt_err err = {0};
+        double want[GOLDEN_MAX], worst = 0;
+        long long steps;
+
+        if (sscanf(line, "%31s %lld %31s %lf", style, &steps, warmup,
+                   &s.init_lr) != 4)
+            exit(1);
+        s.warmup_samples = 12 * steps;
+        ok(gpt_lr_style_parse(style, &s.style) &&
+               gpt_lr_warmup_parse(warmup, &s.warmup) &&
+               gpt_lr_schedule_check(&s, NULL, &err) == GPT_OK,
+           "warm-up%.*s", (int)strcspn(line, "\n"), line);
+        const int n = golden_array(f, "lr", want);
+        for (int i = 0; i < n; i++)
+            for (int k = 0; k < 12; k += 11)
+                worst = fmax(worst,
+                             fabs(gpt_lr_schedule_value(&s, 12 * i + k) -
+                                  want[i]) / s.max_lr);
+        ok(worst <= 4e-16, "%d values, worst difference %g", n, worst);
+        cases++;
+    }
+    fclose(f);
+    is_int(cases, 24, "warm-ups");
+}
+
 static void test_rampups(void)
 {
     FILE *f = golden_open("tests/golden/schedule.txt");
@@ -143,6 +178,7 @@ static void test_refused(void)
 int main(void)
 {
     test_schedules();
+    test_warmups();
     test_rampups();
     test_refused();
     return tap_done();

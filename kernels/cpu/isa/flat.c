@@ -13,7 +13,8 @@ void ISA(adamw)(float *restrict p, float *restrict m, float *restrict v,
     const struct cpu_adamw_rates k = *r;
 
     for (int64_t i = 0; i < n; i++) {
-        float gi = g[i] * k.grad_scale;
+        /* Without coupled decay the sum is the product, to the bit. */
+        float gi = g[i] * k.grad_scale + k.couple * p[i];
         float mi = k.b1 * m[i] + k.one_b1 * gi;
         float vt = k.b2 * v[i] + k.one_b2 * (gi * gi);
 

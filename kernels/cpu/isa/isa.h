@@ -40,6 +40,7 @@ struct cpu_adamw_rates {
     float inv_bias2;              /* 1 / (1 - b2^t) */
     float eps, grad_scale;
     float keep; /* 1 - lr * weight decay */
+    float couple; /* weight decay that is part of the gradient, or 0 */
 };
 
 #define CPU_ISA_LIST(X)                                                       \

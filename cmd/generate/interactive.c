@@ -1,0 +1,195 @@
+/* Lines and their texts; see interactive.h. Start at answer_line(). The model
+ * and its cache stay open, so that an answer begins at once. */
+#include "cmd/generate/interactive.h"
+
+#include "base/log.h"
+#include "base/signals.h"
+#include "cmd/generate/choice.h"
+#include "generate/text.h"
+
+#include <stdio.h>
+#include <stdlib.h>
+#include <unistd.h>
+
+/* Buffers live as long as the conversation: an answer allocates nothing that
+ * the one before did not. */
+struct conversation {
+    struct gpt_loaded *m;
+    struct gpt_chosen_rules rules;
+    struct gpt_encoder *encoder;
+    struct gpt_batch *batch;
+    struct gpt_ids ids;
+    struct gpt_text text;
+    struct gpt_buf out;
+    uint64_t lines;
+    char last; /* byte written last */
+};
+
+/* Flushed at once: a token is seen when it is chosen. */
+static int put_text(struct conversation *c, struct gpt_err *err)
+{
+    if (c->out.len > 0)
+        c->last = c->out.data[c->out.len - 1];
+    if (fwrite(c->out.data, 1, c->out.len, stdout) != c->out.len ||
+        fflush(stdout) != 0)
+        return gpt_fail_errno(err, GPT_EIO, "cannot write standard output");
+    c->out.len = 0;
+    return GPT_OK;
+}
+
+/* A text that meets a stop string ends here: the batch sees ids alone. */
+static int take_token(void *user, int64_t request,
+                      const struct gpt_chosen *chosen, bool *stop,
+                      struct gpt_err *err)
+{
+    struct conversation *c = user;
+
+    (void)request;
+    if (gpt_text_add(&c->text, c->m->tokenizer, chosen->id, &c->m->o->stop,
+                     &c->out) != GPT_OK)
+        return gpt_no_memory(err, "a text");
+    *stop = c->text.stopped;
+    return put_text(c, err);
+}
+
+/* A text ends with a newline that it may have itself, so that the next line, or
+ * the reader's next answer, begins at the left. */
+static int end_text(void *user, int64_t request, enum gpt_finish finish,
+                    struct gpt_err *err)
+{
+    struct conversation *c = user;
+
+    (void)request;
+    (void)finish;
+    if (gpt_text_end(&c->text, &c->m->o->stop, &c->out) != GPT_OK)
+        return gpt_no_memory(err, "a text");
+    GPT_TRY(put_text(c, err));
+    if (c->last != '\n' && gpt_buf_add(&c->out, "\n", 1) != GPT_OK)
+        return gpt_no_memory(err, "a text");
+    return put_text(c, err);
+}
+
+/* As a prompt of the filter: an empty line is the beginning of a document. */
+static int encode_line(struct conversation *c, const char *line, size_t len,
+                       struct gpt_err *err)
+{
+    const int32_t eod = gpt_loaded_eod(c->m);
+    const int64_t most = c->m->config->max_positions;
+
+    c->ids.len = 0;
+    if ((len == 0 || c->m->o->add_bos) && eod < 0)
+        return gpt_fail(err, GPT_EDATA,
+                        "the vocabulary has no end-of-document token to begin "
+                        "with; type a word");
+    if (len == 0 || c->m->o->add_bos)
+        GPT_TRY(gpt_ids_add(&c->ids, &eod, 1, err));
+    GPT_TRY(gpt_encode(c->encoder, line, len, &c->ids, err));
+    if ((int64_t)c->ids.len > most)
+        return gpt_fail(err, GPT_EDATA,
+                        "the line has %zu tokens, but there are only %lld "
+                        "positions",
+                        c->ids.len, (long long)most);
+    return GPT_OK;
+}
+
+/* A line that is wrong gets a message, and the next one is waited for. */
+static int answer_line(struct conversation *c, const char *line, size_t len,
+                       struct gpt_err *err)
+{
+    struct gpt_err own = {0};
+    int status = encode_line(c, line, len, &own);
+
+    gpt_text_free(&c->text);
+    c->text = (struct gpt_text){.begins = len == 0};
+    c->last = 0;
+    if (status == GPT_EDATA) {
+        gpt_warn("%s", own.text);
+        return end_text(c, 0, GPT_FINISH_REFUSED, err);
+    }
+    if (status != GPT_OK) {
+        *err = own;
+        return status;
+    }
+    /* The number of a line names its random numbers, as that of a prompt does:
+     * the same lines after the same seed have the same texts. */
+    const struct gpt_request request = {
+        .prompt = c->ids.data,
+        .n_prompt = (int64_t)c->ids.len,
+        .max_tokens = c->m->o->tokens,
+        .number = c->lines,
+        .stream = c->lines++,
+        .seed = c->rules.seed,
+        .choice = &c->rules.choice,
+    };
+    if (c->m->o->echo && gpt_buf_add(&c->out, line, len) != GPT_OK)
+        return gpt_no_memory(err, "a text");
+    GPT_TRY(gpt_batch_begin(c->batch, &request, 0, err));
+    while (gpt_batch_texts(c->batch) > 0 && !gpt_signals_stop())
+        GPT_TRY(gpt_batch_step(c->batch, err));
+    return gpt_batch_end(c->batch, GPT_FINISH_STOPPED, err);
+}
+
+/* The mark that asks for a line goes to a terminal alone, and never into the
+ * product. */
+static int answer_lines(struct conversation *c, struct gpt_err *err)
+{
+    const bool terminal = isatty(STDIN_FILENO) && isatty(STDERR_FILENO);
+    char *line = NULL;
+    size_t cap = 0;
+    int status = GPT_OK;
+
+    while (status == GPT_OK && !gpt_signals_stop()) {
+        if (terminal)
+            fputs("> ", stderr);
+        ssize_t n = getline(&line, &cap, stdin);
+        if (n < 0)
+            break;
+        if (n > 0 && line[n - 1] == '\n')
+            n--;
+        if (n > 0 && line[n - 1] == '\r')
+            n--;
+        status = answer_line(c, line, (size_t)n, err);
+    }
+    if (terminal)
+        fputc('\n', stderr);
+    free(line);
+    return status;
+}
+
+/* One slot: a line is answered before the next is read, so that no second text
+ * is ever under way. */
+static int interact(struct conversation *c, struct gpt_err *err)
+{
+    const struct gpt_sink sink = {take_token, end_text, c};
+    const struct gpt_generate_options *o = c->m->o;
+
+    if (o->prompt.n + o->prompt_file.n > 0 || o->jsonl || o->num_samples > 1 ||
+        o->num_beams > 1) {
+        gpt_fail(err, GPT_EUSAGE,
+                 "--interactive reads lines and writes a text "
+                 "for each");
+        return gpt_hint(err, "leave out --prompt, --prompt-file, --jsonl, "
+                             "--num-samples and --num-beams");
+    }
+    GPT_TRY(gpt_choose_rules(&c->rules, c->m, err));
+    GPT_TRY(gpt_encoder_open(&c->encoder, c->m->tokenizer, err));
+    GPT_TRY(gpt_loaded_open_decoder(c->m, 1, c->m->config->max_positions, err));
+    GPT_TRY(gpt_batch_open(&c->batch, c->m->decoder, &sink, err));
+    GPT_TRY(answer_lines(c, err));
+    return gpt_loaded_report_speed(c->m, gpt_batch_speed(c->batch), err);
+}
+
+/* The input's end and a signal are both a good end. */
+int gpt_interact(struct gpt_loaded *m, struct gpt_err *err)
+{
+    struct conversation c = {.m = m};
+    int status = interact(&c, err);
+
+    gpt_batch_close(c.batch);
+    gpt_encoder_close(c.encoder);
+    gpt_free(c.rules.bias);
+    gpt_free(c.ids.data);
+    gpt_text_free(&c.text);
+    gpt_buf_free(&c.out);
+    return status;
+}

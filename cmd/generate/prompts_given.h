@@ -1,0 +1,23 @@
+/* The prompts that a command names, for every front end that reads some. */
+#ifndef GPT_CMD_GENERATE_PROMPTS_GIVEN_H
+#define GPT_CMD_GENERATE_PROMPTS_GIVEN_H
+
+#include "cmd/generate/options.h"
+#include "cmd/generate/prompts.h"
+
+/* What a file holds. */
+enum gpt_prompt_files {
+    GPT_FILES_TEXT,  /* a prompt, without the newline at its end */
+    GPT_FILES_WHOLE, /* a text, as it is */
+    GPT_FILES_JSONL, /* a prompt a line */
+};
+
+/* Appends the prompts of the command line and of files, or else those of
+ * standard input. GPT_EUSAGE when there are
+ * none and standard input is a terminal. */
+int gpt_prompts_read_given(struct gpt_prompts *p,
+                           const struct gpt_generate_options *o,
+                           enum gpt_prompt_files files,
+                           struct gpt_err *err) GPT_MUST_USE;
+
+#endif

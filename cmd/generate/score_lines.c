@@ -1,0 +1,274 @@
+/* Scores of continuations; see score_lines.h. Start at score_prompt(): the pair
+ * becomes ids as the language model evaluation harness makes them (its
+ * api/model.py), so that its tasks have the same results. */
+#include "cmd/generate/score_lines.h"
+
+#include "base/log.h"
+#include "base/num.h"
+#include "base/signals.h"
+#include "cmd/generate/json_out.h"
+#include "cmd/generate/prompts_given.h"
+#include "generate/score.h"
+
+#include <ctype.h>
+#include <math.h>
+#include <stdio.h>
+#include <string.h>
+
+struct task {
+    struct gpt_loaded *m;
+    struct gpt_prompts prompts;
+    struct gpt_encoder *encoder;
+    struct gpt_scorer *scorer;
+    struct gpt_ids ids, context;
+    struct gpt_buf text, details, logits;
+    /* of all lines */
+    int64_t lines, greedy, tokens;
+    double logprob;
+};
+
+/* One line's pair, borrowed from its prompt. */
+struct pair {
+    const char *context, *continuation;
+    size_t context_len, continuation_len;
+};
+
+/* LAMBADA's lines are a text alone: its last word is what is asked for, with
+ * the space before it. Spaces at a context's end belong to the continuation,
+ * since a token begins with its space. */
+static int find_pair(const struct gpt_prompt *prompt, struct pair *pair,
+                     struct gpt_err *err)
+{
+    const char *text = prompt->text;
+    size_t len = prompt->len;
+
+    if (prompt->ids)
+        return gpt_fail(err, GPT_EDATA,
+                        "a context is a text, not a list of "
+                        "ids");
+    if (prompt->continuation) {
+        *pair = (struct pair){text, prompt->continuation, len,
+                              strlen(prompt->continuation)};
+    } else {
+        size_t at = len;
+
+        while (at > 0 && text[at - 1] != ' ')
+            at--;
+        if (at == 0)
+            return gpt_fail(err, GPT_EDATA,
+                            "no continuation, and the text has no last word");
+        *pair = (struct pair){text, text + at - 1, at - 1, len - at + 1};
+    }
+    if (pair->continuation_len == 0)
+        return gpt_fail(err, GPT_EDATA, "the continuation is empty");
+    return GPT_OK;
+}
+
+/* The ids of the whole, and how many of them are those of the context: the pair
+ * is encoded together, since a token may reach over the seam, and is divided
+ * where the context alone ends. */
+static int encode_pair(struct task *t, const struct pair *pair, int64_t *first,
+                       struct gpt_err *err)
+{
+    size_t len = pair->context_len;
+    const int32_t eod = gpt_loaded_eod(t->m);
+
+    while (len > 0 && isspace((unsigned char)pair->context[len - 1]))
+        len--;
+    t->text.len = t->ids.len = t->context.len = 0;
+    if (gpt_buf_add(&t->text, pair->context, pair->context_len) != GPT_OK ||
+        gpt_buf_add(&t->text, pair->continuation, pair->continuation_len) !=
+            GPT_OK)
+        return gpt_no_memory(err, "a pair");
+    if (t->m->o->add_bos || len == 0) {
+        if (eod < 0)
+            return gpt_fail(err, GPT_EDATA,
+                            "the vocabulary has no end-of-document token to "
+                            "begin with");
+        GPT_TRY(gpt_ids_add(&t->ids, &eod, 1, err));
+        GPT_TRY(gpt_ids_add(&t->context, &eod, 1, err));
+    }
+    GPT_TRY(gpt_encode(t->encoder, t->text.data, t->text.len, &t->ids, err));
+    if (len > 0)
+        GPT_TRY(gpt_encode(t->encoder, pair->context, len, &t->context, err));
+    *first = (int64_t)t->context.len;
+    return *first >= (int64_t)t->ids.len
+               ? gpt_fail(err, GPT_EDATA,
+                          "the continuation adds no token to its context")
+               : GPT_OK;
+}
+
+/* What is asked for of each token is collected while it is scored. */
+static int add_token(void *user, const struct gpt_chosen *chosen,
+                     struct gpt_err *err)
+{
+    struct task *t = user;
+    int status = GPT_OK;
+
+    if (t->m->o->logprobs >= 0)
+        status = gpt_json_add_chosen(&t->details, t->m->tokenizer, chosen);
+    if (status == GPT_OK && t->m->o->return_logits)
+        status = gpt_json_add_logits(&t->logits, chosen->logits,
+                                     t->m->config->vocab_size);
+    return status == GPT_OK ? GPT_OK : gpt_no_memory(err, "scores");
+}
+
+/* The context is cut only on demand: a score of half a context is another
+ * score, and a user shall know. At least one token of it stays, since the
+ * first of the continuation is predicted from something. */
+static int score_prompt(struct task *t, const struct gpt_prompt *prompt,
+                        struct gpt_score *score, int64_t *context,
+                        struct gpt_err *err)
+{
+    const int64_t most = t->m->config->max_positions + 1;
+    struct pair pair = {0};
+    int64_t first = 0, skip = 0;
+
+    t->details.len = t->logits.len = 0;
+    GPT_TRY(find_pair(prompt, &pair, err));
+    GPT_TRY(encode_pair(t, &pair, &first, err));
+    int64_t n = (int64_t)t->ids.len;
+    if (n > most && n - first < most && t->m->o->truncate_context)
+        skip = n - most;
+    *context = first - skip;
+    if (n - skip > most) {
+        gpt_fail(err, GPT_EDATA,
+                 "%lld tokens, but there are only %lld positions", (long long)n,
+                 (long long)most - 1);
+        return gpt_hint(err, "--truncate-context drops the first tokens of a "
+                             "context");
+    }
+    return gpt_score_text(t->scorer, t->ids.data + skip, n - skip, first - skip,
+                          gpt_max_i64(t->m->o->logprobs, 0), add_token, t,
+                          score, err);
+}
+
+/* ---- output ---- */
+
+/* The line's own id, or its number from 1, as of texts. */
+static int add_id(struct gpt_buf *b, const struct gpt_prompt *prompt, size_t i)
+{
+    return prompt->id ? gpt_buf_printf(b, "{\"id\":%s", prompt->id)
+                      : gpt_buf_printf(b, "{\"id\":%zu", i + 1);
+}
+
+/* Nine digits: a comparison of two answers may hang on the last of a float. */
+static int add_score(struct gpt_buf *b, const struct task *t,
+                     const struct gpt_score *score, int64_t context)
+{
+    GPT_TRY(gpt_buf_printf(b,
+                           ",\"logprob\":%.9g,\"greedy\":%s,\"tokens\":%lld,"
+                           "\"context_tokens\":%lld",
+                           score->logprob, score->greedy ? "true" : "false",
+                           (long long)score->tokens, (long long)context));
+    if (t->m->o->logprobs >= 0)
+        GPT_TRY(gpt_json_add_list(b, "logprobs", &t->details));
+    if (t->m->o->return_logits)
+        GPT_TRY(gpt_json_add_list(b, "logits", &t->logits));
+    return gpt_buf_add(b, "}\n", 2);
+}
+
+static int add_error(struct gpt_buf *b, const char *text)
+{
+    GPT_TRY(gpt_buf_add(b, ",\"error\":", 9));
+    GPT_TRY(gpt_json_add_string(b, text, strlen(text)));
+    return gpt_buf_add(b, "}\n", 2);
+}
+
+/* A line goes out whole, as soon as it is scored: a reader of the pipe need not
+ * wait for the last one. */
+static int put_line(struct gpt_buf *b, struct gpt_err *err)
+{
+    if (fwrite(b->data, 1, b->len, stdout) != b->len || fflush(stdout) != 0)
+        return gpt_fail_errno(err, GPT_EIO, "cannot write standard output");
+    return GPT_OK;
+}
+
+/* A pair that is wrong is refused, and others are scored; weights that are
+ * useless and lack of memory end the work. */
+static int score_line(struct task *t, size_t i, struct gpt_err *err)
+{
+    const struct gpt_prompt *prompt = &t->prompts.items[i];
+    struct gpt_buf line = {0};
+    struct gpt_err own = {0};
+    struct gpt_score score = {0};
+    int64_t context = 0;
+    int status = GPT_OK;
+
+    if (!prompt->error)
+        status = score_prompt(t, prompt, &score, &context, &own);
+    if (status != GPT_OK && status != GPT_EDATA) {
+        *err = own;
+        return status;
+    }
+    if (status == GPT_EDATA) {
+        gpt_warn("line %zu: %s%s%s", i + 1, own.text, own.hint[0] ? "; " : "",
+                 own.hint);
+        GPT_TRY(gpt_prompts_refuse(&t->prompts, i, own.text, err));
+    }
+    bool fits =
+        add_id(&line, prompt, i) == GPT_OK &&
+        (prompt->error ? add_error(&line, prompt->error)
+                       : add_score(&line, t, &score, context)) == GPT_OK;
+    status = fits ? put_line(&line, err) : gpt_no_memory(err, "scores");
+    gpt_buf_free(&line);
+    t->lines += !prompt->error;
+    t->greedy += !prompt->error && score.greedy;
+    t->tokens += score.tokens;
+    t->logprob += score.logprob;
+    return status;
+}
+
+/* The two figures that are published for LAMBADA: the share of lines whose
+ * tokens are all the most probable ones, and the perplexity of a line's
+ * continuation. */
+static void report(const struct task *t)
+{
+    if (t->lines > 0)
+        gpt_info("%lld continuations of %lld tokens: %.4f are greedy, "
+                 "log-probability %.4f, perplexity %.4f each",
+                 (long long)t->lines, (long long)t->tokens,
+                 (double)t->greedy / (double)t->lines,
+                 t->logprob / (double)t->lines,
+                 exp(-t->logprob / (double)t->lines));
+}
+
+/* All lines are read before the model, which takes longer; the decoder has one
+ * slot, because the tokens of one text fill a product by themselves. */
+static int score_all(struct task *t, struct gpt_err *err)
+{
+    GPT_TRY(gpt_prompts_read_given(&t->prompts, t->m->o, GPT_FILES_JSONL, err));
+    if (t->prompts.n == 0)
+        gpt_warn("the input holds no lines: there is nothing to score");
+    if (t->prompts.n == 0 || gpt_signals_stop())
+        return GPT_OK;
+    GPT_TRY(gpt_encoder_open(&t->encoder, t->m->tokenizer, err));
+    GPT_TRY(gpt_loaded_open_decoder(t->m, 1, t->m->config->max_positions, err));
+    GPT_TRY(gpt_scorer_open(&t->scorer, t->m->decoder, err));
+    for (size_t i = 0; i < t->prompts.n && !gpt_signals_stop(); i++)
+        GPT_TRY(score_line(t, i, err));
+    report(t);
+    const size_t refused = gpt_prompts_refused(&t->prompts);
+    return refused && !gpt_signals_stop()
+               ? gpt_fail(err, GPT_EDATA, "%zu of %zu lines are not scored",
+                          refused, t->prompts.n)
+               : GPT_OK;
+}
+
+/* In the reverse order of opening: the scorer uses the decoder, which the
+ * model closes. */
+int gpt_score_lines(struct gpt_loaded *m, struct gpt_err *err)
+{
+    struct task t = {.m = m};
+    int status = score_all(&t, err);
+
+    gpt_scorer_close(t.scorer);
+    gpt_encoder_close(t.encoder);
+    gpt_free(t.ids.data);
+    gpt_free(t.context.data);
+    gpt_buf_free(&t.text);
+    gpt_buf_free(&t.details);
+    gpt_buf_free(&t.logits);
+    gpt_prompts_free(&t.prompts);
+    return status;
+}

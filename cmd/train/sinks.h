@@ -1,0 +1,37 @@
+/* Where the numbers of a run go: metrics.jsonl, event files of TensorBoard, the
+ * standard input of a command. */
+#ifndef GPT_CMD_TRAIN_SINKS_H
+#define GPT_CMD_TRAIN_SINKS_H
+
+#include "base/status.h"
+
+/* One number of a line. NaN and infinities are null in JSON, and no value
+ * elsewhere. */
+struct gpt_metric {
+    const char *name;
+    double value;
+    int decimals; /* of its text; -1: nine digits */
+};
+
+struct gpt_sink_options {
+    const char *metrics;     /* file, or NULL */
+    const char *tensorboard; /* directory, or NULL */
+    const char *command;     /* for sh, or NULL */
+    int64_t iteration;       /* that the run continues from */
+};
+
+struct gpt_sinks;
+
+/* Lines of the metrics file after `iteration` are cut off: those steps will be
+ * made again. */
+int gpt_sinks_open(struct gpt_sinks **sinks, const struct gpt_sink_options *o,
+                   struct gpt_err *err) GPT_MUST_USE;
+/* One line of n numbers. A command that does not read, or has ended, is
+ * reported once, and loses lines instead of holding up the run. */
+int gpt_sinks_write(struct gpt_sinks *sinks, int64_t iteration,
+                    const struct gpt_metric *metrics, size_t n,
+                    struct gpt_err *err) GPT_MUST_USE;
+/* Waits until the command has ended. NULL is fine. */
+int gpt_sinks_close(struct gpt_sinks *sinks, struct gpt_err *err);
+
+#endif

@@ -1,0 +1,187 @@
+#!/bin/sh
+# Runs as classic checkpoints of Megatron-LM: gated models with RMSNorm and the
+# like, and optimizer state, written and read, plain and distributed. Losses and
+# files of megatron-core itself are those of tests/golden/make_megatron_core.py.
+. "$(dirname "$0")/../lib/tap.sh"
+
+golden=$top/tests/golden/megatron
+tp=--target-tensor-model-parallel-size
+pp=--target-pipeline-model-parallel-size
+into() { # from to option...
+    from=$1 to=$2
+    shift 2
+    gpt-reshape --load-path "$from" --save-path "$to" "$@"
+}
+# Sixteen bytes again and again: every sample is the same.
+echo '1234567890,.-+/(' | awk '{ for (i = 0; i < 20; i++) t = t $0
+    print "{\"text\": \"" t "\"}" }' >x.jsonl
+gpt-preprocess --input x.jsonl --output-prefix x -q \
+    --tokenizer-type ByteTokenizer
+
+# ---- megatron-core's own files ----
+for name in core-gpt core-qwen; do
+    rm -rf native
+    expect 0 "$name is read" into $golden/$name native $tp 1 --verify
+    check 'with its optimizer' [ -f \
+        native/iter_0000003/optimizer_exp_avg_sq_tp00_pp00.safetensors ]
+    [ -x "$BUILD/gpt-train" ] || continue
+    for from in $golden/$name native; do
+        rm -rf on
+        expect 0 'and trained on' gpt-train --load "$from" --save on \
+            --data-path x_text_document --use-checkpoint-args \
+            --use-checkpoint-opt_param-scheduler --train-iters 8 \
+            --global-batch-size 2 --micro-batch-size 2 --seq-length 16 \
+            --split 100,0,0 --lr 1e-2 --weight-decay 0.01 --log-interval 1 \
+            --make-vocab-size-divisible-by 64
+        sed -n 's/.*"lm_loss":\([0-9.e+-]*\).*/\1/p' on/metrics.jsonl |
+            awk '{ print NR + 3, $1 }' >got
+        awk 'NR > 3 { print NR, $1 }' $golden/$name/losses.txt >want
+        check 'with the losses of megatron-core' awk '
+            NR == FNR { want[$1] = $2; next }
+            { d = want[$1] - $2
+              if (!($1 in want) || d > 1e-5 || d < -1e-5) bad = 1; n++ }
+            END { exit bad || n != 5 }' want got
+    done
+done
+[ -x "$BUILD/gpt-train" ] || {
+    skip 'no gpt-train'
+    tap_done
+    exit
+}
+
+# ---- there and back ----
+train() { # name option...
+    name=$1
+    shift
+    gpt-train --data-path x_text_document --vocab-size 67 --num-layers 4 \
+        --hidden-size 16 --num-attention-heads 4 --seq-length 16 \
+        --train-iters 6 --lr 1e-3 --split 100,0,0 --exit-interval 3 \
+        --save "$name" "$@"
+}
+llama='--swiglu --normalization RMSNorm --disable-bias-linear
+    --untie-embeddings-and-output-weights --num-query-groups 2
+    --position-embedding-type rope'
+expect 0 'a GPT' train gpt
+# shellcheck disable=SC2086 # words
+expect 0 'a Llama' train llama $llama --adam-beta2 0.95
+expect 0 'a Qwen' train qwen --swiglu --normalization RMSNorm \
+    --disable-bias-linear --add-qkv-bias --qk-layernorm --num-query-groups 2 \
+    --position-embedding-type rope --bf16
+expect 0 'squared ReLU, gated biases' train other --squared-relu \
+    --apply-layernorm-1p --position-embedding-type rope --rotary-percent 0.5 \
+    --untie-embeddings-and-output-weights
+back() { # name option...: to Megatron-LM and back: the same bytes
+    name=$1
+    shift
+    rm -rf m b
+    expect 0 "$name to Megatron-LM: $*" into "$name" m --to megatron "$@" \
+        --verify
+    expect 0 'and back' into m b $tp 1 $pp 1
+    check 'is the same' diff -r "$name/iter_0000003" b/iter_0000003
+}
+for name in gpt llama qwen other; do
+    back $name
+    back $name $tp 2 $pp 2 --saver-transformer-impl local \
+        --use-distributed-optimizer
+done
+back llama $tp 2 --saver-transformer-impl legacy
+back llama $pp 4 --use_distributed_optimizer
+back gpt $pp 2 --use-distributed-optimizer
+check 'a file a rank beside the weights' [ -f \
+    m/iter_0000003/mp_rank_00_001/distrib_optim.pt ]
+back qwen --target-params-dtype fp32
+back gpt --target-params-dtype bf16
+rm -rf w
+expect 0 'weights alone are of the type that computes' into m w --to hf
+check 'bf16' sh -c "gpt-reshape inspect w | grep -q 'wte.weight *BF16'"
+# one layout of Megatron-LM as another, without a native one between
+into llama m1 --to megatron $tp 2 --use-distributed-optimizer -q
+into m1 m2 --to megatron $tp 1 $pp 2 -q
+into m2 m3 $tp 1 $pp 1 -q
+check 'through layouts of Megatron-LM' diff -r llama/iter_0000003 \
+    m3/iter_0000003
+expect 0 'a run goes on' train llama-on $llama --adam-beta2 0.95 --load llama \
+    --exit-interval 6
+# shellcheck disable=SC2086
+expect 0 'and from files of Megatron-LM' train m-on $llama --adam-beta2 0.95 \
+    --load m1 --exit-interval 6
+check 'to the same weights' cmp \
+    llama-on/iter_0000006/model_tp00_pp00.safetensors \
+    m-on/iter_0000006/model_tp00_pp00.safetensors
+
+# ---- messages ----
+err_of() { # status text command...
+    want=$1 text=$2
+    shift 2
+    expect "$want" "$text" "$@"
+    err_has "$text"
+}
+err_of 2 '--use-distributed-optimizer has no effect on format hf' \
+    into llama x --to hf --use-distributed-optimizer
+train alibi --position-embedding-type alibi >log 2>&1
+err_of 3 'position_embedding_type alibi' \
+    into alibi x --to megatron
+train geglu --geglu >log 2>&1
+err_of 3 'no argument says that' into geglu x --to megatron
+check 'nothing was written' [ ! -e x ]
+cp -r m1 bad
+: >bad/iter_0000003/mp_rank_01/distrib_optim.pt
+err_of 3 'mp_rank_01/distrib_optim.pt: byte 0: 0 bytes' into bad x
+cp m1/iter_0000003/mp_rank_00/model_optim_rng.pt \
+    bad/iter_0000003/mp_rank_01/distrib_optim.pt
+err_of 0 'its optimizer state is left out' into bad x
+rm -r bad x
+cp -r m1 bad
+rm bad/iter_0000003/mp_rank_01/distrib_optim.pt
+err_of 0 'its optimizer state is left out' into bad x
+
+# ---- PyTorch ----
+if ! find_python 'torch'; then
+    skip 'no python3 with torch (GPT_ORACLE_PYTHON)'
+    tap_done
+    exit
+fi
+cat >load.py <<'END'
+import argparse, torch
+torch.serialization.add_safe_globals([argparse.Namespace])
+load = lambda p: torch.load(p, weights_only=True)
+one = load("b/mp_rank_00/model_optim_rng.pt")
+model, inner = one["model"], one["optimizer"]["optimizer"]
+masters = one["optimizer"]["fp32_from_fp16_params"]
+groups = inner["param_groups"]
+decayed = [n for n in model if model[n].dim() > 1]
+rest = [n for n in model if model[n].dim() == 1]
+count = 0
+for group, names, copies in zip(groups, (decayed, rest), masters):
+    assert len(group["params"]) == len(names) == len(copies)
+    assert group["step"] == 3 and group["betas"] == (0.9, 0.95)
+    for i, n, copy in zip(group["params"], names, copies):
+        assert i == count and copy.dtype is torch.float32
+        assert torch.equal(copy.bfloat16(), model[n])
+        assert inner["state"][i]["exp_avg"].shape == model[n].shape
+        count += 1
+gate, up = model["decoder.layers.0.mlp.linear_fc1.weight"].chunk(2)
+assert not torch.equal(gate, up)
+shards = load("d/mp_rank_00/distrib_optim.pt")
+(types, buffers), = shards[0].items()
+assert types == (torch.bfloat16, torch.float32)
+assert shards["buckets_coalesced"] and len(buffers["param"]) == \
+    buffers["numel_unpadded"]
+at = 0
+for group, names, copies in zip(groups, (decayed, rest), masters):
+    model.update(zip(names, copies))
+for n in reversed(list(model)):
+    at = -(-at // 64) * 64
+    assert torch.equal(buffers["param"][at:at + model[n].numel()],
+                       model[n].flatten()), n
+    at += model[n].numel()
+assert at == buffers["numel_unpadded"]
+END
+rm -rf m1 m2 b d
+into llama m1 --to megatron --target-params-dtype bf16 -q
+into llama m2 --to megatron --target-params-dtype bf16 -q \
+    --use-distributed-optimizer
+mv m1/iter_0000003 b
+mv m2/iter_0000003 d
+check 'PyTorch finds what Megatron-LM looks for' "$python" load.py
+tap_done

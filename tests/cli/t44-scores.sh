@@ -1,0 +1,99 @@
+#!/bin/sh
+# gpt-generate --score and --perplexity: forms of input and output, refusals,
+# and the validation loss of training. Figures are compared with a slow
+# reference in tests/parity/scores.sh.
+. "$(dirname "$0")/../lib/tap.sh"
+
+command -v gpt-train >/dev/null || {
+    skip 'there is no gpt-train'
+    tap_done
+}
+# One document of 257 tokens with its end: 16 samples of 16 tokens.
+awk 'BEGIN {
+    printf "{\"text\": \""
+    for (i = 0; i < 64; i++) printf "%c%c%d ", 97 + i % 7, 97 + i % 5, i % 10
+    print "\"}" }' >corpus.jsonl
+expect 0 'a corpus' gpt-preprocess --input corpus.jsonl --output-prefix d \
+    --tokenizer-type ByteTokenizer --append-eod
+expect 0 'a model, and its validation loss' gpt-train --train-data-path \
+    d_text_document --valid-data-path d_text_document --tokenizer-type \
+    ByteTokenizer --num-layers 2 --hidden-size 32 --num-attention-heads 2 \
+    --seq-length 16 --micro-batch-size 4 --hidden-dropout 0 \
+    --attention-dropout 0 --eval-iters 4 --eval-interval 1000 --save ckpt \
+    --train-iters 30 --lr 1e-2 --lr-decay-style constant
+cat out err | sed -n 's/.*end of training .*lm loss value: *\([0-9.E+-]*\).*/\1/p' |
+    head -n 1 >validation
+
+gen() {
+    gpt-generate --load ckpt --threads 1 "$@"
+}
+field() { # name: of the first object of out
+    sed "s/.*\"$1\":\\([^,}]*\\).*/\\1/; q" out
+}
+near() { # a b
+    awk -v a="$1" -v b="$2" 'BEGIN { exit !(a > 0 && (a - b) ^ 2 < 1e-10 * a * a) }'
+}
+
+# ---- perplexity ----
+expect 0 'the perplexity of the data set' gen --perplexity training \
+    --data-path d_text_document
+check 'its loss is that of validation' near "$(field loss)" "$(cat validation)"
+check 'every target is scored' test "$(field scored)" = 256
+cp out first
+sed 's/.*: "//; s/"}$//' corpus.jsonl | tr -d '\n' >text
+printf '{"convention":"megatron","window":16,"texts":1,"tokens":256,"scored":255' >want
+expect 0 'that of a file' gen --perplexity megatron --prompt-file text
+check 'says which it is' sh -c 'head -c "$(wc -c <want)" out | cmp - want'
+out_has '"adjusted_perplexity":'
+expect 0 'as a data set, where words are not known' gen --perplexity megatron \
+    --data-path d_text_document
+check 'it is not adjusted' sh -c '! grep -q adjusted out'
+gen --perplexity lm-eval <text >want 2>err
+expect 0 'lines' gen --perplexity lm-eval --jsonl --prompt-file corpus.jsonl
+check 'are texts' cmp want out
+expect 0 'with a smaller window' gen --perplexity lm-eval --window 4 \
+    --prompt-file text
+check 'tokens see less' test "$(cmp out want >/dev/null 2>&1; echo $?)" = 1
+expect 3 'a text that is shorter than a chunk' gen --perplexity llama.cpp -p ab
+err_has 'no token is scored'
+err_has '--window'
+expect 2 'a window past the positions' gen --perplexity lm-eval --window 17 -p a
+expect 2 'a convention with a beginning of its own' gen --perplexity lm-eval \
+    --add-bos -p a
+expect 2 'a text and a data set' gen --perplexity training -p a \
+    --data-path d_text_document
+expect 2 'no such convention' gen --perplexity mine -p a
+expect 4 'no such data set' gen --perplexity training --data-path none
+expect 2 'two kinds of work' gen --perplexity training --score -p a
+err_has '--score and --perplexity: choose one'
+
+# ---- scores ----
+printf '%s\n' '{"context": "aa0 bb", "continuation": "1", "id": "x"}' \
+    '{"context": "aa0 bb", "continuation": "1 cc2"}' '{"text": "aa0 bb1"}' \
+    '{"context": "a", "continuation": ""}' 'no' '{"text": "word"}' \
+    '{"context": "aa0 bb1 cc2 dd3 ", "continuation": "ee4"}' >pairs
+expect 3 'pairs' gen --score --prompt-file pairs
+check 'a result for each' test "$(wc -l <out)" = 7
+out_has '{"id":"x","logprob":-'
+out_has ',"tokens":1,"context_tokens":6}'
+out_has '{"id":3,"logprob":-'
+out_has ',"tokens":4,"context_tokens":3}'
+out_has '{"id":4,"error":"the continuation is empty"}'
+out_has '{"id":5,"error":"pairs:5: '
+out_has '{"id":6,"error":"no continuation, and the text has no last word"}'
+out_has '{"id":7,"error":"19 tokens, but there are only 16 positions"}'
+err_has '4 of 7 lines are not scored'
+err_has '3 continuations of '
+sed -n 7p pairs >long
+expect 0 'a context that is too long' gen --score --truncate-context \
+    --prompt-file long
+out_has '"tokens":4,"context_tokens":13}'
+head -n 1 pairs >one
+gen --score --prompt-file one --logprobs 2 >out 2>err
+out_has '"logprobs":[{"id":49,"token":"1","logprob":-'
+expect 0 'from a pipe' sh -c 'cat one | gpt-generate --load ckpt --score'
+expect 0 'nothing' gen --score --prompt-file /dev/null
+err_has 'nothing to score'
+expect 1 'a full disk' sh -c 'gpt-generate --load ckpt --score <one >/dev/full ||
+    test $? = 4 && exit 1'
+tap_done
