@@ -10,8 +10,10 @@
 #include "base/options.h"
 #include "base/progress.h"
 #include "checkpoint/lock.h"
+#include "cmd/reshape/compare.h"
 #include "cmd/reshape/foreign.h"
 #include "cmd/reshape/inspect.h"
+#include "cmd/reshape/print_plan.h"
 #include "cmd/reshape/reshape.h"
 
 #include <stdio.h>
@@ -44,10 +46,11 @@ static const struct gpt_opt table[] = {
     {.kind = GPT_OPT_STRING, .name = "load-path", .arg = "PATH", AT(load_path),
      .flags = GPT_OPT_DIR,
      .help = "checkpoint to read: a native root or iter_* directory, a "
-             "directory of Hugging Face or Megatron-LM, or a GGUF file"},
+             "directory of Hugging Face or Megatron-LM, or a file of GGUF or "
+             "llm.c"},
     {.kind = GPT_OPT_STRING, .name = "save-path", .arg = "PATH", AT(save_path),
      .flags = GPT_OPT_DIR,
-     .help = "to write: a native root, a new directory, or a GGUF file"},
+     .help = "to write: a native root, a new directory, or a new file"},
     {.kind = GPT_OPT_CHOICE, .name = "to", .arg = "FORMAT", AT(to),
      .choices = gpt_format_names,
      .help = "format to write; default: gguf where --save-path ends in .gguf, "
@@ -99,7 +102,7 @@ static const struct gpt_opt table[] = {
     {.kind = GPT_OPT_FLAG, .name = "print-checkpoint-structure",
      AT(print_structure), .help = "list the output's tensors afterwards"},
     {.kind = GPT_OPT_FLAG, .name = "json", AT(json),
-     .help = "with inspect or globals: JSON instead of a table"},
+     .help = "with inspect, globals, plan and diff: JSON instead of a table"},
     GPT_COMMON_OPTIONS(struct options, common),
 };
 
@@ -116,25 +119,6 @@ static int show(int (*describe)(struct gpt_buf *out, const char *path,
         fwrite(b.data, 1, b.len, stdout);
     gpt_buf_free(&b);
     return status;
-}
-
-/* The product of a dry run, so it goes to standard output. */
-static void print_plan(const struct gpt_reshape *r)
-{
-    char size[32];
-
-    printf("read   %s: %s\n", r->source.dir,
-           gpt_text_bytes(size, (double)r->source.weight_bytes));
-    for (int64_t i = 0; i < r->target.n_files; i++) {
-        const struct gpt_target_file *f = &r->target.files[i];
-
-        printf("write  %s: %lld tensors, %s\n", f->name,
-               (long long)f->tensors, gpt_text_bytes(size, (double)f->bytes));
-    }
-    printf("total  %s to be written",
-           gpt_text_bytes(size, (double)r->target.bytes));
-    printf(", at most %s of memory\n",
-           gpt_text_bytes(size, (double)gpt_reshape_memory()));
 }
 
 /* Hears the bytes of tensors so far; see gpt_target_write(). */
@@ -175,7 +159,7 @@ static int carry_out(struct gpt_reshape *r, const struct options *o,
         if (r->o->dtype == GPT_N_DTYPES && !r->o->packing)
             gpt_info("%s: equals the input, bit for bit", r->o->save);
         else
-            gpt_info("%s: equals the input, rounded to %s", r->o->save,
+            gpt_info("%s: equals the input after rounding to %s", r->o->save,
                      o->dtype);
     }
     return GPT_OK;
@@ -272,8 +256,9 @@ static const struct gpt_format *find_format(const struct options *o)
 
 /* A dry run reads headers alone, so it checks no checksums either. */
 static int convert(const struct options *o, const struct gpt_args *args,
-                   struct gpt_err *err)
+                   bool only_plan, struct gpt_err *err)
 {
+    double rate = 0;
     enum gpt_dtype dtype = GPT_N_DTYPES;
     struct gpt_reshape r;
     const struct gpt_packing *packing =
@@ -295,7 +280,7 @@ static int convert(const struct options *o, const struct gpt_args *args,
         .max_shard_size = o->max_shard_size,
         .vocab_file = o->vocab_file,
         .merge_file = o->merge_file,
-        .verify_input = !o->no_verify_input && !o->dry_run,
+        .verify_input = !o->no_verify_input && !o->dry_run && !only_plan,
         .shard_optimizer = o->shard_optimizer,
         .force = o->common.force,
     };
@@ -304,26 +289,132 @@ static int convert(const struct options *o, const struct gpt_args *args,
     int status = gpt_reshape_open(&r, &ro, err);
     if (status != GPT_OK)
         return hint_layout(status, o, err);
-    if (o->dry_run)
-        print_plan(&r);
-    else
+    if (only_plan)
+        status = gpt_reshape_measure(&r, &rate, err);
+    if (status == GPT_OK && only_plan && o->json)
+        status = gpt_plan_print_json(&r, rate, err);
+    else if (status == GPT_OK && (o->dry_run || only_plan))
+        gpt_plan_print(&r, rate);
+    else if (status == GPT_OK)
         status = carry_out(&r, o, err);
     gpt_reshape_close(&r);
-    if (status == GPT_OK && o->print_structure && !o->dry_run)
+    if (status == GPT_OK && o->print_structure && !o->dry_run && !only_plan)
         status = show(gpt_inspect, o->save_path, false, err);
     return status;
 }
 
-/* What a word on the command line shows. Without one the program converts, so
- * that the command lines of other converters, which have no words, work as they
- * are. */
+/* convert FROM TO and plan FROM TO are the options by their places. A command
+ * line that has both could mean two conversions. */
+static int convert_paths(const struct options *o, const struct gpt_args *args,
+                         bool only_plan, struct gpt_err *err)
+{
+    struct options own = *o;
+
+    if (args->n_positional > 1) {
+        if (o->load_path || o->save_path)
+            return gpt_fail(err, GPT_EUSAGE, "%s has its paths twice",
+                            args->positional[0]);
+        own.load_path = args->positional[1];
+        own.save_path = args->n_positional > 2 ? args->positional[2] : NULL;
+    }
+    if (!own.load_path || !own.save_path) {
+        gpt_fail(err, GPT_EUSAGE, "--%s is needed",
+                 own.load_path ? "save-path" : "load-path");
+        return gpt_hint(err, "to convert: --load-path DIR --save-path DIR; to "
+                             "look: gpt-reshape inspect DIR");
+    }
+    if (o->json && !only_plan) {
+        gpt_fail(err, GPT_EUSAGE, "--json has no effect on a conversion");
+        return gpt_hint(err, "gpt-reshape plan FROM TO --json");
+    }
+    return convert(&own, args, only_plan, err);
+}
+
+/* ---- commands ---- */
+
+/* Each command has the same form, so that the table below is all that knows
+ * their names. */
+static int do_inspect(const struct options *o, const struct gpt_args *args,
+                      struct gpt_err *err)
+{
+    return show(gpt_inspect, args->positional[1], o->json, err);
+}
+
+static int do_globals(const struct options *o, const struct gpt_args *args,
+                      struct gpt_err *err)
+{
+    return show(gpt_inspect_globals, args->positional[1], o->json, err);
+}
+
+/* A plan and a conversion differ in their last step only: what stops one stops
+ * the other. */
+static int do_plan(const struct options *o, const struct gpt_args *args,
+                   struct gpt_err *err)
+{
+    return convert_paths(o, args, true, err);
+}
+
+static int do_convert(const struct options *o, const struct gpt_args *args,
+                      struct gpt_err *err)
+{
+    return convert_paths(o, args, false, err);
+}
+
+/* Prints what a comparison says; a difference is its error. */
+static int do_verify(const struct options *o, const struct gpt_args *args,
+                     struct gpt_err *err)
+{
+    enum gpt_dtype dtype = GPT_N_DTYPES;
+    struct gpt_buf b = {0};
+
+    if (o->dtype && !gpt_dtype_parse(o->dtype, &dtype)) {
+        gpt_fail(err, GPT_EUSAGE, "verify rounds to fp32, fp16 or bf16");
+        return gpt_hint(err, "packed matrices are recognised without it");
+    }
+    int status = gpt_compare_equal(&b, args->positional[1],
+                                   args->positional[2], dtype, err);
+    if (status == GPT_OK)
+        fwrite(b.data, 1, b.len, stdout);
+    gpt_buf_free(&b);
+    /* a difference; other failures have hints of their own */
+    if (status != GPT_EFAIL || err->hint[0])
+        return status;
+    return gpt_hint(err, "gpt-reshape diff shows by how much; "
+                         "--target-params-dtype TYPE rounds the first before");
+}
+
+/* Exit status 0 whatever the differences are; verify is for scripts that want
+ * to know whether there are any. */
+static int do_diff(const struct options *o, const struct gpt_args *args,
+                   struct gpt_err *err)
+{
+    struct gpt_buf b = {0};
+    int status = gpt_compare_differences(&b, args->positional[1],
+                                         args->positional[2], o->json, err);
+
+    if (status == GPT_OK)
+        fwrite(b.data, 1, b.len, stdout);
+    gpt_buf_free(&b);
+    return status;
+}
+
+/* Words that come first on the command line, and how many paths each takes.
+ * Without one the program converts, so that the command lines of other
+ * converters, which have no words, work as they are. */
 static const struct {
     const char *name;
-    int (*describe)(struct gpt_buf *out, const char *path, bool json,
-                    struct gpt_err *err);
+    int least, most; /* paths */
+    bool json;
+    int (*run)(const struct options *o, const struct gpt_args *args,
+               struct gpt_err *err);
+    const char *usage;
 } commands[] = {
-    {"inspect", gpt_inspect},
-    {"globals", gpt_inspect_globals},
+    {"inspect", 1, 1, true, do_inspect, "inspect PATH"},
+    {"globals", 1, 1, true, do_globals, "globals PATH"},
+    {"plan", 0, 2, true, do_plan, "plan FROM TO [OPTION]..."},
+    {"convert", 0, 2, false, do_convert, "convert FROM TO [OPTION]..."},
+    {"verify", 2, 2, false, do_verify, "verify A B"},
+    {"diff", 2, 2, true, do_diff, "diff A B"},
 };
 
 /* A word is a command. Directories that stand alone were meant for options, as
@@ -332,19 +423,26 @@ static int run_command(const struct options *o, const struct gpt_args *args,
                        struct gpt_err *err)
 {
     const char *word = args->positional[0];
+    const int paths = (int)args->n_positional - 1;
 
     for (size_t i = 0; i < GPT_COUNT(commands); i++) {
         if (strcmp(word, commands[i].name) != 0)
             continue;
-        /* a command takes one path: a second would be ignored in silence */
-        if (args->n_positional == 2)
-            return show(commands[i].describe, args->positional[1], o->json,
-                        err);
-        gpt_fail(err, GPT_EUSAGE, "%s needs a PATH", word);
-        return gpt_hint(err, "gpt-reshape %s PATH", word);
+        if (o->json && !commands[i].json)
+            return gpt_fail(err, GPT_EUSAGE, "--json has no effect on %s",
+                            word);
+        /* a path too many would be ignored in silence, and one of two would
+         * leave open which of them it is */
+        if (paths >= commands[i].least && paths <= commands[i].most &&
+            (paths != 1 || commands[i].most == 1))
+            return commands[i].run(o, args, err);
+        gpt_fail(err, GPT_EUSAGE, "%s needs %s", word,
+                 commands[i].most == 1 ? "a PATH" : "two paths");
+        return gpt_hint(err, "gpt-reshape %s", commands[i].usage);
     }
     gpt_fail(err, GPT_EUSAGE,
-             "unknown command '%s', there are inspect and globals", word);
+             "unknown command '%s', there are inspect, globals, plan, convert, "
+             "verify and diff", word);
     return gpt_path_is_dir(word)
                ? gpt_hint(err,
                           "to convert: --load-path %.100s --save-path DIR; to "
@@ -359,29 +457,23 @@ static int run_reshape(const void *options, const struct gpt_args *args,
 {
     const struct options *o = options;
 
-    if (args->n_positional == 0) {
-        if (!o->load_path || !o->save_path) {
-            gpt_fail(err, GPT_EUSAGE, "--%s is needed",
-                     o->load_path ? "save-path" : "load-path");
-            return gpt_hint(err, "to convert: --load-path DIR --save-path DIR; "
-                                 "to look: gpt-reshape inspect DIR");
-        }
-        if (o->json) {
-            gpt_fail(err, GPT_EUSAGE, "--json goes with inspect and globals");
-            return gpt_hint(err, "gpt-reshape inspect DIR --json");
-        }
-        return convert(o, args, err);
-    }
+    if (args->n_positional == 0)
+        return convert_paths(o, args, false, err);
     return run_command(o, args, err);
 }
 
 int main(int argc, char **argv)
 {
     /* Completions offer them; a conversion is what happens without one. */
-    static const char *const words[] = {"inspect", "globals", NULL};
+    static const char *const words[] = {"inspect", "globals", "plan",
+                                        "convert", "verify",  "diff",
+                                        NULL};
     static const char *const usage[] = {
         "inspect PATH [--json]",
         "globals FILE [--json]",
+        "[plan|convert] FROM TO [OPTION]...",
+        "verify A B [--target-params-dtype TYPE]",
+        "diff A B [--json]",
         "--load-path PATH --save-path PATH [OPTION]...",
         NULL,
     };
@@ -402,8 +494,8 @@ int main(int argc, char **argv)
         .foreign = gpt_reshape_foreign,
         .n_foreign = gpt_reshape_n_foreign,
         .options_bytes = sizeof(struct options),
-        .max_positional = 2,
-        .positional = "inspect|globals PATH",
+        .max_positional = 3,
+        .positional = "COMMAND PATH...",
         .commands = words,
         .words = GPT_OPT_FILE,
         .run = run_reshape,

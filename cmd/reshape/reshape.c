@@ -4,6 +4,8 @@
 #include "cmd/reshape/reshape.h"
 
 #include "base/num.h"
+#include "base/progress.h"
+#include "cmd/reshape/compare.h"
 
 #include <omp.h>
 #include <string.h>
@@ -143,6 +145,43 @@ fail:
     return status;
 }
 
+/* Tile after tile, of the largest tensors that come first: word tables. What is
+ * measured is thrown away. Writing is not measured: only a full disk of data
+ * tells how fast a disk is. */
+int gpt_reshape_measure(struct gpt_reshape *r, double *rate,
+                        struct gpt_err *err)
+{
+    enum { ENOUGH = 32 << 20 };
+    int64_t bytes = 0;
+    uint8_t *tile;
+    int status = GPT_OK;
+
+    GPT_TRY(gpt_new(&tile, GPT_TILE_BYTES, 1, "tile", err));
+    const double start = gpt_now();
+    for (int64_t i = 0; i < r->source.n_tensors && bytes < ENOUGH; i++) {
+        const struct gpt_tensor *t = &r->source.tensors[i];
+        const enum gpt_dtype to =
+            r->o->dtype == GPT_N_DTYPES ? t->dtype : r->o->dtype;
+        const int64_t row = (int64_t)gpt_dtype_bytes(to) *
+                            (t->ndim > 1 ? t->shape[1] : 1);
+        int64_t begin[GPT_TENSOR_DIMS] = {0}, shape[GPT_TENSOR_DIMS];
+
+        memcpy(shape, t->shape, sizeof(shape));
+        shape[0] = gpt_min_i64(t->shape[0],
+                               GPT_TILE_BYTES / gpt_max_i64(row, 1));
+        GPT_TRY_GOTO(status, gpt_tensor_gather(t, begin, shape, to, tile, err),
+                     out);
+        bytes += shape[0] * row;
+    }
+    /* a test's model is done in less time than a clock can tell from none, and
+     * a rate made of that would promise anything */
+    const double seconds = gpt_now() - start;
+    *rate = seconds > 1e-4 ? (double)bytes / seconds : 0;
+out:
+    gpt_free(tile);
+    return status;
+}
+
 /* ---- writing ---- */
 
 /* The input must outlive its conversion: with --force, an output in its place
@@ -161,47 +200,6 @@ int gpt_reshape_write(struct gpt_reshape *r, gpt_bytes_done *done,
 
 /* ---- verifying ---- */
 
-/* Compares `rows` rows of both, read as the output's type: they must be the
- * same bytes. The input is cast on the way, by the code that wrote the output
- * but in other boxes. Tiles are whole rows, which for any real model are far
- * smaller than a tile. */
-static int compare_rows(const struct gpt_tensor *in,
-                        const struct gpt_tensor *out, int64_t rows, uint8_t *a,
-                        uint8_t *b, struct gpt_err *err)
-{
-    int64_t shape[GPT_TENSOR_DIMS], begin[GPT_TENSOR_DIMS] = {0};
-    int64_t row = (int64_t)gpt_dtype_bytes(out->dtype);
-    /* rows are permuted by some formats, and none cuts them into blocks in
-     * another way: packing a row again gives the same blocks */
-    const struct gpt_packing *packing =
-        out->n && out->pieces[0].packed ? out->pieces[0].packed->packing : NULL;
-
-    memcpy(shape, out->shape, sizeof(shape));
-    for (int d = 1; d < out->ndim; d++)
-        row *= out->shape[d];
-    /* A tensor without columns has rows of no bytes, which are all equal. */
-    int64_t step = GPT_TILE_BYTES / gpt_max_i64(row, 1);
-    if (step < 1)
-        return gpt_fail(err, GPT_EDATA,
-                        "tensor '%s': a row of %lld bytes, limit %d", out->name,
-                        (long long)row, GPT_TILE_BYTES);
-    for (; begin[0] < rows; begin[0] += step) {
-        shape[0] = gpt_min_i64(step, rows - begin[0]);
-        GPT_TRY(gpt_tensor_gather(in, begin, shape, out->dtype, a, err));
-        if (packing)
-            gpt_packing_round(packing, (float *)(void *)a,
-                              shape[0] * row / (int64_t)sizeof(float));
-        GPT_TRY(gpt_tensor_gather(out, begin, shape, out->dtype, b, err));
-        if (memcmp(a, b, (size_t)(shape[0] * row)) != 0)
-            return gpt_fail(err, GPT_EDATA,
-                            "tensor '%s': rows %lld to %lld differ from the "
-                            "input's",
-                            out->name, (long long)begin[0],
-                            (long long)(begin[0] + shape[0] - 1));
-    }
-    return GPT_OK;
-}
-
 /* Compares every tensor of the output with the input's tensor of that name,
  * after the cast. Rows that only one of the two has are padding, which may
  * differ. */
@@ -217,9 +215,9 @@ static int compare_tensors(const struct gpt_source *in,
         const struct gpt_tensor *from = gpt_source_find(in, to->name);
 
         if (from)
-            status = compare_rows(from, to,
-                                  gpt_min_i64(from->shape[0], to->shape[0]),
-                                  tiles, tiles + GPT_TILE_BYTES, err);
+            status = gpt_compare_rows(
+                from, to, gpt_min_i64(from->shape[0], to->shape[0]), tiles,
+                err);
         else
             status = gpt_fail(err, GPT_EDATA, "tensor '%s' is new", to->name);
     }

@@ -41,6 +41,12 @@ void gpt_reshape_close(struct gpt_reshape *r);
 /* Most memory that carrying out takes, beyond headers. */
 int64_t gpt_reshape_memory(void);
 
+/* Bytes of output that the input is read and converted at in a second, measured
+ * on its first tensors, 32 MiB at most; 0 where that is too little to measure.
+ */
+int gpt_reshape_measure(struct gpt_reshape *r, double *rate,
+                        struct gpt_err *err) GPT_MUST_USE;
+
 /* Writes and publishes the output; `done` hears the bytes so far. */
 int gpt_reshape_write(struct gpt_reshape *r, gpt_bytes_done *done,
                       void *context, struct gpt_err *err) GPT_MUST_USE;

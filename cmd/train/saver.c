@@ -12,11 +12,7 @@
 #include "checkpoint/native.h"
 #include "tokenizer/tokenizer_options.h"
 
-#include <errno.h>
 #include <stdatomic.h>
-#include <stdio.h>
-#include <string.h>
-#include <sys/statvfs.h>
 
 /* What is fixed when the saver is opened, and the save that is under way. The
  * thread reads the copy and `state`, and writes `status`, `err` and `done`; the
@@ -116,32 +112,6 @@ static int checkpoint_bytes(const struct gpt_replica_options *r,
     return GPT_OK;
 }
 
-/* The directory is made later: the nearest one above it that is there lies on
- * the same file system. False when the room is not known. */
-static bool find_room(const char *dir, double *room)
-{
-    char path[GPT_PATH_BYTES];
-    struct statvfs fs;
-
-    if (snprintf(path, sizeof(path), "%s", dir) >= (int)sizeof(path))
-        return false;
-    while (statvfs(path, &fs) != 0) {
-        char *slash = strrchr(path, '/');
-
-        if (errno != ENOENT || slash == path)
-            return false;
-        if (slash)
-            *slash = '\0';
-        else if (strcmp(path, ".") != 0)
-            snprintf(path, sizeof(path), ".");
-        else
-            return false;
-    }
-    /* File systems without blocks, as /proc, say nothing. */
-    *room = (double)fs.f_bavail * (double)fs.f_frsize;
-    return fs.f_blocks > 0;
-}
-
 /* A warning and no error: what a quota or another process leaves is known only
  * when it is written. */
 int gpt_saver_check_room(const struct gpt_replica_options *r,
@@ -150,7 +120,7 @@ int gpt_saver_check_room(const struct gpt_replica_options *r,
     double bytes, room;
     char a[32], b[32];
 
-    if (!o->save || !find_room(o->save, &room))
+    if (!o->save || !gpt_path_room(o->save, &room))
         return GPT_OK;
     GPT_TRY(checkpoint_bytes(r, o, &bytes, err));
     if (bytes > room)

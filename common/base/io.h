@@ -195,6 +195,9 @@ bool gpt_path_ends_in(const char *path, const char *suffix);
 /* True when "dir/name" exists; name may be a path of several parts, or NULL,
  * which no directory holds. */
 bool gpt_path_holds(const char *dir, const char *name);
+/* Bytes that may still be written where `path` is, or will be; false when that
+ * is not known. */
+bool gpt_path_room(const char *path, double *room);
 int gpt_path_mkdirs(const char *path, struct gpt_err *err) GPT_MUST_USE;
 /* "dir/name" into buf; GPT_EFAIL when it does not fit. */
 int gpt_path_join(char *buf, size_t cap, const char *dir, const char *name,

@@ -5,6 +5,7 @@
 #include <stdio.h>
 #include <string.h>
 #include <sys/stat.h>
+#include <sys/statvfs.h>
 
 const char *gpt_path_name(const char *path)
 {
@@ -99,4 +100,30 @@ int gpt_path_join(char *buf, size_t cap, const char *dir, const char *name,
                         "path of %d bytes is longer than %zu: '%.80s...'", n,
                         cap, dir);
     return GPT_OK;
+}
+
+/* What is made later lies on the file system of the nearest directory above it
+ * that is there. */
+bool gpt_path_room(const char *dir, double *room)
+{
+    char path[GPT_PATH_BYTES];
+    struct statvfs fs;
+
+    if (snprintf(path, sizeof(path), "%s", dir) >= (int)sizeof(path))
+        return false;
+    while (statvfs(path, &fs) != 0) {
+        char *slash = strrchr(path, '/');
+
+        if (errno != ENOENT || slash == path)
+            return false;
+        if (slash)
+            *slash = '\0';
+        else if (strcmp(path, ".") != 0)
+            snprintf(path, sizeof(path), ".");
+        else
+            return false;
+    }
+    /* File systems without blocks, as /proc, say nothing. */
+    *room = (double)fs.f_bavail * (double)fs.f_frsize;
+    return fs.f_blocks > 0;
 }

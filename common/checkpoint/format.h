@@ -5,9 +5,9 @@
  *
  * This folder reads and writes checkpoints: the native format (native.h),
  * Megatron-LM's (megatron.h), Hugging Face's (huggingface.h), GGUF files
- * (gguf.h), and the moving of tensors between any two layouts (plan.h). It
- * knows a model's parameters and the names of optimizer state, and computes
- * nothing with them. Start here. */
+ * (gguf.h), llm.c's, and the moving of tensors between any two layouts
+ * (plan.h). It knows a model's parameters and the names of optimizer state, and
+ * computes nothing with them. Start here. */
 #ifndef GPT_CHECKPOINT_FORMAT_H
 #define GPT_CHECKPOINT_FORMAT_H
 
@@ -56,7 +56,8 @@ struct gpt_format {
     X(megatron)            \
     X(native)              \
     X(hf)                  \
-    X(gguf)
+    X(gguf)                \
+    X(llmc)
 /* Those that are read alone, asked before the others: a directory of DeepSpeed
  * may hold weights of Hugging Face as well, without what the optimizer has. */
 #define GPT_FORMAT_READ_LIST(X) X(deepspeed)

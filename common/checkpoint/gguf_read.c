@@ -402,8 +402,9 @@ static void fill_file(struct gpt_source *s, struct gguf *g)
 static int list_vocabulary(struct gpt_source *s, struct gguf *g,
                            struct gpt_err *err)
 {
-    const char *model = "none", *name = gpt_gguf_vocabulary_name(s->dir);
+    const char *model = "none", *name;
 
+    GPT_TRY(gpt_gguf_vocabulary_name(&name, s->dir, err));
     GPT_TRY(gpt_gguf_text(&g->file, "tokenizer.ggml.model", &model, err));
     if (!name && strcmp(model, "none") != 0 && strcmp(model, "no_vocab") != 0)
         gpt_warn("%s: its vocabulary, of the model '%.60s', is not supported, "
@@ -434,6 +435,7 @@ static int open_alone(struct gpt_source *s, const char *path,
     if (!s->dir)
         return gpt_no_memory(err, "names of files");
     GPT_TRY(gpt_gguf_open(&g->file, path, err));
+    /* a part would fail for a tensor that it lacks, which is no explanation */
     GPT_TRY(check_split(&g->file, err));
     GPT_TRY(list_entries(s, g, err));
     GPT_TRY(read_config(s, g, err));

@@ -228,6 +228,8 @@ static uint32_t file_type(const struct gguf_plan *plan)
 {
     const struct planned *most = &plan->list[0];
 
+    /* the largest tensor is a matrix in any model, and of the type that was
+     * asked for if its rows fill blocks */
     for (int64_t i = 1; i < plan->n; i++)
         if (plan->list[i].bytes > most->bytes)
             most = &plan->list[i];
@@ -371,7 +373,9 @@ static int write_tensor(struct gguf_pour *p, const struct gguf_plan *plan,
     assert(gap >= 0 && gap < GPT_GGUF_ALIGN);
     GPT_TRY(gpt_out_write(p->out, zeros, (size_t)gap, err));
     p->packing = from->packing;
-    if (from->t.n == 0) /* the one without a source */
+    /* the factors of rotary rates have no source: they follow from the
+     * configuration, and are in memory */
+    if (from->t.n == 0)
         return put_tile(p, plan->ropes,
                         (size_t)plan->n_ropes * sizeof(*plan->ropes), err);
     return gpt_tensor_pour(&from->t, zero, from->t.shape, from->t.dtype, tile,

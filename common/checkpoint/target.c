@@ -2,6 +2,8 @@
  * the front ends'. */
 #include "checkpoint/format.h"
 
+#include "base/num.h"
+
 /* Everything that can be wrong with the source, the model or the layout is
  * found here, before the output is touched. A dry run ends after this
  * function. */
@@ -41,8 +43,26 @@ void gpt_target_close(struct gpt_target *t)
     *t = (struct gpt_target){0};
 }
 
+/* The whole output must fit beside what is there: what it replaces is removed
+ * when it is complete. A file system that ends in the middle of the work would
+ * say the same after hours. */
+static int check_room(const struct gpt_target *t, struct gpt_err *err)
+{
+    char need[32], have[32];
+    double room;
+
+    /* what a quota leaves is not known: that is reported when it is reached */
+    if (!gpt_path_room(t->o.save, &room) || (double)t->bytes <= room)
+        return GPT_OK;
+    gpt_fail(err, GPT_EIO, "'%s': the output takes %s, and %s are free there",
+             t->o.save, gpt_text_bytes(need, (double)t->bytes),
+             gpt_text_bytes(have, room));
+    return gpt_hint(err, "make room, or name a place on another file system");
+}
+
 int gpt_target_write(struct gpt_target *t, gpt_bytes_done *done, void *context,
                      struct gpt_err *err)
 {
+    GPT_TRY(check_room(t, err));
     return t->format->write(t, done, context, err);
 }

@@ -440,33 +440,44 @@ static int find_model(struct tokens *t, size_t *row, struct gpt_err *err)
 }
 
 /* The row of the vocabulary at `path`, or the number of rows: then there is
- * none, or one that is cut in a way that is not known. */
-static size_t model_of(const char *path)
+ * none, or one that is cut in a way that is not known. That the file cannot be
+ * read is neither. */
+static int model_of(size_t *row, const char *path, struct gpt_err *err)
 {
     struct tokens t = {0};
-    size_t row = GPT_COUNT(models);
+    int status;
 
-    if (gpt_gguf_open(&t.g, path, NULL) == GPT_OK &&
-        (find_model(&t, &row, NULL) != GPT_OK ||
-         gpt_gguf_text(&t.g, KEY("pre"), &t.pre, NULL) != GPT_OK ||
-         (row == 0 && !find_pre(&t)->pre)))
-        row = GPT_COUNT(models);
+    *row = GPT_COUNT(models);
+    GPT_TRY_GOTO(status, gpt_gguf_open(&t.g, path, err), out);
+    GPT_TRY_GOTO(status, find_model(&t, row, err), out);
+    GPT_TRY_GOTO(status, gpt_gguf_text(&t.g, KEY("pre"), &t.pre, err), out);
+    if (*row == 0 && !find_pre(&t)->pre)
+        *row = GPT_COUNT(models);
+out:
     close_tokens(&t);
-    return row;
+    return status;
 }
 
+/* For choosing a family, which fails in its own words as it opens the file. */
 const char *gpt_gguf_tokenizer_type(const char *path)
 {
-    const size_t row = model_of(path);
+    size_t row;
 
-    return row < GPT_COUNT(models) ? models[row].type : NULL;
+    return model_of(&row, path, NULL) == GPT_OK && row < GPT_COUNT(models)
+               ? models[row].type
+               : NULL;
 }
 
-const char *gpt_gguf_vocabulary_name(const char *path)
+int gpt_gguf_vocabulary_name(const char **name, const char *path,
+                             struct gpt_err *err)
 {
-    const size_t row = model_of(path);
+    size_t row;
 
-    return row < GPT_COUNT(models) ? models[row].name : NULL;
+    *name = NULL;
+    GPT_TRY(model_of(&row, path, err));
+    if (row < GPT_COUNT(models))
+        *name = models[row].name;
+    return GPT_OK;
 }
 
 /* The text is made in a growing buffer and copied once, as callers free what

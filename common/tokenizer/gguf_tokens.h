@@ -31,8 +31,9 @@ extern const struct gpt_gguf_pre gpt_gguf_pres[];
 const char *gpt_gguf_tokenizer_type(const char *path);
 
 /* What a file of the vocabulary at `path` is called: "tokenizer.json",
- * "tokenizer.model"; NULL as above. */
-const char *gpt_gguf_vocabulary_name(const char *path);
+ * "tokenizer.model"; NULL as above, but not where the file cannot be read. */
+int gpt_gguf_vocabulary_name(const char **name, const char *path,
+                             struct gpt_err *err) GPT_MUST_USE;
 
 /* The contents of such a file: *len bytes and a NUL, freed with gpt_free().
  * GPT_EDATA names the key, or says that there is no file of the name. */

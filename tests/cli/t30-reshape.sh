@@ -294,7 +294,7 @@ expect 0 'and the second' gpt-reshape --load_path guide1 --save_path guide2 \
     --use_distributed_optimizer --print-checkpoint-structure
 expect 0 'equal after rounding is said so' into a x --target-params-dtype bf16 \
     --verify
-err_has 'equals the input, rounded to bf16'
+err_has 'equals the input after rounding to bf16'
 rm -rf x
 if command -v flock >/dev/null; then
     into a locked 2>/dev/null

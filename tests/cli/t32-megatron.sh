@@ -85,7 +85,7 @@ check 'an iteration keeps its number' grep -q '^1234' \
 check 'in one file' [ -f n/iter_0001234/mp_rank_00/model_optim_rng.pt ]
 check 'of the model' is_model n
 expect 0 'to bf16' into n h --to megatron --target-params-dtype bf16 --verify
-err_has 'equals the input, rounded to bf16'
+err_has 'equals the input after rounding to bf16'
 expect 2 'heads do not divide' into n x --to megatron $tp 4
 expect 2 'names of another format' into n x --saver-transformer-impl local
 err_has 'has no effect on format native'

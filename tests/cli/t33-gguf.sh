@@ -29,7 +29,7 @@ expect 0 'into two ranks and back to a file' into "$golden/gguf/plain.gguf" two 
 expect 0 'which is Llama' into two two.gguf --verify
 err_has 'equals the input, bit for bit'
 expect 0 'packed again' into two again.gguf --target-params-dtype q8_0 --verify
-err_has 'rounded to q8_0'
+err_has 'after rounding to q8_0'
 data() { # file: its last bytes, which are tensors
     tail -c 15000 "$1"
 }

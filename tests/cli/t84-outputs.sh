@@ -317,6 +317,19 @@ says "gpt-reshape --load-path $megatron --save-path m --to hf -q --force \
 opens 'gpt-reshape inspect m'
 try 'reshape to hf' short
 fresh
+gpt-reshape --load-path "$golden/hf" --save-path old/m.gguf -q \
+    --target-params-dtype bf16
+says "gpt-reshape --load-path $golden/gguf/plain.gguf --save-path m.gguf -q \
+    --force --verify --target-params-dtype q8_0"
+opens 'gpt-reshape inspect m.gguf'
+try 'reshape to gguf' short
+fresh
+gpt-reshape --load-path "$golden/hf" --save-path old/m.bin --to llmc -q \
+    --target-params-dtype bf16
+says "gpt-reshape --load-path $golden/hf --save-path m.bin --to llmc -q --force"
+opens 'gpt-reshape inspect m.bin'
+try 'reshape to llmc' short
+fresh
 says "gpt-reshape --load-path $golden/hf --save-path m -q --force"
 opens true
 # A checkpoint of an iteration is complete before the tracker names it.

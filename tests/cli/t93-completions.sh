@@ -57,7 +57,7 @@ completes 'in one word' '--lr-decay-style=cosine ' \
 completes 'a form that turns a flag off' '--no-overlap-param-gather ' \
     gpt-train --no-overlap-p
 completes 'a command' 'verify ' gpt-dataset ver
-completes 'the command of gpt-reshape' 'globals inspect ' gpt-reshape ''
+completes 'the command of gpt-reshape' 'convert diff globals inspect plan verify ' gpt-reshape ''
 completes 'words after --' 'vocab.json ' gpt-reshape inspect -- v
 
 # ---- gpt-launch: a program, then what that one offers ----

@@ -52,6 +52,7 @@ CASES = {
                      "--rotary-original-positions 32", "llama"),
     "qwen2": (LLAMA + UNTIED + GQA + "--add-qkv-bias", "qwen2"),
     "qwen3": (LLAMA + GQA + "--kv-channels 32 --qk-layernorm", "qwen3"),
+    "phi3": (LLAMA + UNTIED + GQA, "phi3"),
     "gptneox": (ROPE + MHA + UNTIED + "--rotary-percent 0.25", "gptneox"),
     "gptneox side by side": (ROPE + MHA + UNTIED +
                              "--parallel-residual", "gptneox"),
@@ -151,7 +152,7 @@ def compare_packing():
         kind = gguf.GGMLQuantizationType[name.upper()]
         r = run("gpt-reshape", "--load-path", "wide", "--save-path",
                 name + ".gguf", "--target-params-dtype", name, "--verify")
-        test(r.returncode == 0 and f"rounded to {name}" in r.stderr,
+        test(r.returncode == 0 and f"after rounding to {name}" in r.stderr,
              f"packing: {name} is verified")
         packed = tensors(name + ".gguf")
         same = set(packed) == set(plain)
@@ -264,6 +265,44 @@ def compare_vocabularies(golden):
         del server
 
 
+def make_phi3(llama, to):
+    """The directory of a Llama model as Phi-3: the same function with queries,
+    keys and values, and gate and up, in one tensor each."""
+    os.makedirs(to)
+    with open(os.path.join(llama, "model.safetensors"), "rb") as f:
+        n = int.from_bytes(f.read(8), "little")
+        head = json.loads(f.read(n))
+        data = f.read()
+    head.pop("__metadata__")
+    w = {k: np.frombuffer(data[slice(*h["data_offsets"])], np.float32)
+         .reshape(h["shape"]) for k, h in head.items()}
+    for i in range(2):
+        at = f"model.layers.{i}."
+        qkv = [w.pop(f"{at}self_attn.{x}_proj.weight") for x in "qkv"]
+        w[at + "self_attn.qkv_proj.weight"] = np.concatenate(qkv)
+        fc = [w.pop(f"{at}mlp.{x}_proj.weight") for x in ("gate", "up")]
+        w[at + "mlp.gate_up_proj.weight"] = np.concatenate(fc)
+    head, at = {}, 0
+    for k in sorted(w):
+        head[k] = dict(dtype="F32", shape=list(w[k].shape),
+                       data_offsets=[at, at + w[k].nbytes])
+        at += w[k].nbytes
+    text = json.dumps(head).encode()
+    with open(os.path.join(to, "model.safetensors"), "wb") as f:
+        f.write(len(text).to_bytes(8, "little") + text)
+        for k in sorted(w):
+            f.write(w[k].tobytes())
+    with open(os.path.join(llama, "config.json")) as f:
+        config = json.load(f)
+    for key in ("architectures", "head_dim"):
+        config.pop(key, None)
+    config["model_type"] = "phi3"
+    with open(os.path.join(to, "config.json"), "w") as f:
+        json.dump(config, f)
+    for name in ("vocab.json", "merges.txt"):
+        shutil.copy(os.path.join(llama, name), to)
+
+
 def main(golden):
     with open("t.jsonl", "w") as f:
         for _ in range(40):
@@ -279,6 +318,11 @@ def main(golden):
         at = name.replace(" ", "_")
         if not test(make(at, options), f"{name}: a model"):
             continue
+        if arch == "phi3":
+            run("gpt-reshape", "--load-path", at, "--save-path", at + "_hf",
+                "--to", "hf")
+            at = "fused"
+            make_phi3("phi3_hf", at)
         r = run("gpt-reshape", "--load-path", at, "--save-path",
                 at + ".gguf", "--verify")
         if not test(r.returncode == 0, f"{name}: goes out"):
