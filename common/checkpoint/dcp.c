@@ -1,7 +1,16 @@
 /* Reading a checkpoint of torch.distributed.checkpoint; see dcp.h. The pickle
  * says what tensors there are, of which parts, and where each part is; every
- * part's own pickle says the same again, and is compared. Start at
- * gpt_dcp_open(). */
+ * part's own pickle says the same again, and is compared.
+ *
+ * .metadata has three maps: of each name its size and chunks, of each name and
+ * offset the file and the bytes where that chunk is, and of nested keys their
+ * flat names. Ranks write what they own, so that a chunk is anything from a row
+ * to the whole, and replicas are written once. Files hold whole .pt archives
+ * one after another: a chunk is read as such a one, at its place. Sizes come
+ * from files of others, and no sum of them is trusted before it was compared
+ * with what the tensor and the file have room for.
+ *
+ * Start at gpt_dcp_open(). */
 #include "checkpoint/dcp.h"
 
 #include "checkpoint/names.h"

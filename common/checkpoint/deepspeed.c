@@ -189,7 +189,7 @@ int gpt_deepspeed_open(struct gpt_deepspeed *d, bool optimizer,
 void gpt_deepspeed_close(struct gpt_deepspeed *d)
 {
     for (int64_t i = 0; i < d->n; i++)
-        for (int k = 0; k < GPT_N_KINDS; k++)
+        for (int k = 0; k < GPT_N_ADAM_KINDS; k++)
             gpt_tensor_free(&d->params[i].kinds[k]);
     for (int64_t i = 0; i < d->n_files; i++)
         gpt_torch_close(&d->files[i]);

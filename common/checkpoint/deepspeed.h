@@ -17,7 +17,7 @@ enum { GPT_DEEPSPEED_RANKS = 4096 };
 /* A parameter of the model by its name there, and what is kept of it. */
 struct gpt_deepspeed_param {
     const char *name;
-    struct gpt_tensor kinds[GPT_N_KINDS];
+    struct gpt_tensor kinds[GPT_N_ADAM_KINDS];
     bool used; /* false at first: for a reader's own marks */
 };
 

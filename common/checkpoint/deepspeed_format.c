@@ -159,7 +159,7 @@ static int import_tensors(struct gpt_source *s, struct gpt_err *err)
     struct deepspeed_source *d = s->data;
     const struct gpt_hf_family *family = d->extra.family;
     const struct gpt_param words = {.role = GPT_WORD_EMBEDDING};
-    const int kinds = d->files.has_optimizer ? GPT_N_KINDS : 1;
+    const int kinds = d->files.has_optimizer ? GPT_N_ADAM_KINDS : 1;
     char name[NAME];
 
     if (d->files.n)

@@ -10,7 +10,7 @@
 
 enum { MAX_PARAMS = 1 << 20 };
 
-static const char *const files[GPT_N_KINDS] = {
+static const char *const files[GPT_N_ADAM_KINDS] = {
     [GPT_KIND_PARAMETERS] = "fp32.pt",
     [GPT_KIND_EXP_AVG] = "exp_avg.pt",
     [GPT_KIND_EXP_AVG_SQ] = "exp_avg_sq.pt",
@@ -75,7 +75,7 @@ static int take_param(struct gpt_deepspeed *d, const char *param,
     if (!p->name)
         return gpt_no_memory(err, "names of parameters");
     d->n++;
-    for (int k = 0; k < (optimizer ? GPT_N_KINDS : 1); k++) {
+    for (int k = 0; k < (optimizer ? GPT_N_ADAM_KINDS : 1); k++) {
         snprintf(name, sizeof(name), "zero/%s/%s", param, files[k]);
         if (k > 0 && !gpt_path_holds(d->dir, name))
             continue;
@@ -131,7 +131,7 @@ int gpt_deepspeed_open_universal(struct gpt_deepspeed *d, bool optimizer,
                  d->dir);
     d->has_optimizer = moments;
     for (int64_t i = 0; i < d->n; i++)
-        for (int k = 0; k < GPT_N_KINDS && d->params[i].kinds[k].name; k++)
+        for (int k = 0; k < GPT_N_ADAM_KINDS && d->params[i].kinds[k].name; k++)
             GPT_TRY(gpt_tensor_check(&d->params[i].kinds[k], d->dir, err));
     return GPT_OK;
 }

@@ -15,7 +15,7 @@
 
 /* A flat vector of a rank: one tensor a kind. */
 struct vector {
-    struct gpt_torch_tensor kinds[GPT_N_KINDS];
+    struct gpt_torch_tensor kinds[GPT_N_ADAM_KINDS];
     int64_t n; /* elements of the weights' */
 };
 
@@ -129,7 +129,7 @@ static int take_moments(struct reader *r, const struct gpt_torch *t,
         r->optimizer = false;
         return GPT_OK;
     }
-    for (int k = GPT_KIND_EXP_AVG; k < GPT_N_KINDS; k++) {
+    for (int k = GPT_KIND_EXP_AVG; k < GPT_N_ADAM_KINDS; k++) {
         GPT_TRY(take_flat(t, keys[k], gpt_pickle_find(state, keys[k]),
                           &to->kinds[k], err));
         if (to->kinds[k].shape[0] < to->n)
@@ -193,7 +193,7 @@ static int add_spans(struct reader *r, struct gpt_deepspeed_param *p,
 {
     const struct vector *v = vector_of(r, rank, group);
 
-    for (int k = 0; k < (r->optimizer ? GPT_N_KINDS : 1); k++) {
+    for (int k = 0; k < (r->optimizer ? GPT_N_ADAM_KINDS : 1); k++) {
         const struct gpt_torch_tensor *t = &v->kinds[k];
         const int64_t size = (int64_t)gpt_dtype_bytes(t->dtype);
 
@@ -278,7 +278,7 @@ static int read_shape(struct reader *r, const struct gpt_pickle_value *key,
         if (!gpt_pickle_int(sizes[i], &shape[i]) || shape[i] < 0 ||
             !gpt_mul(*n, shape[i], n))
             return bad_file(&r->d->model, "a shape that is none", err);
-    for (int k = 0; k < GPT_N_KINDS; k++)
+    for (int k = 0; k < GPT_N_ADAM_KINDS; k++)
         p->kinds[k] = gpt_tensor_make(p->name, GPT_F32, (int)count, shape);
     return GPT_OK;
 }
@@ -361,7 +361,7 @@ int gpt_deepspeed_open_zero(struct gpt_deepspeed *d, bool optimizer,
     d->has_optimizer = r.optimizer;
     /* what is not covered was cut off, or is of another run */
     for (int64_t i = 0; i < d->n; i++)
-        for (int k = 0; k < (r.optimizer ? GPT_N_KINDS : 1); k++)
+        for (int k = 0; k < (r.optimizer ? GPT_N_ADAM_KINDS : 1); k++)
             GPT_TRY_GOTO(status,
                          gpt_tensor_check(&d->params[i].kinds[k], d->dir, err),
                          out);

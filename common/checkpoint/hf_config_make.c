@@ -179,9 +179,12 @@ cJSON *gpt_hf_config_make(const struct gpt_config *c,
 }
 
 /* A model fits a family when what would be written, read again, is the same
- * model. The round trip needs no list of what each family lacks. */
-static const char *misfit(const struct gpt_config *c,
-                          const struct gpt_hf_family *family)
+ * model. The round trip needs no list of what each family lacks. *field is what
+ * differs, or NULL; where memory was out there is no answer, as a model that
+ * was not compared would be taken for one of the next family. */
+static int find_misfit(const struct gpt_config *c,
+                       const struct gpt_hf_family *family, const char **field,
+                       struct gpt_err *err)
 {
     struct gpt_hf_extra extra = {.family = family}, again;
     struct gpt_config read;
@@ -190,15 +193,20 @@ static const char *misfit(const struct gpt_config *c,
      * a number that is written in a way of its own is one there */
     char *text = gpt_json_print(made, false);
     cJSON *json = text ? cJSON_Parse(text) : NULL;
-    const char *field = "config.json";
+    int status = GPT_EFAIL;
 
+    *field = "config.json";
     /* no message: that a family does not fit is an answer */
-    if (json && gpt_hf_config_parse(&read, &again, json, field, NULL) == GPT_OK)
-        field = gpt_config_difference(c, &read);
+    if (json)
+        status = gpt_hf_config_parse(&read, &again, json, *field, NULL);
+    if (status == GPT_OK)
+        *field = gpt_config_difference(c, &read);
     cJSON_free(text);
     cJSON_Delete(made);
     cJSON_Delete(json);
-    return field;
+    return gpt_json_out_of_memory() || status == GPT_EFAIL
+               ? gpt_no_memory(err, "config.json")
+               : GPT_OK;
 }
 
 /* The message lists what each family lacks: which one is meant, we cannot
@@ -208,30 +216,30 @@ int gpt_hf_choose_family(const struct gpt_config *c,
                          struct gpt_err *err)
 {
     struct gpt_buf b = {0};
-    int status = GPT_OK;
+    const char *field;
+    int status;
 
-    if (*family && !misfit(c, *family))
-        return GPT_OK;
-    for (size_t i = 0; status == GPT_OK && i < gpt_hf_n_families; i++) {
-        const char *field = misfit(c, gpt_hf_families[i]);
-
+    if (*family) {
+        GPT_TRY(find_misfit(c, *family, &field, err));
+        if (!field)
+            return GPT_OK;
+    }
+    for (size_t i = 0; i < gpt_hf_n_families; i++) {
         /* what does not fit is kept for the message */
         *family = gpt_hf_families[i];
-        if (!field) {
-            gpt_buf_free(&b);
-            return GPT_OK;
+        GPT_TRY_GOTO(status, find_misfit(c, *family, &field, err), out);
+        if (!field)
+            goto out;
+        if (gpt_buf_printf(&b, "%s%s: %s", i > 0 ? ", " : "",
+                           (*family)->model_type, field) != GPT_OK) {
+            status = gpt_no_memory(err, "a message");
+            goto out;
         }
-        status = gpt_buf_printf(&b, "%s%s: %s", i > 0 ? ", " : "",
-                                gpt_hf_families[i]->model_type, field);
-    }
-    /* what found no memory was not compared */
-    if (gpt_json_out_of_memory() || status != GPT_OK) {
-        gpt_buf_free(&b);
-        return gpt_fail(err, GPT_EFAIL, "config.json: out of memory");
     }
     status = gpt_fail(err, GPT_EDATA,
                       "no family of Hugging Face is this model; it differs in "
                       "%s", b.data ? b.data : "");
+out:
     gpt_buf_free(&b);
     return status;
 }

@@ -1,6 +1,8 @@
 /* What Megatron-LM has called the parameters of a GPT since 2019. `names` has a
  * row a parameter and a column a time; gpt_megatron_tensor() tries them all, so
- * a reader need not know which version wrote a file. */
+ * a reader need not know which version wrote a file. The number of a
+ * checkpoint's version says something else: how the rows of query, key and
+ * value are ordered. */
 #include "checkpoint/megatron.h"
 
 #include <stdio.h>

@@ -24,7 +24,7 @@ void gpt_megatron_free_plan(struct gpt_target *t)
         gpt_free(p->ranks[i].cuts);
     for (int64_t i = 0; i < p->n_resized; i++)
         gpt_tensor_free(&p->resized[i]);
-    for (int k = 0; k < GPT_N_KINDS; k++)
+    for (int k = 0; k < GPT_N_ADAM_KINDS; k++)
         gpt_free(p->sources[k]);
     gpt_free(p->resized);
     gpt_free(p->ranks);
@@ -73,7 +73,7 @@ static int find_sources(struct gpt_target *t, struct gpt_err *err)
 {
     struct gpt_megatron_output *p = t->data;
     const int kinds =
-        p->optimizer == GPT_MEGATRON_NONE ? 1 : (int)GPT_N_KINDS;
+        p->optimizer == GPT_MEGATRON_NONE ? 1 : (int)GPT_N_ADAM_KINDS;
 
     GPT_TRY(gpt_new(&p->resized, (size_t)kinds * 2, sizeof(*p->resized),
                     "vocabulary tables", err));
@@ -370,7 +370,7 @@ static enum gpt_dtype run_dtype(const struct gpt_source *s)
 /* What the format could hold and this writer leaves out is said by name. */
 static bool has_adam(const struct gpt_source *s)
 {
-    bool kinds[GPT_N_KINDS] = {false};
+    bool kinds[GPT_N_ADAM_KINDS] = {false};
 
     for (int64_t i = 0; i < s->n_tensors; i++) {
         const char *name = s->tensors[i].name;
@@ -378,11 +378,11 @@ static bool has_adam(const struct gpt_source *s)
 
         if (!gpt_name_is_optimizer(name))
             continue;
-        while (k < GPT_N_KINDS &&
+        while (k < GPT_N_ADAM_KINDS &&
                strncmp(name, gpt_kind_prefix((enum gpt_kind)k),
                        strlen(gpt_kind_prefix((enum gpt_kind)k))) != 0)
             k++;
-        if (k == GPT_N_KINDS) {
+        if (k == GPT_N_ADAM_KINDS) {
             gpt_warn("%s: its optimizer state is left out: format megatron is "
                      "written with that of Adam alone, and '%s' is none of "
                      "Adam's",
@@ -469,7 +469,7 @@ int gpt_megatron_plan(struct gpt_target *t, struct gpt_err *err)
     for (int64_t i = 0; i < p->n_ranks; i++)
         GPT_TRY(plan_rank(t, i, err));
     t->n_tensors = p->table.n *
-                   (p->optimizer == GPT_MEGATRON_NONE ? 1 : GPT_N_KINDS);
+                   (p->optimizer == GPT_MEGATRON_NONE ? 1 : GPT_N_ADAM_KINDS);
     report_left_out(t);
     return GPT_OK;
 }

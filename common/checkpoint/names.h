@@ -21,7 +21,10 @@ enum gpt_kind {
     GPT_KIND_EXP_AVG,    /* Adam: mean gradient */
     GPT_KIND_EXP_AVG_SQ, /* Adam: mean squared gradient */
     GPT_KIND_MOMENTUM,   /* SGD and Muon */
-    GPT_N_KINDS
+    GPT_N_KINDS,
+    /* parameters and the state of Adam, which is all that formats of others
+     * hold */
+    GPT_N_ADAM_KINDS = GPT_KIND_EXP_AVG_SQ + 1
 };
 const char *gpt_kind_prefix(enum gpt_kind kind); /* "optimizer.exp_avg." */
 

@@ -105,7 +105,7 @@ wrong 2 'to convert: --load-path DIR --save-path DIR' gpt-reshape --load-path a
 wrong 2 'to convert: --load-path ckpt --save-path DIR' gpt-reshape ckpt out
 wrong 2 'to look: gpt-reshape inspect' gpt-reshape inspct ckpt
 wrong 2 'gpt-reshape inspect PATH' gpt-reshape inspect
-wrong 2 'gpt-reshape inspect DIR --json' gpt-reshape --load-path ckpt \
+wrong 2 "gpt-reshape plan FROM TO --json" gpt-reshape --load-path ckpt \
     --save-path x --json
 wrong 4 'it is the name of a directory' gpt-reshape inspect nope
 wrong 3 "a checkpoint's directory holds" gpt-reshape inspect other

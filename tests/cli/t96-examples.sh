@@ -169,8 +169,11 @@ examples gpt-reshape.1
 check 'the model was trained further' test -d further/iter_0000004
 { echo '{"id": 1, "prompt": "the king"}'
   echo '{"id": 2, "prompt": "an old house"}'; } >prompts.jsonl
+echo '{"text": "the old king sees a house"}' >lambada_test.jsonl
+printf ' = A king = \n \n The old king sees a house . \n' >wiki.test.tokens
+# The server is t46's: here it would have to be stopped, on a port of its own.
 change='s/--tokens 200/--tokens 20/; s/--top-k 40/& --tokens 8/
-    s/--greedy/& --tokens 8/; s/--jsonl/& --tokens 8/'
+    s/--greedy/& --tokens 8/; s/--jsonl/& --tokens 8/; /--serve/d; /^curl/d'
 examples gpt-generate.1
 check 'a text for each prompt' [ "$(wc -l <texts.jsonl)" = 2 ]
 

@@ -11,18 +11,22 @@ static struct gpt_err err;
 
 static void test_table(void)
 {
-    size_t n = 0;
+    size_t n = 0, writes = 0;
 
     for (; gpt_formats[n]; n++) {
         const struct gpt_format *f = gpt_formats[n];
 
-        is_str(f->name, gpt_format_names[n], "row %zu has its name", n);
+        writes += f->write != NULL;
+        if (f->write)
+            is_str(f->name, gpt_format_names[writes - 1],
+                   "row %zu has its name", n);
         ok(gpt_format_named(f->name) == f, "%s is found", f->name);
         ok(f->title && f->recognises && f->open && f->close && f->list &&
-               f->plan && f->free_plan && f->write,
+               (!f->write || (f->plan && f->free_plan)),
            "%s is complete", f->name);
     }
-    ok(!gpt_format_names[n], "no name is without a row");
+    ok(writes > 3 && !gpt_format_names[writes],
+       "no name is without a row that is written");
     ok(!gpt_format_named("pickle"), "no such format");
     ok(!gpt_format_of("/nonexistent"), "nothing there, nothing recognised");
     bool exists = true;
