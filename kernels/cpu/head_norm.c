@@ -128,13 +128,13 @@ void cpu_head_norm_sums(struct gpt_queue *q, const struct gpt_head_norm *op,
         for (int64_t k = 0; k < all_heads(op); k++) {
             struct head head = head_at(op, scale, n, k);
             const float *x = (const float *)op->in + head.at;
-            const float *dy = (const float *)dqkv + head.at;
+            const float *dy = dqkv ? (const float *)dqkv + head.at : NULL;
 
             if (!head.w)
                 continue;
-            if (!dqkv)
+            if (!dy)
                 sum[head.key] += cpu_isa->dot(x, x, op->d);
-            for (int64_t j = 0; dqkv && j < op->d; j++)
+            for (int64_t j = 0; dy && j < op->d; j++)
                 sum[head.key] += head.w[j] * dy[j] * x[j];
         }
         sums[2 * n] = sum[0];

@@ -205,6 +205,7 @@ then
         check 'the same losses' compare_metrics one.jsonl some.jsonl 4
         for name in padded regularised focal; do
             [ $plugins = no ] && [ $name = focal ] && continue
+            # shellcheck disable=SC2046 # a list of options
             expect 0 "$name on an emulated GPU" run 1 $(options_of $name) \
                 --device cuda-emu
             check 'as in PyTorch' compare $name some.jsonl

@@ -72,14 +72,14 @@ kill_one() {
         }
     done
     took=$((($(now) - at) / 1000000))
-    echo $took >>times
+    echo $took >>durations
     cat err.$other
     [ $took -lt 5000 ] || { echo "it took $took ms"; return 1; }
     grep -q "error: rank $dead: " err.$other
 }
 job_fails() { wait $job && return 1 || :; }
 
-: >times
+: >durations
 for launcher_name in $launchers; do
     for layout in '--tensor-model-parallel-size 2' \
         '--pipeline-model-parallel-size 2' '' \
@@ -95,9 +95,9 @@ for launcher_name in $launchers; do
             check "$what: the job fails" job_fails
         done
     done
-    sort -n times | awk -v name="$launcher_name" '{ t[NR] = $1 } END {
+    sort -n durations | awk -v name="$launcher_name" '{ t[NR] = $1 } END {
         printf "# %s: %d kills, %d to %d ms, median %d\n", name, NR, t[1],
             t[NR], t[int((NR + 1) / 2)] }'
-    : >times
+    : >durations
 done
 tap_done

@@ -9,6 +9,8 @@
 
 #include <immintrin.h>
 
+#ifdef __AVX512F__ /* as in the files that use it */
+
 /* 16 x 16 words of 32 bits. Four rounds; a round exchanges blocks of twice the
  * size of the one before. */
 static inline void transpose_words(__m512i r[16])
@@ -131,4 +133,5 @@ static inline void pack_band(const struct cpu_pair_band *b)
         pack_chunks(b, false, false);
 }
 
+#endif
 #endif
