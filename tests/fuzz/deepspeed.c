@@ -74,7 +74,7 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
     if (status != GPT_OK && (status != GPT_EDATA || !err.text[0]))
         abort();
     for (int64_t i = 0; status == GPT_OK && i < d.n; i++)
-        for (int k = 0; k < GPT_N_KINDS; k++)
+        for (int k = 0; k < GPT_N_ADAM_KINDS; k++)
             check_tensor(&d.params[i].kinds[k], &err);
     gpt_deepspeed_close(&d);
     return 0;
