@@ -150,7 +150,8 @@ $(BUILD)/%.o: %.cc
 	$(CXX) $(ALL_CPPFLAGS) $(ALL_CXXFLAGS) -MMD -MP -c -o $@ $<
 
 # The assembler takes these files in, of which the compiler does not know.
-$(BUILD)/cmd/report/assets.o: $(wildcard share/report/*)
+$(BUILD)/cmd/report/page.o: $(wildcard share/report/*)
+$(BUILD)/cmd/generate/serve_info.o: share/serve/page.html
 
 $(lib): $(lib_obj) $(isa_obj)
 	@rm -f $@

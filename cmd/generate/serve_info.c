@@ -2,10 +2,10 @@
  * whose encoder they use; counters are read under the lock. */
 #include "cmd/generate/serve_info.h"
 
+#include "base/asset.h"
 #include "base/json.h"
 #include "base/progress.h"
 #include "cmd/generate/json_out.h"
-#include "cmd/generate/serve_page.h"
 
 #include <pthread.h>
 #include <string.h>
@@ -159,6 +159,11 @@ out:
     return status;
 }
 
+/* The page at "/": a prompt, its settings, and the text as it comes. It needs
+ * nothing from elsewhere, so that it works without a network, and talks to the
+ * API that every client has: what it shows, a program can have. */
+GPT_ASSET(serve_page, "share/serve/page.html")
+
 /* The page asks for a key only where a request needs one: it holds no secret.
  */
 int gpt_info_page(struct gpt_server *s, const struct gpt_buf *body,
@@ -167,5 +172,7 @@ int gpt_info_page(struct gpt_server *s, const struct gpt_buf *body,
     (void)s;
     (void)body;
     (void)err;
-    return gpt_buf_add(out, gpt_serve_page, strlen(gpt_serve_page));
+    const struct gpt_asset page = gpt_asset_serve_page();
+
+    return gpt_buf_add(out, page.data, page.len);
 }

@@ -19,7 +19,6 @@
 
 #include <stdlib.h>
 #include <string.h>
-#include <sys/ioctl.h>
 #include <time.h>
 #include <unistd.h>
 
@@ -169,35 +168,25 @@ static int write_page(const struct report *r, const struct options *o,
     return status;
 }
 
-/* What is written to a file has no colours, and no width of a terminal. */
-static bool to_terminal(const struct options *o)
+/* Where the text goes, or -1: a file has no colours, and no width of a
+ * terminal. */
+static int descriptor_of(const struct options *o)
 {
-    return (!o->output || strcmp(o->output, "-") == 0) && isatty(STDOUT_FILENO);
-}
-
-/* The rule of messages (--color), for standard output. */
-static bool wants_color(const struct options *o)
-{
-    const char *none = getenv("NO_COLOR");
-
-    if (strcmp(o->common.color, "auto") != 0)
-        return strcmp(o->common.color, "always") == 0;
-    return to_terminal(o) && !(none && *none);
+    return !o->output || strcmp(o->output, "-") == 0 ? STDOUT_FILENO : -1;
 }
 
 /* A terminal knows its width better than the environment, which is that of the
  * shell's start. */
 static int64_t width_of(const struct options *o)
 {
-    struct winsize size;
+    const int known = gpt_terminal_columns(descriptor_of(o));
     int64_t columns;
     const char *said = getenv("COLUMNS");
 
     if (o->width > 0)
         return o->width;
-    if (to_terminal(o) && ioctl(STDOUT_FILENO, TIOCGWINSZ, &size) == 0 &&
-        size.ws_col > 0)
-        return size.ws_col;
+    if (known > 0)
+        return known;
     return said && gpt_parse_int(said, &columns) && columns > 0 ? columns : 80;
 }
 
@@ -208,7 +197,7 @@ static int make_text(const struct report *r, const struct options *o,
         .columns = width_of(o),
         .lines = o->height,
         .ascii = o->ascii,
-        .color = wants_color(o),
+        .color = gpt_wants_color(o->common.color, descriptor_of(o)),
         .log = o->log,
         .smoothing = o->smoothing,
     };
@@ -302,7 +291,8 @@ static int draw_once(const struct options *o, const struct gpt_args *args,
     int status;
 
     GPT_TRY_GOTO(status, read_runs(&r, o, args, err), out);
-    if (to_terminal(o) && gpt_buf_add(&b, clear, strlen(clear)) != GPT_OK) {
+    if (isatty(descriptor_of(o)) &&
+        gpt_buf_add(&b, clear, strlen(clear)) != GPT_OK) {
         status = gpt_no_memory(err, "a report");
         goto out;
     }

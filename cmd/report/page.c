@@ -21,7 +21,7 @@
  * anything. Start at gpt_page_write(), at the end. */
 #include "cmd/report/page.h"
 
-#include "cmd/report/assets.h"
+#include "base/asset.h"
 #include "cmd/report/results.h"
 #include "cmd/report/thin.h"
 
@@ -29,6 +29,10 @@
 #include <math.h>
 #include <string.h>
 #include <time.h>
+
+GPT_ASSET(report_html, "share/report/page.html")
+GPT_ASSET(report_css, "share/report/page.css")
+GPT_ASSET(report_js, "share/report/page.js")
 
 enum { AXIS_POINTS = 400 }; /* of each run, between which pages interpolate */
 
@@ -273,11 +277,9 @@ static int write_made(const struct gpt_page *p, struct gpt_out *out,
                           GPT_VERSION, text);
 }
 
-static int write_asset(enum gpt_asset_name name, struct gpt_out *out,
+static int write_asset(struct gpt_asset asset, struct gpt_out *out,
                        struct gpt_err *err)
 {
-    const struct gpt_asset asset = gpt_asset_of(name);
-
     return gpt_out_write(out, asset.data, asset.len, err);
 }
 
@@ -285,14 +287,14 @@ static int write_style(const struct gpt_page *p, struct gpt_out *out,
                        struct gpt_err *err)
 {
     (void)p;
-    return write_asset(GPT_ASSET_CSS, out, err);
+    return write_asset(gpt_asset_report_css(), out, err);
 }
 
 static int write_script(const struct gpt_page *p, struct gpt_out *out,
                         struct gpt_err *err)
 {
     (void)p;
-    return write_asset(GPT_ASSET_JS, out, err);
+    return write_asset(gpt_asset_report_js(), out, err);
 }
 
 /* As an image: what a picture holds beside shapes, as scripts, does not run. */
@@ -354,7 +356,7 @@ static int write_slot(const struct gpt_page *p, const char *word, size_t len,
 int gpt_page_write(const struct gpt_page *p, struct gpt_out *out,
                    struct gpt_err *err)
 {
-    const struct gpt_asset html = gpt_asset_of(GPT_ASSET_HTML);
+    const struct gpt_asset html = gpt_asset_report_html();
     const char *at = html.data, *const end = html.data + html.len;
 
     for (;;) {

@@ -31,6 +31,9 @@ void gpt_log_line(const char *fmt, ...) GPT_PRINTF(1, 2);
  * whatever --quiet says. For dry runs. */
 void gpt_log_lines_to_stdout(void);
 
+/* The width of the terminal behind a descriptor; 0 where none is known. */
+int gpt_terminal_columns(int fd);
+
 /* "gpt-train: error: text" and "hint: ..."; see status.h. */
 void gpt_log_error(const struct gpt_err *err);
 

@@ -89,13 +89,13 @@ static void occupy_standard_files(void)
 
 /* "always" is an answer to NO_COLOR, too: what is said for this run wins over
  * the environment. */
-static bool wants_color(const char *when)
+bool gpt_wants_color(const char *when, int fd)
 {
     const char *no_color = getenv("NO_COLOR"), *term = getenv("TERM");
 
     if (strcmp(when, "auto") != 0)
         return strcmp(when, "always") == 0;
-    return isatty(STDERR_FILENO) && !(no_color && *no_color) &&
+    return isatty(fd) && !(no_color && *no_color) &&
            !(term && strcmp(term, "dumb") == 0);
 }
 
@@ -136,7 +136,7 @@ static int start(const struct gpt_program *program,
 
     GPT_TRY(choose_level(common, &log.level, err));
     log.json = strcmp(common->log_format, "json") == 0;
-    log.color = wants_color(common->color);
+    log.color = gpt_wants_color(common->color, STDERR_FILENO);
     gpt_log_setup(&log);
     if (common->threads > 0)
         omp_set_num_threads((int)common->threads);
@@ -268,7 +268,8 @@ int gpt_main(const struct gpt_program *program, int argc, char **argv)
     struct gpt_arena arena = {0};
     struct gpt_log_options log = {.program = program->name,
                                   .level = GPT_LOG_INFO,
-                                  .color = wants_color("auto")};
+                                  .color = gpt_wants_color("auto",
+                                                           STDERR_FILENO)};
 
     choose_spinning(program, argv);
     /* After the second start the kernel calls the process "exe". */

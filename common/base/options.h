@@ -101,6 +101,8 @@ struct gpt_common_options {
      .help = "say more"}
 
 extern const char *const gpt_when_choices[];       /* auto always never */
+/* What --color means for text that goes to a descriptor. */
+bool gpt_wants_color(const char *when, int fd);
 extern const char *const gpt_log_format_choices[]; /* text json */
 
 /* What is left of the command line, and the source of each value. */

@@ -46,14 +46,19 @@ void gpt_terminal_message(const char *text, size_t n)
     pthread_mutex_unlock(&lock);
 }
 
-/* Asked at every line, so that no handler of SIGWINCH is needed. */
-static size_t columns(void)
+int gpt_terminal_columns(int fd)
 {
     struct winsize size;
 
-    if (ioctl(STDERR_FILENO, TIOCGWINSZ, &size) == 0 && size.ws_col > 0)
-        return size.ws_col;
-    return 80;
+    return ioctl(fd, TIOCGWINSZ, &size) == 0 ? size.ws_col : 0;
+}
+
+/* Asked at every line, so that no handler of SIGWINCH is needed. */
+static size_t columns(void)
+{
+    const int known = gpt_terminal_columns(STDERR_FILENO);
+
+    return known > 0 ? (size_t)known : 80;
 }
 
 /* Bytes of `text` that take at most `width` columns, one a code point. Counting

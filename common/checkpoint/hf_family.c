@@ -136,9 +136,7 @@ static const struct gpt_hf_family gpt2 = {
 static const struct gpt_hf_rule llama_rules[] = {
     RULE(WORD_EMBEDDING, SAME, "embed_tokens.weight"),
     RULE(NORM1_WEIGHT, SAME, "layers.%.input_layernorm.weight"),
-    RULE(QKV_WEIGHT, Q, "layers.%.self_attn.q_proj.weight"),
-    RULE(QKV_WEIGHT, K, "layers.%.self_attn.k_proj.weight"),
-    RULE(QKV_WEIGHT, V, "layers.%.self_attn.v_proj.weight"),
+    LLAMA_QKV,
     RULE(QKV_BIAS, Q, "layers.%.self_attn.q_proj.bias"),
     RULE(QKV_BIAS, K, "layers.%.self_attn.k_proj.bias"),
     RULE(QKV_BIAS, V, "layers.%.self_attn.v_proj.bias"),
@@ -146,11 +144,8 @@ static const struct gpt_hf_rule llama_rules[] = {
     RULE(K_NORM_WEIGHT, SAME, "layers.%.self_attn.k_norm.weight"),
     RULE(PROJ_WEIGHT, SAME, "layers.%.self_attn.o_proj.weight"),
     RULE(NORM2_WEIGHT, SAME, "layers.%.post_attention_layernorm.weight"),
-    RULE(GATE_WEIGHT, SAME, "layers.%.mlp.gate_proj.weight"),
-    RULE(FC1_WEIGHT, SAME, "layers.%.mlp.up_proj.weight"),
-    RULE(FC2_WEIGHT, SAME, "layers.%.mlp.down_proj.weight"),
-    RULE(FINAL_NORM_WEIGHT, SAME, "norm.weight"),
-    RULE(OUTPUT_WEIGHT, SAME, "/lm_head.weight"),
+    LLAMA_MLP,
+    LLAMA_ENDS,
 };
 
 /* Llama 2 and 3, SmolLM2, and models of many others that have taken this class.
@@ -295,8 +290,7 @@ static const struct gpt_hf_rule phi3_rules[] = {
     RULE(GATE_WEIGHT, FIRST, "layers.%.mlp.gate_up_proj.weight"),
     RULE(FC1_WEIGHT, SECOND, "layers.%.mlp.gate_up_proj.weight"),
     RULE(FC2_WEIGHT, SAME, "layers.%.mlp.down_proj.weight"),
-    RULE(FINAL_NORM_WEIGHT, SAME, "norm.weight"),
-    RULE(OUTPUT_WEIGHT, SAME, "/lm_head.weight"),
+    LLAMA_ENDS,
 };
 /* The positions of pretraining concern that scaling alone: they are a note. */
 static const struct gpt_hf_key phi3_keys[] = {
@@ -341,9 +335,7 @@ static const struct gpt_hf_rule starcoder2_rules[] = {
     RULE(WORD_EMBEDDING, SAME, "embed_tokens.weight"),
     RULE(NORM1_WEIGHT, SAME, "layers.%.input_layernorm.weight"),
     RULE(NORM1_BIAS, SAME, "layers.%.input_layernorm.bias"),
-    RULE(QKV_WEIGHT, Q, "layers.%.self_attn.q_proj.weight"),
-    RULE(QKV_WEIGHT, K, "layers.%.self_attn.k_proj.weight"),
-    RULE(QKV_WEIGHT, V, "layers.%.self_attn.v_proj.weight"),
+    LLAMA_QKV,
     RULE(QKV_BIAS, Q, "layers.%.self_attn.q_proj.bias"),
     RULE(QKV_BIAS, K, "layers.%.self_attn.k_proj.bias"),
     RULE(QKV_BIAS, V, "layers.%.self_attn.v_proj.bias"),

@@ -9,16 +9,11 @@
 static const struct gpt_hf_rule gemma_rules[] = {
     RULE(WORD_EMBEDDING, SAME, "embed_tokens.weight"),
     RULE(NORM1_WEIGHT, SAME, "layers.%.input_layernorm.weight"),
-    RULE(QKV_WEIGHT, Q, "layers.%.self_attn.q_proj.weight"),
-    RULE(QKV_WEIGHT, K, "layers.%.self_attn.k_proj.weight"),
-    RULE(QKV_WEIGHT, V, "layers.%.self_attn.v_proj.weight"),
+    LLAMA_QKV,
     RULE(PROJ_WEIGHT, SAME, "layers.%.self_attn.o_proj.weight"),
     RULE(NORM2_WEIGHT, SAME, "layers.%.post_attention_layernorm.weight"),
-    RULE(GATE_WEIGHT, SAME, "layers.%.mlp.gate_proj.weight"),
-    RULE(FC1_WEIGHT, SAME, "layers.%.mlp.up_proj.weight"),
-    RULE(FC2_WEIGHT, SAME, "layers.%.mlp.down_proj.weight"),
-    RULE(FINAL_NORM_WEIGHT, SAME, "norm.weight"),
-    RULE(OUTPUT_WEIGHT, SAME, "/lm_head.weight"),
+    LLAMA_MLP,
+    LLAMA_ENDS,
 };
 /* "hidden_activation" is what a few versions read instead of "hidden_act". */
 static const struct gpt_hf_key gemma_keys[] = {
@@ -62,18 +57,13 @@ const struct gpt_hf_family gpt_hf_gemma = {
 static const struct gpt_hf_rule gemma2_rules[] = {
     RULE(WORD_EMBEDDING, SAME, "embed_tokens.weight"),
     RULE(NORM1_WEIGHT, SAME, "layers.%.input_layernorm.weight"),
-    RULE(QKV_WEIGHT, Q, "layers.%.self_attn.q_proj.weight"),
-    RULE(QKV_WEIGHT, K, "layers.%.self_attn.k_proj.weight"),
-    RULE(QKV_WEIGHT, V, "layers.%.self_attn.v_proj.weight"),
+    LLAMA_QKV,
     RULE(PROJ_WEIGHT, SAME, "layers.%.self_attn.o_proj.weight"),
     RULE(POST1_WEIGHT, SAME, "layers.%.post_attention_layernorm.weight"),
     RULE(NORM2_WEIGHT, SAME, "layers.%.pre_feedforward_layernorm.weight"),
-    RULE(GATE_WEIGHT, SAME, "layers.%.mlp.gate_proj.weight"),
-    RULE(FC1_WEIGHT, SAME, "layers.%.mlp.up_proj.weight"),
-    RULE(FC2_WEIGHT, SAME, "layers.%.mlp.down_proj.weight"),
+    LLAMA_MLP,
     RULE(POST2_WEIGHT, SAME, "layers.%.post_feedforward_layernorm.weight"),
-    RULE(FINAL_NORM_WEIGHT, SAME, "norm.weight"),
-    RULE(OUTPUT_WEIGHT, SAME, "/lm_head.weight"),
+    LLAMA_ENDS,
 };
 /* Every second layer attends to all tokens; newer files list the layers. */
 static const struct gpt_hf_key gemma2_keys[] = {
@@ -124,19 +114,14 @@ const struct gpt_hf_family gpt_hf_gemma2 = {
 /* Norms are after blocks alone, and of all queries and all keys together. */
 static const struct gpt_hf_rule olmo2_rules[] = {
     RULE(WORD_EMBEDDING, SAME, "embed_tokens.weight"),
-    RULE(QKV_WEIGHT, Q, "layers.%.self_attn.q_proj.weight"),
-    RULE(QKV_WEIGHT, K, "layers.%.self_attn.k_proj.weight"),
-    RULE(QKV_WEIGHT, V, "layers.%.self_attn.v_proj.weight"),
+    LLAMA_QKV,
     RULE(Q_NORM_WEIGHT, SAME, "layers.%.self_attn.q_norm.weight"),
     RULE(K_NORM_WEIGHT, SAME, "layers.%.self_attn.k_norm.weight"),
     RULE(PROJ_WEIGHT, SAME, "layers.%.self_attn.o_proj.weight"),
     RULE(POST1_WEIGHT, SAME, "layers.%.post_attention_layernorm.weight"),
-    RULE(GATE_WEIGHT, SAME, "layers.%.mlp.gate_proj.weight"),
-    RULE(FC1_WEIGHT, SAME, "layers.%.mlp.up_proj.weight"),
-    RULE(FC2_WEIGHT, SAME, "layers.%.mlp.down_proj.weight"),
+    LLAMA_MLP,
     RULE(POST2_WEIGHT, SAME, "layers.%.post_feedforward_layernorm.weight"),
-    RULE(FINAL_NORM_WEIGHT, SAME, "norm.weight"),
-    RULE(OUTPUT_WEIGHT, SAME, "/lm_head.weight"),
+    LLAMA_ENDS,
 };
 static const struct gpt_hf_key olmo2_keys[] = {
     ARCHITECTURES,

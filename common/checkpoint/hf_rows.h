@@ -43,6 +43,19 @@
     KEY("rope_scaling", SCALING, "null"),          \
     KEY("rope_theta", THETA, def)
 
+/* Tensors that Llama's descendants call alike. */
+#define LLAMA_QKV                                              \
+    RULE(QKV_WEIGHT, Q, "layers.%.self_attn.q_proj.weight"),   \
+    RULE(QKV_WEIGHT, K, "layers.%.self_attn.k_proj.weight"),   \
+    RULE(QKV_WEIGHT, V, "layers.%.self_attn.v_proj.weight")
+#define LLAMA_MLP                                              \
+    RULE(GATE_WEIGHT, SAME, "layers.%.mlp.gate_proj.weight"),  \
+    RULE(FC1_WEIGHT, SAME, "layers.%.mlp.up_proj.weight"),     \
+    RULE(FC2_WEIGHT, SAME, "layers.%.mlp.down_proj.weight")
+#define LLAMA_ENDS                                             \
+    RULE(FINAL_NORM_WEIGHT, SAME, "norm.weight"),              \
+    RULE(OUTPUT_WEIGHT, SAME, "/lm_head.weight")
+
 /* What Llama's descendants share. */
 #define LLAMA_BASE                                                            \
     .position_embedding = GPT_POSITION_ROPE, .rotary_percent = 1,             \
