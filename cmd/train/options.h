@@ -28,9 +28,12 @@ struct gpt_train_options {
     bool norm_plus_one, gated, swiglu, geglu, squared_relu;
     bool no_linear_bias, qkv_bias, qk_norm, parallel_blocks, shared_norm;
     bool qk_norm_whole, scale_embedding, embedding_norm, post_norm, no_pre_norm;
+    bool no_norm_bias, no_attention_bias, output_bias;
     const char *window_size; /* "N" or "N,0", NULL: none */
-    int64_t window_skip, window_full_layers, position_offset;
+    const char *window_skip, *no_rope; /* "N" or a list, NULL: none */
+    int64_t window_full_layers, position_offset, rotary_local_base;
     double score_cap, logit_cap, query_scalar;
+    double embedding_multiplier, residual_multiplier, logit_multiplier;
     int64_t make_vocab_size_divisible_by;
     double norm_epsilon, init_method_std, hidden_dropout, attention_dropout;
     bool untie_embeddings;

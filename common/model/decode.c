@@ -155,9 +155,15 @@ static void write_logits(struct gpt_decoder *d, int64_t first, int64_t n,
         .c = d->buffers[GPT_DECODE_LOGITS],
         .act = d->o.act,
         .c_type = GPT_F32,
+        .epilogue = d->outer.at[GPT_OUTPUT_BIAS] ? GPT_EPI_BIAS : GPT_EPI_NONE,
+        .bias = d->outer.at[GPT_OUTPUT_BIAS],
     };
 
     d->be->matmul(d->q, &op);
+    /* of the logits, in float: training multiplies the normed rows */
+    if (c->logit_multiplier > 0)
+        d->be->scale(d->q, d->buffers[GPT_DECODE_LOGITS], n * c->vocab_size,
+                     (float)c->logit_multiplier, GPT_F32);
     if (c->final_logit_softcapping > 0)
         d->be->softcap(d->q, d->buffers[GPT_DECODE_LOGITS], NULL,
                        n * c->vocab_size, (float)c->final_logit_softcapping,

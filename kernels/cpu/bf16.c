@@ -218,6 +218,17 @@ void cpu_bf16_times(struct gpt_queue *q, void *x, const void *y, int64_t n,
     unstage(q, list, GPT_COUNT(list));
 }
 
+void cpu_bf16_scale(struct gpt_queue *q, void *x, int64_t n, float factor,
+                    enum gpt_dtype act)
+{
+    struct operand list[] = {IN_OUT(&x, n)};
+
+    if (!stage(q, &act, list, GPT_COUNT(list)))
+        return;
+    cpu_scale(q, x, n, factor, act);
+    unstage(q, list, GPT_COUNT(list));
+}
+
 void cpu_bf16_dropout(struct gpt_queue *q, void *y, const void *x, int64_t n,
                       int64_t c, enum gpt_dtype act,
                       const struct gpt_dropout *d)

@@ -313,6 +313,7 @@ static struct gpt_backend cpu = {
     .head_norm_sums = cpu_bf16_head_norm_sums,
     .softcap = cpu_bf16_softcap,
     .times = cpu_bf16_times,
+    .scale = cpu_bf16_scale,
     .dropout = cpu_bf16_dropout,
     .embed_fwd = cpu_embed_fwd,
     .embed_bwd = cpu_bf16_embed_bwd,

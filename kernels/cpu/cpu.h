@@ -100,6 +100,8 @@ void cpu_softcap(struct gpt_queue *q, void *x, void *slope, int64_t n, float c,
                  enum gpt_dtype act);
 void cpu_times(struct gpt_queue *q, void *x, const void *y, int64_t n,
                enum gpt_dtype act);
+void cpu_scale(struct gpt_queue *q, void *x, int64_t n, float factor,
+               enum gpt_dtype act);
 void cpu_norm_fwd(struct gpt_queue *q, const struct gpt_norm *op);
 void cpu_norm_bwd(struct gpt_queue *q, const struct gpt_norm *op,
                   const struct gpt_norm_grad *grad);
@@ -156,6 +158,8 @@ void cpu_bf16_head_norm_sums(struct gpt_queue *q,
 void cpu_bf16_softcap(struct gpt_queue *q, void *x, void *slope, int64_t n,
                       float c, enum gpt_dtype act);
 void cpu_bf16_times(struct gpt_queue *q, void *x, const void *y, int64_t n,
+                    enum gpt_dtype act);
+void cpu_bf16_scale(struct gpt_queue *q, void *x, int64_t n, float factor,
                     enum gpt_dtype act);
 
 #endif
