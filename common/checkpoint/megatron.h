@@ -202,6 +202,7 @@ bool gpt_megatron_path(char *buf, size_t cap, enum gpt_megatron_names style,
 
 /* ---- writing ---- */
 struct gpt_target;
+struct gpt_pour;
 
 /* Puts the key "args" and its value into the dict that is open: the options
  * that a run of Megatron-LM with this model and layout has had. dtype: of the
@@ -223,7 +224,7 @@ extern const struct gpt_megatron_word gpt_megatron_schedule_words[];
 
 int gpt_megatron_plan(struct gpt_target *t, struct gpt_err *err) GPT_MUST_USE;
 void gpt_megatron_free_plan(struct gpt_target *t);
-int gpt_megatron_write(struct gpt_target *t, gpt_bytes_done *done,
-                       void *context, struct gpt_err *err) GPT_MUST_USE;
+int gpt_megatron_write(struct gpt_target *t, struct gpt_pour *pour,
+                       struct gpt_err *err) GPT_MUST_USE;
 
 #endif

@@ -31,7 +31,7 @@ for name in core-gpt core-qwen core-gpt-dist core-qwen-fully_reshardable; do
         rm -rf on
         expect 0 'and trained on' gpt-train --load "$from" --save on \
             --data-path x_text_document --use-checkpoint-args \
-            --use-checkpoint-opt_param-scheduler --train-iters 8 \
+            --use-checkpoint-opt_param-scheduler --train-iters 23 \
             --global-batch-size 2 --micro-batch-size 2 --seq-length 16 \
             --split 100,0,0 --lr 1e-2 --weight-decay 0.01 --log-interval 1 \
             --make-vocab-size-divisible-by 64
@@ -41,8 +41,8 @@ for name in core-gpt core-qwen core-gpt-dist core-qwen-fully_reshardable; do
         check 'with the losses of megatron-core' awk '
             NR == FNR { want[$1] = $2; next }
             { d = want[$1] - $2
-              if (!($1 in want) || d > 1e-5 || d < -1e-5) bad = 1; n++ }
-            END { exit bad || n != 5 }' want got
+              if (!($1 in want) || d > 1e-4 || d < -1e-4) bad = 1; n++ }
+            END { exit bad || n != 20 }' want got
     done
 done
 # Of the default of torch_dist, weights alone are read.
