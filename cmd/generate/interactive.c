@@ -175,6 +175,7 @@ static int interact(struct conversation *c, struct gpt_err *err)
     GPT_TRY(gpt_encoder_open(&c->encoder, c->m->tokenizer, err));
     GPT_TRY(gpt_loaded_open_decoder(c->m, 1, c->m->config->max_positions, err));
     GPT_TRY(gpt_batch_open(&c->batch, c->m->decoder, 1, &sink, err));
+    GPT_TRY(gpt_batch_guess(c->batch, o->speculate, err));
     GPT_TRY(answer_lines(c, err));
     return gpt_loaded_report_speed(c->m, gpt_batch_speed(c->batch), err);
 }

@@ -324,6 +324,7 @@ static int serve(struct work *w, struct gpt_err *err)
                                     w->s.m->config->max_positions, err));
     GPT_TRY(
         gpt_batch_open(&w->batch, w->s.m->decoder, o->batch_size, &sink, err));
+    GPT_TRY(gpt_batch_guess(w->batch, o->speculate, err));
     GPT_TRY(gpt_scorer_open(&w->scorer, w->s.m->decoder, o->batch_size, err));
     GPT_TRY(gpt_http_start(w->http, err));
     w->serving = true;

@@ -375,6 +375,108 @@ static void test_side_by_side(struct model *m)
     gpt_free(alone);
 }
 
+/* Pieces of any length in one call, some longer than a block, have the bits
+ * that each of them has alone. */
+static void test_pieces(struct model *m)
+{
+    enum { N = 9, T = 300, SUM = 923 };
+    static const int64_t lengths[N] = {3, 40, 1, 17, 300, 16, 200, 256, 90};
+    const int64_t v = m->c.vocab_size;
+    int32_t *text = gpt_alloc(N * T, sizeof(*text));
+    float *together = gpt_alloc((size_t)(SUM * v), sizeof(*together));
+    float *alone = gpt_alloc((size_t)(T * v), sizeof(*alone));
+    struct gpt_decoder *d = decoder_of(m, N, T), *one = decoder_of(m, 1, T);
+    struct gpt_decode_piece pieces[N];
+    struct gpt_err err = {0};
+    int64_t row = 0;
+    int differ = 0, last = 0;
+
+    for (int i = 0; i < N; i++) {
+        make_text(text + i * T, T, v, 50 + i);
+        pieces[i] = (struct gpt_decode_piece){(i * 2 + 1) % N, lengths[i],
+                                              text + i * T};
+    }
+    must(gpt_decoder_extend(d, pieces, N, GPT_LOGITS_ALL, together, &err),
+         &err);
+    for (int i = 0; i < N; i++) {
+        const size_t bytes = (size_t)(lengths[i] * v) * sizeof(*alone);
+
+        gpt_decoder_truncate(one, 0, 0);
+        must(gpt_decoder_append(one, 0, pieces[i].tokens, lengths[i],
+                                GPT_LOGITS_ALL, alone, &err),
+             &err);
+        differ += memcmp(alone, together + row * v, bytes) != 0;
+        row += lengths[i];
+        memcpy(alone, together + (row - 1) * v, (size_t)v * sizeof(*alone));
+        memmove(together + i * v, alone, (size_t)v * sizeof(*alone));
+        gpt_decoder_truncate(d, pieces[i].slot, 0);
+    }
+    is_int(differ, 0, "pieces side by side do not touch each other");
+    float *ends = together + N * v;
+    must(gpt_decoder_extend(d, pieces, N, GPT_LOGITS_LAST, ends, &err), &err);
+    last = memcmp(together, ends, (size_t)(N * v) * sizeof(*ends));
+    is_int(last, 0, "and their last logits alone are the same");
+    gpt_decoder_close(d);
+    gpt_decoder_close(one);
+    gpt_free(text);
+    gpt_free(together);
+    gpt_free(alone);
+}
+
+/* What is guessed is checked with the bits that the tokens have one by one,
+ * also beside texts with other numbers of guesses. */
+static void test_few_at_once(struct model *m)
+{
+    enum { N = 3, T = 32 };
+    const int64_t v = m->c.vocab_size;
+    int32_t text[N][T];
+    float *together = gpt_alloc((size_t)(N * T * v), sizeof(*together));
+    float *alone = gpt_alloc((size_t)v, sizeof(*alone));
+    struct gpt_decoder *d = decoder_of(m, N, T), *one = decoder_of(m, 1, T);
+    struct gpt_decode_piece pieces[N];
+    struct gpt_err err = {0};
+    int64_t row = 0;
+    int differ = 0;
+
+    for (int i = 0; i < N; i++) {
+        make_text(text[i], T, v, 70 + i);
+        pieces[i] = (struct gpt_decode_piece){
+            i, i == 1 ? 3 : GPT_DECODE_SAME_BITS, text[i] + 9 + i};
+        must(gpt_decoder_append(d, i, text[i], 9 + i, GPT_LOGITS_LAST, alone,
+                                &err),
+             &err);
+    }
+    must(gpt_decoder_extend(d, pieces, N, GPT_LOGITS_ALL, together, &err),
+         &err);
+    const int32_t slot = 0;
+    for (int i = 0; i < N; i++) {
+        gpt_decoder_truncate(one, 0, 0);
+        must(gpt_decoder_append(one, 0, text[i], 9 + i, GPT_LOGITS_LAST, alone,
+                                &err),
+             &err);
+        for (int64_t k = 0; k < pieces[i].n; k++, row++) {
+            must(gpt_decoder_step(one, &slot, pieces[i].tokens + k, 1, alone,
+                                  &err),
+                 &err);
+            differ += memcmp(alone, together + row * v,
+                             (size_t)v * sizeof(*alone)) != 0;
+        }
+    }
+    is_int(differ, 0, "a few tokens at once are as one by one");
+    gpt_decoder_close(d);
+    gpt_decoder_close(one);
+    gpt_free(together);
+    gpt_free(alone);
+}
+
+static void test_together(struct model *m, bool pieces)
+{
+    test_side_by_side(m);
+    test_few_at_once(m);
+    if (pieces)
+        test_pieces(m);
+}
+
 static void test_refusals(struct model *m)
 {
     struct gpt_decoder *d = decoder_of(m, 2, 8);
@@ -402,8 +504,13 @@ static void test_refusals(struct model *m)
         int64_t slots, positions;
     } wrong[] = {{0, 8}, {1, 0}, {1, m->c.max_positions + 1}, {70000, 8}};
     for (size_t i = 0; i < GPT_COUNT(wrong); i++) {
-        struct gpt_decoder_options o = {&m->c, &m->flat, GPT_F32,
-                                        wrong[i].slots, wrong[i].positions};
+        struct gpt_decoder_options o = {
+            .config = &m->c,
+            .flat = &m->flat,
+            .act = GPT_F32,
+            .slots = wrong[i].slots,
+            .positions = wrong[i].positions,
+        };
 
         d = NULL;
         is_int(gpt_decoder_open(&d, m->be, &o, m->device, &err), GPT_EUSAGE,
@@ -533,7 +640,7 @@ int main(void)
 
         open_model(&m, c);
         test_forms(&m, models[i].what, models[i].t);
-        test_side_by_side(&m);
+        test_together(&m, models[i].t == 290);
         if (i == 0)
             test_refusals(&m);
         if (i == 0)
