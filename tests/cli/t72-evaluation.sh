@@ -34,11 +34,11 @@ cat >ends.jsonl <<'X'
 X
 printf 'the cat\na dog\n' >prompts.txt
 
-common="--num-layers 2 --hidden-size 16 --num-attention-heads 4 --seq-length 24
+rest="--num-layers 2 --hidden-size 16 --num-attention-heads 4 --seq-length 24
 --micro-batch-size 1 --global-batch-size 4 --lr 0.01 --log-interval 1
 --eval-interval 4 --eval-iters 2 --make-vocab-size-divisible-by 2 --threads 1
---tokenizer-type ByteTokenizer --split 80,20,0 --data-path $data
---train-iters 8"
+--tokenizer-type ByteTokenizer --train-iters 8"
+common="$rest --split 80,20,0 --data-path $data"
 looks="--valid-set short=short_text_document two=0.3 $data 0.7
 short_text_document --score-set words.jsonl hella=ends.jsonl
 --sample-prompts prompts.txt --sample-tokens 12 --sample-temperature 0"
@@ -84,21 +84,23 @@ check 'each set has its line' test "$(grep -c \
     'validation-short loss at iteration 4 | lm loss value: [0-9.E+-]* | lm loss PPL' \
     whole.log)" = 1
 check 'and its field' test -n "$(value looked/metrics.jsonl 8 validation-two_loss)"
-expect 0 'one set alone' train --save alone --valid-set x=short_text_document \
-    --split 100,0,0
-check 'is its own loss' test \
-    "$(value alone/metrics.jsonl 8 validation-x_loss)" = \
-    "$(value alone/metrics.jsonl 8 validation-x_loss)"
-own="--data-path x --train-data-path $data --split 1,0,0"
-expect 0 "Megatron-LM's option" gpt-train \
-    $(echo "$common" | sed "s/--split .* --data-path $data//;s/--split 80,20,0//;s/--data-path $data//") \
-    --train-data-path $data --save numbered --multiple-validation-sets \
+# shellcheck disable=SC2086 # a word list
+expect 0 'the set as the only one' gpt-train $rest --load looked --eval-only \
+    --valid-data-path short_text_document --metrics only.jsonl
+# shellcheck disable=SC2086 # a word list
+expect 0 'and with a name' gpt-train $rest --load looked --eval-only \
+    --valid-set x=short_text_document --metrics named.jsonl
+check 'has the same loss' test "$(value only.jsonl 8 validation_loss)" = \
+    "$(value named.jsonl 8 validation-x_loss)"
+# shellcheck disable=SC2086 # a word list
+expect 0 "Megatron-LM's option" gpt-train $rest --train-data-path $data \
+    --save numbered --multiple-validation-sets \
     --valid-data-path short_text_document $data
 check 'calls sets by numbers' \
     grep -q '"validation-1_ppl"' numbered/metrics.jsonl
 echo "{\"train\": [\"$data\"], \"valid\": [1, \"short_text_document\"]}" >per.json
-expect 0 'a file of data sets' gpt-train \
-    $(echo "$common" | sed "s/--split 80,20,0//;s/--data-path $data//") \
+# shellcheck disable=SC2086 # a word list
+expect 0 'a file of data sets' gpt-train $rest \
     --per-split-data-args-path per.json --save per
 check 'is the same data' test \
     "$(value per/metrics.jsonl 8 validation_loss)" = \
@@ -111,7 +113,6 @@ expect 2 'a weight' train --multiple-validation-sets
 err_has 'needs --valid-data-path'
 
 # ---- bits a byte: as gpt-generate's ----
-: "$own"
 expect 0 'documents of a sample each' train --load looked --eval-only \
     --document-samples --bos-token-id 256 --no-shuffle --metrics docs.jsonl \
     --valid-set short=short_text_document
@@ -313,6 +314,14 @@ tp 2 --tensor-model-parallel-size 2 --sequence-parallel
 pp 2 --pipeline-model-parallel-size 2
 dp 2 --use-distributed-optimizer --overlap-param-gather
 X
+    # Weights are gathered while the next step begins, which may be a look.
+    # shellcheck disable=SC2086 # word lists
+    expect 0 'dp, not looking' timeout 120 gpt-launch --standalone \
+        --nproc-per-node 2 gpt-train $common --save blind --eval-iters 0 \
+        --use-distributed-optimizer --overlap-param-gather
+    check 'the weights are the same' cmp \
+        blind/iter_0000008/model_tp00_pp00_dp01.safetensors \
+        dp/iter_0000008/model_tp00_pp00_dp01.safetensors
     expect 0 'two stages of a best checkpoint' ranks 2 --save pp-best \
         --pipeline-model-parallel-size 2 --save-best --async-save
     check 'has its mark' test -e pp-best/best/manifest.json
