@@ -62,6 +62,7 @@ static bool matches(const char *pattern, const char *field)
            strcmp(star + 1, field + n - after) == 0;
 }
 
+/* Rows end at the first field that is not there. */
 static bool has_field(const struct gpt_chart *chart, const char *field)
 {
     for (size_t i = 0; i < GPT_CHART_FIELDS && chart->fields[i]; i++)

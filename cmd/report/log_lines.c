@@ -115,7 +115,9 @@ static int take_evaluation(struct gpt_metrics *h, char *line, const char *what,
     return gpt_metrics_add(h, name, strtod(value + strlen(bits), NULL), err);
 }
 
-/* "validation-wiki loss at iteration 20": one of several validation sets. */
+/* "validation-wiki loss at iteration 20": one of several validation sets, which
+ * Megatron-LM numbers and gpt-train calls by their names. The fields of such a
+ * line are named after the word. */
 static bool name_of_set(const char *line, char *set, size_t cap)
 {
     const char *word = strstr(line, "validation-");

@@ -31,7 +31,8 @@ bool gpt_best_take(struct gpt_best *b, int64_t iteration, double loss,
 }
 
 /* Numbers are printed with all digits: the comparison after a resume is that of
- * the same doubles. */
+ * the same doubles. A loss that was not counted yet is 0 and not a NaN, which
+ * JSON lacks. */
 cJSON *gpt_best_to_json(const struct gpt_best *b)
 {
     cJSON *json = cJSON_CreateObject();

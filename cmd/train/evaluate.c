@@ -59,8 +59,8 @@ static bool counts_bytes(const struct gpt_evaluator *e)
            strcmp(e->o->tokenizer.type, "NullTokenizer") != 0;
 }
 
-/* A run that is given a size alone trains, but has no text: bits a byte are then
- * left out, and tasks and prompts refused. */
+/* A run that is given a size alone trains, but has no text: bits a byte are
+ * then left out, and tasks and prompts refused. */
 static int open_tokenizer(struct gpt_evaluator *e, struct gpt_err *err)
 {
     struct gpt_tokenizer_options options = e->o->tokenizer;
@@ -135,7 +135,8 @@ static int read_prompts(struct gpt_evaluator *e, struct gpt_err *err)
                                    err);
 }
 
-/* The vocabulary first, as the others need it. */
+/* The vocabulary first, as the others need it; then from cheap to dear, so that
+ * a wrong name is found before a large file is read. */
 static int read_all(struct gpt_evaluator *e, struct gpt_err *err)
 {
     GPT_TRY(open_tokenizer(e, err));
@@ -145,6 +146,8 @@ static int read_all(struct gpt_evaluator *e, struct gpt_err *err)
     return e->o->sample_prompts ? read_prompts(e, err) : GPT_OK;
 }
 
+/* The plan stays the caller's, and may still be fitted to a run that resumes:
+ * what is read of it here does not change. */
 int gpt_evaluator_read(struct gpt_evaluator **evaluator,
                        const struct gpt_train_plan *plan, bool first,
                        struct gpt_err *err)
@@ -205,6 +208,7 @@ int gpt_evaluator_open(struct gpt_evaluator *e,
                           e->plan->topology.at[GPT_DP], err);
 }
 
+/* The feed is closed before: it may read a corpus of a set. */
 void gpt_evaluator_close(struct gpt_evaluator *e)
 {
     if (!e)
@@ -224,11 +228,13 @@ void gpt_evaluator_close(struct gpt_evaluator *e)
 
 /* ---- validation ---- */
 
+/* The plan has the number of samples, which is 0 for a split without data. */
 static bool validates_split(const struct gpt_evaluator *e, enum gpt_split split)
 {
     return e->o->eval_iters > 0 && e->plan->corpus.n_samples[split] > 0;
 }
 
+/* What --eval-iters 0 leaves out is not opened either. */
 static bool validates(const struct gpt_evaluator *e)
 {
     return validates_split(e, GPT_VALID) || e->sets.n > 0;
@@ -271,7 +277,9 @@ static int sum_losses(struct gpt_evaluator *e, enum gpt_split split,
     return GPT_OK;
 }
 
-/* One split or set: its line of the log, its metrics, its row. */
+/* One split or set: its line of the log, its metrics, its row. Bits a byte are
+ * the losses of tokens that are text, in bits, over the bytes of these tokens:
+ * both sums are over all ranks, so that no rank's text weighs more. */
 static int evaluate_split(struct gpt_evaluator *e, const char *set,
                           enum gpt_split split, int64_t first,
                           const struct gpt_report_eval *head, double *loss,
@@ -382,7 +390,8 @@ static int write_samples(struct gpt_evaluator *e, int64_t iteration,
 
 /* ---- all ---- */
 
-/* True at multiples of an interval; one of 0 is that of validations. */
+/* True at multiples of an interval; one of 0 is that of validations. The clock
+ * has no say: ranks whose clocks differ evaluate at the same steps. */
 static bool due(const struct gpt_evaluator *e, int64_t iteration,
                 int64_t interval)
 {
@@ -430,8 +439,8 @@ static int add_figure(struct gpt_buf *b, double x)
                        : gpt_buf_printf(b, " %11s", "-");
 }
 
-/* One table for all: what a row cannot have is a dash, so that every column is at
- * one place and a script can take the n-th word. */
+/* One table for all: what a row cannot have is a dash, so that every column is
+ * at one place and a script can take the n-th word. */
 int gpt_evaluator_table(const struct gpt_evaluator *e, struct gpt_buf *b)
 {
     int width = 4;

@@ -28,7 +28,8 @@ static int take_object(const struct gpt_line_reader *r, const char *line,
     return status;
 }
 
-/* Editors end lines in two ways, and leave empty ones at the end. */
+/* Editors end lines in two ways, and leave empty ones at the end. An empty line
+ * is therefore nothing, and an empty prompt is written as JSON. */
 static int take_line(const struct gpt_line_reader *r, bool json,
                      const char *line, size_t len, const char *where,
                      struct gpt_err *err)

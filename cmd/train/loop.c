@@ -117,6 +117,8 @@ static bool compares_losses(const struct gpt_run *r)
     return r->o->save_best || r->o->patience > 0;
 }
 
+/* The words are the same for a run that stops and for one that is started again
+ * after it. */
 static void log_early_stop(const struct gpt_run *r)
 {
     const struct gpt_best *best = &r->state.best;

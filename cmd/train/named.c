@@ -38,7 +38,8 @@ static int check_name(const struct gpt_named *named, int64_t n,
     return GPT_OK;
 }
 
-/* "set.jsonl" of "dir/set.jsonl" is "set". */
+/* "dir/set.jsonl" gives "set": what follows the first dot of a name says how
+ * its file is written. */
 static const char *name_of_path(const char *path, struct gpt_arena *arena)
 {
     const char *last = gpt_path_name(path);
@@ -73,9 +74,9 @@ static int take_word(struct gpt_named *named, int64_t *n, const char *option,
     return GPT_OK;
 }
 
-/* The list of the option stays as it is: the words are copied, so that a name can
- * be taken off its word in place. One element more than there are words keeps
- * an empty list from being no memory. */
+/* The list of the option stays as it is: the words are copied, so that a name
+ * can be taken off its word in place. One element more than there are words
+ * keeps an empty list from being no memory. */
 int gpt_named_parse(struct gpt_named **named, int64_t *n, const char *option,
                     const struct gpt_list *words, bool own,
                     struct gpt_arena *arena, struct gpt_err *err)

@@ -1,9 +1,10 @@
 /* Samples from fixed prompts; see prompt_samples.h. Start at
  * gpt_prompt_samples_run(): a pass over all texts adds a token to each.
  *
- * The stage of a training has no cache of keys and values, and its shape is that
- * of a microbatch: a pass computes all positions of all texts again. That is
- * what lets any layout write texts, at the cost of a forward pass a token. */
+ * The stage of a training has no cache of keys and values, and its shape is
+ * that of a microbatch: a pass computes all positions of all texts again. That
+ * is what lets any layout write texts, at the cost of a forward pass a
+ * token. */
 #include "cmd/train/prompt_samples.h"
 
 #include "cmd/train/lines.h"
@@ -116,7 +117,8 @@ static int read_object(void *user, const cJSON *object, const char *where,
 }
 
 /* The number of prompts is known when all are read, and with it the room of a
- * pass. The encoder is not needed after that. */
+ * pass: none of it is allocated while texts are written. The encoder is not
+ * needed after that. */
 static int read_prompts(struct gpt_prompt_samples *p, const char *path,
                         struct gpt_err *err)
 {
@@ -130,6 +132,7 @@ static int read_prompts(struct gpt_prompt_samples *p, const char *path,
                    err);
 }
 
+/* The options are copied, the tokenizer in them is the caller's. */
 int gpt_prompt_samples_read(struct gpt_prompt_samples **samples,
                             const char *path,
                             const struct gpt_prompt_options *o,
@@ -150,6 +153,7 @@ int gpt_prompt_samples_read(struct gpt_prompt_samples **samples,
     return status;
 }
 
+/* Prompts and their tokens are in the arena. */
 void gpt_prompt_samples_close(struct gpt_prompt_samples *p)
 {
     if (!p)
@@ -193,7 +197,9 @@ static void choose_token(void *user, int64_t text, int64_t row,
         answer[0] = (double)NAN;
 }
 
-/* The end of a document is no part of the text. */
+/* The end of a document is no part of the text. A text that has as many tokens
+ * as a sample ends there: its last token is no input, so that it may have one
+ * more than the sequence length. */
 static void take_token(const struct gpt_prompt_options *o, struct continued *c,
                        double answer)
 {
@@ -212,8 +218,9 @@ static void take_token(const struct gpt_prompt_options *o, struct continued *c,
         c->finish = POSITIONS;
 }
 
-/* Texts that have ended go along without being looked at. Returns false when
- * all have. */
+/* Texts that have ended go along without being looked at: a text keeps its row
+ * of the batch, and its number, which names its random stream. Returns false
+ * when all have ended. */
 static bool list_texts(struct gpt_prompt_samples *p)
 {
     bool any = false;
@@ -254,8 +261,8 @@ int gpt_prompt_samples_run(struct gpt_prompt_samples *p,
     return GPT_OK;
 }
 
-/* Bytes that are no character yet become one when the next token completes them,
- * and a mark when none does, as in gpt-generate's output. */
+/* Bytes that are no character yet become one when the next token completes
+ * them, and a mark when none does, as in gpt-generate's output. */
 int gpt_prompt_samples_get(struct gpt_prompt_samples *p, int64_t i,
                            struct gpt_prompt_sample *sample,
                            struct gpt_err *err)

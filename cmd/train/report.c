@@ -356,8 +356,8 @@ static void print_sample(const struct gpt_report_sample *s)
     cJSON_Delete(text);
 }
 
-/* A line of the file has all that the log and TensorBoard show, and how the text
- * ended. */
+/* A line of the file has all that the log and TensorBoard show, and how the
+ * text ended. */
 int gpt_report_sample(struct gpt_report *r, const struct gpt_report_sample *s,
                       struct gpt_err *err)
 {

@@ -85,8 +85,8 @@ static int add_line(struct gpt_score_set *s, const struct gpt_score_line *line,
     return GPT_OK;
 }
 
-/* As gpt-generate reads such a line: the last word of a text alone is asked
- * for. */
+/* As gpt-generate reads such a line, so that one file serves both programs: of
+ * a text the last word alone is asked for. */
 static int read_continuation(struct reading *r, const cJSON *object,
                              const char *where, struct gpt_err *err)
 {
@@ -122,7 +122,8 @@ static double count_chars(const char *text)
 }
 
 /* An ending follows its context after a space, as the harness puts one between
- * them; the space is none of its characters. */
+ * them; the space is none of its characters. An ending that begins with one has
+ * it already. */
 static int add_ending(struct reading *r, const char *context, const cJSON *item,
                       double *chars, bool *cut, struct gpt_err *err)
 {
@@ -139,7 +140,8 @@ static int add_ending(struct reading *r, const char *context, const cJSON *item,
     return add_pair(r, &pair, cut, err);
 }
 
-/* The number of the right ending; some files have it as a text. */
+/* The number of the right ending; some files have it as a text, as Hugging
+ * Face's HellaSwag does. */
 static int read_label(const cJSON *object, int64_t n, int64_t *label,
                       const char *where, struct gpt_err *err)
 {
@@ -182,7 +184,8 @@ static int read_choices(struct reading *r, const cJSON *object,
 }
 
 /* The first line says which kind the file is: figures of both together would
- * mean nothing. */
+ * mean nothing. A failure that does not name its line yet gets it here, as the
+ * checks of tokens know none. */
 static int read_object(void *user, const cJSON *object, const char *where,
                        struct gpt_err *err)
 {
@@ -229,6 +232,7 @@ int gpt_score_set_read(struct gpt_score_set *set, const char *name,
     return status;
 }
 
+/* A set that was read in part is freed in the same way. */
 void gpt_score_set_free(struct gpt_score_set *set)
 {
     gpt_free(set->lines);
@@ -239,8 +243,8 @@ void gpt_score_set_free(struct gpt_score_set *set)
 
 /* ---- figures ---- */
 
-/* The numbers of an answer: the sum of log-probabilities, and how many tokens are
- * the most probable ones. */
+/* The numbers of an answer: the sum of log-probabilities, and how many tokens
+ * are the most probable ones. */
 enum { LOGPROB, GREEDY };
 
 struct scoring {
@@ -262,8 +266,8 @@ static void score_row(void *user, int64_t text, int64_t row,
         !s->set->choices && gpt_most_probable(logits, s->vocab) == id;
 }
 
-/* The most probable ending: the first of equal ones. chars: what each counts
- * by, or NULL. */
+/* The most probable ending: the first of equal ones, as NumPy's argmax. chars:
+ * by what the log-probability of each is divided, or NULL. */
 static int64_t best_ending(const struct gpt_score_line *line,
                            double (*answers)[GPT_TEXT_ANSWERS],
                            const double *chars)

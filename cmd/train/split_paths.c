@@ -50,8 +50,8 @@ static int read_list(struct gpt_list *list, const cJSON *json, const char *path,
     return GPT_OK;
 }
 
-/* The options count as given by the file, so that a second source of one of them
- * is a contradiction and not a choice. */
+/* The options count as given by the file, so that a second source of one of
+ * them is a contradiction and not a choice. */
 int gpt_train_read_split_paths(struct gpt_train_options *o,
                                struct gpt_arena *arena, struct gpt_err *err)
 {

@@ -39,7 +39,8 @@ static int open_set(struct gpt_valid_sets *sets, const struct gpt_named *named,
     return GPT_OK;
 }
 
-/* Sets of Megatron-LM's option are called by their places, from 0. */
+/* Sets of Megatron-LM's option are called by their places, from 0: its tags in
+ * TensorBoard end in that number, and so do those here. */
 static int list_numbered(struct gpt_named *all, const struct gpt_list *words,
                          struct gpt_arena *arena, struct gpt_err *err)
 {
@@ -101,6 +102,7 @@ int gpt_valid_sets_open(struct gpt_valid_sets *sets,
     return GPT_OK;
 }
 
+/* Names and lists live in the arena; the corpora do not. */
 void gpt_valid_sets_close(struct gpt_valid_sets *sets)
 {
     for (int64_t i = 0; i < sets->n; i++)

@@ -10,6 +10,8 @@
 #include <string.h>
 #include <unistd.h>
 
+/* readlink(2) writes no end, and says nothing of a target that was cut: `cap`
+ * is larger than any that this program makes. */
 int gpt_link_read(const char *path, char *target, size_t cap)
 {
     const ssize_t n = readlink(path, target, cap - 1);
@@ -34,6 +36,8 @@ static int check_old(const char *path, const char *target, bool *same,
     return GPT_OK;
 }
 
+/* Registered before it exists, as every temporary file is: a signal between the
+ * two finds nothing to remove. */
 static int replace(const char *tmp, const char *path, const char *target,
                    struct gpt_err *err)
 {

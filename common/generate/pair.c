@@ -19,6 +19,7 @@ int gpt_pair_of_text(struct gpt_pair *pair, const char *text, size_t len,
     return GPT_OK;
 }
 
+/* The encoder is the caller's. */
 void gpt_pair_encoder_free(struct gpt_pair_encoder *e)
 {
     gpt_free(e->ids.data);
@@ -26,6 +27,7 @@ void gpt_pair_encoder_free(struct gpt_pair_encoder *e)
     gpt_buf_free(&e->text);
 }
 
+/* The token is one of the context, as nothing predicts it. */
 static int add_begin(struct gpt_pair_encoder *e, struct gpt_err *err)
 {
     if (e->begin < 0)

@@ -144,8 +144,8 @@ struct gpt_stage_result {
     void *logits;  /* (B, T, padded V / tp) act: of the words held here, or
                     * NULL: tests and scoring */
     /* Called for each chunk of rows, in order, on every tensor parallel rank of
-     * the last stage, before the softmax; NULL: nobody looks. Such a pass is
-     * never recorded. */
+     * the last stage, before the softmax; NULL: never. Such a pass is not
+     * recorded. */
     void (*rows)(void *context, const struct gpt_logit_rows *rows);
     void *context; /* of rows */
 };

@@ -133,6 +133,8 @@ out:
     return status;
 }
 
+/* A summary of one value. The sizes of what is inside come first, so that it is
+ * put together from the inside out. */
 static int add_text_summary(struct gpt_buf *b, const char *tag,
                             const char *text)
 {

@@ -1,6 +1,6 @@
 /* Event files as TensorBoard reads them: TFRecords of the protocol buffer
- * tensorflow.Event, scalars and texts. Sources: event.proto of
- * tensorflow/core/util, summary.proto, and the format of TFRecord in TensorFlow's guide. */
+ * tensorflow.Event, scalars and texts. Sources: event.proto and summary.proto
+ * of tensorflow/core, and the format of TFRecord in TensorFlow's guide. */
 #ifndef GPT_TRAIN_EVENT_FILE_H
 #define GPT_TRAIN_EVENT_FILE_H
 

@@ -164,7 +164,8 @@ static int weigh(const struct gpt_feed *f, struct batch *b,
     return GPT_OK;
 }
 
-/* Makes microbatch i of the tokens of its samples. */
+/* Makes microbatch i of the tokens of its samples. Masks are an argument, as
+ * tokens that are given have other ones than those of a corpus. */
 static int make_micro(const struct gpt_feed *f, struct batch *b, int64_t i,
                       const struct gpt_mask_options *masks,
                       const int32_t *tokens, int64_t sample0)
@@ -189,6 +190,7 @@ static int make_micro(const struct gpt_feed *f, struct batch *b, int64_t i,
     return GPT_OK;
 }
 
+/* The corpus begins anew at its end. */
 static int fill_micro(const struct gpt_feed *f, struct batch *b, int64_t i)
 {
     int64_t size = gpt_corpus_size(f->o.corpus, b->split);
@@ -329,7 +331,7 @@ void gpt_feed_ahead(struct gpt_feed *f, enum gpt_split split, int64_t first,
 
 /* Turns to the other batch, when the thread has left it; what still computes
  * with the first one is noted. */
-static struct batch *turn(struct gpt_feed *f)
+static struct batch *next_batch(struct gpt_feed *f)
 {
     const struct batch *b = &f->batches[f->now];
 
@@ -343,7 +345,7 @@ static struct batch *turn(struct gpt_feed *f)
 int gpt_feed_read(struct gpt_feed *f, enum gpt_split split, int64_t first,
                   int64_t n, struct gpt_err *err)
 {
-    struct batch *b = turn(f);
+    struct batch *b = next_batch(f);
 
     if (b->split != split || b->first != first || b->n != n) {
         b->split = split;
@@ -374,7 +376,7 @@ int gpt_feed_give(struct gpt_feed *f, const int32_t *tokens, int64_t n,
 {
     const struct gpt_mask_options plain = {.eod = -1};
     const int64_t micro = f->o.micro_batch * (f->o.seq_length + 1);
-    struct batch *b = turn(f);
+    struct batch *b = next_batch(f);
 
     assert(n > 0 && n <= f->o.max_micro_batches);
     b->split = GPT_N_SPLITS;

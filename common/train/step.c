@@ -73,7 +73,8 @@ static void own_loss(const struct gpt_replica *r, const struct gpt_feed *feed,
     sums[ROWS] = (double)rows;
 }
 
-/* Of evaluations alone, on the ranks that own_loss() counts. */
+/* The ranks are those that own_loss() counts; a step of training has no such
+ * sums, as its log has no bits a byte. */
 static void own_text(const struct gpt_replica *r, const struct gpt_feed *feed,
                      double *sums)
 {

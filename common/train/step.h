@@ -64,8 +64,8 @@ int gpt_step_train(struct gpt_replica *replica, struct gpt_feed *feed,
 struct gpt_evaluation {
     double loss;  /* of unmasked tokens */
     int64_t rows; /* their number */
-    /* Of those that are text, and its bytes: 0 where the feed does not know
-     * them. text_loss / bytes / ln 2 are the bits a byte. */
+    /* The part of it whose tokens are text, and its bytes: 0 where the feed
+     * does not know them. text_loss / bytes / ln 2 are the bits a byte. */
     double text_loss;
     int64_t bytes;
 };

@@ -35,6 +35,7 @@ struct pass {
 
 /* ---- memory ---- */
 
+/* Tensor parallel ranks hold the logits of their own words. */
 static bool is_cut(const struct gpt_replica *r)
 {
     return r->o.layout.size[GPT_TP] > 1;
@@ -50,12 +51,14 @@ static int64_t micro_batches(const struct gpt_replica *r)
     return gpt_max_i64(r->o.micro_batches, 1);
 }
 
+/* A row as tensor parallel ranks gather it: dummy words are among it. */
 static size_t row_bytes(const struct gpt_replica *r)
 {
     return (size_t)r->o.config.padded_vocab_size *
            gpt_dtype_bytes(r->o.exec.act);
 }
 
+/* As many as the largest step has samples, all ranks together. */
 static int64_t texts_of_pass(const struct gpt_replica *r, int64_t dp_size)
 {
     return micro_batches(r) * dp_size * r->o.exec.micro_batch;
@@ -72,6 +75,7 @@ static size_t tokens_of_rank(const struct gpt_replica *r)
                     (r->o.exec.seq_length + 1));
 }
 
+/* For predictions, which know no texts that are open. */
 int64_t gpt_texts_sums(const struct gpt_replica *r, int64_t dp_size)
 {
     return texts_of_pass(r, dp_size) * GPT_TEXT_ANSWERS;
@@ -106,6 +110,7 @@ static int open_rows(struct gpt_texts *t, struct gpt_err *err)
                    sizeof(*t->logits), what, err);
 }
 
+/* The host's part is pinned, as the sums of a step are. */
 static int open_sums(struct gpt_texts *t, struct gpt_err *err)
 {
     struct gpt_backend *be = t->r->be;
@@ -274,6 +279,8 @@ static int64_t count_micro(const struct gpt_texts *t, int64_t n)
                                      : gpt_ceil_div(n, texts);
 }
 
+/* The watch is taken off also after a failure: a validation that follows must
+ * not call into a pass that is over. */
 static int run_pass(struct pass *p, struct gpt_err *err)
 {
     const struct gpt_pipeline_watch watch = {look_at_rows, p}, none = {0};
@@ -292,6 +299,7 @@ static int run_pass(struct pass *p, struct gpt_err *err)
     return share_answers(p->t, p->n, err);
 }
 
+/* The last pass may be shorter, and is no larger for that. */
 int gpt_texts_read(struct gpt_texts *t, const struct gpt_given *texts,
                    int64_t n, const struct gpt_given_reader *reader,
                    double (*answers)[GPT_TEXT_ANSWERS], struct gpt_err *err)
