@@ -101,8 +101,19 @@ struct gpt_train_options {
     bool async_save, no_save_optim, no_load_optim, finetune;
     bool override_scheduler, use_checkpoint_scheduler, use_checkpoint_args;
 
+    /* evaluation */
+    int64_t eval_interval, eval_iters, score_interval, sample_interval;
+    struct gpt_list valid_set, score_set; /* NAME=... and what follows it */
+    bool multiple_valid, eval_only, save_best;
+    const char *per_split_paths;
+    const char *sample_prompts;
+    int64_t sample_tokens, sample_top_k, sample_seed; /* seed -1: the run's */
+    double sample_temperature, sample_top_p;
+    int64_t patience; /* 0: never stop early */
+    double min_delta;
+
     /* reports */
-    int64_t log_interval, eval_interval, eval_iters;
+    int64_t log_interval;
     bool log_throughput, log_noise_scale, dry_run;
     int64_t world_size, memory_limit;
     const char *simulate, *simulate_svg;

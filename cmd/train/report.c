@@ -3,6 +3,7 @@
  * an interface. Start at gpt_report_step(). */
 #include "cmd/train/report.h"
 
+#include "base/json.h"
 #include "base/log.h"
 #include "base/memory.h"
 #include "base/progress.h"
@@ -249,38 +250,140 @@ int gpt_report_step(struct gpt_report *r, const struct gpt_report_step *s,
     return status;
 }
 
-int gpt_report_eval(struct gpt_report *r, const char *what, int64_t iteration,
-                    bool end, double loss, struct gpt_err *err)
+double gpt_report_perplexity(double loss)
+{
+    return exp(fmin(20, loss));
+}
+
+/* Where in the run: "iteration 100" or "the end of training". */
+static const char *place_of(char text[64], int64_t iteration, bool end)
+{
+    snprintf(text, 64, "iteration %lld", (long long)iteration);
+    return end ? "the end of training" : text;
+}
+
+/* A line between two of dashes, as Megatron-LM prints evaluations. */
+static void print_framed(const char *text)
 {
     static const char dashes[] =
         "----------------------------------------------------------------"
+        "----------------------------------------------------------------"
         "----------------------------------------------------------------";
-    /* The exponent is limited to 20, as in Megatron-LM: an untrained model
-     * would print an infinity. */
-    double ppl = exp(fmin(20, loss));
-    char text[192], at[64];
+    const int n = (int)strlen(text);
 
-    if (strcmp(what, "test") == 0)
-        r->whole.test = loss;
-    else
-        r->whole.valid = loss;
-    r->whole.valid_at = iteration;
-    snprintf(at, sizeof(at), "iteration %lld", (long long)iteration);
-    int n = snprintf(text, sizeof(text),
-                     " %s loss at %s | lm loss value: %.6E |"
-                     " lm loss PPL: %.6E | ",
-                     what, end ? "the end of training" : at, loss, ppl);
     gpt_log_line("%.*s", n, dashes);
     gpt_log_line("%s", text);
     gpt_log_line("%.*s", n, dashes);
-    const bool test = strcmp(what, "test") == 0;
-    const struct gpt_metric metrics[] = {
-        {test ? "test_loss" : "validation_loss", loss, -1},
-        {test ? "test_ppl" : "validation_ppl", ppl, -1},
-    };
+}
 
-    return gpt_sinks_write(r->sinks, iteration, metrics, GPT_COUNT(metrics),
+/* The summary at the end has the first set's loss: that of the run. */
+static void keep_loss(struct gpt_report *r, const struct gpt_report_eval *e)
+{
+    if (strcmp(e->what, "test") == 0) {
+        r->whole.test = e->loss;
+    } else if (r->whole.valid_at != e->iteration || isnan(r->whole.valid)) {
+        r->whole.valid = e->loss;
+        r->whole.valid_at = e->iteration;
+    }
+}
+
+/* The line is Megatron-LM's up to the perplexity, which scripts parse; bits a
+ * byte follow. Fields are named after the set, as the line is. */
+int gpt_report_eval(struct gpt_report *r, const struct gpt_report_eval *e,
+                    struct gpt_err *err)
+{
+    const double ppl = gpt_report_perplexity(e->loss);
+    char text[320], at[64], bits[64] = "", names[3][200];
+
+    keep_loss(r, e);
+    if (isfinite(e->bits_per_byte))
+        snprintf(bits, sizeof(bits), "bits per byte: %.6E | ",
+                 e->bits_per_byte);
+    snprintf(text, sizeof(text),
+             " %s loss at %s | lm loss value: %.6E | lm loss PPL: %.6E | %s",
+             e->what, place_of(at, e->iteration, e->end), e->loss, ppl, bits);
+    print_framed(text);
+    snprintf(names[0], sizeof(names[0]), "%s_loss", e->what);
+    snprintf(names[1], sizeof(names[1]), "%s_ppl", e->what);
+    snprintf(names[2], sizeof(names[2]), "%s_bits_per_byte", e->what);
+    const struct gpt_metric metrics[] = {{names[0], e->loss, -1},
+                                         {names[1], ppl, -1},
+                                         {names[2], e->bits_per_byte, -1}};
+
+    return gpt_sinks_write(r->sinks, e->iteration, metrics,
+                           isfinite(e->bits_per_byte) ? 3 : 2, err);
+}
+
+/* Names of figures are those of the language model evaluation harness. */
+int gpt_report_score(struct gpt_report *r, const struct gpt_report_score *s,
+                     struct gpt_err *err)
+{
+    const bool choices = isfinite(s->normalized);
+    char text[320], at[64], normalized[64] = "", names[3][200];
+
+    if (choices)
+        snprintf(normalized, sizeof(normalized), "acc_norm: %.6f | ",
+                 s->normalized);
+    snprintf(text, sizeof(text), " %s at %s | acc: %.6f | %sppl: %.6E | ",
+             s->what, place_of(at, s->iteration, s->end), s->accuracy,
+             normalized, s->perplexity);
+    print_framed(text);
+    snprintf(names[0], sizeof(names[0]), "%s_acc", s->what);
+    snprintf(names[1], sizeof(names[1]), "%s_ppl", s->what);
+    snprintf(names[2], sizeof(names[2]), "%s_acc_norm", s->what);
+    const struct gpt_metric metrics[] = {{names[0], s->accuracy, -1},
+                                         {names[1], s->perplexity, -1},
+                                         {names[2], s->normalized, -1}};
+
+    return gpt_sinks_write(r->sinks, s->iteration, metrics, choices ? 3 : 2,
                            err);
+}
+
+/* Prompt and text are JSON strings in the log, so that a sample is one line of
+ * it whatever it holds. */
+static void print_sample(const struct gpt_report_sample *s)
+{
+    cJSON *prompt = cJSON_CreateString(s->prompt);
+    cJSON *text = cJSON_CreateString(s->text);
+    char *a = gpt_json_print(prompt, false), *b = gpt_json_print(text, false);
+
+    if (a && b)
+        gpt_log_line(" sample %lld at iteration %lld | %s -> %s |",
+                     (long long)s->number, (long long)s->iteration, a, b);
+    cJSON_free(a);
+    cJSON_free(b);
+    cJSON_Delete(prompt);
+    cJSON_Delete(text);
+}
+
+/* A line of the file has all that the log and TensorBoard show, and how the
+ * text ended. */
+int gpt_report_sample(struct gpt_report *r, const struct gpt_report_sample *s,
+                      struct gpt_err *err)
+{
+    cJSON *line = cJSON_CreateObject();
+
+    print_sample(s);
+    cJSON_AddNumberToObject(line, "iteration", (double)s->iteration);
+    cJSON_AddNumberToObject(line, "number", (double)s->number);
+    cJSON_AddStringToObject(line, "prompt", s->prompt);
+    cJSON_AddStringToObject(line, "text", s->text);
+    cJSON_AddNumberToObject(line, "tokens", (double)s->tokens);
+    cJSON_AddStringToObject(line, "finish", s->finish);
+    char *json = gpt_json_print(line, false);
+    struct gpt_buf text = {0};
+    char tag[32];
+
+    snprintf(tag, sizeof(tag), "sample %lld", (long long)s->number);
+    int status = gpt_buf_printf(&text, "%s%s", s->prompt, s->text);
+    status = json && status == GPT_OK
+                 ? gpt_sinks_sample(r->sinks, s->iteration, json, tag,
+                                    text.data, err)
+                 : gpt_no_memory(err, "a sample");
+    gpt_buf_free(&text);
+    cJSON_free(json);
+    cJSON_Delete(line);
+    return status;
 }
 
 /* Hours, minutes and seconds; fractions of a second where there is no more. */

@@ -37,11 +37,39 @@ struct gpt_report_step {
 int gpt_report_step(struct gpt_report *report, const struct gpt_report_step *s,
                     struct gpt_err *err) GPT_MUST_USE;
 
-/* `what`: "validation" or "test", `at`: "iteration 100" or "the end of
- * training". Time spent here does not count as training. */
-int gpt_report_eval(struct gpt_report *report, const char *what,
-                    int64_t iteration, bool end, double loss,
+/* Time spent in the next three does not count as training. */
+
+struct gpt_report_eval {
+    const char *what; /* "validation", "validation-NAME" or "test" */
+    int64_t iteration;
+    bool end; /* of training: said in the place of the iteration */
+    double loss, bits_per_byte; /* NaN: not known */
+};
+int gpt_report_eval(struct gpt_report *report, const struct gpt_report_eval *e,
                     struct gpt_err *err) GPT_MUST_USE;
+/* exp(loss), of at most 20, as in Megatron-LM: an untrained model would print
+ * an infinity. */
+double gpt_report_perplexity(double loss);
+
+struct gpt_report_score {
+    const char *what; /* "score-NAME" */
+    int64_t iteration;
+    bool end;
+    double accuracy, normalized, perplexity; /* normalized: NaN: none */
+};
+int gpt_report_score(struct gpt_report *report,
+                     const struct gpt_report_score *s,
+                     struct gpt_err *err) GPT_MUST_USE;
+
+struct gpt_report_sample {
+    int64_t iteration, number; /* number: of the prompt, from 1 */
+    const char *prompt, *text; /* UTF-8 */
+    int64_t tokens;
+    const char *finish;
+};
+int gpt_report_sample(struct gpt_report *report,
+                      const struct gpt_report_sample *s,
+                      struct gpt_err *err) GPT_MUST_USE;
 
 /* The run's end: steps made here, tokens, time, the last losses, and where
  * metrics are; nothing where no step was made and nothing was evaluated. */

@@ -57,6 +57,8 @@ cJSON *gpt_state_to_json(const struct gpt_replica *r,
     cJSON_AddStringToObject(json, "corpus_digest", digest);
     if (r->o.loss_scale.initial > 0)
         gpt_json_add(json, "loss_scale", scale_to_json(&r->scale));
+    if (state->best.iteration > 0 || state->best.waited > 0)
+        gpt_json_add(json, "best", gpt_best_to_json(&state->best));
     tokenizer.vocab_size = c->options->vocab_size;
     if (gpt_tokenizer_named(&tokenizer))
         gpt_json_add(json, "tokenizer", gpt_tokenizer_to_json(&tokenizer));
@@ -168,6 +170,7 @@ static int read_position(struct gpt_replica *r, struct gpt_train_state *state,
                             &state->scheduled, what, err));
     GPT_TRY(gpt_json_int(json, "consumed_valid_samples", 0, MAX_COUNT,
                          &state->consumed_valid, what, err));
+    GPT_TRY(gpt_best_from_json(&state->best, json, what, err));
     GPT_TRY(gpt_json_int(json, "seed", 0, MAX_COUNT, &seed, what, err));
     GPT_TRY(gpt_json_string(json, "corpus_digest", &digest, what, err));
     if (seed != (int64_t)r->o.exec.seed)

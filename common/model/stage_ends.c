@@ -207,7 +207,8 @@ static void own_loss(struct gpt_stage *s, const struct gpt_pass *pass,
  * batch, which are at y. */
 static void output_rows(struct gpt_stage *s, const struct gpt_pass *pass,
                         const struct gpt_slot *slot, int64_t i, int64_t rows,
-                        void *y, bool grad, void *all_logits)
+                        void *y, bool grad,
+                        const struct gpt_stage_result *result)
 {
     int64_t v = s->widths.vocab;
     const int64_t elements = rows * s->widths.hidden;
@@ -252,9 +253,12 @@ static void output_rows(struct gpt_stage *s, const struct gpt_pass *pass,
         s->be->softcap(pass->q, s->logits, grad ? s->logit_slopes : NULL,
                        rows * v, cap, s->o.exec.act);
     /* before the softmax, which leaves gradients in their place */
-    if (all_logits)
-        s->be->copy_out(pass->q, (char *)all_logits + (size_t)i * row,
+    if (result->logits)
+        s->be->copy_out(pass->q, (char *)result->logits + (size_t)i * row,
                         s->logits, (size_t)rows * row);
+    if (result->rows)
+        result->rows(result->context,
+                     &(struct gpt_logit_rows){pass->q, i, rows, s->logits});
     if (grad && s->o.exec.token_loss)
         own_loss(s, pass, &xent);
     else
@@ -275,7 +279,8 @@ static void output_rows(struct gpt_stage *s, const struct gpt_pass *pass,
  * buffer of all. With `grad` each chunk of rows is finished before the next, so
  * that no logits are kept for backward. */
 void gpt_stage_output(struct gpt_stage *s, const struct gpt_pass *pass,
-                      const struct gpt_slot *slot, bool grad, void *logits)
+                      const struct gpt_slot *slot, bool grad,
+                      const struct gpt_stage_result *result)
 {
     size_t row =
         (size_t)s->widths.hidden * gpt_dtype_bytes(s->o.exec.act);
@@ -283,7 +288,7 @@ void gpt_stage_output(struct gpt_stage *s, const struct gpt_pass *pass,
 
     for (int64_t i = 0; i < pass->n; i += s->logits_rows)
         output_rows(s, pass, slot, i, gpt_min_i64(s->logits_rows, pass->n - i),
-                    y + (size_t)i * row, grad, logits);
+                    y + (size_t)i * row, grad, result);
     if (grad)
         gpt_pass_sum(pass, y, slot->end.y);
 }

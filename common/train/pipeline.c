@@ -20,6 +20,7 @@ struct gpt_pipeline {
     void *received;    /* device: gradient of the output */
     const void *output; /* of the last forward */
     const void *made;   /* by the last backward, for the stage before */
+    struct gpt_pipeline_watch watch;
     double computing, waiting;
 };
 
@@ -72,15 +73,38 @@ void gpt_pipeline_close(struct gpt_pipeline *p)
     gpt_free(p);
 }
 
+void gpt_pipeline_watch(struct gpt_pipeline *p,
+                        const struct gpt_pipeline_watch *watch)
+{
+    p->watch = *watch;
+}
+
 /* ---- actions ---- */
+
+/* The stage knows no microbatches by number. */
+struct watched {
+    const struct gpt_pipeline *p;
+    int64_t microbatch;
+};
+
+static void pass_rows(void *context, const struct gpt_logit_rows *rows)
+{
+    const struct watched *w = context;
+
+    w->p->watch.rows(w->p->watch.context, w->microbatch, rows);
+}
 
 /* The output belongs to the stage. It is remembered for the send that follows,
  * which comes before the next forward. */
 static void forward(struct gpt_pipeline *p, const struct work *w,
                     const struct gpt_action *a)
 {
+    struct watched watched = {p, a->microbatch};
     const struct gpt_stage_result result = {
-        .loss = gpt_feed_losses(w->feed, a->microbatch)};
+        .loss = gpt_feed_losses(w->feed, a->microbatch),
+        .rows = p->watch.rows ? pass_rows : NULL,
+        .context = &watched,
+    };
 
     p->output = gpt_stage_forward(
         p->o.stage, w->q, a->chunk, a->slot, w->mode,

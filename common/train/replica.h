@@ -22,11 +22,12 @@ struct gpt_replica_options {
     bool overlap_gather;   /* of weights with the next step's forward */
     bool per_token_loss;   /* as the feed: a mean over tokens, not of means */
     bool noise_scale;      /* measure the gradients' noise (noise.h) */
+    bool texts;            /* texts.h reads with it: for predictions alone */
     struct gpt_world *world; /* outlives the replica; NULL: a single rank, or
                               * only gpt_replica_memory() is wanted */
 };
 
-enum { GPT_REPLICA_SUMS = 11 }; /* that ranks add up once a step, see step.c */
+enum { GPT_REPLICA_SUMS = 13 }; /* that ranks add up once a step, see step.c */
 
 struct gpt_replica {
     struct gpt_replica_options o;

@@ -32,6 +32,8 @@ enum sum {
     WAIT_WEIGHTS,
     NOISE_SMALL,
     NOISE_BIG,
+    TEXT_LOSS,
+    TEXT_BYTES,
     N_SUMS
 };
 
@@ -69,6 +71,19 @@ static void own_loss(const struct gpt_replica *r, const struct gpt_feed *feed,
         return;
     sums[LOSS] = gpt_feed_loss(feed, &rows);
     sums[ROWS] = (double)rows;
+}
+
+/* The ranks are those that own_loss() counts; a step of training has no such
+ * sums, as its log has no bits a byte. */
+static void own_text(const struct gpt_replica *r, const struct gpt_feed *feed,
+                     double *sums)
+{
+    int64_t bytes;
+
+    if (!r->o.layout.has_output || r->o.layout.at[GPT_TP] > 0)
+        return;
+    sums[TEXT_LOSS] = gpt_feed_text_loss(feed, &bytes);
+    sums[TEXT_BYTES] = (double)bytes;
 }
 
 /* Each gradient counts once in the norm. Without shards all data parallel ranks
@@ -278,7 +293,7 @@ int gpt_step_train(struct gpt_replica *r, struct gpt_feed *feed,
 }
 
 int gpt_step_eval(struct gpt_replica *r, struct gpt_feed *feed,
-                  int64_t micro_batches, double *loss_sum, int64_t *rows,
+                  int64_t micro_batches, struct gpt_evaluation *sum,
                   struct gpt_err *err)
 {
     double *sums = own_sums(r);
@@ -287,8 +302,11 @@ int gpt_step_eval(struct gpt_replica *r, struct gpt_feed *feed,
                              GPT_STAGE_EVAL, err));
     GPT_TRY(r->be->sync(r->q, err));
     own_loss(r, feed, sums);
+    own_text(r, feed, sums);
     GPT_TRY(add_up(r, sums, err));
-    *loss_sum += sums[LOSS];
-    *rows += (int64_t)sums[ROWS];
+    sum->loss += sums[LOSS];
+    sum->rows += (int64_t)sums[ROWS];
+    sum->text_loss += sums[TEXT_LOSS];
+    sum->bytes += (int64_t)sums[TEXT_BYTES];
     return GPT_OK;
 }

@@ -60,9 +60,19 @@ struct gpt_step {
 int gpt_step_train(struct gpt_replica *replica, struct gpt_feed *feed,
                    struct gpt_step *step, struct gpt_err *err) GPT_MUST_USE;
 
+/* Sums over batches that were evaluated. */
+struct gpt_evaluation {
+    double loss;  /* of unmasked tokens */
+    int64_t rows; /* their number */
+    /* The part of it whose tokens are text, and its bytes: 0 where the feed
+     * does not know them. text_loss / bytes / ln 2 are the bits a byte. */
+    double text_loss;
+    int64_t bytes;
+};
+
 /* Adds losses and unmasked rows of the batch that the feeds hold. */
 int gpt_step_eval(struct gpt_replica *replica, struct gpt_feed *feed,
-                  int64_t micro_batches, double *loss_sum, int64_t *rows,
+                  int64_t micro_batches, struct gpt_evaluation *sum,
                   struct gpt_err *err) GPT_MUST_USE;
 
 #endif

@@ -8,7 +8,8 @@ const MOST_ROWS = 500; // of a table of values
 // Colours that differ for all kinds of sight, on light and on dark.
 const COLOURS = ["#0072b2", "#d55e00", "#009e73", "#cc79a7", "#b58900",
                  "#56b4e9", "#8c6bb1", "#7f7f7f"];
-const DASHES = ["", "6 4", "2 3", "10 3 2 3", "1 4"];
+const DASHES = ["", "6 4", "2 3", "10 3 2 3", "1 4", "14 4", "5 2 1 2",
+                "8 2 2 2 2 2"];
 
 const state = {
     axis: "iteration", logX: false, logY: data.log, smoothing: data.smoothing,

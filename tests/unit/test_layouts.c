@@ -61,11 +61,11 @@ static struct gpt_config config_of(const struct layout *l)
 static int evaluate(struct trainer *t, struct found *f, struct gpt_err *err)
 {
     const int64_t n = BATCH / t->layout->dp;
-    int64_t rows = 0;
+    struct gpt_evaluation sum = {0};
 
     GPT_TRY(gpt_feed_read(t->feed, GPT_VALID, 0, n, err));
-    GPT_TRY(gpt_step_eval(t->replica, t->feed, n, &f->valid, &rows, err));
-    f->valid /= (double)rows;
+    GPT_TRY(gpt_step_eval(t->replica, t->feed, n, &sum, err));
+    f->valid = sum.loss / (double)sum.rows;
     return GPT_OK;
 }
 
