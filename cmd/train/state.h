@@ -17,6 +17,7 @@ struct gpt_train_state {
     int64_t scheduled;      /* ... of steps that were not skipped: these move
                              * learning rate and weight decay on */
     int64_t consumed_valid;
+    int64_t restarts; /* times that the run was resumed */
 };
 
 /* What else a checkpoint records, and is compared with on resume. */

@@ -42,5 +42,9 @@ int gpt_pipeline_run(struct gpt_pipeline *pipeline, struct gpt_queue *q,
  * (P - 1) / (V m). */
 void gpt_pipeline_times(const struct gpt_pipeline *pipeline, double *computing,
                         double *waiting);
+/* The parts of computing that are forward and backward. On a device that
+ * computes beside the host this is only the time to begin them. */
+void gpt_pipeline_passes(const struct gpt_pipeline *pipeline, double *forward,
+                         double *backward);
 
 #endif
