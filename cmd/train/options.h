@@ -53,7 +53,7 @@ struct gpt_train_options {
 
     /* data */
     struct gpt_list data_path, train_path, valid_path, test_path;
-    const char *split, *data_impl;
+    const char *split, *data_impl, *data_stages;
     struct gpt_tokenizer_options tokenizer; /* vocabulary size and end of
                                              * document; kept in checkpoints */
     bool allow_vocab_mismatch;
@@ -120,6 +120,13 @@ struct gpt_train_options {
     const char *metrics, *tensorboard_dir, *log_metrics_command, *device;
     const char *graph_impl;
     bool enable_graph;
+
+    /* advice: what ranks are made of, 0 = as the hardware's row says */
+    const char *hardware; /* of gpt_hardware_names */
+    double device_peak, memory_bandwidth, product_efficiency;
+    double near_bandwidth, far_bandwidth, near_latency, far_latency;
+    int64_t gpus_per_node, top;
+    bool json;
 };
 
 /* Choices of options, each in the order of an enum, so that a choice's place is

@@ -1,0 +1,217 @@
+/* The table of devices and what replaces its numbers; see hardware.h. Peaks
+ * and bandwidths are those of the vendors' data sheets, of dense products;
+ * machines are the vendors' own with eight GPUs. The share that large products
+ * reach is what cuBLAS was measured at (reference: 270 of 312 TFLOP/s on an
+ * A100, 770 to 800 of 989 on an H200). Start at gpt_hardware_choose(). */
+#include "cmd/train/hardware.h"
+
+#include "base/memory.h"
+#include "base/progress.h"
+
+#include <stdio.h>
+#include <string.h>
+
+#define T 1e12
+#define G 1e9
+#define GIB 1073741824.0
+#define US 1e-6
+
+/* The first row whose words are in a device's name is taken: the longer names
+ * are in front. The last row is measured. */
+static const struct gpt_hardware rows[] = {
+    {.name = "v100", .device = "V100", .narrow_peak = 125 * T,
+     .float_peak = 15.7 * T, .efficiency = 0.8, .units = 80,
+     .bandwidth = 900 * G, .memory = 32 * GIB, .launch = 4 * US, .per_node = 8,
+     .near_bandwidth = 150 * G, .near_latency = 8 * US,
+     .far_bandwidth = 12.5 * G, .far_latency = 15 * US},
+    {.name = "a100-40g", .device = "A100-SXM4-40GB", .narrow_peak = 312 * T,
+     .float_peak = 19.5 * T, .efficiency = 0.87, .units = 108,
+     .bandwidth = 1555 * G, .memory = 40 * GIB, .launch = 4 * US,
+     .per_node = 8, .near_bandwidth = 300 * G, .near_latency = 8 * US,
+     .far_bandwidth = 25 * G, .far_latency = 15 * US},
+    {.name = "a100", .device = "A100", .narrow_peak = 312 * T,
+     .float_peak = 19.5 * T, .efficiency = 0.87, .units = 108,
+     .bandwidth = 2039 * G, .memory = 80 * GIB, .launch = 4 * US,
+     .per_node = 8, .near_bandwidth = 300 * G, .near_latency = 8 * US,
+     .far_bandwidth = 25 * G, .far_latency = 15 * US},
+    {.name = "h100", .device = "H100", .narrow_peak = 989 * T,
+     .float_peak = 67 * T, .efficiency = 0.79, .units = 132,
+     .bandwidth = 3350 * G, .memory = 80 * GIB, .launch = 4 * US,
+     .per_node = 8, .near_bandwidth = 450 * G, .near_latency = 8 * US,
+     .far_bandwidth = 50 * G, .far_latency = 15 * US},
+    {.name = "h200", .device = "H200", .narrow_peak = 989 * T,
+     .float_peak = 67 * T, .efficiency = 0.79, .units = 132,
+     .bandwidth = 4800 * G, .memory = 141 * G, .launch = 4 * US,
+     .per_node = 8, .near_bandwidth = 450 * G, .near_latency = 8 * US,
+     .far_bandwidth = 50 * G, .far_latency = 15 * US},
+    {.name = "b200", .device = "B200", .narrow_peak = 2250 * T,
+     .float_peak = 80 * T, .efficiency = 0.75, .units = 148,
+     .bandwidth = 8000 * G, .memory = 180 * G, .launch = 4 * US,
+     .per_node = 8, .near_bandwidth = 900 * G, .near_latency = 8 * US,
+     .far_bandwidth = 50 * G, .far_latency = 15 * US},
+    {.name = "rtx4090", .device = "RTX 4090", .narrow_peak = 165.2 * T,
+     .float_peak = 82.6 * T, .efficiency = 0.85, .units = 128,
+     .bandwidth = 1008 * G, .memory = 24 * GIB, .launch = 4 * US,
+     .per_node = 8, .near_bandwidth = 20 * G, .near_latency = 15 * US,
+     .far_bandwidth = 3 * G, .far_latency = 30 * US},
+    {.name = "cpu", .efficiency = 1, .per_node = 1, .near_bandwidth = 4 * G,
+     .near_latency = 30 * US, .far_bandwidth = 1.2 * G,
+     .far_latency = 50 * US},
+};
+
+const char *const gpt_hardware_names[] = {
+    "v100", "a100-40g", "a100", "h100", "h200", "b200", "rtx4090", "cpu", NULL,
+};
+
+double gpt_hardware_peak(const struct gpt_hardware *h, enum gpt_dtype act)
+{
+    return act == GPT_F32 ? h->float_peak : h->narrow_peak;
+}
+
+/* ---- measuring ---- */
+
+enum { SIDE = 512 }; /* of the matrices: a product of some milliseconds */
+
+/* The best of a few products: what the machine can do when nothing disturbs
+ * it. The first one may load or compile code, so that it does not count. */
+static int time_products(struct gpt_backend *be, enum gpt_dtype act,
+                         struct gpt_queue *q, void *mem, double *flops,
+                         struct gpt_err *err)
+{
+    const size_t block = (size_t)(SIDE * SIDE * gpt_dtype_bytes(act));
+    const struct gpt_matmul product = {
+        .m = SIDE, .n = SIDE, .k = SIDE,
+        .a = mem,
+        .b = (char *)mem + block,
+        .c = (char *)mem + 2 * block,
+        .act = act,
+        .c_type = act,
+    };
+    const double start = gpt_now();
+
+    for (int i = 0; i < 5 && (i < 2 || gpt_now() - start < 0.01); i++) {
+        const double begun = gpt_now();
+
+        be->matmul(q, &product);
+        GPT_TRY(be->sync(q, err));
+        const double rate = 2.0 * SIDE * SIDE * SIDE / (gpt_now() - begun);
+        if (i > 0 && rate > *flops)
+            *flops = rate;
+    }
+    return GPT_OK;
+}
+
+/* FLOP/s of products on this device; 0 where it cannot be measured. */
+static double measure_products(struct gpt_backend *be, enum gpt_dtype act)
+{
+    const size_t bytes = 3 * (size_t)(SIDE * SIDE * gpt_dtype_bytes(act));
+    struct gpt_queue *q = NULL;
+    void *mem = NULL;
+    double flops = 0;
+
+    if (be->queue_open(be, &q, NULL) == GPT_OK &&
+        be->alloc(be, bytes, "a measurement", &mem, NULL) == GPT_OK &&
+        time_products(be, act, q, mem, &flops, NULL) != GPT_OK)
+        flops = 0;
+    if (mem)
+        be->free(be, mem);
+    if (q)
+        be->queue_close(q);
+    return flops;
+}
+
+/* Bytes/s of a copy, read and written, in memory that no cache holds. */
+static double measure_memory(void)
+{
+    const size_t n = (size_t)32 << 20;
+    char *block = gpt_alloc(2, n);
+    double best = 0;
+
+    if (!block)
+        return 10 * G;
+    memset(block, 1, 2 * n);
+    for (int i = 0; i < 3; i++) {
+        const double begun = gpt_now();
+
+        memcpy(block, block + n, n);
+        const double rate = 2 * (double)n / (gpt_now() - begun);
+        best = rate > best ? rate : best;
+    }
+    gpt_free(block);
+    return best;
+}
+
+/* All ranks of a machine share its processors and its memory: the row is that
+ * of one rank that has them alone. */
+static void measure_cpu(struct gpt_hardware *h, struct gpt_backend *be)
+{
+    int64_t available, total;
+
+    be->memory(be, &available, &total);
+    h->float_peak = measure_products(be, GPT_F32);
+    h->narrow_peak = be->act_types >> GPT_BF16 & 1
+                         ? measure_products(be, GPT_BF16)
+                         : h->float_peak;
+    h->bandwidth = measure_memory();
+    h->memory = (double)total;
+}
+
+double gpt_device_peak(struct gpt_backend *be, enum gpt_dtype act, char *text,
+                       size_t cap)
+{
+    char said[256];
+
+    if (be->host_memory) {
+        snprintf(text, cap, "what products of %s reach here",
+                 gpt_dtype_name(act));
+        return measure_products(be, act);
+    }
+    be->describe(be, said, sizeof(said));
+    for (size_t i = 0; i < GPT_COUNT(rows); i++) {
+        if (!rows[i].device || !strstr(said, rows[i].device))
+            continue;
+        snprintf(text, cap, "the peak of an %s in %s", rows[i].name,
+                 gpt_dtype_name(act));
+        return gpt_hardware_peak(&rows[i], act);
+    }
+    snprintf(text, cap, "not known for this device");
+    return 0;
+}
+
+/* ---- options ---- */
+
+int gpt_hardware_choose(struct gpt_hardware *h,
+                        const struct gpt_train_options *o,
+                        const struct gpt_args *args, struct gpt_backend *be,
+                        struct gpt_err *err)
+{
+    /* an option, the number that it replaces, and its unit */
+    const struct {
+        const char *option;
+        double given, unit, *field;
+    } given[] = {
+        {"device-peak-tflops", o->device_peak, T, &h->narrow_peak},
+        {"device-peak-tflops", o->device_peak, T, &h->float_peak},
+        {"memory-bandwidth", o->memory_bandwidth, G, &h->bandwidth},
+        {"product-efficiency", o->product_efficiency, 1, &h->efficiency},
+        {"intra-node-bandwidth", o->near_bandwidth, G, &h->near_bandwidth},
+        {"inter-node-bandwidth", o->far_bandwidth, G, &h->far_bandwidth},
+        {"intra-node-latency", o->near_latency, US, &h->near_latency},
+        {"inter-node-latency", o->far_latency, US, &h->far_latency},
+    };
+
+    *h = rows[gpt_train_choice(gpt_hardware_names, o->hardware)];
+    if (!h->device)
+        measure_cpu(h, be);
+    for (size_t i = 0; i < GPT_COUNT(given); i++)
+        if (gpt_option_given(args, given[i].option))
+            *given[i].field = given[i].given * given[i].unit;
+    if (o->gpus_per_node > 0)
+        h->per_node = o->gpus_per_node;
+    if (o->memory_limit > 0)
+        h->memory = (double)o->memory_limit;
+    if (h->float_peak <= 0 || h->narrow_peak <= 0)
+        return gpt_fail(err, GPT_EDEVICE,
+                        "the speed of %s cannot be measured", h->name);
+    return GPT_OK;
+}
