@@ -225,6 +225,9 @@ expect 0 'a mark that is missing' stops early2
 check 'comes back' test "$(readlink early2/best)" = "$(readlink early/best)"
 expect 2 'no validation' train --save x --save-best --eval-iters 0
 err_has '--save-best needs a validation loss'
+expect 2 'no data for it' train --save x --early-stopping-patience 1 \
+    --split 100,0,0
+err_has '--early-stopping-patience needs a validation loss'
 
 # ---- evaluation alone ----
 # shellcheck disable=SC2086 # a word list
