@@ -223,6 +223,27 @@ check 'stops it at once' test \
 rm early2/best
 expect 0 'a mark that is missing' stops early2
 check 'comes back' test "$(readlink early2/best)" = "$(readlink early/best)"
+# Killed before any of its renames, a run leaves a mark that opens or none, and
+# resumed it ends as the whole one.
+killed() {
+    kills=0
+    while [ $kills -lt 40 ]; do
+        kills=$((kills + 4))
+        rm -rf killed
+        (GPT_FAULT=rename:$kills:KILL PATH=$BUILD/faults:$PATH
+            export GPT_FAULT; stops killed) && break
+        [ ! -L killed/best ] || [ -e killed/best/manifest.json ] || return 1
+        stops killed && [ "$(readlink killed/best)" = \
+            "$(readlink early/best)" ] &&
+            [ "$(find killed -name 'iter_*' | wc -l)" -le 2 ] || return 1
+    done
+    [ $kills -gt 10 ]
+}
+if [ -x "$BUILD/faults/gpt-train" ]; then
+    check 'kills before any rename' killed
+else
+    skip 'no build with fault injection' || :
+fi
 expect 2 'no validation' train --save x --save-best --eval-iters 0
 err_has '--save-best needs a validation loss'
 expect 2 'no data for it' train --save x --early-stopping-patience 1 \

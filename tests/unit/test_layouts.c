@@ -1,9 +1,10 @@
 /* Training over several ranks. In every layout the losses and gradient norms of
- * ten steps, an evaluation, and the logits of texts are those of a single rank. The same layout
- * gives the same bits with overlapped and with waited communication, and with
- * memory of the host and of a device. Copies on several ranks stay equal.
- * Memory is allocated as predicted. The printed table has the largest relative
- * differences. t54-layouts.sh tests all layouts with gpt-train. */
+ * ten steps, an evaluation, and the logits of texts are those of a single rank.
+ * The same layout gives the same bits with overlapped and with waited
+ * communication, and with memory of the host and of a device. Copies on several
+ * ranks stay equal. Memory is allocated as predicted. The printed table has the
+ * largest relative differences. t54-layouts.sh tests all layouts with
+ * gpt-train. */
 #include "parallel/comm_internal.h"
 #include "tests/lib/tap.h"
 #include "tests/lib/trainer.h"
