@@ -195,6 +195,8 @@ lowest() { # metrics: the iteration of the lowest validation loss
 }
 check 'the link names the lowest loss' \
     test "$(readlink best/best)" = "$(lowest best/metrics.jsonl)"
+expect 0 'reported' gpt-report best --json
+out_has "\"best_iteration\":$(readlink best/best | sed 's/iter_0*//'),"
 check 'which is not the last' test "$(readlink best/best)" != iter_0000024
 check 'two checkpoints are left' test "$(find best -name 'iter_*' | wc -l)" = 2
 expect 0 'it loads' gpt-generate --load best/best --prompt x --tokens 2
