@@ -44,6 +44,20 @@ struct gpt_evaluator {
     size_t n_rows, cap_rows;
 };
 
+/* ---- what there is ---- */
+
+/* The plan has the number of samples, which is 0 for a split without data. */
+static bool validates_split(const struct gpt_evaluator *e, enum gpt_split split)
+{
+    return e->o->eval_iters > 0 && e->plan->corpus.n_samples[split] > 0;
+}
+
+/* What --eval-iters 0 leaves out is not opened either. */
+static bool validates(const struct gpt_evaluator *e)
+{
+    return validates_split(e, GPT_VALID) || e->sets.n > 0;
+}
+
 /* ---- reading ---- */
 
 /* Tasks and samples both read the model by texts. */
@@ -135,12 +149,28 @@ static int read_prompts(struct gpt_evaluator *e, struct gpt_err *err)
                                    err);
 }
 
+/* Fails when a loss is to be compared and there is none. It is known only now:
+ * a share of a split may turn out to hold no data. */
+static int check_best(const struct gpt_evaluator *e, struct gpt_err *err)
+{
+    const struct gpt_train_options *o = e->o;
+
+    if ((!o->save_best && o->patience == 0) || validates(e) || o->dry_run ||
+        e->plan->evaluates)
+        return GPT_OK;
+    gpt_fail(err, GPT_EUSAGE, "--%s needs a validation loss",
+             o->save_best ? "save-best" : "early-stopping-patience");
+    return gpt_hint(err, "--eval-iters above 0 and a share of --split, "
+                         "--valid-data-path or --valid-set give one");
+}
+
 /* The vocabulary first, as the others need it; then from cheap to dear, so that
  * a wrong name is found before a large file is read. */
 static int read_all(struct gpt_evaluator *e, struct gpt_err *err)
 {
     GPT_TRY(open_tokenizer(e, err));
     GPT_TRY(gpt_valid_sets_open(&e->sets, e->plan, e->first, err));
+    GPT_TRY(check_best(e, err));
     if (e->o->score_set.n > 0)
         GPT_TRY(read_tasks(e, err));
     return e->o->sample_prompts ? read_prompts(e, err) : GPT_OK;
@@ -227,18 +257,6 @@ void gpt_evaluator_close(struct gpt_evaluator *e)
 }
 
 /* ---- validation ---- */
-
-/* The plan has the number of samples, which is 0 for a split without data. */
-static bool validates_split(const struct gpt_evaluator *e, enum gpt_split split)
-{
-    return e->o->eval_iters > 0 && e->plan->corpus.n_samples[split] > 0;
-}
-
-/* What --eval-iters 0 leaves out is not opened either. */
-static bool validates(const struct gpt_evaluator *e)
-{
-    return validates_split(e, GPT_VALID) || e->sets.n > 0;
-}
 
 bool gpt_evaluator_has_work(const struct gpt_evaluator *e)
 {

@@ -292,22 +292,6 @@ static int plan_valid_sets(struct gpt_train_plan *p,
     return GPT_OK;
 }
 
-/* What needs a loss to compare. */
-static int check_best(const struct gpt_train_plan *p,
-                      const struct gpt_train_options *o, struct gpt_err *err)
-{
-    const bool validates =
-        p->valid_sets || p->corpus.n_samples[GPT_VALID] > 0;
-
-    if (is_dry(o) || p->evaluates || (!o->save_best && o->patience == 0) ||
-        (validates && o->eval_iters > 0))
-        return GPT_OK;
-    gpt_fail(err, GPT_EUSAGE, "--%s needs a validation loss",
-             o->save_best ? "save-best" : "early-stopping-patience");
-    return gpt_hint(err, "--eval-iters above 0 and a share of --split, "
-                         "--valid-data-path or --valid-set give one");
-}
-
 /* Which files, and how many samples of each split the run will take: indices
  * are built for these numbers. */
 static int plan_data(struct gpt_train_plan *p,
@@ -369,8 +353,7 @@ static int plan_data(struct gpt_train_plan *p,
     if (whole ? test : o->test_path.n > 0)
         c->n_samples[GPT_TEST] = o->eval_iters * p->rampup.global_batch;
     p->valid_samples = evals * p->rampup.global_batch;
-    GPT_TRY(plan_valid_sets(p, o, err));
-    return check_best(p, o, err);
+    return plan_valid_sets(p, o, err);
 }
 
 /* Both of Megatron's ways of asking for CUDA graphs. */

@@ -39,11 +39,12 @@ int gpt_token_text_open(struct gpt_token_text **text,
     for (int64_t i = 0; i < t->n; i++) {
         size_t len = 0;
 
+        if (gpt_token_is_special(tokenizer, (int32_t)i))
+            continue;
         (void)gpt_token_bytes(tokenizer, (int32_t)i, &len);
         t->tokens[i].bytes = (int32_t)len;
         t->tokens[i].first = len > 0 && gpt_first_space(tokenizer, (int32_t)i);
     }
-    clear(t, gpt_tokenizer_eod(tokenizer));
     for (size_t i = 0; i < n; i++)
         clear(t, others[i]);
     *text = t;

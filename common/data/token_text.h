@@ -10,7 +10,7 @@
 
 struct gpt_token_text; /* read by threads, never written once it is open */
 
-/* The vocabulary's end of document is no text, nor are others[0..n); ids < 0
+/* The vocabulary's special tokens are no text, nor are others[0..n); ids < 0
  * among them mean nothing. The tokenizer is not needed afterwards. */
 int gpt_token_text_open(struct gpt_token_text **text,
                         const struct gpt_tokenizer *tokenizer,
