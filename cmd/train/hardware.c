@@ -75,10 +75,12 @@ double gpt_hardware_peak(const struct gpt_hardware *h, enum gpt_dtype act)
 
 /* ---- measuring ---- */
 
-enum { SIDE = 512 }; /* of the matrices: a product of some milliseconds */
+/* Of the matrices, whose product takes about half a millisecond; and the most
+ * products. */
+enum { SIDE = 384, TRIES = 24 };
 
-/* The best of a few products: what the machine can do when nothing disturbs
- * it. The first one may load or compile code, so that it does not count. */
+/* The best of some short products: what the machine can do when nothing
+ * disturbs it, which on a busy machine is rare. The first one may load or compile code, so that it does not count. */
 static int time_products(struct gpt_backend *be, enum gpt_dtype act,
                          struct gpt_queue *q, void *mem, double *flops,
                          struct gpt_err *err)
@@ -96,7 +98,7 @@ static int time_products(struct gpt_backend *be, enum gpt_dtype act,
      * must not wait for its own figures. */
     const double start = gpt_now();
 
-    for (int i = 0; i < 5 && (i < 2 || gpt_now() - start < 0.01); i++) {
+    for (int i = 0; i < TRIES && (i < 3 || gpt_now() - start < 0.02); i++) {
         const double begun = gpt_now();
 
         be->matmul(q, &product);
