@@ -75,12 +75,13 @@ double gpt_hardware_peak(const struct gpt_hardware *h, enum gpt_dtype act)
 
 /* ---- measuring ---- */
 
-/* Of the matrices, whose product takes about half a millisecond; and the most
- * products. */
+/* The size of the matrices, whose product takes about half a millisecond; and
+ * how many products are made at most. */
 enum { SIDE = 384, TRIES = 24 };
 
 /* The best of some short products: what the machine can do when nothing
- * disturbs it, which on a busy machine is rare. The first one may load or compile code, so that it does not count. */
+ * disturbs it, which on a busy machine is rare. The first one may load or
+ * compile code, so that it does not count. */
 static int time_products(struct gpt_backend *be, enum gpt_dtype act,
                          struct gpt_queue *q, void *mem, double *flops,
                          struct gpt_err *err)
