@@ -77,11 +77,12 @@ double gpt_hardware_peak(const struct gpt_hardware *h, enum gpt_dtype act)
 
 /* The size of the matrices, whose product takes about half a millisecond; and
  * how many products are made at most. */
-enum { SIDE = 384, TRIES = 24 };
+enum { SIDE = 384, TRIES = 200 };
 
 /* The best of some short products: what the machine can do when nothing
- * disturbs it, which on a busy machine is rare. The first one may load or
- * compile code, so that it does not count. */
+ * disturbs it, which on a busy machine is rare. So they are made until a few
+ * took about as long as the best. The first one may load or compile code, so
+ * that it does not count. */
 static int time_products(struct gpt_backend *be, enum gpt_dtype act,
                          struct gpt_queue *q, void *mem, double *flops,
                          struct gpt_err *err)
@@ -95,18 +96,24 @@ static int time_products(struct gpt_backend *be, enum gpt_dtype act,
         .act = act,
         .c_type = act,
     };
-    /* The limit is for processors that take long for one: a run of a few steps
-     * must not wait for its own figures. */
     const double start = gpt_now();
+    int alike = 0;
 
-    for (int i = 0; i < TRIES && (i < 3 || gpt_now() - start < 0.02); i++) {
+    /* The limits are for processors that take long for one: a run of a few
+     * steps must not wait for its own figures. */
+    for (int i = 0; i < TRIES; i++) {
         const double begun = gpt_now();
 
         be->matmul(q, &product);
         GPT_TRY(be->sync(q, err));
-        const double rate = 2.0 * SIDE * SIDE * SIDE / (gpt_now() - begun);
-        if (i > 0 && rate > *flops)
-            *flops = rate;
+        const double now = gpt_now();
+        const double rate = 2.0 * SIDE * SIDE * SIDE / (now - begun);
+        if (i == 0)
+            continue;
+        alike = rate > 1.1 * *flops ? 1 : alike + (rate > 0.8 * *flops);
+        *flops = rate > *flops ? rate : *flops;
+        if (now - start > (alike >= 4 ? 0.008 : 0.1) && i >= 2)
+            break;
     }
     return GPT_OK;
 }
