@@ -112,6 +112,7 @@ static bool is_drawn(const struct gpt_charts *c, const char *field)
     for (size_t i = 0; i < c->n; i++)
         if (has_field(&c->rows[i], field))
             return true;
+    /* neither has a curve of its own: it would only rise */
     for (size_t i = 0; i < GPT_COUNT(no_curves); i++)
         if (strcmp(field, no_curves[i]) == 0)
             return true;
@@ -178,6 +179,7 @@ static void replace_utilization(struct gpt_metrics *h, double factor)
 
     if (!source || !found || source->n != found->n)
         return;
+    /* found is constant: the run's own copy of it is written */
     for (size_t i = 0; i < source->n; i++)
         h->series[found - h->series].value[i] = source->value[i] * factor;
 }
@@ -193,6 +195,7 @@ int gpt_metrics_derive(struct gpt_metrics *h, const struct gpt_derivation *d,
         GPT_TRY(add_multiple(h, "validation_loss", "validation_bits_per_byte",
                              bits, err));
     }
+    /* a run that knew no peak gets the field as a new one */
     if (d->peak > 0) {
         replace_utilization(h, 1e-3 / d->peak);
         GPT_TRY(add_multiple(h, "gflops", "mfu", 1e-3 / d->peak, err));

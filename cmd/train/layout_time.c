@@ -80,6 +80,8 @@ static struct device device_of(const struct gpt_train_plan *p,
                            (double)gpt_dtype_bytes(act)};
 }
 
+/* What reads and writes, and computes nearly nothing. A kernel that has little
+ * to do takes the time to start it. */
 static double moving_seconds(const struct device *d, double bytes)
 {
     return bytes / d->h->bandwidth + d->h->launch;
@@ -135,6 +137,9 @@ static double attention_flops(const struct gpt_config *c, int64_t seq_length)
             2 * (layers * products + h * (double)w.vocab)) / layers;
 }
 
+/* Widths are those of one rank, rows those of the whole microbatch: tensor
+ * parallel ranks compute every row with a part of each matrix. What sequence
+ * parallel ranks share out, norms and residual sums, has the rows they keep. */
 static struct layer layer_of(const struct gpt_train_plan *p,
                              const struct device *d)
 {
@@ -284,7 +289,10 @@ static double exposed_sums(const struct gpt_train_plan *p,
     return seconds;
 }
 
-/* The update reads gradients, and reads and writes weights and two moments. */
+/* All of this is memory traffic: an update has a handful of operations for each
+ * eight numbers that it moves.
+ *
+ * The update reads gradients, and reads and writes weights and two moments. */
 static double update_seconds(const struct gpt_train_plan *p,
                              const struct gpt_hardware *h, double parameters)
 {
@@ -326,6 +334,8 @@ int gpt_layout_time(const struct gpt_train_plan *p,
     *t = (struct gpt_layout_time){.computing = gpt_simulate_floor(p, &s)};
     GPT_TRY(gpt_simulate_step(p, &s, &played, err));
     t->idle = played - t->computing;
+    /* Played once more with weights that arrive meanwhile: what is then longer
+     * is what no forward hides. */
     if (p->replica.zero != GPT_ZERO_OFF) {
         const double gathered =
             ring_seconds(link_of(h, dp, topology->size[GPT_TP]), dp,
@@ -337,6 +347,8 @@ int gpt_layout_time(const struct gpt_train_plan *p,
         t->updating = with - played;
         played = with;
     }
+    /* Beside the last backward of each chunk: before it gradients still
+     * grow. */
     if (dp > 1)
         t->reducing = exposed_sums(p, h, n, chunks * s.backward);
     const double update = update_seconds(p, h, n) + last_sums(p, h);

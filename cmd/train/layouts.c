@@ -101,7 +101,10 @@ static int add_candidate(const struct gpt_layout_search *s,
     return GPT_OK;
 }
 
-/* All ways to share and to recompute, of a cut of the model and a micro
+/* The loops below go from the cut of the model inwards, and leave out early
+ * what cannot be: most products of the numbers are no layouts.
+ *
+ * All ways to share and to recompute, of a cut of the model and a micro
  * batch. A single data parallel rank has nothing to share. */
 static int add_kinds(const struct gpt_layout_search *s, int64_t *part,
                      int64_t replicas, struct candidates *c,
@@ -128,22 +131,25 @@ static int add_micros(const struct gpt_layout_search *s, int64_t *part,
 {
     const int64_t replicas =
         s->ranks / (part[GPT_PART_TENSOR] * part[GPT_PART_PIPELINE]);
+    const int64_t samples = s->base->global_batch_size / replicas;
+    const int64_t most = gpt_min_i64(samples, MOST_MICRO);
     const int64_t given = s->part[GPT_PART_MICRO];
 
+    if (s->base->global_batch_size % replicas != 0)
+        return GPT_OK;
     part[GPT_PART_SEQUENCE] = s->part[GPT_PART_SEQUENCE] >= 0
                                   ? s->part[GPT_PART_SEQUENCE]
                                   : part[GPT_PART_TENSOR] > 1;
-    for (int64_t b = given > 0 ? given : 1; b <= MOST_MICRO || b == given;
-         b *= 2) {
+    for (int64_t b = gpt_max_i64(given, 1); b <= gpt_max_i64(given, most);
+         b++) {
         part[GPT_PART_MICRO] = b;
-        if (s->base->global_batch_size % (b * replicas) == 0)
+        if (samples % b == 0 && admits(s, GPT_PART_MICRO, b))
             GPT_TRY(add_kinds(s, part, replicas, c, err));
-        if (given > 0)
-            break;
     }
     return GPT_OK;
 }
 
+/* Virtual stages need a pipeline, and each of them a layer at least. */
 static int add_chunks(const struct gpt_layout_search *s, int64_t *part,
                       struct candidates *c, struct gpt_err *err)
 {
@@ -160,6 +166,9 @@ static int add_chunks(const struct gpt_layout_search *s, int64_t *part,
     return GPT_OK;
 }
 
+/* Tensor parallel ranks exchange within every layer: over the links between
+ * machines that takes longer than any other cut, so that it is only done where
+ * it was asked for. */
 static int add_all(const struct gpt_layout_search *s, struct candidates *c,
                    struct gpt_err *err)
 {
@@ -243,6 +252,8 @@ struct found {
     struct gpt_layout_choice *least;
 };
 
+/* True where a layout that needs no more was too large. Most layouts of a large
+ * model end here, without a prediction. */
 static bool is_hopeless(const struct found *f, const struct candidate *c)
 {
     for (size_t i = 0; i < f->failed.n; i++)
@@ -251,6 +262,7 @@ static bool is_hopeless(const struct found *f, const struct candidate *c)
     return false;
 }
 
+/* Where nothing fits the message has the least need of all that fail. */
 static int note_failed(struct found *f, const struct candidate *c,
                        const struct gpt_layout_choice *choice,
                        struct gpt_err *err)
@@ -277,6 +289,8 @@ static void note_choice(struct found *f, const struct gpt_layout_choice *choice)
         f->best[at] = *choice;
 }
 
+/* Memory comes before time: it costs less, and decides more. A failure of
+ * either ends the search, because a plan that was made can be predicted. */
 static int try_candidate(const struct gpt_layout_search *s,
                          const struct candidate *c, struct found *f,
                          struct gpt_err *err)
@@ -352,6 +366,8 @@ int gpt_layouts_find(const struct gpt_layout_search *s,
     }
     qsort(c.list, c.n, sizeof(*c.list), by_floor);
     GPT_TRY_GOTO(status, try_frugal(s, &c, &f, err), out);
+    /* The bound of a layout is never above its time, and bounds only grow from
+     * here: no later layout can enter a full list. */
     for (size_t i = 0; i < c.n; i++) {
         if (f.n == cap && c.list[i].floor > best[cap - 1].time.step)
             break;

@@ -43,7 +43,7 @@ int gpt_layout_plan(const struct gpt_layout_search *s, const int64_t *part,
 /* The fastest layouts that fit, the fastest first, at most `cap`; *n of them.
  * Where none fits *least is the one that needs least. Every layout is looked
  * at but those that rules of thumb leave out: tensor parallel ranks of several
- * machines, micro batches that are no powers of two or above 64, and tensor
+ * machines, micro batches above 64, more than 16 virtual stages, and tensor
  * parallelism without sequence parallelism. */
 int gpt_layouts_find(const struct gpt_layout_search *s,
                      struct gpt_layout_choice *best, size_t cap, size_t *n,

@@ -1,181 +1,48 @@
-/* What gpt-train advise prints; see layouts.h. The search is in layouts.c.
- * Start at gpt_train_layouts(), at the end. */
-#include "cmd/train/layouts.h"
+/* Advice as a table, as JSON, and as a command line; see layouts_print.h. The
+ * command line is what the user wants in the end: it takes over what was typed
+ * about the model and the data, and says the layout with the options of a run.
+ * Start at gpt_advice_text(). */
+#include "cmd/train/layouts_print.h"
 
-#include "base/io.h"
 #include "base/json.h"
-#include "base/memory.h"
 #include "base/num.h"
-#include "cmd/train/settle.h"
 
 #include <string.h>
 
-enum { MOST_SHOWN = 1000, STEP_TOKENS = 1 << 19 };
-
-/* A part of a layout: its column, its field of JSON, and the options that give
- * it. The first of them is what the advice says. */
-static const struct {
-    const char *title, *key;
-    const char *options[3];
-} parts[GPT_N_PARTS] = {
-    [GPT_PART_TENSOR] = {"TP", "tensor_parallel",
-                         {"tensor-model-parallel-size"}},
-    [GPT_PART_PIPELINE] = {"PP", "pipeline_parallel",
+const struct gpt_layout_words gpt_layout_words[GPT_N_PARTS] = {
+    [GPT_PART_TENSOR] = {"tensor_parallel", {"tensor-model-parallel-size"}},
+    [GPT_PART_PIPELINE] = {"pipeline_parallel",
                            {"pipeline-model-parallel-size"}},
-    [GPT_PART_CHUNKS] = {"V", "virtual_stages",
+    [GPT_PART_CHUNKS] = {"virtual_stages",
                          {"num-virtual-stages-per-pipeline-rank",
                           "num-layers-per-virtual-pipeline-stage"}},
-    [GPT_PART_MICRO] = {"micro", "micro_batch", {"micro-batch-size"}},
-    [GPT_PART_SHARDING] = {"sharing", "sharding",
+    [GPT_PART_MICRO] = {"micro_batch", {"micro-batch-size"}},
+    [GPT_PART_SHARDING] = {"sharding",
                            {"data-parallel-sharding-strategy",
                             "use-distributed-optimizer",
                             "overlap-param-gather"}},
-    [GPT_PART_RECOMPUTE] = {"recompute", "recompute",
+    [GPT_PART_RECOMPUTE] = {"recompute",
                             {"recompute-granularity",
                              "recompute-activations"}},
-    [GPT_PART_SEQUENCE] = {"SP", "sequence_parallel", {"sequence-parallel"}},
+    [GPT_PART_SEQUENCE] = {"sequence_parallel", {"sequence-parallel"}},
 };
 
+/* In the order of GPT_PART_RECOMPUTE. */
 static const char *const recomputes[] = {"none", "selective", "full"};
 
-/* Options that are about the advice and not about the run. */
+/* Options that are about the advice and not about the run, and those that the
+ * command line gets anew. The words are those of the table: a name that is not
+ * there would leave its option in the command line. */
 static const char *const of_advice[] = {
     "config",               "world-size",           "memory-limit",
-    "hardware",
-    "device-peak-tflops",   "memory-bandwidth",     "product-efficiency",
-    "gpus-per-node",        "intra-node-bandwidth", "inter-node-bandwidth",
-    "intra-node-latency",   "inter-node-latency",   "top",
-    "json",                 "dry-run",              "global-batch-size",
-    "bf16",                 "force",                "quiet",
-    "verbose",              "color",                "progress",
-    "log-format",           "threads",
+    "hardware",             "device-peak-tflops",   "memory-bandwidth",
+    "product-efficiency",   "gpus-per-node",        "intra-node-bandwidth",
+    "inter-node-bandwidth", "intra-node-latency",   "inter-node-latency",
+    "top",                  "json",                 "dry-run",
+    "global-batch-size",    "bf16",                 "force",
+    "quiet",                "verbose",              "color",
+    "progress",             "log-format",           "threads",
 };
-
-/* Everything about one piece of advice. */
-struct advice {
-    const struct gpt_train_options *o;
-    const struct gpt_args *args;
-    struct gpt_hardware hardware;
-    struct gpt_train_options base;
-    struct gpt_layout_search search;
-    double flops; /* of the model, a step */
-    double tokens;
-    bool chose_batch, chose_bf16; /* they were not given */
-    const struct gpt_layout_choice *best;
-    size_t n;
-};
-
-/* ---- what is given ---- */
-
-static bool is_typed(const struct gpt_args *args, const char *name)
-{
-    return args->origin[gpt_train_row(name)] == GPT_FROM_COMMAND;
-}
-
-static int64_t given_recompute(const struct gpt_train_options *o)
-{
-    if (o->recompute_activations || !o->recompute_granularity)
-        return o->recompute_activations;
-    return gpt_train_choice(gpt_train_granularities,
-                            o->recompute_granularity) == GPT_GRANULARITY_FULL
-               ? 2
-               : 1;
-}
-
-/* What was typed is kept; what a file says is a default. */
-static void take_given(struct advice *a)
-{
-    const struct gpt_train_options *o = a->o;
-    const int zero = gpt_train_choice(gpt_train_shardings, o->sharding);
-    const int64_t chunks =
-        o->layers_per_chunk > 0
-            ? o->num_layers / gpt_max_i64(o->pp_size * o->layers_per_chunk, 1)
-            : gpt_max_i64(o->chunks, 1);
-    const int64_t value[GPT_N_PARTS] = {
-        [GPT_PART_TENSOR] = o->tp_size,
-        [GPT_PART_PIPELINE] = o->pp_size,
-        [GPT_PART_CHUNKS] = chunks,
-        [GPT_PART_MICRO] = o->micro_batch_size,
-        [GPT_PART_SHARDING] =
-            zero == GPT_ZERO_OFF && o->distributed_optimizer ? GPT_ZERO_1
-                                                             : zero,
-        [GPT_PART_RECOMPUTE] = given_recompute(o),
-        [GPT_PART_SEQUENCE] = o->sequence_parallel,
-    };
-
-    for (int i = 0; i < GPT_N_PARTS; i++) {
-        a->search.part[i] = -1;
-        /* the last of the three is no choice, but what goes with it */
-        for (int k = 0; k < 2 && parts[i].options[k]; k++)
-            if (is_typed(a->args, parts[i].options[k]))
-                a->search.part[i] = value[i];
-    }
-}
-
-/* A step of half a million tokens, as GPT-3's small models have, in whole
- * samples of every rank. */
-static int64_t choose_batch(const struct gpt_train_options *o)
-{
-    const int64_t samples = gpt_max_i64(STEP_TOKENS / o->seq_length, 1);
-
-    return gpt_round_up(samples, o->world_size);
-}
-
-/* A plan of one rank tells the size of the vocabulary, which is then known to
- * all others, and what is wrong with the options. */
-static int take_model(struct advice *a, struct gpt_err *err)
-{
-    const struct gpt_train_options *o = a->o;
-    struct gpt_train_options one = a->base;
-    struct gpt_topology alone = {
-        .world_size = 1,
-        .size = {1, 1, 1},
-        .chunks = 1,
-    };
-    struct gpt_train_plan plan;
-
-    one.dry_run = true;
-    one.tp_size = one.pp_size = one.micro_batch_size = 1;
-    one.chunks = one.layers_per_chunk = 0;
-    one.sequence_parallel = false;
-    GPT_TRY(gpt_train_plan(&plan, &one, a->args, &alone, err));
-    a->tokens = (double)(a->base.global_batch_size * o->seq_length);
-    a->flops = a->tokens *
-               gpt_flops_per_token(&plan.replica.config, o->seq_length);
-    a->base.vocab_size = plan.replica.config.vocab_size;
-    a->base.tokenizer = (struct gpt_tokenizer_options){
-        .type = gpt_tokenizer_types[0],
-    };
-    a->base.eod_mask_loss = a->base.reset_position_ids = false;
-    a->base.reset_attention_mask = false;
-    return GPT_OK;
-}
-
-static int open_advice(struct advice *a, struct gpt_backend *be,
-                       struct gpt_err *err)
-{
-    const struct gpt_train_options *o = a->o;
-
-    GPT_TRY(gpt_hardware_choose(&a->hardware, o, a->args, be, err));
-    a->base = *o;
-    /* on GPUs sums go through NCCL, which holds no memory of the host */
-    a->base.backend = a->hardware.device ? gpt_train_backends[GPT_NCCL]
-                                         : gpt_train_backends[GPT_GLOO];
-    a->chose_bf16 = a->hardware.device && !o->bf16 && !o->fp16 && !o->tf32;
-    a->base.bf16 = o->bf16 || a->chose_bf16;
-    a->chose_batch = o->global_batch_size == 0;
-    if (a->chose_batch)
-        a->base.global_batch_size = choose_batch(o);
-    a->search = (struct gpt_layout_search){
-        .base = &a->base,
-        .args = a->args,
-        .be = be,
-        .hardware = &a->hardware,
-        .ranks = o->world_size,
-    };
-    take_given(a);
-    return take_model(a, err);
-}
 
 /* ---- the command line ---- */
 
@@ -192,7 +59,8 @@ static bool is_in(const char *name, const char *const *list, size_t n)
 static bool is_replaced(const char *name)
 {
     for (int i = 0; i < GPT_N_PARTS; i++)
-        if (is_in(name, parts[i].options, GPT_COUNT(parts[i].options)))
+        if (is_in(name, gpt_layout_words[i].options,
+                  GPT_COUNT(gpt_layout_words[i].options)))
             return true;
     return is_in(name, of_advice, GPT_COUNT(of_advice));
 }
@@ -212,6 +80,7 @@ static int add_word(struct gpt_buf *b, const char *word)
     return gpt_buf_printf(b, "'");
 }
 
+/* The words of an option that takes several. */
 static int add_list(struct gpt_buf *b, const struct gpt_list *list)
 {
     for (int64_t i = 0; i < list->n; i++)
@@ -243,7 +112,7 @@ static int add_option(struct gpt_buf *b, const struct gpt_opt *opt,
 }
 
 /* What was typed, then the layout: only what differs from the defaults. */
-static int add_command(struct gpt_buf *b, const struct advice *a,
+int gpt_advice_command(struct gpt_buf *b, const struct gpt_advice *a,
                        const struct gpt_layout_choice *c)
 {
     const int64_t *p = c->part;
@@ -288,13 +157,16 @@ static int add_command(struct gpt_buf *b, const struct advice *a,
 
 /* ---- the table ---- */
 
-static int64_t replicas_of(const struct advice *a, const int64_t *part)
+/* What is left of the ranks is data parallel. */
+static int64_t replicas_of(const struct gpt_advice *a, const int64_t *part)
 {
     return a->search.ranks /
            (part[GPT_PART_TENSOR] * part[GPT_PART_PIPELINE]);
 }
 
-static double utilization(const struct advice *a,
+/* The share of the model's operations; recomputation is left out, as in
+ * runs. */
+static double utilization(const struct gpt_advice *a,
                           const struct gpt_layout_choice *c)
 {
     const double peak = gpt_hardware_peak(
@@ -305,7 +177,9 @@ static double utilization(const struct advice *a,
     return a->flops / c->time.step / (peak * (double)a->search.ranks);
 }
 
-static int add_row(struct gpt_buf *b, const struct advice *a,
+/* Columns of fixed width within 80: only the head and the command are
+ * longer. */
+static int add_row(struct gpt_buf *b, const struct gpt_advice *a,
                    const struct gpt_layout_choice *c)
 {
     const int64_t *p = c->part;
@@ -323,7 +197,9 @@ static int add_row(struct gpt_buf *b, const struct advice *a,
         100 * utilization(a, c), gpt_text_bytes(memory, c->memory));
 }
 
-static int add_head(struct gpt_buf *b, const struct advice *a)
+/* What was chosen in place of the user is named: another batch is another
+ * training. */
+static int add_head(struct gpt_buf *b, const struct gpt_advice *a)
 {
     const struct gpt_hardware *h = &a->hardware;
     char memory[32];
@@ -341,19 +217,21 @@ static int add_head(struct gpt_buf *b, const struct advice *a)
                           " step s tokens/s    MFU    memory\n");
 }
 
-static int make_text(struct gpt_buf *b, const struct advice *a)
+int gpt_advice_text(struct gpt_buf *b, const struct gpt_advice *a)
 {
     GPT_TRY(add_head(b, a));
     for (size_t i = 0; i < a->n; i++)
         GPT_TRY(add_row(b, a, &a->best[i]));
     GPT_TRY(gpt_buf_printf(b, "\nThe fastest, by a model of time:\n  "));
-    GPT_TRY(add_command(b, a, &a->best[0]));
+    GPT_TRY(gpt_advice_command(b, a, &a->best[0]));
     return gpt_buf_printf(b, "\n");
 }
 
 /* ---- JSON ---- */
 
-static cJSON *row_to_json(const struct advice *a,
+/* Seconds by their parts, which add up to the step. Names are an
+ * interface. */
+static cJSON *row_to_json(const struct gpt_advice *a,
                           const struct gpt_layout_choice *c)
 {
     const struct {
@@ -374,24 +252,25 @@ static cJSON *row_to_json(const struct advice *a,
 
     for (int i = 0; i < GPT_N_PARTS; i++)
         if (i == GPT_PART_SHARDING)
-            cJSON_AddStringToObject(row, parts[i].key,
+            cJSON_AddStringToObject(row, gpt_layout_words[i].key,
                                     gpt_train_shardings[c->part[i]]);
         else if (i == GPT_PART_RECOMPUTE)
-            cJSON_AddStringToObject(row, parts[i].key,
+            cJSON_AddStringToObject(row, gpt_layout_words[i].key,
                                     recomputes[c->part[i]]);
         else
-            cJSON_AddNumberToObject(row, parts[i].key, (double)c->part[i]);
+            cJSON_AddNumberToObject(row, gpt_layout_words[i].key,
+                                    (double)c->part[i]);
     cJSON_AddNumberToObject(row, "data_parallel",
                             (double)replicas_of(a, c->part));
     for (size_t i = 0; i < GPT_COUNT(numbers); i++)
         cJSON_AddNumberToObject(row, numbers[i].name, numbers[i].value);
-    if (add_command(&command, a, c) == GPT_OK)
+    if (gpt_advice_command(&command, a, c) == GPT_OK)
         cJSON_AddStringToObject(row, "command", command.data);
     gpt_buf_free(&command);
     return row;
 }
 
-static int make_json(struct gpt_buf *b, const struct advice *a)
+int gpt_advice_json(struct gpt_buf *b, const struct gpt_advice *a)
 {
     cJSON *root = cJSON_CreateObject(), *rows = cJSON_CreateArray();
     char *text;
@@ -411,121 +290,5 @@ static int make_json(struct gpt_buf *b, const struct advice *a)
         return GPT_EFAIL;
     const int status = gpt_buf_printf(b, "%s\n", text);
     cJSON_free(text);
-    return status;
-}
-
-/* ---- where nothing fits ---- */
-
-static int changes(const int64_t *given, const int64_t *part)
-{
-    int n = 0;
-
-    for (int i = 0; i < GPT_N_PARTS; i++)
-        n += given[i] >= 0 && given[i] != part[i];
-    return n;
-}
-
-/* The fit that keeps most of what was typed; of equals the fastest. */
-static const struct gpt_layout_choice *
-nearest(const struct gpt_layout_choice *list, size_t n, const int64_t *given)
-{
-    size_t best = 0;
-
-    for (size_t i = 1; i < n; i++)
-        if (changes(given, list[i].part) < changes(given, list[best].part))
-            best = i;
-    return &list[best];
-}
-
-/* What was typed is given up, in part; then more ranks are tried. */
-static int name_nearest(struct advice *a, struct gpt_layout_choice *list,
-                        struct gpt_err *err)
-{
-    struct gpt_layout_search s = a->search;
-    struct gpt_layout_choice least;
-    struct gpt_buf command = {0};
-    char bytes[32];
-    size_t n = 0;
-
-    for (int i = 0; i < GPT_N_PARTS; i++)
-        s.part[i] = -1;
-    for (; n == 0 && s.ranks <= a->o->world_size * 64; s.ranks *= 2) {
-        /* a step has at least a sample of each rank */
-        if (a->base.global_batch_size % s.ranks != 0)
-            a->base.global_batch_size =
-                gpt_round_up(a->base.global_batch_size, s.ranks);
-        if (gpt_layouts_find(&s, list, MOST_SHOWN, &n, &least, NULL) !=
-            GPT_OK)
-            n = 0;
-        if (n > 0)
-            break;
-    }
-    if (n == 0)
-        return gpt_hint(err, "a shorter --seq-length or a smaller model needs "
-                             "less; nothing fits on 64 times as many ranks");
-    const struct gpt_layout_choice *c = nearest(list, n, a->search.part);
-    a->search.ranks = s.ranks;
-    if (add_command(&command, a, c) == GPT_OK)
-        gpt_hint(err, "on %lld ranks %s needs %s", (long long)s.ranks,
-                 command.data, gpt_text_bytes(bytes, c->memory));
-    gpt_buf_free(&command);
-    return GPT_EDEVICE;
-}
-
-static int report_misfit(struct advice *a, struct gpt_layout_choice *list,
-                         const struct gpt_layout_choice *least,
-                         struct gpt_err *err)
-{
-    char needs[32], has[32];
-
-    gpt_fail(err, GPT_EDEVICE,
-             "nothing fits into %s a rank: the least that %lld ranks need is "
-             "%s",
-             gpt_text_bytes(has, a->hardware.memory),
-             (long long)a->search.ranks, gpt_text_bytes(needs, least->memory));
-    name_nearest(a, list, err);
-    return GPT_EDEVICE;
-}
-
-/* ---- the command ---- */
-
-static int advise(struct advice *a, struct gpt_backend *be,
-                  struct gpt_layout_choice *list, struct gpt_buf *b,
-                  struct gpt_err *err)
-{
-    struct gpt_layout_choice least;
-
-    GPT_TRY(open_advice(a, be, err));
-    GPT_TRY(gpt_layouts_find(&a->search, list, (size_t)a->o->top, &a->n,
-                             &least, err));
-    if (a->n == 0)
-        return report_misfit(a, list, &least, err);
-    a->best = list;
-    return (a->o->json ? make_json : make_text)(b, a) == GPT_OK
-               ? GPT_OK
-               : gpt_no_memory(err, "advice");
-}
-
-int gpt_train_layouts(const struct gpt_train_options *o,
-                      const struct gpt_args *args, struct gpt_err *err)
-{
-    struct advice a = {.o = o, .args = args};
-    struct gpt_layout_choice *list = NULL;
-    struct gpt_backend *be = NULL;
-    struct gpt_buf text = {0};
-    int status;
-
-    if (o->world_size == 0) {
-        gpt_fail(err, GPT_EUSAGE, "advise needs --gpus N");
-        return gpt_hint(err, "gpt-train advise --config PRESET --vocab-size N "
-                             "--gpus 64 --hardware h100");
-    }
-    GPT_TRY(gpt_backend_open(&be, "cpu", err));
-    GPT_TRY(gpt_new(&list, MOST_SHOWN, sizeof(*list), "layouts", err));
-    GPT_TRY_GOTO(status, advise(&a, be, list, &text, err), out);
-    status = gpt_write_file("-", 0, text.data, text.len, err);
-out:
-    gpt_buf_free(&text);
-    gpt_free(list);
     return status;
 }

@@ -2,7 +2,8 @@
  * follow Megatron-LM's arguments. plan.h turns it into a run.
  *
  * This folder is gpt-train: its options, the plan that follows from them
- * (plan.h), what a plan costs (estimate.h), and the run itself (loop.h). */
+ * (plan.h), what a plan costs (estimate.h), the run itself (loop.h), and the
+ * search for a layout (layouts.h). */
 #ifndef GPT_CMD_TRAIN_OPTIONS_H
 #define GPT_CMD_TRAIN_OPTIONS_H
 

@@ -200,7 +200,8 @@ static void add_times(struct line *l, const struct gpt_report *r)
     add(l, "optimizer_ms", ms * r->optimizer, 3);
 }
 
-/* These are rank 0's: what its process holds, and what its device has given out. */
+/* These are rank 0's: what its process holds, and what its device has given
+ * out. On a GPU other processes may hold a part of the latter. */
 static void add_memory(struct line *l, const struct gpt_report *r)
 {
     int64_t available, total;
@@ -213,7 +214,8 @@ static void add_memory(struct line *l, const struct gpt_report *r)
     add(l, "predicted_memory_bytes", r->o.predicted_memory, 0);
 }
 
-/* What is beside the numbers of Megatron-LM. */
+/* What is beside the numbers of Megatron-LM. Fields come and go with the run,
+ * never within it, so that curves have no gaps. */
 static void add_rest(struct line *l, const struct gpt_report *r,
                      const struct gpt_report_step *s,
                      const struct summary *sum)

@@ -710,8 +710,9 @@ static int open_save(struct gpt_run *r, struct gpt_err *err)
     return gpt_world_wait(r->world, "save directory", err);
 }
 
-/* FLOP/s that a rank could do; 0 where that is not known. Measuring a CPU takes some
- * milliseconds, of the rank that reports alone. */
+/* FLOP/s that a rank could do; 0 where that is not known. Measuring a CPU takes
+ * some milliseconds, of the rank that reports alone: the others wait for it in
+ * their first step anyway. */
 static double find_peak(struct gpt_run *r)
 {
     snprintf(r->peak_is, sizeof(r->peak_is), "as --device-peak-tflops says");

@@ -277,7 +277,8 @@ out:
 
 /* ---- the length alone ---- */
 
-/* Seconds of a step of m microbatches. */
+/* Seconds of a step of m microbatches, by the schedules that training runs: a
+ * formula for each kind of schedule would be one more thing to keep true. */
 static int play_step(const struct gpt_train_plan *plan,
                      const struct gpt_simulate_options *o, int64_t m,
                      double *seconds, struct gpt_err *err)

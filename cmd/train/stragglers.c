@@ -81,6 +81,7 @@ static int compare_times(const void *a, const void *b)
     return (x > y) - (x < y);
 }
 
+/* Every rank has been measured when this is called. */
 static double mean(const struct gpt_stragglers *s, int64_t rank)
 {
     return s->sum[rank] / (double)s->count[rank];
@@ -125,11 +126,14 @@ void gpt_stragglers_report(struct gpt_stragglers *s)
 
     if (!s)
         return;
+    /* In very large worlds ranks take turns, so that this takes many steps: the
+     * window is as long as it must be, whatever the log interval is. */
     for (int64_t i = 0; i < s->ranks; i++)
         if (s->count[i] < LEAST)
             return;
     for (int64_t first = 0; first < s->ranks; first += s->stage)
         report_stage(s, first, &lines);
+    /* Where a whole rack is slow a line for each rank would bury the log. */
     if (lines > MOST_LINES)
         gpt_log_line(" straggler: %lld more ranks",
                      (long long)(lines - MOST_LINES));

@@ -363,6 +363,7 @@ double gpt_memory_peak(void)
 {
     struct rusage usage;
 
-    return getrusage(RUSAGE_SELF, &usage) == 0 ? 1024.0 * (double)usage.ru_maxrss
-                                               : 0;
+    return getrusage(RUSAGE_SELF, &usage) == 0
+               ? 1024.0 * (double)usage.ru_maxrss
+               : 0;
 }

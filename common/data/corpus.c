@@ -292,6 +292,7 @@ struct part {
     int64_t size; /* samples */
 };
 
+/* Parts that a failure left out are zero. */
 static void free_parts(struct part *part, int64_t n)
 {
     for (int64_t i = 0; part && i < n; i++) {
@@ -336,8 +337,9 @@ static int lay_out(struct gpt_corpus *c, struct split *s,
                                 ? gpt_min_i64(stage[1].first, wanted)
                                 : wanted;
         struct part *p = &part[i];
-        const double one = 1;
+        const double one = 1; /* the weight of a set alone */
 
+        /* words of stages that are not reached are checked as well */
         GPT_TRY(gpt_blend_parse(&p->sets, stage->words, stage->n, err));
         GPT_TRY(number_sets(c, s, p, err));
         p->size = gpt_max_i64(end - stage->first, 0);
@@ -408,7 +410,9 @@ static int build_staged(const struct gpt_corpus *c, struct split *s,
     return GPT_OK;
 }
 
-/* What fixes the order beside the data sets: where stages begin, and their
+/* The names without their directories, as in digest_member().
+ *
+ * What fixes the order beside the data sets: where stages begin, and their
  * weights. */
 static uint64_t digest_stages(const struct gpt_data_stages *stages)
 {
@@ -423,6 +427,9 @@ static uint64_t digest_stages(const struct gpt_data_stages *stages)
     return h;
 }
 
+/* Opens the training split of a staged run. The three passes need each other in
+ * this order: which sets there are, which of them gives a sample, how many
+ * samples of a set have to be indexed for it. */
 static int open_stages(struct gpt_corpus *c,
                        const struct gpt_data_stages *stages, int64_t wanted,
                        struct gpt_err *err)
@@ -440,6 +447,7 @@ static int open_stages(struct gpt_corpus *c,
                         most, GPT_BLEND_MAX);
     GPT_TRY(gpt_new(&s->member, (size_t)most, sizeof(*s->member), "a split",
                     err));
+    /* an epoch has no length where weights decide */
     s->blended = s->weighted = true;
     GPT_TRY_GOTO(status, gpt_new(&part, (size_t)stages->n, sizeof(*part),
                                  "data stages", err), out);

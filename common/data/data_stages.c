@@ -9,6 +9,7 @@
 
 enum { FILE_LIMIT = 16 << 20 };
 
+/* A carriage return is one, for files of other systems. */
 static const char blanks[] = " \t\r";
 
 /* The number of words in a line. */
@@ -67,6 +68,7 @@ static int check_stage(const struct gpt_data_stages *s, const char *path,
     return GPT_OK;
 }
 
+/* Comments may stand after a stage, and take a line of their own. */
 static int take_line(struct gpt_data_stages *s, size_t *cap, const char *path,
                      int64_t number, char *line, struct gpt_err *err)
 {
@@ -110,6 +112,7 @@ int gpt_data_stages_read(struct gpt_data_stages *s, const char *path,
     *s = (struct gpt_data_stages){.n = 0};
     GPT_TRY(gpt_in_protect(path, err));
     GPT_TRY(gpt_read_file(path, FILE_LIMIT, &text, &len, err));
+    /* the text is cut by NULs below: one of the file would hide what follows */
     if (strlen(text) != len) {
         status = gpt_fail(err, GPT_EDATA, "%s: holds a NUL byte", path);
         goto out;
@@ -136,6 +139,7 @@ void gpt_data_stages_free(struct gpt_data_stages *s)
     *s = (struct gpt_data_stages){.n = 0};
 }
 
+/* From the end, as the last stage is the longest of most runs. */
 int64_t gpt_data_stages_at(const struct gpt_data_stages *s, int64_t sample)
 {
     int64_t i = s->n - 1;

@@ -8,7 +8,8 @@
 
 struct gpt_data_stage {
     int64_t first;      /* sample of the run from which it holds */
-    const char *const *words; /* (n) weights and data sets in turns, or one set */
+    const char *const *words; /* (n) weights and data sets in turns, or a
+                               * single set */
     int64_t n;
 };
 

@@ -68,7 +68,8 @@ command=$(sed -n 's/^hint: on [0-9]* ranks \(.*\) needs .*/\1/p' err)
 ranks=$(sed -n 's/^hint: on \([0-9]*\) ranks.*/\1/p' err)
 check 'the nearest is on more ranks' test "${ranks:-0}" -gt 2
 expect 0 'and fits' sh -c \
-    "$command --dry-run --world-size $ranks --memory-limit 8G -q"
+    "$command --dry-run --world-size $ranks --memory-limit 8G -q \
+        --distributed-backend nccl"
 check 'without further advice' sh -c "! grep 'does not fit' out"
 expect 5 'a part that does not fit' advise --gpus 8 --memory 24G \
     --micro-batch-size 64 --recompute-granularity selective \
