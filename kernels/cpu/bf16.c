@@ -106,38 +106,6 @@ void cpu_bf16_bias_add(struct gpt_queue *q, void *x, const void *bias,
     unstage(q, list, GPT_COUNT(list));
 }
 
-/* Elements of an activation's input. */
-static int64_t pre_elements(const struct gpt_activate *op)
-{
-    return op->n * op->f * (op->gated ? 2 : 1);
-}
-
-void cpu_bf16_activate(struct gpt_queue *q, const struct gpt_activate *op)
-{
-    struct gpt_activate wide = *op;
-    struct operand list[] = {IN(&wide.pre, pre_elements(op)),
-                             OUT(&wide.out, op->n * op->f)};
-
-    if (!stage(q, &wide.act, list, GPT_COUNT(list)))
-        return;
-    cpu_activate(q, &wide);
-    unstage(q, list, GPT_COUNT(list));
-}
-
-void cpu_bf16_activate_bwd(struct gpt_queue *q, const struct gpt_activate *op,
-                           const void *dout, void *dpre)
-{
-    struct gpt_activate wide = *op;
-    struct operand list[] = {IN(&wide.pre, pre_elements(op)),
-                             IN(&dout, op->n * op->f),
-                             OUT(&dpre, pre_elements(op))};
-
-    if (!stage(q, &wide.act, list, GPT_COUNT(list)))
-        return;
-    cpu_activate_bwd(q, &wide, dout, dpre);
-    unstage(q, list, GPT_COUNT(list));
-}
-
 static int64_t head_elements(const struct gpt_head_norm *op)
 {
     return op->n * (op->h + 2 * op->g) * op->d;
