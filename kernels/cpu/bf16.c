@@ -8,7 +8,7 @@
  * Each function has the arguments of the one in float that it calls. It lists
  * the pointers among them; stage() puts the widened operands in their place, or
  * leaves all as it is where the type is not bf16. Start at stage(). */
-#include "cpu/cpu.h"
+#include "cpu/attn.h"
 
 #include <assert.h>
 #include <string.h>
@@ -233,6 +233,10 @@ void cpu_bf16_attn_fwd(struct gpt_queue *q, const struct gpt_attn *op)
         OUT(&wide.out, op->b * op->t * op->h * op->d),
     };
 
+    if (op->act == GPT_BF16 && cpu_pairs) {
+        cpu_attn_pairs_fwd(q, op);
+        return;
+    }
     if (!stage(q, &wide.act, list, GPT_COUNT(list)))
         return;
     cpu_attn_fwd(q, &wide);
@@ -252,6 +256,10 @@ void cpu_bf16_attn_bwd(struct gpt_queue *q, const struct gpt_attn *op,
         OUT(&wide_grad.dqkv, qkv_elements(op)),
     };
 
+    if (op->act == GPT_BF16 && cpu_pairs) {
+        cpu_attn_pairs_bwd(q, op, grad);
+        return;
+    }
     if (!stage(q, &wide.act, list, GPT_COUNT(list)))
         return;
     cpu_attn_bwd(q, &wide, &wide_grad);
