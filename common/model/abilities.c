@@ -29,9 +29,10 @@ int gpt_abilities_check(const struct gpt_config *c, int64_t length,
          "final_logit_softcapping", "capped logits"},
         /* the square root of a width, and no power of two: it cannot be folded
          * into weights, which the output layer shares */
-        {GPT_CAN_SCALE_WORDS, gpt_config_word_scale(c) > 0,
-         c->scale_embedding ? "scale_embedding" : "embedding_multiplier",
+        {GPT_CAN_SCALE_WORDS, c->scale_embedding, "scale_embedding",
          "scaled embeddings"},
+        {GPT_CAN_SCALE_WORDS, c->embedding_multiplier > 0,
+         "embedding_multiplier", "scaled embeddings"},
         {GPT_CAN_NORM_WIDE, c->qk_norm_whole, "qk_norm_whole",
          "norms of all heads together"},
     };

@@ -532,6 +532,8 @@ static void test_abilities(struct model *m)
         {GPT_CAN_CAP, "final_logit_softcapping",
          {.final_logit_softcapping = 1}},
         {GPT_CAN_SCALE_WORDS, "scale_embedding", {.scale_embedding = true}},
+        {GPT_CAN_SCALE_WORDS, "embedding_multiplier",
+         {.embedding_multiplier = 2}},
         {GPT_CAN_NORM_WIDE, "qk_norm_whole", {.qk_norm_whole = true}},
     };
     struct gpt_backend be = *m->be;
