@@ -150,7 +150,8 @@ $(BUILD)/%.o: %.cc
 	$(CXX) $(ALL_CPPFLAGS) $(ALL_CXXFLAGS) -MMD -MP -c -o $@ $<
 
 # Loops that are for the compiler to vectorise.
-$(BUILD)/common/base/convert.o: ALL_CFLAGS += -O3
+$(BUILD)/common/base/convert.o $(BUILD)/common/checkpoint/move_box.o: \
+    ALL_CFLAGS += -O3
 
 # The assembler takes these files in, of which the compiler does not know.
 $(BUILD)/cmd/report/page.o: $(wildcard share/report/*)

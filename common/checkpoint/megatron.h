@@ -52,6 +52,7 @@ struct gpt_megatron_rank {
     int64_t n_chunks; /* more than 1 when interleaved */
 };
 
+struct gpt_megatron_buckets;
 struct gpt_megatron {
     char dir[GPT_PATH_BYTES]; /* of the iteration */
     int64_t tp_size, pp_size;
@@ -66,6 +67,8 @@ struct gpt_megatron {
     bool has_optimizer;
     int64_t step; /* of the optimizer */
     cJSON *state;
+    const char *left_out; /* as in struct gpt_source */
+    struct gpt_megatron_buckets *buckets; /* of a distributed optimizer */
     struct gpt_dcp *dist; /* tensors of a checkpoint of torch_dist, or NULL;
                            * ranks[0] then has what is no tensor */
     struct gpt_arena arena;
@@ -137,6 +140,16 @@ int64_t gpt_megatron_dist_layers(const struct gpt_megatron *m);
 int gpt_megatron_merge_dist(struct gpt_megatron *m, const struct gpt_param *p,
                             struct gpt_tensor *out, int kind,
                             struct gpt_err *err) GPT_MUST_USE;
+/* The default of torch_dist: state in the buckets of a distributed optimizer,
+ * without names. Fills m->buckets when there are any; fits: all was found. */
+int gpt_megatron_read_buckets(struct gpt_megatron *m, bool *found, bool *fits,
+                              struct gpt_err *err) GPT_MUST_USE;
+void gpt_megatron_free_buckets(struct gpt_megatron_buckets *b);
+/* Appends what the buckets have of a kind of state of a parameter. */
+int gpt_megatron_copy_bucket(const struct gpt_megatron_buckets *b,
+                             const struct gpt_param *p, int kind,
+                             struct gpt_tensor *out,
+                             struct gpt_err *err) GPT_MUST_USE;
 /* GPT_EDATA when a weight was not merged. */
 int gpt_megatron_check_dist(const struct gpt_megatron *m,
                             struct gpt_err *err) GPT_MUST_USE;

@@ -199,6 +199,7 @@ static int add_cut(struct gpt_target *t, struct gpt_megatron_rank_plan *r,
             .order = cut_order(s, (enum gpt_megatron_names)t->o.style),
             .group = !s->param->decay,
             .shared = s->param->tied && t->o.pp_size > 1,
+            .copy = s->copy,
         };
         GPT_TRY(name_cut(t, s, layout->chunk[chunk].first_layer, &c->path,
                          err));
@@ -327,7 +328,9 @@ static void count_bytes(struct gpt_target *t, int64_t rank)
 }
 
 /* The layout is that of gpt-train, which is Megatron-LM's. */
-static int plan_rank(struct gpt_target *t, int64_t rank, struct gpt_err *err)
+int gpt_megatron_plan_cuts(struct gpt_target *t, int64_t rank,
+                           struct gpt_megatron_rank_plan *r,
+                           struct gpt_err *err)
 {
     const struct gpt_megatron_output *p = t->data;
     struct gpt_layout layout;
@@ -335,13 +338,21 @@ static int plan_rank(struct gpt_target *t, int64_t rank, struct gpt_err *err)
 
     GPT_TRY(gpt_target_layout(t, rank % t->o.tp_size, rank / t->o.tp_size,
                               &layout, err));
+    GPT_TRY(gpt_flat_build(&flat, &p->table, &layout, err));
+    int status = plan_cuts(t, r, &flat, &layout, err);
+    gpt_flat_free(&flat);
+    return status;
+}
+
+/* Its files, and where its parameters are in them. */
+static int plan_rank(struct gpt_target *t, int64_t rank, struct gpt_err *err)
+{
+    const struct gpt_megatron_output *p = t->data;
+
     name_file(t, &t->files[rank], rank, GPT_MEGATRON_FILE);
     if (p->n_shards)
         name_file(t, &t->files[p->n_ranks + rank], rank, GPT_MEGATRON_SHARDS);
-    GPT_TRY(gpt_flat_build(&flat, &p->table, &layout, err));
-    int status = plan_cuts(t, &p->ranks[rank], &flat, &layout, err);
-    gpt_flat_free(&flat);
-    GPT_TRY(status);
+    GPT_TRY(gpt_megatron_plan_cuts(t, rank, &p->ranks[rank], err));
     /* also where no such file is written: it is arithmetic alone */
     for (int64_t v = 0; v < p->chunks; v++)
         lay_out_buffer(&p->ranks[rank], v);

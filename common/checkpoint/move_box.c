@@ -80,18 +80,17 @@ typedef uint16_t octet __attribute__((vector_size(16)));
 static void square_uint32_t(uint8_t *dst, int64_t to, const uint8_t *src,
                             int64_t from)
 {
-    static const quad low = {0, 4, 1, 5}, high = {2, 6, 3, 7};
     quad a[4], b[4];
 
     for (int i = 0; i < 4; i++)
         memcpy(&a[i], src + i * from, sizeof(a[i]));
     for (int i = 0; i < 2; i++) {
-        b[2 * i] = __builtin_shuffle(a[i], a[i + 2], low);
-        b[2 * i + 1] = __builtin_shuffle(a[i], a[i + 2], high);
+        b[2 * i] = __builtin_shuffle(a[i], a[i + 2], (quad){0, 4, 1, 5});
+        b[2 * i + 1] = __builtin_shuffle(a[i], a[i + 2], (quad){2, 6, 3, 7});
     }
     for (int i = 0; i < 2; i++) {
-        a[2 * i] = __builtin_shuffle(b[i], b[i + 2], low);
-        a[2 * i + 1] = __builtin_shuffle(b[i], b[i + 2], high);
+        a[2 * i] = __builtin_shuffle(b[i], b[i + 2], (quad){0, 4, 1, 5});
+        a[2 * i + 1] = __builtin_shuffle(b[i], b[i + 2], (quad){2, 6, 3, 7});
     }
     for (int i = 0; i < 4; i++)
         memcpy(dst + i * to, &a[i], sizeof(a[i]));
@@ -100,16 +99,16 @@ static void square_uint32_t(uint8_t *dst, int64_t to, const uint8_t *src,
 static void square_uint16_t(uint8_t *dst, int64_t to, const uint8_t *src,
                             int64_t from)
 {
-    static const octet low = {0, 8, 1, 9, 2, 10, 3, 11},
-                       high = {4, 12, 5, 13, 6, 14, 7, 15};
     octet a[8], b[8];
 
     for (int i = 0; i < 8; i++)
         memcpy(&a[i], src + i * from, sizeof(a[i]));
     for (int round = 0; round < 3; round++) {
         for (int i = 0; i < 4; i++) {
-            b[2 * i] = __builtin_shuffle(a[i], a[i + 4], low);
-            b[2 * i + 1] = __builtin_shuffle(a[i], a[i + 4], high);
+            b[2 * i] = __builtin_shuffle(
+                a[i], a[i + 4], (octet){0, 8, 1, 9, 2, 10, 3, 11});
+            b[2 * i + 1] = __builtin_shuffle(
+                a[i], a[i + 4], (octet){4, 12, 5, 13, 6, 14, 7, 15});
         }
         memcpy(a, b, sizeof(a));
     }

@@ -106,15 +106,9 @@ static int list_native(const struct gpt_source *s, gpt_stored_visit *visit,
 {
     for (int64_t i = 0; i < s->n_tensors; i++) {
         const struct gpt_tensor *t = &s->tensors[i];
-        struct gpt_stored stored = {
-            .name = t->name,
-            .file = t->n == 1 ? file_of(&t->pieces[0]) : NULL,
-            .dtype = t->dtype,
-            .ndim = t->ndim,
-            .slices = (int64_t)t->n,
-        };
+        struct gpt_stored stored = gpt_stored_tensor(t);
 
-        memcpy(stored.shape, t->shape, sizeof(t->shape));
+        stored.file = t->n == 1 ? file_of(&t->pieces[0]) : NULL;
         GPT_TRY(visit(context, &stored, err));
     }
     return GPT_OK;

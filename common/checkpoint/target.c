@@ -5,6 +5,7 @@
 #include "base/log.h"
 #include "base/num.h"
 #include "model/params.h"
+#include "checkpoint/names.h"
 #include "checkpoint/pour.h"
 #include "checkpoint/resume.h"
 
@@ -102,6 +103,39 @@ static int open_resume(struct gpt_resume **r, const struct gpt_target *t,
     return status;
 }
 
+/* A number of the run, or 0. */
+static long long number_of(const struct gpt_source *s, const char *key)
+{
+    int64_t value = 0;
+
+    if (gpt_json_int(s->state, key, 0, 1LL << 53, &value, "state", NULL))
+        value = 0;
+    return value;
+}
+
+/* Says by name what the source has of a run and the output has not. */
+static void report_left_out(const struct gpt_target *t)
+{
+    const struct gpt_source *s = t->source;
+    const bool run =
+        cJSON_GetObjectItemCaseSensitive(s->state, "schedule") != NULL;
+    bool optimizer = false;
+
+    if (s->left_out)
+        gpt_info("%s: left out: %s", t->path, s->left_out);
+    if (t->format->keeps_state)
+        return;
+    for (int64_t i = 0; i < s->n_tensors && !optimizer; i++)
+        optimizer = gpt_name_is_optimizer(s->tensors[i].name);
+    if (optimizer || run)
+        gpt_info("%s: left out, as format %s holds weights alone:%s%s "
+                 "iteration %lld, %lld consumed samples",
+                 t->path, t->format->name, optimizer ? " optimizer state," : "",
+                 run ? " schedule of the learning rate," : "",
+                 (long long)s->iteration,
+                 number_of(s, "consumed_train_samples"));
+}
+
 /* A failure whose reason goes away leaves what is whole to the next run, and so
  * does the death of this one. */
 int gpt_target_write(struct gpt_target *t, gpt_bytes_done *done, void *context,
@@ -123,6 +157,8 @@ int gpt_target_write(struct gpt_target *t, gpt_bytes_done *done, void *context,
     int status = check_room(t, gpt_resume_held(pour.resume), err);
     if (status == GPT_OK)
         status = t->format->write(t, &pour, err);
+    if (status == GPT_OK)
+        report_left_out(t);
     gpt_resume_close(pour.resume, status == GPT_OK, &kept);
     if (status == GPT_OK && pour.taken > 0)
         gpt_info("%s: %s of it were whole after an interruption, and were "
