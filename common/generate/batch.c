@@ -26,6 +26,7 @@ struct text {
  * together. */
 struct gpt_batch {
     struct gpt_decoder *d;
+    struct gpt_prefixes *prefixes; /* NULL: none */
     struct gpt_sink sink;
     struct gpt_speed speed;
     int64_t vocab, slots, positions;
@@ -47,6 +48,12 @@ const char *gpt_finish_name(enum gpt_finish finish)
                                         "stop", "stopped", "refused"};
 
     return names[finish];
+}
+
+void gpt_batch_use_prefixes(struct gpt_batch *b,
+                            struct gpt_prefixes *prefixes)
+{
+    b->prefixes = prefixes;
 }
 
 int64_t gpt_batch_texts(const struct gpt_batch *b)
@@ -182,9 +189,11 @@ int gpt_batch_begin(struct gpt_batch *b, const struct gpt_request *q,
     assert(i < b->slots && q->n_prompt > 0);
     double start = gpt_now();
     int32_t token = 0;
-    gpt_decoder_truncate(b->d, b->slot[i], 0);
-    GPT_TRY(gpt_decoder_append(b->d, b->slot[i], q->prompt, q->n_prompt,
-                               GPT_LOGITS_LAST, b->logits, err));
+    int64_t cached = 0;
+    GPT_TRY(gpt_prefixes_append(b->prefixes, b->d, b->slot[i], q->prompt,
+                                q->n_prompt, b->logits, &cached, err));
+    if (q->cached)
+        *q->cached += cached;
     b->texts[i] = (struct text){
         .request = *q,
         .name = name,
@@ -194,7 +203,7 @@ int gpt_batch_begin(struct gpt_batch *b, const struct gpt_request *q,
     b->n++;
     GPT_TRY(choose_token(b, i, b->logits, &token, err));
     b->speed.prompt_seconds += gpt_now() - start;
-    b->speed.prompt_tokens += q->n_prompt;
+    b->speed.prompt_tokens += q->n_prompt - cached;
     GPT_TRY(take_token(b, i, token, b->logits, err));
     free_slot_if_done(b, i);
     return GPT_OK;

@@ -16,6 +16,10 @@
 #include "backend.h"
 #include "model/params.h"
 
+/* Tokens of a prompt that go through the layers at once: enough for matrix
+ * products at full speed, and a bound on memory. */
+enum { GPT_DECODE_CHUNK = 256 };
+
 struct gpt_decoder_options {
     const struct gpt_config *config; /* outlives the decoder */
     const struct gpt_flat *flat;     /* of a single rank; outlives it */

@@ -6,9 +6,6 @@
 #include "model/decode.h"
 #include "model/layer.h"
 
-/* Tokens of a prompt that go through the layers at once: enough for matrix
- * products at full speed, and a bound on memory. */
-enum { GPT_DECODE_CHUNK = 256 };
 /* Rows of logits at once when all are wanted. */
 enum { GPT_DECODE_LOGIT_ROWS = 16 };
 
