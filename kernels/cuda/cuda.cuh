@@ -105,7 +105,7 @@ void launch(struct gpt_queue *q, void (*kernel)(P...), dim3 grid, dim3 block, si
 #ifdef GPT_CUDA_EMU
     const char *op = q->op;
     cuda_check(q, emu::submit(q->stream, [=] {
-        bool good = emu::launch(op, grid, block, shared, [=] { kernel(args...); });
+        bool good = emu::launch_kernel(op, grid, block, shared, kernel, args...);
         return good ? cudaSuccess : cudaErrorLaunchFailure;
     }));
 #else
