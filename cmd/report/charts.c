@@ -23,19 +23,25 @@ static const struct gpt_chart known[] = {
     {"Loss scale", "", {"loss_scale"}, 0},
     {"Throughput", "tokens/s", {"tokens_per_second"}, 0},
     {"Utilization", "of the peak", {"mfu"}, 0},
+    {"Samples", "a second", {"samples_per_second"}, 0},
     {"Time of a step", "ms", {"elapsed_ms"}, 0},
+    {"Parts of a step", "ms", {"forward_ms", "backward_ms", "optimizer_ms"}, 1},
     {"Computing", "GFLOP/s", {"gflops"}, 0},
     {"Waits of a step", "ms",
      {"pipeline_wait_ms", "reduce_wait_ms", "tensor_wait_ms",
       "gather_wait_ms"},
      1},
+    {"Memory", "bytes, of rank 0",
+     {"host_memory_bytes", "device_memory_bytes", "predicted_memory_bytes"},
+     0},
     {"Global batch size", "samples", {"global_batch_size"}, 0},
     {"Skipped iterations", "since the line before",
      {"skipped_iterations", "nan_iterations"}, 0},
+    {"Data stage", "", {"data_stage"}, 0},
 };
 
-/* An axis, not a curve. */
-static const char axis[] = "consumed_samples";
+/* No curves: an axis, and what is marked on all of them. */
+static const char *const no_curves[] = {"consumed_samples", "restarts"};
 
 /* One run that has a field is enough for a chart; the others are then missing
  * in it, which is seen. */
@@ -106,7 +112,11 @@ static bool is_drawn(const struct gpt_charts *c, const char *field)
     for (size_t i = 0; i < c->n; i++)
         if (has_field(&c->rows[i], field))
             return true;
-    return strcmp(field, axis) == 0;
+    /* neither has a curve of its own: it would only rise */
+    for (size_t i = 0; i < GPT_COUNT(no_curves); i++)
+        if (strcmp(field, no_curves[i]) == 0)
+            return true;
+    return false;
 }
 
 /* Known charts first, then fields of their own in the order in which runs name
@@ -160,8 +170,21 @@ static int add_multiple(struct gpt_metrics *h, const char *from,
     return status;
 }
 
-/* 1e-3: gflops are a thousandth of the peak's TFLOP/s. A run that wrote such a
- * field itself keeps its own. */
+/* A peak that the user gives replaces the one that the run knew: both fields
+ * are in the same lines. */
+static void replace_utilization(struct gpt_metrics *h, double factor)
+{
+    const struct gpt_series *source = gpt_metrics_find(h, "gflops");
+    const struct gpt_series *found = gpt_metrics_find(h, "mfu");
+
+    if (!source || !found || source->n != found->n)
+        return;
+    /* found is constant: the run's own copy of it is written */
+    for (size_t i = 0; i < source->n; i++)
+        h->series[found - h->series].value[i] = source->value[i] * factor;
+}
+
+/* 1e-3: gflops are a thousandth of the peak's TFLOP/s. */
 int gpt_metrics_derive(struct gpt_metrics *h, const struct gpt_derivation *d,
                        struct gpt_err *err)
 {
@@ -172,7 +195,10 @@ int gpt_metrics_derive(struct gpt_metrics *h, const struct gpt_derivation *d,
         GPT_TRY(add_multiple(h, "validation_loss", "validation_bits_per_byte",
                              bits, err));
     }
-    if (d->peak > 0)
+    /* a run that knew no peak gets the field as a new one */
+    if (d->peak > 0) {
+        replace_utilization(h, 1e-3 / d->peak);
         GPT_TRY(add_multiple(h, "gflops", "mfu", 1e-3 / d->peak, err));
+    }
     return GPT_OK;
 }

@@ -108,7 +108,7 @@ int gpt_results_of(struct gpt_results *r, const struct gpt_metrics *h,
         .last_validation = last(h, validation_of(h)),
         .test = last(h, "test_loss"),
         .skipped = sum(h, "skipped_iterations"),
-        .restarts = (double)h->restarts,
+        .restarts = fmax((double)h->restarts, last(h, "restarts")),
     };
     find_best(r, h);
     GPT_TRY(median(h, "tokens_per_second", &r->tokens_per_second, err));

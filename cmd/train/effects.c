@@ -183,6 +183,14 @@ static bool simulates(const struct gpt_train_plan *p)
     return p->options->simulate != NULL;
 }
 
+/* What ranks are made of is read by the advice, which makes no plan of this
+ * kind. */
+static bool advises(const struct gpt_train_plan *p)
+{
+    (void)p;
+    return false;
+}
+
 static bool is_type(const struct gpt_train_plan *p, const char *type)
 {
     return strcmp(p->options->tokenizer.type, type) == 0;
@@ -220,6 +228,7 @@ static bool has_tokens_around(const struct gpt_train_plan *p)
     "--sample-temperature 0"
 #define NO_SAVE "there is no --save"
 #define NO_RUN "no run is resumed: that takes --load without --finetune"
+#define FOR_ADVICE "it is for gpt-train advise"
 #define OTHER_FAMILY "it is not of this --tokenizer-type"
 
 static const struct effect rows[] = {
@@ -324,6 +333,16 @@ static const struct effect rows[] = {
     {.option = "force", .works = replaces, .reason = NO_SAVE},
     {.option = "simulate-svg", .works = simulates,
      .reason = "there is no --simulate"},
+    {.option = "hardware", .works = advises, .reason = FOR_ADVICE},
+    {.option = "product-efficiency", .works = advises, .reason = FOR_ADVICE},
+    {.option = "memory-bandwidth", .works = advises, .reason = FOR_ADVICE},
+    {.option = "gpus-per-node", .works = advises, .reason = FOR_ADVICE},
+    {.option = "intra-node-bandwidth", .works = advises, .reason = FOR_ADVICE},
+    {.option = "inter-node-bandwidth", .works = advises, .reason = FOR_ADVICE},
+    {.option = "intra-node-latency", .works = advises, .reason = FOR_ADVICE},
+    {.option = "inter-node-latency", .works = advises, .reason = FOR_ADVICE},
+    {.option = "top", .works = advises, .reason = FOR_ADVICE},
+    {.option = "json", .works = advises, .reason = FOR_ADVICE},
     {.option = "tiktoken-pattern", .works = has_ranks_of_tokens,
      .reason = OTHER_FAMILY},
     {.option = "tiktoken-num-special-tokens", .works = has_ranks_of_tokens,

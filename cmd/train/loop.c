@@ -14,6 +14,9 @@
 #include "cmd/train/run.h"
 #include "train/step.h"
 
+#include <stdio.h>
+#include <string.h>
+
 /* ---- saving ---- */
 
 /* Reports a checkpoint once, when it is on disk. */
@@ -170,6 +173,34 @@ static void ask_to_stop(void *context, bool *stop, bool *save_now)
     *save_now = gpt_signals_take_save();
 }
 
+/* Says which data a step reads that are others than those of the step before:
+ * at a stage's first sample, and where a run begins or is resumed. */
+static void log_stage(const struct gpt_run *r, int64_t first, int64_t batch)
+{
+    const struct gpt_data_stages *s = &r->stages;
+
+    for (int64_t i = 0; i < s->n; i++) {
+        const struct gpt_data_stage *stage = &s->stage[i];
+        const bool begins =
+            stage->first >= first && stage->first < first + batch;
+        const bool goes_on =
+            r->steps == 0 && i == gpt_data_stages_at(s, first);
+        char text[512] = "";
+
+        if (!begins && !goes_on)
+            continue;
+        for (int64_t k = 0; k < stage->n; k++) {
+            const size_t n = strlen(text);
+
+            snprintf(text + n, sizeof(text) - n, " %s", stage->words[k]);
+        }
+        gpt_log_line(" data stage %lld of %lld %s at sample %lld:%s",
+                     (long long)i + 1, (long long)s->n,
+                     begins ? "begins" : "goes on",
+                     (long long)(begins ? stage->first : first), text);
+    }
+}
+
 /* A step that is skipped consumes its samples, so that the same batch does not
  * fail again; it does not move the schedule. Megatron-LM counts both in this
  * way. Rate, decay and batch size are functions of these counts alone, so that
@@ -192,6 +223,7 @@ static int one_step(struct gpt_run *r, struct gpt_step *step,
         .context = r,
     };
 
+    log_stage(r, first, batch);
     GPT_TRY(read_batch(r, GPT_TRAIN, first, batch / micro, err));
     /* The thread of the feed reads the next batch while the device computes
      * this one. The size of that batch follows from the samples alone. */
@@ -211,6 +243,8 @@ static int one_step(struct gpt_run *r, struct gpt_step *step,
         .batch = batch,
         .next_lr = gpt_lr_schedule_value(schedule, r->state.scheduled),
         .step = step,
+        .data_stage =
+            r->stages.n > 0 ? gpt_data_stages_at(&r->stages, first) + 1 : 0,
     };
     GPT_TRY(gpt_report_step(r->report, &report, err));
     return check_loss(r, step, err);

@@ -12,6 +12,7 @@
 #include "train/lr_schedule.h"
 #include "train/optimizer.h"
 #include "train/reduce.h"
+#include "cmd/train/hardware.h"
 
 #include <assert.h>
 #include <stddef.h>
@@ -158,9 +159,9 @@ const struct gpt_opt gpt_train_option_table[] = {
     {.kind = GPT_OPT_STRING, .name = "window-size", .arg = "N,0",
      AT(window_size), .min = 1,
      .help = "attend to the N tokens before one's own alone"},
-    {.kind = GPT_OPT_INT, .name = "window-attn-skip-freq", .arg = "N",
-     AT(window_skip), .def = "0", .min = 0, .max = 65536,
-     .help = "... but in every N-th layer to all, 0 = in none"},
+    {.kind = GPT_OPT_STRING, .name = "window-attn-skip-freq",
+     .arg = "N|LIST", AT(window_skip), .min = 1,
+     .help = "... but in every N-th layer, or those with 0, to all"},
     {.kind = GPT_OPT_INT, .name = "window-full-layers", .arg = "N",
      AT(window_full_layers), .def = "0", .min = 0, .max = 65536,
      .help = "... and in the first N layers"},
@@ -193,6 +194,12 @@ const struct gpt_opt gpt_train_option_table[] = {
     {.kind = GPT_OPT_FLAG, .name = "rotary-interleaved",
      AT(rotary_interleaved),
      .help = "rotary positions turn neighbours, not halves"},
+    {.kind = GPT_OPT_STRING, .name = "no-rope-freq", .arg = "N|LIST",
+     AT(no_rope), .min = 1,
+     .help = "every N-th layer, or those with 1, do not turn"},
+    {.kind = GPT_OPT_INT, .name = "rotary-local-base", .arg = "N",
+     .def = "0", AT(rotary_local_base), .min = 0, .max = 1000000000000,
+     .help = "base in layers with a window, 0 = as in the others"},
     /* Which of the next seven a kind reads is a table in plan_model.c: one that
      * would not be used is refused. 0 is the default of the kind. */
     {.kind = GPT_OPT_CHOICE, .name = "rotary-scaling-type", .arg = "TYPE",
@@ -224,6 +231,8 @@ const struct gpt_opt gpt_train_option_table[] = {
      .help = "kind of norms"},
     {.kind = GPT_OPT_FLAG, .name = "apply-layernorm-1p", AT(norm_plus_one),
      .help = "norms multiply by 1 + weight"},
+    {.kind = GPT_OPT_FLAG, .name = "no-norm-bias", AT(no_norm_bias),
+     .help = "LayerNorm without biases"},
     /* No default: a preset's name must give way to --swiglu, and a row of
      * several that say one thing is reset to nothing. */
     {.kind = GPT_OPT_CHOICE, .name = "activation-function", .arg = "NAME",
@@ -245,6 +254,11 @@ const struct gpt_opt gpt_train_option_table[] = {
      .help = "linear layers without biases"},
     {.kind = GPT_OPT_FLAG, .name = "add-qkv-bias", AT(qkv_bias),
      .help = "... but queries, keys and values have them"},
+    /* GPT-J, and Phi */
+    {.kind = GPT_OPT_FLAG, .name = "no-attention-bias", AT(no_attention_bias),
+     .help = "attention without biases, the feed-forward with them"},
+    {.kind = GPT_OPT_FLAG, .name = "output-bias", AT(output_bias),
+     .help = "a bias of every word's logit"},
     /* GPT-NeoX and GPT-J; Megatron-LM itself has no name for them. */
     {.kind = GPT_OPT_FLAG, .name = "parallel-residual", AT(parallel_blocks),
      .help = "attention and feed-forward side by side"},
@@ -259,6 +273,15 @@ const struct gpt_opt gpt_train_option_table[] = {
      .help = "a norm after the embedding", .alias = "embed-layernorm"},
     {.kind = GPT_OPT_FLAG, .name = "scale-embedding", AT(scale_embedding),
      .help = "multiply embeddings of words by the root of the hidden size"},
+    {.kind = GPT_OPT_REAL, .name = "embedding-multiplier", .arg = "X",
+     AT(embedding_multiplier), .def = "1", .min = 1e-6, .max = 1e6,
+     .help = "... or by X"},
+    {.kind = GPT_OPT_REAL, .name = "residual-multiplier", .arg = "X",
+     AT(residual_multiplier), .def = "1", .min = 1e-6, .max = 1e6,
+     .help = "multiply what attention and feed-forward give by X"},
+    {.kind = GPT_OPT_REAL, .name = "logit-multiplier", .arg = "X",
+     AT(logit_multiplier), .def = "1", .min = 1e-6, .max = 1e6,
+     .help = "multiply the logits by X"},
     {.kind = GPT_OPT_INT, .name = "vocab-size", .arg = "N", .def = "0",
      AT(vocab_size), .min = 0, .max = 1073741824,
      .help = "vocabulary size before padding, 0 = the tokenizer's"},
@@ -398,6 +421,10 @@ const struct gpt_opt gpt_train_option_table[] = {
     {.kind = GPT_OPT_LIST, .name = "train-data-path", .arg = "PREFIX",
      AT(train_path), .flags = GPT_OPT_SET | GPT_OPT_LOCAL | GPT_OPT_ONCE,
      .help = "data sets for training only, instead of --data-path"},
+    {.kind = GPT_OPT_STRING, .name = "data-stages", .arg = "FILE",
+     AT(data_stages), .flags = GPT_OPT_FILE | GPT_OPT_INPUT | GPT_OPT_LOCAL,
+     .help = "training data that change during the run: lines of a sample, "
+             "then weights and data sets"},
     {.kind = GPT_OPT_LIST, .name = "valid-data-path", .arg = "PREFIX",
      AT(valid_path), .flags = GPT_OPT_SET | GPT_OPT_LOCAL | GPT_OPT_ONCE,
      .help = "data sets for validation only"},
@@ -731,10 +758,13 @@ const struct gpt_opt gpt_train_option_table[] = {
              "stop"},
     {.kind = GPT_OPT_INT, .name = "world-size", .arg = "N", .def = "0",
      AT(world_size), .min = 0, .max = 16777216,
-     .help = "--dry-run for so many ranks, of which none is started"},
+     .help = "--dry-run and advise for so many ranks, of which none is started",
+     .alias = "gpus"},
     {.kind = GPT_OPT_BYTES, .name = "memory-limit", .arg = "SIZE", .def = "0",
      AT(memory_limit), .min = 0, .max = 1e18,
-     .help = "--dry-run finds the micro batch that fits into SIZE a rank"},
+     .help = "--dry-run finds the micro batch that fits into SIZE a rank, "
+             "advise the layout",
+     .alias = "memory"},
     {.kind = GPT_OPT_STRING, .name = "simulate", .arg = "F:B[:T[:S[:W]]]",
      AT(simulate),
      .help = "print the pipeline's timeline, given seconds of a stage's "
@@ -752,6 +782,46 @@ const struct gpt_opt gpt_train_option_table[] = {
              "busy; all but none are the same here"},
     {.kind = GPT_OPT_FLAG, .name = "enable-cuda-graph", AT(enable_graph),
      .help = "the same as --cuda-graph-impl local"},
+
+    /* What a rank is, for times that were not measured. A number of 0 is the
+     * one of --hardware. The first is of use to runs, too. */
+    GROUP("Advice: gpt-train advise"),
+    {.kind = GPT_OPT_CHOICE, .name = "hardware", .arg = "NAME", .def = "h100",
+     AT(hardware), .choices = gpt_hardware_names, .flags = GPT_OPT_LOCAL,
+     .help = "what ranks compute with; cpu is measured"},
+    {.kind = GPT_OPT_REAL, .name = "device-peak-tflops", .arg = "X",
+     .def = "0", AT(device_peak), .min = 0, .max = 1e9, .flags = GPT_OPT_LOCAL,
+     .help = "peak of a rank, for its utilization (MFU), too; 0 = of the "
+             "device"},
+    {.kind = GPT_OPT_REAL, .name = "product-efficiency", .arg = "X",
+     .def = "0", AT(product_efficiency), .min = 0, .max = 1,
+     .flags = GPT_OPT_LOCAL,
+     .help = "part of the peak that large products reach"},
+    {.kind = GPT_OPT_REAL, .name = "memory-bandwidth", .arg = "GB/S",
+     .def = "0", AT(memory_bandwidth), .min = 0, .max = 1e9,
+     .flags = GPT_OPT_LOCAL, .help = "of a rank's memory"},
+    {.kind = GPT_OPT_INT, .name = "gpus-per-node", .arg = "N", .def = "0",
+     AT(gpus_per_node), .min = 0, .max = 16777216, .flags = GPT_OPT_LOCAL,
+     .help = "ranks of a machine"},
+    {.kind = GPT_OPT_REAL, .name = "intra-node-bandwidth", .arg = "GB/S",
+     .def = "0", AT(near_bandwidth), .min = 0, .max = 1e9,
+     .flags = GPT_OPT_LOCAL, .help = "of a rank's link within a machine, one "
+     "way"},
+    {.kind = GPT_OPT_REAL, .name = "inter-node-bandwidth", .arg = "GB/S",
+     .def = "0", AT(far_bandwidth), .min = 0, .max = 1e9,
+     .flags = GPT_OPT_LOCAL, .help = "of a rank's link between machines"},
+    {.kind = GPT_OPT_REAL, .name = "intra-node-latency", .arg = "US",
+     .def = "0", AT(near_latency), .min = 0, .max = 1e9,
+     .flags = GPT_OPT_LOCAL, .help = "microseconds of a message within a "
+     "machine"},
+    {.kind = GPT_OPT_REAL, .name = "inter-node-latency", .arg = "US",
+     .def = "0", AT(far_latency), .min = 0, .max = 1e9,
+     .flags = GPT_OPT_LOCAL, .help = "... between machines"},
+    {.kind = GPT_OPT_INT, .name = "top", .arg = "N", .def = "10", AT(top),
+     .min = 1, .max = 1000, .flags = GPT_OPT_LOCAL,
+     .help = "layouts to show"},
+    {.kind = GPT_OPT_FLAG, .name = "json", AT(json), .flags = GPT_OPT_LOCAL,
+     .help = "show them as JSON"},
     GPT_COMMON_OPTIONS(struct gpt_train_options, common),
 };
 

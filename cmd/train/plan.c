@@ -323,10 +323,20 @@ static int plan_data(struct gpt_train_plan *p,
         c->n_split_path[i] = lists[i]->n;
     }
     p->replica.texts = o->score_set.n > 0 || o->sample_prompts;
-    if (!whole && o->train_path.n == 0 && !is_dry(o) && !p->evaluates)
+    if (o->data_stages && (whole || o->train_path.n > 0))
         return gpt_fail(err, GPT_EUSAGE,
-                        "no training data: give --data-path "
-                        "or --train-data-path");
+                        "--data-stages excludes --%s: its file names the "
+                        "training data",
+                        whole ? "data-path" : "train-data-path");
+    if (o->data_stages && o->epochs > 0)
+        return gpt_fail(err, GPT_EUSAGE,
+                        "--data-stages excludes --epochs: stages count "
+                        "samples, whatever an epoch of their data is");
+    if (!whole && o->train_path.n == 0 && !o->data_stages && !is_dry(o) &&
+        !p->evaluates)
+        return gpt_fail(err, GPT_EUSAGE,
+                        "no training data: give --data-path, "
+                        "--train-data-path or --data-stages");
     c->split = whole || gpt_option_given(args, "split") ? o->split : NULL;
     c->impl = o->data_impl;
     c->seq_length = o->seq_length;

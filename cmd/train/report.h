@@ -5,6 +5,7 @@
 
 #include "base/status.h"
 #include "cmd/train/sinks.h"
+#include "cmd/train/stragglers.h"
 #include "train/step.h"
 
 struct gpt_report_options {
@@ -15,6 +16,12 @@ struct gpt_report_options {
     bool log_throughput, log_noise_scale;
     int64_t micro_batch; /* samples of the noise scale's microbatch */
     bool gpu; /* what a rank computes with */
+    struct gpt_backend *be;  /* whose memory is measured */
+    double predicted_memory; /* bytes of this rank, of the device */
+    double peak;             /* FLOP/s of a rank, 0: not known */
+    const char *peak_is;     /* that peak, in words; outlives the report */
+    int64_t restarts;        /* times that the run was resumed before this */
+    struct gpt_stragglers *stragglers; /* outlives the report; NULL: none */
     struct gpt_sink_options sinks; /* of metrics */
     int64_t iteration;    /* that the run continues from */
     const char *progress; /* --progress */
@@ -31,6 +38,7 @@ struct gpt_report_step {
     int64_t iteration; /* just finished */
     int64_t consumed_samples, batch;
     double next_lr; /* of the next step, as Megatron logs it */
+    int64_t data_stage; /* of the step's first sample, from 1 on; 0: none */
     const struct gpt_step *step;
 };
 /* Every step; prints and writes at multiples of the log interval. */

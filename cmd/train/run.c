@@ -15,6 +15,7 @@
 #include "cmd/train/effects.h"
 #include "cmd/train/data_names.h"
 #include "cmd/train/estimate.h"
+#include "cmd/train/hardware.h"
 #include "cmd/train/settle.h"
 #include "cmd/train/simulate.h"
 #include "cmd/train/split_paths.h"
@@ -512,13 +513,34 @@ static void report_epoch(const struct gpt_run *r)
                  (double)r->plan.train_samples / (double)samples);
 }
 
+/* Stages that the run does not reach are a slip, or wait for a longer run. */
+static int read_stages(struct gpt_run *r, struct gpt_err *err)
+{
+    struct gpt_data_stages *s = &r->stages;
+
+    if (!r->o->data_stages)
+        return GPT_OK;
+    GPT_TRY(gpt_data_stages_read(s, r->o->data_stages, err));
+    r->plan.corpus.stages = s;
+    for (int64_t i = 0; i < s->n && is_first(r) && r->plan.train_samples > 0;
+         i++)
+        if (s->stage[i].first >= r->plan.train_samples)
+            gpt_warn("%s: stage %lld begins at sample %lld; the run ends after "
+                     "%lld samples",
+                     r->o->data_stages, (long long)i + 1,
+                     (long long)s->stage[i].first,
+                     (long long)r->plan.train_samples);
+    return GPT_OK;
+}
+
 static int open_corpus(struct gpt_run *r, const struct gpt_args *args,
                        struct gpt_err *err)
 {
     const struct gpt_corpus_options *c = &r->plan.corpus;
 
+    GPT_TRY(read_stages(r, err));
     /* Only a run that is not going to train may have no data. */
-    if (c->n_data_path == 0 && c->n_split_path[GPT_TRAIN] == 0 &&
+    if (c->n_data_path == 0 && !c->stages && c->n_split_path[GPT_TRAIN] == 0 &&
         !(r->plan.evaluates && (c->n_split_path[GPT_VALID] > 0 ||
                                 c->n_split_path[GPT_TEST] > 0)))
         return GPT_OK;
@@ -688,9 +710,27 @@ static int open_save(struct gpt_run *r, struct gpt_err *err)
     return gpt_world_wait(r->world, "save directory", err);
 }
 
+/* FLOP/s that a rank could do; 0 where that is not known. Measuring a CPU takes
+ * some milliseconds, of the rank that reports alone: the others wait for it in
+ * their first step anyway. */
+static double find_peak(struct gpt_run *r)
+{
+    snprintf(r->peak_is, sizeof(r->peak_is), "as --device-peak-tflops says");
+    if (r->o->device_peak > 0)
+        return 1e12 * r->o->device_peak;
+    return is_first(r) && !r->plan.evaluates
+               ? gpt_device_peak(r->be, r->plan.replica.exec.act, r->peak_is,
+                                 sizeof(r->peak_is))
+               : 0;
+}
+
 static int open_report(struct gpt_run *r, struct gpt_err *err)
 {
     const struct gpt_train_options *o = r->o;
+
+    /* a GPU computes while the host goes on: its times are not known here */
+    if (is_first(r) && !r->plan.evaluates && r->be->host_memory)
+        GPT_TRY(gpt_stragglers_open(&r->stragglers, r->world, err));
     struct gpt_report_options options = {
         .train_iters = r->plan.train_iters,
         .log_interval = o->log_interval,
@@ -704,6 +744,12 @@ static int open_report(struct gpt_run *r, struct gpt_err *err)
                            r->plan.rampup.global_batch > o->micro_batch_size,
         .micro_batch = o->micro_batch_size,
         .gpu = !r->be->host_memory,
+        .be = r->be,
+        .predicted_memory = r->predicted,
+        .peak = find_peak(r),
+        .peak_is = r->peak_is,
+        .restarts = r->state.restarts,
+        .stragglers = r->stragglers,
         .sinks = {.metrics = o->metrics,
                   .tensorboard = o->tensorboard_dir,
                   .command = o->log_metrics_command,
@@ -952,6 +998,7 @@ int gpt_run_open(struct gpt_run *r, const struct gpt_train_options *options,
     GPT_TRY(choose_carrier(r, err));
     GPT_TRY(gpt_replica_new(&r->replica, r->be, &r->plan.replica, err));
     GPT_TRY(gpt_estimate_rank(&r->plan, r->replica, &memory, err));
+    r->predicted = gpt_memory_device(&memory, r->be);
     GPT_TRY(print_model(r, &memory, err));
     GPT_TRY(open_corpus(r, args, err));
     GPT_TRY(gpt_evaluator_read(&r->evaluator, &r->plan, is_first(r), err));
@@ -977,6 +1024,7 @@ int gpt_run_close(struct gpt_run *r, int status, struct gpt_err *err)
 {
     int closed = gpt_report_close(r->report, status == GPT_OK ? err : NULL);
 
+    gpt_stragglers_close(r->stragglers);
     if (status == GPT_OK)
         status = closed;
     /* The other ranks learn how this one ends before it frees what a collective
@@ -987,6 +1035,7 @@ int gpt_run_close(struct gpt_run *r, int status, struct gpt_err *err)
     gpt_feed_close(r->feed); /* it may read a corpus of the evaluator */
     gpt_evaluator_close(r->evaluator);
     gpt_corpus_close(r->corpus);
+    gpt_data_stages_free(&r->stages);
     gpt_arena_free(&r->data_names);
     gpt_replica_close(r->replica);
     gpt_loss_close(r->loss);

@@ -25,11 +25,15 @@ struct gpt_run {
     struct gpt_backend *be;
     struct gpt_replica *replica;
     struct gpt_corpus *corpus;
+    struct gpt_data_stages stages; /* of the training data; n 0: one */
     struct gpt_arena data_names; /* of the corpus */
     struct gpt_loss_rule *loss; /* or NULL */
     struct gpt_feed *feed;
     struct gpt_evaluator *evaluator;
     struct gpt_report *report;
+    struct gpt_stragglers *stragglers; /* of rank 0, or NULL */
+    char peak_is[96]; /* what utilization is compared with */
+    double predicted; /* bytes of this rank's device memory */
     struct gpt_saver *saver; /* with --save */
     struct gpt_state_context context;
     struct gpt_buf option_text;

@@ -19,6 +19,7 @@ struct gpt_train_state {
                              * learning rate and weight decay on */
     int64_t consumed_valid;
     struct gpt_best best;
+    int64_t restarts; /* times that the run was resumed */
 };
 
 /* What else a checkpoint records, and is compared with on resume. */

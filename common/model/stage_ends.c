@@ -109,7 +109,8 @@ void gpt_stage_embed_backward(struct gpt_stage *s, const struct gpt_pass *pass,
 
 /* ---- output layer ---- */
 
-/* Backward of the output layer for `rows` rows at y: dW += dlogits^T y, then
+/* Backward of the output layer for `rows` rows at y: dW += dlogits^T y, the
+ * bias's gradient is the sum of dlogits over rows, which all are here; then
  * y is overwritten by this rank's part of its own gradient, dlogits W. fresh:
  * dW is overwritten. */
 static void output_backward(struct gpt_stage *s, struct gpt_queue *q, void *y,
@@ -139,6 +140,9 @@ static void output_backward(struct gpt_stage *s, struct gpt_queue *q, void *y,
     };
 
     s->be->matmul(q, &dw);
+    if (s->dw.at[GPT_OUTPUT_BIAS])
+        s->be->bias_grad(q, s->dw.at[GPT_OUTPUT_BIAS], s->logits, rows,
+                         s->widths.vocab, s->o.exec.act);
     s->be->matmul(q, &dy);
 }
 
@@ -207,6 +211,8 @@ static void output_rows(struct gpt_stage *s, const struct gpt_pass *pass,
                         const struct gpt_stage_result *result)
 {
     int64_t v = s->widths.vocab;
+    const int64_t elements = rows * s->widths.hidden;
+    const float factor = (float)s->o.config->logit_multiplier;
     const float cap = (float)s->o.config->final_logit_softcapping;
     size_t row = (size_t)v * gpt_dtype_bytes(s->o.exec.act);
     struct gpt_matmul logits = {
@@ -219,6 +225,8 @@ static void output_rows(struct gpt_stage *s, const struct gpt_pass *pass,
         .c = s->logits,
         .act = s->o.exec.act,
         .c_type = s->o.exec.act,
+        .epilogue = s->w.at[GPT_OUTPUT_BIAS] ? GPT_EPI_BIAS : GPT_EPI_NONE,
+        .bias = s->w.at[GPT_OUTPUT_BIAS],
     };
     struct gpt_xent xent = {
         .n = rows,
@@ -237,6 +245,9 @@ static void output_rows(struct gpt_stage *s, const struct gpt_pass *pass,
         .z_loss = grad ? s->o.exec.z_loss : 0,
     };
 
+    /* of the rows, which are fewer than the logits: the same products */
+    if (factor > 0)
+        s->be->scale(pass->q, y, elements, factor, s->o.exec.act);
     s->be->matmul(pass->q, &logits);
     if (cap > 0)
         s->be->softcap(pass->q, s->logits, grad ? s->logit_slopes : NULL,
@@ -259,6 +270,9 @@ static void output_rows(struct gpt_stage *s, const struct gpt_pass *pass,
     /* the first rows of a step overwrite dW, all others add to it */
     if (grad)
         output_backward(s, pass->q, y, rows, s->fresh_output && i == 0);
+    /* from the gradient of the rows that were multiplied to that of y */
+    if (grad && factor > 0)
+        s->be->scale(pass->q, y, elements, factor, s->o.exec.act);
 }
 
 /* A few rows at a time: the logits of a whole microbatch would be the largest

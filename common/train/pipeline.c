@@ -21,7 +21,7 @@ struct gpt_pipeline {
     const void *output; /* of the last forward */
     const void *made;   /* by the last backward, for the stage before */
     struct gpt_pipeline_watch watch;
-    double computing, waiting;
+    double computing, waiting, forward, backward;
 };
 
 /* The arguments of gpt_pipeline_run(). */
@@ -198,14 +198,17 @@ static int run_plan(struct gpt_pipeline *p,
 
     for (int64_t i = 0; i < plan->n; i += step) {
         const struct gpt_action *a = &plan->actions[i];
+        const double begun = gpt_now();
 
         step = 1;
         switch (a->kind) {
         case GPT_ACT_FORWARD:
             forward(p, w, a);
+            p->forward += gpt_now() - begun;
             break;
         case GPT_ACT_BACKWARD:
             backward(p, w, a);
+            p->backward += gpt_now() - begun;
             break;
         default:
             step = list_group(p, a, plan->n - i, list);
@@ -260,7 +263,7 @@ int gpt_pipeline_run(struct gpt_pipeline *p, struct gpt_queue *q,
 
     GPT_TRY(make_plan(p, eval, n, err));
     const double begun = gpt_now();
-    p->waiting = 0;
+    p->waiting = p->forward = p->backward = 0;
     int status = run_plan(p, eval ? &p->eval : &p->train, &work, err);
     p->computing = gpt_now() - begun - p->waiting;
     return status;
@@ -271,4 +274,11 @@ void gpt_pipeline_times(const struct gpt_pipeline *p, double *computing,
 {
     *computing = p->computing;
     *waiting = p->waiting;
+}
+
+void gpt_pipeline_passes(const struct gpt_pipeline *p, double *forward_seconds,
+                         double *backward_seconds)
+{
+    *forward_seconds = p->forward;
+    *backward_seconds = p->backward;
 }

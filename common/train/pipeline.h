@@ -53,5 +53,9 @@ void gpt_pipeline_watch(struct gpt_pipeline *pipeline,
  * (P - 1) / (V m). */
 void gpt_pipeline_times(const struct gpt_pipeline *pipeline, double *computing,
                         double *waiting);
+/* The parts of computing that are forward and backward. On a device that
+ * computes beside the host this is only the time to begin them. */
+void gpt_pipeline_passes(const struct gpt_pipeline *pipeline, double *forward,
+                         double *backward);
 
 #endif

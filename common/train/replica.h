@@ -27,7 +27,9 @@ struct gpt_replica_options {
                               * only gpt_replica_memory() is wanted */
 };
 
-enum { GPT_REPLICA_SUMS = 13 }; /* that ranks add up once a step, see step.c */
+/* What ranks add up once a step, see step.c: some numbers, and how long so many
+ * of the ranks computed, which take turns. */
+enum { GPT_REPLICA_TURN = 64, GPT_REPLICA_SUMS = 15 + GPT_REPLICA_TURN };
 
 struct gpt_replica {
     struct gpt_replica_options o;
@@ -45,6 +47,7 @@ struct gpt_replica {
     float *gradients; /* of the first bucket; see gpt_reducer_buckets() */
     /* GPT_REPLICA_SUMS each: what ranks add up; device, and pinned memory */
     double *sums, *host_sums;
+    int64_t turn; /* steps made: whose times are in the sums follows from it */
     struct gpt_reducer *reducer;
     struct gpt_gatherer *gatherer;
     struct gpt_optimizer *optimizer;
