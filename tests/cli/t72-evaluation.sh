@@ -180,6 +180,16 @@ expect 0 'gpt-generate by the same' gpt-generate --load looked --jsonl \
     --prompt-file prompts.jsonl --tokens 12 --seed 5 --top-k 9
 texts out >its
 check 'chooses the same' cmp mine its
+if [ -e "$BUILD/libgpt-cuda-emu.so" ]; then
+    expect 0 'by the kernels of a GPU' train --load looked --eval-only \
+        --eval-iters 0 --sample-prompts prompts.txt --sample-tokens 12 \
+        --sample-temperature 0 --device cuda-emu --cuda-graph-impl local
+    sed -n 's/.*| "[^"]*" -> \(.*\) |$/\1/p' err >its
+    texts last.jsonl >mine
+    check 'the same texts' cmp mine its
+else
+    skip 'no emulated GPU' || :
+fi
 awk 'BEGIN { for (i = 0; i < 30; i++) printf "x"; print "" }' >long.txt
 expect 3 'a prompt that is too long' train --sample-prompts long.txt
 err_has 'long.txt:1'
