@@ -101,6 +101,7 @@ struct gpt_train_options {
 
     /* reports */
     int64_t log_interval, eval_interval, eval_iters;
+    int64_t timing_level;
     bool log_throughput, log_noise_scale, dry_run;
     int64_t world_size, memory_limit;
     const char *simulate, *simulate_svg;
