@@ -178,7 +178,8 @@ static int add_all(const struct gpt_layout_search *s, struct candidates *c,
         if (s->ranks % tp != 0 || !admits(s, GPT_PART_TENSOR, tp) ||
             (tp > s->hardware->per_node && s->part[GPT_PART_TENSOR] < 0))
             continue;
-        for (int64_t pp = 1; pp <= s->ranks / tp; pp++) {
+        for (int64_t pp = 1;
+             pp <= gpt_min_i64(s->ranks / tp, s->base->num_layers); pp++) {
             if (s->ranks % (tp * pp) != 0 ||
                 s->base->num_layers % pp != 0 ||
                 !admits(s, GPT_PART_PIPELINE, pp))

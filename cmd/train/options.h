@@ -114,7 +114,7 @@ struct gpt_train_options {
     double min_delta;
 
     /* reports */
-    int64_t log_interval;
+    int64_t log_interval, timing_level;
     bool log_throughput, log_noise_scale, dry_run;
     int64_t world_size, memory_limit;
     const char *simulate, *simulate_svg;

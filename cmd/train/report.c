@@ -161,6 +161,17 @@ static void print_line(const struct gpt_report *r,
                  (long long)(r->skipped - r->overflows), noise);
 }
 
+/* Means over the steps of the line and, but for the update, over ranks. */
+static void print_times(const struct gpt_report *r)
+{
+    const double ms = 1e3 / (double)r->steps;
+
+    if (r->o.log_times && !r->o.gpu)
+        gpt_log_line(" times of a step (ms): forward: %.3f | backward: %.3f | "
+                     "optimizer: %.3f |",
+                     ms * r->forward, ms * r->backward, ms * r->optimizer);
+}
+
 /* The numbers of a line, as gpt-train(1) lists them. */
 struct line {
     struct gpt_metric metrics[40];
@@ -296,6 +307,7 @@ int gpt_report_step(struct gpt_report *r, const struct gpt_report_step *s,
     gpt_report_pause(r);
     struct summary sum = summarise(r);
     print_line(r, s, &sum);
+    print_times(r);
     gpt_stragglers_report(r->o.stragglers);
     int status = write_line(r, s, &sum, err);
     r->steps = r->advanced = r->skipped = r->overflows = r->samples = 0;

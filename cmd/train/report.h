@@ -13,7 +13,7 @@ struct gpt_report_options {
     double flops_per_token;
     int64_t seq_length;
     int64_t ranks; /* throughput is logged a rank */
-    bool log_throughput, log_noise_scale;
+    bool log_throughput, log_noise_scale, log_times;
     int64_t micro_batch; /* samples of the noise scale's microbatch */
     bool gpu; /* what a rank computes with */
     struct gpt_backend *be;  /* whose memory is measured */

@@ -728,6 +728,9 @@ static int open_report(struct gpt_run *r, struct gpt_err *err)
 {
     const struct gpt_train_options *o = r->o;
 
+    if (o->timing_level > 0 && !r->be->host_memory)
+        gpt_log_line(" > the times of forward and backward are not logged: a "
+                     "GPU computes while the host goes on");
     /* a GPU computes while the host goes on: its times are not known here */
     if (is_first(r) && !r->plan.evaluates && r->be->host_memory)
         GPT_TRY(gpt_stragglers_open(&r->stragglers, r->world, err));
@@ -739,6 +742,7 @@ static int open_report(struct gpt_run *r, struct gpt_err *err)
         .seq_length = o->seq_length,
         .ranks = r->plan.topology.world_size,
         .log_throughput = o->log_throughput,
+        .log_times = o->timing_level > 0,
         /* one microbatch is the batch: there is nothing to compare */
         .log_noise_scale = o->log_noise_scale &&
                            r->plan.rampup.global_batch > o->micro_batch_size,

@@ -10,7 +10,7 @@ make_data
 # shellcheck disable=SC2086 # a word list
 train() { gpt-train $tiny --num-layers 2 --global-batch-size 4 "$@"; }
 expect 0 'a run' train --train-iters 4 --save run --device-peak-tflops 1 \
-    --tensorboard-dir events
+    --tensorboard-dir events --timing-log-level 2
 value() { # name file: of its last line
     sed -n "s/.*\"$1\":\([^,}]*\).*/\1/p" "$2" | tail -n 1
 }
@@ -30,6 +30,8 @@ check 'parts of a step are within it' awk \
     -v c="$(value optimizer_ms run/metrics.jsonl)" \
     -v all="$(value elapsed_ms run/metrics.jsonl)" \
     'BEGIN { exit !(a + b + c <= all) }'
+check 'times are logged' test "$(grep -c \
+    '^ times of a step (ms): forward: [0-9.]* | backward: [0-9.]* | opt' err)" = 4
 err_has 'trained iterations 1 to 4:'
 err_has 'of 1.00 TFLOP/s a rank, as --device-peak-tflops says'
 err_has 'of the host at most;'
