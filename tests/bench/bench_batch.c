@@ -7,7 +7,7 @@
 #include "generate/generate.h"
 #include "tests/lib/model.h"
 
-enum { PROMPTS = 32, PROMPT = 40, TOKENS = 24 };
+enum { PROMPTS = 32, PROMPT = 40, TOKENS = 16 };
 
 struct job {
     struct gpt_decoder *d;
@@ -30,15 +30,28 @@ static int end(void *user, int64_t request, enum gpt_finish finish,
     return GPT_OK;
 }
 
-static void run(void *ctx)
+static void run(struct job *j)
 {
-    struct job *j = ctx;
     const struct gpt_sink sink = {take, end, NULL};
     struct gpt_err err = {0};
 
     must(gpt_generate(j->d, j->requests, j->n, j->guesses, &sink, &j->speed,
                       &err),
          &err);
+}
+
+/* Seconds of the faster of two runs, each of which takes seconds. */
+static double time_run(struct job *j)
+{
+    double best = INFINITY;
+
+    for (int i = 0; i < 2; i++) {
+        const double begun = bench_clock();
+
+        run(j);
+        best = fmin(best, bench_clock() - begun);
+    }
+    return best;
 }
 
 int main(void)
@@ -62,7 +75,7 @@ int main(void)
     bench_head();
     j.d = decoder_of(&m, 1, PROMPT + TOKENS);
     const double read = (double)gpt_decoder_step_bytes(j.d);
-    double seconds = bench_time(run, &j, 2), stream, copy;
+    double seconds = time_run(&j), stream, copy;
     const double one = 4 * TOKENS / seconds;
     bench_bandwidth(&stream, &copy);
     bench_row("prompts one by one", one, "token/s", stream / read, -1);
@@ -72,7 +85,7 @@ int main(void)
 
         j.d = decoder_of(&m, slots, PROMPT + TOKENS);
         j.n = PROMPTS;
-        seconds = bench_time(run, &j, 2);
+        seconds = time_run(&j);
         snprintf(name, sizeof(name), "32 prompts, %lld at once",
                  (long long)slots);
         bench_row(name, PROMPTS * TOKENS / seconds, "token/s", 10 * one, -1);
@@ -80,16 +93,16 @@ int main(void)
     }
     const struct gpt_choice greedy = {.n_ends = 0};
     j.requests[0].choice = &greedy;
-    j.requests[0].max_tokens = 100;
+    j.requests[0].max_tokens = 60;
     j.n = 1;
     j.d = decoder_of(&m, 1, 256);
-    double plain = bench_time(run, &j, 2);
+    double plain = time_run(&j);
     const double steps = (double)j.speed.steps;
-    bench_row("a text alone", 100 / plain, "token/s", stream / read, -1);
+    bench_row("a text alone", 60 / plain, "token/s", stream / read, -1);
     j.guesses = GPT_MOST_GUESSES;
-    seconds = bench_time(run, &j, 2);
-    bench_row("  with guesses", 100 / seconds, "token/s",
-              100 / plain * steps / (double)j.speed.steps, -1);
+    seconds = time_run(&j);
+    bench_row("  with guesses", 60 / seconds, "token/s",
+              60 / plain * steps / (double)j.speed.steps, -1);
     gpt_decoder_close(j.d);
     return 0;
 }
