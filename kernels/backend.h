@@ -513,6 +513,9 @@ struct gpt_backend {
                     float c, enum gpt_dtype act);
     void (*times)(struct gpt_queue *q, void *x, const void *y, int64_t n,
                   enum gpt_dtype act);
+    /* x (n) act *= factor, in place */
+    void (*scale)(struct gpt_queue *q, void *x, int64_t n, float factor,
+                  enum gpt_dtype act);
     void (*xent)(struct gpt_queue *q, const struct gpt_xent *op);
     void (*xent_partial)(struct gpt_queue *q, const struct gpt_xent *op,
                          float *stats);

@@ -7,6 +7,7 @@
 #include "checkpoint/load.h"
 #include "cmd/generate/vocabulary.h"
 
+#include <assert.h>
 #include <stdio.h>
 #include <unistd.h>
 
@@ -130,6 +131,16 @@ static void release_others(struct gpt_loaded *m, int status)
     gpt_decoder_close(m->decoder);
 }
 
+/* The tokenizer is opened again, since what is special is decided then. */
+int gpt_loaded_open_chat(struct gpt_loaded *m, struct gpt_err *err)
+{
+    GPT_TRY(gpt_chat_open(&m->chat, m->source.dir, m->o->chat_template,
+                          m->tokenizer, err));
+    return m->chat ? gpt_vocabulary_open_special(&m->chat_tokenizer, &m->source,
+                                                 &m->o->tokenizer, err)
+                   : GPT_OK;
+}
+
 /* In the reverse order of opening: the decoder reads the weights, and these are
  * described by the tables. */
 int gpt_loaded_close(struct gpt_loaded *m, int status, struct gpt_err *err)
@@ -140,6 +151,8 @@ int gpt_loaded_close(struct gpt_loaded *m, int status, struct gpt_err *err)
         m->be->free(m->be, m->weights);
     gpt_flat_free(&m->flat);
     gpt_params_free(&m->params);
+    gpt_chat_close(m->chat);
+    gpt_tokenizer_close(m->chat_tokenizer);
     gpt_tokenizer_close(m->tokenizer);
     gpt_source_close(&m->source);
     return status;
@@ -152,6 +165,23 @@ int32_t gpt_loaded_eod(const struct gpt_loaded *m)
     int32_t eod = gpt_tokenizer_eod(m->tokenizer);
 
     return eod < 0 && m->source.ends.n ? m->source.ends.ids[0] : eod;
+}
+
+int gpt_loaded_ends(const struct gpt_loaded *m, bool chat,
+                    int32_t ends[GPT_LOADED_ENDS])
+{
+    const struct gpt_end_ids *named = &m->source.ends;
+    const int32_t eod = gpt_tokenizer_eod(m->tokenizer);
+    int n = 0;
+
+    assert(named->n < GPT_LOADED_ENDS);
+    /* Ends may come twice in the list; a text ends with the first that
+     * agrees. */
+    for (; n < named->n; n++)
+        ends[n] = named->ids[n];
+    if (eod >= 0 && (n == 0 || chat))
+        ends[n++] = eod;
+    return n;
 }
 
 static double rate(double amount, double seconds)

@@ -6,6 +6,7 @@
 #include "checkpoint/source.h"
 #include "cmd/generate/job.h"
 #include "generate/generate.h"
+#include "tokenizer/chat.h"
 #include "tokenizer/tokenizer.h"
 
 /* Members are in the order in which they are made; those not yet made are
@@ -22,6 +23,9 @@ struct gpt_loaded {
     struct gpt_flat flat;
     void *weights;
     struct gpt_decoder *decoder;
+    /* of gpt_loaded_open_chat(), or NULL: the model has none */
+    struct gpt_chat *chat;
+    struct gpt_tokenizer *chat_tokenizer;
 };
 
 /* Meets the other ranks, opens checkpoint and tokenizer, which is cheap: *m is
@@ -38,6 +42,12 @@ int gpt_loaded_open_decoder(struct gpt_loaded *m, int64_t slots,
  * that has ended. */
 int gpt_loaded_follow(struct gpt_loaded *m, struct gpt_err *err) GPT_MUST_USE;
 
+/* Opens the template of chats, and a tokenizer for its texts: names of special
+ * tokens are the tokens there, and nothing is put around a text, which the
+ * template does itself. */
+int gpt_loaded_open_chat(struct gpt_loaded *m, struct gpt_err *err)
+    GPT_MUST_USE;
+
 /* Frees whatever is there. Returns `status`, or that of the rank that failed
  * first. */
 int gpt_loaded_close(struct gpt_loaded *m, int status, struct gpt_err *err);
@@ -45,6 +55,14 @@ int gpt_loaded_close(struct gpt_loaded *m, int status, struct gpt_err *err);
 /* The token that begins a text, and that ends a document: the tokenizer's, or
  * the checkpoint's first end; -1: there is none. */
 int32_t gpt_loaded_eod(const struct gpt_loaded *m);
+
+/* Tokens of which each ends a text; returns how many. Where the checkpoint
+ * names ends, they are the model's; else the tokenizer's end of a document is.
+ * An answer of a chat ends with either: the tokenizer's is often the end of a
+ * message, which the configuration of the model does not name. */
+enum { GPT_LOADED_ENDS = 17 };
+int gpt_loaded_ends(const struct gpt_loaded *m, bool chat,
+                    int32_t ends[GPT_LOADED_ENDS]);
 
 /* Tokens and speed of both kinds of work, at the end: as a message, and as a
  * JSON object in the file that an option names. */

@@ -24,7 +24,8 @@ struct gpt_generate_options {
     int64_t logprobs; /* -1: none */
     bool return_logits;
     /* what is done in place of texts */
-    bool interactive, score, truncate_context;
+    bool interactive, chat, score, truncate_context;
+    const char *chat_template, *chat_template_kwargs, *system_prompt;
     const char *perplexity, *detokenize, *data_path;
     int64_t window, overlapping_eval;
     /* choice of tokens */
@@ -40,7 +41,9 @@ struct gpt_generate_options {
     int64_t top_k, seed;
     /* server */
     const char *serve, *served_model_name, *api_key_file;
-    int64_t max_queue;
+    int64_t max_queue, max_connections, max_request_size;
+    int64_t request_timeout, client_timeout, stop_timeout; /* seconds */
+    int64_t prefix_cache_size;
     /* machine */
     const char *device, *backend;
     int64_t batch_size, speculate;

@@ -11,6 +11,7 @@
 
 #include "backend.h"
 #include "base/num.h"
+#include "checkpoint/pour.h"
 
 #include <assert.h>
 #include <stdio.h>
@@ -498,25 +499,6 @@ static int plan_llmc(struct gpt_target *t, struct gpt_err *err)
     return GPT_OK;
 }
 
-/* Where tiles go. */
-struct llmc_pour {
-    struct gpt_out *out;
-    gpt_bytes_done *done;
-    void *context;
-};
-
-/* A gpt_sink. */
-static int put_tile(void *context, const void *data, size_t bytes,
-                    struct gpt_err *err)
-{
-    struct llmc_pour *p = context;
-
-    GPT_TRY(gpt_out_write(p->out, data, bytes, err));
-    if (p->done)
-        p->done(p->context, gpt_out_tell(p->out));
-    return GPT_OK;
-}
-
 /* All other words are 0 in llm.c's files, too. */
 static void fill_head(uint8_t *head, const struct gpt_config *c,
                       const struct llmc_plan *plan)
@@ -530,35 +512,53 @@ static void fill_head(uint8_t *head, const struct gpt_config *c,
         gpt_put_u32(head + 4 * i, (uint32_t)words[i]);
 }
 
-/* The head first, as its numbers are known; then the tensors in the order of
- * the file, so that it is written once from its beginning to its end. */
-static int write_llmc(struct gpt_target *t, gpt_bytes_done *done, void *context,
+/* The head, and the tensors one after the other. */
+static int make_parts(const struct llmc_plan *plan, const uint8_t *head,
+                      struct gpt_part **parts, struct gpt_err *err)
+{
+    int64_t at = HEAD_BYTES;
+
+    GPT_TRY(gpt_new(parts, (size_t)plan->n + 1, sizeof(**parts), "parts", err));
+    (*parts)[0] = (struct gpt_part){.data = head, .bytes = HEAD_BYTES};
+    for (int64_t i = 0; i < plan->n; i++) {
+        const struct gpt_tensor *t = &plan->list[i];
+        struct gpt_part *p = &(*parts)[i + 1];
+
+        *p = (struct gpt_part){.tensor = t, .dtype = plan->dtype, .offset = at};
+        memcpy(p->shape, t->shape, sizeof(t->shape));
+        /* the plan has counted the bytes of all */
+        p->bytes = (int64_t)gpt_dtype_bytes(plan->dtype);
+        for (int d = 0; d < t->ndim; d++)
+            p->bytes *= t->shape[d];
+        at += p->bytes;
+    }
+    return GPT_OK;
+}
+
+static int write_llmc(struct gpt_target *t, struct gpt_pour *pour,
                       struct gpt_err *err)
 {
-    static const int64_t zero[GPT_TENSOR_DIMS];
     const struct llmc_plan *plan = t->data;
-    struct llmc_pour p = {.done = done, .context = context};
+    struct gpt_part *parts = NULL;
+    struct gpt_out *out = NULL;
     uint8_t head[HEAD_BYTES] = {0};
-    void *tile;
     int status;
 
     fill_head(head, &t->o.config, plan);
-    GPT_TRY(gpt_new(&tile, GPT_TILE_BYTES, 1, "tile", err));
+    GPT_TRY_GOTO(status, make_parts(plan, head, &parts, err), done);
     GPT_TRY_GOTO(status,
-                 gpt_out_open(&p.out, t->path, t->o.force ? GPT_OUT_FORCE : 0,
-                              t->files[0].bytes, err),
-                 out);
-    GPT_TRY_GOTO(status, gpt_out_write(p.out, head, sizeof(head), err), out);
-    for (int64_t i = 0; i < plan->n; i++)
-        GPT_TRY_GOTO(status,
-                     gpt_tensor_pour(&plan->list[i], zero, plan->list[i].shape,
-                                     plan->dtype, tile, put_tile, &p, err),
-                     out);
-    status = gpt_out_commit(p.out, err);
-    p.out = NULL;
-out:
-    gpt_out_abort(p.out);
-    gpt_free(tile);
+                 gpt_out_open(&out, t->path, pour->flags, t->files[0].bytes,
+                              err),
+                 done);
+    GPT_TRY_GOTO(status,
+                 gpt_pour(pour, out, t->files[0].name, parts, plan->n + 1,
+                          false, err),
+                 done);
+    status = gpt_out_commit(out, err);
+    out = NULL;
+done:
+    gpt_out_abort(out);
+    gpt_free(parts);
     return status;
 }
 

@@ -41,6 +41,7 @@ struct chooser {
  * given to two texts; the first n of slot[] and texts[] belong together. */
 struct gpt_batch {
     struct gpt_decoder *d;
+    struct gpt_prefixes *prefixes; /* NULL: none */
     struct gpt_sink sink;
     struct gpt_speed speed;
     int64_t vocab, slots, positions, guesses;
@@ -63,6 +64,12 @@ const char *gpt_finish_name(enum gpt_finish finish)
                                         "stop", "stopped", "refused"};
 
     return names[finish];
+}
+
+void gpt_batch_use_prefixes(struct gpt_batch *b,
+                            struct gpt_prefixes *prefixes)
+{
+    b->prefixes = prefixes;
 }
 
 int64_t gpt_batch_texts(const struct gpt_batch *b)
@@ -262,6 +269,23 @@ static void free_slots(struct gpt_batch *b)
 
 /* ---- beginning ---- */
 
+/* What the slot holds of the prompt already goes; the rest is a piece. */
+static int begin_prompt(struct gpt_batch *b, const struct gpt_request *q,
+                        int64_t slot, struct gpt_decode_piece *piece,
+                        struct gpt_err *err)
+{
+    int64_t cached;
+
+    GPT_TRY(gpt_prefixes_copy(b->prefixes, b->d, slot, q->prompt, q->n_prompt,
+                              &cached, err));
+    *piece = (struct gpt_decode_piece){slot, q->n_prompt - cached,
+                                       q->prompt + cached};
+    b->speed.prompt_tokens += piece->n;
+    if (q->cached)
+        *q->cached += cached;
+    return GPT_OK;
+}
+
 /* Puts the prompts of n new texts, which come after those under way, into their
  * slots. A prompt that the request before has, too, is copied. Slots may hold
  * earlier texts, which are cut away. */
@@ -276,19 +300,23 @@ static int put_prompts(struct gpt_batch *b, int64_t n, struct gpt_err *err)
         const bool again = i > 0 && q->prompt == texts[i - 1].request.prompt &&
                            q->n_prompt == texts[i - 1].request.n_prompt;
 
-        gpt_decoder_truncate(b->d, slot[i], 0);
-        if (!again) {
-            b->pieces[pieces++] = (struct gpt_decode_piece){
-                slot[i], q->n_prompt, q->prompt};
-            b->speed.prompt_tokens += q->n_prompt;
-        }
+        if (again)
+            gpt_decoder_truncate(b->d, slot[i], 0);
+        else
+            GPT_TRY(begin_prompt(b, q, slot[i], &b->pieces[pieces++], err));
         texts[i].row = pieces - 1;
     }
     GPT_TRY(gpt_decoder_extend(b->d, b->pieces, pieces, GPT_LOGITS_LAST,
                                b->logits, err));
-    for (int64_t i = 1; i < n; i++)
-        if (texts[i].row == texts[i - 1].row)
+    for (int64_t i = 0; i < n; i++) {
+        const struct gpt_request *q = &texts[i].request;
+
+        if (i > 0 && texts[i].row == texts[i - 1].row)
             GPT_TRY(gpt_decoder_copy(b->d, slot[i - 1], slot[i], err));
+        else
+            GPT_TRY(gpt_prefixes_keep(b->prefixes, b->d, slot[i], q->prompt,
+                                      q->n_prompt, err));
+    }
     return GPT_OK;
 }
 

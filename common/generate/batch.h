@@ -9,6 +9,7 @@
 #define GPT_GENERATE_BATCH_H
 
 #include "generate/logprob.h"
+#include "generate/prefix.h"
 #include "generate/sample.h"
 #include "model/decode.h"
 
@@ -31,6 +32,8 @@ struct gpt_request {
     uint64_t seed, stream, sample;   /* name its random numbers:
                                       * gpt_sample_rng() */
     const struct gpt_choice *choice; /* borrowed */
+    int64_t *cached; /* NULL, or what the prompt's tokens that were copied are
+                      * added to */
 };
 
 enum gpt_finish {
@@ -79,6 +82,11 @@ int gpt_batch_open(struct gpt_batch **batch, struct gpt_decoder *d,
                    int64_t slots, const struct gpt_sink *sink,
                    struct gpt_err *err) GPT_MUST_USE;
 void gpt_batch_close(struct gpt_batch *batch); /* NULL is fine */
+
+/* From now on prompts are computed by way of this cache, which stays the
+ * caller's and is used in this batch alone; NULL: none. */
+void gpt_batch_use_prefixes(struct gpt_batch *batch,
+                            struct gpt_prefixes *prefixes);
 
 int64_t gpt_batch_texts(const struct gpt_batch *batch); /* under way */
 int64_t gpt_batch_room(const struct gpt_batch *batch);  /* free slots */

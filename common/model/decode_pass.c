@@ -167,11 +167,17 @@ static void give_logits(struct gpt_decoder *d, char *rows, int64_t first,
         .c = d->buffers[GPT_DECODE_LOGITS],
         .act = d->o.act,
         .c_type = GPT_F32,
+        .epilogue = d->outer.at[GPT_OUTPUT_BIAS] ? GPT_EPI_BIAS : GPT_EPI_NONE,
+        .bias = d->outer.at[GPT_OUTPUT_BIAS],
         .sums = GPT_SUMS_FEW,
     };
 
     if (d->layout.has_output && op.n > 0) {
         d->be->matmul(d->q, &op);
+        /* of the logits, in float: training multiplies the normed rows */
+        if (c->logit_multiplier > 0)
+            d->be->scale(d->q, d->buffers[GPT_DECODE_LOGITS], n * op.n,
+                         (float)c->logit_multiplier, GPT_F32);
         if (c->final_logit_softcapping > 0)
             d->be->softcap(d->q, d->buffers[GPT_DECODE_LOGITS], NULL, n * op.n,
                            (float)c->final_logit_softcapping, GPT_F32);

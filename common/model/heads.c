@@ -49,8 +49,10 @@ struct gpt_attn gpt_layer_attn(const struct gpt_layer *layer,
     };
 }
 
-/* Turns queries and keys of qkv by their positions, or their gradients back. */
-static void apply_rope(const struct gpt_pass *pass, void *qkv, bool inverse)
+/* Turns queries and keys of qkv by their positions, or their gradients back.
+ * Layers may differ: some do not turn, and some have angles of their own. */
+static void apply_rope(const struct gpt_layer *layer,
+                       const struct gpt_pass *pass, void *qkv, bool inverse)
 {
     const struct gpt_config *c = pass->config;
     struct gpt_rope op = {
@@ -65,9 +67,9 @@ static void apply_rope(const struct gpt_pass *pass, void *qkv, bool inverse)
         .positions = pass->positions,
     };
 
-    if (c->position_embedding != GPT_POSITION_ROPE)
+    if (!gpt_config_turns(c, layer->number))
         return;
-    gpt_rotary_fill(&op, c);
+    gpt_rotary_fill(&op, c, layer->number);
     pass->be->rope(pass->q, &op);
 }
 
@@ -130,7 +132,7 @@ void gpt_heads_make(const struct gpt_layer *layer,
         sum_over_heads(pass, &norm, NULL, acts->squares);
     if (pass->config->qk_norm)
         pass->be->head_norm(pass->q, &norm);
-    apply_rope(pass, heads_of(acts), false);
+    apply_rope(layer, pass, heads_of(acts), false);
 }
 
 void gpt_heads_backward(const struct gpt_layer *layer,
@@ -149,7 +151,7 @@ void gpt_heads_backward(const struct gpt_layer *layer,
     };
 
     /* a rotation's transpose is the rotation back */
-    apply_rope(pass, pass->work.dwide, true);
+    apply_rope(layer, pass, pass->work.dwide, true);
     if (norm.squares)
         sum_over_heads(pass, &norm, pass->work.dwide, pass->work.dots);
     if (pass->config->qk_norm)
