@@ -329,14 +329,14 @@ int gpt_config_complete(struct gpt_config *c, int64_t divisible_by, int64_t tp,
 static cJSON *layers_to_json(const struct gpt_config *c, const struct field *f)
 {
     const int64_t layers = *(const int64_t *)field_at(c, f);
-    char *text = NULL;
-    cJSON *json;
+    struct gpt_buf b = {0};
+    cJSON *json = NULL;
 
     if (layers < GPT_LAYERS_LIST)
         return cJSON_CreateNumber((double)layers);
-    text = gpt_layers_print(layers, c->num_layers, f->odd);
-    json = text ? cJSON_CreateString(text) : NULL;
-    gpt_free(text);
+    if (gpt_layers_print(&b, layers, c->num_layers, f->odd) == GPT_OK)
+        json = cJSON_CreateString(b.data);
+    gpt_buf_free(&b);
     return json;
 }
 

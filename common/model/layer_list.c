@@ -3,8 +3,6 @@
  * multiples of lists. Start at gpt_layers_parse(). */
 #include "model/layer_list.h"
 
-#include "base/memory.h"
-
 #include <stdlib.h>
 #include <string.h>
 
@@ -179,20 +177,13 @@ int gpt_layers_parse(int64_t *layers, const char *text, int64_t n, bool odd,
 }
 
 /* Every entry, though a list may repeat: a reader sees the model's layers. */
-char *gpt_layers_print(int64_t layers, int64_t n, bool odd)
+int gpt_layers_print(struct gpt_buf *b, int64_t layers, int64_t n, bool odd)
 {
-    struct gpt_buf b = {0};
-    int status = GPT_OK;
-
     if (layers < GPT_LAYERS_LIST)
-        status = gpt_buf_printf(&b, "%lld", (long long)layers);
-    for (int64_t i = 0; layers >= GPT_LAYERS_LIST && i < n; i++)
-        if (status == GPT_OK)
-            status = gpt_buf_printf(&b, "%c%d%s", i > 0 ? ',' : '[',
-                                    gpt_layers_entry(layers, i, odd),
-                                    i + 1 < n ? "" : "]");
-    if (status == GPT_OK)
-        return b.data;
-    gpt_buf_free(&b);
-    return NULL;
+        return gpt_buf_printf(b, "%lld", (long long)layers);
+    for (int64_t i = 0; i < n; i++)
+        GPT_TRY(gpt_buf_printf(b, "%c%d%s", i > 0 ? ',' : '[',
+                               gpt_layers_entry(layers, i, odd),
+                               i + 1 < n ? "" : "]"));
+    return GPT_OK;
 }

@@ -4,7 +4,7 @@
 #ifndef GPT_MODEL_LAYER_LIST_H
 #define GPT_MODEL_LAYER_LIST_H
 
-#include "base/status.h"
+#include "base/memory.h"
 
 #include <stddef.h>
 
@@ -28,8 +28,8 @@ int64_t gpt_layers_pack(const bool *entry, int64_t n, bool odd);
 int gpt_layers_parse(int64_t *layers, const char *text, int64_t n, bool odd,
                      struct gpt_err *err) GPT_MUST_USE;
 
-/* The same text, whole: "4", or "[1,1,0]" with n entries; to be freed with
- * gpt_free(), NULL without memory. */
-char *gpt_layers_print(int64_t layers, int64_t n, bool odd);
+/* Appends the same text, whole: "4", or "[1,1,0]" with n entries. GPT_EFAIL
+ * without memory. */
+int gpt_layers_print(struct gpt_buf *b, int64_t layers, int64_t n, bool odd);
 
 #endif

@@ -557,10 +557,10 @@ static void attention(int64_t h, int64_t g, int64_t t, int64_t d, bool start,
         .dropout = dropout(t), .doc_start = start ? first : NULL,
         .window = window, .softcap = cap, .alibi = alibi,
     };
-    for (int64_t i = 0; i < b * t; i++)
-        first[i] = (int32_t)(i % t / 23 * 23);
     struct gpt_attn narrow = op;
 
+    for (int64_t i = 0; i < b * t; i++)
+        first[i] = (int32_t)(i % t / 23 * 23);
     narrow.act = GPT_BF16;
     narrow.qkv = qkv->narrow;
     narrow.out = o->narrow;

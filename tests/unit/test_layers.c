@@ -59,6 +59,7 @@ static void test_texts(void)
 static void test_numbers(void)
 {
     struct gpt_err err = {0};
+    struct gpt_buf text = {0};
     bool entry[100];
     int64_t a, b;
 
@@ -66,11 +67,12 @@ static void test_numbers(void)
     is_int(a, 3, "that is every third layer is this number");
     is_int(gpt_layers_parse(&a, "[0,1,1]*2", 6, false, &err), GPT_OK,
            "another list");
-    char *text = gpt_layers_print(a, 6, false);
-    is_str(text, "[0,1,1,0,1,1]", "its text");
-    is_int(gpt_layers_parse(&b, text, 6, false, &err), GPT_OK, "is read");
+    is_int(gpt_layers_print(&text, a, 6, false), GPT_OK, "has a text");
+    is_str(text.data, "[0,1,1,0,1,1]", "whole");
+    is_int(gpt_layers_parse(&b, text.data, 6, false, &err), GPT_OK,
+           "which is read");
     is_int(b, a, "as the same");
-    gpt_free(text);
+    gpt_buf_free(&text);
     for (int i = 0; i < 100; i++)
         entry[i] = i % 48 < 3;
     ok(gpt_layers_pack(entry, 100, false) >= GPT_LAYERS_LIST,
