@@ -139,9 +139,9 @@ static void narrow_tile(uint16_t *to, const float *from, int64_t m, int64_t n)
 
 /* ---- memory ---- */
 
-/* A thread's memory; see attend_queries() and grad_queries(). Panels of keys and
- * values are packed once a task and read by all its queries; everything else is
- * of one tile, and stays in the second cache. */
+/* A thread's memory; see attend_queries() and grad_queries(). Panels of keys
+ * and values are packed once a task and read by all its queries; everything
+ * else is of one tile, and stays in the second cache. */
 struct work {
     uint16_t *keys, *values, *keys_across;        /* all keys, packed */
     uint16_t *queries, *queries_across;           /* a tile's, packed */
@@ -197,6 +197,11 @@ static int64_t carve(struct work *w, float *mem, int64_t t, int64_t d,
                                              : parts[i].n, 16);
     }
     return at;
+}
+
+bool cpu_attn_pairs_wanted(void)
+{
+    return cpu_pairs && strcmp(cpu_pairs->name, "amx") == 0;
 }
 
 /* ---- forward ---- */

@@ -2,6 +2,7 @@
  * Products are within a derived bound of sums in double, on every instruction
  * set and with any number of threads; the other operations give what they give
  * in float, rounded once. Start at products() and at norms(). */
+#include "cpu/attn.h"
 #include "tests/unit/kernels.h"
 
 enum { BUFFERS = 8, GUARD = 0x7fc1 };
@@ -518,7 +519,7 @@ static void compare_attention(void)
 {
     double worst = 0;
 
-    if (!cpu_pairs) {
+    if (!cpu_attn_pairs_wanted()) {
         compare("attention");
         return;
     }
