@@ -83,6 +83,7 @@ static const struct gpt_hf_key smollm3_keys[] = {
     HEADS("16"),
     LAYERS("36"),
     KV_HEADS("4"),
+    NO_PAD,
     RMS_EPS("1e-6"),
     ROPE("2000000"),
     KEY("sliding_window", UNUSED, "null"),

@@ -22,6 +22,9 @@
 #define ARCHITECTURES KEY("architectures", ARCHITECTURES, "null")
 #define TYPE KEY("model_type", MODEL_TYPE, NULL)
 #define DTYPE KEY("torch_dtype", DTYPE, "null")
+/* null: the default of a few classes is an id that a smaller vocabulary lacks,
+ * and they fail on it. */
+#define NO_PAD KEY("pad_token_id", NOTE, "null")
 #define CACHE KEY("use_cache", NOTE, "true")
 #define BOS(def) KEY("bos_token_id", BOS, def)
 #define EOS(def) KEY("eos_token_id", EOS, def)
@@ -108,6 +111,7 @@
     HEADS("32"),                                         \
     LAYERS("40"),                                        \
     KV_HEADS("2"),                                       \
+    NO_PAD,                                              \
     ROTARY_SHARE("0.5"),                                 \
     RMS_EPS("0.00000015625"),                            \
     ROPE("10000"),                                       \

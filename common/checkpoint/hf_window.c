@@ -162,7 +162,7 @@ int gpt_hf_settle_window(struct gpt_config *c,
     return GPT_OK;
 }
 
-/* 0 would be a division by zero in the class, and is no way of saying none. */
+/* 0 is none: EXAONE 4 has it where there is no window. */
 int gpt_hf_read_every(int64_t *layers, const cJSON *item, const char *key,
                       const char *what, struct gpt_err *err)
 {
@@ -171,8 +171,8 @@ int gpt_hf_read_every(int64_t *layers, const cJSON *item, const char *key,
     /* "LLLG" stands beside a list of layers, which counts */
     if (!cJSON_IsNumber(item))
         return GPT_OK;
-    if (!(v >= 1 && v <= INT32_MAX) || v != (double)(int64_t)v)
-        return gpt_fail(err, GPT_EDATA, "%s: '%s' is %g, out of range: 1 to %d",
+    if (!(v >= 0 && v <= INT32_MAX) || v != (double)(int64_t)v)
+        return gpt_fail(err, GPT_EDATA, "%s: '%s' is %g, out of range: 0 to %d",
                         what, key, v, INT32_MAX);
     /* more than there can be layers: in none of them */
     *layers = v > GPT_LAYERS_EVERY ? 0 : (int64_t)v;

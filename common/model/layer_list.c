@@ -3,8 +3,6 @@
  * multiples of lists. Start at gpt_layers_parse(). */
 #include "model/layer_list.h"
 
-#include "base/memory.h"
-
 #include <stdlib.h>
 #include <string.h>
 

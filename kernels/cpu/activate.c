@@ -1,5 +1,5 @@
-/* Activations, gated or not, and their gradients: rows of isa/activation.c. Rows
- * of bf16 are widened part by part, which stay in the first cache: these
+/* Activations, gated or not, and their gradients: rows of isa/activation.c.
+ * Rows of bf16 are widened part by part, which stay in the first cache: these
  * operations would wait for memory alone if whole operands were widened. */
 #include "cpu/cpu.h"
 

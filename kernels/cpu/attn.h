@@ -90,8 +90,10 @@ struct attn_grad {
 void cpu_attn_grad_row(const struct attn_head *h, const struct attn_grad *row,
                        int64_t query, int64_t j, int64_t n);
 
-/* Attention in bf16 by the instructions of cpu_pairs, which there must be;
+/* Attention in bf16 by the instructions of cpu_pairs, where these are faster:
+ * AMX. VDPBF16PS was measured to be slower than floats on Intel's processors.
  * scratch is that of cpu_attn_bwd(). */
+bool cpu_attn_pairs_wanted(void);
 void cpu_attn_pairs_fwd(struct gpt_queue *q, const struct gpt_attn *op);
 void cpu_attn_pairs_bwd(struct gpt_queue *q, const struct gpt_attn *op,
                         const struct gpt_attn_grad *grad);

@@ -75,7 +75,10 @@ static void multiply(float *c, int64_t ldc, int64_t m, int64_t n,
     cpu_pairs->multiply(&block);
 }
 
-/* ---- a head ---- */
+/* ---- a head ----
+ *
+ * What attn.h's functions take is described in floats; here rows are of bf16,
+ * and a head has both descriptions. */
 
 /* A head of a sample: rows of bf16, and what attn.h's functions ask for. */
 struct head {
@@ -136,7 +139,9 @@ static void narrow_tile(uint16_t *to, const float *from, int64_t m, int64_t n)
 
 /* ---- memory ---- */
 
-/* A thread's memory; see attend_queries() and grad_queries(). */
+/* A thread's memory; see attend_queries() and grad_queries(). Panels of keys
+ * and values are packed once a task and read by all its queries; everything
+ * else is of one tile, and stays in the second cache. */
 struct work {
     uint16_t *keys, *values, *keys_across;        /* all keys, packed */
     uint16_t *queries, *queries_across;           /* a tile's, packed */
@@ -192,6 +197,11 @@ static int64_t carve(struct work *w, float *mem, int64_t t, int64_t d,
                                              : parts[i].n, 16);
     }
     return at;
+}
+
+bool cpu_attn_pairs_wanted(void)
+{
+    return cpu_pairs && strcmp(cpu_pairs->name, "amx") == 0;
 }
 
 /* ---- forward ---- */
@@ -289,7 +299,9 @@ struct task {
     float delta[BQ];
 };
 
-/* dQ, dK and dV of a tile: see attn_bwd.c for the formulas. */
+/* dQ, dK and dV of a tile: see attn_bwd.c for the formulas. Rows past the last
+ * query or key are zeros in what is packed, and add nothing to sums that are
+ * whole panels. */
 static void grad_tile(const struct task *k, int64_t q, int64_t m, int64_t j)
 {
     const struct head *x = &k->x;

@@ -275,7 +275,8 @@ static void compare(struct gpt_backend *be, enum gpt_dtype act, int steps)
     gpt_replica_close(gpt2.r);
 }
 
-/* With a number: so many steps of the comparison alone. */
+/* With a number: so many steps of the comparison alone; with "bf16" after it,
+ * of that type alone. */
 int main(int argc, char **argv)
 {
     const enum gpt_dtype types[] = {GPT_F32, GPT_BF16};
@@ -288,7 +289,7 @@ int main(int argc, char **argv)
     be = timed_backend();
     for (size_t i = 0; i < GPT_COUNT(types) && argc < 2; i++)
         train(&be, types[i]);
-    for (size_t i = 0; i < GPT_COUNT(types); i++)
+    for (size_t i = argc > 2; i < GPT_COUNT(types); i++)
         compare(&be, types[i], steps);
     return 0;
 }

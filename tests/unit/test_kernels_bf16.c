@@ -2,6 +2,7 @@
  * Products are within a derived bound of sums in double, on every instruction
  * set and with any number of threads; the other operations give what they give
  * in float, rounded once. Start at products() and at norms(). */
+#include "cpu/attn.h"
 #include "tests/unit/kernels.h"
 
 enum { BUFFERS = 8, GUARD = 0x7fc1 };
@@ -518,7 +519,7 @@ static void compare_attention(void)
 {
     double worst = 0;
 
-    if (!cpu_pairs) {
+    if (!cpu_attn_pairs_wanted()) {
         compare("attention");
         return;
     }
@@ -557,10 +558,10 @@ static void attention(int64_t h, int64_t g, int64_t t, int64_t d, bool start,
         .dropout = dropout(t), .doc_start = start ? first : NULL,
         .window = window, .softcap = cap, .alibi = alibi,
     };
-    for (int64_t i = 0; i < b * t; i++)
-        first[i] = (int32_t)(i % t / 23 * 23);
     struct gpt_attn narrow = op;
 
+    for (int64_t i = 0; i < b * t; i++)
+        first[i] = (int32_t)(i % t / 23 * 23);
     narrow.act = GPT_BF16;
     narrow.qkv = qkv->narrow;
     narrow.out = o->narrow;
