@@ -21,6 +21,7 @@ struct contents {
 
 /* ---- parts ---- */
 
+/* Bytes in memory, which outlive the writing. */
 static void add_bytes(struct contents *c, const void *data, int64_t bytes)
 {
     if (bytes > 0)

@@ -8,7 +8,7 @@
  *
  * Checksums of tiles are joined when the last tile of a part is written, by the
  * thread that wrote it: so the sum of a part is that of its bytes in order,
- * whoever wrote them when. */
+ * however the tiles fell to threads. */
 #include "checkpoint/pour.h"
 
 #include "base/hash.h"
@@ -61,6 +61,8 @@ struct hand {
     uint8_t *tile, *packed;
 };
 
+/* More threads than processors are of no use to what is copied in memory. They
+ * are to disks that answer late, so what was asked for is not cut to that. */
 static int count_threads(int asked)
 {
     const int n = asked > 0 ? asked : omp_get_max_threads();
@@ -88,6 +90,8 @@ static int64_t packed_bytes(const struct gpt_packing *k, int64_t bytes)
     return elements / k->elements * k->bytes;
 }
 
+/* Tiles are numbered through all parts, in the order of the file, so that it
+ * grows from its beginning to its end but for what threads have in hand. */
 static int cut_parts(struct pour *w, struct gpt_err *err)
 {
     GPT_TRY(gpt_new(&w->works, (size_t)w->n, sizeof(*w->works), "parts", err));
@@ -129,6 +133,8 @@ static int64_t find_part(const struct pour *w, int64_t tile)
 
 /* ---- what was written before ---- */
 
+/* Numbers one by one and not whole structures: these have gaps between their
+ * members, which hold anything. */
 static void add_number(struct gpt_xxh64 *h, int64_t number)
 {
     gpt_xxh64_add(h, &number, sizeof(number));
@@ -165,6 +171,8 @@ static void add_tensor(struct gpt_xxh64 *h, const struct gpt_tensor *t)
     }
 }
 
+/* The digest is that of the whole file. A change of one part makes all of them new ones: layouts
+ * and types are changed for a checkpoint, not for a tensor. */
 static uint64_t digest_parts(const struct pour *w)
 {
     struct gpt_xxh64 h = {.n = 0};
@@ -219,6 +227,8 @@ static int64_t take_part(struct pour *w, int64_t i, uint8_t *buffer)
     return p->bytes;
 }
 
+/* Reading is the whole cost, so it is shared among threads like the writing. A
+ * part that is taken has no tiles left to write. */
 static int take_parts(struct pour *w, struct gpt_err *err)
 {
     const int threads = count_threads(w->p->threads);
@@ -240,6 +250,7 @@ static int take_parts(struct pour *w, struct gpt_err *err)
 
 /* ---- a tile ---- */
 
+/* Block after block; a tile is whole blocks. */
 static void pack(const struct gpt_packing *k, uint8_t *to, const float *from,
                  int64_t n)
 {
@@ -383,6 +394,9 @@ static void pour_all(struct pour *w)
     }
 }
 
+/* Everything that several threads look at is made before they begin, and read
+ * after they have ended; between, each writes its own tile's sum, and counters
+ * are atomic. */
 int gpt_pour(struct gpt_pour *p, struct gpt_out *out, const char *name,
              struct gpt_part *parts, int64_t n, bool zip, struct gpt_err *err)
 {
@@ -405,6 +419,7 @@ out:
 
 /* ---- checking ---- */
 
+/* Pieces are of one size, so that the sum of each has its place in a list. */
 int gpt_pour_check(struct gpt_in *in, uint32_t *crc, struct gpt_err *err)
 {
     const int64_t size = gpt_in_size(in);

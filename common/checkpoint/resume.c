@@ -46,6 +46,7 @@ struct gpt_resume {
     struct gpt_arena arena;
 };
 
+/* For a search of each part of each file that is written. */
 static int compare_noted(const void *a, const void *b)
 {
     const struct noted *x = a, *y = b;
@@ -107,6 +108,8 @@ static int lock_list(struct gpt_resume *r, struct gpt_err *err)
     return gpt_fail(err, GPT_EIO, "cannot lock '%s'", r->list);
 }
 
+/* Names are few beside lines: one a file, of which even large checkpoints have
+ * no more than their ranks. */
 static bool knows(const struct gpt_resume *r, const char *name)
 {
     for (size_t i = 0; i < r->n_names; i++)
@@ -203,7 +206,9 @@ static int sweep(const struct gpt_resume *r, const char *dir,
     return status;
 }
 
-/* Begins anew. */
+/* Begins anew: what is there is of no use to this conversion. The list stays,
+ * as it is locked, and loses its lines first: a death in between leaves files
+ * that no line names, which are removed next time. */
 static int discard(struct gpt_resume *r, struct gpt_err *err)
 {
     r->n = r->n_names = 0;
@@ -308,6 +313,8 @@ static int64_t held_in(const char *path, int depth)
     return total;
 }
 
+/* The name of the part goes with the publication, and the list after it: so one
+ * without the other is a death in between. */
 bool gpt_resume_unfinished(const struct gpt_resume *r)
 {
     return r->n > 0 && !gpt_path_exists(r->part) && gpt_path_exists(r->target);
@@ -320,6 +327,8 @@ int64_t gpt_resume_held(const struct gpt_resume *r)
 
 /* ---- the end ---- */
 
+/* The list is removed while it is locked. A process that waits for the lock
+ * then has a file without a name, and begins again; see lock_list(). */
 void gpt_resume_close(struct gpt_resume *r, bool published, bool *kept)
 {
     int status;
