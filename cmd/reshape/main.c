@@ -182,9 +182,9 @@ static int carry_out(struct gpt_reshape *r, const struct options *o,
     return GPT_OK;
 }
 
-/* No option is taken and then ignored, as a layout for a format without one. Whether a format has files of a limited
- * size or a layout is a matter of its row in checkpoint/format.h, so that a new
- * format needs no line here. */
+/* No option is taken and then ignored, as a layout for a format without one.
+ * Whether a format has files of a limited size or a layout is a matter of its
+ * row in checkpoint/format.h, so that a new format needs no line here. */
 static int check_effect(const struct gpt_format *to,
                         const struct gpt_packing *packing,
                         const struct gpt_args *args, struct gpt_err *err)

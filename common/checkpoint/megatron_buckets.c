@@ -208,8 +208,8 @@ out:
 
 /* ---- all of it ---- */
 
-/* Layout and options of the run that wrote it, as its arguments have them. A run
- * without arguments is one rank's. */
+/* Layout and options of the run that wrote it, as its arguments have them. A
+ * run without arguments is one rank's. */
 static struct gpt_target_options find_layout(const struct gpt_megatron *m)
 {
     const struct gpt_pickle_value *args =

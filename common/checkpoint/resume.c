@@ -79,7 +79,8 @@ static int set_names(struct gpt_resume *r, const char *path,
 
 /* ---- the list ---- */
 
-/* A link is not followed: the name can be guessed. */
+/* A link is not followed: the name can be guessed. The lock is the kernel's,
+ * and ends with the process, however it ends. */
 static int lock_list(struct gpt_resume *r, struct gpt_err *err)
 {
     struct stat here, there;
@@ -118,7 +119,8 @@ static bool knows(const struct gpt_resume *r, const char *name)
     return false;
 }
 
-/* One line without its end; what is no line is passed over. */
+/* One line without its end; what is no line is passed over. Names come from
+ * here alone, and are compared with those of the plan: none becomes a path. */
 static int take_line(struct gpt_resume *r, char *line, struct gpt_err *err)
 {
     char *name = line, *at = strchr(line, ' ');
