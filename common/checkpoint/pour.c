@@ -172,7 +172,7 @@ static void add_tensor(struct gpt_xxh64 *h, const struct gpt_tensor *t)
 }
 
 /* The digest is that of the whole file. A change of one part makes all of them
- * new ones: layouts and types are changed for a checkpoint, not for a tensor. */
+ * new ones: layouts and types are changed for a checkpoint, not a tensor. */
 static uint64_t digest_parts(const struct pour *w)
 {
     struct gpt_xxh64 h = {.n = 0};
