@@ -306,10 +306,11 @@ static int put_tile(struct pour *w, const struct gpt_part *p,
 }
 
 /* The last tile of a part has been written. */
-static void end_part(struct pour *w, int64_t part)
+static int end_part(struct pour *w, int64_t part, struct gpt_err *err)
 {
     const struct work *k = &w->works[part];
     struct gpt_part *p = &w->parts[part];
+    int status = GPT_OK;
 
     p->crc = p->zip_crc = 0;
     for (int64_t i = k->first; i < k->first + k->tiling.n; i++) {
@@ -321,9 +322,11 @@ static void end_part(struct pour *w, int64_t part)
                                       s->zip_crc, s->bytes);
     }
     if (!w->p->resume || !p->tensor)
-        return;
+        return GPT_OK;
 #pragma omp critical(gpt_pour_note)
-    gpt_resume_note(w->p->resume, w->name, w->digest, part, p->crc);
+    status = gpt_resume_note(w->p->resume, w->name, w->digest, part, p->crc,
+                             err);
+    return status;
 }
 
 static int pour_tile(struct pour *w, struct hand *h, int64_t tile,
@@ -352,9 +355,8 @@ static int pour_tile(struct pour *w, struct hand *h, int64_t tile,
         if (w->p->done)
             w->p->done(w->p->context, w->p->bytes);
     }
-    if (atomic_fetch_sub(&k->left, 1) == 1)
-        end_part(w, part);
-    return GPT_OK;
+    return atomic_fetch_sub(&k->left, 1) == 1 ? end_part(w, part, err)
+                                              : GPT_OK;
 }
 
 /* ---- the file ---- */

@@ -280,16 +280,22 @@ bool gpt_resume_find(const struct gpt_resume *r, uint64_t digest, int64_t part,
 }
 
 /* One write(2) a line: O_APPEND keeps lines whole unless the machine stops. */
-void gpt_resume_note(struct gpt_resume *r, const char *file, uint64_t digest,
-                     int64_t part, uint32_t crc)
+int gpt_resume_note(struct gpt_resume *r, const char *file, uint64_t digest,
+                    int64_t part, uint32_t crc, struct gpt_err *err)
 {
+    ssize_t done;
     char line[GPT_PATH_BYTES];
     const int n = snprintf(line, sizeof(line), "%.1000s %016llx %lld %08x\n",
                            file, (unsigned long long)digest, (long long)part,
                            (unsigned)crc);
 
-    if (write(r->fd, line, (size_t)n) == n)
-        r->added = true;
+    do
+        done = write(r->fd, line, (size_t)n);
+    while (done < 0 && errno == EINTR);
+    if (done != n)
+        return gpt_fail_errno(err, GPT_EIO, "cannot write '%s'", r->list);
+    r->added = true;
+    return GPT_OK;
 }
 
 /* Blocks and not sizes: a file has its whole size from the beginning. */
