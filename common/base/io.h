@@ -209,6 +209,16 @@ void gpt_out_cleanup(void);
  * were killed. The caller makes sure that no other process writes there. */
 void gpt_out_sweep(const char *dir);
 
+/* ---- links ---- */
+
+/* Makes `path` a symbolic link to `target`, in the place of one that is there:
+ * at every moment it is the old link or the new one. GPT_EEXIST when it is
+ * something else. */
+int gpt_link_write(const char *path, const char *target,
+                   struct gpt_err *err) GPT_MUST_USE;
+/* What a link says. GPT_EIO when there is none, GPT_EDATA when it is none. */
+int gpt_link_read(const char *path, char *target, size_t cap) GPT_MUST_USE;
+
 /* ---- paths ---- */
 bool gpt_path_exists(const char *path);
 /* True when an error of a call that looked for a file does not answer whether

@@ -20,6 +20,7 @@
 #define GPT_HF_OLD_INDEX "pytorch_model.bin.index.json"
 #define GPT_HF_VOCAB "vocab.json"
 #define GPT_HF_TOKENIZER_CONFIG "tokenizer_config.json"
+#define GPT_HF_CHAT_TEMPLATE "chat_template.jinja"
 
 /* What config.json says beyond struct gpt_config; GPT_TOKEN_NONE where it
  * says null. */
@@ -31,7 +32,7 @@ struct gpt_hf_extra {
 };
 
 /* Vocabulary files that travel with a model, NULL-terminated. */
-enum { GPT_HF_VOCAB_FILES = 7 };
+enum { GPT_HF_VOCAB_FILES = 8 };
 extern const char *const gpt_hf_vocab_files[GPT_HF_VOCAB_FILES + 1];
 
 /* ---- the table ---- */

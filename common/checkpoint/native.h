@@ -76,7 +76,15 @@ int gpt_checkpoint_commit_all(struct gpt_checkpoint_writer *w, int status,
                               struct gpt_err *err) GPT_MUST_USE;
 void gpt_checkpoint_abort(struct gpt_checkpoint_writer *w);
 
-/* Removes all but the newest `keep` complete iterations; keep <= 0: nothing. */
+/* Makes ROOT/best a link to an iteration of ROOT: atomically, and on disk when
+ * this returns. GPT_EDATA when that iteration is not there. */
+int gpt_checkpoint_mark_best(const char *root, int64_t iteration,
+                             struct gpt_err *err) GPT_MUST_USE;
+/* The iteration that the link names, -1 when there is no such link. */
+int64_t gpt_checkpoint_best(const char *root);
+
+/* Removes all but the newest `keep` complete iterations, the one that the
+ * tracker names and the one that is marked as the best; keep <= 0: nothing. */
 int gpt_checkpoint_prune(const char *root, int64_t keep, struct gpt_err *err)
     GPT_MUST_USE;
 
