@@ -137,7 +137,8 @@ static int show(int (*describe)(struct gpt_buf *out, const char *path,
     return status;
 }
 
-/* Hears the bytes of tensors so far; see gpt_target_write(). */
+/* Hears the bytes of tensors so far; see gpt_target_write(). Those that an
+ * earlier run has written count at once, when their file's turn comes. */
 static void report(void *context, int64_t bytes)
 {
     gpt_progress_set(context, bytes, NULL);
@@ -181,9 +182,9 @@ static int carry_out(struct gpt_reshape *r, const struct options *o,
     return GPT_OK;
 }
 
-/* No option is taken and then ignored. Whether a format has files of a limited
- * size or a layout is a matter of its row in checkpoint/format.h, so that a new
- * format needs no line here. */
+/* No option is taken and then ignored, as a layout for a format without one.
+ * Whether a format has files of a limited size or a layout is a matter of its
+ * row in checkpoint/format.h, so that a new format needs no line here. */
 static int check_effect(const struct gpt_format *to,
                         const struct gpt_packing *packing,
                         const struct gpt_args *args, struct gpt_err *err)
@@ -228,7 +229,8 @@ static int check_effect(const struct gpt_format *to,
     return GPT_OK;
 }
 
-/* The same rules as gpt-train's. */
+/* The same rules as gpt-train's, which reads what is written for such stages.
+ * That layers divide is found out with the plan, when there is a model. */
 static int check_stages(const struct options *o, struct gpt_err *err)
 {
     if (o->layers_per_chunk > 0 && o->chunks > 0)

@@ -10,6 +10,9 @@
 
 #include <string.h>
 
+/* Headers, pickles and plans grow with the number of tensors alone, and are
+ * small beside what threads hold, which is this. It does not depend on the
+ * model. */
 int64_t gpt_reshape_memory(void)
 {
     return gpt_pour_memory(0);
@@ -88,7 +91,9 @@ static int set_vocabulary(const struct gpt_reshape *r, struct gpt_config *c,
     return GPT_OK;
 }
 
-/* Virtual stages by their layers, which have to divide. */
+/* Virtual stages by their layers, which have to divide: Megatron-LM has both
+ * options, and users have one of them in their scripts. The library knows the
+ * number alone. */
 static int count_chunks(const struct gpt_reshape *r, int64_t pp_size,
                         int64_t *chunks, struct gpt_err *err)
 {

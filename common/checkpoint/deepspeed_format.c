@@ -193,7 +193,7 @@ static int import_tensors(struct gpt_source *s, struct gpt_err *err)
 /* ---- the run ---- */
 
 /* What is read, and what says nothing that tensors and files do not say. What a
- * program added of its own, and states of random numbers, are told by name. */
+ * program added of its own, and states of random numbers, are named. */
 static const char *const known_keys[] = {
     "module", "buffer_names", "optimizer", "param_shapes",
     "frozen_param_shapes", "frozen_param_fragments", "shared_params",

@@ -314,7 +314,9 @@ static int make_header(struct gpt_gguf_keys *h, const struct gguf_plan *plan,
     return GPT_OK;
 }
 
-/* What the plan has placed: the header, and each tensor. What is between them
+/* The parts of the file, as the plan has placed them.
+ *
+ * They are the header, and each tensor. What is between them
  * and behind the last, which llama.cpp wants padded, too, is never written, and
  * so is zero. The factors of rotary rates have no source: they follow from the
  * configuration, and are in memory. A tile is whole rows, or a part of one that

@@ -32,6 +32,7 @@ static const char *const keys[GPT_MEGATRON_STATES] = {
     [GPT_MEGATRON_MASTER] = "param",
 };
 
+/* Also for what failed halfway; what was not made is zero. */
 void gpt_megatron_free_buckets(struct gpt_megatron_buckets *b)
 {
     if (!b)
@@ -43,6 +44,7 @@ void gpt_megatron_free_buckets(struct gpt_megatron_buckets *b)
     gpt_free(b);
 }
 
+/* Tensors of one kind follow each other, in the order of the table. */
 static struct gpt_tensor *tensor_of(const struct gpt_megatron_buckets *b,
                                     int64_t row, int kind)
 {
@@ -75,39 +77,6 @@ static const struct gpt_tensor *find_bucket(const struct gpt_megatron *m,
 
 /* ---- places ---- */
 
-/* Elements [from, end) of box `c`, which is row-major, lie at `offset` of a
- * file: at most the rest of a row, whole rows, and the beginning of another. */
-static int add_stretch(struct gpt_tensor *out, const struct gpt_file_box *piece,
-                       const int64_t *begin, int64_t columns, int64_t from,
-                       int64_t end, int64_t offset, struct gpt_err *err)
-{
-    while (from < end) {
-        const int64_t column = from % columns, rest = end - from;
-        const int64_t rows =
-            column == 0 && rest >= columns ? rest / columns : 1;
-        const int64_t width =
-            rows > 1 ? columns : gpt_min_i64(columns - column, rest);
-        struct gpt_file_box box = {.in = piece->in, .dtype = GPT_F32,
-                                   .offset = offset};
-
-        box.begin[0] = begin[0] + from / columns;
-        box.shape[0] = out->ndim > 1 ? rows : width;
-        if (out->ndim > 1) {
-            box.begin[1] = begin[1] + column;
-            box.shape[1] = width;
-            box.stride[0] = columns * 4;
-            box.stride[1] = 4;
-        } else {
-            box.begin[0] = begin[0] + from;
-            box.stride[0] = 4;
-        }
-        GPT_TRY(gpt_tensor_add(out, &box, err));
-        from += rows * width;
-        offset += rows * width * 4;
-    }
-    return GPT_OK;
-}
-
 /* The box of a cut that begins at element `at` of a bucket, which is in pieces
  * where data parallel ranks cut it. */
 static int add_box(struct gpt_megatron_buckets *b,
@@ -117,7 +86,6 @@ static int add_box(struct gpt_megatron_buckets *b,
 {
     const int64_t *shape = cut->boxes[i].shape;
     struct gpt_tensor *out = tensor_of(b, cut->boxes[i].row, kind);
-    const int64_t columns = out->ndim > 1 ? shape[1] : shape[0];
     const int64_t n = out->ndim > 1 ? shape[0] * shape[1] : shape[0];
 
     for (size_t k = 0; k < bucket->n; k++) {
@@ -126,9 +94,9 @@ static int add_box(struct gpt_megatron_buckets *b,
         const int64_t hi = gpt_min_i64(at + n, p->begin[0] + p->shape[0]);
 
         if (lo < hi && p->stride[0] == 4)
-            GPT_TRY(add_stretch(out, p, cut->boxes[i].begin, columns, lo - at,
-                                hi - at,
-                                p->offset + (lo - p->begin[0]) * 4, err));
+            GPT_TRY(gpt_tensor_add_flat(
+                out, p->in, p->offset + (lo - p->begin[0]) * 4, GPT_F32,
+                cut->boxes[i].begin, shape, lo - at, hi - at, err));
     }
     return GPT_OK;
 }
@@ -143,6 +111,8 @@ static bool is_taken(const struct gpt_megatron_buckets *b,
             b->table.rows[cut->boxes[0].row].split != GPT_SPLIT_NONE);
 }
 
+/* All kinds have the same places. A gate and its partner are one parameter
+ * there, and two tensors here. */
 static int take_cut(struct gpt_megatron *m, struct gpt_megatron_buckets *b,
                     const struct gpt_megatron_cut *cut, int64_t group,
                     int64_t buffer, int64_t bucket, int64_t at, bool *fits,
@@ -220,22 +190,26 @@ static int prove(struct gpt_megatron *m, const struct gpt_megatron_buckets *b,
     shape[p->ndim - 1] = gpt_min_i64(p->shape[p->ndim - 1], most);
     if (p->ndim > 1)
         shape[0] = gpt_max_i64(1, gpt_min_i64(p->shape[0], most / shape[1]));
-    int status = gpt_megatron_merge_dist(m, p, &weight, GPT_MEGATRON_MASTER,
-                                         err);
-    if (status == GPT_OK)
-        status = gpt_tensor_gather(&weight, zero, shape, t->dtype, x, err);
-    if (status == GPT_OK)
-        status = gpt_tensor_gather(master, zero, shape, t->dtype, y, err);
-    gpt_tensor_free(&weight);
-    GPT_TRY(status);
-    *fits = memcmp(x, y, (size_t)(shape[0] * shape[p->ndim > 1 ? 1 : 2]) *
+    int status;
+    GPT_TRY_GOTO(
+        status,
+        gpt_megatron_merge_dist(m, p, &weight, GPT_MEGATRON_MASTER, err), out);
+    GPT_TRY_GOTO(status,
+                 gpt_tensor_gather(&weight, zero, shape, t->dtype, x, err),
+                 out);
+    GPT_TRY_GOTO(status,
+                 gpt_tensor_gather(master, zero, shape, t->dtype, y, err), out);
+    *fits = memcmp(x, y, (size_t)(shape[0] * (p->ndim > 1 ? shape[1] : 1)) *
                              gpt_dtype_bytes(t->dtype)) == 0;
-    return GPT_OK;
+out:
+    gpt_tensor_free(&weight);
+    return status;
 }
 
 /* ---- all of it ---- */
 
-/* Layout and options of the run that wrote it. */
+/* Layout and options of the run that wrote it, as its arguments have them. A
+ * run without arguments is one rank's. */
 static struct gpt_target_options find_layout(const struct gpt_megatron *m)
 {
     const struct gpt_pickle_value *args =
@@ -288,7 +262,8 @@ static int try_style(struct gpt_megatron *m, enum gpt_megatron_names style,
         gpt_free(r.cuts);
     }
     gpt_arena_free(&t.arena);
-    m->buckets = NULL; /* while weights are read */
+    /* while weights are read: those of the model, not those that are proved */
+    m->buckets = NULL;
     for (int64_t i = 0; status == GPT_OK && *fits && i < b->table.n; i++)
         status = prove(m, b, i, fits, err);
     m->buckets = b;
@@ -322,7 +297,9 @@ int gpt_megatron_read_buckets(struct gpt_megatron *m, bool *found, bool *fits,
     return GPT_OK;
 }
 
-/* The table here and that of the model are built of the same configuration. */
+/* The table here and that of the model are built of the same configuration, so
+ * rows have the same names. Coverage is checked once more, as padding of the
+ * vocabulary may differ between the two. */
 int gpt_megatron_copy_bucket(const struct gpt_megatron_buckets *b,
                              const struct gpt_param *p, int kind,
                              struct gpt_tensor *out, struct gpt_err *err)

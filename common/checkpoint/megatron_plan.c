@@ -344,7 +344,8 @@ int gpt_megatron_plan_cuts(struct gpt_target *t, int64_t rank,
     return status;
 }
 
-/* Its files, and where its parameters are in them. */
+/* The files of a rank, and where its parameters are in them. The second file is
+ * that of a distributed optimizer. */
 static int plan_rank(struct gpt_target *t, int64_t rank, struct gpt_err *err)
 {
     const struct gpt_megatron_output *p = t->data;

@@ -21,6 +21,7 @@ struct contents {
 
 /* ---- parts ---- */
 
+/* Bytes in memory, which outlive the writing. */
 static void add_bytes(struct contents *c, const void *data, int64_t bytes)
 {
     if (bytes > 0)
@@ -103,7 +104,8 @@ struct kind {
                  const struct gpt_megatron_rank_plan *r);
 };
 
-/* Room for either kind: a cut in each block, as boxes and a gap. */
+/* Room for either kind of file: a cut in each block, as its boxes and a gap in
+ * front of them. Either kind has less than this. */
 static int make_contents(struct contents *c,
                          const struct gpt_megatron_output *p,
                          const struct gpt_megatron_rank_plan *r,

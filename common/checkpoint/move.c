@@ -244,7 +244,8 @@ int gpt_tensor_gather(const struct gpt_tensor *t, const int64_t *begin,
 
 /* ---- tiles ---- */
 
-/* True when columns of the destination are rows of the source. */
+/* True when columns of the destination are rows of the source: then a tile is
+ * large, so that the runs which it reads are long. */
 static bool transposes(const struct gpt_tensor *t)
 {
     const int last = t->ndim - 1;
@@ -332,7 +333,8 @@ int gpt_tiling_gather(const struct gpt_tiling *g, int64_t i,
 }
 
 /* Pieces that are not met count nothing; two that are met are two runs, even
- * where they follow each other. */
+ * where they follow each other. Sharing blocks pays for large stretches, and a
+ * tensor that is moved as a whole is one piece. */
 bool gpt_tiling_run(const struct gpt_tiling *g, int64_t i, struct gpt_in **in,
                     int64_t *offset)
 {

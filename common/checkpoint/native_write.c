@@ -146,7 +146,8 @@ static int describe_slices(const struct gpt_manifest_slice *slices, int64_t n,
     return GPT_OK;
 }
 
-/* Slices as parts of the file: of a plan, or, with sources NULL, in memory. */
+/* Slices as parts of the file: of a plan or, with sources NULL, in memory. It
+ * is the writer of the file that says where each of them is. */
 static int make_parts(const struct gpt_tensor_slice *slices,
                       const struct gpt_tensor *const *sources, int64_t n,
                       struct gpt_part **parts, struct gpt_err *err)

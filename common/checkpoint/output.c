@@ -17,7 +17,5 @@ int gpt_small_file_write(const char *dir, const char *name, unsigned flags,
 int gpt_attachment_read(const struct gpt_attachment *a, char **text,
                         size_t *len, struct gpt_err *err)
 {
-    return gpt_gguf_recognises(a->path)
-               ? gpt_gguf_vocabulary(a->name, text, len, a->path, err)
-               : gpt_read_file(a->path, GPT_FILE_LIMIT, text, len, err);
+    return gpt_gguf_read(a->name, text, len, a->path, GPT_FILE_LIMIT, err);
 }

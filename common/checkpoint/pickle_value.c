@@ -215,8 +215,8 @@ const struct gpt_pickle_value *gpt_pickle_find(const struct gpt_pickle_value *v,
     return NULL;
 }
 
-/* True for a key that is known, and for what is no text: nobody could be told
- * of it. */
+/* True for a key that is known, and for what is no text and so cannot be
+ * named. */
 static bool is_known(const struct gpt_pickle_value *key,
                      const char *const *known)
 {

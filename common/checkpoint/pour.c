@@ -8,7 +8,7 @@
  *
  * Checksums of tiles are joined when the last tile of a part is written, by the
  * thread that wrote it: so the sum of a part is that of its bytes in order,
- * whoever wrote them when. */
+ * however the tiles fell to threads. */
 #include "checkpoint/pour.h"
 
 #include "base/hash.h"
@@ -61,6 +61,8 @@ struct hand {
     uint8_t *tile, *packed;
 };
 
+/* More threads than processors are of no use to what is copied in memory. They
+ * are to disks that answer late, so what was asked for is not cut to that. */
 static int count_threads(int asked)
 {
     const int n = asked > 0 ? asked : omp_get_max_threads();
@@ -88,6 +90,8 @@ static int64_t packed_bytes(const struct gpt_packing *k, int64_t bytes)
     return elements / k->elements * k->bytes;
 }
 
+/* Tiles are numbered through all parts, in the order of the file, so that it
+ * grows from its beginning to its end but for what threads have in hand. */
 static int cut_parts(struct pour *w, struct gpt_err *err)
 {
     GPT_TRY(gpt_new(&w->works, (size_t)w->n, sizeof(*w->works), "parts", err));
@@ -129,6 +133,8 @@ static int64_t find_part(const struct pour *w, int64_t tile)
 
 /* ---- what was written before ---- */
 
+/* Numbers one by one and not whole structures: these have gaps between their
+ * members, which hold anything. */
 static void add_number(struct gpt_xxh64 *h, int64_t number)
 {
     gpt_xxh64_add(h, &number, sizeof(number));
@@ -165,6 +171,8 @@ static void add_tensor(struct gpt_xxh64 *h, const struct gpt_tensor *t)
     }
 }
 
+/* The digest is that of the whole file. A change of one part makes all of them
+ * new ones: layouts and types are changed for a checkpoint, not a tensor. */
 static uint64_t digest_parts(const struct pour *w)
 {
     struct gpt_xxh64 h = {.n = 0};
@@ -219,6 +227,8 @@ static int64_t take_part(struct pour *w, int64_t i, uint8_t *buffer)
     return p->bytes;
 }
 
+/* Reading is the whole cost, so it is shared among threads like the writing. A
+ * part that is taken has no tiles left to write. */
 static int take_parts(struct pour *w, struct gpt_err *err)
 {
     const int threads = count_threads(w->p->threads);
@@ -240,6 +250,7 @@ static int take_parts(struct pour *w, struct gpt_err *err)
 
 /* ---- a tile ---- */
 
+/* Block after block; a tile is whole blocks. */
 static void pack(const struct gpt_packing *k, uint8_t *to, const float *from,
                  int64_t n)
 {
@@ -295,10 +306,11 @@ static int put_tile(struct pour *w, const struct gpt_part *p,
 }
 
 /* The last tile of a part has been written. */
-static void end_part(struct pour *w, int64_t part)
+static int end_part(struct pour *w, int64_t part, struct gpt_err *err)
 {
     const struct work *k = &w->works[part];
     struct gpt_part *p = &w->parts[part];
+    int status = GPT_OK;
 
     p->crc = p->zip_crc = 0;
     for (int64_t i = k->first; i < k->first + k->tiling.n; i++) {
@@ -310,9 +322,11 @@ static void end_part(struct pour *w, int64_t part)
                                       s->zip_crc, s->bytes);
     }
     if (!w->p->resume || !p->tensor)
-        return;
+        return GPT_OK;
 #pragma omp critical(gpt_pour_note)
-    gpt_resume_note(w->p->resume, w->name, w->digest, part, p->crc);
+    status = gpt_resume_note(w->p->resume, w->name, w->digest, part, p->crc,
+                             err);
+    return status;
 }
 
 static int pour_tile(struct pour *w, struct hand *h, int64_t tile,
@@ -341,9 +355,8 @@ static int pour_tile(struct pour *w, struct hand *h, int64_t tile,
         if (w->p->done)
             w->p->done(w->p->context, w->p->bytes);
     }
-    if (atomic_fetch_sub(&k->left, 1) == 1)
-        end_part(w, part);
-    return GPT_OK;
+    return atomic_fetch_sub(&k->left, 1) == 1 ? end_part(w, part, err)
+                                              : GPT_OK;
 }
 
 /* ---- the file ---- */
@@ -383,6 +396,9 @@ static void pour_all(struct pour *w)
     }
 }
 
+/* Everything that several threads look at is made before they begin, and read
+ * after they have ended; between, each writes its own tile's sum, and counters
+ * are atomic. */
 int gpt_pour(struct gpt_pour *p, struct gpt_out *out, const char *name,
              struct gpt_part *parts, int64_t n, bool zip, struct gpt_err *err)
 {
@@ -405,6 +421,7 @@ out:
 
 /* ---- checking ---- */
 
+/* Pieces are of one size, so that the sum of each has its place in a list. */
 int gpt_pour_check(struct gpt_in *in, uint32_t *crc, struct gpt_err *err)
 {
     const int64_t size = gpt_in_size(in);

@@ -46,6 +46,7 @@ struct gpt_resume {
     struct gpt_arena arena;
 };
 
+/* For a search of each part of each file that is written. */
 static int compare_noted(const void *a, const void *b)
 {
     const struct noted *x = a, *y = b;
@@ -78,7 +79,8 @@ static int set_names(struct gpt_resume *r, const char *path,
 
 /* ---- the list ---- */
 
-/* A link is not followed: the name can be guessed. */
+/* A link is not followed: the name can be guessed. The lock is the kernel's,
+ * and ends with the process, however it ends. */
 static int lock_list(struct gpt_resume *r, struct gpt_err *err)
 {
     struct stat here, there;
@@ -107,6 +109,8 @@ static int lock_list(struct gpt_resume *r, struct gpt_err *err)
     return gpt_fail(err, GPT_EIO, "cannot lock '%s'", r->list);
 }
 
+/* Names are few beside lines: one a file, of which even large checkpoints have
+ * no more than their ranks. */
 static bool knows(const struct gpt_resume *r, const char *name)
 {
     for (size_t i = 0; i < r->n_names; i++)
@@ -115,7 +119,8 @@ static bool knows(const struct gpt_resume *r, const char *name)
     return false;
 }
 
-/* One line without its end; what is no line is passed over. */
+/* One line without its end; what is no line is passed over. Names come from
+ * here alone, and are compared with those of the plan: none becomes a path. */
 static int take_line(struct gpt_resume *r, char *line, struct gpt_err *err)
 {
     char *name = line, *at = strchr(line, ' ');
@@ -203,7 +208,9 @@ static int sweep(const struct gpt_resume *r, const char *dir,
     return status;
 }
 
-/* Begins anew. */
+/* Begins anew: what is there is of no use to this conversion. The list stays,
+ * as it is locked, and loses its lines first: a death in between leaves files
+ * that no line names, which are removed next time. */
 static int discard(struct gpt_resume *r, struct gpt_err *err)
 {
     r->n = r->n_names = 0;
@@ -273,16 +280,22 @@ bool gpt_resume_find(const struct gpt_resume *r, uint64_t digest, int64_t part,
 }
 
 /* One write(2) a line: O_APPEND keeps lines whole unless the machine stops. */
-void gpt_resume_note(struct gpt_resume *r, const char *file, uint64_t digest,
-                     int64_t part, uint32_t crc)
+int gpt_resume_note(struct gpt_resume *r, const char *file, uint64_t digest,
+                    int64_t part, uint32_t crc, struct gpt_err *err)
 {
+    ssize_t done;
     char line[GPT_PATH_BYTES];
     const int n = snprintf(line, sizeof(line), "%.1000s %016llx %lld %08x\n",
                            file, (unsigned long long)digest, (long long)part,
                            (unsigned)crc);
 
-    if (write(r->fd, line, (size_t)n) == n)
-        r->added = true;
+    do
+        done = write(r->fd, line, (size_t)n);
+    while (done < 0 && errno == EINTR);
+    if (done != n)
+        return gpt_fail_errno(err, GPT_EIO, "cannot write '%s'", r->list);
+    r->added = true;
+    return GPT_OK;
 }
 
 /* Blocks and not sizes: a file has its whole size from the beginning. */
@@ -308,6 +321,8 @@ static int64_t held_in(const char *path, int depth)
     return total;
 }
 
+/* The name of the part goes with the publication, and the list after it: so one
+ * without the other is a death in between. */
 bool gpt_resume_unfinished(const struct gpt_resume *r)
 {
     return r->n > 0 && !gpt_path_exists(r->part) && gpt_path_exists(r->target);
@@ -320,6 +335,8 @@ int64_t gpt_resume_held(const struct gpt_resume *r)
 
 /* ---- the end ---- */
 
+/* The list is removed while it is locked. A process that waits for the lock
+ * then has a file without a name, and begins again; see lock_list(). */
 void gpt_resume_close(struct gpt_resume *r, bool published, bool *kept)
 {
     int status;

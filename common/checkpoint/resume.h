@@ -28,10 +28,10 @@ int gpt_resume_open(struct gpt_resume **r, const char *path, bool is_file,
 /* True when the part of the file was noted; its checksum. */
 bool gpt_resume_find(const struct gpt_resume *r, uint64_t digest, int64_t part,
                      uint32_t *crc);
-/* Adds a line; not thread-safe. A list that cannot be written is no failure of
- * the conversion: then it cannot be resumed. */
-void gpt_resume_note(struct gpt_resume *r, const char *file, uint64_t digest,
-                     int64_t part, uint32_t crc);
+/* Adds a line; not thread-safe. */
+int gpt_resume_note(struct gpt_resume *r, const char *file, uint64_t digest,
+                    int64_t part, uint32_t crc,
+                    struct gpt_err *err) GPT_MUST_USE;
 /* True when the output got its name, and the run ended before it had removed
  * the list: what comes after the name may be missing. */
 bool gpt_resume_unfinished(const struct gpt_resume *r);

@@ -141,6 +141,7 @@ struct gpt_stored gpt_stored_entry(const struct gpt_safetensor *entry,
     return stored;
 }
 
+/* Its pieces may be anywhere, so it has no file. */
 struct gpt_stored gpt_stored_tensor(const struct gpt_tensor *t)
 {
     struct gpt_stored stored = {.name = t->name,

@@ -30,7 +30,7 @@ int gpt_target_plan(struct gpt_target *t, const struct gpt_format *format,
     return GPT_OK;
 }
 
-/* Of a topology only sizes and coordinates are read; its rank stays 0. */
+/* Only sizes and coordinates of a topology are read; its rank stays 0. */
 int gpt_target_layout(const struct gpt_target *t, int64_t tp_rank,
                       int64_t pp_rank, struct gpt_layout *layout,
                       struct gpt_err *err)
@@ -150,8 +150,9 @@ int gpt_target_write(struct gpt_target *t, gpt_bytes_done *done, void *context,
     bool kept;
 
     GPT_TRY(open_resume(&pour.resume, t, err));
-    /* Nobody was told of an output whose run died between its name and the end,
-     * and its tracker may not name it: the same command makes it again. */
+    /* The run that made it died between its name and the end: nothing has
+     * reported it, and its tracker may not name it. The same command makes it
+     * again. */
     if (gpt_resume_unfinished(pour.resume))
         pour.flags |= GPT_OUT_FORCE;
     int status = check_room(t, gpt_resume_held(pour.resume), err);

@@ -80,6 +80,8 @@ static size_t fill_head(uint8_t head[HEAD_BYTES], const struct entry *e)
     return at;
 }
 
+/* The descriptor is a mark, the checksum, and the size twice: of what was
+ * compressed and of what it was before, which are the same here. */
 static int64_t tail_bytes(const struct entry *e)
 {
     return e->bytes >= WIDE ? 24 : 16;
@@ -259,6 +261,7 @@ static int put_entry(const struct archive *a, const struct entry *e,
                           e->begin + e->bytes, err);
 }
 
+/* What is between the storages, after them: their checksums are known now. */
 static int put_all(const struct archive *a, struct gpt_buf *list,
                    struct gpt_err *err)
 {
@@ -270,6 +273,8 @@ static int put_all(const struct archive *a, struct gpt_buf *list,
     return gpt_out_pwrite(a->out, list->data, list->len, a->end, err);
 }
 
+/* The list is composed twice. Its first length gives the size of the file,
+ * which is reserved, so that a full disk is met before the work. */
 int gpt_torch_write(struct gpt_pour *pour, const char *path, const char *name,
                     unsigned flags, const struct gpt_pickle_out *o,
                     const int64_t *bytes, int64_t n, struct gpt_part *parts,

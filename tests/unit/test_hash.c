@@ -207,7 +207,8 @@ static void test_join(void)
            "joined at %lld", (long long)cuts[i]);
     }
     /* zlib's crc32 of "12345" and "6789" */
-    ok(gpt_crc_join(GPT_CRC32_POLYNOMIAL, 0xcbf53a1c, 0x9dbabf87, 4) == 0xcbf43926,
+    ok(gpt_crc_join(GPT_CRC32_POLYNOMIAL, 0xcbf53a1c, 0x9dbabf87, 4) ==
+           0xcbf43926,
        "CRC-32 joins, too");
     gpt_free(data);
 }

@@ -1,7 +1,7 @@
-/* Memory of a conversion: at most 256 MiB, whatever the model is. A model of 420
- * MB, most of which is a hole in its file, goes from Hugging Face's order to
- * ranks in bf16, transposed and rounded, by as many threads as are ever used;
- * what this process has held at most is measured. */
+/* Memory of a conversion: at most 256 MiB, whatever the model is. A model of
+ * 420 MB, most of which is a hole in its file, goes from Hugging Face's order
+ * to ranks in bf16, transposed and rounded, by as many threads as are ever
+ * used; what this process has held at most is measured. */
 #include "base/io.h"
 #include "checkpoint/pour.h"
 #include "cmd/reshape/reshape.h"
