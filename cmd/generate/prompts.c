@@ -22,7 +22,7 @@ static int add(struct gpt_prompts *p, const char *text, size_t len,
                      err));
     char *copy = gpt_arena_alloc(&p->arena, len + 1, 1);
     if (!copy)
-        return gpt_fail(err, GPT_EFAIL, "out of memory for prompts");
+        return gpt_no_memory(err, "prompts");
     memcpy(copy, text, len);
     p->items[p->n++] =
         (struct gpt_prompt){.text = copy, .len = len, .seed = -1};
@@ -38,7 +38,7 @@ int gpt_prompts_refuse(struct gpt_prompts *p, size_t i, const char *text,
     p->items[i].error = gpt_arena_strdup(&p->arena, text);
     return p->items[i].error
                ? GPT_OK
-               : gpt_fail(err, GPT_EFAIL, "out of memory for prompts");
+               : gpt_no_memory(err, "prompts");
 }
 
 /* The arena keeps the text as long as the prompts: the writer reads it when
@@ -50,7 +50,7 @@ int gpt_prompts_set_text(struct gpt_prompts *p, size_t i, const char *text,
 
     assert(i < p->n);
     if (!copy)
-        return gpt_fail(err, GPT_EFAIL, "out of memory for prompts");
+        return gpt_no_memory(err, "prompts");
     if (len > 0)
         memcpy(copy, text, len);
     p->items[i].text = copy;
@@ -86,7 +86,7 @@ static int read_stream(FILE *f, const char *name, struct gpt_buf *b,
     enum { BLOCK = 65536 };
     for (size_t got = 1; got > 0;) {
         if (gpt_buf_reserve(b, BLOCK) != GPT_OK)
-            return gpt_fail(err, GPT_EFAIL, "out of memory for '%s'", name);
+            return gpt_no_memory(err, name);
         got = fread(b->data + b->len, 1, BLOCK, f);
         b->len += got;
         if (b->len > MOST_BYTES)
@@ -182,7 +182,7 @@ static int keep_id(struct gpt_prompts *p, struct gpt_prompt *prompt,
     prompt->id = text ? gpt_arena_strdup(&p->arena, text) : NULL;
     cJSON_free(text);
     return id && !prompt->id
-               ? gpt_fail(err, GPT_EFAIL, "%s: out of memory", what)
+               ? gpt_no_memory(err, what)
                : GPT_OK;
 }
 
@@ -196,7 +196,7 @@ static int read_ids(struct gpt_prompts *p, struct gpt_prompt *prompt,
     const cJSON *item;
 
     if (!ids)
-        return gpt_fail(err, GPT_EFAIL, "%s: out of memory", what);
+        return gpt_no_memory(err, what);
     cJSON_ArrayForEach(item, list)
     {
         const double x = cJSON_IsNumber(item) ? item->valuedouble : -1;
@@ -231,7 +231,7 @@ static int keep_string(struct gpt_prompts *p, const cJSON *object,
 
     GPT_TRY(gpt_json_string(object, key, &text, what, err));
     *kept = gpt_arena_strdup(&p->arena, text);
-    return *kept ? GPT_OK : gpt_fail(err, GPT_EFAIL, "%s: out of memory", what);
+    return *kept ? GPT_OK : gpt_no_memory(err, what);
 }
 
 /* The id comes first, so that a line without a good prompt is answered under

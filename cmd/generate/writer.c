@@ -70,7 +70,7 @@ void gpt_writer_close(struct gpt_writer *w)
 
 static int out_of_memory(struct gpt_err *err)
 {
-    return gpt_fail(err, GPT_EFAIL, "out of memory for generated text");
+    return gpt_no_memory(err, "generated text");
 }
 
 /* Flushed at once: a reader sees a token when it is chosen, and a full disk or

@@ -54,8 +54,7 @@ static int add_line(struct gpt_journal *j, const cJSON *object,
     if (!text || gpt_buf_printf(&line, "%08" PRIx32 " %s",
                                 gpt_crc32c(0, text, strlen(text)), text) !=
                      GPT_OK) {
-        status = gpt_fail(err, GPT_EFAIL, "out of memory for '%s'",
-                          j->about.path);
+        status = gpt_no_memory(err, j->about.path);
         goto out;
     }
     /* The line is synced before this returns, so that a crash cannot take back

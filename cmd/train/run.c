@@ -452,22 +452,38 @@ static struct gpt_feed_options feed_options(const struct gpt_run *r)
     };
 }
 
+static const char *const split_names[GPT_N_SPLITS] = {"train", "valid", "test"};
+
+/* The share of a split may round to no sequence of a small data set: nothing is
+ * measured on it then. Each rank decides by the same corpus. */
+static void drop_empty_splits(struct gpt_run *r)
+{
+    for (int k = 0; k < GPT_N_SPLITS; k++) {
+        if (r->plan.corpus.n_samples[k] == 0 ||
+            gpt_corpus_size(r->corpus, (enum gpt_split)k) > 0)
+            continue;
+        r->plan.corpus.n_samples[k] = 0;
+        if (is_first(r))
+            gpt_warn("no loss is measured on the %s split: its share of "
+                     "--split %s holds no sequence of the data",
+                     split_names[k], r->o->split);
+    }
+}
+
 /* A validation that is not what it seems is reported before the training, not
  * found after it. */
 static void report_splits(const struct gpt_run *r, const struct gpt_args *args)
 {
-    static const char *const names[GPT_N_SPLITS] = {"train", "valid", "test"};
     struct gpt_repeat s;
 
     for (int k = 0; k < GPT_N_SPLITS; k++)
         if (gpt_corpus_repeats(r->corpus, (enum gpt_split)k, &s))
             gpt_warn("%s: its %s split, sequences %lld to %lld, has %lld "
                      "tokens: these are repeated to fill samples of %lld",
-                     s.prefix, names[k], (long long)s.begin,
+                     s.prefix, split_names[k], (long long)s.begin,
                      (long long)s.end - 1, (long long)s.tokens,
                      (long long)r->plan.corpus.seq_length + 1);
-    if (r->o->eval_iters == 0 ||
-        gpt_corpus_size(r->corpus, GPT_VALID) > 0)
+    if (r->o->eval_iters == 0 || r->plan.corpus.n_samples[GPT_VALID] > 0)
         return;
     /* The default of --eval-iters asks for nothing in particular. */
     if (gpt_option_given(args, "eval-iters"))
@@ -510,6 +526,7 @@ static int open_corpus(struct gpt_run *r, const struct gpt_args *args,
     GPT_TRY(status);
     if (is_first(r))
         report_splits(r, args);
+    drop_empty_splits(r);
     r->context.corpus_digest = gpt_corpus_digest(r->corpus);
     report_epoch(r);
     return GPT_OK;
@@ -597,7 +614,7 @@ static int compare_ranks(struct gpt_run *r, const struct gpt_args *args,
 
     int status = gpt_options_lines(args, r->o, GPT_LINES_SHARED, &options);
     if (status != GPT_OK)
-        gpt_fail(err, status, "out of memory for the options");
+        gpt_no_memory(err, "the options");
     else
         status = gpt_world_agree(r->world, "options", options.data, err);
     gpt_buf_free(&options);

@@ -263,7 +263,7 @@ static int describe_parts(const struct gpt_saver *s, int kind,
             t->shape[d] = p->shape[d];
         }
         if (!t->name)
-            return gpt_fail(err, GPT_EFAIL, "out of memory for a checkpoint");
+            return gpt_no_memory(err, "a checkpoint");
         copy += s->copy ? p->count : 0;
     }
     return GPT_OK;

@@ -94,7 +94,7 @@ static int write_svg(const struct gpt_timeline *t,
         status = gpt_write_file(o->svg, o->force ? GPT_OUT_FORCE : 0,
                                 picture.data, picture.len, err);
     else
-        status = gpt_fail(err, GPT_EFAIL, "out of memory for a timeline");
+        status = gpt_no_memory(err, "a timeline");
     gpt_buf_free(&picture);
     return status;
 }
@@ -236,7 +236,7 @@ static int print_timeline(struct gpt_timeline *t,
         !print_times("tensor parallel sums of a step", tensor_times(plan, o),
                      out) ||
        !print_times("gathering weights", weights, out))
-        return gpt_fail(err, GPT_EFAIL, "out of memory for a timeline");
+        return gpt_no_memory(err, "a timeline");
     return GPT_OK;
 }
 

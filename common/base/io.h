@@ -54,6 +54,10 @@ void gpt_in_map_only(struct gpt_in *in);
 int gpt_read_file(const char *path, int64_t limit, char **data, size_t *len,
                   struct gpt_err *err) GPT_MUST_USE;
 
+/* SHA-256 of a whole file of at most 4 GiB, and its length. */
+int gpt_sha256_file(char hex[65], int64_t *bytes, const char *path,
+                    struct gpt_err *err) GPT_MUST_USE;
+
 /* ---- output ---- */
 enum {
     GPT_OUT_FORCE = 1,  /* replace an existing file (still atomically) */

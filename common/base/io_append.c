@@ -89,8 +89,7 @@ int gpt_append_line(struct gpt_append *a, const char *line,
 {
     a->line.len = 0;
     if (gpt_buf_printf(&a->line, "%s\n", line) != GPT_OK)
-        return gpt_fail(err, GPT_EFAIL, "out of memory for a line of '%s'",
-                        a->path);
+        return gpt_no_memory(err, a->path);
     return gpt_append_bytes(a, a->line.data, a->line.len, err);
 }
 

@@ -1,6 +1,7 @@
 /* Input files: size first, then reads at offsets. */
 #include "base/io.h"
 
+#include "base/hash.h"
 #include "base/io_publish.h"
 #include "base/memory.h"
 
@@ -253,4 +254,19 @@ int gpt_read_file(const char *path, int64_t limit, char **data, size_t *len,
         *len = 0;
     }
     return status;
+}
+
+int gpt_sha256_file(char hex[65], int64_t *bytes, const char *path,
+                    struct gpt_err *err)
+{
+    char *data;
+    size_t len;
+
+    /* Files of a vocabulary are small, and the one that "-" names can be read
+     * only once. */
+    GPT_TRY(gpt_read_file(path, INT64_C(1) << 32, &data, &len, err));
+    gpt_sha256(hex, data, len);
+    *bytes = (int64_t)len;
+    gpt_free(data);
+    return GPT_OK;
 }

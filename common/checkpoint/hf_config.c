@@ -343,7 +343,7 @@ static int read_key(struct reader *r, const struct gpt_hf_key *key,
                         key->name);
     cJSON *def = cJSON_Parse(is_null_value(r, key) ? "null" : key->def);
     if (!def)
-        return gpt_fail(err, GPT_EFAIL, "%s: out of memory", r->what);
+        return gpt_no_memory(err, r->what);
     int status = read_value(r, key, def, err);
     cJSON_Delete(def);
     return status;

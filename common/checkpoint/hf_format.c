@@ -33,7 +33,7 @@ static int list_shards(struct gpt_source *s, struct gpt_err *err)
     struct gpt_source_file *files =
         gpt_arena_alloc(&s->arena, (size_t)n, sizeof(*files));
     if (!files)
-        return gpt_fail(err, GPT_EFAIL, "out of memory");
+        return gpt_no_memory(err, "files of a vocabulary");
     for (int64_t i = 0; i < n; i++) {
         shard = gpt_hf_shard(s->data, (size_t)i, &name);
         files[i] =
@@ -52,7 +52,7 @@ static int list_vocabulary(struct gpt_source *s, struct gpt_err *err)
         gpt_arena_alloc(&s->arena, GPT_HF_VOCAB_FILES, sizeof(*attached));
 
     if (!attached)
-        return gpt_fail(err, GPT_EFAIL, "out of memory");
+        return gpt_no_memory(err, "files of a vocabulary");
     for (const char *const *f = gpt_hf_vocab_files; *f; f++)
         if (gpt_path_holds(s->dir, *f))
             attached[s->n_attached++] = *f;
@@ -78,7 +78,7 @@ static int open_alone(struct gpt_source *s, const char *path,
     }
     s->dir = gpt_arena_strdup(&s->arena, path);
     if (!s->dir)
-        return gpt_fail(err, GPT_EFAIL, "out of memory");
+        return gpt_no_memory(err, "a directory's name");
     GPT_TRY(gpt_hf_open(&hf, path, gpt_max_i64(o->divisible_by, 1),
                         gpt_max_i64(o->tp_size, 1), err));
     s->data = hf;

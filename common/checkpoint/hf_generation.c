@@ -95,7 +95,7 @@ static int keep_settings(struct gpt_hf_extra *extra, const cJSON *json,
         extra->unused_settings = gpt_arena_printf(
             arena, "%s: %s", GPT_HF_GENERATION_CONFIG, b.data);
     if (status != GPT_OK || (b.len && !extra->unused_settings))
-        status = gpt_fail(err, GPT_EFAIL, "out of memory");
+        status = gpt_no_memory(err, "generation settings");
     gpt_buf_free(&b);
     return status;
 }

@@ -81,7 +81,7 @@ static int open_shard(struct gpt_hf *hf, const char *name, struct gpt_err *err)
                      sizeof(*hf->shards), "shards", err));
     hf->names[hf->n_shards] = gpt_arena_strdup(&hf->arena, name);
     if (!hf->names[hf->n_shards])
-        return gpt_fail(err, GPT_EFAIL, "out of memory");
+        return gpt_no_memory(err, "names of weight files");
     GPT_TRY(open_weights(&hf->shards[hf->n_shards], path, err));
     hf->n_shards++;
     return GPT_OK;

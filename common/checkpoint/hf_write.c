@@ -133,7 +133,7 @@ static int plan_tensor(struct gpt_hf_plan *p, const struct gpt_param *row,
     gpt_hf_shape(&p->config, rule, row, shape);
     char *kept = gpt_arena_strdup(&p->arena, name);
     if (!kept)
-        return gpt_fail(err, GPT_EFAIL, "out of memory");
+        return gpt_no_memory(err, "tensors to write");
     *out = &p->tensors[p->n++];
     **out = gpt_tensor_make(kept, dtype, row->ndim, shape);
     return GPT_OK;
@@ -272,7 +272,7 @@ static int write_json(cJSON *json, const char *dir, const char *name,
 
     status = status == GPT_OK
                  ? gpt_small_file_write(dir, name, flags, b.data, b.len, err)
-                 : gpt_fail(err, GPT_EFAIL, "%s: out of memory", name);
+                 : gpt_no_memory(err, name);
     gpt_buf_free(&b);
     cJSON_free(text);
     cJSON_Delete(json);

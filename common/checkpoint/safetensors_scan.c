@@ -175,7 +175,7 @@ static int scan_string(struct scan *s, const char **out)
         return BAD(s, s->p, "string without end");
     char *text = gpt_arena_alloc(s->arena, (size_t)(q - s->p) + 1, 1);
     if (!text)
-        return gpt_fail(s->err, GPT_EFAIL, "%s: out of memory", s->what);
+        return gpt_no_memory(s->err, s->what);
     size_t n = 0;
     while (s->p < q) {
         if (*s->p != '\\') {

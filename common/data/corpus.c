@@ -205,6 +205,15 @@ static int build_blend(struct split *s, const char *name, int64_t wanted,
     return status;
 }
 
+/* True when the split has no sequence of any of its data sets. */
+static bool is_empty(const struct split *s)
+{
+    for (int64_t i = 0; i < s->n_members; i++)
+        if (s->member[i].end > s->member[i].begin)
+            return false;
+    return true;
+}
+
 /* Opens sequences [lo * S, hi * S) of each part. Rounded half to even, as
  * Python rounds. */
 static int open_split(struct gpt_corpus *c, enum gpt_split which,
@@ -231,6 +240,10 @@ static int open_split(struct gpt_corpus *c, enum gpt_split which,
         m->end = gpt_min_i64((int64_t)rint(hi * n), (int64_t)n);
         m->weight = parts->weight ? parts->weight[i] / sum : 0;
     }
+    /* A share of a small set may round to no sequence at all. Training needs
+     * one; without the others a program says that nothing is measured. */
+    if (which != GPT_TRAIN && hi - lo < 1 && is_empty(s))
+        return GPT_OK;
     GPT_TRY(build_members(c, s, which, wanted, err));
     if (blended)
         return build_blend(s, split_names[which], wanted, err);
@@ -422,7 +435,8 @@ bool gpt_corpus_repeats(const struct gpt_corpus *c, enum gpt_split split,
     for (int64_t i = 0; i < s->n_members; i++) {
         const struct member *m = &s->member[i];
 
-        if (c->documents || m->samples.n_tokens > c->seq_length)
+        if (c->documents || m->begin == m->end ||
+            m->samples.n_tokens > c->seq_length)
             continue;
         *repeat = (struct gpt_repeat){gpt_indexed_prefix(m->set), m->begin,
                                       m->end, m->samples.n_tokens};

@@ -27,9 +27,10 @@ struct gpt_corpus_options {
 
 struct gpt_corpus;
 
-/* GPT_EDATA when a split that is wanted has no token, with prefix, split and
- * what is needed. A split of fewer tokens than one sample repeats them:
- * gpt_corpus_repeats(). */
+/* GPT_EDATA when the training split, or one data set of a blend, has no token,
+ * with prefix, split and what is needed. Another split whose share holds no
+ * sequence at all is left empty. A split of fewer tokens than one sample
+ * repeats them: gpt_corpus_repeats(). */
 int gpt_corpus_open(struct gpt_corpus **c,
                     const struct gpt_corpus_options *options,
                     struct gpt_err *err) GPT_MUST_USE;

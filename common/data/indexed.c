@@ -72,7 +72,7 @@ static int open_part(struct gpt_in **in, const char *prefix,
 
     if (status != GPT_OK) {
         gpt_buf_free(&path);
-        return gpt_fail(err, GPT_EFAIL, "%s: out of memory", prefix);
+        return gpt_no_memory(err, prefix);
     }
     status = gpt_in_open(in, path.data, err);
     gpt_buf_free(&path);

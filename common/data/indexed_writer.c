@@ -40,7 +40,7 @@ static int open_file(struct gpt_out **out, const char *prefix,
     int status = gpt_buf_printf(&path, "%s%s", prefix, suffix);
 
     if (status != GPT_OK)
-        status = gpt_fail(err, GPT_EFAIL, "%s: out of memory", prefix);
+        status = gpt_no_memory(err, prefix);
     else if (at < 0)
         status = gpt_out_open(out, path.data, flags, 0, err);
     else

@@ -1,7 +1,6 @@
 /* The JSON of provenance.h. Start at gpt_provenance_write(). */
 #include "data/provenance.h"
 
-#include "base/hash.h"
 #include "base/memory.h"
 #include "base/num.h"
 #include "text/unicode.h"
@@ -31,9 +30,6 @@ void gpt_key_counts_add(struct gpt_key_counts *c, int64_t document_tokens)
 int gpt_tokenizer_id_add(struct gpt_tokenizer_id *id, const char *option,
                          const char *path, struct gpt_err *err)
 {
-    char *data;
-    size_t len;
-
     if (!path)
         return GPT_OK;
     if (id->n_files == GPT_TOKENIZER_FILES)
@@ -41,12 +37,10 @@ int gpt_tokenizer_id_add(struct gpt_tokenizer_id *id, const char *option,
                         GPT_TOKENIZER_FILES);
     /* A digest of the whole file says which vocabulary it was, whatever its
      * name. */
-    GPT_TRY(gpt_read_file(path, INT64_C(1) << 32, &data, &len, err));
+    GPT_TRY(gpt_sha256_file(id->files[id->n_files].sha256,
+                            &id->files[id->n_files].bytes, path, err));
     id->files[id->n_files].option = option;
-    id->files[id->n_files].path = path;
-    id->files[id->n_files].bytes = (int64_t)len;
-    gpt_sha256(id->files[id->n_files++].sha256, data, len);
-    gpt_free(data);
+    id->files[id->n_files++].path = path;
     return GPT_OK;
 }
 

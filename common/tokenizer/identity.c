@@ -2,7 +2,6 @@
  * counts. */
 #include "tokenizer/identity.h"
 
-#include "base/hash.h"
 #include "base/io.h"
 #include "tokenizer/family.h"
 
@@ -21,16 +20,13 @@ static bool counts(const char *path)
 static int add_file(struct gpt_tokenizer_identity *id, const char *path,
                     struct gpt_err *err)
 {
-    char *data;
-    size_t len;
+    int64_t bytes;
 
     if (!counts(path))
         return GPT_OK;
-    GPT_TRY(gpt_read_file(path, INT64_C(1) << 32, &data, &len, err));
-    snprintf(id->files[id->n_files].name, sizeof(id->files->name), "%.199s",
+    GPT_TRY(gpt_sha256_file(id->files[id->n_files].sha256, &bytes, path, err));
+    snprintf(id->files[id->n_files++].name, sizeof(id->files->name), "%.199s",
              gpt_path_name(path));
-    gpt_sha256(id->files[id->n_files++].sha256, data, len);
-    gpt_free(data);
     return GPT_OK;
 }
 

@@ -27,7 +27,7 @@ static int copy_rest(struct splitting *s, const char *p, size_t n)
 {
     return gpt_buf_add(&s->rest, p, n) == GPT_OK
                ? GPT_OK
-               : gpt_fail(s->scan.err, GPT_EFAIL, "out of memory");
+               : gpt_no_memory(s->scan.err, "a tokenizer");
 }
 
 /* Leaves the value under the cursor out of the rest. */

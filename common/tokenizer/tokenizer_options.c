@@ -369,7 +369,7 @@ static int take_inside(struct gpt_tokenizer_options *o, const char *path,
     if (o->model || !type || !o->type || strcmp(type, o->type) != 0)
         return GPT_OK;
     o->model = gpt_arena_strdup(arena, path);
-    return o->model ? GPT_OK : gpt_fail(err, GPT_EFAIL, "out of memory");
+    return o->model ? GPT_OK : gpt_no_memory(err, "a vocabulary's path");
 }
 
 int gpt_tokenizer_from_json(struct gpt_tokenizer_options *o, const cJSON *json,

@@ -134,6 +134,13 @@ check 'and it is validated' grep -q 'validation loss at' out err
 expect 0 'a train split below a sample' train --data-path $set --split 2,58,0 \
     --eval-iters 0 --seq-length 300
 says 'its train split, sequences 0 to 1' 'are repeated'
+# The articles' shares of a small set: 60 sequences have no thousandth.
+expect 0 'a test split of no sequence' train --data-path $set \
+    --split 949,50,1 --eval-iters 2
+says 'no loss is measured on the test split' '949,50,1 holds no sequence'
+expect 0 'a valid split of no sequence' train --data-path $set \
+    --split 999,1,0 --eval-iters 2
+says 'no loss is measured on the valid split'
 expect 0 'no split' train --data-path $set --split 1,0,0 --eval-iters 2
 says 'nothing is validated' '--eval-iters 2 has no effect'
 
