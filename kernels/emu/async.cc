@@ -45,6 +45,7 @@ char *shared_at(unsigned address, unsigned bytes)
 
 unsigned running_lane;
 
+/* A fiber is one thread; in ptx/ a lane of a warp writes. */
 static unsigned writer()
 {
     return now ? (unsigned)(now - threads) : ptx::running_thread();
@@ -58,6 +59,7 @@ void shared_written(unsigned address, unsigned bytes, unsigned thread)
         unfenced[i] = (uint16_t)(thread + 1);
 }
 
+/* Without a question of what lies there: the caller asks. */
 char *shared_pointer(unsigned address)
 {
     if (address >= first_address && address - first_address < shared_size)
@@ -359,6 +361,7 @@ static void copy_element(const struct bulk_copy &c, unsigned i)
         memset(to, 0, m.element);
 }
 
+/* ptx/ marks the bytes of a copy as long as it is under way. */
 void (*copy_begins)(unsigned to, unsigned bytes);
 void (*copy_ends)(unsigned to, unsigned bytes);
 

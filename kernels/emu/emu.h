@@ -56,10 +56,10 @@ bool launch_kernel(const char *name, dim3 grid, dim3 block, size_t shared,
     std::tuple<P...> values(args...);
     return std::apply(
         [&](const P &...v) {
-            const struct ptx::argument all[] = {{&v, sizeof(v)}...};
+            const struct ptx::argument all[] = {{&v, sizeof(P)}...};
 
             return ptx::launch(name, (void *)kernel, grid, block, shared, all,
-                               sizeof...(v));
+                               sizeof(all) / sizeof(all[0]));
         },
         values);
 }

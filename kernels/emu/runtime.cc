@@ -261,7 +261,7 @@ bool emu::device_block(const void *p, const void **begin, size_t *bytes)
 
     if (b == blocks.begin())
         return false;
-    --b;
+    --b; /* it may end before p: the caller looks */
     *begin = (const void *)b->first;
     *bytes = b->second;
     return true;

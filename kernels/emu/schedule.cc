@@ -64,6 +64,7 @@ bool has_failed()
     return failed;
 }
 
+/* A kernel may fail before it runs: its text may not be there. */
 void begin_failures(const char *kernel)
 {
     kernel_name = kernel;
@@ -401,7 +402,8 @@ static void run_grid(const std::function<void()> &run)
     }
 }
 
-/* By one thread of the host at a time. */
+/* By one thread of the host at a time: the caller holds the lock. `run` runs
+ * the block whose number is in blockIdx. */
 static bool run_alone(const char *kernel, dim3 grid, dim3 block, size_t shared,
                       const std::function<void()> &run)
 {
@@ -441,6 +443,8 @@ bool run_launch(const char *kernel, dim3 grid, dim3 block, size_t shared,
     return good;
 }
 
+/* The interpreter of PTX has warps of its own; orders, shared memory and the
+ * list of copies are those of here. */
 bool run_blocks(const char *kernel, dim3 grid, dim3 block, size_t shared,
                 const std::function<void(char *shared, size_t bytes)> &f)
 {

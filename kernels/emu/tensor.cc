@@ -71,6 +71,7 @@ static void multiply_fragments(void *const slots[32], uint32_t)
         }
 }
 
+/* The same product for a warp whose lanes are no fibers. */
 void mma_of_warp(float (*d)[4], const uint32_t (*a)[4], const uint32_t (*b)[2],
                  bool bf16)
 {

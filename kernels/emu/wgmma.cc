@@ -120,6 +120,8 @@ static void read_operand(float *x, const struct matrix &m, enum wgmma_type type,
         }
 }
 
+/* Warps of ptx/ keep sums in registers of their own; how operands lie is
+ * written once. */
 void read_wgmma_operand(float *x, uint64_t descriptor, bool transposed,
                         bool bf16, unsigned first, unsigned n)
 {

@@ -1,18 +1,20 @@
 #!/usr/bin/perl
-# usage: nvdisasm -c FILE.cubin | perl sass_time.pl FILE [KERNEL...]
+# usage: nvdisasm -c FILE.cubin | perl sass_time.pl FILE ARCH [KERNEL...]
+#
+# KERNEL: part of the name of a kernel that is not ours.
 #
 # A model of time: what the inner loop of a kernel with matrix instructions asks
 # of each part of a multiprocessor, counted in its machine code, in cycles of an
-# H100 for one pass. Computed, not measured: what a loop cannot be faster than,
+# H100 (ARCH 90a) or A100 (80) for one pass of four warps. Computed, not measured: what a loop cannot be faster than,
 # not what it takes. A row a kernel:
 #
-#   tensor  matrix instructions: 2048 multiply-adds a cycle
+#   tensor  matrix instructions: 2048 (A100: 1024) multiply-adds a cycle
 #   smem    operands that they read from shared memory, and loads, stores and
 #           shuffles of the four warps of a warpgroup: 128 bytes a cycle
 #   issue   instructions: one a cycle of each quarter of a multiprocessor, which
 #           one warp of a warpgroup has for itself
 #   alu     comparisons, selections, integers, conversions: 16 lanes a cycle
-#   fma     multiplications and additions: 32 lanes a cycle
+#   fma     multiplications and additions: 32 lanes a cycle (A100: 16)
 #   mufu    exponentials: 4 lanes a cycle
 #   bound   the most of these: what a pass takes when all overlaps
 #   share   tensor of bound, in percent: of the device's peak, at most
@@ -22,11 +24,12 @@
 # A pass is the way through the loop that has all matrix instructions and
 # otherwise the fewest instructions: masks are for tiles on the diagonal. Rates:
 # CUDA C++ Programming Guide, "Throughput of Native Arithmetic Instructions",
-# compute capability 9.0; 989.4 TFLOP/s of 132 multiprocessors at 1.83 GHz.
+# compute capabilities 8.0 and 9.0; 989.4 TFLOP/s of 132 multiprocessors at 1.83
+# GHz, 312 of 108 at 1.41.
 use strict;
 use warnings;
 
-my ($file, @wanted) = @ARGV;
+my ($file, $arch, @wanted) = @ARGV;
 my (%code, @order, $kernel);
 while (<STDIN>) {
     if (/^\.text\.(\S+):/) {
@@ -39,7 +42,9 @@ while (<STDIN>) {
     }
 }
 
-sub is_product { return $_[0] =~ /\b[HQ]?G?MMA\./ }
+sub is_product {
+    return $_[0] =~ /\bHG?MMA\./;
+}
 
 # Basic blocks: first and last instruction, and where each goes.
 sub blocks_of {
@@ -143,13 +148,13 @@ sub count {
             $open = 1;
         } elsif (/^HMMA\.16816/) {
             # four warps, a quarter of the tensor cores each
-            $n{tensor} += 16 * 8 * 16 / 512;
+            $n{tensor} += 16 * 8 * 16 / ($arch =~ /^8/ ? 256 : 512);
         } elsif (/DEPBAR\.LE gsb0, 0x0/) {
             $open = 0;
         } elsif (/^MUFU/) {
             $n{mufu} += 8;
         } elsif (/^(FFMA|FMUL|FADD|FMUL2|HFMA2|HADD2|HMUL2)\b/) {
-            $n{fma}++;
+            $n{fma} += $arch =~ /^8/ ? 2 : 1;
         } elsif (/^IMAD/) {
             $n{fma} += 2;
         } elsif (/^(LDS|STS|LDSM|STSM)(\S*)/) {
@@ -161,7 +166,8 @@ sub count {
             $n{alu} += 2;
         }
     }
-    $n{alone} = $alone;
+    # Without wgmma a warp waits for its own matrix instructions alone.
+    $n{alone} = $open || grep({ /^HGMMA/ } @pass) ? $alone : 0;
     return \%n;
 }
 

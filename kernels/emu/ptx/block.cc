@@ -1,5 +1,10 @@
 /* A block: its warps take turns, a warp runs instructions in lockstep. Start at
- * run_block(), then step(). */
+ * run_block(), then step(). Blocks of a grid run one after another.
+ *
+ * Lanes that have parted form levels, the topmost of which runs: at a branch
+ * whose lanes differ the running level waits where the ways meet, and a level
+ * for each way is put on top. An instruction sees the lanes of its level, less
+ * those that its predicate leaves out. */
 #include "kernels/emu/ptx/module.h"
 
 #include <algorithm>
@@ -8,12 +13,17 @@
 namespace emu {
 namespace ptx {
 
+/* The mutex of schedule.cc lets one launch of the process run at a time, so
+ * that a block can be plain globals. Warps keep their memory from block to
+ * block. */
 std::vector<warp> warps;
 const struct function *running;
 struct warp *current;
 
 /* ---- where the program is ---- */
 
+/* A .loc names the function that the compiler saw last, also where that was
+ * inlined: the line of hopper.cuh rather than that of its caller. */
 const char *source_file()
 {
     auto s = running->in->sources.find(current && current->now
@@ -46,7 +56,9 @@ unsigned running_thread()
 
 /* ---- lanes that part and meet ---- */
 
-/* Drops what has ended or has come to where others wait. */
+/* Drops what has ended or has come to where others wait. The topmost level is
+ * the one that runs. When its lanes have come to the join, they are among the
+ * lanes of the level below, which waits there. */
 static void settle(struct warp &w)
 {
     while (!w.levels.empty()) {
@@ -59,6 +71,9 @@ static void settle(struct warp &w)
     }
 }
 
+/* PTX does not say which side runs first, and a kernel must not depend on it.
+ * Where the ways never meet again, both sides run until they end, under the
+ * join of the level that they came from. */
 static void part(struct warp &w, const struct instruction &i, uint32_t taken)
 {
     struct level &top = w.levels.back();
@@ -78,6 +93,8 @@ static void part(struct warp &w, const struct instruction &i, uint32_t taken)
     w.levels.push_back(b);
 }
 
+/* A lane that ends leaves all levels: settle() takes it out of each when that
+ * level comes up. */
 static void run_flow(struct warp &w, const struct instruction &i,
                      uint32_t lanes)
 {
@@ -104,6 +121,10 @@ static const char *register_use(uint8_t flight)
                        : "a product under way reads";
 }
 
+/* Registers that an asynchronous product writes hold anything until it is
+ * waited for, those that it reads must keep what they have: on a GPU both are
+ * read or written at some later time. A use is stamped with its time, for the
+ * rule of wgmma.fence. */
 static bool check_slots(struct warp &w, const struct instruction &i,
                         uint32_t lanes)
 {
@@ -128,6 +149,9 @@ static bool check_slots(struct warp &w, const struct instruction &i,
     return true;
 }
 
+/* Compilers move registers that nothing was written to, for instance where
+ * two ways meet of which one never uses them. So a move takes what is unknown
+ * along, and its use for anything else is the error. */
 static void mark_slots(struct warp &w, const struct instruction &i,
                        uint32_t lanes)
 {
@@ -142,7 +166,8 @@ static void mark_slots(struct warp &w, const struct instruction &i,
     w.unknown = 0;
 }
 
-/* Lanes for which the instruction's predicate holds. */
+/* Lanes for which the instruction's predicate holds. A predicate that is not
+ * known makes the way of the program depend on chance. */
 static uint32_t guarded(struct warp &w, const struct instruction &i,
                         uint32_t lanes)
 {
@@ -189,6 +214,8 @@ bool step(struct warp &w)
 
 /* ---- a block ---- */
 
+/* Registers that a kernel finds filled. They are written when a warp begins
+ * and are slots like all others then. */
 static uint64_t special_of(const std::string &name, unsigned thread)
 {
     char axis = name.back();
@@ -213,6 +240,8 @@ static uint64_t special_of(const std::string &name, unsigned thread)
     return 0;
 }
 
+/* The image has the constants; registers that follow it keep what the block
+ * before left there, which no instruction can see, as none is known. */
 static void begin_warp(struct warp &w, unsigned index, unsigned n)
 {
     const struct function *f = running;
@@ -255,6 +284,8 @@ static void check_end(struct warp &w)
                  c.size());
 }
 
+/* Nothing has moved and no copy is under way: barriers that some never come
+ * to, bytes that never come, registers that no warp gives up. */
 static void report_waiting()
 {
     const struct warp *first = nullptr;
@@ -270,7 +301,9 @@ static void report_waiting()
          first->now ? first->now->name : "its start");
 }
 
-/* True when it ran at least one instruction. */
+/* True when it ran at least one instruction. In forward and in reverse order
+ * a warp runs until it has to wait, so that copies and other warps are as
+ * late as can be. */
 static bool run_warp(struct warp &w)
 {
     /* Leaving it early lets others overtake it. */

@@ -1,5 +1,8 @@
-/* One kernel of a file: tokens to instructions. Start at build_function(). */
-#include "kernels/emu/ptx/module.h"
+/* One kernel of a file: tokens to instructions. Start at build_function().
+ * Statements are read once, in their order; what is not known yet gets a number
+ * and is put in at the end: labels, registers, which come after all constants,
+ * and the place of dynamic shared memory, which comes after all arrays. */
+#include "kernels/emu/ptx/build.h"
 
 #include <algorithm>
 #include <ctype.h>
@@ -8,119 +11,10 @@
 namespace emu {
 namespace ptx {
 
-namespace {
-
-/* Registers declared in a pair of braces: by name, or name and count. */
-struct scope {
-    std::map<std::string, uint32_t, std::less<>> names;
-    struct numbered {
-        std::string prefix;
-        uint32_t first, count;
-    };
-    std::vector<numbered> ranges;
-};
-
-struct patch { /* a constant that is known when all of the kernel is read */
-    uint32_t slot;
-    int64_t offset;
-};
-
-struct builder {
-    struct module *m;
-    struct function *f;
-    size_t i; /* the next token */
-    std::vector<scope> scopes;
-    std::map<std::string, uint32_t, std::less<>> labels, shared, local;
-    std::map<std::pair<uint64_t, unsigned>, uint32_t> constants;
-    std::map<std::string, size_t, std::less<>> params;
-    std::vector<std::pair<uint32_t, std::string>> jumps;
-    std::vector<patch> dynamic;
-    struct token at;   /* of the instruction */
-    uint32_t source, source_line;
-    bool bad;
-    std::vector<slot> registers; /* numbered from REGISTERS on until the end */
-};
-
-} // namespace
-
-/* Constants are found while registers are numbered: until the end these have
- * numbers of their own. */
-static const uint32_t REGISTERS = 1u << 30;
-
-static void error(struct builder &b, const char *what, std::string_view name)
-{
-    if (!b.bad)
-        fail("%s:%u: %s '%.*s'", b.m->path.c_str(), b.at.line, what,
-             (int)name.size(), name.data());
-    b.bad = true;
-}
-
-static std::string_view text(const struct builder &b)
-{
-    return b.m->tokens[b.i].text;
-}
-
-static bool accept(struct builder &b, const char *t)
-{
-    if (text(b) != t)
-        return false;
-    b.i++;
-    return true;
-}
-
-static void want(struct builder &b, const char *t)
-{
-    if (!accept(b, t))
-        error(b, "not expected here:", text(b));
-}
-
-/* ---- slots ---- */
-
-static uint32_t fixed_slot(struct builder &b, unsigned bytes)
-{
-    b.f->slots.push_back({0, (uint8_t)bytes});
-    return (uint32_t)b.f->slots.size() - 1;
-}
-
-static uint32_t constant(struct builder &b, uint64_t x, unsigned bytes)
-{
-    if (bytes && bytes < 8)
-        x &= ((uint64_t)1 << bytes * 8) - 1;
-    auto key = std::make_pair(x, bytes);
-    auto c = b.constants.find(key);
-
-    if (c != b.constants.end())
-        return c->second;
-    return b.constants[key] = fixed_slot(b, bytes);
-}
-
-/* A constant that no other use shares. */
-static uint32_t own_constant(struct builder &b, int64_t offset, unsigned bytes)
-{
-    uint32_t s = fixed_slot(b, bytes);
-
-    b.dynamic.push_back({s, offset});
-    return s;
-}
-
-static uint32_t special(struct builder &b, std::string_view name)
-{
-    for (auto &s : b.f->specials)
-        if (s.first == name)
-            return s.second;
-    uint32_t s = fixed_slot(b, 4);
-    b.f->specials.emplace_back(std::string(name), s);
-    return s;
-}
-
-static uint8_t bytes_of(const struct builder &b, uint32_t slot)
-{
-    return slot >= REGISTERS ? b.registers[slot - REGISTERS].bytes
-                             : b.f->slots[slot].bytes;
-}
-
 /* ---- declarations ---- */
 
+/* A kernel declares thousands, most of which have one use: the compiler has
+ * not yet given them registers of the machine. */
 static void declare_registers(struct builder &b)
 {
     std::string_view type = b.m->tokens[b.i++].text;
@@ -141,182 +35,6 @@ static void declare_registers(struct builder &b)
         b.registers.resize(b.registers.size() + count, {0, (uint8_t)bytes});
     } while (accept(b, ","));
     want(b, ";");
-}
-
-static uint32_t in_scope(const struct scope &s, std::string_view name)
-{
-    auto exact = s.names.find(name);
-
-    if (exact != s.names.end())
-        return exact->second;
-    for (auto &r : s.ranges)
-        if (name.size() > r.prefix.size() &&
-            name.compare(0, r.prefix.size(), r.prefix) == 0 &&
-            isdigit((unsigned char)name[r.prefix.size()])) {
-            uint32_t n = (uint32_t)atoi(name.data() + r.prefix.size());
-
-            return n < r.count ? r.first + n : NOWHERE;
-        }
-    return NOWHERE;
-}
-
-static uint32_t find_register(const struct builder &b, std::string_view name)
-{
-    for (size_t k = b.scopes.size(); k-- > 0;) {
-        uint32_t s = in_scope(b.scopes[k], name);
-
-        if (s != NOWHERE)
-            return s;
-    }
-    return NOWHERE;
-}
-
-static uint32_t place(uint32_t *used, const struct variable &v)
-{
-    uint32_t at = (*used + v.align - 1) / v.align * v.align;
-
-    *used = at + v.bytes;
-    return at;
-}
-
-/* ---- operands ---- */
-
-/* What a name stands for, when it is neither register nor label. */
-static bool find_symbol(struct builder &b, std::string_view name,
-                        struct operand *o)
-{
-    auto param = b.params.find(name);
-    auto local = b.local.find(name);
-    auto global = b.m->globals.find(name);
-    auto shared = b.shared.find(name);
-    auto declared = b.m->shared.find(name);
-
-    o->kind = operand::NUMBER;
-    if (param != b.params.end()) {
-        o->offset = (int64_t)(b.f->params.get() + param->second);
-    } else if (local != b.local.end()) {
-        *o = {};
-        o->kind = operand::REGISTER;
-        o->slot = b.f->local_slot;
-        return local->second == 0; /* one array, as compilers make it */
-    } else if (global != b.m->globals.end()) {
-        o->offset = (int64_t)global->second.data.data();
-    } else if (shared != b.shared.end()) {
-        o->offset = SHARED_FIRST + shared->second;
-    } else if (declared != b.m->shared.end()) {
-        if (declared->second.open) {
-            o->symbol = true;
-            /* Its alignment is that of the block's memory: 1024. */
-            return true;
-        }
-        b.shared[std::string(name)] = place(&b.f->shared, declared->second);
-        o->offset = SHARED_FIRST + b.shared[std::string(name)];
-    } else {
-        return false;
-    }
-    return true;
-}
-
-static bool read_number(struct builder &b, struct operand *o)
-{
-    bool minus = accept(b, "-");
-    std::string t(text(b));
-
-    if (t.empty() || !isdigit((unsigned char)t[0])) {
-        if (minus)
-            error(b, "no number:", t);
-        return false;
-    }
-    o->kind = operand::NUMBER;
-    bool bits = t.size() > 2 && t[0] == '0' && strchr("fFdD", t[1]);
-    o->offset = (int64_t)strtoull(t.c_str() + 2 * bits, nullptr,
-                                  bits ? 16 : 0);
-    if (minus)
-        o->offset = -o->offset;
-    b.i++;
-    return true;
-}
-
-/* A register, number or symbol. */
-static bool read_simple(struct builder &b, struct operand *o)
-{
-    *o = {};
-    if (read_number(b, o))
-        return true;
-    std::string_view name = text(b);
-    o->slot = name == "_" ? NOWHERE : find_register(b, name);
-    o->kind = operand::REGISTER;
-    b.i++;
-    if (name == "_" || o->slot != NOWHERE)
-        return true;
-    if (name[0] == '%') {
-        o->slot = special(b, name);
-        return true;
-    }
-    return find_symbol(b, name, o);
-}
-
-/* Numbers of lists are constants of 32 bits, or of what fits. */
-static uint32_t slot_for(struct builder &b, const struct operand &o,
-                         unsigned bytes)
-{
-    if (o.kind == operand::REGISTER)
-        return o.slot;
-    bytes = bytes == 1 ? 2 : bytes;
-    if (o.symbol)
-        return own_constant(b, o.offset, bytes);
-    return constant(b, (uint64_t)o.offset, bytes);
-}
-
-static void read_list(struct builder &b, struct operand *o, unsigned bytes)
-{
-    std::vector<uint32_t> slots;
-    struct operand each;
-
-    do {
-        if (!read_simple(b, &each))
-            error(b, "not known:", b.m->tokens[b.i - 1].text);
-        slots.push_back(slot_for(b, each, bytes));
-    } while (accept(b, ","));
-    want(b, "}");
-    o->first = (uint32_t)b.f->lists.size();
-    o->count = (uint32_t)slots.size();
-    b.f->lists.insert(b.f->lists.end(), slots.begin(), slots.end());
-}
-
-/* `[%rd1+8]`, `[name]`, `[%rd1, {%r1, %r2}]` */
-static void read_memory(struct builder &b, struct operand *o)
-{
-    struct operand base, add = {};
-
-    if (!read_simple(b, &base))
-        error(b, "not known:", b.m->tokens[b.i - 1].text);
-    if (accept(b, "+"))
-        read_number(b, &add);
-    *o = {};
-    o->kind = operand::MEMORY;
-    o->offset = add.offset;
-    o->slot = slot_for(b, base, 8);
-    if (accept(b, ",")) {
-        want(b, "{");
-        read_list(b, o, 4);
-    }
-    want(b, "]");
-}
-
-static void read_operand(struct builder &b, struct operand *o, unsigned bytes)
-{
-    *o = {};
-    if (accept(b, "[")) {
-        read_memory(b, o);
-    } else if (accept(b, "{")) {
-        read_list(b, o, bytes);
-        o->kind = operand::LIST;
-    } else if (!read_simple(b, o)) {
-        o->kind = operand::LABEL;
-        b.jumps.emplace_back((uint32_t)b.f->code.size(),
-                             std::string(b.m->tokens[b.i - 1].text));
-    }
 }
 
 /* ---- instructions ---- */
@@ -342,7 +60,10 @@ static unsigned letter_bytes(char c)
     return c == 'h' ? 2 : c == 'w' ? 4 : 8;
 }
 
-/* Gives an operand the width that the rule asks for. */
+/* Gives an operand the width that the rule asks for. PTX lets some
+ * instructions take registers that are wider than the type: the table says
+ * which do. For all others another width is a mistake of the text or of the
+ * table. */
 static void fit(struct builder &b, struct operand *o, char c)
 {
     if (c == '?') {
@@ -413,6 +134,7 @@ static void read_operands(struct builder &b, const struct rule &r,
     b.f->lists.insert(b.f->lists.end(), to.begin(), to.end());
 }
 
+/* A predicate before the instruction decides which lanes run it. */
 static void read_instruction(struct builder &b)
 {
     struct instruction n = {};
@@ -453,6 +175,8 @@ static void read_location(struct builder &b)
     b.i = after_line(b.m, b.i);
 }
 
+/* Compilers gather a kernel's local arrays in one, whose address each lane
+ * has in a slot of its own. */
 static void read_array(struct builder &b, bool shared)
 {
     struct variable v;
@@ -497,6 +221,8 @@ static void read_body(struct builder &b)
     } while (!b.scopes.empty() && !b.bad);
 }
 
+/* A launch writes its arguments there. Each begins at a multiple of 128, as
+ * much as any type asks for: a tensor map has to lie at one of 64. */
 static void read_params(struct builder &b, size_t at)
 {
     struct variable v;
@@ -558,6 +284,7 @@ static void finish_slots(struct builder &b)
         fill(p.slot, SHARED_FIRST + f->dynamic + (uint64_t)p.offset);
 }
 
+/* Once a launch: launch.cc keeps what was built. */
 struct function *build_function(struct module *m, const std::string &key)
 {
     auto e = m->entries.find(key);

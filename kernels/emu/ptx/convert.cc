@@ -1,4 +1,8 @@
-/* cvt, between any two types, and cvta. */
+/* cvt, between any two types, and cvta, between kinds of addresses. A whole
+ * number that does not fit its new type loses its upper bits; a float becomes
+ * the nearest number that fits. Rounding is in the name: .rn to the nearest, or
+ * for results that are whole .rni, .rzi, .rmi, .rpi to the nearest, to zero,
+ * down, up. */
 #include "kernels/emu/ptx/ptx.h"
 
 #include <cmath>
@@ -23,6 +27,8 @@ static bool is_float(int t)
     return t >= F16;
 }
 
+/* A double holds every number of the narrower types exactly, so that there is
+ * one rounding, at the end. */
 static double float_of(int t, uint64_t bits)
 {
     uint32_t low = (uint32_t)bits;
@@ -38,6 +44,8 @@ static double float_of(int t, uint64_t bits)
     return t == F32 ? (double)f : d;
 }
 
+/* From double to half in two roundings: no kernel converts so, and rule names
+ * of that pair stay for completeness of the table. */
 static uint64_t bits_of(int t, double x)
 {
     float f = (float)x;
@@ -77,7 +85,9 @@ static double rounded(int how, double x)
     return x;
 }
 
-/* NaN becomes 0, and what does not fit the nearest that does. */
+/* NaN becomes 0, and what does not fit the nearest that does: so PTX says for
+ * all conversions to whole numbers. In C++ such a conversion is undefined, and
+ * limits have to be asked for first. */
 static uint64_t whole_of(int t, double x)
 {
     bool sign = t % 2 == S8 % 2;
@@ -103,6 +113,7 @@ static uint64_t from_whole(int to, int from, uint64_t x)
     return bits_of(to, (double)(sign ? (float)(int64_t)x : (float)x));
 }
 
+/* number: the types, how to round, whether to limit to 0..1. */
 static uint64_t convert(const struct instruction &i, uint64_t x)
 {
     int to = i.number[0], from = i.number[1], how = i.number[2];
@@ -120,6 +131,7 @@ static uint64_t convert(const struct instruction &i, uint64_t x)
     return bits_of(to, d);
 }
 
+/* Lane by lane: widths differ, and there are few of them in inner loops. */
 static void run_convert(struct warp &w, const struct instruction &i,
                         uint32_t lanes)
 {
@@ -146,6 +158,7 @@ static void run_pack(struct warp &w, const struct instruction &i,
     put(w, i.at[0].slot, d, lanes);
 }
 
+/* Names like cvt.rn.f32.s32; roundings of results that are whole end in i. */
 static void add_pair(rules &r, int to, int from)
 {
     std::string types = std::string(type_names[to]) + "." + type_names[from];
@@ -167,6 +180,8 @@ static void add_pair(rules &r, int to, int from)
 
 /* ---- addresses: generic ones are the host's ---- */
 
+/* Global, local and parameter memory have the same addresses as pointers to
+ * anything. */
 static void run_same(struct warp &w, const struct instruction &i,
                      uint32_t lanes)
 {

@@ -1,7 +1,9 @@
 /* Where lanes that part at a branch meet again: the nearest instruction that
  * all ways from the branch come to (its immediate post-dominator). Computed as
  * Cooper, Harvey and Kennedy do (A Simple, Fast Dominance Algorithm, 2001), on
- * the graph with its edges turned round. */
+ * the graph with its edges turned round. ptxas puts the meeting of lanes at the
+ * same place (BSSY and BSYNC of the machine code), unless it knows that lanes
+ * do not part at all. */
 #include "kernels/emu/ptx/ptx.h"
 
 #include <algorithm>
@@ -25,6 +27,8 @@ struct graph {
 
 } // namespace
 
+/* Instructions that branches lead to, and those after branches, begin parts.
+ */
 static void cut(struct graph &g, const std::vector<instruction> &code)
 {
     std::vector<bool> begins(code.size() + 1);
@@ -47,6 +51,8 @@ static void cut(struct graph &g, const std::vector<instruction> &code)
     g.parts.push_back({(uint32_t)code.size(), (uint32_t)code.size(), {}, {}});
 }
 
+/* A branch under a predicate goes both ways; so does an exit, whose other
+ * lanes go on. */
 static void connect(struct graph &g, const std::vector<instruction> &code)
 {
     uint32_t end = (uint32_t)g.parts.size() - 1;
@@ -93,6 +99,8 @@ static void walk(struct graph &g)
     }
 }
 
+/* Goes up both chains of post-dominators until they are one. Ranks count from
+ * the end, so that the one further away goes first. */
 static uint32_t meet(const struct graph &g, uint32_t a, uint32_t b)
 {
     while (a != b) {
@@ -104,6 +112,9 @@ static uint32_t meet(const struct graph &g, uint32_t a, uint32_t b)
     return a;
 }
 
+/* Repeats until nothing changes: two or three times for the graphs that
+ * compilers make. A part that never comes to the end, as in a loop without
+ * exit, has no post-dominator. */
 static void dominate(struct graph &g)
 {
     uint32_t end = (uint32_t)g.parts.size() - 1;
@@ -141,7 +152,7 @@ void find_joins(struct function *f)
     for (uint32_t p = 0; p < end; p++) {
         struct instruction &i = f->code[g.parts[p].last];
 
-        /* At the end nobody meets. */
+        /* At the end no lanes meet. */
         if (i.flow == BRANCH && g.next[p] != NOWHERE && g.next[p] != end)
             i.join = g.parts[g.next[p]].first;
     }

@@ -1,6 +1,9 @@
-/* From a launch to the text of the kernel. The kernel's address, as the C++
- * compiler knows it, stands in the symbols of this library beside the name of
- * its source: nvcc has given the same source's function almost the same name. */
+/* From a launch to the text of the kernel, and to the run of its blocks. The
+ * kernel's address, as the C++ compiler knows it, stands in the symbols of this
+ * library beside the name of its source: nvcc has given the same source's
+ * function almost the same name. Both compilers mangle names as the Itanium ABI
+ * says; nvcc leaves out that a function is static, and some types of the
+ * emulation have other names than CUDA's. key_of() keeps what is the same. */
 #include "kernels/emu/ptx/module.h"
 
 #include <dlfcn.h>
@@ -15,6 +18,8 @@ namespace ptx {
 
 /* ---- symbols of this library ---- */
 
+/* Empty where the file cannot be read: then no symbol is found, and the
+ * launch says so. */
 static std::string read_file(const char *path)
 {
     std::string s;
@@ -35,7 +40,8 @@ struct symbols {
     std::map<uintptr_t, name> at;
 };
 
-/* Static functions follow the name of their file. */
+/* Local symbols follow the name of their file, in the order in which the linker
+ * took the files in; global ones come after all of these. */
 static void read_table(struct symbols *all, const std::string &s,
                        const Elf64_Shdr *table, const Elf64_Shdr *sections,
                        uintptr_t base)
@@ -56,6 +62,8 @@ static void read_table(struct symbols *all, const std::string &s,
     }
 }
 
+/* Static functions are in no table that the dynamic linker offers; they are
+ * in the file, as long as it is not stripped. */
 static struct symbols read_symbols(const void *here)
 {
     struct symbols all;
@@ -97,6 +105,9 @@ const char *directory()
     return getenv("GPT_CUDA_PTX");
 }
 
+/* Kernels of one name in two files, like key_grads, are distinguished by the
+ * file. A test may name another directory later: faults are put into copies.
+ */
 struct function *find_function(void *kernel)
 {
     static std::map<std::string, struct module *> modules;
@@ -120,6 +131,7 @@ struct function *find_function(void *kernel)
     return f;
 }
 
+/* Tables of constants that the compiler has put beside a kernel. */
 bool module_data(const struct function *f, const void *p, size_t bytes)
 {
     for (auto &g : f->in->globals) {
@@ -133,6 +145,8 @@ bool module_data(const struct function *f, const void *p, size_t bytes)
 
 /* ---- launches ---- */
 
+/* Sizes of parameters are compared: both compilers have to lay structures out
+ * alike, as they have to between host and device. */
 bool launch(const char *name, void *kernel, dim3 grid, dim3 block,
             size_t shared, const struct argument *args, size_t n)
 {

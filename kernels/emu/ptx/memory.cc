@@ -1,6 +1,12 @@
 /* Loads, stores, atomic operations, and what of shared memory has been
  * written. Addresses are the host's, but for shared memory, which has 32 bits as
- * in async.cc. */
+ * in async.cc. Start at memory_for(), which every access goes through.
+ *
+ * Each byte of shared memory is unknown, written, or in flight. It becomes
+ * unknown when a block begins; in flight from the start of a copy to its end,
+ * whether that is a bulk copy or cp.async; written by stores and ended copies.
+ * What another thread wrote is known as soon as it is written: a missing barrier
+ * shows when the reader comes first in one of the orders, not otherwise. */
 #include "kernels/emu/ptx/ptx.h"
 
 #include <algorithm>
@@ -10,6 +16,8 @@ namespace ptx {
 
 /* ---- numbers of any width ---- */
 
+/* For instructions whose operands may have any width. Others read whole rows,
+ * which is faster. */
 uint64_t get_any(struct warp &w, uint32_t slot, unsigned lane)
 {
     const char *at = row_at(w, slot);
@@ -26,6 +34,8 @@ uint64_t get_any(struct warp &w, uint32_t slot, unsigned lane)
     return x;
 }
 
+/* What does not fit is cut off, as PTX does for loads into narrow registers.
+ */
 void put_any(struct warp &w, uint32_t slot, unsigned lane, uint64_t x)
 {
     char *at = row_at(w, slot);
@@ -47,6 +57,9 @@ enum : uint8_t { UNKNOWN, WRITTEN, FLIGHT };
 static char *shared_begin;
 static size_t shared_bytes;
 static std::vector<uint8_t> shared_state; /* by byte */
+/* The allocation that was used last. None comes or goes while a block runs. */
+static const void *begin;
+static size_t size;
 
 /* A copy has begun, or is over (async.cc). */
 void put_in_flight(unsigned to, unsigned bytes)
@@ -65,9 +78,19 @@ void take_from_flight(unsigned to, unsigned bytes)
 static const char *const state_names[] = {
     "which nothing has written", "", "which a copy under way writes"};
 
+/* No access is wider than 16 bytes: one comparison answers nearly all. */
+static const uint8_t all_written[16] = {
+    WRITTEN, WRITTEN, WRITTEN, WRITTEN, WRITTEN, WRITTEN, WRITTEN, WRITTEN,
+    WRITTEN, WRITTEN, WRITTEN, WRITTEN, WRITTEN, WRITTEN, WRITTEN, WRITTEN};
+
 /* wgmma reads. */
 static void check_read(unsigned address, unsigned bytes)
 {
+    if (address - SHARED_FIRST + bytes > shared_bytes)
+        return; /* the product itself reports it */
+    if (bytes == 16 &&
+        memcmp(&shared_state[address - SHARED_FIRST], all_written, 16) == 0)
+        return;
     for (unsigned i = 0; i < bytes; i++) {
         uint8_t state = shared_state[address - SHARED_FIRST + i];
 
@@ -77,16 +100,20 @@ static void check_read(unsigned address, unsigned bytes)
     }
 }
 
+/* Each block begins with nothing written. */
 void begin_shared(char *shared, size_t bytes)
 {
     shared_begin = shared;
     shared_bytes = bytes;
     shared_state.assign(bytes, UNKNOWN);
+    begin = nullptr;
     copy_begins = put_in_flight;
     copy_ends = take_from_flight;
     operand_read = check_read;
 }
 
+/* A write marks what it writes as known, and as not yet seen by copies and
+ * products: shared_written(). */
 char *shared_for(unsigned address, unsigned bytes, bool write, unsigned lane)
 {
     size_t at = (size_t)address - SHARED_FIRST;
@@ -95,7 +122,9 @@ char *shared_for(unsigned address, unsigned bytes, bool write, unsigned lane)
         fail("shared memory has no %u bytes at %#x", bytes, address);
         return nullptr;
     }
-    for (unsigned i = 0; i < bytes; i++) {
+    bool good = bytes <= 16 &&
+                memcmp(&shared_state[at], all_written, bytes) == 0;
+    for (unsigned i = 0; i < bytes && !good; i++) {
         uint8_t state = shared_state[at + i];
 
         if (state == FLIGHT || (!write && state == UNKNOWN)) {
@@ -113,21 +142,19 @@ char *shared_for(unsigned address, unsigned bytes, bool write, unsigned lane)
 
 /* ---- other memory ---- */
 
-static bool lies_in(uint64_t address, unsigned bytes, const void *begin,
-                    size_t size)
+static bool lies_in(uint64_t address, unsigned bytes, const void *first,
+                    size_t n)
 {
-    uint64_t at = address - (uint64_t)begin;
+    uint64_t at = address - (uint64_t)first;
 
-    return at <= size && bytes <= size - at;
+    return at <= n && bytes <= n - at;
 }
 
+/* Host memory that is not the device's lies in no allocation: a kernel that
+ * was given a pointer of the host fails here, as on a GPU. */
 char *global_for(uint64_t address, unsigned bytes)
 {
-    static const void *begin; /* the allocation that was used last */
-    static size_t size;
-
-    if (begin && lies_in(address, bytes, begin, size) &&
-        on_device(begin, size))
+    if (begin && lies_in(address, bytes, begin, size))
         return (char *)address;
     if (device_block((const void *)address, &begin, &size) &&
         lies_in(address, bytes, begin, size))
@@ -151,6 +178,7 @@ static char *param_for(uint64_t address, unsigned bytes)
     return nullptr;
 }
 
+/* The arrays of other lanes are not this lane's, though they lie beside. */
 static char *local_for(struct warp &w, uint64_t address, unsigned bytes,
                        unsigned lane)
 {
@@ -163,7 +191,8 @@ static char *local_for(struct warp &w, uint64_t address, unsigned bytes,
 
 enum space { GENERIC, PARAM, GLOBAL, SHARED, LOCAL, CONSTANT };
 
-/* NULL after fail(). */
+/* NULL after fail(). A vector counts as one access: its address is a multiple
+ * of all its bytes. */
 static char *memory_for(struct warp &w, int space, uint64_t address,
                         unsigned bytes, bool write, unsigned lane)
 {
@@ -196,20 +225,27 @@ static char *memory_for(struct warp &w, int space, uint64_t address,
     return global_for(address, bytes);
 }
 
+/* Addresses of 32 bits wrap around, and offsets may be negative. */
 row<uint64_t> addresses(struct warp &w, const struct operand &o)
 {
     row<uint64_t> a;
-    bool narrow = w.f->slots[o.slot].bytes == 4;
 
-    for (unsigned l = 0; l < 32; l++) {
-        a.v[l] = get_any(w, o.slot, l) + (uint64_t)o.offset;
-        if (narrow)
-            a.v[l] = (uint32_t)a.v[l];
+    if (w.f->slots[o.slot].bytes == 4) {
+        row<uint32_t> narrow = get<uint32_t>(w, o.slot);
+
+        for (unsigned l = 0; l < 32; l++)
+            a.v[l] = narrow.v[l] + (uint32_t)o.offset;
+        return a;
     }
+    a = get<uint64_t>(w, o.slot);
+    for (unsigned l = 0; l < 32; l++)
+        a.v[l] += (uint64_t)o.offset;
     return a;
 }
 
-/* ---- loads and stores; number: bytes of an element, sign, space ---- */
+/* ---- loads and stores; number: bytes of an element, sign, space. A list of
+ * registers has the elements of a vector, which lie one after another. What a
+ * sign is matters where a register is wider than the element. ---- */
 
 static uint64_t load_one(const char *from, int bytes, int sign)
 {
@@ -221,6 +257,7 @@ static uint64_t load_one(const char *from, int bytes, int sign)
     return x;
 }
 
+/* One register is a list of one. */
 static const uint32_t *parts_of(struct warp &w, const struct operand &o,
                                 unsigned *n)
 {
@@ -249,6 +286,8 @@ static void run_load(struct warp &w, const struct instruction &i,
     }
 }
 
+/* Lanes that write to one place do so in their order; on a GPU any may be
+ * last. */
 static void run_store(struct warp &w, const struct instruction &i,
                       uint32_t lanes)
 {
@@ -275,6 +314,7 @@ static void run_store(struct warp &w, const struct instruction &i,
 enum change { ADD, EXCHANGE, COMPARE, MIN, MAX, AND, OR, CHANGES };
 enum number_kind { UNSIGNED, SIGNED, FLOAT };
 
+/* y is what COMPARE writes where it finds x. */
 static uint64_t changed(int op, int kind, int bytes, uint64_t old, uint64_t x,
                         uint64_t y)
 {
@@ -341,6 +381,8 @@ static void run_atomic(struct warp &w, const struct instruction &i,
 
 /* ---- addresses of shared memory ---- */
 
+/* A pointer to anything into shared memory is where the host has that memory.
+ */
 static void run_to_generic(struct warp &w, const struct instruction &i,
                            uint32_t lanes)
 {
@@ -399,6 +441,7 @@ static void add_loads(rules &r)
                 }
 }
 
+/* red is atom without a result. */
 static void add_atomics(rules &r)
 {
     static const char *const names[CHANGES] = {"add", "exch", "cas", "min",
@@ -440,8 +483,7 @@ void add_memory(rules &r)
                                {}};
     /* One instruction is over before the next begins. */
     for (const char *name : {"membar.gl", "membar.cta", "membar.sys",
-                             "fence.acq_rel.gpu", "fence.acq_rel.cta",
-                             "fence.sc.gpu", "fence.acq_rel.sys"})
+                             "fence.acq_rel.gpu", "fence.sc.gpu"})
         r[name] = {run_nothing, "", NEXT, CARE_ALL, false, {}};
 }
 

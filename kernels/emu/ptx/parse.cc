@@ -1,6 +1,10 @@
 /* The text of PTX (PTX ISA, "Syntax" and "State Spaces, Types, and Variables").
- * open_module() finds what a file has; build_function() turns one kernel into
- * instructions, when it is launched for the first time. */
+ * open_module() finds what a file has: kernels, arrays, names of sources;
+ * build.cc turns a kernel into instructions when it is launched for the first
+ * time. Of the language there is what nvcc writes: no functions that are called,
+ * no sections of data but tables of constants. The text is that of nvcc or of a
+ * test that has put a fault into it, not of a stranger: what is malformed ends
+ * the launch, but a file that ends in the middle is not looked for. */
 #include "kernels/emu/ptx/module.h"
 
 #include <ctype.h>
@@ -27,6 +31,7 @@ static size_t word_end(const std::string &s, size_t i)
     return i;
 }
 
+/* Comments count lines, too: messages have to name those of the file. */
 static size_t skip_comment(const std::string &s, size_t i, uint32_t *line)
 {
     size_t end = s[i + 1] == '/' ? s.find('\n', i) : s.find("*/", i) + 2;
@@ -36,6 +41,8 @@ static size_t skip_comment(const std::string &s, size_t i, uint32_t *line)
     return i;
 }
 
+/* Tokens point into the text, which the module keeps. Most of a file are
+ * kernels that a test never launches: they stay tokens. */
 static void split(struct module *m)
 {
     const std::string &s = m->text;
@@ -66,7 +73,8 @@ static void split(struct module *m)
 
 /* ---- a file ---- */
 
-/* The token after the braces that open at i. */
+/* The token after the braces that open at i. Bodies and sections are passed
+ * over as a whole; a section's contents are not PTX. */
 static size_t after_braces(const struct module *m, size_t i)
 {
     int depth = 0;
@@ -80,6 +88,7 @@ static size_t after_braces(const struct module *m, size_t i)
     return i;
 }
 
+/* Directives like .loc and .file end with their line, not with a semicolon. */
 size_t after_line(const struct module *m, size_t i)
 {
     uint32_t line = m->tokens[i].line;
@@ -89,6 +98,7 @@ size_t after_line(const struct module *m, size_t i)
     return i;
 }
 
+/* The number in a type's name is its bits: .b8, .u64. */
 unsigned type_bytes(std::string_view type)
 {
     size_t digit = type.find_first_of("0123456789");
@@ -136,6 +146,9 @@ size_t read_variable(const struct module *m, size_t i, struct variable *v)
     return i;
 }
 
+/* Shared arrays get their place when a kernel names them: all of a file's
+ * together would be more than a block may have. Global ones are tables of
+ * constants, which live as long as the module. */
 static size_t read_global(struct module *m, size_t i)
 {
     bool shared = m->tokens[i].text == ".shared";
@@ -151,6 +164,8 @@ static size_t read_global(struct module *m, size_t i)
     return i + 1;
 }
 
+/* Directives between the parameters and the body limit threads and registers;
+ * ptxas checks them. */
 static size_t read_entry(struct module *m, size_t i)
 {
     std::string_view name = m->tokens[i + 1].text;

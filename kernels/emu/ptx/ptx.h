@@ -1,12 +1,14 @@
 /* An interpreter of PTX: the emulation runs the very text that nvcc made of a
- * kernel, inline assembly included, where GPT_CUDA_PTX names a directory of
- * NAME.ptx, one for each kernels/cuda/NAME.cu with kernels. The host's part of
- * a file is what the C++ compiler made, as without.
+ * kernel, inline assembly included, where GPT_CUDA_PTX names a directory with a
+ * file .ptx for each file .cu of kernels/cuda that has kernels. The host's part
+ * of a file is what the C++ compiler made, as without.
  *
  *   launch.cc  from the address of a kernel to its text; parameters
- *   parse.cc   text to instructions of one kernel; flow.cc: where lanes meet
+ *   parse.cc   a file's text in parts; build.cc, operands.cc: instructions of
+ *              one kernel; flow.cc: where lanes meet
  *   table.cc   what each instruction is called and takes
- *   arith.cc, memory.cc, collect.cc, wgmma.cc   what instructions do
+ *   arith.cc, bits.cc, floating.cc, convert.cc, memory.cc, lanes.cc, meet.cc,
+ *   wgmma.cc   what instructions do
  *   block.cc   warps of a block, interleaved
  *
  * A warp runs in lockstep; lanes that part at a branch meet again where all
@@ -46,7 +48,7 @@ struct slot {
 
 struct operand {
     enum kind : uint8_t { NUMBER, REGISTER, MEMORY, LIST, LABEL } kind;
-    bool symbol;           /* NUMBER: a dynamic array, whose place is not known */
+    bool symbol;           /* NUMBER: of a dynamic array, placed last */
     uint32_t slot;         /* REGISTER; MEMORY: the address */
     int64_t offset;        /* MEMORY; NUMBER: itself */
     uint32_t first, count; /* LIST, coordinates of MEMORY: in function.lists */
@@ -55,12 +57,14 @@ struct operand {
 struct warp;
 struct instruction;
 /* `lanes` run it. */
-typedef void action(struct warp &w, const struct instruction &i, uint32_t lanes);
+typedef void action(struct warp &w, const struct instruction &i,
+                    uint32_t lanes);
 
 enum flow : uint8_t { NEXT, BRANCH, EXIT };
-/* What is asked of registers: that those read are known and free; nothing, as
- * what is unknown moves along; nothing, as the instruction asks itself. */
-enum care : uint8_t { CARE_ALL, CARE_MOVE, CARE_SELF };
+/* What is asked of registers: that those read are known and free; free, as what
+ * is unknown moves along, or as the instruction itself says what is unknown;
+ * nothing, as the instruction asks itself. */
+enum care : uint8_t { CARE_ALL, CARE_MOVE, CARE_CHOICE, CARE_SELF };
 
 struct instruction {
     action *run;
@@ -73,7 +77,7 @@ struct instruction {
     struct operand at[8];
     int32_t number[4];            /* of the instruction's modifiers */
     uint32_t read, n_read, written, n_written; /* slots, in function.lists */
-    uint32_t target, join;        /* BRANCH; join: NOWHERE, or where ways meet */
+    uint32_t target, join;        /* BRANCH; where ways meet: NOWHERE */
     uint32_t line, source, source_line;
     const char *name;
 };
@@ -88,7 +92,7 @@ struct function {
     std::vector<char> image; /* how they begin: constants; then registers */
     uint32_t n_fixed;        /* slots that are no registers are the first */
     std::vector<std::pair<std::string, uint32_t>> specials; /* %tid.x.. */
-    uint32_t shared, dynamic; /* bytes of static arrays; where dynamic ones begin */
+    uint32_t shared, dynamic; /* bytes of static arrays; dynamic ones' place */
     uint32_t local;          /* bytes of local arrays, of a lane */
     uint32_t local_slot;     /* NOWHERE, or its address */
     std::vector<size_t> param_at, param_bytes;
@@ -101,8 +105,8 @@ enum { SHARED_FIRST = 1024 };
 
 /* What an instruction may be called, and what it takes: before '=' what it
  * writes. p h w d: predicate, 16, 32, 64 bits; H W D: or a list; ?: of any
- * width, or a list; m: memory; v: a list; l: a label; #: a number. After *: what
- * may be missing. */
+ * width, or a list; m: memory; v: a list; l: a label; #: a number. After *:
+ * what may be missing. */
 struct rule {
     action *run;
     const char *takes;
@@ -118,6 +122,7 @@ void add_arithmetic(rules &r);
 void add_conversions(rules &r);
 void add_memory(rules &r);
 void add_collectives(rules &r);
+void add_meetings(rules &r);
 void add_wgmma(rules &r);
 
 /* The kernel whose address is `kernel`; NULL after fail(). */

@@ -1,7 +1,9 @@
-/* All instructions by name. Arithmetic on 32 lanes at once: arith.cc and
- * convert.cc; what knows of memory or other lanes: memory.cc, collect.cc,
- * wgmma.cc. A modifier that is not in the table is an instruction that the
- * interpreter does not have: none is passed over. */
+/* All instructions by name. The names are whole, with all modifiers: one that
+ * is not in the table is an instruction that the interpreter does not have, and
+ * building the kernel fails with its line. None is passed over. Files that know
+ * what instructions do add their own rows. The table has what nvcc makes of the
+ * kernels for the first architecture and for Hopper, and their near relations:
+ * another version of nvcc may want a row more. */
 #include "kernels/emu/ptx/ptx.h"
 
 namespace emu {
@@ -12,6 +14,7 @@ static void jump(struct warp &, const struct instruction &, uint32_t)
     /* block.cc changes the place. */
 }
 
+/* bra.uni promises that lanes do not part; if they do, they part here, too. */
 static void add_flow(rules &r)
 {
     r["bra"] = r["bra.uni"] = {jump, "l", BRANCH, CARE_ALL, false, {}};

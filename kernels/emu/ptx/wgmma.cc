@@ -1,7 +1,13 @@
 /* Products of a warpgroup. Each warp does its 16 of the 64 rows. A product runs
  * when it is issued, when its group is waited for, or at any time between; until
  * then the registers that it writes and reads are not to be touched, and those
- * that were used since the last wgmma.fence are not to be given to it. */
+ * that were used since the last wgmma.fence are not to be given to it.
+ *
+ * ptxas keeps these rules for the registers that it gives out, by waits of its
+ * own, which cost the overlap that the kernel was written for; or it reports
+ * C7510 and serialises. A kernel that breaks them in PTX is wrong by the manual
+ * all the same. Descriptors are read by wgmma.cc of the emulation, against the
+ * places that CuTe gives (tests/emu/selftest_layout.cu). */
 #include "kernels/emu/ptx/ptx.h"
 
 #include <algorithm>
@@ -11,7 +17,10 @@ namespace ptx {
 
 enum : uint8_t { FREE, WRITES, READS };
 
-struct numbers { /* of an instruction's modifiers */
+/* What the name and the last operands of a product say. Operands in registers
+ * are never transposed; those in shared memory are where a bit says so: then
+ * their rows are k. */
+struct numbers {
     unsigned n;
     bool bf16, trans_a, trans_b;
 };
@@ -31,6 +40,7 @@ static const uint32_t *list_of(struct warp &w, const struct operand &o)
     return w.f->lists.data() + o.first;
 }
 
+/* Products of two such numbers are exact in float. */
 static float widen(bool bf16, uint16_t bits)
 {
     return bf16 ? gpt_bf16_to_f32(bits) : gpt_f16_to_f32(bits);
@@ -59,6 +69,9 @@ static char *sum_at(struct warp &w, const uint32_t *slots, unsigned r,
            (r % 8 * 4 + j % 8 / 2) * 4;
 }
 
+/* Operands are read now, not when the product was issued: what has
+ * overwritten them since shows. Sums run in the order of k, as in wgmma.cc of
+ * the emulation: results are equal bit for bit. */
 static void multiply(struct warp &w, struct product &p)
 {
     struct numbers m = numbers_of(*p.i);
@@ -79,9 +92,13 @@ static void multiply(struct warp &w, struct product &p)
                 memcpy(&sum[j], sum_at(w, sums, r, j), 4);
             else
                 sum[j] = 0;
-        for (unsigned k = 0; k < 16; k++)
-            for (unsigned j = 0; j < m.n; j++)
-                sum[j] += a[k * 16 + r] * b[k * m.n + j];
+        for (unsigned k = 0; k < 16; k++) {
+            const float x = a[k * 16 + r], *y = b + k * m.n;
+
+            for (unsigned j = 0; j < m.n; j += 8)
+                for (unsigned e = j; e < j + 8; e++)
+                    sum[e] += x * y[e];
+        }
         for (unsigned j = 0; j < m.n; j++)
             memcpy(sum_at(w, sums, r, j), &sum[j], 4);
     }
@@ -99,6 +116,8 @@ static void multiply_until(struct warp &w, unsigned end)
 
 /* ---- what registers may be used for ---- */
 
+/* The sums count as known from here on: they will be, and until then they
+ * may not be read. */
 static void mark(struct warp &w, const struct product &p)
 {
     const uint32_t *slots = list_of(w, p.i->at[0]);
@@ -119,6 +138,9 @@ static void unmark(struct warp &w, const struct product &p)
             w.flight[list_of(w, p.i->at[o])[k]] = FREE;
 }
 
+/* Products of one shape that add to the same sums may follow each other
+ * without a wait, and may share registers of a. All other uses of a register
+ * have to be before a fence, or after a wait. */
 static bool check_registers(struct warp &w, const struct instruction &i,
                             const struct operand &o, bool read)
 {
@@ -144,6 +166,7 @@ static bool check_registers(struct warp &w, const struct instruction &i,
     return true;
 }
 
+/* The hardware takes one lane's. */
 static uint64_t same_in_all(struct warp &w, const struct instruction &i,
                             const struct operand &o)
 {
@@ -162,6 +185,8 @@ static void trace(struct warp &w, uint64_t x)
     w.trace = (w.trace ^ x) * 0x100000001b3; /* FNV-1a */
 }
 
+/* Scale-d is a predicate: without it the sums begin at zero, and what the
+ * registers held does not matter. */
 static void run_wgmma(struct warp &w, const struct instruction &i, uint32_t)
 {
     bool in_registers = i.at[1].kind == operand::LIST;
@@ -203,6 +228,7 @@ static void run_commit(struct warp &w, const struct instruction &, uint32_t)
     trace(w, 1);
 }
 
+/* Groups end in their order. */
 static void run_wait(struct warp &w, const struct instruction &i, uint32_t)
 {
     unsigned end = w.group - (unsigned)i.at[0].offset;
@@ -220,6 +246,8 @@ static void run_wait(struct warp &w, const struct instruction &i, uint32_t)
         mark(w, p);
 }
 
+/* Four warps issue one wgmma together: their descriptors have to be the same,
+ * one after another. */
 void end_products()
 {
     for (struct warp &w : warps) {

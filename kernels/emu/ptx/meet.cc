@@ -1,5 +1,12 @@
-/* Instructions by which lanes, warps and copies meet: shuffles, votes, barriers,
- * mbarriers, matrix instructions of a warp, and copies to shared memory. */
+/* Instructions by which warps and copies meet: barriers, mbarriers, registers
+ * that move between warps, and copies to shared memory. An instruction that has
+ * to wait sets warp.blocked and is run again at the warp's next turn; it has
+ * then changed nothing, but for barriers, to which a warp comes once. Nothing
+ * waits for a time: when all warps wait and no copy is under way, the block
+ * will never end, and block.cc says so. Words of mbarriers, tensor maps and the
+ * list of copies are those of async.cc, so that both ways to run a kernel agree
+ * on what the hardware does; their calls take the place in the source, which is
+ * here the .loc of the instruction. */
 #include "kernels/emu/ptx/ptx.h"
 
 #include <algorithm>
@@ -7,120 +14,8 @@
 namespace emu {
 namespace ptx {
 
-/* ---- lanes of a warp ---- */
-
-/* The lanes that an instruction names must be those that run it. */
-static bool check_mask(struct warp &w, const struct instruction &i,
-                       const struct operand &o, uint32_t lanes)
-{
-    row<uint32_t> mask = get<uint32_t>(w, o.slot);
-
-    for (unsigned l = 0; l < 32; l++)
-        if ((lanes >> l & 1) && (mask.v[l] & w.live) != lanes) {
-            fail("%s of lanes %08x is run by lanes %08x of %08x", i.name,
-                 mask.v[l], lanes, w.live);
-            return false;
-        }
-    return true;
-}
-
-enum shuffle_way { UP, DOWN, BUTTERFLY, INDEX };
-
-/* PTX ISA, shfl.sync: the lane that lane l reads, or -1. */
-static int source_lane(int way, int l, uint32_t b, uint32_t c)
-{
-    int segment = (int)(c >> 8 & 31), by = (int)(b & 31);
-    int top = (l & segment) | ((int)(c & 31) & ~segment), low = l & segment;
-
-    switch (way) {
-    case UP:
-        return l - by >= top ? l - by : -1;
-    case DOWN:
-        return l + by <= top ? l + by : -1;
-    case BUTTERFLY:
-        return (l ^ by) <= top ? l ^ by : -1;
-    }
-    int from = low | (by & ~segment);
-    return from <= top ? from : -1;
-}
-
-static void run_shuffle(struct warp &w, const struct instruction &i,
-                        uint32_t lanes)
-{
-    row<uint32_t> a = get<uint32_t>(w, i.at[2].slot), d = a;
-    row<uint32_t> b = get<uint32_t>(w, i.at[3].slot);
-    row<uint32_t> c = get<uint32_t>(w, i.at[4].slot);
-    uint32_t inside = 0;
-
-    if (!check_mask(w, i, i.at[5], lanes))
-        return;
-    for (int l = 0; l < 32; l++) {
-        int from = source_lane(i.number[1], l, b.v[l], c.v[l]);
-
-        if (from < 0)
-            continue;
-        inside |= 1u << l;
-        d.v[l] = a.v[from];
-        /* A lane that does not take part gives anything. */
-        if (!(lanes >> from & 1))
-            w.unknown |= 1u << l;
-    }
-    put(w, i.at[0].slot, d, lanes);
-    put_predicate(w, i.at[1].slot, inside, lanes);
-}
-
-enum vote { ALL, ANY, SAME, BALLOT };
-
-static void run_vote(struct warp &w, const struct instruction &i,
-                     uint32_t lanes)
-{
-    uint32_t yes = get_predicate(w, i.at[1].slot) & lanes;
-    row<uint32_t> d;
-
-    if (!check_mask(w, i, i.at[2], lanes))
-        return;
-    if (i.number[1] == BALLOT) {
-        std::fill(d.v, d.v + 32, yes);
-        put(w, i.at[0].slot, d, lanes);
-        return;
-    }
-    bool result = i.number[1] == ALL   ? yes == lanes
-                  : i.number[1] == ANY ? yes != 0
-                                       : yes == lanes || !yes;
-    put_predicate(w, i.at[0].slot, result ? ~0u : 0, lanes);
-}
-
-static void run_match(struct warp &w, const struct instruction &i,
-                      uint32_t lanes)
-{
-    row<uint32_t> d = {};
-
-    if (!check_mask(w, i, i.at[2], lanes))
-        return;
-    for (unsigned l = 0; l < 32; l++)
-        for (unsigned k = 0; k < 32; k++)
-            if ((lanes >> k & 1) && get_any(w, i.at[1].slot, l) ==
-                                        get_any(w, i.at[1].slot, k))
-                d.v[l] |= 1u << k;
-    put(w, i.at[0].slot, d, lanes);
-}
-
-static void run_warp_barrier(struct warp &w, const struct instruction &i,
-                             uint32_t lanes)
-{
-    check_mask(w, i, i.at[0], lanes);
-}
-
-static void run_active(struct warp &w, const struct instruction &i,
-                       uint32_t lanes)
-{
-    row<uint32_t> d;
-
-    std::fill(d.v, d.v + 32, lanes);
-    put(w, i.at[0].slot, d, lanes);
-}
-
-/* All lanes have the same number, or it is an error. */
+/* All lanes have the same number, or it is an error: barriers take that of one
+ * lane, and which one is not said. */
 static uint32_t uniform(struct warp &w, const struct instruction &i,
                         const struct operand &o, uint32_t lanes)
 {
@@ -142,10 +37,13 @@ static uint32_t uniform(struct warp &w, const struct instruction &i,
 
 /* ---- barriers of a block ---- */
 
+/* As in async.cc, but for whole warps: bar.sync counts 32 for each. */
 static struct barrier {
     unsigned count, arrived, round;
 } barriers[16];
 
+/* Two sides that count one barrier differently wait for ever on a GPU, or are
+ * let go too early. */
 static struct barrier *barrier_of(struct warp &w, const struct instruction &i,
                                   uint32_t lanes, unsigned *count)
 {
@@ -176,6 +74,8 @@ static void come(struct barrier *b, unsigned count)
     }
 }
 
+/* A warp comes once. Then it asks at each of its turns whether the round that
+ * it came in is over: the last to come may be in the next round already. */
 static void run_barrier(struct warp &w, const struct instruction &i,
                         uint32_t lanes)
 {
@@ -195,6 +95,7 @@ static void run_barrier(struct warp &w, const struct instruction &i,
     w.in_barrier = w.blocked = b->round == w.round;
 }
 
+/* Comes and does not wait. */
 static void run_arrive(struct warp &w, const struct instruction &i,
                        uint32_t lanes)
 {
@@ -209,6 +110,7 @@ static void run_arrive(struct warp &w, const struct instruction &i,
 
 static unsigned free_registers;
 
+/* A launch gives all threads the same number of registers, a multiple of 8. */
 void begin_barriers()
 {
     unsigned each =
@@ -239,6 +141,7 @@ static void run_registers(struct warp &w, const struct instruction &i, uint32_t)
 
 /* ---- mbarriers and bulk copies: async.cc ---- */
 
+/* An mbarrier that was not initialised is memory that nothing has written. */
 static uint64_t *word_at(uint64_t address, bool write, unsigned lane)
 {
     return (uint64_t *)(void *)shared_for((unsigned)address, 8, write, lane);
@@ -261,6 +164,8 @@ static void each_barrier(struct warp &w, const struct operand &o,
             }
 }
 
+/* Lanes arrive one by one, as threads do. The word's own state is not an
+ * operand that kernels here use. */
 static void run_mbarrier(struct warp &w, const struct instruction &i,
                          uint32_t lanes)
 {
@@ -283,6 +188,8 @@ static void run_mbarrier(struct warp &w, const struct instruction &i,
     });
 }
 
+/* The warp sleeps until the phase is over: to ask again and again would be
+ * the same, only slower. */
 static void run_try_wait(struct warp &w, const struct instruction &i,
                          uint32_t lanes)
 {
@@ -301,6 +208,7 @@ static void run_try_wait(struct warp &w, const struct instruction &i,
     put_predicate(w, i.at[0].slot, random_below(8) == 1 ? 0 : ~0u, lanes);
 }
 
+/* It shows the writes of the lanes that run it, and no others. */
 static void run_proxy_fence(struct warp &w, const struct instruction &,
                             uint32_t lanes)
 {
@@ -309,6 +217,8 @@ static void run_proxy_fence(struct warp &w, const struct instruction &,
             fence_async_of(w.index * 32 + l);
 }
 
+/* The map is read where the kernel points: in its own parameter, at a
+ * multiple of 64. */
 static void run_tensor_copy(struct warp &w, const struct instruction &i,
                             uint32_t lanes)
 {
@@ -327,6 +237,8 @@ static void run_tensor_copy(struct warp &w, const struct instruction &i,
     });
 }
 
+/* Tensor copies read zeros outside of the tensor; this one may not read
+ * outside of an allocation. */
 static void run_bulk_copy(struct warp &w, const struct instruction &i,
                           uint32_t lanes)
 {
@@ -344,6 +256,7 @@ static void run_bulk_copy(struct warp &w, const struct instruction &i,
 
 /* ---- cp.async ---- */
 
+/* Until now the place was in flight: to read it before the wait is an error. */
 static void do_copy(const struct small_copy &c, unsigned lane)
 {
     take_from_flight(c.to, c.size);
@@ -355,6 +268,7 @@ static void do_copy(const struct small_copy &c, unsigned lane)
     memset(to + c.bytes, 0, c.size - c.bytes);
 }
 
+/* Bytes after the first n become zeros, and are not read from memory. */
 static void run_small_copy(struct warp &w, const struct instruction &i,
                            uint32_t lanes)
 {
@@ -379,12 +293,15 @@ static void run_small_copy(struct warp &w, const struct instruction &i,
     }
 }
 
+/* Groups are counted for the warp: lanes of one warp commit together here. */
 static void run_copy_commit(struct warp &w, const struct instruction &,
                             uint32_t)
 {
     w.copy_group++;
 }
 
+/* A GPU copies at any time before; here as late as may be, so that a wait for
+ * too few groups shows. */
 static void run_copy_wait(struct warp &w, const struct instruction &i, uint32_t)
 {
     unsigned left = i.n ? (unsigned)i.at[0].offset : 0;
@@ -401,85 +318,11 @@ static void run_copy_wait(struct warp &w, const struct instruction &i, uint32_t)
     }
 }
 
-/* ---- matrix instructions of a warp ---- */
-
-static void run_ldmatrix(struct warp &w, const struct instruction &i, uint32_t)
-{
-    row<uint64_t> a = addresses(w, i.at[1]);
-    const uint32_t *to = w.f->lists.data() + i.at[0].first;
-    const char *rows[32];
-
-    for (unsigned l = 0; l < i.at[0].count * 8; l++) {
-        if (a.v[l] % 16)
-            return fail("%s: lane %u has address %#llx, no multiple of 16",
-                        i.name, l, (unsigned long long)a.v[l]);
-        if (!(rows[l] = shared_for((unsigned)a.v[l], 16, false, l)))
-            return;
-    }
-    for (unsigned m = 0; m < i.at[0].count; m++)
-        for (unsigned l = 0; l < 32; l++) {
-            uint16_t pair[2];
-
-            for (unsigned k = 0; k < 2; k++) {
-                unsigned r = l / 4, c = l % 4 * 2 + k;
-
-                if (i.number[1])
-                    std::swap(r, c);
-                memcpy(&pair[k], rows[m * 8 + r] + c * 2, 2);
-            }
-            put_any(w, to[m], l, (uint32_t)pair[0] | (uint32_t)pair[1] << 16);
-        }
-}
-
-/* d = a b + c */
-static void run_mma(struct warp &w, const struct instruction &i, uint32_t)
-{
-    const uint32_t *lists = w.f->lists.data();
-    float d[32][4];
-    uint32_t a[32][4], b[32][2];
-
-    for (unsigned l = 0; l < 32; l++) {
-        for (unsigned k = 0; k < 4; k++) {
-            uint32_t c = (uint32_t)get_any(w, lists[i.at[3].first + k], l);
-
-            memcpy(&d[l][k], &c, sizeof(c));
-            a[l][k] = (uint32_t)get_any(w, lists[i.at[1].first + k], l);
-        }
-        for (unsigned k = 0; k < 2; k++)
-            b[l][k] = (uint32_t)get_any(w, lists[i.at[2].first + k], l);
-    }
-    mma_of_warp(d, a, b, i.number[1] != 0);
-    for (unsigned l = 0; l < 32; l++)
-        for (unsigned k = 0; k < 4; k++) {
-            uint32_t bits;
-
-            memcpy(&bits, &d[l][k], sizeof(bits));
-            put_any(w, lists[i.at[0].first + k], l, bits);
-        }
-}
-
 /* ---- the table ---- */
 
-static void add_lanes(rules &r)
-{
-    static const char *const ways[] = {"up", "down", "bfly", "idx"};
-    static const char *const votes[] = {"all.pred", "any.pred", "uni.pred",
-                                        "ballot.b32"};
-
-    for (int k = 0; k < 4; k++) {
-        r[std::string("shfl.sync.") + ways[k] + ".b32"] = {
-            run_shuffle, "wp=wwww", NEXT, CARE_ALL, false, {0, k, 0, 0}};
-        r[std::string("vote.sync.") + votes[k]] = {
-            run_vote, k == BALLOT ? "w=pw" : "p=pw", NEXT, CARE_ALL, false,
-            {0, k, 0, 0}};
-    }
-    r["match.any.sync.b32"] = {run_match, "w=ww", NEXT, CARE_ALL, false, {}};
-    r["match.any.sync.b64"] = {run_match, "w=dw", NEXT, CARE_ALL, false, {}};
-    r["bar.warp.sync"] = {run_warp_barrier, "w", NEXT, CARE_ALL, false, {}};
-    r["activemask.b32"] = {run_active, "w=", NEXT, CARE_ALL, false, {}};
-}
-
-static void add_meetings(rules &r)
+/* Those with .aligned in their full name, and barriers of the block, are for
+ * all lanes of a warp at once. */
+void add_meetings(rules &r)
 {
     auto whole = [&](const char *name, action *run, const char *takes, int x) {
         r[name] = {run, takes, NEXT, CARE_ALL, true, {0, x, 0, 0}};
@@ -509,23 +352,6 @@ static void add_meetings(rules &r)
     whole("cp.async.commit_group", run_copy_commit, "", 0);
     whole("cp.async.wait_group", run_copy_wait, "#", 0);
     whole("cp.async.wait_all", run_copy_wait, "", 0);
-    for (const char *n : {"1", "2", "4"})
-        for (int t = 0; t < 2; t++)
-            whole((std::string("ldmatrix.sync.aligned.m8n8.x") + n +
-                   (t ? ".trans" : "") + ".shared.b16").c_str(),
-                  run_ldmatrix, "v=m", t);
-    for (int bf16 = 0; bf16 < 2; bf16++) {
-        std::string type = bf16 ? "bf16" : "f16";
-
-        whole(("mma.sync.aligned.m16n8k16.row.col.f32." + type + "." + type +
-               ".f32").c_str(), run_mma, "v=vvv", bf16);
-    }
-}
-
-void add_collectives(rules &r)
-{
-    add_lanes(r);
-    add_meetings(r);
 }
 
 } // namespace ptx
