@@ -8,6 +8,8 @@
 
 #include <sys/socket.h>
 
+/* In a list both ways: a client leaves from the middle of hundreds. `since` is
+ * when the client last did something, or was shut down. */
 struct gpt_client {
     struct gpt_client *next, *before;
     double since;
@@ -26,6 +28,8 @@ void gpt_clients_free(struct gpt_clients *c)
     pthread_mutex_destroy(&c->lock);
 }
 
+/* Without memory the connection is served all the same, and has no limit of
+ * time. */
 struct gpt_client *gpt_clients_add(struct gpt_clients *c, int fd)
 {
     struct gpt_client *client = gpt_alloc(1, sizeof(*client));
@@ -83,6 +87,8 @@ void gpt_clients_end_slow(struct gpt_clients *c, double seconds)
     for (struct gpt_client *x = c->first; x; x = x->next) {
         if (x->busy || now < x->since + seconds)
             continue;
+        /* close() would let another connection take the number while the
+         * library still uses it */
         shutdown(x->fd, SHUT_RDWR);
         x->since = now;
     }

@@ -68,6 +68,7 @@ static bool is_replaced(const char *name)
 /* As a shell reads it. */
 static int add_word(struct gpt_buf *b, const char *word)
 {
+    /* what no shell expands, so that most words stay readable */
     static const char plain[] = "abcdefghijklmnopqrstuvwxyz"
                                 "ABCDEFGHIJKLMNOPQRSTUVWXYZ"
                                 "0123456789_-+=.,/:@%";
@@ -125,6 +126,7 @@ int gpt_advice_command(struct gpt_buf *b, const struct gpt_advice *a,
     for (size_t i = 0; i < gpt_train_n_options; i++) {
         const struct gpt_opt *opt = &gpt_train_option_table[i];
 
+        /* a preset's own options come again with --config */
         if (a->args->origin[i] == GPT_FROM_COMMAND && !is_replaced(opt->name))
             GPT_TRY(add_option(b, opt, a->o));
     }
@@ -142,6 +144,7 @@ int gpt_advice_command(struct gpt_buf *b, const struct gpt_advice *a,
         GPT_TRY(gpt_buf_printf(b,
                                " --num-virtual-stages-per-pipeline-rank %lld",
                                (long long)p[GPT_PART_CHUNKS]));
+    /* the search counts weights as gathered during computation */
     if (p[GPT_PART_SHARDING] != GPT_ZERO_OFF)
         GPT_TRY(gpt_buf_printf(
             b, " --data-parallel-sharding-strategy %s --overlap-param-gather",

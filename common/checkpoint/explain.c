@@ -33,6 +33,7 @@ static int count_iterations(const char *dir, char *name, size_t cap)
     DIR *d = opendir(dir);
     int n = 0;
 
+    /* a directory that cannot be read has no name to offer */
     for (struct dirent *e; d && (e = readdir(d));)
         if (strncmp(e->d_name, "iter_", 5) == 0) {
             snprintf(name, cap, "%s", e->d_name);
@@ -69,6 +70,7 @@ static int explain_missing(const char *path, struct gpt_err *err)
                  : gpt_hint(err, "check the path: its directory is not there");
 }
 
+/* Users complete a path with Tab down to the file of weights. */
 static int explain_file(const char *path, struct gpt_err *err)
 {
     const char *slash = strrchr(path, '/');

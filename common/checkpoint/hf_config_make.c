@@ -46,6 +46,7 @@ static cJSON *scaling_value(const struct gpt_config *c)
 {
     cJSON *json = cJSON_CreateObject();
 
+    /* null and not {}: classes of older versions look for a type in it */
     if (c->rotary_scaling == GPT_SCALING_NONE) {
         cJSON_Delete(json);
         return cJSON_CreateNull();

@@ -181,6 +181,7 @@ int64_t gpt_megatron_layers(const struct gpt_safetensors *tensors)
     return most;
 }
 
+/* Engine and rotary code leave buffers among the parameters. */
 bool gpt_megatron_is_parameter(const char *name)
 {
     return !strstr(name, "_extra_state") && !strstr(name, "inv_freq");
