@@ -13,6 +13,7 @@
  *   async.h    mbarriers, TMA, wgmma: Hopper            async.cc, wgmma.cc
  *   runtime.h  memory, properties                       runtime.cc
  *   stream.h   streams, events                          stream.cc
+ *   ptx/       kernels as nvcc compiled them, instead of as C++ did
  *
  * GPT_CUDA_EMU_ORDER=forward (the default), reverse or random[:SEED] chooses
  * the order in which blocks and threads run. When results differ between
