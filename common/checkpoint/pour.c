@@ -55,7 +55,7 @@ struct pour {
     struct gpt_err *err;
 };
 
-/* What one thread has. */
+/* What one thread has, over all the tiles that it takes. */
 struct hand {
     struct gpt_box box;
     uint8_t *tile, *packed;
@@ -287,7 +287,10 @@ static int make_tile(struct pour *w, struct hand *h, const struct gpt_part *p,
     return GPT_OK;
 }
 
-/* Where it can be shared it is, else written. */
+/* Where it can be shared it is, else written. What is shared has been read for
+ * its checksum all the same: a source that changes in between is found when the
+ * output is verified. The first refusal of the kernel counts for the whole
+ * file, as it is the file system's. */
 static int put_tile(struct pour *w, const struct gpt_part *p,
                     const struct work *k, int64_t i, const uint8_t *data,
                     int64_t at, int64_t bytes, struct gpt_err *err)
@@ -305,7 +308,9 @@ static int put_tile(struct pour *w, const struct gpt_part *p,
     return gpt_out_pwrite(w->out, data, (size_t)bytes, p->offset + at, err);
 }
 
-/* The last tile of a part has been written. */
+/* The last tile of a part has been written. Sums of its tiles were stored
+ * before the counter went down, which orders them for the thread that comes
+ * here. */
 static int end_part(struct pour *w, int64_t part, struct gpt_err *err)
 {
     const struct work *k = &w->works[part];

@@ -136,7 +136,10 @@ static void report_left_out(const struct gpt_target *t)
                  number_of(s, "consumed_train_samples"));
 }
 
-/* A failure whose reason goes away leaves what is whole to the next run, and so
+/* The list is opened first, as what an earlier run has written counts as room
+ * on the disk, and closed last, as its lock guards the publication.
+ *
+ * A failure whose reason goes away leaves what is whole to the next run, and so
  * does the death of this one. */
 int gpt_target_write(struct gpt_target *t, gpt_bytes_done *done, void *context,
                      struct gpt_err *err)

@@ -122,7 +122,7 @@ static int lay_out(struct archive *a, const struct gpt_pickle_out *o,
     return GPT_OK;
 }
 
-/* The first storage, after two other entries. */
+/* Storages come after two other entries, and before the last one. */
 static struct entry *storage(const struct archive *a, int64_t i)
 {
     return &a->entries[2 + i];
