@@ -61,6 +61,9 @@ static int share_cores(struct gpt_job *r,
     return GPT_OK;
 }
 
+/* A wrong number of processes ends all of them before any waits for another;
+ * after the meeting the first one alone speaks, as messages of all would be the
+ * same ones several times. */
 int gpt_job_open(struct gpt_job *r, const struct gpt_generate_options *o,
                  struct gpt_err *err)
 {
@@ -193,6 +196,8 @@ int gpt_job_begin(struct gpt_job *r, struct gpt_err *err)
     return GPT_OK;
 }
 
+/* The ranks tell each other how they end: all of them return the status of the
+ * first that failed, with its reason, as those of gpt-train do. */
 int gpt_job_close(struct gpt_job *r, int status, struct gpt_err *err)
 {
     status = gpt_world_end(r->world, status, err);
