@@ -146,10 +146,13 @@ static int take_token(struct gpt_batch *b, int64_t i, int32_t token,
     struct gpt_chosen chosen = {.id = token, .logits = logits};
     bool stop = false;
 
-    if (is_end(text, token))
+    chosen.end = is_end(text, token);
+    if (chosen.end && !text->request.choice->show_end)
         return end_text(b, text, GPT_FINISH_EOD, err);
     GPT_TRY(describe_token(b, text->request.choice, logits, &chosen, err));
     GPT_TRY(b->sink.token(b->sink.user, text->name, &chosen, &stop, err));
+    if (chosen.end)
+        return end_text(b, text, GPT_FINISH_EOD, err);
     GPT_TRY(gpt_ids_add(&text->ids, &token, 1, err));
     b->next[i] = token;
     if (stop)
