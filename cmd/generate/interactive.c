@@ -293,6 +293,7 @@ static int interact(struct conversation *c, struct gpt_err *err)
     GPT_TRY(gpt_loaded_open_decoder(c->m, o->chat ? 2 : 1,
                                     c->m->config->max_positions, err));
     GPT_TRY(gpt_batch_open(&c->batch, c->m->decoder, 1, &sink, err));
+    GPT_TRY(gpt_batch_guess(c->batch, o->speculate, err));
     /* The one entry holds the conversation so far, which the next message
      * continues. */
     if (o->chat) {

@@ -4,7 +4,7 @@
 #define GPT_CMD_GENERATE_LOADED_H
 
 #include "checkpoint/source.h"
-#include "cmd/generate/options.h"
+#include "cmd/generate/job.h"
 #include "generate/generate.h"
 #include "tokenizer/chat.h"
 #include "tokenizer/tokenizer.h"
@@ -13,8 +13,10 @@
  * zero. */
 struct gpt_loaded {
     const struct gpt_generate_options *o;
+    struct gpt_job job;
     struct gpt_source source;
-    const struct gpt_config *config; /* of the source */
+    struct gpt_config own_config;
+    const struct gpt_config *config; /* of the source, as ranks cut it */
     struct gpt_tokenizer *tokenizer;
     struct gpt_backend *be;
     struct gpt_param_table params;
@@ -26,8 +28,8 @@ struct gpt_loaded {
     struct gpt_tokenizer *chat_tokenizer;
 };
 
-/* Opens checkpoint and tokenizer, which is cheap: *m is zero but for the
- * options. */
+/* Meets the other ranks, opens checkpoint and tokenizer, which is cheap: *m is
+ * zero but for the options. */
 int gpt_loaded_open(struct gpt_loaded *m, struct gpt_err *err) GPT_MUST_USE;
 
 /* Reads the weights, and opens a decoder for `slots` texts of `positions`
@@ -36,14 +38,19 @@ int gpt_loaded_open_decoder(struct gpt_loaded *m, int64_t slots,
                             int64_t positions,
                             struct gpt_err *err) GPT_MUST_USE;
 
+/* On ranks after the first: computes what the first one's command needs, until
+ * that has ended. */
+int gpt_loaded_follow(struct gpt_loaded *m, struct gpt_err *err) GPT_MUST_USE;
+
 /* Opens the template of chats, and a tokenizer for its texts: names of special
  * tokens are the tokens there, and nothing is put around a text, which the
  * template does itself. */
 int gpt_loaded_open_chat(struct gpt_loaded *m, struct gpt_err *err)
     GPT_MUST_USE;
 
-/* Frees whatever is there. */
-void gpt_loaded_close(struct gpt_loaded *m);
+/* Frees whatever is there. Returns `status`, or that of the rank that failed
+ * first. */
+int gpt_loaded_close(struct gpt_loaded *m, int status, struct gpt_err *err);
 
 /* The token that begins a text, and that ends a document: the tokenizer's, or
  * the checkpoint's first end; -1: there is none. */

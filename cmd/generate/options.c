@@ -3,6 +3,7 @@
 
 #include "backend.h"
 #include "cmd/generate/perplexity.h"
+#include "generate/batch.h"
 
 static const char *const semantics[] = {"megatron", "hf", NULL};
 static const char *const early_stopping[] = {"false", "true", "never", NULL};
@@ -230,6 +231,29 @@ const struct gpt_opt gpt_generate_options[] = {
     {.kind = GPT_OPT_INT, .name = "batch-size", .arg = "N", AT(batch_size),
      .def = "8", .min = 1, .max = 65536,
      .help = "texts at once; what they say does not depend on it"},
+    /* vLLM and llama.cpp have several kinds of it; this one needs no second
+     * model. */
+    {.kind = GPT_OPT_INT, .name = "speculate", .arg = "N", AT(speculate),
+     .def = "0", .min = 0, .max = GPT_MOST_GUESSES,
+     .help = "guess up to N tokens from what the text repeats, and check them "
+             "in one step; the text stays the same"},
+    /* The launcher says how many processes there are, these how they share the
+     * model; names are gpt-train's. */
+    {.kind = GPT_OPT_INT, .name = "tensor-model-parallel-size", .arg = "N",
+     AT(tp_size), .def = "1", .min = 1, .max = 64,
+     .alias = "tensor-parallel-size",
+     .help = "processes that share each layer"},
+    {.kind = GPT_OPT_INT, .name = "pipeline-model-parallel-size", .arg = "N",
+     AT(pp_size), .def = "1", .min = 1, .max = 4096,
+     .alias = "pipeline-parallel-size",
+     .help = "groups of processes that share the layers"},
+    {.kind = GPT_OPT_CHOICE, .name = "distributed-backend", AT(backend),
+     .choices = gpt_generate_backends,
+     .help = "what carries bytes between processes; nccl where each has a GPU "
+             "of its own, else gloo"},
+    {.kind = GPT_OPT_REAL, .name = "distributed-timeout-minutes", .arg = "M",
+     AT(timeout_mins), .def = "10", .min = 0.01, .max = 1e6,
+     .help = "longest wait for other processes"},
     /* In a file, since standard output is the texts' and standard error may be
      * lines for people. */
     {.kind = GPT_OPT_STRING, .name = "stats-file", .arg = "FILE",

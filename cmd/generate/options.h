@@ -45,11 +45,14 @@ struct gpt_generate_options {
     int64_t request_timeout, client_timeout, stop_timeout; /* seconds */
     int64_t prefix_cache_size;
     /* machine */
-    const char *device;
-    int64_t batch_size;
+    const char *device, *backend;
+    int64_t batch_size, speculate;
+    int64_t tp_size, pp_size;
+    double timeout_mins;
     const char *stats_file;
 };
 
+extern const char *const gpt_generate_backends[]; /* job.c */
 extern const struct gpt_opt gpt_generate_options[];
 extern const size_t gpt_generate_n_options;
 

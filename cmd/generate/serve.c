@@ -444,6 +444,7 @@ static int serve(struct work *w, struct gpt_err *err)
                                     w->s.m->config->max_positions, err));
     GPT_TRY(
         gpt_batch_open(&w->batch, w->s.m->decoder, o->batch_size, &sink, err));
+    GPT_TRY(gpt_batch_guess(w->batch, o->speculate, err));
     /* The last slots of the decoder are the cache's. */
     if (prefixes > 0) {
         GPT_TRY(gpt_prefixes_open(&w->prefixes, w->s.m->decoder,

@@ -136,7 +136,7 @@ void gpt_hf_shard_name(char *buf, size_t cap, int64_t shard, int64_t n_shards);
  * the directory that is open at `dir`. `done` hears the bytes of all tensors
  * written so far. */
 int gpt_hf_write(const struct gpt_hf_plan *plan, const char *dir,
-                 unsigned flags, gpt_bytes_done *done, void *context,
+                 unsigned flags, struct gpt_pour *pour,
                  struct gpt_err *err) GPT_MUST_USE;
 
 #endif

@@ -1,4 +1,4 @@
-/* Beginnings of prompts; see prefix.h. Start at gpt_prefixes_append(). */
+/* Beginnings of prompts; see prefix.h. Start at gpt_prefixes_copy(). */
 #include "generate/prefix.h"
 
 #include "base/memory.h"
@@ -69,45 +69,48 @@ static struct prefix *find_room(struct gpt_prefixes *p, struct prefix *grown,
     return oldest;
 }
 
-/* The text in the slot is longer than what is kept; its end is cut off. An
- * entry counts only when its copy is there. */
-static int keep(struct gpt_prefixes *p, struct gpt_decoder *d, int64_t slot,
-                struct prefix *x, const int32_t *prompt, int64_t n,
-                struct gpt_err *err)
+int gpt_prefixes_copy(struct gpt_prefixes *p, struct gpt_decoder *d,
+                      int64_t slot, const int32_t *prompt, int64_t n,
+                      int64_t *cached, struct gpt_err *err)
 {
-    x->n = 0;
-    gpt_decoder_truncate(d, x->slot, 0);
-    GPT_TRY(gpt_decoder_copy(d, slot, x->slot, err));
-    gpt_decoder_truncate(d, x->slot, n);
-    memcpy(x->tokens, prompt, (size_t)n * sizeof(*prompt));
-    x->n = n;
-    x->used = ++p->clock;
-    return GPT_OK;
-}
-
-/* The prompt is computed in its own slot first and copied then: a prompt
- * that fails leaves the cache as it was. */
-int gpt_prefixes_append(struct gpt_prefixes *p, struct gpt_decoder *d,
-                        int64_t slot, const int32_t *prompt, int64_t n,
-                        float *logits, int64_t *cached, struct gpt_err *err)
-{
-    const int64_t whole = (n - 1) / GPT_DECODE_CHUNK * GPT_DECODE_CHUNK;
     struct prefix *from = NULL;
 
     *cached = 0;
     gpt_decoder_truncate(d, slot, 0);
     if (p)
         from = find_longest(p, prompt, n, cached);
-    if (from) {
-        GPT_TRY(gpt_decoder_copy(d, from->slot, slot, err));
-        gpt_decoder_truncate(d, slot, *cached);
-        from->used = ++p->clock;
-    }
-    GPT_TRY(gpt_decoder_append(d, slot, prompt + *cached, n - *cached,
-                               GPT_LOGITS_LAST, logits, err));
-    if (!p || whole == *cached)
+    if (!from)
         return GPT_OK;
-    return keep(p, d, slot, find_room(p, from, *cached), prompt, whole, err);
+    from->used = ++p->clock;
+    GPT_TRY(gpt_decoder_copy(d, from->slot, slot, err));
+    gpt_decoder_truncate(d, slot, *cached);
+    return GPT_OK;
+}
+
+/* The text in the slot is longer than what is kept; its end is cut off. An
+ * entry counts only when its copy is there. Prompts that were computed since
+ * this one was copied may have kept the same. */
+int gpt_prefixes_keep(struct gpt_prefixes *p, struct gpt_decoder *d,
+                      int64_t slot, const int32_t *prompt, int64_t n,
+                      struct gpt_err *err)
+{
+    const int64_t whole = (n - 1) / GPT_DECODE_CHUNK * GPT_DECODE_CHUNK;
+    int64_t common;
+
+    if (!p)
+        return GPT_OK;
+    struct prefix *from = find_longest(p, prompt, n, &common);
+    if (common == whole)
+        return GPT_OK;
+    struct prefix *x = find_room(p, from, common);
+    x->n = 0;
+    gpt_decoder_truncate(d, x->slot, 0);
+    GPT_TRY(gpt_decoder_copy(d, slot, x->slot, err));
+    gpt_decoder_truncate(d, x->slot, whole);
+    memcpy(x->tokens, prompt, (size_t)whole * sizeof(*prompt));
+    x->n = whole;
+    x->used = ++p->clock;
+    return GPT_OK;
 }
 
 /* For reports; a walk over a few entries. */

@@ -19,14 +19,19 @@ int gpt_prefixes_open(struct gpt_prefixes **p, struct gpt_decoder *d,
                       struct gpt_err *err) GPT_MUST_USE;
 void gpt_prefixes_close(struct gpt_prefixes *p); /* NULL is fine */
 
-/* Makes `slot`, which is none of the cache's, hold a prompt (n >= 1), with the
- * logits (V) after it; *cached of its tokens were copied. p NULL: all are
- * computed. Of several beginnings that are full, the one that was used least
- * recently makes room. Errors as gpt_decoder_append(). */
-int gpt_prefixes_append(struct gpt_prefixes *p, struct gpt_decoder *d,
-                        int64_t slot, const int32_t *prompt, int64_t n,
-                        float *logits, int64_t *cached,
-                        struct gpt_err *err) GPT_MUST_USE;
+/* Makes `slot`, which is none of the cache's, hold the longest beginning of a
+ * prompt (n >= 1) that is kept: *cached tokens, less than n. p NULL: 0. Errors
+ * as gpt_decoder_copy(). */
+int gpt_prefixes_copy(struct gpt_prefixes *p, struct gpt_decoder *d,
+                      int64_t slot, const int32_t *prompt, int64_t n,
+                      int64_t *cached, struct gpt_err *err) GPT_MUST_USE;
+
+/* Keeps the beginning of the prompt that `slot` holds; nothing where it is kept
+ * already, or p is NULL. When all places are taken, the beginning that was used
+ * least recently makes room. */
+int gpt_prefixes_keep(struct gpt_prefixes *p, struct gpt_decoder *d,
+                      int64_t slot, const int32_t *prompt, int64_t n,
+                      struct gpt_err *err) GPT_MUST_USE;
 
 /* Beginnings that are kept now, and tokens in them. */
 void gpt_prefixes_count(const struct gpt_prefixes *p, int64_t *entries,

@@ -22,6 +22,7 @@ struct cpu_product {
     int64_t ld16;
     float *c32;          /* the same for floats, when c is elsewhere, or NULL */
     int64_t ld32;
+    enum gpt_sums sums;
     bool late;           /* the old c is added in the end, not before */
     const float *packed; /* all of a, packed, or NULL */
     int64_t m_pad, m0;   /* rows in it; this block's first */
