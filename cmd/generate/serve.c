@@ -134,6 +134,13 @@ static int take_token(void *user, int64_t name, const struct gpt_chosen *chosen,
     struct work *w = user;
     struct gpt_call_text *t = text_of(name);
 
+    /* A token that ends the text has a probability, but neither a text nor a
+     * place in the counts. */
+    if (chosen->end)
+        return gpt_answer_end(&w->s, t, chosen->id, chosen->logprob,
+                              chosen->top, chosen->n_top) == GPT_OK
+                   ? GPT_OK
+                   : gpt_no_memory(err, "an answer");
     t->call->new_tokens++;
     if (gpt_answer_token(&w->s, t, chosen->id, chosen->logprob, chosen->top,
                          chosen->n_top) != GPT_OK)

@@ -101,6 +101,10 @@ void gpt_call_free(struct gpt_call *call);
 int gpt_answer_token(const struct gpt_server *s, struct gpt_call_text *t,
                      int32_t id, double logprob, const struct gpt_top *top,
                      int64_t n_top) GPT_MUST_USE;
+/* The token that ends a text: its probabilities alone. */
+int gpt_answer_end(const struct gpt_server *s, struct gpt_call_text *t,
+                   int32_t id, double logprob, const struct gpt_top *top,
+                   int64_t n_top) GPT_MUST_USE;
 /* What a stream sends of a text now; with `end` its last piece. */
 int gpt_answer_piece(const struct gpt_server *s, struct gpt_call_text *t,
                      bool end, struct gpt_buf *out) GPT_MUST_USE;

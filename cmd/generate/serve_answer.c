@@ -120,6 +120,13 @@ static int add_chat_probabilities(const struct gpt_server *s, struct gpt_buf *b,
     return gpt_buf_printf(b, "]}");
 }
 
+int gpt_answer_end(const struct gpt_server *s, struct gpt_call_text *t,
+                   int32_t id, double logprob, const struct gpt_top *top,
+                   int64_t n_top)
+{
+    return add_probabilities(s, t, id, logprob, top, n_top);
+}
+
 /* Stop strings are looked for in what the model adds. In a prompt that is
  * repeated they are the client's own words, and the empty list lets them pass.
  */

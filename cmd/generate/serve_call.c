@@ -255,6 +255,9 @@ static int read_logprobs(struct gpt_call *call, const cJSON *body,
         GPT_TRY(gpt_field_integer(body, "logprobs", 0, MOST_TOP, &n, err));
         call->choice.logprobs = n >= 0;
         call->choice.n_top = gpt_max_i64(n, 0);
+        /* With a prompt that is repeated, harnesses take the last probability
+         * for that of the one token that they asked for, an end or not. */
+        call->choice.show_end = call->echo && n >= 0;
         return GPT_OK;
     }
     GPT_TRY(gpt_field_flag(body, "logprobs", &call->choice.logprobs, err));

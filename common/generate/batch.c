@@ -204,10 +204,13 @@ static int take_token(struct gpt_batch *b, struct text *text,
     struct gpt_chosen chosen = {.id = text->chosen, .logits = logits};
     bool stop = false;
 
-    if (is_end(text, chosen.id))
+    chosen.end = is_end(text, chosen.id);
+    if (chosen.end && !text->request.choice->show_end)
         return end_text(b, text, GPT_FINISH_EOD, err);
     GPT_TRY(describe_token(b, text->request.choice, logits, &chosen, err));
     GPT_TRY(b->sink.token(b->sink.user, text->name, &chosen, &stop, err));
+    if (chosen.end)
+        return end_text(b, text, GPT_FINISH_EOD, err);
     GPT_TRY(gpt_ids_add(&text->ids, &chosen.id, 1, err));
     if (stop)
         return end_text(b, text, GPT_FINISH_STOP, err);

@@ -22,6 +22,7 @@ struct gpt_choice {
     int32_t twice;
     bool logprobs; /* report the log-probability of each token ... */
     int64_t n_top; /* ... and this many most probable tokens beside it */
+    bool show_end; /* hand out the token that ends a text, too */
 };
 
 struct gpt_request {
@@ -52,6 +53,7 @@ struct gpt_chosen {
     double logprob;            /* of the choice's logprobs, else 0 */
     const struct gpt_top *top; /* (n_top) */
     int64_t n_top;
+    bool end; /* it ends the text, and is no part of it: see show_end */
     const float *logits; /* (V): of the model, before all adjustments */
 };
 
