@@ -17,7 +17,9 @@
 /* Attention in blocks reaches about this part of what large products reach:
  * published figures of FlashAttention 2 on A100. */
 #define ATTENTION_SHARE 0.65
-/* Rows and columns of a product that one unit of a device computes. */
+/* What matters is that a product of few tiles leaves units idle; kernels choose
+ * among several sizes.
+ * Rows and columns of a product that one unit of a device computes. */
 #define TILE 128
 
 /* ---- links ---- */
@@ -50,6 +52,7 @@ static double ring_seconds(struct link l, int64_t members, double bytes)
            l.latency * (double)(members - 1);
 }
 
+/* The slowest pair of neighbours counts: a pipeline runs at its pace. */
 static struct link pipeline_link(const struct gpt_train_plan *p,
                                  const struct gpt_hardware *h)
 {
@@ -71,6 +74,7 @@ struct device {
     double act;  /* bytes of an activation */
 };
 
+/* The type of activations decides the peak and what moves. */
 static struct device device_of(const struct gpt_train_plan *p,
                                const struct gpt_hardware *h)
 {
@@ -257,6 +261,7 @@ static struct gpt_simulate_options times_of(const struct gpt_train_plan *p,
     return s;
 }
 
+/* Gradients, weights and the update only make a step longer. */
 double gpt_layout_floor(const struct gpt_train_plan *p,
                         const struct gpt_hardware *h)
 {

@@ -105,6 +105,7 @@ static int take_model(struct gpt_advice *a, struct gpt_err *err)
     return GPT_OK;
 }
 
+/* Hardware first: it decides the type, and its memory is the limit. */
 static int open_advice(struct gpt_advice *a, struct gpt_backend *be,
                        struct gpt_err *err)
 {

@@ -74,6 +74,7 @@ void gpt_stragglers_add(struct gpt_stragglers *s,
     }
 }
 
+/* For qsort(); times are finite. */
 static int compare_times(const void *a, const void *b)
 {
     const double x = *(const double *)a, y = *(const double *)b;
