@@ -134,7 +134,7 @@ static cJSON *layers_value(const struct gpt_hf_key *key,
     case GPT_HF_TURNS:
         return gpt_hf_turns_value(c);
     default: /* layer_types */
-        return gpt_hf_layer_types_value(c);
+        return gpt_hf_layer_types_value(c, family);
     }
 }
 

@@ -26,7 +26,8 @@ int gpt_hf_read_turns(struct gpt_config *c, const cJSON *list, const char *key,
 /* What is written: "sliding_window", and "layer_types" or NULL. */
 cJSON *gpt_hf_window_value(const struct gpt_config *c,
                            const struct gpt_hf_family *family);
-cJSON *gpt_hf_layer_types_value(const struct gpt_config *c);
+cJSON *gpt_hf_layer_types_value(const struct gpt_config *c,
+                                const struct gpt_hf_family *family);
 /* NULL for a list of layers, which has no number. */
 cJSON *gpt_hf_every_value(int64_t layers);
 cJSON *gpt_hf_turns_value(const struct gpt_config *c);
