@@ -16,7 +16,7 @@ narrow() { # file: at most 80 columns
 # Prints the options of a --help page whose value is a number or a choice.
 strict_options() { # page
     sed -nE 's/^ *(-[a-zA-Z], )?(--[a-z0-9-]*) ([A-Z]+)( .*)?$/\3 \2/p' "$1" |
-        sed -E '/^(FILE|DIR|PATH|PREFIX|NAME|HOST|ACTION|TEXT|COMMAND) /d
+        sed -E '/^(FILE|DIR|PATH|PREFIX|NAME|HOST|ACTION|TEXT|COMMAND|JSON) /d
             s/.* //'
 }
 # Each of them refuses a value of another kind, and the message shows the value.
