@@ -18,9 +18,13 @@ struct gpt_loaded {
     struct gpt_backend *be;
     struct gpt_param_table params;
     struct gpt_flat flat;
-    void *weights;
+    void *weights;                 /* one of the two */
+    struct gpt_quant_store *quant;
     struct gpt_decoder *decoder;
 };
+
+/* The words of an option: how matrices are kept. */
+extern const char *const gpt_weight_names[];
 
 /* Opens checkpoint and tokenizer, which is cheap: *m is zero but for the
  * options. */

@@ -42,7 +42,7 @@ struct gpt_generate_options {
     const char *serve, *served_model_name, *api_key_file;
     int64_t max_queue;
     /* machine */
-    const char *device;
+    const char *device, *weights;
     int64_t batch_size;
     const char *stats_file;
 };

@@ -30,6 +30,7 @@ static void embed_tokens(struct gpt_decoder *d, int64_t n)
         .wte = d->outer.at[GPT_WORD_EMBEDDING],
         .wpe = gpt_roles_positions(&d->outer, c, gpt_dtype_bytes(d->o.act)),
         .scale = gpt_config_word_scale(c),
+        .quant = gpt_roles_quant(&d->outer, GPT_WORD_EMBEDDING),
         .out = d->buffers[GPT_DECODE_RESIDUAL],
     };
     d->be->embed_fwd(d->q, &op);
@@ -155,6 +156,8 @@ static void write_logits(struct gpt_decoder *d, int64_t first, int64_t n,
         .c = d->buffers[GPT_DECODE_LOGITS],
         .act = d->o.act,
         .c_type = GPT_F32,
+        .quant =
+            gpt_roles_quant(&d->outer, gpt_roles_output_role(&d->outer)),
     };
 
     d->be->matmul(d->q, &op);

@@ -145,28 +145,43 @@ static int alloc_host(struct gpt_decoder *d,
     return gpt_new(&d->slot, slots, int32, "a decoder's slots", err);
 }
 
+/* A step reads one row of the embedding for each text, which is not counted; a
+ * tied table is read whole as the output layer, without its dummy rows. */
+static int64_t step_bytes(const struct gpt_decoder_options *o)
+{
+    int64_t bytes = 0;
+
+    for (int64_t i = 0; i < o->flat->n; i++) {
+        const struct gpt_slice *s = &o->flat->slices[i];
+        int64_t rows = s->shape[0];
+
+        if (s->param->place == GPT_PLACE_EMBEDDING) {
+            if (!s->param->tied)
+                continue;
+            rows = o->config->vocab_size;
+        }
+        bytes += o->quant ? gpt_quant_store_rows(o->quant, i, rows)
+                          : rows * (s->count / s->shape[0]) *
+                                (int64_t)gpt_dtype_bytes(o->act);
+    }
+    return bytes;
+}
+
 /* The weights are used where they are, and only read: the caller keeps them. */
 static void bind_weights(struct gpt_decoder *d,
                          const struct gpt_decoder_options *o, void *weights)
 {
-    const struct gpt_flat *flat = o->flat;
-    int64_t count = 0;
+    void *base = o->quant ? NULL : weights;
 
-    /* a step reads one row of the embedding for each text, which is not
-     * counted; a tied table is read whole as the output layer, without its
-     * dummy rows */
-    for (int64_t i = 0; i < flat->n; i++) {
-        const struct gpt_param *p = flat->slices[i].param;
-
-        if (p->place != GPT_PLACE_EMBEDDING)
-            count += flat->slices[i].count;
+    d->step_bytes = step_bytes(o);
+    gpt_roles_bind(&d->outer, o->flat, -1, base, o->act);
+    if (o->quant)
+        gpt_quant_store_bind(o->quant, -1, &d->outer);
+    for (int64_t l = 0; l < o->config->num_layers; l++) {
+        gpt_layer_bind(&d->layers[l], o->flat, l, base, o->act, NULL, 0);
+        if (o->quant)
+            gpt_quant_store_bind(o->quant, l, &d->layers[l].w);
     }
-    if (o->config->tied_embeddings)
-        count += o->config->vocab_size * o->config->hidden_size;
-    d->step_bytes = count * (int64_t)gpt_dtype_bytes(o->act);
-    gpt_roles_bind(&d->outer, flat, -1, weights, o->act);
-    for (int64_t l = 0; l < o->config->num_layers; l++)
-        gpt_layer_bind(&d->layers[l], flat, l, weights, o->act, NULL, 0);
 }
 
 int gpt_decoder_open(struct gpt_decoder **out, struct gpt_backend *be,

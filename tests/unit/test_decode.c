@@ -385,7 +385,8 @@ static void test_refusals(struct model *m)
     } wrong[] = {{0, 8}, {1, 0}, {1, m->c.max_positions + 1}, {70000, 8}};
     for (size_t i = 0; i < GPT_COUNT(wrong); i++) {
         struct gpt_decoder_options o = {&m->c, &m->flat, GPT_F32,
-                                        wrong[i].slots, wrong[i].positions};
+                                        wrong[i].slots, wrong[i].positions,
+                                        NULL};
 
         d = NULL;
         is_int(gpt_decoder_open(&d, m->be, &o, m->device, &err), GPT_EUSAGE,
