@@ -4,6 +4,10 @@
 
 #include <string.h>
 
+#ifdef __AVX2__
+#include <immintrin.h>
+#endif
+
 /* Rows of w, in any of the types. Functions that take a kind are inlined, and
  * the compiler sees a constant. Narrow values become floats in registers, on
  * their way from memory: products are exact but for the rounding of floats, and
@@ -19,7 +23,26 @@ struct rows {
 };
 
 typedef uint16_t vh __attribute__((vector_size(2 * W)));
-typedef int8_t vb __attribute__((vector_size(W)));
+
+/* W bytes as floats. GCC converts vectors of bytes one by one. */
+static inline vf float_bytes(const char *at)
+{
+#if defined(__AVX512F__)
+    const __m128i *from = (const void *)at;
+
+    return (vf)_mm512_cvtepi32_ps(_mm512_cvtepi8_epi32(_mm_loadu_si128(from)));
+#elif defined(__AVX2__)
+    const __m128i *from = (const void *)at;
+
+    return (vf)_mm256_cvtepi32_ps(_mm256_cvtepi8_epi32(_mm_loadl_epi64(from)));
+#else
+    vf v;
+
+    for (int i = 0; i < W; i++)
+        v[i] = (float)(int8_t)at[i];
+    return v;
+#endif
+}
 
 static inline float of_bf16(uint16_t x)
 {
@@ -47,7 +70,6 @@ values(const char *at, int64_t n, enum kind kind)
 {
     char lanes[4 * W] = {0};
     vh halves;
-    vb bytes;
 
     if (n < W) {
         memcpy(lanes, at, (size_t)n * value_bytes(kind));
@@ -59,8 +81,7 @@ values(const char *at, int64_t n, enum kind kind)
         memcpy(&halves, at, sizeof(halves));
         return (vf)(__builtin_convertvector(halves, vu) << 16);
     }
-    memcpy(&bytes, at, sizeof(bytes));
-    return __builtin_convertvector(__builtin_convertvector(bytes, vi), vf);
+    return float_bytes(at);
 }
 
 /* The same of row i from column l on, with the scale of their group. Weights
@@ -95,9 +116,9 @@ dots_of(float *y, int64_t ldy, const float *x, int64_t ldx,
         const struct rows *w, int64_t j, bool add, const int M, const int R,
         enum kind kind)
 {
-    /* Eight sums at most live in registers; the compiler sees M and R as
+    /* Sums live in registers, at most eight, or 16 of 32; the compiler sees M and R as
      * constants and drops the rest of the array. */
-    vf acc[4][4] = {{{0}}}; /* [row of x][row of w] */
+    vf acc[8][4] = {{{0}}}; /* [row of x][row of w] */
     int64_t l = 0, k = w->k;
 
     for (; l + 2 * W <= k; l += 2 * W)
@@ -109,7 +130,7 @@ dots_of(float *y, int64_t ldy, const float *x, int64_t ldx,
 
                 if (u == 0)
                     __builtin_prefetch(value_at(w, j + r + AHEAD, l, kind));
-#pragma GCC unroll 4
+#pragma GCC unroll 8
                 for (int i = 0; i < M; i++)
                     acc[i][r] += wr * load(x + i * ldx + l + u * W);
             }
@@ -119,12 +140,12 @@ dots_of(float *y, int64_t ldy, const float *x, int64_t ldx,
 #pragma GCC unroll 4
         for (int r = 0; r < R; r++) {
             vf wr = weights(w, j + r, l, n, kind);
-#pragma GCC unroll 4
+#pragma GCC unroll 8
             for (int i = 0; i < M; i++)
                 acc[i][r] += wr * load_part(x + i * ldx + l, n, 0);
         }
     }
-#pragma GCC unroll 4
+#pragma GCC unroll 8
     for (int i = 0; i < M; i++)
 #pragma GCC unroll 4
         for (int r = 0; r < R; r++) {
@@ -149,11 +170,14 @@ all_dots(float *y, int64_t ldy, const float *x, int64_t ldx,
     for (; m == 1 && j + 4 <= n; j += 4)
         dots_of(y, ldy, x, ldx, w, j, add, 1, 4, kind);
     for (; j + 2 <= n; j += 2)
-        for (int64_t i = 0; i < m; i += 4) {
+        for (int64_t i = 0, taken; i < m; i += taken) {
             const float *xi = x + i * ldx;
             float *to = y + i * ldy;
 
-            if (m - i >= 4)
+            taken = W == 16 && m - i >= 8 ? 8 : 4;
+            if (taken == 8)
+                dots_of(to, ldy, xi, ldx, w, j, add, 8, 2, kind);
+            else if (m - i >= 4)
                 dots_of(to, ldy, xi, ldx, w, j, add, 4, 2, kind);
             else if (m - i == 3)
                 dots_of(to, ldy, xi, ldx, w, j, add, 3, 2, kind);
