@@ -149,6 +149,10 @@ $(BUILD)/%.o: %.cc
 	@mkdir -p $(@D)
 	$(CXX) $(ALL_CPPFLAGS) $(ALL_CXXFLAGS) -MMD -MP -c -o $@ $<
 
+# Loops that are for the compiler to vectorise.
+$(BUILD)/common/base/convert.o $(BUILD)/common/checkpoint/move_box.o: \
+    ALL_CFLAGS += -O3
+
 # The assembler takes these files in, of which the compiler does not know.
 $(BUILD)/cmd/report/page.o: $(wildcard share/report/*)
 $(BUILD)/cmd/generate/serve_info.o: share/serve/page.html

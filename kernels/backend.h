@@ -66,6 +66,13 @@ struct gpt_quant {
     const uint16_t *scales;
 };
 
+/* How an element of c is summed, for products whose bits may not depend on M
+ * and N: of texts that are computed together, and of ranks that have a part of
+ * the columns. With FEW and with MANY they follow from its row of a and its
+ * column of b alone; the two differ, and are fast for rows up to about 16, and
+ * from there on. Of the CPU, with tb and without ta; else it is SHAPE. */
+enum gpt_sums { GPT_SUMS_SHAPE, GPT_SUMS_FEW, GPT_SUMS_MANY };
+
 /* c (M, N) = op(a) (M, K) * op(b) (K, N) + beta * c, then the epilogue.
  * ta: a is stored (K, M); tb: b is stored (N, K). a, b, bias, aux are `act`;
  * c is `c_type`. GELU is the tanh form (Hendrycks and Gimpel 2016, eq. 2) of
@@ -98,6 +105,7 @@ struct gpt_matmul {
     const void *bias;
     void *aux;
     const struct gpt_quant *quant; /* for b, with tb and float; NULL: b is */
+    enum gpt_sums sums;
 };
 
 enum gpt_norm_kind { GPT_LAYERNORM, GPT_RMSNORM };
@@ -284,8 +292,10 @@ struct gpt_attn_grad {
  * int32 in host memory. */
 struct gpt_attn_cached {
     int64_t b, t_new, h, g, d, t_max;
+    int64_t head0, h_global; /* as in struct gpt_attn, for ALiBi; 0, 0: h are
+                              * all heads */
     float scale;
-    bool alibi; /* h must then be the number of all heads */
+    bool alibi;
     int64_t window; /* as in struct gpt_attn, like softcap */
     float softcap;
     enum gpt_dtype act;
@@ -516,6 +526,9 @@ struct gpt_backend {
     void (*softcap)(struct gpt_queue *q, void *x, void *slope, int64_t n,
                     float c, enum gpt_dtype act);
     void (*times)(struct gpt_queue *q, void *x, const void *y, int64_t n,
+                  enum gpt_dtype act);
+    /* x (n) act *= factor, in place */
+    void (*scale)(struct gpt_queue *q, void *x, int64_t n, float factor,
                   enum gpt_dtype act);
     void (*xent)(struct gpt_queue *q, const struct gpt_xent *op);
     void (*xent_partial)(struct gpt_queue *q, const struct gpt_xent *op,

@@ -64,8 +64,6 @@ static int end_at_newlines(struct gpt_chosen_rules *r,
     return GPT_OK;
 }
 
-/* Where the checkpoint names ends of a text, they are the model's; else the
- * tokenizer's end of a document is. */
 static int choose_ends(struct gpt_chosen_rules *r, const struct gpt_loaded *m,
                        struct gpt_err *err)
 {
@@ -73,9 +71,8 @@ static int choose_ends(struct gpt_chosen_rules *r, const struct gpt_loaded *m,
         return end_at_newlines(r, m, err);
     if (m->o->ignore_eod)
         return GPT_OK;
-    r->ends[0] = gpt_tokenizer_eod(m->tokenizer);
-    r->choice.ends = m->source.ends.n ? m->source.ends.ids : r->ends;
-    r->choice.n_ends = m->source.ends.n ? m->source.ends.n : r->ends[0] >= 0;
+    r->choice.ends = r->ends;
+    r->choice.n_ends = gpt_loaded_ends(m, m->o->chat, r->ends);
     return GPT_OK;
 }
 

@@ -9,7 +9,7 @@ struct gpt_chosen_rules {
     struct gpt_choice choice;
     uint64_t seed;
     /* what the choice borrows */
-    int32_t ends[2];
+    int32_t ends[GPT_LOADED_ENDS];
     struct gpt_bias *bias; /* freed with gpt_free() */
 };
 

@@ -31,6 +31,26 @@ int gpt_contradictions_check(const struct gpt_generate_options *o,
         {"temperature", o->temperature > 0},
     };
 
+    /* Options of chats have no effect on other texts. */
+    const struct {
+        const char *name;
+        bool given, used;
+        const char *with;
+    } of_chats[] = {
+        {"chat", o->chat, o->interactive, "--interactive"},
+        {"system-prompt", o->system_prompt != NULL, o->chat, "--chat"},
+        {"chat-template-kwargs", o->chat_template_kwargs != NULL, o->chat,
+         "--chat"},
+        {"chat-template", o->chat_template != NULL,
+         o->chat || o->serve != NULL, "--chat and --serve"},
+        {"echo", o->echo && o->chat, !o->chat, "texts that are no chat"},
+        {"add-bos", o->add_bos && o->chat, !o->chat, "texts that are no chat"},
+    };
+
+    for (size_t i = 0; i < GPT_COUNT(of_chats); i++)
+        if (of_chats[i].given && !of_chats[i].used)
+            return gpt_fail(err, GPT_EUSAGE, "--%s is for %s",
+                            of_chats[i].name, of_chats[i].with);
     /* The first one is enough: the hint is the same for all. */
     for (size_t i = 0; o->greedy && i < GPT_COUNT(others); i++) {
         const enum gpt_origin origin = origin_of(args, others[i].name);

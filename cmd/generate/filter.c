@@ -208,8 +208,8 @@ static int answer(struct filter *f, struct gpt_writer *writer,
         GPT_TRY(gpt_answer_with_beams(f->m, writer, f->requests,
                                       (int64_t)f->prompts.n, &speed, err));
     else
-        GPT_TRY(gpt_generate(f->m->decoder, f->requests, f->n_requests, &sink,
-                             &speed, err));
+        GPT_TRY(gpt_generate(f->m->decoder, f->requests, f->n_requests,
+                             f->o->speculate, &sink, &speed, err));
     return gpt_loaded_report_speed(f->m, &speed, err);
 }
 

@@ -31,6 +31,7 @@ int gpt_check_beam_options(const struct gpt_generate_options *o,
         {"logprobs", o->logprobs >= 0},
         {"return-logits", o->return_logits},
         {"stop-on-double-eol", o->stop_on_double_eol},
+        {"speculate", o->speculate > 0},
     };
 
     if (o->num_beams == 1)

@@ -9,6 +9,7 @@
 
 #include <stdio.h>
 #include <stdlib.h>
+#include <string.h>
 #include <unistd.h>
 
 /* Buffers live as long as the conversation: an answer allocates nothing that
@@ -21,6 +22,12 @@ struct conversation {
     struct gpt_ids ids;
     struct gpt_text text;
     struct gpt_buf out;
+    /* of a chat */
+    struct gpt_encoder *chat_encoder;
+    struct gpt_prefixes *prefixes; /* the conversation so far is not computed
+                                    * again for each message */
+    cJSON *input, *messages; /* what the template sees, and a list in it */
+    struct gpt_buf said;     /* the answer */
     uint64_t lines;
     char last; /* byte written last */
 };
@@ -30,6 +37,9 @@ static int put_text(struct conversation *c, struct gpt_err *err)
 {
     if (c->out.len > 0)
         c->last = c->out.data[c->out.len - 1];
+    /* What is shown is what the model has said in the next prompt. */
+    if (c->messages && gpt_buf_add(&c->said, c->out.data, c->out.len) != GPT_OK)
+        return gpt_no_memory(err, "a text");
     if (fwrite(c->out.data, 1, c->out.len, stdout) != c->out.len ||
         fflush(stdout) != 0)
         return gpt_fail_errno(err, GPT_EIO, "cannot write standard output");
@@ -52,6 +62,97 @@ static int take_token(void *user, int64_t request,
     return put_text(c, err);
 }
 
+/* ---- chats ---- */
+
+/* Memory is looked at once for all three calls. */
+static int add_message(struct conversation *c, const char *role,
+                       const char *text, struct gpt_err *err)
+{
+    cJSON *message = gpt_json_add(c->messages, NULL, cJSON_CreateObject());
+
+    cJSON_AddStringToObject(message, "role", role);
+    cJSON_AddStringToObject(message, "content", text);
+    return gpt_json_out_of_memory() ? gpt_no_memory(err, "a message") : GPT_OK;
+}
+
+/* A message that was refused, and so was not answered, was never said. */
+static int keep_answer(struct conversation *c, enum gpt_finish finish,
+                       struct gpt_err *err)
+{
+    if (!c->messages)
+        return GPT_OK;
+    if (finish == GPT_FINISH_REFUSED) {
+        cJSON_DeleteItemFromArray(c->messages,
+                                  cJSON_GetArraySize(c->messages) - 1);
+        return GPT_OK;
+    }
+    return add_message(c, "assistant", c->said.data ? c->said.data : "", err);
+}
+
+/* The whole conversation is a prompt, which the template makes. */
+static int encode_message(struct conversation *c, const char *line,
+                          struct gpt_err *err)
+{
+    struct gpt_buf text = {0};
+    int status;
+
+    c->said.len = 0;
+    GPT_TRY(add_message(c, "user", line, err));
+    status = gpt_chat_render(c->m->chat, c->input, 0, &text, err);
+    if (status == GPT_OK)
+        status = gpt_encode(c->chat_encoder, text.data ? text.data : "",
+                            text.len, &c->ids, err);
+    gpt_buf_free(&text);
+    if (status == GPT_OK && c->ids.len == 0)
+        status = gpt_fail(err, GPT_EDATA, "the template makes no text of the "
+                                          "messages");
+    return status;
+}
+
+/* What the template sees beside the messages is the user's own. */
+static int read_variables(struct conversation *c, struct gpt_err *err)
+{
+    const char *json = c->m->o->chat_template_kwargs;
+
+    if (json) {
+        const int status = gpt_json_parse(&c->input, json, strlen(json),
+                                          "--chat-template-kwargs", err);
+
+        if (status != GPT_OK || !cJSON_IsObject(c->input))
+            return gpt_fail(err, GPT_EUSAGE,
+                            "--chat-template-kwargs: '%.64s' is no object of "
+                            "JSON", json);
+    } else {
+        c->input = cJSON_CreateObject();
+    }
+    if (cJSON_HasObjectItem(c->input, "messages"))
+        return gpt_fail(err, GPT_EUSAGE,
+                        "--chat-template-kwargs: 'messages' are the lines");
+    c->messages = cJSON_AddArrayToObject(c->input, "messages");
+    if (!cJSON_HasObjectItem(c->input, "add_generation_prompt"))
+        cJSON_AddTrueToObject(c->input, "add_generation_prompt");
+    return GPT_OK;
+}
+
+/* Before the weights are read: a template that is missing costs no time. */
+static int open_chat(struct conversation *c, struct gpt_err *err)
+{
+    const struct gpt_generate_options *o = c->m->o;
+
+    GPT_TRY(read_variables(c, err));
+    GPT_TRY(gpt_loaded_open_chat(c->m, err));
+    if (!c->m->chat) {
+        gpt_fail(err, GPT_EDATA, "%s has no template of chats",
+                 c->m->source.dir);
+        return gpt_hint(err, "give one with --chat-template FILE");
+    }
+    if (o->system_prompt)
+        GPT_TRY(add_message(c, "system", o->system_prompt, err));
+    return gpt_encoder_open(&c->chat_encoder, c->m->chat_tokenizer, err);
+}
+
+/* ---- lines ---- */
+
 /* A text ends with a newline that it may have itself, so that the next line, or
  * the reader's next answer, begins at the left. */
 static int end_text(void *user, int64_t request, enum gpt_finish finish,
@@ -60,34 +161,46 @@ static int end_text(void *user, int64_t request, enum gpt_finish finish,
     struct conversation *c = user;
 
     (void)request;
-    (void)finish;
     if (gpt_text_end(&c->text, &c->m->o->stop, &c->out) != GPT_OK)
         return gpt_no_memory(err, "a text");
     GPT_TRY(put_text(c, err));
+    GPT_TRY(keep_answer(c, finish, err));
     if (c->last != '\n' && gpt_buf_add(&c->out, "\n", 1) != GPT_OK)
         return gpt_no_memory(err, "a text");
     return put_text(c, err);
 }
 
 /* As a prompt of the filter: an empty line is the beginning of a document. */
-static int encode_line(struct conversation *c, const char *line, size_t len,
-                       struct gpt_err *err)
+static int encode_alone(struct conversation *c, const char *line, size_t len,
+                        struct gpt_err *err)
 {
     const int32_t eod = gpt_loaded_eod(c->m);
-    const int64_t most = c->m->config->max_positions;
 
-    c->ids.len = 0;
     if ((len == 0 || c->m->o->add_bos) && eod < 0)
         return gpt_fail(err, GPT_EDATA,
                         "the vocabulary has no end-of-document token to begin "
                         "with; type a word");
     if (len == 0 || c->m->o->add_bos)
         GPT_TRY(gpt_ids_add(&c->ids, &eod, 1, err));
-    GPT_TRY(gpt_encode(c->encoder, line, len, &c->ids, err));
+    return gpt_encode(c->encoder, line, len, &c->ids, err);
+}
+
+/* A line of a chat is the last message of a prompt; any other line is a
+ * prompt. */
+static int encode_line(struct conversation *c, const char *line, size_t len,
+                       struct gpt_err *err)
+{
+    const int64_t most = c->m->config->max_positions;
+
+    c->ids.len = 0;
+    if (c->messages)
+        GPT_TRY(encode_message(c, line, err));
+    else
+        GPT_TRY(encode_alone(c, line, len, err));
     if ((int64_t)c->ids.len > most)
         return gpt_fail(err, GPT_EDATA,
-                        "the line has %zu tokens, but there are only %lld "
-                        "positions",
+                        "%s has %zu tokens, but there are only %lld positions",
+                        c->messages ? "the conversation" : "the line",
                         c->ids.len, (long long)most);
     return GPT_OK;
 }
@@ -100,7 +213,7 @@ static int answer_line(struct conversation *c, const char *line, size_t len,
     int status = encode_line(c, line, len, &own);
 
     gpt_text_free(&c->text);
-    c->text = (struct gpt_text){.begins = len == 0};
+    c->text = (struct gpt_text){.begins = len == 0 || c->messages};
     c->last = 0;
     if (status == GPT_EDATA) {
         gpt_warn("%s", own.text);
@@ -148,6 +261,8 @@ static int answer_lines(struct conversation *c, struct gpt_err *err)
             n--;
         if (n > 0 && line[n - 1] == '\r')
             n--;
+        /* A message is a string. */
+        line[n] = '\0';
         status = answer_line(c, line, (size_t)n, err);
     }
     if (terminal)
@@ -173,8 +288,18 @@ static int interact(struct conversation *c, struct gpt_err *err)
     }
     GPT_TRY(gpt_choose_rules(&c->rules, c->m, err));
     GPT_TRY(gpt_encoder_open(&c->encoder, c->m->tokenizer, err));
-    GPT_TRY(gpt_loaded_open_decoder(c->m, 1, c->m->config->max_positions, err));
+    if (o->chat)
+        GPT_TRY(open_chat(c, err));
+    GPT_TRY(gpt_loaded_open_decoder(c->m, o->chat ? 2 : 1,
+                                    c->m->config->max_positions, err));
     GPT_TRY(gpt_batch_open(&c->batch, c->m->decoder, 1, &sink, err));
+    GPT_TRY(gpt_batch_guess(c->batch, o->speculate, err));
+    /* The one entry holds the conversation so far, which the next message
+     * continues. */
+    if (o->chat) {
+        GPT_TRY(gpt_prefixes_open(&c->prefixes, c->m->decoder, 1, 1, err));
+        gpt_batch_use_prefixes(c->batch, c->prefixes);
+    }
     GPT_TRY(answer_lines(c, err));
     return gpt_loaded_report_speed(c->m, gpt_batch_speed(c->batch), err);
 }
@@ -186,7 +311,11 @@ int gpt_interact(struct gpt_loaded *m, struct gpt_err *err)
     int status = interact(&c, err);
 
     gpt_batch_close(c.batch);
+    gpt_prefixes_close(c.prefixes);
     gpt_encoder_close(c.encoder);
+    gpt_encoder_close(c.chat_encoder);
+    cJSON_Delete(c.input);
+    gpt_buf_free(&c.said);
     gpt_free(c.rules.bias);
     gpt_free(c.ids.data);
     gpt_text_free(&c.text);

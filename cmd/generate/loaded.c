@@ -7,25 +7,38 @@
 #include "checkpoint/load.h"
 #include "cmd/generate/vocabulary.h"
 
+#include <assert.h>
 #include <stdio.h>
 #include <string.h>
 #include <unistd.h>
 
+/* Known now, so that an hour of texts does not end with it. */
+static int check_stats_file(const struct gpt_loaded *m, struct gpt_err *err)
+{
+    if (!m->o->stats_file || m->o->common.force ||
+        access(m->o->stats_file, F_OK) != 0)
+        return GPT_OK;
+    gpt_fail(err, GPT_EEXIST, "'%s' exists", m->o->stats_file);
+    return gpt_hint(err, "--force replaces it");
+}
+
 /* From cheap to dear: a checkpoint that does not open and a vocabulary that
- * does not fit are reported before weights are read. */
+ * does not fit are reported before weights are read. One rank verifies files,
+ * which would take as long on each; and prompts are its own alone. */
 int gpt_loaded_open(struct gpt_loaded *m, struct gpt_err *err)
 {
+    GPT_TRY(gpt_job_open(&m->job, m->o, err));
+    const bool first = gpt_job_first(&m->job);
     const struct gpt_source_options how = {.iteration = m->o->iteration,
-                                           .verify = m->o->verify};
+                                           .verify = m->o->verify && first};
 
-    /* Known now, so that an hour of texts does not end with it. */
-    if (m->o->stats_file && !m->o->common.force &&
-        access(m->o->stats_file, F_OK) == 0) {
-        gpt_fail(err, GPT_EEXIST, "'%s' exists", m->o->stats_file);
-        return gpt_hint(err, "--force replaces it");
-    }
+    if (first)
+        GPT_TRY(check_stats_file(m, err));
     GPT_TRY(gpt_source_open(&m->source, m->o->load, &how, err));
-    m->config = &m->source.config;
+    m->own_config = m->source.config;
+    m->config = &m->own_config;
+    if (!first)
+        return GPT_OK;
     if (m->source.unused_settings)
         gpt_warn("%s/%s: not used; options say how tokens are chosen, such as "
                  "--greedy, --temperature, --top-k and --top-p",
@@ -104,42 +117,101 @@ static void describe(const struct gpt_loaded *m,
               (long long)d->positions);
 }
 
-/* The weights are read only now, when prompts and options are known to be
- * good: they are what takes time. One rank holds all of the model; the layout
- * says so. */
-int gpt_loaded_open_decoder(struct gpt_loaded *m, int64_t slots,
-                            int64_t positions, struct gpt_err *err)
+/* Table and buffer of what this rank has of the model. */
+static int cut_model(struct gpt_loaded *m, struct gpt_err *err)
 {
-    struct gpt_layout layout = GPT_LAYOUT_SINGLE(m->config);
+    const struct gpt_layout single = GPT_LAYOUT_SINGLE(m->config);
 
-    GPT_TRY(gpt_backend_open(&m->be, m->o->device, err));
-    GPT_TRY(gpt_params_build(&m->params, m->config, err));
-    GPT_TRY(gpt_flat_build(&m->flat, &m->params, &layout, err));
-    GPT_TRY(load_weights(m, err));
+    GPT_TRY(gpt_job_share(&m->job, m->o, &m->own_config,
+                          m->source.iteration, m->be, err));
+    GPT_TRY(gpt_decode_params(&m->params, m->config, err));
+    return gpt_flat_build(&m->flat, &m->params,
+                          m->job.world ? &m->job.cut.layout : &single, err);
+}
+
+/* A decoder of this rank. The weights are read only now, when prompts and
+ * options are known to be good: they are what takes time. */
+static int open_decoder(struct gpt_loaded *m, int64_t slots, int64_t positions,
+                        struct gpt_err *err)
+{
     struct gpt_decoder_options options = {
         .config = m->config,
         .flat = &m->flat,
+        .ranks = m->job.world ? &m->job.cut : NULL,
         .act = GPT_F32,
         .slots = slots,
         .positions = gpt_min_i64(m->config->max_positions, positions),
-        .quant = m->quant,
     };
+
+    GPT_TRY(gpt_backend_open_rank(&m->be, m->o->device,
+                                  gpt_job_device(&m->job), err));
+    GPT_TRY(cut_model(m, err));
+    GPT_TRY(load_weights(m, err));
+    options.quant = m->quant;
     describe(m, &options);
-    return gpt_decoder_open(&m->decoder, m->be, &options, m->weights, err);
+    GPT_TRY(gpt_decoder_open(&m->decoder, m->be, &options, m->weights, err));
+    return gpt_job_begin(&m->job, err);
+}
+
+int gpt_loaded_open_decoder(struct gpt_loaded *m, int64_t slots,
+                            int64_t positions, struct gpt_err *err)
+{
+    GPT_TRY(gpt_job_tell_size(&m->job, &slots, &positions, err));
+    return open_decoder(m, slots, positions, err);
+}
+
+/* Prompts, choices and texts are the first rank's alone: what comes here are
+ * tokens and their places. */
+int gpt_loaded_follow(struct gpt_loaded *m, struct gpt_err *err)
+{
+    int64_t slots = 0, positions = 0;
+
+    GPT_TRY(gpt_job_tell_size(&m->job, &slots, &positions, err));
+    if (slots == 0) /* no prompt, and nothing to compute */
+        return GPT_OK;
+    GPT_TRY(open_decoder(m, slots, positions, err));
+    return gpt_decoder_follow(m->decoder, err);
+}
+
+/* The others wait for a decoder's size, or follow the decoder: they hear of its
+ * end here. When this rank has failed they hear of that instead. */
+static void release_others(struct gpt_loaded *m, int status)
+{
+    int64_t none = 0;
+    struct gpt_err ignored = {0};
+
+    if (status == GPT_OK && !m->decoder && m->job.world &&
+        gpt_job_first(&m->job))
+        (void)!gpt_job_tell_size(&m->job, &none, &none, &ignored);
+    gpt_decoder_close(m->decoder);
+}
+
+/* The tokenizer is opened again, since what is special is decided then. */
+int gpt_loaded_open_chat(struct gpt_loaded *m, struct gpt_err *err)
+{
+    GPT_TRY(gpt_chat_open(&m->chat, m->source.dir, m->o->chat_template,
+                          m->tokenizer, err));
+    return m->chat ? gpt_vocabulary_open_special(&m->chat_tokenizer, &m->source,
+                                                 &m->o->tokenizer, err)
+                   : GPT_OK;
 }
 
 /* In the reverse order of opening: the decoder reads the weights, and these are
  * described by the tables. */
-void gpt_loaded_close(struct gpt_loaded *m)
+int gpt_loaded_close(struct gpt_loaded *m, int status, struct gpt_err *err)
 {
-    gpt_decoder_close(m->decoder);
+    release_others(m, status);
+    status = gpt_job_close(&m->job, status, err);
     gpt_quant_store_close(m->quant);
     if (m->weights)
         m->be->free(m->be, m->weights);
     gpt_flat_free(&m->flat);
     gpt_params_free(&m->params);
+    gpt_chat_close(m->chat);
+    gpt_tokenizer_close(m->chat_tokenizer);
     gpt_tokenizer_close(m->tokenizer);
     gpt_source_close(&m->source);
+    return status;
 }
 
 /* Weights of other programs may come with a tokenizer that names no end,
@@ -149,6 +221,23 @@ int32_t gpt_loaded_eod(const struct gpt_loaded *m)
     int32_t eod = gpt_tokenizer_eod(m->tokenizer);
 
     return eod < 0 && m->source.ends.n ? m->source.ends.ids[0] : eod;
+}
+
+int gpt_loaded_ends(const struct gpt_loaded *m, bool chat,
+                    int32_t ends[GPT_LOADED_ENDS])
+{
+    const struct gpt_end_ids *named = &m->source.ends;
+    const int32_t eod = gpt_tokenizer_eod(m->tokenizer);
+    int n = 0;
+
+    assert(named->n < GPT_LOADED_ENDS);
+    /* Ends may come twice in the list; a text ends with the first that
+     * agrees. */
+    for (; n < named->n; n++)
+        ends[n] = named->ids[n];
+    if (eod >= 0 && (n == 0 || chat))
+        ends[n++] = eod;
+    return n;
 }
 
 static double rate(double amount, double seconds)
@@ -161,18 +250,20 @@ static int write_statistics(const struct gpt_loaded *m,
                             const struct gpt_speed *s, double bytes,
                             struct gpt_err *err)
 {
-    char text[512];
+    char text[640];
     int n = snprintf(
         text, sizeof(text),
         "{\"prompt_tokens\":%lld,\"prompt_seconds\":%.6f,"
         "\"prompt_tokens_per_second\":%.3f,\"step_tokens\":%lld,"
         "\"steps\":%lld,\"step_seconds\":%.6f,"
-        "\"step_tokens_per_second\":%.3f,\"weight_bytes_per_step\":%.0f,"
+        "\"step_tokens_per_second\":%.3f,\"guessed_tokens\":%lld,"
+        "\"right_guesses\":%lld,\"weight_bytes_per_step\":%.0f,"
         "\"weight_gigabytes_per_second\":%.3f}\n",
         (long long)s->prompt_tokens, s->prompt_seconds,
         rate((double)s->prompt_tokens, s->prompt_seconds),
         (long long)s->step_tokens, (long long)s->steps, s->step_seconds,
-        rate((double)s->step_tokens, s->step_seconds), bytes,
+        rate((double)s->step_tokens, s->step_seconds), (long long)s->guessed,
+        (long long)s->right, bytes,
         rate(bytes * (double)s->steps, s->step_seconds) / 1e9);
 
     return gpt_write_file(m->o->stats_file,
@@ -194,5 +285,9 @@ int gpt_loaded_report_speed(const struct gpt_loaded *m,
              (long long)s->step_tokens,
              rate((double)s->step_tokens, s->step_seconds),
              rate(bytes * (double)s->steps, s->step_seconds) / 1e9);
+    if (m->o->speculate > 0)
+        gpt_info("guesses: %lld tokens, %lld right; %lld steps",
+                 (long long)s->guessed, (long long)s->right,
+                 (long long)s->steps);
     return m->o->stats_file ? write_statistics(m, s, bytes, err) : GPT_OK;
 }

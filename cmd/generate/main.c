@@ -56,10 +56,10 @@ static int run_generate(const void *options, const struct gpt_args *args,
     GPT_TRY(gpt_contradictions_check(options, args, err));
     GPT_TRY(find_front_end(options, &front_end, err));
     GPT_TRY_GOTO(status, gpt_loaded_open(&model, err), out);
-    status = front_end.run(&model, err);
+    status = gpt_job_first(&model.job) ? front_end.run(&model, err)
+                                           : gpt_loaded_follow(&model, err);
 out:
-    gpt_loaded_close(&model);
-    return status;
+    return gpt_loaded_close(&model, status, err);
 }
 
 static const char *const usage[] = {

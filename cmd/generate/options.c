@@ -4,6 +4,7 @@
 #include "backend.h"
 #include "cmd/generate/loaded.h"
 #include "cmd/generate/perplexity.h"
+#include "generate/batch.h"
 
 static const char *const semantics[] = {"megatron", "hf", NULL};
 static const char *const early_stopping[] = {"false", "true", "never", NULL};
@@ -63,6 +64,17 @@ const struct gpt_opt gpt_generate_options[] = {
      * on the terminal. */
     {.kind = GPT_OPT_FLAG, .letter = 'i', .name = "interactive",
      AT(interactive), .help = "read a line, continue it, read the next"},
+    {.kind = GPT_OPT_FLAG, .name = "chat", AT(chat),
+     .help = "with --interactive: lines are messages of a chat, by the model's "
+             "template"},
+    {.kind = GPT_OPT_STRING, .name = "system-prompt", .arg = "TEXT",
+     AT(system_prompt), .help = "with --chat: the first message"},
+    {.kind = GPT_OPT_STRING, .name = "chat-template", .arg = "FILE",
+     AT(chat_template), .flags = GPT_OPT_FILE | GPT_OPT_INPUT,
+     .help = "a template in place of the model's, with --chat or --serve"},
+    {.kind = GPT_OPT_STRING, .name = "chat-template-kwargs", .arg = "JSON",
+     AT(chat_template_kwargs),
+     .help = "with --chat: an object of what else the template sees"},
     {.kind = GPT_OPT_FLAG, .name = "echo", AT(echo),
      .help = "repeat the prompt in front of the text"},
     {.kind = GPT_OPT_LIST, .name = "stop", .arg = "TEXT", AT(stop),
@@ -178,7 +190,8 @@ const struct gpt_opt gpt_generate_options[] = {
      * none has an effect there but those of the model. */
     {.kind = GPT_OPT_GROUP, .help = "Server"},
     {.kind = GPT_OPT_STRING, .name = "serve", .arg = "HOST:PORT", AT(serve),
-     .help = "answer requests of OpenAI's API for completions, by HTTP"},
+     .help = "answer requests of OpenAI's API for completions and chats, by "
+             "HTTP"},
     {.kind = GPT_OPT_STRING, .name = "served-model-name", .arg = "NAME",
      AT(served_model_name),
      .help = "what clients call the model; without it the last part of --load"},
@@ -188,6 +201,28 @@ const struct gpt_opt gpt_generate_options[] = {
     {.kind = GPT_OPT_INT, .name = "max-queue", .arg = "N", AT(max_queue),
      .def = "128", .min = 1, .max = 1e6,
      .help = "requests that may wait; more are refused"},
+    {.kind = GPT_OPT_INT, .name = "max-connections", .arg = "N",
+     AT(max_connections), .def = "1000", .min = 1, .max = 60000,
+     .help = "clients at once; more are refused"},
+    {.kind = GPT_OPT_BYTES, .name = "max-request-size", .arg = "SIZE",
+     AT(max_request_size), .def = "8Mi", .min = 1, .max = 1 << 30,
+     .help = "of the body of a request; longer ones are refused"},
+    {.kind = GPT_OPT_INT, .name = "request-timeout", .arg = "SECONDS",
+     AT(request_timeout), .def = "600", .min = 0, .max = 1e6,
+     .help = "a request that is not done by then is cut, 0 = none"},
+    {.kind = GPT_OPT_INT, .name = "client-timeout", .arg = "SECONDS",
+     AT(client_timeout), .def = "60", .min = 1, .max = 1e6,
+     .help = "in which a client sends a whole request, or takes a part of its "
+             "answer"},
+    {.kind = GPT_OPT_INT, .name = "stop-timeout", .arg = "SECONDS",
+     AT(stop_timeout), .def = "30", .min = 0, .max = 1e6,
+     .help = "for requests that are here when a signal stops the server"},
+    /* A model with long contexts has large slots: a limit in bytes is one that
+     * a user can know. */
+    {.kind = GPT_OPT_BYTES, .name = "prefix-cache-size", .arg = "SIZE",
+     AT(prefix_cache_size), .def = "256Mi", .min = 0, .max = 1e15,
+     .help = "memory for beginnings of prompts, which are computed once; 0 = "
+             "none"},
     {.kind = GPT_OPT_GROUP, .help = "Machine"},
     {.kind = GPT_OPT_STRING, .name = "device", .arg = "NAME", AT(device),
      .def = "auto", .choices = gpt_device_words,
@@ -203,6 +238,29 @@ const struct gpt_opt gpt_generate_options[] = {
     {.kind = GPT_OPT_INT, .name = "batch-size", .arg = "N", AT(batch_size),
      .def = "8", .min = 1, .max = 65536,
      .help = "texts at once; what they say does not depend on it"},
+    /* vLLM and llama.cpp have several kinds of it; this one needs no second
+     * model. */
+    {.kind = GPT_OPT_INT, .name = "speculate", .arg = "N", AT(speculate),
+     .def = "0", .min = 0, .max = GPT_MOST_GUESSES,
+     .help = "guess up to N tokens from what the text repeats, and check them "
+             "in one step; the text stays the same"},
+    /* The launcher says how many processes there are, these how they share the
+     * model; names are gpt-train's. */
+    {.kind = GPT_OPT_INT, .name = "tensor-model-parallel-size", .arg = "N",
+     AT(tp_size), .def = "1", .min = 1, .max = 64,
+     .alias = "tensor-parallel-size",
+     .help = "processes that share each layer"},
+    {.kind = GPT_OPT_INT, .name = "pipeline-model-parallel-size", .arg = "N",
+     AT(pp_size), .def = "1", .min = 1, .max = 4096,
+     .alias = "pipeline-parallel-size",
+     .help = "groups of processes that share the layers"},
+    {.kind = GPT_OPT_CHOICE, .name = "distributed-backend", AT(backend),
+     .choices = gpt_generate_backends,
+     .help = "what carries bytes between processes; nccl where each has a GPU "
+             "of its own, else gloo"},
+    {.kind = GPT_OPT_REAL, .name = "distributed-timeout-minutes", .arg = "M",
+     AT(timeout_mins), .def = "10", .min = 0.01, .max = 1e6,
+     .help = "longest wait for other processes"},
     /* In a file, since standard output is the texts' and standard error may be
      * lines for people. */
     {.kind = GPT_OPT_STRING, .name = "stats-file", .arg = "FILE",

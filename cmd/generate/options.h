@@ -24,7 +24,8 @@ struct gpt_generate_options {
     int64_t logprobs; /* -1: none */
     bool return_logits;
     /* what is done in place of texts */
-    bool interactive, score, truncate_context;
+    bool interactive, chat, score, truncate_context;
+    const char *chat_template, *chat_template_kwargs, *system_prompt;
     const char *perplexity, *detokenize, *data_path;
     int64_t window, overlapping_eval;
     /* choice of tokens */
@@ -40,13 +41,18 @@ struct gpt_generate_options {
     int64_t top_k, seed;
     /* server */
     const char *serve, *served_model_name, *api_key_file;
-    int64_t max_queue;
+    int64_t max_queue, max_connections, max_request_size;
+    int64_t request_timeout, client_timeout, stop_timeout; /* seconds */
+    int64_t prefix_cache_size;
     /* machine */
-    const char *device, *weights;
-    int64_t batch_size;
+    const char *device, *backend, *weights;
+    int64_t batch_size, speculate;
+    int64_t tp_size, pp_size;
+    double timeout_mins;
     const char *stats_file;
 };
 
+extern const char *const gpt_generate_backends[]; /* job.c */
 extern const struct gpt_opt gpt_generate_options[];
 extern const size_t gpt_generate_n_options;
 

@@ -1,6 +1,5 @@
 /* Scores of continuations; see score_lines.h. Start at score_prompt(): the pair
- * becomes ids as the language model evaluation harness makes them (its
- * api/model.py), so that its tasks have the same results. */
+ * becomes ids by generate/pair.h. */
 #include "cmd/generate/score_lines.h"
 
 #include "base/log.h"
@@ -8,9 +7,9 @@
 #include "base/signals.h"
 #include "cmd/generate/json_out.h"
 #include "cmd/generate/prompts_given.h"
+#include "generate/pair.h"
 #include "generate/score.h"
 
-#include <ctype.h>
 #include <math.h>
 #include <stdio.h>
 #include <string.h>
@@ -20,82 +19,26 @@ struct task {
     struct gpt_prompts prompts;
     struct gpt_encoder *encoder;
     struct gpt_scorer *scorer;
-    struct gpt_ids ids, context;
-    struct gpt_buf text, details, logits;
+    struct gpt_pair_encoder pairs;
+    struct gpt_buf details, logits;
     /* of all lines */
     int64_t lines, greedy, tokens;
     double logprob;
 };
 
-/* One line's pair, borrowed from its prompt. */
-struct pair {
-    const char *context, *continuation;
-    size_t context_len, continuation_len;
-};
-
-/* LAMBADA's lines are a text alone: its last word is what is asked for, with
- * the space before it. Spaces at a context's end belong to the continuation,
- * since a token begins with its space. */
-static int find_pair(const struct gpt_prompt *prompt, struct pair *pair,
+/* LAMBADA's lines are a text alone: its last word is what is asked for. */
+static int find_pair(const struct gpt_prompt *prompt, struct gpt_pair *pair,
                      struct gpt_err *err)
 {
-    const char *text = prompt->text;
-    size_t len = prompt->len;
-
     if (prompt->ids)
         return gpt_fail(err, GPT_EDATA,
                         "a context is a text, not a list of "
                         "ids");
-    if (prompt->continuation) {
-        *pair = (struct pair){text, prompt->continuation, len,
+    if (!prompt->continuation)
+        return gpt_pair_of_text(pair, prompt->text, prompt->len, err);
+    *pair = (struct gpt_pair){prompt->text, prompt->continuation, prompt->len,
                               strlen(prompt->continuation)};
-    } else {
-        size_t at = len;
-
-        while (at > 0 && text[at - 1] != ' ')
-            at--;
-        if (at == 0)
-            return gpt_fail(err, GPT_EDATA,
-                            "no continuation, and the text has no last word");
-        *pair = (struct pair){text, text + at - 1, at - 1, len - at + 1};
-    }
-    if (pair->continuation_len == 0)
-        return gpt_fail(err, GPT_EDATA, "the continuation is empty");
     return GPT_OK;
-}
-
-/* The ids of the whole, and how many of them are those of the context: the pair
- * is encoded together, since a token may reach over the seam, and is divided
- * where the context alone ends. */
-static int encode_pair(struct task *t, const struct pair *pair, int64_t *first,
-                       struct gpt_err *err)
-{
-    size_t len = pair->context_len;
-    const int32_t eod = gpt_loaded_eod(t->m);
-
-    while (len > 0 && isspace((unsigned char)pair->context[len - 1]))
-        len--;
-    t->text.len = t->ids.len = t->context.len = 0;
-    if (gpt_buf_add(&t->text, pair->context, pair->context_len) != GPT_OK ||
-        gpt_buf_add(&t->text, pair->continuation, pair->continuation_len) !=
-            GPT_OK)
-        return gpt_no_memory(err, "a pair");
-    if (t->m->o->add_bos || len == 0) {
-        if (eod < 0)
-            return gpt_fail(err, GPT_EDATA,
-                            "the vocabulary has no end-of-document token to "
-                            "begin with");
-        GPT_TRY(gpt_ids_add(&t->ids, &eod, 1, err));
-        GPT_TRY(gpt_ids_add(&t->context, &eod, 1, err));
-    }
-    GPT_TRY(gpt_encode(t->encoder, t->text.data, t->text.len, &t->ids, err));
-    if (len > 0)
-        GPT_TRY(gpt_encode(t->encoder, pair->context, len, &t->context, err));
-    *first = (int64_t)t->context.len;
-    return *first >= (int64_t)t->ids.len
-               ? gpt_fail(err, GPT_EDATA,
-                          "the continuation adds no token to its context")
-               : GPT_OK;
 }
 
 /* What is asked for of each token is collected while it is scored. */
@@ -121,13 +64,14 @@ static int score_prompt(struct task *t, const struct gpt_prompt *prompt,
                         struct gpt_err *err)
 {
     const int64_t most = t->m->config->max_positions + 1;
-    struct pair pair = {0};
+    const struct gpt_ids *ids = &t->pairs.ids;
+    struct gpt_pair pair = {0};
     int64_t first = 0, skip = 0;
 
     t->details.len = t->logits.len = 0;
     GPT_TRY(find_pair(prompt, &pair, err));
-    GPT_TRY(encode_pair(t, &pair, &first, err));
-    int64_t n = (int64_t)t->ids.len;
+    GPT_TRY(gpt_pair_encode(&t->pairs, &pair, &first, err));
+    int64_t n = (int64_t)ids->len;
     if (n > most && n - first < most && t->m->o->truncate_context)
         skip = n - most;
     *context = first - skip;
@@ -138,7 +82,7 @@ static int score_prompt(struct task *t, const struct gpt_prompt *prompt,
         return gpt_hint(err, "--truncate-context drops the first tokens of a "
                              "context");
     }
-    return gpt_score_text(t->scorer, t->ids.data + skip, n - skip, first - skip,
+    return gpt_score_text(t->scorer, ids->data + skip, n - skip, first - skip,
                           gpt_max_i64(t->m->o->logprobs, 0), add_token, t,
                           score, err);
 }
@@ -243,6 +187,9 @@ static int score_all(struct task *t, struct gpt_err *err)
     if (t->prompts.n == 0 || gpt_signals_stop())
         return GPT_OK;
     GPT_TRY(gpt_encoder_open(&t->encoder, t->m->tokenizer, err));
+    t->pairs = (struct gpt_pair_encoder){.encoder = t->encoder,
+                                         .begin = gpt_loaded_eod(t->m),
+                                         .begins = t->m->o->add_bos};
     GPT_TRY(gpt_loaded_open_decoder(t->m, 1, t->m->config->max_positions, err));
     GPT_TRY(gpt_scorer_open(&t->scorer, t->m->decoder, 0, err));
     for (size_t i = 0; i < t->prompts.n && !gpt_signals_stop(); i++)
@@ -264,9 +211,7 @@ int gpt_score_lines(struct gpt_loaded *m, struct gpt_err *err)
 
     gpt_scorer_close(t.scorer);
     gpt_encoder_close(t.encoder);
-    gpt_free(t.ids.data);
-    gpt_free(t.context.data);
-    gpt_buf_free(&t.text);
+    gpt_pair_encoder_free(&t.pairs);
     gpt_buf_free(&t.details);
     gpt_buf_free(&t.logits);
     gpt_prompts_free(&t.prompts);

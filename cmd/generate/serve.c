@@ -3,8 +3,10 @@
 #include "cmd/generate/serve.h"
 
 #include "base/log.h"
+#include "base/num.h"
 #include "base/progress.h"
 #include "base/signals.h"
+#include "cmd/generate/serve_listen.h"
 #include "generate/score.h"
 
 #include <math.h>
@@ -16,10 +18,13 @@
 struct work {
     struct gpt_server s;
     struct gpt_batch *batch;
+    struct gpt_prefixes *prefixes; /* beginnings of prompts, or NULL */
     struct gpt_scorer *scorer; /* for prompts whose probabilities are wanted */
     struct gpt_call_text *scored; /* whose prompt it scores now */
     struct gpt_http *http;
     bool serving;        /* its thread is there */
+    double swept;        /* when calls were last looked at for their time */
+    double stop_by;      /* by when calls end after a signal */
     struct gpt_buf keys; /* text of the key file */
 };
 
@@ -43,7 +48,7 @@ static int add_to_answer(struct gpt_server *s, struct gpt_call *call,
 {
     pthread_mutex_lock(&s->lock);
     int status = gpt_buf_add(&call->answer, bytes->data, bytes->len);
-    call->status = 200;
+    call->status = call->cut ? call->cut : 200;
     gpt_http_wake(call);
     pthread_mutex_unlock(&s->lock);
     return status == GPT_OK ? GPT_OK : gpt_no_memory(err, "an answer");
@@ -79,7 +84,9 @@ static int end_call(struct gpt_server *s, struct gpt_call *call,
     pthread_mutex_lock(&s->lock);
     call->done = true;
     s->active--;
+    s->cut += call->cut != 0;
     s->prompt_tokens += (uint64_t)call->prompt_tokens;
+    s->cached_tokens += (uint64_t)call->cached_tokens;
     s->new_tokens += (uint64_t)call->new_tokens;
     pthread_mutex_unlock(&s->lock);
     leave_call(s, call);
@@ -94,6 +101,19 @@ static int end_call(struct gpt_server *s, struct gpt_call *call,
 static struct gpt_call_text *text_of(int64_t name)
 {
     return (struct gpt_call_text *)(intptr_t)name;
+}
+
+/* A call whose time is over ends with the texts that it has begun; the main
+ * thread alone looks and writes here. */
+static bool is_late(const struct work *w, struct gpt_call *call)
+{
+    const double now = gpt_now();
+
+    if (!call->cut && now > call->deadline)
+        call->cut = 504;
+    if (!call->cut && w->stop_by > 0 && now > w->stop_by)
+        call->cut = 503;
+    return call->cut != 0;
 }
 
 /* The HTTP thread sets the flag when a client has hung up; the texts of such a
@@ -118,7 +138,7 @@ static int take_token(void *user, int64_t name, const struct gpt_chosen *chosen,
     if (gpt_answer_token(&w->s, t, chosen->id, chosen->logprob, chosen->top,
                          chosen->n_top) != GPT_OK)
         return gpt_no_memory(err, "an answer");
-    *stop = t->text.stopped || is_gone(&w->s, t->call);
+    *stop = t->text.stopped || is_late(w, t->call) || is_gone(&w->s, t->call);
     return t->call->stream ? stream_piece(&w->s, t, false, err) : GPT_OK;
 }
 
@@ -134,11 +154,9 @@ static int end_text(void *user, int64_t name, enum gpt_finish finish,
     t->finish = finish;
     if (gpt_text_end(&t->text, &call->stops, &t->out) != GPT_OK)
         return gpt_no_memory(err, "an answer");
-    if (call->stream)
+    if (call->stream && !call->cut)
         GPT_TRY(stream_piece(&w->s, t, true, err));
-    return ++call->ended == call->n_prompts * call->n
-               ? end_call(&w->s, call, err)
-               : GPT_OK;
+    return ++call->ended == call->wanted ? end_call(&w->s, call, err) : GPT_OK;
 }
 
 /* ---- beginning ---- */
@@ -176,6 +194,18 @@ static int echo_prompt(struct work *w, struct gpt_call_text *t,
     return status == GPT_OK ? GPT_OK : gpt_no_memory(err, "an answer");
 }
 
+/* What the cache of prompts holds now, for the counters. */
+static void count_prefixes(struct work *w)
+{
+    int64_t entries, tokens;
+
+    gpt_prefixes_count(w->prefixes, &entries, &tokens);
+    pthread_mutex_lock(&w->s.lock);
+    w->s.prefixes = entries;
+    w->s.prefix_tokens = tokens;
+    pthread_mutex_unlock(&w->s.lock);
+}
+
 /* Begins the next text of a call. */
 static int begin_text(struct work *w, struct gpt_call *call,
                       struct gpt_err *err)
@@ -184,6 +214,7 @@ static int begin_text(struct work *w, struct gpt_call *call,
     const struct gpt_ids *ids = &call->prompts[t->prompt];
     const int64_t name = (int64_t)(intptr_t)t;
     const struct gpt_request request = {
+        .cached = t->sample == 0 ? &call->cached_tokens : NULL,
         .prompt = ids->data,
         .n_prompt = (int64_t)ids->len,
         .max_tokens = call->max_tokens,
@@ -201,9 +232,28 @@ static int begin_text(struct work *w, struct gpt_call *call,
         GPT_TRY(echo_prompt(w, t, ids, err));
         t->echoing = false;
     }
-    if (call->max_tokens == 0 || is_gone(&w->s, call))
+    if (call->max_tokens == 0 || is_late(w, call) || is_gone(&w->s, call))
         return end_text(w, name, GPT_FINISH_TOKENS, err);
-    return gpt_batch_begin(w->batch, &request, name, err);
+    /* It may be the call's last text, and over with its first token: the call
+     * is then no more. */
+    GPT_TRY(gpt_batch_begin(w->batch, &request, name, err));
+    count_prefixes(w);
+    return GPT_OK;
+}
+
+/* Takes a call, which is behind `before`, from the queue; the lock is held. The
+ * other thread only adds calls at the end. */
+static void leave_queue(struct gpt_server *s, struct gpt_call *call,
+                        struct gpt_call *before)
+{
+    if (before)
+        before->next = call->next;
+    else
+        s->first = call->next;
+    if (!call->next)
+        s->last = before;
+    s->queued--;
+    s->active++;
 }
 
 /* The call at the head of the queue, which leaves it when its last text is
@@ -221,15 +271,42 @@ static struct gpt_call *next_call(struct gpt_server *s, bool wait)
     if (!s->first && wait)
         pthread_cond_timedwait(&s->more, &s->lock, &until);
     struct gpt_call *call = s->first;
-    if (call && call->begun + 1 == call->n_prompts * call->n) {
-        s->first = call->next;
-        if (!s->first)
-            s->last = NULL;
-        s->queued--;
-        s->active++;
-    }
+    if (call && call->begun + 1 == call->wanted)
+        leave_queue(s, call, NULL);
     pthread_mutex_unlock(&s->lock);
     return call;
+}
+
+/* Calls in the queue whose time is over, or whose clients have hung up: they
+ * would keep others from their places. One of which texts are under way ends
+ * with the last of these. */
+static int sweep_queue(struct work *w, struct gpt_err *err)
+{
+    struct gpt_call *call, *before = NULL, *next;
+
+    if (gpt_now() < w->swept + 0.1)
+        return GPT_OK;
+    w->swept = gpt_now();
+    /* The lock is given up while an answer is written, as that takes it.
+     * Only this thread takes calls out of the queue, so that `before` and
+     * `next` stay what they are. */
+    pthread_mutex_lock(&w->s.lock);
+    for (call = w->s.first; call; call = next) {
+        next = call->next;
+        if (!is_late(w, call) && !call->gone) {
+            before = call;
+            continue;
+        }
+        leave_queue(&w->s, call, before);
+        call->wanted = call->begun;
+        if (call->ended < call->wanted)
+            continue;
+        pthread_mutex_unlock(&w->s.lock);
+        GPT_TRY(end_call(&w->s, call, err));
+        pthread_mutex_lock(&w->s.lock);
+    }
+    pthread_mutex_unlock(&w->s.lock);
+    return GPT_OK;
 }
 
 /* Calls that wait are refused at the end; those whose texts are under way are
@@ -251,10 +328,14 @@ static int serve_calls(struct work *w, struct gpt_err *err)
         const bool idle = gpt_batch_texts(w->batch) == 0;
 
         if (gpt_signals_stop() && !w->s.closing) {
-            gpt_info("stopping: requests that are here are finished");
+            gpt_info("stopping: requests that are here are finished, for at "
+                     "most %lld s", (long long)w->s.m->o->stop_timeout);
+            w->stop_by = gpt_now() + (double)w->s.m->o->stop_timeout;
             close_queue(&w->s);
             gpt_http_quiesce(w->http);
         }
+        GPT_TRY(sweep_queue(w, err));
+        gpt_http_end_slow(w->http);
         if (!gpt_batch_full(w->batch))
             call = next_call(&w->s, idle && !w->s.closing);
         if (call)
@@ -266,31 +347,24 @@ static int serve_calls(struct work *w, struct gpt_err *err)
     }
 }
 
-/* ---- set-up ---- */
-
-/* A key is a line that is not empty. */
-static int read_keys(struct work *w, const char *path, struct gpt_err *err)
+/* Answers that are complete are still on their way: a client that takes its
+ * answer slowly has the time of a stop, and a moment at least. */
+static void wait_for_clients(struct work *w)
 {
-    char *rest = NULL;
-    size_t cap = 0;
-    FILE *f = fopen(path, "re");
+    const double now = gpt_now();
+    const double until = now + 2 > w->stop_by ? now + 2 : w->stop_by;
+    const struct timespec moment = {.tv_nsec = 10000000};
+    int64_t left;
 
-    if (!f)
-        return gpt_fail_errno(err, GPT_EIO, "cannot open '%s'", path);
-    char block[4096];
-    size_t n = fread(block, 1, sizeof(block) - 1, f);
-    fclose(f);
-    if (gpt_buf_add(&w->keys, block, n) != GPT_OK)
-        return gpt_no_memory(err, "keys");
-    for (char *line = strtok_r(w->keys.data, "\r\n", &rest); line;
-         line = strtok_r(NULL, "\r\n", &rest)) {
-        GPT_TRY(gpt_grow(&w->s.keys.items, &cap, (size_t)w->s.keys.n + 1,
-                         sizeof(*w->s.keys.items), "keys", err));
-        w->s.keys.items[w->s.keys.n++] = line;
-    }
-    return w->s.keys.n ? GPT_OK
-                       : gpt_fail(err, GPT_EDATA, "%s: no key in it", path);
+    do {
+        gpt_http_end_slow(w->http);
+        pthread_mutex_lock(&w->s.lock);
+        left = w->s.unsent;
+        pthread_mutex_unlock(&w->s.lock);
+    } while (left > 0 && gpt_now() < until && nanosleep(&moment, NULL) == 0);
 }
+
+/* ---- set-up ---- */
 
 /* The last part of the checkpoint's path, unless there is a better name. */
 static const char *model_name(const struct gpt_generate_options *o)
@@ -302,6 +376,42 @@ static const char *model_name(const struct gpt_generate_options *o)
     return slash && slash[1] ? slash + 1 : o->load;
 }
 
+/* As many slots as the memory that is allowed has room for. A model with fewer
+ * positions than a block has no beginning that could be kept. */
+static int64_t count_prefix_slots(struct work *w)
+{
+    const struct gpt_config *c = w->s.m->config;
+    const int64_t each = gpt_prefix_bytes(c, c->max_positions, GPT_F32);
+    const int64_t most = 65536 - w->s.m->o->batch_size - 1;
+    const int64_t n = c->max_positions > GPT_DECODE_CHUNK
+                          ? w->s.m->o->prefix_cache_size / each
+                          : 0;
+
+    w->s.prefix_bytes = gpt_min_i64(n, most) * each;
+    return gpt_max_i64(gpt_min_i64(n, most), 0);
+}
+
+/* A template that this program does not know takes nothing from completions:
+ * the server starts, and refuses chats with the reason. */
+static int open_chat(struct work *w, struct gpt_err *err)
+{
+    struct gpt_err own = {0};
+    const int status = gpt_loaded_open_chat(w->s.m, &own);
+
+    if (status == GPT_EDATA && !w->s.m->o->chat_template) {
+        gpt_warn("no chats: %s", own.text);
+        snprintf(w->s.no_chat, sizeof(w->s.no_chat), "%s", own.text);
+        return GPT_OK;
+    }
+    if (status != GPT_OK) {
+        *err = own;
+        return status;
+    }
+    return w->s.m->chat ? gpt_encoder_open(&w->s.chat_encoder,
+                                           w->s.m->chat_tokenizer, err)
+                        : GPT_OK;
+}
+
 /* In the order of what can go wrong: the address, keys, then the weights,
  * which take longest. One slot more than texts is for scoring prompts, which
  * must not disturb the texts under way. */
@@ -309,25 +419,36 @@ static int serve(struct work *w, struct gpt_err *err)
 {
     const struct gpt_generate_options *o = w->s.m->o;
     const struct gpt_sink sink = {take_token, end_text, w};
+    const int64_t prefixes = count_prefix_slots(w);
 
     w->s.model = model_name(o);
     w->s.started = gpt_now();
     if (o->api_key_file)
-        GPT_TRY(read_keys(w, o->api_key_file, err));
+        GPT_TRY(gpt_listen_read_keys(&w->s.keys, &w->keys,
+                                     o->api_key_file, err));
     if (o->prompt.n + o->prompt_file.n > 0) {
         gpt_fail(err, GPT_EUSAGE, "--serve has its prompts from requests");
         return gpt_hint(err, "leave out --prompt and --prompt-file");
     }
     GPT_TRY(gpt_http_open(&w->http, &w->s, o->serve, err));
     GPT_TRY(gpt_encoder_open(&w->s.encoder, w->s.m->tokenizer, err));
-    GPT_TRY(gpt_loaded_open_decoder(w->s.m, o->batch_size + 1,
+    GPT_TRY(open_chat(w, err));
+    GPT_TRY(gpt_loaded_open_decoder(w->s.m, o->batch_size + 1 + prefixes,
                                     w->s.m->config->max_positions, err));
     GPT_TRY(
         gpt_batch_open(&w->batch, w->s.m->decoder, o->batch_size, &sink, err));
+    GPT_TRY(gpt_batch_guess(w->batch, o->speculate, err));
+    /* The last slots of the decoder are the cache's. */
+    if (prefixes > 0) {
+        GPT_TRY(gpt_prefixes_open(&w->prefixes, w->s.m->decoder,
+                                  o->batch_size + 1, prefixes, err));
+        gpt_batch_use_prefixes(w->batch, w->prefixes);
+    }
     GPT_TRY(gpt_scorer_open(&w->scorer, w->s.m->decoder, o->batch_size, err));
     GPT_TRY(gpt_http_start(w->http, err));
     w->serving = true;
     GPT_TRY(serve_calls(w, err));
+    wait_for_clients(w);
     return gpt_loaded_report_speed(w->s.m, gpt_batch_speed(w->batch), err);
 }
 
@@ -351,8 +472,10 @@ int gpt_serve(struct gpt_loaded *m, struct gpt_err *err)
         gpt_call_free(call);
     }
     gpt_scorer_close(w.scorer);
+    gpt_prefixes_close(w.prefixes);
     gpt_batch_close(w.batch);
     gpt_encoder_close(w.s.encoder);
+    gpt_encoder_close(w.s.chat_encoder);
     gpt_free(w.s.keys.items);
     gpt_buf_free(&w.keys);
     pthread_cond_destroy(&w.s.more);

@@ -1,4 +1,4 @@
-/* The server: OpenAI's completions over HTTP, from one model.
+/* The server: OpenAI's completions and chats over HTTP, from one model.
  *
  * Two threads. The one of the HTTP library (serve_http.c) reads requests, turns
  * them into calls (serve_call.c) and sends what calls have written. The main
@@ -19,10 +19,12 @@ struct gpt_call_text {
     int64_t prompt, sample; /* index of the prompt and of the choice in it */
     struct gpt_text text;
     struct gpt_buf out; /* text that is not yet in the answer */
-    struct gpt_buf tokens, token_logprobs, top_logprobs, offsets; /* JSON */
+    /* JSON; a chat's tokens are objects with all of it */
+    struct gpt_buf tokens, token_logprobs, top_logprobs, offsets;
     int64_t n_tokens, n_chars;
     bool echoing; /* the tokens are the prompt's: no stop string in them counts
                    */
+    bool begun; /* of a stream of a chat: its role was sent */
     enum gpt_finish finish;
 };
 
@@ -32,8 +34,9 @@ struct gpt_call {
     /* what was asked for; written once, before the call is queued */
     uint64_t number;
     int64_t created; /* seconds since 1970 */
-    bool stream, echo, usage;
+    bool chat, stream, echo, usage;
     int64_t n, max_tokens;
+    double deadline; /* by gpt_now() */
     uint64_t seed;
     struct gpt_choice choice;
     struct gpt_list stops;
@@ -42,7 +45,9 @@ struct gpt_call {
     struct gpt_call_text *texts; /* (n_prompts * n) */
     struct gpt_arena arena;
     /* how far it is; the main thread's */
-    int64_t begun, ended, prompt_tokens, new_tokens;
+    int64_t wanted, begun, ended; /* texts */
+    int64_t prompt_tokens, cached_tokens, new_tokens;
+    int cut; /* 0, or the status of HTTP with which it ends early */
     /* guarded by the lock */
     struct gpt_buf answer; /* bytes to be sent */
     size_t sent;
@@ -58,15 +63,19 @@ struct gpt_call {
 struct gpt_server {
     struct gpt_loaded *m;
     const char *model;           /* the name that clients give */
-    struct gpt_encoder *encoder; /* the HTTP thread's */
+    struct gpt_encoder *encoder; /* the HTTP thread's, */
+    struct gpt_encoder *chat_encoder; /* and for texts of the template */
     struct gpt_list keys;        /* any of these is wanted; none: no key */
+    char no_chat[800]; /* why the model's template is not known, or empty */
     pthread_mutex_t lock;
     pthread_cond_t more;           /* the queue is not empty any more */
     struct gpt_call *first, *last; /* the queue */
     int64_t queued, active;        /* calls */
+    int64_t unsent;                /* calls whose connections are there */
     bool closing;                  /* no new calls */
     /* counters since the start, guarded by the lock */
-    uint64_t calls, refused, prompt_tokens, new_tokens;
+    uint64_t calls, refused, cut, prompt_tokens, cached_tokens, new_tokens;
+    int64_t prefixes, prefix_tokens, prefix_bytes; /* kept now */
     double started;
 };
 
@@ -76,10 +85,14 @@ int gpt_serve(struct gpt_loaded *m, struct gpt_err *err) GPT_MUST_USE;
 
 /* ---- calls (serve_call.c) ---- */
 
-/* Makes a call of a request's body. GPT_EDATA: the client's mistake. */
-int gpt_call_parse(struct gpt_call **call, struct gpt_server *s,
+/* Makes a call of a request's body: a completion's, or a chat's. GPT_EDATA: the
+ * client's mistake. */
+int gpt_call_parse(struct gpt_call **call, struct gpt_server *s, bool chat,
                    const char *body, size_t len,
                    struct gpt_err *err) GPT_MUST_USE;
+/* The ids of a chat's messages, by the model's template (serve_chat.c). */
+int gpt_call_read_chat(const struct gpt_server *s, const cJSON *body,
+                       struct gpt_ids *ids, struct gpt_err *err) GPT_MUST_USE;
 void gpt_call_free(struct gpt_call *call);
 
 /* ---- answers (serve_answer.c); GPT_EFAIL: out of memory ---- */
@@ -98,6 +111,8 @@ int gpt_answer_stream_end(const struct gpt_server *s,
 /* The whole answer of a call that is no stream. */
 int gpt_answer_whole(const struct gpt_server *s, const struct gpt_call *call,
                      struct gpt_buf *out) GPT_MUST_USE;
+/* Why a call was cut. */
+const char *gpt_answer_cut(const struct gpt_call *call);
 /* An error as OpenAI's API has it. */
 int gpt_answer_error(int status, const char *text,
                      struct gpt_buf *out) GPT_MUST_USE;
@@ -113,6 +128,9 @@ int gpt_http_start(struct gpt_http *http, struct gpt_err *err) GPT_MUST_USE;
 /* Takes no new connections, but sends what calls have. */
 void gpt_http_quiesce(struct gpt_http *http);
 void gpt_http_close(struct gpt_http *http); /* NULL is fine */
+/* Ends connections of clients that take too long for a request; called now and
+ * then by the main thread. */
+void gpt_http_end_slow(struct gpt_http *http);
 /* Wakes the connection of a call that has more; the lock is held. */
 void gpt_http_wake(struct gpt_call *call);
 

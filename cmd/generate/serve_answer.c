@@ -77,6 +77,49 @@ static int add_probabilities(const struct gpt_server *s,
     return add_top(&t->top_logprobs, s->m->tokenizer, top, n_top);
 }
 
+/* By which a client puts characters together that are divided between
+ * tokens. */
+static int add_token_bytes(struct gpt_buf *b, const struct gpt_tokenizer *tok,
+                           int32_t id)
+{
+    size_t len = 0;
+    const char *bytes = gpt_token_bytes(tok, id, &len);
+
+    GPT_TRY(gpt_buf_printf(b, ",\"bytes\":["));
+    for (size_t i = 0; i < len; i++)
+        GPT_TRY(gpt_buf_printf(b, "%s%d", i ? "," : "",
+                               (unsigned char)bytes[i]));
+    return gpt_buf_add(b, "]", 1);
+}
+
+/* Without the brace at its end: a token that was chosen has a list behind
+ * it. */
+static int add_chat_token(struct gpt_buf *b, const struct gpt_tokenizer *tok,
+                          int32_t id, double logprob)
+{
+    GPT_TRY(gpt_buf_printf(b, "{\"token\":"));
+    GPT_TRY(gpt_json_add_token(b, tok, id));
+    GPT_TRY(gpt_buf_printf(b, ",\"logprob\":%.9g", logprob));
+    return add_token_bytes(b, tok, id);
+}
+
+/* An object a token, with the most probable ones in a list. */
+static int add_chat_probabilities(const struct gpt_server *s, struct gpt_buf *b,
+                                  int32_t id, double logprob,
+                                  const struct gpt_top *top, int64_t n_top)
+{
+    GPT_TRY(gpt_buf_add(b, ",", 1));
+    GPT_TRY(add_chat_token(b, s->m->tokenizer, id, logprob));
+    GPT_TRY(gpt_buf_printf(b, ",\"top_logprobs\":["));
+    for (int64_t i = 0; i < n_top; i++) {
+        if (i > 0)
+            GPT_TRY(gpt_buf_add(b, ",", 1));
+        GPT_TRY(add_chat_token(b, s->m->tokenizer, top[i].id, top[i].logprob));
+        GPT_TRY(gpt_buf_add(b, "}", 1));
+    }
+    return gpt_buf_printf(b, "]}");
+}
+
 /* Stop strings are looked for in what the model adds. In a prompt that is
  * repeated they are the client's own words, and the empty list lets them pass.
  */
@@ -88,7 +131,10 @@ int gpt_answer_token(const struct gpt_server *s, struct gpt_call_text *t,
 
     t->n_tokens++;
     if (t->call->choice.logprobs)
-        GPT_TRY(add_probabilities(s, t, id, logprob, top, n_top));
+        GPT_TRY(t->call->chat ? add_chat_probabilities(s, &t->tokens, id,
+                                                       logprob, top, n_top)
+                              : add_probabilities(s, t, id, logprob, top,
+                                                  n_top));
     return gpt_text_add(&t->text, s->m->tokenizer, id,
                         t->echoing ? &none : &t->call->stops, &t->out);
 }
@@ -105,38 +151,71 @@ static int add_list(struct gpt_buf *b, const char *name,
     return gpt_buf_add(b, "]", 1);
 }
 
+/* null and not absent: clients look at it without asking whether it is
+ * there. */
+static int add_logprobs(const struct gpt_call_text *t, struct gpt_buf *b)
+{
+    const struct {
+        const char *name;
+        const struct gpt_buf *list;
+    } lists[] = {
+        {t->call->chat ? "content" : "tokens", &t->tokens},
+        {"token_logprobs", &t->token_logprobs},
+        {"top_logprobs", &t->top_logprobs},
+        {"text_offset", &t->offsets},
+    };
+
+    if (!t->call->choice.logprobs)
+        return gpt_buf_printf(b, ",\"logprobs\":null");
+    GPT_TRY(gpt_buf_printf(b, ",\"logprobs\":{"));
+    /* A chat has one list, whose elements have what the other three say of a
+     * token. */
+    for (size_t i = 0; i < (t->call->chat ? 1 : GPT_COUNT(lists)); i++) {
+        if (i > 0)
+            GPT_TRY(gpt_buf_add(b, ",", 1));
+        GPT_TRY(add_list(b, lists[i].name, lists[i].list));
+    }
+    return gpt_buf_add(b, "}", 1);
+}
+
+/* A chat's text is a message; of a stream a part of it, of which the first
+ * names the role. */
+static int add_words(struct gpt_call_text *t, struct gpt_buf *b)
+{
+    const struct gpt_call *call = t->call;
+    const bool part = call->stream;
+
+    if (!call->chat)
+        GPT_TRY(gpt_buf_printf(b, "\"text\":"));
+    else if (!part || !t->begun)
+        GPT_TRY(gpt_buf_printf(b, "\"%s\":{\"role\":\"assistant\","
+                               "\"content\":", part ? "delta" : "message"));
+    else
+        GPT_TRY(gpt_buf_printf(b, "\"delta\":{%s",
+                               t->out.len ? "\"content\":" : ""));
+    if (!call->chat || !part || !t->begun || t->out.len)
+        GPT_TRY(gpt_json_add_string(b, t->out.data, t->out.len));
+    /* Clients add up the contents of the pieces. One without a new text has
+     * none: an empty string would be news. */
+    t->begun = true;
+    return call->chat ? gpt_buf_add(b, "}", 1) : GPT_OK;
+}
+
 /* One text. OpenAI knows two reasons: the model or a stop string ended it, or
  * the tokens did; a text that fills the positions is one of the second kind.
  * Texts of several prompts are numbered through, prompt by prompt, which is
  * how clients find theirs. */
-static int add_choice(const struct gpt_call_text *t, bool end,
-                      struct gpt_buf *b)
+static int add_choice(struct gpt_call_text *t, bool end, struct gpt_buf *b)
 {
-    const struct gpt_call *call = t->call;
     const char *reason =
         t->finish == GPT_FINISH_EOD || t->finish == GPT_FINISH_STOP
             ? "\"stop\""
             : "\"length\"";
 
-    GPT_TRY(gpt_buf_printf(b, "{\"index\":%lld,\"text\":",
-                           (long long)(t->prompt * call->n + t->sample)));
-    GPT_TRY(gpt_json_add_string(b, t->out.data, t->out.len));
-    GPT_TRY(gpt_buf_printf(b, ",\"logprobs\":"));
-    /* null and not absent: clients look at it without asking whether it is
-     * there */
-    if (call->choice.logprobs) {
-        GPT_TRY(gpt_buf_add(b, "{", 1));
-        GPT_TRY(add_list(b, "tokens", &t->tokens));
-        GPT_TRY(gpt_buf_add(b, ",", 1));
-        GPT_TRY(add_list(b, "token_logprobs", &t->token_logprobs));
-        GPT_TRY(gpt_buf_add(b, ",", 1));
-        GPT_TRY(add_list(b, "top_logprobs", &t->top_logprobs));
-        GPT_TRY(gpt_buf_add(b, ",", 1));
-        GPT_TRY(add_list(b, "text_offset", &t->offsets));
-        GPT_TRY(gpt_buf_add(b, "}", 1));
-    } else {
-        GPT_TRY(gpt_buf_add(b, "null", 4));
-    }
+    GPT_TRY(gpt_buf_printf(b, "{\"index\":%lld,",
+                           (long long)(t->prompt * t->call->n + t->sample)));
+    GPT_TRY(add_words(t, b));
+    GPT_TRY(add_logprobs(t, b));
     return gpt_buf_printf(b, ",\"finish_reason\":%s}", end ? reason : "null");
 }
 
@@ -145,10 +224,15 @@ static int add_choice(const struct gpt_call_text *t, bool end,
 static int add_head(const struct gpt_server *s, const struct gpt_call *call,
                     struct gpt_buf *b)
 {
+    const char *object = !call->chat    ? "text_completion"
+                         : call->stream ? "chat.completion.chunk"
+                                        : "chat.completion";
+
     GPT_TRY(gpt_buf_printf(b,
-                           "{\"id\":\"cmpl-%llu\",\"object\":"
-                           "\"text_completion\",\"created\":%lld,\"model\":",
-                           (unsigned long long)call->number,
+                           "{\"id\":\"%scmpl-%llu\",\"object\":\"%s\","
+                           "\"created\":%lld,\"model\":",
+                           call->chat ? "chat" : "",
+                           (unsigned long long)call->number, object,
                            (long long)call->created));
     GPT_TRY(gpt_json_add_string(b, s->model, strlen(s->model)));
     return gpt_buf_printf(b, ",\"choices\":[");
@@ -159,10 +243,13 @@ static int add_usage(const struct gpt_call *call, struct gpt_buf *b)
 {
     return gpt_buf_printf(b,
                           ",\"usage\":{\"prompt_tokens\":%lld,"
-                          "\"completion_tokens\":%lld,\"total_tokens\":%lld}",
+                          "\"completion_tokens\":%lld,\"total_tokens\":%lld,"
+                          "\"prompt_tokens_details\":{\"cached_tokens\":%lld}"
+                          "}",
                           (long long)call->prompt_tokens,
                           (long long)call->new_tokens,
-                          (long long)(call->prompt_tokens + call->new_tokens));
+                          (long long)(call->prompt_tokens + call->new_tokens),
+                          (long long)call->cached_tokens);
 }
 
 /* ---- answers ---- */
@@ -187,7 +274,13 @@ int gpt_answer_piece(const struct gpt_server *s, struct gpt_call_text *t,
 int gpt_answer_stream_end(const struct gpt_server *s,
                           const struct gpt_call *call, struct gpt_buf *out)
 {
-    if (call->usage) {
+    /* The status of a stream was sent with its first byte, so that the error
+     * is a part of it. */
+    if (call->cut) {
+        GPT_TRY(gpt_buf_printf(out, "data: "));
+        GPT_TRY(gpt_answer_error(call->cut, gpt_answer_cut(call), out));
+        GPT_TRY(gpt_buf_add(out, "\n", 1));
+    } else if (call->usage) {
         GPT_TRY(gpt_buf_printf(out, "data: "));
         GPT_TRY(add_head(s, call, out));
         GPT_TRY(gpt_buf_add(out, "]", 1));
@@ -202,8 +295,10 @@ int gpt_answer_stream_end(const struct gpt_server *s,
 int gpt_answer_whole(const struct gpt_server *s, const struct gpt_call *call,
                      struct gpt_buf *out)
 {
+    if (call->cut)
+        return gpt_answer_error(call->cut, gpt_answer_cut(call), out);
     GPT_TRY(add_head(s, call, out));
-    for (int64_t i = 0; i < call->n_prompts * call->n; i++) {
+    for (int64_t i = 0; i < call->wanted; i++) {
         if (i > 0)
             GPT_TRY(gpt_buf_add(out, ",", 1));
         GPT_TRY(add_choice(&call->texts[i], true, out));
@@ -211,6 +306,13 @@ int gpt_answer_whole(const struct gpt_server *s, const struct gpt_call *call,
     GPT_TRY(gpt_buf_add(out, "]", 1));
     GPT_TRY(add_usage(call, out));
     return gpt_buf_add(out, "}\n", 2);
+}
+
+/* The status says the same to programs. */
+const char *gpt_answer_cut(const struct gpt_call *call)
+{
+    return call->cut == 504 ? "the request took longer than it may"
+                            : "the server is stopping";
 }
 
 /* The type is what OpenAI's clients turn into the class of an exception. */

@@ -3,8 +3,9 @@
  * client shall not take one text for another. */
 #include "cmd/generate/serve.h"
 
-#include "base/json.h"
 #include "base/num.h"
+#include "base/progress.h"
+#include "cmd/generate/serve_fields.h"
 
 #include <math.h>
 #include <string.h>
@@ -14,100 +15,16 @@
 enum { MOST_TEXTS = 1024, MOST_STOPS = 64, MOST_TOP = 100 };
 
 /* Fields that have an effect, and those that say what is the case anyway. */
-static const char *const known[] = {
-    "model",
-    "prompt",
-    "max_tokens",
-    "temperature",
-    "top_p",
-    "top_k",
-    "min_p",
-    "n",
-    "stream",
-    "stream_options",
-    "logprobs",
-    "echo",
-    "stop",
-    "seed",
-    "presence_penalty",
-    "frequency_penalty",
-    "repetition_penalty",
-    "logit_bias",
-    "user",
-    "best_of",
-    "ignore_eos",
-};
-
-/* Many clients send null for everything that was not set. */
-static const cJSON *member(const cJSON *object, const char *key)
-{
-    const cJSON *item = cJSON_GetObjectItemCaseSensitive(object, key);
-
-    return cJSON_IsNull(item) ? NULL : item;
-}
-
-/* All fields before any of them, so that the message names the one that has no
- * effect rather than the one beside it that is out of range. */
-static int check_fields(const cJSON *body, struct gpt_err *err)
-{
-    const cJSON *item;
-
-    if (!cJSON_IsObject(body))
-        return gpt_fail(err, GPT_EDATA, "the body is not a JSON object");
-    cJSON_ArrayForEach(item, body)
-    {
-        bool found = false;
-
-        for (size_t i = 0; i < GPT_COUNT(known); i++)
-            found |= strcmp(item->string, known[i]) == 0;
-        if (!found && !cJSON_IsNull(item))
-            return gpt_fail(err, GPT_EDATA, "'%.64s' is not known here",
-                            item->string);
-    }
-    return GPT_OK;
-}
-
-/* A number within limits; null is as good as none. */
-static int read_number(const cJSON *body, const char *key, double least,
-                       double most, double *x, struct gpt_err *err)
-{
-    const cJSON *item = member(body, key);
-
-    if (!item)
-        return GPT_OK;
-    if (!cJSON_IsNumber(item) || !(item->valuedouble >= least) ||
-        !(item->valuedouble <= most))
-        return gpt_fail(err, GPT_EDATA, "'%s' must be a number from %g to %g",
-                        key, least, most);
-    *x = item->valuedouble;
-    return GPT_OK;
-}
-
-/* JSON has no integers: 5.0 is one, 5.5 is none. */
-static int read_integer(const cJSON *body, const char *key, int64_t least,
-                        int64_t most, int64_t *x, struct gpt_err *err)
-{
-    double value = (double)*x;
-
-    GPT_TRY(read_number(body, key, (double)least, (double)most, &value, err));
-    if (value != floor(value))
-        return gpt_fail(err, GPT_EDATA, "'%s' must be an integer", key);
-    *x = (int64_t)value;
-    return GPT_OK;
-}
-
-/* A 1 for true would be taken by some servers and refused by others; here it
- * is refused. */
-static int read_flag(const cJSON *body, const char *key, bool *x,
-                     struct gpt_err *err)
-{
-    const cJSON *item = member(body, key);
-
-    if (item && !cJSON_IsBool(item))
-        return gpt_fail(err, GPT_EDATA, "'%s' must be true or false", key);
-    *x = cJSON_IsTrue(item);
-    return GPT_OK;
-}
+#define COMMON_FIELDS                                                          \
+    "model", "max_tokens", "temperature", "top_p", "top_k", "min_p", "n",      \
+        "stream", "stream_options", "logprobs", "stop", "seed",                \
+        "presence_penalty", "frequency_penalty", "repetition_penalty",         \
+        "logit_bias", "user", "ignore_eos", NULL
+static const char *const of_texts[] = {"prompt", "echo", "best_of",
+                                       COMMON_FIELDS};
+static const char *const of_chats[] = {
+    "messages", "max_completion_tokens", "top_logprobs",
+    "chat_template_kwargs", "add_generation_prompt", COMMON_FIELDS};
 
 /* ---- prompts ---- */
 
@@ -121,36 +38,26 @@ static int add_ids(struct gpt_ids *ids, const cJSON *list, int64_t vocab,
     cJSON_ArrayForEach(item, list)
     {
         const double x = cJSON_IsNumber(item) ? item->valuedouble : -1;
-        const int32_t id = (int32_t)x;
 
         if (!(x >= 0 && x < (double)vocab) || x != floor(x))
             return gpt_fail(err, GPT_EDATA,
                             "'prompt' holds what is no token id of 0 to %lld",
                             (long long)vocab - 1);
+        const int32_t id = (int32_t)x;
         GPT_TRY(gpt_ids_add(ids, &id, 1, err));
     }
     return GPT_OK;
 }
 
-/* One prompt: a string, or a list of ids. */
-static int read_prompt(struct gpt_call *call, const struct gpt_server *s,
-                       const cJSON *item, struct gpt_err *err)
+/* An empty prompt is the beginning of a document. */
+static int check_prompt(const struct gpt_server *s, struct gpt_ids *ids,
+                        struct gpt_err *err)
 {
-    struct gpt_ids *ids = &call->prompts[call->n_prompts++];
     const int32_t eod = gpt_loaded_eod(s->m);
     const int64_t most = s->m->config->max_positions;
 
-    if (cJSON_IsString(item))
-        GPT_TRY(gpt_encode(s->encoder, item->valuestring,
-                           strlen(item->valuestring), ids, err));
-    else if (cJSON_IsArray(item))
-        GPT_TRY(add_ids(ids, item, s->m->config->vocab_size, err));
-    else
-        return gpt_fail(err, GPT_EDATA,
-                        "'prompt' must be strings, or lists of token ids");
     if (ids->len == 0 && eod < 0)
-        return gpt_fail(err, GPT_EDATA,
-                        "an empty prompt, and the model has no "
+        return gpt_fail(err, GPT_EDATA, "an empty prompt, and the model has no "
                         "end-of-document token");
     if (ids->len == 0)
         GPT_TRY(gpt_ids_add(ids, &eod, 1, err));
@@ -162,22 +69,49 @@ static int read_prompt(struct gpt_call *call, const struct gpt_server *s,
     return GPT_OK;
 }
 
+/* One prompt: a string, or a list of ids. */
+static int read_prompt(struct gpt_call *call, const struct gpt_server *s,
+                       const cJSON *item, struct gpt_err *err)
+{
+    struct gpt_ids *ids = &call->prompts[call->n_prompts++];
+
+    if (cJSON_IsString(item))
+        GPT_TRY(gpt_encode(s->encoder, item->valuestring,
+                           strlen(item->valuestring), ids, err));
+    else if (cJSON_IsArray(item))
+        GPT_TRY(add_ids(ids, item, s->m->config->vocab_size, err));
+    else
+        return gpt_fail(err, GPT_EDATA,
+                        "'prompt' must be strings, or lists of token ids");
+    return check_prompt(s, ids, err);
+}
+
 /* A list of numbers is one prompt, a list of anything else several. */
 static int read_prompts(struct gpt_call *call, const struct gpt_server *s,
                         const cJSON *body, struct gpt_err *err)
 {
-    const cJSON *prompt = member(body, "prompt"), *item;
-    const bool several =
+    const cJSON *prompt = gpt_field(body, call->chat ? "messages" : "prompt");
+    const cJSON *item;
+    const bool several = !call->chat &&
         cJSON_IsArray(prompt) && !cJSON_IsNumber(cJSON_GetArrayItem(prompt, 0));
     const int64_t n = several ? cJSON_GetArraySize(prompt) : 1;
 
     if (!prompt || n == 0)
-        return gpt_fail(err, GPT_EDATA, "no 'prompt'");
+        return gpt_fail(err, GPT_EDATA, "no '%s'",
+                        call->chat ? "messages" : "prompt");
     if (n * call->n > MOST_TEXTS)
         return gpt_fail(err, GPT_EDATA, "%lld texts in one request, limit %d",
                         (long long)(n * call->n), MOST_TEXTS);
     GPT_TRY(gpt_new(&call->prompts, (size_t)n, sizeof(*call->prompts),
                     "prompts", err));
+    /* A conversation is one prompt, however many messages it has. */
+    if (call->chat) {
+        call->n_prompts = 1;
+        /* Its text may be empty, which is a mistake of the template's or of
+         * the client's. */
+        GPT_TRY(gpt_call_read_chat(s, body, call->prompts, err));
+        return check_prompt(s, call->prompts, err);
+    }
     if (!several)
         return read_prompt(call, s, prompt, err);
     cJSON_ArrayForEach(item, prompt) GPT_TRY(read_prompt(call, s, item, err));
@@ -206,7 +140,7 @@ static int add_stop(struct gpt_call *call, const cJSON *item,
 static int read_stops(struct gpt_call *call, const cJSON *body,
                       struct gpt_err *err)
 {
-    const cJSON *stop = member(body, "stop"), *item;
+    const cJSON *stop = gpt_field(body, "stop"), *item;
     const int n = cJSON_IsArray(stop) ? cJSON_GetArraySize(stop) : stop != NULL;
 
     if (n > MOST_STOPS)
@@ -227,7 +161,7 @@ static int read_stops(struct gpt_call *call, const cJSON *body,
 static int read_bias(struct gpt_call *call, const struct gpt_server *s,
                      const cJSON *body, struct gpt_err *err)
 {
-    const cJSON *map = member(body, "logit_bias"), *item;
+    const cJSON *map = gpt_field(body, "logit_bias"), *item;
     struct gpt_bias *bias;
 
     if (!map)
@@ -265,34 +199,33 @@ static int read_sampling(struct gpt_call *call, const struct gpt_server *s,
     struct gpt_sampling *r = &call->choice.sampling;
 
     *r = (struct gpt_sampling){.temperature = 1, .top_p = 1};
-    GPT_TRY(read_number(body, "temperature", 0, 100, &r->temperature, err));
-    GPT_TRY(read_number(body, "top_p", 0, 1, &r->top_p, err));
-    GPT_TRY(read_integer(body, "top_k", -1, 1000000000, &r->top_k, err));
-    GPT_TRY(read_number(body, "min_p", 0, 1, &r->min_p, err));
-    GPT_TRY(read_number(body, "presence_penalty", -100, 100,
-                        &r->presence_penalty, err));
-    GPT_TRY(read_number(body, "frequency_penalty", -100, 100,
-                        &r->frequency_penalty, err));
-    GPT_TRY(read_number(body, "repetition_penalty", 0.01, 100,
-                        &r->repetition_penalty, err));
+    GPT_TRY(gpt_field_number(body, "temperature", 0, 100, &r->temperature,
+                             err));
+    GPT_TRY(gpt_field_number(body, "top_p", 0, 1, &r->top_p, err));
+    GPT_TRY(gpt_field_integer(body, "top_k", -1, 1000000000, &r->top_k, err));
+    GPT_TRY(gpt_field_number(body, "min_p", 0, 1, &r->min_p, err));
+    GPT_TRY(gpt_field_number(body, "presence_penalty", -100, 100,
+                             &r->presence_penalty, err));
+    GPT_TRY(gpt_field_number(body, "frequency_penalty", -100, 100,
+                             &r->frequency_penalty, err));
+    GPT_TRY(gpt_field_number(body, "repetition_penalty", 0.01, 100,
+                             &r->repetition_penalty, err));
     r->top_k = gpt_max_i64(r->top_k, 0); /* vLLM's -1: off */
     return read_bias(call, s, body, err);
 }
 
-/* The end of a document ends a text.
- * As in the filter: the checkpoint's ends where it names some, else the
- * tokenizer's. The id lives in the call's arena, since the choice only borrows
- * it. */
-static void choose_ends(struct gpt_call *call, const struct gpt_server *s,
-                        bool ignore)
+/* The ids live in the call's arena, since the choice only borrows them. */
+static int choose_ends(struct gpt_call *call, const struct gpt_server *s,
+                       struct gpt_err *err)
 {
-    int32_t *eod = gpt_arena_alloc(&call->arena, 1, sizeof(*eod));
+    int32_t *ends =
+        gpt_arena_alloc(&call->arena, GPT_LOADED_ENDS, sizeof(*ends));
 
-    if (ignore || !eod)
-        return;
-    *eod = gpt_tokenizer_eod(s->m->tokenizer);
-    call->choice.ends = s->m->source.ends.n ? s->m->source.ends.ids : eod;
-    call->choice.n_ends = s->m->source.ends.n ? s->m->source.ends.n : *eod >= 0;
+    if (!ends)
+        return gpt_no_memory(err, "a request");
+    call->choice.n_ends = gpt_loaded_ends(s->m, call->chat, ends);
+    call->choice.ends = ends;
+    return GPT_OK;
 }
 
 /* ---- the call ---- */
@@ -302,7 +235,7 @@ static void choose_ends(struct gpt_call *call, const struct gpt_server *s,
 static int check_model(const struct gpt_server *s, const cJSON *body,
                        struct gpt_err *err)
 {
-    const cJSON *model = member(body, "model");
+    const cJSON *model = gpt_field(body, "model");
 
     if (!model ||
         (cJSON_IsString(model) && strcmp(model->valuestring, s->model) == 0))
@@ -311,41 +244,87 @@ static int check_model(const struct gpt_server *s, const cJSON *body,
                     s->model);
 }
 
+/* A number of tokens beside each one in completions; in chats a flag, and the
+ * number in a field of its own. */
+static int read_logprobs(struct gpt_call *call, const cJSON *body,
+                         struct gpt_err *err)
+{
+    int64_t n = -1;
+
+    if (!call->chat) {
+        GPT_TRY(gpt_field_integer(body, "logprobs", 0, MOST_TOP, &n, err));
+        call->choice.logprobs = n >= 0;
+        call->choice.n_top = gpt_max_i64(n, 0);
+        return GPT_OK;
+    }
+    GPT_TRY(gpt_field_flag(body, "logprobs", &call->choice.logprobs, err));
+    GPT_TRY(gpt_field_integer(body, "top_logprobs", 0, MOST_TOP, &n, err));
+    /* OpenAI's API refuses this, too. */
+    if (n >= 0 && !call->choice.logprobs)
+        return gpt_fail(err, GPT_EDATA,
+                        "'top_logprobs' without 'logprobs': true");
+    call->choice.n_top = gpt_max_i64(n, 0);
+    return GPT_OK;
+}
+
+/* OpenAI's completions have 16 tokens where nothing is said, its chats as many
+ * as there are positions. */
+static int read_lengths(struct gpt_call *call, const struct gpt_server *s,
+                        const cJSON *body, struct gpt_err *err)
+{
+    const int64_t least = call->echo ? 0 : 1;
+
+    call->max_tokens = call->chat ? s->m->config->max_positions : 16;
+    GPT_TRY(gpt_field_integer(body, "max_tokens", least, 1000000000,
+                              &call->max_tokens, err));
+    return call->chat
+               ? gpt_field_integer(body, "max_completion_tokens", least,
+                                   1000000000, &call->max_tokens, err)
+               : GPT_OK;
+}
+
+/* The best of several by their probability would be another text than the one
+ * that streams. */
+static int read_form(struct gpt_call *call, const cJSON *body,
+                     struct gpt_err *err)
+{
+    int64_t best_of;
+
+    GPT_TRY(gpt_field_integer(body, "n", 1, MOST_TEXTS, &call->n, err));
+    GPT_TRY(gpt_field_flag(body, "echo", &call->echo, err));
+    GPT_TRY(gpt_field_flag(body, "stream", &call->stream, err));
+    GPT_TRY(gpt_field_flag(gpt_field(body, "stream_options"), "include_usage",
+                           &call->usage, err));
+    best_of = call->n;
+    GPT_TRY(gpt_field_integer(body, "best_of", 1, MOST_TEXTS, &best_of, err));
+    return best_of == call->n
+               ? GPT_OK
+               : gpt_fail(err, GPT_EDATA, "'best_of' must be 'n'");
+}
+
 /* In the order of what costs least. A seed that the client does not give is
  * drawn here, so that two equal requests have two texts. */
 static int read_call(struct gpt_call *call, const struct gpt_server *s,
                      const cJSON *body, struct gpt_err *err)
 {
-    int64_t seed = -1, logprobs = -1, best_of = 0;
     bool ignore_eos = false;
     uint32_t random = 0;
+    int64_t seed = -1;
 
-    GPT_TRY(check_fields(body, err));
-    GPT_TRY(check_model(s, body, err));
     call->n = 1;
-    call->max_tokens = 16;
-    GPT_TRY(read_integer(body, "n", 1, MOST_TEXTS, &call->n, err));
-    GPT_TRY(read_flag(body, "echo", &call->echo, err));
-    GPT_TRY(read_flag(body, "stream", &call->stream, err));
-    GPT_TRY(read_flag(body, "ignore_eos", &ignore_eos, err));
-    GPT_TRY(read_flag(member(body, "stream_options"), "include_usage",
-                      &call->usage, err));
-    GPT_TRY(read_integer(body, "max_tokens", call->echo ? 0 : 1, 1000000000,
-                         &call->max_tokens, err));
-    GPT_TRY(read_integer(body, "logprobs", 0, MOST_TOP, &logprobs, err));
-    GPT_TRY(read_integer(body, "seed", 0, (int64_t)1 << 53, &seed, err));
-    /* The best of several by their probability would be another text than the
-     * one that streams. */
-    best_of = call->n;
-    GPT_TRY(read_integer(body, "best_of", 1, MOST_TEXTS, &best_of, err));
-    if (best_of != call->n)
-        return gpt_fail(err, GPT_EDATA, "'best_of' must be 'n'");
+    GPT_TRY(gpt_fields_check(body, call->chat ? of_chats : of_texts,
+                             "the body", err));
+    GPT_TRY(check_model(s, body, err));
+    GPT_TRY(read_form(call, body, err));
+    GPT_TRY(read_lengths(call, s, body, err));
+    GPT_TRY(read_logprobs(call, body, err));
+    GPT_TRY(gpt_field_flag(body, "ignore_eos", &ignore_eos, err));
+    GPT_TRY(gpt_field_integer(body, "seed", 0, (int64_t)1 << 53, &seed, err));
     GPT_TRY(read_sampling(call, s, body, err));
     GPT_TRY(read_stops(call, body, err));
     GPT_TRY(read_prompts(call, s, body, err));
-    choose_ends(call, s, ignore_eos);
-    call->choice.logprobs = logprobs >= 0;
-    call->choice.n_top = gpt_max_i64(logprobs, 0);
+    if (!ignore_eos)
+        GPT_TRY(choose_ends(call, s, err));
     if (seed < 0 && getrandom(&random, sizeof(random), 0) != sizeof(random))
         random = (uint32_t)call->created;
     call->seed = seed < 0 ? random : (uint64_t)seed;
@@ -358,10 +337,12 @@ static int make_texts(struct gpt_call *call, struct gpt_err *err)
 {
     const int64_t n = call->n_prompts * call->n;
 
+    call->wanted = n;
     GPT_TRY(
         gpt_new(&call->texts, (size_t)n, sizeof(*call->texts), "texts", err));
     for (int64_t i = 0; i < n; i++) {
         call->texts[i].call = call;
+        call->texts[i].text.begins = call->chat;
         call->texts[i].prompt = i / call->n;
         call->texts[i].sample = i % call->n;
     }
@@ -370,7 +351,7 @@ static int make_texts(struct gpt_call *call, struct gpt_err *err)
 
 /* The tree of the body lives only here; a call keeps copies. A call that is
  * refused half-way is freed like one that was answered. */
-int gpt_call_parse(struct gpt_call **out, struct gpt_server *s,
+int gpt_call_parse(struct gpt_call **out, struct gpt_server *s, bool chat,
                    const char *body, size_t len, struct gpt_err *err)
 {
     struct gpt_call *call = NULL;
@@ -381,6 +362,10 @@ int gpt_call_parse(struct gpt_call **out, struct gpt_server *s,
     GPT_TRY_GOTO(status, gpt_new(&call, 1, sizeof(*call), "a request", err),
                  out);
     call->created = (int64_t)time(NULL);
+    call->chat = chat;
+    call->deadline = s->m->o->request_timeout > 0
+                         ? gpt_now() + (double)s->m->o->request_timeout
+                         : (double)INFINITY;
     GPT_TRY_GOTO(status, read_call(call, s, root, err), out);
     status = make_texts(call, err);
 out:

@@ -6,29 +6,34 @@
 
 #include "base/log.h"
 #include "base/num.h"
+#include "cmd/generate/serve_clients.h"
 #include "cmd/generate/serve_info.h"
 #include "cmd/generate/serve_listen.h"
 
 #include <microhttpd.h>
 #include <pthread.h>
+#include <stdio.h>
 #include <string.h>
 #include <unistd.h>
 
 #define JSON "application/json"
 
-enum { MOST_BODY = 8 << 20, IDLE_SECONDS = 120, MOST_CONNECTIONS = 1000 };
+/* All bodies together may be as long as so many of the longest. */
+enum { MOST_BODIES = 32 };
 
 struct gpt_http {
     struct gpt_server *s;
     struct MHD_Daemon *daemon;
     int socket;
+    int64_t body_bytes; /* of all requests that are here */
+    struct gpt_clients clients;
 };
 
 /* A request on its way in. */
 struct request {
     struct gpt_buf body;
     struct gpt_call *call; /* once it is queued */
-    bool too_long;
+    bool too_long, too_many;
 };
 
 /* ---- answers ---- */
@@ -175,6 +180,7 @@ static int queue_call(struct gpt_server *s, struct gpt_call *call)
             s->first = call;
         s->last = call;
         s->queued++;
+        s->unsent++;
         pthread_cond_signal(&s->more);
     } else {
         s->refused++;
@@ -186,11 +192,19 @@ static int queue_call(struct gpt_server *s, struct gpt_call *call)
 /* From a body to a call in the queue. The connection then sleeps, or is a
  * stream that sleeps: the thread is free for other clients in either case. */
 static enum MHD_Result begin_call(struct gpt_server *s,
-                                  struct MHD_Connection *c, struct request *q)
+                                  struct MHD_Connection *c, struct request *q,
+                                  bool chat)
 {
     struct gpt_call *call = NULL;
     struct gpt_err err = {0};
-    int failed = gpt_call_parse(&call, s, q->body.data, q->body.len, &err);
+
+    /* Before the body is read as JSON: no message could be answered. */
+    if (chat && !s->chat_encoder)
+        return send_error(c, 501, *s->no_chat
+                                      ? s->no_chat
+                                      : "the model has no template of chats");
+    int failed =
+        gpt_call_parse(&call, s, chat, q->body.data, q->body.len, &err);
 
     if (failed != GPT_OK)
         return send_error(c, failed == GPT_EDATA ? 400 : 500, err.text);
@@ -208,26 +222,23 @@ static enum MHD_Result begin_call(struct gpt_server *s,
 
 /* ---- requests ---- */
 
-/* A row answers by itself (info), or queues a call, or is refused with a
- * reason. */
+/* A row answers by itself (info), or queues a call. */
 static const struct route {
     const char *path, *method, *type;
     bool open; /* needs no key */
     gpt_informer *info;
-    const char *refusal;
+    bool chat;
 } routes[] = {
-    {"/", "GET", "text/html; charset=utf-8", true, gpt_info_page, NULL},
-    {"/health", "GET", JSON, true, gpt_info_health, NULL},
+    {"/", "GET", "text/html; charset=utf-8", true, gpt_info_page, false},
+    {"/health", "GET", JSON, true, gpt_info_health, false},
     {"/metrics", "GET", "text/plain; version=0.0.4", false, gpt_info_metrics,
-     NULL},
-    {"/v1/models", "GET", JSON, false, gpt_info_models, NULL},
-    {"/v1/completions", "POST", JSON, false, NULL, NULL},
-    {"/v1/chat/completions", "POST", JSON, false, NULL,
-     "chat templates are not known here; write the conversation as a prompt of "
-     "/v1/completions"},
-    {"/tokenize", "POST", JSON, false, gpt_info_tokenize, NULL},
-    {"/detokenize", "POST", JSON, false, gpt_info_detokenize, NULL},
-    {"/tokenizer_info", "GET", JSON, false, gpt_info_tokenizer, NULL},
+     false},
+    {"/v1/models", "GET", JSON, false, gpt_info_models, false},
+    {"/v1/completions", "POST", JSON, false, NULL, false},
+    {"/v1/chat/completions", "POST", JSON, false, NULL, true},
+    {"/tokenize", "POST", JSON, false, gpt_info_tokenize, false},
+    {"/detokenize", "POST", JSON, false, gpt_info_detokenize, false},
+    {"/tokenizer_info", "GET", JSON, false, gpt_info_tokenizer, false},
 };
 
 /* Made and sent at once: nothing here waits for the model. */
@@ -286,8 +297,15 @@ static enum MHD_Result answer_request(struct gpt_server *s,
 
     /* It was read to its end, since a client that still writes would not see
      * the answer. */
-    if (q->too_long)
-        return send_error(c, 413, "the body is longer than 8 MiB");
+    if (q->too_long) {
+        char size[32], text[64];
+
+        snprintf(text, sizeof(text), "the body is longer than %s",
+                 gpt_text_bytes(size, (double)s->m->o->max_request_size));
+        return send_error(c, 413, text);
+    }
+    if (q->too_many)
+        return send_error(c, 429, "too many long requests; try again");
     for (size_t i = 0; i < GPT_COUNT(routes); i++) {
         if (strcmp(path, routes[i].path) != 0)
             continue;
@@ -297,13 +315,61 @@ static enum MHD_Result answer_request(struct gpt_server *s,
         }
         if (!routes[i].open && !has_key(s, c))
             return send_error(c, 401, "the key is missing or wrong");
-        if (routes[i].refusal)
-            return send_error(c, 501, routes[i].refusal);
         return routes[i].info ? send_info(s, c, &routes[i], q)
-                              : begin_call(s, c, q);
+                              : begin_call(s, c, q, routes[i].chat);
     }
     return other_method ? send_error(c, 405, "another method is wanted")
                         : send_error(c, 404, "there is nothing at this path");
+}
+
+/* ---- clients ---- */
+
+/* What note_connection() keeps with the connection. */
+static struct gpt_client *client_of(struct MHD_Connection *c)
+{
+    const union MHD_ConnectionInfo *info =
+        MHD_get_connection_info(c, MHD_CONNECTION_INFO_SOCKET_CONTEXT);
+
+    return info ? info->socket_context : NULL;
+}
+
+/* A connection begins, or ends: the library closes the socket after this. */
+static void note_connection(void *user, struct MHD_Connection *c, void **own,
+                            enum MHD_ConnectionNotificationCode code)
+{
+    const union MHD_ConnectionInfo *info =
+        MHD_get_connection_info(c, MHD_CONNECTION_INFO_CONNECTION_FD);
+    struct gpt_http *h = user;
+
+    if (code == MHD_CONNECTION_NOTIFY_STARTED) {
+        *own = gpt_clients_add(&h->clients, info ? info->connect_fd : -1);
+    } else {
+        gpt_clients_remove(&h->clients, *own);
+        *own = NULL;
+    }
+}
+
+void gpt_http_end_slow(struct gpt_http *h)
+{
+    gpt_clients_end_slow(&h->clients, (double)h->s->m->o->client_timeout);
+}
+
+/* ---- parts of a request ---- */
+
+/* A part of a body that is too long is dropped. */
+static int take_part(struct gpt_http *h, struct request *q, const char *data,
+                     size_t n)
+{
+    const int64_t most = h->s->m->o->max_request_size;
+
+    /* A client that still writes would not see an answer, so that the rest
+     * is read, and forgotten. */
+    q->too_long |= (int64_t)(q->body.len + n) > most;
+    q->too_many |= h->body_bytes + (int64_t)n > MOST_BODIES * most;
+    if (q->too_long || q->too_many)
+        return GPT_OK;
+    h->body_bytes += (int64_t)n;
+    return gpt_buf_add(&q->body, data, n);
 }
 
 /* The library calls this for the head of a request, for each part of its body,
@@ -313,7 +379,7 @@ static enum MHD_Result handle(void *user, struct MHD_Connection *c,
                               const char *version, const char *data, size_t *n,
                               void **own)
 {
-    struct gpt_server *s = user;
+    struct gpt_http *h = user;
     struct request *q = *own;
 
     (void)version;
@@ -322,28 +388,31 @@ static enum MHD_Result handle(void *user, struct MHD_Connection *c,
         return *own ? MHD_YES : MHD_NO;
     }
     if (q->call)
-        return continue_call(s, c, q->call);
+        return continue_call(h->s, c, q->call);
     if (*n > 0) {
-        q->too_long |= q->body.len + *n > MOST_BODY;
-        if (!q->too_long && gpt_buf_add(&q->body, data, *n) != GPT_OK)
+        if (take_part(h, q, data, *n) != GPT_OK)
             return MHD_NO;
         *n = 0;
         return MHD_YES;
     }
-    return answer_request(s, c, path, method, q);
+    gpt_clients_mark(&h->clients, client_of(c), true);
+    return answer_request(h->s, c, path, method, q);
 }
 
 /* The connection is done with a request, whether it was answered or cut. */
 static void end_request(void *user, struct MHD_Connection *c, void **own,
                         enum MHD_RequestTerminationCode code)
 {
-    struct gpt_server *s = user;
+    struct gpt_http *h = user;
+    struct gpt_server *s = h->s;
     struct request *q = *own;
 
-    (void)c;
     (void)code;
+    gpt_clients_mark(&h->clients, client_of(c), false);
     if (!q)
         return;
+    /* What was dropped was not counted. */
+    h->body_bytes -= (int64_t)q->body.len;
     if (q->call) {
         pthread_mutex_lock(&s->lock);
         /* The main thread looks at this before each token that it adds, and
@@ -351,6 +420,7 @@ static void end_request(void *user, struct MHD_Connection *c, void **own,
         q->call->gone = true;
         q->call->waiting = false;
         bool last = --q->call->owners == 0;
+        s->unsent--;
         pthread_mutex_unlock(&s->lock);
         if (last)
             gpt_call_free(q->call);
@@ -373,6 +443,7 @@ int gpt_http_open(struct gpt_http **out, struct gpt_server *s,
     GPT_TRY(gpt_new(&h, 1, sizeof(*h), "a server", err));
     h->s = s;
     h->socket = -1;
+    gpt_clients_init(&h->clients);
     int status = gpt_listen(where, s->keys.n > 0, &h->socket, err);
     if (status != GPT_OK) {
         gpt_http_close(h);
@@ -389,10 +460,12 @@ int gpt_http_start(struct gpt_http *h, struct gpt_err *err)
     h->daemon = MHD_start_daemon(
         MHD_USE_AUTO | MHD_USE_INTERNAL_POLLING_THREAD |
             MHD_ALLOW_SUSPEND_RESUME,
-        0, NULL, NULL, handle, h->s, MHD_OPTION_LISTEN_SOCKET, h->socket,
-        MHD_OPTION_NOTIFY_COMPLETED, end_request, h->s,
-        MHD_OPTION_CONNECTION_LIMIT, (unsigned)MOST_CONNECTIONS,
-        MHD_OPTION_CONNECTION_TIMEOUT, (unsigned)IDLE_SECONDS, MHD_OPTION_END);
+        0, NULL, NULL, handle, h, MHD_OPTION_LISTEN_SOCKET, h->socket,
+        MHD_OPTION_NOTIFY_COMPLETED, end_request, h,
+        MHD_OPTION_NOTIFY_CONNECTION, note_connection, h,
+        MHD_OPTION_CONNECTION_LIMIT, (unsigned)h->s->m->o->max_connections,
+        MHD_OPTION_CONNECTION_TIMEOUT, (unsigned)h->s->m->o->client_timeout,
+        MHD_OPTION_END);
     if (!h->daemon)
         return gpt_fail(err, GPT_EFAIL, "cannot start the server");
     char url[256];
@@ -420,40 +493,8 @@ void gpt_http_close(struct gpt_http *h)
         MHD_stop_daemon(h->daemon);
     else if (h->socket >= 0)
         close(h->socket);
+    gpt_clients_free(&h->clients);
     gpt_free(h);
-}
-
-#else
-
-int gpt_http_open(struct gpt_http **http, struct gpt_server *s,
-                  const char *where, struct gpt_err *err)
-{
-    (void)http;
-    (void)s;
-    (void)where;
-    gpt_fail(err, GPT_EUSAGE, "--serve: this build has no libmicrohttpd");
-    return gpt_hint(err, "install libmicrohttpd-dev and build again");
-}
-
-int gpt_http_start(struct gpt_http *h, struct gpt_err *err)
-{
-    (void)h;
-    return gpt_fail(err, GPT_EFAIL, "no server");
-}
-
-void gpt_http_quiesce(struct gpt_http *h)
-{
-    (void)h;
-}
-
-void gpt_http_close(struct gpt_http *h)
-{
-    (void)h;
-}
-
-void gpt_http_wake(struct gpt_call *call)
-{
-    (void)call;
 }
 
 #endif

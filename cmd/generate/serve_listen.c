@@ -104,3 +104,28 @@ bool gpt_listen_url(int fd, char *url, size_t cap)
              six ? "]" : "", port);
     return true;
 }
+
+/* The list points into the text, which is cut into lines. */
+int gpt_listen_read_keys(struct gpt_list *keys, struct gpt_buf *text,
+                         const char *path, struct gpt_err *err)
+{
+    char *rest = NULL;
+    size_t cap = 0;
+    FILE *f = fopen(path, "re");
+
+    if (!f)
+        return gpt_fail_errno(err, GPT_EIO, "cannot open '%s'", path);
+    char block[4096];
+    size_t n = fread(block, 1, sizeof(block) - 1, f);
+    fclose(f);
+    if (gpt_buf_add(text, block, n) != GPT_OK)
+        return gpt_no_memory(err, "keys");
+    for (char *line = strtok_r(text->data, "\r\n", &rest); line;
+         line = strtok_r(NULL, "\r\n", &rest)) {
+        GPT_TRY(gpt_grow(&keys->items, &cap, (size_t)keys->n + 1,
+                         sizeof(*keys->items), "keys", err));
+        keys->items[keys->n++] = line;
+    }
+    return keys->n ? GPT_OK
+                       : gpt_fail(err, GPT_EDATA, "%s: no key in it", path);
+}

@@ -145,3 +145,25 @@ out:
     gpt_arena_free(&v.arena);
     return status;
 }
+
+/* What the two options would say; a family without the second puts nothing
+ * around a text. */
+int gpt_vocabulary_open_special(struct gpt_tokenizer **tok,
+                                const struct gpt_source *source,
+                                const struct gpt_tokenizer_options *given,
+                                struct gpt_err *err)
+{
+    struct vocabularies v = {.source = source};
+    int status;
+
+    *tok = NULL;
+    GPT_TRY_GOTO(status, find_tokenizers(&v, given, err), out);
+    /* The command line's choice is for prompts, and not for what templates
+     * write. */
+    v.used.special = "parse";
+    v.used.hf_no_special = strcmp(v.used.type, "HuggingFaceTokenizer") == 0;
+    status = gpt_tokenizer_open_given(tok, &v.used, err);
+out:
+    gpt_arena_free(&v.arena);
+    return status;
+}

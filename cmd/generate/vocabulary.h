@@ -14,4 +14,11 @@ int gpt_vocabulary_open(struct gpt_tokenizer **tok,
                         const struct gpt_tokenizer_options *given, bool insist,
                         struct gpt_err *err) GPT_MUST_USE;
 
+/* The same tokenizer for texts that were made for the model: names of special
+ * tokens in them are the tokens, and nothing is put around a text. */
+int gpt_vocabulary_open_special(struct gpt_tokenizer **tok,
+                                const struct gpt_source *source,
+                                const struct gpt_tokenizer_options *given,
+                                struct gpt_err *err) GPT_MUST_USE;
+
 #endif

@@ -16,6 +16,15 @@
 
 extern char **environ;
 
+/* A group in the background that reads from the terminal is stopped, and so is
+ * one that takes the terminal, unless it ignores the signal. */
+static void take_terminal(void)
+{
+    signal(SIGTTOU, SIG_IGN);
+    (void)!tcsetpgrp(STDIN_FILENO, getpgrp());
+    signal(SIGTTOU, SIG_DFL);
+}
+
 /* In the child. A successful exec closes `report` and the parent reads its end;
  * a failed one writes errno to it, so "no such program" is an error of the
  * launcher and not an exit status of a rank.
@@ -23,7 +32,8 @@ extern char **environ;
  * The child dies with its parent, also when that is killed by SIGKILL. The
  * parent may have died before prctl() took effect, so the child asks for it
  * afterwards. */
-__attribute__((noreturn)) static void become(char *const *command, char **env,
+__attribute__((noreturn)) static void become(const struct gpt_child *c,
+                                             char *const *command, char **env,
                                              const int pipes[2], int null,
                                              int report, pid_t parent)
 {
@@ -31,6 +41,8 @@ __attribute__((noreturn)) static void become(char *const *command, char **env,
 
     sigemptyset(&none);
     setpgid(0, 0);
+    if (c->foreground)
+        take_terminal();
     prctl(PR_SET_PDEATHSIG, SIGKILL);
     if (getppid() != parent)
         raise(SIGKILL);
@@ -64,7 +76,7 @@ static int fork_child(struct gpt_child *c, char *const *command, char **env,
         return gpt_fail_errno(err, GPT_EFAIL, "cannot start a process");
     }
     if (c->pid == 0)
-        become(command, env, out, null, report[1], parent);
+        become(c, command, env, out, null, report[1], parent);
     setpgid(c->pid, c->pid); /* in both processes: a signal to the group must
                               * find it, whichever of the two runs first */
     /* The parent's own end would keep the pipe open, and the read below would
@@ -88,6 +100,8 @@ static int fork_child(struct gpt_child *c, char *const *command, char **env,
     return GPT_EIO;
 }
 
+/* With the launcher's own output, the first pipe carries nothing, and is at its
+ * end at once. */
 int gpt_child_start(struct gpt_child *c, char *const *command, char **env,
                     struct gpt_err *err)
 {
@@ -101,9 +115,12 @@ int gpt_child_start(struct gpt_child *c, char *const *command, char **env,
         pipe2(pipes[1], O_CLOEXEC) != 0 || pipe2(report, O_CLOEXEC) != 0)
         status = gpt_fail_errno(err, GPT_EFAIL, "cannot start a process");
     if (status == GPT_OK) {
-        const int out[2] = {pipes[0][1], pipes[1][1]};
+        const int out[2] = {c->stdio ? STDOUT_FILENO : pipes[0][1],
+                            pipes[1][1]};
 
-        status = fork_child(c, command, env, out, report, null, err);
+        c->foreground = c->stdio && tcgetpgrp(STDIN_FILENO) == getpgrp();
+        status = fork_child(c, command, env, out, report,
+                            c->stdio ? STDIN_FILENO : null, err);
     } else if (report[0] >= 0) {
         close(report[0]);
         close(report[1]);
@@ -118,6 +135,13 @@ int gpt_child_start(struct gpt_child *c, char *const *command, char **env,
     if (null >= 0)
         close(null);
     return status;
+}
+
+void gpt_child_end_stdio(struct gpt_child *c)
+{
+    if (c->foreground)
+        take_terminal();
+    c->foreground = false;
 }
 
 /* The negative pid names the group: children of the rank get the signal,

@@ -11,14 +11,18 @@ struct gpt_child {
     int64_t rank;
     int status; /* of waitpid, once ended */
     bool ended;
+    bool stdio;      /* has this process's standard input and output */
+    bool foreground; /* ... and its terminal */
     struct gpt_prefix_lines lines[2]; /* stdout, stderr */
 };
 
-/* In a process group of its own, with /dev/null as input; it dies with its
- * parent. GPT_EIO when the program cannot be run. */
+/* In a process group of its own, with /dev/null as input unless c->stdio; it
+ * dies with its parent. GPT_EIO when the program cannot be run. */
 int gpt_child_start(struct gpt_child *c, char *const *command, char **env,
                     struct gpt_err *err) GPT_MUST_USE;
 void gpt_child_signal(const struct gpt_child *c, int sig); /* whole group */
+/* Takes the terminal back, if the child had it. */
+void gpt_child_end_stdio(struct gpt_child *c);
 /* True once, when the process has ended since the last call. */
 bool gpt_child_reap(struct gpt_child *c);
 

@@ -13,7 +13,7 @@ struct options {
     struct gpt_common_options common;
     int64_t nnodes, node_rank, master_port;
     const char *nproc, *master_addr, *log_dir;
-    bool standalone;
+    bool standalone, stdio;
     double grace;
 };
 
@@ -46,6 +46,10 @@ static const struct gpt_opt table[] = {
     {.kind = GPT_OPT_INT, .name = "threads", .arg = "N", COMMON(threads),
      .def = "0", .min = 0, .max = 4096,
      .help = "CPU threads of a process, 0 = cores / processes"},
+    /* Programs that read and write, as a filter does. */
+    {.kind = GPT_OPT_FLAG, .name = "stdio", AT(stdio),
+     .help = "rank 0 reads this standard input, and writes to this standard "
+             "output as it is"},
     {.kind = GPT_OPT_GROUP, .help = "Ends and logs"},
     {.kind = GPT_OPT_REAL, .name = "grace", .arg = "SECONDS", AT(grace),
      .def = "30", .min = 0, .max = 86400,
@@ -127,6 +131,7 @@ static int start_job(const void *options, const struct gpt_args *args,
         .grace = o->grace,
         .log_dir = o->log_dir,
         .force = o->common.force,
+        .stdio = o->stdio,
     };
     int status = gpt_launcher_run(&lo, err);
     gpt_free(command);

@@ -214,6 +214,7 @@ static int start_all(struct job *j, struct gpt_err *err)
         /* Ranks are numbered node by node, so that tensor parallel ranks, which
          * are neighbours, share a node. */
         c->rank = o->node_rank * o->nproc + i;
+        c->stdio = o->stdio && c->rank == 0;
         for (int k = 0; k < 2; k++) {
             c->lines[k] = (struct gpt_prefix_lines){.from = -1, .to = 1 + k};
             snprintf(c->lines[k].prefix, sizeof(c->lines[k].prefix),
@@ -393,6 +394,7 @@ static void end_all(struct job *j)
         gpt_child_signal(c, SIGKILL);
         if (c->pid > 0)
             waitpid(c->pid, NULL, 0);
+        gpt_child_end_stdio(c);
         for (int k = 0; k < 2; k++)
             if (gpt_prefix_lines_end(&c->lines[k], &ignored) != GPT_OK)
                 gpt_warn("%s", ignored.text);

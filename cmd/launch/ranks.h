@@ -18,6 +18,7 @@ struct gpt_launcher_options {
     double grace;        /* seconds from SIGTERM to SIGKILL */
     const char *log_dir; /* rank-N.log of what each rank writes, or NULL */
     bool force;          /* replace logs that exist */
+    bool stdio; /* rank 0 has this process's standard input and output */
 };
 
 /* Starts the processes, and returns when all of them have ended. The status is

@@ -8,39 +8,43 @@
 #include <string.h>
 
 static const struct gpt_chart known[] = {
-    {"Loss", "nats a token", {"lm_loss", "validation_loss", "test_loss"}, 0},
-    {"Bits a byte", "", {"bits_per_byte", "validation_bits_per_byte"}, 0},
-    {"Perplexity", "", {"validation_ppl", "test_ppl"}, 0},
+    {"Loss", "nats a token",
+     {"lm_loss", "validation_loss", "validation-*_loss", "test_loss"}, 0},
+    {"Bits a byte", "",
+     {"bits_per_byte", "validation_bits_per_byte",
+      "validation-*_bits_per_byte", "test_bits_per_byte"},
+     0},
+    {"Perplexity", "",
+     {"validation_ppl", "validation-*_ppl", "test_ppl"}, 0},
+    {"Accuracy of tasks", "", {"score-*_acc", "score-*_acc_norm"}, 0},
+    {"Perplexity of tasks", "of a continuation", {"score-*_ppl"}, 0},
     {"Learning rate", "", {"learning_rate"}, 0},
     {"Gradient norm", "before clipping", {"grad_norm"}, 0},
     {"Loss scale", "", {"loss_scale"}, 0},
     {"Throughput", "tokens/s", {"tokens_per_second"}, 0},
     {"Utilization", "of the peak", {"mfu"}, 0},
+    {"Samples", "a second", {"samples_per_second"}, 0},
     {"Time of a step", "ms", {"elapsed_ms"}, 0},
+    {"Parts of a step", "ms", {"forward_ms", "backward_ms", "optimizer_ms"}, 1},
     {"Computing", "GFLOP/s", {"gflops"}, 0},
     {"Waits of a step", "ms",
      {"pipeline_wait_ms", "reduce_wait_ms", "tensor_wait_ms",
       "gather_wait_ms"},
      1},
+    {"Memory", "bytes, of rank 0",
+     {"host_memory_bytes", "device_memory_bytes", "predicted_memory_bytes"},
+     0},
     {"Global batch size", "samples", {"global_batch_size"}, 0},
     {"Skipped iterations", "since the line before",
      {"skipped_iterations", "nan_iterations"}, 0},
+    {"Data stage", "", {"data_stage"}, 0},
 };
 
-/* An axis, not a curve. */
-static const char axis[] = "consumed_samples";
+/* No curves: an axis, and what is marked on all of them. */
+static const char *const no_curves[] = {"consumed_samples", "restarts"};
 
 /* One run that has a field is enough for a chart; the others are then missing
  * in it, which is seen. */
-static bool any_has(const struct gpt_metrics *runs, size_t n_runs,
-                    const char *name)
-{
-    for (size_t i = 0; i < n_runs; i++)
-        if (gpt_metrics_find(&runs[i], name))
-            return true;
-    return false;
-}
-
 static int add_chart(struct gpt_charts *c, const struct gpt_chart *chart,
                      struct gpt_err *err)
 {
@@ -48,6 +52,44 @@ static int add_chart(struct gpt_charts *c, const struct gpt_chart *chart,
                      err));
     c->rows[c->n++] = *chart;
     return GPT_OK;
+}
+
+/* True when a field is one of a row's: '*' stands for a name of any length. */
+static bool matches(const char *pattern, const char *field)
+{
+    const char *star = strchr(pattern, '*');
+
+    if (!star)
+        return strcmp(pattern, field) == 0;
+    const size_t before = (size_t)(star - pattern), after = strlen(star + 1);
+    const size_t n = strlen(field);
+
+    return n > before + after && strncmp(pattern, field, before) == 0 &&
+           strcmp(star + 1, field + n - after) == 0;
+}
+
+/* Rows end at the first field that is not there. */
+static bool has_field(const struct gpt_chart *chart, const char *field)
+{
+    for (size_t i = 0; i < GPT_CHART_FIELDS && chart->fields[i]; i++)
+        if (strcmp(chart->fields[i], field) == 0)
+            return true;
+    return false;
+}
+
+/* Adds the fields of all runs that match, in the order in which runs name them.
+ * More than a chart can tell apart get charts of their own, below. */
+static void add_matches(struct gpt_chart *chart, size_t *n, const char *pattern,
+                        const struct gpt_metrics *runs, size_t n_runs)
+{
+    for (size_t r = 0; r < n_runs; r++)
+        for (size_t k = 0; k < runs[r].n_series; k++) {
+            const char *field = runs[r].series[k].name;
+
+            if (*n < GPT_CHART_FIELDS && matches(pattern, field) &&
+                !has_field(chart, field))
+                chart->fields[(*n)++] = field;
+        }
 }
 
 /* A known chart keeps the fields that a run has. */
@@ -58,24 +100,23 @@ static int add_known(struct gpt_charts *c, const struct gpt_chart *row,
     struct gpt_chart chart = *row;
     size_t n = 0;
 
+    memset(chart.fields, 0, sizeof(chart.fields));
     for (size_t i = 0; i < GPT_CHART_FIELDS && row->fields[i]; i++)
-        if (any_has(runs, n_runs, row->fields[i]))
-            chart.fields[n++] = row->fields[i];
-    if (n == 0)
-        return GPT_OK;
-    while (n < GPT_CHART_FIELDS)
-        chart.fields[n++] = NULL;
-    return add_chart(c, &chart, err);
+        add_matches(&chart, &n, row->fields[i], runs, n_runs);
+    return n > 0 ? add_chart(c, &chart, err) : GPT_OK;
 }
 
 /* Own charts count as well: a second run with the same field adds none. */
 static bool is_drawn(const struct gpt_charts *c, const char *field)
 {
     for (size_t i = 0; i < c->n; i++)
-        for (size_t k = 0; k < GPT_CHART_FIELDS && c->rows[i].fields[k]; k++)
-            if (strcmp(c->rows[i].fields[k], field) == 0)
-                return true;
-    return strcmp(field, axis) == 0;
+        if (has_field(&c->rows[i], field))
+            return true;
+    /* neither has a curve of its own: it would only rise */
+    for (size_t i = 0; i < GPT_COUNT(no_curves); i++)
+        if (strcmp(field, no_curves[i]) == 0)
+            return true;
+    return false;
 }
 
 /* Known charts first, then fields of their own in the order in which runs name
@@ -129,8 +170,21 @@ static int add_multiple(struct gpt_metrics *h, const char *from,
     return status;
 }
 
-/* 1e-3: gflops are a thousandth of the peak's TFLOP/s. A run that wrote such a
- * field itself keeps its own. */
+/* A peak that the user gives replaces the one that the run knew: both fields
+ * are in the same lines. */
+static void replace_utilization(struct gpt_metrics *h, double factor)
+{
+    const struct gpt_series *source = gpt_metrics_find(h, "gflops");
+    const struct gpt_series *found = gpt_metrics_find(h, "mfu");
+
+    if (!source || !found || source->n != found->n)
+        return;
+    /* found is constant: the run's own copy of it is written */
+    for (size_t i = 0; i < source->n; i++)
+        h->series[found - h->series].value[i] = source->value[i] * factor;
+}
+
+/* 1e-3: gflops are a thousandth of the peak's TFLOP/s. */
 int gpt_metrics_derive(struct gpt_metrics *h, const struct gpt_derivation *d,
                        struct gpt_err *err)
 {
@@ -141,7 +195,10 @@ int gpt_metrics_derive(struct gpt_metrics *h, const struct gpt_derivation *d,
         GPT_TRY(add_multiple(h, "validation_loss", "validation_bits_per_byte",
                              bits, err));
     }
-    if (d->peak > 0)
+    /* a run that knew no peak gets the field as a new one */
+    if (d->peak > 0) {
+        replace_utilization(h, 1e-3 / d->peak);
         GPT_TRY(add_multiple(h, "gflops", "mfu", 1e-3 / d->peak, err));
+    }
     return GPT_OK;
 }

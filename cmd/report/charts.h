@@ -5,12 +5,14 @@
 
 #include "cmd/report/metrics.h"
 
-enum { GPT_CHART_FIELDS = 5 };
+enum { GPT_CHART_FIELDS = 8 };
 
 struct gpt_chart {
     const char *title;
     const char *unit; /* "" where the title says it */
-    const char *fields[GPT_CHART_FIELDS]; /* NULL after the last */
+    /* NULL after the last. In the table '*' stands for a name of a validation
+     * set or a task. */
+    const char *fields[GPT_CHART_FIELDS];
     bool waits; /* of several ranks: shown as parts of a step */
 };
 

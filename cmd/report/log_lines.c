@@ -93,8 +93,9 @@ static int take_evaluation(struct gpt_metrics *h, char *line, const char *what,
                            struct gpt_err *err)
 {
     static const char before[] = "lm loss value: ", at[] = "at iteration ";
+    static const char bits[] = "bits per byte: ";
     const char *value = strstr(line, before), *where = strstr(line, at);
-    char name[32];
+    char name[96];
     int64_t iteration = h->n_lines > 0 ? h->at[h->n_lines - 1].iteration : 0;
 
     if (!value)
@@ -106,14 +107,33 @@ static int take_evaluation(struct gpt_metrics *h, char *line, const char *what,
     snprintf(name, sizeof(name), "%s_loss", what);
     GPT_TRY(gpt_metrics_add(h, name, loss, err));
     snprintf(name, sizeof(name), "%s_ppl", what);
-    return gpt_metrics_add(h, name, exp(fmin(20, loss)), err);
+    GPT_TRY(gpt_metrics_add(h, name, exp(fmin(20, loss)), err));
+    value = strstr(line, bits);
+    if (!value)
+        return GPT_OK;
+    snprintf(name, sizeof(name), "%s_bits_per_byte", what);
+    return gpt_metrics_add(h, name, strtod(value + strlen(bits), NULL), err);
+}
+
+/* "validation-wiki loss at iteration 20": one of several validation sets, which
+ * Megatron-LM numbers and gpt-train calls by their names. The fields of such a
+ * line are named after the word. */
+static bool name_of_set(const char *line, char *set, size_t cap)
+{
+    const char *word = strstr(line, "validation-");
+    const size_t n = word ? strcspn(word, " ") : 0;
+
+    if (n == 0 || n >= cap || strncmp(word + n, " loss at ", 9) != 0)
+        return false;
+    snprintf(set, cap, "%.*s", (int)n, word);
+    return true;
 }
 
 /* Evaluations first: their lines have "iteration" as well. */
 static int take_line(struct gpt_metrics *h, char *line, struct gpt_err *err)
 {
     int64_t iteration;
-    char *rest;
+    char *rest, set[80];
 
     /* Newer Megatron-LM: "validation loss at the end of training on test
      * set". */
@@ -121,6 +141,8 @@ static int take_line(struct gpt_metrics *h, char *line, struct gpt_err *err)
         return take_evaluation(h, line, "test", err);
     if (strstr(line, "validation loss at "))
         return take_evaluation(h, line, "validation", err);
+    if (name_of_set(line, set, sizeof(set)))
+        return take_evaluation(h, line, set, err);
     if (!is_step(line, &iteration, &rest))
         return GPT_OK;
     GPT_TRY(gpt_metrics_line(h, iteration, err));

@@ -63,10 +63,26 @@ static double sum(const struct gpt_metrics *h, const char *name)
     return total;
 }
 
+/* The field by which a run is judged: its validation loss, or that of the first
+ * set with a name, by which gpt-train chooses the best checkpoint, too. */
+static const char *validation_of(const struct gpt_metrics *h)
+{
+    static const char own[] = "validation_loss";
+
+    for (size_t i = 0; !gpt_metrics_find(h, own) && i < h->n_series; i++) {
+        const char *name = h->series[i].name, *end = strrchr(name, '_');
+
+        if (strncmp(name, "validation-", 11) == 0 && end &&
+            strcmp(end, "_loss") == 0)
+            return name;
+    }
+    return own;
+}
+
 /* The first of equal ones, as a checkpoint of it would be kept. */
 static void find_best(struct gpt_results *r, const struct gpt_metrics *h)
 {
-    const struct gpt_series *s = gpt_metrics_find(h, "validation_loss");
+    const struct gpt_series *s = gpt_metrics_find(h, validation_of(h));
 
     for (size_t i = 0; s && i < s->n; i++)
         if (isfinite(s->value[i]) &&
@@ -89,10 +105,10 @@ int gpt_results_of(struct gpt_results *r, const struct gpt_metrics *h,
         .loss = last(h, "lm_loss"),
         .best_validation = none,
         .best_at = none,
-        .last_validation = last(h, "validation_loss"),
+        .last_validation = last(h, validation_of(h)),
         .test = last(h, "test_loss"),
         .skipped = sum(h, "skipped_iterations"),
-        .restarts = (double)h->restarts,
+        .restarts = fmax((double)h->restarts, last(h, "restarts")),
     };
     find_best(r, h);
     GPT_TRY(median(h, "tokens_per_second", &r->tokens_per_second, err));

@@ -5,16 +5,17 @@
 
 #include "base/num.h"
 #include "base/progress.h"
+#include "checkpoint/pour.h"
 #include "cmd/reshape/compare.h"
 
-#include <omp.h>
 #include <string.h>
 
-/* One tile of output and each thread's scratch, whatever the size of the
- * checkpoint. */
+/* Headers, pickles and plans grow with the number of tensors alone, and are
+ * small beside what threads hold, which is this. It does not depend on the
+ * model. */
 int64_t gpt_reshape_memory(void)
 {
-    return GPT_TILE_BYTES + (int64_t)omp_get_max_threads() * GPT_TILE_SCRATCH;
+    return gpt_pour_memory(0);
 }
 
 /* The target refers to the source's tensors and the arena's paths, so it goes
@@ -90,6 +91,27 @@ static int set_vocabulary(const struct gpt_reshape *r, struct gpt_config *c,
     return GPT_OK;
 }
 
+/* Virtual stages by their layers, which have to divide: Megatron-LM has both
+ * options, and users have one of them in their scripts. The library knows the
+ * number alone. */
+static int count_chunks(const struct gpt_reshape *r, int64_t pp_size,
+                        int64_t *chunks, struct gpt_err *err)
+{
+    const int64_t each = r->o->layers_per_chunk;
+    const int64_t layers = r->source.config.num_layers;
+
+    *chunks = r->o->chunks;
+    if (each == 0)
+        return GPT_OK;
+    if (layers % (pp_size * each) != 0)
+        return gpt_fail(err, GPT_EUSAGE,
+                        "%lld layers do not divide into %lld stages of virtual "
+                        "stages of %lld layers",
+                        (long long)layers, (long long)pp_size, (long long)each);
+    *chunks = layers / (pp_size * each);
+    return GPT_OK;
+}
+
 /* A layout that is not asked for is the input's. */
 static int plan_target(struct gpt_reshape *r, struct gpt_err *err)
 {
@@ -99,6 +121,8 @@ static int plan_target(struct gpt_reshape *r, struct gpt_err *err)
         .config = r->source.config,
         .tp_size = o->tp ? o->tp : r->source.tp_size,
         .pp_size = o->pp ? o->pp : r->source.pp_size,
+        .first_layers = o->first_layers,
+        .last_layers = o->last_layers,
         .dtype = o->dtype,
         .packing = o->packing,
         .style = o->style,
@@ -110,6 +134,7 @@ static int plan_target(struct gpt_reshape *r, struct gpt_err *err)
         .force = o->force,
     };
 
+    GPT_TRY(count_chunks(r, to.pp_size, &to.chunks, err));
     GPT_TRY(set_vocabulary(r, &to.config, to.tp_size, err));
     return gpt_target_plan(&r->target, o->to, &r->source, &to, err);
 }

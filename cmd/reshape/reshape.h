@@ -10,6 +10,8 @@ struct gpt_reshape_options {
     const char *load, *save;
     const struct gpt_format *to;
     int64_t tp, pp;       /* 0: the input's */
+    int64_t chunks, first_layers, last_layers; /* struct gpt_target_options */
+    int64_t layers_per_chunk; /* instead of chunks; 0: not given */
     int64_t divisible_by; /* padding of the vocabulary, times tp */
     bool repad;           /* divisible_by was asked for */
     int64_t true_vocab;   /* 0: the input's */

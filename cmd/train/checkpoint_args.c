@@ -6,6 +6,7 @@
 
 #include "base/json.h"
 #include "tokenizer/tokenizer_options.h"
+#include "model/layer_list.h"
 #include "cmd/train/settle.h"
 
 #include <stdio.h>
@@ -127,6 +128,12 @@ static bool read_value(const struct gpt_opt *opt, const cJSON *item,
                                                  item->valuedouble);
         return *(const char **)field != NULL;
     }
+    /* a list of layers */
+    if (opt->kind == GPT_OPT_STRING && cJSON_IsString(item)) {
+        *(const char **)field = gpt_arena_printf(arena, "%s",
+                                                 item->valuestring);
+        return *(const char **)field != NULL;
+    }
     if (opt->kind == GPT_OPT_FLAG && cJSON_IsBool(item)) {
         *(bool *)field = (cJSON_IsTrue(item) != 0) != negate;
         return true;
@@ -162,10 +169,30 @@ static int add_word(const struct taking *t, const struct gpt_opt *opt,
                : gpt_no_memory(t->err, "options");
 }
 
-/* A 0 that was typed means that the rest decides: it contradicts nothing. */
-static bool is_open(const struct gpt_opt *opt, const void *field)
+/* A 0 that was typed means that the rest decides: it contradicts nothing. Nor
+ * does a default, where the model has no such thing. */
+static bool is_open(const struct gpt_opt *opt, const void *field,
+                    const char *here, const char *there)
 {
-    return opt->kind == GPT_OPT_INT && *(const int64_t *)field == 0;
+    if (opt->kind == GPT_OPT_INT && *(const int64_t *)field == 0)
+        return true;
+    return opt->min > 0 && opt->def && strcmp(here, opt->def) == 0 &&
+           strcmp(there, "0") == 0;
+}
+
+/* Two ways of writing down the same layers of a model: the checkpoint has the
+ * shortest, and scripts keep what was typed for Megatron-LM. */
+static bool same_layers(const struct gpt_train_options *o, const char *option,
+                        const char *a, const char *b)
+{
+    const bool odd = strcmp(option, "no-rope-freq") == 0;
+    int64_t x, y;
+
+    if (!odd && strcmp(option, "window-attn-skip-freq") != 0)
+        return false;
+    return gpt_layers_parse(&x, a, o->num_layers, odd, NULL) == GPT_OK &&
+           gpt_layers_parse(&y, b, o->num_layers, odd, NULL) == GPT_OK &&
+           x == y;
 }
 
 /* One field of the checkpoint. Fields without an option are skipped: the
@@ -186,7 +213,7 @@ static int take_field(const struct taking *t, const cJSON *item)
     const bool typed = t->args->origin[row] == GPT_FROM_COMMAND;
     if (!read_value(opt, item, negate, t->arena, &there))
         return GPT_OK;
-    char here_text[64], there_text[64];
+    char here_text[512], there_text[512]; /* lists of layers are long */
     print_field(opt, field, here_text, sizeof(here_text));
     print_field(opt, &there, there_text, sizeof(there_text));
     if (opt->choices == gpt_train_positions) /* "rotary" is another "rope" */
@@ -197,7 +224,9 @@ static int take_field(const struct taking *t, const cJSON *item)
         snprintf(here_text, sizeof(here_text), "%lld", (long long)window);
     if (typed && is_free(item->string))
         return GPT_OK;
-    if (typed && strcmp(here_text, there_text) != 0 && !is_open(opt, field)) {
+    if (typed && strcmp(here_text, there_text) != 0 &&
+        !is_open(opt, field, here_text, there_text) &&
+        !same_layers(t->o, opt->name, here_text, there_text)) {
         gpt_fail(t->err, GPT_EUSAGE,
                  "--use-checkpoint-args: --%s is %s here and %s in %s",
                  opt->name, here_text, there_text, t->dir);

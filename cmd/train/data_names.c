@@ -235,5 +235,11 @@ int gpt_train_find_data(struct gpt_corpus_options *c, struct gpt_arena *arena,
 
         GPT_TRY(find_all(&w, &c->split_path[k], err));
     }
+    for (int64_t i = 0; c->stages && i < c->stages->n; i++) {
+        struct gpt_data_stage *s = &c->stages->stage[i];
+        struct words w = {"--data-stages", NULL, s->n, arena, first};
+
+        GPT_TRY(find_all(&w, &s->words, err));
+    }
     return GPT_OK;
 }

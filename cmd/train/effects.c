@@ -118,12 +118,40 @@ static bool decay_is_constant(const struct gpt_train_plan *p)
 static bool validates(const struct gpt_train_plan *p)
 {
     return p->corpus.n_samples[GPT_VALID] > 0 || p->options->eval_iters == 0 ||
-           p->options->dry_run;
+           p->valid_sets || p->options->dry_run;
+}
+
+/* Scores and samples come with validations by default. */
+static bool evaluates(const struct gpt_train_plan *p)
+{
+    return validates(p) || p->options->score_set.n > 0 ||
+           p->options->sample_prompts;
 }
 
 static bool evaluates_batches(const struct gpt_train_plan *p)
 {
     return p->options->eval_iters > 0;
+}
+
+/* Files of texts ask for what is done with them. */
+static bool scores(const struct gpt_train_plan *p)
+{
+    return p->options->score_set.n > 0;
+}
+
+static bool samples(const struct gpt_train_plan *p)
+{
+    return p->options->sample_prompts != NULL;
+}
+
+static bool draws(const struct gpt_train_plan *p)
+{
+    return samples(p) && p->options->sample_temperature > 0;
+}
+
+static bool has_patience(const struct gpt_train_plan *p)
+{
+    return p->options->patience > 0;
 }
 
 /* Intervals and kinds of saving need a place to save to. */
@@ -153,6 +181,14 @@ static bool replaces(const struct gpt_train_plan *p)
 static bool simulates(const struct gpt_train_plan *p)
 {
     return p->options->simulate != NULL;
+}
+
+/* What ranks are made of is read by the advice, which makes no plan of this
+ * kind. */
+static bool advises(const struct gpt_train_plan *p)
+{
+    (void)p;
+    return false;
 }
 
 static bool is_type(const struct gpt_train_plan *p, const char *type)
@@ -186,8 +222,13 @@ static bool has_tokens_around(const struct gpt_train_plan *p)
 #define NO_TAIL "--lr-decay-style is not WSD"
 #define NOTHING_VALID "nothing is validated: there are no data for it"
 #define NO_BATCHES "--eval-iters is 0"
+#define NO_PROMPTS "there is no --sample-prompts"
+#define NO_DRAW                                                                \
+    "nothing is drawn by chance without --sample-prompts, or with "            \
+    "--sample-temperature 0"
 #define NO_SAVE "there is no --save"
 #define NO_RUN "no run is resumed: that takes --load without --finetune"
+#define FOR_ADVICE "it is for gpt-train advise"
 #define OTHER_FAMILY "it is not of this --tokenizer-type"
 
 static const struct effect rows[] = {
@@ -252,12 +293,32 @@ static const struct effect rows[] = {
     {.option = "weight-decay", .works = decay_is_constant,
      .reason = "--start-weight-decay and --end-weight-decay replace it",
      .of_presets = true},
-    {.option = "eval-interval", .works = validates, .reason = NOTHING_VALID},
+    {.option = "eval-interval", .works = evaluates, .reason = NOTHING_VALID},
     {.option = "eval-iters", .works = validates, .reason = NOTHING_VALID},
     {.option = "valid-data-path", .works = evaluates_batches,
      .reason = NO_BATCHES},
     {.option = "test-data-path", .works = evaluates_batches,
      .reason = NO_BATCHES},
+    {.option = "valid-set", .works = evaluates_batches,
+     .reason = NO_BATCHES, .evaluating = true},
+    {.option = "multiple-validation-sets", .works = evaluates_batches,
+     .reason = NO_BATCHES, .evaluating = true},
+    {.option = "score-interval", .works = scores,
+     .reason = "there is no --score-set"},
+    {.option = "sample-interval", .works = samples, .reason = NO_PROMPTS},
+    {.option = "sample-tokens", .works = samples, .reason = NO_PROMPTS,
+     .evaluating = true},
+    {.option = "sample-temperature", .works = samples, .reason = NO_PROMPTS,
+     .evaluating = true},
+    {.option = "sample-top-k", .works = draws, .reason = NO_DRAW,
+     .evaluating = true},
+    {.option = "sample-top-p", .works = draws, .reason = NO_DRAW,
+     .evaluating = true},
+    {.option = "sample-seed", .works = draws, .reason = NO_DRAW,
+     .evaluating = true},
+    {.option = "save-best", .works = saves, .reason = NO_SAVE},
+    {.option = "early-stopping-min-delta", .works = has_patience,
+     .reason = "there is no --early-stopping-patience"},
     {.option = "save", .works = makes_steps, .reason = "no step is made",
      .evaluating = true},
     {.option = "save-interval", .works = saves, .reason = NO_SAVE},
@@ -272,6 +333,16 @@ static const struct effect rows[] = {
     {.option = "force", .works = replaces, .reason = NO_SAVE},
     {.option = "simulate-svg", .works = simulates,
      .reason = "there is no --simulate"},
+    {.option = "hardware", .works = advises, .reason = FOR_ADVICE},
+    {.option = "product-efficiency", .works = advises, .reason = FOR_ADVICE},
+    {.option = "memory-bandwidth", .works = advises, .reason = FOR_ADVICE},
+    {.option = "gpus-per-node", .works = advises, .reason = FOR_ADVICE},
+    {.option = "intra-node-bandwidth", .works = advises, .reason = FOR_ADVICE},
+    {.option = "inter-node-bandwidth", .works = advises, .reason = FOR_ADVICE},
+    {.option = "intra-node-latency", .works = advises, .reason = FOR_ADVICE},
+    {.option = "inter-node-latency", .works = advises, .reason = FOR_ADVICE},
+    {.option = "top", .works = advises, .reason = FOR_ADVICE},
+    {.option = "json", .works = advises, .reason = FOR_ADVICE},
     {.option = "tiktoken-pattern", .works = has_ranks_of_tokens,
      .reason = OTHER_FAMILY},
     {.option = "tiktoken-num-special-tokens", .works = has_ranks_of_tokens,

@@ -2,11 +2,12 @@
  * calls of a step, by group. The code that makes a call cannot be asked, as it
  * needs open communicators; so each is described here a second time. They are
  * made in stage_ends.c and pass.c (tensor parallel), reduce.c, gather.c,
- * pipeline.c, step.c; tests compare the result with what is then held. Start at
- * gpt_estimate_calls(). */
+ * pipeline.c, step.c, texts.c; tests compare the result with what is then held.
+ * Start at gpt_estimate_calls(). */
 #include "cmd/train/estimate.h"
 
 #include "base/num.h"
+#include "train/texts.h"
 
 /* The room that the calls of a group need: the largest call counts, as each
  * uses it in its turn. */
@@ -54,6 +55,10 @@ static void tensor_calls(const struct gpt_replica *r, struct calls *c)
                      gpt_stage_logits_rows(r->be, &r->o.config,
                                            &r->o.layout, r->o.exec.act, rows.n),
                  GPT_F32);
+    if (r->o.layout.has_output && r->o.texts)
+        add_call(c, GPT_ALL_GATHER,
+                 r->o.config.padded_vocab_size / r->o.layout.size[GPT_TP],
+                 r->o.exec.act);
     add_call(c, GPT_ALL_REDUCE, gpt_reducer_pieces(&reducer), GPT_F32);
     /* a sum of squares for the norm of a matrix, then square matrices */
     if (r->o.optimizer.kind == GPT_MUON) {
@@ -161,6 +166,9 @@ int gpt_estimate_calls(const struct gpt_replica *r,
     GPT_TRY(pipeline_calls(r, &stages, err));
     /* losses, norms and flags of a step */
     add_call(&world, GPT_ALL_REDUCE, GPT_REPLICA_SUMS, GPT_F64);
+    if (r->o.texts)
+        add_call(&world, GPT_ALL_REDUCE,
+                 gpt_texts_sums(r, t->size[GPT_DP]), GPT_F64);
     /* Each communicator keeps the room of its largest call until the end, so
      * that the rooms add up, though the calls do not coincide. */
     *bytes = 0;

@@ -3,6 +3,7 @@
 #include "cmd/train/estimate.h"
 
 #include "train/feed.h"
+#include "train/texts.h"
 #include "cmd/train/saver.h"
 
 /* True when communicators copy through host memory. Ranks that are only planned
@@ -40,6 +41,13 @@ int gpt_estimate_rank(const struct gpt_train_plan *plan,
      * allocate them beside it. */
     memory->bytes[GPT_MEM_BATCHES] = gpt_feed_memory(&feed);
     memory->bytes[GPT_MEM_INPUTS] += gpt_feed_device_memory(&feed);
+    if (r->o.texts) {
+        int64_t device, host;
+
+        gpt_texts_memory(r, t->size[GPT_DP], &device, &host);
+        memory->bytes[GPT_MEM_INPUTS] += device;
+        memory->bytes[GPT_MEM_BATCHES] += host;
+    }
     /* Through NCCL a communicator holds no host memory. What NCCL allocates on
      * the device is not predicted. */
     if (exchanges_in_host(plan, r->be))

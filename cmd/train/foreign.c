@@ -94,7 +94,6 @@ const struct gpt_foreign_option gpt_train_foreign[] = {
     SKIP_FLAG("log-validation-ppl-to-tensorboard", MEGATRON, TRACKING),
     SKIP_FLAG("log-memory-to-tensorboard", MEGATRON, TRACKING),
     SKIP_FLAG("log-world-size-to-tensorboard", MEGATRON, TRACKING),
-    SKIP("timing-log-level", MEGATRON, TRACKING),
     SKIP("wandb-project", MEGATRON, TRACKING),
     SKIP("wandb-exp-name", MEGATRON, TRACKING),
     SKIP("wandb-save-dir", MEGATRON, TRACKING),

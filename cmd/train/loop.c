@@ -14,6 +14,9 @@
 #include "cmd/train/run.h"
 #include "train/step.h"
 
+#include <stdio.h>
+#include <string.h>
+
 /* ---- saving ---- */
 
 /* Reports a checkpoint once, when it is on disk. */
@@ -89,50 +92,45 @@ static int read_batch(struct gpt_run *r, enum gpt_split split, int64_t first,
 
 /* ---- evaluation ---- */
 
-/* Mean loss over eval_iters full batches of a split from sample `first` on.
- * Batches have the full size also while the batch of training grows, so that
- * losses of the whole run compare. The mean is over unmasked tokens of all
- * ranks, not over the means of batches. */
-static int mean_loss(struct gpt_run *r, enum gpt_split split, int64_t first,
-                     double *loss, struct gpt_err *err)
+/* What is due, or everything at the end. A checkpoint of the lowest loss is
+ * saved at once, with that loss in its state. *stop when the loss has not
+ * fallen for long enough: every rank has the same losses, and stops. */
+static int evaluate(struct gpt_run *r, bool end, bool *stop,
+                    struct gpt_err *err)
 {
-    int64_t batch = r->plan.rampup.global_batch, rows = 0;
-    int64_t n = batch / gpt_run_samples(r);
+    const struct gpt_best *best = &r->state.best;
+    bool validated;
+    int status =
+        gpt_evaluator_run(r->evaluator, &r->state, end, &validated, err);
 
-    *loss = 0;
-    for (int64_t i = 0; i < r->o->eval_iters; i++) {
-        GPT_TRY(read_batch(r, split, first + i * batch, n, err));
-        if (i + 1 < r->o->eval_iters)
-            gpt_feed_ahead(r->feed, split, first + (i + 1) * batch, n);
-        GPT_TRY(gpt_step_eval(r->replica, r->feed, n, loss, &rows, err));
-    }
-    *loss /= (double)(rows > 0 ? rows : 1);
+    if (status == GPT_EDATA)
+        return rescue_steps(r, status, err);
+    GPT_TRY(status);
+    if (!validated || r->plan.evaluates)
+        return GPT_OK;
+    if (r->o->save_best && best->iteration == r->state.iteration)
+        GPT_TRY(save(r, err));
+    *stop = r->o->patience > 0 && best->waited >= r->o->patience;
     return GPT_OK;
 }
 
-/* Validation continues where the last one ended, as in Megatron-LM; the feed
- * begins anew at the end of the split. The test split is read from its
- * beginning, once, at the end of training. */
-static int evaluate(struct gpt_run *r, bool end, struct gpt_err *err)
+/* True when the final checkpoint has to know how the last validation went. */
+static bool compares_losses(const struct gpt_run *r)
 {
-    double loss;
+    return r->o->save_best || r->o->patience > 0;
+}
 
-    if (r->o->eval_iters == 0 || r->plan.corpus.n_samples[GPT_VALID] == 0)
-        return GPT_OK;
-    gpt_report_pause(r->report);
-    GPT_TRY(mean_loss(r, GPT_VALID, r->state.consumed_valid, &loss, err));
-    r->state.consumed_valid += r->o->eval_iters * r->plan.rampup.global_batch;
-    /* A model that is only evaluated is at no end. */
-    const bool last = end && !r->plan.evaluates;
-    GPT_TRY(gpt_report_eval(r->report, "validation", r->state.iteration, last,
-                            loss, err));
-    if (end && r->plan.corpus.n_samples[GPT_TEST] > 0) {
-        GPT_TRY(mean_loss(r, GPT_TEST, 0, &loss, err));
-        GPT_TRY(gpt_report_eval(r->report, "test", r->state.iteration, last,
-                                loss, err));
-    }
-    gpt_report_resume(r->report);
-    return GPT_OK;
+/* The words are the same for a run that stops and for one that is started again
+ * after it. */
+static void log_early_stop(const struct gpt_run *r)
+{
+    const struct gpt_best *best = &r->state.best;
+
+    gpt_log_line("stopped early at iteration %lld: the validation loss has not "
+                 "fallen for %lld validations; the lowest is %.6E, of "
+                 "iteration %lld",
+                 (long long)r->state.iteration, (long long)best->waited,
+                 best->loss, (long long)best->iteration);
 }
 
 /* ---- steps ---- */
@@ -175,6 +173,34 @@ static void ask_to_stop(void *context, bool *stop, bool *save_now)
     *save_now = gpt_signals_take_save();
 }
 
+/* Says which data a step reads that are others than those of the step before:
+ * at a stage's first sample, and where a run begins or is resumed. */
+static void log_stage(const struct gpt_run *r, int64_t first, int64_t batch)
+{
+    const struct gpt_data_stages *s = &r->stages;
+
+    for (int64_t i = 0; i < s->n; i++) {
+        const struct gpt_data_stage *stage = &s->stage[i];
+        const bool begins =
+            stage->first >= first && stage->first < first + batch;
+        const bool goes_on =
+            r->steps == 0 && i == gpt_data_stages_at(s, first);
+        char text[512] = "";
+
+        if (!begins && !goes_on)
+            continue;
+        for (int64_t k = 0; k < stage->n; k++) {
+            const size_t n = strlen(text);
+
+            snprintf(text + n, sizeof(text) - n, " %s", stage->words[k]);
+        }
+        gpt_log_line(" data stage %lld of %lld %s at sample %lld:%s",
+                     (long long)i + 1, (long long)s->n,
+                     begins ? "begins" : "goes on",
+                     (long long)(begins ? stage->first : first), text);
+    }
+}
+
 /* A step that is skipped consumes its samples, so that the same batch does not
  * fail again; it does not move the schedule. Megatron-LM counts both in this
  * way. Rate, decay and batch size are functions of these counts alone, so that
@@ -197,6 +223,7 @@ static int one_step(struct gpt_run *r, struct gpt_step *step,
         .context = r,
     };
 
+    log_stage(r, first, batch);
     GPT_TRY(read_batch(r, GPT_TRAIN, first, batch / micro, err));
     /* The thread of the feed reads the next batch while the device computes
      * this one. The size of that batch follows from the samples alone. */
@@ -216,6 +243,8 @@ static int one_step(struct gpt_run *r, struct gpt_step *step,
         .batch = batch,
         .next_lr = gpt_lr_schedule_value(schedule, r->state.scheduled),
         .step = step,
+        .data_stage =
+            r->stages.n > 0 ? gpt_data_stages_at(&r->stages, first) + 1 : 0,
     };
     GPT_TRY(gpt_report_step(r->report, &report, err));
     return check_loss(r, step, err);
@@ -256,9 +285,11 @@ static int after_step(struct gpt_run *r, const struct gpt_step *step,
     const int64_t i = r->state.iteration;
     const bool end = i >= r->plan.train_iters; /* see run_steps() */
 
+    bool early = false;
+
     GPT_TRY(check_save(r, false, err));
-    if (due(i, o->eval_interval) && !end)
-        GPT_TRY(evaluate(r, false, err));
+    if (!end)
+        GPT_TRY(evaluate(r, false, &early, err));
     *stop = step->stop;
     /* A run that is stopped saves whatever its interval is, and makes no final
      * evaluation. */
@@ -269,10 +300,12 @@ static int after_step(struct gpt_run *r, const struct gpt_step *step,
     }
     if (end)
         return GPT_OK;
-    *stop = due(i, o->exit_interval);
+    *stop = due(i, o->exit_interval) || early;
     if (step->save || *stop || due(i, o->save_interval))
         GPT_TRY(save(r, err));
-    if (*stop)
+    if (early)
+        log_early_stop(r);
+    else if (*stop)
         gpt_log_line("exiting program at iteration %lld", (long long)i);
     return GPT_OK;
 }
@@ -291,19 +324,36 @@ static void log_end(const struct gpt_run *r)
         gpt_warn("the trained weights were not kept: there was no --save DIR");
 }
 
-/* --train-iters 0: the validation and test losses of the model that was
+/* The product of a run that only evaluates. */
+static int print_table(const struct gpt_run *r, struct gpt_err *err)
+{
+    struct gpt_buf text = {0};
+    int status = GPT_OK;
+
+    if (r->plan.topology.rank == 0)
+        status = gpt_evaluator_table(r->evaluator, &text) == GPT_OK
+                     ? gpt_write_file("-", 0, text.data, text.len, err)
+                     : gpt_no_memory(err, "a table");
+    gpt_buf_free(&text);
+    return status;
+}
+
+/* --eval-only, --train-iters 0: the losses and scores of the model that was
  * loaded. */
 static int evaluate_only(struct gpt_run *r, struct gpt_err *err)
 {
-    if (r->o->eval_iters == 0 || r->plan.corpus.n_samples[GPT_VALID] == 0) {
+    bool stop;
+
+    if (!gpt_evaluator_has_work(r->evaluator)) {
         gpt_fail(err, GPT_EUSAGE, "there is nothing to train and nothing to "
                                   "evaluate");
-        return gpt_hint(err, "--eval-iters above 0 and a share of --split, or "
-                             "--valid-data-path, say what is evaluated");
+        return gpt_hint(err, "--eval-iters above 0 and a share of --split, "
+                             "--valid-data-path, --score-set or "
+                             "--sample-prompts say what is evaluated");
     }
-    GPT_TRY(evaluate(r, true, err));
+    GPT_TRY(evaluate(r, true, &stop, err));
     log_end(r);
-    return GPT_OK;
+    return print_table(r, err);
 }
 
 static int run_steps(struct gpt_run *r, struct gpt_err *err)
@@ -322,6 +372,12 @@ static int run_steps(struct gpt_run *r, struct gpt_err *err)
                                              : "--train-iters");
         return GPT_OK;
     }
+    if (r->o->patience > 0 && r->state.best.waited >= r->o->patience) {
+        log_early_stop(r);
+        gpt_log_line(" nothing to do: a larger --early-stopping-patience "
+                     "continues the run");
+        return GPT_OK;
+    }
     if (!r->o->save)
         gpt_warn("nothing of this run will be kept: there is no --save DIR");
     while (!stop && r->state.iteration < r->plan.train_iters) {
@@ -331,9 +387,13 @@ static int run_steps(struct gpt_run *r, struct gpt_err *err)
     /* A failure of an update is noticed when the next step waits for the queue;
      * the last update has no next step. */
     GPT_TRY(r->be->sync(r->replica->q, err)); /* of the last update */
-    GPT_TRY(save(r, err)); /* evaluation takes time, and changes nothing */
+    /* Evaluation takes time, and changes nothing but which checkpoint is the
+     * best. */
+    if (stop || !compares_losses(r))
+        GPT_TRY(save(r, err));
     if (!stop)
-        GPT_TRY(evaluate(r, true, err));
+        GPT_TRY(evaluate(r, true, &stop, err));
+    GPT_TRY(save(r, err));
     GPT_TRY(check_save(r, true, err));
     log_end(r);
     return GPT_OK;

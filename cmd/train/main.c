@@ -4,6 +4,7 @@
  * options. This file has only what gpt_main() shows and calls. */
 #include "backend.h"
 #include "cmd/train/foreign.h"
+#include "cmd/train/layouts.h"
 #include "cmd/train/loop.h"
 #include "cmd/train/options.h"
 #include "tokenizer/tokenizer_options.h"
@@ -18,7 +19,9 @@ static int train(const void *options, const struct gpt_args *args,
     GPT_TRY(gpt_tokenizer_settle(&o.tokenizer,
                                  gpt_option_given(args, "tokenizer-type"),
                                  o.tokenizer.type, err));
-    return gpt_train(&o, args, err);
+    /* the one command that there is: no other word comes here */
+    return args->n_positional > 0 ? gpt_train_layouts(&o, args, err)
+                                  : gpt_train(&o, args, err);
 }
 
 int main(int argc, char **argv)
@@ -27,8 +30,10 @@ int main(int argc, char **argv)
         "--data-path PREFIX --vocab-file FILE --train-iters N --lr X "
         "[--save DIR] [OPTION]...",
         "--config PRESET --load DIR [OPTION]...",
+        "advise --config PRESET --gpus N [--memory SIZE] [OPTION]...",
         NULL,
     };
+    static const char *const commands[] = {"advise", NULL};
     static const char *const examples[] = {
         "gpt-train --config gpt2-124m --data-path my-gpt2_text_document "
         "--vocab-file vocab.json --merge-file merges.txt "
@@ -38,6 +43,7 @@ int main(int argc, char **argv)
         "run.conf --tensor-model-parallel-size 2 "
         "--pipeline-model-parallel-size 2",
         "gpt-train --config gpt2-1.5b --vocab-size 50257 --dry-run",
+        "gpt-train advise --config llama3-8b --gpus 64 --hardware a100",
         NULL,
     };
     const struct gpt_program program = {
@@ -52,6 +58,9 @@ int main(int argc, char **argv)
         .instead = "--data-path names the data, --config a file of options or "
                    "a preset",
         .options_bytes = sizeof(struct gpt_train_options),
+        .max_positional = 1,
+        .positional = "advise",
+        .commands = commands,
         .version = gpt_backend_version,
         .run = train,
     };

@@ -12,6 +12,7 @@
 #include "train/lr_schedule.h"
 #include "train/optimizer.h"
 #include "train/reduce.h"
+#include "cmd/train/hardware.h"
 
 #include <assert.h>
 #include <stddef.h>
@@ -158,9 +159,9 @@ const struct gpt_opt gpt_train_option_table[] = {
     {.kind = GPT_OPT_STRING, .name = "window-size", .arg = "N,0",
      AT(window_size), .min = 1,
      .help = "attend to the N tokens before one's own alone"},
-    {.kind = GPT_OPT_INT, .name = "window-attn-skip-freq", .arg = "N",
-     AT(window_skip), .def = "0", .min = 0, .max = 65536,
-     .help = "... but in every N-th layer to all, 0 = in none"},
+    {.kind = GPT_OPT_STRING, .name = "window-attn-skip-freq",
+     .arg = "N|LIST", AT(window_skip), .min = 1,
+     .help = "... but in every N-th layer, or those with 0, to all"},
     {.kind = GPT_OPT_INT, .name = "window-full-layers", .arg = "N",
      AT(window_full_layers), .def = "0", .min = 0, .max = 65536,
      .help = "... and in the first N layers"},
@@ -193,6 +194,12 @@ const struct gpt_opt gpt_train_option_table[] = {
     {.kind = GPT_OPT_FLAG, .name = "rotary-interleaved",
      AT(rotary_interleaved),
      .help = "rotary positions turn neighbours, not halves"},
+    {.kind = GPT_OPT_STRING, .name = "no-rope-freq", .arg = "N|LIST",
+     AT(no_rope), .min = 1,
+     .help = "every N-th layer, or those with 1, do not turn"},
+    {.kind = GPT_OPT_INT, .name = "rotary-local-base", .arg = "N",
+     .def = "0", AT(rotary_local_base), .min = 0, .max = 1000000000000,
+     .help = "base in layers with a window, 0 = as in the others"},
     /* Which of the next seven a kind reads is a table in plan_model.c: one that
      * would not be used is refused. 0 is the default of the kind. */
     {.kind = GPT_OPT_CHOICE, .name = "rotary-scaling-type", .arg = "TYPE",
@@ -224,6 +231,8 @@ const struct gpt_opt gpt_train_option_table[] = {
      .help = "kind of norms"},
     {.kind = GPT_OPT_FLAG, .name = "apply-layernorm-1p", AT(norm_plus_one),
      .help = "norms multiply by 1 + weight"},
+    {.kind = GPT_OPT_FLAG, .name = "no-norm-bias", AT(no_norm_bias),
+     .help = "LayerNorm without biases"},
     /* No default: a preset's name must give way to --swiglu, and a row of
      * several that say one thing is reset to nothing. */
     {.kind = GPT_OPT_CHOICE, .name = "activation-function", .arg = "NAME",
@@ -245,6 +254,11 @@ const struct gpt_opt gpt_train_option_table[] = {
      .help = "linear layers without biases"},
     {.kind = GPT_OPT_FLAG, .name = "add-qkv-bias", AT(qkv_bias),
      .help = "... but queries, keys and values have them"},
+    /* GPT-J, and Phi */
+    {.kind = GPT_OPT_FLAG, .name = "no-attention-bias", AT(no_attention_bias),
+     .help = "attention without biases, the feed-forward with them"},
+    {.kind = GPT_OPT_FLAG, .name = "output-bias", AT(output_bias),
+     .help = "a bias of every word's logit"},
     /* GPT-NeoX and GPT-J; Megatron-LM itself has no name for them. */
     {.kind = GPT_OPT_FLAG, .name = "parallel-residual", AT(parallel_blocks),
      .help = "attention and feed-forward side by side"},
@@ -259,6 +273,15 @@ const struct gpt_opt gpt_train_option_table[] = {
      .help = "a norm after the embedding", .alias = "embed-layernorm"},
     {.kind = GPT_OPT_FLAG, .name = "scale-embedding", AT(scale_embedding),
      .help = "multiply embeddings of words by the root of the hidden size"},
+    {.kind = GPT_OPT_REAL, .name = "embedding-multiplier", .arg = "X",
+     AT(embedding_multiplier), .def = "1", .min = 1e-6, .max = 1e6,
+     .help = "... or by X"},
+    {.kind = GPT_OPT_REAL, .name = "residual-multiplier", .arg = "X",
+     AT(residual_multiplier), .def = "1", .min = 1e-6, .max = 1e6,
+     .help = "multiply what attention and feed-forward give by X"},
+    {.kind = GPT_OPT_REAL, .name = "logit-multiplier", .arg = "X",
+     AT(logit_multiplier), .def = "1", .min = 1e-6, .max = 1e6,
+     .help = "multiply the logits by X"},
     {.kind = GPT_OPT_INT, .name = "vocab-size", .arg = "N", .def = "0",
      AT(vocab_size), .min = 0, .max = 1073741824,
      .help = "vocabulary size before padding, 0 = the tokenizer's"},
@@ -398,12 +421,20 @@ const struct gpt_opt gpt_train_option_table[] = {
     {.kind = GPT_OPT_LIST, .name = "train-data-path", .arg = "PREFIX",
      AT(train_path), .flags = GPT_OPT_SET | GPT_OPT_LOCAL | GPT_OPT_ONCE,
      .help = "data sets for training only, instead of --data-path"},
+    {.kind = GPT_OPT_STRING, .name = "data-stages", .arg = "FILE",
+     AT(data_stages), .flags = GPT_OPT_FILE | GPT_OPT_INPUT | GPT_OPT_LOCAL,
+     .help = "training data that change during the run: lines of a sample, "
+             "then weights and data sets"},
     {.kind = GPT_OPT_LIST, .name = "valid-data-path", .arg = "PREFIX",
      AT(valid_path), .flags = GPT_OPT_SET | GPT_OPT_LOCAL | GPT_OPT_ONCE,
      .help = "data sets for validation only"},
     {.kind = GPT_OPT_LIST, .name = "test-data-path", .arg = "PREFIX",
      AT(test_path), .flags = GPT_OPT_SET | GPT_OPT_LOCAL | GPT_OPT_ONCE,
      .help = "data sets for testing"},
+    {.kind = GPT_OPT_STRING, .name = "per-split-data-args-path",
+     .arg = "FILE", AT(per_split_paths),
+     .flags = GPT_OPT_FILE | GPT_OPT_INPUT | GPT_OPT_LOCAL,
+     .help = "JSON with the lists of these three: train, valid and test"},
     {.kind = GPT_OPT_CHOICE, .name = "data-impl", .arg = "IMPL",
      .def = "infer", AT(data_impl), .choices = impls,
      .help = "how data files are read", .alias = "dataset-impl"},
@@ -642,20 +673,77 @@ const struct gpt_opt gpt_train_option_table[] = {
      .help = "take the options of model and tokenizer from the checkpoint in "
              "--load"},
 
-    /* None of these changes what is trained. The dry run and the simulation are
-     * here, too, as their product is a report. */
-    GROUP("Reports"),
-    {.kind = GPT_OPT_INT, .name = "log-interval", .arg = "N", .def = "100",
-     AT(log_interval), .min = 1, .max = MAX_COUNT,
-     .help = "steps between log lines"},
+    /* Looking at the model while it is trained, which does not change what is
+     * trained. The last three decide what is kept of it, and when it is over.
+     * Names of files are local: what was read is compared between ranks. */
+    GROUP("Evaluation"),
     {.kind = GPT_OPT_INT, .name = "eval-interval", .arg = "N",
      .def = "1000", AT(eval_interval), .min = 1, .max = MAX_COUNT,
      .help = "steps between validations"},
     {.kind = GPT_OPT_INT, .name = "eval-iters", .arg = "N", .def = "100",
      AT(eval_iters), .min = 0, .max = MAX_COUNT,
      .help = "batches of a validation, 0 = none"},
+    {.kind = GPT_OPT_FLAG, .name = "eval-only", AT(eval_only),
+     .help = "evaluate the model in --load, print a table, and stop",
+     .alias = "skip-train"},
+    {.kind = GPT_OPT_LIST, .name = "valid-set", .arg = "NAME=PREFIX",
+     AT(valid_set), .flags = GPT_OPT_SET | GPT_OPT_LOCAL,
+     .help = "a further validation set, or a blend: NAME=W1 P1 W2 P2 ..."},
+    {.kind = GPT_OPT_FLAG, .name = "multiple-validation-sets",
+     AT(multiple_valid),
+     .help = "each of --valid-data-path is a validation set of its own"},
+    {.kind = GPT_OPT_LIST, .name = "score-set", .arg = "NAME=FILE",
+     AT(score_set), .flags = GPT_OPT_FILE | GPT_OPT_LOCAL,
+     .help = "score JSON lines: context and continuation, or ctx, endings and "
+             "label"},
+    {.kind = GPT_OPT_INT, .name = "score-interval", .arg = "N", .def = "0",
+     AT(score_interval), .min = 0, .max = MAX_COUNT,
+     .help = "steps between scores, 0 = --eval-interval"},
+    {.kind = GPT_OPT_STRING, .name = "sample-prompts", .arg = "FILE",
+     AT(sample_prompts),
+     .flags = GPT_OPT_FILE | GPT_OPT_INPUT | GPT_OPT_LOCAL,
+     .help = "continue these prompts, a line each, or JSON lines"},
+    {.kind = GPT_OPT_INT, .name = "sample-interval", .arg = "N", .def = "0",
+     AT(sample_interval), .min = 0, .max = MAX_COUNT,
+     .help = "steps between samples, 0 = --eval-interval"},
+    {.kind = GPT_OPT_INT, .name = "sample-tokens", .arg = "N", .def = "64",
+     AT(sample_tokens), .min = 1, .max = MAX_SIZE,
+     .help = "the most tokens to add to a prompt"},
+    {.kind = GPT_OPT_REAL, .name = "sample-temperature", .arg = "X",
+     .def = "1", AT(sample_temperature), .min = 0, .max = 1000,
+     .help = "below 1 the likely becomes likelier; 0 = greedy"},
+    {.kind = GPT_OPT_INT, .name = "sample-top-k", .arg = "N", .def = "0",
+     AT(sample_top_k), .min = 0, .max = 1e9,
+     .help = "choose among the N most probable tokens, 0 = all"},
+    {.kind = GPT_OPT_REAL, .name = "sample-top-p", .arg = "P", .def = "0",
+     AT(sample_top_p), .min = 0, .max = 1,
+     .help = "choose among the most probable tokens that together reach P, 0 = "
+             "all"},
+    {.kind = GPT_OPT_INT, .name = "sample-seed", .arg = "N", .def = "-1",
+     AT(sample_seed), .min = -1, .max = 9007199254740992.0,
+     .help = "of the choices, the same at each interval; -1 = --seed"},
+    {.kind = GPT_OPT_FLAG, .name = "save-best", AT(save_best),
+     .help = "save when the validation loss is the lowest yet, and keep that "
+             "checkpoint: best in --save"},
+    {.kind = GPT_OPT_INT, .name = "early-stopping-patience", .arg = "N",
+     .def = "0", AT(patience), .min = 0, .max = MAX_COUNT,
+     .help = "stop after N validations without a lower loss, 0 = never"},
+    {.kind = GPT_OPT_REAL, .name = "early-stopping-min-delta", .arg = "X",
+     .def = "0", AT(min_delta), .min = 0, .max = 1e6,
+     .help = "by how much a loss must be lower to count",
+     .alias = "early-stopping-threshold"},
+
+    /* None of these changes what is trained. The dry run and the simulation are
+     * here, too, as their product is a report. */
+    GROUP("Reports"),
+    {.kind = GPT_OPT_INT, .name = "log-interval", .arg = "N", .def = "100",
+     AT(log_interval), .min = 1, .max = MAX_COUNT,
+     .help = "steps between log lines"},
     {.kind = GPT_OPT_FLAG, .name = "log-throughput", AT(log_throughput),
      .help = "add throughput to log lines"},
+    {.kind = GPT_OPT_INT, .name = "timing-log-level", .arg = "N", .def = "0",
+     AT(timing_level), .min = 0, .max = 2,
+     .help = "above 0: log the times of forward, backward and update, too"},
     {.kind = GPT_OPT_FLAG, .name = "log-gradient-noise-scale",
      AT(log_noise_scale),
      .help = "add the gradient noise scale to log lines, in samples"},
@@ -673,10 +761,13 @@ const struct gpt_opt gpt_train_option_table[] = {
              "stop"},
     {.kind = GPT_OPT_INT, .name = "world-size", .arg = "N", .def = "0",
      AT(world_size), .min = 0, .max = 16777216,
-     .help = "--dry-run for so many ranks, of which none is started"},
+     .help = "--dry-run and advise for so many ranks, of which none is started",
+     .alias = "gpus"},
     {.kind = GPT_OPT_BYTES, .name = "memory-limit", .arg = "SIZE", .def = "0",
      AT(memory_limit), .min = 0, .max = 1e18,
-     .help = "--dry-run finds the micro batch that fits into SIZE a rank"},
+     .help = "--dry-run finds the micro batch that fits into SIZE a rank, "
+             "advise the layout",
+     .alias = "memory"},
     {.kind = GPT_OPT_STRING, .name = "simulate", .arg = "F:B[:T[:S[:W]]]",
      AT(simulate),
      .help = "print the pipeline's timeline, given seconds of a stage's "
@@ -694,6 +785,46 @@ const struct gpt_opt gpt_train_option_table[] = {
              "busy; all but none are the same here"},
     {.kind = GPT_OPT_FLAG, .name = "enable-cuda-graph", AT(enable_graph),
      .help = "the same as --cuda-graph-impl local"},
+
+    /* What a rank is, for times that were not measured. A number of 0 is the
+     * one of --hardware. The first is of use to runs, too. */
+    GROUP("Advice: gpt-train advise"),
+    {.kind = GPT_OPT_CHOICE, .name = "hardware", .arg = "NAME", .def = "h100",
+     AT(hardware), .choices = gpt_hardware_names, .flags = GPT_OPT_LOCAL,
+     .help = "what ranks compute with; cpu is measured"},
+    {.kind = GPT_OPT_REAL, .name = "device-peak-tflops", .arg = "X",
+     .def = "0", AT(device_peak), .min = 0, .max = 1e9, .flags = GPT_OPT_LOCAL,
+     .help = "peak of a rank, for its utilization (MFU), too; 0 = of the "
+             "device"},
+    {.kind = GPT_OPT_REAL, .name = "product-efficiency", .arg = "X",
+     .def = "0", AT(product_efficiency), .min = 0, .max = 1,
+     .flags = GPT_OPT_LOCAL,
+     .help = "part of the peak that large products reach"},
+    {.kind = GPT_OPT_REAL, .name = "memory-bandwidth", .arg = "GB/S",
+     .def = "0", AT(memory_bandwidth), .min = 0, .max = 1e9,
+     .flags = GPT_OPT_LOCAL, .help = "of a rank's memory"},
+    {.kind = GPT_OPT_INT, .name = "gpus-per-node", .arg = "N", .def = "0",
+     AT(gpus_per_node), .min = 0, .max = 16777216, .flags = GPT_OPT_LOCAL,
+     .help = "ranks of a machine"},
+    {.kind = GPT_OPT_REAL, .name = "intra-node-bandwidth", .arg = "GB/S",
+     .def = "0", AT(near_bandwidth), .min = 0, .max = 1e9,
+     .flags = GPT_OPT_LOCAL, .help = "of a rank's link within a machine, one "
+     "way"},
+    {.kind = GPT_OPT_REAL, .name = "inter-node-bandwidth", .arg = "GB/S",
+     .def = "0", AT(far_bandwidth), .min = 0, .max = 1e9,
+     .flags = GPT_OPT_LOCAL, .help = "of a rank's link between machines"},
+    {.kind = GPT_OPT_REAL, .name = "intra-node-latency", .arg = "US",
+     .def = "0", AT(near_latency), .min = 0, .max = 1e9,
+     .flags = GPT_OPT_LOCAL, .help = "microseconds of a message within a "
+     "machine"},
+    {.kind = GPT_OPT_REAL, .name = "inter-node-latency", .arg = "US",
+     .def = "0", AT(far_latency), .min = 0, .max = 1e9,
+     .flags = GPT_OPT_LOCAL, .help = "... between machines"},
+    {.kind = GPT_OPT_INT, .name = "top", .arg = "N", .def = "10", AT(top),
+     .min = 1, .max = 1000, .flags = GPT_OPT_LOCAL,
+     .help = "layouts to show"},
+    {.kind = GPT_OPT_FLAG, .name = "json", AT(json), .flags = GPT_OPT_LOCAL,
+     .help = "show them as JSON"},
     GPT_COMMON_OPTIONS(struct gpt_train_options, common),
 };
 

@@ -2,7 +2,8 @@
  * follow Megatron-LM's arguments. plan.h turns it into a run.
  *
  * This folder is gpt-train: its options, the plan that follows from them
- * (plan.h), what a plan costs (estimate.h), and the run itself (loop.h). */
+ * (plan.h), what a plan costs (estimate.h), the run itself (loop.h), and the
+ * search for a layout (layouts.h). */
 #ifndef GPT_CMD_TRAIN_OPTIONS_H
 #define GPT_CMD_TRAIN_OPTIONS_H
 
@@ -28,9 +29,12 @@ struct gpt_train_options {
     bool norm_plus_one, gated, swiglu, geglu, squared_relu;
     bool no_linear_bias, qkv_bias, qk_norm, parallel_blocks, shared_norm;
     bool qk_norm_whole, scale_embedding, embedding_norm, post_norm, no_pre_norm;
+    bool no_norm_bias, no_attention_bias, output_bias;
     const char *window_size; /* "N" or "N,0", NULL: none */
-    int64_t window_skip, window_full_layers, position_offset;
+    const char *window_skip, *no_rope; /* "N" or a list, NULL: none */
+    int64_t window_full_layers, position_offset, rotary_local_base;
     double score_cap, logit_cap, query_scalar;
+    double embedding_multiplier, residual_multiplier, logit_multiplier;
     int64_t make_vocab_size_divisible_by;
     double norm_epsilon, init_method_std, hidden_dropout, attention_dropout;
     bool untie_embeddings;
@@ -50,7 +54,7 @@ struct gpt_train_options {
 
     /* data */
     struct gpt_list data_path, train_path, valid_path, test_path;
-    const char *split, *data_impl;
+    const char *split, *data_impl, *data_stages;
     struct gpt_tokenizer_options tokenizer; /* vocabulary size and end of
                                              * document; kept in checkpoints */
     bool allow_vocab_mismatch;
@@ -98,14 +102,32 @@ struct gpt_train_options {
     bool async_save, no_save_optim, no_load_optim, finetune;
     bool override_scheduler, use_checkpoint_scheduler, use_checkpoint_args;
 
+    /* evaluation */
+    int64_t eval_interval, eval_iters, score_interval, sample_interval;
+    struct gpt_list valid_set, score_set; /* NAME=... and what follows it */
+    bool multiple_valid, eval_only, save_best;
+    const char *per_split_paths;
+    const char *sample_prompts;
+    int64_t sample_tokens, sample_top_k, sample_seed; /* seed -1: the run's */
+    double sample_temperature, sample_top_p;
+    int64_t patience; /* 0: never stop early */
+    double min_delta;
+
     /* reports */
-    int64_t log_interval, eval_interval, eval_iters;
+    int64_t log_interval, timing_level;
     bool log_throughput, log_noise_scale, dry_run;
     int64_t world_size, memory_limit;
     const char *simulate, *simulate_svg;
     const char *metrics, *tensorboard_dir, *log_metrics_command, *device;
     const char *graph_impl;
     bool enable_graph;
+
+    /* advice: what ranks are made of, 0 = as the hardware's row says */
+    const char *hardware; /* of gpt_hardware_names */
+    double device_peak, memory_bandwidth, product_efficiency;
+    double near_bandwidth, far_bandwidth, near_latency, far_latency;
+    int64_t gpus_per_node, top;
+    bool json;
 };
 
 /* Choices of options, each in the order of an enum, so that a choice's place is

@@ -31,12 +31,16 @@ static int plan_evaluation(struct gpt_train_plan *p,
                            const struct gpt_train_options *o,
                            const struct gpt_args *args, struct gpt_err *err)
 {
-    p->evaluates = (gpt_option_given(args, "train-iters") ||
-                    gpt_option_given(args, "train-samples")) &&
-                   o->epochs == 0 && o->train_iters == 0 &&
-                   o->train_samples == 0 && !is_dry(o);
+    const bool no_length =
+        o->epochs == 0 && o->train_iters == 0 && o->train_samples == 0;
+
+    p->evaluates = ((gpt_option_given(args, "train-iters") ||
+                     gpt_option_given(args, "train-samples")) &&
+                    no_length && !is_dry(o)) || (o->eval_only && !is_dry(o));
     if (!p->evaluates || o->load)
         return GPT_OK;
+    if (o->eval_only)
+        return gpt_fail(err, GPT_EUSAGE, "--eval-only needs --load");
     gpt_fail(err, GPT_EUSAGE, "a length of 0 steps trains nothing");
     return gpt_hint(err, "with --load DIR --train-iters 0 evaluates the model "
                          "in DIR; else --train-iters must be above 0");
@@ -262,6 +266,32 @@ static int check_ends(const struct gpt_train_plan *p,
     return GPT_OK;
 }
 
+/* Validation sets with names: their corpora are opened beside the run's. With
+ * Megatron-LM's option a name is the set's place in the list. */
+static int plan_valid_sets(struct gpt_train_plan *p,
+                           const struct gpt_train_options *o,
+                           struct gpt_err *err)
+{
+    double number;
+
+    if (o->multiple_valid && o->valid_path.n == 0)
+        return gpt_fail(err, GPT_EUSAGE, "--multiple-validation-sets needs "
+                                         "--valid-data-path");
+    for (int64_t i = 0; o->multiple_valid && i < o->valid_path.n; i++)
+        if (gpt_parse_real(o->valid_path.items[i], &number))
+            return gpt_fail(err, GPT_EUSAGE,
+                            "--multiple-validation-sets: '%s' is a weight, and "
+                            "sets of their own have none",
+                            o->valid_path.items[i]);
+    p->valid_sets = o->multiple_valid || o->valid_set.n > 0;
+    if (o->multiple_valid) {
+        p->corpus.split_path[GPT_VALID] = NULL;
+        p->corpus.n_split_path[GPT_VALID] = 0;
+        p->corpus.n_samples[GPT_VALID] = 0;
+    }
+    return GPT_OK;
+}
+
 /* Which files, and how many samples of each split the run will take: indices
  * are built for these numbers. */
 static int plan_data(struct gpt_train_plan *p,
@@ -292,10 +322,21 @@ static int plan_data(struct gpt_train_plan *p,
         c->split_path[i] = lists[i]->items;
         c->n_split_path[i] = lists[i]->n;
     }
-    if (!whole && o->train_path.n == 0 && !is_dry(o) && !p->evaluates)
+    p->replica.texts = o->score_set.n > 0 || o->sample_prompts;
+    if (o->data_stages && (whole || o->train_path.n > 0))
         return gpt_fail(err, GPT_EUSAGE,
-                        "no training data: give --data-path "
-                        "or --train-data-path");
+                        "--data-stages excludes --%s: its file names the "
+                        "training data",
+                        whole ? "data-path" : "train-data-path");
+    if (o->data_stages && o->epochs > 0)
+        return gpt_fail(err, GPT_EUSAGE,
+                        "--data-stages excludes --epochs: stages count "
+                        "samples, whatever an epoch of their data is");
+    if (!whole && o->train_path.n == 0 && !o->data_stages && !is_dry(o) &&
+        !p->evaluates)
+        return gpt_fail(err, GPT_EUSAGE,
+                        "no training data: give --data-path, "
+                        "--train-data-path or --data-stages");
     c->split = whole || gpt_option_given(args, "split") ? o->split : NULL;
     c->impl = o->data_impl;
     c->seq_length = o->seq_length;
@@ -311,7 +352,8 @@ static int plan_data(struct gpt_train_plan *p,
         c->n_samples[GPT_VALID] = evals * p->rampup.global_batch;
     if (whole ? test : o->test_path.n > 0)
         c->n_samples[GPT_TEST] = o->eval_iters * p->rampup.global_batch;
-    return GPT_OK;
+    p->valid_samples = evals * p->rampup.global_batch;
+    return plan_valid_sets(p, o, err);
 }
 
 /* Both of Megatron's ways of asking for CUDA graphs. */

@@ -28,6 +28,8 @@ struct gpt_train_plan {
     int64_t train_samples;    /* consumed when it is over */
     int64_t vocab_dummies;    /* rows added by padding */
     bool evaluates;           /* no step is made: losses of a loaded model */
+    bool valid_sets;          /* there are validation sets with names */
+    int64_t valid_samples;    /* of a validation set, in the whole run */
 };
 
 /* Fills the options of the world: sizes and timeouts. GPT_EUSAGE names option,

@@ -6,6 +6,7 @@
 #include "backend.h"
 #include "base/memory.h"
 #include "tokenizer/tokenizer_options.h"
+#include "model/layer_list.h"
 
 #include <string.h>
 
@@ -76,6 +77,8 @@ static const struct {
     {"rotary-base", ANY_ROPE, "--position-embedding-type rope"},
     {"rotary-percent", ANY_ROPE, "--position-embedding-type rope"},
     {"rotary-interleaved", ANY_ROPE, "--position-embedding-type rope"},
+    {"rotary-local-base", ANY_ROPE, "--position-embedding-type rope"},
+    {"no-rope-freq", ANY_ROPE, "--position-embedding-type rope"},
     {"rotary-scaling-type", ANY_ROPE, "--position-embedding-type rope"},
     {"rotary-scaling-factor", LINEAR | DYNAMIC | LLAMA3 | YARN,
      "--rotary-scaling-type"},
@@ -160,6 +163,7 @@ static int plan_positions(struct gpt_config *c,
     c->rotary_base = (double)o->rotary_base;
     c->rotary_percent = o->rotary_percent;
     c->rotary_interleaved = o->rotary_interleaved;
+    c->rotary_local_base = (double)o->rotary_local_base;
     return plan_scaling(c, o, err);
 }
 
@@ -222,6 +226,18 @@ static int plan_activation(struct gpt_config *c,
     return GPT_OK;
 }
 
+/* Layers that an option names; odd: see gpt_layers_entry(). The library says
+ * what is wrong with a text, and cannot know which option had it. */
+static int plan_layers(int64_t *layers, const char *text,
+                       const struct gpt_config *c, bool odd, const char *name,
+                       struct gpt_err *err)
+{
+    if (!text ||
+        gpt_layers_parse(layers, text, c->num_layers, odd, err) == GPT_OK)
+        return GPT_OK;
+    return gpt_hint(err, "the option is --%s", name);
+}
+
 /* Options to a configuration, field by field; what is 0 follows from the rest.
  * The padded vocabulary depends on the tensor parallel size, and is the only
  * part of the model that a layout decides. */
@@ -241,17 +257,22 @@ int gpt_train_plan_model(struct gpt_train_plan *p,
         .normalization = gpt_train_choice(gpt_normalizations,
                                           o->normalization),
         .norm_plus_one = o->norm_plus_one,
+        .no_norm_bias = o->no_norm_bias,
         .norm_epsilon = o->norm_epsilon,
         .no_linear_bias = o->no_linear_bias,
+        .no_attention_bias = o->no_attention_bias,
         .qkv_bias = o->qkv_bias,
+        .output_bias = o->output_bias,
         .qk_norm = o->qk_norm || o->qk_norm_whole,
         .qk_norm_whole = o->qk_norm_whole,
-        .window_attn_skip_freq = o->window_skip,
         .window_full_layers = o->window_full_layers,
         .attn_logit_softcapping = o->score_cap,
         .final_logit_softcapping = o->logit_cap,
         .query_pre_attn_scalar = o->query_scalar,
         .scale_embedding = o->scale_embedding,
+        .embedding_multiplier = o->embedding_multiplier,
+        .residual_multiplier = o->residual_multiplier,
+        .logit_multiplier = o->logit_multiplier,
         .embedding_norm = o->embedding_norm,
         .post_norm = o->post_norm || o->no_pre_norm,
         .no_pre_norm = o->no_pre_norm,
@@ -270,6 +291,10 @@ int gpt_train_plan_model(struct gpt_train_plan *p,
                         "its own that a token attends to, 1 to 16777216, and "
                         "none after it",
                         o->window_size);
+    GPT_TRY(plan_layers(&c->window_attn_skip_freq, o->window_skip, c, false,
+                        "window-attn-skip-freq", err));
+    GPT_TRY(plan_layers(&c->no_rope_freq, o->no_rope, c, true, "no-rope-freq",
+                        err));
     GPT_TRY(plan_activation(c, o, args, err));
     GPT_TRY(plan_heads(c, o, args, err));
     GPT_TRY(plan_positions(c, o, args, err));

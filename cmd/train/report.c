@@ -3,8 +3,10 @@
  * an interface. Start at gpt_report_step(). */
 #include "cmd/train/report.h"
 
+#include "base/json.h"
 #include "base/log.h"
 #include "base/memory.h"
+#include "base/num.h"
 #include "base/progress.h"
 
 #include <assert.h>
@@ -22,6 +24,7 @@ struct gpt_report {
     int64_t steps, advanced, skipped, overflows, samples;
     double loss;
     struct gpt_step_waits waits;
+    double forward, backward, optimizer; /* seconds of steps */
     double noise_small, noise_big, batches; /* sums; batches: of their sizes */
     /* since the start of this process */
     struct {
@@ -30,6 +33,8 @@ struct gpt_report {
         double loss;         /* of the last step that was not skipped */
         double valid, test;  /* the last losses; NaN: none */
         int64_t valid_at;
+        double best;         /* the lowest of validation; NaN: none */
+        int64_t best_at;
     } whole;
 };
 
@@ -55,6 +60,7 @@ int gpt_report_open(struct gpt_report **report,
     GPT_TRY(gpt_new(&r, 1, sizeof(*r), "the report", err));
     r->o = *options;
     r->whole.loss = r->whole.valid = r->whole.test = (double)NAN;
+    r->whole.best = (double)NAN;
     GPT_TRY_GOTO(status, gpt_sinks_open(&r->sinks, &options->sinks, err), fail);
     if (progress)
         r->progress = gpt_progress_open(options->progress, "train", "step",
@@ -155,9 +161,20 @@ static void print_line(const struct gpt_report *r,
                  (long long)(r->skipped - r->overflows), noise);
 }
 
+/* Means over the steps of the line and, but for the update, over ranks. */
+static void print_times(const struct gpt_report *r)
+{
+    const double ms = 1e3 / (double)r->steps;
+
+    if (r->o.log_times && !r->o.gpu)
+        gpt_log_line(" times of a step (ms): forward: %.3f | backward: %.3f | "
+                     "optimizer: %.3f |",
+                     ms * r->forward, ms * r->backward, ms * r->optimizer);
+}
+
 /* The numbers of a line, as gpt-train(1) lists them. */
 struct line {
-    struct gpt_metric metrics[20];
+    struct gpt_metric metrics[40];
     size_t n;
 };
 
@@ -181,6 +198,51 @@ static void add_waits(struct line *l, const struct gpt_report *r)
     add(l, "gather_wait_ms", ms * r->waits.weights, 3);
 }
 
+/* Where the device computes while the host goes on, the host's times are not
+ * those of the device, and are left out. */
+static void add_times(struct line *l, const struct gpt_report *r)
+{
+    const double ms = 1e3 / (double)r->steps;
+
+    if (r->o.gpu)
+        return;
+    add(l, "forward_ms", ms * r->forward, 3);
+    add(l, "backward_ms", ms * r->backward, 3);
+    add(l, "optimizer_ms", ms * r->optimizer, 3);
+}
+
+/* These are rank 0's: what its process holds, and what its device has given
+ * out. On a GPU other processes may hold a part of the latter. */
+static void add_memory(struct line *l, const struct gpt_report *r)
+{
+    int64_t available, total;
+
+    add(l, "host_memory_bytes", gpt_memory_resident(), 0);
+    if (r->o.gpu) {
+        r->o.be->memory(r->o.be, &available, &total);
+        add(l, "device_memory_bytes", (double)(total - available), 0);
+    }
+    add(l, "predicted_memory_bytes", r->o.predicted_memory, 0);
+}
+
+/* What is beside the numbers of Megatron-LM. Fields come and go with the run,
+ * never within it, so that curves have no gaps. */
+static void add_rest(struct line *l, const struct gpt_report *r,
+                     const struct gpt_report_step *s,
+                     const struct summary *sum)
+{
+    add(l, "samples_per_second",
+        sum->tokens_per_second / (double)r->o.seq_length, 3);
+    if (r->o.peak > 0)
+        add(l, "mfu", 1e9 * sum->gflops / (r->o.peak * (double)r->o.ranks),
+            5);
+    add_times(l, r);
+    add_memory(l, r);
+    add(l, "restarts", (double)r->o.restarts, 0);
+    if (s->data_stage > 0)
+        add(l, "data_stage", (double)s->data_stage, 0);
+}
+
 /* The sinks decide what becomes of a number that is not finite. */
 static int write_line(const struct gpt_report *r,
                       const struct gpt_report_step *s,
@@ -201,6 +263,7 @@ static int write_line(const struct gpt_report *r,
     if (r->o.log_noise_scale)
         add(&l, "gradient_noise_scale", noise_scale(r), -1);
     add_waits(&l, r);
+    add_rest(&l, r, s, sum);
     return gpt_sinks_write(r->sinks, s->iteration, l.metrics, l.n, err);
 }
 
@@ -220,6 +283,10 @@ int gpt_report_step(struct gpt_report *r, const struct gpt_report_step *s,
     r->waits.gradients += s->step->waits.gradients;
     r->waits.tensor += s->step->waits.tensor;
     r->waits.weights += s->step->waits.weights;
+    r->forward += s->step->forward;
+    r->backward += s->step->backward;
+    r->optimizer += s->step->times.optimizer;
+    gpt_stragglers_add(r->o.stragglers, &s->step->ranks);
     if (s->step->skipped) {
         r->skipped++;
         r->overflows += s->step->overflow;
@@ -240,47 +307,158 @@ int gpt_report_step(struct gpt_report *r, const struct gpt_report_step *s,
     gpt_report_pause(r);
     struct summary sum = summarise(r);
     print_line(r, s, &sum);
+    print_times(r);
+    gpt_stragglers_report(r->o.stragglers);
     int status = write_line(r, s, &sum, err);
     r->steps = r->advanced = r->skipped = r->overflows = r->samples = 0;
     r->whole.seconds += r->spent;
     r->spent = r->loss = r->noise_small = r->noise_big = r->batches = 0;
     r->waits = (struct gpt_step_waits){0};
+    r->forward = r->backward = r->optimizer = 0;
     gpt_report_resume(r);
     return status;
 }
 
-int gpt_report_eval(struct gpt_report *r, const char *what, int64_t iteration,
-                    bool end, double loss, struct gpt_err *err)
+double gpt_report_perplexity(double loss)
+{
+    return exp(fmin(20, loss));
+}
+
+/* Where in the run: "iteration 100" or "the end of training". */
+static const char *place_of(char text[64], int64_t iteration, bool end)
+{
+    snprintf(text, 64, "iteration %lld", (long long)iteration);
+    return end ? "the end of training" : text;
+}
+
+/* A line between two of dashes, as Megatron-LM prints evaluations. */
+static void print_framed(const char *text)
 {
     static const char dashes[] =
         "----------------------------------------------------------------"
+        "----------------------------------------------------------------"
         "----------------------------------------------------------------";
-    /* The exponent is limited to 20, as in Megatron-LM: an untrained model
-     * would print an infinity. */
-    double ppl = exp(fmin(20, loss));
-    char text[192], at[64];
+    const int n = (int)strlen(text);
 
-    if (strcmp(what, "test") == 0)
-        r->whole.test = loss;
-    else
-        r->whole.valid = loss;
-    r->whole.valid_at = iteration;
-    snprintf(at, sizeof(at), "iteration %lld", (long long)iteration);
-    int n = snprintf(text, sizeof(text),
-                     " %s loss at %s | lm loss value: %.6E |"
-                     " lm loss PPL: %.6E | ",
-                     what, end ? "the end of training" : at, loss, ppl);
     gpt_log_line("%.*s", n, dashes);
     gpt_log_line("%s", text);
     gpt_log_line("%.*s", n, dashes);
-    const bool test = strcmp(what, "test") == 0;
-    const struct gpt_metric metrics[] = {
-        {test ? "test_loss" : "validation_loss", loss, -1},
-        {test ? "test_ppl" : "validation_ppl", ppl, -1},
-    };
+}
 
-    return gpt_sinks_write(r->sinks, iteration, metrics, GPT_COUNT(metrics),
+/* The summary at the end has the first set's loss: that of the run. */
+static void keep_loss(struct gpt_report *r, const struct gpt_report_eval *e)
+{
+    if (strcmp(e->what, "test") == 0) {
+        r->whole.test = e->loss;
+        return;
+    }
+    if (r->whole.valid_at == e->iteration && !isnan(r->whole.valid))
+        return;
+    r->whole.valid = e->loss;
+    r->whole.valid_at = e->iteration;
+    if (!(r->whole.best <= e->loss)) {
+        r->whole.best = e->loss;
+        r->whole.best_at = e->iteration;
+    }
+}
+
+/* The line is Megatron-LM's up to the perplexity, which scripts parse; bits a
+ * byte follow. Fields are named after the set, as the line is. */
+int gpt_report_eval(struct gpt_report *r, const struct gpt_report_eval *e,
+                    struct gpt_err *err)
+{
+    const double ppl = gpt_report_perplexity(e->loss);
+    char text[320], at[64], bits[64] = "", names[3][200];
+
+    keep_loss(r, e);
+    if (isfinite(e->bits_per_byte))
+        snprintf(bits, sizeof(bits), "bits per byte: %.6E | ",
+                 e->bits_per_byte);
+    snprintf(text, sizeof(text),
+             " %s loss at %s | lm loss value: %.6E | lm loss PPL: %.6E | %s",
+             e->what, place_of(at, e->iteration, e->end), e->loss, ppl, bits);
+    print_framed(text);
+    snprintf(names[0], sizeof(names[0]), "%s_loss", e->what);
+    snprintf(names[1], sizeof(names[1]), "%s_ppl", e->what);
+    snprintf(names[2], sizeof(names[2]), "%s_bits_per_byte", e->what);
+    const struct gpt_metric metrics[] = {{names[0], e->loss, -1},
+                                         {names[1], ppl, -1},
+                                         {names[2], e->bits_per_byte, -1}};
+
+    return gpt_sinks_write(r->sinks, e->iteration, metrics,
+                           isfinite(e->bits_per_byte) ? 3 : 2, err);
+}
+
+/* Names of figures are those of the language model evaluation harness. */
+int gpt_report_score(struct gpt_report *r, const struct gpt_report_score *s,
+                     struct gpt_err *err)
+{
+    const bool choices = isfinite(s->normalized);
+    char text[320], at[64], normalized[64] = "", names[3][200];
+
+    if (choices)
+        snprintf(normalized, sizeof(normalized), "acc_norm: %.6f | ",
+                 s->normalized);
+    snprintf(text, sizeof(text), " %s at %s | acc: %.6f | %sppl: %.6E | ",
+             s->what, place_of(at, s->iteration, s->end), s->accuracy,
+             normalized, s->perplexity);
+    print_framed(text);
+    snprintf(names[0], sizeof(names[0]), "%s_acc", s->what);
+    snprintf(names[1], sizeof(names[1]), "%s_ppl", s->what);
+    snprintf(names[2], sizeof(names[2]), "%s_acc_norm", s->what);
+    const struct gpt_metric metrics[] = {{names[0], s->accuracy, -1},
+                                         {names[1], s->perplexity, -1},
+                                         {names[2], s->normalized, -1}};
+
+    return gpt_sinks_write(r->sinks, s->iteration, metrics, choices ? 3 : 2,
                            err);
+}
+
+/* Prompt and text are JSON strings in the log, so that a sample is one line of
+ * it whatever it holds. */
+static void print_sample(const struct gpt_report_sample *s)
+{
+    cJSON *prompt = cJSON_CreateString(s->prompt);
+    cJSON *text = cJSON_CreateString(s->text);
+    char *a = gpt_json_print(prompt, false), *b = gpt_json_print(text, false);
+
+    if (a && b)
+        gpt_log_line(" sample %lld at iteration %lld | %s -> %s |",
+                     (long long)s->number, (long long)s->iteration, a, b);
+    cJSON_free(a);
+    cJSON_free(b);
+    cJSON_Delete(prompt);
+    cJSON_Delete(text);
+}
+
+/* A line of the file has all that the log and TensorBoard show, and how the
+ * text ended. */
+int gpt_report_sample(struct gpt_report *r, const struct gpt_report_sample *s,
+                      struct gpt_err *err)
+{
+    cJSON *line = cJSON_CreateObject();
+
+    print_sample(s);
+    cJSON_AddNumberToObject(line, "iteration", (double)s->iteration);
+    cJSON_AddNumberToObject(line, "number", (double)s->number);
+    cJSON_AddStringToObject(line, "prompt", s->prompt);
+    cJSON_AddStringToObject(line, "text", s->text);
+    cJSON_AddNumberToObject(line, "tokens", (double)s->tokens);
+    cJSON_AddStringToObject(line, "finish", s->finish);
+    char *json = gpt_json_print(line, false);
+    struct gpt_buf text = {0};
+    char tag[32];
+
+    snprintf(tag, sizeof(tag), "sample %lld", (long long)s->number);
+    int status = gpt_buf_printf(&text, "%s%s", s->prompt, s->text);
+    status = json && status == GPT_OK
+                 ? gpt_sinks_sample(r->sinks, s->iteration, json, tag,
+                                    text.data, err)
+                 : gpt_no_memory(err, "a sample");
+    gpt_buf_free(&text);
+    cJSON_free(json);
+    cJSON_Delete(line);
+    return status;
 }
 
 /* Hours, minutes and seconds; fractions of a second where there is no more. */
@@ -293,6 +471,25 @@ static void describe_time(char *text, size_t cap, double seconds)
     else
         snprintf(text, cap, "%lld:%02lld:%02lld", s / 3600, s / 60 % 60,
                  s % 60);
+}
+
+/* How well the machine was used: the utilization, and memory beside its
+ * prediction. */
+static void summarise_machine(const struct gpt_report *r, double tokens,
+                              double seconds)
+{
+    char peak[32], held[32], predicted[32];
+
+    if (r->o.peak > 0 && seconds > 0)
+        gpt_log_line(" utilization (MFU): %.1f %% of %sFLOP/s a rank, %s",
+                     100 * tokens * r->o.flops_per_token / seconds /
+                         (r->o.peak * (double)r->o.ranks),
+                     gpt_text_si(peak, r->o.peak), r->o.peak_is);
+    gpt_log_line(" memory of rank 0: %s of the host at most; %s were "
+                 "predicted%s",
+                 gpt_text_bytes(held, gpt_memory_peak()),
+                 gpt_text_bytes(predicted, r->o.predicted_memory),
+                 r->o.gpu ? " for the device" : "");
 }
 
 /* The last step's loss is there even where the run made fewer steps than a log
@@ -317,8 +514,15 @@ void gpt_report_summary(const struct gpt_report *r, int64_t iteration)
     if (isfinite(r->whole.valid))
         gpt_log_line(" last validation loss: %.6E, at iteration %lld",
                      r->whole.valid, (long long)r->whole.valid_at);
+    if (isfinite(r->whole.best) && r->whole.best_at != r->whole.valid_at)
+        gpt_log_line(" best validation loss: %.6E, at iteration %lld",
+                     r->whole.best, (long long)r->whole.best_at);
     if (isfinite(r->whole.test))
         gpt_log_line(" test loss: %.6E", r->whole.test);
+    if (r->whole.steps > 0)
+        summarise_machine(r, tokens, seconds);
     if (r->o.sinks.metrics)
         gpt_log_line(" metrics are in %s", r->o.sinks.metrics);
+    if (r->o.sinks.tensorboard)
+        gpt_log_line(" event files are in %s", r->o.sinks.tensorboard);
 }

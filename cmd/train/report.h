@@ -5,6 +5,7 @@
 
 #include "base/status.h"
 #include "cmd/train/sinks.h"
+#include "cmd/train/stragglers.h"
 #include "train/step.h"
 
 struct gpt_report_options {
@@ -12,9 +13,15 @@ struct gpt_report_options {
     double flops_per_token;
     int64_t seq_length;
     int64_t ranks; /* throughput is logged a rank */
-    bool log_throughput, log_noise_scale;
+    bool log_throughput, log_noise_scale, log_times;
     int64_t micro_batch; /* samples of the noise scale's microbatch */
     bool gpu; /* what a rank computes with */
+    struct gpt_backend *be;  /* whose memory is measured */
+    double predicted_memory; /* bytes of this rank, of the device */
+    double peak;             /* FLOP/s of a rank, 0: not known */
+    const char *peak_is;     /* that peak, in words; outlives the report */
+    int64_t restarts;        /* times that the run was resumed before this */
+    struct gpt_stragglers *stragglers; /* outlives the report; NULL: none */
     struct gpt_sink_options sinks; /* of metrics */
     int64_t iteration;    /* that the run continues from */
     const char *progress; /* --progress */
@@ -31,17 +38,46 @@ struct gpt_report_step {
     int64_t iteration; /* just finished */
     int64_t consumed_samples, batch;
     double next_lr; /* of the next step, as Megatron logs it */
+    int64_t data_stage; /* of the step's first sample, from 1 on; 0: none */
     const struct gpt_step *step;
 };
 /* Every step; prints and writes at multiples of the log interval. */
 int gpt_report_step(struct gpt_report *report, const struct gpt_report_step *s,
                     struct gpt_err *err) GPT_MUST_USE;
 
-/* `what`: "validation" or "test", `at`: "iteration 100" or "the end of
- * training". Time spent here does not count as training. */
-int gpt_report_eval(struct gpt_report *report, const char *what,
-                    int64_t iteration, bool end, double loss,
+/* Time spent in the next three does not count as training. */
+
+struct gpt_report_eval {
+    const char *what; /* "validation", "validation-NAME" or "test" */
+    int64_t iteration;
+    bool end; /* of training: said in the place of the iteration */
+    double loss, bits_per_byte; /* NaN: not known */
+};
+int gpt_report_eval(struct gpt_report *report, const struct gpt_report_eval *e,
                     struct gpt_err *err) GPT_MUST_USE;
+/* exp(loss), of at most 20, as in Megatron-LM: an untrained model would print
+ * an infinity. */
+double gpt_report_perplexity(double loss);
+
+struct gpt_report_score {
+    const char *what; /* "score-NAME" */
+    int64_t iteration;
+    bool end;
+    double accuracy, normalized, perplexity; /* normalized: NaN: none */
+};
+int gpt_report_score(struct gpt_report *report,
+                     const struct gpt_report_score *s,
+                     struct gpt_err *err) GPT_MUST_USE;
+
+struct gpt_report_sample {
+    int64_t iteration, number; /* number: of the prompt, from 1 */
+    const char *prompt, *text; /* UTF-8 */
+    int64_t tokens;
+    const char *finish;
+};
+int gpt_report_sample(struct gpt_report *report,
+                      const struct gpt_report_sample *s,
+                      struct gpt_err *err) GPT_MUST_USE;
 
 /* The run's end: steps made here, tokens, time, the last losses, and where
  * metrics are; nothing where no step was made and nothing was evaluated. */

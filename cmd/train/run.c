@@ -15,8 +15,10 @@
 #include "cmd/train/effects.h"
 #include "cmd/train/data_names.h"
 #include "cmd/train/estimate.h"
+#include "cmd/train/hardware.h"
 #include "cmd/train/settle.h"
 #include "cmd/train/simulate.h"
+#include "cmd/train/split_paths.h"
 #include "cmd/train/vocabulary.h"
 
 #include <inttypes.h>
@@ -442,6 +444,7 @@ static struct gpt_feed_options feed_options(const struct gpt_run *r)
         .masks = r->plan.masks,
         .per_token = r->plan.replica.per_token_loss,
         .loss = r->loss,
+        .text = gpt_evaluator_text(r->evaluator),
         .micro_batch = r->plan.replica.exec.micro_batch,
         .seq_length = r->plan.replica.exec.seq_length,
         .max_micro_batches = r->plan.replica.micro_batches,
@@ -483,7 +486,8 @@ static void report_splits(const struct gpt_run *r, const struct gpt_args *args)
                      s.prefix, split_names[k], (long long)s.begin,
                      (long long)s.end - 1, (long long)s.tokens,
                      (long long)r->plan.corpus.seq_length + 1);
-    if (r->o->eval_iters == 0 || r->plan.corpus.n_samples[GPT_VALID] > 0)
+    if (r->o->eval_iters == 0 || r->plan.valid_sets ||
+        r->plan.corpus.n_samples[GPT_VALID] > 0)
         return;
     /* The default of --eval-iters asks for nothing in particular. */
     if (gpt_option_given(args, "eval-iters"))
@@ -509,12 +513,36 @@ static void report_epoch(const struct gpt_run *r)
                  (double)r->plan.train_samples / (double)samples);
 }
 
+/* Stages that the run does not reach are a slip, or wait for a longer run. */
+static int read_stages(struct gpt_run *r, struct gpt_err *err)
+{
+    struct gpt_data_stages *s = &r->stages;
+
+    if (!r->o->data_stages)
+        return GPT_OK;
+    GPT_TRY(gpt_data_stages_read(s, r->o->data_stages, err));
+    r->plan.corpus.stages = s;
+    for (int64_t i = 0; i < s->n && is_first(r) && r->plan.train_samples > 0;
+         i++)
+        if (s->stage[i].first >= r->plan.train_samples)
+            gpt_warn("%s: stage %lld begins at sample %lld; the run ends after "
+                     "%lld samples",
+                     r->o->data_stages, (long long)i + 1,
+                     (long long)s->stage[i].first,
+                     (long long)r->plan.train_samples);
+    return GPT_OK;
+}
+
 static int open_corpus(struct gpt_run *r, const struct gpt_args *args,
                        struct gpt_err *err)
 {
+    const struct gpt_corpus_options *c = &r->plan.corpus;
+
+    GPT_TRY(read_stages(r, err));
     /* Only a run that is not going to train may have no data. */
-    if (r->plan.corpus.n_data_path == 0 &&
-        r->plan.corpus.n_split_path[GPT_TRAIN] == 0)
+    if (c->n_data_path == 0 && !c->stages && c->n_split_path[GPT_TRAIN] == 0 &&
+        !(r->plan.evaluates && (c->n_split_path[GPT_VALID] > 0 ||
+                                c->n_split_path[GPT_TEST] > 0)))
         return GPT_OK;
     GPT_TRY(gpt_train_find_data(&r->plan.corpus, &r->data_names, is_first(r),
                                 err));
@@ -602,6 +630,20 @@ static int plan_epochs(struct gpt_run *r, struct gpt_err *err)
     return gpt_train_plan(&r->plan, o, args, &r->world->topology, err);
 }
 
+/* Files of sets, tasks and prompts may lie elsewhere on another machine. */
+static int compare_evaluation(struct gpt_run *r, struct gpt_err *err)
+{
+    struct gpt_buf read = {0};
+    int status = gpt_evaluator_digest(r->evaluator, &read);
+
+    if (status != GPT_OK)
+        gpt_no_memory(err, "a digest");
+    else if (read.len > 0)
+        status = gpt_world_agree(r->world, "evaluation", read.data, err);
+    gpt_buf_free(&read);
+    return status;
+}
+
 /* Ranks whose options differ would train a model that no command describes. The
  * comparison comes before memory is allocated and files are touched. Options
  * that concern one rank alone are left out, as are the paths of data: the
@@ -619,6 +661,7 @@ static int compare_ranks(struct gpt_run *r, const struct gpt_args *args,
         status = gpt_world_agree(r->world, "options", options.data, err);
     gpt_buf_free(&options);
     GPT_TRY(status);
+    GPT_TRY(compare_evaluation(r, err));
     if (!r->corpus)
         return GPT_OK;
     snprintf(data, sizeof(data),
@@ -667,9 +710,30 @@ static int open_save(struct gpt_run *r, struct gpt_err *err)
     return gpt_world_wait(r->world, "save directory", err);
 }
 
+/* FLOP/s that a rank could do; 0 where that is not known. Measuring a CPU takes
+ * some milliseconds, of the rank that reports alone: the others wait for it in
+ * their first step anyway. */
+static double find_peak(struct gpt_run *r)
+{
+    snprintf(r->peak_is, sizeof(r->peak_is), "as --device-peak-tflops says");
+    if (r->o->device_peak > 0)
+        return 1e12 * r->o->device_peak;
+    return is_first(r) && !r->plan.evaluates
+               ? gpt_device_peak(r->be, r->plan.replica.exec.act, r->peak_is,
+                                 sizeof(r->peak_is))
+               : 0;
+}
+
 static int open_report(struct gpt_run *r, struct gpt_err *err)
 {
     const struct gpt_train_options *o = r->o;
+
+    if (o->timing_level > 0 && !r->be->host_memory)
+        gpt_log_line(" > the times of forward and backward are not logged: a "
+                     "GPU computes while the host goes on");
+    /* a GPU computes while the host goes on: its times are not known here */
+    if (is_first(r) && !r->plan.evaluates && r->be->host_memory)
+        GPT_TRY(gpt_stragglers_open(&r->stragglers, r->world, err));
     struct gpt_report_options options = {
         .train_iters = r->plan.train_iters,
         .log_interval = o->log_interval,
@@ -678,11 +742,18 @@ static int open_report(struct gpt_run *r, struct gpt_err *err)
         .seq_length = o->seq_length,
         .ranks = r->plan.topology.world_size,
         .log_throughput = o->log_throughput,
+        .log_times = o->timing_level > 0,
         /* one microbatch is the batch: there is nothing to compare */
         .log_noise_scale = o->log_noise_scale &&
                            r->plan.rampup.global_batch > o->micro_batch_size,
         .micro_batch = o->micro_batch_size,
         .gpu = !r->be->host_memory,
+        .be = r->be,
+        .predicted_memory = r->predicted,
+        .peak = find_peak(r),
+        .peak_is = r->peak_is,
+        .restarts = r->state.restarts,
+        .stragglers = r->stragglers,
         .sinks = {.metrics = o->metrics,
                   .tensorboard = o->tensorboard_dir,
                   .command = o->log_metrics_command,
@@ -699,6 +770,11 @@ static int open_report(struct gpt_run *r, struct gpt_err *err)
         GPT_TRY(gpt_path_join(r->metrics, sizeof(r->metrics), o->save,
                               "metrics.jsonl", err));
         options.sinks.metrics = r->metrics;
+    }
+    if (is_first(r) && o->sample_prompts && o->save && !r->plan.evaluates) {
+        GPT_TRY(gpt_path_join(r->samples, sizeof(r->samples), o->save,
+                              "samples.jsonl", err));
+        options.sinks.samples = r->samples;
     }
     return gpt_report_open(&r->report, &options, err);
 }
@@ -781,6 +857,8 @@ static int open_replica(struct gpt_run *r, const struct gpt_args *args,
     GPT_TRY(fill_replica(r, err));
     GPT_TRY(fit_rest(r, err));
     r->saving = r->saved = r->state.iteration;
+    if (is_first(r) && r->o->save && !r->plan.evaluates)
+        GPT_TRY(gpt_saver_mark_best(r->o, r->state.best.iteration, err));
     return r->o->save && !r->plan.evaluates
                ? gpt_saver_open(&r->saver, r->replica, &r->context, err)
                : GPT_OK;
@@ -864,7 +942,13 @@ static int open_options(struct gpt_run *r, struct gpt_err *err)
     int status;
 
     GPT_TRY_GOTO(status, settle_options(r, &settled, err), out);
+    GPT_TRY_GOTO(status,
+                 gpt_train_read_split_paths(&r->own_options, &r->arena, err),
+                 out);
     GPT_TRY_GOTO(status, take_checkpoint_args(r, &taken, err), out);
+    if (r->o->eval_only) /* whatever the length of the training was */
+        r->own_options.train_iters = r->own_options.train_samples =
+            r->own_options.epochs = 0;
     GPT_TRY_GOTO(status, open_world(r, err), out);
     if (settled.len > 0)
         gpt_log_line(" > of configuration files: %s", settled.data);
@@ -918,8 +1002,10 @@ int gpt_run_open(struct gpt_run *r, const struct gpt_train_options *options,
     GPT_TRY(choose_carrier(r, err));
     GPT_TRY(gpt_replica_new(&r->replica, r->be, &r->plan.replica, err));
     GPT_TRY(gpt_estimate_rank(&r->plan, r->replica, &memory, err));
+    r->predicted = gpt_memory_device(&memory, r->be);
     GPT_TRY(print_model(r, &memory, err));
     GPT_TRY(open_corpus(r, args, err));
+    GPT_TRY(gpt_evaluator_read(&r->evaluator, &r->plan, is_first(r), err));
     GPT_TRY(compare_ranks(r, args, err));
     if (is_first(r) && !r->plan.evaluates)
         GPT_TRY(gpt_saver_check_room(&r->plan.replica, r->o, err));
@@ -931,13 +1017,18 @@ int gpt_run_open(struct gpt_run *r, const struct gpt_train_options *options,
     GPT_TRY(open_replica(r, args, &memory, err));
     feed = feed_options(r);
     GPT_TRY(gpt_feed_open(&r->feed, &feed, err));
-    return open_report(r, err);
+    GPT_TRY(open_report(r, err));
+    return gpt_evaluator_open(
+        r->evaluator,
+        &(struct gpt_evaluator_run){r->replica, r->feed, r->corpus, r->report},
+        err);
 }
 
 int gpt_run_close(struct gpt_run *r, int status, struct gpt_err *err)
 {
     int closed = gpt_report_close(r->report, status == GPT_OK ? err : NULL);
 
+    gpt_stragglers_close(r->stragglers);
     if (status == GPT_OK)
         status = closed;
     /* The other ranks learn how this one ends before it frees what a collective
@@ -945,8 +1036,10 @@ int gpt_run_close(struct gpt_run *r, int status, struct gpt_err *err)
      * until the saver is closed. */
     status = gpt_world_end(r->world, status, err);
     gpt_saver_close(r->saver);
-    gpt_feed_close(r->feed);
+    gpt_feed_close(r->feed); /* it may read a corpus of the evaluator */
+    gpt_evaluator_close(r->evaluator);
     gpt_corpus_close(r->corpus);
+    gpt_data_stages_free(&r->stages);
     gpt_arena_free(&r->data_names);
     gpt_replica_close(r->replica);
     gpt_loss_close(r->loss);

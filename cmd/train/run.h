@@ -7,6 +7,7 @@
 #include "base/memory.h"
 #include "checkpoint/source.h"
 #include "train/feed.h"
+#include "cmd/train/evaluate.h"
 #include "cmd/train/plan.h"
 #include "cmd/train/report.h"
 #include "cmd/train/saver.h"
@@ -24,14 +25,19 @@ struct gpt_run {
     struct gpt_backend *be;
     struct gpt_replica *replica;
     struct gpt_corpus *corpus;
+    struct gpt_data_stages stages; /* of the training data; n 0: one */
     struct gpt_arena data_names; /* of the corpus */
     struct gpt_loss_rule *loss; /* or NULL */
     struct gpt_feed *feed;
+    struct gpt_evaluator *evaluator;
     struct gpt_report *report;
+    struct gpt_stragglers *stragglers; /* of rank 0, or NULL */
+    char peak_is[96]; /* what utilization is compared with */
+    double predicted; /* bytes of this rank's device memory */
     struct gpt_saver *saver; /* with --save */
     struct gpt_state_context context;
     struct gpt_buf option_text;
-    char metrics[GPT_PATH_BYTES];
+    char metrics[GPT_PATH_BYTES], samples[GPT_PATH_BYTES];
     char carrier[320]; /* what carries bytes between ranks, in words */
     int lock;
     double started;

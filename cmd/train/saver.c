@@ -33,6 +33,7 @@ struct gpt_saver {
     bool running;
     atomic_bool done;
     int64_t iteration;
+    bool best; /* it is marked as the best one */
     cJSON *state;
     int status;
     struct gpt_err err;
@@ -197,6 +198,20 @@ void gpt_saver_close(struct gpt_saver *s)
     gpt_free(s);
 }
 
+/* A checkpoint that is gone was removed by its user. */
+int gpt_saver_mark_best(const struct gpt_train_options *o, int64_t iteration,
+                        struct gpt_err *err)
+{
+    char path[GPT_PATH_BYTES];
+
+    if (!o->save_best || iteration == 0)
+        return GPT_OK;
+    GPT_TRY(gpt_checkpoint_path(path, sizeof(path), o->save, iteration, err));
+    return gpt_path_is_dir(path)
+               ? gpt_checkpoint_mark_best(o->save, iteration, err)
+               : GPT_OK;
+}
+
 int64_t gpt_saver_saved(const struct gpt_saver *s)
 {
     return s->saved;
@@ -347,6 +362,10 @@ static int write_all(struct gpt_saver *s, struct gpt_err *err)
                                       err));
     if (!gpt_agreement_first(s->all))
         return GPT_OK;
+    /* A checkpoint is the best one from when it is whole. A run that ends
+     * between the two marks it when it resumes (gpt_saver_mark_best). */
+    if (s->best)
+        GPT_TRY(gpt_checkpoint_mark_best(o->save, s->iteration, err));
     return gpt_checkpoint_prune(o->save, o->keep_checkpoints, err);
 }
 
@@ -415,6 +434,8 @@ int gpt_saver_save(struct gpt_saver *s, const struct gpt_train_state *state,
     if (s->all) /* it became shorter after the first step */
         s->peers.timeout = s->replica->o.world->timeout;
     s->iteration = state->iteration;
+    s->best = s->context->options->save_best &&
+              state->best.iteration == state->iteration;
     s->state = gpt_state_to_json(s->replica, state, s->context);
     if (gpt_json_out_of_memory()) /* another thread may print it */
         return gpt_no_memory(err, "the state of a checkpoint");

@@ -135,6 +135,8 @@ static const struct rule rules[] = {
     {"rotary-base", "position-embedding-type", has_no_angles, NULL},
     {"rotary-percent", "position-embedding-type", has_no_angles, NULL},
     {"rotary-interleaved", "position-embedding-type", has_no_angles, NULL},
+    {"rotary-local-base", "position-embedding-type", has_no_angles, NULL},
+    {"no-rope-freq", "position-embedding-type", has_no_angles, NULL},
     {"rotary-scaling-type", "position-embedding-type", has_no_angles, NULL},
     {"rotary-scaling-factor", "position-embedding-type", has_no_angles,
      NULL},

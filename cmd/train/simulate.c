@@ -169,6 +169,9 @@ costs_of(const struct gpt_train_plan *plan,
         .backward = o->backward + 2 * o->sum * (double)n,
         .transfer = o->transfer,
         .layers = n,
+        .end_forward = o->end_forward,
+        .end_backward = o->end_backward,
+        .chunks = plan->topology.chunks,
     };
 
     if (plan->replica.exec.overlap_tensor)
@@ -270,4 +273,60 @@ int gpt_simulate(const struct gpt_train_plan *plan,
 out:
     free_played(&p);
     return status;
+}
+
+/* ---- the length alone ---- */
+
+/* Seconds of a step of m microbatches, by the schedules that training runs: a
+ * formula for each kind of schedule would be one more thing to keep true. */
+static int play_step(const struct gpt_train_plan *plan,
+                     const struct gpt_simulate_options *o, int64_t m,
+                     double *seconds, struct gpt_err *err)
+{
+    const struct gpt_topology *t = &plan->topology;
+    const struct gpt_pipeline_plan_costs costs = costs_of(plan, o);
+    struct played p = {.stages = 0};
+    struct gpt_pipeline_plan_result result;
+    int status;
+
+    GPT_TRY_GOTO(status, build_plans(&p, t, m, err), out);
+    GPT_TRY_GOTO(status,
+                 gpt_pipeline_plan_simulate(p.plans, p.stages, &costs, NULL,
+                                            &result, err),
+                 out);
+    *seconds = result.total;
+    /* as print_timeline(): weights that nothing hides come first */
+    if (!plan->replica.overlap_gather)
+        *seconds += o->weights * (double)t->chunks;
+out:
+    free_played(&p);
+    return status;
+}
+
+int gpt_simulate_step(const struct gpt_train_plan *plan,
+                      const struct gpt_simulate_options *o, double *seconds,
+                      struct gpt_err *err)
+{
+    /* The pipeline is full before 2 P microbatches, and runs in rounds of P
+     * from there: two such lengths give the time of a round. */
+    const int64_t m = gpt_max_i64(plan->replica.micro_batches, 1);
+    const int64_t few = 3 * plan->topology.size[GPT_PP], more = 2 * few;
+    double less;
+
+    if (m <= more + few)
+        return play_step(plan, o, m, seconds, err);
+    GPT_TRY(play_step(plan, o, few, &less, err));
+    GPT_TRY(play_step(plan, o, more, seconds, err));
+    *seconds += (*seconds - less) / (double)few * (double)(m - more);
+    return GPT_OK;
+}
+
+double gpt_simulate_floor(const struct gpt_train_plan *plan,
+                          const struct gpt_simulate_options *o)
+{
+    const struct gpt_pipeline_plan_costs c = costs_of(plan, o);
+
+    return (double)gpt_max_i64(plan->replica.micro_batches, 1) *
+           ((double)c.chunks * (c.forward + c.backward) + c.end_forward +
+            c.end_backward);
 }

@@ -10,6 +10,7 @@ struct gpt_simulate_options {
      * sum of a microbatch's activations over tensor parallel ranks; gathering a
      * chunk's weights. */
     double forward, backward, transfer, sum, weights;
+    double end_forward, end_backward; /* of the last stage: logits and loss */
     const char *svg; /* file for a picture, or NULL */
     bool force;      /* that file may be written over */
 };
@@ -26,5 +27,16 @@ int gpt_simulate_parse(struct gpt_simulate_options *o, const char *text,
 int gpt_simulate(const struct gpt_train_plan *plan,
                  const struct gpt_simulate_options *o, struct gpt_buf *text,
                  struct gpt_err *err) GPT_MUST_USE;
+
+/* The length of the step, as gpt_simulate() prints it, without its timeline. Of
+ * very many microbatches the first are played, and the rest takes as long as
+ * they do: every further one adds the same time. */
+int gpt_simulate_step(const struct gpt_train_plan *plan,
+                      const struct gpt_simulate_options *o, double *seconds,
+                      struct gpt_err *err) GPT_MUST_USE;
+
+/* Seconds that the last stage computes: no step is shorter. */
+double gpt_simulate_floor(const struct gpt_train_plan *plan,
+                          const struct gpt_simulate_options *o);
 
 #endif

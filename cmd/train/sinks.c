@@ -18,7 +18,7 @@
 #include <time.h>
 
 struct gpt_sinks {
-    struct gpt_append *file;
+    struct gpt_append *file, *samples;
     struct gpt_event_file *events;
     struct gpt_command_pipe *command;
     struct gpt_buf line;
@@ -108,22 +108,31 @@ static int make_line(struct gpt_buf *line, int64_t iteration,
 
 /* ---- TensorBoard ---- */
 
+/* Seconds since 1970, by which TensorBoard orders what it shows. */
+static double wall_clock(void)
+{
+    struct timespec now;
+
+    clock_gettime(CLOCK_REALTIME, &now);
+    return (double)now.tv_sec + 1e-9 * (double)now.tv_nsec;
+}
+
 /* What is not finite is left out: TensorBoard draws a gap. */
 static int write_events(struct gpt_event_file *events, int64_t iteration,
                         const struct gpt_metric *metrics, size_t n,
                         struct gpt_err *err)
 {
-    struct timespec now;
+    const double when = wall_clock();
 
-    clock_gettime(CLOCK_REALTIME, &now);
     for (size_t i = 0; i < n; i++) {
         double factor;
-        const char *tag = gpt_event_tag(metrics[i].name, &factor);
+        char buf[256];
+        const char *tag = gpt_event_tag(metrics[i].name, buf, sizeof(buf),
+                                        &factor);
 
         if (isfinite(metrics[i].value))
             GPT_TRY(gpt_event_file_scalar(
-                events, (double)now.tv_sec + 1e-9 * (double)now.tv_nsec,
-                iteration, tag, metrics[i].value * factor, err));
+                events, when, iteration, tag, metrics[i].value * factor, err));
     }
     return GPT_OK;
 }
@@ -147,6 +156,28 @@ int gpt_sinks_write(struct gpt_sinks *s, int64_t iteration,
     return GPT_OK;
 }
 
+/* The file of samples is a record, as metrics.jsonl is: what cannot be written
+ * ends the run. */
+int gpt_sinks_sample(struct gpt_sinks *s, int64_t iteration, const char *line,
+                     const char *tag, const char *text, struct gpt_err *err)
+{
+    if (s->samples)
+        GPT_TRY(gpt_append_line(s->samples, line, err));
+    return s->events ? gpt_event_file_text(s->events, wall_clock(), iteration,
+                                           tag, text, err)
+                     : GPT_OK;
+}
+
+/* Lines of steps that will be made again are cut off before any is added. */
+static int open_lines(struct gpt_append **file, const char *path,
+                      int64_t iteration, struct gpt_err *err)
+{
+    if (!path)
+        return GPT_OK;
+    GPT_TRY(cut_metrics(path, iteration, err));
+    return gpt_append_open(file, path, err);
+}
+
 int gpt_sinks_open(struct gpt_sinks **sinks, const struct gpt_sink_options *o,
                    struct gpt_err *err)
 {
@@ -155,10 +186,10 @@ int gpt_sinks_open(struct gpt_sinks **sinks, const struct gpt_sink_options *o,
 
     *sinks = NULL;
     GPT_TRY(gpt_new(&s, 1, sizeof(*s), "metrics", err));
-    if (o->metrics) {
-        GPT_TRY_GOTO(status, cut_metrics(o->metrics, o->iteration, err), fail);
-        GPT_TRY_GOTO(status, gpt_append_open(&s->file, o->metrics, err), fail);
-    }
+    GPT_TRY_GOTO(status, open_lines(&s->file, o->metrics, o->iteration, err),
+                 fail);
+    GPT_TRY_GOTO(status, open_lines(&s->samples, o->samples, o->iteration, err),
+                 fail);
     if (o->tensorboard)
         GPT_TRY_GOTO(status,
                      gpt_event_file_open(&s->events, o->tensorboard, 0, err),
@@ -178,12 +209,15 @@ int gpt_sinks_close(struct gpt_sinks *s, struct gpt_err *err)
 {
     if (!s)
         return GPT_OK;
-    const int file = gpt_append_close(s->file, err);
-    const int events =
-        gpt_event_file_close(s->events, file == GPT_OK ? err : NULL);
+    int status = gpt_append_close(s->file, err);
+    int next = gpt_append_close(s->samples, status == GPT_OK ? err : NULL);
+
+    status = status != GPT_OK ? status : next;
+    next = gpt_event_file_close(s->events, status == GPT_OK ? err : NULL);
+    status = status != GPT_OK ? status : next;
 
     gpt_command_pipe_close(s->command);
     gpt_buf_free(&s->line);
     gpt_free(s);
-    return file != GPT_OK ? file : events;
+    return status;
 }

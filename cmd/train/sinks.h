@@ -17,13 +17,14 @@ struct gpt_sink_options {
     const char *metrics;     /* file, or NULL */
     const char *tensorboard; /* directory, or NULL */
     const char *command;     /* for sh, or NULL */
+    const char *samples;     /* file of texts, or NULL */
     int64_t iteration;       /* that the run continues from */
 };
 
 struct gpt_sinks;
 
-/* Lines of the metrics file after `iteration` are cut off: those steps will be
- * made again. */
+/* Lines of both files after `iteration` are cut off: those steps will be made
+ * again. */
 int gpt_sinks_open(struct gpt_sinks **sinks, const struct gpt_sink_options *o,
                    struct gpt_err *err) GPT_MUST_USE;
 /* One line of n numbers. A command that does not read, or has ended, is
@@ -31,6 +32,11 @@ int gpt_sinks_open(struct gpt_sinks **sinks, const struct gpt_sink_options *o,
 int gpt_sinks_write(struct gpt_sinks *sinks, int64_t iteration,
                     const struct gpt_metric *metrics, size_t n,
                     struct gpt_err *err) GPT_MUST_USE;
+/* A text that the model wrote: a line of JSON for the file of samples, and a
+ * text under a tag for TensorBoard. */
+int gpt_sinks_sample(struct gpt_sinks *sinks, int64_t iteration,
+                     const char *line, const char *tag, const char *text,
+                     struct gpt_err *err) GPT_MUST_USE;
 /* Waits until the command has ended. NULL is fine. */
 int gpt_sinks_close(struct gpt_sinks *sinks, struct gpt_err *err);
 

@@ -48,6 +48,7 @@ cJSON *gpt_state_to_json(const struct gpt_replica *r,
                             (double)state->scheduled);
     cJSON_AddNumberToObject(json, "consumed_valid_samples",
                             (double)state->consumed_valid);
+    cJSON_AddNumberToObject(json, "restarts", (double)state->restarts);
     cJSON_AddStringToObject(json, "optimizer",
                             gpt_optimizer_names[r->o.optimizer.kind]);
     cJSON_AddNumberToObject(json, "optimizer_step", (double)r->optimizer->step);
@@ -57,6 +58,8 @@ cJSON *gpt_state_to_json(const struct gpt_replica *r,
     cJSON_AddStringToObject(json, "corpus_digest", digest);
     if (r->o.loss_scale.initial > 0)
         gpt_json_add(json, "loss_scale", scale_to_json(&r->scale));
+    if (state->best.iteration > 0 || state->best.waited > 0)
+        gpt_json_add(json, "best", gpt_best_to_json(&state->best));
     tokenizer.vocab_size = c->options->vocab_size;
     if (gpt_tokenizer_named(&tokenizer))
         gpt_json_add(json, "tokenizer", gpt_tokenizer_to_json(&tokenizer));
@@ -168,6 +171,10 @@ static int read_position(struct gpt_replica *r, struct gpt_train_state *state,
                             &state->scheduled, what, err));
     GPT_TRY(gpt_json_int(json, "consumed_valid_samples", 0, MAX_COUNT,
                          &state->consumed_valid, what, err));
+    GPT_TRY(gpt_best_from_json(&state->best, json, what, err));
+    GPT_TRY(gpt_json_int_or(json, "restarts", 0, 0, MAX_COUNT - 1,
+                            &state->restarts, what, err));
+    state->restarts++; /* old programs did not count them */
     GPT_TRY(gpt_json_int(json, "seed", 0, MAX_COUNT, &seed, what, err));
     GPT_TRY(gpt_json_string(json, "corpus_digest", &digest, what, err));
     if (seed != (int64_t)r->o.exec.seed)

@@ -7,6 +7,7 @@
 #include "base/json.h"
 #include "parallel/agreement.h"
 #include "checkpoint/ownership.h"
+#include "cmd/train/best.h"
 #include "cmd/train/plan.h"
 #include "train/replica.h"
 
@@ -17,6 +18,8 @@ struct gpt_train_state {
     int64_t scheduled;      /* ... of steps that were not skipped: these move
                              * learning rate and weight decay on */
     int64_t consumed_valid;
+    struct gpt_best best;
+    int64_t restarts; /* times that the run was resumed */
 };
 
 /* What else a checkpoint records, and is compared with on resume. */

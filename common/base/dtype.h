@@ -43,5 +43,9 @@ uint16_t gpt_f32_to_f16(float x); /* overflow gives infinity */
  * copy. Regions do not overlap. False when the pair is not supported. */
 bool gpt_convert(void *dst, enum gpt_dtype dst_type, const void *src,
                  enum gpt_dtype src_type, size_t n);
+/* The same with the loops for an instruction set that the machine has: 0 for
+ * none, 1 for AVX2, 2 for AVX-512. All give the same bits. */
+bool gpt_convert_with(int isa, void *dst, enum gpt_dtype dst_type,
+                      const void *src, enum gpt_dtype src_type, size_t n);
 
 #endif

@@ -11,7 +11,6 @@
 #include <pthread.h>
 #include <string.h>
 
-#define CRC32C_POLYNOMIAL UINT32_C(0x82f63b78) /* 0x1edc6f41, bits reversed */
 enum { BLOCK = 1024 }; /* bytes of one of three blocks */
 
 /* slice[k][b]: register b followed by k zero bytes; move[k][b]: register
@@ -46,7 +45,7 @@ static void make_tables(void)
         uint32_t r = b;
 
         for (int i = 0; i < 8; i++)
-            r = r >> 1 ^ (r & 1 ? CRC32C_POLYNOMIAL : 0);
+            r = r >> 1 ^ (r & 1 ? GPT_CRC32C_POLYNOMIAL : 0);
         slice[0][b] = r;
     }
     for (int k = 1; k < 8; k++)
@@ -131,6 +130,34 @@ uint32_t gpt_crc32c_portable(uint32_t crc, const void *p, size_t n)
 {
     pthread_once(&once, make_tables);
     return ~run_tables(~crc, p, n);
+}
+
+/* a * b modulo the polynomial. Bit 31 is the coefficient of x^0. */
+static uint32_t multiply(uint32_t polynomial, uint32_t a, uint32_t b)
+{
+    uint32_t product = 0;
+
+    for (uint32_t bit = UINT32_C(1) << 31; bit; bit >>= 1) {
+        if (a & bit)
+            product ^= b;
+        b = b >> 1 ^ (b & 1 ? polynomial : 0);
+    }
+    return product;
+}
+
+/* A checksum moved past n zero bytes is multiplied by x^(8 n), which is made of
+ * the squares x^8, x^16, x^32, ... What the register is inverted with, before
+ * and after, cancels out. */
+uint32_t gpt_crc_join(uint32_t polynomial, uint32_t a, uint32_t b, int64_t n)
+{
+    uint32_t power = UINT32_C(1) << 31, square = UINT32_C(1) << 23;
+
+    for (; n > 0; n >>= 1) {
+        if (n & 1)
+            power = multiply(polynomial, square, power);
+        square = multiply(polynomial, square, square);
+    }
+    return multiply(polynomial, power, a) ^ b;
 }
 
 /* Folds the 128-bit product: every bit of both factors counts. */

@@ -10,6 +10,13 @@ uint32_t gpt_crc32c(uint32_t crc, const void *p, size_t n);
 /* The same by tables alone: the fallback, and what tests compare with. */
 uint32_t gpt_crc32c_portable(uint32_t crc, const void *p, size_t n);
 
+/* Polynomials, bits reversed: of CRC-32C, and of CRC-32 (IEEE 802.3). */
+#define GPT_CRC32C_POLYNOMIAL UINT32_C(0x82f63b78)
+#define GPT_CRC32_POLYNOMIAL UINT32_C(0xedb88320)
+/* The checksum of A followed by B, of n bytes, from those of both: parts that
+ * several threads have seen become one. O(log n). */
+uint32_t gpt_crc_join(uint32_t polynomial, uint32_t a, uint32_t b, int64_t n);
+
 /* 64-bit mixing hash for tables; not for files. */
 uint64_t gpt_hash64(const void *p, size_t n, uint64_t seed);
 

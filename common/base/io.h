@@ -26,6 +26,12 @@ const char *gpt_in_path(const struct gpt_in *in);
 
 /* True when its name still is that of this file, which was not replaced. */
 bool gpt_in_is_current(const struct gpt_in *in);
+/* What tells this file from others and from itself before it was changed: its
+ * place, size and time. */
+struct gpt_in_stamp {
+    int64_t device, inode, size, seconds, nanoseconds;
+};
+struct gpt_in_stamp gpt_in_stamp(const struct gpt_in *in);
 
 /* Makes a file known as an input of this process: no output may replace it or
  * be written to it, under whatever name. A path that is no file is fine. */
@@ -63,6 +69,11 @@ enum {
     GPT_OUT_FORCE = 1,  /* replace an existing file (still atomically) */
     GPT_OUT_NOSYNC = 2, /* skip fsync: for scratch and tests of speed */
     GPT_OUT_INSIDE = 4, /* inside a gpt_outdir: publish with the directory */
+    /* What is written outlives the process until it is published: PATH.part, or
+     * ".NAME.part" of a directory. A file keeps what it has where nothing is
+     * written, and has the `expected` size at once: for gpt_out_pwrite() by
+     * work that resumes. */
+    GPT_OUT_PART = 8,
 };
 
 struct gpt_out;
@@ -86,6 +97,13 @@ int gpt_out_copy(struct gpt_out *out, struct gpt_in *in, int64_t offset,
 /* At an offset, unbuffered, thread-safe. Do not mix with gpt_out_write(). */
 int gpt_out_pwrite(struct gpt_out *out, const void *p, size_t n,
                    int64_t offset, struct gpt_err *err) GPT_MUST_USE;
+/* True where bytes of `in` can become those of `out` without being written: a
+ * file system that shares blocks, or copies on its server. */
+bool gpt_out_shares(const struct gpt_out *out, const struct gpt_in *in);
+/* The n bytes of `in` from `from` on, put at `offset` in that way, thread-safe;
+ * false when the kernel did not, and nothing counts as written. */
+bool gpt_out_share(struct gpt_out *out, int64_t offset, const struct gpt_in *in,
+                   int64_t from, int64_t n);
 int64_t gpt_out_tell(const struct gpt_out *out);
 /* Reads back what this writer wrote (pread on the temporary file). */
 int gpt_out_reread(struct gpt_out *out, void *dst, size_t n, int64_t offset,
@@ -139,6 +157,11 @@ int gpt_out_publish_parts(const char *const *paths, size_t n,
                           struct gpt_err *err) GPT_MUST_USE;
 /* Removes PATH.part, if it is there. */
 int gpt_out_remove_part(const char *path, struct gpt_err *err) GPT_MUST_USE;
+/* The directory of GPT_OUT_PART for the target `path`, whether it is there or
+ * not; its removal. */
+int gpt_outdir_part(char *buf, size_t cap, const char *path,
+                    struct gpt_err *err) GPT_MUST_USE;
+int gpt_outdir_remove_part(const char *path, struct gpt_err *err) GPT_MUST_USE;
 
 /* A directory that appears at once: files are written (GPT_OUT_INSIDE) under
  * gpt_outdir_path(), commit renames the directory. One that exists needs
@@ -185,6 +208,16 @@ void gpt_out_cleanup(void);
 /* Removes every temporary file and directory in `dir`, left by programs that
  * were killed. The caller makes sure that no other process writes there. */
 void gpt_out_sweep(const char *dir);
+
+/* ---- links ---- */
+
+/* Makes `path` a symbolic link to `target`, in the place of one that is there:
+ * at every moment it is the old link or the new one. GPT_EEXIST when it is
+ * something else. */
+int gpt_link_write(const char *path, const char *target,
+                   struct gpt_err *err) GPT_MUST_USE;
+/* What a link says. GPT_EIO when there is none, GPT_EDATA when it is none. */
+int gpt_link_read(const char *path, char *target, size_t cap) GPT_MUST_USE;
 
 /* ---- paths ---- */
 bool gpt_path_exists(const char *path);

@@ -46,6 +46,30 @@ static bool is_empty_dir(const char *path)
     return entries <= 2; /* "." and ".." */
 }
 
+/* Makes the directory that is filled. Of one that outlives the process there is
+ * no entry for removal, and it may be there: a link in its place is none. */
+static int make_tmp(struct gpt_outdir *d, const char *path, struct gpt_err *err)
+{
+    const bool kept = d->flags & GPT_OUT_PART;
+    struct stat st;
+
+    d->tmp = kept ? gpt_part_dir_name(d->target) : gpt_temp_name(d->target);
+    /* Registered before it exists: a signal between the two finds nothing to
+     * remove, the other way round would leave a directory. */
+    d->temp = d->tmp && !kept ? gpt_temp_add(d->tmp, true) : NULL;
+    if (!d->temp && (!d->tmp || !kept))
+        return gpt_no_memory(err, "a file name");
+    if (mkdir(d->tmp, 0777) == 0)
+        return GPT_OK;
+    if (kept && errno == EEXIST && lstat(d->tmp, &st) == 0 &&
+        S_ISDIR(st.st_mode))
+        return GPT_OK;
+    gpt_temp_drop(d->temp);
+    return errno == ENOENT ? gpt_out_cannot_create(err, path)
+                           : gpt_fail_errno(err, GPT_EIO,
+                                            "cannot make directory '%s'", path);
+}
+
 int gpt_outdir_open(struct gpt_outdir **dir, const char *path, unsigned flags,
                     struct gpt_err *err)
 {
@@ -65,22 +89,7 @@ int gpt_outdir_open(struct gpt_outdir **dir, const char *path, unsigned flags,
     }
     /* Before a new one is made: what killed writers left may fill the disk. */
     gpt_temp_sweep(d->target);
-    d->tmp = gpt_temp_name(d->target);
-    /* Registered before it exists: a signal between the two finds nothing to
-     * remove, the other way round would leave a directory. */
-    d->temp = d->tmp ? gpt_temp_add(d->tmp, true) : NULL;
-    if (!d->temp) {
-        status = gpt_no_memory(err, "a file name");
-        goto fail;
-    }
-    if (mkdir(d->tmp, 0777) != 0) {
-        gpt_temp_drop(d->temp);
-        status = errno == ENOENT
-                     ? gpt_out_cannot_create(err, path)
-                     : gpt_fail_errno(err, GPT_EIO,
-                                      "cannot make directory '%s'", path);
-        goto fail;
-    }
+    GPT_TRY_GOTO(status, make_tmp(d, path, err), fail);
     *dir = d;
     return GPT_OK;
 fail:
@@ -107,6 +116,32 @@ int gpt_outdir_join(struct gpt_outdir **dir, const char *path,
     memcpy(d->tmp, path, strlen(path));
     *dir = d;
     return GPT_OK;
+}
+
+int gpt_outdir_part(char *buf, size_t cap, const char *path,
+                    struct gpt_err *err)
+{
+    char *target, *part;
+
+    GPT_TRY(gpt_real_target(path, &target, err));
+    part = gpt_part_dir_name(target);
+    gpt_free(target);
+    if (!part)
+        return gpt_no_memory(err, "a file name");
+    const bool fits = (size_t)snprintf(buf, cap, "%s", part) < cap;
+    gpt_free(part);
+    return fits ? GPT_OK
+                : gpt_fail(err, GPT_EFAIL, "the path '%s' is too long", path);
+}
+
+int gpt_outdir_remove_part(const char *path, struct gpt_err *err)
+{
+    char part[GPT_PATH_BYTES];
+
+    GPT_TRY(gpt_outdir_part(part, sizeof(part), path, err));
+    return gpt_remove_tree(part) == 0 || errno == ENOENT
+               ? GPT_OK
+               : gpt_fail_errno(err, GPT_EIO, "cannot remove '%s'", part);
 }
 
 const char *gpt_outdir_path(const struct gpt_outdir *dir)

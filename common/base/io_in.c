@@ -129,6 +129,22 @@ bool gpt_in_is_current(const struct gpt_in *in)
            mine.st_dev == now.st_dev && mine.st_ino == now.st_ino;
 }
 
+/* All zero where the system does not say: then it is that of no file. */
+struct gpt_in_stamp gpt_in_stamp(const struct gpt_in *in)
+{
+    struct stat st;
+
+    if (fstat(in->fd, &st) != 0)
+        return (struct gpt_in_stamp){.size = 0};
+    return (struct gpt_in_stamp){
+        .device = (int64_t)st.st_dev,
+        .inode = (int64_t)st.st_ino,
+        .size = st.st_size,
+        .seconds = st.st_mtim.tv_sec,
+        .nanoseconds = st.st_mtim.tv_nsec,
+    };
+}
+
 const char *gpt_in_path(const struct gpt_in *in)
 {
     return in->path;

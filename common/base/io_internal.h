@@ -49,7 +49,7 @@ struct gpt_out {
     mode_t mode;        /* of the file that is replaced, 0 = none */
     char *path;         /* as the caller wrote it, for messages */
     char *target, *tmp; /* NULL for streams; tmp == NULL for INSIDE */
-    bool part;          /* tmp is PATH.part */
+    bool part;          /* tmp is PATH.part, or the directory is one */
     bool removal;       /* nothing is written: the target goes */
     struct gpt_temp *temp; /* NULL for streams and PATH.part */
     char *buffer;
@@ -78,6 +78,8 @@ bool gpt_is_temp_of(const char *name, const char *base);
 bool gpt_is_temp(const char *name);
 /* "path.part", the same. */
 char *gpt_part_name(const char *path);
+/* "dir/.name.part", of a directory. */
+char *gpt_part_dir_name(const char *path);
 /* Removes what killed writers of `path` left, when older than an hour. */
 void gpt_temp_sweep(const char *path);
 /* rm -r */

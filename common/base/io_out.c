@@ -46,7 +46,8 @@ void gpt_out_abort(struct gpt_out *out)
         return;
     /* Only what this writer has made: a target that existed before, or a name
      * whose creation failed, is not touched. */
-    if (out->temp || (out->part && out->tmp && !out->removal))
+    if (out->temp || (out->part && out->tmp && !out->removal &&
+                      !(out->flags & GPT_OUT_PART)))
         unlink(out->tmp ? out->tmp : out->target);
     gpt_temp_drop(out->temp);
     gpt_out_free(out);
@@ -120,9 +121,27 @@ static int open_part(struct gpt_out *out, int64_t at, struct gpt_err *err)
     return GPT_OK;
 }
 
-/* at < 0: under a name of its own. */
-static int open_regular(struct gpt_out *out, int64_t at, struct gpt_err *err)
+/* Opens what a run that was interrupted may have left, or makes it. The size is
+ * set at once: bytes come at offsets, and those of the earlier run stay. */
+static int open_kept(struct gpt_out *out, const char *name, int64_t expected,
+                     struct gpt_err *err)
 {
+    out->fd = open(name, O_RDWR | O_CREAT | O_CLOEXEC | O_NOFOLLOW, 0666);
+    if (out->fd < 0)
+        return gpt_out_cannot_create(err, out->path);
+    if (ftruncate(out->fd, expected) != 0)
+        return gpt_fail_errno(err, GPT_EIO, "cannot set the size of '%s'",
+                              out->path);
+    atomic_store(&out->end, expected);
+    out->part = true;
+    return GPT_OK;
+}
+
+/* at < 0: under a name of its own. */
+static int open_regular(struct gpt_out *out, int64_t expected, int64_t at,
+                        struct gpt_err *err)
+{
+    const bool kept = out->flags & GPT_OUT_PART;
     struct stat st;
 
     bool done;
@@ -135,7 +154,8 @@ static int open_regular(struct gpt_out *out, int64_t at, struct gpt_err *err)
     /* The directory around it has a temporary name already, and appears at
      * once. */
     if (out->flags & GPT_OUT_INSIDE)
-        return create(out, out->target, err);
+        return kept ? open_kept(out, out->target, expected, err)
+                    : create(out, out->target, err);
     if (lstat(out->target, &st) == 0) {
         if (!(out->flags & GPT_OUT_FORCE))
             return gpt_out_exists(err, out->path);
@@ -145,10 +165,12 @@ static int open_regular(struct gpt_out *out, int64_t at, struct gpt_err *err)
     }
     if (at < 0)
         gpt_temp_sweep(out->target);
-    out->tmp = at < 0 ? gpt_temp_name(out->target)
-                      : gpt_part_name(out->target);
+    out->tmp = at < 0 && !kept ? gpt_temp_name(out->target)
+                               : gpt_part_name(out->target);
     if (!out->tmp)
         return gpt_no_memory(err, "a file name");
+    if (kept)
+        return open_kept(out, out->tmp, expected, err);
     return at < 0 ? create(out, out->tmp, err) : open_part(out, at, err);
 }
 
@@ -202,7 +224,7 @@ static int open_out(struct gpt_out **out, const char *path, unsigned flags,
     if (o->standard_output || (known && !S_ISREG(st.st_mode)))
         status = open_stream(o, err);
     else
-        status = open_regular(o, at, err);
+        status = open_regular(o, expected, at, err);
     if (status == GPT_OK && expected > 0 && !o->stream)
         status = reserve(o, expected, err);
     if (status != GPT_OK)
@@ -392,6 +414,9 @@ int gpt_out_pwrite(struct gpt_out *out, const void *p, size_t n,
     }
     if (gpt_raw_write(out->fd, p, n, offset) != 0)
         return cannot_write(out, n, offset, err);
+    /* The disk begins early here, too. Small writes are left to the fsync. */
+    if (n >= DIRECT && !(out->flags & GPT_OUT_NOSYNC))
+        sync_file_range(out->fd, offset, (off_t)n, SYNC_FILE_RANGE_WRITE);
     long long end = offset + (long long)n, old = atomic_load(&out->end);
     /* The largest end that any thread has reached. A failed exchange has loaded
      * the present value into `old`. */

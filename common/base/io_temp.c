@@ -148,6 +148,19 @@ char *gpt_part_name(const char *path)
     return name;
 }
 
+/* Hidden, unlike that of a file: programs that list directories by their
+ * beginnings must not meet half of one. */
+char *gpt_part_dir_name(const char *path)
+{
+    const char *base = base_of(path);
+    size_t bytes = strlen(path) + sizeof("..part");
+    char *name = gpt_alloc(bytes, 1);
+
+    if (name)
+        snprintf(name, bytes, "%.*s.%s.part", (int)(base - path), path, base);
+    return name;
+}
+
 /* The process that made `name`, a temporary name for `base`; 0 when it is
  * none. */
 static long maker_of(const char *name, const char *base)

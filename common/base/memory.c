@@ -9,6 +9,8 @@
 #include <stdlib.h>
 #include <string.h>
 #include <sys/mman.h>
+#include <sys/resource.h>
+#include <unistd.h>
 
 /* ---- blocks ----
  *
@@ -338,4 +340,30 @@ void gpt_buf_free(struct gpt_buf *b)
 {
     free(b->data);
     *b = (struct gpt_buf){0};
+}
+
+/* ---- the process ---- */
+
+/* The second number of the file is what is resident, in pages. */
+double gpt_memory_resident(void)
+{
+    FILE *f = fopen("/proc/self/statm", "re");
+    long long pages = 0;
+
+    if (!f)
+        return 0;
+    if (fscanf(f, "%*s %lld", &pages) != 1)
+        pages = 0;
+    fclose(f);
+    return (double)pages * (double)sysconf(_SC_PAGESIZE);
+}
+
+/* The kernel counts in units of 1024 bytes. */
+double gpt_memory_peak(void)
+{
+    struct rusage usage;
+
+    return getrusage(RUSAGE_SELF, &usage) == 0
+               ? 1024.0 * (double)usage.ru_maxrss
+               : 0;
 }

@@ -21,6 +21,11 @@ void gpt_want_large_pages(void *p, size_t bytes);
  * contents are of no use any more. */
 void gpt_drop_pages(void *p, size_t bytes);
 
+/* Bytes of memory that this process holds now, and has held at most; 0 where
+ * the system does not say. */
+double gpt_memory_resident(void);
+double gpt_memory_peak(void);
+
 /* gpt_alloc that reports: "cannot allocate N bytes for WHAT". */
 int gpt_new(void *out_pointer, size_t n, size_t size, const char *what,
             struct gpt_err *err) GPT_MUST_USE;

@@ -150,8 +150,8 @@ struct gpt_program {
     bool stop_at_positional; /* what follows the first one are words, too:
                               * for programs that start another */
     const char *positional; /* how --help calls them, or NULL */
-    const char *instead; /* of words: what to write where none is taken, or
-                          * NULL */
+    const char *instead; /* of words: what to write where none but `commands`
+                          * is taken, or NULL */
     /* For completions: what the first word may be, NULL-terminated, or NULL;
      * and GPT_OPT_FILE, _DIR or _SET for other words. */
     const char *const *commands;

@@ -179,6 +179,18 @@ static int take_letters(struct gpt_parse *p, struct words *w, const char *word)
     return GPT_OK;
 }
 
+/* A program that says what to write instead of words takes its commands
+ * alone. */
+static bool is_unknown(const struct gpt_program *p, const char *word)
+{
+    if (!p->instead || !p->commands)
+        return false;
+    for (size_t i = 0; p->commands[i]; i++)
+        if (strcmp(p->commands[i], word) == 0)
+            return false;
+    return true;
+}
+
 /* gpt_opt_read_all() passes twice over the words: only the second pass keeps
  * them, or they would be there twice. */
 static int take_positional(struct gpt_parse *p, const char *word)
@@ -187,7 +199,8 @@ static int take_positional(struct gpt_parse *p, const char *word)
 
     if (p->only_configs)
         return GPT_OK;
-    if (max >= 0 && p->n_positional >= max) {
+    if ((max >= 0 && p->n_positional >= max) ||
+        is_unknown(p->program, word)) {
         gpt_fail(p->err, GPT_EUSAGE, "unexpected argument '%.200s'", word);
         return p->program->instead
                    ? gpt_hint(p->err, "%s", p->program->instead)

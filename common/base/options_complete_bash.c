@@ -10,7 +10,7 @@
 /* A path that is typed runs no program: what is asked is the program of that
  * name on PATH. Names of options with '_' are offered with '_'. Forms that turn
  * a flag off, and further names of an option, are offered where they are asked
- * for: they would double every list. */
+ * for, or stand already: they would double every list. */
 static const char offers_script[] =
     "FN_words() {\n"
     "    compopt +o filenames 2>/dev/null\n"
@@ -26,7 +26,8 @@ static const char offers_script[] =
     "        more=${more//-/_} more=${more//__/--}\n"
     "    fi\n"
     "    FN_words \"$names\"\n"
-    "    if [[ $cur == --n* ]] || ((${#COMPREPLY[@]} == 0)); then\n"
+    "    if [[ $cur == --n* || \" $more \" == *\" $cur \"* ]] ||\n"
+    "            ((${#COMPREPLY[@]} == 0)); then\n"
     "        FN_add compgen -W \"$more\"\n"
     "    fi\n"
     "}\n"

@@ -104,8 +104,16 @@ const char *gpt_signal_name(int sig)
     return "signal";
 }
 
+#ifdef __SANITIZE_ADDRESS__
+int __lsan_do_recoverable_leak_check(void);
+#endif
+
 void gpt_signals_reraise(int sig)
 {
     gpt_out_cleanup();
+#ifdef __SANITIZE_ADDRESS__
+    /* at the end of a process by a signal, the sanitizer does not look */
+    __lsan_do_recoverable_leak_check();
+#endif
     die_of(sig);
 }

@@ -192,6 +192,16 @@ static int import_tensors(struct gpt_source *s, struct gpt_err *err)
 
 /* ---- the run ---- */
 
+/* What is read, and what says nothing that tensors and files do not say. What a
+ * program added of its own, and states of random numbers, are named. */
+static const char *const known_keys[] = {
+    "module", "buffer_names", "optimizer", "param_shapes",
+    "frozen_param_shapes", "frozen_param_fragments", "shared_params",
+    "global_steps", "global_samples", "skipped_steps", "dp_world_size",
+    "mp_world_size", "ds_config", "ds_version", "zero_to_fp32",
+    "universal_checkpoint_info", "checkpoint_parallel_dimensions",
+    "sparse_tensor_module_names", NULL};
+
 /* What is kept of a run: its place. DeepSpeed's schedulers are objects of a
  * program, and say only how often they were called; so the schedule of a run
  * that goes on is that of its options. */
@@ -230,6 +240,7 @@ static int make_state(struct gpt_source *s, struct gpt_err *err)
         cJSON_AddStringToObject(d->state, "converted_from", "deepspeed");
     }
     s->state = d->state;
+    s->left_out = gpt_pickle_others(root, known_keys, &s->arena);
     return GPT_OK;
 }
 
@@ -322,13 +333,9 @@ static int list_deepspeed(const struct gpt_source *s, gpt_stored_visit *visit,
     const struct deepspeed_source *d = s->data;
 
     for (int64_t i = 0; i < d->files.n; i++) {
-        const struct gpt_tensor *t = &d->files.params[i].kinds[0];
-        struct gpt_stored stored = {.name = t->name,
-                                    .dtype = t->dtype,
-                                    .ndim = t->ndim,
-                                    .slices = (int64_t)t->n};
+        const struct gpt_stored stored =
+            gpt_stored_tensor(&d->files.params[i].kinds[0]);
 
-        memcpy(stored.shape, t->shape, sizeof(t->shape));
         GPT_TRY(visit(context, &stored, err));
     }
     return GPT_OK;

@@ -14,6 +14,7 @@
 #include "checkpoint/source.h"
 #include "checkpoint/target.h"
 
+struct gpt_pour;
 struct gpt_format {
     const char *name;  /* as users choose it: "hf" */
     const char *title; /* in reports: "huggingface" */
@@ -45,7 +46,8 @@ struct gpt_format {
      * failure. */
     int (*plan)(struct gpt_target *t, struct gpt_err *err);
     void (*free_plan)(struct gpt_target *t);
-    int (*write)(struct gpt_target *t, gpt_bytes_done *done, void *context,
+    /* Writes, and publishes under t->path, with pour->flags. */
+    int (*write)(struct gpt_target *t, struct gpt_pour *pour,
                  struct gpt_err *err);
 };
 

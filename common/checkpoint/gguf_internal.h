@@ -9,7 +9,7 @@
 
 int gpt_gguf_plan(struct gpt_target *t, struct gpt_err *err) GPT_MUST_USE;
 void gpt_gguf_free_plan(struct gpt_target *t);
-int gpt_gguf_write(struct gpt_target *t, gpt_bytes_done *done, void *context,
+int gpt_gguf_write(struct gpt_target *t, struct gpt_pour *pour,
                    struct gpt_err *err) GPT_MUST_USE;
 
 #endif

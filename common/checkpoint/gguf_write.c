@@ -8,8 +8,8 @@
 #include "checkpoint/gguf_internal.h"
 
 #include "base/num.h"
+#include "checkpoint/pour.h"
 
-#include <assert.h>
 #include <stdio.h>
 #include <string.h>
 
@@ -314,112 +314,66 @@ static int make_header(struct gpt_gguf_keys *h, const struct gguf_plan *plan,
     return GPT_OK;
 }
 
-/* Where tiles go. */
-struct gguf_pour {
-    struct gpt_out *out;
-    const struct gpt_packing *packing;
-    gpt_bytes_done *done;
-    void *context;
-    int64_t bytes; /* of tensors so far */
-};
-
-/* Through the writer's buffer: packed blocks come a few kilobytes at a time. */
-static int put_bytes(struct gguf_pour *p, const void *data, size_t n,
-                     struct gpt_err *err)
+/* The parts of the file, as the plan has placed them.
+ *
+ * They are the header, and each tensor. What is between them
+ * and behind the last, which llama.cpp wants padded, too, is never written, and
+ * so is zero. The factors of rotary rates have no source: they follow from the
+ * configuration, and are in memory. A tile is whole rows, or a part of one that
+ * is a multiple of every block, so that no block is cut. */
+static int make_parts(const struct gguf_plan *plan,
+                      const struct gpt_gguf_keys *header,
+                      struct gpt_part **parts, struct gpt_err *err)
 {
-    p->bytes += (int64_t)n;
-    return gpt_out_write(p->out, data, n, err);
-}
+    const int64_t start = (int64_t)header->b.len;
 
-/* A gpt_sink. A tile is whole rows, or a part of one that is a multiple of
- * every block, so that no block is cut. */
-static int put_tile(void *context, const void *data, size_t bytes,
-                    struct gpt_err *err)
-{
-    enum { HELD = 256 };
-    struct gguf_pour *p = context;
-    const struct gpt_packing *k = p->packing;
-    const float *x = data;
-    uint8_t blocks[HELD * GPT_PACKED_BYTES];
-    int64_t rest = k ? (int64_t)(bytes / sizeof(*x)) / k->elements : 0;
+    GPT_TRY(gpt_new(parts, (size_t)plan->n + 1, sizeof(**parts), "parts", err));
+    (*parts)[0] = (struct gpt_part){.data = header->b.data, .bytes = start};
+    for (int64_t i = 0; i < plan->n; i++) {
+        const struct planned *from = &plan->list[i];
+        struct gpt_part *p = &(*parts)[i + 1];
 
-    if (!k)
-        GPT_TRY(put_bytes(p, data, bytes, err));
-    assert(!k || (int64_t)(bytes / sizeof(*x)) % k->elements == 0);
-    while (rest > 0) {
-        const int64_t n = gpt_min_i64(rest, HELD);
-
-        for (int64_t i = 0; i < n; i++)
-            k->pack(blocks + i * k->bytes, x + i * k->elements);
-        GPT_TRY(put_bytes(p, blocks, (size_t)(n * k->bytes), err));
-        x += n * k->elements;
-        rest -= n;
+        *p = (struct gpt_part){.offset = start + from->offset,
+                               .bytes = from->bytes,
+                               .dtype = from->t.dtype,
+                               .packing = from->packing};
+        memcpy(p->shape, from->t.shape, sizeof(p->shape));
+        if (from->t.n == 0)
+            p->data = plan->ropes;
+        else
+            p->tensor = &from->t;
     }
-    if (p->done)
-        p->done(p->context, p->bytes);
     return GPT_OK;
 }
 
-/* The plan has placed each tensor; here the writer's place is brought to it,
- * and what is between is zero. */
-static int write_tensor(struct gguf_pour *p, const struct gguf_plan *plan,
-                        const struct planned *from, int64_t data_start,
-                        void *tile, struct gpt_err *err)
-{
-    static const int64_t zero[GPT_TENSOR_DIMS];
-    static const char zeros[GPT_GGUF_ALIGN];
-    const int64_t gap = data_start + from->offset - gpt_out_tell(p->out);
-
-    assert(gap >= 0 && gap < GPT_GGUF_ALIGN);
-    GPT_TRY(gpt_out_write(p->out, zeros, (size_t)gap, err));
-    p->packing = from->packing;
-    /* the factors of rotary rates have no source: they follow from the
-     * configuration, and are in memory */
-    if (from->t.n == 0)
-        return put_tile(p, plan->ropes,
-                        (size_t)plan->n_ropes * sizeof(*plan->ropes), err);
-    return gpt_tensor_pour(&from->t, zero, from->t.shape, from->t.dtype, tile,
-                           put_tile, p, err);
-}
-
-/* llama.cpp wants the last tensor padded, too. */
-int gpt_gguf_write(struct gpt_target *t, gpt_bytes_done *done, void *context,
+int gpt_gguf_write(struct gpt_target *t, struct gpt_pour *pour,
                    struct gpt_err *err)
 {
-    static const char zeros[GPT_GGUF_ALIGN];
     const struct gguf_plan *plan = t->data;
     const struct planned *last = &plan->list[plan->n - 1];
-    struct gguf_pour p = {.done = done, .context = context};
     struct gpt_gguf_keys header = {0};
-    void *tile = NULL;
+    struct gpt_part *parts = NULL;
+    struct gpt_out *out = NULL;
     int status;
 
-    GPT_TRY_GOTO(status, make_header(&header, plan, err), out);
-    const int64_t start = (int64_t)header.b.len;
+    GPT_TRY_GOTO(status, make_header(&header, plan, err), done);
+    GPT_TRY_GOTO(status, make_parts(plan, &header, &parts, err), done);
     /* the size is known, so that a full disk is reported at once */
     const int64_t end = gpt_round_up(last->offset + last->bytes,
                                      GPT_GGUF_ALIGN);
-    GPT_TRY_GOTO(status, gpt_new(&tile, GPT_TILE_BYTES, 1, "tile", err), out);
     GPT_TRY_GOTO(status,
-                 gpt_out_open(&p.out, t->path, t->o.force ? GPT_OUT_FORCE : 0,
-                              start + end, err),
-                 out);
-    GPT_TRY_GOTO(status, gpt_out_write(p.out, header.b.data, header.b.len, err),
-                 out);
-    for (int64_t i = 0; i < plan->n; i++)
-        GPT_TRY_GOTO(status,
-                     write_tensor(&p, plan, &plan->list[i], start, tile, err),
-                     out);
+                 gpt_out_open(&out, t->path, pour->flags,
+                              (int64_t)header.b.len + end, err),
+                 done);
     GPT_TRY_GOTO(status,
-                 gpt_out_write(p.out, zeros,
-                               (size_t)(start + end - gpt_out_tell(p.out)),
-                               err),
-                 out);
-    status = gpt_out_commit(p.out, err);
-    p.out = NULL;
-out:
-    gpt_out_abort(p.out);
+                 gpt_pour(pour, out, t->files[0].name, parts, plan->n + 1,
+                          false, err),
+                 done);
+    status = gpt_out_commit(out, err);
+    out = NULL;
+done:
+    gpt_out_abort(out);
     gpt_buf_free(&header.b);
-    gpt_free(tile);
+    gpt_free(parts);
     return status;
 }

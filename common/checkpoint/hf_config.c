@@ -3,32 +3,24 @@
  * file is taken: one that a family does not have, and that is no note (names,
  * tools, generation), is refused by name, as the model may compute something
  * that this one does not. A null counts as absent. Start at
- * gpt_hf_config_parse(); hf_config_make.c is the reverse. */
+ * gpt_hf_config_parse(); rotary positions are in hf_rotary.c, and
+ * hf_config_make.c is the reverse. */
 #include "checkpoint/huggingface.h"
 
 #include "backend.h"
 #include "base/log.h"
+#include "checkpoint/hf_reader.h"
 #include "checkpoint/hf_window.h"
 
+#include <math.h>
 #include <string.h>
-
-/* A config.json that is being read. */
-struct reader {
-    struct gpt_config *c;
-    struct gpt_hf_extra *extra;
-    const cJSON *json;
-    const char *what;
-    int64_t window; /* tokens, one's own included; 0: all */
-    bool uses_window;
-    const cJSON *layer_types; /* NULL: as the family has it */
-};
 
 /* ---- values ---- */
 
 /* A feature is refused by its name and its value, so that the message can be
  * searched for in the model's config.json. */
-static int refuse(const struct reader *r, const char *key, const cJSON *value,
-                  const char *need, struct gpt_err *err)
+int gpt_hf_refuse(const struct gpt_hf_reader *r, const char *key,
+                  const cJSON *value, const char *need, struct gpt_err *err)
 {
     char *text = gpt_json_print(value, false);
     const char *shown = cJSON_IsString(value) ? value->valuestring : text;
@@ -40,30 +32,30 @@ static int refuse(const struct reader *r, const char *key, const cJSON *value,
 }
 
 /* The type that is wanted, in words: the file's own is in front of the user. */
-static int wrong_type(const struct reader *r, const char *key, const char *need,
-                      struct gpt_err *err)
+int gpt_hf_wrong_type(const struct gpt_hf_reader *r, const char *key,
+                      const char *need, struct gpt_err *err)
 {
     return gpt_fail(err, GPT_EDATA, "%s: '%s' is not %s", r->what, key, need);
 }
 
 /* 0 passes here and means what the format means by it; other sizes of 0 are
  * refused when the model is checked. Ranges of rates are the model's, too. */
-static int read_number(const struct reader *r, const char *key,
+int gpt_hf_read_number(const struct gpt_hf_reader *r, const char *key,
                        const cJSON *item, double *out, struct gpt_err *err)
 {
     if (!cJSON_IsNumber(item))
-        return wrong_type(r, key, "a number", err);
+        return gpt_hf_wrong_type(r, key, "a number", err);
     *out = item->valuedouble;
     return GPT_OK;
 }
 
 /* A size such as 2.5 would be cut to 2 without a word. */
-static int read_size(const struct reader *r, const char *key,
+int gpt_hf_read_size(const struct gpt_hf_reader *r, const char *key,
                      const cJSON *item, int64_t *out, struct gpt_err *err)
 {
     double v = 0;
 
-    GPT_TRY(read_number(r, key, item, &v, err));
+    GPT_TRY(gpt_hf_read_number(r, key, item, &v, err));
     /* written so that NaN is outside */
     if (!(v >= 0 && v <= INT32_MAX) || v != (double)(int64_t)v)
         return gpt_fail(err, GPT_EDATA, "%s: '%s' is %g, out of range: 0 to %d",
@@ -73,11 +65,11 @@ static int read_size(const struct reader *r, const char *key,
 }
 
 /* 0 and 1 are no flags there: json of Python writes false and true. */
-static int read_flag(const struct reader *r, const char *key,
+static int read_flag(const struct gpt_hf_reader *r, const char *key,
                      const cJSON *item, bool *out, struct gpt_err *err)
 {
     if (!cJSON_IsBool(item))
-        return wrong_type(r, key, "true or false", err);
+        return gpt_hf_wrong_type(r, key, "true or false", err);
     *out = cJSON_IsTrue(item);
     return GPT_OK;
 }
@@ -86,7 +78,7 @@ static int read_flag(const struct reader *r, const char *key,
  * form with the error function, which is another. One that is not known is
  * refused: a model with another would give
  * texts that are wrong without a sign of it. */
-static int read_activation(const struct reader *r,
+static int read_activation(const struct gpt_hf_reader *r,
                            const struct gpt_hf_key *row, const cJSON *item,
                            struct gpt_err *err)
 {
@@ -103,7 +95,8 @@ static int read_activation(const struct reader *r,
             r->c->activation = gpt_hf_activations[i].activation;
             return GPT_OK;
         }
-    return refuse(r, key, item, "gelu_new, gelu, silu, relu or relu2", err);
+    return gpt_hf_refuse(r, key, item, "gelu_new, gelu, silu, relu or relu2",
+                         err);
 }
 
 /* An id, or the first of a list of ids, as newer files have it for several ends
@@ -121,120 +114,95 @@ static int64_t token_id(const cJSON *item)
 
 /* One dropout serves the embedding and the residual stream here. The weights do
  * not depend on either, so a difference is a warning. */
-static int compare_dropout(const struct reader *r, const char *key,
+static int compare_dropout(const struct gpt_hf_reader *r, const char *key,
                            const cJSON *item, struct gpt_err *err)
 {
     double v = 0;
 
-    GPT_TRY(read_number(r, key, item, &v, err));
+    GPT_TRY(gpt_hf_read_number(r, key, item, &v, err));
     if (v < r->c->hidden_dropout || v > r->c->hidden_dropout)
         gpt_warn("%s: %s %g is trained as %g, the dropout of the residual "
                  "stream", r->what, key, v, r->c->hidden_dropout);
     return GPT_OK;
 }
 
-/* ---- rotary scaling ---- */
+/* ---- factors ---- */
 
-/* Older files say "type", newer ones "rope_type", some both. */
-static bool is_type(const char *key)
+/* The inverse of an inverse is a number that was whole, but for its last
+ * bits. */
+static double inverse(double x)
 {
-    return strcmp(key, "rope_type") == 0 || strcmp(key, "type") == 0;
+    const double y = 1 / x, whole = round(y);
+
+    return fabs(y - whole) <= 1e-12 * whole ? whole : y;
 }
 
-/* A number that is not known belongs to a formula that is not, or changes one
- * that is ("truncate", "mscale"). A null is a default of its class. */
-static int read_scaling_number(const struct reader *r, const cJSON *item,
-                               struct gpt_err *err)
+/* 0 would make nothing of all that is multiplied, and means "none" in the
+ * fields: it is refused. */
+static int read_factor(const struct gpt_hf_reader *r,
+                       const struct gpt_hf_key *key, const cJSON *item,
+                       struct gpt_err *err)
 {
-    for (size_t i = 0; i < gpt_hf_n_scaling_numbers; i++) {
-        const struct gpt_hf_scaling_number *n = &gpt_hf_scaling_numbers[i];
-        char *to = (char *)r->c + n->offset;
+    double x = 0;
 
-        if (strcmp(item->string, n->name) != 0)
-            continue;
-        if (cJSON_IsNull(item))
-            return GPT_OK;
-        if (n->offset == 0)
-            return read_size(r, item->string, item, &r->c->rotary_positions,
-                             err);
-        return read_number(r, item->string, item, (double *)(void *)to, err);
-    }
-    return refuse(r, item->string, item, "its absence from rotary scaling",
-                  err);
-}
-
-/* "default" is none. "longrope", "mrope" and what comes after them are refused:
- * ignoring a kind gives a model that is silently wrong on long texts. */
-static int read_scaling_type(const struct reader *r, const cJSON *item,
-                             struct gpt_err *err)
-{
-    const char *name = cJSON_IsString(item) ? item->valuestring : "";
-
-    if (strcmp(name, "default") == 0)
-        name = gpt_rotary_scalings[GPT_SCALING_NONE];
-    for (int i = 0; gpt_rotary_scalings[i]; i++)
-        if (strcmp(gpt_rotary_scalings[i], name) == 0) {
-            r->c->rotary_scaling = i;
-            return GPT_OK;
-        }
-    return refuse(r, item->string, item, "default, linear, dynamic, llama3 or "
-                  "yarn", err);
-}
-
-/* Numbers that a kind does not read are 0 in the model, whatever the file says;
- * those that it leaves out have transformers' defaults. */
-static void settle_scaling(struct gpt_config *c)
-{
-    const bool llama3 = c->rotary_scaling == GPT_SCALING_LLAMA3;
-    const bool yarn = c->rotary_scaling == GPT_SCALING_YARN;
-
-    /* "default" may come with numbers of the kind that it replaced */
-    if (c->rotary_scaling == GPT_SCALING_NONE)
-        c->rotary_factor = 0;
-    if (c->rotary_scaling == GPT_SCALING_NONE ||
-        c->rotary_scaling == GPT_SCALING_LINEAR)
-        c->rotary_positions = 0;
-    else if (c->rotary_positions == 0 ||
-             c->rotary_scaling == GPT_SCALING_DYNAMIC)
-        c->rotary_positions = c->max_positions;
-    c->rotary_low_factor = llama3 ? c->rotary_low_factor : 0;
-    c->rotary_high_factor = llama3 ? c->rotary_high_factor : 0;
-    c->rotary_fast = !yarn ? 0 : c->rotary_fast > 0 ? c->rotary_fast : 32;
-    c->rotary_slow = !yarn ? 0 : c->rotary_slow > 0 ? c->rotary_slow : 1;
-    c->rotary_attention = yarn ? c->rotary_attention : 0;
-}
-
-/* Both forms of the object: "rope_scaling" of older files, and
- * "rope_parameters", which has the base and the share of a head, too. */
-static int read_scaling(const struct reader *r, const char *key,
-                        const cJSON *object, struct gpt_err *err)
-{
-    const cJSON *item;
-
-    if (!cJSON_IsObject(object))
-        return wrong_type(r, key, "an object", err);
-    cJSON_ArrayForEach(item, object)
-        GPT_TRY(is_type(item->string) ? read_scaling_type(r, item, err)
-                                      : read_scaling_number(r, item, err));
-    settle_scaling(r->c);
+    GPT_TRY(gpt_hf_read_number(r, key->name, item, &x, err));
+    if (!(x > 0))
+        return gpt_hf_refuse(r, key->name, item, "a number above 0", err);
+    if (key->kind == GPT_HF_SCORE_SCALE)
+        r->c->query_pre_attn_scalar = inverse(x * x);
+    else
+        *(double *)(void *)((char *)r->c + key->offset) =
+            key->kind == GPT_HF_DIVISOR ? inverse(x) : x;
     return GPT_OK;
 }
 
 /* ---- reading ---- */
 
 /* Compared as JSON: a number is one however it is written. */
-static int read_must(const struct reader *r, const struct gpt_hf_key *key,
-                     const cJSON *item, struct gpt_err *err)
+static int read_must(const struct gpt_hf_reader *r,
+                     const struct gpt_hf_key *key, const cJSON *item,
+                     struct gpt_err *err)
 {
     cJSON *need = cJSON_Parse(key->def);
     bool same = need && cJSON_Compare(item, need, true);
 
     cJSON_Delete(need);
-    return same ? GPT_OK : refuse(r, key->name, item, key->def, err);
+    return same ? GPT_OK : gpt_hf_refuse(r, key->name, item, key->def, err);
+}
+
+/* Which layers are of which kind. All of these keys are put together in
+ * gpt_hf_settle_window(), since they say the same thing in several ways. */
+static int read_layers(struct gpt_hf_reader *r, const struct gpt_hf_key *key,
+                       const cJSON *item, struct gpt_err *err)
+{
+    const bool null = cJSON_IsNull(item);
+
+    switch (key->kind) {
+    case GPT_HF_WINDOW:
+        return null ? GPT_OK
+                    : gpt_hf_read_size(r, key->name, item, &r->window, err);
+    case GPT_HF_WINDOW_LAYERS:
+        return gpt_hf_read_size(r, key->name, item, &r->c->window_full_layers,
+                                err);
+    case GPT_HF_WINDOW_EVERY:
+        /* "LLLG" says nothing that can be counted on without the list */
+        if (!cJSON_IsNumber(item) && !r->layer_types)
+            return gpt_hf_refuse(r, key->name, item, "a number", err);
+        return gpt_hf_read_every(&r->c->window_attn_skip_freq, item, key->name,
+                                 r->what, err);
+    case GPT_HF_TURNS_EVERY:
+        return gpt_hf_read_every(&r->c->no_rope_freq, item, key->name, r->what,
+                                 err);
+    case GPT_HF_USE_WINDOW:
+        return read_flag(r, key->name, item, &r->uses_window, err);
+    default: /* layer_types */
+        r->layer_types = null ? NULL : item;
+        return null ? GPT_OK : gpt_hf_check_layer_types(item, r->what, err);
+    }
 }
 
 /* item: the value in the file, or the default. */
-static int read_value(struct reader *r, const struct gpt_hf_key *key,
+static int read_value(struct gpt_hf_reader *r, const struct gpt_hf_key *key,
                       const cJSON *item, struct gpt_err *err)
 {
     void *to = (char *)r->c + key->offset;
@@ -243,9 +211,9 @@ static int read_value(struct reader *r, const struct gpt_hf_key *key,
 
     switch (key->kind) {
     case GPT_HF_SIZE:
-        return read_size(r, key->name, item, to, err);
+        return gpt_hf_read_size(r, key->name, item, to, err);
     case GPT_HF_RATE:
-        return read_number(r, key->name, item, to, err);
+        return gpt_hf_read_number(r, key->name, item, to, err);
     case GPT_HF_FLAG:
         return read_flag(r, key->name, item, to, err);
     case GPT_HF_NOT:
@@ -258,10 +226,17 @@ static int read_value(struct reader *r, const struct gpt_hf_key *key,
     /* null is 0 here, and not the class's default */
     case GPT_HF_CAP:
         *(double *)to = 0;
-        return null ? GPT_OK : read_number(r, key->name, item, to, err);
+        return null ? GPT_OK : gpt_hf_read_number(r, key->name, item, to, err);
+    case GPT_HF_SCORE_SCALE:
+    case GPT_HF_MULTIPLIER:
+    case GPT_HF_DIVISOR:
+        return read_factor(r, key, item, err);
+    case GPT_HF_LOCAL_THETA:
+        return gpt_hf_read_number(r, key->name, item,
+                                  &r->c->rotary_local_base, err);
     case GPT_HF_SCALAR:
-        return read_number(r, key->name, item, &r->c->query_pre_attn_scalar,
-                           err);
+        return gpt_hf_read_number(r, key->name, item,
+                                  &r->c->query_pre_attn_scalar, err);
     case GPT_HF_MULTIQUERY:
         GPT_TRY(read_flag(r, key->name, item, &flag, err));
         r->c->num_query_groups = flag; /* 0 is filled in: as many as heads */
@@ -269,22 +244,19 @@ static int read_value(struct reader *r, const struct gpt_hf_key *key,
     /* absence is filled in by gpt_config_complete() */
     case GPT_HF_INNER:
         return null ? GPT_OK
-                    : read_size(r, key->name, item, &r->c->ffn_hidden_size,
-                                err);
+                    : gpt_hf_read_size(r, key->name, item,
+                                       &r->c->ffn_hidden_size, err);
     case GPT_HF_THETA:
-        return read_number(r, key->name, item, &r->c->rotary_base, err);
+        return gpt_hf_read_number(r, key->name, item, &r->c->rotary_base, err);
     case GPT_HF_SCALING:
-        return null ? GPT_OK : read_scaling(r, key->name, item, err);
-    /* all of these are put together in gpt_hf_settle_window() */
+        return null ? GPT_OK : gpt_hf_read_scaling(r, key->name, item, err);
     case GPT_HF_WINDOW:
-        return null ? GPT_OK : read_size(r, key->name, item, &r->window, err);
     case GPT_HF_WINDOW_LAYERS:
-        return read_size(r, key->name, item, &r->c->window_full_layers, err);
+    case GPT_HF_WINDOW_EVERY:
+    case GPT_HF_TURNS_EVERY:
     case GPT_HF_USE_WINDOW:
-        return read_flag(r, key->name, item, &r->uses_window, err);
     case GPT_HF_LAYER_TYPES:
-        r->layer_types = null ? NULL : item;
-        return null ? GPT_OK : gpt_hf_check_layer_types(item, r->what, err);
+        return read_layers(r, key, item, err);
     case GPT_HF_MUST:
     case GPT_HF_ONLY:
         return read_must(r, key, item, err);
@@ -295,6 +267,9 @@ static int read_value(struct reader *r, const struct gpt_hf_key *key,
         r->extra->eos_token_id = token_id(item);
         return GPT_OK;
     case GPT_HF_OTHER_DROPOUT: /* with the numbers of other keys: below */
+    case GPT_HF_TWO_PARAMETERS:
+    case GPT_HF_ROTARY_SIZE:
+    case GPT_HF_TURNS:
     case GPT_HF_WIDTH:
     case GPT_HF_UNUSED:
     case GPT_HF_PARAMETERS:
@@ -308,7 +283,7 @@ static int read_value(struct reader *r, const struct gpt_hf_key *key,
 }
 
 /* In the file by its own name or its alias; NULL when absent or null. */
-static const cJSON *find_value(const struct reader *r,
+static const cJSON *find_value(const struct gpt_hf_reader *r,
                                const struct gpt_hf_key *key)
 {
     const cJSON *item = cJSON_GetObjectItemCaseSensitive(r->json, key->name);
@@ -320,7 +295,8 @@ static const cJSON *find_value(const struct reader *r,
 
 /* A token, a cap or a window that is null in the file is none; a key that is
  * not there has its default. */
-static bool is_null_value(const struct reader *r, const struct gpt_hf_key *key)
+static bool is_null_value(const struct gpt_hf_reader *r,
+                          const struct gpt_hf_key *key)
 {
     return (key->kind == GPT_HF_BOS || key->kind == GPT_HF_EOS ||
             key->kind == GPT_HF_CAP || key->kind == GPT_HF_WINDOW) &&
@@ -330,7 +306,7 @@ static bool is_null_value(const struct reader *r, const struct gpt_hf_key *key)
 
 /* Defaults go the way of values, so that a row says in one place what absence
  * means. */
-static int read_key(struct reader *r, const struct gpt_hf_key *key,
+static int read_key(struct gpt_hf_reader *r, const struct gpt_hf_key *key,
                     struct gpt_err *err)
 {
     const cJSON *item = find_value(r, key);
@@ -350,22 +326,28 @@ static int read_key(struct reader *r, const struct gpt_hf_key *key,
 }
 
 /* What depends on other keys, whatever their order. */
-static int read_later(const struct reader *r, const struct gpt_hf_key *key,
-                      struct gpt_err *err)
+static int read_later(const struct gpt_hf_reader *r,
+                      const struct gpt_hf_key *key, struct gpt_err *err)
 {
     const cJSON *item = find_value(r, key);
 
     if (key->kind == GPT_HF_PARAMETERS && item)
-        return read_scaling(r, key->name, item, err);
+        return gpt_hf_read_scaling(r, key->name, item, err);
+    if (key->kind == GPT_HF_TWO_PARAMETERS && item)
+        return gpt_hf_read_two_scalings(r, key->name, item, err);
+    if (key->kind == GPT_HF_ROTARY_SIZE && item)
+        return gpt_hf_read_rotary_size(r, key->name, item, err);
+    if (key->kind == GPT_HF_TURNS && item)
+        return gpt_hf_read_turns(r->c, item, key->name, r->what, err);
     if (key->kind == GPT_HF_OTHER_DROPOUT && item)
         return compare_dropout(r, key->name, item, err);
     /* another width means a product between embedding and layers */
     if (key->kind == GPT_HF_WIDTH && item) {
         int64_t width = 0;
 
-        GPT_TRY(read_size(r, key->name, item, &width, err));
+        GPT_TRY(gpt_hf_read_size(r, key->name, item, &width, err));
         if (width != r->c->hidden_size)
-            return refuse(r, key->name, item, "the hidden_size", err);
+            return gpt_hf_refuse(r, key->name, item, "the hidden_size", err);
     }
     return GPT_OK;
 }
@@ -383,7 +365,7 @@ static bool has_key(const struct gpt_hf_family *family, const char *name)
 
 /* A feature that is off, by null or false, is no feature. Here a file that is
  * newer than this program shows itself. */
-static int check_unknown(const struct reader *r, struct gpt_err *err)
+static int check_unknown(const struct gpt_hf_reader *r, struct gpt_err *err)
 {
     const cJSON *item;
 
@@ -400,9 +382,9 @@ static int check_unknown(const struct reader *r, struct gpt_err *err)
 
 /* "architectures" would name the head, too; the type alone says which classes
  * read the file, as in transformers' AutoModelForCausalLM. */
-static int find_family(struct reader *r, struct gpt_err *err)
+static int find_family(struct gpt_hf_reader *r, struct gpt_err *err)
 {
-    char list[256];
+    char list[640];
     const char *type;
 
     GPT_TRY(gpt_json_string(r->json, "model_type", &type, r->what, err));
@@ -421,8 +403,8 @@ int gpt_hf_config_parse(struct gpt_config *c, struct gpt_hf_extra *extra,
                         const cJSON *json, const char *what,
                         struct gpt_err *err)
 {
-    struct reader r = {.c = c, .extra = extra, .json = json, .what = what,
-                       .uses_window = true};
+    struct gpt_hf_reader r = {.c = c, .extra = extra, .json = json,
+                              .what = what, .uses_window = true};
     struct gpt_err inner = {0};
 
     if (!cJSON_IsObject(json))
@@ -437,7 +419,7 @@ int gpt_hf_config_parse(struct gpt_config *c, struct gpt_hf_extra *extra,
     /* only now: numbers that these are compared with may follow them */
     for (size_t i = 0; i < family->n_keys; i++)
         GPT_TRY(read_later(&r, &family->keys[i], err));
-    GPT_TRY(gpt_hf_settle_window(c, r.uses_window ? r.window : 0,
+    GPT_TRY(gpt_hf_settle_window(c, family, r.uses_window ? r.window : 0,
                                  r.layer_types, what, err));
     GPT_TRY(check_unknown(&r, err));
     if (gpt_config_complete(c, 1, 1, &inner) != GPT_OK)

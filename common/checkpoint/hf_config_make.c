@@ -5,6 +5,7 @@
 
 #include "checkpoint/hf_window.h"
 
+#include <math.h>
 #include <stdio.h>
 #include <string.h>
 
@@ -64,6 +65,31 @@ static cJSON *scaling_value(const struct gpt_config *c)
     return json;
 }
 
+/* Classes with two bases ask for both, also where they are one. */
+static double local_base(const struct gpt_config *c)
+{
+    return c->rotary_local_base > 0 ? c->rotary_local_base : c->rotary_base;
+}
+
+/* Both kinds of layers, in the way of newer versions: with one base in its old
+ * place they would take another one for layers with a window. */
+static cJSON *two_scalings(const struct gpt_config *c)
+{
+    const bool plain = c->rotary_scaling == GPT_SCALING_NONE;
+    cJSON *json = cJSON_CreateObject();
+    cJSON *all = plain ? cJSON_CreateObject() : scaling_value(c);
+    cJSON *local = cJSON_CreateObject();
+
+    cJSON_AddNumberToObject(all, "rope_theta", c->rotary_base);
+    if (plain)
+        cJSON_AddStringToObject(all, "rope_type", "default");
+    cJSON_AddNumberToObject(local, "rope_theta", local_base(c));
+    cJSON_AddStringToObject(local, "rope_type", "default");
+    gpt_json_add(json, "full_attention", all);
+    gpt_json_add(json, "sliding_attention", local);
+    return json;
+}
+
 /* The class with the head that we have: other tools choose by it. */
 static cJSON *architectures_value(const struct gpt_hf_family *family)
 {
@@ -85,6 +111,30 @@ static cJSON *cap_value(double cap)
     if (strspn(text, "0123456789") == (size_t)n)
         snprintf(text + n, sizeof(text) - (size_t)n, ".0");
     return cJSON_CreateRaw(text);
+}
+
+/* Which layers are of which kind. A class reads a number or a list: both are
+ * written where the number says enough, and readers of either understand. */
+static cJSON *layers_value(const struct gpt_hf_key *key,
+                           const struct gpt_config *c,
+                           const struct gpt_hf_family *family)
+{
+    switch (key->kind) {
+    case GPT_HF_WINDOW:
+        return gpt_hf_window_value(c, family);
+    case GPT_HF_USE_WINDOW:
+        return cJSON_CreateBool(c->window_size > 0);
+    case GPT_HF_WINDOW_LAYERS:
+        return c->window_size > 0
+                   ? cJSON_CreateNumber((double)c->window_full_layers)
+                   : NULL;
+    case GPT_HF_WINDOW_EVERY:
+        return gpt_hf_every_value(c->window_attn_skip_freq);
+    case GPT_HF_TURNS:
+        return gpt_hf_turns_value(c);
+    default: /* layer_types */
+        return gpt_hf_layer_types_value(c);
+    }
 }
 
 /* NULL for what is not written. */
@@ -119,6 +169,21 @@ static cJSON *make_value(const struct gpt_hf_key *key,
         return c->ffn_hidden_size == 4 * c->hidden_size
                    ? cJSON_CreateNull()
                    : cJSON_CreateNumber((double)c->ffn_hidden_size);
+    case GPT_HF_SCORE_SCALE:
+        return cJSON_CreateNumber(
+            1 / sqrt(c->query_pre_attn_scalar > 0 ? c->query_pre_attn_scalar
+                                                  : (double)c->head_size));
+    case GPT_HF_MULTIPLIER:
+        return cap_value(*(const double *)at > 0 ? *(const double *)at : 1);
+    case GPT_HF_DIVISOR:
+        return cap_value(*(const double *)at > 0 ? 1 / *(const double *)at
+                                                 : 1);
+    case GPT_HF_ROTARY_SIZE:
+        return cJSON_CreateNumber((double)gpt_config_rotary(c));
+    case GPT_HF_LOCAL_THETA:
+        return cJSON_CreateNumber(local_base(c));
+    case GPT_HF_TWO_PARAMETERS:
+        return two_scalings(c);
     case GPT_HF_OTHER_DROPOUT:
         return cJSON_CreateNumber(c->hidden_dropout);
     case GPT_HF_THETA:
@@ -126,15 +191,12 @@ static cJSON *make_value(const struct gpt_hf_key *key,
     case GPT_HF_SCALING:
         return scaling_value(c);
     case GPT_HF_WINDOW:
-        return gpt_hf_window_value(c, extra->family);
     case GPT_HF_USE_WINDOW:
-        return cJSON_CreateBool(c->window_size > 0);
     case GPT_HF_WINDOW_LAYERS:
-        return c->window_size > 0
-                   ? cJSON_CreateNumber((double)c->window_full_layers)
-                   : NULL;
+    case GPT_HF_WINDOW_EVERY:
     case GPT_HF_LAYER_TYPES:
-        return gpt_hf_layer_types_value(c);
+    case GPT_HF_TURNS:
+        return layers_value(key, c, extra->family);
     case GPT_HF_WIDTH:
         return cJSON_CreateNumber((double)c->hidden_size);
     case GPT_HF_ARCHITECTURES:
@@ -154,6 +216,7 @@ static cJSON *make_value(const struct gpt_hf_key *key,
                    ? NULL
                    : cJSON_Parse(key->def);
     case GPT_HF_PARAMETERS:
+    case GPT_HF_TURNS_EVERY:
     case GPT_HF_ONLY:
     case GPT_HF_UNUSED:
         return NULL;

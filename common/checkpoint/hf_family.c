@@ -1,5 +1,7 @@
-/* The tables of families; see hf_family.h. Gemma and OLMo are in
- * hf_family_post.c, what is older than Llama in hf_family_classic.c.
+/* The tables of families; see hf_family.h. Gemma, OLMo and others with norms
+ * after blocks are in hf_family_post.c, blocks side by side in
+ * hf_family_parallel.c, small differences from Llama in hf_family_llama.c, what
+ * is older than Llama in hf_family_classic.c.
  *
  * Keys are in the order in which transformers writes them, which is
  * alphabetical. Defaults are those of its configuration classes: files omit
@@ -134,18 +136,7 @@ static const struct gpt_hf_family gpt2 = {
 /* Biases of queries, keys and values, and norms of heads, are Qwen's: a model
  * without them has no such parameters, and the rows wait for none. */
 static const struct gpt_hf_rule llama_rules[] = {
-    RULE(WORD_EMBEDDING, SAME, "embed_tokens.weight"),
-    RULE(NORM1_WEIGHT, SAME, "layers.%.input_layernorm.weight"),
-    LLAMA_QKV,
-    RULE(QKV_BIAS, Q, "layers.%.self_attn.q_proj.bias"),
-    RULE(QKV_BIAS, K, "layers.%.self_attn.k_proj.bias"),
-    RULE(QKV_BIAS, V, "layers.%.self_attn.v_proj.bias"),
-    RULE(Q_NORM_WEIGHT, SAME, "layers.%.self_attn.q_norm.weight"),
-    RULE(K_NORM_WEIGHT, SAME, "layers.%.self_attn.k_norm.weight"),
-    RULE(PROJ_WEIGHT, SAME, "layers.%.self_attn.o_proj.weight"),
-    RULE(NORM2_WEIGHT, SAME, "layers.%.post_attention_layernorm.weight"),
-    LLAMA_MLP,
-    LLAMA_ENDS,
+    LLAMA_ATTENTION, LLAMA_NORM2, LLAMA_MLP, LLAMA_ENDS,
 };
 
 /* Llama 2 and 3, SmolLM2, and models of many others that have taken this class.
@@ -287,9 +278,7 @@ static const struct gpt_hf_rule phi3_rules[] = {
     RULE(QKV_WEIGHT, QKV, "layers.%.self_attn.qkv_proj.weight"),
     RULE(PROJ_WEIGHT, SAME, "layers.%.self_attn.o_proj.weight"),
     RULE(NORM2_WEIGHT, SAME, "layers.%.post_attention_layernorm.weight"),
-    RULE(GATE_WEIGHT, FIRST, "layers.%.mlp.gate_up_proj.weight"),
-    RULE(FC1_WEIGHT, SECOND, "layers.%.mlp.gate_up_proj.weight"),
-    RULE(FC2_WEIGHT, SAME, "layers.%.mlp.down_proj.weight"),
+    LLAMA_FUSED_MLP,
     LLAMA_ENDS,
 };
 /* The positions of pretraining concern that scaling alone: they are a note. */
@@ -332,24 +321,15 @@ static const struct gpt_hf_family phi3 = {
 /* StarCoder 2: GPT-2's layer with Llama's names, query groups and rotation. One
  * key switches all biases. */
 static const struct gpt_hf_rule starcoder2_rules[] = {
-    RULE(WORD_EMBEDDING, SAME, "embed_tokens.weight"),
-    RULE(NORM1_WEIGHT, SAME, "layers.%.input_layernorm.weight"),
-    RULE(NORM1_BIAS, SAME, "layers.%.input_layernorm.bias"),
-    LLAMA_QKV,
-    RULE(QKV_BIAS, Q, "layers.%.self_attn.q_proj.bias"),
-    RULE(QKV_BIAS, K, "layers.%.self_attn.k_proj.bias"),
-    RULE(QKV_BIAS, V, "layers.%.self_attn.v_proj.bias"),
-    RULE(PROJ_WEIGHT, SAME, "layers.%.self_attn.o_proj.weight"),
+    LLAMA_ATTENTION,
     RULE(PROJ_BIAS, SAME, "layers.%.self_attn.o_proj.bias"),
-    RULE(NORM2_WEIGHT, SAME, "layers.%.post_attention_layernorm.weight"),
-    RULE(NORM2_BIAS, SAME, "layers.%.post_attention_layernorm.bias"),
+    LLAMA_NORM2,
     RULE(FC1_WEIGHT, SAME, "layers.%.mlp.c_fc.weight"),
     RULE(FC1_BIAS, SAME, "layers.%.mlp.c_fc.bias"),
     RULE(FC2_WEIGHT, SAME, "layers.%.mlp.c_proj.weight"),
     RULE(FC2_BIAS, SAME, "layers.%.mlp.c_proj.bias"),
-    RULE(FINAL_NORM_WEIGHT, SAME, "norm.weight"),
-    RULE(FINAL_NORM_BIAS, SAME, "norm.bias"),
-    RULE(OUTPUT_WEIGHT, SAME, "/lm_head.weight"),
+    LLAMA_ENDS,
+    LLAMA_END_BIAS,
 };
 /* Two switches choose classes that were never published: they must be as they
  * always are. */
@@ -519,7 +499,11 @@ const struct gpt_hf_family *const gpt_hf_families[] = {
     &gpt2, &llama, &mistral, &qwen2, &qwen3, &phi3, &neox, &falcon,
     &starcoder2, &gpt_hf_gemma, &gpt_hf_gemma2, &gpt_hf_olmo2,
     &gpt_hf_falcon_new, &gpt_hf_falcon_one_norm, &gpt_hf_bigcode, &gpt_hf_opt,
-    &gpt_hf_bloom,
+    &gpt_hf_bloom, &gpt_hf_gemma3, &gpt_hf_olmo3, &gpt_hf_exaone4, &gpt_hf_glm,
+    &gpt_hf_glm4, &gpt_hf_granite, &gpt_hf_smollm3, &gpt_hf_ernie,
+    &gpt_hf_arcee, &gpt_hf_seed, &gpt_hf_nemotron, &gpt_hf_stablelm,
+    &gpt_hf_stablelm_parallel, &gpt_hf_cohere, &gpt_hf_cohere2, &gpt_hf_phi,
+    &gpt_hf_gptj,
 };
 const size_t gpt_hf_n_families = GPT_COUNT(gpt_hf_families);
 

@@ -45,13 +45,22 @@ enum gpt_hf_kind {
     GPT_HF_THETA,      /* rotary_base */
     GPT_HF_SCALING,    /* an object: rotary scaling */
     GPT_HF_PARAMETERS, /* the same with base and share, of newer files */
+    GPT_HF_TWO_PARAMETERS, /* two: of layers without a window and with one */
+    GPT_HF_LOCAL_THETA, /* rotary_local_base */
+    GPT_HF_ROTARY_SIZE, /* elements of a head that turn, and not their share */
     GPT_HF_TANH_ACTIVATION, /* the same, where "gelu" is the tanh form */
     GPT_HF_CAP,        /* a number, or null for 0 */
     GPT_HF_SCALAR,     /* query_pre_attn_scalar */
+    GPT_HF_SCORE_SCALE, /* what scores are multiplied by: 1 over its root */
+    GPT_HF_MULTIPLIER, /* a double; 0 here is 1 there */
+    GPT_HF_DIVISOR,    /* the same, upside down */
     GPT_HF_MULTIQUERY, /* true: one group; false: as many as heads */
     GPT_HF_WINDOW,     /* attention to so many tokens, or null */
     GPT_HF_USE_WINDOW,
     GPT_HF_WINDOW_LAYERS, /* window_full_layers, where there is a window */
+    GPT_HF_WINDOW_EVERY, /* window_attn_skip_freq; a text counts for nothing */
+    GPT_HF_TURNS,       /* a list: 1 for a layer that turns */
+    GPT_HF_TURNS_EVERY, /* no_rope_freq, where there is no list */
     GPT_HF_LAYER_TYPES, /* "full_attention" or "sliding_attention" of each */
     GPT_HF_WIDTH,       /* hidden_size, again; absent or null: the same */
     GPT_HF_MUST,        /* nothing but the value of `def` */
@@ -78,6 +87,9 @@ struct gpt_hf_family {
                        * true, or */
     int when_is;      /* ... this number; NULL: none of the others */
     const char *prefix; /* of tensors of the base model, "model." */
+    bool unturned_full; /* beside layers with a window others do not turn */
+    bool local_angles;  /* layers with a window have angles without scaling */
+    bool needs_window;  /* the class computes something else without one */
     struct gpt_config base; /* what no key says */
     const struct gpt_hf_rule *rules;
     size_t n_rules;

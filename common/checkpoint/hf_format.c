@@ -5,6 +5,7 @@
 #include "checkpoint/format.h"
 #include "checkpoint/huggingface.h"
 #include "checkpoint/output.h"
+#include "checkpoint/pour.h"
 
 #include "base/num.h"
 
@@ -249,20 +250,20 @@ static int write_vocabulary(const struct gpt_target *t, const char *dir,
 /* The directory appears under its name when all of it is on disk. Files inside
  * are written with GPT_OUT_INSIDE: they need no name of their own before the
  * directory has its name. */
-static int write_hf(struct gpt_target *t, gpt_bytes_done *done, void *context,
+static int write_hf(struct gpt_target *t, struct gpt_pour *pour,
                     struct gpt_err *err)
 {
-    const unsigned flags = t->o.force ? GPT_OUT_FORCE : 0;
-    const unsigned inside = flags | GPT_OUT_INSIDE;
+    const unsigned inside = pour->flags | GPT_OUT_INSIDE;
     struct gpt_outdir *dir;
     int status;
 
-    GPT_TRY(gpt_outdir_open(&dir, t->o.save, flags, err));
-    GPT_TRY_GOTO(
-        status,
-        gpt_hf_write(t->data, gpt_outdir_path(dir), inside, done, context, err),
-        fail);
-    GPT_TRY_GOTO(status, write_vocabulary(t, gpt_outdir_path(dir), inside, err),
+    GPT_TRY(gpt_outdir_open(&dir, t->o.save, pour->flags, err));
+    GPT_TRY_GOTO(status,
+                 gpt_hf_write(t->data, gpt_outdir_path(dir), inside, pour, err),
+                 fail);
+    GPT_TRY_GOTO(status,
+                 write_vocabulary(t, gpt_outdir_path(dir),
+                                  gpt_small_flags(inside), err),
                  fail);
     return gpt_outdir_commit(dir, err);
 fail:

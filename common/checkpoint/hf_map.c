@@ -15,6 +15,7 @@ const char *const gpt_hf_vocab_files[GPT_HF_VOCAB_FILES + 1] = {
     "special_tokens_map.json",
     "added_tokens.json",
     "tokenizer.model",
+    GPT_HF_CHAT_TEMPLATE,
 };
 
 /* A search: a model has some twenty rules, and is opened once. */

@@ -22,6 +22,9 @@
 #define ARCHITECTURES KEY("architectures", ARCHITECTURES, "null")
 #define TYPE KEY("model_type", MODEL_TYPE, NULL)
 #define DTYPE KEY("torch_dtype", DTYPE, "null")
+/* null: the default of a few classes is an id that a smaller vocabulary lacks,
+ * and they fail on it. */
+#define NO_PAD KEY("pad_token_id", NOTE, "null")
 #define CACHE KEY("use_cache", NOTE, "true")
 #define BOS(def) KEY("bos_token_id", BOS, def)
 #define EOS(def) KEY("eos_token_id", EOS, def)
@@ -43,6 +46,13 @@
     KEY("rope_scaling", SCALING, "null"),          \
     KEY("rope_theta", THETA, def)
 
+#define RMS_EPS(def) RATE("rms_norm_eps", norm_epsilon, def)
+#define ROTARY_SHARE(def) RATE("partial_rotary_factor", rotary_percent, def)
+/* One switch for biases that are all there or not, here all off: where it is on
+ * some classes leave out the output's, and others do not. */
+#define NO_ATTENTION_BIAS KEY("attention_bias", MUST, "false")
+#define NO_MLP_BIAS KEY("mlp_bias", MUST, "false")
+
 /* Tensors that Llama's descendants call alike. */
 #define LLAMA_QKV                                              \
     RULE(QKV_WEIGHT, Q, "layers.%.self_attn.q_proj.weight"),   \
@@ -56,14 +66,70 @@
     RULE(FINAL_NORM_WEIGHT, SAME, "norm.weight"),              \
     RULE(OUTPUT_WEIGHT, SAME, "/lm_head.weight")
 
+#define LLAMA_QKV_BIAS                                         \
+    RULE(QKV_BIAS, Q, "layers.%.self_attn.q_proj.bias"),       \
+    RULE(QKV_BIAS, K, "layers.%.self_attn.k_proj.bias"),       \
+    RULE(QKV_BIAS, V, "layers.%.self_attn.v_proj.bias")
+#define LLAMA_FUSED_MLP                                            \
+    RULE(GATE_WEIGHT, FIRST, "layers.%.mlp.gate_up_proj.weight"),  \
+    RULE(FC1_WEIGHT, SECOND, "layers.%.mlp.gate_up_proj.weight"),  \
+    RULE(FC2_WEIGHT, SAME, "layers.%.mlp.down_proj.weight")
+/* Around the feed-forward; biases of LayerNorm are of some classes alone. */
+#define LLAMA_ATTENTION                                                     \
+    RULE(WORD_EMBEDDING, SAME, "embed_tokens.weight"),                      \
+    RULE(NORM1_WEIGHT, SAME, "layers.%.input_layernorm.weight"),            \
+    RULE(NORM1_BIAS, SAME, "layers.%.input_layernorm.bias"),                \
+    LLAMA_QKV, LLAMA_QKV_BIAS,                                              \
+    RULE(Q_NORM_WEIGHT, SAME, "layers.%.self_attn.q_norm.weight"),          \
+    RULE(K_NORM_WEIGHT, SAME, "layers.%.self_attn.k_norm.weight"),          \
+    RULE(PROJ_WEIGHT, SAME, "layers.%.self_attn.o_proj.weight")
+#define LLAMA_NORM2                                                         \
+    RULE(NORM2_WEIGHT, SAME, "layers.%.post_attention_layernorm.weight"),   \
+    RULE(NORM2_BIAS, SAME, "layers.%.post_attention_layernorm.bias")
+#define LLAMA_END_BIAS RULE(FINAL_NORM_BIAS, SAME, "norm.bias")
+
 /* What Llama's descendants share. */
 #define LLAMA_BASE                                                            \
     .position_embedding = GPT_POSITION_ROPE, .rotary_percent = 1,             \
     .normalization = GPT_RMSNORM, .gated = true, .no_linear_bias = true
 
+/* Both of GLM's. The first of several ends of a text is kept: generation stops
+ * at what generation_config.json says. */
+#define GLM_KEYS                                         \
+    ARCHITECTURES,                                       \
+    FLAG("attention_bias", qkv_bias, "true"),            \
+    ATTENTION_DROPOUT,                                   \
+    BOS("null"),                                         \
+    EOS("151329"),                                       \
+    HEAD_DIM("128"),                                     \
+    KEY("hidden_act", ACTIVATION, "\"silu\""),           \
+    HIDDEN("4096"),                                      \
+    INIT("0.02"),                                        \
+    FFN("13696"),                                        \
+    POSITIONS("131072"),                                 \
+    TYPE,                                                \
+    HEADS("32"),                                         \
+    LAYERS("40"),                                        \
+    KV_HEADS("2"),                                       \
+    NO_PAD,                                              \
+    ROTARY_SHARE("0.5"),                                 \
+    RMS_EPS("0.00000015625"),                            \
+    ROPE("10000"),                                       \
+    TIED("false"),                                       \
+    DTYPE,                                               \
+    CACHE,                                               \
+    VOCAB("151552")
+
 /* Families that are in files of their own. */
 extern const struct gpt_hf_family gpt_hf_gemma, gpt_hf_gemma2, gpt_hf_olmo2;
 extern const struct gpt_hf_family gpt_hf_falcon_new, gpt_hf_falcon_one_norm;
 extern const struct gpt_hf_family gpt_hf_bigcode, gpt_hf_opt, gpt_hf_bloom;
+extern const struct gpt_hf_family gpt_hf_gemma3, gpt_hf_olmo3, gpt_hf_exaone4;
+extern const struct gpt_hf_family gpt_hf_glm, gpt_hf_glm4, gpt_hf_granite;
+extern const struct gpt_hf_family gpt_hf_smollm3, gpt_hf_ernie, gpt_hf_arcee;
+extern const struct gpt_hf_family gpt_hf_seed, gpt_hf_nemotron;
+extern const struct gpt_hf_family gpt_hf_stablelm, gpt_hf_stablelm_parallel;
+extern const struct gpt_hf_family gpt_hf_cohere, gpt_hf_cohere2, gpt_hf_phi;
+extern const struct gpt_hf_family gpt_hf_gptj;
 
 #endif

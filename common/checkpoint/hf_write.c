@@ -7,6 +7,7 @@
 #include "base/io.h"
 #include "base/num.h"
 #include "checkpoint/output.h"
+#include "checkpoint/pour.h"
 
 #include <assert.h>
 #include <stdio.h>
@@ -213,17 +214,15 @@ void gpt_hf_plan_free(struct gpt_hf_plan *plan)
 
 /* ---- writing ---- */
 
-/* Headers first, in the order of the plan; the writer sorts them as safetensors
- * does and says in which order the data has to come. A failure removes the
- * file. After the commit it has its name, and p->file is NULL, so the abort
- * does nothing. */
+/* Headers and data are in the order of the plan; the writer sorts them as
+ * safetensors does. After the commit the abort does nothing. */
 static int write_shard(const struct gpt_hf_plan *plan, int64_t shard,
-                       const char *dir, unsigned flags, struct gpt_pour *p,
-                       void *tile, struct gpt_err *err)
+                       const char *dir, unsigned flags, struct gpt_pour *pour,
+                       struct gpt_err *err)
 {
-    static const int64_t zero[GPT_TENSOR_DIMS];
+    struct gpt_safetensors_writer *file = NULL;
     struct gpt_safetensor *headers = NULL;
-    const struct gpt_tensor **held = NULL;
+    struct gpt_part *parts = NULL;
     char path[GPT_PATH_BYTES], name[64];
     int64_t n = 0;
     int status;
@@ -233,32 +232,29 @@ static int write_shard(const struct gpt_hf_plan *plan, int64_t shard,
     GPT_TRY_GOTO(status, gpt_new(&headers, (size_t)plan->n, sizeof(*headers),
                                  "headers", err),
                  out);
-    GPT_TRY_GOTO(status, gpt_new(&held, (size_t)plan->n, sizeof(*held),
-                                 "headers", err),
+    GPT_TRY_GOTO(status, gpt_new(&parts, (size_t)plan->n, sizeof(*parts),
+                                 "parts", err),
                  out);
-    for (int64_t i = 0; i < plan->n; i++)
-        if (plan->shard[i] == shard) {
-            held[n] = &plan->tensors[i];
-            headers[n++] = header_of(&plan->tensors[i]);
-        }
-    GPT_TRY_GOTO(status, gpt_safetensors_create(&p->file, path, flags, headers,
-                                                n, NULL, 0, err),
-                 out);
-    for (int64_t k = 0; k < n; k++) {
-        const struct gpt_tensor *t = held[gpt_safetensors_order(p->file, k)];
+    for (int64_t i = 0; i < plan->n; i++) {
+        const struct gpt_tensor *t = &plan->tensors[i];
 
-        GPT_TRY_GOTO(status,
-                     gpt_tensor_pour(t, zero, t->shape, t->dtype, tile,
-                                     gpt_pour_tile, p, err),
-                     out);
+        if (plan->shard[i] != shard)
+            continue;
+        parts[n] = (struct gpt_part){.tensor = t, .dtype = t->dtype};
+        memcpy(parts[n].shape, t->shape, sizeof(t->shape));
+        headers[n++] = header_of(t);
     }
-    status = gpt_safetensors_commit(p->file, NULL, NULL, err);
-    p->file = NULL;
+    GPT_TRY_GOTO(status, gpt_safetensors_create(&file, path, flags, headers, n,
+                                                NULL, 0, err),
+                 out);
+    GPT_TRY_GOTO(status, gpt_safetensors_pour(file, pour, name, parts, err),
+                 out);
+    status = gpt_safetensors_commit(file, NULL, NULL, err);
+    file = NULL;
 out:
-    gpt_safetensors_abort(p->file);
-    p->file = NULL;
+    gpt_safetensors_abort(file);
     gpt_free(headers);
-    gpt_free(held);
+    gpt_free(parts);
     return status;
 }
 
@@ -320,20 +316,13 @@ static cJSON *make_generation_config(const struct gpt_hf_plan *plan)
 
 /* config.json is written after the weights. The order does not matter for a
  * crash, as the directory has no name yet, but a full disk is met by the large
- * files first. Shards are written one after the other and share one tile. */
+ * files first. */
 int gpt_hf_write(const struct gpt_hf_plan *plan, const char *dir,
-                 unsigned flags, gpt_bytes_done *done, void *context,
-                 struct gpt_err *err)
+                 unsigned flags, struct gpt_pour *pour, struct gpt_err *err)
 {
-    struct gpt_pour p = {.done = done, .context = context};
-    void *tile;
-    int status = GPT_OK;
-
-    GPT_TRY(gpt_new(&tile, GPT_TILE_BYTES, 1, "tile", err));
-    for (int64_t i = 0; status == GPT_OK && i < plan->n_shards; i++)
-        status = write_shard(plan, i, dir, flags, &p, tile, err);
-    gpt_free(tile);
-    GPT_TRY(status);
+    for (int64_t i = 0; i < plan->n_shards; i++)
+        GPT_TRY(write_shard(plan, i, dir, flags, pour, err));
+    flags = gpt_small_flags(flags);
     if (plan->n_shards > 1)
         GPT_TRY(write_json(make_index(plan), dir, GPT_HF_INDEX, flags, err));
     GPT_TRY(write_json(

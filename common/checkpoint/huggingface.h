@@ -20,6 +20,7 @@
 #define GPT_HF_OLD_INDEX "pytorch_model.bin.index.json"
 #define GPT_HF_VOCAB "vocab.json"
 #define GPT_HF_TOKENIZER_CONFIG "tokenizer_config.json"
+#define GPT_HF_CHAT_TEMPLATE "chat_template.jinja"
 
 /* What config.json says beyond struct gpt_config; GPT_TOKEN_NONE where it
  * says null. */
@@ -31,7 +32,7 @@ struct gpt_hf_extra {
 };
 
 /* Vocabulary files that travel with a model, NULL-terminated. */
-enum { GPT_HF_VOCAB_FILES = 7 };
+enum { GPT_HF_VOCAB_FILES = 8 };
 extern const char *const gpt_hf_vocab_files[GPT_HF_VOCAB_FILES + 1];
 
 /* ---- the table ---- */
@@ -135,7 +136,7 @@ void gpt_hf_shard_name(char *buf, size_t cap, int64_t shard, int64_t n_shards);
  * the directory that is open at `dir`. `done` hears the bytes of all tensors
  * written so far. */
 int gpt_hf_write(const struct gpt_hf_plan *plan, const char *dir,
-                 unsigned flags, gpt_bytes_done *done, void *context,
+                 unsigned flags, struct gpt_pour *pour,
                  struct gpt_err *err) GPT_MUST_USE;
 
 #endif

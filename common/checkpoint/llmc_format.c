@@ -5,12 +5,15 @@
  *
  * Nothing in the file has a name: places follow from the sizes in its head, and
  * the size of the file must be what follows from them. State of the optimizer
- * is in other files, state_*.bin, one a rank, which are not read. */
+ * is in other files, state_*.bin, one a rank: llmc_state.h. */
 #include "checkpoint/format.h"
 #include "checkpoint/huggingface.h"
 
 #include "backend.h"
 #include "base/num.h"
+#include "checkpoint/llmc_state.h"
+#include "checkpoint/names.h"
+#include "checkpoint/pour.h"
 
 #include <assert.h>
 #include <stdio.h>
@@ -58,9 +61,11 @@ struct llmc {
     enum gpt_dtype dtype;
     int64_t rows; /* of the word table in the file, dummies included */
     struct gpt_param_table table;
-    struct gpt_tensor *tensors; /* one a parameter */
+    struct gpt_llmc_state state;
+    struct gpt_tensor *tensors; /* one a parameter, then moments of each */
     int64_t n;
-    char *names; /* (n, NAME) as listings show them */
+    char *names; /* (table.n, NAME) as listings show them */
+    cJSON *run;
     struct gpt_source_file files[1];
 };
 
@@ -166,6 +171,8 @@ static void close_llmc(struct gpt_source *s)
     gpt_free(m->tensors);
     gpt_free(m->names);
     gpt_params_free(&m->table);
+    gpt_llmc_state_close(&m->state);
+    cJSON_Delete(m->run);
     gpt_in_close(m->in);
     gpt_free(m);
 }
@@ -232,52 +239,98 @@ static int check_size(const struct gpt_config *c, const struct llmc *m,
                     (long long)(gpt_in_size(m->in) - HEAD_BYTES));
 }
 
-/* The true rows of the word table; dummy rows of this program's padding repeat
- * the last of them, as with other formats. */
+/* The true rows of the word table. Dummy rows of this program's padding repeat
+ * the last of them, as with other formats, and are zero in moments, as no step
+ * has touched them. Weights in fp32 are those of the state, where it has
+ * them. */
 static int open_param(struct llmc *m, const struct gpt_config *c,
                       const struct gpt_param *p, const struct place *place,
-                      struct gpt_tensor *here, struct gpt_err *err)
+                      enum gpt_kind kind, struct gpt_tensor *here,
+                      struct gpt_err *err)
 {
     static const int64_t zero[GPT_TENSOR_DIMS];
-    const int64_t size = (int64_t)gpt_dtype_bytes(m->dtype);
+    const bool from_state = kind != GPT_KIND_PARAMETERS || m->state.masters;
+    const enum gpt_dtype dtype = from_state ? GPT_F32 : m->dtype;
     const int64_t at =
         place->begin + place->count * gpt_max_i64(p->layer, 0);
     int64_t shape[2];
     int status;
 
     gpt_hf_shape(c, rule_of(p), p, shape);
-    *here = gpt_tensor_make(p->name, m->dtype, p->ndim, p->shape);
-    struct gpt_tensor there =
-        gpt_tensor_make(p->name, m->dtype, p->ndim, shape);
-    GPT_TRY_GOTO(status,
-                 gpt_tensor_add_rows(&there, m->in, HEAD_BYTES + at * size,
-                                     m->dtype, zero, shape, err),
-                 out);
-    status = gpt_hf_import(here, &there, c, rule_of(p), p, err);
-out:
+    here->dtype = dtype;
+    struct gpt_tensor there = gpt_tensor_make(p->name, dtype, p->ndim, shape);
+    if (from_state)
+        status = gpt_llmc_state_add(&m->state, &there,
+                                    kind == GPT_KIND_EXP_AVG ? GPT_LLMC_M
+                                    : kind == GPT_KIND_EXP_AVG_SQ
+                                        ? GPT_LLMC_V
+                                        : GPT_LLMC_MASTER,
+                                    at, place->count, err);
+    else
+        status = gpt_tensor_add_rows(
+            &there, m->in, HEAD_BYTES + at * (int64_t)gpt_dtype_bytes(dtype),
+            dtype, zero, shape, err);
+    if (status == GPT_OK)
+        status = p->vocab_rows
+                     ? gpt_tensor_resize(here, &there,
+                                         kind == GPT_KIND_PARAMETERS, err)
+                     : gpt_hf_import(here, &there, c, rule_of(p), p, err);
     gpt_tensor_free(&there);
     return status;
 }
 
 /* The table has room for as many layers as the head says, which the size of
  * the file has borne out by now. */
-static int open_params(struct llmc *m, const struct gpt_config *c,
-                       struct gpt_err *err)
+static int open_params(struct gpt_source *s, struct gpt_err *err)
 {
+    struct llmc *m = s->data;
+    const int kinds = m->state.n ? GPT_N_ADAM_KINDS : 1;
     struct place places[N_RULES];
 
-    GPT_TRY(gpt_params_build(&m->table, c, err));
-    GPT_TRY(gpt_new(&m->tensors, (size_t)m->table.n, sizeof(*m->tensors),
-                    "tensors", err));
+    GPT_TRY(gpt_params_build(&m->table, &s->config, err));
+    GPT_TRY(gpt_new(&m->tensors, (size_t)(m->table.n * kinds),
+                    sizeof(*m->tensors), "tensors", err));
     GPT_TRY(gpt_new(&m->names, (size_t)m->table.n, NAME, "names", err));
-    find_places(places, c, &m->table, m->rows);
-    for (int64_t i = 0; i < m->table.n; i++) {
-        const struct gpt_param *p = &m->table.rows[i];
+    find_places(places, &s->config, &m->table, m->rows);
+    for (int64_t i = 0; i < m->table.n * kinds; i++) {
+        const struct gpt_param *p = &m->table.rows[i % m->table.n];
+        const enum gpt_kind kind = (enum gpt_kind)(i / m->table.n);
+        const char *name = gpt_arena_printf(&s->arena, "%s%s",
+                                            gpt_kind_prefix(kind), p->name);
 
-        gpt_hf_name(m->names + i * NAME, NAME, rule_of(p), p, "");
-        GPT_TRY(open_param(m, c, p, &places[rule_of(p) - rules],
+        if (!name)
+            return gpt_no_memory(err, "names of tensors");
+        if (kind == GPT_KIND_PARAMETERS)
+            gpt_hf_name(m->names + i * NAME, NAME, rule_of(p), p, "");
+        m->tensors[m->n] = gpt_tensor_make(name, m->dtype, p->ndim, p->shape);
+        GPT_TRY(open_param(m, &s->config, p, &places[rule_of(p) - rules], kind,
                            &m->tensors[m->n++], err));
     }
+    return GPT_OK;
+}
+
+/* The step is all that the files say of a run in words that others have. */
+static int open_state(struct gpt_source *s, struct gpt_err *err)
+{
+    struct llmc *m = s->data;
+
+    GPT_TRY(gpt_llmc_state_open(
+        &m->state, s->dir,
+        (gpt_in_size(m->in) - HEAD_BYTES) / (int64_t)gpt_dtype_bytes(m->dtype),
+        err));
+    if (!m->state.n)
+        return GPT_OK;
+    m->run = cJSON_CreateObject();
+    cJSON_AddNumberToObject(m->run, "iteration", (double)m->state.step);
+    cJSON_AddNumberToObject(m->run, "consumed_train_samples", 0);
+    cJSON_AddNumberToObject(m->run, "consumed_valid_samples", 0);
+    cJSON_AddNumberToObject(m->run, "optimizer_step", (double)m->state.step);
+    cJSON_AddNumberToObject(m->run, "seed", 1234);
+    cJSON_AddStringToObject(m->run, "corpus_digest", "of llm.c");
+    s->state = m->run;
+    s->iteration = m->state.step;
+    s->left_out = "state of random numbers, the loader's place in its data and "
+                  "its permutations";
     return GPT_OK;
 }
 
@@ -308,7 +361,9 @@ static int open_alone(struct gpt_source *s, const char *path,
     if (gpt_config_complete(&s->config, gpt_max_i64(o->divisible_by, 1),
                             gpt_max_i64(o->tp_size, 1), &inner) != GPT_OK)
         return gpt_fail(err, GPT_EDATA, "%s: %s", path, inner.text);
-    GPT_TRY(open_params(m, &s->config, err));
+    if (o->optimizer)
+        GPT_TRY(open_state(s, err));
+    GPT_TRY(open_params(s, err));
     m->files[0] = (struct gpt_source_file){
         .name = slash ? slash + 1 : s->dir,
         .bytes = gpt_in_size(m->in),
@@ -498,25 +553,6 @@ static int plan_llmc(struct gpt_target *t, struct gpt_err *err)
     return GPT_OK;
 }
 
-/* Where tiles go. */
-struct llmc_pour {
-    struct gpt_out *out;
-    gpt_bytes_done *done;
-    void *context;
-};
-
-/* A gpt_sink. */
-static int put_tile(void *context, const void *data, size_t bytes,
-                    struct gpt_err *err)
-{
-    struct llmc_pour *p = context;
-
-    GPT_TRY(gpt_out_write(p->out, data, bytes, err));
-    if (p->done)
-        p->done(p->context, gpt_out_tell(p->out));
-    return GPT_OK;
-}
-
 /* All other words are 0 in llm.c's files, too. */
 static void fill_head(uint8_t *head, const struct gpt_config *c,
                       const struct llmc_plan *plan)
@@ -530,35 +566,54 @@ static void fill_head(uint8_t *head, const struct gpt_config *c,
         gpt_put_u32(head + 4 * i, (uint32_t)words[i]);
 }
 
-/* The head first, as its numbers are known; then the tensors in the order of
- * the file, so that it is written once from its beginning to its end. */
-static int write_llmc(struct gpt_target *t, gpt_bytes_done *done, void *context,
+/* The head, and the tensors one after the other: nothing is between them, and
+ * the plan has them in the order of the file. */
+static int make_parts(const struct llmc_plan *plan, const uint8_t *head,
+                      struct gpt_part **parts, struct gpt_err *err)
+{
+    int64_t at = HEAD_BYTES;
+
+    GPT_TRY(gpt_new(parts, (size_t)plan->n + 1, sizeof(**parts), "parts", err));
+    (*parts)[0] = (struct gpt_part){.data = head, .bytes = HEAD_BYTES};
+    for (int64_t i = 0; i < plan->n; i++) {
+        const struct gpt_tensor *t = &plan->list[i];
+        struct gpt_part *p = &(*parts)[i + 1];
+
+        *p = (struct gpt_part){.tensor = t, .dtype = plan->dtype, .offset = at};
+        memcpy(p->shape, t->shape, sizeof(t->shape));
+        /* the plan has counted the bytes of all */
+        p->bytes = (int64_t)gpt_dtype_bytes(plan->dtype);
+        for (int d = 0; d < t->ndim; d++)
+            p->bytes *= t->shape[d];
+        at += p->bytes;
+    }
+    return GPT_OK;
+}
+
+static int write_llmc(struct gpt_target *t, struct gpt_pour *pour,
                       struct gpt_err *err)
 {
-    static const int64_t zero[GPT_TENSOR_DIMS];
     const struct llmc_plan *plan = t->data;
-    struct llmc_pour p = {.done = done, .context = context};
+    struct gpt_part *parts = NULL;
+    struct gpt_out *out = NULL;
     uint8_t head[HEAD_BYTES] = {0};
-    void *tile;
     int status;
 
     fill_head(head, &t->o.config, plan);
-    GPT_TRY(gpt_new(&tile, GPT_TILE_BYTES, 1, "tile", err));
+    GPT_TRY_GOTO(status, make_parts(plan, head, &parts, err), done);
     GPT_TRY_GOTO(status,
-                 gpt_out_open(&p.out, t->path, t->o.force ? GPT_OUT_FORCE : 0,
-                              t->files[0].bytes, err),
-                 out);
-    GPT_TRY_GOTO(status, gpt_out_write(p.out, head, sizeof(head), err), out);
-    for (int64_t i = 0; i < plan->n; i++)
-        GPT_TRY_GOTO(status,
-                     gpt_tensor_pour(&plan->list[i], zero, plan->list[i].shape,
-                                     plan->dtype, tile, put_tile, &p, err),
-                     out);
-    status = gpt_out_commit(p.out, err);
-    p.out = NULL;
-out:
-    gpt_out_abort(p.out);
-    gpt_free(tile);
+                 gpt_out_open(&out, t->path, pour->flags, t->files[0].bytes,
+                              err),
+                 done);
+    GPT_TRY_GOTO(status,
+                 gpt_pour(pour, out, t->files[0].name, parts, plan->n + 1,
+                          false, err),
+                 done);
+    status = gpt_out_commit(out, err);
+    out = NULL;
+done:
+    gpt_out_abort(out);
+    gpt_free(parts);
     return status;
 }
 

@@ -52,6 +52,7 @@ struct gpt_megatron_rank {
     int64_t n_chunks; /* more than 1 when interleaved */
 };
 
+struct gpt_megatron_buckets;
 struct gpt_megatron {
     char dir[GPT_PATH_BYTES]; /* of the iteration */
     int64_t tp_size, pp_size;
@@ -66,6 +67,8 @@ struct gpt_megatron {
     bool has_optimizer;
     int64_t step; /* of the optimizer */
     cJSON *state;
+    const char *left_out; /* as in struct gpt_source */
+    struct gpt_megatron_buckets *buckets; /* of a distributed optimizer */
     struct gpt_dcp *dist; /* tensors of a checkpoint of torch_dist, or NULL;
                            * ranks[0] then has what is no tensor */
     struct gpt_arena arena;
@@ -137,6 +140,16 @@ int64_t gpt_megatron_dist_layers(const struct gpt_megatron *m);
 int gpt_megatron_merge_dist(struct gpt_megatron *m, const struct gpt_param *p,
                             struct gpt_tensor *out, int kind,
                             struct gpt_err *err) GPT_MUST_USE;
+/* The default of torch_dist: state in the buckets of a distributed optimizer,
+ * without names. Fills m->buckets when there are any; fits: all was found. */
+int gpt_megatron_read_buckets(struct gpt_megatron *m, bool *found, bool *fits,
+                              struct gpt_err *err) GPT_MUST_USE;
+void gpt_megatron_free_buckets(struct gpt_megatron_buckets *b);
+/* Appends what the buckets have of a kind of state of a parameter. */
+int gpt_megatron_copy_bucket(const struct gpt_megatron_buckets *b,
+                             const struct gpt_param *p, int kind,
+                             struct gpt_tensor *out,
+                             struct gpt_err *err) GPT_MUST_USE;
 /* GPT_EDATA when a weight was not merged. */
 int gpt_megatron_check_dist(const struct gpt_megatron *m,
                             struct gpt_err *err) GPT_MUST_USE;
@@ -202,6 +215,7 @@ bool gpt_megatron_path(char *buf, size_t cap, enum gpt_megatron_names style,
 
 /* ---- writing ---- */
 struct gpt_target;
+struct gpt_pour;
 
 /* Puts the key "args" and its value into the dict that is open: the options
  * that a run of Megatron-LM with this model and layout has had. dtype: of the
@@ -223,7 +237,7 @@ extern const struct gpt_megatron_word gpt_megatron_schedule_words[];
 
 int gpt_megatron_plan(struct gpt_target *t, struct gpt_err *err) GPT_MUST_USE;
 void gpt_megatron_free_plan(struct gpt_target *t);
-int gpt_megatron_write(struct gpt_target *t, gpt_bytes_done *done,
-                       void *context, struct gpt_err *err) GPT_MUST_USE;
+int gpt_megatron_write(struct gpt_target *t, struct gpt_pour *pour,
+                       struct gpt_err *err) GPT_MUST_USE;
 
 #endif

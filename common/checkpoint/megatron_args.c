@@ -33,6 +33,25 @@ static void put_sizes(struct gpt_pickle_out *o, const struct gpt_config *c)
                             !c->tied_embeddings);
 }
 
+/* Options of stages that are virtual or uneven, which Megatron-LM has to be
+ * given again; a run without them has None. */
+static void put_stages(struct gpt_pickle_out *o, const struct gpt_target *t)
+{
+    const struct {
+        const char *name;
+        int64_t value;
+    } options[] = {
+        {"virtual_pipeline_model_parallel_size", t->o.chunks},
+        {"num_virtual_stages_per_pipeline_rank", t->o.chunks},
+        {"decoder_first_pipeline_num_layers", t->o.first_layers},
+        {"decoder_last_pipeline_num_layers", t->o.last_layers},
+    };
+
+    for (size_t i = 0; i < GPT_COUNT(options); i++)
+        if (options[i].value > 0)
+            gpt_pickle_put_key_int(o, options[i].name, options[i].value);
+}
+
 /* Sizes of the layout are compared by Megatron-LM when it loads, world size and
  * rank are read by transformers' script. */
 static void put_run(struct gpt_pickle_out *o, const struct gpt_target *t,
@@ -42,6 +61,7 @@ static void put_run(struct gpt_pickle_out *o, const struct gpt_target *t,
 
     gpt_pickle_put_key_int(o, "tensor_model_parallel_size", tp);
     gpt_pickle_put_key_int(o, "pipeline_model_parallel_size", pp);
+    put_stages(o, t);
     /* Weights fit any number of replicas. The world is that of the files, in
      * which ranks are numbered as here: tensor ranks first, then stages. */
     gpt_pickle_put_key_int(o, "data_parallel_size", 1);

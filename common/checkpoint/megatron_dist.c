@@ -179,8 +179,13 @@ int gpt_megatron_merge_dist(struct gpt_megatron *m, const struct gpt_param *p,
     const int64_t part = gpt_megatron_part(p->role, m->config.gated, &parts);
     const struct gpt_tensor *weight =
         gpt_megatron_dist_tensor(m, "", p->role, p->layer, &ignored);
-    const struct gpt_tensor *t = find_kind(m, p, kind, &layer);
+    const struct gpt_tensor *t =
+        m->buckets ? NULL : find_kind(m, p, kind, &layer);
 
+    if (m->buckets && weight) {
+        m->dist->used[weight - m->dist->tensors] = true;
+        return gpt_megatron_copy_bucket(m->buckets, p, kind, out, err);
+    }
     if (!t || !weight)
         return gpt_fail(err, GPT_EDATA, "%s: no tensor for '%s'%s", m->dir,
                         p->name, weight ? " in its optimizer state" : "");

@@ -5,8 +5,6 @@
 #include "checkpoint/dcp.h"
 #include "checkpoint/megatron.h"
 
-#include <string.h>
-
 /* A root of this format and a native one have the same tracker; the directory
  * that it names decides. */
 static bool recognise_megatron(const char *path)
@@ -77,6 +75,7 @@ static int open_alone(struct gpt_source *s, const char *path,
     s->tp_size = m->tp_size;
     s->pp_size = m->pp_size;
     s->state = m->state;
+    s->left_out = m->left_out;
     s->tensors = m->tensors;
     s->n_tensors = m->n;
     return m->dist ? list_dist(s, m, err) : list_ranks(s, m, err);
@@ -105,12 +104,9 @@ static int list_megatron(const struct gpt_source *s, gpt_stored_visit *visit,
 
     /* global tensors are in no file of their own */
     for (int64_t i = 0; m->dist && i < m->dist->n; i++) {
-        const struct gpt_tensor *t = &m->dist->tensors[i];
-        struct gpt_stored stored = {.name = t->name, .dtype = t->dtype,
-                                    .ndim = t->ndim,
-                                    .slices = (int64_t)t->n};
+        const struct gpt_stored stored =
+            gpt_stored_tensor(&m->dist->tensors[i]);
 
-        memcpy(stored.shape, t->shape, sizeof(t->shape));
         GPT_TRY(visit(context, &stored, err));
     }
     for (int64_t i = 0; i < m->tp_size * m->pp_size; i++)

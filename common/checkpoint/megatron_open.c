@@ -350,6 +350,7 @@ void gpt_megatron_close(struct gpt_megatron *m)
         gpt_torch_close(&r->torch);
         gpt_torch_close(&r->shards);
     }
+    gpt_megatron_free_buckets(m->buckets);
     gpt_dcp_close(m->dist);
     gpt_free(m->tensors);
     gpt_free(m->ranks);

@@ -296,7 +296,8 @@ static int read_any(struct gpt_megatron *m, int64_t rank, bool *fits,
     return status;
 }
 
-/* Tensors of torch_dist have names, so only the step is left to read. */
+/* Tensors of torch_dist have names, or buckets; the step is left to read. With
+ * buckets it is in an object of its own, and taken to be the iteration. */
 static int read_dist(struct gpt_megatron *m, struct gpt_err *err)
 {
     struct reader r = {.m = m, .rank = &m->ranks[0], .step = m->step};
@@ -304,15 +305,20 @@ static int read_dist(struct gpt_megatron *m, struct gpt_err *err)
         gpt_pickle_find(r.rank->torch.root, "optimizer");
     const struct gpt_pickle_value *inner = gpt_pickle_find(outer, "optimizer");
     struct gpt_pickle_value **list;
-    bool other;
+    bool other, buckets, fits;
     int64_t n;
 
     m->has_optimizer = gpt_megatron_dist_has_optimizer(m, &other);
-    if (!m->has_optimizer && other)
-        gpt_warn("%s: its optimizer state is left out: it has no names of "
-                 "parameters; Megatron-LM writes them with "
-                 "dist-ckpt-optim-fully-reshardable",
-                 m->dir);
+    if (!m->has_optimizer && other) {
+        GPT_TRY(gpt_megatron_read_buckets(m, &buckets, &fits, err));
+        m->has_optimizer = fits;
+        if (!fits)
+            gpt_warn("%s: its optimizer state is left out: %s; Megatron-LM "
+                     "writes names with dist-ckpt-optim-fully-reshardable",
+                     m->dir,
+                     buckets ? "its buckets are not those of its model"
+                             : "it has no names of parameters");
+    }
     if (!inner)
         inner = outer;
     if (gpt_pickle_sequence(gpt_pickle_find(inner, "param_groups"), &list,

@@ -199,6 +199,7 @@ static int add_cut(struct gpt_target *t, struct gpt_megatron_rank_plan *r,
             .order = cut_order(s, (enum gpt_megatron_names)t->o.style),
             .group = !s->param->decay,
             .shared = s->param->tied && t->o.pp_size > 1,
+            .copy = s->copy,
         };
         GPT_TRY(name_cut(t, s, layout->chunk[chunk].first_layer, &c->path,
                          err));
@@ -326,23 +327,33 @@ static void count_bytes(struct gpt_target *t, int64_t rank)
     }
 }
 
-/* The layout is that of gpt-train with evenly cut layers, which is
- * Megatron-LM's without options for uneven ones. */
+/* The layout is that of gpt-train, which is Megatron-LM's. */
+int gpt_megatron_plan_cuts(struct gpt_target *t, int64_t rank,
+                           struct gpt_megatron_rank_plan *r,
+                           struct gpt_err *err)
+{
+    const struct gpt_megatron_output *p = t->data;
+    struct gpt_layout layout;
+    struct gpt_flat flat;
+
+    GPT_TRY(gpt_target_layout(t, rank % t->o.tp_size, rank / t->o.tp_size,
+                              &layout, err));
+    GPT_TRY(gpt_flat_build(&flat, &p->table, &layout, err));
+    int status = plan_cuts(t, r, &flat, &layout, err);
+    gpt_flat_free(&flat);
+    return status;
+}
+
+/* The files of a rank, and where its parameters are in them. The second file is
+ * that of a distributed optimizer. */
 static int plan_rank(struct gpt_target *t, int64_t rank, struct gpt_err *err)
 {
     const struct gpt_megatron_output *p = t->data;
-    const struct gpt_layout layout =
-        gpt_layout_even(&t->o.config, t->o.tp_size, rank % t->o.tp_size,
-                        t->o.pp_size, rank / t->o.tp_size);
-    struct gpt_flat flat;
 
     name_file(t, &t->files[rank], rank, GPT_MEGATRON_FILE);
     if (p->n_shards)
         name_file(t, &t->files[p->n_ranks + rank], rank, GPT_MEGATRON_SHARDS);
-    GPT_TRY(gpt_flat_build(&flat, &p->table, &layout, err));
-    int status = plan_cuts(t, &p->ranks[rank], &flat, &layout, err);
-    gpt_flat_free(&flat);
-    GPT_TRY(status);
+    GPT_TRY(gpt_megatron_plan_cuts(t, rank, &p->ranks[rank], err));
     /* also where no such file is written: it is arithmetic alone */
     for (int64_t v = 0; v < p->chunks; v++)
         lay_out_buffer(&p->ranks[rank], v);
@@ -445,14 +456,15 @@ static void report_left_out(const struct gpt_target *t)
 int gpt_megatron_plan(struct gpt_target *t, struct gpt_err *err)
 {
     const struct gpt_target_options *o = &t->o;
+    struct gpt_layout layout; /* of the first rank: the rules are all ranks' */
     struct gpt_megatron_output *p;
 
-    GPT_TRY(gpt_layout_check(&o->config, o->tp_size, o->pp_size, err));
+    GPT_TRY(gpt_target_layout(t, 0, 0, &layout, err));
     GPT_TRY(gpt_megatron_check_variants(&o->config, err));
     GPT_TRY(gpt_new(&p, 1, sizeof(*p), "plan", err));
     t->data = p;
     p->n_ranks = o->tp_size * o->pp_size;
-    p->chunks = 1;
+    p->chunks = layout.chunks;
     /* Megatron-LM begins a run anew from a release, and resumes another one,
      * for which it wants optimizer state unless told otherwise. */
     p->released = t->source->iteration == 0;

@@ -120,6 +120,15 @@ static int add_loss_scale(struct gpt_megatron *m, struct gpt_err *err)
     return GPT_OK;
 }
 
+/* Keys of the file that are read, of all years. States of random numbers have
+ * no meaning here, where these follow from the seed, and so have those of
+ * machinery that looks for faults. */
+static const char *const known_keys[] = {
+    "args", "checkpoint_version", "iteration", "total_iters", "model*",
+    "optimizer", "opt_param_scheduler", "lr_scheduler",
+    "num_floating_point_operations_so_far", "content_metadata",
+    GPT_MEGATRON_RUN, NULL};
+
 /* What gpt-train compares with its own options before it resumes. Only a run
  * with optimizer state and a schedule can be resumed; without one of them the
  * state says that the checkpoint was converted. The corpus is unknown, and
@@ -133,6 +142,7 @@ int gpt_megatron_add_run(struct gpt_megatron *m, struct gpt_err *err)
     cJSON *schedule;
     bool found;
 
+    m->left_out = gpt_pickle_others(root, known_keys, &m->arena);
     /* Weights whose moments are lost are no run: the moments of a new one would
      * begin at zero, at the learning rate of the old. */
     if (!there) /* its name until 2022 */

@@ -1,199 +1,155 @@
 /* Writing a classic Megatron checkpoint: one file for each rank of the layout,
  * with the parts of the parameters that the rank holds, and one beside it for a
  * distributed optimizer. What goes where is planned (megatron_plan.c) and said
- * in pickles (megatron_pickle.c) before; here bytes move. Start at
- * gpt_megatron_write(). */
+ * in pickles (megatron_pickle.c) before; here it becomes the parts of a file.
+ * Start at gpt_megatron_write(). */
 #include "checkpoint/megatron_write.h"
 
 #include "checkpoint/output.h"
+#include "checkpoint/pour.h"
 
 #include <stdio.h>
 #include <string.h>
 
-/* Tiles go to the file that is open; bytes count over all of them. */
-struct pour {
-    struct gpt_torch_writer *file;
-    gpt_bytes_done *done;
-    void *context;
-    int64_t bytes;
-    void *tile;
+/* The storages of a file, and what they are made of. */
+struct contents {
+    int64_t *sizes, n_sizes;
+    struct gpt_part *parts;
+    int64_t n_parts;
+    float scale; /* of the loss: a storage of one number */
 };
 
-/* A gpt_sink. The writer takes the checksum of what passes. */
-static int pour_tile(void *context, const void *data, size_t bytes,
-                     struct gpt_err *err)
+/* ---- parts ---- */
+
+/* Bytes in memory, which outlive the writing. */
+static void add_bytes(struct contents *c, const void *data, int64_t bytes)
 {
-    struct pour *p = context;
-
-    GPT_TRY(gpt_torch_put(p->file, data, bytes, err));
-    p->bytes += (int64_t)bytes;
-    if (p->done)
-        p->done(p->context, p->bytes);
-    return GPT_OK;
-}
-
-/* The gap in front of a parameter: fewer than 64 elements. */
-static int pour_zeros(struct pour *pour, int64_t elements, struct gpt_err *err)
-{
-    const float zeros[64] = {0};
-
-    return elements ? pour_tile(pour, zeros, (size_t)elements * sizeof(*zeros),
-                                err)
-                    : GPT_OK;
+    if (bytes > 0)
+        c->parts[c->n_parts++] =
+            (struct gpt_part){.data = data, .bytes = bytes};
 }
 
 /* Boxes of a cut have rows of one width, so they follow each other. */
-static int pour_cut(struct pour *pour, const struct gpt_megatron_output *p,
+static void add_cut(struct contents *c, const struct gpt_megatron_output *p,
                     const struct gpt_megatron_block *block,
-                    const struct gpt_megatron_cut *c, struct gpt_err *err)
+                    const struct gpt_megatron_cut *cut)
 {
-    const enum gpt_dtype dtype = gpt_megatron_cut_dtype(p, block, c);
+    const enum gpt_dtype dtype = gpt_megatron_cut_dtype(p, block, cut);
 
-    for (int i = 0; i < c->n_boxes; i++)
-        GPT_TRY(gpt_tensor_pour(p->sources[block->kind][c->boxes[i].row],
-                                c->boxes[i].begin, c->boxes[i].shape, dtype,
-                                pour->tile, pour_tile, pour, err));
-    return GPT_OK;
+    for (int i = 0; i < cut->n_boxes; i++) {
+        struct gpt_part *part = &c->parts[c->n_parts++];
+
+        *part = (struct gpt_part){
+            .tensor = p->sources[block->kind][cut->boxes[i].row],
+            .dtype = dtype,
+            .bytes = (int64_t)gpt_dtype_bytes(dtype)};
+        memcpy(part->begin, cut->boxes[i].begin, sizeof(part->begin));
+        memcpy(part->shape, cut->boxes[i].shape, sizeof(part->shape));
+        for (int d = 0; d < cut->ndim; d++)
+            part->bytes *= part->shape[d];
+    }
 }
 
-/* ---- the model's file ---- */
-
-/* Sizes of the storages, numbered as in the pickle; the loss scale, if there is
- * one, is the last. */
-static int64_t size_model(const struct gpt_target *t,
-                          const struct gpt_megatron_rank_plan *r,
-                          int64_t *sizes)
+/* The model's file, numbered as in its pickle; the loss scale, if there is one,
+ * is the last. */
+static void list_model(struct contents *c, const struct gpt_target *t,
+                       const struct gpt_megatron_rank_plan *r)
 {
     const struct gpt_megatron_output *p = t->data;
-    int64_t n = 0;
-    float scale;
 
     for (int b = 0; b < p->n_blocks; b++)
-        for (int64_t i = 0; i < r->n; i++)
-            sizes[n++] = r->cuts[i].count *
-                         (int64_t)gpt_dtype_bytes(gpt_megatron_cut_dtype(
-                             p, &p->blocks[b], &r->cuts[i]));
-    if (gpt_megatron_scale(t, &scale))
-        sizes[n++] = sizeof(scale);
-    return n;
+        for (int64_t i = 0; i < r->n; i++) {
+            c->sizes[c->n_sizes++] =
+                r->cuts[i].count *
+                (int64_t)gpt_dtype_bytes(
+                    gpt_megatron_cut_dtype(p, &p->blocks[b], &r->cuts[i]));
+            add_cut(c, p, &p->blocks[b], &r->cuts[i]);
+        }
+    if (gpt_megatron_scale(t, &c->scale)) {
+        c->sizes[c->n_sizes++] = sizeof(c->scale);
+        add_bytes(c, &c->scale, sizeof(c->scale));
+    }
 }
 
-/* In the order of the sizes above. */
-static int pour_model(const struct gpt_target *t,
-                      const struct gpt_megatron_rank_plan *r, struct pour *pour,
-                      struct gpt_err *err)
+/* The file of a distributed optimizer: three buffers a chunk, all of one
+ * length. Parameters are in them from the last to the first. A gap is in front
+ * of a parameter, never after the last, and has fewer than 64 elements. */
+static void list_shards(struct contents *c, const struct gpt_target *t,
+                        const struct gpt_megatron_rank_plan *r)
 {
+    static const float zeros[64];
     const struct gpt_megatron_output *p = t->data;
-    float scale;
-
-    for (int b = 0; b < p->n_blocks; b++)
-        for (int64_t i = 0; i < r->n; i++)
-            GPT_TRY(pour_cut(pour, p, &p->blocks[b], &r->cuts[i], err));
-    return gpt_megatron_scale(t, &scale)
-               ? pour_tile(pour, &scale, sizeof(scale), err)
-               : GPT_OK;
-}
-
-/* ---- the file of a distributed optimizer ---- */
-
-/* Three buffers a chunk, all of one length. */
-static int64_t size_shards(const struct gpt_target *t,
-                           const struct gpt_megatron_rank_plan *r,
-                           int64_t *sizes)
-{
-    const struct gpt_megatron_output *p = t->data;
-    int64_t n = 0;
-
-    for (int64_t v = 0; v < p->chunks; v++)
-        for (int k = 0; k < p->n_shards; k++)
-            sizes[n++] = r->elements[v] * (int64_t)sizeof(float);
-    return n;
-}
-
-/* Parameters from the last to the first, as in the buffer. */
-static int pour_shards(const struct gpt_target *t,
-                       const struct gpt_megatron_rank_plan *r,
-                       struct pour *pour, struct gpt_err *err)
-{
-    const struct gpt_megatron_output *p = t->data;
+    const int64_t size = sizeof(*zeros);
 
     for (int64_t v = 0; v < p->chunks; v++)
         for (int k = 0; k < p->n_shards; k++) {
             int64_t at = 0;
 
-            /* a gap is in front of a parameter, never after the last */
+            c->sizes[c->n_sizes++] = r->elements[v] * size;
             for (int64_t i = r->first[v + 1] - 1; i >= r->first[v]; i--) {
-                GPT_TRY(pour_zeros(pour, r->cuts[i].offset - at, err));
-                GPT_TRY(pour_cut(pour, p, &p->shards[k], &r->cuts[i], err));
+                add_bytes(c, zeros, (r->cuts[i].offset - at) * size);
+                add_cut(c, p, &p->shards[k], &r->cuts[i]);
                 at = r->cuts[i].offset + r->cuts[i].count;
             }
         }
-    return GPT_OK;
 }
 
 /* ---- files ---- */
 
-/* A file of a kind: its pickle, the sizes of its storages, their bytes. */
+/* A file of a kind: its pickle, and its contents. */
 struct kind {
     int (*put)(struct gpt_pickle_out *o, const struct gpt_target *t,
                int64_t rank, struct gpt_err *err);
-    int64_t (*size)(const struct gpt_target *t,
-                    const struct gpt_megatron_rank_plan *r, int64_t *sizes);
-    int (*pour)(const struct gpt_target *t,
-                const struct gpt_megatron_rank_plan *r, struct pour *pour,
-                struct gpt_err *err);
+    void (*list)(struct contents *c, const struct gpt_target *t,
+                 const struct gpt_megatron_rank_plan *r);
 };
 
-/* The pickle is composed first and whole: the archive begins with it, and all
- * sizes are known from the plan. */
-static int write_parts(struct gpt_target *t, const struct kind *kind,
-                       const char *path, int64_t rank, unsigned flags,
-                       struct pour *pour, struct gpt_err *err)
+/* Room for either kind of file: a cut in each block, as its boxes and a gap in
+ * front of them. Either kind has less than this. */
+static int make_contents(struct contents *c,
+                         const struct gpt_megatron_output *p,
+                         const struct gpt_megatron_rank_plan *r,
+                         struct gpt_err *err)
 {
-    const struct gpt_megatron_output *p = t->data;
-    const struct gpt_megatron_rank_plan *r = &p->ranks[rank];
-    const int64_t most =
-        r->n * p->n_blocks + p->chunks * GPT_COUNT(p->shards) + 1;
-    struct gpt_pickle_out pickle = {0};
-    int64_t *sizes = NULL;
-    int status;
+    const int64_t blocks = p->n_blocks + p->n_shards;
+    const int64_t sizes = (r->n + p->chunks) * blocks + 1;
+    const int64_t parts = r->n * (GPT_MEGATRON_JOINED + 1) * blocks + 1;
 
-    GPT_TRY_GOTO(status, kind->put(&pickle, t, rank, err), out);
-    GPT_TRY_GOTO(status,
-                 gpt_new(&sizes, (size_t)most, sizeof(*sizes), "sizes", err),
-                 out);
-    GPT_TRY_GOTO(status,
-                 gpt_torch_create(&pour->file, path, flags, &pickle, sizes,
-                                  kind->size(t, r, sizes), err),
-                 out);
-    GPT_TRY_GOTO(status, kind->pour(t, r, pour, err), out);
-    status = gpt_torch_commit(pour->file, err);
-    pour->file = NULL;
-out:
-    gpt_torch_abort(pour->file);
-    pour->file = NULL;
-    gpt_pickle_out_free(&pickle);
-    gpt_free(sizes);
-    return status;
+    GPT_TRY(gpt_new(&c->sizes, (size_t)sizes, sizeof(*c->sizes), "sizes", err));
+    return gpt_new(&c->parts, (size_t)parts, sizeof(*c->parts), "parts", err);
 }
 
 /* A rank's directory is made inside the temporary one of the iteration. */
 static int write_file(struct gpt_target *t, const char *dir, int64_t file,
-                      unsigned flags, struct pour *pour, struct gpt_err *err)
+                      struct gpt_pour *pour, struct gpt_err *err)
 {
     static const struct kind kinds[] = {
-        {gpt_megatron_put_model, size_model, pour_model},
-        {gpt_megatron_put_shards, size_shards, pour_shards},
+        {gpt_megatron_put_model, list_model},
+        {gpt_megatron_put_shards, list_shards},
     };
     const struct gpt_megatron_output *p = t->data;
-    char path[GPT_PATH_BYTES], rank[GPT_PATH_BYTES];
+    const struct kind *kind = &kinds[file / p->n_ranks];
+    const int64_t rank = file % p->n_ranks;
+    char path[GPT_PATH_BYTES], own[GPT_PATH_BYTES];
+    struct gpt_pickle_out pickle = {0};
+    struct contents c = {.n_parts = 0};
+    int status;
 
     GPT_TRY(gpt_path_join(path, sizeof(path), dir, t->files[file].name, err));
-    snprintf(rank, sizeof(rank), "%s", path);
-    *strrchr(rank, '/') = '\0'; /* the plan has put one there */
-    GPT_TRY(gpt_path_mkdirs(rank, err));
-    return write_parts(t, &kinds[file / p->n_ranks], path, file % p->n_ranks,
-                       flags, pour, err);
+    snprintf(own, sizeof(own), "%s", path);
+    *strrchr(own, '/') = '\0'; /* the plan has put one there */
+    GPT_TRY(gpt_path_mkdirs(own, err));
+    GPT_TRY_GOTO(status, kind->put(&pickle, t, rank, err), out);
+    GPT_TRY_GOTO(status, make_contents(&c, p, &p->ranks[rank], err), out);
+    kind->list(&c, t, &p->ranks[rank]);
+    status = gpt_torch_write(pour, path, t->files[file].name,
+                             pour->flags | GPT_OUT_INSIDE, &pickle, c.sizes,
+                             c.n_sizes, c.parts, c.n_parts, err);
+out:
+    gpt_pickle_out_free(&pickle);
+    gpt_free(c.sizes);
+    gpt_free(c.parts);
+    return status;
 }
 
 /* The tracker comes last: a root names an iteration only when its directory is
@@ -213,28 +169,21 @@ static int write_tracker(const struct gpt_target *t, struct gpt_err *err)
 
 /* The directory of the iteration appears when all of its files are on disk,
  * then the tracker names it: the order that makes a crash harmless. */
-int gpt_megatron_write(struct gpt_target *t, gpt_bytes_done *done,
-                       void *context, struct gpt_err *err)
+int gpt_megatron_write(struct gpt_target *t, struct gpt_pour *pour,
+                       struct gpt_err *err)
 {
-    const unsigned flags = t->o.force ? GPT_OUT_FORCE : 0;
-    struct pour pour = {.done = done, .context = context};
     struct gpt_outdir *dir;
     int status = GPT_OK;
 
     /* the root stays when this fails: it may hold other iterations */
     GPT_TRY(gpt_path_mkdirs(t->o.save, err));
-    GPT_TRY(gpt_outdir_open(&dir, t->path, flags, err));
-    GPT_TRY_GOTO(status, gpt_new(&pour.tile, GPT_TILE_BYTES, 1, "tile", err),
-                 fail);
+    GPT_TRY(gpt_outdir_open(&dir, t->path, pour->flags, err));
     for (int64_t i = 0; status == GPT_OK && i < t->n_files; i++)
-        status = write_file(t, gpt_outdir_path(dir), i, flags | GPT_OUT_INSIDE,
-                            &pour, err);
-    gpt_free(pour.tile);
-    if (status != GPT_OK)
-        goto fail;
+        status = write_file(t, gpt_outdir_path(dir), i, pour, err);
+    if (status != GPT_OK) {
+        gpt_outdir_abort(dir);
+        return status;
+    }
     GPT_TRY(gpt_outdir_commit(dir, err));
     return write_tracker(t, err);
-fail:
-    gpt_outdir_abort(dir);
-    return status;
 }

@@ -31,6 +31,7 @@ struct gpt_megatron_cut {
     int64_t group;  /* of the optimizer */
     int64_t number; /* in the optimizer's state */
     bool shared;    /* a tied table that two stages have */
+    bool copy;      /* the second one of these */
     int64_t offset; /* in the buffer of a distributed optimizer, elements */
     int64_t order;  /* among the modules of the chunk */
 };
@@ -74,6 +75,12 @@ struct gpt_megatron_output {
     int n_blocks, n_shards;
 };
 
+/* Fills *r with the cuts of a rank (t->o says of which layout and naming, and
+ * t->data has the table): what it holds, in the order in which Megatron-LM
+ * registers it. r->cuts is freed with gpt_free(). */
+int gpt_megatron_plan_cuts(struct gpt_target *t, int64_t rank,
+                           struct gpt_megatron_rank_plan *r,
+                           struct gpt_err *err) GPT_MUST_USE;
 /* The type of a cut in a block. */
 enum gpt_dtype gpt_megatron_cut_dtype(const struct gpt_megatron_output *p,
                                       const struct gpt_megatron_block *block,

@@ -1,12 +1,13 @@
-/* Moving bytes: executes a plan. gpt_tensor_pour() cuts the destination into
- * tiles, gather() cuts a tile into bands, gather_band() intersects the tensor's
- * pieces with a band, and gpt_box_move() (move_box.c) moves each intersection,
- * which is a box.
+/* Moving bytes: executes a plan. A box is cut into tiles (gpt_tiling_make()),
+ * a tile into bands, gather_band() intersects the tensor's pieces with a band,
+ * and gpt_box_move() (move_box.c) moves each intersection, which is a box.
  *
  * Tiles bound the memory: whatever the size of a tensor, one tile and the
- * scratch of each thread are all that is held. Bands are for threads. What is
- * only copied is moved by one thread, since more would wait for the same
- * memory; conversions and transpositions are shared out.
+ * scratch of each thread are all that is held. What is only copied has small
+ * tiles, which stay in the cache between the read, the checksum and the write;
+ * a transposition has large ones, whose runs are long on both sides. Of a file
+ * that is written, threads share the tiles (pour.c); gpt_tensor_gather(), which
+ * fills memory, shares out the bands of its one tile.
  *
  * A transposition reads many short runs, one a column of the destination. Read
  * one by one they cost a system call each. When the pieces of a tile together
@@ -19,12 +20,14 @@
 #include "base/num.h"
 
 #include <assert.h>
+#include <string.h>
 
 enum {
     N = GPT_TENSOR_DIMS,
-    SPARSE = 8,           /* a window's runs must be 1/8 of it */
+    SPARSE = 3,           /* a window's runs must be 1/3 of it */
     BAND_BYTES = 1 << 20, /* less is not worth a thread */
     MAX_BANDS = 16,
+    COPY_BYTES = 512 << 10, /* of a tile that is only copied or cast */
 };
 
 /* A box of a tensor, its dimensions brought to N by leading ones. */
@@ -101,12 +104,6 @@ static struct gpt_box box_for(const struct target *g)
 {
     return (struct gpt_box){.dst_type = g->dtype,
                         .dst_size = (int64_t)gpt_dtype_bytes(g->dtype)};
-}
-
-static void free_box(struct gpt_box *b)
-{
-    gpt_free(b->raw);
-    gpt_free(b->window);
 }
 
 /* Checks the box and fills the target. begin and shape come from callers that
@@ -229,7 +226,7 @@ static int gather(struct target *g, struct gpt_err *err)
                 status = s;
             }
         }
-        free_box(&b);
+        gpt_box_free(&b);
     }
     return status;
 }
@@ -245,46 +242,123 @@ int gpt_tensor_gather(const struct gpt_tensor *t, const int64_t *begin,
     return gather(&g, err);
 }
 
+/* ---- tiles ---- */
+
+/* True when columns of the destination are rows of the source: then a tile is
+ * large, so that the runs which it reads are long. */
+static bool transposes(const struct gpt_tensor *t)
+{
+    const int last = t->ndim - 1;
+
+    for (size_t i = 0; last >= 0 && i < t->n; i++)
+        if (t->pieces[i].shape[last] > 1 && t->pieces[i].in &&
+            t->pieces[i].stride[last] !=
+                (int64_t)gpt_dtype_bytes(t->pieces[i].dtype))
+            return true;
+    return false;
+}
+
 /* Tiles are whole rows of the innermost dimensions that fit: dimension d is the
  * first whose rows are no larger than a tile, and the dimensions before it are
- * walked element by element. A sink that writes a file thus gets the tensor's
- * bytes in the order of the file. */
-int gpt_tensor_pour(const struct gpt_tensor *t, const int64_t *begin,
-                    const int64_t *shape, enum gpt_dtype dtype, void *tile,
-                    gpt_sink *sink, void *context, struct gpt_err *err)
+ * walked element by element. Each tile is thus a stretch of the box's bytes. */
+int gpt_tiling_make(struct gpt_tiling *g, const struct gpt_tensor *t,
+                    const int64_t *begin, const int64_t *shape,
+                    enum gpt_dtype dtype, struct gpt_err *err)
 {
+    const int64_t limit = transposes(t) ? GPT_TILE_BYTES : COPY_BYTES;
     struct target whole;
+    int64_t outer = 1;
 
     GPT_TRY(set_target(&whole, t, begin, shape, dtype, err));
-    int d = 0;
-    while (d < N - 1 && whole.pitch[d] > GPT_TILE_BYTES)
-        d++;
+    *g = (struct gpt_tiling){.t = t, .dtype = dtype};
+    memcpy(g->begin, whole.begin, sizeof(g->begin));
+    memcpy(g->shape, whole.shape, sizeof(g->shape));
+    memcpy(g->pitch, whole.pitch, sizeof(g->pitch));
     if (bytes_of(&whole) == 0)
         return GPT_OK;
-    /* Dimensions before d are walked one by one, d in steps of `step`. */
-    int64_t step = GPT_TILE_BYTES / whole.pitch[d], outer = 1;
-    assert(step > 0); /* the last dimension's pitch is one element */
-    for (int k = 0; k < d; k++)
-        outer *= whole.shape[k];
-    for (int64_t i = 0; i < outer; i++)
-        for (int64_t at = 0; at < whole.shape[d]; at += step) {
-            struct target g = whole;
-            int64_t rest = i;
-
-            for (int k = d - 1; k >= 0; k--) {
-                g.begin[k] += rest % whole.shape[k];
-                g.shape[k] = 1;
-                rest /= whole.shape[k];
-            }
-            g.begin[d] += at;
-            g.shape[d] = gpt_min_i64(step, whole.shape[d] - at);
-            /* The tile is tight, however far apart its rows are in the whole
-             * tensor. */
-            g.dst = tile;
-            for (int k = d - 1; k >= 0; k--)
-                g.pitch[k] = g.pitch[k + 1] * g.shape[k + 1];
-            GPT_TRY(gather(&g, err));
-            GPT_TRY(sink(context, tile, (size_t)bytes_of(&g), err));
-        }
+    while (g->d < N - 1 && g->pitch[g->d] > limit)
+        g->d++;
+    g->step = limit / g->pitch[g->d];
+    assert(g->step > 0); /* the last dimension's pitch is one element */
+    for (int k = 0; k < g->d; k++)
+        outer *= g->shape[k];
+    g->n = outer * gpt_ceil_div(g->shape[g->d], g->step);
+    g->most = gpt_min_i64(g->step, g->shape[g->d]) * g->pitch[g->d];
     return GPT_OK;
+}
+
+/* Tile i as a target; returns where it begins among the bytes of the box. */
+static int64_t tile_of(const struct gpt_tiling *g, int64_t i, struct target *to)
+{
+    const int d = g->d;
+    const int64_t each = gpt_ceil_div(g->shape[d], g->step);
+    const int64_t at = i % each * g->step;
+    int64_t rest = i / each;
+
+    *to = (struct target){.t = g->t, .dtype = g->dtype};
+    memcpy(to->begin, g->begin, sizeof(to->begin));
+    memcpy(to->shape, g->shape, sizeof(to->shape));
+    for (int k = d - 1; k >= 0; k--) {
+        to->begin[k] += rest % g->shape[k];
+        to->shape[k] = 1;
+        rest /= g->shape[k];
+    }
+    to->begin[d] += at;
+    to->shape[d] = gpt_min_i64(g->step, g->shape[d] - at);
+    /* The tile is tight, however far apart its rows are in the whole tensor. */
+    to->pitch[N - 1] = (int64_t)gpt_dtype_bytes(g->dtype);
+    for (int k = N - 2; k >= 0; k--)
+        to->pitch[k] = to->pitch[k + 1] * to->shape[k + 1];
+    return (i / each * g->shape[d] + at) * g->pitch[d];
+}
+
+int gpt_tiling_gather(const struct gpt_tiling *g, int64_t i,
+                      struct gpt_box *scratch, void *dst, int64_t *at,
+                      int64_t *bytes, struct gpt_err *err)
+{
+    struct target tile;
+
+    *at = tile_of(g, i, &tile);
+    *bytes = bytes_of(&tile);
+    tile.dst = dst;
+    const struct cut cut = choose_cut(&tile);
+    scratch->dst_type = g->dtype;
+    scratch->dst_size = (int64_t)gpt_dtype_bytes(g->dtype);
+    for (int64_t k = 0; k < cut.bands; k++) {
+        struct target part = band_of(&tile, cut, k);
+
+        GPT_TRY(gather_band(&part, scratch, err));
+    }
+    return GPT_OK;
+}
+
+/* Pieces that are not met count nothing; two that are met are two runs, even
+ * where they follow each other. Sharing blocks pays for large stretches, and a
+ * tensor that is moved as a whole is one piece. */
+bool gpt_tiling_run(const struct gpt_tiling *g, int64_t i, struct gpt_in **in,
+                    int64_t *offset)
+{
+    struct target tile;
+    struct gpt_box b;
+    bool found = false;
+
+    tile_of(g, i, &tile);
+    b = box_for(&tile);
+    for (size_t k = 0; k < g->t->n; k++) {
+        if (intersect(&b, &tile, &g->t->pieces[k]) == 0)
+            continue;
+        if (found || !b.in || b.packed || b.src_type != b.dst_type ||
+            !gpt_box_is_run(&b))
+            return false;
+        *in = b.in;
+        *offset = b.offset;
+        found = true;
+    }
+    return found;
+}
+
+void gpt_box_free(struct gpt_box *b)
+{
+    gpt_free(b->raw);
+    gpt_free(b->window);
 }

@@ -68,24 +68,97 @@ _Static_assert(2 * SCRATCH + GPT_BOX_WINDOW <= GPT_TILE_SCRATCH, "see plan.h");
 
 /* A transposition touches every cache line of one side once for each element in
  * it. Blocks of BLOCK x BLOCK elements keep the lines of both sides in the
- * first-level cache until they are used up. The element size is a constant of
- * each copy of the function, so that memcpy() is one move. */
-#define TRANSPOSE(type)                                                       \
-    static void transpose_##type(uint8_t *dst, int64_t to, const uint8_t *src, \
-                                 int64_t from, int64_t runs, int64_t length)  \
-    {                                                                         \
-        const int64_t size = (int64_t)sizeof(type);                           \
-        for (int64_t i0 = 0; i0 < length; i0 += BLOCK)                        \
-            for (int64_t j0 = 0; j0 < runs; j0 += BLOCK)                      \
-                for (int64_t i = i0; i < length && i < i0 + BLOCK; i++)       \
-                    for (int64_t j = j0; j < runs && j < j0 + BLOCK; j++)     \
-                        memcpy(dst + i * to + j * size,                       \
-                               src + j * from + i * size, sizeof(type));      \
+ * first-level cache until they are used up. Inside a block, squares of as many
+ * elements as a vector has are transposed in registers: where vectors i and
+ * i + n / 2 are interleaved into 2 i and 2 i + 1, log2(n) times, rows have
+ * become columns. What is left at the edges goes element by element. The
+ * element size is a constant of each copy of the function, so that memcpy() is
+ * one move. */
+typedef uint32_t quad __attribute__((vector_size(16)));
+typedef uint16_t octet __attribute__((vector_size(16)));
+
+static void square_uint32_t(uint8_t *dst, int64_t to, const uint8_t *src,
+                            int64_t from)
+{
+    quad a[4], b[4];
+
+    for (int i = 0; i < 4; i++)
+        memcpy(&a[i], src + i * from, sizeof(a[i]));
+    for (int i = 0; i < 2; i++) {
+        b[2 * i] = __builtin_shuffle(a[i], a[i + 2], (quad){0, 4, 1, 5});
+        b[2 * i + 1] = __builtin_shuffle(a[i], a[i + 2], (quad){2, 6, 3, 7});
     }
-TRANSPOSE(uint8_t)
-TRANSPOSE(uint16_t)
-TRANSPOSE(uint32_t)
-TRANSPOSE(uint64_t)
+    for (int i = 0; i < 2; i++) {
+        a[2 * i] = __builtin_shuffle(b[i], b[i + 2], (quad){0, 4, 1, 5});
+        a[2 * i + 1] = __builtin_shuffle(b[i], b[i + 2], (quad){2, 6, 3, 7});
+    }
+    for (int i = 0; i < 4; i++)
+        memcpy(dst + i * to, &a[i], sizeof(a[i]));
+}
+
+static void square_uint16_t(uint8_t *dst, int64_t to, const uint8_t *src,
+                            int64_t from)
+{
+    octet a[8], b[8];
+
+    for (int i = 0; i < 8; i++)
+        memcpy(&a[i], src + i * from, sizeof(a[i]));
+    for (int round = 0; round < 3; round++) {
+        for (int i = 0; i < 4; i++) {
+            b[2 * i] = __builtin_shuffle(
+                a[i], a[i + 4], (octet){0, 8, 1, 9, 2, 10, 3, 11});
+            b[2 * i + 1] = __builtin_shuffle(
+                a[i], a[i + 4], (octet){4, 12, 5, 13, 6, 14, 7, 15});
+        }
+        memcpy(a, b, sizeof(a));
+    }
+    for (int i = 0; i < 8; i++)
+        memcpy(dst + i * to, &a[i], sizeof(a[i]));
+}
+
+/* Other sizes have no squares. */
+#define square_uint8_t(dst, to, src, from) ((void)(dst), (void)(src))
+#define square_uint64_t(dst, to, src, from) ((void)(dst), (void)(src))
+
+/* Rows [i0, i1) and columns [j0, j1) of dst. */
+#define TRANSPOSE(type, side)                                                  \
+    static void edge_##type(uint8_t *dst, int64_t to, const uint8_t *src,      \
+                            int64_t from, int64_t i0, int64_t i1, int64_t j0,  \
+                            int64_t j1)                                        \
+    {                                                                          \
+        const int64_t size = (int64_t)sizeof(type);                            \
+        for (int64_t i = i0; i < i1; i++)                                      \
+            for (int64_t j = j0; j < j1; j++)                                  \
+                memcpy(dst + i * to + j * size, src + j * from + i * size,     \
+                       sizeof(type));                                          \
+    }                                                                          \
+    static void block_##type(uint8_t *dst, int64_t to, const uint8_t *src,     \
+                             int64_t from, int64_t i0, int64_t i1, int64_t j0, \
+                             int64_t j1)                                       \
+    {                                                                          \
+        const int64_t size = (int64_t)sizeof(type);                            \
+        const int64_t ie = side > 1 ? i1 - (i1 - i0) % side : i0;              \
+        const int64_t je = side > 1 ? j1 - (j1 - j0) % side : j0;              \
+        for (int64_t i = i0; i < ie; i += side)                                \
+            for (int64_t j = j0; j < je; j += side)                            \
+                square_##type(dst + i * to + j * size, to,                     \
+                              src + j * from + i * size, from);                \
+        edge_##type(dst, to, src, from, i0, ie, je, j1);                       \
+        edge_##type(dst, to, src, from, ie, i1, j0, j1);                       \
+    }                                                                          \
+    static void transpose_##type(uint8_t *dst, int64_t to, const uint8_t *src, \
+                                 int64_t from, int64_t runs, int64_t length)   \
+    {                                                                          \
+        for (int64_t i = 0; i < length; i += BLOCK)                            \
+            for (int64_t j = 0; j < runs; j += BLOCK)                          \
+                block_##type(dst, to, src, from, i,                            \
+                             gpt_min_i64(length, i + BLOCK), j,                \
+                             gpt_min_i64(runs, j + BLOCK));                    \
+    }
+TRANSPOSE(uint8_t, 1)
+TRANSPOSE(uint16_t, 8)
+TRANSPOSE(uint32_t, 4)
+TRANSPOSE(uint64_t, 1)
 
 /* src holds `runs` runs of `length` elements, `from` bytes apart; element i of
  * run j goes to row i, column j of dst, whose rows are `to` bytes apart. */
@@ -245,6 +318,13 @@ static void simplify(struct gpt_box *b)
             b->shape[d - 1] = 1;
             drop_dim(b, d - 1);
         }
+}
+
+bool gpt_box_is_run(struct gpt_box *b)
+{
+    simplify(b);
+    return b->shape[0] * b->shape[1] * b->shape[2] == 1 &&
+           (b->from[N - 1] == b->src_size || b->shape[N - 1] == 1);
 }
 
 /* A piece without a file: dummy rows of optimizer state. */

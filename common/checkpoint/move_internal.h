@@ -1,5 +1,5 @@
-/* Moving one box of elements from a file into memory: what move.c, which cuts
- * tensors into boxes, hands to move_box.c. */
+/* Moving elements from files into memory: tiles, which pour.c asks move.c for,
+ * and boxes, which move.c hands to move_box.c. */
 #ifndef GPT_CHECKPOINT_MOVE_INTERNAL_H
 #define GPT_CHECKPOINT_MOVE_INTERNAL_H
 
@@ -29,5 +29,34 @@ struct gpt_box {
 int gpt_box_move(struct gpt_box *b, struct gpt_err *err) GPT_MUST_USE;
 /* True when rows are tight in the source and columns are not. */
 bool gpt_box_transposed(const struct gpt_box *b);
+/* True when it is one stretch of the source. Changes the box. */
+bool gpt_box_is_run(struct gpt_box *b);
+void gpt_box_free(struct gpt_box *b); /* its scratch; zero is fine */
+
+/* A box of a tensor in tiles, each of which is a stretch of the box's bytes. */
+struct gpt_tiling {
+    const struct gpt_tensor *t;
+    enum gpt_dtype dtype; /* of the tiles */
+    int64_t n;            /* tiles */
+    int64_t most;         /* bytes of the largest */
+
+    /* private: the box with N dimensions, its pitch in bytes, and the dimension
+     * that is cut into pieces of `step` */
+    int64_t begin[GPT_TENSOR_DIMS], shape[GPT_TENSOR_DIMS];
+    int64_t pitch[GPT_TENSOR_DIMS], step;
+    int d;
+};
+/* As gpt_tensor_gather() checks the box. */
+int gpt_tiling_make(struct gpt_tiling *g, const struct gpt_tensor *t,
+                    const int64_t *begin, const int64_t *shape,
+                    enum gpt_dtype dtype, struct gpt_err *err) GPT_MUST_USE;
+/* Tile i into dst, with one thread. *at: where it begins in the box, bytes.
+ * scratch is zero at first, and freed by gpt_box_free(). */
+int gpt_tiling_gather(const struct gpt_tiling *g, int64_t i,
+                      struct gpt_box *scratch, void *dst, int64_t *at,
+                      int64_t *bytes, struct gpt_err *err) GPT_MUST_USE;
+/* True when tile i is bytes of a file as they are there, in one stretch. */
+bool gpt_tiling_run(const struct gpt_tiling *g, int64_t i, struct gpt_in **in,
+                    int64_t *offset);
 
 #endif

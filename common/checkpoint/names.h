@@ -8,6 +8,7 @@
 
 #define GPT_MANIFEST "manifest.json"
 #define GPT_TRACKER "latest_checkpointed_iteration.txt"
+#define GPT_BEST "best" /* a link to an iteration */
 
 enum { GPT_NATIVE_FILE_NAME = 112 }; /* room for a name of a file of tensors */
 

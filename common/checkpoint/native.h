@@ -24,6 +24,7 @@ struct gpt_tensor_slice {
 
 /* ---- writing ---- */
 struct gpt_checkpoint_writer;
+struct gpt_pour;
 
 /* Begins ROOT/iter_%07d (under a temporary name). */
 int gpt_checkpoint_create(struct gpt_checkpoint_writer **w, const char *root,
@@ -44,13 +45,12 @@ int gpt_checkpoint_write(struct gpt_checkpoint_writer *w, const char *file,
                          const struct gpt_tensor_slice *slices, int64_t n,
                          struct gpt_err *err) GPT_MUST_USE;
 /* The same from a plan: slices[i] (data not read) comes from sources[i], cast
- * to slices[i].dtype. Memory: one tile. `done` (may be NULL) hears the bytes
- * written so far in this file. */
+ * to slices[i].dtype, by the threads of `pour`. */
 int gpt_checkpoint_write_plan(struct gpt_checkpoint_writer *w,
                               const char *file,
                               const struct gpt_tensor_slice *slices,
                               const struct gpt_tensor *const *sources,
-                              int64_t n, gpt_bytes_done *done, void *context,
+                              int64_t n, struct gpt_pour *pour,
                               struct gpt_err *err) GPT_MUST_USE;
 /* Bytes of the file that such a call makes. */
 int gpt_checkpoint_file_bytes(const struct gpt_tensor_slice *slices, int64_t n,
@@ -76,7 +76,15 @@ int gpt_checkpoint_commit_all(struct gpt_checkpoint_writer *w, int status,
                               struct gpt_err *err) GPT_MUST_USE;
 void gpt_checkpoint_abort(struct gpt_checkpoint_writer *w);
 
-/* Removes all but the newest `keep` complete iterations; keep <= 0: nothing. */
+/* Makes ROOT/best a link to an iteration of ROOT: atomically, and on disk when
+ * this returns. GPT_EDATA when that iteration is not there. */
+int gpt_checkpoint_mark_best(const char *root, int64_t iteration,
+                             struct gpt_err *err) GPT_MUST_USE;
+/* The iteration that the link names, -1 when there is no such link. */
+int64_t gpt_checkpoint_best(const char *root);
+
+/* Removes all but the newest `keep` complete iterations, the one that the
+ * tracker names and the one that is marked as the best; keep <= 0: nothing. */
 int gpt_checkpoint_prune(const char *root, int64_t keep, struct gpt_err *err)
     GPT_MUST_USE;
 

@@ -73,7 +73,7 @@ static int put_manifest(struct gpt_checkpoint_writer *w,
                  out);
     status =
         gpt_small_file_write(gpt_outdir_path(w->dir), GPT_MANIFEST,
-                             w->flags | GPT_OUT_INSIDE, b.data, b.len, err);
+                             gpt_small_flags(w->flags), b.data, b.len, err);
 out:
     gpt_buf_free(&b);
     return status;
@@ -93,7 +93,9 @@ static int publish(struct gpt_checkpoint_writer *w, struct gpt_err *err)
     w->dir = NULL;
     GPT_TRY(gpt_outdir_commit(dir, err));
     int n = snprintf(text, sizeof(text), "%lld\n", (long long)w->iteration);
-    return gpt_small_file_write(w->root, GPT_TRACKER, w->flags | GPT_OUT_FORCE,
+    return gpt_small_file_write(w->root, GPT_TRACKER,
+                                (w->flags & ~(unsigned)GPT_OUT_PART) |
+                                    GPT_OUT_FORCE,
                                 text, (size_t)n, err);
 }
 

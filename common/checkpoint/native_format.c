@@ -6,6 +6,7 @@
 #include "checkpoint/format.h"
 #include "checkpoint/names.h"
 #include "checkpoint/native.h"
+#include "checkpoint/pour.h"
 
 #include "model/params.h"
 
@@ -105,15 +106,9 @@ static int list_native(const struct gpt_source *s, gpt_stored_visit *visit,
 {
     for (int64_t i = 0; i < s->n_tensors; i++) {
         const struct gpt_tensor *t = &s->tensors[i];
-        struct gpt_stored stored = {
-            .name = t->name,
-            .file = t->n == 1 ? file_of(&t->pieces[0]) : NULL,
-            .dtype = t->dtype,
-            .ndim = t->ndim,
-            .slices = (int64_t)t->n,
-        };
+        struct gpt_stored stored = gpt_stored_tensor(t);
 
-        memcpy(stored.shape, t->shape, sizeof(t->shape));
+        stored.file = t->n == 1 ? file_of(&t->pieces[0]) : NULL;
         GPT_TRY(visit(context, &stored, err));
     }
     return GPT_OK;
@@ -297,17 +292,17 @@ static int plan_slices(struct gpt_target *t, int64_t file,
     return gpt_checkpoint_file_bytes(c->slices, n, &t->files[file].bytes, err);
 }
 
-/* The layout of each rank is that of a run with as many ranks and evenly cut
- * layers, so a run at that layout finds in one file all that it needs. */
+/* The layout of each rank is that of a run with as many ranks, so a run at that
+ * layout finds in one file all that it needs. */
 static int plan_file(struct gpt_target *t, int64_t file, const char *kind,
                      const char **names, const struct gpt_tensor **sources,
                      const struct gpt_file_rank *rank, struct gpt_err *err)
 {
     const struct native_plan *p = t->data;
-    struct gpt_layout layout = gpt_layout_even(
-        &t->o.config, t->o.tp_size, rank->tp_rank, t->o.pp_size, rank->pp_rank);
+    struct gpt_layout layout;
     struct gpt_flat flat;
 
+    GPT_TRY(gpt_target_layout(t, rank->tp_rank, rank->pp_rank, &layout, err));
     gpt_name_file(t->files[file].name, sizeof(t->files[file].name), kind, rank);
     GPT_TRY(gpt_flat_build(&flat, &p->table, &layout, err));
     int status = plan_slices(t, file, &flat, *kind != '\0', names, sources,
@@ -351,13 +346,14 @@ static int plan_native(struct gpt_target *t, struct gpt_err *err)
 {
     const struct gpt_target_options *o = &t->o;
     const int64_t ranks = o->tp_size * o->pp_size;
+    struct gpt_layout layout; /* of the first rank: the rules are all ranks' */
     struct native_plan *p;
     const char *kinds[MAX_KINDS];
     int n;
 
     GPT_TRY(gpt_checkpoint_path(t->path, sizeof(t->path), o->save,
                                 t->source->iteration, err));
-    GPT_TRY(gpt_layout_check(&o->config, o->tp_size, o->pp_size, err));
+    GPT_TRY(gpt_target_layout(t, 0, 0, &layout, err));
     GPT_TRY(gpt_new(&p, 1, sizeof(*p), "plan", err));
     t->data = p;
     GPT_TRY(gpt_params_build(&p->table, &o->config, err));
@@ -375,23 +371,6 @@ static int plan_native(struct gpt_target *t, struct gpt_err *err)
 }
 
 /* ---- writing ---- */
-
-/* Adds what the files before this one wrote. */
-struct progress {
-    gpt_bytes_done *done;
-    void *context;
-    int64_t before, now;
-};
-
-/* The writer counts each file from 0. */
-static void report_bytes(void *context, int64_t bytes)
-{
-    struct progress *p = context;
-
-    p->now = bytes;
-    if (p->done)
-        p->done(p->context, p->before + bytes);
-}
 
 /* The state of the source's run, or that of a run that has not begun and whose
  * weights come from elsewhere: "converted_from" tells a program that resumes
@@ -415,7 +394,7 @@ static cJSON *make_state(const struct gpt_source *s)
 
 /* Weights before attached files: what may fill the disk comes first. */
 static int write_files(const struct gpt_target *t,
-                       struct gpt_checkpoint_writer *w, struct progress *p,
+                       struct gpt_checkpoint_writer *w, struct gpt_pour *pour,
                        struct gpt_err *err)
 {
     const struct native_plan *plan = t->data;
@@ -425,8 +404,7 @@ static int write_files(const struct gpt_target *t,
 
         GPT_TRY(gpt_checkpoint_write_plan(w, t->files[i].name, c->slices,
                                           c->sources, t->files[i].tensors,
-                                          report_bytes, p, err));
-        p->before += p->now;
+                                          pour, err));
     }
     for (int64_t i = 0; i < t->o.n_attached; i++)
         GPT_TRY(gpt_checkpoint_attach(w, t->o.attached[i].name,
@@ -436,16 +414,15 @@ static int write_files(const struct gpt_target *t,
 
 /* The iteration is the source's: a conversion is not a step. Commit and abort
  * both free the writer. */
-static int write_native(struct gpt_target *t, gpt_bytes_done *done,
-                        void *context, struct gpt_err *err)
+static int write_native(struct gpt_target *t, struct gpt_pour *pour,
+                        struct gpt_err *err)
 {
     const struct gpt_target_options *o = &t->o;
-    struct progress p = {done, context, 0, 0};
     struct gpt_checkpoint_writer *w;
 
     GPT_TRY(gpt_checkpoint_create(&w, o->save, t->source->iteration,
-                                  o->force ? GPT_OUT_FORCE : 0, err));
-    int status = write_files(t, w, &p, err);
+                                  pour->flags, err));
+    int status = write_files(t, w, pour, err);
     if (status != GPT_OK) {
         gpt_checkpoint_abort(w);
         return status;

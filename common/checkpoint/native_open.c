@@ -208,11 +208,41 @@ static int remove_iteration(const char *path, struct gpt_err *err)
     return status;
 }
 
+/* ---- the best one ---- */
+
+/* The link is relative, so that a root may be moved. */
+int64_t gpt_checkpoint_best(const char *root)
+{
+    char path[GPT_PATH_BYTES], target[GPT_PATH_BYTES];
+    int64_t iteration;
+
+    if (gpt_path_join(path, sizeof(path), root, GPT_BEST, NULL) != GPT_OK ||
+        gpt_link_read(path, target, sizeof(target)) != GPT_OK ||
+        !gpt_name_is_iteration(target, &iteration))
+        return -1;
+    return iteration;
+}
+
+int gpt_checkpoint_mark_best(const char *root, int64_t iteration,
+                             struct gpt_err *err)
+{
+    char path[GPT_PATH_BYTES], link[GPT_PATH_BYTES];
+
+    GPT_TRY(gpt_checkpoint_path(path, sizeof(path), root, iteration, err));
+    GPT_TRY(gpt_path_join(link, sizeof(link), root, GPT_BEST, err));
+    if (!gpt_path_is_dir(path))
+        return gpt_fail(err, GPT_EDATA, "%s: no such checkpoint", path);
+    return gpt_link_write(link, gpt_path_name(path), err);
+}
+
+/* ---- pruning ---- */
+
 /* Counts complete checkpoints only, since an incomplete one is no fallback. The
  * one that the tracker names stays whatever its age: a reader may be about to
  * open it. */
 int gpt_checkpoint_prune(const char *root, int64_t keep, struct gpt_err *err)
 {
+    const int64_t best = gpt_checkpoint_best(root);
     int64_t *list, tracked = -1, complete = 0;
     size_t n;
     int status = GPT_OK;
@@ -229,7 +259,7 @@ int gpt_checkpoint_prune(const char *root, int64_t keep, struct gpt_err *err)
         status = gpt_checkpoint_path(path, sizeof(path), root, list[i], err);
         if (status != GPT_OK)
             break;
-        if (complete >= keep && list[i] != tracked) {
+        if (complete >= keep && list[i] != tracked && list[i] != best) {
             status = remove_iteration(path, err);
         } else if (gpt_manifest_read(&manifest, path, NULL) == GPT_OK) {
             complete++;

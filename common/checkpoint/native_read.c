@@ -4,17 +4,14 @@
  * chooses the iteration. */
 #include "checkpoint/native.h"
 #include "checkpoint/native_internal.h"
+#include "checkpoint/pour.h"
 #include "checkpoint/safetensors.h"
 
-#include "base/hash.h"
 #include "base/io.h"
-#include "base/num.h"
 
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
-
-enum { CRC_CHUNK = 4 << 20 };
 
 struct gpt_checkpoint {
     char dir[GPT_PATH_BYTES];
@@ -56,29 +53,16 @@ static int compare_tensors(const void *a, const void *b)
 
 /* ---- files ---- */
 
-/* Reads the whole file once, in chunks. */
 static int check_crc(struct gpt_in *in, uint32_t want, struct gpt_err *err)
 {
-    int64_t size = gpt_in_size(in);
-    uint32_t crc = 0;
-    uint8_t *chunk;
-    int status = GPT_OK;
+    uint32_t crc;
 
-    GPT_TRY(gpt_new(&chunk, CRC_CHUNK, 1, "checksum", err));
-    for (int64_t at = 0; at < size; at += CRC_CHUNK) {
-        size_t n = (size_t)gpt_min_i64(CRC_CHUNK, size - at);
-
-        GPT_TRY_GOTO(status, gpt_in_read(in, chunk, at, n, err), out);
-        crc = gpt_crc32c(crc, chunk, n);
-    }
-    if (crc != want)
-        status = gpt_fail(err, GPT_EDATA,
-                          "%s: altered: CRC-32C is %08x, the manifest says "
-                          "%08x",
-                          gpt_in_path(in), crc, want);
-out:
-    gpt_free(chunk);
-    return status;
+    GPT_TRY(gpt_pour_check(in, &crc, err));
+    if (crc == want)
+        return GPT_OK;
+    return gpt_fail(err, GPT_EDATA,
+                    "%s: altered: CRC-32C is %08x, the manifest says %08x",
+                    gpt_in_path(in), crc, want);
 }
 
 /* The size is compared before the checksum: a truncated file, the common

@@ -4,6 +4,7 @@
 #include "checkpoint/native.h"
 #include "checkpoint/native_internal.h"
 #include "checkpoint/output.h"
+#include "checkpoint/pour.h"
 
 #include "base/hash.h"
 
@@ -145,31 +146,23 @@ static int describe_slices(const struct gpt_manifest_slice *slices, int64_t n,
     return GPT_OK;
 }
 
-/* Writes the data of all slices in the file's order, which is not that of the
- * array: entries are sorted by type and name. sources NULL: from memory, in one
- * piece; else tile by tile. */
-static int put_slices(struct gpt_pour *p, const struct gpt_safetensor *tensors,
-                      const struct gpt_tensor_slice *slices,
+/* Slices as parts of the file: of a plan or, with sources NULL, in memory. It
+ * is the writer of the file that says where each of them is. */
+static int make_parts(const struct gpt_tensor_slice *slices,
                       const struct gpt_tensor *const *sources, int64_t n,
-                      struct gpt_err *err)
+                      struct gpt_part **parts, struct gpt_err *err)
 {
-    void *tile = NULL;
-    int status = GPT_OK;
+    GPT_TRY(gpt_new(parts, (size_t)n, sizeof(**parts), "parts", err));
+    for (int64_t i = 0; i < n; i++) {
+        struct gpt_part *p = &(*parts)[i];
 
-    if (sources)
-        GPT_TRY(gpt_new(&tile, GPT_TILE_BYTES, 1, "tile", err));
-    for (int64_t k = 0; status == GPT_OK && k < n; k++) {
-        int64_t i = gpt_safetensors_order(p->file, k), bytes = 0;
-        const struct gpt_tensor_slice *s = &slices[i];
-
-        if (sources)
-            status = gpt_tensor_pour(sources[i], s->begin, s->shape, s->dtype,
-                                     tile, gpt_pour_tile, p, err);
-        else if (gpt_safetensor_bytes(&tensors[i], &bytes))
-            status = gpt_pour_tile(p, s->data, (size_t)bytes, err);
+        *p = (struct gpt_part){.tensor = sources ? sources[i] : NULL,
+                               .dtype = slices[i].dtype,
+                               .data = slices[i].data};
+        memcpy(p->begin, slices[i].begin, sizeof(p->begin));
+        memcpy(p->shape, slices[i].shape, sizeof(p->shape));
     }
-    gpt_free(tile);
-    return status;
+    return GPT_OK;
 }
 
 /* The file is noted in the list before it is written, since entries get their
@@ -179,13 +172,14 @@ int gpt_checkpoint_write_plan(struct gpt_checkpoint_writer *w,
                               const char *file,
                               const struct gpt_tensor_slice *slices,
                               const struct gpt_tensor *const *sources,
-                              int64_t n, gpt_bytes_done *done, void *context,
+                              int64_t n, struct gpt_pour *pour,
                               struct gpt_err *err)
 {
+    struct gpt_safetensors_writer *out = NULL;
     struct gpt_safetensor *tensors = NULL;
     struct gpt_safetensors_note *notes = NULL;
+    struct gpt_part *parts = NULL;
     struct gpt_arena arena = {0};
-    struct gpt_pour p = {.done = done, .context = context};
     char path[GPT_PATH_BYTES];
     int status;
 
@@ -202,16 +196,17 @@ int gpt_checkpoint_write_plan(struct gpt_checkpoint_writer *w,
                                  &arena, err),
                  out);
     GPT_TRY_GOTO(status,
-                 gpt_safetensors_create(&p.file, path,
-                                        w->flags | GPT_OUT_INSIDE, tensors, n,
-                                        notes, n, err),
+                 gpt_safetensors_create(&out, path, w->flags | GPT_OUT_INSIDE,
+                                        tensors, n, notes, n, err),
                  out);
-    GPT_TRY_GOTO(status, put_slices(&p, tensors, slices, sources, n, err),
+    GPT_TRY_GOTO(status, make_parts(slices, sources, n, &parts, err), out);
+    GPT_TRY_GOTO(status, gpt_safetensors_pour(out, pour, file, parts, err),
                  out);
-    status = gpt_safetensors_commit(p.file, &f->size, &f->crc, err);
-    p.file = NULL;
+    status = gpt_safetensors_commit(out, &f->size, &f->crc, err);
+    out = NULL;
 out:
-    gpt_safetensors_abort(p.file);
+    gpt_safetensors_abort(out);
+    gpt_free(parts);
     gpt_free(tensors);
     gpt_free(notes);
     gpt_arena_free(&arena);
@@ -222,8 +217,10 @@ int gpt_checkpoint_write(struct gpt_checkpoint_writer *w, const char *file,
                          const struct gpt_tensor_slice *slices, int64_t n,
                          struct gpt_err *err)
 {
-    return gpt_checkpoint_write_plan(w, file, slices, NULL, n, NULL, NULL,
-                                     err);
+    /* one thread: the others have a step to compute meanwhile */
+    struct gpt_pour pour = {.threads = 1};
+
+    return gpt_checkpoint_write_plan(w, file, slices, NULL, n, &pour, err);
 }
 
 /* Lays the header out as the writer will: names of entries and notes count too,
@@ -269,7 +266,7 @@ int gpt_checkpoint_attach(struct gpt_checkpoint_writer *w, const char *name,
     f->size = (int64_t)len;
     f->crc = gpt_crc32c(0, text, len);
     status = gpt_small_file_write(gpt_outdir_path(w->dir), name,
-                                  w->flags | GPT_OUT_INSIDE, text, len, err);
+                                  gpt_small_flags(w->flags), text, len, err);
 out:
     gpt_free(text);
     return status;

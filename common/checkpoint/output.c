@@ -3,20 +3,6 @@
 
 #include "tokenizer/gguf_tokens.h"
 
-/* Progress counts bytes that the writer has taken. They may still be in its
- * buffer; the commit is what waits for the disk. */
-int gpt_pour_tile(void *pour, const void *data, size_t bytes,
-                  struct gpt_err *err)
-{
-    struct gpt_pour *p = pour;
-
-    GPT_TRY(gpt_safetensors_put(p->file, data, bytes, err));
-    p->bytes += (int64_t)bytes;
-    if (p->done)
-        p->done(p->context, p->bytes);
-    return GPT_OK;
-}
-
 /* A directory and a name, as front ends have them. */
 int gpt_small_file_write(const char *dir, const char *name, unsigned flags,
                          const void *data, size_t len, struct gpt_err *err)
@@ -31,7 +17,5 @@ int gpt_small_file_write(const char *dir, const char *name, unsigned flags,
 int gpt_attachment_read(const struct gpt_attachment *a, char **text,
                         size_t *len, struct gpt_err *err)
 {
-    return gpt_gguf_recognises(a->path)
-               ? gpt_gguf_vocabulary(a->name, text, len, a->path, err)
-               : gpt_read_file(a->path, GPT_FILE_LIMIT, text, len, err);
+    return gpt_gguf_read(a->name, text, len, a->path, GPT_FILE_LIMIT, err);
 }

@@ -1,23 +1,17 @@
-/* What front ends write with: tensors poured into a safetensors file, with
- * progress, and small files in one call. */
+/* What front ends write with beside checkpoint/pour.h: small files in one
+ * call. */
 #ifndef GPT_CHECKPOINT_OUTPUT_H
 #define GPT_CHECKPOINT_OUTPUT_H
 
-#include "checkpoint/plan.h"
-#include "checkpoint/safetensors.h"
+#include "base/io.h"
 #include "checkpoint/target.h"
 
-/* A file that tiles go into. `done` (may be NULL) hears `bytes`, which keeps
- * counting when `file` changes. */
-struct gpt_pour {
-    struct gpt_safetensors_writer *file;
-    gpt_bytes_done *done;
-    void *context;
-    int64_t bytes;
-};
-/* A gpt_sink with a struct gpt_pour as context. */
-int gpt_pour_tile(void *pour, const void *data, size_t bytes,
-                  struct gpt_err *err);
+/* Flags of a small file in a directory that has `flags`: it is written anew by
+ * a run that resumes. */
+static inline unsigned gpt_small_flags(unsigned flags)
+{
+    return (flags & ~(unsigned)GPT_OUT_PART) | GPT_OUT_INSIDE;
+}
 
 /* Writes DIR/NAME whole. flags: GPT_OUT_*. */
 int gpt_small_file_write(const char *dir, const char *name, unsigned flags,

@@ -101,6 +101,12 @@ void gpt_pickle_pair(const struct gpt_pickle_value *mapping, int64_t i,
  * Python has it. NULL when there is none. O(n). */
 const struct gpt_pickle_value *gpt_pickle_find(const struct gpt_pickle_value *v,
                                                const char *key);
+/* The keys of a dict that are none of `known` and have a value, "a, b", in the
+ * arena; a known key that ends in '*' is every key that begins so. NULL when
+ * there is none, or no memory. */
+const char *gpt_pickle_others(const struct gpt_pickle_value *v,
+                              const char *const *known,
+                              struct gpt_arena *arena);
 /* Items of a list, tuple or set, and of torch.Size: true when it is one. */
 bool gpt_pickle_sequence(const struct gpt_pickle_value *v,
                          struct gpt_pickle_value ***items, int64_t *n);

@@ -215,6 +215,48 @@ const struct gpt_pickle_value *gpt_pickle_find(const struct gpt_pickle_value *v,
     return NULL;
 }
 
+/* True for a key that is known, and for what is no text and so cannot be
+ * named. */
+static bool is_known(const struct gpt_pickle_value *key,
+                     const char *const *known)
+{
+    if (key->kind != GPT_PICKLE_STRING)
+        return true;
+    for (; *known; known++) {
+        const size_t n = strcspn(*known, "*");
+
+        if ((*known)[n] ? key->n >= n && memcmp(key->text, *known, n) == 0
+                        : text_is(key, *known))
+            return true;
+    }
+    return false;
+}
+
+/* None is no value, and neither are containers without items. */
+const char *gpt_pickle_others(const struct gpt_pickle_value *v,
+                              const char *const *known,
+                              struct gpt_arena *arena)
+{
+    enum { LONGEST = 60, MOST = 16 };
+    const struct gpt_pickle_value *map = gpt_pickle_mapping(v), *key, *value;
+    const char *list = NULL;
+    int n = 0;
+
+    for (int64_t i = 0; map && i < gpt_pickle_pairs(map) && n < MOST; i++) {
+        gpt_pickle_pair(map, i, &key, &value);
+        if (is_known(key, known) || value->kind == GPT_PICKLE_NONE ||
+            (value->kind >= GPT_PICKLE_LIST &&
+             value->kind <= GPT_PICKLE_DICT && value->n == 0))
+            continue;
+        list = gpt_arena_printf(arena, "%s%s%.*s", list ? list : "",
+                                list ? ", " : "",
+                                key->n < LONGEST ? (int)key->n : LONGEST,
+                                key->text);
+        n++;
+    }
+    return list;
+}
+
 /* torch.Size is a tuple with a name. */
 bool gpt_pickle_sequence(const struct gpt_pickle_value *v,
                          struct gpt_pickle_value ***items, int64_t *n)

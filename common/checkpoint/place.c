@@ -85,8 +85,11 @@ static int check_file(const struct gpt_format *format, const char *path,
         return gpt_hint(err, "name a file in it: '%.200s/model.%s'", path,
                         format->name);
     }
+    errno = 0;
     if (format->recognises(path))
         return GPT_OK;
+    if (gpt_path_hidden(errno))
+        return gpt_fail_errno(err, GPT_EIO, "cannot look into '%s'", path);
     gpt_fail(err, GPT_EEXIST, "'%s' is there, and is no file of format %s",
              path, format->title);
     return gpt_hint(err, "name a new file");

@@ -1,11 +1,11 @@
 /* The checkpoint plan: a tensor is a list of pieces, boxes of it that lie
  * somewhere in files with some strides. Every format is a front end that makes
  * such tensors; a change of layout, order, padding or direction is a view,
- * which makes pieces of pieces and moves nothing. Bytes move once, in the
- * order of the destination, a few megabytes at a time.
+ * which makes pieces of pieces and moves nothing. Bytes move once, a few
+ * megabytes at a time.
  *
- * Read gpt_tensor_view() for how conversions are written, gpt_tensor_pour()
- * for how they are carried out. */
+ * Read gpt_tensor_view() for how conversions are written, gpt_pour() of
+ * checkpoint/pour.h for how they are carried out. */
 #ifndef GPT_CHECKPOINT_PLAN_H
 #define GPT_CHECKPOINT_PLAN_H
 
@@ -16,8 +16,8 @@
 enum {
     GPT_TENSOR_DIMS = 4,
     GPT_TENSOR_PIECES = 65536, /* most pieces of one tensor */
-    GPT_TILE_BYTES = 8 << 20,  /* of output handled at once */
-    GPT_TILE_SCRATCH = 3 << 20, /* and beside it, for each thread */
+    GPT_TILE_BYTES = 8 << 20,  /* of output that a thread handles at once */
+    GPT_TILE_SCRATCH = 3 << 20, /* and beside it */
 };
 
 /* Elements box[begin, begin + shape) of a tensor: element (i, j, ...) of the
@@ -56,6 +56,13 @@ int gpt_tensor_add_rows(struct gpt_tensor *t, struct gpt_in *in,
                         const int64_t *begin, const int64_t *shape,
                         struct gpt_err *err) GPT_MUST_USE;
 
+/* Elements [from, end) of that box, in row-major order, which lie tight at
+ * `offset`: of a stretch that other things cut. One or two dimensions. */
+int gpt_tensor_add_flat(struct gpt_tensor *t, struct gpt_in *in, int64_t offset,
+                        enum gpt_dtype dtype, const int64_t *begin,
+                        const int64_t *shape, int64_t from, int64_t end,
+                        struct gpt_err *err) GPT_MUST_USE;
+
 /* The pieces lie inside the tensor, do not overlap and cover it: else
  * GPT_EDATA; also when more than 1024 have a row in common. */
 int gpt_tensor_check(const struct gpt_tensor *t, const char *what,
@@ -89,15 +96,6 @@ int gpt_tensor_resize(struct gpt_tensor *out, const struct gpt_tensor *in,
 int gpt_tensor_gather(const struct gpt_tensor *t, const int64_t *begin,
                       const int64_t *shape, enum gpt_dtype dtype, void *dst,
                       struct gpt_err *err) GPT_MUST_USE;
-
-/* The same box in tiles of at most GPT_TILE_BYTES, in row-major order, given
- * to `sink`; `tile` is scratch of that size. */
-typedef int gpt_sink(void *context, const void *data, size_t bytes,
-                     struct gpt_err *err);
-int gpt_tensor_pour(const struct gpt_tensor *t, const int64_t *begin,
-                    const int64_t *shape, enum gpt_dtype dtype, void *tile,
-                    gpt_sink *sink, void *context, struct gpt_err *err)
-    GPT_MUST_USE;
 
 /* Hears the bytes of tensors that were written so far. */
 typedef void gpt_bytes_done(void *context, int64_t bytes);

@@ -30,6 +30,8 @@ struct gpt_safetensor {
     const int64_t *strides;
 };
 
+struct gpt_part;
+struct gpt_pour;
 struct gpt_safetensors_note {
     const char *key, *value;
 };
@@ -78,12 +80,11 @@ int gpt_safetensors_create(struct gpt_safetensors_writer **w, const char *path,
                            const struct gpt_safetensor *tensors, int64_t n,
                            const struct gpt_safetensors_note *notes,
                            int64_t n_notes, struct gpt_err *err) GPT_MUST_USE;
-/* Which tensor's bytes come k-th: an index into the array given. */
-int64_t gpt_safetensors_order(const struct gpt_safetensors_writer *w,
-                              int64_t k);
-/* The next bytes, in that order. */
-int gpt_safetensors_put(struct gpt_safetensors_writer *w, const void *data,
-                        size_t bytes, struct gpt_err *err) GPT_MUST_USE;
+/* Writes the data: parts[i] is that of tensors[i], in all but its place in the
+ * file, which is filled in. name: as gpt_pour() has it. */
+int gpt_safetensors_pour(struct gpt_safetensors_writer *w, struct gpt_pour *p,
+                         const char *name, struct gpt_part *parts,
+                         struct gpt_err *err) GPT_MUST_USE;
 /* Publishes; frees w whatever the result. Size and CRC-32C of the whole file
  * when not NULL. */
 int gpt_safetensors_commit(struct gpt_safetensors_writer *w, int64_t *size,

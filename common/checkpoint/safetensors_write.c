@@ -1,12 +1,12 @@
-/* Writing safetensors as a stream: the header is known before the data, so
- * bytes go out once, in order, with a running checksum. Start at
+/* Writing safetensors: the header, which says where every tensor will be, then
+ * the tensors in the order of the file (pour.h). Start at
  * gpt_safetensors_create(); lay_out() decides the order and the header. */
 #include "checkpoint/safetensors.h"
 
 #include "base/hash.h"
 #include "base/num.h"
+#include "checkpoint/pour.h"
 
-#include <assert.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -16,8 +16,9 @@ enum { DATA_ALIGN = 4096 };
 struct gpt_safetensors_writer {
     struct gpt_out *out;
     char path[512]; /* for messages */
-    int64_t *order;
-    int64_t size, written;
+    int64_t *order; /* of the caller's array, in the file */
+    int64_t *bytes; /* of each tensor of that array */
+    int64_t n, size, written;
     uint32_t crc;
 };
 
@@ -150,14 +151,27 @@ out:
     return GPT_OK;
 }
 
-/* The checksum runs along with the writing: the file is not read again for the
- * manifest. */
-static int write_counted(struct gpt_safetensors_writer *w, const void *p,
-                         size_t n, struct gpt_err *err)
+/* Sizes that lay_out() has found to be countable. */
+static int keep_sizes(struct gpt_safetensors_writer *w,
+                      const struct gpt_safetensor *tensors, int64_t n,
+                      struct gpt_err *err)
 {
-    w->crc = gpt_crc32c(w->crc, p, n);
-    w->written += (int64_t)n;
-    return gpt_out_write(w->out, p, n, err);
+    w->n = n;
+    GPT_TRY(gpt_new(&w->bytes, (size_t)n, sizeof(*w->bytes), "sizes", err));
+    for (int64_t i = 0; i < n; i++)
+        if (!gpt_safetensor_bytes(&tensors[i], &w->bytes[i]))
+            return gpt_fail(err, GPT_EFAIL, "%s: its size overflows", w->path);
+    return GPT_OK;
+}
+
+/* The checksum is taken of what is written: the file is not read again for the
+ * manifest. */
+static int write_header(struct gpt_safetensors_writer *w,
+                        const struct gpt_buf *header, struct gpt_err *err)
+{
+    w->crc = gpt_crc32c(0, header->data, header->len);
+    w->written = (int64_t)header->len;
+    return gpt_out_pwrite(w->out, header->data, header->len, 0, err);
 }
 
 int gpt_safetensors_create(struct gpt_safetensors_writer **out,
@@ -177,9 +191,10 @@ int gpt_safetensors_create(struct gpt_safetensors_writer **out,
                  lay_out(tensors, n, notes, n_notes, &header, &w->order,
                          &w->size, err),
                  out);
+    GPT_TRY_GOTO(status, keep_sizes(w, tensors, n, err), out);
     GPT_TRY_GOTO(status, gpt_out_open(&w->out, path, flags, w->size, err),
                  out);
-    status = write_counted(w, header.data, header.len, err);
+    status = write_header(w, &header, err);
 out:
     gpt_buf_free(&header);
     if (status == GPT_OK)
@@ -189,22 +204,32 @@ out:
     return status;
 }
 
-int64_t gpt_safetensors_order(const struct gpt_safetensors_writer *w,
-                              int64_t k)
+/* Parts in the order of the file, so that it grows from its beginning to its
+ * end; their checksums become that of the file. */
+int gpt_safetensors_pour(struct gpt_safetensors_writer *w, struct gpt_pour *p,
+                         const char *name, struct gpt_part *parts,
+                         struct gpt_err *err)
 {
-    assert(k >= 0); /* below the number of tensors: the caller's loop */
-    return w->order[k];
-}
+    struct gpt_part *sorted;
+    int64_t at = w->written;
 
-/* The size is the header's promise, so too many bytes are an error of the
- * program that must not become a file. */
-int gpt_safetensors_put(struct gpt_safetensors_writer *w, const void *data,
-                        size_t bytes, struct gpt_err *err)
-{
-    if ((int64_t)bytes > w->size - w->written)
-        return gpt_fail(err, GPT_EFAIL, "%s: more data than its header says",
-                        w->path);
-    return write_counted(w, data, bytes, err);
+    GPT_TRY(gpt_new(&sorted, (size_t)w->n, sizeof(*sorted), "parts", err));
+    for (int64_t k = 0; k < w->n; k++) {
+        const int64_t i = w->order[k];
+
+        sorted[k] = parts[i];
+        sorted[k].offset = at;
+        sorted[k].bytes = w->bytes[i];
+        at += w->bytes[i];
+    }
+    int status = gpt_pour(p, w->out, name, sorted, w->n, false, err);
+    for (int64_t k = 0; status == GPT_OK && k < w->n; k++) {
+        w->crc = gpt_crc_join(GPT_CRC32C_POLYNOMIAL, w->crc, sorted[k].crc,
+                              sorted[k].bytes);
+        w->written += sorted[k].bytes;
+    }
+    gpt_free(sorted);
+    return status;
 }
 
 /* A file with less data than its header promises never gets its name. */
@@ -236,6 +261,7 @@ void gpt_safetensors_abort(struct gpt_safetensors_writer *w)
         return;
     gpt_out_abort(w->out);
     gpt_free(w->order);
+    gpt_free(w->bytes);
     gpt_free(w);
 }
 

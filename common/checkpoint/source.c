@@ -141,6 +141,18 @@ struct gpt_stored gpt_stored_entry(const struct gpt_safetensor *entry,
     return stored;
 }
 
+/* Its pieces may be anywhere, so it has no file. */
+struct gpt_stored gpt_stored_tensor(const struct gpt_tensor *t)
+{
+    struct gpt_stored stored = {.name = t->name,
+                                .dtype = t->dtype,
+                                .ndim = t->ndim,
+                                .slices = (int64_t)t->n};
+
+    memcpy(stored.shape, t->shape, sizeof(t->shape));
+    return stored;
+}
+
 /* Entries of safetensors are tight; those of other files may be any view. */
 int gpt_stored_add(struct gpt_tensor *t, struct gpt_in *in,
                    const struct gpt_safetensor *entry, struct gpt_err *err)

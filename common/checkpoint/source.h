@@ -45,6 +45,9 @@ struct gpt_source {
     /* How the files want tokens to be chosen, which programs do not obey:
      * "generation_config.json: top_p 0.9", or NULL. */
     const char *unused_settings;
+    /* What the files keep of a run beside tensors and cannot be read, as they
+     * call it: "rng_state", or NULL. */
+    const char *left_out;
     /* One a parameter, and those of the optimizer. */
     const struct gpt_tensor *tensors;
     int64_t n_tensors;
@@ -105,6 +108,8 @@ struct gpt_stored {
 /* That of an entry of a safetensors file. */
 struct gpt_stored gpt_stored_entry(const struct gpt_safetensor *entry,
                                    const char *file);
+/* That of a tensor which lies in several files, or in no named one. */
+struct gpt_stored gpt_stored_tensor(const struct gpt_tensor *t);
 /* Appends to `t`, a tensor of its type and shape, all of an entry of `in`. */
 int gpt_stored_add(struct gpt_tensor *t, struct gpt_in *in,
                    const struct gpt_safetensor *entry,

@@ -2,7 +2,12 @@
  * the front ends'. */
 #include "checkpoint/format.h"
 
+#include "base/log.h"
 #include "base/num.h"
+#include "model/params.h"
+#include "checkpoint/names.h"
+#include "checkpoint/pour.h"
+#include "checkpoint/resume.h"
 
 /* Everything that can be wrong with the source, the model or the layout is
  * found here, before the output is touched. A dry run ends after this
@@ -25,6 +30,24 @@ int gpt_target_plan(struct gpt_target *t, const struct gpt_format *format,
     return GPT_OK;
 }
 
+/* Only sizes and coordinates of a topology are read; its rank stays 0. */
+int gpt_target_layout(const struct gpt_target *t, int64_t tp_rank,
+                      int64_t pp_rank, struct gpt_layout *layout,
+                      struct gpt_err *err)
+{
+    const struct gpt_target_options *o = &t->o;
+    const int64_t size[GPT_N_DIMS] = {[GPT_TP] = o->tp_size,
+                                      [GPT_PP] = o->pp_size};
+    struct gpt_topology topology;
+
+    GPT_TRY(gpt_topology_init(&topology, o->tp_size * o->pp_size, 0, size,
+                              gpt_max_i64(1, o->chunks), err));
+    topology.at[GPT_TP] = tp_rank;
+    topology.at[GPT_PP] = pp_rank;
+    return gpt_layout_init(layout, &o->config, &topology, o->first_layers,
+                           o->last_layers, err);
+}
+
 int gpt_target_files(struct gpt_target *t, int64_t n, struct gpt_err *err)
 {
     GPT_TRY(gpt_new(&t->files, (size_t)n, sizeof(*t->files), "files", err));
@@ -44,25 +67,106 @@ void gpt_target_close(struct gpt_target *t)
 }
 
 /* The whole output must fit beside what is there: what it replaces is removed
- * when it is complete. A file system that ends in the middle of the work would
- * say the same after hours. */
-static int check_room(const struct gpt_target *t, struct gpt_err *err)
+ * when it is complete. held: what an earlier run has written of it. A file
+ * system that ends in the middle of the work would say the same after hours. */
+static int check_room(const struct gpt_target *t, int64_t held,
+                      struct gpt_err *err)
 {
+    const double bytes = (double)t->bytes - (double)held;
     char need[32], have[32];
     double room;
 
     /* what a quota leaves is not known: that is reported when it is reached */
-    if (!gpt_path_room(t->o.save, &room) || (double)t->bytes <= room)
+    if (!gpt_path_room(t->o.save, &room) || bytes <= room)
         return GPT_OK;
     gpt_fail(err, GPT_EIO, "'%s': the output takes %s, and %s are free there",
-             t->o.save, gpt_text_bytes(need, (double)t->bytes),
+             t->o.save, gpt_text_bytes(need, bytes),
              gpt_text_bytes(have, room));
     return gpt_hint(err, "make room, or name a place on another file system");
 }
 
+/* The list of what is whole lies beside the output, whose directory may be that
+ * of a root that is not there yet. */
+static int open_resume(struct gpt_resume **r, const struct gpt_target *t,
+                       struct gpt_err *err)
+{
+    const char **names;
+
+    if (t->format->shares_dir)
+        GPT_TRY(gpt_path_mkdirs(t->o.save, err));
+    GPT_TRY(gpt_new(&names, (size_t)t->n_files, sizeof(*names), "names", err));
+    for (int64_t i = 0; i < t->n_files; i++)
+        names[i] = t->files[i].name;
+    int status = gpt_resume_open(r, t->path, t->format->is_file, names,
+                                 t->n_files, err);
+    gpt_free(names);
+    return status;
+}
+
+/* A number of the run, or 0. */
+static long long number_of(const struct gpt_source *s, const char *key)
+{
+    int64_t value = 0;
+
+    if (gpt_json_int(s->state, key, 0, 1LL << 53, &value, "state", NULL))
+        value = 0;
+    return value;
+}
+
+/* Says by name what the source has of a run and the output has not. */
+static void report_left_out(const struct gpt_target *t)
+{
+    const struct gpt_source *s = t->source;
+    const bool run =
+        cJSON_GetObjectItemCaseSensitive(s->state, "schedule") != NULL;
+    bool optimizer = false;
+
+    if (s->left_out)
+        gpt_info("%s: left out: %s", t->path, s->left_out);
+    if (t->format->keeps_state)
+        return;
+    for (int64_t i = 0; i < s->n_tensors && !optimizer; i++)
+        optimizer = gpt_name_is_optimizer(s->tensors[i].name);
+    if (optimizer || run)
+        gpt_info("%s: left out, as format %s holds weights alone:%s%s "
+                 "iteration %lld, %lld consumed samples",
+                 t->path, t->format->name, optimizer ? " optimizer state," : "",
+                 run ? " schedule of the learning rate," : "",
+                 (long long)s->iteration,
+                 number_of(s, "consumed_train_samples"));
+}
+
+/* A failure whose reason goes away leaves what is whole to the next run, and so
+ * does the death of this one. */
 int gpt_target_write(struct gpt_target *t, gpt_bytes_done *done, void *context,
                      struct gpt_err *err)
 {
-    GPT_TRY(check_room(t, err));
-    return t->format->write(t, done, context, err);
+    struct gpt_pour pour = {
+        .done = done,
+        .context = context,
+        .flags = GPT_OUT_PART | (t->o.force ? GPT_OUT_FORCE : 0),
+    };
+    char taken[32];
+    bool kept;
+
+    GPT_TRY(open_resume(&pour.resume, t, err));
+    /* The run that made it died between its name and the end: nothing has
+     * reported it, and its tracker may not name it. The same command makes it
+     * again. */
+    if (gpt_resume_unfinished(pour.resume))
+        pour.flags |= GPT_OUT_FORCE;
+    int status = check_room(t, gpt_resume_held(pour.resume), err);
+    if (status == GPT_OK)
+        status = t->format->write(t, &pour, err);
+    if (status == GPT_OK)
+        report_left_out(t);
+    gpt_resume_close(pour.resume, status == GPT_OK, &kept);
+    if (status == GPT_OK && pour.taken > 0)
+        gpt_info("%s: %s of it were whole after an interruption, and were "
+                 "kept",
+                 t->path, gpt_text_bytes(taken, (double)pour.taken));
+    if (kept && err && !err->hint[0])
+        return gpt_hint(err, "what is whole was kept: the same command goes on "
+                             "from there");
+    return status;
 }

@@ -17,6 +17,9 @@ struct gpt_target_options {
     struct gpt_config config; /* vocabulary and padding may differ from the
                                * source's */
     int64_t tp_size, pp_size; /* layout, where the format has one */
+    /* Virtual stages of a rank, 0 = one; layers of an uneven first and last
+     * stage, 0 = as the others. */
+    int64_t chunks, first_layers, last_layers;
     enum gpt_dtype dtype;     /* of parameters; GPT_N_DTYPES: the source's */
     const struct gpt_packing *packing; /* of matrices, where the format has
                                         * any; NULL: none */
@@ -67,6 +70,12 @@ void gpt_target_close(struct gpt_target *t); /* zero is fine */
 int gpt_target_write(struct gpt_target *t, gpt_bytes_done *done, void *context,
                      struct gpt_err *err) GPT_MUST_USE;
 
+/* For front ends: the part of the model that a rank's file gets. GPT_EUSAGE
+ * names the rule that the model breaks. */
+struct gpt_layout;
+int gpt_target_layout(const struct gpt_target *t, int64_t tp_rank,
+                      int64_t pp_rank, struct gpt_layout *layout,
+                      struct gpt_err *err) GPT_MUST_USE;
 /* For front ends: allocates t->files for n files. */
 int gpt_target_files(struct gpt_target *t, int64_t n,
                      struct gpt_err *err) GPT_MUST_USE;

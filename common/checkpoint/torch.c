@@ -16,19 +16,31 @@
 
 enum { VERSION_MAX = 10 };
 
+int gpt_torch_vbad(const struct gpt_torch *t, int64_t at, const char *tensor,
+                   struct gpt_err *err, const char *fmt, va_list args)
+{
+    char text[400];
+
+    vsnprintf(text, sizeof(text), fmt, args);
+    if (tensor)
+        return gpt_fail(err, GPT_EDATA,
+                        "%s: byte %lld of its pickle: tensor '%.200s': %s",
+                        gpt_in_path(t->in), (long long)at, tensor, text);
+    return gpt_fail(err, GPT_EDATA, "%s: byte %lld: %s", gpt_in_path(t->in),
+                    (long long)at, text);
+}
+
 /* Every failure of a container has this form; those of zip and pickle have
  * their own, with the same offsets. */
 int gpt_torch_bad(const struct gpt_torch *t, int64_t at, struct gpt_err *err,
                   const char *fmt, ...)
 {
-    char text[400];
     va_list args;
 
     va_start(args, fmt);
-    vsnprintf(text, sizeof(text), fmt, args);
+    gpt_torch_vbad(t, at, NULL, err, fmt, args);
     va_end(args);
-    return gpt_fail(err, GPT_EDATA, "%s: byte %lld: %s", gpt_in_path(t->in),
-                    (long long)at, text);
+    return GPT_EDATA;
 }
 
 /* ---- storages ---- */

@@ -4,9 +4,15 @@
 
 #include "checkpoint/torch.h"
 
+#include <stdarg.h>
+
 /* GPT_EDATA with the file, the offset `at` and the text. */
 int gpt_torch_bad(const struct gpt_torch *t, int64_t at, struct gpt_err *err,
                   const char *fmt, ...) GPT_PRINTF(4, 5);
+/* The same of a tensor, or of none; `at` is then counted in the pickle. */
+int gpt_torch_vbad(const struct gpt_torch *t, int64_t at, const char *tensor,
+                   struct gpt_err *err, const char *fmt, va_list args)
+    GPT_PRINTF(5, 0);
 int gpt_torch_big_endian(const struct gpt_torch *t, int64_t at,
                          struct gpt_err *err);
 

@@ -90,14 +90,11 @@ static int GPT_PRINTF(5, 6)
                const struct gpt_pickle_value *v, struct gpt_err *err,
                const char *fmt, ...)
 {
-    char text[300];
     va_list args;
 
     va_start(args, fmt);
-    vsnprintf(text, sizeof(text), fmt, args);
+    gpt_torch_vbad(t, v->at, name, err, fmt, args);
     va_end(args);
-    gpt_fail(err, GPT_EDATA, "%s: byte %lld of its pickle: tensor '%.200s': %s",
-             gpt_in_path(t->in), (long long)v->at, name, text);
     return gpt_hint(err, "the file is damaged: copy it again");
 }
 

@@ -1,12 +1,15 @@
 /* Writing the archive of torch.save(): entries are stored, and the data of each
  * begins at a multiple of 64 bytes, so that it can be mapped. Start at
- * gpt_torch_create().
+ * gpt_torch_write().
  *
- * The bytes of a storage come once, in order, and its checksum is known after
- * them. It goes into a descriptor behind the data, as in torch's own files. */
+ * The places of all entries follow from their sizes, so the file is laid out
+ * before a byte is written. Checksums are known after the data: they are in a
+ * descriptor behind it, as in torch's own files. */
 #include "checkpoint/torch_write.h"
 
+#include "base/hash.h"
 #include "base/num.h"
+#include "checkpoint/pour.h"
 #include "checkpoint/zip.h"
 
 #include <assert.h>
@@ -15,57 +18,49 @@
 
 #define TOP "archive"
 
-enum { ALIGN = 64, NAME = 64, VERSION_NEEDED = 45 };
+enum {
+    ALIGN = 64,
+    NAME = 64,
+    VERSION_NEEDED = 45,
+    HEAD_BYTES = 30 + NAME + 20 + 4 + ALIGN,
+    ROW_BYTES = 46 + NAME + 4 + 24,
+    OTHERS = 3, /* entries that are no storages */
+};
 
 /* Sizes and offsets from here on have 64-bit fields. */
 #define WIDE ((int64_t)UINT32_MAX)
 
-/* An entry that was written, for the list at the end. */
 struct entry {
     char name[NAME];
-    int64_t header, bytes;
+    int64_t header, begin, bytes; /* where it is, and its data */
+    const void *data;             /* NULL: a storage */
     uint32_t crc;
 };
 
-struct gpt_torch_writer {
+struct archive {
     struct gpt_out *out;
-    struct entry *entries;
-    int64_t n, cap;
-    const int64_t *sizes; /* of the storages; a copy */
-    int64_t n_sizes, at;  /* storage that is being written */
-    int64_t left;         /* bytes of it that have not come */
-    struct gpt_arena arena;
+    struct entry *entries; /* in the order of the file */
+    int64_t n;
+    int64_t end; /* of the last, where the list begins */
 };
 
-/* The one that is being written. */
-static struct entry *last_entry(struct gpt_torch_writer *w)
-{
-    assert(w->n > 0);
-    return &w->entries[w->n - 1];
-}
+/* ---- places ---- */
 
 /* A header, with the filler that aligns what follows. The field "FB" is how
- * torch fills. Checksum and sizes are 0: they are behind the data. */
-static int begin_entry(struct gpt_torch_writer *w, const char *name,
-                       int64_t bytes, struct gpt_err *err)
+ * torch fills. Checksum and sizes are 0: they are behind the data. Returns its
+ * bytes. */
+static size_t fill_head(uint8_t head[HEAD_BYTES], const struct entry *e)
 {
-    uint8_t head[30 + NAME + 20 + 4 + ALIGN] = {0};
-    const bool wide = bytes >= WIDE;
-    struct entry *e = &w->entries[w->n];
-
-    assert(w->n < w->cap);
-    w->n++;
-    snprintf(e->name, sizeof(e->name), TOP "/%s", name);
-    e->header = gpt_out_tell(w->out);
-    e->bytes = bytes;
     const size_t n = strlen(e->name);
     size_t at = 30 + n;
+
     /* The fields are those of APPNOTE.TXT, 4.3.7; dates and rights stay 0, so
      * that the same checkpoint gives the same bytes. */
+    memset(head, 0, HEAD_BYTES);
     gpt_put_u32(head, 0x04034b50);
     gpt_put_u16(head + 4, VERSION_NEEDED);
     gpt_put_u16(head + 6, 8); /* a descriptor follows the data */
-    if (wide) {
+    if (e->bytes >= WIDE) {
         gpt_put_u32(head + 18, UINT32_MAX);
         gpt_put_u32(head + 22, UINT32_MAX);
         gpt_put_u16(head + at, 1);
@@ -82,52 +77,64 @@ static int begin_entry(struct gpt_torch_writer *w, const char *name,
     at += 4 + pad;
     gpt_put_u16(head + 26, (uint16_t)n);
     gpt_put_u16(head + 28, (uint16_t)(at - 30 - n));
-    return gpt_out_write(w->out, head, at, err);
+    return at;
 }
 
-/* The checksum runs along with the bytes, so nothing is read twice. */
-static int add_to_entry(struct gpt_torch_writer *w, const void *data, size_t n,
-                        struct gpt_err *err)
+/* The descriptor is a mark, the checksum, and the size twice: of what was
+ * compressed and of what it was before, which are the same here. */
+static int64_t tail_bytes(const struct entry *e)
 {
-    last_entry(w)->crc = gpt_crc32(last_entry(w)->crc, data, n);
-    return gpt_out_write(w->out, data, n, err);
+    return e->bytes >= WIDE ? 24 : 16;
 }
 
-/* The descriptor behind the data; its sizes have 64 bits where the header says
- * so. */
-static int end_entry(struct gpt_torch_writer *w, struct gpt_err *err)
+/* Appends an entry behind the last one. */
+static void place(struct archive *a, const char *name, const void *data,
+                  int64_t bytes)
 {
-    const struct entry *e = last_entry(w);
-    uint8_t tail[24];
-    const bool wide = e->bytes >= WIDE;
+    struct entry *e = &a->entries[a->n++];
+    uint8_t head[HEAD_BYTES];
 
-    gpt_put_u32(tail, 0x08074b50);
-    gpt_put_u32(tail + 4, e->crc);
-    if (wide) {
-        gpt_put_u64(tail + 8, (uint64_t)e->bytes);
-        gpt_put_u64(tail + 16, (uint64_t)e->bytes);
-    } else {
-        gpt_put_u32(tail + 8, (uint32_t)e->bytes);
-        gpt_put_u32(tail + 12, (uint32_t)e->bytes);
+    *e = (struct entry){.header = a->end, .data = data, .bytes = bytes};
+    snprintf(e->name, sizeof(e->name), TOP "/%s", name);
+    if (data)
+        e->crc = gpt_crc32(0, data, (size_t)bytes);
+    e->begin = e->header + (int64_t)fill_head(head, e);
+    a->end = e->begin + bytes + tail_bytes(e);
+}
+
+/* "version" is what torch looks for to tell its archives from others; it is
+ * last in files of torch, too. Names of storages are their numbers, the keys in
+ * the pickle. */
+static int lay_out(struct archive *a, const struct gpt_pickle_out *o,
+                   const int64_t *bytes, int64_t n, struct gpt_err *err)
+{
+    char name[NAME];
+
+    GPT_TRY(gpt_new(&a->entries, (size_t)(n + OTHERS), sizeof(*a->entries),
+                    "entries of an archive", err));
+    place(a, "data.pkl", o->b.data, (int64_t)o->b.len);
+    place(a, "byteorder", "little", 6);
+    for (int64_t i = 0; i < n; i++) {
+        snprintf(name, sizeof(name), "data/%lld", (long long)i);
+        place(a, name, NULL, bytes[i]);
     }
-    return gpt_out_write(w->out, tail, wide ? 24 : 16, err);
+    place(a, "version", "3\n", 2);
+    return GPT_OK;
 }
 
-/* An entry that is in memory as a whole. */
-static int write_record(struct gpt_torch_writer *w, const char *name,
-                        const void *data, size_t n, struct gpt_err *err)
+/* The first storage, after two other entries. */
+static struct entry *storage(const struct archive *a, int64_t i)
 {
-    GPT_TRY(begin_entry(w, name, (int64_t)n, err));
-    GPT_TRY(add_to_entry(w, data, n, err));
-    return end_entry(w, err);
+    return &a->entries[2 + i];
 }
+
+/* ---- the list at the end ---- */
 
 /* A row of the list. Fields that do not fit are all ones, and their values in
  * the extra field, in the order of the format. */
-static int list_entry(struct gpt_torch_writer *w, const struct entry *e,
-                      struct gpt_err *err)
+static int list_entry(struct gpt_buf *b, const struct entry *e)
 {
-    uint8_t row[46 + NAME + 4 + 24] = {0};
+    uint8_t row[ROW_BYTES] = {0};
     const size_t n = strlen(e->name);
     const bool wide = e->bytes >= WIDE, far = e->header >= WIDE;
     size_t at = 46 + n + 4;
@@ -159,140 +166,143 @@ static int list_entry(struct gpt_torch_writer *w, const struct entry *e,
         at -= 4;
     }
     gpt_put_u16(row + 30, (uint16_t)(at - 46 - n));
-    return gpt_out_write(w->out, row, at, err);
+    return gpt_buf_add(b, row, at);
 }
 
 /* The list, the 64-bit end record that torch always writes, its locator, and
- * the end record. */
-static int write_list(struct gpt_torch_writer *w, struct gpt_err *err)
+ * the end record. Its length does not depend on checksums. */
+static int compose_list(struct gpt_buf *b, const struct archive *a)
 {
-    /* offsets count from the start of the file, where the archive begins */
-    const int64_t list = gpt_out_tell(w->out);
     uint8_t tail[56 + 20 + 22] = {0};
 
-    for (int64_t i = 0; i < w->n; i++)
-        GPT_TRY(list_entry(w, &w->entries[i], err));
-    const int64_t end = gpt_out_tell(w->out), bytes = end - list;
-    /* 4.3.14 to 4.3.16 */
+    b->len = 0;
+    for (int64_t i = 0; i < a->n; i++)
+        GPT_TRY(list_entry(b, &a->entries[i]));
+    const int64_t bytes = (int64_t)b->len, end = a->end + bytes;
+    /* 4.3.14 to 4.3.16; offsets count from the start of the file, where the
+     * archive begins */
     gpt_put_u32(tail, 0x06064b50);
     gpt_put_u64(tail + 4, 44);
     gpt_put_u16(tail + 12, VERSION_NEEDED);
     gpt_put_u16(tail + 14, VERSION_NEEDED);
-    gpt_put_u64(tail + 24, (uint64_t)w->n);
-    gpt_put_u64(tail + 32, (uint64_t)w->n);
+    gpt_put_u64(tail + 24, (uint64_t)a->n);
+    gpt_put_u64(tail + 32, (uint64_t)a->n);
     gpt_put_u64(tail + 40, (uint64_t)bytes);
-    gpt_put_u64(tail + 48, (uint64_t)list);
+    gpt_put_u64(tail + 48, (uint64_t)a->end);
     gpt_put_u32(tail + 56, 0x07064b50);
     gpt_put_u64(tail + 64, (uint64_t)end);
     gpt_put_u32(tail + 72, 1);
     /* fields without room are all ones; readers then take the 64-bit record */
-    const uint16_t n = w->n < UINT16_MAX ? (uint16_t)w->n : UINT16_MAX;
+    const uint16_t n = a->n < UINT16_MAX ? (uint16_t)a->n : UINT16_MAX;
     gpt_put_u32(tail + 76, 0x06054b50);
     gpt_put_u16(tail + 84, n);
     gpt_put_u16(tail + 86, n);
     gpt_put_u32(tail + 88, (uint32_t)gpt_min_i64(bytes, WIDE));
-    gpt_put_u32(tail + 92, (uint32_t)gpt_min_i64(list, WIDE));
-    return gpt_out_write(w->out, tail, sizeof(tail), err);
+    gpt_put_u32(tail + 92, (uint32_t)gpt_min_i64(a->end, WIDE));
+    return gpt_buf_add(b, tail, sizeof(tail));
 }
 
-/* Begins the next storage that has bytes; empty ones are whole at once. */
-static int next_storage(struct gpt_torch_writer *w, struct gpt_err *err)
+/* ---- writing ---- */
+
+/* Parts get their places in the file; storages have no bytes between them but
+ * headers and descriptors. */
+static void place_parts(const struct archive *a, struct gpt_part *parts,
+                        int64_t n)
 {
-    char name[NAME];
+    int64_t k = 0, at = 0;
 
-    /* their names are their numbers: the keys in the pickle */
-    while (w->left == 0 && w->at < w->n_sizes) {
-        w->left = w->sizes[w->at];
-        snprintf(name, sizeof(name), "data/%lld", (long long)w->at);
-        w->at++;
-        GPT_TRY(begin_entry(w, name, w->left, err));
-        if (w->left == 0)
-            GPT_TRY(end_entry(w, err));
-    }
-    return GPT_OK;
-}
-
-/* The whole size is reserved at once, so that a full disk is met before the
- * work. Headers and the list are not counted: a few hundred bytes an entry. */
-static int start_file(struct gpt_torch_writer *w, const char *path,
-                      unsigned flags, const struct gpt_pickle_out *o,
-                      const int64_t *bytes, int64_t n, struct gpt_err *err)
-{
-    int64_t total = (int64_t)o->b.len;
-    int64_t *sizes = gpt_arena_alloc(&w->arena, (size_t)n, sizeof(*sizes));
-
-    if (!sizes)
-        return gpt_no_memory(err, "storages");
     for (int64_t i = 0; i < n; i++) {
-        sizes[i] = bytes[i];
-        total += bytes[i];
+        while (parts[i].bytes > 0 && at == storage(a, k)->bytes) {
+            k++;
+            at = 0;
+        }
+        parts[i].offset = storage(a, k)->begin + at;
+        at += parts[i].bytes;
+        assert(at <= storage(a, k)->bytes);
     }
-    /* the caller's array may be gone when later storages begin */
-    w->sizes = sizes;
-    w->n_sizes = n;
-    w->cap = n + 3;
-    GPT_TRY(gpt_new(&w->entries, (size_t)w->cap, sizeof(*w->entries),
-                    "entries of an archive", err));
-    GPT_TRY(gpt_out_open(&w->out, path, flags, total, err));
-    GPT_TRY(write_record(w, "data.pkl", o->b.data, o->b.len, err));
-    GPT_TRY(write_record(w, "byteorder", "little", 6, err));
-    return next_storage(w, err);
 }
 
-int gpt_torch_create(struct gpt_torch_writer **out, const char *path,
-                     unsigned flags, const struct gpt_pickle_out *o,
-                     const int64_t *bytes, int64_t n, struct gpt_err *err)
+/* The checksum of a storage from those of its parts. */
+static void sum_storages(const struct archive *a, const struct gpt_part *parts,
+                         int64_t n)
 {
-    struct gpt_torch_writer *w;
-
-    *out = NULL;
-    GPT_TRY(gpt_new(&w, 1, sizeof(*w), "a writer", err));
-    int status = start_file(w, path, flags, o, bytes, n, err);
-    if (status != GPT_OK) {
-        gpt_torch_abort(w);
-        return status;
+    for (int64_t i = 0, k = 0; i < n; i++) {
+        if (parts[i].bytes == 0)
+            continue;
+        while (parts[i].offset >= storage(a, k)->begin + storage(a, k)->bytes)
+            k++;
+        struct entry *e = storage(a, k);
+        e->crc = gpt_crc_join(GPT_CRC32_POLYNOMIAL, e->crc, parts[i].zip_crc,
+                              parts[i].bytes);
     }
-    *out = w;
-    return GPT_OK;
 }
 
-/* A storage that is full ends at once, and the next one begins, so that a
- * commit after the last byte finds nothing open. */
-int gpt_torch_put(struct gpt_torch_writer *w, const void *data, size_t bytes,
-                  struct gpt_err *err)
+/* The descriptor's sizes have 64 bits where the header says so. */
+static int put_entry(const struct archive *a, const struct entry *e,
+                     struct gpt_err *err)
 {
-    assert((int64_t)bytes <= w->left);
-    GPT_TRY(add_to_entry(w, data, bytes, err));
-    w->left -= (int64_t)bytes;
-    if (w->left)
-        return GPT_OK;
-    GPT_TRY(end_entry(w, err));
-    return next_storage(w, err);
+    uint8_t head[HEAD_BYTES], tail[24];
+    const size_t n = fill_head(head, e);
+
+    GPT_TRY(gpt_out_pwrite(a->out, head, n, e->header, err));
+    if (e->data)
+        GPT_TRY(gpt_out_pwrite(a->out, e->data, (size_t)e->bytes, e->begin,
+                               err));
+    gpt_put_u32(tail, 0x08074b50);
+    gpt_put_u32(tail + 4, e->crc);
+    if (e->bytes >= WIDE) {
+        gpt_put_u64(tail + 8, (uint64_t)e->bytes);
+        gpt_put_u64(tail + 16, (uint64_t)e->bytes);
+    } else {
+        gpt_put_u32(tail + 8, (uint32_t)e->bytes);
+        gpt_put_u32(tail + 12, (uint32_t)e->bytes);
+    }
+    return gpt_out_pwrite(a->out, tail, (size_t)tail_bytes(e),
+                          e->begin + e->bytes, err);
 }
 
-/* "version" is what torch looks for to tell its archives from others; it is
- * last in files of torch, too. */
-int gpt_torch_commit(struct gpt_torch_writer *w, struct gpt_err *err)
+/* What is between the storages, after them: their checksums are known now. */
+static int put_all(const struct archive *a, struct gpt_buf *list,
+                   struct gpt_err *err)
 {
+    for (int64_t i = 0; i < a->n; i++)
+        GPT_TRY(put_entry(a, &a->entries[i], err));
+    /* again, with checksums */
+    if (compose_list(list, a) != GPT_OK)
+        return gpt_no_memory(err, "entries of an archive");
+    return gpt_out_pwrite(a->out, list->data, list->len, a->end, err);
+}
+
+/* The list is composed twice. Its first length gives the size of the file,
+ * which is reserved, so that a full disk is met before the work. */
+int gpt_torch_write(struct gpt_pour *pour, const char *path, const char *name,
+                    unsigned flags, const struct gpt_pickle_out *o,
+                    const int64_t *bytes, int64_t n, struct gpt_part *parts,
+                    int64_t n_parts, struct gpt_err *err)
+{
+    struct archive a = {.out = NULL};
+    struct gpt_buf list = {0};
     int status;
 
-    assert(w->left == 0 && w->at == w->n_sizes);
-    GPT_TRY_GOTO(status, write_record(w, "version", "3\n", 2, err), out);
-    GPT_TRY_GOTO(status, write_list(w, err), out);
-    status = gpt_out_commit(w->out, err);
-    w->out = NULL;
+    GPT_TRY_GOTO(status, lay_out(&a, o, bytes, n, err), out);
+    if (compose_list(&list, &a) != GPT_OK) {
+        status = gpt_no_memory(err, "entries of an archive");
+        goto out;
+    }
+    GPT_TRY_GOTO(status,
+                 gpt_out_open(&a.out, path, flags, a.end + (int64_t)list.len,
+                              err),
+                 out);
+    place_parts(&a, parts, n_parts);
+    GPT_TRY_GOTO(status,
+                 gpt_pour(pour, a.out, name, parts, n_parts, true, err), out);
+    sum_storages(&a, parts, n_parts);
+    GPT_TRY_GOTO(status, put_all(&a, &list, err), out);
+    status = gpt_out_commit(a.out, err);
+    a.out = NULL;
 out:
-    gpt_torch_abort(w);
+    gpt_out_abort(a.out);
+    gpt_free(a.entries);
+    gpt_buf_free(&list);
     return status;
-}
-
-/* Also after a commit, when the file has its name and is closed. */
-void gpt_torch_abort(struct gpt_torch_writer *w)
-{
-    if (!w)
-        return;
-    gpt_out_abort(w->out);
-    gpt_free(w->entries);
-    gpt_arena_free(&w->arena);
-    gpt_free(w);
 }

@@ -1,7 +1,7 @@
 /* Writing files of torch.save(): a pickle is built value by value in memory,
- * then the elements of its tensors are streamed into the archive. What is
- * written loads with torch.load(weights_only=True), as long as the pickle names
- * only what that allows. Start at gpt_torch_create(). */
+ * then it is written with the elements of its tensors. The file loads with
+ * torch.load(weights_only=True), as long as the pickle names only what that
+ * allows. Start at gpt_torch_write(). */
 #ifndef GPT_CHECKPOINT_TORCH_WRITE_H
 #define GPT_CHECKPOINT_TORCH_WRITE_H
 
@@ -55,20 +55,15 @@ bool gpt_pickle_put_tensor(struct gpt_pickle_out *o, int64_t key,
                            const int64_t *shape);
 
 /* ---- the archive ---- */
-struct gpt_torch_writer;
+struct gpt_part;
+struct gpt_pour;
 
-/* Begins a file of n storages, of bytes[i] each, with the pickle in *o. The
- * bytes follow in order. flags: GPT_OUT_*. */
-int gpt_torch_create(struct gpt_torch_writer **w, const char *path,
-                     unsigned flags, const struct gpt_pickle_out *o,
-                     const int64_t *bytes, int64_t n,
-                     struct gpt_err *err) GPT_MUST_USE;
-/* The next bytes; those of a storage are not given together with another's. */
-int gpt_torch_put(struct gpt_torch_writer *w, const void *data, size_t bytes,
-                  struct gpt_err *err) GPT_MUST_USE;
-/* Publishes; frees w whatever the result. */
-int gpt_torch_commit(struct gpt_torch_writer *w,
-                     struct gpt_err *err) GPT_MUST_USE;
-void gpt_torch_abort(struct gpt_torch_writer *w); /* NULL is fine */
+/* Writes a file of n storages, of bytes[i] each, with the pickle in *o. Parts
+ * are the bytes of all storages in order, none of them in two; their places are
+ * filled in. name: as gpt_pour() has it. flags: GPT_OUT_*. */
+int gpt_torch_write(struct gpt_pour *pour, const char *path, const char *name,
+                    unsigned flags, const struct gpt_pickle_out *o,
+                    const int64_t *bytes, int64_t n, struct gpt_part *parts,
+                    int64_t n_parts, struct gpt_err *err) GPT_MUST_USE;
 
 #endif

@@ -3,6 +3,7 @@
  * it over every byte, beside a disk of gigabytes a second. */
 #include "checkpoint/zip.h"
 
+#include "base/hash.h"
 #include "base/num.h"
 
 #include <pthread.h>
@@ -16,7 +17,7 @@ static void make_tables(void)
         uint32_t c = i;
 
         for (int k = 0; k < 8; k++)
-            c = c >> 1 ^ (c & 1 ? 0xedb88320 : 0);
+            c = c >> 1 ^ (c & 1 ? GPT_CRC32_POLYNOMIAL : 0);
         tables[0][i] = c;
     }
     for (int k = 1; k < 8; k++)

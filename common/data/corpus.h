@@ -4,7 +4,7 @@
 #ifndef GPT_DATA_CORPUS_H
 #define GPT_DATA_CORPUS_H
 
-#include "base/status.h"
+#include "data/data_stages.h"
 
 enum gpt_split { GPT_TRAIN, GPT_VALID, GPT_TEST, GPT_N_SPLITS };
 
@@ -14,6 +14,8 @@ struct gpt_corpus_options {
     /* per split instead of data_path and split; unused ones have n = 0 */
     const char *const *split_path[GPT_N_SPLITS];
     int64_t n_split_path[GPT_N_SPLITS];
+    struct gpt_data_stages *stages; /* training data, instead of those of
+                                     * split_path; or NULL */
     const char *split;     /* "949,50,1"; NULL = "969,30,1" */
     const char *impl;      /* mmap, cached, lazy, infer */
     int64_t seq_length;

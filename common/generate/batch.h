@@ -9,6 +9,7 @@
 #define GPT_GENERATE_BATCH_H
 
 #include "generate/logprob.h"
+#include "generate/prefix.h"
 #include "generate/sample.h"
 #include "model/decode.h"
 
@@ -31,6 +32,8 @@ struct gpt_request {
     uint64_t seed, stream, sample;   /* name its random numbers:
                                       * gpt_sample_rng() */
     const struct gpt_choice *choice; /* borrowed */
+    int64_t *cached; /* NULL, or what the prompt's tokens that were copied are
+                      * added to */
 };
 
 enum gpt_finish {
@@ -68,6 +71,7 @@ struct gpt_sink {
  * a step. Sampling counts as part of either. */
 struct gpt_speed {
     int64_t prompt_tokens, step_tokens, steps;
+    int64_t guessed, right; /* tokens that were guessed, and rightly so */
     double prompt_seconds, step_seconds;
 };
 
@@ -79,9 +83,32 @@ int gpt_batch_open(struct gpt_batch **batch, struct gpt_decoder *d,
                    struct gpt_err *err) GPT_MUST_USE;
 void gpt_batch_close(struct gpt_batch *batch); /* NULL is fine */
 
+/* From now on prompts are computed by way of this cache, which stays the
+ * caller's and is used in this batch alone; NULL: none. */
+void gpt_batch_use_prefixes(struct gpt_batch *batch,
+                            struct gpt_prefixes *prefixes);
+
 int64_t gpt_batch_texts(const struct gpt_batch *batch); /* under way */
+int64_t gpt_batch_room(const struct gpt_batch *batch);  /* free slots */
 bool gpt_batch_full(const struct gpt_batch *batch);
 const struct gpt_speed *gpt_batch_speed(const struct gpt_batch *batch);
+
+/* From now on a step guesses up to n tokens of each text, 0..GPT_MOST_GUESSES,
+ * from what followed the same words earlier in it, and checks them together
+ * with the next one. What is guessed rightly saves steps; texts are the same to
+ * the bit wherever GPT_DECODE_SAME_BITS holds. */
+enum { GPT_MOST_GUESSES = GPT_DECODE_SAME_BITS - 1 };
+int gpt_batch_guess(struct gpt_batch *batch, int64_t n,
+                    struct gpt_err *err) GPT_MUST_USE;
+
+/* Gives n requests slots, for which there is room: their prompts go through the
+ * model together, once where several have the same one (the same address).
+ * Their first tokens go to the sink, which knows them by names[i]. Requests are
+ * copied. GPT_EDATA for a prompt longer than a slot; none is begun then. */
+int gpt_batch_begin_all(struct gpt_batch *batch,
+                        const struct gpt_request *requests,
+                        const int64_t *names, int64_t n,
+                        struct gpt_err *err) GPT_MUST_USE;
 
 /* Gives a request a slot of a batch that is not full: its prompt goes through
  * the model, and its first token to the sink, which knows the request by

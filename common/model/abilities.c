@@ -31,6 +31,8 @@ int gpt_abilities_check(const struct gpt_config *c, int64_t length,
          * into weights, which the output layer shares */
         {GPT_CAN_SCALE_WORDS, c->scale_embedding, "scale_embedding",
          "scaled embeddings"},
+        {GPT_CAN_SCALE_WORDS, c->embedding_multiplier > 0,
+         "embedding_multiplier", "scaled embeddings"},
         {GPT_CAN_NORM_WIDE, c->qk_norm_whole, "qk_norm_whole",
          "norms of all heads together"},
     };

@@ -1,19 +1,24 @@
-/* Model configuration: defaults, what follows from what, JSON. The table
- * `fields` names every field once; reading, writing and comparing walk it, so
- * that a new field, a named choice included, is a row. */
+/* Model configuration: defaults, what follows from what, JSON; rules between
+ * fields are in config_rules.c. The table `fields` names every field once;
+ * reading, writing and comparing walk it, so that a new field, a named choice
+ * included, is a row. */
 #include "model/config.h"
 
-#include "base/num.h"
 #include "backend.h"
+#include "base/memory.h"
+#include "base/num.h"
+#include "model/config_rules.h"
+#include "model/layer_list.h"
 
 #include <math.h>
 #include <stddef.h>
 #include <string.h>
 
 /* How a field is stored, and how JSON writes it: a SIZE as a whole number, a
- * RATE as any, a FLAG as true or false, a CHOICE by name. In memory a SIZE and
- * a CHOICE are int64_t, a RATE is double, a FLAG bool. */
-enum kind { SIZE, RATE, FLAG, CHOICE };
+ * RATE as any, a FLAG as true or false, a CHOICE by name, LAYERS as a number or
+ * as the text of a list. In memory a RATE is double, a FLAG bool, all others
+ * are int64_t. */
+enum kind { SIZE, RATE, FLAG, CHOICE, LAYERS };
 
 struct field {
     const char *name;
@@ -22,6 +27,7 @@ struct field {
     double min, max; /* of a CHOICE: its first and last number */
     bool identity;   /* two models that differ here are not the same */
     bool optional;   /* may be missing in JSON: 0 then */
+    bool odd;        /* of LAYERS: the entry of every N-th */
     const char *const *names; /* of a CHOICE: in JSON, by number */
 };
 
@@ -88,6 +94,10 @@ static const struct field fields[] = {
      .optional = true},
     {"rotary_interleaved", FLAG, AT(rotary_interleaved), 0, 1,
      .identity = true, .optional = true},
+    {"rotary_local_base", RATE, AT(rotary_local_base), 0, 1e12,
+     .identity = true, .optional = true},
+    {"no_rope_freq", LAYERS, AT(no_rope_freq), 0, (double)GPT_LAYERS_MAX,
+     .identity = true, .optional = true, .odd = true},
     {"rotary_scaling", CHOICE, AT(rotary_scaling), 0, GPT_SCALING_YARN,
      .identity = true, .optional = true, .names = gpt_rotary_scalings},
     {"rotary_factor", RATE, AT(rotary_factor), 0, 1e6, .identity = true,
@@ -108,20 +118,26 @@ static const struct field fields[] = {
      .identity = true, .optional = true, .names = gpt_normalizations},
     {"norm_plus_one", FLAG, AT(norm_plus_one), 0, 1, .identity = true,
      .optional = true},
+    {"no_norm_bias", FLAG, AT(no_norm_bias), 0, 1, .identity = true,
+     .optional = true},
     {"activation", CHOICE, AT(activation), 0, GPT_SQUARED_RELU,
      .identity = true, .optional = true, .names = gpt_activations},
     {"gated", FLAG, AT(gated), 0, 1, .identity = true, .optional = true},
     {"no_linear_bias", FLAG, AT(no_linear_bias), 0, 1, .identity = true,
      .optional = true},
+    {"no_attention_bias", FLAG, AT(no_attention_bias), 0, 1, .identity = true,
+     .optional = true},
     {"qkv_bias", FLAG, AT(qkv_bias), 0, 1, .identity = true,
+     .optional = true},
+    {"output_bias", FLAG, AT(output_bias), 0, 1, .identity = true,
      .optional = true},
     {"qk_norm", FLAG, AT(qk_norm), 0, 1, .identity = true, .optional = true},
     {"qk_norm_whole", FLAG, AT(qk_norm_whole), 0, 1, .identity = true,
      .optional = true},
     {"window_size", SIZE, AT(window_size), 0, 1 << 24, .identity = true,
      .optional = true},
-    {"window_attn_skip_freq", SIZE, AT(window_attn_skip_freq), 0, 65536,
-     .identity = true, .optional = true},
+    {"window_attn_skip_freq", LAYERS, AT(window_attn_skip_freq), 0,
+     (double)GPT_LAYERS_MAX, .identity = true, .optional = true},
     {"window_full_layers", SIZE, AT(window_full_layers), 0, 65536,
      .identity = true, .optional = true},
     {"attn_logit_softcapping", RATE, AT(attn_logit_softcapping), 0, 1e6,
@@ -131,6 +147,12 @@ static const struct field fields[] = {
     {"query_pre_attn_scalar", RATE, AT(query_pre_attn_scalar), 0, 1e9,
      .identity = true, .optional = true},
     {"scale_embedding", FLAG, AT(scale_embedding), 0, 1, .identity = true,
+     .optional = true},
+    {"embedding_multiplier", RATE, AT(embedding_multiplier), 0, 1e6,
+     .identity = true, .optional = true},
+    {"residual_multiplier", RATE, AT(residual_multiplier), 0, 1e6,
+     .identity = true, .optional = true},
+    {"logit_multiplier", RATE, AT(logit_multiplier), 0, 1e6, .identity = true,
      .optional = true},
     {"embedding_norm", FLAG, AT(embedding_norm), 0, 1, .identity = true,
      .optional = true},
@@ -165,6 +187,7 @@ static double field_value(const struct gpt_config *c, const struct field *f)
     switch (f->kind) {
     case SIZE:
     case CHOICE:
+    case LAYERS:
         return (double)*(const int64_t *)field_at(c, f);
     case RATE:
         return *(const double *)field_at(c, f);
@@ -207,7 +230,14 @@ int64_t gpt_config_rotary(const struct gpt_config *c)
  * bf16 there, which is within the error of bf16. */
 float gpt_config_word_scale(const struct gpt_config *c)
 {
-    return c->scale_embedding ? sqrtf((float)c->hidden_size) : 0;
+    return c->scale_embedding ? sqrtf((float)c->hidden_size)
+                              : (float)c->embedding_multiplier;
+}
+
+bool gpt_config_turns(const struct gpt_config *c, int64_t layer)
+{
+    return c->position_embedding == GPT_POSITION_ROPE &&
+           !gpt_layers_entry(c->no_rope_freq, layer, true);
 }
 
 /* One function for layers, flops and what a device must be able to do: all
@@ -215,12 +245,9 @@ float gpt_config_word_scale(const struct gpt_config *c)
 int64_t gpt_config_window(const struct gpt_config *c, int64_t layer,
                           int64_t length)
 {
-    /* Megatron counts layers from 1: of two, the second attends to all */
-    const int64_t every = c->window_attn_skip_freq;
-
     if (layer < c->window_full_layers)
         return 0;
-    if (every > 0 && (layer + 1) % every == 0)
+    if (!gpt_layers_entry(c->window_attn_skip_freq, layer, false))
         return 0;
     /* the last token of a text that fits sees all of it */
     return c->window_size + 1 < length ? c->window_size : 0;
@@ -241,128 +268,27 @@ static int check_ranges(const struct gpt_config *c, int status,
     return GPT_OK;
 }
 
-/* What the formula of each kind of scaling reads. A missing number would be a
- * division by zero, or a model that turns no pair as it was trained to. */
-static int check_scaling(const struct gpt_config *c, int status,
-                         const char *what, struct gpt_err *err)
+/* One model has one description: what changes nothing is 0. */
+static void settle(struct gpt_config *c)
 {
-    const char *kind = gpt_rotary_scalings[c->rotary_scaling];
+    double *const factors[] = {&c->embedding_multiplier,
+                               &c->residual_multiplier, &c->logit_multiplier};
 
-    if (c->rotary_scaling == GPT_SCALING_NONE)
-        return GPT_OK;
-    if (c->position_embedding != GPT_POSITION_ROPE)
-        return gpt_fail(err, status,
-                        "%s: rotary_scaling %s without rotary positions", what,
-                        kind);
-    if (!(c->rotary_factor >= 1))
-        return gpt_fail(err, status,
-                        "%s: rotary_scaling %s: rotary_factor is %g, must be "
-                        "at least 1",
-                        what, kind, c->rotary_factor);
-    if (c->rotary_scaling != GPT_SCALING_LINEAR && c->rotary_positions < 1)
-        return gpt_fail(err, status,
-                        "%s: rotary_scaling %s needs rotary_positions, the "
-                        "positions of pretraining",
-                        what, kind);
-    if (c->rotary_scaling == GPT_SCALING_LLAMA3 &&
-        !(c->rotary_low_factor > 0 &&
-          c->rotary_high_factor > c->rotary_low_factor))
-        return gpt_fail(err, status,
-                        "%s: rotary_scaling llama3: rotary_low_factor (%g) "
-                        "must be above 0 and below rotary_high_factor (%g)",
-                        what, c->rotary_low_factor, c->rotary_high_factor);
-    if (c->rotary_scaling == GPT_SCALING_YARN &&
-        !(c->rotary_slow > 0 && c->rotary_fast >= c->rotary_slow))
-        return gpt_fail(err, status,
-                        "%s: rotary_scaling yarn: rotary_slow (%g) must be "
-                        "above 0 and at most rotary_fast (%g)",
-                        what, c->rotary_slow, c->rotary_fast);
-    return GPT_OK;
-}
-
-/* Where norms are, and what they are of: places that exclude each other. A rule
- * that is broken has a message. */
-static int check_norms(const struct gpt_config *c, int status,
-                       const char *what, struct gpt_err *err)
-{
-    /* each names the field that would be ignored, and why it cannot be used */
-    const struct {
-        bool broken;
-        const char *rule;
-    } rules[] = {
-        {c->shared_norm && !c->parallel_blocks,
-         "shared_norm needs parallel_blocks: one norm serves attention and "
-         "feed-forward only where both read the same stream"},
-        {c->post_norm && c->parallel_blocks,
-         "post_norm excludes parallel_blocks: the two outputs are one sum "
-         "there"},
-        {c->no_pre_norm && !c->post_norm,
-         "no_pre_norm needs post_norm: a layer has norms before its blocks or "
-         "after them"},
-        {c->qk_norm_whole && !c->qk_norm,
-         "qk_norm_whole needs qk_norm: it says of what those norms are"},
-        {c->qk_norm_whole && c->normalization != GPT_RMSNORM,
-         "qk_norm_whole needs normalization RMSNorm"},
-    };
-
-    for (size_t i = 0; i < GPT_COUNT(rules); i++)
-        if (rules[i].broken)
-            return gpt_fail(err, status, "%s: %s", what, rules[i].rule);
-    return GPT_OK;
-}
-
-/* Fields that say more about another one, which must be there. */
-static int check_details(const struct gpt_config *c, int status,
-                         const char *what, struct gpt_err *err)
-{
-    const char *field = c->window_attn_skip_freq > 0 ? "window_attn_skip_freq"
-                        : c->window_full_layers > 0  ? "window_full_layers"
-                                                     : NULL;
-
-    if (c->window_size == 0 && field)
-        return gpt_fail(err, status, "%s: %s needs window_size", what, field);
-    if (c->window_attn_skip_freq == 1)
-        return gpt_fail(err, status,
-                        "%s: window_attn_skip_freq 1 leaves no layer with a "
-                        "window: 2 or more, or no window_size",
-                        what);
-    if (c->position_offset > 0 &&
-        c->position_embedding != GPT_POSITION_LEARNED)
-        return gpt_fail(err, status,
-                        "%s: position_offset needs position_embedding %s",
-                        what, gpt_position_embeddings[GPT_POSITION_LEARNED]);
-    return GPT_OK;
-}
-
-/* Rules between fields. Ranges hold already, so that no product overflows. */
-static int check_rules(const struct gpt_config *c, int status,
-                       const char *what, struct gpt_err *err)
-{
-    if (c->num_attention_heads % c->num_query_groups != 0)
-        return gpt_fail(err, status,
-                        "%s: num_attention_heads (%lld) is not a multiple of "
-                        "num_query_groups (%lld)",
-                        what, (long long)c->num_attention_heads,
-                        (long long)c->num_query_groups);
-    /* the rotation takes pairs of elements */
-    if (c->position_embedding == GPT_POSITION_ROPE &&
-        (!(c->rotary_base > 1) || gpt_config_rotary(c) < 2 ||
-         gpt_config_rotary(c) % 2 != 0))
-        return gpt_fail(err, status,
-                        "%s: rotary positions of base %g turn %lld of a head's "
-                        "%lld elements: base must be above 1, elements even",
-                        what, c->rotary_base, (long long)gpt_config_rotary(c),
-                        (long long)c->head_size);
-    GPT_TRY(check_scaling(c, status, what, err));
-    GPT_TRY(check_norms(c, status, what, err));
-    GPT_TRY(check_details(c, status, what, err));
-    if (c->padded_vocab_size < c->vocab_size)
-        return gpt_fail(err, status,
-                        "%s: padded_vocab_size (%lld) is below vocab_size "
-                        "(%lld)",
-                        what, (long long)c->padded_vocab_size,
-                        (long long)c->vocab_size);
-    return GPT_OK;
+    /* scores are divided by that root anyway */
+    if (c->query_pre_attn_scalar == (double)c->head_size)
+        c->query_pre_attn_scalar = 0;
+    for (size_t i = 0; i < GPT_COUNT(factors); i++)
+        if (*factors[i] == 1.0)
+            *factors[i] = 0;
+    /* every N-th layer of fewer is none */
+    if (c->window_attn_skip_freq > c->num_layers &&
+        c->window_attn_skip_freq <= GPT_LAYERS_EVERY)
+        c->window_attn_skip_freq = 0;
+    if (c->no_rope_freq > c->num_layers && c->no_rope_freq <= GPT_LAYERS_EVERY)
+        c->no_rope_freq = 0;
+    if (c->rotary_local_base == c->rotary_base &&
+        c->rotary_scaling == GPT_SCALING_NONE)
+        c->rotary_local_base = 0;
 }
 
 int gpt_config_complete(struct gpt_config *c, int64_t divisible_by, int64_t tp,
@@ -393,18 +319,33 @@ int gpt_config_complete(struct gpt_config *c, int64_t divisible_by, int64_t tp,
     if (c->padded_vocab_size == 0)
         c->padded_vocab_size =
             gpt_config_padded_vocab(c->vocab_size, divisible_by, tp);
-    /* scores are divided by that root anyway */
-    if (c->query_pre_attn_scalar == (double)c->head_size)
-        c->query_pre_attn_scalar = 0;
+    settle(c);
     /* ranges first: the rules divide by fields that may be 0 before it */
     GPT_TRY(check_ranges(c, GPT_EUSAGE, "model", err));
-    return check_rules(c, GPT_EUSAGE, "model", err);
+    return gpt_config_check(c, GPT_EUSAGE, "model", err);
+}
+
+/* Old checkpoints have a number, and so has what a number can say. */
+static cJSON *layers_to_json(const struct gpt_config *c, const struct field *f)
+{
+    const int64_t layers = *(const int64_t *)field_at(c, f);
+    struct gpt_buf text = {0};
+    cJSON *json = NULL;
+
+    if (layers < GPT_LAYERS_LIST)
+        return cJSON_CreateNumber((double)layers);
+    if (gpt_layers_print(&text, layers, c->num_layers, f->odd) == GPT_OK)
+        json = cJSON_CreateString(text.data);
+    gpt_buf_free(&text);
+    return json;
 }
 
 static cJSON *to_json(const struct gpt_config *c, const struct field *f)
 {
     double v = field_value(c, f);
 
+    if (f->kind == LAYERS)
+        return layers_to_json(c, f);
     if (f->kind == FLAG)
         return cJSON_CreateBool(v != 0.0);
     if (f->kind == CHOICE)
@@ -421,10 +362,30 @@ cJSON *gpt_config_to_json(const struct gpt_config *c)
     return json;
 }
 
-/* A field as a number: a flag is 0 or 1, a choice its place among the names.
- * NaN means that JSON holds the wrong type, or no such name. */
-static double from_json(const struct field *f, const cJSON *item)
+/* A number must not be taken for a list: such a one is above all numbers, and
+ * hostile input could have any. */
+static double layers_from_json(const struct gpt_config *c,
+                               const struct field *f, const cJSON *item)
 {
+    int64_t layers;
+
+    if (cJSON_IsNumber(item) && item->valuedouble <= GPT_LAYERS_EVERY)
+        return item->valuedouble;
+    if (!cJSON_IsString(item) ||
+        gpt_layers_parse(&layers, item->valuestring, c->num_layers, f->odd,
+                         NULL) != GPT_OK)
+        return (double)NAN;
+    return (double)layers;
+}
+
+/* A field as a number: a flag is 0 or 1, a choice its place among the names.
+ * NaN means that JSON holds the wrong type, or no such name. The number of
+ * layers, which lists are of, is the first field. */
+static double from_json(const struct gpt_config *c, const struct field *f,
+                        const cJSON *item)
+{
+    if (f->kind == LAYERS)
+        return layers_from_json(c, f, item);
     if (f->kind == FLAG)
         return cJSON_IsBool(item) ? cJSON_IsTrue(item) : (double)NAN;
     if (f->kind != CHOICE)
@@ -441,7 +402,7 @@ static int read_field(struct gpt_config *c, const struct field *f,
                       const cJSON *item, const char *what, struct gpt_err *err)
 {
     char *to = (char *)c + f->offset;
-    double v = item ? from_json(f, item) : 0;
+    double v = item ? from_json(c, f, item) : 0;
 
     if (!item && !f->optional)
         return gpt_fail(err, GPT_EDATA, "%s: no field '%s'", what, f->name);
@@ -469,17 +430,21 @@ int gpt_config_from_json(struct gpt_config *c, const cJSON *json,
         GPT_TRY(read_field(
             c, &fields[i],
             cJSON_GetObjectItemCaseSensitive(json, fields[i].name), what, err));
-    return check_rules(c, GPT_EDATA, what, err);
+    settle(c);
+    return gpt_config_check(c, GPT_EDATA, what, err);
 }
 
 const char *gpt_config_difference(const struct gpt_config *a,
                                   const struct gpt_config *b)
 {
-    /* exact comparison: both sides come from options or JSON, which keep every
-     * double */
-    for (size_t i = 0; i < GPT_COUNT(fields); i++)
-        if (fields[i].identity &&
-            field_value(a, &fields[i]) != field_value(b, &fields[i]))
+    /* both sides come from options or JSON, which keep every double; a format
+     * that has the inverse of a rate loses its last bits */
+    for (size_t i = 0; i < GPT_COUNT(fields); i++) {
+        const double x = field_value(a, &fields[i]);
+        const double y = field_value(b, &fields[i]);
+
+        if (fields[i].identity && !(fabs(x - y) <= 1e-12 * fabs(x)))
             return fields[i].name;
+    }
     return NULL;
 }

@@ -57,6 +57,10 @@ struct gpt_config {
     double rotary_base;          /* 0 unless GPT_POSITION_ROPE, as the next */
     double rotary_percent;       /* share of a head's elements that turn */
     bool rotary_interleaved;     /* neighbours are a pair, not two halves */
+    double rotary_local_base;    /* of layers with a window, which have no
+                                  * scaling then; 0: they are as the others */
+    int64_t no_rope_freq;        /* layers that do not turn (layer_list.h):
+                                  * every so many-th, or a list with 1 */
     int64_t rotary_scaling;      /* enum gpt_rotary_scaling; the next six are
                                   * 0 unless its formula has them */
     double rotary_factor;        /* how much longer texts are, >= 1 */
@@ -70,16 +74,21 @@ struct gpt_config {
     int64_t padded_vocab_size;   /* rows of the word table, >= V */
     int64_t normalization;       /* enum gpt_norm_kind */
     bool norm_plus_one;          /* norms multiply by 1 + weight */
+    bool no_norm_bias;           /* LayerNorm adds nothing after the weight */
     double norm_epsilon;
     int64_t activation;          /* enum gpt_activation */
     bool gated;                  /* activation(gate) * up, two products */
     bool no_linear_bias;         /* linear layers add no bias, */
+    bool no_attention_bias;      /* ... those of attention do not */
     bool qkv_bias;               /* ... but that of Q, K and V does */
+    bool output_bias;            /* the output layer adds one */
     bool qk_norm;                /* norms of each head's query and key */
     bool qk_norm_whole;          /* ... of all queries and of all keys */
     int64_t window_size;         /* positions before its own to which a token
                                   * attends; 0: all, as the next two */
-    int64_t window_attn_skip_freq; /* every such layer attends to all */
+    int64_t window_attn_skip_freq; /* layers that attend to all
+                                  * (layer_list.h): every so many-th, or a list
+                                  * with 0 */
     int64_t window_full_layers;  /* so do the first so many */
     double attn_logit_softcapping;  /* scores are c tanh(score / c); 0: as they
                                      * are */
@@ -87,6 +96,10 @@ struct gpt_config {
     double query_pre_attn_scalar;   /* scores are divided by its root, 0: by
                                      * that of head_size */
     bool scale_embedding;        /* words times the root of hidden_size */
+    double embedding_multiplier; /* ... or times this number; 0: 1, as the next
+                                  * two */
+    double residual_multiplier;  /* of what attention and feed-forward give */
+    double logit_multiplier;
     bool embedding_norm;         /* a norm after the embedding */
     bool parallel_blocks;        /* attention and feed-forward read the same
                                   * stream, and their outputs are added */
@@ -114,6 +127,9 @@ int64_t gpt_config_padded_vocab(int64_t vocab, int64_t divisible_by,
 
 /* How many elements of a head rotary positions turn; an even number. */
 int64_t gpt_config_rotary(const struct gpt_config *c);
+
+/* True for a layer (its global number, from 0) whose queries and keys turn. */
+bool gpt_config_turns(const struct gpt_config *c, int64_t layer);
 
 /* What words are multiplied by before positions are added; 0: by nothing. */
 float gpt_config_word_scale(const struct gpt_config *c);

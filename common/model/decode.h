@@ -1,11 +1,14 @@
 /* The forward pass for generation, with a cache of keys and values: what was
  * computed for a token once is never computed again.
  *
- * The cache has slots; a slot holds one text as it grows. gpt_decoder_append()
- * adds many tokens to one slot (a prompt) as matrix products over all of them,
- * gpt_decoder_step() adds one token to each of several slots, which reads the
- * weights once for all. Texts are never padded, and a text's logits do not
- * depend on what is in the other slots.
+ * The cache has slots; a slot holds one text as it grows. gpt_decoder_extend()
+ * adds tokens to several texts in one pass, so that the weights are read once
+ * for all of them: prompts, the next token of each text, or several tokens that
+ * are only guessed. Texts are never padded, and a text's logits do not depend
+ * on what is in the other slots, nor on what is added to them beside it.
+ *
+ * Ranks may share a model (decode_ranks.h). The first one then calls what is
+ * here; the others follow it, and have no logits.
  *
  * All memory is allocated when the decoder is opened. Letters as in
  * kernels/backend.h; V is config->vocab_size: dummy rows of the word table
@@ -14,12 +17,18 @@
 #define GPT_MODEL_DECODE_H
 
 #include "backend.h"
+#include "model/decode_ranks.h"
 #include "model/params.h"
 #include "model/quant.h"
 
+/* Tokens of a prompt that go through the layers at once: enough for matrix
+ * products at full speed, and a bound on memory. */
+enum { GPT_DECODE_CHUNK = 256 };
+
 struct gpt_decoder_options {
     const struct gpt_config *config; /* outlives the decoder */
-    const struct gpt_flat *flat;     /* of a single rank; outlives it */
+    const struct gpt_flat *flat;     /* of this rank; outlives it */
+    const struct gpt_decode_ranks *ranks; /* outlives it; NULL: one rank */
     enum gpt_dtype act;              /* of weights, cache and activations */
     int64_t slots;                   /* texts at once */
     int64_t positions;               /* of a slot, <= config->max_positions */
@@ -47,19 +56,32 @@ const struct gpt_decoder_options *gpt_decoder_shape(
     const struct gpt_decoder *d);
 
 enum gpt_logits {
-    GPT_LOGITS_LAST, /* (V): after the last token */
+    GPT_LOGITS_LAST, /* (V) a text: after its last token */
     GPT_LOGITS_ALL,  /* (n, V): after each */
 };
 
-/* Adds tokens (n), n >= 1, to the text in `slot`; logits: float, host memory.
- * GPT_EDATA for an id outside the vocabulary or a text longer than the slot;
- * the slot is then as it was. */
+/* Tokens (n), n >= 1, that are added to the text in `slot`. */
+struct gpt_decode_piece {
+    int64_t slot, n;
+    const int32_t *tokens; /* borrowed */
+};
+
+/* Texts of up to this many new tokens get the bits that they would get token by
+ * token: a guess may be checked with them. */
+enum { GPT_DECODE_SAME_BITS = 8 };
+
+/* Adds tokens to n texts, no slot twice, n <= slots. logits: float, host
+ * memory, those of the first piece first. GPT_EDATA for an id outside the
+ * vocabulary or a text longer than the slot; nothing is added then. */
+int gpt_decoder_extend(struct gpt_decoder *d,
+                       const struct gpt_decode_piece *pieces, int64_t n,
+                       enum gpt_logits which, float *logits,
+                       struct gpt_err *err) GPT_MUST_USE;
+
+/* The same for one text, and for one token of each of n texts. */
 int gpt_decoder_append(struct gpt_decoder *d, int64_t slot,
                        const int32_t *tokens, int64_t n, enum gpt_logits which,
                        float *logits, struct gpt_err *err) GPT_MUST_USE;
-
-/* Adds tokens[i] to slots[i], i < n <= slots, no slot twice. logits (n, V)
- * float, host memory. Errors as above. */
 int gpt_decoder_step(struct gpt_decoder *d, const int32_t *slots,
                      const int32_t *tokens, int64_t n, float *logits,
                      struct gpt_err *err) GPT_MUST_USE;
@@ -73,8 +95,13 @@ void gpt_decoder_truncate(struct gpt_decoder *d, int64_t slot, int64_t length);
 int gpt_decoder_copy(struct gpt_decoder *d, int64_t from, int64_t to,
                      struct gpt_err *err) GPT_MUST_USE;
 
-/* Bytes of weights that one step reads: the tables of the embedding count only
- * where they are the output layer. */
+/* On ranks after the first: does what the first one's calls ask for, until it
+ * closes its decoder. Waits for the next call without a limit; it ends when
+ * the first rank does. */
+int gpt_decoder_follow(struct gpt_decoder *d, struct gpt_err *err) GPT_MUST_USE;
+
+/* Bytes of weights that one step reads on this rank: the tables of the
+ * embedding count only where they are the output layer. */
 int64_t gpt_decoder_step_bytes(const struct gpt_decoder *d);
 
 #endif

@@ -1,16 +1,20 @@
-/* What the files of the decoder share: decode.c (the passes) and decode_open.c
- * (memory, opening and closing). */
+/* What the files of the decoder share: decode.c (what callers ask for),
+ * decode_pass.c (a block of rows through this rank's layers), decode_ranks.c
+ * (what ranks tell and send each other) and decode_open.c (memory, opening and
+ * closing). */
 #ifndef GPT_MODEL_DECODE_INTERNAL_H
 #define GPT_MODEL_DECODE_INTERNAL_H
 
 #include "model/decode.h"
 #include "model/layer.h"
 
-/* Tokens of a prompt that go through the layers at once: enough for matrix
- * products at full speed, and a bound on memory. */
-enum { GPT_DECODE_CHUNK = 256 };
 /* Rows of logits at once when all are wanted. */
 enum { GPT_DECODE_LOGIT_ROWS = 16 };
+/* Texts of up to so many new tokens go through products for few rows
+ * (GPT_SUMS_FEW): packing a weight for these would take as long. */
+enum { GPT_DECODE_FEW = 16 };
+
+enum { GPT_DECODE_MOST_RANKS = 64 }; /* of a tensor parallel group */
 
 enum gpt_decode_buffer {
     GPT_DECODE_RESIDUAL,
@@ -28,7 +32,31 @@ enum gpt_decode_buffer {
     GPT_DECODE_LOGITS,
     GPT_DECODE_KEYS,
     GPT_DECODE_VALUES,
+    /* with other ranks */
+    GPT_DECODE_GATHERED, /* columns of tensor parallel ranks, as they come */
+    GPT_DECODE_WIDE,     /* the same, as rows */
+    GPT_DECODE_OWN,      /* this rank's columns of a block's output */
+    GPT_DECODE_MESSAGE,
     GPT_DECODE_BUFFERS
+};
+
+enum gpt_decode_kind { GPT_DECODE_ROWS, GPT_DECODE_COPY, GPT_DECODE_END };
+
+/* New tokens of one text in a block. */
+struct gpt_decode_part {
+    int32_t slot, start, n; /* they go to positions start, ... */
+    int32_t wants;          /* logits of the last so many of them */
+};
+
+/* What all ranks do next. The first one fills it in; the others get a copy, of
+ * its whole room, so that one transfer carries it. */
+struct gpt_decode_message {
+    int32_t kind; /* enum gpt_decode_kind */
+    int32_t n_parts, n_rows;
+    int32_t few; /* tokens of each part: GPT_DECODE_FEW at most */
+    int32_t from, to, length; /* of a copy */
+    int32_t unused;
+    struct gpt_decode_part parts[]; /* (slots), then tokens (rows) */
 };
 
 /* Device memory is in buffers[], allocated in a loop over their table; the host
@@ -39,18 +67,50 @@ struct gpt_decoder {
     struct gpt_queue *q;
     struct gpt_decoder_options o;
     struct gpt_layout layout;
-    int64_t step_bytes;
+    int64_t rank, n_ranks, step_bytes;
+    bool opened; /* all of it: ranks can be told of its end */
+    int64_t first_layer, n_layers;
     size_t layer_cache_bytes; /* of the keys of a layer */
     struct gpt_layer *layers;
     struct gpt_roles outer; /* what is outside layers */
     void *buffers[GPT_DECODE_BUFFERS];
-    int32_t *length; /* (slots) tokens held */
-    /* the block of rows in work, host: (rows) or (slots) */
-    int32_t *tokens, *rows_pos, *pos, *len, *slot;
+    int32_t *length; /* (slots) tokens held; of the first rank */
+    struct gpt_decode_message *message; /* the block in work */
+    int32_t *tokens;                    /* (rows), within the message */
+    int32_t *rows_pos;                  /* (rows) */
+    int32_t *pos, *len, *slot;          /* (slots): of the message's parts */
+    struct gpt_pass_run *runs;          /* (slots) */
+    struct gpt_decode_piece *pieces;    /* (slots): of a step */
 };
 
 /* Rows that the activation buffers hold: a block of a prompt, or one token of
  * every text. */
 int64_t gpt_decoder_rows(const struct gpt_decoder_options *o);
+/* Rows of logits at once. */
+int64_t gpt_decoder_logit_rows(const struct gpt_decoder_options *o);
+/* Bytes of a message. */
+int64_t gpt_decoder_message_bytes(const struct gpt_decoder_options *o);
+
+/* Does what d->message says, on this rank. logits: of the first rank; else
+ * NULL. Returns when it is done. */
+int gpt_decoder_obey(struct gpt_decoder *d, float *logits,
+                     struct gpt_err *err) GPT_MUST_USE;
+
+/* Sends d->message to the ranks after the first, or receives it there. Nothing
+ * is sent where there is one rank. */
+int gpt_decoder_tell(struct gpt_decoder *d, struct gpt_err *err) GPT_MUST_USE;
+/* Waits for what is queued, and finds failures of other ranks. */
+int gpt_decoder_sync(struct gpt_decoder *d, struct gpt_err *err) GPT_MUST_USE;
+
+/* The residual stream (rows, C): from the stage before, to the next one. */
+void gpt_decoder_receive_rows(struct gpt_decoder *d, int64_t rows);
+void gpt_decoder_send_rows(struct gpt_decoder *d, int64_t rows);
+/* Columns of the vocabulary, dummies left out, that a tensor parallel rank has
+ * logits of. */
+int64_t gpt_decoder_words(const struct gpt_decoder *d, int64_t tp_rank,
+                          int64_t *first);
+/* Logits of n rows, which the ranks of the last stage have in their buffers, to
+ * the first rank's host memory (n, V). All ranks call it. */
+void gpt_decoder_collect(struct gpt_decoder *d, int64_t n, float *logits);
 
 #endif

@@ -22,6 +22,10 @@ static const char *const buffer_names[GPT_DECODE_BUFFERS] = {
     [GPT_DECODE_LOGITS] = "logits",
     [GPT_DECODE_KEYS] = "key cache",
     [GPT_DECODE_VALUES] = "value cache",
+    [GPT_DECODE_GATHERED] = "columns of other ranks",
+    [GPT_DECODE_WIDE] = "columns of all ranks",
+    [GPT_DECODE_OWN] = "columns of this rank",
+    [GPT_DECODE_MESSAGE] = "messages",
 };
 
 int64_t gpt_decoder_rows(const struct gpt_decoder_options *o)
@@ -29,26 +33,48 @@ int64_t gpt_decoder_rows(const struct gpt_decoder_options *o)
     return gpt_max_i64(o->slots, gpt_min_i64(GPT_DECODE_CHUNK, o->positions));
 }
 
-/* Rows of logits: a step wants those of all texts at once; a prompt whose
- * tokens are all scored takes several turns, as V floats a row are large. */
-static int64_t logit_rows(const struct gpt_decoder_options *o)
+/* A step wants those of all texts at once; a prompt whose tokens are all scored
+ * takes several turns, as V floats a row are large. */
+int64_t gpt_decoder_logit_rows(const struct gpt_decoder_options *o)
 {
     return gpt_max_i64(o->slots, GPT_DECODE_LOGIT_ROWS);
 }
 
+int64_t gpt_decoder_message_bytes(const struct gpt_decoder_options *o)
+{
+    return (int64_t)sizeof(struct gpt_decode_message) +
+           o->slots * (int64_t)sizeof(struct gpt_decode_part) +
+           gpt_decoder_rows(o) * (int64_t)sizeof(int32_t);
+}
+
+/* Ranks that share the model, and the layers of this one. */
+static int64_t tp_size(const struct gpt_decoder_options *o)
+{
+    return o->ranks ? o->ranks->layout.size[GPT_TP] : 1;
+}
+
+static int64_t layers_here(const struct gpt_decoder_options *o)
+{
+    return o->ranks ? o->ranks->layout.chunk[0].n_layers
+                    : o->config->num_layers;
+}
+
 /* Bytes of every buffer; false when a product overflows. The same numbers
- * predict and allocate. There is one rank: a model that is too large for one
- * device cannot be decoded. */
+ * predict and allocate. */
 static bool buffer_bytes(const struct gpt_decoder_options *o,
                          int64_t bytes[GPT_DECODE_BUFFERS])
 {
     const struct gpt_config *c = o->config;
-    const struct gpt_widths w = gpt_widths_of(c, 1);
-    int64_t act = (int64_t)gpt_dtype_bytes(o->act), rows = gpt_decoder_rows(o);
+    const int64_t tp = tp_size(o);
+    const struct gpt_widths w = gpt_widths_of(c, tp);
+    /* rows whose columns ranks exchange: none where there is one */
+    const int64_t rows = gpt_decoder_rows(o), shared = tp > 1 ? rows : 0;
+    const int64_t widest = gpt_max_i64(w.attention, w.ffn) * tp;
+    int64_t act = (int64_t)gpt_dtype_bytes(o->act);
     int64_t cache_rows = 0;
 
     if (!gpt_mul(o->slots, o->positions, &cache_rows) ||
-        !gpt_mul(cache_rows, c->num_layers, &cache_rows))
+        !gpt_mul(cache_rows, layers_here(o), &cache_rows))
         return false;
     const struct {
         int64_t rows, width, element;
@@ -66,9 +92,16 @@ static bool buffer_bytes(const struct gpt_decoder_options *o,
         [GPT_DECODE_SQUARES] = {rows, 2, sizeof(float)},
         [GPT_DECODE_TOKENS] = {rows, 1, sizeof(int32_t)},
         [GPT_DECODE_POSITIONS] = {rows, 1, sizeof(int32_t)},
-        [GPT_DECODE_LOGITS] = {logit_rows(o), c->vocab_size, sizeof(float)},
+        /* the first rank gets those of all words */
+        [GPT_DECODE_LOGITS] = {gpt_decoder_logit_rows(o), c->vocab_size,
+                               sizeof(float)},
         [GPT_DECODE_KEYS] = {cache_rows, w.keys, act},
         [GPT_DECODE_VALUES] = {cache_rows, w.keys, act},
+        [GPT_DECODE_GATHERED] = {shared, gpt_max_i64(widest, w.hidden), act},
+        [GPT_DECODE_WIDE] = {shared, widest, act},
+        [GPT_DECODE_OWN] = {shared, w.hidden / tp, act},
+        [GPT_DECODE_MESSAGE] = {o->ranks ? 1 : 0, gpt_decoder_message_bytes(o),
+                                1},
     };
     for (int i = 0; i < GPT_DECODE_BUFFERS; i++)
         if (!gpt_mul(shapes[i].rows, shapes[i].width, &bytes[i]) ||
@@ -120,12 +153,13 @@ static int alloc_device(struct gpt_decoder *d,
 
     buffer_bytes(o, bytes);
     for (int i = 0; i < GPT_DECODE_BUFFERS; i++)
-        GPT_TRY(d->be->alloc(d->be, (size_t)bytes[i], buffer_names[i],
-                             &d->buffers[i], err));
+        if (bytes[i] > 0)
+            GPT_TRY(d->be->alloc(d->be, (size_t)bytes[i], buffer_names[i],
+                                 &d->buffers[i], err));
     /* the layers' parts of a cache follow each other: forward_block() moves
      * from one to the next by this */
     d->layer_cache_bytes =
-        (size_t)(bytes[GPT_DECODE_KEYS] / o->config->num_layers);
+        (size_t)(bytes[GPT_DECODE_KEYS] / layers_here(o));
     return GPT_OK;
 }
 
@@ -135,30 +169,38 @@ static int alloc_host(struct gpt_decoder *d,
     size_t rows = (size_t)gpt_decoder_rows(o), slots = (size_t)o->slots;
     const size_t int32 = sizeof(int32_t);
 
-    GPT_TRY(gpt_new(&d->layers, (size_t)o->config->num_layers,
-                    sizeof(*d->layers), "layers", err));
+    GPT_TRY(gpt_new(&d->layers, (size_t)d->n_layers, sizeof(*d->layers),
+                    "layers", err));
     GPT_TRY(gpt_new(&d->length, slots, int32, "a decoder's slots", err));
-    GPT_TRY(gpt_new(&d->tokens, rows, int32, "a decoder's tokens", err));
+    GPT_TRY(gpt_new(&d->message, (size_t)gpt_decoder_message_bytes(o), 1,
+                    "a decoder's messages", err));
+    d->tokens = (int32_t *)(void *)(d->message->parts + slots);
     GPT_TRY(gpt_new(&d->rows_pos, rows, int32, "a decoder's tokens", err));
     GPT_TRY(gpt_new(&d->pos, slots, int32, "a decoder's slots", err));
     GPT_TRY(gpt_new(&d->len, slots, int32, "a decoder's slots", err));
-    return gpt_new(&d->slot, slots, int32, "a decoder's slots", err);
+    GPT_TRY(gpt_new(&d->slot, slots, int32, "a decoder's slots", err));
+    GPT_TRY(gpt_new(&d->runs, slots, sizeof(*d->runs), "a decoder's slots",
+                    err));
+    return gpt_new(&d->pieces, slots, sizeof(*d->pieces), "a decoder's slots",
+                   err);
 }
 
 /* A step reads one row of the embedding for each text, which is not counted; a
- * tied table is read whole as the output layer, without its dummy rows. */
-static int64_t step_bytes(const struct gpt_decoder_options *o)
+ * tied table is read whole as the output layer, without its dummy rows, by the
+ * ranks of the last stage. */
+static int64_t step_bytes(const struct gpt_decoder *d,
+                          const struct gpt_decoder_options *o)
 {
-    int64_t bytes = 0;
+    int64_t bytes = 0, first;
 
     for (int64_t i = 0; i < o->flat->n; i++) {
         const struct gpt_slice *s = &o->flat->slices[i];
         int64_t rows = s->shape[0];
 
         if (s->param->place == GPT_PLACE_EMBEDDING) {
-            if (!s->param->tied)
+            if (!s->param->tied || !d->layout.has_output)
                 continue;
-            rows = o->config->vocab_size;
+            rows = gpt_decoder_words(d, d->layout.at[GPT_TP], &first);
         }
         bytes += o->quant ? gpt_quant_store_rows(o->quant, i, rows)
                           : rows * (s->count / s->shape[0]) *
@@ -173,15 +215,28 @@ static void bind_weights(struct gpt_decoder *d,
 {
     void *base = o->quant ? NULL : weights;
 
-    d->step_bytes = step_bytes(o);
+    d->step_bytes = step_bytes(d, o);
     gpt_roles_bind(&d->outer, o->flat, -1, base, o->act);
     if (o->quant)
         gpt_quant_store_bind(o->quant, -1, &d->outer);
-    for (int64_t l = 0; l < o->config->num_layers; l++) {
-        gpt_layer_bind(&d->layers[l], o->flat, l, base, o->act, NULL, 0);
+    for (int64_t l = 0; l < d->n_layers; l++) {
+        gpt_layer_bind(&d->layers[l], o->flat, d->first_layer + l, base,
+                       o->act, NULL, 0);
         if (o->quant)
-            gpt_quant_store_bind(o->quant, l, &d->layers[l].w);
+            gpt_quant_store_bind(o->quant, d->first_layer + l,
+                                 &d->layers[l].w);
     }
+}
+
+/* Without other ranks the layout is that of one. */
+static void place(struct gpt_decoder *d, const struct gpt_decoder_options *o)
+{
+    d->layout = o->ranks ? o->ranks->layout : GPT_LAYOUT_SINGLE(o->config);
+    d->first_layer = d->layout.chunk[0].first_layer;
+    d->n_layers = d->layout.chunk[0].n_layers;
+    d->n_ranks = d->layout.size[GPT_TP] * d->layout.size[GPT_PP];
+    d->rank = d->layout.at[GPT_PP] * d->layout.size[GPT_TP] +
+              d->layout.at[GPT_TP];
 }
 
 int gpt_decoder_open(struct gpt_decoder **out, struct gpt_backend *be,
@@ -196,12 +251,13 @@ int gpt_decoder_open(struct gpt_decoder **out, struct gpt_backend *be,
     GPT_TRY(gpt_new(&d, 1, sizeof(*d), "a decoder", err));
     d->be = be;
     d->o = *o;
-    d->layout = GPT_LAYOUT_SINGLE(o->config);
+    place(d, o);
     int status = GPT_OK;
     GPT_TRY_GOTO(status, alloc_host(d, o, err), fail);
     GPT_TRY_GOTO(status, be->queue_open(be, &d->q, err), fail);
     GPT_TRY_GOTO(status, alloc_device(d, o, err), fail);
     bind_weights(d, o, weights);
+    d->opened = true;
     *out = d;
     return GPT_OK;
 fail:
@@ -211,8 +267,15 @@ fail:
 
 void gpt_decoder_close(struct gpt_decoder *d)
 {
+    struct gpt_err ignored = {0};
+
     if (!d)
         return;
+    /* The others stop to follow. When that fails they have failed, too. */
+    if (d->opened && d->rank == 0) {
+        d->message->kind = GPT_DECODE_END;
+        (void)!gpt_decoder_tell(d, &ignored);
+    }
     for (int i = 0; i < GPT_DECODE_BUFFERS; i++)
         if (d->buffers[i])
             d->be->free(d->be, d->buffers[i]);
@@ -220,10 +283,12 @@ void gpt_decoder_close(struct gpt_decoder *d)
         d->be->queue_close(d->q);
     gpt_free(d->layers);
     gpt_free(d->length);
-    gpt_free(d->tokens);
+    gpt_free(d->message);
     gpt_free(d->rows_pos);
     gpt_free(d->pos);
     gpt_free(d->len);
     gpt_free(d->slot);
+    gpt_free(d->runs);
+    gpt_free(d->pieces);
     gpt_free(d);
 }

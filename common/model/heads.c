@@ -49,8 +49,10 @@ struct gpt_attn gpt_layer_attn(const struct gpt_layer *layer,
     };
 }
 
-/* Turns queries and keys of qkv by their positions, or their gradients back. */
-static void apply_rope(const struct gpt_pass *pass, void *qkv, bool inverse)
+/* Turns queries and keys of qkv by their positions, or their gradients back.
+ * Layers may differ: some do not turn, and some have angles of their own. */
+static void apply_rope(const struct gpt_layer *layer,
+                       const struct gpt_pass *pass, void *qkv, bool inverse)
 {
     const struct gpt_config *c = pass->config;
     struct gpt_rope op = {
@@ -65,9 +67,9 @@ static void apply_rope(const struct gpt_pass *pass, void *qkv, bool inverse)
         .positions = pass->positions,
     };
 
-    if (c->position_embedding != GPT_POSITION_ROPE)
+    if (!gpt_config_turns(c, layer->number))
         return;
-    gpt_rotary_fill(&op, c);
+    gpt_rotary_fill(&op, c, layer->number);
     pass->be->rope(pass->q, &op);
 }
 
@@ -130,7 +132,7 @@ void gpt_heads_make(const struct gpt_layer *layer,
         sum_over_heads(pass, &norm, NULL, acts->squares);
     if (pass->config->qk_norm)
         pass->be->head_norm(pass->q, &norm);
-    apply_rope(pass, heads_of(acts), false);
+    apply_rope(layer, pass, heads_of(acts), false);
 }
 
 void gpt_heads_backward(const struct gpt_layer *layer,
@@ -149,34 +151,65 @@ void gpt_heads_backward(const struct gpt_layer *layer,
     };
 
     /* a rotation's transpose is the rotation back */
-    apply_rope(pass, pass->work.dwide, true);
+    apply_rope(layer, pass, pass->work.dwide, true);
     if (norm.squares)
         sum_over_heads(pass, &norm, pass->work.dwide, pass->work.dots);
     if (pass->config->qk_norm)
         pass->be->head_norm_bwd(pass->q, &norm, &grad);
 }
 
+/* Texts of a run are one call; runs follow each other in the rows. */
+static void attend_run(const struct gpt_pass *pass, const struct gpt_attn *attn,
+                       const struct gpt_pass_run *run, int64_t text,
+                       int64_t row)
+{
+    const struct gpt_pass_cache *cache = pass->cache;
+    const size_t element = gpt_dtype_bytes(attn->act);
+    const struct gpt_attn_cached op = {
+        .b = run->texts,
+        .t_new = run->tokens,
+        .h = attn->h,
+        .g = attn->g,
+        .d = attn->d,
+        .head0 = attn->head0,
+        .h_global = attn->h_global,
+        .t_max = cache->t_max,
+        .scale = attn->scale,
+        .alibi = attn->alibi,
+        .window = attn->window,
+        .softcap = attn->softcap,
+        .act = attn->act,
+        .qkv = (const char *)attn->qkv +
+               (size_t)(row * pass->widths.qkv) * element,
+        .out = (char *)attn->out +
+               (size_t)(row * pass->widths.attention) * element,
+        .k_cache = cache->k,
+        .v_cache = cache->v,
+        .pos = cache->pos + text,
+        .len = cache->len + text,
+        .slot = cache->slot + text,
+    };
+
+    pass->be->attn_cached(pass->q, &op);
+}
+
+/* Generation brings its own cache; the heads are those of training. */
 void gpt_heads_attend(const struct gpt_layer *layer,
                       const struct gpt_pass *pass,
                       const struct gpt_layer_acts *acts)
 {
-    struct gpt_attn attn = gpt_layer_attn(layer, pass, acts);
+    const struct gpt_attn attn = gpt_layer_attn(layer, pass, acts);
+    int64_t text = 0, row = 0;
 
-    /* generation brings its own cache; the heads are those of training */
     if (!pass->cache) {
         pass->be->attn_fwd(pass->q, &attn);
         return;
     }
-    struct gpt_attn_cached cached = *pass->cache;
-    cached.h = attn.h;
-    cached.g = attn.g;
-    cached.d = attn.d;
-    cached.scale = attn.scale;
-    cached.alibi = attn.alibi;
-    cached.window = attn.window;
-    cached.softcap = attn.softcap;
-    cached.act = attn.act;
-    cached.qkv = attn.qkv;
-    cached.out = attn.out;
-    pass->be->attn_cached(pass->q, &cached);
+    for (int64_t i = 0; i < pass->cache->n_runs; i++) {
+        const struct gpt_pass_run *run = &pass->cache->runs[i];
+
+        attend_run(pass, &attn, run, text, row);
+        text += run->texts;
+        row += run->texts * run->tokens;
+    }
 }

@@ -198,6 +198,17 @@ static void feed_forward(const struct gpt_layer *layer,
 
 /* ---- forward ---- */
 
+/* work.x, what a block gives, before it is added; or its gradient. Granite's
+ * deep models add less of each block than all. */
+static void multiply_output(const struct gpt_pass *pass)
+{
+    const float factor = (float)pass->config->residual_multiplier;
+
+    if (factor > 0)
+        pass->be->scale(pass->q, pass->work.x,
+                        pass->rows * pass->widths.hidden, factor, pass->act);
+}
+
 /* work.x: attention's output, for the second norm to add. */
 static void add_attention(const struct gpt_layer *layer,
                           const struct gpt_pass *pass,
@@ -209,6 +220,7 @@ static void add_attention(const struct gpt_layer *layer,
                        pass->widths.attention, acts->att, false);
     gpt_linear_sum(&own);
     gpt_linear_add_bias(&own, &layer->w, GPT_PROJ_BIAS);
+    multiply_output(pass);
     gpt_output_normed(pass, post_site1(layer, acts));
 }
 
@@ -254,6 +266,7 @@ static void add_feed_forward(const struct gpt_layer *layer,
     if (parallel)
         gpt_linear_add_bias(&own, &layer->w, GPT_PROJ_BIAS);
     gpt_linear_add_bias(&own, &layer->w, GPT_FC2_BIAS);
+    multiply_output(pass);
     gpt_output_normed(pass, post_site2(layer, acts));
 }
 
@@ -401,9 +414,12 @@ void gpt_layer_backward(const struct gpt_layer *layer,
     const struct gpt_norm_site post2 = post_site2(layer, acts);
 
     gpt_output_normed_backward(pass, &post2);
+    multiply_output(pass);
     feed_forward_backward(layer, pass, acts, &norm2);
     gpt_norm_site_backward(pass, &norm2, pass->work.dy);
     gpt_output_normed_backward(pass, &post1);
+    if (!pass->config->parallel_blocks)
+        multiply_output(pass);
     attention_backward(layer, pass, acts, &norm1);
     gpt_norm_site_backward(pass, &norm1, pass->work.dy);
 }

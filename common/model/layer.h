@@ -56,6 +56,27 @@ struct gpt_layer_work {
     void *scratch;
 };
 
+/* Generation: the cache of a layer, and the texts whose new tokens are the rows
+ * of the pass. A run is texts side by side with equally many tokens each. */
+struct gpt_pass_run {
+    int64_t texts, tokens;
+};
+struct gpt_pass_cache {
+    void *k, *v; /* (slots, G, t_max, D) act, of the layer */
+    int64_t t_max;
+    const int32_t *pos, *len, *slot; /* of all texts: struct gpt_attn_cached */
+    const struct gpt_pass_run *runs; /* (n_runs) */
+    int64_t n_runs;
+};
+
+/* Generation over tensor parallel ranks: proj and fc2 are cut by rows, too, as
+ * decode_ranks.h says. */
+struct gpt_pass_columns {
+    void *gathered; /* (tp, N, widest / tp) act: columns as ranks send them */
+    void *wide;     /* (N, widest input) act: those of all ranks as rows */
+    void *own;      /* (N, C / tp) act: this rank's columns of the output */
+};
+
 /* What stays the same for all layers during one pass of one microbatch. */
 struct gpt_pass {
     struct gpt_backend *be;
@@ -76,9 +97,10 @@ struct gpt_pass {
     float beta;               /* of weight gradients: 0 overwrites, 1 adds */
     const int32_t *doc_start; /* (B, T) device, or NULL */
     const int32_t *positions; /* (N) device, or NULL: row n mod T */
-    /* Generation: attention goes to this cache of the layer instead, with its
-     * b, t_new, t_max, caches and row descriptions set; NULL in training. */
-    const struct gpt_attn_cached *cache;
+    /* Generation: attention goes to this cache instead; NULL in training. */
+    const struct gpt_pass_cache *cache;
+    enum gpt_sums sums; /* of products forward */
+    const struct gpt_pass_columns *columns; /* NULL: sums over the ranks */
     struct gpt_layer_work work;
 };
 
@@ -125,6 +147,11 @@ void *gpt_pass_gather(const struct gpt_pass *pass, void *mine);
  * C): there, or work.part; and the sum. */
 void *gpt_pass_part(const struct gpt_pass *pass, void *mine);
 void gpt_pass_sum(const struct gpt_pass *pass, const void *part, void *mine);
+
+/* Rows (N, tp * width) of `mine` (N, width), the columns that each rank has, to
+ * `out`. Needs pass->columns. */
+void gpt_pass_join_columns(const struct gpt_pass *pass, const void *mine,
+                           int64_t width, void *out);
 
 /* Begin the same calls on the pass's lane (or make them, where there is none)
  * and return a job. Until gpt_pass_join() nothing may touch what the job reads

@@ -27,6 +27,7 @@ struct gpt_matmul gpt_linear_op(const struct gpt_pass *pass,
         .epilogue = w->at[part->bias] ? GPT_EPI_BIAS : GPT_EPI_NONE,
         .bias = w->at[part->bias],
         .quant = gpt_roles_quant(w, part->weight),
+        .sums = pass->sums,
     };
 }
 
@@ -44,6 +45,27 @@ void gpt_linear_wide(const struct gpt_pass *pass, const struct gpt_roles *w,
     }
 }
 
+/* This rank's columns of the output, from the inputs of all ranks. The bias is
+ * whole on every rank. */
+static void whole_sums(const struct gpt_pass *pass, const struct gpt_roles *w,
+                       const struct gpt_linear_part *part, int64_t in,
+                       const void *x, bool add)
+{
+    const struct gpt_layout *layout = pass->layout;
+    const int64_t tp = layout->size[GPT_TP];
+    struct gpt_matmul op = gpt_linear_op(pass, w, part, in * tp,
+                                         pass->columns->wide,
+                                         pass->columns->own);
+
+    gpt_pass_join_columns(pass, x, in, pass->columns->wide);
+    op.n = part->out / tp;
+    op.beta = add ? 1.0F : 0.0F;
+    if (op.bias)
+        op.bias = (const char *)op.bias + (size_t)(op.n * layout->at[GPT_TP]) *
+                                              gpt_dtype_bytes(pass->act);
+    pass->be->matmul(pass->q, &op);
+}
+
 /* The bias is whole on every rank: added to each part it would count once a
  * rank, so that it is added to their sum. */
 void gpt_linear_partial(const struct gpt_pass *pass, const struct gpt_roles *w,
@@ -51,6 +73,11 @@ void gpt_linear_partial(const struct gpt_pass *pass, const struct gpt_roles *w,
                         int64_t in, const void *x, bool add)
 {
     struct gpt_linear_part part = {weight, bias, pass->widths.hidden, 0};
+
+    if (pass->columns) {
+        whole_sums(pass, w, &part, in, x, add);
+        return;
+    }
     struct gpt_matmul op = gpt_linear_op(pass, w, &part, in, x,
                                          gpt_pass_part(pass, pass->work.x));
 
@@ -65,13 +92,18 @@ void gpt_linear_partial(const struct gpt_pass *pass, const struct gpt_roles *w,
 /* One call for both blocks where they are side by side: half the waiting. */
 void gpt_linear_sum(const struct gpt_pass *pass)
 {
-    gpt_pass_sum(pass, gpt_pass_part(pass, pass->work.x), pass->work.x);
+    if (pass->columns)
+        gpt_pass_join_columns(pass, pass->columns->own,
+                              pass->widths.hidden / pass->layout->size[GPT_TP],
+                              pass->work.x);
+    else
+        gpt_pass_sum(pass, gpt_pass_part(pass, pass->work.x), pass->work.x);
 }
 
 void gpt_linear_add_bias(const struct gpt_pass *pass,
                          const struct gpt_roles *w, enum gpt_param_role bias)
 {
-    if (pass->tp && w->at[bias])
+    if (pass->tp && !pass->columns && w->at[bias])
         pass->be->bias_add(pass->q, pass->work.x, w->at[bias], pass->rows,
                            pass->widths.hidden, pass->act);
 }

@@ -78,6 +78,7 @@ enum gpt_param_role {
     GPT_FINAL_NORM_WEIGHT,
     GPT_FINAL_NORM_BIAS,
     GPT_OUTPUT_WEIGHT,
+    GPT_OUTPUT_BIAS,
     GPT_N_ROLES
 };
 

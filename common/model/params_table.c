@@ -36,10 +36,11 @@ static bool is_untied(const struct gpt_config *c)
     return !c->tied_embeddings;
 }
 
-/* RMSNorm takes no mean away, and has nothing to put in its place. */
+/* RMSNorm takes no mean away, and has nothing to put in its place; Cohere's
+ * LayerNorm puts nothing there. */
 static bool has_norm_bias(const struct gpt_config *c)
 {
-    return c->normalization == GPT_LAYERNORM;
+    return c->normalization == GPT_LAYERNORM && !c->no_norm_bias;
 }
 
 /* BLOOM's large models were not stable without it. */
@@ -88,10 +89,22 @@ static bool has_linear_bias(const struct gpt_config *c)
     return !c->no_linear_bias;
 }
 
+/* GPT-J has biases in the feed-forward alone. */
+static bool has_attention_bias(const struct gpt_config *c)
+{
+    return has_linear_bias(c) && !c->no_attention_bias;
+}
+
 /* Qwen 2 has these biases and no others. */
 static bool has_qkv_bias(const struct gpt_config *c)
 {
-    return has_linear_bias(c) || c->qkv_bias;
+    return has_attention_bias(c) || c->qkv_bias;
+}
+
+/* Of GPT-J and Phi: of every word, however often it is said. */
+static bool has_output_bias(const struct gpt_config *c)
+{
+    return c->output_bias;
 }
 
 static bool has_qk_norm(const struct gpt_config *c)
@@ -182,7 +195,7 @@ static const struct kind kinds[] = {
      .split = GPT_SPLIT_COLUMNS, .init = GPT_INIT_NORMAL_OUTPUT,
      .first_write = GPT_FIRST_PRODUCT},
     {IN_LAYER(PROJ_BIAS, "self_attention.linear_proj.bias", CHANNELS, ONE),
-     .sequence_sum = true, .present = has_linear_bias},
+     .sequence_sum = true, .present = has_attention_bias},
     {IN_LAYER(POST1_WEIGHT, "post_self_attn_layernorm.weight", CHANNELS, ONE),
      .init = GPT_INIT_ONE, .sequence_sum = true, .present = has_post_norm},
     {IN_LAYER(POST1_BIAS, "post_self_attn_layernorm.bias", CHANNELS, ONE),
@@ -219,6 +232,9 @@ static const struct kind kinds[] = {
     {OUTSIDE(OUTPUT_WEIGHT, FINAL, "output_layer.weight", VOCAB, CHANNELS),
      .split = GPT_SPLIT_ROWS, .init = GPT_INIT_NORMAL,
      .first_write = GPT_FIRST_OUTPUT, .present = is_untied},
+    /* after the final norms, of which every rank has all: this one is cut */
+    {OUTSIDE(OUTPUT_BIAS, FINAL, "output_layer.bias", VOCAB, ONE),
+     .split = GPT_SPLIT_ROWS, .present = has_output_bias},
 };
 
 /* ---- rows ---- */

@@ -85,6 +85,22 @@ void gpt_pass_sum(const struct gpt_pass *pass, const void *part, void *mine)
         gpt_comm_call(pass->tp, pass->q, &call);
 }
 
+/* One row is complete as it comes. Of several each rank sends a block. */
+void gpt_pass_join_columns(const struct gpt_pass *pass, const void *mine,
+                           int64_t width, void *out)
+{
+    const int64_t tp = pass->layout->size[GPT_TP];
+    const size_t bytes = (size_t)width * gpt_dtype_bytes(pass->act);
+    char *blocks = pass->n > 1 ? pass->columns->gathered : out;
+
+    gpt_comm_all_gather(pass->tp, pass->q, blocks, mine, pass->n * width,
+                        pass->act);
+    for (int64_t i = 0; pass->n > 1 && i < pass->n; i++)
+        for (int64_t t = 0; t < tp; t++)
+            pass->be->copy(pass->q, (char *)out + (size_t)(i * tp + t) * bytes,
+                           blocks + (size_t)(t * pass->n + i) * bytes, bytes);
+}
+
 int64_t gpt_pass_begin_gather(const struct gpt_pass *pass, void *mine)
 {
     const struct gpt_collective call = gather_of(pass, mine);

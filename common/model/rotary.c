@@ -62,13 +62,18 @@ static double dynamic_base(const struct gpt_config *c)
     return c->rotary_base * pow(stretch, r / (r - 2));
 }
 
-/* Kinds differ in constants alone, so that kernels know one formula. */
-void gpt_rotary_fill(struct gpt_rope *op, const struct gpt_config *c)
+/* Kinds differ in constants alone, so that kernels know one formula. Layers
+ * with a window never see more of a text than in pretraining, and may have
+ * angles of their own, which are not stretched (Gemma 3, OLMo 3). */
+void gpt_rotary_fill(struct gpt_rope *op, const struct gpt_config *c,
+                     int64_t layer)
 {
     struct gpt_rope_scaling *s = &op->scaling;
+    const bool local = c->rotary_local_base > 0 &&
+                       gpt_config_window(c, layer, INT64_MAX) > 0;
 
     op->rotary = gpt_config_rotary(c);
-    op->base = c->rotary_base;
+    op->base = local ? c->rotary_local_base : c->rotary_base;
     op->interleaved = c->rotary_interleaved;
     /* no pair is past 2^60: all of them are interpolated */
     *s = (struct gpt_rope_scaling){
@@ -77,7 +82,8 @@ void gpt_rotary_fill(struct gpt_rope *op, const struct gpt_config *c)
         .to = 0x1p61,
         .attention = 1,
     };
-    switch ((enum gpt_rotary_scaling)c->rotary_scaling) {
+    switch (local ? GPT_SCALING_NONE
+                  : (enum gpt_rotary_scaling)c->rotary_scaling) {
     case GPT_SCALING_NONE:
         s->factor = 0;
         return;

@@ -8,7 +8,9 @@
 #include "backend.h"
 #include "model/config.h"
 
-/* Sets rotary, base, interleaved and scaling. */
-void gpt_rotary_fill(struct gpt_rope *op, const struct gpt_config *c);
+/* Sets rotary, base, interleaved and scaling of a layer (its global number,
+ * from 0) that turns. */
+void gpt_rotary_fill(struct gpt_rope *op, const struct gpt_config *c,
+                     int64_t layer);
 
 #endif

@@ -218,7 +218,7 @@ struct walk {
     /* forward */
     enum gpt_stage_mode mode;
     const void *in;
-    void *logits;
+    const struct gpt_stage_result *result; /* NULL: no output layer */
 };
 
 static void walk_forward(void *context)
@@ -246,7 +246,7 @@ static void walk_forward(void *context)
     struct gpt_norm_site end = end_site(s, chunk, slot);
     gpt_norm_site_forward(&pass, &end, r);
     if (chunk->output)
-        gpt_stage_output(s, &pass, slot, w->mode != GPT_STAGE_EVAL, w->logits);
+        gpt_stage_output(s, &pass, slot, w->mode != GPT_STAGE_EVAL, w->result);
 }
 
 /* A recording fixes every argument of its operations. Besides chunk and slot
@@ -259,7 +259,9 @@ static int forward_variant(const struct walk *w)
 static bool can_record_forward(const struct walk *w)
 {
     /* hooks wait for other ranks, and logits go to the caller's memory */
-    return w->s->recorder && !w->s->o.weights.before && !w->logits &&
+    const bool seen = w->result && (w->result->logits || w->result->rows);
+
+    return w->s->recorder && !w->s->o.weights.before && !seen &&
            w->in == w->slot->layers[0].norm1.r;
 }
 
@@ -297,7 +299,7 @@ const void *gpt_stage_forward(struct gpt_stage *s, struct gpt_queue *q,
         .slot = slot,
         .mode = mode,
         .in = chunk->embedding ? slot->layers[0].norm1.r : in,
-        .logits = chunk->output ? result->logits : NULL,
+        .result = chunk->output ? result : NULL,
     };
 
     /* backward of this slot must draw the same masks */

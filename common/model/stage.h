@@ -130,11 +130,24 @@ enum gpt_stage_mode {
     GPT_STAGE_EVAL,     /* losses only */
 };
 
+/* Logits while they exist: rows [first, first + n) of the microbatch, (n,
+ * padded V / tp) act, device, of the words held here. */
+struct gpt_logit_rows {
+    struct gpt_queue *q;
+    int64_t first, n;
+    const void *logits;
+};
+
 /* Where the last stage leaves its results, host memory valid after sync. */
 struct gpt_stage_result {
     float *loss;   /* (B, T), unweighted */
     void *logits;  /* (B, T, padded V / tp) act: of the words held here, or
                     * NULL: tests and scoring */
+    /* Called for each chunk of rows, in order, on every tensor parallel rank of
+     * the last stage, before the softmax; NULL: never. Such a pass is not
+     * recorded. */
+    void (*rows)(void *context, const struct gpt_logit_rows *rows);
+    void *context; /* of rows */
 };
 
 /* Begins a step: the next backward overwrites weight gradients, later ones add,

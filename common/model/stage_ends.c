@@ -109,7 +109,8 @@ void gpt_stage_embed_backward(struct gpt_stage *s, const struct gpt_pass *pass,
 
 /* ---- output layer ---- */
 
-/* Backward of the output layer for `rows` rows at y: dW += dlogits^T y, then
+/* Backward of the output layer for `rows` rows at y: dW += dlogits^T y, the
+ * bias's gradient is the sum of dlogits over rows, which all are here; then
  * y is overwritten by this rank's part of its own gradient, dlogits W. fresh:
  * dW is overwritten. */
 static void output_backward(struct gpt_stage *s, struct gpt_queue *q, void *y,
@@ -139,6 +140,9 @@ static void output_backward(struct gpt_stage *s, struct gpt_queue *q, void *y,
     };
 
     s->be->matmul(q, &dw);
+    if (s->dw.at[GPT_OUTPUT_BIAS])
+        s->be->bias_grad(q, s->dw.at[GPT_OUTPUT_BIAS], s->logits, rows,
+                         s->widths.vocab, s->o.exec.act);
     s->be->matmul(q, &dy);
 }
 
@@ -203,9 +207,12 @@ static void own_loss(struct gpt_stage *s, const struct gpt_pass *pass,
  * batch, which are at y. */
 static void output_rows(struct gpt_stage *s, const struct gpt_pass *pass,
                         const struct gpt_slot *slot, int64_t i, int64_t rows,
-                        void *y, bool grad, void *all_logits)
+                        void *y, bool grad,
+                        const struct gpt_stage_result *result)
 {
     int64_t v = s->widths.vocab;
+    const int64_t elements = rows * s->widths.hidden;
+    const float factor = (float)s->o.config->logit_multiplier;
     const float cap = (float)s->o.config->final_logit_softcapping;
     size_t row = (size_t)v * gpt_dtype_bytes(s->o.exec.act);
     struct gpt_matmul logits = {
@@ -218,6 +225,8 @@ static void output_rows(struct gpt_stage *s, const struct gpt_pass *pass,
         .c = s->logits,
         .act = s->o.exec.act,
         .c_type = s->o.exec.act,
+        .epilogue = s->w.at[GPT_OUTPUT_BIAS] ? GPT_EPI_BIAS : GPT_EPI_NONE,
+        .bias = s->w.at[GPT_OUTPUT_BIAS],
     };
     struct gpt_xent xent = {
         .n = rows,
@@ -236,14 +245,20 @@ static void output_rows(struct gpt_stage *s, const struct gpt_pass *pass,
         .z_loss = grad ? s->o.exec.z_loss : 0,
     };
 
+    /* of the rows, which are fewer than the logits: the same products */
+    if (factor > 0)
+        s->be->scale(pass->q, y, elements, factor, s->o.exec.act);
     s->be->matmul(pass->q, &logits);
     if (cap > 0)
         s->be->softcap(pass->q, s->logits, grad ? s->logit_slopes : NULL,
                        rows * v, cap, s->o.exec.act);
     /* before the softmax, which leaves gradients in their place */
-    if (all_logits)
-        s->be->copy_out(pass->q, (char *)all_logits + (size_t)i * row,
+    if (result->logits)
+        s->be->copy_out(pass->q, (char *)result->logits + (size_t)i * row,
                         s->logits, (size_t)rows * row);
+    if (result->rows)
+        result->rows(result->context,
+                     &(struct gpt_logit_rows){pass->q, i, rows, s->logits});
     if (grad && s->o.exec.token_loss)
         own_loss(s, pass, &xent);
     else
@@ -255,13 +270,17 @@ static void output_rows(struct gpt_stage *s, const struct gpt_pass *pass,
     /* the first rows of a step overwrite dW, all others add to it */
     if (grad)
         output_backward(s, pass->q, y, rows, s->fresh_output && i == 0);
+    /* from the gradient of the rows that were multiplied to that of y */
+    if (grad && factor > 0)
+        s->be->scale(pass->q, y, elements, factor, s->o.exec.act);
 }
 
 /* A few rows at a time: the logits of a whole microbatch would be the largest
  * buffer of all. With `grad` each chunk of rows is finished before the next, so
  * that no logits are kept for backward. */
 void gpt_stage_output(struct gpt_stage *s, const struct gpt_pass *pass,
-                      const struct gpt_slot *slot, bool grad, void *logits)
+                      const struct gpt_slot *slot, bool grad,
+                      const struct gpt_stage_result *result)
 {
     size_t row =
         (size_t)s->widths.hidden * gpt_dtype_bytes(s->o.exec.act);
@@ -269,7 +288,7 @@ void gpt_stage_output(struct gpt_stage *s, const struct gpt_pass *pass,
 
     for (int64_t i = 0; i < pass->n; i += s->logits_rows)
         output_rows(s, pass, slot, i, gpt_min_i64(s->logits_rows, pass->n - i),
-                    y + (size_t)i * row, grad, logits);
+                    y + (size_t)i * row, grad, result);
     if (grad)
         gpt_pass_sum(pass, y, slot->end.y);
 }

@@ -111,9 +111,9 @@ void gpt_stage_embed_backward(struct gpt_stage *s, const struct gpt_pass *pass,
                               const struct gpt_slot *slot);
 
 /* Logits and losses from slot->end.y; with `grad` also the output layer's
- * whole backward: the gradient of end.y then replaces it. logits: host, or NULL
- * (gpt_stage_result). */
+ * whole backward: the gradient of end.y then replaces it. */
 void gpt_stage_output(struct gpt_stage *s, const struct gpt_pass *pass,
-                      const struct gpt_slot *slot, bool grad, void *logits);
+                      const struct gpt_slot *slot, bool grad,
+                      const struct gpt_stage_result *result);
 
 #endif

@@ -167,6 +167,12 @@ void gpt_comm_set_timeout(struct gpt_comm *c, double timeout)
     pthread_mutex_unlock(&c->lock);
 }
 
+/* The thread that sets it is the one that asks. */
+double gpt_comm_timeout(const struct gpt_comm *c)
+{
+    return c->timeout;
+}
+
 int64_t gpt_comm_held(const struct gpt_comm *c)
 {
     return c->carrier && c->carrier->held ? c->carrier->held(c) : 0;

@@ -41,8 +41,9 @@ int64_t gpt_comm_rank(const struct gpt_comm *c); /* index in the group */
 /* True when a call returns when it is over, instead of when it is on the
  * queue. */
 bool gpt_comm_waits(const struct gpt_comm *c);
-/* Sets the timeout of later calls. */
+/* Sets the timeout of later calls, in seconds; INFINITY: none. */
 void gpt_comm_set_timeout(struct gpt_comm *c, double timeout);
+double gpt_comm_timeout(const struct gpt_comm *c);
 
 /* buf (n) in place. Types: F32, F64, BF16 and F16 (Gloo: summed in float), I64.
  */

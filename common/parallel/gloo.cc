@@ -282,7 +282,7 @@ int gpt_gloo_exchange(struct gpt_gloo *t, struct gpt_move *list,
 {
     /* no timeout of Gloo's own: the watcher (comm_watch.c) decides, as it can
      * say which member is missing, and ends the wait by an abort */
-    const auto forever = std::chrono::milliseconds(86400 * 1000);
+    const auto forever = std::chrono::milliseconds(1LL << 40);
     struct gpt_move *at = list; /* the move that an exception is of */
     bool done = true;
 

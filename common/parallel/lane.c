@@ -164,6 +164,11 @@ struct gpt_lane_times gpt_lane_times(const struct gpt_lane *l)
     return l ? l->times : (struct gpt_lane_times){0};
 }
 
+double gpt_lane_waited(const struct gpt_lane *l)
+{
+    return l ? l->times.waited : 0;
+}
+
 /* ---- open and close ---- */
 
 static void stop_thread(struct gpt_lane *l)

@@ -49,5 +49,8 @@ struct gpt_lane_times {
     double total, waited;
 };
 struct gpt_lane_times gpt_lane_times(const struct gpt_lane *lane);
+/* The second of the two, which only the host's thread changes: valid at any
+ * time. */
+double gpt_lane_waited(const struct gpt_lane *lane);
 
 #endif

@@ -87,6 +87,10 @@ struct gpt_pipeline_plan_costs {
     double forward, backward, transfer;
     double weights; /* 0: they are there */
     int64_t layers;
+    /* What the last of `chunks` of the last stage takes besides, as logits and
+     * loss do. */
+    double end_forward, end_backward;
+    int64_t chunks;
 };
 
 /* Results of a simulation, seconds. */

@@ -24,11 +24,15 @@ static void note(struct gpt_interval **times, int64_t stage, int64_t action,
 }
 
 static double seconds_of(const struct gpt_pipeline_plan_costs *costs,
-                         const struct gpt_action *a)
+                         const struct gpt_action *a, bool last_stage)
 {
-    return a->kind == GPT_ACT_FORWARD    ? costs->forward
-           : a->kind == GPT_ACT_BACKWARD ? costs->backward
-                                         : 0;
+    const bool end = last_stage && a->chunk == costs->chunks - 1;
+
+    return a->kind == GPT_ACT_FORWARD
+               ? costs->forward + (end ? costs->end_forward : 0)
+           : a->kind == GPT_ACT_BACKWARD
+               ? costs->backward + (end ? costs->end_backward : 0)
+               : 0;
 }
 
 /* Seconds that an action which could begin now waits for weights. A forward
@@ -52,14 +56,15 @@ static double wait_for_weights(const struct gpt_pipeline_plan_costs *costs,
 /* Advances a stage's clock by an action; returns the time when it begins. */
 static double compute(struct clock *c,
                       const struct gpt_pipeline_plan_costs *costs,
-                      const struct gpt_action *a)
+                      const struct gpt_action *a, bool last_stage)
 {
     const double wait = wait_for_weights(costs, a, c->now);
     const double begin = c->now + wait;
+    const double seconds = seconds_of(costs, a, last_stage);
 
     c->weights += wait;
-    c->now = begin + seconds_of(costs, a);
-    c->busy += seconds_of(costs, a);
+    c->now = begin + seconds;
+    c->busy += seconds;
     return begin;
 }
 
@@ -80,7 +85,8 @@ static void play_with_clocks(struct gpt_play *y,
 
         if (e.to < 0) {
             const struct gpt_pipeline_plan *plan = &y->plans[e.stage];
-            const double begin = compute(a, costs, &plan->actions[e.action]);
+            const double begin = compute(a, costs, &plan->actions[e.action],
+                                         e.stage == y->stages - 1);
 
             note(times, e.stage, e.action, begin, a->now);
             posted[e.stage] = a->now;

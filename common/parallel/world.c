@@ -415,6 +415,8 @@ int gpt_world_cores(struct gpt_world *w, int64_t *cores, struct gpt_err *err)
     if (is_alone(w))
         return GPT_OK;
     (void)gethostname(host, sizeof(host) - 1);
+    snprintf(key, sizeof(key), "host/%lld", (long long)w->launch.rank);
+    GPT_TRY(gpt_store_set(w->store, key, host, strlen(host), err));
     snprintf(key, sizeof(key), "cores/%s/%016llx", host,
              (unsigned long long)gpt_hash64(&mine, sizeof(mine), 0));
     GPT_TRY(gpt_store_add(w->store, key, 1, &sharing, err));
@@ -422,6 +424,23 @@ int gpt_world_cores(struct gpt_world *w, int64_t *cores, struct gpt_err *err)
     GPT_TRY(gpt_store_add(w->store, key, 0, &sharing, err));
     *cores = gpt_max_i64(1, *cores / sharing);
     return GPT_OK;
+}
+
+/* A name is no reason to end a run: where the store does not answer at once,
+ * there is none. */
+void gpt_world_host(struct gpt_world *w, int64_t rank, char *name, size_t cap)
+{
+    void *value = NULL;
+    char key[64];
+    size_t len;
+
+    snprintf(name, cap, "?");
+    snprintf(key, sizeof(key), "host/%lld", (long long)rank);
+    if (is_alone(w) ||
+        gpt_store_get(w->store, key, 1, &value, &len, NULL) != GPT_OK)
+        return;
+    snprintf(name, cap, "%s", (const char *)value);
+    gpt_free(value);
 }
 
 /* ---- the end ---- */

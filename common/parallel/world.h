@@ -86,6 +86,10 @@ int gpt_world_check(struct gpt_world *w, struct gpt_err *err) GPT_MUST_USE;
 int gpt_world_cores(struct gpt_world *w, int64_t *cores,
                     struct gpt_err *err) GPT_MUST_USE;
 
+/* The name of the machine of a rank, "?" where it is not known: after
+ * gpt_world_cores(). */
+void gpt_world_host(struct gpt_world *w, int64_t rank, char *name, size_t cap);
+
 /* All ranks say how they end. GPT_OK: waits until the others end well, too.
  * Otherwise tells them why; when another rank failed before, *err is replaced
  * by its reason ("rank 3: ..."). Returns the status to end with: that of the

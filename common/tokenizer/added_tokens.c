@@ -135,6 +135,15 @@ int gpt_added_open(struct gpt_added **out, const struct gpt_added_token *tokens,
     return GPT_OK;
 }
 
+/* From the first to the last: tables of all ids are made once. */
+bool gpt_added_is_special(const struct gpt_added *a, int32_t id)
+{
+    for (size_t i = 0; a && i < a->n; i++)
+        if (a->tokens[i].id == id)
+            return a->tokens[i].special;
+    return false;
+}
+
 void gpt_added_close(struct gpt_added *a)
 {
     if (!a)

@@ -24,6 +24,8 @@ int gpt_added_open(struct gpt_added **a, const struct gpt_added_token *tokens,
                    size_t n, const char *what, struct gpt_err *err)
     GPT_MUST_USE;
 void gpt_added_close(struct gpt_added *a);
+/* True when a special token of the set has this id. */
+bool gpt_added_is_special(const struct gpt_added *a, int32_t id);
 
 /* The state of a search in a text; begins as zeros. */
 struct gpt_added_search {

@@ -21,6 +21,8 @@ struct gpt_tokenizer_family {
     /* 0 <= id < vocab_size */
     const char *(*token_bytes)(const struct gpt_tokenizer *tok, int32_t id,
                                size_t *len);
+    /* NULL: the end of document alone */
+    bool (*is_special)(const struct gpt_tokenizer *tok, int32_t id);
 };
 
 struct gpt_tokenizer {

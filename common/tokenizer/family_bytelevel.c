@@ -231,6 +231,14 @@ const char *gpt_bytelevel_token(const struct gpt_tokenizer *tok, int32_t id,
     return token->data ? token->data : ""; /* a gap between ids */
 }
 
+bool gpt_bytelevel_is_special(const struct gpt_tokenizer *tok, int32_t id)
+{
+    const struct gpt_bytelevel *t = (const struct gpt_bytelevel *)tok;
+
+    return gpt_added_is_special(t->added, id) ||
+           gpt_added_is_special(t->added_normalized, id);
+}
+
 /* ---- GPT2BPETokenizer ---- */
 
 /* Fills in *t, whose owner closes it after a failure. */

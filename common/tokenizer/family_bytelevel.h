@@ -48,11 +48,13 @@ int gpt_bytelevel_encode_text(struct gpt_encoder *enc, const char *text,
                               struct gpt_err *err);
 const char *gpt_bytelevel_token(const struct gpt_tokenizer *tok, int32_t id,
                                 size_t *len);
+bool gpt_bytelevel_is_special(const struct gpt_tokenizer *tok, int32_t id);
 
 #define GPT_BYTELEVEL_FAMILY                                                   \
     .close = gpt_bytelevel_close,                                              \
     .encoder_open = gpt_bytelevel_encoder_open,                                \
     .encoder_close = gpt_bytelevel_encoder_close,                              \
-    .encode = gpt_bytelevel_encode_text, .token_bytes = gpt_bytelevel_token
+    .encode = gpt_bytelevel_encode_text, .token_bytes = gpt_bytelevel_token,   \
+    .is_special = gpt_bytelevel_is_special
 
 #endif

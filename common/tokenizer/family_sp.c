@@ -359,6 +359,15 @@ static const char *sp_token(const struct gpt_tokenizer *tok, int32_t id,
     return token->data;
 }
 
+/* An unused piece is in no text either. */
+static bool sp_is_special(const struct gpt_tokenizer *tok, int32_t id)
+{
+    const struct sp_tokenizer *t = (const struct sp_tokenizer *)tok;
+    const uint8_t type = t->model.pieces[id].type;
+
+    return type == GPT_SP_CONTROL || type == GPT_SP_UNUSED;
+}
+
 /* ---- the names ---- */
 
 #define SP_FAMILY(name, megatron)                                              \
@@ -376,6 +385,7 @@ static const char *sp_token(const struct gpt_tokenizer *tok, int32_t id,
         .encoder_close = sp_encoder_close,                                     \
         .encode = sp_encode,                                                   \
         .token_bytes = sp_token,                                               \
+        .is_special = sp_is_special,                                           \
     }
 SP_FAMILY(sp, "SentencePieceTokenizer");
 SP_FAMILY(sp_gpt, "GPTSentencePieceTokenizer");

@@ -1,12 +1,13 @@
 /* See gguf_tokens.h. Source: llama.cpp, src/llama-vocab.cpp, which reads these
  * keys; tokenizers, the format of tokenizer.json; sentencepiece_model.proto,
- * whose field numbers are in write_pieces(). Start at gpt_gguf_vocabulary(). */
+ * whose field numbers are in write_pieces(). Start at gpt_gguf_read(). */
 #include "tokenizer/gguf_tokens.h"
 
 #include "base/num.h"
 #include "tokenizer/ids.h"
 #include "tokenizer/pretok.h"
 
+#include <errno.h>
 #include <string.h>
 
 #define KEY(name) "tokenizer.ggml." name
@@ -482,8 +483,8 @@ int gpt_gguf_vocabulary_name(const char **name, const char *path,
 
 /* The text is made in a growing buffer and copied once, as callers free what
  * they read from files with gpt_free(). */
-int gpt_gguf_vocabulary(const char *name, char **text, size_t *len,
-                        const char *path, struct gpt_err *err)
+static int make_file(const char *name, char **text, size_t *len,
+                     const char *path, struct gpt_err *err)
 {
     struct tokens t = {0};
     struct gpt_buf made = {0};
@@ -513,6 +514,19 @@ out:
     gpt_buf_free(&made);
     close_tokens(&t);
     return status;
+}
+
+/* A file that cannot be opened is neither: that is reported, and not that a
+ * GGUF file is no JSON. */
+int gpt_gguf_read(const char *name, char **text, size_t *len, const char *path,
+                  int64_t limit, struct gpt_err *err)
+{
+    errno = 0;
+    if (gpt_gguf_recognises(path))
+        return make_file(name, text, len, path, err);
+    if (gpt_path_hidden(errno))
+        return gpt_fail_errno(err, GPT_EIO, "cannot open '%s'", path);
+    return gpt_read_file(path, limit, text, len, err);
 }
 
 /* A tokenizer.json does not say which token ends a text;

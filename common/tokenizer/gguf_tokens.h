@@ -1,7 +1,7 @@
 /* The vocabulary that is among the keys of a GGUF file, as the file that it
  * came from: a tokenizer.json of byte-level BPE, or the model of
  * SentencePiece. Families read it as if that file were there. Start at
- * gpt_gguf_vocabulary(). */
+ * gpt_gguf_read(). */
 #ifndef GPT_TOKENIZER_GGUF_TOKENS_H
 #define GPT_TOKENIZER_GGUF_TOKENS_H
 
@@ -35,10 +35,11 @@ const char *gpt_gguf_tokenizer_type(const char *path);
 int gpt_gguf_vocabulary_name(const char **name, const char *path,
                              struct gpt_err *err) GPT_MUST_USE;
 
-/* The contents of such a file: *len bytes and a NUL, freed with gpt_free().
+/* The contents of such a file where `path` is a GGUF file, else of the file
+ * itself, at most `limit` bytes: *len bytes and a NUL, freed with gpt_free().
  * GPT_EDATA names the key, or says that there is no file of the name. */
-int gpt_gguf_vocabulary(const char *name, char **text, size_t *len,
-                        const char *path, struct gpt_err *err) GPT_MUST_USE;
+int gpt_gguf_read(const char *name, char **text, size_t *len, const char *path,
+                  int64_t limit, struct gpt_err *err) GPT_MUST_USE;
 
 /* The token that ends a text; -1 = none. */
 int gpt_gguf_end_token(const char *path, int32_t *id,

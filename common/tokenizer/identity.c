@@ -9,10 +9,14 @@
 #include <string.h>
 
 /* A configuration beside a tokenizer.json names the end of a document and
- * changes no other id. Programs rewrite it, so that it does not count. */
+ * changes no other id; a template of chats changes none. Programs rewrite both,
+ * so that they do not count. */
 static bool counts(const char *path)
 {
-    return strcmp(gpt_path_name(path), "tokenizer_config.json") != 0;
+    const char *name = gpt_path_name(path);
+
+    return strcmp(name, "tokenizer_config.json") != 0 &&
+           strcmp(name, "chat_template.jinja") != 0;
 }
 
 /* The digest is that of provenance, of the whole file as it is on disk, so that

@@ -351,11 +351,8 @@ int gpt_sp_model_read(struct gpt_sp_model *m, const char *path,
     for (int byte = 0; byte < 256; byte++)
         m->byte_id[byte] = -1;
     /* a GGUF file holds the same among its keys */
-    GPT_TRY(gpt_gguf_recognises(path)
-                ? gpt_gguf_vocabulary("tokenizer.model", &m->file, &m->len,
-                                      path, err)
-                : gpt_read_file(path, GPT_VOCAB_FILE_MAX, &m->file, &m->len,
-                                err));
+    GPT_TRY(gpt_gguf_read("tokenizer.model", &m->file, &m->len, path,
+                          GPT_VOCAB_FILE_MAX, err));
     GPT_TRY(count_pieces(&r));
     GPT_TRY(read_model(&r, &eos));
     GPT_TRY(index_pieces(&r));

@@ -124,6 +124,14 @@ const char *gpt_token_bytes(const struct gpt_tokenizer *tok, int32_t id,
     return tok->family->token_bytes(tok, id, len);
 }
 
+bool gpt_token_is_special(const struct gpt_tokenizer *tok, int32_t id)
+{
+    if (id < 0 || id >= tok->vocab_size)
+        return false;
+    return id == tok->eod ||
+           (tok->family->is_special && tok->family->is_special(tok, id));
+}
+
 /* ---- an encoder without state ---- */
 
 /* For families whose encoding keeps nothing between two calls. */

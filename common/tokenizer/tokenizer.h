@@ -67,6 +67,9 @@ int gpt_encode(struct gpt_encoder *enc, const char *text, size_t len,
  * Special tokens give their name ("<|endoftext|>"). */
 const char *gpt_token_bytes(const struct gpt_tokenizer *tok, int32_t id,
                             size_t *len);
+/* True for a token that stands for no text, as the end of a document, the
+ * beginning of a text or a role of a chat. */
+bool gpt_token_is_special(const struct gpt_tokenizer *tok, int32_t id);
 /* Bytes, 0 or 1, by which the token is longer than the text when it is a text's
  * first: the space that some families put before each text. */
 size_t gpt_first_space(const struct gpt_tokenizer *tok, int32_t id);

@@ -5,7 +5,6 @@
  * that small text becomes the tree. */
 #include "tokenizer/tokenizer_json.h"
 
-#include "base/io.h"
 #include "base/memory.h"
 #include "text/json_scan.h"
 #include "tokenizer/gguf_tokens.h"
@@ -107,11 +106,8 @@ int gpt_hf_file_read(struct gpt_hf_file *file, const char *path,
 
     *file = (struct gpt_hf_file){0};
     /* a GGUF file holds the same among its keys */
-    GPT_TRY(gpt_gguf_recognises(path)
-                ? gpt_gguf_vocabulary("tokenizer.json", &file->text, &len, path,
-                                      err)
-                : gpt_read_file(path, GPT_VOCAB_FILE_MAX, &file->text, &len,
-                                err));
+    GPT_TRY(gpt_gguf_read("tokenizer.json", &file->text, &len, path,
+                          GPT_VOCAB_FILE_MAX, err));
     status = split_file(&s, len, err);
     if (status != GPT_OK) {
         gpt_context(err, "%s", path);

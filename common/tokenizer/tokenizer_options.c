@@ -12,16 +12,17 @@
 #include <string.h>
 
 /* The names in checkpoints of what --vocab-file, --merge-file and
- * --tokenizer-model name, and of a file that is read if it lies beside that. */
+ * --tokenizer-model name, and of files that are read if they lie beside that:
+ * what ends a document, and how chats are written. */
 struct file_names {
-    const char *type, *vocab, *merges, *model, *beside;
+    const char *type, *vocab, *merges, *model, *beside[2];
 };
 
 /* TikTokenizer's ranks are kept as tokenizer.model, too, by the last row. */
 static const struct file_names all_names[] = {
     {.type = "GPT2BPETokenizer", .vocab = "vocab.json", .merges = "merges.txt"},
     {.type = "HuggingFaceTokenizer", .model = "tokenizer.json",
-     .beside = "tokenizer_config.json"},
+     .beside = {"tokenizer_config.json", "chat_template.jinja"}},
     {.type = "ByteTokenizer"},
     {.type = "NullTokenizer"},
     {.type = NULL, .model = "tokenizer.model"},
@@ -248,7 +249,8 @@ int gpt_tokenizer_files(const struct gpt_tokenizer_options *o,
                      err));
     GPT_TRY(add_file(files, n, names->model, "tokenizer-model", o->model,
                      err));
-    add_beside(files, n, names->beside);
+    for (size_t i = 0; i < GPT_COUNT(names->beside); i++)
+        add_beside(files, n, names->beside[i]);
     return GPT_OK;
 }
 

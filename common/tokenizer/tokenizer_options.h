@@ -102,7 +102,7 @@ struct gpt_tokenizer_file {
     const char *name;   /* in checkpoints */
     const char *option; /* that named it or its neighbour */
 };
-enum { GPT_TOKENIZER_FILES = 2 };
+enum { GPT_TOKENIZER_FILES = 3 };
 
 /* Lists the files that the options name. */
 int gpt_tokenizer_files(const struct gpt_tokenizer_options *o,

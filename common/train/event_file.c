@@ -5,7 +5,10 @@
  * that a checksum of data that hold checksums is not a weak one. An event is a
  * protocol buffer of the fields   1 wall_time (double), 2 step (int64), 3
  * file_version (string, first event),   5 summary, of 1 value, of 1 tag
- * (string) and 2 simple_value (float). */
+ * (string) and 2 simple_value (float). A text is a value of 1 tag, 8 tensor (1
+ * dtype, 7 for strings; 2 tensor_shape, of 2 dim, of 1 size; 8 string_val), and
+ * 9 metadata, of 1 plugin_data, of 1 plugin_name, by which TensorBoard knows
+ * what draws it. */
 #include "train/event_file.h"
 
 #include "base/hash.h"
@@ -99,6 +102,54 @@ static int add_summary(struct gpt_buf *b, const char *tag, float value)
     return add_float(b, 2, value);
 }
 
+/* A message inside another one: its key, its size, and what it holds. */
+static int add_message(struct gpt_buf *b, unsigned field,
+                       const struct gpt_buf *message)
+{
+    GPT_TRY(add_key(b, field, BYTES));
+    GPT_TRY(add_varint(b, message->len));
+    return gpt_buf_add(b, message->data, message->len);
+}
+
+/* A one-dimensional tensor of one string: what TensorBoard's own writer makes
+ * of a text. */
+static int add_text_value(struct gpt_buf *value, const char *tag,
+                          const char *text)
+{
+    static const char shape[] = "\x12\x02\x08\x01"; /* one dim of size 1 */
+    static const char plugin[] = "\x0a\x06\x0a\x04text";
+    struct gpt_buf tensor = {0};
+    int status;
+
+    GPT_TRY_GOTO(status, add_string(value, 1, tag), out);
+    GPT_TRY_GOTO(status, add_key(&tensor, 1, VARINT), out);
+    GPT_TRY_GOTO(status, add_varint(&tensor, 7), out);
+    GPT_TRY_GOTO(status, add_string(&tensor, 2, shape), out);
+    GPT_TRY_GOTO(status, add_string(&tensor, 8, text), out);
+    GPT_TRY_GOTO(status, add_message(value, 8, &tensor), out);
+    status = add_string(value, 9, plugin);
+out:
+    gpt_buf_free(&tensor);
+    return status;
+}
+
+/* A summary of one value. The sizes of what is inside come first, so that it is
+ * put together from the inside out. */
+static int add_text_summary(struct gpt_buf *b, const char *tag,
+                            const char *text)
+{
+    struct gpt_buf value = {0}, summary = {0};
+    int status;
+
+    GPT_TRY_GOTO(status, add_text_value(&value, tag, text), out);
+    GPT_TRY_GOTO(status, add_message(&summary, 1, &value), out);
+    status = add_message(b, 5, &summary);
+out:
+    gpt_buf_free(&value);
+    gpt_buf_free(&summary);
+    return status;
+}
+
 /* ---- records ---- */
 
 /* The constant is TFRecord's. */
@@ -136,14 +187,29 @@ static int write_version(struct gpt_event_file *f, struct gpt_err *err)
     return write_record(f, err);
 }
 
+/* What each event begins with. */
+static int begin_event(struct gpt_event_file *f, double when, int64_t step)
+{
+    f->event.len = 0;
+    GPT_TRY(add_double(&f->event, 1, when));
+    GPT_TRY(add_key(&f->event, 2, VARINT));
+    return add_varint(&f->event, (uint64_t)step);
+}
+
 int gpt_event_file_scalar(struct gpt_event_file *f, double when, int64_t step,
                           const char *tag, double value, struct gpt_err *err)
 {
-    f->event.len = 0;
-    if (add_double(&f->event, 1, when) != GPT_OK ||
-        add_key(&f->event, 2, VARINT) != GPT_OK ||
-        add_varint(&f->event, (uint64_t)step) != GPT_OK ||
+    if (begin_event(f, when, step) != GPT_OK ||
         add_summary(&f->event, tag, (float)value) != GPT_OK)
+        return gpt_no_memory(err, "an event");
+    return write_record(f, err);
+}
+
+int gpt_event_file_text(struct gpt_event_file *f, double when, int64_t step,
+                        const char *tag, const char *text, struct gpt_err *err)
+{
+    if (begin_event(f, when, step) != GPT_OK ||
+        add_text_summary(&f->event, tag, text) != GPT_OK)
         return gpt_no_memory(err, "an event");
     return write_record(f, err);
 }
@@ -205,17 +271,52 @@ static const struct {
     {"elapsed_ms", "iteration-time", 1e-3},
     {"validation_loss", "lm loss validation", 1},
     {"validation_ppl", "lm loss validation ppl", 1},
+    {"validation_bits_per_byte", "lm loss validation bits per byte", 1},
+    {"test_bits_per_byte", "lm loss test bits per byte", 1},
     {"test_loss", "lm loss test", 1},
     {"test_ppl", "lm loss test ppl", 1},
 };
 
-const char *gpt_event_tag(const char *field, double *factor)
+/* Endings of fields of one of several validation sets, "validation-NAME_loss":
+ * Megatron-LM puts a number in the place of the name. */
+static const struct {
+    const char *ending, *tail;
+} set_fields[] = {
+    {"_loss", ""},
+    {"_ppl", " ppl"},
+    {"_bits_per_byte", " bits per byte"},
+};
+
+/* The tag of such a field, in `buf`; NULL for another field. */
+static const char *tag_of_set(const char *field, char *buf, size_t cap)
 {
+    static const char before[] = "validation-";
+    const size_t len = strlen(field);
+
+    if (strncmp(field, before, strlen(before)) != 0)
+        return NULL;
+    for (size_t i = 0; i < GPT_COUNT(set_fields); i++) {
+        const size_t n = strlen(set_fields[i].ending);
+
+        if (len <= n || strcmp(field + len - n, set_fields[i].ending) != 0)
+            continue;
+        snprintf(buf, cap, "lm loss %.*s%s", (int)(len - n), field,
+                 set_fields[i].tail);
+        return buf;
+    }
+    return NULL;
+}
+
+const char *gpt_event_tag(const char *field, char *buf, size_t cap,
+                          double *factor)
+{
+    const char *of_set = tag_of_set(field, buf, cap);
+
     *factor = 1;
     for (size_t i = 0; i < GPT_COUNT(tags); i++)
         if (strcmp(tags[i].field, field) == 0) {
             *factor = tags[i].factor;
             return tags[i].tag;
         }
-    return field;
+    return of_set ? of_set : field;
 }

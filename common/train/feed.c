@@ -164,20 +164,18 @@ static int weigh(const struct gpt_feed *f, struct batch *b,
     return GPT_OK;
 }
 
-static int fill_micro(const struct gpt_feed *f, struct batch *b, int64_t i)
+/* Makes microbatch i of the tokens of its samples. Masks are an argument, as
+ * tokens that are given have other ones than those of a corpus. */
+static int make_micro(const struct gpt_feed *f, struct batch *b, int64_t i,
+                      const struct gpt_mask_options *masks,
+                      const int32_t *tokens, int64_t sample0)
 {
     const int64_t bytes = gpt_microbatch_bytes(rows(&f->o));
     struct gpt_microbatch_block at;
-    int64_t size = gpt_corpus_size(f->o.corpus, b->split);
-    int64_t number = i * f->o.dp_size + f->o.dp_rank; /* see feed.h */
-    int64_t sample0 = b->first + number * f->o.micro_batch;
 
-    for (int64_t j = 0; j < f->o.micro_batch; j++)
-        GPT_TRY(gpt_corpus_get(f->o.corpus, b->split, (sample0 + j) % size,
-                               b->tokens + j * (f->o.seq_length + 1), &b->err));
     gpt_microbatch_lay_out(&at, (char *)b->blocks + i * bytes, rows(&f->o));
-    gpt_batch_masks(&f->o.masks, b->tokens, f->o.micro_batch, f->o.seq_length,
-                    at.input, at.target, at.position, at.weight, at.doc_start);
+    gpt_batch_masks(masks, tokens, f->o.micro_batch, f->o.seq_length, at.input,
+                    at.target, at.position, at.weight, at.doc_start);
     GPT_TRY(weigh(f, b, &at, sample0));
     *at.sample0 = sample0;
     b->micro[i] = (struct gpt_microbatch){
@@ -190,6 +188,19 @@ static int fill_micro(const struct gpt_feed *f, struct batch *b, int64_t i)
         .device = b->device ? (char *)b->device + i * bytes : NULL,
     };
     return GPT_OK;
+}
+
+/* The corpus begins anew at its end. */
+static int fill_micro(const struct gpt_feed *f, struct batch *b, int64_t i)
+{
+    int64_t size = gpt_corpus_size(f->o.corpus, b->split);
+    int64_t number = i * f->o.dp_size + f->o.dp_rank; /* see feed.h */
+    int64_t sample0 = b->first + number * f->o.micro_batch;
+
+    for (int64_t j = 0; j < f->o.micro_batch; j++)
+        GPT_TRY(gpt_corpus_get(f->o.corpus, b->split, (sample0 + j) % size,
+                               b->tokens + j * (f->o.seq_length + 1), &b->err));
+    return make_micro(f, b, i, &f->o.masks, b->tokens, sample0);
 }
 
 /* The thread waits for its own copy here, so the caller finds the batch on the
@@ -318,17 +329,24 @@ void gpt_feed_ahead(struct gpt_feed *f, enum gpt_split split, int64_t first,
     pthread_mutex_unlock(&f->mutex);
 }
 
-int gpt_feed_read(struct gpt_feed *f, enum gpt_split split, int64_t first,
-                  int64_t n, struct gpt_err *err)
+/* Turns to the other batch, when the thread has left it; what still computes
+ * with the first one is noted. */
+static struct batch *next_batch(struct gpt_feed *f)
 {
-    struct batch *b;
+    const struct batch *b = &f->batches[f->now];
 
     wait_for_reader(f);
-    b = &f->batches[f->now];
     if (b->device)
         f->o.be->event_record(f->o.q, b->used);
     f->now = 1 - f->now;
-    b = &f->batches[f->now];
+    return &f->batches[f->now];
+}
+
+int gpt_feed_read(struct gpt_feed *f, enum gpt_split split, int64_t first,
+                  int64_t n, struct gpt_err *err)
+{
+    struct batch *b = next_batch(f);
+
     if (b->split != split || b->first != first || b->n != n) {
         b->split = split;
         b->first = first;
@@ -341,6 +359,40 @@ int gpt_feed_read(struct gpt_feed *f, enum gpt_split split, int64_t first,
         return b->status;
     }
     return GPT_OK;
+}
+
+/* Batches of both corpora have the same splits and numbers: a batch of the old
+ * one must not pass for one of the new. */
+void gpt_feed_use(struct gpt_feed *f, const struct gpt_corpus *corpus)
+{
+    wait_for_reader(f);
+    f->o.corpus = corpus;
+    f->batches[0].n = f->batches[1].n = 0;
+}
+
+/* No split is that of the batch, so that no read takes it for its own. */
+int gpt_feed_give(struct gpt_feed *f, const int32_t *tokens, int64_t n,
+                  struct gpt_err *err)
+{
+    const struct gpt_mask_options plain = {.eod = -1};
+    const int64_t micro = f->o.micro_batch * (f->o.seq_length + 1);
+    struct batch *b = next_batch(f);
+
+    assert(n > 0 && n <= f->o.max_micro_batches);
+    b->split = GPT_N_SPLITS;
+    b->first = -1;
+    b->n = n;
+    b->own_weights = false;
+    b->status = GPT_OK;
+    for (int64_t i = 0; i < n && b->status == GPT_OK; i++)
+        b->status = make_micro(f, b, i, &plain, tokens + i * micro, 0);
+    if (b->device && b->status == GPT_OK)
+        b->status = send_batch(f, b);
+    if (b->status == GPT_OK)
+        return GPT_OK;
+    b->n = 0;
+    *err = b->err;
+    return b->status;
 }
 
 const struct gpt_microbatch *gpt_feed_microbatch(const struct gpt_feed *f,
@@ -372,6 +424,28 @@ double gpt_feed_loss(const struct gpt_feed *f, int64_t *counted)
         } else if (!b->own_weights && weight > 0) {
             sum += (double)b->loss[i];
             (*counted)++;
+        }
+    }
+    return sum;
+}
+
+/* In the order of gpt_feed_loss(), so that the two agree to the last bit where
+ * every token is text. */
+double gpt_feed_text_loss(const struct gpt_feed *f, int64_t *bytes)
+{
+    const struct batch *b = &f->batches[f->now];
+    const int64_t n = rows(&f->o);
+    double sum = 0;
+
+    *bytes = 0;
+    for (int64_t i = 0; f->o.text && i < b->n * n; i++) {
+        const struct gpt_microbatch *m = &b->micro[i / n];
+        const int64_t text = gpt_token_text_bytes(
+            f->o.text, m->input[i % n], m->target[i % n]);
+
+        if (m->weight[i % n] > 0 && text > 0) {
+            sum += (double)b->loss[i];
+            *bytes += text;
         }
     }
     return sum;

@@ -12,6 +12,7 @@
 
 #include "data/batch.h"
 #include "data/corpus.h"
+#include "data/token_text.h"
 #include "train/loss.h"
 
 struct gpt_feed_options {
@@ -20,6 +21,8 @@ struct gpt_feed_options {
     bool per_token; /* see gpt_feed_read() */
     const struct gpt_loss_rule *loss; /* weights of its own in training; NULL:
                                        * none. Outlives the feed */
+    const struct gpt_token_text *text; /* bytes of tokens, NULL: not known.
+                                        * Outlives the feed */
     int64_t micro_batch, seq_length; /* B, T */
     int64_t max_micro_batches;       /* of a global batch, on this rank */
     int64_t dp_size, dp_rank;        /* D, d; 0, 0: alone */
@@ -53,6 +56,15 @@ int gpt_feed_read(struct gpt_feed *feed, enum gpt_split split, int64_t first,
 void gpt_feed_ahead(struct gpt_feed *feed, enum gpt_split split, int64_t first,
                     int64_t n);
 
+/* Reads from another corpus from here on; what was read ahead is forgotten. */
+void gpt_feed_use(struct gpt_feed *feed, const struct gpt_corpus *corpus);
+
+/* A batch of given tokens instead of samples: (n, B, T + 1) of this rank, -1
+ * after the end of a row. No token has a meaning of its own there, as the end
+ * of a document has in a corpus. */
+int gpt_feed_give(struct gpt_feed *feed, const int32_t *tokens, int64_t n,
+                  struct gpt_err *err) GPT_MUST_USE;
+
 /* Microbatch i of the batch read last; valid until the next read. */
 const struct gpt_microbatch *gpt_feed_microbatch(const struct gpt_feed *feed,
                                                  int64_t i);
@@ -62,5 +74,9 @@ float *gpt_feed_losses(struct gpt_feed *feed, int64_t i);
 /* Sum of the unmasked losses of this rank's part of the batch, and their
  * number. With weights of its own: its part of the objective, and 0. */
 double gpt_feed_loss(const struct gpt_feed *feed, int64_t *rows);
+
+/* The part of the same sum whose tokens are text, and the bytes of that text;
+ * both 0 where the feed does not know the bytes of tokens. */
+double gpt_feed_text_loss(const struct gpt_feed *feed, int64_t *bytes);
 
 #endif

@@ -20,7 +20,8 @@ struct gpt_pipeline {
     void *received;    /* device: gradient of the output */
     const void *output; /* of the last forward */
     const void *made;   /* by the last backward, for the stage before */
-    double computing, waiting;
+    struct gpt_pipeline_watch watch;
+    double computing, waiting, forward, backward;
 };
 
 /* The arguments of gpt_pipeline_run(). */
@@ -72,15 +73,38 @@ void gpt_pipeline_close(struct gpt_pipeline *p)
     gpt_free(p);
 }
 
+void gpt_pipeline_watch(struct gpt_pipeline *p,
+                        const struct gpt_pipeline_watch *watch)
+{
+    p->watch = *watch;
+}
+
 /* ---- actions ---- */
+
+/* The stage knows no microbatches by number. */
+struct watched {
+    const struct gpt_pipeline *p;
+    int64_t microbatch;
+};
+
+static void pass_rows(void *context, const struct gpt_logit_rows *rows)
+{
+    const struct watched *w = context;
+
+    w->p->watch.rows(w->p->watch.context, w->microbatch, rows);
+}
 
 /* The output belongs to the stage. It is remembered for the send that follows,
  * which comes before the next forward. */
 static void forward(struct gpt_pipeline *p, const struct work *w,
                     const struct gpt_action *a)
 {
+    struct watched watched = {p, a->microbatch};
     const struct gpt_stage_result result = {
-        .loss = gpt_feed_losses(w->feed, a->microbatch)};
+        .loss = gpt_feed_losses(w->feed, a->microbatch),
+        .rows = p->watch.rows ? pass_rows : NULL,
+        .context = &watched,
+    };
 
     p->output = gpt_stage_forward(
         p->o.stage, w->q, a->chunk, a->slot, w->mode,
@@ -174,14 +198,17 @@ static int run_plan(struct gpt_pipeline *p,
 
     for (int64_t i = 0; i < plan->n; i += step) {
         const struct gpt_action *a = &plan->actions[i];
+        const double begun = gpt_now();
 
         step = 1;
         switch (a->kind) {
         case GPT_ACT_FORWARD:
             forward(p, w, a);
+            p->forward += gpt_now() - begun;
             break;
         case GPT_ACT_BACKWARD:
             backward(p, w, a);
+            p->backward += gpt_now() - begun;
             break;
         default:
             step = list_group(p, a, plan->n - i, list);
@@ -236,7 +263,7 @@ int gpt_pipeline_run(struct gpt_pipeline *p, struct gpt_queue *q,
 
     GPT_TRY(make_plan(p, eval, n, err));
     const double begun = gpt_now();
-    p->waiting = 0;
+    p->waiting = p->forward = p->backward = 0;
     int status = run_plan(p, eval ? &p->eval : &p->train, &work, err);
     p->computing = gpt_now() - begun - p->waiting;
     return status;
@@ -247,4 +274,11 @@ void gpt_pipeline_times(const struct gpt_pipeline *p, double *computing,
 {
     *computing = p->computing;
     *waiting = p->waiting;
+}
+
+void gpt_pipeline_passes(const struct gpt_pipeline *p, double *forward_seconds,
+                         double *backward_seconds)
+{
+    *forward_seconds = p->forward;
+    *backward_seconds = p->backward;
 }

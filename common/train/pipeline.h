@@ -37,10 +37,25 @@ int gpt_pipeline_run(struct gpt_pipeline *pipeline, struct gpt_queue *q,
                      enum gpt_stage_mode mode, struct gpt_err *err)
     GPT_MUST_USE;
 
+/* What is called with logits in the passes that follow, on every tensor
+ * parallel rank of the last stage, as gpt_stage_result.rows is. All zero:
+ * nothing is. Copied. */
+struct gpt_pipeline_watch {
+    void (*rows)(void *context, int64_t microbatch,
+                 const struct gpt_logit_rows *rows);
+    void *context;
+};
+void gpt_pipeline_watch(struct gpt_pipeline *pipeline,
+                        const struct gpt_pipeline_watch *watch);
+
 /* Seconds of the last run: computing, and waiting for neighbours, transfers
  * included. On the busiest stage waiting / computing is at least
  * (P - 1) / (V m). */
 void gpt_pipeline_times(const struct gpt_pipeline *pipeline, double *computing,
                         double *waiting);
+/* The parts of computing that are forward and backward. On a device that
+ * computes beside the host this is only the time to begin them. */
+void gpt_pipeline_passes(const struct gpt_pipeline *pipeline, double *forward,
+                         double *backward);
 
 #endif

@@ -332,6 +332,11 @@ void gpt_reducer_times(const struct gpt_reducer *r, double *exposed,
     *total = t.total - r->before.total;
 }
 
+double gpt_reducer_waited(const struct gpt_reducer *r)
+{
+    return gpt_lane_waited(r->lane) - r->before.waited;
+}
+
 /* ---- open and close ---- */
 
 static const struct gpt_slice *find_tied(const struct gpt_flat *flat)

@@ -75,5 +75,8 @@ struct gpt_lane *gpt_reducer_lane(const struct gpt_reducer *r);
  * sums over data parallel ranks, and that these took. */
 void gpt_reducer_times(const struct gpt_reducer *r, double *exposed,
                        double *total);
+/* Seconds that backward has waited so far in this step; also while sums are
+ * under way. */
+double gpt_reducer_waited(const struct gpt_reducer *r);
 
 #endif

@@ -22,11 +22,14 @@ struct gpt_replica_options {
     bool overlap_gather;   /* of weights with the next step's forward */
     bool per_token_loss;   /* as the feed: a mean over tokens, not of means */
     bool noise_scale;      /* measure the gradients' noise (noise.h) */
+    bool texts;            /* texts.h reads with it: for predictions alone */
     struct gpt_world *world; /* outlives the replica; NULL: a single rank, or
                               * only gpt_replica_memory() is wanted */
 };
 
-enum { GPT_REPLICA_SUMS = 11 }; /* that ranks add up once a step, see step.c */
+/* What ranks add up once a step, see step.c: some numbers, and how long so many
+ * of the ranks computed, which take turns. */
+enum { GPT_REPLICA_TURN = 64, GPT_REPLICA_SUMS = 15 + GPT_REPLICA_TURN };
 
 struct gpt_replica {
     struct gpt_replica_options o;
@@ -44,6 +47,7 @@ struct gpt_replica {
     float *gradients; /* of the first bucket; see gpt_reducer_buckets() */
     /* GPT_REPLICA_SUMS each: what ranks add up; device, and pinned memory */
     double *sums, *host_sums;
+    int64_t turn; /* steps made: whose times are in the sums follows from it */
     struct gpt_reducer *reducer;
     struct gpt_gatherer *gatherer;
     struct gpt_optimizer *optimizer;

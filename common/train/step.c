@@ -32,7 +32,12 @@ enum sum {
     WAIT_WEIGHTS,
     NOISE_SMALL,
     NOISE_BIG,
-    N_SUMS
+    TEXT_LOSS,
+    TEXT_BYTES,
+    FORWARD,
+    BACKWARD,
+    BUSY, /* of each rank of the turn; the others add 0 */
+    N_SUMS = BUSY + GPT_REPLICA_TURN
 };
 
 _Static_assert((int)N_SUMS == (int)GPT_REPLICA_SUMS, "room for all sums");
@@ -69,6 +74,19 @@ static void own_loss(const struct gpt_replica *r, const struct gpt_feed *feed,
         return;
     sums[LOSS] = gpt_feed_loss(feed, &rows);
     sums[ROWS] = (double)rows;
+}
+
+/* The ranks are those that own_loss() counts; a step of training has no such
+ * sums, as its log has no bits a byte. */
+static void own_text(const struct gpt_replica *r, const struct gpt_feed *feed,
+                     double *sums)
+{
+    int64_t bytes;
+
+    if (!r->o.layout.has_output || r->o.layout.at[GPT_TP] > 0)
+        return;
+    sums[TEXT_LOSS] = gpt_feed_text_loss(feed, &bytes);
+    sums[TEXT_BYTES] = (double)bytes;
 }
 
 /* Each gradient counts once in the norm. Without shards all data parallel ranks
@@ -186,6 +204,36 @@ static struct gpt_lane_times tensor_times(const struct gpt_replica *r)
     return t;
 }
 
+/* Seconds of forward and backward without the waits within them: called when
+ * backward is over and before anything else is waited for. A rank that is slow
+ * shows here; in all other times the ranks that wait for it look slow, too. */
+static double busy_seconds(const struct gpt_replica *r,
+                           const struct gpt_step *step)
+{
+    double computing, waiting;
+
+    gpt_pipeline_times(r->pipeline, &computing, &waiting);
+    return fmax(0, computing - gpt_reducer_waited(r->reducer) -
+                       gpt_gatherer_times(r->gatherer).waited -
+                       (tensor_times(r).waited - step->times.tensor.waited));
+}
+
+/* The ranks whose times are in this step's sums: from one step to the next the
+ * turn moves on. Nothing is exchanged for it that was not exchanged before. */
+static void own_turn(struct gpt_replica *r, struct gpt_step *step, double *sums)
+{
+    const struct gpt_world *w = r->o.world;
+    const int64_t ranks = w ? w->topology.world_size : 1;
+    const int64_t rank = w ? w->topology.rank : 0;
+    struct gpt_step_ranks *turn = &step->ranks;
+
+    turn->n = ranks < GPT_REPLICA_TURN ? ranks : GPT_REPLICA_TURN;
+    turn->first = r->turn++ * turn->n % ranks;
+    const int64_t at = (rank - turn->first + ranks) % ranks;
+    if (at < turn->n)
+        sums[BUSY + at] = step->times.busy;
+}
+
 /* What this rank adds to the sums besides loss and norm: whether it wants to
  * stop or to save, and how long it has waited. */
 static void own_state(struct gpt_replica *r, struct gpt_step *step,
@@ -194,6 +242,7 @@ static void own_state(struct gpt_replica *r, struct gpt_step *step,
     struct gpt_step_times *t = &step->times;
 
     gpt_pipeline_times(r->pipeline, &t->computing, &t->waiting);
+    gpt_pipeline_passes(r->pipeline, &t->forward, &t->backward);
     gpt_reducer_times(r->reducer, &t->exposed, &t->reducing);
     const struct gpt_lane_times tensor = tensor_times(r);
     t->tensor.total = tensor.total - t->tensor.total;
@@ -207,6 +256,9 @@ static void own_state(struct gpt_replica *r, struct gpt_step *step,
     sums[WAIT_GRADIENTS] = t->exposed;
     sums[WAIT_TENSOR] = t->tensor.waited;
     sums[WAIT_WEIGHTS] = t->gathering.waited;
+    sums[FORWARD] = t->forward;
+    sums[BACKWARD] = t->backward;
+    own_turn(r, step, sums);
 }
 
 /* What gradients are divided by so that a mean over all rows of the batch, of
@@ -241,6 +293,9 @@ static void take_results(const struct gpt_replica *r, struct gpt_step *step,
         .tensor = mean(r, sums[WAIT_TENSOR]),
         .weights = mean(r, sums[WAIT_WEIGHTS]),
     };
+    step->forward = mean(r, sums[FORWARD]);
+    step->backward = mean(r, sums[BACKWARD]);
+    memcpy(step->ranks.busy, &sums[BUSY], sizeof(step->ranks.busy));
 }
 
 int gpt_step_train(struct gpt_replica *r, struct gpt_feed *feed,
@@ -261,6 +316,7 @@ int gpt_step_train(struct gpt_replica *r, struct gpt_feed *feed,
     if (r->o.exec.token_loss)
         GPT_TRY(r->o.exec.token_loss->check(r->o.exec.token_loss->context,
                                             err));
+    step->times.busy = busy_seconds(r, step);
     GPT_TRY(gpt_reducer_finish(r->reducer, err));
     const double begun = gpt_now();
     GPT_TRY(own_noise(r, feed, sums, err));
@@ -271,14 +327,16 @@ int gpt_step_train(struct gpt_replica *r, struct gpt_feed *feed,
     GPT_TRY(add_up(r, sums, err));
     take_results(r, step, sums);
     decide_skip(r, step);
+    const double decided = gpt_now();
     if (!step->skipped)
         GPT_TRY(update(r, step, err));
+    step->times.optimizer = gpt_now() - decided;
     step->times.updating = gpt_now() - begun;
     return GPT_OK;
 }
 
 int gpt_step_eval(struct gpt_replica *r, struct gpt_feed *feed,
-                  int64_t micro_batches, double *loss_sum, int64_t *rows,
+                  int64_t micro_batches, struct gpt_evaluation *sum,
                   struct gpt_err *err)
 {
     double *sums = own_sums(r);
@@ -287,8 +345,11 @@ int gpt_step_eval(struct gpt_replica *r, struct gpt_feed *feed,
                              GPT_STAGE_EVAL, err));
     GPT_TRY(r->be->sync(r->q, err));
     own_loss(r, feed, sums);
+    own_text(r, feed, sums);
     GPT_TRY(add_up(r, sums, err));
-    *loss_sum += sums[LOSS];
-    *rows += (int64_t)sums[ROWS];
+    sum->loss += sums[LOSS];
+    sum->rows += (int64_t)sums[ROWS];
+    sum->text_loss += sums[TEXT_LOSS];
+    sum->bytes += (int64_t)sums[TEXT_BYTES];
     return GPT_OK;
 }

@@ -15,11 +15,14 @@
 /* Seconds of a step on this rank. */
 struct gpt_step_times {
     double computing; /* forward and backward */
+    double forward, backward; /* of all microbatches, waits within included */
+    double busy; /* computing without what was waited for within it */
     double waiting;   /* for other pipeline stages, transfers included */
     double reducing;  /* gradients being summed over data parallel ranks... */
     double exposed;   /* ... of which nothing was computed meanwhile */
     double updating;  /* norm, update, and gathering of weights unless the next
                        * step's forward overlaps it */
+    double optimizer; /* the update alone */
     /* Sums and gathers over tensor parallel ranks, and the gathering of the
      * weights that this step has computed with; of both the part that was
      * waited for: the rest is hidden behind computing. */
@@ -29,6 +32,14 @@ struct gpt_step_times {
 /* Means over all ranks of what they waited for, seconds. */
 struct gpt_step_waits {
     double pipeline, gradients, tensor, weights;
+};
+
+/* How long n ranks from `first` on, and then from 0, computed in a step:
+ * times.busy of each. All ranks in turns of several steps, where there are very
+ * many. */
+struct gpt_step_ranks {
+    int64_t first, n;
+    double busy[GPT_REPLICA_TURN];
 };
 
 struct gpt_step {
@@ -52,7 +63,9 @@ struct gpt_step {
     bool skipped;     /* loss or norm was not finite: nothing was updated */
     bool overflow;    /* ... because the loss scale is still too large */
     struct gpt_step_times times;
+    double forward, backward; /* means over all ranks of these times */
     struct gpt_step_waits waits;
+    struct gpt_step_ranks ranks;
 };
 
 /* Forward and backward over the microbatches, norm, update. The feed must hold
@@ -60,9 +73,19 @@ struct gpt_step {
 int gpt_step_train(struct gpt_replica *replica, struct gpt_feed *feed,
                    struct gpt_step *step, struct gpt_err *err) GPT_MUST_USE;
 
+/* Sums over batches that were evaluated. */
+struct gpt_evaluation {
+    double loss;  /* of unmasked tokens */
+    int64_t rows; /* their number */
+    /* The part of it whose tokens are text, and its bytes: 0 where the feed
+     * does not know them. text_loss / bytes / ln 2 are the bits a byte. */
+    double text_loss;
+    int64_t bytes;
+};
+
 /* Adds losses and unmasked rows of the batch that the feeds hold. */
 int gpt_step_eval(struct gpt_replica *replica, struct gpt_feed *feed,
-                  int64_t micro_batches, double *loss_sum, int64_t *rows,
+                  int64_t micro_batches, struct gpt_evaluation *sum,
                   struct gpt_err *err) GPT_MUST_USE;
 
 #endif

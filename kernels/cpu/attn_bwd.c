@@ -60,13 +60,10 @@ struct task {
     float *dq;
 };
 
-/* Row i of the tiles: probabilities (times mask) and dS in place. */
-static void grad_row(const struct task *k, int64_t i, int64_t query, int64_t j,
-                     int64_t n, float delta)
+void cpu_attn_grad_row(const struct attn_head *h, const struct attn_grad *row,
+                       int64_t query, int64_t j, int64_t n)
 {
-    const struct attn_head *h = &k->h;
-    float *s = k->w.s + i * ATTN_BK, *dp = k->w.dp + i * ATTN_BK;
-    float cap_slope[ATTN_BK];
+    float *s = row->s, *dp = row->dp, cap_slope[ATTN_WIDEST];
     int64_t lo = attn_first(h, query) - j, hi = query + 1 - j;
 
     lo = lo < 0 ? 0 : lo;
@@ -77,14 +74,14 @@ static void grad_row(const struct task *k, int64_t i, int64_t query, int64_t j,
      * both passes drop alike. */
     if (h->drop && hi > lo) {
         for (int64_t l = 0; l < hi - lo; l++)
-            k->w.keep[l] = 1;
-        cpu_isa->drop(k->w.keep, k->w.keep, hi - lo, h->drop,
+            row->keep[l] = 1;
+        cpu_isa->drop(row->keep, row->keep, hi - lo, h->drop,
                       h->drop_at + (uint64_t)(query * h->drop_row + j + lo));
     }
     attn_cap(s + lo, cap_slope, hi - lo, h->cap, h->scale);
     attn_lean(s + lo, hi - lo, h->slope, query - j - lo);
-    cpu_isa->softmax_grad(s + lo, dp + lo, h->drop ? k->w.keep : NULL, hi - lo,
-                          h->scale, h->lse[query], delta);
+    cpu_isa->softmax_grad(s + lo, dp + lo, h->drop ? row->keep : NULL, hi - lo,
+                          h->scale, h->lse[query], row->delta);
     if (h->cap > 0)
         cpu_isa->times(dp + lo, cap_slope, hi - lo);
     /* Products go over whole tiles: what is not seen must add nothing. */
@@ -113,8 +110,12 @@ static void grad_tile(const struct task *k, int64_t q, int64_t m, int64_t j,
     t.b = w->values_t + j * d;
     t.c = w->dp;
     cpu_attn_product(&t, d * nr); /* dO V^T */
-    for (int64_t i = 0; i < m; i++)
-        grad_row(k, i, q + i, j, n, delta[i]);
+    for (int64_t i = 0; i < m; i++) {
+        const struct attn_grad row = {w->s + i * ATTN_BK, w->dp + i * ATTN_BK,
+                                      w->keep, delta[i]};
+
+        cpu_attn_grad_row(h, &row, q + i, j, n);
+    }
     t = (struct cpu_tile){
         m,     d_use,    n,   w->dp, ATTN_BK, 1, w->keys + j * w->d_pad,
         w->dq, w->d_pad, true};

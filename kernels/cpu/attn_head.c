@@ -87,13 +87,10 @@ static void pack_head(const struct attn_head *h, struct work w, int64_t from,
     }
 }
 
-/* Row i of a tile of scores becomes probabilities relative to the row's
- * maximum so far, zero for keys not seen; what was summed under an older
- * maximum is scaled down. */
-static void softmax_row(const struct attn_head *h, struct work w, int64_t i,
-                        int64_t query, int64_t j, int64_t n)
+void cpu_attn_softmax(const struct attn_head *h, const struct attn_row *row,
+                      int64_t query, int64_t j, int64_t n)
 {
-    float *s = w.scores + i * ATTN_BK;
+    float *s = row->scores;
     int64_t lo = attn_first(h, query) - j;
     int64_t hi = h->q0 + query + 1 - j;
 
@@ -109,16 +106,16 @@ static void softmax_row(const struct attn_head *h, struct work w, int64_t i,
      * cannot overflow, and at least one term is 1, so that the sum cannot
      * vanish. The softmax itself does not change by it. */
     float top = cpu_isa->max(s + lo, hi - lo) * h->scale;
-    if (!(top <= w.max[i])) { /* NaN gets here too, and stays */
-        float shrink = expf(w.max[i] - top);
+    if (!(top <= *row->max)) { /* NaN gets here too, and stays */
+        float shrink = expf(*row->max - top);
 
-        w.max[i] = top;
-        w.sum[i] *= shrink;
-        cpu_isa->scale(w.out + i * w.d_pad, w.d_pad, shrink);
+        *row->max = top;
+        *row->sum *= shrink;
+        cpu_isa->scale(row->out, row->width, shrink);
     }
     /* The sum is taken before dropout: probabilities are normalized first, and
      * what is dropped does not make the others larger. */
-    w.sum[i] += cpu_isa->exp_sum(s + lo, hi - lo, h->scale, w.max[i]);
+    *row->sum += cpu_isa->exp_sum(s + lo, hi - lo, h->scale, *row->max);
     memset(s, 0, (size_t)lo * sizeof(*s));
     memset(s + hi, 0, (size_t)(n - hi) * sizeof(*s));
     if (h->drop)
@@ -144,8 +141,13 @@ static void attend_tile(const struct attn_head *h, struct work w, int64_t q,
                               false};
 
     cpu_attn_product(&scores, h->d * cpu_isa->nr);
-    for (int64_t i = 0; i < m; i++)
-        softmax_row(h, w, i, q + i, j, n);
+    for (int64_t i = 0; i < m; i++) {
+        const struct attn_row row = {w.scores + i * ATTN_BK,
+                                     w.out + i * w.d_pad, w.max + i, w.sum + i,
+                                     w.d_pad};
+
+        cpu_attn_softmax(h, &row, q + i, j, n);
+    }
     struct cpu_tile sums = {
         m,     w.d_pad, n,   w.scores, ATTN_BK, 1, w.values + j * w.d_pad,
         w.out, w.d_pad, true};

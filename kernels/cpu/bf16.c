@@ -8,7 +8,7 @@
  * Each function has the arguments of the one in float that it calls. It lists
  * the pointers among them; stage() puts the widened operands in their place, or
  * leaves all as it is where the type is not bf16. Start at stage(). */
-#include "cpu/cpu.h"
+#include "cpu/attn.h"
 
 #include <assert.h>
 #include <string.h>
@@ -106,38 +106,6 @@ void cpu_bf16_bias_add(struct gpt_queue *q, void *x, const void *bias,
     unstage(q, list, GPT_COUNT(list));
 }
 
-/* Elements of an activation's input. */
-static int64_t pre_elements(const struct gpt_activate *op)
-{
-    return op->n * op->f * (op->gated ? 2 : 1);
-}
-
-void cpu_bf16_activate(struct gpt_queue *q, const struct gpt_activate *op)
-{
-    struct gpt_activate wide = *op;
-    struct operand list[] = {IN(&wide.pre, pre_elements(op)),
-                             OUT(&wide.out, op->n * op->f)};
-
-    if (!stage(q, &wide.act, list, GPT_COUNT(list)))
-        return;
-    cpu_activate(q, &wide);
-    unstage(q, list, GPT_COUNT(list));
-}
-
-void cpu_bf16_activate_bwd(struct gpt_queue *q, const struct gpt_activate *op,
-                           const void *dout, void *dpre)
-{
-    struct gpt_activate wide = *op;
-    struct operand list[] = {IN(&wide.pre, pre_elements(op)),
-                             IN(&dout, op->n * op->f),
-                             OUT(&dpre, pre_elements(op))};
-
-    if (!stage(q, &wide.act, list, GPT_COUNT(list)))
-        return;
-    cpu_activate_bwd(q, &wide, dout, dpre);
-    unstage(q, list, GPT_COUNT(list));
-}
-
 static int64_t head_elements(const struct gpt_head_norm *op)
 {
     return op->n * (op->h + 2 * op->g) * op->d;
@@ -218,6 +186,17 @@ void cpu_bf16_times(struct gpt_queue *q, void *x, const void *y, int64_t n,
     unstage(q, list, GPT_COUNT(list));
 }
 
+void cpu_bf16_scale(struct gpt_queue *q, void *x, int64_t n, float factor,
+                    enum gpt_dtype act)
+{
+    struct operand list[] = {IN_OUT(&x, n)};
+
+    if (!stage(q, &act, list, GPT_COUNT(list)))
+        return;
+    cpu_scale(q, x, n, factor, act);
+    unstage(q, list, GPT_COUNT(list));
+}
+
 void cpu_bf16_dropout(struct gpt_queue *q, void *y, const void *x, int64_t n,
                       int64_t c, enum gpt_dtype act,
                       const struct gpt_dropout *d)
@@ -254,6 +233,10 @@ void cpu_bf16_attn_fwd(struct gpt_queue *q, const struct gpt_attn *op)
         OUT(&wide.out, op->b * op->t * op->h * op->d),
     };
 
+    if (op->act == GPT_BF16 && cpu_attn_pairs_wanted()) {
+        cpu_attn_pairs_fwd(q, op);
+        return;
+    }
     if (!stage(q, &wide.act, list, GPT_COUNT(list)))
         return;
     cpu_attn_fwd(q, &wide);
@@ -273,6 +256,10 @@ void cpu_bf16_attn_bwd(struct gpt_queue *q, const struct gpt_attn *op,
         OUT(&wide_grad.dqkv, qkv_elements(op)),
     };
 
+    if (op->act == GPT_BF16 && cpu_attn_pairs_wanted()) {
+        cpu_attn_pairs_bwd(q, op, grad);
+        return;
+    }
     if (!stage(q, &wide.act, list, GPT_COUNT(list)))
         return;
     cpu_attn_bwd(q, &wide, &wide_grad);

@@ -108,6 +108,7 @@ static void cpu_queue_close(struct gpt_queue *q)
         return;
     block_close(q->work.mem);
     block_close(q->wide.mem);
+    block_close(q->angles.space.mem);
     free(q);
 }
 
@@ -196,6 +197,12 @@ float *cpu_work(struct gpt_queue *q, size_t floats)
 float *cpu_wide(struct gpt_queue *q, size_t floats)
 {
     return q->err.status == GPT_OK ? grow_space(q, &q->wide, floats) : NULL;
+}
+
+float *cpu_angle_space(struct gpt_queue *q, size_t floats)
+{
+    return q->err.status == GPT_OK ? grow_space(q, &q->angles.space, floats)
+                                   : NULL;
 }
 
 static void copy_bytes(struct gpt_queue *q, void *dst, const void *src,
@@ -302,8 +309,8 @@ static struct gpt_backend cpu = {
     .matmul = cpu_matmul,
     .bias_grad = cpu_bias_grad,
     .bias_add = cpu_bf16_bias_add,
-    .activate = cpu_bf16_activate,
-    .activate_bwd = cpu_bf16_activate_bwd,
+    .activate = cpu_activate,
+    .activate_bwd = cpu_activate_bwd,
     .norm_fwd = cpu_norm_fwd,
     .norm_bwd = cpu_norm_bwd,
     .norm_scratch = cpu_norm_scratch,
@@ -313,6 +320,7 @@ static struct gpt_backend cpu = {
     .head_norm_sums = cpu_bf16_head_norm_sums,
     .softcap = cpu_bf16_softcap,
     .times = cpu_bf16_times,
+    .scale = cpu_bf16_scale,
     .dropout = cpu_bf16_dropout,
     .embed_fwd = cpu_embed_fwd,
     .embed_bwd = cpu_bf16_embed_bwd,

@@ -14,6 +14,12 @@ struct gpt_queue {
         float *mem;
         size_t bytes;
     } work, wide; /* cpu_work() and cpu_wide() grow them; they are kept */
+    struct cpu_angles { /* of rope.c: its table, and what that was made of */
+        struct cpu_space space;
+        int64_t t, rotary; /* t 0: there is none */
+        double base;
+        struct gpt_rope_scaling scaling;
+    } angles;
 };
 
 /* True when operation `what` may run: the queue has no failure, and `act` is a
@@ -29,6 +35,8 @@ float *cpu_work(struct gpt_queue *q, size_t floats);
 /* A second work memory like cpu_work()'s, for float copies of bf16 operands.
  * Operations on floats do not use this one, so bf16.c can call them on it. */
 float *cpu_wide(struct gpt_queue *q, size_t floats);
+/* Room for the table of angles, which stays from call to call. */
+float *cpu_angle_space(struct gpt_queue *q, size_t floats);
 
 /* Sets cpu_isa to "base", "avx2" or "avx512", or to the last with products of
  * bf16 by "avx512bf16" or "amx", and the library of products to "dnnl" (oneDNN)
@@ -103,6 +111,8 @@ void cpu_softcap(struct gpt_queue *q, void *x, void *slope, int64_t n, float c,
                  enum gpt_dtype act);
 void cpu_times(struct gpt_queue *q, void *x, const void *y, int64_t n,
                enum gpt_dtype act);
+void cpu_scale(struct gpt_queue *q, void *x, int64_t n, float factor,
+               enum gpt_dtype act);
 void cpu_norm_fwd(struct gpt_queue *q, const struct gpt_norm *op);
 void cpu_norm_bwd(struct gpt_queue *q, const struct gpt_norm *op,
                   const struct gpt_norm_grad *grad);
@@ -146,9 +156,6 @@ void cpu_bf16_xent_partial(struct gpt_queue *q, const struct gpt_xent *op,
                            float *stats);
 void cpu_bf16_xent_finish(struct gpt_queue *q, const struct gpt_xent *op,
                           const float *stats, int64_t ranks, int64_t rank);
-void cpu_bf16_activate(struct gpt_queue *q, const struct gpt_activate *op);
-void cpu_bf16_activate_bwd(struct gpt_queue *q, const struct gpt_activate *op,
-                           const void *dout, void *dpre);
 void cpu_bf16_head_norm(struct gpt_queue *q, const struct gpt_head_norm *op);
 void cpu_bf16_head_norm_bwd(struct gpt_queue *q,
                             const struct gpt_head_norm *op,
@@ -159,6 +166,8 @@ void cpu_bf16_head_norm_sums(struct gpt_queue *q,
 void cpu_bf16_softcap(struct gpt_queue *q, void *x, void *slope, int64_t n,
                       float c, enum gpt_dtype act);
 void cpu_bf16_times(struct gpt_queue *q, void *x, const void *y, int64_t n,
+                    enum gpt_dtype act);
+void cpu_bf16_scale(struct gpt_queue *q, void *x, int64_t n, float factor,
                     enum gpt_dtype act);
 
 #endif

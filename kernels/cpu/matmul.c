@@ -228,17 +228,27 @@ void cpu_multiply_floats(struct gpt_queue *q, const struct cpu_product *whole)
     struct cpu_product p = *whole;
 
     assert(!p.ta && p.tb && !p.narrow);
-    multiply_blocks(q, &p, cpu_use_dnnl);
+    multiply_blocks(q, &p, cpu_use_dnnl && p.sums != GPT_SUMS_MANY);
 }
 
 /* oneDNN (2.6) multiplies blocks of this size without packing them, which with
  * a transposed `a` whose rows are a multiple of 4 KiB apart takes twice as long
- * (F = 3072, AVX2: 38 against 83 GFLOP/s a core of the tiles here). */
+ * (F = 3072, AVX2: 38 against 83 GFLOP/s a core of the tiles here). And it
+ * rounds by shape, where tiles sum each element in one order. */
 static bool by_library(const struct gpt_matmul *op)
 {
     if (op->act == GPT_BF16)
         return cpu_use_dnnl_bf16;
-    return cpu_use_dnnl && !(op->ta && cpu_isa->mr > 4);
+    return cpu_use_dnnl && op->sums != GPT_SUMS_MANY &&
+           !(op->ta && cpu_isa->mr > 4);
+}
+
+bool cpu_has_few_rows(const struct cpu_product *p)
+{
+    const bool few = p->sums == GPT_SUMS_SHAPE ? p->m <= FEW
+                                               : p->sums == GPT_SUMS_FEW;
+
+    return few && !p->ta && p->tb;
 }
 
 static int64_t tight(int64_t ld, int64_t columns)
@@ -273,12 +283,13 @@ void cpu_matmul(struct gpt_queue *q, const struct gpt_matmul *op)
         .aux = op->aux,
         .beta = op->beta,
         .epilogue = op->epilogue,
+        .sums = op->sums,
     };
     /* Few rows: packing b would take as long as the product. m is part of the
      * shape, so this choice depends on no thread either. */
     if (op->quant)
         cpu_multiply_quant(q, &p, op->quant);
-    else if (p.m <= FEW && !p.ta && p.tb)
+    else if (cpu_has_few_rows(&p))
         multiply_few_rows(q, &p);
     else if (narrow && cpu_pairs && p.k > 0)
         cpu_multiply_pairs(q, &p);

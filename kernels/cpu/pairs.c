@@ -292,7 +292,8 @@ static void multiply_slab(const struct place *t, int64_t at,
         .chunks = t->chunks,
         .step = t->chunks * PAIR_VALUES,
         .still_a = w->still_a,
-        .odd = (t->pass0 + pass) / PAIR_PANEL & 1};
+        .odd = (t->pass0 + pass) / PAIR_PANEL & 1,
+        .one_order = w->p->sums == GPT_SUMS_MANY};
     /* Whole blocks of floats are made where they stay. */
     bool direct = w->plain && a.m % PAIR_PANEL == 0 && a.n % PAIR_PANEL == 0;
     bool last = w->plain || t->g == w->groups - 1;

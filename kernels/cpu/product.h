@@ -20,6 +20,7 @@ struct cpu_product {
     enum gpt_epilogue epilogue;
     uint16_t *c16;       /* where c goes in the end, rows ld16 apart, or NULL */
     int64_t ld16;
+    enum gpt_sums sums;
     const float *packed; /* all of a, packed, or NULL */
     int64_t m_pad, m0;   /* rows in it; this block's first */
 };
@@ -53,6 +54,9 @@ void cpu_multiply_pairs(struct gpt_queue *q, const struct cpu_product *whole);
 
 /* All of a product of floats, tb, with many rows: oneDNN or tiles. */
 void cpu_multiply_floats(struct gpt_queue *q, const struct cpu_product *whole);
+
+/* Whether few rows are to be summed as they are alone. */
+bool cpu_has_few_rows(const struct cpu_product *whole);
 
 /* All of a product of floats whose b is w (quant.c). */
 void cpu_multiply_quant(struct gpt_queue *q, const struct cpu_product *whole,

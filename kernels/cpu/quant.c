@@ -139,15 +139,12 @@ static void multiply_split(struct gpt_queue *q, const struct cpu_product *p,
 void cpu_multiply_quant(struct gpt_queue *q, const struct cpu_product *p,
                         const struct gpt_quant *w)
 {
-    enum { FEW = 16 };
-
     assert(p->tb && !p->ta && !p->narrow && !p->c16);
-    if (p->m > FEW && cpu_pairs && w->type == GPT_BF16 && p->k > 0) {
-        multiply_split(q, p, w);
-        return;
-    }
-    if (p->m > FEW) {
-        multiply_widened(q, p, w);
+    if (!cpu_has_few_rows(p)) {
+        if (cpu_pairs && w->type == GPT_BF16 && p->k > 0)
+            multiply_split(q, p, w);
+        else
+            multiply_widened(q, p, w);
         return;
     }
 #pragma omp parallel for schedule(static) if (cpu_worth_threads(p->m * p->n /  \

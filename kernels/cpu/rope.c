@@ -1,10 +1,12 @@
-/* Rotary positions: a row's sines and cosines are computed once for all heads.
- */
+/* Rotary positions. Sines and cosines of positions 0, 1, ... are kept with the
+ * queue, as all layers of a step turn by the same ones, forward and back; rows
+ * with positions of their own compute theirs. */
 #include "cpu/cpu.h"
 #include "rope_scaling.h"
 
 #include <math.h>
 #include <omp.h>
+#include <string.h>
 
 /* What is the same for all rows. work: `each` floats a thread. */
 struct rope {
@@ -13,20 +15,10 @@ struct rope {
     float size;   /* of sines and cosines: not 1 with YaRN alone */
     float *work;
     int64_t each;
+    const float *table; /* (t, rotary): cosines, then sines; or NULL */
 };
 
-static void rotate_pairs(float *x, int64_t half, const float *cosine,
-                         const float *sine)
-{
-    for (int64_t i = 0; i < half; i++) {
-        float a = x[i], b = x[i + half];
-
-        x[i] = a * cosine[i] - b * sine[i];
-        x[i + half] = b * cosine[i] + a * sine[i];
-    }
-}
-
-/* The same for pairs of neighbours. */
+/* Pairs of neighbours; halves are cpu_isa->turn(). */
 static void rotate_neighbours(float *x, int64_t half, const float *cosine,
                               const float *sine)
 {
@@ -52,35 +44,80 @@ static void rotate_head(const struct gpt_rope *op, int64_t at,
     if (op->interleaved)
         rotate_neighbours(x, op->rotary / 2, cosine, sine);
     else
-        rotate_pairs(x, op->rotary / 2, cosine, sine);
+        cpu_isa->turn(x, cosine, sine, op->rotary / 2);
     if (narrow)
         cpu_isa->narrow(x16, wide, op->rotary);
 }
 
-static void rotate_row(const struct rope *r, int64_t n)
+/* to (rotary): cosines and sines of a position, the latter not inverted. */
+static void make_angles(const struct rope *r, float position, float *to)
 {
-    const struct gpt_rope *op = r->op;
-    int64_t half = op->rotary / 2, heads = op->h / op->g + 2;
-    float *cosine = r->work + omp_get_thread_num() * r->each;
-    float *sine = cosine + half, *wide = sine + half;
-    float position = (float)(op->positions ? op->positions[n] : n % op->t);
+    const int64_t half = r->op->rotary / 2;
 
     for (int64_t i = 0; i < half; i++) {
         /* In float, as in PyTorch models: far positions lose digits there, too,
          * and a checkpoint's model must see the angles it was trained with. */
         float angle = position * r->rates[i];
 
-        cosine[i] = cosf(angle) * r->size;
-        sine[i] = (op->inverse ? -sinf(angle) : sinf(angle)) * r->size;
+        to[i] = cosf(angle) * r->size;
+        to[half + i] = sinf(angle) * r->size;
     }
+}
+
+static void rotate_row(const struct rope *r, int64_t n)
+{
+    const struct gpt_rope *op = r->op;
+    int64_t half = op->rotary / 2, heads = op->h / op->g + 2;
+    float *angles = r->work + omp_get_thread_num() * r->each;
+    float *wide = angles + op->rotary;
+
+    if (r->table)
+        memcpy(angles, r->table + n % op->t * op->rotary,
+               (size_t)op->rotary * sizeof(*angles));
+    else
+        make_angles(r, (float)op->positions[n], angles);
+    if (op->inverse)
+        cpu_isa->scale(angles + half, half, -1);
     for (int64_t k = 0; k < op->g * heads; k++) {
         int64_t at = (n * op->g * heads + k) * op->d;
 
         /* A group is query heads, a key, a value (Megatron's order). */
         if (k % heads == heads - 1)
             continue; /* a value */
-        rotate_head(op, at, cosine, sine, wide);
+        rotate_head(op, at, angles, angles + half, wide);
     }
+}
+
+/* True when the queue's table is that of this operation. */
+static bool is_kept(const struct cpu_angles *kept, const struct gpt_rope *op)
+{
+    return kept->t >= op->t && kept->rotary == op->rotary &&
+           kept->base == op->base &&
+           memcmp(&kept->scaling, &op->scaling, sizeof(op->scaling)) == 0;
+}
+
+/* The table of positions below t; NULL after recording a failure. Layers of two
+ * kinds take turns with it, and fill it anew. */
+static const float *angle_table(struct gpt_queue *q, const struct rope *r)
+{
+    const struct gpt_rope *op = r->op;
+    struct cpu_angles *kept = &q->angles;
+
+    if (is_kept(kept, op))
+        return kept->space.mem;
+    kept->t = 0; /* nothing, should there be no memory */
+    float *to = cpu_angle_space(q, (size_t)(op->t * op->rotary));
+    if (!to)
+        return NULL;
+#pragma omp parallel for schedule(static) if (                                \
+        cpu_worth_threads(op->t * op->rotary * 10))
+    for (int64_t i = 0; i < op->t; i++)
+        make_angles(r, (float)i, to + i * op->rotary);
+    kept->t = op->t;
+    kept->rotary = op->rotary;
+    kept->base = op->base;
+    kept->scaling = op->scaling;
+    return to;
 }
 
 void cpu_rope(struct gpt_queue *q, const struct gpt_rope *op)
@@ -90,7 +127,7 @@ void cpu_rope(struct gpt_queue *q, const struct gpt_rope *op)
     int64_t half = op->rotary / 2;
     struct rope r = {
         .op = op,
-        .each = 4 * half,
+        .each = (2 * op->rotary + 15) / 16 * 16,
         .size = op->scaling.factor > 0 ? (float)op->scaling.attention : 1,
     };
     r.rates = cpu_work(q, (size_t)(half + r.each * omp_get_max_threads()));
@@ -102,6 +139,8 @@ void cpu_rope(struct gpt_queue *q, const struct gpt_rope *op)
         r.rates[i] = (float)gpt_rope_scaled(
             &op->scaling,
             pow(op->base, -2 * (double)i / (double)op->rotary), i);
+    if (!op->positions && !(r.table = angle_table(q, &r)))
+        return;
 #pragma omp parallel for schedule(static) if (                                 \
         cpu_worth_threads(op->n * (op->h + op->g) * op->rotary))
     for (int64_t n = 0; n < op->n; n++)

@@ -1,5 +1,6 @@
 /* Capped logits: in place, with the derivative left for backward, which
- * multiplies by it. Attention caps its own scores, tile by tile (attn.h). */
+ * multiplies by it; and the product with one number. Attention caps its own
+ * scores, tile by tile (attn.h). */
 #include "cpu/cpu.h"
 
 /* Elements of a task: a few cache pages, and a whole number of vectors, so that
@@ -30,4 +31,16 @@ void cpu_times(struct gpt_queue *q, void *x, const void *y, int64_t n,
 #pragma omp parallel for schedule(static) if (cpu_worth_threads(n / 4))
     for (int64_t i = 0; i < n; i += BLOCK)
         cpu_isa->times(to + i, by + i, n - i < BLOCK ? n - i : BLOCK);
+}
+
+void cpu_scale(struct gpt_queue *q, void *x, int64_t n, float factor,
+               enum gpt_dtype act)
+{
+    float *to = x;
+
+    if (!cpu_ready(q, "scale", act))
+        return;
+#pragma omp parallel for schedule(static) if (cpu_worth_threads(n / 4))
+    for (int64_t i = 0; i < n; i += BLOCK)
+        cpu_isa->scale(to + i, n - i < BLOCK ? n - i : BLOCK, factor);
 }

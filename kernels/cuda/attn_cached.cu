@@ -7,7 +7,7 @@ enum { WARPS = 4, MAX_D = 256, MOST = MAX_D / 32 };
 /* One query of one head a warp: t_new is one or few, so that there is little to
  * share between queries; what counts is to read the cache with many warps. */
 template <class T> struct cached {
-    int64_t t_new, h, g, d, t_max, b;
+    int64_t t_new, h, g, d, t_max, b, head0, h_global;
     float scale;
     bool alibi;
     int64_t window;
@@ -54,7 +54,9 @@ template <class T> static __global__ void attend(cached<T> p)
     for (int c = lane; c < p.d; c += 32)
         query[warp][c] = to_float(q[c]) * p.scale;
     __syncwarp();
-    float sum[MOST] = {}, max = -INFINITY, total = 0, slope = p.alibi ? alibi_slope(h, p.h) : 0;
+    float sum[MOST] = {}, max = -INFINITY, total = 0, slope = 0;
+    if (p.alibi)
+        slope = alibi_slope(p.head0 + h, p.h_global);
     /* Keys before the window stay in the cache, and are not read. */
     int64_t first = p.window > 0 && t > p.window ? t - p.window : 0;
     for (int64_t j0 = first; j0 <= t; j0 += 32) {
@@ -129,9 +131,10 @@ void cuda_attn_cached(struct gpt_queue *q, const struct gpt_attn_cached *op)
         return;
     with_type(op->act, [&](auto type) {
         using T = decltype(type);
-        cached<T> p = {op->t_new, op->h, op->g, op->d, op->t_max, op->b, op->scale, op->alibi,
-                       op->window, op->softcap, (const T *)op->qkv, (T *)op->out,
-                       (T *)op->k_cache, (T *)op->v_cache, rows, rows + op->b,
+        cached<T> p = {op->t_new, op->h, op->g, op->d, op->t_max, op->b, op->head0,
+                       op->h_global ? op->h_global : op->h, op->scale, op->alibi, op->window,
+                       op->softcap, (const T *)op->qkv, (T *)op->out, (T *)op->k_cache,
+                       (T *)op->v_cache, rows, rows + op->b,
                        rows + 2 * op->b};
         /* Two launches: a token sees keys that other blocks append, and only the
          * end of a kernel orders blocks. */

@@ -423,6 +423,7 @@ static struct gpt_backend table()
     be.head_norm_sums = cuda_head_norm_sums;
     be.softcap = cuda_softcap;
     be.times = cuda_times;
+    be.scale = cuda_scale;
     be.norm_fwd = cuda_norm_fwd;
     be.norm_bwd = cuda_norm_bwd;
     be.norm_scratch = cuda_norm_scratch;

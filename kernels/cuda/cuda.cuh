@@ -105,7 +105,7 @@ void launch(struct gpt_queue *q, void (*kernel)(P...), dim3 grid, dim3 block, si
 #ifdef GPT_CUDA_EMU
     const char *op = q->op;
     cuda_check(q, emu::submit(q->stream, [=] {
-        bool good = emu::launch(op, grid, block, shared, [=] { kernel(args...); });
+        bool good = emu::launch_kernel(op, grid, block, shared, kernel, args...);
         return good ? cudaSuccess : cudaErrorLaunchFailure;
     }));
 #else
@@ -202,6 +202,7 @@ void cuda_wide_norm_bwd(struct gpt_queue *q, const struct gpt_head_norm *op,
 void cuda_softcap(struct gpt_queue *q, void *x, void *slope, int64_t n, float c,
                   enum gpt_dtype act);
 void cuda_times(struct gpt_queue *q, void *x, const void *y, int64_t n, enum gpt_dtype act);
+void cuda_scale(struct gpt_queue *q, void *x, int64_t n, float factor, enum gpt_dtype act);
 void cuda_norm_fwd(struct gpt_queue *q, const struct gpt_norm *op);
 void cuda_norm_bwd(struct gpt_queue *q, const struct gpt_norm *op,
                    const struct gpt_norm_grad *grad);

@@ -1,5 +1,5 @@
-/* Capped logits, and the product with their derivative: an element a thread, or as
- * many as a thread loads at once. */
+/* Capped logits, the product with their derivative, and with a number: an element a
+ * thread, or as many as a thread loads at once. */
 #include "cuda/device.cuh"
 
 enum { THREADS = 256 };
@@ -43,6 +43,20 @@ template <class T, int W> static __global__ void times(T *x, const T *y, int64_t
     store(x + i, v);
 }
 
+template <class T, int W> static __global__ void scale(T *x, int64_t n, float factor)
+{
+    int64_t i = ((int64_t)blockIdx.x * THREADS + threadIdx.x) * W;
+    float v[W];
+
+    if (i >= n)
+        return;
+    load(v, x + i);
+#pragma unroll
+    for (int e = 0; e < W; e++)
+        v[e] *= factor;
+    store(x + i, v);
+}
+
 void cuda_softcap(struct gpt_queue *q, void *x, void *slope, int64_t n, float c,
                   enum gpt_dtype act)
 {
@@ -66,5 +80,17 @@ void cuda_times(struct gpt_queue *q, void *x, const void *y, int64_t n, enum gpt
         const int W = decltype(width)::value;
 
         launch(q, times<T, W>, cuda_blocks(n / W, THREADS), THREADS, 0, (T *)x, (const T *)y, n);
+    });
+}
+
+void cuda_scale(struct gpt_queue *q, void *x, int64_t n, float factor, enum gpt_dtype act)
+{
+    if (!cuda_ready(q, "scale", act) || !n)
+        return;
+    with_access(act, cuda_wide(act, n, x), [&](auto type, auto width) {
+        using T = decltype(type);
+        const int W = decltype(width)::value;
+
+        launch(q, scale<T, W>, cuda_blocks(n / W, THREADS), THREADS, 0, (T *)x, n, factor);
     });
 }

@@ -43,20 +43,42 @@ char *shared_at(unsigned address, unsigned bytes)
     return shared_begin + (address - first_address);
 }
 
-static void written(const void *p, size_t bytes, const char *file, int line)
+unsigned running_lane;
+
+/* A fiber is one thread; in ptx/ a lane of a warp writes. */
+static unsigned writer()
 {
-    unsigned at = shared_address(p, file, line) - first_address;
+    return now ? (unsigned)(now - threads) : ptx::running_thread();
+}
+
+void shared_written(unsigned address, unsigned bytes, unsigned thread)
+{
+    unsigned at = address - first_address;
 
     for (unsigned i = at / 4; i < (at + bytes + 3) / 4; i++)
-        unfenced[i] = (uint16_t)(now - threads + 1);
+        unfenced[i] = (uint16_t)(thread + 1);
+}
+
+/* Without a question of what lies there: the caller asks. */
+char *shared_pointer(unsigned address)
+{
+    if (address >= first_address && address - first_address < shared_size)
+        return shared_begin + (address - first_address);
+    fail("shared memory has no address %#x", address);
+    return nullptr;
+}
+
+void fence_async_of(unsigned thread)
+{
+    for (uint16_t &by : unfenced)
+        /* The fence of one thread says nothing of another's writes. */
+        if (by == thread + 1)
+            by = 0;
 }
 
 void fence_async()
 {
-    for (uint16_t &writer : unfenced)
-        /* The fence of one thread says nothing of another's writes. */
-        if (writer == now - threads + 1)
-            writer = 0;
+    fence_async_of(writer());
 }
 
 /* ---- mbarriers ---- */
@@ -95,7 +117,7 @@ void mbarrier_init(uint64_t *b, unsigned count, const char *file, int line)
     check_aligned(b, 8, file, line);
     if (count < 1 || count >= 1u << 20)
         fail("%s:%d: an mbarrier of %u threads", file, line, count);
-    written(b, 8, file, line);
+    shared_written(shared_address(b, file, line), 8, writer());
     struct mbarrier m = {count, count, 0, 0, 1};
     memcpy(b, &m, sizeof(m));
 }
@@ -142,6 +164,13 @@ static bool phase_over(const struct thread *t)
      * A thread that waits a whole phase too long waits for ever, as on a
      * GPU. */
     return ((const struct mbarrier *)t->on)->parity != t->number;
+}
+
+bool mbarrier_over(uint64_t *b, unsigned parity, const char *file, int line)
+{
+    if (parity > 1)
+        fail("%s:%d: a parity of %u", file, line, parity);
+    return mbarrier_of(b, file, line)->parity != parity;
 }
 
 void mbarrier_wait(uint64_t *b, unsigned parity, const char *file, int line)
@@ -332,6 +361,10 @@ static void copy_element(const struct bulk_copy &c, unsigned i)
         memset(to, 0, m.element);
 }
 
+/* ptx/ marks the bytes of a copy as long as it is under way. */
+void (*copy_begins)(unsigned to, unsigned bytes);
+void (*copy_ends)(unsigned to, unsigned bytes);
+
 static void do_copy(const struct bulk_copy &c)
 {
     for (unsigned i = 0; c.tensor && i < c.bytes / c.map.element; i++)
@@ -339,6 +372,8 @@ static void do_copy(const struct bulk_copy &c)
     if (!c.tensor)
         if (char *to = shared_at(c.to, c.bytes))
             memcpy(to, c.from, c.bytes);
+    if (copy_ends)
+        copy_ends(c.to, c.bytes);
     count_bytes(c.barrier, c.bytes);
 }
 
@@ -354,6 +389,8 @@ static void begin_copy(struct bulk_copy &c, void *to, uint64_t *barrier,
     if (c.to % alignment)
         fail("%s:%d: a copy to shared address %#x, no multiple of %u", file,
              line, c.to, alignment);
+    if (copy_begins)
+        copy_begins(c.to, c.bytes);
     if (copies_at_once)
         do_copy(c);
     else

@@ -9,6 +9,8 @@
 #define EMU_HERE                                                               \
     const char *file = __builtin_FILE(), int line = __builtin_LINE()
 
+#include <tuple>
+
 namespace emu {
 
 /* Runs body(context) as every thread of every block. False when the launch
@@ -24,6 +26,42 @@ bool launch(const char *kernel, dim3 grid, dim3 block, size_t shared, F body)
     return run_launch(
         kernel, grid, block, shared, [](void *context) { (*(F *)context)(); },
         &body);
+}
+
+namespace ptx {
+
+/* A parameter of a kernel. */
+struct argument {
+    const void *at;
+    size_t bytes;
+};
+
+/* GPT_CUDA_PTX, or NULL: kernels run as C++ compiled them. */
+const char *directory();
+/* The kernel's PTX in that directory (ptx/). */
+bool launch(const char *name, void *kernel, dim3 grid, dim3 block,
+            size_t shared, const struct argument *args, size_t n);
+/* The thread for which the interpreter runs an instruction. */
+unsigned running_thread();
+
+} // namespace ptx
+
+/* A kernel and its arguments. `name` is for messages. */
+template <class... P, class... A>
+bool launch_kernel(const char *name, dim3 grid, dim3 block, size_t shared,
+                   void (*kernel)(P...), const A &...args)
+{
+    if (!ptx::directory())
+        return launch(name, grid, block, shared, [=] { kernel(args...); });
+    std::tuple<P...> values(args...);
+    return std::apply(
+        [&](const P &...v) {
+            const struct ptx::argument all[] = {{&v, sizeof(P)}...};
+
+            return ptx::launch(name, (void *)kernel, grid, block, shared, all,
+                               sizeof(all) / sizeof(all[0]));
+        },
+        values);
 }
 
 /* Dynamic shared memory of the running block: as many bytes as the launch asked

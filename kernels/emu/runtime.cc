@@ -254,6 +254,19 @@ static bool lies_in(const std::map<uintptr_t, size_t> &all, const void *p,
     return at <= b->second && bytes <= b->second - at;
 }
 
+bool emu::device_block(const void *p, const void **begin, size_t *bytes)
+{
+    locked hold(lock);
+    auto b = blocks.upper_bound((uintptr_t)p);
+
+    if (b == blocks.begin())
+        return false;
+    --b; /* it may end before p: the caller looks */
+    *begin = (const void *)b->first;
+    *bytes = b->second;
+    return true;
+}
+
 bool emu::on_device(const void *p, size_t bytes)
 {
     return lies_in(blocks, p, bytes);

@@ -83,6 +83,8 @@ struct device_access {
 
 /* True when [p, p + bytes) lies in one allocation of the device. */
 bool on_device(const void *p, size_t bytes);
+/* The allocation that begins at or before p, if there is one. */
+bool device_block(const void *p, const void **begin, size_t *bytes);
 void set_error(cudaError_t e); /* what cudaGetLastError() will return */
 
 /* How often the calling thread has done what a training step should avoid. */

@@ -57,6 +57,22 @@ unsigned lane()
 
 /* ---- failures ---- */
 
+void (*fail_place)(char *to, size_t bytes);
+
+bool has_failed()
+{
+    return failed;
+}
+
+/* A kernel may fail before it runs: its text may not be there. */
+void begin_failures(const char *kernel)
+{
+    kernel_name = kernel;
+    blockIdx = uint3{0, 0, 0};
+    failed = false;
+    text[0] = 0;
+}
+
 /* The first failure counts: what comes after follows from it. */
 static void fail_at(const char *where, const char *fmt, va_list args)
 {
@@ -71,11 +87,13 @@ static void fail_at(const char *where, const char *fmt, va_list args)
 
 void fail(const char *fmt, ...)
 {
-    char where[40] = "";
+    char where[160] = "";
 
     if (now)
         snprintf(where, sizeof(where), ", thread %u",
                  (unsigned)(now - threads));
+    else if (fail_place)
+        fail_place(where, sizeof(where));
     va_list args;
     va_start(args, fmt);
     fail_at(where, fmt, args);
@@ -242,8 +260,13 @@ bool coin()
     return random_state && next_random() % 2;
 }
 
-/* The i-th of n things in the order asked for; `shuffled` is a permutation. */
-static void permute(unsigned *permutation, unsigned n)
+uint64_t random_below(uint64_t n)
+{
+    return random_state ? next_random() % n : 0;
+}
+
+/* The i-th of n things in the order asked for. */
+void permute(unsigned *permutation, unsigned n)
 {
     for (unsigned i = 0; i < n; i++)
         permutation[i] = backwards ? n - 1 - i : i;
@@ -360,7 +383,7 @@ static void check_limits(dim3 grid, dim3 block, size_t shared)
 }
 
 /* All blocks; the number of a block counts x fastest. */
-static void run_grid()
+static void run_grid(const std::function<void()> &run)
 {
     uint64_t count = (uint64_t)gridDim.x * gridDim.y * gridDim.z;
     uint64_t step = 1; /* random: a step that has no factor with count */
@@ -375,24 +398,20 @@ static void run_grid()
         blockIdx.x = (unsigned)(b % gridDim.x);
         blockIdx.y = (unsigned)(b / gridDim.x % gridDim.y);
         blockIdx.z = (unsigned)(b / gridDim.x / gridDim.y);
-        run_block();
+        run();
     }
 }
 
-bool run_launch(const char *kernel, dim3 grid, dim3 block, size_t shared,
-                void (*body)(void *), void *context)
+/* By one thread of the host at a time: the caller holds the lock. `run` runs
+ * the block whose number is in blockIdx. */
+static bool run_alone(const char *kernel, dim3 grid, dim3 block, size_t shared,
+                      const std::function<void()> &run)
 {
-    std::lock_guard<std::mutex> alone(one_launch);
     device_access open;
-    kernel_name = kernel;
-    kernel_body = body;
-    kernel_context = context;
+    begin_failures(kernel);
     gridDim = grid;
     blockDim = block;
-    blockIdx = uint3{0, 0, 0};
     scheduler = fiber();
-    failed = false;
-    text[0] = 0;
     check_limits(grid, block, shared);
     if (failed)
         return false;
@@ -405,11 +424,39 @@ bool run_launch(const char *kernel, dim3 grid, dim3 block, size_t shared,
         fail("no memory for %zu bytes of shared memory", shared);
     read_order();
     if (!failed)
-        run_grid();
+        run_grid(run);
     free(shared_memory);
-    if (failed)
-        restart_fibers();
     return !failed;
+}
+
+bool run_launch(const char *kernel, dim3 grid, dim3 block, size_t shared,
+                void (*body)(void *), void *context)
+{
+    std::lock_guard<std::mutex> alone(one_launch);
+    fail_place = nullptr;
+    copy_begins = copy_ends = operand_read = nullptr;
+    kernel_body = body;
+    kernel_context = context;
+    bool good = run_alone(kernel, grid, block, shared, run_block);
+    if (!good)
+        restart_fibers();
+    return good;
+}
+
+/* The interpreter of PTX has warps of its own; orders, shared memory and the
+ * list of copies are those of here. */
+bool run_blocks(const char *kernel, dim3 grid, dim3 block, size_t shared,
+                const std::function<void(char *shared, size_t bytes)> &f)
+{
+    std::lock_guard<std::mutex> alone(one_launch);
+    return run_alone(kernel, grid, block, shared, [&] {
+        begin_async(shared_memory, shared_bytes);
+        if (shared_bytes)
+            memset(shared_memory, 0xff, shared_bytes);
+        f(shared_memory, shared_bytes);
+        if (!failed)
+            end_async();
+    });
 }
 
 } // namespace emu

@@ -71,6 +71,21 @@ static void multiply_fragments(void *const slots[32], uint32_t)
         }
 }
 
+/* The same product for a warp whose lanes are no fibers. */
+void mma_of_warp(float (*d)[4], const uint32_t (*a)[4], const uint32_t (*b)[2],
+                 bool bf16)
+{
+    struct fragments lanes[32];
+    void *slots[32];
+
+    for (unsigned l = 0; l < 32; l++) {
+        lanes[l] = {d[l], a[l], b[l]};
+        slots[l] = &lanes[l];
+    }
+    (bf16 ? multiply_fragments<gpt_bf16_to_f32>
+          : multiply_fragments<gpt_f16_to_f32>)(slots, ~0u);
+}
+
 void mma_bf16(float d[4], const uint32_t a[4], const uint32_t b[2],
               const char *file, int line)
 {

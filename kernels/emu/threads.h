@@ -5,6 +5,7 @@
 #include "kernels/emu/cuda.h"
 #include "kernels/emu/fiber.h"
 
+#include <functional>
 #include <vector>
 
 namespace emu {
@@ -78,6 +79,40 @@ char *shared_at(unsigned address, unsigned bytes);
  * are combined (xor) with those from 7 on. `bits` is their number: 3 for rows
  * of 128 bytes, 2 for 64, 1 for 32, 0 for no swizzling. */
 unsigned swizzled(unsigned address, unsigned bits);
+
+/* ---- for ptx/, which runs the same blocks in its own way ---- */
+
+/* Runs f for each block of a grid, with its shared memory; false when it
+ * failed. */
+bool run_blocks(const char *kernel, dim3 grid, dim3 block, size_t shared,
+                const std::function<void(char *shared, size_t bytes)> &f);
+/* Forgets the failures of launches before. */
+void begin_failures(const char *kernel);
+bool has_failed();
+/* Says in messages where the program is, when no thread here runs. */
+extern void (*fail_place)(char *to, size_t bytes);
+/* 0..n - 1 by chance in random order, else 0. */
+uint64_t random_below(uint64_t n);
+/* 0..n - 1 in the order asked for. */
+void permute(unsigned *permutation, unsigned n);
+
+/* The lane of the warp that ptx/ runs. */
+extern unsigned running_lane;
+/* Writes that fence.proxy.async has to show; the fence of one thread. */
+void shared_written(unsigned address, unsigned bytes, unsigned thread);
+void fence_async_of(unsigned thread);
+char *shared_pointer(unsigned address); /* NULL after fail() */
+bool mbarrier_over(uint64_t *b, unsigned parity, const char *file, int line);
+/* Told, unless NULL, of bulk copies and of what wgmma reads. */
+extern void (*copy_begins)(unsigned to, unsigned bytes);
+extern void (*copy_ends)(unsigned to, unsigned bytes);
+extern void (*operand_read)(unsigned address, unsigned bytes);
+/* x[k * n + j] = element (first + j, k) of an operand in shared memory. */
+void read_wgmma_operand(float *x, uint64_t descriptor, bool transposed,
+                        bool bf16, unsigned first, unsigned n);
+/* d (16, 8) += a (16, 16) b (16, 8), by lane. */
+void mma_of_warp(float (*d)[4], const uint32_t (*a)[4], const uint32_t (*b)[2],
+                 bool bf16);
 
 } // namespace emu
 

@@ -97,6 +97,8 @@ static float widen(enum wgmma_type type, uint16_t bits)
     return type == WGMMA_BF16 ? gpt_bf16_to_f32(bits) : gpt_f16_to_f32(bits);
 }
 
+void (*operand_read)(unsigned address, unsigned bytes);
+
 /* x[k * n + j] = element (first + j, k), for 16 k and n j. */
 static void read_operand(float *x, const struct matrix &m, enum wgmma_type type,
                          unsigned first, unsigned n)
@@ -108,12 +110,23 @@ static void read_operand(float *x, const struct matrix &m, enum wgmma_type type,
             uint16_t bits[8];
             unsigned at = address_of(m, first + j, k);
 
+            if (operand_read)
+                operand_read(at, sizeof(bits));
             /* 16 bytes stay together under every swizzle. */
             memcpy(bits, shared_at(at, sizeof(bits)), sizeof(bits));
             for (unsigned i = 0; i < 8; i++)
                 x[m.k_major ? (k + i) * n + j : k * n + j + i] =
                     widen(type, bits[i]);
         }
+}
+
+/* Warps of ptx/ keep sums in registers of their own; how operands lie is
+ * written once. */
+void read_wgmma_operand(float *x, uint64_t descriptor, bool transposed,
+                        bool bf16, unsigned first, unsigned n)
+{
+    read_operand(x, decode(descriptor, transposed),
+                 bf16 ? WGMMA_BF16 : WGMMA_F16, first, n);
 }
 
 /* Element (row, k) of the warp's 16 rows of a. */

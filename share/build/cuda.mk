@@ -10,18 +10,19 @@ cuda_src := $(wildcard kernels/cuda/*.cu)
 has_hopper := $(filter 90,$(GPU_ARCHS))
 cuda_obj := $(patsubst kernels/cuda/%.cu,$(BUILD)/cuda/%.o,\
             $(if $(has_hopper),$(cuda_src),$(filter-out %_sm90a.cu,$(cuda_src))))
+emu_src := $(wildcard kernels/emu/*.cc kernels/emu/ptx/*.cc)
 emu_obj := $(patsubst kernels/cuda/%.cu,$(BUILD)/emu/%.o,\
            $(filter-out %/nccl_lib.cu,$(cuda_src))) \
-           $(patsubst kernels/emu/%.cc,$(BUILD)/emu/%.o,$(wildcard kernels/emu/*.cc))
+           $(emu_src:kernels/emu/%.cc=$(BUILD)/emu/%.o)
 # What they need of the library: few files, compiled to be shared.
-pic_obj := $(patsubst %,$(BUILD)/pic/%.o,status dtype)
+pic_obj := $(patsubst %,$(BUILD)/pic/%.o,status dtype convert cpu)
 
 # Machine code for each architecture and, for those to come, PTX of the newest.
 sass = -gencode arch=compute_$(1),code=sm_$(1)
 newest = $(lastword $(GPU_ARCHS))
 gencode := $(foreach a,$(GPU_ARCHS),$(call sass,$(a))) \
            -gencode arch=compute_$(newest),code=compute_$(newest)
-NVFLAGS = -std=c++17 -O3 -Xptxas -v -Xfatbin -compress-all -Xcompiler \
+NVFLAGS = -std=c++17 -O3 -lineinfo -Xptxas -v -Xfatbin -compress-all -Xcompiler \
           -Wall,-Wextra,-fPIC,-fvisibility=hidden,-fno-exceptions,-fno-rtti
 cuda_flags = -D_GNU_SOURCE -DGPT_CUDA_ARCHS='"$(strip $(GPU_ARCHS))"' -Icommon \
              -Ikernels -I. $(if $(has_hopper),-DGPT_CUDA_HOPPER)
@@ -38,9 +39,13 @@ $(BUILD)/libgpt-cuda.so: $(cuda_obj) $(pic_obj)
 $(BUILD)/libgpt-cuda-emu.so: $(emu_obj) $(pic_obj)
 	$(CXX) -shared $(SANITIZE) $(LDFLAGS) -o $@ $^ -lpthread
 
-# The report goes into a file; warnings and errors come out of it again. Machine
-# code of the flash kernels stays in NAME.keep, for tests/cli/t28-sass.sh.
-keep = $(if $(filter flash_%,$*),$(@:.o=.keep))
+# The report goes into a file; warnings and errors come out of it again. What
+# tests look into stays in NAME.keep: machine code of the flash kernels, and of
+# all kernels the PTX for the first architecture, with lines of the source.
+with_kernels := $(shell grep -l __global__ $(cuda_src))
+keep = $(if $(filter %/$*.cu,$(with_kernels)),$(@:.o=.keep))
+kept = -name '*.cubin' $(if $(filter flash_%,$*),,-name none) -o \
+       -name $*.ptx -o -name '$*.compute_$(firstword $(GPU_ARCHS)).ptx'
 $(BUILD)/cuda/%.o: kernels/cuda/%.cu
 	@mkdir -p $(@D) $(keep)
 	@echo '$(NVCC) $<'
@@ -49,7 +54,7 @@ $(BUILD)/cuda/%.o: kernels/cuda/%.cu
 	    -MMD -MP -MF $(@:.o=.d) -MT $@ -c -o $@ $< 2> $(@:.o=.ptxas) || \
 	    { cat $(@:.o=.ptxas) >&2; exit 1; }
 	@grep -B1 -A3 'warning' $(@:.o=.ptxas) >&2 || true
-	@$(if $(keep),find $(keep) -type f ! -name '*.cubin' -exec rm {} +)
+	@$(if $(keep),find $(keep) -type f ! \( $(kept) \) -exec rm {} +)
 
 emu_flags = $(ALL_CXXFLAGS) -fPIC -fvisibility=hidden -fno-math-errno \
             -fno-trapping-math -Wno-unknown-pragmas -Wno-psabi \
@@ -66,8 +71,7 @@ $(BUILD)/emu/%.o: kernels/emu/%.cc
 # The emulation's own tests; files of kernels, but of no plugin.
 $(emu_test): $(BUILD)/tests/emu/%.t: $(BUILD)/emu/%.o \
              $(filter-out $(BUILD)/emu/nccl.o,\
-             $(patsubst kernels/emu/%.cc,$(BUILD)/emu/%.o,\
-             $(wildcard kernels/emu/*.cc))) $(pic_obj)
+             $(emu_src:kernels/emu/%.cc=$(BUILD)/emu/%.o)) $(pic_obj)
 	@mkdir -p $(@D)
 	$(CXX) $(SANITIZE) $(LDFLAGS) -o $@ $^ -lpthread
 

@@ -8,7 +8,8 @@ const MOST_ROWS = 500; // of a table of values
 // Colours that differ for all kinds of sight, on light and on dark.
 const COLOURS = ["#0072b2", "#d55e00", "#009e73", "#cc79a7", "#b58900",
                  "#56b4e9", "#8c6bb1", "#7f7f7f"];
-const DASHES = ["", "6 4", "2 3", "10 3 2 3", "1 4"];
+const DASHES = ["", "6 4", "2 3", "10 3 2 3", "1 4", "14 4", "5 2 1 2",
+                "8 2 2 2 2 2"];
 
 const state = {
     axis: "iteration", logX: false, logY: data.log, smoothing: data.smoothing,
@@ -169,6 +170,26 @@ function drawAxes(g, sx, sy) {
     }
 }
 
+// Where a run was resumed: its lines count how often that happened before them.
+function drawMarks(g, sx) {
+    data.runs.forEach((run, r) => {
+        const series = run.series.restarts;
+        if (!series || state.hidden.has(r)) return;
+        series.x.forEach((iteration, i) => {
+            const before = i > 0 ? series.y[i - 1] : 0;
+            const at = along(run, iteration);
+            if (!(series.y[i] > before) || at < sx.from || at > sx.to) return;
+            const line = element("line", {
+                class: "mark", x1: sx.place(at), x2: sx.place(at), y1: TOP,
+                y2: HEIGHT - BOTTOM, stroke: COLOURS[r % COLOURS.length],
+                "data-run": run.name, "data-iteration": iteration}, g);
+            const title = document.createElementNS("http://www.w3.org/2000/svg", "title");
+            title.textContent = `${run.name}: restart ${series.y[i]}`;
+            line.appendChild(title);
+        });
+    });
+}
+
 function drawCurves(g, curves, sx, sy, clip) {
     for (const c of curves) {
         const common = {stroke: COLOURS[c.r % COLOURS.length],
@@ -204,6 +225,7 @@ function draw(c) {
     c.sx = makeScale(box.x[0], box.x[1], state.logX, LEFT, WIDTH - RIGHT);
     c.sy = makeScale(box.y[0], box.y[1], state.logY, HEIGHT - BOTTOM, TOP);
     drawAxes(c.plot, c.sx, c.sy);
+    drawMarks(c.plot, c.sx);
     drawCurves(c.plot, curves, c.sx, c.sy, c.clip);
     c.svg.setAttribute("data-from", box.x[0]);
     c.svg.setAttribute("data-to", box.x[1]);

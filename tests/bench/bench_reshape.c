@@ -1,19 +1,31 @@
-/* Speed of gpt-reshape with GPT-2 124M (475 MiB), beside a plain copy of the
- * bytes that it writes, on the same file system, which is memory (/dev/shm or
- * BENCH_DIR), so that the disk is not measured. The error is that of --verify:
- * 0 means that the output equals the input bit for bit. */
+/* Speed and memory of gpt-reshape. From memory into memory (/dev/shm, or
+ * BENCH_DIR), so that no disk is measured, with memcpy() by as many threads
+ * over arrays far past the caches as the floor: range moves, transpositions,
+ * casts. Then into BENCH_DISK, where that is set, with dd and its sync as the
+ * floor.
+ *
+ * The shape is GPT-2 124M without optimizer state. GPT_BENCH_SHAPE=1.5b is the
+ * largest of GPT-2, GPT_BENCH_STATE=1 adds the state of Adam: together they
+ * take 2 x 18.7 GB of memory.
+ *
+ * The error is that of --verify: 0 means that the output equals the input bit
+ * for bit, or after the cast. */
 #include "base/memory.h"
 #include "base/num.h"
+#include "checkpoint/names.h"
 #include "checkpoint/native.h"
 #include "cmd/reshape/reshape.h"
 #include "model/params.h"
 #include "tests/bench/bench.h"
 #include "tests/lib/tree.h"
 
+#include <sys/resource.h>
+#include <sys/wait.h>
 #include <unistd.h>
 
-static char top[256];
+static char top[256], disk[256];
 static struct gpt_err err;
+static double memory_rate; /* bytes a second that memcpy() copies */
 
 static void die(void)
 {
@@ -21,144 +33,260 @@ static void die(void)
     exit(1);
 }
 
-static const char *in_top(const char *name)
+static const char *in_dir(const char *dir, const char *name)
 {
-    static char path[2][400];
+    static char path[4][400];
     static int k;
 
-    k = !k;
-    snprintf(path[k], sizeof(path[k]), "%s/%s", top, name);
+    k = (k + 1) % 4;
+    snprintf(path[k], sizeof(path[k]), "%s/%s", dir, name);
     return path[k];
 }
 
-static void make_model(void)
+/* ---- the model ---- */
+
+/* A kind's file, slice by slice from one buffer: the largest parameter is all
+ * that is in memory. */
+static void write_kind(struct gpt_checkpoint_writer *w,
+                       const struct gpt_flat *flat, enum gpt_kind kind)
 {
+    const char *files[] = {"model_tp00_pp00", "optimizer_exp_avg_tp00_pp00",
+                           "optimizer_exp_avg_sq_tp00_pp00"};
+    struct gpt_tensor_slice *slices;
+    char name[100], (*names)[200];
+    int64_t most = 0;
+    float *data;
+
+    for (int64_t i = 0; i < flat->n; i++)
+        most = gpt_max_i64(most, flat->slices[i].count);
+    if (gpt_new(&data, (size_t)most, sizeof(*data), "model", &err) ||
+        gpt_new(&slices, (size_t)flat->n, sizeof(*slices), "model", &err) ||
+        gpt_new(&names, (size_t)flat->n, sizeof(*names), "model", &err))
+        die();
+    for (int64_t i = 0; i < most; i++)
+        data[i] = (float)(i % 10007 + kind) * 1e-4f;
+    for (int64_t i = 0; i < flat->n; i++) {
+        const struct gpt_slice *s = &flat->slices[i];
+
+        snprintf(names[i], sizeof(names[i]), "%s%s", gpt_kind_prefix(kind),
+                 s->param->name);
+        slices[i] = (struct gpt_tensor_slice){
+            .name = names[i], .dtype = GPT_F32, .ndim = s->param->ndim,
+            .global = {s->shape[0], s->shape[1]},
+            .shape = {s->shape[0], s->shape[1]}, .data = data};
+    }
+    snprintf(name, sizeof(name), "%s.safetensors", files[kind]);
+    if (gpt_checkpoint_write(w, name, slices, flat->n, &err))
+        die();
+    gpt_free(names);
+    gpt_free(slices);
+    gpt_free(data);
+}
+
+static void make_model(const char *root)
+{
+    const char *shape = getenv("GPT_BENCH_SHAPE");
     struct gpt_config c = gpt_config_default();
     struct gpt_param_table table;
     struct gpt_flat flat;
     struct gpt_checkpoint_writer *w;
-    struct gpt_tensor_slice *slices;
-    float *data;
 
+    if (shape && strcmp(shape, "1.5b") == 0) {
+        c.num_layers = 48;
+        c.hidden_size = 1600;
+        c.num_attention_heads = 25;
+    }
     if (gpt_config_complete(&c, 128, 1, &err) ||
         gpt_params_build(&table, &c, &err))
         die();
     struct gpt_layout layout = GPT_LAYOUT_SINGLE(&c);
     if (gpt_flat_build(&flat, &table, &layout, &err) ||
-        gpt_new(&data, (size_t)flat.elements, sizeof(*data), "model", &err) ||
-        gpt_new(&slices, (size_t)flat.n, sizeof(*slices), "model", &err))
+        gpt_checkpoint_create(&w, root, 1, GPT_OUT_NOSYNC, &err))
         die();
-    for (int64_t i = 0; i < flat.elements; i++)
-        data[i] = (float)(i % 10007) * 1e-4f;
-    for (int64_t i = 0; i < flat.n; i++) {
-        const struct gpt_slice *s = &flat.slices[i];
-
-        slices[i] = (struct gpt_tensor_slice){
-            .name = s->param->name, .dtype = GPT_F32, .ndim = s->param->ndim,
-            .global = {s->shape[0], s->shape[1]},
-            .shape = {s->shape[0], s->shape[1]}, .data = data + s->offset};
+    write_kind(w, &flat, GPT_KIND_PARAMETERS);
+    if (getenv("GPT_BENCH_STATE")) {
+        write_kind(w, &flat, GPT_KIND_EXP_AVG);
+        write_kind(w, &flat, GPT_KIND_EXP_AVG_SQ);
     }
-    if (gpt_checkpoint_create(&w, in_top("native"), 1, 0, &err) ||
-        gpt_checkpoint_write(w, "model_tp00_pp00.safetensors", slices, flat.n,
-                             &err) ||
-        gpt_checkpoint_commit(w, &c, 1, 1, NULL, &err))
+    if (gpt_checkpoint_commit(w, &c, 1, 1, NULL, &err))
         die();
-    gpt_free(slices);
-    gpt_free(data);
     gpt_flat_free(&flat);
     gpt_params_free(&table);
 }
 
-/* Seconds to copy `bytes` of the model's file with large reads and writes. */
-static double copy(int64_t bytes)
+/* ---- rows ---- */
+
+enum { TIMES = 3 };
+
+/* Opening, planning, moving, publishing. The last output is kept. */
+static double measure(struct gpt_reshape_options *o, int64_t *bytes,
+                      double *error)
 {
-    struct gpt_in *in;
-    struct gpt_out *out;
-    uint8_t *tile = malloc(GPT_TILE_BYTES);
-    double begin = bench_clock();
+    double times[TIMES];
 
-    if (gpt_in_open(&in, in_top("native/iter_0000001/"
-                                "model_tp00_pp00.safetensors"), &err) ||
-        gpt_out_open(&out, in_top("copy"), 0, bytes, &err))
-        die();
-    for (int64_t at = 0; at < bytes; at += GPT_TILE_BYTES) {
-        size_t n = (size_t)gpt_min_i64(GPT_TILE_BYTES, bytes - at);
-        int64_t from = gpt_min_i64(at, gpt_in_size(in) - (int64_t)n);
-
-        if (gpt_in_read(in, tile, from, n, &err) ||
-            gpt_out_write(out, tile, n, &err))
-            die();
-    }
-    if (gpt_out_commit(out, &err))
-        die();
-    double seconds = bench_clock() - begin;
-    unlink(in_top("copy"));
-    gpt_in_close(in);
-    free(tile);
-    return seconds;
-}
-
-/* Medians of five: opening, planning, moving, publishing. The last output is
- * verified and kept. */
-static void row(const char *name, const char *from, const char *to,
-                struct gpt_reshape_options o)
-{
-    double times[5], copies[5], error = 0;
-    int64_t bytes = 0;
-    char load[400], save[400];
-
-    snprintf(load, sizeof(load), "%s", in_top(from));
-    snprintf(save, sizeof(save), "%s", in_top(to));
-    o.load = load;
-    o.save = save;
-    o.divisible_by = 128;
-    o.max_shard_size = 5000000000;
-    for (int i = 0; i < 5; i++) {
+    for (int i = 0; i < TIMES; i++) {
         struct gpt_reshape r;
 
-        remove_tree(save);
-        double begin = bench_clock();
-        if (gpt_reshape_open(&r, &o, &err) ||
+        remove_tree(o->save);
+        const double begin = bench_clock();
+        if (gpt_reshape_open(&r, o, &err) ||
             gpt_reshape_write(&r, NULL, NULL, &err))
             die();
         times[i] = bench_clock() - begin;
-        bytes = r.target.bytes;
-        if (i == 4)
-            error = gpt_reshape_verify(&r, &err) != GPT_OK;
+        *bytes = r.target.bytes;
+        if (error && i == TIMES - 1)
+            *error = gpt_reshape_verify(&r, &err) != GPT_OK;
         gpt_reshape_close(&r);
-        copies[i] = copy(bytes);
     }
-    bench_row(name, (double)bytes / bench_median(times, 5) / 1e6, "MB/s",
-              (double)bytes / bench_median(copies, 5) / 1e6, error);
+    return bench_median(times, TIMES);
 }
 
-int main(void)
+static void row(const char *name, const char *from, const char *to,
+                struct gpt_reshape_options o)
 {
-    const char *dir = getenv("BENCH_DIR");
+    double error = 0;
+    int64_t bytes = 0;
 
+    o.load = in_dir(top, from);
+    o.save = in_dir(top, to);
+    o.divisible_by = 128;
+    o.max_shard_size = 5000000000;
+    const double seconds = measure(&o, &bytes, &error);
+    bench_row(name, (double)bytes / seconds / 1e6, "MB/s", memory_rate / 1e6,
+              error);
+}
+
+/* dd reads the same bytes from memory and syncs, as the program does. */
+static void disk_row(struct gpt_reshape_options o)
+{
+    char command[1000];
+    double dd[TIMES];
+    int64_t bytes = 0;
+
+    o.load = in_dir(top, "native");
+    o.save = in_dir(disk, "cut");
+    o.divisible_by = 128;
+    snprintf(command, sizeof(command),
+             "cat %s/native/iter_0000001/*.safetensors | dd of=%s/copy bs=4M "
+             "iflag=fullblock conv=fsync status=none && rm %s/copy",
+             top, disk, disk);
+    const double seconds = measure(&o, &bytes, NULL);
+    for (int i = 0; i < TIMES; i++) {
+        const double begin = bench_now();
+
+        if (system(command) != 0)
+            exit(1);
+        dd[i] = bench_now() - begin;
+    }
+    bench_row("reshape/disk 1x1-to-2x2, dd", (double)bytes / seconds / 1e6,
+              "MB/s", (double)bytes / bench_median(dd, TIMES) / 1e6, -1);
+    remove_tree(o.save);
+}
+
+/* Peak of a process of its own, which does nothing else. */
+static void memory_row(const char *program, const char *to, const char *flag)
+{
+    char name[100];
+    struct rusage usage;
+    int status;
+
+    remove_tree(in_dir(top, "peak"));
+    const pid_t child = fork();
+    if (child == 0) {
+        execl(program, program, "convert", in_dir(top, "native"),
+              in_dir(top, "peak"), "--to", to, flag, "--quiet", (char *)NULL);
+        _exit(127);
+    }
+    if (child < 0 || wait4(child, &status, 0, &usage) < 0 || status != 0)
+        return;
+    snprintf(name, sizeof(name), "reshape/memory, to %s %s", to, flag);
+    bench_row(name, (double)usage.ru_maxrss / 1024, "MiB", 256, -1);
+    remove_tree(in_dir(top, "peak"));
+}
+
+static void range_moves(void)
+{
+    struct gpt_reshape_options o = {.to = &gpt_format_native,
+                                    .dtype = GPT_N_DTYPES, .tp = 1, .pp = 4};
+
+    row("reshape/1x1-to-1x4", "native", "cut", o);
+    o.verify_input = true;
+    row("reshape/1x1-to-1x4, checked", "native", "cut", o);
+    o.verify_input = false;
+    o.tp = o.pp = 2;
+    row("reshape/1x1-to-2x2", "native", "cut", o);
+    o.tp = o.pp = 1;
+    row("reshape/2x2-to-1x1", "cut", "joined", o);
+    remove_tree(in_dir(top, "joined"));
+    remove_tree(in_dir(top, "cut"));
+    o.to = &gpt_format_megatron;
+    row("reshape/to-megatron", "native", "megatron", o);
+    remove_tree(in_dir(top, "megatron"));
+}
+
+static void transpositions(void)
+{
+    struct gpt_reshape_options o = {.to = &gpt_format_hf,
+                                    .dtype = GPT_N_DTYPES};
+
+    row("reshape/to-huggingface", "native", "hf", o);
+    o.to = &gpt_format_native;
+    row("reshape/from-huggingface", "hf", "again", o);
+    remove_tree(in_dir(top, "hf"));
+    remove_tree(in_dir(top, "again"));
+}
+
+static void casts(void)
+{
+    struct gpt_reshape_options o = {.to = &gpt_format_native,
+                                    .dtype = GPT_BF16};
+
+    row("reshape/to-bf16", "native", "half", o);
+    o.dtype = GPT_F16;
+    row("reshape/to-fp16", "native", "other", o);
+    o.dtype = GPT_F32;
+    row("reshape/from-bf16", "half", "again", o);
+    remove_tree(in_dir(top, "half"));
+    remove_tree(in_dir(top, "other"));
+    remove_tree(in_dir(top, "again"));
+}
+
+int main(int argc, char **argv)
+{
+    const char *dir = getenv("BENCH_DIR"), *to = getenv("BENCH_DISK");
+    char program[400];
+    double read, copy;
+
+    (void)argc;
     snprintf(top, sizeof(top), "%s/gpt-bench.XXXXXX", dir ? dir : "/dev/shm");
     if (!mkdtemp(top)) {
         perror(top);
         return 1;
     }
-    make_model();
-    struct gpt_reshape_options keep = {
-        .to = &gpt_format_native, .dtype = GPT_N_DTYPES};
-    struct gpt_reshape_options o = keep;
-    o.tp = o.pp = 2;
-    row("reshape/1x1-to-2x2", "native", "cut", o);
-    o.verify_input = true;
-    row("reshape/1x1-to-2x2-checked", "native", "cut", o);
-    o = keep;
-    o.tp = o.pp = 1;
-    row("reshape/2x2-to-1x1", "cut", "joined", o);
-    o = keep;
-    o.to = &gpt_format_hf;
-    row("reshape/to-huggingface", "native", "hf", o);
-    row("reshape/from-huggingface", "hf", "again", keep);
-    o = keep;
-    o.dtype = GPT_BF16;
-    row("reshape/to-bf16", "native", "half", o);
+    bench_bandwidth(&read, &copy);
+    memory_rate = copy / 2; /* it counts bytes read and bytes written */
+    make_model(in_dir(top, "native"));
+    range_moves();
+    transpositions();
+    casts();
+    snprintf(program, sizeof(program), "%.*sgpt-reshape",
+             (int)(strstr(argv[0], "tests/bench/") ? strstr(argv[0],
+                   "tests/bench/") - argv[0] : 0), argv[0]);
+    memory_row(program, "native", "--target-params-dtype=bf16");
+    memory_row(program, "hf", "--no-verify-input");
+    if (to) {
+        struct gpt_reshape_options o = {.to = &gpt_format_native,
+                                        .dtype = GPT_N_DTYPES, .tp = 2,
+                                        .pp = 2};
+
+        snprintf(disk, sizeof(disk), "%s/gpt-bench.XXXXXX", to);
+        if (!mkdtemp(disk)) {
+            perror(disk);
+            return 1;
+        }
+        disk_row(o);
+        remove_tree(disk);
+    }
     remove_tree(top);
     return 0;
 }

@@ -52,7 +52,7 @@ static struct gpt_replica *open_small(struct gpt_err *err)
     c.vocab_size = VOCABULARY;
     need(gpt_config_complete(&c, 128, 1, err), err);
     need(gpt_backend_cpu(&be, err), err);
-    return open_replica(be, &c, GPT_F32);
+    return open_replica(be, &c, GPT_F32, B, T);
 }
 
 static void report(double blocks[N_MODES][ROUNDS],

@@ -42,7 +42,7 @@ n='[0-9.E+-]*'
 check 'log lines have the form that scripts parse' \
     test "$(grep -cE "^ iteration +[0-9]+/ +30 \| consumed samples: +[0-9]+ \| elapsed time per iteration \(ms\): $n \| learning rate: $n \| global batch size: +4 \| lm loss: $n \| loss scale: 1\.0 \| grad norm: $n \| number of skipped iterations: +0 \| number of nan iterations: +0 \|\$" err)" = 6
 check 'validation lines, too' \
-    test "$(grep -cE "^ validation loss at (iteration [12]0|the end of training) \| lm loss value: $n \| lm loss PPL: $n \| \$" err)" = 3
+    test "$(grep -cE "^ validation loss at (iteration [12]0|the end of training) \| lm loss value: $n \| lm loss PPL: $n \| bits per byte: $n \| \$" err)" = 3
 check 'one metrics line a log line' test "$(lines whole)" = 6
 check 'and one a validation' \
     test "$(grep -c '"validation_ppl"' whole/metrics.jsonl)" = 3

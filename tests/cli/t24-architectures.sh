@@ -27,6 +27,14 @@ bloom="--position-embedding-type alibi --embedding-norm"
 opt="--position-offset 2 --activation-function relu"
 qwen="$rope --normalization RMSNorm --swiglu --disable-bias-linear
 --add-qkv-bias --window-size 4 --window-full-layers 1"
+gptj="$rope --rotary-percent 0.5 --rotary-interleaved --shared-norm
+--no-attention-bias --output-bias --untie-embeddings-and-output-weights"
+granite="$rope --normalization RMSNorm --swiglu --disable-bias-linear
+--embedding-multiplier 3 --residual-multiplier 0.4 --logit-multiplier 0.5"
+cohere2="$rope --swiglu --disable-bias-linear --no-norm-bias --shared-norm
+--rotary-interleaved --window-size 4 --window-attn-skip-freq 2
+--no-rope-freq [0]+[1] --logit-multiplier 0.25"
+names='llama neox falcon gemma gemma2 olmo2 bloom opt qwen gptj granite cohere2'
 train() { # options...
     # shellcheck disable=SC2086 # options are words
     gpt-train --num-layers 2 $tiny --global-batch-size 4 --train-iters 6 \
@@ -48,7 +56,7 @@ near() { # directory directory share
         exit !(NR == 6 && worst <= s) }'
 }
 
-for name in llama neox falcon gemma gemma2 olmo2 bloom opt qwen; do
+for name in $names; do
     eval "options=\$$name"
     [ $name = llama ] && options="$options --add-qkv-bias --qk-layernorm"
     # shellcheck disable=SC2086 # options are words
@@ -82,7 +90,7 @@ expect 2 'another architecture does not resume' train --load llama --save llama
 err_has 'num_query_groups'
 
 # ---- the checkpoint says what the model is ----
-for name in llama neox falcon gemma gemma2 olmo2 bloom opt qwen; do
+for name in $names; do
     expect 0 "$name: its own arguments" train --load $name --save $name-more \
         --use-checkpoint-args --train-iters 7
 done
@@ -92,6 +100,12 @@ expect 0 'a window in the words of Megatron-LM' train --load gemma2 \
 expect 2 'another window' train --load gemma2 --save gemma2-same \
     --use-checkpoint-args --train-iters 7 --window-size 4
 err_has '--window-size is 4 here and 3 in gemma2'
+expect 0 'the same layers as a list' train --load gemma2 --save gemma2-same \
+    --use-checkpoint-args --train-iters 7 --window-attn-skip-freq '[1]+[0]' \
+    --force
+expect 2 'other layers' train --load gemma2 --save gemma2-same --force \
+    --use-checkpoint-args --train-iters 7 --window-attn-skip-freq '[0,1]'
+err_has '--window-attn-skip-freq is [0,1] here and 2 in gemma2'
 expect 0 'a word for the same positions' train --load llama --save llama-same \
     --use-checkpoint-args --train-iters 7 --position-embedding-type rotary
 expect 0 'a preset gives way' train --config llama-tiny --load neox \
@@ -119,6 +133,9 @@ olmo2 olmo2
 bloom bloom
 opt opt
 qwen qwen2
+gptj gptj
+granite granite
+cohere2 cohere2
 END
 changed() { # model, sed script, message
     rm -rf changed
@@ -148,6 +165,12 @@ changed opt "$(add '"layerdrop": 0.1')" 'layerdrop is 0.1'
 changed bloom "$(add '"apply_residual_connection_post_layernorm": true')" \
     'apply_residual_connection_post_layernorm is true'
 changed olmo2 's/"hidden_act":.*/"hidden_act": "xielu",/' 'hidden_act is xielu'
+
+changed gptj 's/"rotary_dim":.*/"rotary_dim": 64,/' 'rotary_dim is 64'
+changed granite 's/"residual_multiplier":.*/"residual_multiplier": 0,/' \
+    'residual_multiplier is 0'
+changed cohere2 's/"sliding_window":.*/"sliding_window": null,/' \
+    'sliding_window is null: only a number'
 
 # ---- what is typed, and a preset ----
 for word in rotary absolute; do
@@ -186,6 +209,16 @@ refused 'qk_norm_whole needs normalization RMSNorm' '--qk-norm-whole'
 refused 'position_offset needs position_embedding learned_absolute' \
     "$rope --position-offset 2"
 refused 'rotary positions of base' "$rope --kv-channels 5"
+refused "'[1,2]' is neither a number" "--window-size 3 \
+--window-attn-skip-freq [1,2]"
+refused "'[1]*3' has 3 entries for 2 layers" "--window-size 3 \
+--window-attn-skip-freq [1]*3"
+refused 'the option is --no-rope-freq' "$rope --no-rope-freq [1]*3"
+refused '--no-rope-freq needs --position-embedding-type rope' '--no-rope-freq 2'
+refused 'no_norm_bias needs normalization LayerNorm' \
+    '--no-norm-bias --normalization RMSNorm'
+refused 'scale_embedding excludes embedding_multiplier' \
+    '--scale-embedding --embedding-multiplier 2'
 
 # ---- one thing in other words ----
 same() { # options, other options
@@ -201,11 +234,13 @@ check 'one query group' same '--num-query-groups 1' \
 check 'what is typed replaces what a preset says' sh -c '
     gpt-train --config pythia-160m --swiglu --dry-run --device cpu 2>&1 |
     grep -q "rank (0, 0): 162335232$"'
+check 'layers as a list' same '--window-size 3 --window-attn-skip-freq 2' \
+    '--window-size 3 --window-attn-skip-freq [1,0]'
 check 'a gate' same '--swiglu' '--activation-function silu --gated-linear-unit'
 
 # ---- GPUs, emulated ----
 if [ -f "$BUILD/libgpt-cuda-emu.so" ]; then
-    for name in gemma2 olmo2 bloom opt qwen; do
+    for name in gemma2 olmo2 bloom opt qwen gptj granite cohere2; do
         eval "options=\$$name"
         # shellcheck disable=SC2086 # options are words
         expect 0 "$name on a GPU" gpt-train --num-layers 2 $tiny \

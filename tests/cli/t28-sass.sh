@@ -60,6 +60,26 @@ fault 'a register that the warp does not have' 'sums uses register 80 of 80' \
     registers
 expect 1 'no code at all' look f 90a /dev/null
 
+# ---- the model of time ----
+
+# A loop of two products: 64 and 32 cycles; 8 exponentials take 64.
+{
+    echo '.text._Z13flash_forwardILb0ELi64E6__halfEv10attn_shape:'
+    echo '.L_x_1:'
+    {
+        echo 'HGMMA.64x128x16.F32 R8, gdesc[UR4], !UPT'
+        echo 'HGMMA.64x64x16.F32 R8, R72, gdesc[UR8]'
+        repeat 8 'MUFU.EX2 R8, R8' | sed 's/\\n/\n/g'
+        echo 'WARPGROUP.DEPBAR.LE gsb0, 0x0'
+        echo '@P0 BRA `(.L_x_1)'
+        echo 'EXIT'
+    } | sed 's|.*|        /*0010*/  & ;|'
+} >loop
+expect 0 'the time of a loop' perl "$top/tests/lib/sass_time.pl" f 90a <loop
+check 'is that of its products' \
+    awk '/^f / { exit !($5 == 96 && $10 == 64 && $11 == 96 && $12 == 100) }' \
+    "$scratch/out"
+
 # ---- what was built ----
 PATH=$PATH:/usr/local/cuda/bin
 disassembler=${NVDISASM:-nvdisasm}
@@ -85,11 +105,22 @@ for cubin; do
     "$disassembler" -c "$cubin" >code || echo 'no code' >code
     expect 0 "${name%%.*} for sm_$arch" look "${name%%.*}" "$arch" code
     grep -v '^sass:' "$scratch/out" >>"$table"
+    case $arch in
+    80 | 90a)
+        perl "$top/tests/lib/sass_time.pl" "${name%%.*}" "$arch" <code |
+            sed "$([ ! -s times ] || echo 1d)" >>times
+        ;;
+    esac
 done
+cp times "${table%.txt}_time.txt"
+check 'without dropout tensor cores or exponentials are what takes longest' \
+    awk 'NR > 1 && $1 ~ /sm90a/ && $4 == "-" && $12 < 95 { print; bad = 1 }
+         END { exit NR < 2 || bad }' times
 check 'ptxas serialises no product' \
     sh -c "! grep -hi 'C75[0-9][0-9]\|serializ' '$BUILD'/cuda/flash_*.ptxas"
-if ! cmp -s "$table" "$top/tests/bench/sass.txt"; then
-    echo "# $table differs from tests/bench/sass.txt: another compiler, or" \
-        "kernels have changed"
-fi
+for file in sass.txt sass_time.txt; do
+    cmp -s "$BUILD/cuda/$file" "$top/tests/bench/$file" ||
+        echo "# $BUILD/cuda/$file differs from tests/bench/$file: another" \
+            "compiler, or kernels have changed"
+done
 tap_done

@@ -31,6 +31,7 @@ expect 0 'inspect' gpt-reshape inspect "$release"
 out_has 'release: megatron'
 out_has 'language_model.transformer.layers.0.attention.query_key_value.weight'
 expect 0 '2 x 2 ranks' into "$golden/megatron/tp2pp2" b --verify
+err_has 'left out: rng_state'
 check 'are the model' is_model "$golden/megatron/tp2pp2"
 check 'which keeps its iteration' [ -d b/iter_0001234 ]
 check 'and its layout' [ -f b/iter_0001234/model_tp01_pp01.safetensors ]

@@ -15,7 +15,7 @@ gpt-preprocess --input x.jsonl --output-prefix x -q \
     --tokenizer-type ByteTokenizer
 train() {
     gpt-train --data-path x_text_document --use-checkpoint-args \
-        --train-iters 8 --global-batch-size 2 --micro-batch-size 2 \
+        --train-iters 23 --global-batch-size 2 --micro-batch-size 2 \
         --seq-length 16 --split 100,0,0 --lr 1e-2 --weight-decay 0.01 \
         --lr-decay-style constant --log-interval 1 \
         --make-vocab-size-divisible-by 64 "$@"
@@ -36,8 +36,8 @@ for name in "$golden"/*; do
     check 'with the losses of PyTorch' awk '
         NR == FNR { want[$1] = $2; next }
         { d = want[$1] - $2
-          if (!($1 in want) || d > 1e-5 || d < -1e-5) bad = 1; n++ }
-        END { exit bad || n != 5 }' want got
+          if (!($1 in want) || d > 1e-4 || d < -1e-4) bad = 1; n++ }
+        END { exit bad || n != 20 }' want got
 done
 expect 0 'the directory of a step' into "$golden/zero1/global_step3" step
 expect 0 'inspect' gpt-reshape inspect "$golden/zero2"

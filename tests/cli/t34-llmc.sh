@@ -36,6 +36,35 @@ expect 0 'and of the directory' gpt-generate --load "$golden/hf" \
     --tokenizer-type NullTokenizer --vocab-size 66 --prompt '1 2 3' --greedy \
     --tokens 4 -q
 check 'is the same' cmp out want
+# ---- a run of two ranks ----
+expect 0 'a run' into "$golden/llmc/model_00000003.bin" llmc_run \
+    --make-vocab-size-divisible-by 67 --verify
+err_has 'left out: state of random numbers'
+run=llmc_run/iter_0000003
+into "$golden/llmc/fp32.bin" floats --make-vocab-size-divisible-by 67 -q
+check 'with its weights in fp32' cmp $run/model_tp00_pp00.safetensors \
+    floats/iter_0000000/model_tp00_pp00.safetensors
+tail -c 31680 $run/model_tp00_pp00.safetensors >weights
+tail -c 31680 $run/optimizer_exp_avg_tp00_pp00.safetensors >moments
+check 'first moments in the same order' cmp weights moments
+tail -c 31680 $run/optimizer_exp_avg_sq_tp00_pp00.safetensors | tr -d '\000' \
+    >zeros
+check 'second moments' [ ! -s zeros ]
+expect 0 'to other ranks' into $run llmc_two --verify \
+    --target-tensor-model-parallel-size 2 \
+    --make-vocab-size-divisible-by 67
+cp "$golden/llmc/model_00000003.bin" "$golden/llmc/state_00000003_00000.bin" .
+expect 4 'a rank that is missing' into model_00000003.bin x
+err_has 'state_00000003_00001.bin'
+head -c 3000 "$golden/llmc/state_00000003_00001.bin" \
+    >state_00000003_00001.bin
+expect 3 'a short one' into model_00000003.bin x
+err_has 'is shorter than the file of rank 0'
+cp "$golden/llmc/state_00000003_00000.bin" state_00000003_00001.bin
+expect 3 'one of another rank' into model_00000003.bin x
+err_has 'its name says another rank'
+rm state_00000003_0000?.bin
+
 expect 3 'no fp16' into "$golden/hf" x.bin --to llmc --target-params-dtype fp16
 err_has "llm.c's files hold fp32 or bf16, and no F16"
 expect 3 'no other model' into "$golden/gguf/plain.gguf" x.bin --to llmc

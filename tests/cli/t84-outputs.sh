@@ -57,7 +57,7 @@ reason() { # error: as a message gives it
 state() { # directory
     (cd "$1" && find . -type f ! -name '*.tmp.*' ! -path '*.tmp.*/*' \
         ! -name '.lock' ! -name '*.part' ! -name '*.resume' \
-        ! -name '*.publish' ! -name metrics.jsonl -exec cksum {} + |
+        ! -name '*.publish' ! -path '*.part/*' ! -name metrics.jsonl -exec cksum {} + |
         LC_ALL=C sort -k 3)
 }
 is() { # old|new

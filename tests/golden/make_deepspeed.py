@@ -5,7 +5,7 @@ Usage: make_deepspeed.py [DIR | corpus]   (needs torch, transformers, deepspeed 
 
 One directory a stage of ZeRO, as the Trainer of transformers leaves it:
 config.json, `latest`, global_step3/. Two data parallel ranks train on a CPU for
-three steps, save, and train for five more; losses.txt has the losses of all. All
+three steps, save, and train for twenty more; losses.txt has the losses of all. All
 samples are the same sixteen bytes and the first of them again. DIR/universal
 is that of stage 1 as ds_to_universal.py makes it.
 """
@@ -19,7 +19,7 @@ import torch
 
 HERE = os.path.dirname(os.path.abspath(__file__))
 TEXT = b"1234567890,.-+/("
-BEFORE, AFTER, SEQUENCE = 3, 5, 16
+BEFORE, AFTER, SEQUENCE = 3, 20, 16
 VARIANTS = {"zero1": (1, "gpt2"), "zero2": (2, "llama"), "zero3": (3, "llama")}
 
 

@@ -1,6 +1,9 @@
 #!/usr/bin/env python3
 """Makes tests/golden/llmc: the model of tests/golden/hf as llm.c's
-train_gpt2.py writes it (write_model): fp32.bin and bf16.bin.
+train_gpt2.py writes it (write_model): fp32.bin and bf16.bin; and a run of two
+ranks, model_00000003.bin and state_00000003_0000[01].bin, laid out as
+train_gpt2.cu has it (save_state and gpt2_update, ZeRO-1): the first moments and
+the weights in fp32 are those of the model, the second moments are zero.
 
     tests/golden/make_llmc.py
 
@@ -42,6 +45,26 @@ def main():
             f.write(head.numpy().tobytes())
             for x in parts:
                 x = x.to(dtype).contiguous().view(torch.uint8)
+                f.write(x.numpy().tobytes())
+        if dtype is torch.bfloat16:
+            write_run(head, parts)
+
+
+def write_run(head, parts):
+    here = os.path.join(HERE, "llmc")
+    with open(os.path.join(here, "bf16.bin"), "rb") as f:
+        model = f.read()
+    with open(os.path.join(here, "model_00000003.bin"), "wb") as f:
+        f.write(model)
+    for rank in range(2):
+        mine = [x.contiguous().flatten().chunk(2)[rank] for x in parts]
+        shard = torch.cat(mine).float()
+        state = torch.zeros(256, dtype=torch.int32)
+        state[:5] = torch.tensor([20240527, 1, 2, rank, 1])
+        state[10] = 3
+        with open(os.path.join(here, f"state_00000003_{rank:05d}.bin"),
+                  "wb") as f:
+            for x in (state, shard, torch.zeros_like(shard), shard):
                 f.write(x.numpy().tobytes())
 
 

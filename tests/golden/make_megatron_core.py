@@ -3,7 +3,7 @@
 
 Usage: make_megatron_core.py [DIR]   (needs torch, megatron-core 0.16)
 
-Two models train for three steps on a CPU, save, and train for five more. The
+Two models train for three steps on a CPU, save, and train for twenty more. The
 checkpoint is put together as save_checkpoint() of Megatron-LM does it, from the
 state dicts of megatron-core's modules and optimizers; losses of all steps are
 in DIR/NAME/losses.txt, of which the first three come before the checkpoint. All
@@ -27,12 +27,12 @@ import torch
 
 HERE = os.path.dirname(os.path.abspath(__file__))
 TEXT = b"1234567890,.-+/("
-BEFORE, AFTER, SEQUENCE = 3, 5, 16
+BEFORE, AFTER, SEQUENCE = 3, 20, 16
 SCHEDULER = {
     "max_lr": 1e-2, "lr_warmup_steps": 0, "num_steps": 2 * BEFORE,
-    "lr_decay_style": "constant", "lr_decay_steps": 2 * (BEFORE + AFTER),
+    "lr_decay_style": "constant", "lr_decay_steps": 16,
     "min_lr": 0.0, "start_wd": 0.01, "end_wd": 0.01,
-    "wd_incr_style": "constant", "wd_incr_steps": 2 * (BEFORE + AFTER)}
+    "wd_incr_style": "constant", "wd_incr_steps": 16}
 VARIANTS = {
     "core-gpt": dict(tp=1, distributed=False),
     "core-qwen": dict(tp=2, distributed=True),

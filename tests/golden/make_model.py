@@ -38,7 +38,10 @@ LATER = dict(qk_norm_whole=False, window_size=0, window_attn_skip_freq=0,
              window_full_layers=0, attn_logit_softcapping=0,
              final_logit_softcapping=0, query_pre_attn_scalar=0,
              scale_embedding=False, embedding_norm=False, post_norm=False,
-             no_pre_norm=False, position_offset=0)
+             no_pre_norm=False, position_offset=0, no_norm_bias=False,
+             no_attention_bias=False, output_bias=False, no_rope_freq=0,
+             rotary_local_base=0, embedding_multiplier=0,
+             residual_multiplier=0, logit_multiplier=0)
 # Heads of another size than width / heads, an odd vocabulary and widths.
 LLAMA = dict(position_embedding="rope", rotary_base=100.0,
              normalization="RMSNorm", norm_epsilon=1e-6, activation="silu",
@@ -121,6 +124,25 @@ CASES = {
                   num_query_groups=3, hidden_size=12, embedding_norm=True,
                   seq=11),
     "opt": dict(position_offset=2, activation="relu", seq=11),
+    "gptj": dict(position_embedding="rope", rotary_percent=0.5,
+                 rotary_interleaved=True, tied_embeddings=False,
+                 parallel_blocks=True, shared_norm=True,
+                 no_attention_bias=True, output_bias=True, masks=True),
+    "cohere": dict(**{**LLAMA, "normalization": "LayerNorm",
+                      "tied_embeddings": True, "num_layers": 3},
+                   no_norm_bias=True, rotary_interleaved=True,
+                   parallel_blocks=True, shared_norm=True, window_size=4,
+                   window_attn_skip_freq=2, no_rope_freq=2,
+                   logit_multiplier=0.3),
+    "granite": dict(**LLAMA, embedding_multiplier=3.5,
+                    residual_multiplier=0.22, logit_multiplier=0.4,
+                    query_pre_attn_scalar=9, micro_batches=2),
+    "gemma3": dict(**{**LLAMA, "activation": "gelu", "tied_embeddings": True,
+                      "num_layers": 4},
+                   norm_plus_one=True, scale_embedding=True, post_norm=True,
+                   qk_norm=True, window_size=4,
+                   window_attn_skip_freq="[0,1,1,0]", rotary_local_base=10,
+                   rotary_scaling="linear", rotary_factor=3),
 }
 # eps is large because some gradients are zero but for rounding (a key's bias
 # shifts all scores alike), and Adam would make steps of them.
@@ -154,7 +176,8 @@ def shapes(c):
     heads, groups, d = (c["num_attention_heads"], c["num_query_groups"],
                         c["head_size"])
     f, v = c["ffn_hidden_size"], c["padded_vocab_size"]
-    norm_bias = c["normalization"] == "LayerNorm"
+    norm_bias = c["normalization"] == "LayerNorm" and not c["no_norm_bias"]
+    own = not c["no_linear_bias"] and not c["no_attention_bias"]
     bias, gate, qk = not c["no_linear_bias"], c["gated"], c["qk_norm"]
     pre, post, whole = not c["no_pre_norm"], c["post_norm"], c["qk_norm_whole"]
     two = pre and not c["shared_norm"]
@@ -173,7 +196,7 @@ def shapes(c):
             ("self_attention.linear_qkv.weight",
              ((heads + 2 * groups) * d, h), True),
             ("self_attention.linear_qkv.bias", ((heads + 2 * groups) * d,),
-             bias or c["qkv_bias"]),
+             own or c["qkv_bias"]),
             ("self_attention.q_layernorm.weight",
              (heads * d if whole else d,), qk),
             ("self_attention.q_layernorm.bias", (d,), qk and norm_bias),
@@ -181,7 +204,7 @@ def shapes(c):
              (groups * d if whole else d,), qk),
             ("self_attention.k_layernorm.bias", (d,), qk and norm_bias),
             ("self_attention.linear_proj.weight", (h, heads * d), True),
-            ("self_attention.linear_proj.bias", (h,), bias),
+            ("self_attention.linear_proj.bias", (h,), own),
             ("post_self_attn_layernorm.weight", (h,), post),
             ("post_self_attn_layernorm.bias", (h,), post and norm_bias),
             ("pre_mlp_layernorm.weight", (h,), two),
@@ -199,6 +222,8 @@ def shapes(c):
         out.append(("decoder.final_layernorm.bias", (h,)))
     if not c["tied_embeddings"]:
         out.append(("output_layer.weight", (v, h)))
+    if c["output_bias"]:
+        out.append(("output_layer.bias", (v,)))
     return out
 
 
@@ -218,7 +243,7 @@ def norm(x, p, name, c):
         square = (x * x).mean(-1, keepdim=True)
         return x * torch.rsqrt(square + c["norm_epsilon"]) * w
     return torch.nn.functional.layer_norm(x, (x.shape[-1],), w,
-                                          p[name + ".bias"],
+                                          p.get(name + ".bias"),
                                           c["norm_epsilon"])
 
 
@@ -227,10 +252,24 @@ def linear(x, p, name):
     return y + p[name + ".bias"] if name + ".bias" in p else y
 
 
-def rates(c, n):
+def is_one(freq, layer, odd):
+    """An entry of a list of layers, or of one where every freq-th is odd."""
+    if isinstance(freq, str):
+        return json.loads(freq)[layer] == 1
+    return bool(freq and (layer + 1) % freq == 0) == odd
+
+
+def slides(c, layer):
+    return c["window_size"] and layer >= c["window_full_layers"] and is_one(
+        c["window_attn_skip_freq"], layer, False)
+
+
+def rates(c, n, local):
     """Angles a position, and the size of sines and cosines."""
     base, kind, factor = (c["rotary_base"], c["rotary_scaling"],
                           c["rotary_factor"])
+    if local:
+        base, kind = c["rotary_local_base"], "none"
     before = c["rotary_positions"]
     if kind == "dynamic":
         base *= (factor * c["max_positions"] / before - (factor - 1)) ** (
@@ -258,10 +297,10 @@ def rates(c, n):
     return rate, 1
 
 
-def rope(x, c):
+def rope(x, c, layer):
     """Turns halves of the first elements of (B, T, ..., D), by sequence."""
     n = int(c["head_size"] * c["rotary_percent"])
-    rate, size = rates(c, n)
+    rate, size = rates(c, n, c["rotary_local_base"] and slides(c, layer))
     angle = torch.arange(x.shape[1])[:, None] * rate
     angle = angle.view(1, x.shape[1], *[1] * (x.dim() - 3), n // 2)
     cos, sin, rest = angle.cos() * size, angle.sin() * size, x[..., n:]
@@ -294,8 +333,9 @@ def attention(x, p, name, c, doc_start, layer):
     elif c["qk_norm"]:
         q = norm(q, p, name + ".q_layernorm", c)
         k = norm(k, p, name + ".k_layernorm", c)
-    if c["position_embedding"] == "rope":
-        q, k = rope(q, c), rope(k, c)
+    if c["position_embedding"] == "rope" and not is_one(c["no_rope_freq"],
+                                                        layer, True):
+        q, k = rope(q, c, layer), rope(k, c, layer)
     score = torch.einsum("btgpd,bsgd->bgpts", q, k) / math.sqrt(
         c["query_pre_attn_scalar"] or d)
     if c["attn_logit_softcapping"]:
@@ -307,9 +347,7 @@ def attention(x, p, name, c, doc_start, layer):
         score = score - slopes * (s[:, None] - s[None, :])
     seen = (s[None, None, :] <= s[None, :, None]) & \
            (s[None, None, :] >= doc_start[:, :, None])
-    freq = c["window_attn_skip_freq"]
-    if c["window_size"] and layer >= c["window_full_layers"] and not (
-            freq and (layer + 1) % freq == 0):
+    if slides(c, layer):
         seen &= s[None, None, :] >= s[None, :, None] - c["window_size"]
     score = score.masked_fill(~seen[:, None, None], -math.inf)
     out = torch.einsum("bgpts,bsgd->btgpd", score.softmax(-1), v)
@@ -339,6 +377,7 @@ def forward(p, c, tokens, position, doc_start):
     x = word[tokens]
     if c["scale_embedding"]:
         x = x * math.sqrt(c["hidden_size"])
+    x = x * (c["embedding_multiplier"] or 1)
     if c["position_embedding"] == "learned_absolute":
         x = x + p["embedding.position_embeddings.weight"][
             position + c["position_offset"]]
@@ -352,16 +391,18 @@ def forward(p, c, tokens, position, doc_start):
                              i)
         if c["post_norm"]:
             attended = norm(attended, p, name + ".post_self_attn_layernorm", c)
+        attended = attended * (c["residual_multiplier"] or 1)
         stream = x if c["parallel_blocks"] else x + attended
         second = first if c["shared_norm"] else stream if not pre else \
             norm(stream, p, name + ".pre_mlp_layernorm", c)
         forwarded = feed_forward(second, p, name + ".mlp", c)
         if c["post_norm"]:
             forwarded = norm(forwarded, p, name + ".post_mlp_layernorm", c)
-        x = x + attended + forwarded
+        x = x + attended + forwarded * (c["residual_multiplier"] or 1)
     x = norm(x, p, "decoder.final_layernorm", c)
     out = word if c["tied_embeddings"] else p["output_layer.weight"]
-    logits = x @ out.T
+    logits = x @ out.T * (c["logit_multiplier"] or 1)
+    logits = logits + p.get("output_layer.bias", 0)
     cap = c["final_logit_softcapping"]
     return cap * torch.tanh(logits / cap) if cap else logits
 

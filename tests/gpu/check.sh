@@ -69,7 +69,7 @@ if [ "$GPT_TEST_DEVICE" != cuda ] ||
     exit $failed
 fi
 
-sections=$("$kernels" --list | grep -v sweep)
+sections=$("$kernels" --list | grep -v 'sweep\|ptx')
 limit=${GPT_CHECK_SECONDS:-100}
 
 # Runs one section of the kernels' test; the result is a file of one line.

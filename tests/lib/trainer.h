@@ -101,6 +101,7 @@ static int trainer_replica(struct trainer *t, struct gpt_err *err)
                                .steps = 5,
                                .extra_scale = 0.2}},
         .noise_scale = l->muon,
+        .texts = true,
         .exec.act = GPT_F32,
         .exec.micro_batch = t->micro_batch,
         .exec.seq_length = t->seq_length,

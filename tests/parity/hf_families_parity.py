@@ -1,7 +1,9 @@
 """Tiny random models of Hugging Face's families, of odd sizes: the same logits,
-the same greedy text, ten AdamW steps to the same weights at TP 1, TP 2 with
-sequence parallelism and PP 2, and back in transformers with the same logits.
-Prints TAP. Usage: hf_families_parity.py BUILD (from the repository's root).
+in bf16 within its error, the same greedy text, on emulated CUDA too, where it is
+built; ten AdamW steps to the same weights at TP 1, TP 2 with sequence
+parallelism, PP 2 and on emulated CUDA, and back in transformers with the same
+logits. Prints TAP. Usage: hf_families_parity.py BUILD [CASE...] (from the
+repository's root).
 """
 import json
 import os
@@ -15,6 +17,8 @@ import transformers
 from safetensors.torch import load_file
 
 BUILD = os.path.abspath(sys.argv[1])
+DEVICES = ["cpu"] + ["cuda-emu"] * os.path.exists(
+    os.path.join(BUILD, "libgpt-cuda-emu.so"))
 transformers.logging.set_verbosity_error()
 torch.set_num_threads(1)
 count = failed = 0
@@ -30,6 +34,8 @@ LLAMA = (f"{ROPE} --normalization RMSNorm --norm-epsilon 1e-6 --swiglu "
          "--disable-bias-linear --untie-embeddings-and-output-weights ")
 GEMMA = (f"{ROPE} --normalization RMSNorm --norm-epsilon 1e-6 --geglu "
          "--disable-bias-linear --apply-layernorm-1p --scale-embedding ")
+COHERE = (f"{ROPE} --rotary-interleaved --no-norm-bias --shared-norm --swiglu "
+          "--disable-bias-linear")
 NO_DROPOUT = dict(resid_pdrop=0.0, embd_pdrop=0.0, attn_pdrop=0.0)
 SIZES = ("--num-layers 2 --hidden-size 30 --ffn-hidden-size 52 "
          "--max-position-embeddings 160 ")
@@ -173,6 +179,128 @@ CASES = {
     "bloom": ("Bloom", dict(num_attention_heads=3, seq_length=160),
               "--num-attention-heads 3 --ffn-hidden-size 120 "
               "--position-embedding-type alibi --embedding-norm"),
+    "gptj": ("GPTJ", dict(num_attention_heads=3, n_inner=52, rotary_dim=4,
+                          **NO_DROPOUT),
+             f"{ROPE} --rotary-percent 0.4 --rotary-interleaved "
+             "--num-attention-heads 3 --shared-norm --no-attention-bias "
+             "--output-bias --untie-embeddings-and-output-weights"),
+    "gptj-tp": ("GPTJ", dict(num_attention_heads=2, n_inner=52, rotary_dim=6,
+                             **NO_DROPOUT),
+                f"{ROPE} --rotary-percent 0.4 --rotary-interleaved "
+                "--num-attention-heads 2 --shared-norm --no-attention-bias "
+                "--output-bias --untie-embeddings-and-output-weights"),
+    "phi": ("Phi", dict(**GROUPS, hidden_size=48, rope_parameters=dict(
+        rope_type="default", rope_theta=10000.0, partial_rotary_factor=0.5)),
+            f"{ROPE} {GQA} --hidden-size 48 --rotary-percent 0.5 "
+            "--shared-norm --output-bias "
+            "--untie-embeddings-and-output-weights"),
+    "phi-norms": ("Phi", dict(num_attention_heads=3, num_key_value_heads=3,
+                              qk_layernorm=True, rope_parameters=dict(
+        rope_type="default", rope_theta=10000.0, partial_rotary_factor=0.4)),
+                  f"{ROPE} --num-attention-heads 3 --rotary-percent 0.4 "
+                  "--shared-norm --output-bias --qk-layernorm "
+                  "--untie-embeddings-and-output-weights"),
+    "stablelm": ("StableLm", dict(**GROUPS, hidden_size=48, use_qkv_bias=True),
+                 f"{ROPE} {GQA} --hidden-size 48 --rotary-percent 0.25 "
+                 "--swiglu --disable-bias-linear --add-qkv-bias "
+                 "--untie-embeddings-and-output-weights"),
+    "stablelm-parallel": ("StableLm", dict(**GROUPS, hidden_size=48,
+                                           use_parallel_residual=True),
+                          f"{ROPE} {GQA} --hidden-size 48 "
+                          "--rotary-percent 0.25 --swiglu "
+                          "--disable-bias-linear --shared-norm "
+                          "--untie-embeddings-and-output-weights"),
+    "cohere": ("Cohere", dict(**GROUPS, hidden_size=48, logit_scale=0.3),
+               f"{COHERE} {GQA} --hidden-size 48 --rotary-base 500000 "
+               "--logit-multiplier 0.3"),
+    "cohere2": ("Cohere2", dict(**GROUPS, hidden_size=48, sliding_window=9,
+                                num_hidden_layers=4, logit_scale=0.25,
+                                sliding_window_pattern=3),
+                f"{COHERE} {GQA} --hidden-size 48 --num-layers 4 "
+                "--logit-multiplier 0.25 --window-size 8 --no-rope-freq 3 "
+                "--window-attn-skip-freq 3"),
+    "granite": ("Granite", dict(**GROUPS, head_dim=8, embedding_multiplier=3.0,
+                                residual_multiplier=0.22, logits_scaling=5.0,
+                                attention_multiplier=0.3),
+                LLAMA + GQA + "--kv-channels 8 --embedding-multiplier 3 "
+                "--residual-multiplier 0.22 --logit-multiplier 0.2 "
+                "--query-pre-attn-scalar 11.11111111111111"),
+    "smollm3": ("SmolLM3", dict(**GROUPS, hidden_size=48, num_hidden_layers=4,
+                                no_rope_layer_interval=3),
+                LLAMA.replace("--untie-embeddings-and-output-weights", "") +
+                GQA + "--hidden-size 48 --num-layers 4 --no-rope-freq 3 "
+                "--rotary-base 2000000"),
+    "smollm3-list": ("SmolLM3", dict(**GROUPS, hidden_size=48,
+                                     num_hidden_layers=4,
+                                     no_rope_layers=[0, 1, 1, 0]),
+                     LLAMA.replace("--untie-embeddings-and-output-weights",
+                                   "") + GQA + "--hidden-size 48 --num-layers "
+                     "4 --no-rope-freq [1]+[0]*2+[1] --rotary-base 2000000"),
+    "ernie": ("Ernie4_5", dict(**GROUPS, head_dim=8),
+              LLAMA.replace("1e-6", "1e-5").replace(
+                  "--untie-embeddings-and-output-weights", "") + GQA +
+              "--kv-channels 8 --rotary-base 500000 --rotary-interleaved"),
+    "glm": ("Glm", dict(**GROUPS, head_dim=8, rms_norm_eps=1e-6),
+            LLAMA + GQA + "--kv-channels 8 --rotary-percent 0.5 "
+            "--rotary-interleaved --add-qkv-bias"),
+    "glm4": ("Glm4", dict(**GROUPS, head_dim=8, rms_norm_eps=1e-6,
+                          attention_bias=False),
+             LLAMA + GQA + "--kv-channels 8 --rotary-percent 0.5 "
+             "--rotary-interleaved --post-norm"),
+    "nemotron": ("Nemotron", dict(**GROUPS, hidden_size=48),
+                 f"{ROPE} {GQA} --hidden-size 48 --rotary-percent 0.5 "
+                 "--apply-layernorm-1p --squared-relu --disable-bias-linear "
+                 "--untie-embeddings-and-output-weights"),
+    "arcee": ("Arcee", dict(**GROUPS, hidden_size=48),
+              f"{ROPE} {GQA} --hidden-size 48 --normalization RMSNorm "
+              "--squared-relu --disable-bias-linear "
+              "--untie-embeddings-and-output-weights"),
+    "seed": ("SeedOss", dict(**GROUPS, head_dim=8, attention_dropout=0.0,
+                             residual_dropout=0.0),
+             LLAMA + GQA + "--kv-channels 8 --add-qkv-bias"),
+    "gemma3": ("Gemma3", dict(**GROUPS, hidden_size=48, head_dim=8,
+                              num_hidden_layers=4, sliding_window=7,
+                              query_pre_attn_scalar=13,
+                              layer_types=["sliding_attention"] * 2 + [
+                                  "full_attention", "sliding_attention"],
+                              rope_parameters=dict(
+        full_attention=dict(rope_type="linear", factor=3.0,
+                            rope_theta=1000.0),
+        sliding_attention=dict(rope_type="default", rope_theta=100.0))),
+               GEMMA + GQA + "--hidden-size 48 --kv-channels 8 --num-layers 4 "
+               "--post-norm --qk-layernorm --window-size 6 "
+               "--window-attn-skip-freq 3 --query-pre-attn-scalar 13 "
+               "--rotary-base 1000 --rotary-local-base 100 "
+               "--rotary-scaling-type linear --rotary-scaling-factor 3"),
+    "olmo3": ("Olmo3", dict(**GROUPS, hidden_size=48, num_hidden_layers=4,
+                            sliding_window=9, rope_parameters=dict(
+        full_attention=dict(rope_type="yarn", factor=4.0, rope_theta=1000.0,
+                            original_max_position_embeddings=40),
+        sliding_attention=dict(rope_type="default", rope_theta=1000.0))),
+              LLAMA.replace("1e-6", "1e-5") + GQA + "--hidden-size 48 "
+              "--num-layers 4 --no-pre-norm --qk-norm-whole --window-size 8 "
+              "--window-attn-skip-freq 4 --rotary-base 1000 "
+              "--rotary-local-base 1000 --rotary-scaling-type yarn "
+              "--rotary-scaling-factor 4 --rotary-original-positions 40"),
+    "olmo3-list": ("Olmo3", dict(**GROUPS, hidden_size=48,
+                                 num_hidden_layers=4, sliding_window=9,
+                                 layer_types=["sliding_attention",
+                                              "full_attention"] +
+                                 ["sliding_attention"] * 2),
+                   LLAMA.replace("1e-6", "1e-5") + GQA + "--hidden-size 48 "
+                   "--num-layers 4 --no-pre-norm --qk-norm-whole "
+                   "--window-size 8 --window-attn-skip-freq [1,0]+[1]*2 "
+                   "--rotary-base 500000"),
+    "exaone4": ("Exaone4", dict(**GROUPS, hidden_size=48, num_hidden_layers=4,
+                                sliding_window=9),
+                LLAMA.replace("1e-6", "1e-5") + GQA + "--hidden-size 48 "
+                "--num-layers 4 --no-pre-norm --qk-layernorm --window-size 8 "
+                "--window-attn-skip-freq 4 --no-rope-freq 4"),
+    "exaone4-full": ("Exaone4", dict(**GROUPS, hidden_size=48,
+                                     sliding_window=None,
+                                     layer_types=["full_attention"] * 2),
+                     LLAMA.replace("1e-6", "1e-5") + GQA + "--hidden-size 48 "
+                     "--no-pre-norm --qk-layernorm"),
 }
 
 
@@ -206,7 +334,8 @@ def make(directory, name, changes):
     settings = {**SMALL, **changes}
     if not NOT_SO_NAMED.isdisjoint(settings) or name == "Bloom":
         del settings["intermediate_size"]
-    config = getattr(transformers, name + "Config")(**settings)
+    config = (getattr(transformers, name + "TextConfig", None) or
+              getattr(transformers, name + "Config"))(**settings)
     config._attn_implementation = "eager"
     m = cls(config).eval()
     with torch.no_grad():  # biases and norms that are not 0 and 1
@@ -229,6 +358,24 @@ def logits(m, tokens):
 def close(a, b, what, limit=1e-4):
     err = float((a - b).abs().max()) if a.shape == b.shape else a.shape
     ok(a.shape == b.shape and err <= limit, f"{what} ({err})")
+
+
+def numbers(text):
+    return torch.tensor([[float(x) for x in line.split()]
+                         for line in text.splitlines()])
+
+
+def narrow(name, cls, d, m, tokens):
+    """bf16 here and there, both against float: no rounding is worse here than
+    there, but for luck."""
+    here = numbers(run("tests/parity/logits", "--bf16", d("in"), *tokens))
+    there = logits(cls.from_pretrained(d("hf"), dtype=torch.bfloat16,
+                                       attn_implementation="eager").eval(),
+                   tokens).float()
+    exact = logits(m, tokens)
+    a, b = (float((x - exact).pow(2).mean().sqrt()) for x in (here, there))
+    ok(a <= 1.25 * b, f"{name}: bf16 within its error ({a:.2g} from float, "
+       f"transformers' {b:.2g})")
 
 
 def greedy(m, prompt):
@@ -274,6 +421,8 @@ def data_set(work):
 def trains(work, d, name, options, want, there, there0, tokens):
     layouts = {"": (1, []), ", PP 2": (2, [
         "--pipeline-model-parallel-size", 2])}
+    if len(DEVICES) > 1:
+        layouts[", emulated CUDA"] = (1, ["--device", DEVICES[1]])
     if "--num-attention-heads 6" in options or \
             "--num-attention-heads 2" in options:
         layouts[", TP 2 and SP"] = (2, ["--tensor-model-parallel-size", 2,
@@ -289,7 +438,8 @@ def trains(work, d, name, options, want, there, there0, tokens):
                 LR["eps"], "--adam-beta2", 0.95, "--weight-decay", 0.1,
                 "--lr-decay-style", "constant", "--hidden-dropout", 0,
                 "--attention-dropout", 0, "--eval-iters", 0, "--split",
-                "100,0,0", "--device", "cpu", *more]
+                "100,0,0", *([] if "--device" in more else
+                             ["--device", "cpu"]), *more]
         if ranks == 1:
             run("gpt-train", *args)
         else:
@@ -320,15 +470,14 @@ def case(work, name, cls, changes, options, tokens):
     long = [random.randrange(VOCAB) for _ in range(150)]
     run("gpt-reshape", "--load-path", d("hf"), "--save-path", d("in"),
         "--verify")
-    here = run("tests/parity/logits", d("in"), *long)
-    here = torch.tensor([[float(x) for x in line.split()]
-                         for line in here.splitlines()])
-    close(here, logits(m, long), f"{name}: logits")
+    close(numbers(run("tests/parity/logits", d("in"), *long)), logits(m, long),
+          f"{name}: logits")
     run("gpt-reshape", "--load-path", d("in"), "--save-path", d("back"),
         "--to", "hf", "--verify")
     kind = json.load(open(d("back") + "/config.json"))["model_type"]
     back = transformers.AutoModelForCausalLM.from_pretrained(
         d("back"), dtype=torch.float32, attn_implementation="eager").eval()
+    narrow(name, there, d, m, long)
     close(logits(back, long), logits(m, long),
           f"{name}: back in transformers, as {kind}", 1e-6)
     run("gpt-reshape", "--load-path", d("hf"), "--save-path", d("same"),
@@ -337,13 +486,14 @@ def case(work, name, cls, changes, options, tokens):
     ok(a.keys() == b.keys() and all(torch.equal(a[k], b[k]) for k in a),
        f"{name}: straight back, as its own family", a.keys() ^ b.keys())
     prompt = long[:7]
-    text = run("gpt-generate", "--load", d("hf"), "--tokenizer-type",
-               "NullTokenizer", "--vocab-size", VOCAB - 1, "--greedy",
-               "--tokens", 100, "--ignore-eod", "--prompt",
-               " ".join(map(str, prompt)), "--device", "cpu")
     want = greedy(m, prompt)
-    ok(text.split() == want.split(), f"{name}: the same greedy text",
-       f"{text}\n{want}")
+    for device in DEVICES:
+        text = run("gpt-generate", "--load", d("hf"), "--tokenizer-type",
+                   "NullTokenizer", "--vocab-size", VOCAB - 1, "--greedy",
+                   "--tokens", 100, "--ignore-eod", "--prompt",
+                   " ".join(map(str, prompt)), "--device", device)
+        ok(text.split() == want.split(),
+           f"{name}: the same greedy text on {device}", f"{text}\n{want}")
     want = train_there(m, tokens)
     trains(work, d, name, options, want, type(back), m, tokens)
 
@@ -359,7 +509,7 @@ def main():
                 continue
             try:
                 case(work, name, cls, changes, options, tokens)
-            except RuntimeError as e:
+            except Exception as e:  # a class that fails is a failed case
                 ok(False, name, e)
     print(f"1..{count}")
     return failed != 0

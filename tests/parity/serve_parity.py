@@ -13,13 +13,58 @@ import openai
 from generate_parity import BUILD, check, finish, model_of, run
 
 
+TEMPLATE = ("{% for m in messages %}{{ m.role[0]|upper }}: {{ m.content }}\n"
+            "{% endfor %}{% if add_generation_prompt %}A:{% endif %}")
+
+
+def chats(client, load):
+    """The client's chats, whole and streamed, against the filter's text of what
+    transformers makes of the messages."""
+    from transformers.utils import chat_template_utils as utils
+    messages = [{"role": "system", "content": "Be brief."},
+                {"role": "user", "content": "The cat?"}]
+    prompt = utils._compile_jinja_template(TEMPLATE).render(
+        messages=messages, add_generation_prompt=True)
+    want = json.loads(run(*load, "--jsonl", "-p", prompt, "--seed", "5",
+                          "--tokens", "30", "--temperature", "0.8",
+                          "--num-samples", "1", stdin=subprocess.DEVNULL))
+    how = dict(model="tiny", messages=messages, seed=5, max_tokens=30,
+               temperature=0.8)
+    whole = client.chat.completions.create(**how, logprobs=True, top_logprobs=3)
+    choice = whole.choices[0]
+    check(choice.message.content == want["text"]
+          and choice.message.role == "assistant", "a chat is the filter's text")
+    check(choice.finish_reason in ("stop", "length"), "and has its reason")
+    check(len(choice.logprobs.content) == want["tokens"]
+          and len(choice.logprobs.content[0].top_logprobs) == 3,
+          "with probabilities")
+    check(whole.usage.prompt_tokens == len(prompt.encode())
+          and whole.usage.prompt_tokens_details.cached_tokens == 0,
+          "its tokens are counted")
+    pieces = list(client.chat.completions.create(
+        **how, stream=True, stream_options={"include_usage": True}))
+    text = "".join(p.choices[0].delta.content or "" for p in pieces
+                   if p.choices)
+    check(text == want["text"], "a stream of a chat is the same text")
+    check(pieces[0].choices[0].delta.role == "assistant", "begins with a role")
+    try:
+        client.chat.completions.create(**how, tools=[
+            {"type": "function", "function": {"name": "f"}}])
+        check(False, "tools are refused")
+    except openai.BadRequestError as e:
+        check("'tools'" in str(e), "tools are refused")
+
+
 def main():
     model = model_of(7, n_layer=2, n_embd=32, n_head=4)
     with tempfile.TemporaryDirectory() as top:
         model.save_pretrained(f"{top}/tiny", safe_serialization=True)
         load = [f"{BUILD}/gpt-generate", "--load", f"{top}/tiny",
                 "--tokenizer-type", "ByteTokenizer"]
-        server = subprocess.Popen([*load, "--serve", "127.0.0.1:0"],
+        with open(f"{top}/template", "w", encoding="utf-8") as f:
+            f.write(TEMPLATE)
+        server = subprocess.Popen([*load, "--serve", "127.0.0.1:0",
+                                   "--chat-template", f"{top}/template"],
                                   stderr=subprocess.PIPE, text=True)
         url = None
         for line in server.stderr:
@@ -62,6 +107,7 @@ def main():
             check(False, "another model is refused")
         except openai.BadRequestError as e:
             check("only 'tiny'" in str(e), "another model is refused")
+        chats(client, load)
         server.terminate()
         server.communicate(timeout=60)
         check(server.returncode == -15, "SIGTERM ends the server")

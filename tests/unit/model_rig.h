@@ -58,18 +58,20 @@ static struct gpt_config config(bool tied, int64_t groups)
 /* Architectures beside GPT-2's. The width of the feed-forward is no multiple of
  * 64 on any rank: gate and fc1 are two products. */
 enum variant {
-    GPT2, LLAMA, NEOX, FALCON, GATED_BIASES, GEMMA2, OLMO2, BLOOM, OPT,
-    N_VARIANTS
+    GPT2, LLAMA, NEOX, FALCON, GATED_BIASES, GEMMA2, OLMO2, BLOOM, OPT, GPTJ,
+    GRANITE, N_VARIANTS
 };
 __attribute__((unused))
 static const char *const variant_names[] = {"gpt2", "llama", "neox", "falcon",
                                             "gated, with biases", "gemma2",
-                                            "olmo2", "bloom", "opt"};
+                                            "olmo2", "bloom", "opt", "gptj",
+                                            "granite"};
 
 __attribute__((unused))
 static void make_variant(struct gpt_config *c, enum variant v)
 {
     const bool olmo2 = v == OLMO2, gemma2 = v == GEMMA2;
+    const bool granite = v == GRANITE;
 
     if (v == OPT)
         c->position_offset = 2;
@@ -94,18 +96,28 @@ static void make_variant(struct gpt_config *c, enum variant v)
     }
     c->position_embedding = GPT_POSITION_ROPE;
     c->rotary_base = 100;
-    c->rotary_percent = v == NEOX ? 0.5 : 1;
-    c->rotary_interleaved = v == LLAMA;
+    c->rotary_percent = v == NEOX || v == GPTJ ? 0.5 : 1;
+    c->rotary_interleaved = v == LLAMA || v == GPTJ;
+    c->no_attention_bias = c->output_bias = v == GPTJ;
+    /* and what is Cohere's: it changes the same places */
+    c->no_norm_bias = v == FALCON;
+    if (granite) {
+        c->embedding_multiplier = 3;
+        c->residual_multiplier = 0.4;
+        c->logit_multiplier = 0.7;
+        c->no_rope_freq = 3;
+    }
     c->normalization =
-        v == LLAMA || olmo2 || gemma2 ? GPT_RMSNORM : GPT_LAYERNORM;
+        v == LLAMA || olmo2 || gemma2 || granite ? GPT_RMSNORM : GPT_LAYERNORM;
     c->norm_plus_one = v == GATED_BIASES || gemma2;
-    c->gated = v == LLAMA || v == GATED_BIASES || olmo2 || gemma2;
+    c->gated = v == LLAMA || v == GATED_BIASES || olmo2 || gemma2 || granite;
     c->activation = c->gated ? GPT_SILU : GPT_GELU_EXACT;
-    c->no_linear_bias = v == LLAMA || v == FALCON || olmo2 || gemma2;
+    c->no_linear_bias =
+        v == LLAMA || v == FALCON || olmo2 || gemma2 || granite;
     c->qkv_bias = v == LLAMA;
     c->qk_norm = v == LLAMA || olmo2;
-    c->parallel_blocks = v == NEOX || v == FALCON;
-    c->shared_norm = v == FALCON;
+    c->parallel_blocks = v == NEOX || v == FALCON || v == GPTJ;
+    c->shared_norm = v == FALCON || v == GPTJ;
 }
 
 /* A bucket has a block of its own, or (shared) the block of all layers. */

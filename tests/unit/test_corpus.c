@@ -294,6 +294,133 @@ static void test_digest(void)
     ok(d != digest_of(&o), "another data set");
 }
 
+static int32_t sample_of(const struct gpt_corpus *c, int64_t i)
+{
+    struct gpt_err err = {0};
+    int32_t x[9];
+
+    return gpt_corpus_get(c, GPT_TRAIN, i, x, &err) == GPT_OK ? x[0] : -1;
+}
+
+static struct gpt_corpus *open_staged(struct gpt_data_stages *s, int64_t n)
+{
+    struct gpt_corpus_options o = options(NULL, 0);
+
+    o.split = NULL;
+    o.stages = s;
+    o.n_samples[GPT_TRAIN] = n;
+    o.n_samples[GPT_VALID] = o.n_samples[GPT_TEST] = 0;
+    return open_or_die(&o);
+}
+
+/* One stage is the blend of its words. Of several, each has its own share, and
+ * a data set goes on where it stopped: within an epoch nothing comes twice. */
+static void test_stages(void)
+{
+    const char *const blend[] = {"3", paths[0], "1", paths[1]};
+    const char *const one[] = {paths[0]}, *const last[] = {paths[1]};
+    struct gpt_data_stage stage[] = {{.first = 0, .words = blend, .n = 4},
+                                     {.first = 12, .words = one, .n = 1},
+                                     {.first = 20, .words = last, .n = 1}};
+    struct gpt_data_stages s = {.stage = stage, .n = 1};
+    struct gpt_corpus_options o = options(NULL, 0);
+    int32_t seen[40];
+    int same = 0, second = 0, twice = 0;
+
+    o.split = NULL;
+    o.split_path[GPT_TRAIN] = blend;
+    o.n_split_path[GPT_TRAIN] = 4;
+    o.n_samples[GPT_VALID] = o.n_samples[GPT_TEST] = 0;
+    struct gpt_corpus *plain = open_or_die(&o);
+    struct gpt_corpus *c = open_staged(&s, 20);
+    for (int i = 0; i < 20; i++)
+        same += sample_of(c, i) == sample_of(plain, i);
+    is_int(same, 20, "one stage is the blend of its words");
+    gpt_corpus_close(plain);
+    gpt_corpus_close(c);
+
+    s.n = 3;
+    c = open_staged(&s, 30);
+    is_int(gpt_corpus_size(c, GPT_TRAIN), 30, "all samples of all stages");
+    for (int i = 0; i < 30; i++) {
+        seen[i] = sample_of(c, i);
+        second += i < 12 && seen[i] >= 50000;
+        for (int k = 0; k < i; k++)
+            twice += seen[i] == seen[k];
+    }
+    is_int(second, 3, "a quarter of the first stage");
+    for (int i = 12; i < 30; i++)
+        ok((seen[i] >= 50000) == (i >= 20), "sample %d is of its stage", i);
+    is_int(twice, 0, "no sample comes twice");
+    const uint64_t digest = gpt_corpus_digest(c);
+    gpt_corpus_close(c);
+
+    c = open_staged(&s, 26);
+    same = 0;
+    for (int i = 0; i < 26; i++)
+        same += sample_of(c, i) == seen[i];
+    is_int(same, 26, "a shorter run has the same beginning");
+    ok(gpt_corpus_digest(c) == digest, "and the same digest");
+    gpt_corpus_close(c);
+    c = open_staged(&s, 15);
+    same = 0;
+    for (int i = 0; i < 15; i++)
+        same += sample_of(c, i) == seen[i];
+    is_int(same, 15, "one that ends before the last stage, too");
+    ok(gpt_corpus_digest(c) == digest, "with the same digest");
+    gpt_corpus_close(c);
+    stage[1].first = 13;
+    c = open_staged(&s, 30);
+    ok(gpt_corpus_digest(c) != digest, "other stages have another digest");
+    gpt_corpus_close(c);
+}
+
+static void write_text(const char *path, const char *text)
+{
+    FILE *f = fopen(path, "w");
+
+    if (!f || fputs(text, f) < 0 || fclose(f) != 0)
+        exit(1);
+}
+
+static void test_stage_files(void)
+{
+    static const struct {
+        const char *text, *says;
+    } bad[] = {
+        {"", "holds no stage"},
+        {"# nothing\n\n", "holds no stage"},
+        {"5 a\n", ":1: the first stage begins at sample 0, not 5"},
+        {"x a\n", ":1: 'x' is no number"},
+        {"-1 a\n", ":1: '-1' is no number"},
+        {"0 a\n\n10\n", ":3: a stage without data sets"},
+        {"0 a\n10 b\n10 c\n", ":3: stage 3 begins at sample 10, after"},
+        {"0 a b\n", ":1: several data sets need a weight each"},
+    };
+    struct gpt_data_stages s;
+    struct gpt_err err = {0};
+    char path[80];
+
+    snprintf(path, sizeof(path), "%s/stages", dir);
+    write_text(path, "# two\n0 0.5 a 0.5 b # blend\r\n\t1K   c\n");
+    is_int(gpt_data_stages_read(&s, path, &err), GPT_OK, "a file of stages");
+    ok(s.n == 2 && s.stage[0].n == 4 && s.stage[1].first == 1000 &&
+           s.stage[1].n == 1 && strcmp(s.stage[1].words[0], "c") == 0 &&
+           strcmp(s.stage[0].words[3], "b") == 0,
+       "its words");
+    ok(gpt_data_stages_at(&s, 0) == 0 && gpt_data_stages_at(&s, 999) == 0 &&
+           gpt_data_stages_at(&s, 1000) == 1 &&
+           gpt_data_stages_at(&s, 1 << 30) == 1,
+       "the stage of a sample");
+    gpt_data_stages_free(&s);
+    for (size_t i = 0; i < GPT_COUNT(bad); i++) {
+        write_text(path, bad[i].text);
+        is_int(gpt_data_stages_read(&s, path, &err), GPT_EDATA, "'%s'",
+               bad[i].says);
+        ok(strstr(err.text, bad[i].says) != NULL, "says: %s", err.text);
+    }
+}
+
 /* Blends of thousands of sets must not run out of descriptors. */
 static void test_many(void)
 {
@@ -344,6 +471,8 @@ int main(void)
     test_refused();
     test_vocabulary();
     test_digest();
+    test_stages();
+    test_stage_files();
     test_many();
     snprintf(command, sizeof(command), "rm -rf '%s'", dir);
     if (system(command) != 0)

@@ -1201,6 +1201,60 @@ static void random_shapes(void)
         sweep(atoll(getenv("GPT_TEST_SWEEP")));
 }
 
+/* ---- a case or two of each kernel, for the interpreter of PTX, which is
+ * slow ---- */
+
+static void ptx_hopper(void)
+{
+    static const struct attn_case cases[] = {
+        {1, 140, 1, 1, 64, 0, true}, {1, 150, 2, 1, 64, 0.2, false},
+        {1, 300, 1, 1, 128, 0, false},
+    };
+
+    if (!getenv("GPT_CUDA_PTX"))
+        return;
+    reopen("GPT_CUDA_EMU_ARCH", "90");
+    for (size_t i = 0; i < GPT_COUNT(cases); i++)
+        check_attn("hopper attention", 1, cases[i], i == 1);
+    reopen("GPT_CUDA_EMU_ARCH", "80");
+}
+
+static void ptx_attention(void)
+{
+    if (!getenv("GPT_CUDA_PTX"))
+        return;
+    check_attn("attention", 1, (struct attn_case){1, 100, 2, 1, 64, 0.2, true},
+               false);
+    check_attn("attention", 0, (struct attn_case){1, 33, 2, 2, 16, 0, true},
+               true);
+    check_cached(5, 6, 2, 24, true);
+    check_rope(1, 9, 3, 1, 80, 20, false);
+}
+
+static void ptx_rows(void)
+{
+    if (!getenv("GPT_CUDA_PTX"))
+        return;
+    check_flat(1023);
+    check_norm(GPT_LAYERNORM, 9, 96, 0.2, true, true);
+    check_norm(GPT_RMSNORM, 5, 33, 0, false, false);
+    check_bias(37, 96);
+    check_dropout(7, 40, 0.3);
+    check_embed(33, 24, 0.1, true, 50);
+    check_xent(3, 600, 590, 8, 9, true);
+    check_ranks(5, 40, 110);
+    check_adamw(1023, 3, true);
+    check_sgd(65, true);
+    check_mix(65);
+    check_activate(5, 48, true);
+    check_head_norm(GPT_RMSNORM, 7, 4, 2, 32, false);
+    check_wide_norm(5, 4, 2, 16);
+    check_softcap(100);
+    reopen("GPT_CUDA_EMU_GEMM", "plain");
+    check_matmul(17, 24, 40, false, true, false, 0, GPT_EPI_BIAS_GELU, 0);
+    reopen("GPT_CUDA_EMU_GEMM", "library");
+}
+
 static const struct {
     const char *name;
     void (*run)(void);
@@ -1211,6 +1265,9 @@ static const struct {
     {"choices", choices},
     {"more", more},           {"sweep", random_shapes},
     {"failures", failures},   {"limits", limits},
+    {"ptx-hopper", ptx_hopper},
+    {"ptx-attention", ptx_attention},
+    {"ptx-rows", ptx_rows},
 };
 
 static bool wanted(const char *section, int argc, char **argv)

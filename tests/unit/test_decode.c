@@ -159,6 +159,21 @@ static int64_t first_seen(const struct gpt_config *c, int64_t layer, int64_t t)
     return all || t < c->window_size ? 0 : t - c->window_size;
 }
 
+/* Heads of a layer at position t, turned as that layer turns them. */
+static void naive_turn_layer(const struct gpt_config *c, int64_t layer,
+                             double *qkv, int64_t t)
+{
+    struct gpt_config own = *c;
+
+    if (c->rotary_local_base > 0 && first_seen(c, layer, 1 << 20) > 0)
+        own.rotary_base = c->rotary_local_base;
+    if (c->position_embedding == GPT_POSITION_ROPE &&
+        (c->no_rope_freq == 0 || (layer + 1) % c->no_rope_freq != 0))
+        naive_turn(&own, qkv, t);
+}
+
+static double factor_of(double x) { return x > 0 ? x : 1; }
+
 /* x (t, C) through one layer, in place. */
 static void naive_layer(struct model *m, int64_t layer, int64_t t, double *x)
 {
@@ -182,8 +197,7 @@ static void naive_layer(struct model *m, int64_t layer, int64_t t, double *x)
         naive_linear(y, w.at[GPT_QKV_WEIGHT], w.at[GPT_QKV_BIAS], n, ld,
                      qkv + i * ld);
         naive_head_norms(c, &w, qkv + i * ld);
-        if (c->position_embedding == GPT_POSITION_ROPE)
-            naive_turn(c, qkv + i * ld, i);
+        naive_turn_layer(c, layer, qkv + i * ld, i);
     }
     for (int64_t i = 0; i < t; i++) {
         for (int64_t h = 0; h < c->num_attention_heads; h++)
@@ -194,7 +208,7 @@ static void naive_layer(struct model *m, int64_t layer, int64_t t, double *x)
             naive_norm(y, w.at[GPT_POST1_WEIGHT], w.at[GPT_POST1_BIAS], n, c,
                        y);
         for (int64_t k = 0; k < n; k++)
-            sum[k] = x[i * n + k] + y[k];
+            sum[k] = x[i * n + k] + y[k] * factor_of(c->residual_multiplier);
         bool shared = c->shared_norm;
         if (c->no_pre_norm)
             memcpy(normed, sum, (size_t)n * sizeof(*sum));
@@ -208,7 +222,7 @@ static void naive_layer(struct model *m, int64_t layer, int64_t t, double *x)
             naive_norm(y, w.at[GPT_POST2_WEIGHT], w.at[GPT_POST2_BIAS], n, c,
                        y);
         for (int64_t k = 0; k < n; k++)
-            x[i * n + k] = sum[k] + y[k];
+            x[i * n + k] = sum[k] + y[k] * factor_of(c->residual_multiplier);
     }
     gpt_free(qkv);
     gpt_free(y);
@@ -230,7 +244,8 @@ static double *naive_logits(struct model *m, const int32_t *tokens, int64_t t)
         for (int64_t k = 0; k < n; k++)
             x[i * n + k] =
                 (double)wte[tokens[i] * n + k] *
-                    (c->scale_embedding ? sqrt((double)n) : 1) +
+                    (c->scale_embedding ? sqrt((double)n)
+                                        : factor_of(c->embedding_multiplier)) +
                 (wpe ? (double)wpe[(i + c->position_offset) * n + k] : 0);
     for (int64_t i = 0; i < t && c->embedding_norm; i++)
         naive_norm(x + i * n, w.at[GPT_EMBEDDING_NORM_WEIGHT],
@@ -240,8 +255,11 @@ static double *naive_logits(struct model *m, const int32_t *tokens, int64_t t)
     for (int64_t i = 0; i < t; i++) {
         naive_norm(x + i * n, w.at[GPT_FINAL_NORM_WEIGHT],
                    w.at[GPT_FINAL_NORM_BIAS], n, c, y);
-        naive_linear(y, gpt_roles_output(&w), NULL, n, v, logits + i * v);
+        naive_linear(y, gpt_roles_output(&w), w.at[GPT_OUTPUT_BIAS], n, v,
+                     logits + i * v);
     }
+    for (int64_t i = 0; i < t * v; i++)
+        logits[i] *= factor_of(c->logit_multiplier);
     for (int64_t i = 0; i < t * v && c->final_logit_softcapping > 0; i++)
         logits[i] = c->final_logit_softcapping *
                     tanh(logits[i] / c->final_logit_softcapping);
@@ -357,6 +375,108 @@ static void test_side_by_side(struct model *m)
     gpt_free(alone);
 }
 
+/* Pieces of any length in one call, some longer than a block, have the bits
+ * that each of them has alone. */
+static void test_pieces(struct model *m)
+{
+    enum { N = 9, T = 300, SUM = 923 };
+    static const int64_t lengths[N] = {3, 40, 1, 17, 300, 16, 200, 256, 90};
+    const int64_t v = m->c.vocab_size;
+    int32_t *text = gpt_alloc(N * T, sizeof(*text));
+    float *together = gpt_alloc((size_t)(SUM * v), sizeof(*together));
+    float *alone = gpt_alloc((size_t)(T * v), sizeof(*alone));
+    struct gpt_decoder *d = decoder_of(m, N, T), *one = decoder_of(m, 1, T);
+    struct gpt_decode_piece pieces[N];
+    struct gpt_err err = {0};
+    int64_t row = 0;
+    int differ = 0, last = 0;
+
+    for (int i = 0; i < N; i++) {
+        make_text(text + i * T, T, v, 50 + i);
+        pieces[i] = (struct gpt_decode_piece){(i * 2 + 1) % N, lengths[i],
+                                              text + i * T};
+    }
+    must(gpt_decoder_extend(d, pieces, N, GPT_LOGITS_ALL, together, &err),
+         &err);
+    for (int i = 0; i < N; i++) {
+        const size_t bytes = (size_t)(lengths[i] * v) * sizeof(*alone);
+
+        gpt_decoder_truncate(one, 0, 0);
+        must(gpt_decoder_append(one, 0, pieces[i].tokens, lengths[i],
+                                GPT_LOGITS_ALL, alone, &err),
+             &err);
+        differ += memcmp(alone, together + row * v, bytes) != 0;
+        row += lengths[i];
+        memcpy(alone, together + (row - 1) * v, (size_t)v * sizeof(*alone));
+        memmove(together + i * v, alone, (size_t)v * sizeof(*alone));
+        gpt_decoder_truncate(d, pieces[i].slot, 0);
+    }
+    is_int(differ, 0, "pieces side by side do not touch each other");
+    float *ends = together + N * v;
+    must(gpt_decoder_extend(d, pieces, N, GPT_LOGITS_LAST, ends, &err), &err);
+    last = memcmp(together, ends, (size_t)(N * v) * sizeof(*ends));
+    is_int(last, 0, "and their last logits alone are the same");
+    gpt_decoder_close(d);
+    gpt_decoder_close(one);
+    gpt_free(text);
+    gpt_free(together);
+    gpt_free(alone);
+}
+
+/* What is guessed is checked with the bits that the tokens have one by one,
+ * also beside texts with other numbers of guesses. */
+static void test_few_at_once(struct model *m)
+{
+    enum { N = 3, T = 32 };
+    const int64_t v = m->c.vocab_size;
+    int32_t text[N][T];
+    float *together = gpt_alloc((size_t)(N * T * v), sizeof(*together));
+    float *alone = gpt_alloc((size_t)v, sizeof(*alone));
+    struct gpt_decoder *d = decoder_of(m, N, T), *one = decoder_of(m, 1, T);
+    struct gpt_decode_piece pieces[N];
+    struct gpt_err err = {0};
+    int64_t row = 0;
+    int differ = 0;
+
+    for (int i = 0; i < N; i++) {
+        make_text(text[i], T, v, 70 + i);
+        pieces[i] = (struct gpt_decode_piece){
+            i, i == 1 ? 3 : GPT_DECODE_SAME_BITS, text[i] + 9 + i};
+        must(gpt_decoder_append(d, i, text[i], 9 + i, GPT_LOGITS_LAST, alone,
+                                &err),
+             &err);
+    }
+    must(gpt_decoder_extend(d, pieces, N, GPT_LOGITS_ALL, together, &err),
+         &err);
+    const int32_t slot = 0;
+    for (int i = 0; i < N; i++) {
+        gpt_decoder_truncate(one, 0, 0);
+        must(gpt_decoder_append(one, 0, text[i], 9 + i, GPT_LOGITS_LAST, alone,
+                                &err),
+             &err);
+        for (int64_t k = 0; k < pieces[i].n; k++, row++) {
+            must(gpt_decoder_step(one, &slot, pieces[i].tokens + k, 1, alone,
+                                  &err),
+                 &err);
+            differ += memcmp(alone, together + row * v,
+                             (size_t)v * sizeof(*alone)) != 0;
+        }
+    }
+    is_int(differ, 0, "a few tokens at once are as one by one");
+    gpt_decoder_close(d);
+    gpt_decoder_close(one);
+    gpt_free(together);
+    gpt_free(alone);
+}
+
+static void test_together(struct model *m, bool pieces)
+{
+    test_side_by_side(m);
+    test_few_at_once(m);
+    if (pieces)
+        test_pieces(m);
+}
+
 static void test_refusals(struct model *m)
 {
     struct gpt_decoder *d = decoder_of(m, 2, 8);
@@ -384,9 +504,13 @@ static void test_refusals(struct model *m)
         int64_t slots, positions;
     } wrong[] = {{0, 8}, {1, 0}, {1, m->c.max_positions + 1}, {70000, 8}};
     for (size_t i = 0; i < GPT_COUNT(wrong); i++) {
-        struct gpt_decoder_options o = {&m->c, &m->flat, GPT_F32,
-                                        wrong[i].slots, wrong[i].positions,
-                                        NULL};
+        struct gpt_decoder_options o = {
+            .config = &m->c,
+            .flat = &m->flat,
+            .act = GPT_F32,
+            .slots = wrong[i].slots,
+            .positions = wrong[i].positions,
+        };
 
         d = NULL;
         is_int(gpt_decoder_open(&d, m->be, &o, m->device, &err), GPT_EUSAGE,
@@ -408,6 +532,8 @@ static void test_abilities(struct model *m)
         {GPT_CAN_CAP, "final_logit_softcapping",
          {.final_logit_softcapping = 1}},
         {GPT_CAN_SCALE_WORDS, "scale_embedding", {.scale_embedding = true}},
+        {GPT_CAN_SCALE_WORDS, "embedding_multiplier",
+         {.embedding_multiplier = 2}},
         {GPT_CAN_NORM_WIDE, "qk_norm_whole", {.qk_norm_whole = true}},
     };
     struct gpt_backend be = *m->be;
@@ -429,57 +555,71 @@ static void test_abilities(struct model *m)
            "a window that is as long as all texts is none");
 }
 
+static const struct {
+    const char *what;
+    int64_t l, c, h, g, d, f, v;
+    bool tied;
+    int64_t t;
+    enum gpt_position_embedding positions;
+    struct gpt_config variant; /* fields of variants alone */
+} models[] = {
+    {"plain", 2, 32, 4, 4, 8, 128, 61, true, 40, GPT_POSITION_LEARNED,
+     {0}},
+    {"query groups", 2, 48, 6, 2, 8, 96, 64, true, 19,
+     GPT_POSITION_LEARNED, {0}},
+    {"one group, own output", 1, 24, 4, 1, 6, 40, 33, false, 11,
+     GPT_POSITION_LEARNED, {0}},
+    {"odd sizes", 3, 21, 3, 3, 5, 13, 7, false, 9, GPT_POSITION_LEARNED,
+     {0}},
+    {"longer than a block", 1, 16, 2, 2, 8, 32, 20, true, 300,
+     GPT_POSITION_LEARNED, {0}},
+    {"rotary", 2, 32, 4, 2, 8, 64, 61, true, 290, GPT_POSITION_ROPE, {0}},
+    {"alibi", 2, 24, 6, 3, 4, 64, 61, true, 290, GPT_POSITION_ALIBI, {0}},
+    {"llama", 2, 30, 6, 2, 8, 64, 61, true, 290, GPT_POSITION_ROPE,
+     {.normalization = GPT_RMSNORM, .activation = GPT_SILU, .gated = true,
+      .no_linear_bias = true, .qkv_bias = true, .qk_norm = true}},
+    {"gated, odd sizes", 2, 21, 3, 3, 6, 13, 61, true, 19,
+     GPT_POSITION_ROPE,
+     {.gated = true, .norm_plus_one = true, .qk_norm = true}},
+    {"neox", 2, 30, 3, 3, 8, 64, 61, true, 19, GPT_POSITION_ROPE,
+     {.activation = GPT_GELU_EXACT, .parallel_blocks = true}},
+    {"falcon", 2, 30, 3, 1, 8, 64, 61, true, 19, GPT_POSITION_ROPE,
+     {.activation = GPT_GELU_EXACT, .parallel_blocks = true,
+      .shared_norm = true, .no_linear_bias = true}},
+    {"gemma2", 3, 30, 6, 3, 8, 64, 61, true, 290, GPT_POSITION_ROPE,
+     {.normalization = GPT_RMSNORM, .norm_plus_one = true, .gated = true,
+      .no_linear_bias = true, .post_norm = true, .scale_embedding = true,
+      .window_size = 20, .window_attn_skip_freq = 2,
+      .attn_logit_softcapping = 2, .final_logit_softcapping = 3,
+      .query_pre_attn_scalar = 11}},
+    {"window over late layers", 3, 24, 4, 1, 6, 40, 33, false, 70,
+     GPT_POSITION_ROPE, {.window_size = 3, .window_full_layers = 1}},
+    {"olmo2", 2, 30, 6, 3, 8, 64, 61, false, 290, GPT_POSITION_ROPE,
+     {.normalization = GPT_RMSNORM, .activation = GPT_SILU, .gated = true,
+      .no_linear_bias = true, .post_norm = true, .no_pre_norm = true,
+      .qk_norm = true, .qk_norm_whole = true}},
+    {"bloom", 2, 24, 6, 6, 4, 64, 61, true, 40, GPT_POSITION_ALIBI,
+     {.embedding_norm = true}},
+    {"opt", 2, 24, 6, 6, 4, 64, 61, true, 40, GPT_POSITION_LEARNED,
+     {.position_offset = 2}},
+    {"gptj", 2, 30, 3, 3, 8, 64, 61, false, 19, GPT_POSITION_ROPE,
+     {.parallel_blocks = true, .shared_norm = true, .output_bias = true,
+      .no_attention_bias = true}},
+    {"cohere2", 3, 30, 6, 3, 8, 64, 61, true, 290, GPT_POSITION_ROPE,
+     {.activation = GPT_SILU, .gated = true, .no_linear_bias = true,
+      .no_norm_bias = true, .parallel_blocks = true, .shared_norm = true,
+      .window_size = 20, .window_attn_skip_freq = 2, .no_rope_freq = 2,
+      .logit_multiplier = 0.3}},
+    {"granite, local base", 3, 24, 4, 1, 6, 40, 33, false, 70,
+     GPT_POSITION_ROPE,
+     {.normalization = GPT_RMSNORM, .window_size = 3,
+      .window_attn_skip_freq = 3, .rotary_local_base = 10,
+      .embedding_multiplier = 3, .residual_multiplier = 0.3,
+      .logit_multiplier = 0.5}},
+};
+
 int main(void)
 {
-    static const struct {
-        const char *what;
-        int64_t l, c, h, g, d, f, v;
-        bool tied;
-        int64_t t;
-        enum gpt_position_embedding positions;
-        struct gpt_config variant; /* fields of variants alone */
-    } models[] = {
-        {"plain", 2, 32, 4, 4, 8, 128, 61, true, 40, GPT_POSITION_LEARNED,
-         {0}},
-        {"query groups", 2, 48, 6, 2, 8, 96, 64, true, 19,
-         GPT_POSITION_LEARNED, {0}},
-        {"one group, own output", 1, 24, 4, 1, 6, 40, 33, false, 11,
-         GPT_POSITION_LEARNED, {0}},
-        {"odd sizes", 3, 21, 3, 3, 5, 13, 7, false, 9, GPT_POSITION_LEARNED,
-         {0}},
-        {"longer than a block", 1, 16, 2, 2, 8, 32, 20, true, 300,
-         GPT_POSITION_LEARNED, {0}},
-        {"rotary", 2, 32, 4, 2, 8, 64, 61, true, 290, GPT_POSITION_ROPE, {0}},
-        {"alibi", 2, 24, 6, 3, 4, 64, 61, true, 290, GPT_POSITION_ALIBI, {0}},
-        {"llama", 2, 30, 6, 2, 8, 64, 61, true, 290, GPT_POSITION_ROPE,
-         {.normalization = GPT_RMSNORM, .activation = GPT_SILU, .gated = true,
-          .no_linear_bias = true, .qkv_bias = true, .qk_norm = true}},
-        {"gated, odd sizes", 2, 21, 3, 3, 6, 13, 61, true, 19,
-         GPT_POSITION_ROPE,
-         {.gated = true, .norm_plus_one = true, .qk_norm = true}},
-        {"neox", 2, 30, 3, 3, 8, 64, 61, true, 19, GPT_POSITION_ROPE,
-         {.activation = GPT_GELU_EXACT, .parallel_blocks = true}},
-        {"falcon", 2, 30, 3, 1, 8, 64, 61, true, 19, GPT_POSITION_ROPE,
-         {.activation = GPT_GELU_EXACT, .parallel_blocks = true,
-          .shared_norm = true, .no_linear_bias = true}},
-        {"gemma2", 3, 30, 6, 3, 8, 64, 61, true, 290, GPT_POSITION_ROPE,
-         {.normalization = GPT_RMSNORM, .norm_plus_one = true, .gated = true,
-          .no_linear_bias = true, .post_norm = true, .scale_embedding = true,
-          .window_size = 20, .window_attn_skip_freq = 2,
-          .attn_logit_softcapping = 2, .final_logit_softcapping = 3,
-          .query_pre_attn_scalar = 11}},
-        {"window over late layers", 3, 24, 4, 1, 6, 40, 33, false, 70,
-         GPT_POSITION_ROPE, {.window_size = 3, .window_full_layers = 1}},
-        {"olmo2", 2, 30, 6, 3, 8, 64, 61, false, 290, GPT_POSITION_ROPE,
-         {.normalization = GPT_RMSNORM, .activation = GPT_SILU, .gated = true,
-          .no_linear_bias = true, .post_norm = true, .no_pre_norm = true,
-          .qk_norm = true, .qk_norm_whole = true}},
-        {"bloom", 2, 24, 6, 6, 4, 64, 61, true, 40, GPT_POSITION_ALIBI,
-         {.embedding_norm = true}},
-        {"opt", 2, 24, 6, 6, 4, 64, 61, true, 40, GPT_POSITION_LEARNED,
-         {.position_offset = 2}},
-    };
-
     for (size_t i = 0; i < GPT_COUNT(models); i++) {
         struct model m;
         const struct gpt_config *v = &models[i].variant;
@@ -502,7 +642,7 @@ int main(void)
 
         open_model(&m, c);
         test_forms(&m, models[i].what, models[i].t);
-        test_side_by_side(&m);
+        test_together(&m, models[i].t == 290);
         if (i == 0)
             test_refusals(&m);
         if (i == 0)

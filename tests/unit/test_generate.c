@@ -82,6 +82,10 @@ static void make_requests(struct gpt_request *requests)
     }
 }
 
+/* Of all runs: how many tokens a step may guess. And of the last one: its
+ * steps, and guesses that were right. */
+static int64_t guesses, steps, right;
+
 static int go(struct model *m, int64_t slots,
               const struct gpt_request *requests, int64_t n,
               struct gpt_sampling sampling, int32_t eod, struct seen *seen,
@@ -106,7 +110,9 @@ static int go(struct model *m, int64_t slots,
         (struct seen){.fail_after = seen->fail_after, .stop_at = seen->stop_at};
     for (int i = 0; i < MOST_REQUESTS; i++)
         seen->finish[i] = -1;
-    int rc = gpt_generate(d, chosen, n, &sink, &speed, err);
+    int rc = gpt_generate(d, chosen, n, guesses, &sink, &speed, err);
+    steps = speed.steps;
+    right = speed.right;
     gpt_decoder_close(d);
     return rc;
 }
@@ -202,6 +208,53 @@ static void test_failures(struct model *m)
     seen.fail_after = 5;
     is_int(go(m, 2, requests, 4, greedy, -1, &seen, &err), GPT_EIO,
            "a callback's failure ends it");
+}
+
+/* Texts with guesses are those without, by fewer steps. */
+static void test_guesses(struct model *m)
+{
+    const struct gpt_sampling rules[] = {
+        greedy,
+        chance,
+        {.temperature = 0.4, .top_p = 0.9, .top_p_decay = 0.95},
+        {.temperature = 0.2, .repetition_penalty = 1.1,
+         .frequency_penalty = 0.3},
+    };
+    struct gpt_request requests[MOST_REQUESTS];
+    struct seen plain = {0}, seen = {0};
+    struct gpt_err err = {0};
+
+    make_requests(requests);
+    for (int i = 0; i < MOST_REQUESTS; i++) {
+        requests[i].max_tokens = 30 + i;
+        /* prompts that repeat themselves */
+        for (int k = 4; k < 16; k++)
+            prompts[i][k] = prompts[i][k - 4];
+        requests[i].n_prompt = 9 + i % 6;
+    }
+    for (size_t r = 0; r < GPT_COUNT(rules); r++)
+        for (int64_t slots = 1; slots <= 9; slots += 4) {
+            must(go(m, slots, requests, MOST_REQUESTS, rules[r], 5, &plain,
+                    &err),
+                 &err);
+            const int64_t before = steps;
+            for (guesses = 1; guesses <= GPT_MOST_GUESSES; guesses += 3) {
+                must(go(m, slots, requests, MOST_REQUESTS, rules[r], 5, &seen,
+                        &err),
+                     &err);
+                ok(memcmp(&seen.tokens, &plain.tokens, sizeof(seen.tokens)) ==
+                           0 &&
+                       memcmp(&seen.finish, &plain.finish,
+                              sizeof(seen.finish)) == 0,
+                   "rule %zu, %lld slots, %lld guesses: the same texts", r,
+                   (long long)slots, (long long)guesses);
+            }
+            if (r == 0)
+                ok(steps < before && right > 0,
+                   "greedy, %lld slots: %lld steps in place of %lld",
+                   (long long)slots, (long long)steps, (long long)before);
+            guesses = 0;
+        }
 }
 
 static void test_damage(void)
@@ -368,6 +421,7 @@ int main(void)
     test_batches(&m);
     test_ends(&m);
     test_failures(&m);
+    test_guesses(&m);
     test_stop_strings(&m);
     close_model(&m);
     test_damage();

@@ -187,6 +187,32 @@ static void test_tables(void)
        "hash64 reads no further than n");
 }
 
+/* Cut anywhere, parts join to the sum of the whole, whichever of them is
+ * empty; the polynomial is an argument. */
+static void test_join(void)
+{
+    enum { N = 70000 };
+    static const int64_t cuts[] = {0, 1, 7, 4096, 65535, 65536, N - 1, N};
+    uint8_t *data = gpt_alloc(N, 1);
+
+    for (int i = 0; i < N; i++)
+        data[i] = (uint8_t)(i * 2654435761u >> 13);
+    const uint32_t want = gpt_crc32c(0, data, N);
+    for (size_t i = 0; i < GPT_COUNT(cuts); i++) {
+        const uint32_t a = gpt_crc32c(0, data, (size_t)cuts[i]);
+        const uint32_t b =
+            gpt_crc32c(0, data + cuts[i], (size_t)(N - cuts[i]));
+
+        ok(gpt_crc_join(GPT_CRC32C_POLYNOMIAL, a, b, N - cuts[i]) == want,
+           "joined at %lld", (long long)cuts[i]);
+    }
+    /* zlib's crc32 of "12345" and "6789" */
+    ok(gpt_crc_join(GPT_CRC32_POLYNOMIAL, 0xcbf53a1c, 0x9dbabf87, 4) ==
+           0xcbf43926,
+       "CRC-32 joins, too");
+    gpt_free(data);
+}
+
 int main(void)
 {
     test_vectors();
@@ -195,5 +221,6 @@ int main(void)
     test_sha256();
     test_xxh64();
     test_tables();
+    test_join();
     return tap_done();
 }

@@ -308,6 +308,46 @@ static void check_cached(int64_t t, int64_t h, int64_t g, int64_t d,
     free(qkv), free(want), free(lse);
 }
 
+static void run_cached(void *ctx)
+{
+    be->attn_cached(q, ctx);
+}
+
+/* Caches that are read in spans by several threads: some texts longer than a
+ * span, some not. */
+static void check_spans(int64_t h, int64_t g, int64_t d, int64_t t_new)
+{
+    enum { B = 3, T_MAX = 2600 };
+    const int64_t row = g * (h / g + 2) * d, cache = B * g * T_MAX * d;
+    const int64_t n_out = B * t_new * h * d;
+    float *in = rnd_floats(B * t_new * row, 2), *out = poisoned(n_out);
+    float *kc = rnd_floats(cache, 2), *vc = rnd_floats(cache, 2);
+    const int32_t pos[B] = {2550, 700, 1023}, slot[B] = {1, 0, 2};
+    const int32_t len[B] = {(int32_t)t_new, (int32_t)t_new, (int32_t)t_new};
+    struct gpt_attn_cached op = {
+        .b = B, .t_new = t_new, .h = h, .g = g, .d = d, .t_max = T_MAX,
+        .scale = 0.3f, .alibi = alibi, .window = window, .act = GPT_F32,
+        .qkv = in, .out = out, .k_cache = kc, .v_cache = vc, .pos = pos,
+        .len = len, .slot = slot};
+    float *alone = poisoned(t_new * h * d);
+    bool same = true;
+
+    ok(same_bytes(run_cached, &op, out, n_out),
+       "%s: spans of a long cache equal for 1, 2, 3 threads", setting);
+    op.b = 1;
+    op.out = alone;
+    for (int b = 0; b < B; b++) {
+        op.qkv = in + b * t_new * row;
+        op.pos = pos + b;
+        op.slot = slot + b;
+        be->attn_cached(q, &op);
+        same = same && memcmp(alone, out + b * t_new * h * d,
+                              (size_t)(t_new * h * d) * sizeof(*out)) == 0;
+    }
+    ok(same, "%s: and each text as alone", setting);
+    free(in), free(out), free(kc), free(vc), free(alone);
+}
+
 static void check_cache_limit(void)
 {
     float x[3 * 4] = {0}, out[4], kc[8] = {0}, vc[8] = {0};
@@ -407,8 +447,12 @@ static void body(void)
     check_cached(70, 4, 2, 16, 7);
     check_cached(37, 3, 1, 33, 37);
     check_cached(300, 2, 2, 64, 130);
+    check_cached(1100, 2, 1, 4, 7);
+    check_spans(4, 2, 16, 1);
+    check_spans(6, 1, 8, 5);
     check_cache_limit();
     alibi = true;
+    check_cached(1100, 2, 1, 4, 8);
     check(2, 17, 4, 2, 8, 0.2f, false, 2);
     check(1, 150, 3, 1, 64, 0, true, 3);
     check(2, 33, 1, 1, 16, 0, false, 1);
@@ -419,7 +463,10 @@ static void body(void)
     window = 1;
     check(2, 17, 4, 2, 8, 0.2f, false, 2);
     check_cached(9, 2, 2, 4, 1);
+    window = 1500;
+    check_spans(4, 2, 16, 1);
     window = 40;
+    check_cached(1100, 2, 1, 4, 8);
     check(1, 150, 3, 1, 64, 0, true, 3);
     check(1, 320, 2, 2, 16, 0.1f, false, 1);
     check_cached(300, 4, 2, 16, 130);

@@ -2,6 +2,7 @@
  * Products are within a derived bound of sums in double, on every instruction
  * set and with any number of threads; the other operations give what they give
  * in float, rounded once. Start at products() and at norms(). */
+#include "cpu/attn.h"
 #include "tests/unit/kernels.h"
 
 enum { BUFFERS = 8, GUARD = 0x7fc1 };
@@ -511,34 +512,83 @@ static void norms(bool x_given)
     free(scratch);
 }
 
-static void attention(int64_t h, int64_t g)
+/* Attention whose products are of bf16 rounds probabilities, and gradients of
+ * scores, in the middle: all results are then within a few roundings of the
+ * largest, and not the roundings of float's. */
+static void compare_attention(void)
 {
-    int64_t b = 2, t = 19, d = 16, width = (h + 2 * g) * d;
-    float lse[2][2 * 4 * 19];
+    double worst = 0;
+
+    if (!cpu_attn_pairs_wanted()) {
+        compare("attention");
+        return;
+    }
+    for (int i = 0; i < n_pairs; i++) {
+        struct pair *p = &pairs[i];
+        double largest = 0, off = 0;
+
+        for (int64_t k = 0; k < p->n; k++) {
+            largest = fmax(largest, fabs((double)p->wide[k]));
+            off = fmax(off, fabs((double)p->wide[k] -
+                                 (double)gpt_bf16_to_f32(p->narrow[k])));
+        }
+        worst = fmax(worst, off / largest);
+        store(p); /* what is left for compare() is the end of each */
+        for (int64_t k = 0; k < p->n; k++)
+            p->narrow[k] = gpt_f32_to_bf16(p->wide[k]);
+    }
+    ok(worst < 0.02, "attention: within %.1e of the largest", worst);
+    compare("attention");
+}
+
+/* start: documents of 23 tokens; window: 0 for none. */
+static void attention(int64_t h, int64_t g, int64_t t, int64_t d, bool start,
+                      int64_t window, float cap, bool alibi)
+{
+    int64_t b = 2, width = (h + 2 * g) * d;
+    float *lse[2] = {calloc((size_t)(b * h * t), sizeof(float)),
+                     calloc((size_t)(b * h * t), sizeof(float))};
+    int32_t *first = calloc((size_t)(b * t), sizeof(*first));
+    double off = 0;
     struct pair *qkv = in(b * t * width), *o = out(b * t * h * d);
     struct pair *dout = in(b * t * h * d), *dqkv = out(b * t * width);
     struct gpt_attn op = {
         .b = b, .t = t, .h = h, .g = g, .d = d, .h_global = h, .scale = 0.25F,
         .act = GPT_F32, .qkv = qkv->wide, .out = o->wide, .lse = lse[0],
-        .dropout = dropout(t),
+        .dropout = dropout(t), .doc_start = start ? first : NULL,
+        .window = window, .softcap = cap, .alibi = alibi,
     };
     struct gpt_attn narrow = op;
 
+    for (int64_t i = 0; i < b * t; i++)
+        first[i] = (int32_t)(i % t / 23 * 23);
     narrow.act = GPT_BF16;
     narrow.qkv = qkv->narrow;
     narrow.out = o->narrow;
     narrow.lse = lse[1];
     be->attn_fwd(q, &op);
     be->attn_fwd(q, &narrow);
-    for (int64_t i = 0; i < b * t * h * d; i++)
-        o->wide[i] = gpt_bf16_to_f32(o->narrow[i]);
+    for (int64_t i = 0; i < b * h * t; i++)
+        off = fmax(off, fabs((double)lse[0][i] - (double)lse[1][i]));
+    ok(off < 1e-4, "log-sum-exp is that of float: %.1e", off);
+    /* backward reads what forward stored; nothing was wrong with that so far */
+    for (int64_t i = 0; i < b * t * h * d; i++) {
+        float stored = gpt_bf16_to_f32(o->narrow[i]);
+
+        off = fmax(off, fabs((double)stored - (double)o->wide[i]));
+        o->wide[i] = stored;
+    }
+    ok(off < 0.02, "outputs are near: %.1e", off);
     void *scratch = malloc(be->attn_scratch(&op));
     struct gpt_attn_grad grad = {dout->wide, dqkv->wide, scratch};
     be->attn_bwd(q, &op, &grad);
     struct gpt_attn_grad grad2 = {dout->narrow, dqkv->narrow, scratch};
     be->attn_bwd(q, &narrow, &grad2);
-    compare("attention");
+    compare_attention();
     free(scratch);
+    free(first);
+    free(lse[0]);
+    free(lse[1]);
 }
 
 static void embedding(void)
@@ -645,8 +695,12 @@ static void body(void)
     subnormal_factors();
     norms(true);
     norms(false);
-    attention(4, 4);
-    attention(4, 2);
+    attention(4, 4, 19, 16, false, 0, 0, false);
+    attention(4, 2, 19, 16, false, 0, 0, false);
+    attention(2, 2, 203, 40, false, 0, 0, true);
+    attention(6, 2, 129, 33, true, 0, 0, false);
+    attention(3, 1, 300, 64, false, 70, 0, false);
+    attention(2, 1, 65, 96, true, 9, 2, false);
     embedding();
     loss(true);
     loss(false);

@@ -1,5 +1,6 @@
 /* Conversions between float types: every half value there and back, rounding
  * to nearest even at ties, overflow, subnormals, NaN; names. */
+#include "base/cpu.h"
 #include "base/dtype.h"
 #include "tests/lib/tap.h"
 
@@ -120,11 +121,57 @@ static void check_pairs(void)
     ok(!gpt_convert(&f, GPT_F32, &whole, GPT_I32, 1), "integers are refused");
 }
 
+/* Every pattern of bits that matters, NaNs with their payloads as well, by the
+ * loops of each instruction set: the same bits as by one element at a time. */
+static void check_sets(void)
+{
+    enum { MANY = 1 << 18, ODD = 37 };
+    static const char *const sets[] = {"base", "avx2", "avx512"};
+    static const enum gpt_dtype types[] = {GPT_F16, GPT_BF16, GPT_F32};
+    uint32_t *from = calloc(MANY, sizeof(*from)), s = 11;
+    uint32_t *want = calloc(MANY, sizeof(*want));
+    uint32_t *got = calloc(MANY, sizeof(*got));
+
+    for (int i = 0; i < MANY; i++) /* halves: two in each word */
+        from[i] = i < 65536 ? (uint32_t)i << 16 | (uint32_t)i
+                  : i < 131072 ? (uint32_t)(i - 65536) << 16 | 0x8000
+                               : next_random(&s);
+    for (int set = 1; set < 3; set++) {
+        int bad = 0;
+
+        if (!gpt_cpu_has(sets[set])) {
+            ok(true, "# SKIP no %s", sets[set]);
+            continue;
+        }
+        for (size_t a = 0; a < 3; a++)
+            for (size_t b = 0; b < 3; b++) {
+                const size_t n = MANY - ODD;
+
+                memset(got, 0, MANY * sizeof(*got));
+                memset(want, 0, MANY * sizeof(*want));
+                for (size_t i = 0; i < n; i += ODD) /* ends of loops */
+                    gpt_convert_with(
+                        0, (char *)want + i * gpt_dtype_bytes(types[b]),
+                        types[b],
+                        (const char *)from + i * gpt_dtype_bytes(types[a]),
+                        types[a], ODD);
+                gpt_convert_with(set, got, types[b], from, types[a],
+                                 (n + ODD - 1) / ODD * ODD);
+                bad += memcmp(got, want, MANY * sizeof(*got)) != 0;
+            }
+        is_int(bad, 0, "%s: the same bits", sets[set]);
+    }
+    free(from);
+    free(want);
+    free(got);
+}
+
 int main(void)
 {
     check_half("F16", gpt_f16_to_f32, gpt_f32_to_f16, GPT_F16, 0x7c00);
     check_half("BF16", gpt_bf16_to_f32, gpt_f32_to_bf16, GPT_BF16, 0x7f80);
     check_names();
     check_pairs();
+    check_sets();
     return tap_done();
 }

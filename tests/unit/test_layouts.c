@@ -1,9 +1,10 @@
 /* Training over several ranks. In every layout the losses and gradient norms of
- * ten steps, and an evaluation, are those of a single rank. The same layout
- * gives the same bits with overlapped and with waited communication, and with
- * memory of the host and of a device. Copies on several ranks stay equal.
- * Memory is allocated as predicted. The printed table has the largest relative
- * differences. t54-layouts.sh tests all layouts with gpt-train. */
+ * ten steps, an evaluation, and the logits of texts are those of a single rank.
+ * The same layout gives the same bits with overlapped and with waited
+ * communication, and with memory of the host and of a device. Copies on several
+ * ranks stay equal. Memory is allocated as predicted. The printed table has the
+ * largest relative differences. t54-layouts.sh tests all layouts with
+ * gpt-train. */
 #include "parallel/comm_internal.h"
 #include "tests/lib/tap.h"
 #include "tests/lib/trainer.h"
@@ -11,15 +12,17 @@
 
 #include "base/hash.h"
 #include "base/progress.h"
+#include "train/texts.h"
 #include "cmd/train/estimate.h"
 
 #include <sys/mman.h>
 
-enum { LAYERS = 4, T = 16, B = 2, BATCH = 4, STEPS = 10, MOST_RANKS = 8 };
+enum { LAYERS = 4, T = 16, B = 2, BATCH = 4, STEPS = 10, MOST_RANKS = 8,
+       TEXTS = 11 };
 
 /* What a rank found; in memory that all processes share. */
 struct found {
-    double loss[STEPS], norm[STEPS], valid;
+    double loss[STEPS], norm[STEPS], valid, texts[TEXTS];
     uint64_t replicated; /* hash of all parameters */
     uint64_t common;     /* of those that tensor parallel ranks have, too */
     uint64_t words;      /* of the word table, if it is here */
@@ -61,12 +64,61 @@ static struct gpt_config config_of(const struct layout *l)
 static int evaluate(struct trainer *t, struct found *f, struct gpt_err *err)
 {
     const int64_t n = BATCH / t->layout->dp;
-    int64_t rows = 0;
+    struct gpt_evaluation sum = {0};
 
     GPT_TRY(gpt_feed_read(t->feed, GPT_VALID, 0, n, err));
-    GPT_TRY(gpt_step_eval(t->replica, t->feed, n, &f->valid, &rows, err));
-    f->valid /= (double)rows;
+    GPT_TRY(gpt_step_eval(t->replica, t->feed, n, &sum, err));
+    f->valid = sum.loss / (double)sum.rows;
     return GPT_OK;
+}
+
+/* Adds up what a row says, and counts rows: all of it must come from the logits
+ * that one rank would have. */
+static void add_row(void *user, int64_t text, int64_t row, const float *logits,
+                    double answer[GPT_TEXT_ANSWERS])
+{
+    const int64_t vocab = *(const int64_t *)user;
+    double sum = 0;
+
+    for (int64_t i = 0; i < vocab; i++)
+        sum += (double)(logits[i] * logits[i]) * (double)((i + row + text) % 7);
+    answer[0] += sum;
+    answer[1]++;
+}
+
+/* More texts than a pass of one rank takes, of several lengths. */
+static int read_texts(struct trainer *t, struct found *f, int64_t *memory,
+                      struct gpt_err *err)
+{
+    int32_t tokens[TEXTS + 4];
+    struct gpt_given texts[TEXTS];
+    double answers[TEXTS][GPT_TEXT_ANSWERS];
+    const struct gpt_topology *w = &t->world->topology;
+    struct gpt_texts *reader;
+    int64_t vocab, host;
+
+    for (int32_t i = 0; i < TEXTS + 4; i++)
+        tokens[i] = i * i % 47;
+    for (int64_t i = 0; i < TEXTS; i++)
+        texts[i] = (struct gpt_given){.tokens = tokens + i % 3,
+                                      .n = 2 + i,
+                                      .from = i % 2,
+                                      .to = 1 + i};
+    gpt_texts_memory(t->replica, w->size[GPT_DP], memory, &host);
+    GPT_TRY(gpt_texts_open(&reader, t->replica, t->feed, w->size[GPT_DP],
+                           w->at[GPT_DP], err));
+    vocab = gpt_texts_vocab(reader);
+    const struct gpt_given_reader rows = {add_row, &vocab};
+    int status = gpt_texts_read(reader, texts, TEXTS, &rows, answers, err);
+    for (int64_t i = 0; i < TEXTS; i++) {
+        f->texts[i] = answers[i][0];
+        if (status == GPT_OK &&
+            (int64_t)answers[i][1] != texts[i].to - texts[i].from)
+            status = gpt_fail(err, GPT_EFAIL, "text %d: %g rows", (int)i,
+                              answers[i][1]);
+    }
+    gpt_texts_close(reader);
+    return status;
 }
 
 static void hash_params(const struct gpt_replica *r, struct found *f)
@@ -115,7 +167,7 @@ static int train(struct trainer *t, void *arg, struct gpt_err *err)
 {
     const struct job *j = arg;
     struct found *f = &j->found[t->world->launch.rank];
-    int64_t predicted;
+    int64_t predicted, texts_memory;
 
     *f = (struct found){.tp_rank = -1};
     for (int64_t i = 0; i < STEPS; i++) {
@@ -131,7 +183,9 @@ static int train(struct trainer *t, void *arg, struct gpt_err *err)
         f->norm[i] = step.grad_norm;
     }
     GPT_TRY(evaluate(t, f, err));
+    GPT_TRY(read_texts(t, f, &texts_memory, err));
     GPT_TRY(trainer_predicted(t, &predicted, err));
+    predicted += texts_memory;
     if (trainer_allocated != predicted)
         return gpt_fail(err, GPT_EFAIL, "%lld bytes allocated, %lld predicted",
                         (long long)trainer_allocated, (long long)predicted);
@@ -199,6 +253,7 @@ static bool same_results(const struct found *f, int64_t size)
     for (int64_t a = 1; a < size; a++)
         if (memcmp(f[a].loss, f[0].loss, sizeof(f->loss)) != 0 ||
             memcmp(f[a].norm, f[0].norm, sizeof(f->norm)) != 0 ||
+            memcmp(f[a].texts, f[0].texts, sizeof(f->texts)) != 0 ||
             memcmp(&f[a].valid, &f[0].valid, sizeof(f->valid)) != 0)
             return false;
     return true;
@@ -227,9 +282,11 @@ static void test_layout(struct job *j, const struct found *want)
     double loss = relative(f->loss, want->loss, STEPS);
     double norm = relative(f->norm, want->norm, STEPS);
     double valid = relative(&f->valid, &want->valid, 1);
+    double texts = relative(f->texts, want->texts, TEXTS);
     printf("# %-41s loss %7.1e  norm %7.1e  validation %7.1e  %4.1f s\n", name,
            loss, norm, valid, gpt_now() - begun);
     ok(loss <= 1e-6 && valid <= 1e-6, "%s: losses of a single rank", name);
+    ok(texts <= 1e-4, "%s: logits of texts of a single rank: %g", name, texts);
     ok(norm <= 1e-5, "%s: gradient norms of a single rank", name);
     ok(same_results(f, size), "%s: the same results on all ranks", name);
     ok(consistent(f, size, !l->untied), "%s: replicas stay the same", name);

@@ -528,7 +528,7 @@ int main(void)
         "llama",      "llama_biases", "qwen2", "qwen3", "llama3", "yarn",
         "linear",     "dynamic", "neox", "falcon", "gemma", "squared", "relu",
         "window", "window_long", "gemma1", "gemma2", "cap_alibi", "olmo2",
-        "bloom", "opt",
+        "bloom", "opt", "gptj", "cohere", "granite", "gemma3",
     };
     struct gpt_err err;
 

@@ -52,6 +52,12 @@ static const struct parallel_case parallel_cases[] = {
     {.tied = true, .groups = 8, .b = 2, .t = 12, .variant = BLOOM},
     {.sequence = true, .groups = 8, .b = 2, .t = 12, .variant = BLOOM},
     {.sequence = true, .groups = 4, .b = 2, .t = 12, .variant = OPT},
+    {.groups = 8, .b = 2, .t = 12, .variant = GPTJ},
+    {.sequence = true, .tied = true, .groups = 8, .b = 2, .t = 12,
+     .variant = GPTJ, .recompute = GPT_RECOMPUTE_SELECTIVE},
+    {.sequence = true, .groups = 4, .b = 2, .t = 12, .variant = GRANITE,
+     .recompute = GPT_RECOMPUTE_SELECTIVE},
+    {.tied = true, .groups = 4, .b = 2, .t = 12, .variant = GRANITE},
     /* 2 ranks only, for the sake of time */
     {false, true, 4, 2, 12, GPT_RECOMPUTE_UNIFORM, 3,
      GPT_POSITION_LEARNED, GPT2},
@@ -67,7 +73,7 @@ static const struct parallel_case parallel_cases[] = {
      .recompute = GPT_RECOMPUTE_UNIFORM, .recompute_layers = 2},
 };
 
-enum { ALL_CASES = GPT_COUNT(parallel_cases), FIRST_CASES = 20 };
+enum { ALL_CASES = GPT_COUNT(parallel_cases), FIRST_CASES = 24 };
 
 /* What a rank found, for the parent. */
 struct finding {

@@ -439,6 +439,39 @@ static void test_prune(void)
     gpt_checkpoint_close(c);
 }
 
+/* The best one stays whatever its age, and the link never names another. */
+static void test_best(void)
+{
+    struct gpt_checkpoint *c = NULL;
+    char link[sizeof(root) + 8];
+
+    snprintf(link, sizeof(link), "%s/best", root);
+    is_int(gpt_checkpoint_best(root), -1, "no checkpoint is marked");
+    is_int(gpt_checkpoint_mark_best(root, 1234, &err), GPT_EDATA,
+           "one that is not there: %s", err.text);
+    is_int(gpt_checkpoint_mark_best(root, 7, &err), GPT_OK, "marks 7");
+    is_int(gpt_checkpoint_best(root), 7, "which is the best then");
+    is_int(save(17, 1, 0), GPT_OK, "saves 17");
+    is_int(save(18, 1, 0), GPT_OK, "and 18");
+    is_int(gpt_checkpoint_prune(root, 1, &err), GPT_OK, "keeps one");
+    is_int(gpt_checkpoint_open(&c, root, 17, false, &err), GPT_EDATA,
+           "17 is gone");
+    is_int(gpt_checkpoint_open(&c, link, -1, false, &err), GPT_OK,
+           "the link opens");
+    is_int(c ? gpt_checkpoint_iteration(c) : -1, 7, "as 7");
+    gpt_checkpoint_close(c);
+    is_int(gpt_checkpoint_mark_best(root, 18, &err), GPT_OK, "marks 18");
+    is_int(gpt_checkpoint_best(root), 18, "in its place");
+    is_int(gpt_checkpoint_prune(root, 1, &err), GPT_OK, "keeps one again");
+    is_int(gpt_checkpoint_open(&c, root, 7, false, &err), GPT_EDATA,
+           "7 is gone");
+    unlink(link);
+    is_int(mkdir(link, 0777), 0, "a directory of that name");
+    is_int(gpt_checkpoint_mark_best(root, 18, &err), GPT_EEXIST,
+           "is not replaced: %s", err.text);
+    rmdir(link);
+}
+
 int main(void)
 {
     snprintf(root, sizeof(root), "%s/gpt-native.XXXXXX",
@@ -451,6 +484,7 @@ int main(void)
     incomplete();
     test_fall_back();
     test_prune();
+    test_best();
     several_in_a_file();
     many_files(); /* last: the limit stays */
     remove_tree(root);

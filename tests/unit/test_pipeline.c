@@ -95,7 +95,8 @@ static void test_all_plans(void)
 
         for (int64_t P = V == 1 ? 1 : 2; P <= MAX_P; P++)
             for (int64_t m = V == 1 ? 1 : P; m <= MAX_M; m += V == 1 ? 1 : P) {
-                const struct gpt_pipeline_plan_costs costs = {1, 2, 0, 0, 0};
+                const struct gpt_pipeline_plan_costs costs = {.forward = 1,
+                                                              .backward = 2};
                 struct gpt_pipeline_plan_result result = {.bubble = -1};
 
                 build_all(P, V, m);
@@ -142,7 +143,7 @@ static void test_forward_only(void)
     static const int64_t stages[] = {1, 2, 3, 4, 7, 16};
     struct gpt_err err = {0};
     int64_t checked = 0, failed = 0, wrong = 0;
-    const struct gpt_pipeline_plan_costs costs = {1, 2, 0, 0, 0};
+    const struct gpt_pipeline_plan_costs costs = {.forward = 1, .backward = 2};
     struct gpt_pipeline_plan_result result = {.total = -1};
 
     for (int64_t V = 1; V <= MAX_V; V++)
@@ -192,7 +193,8 @@ static void test_simulated(void)
 {
     struct gpt_interval spans[2][64], *times[2] = {spans[0], spans[1]};
     struct gpt_err err = {0};
-    const struct gpt_pipeline_plan_costs late = {1, 2, 0.5, 0, 0};
+    const struct gpt_pipeline_plan_costs late = {
+        .forward = 1, .backward = 2, .transfer = 0.5};
     struct gpt_pipeline_plan_result result = {.total = 0};
 
     /* 2 stages, 2 microbatches, forward 1, backward 2, transfer 0.5: F0 1,

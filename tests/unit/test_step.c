@@ -226,8 +226,9 @@ static void steps(void)
 {
     struct gpt_feed *f = open_feed(replica, false);
     struct gpt_err err;
-    double first = train(f, 0), last = 0, sum = 0, again = 0;
-    int64_t rows = 0, updates;
+    double first = train(f, 0), last = 0;
+    struct gpt_evaluation sum = {0}, again = {0};
+    int64_t updates;
 
     is_near(first, log(50), 0.05, 0, "the first loss is that of guessing");
     long before = allocations;
@@ -241,9 +242,9 @@ static void steps(void)
 
     updates = replica->optimizer->step;
     need(gpt_feed_read(f, GPT_VALID, 0, MICRO, &err), &err);
-    need(gpt_step_eval(replica, f, MICRO, &sum, &rows, &err), &err);
-    is_int(rows, BATCH * T, "evaluation counts its tokens");
-    need(gpt_step_eval(replica, f, MICRO, &again, &rows, &err), &err);
+    need(gpt_step_eval(replica, f, MICRO, &sum, &err), &err);
+    is_int(sum.rows, BATCH * T, "evaluation counts its tokens");
+    need(gpt_step_eval(replica, f, MICRO, &again, &err), &err);
     ok(memcmp(&sum, &again, sizeof(sum)) == 0, "and gives the same twice");
     is_int(replica->optimizer->step, updates, "and updates nothing");
 

@@ -31,8 +31,8 @@ static void simulate(struct drawn *d, int64_t stages, int64_t chunks, int64_t m,
         .microbatches = m,
         .column = 1,
     };
-    const struct gpt_pipeline_plan_costs costs = {forward, backward, transfer,
-                                                  0, 0};
+    const struct gpt_pipeline_plan_costs costs = {
+        .forward = forward, .backward = backward, .transfer = transfer};
     if (gpt_pipeline_plan_simulate(d->plans, stages, &costs, d->times, &result,
                                    &err)) {
         printf("Bail out! %s\n", err.text);

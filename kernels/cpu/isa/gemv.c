@@ -116,8 +116,9 @@ dots_of(float *y, int64_t ldy, const float *x, int64_t ldx,
         const struct rows *w, int64_t j, bool add, const int M, const int R,
         enum kind kind)
 {
-    /* Sums live in registers, at most eight, or 16 of 32; the compiler sees M and R as
-     * constants and drops the rest of the array. */
+    /* Sums live in registers, at most eight, or with AVX-512 16 of 32: what is
+     * read of w then serves eight rows of x at once. The compiler sees M and R
+     * as constants and drops the rest of the array. */
     vf acc[8][4] = {{{0}}}; /* [row of x][row of w] */
     int64_t l = 0, k = w->k;
 

@@ -112,6 +112,9 @@ struct cpu_adamw_rates {
       (float *dr, const float *dy, const float *x, const float *w, float *dw, \
        float *db, int64_t n, float mean, float rstd, bool centred))           \
     X(void, add, (float *y, const float *a, const float *b, int64_t n))       \
+    /* rope.c: points (x[i], x[i + half]) are turned */                       \
+    X(void, turn,                                                             \
+      (float *x, const float *cosine, const float *sine, int64_t half))       \
     /* philox.c: y = x with dropout, counters from `index` on */              \
     X(void, drop,                                                             \
       (float *y, const float *x, int64_t n, const struct cpu_drop *d,         \

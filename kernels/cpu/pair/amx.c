@@ -130,7 +130,7 @@ multiply_panels(const struct cpu_pair_sweep *s, int64_t panel,
     int64_t stride = s->ldc * (int64_t)sizeof(*c), next = PAIR_VALUES;
     struct ahead to = ahead_of(s, panel);
 
-    if ((panel + s->odd) & 1) {
+    if (!s->one_order && ((panel + s->odd) & 1)) {
         a += (s->chunks - 1) * PAIR_VALUES;
         b += (s->chunks - 1) * PAIR_VALUES;
         next = -PAIR_VALUES;

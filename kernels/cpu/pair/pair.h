@@ -45,6 +45,7 @@ struct cpu_pair_sweep {
     const uint16_t *still, *pass;
     int64_t panels, chunks, step; /* step: between passing panels */
     bool still_a, add, odd;
+    bool one_order; /* of all panels, odd ones, too */
     float *c;
     int64_t ldc, next_c;
     struct cpu_pair_ahead written[2]; /* a line a row */

@@ -1,0 +1,29 @@
+/* Fields of a request's JSON object. Each reader leaves *x as it is where the
+ * field is missing or null: many clients send null for everything that was not
+ * set. GPT_EDATA names the field. */
+#ifndef GPT_CMD_GENERATE_SERVE_FIELDS_H
+#define GPT_CMD_GENERATE_SERVE_FIELDS_H
+
+#include "base/json.h"
+
+/* NULL when it is missing or null. */
+const cJSON *gpt_field(const cJSON *object, const char *key);
+
+/* Refuses what is no object, and members that are not among `known`, which ends
+ * with NULL, by their names; `what` names the object: "the body". A client
+ * shall not take one text for another. */
+int gpt_fields_check(const cJSON *object, const char *const *known,
+                     const char *what, struct gpt_err *err) GPT_MUST_USE;
+
+int gpt_field_number(const cJSON *object, const char *key, double least,
+                     double most, double *x, struct gpt_err *err) GPT_MUST_USE;
+/* JSON has no integers: 5.0 is one, 5.5 is none. */
+int gpt_field_integer(const cJSON *object, const char *key, int64_t least,
+                      int64_t most, int64_t *x,
+                      struct gpt_err *err) GPT_MUST_USE;
+/* A 1 for true would be taken by some servers and refused by others; here it
+ * is refused. */
+int gpt_field_flag(const cJSON *object, const char *key, bool *x,
+                   struct gpt_err *err) GPT_MUST_USE;
+
+#endif

@@ -1,0 +1,43 @@
+/* A config.json of Hugging Face that is being read, and what reading its values
+ * has in common: every function returns GPT_EDATA with a message that names the
+ * file, the key and what it must be. hf_config.c has them but for those of
+ * rotary positions, which are in hf_rotary.c. */
+#ifndef GPT_CHECKPOINT_HF_READER_H
+#define GPT_CHECKPOINT_HF_READER_H
+
+#include "checkpoint/huggingface.h"
+
+struct gpt_hf_reader {
+    struct gpt_config *c;
+    struct gpt_hf_extra *extra;
+    const cJSON *json;
+    const char *what;
+    int64_t window; /* tokens, one's own included; 0: all */
+    bool uses_window;
+    const cJSON *layer_types; /* NULL: as the family has it */
+};
+
+/* need: what would be supported. */
+int gpt_hf_refuse(const struct gpt_hf_reader *r, const char *key,
+                  const cJSON *value, const char *need, struct gpt_err *err);
+int gpt_hf_wrong_type(const struct gpt_hf_reader *r, const char *key,
+                      const char *need, struct gpt_err *err);
+int gpt_hf_read_number(const struct gpt_hf_reader *r, const char *key,
+                       const cJSON *item, double *out,
+                       struct gpt_err *err) GPT_MUST_USE;
+int gpt_hf_read_size(const struct gpt_hf_reader *r, const char *key,
+                     const cJSON *item, int64_t *out,
+                     struct gpt_err *err) GPT_MUST_USE;
+
+/* An object of rotary scaling; one of two such objects; and how many elements
+ * of a head turn. */
+int gpt_hf_read_scaling(const struct gpt_hf_reader *r, const char *key,
+                        const cJSON *object, struct gpt_err *err) GPT_MUST_USE;
+int gpt_hf_read_two_scalings(const struct gpt_hf_reader *r, const char *key,
+                             const cJSON *object,
+                             struct gpt_err *err) GPT_MUST_USE;
+int gpt_hf_read_rotary_size(const struct gpt_hf_reader *r, const char *key,
+                            const cJSON *item,
+                            struct gpt_err *err) GPT_MUST_USE;
+
+#endif

@@ -1,0 +1,465 @@
+/* Carrying out the plan of a file; see pour.h. gpt_pour() cuts the parts into
+ * tiles and has threads take them one by one; pour_tile() is what happens to
+ * each.
+ *
+ * A tile that is only copied stays in the cache from the read to the write, and
+ * its checksum is taken in between, for nothing. Where the file system shares
+ * blocks, the write of such a tile is a request to share.
+ *
+ * Checksums of tiles are joined when the last tile of a part is written, by the
+ * thread that wrote it: so the sum of a part is that of its bytes in order,
+ * however the tiles fell to threads. */
+#include "checkpoint/pour.h"
+
+#include "base/hash.h"
+#include "base/memory.h"
+#include "base/num.h"
+#include "checkpoint/move_internal.h"
+#include "checkpoint/resume.h"
+#include "checkpoint/zip.h"
+
+#include <assert.h>
+#include <omp.h>
+#include <stdatomic.h>
+#include <string.h>
+
+/* Read at once to be summed, and written at once from memory. */
+enum { CHECK_BYTES = 1 << 20 };
+
+/* A part while it is written. */
+struct work {
+    struct gpt_tiling tiling; /* of bytes in memory, n alone */
+    int64_t first;            /* of its tiles among all */
+    atomic_llong left;        /* tiles that are not written; 0: whole */
+};
+
+struct tile_sum {
+    uint32_t crc, zip_crc;
+    int64_t bytes;
+};
+
+struct pour {
+    struct gpt_pour *p;
+    struct gpt_out *out;
+    const char *name;
+    struct gpt_part *parts;
+    struct work *works;
+    int64_t n, n_tiles;
+    struct tile_sum *sums; /* of all tiles */
+    int64_t most;          /* bytes of the largest tile */
+    bool zip;
+    uint64_t digest;
+    atomic_bool shares; /* blocks can be shared: until one cannot */
+    atomic_bool failed;
+    int status; /* the first failure */
+    struct gpt_err *err;
+};
+
+/* What one thread has. */
+struct hand {
+    struct gpt_box box;
+    uint8_t *tile, *packed;
+};
+
+/* More threads than processors are of no use to what is copied in memory. They
+ * are to disks that answer late, so what was asked for is not cut to that. */
+static int count_threads(int asked)
+{
+    const int n = asked > 0 ? asked : omp_get_max_threads();
+
+    return n < GPT_POUR_THREADS ? n : GPT_POUR_THREADS;
+}
+
+/* Packed tiles are smaller than their floats. */
+int64_t gpt_pour_memory(int threads)
+{
+    return count_threads(threads) *
+           (int64_t)(GPT_TILE_BYTES + GPT_TILE_SCRATCH);
+}
+
+/* ---- the list of tiles ---- */
+
+/* Bytes of n elements as they are in the file. */
+static int64_t packed_bytes(const struct gpt_packing *k, int64_t bytes)
+{
+    const int64_t elements = bytes / (int64_t)sizeof(float);
+
+    if (!k)
+        return bytes;
+    assert(elements % k->elements == 0);
+    return elements / k->elements * k->bytes;
+}
+
+/* Tiles are numbered through all parts, in the order of the file, so that it
+ * grows from its beginning to its end but for what threads have in hand. */
+static int cut_parts(struct pour *w, struct gpt_err *err)
+{
+    GPT_TRY(gpt_new(&w->works, (size_t)w->n, sizeof(*w->works), "parts", err));
+    for (int64_t i = 0; i < w->n; i++) {
+        struct gpt_part *p = &w->parts[i];
+        struct work *k = &w->works[i];
+
+        p->crc = p->zip_crc = 0;
+        if (p->tensor)
+            GPT_TRY(gpt_tiling_make(&k->tiling, p->tensor, p->begin, p->shape,
+                                    p->dtype, err));
+        else
+            k->tiling.n = gpt_ceil_div(p->bytes, CHECK_BYTES);
+        k->first = w->n_tiles;
+        atomic_init(&k->left, k->tiling.n);
+        w->n_tiles += k->tiling.n;
+        w->most = gpt_max_i64(w->most, k->tiling.most);
+    }
+    return gpt_new(&w->sums, (size_t)w->n_tiles, sizeof(*w->sums), "checksums",
+                   err);
+}
+
+/* The part that a tile is of. */
+static int64_t find_part(const struct pour *w, int64_t tile)
+{
+    int64_t lo = 0, hi = w->n - 1;
+
+    while (lo < hi) {
+        const int64_t mid = (lo + hi + 1) / 2;
+
+        if (w->works[mid].first <= tile)
+            lo = mid;
+        else
+            hi = mid - 1;
+    }
+    /* of several that begin there the last, which is the one with tiles */
+    return lo;
+}
+
+/* ---- what was written before ---- */
+
+/* Numbers one by one and not whole structures: these have gaps between their
+ * members, which hold anything. */
+static void add_number(struct gpt_xxh64 *h, int64_t number)
+{
+    gpt_xxh64_add(h, &number, sizeof(number));
+}
+
+static void add_numbers(struct gpt_xxh64 *h, const int64_t *numbers, int n)
+{
+    gpt_xxh64_add(h, numbers, sizeof(*numbers) * (size_t)n);
+}
+
+/* All that decides which bytes a part has: its boxes in files, and which files
+ * these are. */
+static void add_tensor(struct gpt_xxh64 *h, const struct gpt_tensor *t)
+{
+    const struct gpt_in *last = NULL;
+
+    add_number(h, t->ndim);
+    for (size_t i = 0; i < t->n; i++) {
+        const struct gpt_file_box *b = &t->pieces[i];
+
+        add_numbers(h, b->begin, t->ndim);
+        add_numbers(h, b->shape, t->ndim);
+        add_numbers(h, b->stride, t->ndim);
+        add_number(h, b->offset);
+        add_number(h, b->dtype);
+        add_number(h, b->packed ? b->packed->begin : -1);
+        add_number(h, b->packed ? (int64_t)b->packed->packing->ggml_type : -1);
+        if (b->in && b->in != last) {
+            const struct gpt_in_stamp stamp = gpt_in_stamp(b->in);
+
+            gpt_xxh64_add(h, &stamp, sizeof(stamp));
+        }
+        last = b->in;
+    }
+}
+
+/* The digest is that of the whole file. A change of one part makes all of them
+ * new ones: layouts and types are changed for a checkpoint, not a tensor. */
+static uint64_t digest_parts(const struct pour *w)
+{
+    struct gpt_xxh64 h = {.n = 0};
+
+    gpt_xxh64_add(&h, w->name, strlen(w->name));
+    for (int64_t i = 0; i < w->n; i++) {
+        const struct gpt_part *p = &w->parts[i];
+
+        add_number(&h, p->offset);
+        add_number(&h, p->bytes);
+        if (!p->tensor)
+            continue;
+        add_numbers(&h, p->begin, p->tensor->ndim);
+        add_numbers(&h, p->shape, p->tensor->ndim);
+        add_number(&h, p->dtype);
+        add_number(&h, p->packing ? (int64_t)p->packing->ggml_type : -1);
+        add_tensor(&h, p->tensor);
+    }
+    return gpt_xxh64_end(&h);
+}
+
+/* Sums of what the file has in the place of a part. */
+static int sum_there(const struct pour *w, const struct gpt_part *p,
+                     uint8_t *buffer, struct tile_sum *sum, struct gpt_err *err)
+{
+    *sum = (struct tile_sum){.bytes = p->bytes};
+    for (int64_t at = 0; at < p->bytes; at += CHECK_BYTES) {
+        const size_t n = (size_t)gpt_min_i64(CHECK_BYTES, p->bytes - at);
+
+        GPT_TRY(gpt_out_reread(w->out, buffer, n, p->offset + at, err));
+        sum->crc = gpt_crc32c(sum->crc, buffer, n);
+        if (w->zip)
+            sum->zip_crc = gpt_crc32(sum->zip_crc, buffer, n);
+    }
+    return GPT_OK;
+}
+
+/* A part that was noted and is there is whole. One that cannot be read, or is
+ * not what was noted, is written again. */
+static int64_t take_part(struct pour *w, int64_t i, uint8_t *buffer)
+{
+    struct gpt_part *p = &w->parts[i];
+    struct tile_sum sum;
+    uint32_t crc;
+
+    if (!p->tensor || !gpt_resume_find(w->p->resume, w->digest, i, &crc) ||
+        sum_there(w, p, buffer, &sum, NULL) != GPT_OK || sum.crc != crc)
+        return 0;
+    p->crc = sum.crc;
+    p->zip_crc = sum.zip_crc;
+    atomic_store(&w->works[i].left, 0);
+    return p->bytes;
+}
+
+/* Reading is the whole cost, so it is shared among threads like the writing. A
+ * part that is taken has no tiles left to write. */
+static int take_parts(struct pour *w, struct gpt_err *err)
+{
+    const int threads = count_threads(w->p->threads);
+    int64_t bytes = 0;
+    uint8_t *buffers;
+
+    w->digest = digest_parts(w);
+    GPT_TRY(gpt_new(&buffers, (size_t)threads, CHECK_BYTES, "checksums", err));
+#pragma omp parallel for schedule(dynamic) num_threads(threads) \
+    reduction(+ : bytes)
+    for (int64_t i = 0; i < w->n; i++)
+        bytes += take_part(
+            w, i, buffers + (size_t)omp_get_thread_num() * CHECK_BYTES);
+    gpt_free(buffers);
+    w->p->bytes += bytes;
+    w->p->taken += bytes;
+    return GPT_OK;
+}
+
+/* ---- a tile ---- */
+
+/* Block after block; a tile is whole blocks. */
+static void pack(const struct gpt_packing *k, uint8_t *to, const float *from,
+                 int64_t n)
+{
+    for (int64_t i = 0; i < n; i += k->elements) {
+        k->pack(to, from + i);
+        to += k->bytes;
+    }
+}
+
+/* Fills *data and *sum, and says where the bytes begin in the part. */
+static int make_tile(struct pour *w, struct hand *h, const struct gpt_part *p,
+                     const struct work *k, int64_t i, const uint8_t **data,
+                     int64_t *at, struct tile_sum *sum, struct gpt_err *err)
+{
+    if (!p->tensor) {
+        *at = i * CHECK_BYTES;
+        *data = (const uint8_t *)p->data + *at;
+        sum->bytes = gpt_min_i64(CHECK_BYTES, p->bytes - *at);
+    } else {
+        GPT_TRY(gpt_tiling_gather(&k->tiling, i, &h->box, h->tile, at,
+                                  &sum->bytes, err));
+        *data = h->tile;
+    }
+    if (p->packing) {
+        pack(p->packing, h->packed, (const float *)(const void *)h->tile,
+             sum->bytes / (int64_t)sizeof(float));
+        *data = h->packed;
+        *at = packed_bytes(p->packing, *at);
+        sum->bytes = packed_bytes(p->packing, sum->bytes);
+    }
+    sum->crc = gpt_crc32c(0, *data, (size_t)sum->bytes);
+    if (w->zip)
+        sum->zip_crc = gpt_crc32(0, *data, (size_t)sum->bytes);
+    return GPT_OK;
+}
+
+/* Where it can be shared it is, else written. */
+static int put_tile(struct pour *w, const struct gpt_part *p,
+                    const struct work *k, int64_t i, const uint8_t *data,
+                    int64_t at, int64_t bytes, struct gpt_err *err)
+{
+    struct gpt_in *in;
+    int64_t from;
+
+    if (atomic_load(&w->shares) && p->tensor && !p->packing &&
+        gpt_tiling_run(&k->tiling, i, &in, &from)) {
+        if (gpt_out_shares(w->out, in) &&
+            gpt_out_share(w->out, p->offset + at, in, from, bytes))
+            return GPT_OK;
+        atomic_store(&w->shares, false);
+    }
+    return gpt_out_pwrite(w->out, data, (size_t)bytes, p->offset + at, err);
+}
+
+/* The last tile of a part has been written. */
+static int end_part(struct pour *w, int64_t part, struct gpt_err *err)
+{
+    const struct work *k = &w->works[part];
+    struct gpt_part *p = &w->parts[part];
+    int status = GPT_OK;
+
+    p->crc = p->zip_crc = 0;
+    for (int64_t i = k->first; i < k->first + k->tiling.n; i++) {
+        const struct tile_sum *s = &w->sums[i];
+
+        p->crc = gpt_crc_join(GPT_CRC32C_POLYNOMIAL, p->crc, s->crc, s->bytes);
+        if (w->zip)
+            p->zip_crc = gpt_crc_join(GPT_CRC32_POLYNOMIAL, p->zip_crc,
+                                      s->zip_crc, s->bytes);
+    }
+    if (!w->p->resume || !p->tensor)
+        return GPT_OK;
+#pragma omp critical(gpt_pour_note)
+    status = gpt_resume_note(w->p->resume, w->name, w->digest, part, p->crc,
+                             err);
+    return status;
+}
+
+static int pour_tile(struct pour *w, struct hand *h, int64_t tile,
+                     struct gpt_err *err)
+{
+    const int64_t part = find_part(w, tile);
+    const struct gpt_part *p = &w->parts[part];
+    struct work *k = &w->works[part];
+    struct tile_sum *sum = &w->sums[tile];
+    const uint8_t *data;
+    int64_t at;
+
+    if (atomic_load(&k->left) == 0)
+        return GPT_OK; /* by an earlier run */
+    /* scratch is made when the first tile needs it */
+    if (p->tensor && !h->tile)
+        GPT_TRY(gpt_new(&h->tile, (size_t)w->most, 1, "tile", err));
+    if (p->packing && !h->packed)
+        GPT_TRY(gpt_new(&h->packed, (size_t)w->most, 1, "tile", err));
+    GPT_TRY(make_tile(w, h, p, k, tile - k->first, &data, &at, sum, err));
+    GPT_TRY(put_tile(w, p, k, tile - k->first, data, at, sum->bytes, err));
+    if (p->tensor)
+#pragma omp critical(gpt_pour_done)
+    {
+        w->p->bytes += sum->bytes;
+        if (w->p->done)
+            w->p->done(w->p->context, w->p->bytes);
+    }
+    return atomic_fetch_sub(&k->left, 1) == 1 ? end_part(w, part, err)
+                                              : GPT_OK;
+}
+
+/* ---- the file ---- */
+
+/* Tiles that are under way when one fails are finished, others are not
+ * begun. */
+static void pour_all(struct pour *w)
+{
+    const int64_t most = gpt_max_i64(1, w->n_tiles);
+    const int threads =
+        (int)gpt_min_i64(count_threads(w->p->threads), most);
+
+#pragma omp parallel num_threads(threads) if (threads > 1)
+    {
+        struct hand h = {.tile = NULL};
+
+#pragma omp for schedule(dynamic)
+        for (int64_t i = 0; i < w->n_tiles; i++) {
+            struct gpt_err e = {0};
+            const int status =
+                atomic_load(&w->failed) ? GPT_OK : pour_tile(w, &h, i, &e);
+
+            if (status != GPT_OK)
+#pragma omp critical(gpt_pour_error)
+            {
+                if (w->status == GPT_OK) {
+                    w->status = status;
+                    if (w->err)
+                        *w->err = e;
+                }
+                atomic_store(&w->failed, true);
+            }
+        }
+        gpt_box_free(&h.box);
+        gpt_free(h.tile);
+        gpt_free(h.packed);
+    }
+}
+
+/* Everything that several threads look at is made before they begin, and read
+ * after they have ended; between, each writes its own tile's sum, and counters
+ * are atomic. */
+int gpt_pour(struct gpt_pour *p, struct gpt_out *out, const char *name,
+             struct gpt_part *parts, int64_t n, bool zip, struct gpt_err *err)
+{
+    struct pour w = {.p = p, .out = out, .name = name, .parts = parts, .n = n,
+                     .zip = zip, .status = GPT_OK, .err = err};
+    int status;
+
+    atomic_init(&w.shares, true);
+    atomic_init(&w.failed, false);
+    GPT_TRY_GOTO(status, cut_parts(&w, err), out);
+    if (p->resume)
+        GPT_TRY_GOTO(status, take_parts(&w, err), out);
+    pour_all(&w);
+    status = w.status;
+out:
+    gpt_free(w.works);
+    gpt_free(w.sums);
+    return status;
+}
+
+/* ---- checking ---- */
+
+/* Pieces are of one size, so that the sum of each has its place in a list. */
+int gpt_pour_check(struct gpt_in *in, uint32_t *crc, struct gpt_err *err)
+{
+    const int64_t size = gpt_in_size(in);
+    const int64_t n = gpt_ceil_div(size, CHECK_BYTES);
+    const int threads =
+        (int)gpt_max_i64(1, gpt_min_i64(count_threads(0), n));
+    uint32_t *sums = NULL;
+    uint8_t *buffers = NULL;
+    int status;
+
+    *crc = 0;
+    GPT_TRY_GOTO(status, gpt_new(&sums, (size_t)n, sizeof(*sums), "checksums",
+                                 err), out);
+    GPT_TRY_GOTO(status, gpt_new(&buffers, (size_t)threads, CHECK_BYTES,
+                                 "checksum", err), out);
+#pragma omp parallel for schedule(dynamic) num_threads(threads) \
+    if (threads > 1)
+    for (int64_t i = 0; i < n; i++) {
+        uint8_t *at = buffers + (size_t)omp_get_thread_num() * CHECK_BYTES;
+        const size_t bytes =
+            (size_t)gpt_min_i64(CHECK_BYTES, size - i * CHECK_BYTES);
+        struct gpt_err e = {0};
+        const int s = gpt_in_read(in, at, i * CHECK_BYTES, bytes, &e);
+
+        sums[i] = s == GPT_OK ? gpt_crc32c(0, at, bytes) : 0;
+        if (s != GPT_OK)
+#pragma omp critical(gpt_pour_error)
+        {
+            if (status == GPT_OK && err)
+                *err = e;
+            status = s;
+        }
+    }
+    for (int64_t i = 0; i < n; i++)
+        *crc = gpt_crc_join(GPT_CRC32C_POLYNOMIAL, *crc, sums[i],
+                            gpt_min_i64(CHECK_BYTES, size - i * CHECK_BYTES));
+out:
+    gpt_free(sums);
+    gpt_free(buffers);
+    return status;
+}

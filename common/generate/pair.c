@@ -1,0 +1,67 @@
+/* Pairs as tokens; see pair.h. Start at gpt_pair_encode(). */
+#include "generate/pair.h"
+
+#include <ctype.h>
+
+/* Spaces at a context's end belong to the continuation, since a token begins
+ * with its space. */
+int gpt_pair_of_text(struct gpt_pair *pair, const char *text, size_t len,
+                     struct gpt_err *err)
+{
+    size_t at = len;
+
+    while (at > 0 && text[at - 1] != ' ')
+        at--;
+    if (at == 0)
+        return gpt_fail(err, GPT_EDATA,
+                        "no continuation, and the text has no last word");
+    *pair = (struct gpt_pair){text, text + at - 1, at - 1, len - at + 1};
+    return GPT_OK;
+}
+
+/* The encoder is the caller's. */
+void gpt_pair_encoder_free(struct gpt_pair_encoder *e)
+{
+    gpt_free(e->ids.data);
+    gpt_free(e->context.data);
+    gpt_buf_free(&e->text);
+}
+
+/* The token is one of the context, as nothing predicts it. */
+static int add_begin(struct gpt_pair_encoder *e, struct gpt_err *err)
+{
+    if (e->begin < 0)
+        return gpt_fail(err, GPT_EDATA,
+                        "the vocabulary has no end-of-document token to begin "
+                        "with");
+    GPT_TRY(gpt_ids_add(&e->ids, &e->begin, 1, err));
+    return gpt_ids_add(&e->context, &e->begin, 1, err);
+}
+
+/* The pair is encoded together, since a token may reach over the seam, and is
+ * divided where the context alone ends. */
+int gpt_pair_encode(struct gpt_pair_encoder *e, const struct gpt_pair *pair,
+                    int64_t *first, struct gpt_err *err)
+{
+    size_t len = pair->context_len;
+
+    if (pair->continuation_len == 0)
+        return gpt_fail(err, GPT_EDATA, "the continuation is empty");
+    while (len > 0 && isspace((unsigned char)pair->context[len - 1]))
+        len--;
+    e->text.len = e->ids.len = e->context.len = 0;
+    if (gpt_buf_add(&e->text, pair->context, pair->context_len) != GPT_OK ||
+        gpt_buf_add(&e->text, pair->continuation, pair->continuation_len) !=
+            GPT_OK)
+        return gpt_no_memory(err, "a pair");
+    if (e->begins || len == 0)
+        GPT_TRY(add_begin(e, err));
+    GPT_TRY(gpt_encode(e->encoder, e->text.data, e->text.len, &e->ids, err));
+    if (len > 0)
+        GPT_TRY(gpt_encode(e->encoder, pair->context, len, &e->context, err));
+    *first = (int64_t)e->context.len;
+    return *first >= (int64_t)e->ids.len
+               ? gpt_fail(err, GPT_EDATA,
+                          "the continuation adds no token to its context")
+               : GPT_OK;
+}

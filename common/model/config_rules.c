@@ -1,0 +1,159 @@
+/* Rules between the fields of a model: what excludes what, and what needs what.
+ * A model that breaks one would compute something else than its fields say.
+ * Start at gpt_config_check(), at the end. */
+#include "model/config_rules.h"
+
+#include "backend.h"
+
+/* What the formula of each kind of scaling reads. A missing number would be a
+ * division by zero, or a model that turns no pair as it was trained to. */
+static int check_scaling(const struct gpt_config *c, int status,
+                         const char *what, struct gpt_err *err)
+{
+    const char *kind = gpt_rotary_scalings[c->rotary_scaling];
+
+    if (c->rotary_scaling == GPT_SCALING_NONE)
+        return GPT_OK;
+    if (c->position_embedding != GPT_POSITION_ROPE)
+        return gpt_fail(err, status,
+                        "%s: rotary_scaling %s without rotary positions", what,
+                        kind);
+    if (!(c->rotary_factor >= 1))
+        return gpt_fail(err, status,
+                        "%s: rotary_scaling %s: rotary_factor is %g, must be "
+                        "at least 1",
+                        what, kind, c->rotary_factor);
+    if (c->rotary_scaling != GPT_SCALING_LINEAR && c->rotary_positions < 1)
+        return gpt_fail(err, status,
+                        "%s: rotary_scaling %s needs rotary_positions, the "
+                        "positions of pretraining",
+                        what, kind);
+    if (c->rotary_scaling == GPT_SCALING_LLAMA3 &&
+        !(c->rotary_low_factor > 0 &&
+          c->rotary_high_factor > c->rotary_low_factor))
+        return gpt_fail(err, status,
+                        "%s: rotary_scaling llama3: rotary_low_factor (%g) "
+                        "must be above 0 and below rotary_high_factor (%g)",
+                        what, c->rotary_low_factor, c->rotary_high_factor);
+    if (c->rotary_scaling == GPT_SCALING_YARN &&
+        !(c->rotary_slow > 0 && c->rotary_fast >= c->rotary_slow))
+        return gpt_fail(err, status,
+                        "%s: rotary_scaling yarn: rotary_slow (%g) must be "
+                        "above 0 and at most rotary_fast (%g)",
+                        what, c->rotary_slow, c->rotary_fast);
+    return GPT_OK;
+}
+
+/* Where norms and biases are, and what they are of: places that exclude each
+ * other. A rule that is broken has a message. */
+static int check_places(const struct gpt_config *c, int status,
+                        const char *what, struct gpt_err *err)
+{
+    /* each names the field that would be ignored, and why it cannot be used */
+    const struct {
+        bool broken;
+        const char *rule;
+    } rules[] = {
+        {c->shared_norm && !c->parallel_blocks,
+         "shared_norm needs parallel_blocks: one norm serves attention and "
+         "feed-forward only where both read the same stream"},
+        {c->post_norm && c->residual_multiplier > 0,
+         "post_norm excludes residual_multiplier: a norm undoes it"},
+        {c->post_norm && c->parallel_blocks,
+         "post_norm excludes parallel_blocks: the two outputs are one sum "
+         "there"},
+        {c->no_pre_norm && !c->post_norm,
+         "no_pre_norm needs post_norm: a layer has norms before its blocks or "
+         "after them"},
+        {c->qk_norm_whole && !c->qk_norm,
+         "qk_norm_whole needs qk_norm: it says of what those norms are"},
+        {c->qk_norm_whole && c->normalization != GPT_RMSNORM,
+         "qk_norm_whole needs normalization RMSNorm"},
+        {c->output_bias && c->logit_multiplier > 0,
+         "output_bias excludes logit_multiplier"},
+        {c->no_norm_bias && c->normalization != GPT_LAYERNORM,
+         "no_norm_bias needs normalization LayerNorm: no other has a bias"},
+        {c->no_attention_bias && c->no_linear_bias,
+         "no_attention_bias excludes no_linear_bias, which takes all biases "
+         "away"},
+        {c->scale_embedding && c->embedding_multiplier > 0,
+         "scale_embedding excludes embedding_multiplier: words are multiplied "
+         "by one number"},
+    };
+
+    for (size_t i = 0; i < GPT_COUNT(rules); i++)
+        if (rules[i].broken)
+            return gpt_fail(err, status, "%s: %s", what, rules[i].rule);
+    return GPT_OK;
+}
+
+/* Fields that say more about another one, which must be there. */
+static int check_details(const struct gpt_config *c, int status,
+                         const char *what, struct gpt_err *err)
+{
+    const char *field = c->window_attn_skip_freq > 0 ? "window_attn_skip_freq"
+                        : c->window_full_layers > 0  ? "window_full_layers"
+                                                     : NULL;
+
+    if (c->window_size == 0 && field)
+        return gpt_fail(err, status, "%s: %s needs window_size", what, field);
+    if (c->window_attn_skip_freq == 1)
+        return gpt_fail(err, status,
+                        "%s: window_attn_skip_freq 1 leaves no layer with a "
+                        "window: 2 or more, or no window_size",
+                        what);
+    if (c->rotary_local_base > 0 && c->window_size == 0)
+        return gpt_fail(err, status,
+                        "%s: rotary_local_base needs window_size: it is of "
+                        "layers with a window", what);
+    /* only rotary positions turn: without them both would be ignored */
+    field = c->rotary_local_base > 0 ? "rotary_local_base"
+            : c->no_rope_freq > 0    ? "no_rope_freq"
+                                     : NULL;
+    if (field && c->position_embedding != GPT_POSITION_ROPE)
+        return gpt_fail(err, status, "%s: %s without rotary positions", what,
+                        field);
+    /* such a model has no positions at all, and must say so */
+    if (c->no_rope_freq == 1)
+        return gpt_fail(err, status,
+                        "%s: no_rope_freq 1 leaves no layer that turns: 2 or "
+                        "more, or position_embedding %s", what,
+                        gpt_position_embeddings[GPT_POSITION_NONE]);
+    if (c->position_offset > 0 &&
+        c->position_embedding != GPT_POSITION_LEARNED)
+        return gpt_fail(err, status,
+                        "%s: position_offset needs position_embedding %s",
+                        what, gpt_position_embeddings[GPT_POSITION_LEARNED]);
+    return GPT_OK;
+}
+
+/* Rules between fields. Ranges hold already, so that no product overflows. */
+int gpt_config_check(const struct gpt_config *c, int status, const char *what,
+                     struct gpt_err *err)
+{
+    if (c->num_attention_heads % c->num_query_groups != 0)
+        return gpt_fail(err, status,
+                        "%s: num_attention_heads (%lld) is not a multiple of "
+                        "num_query_groups (%lld)",
+                        what, (long long)c->num_attention_heads,
+                        (long long)c->num_query_groups);
+    /* the rotation takes pairs of elements */
+    if (c->position_embedding == GPT_POSITION_ROPE &&
+        (!(c->rotary_base > 1) || gpt_config_rotary(c) < 2 ||
+         gpt_config_rotary(c) % 2 != 0))
+        return gpt_fail(err, status,
+                        "%s: rotary positions of base %g turn %lld of a head's "
+                        "%lld elements: base must be above 1, elements even",
+                        what, c->rotary_base, (long long)gpt_config_rotary(c),
+                        (long long)c->head_size);
+    GPT_TRY(check_scaling(c, status, what, err));
+    GPT_TRY(check_places(c, status, what, err));
+    GPT_TRY(check_details(c, status, what, err));
+    if (c->padded_vocab_size < c->vocab_size)
+        return gpt_fail(err, status,
+                        "%s: padded_vocab_size (%lld) is below vocab_size "
+                        "(%lld)",
+                        what, (long long)c->padded_vocab_size,
+                        (long long)c->vocab_size);
+    return GPT_OK;
+}

@@ -1,0 +1,328 @@
+/* A block of rows through the layers that this rank has, as a message says; see
+ * decode_internal.h. Start at run_block(): it is the pass of stage.c, with
+ * attention against the cache, and with all buffers shared by all layers. */
+#include "model/decode_internal.h"
+
+#include "base/num.h"
+#include "model/norm_site.h"
+
+#include <assert.h>
+
+static size_t row_bytes(const struct gpt_decoder *d)
+{
+    return (size_t)d->o.config->hidden_size * gpt_dtype_bytes(d->o.act);
+}
+
+/* ---- what the message describes ---- */
+
+/* Texts with equally many new tokens, side by side, are one call of attention.
+ */
+static int64_t list_runs(struct gpt_decoder *d)
+{
+    const struct gpt_decode_message *m = d->message;
+    int64_t n = 0, row = 0;
+
+    for (int32_t i = 0; i < m->n_parts; i++) {
+        const struct gpt_decode_part *part = &m->parts[i];
+
+        if (n == 0 || d->runs[n - 1].tokens != part->n)
+            d->runs[n++] = (struct gpt_pass_run){0, part->n};
+        d->runs[n - 1].texts++;
+        d->slot[i] = part->slot;
+        d->pos[i] = part->start;
+        d->len[i] = part->n;
+        for (int32_t k = 0; k < part->n; k++)
+            d->rows_pos[row++] = part->start + k;
+    }
+    assert(row == m->n_rows);
+    return n;
+}
+
+/* ---- the embedding ---- */
+
+/* Rows and positions are copied first, on the same queue, so no wait is needed
+ * before the lookup. One tensor parallel rank holds the word and the first one
+ * adds the position: the others give zeros, and their sum has the bits of one
+ * rank alone. */
+static void embed_tokens(struct gpt_decoder *d, const struct gpt_pass *pass)
+{
+    const struct gpt_config *c = d->o.config;
+    struct gpt_embed op = {
+        .n = pass->n,
+        .c = c->hidden_size,
+        .v_begin = pass->widths.vocab * d->layout.at[GPT_TP],
+        .v_local = pass->widths.vocab,
+        .act = d->o.act,
+        .tokens = d->buffers[GPT_DECODE_TOKENS],
+        .positions = d->buffers[GPT_DECODE_POSITIONS],
+        .wte = d->outer.at[GPT_WORD_EMBEDDING],
+        .quant = gpt_roles_quant(&d->outer, GPT_WORD_EMBEDDING),
+        .wpe = gpt_roles_positions(&d->outer, c, gpt_dtype_bytes(d->o.act)),
+        .scale = gpt_config_word_scale(c),
+        .out = d->buffers[GPT_DECODE_RESIDUAL],
+    };
+
+    d->be->copy_in(d->q, d->buffers[GPT_DECODE_TOKENS], d->tokens,
+                   (size_t)pass->n * sizeof(*d->tokens));
+    if (d->layout.at[GPT_TP] > 0)
+        op.wpe = NULL;
+    d->be->embed_fwd(d->q, &op);
+    if (pass->tp)
+        gpt_comm_all_reduce(pass->tp, d->q, op.out, pass->n * c->hidden_size,
+                            d->o.act, GPT_SUM);
+}
+
+/* The norm after the embedding, where there is one: normed rows become the
+ * stream. */
+static void norm_embedded(struct gpt_decoder *d, const struct gpt_pass *pass,
+                          const struct gpt_norm_acts *acts)
+{
+    const struct gpt_norm_site site = {
+        .acts = acts,
+        .w = d->outer.at[GPT_EMBEDDING_NORM_WEIGHT],
+        .b = d->outer.at[GPT_EMBEDDING_NORM_BIAS],
+    };
+
+    if (!site.w)
+        return;
+    /* by way of the other buffer: a norm's output may not be its input */
+    gpt_norm_site_forward(pass, &site, acts->r);
+    d->be->copy(d->q, acts->r, acts->y, (size_t)pass->n * row_bytes(d));
+}
+
+/* ---- layers ---- */
+
+/* All layers use the same buffers, the residual stream is updated in place. */
+static void run_layers(struct gpt_decoder *d, struct gpt_pass *pass,
+                       const struct gpt_norm_acts *norm,
+                       struct gpt_pass_cache *cache)
+{
+    static const struct gpt_rng no_rng; /* dropout is off: never drawn from */
+    /* without norms, blocks read the stream itself */
+    const struct gpt_norm_acts pre = {
+        .r = norm->r,
+        .y = d->o.config->no_pre_norm ? norm->r : norm->y,
+        .mean = norm->mean,
+        .rstd = norm->rstd,
+    };
+    /* what a block read is done with when its output comes, to be normed */
+    const struct gpt_norm_acts post = {
+        .r = norm->y,
+        .mean = norm->mean,
+        .rstd = norm->rstd,
+    };
+    /* norms share their buffers: nothing is kept for a backward */
+    const struct gpt_layer_acts acts = {
+        .norm1 = pre,
+        .norm2 = pre,
+        .post1 = post,
+        .post2 = post,
+        .squares = d->buffers[GPT_DECODE_SQUARES],
+        .qkv = d->buffers[GPT_DECODE_QKV],
+        .att = d->buffers[GPT_DECODE_ATTENTION],
+        .pre = d->buffers[GPT_DECODE_FFN_IN],
+        .activated = d->buffers[GPT_DECODE_FFN],
+    };
+
+    for (int64_t l = 0; l < d->n_layers; l++) {
+        /* from the second layer on, the first norm adds the block before */
+        gpt_layer_forward(&d->layers[l], pass, &acts, norm->r,
+                          l > 0 ? &no_rng : NULL);
+        cache->k = (char *)cache->k + d->layer_cache_bytes;
+        cache->v = (char *)cache->v + d->layer_cache_bytes;
+    }
+    /* The last block is added; on the last stage the sum is normed, too. */
+    const struct gpt_norm_acts end = {
+        .r = norm->r,
+        .y = d->layout.has_output ? norm->y : NULL,
+        .mean = norm->mean,
+        .rstd = norm->rstd,
+    };
+    const struct gpt_norm_site last = {
+        .acts = &end,
+        .w = d->outer.at[GPT_FINAL_NORM_WEIGHT],
+        .b = d->outer.at[GPT_FINAL_NORM_BIAS],
+        .x_rng = d->n_layers > 0 ? &no_rng : NULL,
+    };
+    gpt_norm_site_forward(pass, &last, norm->r);
+}
+
+/* ---- logits ---- */
+
+/* Rows first..first+n of what is wanted, which begin at `rows` on the device:
+ * those of the words that this rank has, then those of all ranks to the first
+ * rank's host memory. All turns share one buffer. The queue copies a turn out
+ * before it computes the next one. */
+static void give_logits(struct gpt_decoder *d, char *rows, int64_t first,
+                        int64_t n, float *logits)
+{
+    const struct gpt_config *c = d->o.config;
+    int64_t word;
+    struct gpt_matmul op = {
+        .m = n,
+        .n = gpt_decoder_words(d, d->layout.at[GPT_TP], &word),
+        .k = c->hidden_size,
+        .tb = true,
+        .a = rows + (size_t)first * row_bytes(d),
+        .b = gpt_roles_output(&d->outer),
+        .c = d->buffers[GPT_DECODE_LOGITS],
+        .act = d->o.act,
+        .c_type = GPT_F32,
+        .epilogue = d->outer.at[GPT_OUTPUT_BIAS] ? GPT_EPI_BIAS : GPT_EPI_NONE,
+        .bias = d->outer.at[GPT_OUTPUT_BIAS],
+        .quant =
+            gpt_roles_quant(&d->outer, gpt_roles_output_role(&d->outer)),
+        .sums = GPT_SUMS_FEW,
+    };
+
+    if (d->layout.has_output && op.n > 0) {
+        d->be->matmul(d->q, &op);
+        /* of the logits, in float: training multiplies the normed rows */
+        if (c->logit_multiplier > 0)
+            d->be->scale(d->q, d->buffers[GPT_DECODE_LOGITS], n * op.n,
+                         (float)c->logit_multiplier, GPT_F32);
+        if (c->final_logit_softcapping > 0)
+            d->be->softcap(d->q, d->buffers[GPT_DECODE_LOGITS], NULL, n * op.n,
+                           (float)c->final_logit_softcapping, GPT_F32);
+    }
+    gpt_decoder_collect(d, n,
+                        logits ? logits + first * c->vocab_size : NULL);
+}
+
+/* The normed rows that are wanted, side by side: where they are, or copied to
+ * the buffer of a block's output, which nothing reads any more. */
+static char *wanted_rows(struct gpt_decoder *d, int64_t n)
+{
+    const struct gpt_decode_message *m = d->message;
+    char *normed = d->buffers[GPT_DECODE_NORMED];
+    char *to = d->buffers[GPT_DECODE_BLOCK];
+
+    if (n == m->n_rows || !d->layout.has_output)
+        return normed;
+    for (int32_t i = 0; i < m->n_parts; i++) {
+        const struct gpt_decode_part *part = &m->parts[i];
+        const size_t bytes = (size_t)part->wants * row_bytes(d);
+
+        normed += (size_t)part->n * row_bytes(d);
+        if (bytes > 0)
+            d->be->copy(d->q, to, normed - bytes, bytes);
+        to += bytes;
+    }
+    return d->buffers[GPT_DECODE_BLOCK];
+}
+
+/* Rows of a prompt whose tokens are all scored take several turns: V floats a
+ * row are more than all of its activations. Every rank counts the turns from
+ * the message, so that all of them make the same calls. */
+static void give_all_logits(struct gpt_decoder *d, float *logits)
+{
+    const struct gpt_decode_message *m = d->message;
+    const int64_t most = gpt_decoder_logit_rows(&d->o);
+    int64_t n = 0;
+
+    for (int32_t i = 0; i < m->n_parts; i++)
+        n += m->parts[i].wants;
+    char *rows = wanted_rows(d, n);
+    for (int64_t i = 0; i < n; i += most)
+        give_logits(d, rows, i, gpt_min_i64(most, n - i), logits);
+}
+
+/* ---- a block ---- */
+
+/* The stream begins with the embedding, or comes from the stage before; it ends
+ * with logits, or goes to the next stage. The first rank, which is done with a
+ * block without logits to give, goes on to the next block of a prompt while
+ * the stages after it still work on this one. */
+static void run_block(struct gpt_decoder *d, float *logits)
+{
+    const struct gpt_decode_message *m = d->message;
+    const struct gpt_norm_acts norm = {
+        .r = d->buffers[GPT_DECODE_RESIDUAL],
+        .y = d->buffers[GPT_DECODE_NORMED],
+        .mean = d->buffers[GPT_DECODE_MEAN],
+        .rstd = d->buffers[GPT_DECODE_RSTD],
+    };
+    const struct gpt_pass_columns columns = {
+        .gathered = d->buffers[GPT_DECODE_GATHERED],
+        .wide = d->buffers[GPT_DECODE_WIDE],
+        .own = d->buffers[GPT_DECODE_OWN],
+    };
+    struct gpt_pass_cache cache = {
+        .t_max = d->o.positions,
+        .k = d->buffers[GPT_DECODE_KEYS],
+        .v = d->buffers[GPT_DECODE_VALUES],
+        .pos = d->pos,
+        .len = d->len,
+        .slot = d->slot,
+        .runs = d->runs,
+        .n_runs = list_runs(d),
+    };
+    struct gpt_comm *tp = d->o.ranks ? d->o.ranks->tp : NULL;
+    struct gpt_pass pass = {
+        .be = d->be,
+        .q = d->q,
+        .config = d->o.config,
+        .layout = &d->layout,
+        .widths = gpt_widths_of(d->o.config, d->layout.size[GPT_TP]),
+        .act = d->o.act,
+        .b = m->n_rows,
+        .t = 1,
+        .n = m->n_rows,
+        .rows = m->n_rows,
+        .tp = tp,
+        .columns = tp ? &columns : NULL,
+        .sums = m->few ? GPT_SUMS_FEW : GPT_SUMS_MANY,
+        .cache = &cache,
+        .positions = d->buffers[GPT_DECODE_POSITIONS],
+        .work.x = d->buffers[GPT_DECODE_BLOCK],
+    };
+
+    d->be->copy_in(d->q, d->buffers[GPT_DECODE_POSITIONS], d->rows_pos,
+                   (size_t)m->n_rows * sizeof(*d->rows_pos));
+    if (d->layout.has_embedding) {
+        embed_tokens(d, &pass);
+        norm_embedded(d, &pass, &norm);
+    } else {
+        gpt_decoder_receive_rows(d, m->n_rows);
+    }
+    run_layers(d, &pass, &norm, &cache);
+    if (!d->layout.has_output)
+        gpt_decoder_send_rows(d, m->n_rows);
+    give_all_logits(d, logits);
+}
+
+/* A slot's keys of a layer lie by group, (G, positions, D): of each group the
+ * tokens that are there are copied. */
+static void copy_cache(struct gpt_decoder *d, char *cache)
+{
+    const struct gpt_decode_message *m = d->message;
+    const size_t groups = (size_t)gpt_widths_of(
+        d->o.config, d->layout.size[GPT_TP]).groups;
+    const size_t slot_bytes = d->layer_cache_bytes / (size_t)d->o.slots;
+    const size_t group_bytes = slot_bytes / groups;
+    const size_t bytes =
+        group_bytes / (size_t)d->o.positions * (size_t)m->length;
+
+    for (size_t g = 0; g < groups; g++)
+        d->be->copy(d->q,
+                    cache + (size_t)m->to * slot_bytes + g * group_bytes,
+                    cache + (size_t)m->from * slot_bytes + g * group_bytes,
+                    bytes);
+}
+
+/* A copy is of this rank's heads in its layers: nothing is exchanged. */
+int gpt_decoder_obey(struct gpt_decoder *d, float *logits, struct gpt_err *err)
+{
+    if (d->message->kind == GPT_DECODE_ROWS)
+        run_block(d, logits);
+    for (int64_t l = 0;
+         d->message->kind == GPT_DECODE_COPY && l < d->n_layers; l++) {
+        const size_t layer = (size_t)l * d->layer_cache_bytes;
+
+        copy_cache(d, (char *)d->buffers[GPT_DECODE_KEYS] + layer);
+        copy_cache(d, (char *)d->buffers[GPT_DECODE_VALUES] + layer);
+    }
+    /* the next message fills the host arrays again, so this one is waited for
+     */
+    return gpt_decoder_sync(d, err);
+}

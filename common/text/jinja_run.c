@@ -1,0 +1,441 @@
+/* Statements of a rendering; see jinja_internal.h. Start at gpt_jinja_render()
+ * and run_statement(). Names are looked for from the innermost scope outwards;
+ * a loop's body has a scope for each element, so that what it sets is gone
+ * with it. */
+#include "text/jinja_internal.h"
+
+#include <stdarg.h>
+#include <stdio.h>
+#include <string.h>
+
+struct jinja_variable {
+    struct gpt_str name;
+    struct jinja_value value;
+    struct jinja_variable *next;
+};
+
+struct jinja_scope {
+    struct jinja_scope *parent;
+    struct jinja_variable *variables;
+};
+
+/* ---- limits ---- */
+
+/* The line is that of the expression that was begun last, which may be in a
+ * macro. */
+int jinja_fail(struct jinja_run *r, const char *fmt, ...)
+{
+    char text[600];
+    va_list args;
+
+    va_start(args, fmt);
+    vsnprintf(text, sizeof(text), fmt, args);
+    va_end(args);
+    return gpt_fail(r->err, GPT_EDATA, "line %d: %s", r->line, text);
+}
+
+/* Steps are a limit of time that does not depend on the machine: the same
+ * template and messages always end in the same way. */
+int jinja_spend(struct jinja_run *r, size_t n)
+{
+    r->steps += (int64_t)n;
+    return r->steps <= GPT_JINJA_STEPS
+               ? GPT_OK
+               : jinja_fail(r, "more than %d steps", GPT_JINJA_STEPS);
+}
+
+/* Levels are a limit of the stack, and count as steps, too. */
+int jinja_descend(struct jinja_run *r)
+{
+    if (++r->depth > GPT_JINJA_DEPTH)
+        return jinja_fail(r, "more than %d levels", GPT_JINJA_DEPTH);
+    return jinja_spend(r, 1);
+}
+
+/* What is given up stays in the arena until the end: the limit is on all that
+ * a rendering makes. */
+int jinja_new(struct jinja_run *r, void *out_pointer, size_t n, size_t size)
+{
+    void *p = NULL;
+
+    /* The first comparison keeps the product from overflowing: sizes are
+     * those of small structs. */
+    if (n <= GPT_JINJA_BYTES && r->arena.used + n * size <= GPT_JINJA_BYTES)
+        p = gpt_arena_alloc(&r->arena, n, size);
+    else
+        return jinja_fail(r, "more than %d bytes of memory", GPT_JINJA_BYTES);
+    if (!p)
+        return gpt_no_memory(r->err, "a template");
+    memcpy(out_pointer, &p, sizeof(p));
+    return GPT_OK;
+}
+
+/* Long texts cost steps by their length, so that copying them again and
+ * again ends as well. */
+int jinja_write(struct jinja_run *r, struct gpt_buf *b, const void *bytes,
+                size_t n)
+{
+    GPT_TRY(jinja_spend(r, n / 64));
+    if (b->len + n > GPT_JINJA_OUTPUT)
+        return jinja_fail(r, "more than %d bytes of text", GPT_JINJA_OUTPUT);
+    return gpt_buf_add(b, bytes, n) == GPT_OK
+               ? GPT_OK
+               : gpt_no_memory(r->err, "a template");
+}
+
+/* ---- scopes ---- */
+
+/* Scopes are never freed before the end: a macro keeps the one in which it
+ * was defined. */
+static int open_scope(struct jinja_run *r, struct jinja_scope *parent)
+{
+    struct jinja_scope *scope = NULL;
+
+    GPT_TRY(jinja_new(r, &scope, 1, sizeof(*scope)));
+    scope->parent = parent;
+    r->scope = scope;
+    return GPT_OK;
+}
+
+/* Functions are found last: a template may have a variable called 'range'. */
+struct jinja_value jinja_lookup(const struct jinja_run *r, struct gpt_str name)
+{
+    for (const struct jinja_scope *s = r->scope; s; s = s->parent)
+        for (const struct jinja_variable *v = s->variables; v; v = v->next)
+            if (gpt_str_equal(v->name, name.data, name.len))
+                return v->value;
+    const struct jinja_function *f = jinja_find_builtin(name);
+    struct jinja_value v = jinja_undefined(name);
+    if (f) {
+        v.kind = JINJA_BUILTIN;
+        v.function = f;
+    }
+    return v;
+}
+
+/* In the innermost scope, also where an outer one has the name: Jinja's
+ * loops cannot change what is around them, but by a namespace. */
+int jinja_define(struct jinja_run *r, struct gpt_str name,
+                 struct jinja_value value)
+{
+    struct jinja_variable *v = r->scope->variables;
+
+    while (v && !gpt_str_equal(v->name, name.data, name.len))
+        v = v->next;
+    if (!v) {
+        GPT_TRY(jinja_new(r, &v, 1, sizeof(*v)));
+        v->name = name;
+        v->next = r->scope->variables;
+        r->scope->variables = v;
+    }
+    v->value = value;
+    return GPT_OK;
+}
+
+/* A member can be set of a namespace alone, which is how a loop's body gives
+ * something to what follows the loop. */
+static int assign(struct jinja_run *r, const struct jinja_node *target,
+                  struct jinja_value value)
+{
+    const struct jinja_list *items;
+    size_t i = 0;
+
+    if (target->kind == JINJA_N_NAME)
+        return jinja_define(r, target->name, value);
+    if (target->kind == JINJA_N_ATTR) {
+        const struct jinja_value of = jinja_lookup(r, target->a->name);
+        const struct jinja_value key = {.kind = JINJA_STRING,
+                                        .s = target->name};
+
+        /* A dict of a message is not the template's to change, and neither
+         * is one of its own: Jinja's sandbox allows it for namespaces alone. */
+        if (of.kind != JINJA_SPACE)
+            return jinja_fail(r, "'%.*s' is no namespace",
+                              gpt_str_shown(target->a->name.len),
+                              target->a->name.data);
+        return jinja_dict_set(r, of.dict, key, value);
+    }
+    GPT_TRY(jinja_iterate(r, value, &items));
+    for (const struct jinja_node *kid = target->kids; kid; kid = kid->next) {
+        if (i == items->n)
+            return jinja_fail(r, "not enough values for the names");
+        GPT_TRY(assign(r, kid, items->items[i++]));
+    }
+    return i == items->n ? GPT_OK
+                         : jinja_fail(r, "too many values for the names");
+}
+
+/* ---- statements ---- */
+
+static int run_list(struct jinja_run *r, const struct jinja_node *node);
+
+/* The elements that the loop's condition lets through. */
+static int filter_items(struct jinja_run *r, const struct jinja_node *node,
+                        const struct jinja_list **items)
+{
+    const struct jinja_list *all = *items;
+    struct jinja_scope *outer = r->scope;
+    struct jinja_list *kept;
+    struct jinja_value v;
+
+    GPT_TRY(jinja_list_new(r, &kept));
+    for (size_t i = 0; i < all->n; i++) {
+        GPT_TRY(open_scope(r, outer));
+        GPT_TRY(assign(r, node->b, all->items[i]));
+        GPT_TRY(jinja_evaluate(r, node->c, &v));
+        if (jinja_truth(v))
+            GPT_TRY(jinja_list_add(r, kept, all->items[i]));
+    }
+    r->scope = outer;
+    *items = kept;
+    return GPT_OK;
+}
+
+/* The list is computed before the loop's own names exist. The variable
+ * 'loop' is one value, whose index moves on. */
+static int run_for(struct jinja_run *r, const struct jinja_node *node)
+{
+    static const struct gpt_str name = {"loop", 4};
+    struct jinja_scope *outer = r->scope;
+    struct jinja_value v = {.kind = JINJA_LOOP};
+    const struct jinja_list *items;
+
+    GPT_TRY(jinja_evaluate(r, node->a, &v));
+    GPT_TRY(jinja_iterate(r, v, &items));
+    if (node->c)
+        GPT_TRY(filter_items(r, node, &items));
+    if (items->n == 0)
+        return run_list(r, node->d);
+    v.kind = JINJA_LOOP;
+    GPT_TRY(jinja_new(r, &v.loop, 1, sizeof(*v.loop)));
+    v.loop->items = items;
+    /* How many loops are around, which templates may ask for. */
+    v.loop->depth = ++r->loops;
+    /* A scope for each turn: what the body sets is not there in the next
+     * one. */
+    for (size_t i = 0; i < items->n && r->flow != JINJA_BREAKS; i++) {
+        v.loop->index = i;
+        r->flow = JINJA_GO;
+        GPT_TRY(open_scope(r, outer));
+        GPT_TRY(jinja_define(r, name, v));
+        GPT_TRY(assign(r, node->b, items->items[i]));
+        GPT_TRY(run_list(r, node->kids));
+    }
+    r->flow = JINJA_GO;
+    r->loops--;
+    r->scope = outer;
+    return GPT_OK;
+}
+
+/* What a body writes, as a value. */
+static int capture(struct jinja_run *r, const struct jinja_node *body,
+                   struct jinja_value *v)
+{
+    struct gpt_buf own = {0}, *out = r->out;
+
+    r->out = &own;
+    int status = run_list(r, body);
+    r->out = out;
+    return jinja_take_buffer(r, &own, status, v);
+}
+
+/* The text of a block has a scope of its own. */
+static int run_set(struct jinja_run *r, const struct jinja_node *node)
+{
+    struct jinja_scope *outer = r->scope;
+    struct jinja_value v;
+
+    if (node->kind == JINJA_N_SET) {
+        GPT_TRY(jinja_evaluate(r, node->a, &v));
+    } else {
+        GPT_TRY(open_scope(r, outer));
+        GPT_TRY(capture(r, node->kids, &v));
+        r->scope = outer;
+    }
+    return assign(r, node->b, v);
+}
+
+/* A macro sees what is around its definition, and not what is around its
+ * call. */
+static int run_macro(struct jinja_run *r, const struct jinja_node *node)
+{
+    struct jinja_value v = {.kind = JINJA_MACRO};
+    struct jinja_macro *macro = NULL;
+
+    GPT_TRY(jinja_new(r, &macro, 1, sizeof(*macro)));
+    *macro = (struct jinja_macro){node, r->scope};
+    v.macro = macro;
+    return jinja_define(r, node->name, v);
+}
+
+/* Values are those of outside: all are computed before the first is set. */
+static int run_with(struct jinja_run *r, const struct jinja_node *node)
+{
+    struct jinja_scope *outer = r->scope, *inner;
+
+    GPT_TRY(open_scope(r, outer));
+    inner = r->scope;
+    /* One value must not see the name of the one before. */
+    for (const struct jinja_node *set = node->a; set; set = set->next) {
+        struct jinja_value v;
+
+        r->scope = outer;
+        GPT_TRY(jinja_evaluate(r, set->a, &v));
+        r->scope = inner;
+        GPT_TRY(assign(r, set->b, v));
+    }
+    GPT_TRY(run_list(r, node->kids));
+    r->scope = outer;
+    return GPT_OK;
+}
+
+/* A condition makes no scope: what is set in it stays. */
+static int run_if(struct jinja_run *r, const struct jinja_node *node)
+{
+    struct jinja_value v;
+
+    GPT_TRY(jinja_evaluate(r, node->a, &v));
+    return run_list(r, jinja_truth(v) ? node->kids : node->b);
+}
+
+/* What is undefined prints as nothing, and none as 'None'. */
+static int run_output(struct jinja_run *r, const struct jinja_node *node)
+{
+    struct jinja_value v;
+
+    GPT_TRY(jinja_evaluate(r, node->a, &v));
+    return jinja_add_text(r, r->out, v);
+}
+
+/* One case a kind of statement; those that leave a loop only say so, and the
+ * lists around them end. */
+static int run_statement(struct jinja_run *r, const struct jinja_node *node)
+{
+    r->line = node->line;
+    switch (node->kind) {
+    case JINJA_N_TEXT:
+        return jinja_write(r, r->out, node->name.data, node->name.len);
+    case JINJA_N_OUTPUT:
+        return run_output(r, node);
+    case JINJA_N_IF:
+        return run_if(r, node);
+    case JINJA_N_FOR:
+        return run_for(r, node);
+    case JINJA_N_SET:
+    case JINJA_N_SET_BLOCK:
+        return run_set(r, node);
+    case JINJA_N_MACRO:
+        return run_macro(r, node);
+    case JINJA_N_WITH:
+        return run_with(r, node);
+    case JINJA_N_BREAK:
+        r->flow = JINJA_BREAKS;
+        return GPT_OK;
+    default:
+        r->flow = JINJA_CONTINUES;
+        return GPT_OK;
+    }
+}
+
+/* A list ends early when a loop is to be left. */
+static int run_list(struct jinja_run *r, const struct jinja_node *node)
+{
+    for (; node && r->flow == JINJA_GO; node = node->next) {
+        GPT_TRY(jinja_descend(r));
+        GPT_TRY(run_statement(r, node));
+        r->depth--;
+    }
+    return GPT_OK;
+}
+
+/* ---- macros ---- */
+
+/* A parameter that is not given has its own value, which may use the ones
+ * before, or is undefined. */
+static int bind_parameters(struct jinja_run *r,
+                           const struct jinja_macro *macro,
+                           const struct jinja_list *args,
+                           const struct jinja_dict *named)
+{
+    size_t i = 0, used = 0;
+
+    for (const struct jinja_node *p = macro->node->a; p; p = p->next, i++) {
+        const struct jinja_value key = {.kind = JINJA_STRING, .s = p->name};
+        struct jinja_value v = jinja_undefined(p->name), *found = NULL;
+
+        GPT_TRY(jinja_dict_find(r, named, key, &found));
+        used += found != NULL;
+        /* Once by its place and once by its name. */
+        if (found && i < args->n)
+            return jinja_fail(r, "the argument '%.*s' is given twice",
+                              gpt_str_shown(p->name.len), p->name.data);
+        if (found)
+            v = *found;
+        else if (i < args->n)
+            v = args->items[i];
+        else if (p->a)
+            GPT_TRY(jinja_evaluate(r, p->a, &v));
+        GPT_TRY(jinja_define(r, p->name, v));
+    }
+    if (args->n > i || used < named->keys.n)
+        return jinja_fail(r, "the macro '%.*s' has no such argument",
+                          gpt_str_shown(macro->node->name.len),
+                          macro->node->name.data);
+    return GPT_OK;
+}
+
+/* What the macro writes is its value. A loop around the call is none that
+ * the macro could leave. */
+int jinja_call_macro(struct jinja_run *r, const struct jinja_macro *macro,
+                     const struct jinja_list *args,
+                     const struct jinja_dict *named, struct jinja_value *v)
+{
+    struct jinja_scope *outer = r->scope;
+    const int loops = r->loops;
+
+    /* A macro may call itself, which the limit of levels ends. */
+    GPT_TRY(open_scope(r, macro->scope));
+    GPT_TRY(bind_parameters(r, macro, args, named));
+    r->loops = 0;
+    GPT_TRY(capture(r, macro->node->kids, v));
+    r->loops = loops;
+    r->scope = outer;
+    return GPT_OK;
+}
+
+/* ---- the whole ---- */
+
+/* Each member of the object is a variable. */
+static int define_all(struct jinja_run *r, const cJSON *variables)
+{
+    const cJSON *item;
+
+    cJSON_ArrayForEach(item, variables)
+    {
+        struct jinja_value v;
+
+        GPT_TRY(jinja_from_json(r, item, &v));
+        GPT_TRY(jinja_define(r, jinja_literal(item->string).s, v));
+    }
+    return GPT_OK;
+}
+
+/* The template is shared by renderings, and is only read; all that changes
+ * is in the run. */
+int gpt_jinja_render(const struct gpt_jinja *t,
+                     const struct gpt_jinja_input *input, struct gpt_buf *out,
+                     struct gpt_err *err)
+{
+    struct jinja_run r = {.out = out, .err = err, .now = input->now};
+    int status;
+
+    GPT_TRY_GOTO(status, open_scope(&r, NULL), out);
+    GPT_TRY_GOTO(status, define_all(&r, input->more), out);
+    GPT_TRY_GOTO(status, define_all(&r, input->variables), out);
+    /* what the template sets is not what it was given */
+    GPT_TRY_GOTO(status, open_scope(&r, r.scope), out);
+    status = run_list(&r, t->body);
+out:
+    gpt_arena_free(&r.arena);
+    return status;
+}

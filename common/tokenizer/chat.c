@@ -1,0 +1,249 @@
+/* Templates of chats; see chat.h. Start at gpt_chat_open(). */
+#include "tokenizer/chat.h"
+
+#include "base/io.h"
+#include "text/jinja.h"
+#include "tokenizer/gguf_file.h"
+
+#include <string.h>
+
+enum { MAX_CONFIG = 64 << 20 };
+
+struct gpt_chat {
+    struct gpt_jinja *template;
+    cJSON *special; /* an object: names of special tokens */
+};
+
+/* ---- special tokens ---- */
+
+static const char *const special_names[] = {
+    "bos_token", "eos_token", "unk_token", "sep_token",
+    "pad_token", "cls_token", "mask_token",
+};
+
+/* A token is a string, or an object with it and its flags. */
+static const cJSON *text_of_token(const cJSON *token)
+{
+    if (cJSON_IsObject(token))
+        token = cJSON_GetObjectItemCaseSensitive(token, "content");
+    return cJSON_IsString(token) ? token : NULL;
+}
+
+/* What an earlier file has said stays. */
+static void add_special(struct gpt_chat *chat, const cJSON *config)
+{
+    for (size_t i = 0; i < GPT_COUNT(special_names); i++) {
+        const char *name = special_names[i];
+        const cJSON *token = text_of_token(
+            cJSON_GetObjectItemCaseSensitive(config, name));
+
+        if (token && !cJSON_HasObjectItem(chat->special, name))
+            cJSON_AddStringToObject(chat->special, name, token->valuestring);
+    }
+    const cJSON *list = cJSON_GetObjectItemCaseSensitive(
+        config, "additional_special_tokens"), *item;
+    if (!cJSON_IsArray(list) ||
+        cJSON_HasObjectItem(chat->special, "additional_special_tokens"))
+        return;
+    cJSON *copy = cJSON_AddArrayToObject(chat->special,
+                                         "additional_special_tokens");
+    cJSON_ArrayForEach(item, list)
+    {
+        const cJSON *token = text_of_token(item);
+
+        if (token)
+            gpt_json_add(copy, NULL, cJSON_CreateString(token->valuestring));
+    }
+}
+
+/* ---- where a template is ---- */
+
+/* Messages of the template begin with the place that it is from. */
+static int compile(struct gpt_chat *chat, const char *text, size_t len,
+                   const char *place, struct gpt_err *err)
+{
+    const int status = gpt_jinja_compile(&chat->template, text, len, err);
+
+    return status == GPT_OK ? GPT_OK : gpt_context(err, "%s", place);
+}
+
+/* The limit of a template is that of its file, too. */
+static int compile_file(struct gpt_chat *chat, const char *path,
+                        struct gpt_err *err)
+{
+    char *text;
+    size_t len;
+
+    GPT_TRY(gpt_read_file(path, GPT_JINJA_SOURCE, &text, &len, err));
+    const int status = compile(chat, text, len, path, err);
+    gpt_free(text);
+    return status;
+}
+
+/* Several templates are a list of names and texts, of which "default" is for
+ * chats; others are for tools and documents. */
+static const cJSON *template_of(const cJSON *config)
+{
+    const cJSON *found =
+        cJSON_GetObjectItemCaseSensitive(config, "chat_template");
+    const cJSON *item;
+
+    if (!cJSON_IsArray(found))
+        return cJSON_IsString(found) ? found : NULL;
+    cJSON_ArrayForEach(item, found)
+    {
+        const cJSON *name = cJSON_GetObjectItemCaseSensitive(item, "name");
+        const cJSON *text = cJSON_GetObjectItemCaseSensitive(item, "template");
+
+        if (cJSON_IsString(name) && cJSON_IsString(text) &&
+            strcmp(name->valuestring, "default") == 0)
+            return text;
+    }
+    return NULL;
+}
+
+/* One of the two configurations; only the first may hold a template. */
+static int read_config(struct gpt_chat *chat, const char *dir,
+                       const char *name, struct gpt_err *err)
+{
+    char path[GPT_JOINED_BYTES];
+    cJSON *config;
+    int status = GPT_OK;
+
+    if (!gpt_path_holds(dir, name))
+        return GPT_OK;
+    GPT_TRY(gpt_path_join(path, sizeof(path), dir, name, err));
+    GPT_TRY(gpt_json_read(&config, path, MAX_CONFIG, err));
+    add_special(chat, config);
+    /* Special tokens are read also where the template is another file's: it
+     * names them as variables. */
+    const cJSON *text = template_of(config);
+    if (text && !chat->template)
+        status = compile(chat, text->valuestring, strlen(text->valuestring),
+                         path, err);
+    cJSON_Delete(config);
+    return status;
+}
+
+/* transformers writes templates to a file of their own now, and reads it
+ * first. */
+static int read_directory(struct gpt_chat *chat, const char *dir,
+                          struct gpt_err *err)
+{
+    static const char name[] = "chat_template.jinja";
+    char path[GPT_JOINED_BYTES];
+
+    if (!chat->template && gpt_path_holds(dir, name)) {
+        GPT_TRY(gpt_path_join(path, sizeof(path), dir, name, err));
+        GPT_TRY(compile_file(chat, path, err));
+    }
+    GPT_TRY(read_config(chat, dir, "tokenizer_config.json", err));
+    return read_config(chat, dir, "special_tokens_map.json", err);
+}
+
+/* Special tokens are ids there. */
+static int read_keys(struct gpt_chat *chat, struct gpt_gguf *g,
+                     const struct gpt_tokenizer *tok, const char *path,
+                     struct gpt_err *err)
+{
+    static const struct {
+        const char *key, *name;
+    } ids[] = {
+        {"tokenizer.ggml.bos_token_id", "bos_token"},
+        {"tokenizer.ggml.eos_token_id", "eos_token"},
+        {"tokenizer.ggml.unknown_token_id", "unk_token"},
+        {"tokenizer.ggml.padding_token_id", "pad_token"},
+    };
+    const char *text = NULL;
+
+    for (size_t i = 0; i < GPT_COUNT(ids); i++) {
+        const int64_t n = gpt_tokenizer_vocab_size(tok);
+        char name[256];
+        int64_t id = -1;
+        size_t len = 0;
+
+        GPT_TRY(gpt_gguf_int(g, ids[i].key, -1, INT32_MAX, &id, err));
+        /* A writer that knows of no such token leaves the key out, or sets
+         * it to -1. */
+        if (id < 0 || id >= n)
+            continue;
+        const char *bytes = gpt_token_bytes(tok, (int32_t)id, &len);
+        if (len >= sizeof(name))
+            continue;
+        memcpy(name, bytes, len);
+        name[len] = '\0';
+        cJSON_AddStringToObject(chat->special, ids[i].name, name);
+    }
+    GPT_TRY(gpt_gguf_text(g, "tokenizer.chat_template", &text, err));
+    return text && !chat->template
+               ? compile(chat, text, strlen(text), path, err)
+               : GPT_OK;
+}
+
+/* The tokens of the file are those of the tokenizer, which was opened from
+ * it. */
+static int read_gguf(struct gpt_chat *chat, const char *path,
+                     const struct gpt_tokenizer *tok, struct gpt_err *err)
+{
+    struct gpt_gguf g = {0};
+    int status;
+
+    GPT_TRY(gpt_gguf_open(&g, path, err));
+    status = read_keys(chat, &g, tok, path, err);
+    gpt_gguf_close(&g);
+    return status;
+}
+
+/* ---- the whole ---- */
+
+/* A file that is given comes first, and other templates are then left out. */
+static int read_all(struct gpt_chat *chat, const char *dir, const char *file,
+                    const struct gpt_tokenizer *tok, struct gpt_err *err)
+{
+    if (!chat->special)
+        return gpt_no_memory(err, "a template");
+    if (file)
+        GPT_TRY(compile_file(chat, file, err));
+    GPT_TRY(gpt_gguf_recognises(dir) ? read_gguf(chat, dir, tok, err)
+                                     : read_directory(chat, dir, err));
+    return gpt_json_out_of_memory() ? gpt_no_memory(err, "a template") : GPT_OK;
+}
+
+/* A model without a template is no error: most are trained for no chats. */
+int gpt_chat_open(struct gpt_chat **out, const char *dir, const char *file,
+                  const struct gpt_tokenizer *tok, struct gpt_err *err)
+{
+    struct gpt_chat *chat;
+
+    *out = NULL;
+    GPT_TRY(gpt_new(&chat, 1, sizeof(*chat), "a template", err));
+    chat->special = cJSON_CreateObject();
+    const int status = read_all(chat, dir, file, tok, err);
+    if (status == GPT_OK && chat->template)
+        *out = chat;
+    else
+        gpt_chat_close(chat);
+    return status;
+}
+
+/* Also of one that was opened half-way. */
+void gpt_chat_close(struct gpt_chat *chat)
+{
+    if (!chat)
+        return;
+    gpt_jinja_free(chat->template);
+    cJSON_Delete(chat->special);
+    gpt_free(chat);
+}
+
+/* The special tokens come first: what the caller gives under such a name
+ * counts more, as with transformers. */
+int gpt_chat_render(const struct gpt_chat *chat, const cJSON *input, time_t now,
+                    struct gpt_buf *text, struct gpt_err *err)
+{
+    const struct gpt_jinja_input in = {input, chat->special, now};
+
+    if (gpt_jinja_render(chat->template, &in, text, err) == GPT_OK)
+        return GPT_OK;
+    return gpt_context(err, "the chat template");
+}

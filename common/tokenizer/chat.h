@@ -1,0 +1,32 @@
+/* The template of a model's chats: what makes one text of messages, with the
+ * marks that the model was trained with. It lies beside the tokenizer, as
+ * chat_template.jinja or in tokenizer_config.json, or is a key of a GGUF file;
+ * text/jinja.h says which part of Jinja2 it may use. */
+#ifndef GPT_TOKENIZER_CHAT_H
+#define GPT_TOKENIZER_CHAT_H
+
+#include "base/json.h"
+#include "base/memory.h"
+#include "tokenizer/tokenizer.h"
+
+#include <time.h>
+
+struct gpt_chat;
+
+/* The template at `file`, or, where that is NULL, of the model in directory or
+ * GGUF file `dir`; *chat is NULL when that has none. The names of special
+ * tokens, which templates use, are those of `dir`. `tok` is borrowed during the
+ * call. GPT_EDATA names the file and the line. */
+int gpt_chat_open(struct gpt_chat **chat, const char *dir, const char *file,
+                  const struct gpt_tokenizer *tok,
+                  struct gpt_err *err) GPT_MUST_USE;
+void gpt_chat_close(struct gpt_chat *chat); /* NULL is fine */
+
+/* Appends the text of a conversation. `input` is what the template sees:
+ * "messages", "add_generation_prompt" and what else the caller gives. now: 0,
+ * or the time that the template is to see. GPT_EDATA: a mistake of the template
+ * or of the messages, which templates refuse, too. */
+int gpt_chat_render(const struct gpt_chat *chat, const cJSON *input, time_t now,
+                    struct gpt_buf *text, struct gpt_err *err) GPT_MUST_USE;
+
+#endif

@@ -1,0 +1,358 @@
+/* Instructions by which warps and copies meet: barriers, mbarriers, registers
+ * that move between warps, and copies to shared memory. An instruction that has
+ * to wait sets warp.blocked and is run again at the warp's next turn; it has
+ * then changed nothing, but for barriers, to which a warp comes once. Nothing
+ * waits for a time: when all warps wait and no copy is under way, the block
+ * will never end, and block.cc says so. Words of mbarriers, tensor maps and the
+ * list of copies are those of async.cc, so that both ways to run a kernel agree
+ * on what the hardware does; their calls take the place in the source, which is
+ * here the .loc of the instruction. */
+#include "kernels/emu/ptx/ptx.h"
+
+#include <algorithm>
+
+namespace emu {
+namespace ptx {
+
+/* All lanes have the same number, or it is an error: barriers take that of one
+ * lane, and which one is not said. */
+static uint32_t uniform(struct warp &w, const struct instruction &i,
+                        const struct operand &o, uint32_t lanes)
+{
+    uint64_t first = 0;
+    bool any = false;
+
+    for (unsigned l = 0; l < 32; l++) {
+        uint64_t x = get_any(w, o.slot, l);
+
+        if (!(lanes >> l & 1))
+            continue;
+        if (any && x != first)
+            fail("%s: lane %u has another operand", i.name, l);
+        first = x;
+        any = true;
+    }
+    return (uint32_t)first;
+}
+
+/* ---- barriers of a block ---- */
+
+/* As in async.cc, but for whole warps: bar.sync counts 32 for each. */
+static struct barrier {
+    unsigned count, arrived, round;
+} barriers[16];
+
+/* Two sides that count one barrier differently wait for ever on a GPU, or are
+ * let go too early. */
+static struct barrier *barrier_of(struct warp &w, const struct instruction &i,
+                                  uint32_t lanes, unsigned *count)
+{
+    unsigned id = uniform(w, i, i.at[0], lanes);
+
+    *count = i.n > 1 ? uniform(w, i, i.at[1], lanes)
+                     : (unsigned)warps.size() * 32;
+    if (id > 15 || !*count || *count % 32 || *count > warps.size() * 32) {
+        fail("%s: barrier %u of %u threads", i.name, id, *count);
+        return nullptr;
+    }
+    struct barrier *b = &barriers[id];
+    if (b->arrived && b->count != *count) {
+        fail("%s: barrier %u of %u threads has begun with %u", i.name, id,
+             *count, b->count);
+        return nullptr;
+    }
+    return b;
+}
+
+static void come(struct barrier *b, unsigned count)
+{
+    b->count = count;
+    b->arrived += 32; /* whole warps are counted */
+    if (b->arrived == b->count) {
+        b->arrived = 0;
+        b->round++;
+    }
+}
+
+/* A warp comes once. Then it asks at each of its turns whether the round that
+ * it came in is over: the last to come may be in the next round already. */
+static void run_barrier(struct warp &w, const struct instruction &i,
+                        uint32_t lanes)
+{
+    unsigned count;
+
+    if (w.in_barrier) {
+        unsigned id = uniform(w, i, i.at[0], lanes);
+
+        w.in_barrier = w.blocked = barriers[id % 16].round == w.round;
+        return;
+    }
+    struct barrier *b = barrier_of(w, i, lanes, &count);
+    if (!b)
+        return;
+    w.round = b->round;
+    come(b, count);
+    w.in_barrier = w.blocked = b->round == w.round;
+}
+
+/* Comes and does not wait. */
+static void run_arrive(struct warp &w, const struct instruction &i,
+                       uint32_t lanes)
+{
+    unsigned count;
+    struct barrier *b = barrier_of(w, i, lanes, &count);
+
+    if (b)
+        come(b, count);
+}
+
+/* ---- registers ---- */
+
+static unsigned free_registers;
+
+/* A launch gives all threads the same number of registers, a multiple of 8. */
+void begin_barriers()
+{
+    unsigned each =
+        std::min(65536u / ((unsigned)warps.size() * 32), 255u) / 8 * 8;
+
+    memset(barriers, 0, sizeof(barriers));
+    free_registers = 0;
+    for (struct warp &w : warps)
+        w.registers = each;
+}
+
+static void run_registers(struct warp &w, const struct instruction &i, uint32_t)
+{
+    unsigned count = (unsigned)i.at[0].offset;
+    bool more = i.number[1] != 0;
+
+    if (count % 8 || count < 24 || count > 256 ||
+        (more ? count < w.registers : count > w.registers))
+        return fail("%s from %u to %u", i.name, w.registers, count);
+    /* As set_registers() of async.cc: more come from those given up. */
+    if (more && free_registers < (count - w.registers) * 32) {
+        w.blocked = true;
+        return;
+    }
+    free_registers += (w.registers - count) * 32;
+    w.registers = count;
+}
+
+/* ---- mbarriers and bulk copies: async.cc ---- */
+
+/* An mbarrier that was not initialised is memory that nothing has written. */
+static uint64_t *word_at(uint64_t address, bool write, unsigned lane)
+{
+    return (uint64_t *)(void *)shared_for((unsigned)address, 8, write, lane);
+}
+
+enum mbarrier_way { INIT, ARRIVE, EXPECT };
+
+/* f(word, lane) for each lane; `o` is the address of the mbarrier. */
+template <class F>
+static void each_barrier(struct warp &w, const struct operand &o,
+                         uint32_t lanes, bool write, F f)
+{
+    row<uint64_t> a = addresses(w, o);
+
+    for (unsigned l = 0; l < 32; l++)
+        if (lanes >> l & 1)
+            if (uint64_t *word = word_at(a.v[l], write, l)) {
+                running_lane = l;
+                f(word, l);
+            }
+}
+
+/* Lanes arrive one by one, as threads do. The word's own state is not an
+ * operand that kernels here use. */
+static void run_mbarrier(struct warp &w, const struct instruction &i,
+                         uint32_t lanes)
+{
+    const char *file = source_file();
+    int line = source_line(), way = i.number[1];
+    const struct operand &o = i.at[way != INIT];
+    const struct operand *x = i.n > 1 + (way != INIT) ? &i.at[i.n - 1] : nullptr;
+
+    if (way != INIT && i.at[0].slot != NOWHERE)
+        return fail("%s: its state is not there to be used", i.name);
+    each_barrier(w, o, lanes, way == INIT, [&](uint64_t *word, unsigned l) {
+        unsigned n = x ? (unsigned)get_any(w, x->slot, l) : 1;
+
+        if (way == INIT)
+            return mbarrier_init(word, n, file, line);
+        if (way == EXPECT)
+            return mbarrier_expect(word, n, file, line);
+        while (n--)
+            mbarrier_arrive(word, file, line);
+    });
+}
+
+/* The warp sleeps until the phase is over: to ask again and again would be
+ * the same, only slower. */
+static void run_try_wait(struct warp &w, const struct instruction &i,
+                         uint32_t lanes)
+{
+    bool over = true;
+
+    each_barrier(w, i.at[1], lanes, false, [&](uint64_t *word, unsigned l) {
+        over = over && mbarrier_over(word,
+                                     (unsigned)get_any(w, i.at[2].slot, l),
+                                     source_file(), source_line());
+    });
+    if (!over) {
+        w.blocked = true;
+        return;
+    }
+    /* It may fail though the phase is over: kernels have to ask again. */
+    put_predicate(w, i.at[0].slot, random_below(8) == 1 ? 0 : ~0u, lanes);
+}
+
+/* It shows the writes of the lanes that run it, and no others. */
+static void run_proxy_fence(struct warp &w, const struct instruction &,
+                            uint32_t lanes)
+{
+    for (unsigned l = 0; l < 32; l++)
+        if (lanes >> l & 1)
+            fence_async_of(w.index * 32 + l);
+}
+
+/* The map is read where the kernel points: in its own parameter, at a
+ * multiple of 64. */
+static void run_tensor_copy(struct warp &w, const struct instruction &i,
+                            uint32_t lanes)
+{
+    row<uint64_t> to = addresses(w, i.at[0]), map = addresses(w, i.at[1]);
+    const uint32_t *at = w.f->lists.data() + i.at[1].first;
+
+    each_barrier(w, i.at[2], lanes, false, [&](uint64_t *word, unsigned l) {
+        int place[4];
+
+        for (unsigned k = 0; k < 4; k++)
+            place[k] = (int)(uint32_t)get_any(w, at[k], l);
+        char *p = shared_pointer((unsigned)to.v[l]);
+        if (p)
+            tma_load(p, (const CUtensorMap *)map.v[l], word, place,
+                     source_file(), source_line());
+    });
+}
+
+/* Tensor copies read zeros outside of the tensor; this one may not read
+ * outside of an allocation. */
+static void run_bulk_copy(struct warp &w, const struct instruction &i,
+                          uint32_t lanes)
+{
+    row<uint64_t> to = addresses(w, i.at[0]), from = addresses(w, i.at[1]);
+
+    each_barrier(w, i.at[3], lanes, false, [&](uint64_t *word, unsigned l) {
+        unsigned bytes = (unsigned)get_any(w, i.at[2].slot, l);
+        char *p = shared_pointer((unsigned)to.v[l]);
+
+        if (p && global_for(from.v[l], bytes))
+            bulk_load(p, (const void *)from.v[l], bytes, word, source_file(),
+                      source_line());
+    });
+}
+
+/* ---- cp.async ---- */
+
+/* Until now the place was in flight: to read it before the wait is an error. */
+static void do_copy(const struct small_copy &c, unsigned lane)
+{
+    take_from_flight(c.to, c.size);
+    char *to = shared_for(c.to, c.size, true, lane);
+    if (!to)
+        return;
+    if (c.bytes)
+        memcpy(to, c.from, c.bytes);
+    memset(to + c.bytes, 0, c.size - c.bytes);
+}
+
+/* Bytes after the first n become zeros, and are not read from memory. */
+static void run_small_copy(struct warp &w, const struct instruction &i,
+                           uint32_t lanes)
+{
+    row<uint64_t> to = addresses(w, i.at[0]), from = addresses(w, i.at[1]);
+    unsigned size = (unsigned)i.at[2].offset;
+
+    for (unsigned l = 0; l < 32; l++) {
+        if (!(lanes >> l & 1))
+            continue;
+        unsigned n = i.n > 3 ? (unsigned)get_any(w, i.at[3].slot, l) : size;
+        struct small_copy c = {(unsigned)to.v[l], size, n, w.copy_group,
+                               (const char *)from.v[l]};
+
+        if (c.to % size || from.v[l] % size || n > size)
+            return fail("%s of %u of %u bytes from %#llx to %#x", i.name, n,
+                        size, (unsigned long long)from.v[l], c.to);
+        if ((n && !global_for(from.v[l], n)) ||
+            !shared_for(c.to, size, true, l))
+            return;
+        put_in_flight(c.to, size);
+        w.copies[l].push_back(c);
+    }
+}
+
+/* Groups are counted for the warp: lanes of one warp commit together here. */
+static void run_copy_commit(struct warp &w, const struct instruction &,
+                            uint32_t)
+{
+    w.copy_group++;
+}
+
+/* A GPU copies at any time before; here as late as may be, so that a wait for
+ * too few groups shows. */
+static void run_copy_wait(struct warp &w, const struct instruction &i, uint32_t)
+{
+    unsigned left = i.n ? (unsigned)i.at[0].offset : 0;
+
+    for (unsigned l = 0; l < 32; l++) {
+        std::vector<small_copy> later;
+
+        for (const struct small_copy &c : w.copies[l])
+            if (i.n && c.group + left >= w.copy_group)
+                later.push_back(c);
+            else
+                do_copy(c, l);
+        w.copies[l].swap(later);
+    }
+}
+
+/* ---- the table ---- */
+
+/* Those with .aligned in their full name, and barriers of the block, are for
+ * all lanes of a warp at once. */
+void add_meetings(rules &r)
+{
+    auto whole = [&](const char *name, action *run, const char *takes, int x) {
+        r[name] = {run, takes, NEXT, CARE_ALL, true, {0, x, 0, 0}};
+    };
+    auto any = [&](const char *name, action *run, const char *takes, int x) {
+        r[name] = {run, takes, NEXT, CARE_ALL, false, {0, x, 0, 0}};
+    };
+
+    whole("bar.sync", run_barrier, "w*w", 0);
+    whole("barrier.sync", run_barrier, "w*w", 0);
+    whole("bar.arrive", run_arrive, "ww", 0);
+    whole("setmaxnreg.inc.sync.aligned.u32", run_registers, "#", 1);
+    whole("setmaxnreg.dec.sync.aligned.u32", run_registers, "#", 0);
+    any("mbarrier.init.shared::cta.b64", run_mbarrier, "mw", INIT);
+    any("mbarrier.arrive.shared::cta.b64", run_mbarrier, "d=m*w", ARRIVE);
+    any("mbarrier.arrive.expect_tx.shared::cta.b64", run_mbarrier, "d=mw",
+        EXPECT);
+    any("mbarrier.try_wait.parity.shared::cta.b64", run_try_wait, "p=mw", 0);
+    any("fence.proxy.async.shared::cta", run_proxy_fence, "", 0);
+    any("fence.proxy.async", run_proxy_fence, "", 0);
+    any("cp.async.bulk.tensor.4d.shared::cluster.global.mbarrier::complete_tx"
+        "::bytes", run_tensor_copy, "mmm", 0);
+    any("cp.async.bulk.shared::cluster.global.mbarrier::complete_tx::bytes",
+        run_bulk_copy, "mmwm", 0);
+    any("cp.async.cg.shared.global", run_small_copy, "mm#*w", 0);
+    any("cp.async.ca.shared.global", run_small_copy, "mm#*w", 0);
+    whole("cp.async.commit_group", run_copy_commit, "", 0);
+    whole("cp.async.wait_group", run_copy_wait, "#", 0);
+    whole("cp.async.wait_all", run_copy_wait, "", 0);
+}
+
+} // namespace ptx
+} // namespace emu

@@ -1,0 +1,155 @@
+#!/bin/sh
+# A conversion that is interrupted goes on where it was: killed before each of
+# its writes, syncs and renames in turn, with a full disk, and at moments of
+# chance. The same command ends in the bytes of a run that nothing disturbed,
+# keeps what is whole, takes nothing that is not, and leaves nothing behind.
+. "$(dirname "$0")/../lib/tap.sh"
+faulty=$BUILD/faults/gpt-reshape
+[ -x "$faulty" ] && [ -x "$BUILD/gpt-train" ] || {
+    skip "no $faulty, or no gpt-train"
+    tap_done
+    exit
+}
+tp=--target-tensor-model-parallel-size
+pp=--target-pipeline-model-parallel-size
+echo '1234567890,.-+/(' | awk '{ for (i = 0; i < 20; i++) t = t $0
+    print "{\"text\": \"" t "\"}" }' >x.jsonl
+gpt-preprocess --input x.jsonl --output-prefix x -q \
+    --tokenizer-type ByteTokenizer
+expect 0 'a run' gpt-train --data-path x_text_document --vocab-size 67 \
+    --num-layers 2 --hidden-size 32 --num-attention-heads 4 --seq-length 16 \
+    --train-iters 2 --lr 1e-3 --split 100,0,0 --save run
+
+same() { # all files of the output, and no others
+    # a small file that was being written is swept by later runs
+    diff -r -x '*.tmp.*' whole made && ! find . -name '*.part' -o -name '*.resume' | grep .
+}
+into() { # option...
+    gpt-reshape --load-path run --save-path made/x "$@"
+}
+# The calls of a kind that an undisturbed run makes.
+count() { # kind option...
+    kind=$1
+    shift
+    rm -rf made && mkdir made
+    GPT_FAULT=count "$faulty" --load-path run --save-path made/x "$@" \
+        --threads 1 2>&1 | sed -n "s/^faults:.* $kind \([0-9]*\).*/\1/p"
+}
+each() { # fault option...: dies there, or fails; then the same again
+    fault=$1
+    shift
+    calls=$(count "${fault%%:*}" "$@")
+    [ "$calls" -gt 0 ] || return 1
+    step=$((calls / 6 + 1))
+    n=1
+    kept=0
+    while [ $n -le "$calls" ]; do
+        rm -rf made && mkdir made
+        GPT_FAULT="${fault%%:*}:$n:${fault#*:}" "$faulty" --load-path run \
+            --save-path made/x "$@" --threads 1 >err 2>&1
+        into "$@" >err 2>&1 || {
+            echo "$fault $n: the same command fails"
+            cat err
+            find made
+            return 1
+        }
+        grep -q 'were whole after an interruption' err && kept=$((kept + 1))
+        same || {
+            echo "after $fault $n"
+            return 1
+        }
+        n=$((n + step))
+    done
+    echo "$calls calls, $kept runs went on"
+    [ "$kept" -gt 0 ] || [ "${fault%%:*}" != write ]
+}
+while read -r name options; do
+    rm -rf made whole && mkdir made
+    # shellcheck disable=SC2086 # options are words
+    expect 0 "$name" into $options
+    mv made whole
+    for fault in write:KILL write:ENOSPC fsync:KILL; do
+        # shellcheck disable=SC2086 # options are words
+        check "$name: $fault" each $fault $options
+    done
+done <<'END'
+native --target-tensor-model-parallel-size 2 --target-params-dtype bf16
+megatron --to megatron --target-pipeline-model-parallel-size 2
+distributed --use-distributed-optimizer
+hf --to hf --max-shard-size 20KB
+gguf --to gguf
+llmc --to llmc
+END
+
+# ---- what is not whole ----
+damage() { # what is there after a death in the middle
+    rm -rf made && mkdir made
+    GPT_FAULT=write:40:KILL "$faulty" --load-path run --save-path made/x $tp 2 \
+        --threads 1 >err 2>&1
+    list=made/x/.iter_0000002.resume
+    half=made/x/.iter_0000002.part
+    [ -s $list ] && [ -d $half ] || { find made; return 1; }
+}
+goes_on() {
+    into $tp 2 >err 2>&1 && same || { cat err; return 1; }
+}
+rm -rf made whole && mkdir made
+expect 0 'at two ranks' into $tp 2
+mv made whole
+check 'a death' damage
+check 'it goes on' goes_on
+check 'and says so' grep -q 'were whole after an interruption' err
+damage
+for file in $half/*; do
+    size=$(wc -c <"$file")
+    head -c "$size" /dev/zero >"$file"
+done
+check 'bytes that are not what was noted are written again' goes_on
+check 'nothing was whole' sh -c '! grep -q interruption err'
+damage
+printf 'model_tp00_pp00.safetensors 00' >>$list
+echo x >$half/other.safetensors
+ln -s /etc/passwd $half/link
+check 'a torn line, and files of nobody' goes_on
+damage
+: >$list
+check 'no list' goes_on
+damage
+rm -r $half
+check 'a list alone' goes_on
+damage
+touch run/iter_0000002/*.safetensors
+check 'an input that was changed' goes_on
+check 'is read anew' sh -c '! grep -q interruption err'
+damage
+expect 0 'another conversion to the same place' into $pp 2
+check 'has its own files alone' sh -c \
+    'ls made/x/iter_0000002 | grep -c tp00_pp01 | grep -qx 3 &&
+     ! ls made/x/iter_0000002 | grep tp01'
+damage
+cp -r $half kept
+expect 0 'a reader does not see it' gpt-reshape inspect run
+expect 3 'as nothing is published' gpt-reshape inspect made/x
+rm -rf kept
+
+# ---- moments of chance, with threads ----
+by_chance() {
+    i=0
+    while [ $i -lt "${GPT_KILLS:-8}" ]; do
+        rm -rf made && mkdir made
+        gpt-reshape --load-path run --save-path made/x $tp 2 >err 2>&1 &
+        pid=$!
+        sleep "0.0$(((i * 7 + 1) % 10))"
+        kill -9 $pid 2>err
+        wait $pid 2>err
+        # it may have ended before
+        into $tp 2 >err 2>&1 || grep -q 'exists already' err || {
+            cat err
+            return 1
+        }
+        same || { ls -lA made made/x; return 1; }
+        i=$((i + 1))
+    done
+}
+check 'killed at any moment' by_chance
+tap_done

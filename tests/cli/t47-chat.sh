@@ -1,0 +1,161 @@
+#!/bin/sh
+# Chats: by the template of the model, served whole and streamed, on a terminal
+# and from a pipe; what is refused; where templates are found, and that they
+# travel with the model.
+. "$(dirname "$0")/../lib/tap.sh"
+
+command -v gpt-train >/dev/null || {
+    skip 'there is no gpt-train'
+    tap_done
+}
+awk 'BEGIN { for (i = 0; i < 200; i++)
+    print "{\"text\": \"U:quick\\nA: brown\\n<|end|>\"}" }' >corpus.jsonl
+expect 0 'a corpus' gpt-preprocess --input corpus.jsonl --output-prefix d \
+    --tokenizer-type ByteTokenizer --append-eod
+expect 0 'a model that knows it' gpt-train --data-path d_text_document \
+    --tokenizer-type ByteTokenizer --num-layers 2 --hidden-size 32 \
+    --num-attention-heads 2 --seq-length 32 --max-position-embeddings 128 \
+    --micro-batch-size 4 --split 100,0,0 --hidden-dropout 0 \
+    --attention-dropout 0 --eval-iters 0 --save ckpt --no-save-optim \
+    --train-iters 100 --lr 1e-2 --lr-decay-style constant
+cat >template <<'EOF'
+{%- for m in messages -%}
+{%- if m.role == 'user' -%}U:{{ m.content }}
+{% elif m.role == 'assistant' -%}A:{{ m.content }}
+{% elif m.role == 'other' -%}{{ raise_exception('no role ' ~ m.role) }}
+{%- else -%}S:{{ m.content }}
+{% endif %}
+{%- endfor -%}
+{%- if add_generation_prompt -%}A:{{ mood|default('') }}{% endif -%}
+EOF
+
+# ---- lines ----
+printf 'quick\nquick\n' >said
+expect 0 'a chat of lines' sh -c 'gpt-generate --load ckpt --interactive --chat \
+    --chat-template template --greedy --tokens 6 <said'
+printf ' brown\n brown\n' >want
+check 'its answers' cmp want out
+expect 0 'with a variable' sh -c 'echo quick | gpt-generate --load ckpt \
+    --interactive --chat --chat-template template --greedy --tokens 3 \
+    --chat-template-kwargs "{\"mood\": \" br\"}"'
+out_has 'own'
+echo '{{ raise_exception("never") }}' >bad
+expect 0 'a message that the template refuses' sh -c 'printf "a\nb\n" |
+    gpt-generate --load ckpt --interactive --chat --chat-template bad --greedy'
+err_has 'the chat template: line 1: the template says: never'
+expect 3 'a model without a template' gpt-generate --load ckpt --interactive \
+    --chat
+err_has '--chat-template'
+printf '\n{%% block x %%}' >bad
+expect 3 'a tag that is not supported' gpt-generate --load ckpt --interactive \
+    --chat --chat-template bad
+err_has "bad: line 2: the tag 'block' is not supported"
+expect 2 'a chat that is not interactive' gpt-generate --load ckpt --chat -p a
+err_has '--chat is for --interactive'
+for bad in '[]' '{' '{"messages": []}'; do
+    expect 2 "variables that are $bad" gpt-generate --load ckpt --interactive \
+        --chat --chat-template template --chat-template-kwargs "$bad"
+done
+
+# ---- where templates are ----
+expect 0 'a Hugging Face directory' gpt-reshape --load-path ckpt --save-path hf \
+    --to hf
+python_json() { # the template as a string of JSON
+    sed 's/\\/\\\\/g; s/"/\\"/g; s/$/\\n/' template | tr -d '\n'
+}
+printf '{"chat_template": "%s", "eos_token": "<e>", "bos_token": {"content": "<b>"}}\n' \
+    "$(python_json)" >hf/tokenizer_config.json
+chat() { # load option...
+    from=$1
+    shift
+    echo quick | gpt-generate --load "$from" --tokenizer-type ByteTokenizer \
+        --interactive --chat --greedy --tokens 6 "$@" 2>err
+}
+check 'in tokenizer_config.json' test "$(chat hf)" = ' brown'
+expect 0 'back into a checkpoint' gpt-reshape --load-path hf --save-path again
+check 'where it is, too' test "$(chat again)" = ' brown'
+echo 'S:{{ bos_token }}{{ eos_token }}A: brow' >hf/chat_template.jinja
+check 'a file of its own comes first' test "$(chat hf)" = "$(gpt-generate \
+    --load hf --tokenizer-type ByteTokenizer -p 'S:<b><e>A: brow' --greedy \
+    --tokens 6 2>err)"
+expect 0 'and travels, too' gpt-reshape --load-path hf --save-path third
+check 'as it is' sh -c 'cmp hf/chat_template.jinja \
+    "$(find third -name chat_template.jinja)"'
+printf '{"chat_template": [{"name": "tools", "template": "{%% x"},
+    {"name": "default", "template": "%s"}]}' "$(python_json)" \
+    >hf/tokenizer_config.json
+rm hf/chat_template.jinja
+check 'one of several' test "$(chat hf)" = ' brown'
+
+# ---- the server ----
+command -v curl >/dev/null || {
+    skip 'there is no curl'
+    tap_done
+}
+. "$top/tests/lib/server.sh"
+serve --load ckpt --chat-template template --batch-size 3 || {
+    skip 'this build has no libmicrohttpd'
+    tap_done
+}
+hello='"messages": [{"role": "user", "content": "quick"}], "temperature": 0'
+answers 'a chat' 200 /v1/chat/completions "{$hello, \"max_tokens\": 6}"
+out_has '"object":"chat.completion"'
+out_has '"message":{"role":"assistant","content":" brown"}'
+out_has '"finish_reason":"length"'
+out_has '"usage":{"prompt_tokens":10,"completion_tokens":6'
+answers 'an end that the client names' 200 /v1/chat/completions \
+    "{$hello, \"stop\": \"\\n\", \"max_completion_tokens\": 40}"
+out_has '"content":" brown"},"logprobs":null,"finish_reason":"stop"'
+answers 'a content in parts' 200 /v1/chat/completions '{"messages": [{"role":
+    "user", "content": [{"type": "text", "text": "quick"}]}], "max_tokens": 6,
+    "temperature": 0, "chat_template_kwargs": {"mood": " b"}}'
+out_has '"content":"rown'
+answers 'probabilities' 200 /v1/chat/completions \
+    "{$hello, \"max_tokens\": 2, \"logprobs\": true, \"top_logprobs\": 2}"
+out_has '"logprobs":{"content":[{"token":" ","logprob":-'
+out_has '"bytes":[32],"top_logprobs":[{"token":" "'
+answers 'a stream' 200 /v1/chat/completions \
+    "{$hello, \"max_tokens\": 6, \"n\": 2, \"stream\": true}" -N
+out_has '"object":"chat.completion.chunk"'
+out_has '"index":1,"delta":{"role":"assistant","content":" "}'
+out_has '"delta":{},"logprobs":null,"finish_reason":"length"'
+check 'its pieces are the text' test "$(sed -n \
+    '/"index":0/s/.*"content":"\([^"]*\)".*/\1/p' out | tr -d '\n')" = ' brown'
+check 'roles come once' test "$(grep -c '"role"' out)" = 2
+check 'ends as one' test "$(tail -n 2 out | head -n 1)" = 'data: [DONE]'
+for bad in '{}' '{"messages": []}' '{"messages": "a"}' '{"messages": ["a"]}' \
+    '{"messages": [{"role": "user"}]}' '{"messages": [{"content": "a"}]}' \
+    "{$hello, \"prompt\": \"a\"}" "{$hello, \"top_logprobs\": 2}" \
+    "{$hello, \"chat_template_kwargs\": {\"messages\": []}}" \
+    '{"messages": [{"role": "other", "content": ""}]}' \
+    '{"messages": [{"role": "user", "content": [{"type": "image_url"}]}]}'; do
+    answers "$bad" 400 /v1/chat/completions "$bad"
+done
+for field in tools tool_choice functions function_call response_format echo; do
+    answers "$field" 400 /v1/chat/completions "{$hello, \"$field\": true}"
+    out_has "'$field' is not known here"
+done
+answers 'calls of tools' 400 /v1/chat/completions \
+    '{"messages": [{"role": "assistant", "content": "", "tool_calls": []}]}'
+out_has "'tool_calls' is not known here"
+answers 'results of tools' 400 /v1/chat/completions \
+    '{"messages": [{"role": "tool", "content": "a"}]}'
+answers 'what the template refuses' 400 /v1/chat/completions \
+    '{"messages": [{"role": "other", "content": "a"}]}'
+out_has 'the template says: no role other'
+stop_server
+serve --load ckpt
+answers 'a model without a template' 501 /v1/chat/completions "{$hello}"
+out_has 'no template of chats'
+stop_server
+mkdir -p odd
+cp -r hf/. odd
+printf '{"chat_template": "{%% include x %%}"}' >odd/tokenizer_config.json
+serve --load odd --tokenizer-type ByteTokenizer
+check 'a template that is not supported is reported' grep -q "'include'" log
+answers 'and chats are refused with the reason' 501 /v1/chat/completions \
+    "{$hello}"
+out_has "the tag 'include' is not supported"
+answers 'but not texts' 200 /v1/completions '{"prompt": "a"}'
+stop_server
+tap_done

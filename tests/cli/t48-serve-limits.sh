@@ -1,0 +1,143 @@
+#!/bin/sh
+# gpt-generate --serve: beginnings of prompts that are kept, and that they
+# change no byte; limits of sizes, times and connections; how it stops.
+. "$(dirname "$0")/../lib/tap.sh"
+
+for tool in gpt-train curl; do
+    command -v $tool >/dev/null || {
+        skip "there is no $tool"
+        tap_done
+    }
+done
+. "$top/tests/lib/server.sh"
+echo '{"text": "words to begin with, a few of them at least"}' >corpus.jsonl
+expect 0 'a corpus' gpt-preprocess --input corpus.jsonl --output-prefix d \
+    --tokenizer-type ByteTokenizer --append-eod
+expect 0 'a model' gpt-train --data-path d_text_document \
+    --tokenizer-type ByteTokenizer --num-layers 2 --hidden-size 64 \
+    --num-attention-heads 2 --seq-length 32 --max-position-embeddings 1024 \
+    --micro-batch-size 1 --split 100,0,0 --eval-iters 0 --save ckpt \
+    --no-save-optim --train-iters 2 --lr 1e-2 --lr-decay-style constant \
+    --init-method-std 0.5
+text() { # seed bytes: letters that look random
+    awk -v seed="$1" -v n="$2" 'BEGIN { x = seed
+        for (i = 0; i < n; i++) { x = (x * 1103515245 + 12345) % 2147483648
+            printf "%c", 97 + int(x / 65536) % 26 } }'
+}
+begin=$(text 1 600)
+other=$(text 2 600)
+third=$(text 3 600)
+short=$(text 4 200)
+fourth=$(text 5 250)
+
+# ---- beginnings of prompts ----
+# shellcheck disable=SC2086 # options are words
+round() { # name option...: answers of eight prompts, without their counts
+    name=$1
+    shift
+    serve --load ckpt "$@" || return 1
+    : >"$name"
+    : >"$name.cached"
+    for prompt in "$begin" "${begin}x" "$other" "$begin" "$third" "$short" \
+        "$short" "$begin$fourth"
+    do
+        ask /v1/completions "{\"prompt\": \"$prompt\", \"seed\": 5, \"n\": 2,
+            \"max_tokens\": 20, \"logprobs\": 2}"
+        sed 's/.*"choices"//; s/,"prompt_tokens_details.*//' out >>"$name"
+        sed 's/.*"cached_tokens":\([0-9]*\).*/\1/' out | tr '\n' ' ' \
+            >>"$name.cached"
+    done
+    ask /metrics ''
+    cp out "$name.metrics"
+    stop_server
+}
+round none --prefix-cache-size 0 || {
+    skip 'this build has no libmicrohttpd'
+    tap_done
+}
+check 'eight answers' test "$(grep -c '"finish_reason"' none)" = 8
+check 'without a cache nothing is copied' test "$(cat none.cached)" = \
+    '0 0 0 0 0 0 0 0 '
+round full
+check 'the same bytes with a cache' cmp none full
+check 'whole blocks are copied' test "$(cat full.cached)" = \
+    '0 512 0 512 0 0 0 512 '
+check 'and counted' grep -q '^gpt_prompt_tokens_cached_total 1536$' full.metrics
+check 'entries, too' grep -q '^gpt_prefix_cache_entries 3$' full.metrics
+check 'and tokens in them' grep -q '^gpt_prefix_cache_tokens 1792$' full.metrics
+# a slot has 2 layers x 2 x 64 x 1024 floats: 1 MiB
+round one --prefix-cache-size 1500Ki
+check 'the same bytes with one entry' cmp none one
+check 'the last prompt takes its place' test "$(cat one.cached)" = \
+    '0 512 0 0 0 0 0 0 '
+check 'within the limit' grep -q '^gpt_prefix_cache_bytes 1048576$' one.metrics
+
+# ---- sizes and times ----
+long='"prompt": "a", "n": 1000, "max_tokens": 900, "ignore_eos": true'
+serve --load ckpt --max-request-size 1Ki --request-timeout 1 \
+    --client-timeout 1 --max-connections 2 --batch-size 2
+answers 'a body that is too long' 413 /v1/completions \
+    "{\"prompt\": \"$begin$other\"}"
+out_has 'longer than 1.0 KiB'
+answers 'one that fits' 200 /v1/completions '{"prompt": "a"}'
+answers 'a request that takes too long' 504 /v1/completions "{$long}"
+out_has 'took longer'
+answers 'a stream that does' 200 /v1/completions "{$long, \"stream\": true}" -N
+out_has '"code":504'
+check 'ends as one' test "$(tail -n 2 out | head -n 1)" = 'data: [DONE]'
+ask /metrics ''
+out_has 'gpt_requests_cut_total 2'
+slow='use IO::Socket::INET; use Time::HiRes "time";
+    my $s = IO::Socket::INET->new(PeerAddr => "127.0.0.1", PeerPort => $ARGV[0]);
+    my $begun = time;
+    print $s "POST /v1/completions HTTP/1.1\r\nHost: a\r\n",
+        $ARGV[1] eq "head" ? "X-Slow: " : "Content-Length: 100\r\n\r\n";
+    $SIG{PIPE} = "IGNORE";
+    for (1 .. 40) {
+        $s->send(".");
+        my $in = "";
+        vec($in, fileno($s), 1) = 1;
+        last if select($in, undef, undef, 0.25) && !$s->sysread($in, 1);
+    }
+    printf "%.1f\n", time - $begun;'
+if perl -MIO::Socket::INET -MTime::HiRes -e 1 2>/dev/null; then
+    number=${url##*:}
+    for part in head body; do
+        perl -e "$slow" "$number" $part >slow.time &
+        client=$!
+        sleep 0.3
+        answers 'beside a slow client' 200 /health ''
+        wait $client
+        check "a client that sends bytes of the $part now and then is cut" \
+            awk '{ exit !($1 < 5) }' slow.time || cat slow.time
+    done
+else
+    skip 'perl has no sockets' || :
+fi
+answers 'and others are served' 200 /v1/completions '{"prompt": "a"}'
+stop_server
+
+# ---- stopping ----
+serve --load ckpt --stop-timeout 1 --batch-size 2
+curl -s -m 60 -o cut -w '%{http_code}' "$url/v1/completions" -d "{$long}" \
+    >cut.status &
+client=$!
+tries=0
+until ask /metrics '' && grep -q '^gpt_requests_waiting 1' out ||
+    [ $tries -gt 100 ]; do
+    sleep 0.05
+    tries=$((tries + 1))
+done
+begun=$(date +%s)
+stop_server
+wait $client
+check 'a stop waits no longer than it may' test $(($(date +%s) - begun)) -le 5
+check 'a request that is cut gets an answer' test "$(cat cut.status)" = 503
+check 'with the reason' grep -q 'the server is stopping' cut
+check 'SIGTERM ends it' test $got = 143
+for bad in '--client-timeout 0' '--max-request-size 0' '--prefix-cache-size -1' \
+    '--max-connections 0' '--request-timeout -1'; do
+    # shellcheck disable=SC2086 # options are words
+    expect 2 "$bad" gpt-generate --load ckpt --serve :0 $bad
+done
+tap_done

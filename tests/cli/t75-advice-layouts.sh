@@ -1,0 +1,91 @@
+#!/bin/sh
+# gpt-train advise: the table, the command line that it gives, what does not
+# fit. tests/unit/test_layout_search.c compares it with every layout there is.
+. "$(dirname "$0")/../lib/tap.sh"
+
+advise() { # options...
+    gpt-train advise --config gpt2-1.5b --vocab-size 50257 "$@"
+}
+expect 0 'a table' advise --gpus 64 --memory 80G
+out_has '64 ranks of h100, 8 on a machine, with 74.5 GiB each; 512 samples of'
+out_has 'TP  PP  V    DP sharing     micro recompute SP  step s tokens/s'
+check 'ten layouts, the fastest first' awk '
+    /^ *[0-9]+ +[0-9]+ +[0-9]+ +[0-9]+ / {
+        n++
+        if ($1 * $2 * $4 != 64 || $9 < last) { print; bad = 1 }
+        last = $9
+    }
+    END { exit bad || n != 10 }' out
+check 'it keeps to 80 columns but for the command' awk '
+    !/gpt-train/ && NR > 1 && length() > 80 { print; bad = 1 }
+    END { exit bad }' out
+
+# The command is one that gpt-train takes, and needs what was said.
+expect 0 'as JSON' advise --gpus 64 --memory 80G --json --top 1
+tr -d '\t\n' <out >advice.json
+field() { sed "s/.*\"$1\":[\" ]*\([^,\"}]*\).*/\1/" advice.json; }
+command=$(sed 's/.*"command":[ ]*"\([^"]*\)".*/\1/' advice.json)
+check 'with a command' sh -c "case '$command' in
+    'gpt-train --config gpt2-1.5b --vocab-size 50257 --bf16 '*) ;;
+    *) exit 1 ;; esac"
+expect 0 'which is planned' sh -c "$command --dry-run --world-size 64 -q"
+check 'and needs that memory, nearly' awk -v said="$(field memory_bytes)" '
+    /^   total / { got = $2 }
+    END { print got, said; exit !(got > 0.9 * said && got < 1.1 * said) }' out
+check 'parts add up to the step' awk -v s="$(field step_s)" \
+    -v a="$(field computing_s)" -v b="$(field idle_s)" \
+    -v c="$(field reducing_s)" -v d="$(field updating_s)" 'BEGIN {
+        x = a + b + c + d; exit !(x > 0.999 * s && x < 1.001 * s) }'
+
+# ---- what is given ----
+expect 0 'a part of the layout' advise --gpus 16 --top 3 \
+    --tensor-model-parallel-size 4 --num-attention-heads 20 \
+    --pipeline-model-parallel-size 2 --global-batch-size 64 --hardware a100
+check 'is kept' awk '/^ *[0-9]+ +[0-9]+ +[0-9]+ +[0-9]+ / { n++
+    if ($1 != 4 || $2 != 2 || $4 != 2) exit 1 } END { exit n != 3 }' out
+step() { # options...
+    advise --gpus 16 --global-batch-size 64 --top 1 --json "$@" 2>err |
+        tr -d '\t\n' >advice.json
+    field step_s
+}
+slow=$(step --inter-node-bandwidth 1 --tensor-model-parallel-size 1)
+fast=$(step --inter-node-bandwidth 100 --tensor-model-parallel-size 1)
+check 'slower links make longer steps' \
+    awk -v a="$slow" -v b="$fast" 'BEGIN { exit !(a > b && b > 0) }'
+half=$(step --device-peak-tflops 400)
+whole=$(step --device-peak-tflops 800)
+check 'so do slower devices' \
+    awk -v a="$half" -v b="$whole" 'BEGIN { exit !(a > b && b > 0) }'
+expect 0 'this machine' gpt-train advise --config gpt2-tiny --vocab-size 4096 \
+    --gpus 2 --hardware cpu --global-batch-size 8 --top 2
+out_has '2 ranks of cpu'
+
+# ---- what does not fit ----
+expect 5 'too little memory' advise --gpus 2 --memory 8G
+err_has 'nothing fits into 7.5 GiB a rank: the least that 2 ranks need is'
+err_has 'hint: on '
+command=$(sed -n 's/^hint: on [0-9]* ranks \(.*\) needs .*/\1/p' err)
+ranks=$(sed -n 's/^hint: on \([0-9]*\) ranks.*/\1/p' err)
+check 'the nearest is on more ranks' test "${ranks:-0}" -gt 2
+expect 0 'and fits' sh -c \
+    "$command --dry-run --world-size $ranks --memory-limit 8G -q \
+        --distributed-backend nccl"
+check 'without further advice' sh -c "! grep 'does not fit' out"
+expect 5 'a part that does not fit' advise --gpus 8 --memory 24G \
+    --micro-batch-size 64 --recompute-granularity selective \
+    --global-batch-size 512
+err_has 'on 8 ranks gpt-train'
+
+# ---- mistakes ----
+expect 2 'no ranks' advise
+err_has 'advise needs --gpus'
+expect 2 'another word' gpt-train advice --gpus 8
+err_has "unexpected argument 'advice'"
+expect 2 'no vocabulary' gpt-train advise --config gpt2-124m --gpus 8
+err_has 'the vocabulary size is not known'
+expect 2 'a batch that cannot be' advise --gpus 64 --global-batch-size 7
+err_has '7 samples a step'
+expect 0 'without effect in runs' gpt-train --config gpt2-124m --dry-run \
+    --vocab-size 50257 --hardware a100 --top 3
+err_has 'it is for gpt-train advise'
+tap_done

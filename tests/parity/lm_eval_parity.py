@@ -1,0 +1,144 @@
+"""lm-eval-harness, by its model local-completions, against gpt-generate --serve:
+a task like LAMBADA's and one of multiple choice, over local files. Its
+accuracies and log-likelihoods must be those of gpt-generate --score.
+
+    lm_eval_parity.py BUILD_DIRECTORY
+"""
+import json
+import os
+import random
+import re
+import subprocess
+import sys
+import tempfile
+
+os.environ.update(HF_HUB_OFFLINE="1", HF_DATASETS_OFFLINE="1",
+                  OPENAI_API_KEY="none", TOKENIZERS_PARALLELISM="false")
+import lm_eval  # noqa: E402
+from generate_parity import BUILD, check, finish, model_of  # noqa: E402
+from lm_eval.tasks import TaskManager  # noqa: E402
+
+WORDS = "the cat sat on a mat and saw one dog run by to eat".split()
+
+TASK = """task: {name}
+dataset_path: json
+dataset_name: null
+dataset_kwargs:
+  data_files:
+    test: {file}
+test_split: test
+{body}
+metadata:
+  version: 1.0
+"""
+LAST_WORD = """output_type: loglikelihood
+doc_to_text: "{{text.split(' ')[:-1]|join(' ')}}"
+doc_to_target: "{{' '+text.split(' ')[-1]}}"
+metric_list:
+  - metric: acc
+    aggregation: mean
+    higher_is_better: true
+  - metric: perplexity
+    aggregation: perplexity
+    higher_is_better: false
+"""
+CHOICE = """output_type: multiple_choice
+doc_to_text: "{{question}}"
+doc_to_target: label
+doc_to_choice: answers
+metric_list:
+  - metric: acc
+    aggregation: mean
+    higher_is_better: true
+"""
+
+
+def sentence(rng, n):
+    return " ".join(rng.choice(WORDS) for _ in range(n))
+
+
+def write_lines(path, rows):
+    with open(path, "w", encoding="utf-8") as f:
+        f.writelines(json.dumps(row) + "\n" for row in rows)
+
+
+def score(load, rows):
+    """What --score gives for each row."""
+    lines = "".join(json.dumps(row) + "\n" for row in rows)
+    out = subprocess.run([*load, "--score"], input=lines, capture_output=True,
+                         text=True, check=True).stdout
+    return [json.loads(line) for line in out.splitlines()]
+
+
+def serve(load):
+    server = subprocess.Popen([*load, "--serve", "127.0.0.1:0"],
+                              stderr=subprocess.PIPE, text=True)
+    for line in server.stderr:
+        found = re.search(r"http://\S+/", line)
+        if found:
+            return server, found.group(0)
+    return None, None
+
+
+def samples_of(results, task):
+    rows = sorted(results["samples"][task], key=lambda row: row["doc_id"])
+    return [[float(r[0]) for r in row["filtered_resps"]] for row in rows]
+
+
+def main():
+    rng = random.Random(3)
+    texts = [{"text": sentence(rng, rng.randrange(3, 9))} for _ in range(25)]
+    choices = [{"question": sentence(rng, 4), "label": rng.randrange(3),
+                "answers": [sentence(rng, rng.randrange(1, 3))
+                            for _ in range(3)]} for _ in range(15)]
+    model = model_of(5, n_layer=2, n_embd=32, n_head=4)
+    with tempfile.TemporaryDirectory() as top:
+        os.environ["HF_HOME"] = f"{top}/home"
+        model.save_pretrained(f"{top}/tiny", safe_serialization=True)
+        load = [f"{BUILD}/gpt-generate", "--load", f"{top}/tiny",
+                "--tokenizer-type", "ByteTokenizer"]
+        write_lines(f"{top}/texts.jsonl", texts)
+        write_lines(f"{top}/choices.jsonl", choices)
+        for name, body in (("texts", LAST_WORD), ("choices", CHOICE)):
+            with open(f"{top}/{name}.yaml", "w", encoding="utf-8") as f:
+                f.write(TASK.format(name=f"local_{name}", body=body,
+                                    file=f"{top}/{name}.jsonl"))
+        server, url = serve(load)
+        if not server:
+            print("1..0 # SKIP this build has no libmicrohttpd")
+            return 0
+        results = lm_eval.simple_evaluate(
+            model="local-completions",
+            model_args=dict(model="tiny", base_url=f"{url}v1/completions",
+                            tokenizer_backend="remote", num_concurrent=4,
+                            tokenized_requests=True, max_retries=1,
+                            max_length=96),
+            tasks=["local_texts", "local_choices"], log_samples=True,
+            task_manager=TaskManager(include_path=top,
+                                     include_defaults=False),
+            bootstrap_iters=0)
+        server.terminate()
+        server.communicate(timeout=60)
+        mine = score(load, texts)
+        got = samples_of(results, "local_texts")
+        off = max(abs(a["logprob"] - b[0]) for a, b in zip(mine, got))
+        check(off < 1e-4, f"log-likelihoods of last words, off by {off:.1e}")
+        acc = sum(a["greedy"] for a in mine) / len(mine)
+        there = results["results"]["local_texts"]["acc,none"]
+        check(abs(acc - there) < 1e-9, f"their accuracy, {acc} and {there}")
+        pairs = [{"context": row["question"], "continuation": f" {answer}"}
+                 for row in choices for answer in row["answers"]]
+        mine = [a["logprob"] for a in score(load, pairs)]
+        mine = [mine[i:i + 3] for i in range(0, len(mine), 3)]
+        got = samples_of(results, "local_choices")
+        off = max(abs(a - b) for x, y in zip(mine, got) for a, b in zip(x, y))
+        check(off < 1e-4, f"log-likelihoods of answers, off by {off:.1e}")
+        acc = sum(row["label"] == max(range(3), key=lambda k: x[k])
+                  for row, x in zip(choices, mine)) / len(choices)
+        there = results["results"]["local_choices"]["acc,none"]
+        check(abs(acc - there) < 1e-9, f"their accuracy, {acc} and {there}")
+    return finish()
+
+
+if __name__ == "__main__":
+    sys.exit(main())

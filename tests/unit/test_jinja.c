@@ -1,0 +1,213 @@
+/* Templates of chats: those of tests/golden/chat against transformers' texts,
+ * what is refused and how, and limits. */
+#include "base/io.h"
+#include "base/json.h"
+#include "text/jinja.h"
+#include "tests/lib/tap.h"
+
+static cJSON *parse(const char *text)
+{
+    cJSON *root = NULL;
+
+    if (gpt_json_parse(&root, text, strlen(text), "test", NULL) != GPT_OK)
+        exit(1);
+    return root;
+}
+
+/* The text of a template; after a failure its message. */
+static int render(const char *source, const cJSON *input, const cJSON *special,
+                  time_t now, struct gpt_buf *text, struct gpt_err *err)
+{
+    const struct gpt_jinja_input in = {input, special, now};
+    struct gpt_jinja *t;
+
+    *err = (struct gpt_err){0};
+    text->len = 0;
+    int status = gpt_jinja_compile(&t, source, strlen(source), err);
+    if (status == GPT_OK) {
+        status = gpt_jinja_render(t, &in, text, err);
+        gpt_jinja_free(t);
+    }
+    return status;
+}
+
+/* ---- goldens ---- */
+
+static void check_line(const cJSON *line, int number)
+{
+    const char *name = cJSON_GetObjectItem(line, "template")->valuestring;
+    const cJSON *want = cJSON_GetObjectItem(line, "text");
+    struct gpt_buf text = {0};
+    struct gpt_err err;
+    char path[256], *source;
+    size_t len;
+
+    snprintf(path, sizeof(path), "tests/golden/chat/%s", name);
+    if (gpt_read_file(path, 1 << 20, &source, &len, &err) != GPT_OK)
+        exit(1);
+    const int status =
+        render(source, cJSON_GetObjectItem(line, "input"),
+               cJSON_GetObjectItem(line, "special"),
+               (time_t)cJSON_GetObjectItem(line, "now")->valuedouble, &text,
+               &err);
+    const bool same =
+        cJSON_IsNull(want)
+            ? status == GPT_EDATA && strncmp(err.text, "line ", 5) == 0
+            : status == GPT_OK && text.len == strlen(want->valuestring) &&
+                  memcmp(text.data, want->valuestring, text.len) == 0;
+    if (!ok(same, "%s, conversation %d", name, number))
+        printf("# %s\n# %s\n", err.text, text.data ? text.data : "");
+    gpt_buf_free(&text);
+    gpt_free(source);
+}
+
+static void test_goldens(void)
+{
+    FILE *f = fopen("tests/golden/chat/conversations.jsonl", "r");
+    char *line = NULL;
+    size_t cap = 0;
+    int n = 0;
+
+    if (!f)
+        exit(1);
+    setenv("TZ", "UTC", 1);
+    while (getline(&line, &cap, f) > 0) {
+        cJSON *root = parse(line);
+
+        check_line(root, ++n);
+        cJSON_Delete(root);
+    }
+    free(line);
+    fclose(f);
+    ok(n > 60, "%d conversations", n);
+}
+
+/* ---- what is refused ---- */
+
+static const char input_text[] =
+    "{\"s\": \"word\", \"e\": \"\\u00e9\", \"n\": 5, \"none\": null,"
+    " \"list\": [1, 2, 3], \"d\": {\"k\": 1}}";
+
+static void test_refusals(void)
+{
+    static const struct {
+        const char *source, *message;
+    } cases[] = {
+        {"a\nb {% include 'x' %}", "line 2: the tag 'include' is not supp"},
+        {"{% call f() %}{% endcall %}", "'call' is not supported"},
+        {"{{ s|shuffle }}", "line 1: the filter 'shuffle' is not supported"},
+        {"{{ s is green }}", "the test 'green' is not supported"},
+        {"\n\n{{ s.center(9) }}", "line 3: the method 'center' of str is not"},
+        {"{{ list.append(4) }}", "the method 'append' of list is not"},
+        {"{{ joiner(',') }}", "the function 'joiner' is not supported"},
+        {"{{ s.split(sep=',', nope=1) }}", "'split' has an argument"},
+        {"{{ f(*list) }}", "'*' before an argument is not supported"},
+        {"{% for x in list recursive %}{% endfor %}", "'recursive'"},
+        {"{{ s % 1 }}", "'%' of a string is not supported"},
+        {"{{ e|upper }}", "case of U+00E9 is not supported"},
+        {"{{ 0x10 }}", "only decimal numbers"},
+        {"{{ '\\N{DASH}' }}", "an escape"},
+        {"{{ nope.x }}", "line 1: 'nope' is undefined"},
+        {"{{ nope + 1 }}", "'nope' is undefined"},
+        {"{{ nope() }}", "'nope' is undefined"},
+        {"{{ s + n }}", "'+' between str and int"},
+        {"{{ n / 0 }}", "division by zero"},
+        {"{{ n // 0 }}", "division by zero"},
+        {"{{ 9223372036854775807 + 1 }}", "64 bits"},
+        {"{{ raise_exception('no ' ~ s) }}", "the template says: no word"},
+        {"{{ s", "'{{' has no end"},
+        {"{% if s %}", "ends before 'elif'"},
+        {"{% if s %}{% endfor %}", "the tag 'endfor'"},
+        {"{% endif %}", "the tag 'endif'"},
+        {"{# never", "a comment has no end"},
+        {"{% raw %} never", "'raw' has no end"},
+        {"{{ 'never }}", "a string has no end"},
+        {"{{ ? }}", "0x3f"},
+        {"{{ }}", "an expression is missing"},
+        {"{% break %}", "'break' is outside of a loop"},
+        {"{% for x in n %}{% endfor %}", "int is no list"},
+        {"{% set a, b = list %}", "too many values"},
+        {"{% set d.k = 2 %}", "'d' is no namespace"},
+        {"{{ list[1, 2] }}", "one index"},
+        {"{% macro m(a) %}{% endmacro %}{{ m(1, 2) }}", "no such argument"},
+        {"{% macro m() %}{{ m() }}{% endmacro %}{{ m() }}", "levels"},
+        {"{{ range(99999)|sort(reverse=true) }}", "steps"},
+        {"{{ range(200000)|length }}", "range of more than 100000"},
+        {"{{ 'x' * 20000000 }}", "more than"},
+        {"{% set ns = namespace(t='xxxxxxxxxxxxxxxx') %}"
+         "{% for i in range(99) %}{% set ns.t = ns.t + ns.t %}{% endfor %}",
+         "more than"},
+    };
+    cJSON *input = parse(input_text);
+    struct gpt_buf text = {0};
+    struct gpt_err err;
+
+    for (size_t i = 0; i < GPT_COUNT(cases); i++) {
+        const int status = render(cases[i].source, input, NULL, 1, &text, &err);
+
+        if (!ok(status == GPT_EDATA && strstr(err.text, cases[i].message),
+                "%s", cases[i].message))
+            printf("# status %d: %s\n", status, err.text);
+    }
+    gpt_buf_free(&text);
+    cJSON_Delete(input);
+}
+
+/* Nesting of every kind ends in a message, and not at the stack's end. */
+static void test_nesting(void)
+{
+    static const char *const parts[][3] = {
+        {"{{ ", "(", ""}, {"{{ ", "[", ""},     {"{{ ", "not ", ""},
+        {"{{ ", "-", ""}, {"{{ x", "[x", ""},   {"", "{% if x %}", ""},
+        {"{{ x", ".a", " }}"}, {"{{ x", "|list", " }}"}, {"{{ x", "~x", " }}"},
+        {"{% if x %}", "{% elif x %}", "{% endif %}"},
+        {"{{ x ", "if x else x ", " }}"},
+    };
+    struct gpt_buf source = {0}, text = {0};
+    struct gpt_err err;
+
+    for (size_t i = 0; i < GPT_COUNT(parts); i++) {
+        source.len = 0;
+        bool built = gpt_buf_printf(&source, "%s", parts[i][0]) == GPT_OK;
+        for (int k = 0; k < 50000; k++)
+            built &= gpt_buf_printf(&source, "%s", parts[i][1]) == GPT_OK;
+        built &= gpt_buf_printf(&source, "%s", parts[i][2]) == GPT_OK;
+        const int status = render(source.data, NULL, NULL, 1, &text, &err);
+
+        ok(built && status == GPT_EDATA, "50000 times '%s': %s", parts[i][1],
+           err.text);
+    }
+    gpt_buf_free(&source);
+    gpt_buf_free(&text);
+}
+
+/* Values that hold themselves many times over are compared and printed. */
+static void test_depth_of_values(void)
+{
+    static const char source[] =
+        "{% set ns = namespace(v=[]) %}{% for i in range(5000) %}"
+        "{% set ns.v = [ns.v] %}{% endfor %}";
+    static const char *const ends[] = {"{{ ns.v }}", "{{ ns.v|tojson }}",
+                                       "{{ ns.v == [ns.v] }}"};
+    struct gpt_buf whole = {0}, text = {0};
+    struct gpt_err err;
+
+    for (size_t i = 0; i < GPT_COUNT(ends); i++) {
+        whole.len = 0;
+        ok(gpt_buf_printf(&whole, "%s%s", source, ends[i]) == GPT_OK &&
+               render(whole.data, NULL, NULL, 1, &text, &err) == GPT_EDATA &&
+               strstr(err.text, "levels"),
+           "%s of a deep list", ends[i]);
+    }
+    gpt_buf_free(&whole);
+    gpt_buf_free(&text);
+}
+
+int main(void)
+{
+    test_goldens();
+    test_refusals();
+    test_nesting();
+    test_depth_of_values();
+    return tap_done();
+}
