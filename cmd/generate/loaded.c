@@ -49,6 +49,8 @@ int gpt_loaded_open(struct gpt_loaded *m, struct gpt_err *err)
 
 const char *const gpt_weight_names[] = {"fp32", "bf16", "int8", "int8-32",
                                         NULL};
+/* In the order of the names. Forms of one scale a row are the fastest; groups
+ * of 32 follow values of very different sizes, and are llama.cpp's. */
 static const struct gpt_quant_form forms[] = {
     {GPT_F32, 0}, {GPT_BF16, 0}, {GPT_I8, 0}, {GPT_I8, 32}};
 
@@ -61,6 +63,7 @@ static struct gpt_quant_form form_of(const struct gpt_loaded *m)
     return forms[i];
 }
 
+/* Known before they are read. */
 static int64_t weight_bytes(const struct gpt_loaded *m)
 {
     struct gpt_quant_form form = form_of(m);
@@ -70,7 +73,8 @@ static int64_t weight_bytes(const struct gpt_loaded *m)
                : gpt_quant_store_bytes(&m->flat, form);
 }
 
-/* A parameter at a time: never all of them as floats. */
+/* A parameter at a time: never all of them as floats. Each is loaded as the only
+ * one of a flat buffer, so that a rank's cut of it is what the table says. */
 static int load_quant(struct gpt_loaded *m, struct gpt_err *err)
 {
     int status = GPT_OK;
@@ -93,6 +97,7 @@ static int load_quant(struct gpt_loaded *m, struct gpt_err *err)
     return status;
 }
 
+/* Floats are the flat buffer of training: no form is one of them. */
 static int load_weights(struct gpt_loaded *m, struct gpt_err *err)
 {
     if (form_of(m).type != GPT_F32)

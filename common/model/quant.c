@@ -85,6 +85,7 @@ int64_t gpt_quant_store_bytes(const struct gpt_flat *flat,
     return bytes;
 }
 
+/* What a device cannot compute is refused here, before anything is read. */
 int gpt_quant_store_open(struct gpt_quant_store **out, struct gpt_backend *be,
                          const struct gpt_flat *flat,
                          struct gpt_quant_form form, struct gpt_err *err)
@@ -141,7 +142,8 @@ static uint16_t scale_of(float largest)
                                                    : scale;
 }
 
-/* A group of a row: n values. False when one is infinite, or no number. */
+/* A group of a row: n values. The largest decides about the scale; of the
+ * others none is cut off. False when one is infinite, or no number. */
 static bool put_bytes(int8_t *to, uint16_t *scale, const float *x, int64_t n)
 {
     float largest = 0, by;
@@ -210,6 +212,7 @@ void gpt_quant_store_bind(const struct gpt_quant_store *s, int64_t layer,
     }
 }
 
+/* What a step reads of a parameter, scales included. */
 int64_t gpt_quant_store_rows(const struct gpt_quant_store *s, int64_t i,
                              int64_t rows)
 {

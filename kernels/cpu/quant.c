@@ -40,6 +40,8 @@ void cpu_quant_row(float *to, const struct gpt_quant *w, int64_t row,
 
 enum { STRIP = 16 }; /* rows of weights */
 
+/* A thread has whole strips; a strip's rows are read once for all rows of a,
+ * and in the order of memory. */
 static void multiply_few(const struct cpu_product *p, const struct gpt_quant *w,
                          int64_t n0)
 {
@@ -61,7 +63,9 @@ static void multiply_few(const struct cpu_product *p, const struct gpt_quant *w,
 
 /* ---- many rows ---- */
 
-/* Rows of weights at a time: their floats stay in the third cache. */
+/* Rows of weights at a time: their floats stay in the third cache, and are
+ * written and read again there. Products of this width are as fast as wider
+ * ones. */
 enum { WIDE = 4 * CPU_BN };
 
 /* The part of p whose columns are n0.. of c, at most WIDE; b is not set. */
@@ -109,6 +113,8 @@ static void split_rows(uint16_t *high, uint16_t *low,
     }
 }
 
+/* Two products of bf16 in place of one of floats: half of their rate, which is
+ * still several times that of floats. */
 static void multiply_split(struct gpt_queue *q, const struct cpu_product *p,
                            const struct gpt_quant *w)
 {

@@ -8,10 +8,11 @@
 #include <immintrin.h>
 #endif
 
-/* Rows of w, in any of the types. Functions that take a kind are inlined, and
- * the compiler sees a constant. Narrow values become floats in registers, on
- * their way from memory: products are exact but for the rounding of floats, and
- * what weights cost is their bytes. */
+/* Rows of w, in any of the types. The bytes of a group that has a scale of its
+ * own follow each other, as do the scales. Functions that take a kind are
+ * inlined, and the compiler sees a constant. Narrow values become floats in
+ * registers, on their way from memory: products are exact but for the rounding
+ * of floats, and what weights cost is their bytes. */
 enum kind { FLOATS, BF16, INT8, INT8_GROUPS };
 enum { GROUP = 32 };
 
@@ -64,7 +65,8 @@ static inline const char *value_at(const struct rows *w, int64_t i, int64_t l,
     return (const char *)w->w + (size_t)(i * w->ld + l) * value_bytes(kind);
 }
 
-/* W values from `at` on, as floats; n < W: the others are 0. */
+/* bf16 is the upper half of a float, so that widening is a shift. W values from
+ * `at` on, as floats; n < W: the others are 0. */
 static inline __attribute__((always_inline)) vf
 values(const char *at, int64_t n, enum kind kind)
 {
