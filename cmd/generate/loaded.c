@@ -73,8 +73,8 @@ static int64_t weight_bytes(const struct gpt_loaded *m)
                : gpt_quant_store_bytes(&m->flat, form);
 }
 
-/* A parameter at a time: never all of them as floats. Each is loaded as the only
- * one of a flat buffer, so that a rank's cut of it is what the table says. */
+/* A parameter at a time: never all of them as floats. Each is loaded as the
+ * only one of a flat buffer: a rank's cut of it is what the table says. */
 static int load_quant(struct gpt_loaded *m, struct gpt_err *err)
 {
     int status = GPT_OK;
