@@ -131,11 +131,11 @@ $(foreach i,$(isas),$(eval $(call isa_rule,$(i))))
 
 # Products of bf16: a file an instruction set.
 pair_flags_avx512bf16 = -mavx512bf16
-pair_flags_amx = -mamx-tile -mamx-bf16
+pair_flags_amx = -mavx512bf16 -mamx-tile -mamx-bf16
 $(BUILD)/kernels/cpu/pair/%.o: kernels/cpu/pair/%.c
 	@mkdir -p $(@D)
-	$(CC) $(ALL_CPPFLAGS) $(ALL_CFLAGS) -O3 $(isa_flags_avx512) \
-	    $(pair_flags_$*) -MMD -MP -c -o $@ $<
+	$(CC) $(ALL_CPPFLAGS) $(ALL_CFLAGS) -O3 -ffp-contract=fast \
+	    $(isa_flags_avx512) $(pair_flags_$*) -MMD -MP -c -o $@ $<
 
 $(BUILD)/kernels/%.o: kernels/%.c
 	@mkdir -p $(@D)

@@ -55,6 +55,17 @@ enum gpt_epilogue {
     GPT_EPI_DGELU,     /* c = . * gelu'(aux), aux (M, N) holds pre */
 };
 
+/* A matrix (N, K) in fewer bits, row-major and tight. GPT_BF16: its values.
+ * GPT_I8: element (i, l) is values[i * K + l] times scale l / group of row i;
+ * scales are bf16, ceil(K / group) a row. Sums of its products are those of
+ * float factors. Needs GPT_CAN_QUANT. */
+struct gpt_quant {
+    enum gpt_dtype type;
+    int64_t group; /* 32, or 0: one scale a row */
+    const void *values;
+    const uint16_t *scales;
+};
+
 /* How an element of c is summed, for products whose bits may not depend on M
  * and N: of texts that are computed together, and of ranks that have a part of
  * the columns. With FEW and with MANY they follow from its row of a and its
@@ -93,6 +104,7 @@ struct gpt_matmul {
     enum gpt_epilogue epilogue;
     const void *bias;
     void *aux;
+    const struct gpt_quant *quant; /* for b, with tb and float; NULL: b is */
     enum gpt_sums sums;
 };
 
@@ -196,6 +208,7 @@ struct gpt_embed {
     void *out;
     struct gpt_dropout dropout;
     float scale;
+    const struct gpt_quant *quant; /* for wte, with float; NULL: wte is */
 };
 
 /* Rotary positions scaled for longer texts. The share s of the rate of pair i,
@@ -387,6 +400,7 @@ enum gpt_ability {
     GPT_CAN_CAP = 2,         /* capped scores, and capped logits: softcap() */
     GPT_CAN_SCALE_WORDS = 4, /* embeddings times a number */
     GPT_CAN_NORM_WIDE = 8,   /* head norms of all heads together */
+    GPT_CAN_QUANT = 16,      /* weights in fewer bits: struct gpt_quant */
 };
 
 struct gpt_backend {

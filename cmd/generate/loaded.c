@@ -9,6 +9,7 @@
 
 #include <assert.h>
 #include <stdio.h>
+#include <string.h>
 #include <unistd.h>
 
 /* Known now, so that an hour of texts does not end with it. */
@@ -46,6 +47,65 @@ int gpt_loaded_open(struct gpt_loaded *m, struct gpt_err *err)
                                m->o->allow_vocab_mismatch, err);
 }
 
+const char *const gpt_weight_names[] = {"fp32", "bf16", "int8", "int8-32",
+                                        NULL};
+/* In the order of the names. Forms of one scale a row are the fastest; groups
+ * of 32 follow values of very different sizes, and are llama.cpp's. */
+static const struct gpt_quant_form forms[] = {
+    {GPT_F32, 0}, {GPT_BF16, 0}, {GPT_I8, 0}, {GPT_I8, 32}};
+
+static struct gpt_quant_form form_of(const struct gpt_loaded *m)
+{
+    size_t i = 0;
+
+    while (strcmp(gpt_weight_names[i], m->o->weights) != 0)
+        i++;
+    return forms[i];
+}
+
+/* Known before they are read. */
+static int64_t weight_bytes(const struct gpt_loaded *m)
+{
+    struct gpt_quant_form form = form_of(m);
+
+    return form.type == GPT_F32
+               ? m->flat.elements * (int64_t)sizeof(float)
+               : gpt_quant_store_bytes(&m->flat, form);
+}
+
+/* A parameter at a time: never all of them as floats. Each is loaded as the
+ * only one of a flat buffer: a rank's cut of it is what the table says. */
+static int load_quant(struct gpt_loaded *m, struct gpt_err *err)
+{
+    int status = GPT_OK;
+
+    GPT_TRY(gpt_quant_store_open(&m->quant, m->be, &m->flat, form_of(m), err));
+    for (int64_t i = 0; i < m->flat.n && status == GPT_OK; i++) {
+        struct gpt_slice slice = m->flat.slices[i];
+        struct gpt_flat one = m->flat;
+        void *values = NULL;
+
+        slice.offset = slice.bucket = 0;
+        one.slices = &slice;
+        one.n = 1;
+        one.count = one.elements = slice.count;
+        GPT_TRY(gpt_load_weights(&values, &m->source, &one, GPT_F32, m->be,
+                                 err));
+        status = gpt_quant_store_put(m->quant, i, values, err);
+        m->be->free(m->be, values);
+    }
+    return status;
+}
+
+/* Floats are the flat buffer of training: no form is one of them. */
+static int load_weights(struct gpt_loaded *m, struct gpt_err *err)
+{
+    if (form_of(m).type != GPT_F32)
+        return load_quant(m, err);
+    return gpt_load_weights(&m->weights, &m->source, &m->flat, GPT_F32, m->be,
+                            err);
+}
+
 /* Reports what the model and the texts under way take, and where. */
 static void describe(const struct gpt_loaded *m,
                      const struct gpt_decoder_options *d)
@@ -57,7 +117,7 @@ static void describe(const struct gpt_loaded *m,
         return;
     m->be->describe(m->be, device, sizeof(device));
     gpt_debug("%s: %s of weights, %s for %lld texts of %lld positions", device,
-              gpt_text_bytes(weights, 4.0 * (double)m->flat.elements),
+              gpt_text_bytes(weights, (double)weight_bytes(m)),
               gpt_text_bytes(texts, (double)bytes), (long long)d->slots,
               (long long)d->positions);
 }
@@ -91,8 +151,8 @@ static int open_decoder(struct gpt_loaded *m, int64_t slots, int64_t positions,
     GPT_TRY(gpt_backend_open_rank(&m->be, m->o->device,
                                   gpt_job_device(&m->job), err));
     GPT_TRY(cut_model(m, err));
-    GPT_TRY(gpt_load_weights(&m->weights, &m->source, &m->flat, GPT_F32, m->be,
-                             err));
+    GPT_TRY(load_weights(m, err));
+    options.quant = m->quant;
     describe(m, &options);
     GPT_TRY(gpt_decoder_open(&m->decoder, m->be, &options, m->weights, err));
     return gpt_job_begin(&m->job, err);
@@ -147,6 +207,7 @@ int gpt_loaded_close(struct gpt_loaded *m, int status, struct gpt_err *err)
 {
     release_others(m, status);
     status = gpt_job_close(&m->job, status, err);
+    gpt_quant_store_close(m->quant);
     if (m->weights)
         m->be->free(m->be, m->weights);
     gpt_flat_free(&m->flat);

@@ -21,12 +21,16 @@ struct gpt_loaded {
     struct gpt_backend *be;
     struct gpt_param_table params;
     struct gpt_flat flat;
-    void *weights;
+    void *weights;                 /* one of the two */
+    struct gpt_quant_store *quant;
     struct gpt_decoder *decoder;
     /* of gpt_loaded_open_chat(), or NULL: the model has none */
     struct gpt_chat *chat;
     struct gpt_tokenizer *chat_tokenizer;
 };
+
+/* The words of an option: how matrices are kept. */
+extern const char *const gpt_weight_names[];
 
 /* Meets the other ranks, opens checkpoint and tokenizer, which is cheap: *m is
  * zero but for the options. */

@@ -2,6 +2,7 @@
 #include "cmd/generate/options.h"
 
 #include "backend.h"
+#include "cmd/generate/loaded.h"
 #include "cmd/generate/perplexity.h"
 #include "generate/batch.h"
 
@@ -226,6 +227,12 @@ const struct gpt_opt gpt_generate_options[] = {
     {.kind = GPT_OPT_STRING, .name = "device", .arg = "NAME", AT(device),
      .def = "auto", .choices = gpt_device_words,
      .help = "what computes: auto, cpu, cuda or cuda:N"},
+    /* A step's time is that of reading the weights. Inputs of products, sums
+     * and the cache of keys and values stay floats. */
+    {.kind = GPT_OPT_CHOICE, .name = "weights", AT(weights), .def = "fp32",
+     .choices = gpt_weight_names,
+     .help = "how matrices are kept in memory: fp32, bf16, int8 with a scale "
+             "for a row, int8-32 with one for 32 values"},
     /* More texts share a step's reading of the weights, until products take
      * longer than it. */
     {.kind = GPT_OPT_INT, .name = "batch-size", .arg = "N", AT(batch_size),

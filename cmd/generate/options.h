@@ -45,7 +45,7 @@ struct gpt_generate_options {
     int64_t request_timeout, client_timeout, stop_timeout; /* seconds */
     int64_t prefix_cache_size;
     /* machine */
-    const char *device, *backend;
+    const char *device, *backend, *weights;
     int64_t batch_size, speculate;
     int64_t tp_size, pp_size;
     double timeout_mins;

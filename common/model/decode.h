@@ -19,6 +19,7 @@
 #include "backend.h"
 #include "model/decode_ranks.h"
 #include "model/params.h"
+#include "model/quant.h"
 
 /* Tokens of a prompt that go through the layers at once: enough for matrix
  * products at full speed, and a bound on memory. */
@@ -31,6 +32,8 @@ struct gpt_decoder_options {
     enum gpt_dtype act;              /* of weights, cache and activations */
     int64_t slots;                   /* texts at once */
     int64_t positions;               /* of a slot, <= config->max_positions */
+    /* weights in fewer bits, with act float, or NULL; outlives the decoder */
+    const struct gpt_quant_store *quant;
 };
 
 /* The bytes that gpt_decoder_open() will allocate, weights not included. */
@@ -41,7 +44,8 @@ int gpt_decoder_memory(int64_t *bytes,
 struct gpt_decoder;
 
 /* weights: flat buffer on the device, in `act`; stays the caller's and is only
- * read. GPT_EUSAGE when slots or positions are out of range. */
+ * read, and not even that where there is options->quant. GPT_EUSAGE when slots
+ * or positions are out of range. */
 int gpt_decoder_open(struct gpt_decoder **d, struct gpt_backend *be,
                      const struct gpt_decoder_options *options, void *weights,
                      struct gpt_err *err) GPT_MUST_USE;

@@ -185,30 +185,47 @@ static int alloc_host(struct gpt_decoder *d,
                    err);
 }
 
+/* A step reads one row of the embedding for each text, which is not counted; a
+ * tied table is read whole as the output layer, without its dummy rows, by the
+ * ranks of the last stage. */
+static int64_t step_bytes(const struct gpt_decoder *d,
+                          const struct gpt_decoder_options *o)
+{
+    int64_t bytes = 0, first;
+
+    for (int64_t i = 0; i < o->flat->n; i++) {
+        const struct gpt_slice *s = &o->flat->slices[i];
+        int64_t rows = s->shape[0];
+
+        if (s->param->place == GPT_PLACE_EMBEDDING) {
+            if (!s->param->tied || !d->layout.has_output)
+                continue;
+            rows = gpt_decoder_words(d, d->layout.at[GPT_TP], &first);
+        }
+        bytes += o->quant ? gpt_quant_store_rows(o->quant, i, rows)
+                          : rows * (s->count / s->shape[0]) *
+                                (int64_t)gpt_dtype_bytes(o->act);
+    }
+    return bytes;
+}
+
 /* The weights are used where they are, and only read: the caller keeps them. */
 static void bind_weights(struct gpt_decoder *d,
                          const struct gpt_decoder_options *o, void *weights)
 {
-    const struct gpt_flat *flat = o->flat;
-    int64_t count = 0, first;
+    void *base = o->quant ? NULL : weights;
 
-    /* A step reads one row of the embedding for each text, which is not
-     * counted. A tied table is read whole as the output layer, without its
-     * dummy rows, by the ranks of the last stage. */
-    for (int64_t i = 0; i < flat->n; i++) {
-        const struct gpt_param *p = flat->slices[i].param;
-
-        if (p->place != GPT_PLACE_EMBEDDING)
-            count += flat->slices[i].count;
-    }
-    if (o->config->tied_embeddings && d->layout.has_output)
-        count += gpt_decoder_words(d, d->layout.at[GPT_TP], &first) *
-                 o->config->hidden_size;
-    d->step_bytes = count * (int64_t)gpt_dtype_bytes(o->act);
-    gpt_roles_bind(&d->outer, flat, -1, weights, o->act);
-    for (int64_t l = 0; l < d->n_layers; l++)
-        gpt_layer_bind(&d->layers[l], flat, d->first_layer + l, weights,
+    d->step_bytes = step_bytes(d, o);
+    gpt_roles_bind(&d->outer, o->flat, -1, base, o->act);
+    if (o->quant)
+        gpt_quant_store_bind(o->quant, -1, &d->outer);
+    for (int64_t l = 0; l < d->n_layers; l++) {
+        gpt_layer_bind(&d->layers[l], o->flat, d->first_layer + l, base,
                        o->act, NULL, 0);
+        if (o->quant)
+            gpt_quant_store_bind(o->quant, d->first_layer + l,
+                                 &d->layers[l].w);
+    }
 }
 
 /* Without other ranks the layout is that of one. */

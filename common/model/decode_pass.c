@@ -56,6 +56,7 @@ static void embed_tokens(struct gpt_decoder *d, const struct gpt_pass *pass)
         .tokens = d->buffers[GPT_DECODE_TOKENS],
         .positions = d->buffers[GPT_DECODE_POSITIONS],
         .wte = d->outer.at[GPT_WORD_EMBEDDING],
+        .quant = gpt_roles_quant(&d->outer, GPT_WORD_EMBEDDING),
         .wpe = gpt_roles_positions(&d->outer, c, gpt_dtype_bytes(d->o.act)),
         .scale = gpt_config_word_scale(c),
         .out = d->buffers[GPT_DECODE_RESIDUAL],
@@ -169,6 +170,8 @@ static void give_logits(struct gpt_decoder *d, char *rows, int64_t first,
         .c_type = GPT_F32,
         .epilogue = d->outer.at[GPT_OUTPUT_BIAS] ? GPT_EPI_BIAS : GPT_EPI_NONE,
         .bias = d->outer.at[GPT_OUTPUT_BIAS],
+        .quant =
+            gpt_roles_quant(&d->outer, gpt_roles_output_role(&d->outer)),
         .sums = GPT_SUMS_FEW,
     };
 

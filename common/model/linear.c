@@ -26,6 +26,7 @@ struct gpt_matmul gpt_linear_op(const struct gpt_pass *pass,
         .c_type = pass->act,
         .epilogue = w->at[part->bias] ? GPT_EPI_BIAS : GPT_EPI_NONE,
         .bias = w->at[part->bias],
+        .quant = gpt_roles_quant(w, part->weight),
         .sums = pass->sums,
     };
 }

@@ -12,7 +12,7 @@ void gpt_roles_bind(struct gpt_roles *roles, const struct gpt_flat *flat,
 
         /* layer code takes NULL for a parameter that this model lacks */
         roles->at[role] = NULL;
-        if (slice)
+        if (slice && base)
             roles->at[role] =
                 (char *)base + (size_t)slice->offset * gpt_dtype_bytes(type);
     }
@@ -34,12 +34,16 @@ void gpt_roles_bind_gradients(struct gpt_roles *roles,
     }
 }
 
-void *gpt_roles_output(const struct gpt_roles *roles)
+enum gpt_param_role gpt_roles_output_role(const struct gpt_roles *roles)
 {
     /* without an own matrix the model is tied: the table has no such row */
-    void *own = roles->at[GPT_OUTPUT_WEIGHT];
+    return roles->at[GPT_OUTPUT_WEIGHT] ? GPT_OUTPUT_WEIGHT
+                                        : GPT_WORD_EMBEDDING;
+}
 
-    return own ? own : roles->at[GPT_WORD_EMBEDDING];
+void *gpt_roles_output(const struct gpt_roles *roles)
+{
+    return roles->at[gpt_roles_output_role(roles)];
 }
 
 /* OPT's table has two rows in front, which no position reads. */

@@ -3,6 +3,7 @@
 #ifndef GPT_MODEL_WEIGHTS_H
 #define GPT_MODEL_WEIGHTS_H
 
+#include "backend.h"
 #include "base/dtype.h"
 #include "model/params.h"
 
@@ -10,7 +11,15 @@
  * parameter that this rank or architecture does not have. */
 struct gpt_roles {
     void *at[GPT_N_ROLES];
+    struct gpt_quant quant[GPT_N_ROLES]; /* without values: `at` is as usual */
 };
+
+/* The matrix of a role in fewer bits, or NULL. */
+static inline const struct gpt_quant *gpt_roles_quant(
+    const struct gpt_roles *roles, enum gpt_param_role role)
+{
+    return roles->quant[role].values ? &roles->quant[role] : NULL;
+}
 
 /* The roles of a layer (global number), or with layer -1 those outside layers.
  * `base` is a buffer of flat->elements of `type`. */
@@ -25,6 +34,7 @@ void gpt_roles_bind_gradients(struct gpt_roles *roles,
 
 /* The output layer's matrix (V, C): its own, or the word table when tied. */
 void *gpt_roles_output(const struct gpt_roles *roles);
+enum gpt_param_role gpt_roles_output_role(const struct gpt_roles *roles);
 /* The row of position 0 of the table of positions, of elements of `element`
  * bytes; NULL where none are learned or they are held elsewhere. */
 void *gpt_roles_positions(const struct gpt_roles *roles,

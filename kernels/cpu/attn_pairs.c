@@ -67,12 +67,18 @@ static void multiply(float *c, int64_t ldc, int64_t m, int64_t n,
                      const uint16_t *a, const uint16_t *b, int64_t chunks,
                      int64_t room, bool add)
 {
-    const struct cpu_pair_block block = {
-        .m = chunks_of(m) * PAIR_PANEL, .n = chunks_of(n) * PAIR_PANEL,
-        .chunks = chunks, .a = a, .b = b, .a_step = chunks * PAIR_VALUES,
-        .b_step = room * PAIR_VALUES, .c = c, .ldc = ldc, .add = add};
+    struct cpu_pair_sweep sweep = {
+        .still = a, .pass = b, .panels = chunks_of(n), .chunks = chunks,
+        .step = room * PAIR_VALUES, .still_a = true, .add = add, .c = c,
+        .ldc = ldc, .next_c = PAIR_PANEL};
 
-    cpu_pairs->multiply(&block);
+    cpu_pairs->begin();
+    for (int64_t i = 0; i < chunks_of(m); i++) {
+        cpu_pairs->multiply(&sweep);
+        sweep.still += chunks * PAIR_VALUES;
+        sweep.c += PAIR_PANEL * ldc;
+    }
+    cpu_pairs->end();
 }
 
 /* ---- a head ----

@@ -56,9 +56,9 @@ static bool multiplies(const struct cpu_pairs *pairs)
     struct cpu_pair_band band = {.from = stored, .ld = K, .rows = N,
                                  .columns = K, .to = a, .step = PAIR_VALUES,
                                  .along_k = true, .for_a = true};
-    const struct cpu_pair_block block = {.m = N, .n = N, .chunks = K /
-                                         PAIR_CHUNK, .a = a, .b = b, .c = c,
-                                         .ldc = N};
+    const struct cpu_pair_sweep sweep = {.still = a, .pass = b, .panels = 1,
+                                         .chunks = K / PAIR_CHUNK,
+                                         .still_a = true, .c = c, .ldc = N};
 
     for (int i = 0; i < N * K; i++)
         stored[i] = gpt_f32_to_bf16((float)(i % 13 - 6));
@@ -66,7 +66,9 @@ static bool multiplies(const struct cpu_pairs *pairs)
     band.to = b;
     band.for_a = false;
     pairs->pack(&band);
-    pairs->multiply(&block);
+    pairs->begin();
+    pairs->multiply(&sweep);
+    pairs->end();
     for (int i = 0; i < N * N; i++) {
         int sum = 0;
 

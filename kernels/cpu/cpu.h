@@ -91,6 +91,9 @@ void cpu_cast(struct gpt_queue *q, void *dst, enum gpt_dtype dst_type,
 void cpu_convert(void *dst, enum gpt_dtype dst_type, const void *src,
                  enum gpt_dtype src_type, int64_t n);
 void cpu_matmul(struct gpt_queue *q, const struct gpt_matmul *op);
+/* Elements at.. of a row of w (N, k), n of them, as floats. */
+void cpu_quant_row(float *to, const struct gpt_quant *w, int64_t row,
+                   int64_t at, int64_t n, int64_t k);
 void cpu_bias_grad(struct gpt_queue *q, float *dbias, const void *dy, int64_t m,
                    int64_t n, enum gpt_dtype act);
 void cpu_bias_add(struct gpt_queue *q, void *x, const void *bias, int64_t m,

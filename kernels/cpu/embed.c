@@ -26,7 +26,9 @@ static void forward_part(const struct gpt_embed *op,
     /* Both rows are added in float and rounded once, whatever `act` is. */
     float y[PART] = {0}, position[PART];
 
-    if (row >= 0)
+    if (row >= 0 && op->quant)
+        cpu_quant_row(y, op->quant, row, j, n, c);
+    else if (row >= 0)
         gpt_convert(y, GPT_F32, (const char *)op->wte + (size_t)(row * c + j) *
                     type, op->act, (size_t)n);
     if (op->scale != 0)

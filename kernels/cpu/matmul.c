@@ -1,4 +1,4 @@
-/* Matrix products with their epilogues, in four ways. Start at cpu_matmul().
+/* Matrix products with their epilogues, in five ways. Start at cpu_matmul().
  *
  *   few rows   (m <= 16, b stored (N, K)): generation at small batches. Each
  *              row of b is read once; the speed is that of memory. A row of c
@@ -6,6 +6,7 @@
  *   oneDNN     blocks of c, each one product in one thread (library.c).
  *   portable   the same blocks by tiles of isa/gemm.c (tiles.c).
  *   pairs      bf16 by instructions that multiply pairs of it (pairs.c).
+ *   quant      with weights in fewer bits, by these (quant.c).
  *
  * c is cut into blocks by its shape alone, and a block is one thread's: oneDNN
  * left to itself cuts long sums over its threads, and the result would depend
@@ -63,18 +64,6 @@ static void narrow_epilogue(const struct cpu_product *p, float *c, int64_t i,
         cpu_isa->narrow(p->c16 + i * p->ld16, c, p->n);
 }
 
-static void add_late(const struct cpu_product *p, float *c, int64_t i)
-{
-    float wide[CPU_BN];
-
-    if (p->c32) {
-        cpu_isa->add(c, c, p->c32 + i * p->ld32, p->n);
-        return;
-    }
-    cpu_isa->widen(wide, p->c16 + i * p->ld16, p->n);
-    cpu_isa->add(c, c, wide, p->n);
-}
-
 void cpu_finish_block(const struct cpu_product *p)
 {
     float bias[CPU_BN];
@@ -84,14 +73,10 @@ void cpu_finish_block(const struct cpu_product *p)
     for (int64_t i = 0; i < p->m; i++) {
         float *c = p->c + i * p->ldc;
 
-        if (p->late && p->beta != 0)
-            add_late(p, c, i);
         if (p->narrow)
             narrow_epilogue(p, c, i, bias);
         else
             float_epilogue(p, c, i);
-        if (p->c32)
-            memcpy(p->c32 + i * p->ld32, c, (size_t)p->n * sizeof(*c));
     }
 }
 
@@ -112,19 +97,16 @@ struct cpu_product cpu_block_of(const struct cpu_product *whole, int64_t m0,
     if (p.aux)
         p.aux = (char *)p.aux + (size_t)(m0 * p.ld_aux + n0) * element(whole);
     /* Sums of what ends as bf16 are made in `room`: a thread's own floats, in
-     * which beta's old c is the first term, unless it comes late. */
+     * which beta's old c is the first term. */
     p.m0 = m0;
-    if (p.c32)
-        p.c32 += m0 * p.ld32 + n0;
-    else if (p.c16)
-        p.c16 += m0 * p.ld16 + n0;
-    else {
+    if (!p.c16) {
         p.c += m0 * p.ldc + n0;
         return p;
     }
+    p.c16 += m0 * p.ld16 + n0;
     p.c = room;
     p.ldc = p.n;
-    for (int64_t i = 0; i < p.m && p.beta != 0 && !p.late; i++)
+    for (int64_t i = 0; i < p.m && p.beta != 0; i++)
         cpu_isa->widen(p.c + i * p.ldc, p.c16 + i * p.ld16, p.n);
     return p;
 }
@@ -241,6 +223,14 @@ static void multiply_few_rows(struct gpt_queue *q, const struct cpu_product *p)
 
 /* ---- the operation ---- */
 
+void cpu_multiply_floats(struct gpt_queue *q, const struct cpu_product *whole)
+{
+    struct cpu_product p = *whole;
+
+    assert(!p.ta && p.tb && !p.narrow);
+    multiply_blocks(q, &p, cpu_use_dnnl && p.sums != GPT_SUMS_MANY);
+}
+
 /* oneDNN (2.6) multiplies blocks of this size without packing them, which with
  * a transposed `a` whose rows are a multiple of 4 KiB apart takes twice as long
  * (F = 3072, AVX2: 38 against 83 GFLOP/s a core of the tiles here). And it
@@ -253,7 +243,7 @@ static bool by_library(const struct gpt_matmul *op)
            !(op->ta && cpu_isa->mr > 4);
 }
 
-static bool has_few_rows(const struct cpu_product *p)
+bool cpu_has_few_rows(const struct cpu_product *p)
 {
     const bool few = p->sums == GPT_SUMS_SHAPE ? p->m <= FEW
                                                : p->sums == GPT_SUMS_FEW;
@@ -297,7 +287,9 @@ void cpu_matmul(struct gpt_queue *q, const struct gpt_matmul *op)
     };
     /* Few rows: packing b would take as long as the product. m is part of the
      * shape, so this choice depends on no thread either. */
-    if (has_few_rows(&p))
+    if (op->quant)
+        cpu_multiply_quant(q, &p, op->quant);
+    else if (cpu_has_few_rows(&p))
         multiply_few_rows(q, &p);
     else if (narrow && cpu_pairs && p.k > 0)
         cpu_multiply_pairs(q, &p);

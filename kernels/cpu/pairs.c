@@ -1,34 +1,53 @@
-/* Products of bf16 by instructions that multiply pairs of it (pair/): operands
- * are packed once, by all threads, into chunks; then blocks of c are a thread's
- * each. Start at cpu_multiply_pairs().
+/* Products of bf16 by instructions that multiply pairs of it (pair/). Start at
+ * cpu_multiply_pairs().
  *
- * Sums over k are cut into parts whose length follows from k alone, and parts
- * are added in ascending order. Everything else that is cut (strips, blocks)
- * does not touch the order of any sum, so that block sizes may depend on the
- * number of threads. */
+ * A thread takes a block of one operand, packs it, and keeps it in the second
+ * cache, while panels of the other operand pass through the first. The block is
+ * of b; of a where a is stored transposed, since such panels are costly to pack
+ * and then are packed once. Panels are packed as they come, or where a panel
+ * meets many blocks, before, by all threads.
+ *
+ * Sums over k are cut into groups whose length follows from k alone, and groups
+ * are added in ascending order. Everything else that is cut (blocks, ranges)
+ * does not touch the order of any sum, so that it may depend on the number of
+ * threads. */
 #include "cpu/pair/pair.h"
 #include "cpu/product.h"
 
 #include <assert.h>
 #include <omp.h>
 
-/* Sums of up to SHORT are one part, as the sums of a block are then written
- * once; panels of both operands come from the second cache. Parts of longer
- * sums are such that a panel of a and one of b, 32 x 512 each, fill the first
- * cache. */
-enum { SHORT = 1024, PART = 512, STRIP = 8 * CPU_BN, GROUP = 8 };
+/* The longest group, in chunks of k. A block has at most BLOCK chunks, 1.1 MiB.
+ * A sweep ends after SLAB panels, whose sums are finished while they are in the
+ * first cache. */
+enum { GROUP = 64, BLOCK = 576, SLAB = 6 };
+enum { READY = 1 << 22 }; /* floats: what is packed before */
+/* Floats between rows of sums beyond their width, or rows would fall into the
+ * same few sets of a cache. */
+enum { GAP = 16 };
 
-/* A strip of c at row m0, column n0, and a group of parts of k from k0 on, with
- * what is packed for them. */
-struct strip {
-    const struct cpu_product *whole;
-    int64_t m0, m, n0, n, k0, k;
-    int64_t part; /* chunks of a whole part */
-    uint16_t *a, *b;
-    int64_t bm;  /* rows of a block */
-    float *sums; /* (m, n) of the strip, both padded, or a block a thread */
-    int64_t ld_sums; /* 0: a block a thread */
-    bool first, last; /* group of k */
+/* How a product is cut. `pass` is the operand of which blocks are, `still` the
+ * one whose panels come one after the other. */
+struct plan {
+    const struct cpu_product *p;
+    bool still_a, plain;      /* plain: c is floats, and the sums themselves */
+    int64_t still_n, pass_n;  /* rows or columns of c */
+    int64_t block, blocks;    /* rows or columns of pass, and how many */
+    int64_t range, ranges;    /* the same of still */
+    int64_t group, groups;    /* chunks of k */
+    bool kept;                /* sums of a group wait for the next one */
+    int64_t ld_sums;
+    int64_t each;             /* floats of work memory a thread */
+    uint16_t *ready;          /* all of still, packed for a group, or NULL */
+};
+
+/* A thread's place in it: item's beginning, a group, and memory. */
+struct place {
+    const struct plan *w;
+    int64_t pass0, pass_n, still0, still_n;
+    int64_t g, k0, k, chunks;
+    uint16_t *block, *panel;
+    float *sums;
 };
 
 static int64_t up(int64_t n, int64_t to)
@@ -41,225 +60,392 @@ static int64_t least(int64_t a, int64_t b)
     return a < b ? a : b;
 }
 
-/* Chunks of the part that begins at chunk `from`. */
-static int64_t part_chunks(const struct strip *s, int64_t from)
+static int64_t panels_of(int64_t n)
 {
-    return least(up(s->k, PAIR_CHUNK) / PAIR_CHUNK - from, s->part);
-}
-
-/* Where the part that begins at chunk `from` is in an operand of `panels`
- * panels: parts before it are whole. */
-static int64_t part_at(int64_t from, int64_t panels)
-{
-    return from * panels * PAIR_VALUES;
+    return (n + PAIR_PANEL - 1) / PAIR_PANEL;
 }
 
 /* ---- packing ---- */
 
-/* An operand's rows of c's side, `rows` from row0 on. */
-struct side {
+/* An operand in memory. */
+struct stored {
     const uint16_t *mem;
-    uint16_t *to;
-    int64_t ld, row0, rows, panels;
-    bool along_k, for_a;
+    int64_t ld;
+    bool along_k, is_a;
 };
 
-/* Panel i, whose stored rows run along k. */
-static void pack_panel(const struct strip *s, const struct side *o, int64_t i)
+static struct stored stored_of(const struct plan *w, bool a)
 {
-    int64_t chunks = up(s->k, PAIR_CHUNK) / PAIR_CHUNK;
-    struct cpu_pair_band band = {
-        .from = o->mem + (o->row0 + i * PAIR_PANEL) * o->ld + s->k0,
-        .ld = o->ld,
-        .rows = least(o->rows - i * PAIR_PANEL, PAIR_PANEL),
-        .step = PAIR_VALUES,
-        .along_k = true,
-        .for_a = o->for_a};
+    const struct cpu_product *p = w->p;
 
-    for (int64_t c = 0; c < chunks; c += s->part) {
-        int64_t n = part_chunks(s, c);
-
-        band.columns = least(s->k - c * PAIR_CHUNK, n * PAIR_CHUNK);
-        band.to = o->to + part_at(c, o->panels) + i * n * PAIR_VALUES;
-        cpu_pairs->pack(&band);
-        band.from += n * PAIR_CHUNK;
-    }
+    if (a)
+        return (struct stored){p->a, p->lda, !p->ta, true};
+    return (struct stored){p->b, p->ldb, p->tb, false};
 }
 
-/* Chunk c of all panels: 32 stored rows across k, read from end to end. */
-static void pack_across(const struct strip *s, const struct side *o, int64_t c)
+/* Element (row or column i of c, l) of it. */
+static const uint16_t *stored_at(const struct stored *s, int64_t i, int64_t l)
 {
-    int64_t from = c / s->part * s->part, n = part_chunks(s, from);
-    struct cpu_pair_band band = {
-        .from = o->mem + (s->k0 + c * PAIR_CHUNK) * o->ld + o->row0,
-        .ld = o->ld,
-        .rows = least(s->k - c * PAIR_CHUNK, PAIR_CHUNK),
-        .columns = o->rows,
-        .to = o->to + part_at(from, o->panels) + (c - from) * PAIR_VALUES,
-        .step = n * PAIR_VALUES,
-        .along_k = false,
-        .for_a = o->for_a};
+    return s->mem + (s->along_k ? i * s->ld + l : l * s->ld + i);
+}
+
+/* Panels of rows first.., n of them, k values from k0 on. Chunk c of panel i
+ * goes to `to` + i * next + c * PAIR_VALUES. */
+struct packing {
+    struct stored from;
+    int64_t first, n, k0, k;
+    uint16_t *to;
+    int64_t next;
+};
+
+static void pack_panel(const struct packing *o, int64_t i)
+{
+    int64_t at = i * PAIR_PANEL;
+    const struct cpu_pair_band band = {
+        .from = stored_at(&o->from, o->first + at, o->k0),
+        .ld = o->from.ld,
+        .rows = least(o->n - at, PAIR_PANEL),
+        .columns = o->k,
+        .to = o->to + i * o->next,
+        .step = PAIR_VALUES,
+        .along_k = true,
+        .for_a = o->from.is_a};
 
     cpu_pairs->pack(&band);
 }
 
-static void pack_side(const struct strip *s, const struct side *o)
+/* Chunk c of all panels: 32 stored rows across k, read from end to end. */
+static void pack_across(const struct packing *o, int64_t c)
 {
-    int64_t bands = o->along_k ? o->panels : up(s->k, PAIR_CHUNK) / PAIR_CHUNK;
+    int64_t at = c * PAIR_CHUNK;
+    const struct cpu_pair_band band = {
+        .from = stored_at(&o->from, o->first, o->k0 + at),
+        .ld = o->from.ld,
+        .rows = least(o->k - at, PAIR_CHUNK),
+        .columns = o->n,
+        .to = o->to + c * PAIR_VALUES,
+        .step = o->next,
+        .along_k = false,
+        .for_a = o->from.is_a};
+
+    cpu_pairs->pack(&band);
+}
+
+static int64_t bands_of(const struct packing *o)
+{
+    return o->from.along_k ? panels_of(o->n) : panels_of(o->k);
+}
+
+static void pack_band(const struct packing *o, int64_t i)
+{
+    if (o->from.along_k)
+        pack_panel(o, i);
+    else
+        pack_across(o, i);
+}
+
+static void pack_all(const struct packing *o)
+{
+    for (int64_t i = 0; i < bands_of(o); i++)
+        pack_band(o, i);
+}
+
+static void pack_block(const struct place *t)
+{
+    pack_all(&(struct packing){stored_of(t->w, !t->w->still_a), t->pass0,
+                               t->pass_n, t->k0, t->k, t->block,
+                               t->chunks * PAIR_VALUES});
+}
+
+/* The panel of still at row or column `at`. */
+static const uint16_t *packed_panel(const struct place *t, int64_t at)
+{
+    const struct plan *w = t->w;
+
+    if (w->ready)
+        return w->ready + at / PAIR_PANEL * t->chunks * PAIR_VALUES;
+    pack_all(&(struct packing){stored_of(w, w->still_a), at,
+                               least(w->still_n - at, PAIR_PANEL), t->k0, t->k,
+                               t->panel, t->chunks * PAIR_VALUES});
+    return t->panel;
+}
+
+static void pack_ready(const struct plan *w, int64_t g)
+{
+    int64_t k0 = g * w->group * PAIR_CHUNK;
+    int64_t k = least(w->p->k - k0, w->group * PAIR_CHUNK);
+    const struct packing o = {stored_of(w, w->still_a), 0, w->still_n, k0, k,
+                              w->ready, panels_of(k) * PAIR_VALUES};
 
     /* A thread writes whole chunks of its own. */
-#pragma omp parallel for schedule(static) if (cpu_worth_threads(o->rows *      \
-                                                                s->k / 4))
-    for (int64_t i = 0; i < bands; i++) {
-        if (o->along_k)
-            pack_panel(s, o, i);
-        else
-            pack_across(s, o, i);
-    }
+#pragma omp parallel for schedule(static) if (cpu_worth_threads(w->still_n *   \
+                                                                k / 16))
+    for (int64_t i = 0; i < bands_of(&o); i++)
+        pack_band(&o, i);
 }
 
-static void pack_a(const struct strip *s)
-{
-    struct side o = {s->whole->a, s->a, s->whole->lda, s->m0, s->m,
-                     up(s->m, PAIR_PANEL) / PAIR_PANEL, !s->whole->ta, true};
+/* ---- sweeps ---- */
 
-    pack_side(s, &o);
+/* Part of c: rows or columns of still from s on, of pass from p on. */
+struct area {
+    int64_t m0, n0, m, n;
+};
+
+static struct area area_of(const struct plan *w, int64_t s, int64_t s_n,
+                           int64_t p, int64_t p_n)
+{
+    return w->still_a ? (struct area){s, p, s_n, p_n}
+                      : (struct area){p, s, p_n, s_n};
 }
 
-static void pack_b(const struct strip *s)
+/* Floats are two lines a row. */
+static void announce_floats(const float *c, int64_t ld, int64_t next,
+                            struct cpu_pair_sweep *s)
 {
-    struct side o = {s->whole->b, s->b, s->whole->ldb, s->n0, s->n,
-                     up(s->n, PAIR_PANEL) / PAIR_PANEL, s->whole->tb, false};
-
-    pack_side(s, &o);
+    for (int i = 0; i < 2; i++)
+        s->written[i] = (struct cpu_pair_ahead){(const char *)(c + 16 * i),
+                                                ld * 4, next * 4};
 }
 
-/* ---- blocks ---- */
-
-/* The block at row i, column j of the strip. */
-static void multiply_block(const struct strip *s, int64_t i, int64_t j,
-                           float *room)
+/* What is written where an area's sums go: c, and what an epilogue reads or
+ * writes beside it. */
+static void announce(const struct plan *w, const struct area *a,
+                     struct cpu_pair_sweep *s)
 {
-    int64_t chunks = up(s->k, PAIR_CHUNK) / PAIR_CHUNK;
-    int64_t m_panels = up(s->m, PAIR_PANEL) / PAIR_PANEL;
-    int64_t n_panels = up(s->n, PAIR_PANEL) / PAIR_PANEL;
-    struct cpu_pair_block b = {.m = up(least(s->m - i, s->bm), PAIR_PANEL),
-                               .n = up(least(s->n - j, CPU_BN), PAIR_PANEL),
-                               .c = room,
-                               .ldc = CPU_BN,
-                               .add = !s->first};
+    const struct cpu_product *p = w->p;
+    int64_t next = PAIR_PANEL * (w->still_a ? 1 : p->ld16);
 
-    if (s->ld_sums) {
-        b.c = s->sums + i * s->ld_sums + j;
-        b.ldc = s->ld_sums;
-    }
-    for (int64_t c = 0; c < chunks; c += s->part) {
-        b.chunks = part_chunks(s, c);
-        b.a_step = b.b_step = b.chunks * PAIR_VALUES;
-        b.a = s->a + part_at(c, m_panels) + i / PAIR_PANEL * b.a_step;
-        b.b = s->b + part_at(c, n_panels) + j / PAIR_PANEL * b.b_step;
-        cpu_pairs->multiply(&b);
-        b.add = true;
-    }
-    if (!s->last)
+    if (!p->c16) {
+        announce_floats(p->c + a->m0 * p->ldc + a->n0, p->ldc,
+                        PAIR_PANEL * (w->still_a ? 1 : p->ldc), s);
         return;
-    struct cpu_product done =
-        cpu_block_of(s->whole, s->m0 + i, s->n0 + j, least(s->m - i, s->bm),
-                     least(s->n - j, CPU_BN), b.c);
-
-    done.ldc = b.ldc;
-    cpu_finish_block(&done);
+    }
+    s->written[0] = (struct cpu_pair_ahead){
+        (const char *)(p->c16 + a->m0 * p->ld16 + a->n0), p->ld16 * 2,
+        next * 2};
+    next = PAIR_PANEL * (w->still_a ? 1 : p->ld_aux);
+    if (p->aux)
+        s->written[1] = (struct cpu_pair_ahead){
+            (const char *)p->aux + (a->m0 * p->ld_aux + a->n0) * 2,
+            p->ld_aux * 2, next * 2};
 }
 
-static void multiply_strip(const struct strip *s)
+/* The panel after this one, for sweeps from passing panel i on: rows that are
+ * to be packed, or lines that are. */
+static void announce_panel(const struct place *t, int64_t at, int64_t i,
+                           struct cpu_pair_sweep *s)
 {
-    int64_t rows = (s->m + s->bm - 1) / s->bm;
-    int64_t columns = (s->n + CPU_BN - 1) / CPU_BN;
+    const struct plan *w = t->w;
+    const struct stored from = stored_of(w, w->still_a);
+    int64_t rows = PAIR_PANEL / panels_of(t->pass_n) + 1, ld = from.ld * 2;
+    const uint16_t *next = stored_at(&from, at + PAIR_PANEL, t->k0);
 
-    /* Neighbours in i share columns of b, which stay in the second cache. */
+    if (w->ready) {
+        /* as many lines as rows would have */
+        ld = t->chunks * PAIR_VALUES * 2 / PAIR_PANEL;
+        next = w->ready + (at / PAIR_PANEL + 1) * t->chunks * PAIR_VALUES;
+    } else if (!from.along_k)
+        return;
+    if (at + 2 * PAIR_PANEL > w->still_n || i * rows >= PAIR_PANEL)
+        return;
+    s->read_rows = (int)rows;
+    s->read = (struct cpu_pair_ahead){(const char *)next + i * rows * ld, ld,
+                                      rows * ld};
+}
+
+/* Sums that are complete. A group's are added to those of groups before. */
+static void finish(const struct place *t, const struct area *a,
+                   const float *sums)
+{
+    const struct plan *w = t->w;
+    const struct cpu_product *p = w->p;
+    int64_t ldc = p->c16 ? p->ld16 : p->ldc, at = a->m0 * ldc + a->n0;
+
+    cpu_pairs->finish(&(struct cpu_pair_finish){
+        .m = a->m,
+        .n = a->n,
+        .sums = sums,
+        .ld_sums = w->ld_sums,
+        .add = p->beta != 0 || (w->plain && t->g > 0),
+        .epilogue = p->epilogue,
+        .bias = p->bias ? (const uint16_t *)p->bias + a->n0 : NULL,
+        .aux = p->aux ? (uint16_t *)p->aux + a->m0 * p->ld_aux + a->n0 : NULL,
+        .ld_aux = p->ld_aux,
+        .c16 = p->c16 ? p->c16 + at : NULL,
+        .c32 = p->c16 ? NULL : p->c + at,
+        .ldc = ldc});
+}
+
+/* The still panel at `at`, packed, with passing panels from i on. */
+static void multiply_slab(const struct place *t, int64_t at,
+                          const uint16_t *panel, int64_t i)
+{
+    const struct plan *w = t->w;
+    int64_t pass = i * PAIR_PANEL, row = w->kept ? at - t->still0 : 0;
+    const struct area a =
+        area_of(w, at, least(w->still_n - at, PAIR_PANEL), t->pass0 + pass,
+                least(t->pass_n - pass, SLAB * PAIR_PANEL));
+    struct cpu_pair_sweep s = {
+        .still = panel,
+        .pass = t->block + i * t->chunks * PAIR_VALUES,
+        .panels = least(panels_of(t->pass_n) - i, SLAB),
+        .chunks = t->chunks,
+        .step = t->chunks * PAIR_VALUES,
+        .still_a = w->still_a,
+        .odd = (t->pass0 + pass) / PAIR_PANEL & 1,
+        .one_order = w->p->sums == GPT_SUMS_MANY};
+    /* Whole blocks of floats are made where they stay. */
+    bool direct = w->plain && a.m % PAIR_PANEL == 0 && a.n % PAIR_PANEL == 0;
+    bool last = w->plain || t->g == w->groups - 1;
+
+    if (direct) {
+        s.c = w->p->c + a.m0 * w->p->ldc + a.n0;
+        s.ldc = w->p->ldc;
+        s.add = t->g > 0 || w->p->beta != 0;
+    } else {
+        if (!w->kept)
+            pass = 0; /* sums of one sweep after the other */
+        s.c = t->sums + (w->still_a ? row * w->ld_sums + pass
+                                    : pass * w->ld_sums + row);
+        s.ldc = w->ld_sums;
+        s.add = !w->plain && t->g > 0;
+    }
+    s.next_c = PAIR_PANEL * (w->still_a ? 1 : s.ldc);
+    if (w->kept)
+        announce_floats(s.c, s.ldc, s.next_c, &s);
+    else
+        announce(w, &a, &s);
+    announce_panel(t, at, i, &s);
+    cpu_pairs->multiply(&s);
+    if (last && !direct)
+        finish(t, &a, s.c);
+}
+
+static void multiply_item(struct place *t, int64_t from, int64_t to)
+{
+    const struct plan *w = t->w;
+    int64_t panels = panels_of(t->pass_n);
+
+    for (t->g = from; t->g < to; t->g++) {
+        t->k0 = t->g * w->group * PAIR_CHUNK;
+        t->k = least(w->p->k - t->k0, w->group * PAIR_CHUNK);
+        t->chunks = panels_of(t->k);
+        pack_block(t);
+        for (int64_t at = t->still0; at < t->still0 + t->still_n;
+             at += PAIR_PANEL) {
+            const uint16_t *panel = packed_panel(t, at);
+
+            for (int64_t i = 0; i < panels; i += SLAB)
+                multiply_slab(t, at, panel, i);
+        }
+    }
+}
+
+/* Groups from `from` to `to` of all items, by all threads. */
+static void multiply_items(const struct plan *w, float *work, int64_t from,
+                           int64_t to)
+{
+    int64_t block = up(w->block, PAIR_PANEL) * w->group * PAIR_CHUNK;
+    int64_t panel = PAIR_PANEL * w->group * PAIR_CHUNK;
+
+    /* Neighbours share panels of still, which come from the third cache. */
 #pragma omp parallel for schedule(dynamic)
-    for (int64_t i = 0; i < rows * columns; i++)
-        multiply_block(s, i % rows * s->bm, i / rows * CPU_BN,
-                       s->sums + omp_get_thread_num() * s->bm * CPU_BN);
+    for (int64_t i = 0; i < w->blocks * w->ranges; i++) {
+        float *mine = work + omp_get_thread_num() * w->each;
+        struct place t = {.w = w,
+                          .pass0 = i % w->blocks * w->block,
+                          .still0 = i / w->blocks * w->range,
+                          .block = (uint16_t *)(void *)mine};
+
+        t.panel = t.block + block;
+        t.sums = mine + (block + panel) / 2;
+        t.pass_n = least(w->pass_n - t.pass0, w->block);
+        t.still_n = least(w->still_n - t.still0, w->range);
+        cpu_pairs->begin();
+        multiply_item(&t, from, to);
+        cpu_pairs->end();
+    }
 }
 
 /* ---- the whole ---- */
 
-/* Rows of a block: at most CPU_BN, so that its sums and what is packed for a
- * part of it fill half of the second cache; fewer when threads would wait. With
- * one part b stays there, and the fewer sums there are beside it the better. */
-static int64_t block_rows(int64_t m, int64_t n, int64_t threads, bool one_part)
+/* Almost equal pieces of n, multiples of a panel: about `count` of them. */
+static int64_t cut(int64_t n, int64_t count, int64_t *pieces)
 {
-    int64_t bm = one_part ? 3 * PAIR_PANEL : CPU_BN;
-    int64_t columns = (n + CPU_BN - 1) / CPU_BN;
+    int64_t piece = up((n + count - 1) / count, PAIR_PANEL);
 
-    while (bm > 3 * PAIR_PANEL &&
-           (m + bm - 1) / bm * columns < 2 * threads)
-        bm /= 2;
-    return bm;
+    *pieces = (n + piece - 1) / piece;
+    return piece;
 }
 
-/* Carves work memory, all multiples of a cache line. False after a failure. */
-static bool carve(struct gpt_queue *q, struct strip *s)
+/* Blocks are as large as the cache takes, but a thread has one; while they are
+ * of a useful size, packing them twice is saved by cutting the other operand
+ * last. */
+static void plan_items(struct plan *w, int64_t threads)
 {
-    const struct cpu_product *p = s->whole;
-    int64_t m = up(least(p->m, STRIP), CPU_BN);
-    int64_t n = up(least(p->n, STRIP), CPU_BN);
-    int64_t k = up(least(p->k, s->part * PAIR_CHUNK * GROUP), PAIR_CHUNK);
-    bool grouped = p->k > k;
-    int64_t blocks = s->bm * CPU_BN * omp_get_max_threads();
-    int64_t sums = grouped ? m * (n + 16) : blocks;
-    float *work = cpu_work(q, (size_t)(sums + (m + n) * k / 2));
+    enum { SMALL = 3 * PAIR_PANEL, LONG = 1024 };
+    int64_t most = BLOCK / w->group * PAIR_PANEL;
+    int64_t count = (w->pass_n + most - 1) / most;
 
-    if (!work)
-        return false;
-    s->sums = work;
-    /* 16 more, or rows would fall into the same few sets of a cache */
-    s->ld_sums = grouped ? n + 16 : 0;
-    s->a = (uint16_t *)(void *)(work + sums);
-    s->b = s->a + m * k;
-    return true;
-}
-
-/* All groups of k for a strip. What is packed already stays. */
-static void multiply_groups(struct strip *s, bool new_a, bool new_b)
-{
-    int64_t group = s->part * PAIR_CHUNK * GROUP, all = s->whole->k;
-
-    for (s->k0 = 0; s->k0 < all; s->k0 += group) {
-        s->k = least(all - s->k0, group);
-        s->first = s->k0 == 0;
-        s->last = s->k0 + s->k == all;
-        if (new_a || all > group)
-            pack_a(s);
-        if (new_b || all > group)
-            pack_b(s);
-        multiply_strip(s);
+    if (count < 8 * threads) {
+        count = up(count, threads);
+        while (count > 1 && w->pass_n / count < SMALL)
+            count--;
     }
+    w->block = cut(w->pass_n, count, &w->blocks);
+    count = w->blocks < threads ? (threads + w->blocks - 1) / w->blocks : 1;
+    /* sums of all groups are a thread's own memory */
+    if (w->kept && w->still_n / count > LONG)
+        count = (w->still_n + LONG - 1) / LONG;
+    w->range = cut(w->still_n, count, &w->ranges);
+}
+
+/* Floats of sums that a thread keeps: those of a slab, or where a later group
+ * adds to them, of its whole item. */
+static int64_t plan_sums(struct plan *w)
+{
+    int64_t pass = w->kept ? up(w->block, PAIR_PANEL) : SLAB * PAIR_PANEL;
+    int64_t still = w->kept ? up(w->range, PAIR_PANEL) : PAIR_PANEL;
+
+    w->ld_sums = (w->still_a ? pass : still) + GAP;
+    return (w->still_a ? still : pass) * w->ld_sums;
 }
 
 void cpu_multiply_pairs(struct gpt_queue *q, const struct cpu_product *product)
 {
     struct cpu_product p = *product;
-    int64_t parts = p.k <= SHORT ? 1 : (p.k + PART - 1) / PART;
-    struct strip s = {
-        .whole = &p,
-        .part = (up(p.k, PAIR_CHUNK) / PAIR_CHUNK + parts - 1) / parts,
-        .bm = block_rows(p.m, p.n, omp_get_max_threads(), parts == 1),
-    };
+    int64_t threads = omp_get_max_threads(), chunks = panels_of(p.k);
+    struct plan w = {.p = &p,
+                     .still_a = !p.ta,
+                     .groups = (chunks + GROUP - 1) / GROUP};
 
     assert(p.narrow && p.k > 0 && CPU_BN % PAIR_PANEL == 0);
-    p.late = true;
-    p.c32 = p.c16 ? NULL : p.c;
-    p.ld32 = p.ldc;
-    if (p.m == 0 || p.n == 0 || !carve(q, &s))
+    if (p.m == 0 || p.n == 0)
         return;
-    /* Strips keep what is packed within a few megabytes, however wide the
-     * vocabulary is. */
-    for (s.m0 = 0; s.m0 < p.m; s.m0 += STRIP)
-        for (s.n0 = 0; s.n0 < p.n; s.n0 += STRIP) {
-            s.m = least(p.m - s.m0, STRIP);
-            s.n = least(p.n - s.n0, STRIP);
-            multiply_groups(&s, s.n0 == 0, s.m0 == 0 || p.n > STRIP);
-        }
+    w.plain = !p.c16 && p.epilogue == GPT_EPI_NONE;
+    w.kept = w.groups > 1 && !w.plain;
+    w.still_n = w.still_a ? p.m : p.n;
+    w.pass_n = w.still_a ? p.n : p.m;
+    w.group = (chunks + w.groups - 1) / w.groups;
+    plan_items(&w, threads);
+    int64_t sums = plan_sums(&w);
+    int64_t pack = up(w.still_n, PAIR_PANEL) * w.group * PAIR_CHUNK / 2;
+    bool ready =
+        !w.still_a && w.blocks > 2 && !w.kept && pack <= READY;
+    w.each = (up(w.block, PAIR_PANEL) + PAIR_PANEL) * w.group * PAIR_CHUNK / 2 +
+             up(sums, GAP);
+    float *work =
+        cpu_work(q, (size_t)(w.each * threads + (ready ? pack : 0)));
+
+    if (!work)
+        return;
+    if (!ready) {
+        multiply_items(&w, work, 0, w.groups);
+        return;
+    }
+    w.ready = (uint16_t *)(void *)(work + w.each * threads);
+    for (int64_t g = 0; g < w.groups; g++) {
+        pack_ready(&w, g);
+        multiply_items(&w, work, g, g + 1);
+    }
 }

@@ -20,10 +20,7 @@ struct cpu_product {
     enum gpt_epilogue epilogue;
     uint16_t *c16;       /* where c goes in the end, rows ld16 apart, or NULL */
     int64_t ld16;
-    float *c32;          /* the same for floats, when c is elsewhere, or NULL */
-    int64_t ld32;
     enum gpt_sums sums;
-    bool late;           /* the old c is added in the end, not before */
     const float *packed; /* all of a, packed, or NULL */
     int64_t m_pad, m0;   /* rows in it; this block's first */
 };
@@ -49,12 +46,21 @@ struct cpu_product cpu_block_of(const struct cpu_product *whole, int64_t m0,
                                 int64_t n0, int64_t bm, int64_t bn,
                                 float *room);
 
-/* What is left to do with the sums of a block: a late old c, the epilogue, and
- * storing. */
+/* What is left to do with the sums of a block: the epilogue, and storing. */
 void cpu_finish_block(const struct cpu_product *block);
 
 /* All of a product of bf16, by the instructions of cpu_pairs. */
 void cpu_multiply_pairs(struct gpt_queue *q, const struct cpu_product *whole);
+
+/* All of a product of floats, tb, with many rows: oneDNN or tiles. */
+void cpu_multiply_floats(struct gpt_queue *q, const struct cpu_product *whole);
+
+/* Whether few rows are to be summed as they are alone. */
+bool cpu_has_few_rows(const struct cpu_product *whole);
+
+/* All of a product of floats whose b is w (quant.c). */
+void cpu_multiply_quant(struct gpt_queue *q, const struct cpu_product *whole,
+                        const struct gpt_quant *w);
 
 /* One block without its epilogue; `work` is cpu_tiles_work() floats. */
 void cpu_tiles(const struct cpu_product *block, float *work);

@@ -1,6 +1,8 @@
-/* Generation with GPT-2 124M, fp32: one text at a time, with the bandwidth of
- * memory for all bytes of weights as floor; eight at a time; prompts, with the
- * speed of sgemm as floor. test_decode measures the error. */
+/* Generation with GPT-2 124M, weights in every form: one text at a time, with
+ * the bandwidth of memory for all bytes of weights as floor; eight at a time;
+ * prompts, with the speed of sgemm as floor. test_decode measures the error.
+ *
+ *     build/tests/bench/bench_decode [fp32 | bf16 | int8 | int8-32] */
 #include "tests/bench/bench.h"
 
 #include "generate/sample.h"
@@ -8,11 +10,13 @@
 
 #define RULE(t, k, p) {.temperature = (t), .top_k = (k), .top_p = (p)}
 
+enum { PROMPT = 512 };
+
 struct job {
     struct gpt_decoder *d;
     struct gpt_sampler *sampler;
     int64_t vocab, n;
-    int32_t slots[8], next[8], prompt[256];
+    int32_t slots[8], next[8], prompt[PROMPT];
     float *logits;
     struct gpt_sampling rule;
 };
@@ -40,7 +44,7 @@ static void prefill(void *ctx)
     struct gpt_err err = {0};
 
     gpt_decoder_truncate(j->d, 0, 0);
-    must(gpt_decoder_append(j->d, 0, j->prompt, 256, GPT_LOGITS_LAST,
+    must(gpt_decoder_append(j->d, 0, j->prompt, PROMPT, GPT_LOGITS_LAST,
                             j->logits, &err),
          &err);
 }
@@ -74,46 +78,97 @@ static void bench_choice(struct job *j)
     }
 }
 
-int main(void)
+/* Weights in a form; FP32 is the flat buffer as it is. */
+static const struct form {
+    const char *name;
+    struct gpt_quant_form form;
+} forms[] = {{"fp32", {GPT_F32, 0}},
+             {"bf16", {GPT_BF16, 0}},
+             {"int8", {GPT_I8, 0}},
+             {"int8-32", {GPT_I8, 32}}};
+
+static struct gpt_quant_store *store_of(struct model *m,
+                                        struct gpt_quant_form form)
+{
+    struct gpt_quant_store *store = NULL;
+    struct gpt_err err = {0};
+
+    if (form.type == GPT_F32)
+        return NULL;
+    must(gpt_quant_store_open(&store, m->be, &m->flat, form, &err), &err);
+    for (int64_t i = 0; i < m->flat.n; i++)
+        must(gpt_quant_store_put(store, i, m->w + m->flat.slices[i].offset,
+                                 &err),
+             &err);
+    return store;
+}
+
+static void open_job(struct job *j, struct model *m,
+                     const struct gpt_quant_store *store)
+{
+    const struct gpt_decoder_options o = {.config = &m->c,
+                                          .flat = &m->flat,
+                                          .act = GPT_F32,
+                                          .slots = 8,
+                                          .positions = 512,
+                                          .quant = store};
+    struct gpt_err err = {0};
+
+    must(gpt_decoder_open(&j->d, m->be, &o, m->device, &err), &err);
+    for (int i = 0; i < 8; i++) {
+        j->slots[i] = i;
+        must(gpt_decoder_append(j->d, i, j->prompt, 128, GPT_LOGITS_LAST,
+                                j->logits, &err),
+             &err);
+    }
+}
+
+static void bench_form(struct model *m, struct job *j, const struct form *f)
+{
+    struct gpt_quant_store *store = store_of(m, f->form);
+    char name[64];
+
+    open_job(j, m, store);
+    /* the floor before and after: a busy machine changes */
+    double read, again, copy, bytes = (double)gpt_decoder_step_bytes(j->d);
+    bench_bandwidth(&read, &copy);
+    for (j->n = 1; j->n <= 8; j->n *= 8) {
+        double seconds = bench_time(step, j, 2);
+
+        bench_bandwidth(&again, &copy);
+        read = read > again ? read : again;
+        snprintf(name, sizeof(name), "decode 124M %s, %d text%s", f->name,
+                 (int)j->n, j->n > 1 ? "s" : "");
+        bench_row(name, (double)j->n / seconds, "token/s",
+                  (double)j->n * read / bytes, -1);
+        snprintf(name, sizeof(name), "  bytes of weights a second");
+        bench_row(name, bytes / seconds / 1e9, "GB/s", read / 1e9, -1);
+    }
+    double flops = 2.0 * (double)(m->flat.count - m->c.vocab_size *
+                                  m->c.hidden_size) * PROMPT;
+    double seconds = bench_time(prefill, j, 2);
+    snprintf(name, sizeof(name), "prompt of %d tokens, %s", PROMPT, f->name);
+    bench_row(name, PROMPT / seconds, "token/s",
+              PROMPT * bench_sgemm_ceiling() / flops, -1);
+    gpt_decoder_close(j->d);
+    gpt_quant_store_close(store);
+}
+
+int main(int argc, char **argv)
 {
     struct model m;
     struct gpt_err err = {0};
 
     open_model(&m, gpt_config_default());
     struct job j = {.vocab = m.c.vocab_size, .rule = RULE(0.8, 40, 0)};
-    j.d = decoder_of(&m, 8, 256);
     must(gpt_sampler_open(&j.sampler, j.vocab, &err), &err);
     j.logits = gpt_alloc((size_t)(8 * j.vocab), sizeof(*j.logits));
-    for (int i = 0; i < 256; i++)
+    for (int i = 0; i < PROMPT; i++)
         j.prompt[i] = i * 97 % 50000;
-    for (int i = 0; i < 8; i++) {
-        j.slots[i] = i;
-        must(gpt_decoder_append(j.d, i, j.prompt, 128, GPT_LOGITS_LAST,
-                                j.logits, &err),
-             &err);
-    }
-
-    /* the floor before and after: a busy machine changes */
-    double read, again, copy, bytes = (double)gpt_decoder_step_bytes(j.d);
-    bench_bandwidth(&read, &copy);
     bench_head();
-    j.n = 1;
-    double seconds = bench_time(step, &j, 2);
-    bench_bandwidth(&again, &copy);
-    read = read > again ? read : again;
-    bench_row("decode 124M fp32, 1 text", 1 / seconds, "token/s", read / bytes,
-              -1);
-    bench_row("  bytes of weights a second", bytes / seconds / 1e9, "GB/s",
-              read / 1e9, -1);
-    j.n = 8;
-    seconds = bench_time(step, &j, 2);
-    bench_row("decode 124M fp32, 8 texts", 8 / seconds, "token/s",
-              8 * read / bytes, -1);
-    double flops = 2 * bytes / 4 * 256; /* the output layer once, not 256 x */
-    flops -= 2.0 * 255 * (double)(m.c.vocab_size * m.c.hidden_size);
-    seconds = bench_time(prefill, &j, 2);
-    bench_row("prompt of 256 tokens", 256 / seconds, "token/s",
-              256 * bench_sgemm_ceiling() / flops, -1);
+    for (size_t i = 0; i < GPT_COUNT(forms); i++)
+        if (argc < 2 || strcmp(argv[1], forms[i].name) == 0)
+            bench_form(&m, &j, &forms[i]);
     bench_choice(&j);
     return 0;
 }

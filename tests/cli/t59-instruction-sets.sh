@@ -29,7 +29,7 @@ passes() { # NAME=value name command...
 # Every kernel on each set of the library's own loops, what oneDNN multiplies on
 # each set of its own; the machine's best set is what the unit tests use.
 products='kernels_bf16 kernels_matmul kernels_attn'
-own="$products kernels_dtype kernels_isa kernels_loss kernels_norm
+own="$products kernels_dtype kernels_isa kernels_loss kernels_norm kernels_quant
     kernels_variants model decode"
 if [ "${GPT_TEST_ISAS:-}" = all ]; then
     own="$own model_chunks model_parallel model_recompute generate step"

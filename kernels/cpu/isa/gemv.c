@@ -2,32 +2,138 @@
  * of memory, and meets all rows of x, which stay in the first cache. */
 #include "cpu/isa/simd.h"
 
-/* M rows of x against R rows of w; w is read from the cache once for all M, x
- * once for all R. Each result has one vector of sums, so that it does not
- * depend on M and R: a text is generated the same, to the bit, whatever is
- * generated beside it. The rows AHEAD of w are asked for: streams side by side
- * are more than the processor foresees. */
+#include <string.h>
+
+#ifdef __AVX2__
+#include <immintrin.h>
+#endif
+
+/* Rows of w, in any of the types. The bytes of a group that has a scale of its
+ * own follow each other, as do the scales. Functions that take a kind are
+ * inlined, and the compiler sees a constant. Narrow values become floats in
+ * registers, on their way from memory: products are exact but for the rounding
+ * of floats, and what weights cost is their bytes. */
+enum kind { FLOATS, BF16, INT8, INT8_GROUPS };
+enum { GROUP = 32 };
+
+struct rows {
+    const void *w;
+    const uint16_t *scales;
+    int64_t ld, lds; /* values and scales from one row to the next */
+    int64_t k;
+};
+
+typedef uint16_t vh __attribute__((vector_size(2 * W)));
+
+/* W bytes as floats. GCC converts vectors of bytes one by one. */
+static inline vf float_bytes(const char *at)
+{
+#if defined(__AVX512F__)
+    const __m128i *from = (const void *)at;
+
+    return (vf)_mm512_cvtepi32_ps(_mm512_cvtepi8_epi32(_mm_loadu_si128(from)));
+#elif defined(__AVX2__)
+    const __m128i *from = (const void *)at;
+
+    return (vf)_mm256_cvtepi32_ps(_mm256_cvtepi8_epi32(_mm_loadl_epi64(from)));
+#else
+    vf v;
+
+    for (int i = 0; i < W; i++)
+        v[i] = (float)(int8_t)at[i];
+    return v;
+#endif
+}
+
+static inline float of_bf16(uint16_t x)
+{
+    uint32_t u = (uint32_t)x << 16;
+    float f;
+
+    memcpy(&f, &u, sizeof(f));
+    return f;
+}
+
+static inline size_t value_bytes(enum kind kind)
+{
+    return kind == FLOATS ? 4 : kind == BF16 ? 2 : 1;
+}
+
+static inline const char *value_at(const struct rows *w, int64_t i, int64_t l,
+                                   enum kind kind)
+{
+    return (const char *)w->w + (size_t)(i * w->ld + l) * value_bytes(kind);
+}
+
+/* bf16 is the upper half of a float, so that widening is a shift. W values from
+ * `at` on, as floats; n < W: the others are 0. */
+static inline __attribute__((always_inline)) vf
+values(const char *at, int64_t n, enum kind kind)
+{
+    char lanes[4 * W] = {0};
+    vh halves;
+
+    if (n < W) {
+        memcpy(lanes, at, (size_t)n * value_bytes(kind));
+        at = lanes;
+    }
+    if (kind == FLOATS)
+        return load((const float *)(const void *)at);
+    if (kind == BF16) {
+        memcpy(&halves, at, sizeof(halves));
+        return (vf)(__builtin_convertvector(halves, vu) << 16);
+    }
+    return float_bytes(at);
+}
+
+/* The same of row i from column l on, with the scale of their group. Weights
+ * are multiplied, and not sums, since a weight meets several rows of x, and a
+ * row's sums are then the same beside others as alone. */
+static inline __attribute__((always_inline)) vf
+weights(const struct rows *w, int64_t i, int64_t l, int64_t n, enum kind kind)
+{
+    vf v = values(value_at(w, i, l, kind), n, kind);
+
+    return kind == INT8_GROUPS
+               ? v * all(of_bf16(w->scales[i * w->lds + l / GROUP]))
+               : v;
+}
+
+/* A product that is not fused with a sum after it: whether the compiler fuses
+ * would depend on M and R. */
+static __attribute__((noinline)) float rounded_product(float x, float y)
+{
+    return x * y;
+}
+
+/* M rows of x against R rows of w from row j on; w is read from the cache once
+ * for all M, x once for all R. Each result has one vector of sums, so that it
+ * does not depend on M and R: a text is generated the same, to the bit,
+ * whatever is generated beside it. The rows AHEAD of w are asked for: streams
+ * side by side are more than the processor foresees. */
 enum { AHEAD = 4 };
 
 static inline __attribute__((always_inline)) void
-dots_of(float *y, int64_t ldy, const float *x, int64_t ldx, const float *w,
-        int64_t ldw, int64_t k, bool add, const int M, const int R)
+dots_of(float *y, int64_t ldy, const float *x, int64_t ldx,
+        const struct rows *w, int64_t j, bool add, const int M, const int R,
+        enum kind kind)
 {
-    /* Eight sums at most live in registers; the compiler sees M and R as
-     * constants and drops the rest of the array. */
-    vf acc[4][4] = {{{0}}}; /* [row of x][row of w] */
-    int64_t l = 0;
+    /* Sums live in registers, at most eight, or with AVX-512 16 of 32: what is
+     * read of w then serves eight rows of x at once. The compiler sees M and R
+     * as constants and drops the rest of the array. */
+    vf acc[8][4] = {{{0}}}; /* [row of x][row of w] */
+    int64_t l = 0, k = w->k;
 
     for (; l + 2 * W <= k; l += 2 * W)
 #pragma GCC unroll 2
         for (int u = 0; u < 2; u++)
 #pragma GCC unroll 4
             for (int r = 0; r < R; r++) {
-                vf wr = load(w + r * ldw + l + u * W);
+                vf wr = weights(w, j + r, l + u * W, W, kind);
 
                 if (u == 0)
-                    __builtin_prefetch(w + (r + AHEAD) * ldw + l);
-#pragma GCC unroll 4
+                    __builtin_prefetch(value_at(w, j + r + AHEAD, l, kind));
+#pragma GCC unroll 8
                 for (int i = 0; i < M; i++)
                     acc[i][r] += wr * load(x + i * ldx + l + u * W);
             }
@@ -36,25 +142,28 @@ dots_of(float *y, int64_t ldy, const float *x, int64_t ldx, const float *w,
         int64_t n = k - l < W ? k - l : W;
 #pragma GCC unroll 4
         for (int r = 0; r < R; r++) {
-            vf wr = load_part(w + r * ldw + l, n, 0);
-#pragma GCC unroll 4
+            vf wr = weights(w, j + r, l, n, kind);
+#pragma GCC unroll 8
             for (int i = 0; i < M; i++)
                 acc[i][r] += wr * load_part(x + i * ldx + l, n, 0);
         }
     }
-#pragma GCC unroll 4
+#pragma GCC unroll 8
     for (int i = 0; i < M; i++)
 #pragma GCC unroll 4
         for (int r = 0; r < R; r++) {
-            float dot = lanes_sum(acc[i][r]), *out = y + i * ldy + r;
+            float dot = lanes_sum(acc[i][r]), *out = y + i * ldy + j + r;
 
+            /* one scale a row: that of the sum */
+            if (kind == INT8)
+                dot = rounded_product(dot, of_bf16(w->scales[j + r]));
             *out = add ? *out + dot : dot;
         }
 }
 
-void ISA(dots)(float *y, int64_t ldy, const float *x, int64_t ldx,
-               const float *w, int64_t ldw, int64_t m, int64_t n, int64_t k,
-               bool add)
+static inline __attribute__((always_inline)) void
+all_dots(float *y, int64_t ldy, const float *x, int64_t ldx,
+         const struct rows *w, int64_t m, int64_t n, bool add, enum kind kind)
 {
     int64_t j = 0;
 
@@ -62,27 +171,58 @@ void ISA(dots)(float *y, int64_t ldy, const float *x, int64_t ldx,
      * open as the prefetcher follows. More rows of x: two of w, or sums would
      * not fit the registers. */
     for (; m == 1 && j + 4 <= n; j += 4)
-        dots_of(y + j, ldy, x, ldx, w + j * ldw, ldw, k, add, 1, 4);
+        dots_of(y, ldy, x, ldx, w, j, add, 1, 4, kind);
     for (; j + 2 <= n; j += 2)
-        for (int64_t i = 0; i < m; i += 4) {
-            const float *xi = x + i * ldx, *wj = w + j * ldw;
-            float *to = y + i * ldy + j;
+        for (int64_t i = 0, taken; i < m; i += taken) {
+            const float *xi = x + i * ldx;
+            float *to = y + i * ldy;
 
-            if (m - i >= 4)
-                dots_of(to, ldy, xi, ldx, wj, ldw, k, add, 4, 2);
+            taken = W == 16 && m - i >= 8 ? 8 : 4;
+            if (taken == 8)
+                dots_of(to, ldy, xi, ldx, w, j, add, 8, 2, kind);
+            else if (m - i >= 4)
+                dots_of(to, ldy, xi, ldx, w, j, add, 4, 2, kind);
             else if (m - i == 3)
-                dots_of(to, ldy, xi, ldx, wj, ldw, k, add, 3, 2);
+                dots_of(to, ldy, xi, ldx, w, j, add, 3, 2, kind);
             else if (m - i == 2)
-                dots_of(to, ldy, xi, ldx, wj, ldw, k, add, 2, 2);
+                dots_of(to, ldy, xi, ldx, w, j, add, 2, 2, kind);
             else
-                dots_of(to, ldy, xi, ldx, wj, ldw, k, add, 1, 2);
+                dots_of(to, ldy, xi, ldx, w, j, add, 1, 2, kind);
         }
     for (; j < n; j++)
         for (int64_t i = 0; i < m; i++)
-            dots_of(y + i * ldy + j, ldy, x + i * ldx, ldx, w + j * ldw, ldw, k,
-                    add, 1, 1);
+            dots_of(y + i * ldy, ldy, x + i * ldx, ldx, w, j, add, 1, 1, kind);
 }
 
+void ISA(dots)(float *y, int64_t ldy, const float *x, int64_t ldx,
+               const float *w, int64_t ldw, int64_t m, int64_t n, int64_t k,
+               bool add)
+{
+    const struct rows rows = {.w = w, .ld = ldw, .k = k};
+
+    all_dots(y, ldy, x, ldx, &rows, m, n, add, FLOATS);
+}
+
+void ISA(dots_bf16)(float *y, int64_t ldy, const float *x, int64_t ldx,
+                    const uint16_t *w, int64_t m, int64_t n, int64_t k,
+                    bool add)
+{
+    const struct rows rows = {.w = w, .ld = k, .k = k};
+
+    all_dots(y, ldy, x, ldx, &rows, m, n, add, BF16);
+}
+
+void ISA(dots_int8)(float *y, int64_t ldy, const float *x, int64_t ldx,
+                    const int8_t *w, const uint16_t *scales, int64_t lds,
+                    int64_t m, int64_t n, int64_t k, bool add)
+{
+    const struct rows rows = {w, scales, k, lds, k};
+
+    if (lds)
+        all_dots(y, ldy, x, ldx, &rows, m, n, add, INT8_GROUPS);
+    else
+        all_dots(y, ldy, x, ldx, &rows, m, n, add, INT8);
+}
 /* Columns in strips that stay in registers over all rows. */
 void ISA(combine)(float *y, const float *a, const float *x, int64_t ldx,
                   int64_t n, int64_t k)

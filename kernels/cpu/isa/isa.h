@@ -61,6 +61,15 @@ struct cpu_adamw_rates {
     X(void, dots,                                                             \
       (float *y, int64_t ldy, const float *x, int64_t ldx, const float *w,    \
        int64_t ldw, int64_t m, int64_t n, int64_t k, bool add))               \
+    /* the same of rows of bf16, and of bytes times scales of bf16, a scale   \
+     * for 32 values; lds scales a row, or 0: one a row */                    \
+    X(void, dots_bf16,                                                        \
+      (float *y, int64_t ldy, const float *x, int64_t ldx, const uint16_t *w, \
+       int64_t m, int64_t n, int64_t k, bool add))                            \
+    X(void, dots_int8,                                                        \
+      (float *y, int64_t ldy, const float *x, int64_t ldx, const int8_t *w,   \
+       const uint16_t *scales, int64_t lds, int64_t m, int64_t n, int64_t k,  \
+       bool add))                                                             \
     /* y (n) += sum over i of a[i] * x_i, k rows of x */                      \
     X(void, combine,                                                          \
       (float *y, const float *a, const float *x, int64_t ldx, int64_t n,      \

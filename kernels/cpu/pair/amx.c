@@ -2,12 +2,18 @@
  * two tiles of a with two of b into four tiles of sums, 32 x 32 of c, which
  * stay in registers over all chunks. TDPBF16PS rounds to nearest even and takes
  * subnormal numbers for zero, whatever the thread's mode is. */
+#include "cpu/pair/finish.h"
 #include "cpu/pair/pack.h"
 
 /* The compiler's intrinsics do not say which memory they read: stores before
  * them could come late. */
 #define TILE_LOAD(tile, from, stride)                                         \
     __asm__ volatile("tileloadd (%0,%1,1), %%tmm" #tile                       \
+                     :                                                        \
+                     : "r"(from), "r"(stride)                                 \
+                     : "memory")
+#define TILE_PASS(tile, from, stride)                                         \
+    __asm__ volatile("tileloaddt1 (%0,%1,1), %%tmm" #tile                     \
                      :                                                        \
                      : "r"(from), "r"(stride)                                 \
                      : "memory")
@@ -20,7 +26,6 @@
 #define TILE_DOT(c, a, b)                                                     \
     __asm__ volatile("tdpbf16ps %%tmm" #b ", %%tmm" #a ", %%tmm" #c ::)
 
-enum { TILE = PAIR_VALUES / 2 };
 static const int64_t tight = 64; /* bytes between the rows of a packed tile */
 
 /* All eight registers hold 16 rows of 64 bytes. */
@@ -45,15 +50,92 @@ static void release_tiles(void)
     __asm__ volatile("tilerelease" ::);
 }
 
-/* 32 x 32 of c. */
-static inline void multiply_panels(const uint16_t *a, const uint16_t *b,
-                                   int64_t chunks, float *c, int64_t ldc,
-                                   bool add)
-{
-    int64_t stride = ldc * (int64_t)sizeof(*c);
-    float *below = c + 16 * ldc;
+/* Lines that are fetched beside a panel's products, one or two a chunk, since
+ * a burst would hold up the tiles' own loads: of rows that are written
+ * next, a few a chunk until all 32 are asked for, and of what comes after. */
+struct ahead {
+    const char *written[2], *read;
+    int64_t rows, left; /* written: a chunk; chunks in which there are some */
+};
 
-    if (add) {
+static inline struct ahead ahead_of(const struct cpu_pair_sweep *s,
+                                    int64_t panel)
+{
+    struct ahead to = {.rows = (PAIR_PANEL + s->chunks - 1) / s->chunks};
+
+    to.left = s->written[0].mem ? PAIR_PANEL / to.rows : 0;
+    for (int w = 0; w < 2; w++)
+        if (s->written[w].mem)
+            to.written[w] = s->written[w].mem + panel * s->written[w].next;
+    if (s->read.mem)
+        to.read = s->read.mem + panel * s->read.next;
+    return to;
+}
+
+static inline __attribute__((always_inline)) void
+fetch_ahead(const struct cpu_pair_sweep *s, struct ahead *to)
+{
+    for (int64_t r = 0; to->left > 0 && r < to->rows; r++) {
+        __builtin_prefetch(to->written[0], 1);
+        to->written[0] += s->written[0].ld;
+        if (to->written[1]) {
+            __builtin_prefetch(to->written[1], 1);
+            to->written[1] += s->written[1].ld;
+        }
+    }
+    to->left--;
+    if (!to->read)
+        return;
+    for (int r = 0; r < s->read_rows; r++)
+        __builtin_prefetch(to->read + r * s->read.ld, 0, 2);
+    to->read += 64;
+}
+
+/* What a chunk adds to 32 x 32 of c. Passing tiles are loaded by an instruction
+ * that says that they are not used again: else they would drive the tiles that
+ * stay out of the first cache. */
+static inline __attribute__((always_inline)) void
+multiply_chunk(const uint16_t *a, const uint16_t *b, bool still_a)
+{
+    if (still_a) {
+        TILE_PASS(6, b, tight);
+        TILE_PASS(7, b + TILE, tight);
+        TILE_LOAD(4, a, tight);
+        TILE_DOT(0, 4, 6);
+        TILE_DOT(1, 4, 7);
+        TILE_LOAD(5, a + TILE, tight);
+        TILE_DOT(2, 5, 6);
+        TILE_DOT(3, 5, 7);
+        return;
+    }
+    TILE_PASS(4, a, tight);
+    TILE_PASS(5, a + TILE, tight);
+    TILE_LOAD(6, b, tight);
+    TILE_DOT(0, 4, 6);
+    TILE_DOT(2, 5, 6);
+    TILE_LOAD(7, b + TILE, tight);
+    TILE_DOT(1, 4, 7);
+    TILE_DOT(3, 5, 7);
+}
+
+/* 32 x 32 of c. Odd panels go from the last chunk to the first: the first cache
+ * holds the end of what stays when it cannot hold all. With panels of 24 chunks
+ * this and the loads of what passes raise the share of the peak from 0.71 to
+ * 0.95, and to 0.86 with the stores. */
+static inline __attribute__((always_inline)) void
+multiply_panels(const struct cpu_pair_sweep *s, int64_t panel,
+                const uint16_t *a, const uint16_t *b, bool still_a)
+{
+    float *c = s->c + panel * s->next_c, *below = c + 16 * s->ldc;
+    int64_t stride = s->ldc * (int64_t)sizeof(*c), next = PAIR_VALUES;
+    struct ahead to = ahead_of(s, panel);
+
+    if (!s->one_order && ((panel + s->odd) & 1)) {
+        a += (s->chunks - 1) * PAIR_VALUES;
+        b += (s->chunks - 1) * PAIR_VALUES;
+        next = -PAIR_VALUES;
+    }
+    if (s->add) {
         TILE_LOAD(0, c, stride);
         TILE_LOAD(1, c + 16, stride);
         TILE_LOAD(2, below, stride);
@@ -64,17 +146,9 @@ static inline void multiply_panels(const uint16_t *a, const uint16_t *b,
         TILE_ZERO(2);
         TILE_ZERO(3);
     }
-    for (int64_t i = 0; i < chunks; i++) {
-        TILE_LOAD(6, b, tight);
-        TILE_LOAD(4, a, tight);
-        TILE_DOT(0, 4, 6);
-        TILE_LOAD(7, b + TILE, tight);
-        TILE_DOT(1, 4, 7);
-        TILE_LOAD(5, a + TILE, tight);
-        TILE_DOT(2, 5, 6);
-        TILE_DOT(3, 5, 7);
-        a += PAIR_VALUES;
-        b += PAIR_VALUES;
+    for (int64_t i = 0; i < s->chunks; i++, a += next, b += next) {
+        multiply_chunk(a, b, still_a);
+        fetch_ahead(s, &to);
     }
     TILE_STORE(0, c, stride);
     TILE_STORE(1, c + 16, stride);
@@ -82,21 +156,20 @@ static inline void multiply_panels(const uint16_t *a, const uint16_t *b,
     TILE_STORE(3, below + 16, stride);
 }
 
-/* A panel of a stays in the first cache while panels of b, in the second, pass
- * by. */
-static void multiply_by_tiles(const struct cpu_pair_block *p)
+/* Tile registers stay configured between sweeps: a unit that is released needs
+ * microseconds to come to its full rate again. */
+static void multiply_by_tiles(const struct cpu_pair_sweep *s)
 {
-    const uint16_t *a = p->a;
+    const uint16_t *pass = s->pass;
 
-    configure_tiles();
-    for (int64_t i = 0; i < p->m; i += PAIR_PANEL, a += p->a_step) {
-        const uint16_t *b = p->b;
-
-        for (int64_t j = 0; j < p->n; j += PAIR_PANEL, b += p->b_step)
-            multiply_panels(a, b, p->chunks, p->c + i * p->ldc + j, p->ldc,
-                            p->add);
+    for (int64_t i = 0; i < s->panels; i++, pass += s->step) {
+        if (s->still_a)
+            multiply_panels(s, i, s->still, pass, true);
+        else
+            multiply_panels(s, i, pass, s->still, false);
     }
-    release_tiles();
 }
 
-const struct cpu_pairs cpu_pairs_amx = {"amx", pack_band, multiply_by_tiles};
+const struct cpu_pairs cpu_pairs_amx = {
+    "amx", configure_tiles, release_tiles, pack_band, multiply_by_tiles,
+    finish_sums};

@@ -1,13 +1,14 @@
 /* Products of bf16 by AVX512-BF16: see pair.h. VDPBF16PS adds the products of
  * 16 pairs to 16 sums; it rounds to nearest even and takes subnormal numbers
  * for zero. */
+#include "cpu/pair/finish.h"
 #include "cpu/pair/pack.h"
 
 #include <string.h>
 
 /* Rows of a at a time: 2 x 8 vectors of sums, 2 of b and 1 of a stay in
  * registers. */
-enum { ROWS = 8, TILE = PAIR_VALUES / 2 };
+enum { ROWS = 8 };
 
 static inline __m512bh pairs_of(__m512i words)
 {
@@ -49,26 +50,30 @@ static inline void multiply_rows(const uint16_t *a, const uint16_t *b,
 }
 
 /* 32 x 32 of c. */
-static void multiply_panels(const struct cpu_pair_block *p, const uint16_t *a,
+static void multiply_panels(const struct cpu_pair_sweep *s, const uint16_t *a,
                             const uint16_t *b, float *c)
 {
     for (int64_t i = 0; i < PAIR_PANEL; i += ROWS)
-        multiply_rows(a + i / 16 * TILE + i % 16 * 32, b, p->chunks,
-                      c + i * p->ldc, p->ldc, p->add);
+        multiply_rows(a + i / 16 * TILE + i % 16 * 32, b, s->chunks,
+                      c + i * s->ldc, s->ldc, s->add);
 }
 
-/* A panel of b stays in the first cache while panels of a pass by. */
-static void multiply_by_vectors(const struct cpu_pair_block *p)
+static void multiply_by_vectors(const struct cpu_pair_sweep *s)
 {
-    const uint16_t *b = p->b;
+    const uint16_t *pass = s->pass;
+    float *c = s->c;
 
-    for (int64_t j = 0; j < p->n; j += PAIR_PANEL, b += p->b_step) {
-        const uint16_t *a = p->a;
-
-        for (int64_t i = 0; i < p->m; i += PAIR_PANEL, a += p->a_step)
-            multiply_panels(p, a, b, p->c + i * p->ldc + j);
+    for (int64_t i = 0; i < s->panels; i++, pass += s->step, c += s->next_c) {
+        if (s->still_a)
+            multiply_panels(s, s->still, pass, c);
+        else
+            multiply_panels(s, pass, s->still, c);
     }
 }
 
-const struct cpu_pairs cpu_pairs_avx512bf16 = {"avx512bf16", pack_band,
-                                               multiply_by_vectors};
+/* Vectors need no configuration. */
+static void nothing(void) {}
+
+const struct cpu_pairs cpu_pairs_avx512bf16 = {
+    "avx512bf16", nothing, nothing, pack_band, multiply_by_vectors,
+    finish_sums};

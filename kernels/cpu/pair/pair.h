@@ -12,8 +12,7 @@
 #ifndef GPT_KERNELS_CPU_PAIR_H
 #define GPT_KERNELS_CPU_PAIR_H
 
-#include <stdbool.h>
-#include <stdint.h>
+#include "backend.h"
 
 enum { PAIR_PANEL = 32, PAIR_CHUNK = 32, PAIR_VALUES = 1024 };
 
@@ -28,23 +27,54 @@ struct cpu_pair_band {
     bool along_k, for_a;
 };
 
-/* c (m, n), rows ldc apart, = or += the product of packed panels: panel i of a
- * is at a + i * a_step, panel j of b at b + j * b_step, each of `chunks`
- * chunks. m and n are multiples of PAIR_PANEL. Sums of an element run over k in
- * an order that depends on `chunks` alone. */
-struct cpu_pair_block {
-    int64_t m, n, chunks;
-    const uint16_t *a, *b;
-    int64_t a_step, b_step;
+/* Memory that a product is about to need, as blocks of 32 rows beside each
+ * other, one for each passing panel: fetched while tiles are multiplied. NULL:
+ * none. */
+struct cpu_pair_ahead {
+    const char *mem;
+    int64_t ld, next; /* bytes to the next row, to the next panel's block */
+};
+
+/* One panel of an operand, which stays in the first cache, times `panels` of
+ * the other, which pass by, each `chunks` chunks: 32 x 32 sums a passing panel,
+ * rows ldc apart, next_c floats from one panel to the next. still_a: the first
+ * is of a. `odd`: whether the first passing panel is an odd one of its matrix:
+ * sums of odd ones may run over k from its end, since what was used last is
+ * still there. */
+struct cpu_pair_sweep {
+    const uint16_t *still, *pass;
+    int64_t panels, chunks, step; /* step: between passing panels */
+    bool still_a, add, odd;
+    bool one_order; /* of all panels, odd ones, too */
     float *c;
-    int64_t ldc;
+    int64_t ldc, next_c;
+    struct cpu_pair_ahead written[2]; /* a line a row */
+    /* what comes after this panel, a line a chunk: `rows` rows a panel */
+    struct cpu_pair_ahead read;
+    int read_rows;
+};
+
+/* Sums (m, n) that are complete, and where they go: c16, or c32 where that is
+ * NULL, rows ldc apart, added to what is there or not, after an epilogue. */
+struct cpu_pair_finish {
+    int64_t m, n;
+    const float *sums;
+    int64_t ld_sums;
     bool add;
+    enum gpt_epilogue epilogue;
+    const uint16_t *bias;
+    uint16_t *aux, *c16;
+    float *c32;
+    int64_t ld_aux, ldc;
 };
 
 struct cpu_pairs {
     const char *name;
+    /* around a thread's calls of the others */
+    void (*begin)(void), (*end)(void);
     void (*pack)(const struct cpu_pair_band *band);
-    void (*multiply)(const struct cpu_pair_block *block);
+    void (*multiply)(const struct cpu_pair_sweep *sweep);
+    void (*finish)(const struct cpu_pair_finish *finish);
 };
 
 extern const struct cpu_pairs cpu_pairs_amx, cpu_pairs_avx512bf16;

@@ -1,0 +1,223 @@
+/* Weights in fewer bits; see quant.h. A parameter has one place in one block of
+ * memory: its values, and after them its scales. Start at
+ * gpt_quant_store_put().
+ *
+ * Bytes are symmetric: a value is a whole number from -127 to 127 times its
+ * scale, so that zero stays zero and no offset is to be added to sums. Scales
+ * are bf16: of a scale's size only its exponent matters, as the numbers are
+ * rounded against the scale that is stored. */
+#include "model/quant.h"
+
+#include "base/memory.h"
+
+#include <assert.h>
+#include <math.h>
+#include <string.h>
+
+struct gpt_quant_store {
+    struct gpt_backend *be;
+    const struct gpt_flat *flat;
+    struct gpt_quant_form form;
+    char *mem;
+    int64_t at[]; /* where each slice begins in it */
+};
+
+enum { LINE = 64, MOST = 127 };
+
+/* Rows of the position table are added to floats, one a token; rounding them
+ * saves nothing that is read. */
+static bool is_matrix(const struct gpt_slice *s)
+{
+    return s->param->ndim == 2 && s->param->role != GPT_POSITION_EMBEDDING;
+}
+
+/* Scales of a row. The last group of a row may be shorter: a group never runs
+ * from one row into the next. */
+static int64_t groups_of(const struct gpt_slice *s, struct gpt_quant_form form)
+{
+    if (form.type != GPT_I8)
+        return 0;
+    return form.group ? (s->shape[1] + form.group - 1) / form.group : 1;
+}
+
+/* Values of the first rows alone: scales are behind those of all rows. */
+static int64_t value_bytes(const struct gpt_slice *s, int64_t rows,
+                           struct gpt_quant_form form)
+{
+    int64_t element =
+        (int64_t)gpt_dtype_bytes(is_matrix(s) ? form.type : GPT_F32);
+
+    return rows * (s->count / s->shape[0]) * element;
+}
+
+static int64_t scale_bytes(const struct gpt_slice *s, int64_t rows,
+                           struct gpt_quant_form form)
+{
+    return is_matrix(s) ? rows * groups_of(s, form) *
+                              (int64_t)sizeof(uint16_t)
+                        : 0;
+}
+
+static int64_t whole_lines(int64_t bytes)
+{
+    return (bytes + LINE - 1) / LINE * LINE;
+}
+
+/* Where scales begin in a slice's place. */
+static int64_t scales_at(const struct gpt_slice *s, struct gpt_quant_form form)
+{
+    return whole_lines(value_bytes(s, s->shape[0], form));
+}
+
+/* A slice's place is whole lines: two parameters never share one. */
+static int64_t slice_room(const struct gpt_slice *s, struct gpt_quant_form form)
+{
+    return whole_lines(scales_at(s, form) + scale_bytes(s, s->shape[0], form));
+}
+
+int64_t gpt_quant_store_bytes(const struct gpt_flat *flat,
+                              struct gpt_quant_form form)
+{
+    int64_t bytes = 0;
+
+    for (int64_t i = 0; i < flat->n; i++)
+        bytes += slice_room(&flat->slices[i], form);
+    return bytes;
+}
+
+/* What a device cannot compute is refused here, before anything is read. */
+int gpt_quant_store_open(struct gpt_quant_store **out, struct gpt_backend *be,
+                         const struct gpt_flat *flat,
+                         struct gpt_quant_form form, struct gpt_err *err)
+{
+    struct gpt_quant_store *s;
+    char *block; /* a store with its places: gpt_new() takes one size */
+    void *mem = NULL;
+
+    *out = NULL;
+    if (!(be->abilities & GPT_CAN_QUANT))
+        return gpt_fail(err, GPT_EDEVICE,
+                        "device %s does not compute with weights of %s: the "
+                        "CPU does",
+                        be->name, gpt_dtype_name(form.type));
+    assert(be->host_memory);
+    GPT_TRY(gpt_new(&block, sizeof(*s) + (size_t)flat->n * sizeof(*s->at), 1,
+                    "weights", err));
+    s = (void *)block;
+    /* places follow each other in the order of the table, in which a step
+     * reads them */
+    s->be = be;
+    s->flat = flat;
+    s->form = form;
+    for (int64_t i = 1; i < flat->n; i++)
+        s->at[i] = s->at[i - 1] + slice_room(&flat->slices[i - 1], form);
+    int status = be->alloc(be, (size_t)gpt_quant_store_bytes(flat, form),
+                           "weights", &mem, err);
+    s->mem = mem;
+    if (status != GPT_OK) {
+        gpt_free(s);
+        return status;
+    }
+    *out = s;
+    return GPT_OK;
+}
+
+void gpt_quant_store_close(struct gpt_quant_store *s)
+{
+    if (!s)
+        return;
+    s->be->free(s->be, s->mem);
+    gpt_free(s);
+}
+
+/* The least scale, of those that bf16 has, by which no value is past MOST. A
+ * scale that was rounded down would need 128 for the largest value, which a
+ * byte does not hold. */
+static uint16_t scale_of(float largest)
+{
+    uint16_t scale = gpt_f32_to_bf16(largest / MOST);
+
+    /* the next number of bf16 is the next of these bits */
+    return gpt_bf16_to_f32(scale) * MOST < largest ? (uint16_t)(scale + 1)
+                                                   : scale;
+}
+
+/* A group of a row: n values. The largest decides about the scale; of the
+ * others none is cut off. False when one is infinite, or no number. */
+static bool put_bytes(int8_t *to, uint16_t *scale, const float *x, int64_t n)
+{
+    float largest = 0, by;
+
+    for (int64_t i = 0; i < n; i++) {
+        if (!isfinite(x[i]))
+            return false;
+        largest = fmaxf(largest, fabsf(x[i]));
+    }
+    *scale = scale_of(largest);
+    by = gpt_bf16_to_f32(*scale);
+    for (int64_t i = 0; i < n; i++)
+        /* a group of zeros has the scale 0 */
+        to[i] = by > 0 ? (int8_t)lrintf(x[i] / by) : 0;
+    return true;
+}
+
+int gpt_quant_store_put(struct gpt_quant_store *s, int64_t i,
+                        const float *values, struct gpt_err *err)
+{
+    const struct gpt_slice *slice = &s->flat->slices[i];
+    int64_t k = slice->count / slice->shape[0];
+    char *to = s->mem + s->at[i];
+
+    if (!is_matrix(slice) || s->form.type != GPT_I8) {
+        gpt_convert(to, is_matrix(slice) ? s->form.type : GPT_F32, values,
+                    GPT_F32, (size_t)slice->count);
+        return GPT_OK;
+    }
+    int64_t groups = groups_of(slice, s->form);
+    int64_t group = s->form.group ? s->form.group : k;
+    uint16_t *scale = (void *)(to + scales_at(slice, s->form));
+    for (int64_t row = 0; row < slice->shape[0]; row++)
+        for (int64_t g = 0; g < groups; g++) {
+            int64_t at = row * k + g * group;
+            int64_t n = k - g * group < group ? k - g * group : group;
+
+            if (!put_bytes((int8_t *)to + at, scale++, values + at, n))
+                return gpt_fail(err, GPT_EDATA,
+                                "%s: row %lld has values that are infinite or "
+                                "no numbers: they have no scale",
+                                slice->param->name, (long long)row);
+        }
+    return GPT_OK;
+}
+
+/* Layer code finds a narrow matrix by its role, as it finds a vector: `at` is
+ * set for both, as it says which parameters there are. */
+void gpt_quant_store_bind(const struct gpt_quant_store *s, int64_t layer,
+                          struct gpt_roles *roles)
+{
+    memset(roles, 0, sizeof(*roles));
+    for (int64_t i = 0; i < s->flat->n; i++) {
+        const struct gpt_slice *slice = &s->flat->slices[i];
+        char *mem = s->mem + s->at[i];
+
+        if (slice->param->layer != layer)
+            continue;
+        roles->at[slice->param->role] = mem;
+        if (is_matrix(slice))
+            roles->quant[slice->param->role] = (struct gpt_quant){
+                s->form.type, s->form.group, mem,
+                s->form.type == GPT_I8
+                    ? (uint16_t *)(void *)(mem + scales_at(slice, s->form))
+                    : NULL};
+    }
+}
+
+/* What a step reads of a parameter, scales included. */
+int64_t gpt_quant_store_rows(const struct gpt_quant_store *s, int64_t i,
+                             int64_t rows)
+{
+    const struct gpt_slice *slice = &s->flat->slices[i];
+
+    return value_bytes(slice, rows, s->form) +
+           scale_bytes(slice, rows, s->form);
+}
