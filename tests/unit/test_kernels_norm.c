@@ -310,8 +310,11 @@ static void check_embed(int64_t n, int64_t c, float p, bool with_pos)
     float *wte = rnd_floats(V * c, 1), *wpe = rnd_floats(POS * c, 1);
     float *out = poisoned(n * c), *dout = rnd_floats(n * c, 1);
     float *grads = poisoned((V + POS) * c);
-    struct embed_case k = {{n, c, BEGIN, V, GPT_F32, tokens, positions, wte,
-                            with_pos ? wpe : NULL, out, some_dropout(p, 5), 0},
+    struct embed_case k = {{.n = n, .c = c, .v_begin = BEGIN, .v_local = V,
+                            .act = GPT_F32, .tokens = tokens,
+                            .positions = positions, .wte = wte,
+                            .wpe = with_pos ? wpe : NULL, .out = out,
+                            .dropout = some_dropout(p, 5)},
                            dout,
                            grads,
                            POS};
