@@ -246,16 +246,16 @@ static int evaluate_if_else(struct jinja_run *r, const struct jinja_node *node,
 static int evaluate_sign(struct jinja_run *r, const struct jinja_node *node,
                          struct jinja_value *v)
 {
-    struct jinja_value a;
+    struct jinja_value a, zero = jinja_int(0);
 
     GPT_TRY(jinja_evaluate(r, node->a, &a));
     if (!jinja_is_number(a))
-        return jinja_type_error(r, "-", jinja_int(0), a);
+        return jinja_type_error(r, "-", zero, a);
+    if (a.kind == JINJA_REAL)
+        zero = (struct jinja_value){.kind = JINJA_REAL};
     return jinja_compute(
-        r, node->kind == JINJA_N_NEGATE ? JINJA_SUBTRACT : JINJA_ADD,
-        a.kind == JINJA_REAL ? (struct jinja_value){.kind = JINJA_REAL}
-                             : jinja_int(0),
-        a, v);
+        r, node->kind == JINJA_N_NEGATE ? JINJA_SUBTRACT : JINJA_ADD, zero, a,
+        v);
 }
 
 /* The left side is computed before the right one. */

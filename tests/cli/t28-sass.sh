@@ -108,14 +108,14 @@ for cubin; do
     case $arch in
     80 | 90a)
         perl "$top/tests/lib/sass_time.pl" "${name%%.*}" "$arch" <code |
-            sed "$([ ! -s times ] || echo 1d)" >>times
+            sed "$([ ! -s times.txt ] || echo 1d)" >>times.txt
         ;;
     esac
 done
-cp times "${table%.txt}_time.txt"
+cp times.txt "${table%.txt}_time.txt"
 check 'without dropout tensor cores or exponentials are what takes longest' \
     awk 'NR > 1 && $1 ~ /sm90a/ && $4 == "-" && $12 < 95 { print; bad = 1 }
-         END { exit NR < 2 || bad }' times
+         END { exit NR < 2 || bad }' times.txt
 check 'ptxas serialises no product' \
     sh -c "! grep -hi 'C75[0-9][0-9]\|serializ' '$BUILD'/cuda/flash_*.ptxas"
 for file in sass.txt sass_time.txt; do

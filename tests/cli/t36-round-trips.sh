@@ -28,7 +28,7 @@ options_of() { # model: options, and the formats that hold it
     formats=hf
     wide=2 wider=4 # tensor parallel sizes
     case $1 in
-    gpt2) options= formats='hf megatron' ;;
+    gpt2) options='' formats='hf megatron' ;;
     llama) options="$gated $own" formats='hf megatron' ;;
     qwen2) options="$gated --add-qkv-bias" formats='hf megatron' ;;
     qwen3) options="$gated --qk-layernorm --kv-channels 6"

@@ -98,12 +98,12 @@ check 'the same text' cmp want out
 
 talk() { # command...
     printf 'the cat\n\na dog\n' >lines
-    "$@" --interactive --greedy --tokens 20 <lines >talk
+    "$@" --interactive --greedy --tokens 20 <lines >talked
 }
 expect 0 'a conversation' talk one
-cp talk want
+cp talked want
 expect 0 'a conversation with ranks' talk ranks 1 2
-check 'the same answers' cmp want talk
+check 'the same answers' cmp want talked
 
 # A server: the address is in a message of the first rank.
 if gpt-generate --load ckpt --serve 0.0.0.0:0 2>&1 |
@@ -148,30 +148,30 @@ err_has '5 layers'
 # when it next computes, or by the launcher, which ends it.
 for launcher in gpt-launch by-hand; do
     mkfifo line.$launcher
-    rm -f pid.* status talk
+    rm -f pid.* status talked
     run='echo $$ >pid.$RANK; exec gpt-generate --load ckpt --interactive \
         --pipeline-model-parallel-size 2 --greedy --tokens 9'
     if [ $launcher = gpt-launch ]; then
         (timeout 60 gpt-launch --standalone --stdio --nproc-per-node 2 \
-            --grace 5 sh -c "$run" <line.$launcher >talk 2>log
+            --grace 5 sh -c "$run" <line.$launcher >talked 2>log
         echo $? >status) &
     else
         next_port
         WORLD_SIZE=2 MASTER_ADDR=127.0.0.1 MASTER_PORT=$port
         export WORLD_SIZE MASTER_ADDR MASTER_PORT
         RANK=1 timeout 60 sh -c "$run" >talk1 2>log1 &
-        (RANK=0 timeout 60 sh -c "$run" <line.$launcher >talk 2>log
+        (RANK=0 timeout 60 sh -c "$run" <line.$launcher >talked 2>log
         echo $? >status) &
     fi
     job=$!
     exec 9>line.$launcher
     echo 'the cat' >&9
     tries=0
-    until [ -s talk ] || [ $tries = 200 ]; do
+    until [ -s talked ] || [ $tries = 200 ]; do
         tries=$((tries + 1))
         sleep 0.1
     done
-    check "$launcher: the first answer" test -s talk
+    check "$launcher: the first answer" test -s talked
     kill -KILL "$(cat pid.1)"
     sleep 0.5
     (trap '' PIPE; echo 'a dog' >&9) 2>/dev/null

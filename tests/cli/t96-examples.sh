@@ -171,9 +171,15 @@ check 'the model was trained further' test -d further/iter_0000004
   echo '{"id": 2, "prompt": "an old house"}'; } >prompts.jsonl
 echo '{"text": "the old king sees a house"}' >lambada_test.jsonl
 printf ' = A king = \n \n The old king sees a house . \n' >wiki.test.tokens
+expect 0 'a model that chats' \
+    gpt-reshape --load-path ckpt --save-path SmolLM2-135M-Instruct --to hf
+echo '{% for m in messages %}{{ m.content }}{% endfor %}' \
+    >SmolLM2-135M-Instruct/chat_template.jinja
+echo 'the king' >said
 # The server is t46's: here it would have to be stopped, on a port of its own.
 change='s/--tokens 200/--tokens 20/; s/--top-k 40/& --tokens 8/
-    s/--greedy/& --tokens 8/; s/--jsonl/& --tokens 8/; /--serve/d; /^curl/d'
+    s/--greedy/& --tokens 8/; s/--jsonl/& --tokens 8/; /--serve/d; /^curl/d
+    s/--chat$/& --tokens 8 <said/'
 examples gpt-generate.1
 check 'a text for each prompt' [ "$(wc -l <texts.jsonl)" = 2 ]
 

@@ -37,7 +37,7 @@ static inline vf float_bytes(const char *at)
 
     return (vf)_mm256_cvtepi32_ps(_mm256_cvtepi8_epi32(_mm_loadl_epi64(from)));
 #else
-    vf v;
+    vf v = {0};
 
     for (int i = 0; i < W; i++)
         v[i] = (float)(int8_t)at[i];
