@@ -130,8 +130,7 @@ static bool read_value(const struct gpt_opt *opt, const cJSON *item,
     }
     /* a list of layers */
     if (opt->kind == GPT_OPT_STRING && cJSON_IsString(item)) {
-        *(const char **)field = gpt_arena_printf(arena, "%s",
-                                                 item->valuestring);
+        *(const char **)field = gpt_arena_strdup(arena, item->valuestring);
         return *(const char **)field != NULL;
     }
     if (opt->kind == GPT_OPT_FLAG && cJSON_IsBool(item)) {

@@ -20,6 +20,18 @@
 #define GIB 1073741824.0
 #define US 1e-6
 
+/* What devices have in common that differ in their memory alone. */
+#define A100                                                                   \
+    .narrow_peak = 312 * T, .float_peak = 19.5 * T, .efficiency = 0.8,         \
+    .units = 108, .launch = 4 * US, .per_node = 8,                             \
+    .near_bandwidth = 230 * G, .near_latency = 8 * US,                         \
+    .far_bandwidth = 22 * G, .far_latency = 15 * US
+#define HOPPER                                                                 \
+    .narrow_peak = 989 * T, .float_peak = 67 * T, .efficiency = 0.65,          \
+    .units = 132, .launch = 4 * US, .per_node = 8,                             \
+    .near_bandwidth = 360 * G, .near_latency = 8 * US,                         \
+    .far_bandwidth = 44 * G, .far_latency = 15 * US
+
 /* The first row whose words are in a device's name is taken: the longer names
  * are in front. The last row is measured. */
 static const struct gpt_hardware rows[] = {
@@ -28,26 +40,14 @@ static const struct gpt_hardware rows[] = {
      .bandwidth = 900 * G, .memory = 32 * GIB, .launch = 4 * US, .per_node = 8,
      .near_bandwidth = 120 * G, .near_latency = 8 * US,
      .far_bandwidth = 10 * G, .far_latency = 15 * US},
-    {.name = "a100-40g", .device = "A100-SXM4-40GB", .narrow_peak = 312 * T,
-     .float_peak = 19.5 * T, .efficiency = 0.8, .units = 108,
-     .bandwidth = 1555 * G, .memory = 40 * GIB, .launch = 4 * US,
-     .per_node = 8, .near_bandwidth = 230 * G, .near_latency = 8 * US,
-     .far_bandwidth = 22 * G, .far_latency = 15 * US},
-    {.name = "a100", .device = "A100", .narrow_peak = 312 * T,
-     .float_peak = 19.5 * T, .efficiency = 0.8, .units = 108,
-     .bandwidth = 2039 * G, .memory = 80 * GIB, .launch = 4 * US,
-     .per_node = 8, .near_bandwidth = 230 * G, .near_latency = 8 * US,
-     .far_bandwidth = 22 * G, .far_latency = 15 * US},
-    {.name = "h100", .device = "H100", .narrow_peak = 989 * T,
-     .float_peak = 67 * T, .efficiency = 0.65, .units = 132,
-     .bandwidth = 3350 * G, .memory = 80 * GIB, .launch = 4 * US,
-     .per_node = 8, .near_bandwidth = 360 * G, .near_latency = 8 * US,
-     .far_bandwidth = 44 * G, .far_latency = 15 * US},
-    {.name = "h200", .device = "H200", .narrow_peak = 989 * T,
-     .float_peak = 67 * T, .efficiency = 0.65, .units = 132,
-     .bandwidth = 4800 * G, .memory = 141 * G, .launch = 4 * US,
-     .per_node = 8, .near_bandwidth = 360 * G, .near_latency = 8 * US,
-     .far_bandwidth = 44 * G, .far_latency = 15 * US},
+    {.name = "a100-40g", .device = "A100-SXM4-40GB", A100,
+     .bandwidth = 1555 * G, .memory = 40 * GIB},
+    {.name = "a100", .device = "A100", A100, .bandwidth = 2039 * G,
+     .memory = 80 * GIB},
+    {.name = "h100", .device = "H100", HOPPER, .bandwidth = 3350 * G,
+     .memory = 80 * GIB},
+    {.name = "h200", .device = "H200", HOPPER, .bandwidth = 4800 * G,
+     .memory = 141 * G},
     {.name = "b200", .device = "B200", .narrow_peak = 2250 * T,
      .float_peak = 80 * T, .efficiency = 0.6, .units = 148,
      .bandwidth = 8000 * G, .memory = 180 * G, .launch = 4 * US,

@@ -17,9 +17,9 @@
 /* Attention in blocks reaches about this part of what large products reach:
  * published figures of FlashAttention 2 on A100. */
 #define ATTENTION_SHARE 0.65
-/* What matters is that a product of few tiles leaves units idle; kernels choose
- * among several sizes.
- * Rows and columns of a product that one unit of a device computes. */
+/* Rows and columns of a product that one unit of a device computes. Kernels
+ * choose among several sizes: what matters is that a product of few tiles
+ * leaves units idle. */
 #define TILE 128
 
 /* ---- links ---- */
@@ -294,10 +294,9 @@ static double exposed_sums(const struct gpt_train_plan *p,
     return seconds;
 }
 
-/* All of this is memory traffic: an update has a handful of operations for each
- * eight numbers that it moves.
- *
- * The update reads gradients, and reads and writes weights and two moments. */
+/* The update reads gradients, and reads and writes weights and two moments. All
+ * of it is memory traffic: there is a handful of operations for each eight
+ * numbers that move. */
 static double update_seconds(const struct gpt_train_plan *p,
                              const struct gpt_hardware *h, double parameters)
 {

@@ -276,6 +276,31 @@ static int note_failed(struct found *f, const struct candidate *c,
     return GPT_OK;
 }
 
+/* A layout whose memory is known. */
+struct weighed {
+    struct gpt_train_options options;
+    struct gpt_train_plan plan; /* refers to the options */
+    struct gpt_layout_choice choice;
+    int64_t parameters;
+    bool fits;
+};
+
+/* What does not fit is noted. */
+static int weigh(const struct gpt_layout_search *s, const struct candidate *c,
+                 struct found *f, struct weighed *w, struct gpt_err *err)
+{
+    w->fits = false;
+    if (gpt_layout_plan(s, c->part, &w->options, &w->plan) != GPT_OK)
+        return GPT_OK;
+    w->choice = (struct gpt_layout_choice){.memory = 0};
+    for (int i = 0; i < GPT_N_PARTS; i++)
+        w->choice.part[i] = c->part[i];
+    GPT_TRY(measure_memory(s, &w->plan, &w->choice.memory, &w->parameters,
+                           err));
+    w->fits = w->choice.memory <= s->hardware->memory;
+    return w->fits ? GPT_OK : note_failed(f, c, &w->choice, err);
+}
+
 /* Keeps the list sorted: what is slower than a full list goes. */
 static void note_choice(struct found *f, const struct gpt_layout_choice *choice)
 {
@@ -296,22 +321,16 @@ static int try_candidate(const struct gpt_layout_search *s,
                          const struct candidate *c, struct found *f,
                          struct gpt_err *err)
 {
-    struct gpt_layout_choice choice = {.memory = 0};
-    struct gpt_train_options options;
-    struct gpt_train_plan plan;
-    int64_t parameters;
+    struct weighed w;
 
-    if (is_hopeless(f, c) ||
-        gpt_layout_plan(s, c->part, &options, &plan) != GPT_OK)
+    if (is_hopeless(f, c))
         return GPT_OK;
-    for (int i = 0; i < GPT_N_PARTS; i++)
-        choice.part[i] = c->part[i];
-    GPT_TRY(measure_memory(s, &plan, &choice.memory, &parameters, err));
-    if (choice.memory > s->hardware->memory)
-        return note_failed(f, c, &choice, err);
-    GPT_TRY(gpt_layout_time(&plan, s->hardware, parameters, &choice.time,
+    GPT_TRY(weigh(s, c, f, &w, err));
+    if (!w.fits)
+        return GPT_OK;
+    GPT_TRY(gpt_layout_time(&w.plan, s->hardware, w.parameters, &w.choice.time,
                             err));
-    note_choice(f, &choice);
+    note_choice(f, &w.choice);
     return GPT_OK;
 }
 
@@ -322,24 +341,13 @@ static int try_frugal(const struct gpt_layout_search *s,
                       struct gpt_err *err)
 {
     for (size_t i = 0; i < c->n; i++) {
+        struct weighed w;
         bool frugal = true;
 
         for (size_t k = 0; k < c->n && frugal; k++)
             frugal = k == i || !needs_as_much(&c->list[i], &c->list[k]);
-        if (!frugal)
-            continue;
-        struct gpt_layout_choice choice = {.memory = 0};
-        struct gpt_train_options options;
-        struct gpt_train_plan plan;
-        int64_t parameters;
-
-        for (int k = 0; k < GPT_N_PARTS; k++)
-            choice.part[k] = c->list[i].part[k];
-        if (gpt_layout_plan(s, choice.part, &options, &plan) != GPT_OK)
-            continue;
-        GPT_TRY(measure_memory(s, &plan, &choice.memory, &parameters, err));
-        if (choice.memory > s->hardware->memory)
-            GPT_TRY(note_failed(f, &c->list[i], &choice, err));
+        if (frugal)
+            GPT_TRY(weigh(s, &c->list[i], f, &w, err));
     }
     return GPT_OK;
 }

@@ -157,8 +157,8 @@ nearest(const struct gpt_layout_choice *list, size_t n, const int64_t *given)
 }
 
 /* What was typed is given up, in part; then more ranks are tried. */
-static int name_nearest(struct gpt_advice *a, struct gpt_layout_choice *list,
-                        struct gpt_err *err)
+static void name_nearest(struct gpt_advice *a, struct gpt_layout_choice *list,
+                         struct gpt_err *err)
 {
     struct gpt_layout_search s = a->search;
     struct gpt_layout_choice least;
@@ -168,27 +168,27 @@ static int name_nearest(struct gpt_advice *a, struct gpt_layout_choice *list,
 
     for (int i = 0; i < GPT_N_PARTS; i++)
         s.part[i] = -1;
-    for (; n == 0 && s.ranks <= a->o->world_size * 64; s.ranks *= 2) {
+    for (; s.ranks <= a->o->world_size * 64; s.ranks *= 2) {
         /* a step has at least a sample of each rank */
-        if (a->base.global_batch_size % s.ranks != 0)
-            a->base.global_batch_size =
-                gpt_round_up(a->base.global_batch_size, s.ranks);
+        a->base.global_batch_size =
+            gpt_round_up(a->base.global_batch_size, s.ranks);
         if (gpt_layouts_find(&s, list, MOST_SHOWN, &n, &least, NULL) !=
             GPT_OK)
             n = 0;
         if (n > 0)
             break;
     }
-    if (n == 0)
-        return gpt_hint(err, "a shorter --seq-length or a smaller model needs "
-                             "less; nothing fits on 64 times as many ranks");
+    if (n == 0) {
+        gpt_hint(err, "a shorter --seq-length or a smaller model needs less; "
+                      "nothing fits on 64 times as many ranks");
+        return;
+    }
     const struct gpt_layout_choice *c = nearest(list, n, a->search.part);
     a->search.ranks = s.ranks;
     if (gpt_advice_command(&command, a, c) == GPT_OK)
         gpt_hint(err, "on %lld ranks %s needs %s", (long long)s.ranks,
                  command.data, gpt_text_bytes(bytes, c->memory));
     gpt_buf_free(&command);
-    return GPT_EDEVICE;
 }
 
 /* The error says by how much the ranks are too small, the hint what to do; the

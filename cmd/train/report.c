@@ -8,6 +8,7 @@
 #include "base/memory.h"
 #include "base/num.h"
 #include "base/progress.h"
+#include "cmd/train/best.h"
 
 #include <assert.h>
 #include <math.h>
@@ -32,9 +33,8 @@ struct gpt_report {
         double seconds;      /* of training, up to the last line */
         double loss;         /* of the last step that was not skipped */
         double valid, test;  /* the last losses; NaN: none */
-        int64_t valid_at;
-        double best;         /* the lowest of validation; NaN: none */
-        int64_t best_at;
+        int64_t valid_at;    /* -1: nowhere */
+        struct gpt_best best;
     } whole;
 };
 
@@ -60,7 +60,7 @@ int gpt_report_open(struct gpt_report **report,
     GPT_TRY(gpt_new(&r, 1, sizeof(*r), "the report", err));
     r->o = *options;
     r->whole.loss = r->whole.valid = r->whole.test = (double)NAN;
-    r->whole.best = (double)NAN;
+    r->whole.valid_at = -1;
     GPT_TRY_GOTO(status, gpt_sinks_open(&r->sinks, &options->sinks, err), fail);
     if (progress)
         r->progress = gpt_progress_open(options->progress, "train", "step",
@@ -352,14 +352,11 @@ static void keep_loss(struct gpt_report *r, const struct gpt_report_eval *e)
         r->whole.test = e->loss;
         return;
     }
-    if (r->whole.valid_at == e->iteration && !isnan(r->whole.valid))
+    if (r->whole.valid_at == e->iteration)
         return;
     r->whole.valid = e->loss;
     r->whole.valid_at = e->iteration;
-    if (!(r->whole.best <= e->loss)) {
-        r->whole.best = e->loss;
-        r->whole.best_at = e->iteration;
-    }
+    gpt_best_take(&r->whole.best, e->iteration, e->loss, 0);
 }
 
 /* The line is Megatron-LM's up to the perplexity, which scripts parse; bits a
@@ -514,9 +511,10 @@ void gpt_report_summary(const struct gpt_report *r, int64_t iteration)
     if (isfinite(r->whole.valid))
         gpt_log_line(" last validation loss: %.6E, at iteration %lld",
                      r->whole.valid, (long long)r->whole.valid_at);
-    if (isfinite(r->whole.best) && r->whole.best_at != r->whole.valid_at)
+    if (r->whole.best.iteration > 0 &&
+        r->whole.best.iteration != r->whole.valid_at)
         gpt_log_line(" best validation loss: %.6E, at iteration %lld",
-                     r->whole.best, (long long)r->whole.best_at);
+                     r->whole.best.loss, (long long)r->whole.best.iteration);
     if (isfinite(r->whole.test))
         gpt_log_line(" test loss: %.6E", r->whole.test);
     if (r->whole.steps > 0)

@@ -45,7 +45,8 @@ struct gpt_report_step {
 int gpt_report_step(struct gpt_report *report, const struct gpt_report_step *s,
                     struct gpt_err *err) GPT_MUST_USE;
 
-/* Time spent in the next three does not count as training. */
+/* The caller stops the clock of training around the next three:
+ * gpt_report_pause(). */
 
 struct gpt_report_eval {
     const char *what; /* "validation", "validation-NAME" or "test" */

@@ -580,12 +580,12 @@ static int count_epoch(struct gpt_run *r, int64_t *samples, struct gpt_err *err)
                  out);
     GPT_TRY_GOTO(status, gpt_corpus_open(&corpus, &options, err), out);
     *samples = gpt_corpus_epoch(corpus, GPT_TRAIN);
-    /* as often as their weights say, which is no number of passes */
     if (*samples == 0)
         status = gpt_fail(err, GPT_EUSAGE,
                           "--epochs: an epoch of the training data is less "
                           "than one sample of --seq-length %lld",
                           (long long)r->o->seq_length);
+    /* as often as their weights say, which is no number of passes */
     if (*samples < 0) {
         gpt_fail(err, GPT_EUSAGE,
                  "--epochs: a blend by weights reads its data sets unequally "

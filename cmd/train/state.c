@@ -265,7 +265,6 @@ static bool holds_state(const struct gpt_replica *r,
                 return true;
             break;
         }
-    /* an optimizer that keeps nothing finds all of it everywhere */
     return !kept; /* without momentum there is nothing to hold */
 }
 

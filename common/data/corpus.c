@@ -410,10 +410,8 @@ static int build_staged(const struct gpt_corpus *c, struct split *s,
     return GPT_OK;
 }
 
-/* The names without their directories, as in digest_member().
- *
- * What fixes the order beside the data sets: where stages begin, and their
- * weights. */
+/* What fixes the order beside the data sets: where stages begin, and their
+ * weights. Names are without their directories, as in digest_member(). */
 static uint64_t digest_stages(const struct gpt_data_stages *stages)
 {
     uint64_t h = 's';

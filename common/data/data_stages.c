@@ -73,23 +73,14 @@ static int take_line(struct gpt_data_stages *s, size_t *cap, const char *path,
                      int64_t number, char *line, struct gpt_err *err)
 {
     static const char what[] = "data stages";
-    struct gpt_data_stage *grown;
     const char **words;
 
     line[strcspn(line, "#")] = '\0';
     const int64_t n = count_words(line);
     if (n == 0)
         return GPT_OK;
-    /* the arena keeps what is grown: stages are few */
-    if ((size_t)s->n == *cap) {
-        *cap = *cap ? 2 * *cap : 8;
-        grown = gpt_arena_alloc(&s->arena, *cap, sizeof(*grown));
-        if (!grown)
-            return gpt_no_memory(err, what);
-        if (s->n > 0)
-            memcpy(grown, s->stage, (size_t)s->n * sizeof(*grown));
-        s->stage = grown;
-    }
+    GPT_TRY(gpt_grow(&s->stage, cap, (size_t)s->n + 1, sizeof(*s->stage), what,
+                     err));
     words = gpt_arena_alloc(&s->arena, (size_t)n, sizeof(*words));
     char *copy = gpt_arena_strdup(&s->arena, line);
     if (!words || !copy)
@@ -135,6 +126,7 @@ out:
 
 void gpt_data_stages_free(struct gpt_data_stages *s)
 {
+    gpt_free(s->stage);
     gpt_arena_free(&s->arena);
     *s = (struct gpt_data_stages){.n = 0};
 }

@@ -16,7 +16,7 @@ struct gpt_data_stage {
 struct gpt_data_stages {
     struct gpt_data_stage *stage; /* (n), by ascending samples from 0 on */
     int64_t n;
-    struct gpt_arena arena; /* of everything above */
+    struct gpt_arena arena; /* of the words */
 };
 
 /* Reads a file; GPT_EDATA names file, line and rule. {0} may be freed. */

@@ -153,14 +153,16 @@ static int weigh(const struct gpt_feed *f, struct batch *b,
 
     /* every data parallel rank has as many microbatches, so that each can make
      * its share of the mean alone */
+    if (!b->own_weights && !f->o.per_token) {
+        average(at->weight, n, micro_batches);
+        return GPT_OK;
+    }
     if (b->own_weights)
         GPT_TRY(gpt_loss_weigh(f->o.loss, &batch, &b->err));
-    else if (!f->o.per_token)
-        average(at->weight, n, micro_batches);
-    for (int64_t i = 0; i < n && b->own_weights; i++)
-        at->weight[i] /= (float)micro_batches;
-    for (int64_t i = 0; i < n && f->o.per_token && !b->own_weights; i++)
-        at->weight[i] /= (float)(n * micro_batches);
+    const float divisor =
+        (float)(b->own_weights ? micro_batches : n * micro_batches);
+    for (int64_t i = 0; i < n; i++)
+        at->weight[i] /= divisor;
     return GPT_OK;
 }
 
