@@ -241,10 +241,9 @@ static uint32_t file_type(const struct gguf_plan *plan)
 static void put_general(struct gpt_gguf_keys *k, const struct gpt_target *t)
 {
     const struct gguf_plan *plan = t->data;
-    const char *slash = strrchr(t->o.save, '/');
     char name[256];
 
-    snprintf(name, sizeof(name), "%s", slash ? slash + 1 : t->o.save);
+    snprintf(name, sizeof(name), "%s", gpt_path_name(t->o.save));
     if (gpt_path_ends_in(name, ".gguf"))
         name[strlen(name) - strlen(".gguf")] = '\0';
     gpt_gguf_put_text(k, "general.architecture", plan->arch->name);
@@ -259,7 +258,6 @@ static void put_general(struct gpt_gguf_keys *k, const struct gpt_target *t)
  * a gigabyte is written in vain. */
 int gpt_gguf_plan(struct gpt_target *t, struct gpt_err *err)
 {
-    const char *slash = strrchr(t->o.save, '/');
     struct gguf_plan *plan;
 
     snprintf(t->path, sizeof(t->path), "%s", t->o.save);
@@ -269,7 +267,7 @@ int gpt_gguf_plan(struct gpt_target *t, struct gpt_err *err)
                             err));
     GPT_TRY(gpt_target_files(t, 1, err));
     snprintf(t->files[0].name, sizeof(t->files[0].name), "%s",
-             slash ? slash + 1 : t->o.save);
+             gpt_path_name(t->o.save));
     GPT_TRY(plan_tensors(t, err));
     GPT_TRY(place_tensors(t, err));
     put_general(&plan->keys, t);
