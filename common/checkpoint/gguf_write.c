@@ -351,26 +351,16 @@ int gpt_gguf_write(struct gpt_target *t, struct gpt_pour *pour,
     const struct planned *last = &plan->list[plan->n - 1];
     struct gpt_gguf_keys header = {0};
     struct gpt_part *parts = NULL;
-    struct gpt_out *out = NULL;
     int status;
 
     GPT_TRY_GOTO(status, make_header(&header, plan, err), done);
     GPT_TRY_GOTO(status, make_parts(plan, &header, &parts, err), done);
-    /* the size is known, so that a full disk is reported at once */
     const int64_t end = gpt_round_up(last->offset + last->bytes,
                                      GPT_GGUF_ALIGN);
-    GPT_TRY_GOTO(status,
-                 gpt_out_open(&out, t->path, pour->flags,
-                              (int64_t)header.b.len + end, err),
-                 done);
-    GPT_TRY_GOTO(status,
-                 gpt_pour(pour, out, t->files[0].name, parts, plan->n + 1,
-                          false, err),
-                 done);
-    status = gpt_out_commit(out, err);
-    out = NULL;
+    status = gpt_pour_file(pour, t->path, t->files[0].name,
+                           (int64_t)header.b.len + end, parts, plan->n + 1,
+                           err);
 done:
-    gpt_out_abort(out);
     gpt_buf_free(&header.b);
     gpt_free(parts);
     return status;

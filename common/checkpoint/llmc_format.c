@@ -593,24 +593,14 @@ static int write_llmc(struct gpt_target *t, struct gpt_pour *pour,
 {
     const struct llmc_plan *plan = t->data;
     struct gpt_part *parts = NULL;
-    struct gpt_out *out = NULL;
     uint8_t head[HEAD_BYTES] = {0};
     int status;
 
     fill_head(head, &t->o.config, plan);
-    GPT_TRY_GOTO(status, make_parts(plan, head, &parts, err), done);
-    GPT_TRY_GOTO(status,
-                 gpt_out_open(&out, t->path, pour->flags, t->files[0].bytes,
-                              err),
-                 done);
-    GPT_TRY_GOTO(status,
-                 gpt_pour(pour, out, t->files[0].name, parts, plan->n + 1,
-                          false, err),
-                 done);
-    status = gpt_out_commit(out, err);
-    out = NULL;
-done:
-    gpt_out_abort(out);
+    status = make_parts(plan, head, &parts, err);
+    if (status == GPT_OK)
+        status = gpt_pour_file(pour, t->path, t->files[0].name,
+                               t->files[0].bytes, parts, plan->n + 1, err);
     gpt_free(parts);
     return status;
 }

@@ -424,6 +424,22 @@ out:
     return status;
 }
 
+/* The size is known, so that a full disk is reported at once. What is behind the
+ * last part and between them is zero. */
+int gpt_pour_file(struct gpt_pour *p, const char *path, const char *name,
+                  int64_t bytes, struct gpt_part *parts, int64_t n,
+                  struct gpt_err *err)
+{
+    struct gpt_out *out;
+
+    GPT_TRY(gpt_out_open(&out, path, p->flags, bytes, err));
+    const int status = gpt_pour(p, out, name, parts, n, false, err);
+    if (status == GPT_OK)
+        return gpt_out_commit(out, err);
+    gpt_out_abort(out);
+    return status;
+}
+
 /* ---- checking ---- */
 
 /* Pieces are of one size, so that the sum of each has its place in a list. */
