@@ -424,8 +424,8 @@ out:
     return status;
 }
 
-/* The size is known, so that a full disk is reported at once. What is behind the
- * last part and between them is zero. */
+/* The size is known, so that a full disk is reported at once. What is between
+ * parts and behind the last is zero. */
 int gpt_pour_file(struct gpt_pour *p, const char *path, const char *name,
                   int64_t bytes, struct gpt_part *parts, int64_t n,
                   struct gpt_err *err)
