@@ -312,13 +312,12 @@ static int make_header(struct gpt_gguf_keys *h, const struct gguf_plan *plan,
     return GPT_OK;
 }
 
-/* The parts of the file, as the plan has placed them.
- *
- * They are the header, and each tensor. What is between them
- * and behind the last, which llama.cpp wants padded, too, is never written, and
- * so is zero. The factors of rotary rates have no source: they follow from the
- * configuration, and are in memory. A tile is whole rows, or a part of one that
- * is a multiple of every block, so that no block is cut. */
+/* The parts of the file, as the plan has placed them: the header, and each
+ * tensor. What is between them and behind the last, which llama.cpp wants
+ * padded, too, is never written, and so is zero. The factors of rotary rates
+ * have no source: they follow from the configuration, and are in memory. A tile
+ * is whole rows, or a part of one that is a multiple of every block, so that no
+ * block is cut. */
 static int make_parts(const struct gguf_plan *plan,
                       const struct gpt_gguf_keys *header,
                       struct gpt_part **parts, struct gpt_err *err)

@@ -61,8 +61,8 @@ struct hand {
     uint8_t *tile, *packed;
 };
 
-/* More threads than processors are of no use to what is copied in memory. They
- * are to disks that answer late, so what was asked for is not cut to that. */
+/* A number that was asked for is not cut to that of processors: more threads
+ * are of use to disks that answer late, though not to copies in memory. */
 static int count_threads(int asked)
 {
     const int n = asked > 0 ? asked : omp_get_max_threads();
