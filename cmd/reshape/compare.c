@@ -9,6 +9,7 @@
 #include "base/num.h"
 #include "base/utf8.h"
 #include "checkpoint/names.h"
+#include "model/params.h"
 
 #include <math.h>
 #include <stdio.h>
@@ -80,6 +81,7 @@ int gpt_compare_rows(const struct gpt_tensor *in, const struct gpt_tensor *out,
 struct pair {
     struct gpt_source a, b;
     const char *path_a, *path_b;
+    struct gpt_param_table table; /* of a: which rows are ids */
     uint8_t *tiles;
     int64_t n, elements; /* that were compared */
     bool state_apart;    /* only one of the two has optimizer state */
@@ -89,6 +91,7 @@ struct pair {
 static void close_pair(struct pair *p)
 {
     gpt_free(p->tiles);
+    gpt_params_free(&p->table);
     gpt_source_close(&p->b);
     gpt_source_close(&p->a);
 }
@@ -111,6 +114,7 @@ static int open_pair(struct pair *p, const char *a, const char *b,
                  field);
         return gpt_hint(err, "gpt-reshape inspect shows each");
     }
+    GPT_TRY(gpt_params_build(&p->table, &p->a.config, err));
     return gpt_new(&p->tiles, 2, GPT_TILE_BYTES, "tiles", err);
 }
 
@@ -130,17 +134,19 @@ static int find_other(struct pair *p, const struct gpt_source *in,
 }
 
 /* Rows that both have; of a vocabulary, those of ids that exist. Padding may be
- * of any height and hold anything. */
+ * of any height and hold anything. Heights do not tell a vocabulary: other
+ * tensors may have as many rows. */
 static int64_t rows_of(const struct pair *p, const struct gpt_tensor *x,
                        const struct gpt_tensor *y)
 {
-    const struct gpt_config *c = &p->a.config;
-    int64_t rows = gpt_min_i64(x->shape[0], y->shape[0]);
+    const int64_t rows = gpt_min_i64(x->shape[0], y->shape[0]);
+    size_t prefix;
+    const struct gpt_param *param =
+        gpt_params_find(&p->table, gpt_name_parameter(x->name, &prefix));
 
-    if (x->shape[0] == c->padded_vocab_size ||
-        y->shape[0] == p->b.config.padded_vocab_size)
-        rows = gpt_min_i64(rows, gpt_max_i64(c->vocab_size, 1));
-    return rows;
+    if (!param || !param->vocab_rows)
+        return rows;
+    return gpt_min_i64(rows, gpt_max_i64(p->a.config.vocab_size, 1));
 }
 
 /* Tensors of this project have two dimensions at most. */

@@ -123,18 +123,22 @@ static const struct gpt_opt table[] = {
 };
 
 /* Printed at once, from memory: standard output holds a whole listing or
- * nothing. gpt_main() checks that it was written. */
+ * nothing. gpt_main() checks that it was written. Frees the text. */
+static int print_whole(int status, struct gpt_buf *b)
+{
+    if (status == GPT_OK)
+        fwrite(b->data, 1, b->len, stdout);
+    gpt_buf_free(b);
+    return status;
+}
+
 static int show(int (*describe)(struct gpt_buf *out, const char *path,
                                 bool json, struct gpt_err *err),
                 const char *path, bool json, struct gpt_err *err)
 {
     struct gpt_buf b = {0};
-    int status = describe(&b, path, json, err);
 
-    if (status == GPT_OK)
-        fwrite(b.data, 1, b.len, stdout);
-    gpt_buf_free(&b);
-    return status;
+    return print_whole(describe(&b, path, json, err), &b);
 }
 
 /* Hears the bytes of tensors so far; see gpt_target_write(). Those that an
@@ -418,11 +422,10 @@ static int do_verify(const struct options *o, const struct gpt_args *args,
         gpt_fail(err, GPT_EUSAGE, "verify rounds to fp32, fp16 or bf16");
         return gpt_hint(err, "packed matrices are recognised without it");
     }
-    int status = gpt_compare_equal(&b, args->positional[1],
-                                   args->positional[2], dtype, err);
-    if (status == GPT_OK)
-        fwrite(b.data, 1, b.len, stdout);
-    gpt_buf_free(&b);
+    const int status = print_whole(
+        gpt_compare_equal(&b, args->positional[1], args->positional[2], dtype,
+                          err),
+        &b);
     /* a difference; other failures have hints of their own */
     if (status != GPT_EFAIL || err->hint[0])
         return status;
@@ -436,13 +439,11 @@ static int do_diff(const struct options *o, const struct gpt_args *args,
                    struct gpt_err *err)
 {
     struct gpt_buf b = {0};
-    int status = gpt_compare_differences(&b, args->positional[1],
-                                         args->positional[2], o->json, err);
 
-    if (status == GPT_OK)
-        fwrite(b.data, 1, b.len, stdout);
-    gpt_buf_free(&b);
-    return status;
+    return print_whole(gpt_compare_differences(&b, args->positional[1],
+                                               args->positional[2], o->json,
+                                               err),
+                       &b);
 }
 
 /* Words that come first on the command line, and how many paths each takes.

@@ -155,6 +155,10 @@ void gpt_out_suspend(struct gpt_out *out); /* NULL is fine */
 int gpt_out_publish_parts(const char *const *paths, size_t n,
                           const char *const *gone, size_t n_gone,
                           struct gpt_err *err) GPT_MUST_USE;
+/* The file of GPT_OUT_PART for `path`, whether it is there or not; beside what
+ * a link points to. */
+int gpt_out_part(char *buf, size_t cap, const char *path,
+                 struct gpt_err *err) GPT_MUST_USE;
 /* Removes PATH.part, if it is there. */
 int gpt_out_remove_part(const char *path, struct gpt_err *err) GPT_MUST_USE;
 /* The directory of GPT_OUT_PART for the target `path`, whether it is there or

@@ -5,6 +5,7 @@
 #include "base/memory.h"
 
 #include <errno.h>
+#include <stdio.h>
 #include <sys/stat.h>
 #include <unistd.h>
 
@@ -92,6 +93,17 @@ out:
     }
     gpt_free(e);
     return status;
+}
+
+int gpt_out_part(char *buf, size_t cap, const char *path, struct gpt_err *err)
+{
+    char *part;
+
+    GPT_TRY(part_of(&part, path, err));
+    const bool fits = (size_t)snprintf(buf, cap, "%s", part) < cap;
+    gpt_free(part);
+    return fits ? GPT_OK
+                : gpt_fail(err, GPT_EFAIL, "the path '%s' is too long", path);
 }
 
 int gpt_out_remove_part(const char *path, struct gpt_err *err)

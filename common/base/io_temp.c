@@ -109,21 +109,13 @@ void gpt_out_cleanup(void)
 
 /* ---- names ---- */
 
-/* basename(3) may change its argument. */
-static const char *base_of(const char *path)
-{
-    const char *slash = strrchr(path, '/');
-
-    return slash ? slash + 1 : path;
-}
-
 /* In the directory of the target: rename(2) works within one file system only.
  * The leading dot hides it from globs, pid and random number keep writers
  * apart, on machines that share a file system as well. */
 char *gpt_temp_name(const char *path)
 {
     uint32_t random = 0;
-    const char *base = base_of(path);
+    const char *base = gpt_path_name(path);
     size_t bytes = strlen(path) + 40;
     char *name = gpt_alloc(bytes, 1);
 
@@ -152,7 +144,7 @@ char *gpt_part_name(const char *path)
  * beginnings must not meet half of one. */
 char *gpt_part_dir_name(const char *path)
 {
-    const char *base = base_of(path);
+    const char *base = gpt_path_name(path);
     size_t bytes = strlen(path) + sizeof("..part");
     char *name = gpt_alloc(bytes, 1);
 
@@ -205,7 +197,7 @@ bool gpt_is_temp(const char *name)
 
 void gpt_temp_sweep(const char *path)
 {
-    const char *base = base_of(path);
+    const char *base = gpt_path_name(path);
     char dir[GPT_PATH_BYTES], full[GPT_JOINED_BYTES];
     struct stat st;
 
@@ -279,7 +271,7 @@ int gpt_out_exists(struct gpt_err *err, const char *path)
 
 int gpt_out_cannot_create(struct gpt_err *err, const char *path)
 {
-    int error = errno, len = (int)(base_of(path) - path);
+    int error = errno, len = (int)(gpt_path_name(path) - path);
     char dir[GPT_PATH_BYTES];
 
     snprintf(dir, sizeof(dir), "%.*s", len > 1 ? len - 1 : len, path);

@@ -7,6 +7,7 @@
 #include <sys/stat.h>
 #include <sys/statvfs.h>
 
+/* basename(3) may change its argument. */
 const char *gpt_path_name(const char *path)
 {
     const char *slash = strrchr(path, '/');

@@ -385,10 +385,8 @@ static int read_ids(struct gpt_source *s, struct gguf *g, struct gpt_err *err)
 /* Names in listings are without directories, as for other formats. */
 static void fill_file(struct gpt_source *s, struct gguf *g)
 {
-    const char *slash = strrchr(s->dir, '/');
-
     g->files[0] = (struct gpt_source_file){
-        .name = slash ? slash + 1 : s->dir,
+        .name = gpt_path_name(s->dir),
         .bytes = gpt_in_size(g->file.in),
         .tensors = g->file.n_tensors,
     };

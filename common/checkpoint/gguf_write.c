@@ -241,10 +241,9 @@ static uint32_t file_type(const struct gguf_plan *plan)
 static void put_general(struct gpt_gguf_keys *k, const struct gpt_target *t)
 {
     const struct gguf_plan *plan = t->data;
-    const char *slash = strrchr(t->o.save, '/');
     char name[256];
 
-    snprintf(name, sizeof(name), "%s", slash ? slash + 1 : t->o.save);
+    snprintf(name, sizeof(name), "%s", gpt_path_name(t->o.save));
     if (gpt_path_ends_in(name, ".gguf"))
         name[strlen(name) - strlen(".gguf")] = '\0';
     gpt_gguf_put_text(k, "general.architecture", plan->arch->name);
@@ -259,7 +258,6 @@ static void put_general(struct gpt_gguf_keys *k, const struct gpt_target *t)
  * a gigabyte is written in vain. */
 int gpt_gguf_plan(struct gpt_target *t, struct gpt_err *err)
 {
-    const char *slash = strrchr(t->o.save, '/');
     struct gguf_plan *plan;
 
     snprintf(t->path, sizeof(t->path), "%s", t->o.save);
@@ -269,7 +267,7 @@ int gpt_gguf_plan(struct gpt_target *t, struct gpt_err *err)
                             err));
     GPT_TRY(gpt_target_files(t, 1, err));
     snprintf(t->files[0].name, sizeof(t->files[0].name), "%s",
-             slash ? slash + 1 : t->o.save);
+             gpt_path_name(t->o.save));
     GPT_TRY(plan_tensors(t, err));
     GPT_TRY(place_tensors(t, err));
     put_general(&plan->keys, t);
@@ -314,13 +312,12 @@ static int make_header(struct gpt_gguf_keys *h, const struct gguf_plan *plan,
     return GPT_OK;
 }
 
-/* The parts of the file, as the plan has placed them.
- *
- * They are the header, and each tensor. What is between them
- * and behind the last, which llama.cpp wants padded, too, is never written, and
- * so is zero. The factors of rotary rates have no source: they follow from the
- * configuration, and are in memory. A tile is whole rows, or a part of one that
- * is a multiple of every block, so that no block is cut. */
+/* The parts of the file, as the plan has placed them: the header, and each
+ * tensor. What is between them and behind the last, which llama.cpp wants
+ * padded, too, is never written, and so is zero. The factors of rotary rates
+ * have no source: they follow from the configuration, and are in memory. A tile
+ * is whole rows, or a part of one that is a multiple of every block, so that no
+ * block is cut. */
 static int make_parts(const struct gguf_plan *plan,
                       const struct gpt_gguf_keys *header,
                       struct gpt_part **parts, struct gpt_err *err)
@@ -353,26 +350,16 @@ int gpt_gguf_write(struct gpt_target *t, struct gpt_pour *pour,
     const struct planned *last = &plan->list[plan->n - 1];
     struct gpt_gguf_keys header = {0};
     struct gpt_part *parts = NULL;
-    struct gpt_out *out = NULL;
     int status;
 
     GPT_TRY_GOTO(status, make_header(&header, plan, err), done);
     GPT_TRY_GOTO(status, make_parts(plan, &header, &parts, err), done);
-    /* the size is known, so that a full disk is reported at once */
     const int64_t end = gpt_round_up(last->offset + last->bytes,
                                      GPT_GGUF_ALIGN);
-    GPT_TRY_GOTO(status,
-                 gpt_out_open(&out, t->path, pour->flags,
-                              (int64_t)header.b.len + end, err),
-                 done);
-    GPT_TRY_GOTO(status,
-                 gpt_pour(pour, out, t->files[0].name, parts, plan->n + 1,
-                          false, err),
-                 done);
-    status = gpt_out_commit(out, err);
-    out = NULL;
+    status = gpt_pour_file(pour, t->path, t->files[0].name,
+                           (int64_t)header.b.len + end, parts, plan->n + 1,
+                           err);
 done:
-    gpt_out_abort(out);
     gpt_buf_free(&header.b);
     gpt_free(parts);
     return status;

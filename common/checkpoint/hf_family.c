@@ -144,7 +144,7 @@ static const struct gpt_hf_rule llama_rules[] = {
  * here, and transformers' two switches are separate: both must be off. */
 static const struct gpt_hf_key llama_keys[] = {
     ARCHITECTURES,
-    KEY("attention_bias", MUST, "false"),
+    NO_ATTENTION_BIAS,
     ATTENTION_DROPOUT,
     BOS("1"),
     EOS("2"),
@@ -154,12 +154,12 @@ static const struct gpt_hf_key llama_keys[] = {
     INIT("0.02"),
     FFN("11008"),
     POSITIONS("2048"),
-    KEY("mlp_bias", MUST, "false"),
+    NO_MLP_BIAS,
     TYPE,
     HEADS("32"),
     LAYERS("32"),
     KV_HEADS("0"),
-    RATE("rms_norm_eps", norm_epsilon, "1e-6"),
+    RMS_EPS("1e-6"),
     KEY("rope_interleaved", MUST, "false"),
     ROPE("10000"),
     TIED("false"),
@@ -192,7 +192,7 @@ static const struct gpt_hf_key mistral_keys[] = {
     HEADS("32"),
     LAYERS("32"),
     KV_HEADS("8"),
-    RATE("rms_norm_eps", norm_epsilon, "1e-6"),
+    RMS_EPS("1e-6"),
     ROPE("10000"),
     KEY("sliding_window", WINDOW, "4096"),
     TIED("false"),
@@ -221,7 +221,7 @@ static const struct gpt_hf_family mistral = {
     HEADS("32"),                                                               \
     LAYERS("32"),                                                              \
     KV_HEADS("32"),                                                            \
-    RATE("rms_norm_eps", norm_epsilon, "1e-6"),                                \
+    RMS_EPS("1e-6"),                                                           \
     ROPE("10000"),                                                             \
     KEY("sliding_window", WINDOW, "4096"),                                     \
     TIED("false"),                                                             \
@@ -252,7 +252,7 @@ static const struct gpt_hf_family qwen2 = {
  * whatever the width. */
 static const struct gpt_hf_key qwen3_keys[] = {
     ARCHITECTURES,
-    KEY("attention_bias", MUST, "false"),
+    NO_ATTENTION_BIAS,
     ATTENTION_DROPOUT,
     BOS("null"),
     EOS("null"),
@@ -284,7 +284,7 @@ static const struct gpt_hf_rule phi3_rules[] = {
 /* The positions of pretraining concern that scaling alone: they are a note. */
 static const struct gpt_hf_key phi3_keys[] = {
     ARCHITECTURES,
-    KEY("attention_bias", MUST, "false"),
+    NO_ATTENTION_BIAS,
     ATTENTION_DROPOUT,
     BOS("1"),
     KEY("embd_pdrop", OTHER_DROPOUT, "0"),
@@ -298,9 +298,9 @@ static const struct gpt_hf_key phi3_keys[] = {
     HEADS("32"),
     LAYERS("32"),
     KV_HEADS("0"),
-    RATE("partial_rotary_factor", rotary_percent, "1"),
+    ROTARY_SHARE("1"),
     RATE("resid_pdrop", hidden_dropout, "0"),
-    RATE("rms_norm_eps", norm_epsilon, "1e-5"),
+    RMS_EPS("1e-5"),
     ROPE("10000"),
     KEY("sliding_window", WINDOW, "null"),
     TIED("false"),
@@ -433,17 +433,8 @@ static const struct gpt_hf_rule falcon_rules[] = {
     RULE(WORD_EMBEDDING, SAME, "word_embeddings.weight"),
     RULE(NORM1_WEIGHT, SAME, "h.%.input_layernorm.weight"),
     RULE(NORM1_BIAS, SAME, "h.%.input_layernorm.bias"),
-    RULE(QKV_WEIGHT, SAME, "h.%.self_attention.query_key_value.weight"),
-    RULE(QKV_BIAS, SAME, "h.%.self_attention.query_key_value.bias"),
-    RULE(PROJ_WEIGHT, SAME, "h.%.self_attention.dense.weight"),
-    RULE(PROJ_BIAS, SAME, "h.%.self_attention.dense.bias"),
-    RULE(FC1_WEIGHT, SAME, "h.%.mlp.dense_h_to_4h.weight"),
-    RULE(FC1_BIAS, SAME, "h.%.mlp.dense_h_to_4h.bias"),
-    RULE(FC2_WEIGHT, SAME, "h.%.mlp.dense_4h_to_h.weight"),
-    RULE(FC2_BIAS, SAME, "h.%.mlp.dense_4h_to_h.bias"),
-    RULE(FINAL_NORM_WEIGHT, SAME, "ln_f.weight"),
-    RULE(FINAL_NORM_BIAS, SAME, "ln_f.bias"),
-    RULE(OUTPUT_WEIGHT, SAME, "/lm_head.weight"),
+    FALCON_ATTENTION,
+    FALCON_MLP_ENDS,
 };
 /* 0: four times the hidden size. Its positions are rotary unless ALiBi is on,
  * which comes with other norms. */

@@ -12,7 +12,7 @@ static const struct gpt_hf_rule gemma_rules[] = {
 /* "hidden_activation" is what a few versions read instead of "hidden_act". */
 static const struct gpt_hf_key gemma_keys[] = {
     ARCHITECTURES,
-    KEY("attention_bias", MUST, "false"),
+    NO_ATTENTION_BIAS,
     ATTENTION_DROPOUT,
     BOS("2"),
     EOS("1"),
@@ -27,7 +27,7 @@ static const struct gpt_hf_key gemma_keys[] = {
     HEADS("16"),
     LAYERS("28"),
     KV_HEADS("16"),
-    RATE("rms_norm_eps", norm_epsilon, "1e-6"),
+    RMS_EPS("1e-6"),
     ROPE("10000"),
     TIED("true"),
     DTYPE,
@@ -59,7 +59,7 @@ static const struct gpt_hf_rule gemma2_rules[] = {
 /* Every second layer attends to all tokens; newer files list the layers. */
 static const struct gpt_hf_key gemma2_keys[] = {
     ARCHITECTURES,
-    KEY("attention_bias", MUST, "false"),
+    NO_ATTENTION_BIAS,
     ATTENTION_DROPOUT,
     CAP("attn_logit_softcapping", attn_logit_softcapping, "50"),
     BOS("2"),
@@ -82,7 +82,7 @@ static const struct gpt_hf_key gemma2_keys[] = {
     KV_HEADS("4"),
     /* 144 in 27B: the width over the heads, where a head has 128 */
     KEY("query_pre_attn_scalar", SCALAR, "256"),
-    RATE("rms_norm_eps", norm_epsilon, "1e-6"),
+    RMS_EPS("1e-6"),
     ROPE("10000"),
     KEY("sliding_window", WINDOW, "4096"),
     TIED("true"),
@@ -185,7 +185,7 @@ static const struct gpt_hf_rule olmo2_rules[] = {
 };
 static const struct gpt_hf_key olmo2_keys[] = {
     ARCHITECTURES,
-    KEY("attention_bias", MUST, "false"),
+    NO_ATTENTION_BIAS,
     ATTENTION_DROPOUT,
     BOS("null"),
     EOS("50279"),
@@ -198,7 +198,7 @@ static const struct gpt_hf_key olmo2_keys[] = {
     HEADS("32"),
     LAYERS("32"),
     KV_HEADS("0"),
-    RATE("rms_norm_eps", norm_epsilon, "1e-5"),
+    RMS_EPS("1e-5"),
     ROPE("10000"),
     TIED("false"),
     DTYPE,

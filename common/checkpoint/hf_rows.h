@@ -88,6 +88,21 @@
     RULE(NORM2_BIAS, SAME, "layers.%.post_attention_layernorm.bias")
 #define LLAMA_END_BIAS RULE(FINAL_NORM_BIAS, SAME, "norm.bias")
 
+/* Tensors of all kinds of Falcon, and of BLOOM. */
+#define FALCON_ATTENTION                                                    \
+    RULE(QKV_WEIGHT, SAME, "h.%.self_attention.query_key_value.weight"),    \
+    RULE(QKV_BIAS, SAME, "h.%.self_attention.query_key_value.bias"),        \
+    RULE(PROJ_WEIGHT, SAME, "h.%.self_attention.dense.weight"),             \
+    RULE(PROJ_BIAS, SAME, "h.%.self_attention.dense.bias")
+#define FALCON_MLP_ENDS                                                     \
+    RULE(FC1_WEIGHT, SAME, "h.%.mlp.dense_h_to_4h.weight"),                 \
+    RULE(FC1_BIAS, SAME, "h.%.mlp.dense_h_to_4h.bias"),                     \
+    RULE(FC2_WEIGHT, SAME, "h.%.mlp.dense_4h_to_h.weight"),                 \
+    RULE(FC2_BIAS, SAME, "h.%.mlp.dense_4h_to_h.bias"),                     \
+    RULE(FINAL_NORM_WEIGHT, SAME, "ln_f.weight"),                           \
+    RULE(FINAL_NORM_BIAS, SAME, "ln_f.bias"),                               \
+    RULE(OUTPUT_WEIGHT, SAME, "/lm_head.weight")
+
 /* What Llama's descendants share. */
 #define LLAMA_BASE                                                            \
     .position_embedding = GPT_POSITION_ROPE, .rotary_percent = 1,             \

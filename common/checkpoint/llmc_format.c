@@ -338,7 +338,6 @@ static int open_state(struct gpt_source *s, struct gpt_err *err)
 static int open_alone(struct gpt_source *s, const char *path,
                       const struct gpt_source_options *o, struct gpt_err *err)
 {
-    const char *slash = strrchr(path, '/');
     struct gpt_err inner = {0};
     struct llmc *m;
 
@@ -365,7 +364,7 @@ static int open_alone(struct gpt_source *s, const char *path,
         GPT_TRY(open_state(s, err));
     GPT_TRY(open_params(s, err));
     m->files[0] = (struct gpt_source_file){
-        .name = slash ? slash + 1 : s->dir,
+        .name = gpt_path_name(s->dir),
         .bytes = gpt_in_size(m->in),
         .tensors = N_RULES,
     };
@@ -528,7 +527,6 @@ static int plan_params(struct gpt_target *t, struct gpt_err *err)
 static int plan_llmc(struct gpt_target *t, struct gpt_err *err)
 {
     const struct gpt_config *c = &t->o.config;
-    const char *slash = strrchr(t->o.save, '/');
     struct llmc_plan *plan;
     int64_t total = 0;
 
@@ -544,7 +542,7 @@ static int plan_llmc(struct gpt_target *t, struct gpt_err *err)
     GPT_TRY(plan_params(t, err));
     GPT_TRY(gpt_target_files(t, 1, err));
     snprintf(t->files[0].name, sizeof(t->files[0].name), "%s",
-             slash ? slash + 1 : t->o.save);
+             gpt_path_name(t->o.save));
     if (!total_of(c, plan->rows, &total) ||
         !gpt_mul(total, (int64_t)gpt_dtype_bytes(plan->dtype), &total))
         return gpt_fail(err, GPT_EDATA, "the model's size overflows");
@@ -595,24 +593,14 @@ static int write_llmc(struct gpt_target *t, struct gpt_pour *pour,
 {
     const struct llmc_plan *plan = t->data;
     struct gpt_part *parts = NULL;
-    struct gpt_out *out = NULL;
     uint8_t head[HEAD_BYTES] = {0};
     int status;
 
     fill_head(head, &t->o.config, plan);
-    GPT_TRY_GOTO(status, make_parts(plan, head, &parts, err), done);
-    GPT_TRY_GOTO(status,
-                 gpt_out_open(&out, t->path, pour->flags, t->files[0].bytes,
-                              err),
-                 done);
-    GPT_TRY_GOTO(status,
-                 gpt_pour(pour, out, t->files[0].name, parts, plan->n + 1,
-                          false, err),
-                 done);
-    status = gpt_out_commit(out, err);
-    out = NULL;
-done:
-    gpt_out_abort(out);
+    status = make_parts(plan, head, &parts, err);
+    if (status == GPT_OK)
+        status = gpt_pour_file(pour, t->path, t->files[0].name,
+                               t->files[0].bytes, parts, plan->n + 1, err);
     gpt_free(parts);
     return status;
 }

@@ -61,8 +61,8 @@ struct hand {
     uint8_t *tile, *packed;
 };
 
-/* More threads than processors are of no use to what is copied in memory. They
- * are to disks that answer late, so what was asked for is not cut to that. */
+/* A number that was asked for is not cut to that of processors: more threads
+ * are of use to disks that answer late, though not to copies in memory. */
 static int count_threads(int asked)
 {
     const int n = asked > 0 ? asked : omp_get_max_threads();
@@ -421,6 +421,22 @@ int gpt_pour(struct gpt_pour *p, struct gpt_out *out, const char *name,
 out:
     gpt_free(w.works);
     gpt_free(w.sums);
+    return status;
+}
+
+/* The size is known, so that a full disk is reported at once. What is between
+ * parts and behind the last is zero. */
+int gpt_pour_file(struct gpt_pour *p, const char *path, const char *name,
+                  int64_t bytes, struct gpt_part *parts, int64_t n,
+                  struct gpt_err *err)
+{
+    struct gpt_out *out;
+
+    GPT_TRY(gpt_out_open(&out, path, p->flags, bytes, err));
+    const int status = gpt_pour(p, out, name, parts, n, false, err);
+    if (status == GPT_OK)
+        return gpt_out_commit(out, err);
+    gpt_out_abort(out);
     return status;
 }
 

@@ -45,6 +45,12 @@ int gpt_pour(struct gpt_pour *p, struct gpt_out *out, const char *name,
              struct gpt_part *parts, int64_t n, bool zip,
              struct gpt_err *err) GPT_MUST_USE;
 
+/* The same into a file at `path` of its own, of so many bytes, which gets its
+ * name at the end. */
+int gpt_pour_file(struct gpt_pour *p, const char *path, const char *name,
+                  int64_t bytes, struct gpt_part *parts, int64_t n,
+                  struct gpt_err *err) GPT_MUST_USE;
+
 /* Most bytes of memory that it takes with so many threads, 0 as above. */
 int64_t gpt_pour_memory(int threads);
 /* CRC-32C of a whole file, read by several threads. */

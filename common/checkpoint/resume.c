@@ -56,6 +56,17 @@ static int compare_noted(const void *a, const void *b)
     return (x->part > y->part) - (x->part < y->part);
 }
 
+/* Closing the list is what unlocks it. */
+static void free_resume(struct gpt_resume *r)
+{
+    if (r->fd >= 0)
+        close(r->fd);
+    gpt_free(r->noted);
+    gpt_free(r->names);
+    gpt_arena_free(&r->arena);
+    gpt_free(r);
+}
+
 /* ---- names ---- */
 
 /* ".NAME.resume" and what GPT_OUT_PART calls the output. */
@@ -71,10 +82,9 @@ static int set_names(struct gpt_resume *r, const char *path,
     name = gpt_path_name(r->target);
     snprintf(r->list, sizeof(r->list), "%.*s.%s.resume",
              (int)(name - r->target), r->target, name);
-    snprintf(r->part, sizeof(r->part), "%s.part", r->target);
-    return r->is_file ? GPT_OK
-                      : gpt_outdir_part(r->part, sizeof(r->part), r->target,
-                                        err);
+    return r->is_file
+               ? gpt_out_part(r->part, sizeof(r->part), r->target, err)
+               : gpt_outdir_part(r->part, sizeof(r->part), r->target, err);
 }
 
 /* ---- the list ---- */
@@ -256,12 +266,7 @@ int gpt_resume_open(struct gpt_resume **out, const char *path, bool is_file,
     *out = r;
     return GPT_OK;
 fail:
-    if (r->fd >= 0)
-        close(r->fd);
-    gpt_free(r->noted);
-    gpt_free(r->names);
-    gpt_arena_free(&r->arena);
-    gpt_free(r);
+    free_resume(r);
     return status;
 }
 
@@ -350,9 +355,5 @@ void gpt_resume_close(struct gpt_resume *r, bool published, bool *kept)
     }
     if (!*kept)
         unlink(r->list);
-    close(r->fd);
-    gpt_free(r->noted);
-    gpt_free(r->names);
-    gpt_arena_free(&r->arena);
-    gpt_free(r);
+    free_resume(r);
 }

@@ -56,9 +56,8 @@ struct gpt_target {
 };
 
 /* GPT_EEXIST by gpt_format_check_place(). GPT_EUSAGE when the model does not
- * divide by the layout; GPT_EDATA when the
- * source lacks a tensor, has one too many, or the format cannot hold its
- * model. */
+ * divide by the layout; GPT_EDATA when the source lacks a tensor, has one too
+ * many, or the format cannot hold its model. */
 int gpt_target_plan(struct gpt_target *t, const struct gpt_format *format,
                     const struct gpt_source *source,
                     const struct gpt_target_options *options,

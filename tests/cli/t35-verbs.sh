@@ -102,6 +102,18 @@ if perl -e 1 2>/dev/null; then
     perl -0777 -pe 'substr($_, 1024 + 4 * 16 * 100, 4) = pack("f<", 9)' \
         "$golden/llmc/fp32.bin" >padding.bin
     expect 0 'padding is not compared' gpt-reshape verify native padding.bin
+    # the last element of a matrix with as many rows as the padded vocabulary
+    perl -0777 -pe 'my ($t, $v, $l, $h, $c, $rows) = unpack("x8V6", $_);
+        my $at = ($rows + $t) * $c + $l * (4 * $c * $c + 8 * $c);
+        substr($_, 1024 + 4 * ($at + 4 * $c * $c - 1), 4) = pack("f<", 9)' \
+        "$golden/llmc/fp32.bin" >last.bin
+    for file in "$golden/llmc/fp32" last; do
+        expect 0 'padded to 64 rows' gpt-reshape convert "$file.bin" \
+            "${file##*/}" --true-vocab-size 50 \
+            --make-vocab-size-divisible-by 64
+    done
+    expect 1 'its last row is compared' gpt-reshape verify fp32 last
+    err_has 'layers.0.mlp.linear_fc1.weight'"': rows 0 to 63 differ"
     perl -0777 -pe 'substr($_, 1036, 4) = pack("V", 0x7fc00000)' \
         "$golden/llmc/fp32.bin" >nan.bin
     expect 0 'a NaN' gpt-reshape diff native nan.bin
