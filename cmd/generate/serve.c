@@ -384,8 +384,8 @@ static const char *model_name(const struct gpt_generate_options *o)
 }
 
 /* As many slots as the memory that is allowed has room for, which is that of
- * all ranks together. A model with fewer positions than a block has no beginning
- * that could be kept. */
+ * all ranks together. A model with fewer positions than a block has no
+ * beginning that could be kept. */
 static int64_t count_prefix_slots(struct work *w)
 {
     const struct gpt_config *c = w->s.m->config;
