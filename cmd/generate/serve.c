@@ -343,7 +343,7 @@ static int serve_calls(struct work *w, struct gpt_err *err)
         }
         GPT_TRY(sweep_queue(w, err));
         gpt_http_end_slow(w->http);
-        if (!gpt_batch_full(w->batch))
+        if (gpt_batch_room(w->batch) > 0)
             call = next_call(&w->s, idle && !w->s.closing);
         if (call)
             GPT_TRY(begin_text(w, call, err));

@@ -82,11 +82,6 @@ int64_t gpt_batch_room(const struct gpt_batch *b)
     return b->slots - b->n;
 }
 
-bool gpt_batch_full(const struct gpt_batch *b)
-{
-    return b->n == b->slots;
-}
-
 const struct gpt_speed *gpt_batch_speed(const struct gpt_batch *b)
 {
     return &b->speed;
