@@ -93,23 +93,13 @@ static int keep_answer(struct conversation *c, enum gpt_finish finish,
 static int encode_message(struct conversation *c, const char *line,
                           struct gpt_err *err)
 {
-    struct gpt_buf text = {0};
-    int status;
-
     c->said.len = 0;
     GPT_TRY(add_message(c, "user", line, err));
-    status = gpt_chat_render(c->m->chat, c->input, 0, &text, err);
-    if (status == GPT_OK)
-        status = gpt_encode(c->chat_encoder, text.data ? text.data : "",
-                            text.len, &c->ids, err);
-    gpt_buf_free(&text);
-    if (status == GPT_OK && c->ids.len == 0)
-        status = gpt_fail(err, GPT_EDATA, "the template makes no text of the "
-                                          "messages");
-    return status;
+    return gpt_chat_encode(c->m->chat, c->input, c->chat_encoder, &c->ids, err);
 }
 
-/* What the template sees beside the messages is the user's own. */
+/* What the template sees beside the messages is the user's own. What is set
+ * without it is what transformers sets. */
 static int read_variables(struct conversation *c, struct gpt_err *err)
 {
     const char *json = c->m->o->chat_template_kwargs;
@@ -131,6 +121,10 @@ static int read_variables(struct conversation *c, struct gpt_err *err)
     c->messages = cJSON_AddArrayToObject(c->input, "messages");
     if (!cJSON_HasObjectItem(c->input, "add_generation_prompt"))
         cJSON_AddTrueToObject(c->input, "add_generation_prompt");
+    if (!cJSON_HasObjectItem(c->input, "tools"))
+        cJSON_AddNullToObject(c->input, "tools");
+    if (!cJSON_HasObjectItem(c->input, "documents"))
+        cJSON_AddNullToObject(c->input, "documents");
     return GPT_OK;
 }
 

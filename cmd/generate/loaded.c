@@ -77,10 +77,8 @@ static int64_t weight_bytes(const struct gpt_loaded *m)
  * only one of a flat buffer: a rank's cut of it is what the table says. */
 static int load_quant(struct gpt_loaded *m, struct gpt_err *err)
 {
-    int status = GPT_OK;
-
     GPT_TRY(gpt_quant_store_open(&m->quant, m->be, &m->flat, form_of(m), err));
-    for (int64_t i = 0; i < m->flat.n && status == GPT_OK; i++) {
+    for (int64_t i = 0; i < m->flat.n; i++) {
         struct gpt_slice slice = m->flat.slices[i];
         struct gpt_flat one = m->flat;
         void *values = NULL;
@@ -91,10 +89,11 @@ static int load_quant(struct gpt_loaded *m, struct gpt_err *err)
         one.count = one.elements = slice.count;
         GPT_TRY(gpt_load_weights(&values, &m->source, &one, GPT_F32, m->be,
                                  err));
-        status = gpt_quant_store_put(m->quant, i, values, err);
+        const int status = gpt_quant_store_put(m->quant, i, values, err);
         m->be->free(m->be, values);
+        GPT_TRY(status);
     }
-    return status;
+    return GPT_OK;
 }
 
 /* Floats are the flat buffer of training: no form is one of them. */

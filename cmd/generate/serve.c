@@ -2,6 +2,7 @@
  * queue into the batch while it has room, then a step for all texts. */
 #include "cmd/generate/serve.h"
 
+#include "base/io.h"
 #include "base/log.h"
 #include "base/num.h"
 #include "base/progress.h"
@@ -11,7 +12,6 @@
 
 #include <math.h>
 #include <stdio.h>
-#include <string.h>
 #include <time.h>
 
 /* What the main thread has for itself. */
@@ -343,7 +343,7 @@ static int serve_calls(struct work *w, struct gpt_err *err)
         }
         GPT_TRY(sweep_queue(w, err));
         gpt_http_end_slow(w->http);
-        if (!gpt_batch_full(w->batch))
+        if (gpt_batch_room(w->batch) > 0)
             call = next_call(&w->s, idle && !w->s.closing);
         if (call)
             GPT_TRY(begin_text(w, call, err));
@@ -376,26 +376,27 @@ static void wait_for_clients(struct work *w)
 /* The last part of the checkpoint's path, unless there is a better name. */
 static const char *model_name(const struct gpt_generate_options *o)
 {
-    const char *slash = strrchr(o->load, '/');
+    const char *name = gpt_path_name(o->load);
 
     if (o->served_model_name)
         return o->served_model_name;
-    return slash && slash[1] ? slash + 1 : o->load;
+    return *name ? name : o->load;
 }
 
-/* As many slots as the memory that is allowed has room for. A model with fewer
- * positions than a block has no beginning that could be kept. */
+/* As many slots as the memory that is allowed has room for, which is that of
+ * all ranks together. A model with fewer positions than a block has no
+ * beginning that could be kept. */
 static int64_t count_prefix_slots(struct work *w)
 {
     const struct gpt_config *c = w->s.m->config;
     const int64_t each = gpt_prefix_bytes(c, c->max_positions, GPT_F32);
     const int64_t most = 65536 - w->s.m->o->batch_size - 1;
-    const int64_t n = c->max_positions > GPT_DECODE_CHUNK
-                          ? w->s.m->o->prefix_cache_size / each
-                          : 0;
+    int64_t n = 0;
 
-    w->s.prefix_bytes = gpt_min_i64(n, most) * each;
-    return gpt_max_i64(gpt_min_i64(n, most), 0);
+    if (c->max_positions > GPT_DECODE_CHUNK && most > 0)
+        n = gpt_min_i64(w->s.m->o->prefix_cache_size / each, most);
+    w->s.prefix_bytes = n * each;
+    return n;
 }
 
 /* A template that this program does not know takes nothing from completions:

@@ -37,13 +37,12 @@ static int add_ids(struct gpt_ids *ids, const cJSON *list, int64_t vocab,
 
     cJSON_ArrayForEach(item, list)
     {
-        const double x = cJSON_IsNumber(item) ? item->valuedouble : -1;
+        int32_t id;
 
-        if (!(x >= 0 && x < (double)vocab) || x != floor(x))
+        if (!gpt_field_id(item, vocab, &id))
             return gpt_fail(err, GPT_EDATA,
                             "'prompt' holds what is no token id of 0 to %lld",
                             (long long)vocab - 1);
-        const int32_t id = (int32_t)x;
         GPT_TRY(gpt_ids_add(ids, &id, 1, err));
     }
     return GPT_OK;
@@ -107,8 +106,6 @@ static int read_prompts(struct gpt_call *call, const struct gpt_server *s,
     /* A conversation is one prompt, however many messages it has. */
     if (call->chat) {
         call->n_prompts = 1;
-        /* Its text may be empty, which is a mistake of the template's or of
-         * the client's. */
         GPT_TRY(gpt_call_read_chat(s, body, call->prompts, err));
         return check_prompt(s, call->prompts, err);
     }

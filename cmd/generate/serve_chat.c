@@ -121,17 +121,11 @@ static int make_input(cJSON *input, const cJSON *body, struct gpt_err *err)
 int gpt_call_read_chat(const struct gpt_server *s, const cJSON *body,
                        struct gpt_ids *ids, struct gpt_err *err)
 {
-    struct gpt_buf text = {0};
     cJSON *input = cJSON_CreateObject();
-    int status;
+    int status = make_input(input, body, err);
 
-    GPT_TRY_GOTO(status, make_input(input, body, err), out);
-    GPT_TRY_GOTO(status, gpt_chat_render(s->m->chat, input, 0, &text, err),
-                 out);
-    status = gpt_encode(s->chat_encoder, text.data ? text.data : "", text.len,
-                        ids, err);
-out:
+    if (status == GPT_OK)
+        status = gpt_chat_encode(s->m->chat, input, s->chat_encoder, ids, err);
     cJSON_Delete(input);
-    gpt_buf_free(&text);
     return status;
 }

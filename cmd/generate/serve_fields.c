@@ -61,6 +61,16 @@ int gpt_field_integer(const cJSON *object, const char *key, int64_t least,
     return GPT_OK;
 }
 
+bool gpt_field_id(const cJSON *item, int64_t vocab, int32_t *id)
+{
+    const double x = cJSON_IsNumber(item) ? item->valuedouble : -1;
+
+    if (!(x >= 0 && x < (double)vocab) || x != floor(x))
+        return false;
+    *id = (int32_t)x;
+    return true;
+}
+
 int gpt_field_flag(const cJSON *object, const char *key, bool *x,
                    struct gpt_err *err)
 {

@@ -6,6 +6,7 @@
 #include "base/json.h"
 #include "base/progress.h"
 #include "cmd/generate/json_out.h"
+#include "cmd/generate/serve_fields.h"
 
 #include <pthread.h>
 #include <string.h>
@@ -133,12 +134,14 @@ static int join_tokens(const struct gpt_server *s, const cJSON *tokens,
         return gpt_fail(err, GPT_EDATA, "no list 'tokens'");
     cJSON_ArrayForEach(item, tokens)
     {
-        const double x = cJSON_IsNumber(item) ? item->valuedouble : -1;
         size_t len = 0;
+        int32_t id;
 
-        if (!(x >= 0 && x < (double)s->m->config->vocab_size))
-            return gpt_fail(err, GPT_EDATA, "a token id is out of range");
-        const char *bytes = gpt_token_bytes(s->m->tokenizer, (int32_t)x, &len);
+        if (!gpt_field_id(item, s->m->config->vocab_size, &id))
+            return gpt_fail(err, GPT_EDATA,
+                            "'tokens' holds what is no token id of 0 to %lld",
+                            (long long)s->m->config->vocab_size - 1);
+        const char *bytes = gpt_token_bytes(s->m->tokenizer, id, &len);
         GPT_TRY(gpt_stream_add(&stream, bytes, len, text));
     }
     return gpt_stream_end(&stream, text);

@@ -82,11 +82,6 @@ int64_t gpt_batch_room(const struct gpt_batch *b)
     return b->slots - b->n;
 }
 
-bool gpt_batch_full(const struct gpt_batch *b)
-{
-    return b->n == b->slots;
-}
-
 const struct gpt_speed *gpt_batch_speed(const struct gpt_batch *b)
 {
     return &b->speed;
@@ -315,7 +310,8 @@ static int put_prompts(struct gpt_batch *b, int64_t n, struct gpt_err *err)
         const struct gpt_request *q = &texts[i].request;
 
         if (i > 0 && texts[i].row == texts[i - 1].row)
-            GPT_TRY(gpt_decoder_copy(b->d, slot[i - 1], slot[i], err));
+            GPT_TRY(gpt_decoder_copy(b->d, slot[i - 1], slot[i], q->n_prompt,
+                                     err));
         else
             GPT_TRY(gpt_prefixes_keep(b->prefixes, b->d, slot[i], q->prompt,
                                       q->n_prompt, err));

@@ -92,7 +92,6 @@ void gpt_batch_use_prefixes(struct gpt_batch *batch,
 
 int64_t gpt_batch_texts(const struct gpt_batch *batch); /* under way */
 int64_t gpt_batch_room(const struct gpt_batch *batch);  /* free slots */
-bool gpt_batch_full(const struct gpt_batch *batch);
 const struct gpt_speed *gpt_batch_speed(const struct gpt_batch *batch);
 
 /* From now on a step guesses up to n tokens of each text, 0..GPT_MOST_GUESSES,

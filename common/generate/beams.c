@@ -210,8 +210,9 @@ static int move_slots(struct searches *s, struct search *f,
             free++;
         used[free] = true;
         f->next[i].slot = first + free;
-        GPT_TRY(gpt_decoder_copy(s->d, f->open[parents[i]].slot, first + free,
-                                 err));
+        const int64_t from = f->open[parents[i]].slot;
+        GPT_TRY(gpt_decoder_copy(s->d, from, first + free,
+                                 gpt_decoder_length(s->d, from), err));
     }
     return GPT_OK;
 }

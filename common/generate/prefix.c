@@ -82,13 +82,11 @@ int gpt_prefixes_copy(struct gpt_prefixes *p, struct gpt_decoder *d,
     if (!from)
         return GPT_OK;
     from->used = ++p->clock;
-    GPT_TRY(gpt_decoder_copy(d, from->slot, slot, err));
-    gpt_decoder_truncate(d, slot, *cached);
-    return GPT_OK;
+    return gpt_decoder_copy(d, from->slot, slot, *cached, err);
 }
 
-/* The text in the slot is longer than what is kept; its end is cut off. An
- * entry counts only when its copy is there. Prompts that were computed since
+/* The text in the slot is longer than what is kept. An entry counts only when
+ * its copy is there. Prompts that were computed since
  * this one was copied may have kept the same. */
 int gpt_prefixes_keep(struct gpt_prefixes *p, struct gpt_decoder *d,
                       int64_t slot, const int32_t *prompt, int64_t n,
@@ -105,8 +103,7 @@ int gpt_prefixes_keep(struct gpt_prefixes *p, struct gpt_decoder *d,
     struct prefix *x = find_room(p, from, common);
     x->n = 0;
     gpt_decoder_truncate(d, x->slot, 0);
-    GPT_TRY(gpt_decoder_copy(d, slot, x->slot, err));
-    gpt_decoder_truncate(d, x->slot, whole);
+    GPT_TRY(gpt_decoder_copy(d, slot, x->slot, whole, err));
     memcpy(x->tokens, prompt, (size_t)whole * sizeof(*prompt));
     x->n = whole;
     x->used = ++p->clock;

@@ -98,16 +98,6 @@ static void fill_block(struct gpt_decoder *d, struct walk *w)
     }
 }
 
-/* Rows whose logits the block gives. */
-static int64_t rows_wanted(const struct gpt_decode_message *m)
-{
-    int64_t n = 0;
-
-    for (int32_t i = 0; i < m->n_parts; i++)
-        n += m->parts[i].wants;
-    return n;
-}
-
 /* All checks come before any work, and lengths grow only when all of it is
  * done: a call that fails leaves all texts as they were. What its blocks have
  * put into the cache is overwritten later. */
@@ -125,7 +115,8 @@ int gpt_decoder_extend(struct gpt_decoder *d,
         fill_block(d, &w);
         GPT_TRY(gpt_decoder_tell(d, err));
         GPT_TRY(gpt_decoder_obey(d, logits, err));
-        logits += rows_wanted(d->message) * d->o.config->vocab_size;
+        logits += gpt_decoder_count_wanted(d->message) *
+                  d->o.config->vocab_size;
     }
     for (int64_t i = 0; i < n; i++)
         d->length[pieces[i].slot] += (int32_t)pieces[i].n;
@@ -171,18 +162,19 @@ void gpt_decoder_truncate(struct gpt_decoder *d, int64_t slot, int64_t length)
 }
 
 int gpt_decoder_copy(struct gpt_decoder *d, int64_t from, int64_t to,
-                     struct gpt_err *err)
+                     int64_t n, struct gpt_err *err)
 {
     assert(from != to && from < d->o.slots && to < d->o.slots);
+    assert(n <= d->length[from]);
     d->message->kind = GPT_DECODE_COPY;
     d->message->from = (int32_t)from;
     d->message->to = (int32_t)to;
-    d->message->length = d->length[from];
+    d->message->length = (int32_t)n;
     GPT_TRY(gpt_decoder_tell(d, err));
     /* the length grows only when the copies are there: a device that fails
      * leaves a slot that is shorter, and not one with holes */
     GPT_TRY(gpt_decoder_obey(d, NULL, err));
-    d->length[to] = d->length[from];
+    d->length[to] = (int32_t)n;
     return GPT_OK;
 }
 

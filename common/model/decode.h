@@ -90,10 +90,10 @@ int gpt_decoder_step(struct gpt_decoder *d, const int32_t *slots,
 int64_t gpt_decoder_length(const struct gpt_decoder *d, int64_t slot);
 void gpt_decoder_truncate(struct gpt_decoder *d, int64_t slot, int64_t length);
 
-/* Makes slot `to` hold the text of slot `from`: what is computed for a text
- * that branches is computed once. */
+/* Makes slot `to` hold the first n tokens of the text in slot `from`: what is
+ * computed for a text that branches is computed once. */
 int gpt_decoder_copy(struct gpt_decoder *d, int64_t from, int64_t to,
-                     struct gpt_err *err) GPT_MUST_USE;
+                     int64_t n, struct gpt_err *err) GPT_MUST_USE;
 
 /* On ranks after the first: does what the first one's calls ask for, until it
  * closes its decoder. Waits for the next call without a limit; it ends when

@@ -88,6 +88,8 @@ struct gpt_decoder {
 int64_t gpt_decoder_rows(const struct gpt_decoder_options *o);
 /* Rows of logits at once. */
 int64_t gpt_decoder_logit_rows(const struct gpt_decoder_options *o);
+/* Rows whose logits the block of a message gives. */
+int64_t gpt_decoder_count_wanted(const struct gpt_decode_message *m);
 /* Bytes of a message. */
 int64_t gpt_decoder_message_bytes(const struct gpt_decoder_options *o);
 

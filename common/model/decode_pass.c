@@ -211,18 +211,24 @@ static char *wanted_rows(struct gpt_decoder *d, int64_t n)
     return d->buffers[GPT_DECODE_BLOCK];
 }
 
+int64_t gpt_decoder_count_wanted(const struct gpt_decode_message *m)
+{
+    int64_t n = 0;
+
+    for (int32_t i = 0; i < m->n_parts; i++)
+        n += m->parts[i].wants;
+    return n;
+}
+
 /* Rows of a prompt whose tokens are all scored take several turns: V floats a
  * row are more than all of its activations. Every rank counts the turns from
  * the message, so that all of them make the same calls. */
 static void give_all_logits(struct gpt_decoder *d, float *logits)
 {
-    const struct gpt_decode_message *m = d->message;
     const int64_t most = gpt_decoder_logit_rows(&d->o);
-    int64_t n = 0;
-
-    for (int32_t i = 0; i < m->n_parts; i++)
-        n += m->parts[i].wants;
+    const int64_t n = gpt_decoder_count_wanted(d->message);
     char *rows = wanted_rows(d, n);
+
     for (int64_t i = 0; i < n; i += most)
         give_logits(d, rows, i, gpt_min_i64(most, n - i), logits);
 }

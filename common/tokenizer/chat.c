@@ -238,12 +238,30 @@ void gpt_chat_close(struct gpt_chat *chat)
 
 /* The special tokens come first: what the caller gives under such a name
  * counts more, as with transformers. */
-int gpt_chat_render(const struct gpt_chat *chat, const cJSON *input, time_t now,
-                    struct gpt_buf *text, struct gpt_err *err)
+static int render(const struct gpt_chat *chat, const cJSON *input,
+                  struct gpt_buf *text, struct gpt_err *err)
 {
-    const struct gpt_jinja_input in = {input, chat->special, now};
+    const struct gpt_jinja_input in = {input, chat->special, 0};
 
     if (gpt_jinja_render(chat->template, &in, text, err) == GPT_OK)
         return GPT_OK;
     return gpt_context(err, "the chat template");
+}
+
+/* Tokenizers that put ids around a text would put them around none, too: it is
+ * the text that must not be empty. */
+int gpt_chat_encode(const struct gpt_chat *chat, const cJSON *input,
+                    struct gpt_encoder *enc, struct gpt_ids *ids,
+                    struct gpt_err *err)
+{
+    struct gpt_buf text = {0};
+    int status = render(chat, input, &text, err);
+
+    if (status == GPT_OK && text.len == 0)
+        status = gpt_fail(err, GPT_EDATA, "the template makes no text of the "
+                                          "messages");
+    if (status == GPT_OK)
+        status = gpt_encode(enc, text.data, text.len, ids, err);
+    gpt_buf_free(&text);
+    return status;
 }

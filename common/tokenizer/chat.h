@@ -9,8 +9,6 @@
 #include "base/memory.h"
 #include "tokenizer/tokenizer.h"
 
-#include <time.h>
-
 struct gpt_chat;
 
 /* The template at `file`, or, where that is NULL, of the model in directory or
@@ -22,11 +20,13 @@ int gpt_chat_open(struct gpt_chat **chat, const char *dir, const char *file,
                   struct gpt_err *err) GPT_MUST_USE;
 void gpt_chat_close(struct gpt_chat *chat); /* NULL is fine */
 
-/* Appends the text of a conversation. `input` is what the template sees:
- * "messages", "add_generation_prompt" and what else the caller gives. now: 0,
- * or the time that the template is to see. GPT_EDATA: a mistake of the template
- * or of the messages, which templates refuse, too. */
-int gpt_chat_render(const struct gpt_chat *chat, const cJSON *input, time_t now,
-                    struct gpt_buf *text, struct gpt_err *err) GPT_MUST_USE;
+/* Appends the ids of a conversation's text. `input` is what the template sees:
+ * "messages", "add_generation_prompt" and what else the caller gives. The
+ * tokenizer of `enc` takes names of special tokens for the tokens. GPT_EDATA: a
+ * mistake of the template or of the messages, which templates refuse, too; or
+ * there is no text. */
+int gpt_chat_encode(const struct gpt_chat *chat, const cJSON *input,
+                    struct gpt_encoder *enc, struct gpt_ids *ids,
+                    struct gpt_err *err) GPT_MUST_USE;
 
 #endif

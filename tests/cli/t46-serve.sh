@@ -91,6 +91,8 @@ ask /v1/completions '' --data-binary @long
 check 'a body that is too long' test "$status" = 413
 answers 'text to ids' 200 /tokenize '{"content": "ab"}'
 out_has '{"tokens":[97,98],"count":2}'
+answers 'what is no id' 400 /detokenize '{"tokens": [97.5]}'
+out_has "'tokens' holds what is no token id of 0 to "
 answers 'ids to text' 200 /detokenize '{"tokens": [97, 98, 255]}'
 check 'which is UTF-8' grep -q "$(printf 'ab\357\277\275')" out
 answers 'what lm-eval asks' 200 /tokenizer_info ''

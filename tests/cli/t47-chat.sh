@@ -43,6 +43,14 @@ echo '{{ raise_exception("never") }}' >bad
 expect 0 'a message that the template refuses' sh -c 'printf "a\nb\n" |
     gpt-generate --load ckpt --interactive --chat --chat-template bad --greedy'
 err_has 'the chat template: line 1: the template says: never'
+echo '{{ raise_exception("tools: " ~ tools ~ ", documents: " ~ documents) }}' >bad
+expect 0 'variables that transformers sets' sh -c 'echo a | gpt-generate \
+    --load ckpt --interactive --chat --chat-template bad --greedy'
+err_has 'the template says: tools: None, documents: None'
+echo '{% if 0 %}a{% endif %}' >empty
+expect 0 'messages without a text' sh -c 'echo a | gpt-generate --load ckpt \
+    --interactive --chat --chat-template empty --greedy'
+err_has 'the template makes no text of the messages'
 expect 3 'a model without a template' gpt-generate --load ckpt --interactive \
     --chat
 err_has '--chat-template'
@@ -143,6 +151,10 @@ answers 'results of tools' 400 /v1/chat/completions \
 answers 'what the template refuses' 400 /v1/chat/completions \
     '{"messages": [{"role": "other", "content": "a"}]}'
 out_has 'the template says: no role other'
+stop_server
+serve --load ckpt --chat-template empty
+answers 'messages without a text' 400 /v1/chat/completions "{$hello}"
+out_has 'the template makes no text of the messages'
 stop_server
 serve --load ckpt
 answers 'a model without a template' 501 /v1/chat/completions "{$hello}"
