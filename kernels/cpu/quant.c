@@ -153,8 +153,7 @@ void cpu_multiply_quant(struct gpt_queue *q, const struct cpu_product *p,
             multiply_widened(q, p, w);
         return;
     }
-#pragma omp parallel for schedule(static) if (cpu_worth_threads(p->m * p->n /  \
-                                                                16 * p->k))
+#pragma omp parallel for schedule(static) if (cpu_product_worth_threads(p))
     for (int64_t n0 = 0; n0 < p->n; n0 += STRIP)
         multiply_few(p, w, n0);
 }
