@@ -218,11 +218,16 @@ static int64_t count_spans(const struct gpt_attn_cached *op)
     return (end + SPAN - 1) / SPAN;
 }
 
+/* The most tokens of a row that is read by spans. */
+static int64_t few_tokens(const struct gpt_attn_cached *op)
+{
+    return op->t_new < TOKENS ? op->t_new : TOKENS;
+}
+
 static bool make_room(struct gpt_queue *q, const struct gpt_attn_cached *op,
                       struct room *r)
 {
     const int64_t scores = (FEW + 2) * op->h / op->g + FEW * SPAN;
-    const int64_t tokens = op->t_new < TOKENS ? op->t_new : TOKENS;
     size_t parts = 0;
 
     /* The same memory serves both ways. */
@@ -230,7 +235,7 @@ static bool make_room(struct gpt_queue *q, const struct gpt_attn_cached *op,
     if (r->each < (size_t)attn_round(scores, 16))
         r->each = (size_t)attn_round(scores, 16);
     r->spans = count_spans(op);
-    r->queries = op->b * tokens * op->h;
+    r->queries = op->b * few_tokens(op) * op->h;
     if (r->spans > 1)
         parts = (size_t)(r->queries * r->spans * (op->d + 2));
     r->threads = cpu_work(q, r->each * (size_t)omp_get_max_threads() + parts);
@@ -245,9 +250,7 @@ static bool make_room(struct gpt_queue *q, const struct gpt_attn_cached *op,
 /* The place of a group's token i among the queries: its heads follow. */
 static int64_t query_at(const struct gpt_attn_cached *op, int64_t k, int64_t i)
 {
-    const int64_t tokens = op->t_new < TOKENS ? op->t_new : TOKENS;
-
-    return (k * tokens + i) * (op->h / op->g);
+    return (k * few_tokens(op) + i) * (op->h / op->g);
 }
 
 /* A span of a group, for all of its new tokens. */

@@ -276,11 +276,9 @@ void cpu_attn_pairs_fwd(struct gpt_queue *q, const struct gpt_attn *op)
     const int64_t each = carve(&sizes, NULL, op->t, op->d, false);
     float *work = cpu_work(q, (size_t)(each * omp_get_max_threads()));
     const int64_t runs = (op->t + RUN - 1) / RUN, heads = op->b * op->h;
-    struct cpu_drop drop = {0};
+    const struct cpu_drop drop = cpu_drop_of(&op->dropout);
     if (!work)
         return;
-    if (op->dropout.p > 0)
-        drop = cpu_drop_of(&op->dropout);
 #pragma omp parallel for schedule(dynamic) if (                                \
         cpu_worth_threads(heads * op->t * op->t))
     for (int64_t i = 0; i < heads * runs; i++) {
@@ -436,11 +434,9 @@ void cpu_attn_pairs_bwd(struct gpt_queue *q, const struct gpt_attn *op,
     struct work sizes;
     const int64_t each = carve(&sizes, NULL, op->t, op->d, true);
     float *work = cpu_work(q, (size_t)(each * omp_get_max_threads()));
-    struct cpu_drop drop = {0};
+    const struct cpu_drop drop = cpu_drop_of(&op->dropout);
     if (!work)
         return;
-    if (op->dropout.p > 0)
-        drop = cpu_drop_of(&op->dropout);
 #pragma omp parallel for schedule(dynamic) if (                                \
         cpu_worth_threads(op->b * op->h * op->t * op->t))
     for (int64_t i = 0; i < op->b * op->h; i++) {

@@ -32,8 +32,8 @@ void cpu_fail(struct gpt_queue *q, const char *fmt, ...) GPT_PRINTF(2, 3);
 /* At least `floats` floats of work memory (64-byte aligned, contents
  * undefined), valid until the next call; NULL after recording a failure. */
 float *cpu_work(struct gpt_queue *q, size_t floats);
-/* A second work memory like cpu_work()'s, for float copies of bf16 operands.
- * Operations on floats do not use this one, so bf16.c can call them on it. */
+/* A second work memory like cpu_work()'s, for copies of operands in another
+ * type. Operations that bf16.c calls on such copies do not use this one. */
 float *cpu_wide(struct gpt_queue *q, size_t floats);
 /* Room for the table of angles, which stays from call to call. */
 float *cpu_angle_space(struct gpt_queue *q, size_t floats);

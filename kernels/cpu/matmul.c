@@ -134,13 +134,6 @@ static bool compute_block(const struct cpu_product *p, bool library,
     return good;
 }
 
-/* About how long it takes one thread. 16 multiplications a nanosecond: a slow
- * core with AVX2. An estimate that is wrong costs time, never a bit. */
-static int64_t nanoseconds(const struct cpu_product *p)
-{
-    return p->m * p->n / 16 * p->k;
-}
-
 /* When several blocks stand side by side and a is small, it is packed once for
  * all of them instead of by each. */
 static bool pack_whole(const struct cpu_product *p)
@@ -170,7 +163,7 @@ static void multiply_blocks(struct gpt_queue *q, struct cpu_product *p,
     int64_t cols = (p->n + CPU_BN - 1) / CPU_BN;
     bool good = true;
 #pragma omp parallel for schedule(dynamic) reduction(&& : good) if (           \
-        library || cpu_worth_threads(nanoseconds(p)))
+        library || cpu_product_worth_threads(p))
     for (int64_t i = 0; i < rows * cols; i++) {
         float *mine = work ? work + whole + omp_get_thread_num() * each : NULL;
         struct cpu_product part = cpu_block_of(
@@ -216,7 +209,7 @@ static void multiply_few_rows(struct gpt_queue *q, const struct cpu_product *p)
     if (each &&
         !(room = cpu_work(q, (size_t)(each * omp_get_max_threads()))))
         return;
-#pragma omp parallel for schedule(static) if (cpu_worth_threads(nanoseconds(p)))
+#pragma omp parallel for schedule(static) if (cpu_product_worth_threads(p))
     for (int64_t n0 = 0; n0 < p->n; n0 += STRIP)
         multiply_strip(p, n0, room ? room + omp_get_thread_num() * each : NULL);
 }

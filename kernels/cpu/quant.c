@@ -9,6 +9,7 @@
 #include <omp.h>
 
 enum { GROUP = 32 };
+enum { PART = 512 }; /* floats that are converted in the first cache */
 
 static int64_t groups_of(const struct gpt_quant *w, int64_t k)
 {
@@ -31,9 +32,15 @@ void cpu_quant_row(float *to, const struct gpt_quant *w, int64_t row,
     const int8_t *values = (const int8_t *)w->values + row * k + at;
     const uint16_t *scales = scales_of(w, row, k);
 
-    for (int64_t l = 0; l < n; l++)
-        to[l] = (float)values[l] *
-                gpt_bf16_to_f32(scales[w->group ? (at + l) / GROUP : 0]);
+    for (int64_t l = 0, end; l < n; l = end) {
+        int64_t group = w->group ? (at + l) / GROUP : 0;
+        float scale = gpt_bf16_to_f32(scales[group]);
+
+        end = w->group ? (group + 1) * GROUP - at : n;
+        end = end < n ? end : n;
+        for (int64_t i = l; i < end; i++)
+            to[i] = (float)values[i] * scale;
+    }
 }
 
 /* ---- few rows ---- */
@@ -98,18 +105,28 @@ static void multiply_widened(struct gpt_queue *q, const struct cpu_product *p,
 }
 
 /* a = high + low + at most 2^-17 of itself. */
+static void split_part(uint16_t *high, uint16_t *low, const float *a, int64_t n)
+{
+    float rest[PART];
+
+    cpu_isa->narrow(high, a, n);
+    cpu_isa->widen(rest, high, n);
+    for (int64_t l = 0; l < n; l++)
+        rest[l] = a[l] - rest[l];
+    cpu_isa->narrow(low, rest, n);
+}
+
 static void split_rows(uint16_t *high, uint16_t *low,
                        const struct cpu_product *p)
 {
 #pragma omp parallel for schedule(static)
     for (int64_t i = 0; i < p->m; i++) {
         const float *a = (const float *)p->a + i * p->lda;
+        int64_t at = i * p->k;
 
-        for (int64_t l = 0; l < p->k; l++) {
-            high[i * p->k + l] = gpt_f32_to_bf16(a[l]);
-            low[i * p->k + l] =
-                gpt_f32_to_bf16(a[l] - gpt_bf16_to_f32(high[i * p->k + l]));
-        }
+        for (int64_t l = 0; l < p->k; l += PART)
+            split_part(high + at + l, low + at + l, a + l,
+                       p->k - l < PART ? p->k - l : PART);
     }
 }
 
@@ -153,8 +170,7 @@ void cpu_multiply_quant(struct gpt_queue *q, const struct cpu_product *p,
             multiply_widened(q, p, w);
         return;
     }
-#pragma omp parallel for schedule(static) if (cpu_worth_threads(p->m * p->n /  \
-                                                                16 * p->k))
+#pragma omp parallel for schedule(static) if (cpu_product_worth_threads(p))
     for (int64_t n0 = 0; n0 < p->n; n0 += STRIP)
         multiply_few(p, w, n0);
 }

@@ -269,9 +269,9 @@ int main(int argc, char **argv)
     range_moves();
     transpositions();
     casts();
+    const char *tail = strstr(argv[0], "tests/bench/");
     snprintf(program, sizeof(program), "%.*sgpt-reshape",
-             (int)(strstr(argv[0], "tests/bench/") ? strstr(argv[0],
-                   "tests/bench/") - argv[0] : 0), argv[0]);
+             tail ? (int)(tail - argv[0]) : 0, argv[0]);
     memory_row(program, "native", "--target-params-dtype=bf16");
     memory_row(program, "hf", "--no-verify-input");
     if (to) {

@@ -11,7 +11,7 @@
 enum peak_kind { PEAK_FMA, PEAK_PAIRS, PEAK_TILES };
 
 #ifdef __x86_64__
-/* Sixteen chains: twice what two units of four cycles keep busy. */
+/* Twelve chains: more than the eight that two units of four cycles need. */
 #define PEAK_ALL(x, r)                                                        \
     x(r, 0) x(r, 1) x(r, 2) x(r, 3) x(r, 4) x(r, 5) x(r, 6) x(r, 7) x(r, 8)   \
     x(r, 9) x(r, 10) x(r, 11)

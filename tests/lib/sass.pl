@@ -19,6 +19,8 @@
 #   local      accesses to local memory: spills
 use strict;
 use warnings;
+use FindBin;
+require "$FindBin::Bin/sass_code.pl";
 
 my ($file, $arch) = @ARGV;
 my $hopper = $arch =~ /90a/;
@@ -33,17 +35,7 @@ my %most_drop = (%most, branches => 48, r2ur => 12);
 # A tile of 128 keys is 64 scores a thread, one of 64 is 32.
 my %beside = (flash_forward => 64, key_grads => 32, query_grads => 32);
 
-my (%code, @order, $kernel);
-while (<STDIN>) {
-    if (/^\.text\.(\S+):/) {
-        $kernel = $1;
-        push @order, $kernel;
-    } elsif (defined $kernel && /^\s*(\.L_x_\d+):/) {
-        push @{$code{$kernel}}, ['label', $1];
-    } elsif (defined $kernel && m{/\*[0-9a-f]{4,5}\*/\s+(.*?)\s*;}) {
-        push @{$code{$kernel}}, ['code', $1];
-    }
-}
+my ($code, @order) = read_code();
 
 # The highest register that can be reached from after the instructions that
 # match, and the limit that they set.
@@ -124,7 +116,7 @@ for my $k (@order) {
     my ($function, $drop, $d) =
         $k =~ /^_Z\d+([a-z_]+?)I(?:Lb([01])E)?(?:Li(\d+)E)?/ or next;
     my $name = join ' ', $function, $d // '-', $drop ? 'drop' : '-';
-    my $row = measure($code{$k});
+    my $row = measure($code->{$k});
 
     push @names, $name if !$rows{$name};
     my $worst = $rows{$name} //= $row;

@@ -5,8 +5,8 @@
 #
 # A model of time: what the inner loop of a kernel with matrix instructions asks
 # of each part of a multiprocessor, counted in its machine code, in cycles of an
-# H100 (ARCH 90a) or A100 (80) for one pass of four warps. Computed, not measured: what a loop cannot be faster than,
-# not what it takes. A row a kernel:
+# H100 (ARCH 90a) or A100 (80) for one pass of four warps. Computed, not
+# measured: what a loop cannot be faster than, not what it takes. A row a kernel:
 #
 #   tensor  matrix instructions: 2048 (A100: 1024) multiply-adds a cycle
 #   smem    operands that they read from shared memory, and loads, stores and
@@ -28,19 +28,11 @@
 # GHz, 312 of 108 at 1.41.
 use strict;
 use warnings;
+use FindBin;
+require "$FindBin::Bin/sass_code.pl";
 
 my ($file, $arch, @wanted) = @ARGV;
-my (%code, @order, $kernel);
-while (<STDIN>) {
-    if (/^\.text\.(\S+):/) {
-        $kernel = $1;
-        push @order, $kernel;
-    } elsif (defined $kernel && /^\s*(\.L_x_\d+):/) {
-        push @{$code{$kernel}}, ['label', $1];
-    } elsif (defined $kernel && m{/\*[0-9a-f]{4,5}\*/\s+(.*?)\s*;}) {
-        push @{$code{$kernel}}, ['code', $1];
-    }
-}
+my ($code, @order) = read_code();
 
 sub is_product {
     return $_[0] =~ /\bHG?MMA\./;
@@ -180,7 +172,7 @@ for my $k (sort @order) {
         $k =~ /^_Z\d+([a-z_]+?)I(?:Lb([01])E)?(?:Li(\d+)E)?/ ? ($1, $2, $3)
         : @wanted && (grep { index($k, $_) >= 0 } @wanted) ? (substr($k, -12), 0, '-')
         : next;
-    my ($text, $blocks) = blocks_of($code{$k});
+    my ($text, $blocks) = blocks_of($code->{$k});
     my @pass = loop_of($text, $blocks) or next;
     my $n = count(@pass);
     my ($bound) = sort { $b <=> $a } map { $n->{$_} } @parts;

@@ -512,6 +512,14 @@ static void norms(bool x_given)
     free(scratch);
 }
 
+/* The larger of both distances; infinity where one is not a number. */
+static double farther(double most, double a, double b)
+{
+    double off = fabs(a - b);
+
+    return off < 1e300 ? fmax(most, off) : (double)INFINITY;
+}
+
 /* Attention whose products are of bf16 rounds probabilities, and gradients of
  * scores, in the middle: all results are then within a few roundings of the
  * largest, and not the roundings of float's. */
@@ -529,10 +537,10 @@ static void compare_attention(void)
 
         for (int64_t k = 0; k < p->n; k++) {
             largest = fmax(largest, fabs((double)p->wide[k]));
-            off = fmax(off, fabs((double)p->wide[k] -
-                                 (double)gpt_bf16_to_f32(p->narrow[k])));
+            off = farther(off, (double)p->wide[k],
+                          (double)gpt_bf16_to_f32(p->narrow[k]));
         }
-        worst = fmax(worst, off / largest);
+        worst = farther(worst, off / largest, 0);
         store(p); /* what is left for compare() is the end of each */
         for (int64_t k = 0; k < p->n; k++)
             p->narrow[k] = gpt_f32_to_bf16(p->wide[k]);
@@ -569,13 +577,13 @@ static void attention(int64_t h, int64_t g, int64_t t, int64_t d, bool start,
     be->attn_fwd(q, &op);
     be->attn_fwd(q, &narrow);
     for (int64_t i = 0; i < b * h * t; i++)
-        off = fmax(off, fabs((double)lse[0][i] - (double)lse[1][i]));
+        off = farther(off, (double)lse[0][i], (double)lse[1][i]);
     ok(off < 1e-4, "log-sum-exp is that of float: %.1e", off);
     /* backward reads what forward stored; nothing was wrong with that so far */
     for (int64_t i = 0; i < b * t * h * d; i++) {
         float stored = gpt_bf16_to_f32(o->narrow[i]);
 
-        off = fmax(off, fabs((double)stored - (double)o->wide[i]));
+        off = farther(off, (double)stored, (double)o->wide[i]);
         o->wide[i] = stored;
     }
     ok(off < 0.02, "outputs are near: %.1e", off);

@@ -127,19 +127,6 @@ static inline struct point at(vf x, int kind)
     }
 }
 
-static inline vf any_load(const float *x, int64_t j, int64_t n)
-{
-    return n - j >= W ? load(x + j) : load_part(x + j, n - j, 0);
-}
-
-static inline void any_store(float *x, vf v, int64_t j, int64_t n)
-{
-    if (n - j >= W)
-        store(x + j, v);
-    else
-        store_part(x + j, v, n - j);
-}
-
 static inline void activate_as(float *y, const float *x, const float *up,
                                int64_t n, int kind)
 {

@@ -223,6 +223,7 @@ void ISA(dots_int8)(float *y, int64_t ldy, const float *x, int64_t ldx,
     else
         all_dots(y, ldy, x, ldx, &rows, m, n, add, INT8);
 }
+
 /* Columns in strips that stay in registers over all rows. */
 void ISA(combine)(float *y, const float *a, const float *x, int64_t ldx,
                   int64_t n, int64_t k)

@@ -3,19 +3,6 @@
 
 #include <math.h>
 
-static inline vf row_load(const float *x, int64_t j, int64_t n)
-{
-    return n - j >= W ? load(x + j) : load_part(x + j, n - j, 0);
-}
-
-static inline void row_store(float *x, vf v, int64_t j, int64_t n)
-{
-    if (n - j >= W)
-        store(x + j, v);
-    else
-        store_part(x + j, v, n - j);
-}
-
 /* Two passes over a row that is in the first cache: the deviation is taken
  * from the mean itself, nothing cancels. mean NULL: root mean square. */
 void ISA(moments)(const float *x, int64_t n, float eps, float *mean,
@@ -27,7 +14,7 @@ void ISA(moments)(const float *x, int64_t n, float eps, float *mean,
         vf sum = {0};
 
         for (int64_t j = 0; j < n; j += W)
-            sum += row_load(x, j, n);
+            sum += any_load(x, j, n);
         m = *mean = lanes_sum(sum) / (float)n;
     }
     vf square = {0};
@@ -51,9 +38,9 @@ void ISA(norm_row)(float *y, const float *x, const float *w, const float *b,
                    int64_t n, float mean, float rstd)
 {
     for (int64_t j = 0; j < n; j += W) {
-        vf v = (row_load(x, j, n) - all(mean)) * all(rstd) * row_load(w, j, n);
+        vf v = (any_load(x, j, n) - all(mean)) * all(rstd) * any_load(w, j, n);
 
-        row_store(y, b ? v + row_load(b, j, n) : v, j, n);
+        any_store(y, b ? v + any_load(b, j, n) : v, j, n);
     }
 }
 
@@ -66,27 +53,27 @@ void ISA(norm_grad_row)(float *dr, const float *dy, const float *x,
     vf sum = {0}, dot = {0};
 
     for (int64_t j = 0; j < n; j += W) {
-        vf xhat = (row_load(x, j, n) - all(mean)) * all(rstd);
-        vf d = row_load(dy, j, n), g = d * row_load(w, j, n);
+        vf xhat = (any_load(x, j, n) - all(mean)) * all(rstd);
+        vf d = any_load(dy, j, n), g = d * any_load(w, j, n);
 
         /* dw and db of a block of rows stay in the cache; they are added to in
          * the order of rows. */
         sum += g;
         dot += g * xhat;
-        row_store(dw, row_load(dw, j, n) + d * xhat, j, n);
+        any_store(dw, any_load(dw, j, n) + d * xhat, j, n);
         if (db)
-            row_store(db, row_load(db, j, n) + d, j, n);
+            any_store(db, any_load(db, j, n) + d, j, n);
     }
     /* The mean depends on every element, hence mean(g); RMSNorm has none. */
     vf a = all(centred ? lanes_sum(sum) / (float)n : 0);
     vf b = all(lanes_sum(dot) / (float)n);
     for (int64_t j = 0; j < n; j += W) {
-        vf xhat = (row_load(x, j, n) - all(mean)) * all(rstd);
+        vf xhat = (any_load(x, j, n) - all(mean)) * all(rstd);
         /* xhat and g again: computing them is faster than storing a row. */
-        vf g = row_load(dy, j, n) * row_load(w, j, n);
+        vf g = any_load(dy, j, n) * any_load(w, j, n);
         vf d = (g - a - xhat * b) * all(rstd);
 
-        row_store(dr, row_load(dr, j, n) + d, j, n);
+        any_store(dr, any_load(dr, j, n) + d, j, n);
     }
 }
 

@@ -59,6 +59,20 @@ static inline void store_part(float *x, vf v, int64_t n)
         x[i] = lanes[i];
 }
 
+/* W floats of x (n) from element j on, or as many as there are. */
+static inline vf any_load(const float *x, int64_t j, int64_t n)
+{
+    return n - j >= W ? load(x + j) : load_part(x + j, n - j, 0);
+}
+
+static inline void any_store(float *x, vf v, int64_t j, int64_t n)
+{
+    if (n - j >= W)
+        store(x + j, v);
+    else
+        store_part(x + j, v, n - j);
+}
+
 /* mask lanes are -1 (a) or 0 (b), as comparisons give them */
 static inline vf pick(vi mask, vf a, vf b)
 {

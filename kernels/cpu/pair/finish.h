@@ -19,10 +19,14 @@ static inline __mmask16 lanes_of(int64_t n)
     return n >= 16 ? 0xffff : (__mmask16)((1U << n) - 1);
 }
 
+static inline vf widened(__m256i x)
+{
+    return (vf)_mm512_slli_epi32(_mm512_cvtepu16_epi32(x), 16);
+}
+
 static inline vf wide_of(const uint16_t *x, __mmask16 lanes)
 {
-    return (vf)_mm512_slli_epi32(
-        _mm512_cvtepu16_epi32(_mm256_maskz_loadu_epi16(lanes, x)), 16);
+    return widened(_mm256_maskz_loadu_epi16(lanes, x));
 }
 
 static inline void narrow_to(uint16_t *to, vf x, __mmask16 lanes)
@@ -54,8 +58,7 @@ finish_row(const struct cpu_pair_finish *f, int64_t i, bool add, bool narrow,
             __m256i stored = (__m256i)_mm512_cvtneps_pbh((__m512)x);
 
             _mm256_mask_storeu_epi16(aux + j, lanes, stored);
-            x = gelu_of((vf)_mm512_slli_epi32(_mm512_cvtepu16_epi32(stored),
-                                              16));
+            x = gelu_of(widened(stored));
         } else if (epilogue == GPT_EPI_DGELU)
             x *= slope(wide_of(aux + j, lanes));
         if (narrow)

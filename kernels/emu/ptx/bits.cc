@@ -165,7 +165,8 @@ static void run_insert(struct warp &w, const struct instruction &i,
     put(w, i.at[0].slot, b, lanes);
 }
 
-/* bfe d, a, from, count */
+/* bfe d, a, from, count. Past the end of a there are zeros, or copies of its
+ * sign. */
 template <class T>
 static void run_extract(struct warp &w, const struct instruction &i,
                         uint32_t lanes)
@@ -177,8 +178,9 @@ static void run_extract(struct warp &w, const struct instruction &i,
     const unsigned bits = sizeof(T) * 8;
 
     for (int l = 0; l < 32; l++) {
+        bool past = !std::is_signed_v<T> && (at.v[l] & 255) >= bits;
         unsigned from = std::min(at.v[l] & 255, bits - 1);
-        unsigned count = std::min(n.v[l] & 255, bits - from);
+        unsigned count = past ? 0 : std::min(n.v[l] & 255, bits - from);
         U x = (U)((U)a.v[l] << (bits - from - count) % bits);
 
         a.v[l] = count ? (T)((T)x >> (bits - count)) : (T)0;
