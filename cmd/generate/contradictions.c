@@ -1,7 +1,10 @@
-/* The check of contradictions.h. Only values that draw are refused: --top-k 1,
+/* The checks of contradictions.h. Only values that draw are refused: --top-k 1,
  * a --top-p of 1 and --temperature 0 do not contradict --greedy, and scripts
  * give all of them at once. Start at gpt_contradictions_check(). */
 #include "cmd/generate/contradictions.h"
+
+#include "base/log.h"
+#include "base/memory.h"
 
 #include <assert.h>
 #include <string.h>
@@ -18,6 +21,25 @@ static enum gpt_origin origin_of(const struct gpt_args *args, const char *name)
     }
     return args->origin[i];
 }
+
+/* Limits of a server, which has clients. */
+static const char *const of_server[] = {
+    "served-model-name", "api-key-file",    "max-queue",
+    "max-connections",   "max-request-size", "request-timeout",
+    "client-timeout",    "stop-timeout",    "prefix-cache-size"};
+
+/* A request to the server has fields of its own for these. */
+static const char *const of_requests[] = {
+    "jsonl", "add-bos", "tokens", "num-samples", "echo", "stop", "ignore-eod",
+    "stop-on-eol", "stop-on-double-eol", "logprobs", "return-logits",
+    "temperature", "top-k", "top-p", "top-p-decay", "top-p-bound", "min-p",
+    "repetition-penalty", "presence-penalty", "frequency-penalty",
+    "logit-bias", "prevent-newline-after-colon", "num-beams", "length-penalty",
+    "early-stopping", "greedy", "semantics", "seed"};
+
+static const char *const of_ranks[] = {"distributed-backend",
+                                       "distributed-timeout-minutes"};
+static const char *const of_steps[] = {"speculate"};
 
 int gpt_contradictions_check(const struct gpt_generate_options *o,
                              const struct gpt_args *args, struct gpt_err *err)
@@ -51,6 +73,10 @@ int gpt_contradictions_check(const struct gpt_generate_options *o,
         if (of_chats[i].given && !of_chats[i].used)
             return gpt_fail(err, GPT_EUSAGE, "--%s is for %s",
                             of_chats[i].name, of_chats[i].with);
+    for (size_t i = 0; !o->serve && i < GPT_COUNT(of_server); i++)
+        if (gpt_option_given(args, of_server[i]))
+            return gpt_fail(err, GPT_EUSAGE, "--%s is for --serve",
+                            of_server[i]);
     /* The first one is enough: the hint is the same for all. */
     for (size_t i = 0; o->greedy && i < GPT_COUNT(others); i++) {
         const enum gpt_origin origin = origin_of(args, others[i].name);
@@ -63,4 +89,45 @@ int gpt_contradictions_check(const struct gpt_generate_options *o,
         return gpt_hint(err, "leave one of them out");
     }
     return GPT_OK;
+}
+
+int gpt_contradictions_report(const struct gpt_generate_options *o,
+                              const struct gpt_args *args, struct gpt_err *err)
+{
+    const struct {
+        const char *const *names;
+        size_t n;
+        bool idle;
+        const char *reason;
+    } rows[] = {
+        {of_requests, GPT_COUNT(of_requests), o->serve != NULL,
+         "requests say it themselves"},
+        {of_ranks, GPT_COUNT(of_ranks), o->tp_size * o->pp_size == 1,
+         "there is one process"},
+        {of_steps, GPT_COUNT(of_steps), o->score || o->perplexity,
+         "no text is made"},
+    };
+    struct gpt_buf b = {0};
+    int status = GPT_OK;
+
+    for (size_t i = 0; i < GPT_COUNT(rows); i++) {
+        bool any = false;
+
+        for (size_t j = 0; rows[i].idle && j < rows[i].n; j++) {
+            if (!gpt_option_given(args, rows[i].names[j]))
+                continue;
+            any = true;
+            GPT_TRY_GOTO(status, gpt_buf_printf(&b, "%s--%s",
+                                                b.len > 0 ? ", " : "",
+                                                rows[i].names[j]), out);
+        }
+        if (any)
+            GPT_TRY_GOTO(status, gpt_buf_printf(&b, " (%s)", rows[i].reason),
+                         out);
+    }
+    if (b.len > 0)
+        gpt_warn("without effect here: %s", b.data);
+out:
+    gpt_buf_free(&b);
+    return status == GPT_OK ? GPT_OK : gpt_no_memory(err, "a warning");
 }

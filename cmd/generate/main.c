@@ -56,6 +56,9 @@ static int run_generate(const void *options, const struct gpt_args *args,
     GPT_TRY(gpt_contradictions_check(options, args, err));
     GPT_TRY(find_front_end(options, &front_end, err));
     GPT_TRY_GOTO(status, gpt_loaded_open(&model, err), out);
+    if (gpt_job_first(&model.job))
+        GPT_TRY_GOTO(status, gpt_contradictions_report(options, args, err),
+                     out);
     status = gpt_job_first(&model.job) ? front_end.run(&model, err)
                                            : gpt_loaded_follow(&model, err);
 out:

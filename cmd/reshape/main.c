@@ -465,6 +465,28 @@ static const struct {
     {"diff", 2, 2, true, do_diff, "diff A B"},
 };
 
+/* Only what plans or converts obeys the options of a conversion; verify rounds
+ * to a type, too. Common options have an effect on all. */
+static int check_command(const struct options *o, const struct gpt_args *args,
+                         size_t command, struct gpt_err *err)
+{
+    const char *word = commands[command].name;
+    const bool converts = commands[command].least == 0;
+    const char *idle = o->json && !commands[command].json ? "json" : NULL;
+
+    for (size_t i = 0; !converts && !idle && i < GPT_COUNT(table); i++)
+        if (table[i].kind != GPT_OPT_GROUP &&
+            table[i].offset >= sizeof(struct gpt_common_options) &&
+            table[i].offset != offsetof(struct options, json) &&
+            (table[i].offset != offsetof(struct options, dtype) ||
+             commands[command].run != do_verify) &&
+            gpt_option_given(args, table[i].name))
+            idle = table[i].name;
+    return idle ? gpt_fail(err, GPT_EUSAGE, "--%s has no effect on %s", idle,
+                           word)
+                : GPT_OK;
+}
+
 /* A word is a command. Directories that stand alone were meant for options, as
  * other converters take them: the hint has them in their places. */
 static int run_command(const struct options *o, const struct gpt_args *args,
@@ -476,9 +498,7 @@ static int run_command(const struct options *o, const struct gpt_args *args,
     for (size_t i = 0; i < GPT_COUNT(commands); i++) {
         if (strcmp(word, commands[i].name) != 0)
             continue;
-        if (o->json && !commands[i].json)
-            return gpt_fail(err, GPT_EUSAGE, "--json has no effect on %s",
-                            word);
+        GPT_TRY(check_command(o, args, i, err));
         /* a path too many would be ignored in silence, and one of two would
          * leave open which of them it is */
         if (paths >= commands[i].least && paths <= commands[i].most &&

@@ -55,8 +55,9 @@ int gpt_train_world_options(struct gpt_world_options *w,
     /* ranks that are only planned compute nothing */
     if (o->world_size > 0 && !o->dry_run && !o->simulate)
         return gpt_fail(err, GPT_EUSAGE,
-                        "--world-size is for --dry-run and --simulate: what "
-                        "starts the ranks says how many there are");
+                        "--world-size is for --dry-run, --simulate and "
+                        "gpt-train advise: what starts the ranks says how many "
+                        "there are");
     return count_chunks(o, &w->chunks, err);
 }
 

@@ -178,6 +178,13 @@ idle '--save-interval, --keep-checkpoints, --async-save (there is no --save)' \
     --save-interval 1 --keep-checkpoints 1 --async-save
 idle '--no-load-optim (no run is resumed' --no-load-optim
 idle '--override-opt-param-scheduler (no run' --override-opt_param-scheduler
+idle '--product-efficiency, --memory-bandwidth, --intra-node-latency, ' \
+    --product-efficiency 0.5 --memory-bandwidth 1 --intra-node-latency 1 \
+    --inter-node-latency 1
+err_has '--inter-node-latency (it is for gpt-train advise)'
+idle '--score-interval (there is no --score-set), --sample-interval (there is' \
+    --score-interval 1 --sample-interval 1 --sample-top-p 0.5
+err_has '--sample-top-p (nothing is drawn by chance'
 expect 0 'nothing to say' train --train-iters 1
 err_lacks 'without effect'
 expect 2 'the file of another tokenizer' train --train-iters 1 \

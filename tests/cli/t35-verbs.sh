@@ -79,6 +79,14 @@ err_has 'are models that differ in num_layers'
 expect 2 'one path' gpt-reshape verify native
 err_has 'gpt-reshape verify A B'
 expect 4 'nothing there' gpt-reshape verify native nowhere
+expect 2 'no layout of a comparison' gpt-reshape verify native ranks \
+    --target-tensor-model-parallel-size 2
+err_has '--target-tensor-model-parallel-size has no effect on verify'
+expect 2 'nor another type of differences' gpt-reshape diff native ranks \
+    --target-params-dtype bf16
+err_has '--target-params-dtype has no effect on diff'
+expect 2 'nor a place to save to' gpt-reshape inspect native --save-path x
+err_has '--save-path has no effect on inspect'
 
 # ---- diff ----
 expect 0 'no difference' gpt-reshape diff native ranks

@@ -60,6 +60,9 @@ expect 3 'a tag that is not supported' gpt-generate --load ckpt --interactive \
 err_has "bad: line 2: the tag 'block' is not supported"
 expect 2 'a chat that is not interactive' gpt-generate --load ckpt --chat -p a
 err_has '--chat is for --interactive'
+expect 2 'instructions without a chat' gpt-generate --load ckpt --interactive \
+    --system-prompt a
+err_has '--system-prompt is for --chat'
 for bad in '[]' '{' '{"messages": []}'; do
     expect 2 "variables that are $bad" gpt-generate --load ckpt --interactive \
         --chat --chat-template template --chat-template-kwargs "$bad"

@@ -140,4 +140,23 @@ for bad in '--client-timeout 0' '--max-request-size 0' '--prefix-cache-size -1' 
     # shellcheck disable=SC2086 # options are words
     expect 2 "$bad" gpt-generate --load ckpt --serve :0 $bad
 done
+for idle in '--served-model-name m' '--api-key-file keys' '--max-queue 1' \
+    '--max-connections 1' '--max-request-size 1Ki' '--request-timeout 1' \
+    '--client-timeout 1' '--stop-timeout 1' '--prefix-cache-size 0'; do
+    # shellcheck disable=SC2086 # options are words
+    expect 2 "$idle without a server" gpt-generate --load ckpt -p a $idle
+    err_has "${idle%% *} is for --serve"
+done
+
+# ---- options without effect ----
+serve --load ckpt --temperature 0.5 --tokens 3
+stop_server
+check 'choices are of requests' grep -q \
+    'without effect here: --tokens, --temperature (requests say it' log
+expect 0 'one process' gpt-generate --load ckpt -p a --tokens 1 \
+    --distributed-backend gloo --distributed-timeout-minutes 1
+err_has '--distributed-timeout-minutes (there is one process)'
+expect 0 'no text to guess' sh -c \
+    'gpt-generate --load ckpt --score --speculate 2 </dev/null'
+err_has '--speculate (no text is made)'
 tap_done

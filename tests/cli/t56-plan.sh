@@ -190,7 +190,7 @@ err_has 'weights are gathered with --use-distributed-optimizer'
 # shellcheck disable=SC2086
 expect 2 'ranks are not imagined in a run' gpt-train --world-size 2 \
     --num-layers 2 --vocab-size 10
-err_has '--world-size is for'
+err_has '--world-size is for --dry-run, --simulate and gpt-train advise'
 expect 2 'nor as many as do not fit' gpt-train --vocab-size 10 --dry-run \
     --world-size 3 --tensor-model-parallel-size 2
 err_has '3 ranks are not a multiple'
