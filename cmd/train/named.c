@@ -8,6 +8,8 @@
 #include <ctype.h>
 #include <string.h>
 
+enum { MAX_NAME = 40 };
+
 /* Where the sign of "NAME=WORD" is, or NULL. A path may hold a sign, too: a
  * name has no slash, so that the first of the two tells. */
 static const char *find_sign(const char *word)
@@ -26,6 +28,13 @@ static int check_name(const struct gpt_named *named, int64_t n,
 
     for (const char *c = name; *c; c++)
         good = good && (isalnum((unsigned char)*c) || strchr("._-", *c));
+    /* what reads the log knows fields of a bounded length */
+    if (strlen(name) > MAX_NAME) {
+        gpt_fail(err, GPT_EUSAGE,
+                 "%s: the name '%s' is longer than %d characters", option,
+                 name, MAX_NAME);
+        return gpt_hint(err, "give a shorter one, as in NAME=FILE");
+    }
     if (!good)
         return gpt_fail(err, GPT_EUSAGE,
                         "%s: '%s' is no name: letters, digits, '.', '_' and "

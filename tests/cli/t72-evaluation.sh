@@ -107,6 +107,9 @@ check 'is the same data' test \
     "$(value numbered/metrics.jsonl 8 validation-0_loss)"
 expect 2 'a set without a name' train --valid-set short_text_document
 err_has 'write NAME=short_text_document'
+expect 2 'a name that no log line has room for' train \
+    --valid-set a123456789b123456789c123456789d123456789e=$data
+err_has 'is longer than 40 characters'
 expect 2 'a name twice' train --valid-set a=$data a=$data
 err_has 'the name a comes twice'
 expect 2 'a weight' train --multiple-validation-sets
