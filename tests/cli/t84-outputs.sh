@@ -179,10 +179,10 @@ chance() {
         if (cd work && under='' && export under &&
             exec timeout -s KILL "$delay" sh ../run) >out 2>err <stdin; then
             # the machine is less busy than while the time was taken
-            seconds=$(echo "$seconds" | awk '{ print $1 * 0.9 }')
+            seconds=$(echo "$seconds" | awk '{ print $1 * 0.5 }')
         else
             killed=$((killed + 1))
-            seconds=$(echo "$seconds" | awk '{ print $1 * 1.1 }')
+            seconds=$(echo "$seconds" | awk '{ print $1 * 1.5 }')
         fi
         after_death "killed after $delay s" || return 1
         i=$((i + 1))
