@@ -73,6 +73,26 @@ struct gpt_quant {
  * from there on. Of the CPU, with tb and without ta; else it is SHAPE. */
 enum gpt_sums { GPT_SUMS_SHAPE, GPT_SUMS_FEW, GPT_SUMS_MANY };
 
+/* A type of eight bits (fp8.h). */
+enum gpt_fp8 { GPT_FP8_NONE, GPT_E4M3, GPT_E5M2 };
+
+/* Factors of a product that are rounded to eight bits. Each is first multiplied
+ * by its scale s = (largest value of the type) / amax, in float, where amax (1)
+ * float in device memory is the largest |element| of the whole tensor, of all
+ * ranks that have a part of it (amax()). The sum of products is divided by both
+ * scales before old c and the epilogue. s is at most 2^126. An infinity or a
+ * NaN in a factor makes NaN of what depends on it. E5M2 times E5M2 is not
+ * there. coarse: a GPU may make the sums in about 14 bits instead of float's
+ * 24. scratch: fp8_scratch() bytes. Such a product has bf16 factors, sizes and
+ * rows (ld) that are multiples of 16, and factors at multiples of 16 bytes.
+ * Needs GPT_CAN_FP8. */
+struct gpt_fp8_factors {
+    enum gpt_fp8 a, b; /* both or neither GPT_FP8_NONE */
+    const float *amax_a, *amax_b;
+    void *scratch;
+    bool coarse;
+};
+
 /* c (M, N) = op(a) (M, K) * op(b) (K, N) + beta * c, then the epilogue.
  * ta: a is stored (K, M); tb: b is stored (N, K). a, b, bias, aux are `act`;
  * c is `c_type`. GELU is the tanh form (Hendrycks and Gimpel 2016, eq. 2) of
@@ -106,6 +126,7 @@ struct gpt_matmul {
     void *aux;
     const struct gpt_quant *quant; /* for b, with tb and float; NULL: b is */
     enum gpt_sums sums;
+    struct gpt_fp8_factors fp8; /* a GPT_FP8_NONE: factors are as they are */
 };
 
 enum gpt_norm_kind { GPT_LAYERNORM, GPT_RMSNORM };
@@ -401,6 +422,8 @@ enum gpt_ability {
     GPT_CAN_SCALE_WORDS = 4, /* embeddings times a number */
     GPT_CAN_NORM_WIDE = 8,   /* head norms of all heads together */
     GPT_CAN_QUANT = 16,      /* weights in fewer bits: struct gpt_quant */
+    GPT_CAN_FP8 = 32,        /* products of eight bits: struct gpt_fp8_factors,
+                              * amax() and fp8_scratch(), else NULL */
 };
 
 struct gpt_backend {
@@ -478,6 +501,10 @@ struct gpt_backend {
      * the device has no TF32. */
     void (*allow_tf32)(struct gpt_backend *be, bool allow);
     void (*matmul)(struct gpt_queue *q, const struct gpt_matmul *op);
+    /* *amax (1) float = the larger of itself and of all |x[i]|; x (n) bf16. A
+     * NaN is larger than all numbers. */
+    void (*amax)(struct gpt_queue *q, float *amax, const void *x, int64_t n);
+    size_t (*fp8_scratch)(int64_t m, int64_t n, int64_t k);
     /* dbias (n) float += column sums of dy (m, n) act */
     void (*bias_grad)(struct gpt_queue *q, float *dbias, const void *dy,
                       int64_t m, int64_t n, enum gpt_dtype act);

@@ -191,6 +191,17 @@ static bool advises(const struct gpt_train_plan *p)
     return false;
 }
 
+static bool has_eight_bits(const struct gpt_train_plan *p)
+{
+    return p->options->fp8_format != NULL;
+}
+
+/* Their numbers say nothing where all layers are rounded. */
+static bool has_ends_in_bf16(const struct gpt_train_plan *p)
+{
+    return has_eight_bits(p) && p->options->ends_in_bf16;
+}
+
 static bool is_type(const struct gpt_train_plan *p, const char *type)
 {
     return strcmp(p->options->tokenizer.type, type) == 0;
@@ -211,6 +222,8 @@ static bool has_tokens_around(const struct gpt_train_plan *p)
 /* Reasons complete the sentence "no effect here, because". */
 
 #define ALONE "there is one rank"
+#define NO_FP8 "there is no --fp8-format"
+#define NO_ENDS "that takes --fp8-format and --first-last-layers-bf16"
 #define ONE_REPLICA "there is one data parallel rank"
 #define CONSTANT_SCALE "--loss-scale is constant"
 #define CONSTANT_RATE "--lr-decay-style is constant"
@@ -232,6 +245,14 @@ static bool has_tokens_around(const struct gpt_train_plan *p)
 #define OTHER_FAMILY "it is not of this --tokenizer-type"
 
 static const struct effect rows[] = {
+    {.option = "fp8-recipe", .works = has_eight_bits, .reason = NO_FP8,
+     .evaluating = true},
+    {.option = "first-last-layers-bf16", .works = has_eight_bits,
+     .reason = NO_FP8, .evaluating = true},
+    {.option = "num-layers-at-start-in-bf16", .works = has_ends_in_bf16,
+     .reason = NO_ENDS, .evaluating = true},
+    {.option = "num-layers-at-end-in-bf16", .works = has_ends_in_bf16,
+     .reason = NO_ENDS, .evaluating = true},
     {.option = "distributed-backend", .works = has_ranks, .reason = ALONE,
      .evaluating = true},
     {.option = "distributed-timeout-minutes", .works = has_ranks,

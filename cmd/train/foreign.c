@@ -30,6 +30,9 @@
 #define READER "one thread of this program reads the data ahead"
 #define RANDOM "random numbers follow from the seed and the step"
 #define NO_PYTHON "this program is no Python"
+#define NO_HISTORY                                                             \
+    "there is no delayed scaling: leave it out, and --fp8-recipe tensorwise "  \
+    "scales by the tensor at hand"
 
 /* A name with ANSWER ends the program, as the run would otherwise be another
  * one than the user means; a name with SKIP only warns, as it could not change
@@ -148,6 +151,21 @@ const struct gpt_foreign_option gpt_train_foreign[] = {
           "--recompute-num-layers=%"),
     FLAG_MEANS("gradient-checkpointing", TRANSFORMERS,
                "--recompute-granularity=full"),
+    FLAG_MEANS("fp8-hybrid", OLDER, "--fp8-format=hybrid"),
+    FLAG_MEANS("fp8-e4m3", OLDER, "--fp8-format=e4m3"),
+    ANSWER("fp8-margin", MEGATRON, NO_HISTORY),
+    ANSWER("fp8-interval", MEGATRON, NO_HISTORY),
+    ANSWER("fp8-amax-history-len", MEGATRON, NO_HISTORY),
+    ANSWER("fp8-amax-compute-algo", MEGATRON, NO_HISTORY),
+    ANSWER("no-fp8-wgrad", MEGATRON,
+           "all three products of a linear layer have factors of eight bits"),
+    ANSWER("fp8-param-gather", MEGATRON,
+           "weights are kept and exchanged in bfloat16: leave it out"),
+    SKIP_FLAG("tp-only-amax-red", MEGATRON,
+              "scales are those of tensors, which tensor parallel ranks alone "
+              "share"),
+    SKIP_FLAG("keep-fp8-weight-transpose-cache", MEGATRON,
+              "factors are rounded for each product"),
     ANSWER("mixed-precision", ACCELERATE, "write --bf16 or --fp16"),
     ANSWER("dtype", NANOGPT, "write --bf16 or --fp16"),
     ANSWER("deepspeed", DEEPSPEED,

@@ -111,6 +111,11 @@ static int open_advice(struct gpt_advice *a, struct gpt_backend *be,
 {
     const struct gpt_train_options *o = a->o;
 
+    /* times of bf16 would make such a run look slower than it is */
+    if (o->fp8_format)
+        return gpt_fail(err, GPT_EUSAGE,
+                        "--fp8-format: the advice knows no times of products "
+                        "of eight bits; leave it out");
     GPT_TRY(gpt_hardware_choose(&a->hardware, o, a->args, be, err));
     a->base = *o;
     /* on GPUs sums go through NCCL, which holds no memory of the host */

@@ -24,6 +24,8 @@
 
 /* Choices whose meaning is elsewhere: data/indexed.c and train/lr_schedule.c
  * parse these names. */
+static const char *const fp8_formats[] = {"e4m3", "hybrid", NULL};
+static const char *const fp8_recipes[] = {"tensorwise", NULL};
 static const char *const impls[] = { "infer", "mmap", "cached", "lazy", NULL };
 static const char *const wsd_styles[] = { "exponential", "linear", "cosine",
                                           "minus_sqrt", NULL };
@@ -392,6 +394,23 @@ const struct gpt_opt gpt_train_option_table[] = {
     {.kind = GPT_OPT_FLAG, .name = "tf32", AT(tf32),
      .help = "products of float by TF32 tensor cores: faster, less exact",
      .one_of = "type"},
+    /* Megatron-LM's names. There another recipe is the default, and the first
+     * and the last layers are rounded unless they are excepted. */
+    {.kind = GPT_OPT_CHOICE, .name = "fp8-format", .arg = "FORMAT",
+     AT(fp8_format), .choices = fp8_formats,
+     .help = "products of linear layers with factors of eight bits: E4M3, and "
+             "with hybrid E5M2 for gradients"},
+    {.kind = GPT_OPT_CHOICE, .name = "fp8-recipe", .arg = "RECIPE",
+     .def = "tensorwise", AT(fp8_recipe), .choices = fp8_recipes,
+     .help = "a scale for each tensor, of the tensor at hand"},
+    {.kind = GPT_OPT_FLAG, .name = "first-last-layers-bf16", .def = "true",
+     AT(ends_in_bf16), .help = "keep the first and the last layers in bf16"},
+    {.kind = GPT_OPT_INT, .name = "num-layers-at-start-in-bf16", .arg = "N",
+     .def = "1", AT(bf16_at_start), .min = 0, .max = MAX_SIZE,
+     .help = "... so many first layers"},
+    {.kind = GPT_OPT_INT, .name = "num-layers-at-end-in-bf16", .arg = "N",
+     .def = "1", AT(bf16_at_end), .min = 0, .max = MAX_SIZE,
+     .help = "... so many last layers"},
     {.kind = GPT_OPT_REAL, .name = "loss-scale", .arg = "X", .def = "0",
      AT(loss_scale), .min = 0, .max = 1e38,
      .help = "constant loss scale, 0 = one that adapts (fp16)"},

@@ -5,6 +5,7 @@
 #include "cmd/train/plan.h"
 
 #include <stdio.h>
+#include <string.h>
 
 /* ---- sizes ---- */
 
@@ -249,6 +250,45 @@ static int plan_recompute(struct gpt_train_plan *p,
     return GPT_OK;
 }
 
+/* ---- products of eight bits ---- */
+
+/* Which layers have them, and whether the sizes of this layout allow them.
+ * Errors grow where values
+ * are largest: the first layer reads the embedding, and the last one is read by
+ * the output layer. Both stay in bf16 unless the user says otherwise. */
+static int plan_fp8(struct gpt_train_plan *p, const struct gpt_train_options *o,
+                    struct gpt_err *err)
+{
+    const int64_t layers = p->replica.config.num_layers;
+    struct gpt_fp8_layers *fp8 = &p->replica.exec.fp8;
+    struct gpt_widths widths;
+
+    if (!o->fp8_format)
+        return GPT_OK;
+    if (!o->bf16)
+        return gpt_fail(err, GPT_EUSAGE,
+                        "--fp8-format needs --bf16: factors of eight bits are "
+                        "rounded from bfloat16");
+    fp8->types.forward = GPT_E4M3;
+    fp8->types.gradients =
+        strcmp(o->fp8_format, "hybrid") == 0 ? GPT_E5M2 : GPT_E4M3;
+    fp8->first = o->ends_in_bf16 ? o->bf16_at_start : 0;
+    fp8->end = layers - (o->ends_in_bf16 ? o->bf16_at_end : 0);
+    if (fp8->first >= fp8->end)
+        return gpt_fail(err, GPT_EUSAGE,
+                        "--fp8-format: of %lld layers, %lld first and %lld "
+                        "last ones in bf16 leave none "
+                        "(--num-layers-at-start-in-bf16, "
+                        "--num-layers-at-end-in-bf16)",
+                        (long long)layers, (long long)o->bf16_at_start,
+                        (long long)o->bf16_at_end);
+    /* the library names sizes and no options: it does not know them */
+    widths = gpt_widths_of(&p->replica.config, p->topology.size[GPT_TP]);
+    int status = gpt_fp8_check(&widths, o->micro_batch_size * o->seq_length,
+                               p->replica.exec.act, err);
+    return status == GPT_OK ? status : gpt_context(err, "--fp8-format");
+}
+
 /* ---- the whole ---- */
 
 int gpt_train_plan_ranks(struct gpt_train_plan *p,
@@ -265,6 +305,7 @@ int gpt_train_plan_ranks(struct gpt_train_plan *p,
     GPT_TRY(gpt_train_layout(p, p->topology.at[GPT_TP], p->topology.at[GPT_PP],
                              &p->replica.layout, err));
     GPT_TRY(plan_recompute(p, o, args, err));
+    GPT_TRY(plan_fp8(p, o, err));
     p->replica.micro_batches = p->rampup.global_batch / p->micro_samples;
     return GPT_OK;
 }

@@ -264,6 +264,21 @@ static int print_parameters(const struct gpt_run *r, struct gpt_err *err)
     return GPT_OK;
 }
 
+/* Which products are rounded, since the type of activations does not tell. */
+static void print_fp8(const struct gpt_run *r)
+{
+    const struct gpt_fp8_layers *fp8 = &r->plan.replica.exec.fp8;
+
+    if (!r->o->fp8_format)
+        return;
+    gpt_log_line(" > factors of eight bits: %s, scaled by tensor, in layers "
+                 "%lld to %lld of %lld%s",
+                 r->o->fp8_format, (long long)fp8->first + 1,
+                 (long long)fp8->end,
+                 (long long)r->plan.replica.config.num_layers,
+                 r->be->host_memory ? "; rounded and multiplied as bf16" : "");
+}
+
 static int print_model(const struct gpt_run *r,
                        const struct gpt_memory *memory, struct gpt_err *err)
 {
@@ -276,6 +291,7 @@ static int print_model(const struct gpt_run *r,
     gpt_log_line(" > device: %s", text);
     print_ranks(r);
     print_graphs(r);
+    print_fp8(r);
     gpt_log_line(" > padded vocab (size: %lld) with %lld dummy tokens "
                  "(new size: %lld)",
                  (long long)c->vocab_size, (long long)r->plan.vocab_dummies,
@@ -433,6 +449,19 @@ static int check_type(const struct gpt_run *r, struct gpt_err *err)
                              ? "--bf16 has the range of float and needs no "
                                "loss scale"
                              : "leave --bf16 out");
+}
+
+/* The same for products of eight bits, before memory is counted: what a device
+ * without them would need cannot be told. */
+static int check_fp8(const struct gpt_run *r, struct gpt_err *err)
+{
+    if (!r->o->fp8_format || r->planned || (r->be->abilities & GPT_CAN_FP8))
+        return GPT_OK;
+    gpt_fail(err, GPT_EUSAGE,
+             "--fp8-format: device %s has no products of eight bits",
+             r->be->name);
+    return gpt_hint(err, "GPUs of compute capability 8.9 and above have them; "
+                         "the CPU computes the same, slowly");
 }
 
 /* ---- data ---- */
@@ -998,6 +1027,7 @@ int gpt_run_open(struct gpt_run *r, const struct gpt_train_options *options,
     GPT_TRY(gpt_backend_open_rank(&r->be, r->o->device,
                                   r->world->launch.local_rank, err));
     GPT_TRY(check_type(r, err));
+    GPT_TRY(check_fp8(r, err));
     GPT_TRY(set_tf32(r, err));
     GPT_TRY(choose_carrier(r, err));
     GPT_TRY(gpt_replica_new(&r->replica, r->be, &r->plan.replica, err));

@@ -82,6 +82,13 @@ static bool has_no_scale(const struct gpt_train_options *o, int64_t ranks)
     return !o->fp16;
 }
 
+/* Factors of eight bits are rounded from bfloat16 alone. */
+static bool is_not_bf16(const struct gpt_train_options *o, int64_t ranks)
+{
+    (void)ranks;
+    return !o->bf16;
+}
+
 static bool recomputes_no_layers(const struct gpt_train_options *o,
                                  int64_t ranks)
 {
@@ -164,6 +171,8 @@ static const struct rule rules[] = {
     {"min-loss-scale", "bf16", has_no_scale, NULL},
     {"loss-scale-window", "bf16", has_no_scale, NULL},
     {"hysteresis", "bf16", has_no_scale, NULL},
+    {"fp8-format", "fp16", is_not_bf16, NULL},
+    {"fp8-format", "tf32", is_not_bf16, NULL},
     {"recompute-method", "recompute-granularity", recomputes_no_layers, NULL},
     {"recompute-num-layers", "recompute-granularity", recomputes_no_layers,
      NULL},

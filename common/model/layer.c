@@ -182,14 +182,10 @@ static void feed_forward(const struct gpt_layer *layer,
 {
     struct gpt_linear parts = fc1_parts(layer, pass);
     const void *x = gpt_pass_gather(pass, y);
-    struct gpt_matmul op =
-        gpt_linear_op(pass, &layer->w, &parts.part[0], pass->widths.hidden, x,
-                      acts->activated);
 
     if (is_fused(layer, pass)) {
-        op.epilogue = GPT_EPI_BIAS_GELU;
-        op.aux = acts->pre;
-        pass->be->matmul(pass->q, &op);
+        gpt_linear_gelu(pass, &layer->w, &parts, x, acts->pre,
+                        acts->activated);
         return;
     }
     gpt_linear_wide(pass, &layer->w, &parts, x, acts->pre);
@@ -307,6 +303,10 @@ static void backward_wide(const struct gpt_layer *layer,
     void *part = gpt_pass_part(pass, work->dy);
     int64_t c = pass->widths.hidden, job;
 
+    /* in front of the transfers: it is a call of their communicator, and the
+     * rows here and those of the other ranks together are all */
+    gpt_linear_measure(pass, &layer->w, parts, c, y, pass->rows * c,
+                       work->dwide, pass->n * parts->width);
     job = gpt_pass_begin_gather(pass, y);
     gpt_linear_dx(pass, &layer->w, parts, c, work->dwide, part, NULL);
     gpt_pass_join(pass, job);
@@ -329,6 +329,9 @@ static void backward_sum(const struct gpt_layer *layer,
         gpt_linear_one(weight, bias, pass->widths.hidden);
     void *dy = gpt_pass_all(pass, pass->work.x);
 
+    /* dh may be h: both gradients take the largest element of h as it is now */
+    gpt_linear_measure(pass, &layer->w, &one, in, h, pass->n * in,
+                       pass->work.x, pass->rows * one.width);
     /* the bias' gradient reads this rank's rows alone, while the others come */
     const int64_t job = gpt_pass_begin_gather(pass, pass->work.x);
     gpt_linear_bias_grad(pass, layer->dw.at[bias], pass->work.x, pass->rows,

@@ -53,6 +53,8 @@ struct gpt_layer_work {
     void *part;   /* (N, C) act: with sequence parallelism, this rank's part of
                    * a sum; `all` where there is no backward */
     float *dots;   /* (N, 2): what their backward sums over the ranks */
+    float *amax;   /* (GPT_N_LINEAR_TENSORS): of the linear layer at hand, where
+                    * its products are of eight bits */
     void *scratch;
 };
 

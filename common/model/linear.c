@@ -8,11 +8,60 @@ static void *part_at(const struct gpt_pass *pass,
     return (char *)rows + (size_t)part->at * gpt_dtype_bytes(pass->act);
 }
 
-/* Without a bias the epilogue must not read one. */
-struct gpt_matmul gpt_linear_op(const struct gpt_pass *pass,
-                                const struct gpt_roles *w,
-                                const struct gpt_linear_part *part, int64_t in,
-                                const void *x, void *y)
+/* ---- factors of eight bits ---- */
+
+/* A tensor that ranks share has one scale: a product then rounds as that of one
+ * rank would. The ranks have different parts of W in any case, so that one call
+ * for all three costs no wait that could be left out. */
+void gpt_linear_measure(const struct gpt_pass *pass, const struct gpt_roles *w,
+                        const struct gpt_linear *parts, int64_t in,
+                        const void *x, int64_t n_x, const void *dy,
+                        int64_t n_dy)
+{
+    float *amax = pass->work.amax;
+
+    if (w->fp8.forward == GPT_FP8_NONE)
+        return;
+    pass->be->zero(pass->q, amax, GPT_N_LINEAR_TENSORS * sizeof(*amax));
+    pass->be->amax(pass->q, &amax[GPT_LINEAR_X], x, n_x);
+    /* gate and fc1 are one matrix, with or without a gap between them */
+    for (int i = 0; i < parts->n; i++)
+        pass->be->amax(pass->q, &amax[GPT_LINEAR_W],
+                       w->at[parts->part[i].weight], parts->part[i].out * in);
+    if (dy)
+        pass->be->amax(pass->q, &amax[GPT_LINEAR_DY], dy, n_dy);
+    if (pass->tp)
+        gpt_comm_all_reduce(pass->tp, pass->q, amax, GPT_N_LINEAR_TENSORS,
+                            GPT_F32, GPT_MAX);
+}
+
+/* Sums forward may be coarse; gradients add up over a whole step, and their
+ * errors with them. */
+static struct gpt_fp8_factors factors(const struct gpt_pass *pass,
+                                      const struct gpt_roles *w,
+                                      enum gpt_linear_tensor a,
+                                      enum gpt_linear_tensor b)
+{
+    if (w->fp8.forward == GPT_FP8_NONE)
+        return (struct gpt_fp8_factors){.a = GPT_FP8_NONE};
+    return (struct gpt_fp8_factors){
+        .a = a == GPT_LINEAR_DY ? w->fp8.gradients : w->fp8.forward,
+        .b = w->fp8.forward,
+        .amax_a = &pass->work.amax[a],
+        .amax_b = &pass->work.amax[b],
+        .scratch = pass->work.scratch,
+        .coarse = a == GPT_LINEAR_X,
+    };
+}
+
+/* ---- forward ---- */
+
+/* The product y (N, out) = x (N, in) W^T + bias, to be changed and run. Without
+ * a bias the epilogue must not read one. */
+static struct gpt_matmul forward_op(const struct gpt_pass *pass,
+                                    const struct gpt_roles *w,
+                                    const struct gpt_linear_part *part,
+                                    int64_t in, const void *x, void *y)
 {
     return (struct gpt_matmul){
         .m = pass->n,
@@ -28,6 +77,7 @@ struct gpt_matmul gpt_linear_op(const struct gpt_pass *pass,
         .bias = w->at[part->bias],
         .quant = gpt_roles_quant(w, part->weight),
         .sums = pass->sums,
+        .fp8 = factors(pass, w, GPT_LINEAR_X, GPT_LINEAR_W),
     };
 }
 
@@ -35,14 +85,30 @@ struct gpt_matmul gpt_linear_op(const struct gpt_pass *pass,
 void gpt_linear_wide(const struct gpt_pass *pass, const struct gpt_roles *w,
                      const struct gpt_linear *parts, const void *x, void *y)
 {
+    const int64_t in = pass->widths.hidden;
+
+    gpt_linear_measure(pass, w, parts, in, x, pass->n * in, NULL, 0);
     for (int i = 0; i < parts->n; i++) {
         const struct gpt_linear_part *part = &parts->part[i];
-        struct gpt_matmul op = gpt_linear_op(pass, w, part, pass->widths.hidden,
-                                             x, part_at(pass, part, y));
+        struct gpt_matmul op =
+            forward_op(pass, w, part, in, x, part_at(pass, part, y));
 
         op.ldc = parts->width;
         pass->be->matmul(pass->q, &op);
     }
+}
+
+void gpt_linear_gelu(const struct gpt_pass *pass, const struct gpt_roles *w,
+                     const struct gpt_linear *parts, const void *x, void *pre,
+                     void *y)
+{
+    const int64_t in = pass->widths.hidden;
+    struct gpt_matmul op = forward_op(pass, w, &parts->part[0], in, x, y);
+
+    op.epilogue = GPT_EPI_BIAS_GELU;
+    op.aux = pre;
+    gpt_linear_measure(pass, w, parts, in, x, pass->n * in, NULL, 0);
+    pass->be->matmul(pass->q, &op);
 }
 
 /* This rank's columns of the output, from the inputs of all ranks. The bias is
@@ -53,9 +119,8 @@ static void whole_sums(const struct gpt_pass *pass, const struct gpt_roles *w,
 {
     const struct gpt_layout *layout = pass->layout;
     const int64_t tp = layout->size[GPT_TP];
-    struct gpt_matmul op = gpt_linear_op(pass, w, part, in * tp,
-                                         pass->columns->wide,
-                                         pass->columns->own);
+    struct gpt_matmul op = forward_op(pass, w, part, in * tp,
+                                      pass->columns->wide, pass->columns->own);
 
     gpt_pass_join_columns(pass, x, in, pass->columns->wide);
     op.n = part->out / tp;
@@ -72,15 +137,17 @@ void gpt_linear_partial(const struct gpt_pass *pass, const struct gpt_roles *w,
                         enum gpt_param_role weight, enum gpt_param_role bias,
                         int64_t in, const void *x, bool add)
 {
-    struct gpt_linear_part part = {weight, bias, pass->widths.hidden, 0};
+    const struct gpt_linear one =
+        gpt_linear_one(weight, bias, pass->widths.hidden);
 
     if (pass->columns) {
-        whole_sums(pass, w, &part, in, x, add);
+        whole_sums(pass, w, &one.part[0], in, x, add);
         return;
     }
-    struct gpt_matmul op = gpt_linear_op(pass, w, &part, in, x,
-                                         gpt_pass_part(pass, pass->work.x));
+    struct gpt_matmul op = forward_op(pass, w, &one.part[0], in, x,
+                                      gpt_pass_part(pass, pass->work.x));
 
+    gpt_linear_measure(pass, w, &one, in, x, pass->n * in, NULL, 0);
     op.beta = add ? 1.0F : 0.0F;
     if (pass->tp) {
         op.epilogue = GPT_EPI_NONE;
@@ -108,6 +175,8 @@ void gpt_linear_add_bias(const struct gpt_pass *pass,
                            pass->widths.hidden, pass->act);
 }
 
+/* ---- backward ---- */
+
 /* The second part adds to what the first has written, in `act`: rounded once
  * more than one product would be. */
 void gpt_linear_dx(const struct gpt_pass *pass, const struct gpt_roles *w,
@@ -129,6 +198,7 @@ void gpt_linear_dx(const struct gpt_pass *pass, const struct gpt_roles *w,
             .beta = i > 0 ? 1.0F : 0.0F,
             .epilogue = pre ? GPT_EPI_DGELU : GPT_EPI_NONE,
             .aux = pre,
+            .fp8 = factors(pass, w, GPT_LINEAR_DY, GPT_LINEAR_W),
         };
 
         pass->be->matmul(pass->q, &op);
@@ -155,6 +225,7 @@ void gpt_linear_dw(const struct gpt_pass *pass, const struct gpt_roles *dw,
             .act = pass->act,
             .c_type = GPT_F32,
             .beta = pass->beta,
+            .fp8 = factors(pass, dw, GPT_LINEAR_DY, GPT_LINEAR_X),
         };
 
         pass->be->matmul(pass->q, &op);

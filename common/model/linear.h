@@ -28,15 +28,32 @@ static inline struct gpt_linear gpt_linear_one(enum gpt_param_role weight,
     return (struct gpt_linear){{{weight, bias, out, 0}}, 1, out};
 }
 
-/* The product y (N, out) = x (N, in) W^T + bias, to be changed and run. */
-struct gpt_matmul gpt_linear_op(const struct gpt_pass *pass,
-                                const struct gpt_roles *w,
-                                const struct gpt_linear_part *part, int64_t in,
-                                const void *x, void *y);
+/* What the products of a linear layer read. */
+enum gpt_linear_tensor {
+    GPT_LINEAR_X,
+    GPT_LINEAR_W,
+    GPT_LINEAR_DY,
+    GPT_N_LINEAR_TENSORS
+};
+
+/* Puts the largest |element| of each, over all ranks, into work.amax: before
+ * the gradients of a layer whose products are of eight bits, and while no other
+ * call of the pass's communicator is under way. x (n_x), dy (n_dy) elements are
+ * what this rank has; together the ranks have all. Other layers need nothing.
+ */
+void gpt_linear_measure(const struct gpt_pass *pass, const struct gpt_roles *w,
+                        const struct gpt_linear *parts, int64_t in,
+                        const void *x, int64_t n_x, const void *dy,
+                        int64_t n_dy);
 
 /* y (N, width) = x (N, C) W^T + bias, part by part. */
 void gpt_linear_wide(const struct gpt_pass *pass, const struct gpt_roles *w,
                      const struct gpt_linear *parts, const void *x, void *y);
+
+/* The same of one part, with GELU: pre (N, out) is y before it. */
+void gpt_linear_gelu(const struct gpt_pass *pass, const struct gpt_roles *w,
+                     const struct gpt_linear *parts, const void *x, void *pre,
+                     void *y);
 
 /* This rank's part of x (N, in) W^T, where W's columns are cut over the ranks;
  * add: added to a part that is there. One rank alone adds the bias at once. */
@@ -49,8 +66,8 @@ void gpt_linear_sum(const struct gpt_pass *pass);
 void gpt_linear_add_bias(const struct gpt_pass *pass,
                          const struct gpt_roles *w, enum gpt_param_role bias);
 
-/* dx (N, in) = dy (N, width) W, part by part; pre: dx is multiplied by
- * gelu'(pre). */
+/* After gpt_linear_measure(): dx (N, in) = dy (N, width) W, part by part; pre:
+ * dx is multiplied by gelu'(pre). */
 void gpt_linear_dx(const struct gpt_pass *pass, const struct gpt_roles *w,
                    const struct gpt_linear *parts, int64_t in, void *dy,
                    void *dx, void *pre);

@@ -18,6 +18,7 @@
 #define GPT_MODEL_STAGE_H
 
 #include "backend.h"
+#include "model/fp8.h"
 #include "model/memory_kinds.h"
 #include "model/microbatch.h"
 #include "model/params.h"
@@ -48,6 +49,7 @@ struct gpt_token_loss {
 struct gpt_execution {
     int64_t micro_batch, seq_length; /* B, T */
     enum gpt_dtype act;     /* of weights and activations */
+    struct gpt_fp8_layers fp8; /* products of eight bits; all 0: none */
     bool sequence_parallel; /* B * T divides by the tensor parallel size */
     bool overlap_tensor; /* backward computes while its sums and gathers over
                           * tensor parallel ranks are under way */

@@ -1,5 +1,6 @@
 /* A stage's memory: which buffers there are, and their sizes. Read bind_work()
  * for what all layers share, then bind_slot() for what a microbatch keeps. */
+#include "model/linear.h"
 #include "model/stage_internal.h"
 
 #include "base/memory.h"
@@ -176,9 +177,9 @@ static void bind_slot(const struct gpt_stage *s, struct gpt_binder *b,
     bind_inputs(s, b, chunk, slot);
 }
 
-/* Norms, attention and sums of biases never run at the same time: one scratch
- * serves all. All layers have the same shapes, so the first one speaks for
- * all. */
+/* Norms, attention, sums of biases and products never run at the same time: one
+ * scratch serves all. All layers have the same shapes, so the first one speaks
+ * for all. */
 static size_t scratch_bytes(const struct gpt_stage *s)
 {
     const struct gpt_stage_chunk *chunk = &s->chunks[0];
@@ -223,8 +224,24 @@ static void bind_backward(struct gpt_stage *s, struct gpt_binder *b)
     if (s->o.config->qk_norm_whole)
         s->work.dots =
             take_block(b, GPT_MEM_WORKSPACE, s->rows.n, 2, sizeof(float));
-    s->work.scratch =
-        take_block(b, GPT_MEM_WORKSPACE, 1, (int64_t)scratch_bytes(s), 1);
+}
+
+/* Alone forward, only products of eight bits need scratch. A rounded factor
+ * lives as long as its product, so that one place serves all products. */
+static void bind_scratch(struct gpt_stage *s, struct gpt_binder *b)
+{
+    const bool eight = s->o.exec.fp8.types.forward != GPT_FP8_NONE;
+    const size_t products =
+        eight ? gpt_fp8_scratch(s->be, &s->widths, s->rows.n) : 0;
+    const size_t others = s->o.training ? scratch_bytes(s) : 0;
+
+    if (eight)
+        s->work.amax = take_block(b, GPT_MEM_WORKSPACE, 1,
+                                  GPT_N_LINEAR_TENSORS, sizeof(float));
+    if (eight || s->o.training)
+        s->work.scratch = take_block(
+            b, GPT_MEM_WORKSPACE, 1,
+            (int64_t)(products > others ? products : others), 1);
 }
 
 static void bind_work(struct gpt_stage *s, struct gpt_binder *b)
@@ -244,6 +261,7 @@ static void bind_work(struct gpt_stage *s, struct gpt_binder *b)
         s->out = take_rows(s, b, GPT_MEM_WORKSPACE);
     if (s->o.training)
         bind_backward(s, b);
+    bind_scratch(s, b);
     if (s->o.layout.has_output) {
         s->logits = take_block(b, GPT_MEM_LOGITS, s->logits_rows,
                                s->widths.vocab,

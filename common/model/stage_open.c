@@ -85,9 +85,29 @@ static int new_chunks(struct gpt_stage *s, struct gpt_err *err)
     return GPT_OK;
 }
 
+/* All stages ask the same, also one whose own layers are in bf16: ranks are
+ * then refused together. */
+static int check_fp8(const struct gpt_backend *be,
+                     const struct gpt_stage_options *o, struct gpt_err *err)
+{
+    const struct gpt_widths widths =
+        gpt_widths_of(o->config, o->layout.size[GPT_TP]);
+
+    if (o->exec.fp8.types.forward == GPT_FP8_NONE)
+        return GPT_OK;
+    GPT_TRY(gpt_fp8_check(&widths, o->exec.micro_batch * o->exec.seq_length,
+                          o->exec.act, err));
+    if (be->abilities & GPT_CAN_FP8)
+        return GPT_OK;
+    return gpt_fail(err, GPT_EDEVICE,
+                    "device %s has no products of eight bits: GPUs of compute "
+                    "capability 8.9 and above have them", be->name);
+}
+
 /* What an open stage relies on. A program that plans a run has checked the same
  * before, and names its options then. */
-static int check_options(const struct gpt_stage_options *o,
+static int check_options(const struct gpt_backend *be,
+                         const struct gpt_stage_options *o,
                          struct gpt_err *err)
 {
     const struct gpt_execution *e = &o->exec;
@@ -98,6 +118,7 @@ static int check_options(const struct gpt_stage_options *o,
         return gpt_fail(err, GPT_EUSAGE,
                         "full recomputation of %lld layers: at least 1",
                         (long long)e->recompute_layers);
+    GPT_TRY(check_fp8(be, o, err));
     if (!e->sequence_parallel)
         return GPT_OK;
     return gpt_rows_check(e->micro_batch, e->seq_length, o->layout.size[GPT_TP],
@@ -123,7 +144,7 @@ static int stage_new(struct gpt_stage **stage, struct gpt_backend *be,
 {
     struct gpt_stage *s;
 
-    GPT_TRY(check_options(o, err));
+    GPT_TRY(check_options(be, o, err));
     GPT_TRY(gpt_abilities_check(o->config, o->exec.seq_length, be, err));
     GPT_TRY(gpt_new(stage, 1, sizeof(*s), "a stage", err));
     s = *stage;
@@ -235,10 +256,14 @@ static void bind_parameters(struct gpt_stage *s, void *weights,
         gpt_roles_bind_gradients(&s->dw, flat, -1, gradients);
     }
     for (int64_t i = 0; i < s->o.layout.chunks; i++)
-        for (int64_t k = 0; k < s->chunks[i].n_layers; k++)
-            gpt_layer_bind(&s->chunks[i].layers[k], flat,
-                           s->o.layout.chunk[i].first_layer + k, weights,
-                           s->o.exec.act, gradients, s->o.exec.seed);
+        for (int64_t k = 0; k < s->chunks[i].n_layers; k++) {
+            struct gpt_layer *layer = &s->chunks[i].layers[k];
+
+            gpt_layer_bind(layer, flat, s->o.layout.chunk[i].first_layer + k,
+                           weights, s->o.exec.act, gradients, s->o.exec.seed);
+            layer->w.fp8 = layer->dw.fp8 =
+                gpt_fp8_of_layer(&s->o.exec.fp8, layer->number);
+        }
 }
 
 int gpt_stage_open(struct gpt_stage **stage, struct gpt_backend *be,

@@ -5,6 +5,7 @@
 
 #include "backend.h"
 #include "base/dtype.h"
+#include "model/fp8.h"
 #include "model/params.h"
 
 /* Pointers by role into one flat buffer (weights, or gradients); NULL for a
@@ -12,6 +13,7 @@
 struct gpt_roles {
     void *at[GPT_N_ROLES];
     struct gpt_quant quant[GPT_N_ROLES]; /* without values: `at` is as usual */
+    struct gpt_fp8_types fp8; /* of products with these matrices */
 };
 
 /* The matrix of a role in fewer bits, or NULL. */

@@ -91,6 +91,8 @@ void cpu_cast(struct gpt_queue *q, void *dst, enum gpt_dtype dst_type,
 void cpu_convert(void *dst, enum gpt_dtype dst_type, const void *src,
                  enum gpt_dtype src_type, int64_t n);
 void cpu_matmul(struct gpt_queue *q, const struct gpt_matmul *op);
+void cpu_amax(struct gpt_queue *q, float *amax, const void *x, int64_t n);
+size_t cpu_fp8_scratch(int64_t m, int64_t n, int64_t k);
 /* Elements at.. of a row of w (N, k), n of them, as floats. */
 void cpu_quant_row(float *to, const struct gpt_quant *w, int64_t row,
                    int64_t at, int64_t n, int64_t k);

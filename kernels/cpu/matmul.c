@@ -1,4 +1,4 @@
-/* Matrix products with their epilogues, in five ways. Start at cpu_matmul().
+/* Matrix products with their epilogues, in six ways. Start at cpu_matmul().
  *
  *   few rows   (m <= 16, b stored (N, K)): generation at small batches. Each
  *              row of b is read once; the speed is that of memory. A row of c
@@ -7,6 +7,7 @@
  *   portable   the same blocks by tiles of isa/gemm.c (tiles.c).
  *   pairs      bf16 by instructions that multiply pairs of it (pairs.c).
  *   quant      with weights in fewer bits, by these (quant.c).
+ *   fp8        factors rounded to eight bits, by these (fp8.c).
  *
  * c is cut into blocks by its shape alone, and a block is one thread's: oneDNN
  * left to itself cuts long sums over its threads, and the result would depend
@@ -280,7 +281,9 @@ void cpu_matmul(struct gpt_queue *q, const struct gpt_matmul *op)
     };
     /* Few rows: packing b would take as long as the product. m is part of the
      * shape, so this choice depends on no thread either. */
-    if (op->quant)
+    if (op->fp8.a != GPT_FP8_NONE)
+        cpu_multiply_fp8(q, &p, &op->fp8);
+    else if (op->quant)
         cpu_multiply_quant(q, &p, op->quant);
     else if (cpu_has_few_rows(&p))
         multiply_few_rows(q, &p);

@@ -69,6 +69,10 @@ bool cpu_has_few_rows(const struct cpu_product *whole);
 void cpu_multiply_quant(struct gpt_queue *q, const struct cpu_product *whole,
                         const struct gpt_quant *w);
 
+/* All of a product of bf16 with both factors rounded to eight bits (fp8.c). */
+void cpu_multiply_fp8(struct gpt_queue *q, const struct cpu_product *whole,
+                      const struct gpt_fp8_factors *fp8);
+
 /* One block without its epilogue; `work` is cpu_tiles_work() floats. */
 void cpu_tiles(const struct cpu_product *block, float *work);
 int64_t cpu_tiles_work(const struct cpu_product *whole);

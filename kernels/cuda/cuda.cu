@@ -3,7 +3,7 @@
 #include "cuda/cuda.cuh"
 
 #include "cuda/comm_nccl.cuh"
-#include "cuda/gemm.cuh"
+#include "cuda/fp8.cuh"
 
 extern "C" {
 #include "queue_fail.h"
@@ -413,6 +413,8 @@ static struct gpt_backend table()
     be.cast = cuda_cast;
     be.allow_tf32 = cuda_allow_tf32;
     be.matmul = cuda_matmul;
+    be.amax = cuda_amax;
+    be.fp8_scratch = cuda_fp8_scratch;
     be.bias_grad = cuda_bias_grad;
     be.bias_add = cuda_bias_add;
     be.activate = cuda_activate;
@@ -484,6 +486,7 @@ gpt_plugin_open(struct gpt_backend **out, size_t table_bytes, int device, bool w
     cudaDeviceProp p;
     if ((e = cudaGetDeviceProperties(&p, device)) != cudaSuccess)
         return fail_runtime(err, e, "properties");
+    be.abilities |= cuda_can_fp8(p.major, p.minor) ? GPT_CAN_FP8 : 0;
     be.logits_bytes = (int64_t)min((size_t)MOST_LOGITS, p.totalGlobalMem / LOGITS_SHARE);
     device_open = device;
     *out = &be;

@@ -179,6 +179,8 @@ void cuda_recording_close(struct gpt_recording *r);
 
 void cuda_cast(struct gpt_queue *q, void *dst, enum gpt_dtype dst_type, const void *src,
                enum gpt_dtype src_type, int64_t n);
+void cuda_amax(struct gpt_queue *q, float *amax, const void *x, int64_t n);
+size_t cuda_fp8_scratch(int64_t m, int64_t n, int64_t k);
 void cuda_allow_tf32(struct gpt_backend *be, bool allow);
 bool cuda_uses_tf32();
 void cuda_matmul(struct gpt_queue *q, const struct gpt_matmul *op);

@@ -17,6 +17,12 @@ struct gemm_call {
     float beta;
     enum gpt_epilogue epilogue;
     bool tf32; /* of float: factors may be rounded to TF32 */
+    /* Factors of eight bits, both or neither; then ta and not tb. The sum is
+     * multiplied by *a_scale and *b_scale, in device memory. `act` is the type
+     * of bias and aux. */
+    enum gpt_fp8 a8, b8;
+    const float *a_scale, *b_scale;
+    bool coarse; /* sums may have fewer bits */
 };
 
 enum gemm_result {

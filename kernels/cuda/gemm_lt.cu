@@ -137,6 +137,13 @@ static cudaDataType_t type_of(enum gpt_dtype t)
     return t == GPT_F32 ? CUDA_R_32F : t == GPT_BF16 ? CUDA_R_16BF : CUDA_R_16F;
 }
 
+static cudaDataType_t factor_type(const struct gemm_call *c, enum gpt_fp8 eight)
+{
+    return eight == GPT_E4M3   ? CUDA_R_8F_E4M3
+           : eight == GPT_E5M2 ? CUDA_R_8F_E5M2
+                               : type_of(c->act);
+}
+
 template <class T>
 static bool set_attribute(cublasLtMatmulDesc_t desc, cublasLtMatmulDescAttributes_t what, T value)
 {
@@ -152,10 +159,14 @@ static cublasLtEpilogue_t epilogue_of(enum gpt_epilogue e)
                                     : CUBLASLT_EPILOGUE_DEFAULT;
 }
 
-/* Addresses of bias and aux are part of the descriptor: set before each run,
- * since the plan is kept for all products of its shape. */
+/* Addresses of bias, aux and scales are part of the descriptor: set before each
+ * run, since the plan is kept for all products of its shape. */
 static bool set_addresses(struct plan *p, const struct gemm_call *c)
 {
+    if (c->a8 != GPT_FP8_NONE &&
+        !(set_attribute(p->desc, CUBLASLT_MATMUL_DESC_A_SCALE_POINTER, c->a_scale) &&
+          set_attribute(p->desc, CUBLASLT_MATMUL_DESC_B_SCALE_POINTER, c->b_scale)))
+        return false;
     return (!c->bias || set_attribute(p->desc, CUBLASLT_MATMUL_DESC_BIAS_POINTER, c->bias)) &&
            (!c->aux || set_attribute(p->desc, CUBLASLT_MATMUL_DESC_EPILOGUE_AUX_POINTER, c->aux));
 }
@@ -163,13 +174,15 @@ static bool set_addresses(struct plan *p, const struct gemm_call *c)
 static bool describe_product(struct plan *p, const struct gemm_call *c)
 {
     cudaDataType_t act = type_of(c->act), out = type_of(c->c_type);
+    cudaDataType_t a = factor_type(c, c->a8), b = factor_type(c, c->b8);
+    int8_t coarse = c->coarse;
 
     /* Sums in float for all types; TF32 rounds factors only. */
     if (lt.MatmulDescCreate(&p->desc, c->tf32 ? CUBLAS_COMPUTE_32F_FAST_TF32 : CUBLAS_COMPUTE_32F,
                             CUDA_R_32F) ||
-        lt.MatrixLayoutCreate(&p->a, act, c->ta ? c->k : c->m, c->ta ? c->m : c->k,
+        lt.MatrixLayoutCreate(&p->a, a, c->ta ? c->k : c->m, c->ta ? c->m : c->k,
                                       c->lda) ||
-        lt.MatrixLayoutCreate(&p->b, act, c->tb ? c->n : c->k, c->tb ? c->k : c->n,
+        lt.MatrixLayoutCreate(&p->b, b, c->tb ? c->n : c->k, c->tb ? c->k : c->n,
                                       c->ldb) ||
         lt.MatrixLayoutCreate(&p->c, out, c->m, c->n, c->ldc))
         return false;
@@ -178,6 +191,8 @@ static bool describe_product(struct plan *p, const struct gemm_call *c)
     bool good = set_attribute(p->desc, CUBLASLT_MATMUL_DESC_TRANSA, op_a) &&
                 set_attribute(p->desc, CUBLASLT_MATMUL_DESC_TRANSB, op_b) &&
                 set_attribute(p->desc, CUBLASLT_MATMUL_DESC_EPILOGUE, epilogue_of(c->epilogue));
+    if (good && c->a8 != GPT_FP8_NONE)
+        good = set_attribute(p->desc, CUBLASLT_MATMUL_DESC_FAST_ACCUM, coarse);
     /* Without this the library takes bias to be of the type of c. */
     if (good && c->bias)
         good = set_attribute(p->desc, CUBLASLT_MATMUL_DESC_BIAS_DATA_TYPE, act);
@@ -304,6 +319,7 @@ static void key_of(const struct gemm_call *c, struct plan *p)
     *p = plan();
     p->shape = *c;
     p->shape.a = p->shape.b = p->shape.bias = p->shape.c = p->shape.aux = NULL;
+    p->shape.a_scale = p->shape.b_scale = NULL;
     for (size_t i = 0; i < GPT_COUNT(at); i++)
         p->aligned |= alignment(at[i]) << 5 * i;
 }
@@ -313,7 +329,8 @@ static bool same_shape(const struct gemm_call *x, const struct gemm_call *y)
     return x->m == y->m && x->n == y->n && x->k == y->k && x->lda == y->lda && x->ldb == y->ldb &&
            x->ldc == y->ldc && x->ld_aux == y->ld_aux && x->ta == y->ta && x->tb == y->tb &&
            x->act == y->act && x->c_type == y->c_type && x->beta == y->beta &&
-           x->epilogue == y->epilogue && x->tf32 == y->tf32;
+           x->epilogue == y->epilogue && x->tf32 == y->tf32 && x->a8 == y->a8 &&
+           x->b8 == y->b8 && x->coarse == y->coarse;
 }
 
 static struct plan *plan_of(struct gemm *g, const struct gemm_call *c, cudaStream_t stream)

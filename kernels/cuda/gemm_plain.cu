@@ -1,7 +1,7 @@
 /* A product without a library: for machines that have none, and for shapes that
  * it refuses. Tiles of 64 x 64 in float; a block's threads each own 4 x 4. */
 #include "cuda/device.cuh"
-#include "cuda/gemm.cuh"
+#include "cuda/fp8.cuh"
 
 enum { TILE = 64, DEPTH = 16, EDGE = 16, EACH = TILE / EDGE };
 
@@ -26,7 +26,7 @@ static __device__ void fill(float (*tile)[TILE + 1], const T *x, int64_t ld, boo
     }
 }
 
-template <class T, class C> static __global__ void product(struct gemm_call g)
+template <class A, class B, class C> static __global__ void product(struct gemm_call g)
 {
     /* TILE + 1: columns of a tile fall into different banks. */
     __shared__ float a[DEPTH][TILE + 1], b[DEPTH][TILE + 1];
@@ -35,8 +35,8 @@ template <class T, class C> static __global__ void product(struct gemm_call g)
     float sum[EACH][EACH] = {};
 
     for (int64_t k0 = 0; k0 < g.k; k0 += DEPTH) {
-        fill<T, TILE, DEPTH>(a, (const T *)g.a, g.lda, g.ta, m0, k0, g.m, g.k, false);
-        fill<T, DEPTH, TILE>(b, (const T *)g.b, g.ldb, g.tb, k0, n0, g.k, g.n, true);
+        fill<A, TILE, DEPTH>(a, (const A *)g.a, g.lda, g.ta, m0, k0, g.m, g.k, false);
+        fill<B, DEPTH, TILE>(b, (const B *)g.b, g.ldb, g.tb, k0, n0, g.k, g.n, true);
         __syncthreads();
 #pragma unroll
         for (int k = 0; k < DEPTH; k++)
@@ -49,6 +49,7 @@ template <class T, class C> static __global__ void product(struct gemm_call g)
                     sum[j][i] += a[k][i0 + i * EDGE] * b[k][j0 + j * EDGE];
         __syncthreads();
     }
+    const float by = g.a_scale ? *g.a_scale * *g.b_scale : 1;
 #pragma unroll
     for (int j = 0; j < EACH; j++)
 #pragma unroll
@@ -58,7 +59,7 @@ template <class T, class C> static __global__ void product(struct gemm_call g)
             if (row >= g.m || col >= g.n)
                 continue;
             C *to = (C *)g.c + row + col * g.ldc;
-            *to = from_float<C>(sum[j][i] + (g.beta != 0 ? g.beta * to_float(*to) : 0));
+            *to = from_float<C>(sum[j][i] * by + (g.beta != 0 ? g.beta * to_float(*to) : 0));
         }
 }
 
@@ -67,9 +68,18 @@ void gemm_plain(struct gpt_queue *q, const struct gemm_call *call)
     /* All combinations of types: float c of bf16 factors is a weight's gradient. */
     dim3 grid(cuda_blocks(call->m, TILE), cuda_blocks(call->n, TILE));
 
-    with_type(call->act, [&](auto act) {
-        with_type(call->c_type, [&](auto c_type) {
-            launch(q, product<decltype(act), decltype(c_type)>, grid, EDGE * EDGE, 0, *call);
-        });
+    with_type(call->c_type, [&](auto c_type) {
+        using C = decltype(c_type);
+        if (call->a8 != GPT_FP8_NONE)
+            with_fp8(call->a8, [&](auto a) {
+                with_fp8(call->b8, [&](auto b) {
+                    launch(q, product<decltype(a), decltype(b), C>, grid, EDGE * EDGE, 0, *call);
+                });
+            });
+        else
+            with_type(call->act, [&](auto act) {
+                using T = decltype(act);
+                launch(q, product<T, T, C>, grid, EDGE * EDGE, 0, *call);
+            });
     });
 }

@@ -1,8 +1,8 @@
 /* Matrix products: the row-major call becomes the transposed column-major one
  * that the library knows, c' (N, M) = op(b)' op(a)'. What the library refuses,
  * products or only their epilogues, is done by kernels of our own. */
+#include "cuda/fp8.cuh"
 #include "cuda/gelu.cuh"
-#include "cuda/gemm.cuh"
 
 enum { THREADS = 256 };
 
@@ -106,6 +106,8 @@ void cuda_matmul(struct gpt_queue *q, const struct gpt_matmul *op)
         return;
     struct gemm_call call = transposed(op);
     const char *why = NULL;
+    if (op->fp8.a != GPT_FP8_NONE && !cuda_fp8_factors(q, op, &call))
+        return;
     enum gemm_result r = gemm_run(q->gemm, q->stream, &call, &why);
     /* Three tries: fused, the product alone, the product by our own kernel. Which
      * one serves depends on shape and alignment, and is the same at every call. */

@@ -63,7 +63,7 @@ cublasStatus_t cublasLtMatmulDescCreate(cublasLtMatmulDesc_t *desc,
         return CUBLAS_STATUS_INVALID_VALUE;
     *desc = new cublasLtMatmulDescOpaque_t{
         compute, CUBLAS_OP_N, CUBLAS_OP_N, CUBLASLT_EPILOGUE_DEFAULT,
-        nullptr, nullptr, 0, -1, -1};
+        nullptr, nullptr, 0, -1, -1, nullptr, nullptr, 0};
     return CUBLAS_STATUS_SUCCESS;
 }
 
@@ -88,6 +88,12 @@ cublasStatus_t cublasLtMatmulDescSetAttribute(
         return take(&desc->aux_type, value, bytes);
     case CUBLASLT_MATMUL_DESC_BIAS_DATA_TYPE:
         return take(&desc->bias_type, value, bytes);
+    case CUBLASLT_MATMUL_DESC_A_SCALE_POINTER:
+        return take(&desc->a_scale, value, bytes);
+    case CUBLASLT_MATMUL_DESC_B_SCALE_POINTER:
+        return take(&desc->b_scale, value, bytes);
+    case CUBLASLT_MATMUL_DESC_FAST_ACCUM:
+        return take(&desc->fast, value, bytes);
     }
     return CUBLAS_STATUS_INVALID_VALUE;
 }
@@ -160,12 +166,38 @@ static uint64_t number_of(const lt_product &p)
         p.desc.compute, p.desc.ta,    p.desc.tb,     p.desc.epilogue,
         p.desc.ld_aux,  p.m,          p.n,           p.k,
         p.a_is.type,    p.a_is.ld,    p.b_is.ld,     p.d_is.type,
-        p.d_is.ld,      p.desc.aux_type, p.desc.bias_type};
+        p.d_is.ld,      p.desc.aux_type, p.desc.bias_type,
+        p.b_is.type,    p.desc.fast};
     uint64_t number = 0xcbf29ce484222325;
 
     for (int64_t part : parts)
         number = (number ^ (uint64_t)part) * 0x100000001b3;
     return number;
+}
+
+static bool is_eight(int type)
+{
+    return type == CUDA_R_8F_E4M3 || type == CUDA_R_8F_E5M2;
+}
+
+/* Factors of eight bits as tensor cores of 8.9 and 9.0 take them: neighbours in
+ * the direction of k, rows and sizes of whole 16 bytes, and not both E5M2. Bias
+ * is bf16 whatever the result is. */
+static cublasStatus_t check_eight(const lt_product &p)
+{
+    const int a = p.a_is.type, b = p.b_is.type, d = p.d_is.type;
+    const bool layout = p.desc.ta == CUBLAS_OP_T && p.desc.tb == CUBLAS_OP_N &&
+                        (p.m | p.n | p.k | p.a_is.ld | p.b_is.ld | p.d_is.ld) %
+                                16 == 0;
+    const bool types =
+        is_eight(a) && is_eight(b) &&
+        !(a == CUDA_R_8F_E5M2 && b == CUDA_R_8F_E5M2) &&
+        (d == CUDA_R_16BF || d == CUDA_R_32F) &&
+        (!has_bias(p.desc) || p.desc.bias_type == CUDA_R_16BF);
+
+    return layout && types && p.desc.compute == CUBLAS_COMPUTE_32F
+               ? CUBLAS_STATUS_SUCCESS
+               : CUBLAS_STATUS_NOT_SUPPORTED;
 }
 
 /* The rows of the library's table of types that gemm_lt.cu needs: factors of one
@@ -174,6 +206,11 @@ static cublasStatus_t check_types(const lt_product &p)
 {
     const int a = p.a_is.type, d = p.d_is.type;
 
+    if (is_eight(a) || is_eight(p.b_is.type))
+        return check_eight(p);
+    /* the header promises this refusal */
+    if (p.desc.a_scale || p.desc.b_scale || p.desc.fast)
+        return CUBLAS_STATUS_INVALID_VALUE;
     if (a != p.b_is.type || (d != a && d != CUDA_R_32F))
         return CUBLAS_STATUS_NOT_SUPPORTED;
     return p.desc.compute == CUBLAS_COMPUTE_32F_FAST_TF32 && a != CUDA_R_32F
@@ -271,13 +308,20 @@ static bool is_there(const void *x, const cublasLtMatrixLayoutOpaque_t &is)
     return emu::on_device(x, (size_t)(n * lt_bytes(is.type)));
 }
 
+/* Scales are read when the stream comes here. */
+static bool has_scales(const cublasLtMatmulDescOpaque_t &e)
+{
+    return (!e.a_scale || emu::on_device(e.a_scale, sizeof(*e.a_scale))) &&
+           (!e.b_scale || emu::on_device(e.b_scale, sizeof(*e.b_scale)));
+}
+
 /* What the caller promised when it asked, and what it brings now. A library may
  * read a misaligned address wrongly instead of refusing it. */
 static bool keeps_promises(const choice &k, const lt_product &p, const void *work,
                            size_t work_bytes)
 {
     return k.product == number_of(p) && k.work <= work_bytes &&
-           emu::on_device(work, work_bytes) &&
+           emu::on_device(work, work_bytes) && has_scales(p.desc) &&
            alignment(p.a) >= k.aligned[0] && alignment(p.b) >= k.aligned[1] &&
            alignment(p.c) >= k.aligned[2] && alignment(p.d) >= k.aligned[3];
 }

@@ -16,6 +16,8 @@ struct cublasLtMatmulDescOpaque_t {
     void *aux;
     int64_t ld_aux;
     int bias_type, aux_type;
+    const float *a_scale, *b_scale; /* NULL: 1 */
+    int8_t fast; /* sums of eight bits may have fewer */
 };
 /* A matrix in column-major order, `ld` elements from one column to the next. */
 struct cublasLtMatrixLayoutOpaque_t {

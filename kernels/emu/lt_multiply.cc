@@ -21,13 +21,34 @@ static enum gpt_dtype dtype_of(int type)
 
 int64_t lt_bytes(int type)
 {
-    return type == CUDA_R_32F ? 4 : 2;
+    return type == CUDA_R_32F ? 4
+           : type == CUDA_R_8F_E4M3 || type == CUDA_R_8F_E5M2 ? 1
+                                                              : 2;
+}
+
+/* By the definition of the formats, with exponents as numbers: another way than
+ * fp8.h's. */
+static float load_eight(uint8_t code, bool e4m3)
+{
+    const int bits = e4m3 ? 3 : 2, bias = e4m3 ? 7 : 15;
+    const int exponent = (code & 0x7f) >> bits, most = e4m3 ? 15 : 31;
+    const int mantissa = code & ((1 << bits) - 1);
+    const int whole = exponent ? (1 << bits) + mantissa : mantissa;
+    float value = ldexpf((float)whole, (exponent ? exponent : 1) - bias - bits);
+
+    if (exponent == most && (e4m3 ? mantissa == 7 : mantissa > 0))
+        value = NAN;
+    else if (exponent == most && !e4m3)
+        value = INFINITY;
+    return code & 0x80 ? -value : value;
 }
 
 static float load_element(const void *x, int type, int64_t i)
 {
     enum gpt_dtype t = dtype_of(type);
 
+    if (lt_bytes(type) == 1)
+        return load_eight(((const uint8_t *)x)[i], type == CUDA_R_8F_E4M3);
     return t == GPT_F32    ? ((const float *)x)[i]
            : t == GPT_BF16 ? gpt_bf16_to_f32(((const uint16_t *)x)[i])
                            : gpt_f16_to_f32(((const uint16_t *)x)[i]);
@@ -118,6 +139,8 @@ void lt_multiply(const lt_product &p)
      * run over neighbours, whatever the strides. */
     float *a = new float[(size_t)(p.m * p.k + p.k)], *b = a + p.m * p.k;
     bool ta = p.desc.ta == CUBLAS_OP_T, tb = p.desc.tb == CUBLAS_OP_T;
+    const float by = (p.desc.a_scale ? *p.desc.a_scale : 1) *
+                     (p.desc.b_scale ? *p.desc.b_scale : 1) * p.alpha;
 
     for (int64_t i = 0; i < p.m; i++)
         gather(a + i * p.k, p, p.a, p.a_is.type, ta ? i * p.a_is.ld : i,
@@ -134,7 +157,7 @@ void lt_multiply(const lt_product &p)
 
                 sum += a[i * p.k + k] * b[k];
             }
-            sum *= p.alpha;
+            sum *= by;
             /* beta 0: c may hold anything, NaN too, and is not read */
             if (p.beta != 0)
                 sum += p.beta * load_element(p.c, p.d_is.type, at);
