@@ -4,6 +4,7 @@
 
 #include "base/io.h"
 #include "base/log.h"
+#include "base/memory.h"
 #include "base/num.h"
 #include "base/progress.h"
 #include "base/signals.h"
@@ -19,6 +20,8 @@ struct work {
     struct gpt_server s;
     struct gpt_batch *batch;
     struct gpt_prefixes *prefixes; /* beginnings of prompts, or NULL */
+    struct gpt_request *requests; /* (batch size) that begin together, */
+    int64_t *names;               /* and their texts */
     struct gpt_scorer *scorer; /* for prompts whose probabilities are wanted */
     struct gpt_call_text *scored; /* whose prompt it scores now */
     struct gpt_http *http;
@@ -101,6 +104,11 @@ static int end_call(struct gpt_server *s, struct gpt_call *call,
 static struct gpt_call_text *text_of(int64_t name)
 {
     return (struct gpt_call_text *)(intptr_t)name;
+}
+
+static int64_t name_of(const struct gpt_call_text *t)
+{
+    return (int64_t)(intptr_t)t;
 }
 
 /* A call whose time is over ends with the texts that it has begun; the main
@@ -213,14 +221,16 @@ static void count_prefixes(struct work *w)
     pthread_mutex_unlock(&w->s.lock);
 }
 
-/* Begins the next text of a call. */
-static int begin_text(struct work *w, struct gpt_call *call,
-                      struct gpt_err *err)
+/* Makes *request of a text; a text without tokens, or of a call that nobody
+ * waits for, ends here instead, and *begins is false. */
+static int prepare_text(struct work *w, struct gpt_call_text *t,
+                        struct gpt_request *request, bool *begins,
+                        struct gpt_err *err)
 {
-    struct gpt_call_text *t = &call->texts[call->begun++];
+    struct gpt_call *call = t->call;
     const struct gpt_ids *ids = &call->prompts[t->prompt];
-    const int64_t name = (int64_t)(intptr_t)t;
-    const struct gpt_request request = {
+
+    *request = (struct gpt_request){
         .cached = t->sample == 0 ? &call->cached_tokens : NULL,
         .prompt = ids->data,
         .n_prompt = (int64_t)ids->len,
@@ -230,7 +240,6 @@ static int begin_text(struct work *w, struct gpt_call *call,
         .sample = (uint64_t)t->sample,
         .choice = &call->choice,
     };
-
     /* A prompt goes through the model for each of its texts, but is counted for
      * the first alone, as clients are used to. */
     call->prompt_tokens += t->sample == 0 ? (int64_t)ids->len : 0;
@@ -239,13 +248,10 @@ static int begin_text(struct work *w, struct gpt_call *call,
         GPT_TRY(echo_prompt(w, t, ids, err));
         t->echoing = false;
     }
-    if (call->max_tokens == 0 || is_late(w, call) || is_gone(&w->s, call))
-        return end_text(w, name, GPT_FINISH_TOKENS, err);
-    /* It may be the call's last text, and over with its first token: the call
-     * is then no more. */
-    GPT_TRY(gpt_batch_begin(w->batch, &request, name, err));
-    count_prefixes(w);
-    return GPT_OK;
+    *begins =
+        call->max_tokens > 0 && !is_late(w, call) && !is_gone(&w->s, call);
+    return *begins ? GPT_OK
+                   : end_text(w, name_of(t), GPT_FINISH_TOKENS, err);
 }
 
 /* Takes a call, which is behind `before`, from the queue; the lock is held. The
@@ -263,9 +269,10 @@ static void leave_queue(struct gpt_server *s, struct gpt_call *call,
     s->active++;
 }
 
-/* The call at the head of the queue, which leaves it when its last text is
- * begun; NULL when there is none. With `wait` that takes a moment. */
-static struct gpt_call *next_call(struct gpt_server *s, bool wait)
+/* The next text of the call at the head of the queue; NULL when there is none.
+ * With `wait` that takes a moment. What was asked for does not change while a
+ * call is in the queue, which the main thread alone takes calls from. */
+static struct gpt_call_text *next_text(struct gpt_server *s, bool wait)
 {
     struct timespec until;
 
@@ -278,10 +285,65 @@ static struct gpt_call *next_call(struct gpt_server *s, bool wait)
     if (!s->first && wait)
         pthread_cond_timedwait(&s->more, &s->lock, &until);
     struct gpt_call *call = s->first;
-    if (call && call->begun + 1 == call->wanted)
-        leave_queue(s, call, NULL);
     pthread_mutex_unlock(&s->lock);
-    return call;
+    return call ? &call->texts[call->begun] : NULL;
+}
+
+/* The text is begun; its call leaves the queue with its last one. */
+static void take_text(struct gpt_server *s, struct gpt_call_text *t)
+{
+    pthread_mutex_lock(&s->lock);
+    if (++t->call->begun == t->call->wanted)
+        leave_queue(s, t->call, NULL);
+    pthread_mutex_unlock(&s->lock);
+}
+
+/* Whether a prompt begins with more blocks of one of the n that are about to
+ * begin than are kept: once that one has begun, they are copied, not computed
+ * again. Texts of one prompt are begun together: gpt_batch_begin_all() copies
+ * it. */
+static bool waits_for_prompt(const struct work *w,
+                             const struct gpt_call_text *t, int64_t n)
+{
+    const struct gpt_ids *ids = &t->call->prompts[t->prompt];
+    const int64_t kept = gpt_prefixes_find(w->prefixes, ids->data,
+                                           (int64_t)ids->len);
+
+    for (int64_t i = 0; w->prefixes && i < n; i++) {
+        const struct gpt_request *r = &w->requests[i];
+
+        if (r->prompt != ids->data &&
+            gpt_prefix_common(r->prompt, r->n_prompt, ids->data,
+                              (int64_t)ids->len) > kept)
+            return true;
+    }
+    return false;
+}
+
+/* Begins the texts that wait, beginning with t, as many as there is room for:
+ * their prompts go through the model together, which reads its weights once for
+ * all. A text may be its call's last and over with its first token: the call is
+ * then no more. */
+static int begin_texts(struct work *w, struct gpt_call_text *t,
+                       struct gpt_err *err)
+{
+    const int64_t room = gpt_batch_room(w->batch);
+    int64_t n = 0;
+
+    for (; t && n < room && !waits_for_prompt(w, t, n);
+         t = next_text(&w->s, false)) {
+        bool begins;
+
+        take_text(&w->s, t);
+        w->names[n] = name_of(t);
+        GPT_TRY(prepare_text(w, t, &w->requests[n], &begins, err));
+        n += begins;
+    }
+    if (n > 0)
+        GPT_TRY(
+            gpt_batch_begin_all(w->batch, w->requests, w->names, n, err));
+    count_prefixes(w);
+    return GPT_OK;
 }
 
 /* Calls in the queue whose time is over, or whose clients have hung up: they
@@ -331,7 +393,7 @@ static void close_queue(struct gpt_server *s)
 static int serve_calls(struct work *w, struct gpt_err *err)
 {
     for (;;) {
-        struct gpt_call *call = NULL;
+        struct gpt_call_text *text = NULL;
         const bool idle = gpt_batch_texts(w->batch) == 0;
 
         if (gpt_signals_stop() && !w->s.closing) {
@@ -344,9 +406,9 @@ static int serve_calls(struct work *w, struct gpt_err *err)
         GPT_TRY(sweep_queue(w, err));
         gpt_http_end_slow(w->http);
         if (gpt_batch_room(w->batch) > 0)
-            call = next_call(&w->s, idle && !w->s.closing);
-        if (call)
-            GPT_TRY(begin_text(w, call, err));
+            text = next_text(&w->s, idle && !w->s.closing);
+        if (text)
+            GPT_TRY(begin_texts(w, text, err));
         else if (!idle)
             GPT_TRY(gpt_batch_step(w->batch, err));
         else if (w->s.closing)
@@ -446,6 +508,10 @@ static int serve(struct work *w, struct gpt_err *err)
     GPT_TRY(
         gpt_batch_open(&w->batch, w->s.m->decoder, o->batch_size, &sink, err));
     GPT_TRY(gpt_batch_guess(w->batch, o->speculate, err));
+    GPT_TRY(gpt_new(&w->requests, (size_t)o->batch_size, sizeof(*w->requests),
+                    "requests", err));
+    GPT_TRY(gpt_new(&w->names, (size_t)o->batch_size, sizeof(*w->names),
+                    "requests", err));
     /* The last slots of the decoder are the cache's. */
     if (prefixes > 0) {
         GPT_TRY(gpt_prefixes_open(&w->prefixes, w->s.m->decoder,
@@ -482,6 +548,8 @@ int gpt_serve(struct gpt_loaded *m, struct gpt_err *err)
     gpt_scorer_close(w.scorer);
     gpt_prefixes_close(w.prefixes);
     gpt_batch_close(w.batch);
+    gpt_free(w.requests);
+    gpt_free(w.names);
     gpt_encoder_close(w.s.encoder);
     gpt_encoder_close(w.s.chat_encoder);
     gpt_free(w.s.keys.items);

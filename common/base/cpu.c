@@ -52,7 +52,7 @@ static bool has_amx(void)
     unsigned a, b, c, d, low, high;
 
     if (!has_avx512bf16() || !__get_cpuid_count(7, 0, &a, &b, &c, &d) ||
-        !(d >> 24 & 1) || !(d >> 22 & 1)) /* AMX-TILE, AMX-BF16 */
+        (d >> 22 & 13) != 13) /* AMX-BF16, AMX-TILE, AMX-INT8 */
         return false;
     __asm__("xgetbv" : "=a"(low), "=d"(high) : "c"(0));
     return (low >> 17 & 3) == 3 &&

@@ -21,22 +21,20 @@ struct gpt_prefixes {
     uint64_t clock;
 };
 
-/* How many whole blocks of the prompt the prefix has. The prompt's last token
- * is never copied: its logits are wanted. */
-static int64_t count_common(const struct prefix *x, const int32_t *prompt,
-                            int64_t n)
+int64_t gpt_prefix_common(const int32_t *before, int64_t n_before,
+                          const int32_t *prompt, int64_t n)
 {
-    const int64_t most = gpt_min_i64(x->n, n - 1);
+    const int64_t most = gpt_min_i64(n_before, n - 1);
     int64_t same = 0;
 
-    while (same < most && x->tokens[same] == prompt[same])
+    while (same < most && before[same] == prompt[same])
         same++;
     return same / GPT_DECODE_CHUNK * GPT_DECODE_CHUNK;
 }
 
 /* A search over all: there are few, and each differs from the prompt early,
  * or is worth the comparison. */
-static struct prefix *find_longest(struct gpt_prefixes *p,
+static struct prefix *find_longest(const struct gpt_prefixes *p,
                                    const int32_t *prompt, int64_t n,
                                    int64_t *common)
 {
@@ -44,7 +42,8 @@ static struct prefix *find_longest(struct gpt_prefixes *p,
 
     *common = 0;
     for (int64_t i = 0; i < p->n; i++) {
-        const int64_t same = count_common(&p->prefixes[i], prompt, n);
+        const struct prefix *x = &p->prefixes[i];
+        const int64_t same = gpt_prefix_common(x->tokens, x->n, prompt, n);
 
         if (same > *common) {
             best = &p->prefixes[i];
@@ -67,6 +66,16 @@ static struct prefix *find_room(struct gpt_prefixes *p, struct prefix *grown,
         if (p->prefixes[i].used < oldest->used)
             oldest = &p->prefixes[i];
     return oldest;
+}
+
+int64_t gpt_prefixes_find(const struct gpt_prefixes *p, const int32_t *prompt,
+                          int64_t n)
+{
+    int64_t common = 0;
+
+    if (p)
+        find_longest(p, prompt, n, &common);
+    return common;
 }
 
 int gpt_prefixes_copy(struct gpt_prefixes *p, struct gpt_decoder *d,

@@ -19,6 +19,17 @@ int gpt_prefixes_open(struct gpt_prefixes **p, struct gpt_decoder *d,
                       struct gpt_err *err) GPT_MUST_USE;
 void gpt_prefixes_close(struct gpt_prefixes *p); /* NULL is fine */
 
+/* Tokens of a prompt (n >= 1) that it has in common with one before it and that
+ * can be copied from there: whole blocks, and never its last token, whose
+ * logits are wanted. */
+int64_t gpt_prefix_common(const int32_t *before, int64_t n_before,
+                          const int32_t *prompt, int64_t n);
+
+/* The tokens of the longest beginning of a prompt (n >= 1) that is kept. p
+ * NULL: 0. */
+int64_t gpt_prefixes_find(const struct gpt_prefixes *p, const int32_t *prompt,
+                          int64_t n);
+
 /* Makes `slot`, which is none of the cache's, hold the longest beginning of a
  * prompt (n >= 1) that is kept: *cached tokens, less than n. p NULL: 0. Errors
  * as gpt_decoder_copy(). */

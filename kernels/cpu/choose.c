@@ -1,5 +1,6 @@
 /* Which instruction set and which matrix product are used: the best that the
  * processor has and the build knows, or what the environment forces. */
+#include "cpu/few/few.h"
 #include "cpu/pair/pair.h"
 #include "cpu/product.h"
 
@@ -12,6 +13,7 @@ extern const struct cpu_isa cpu_table_base, cpu_table_avx2, cpu_table_avx512;
 
 const struct cpu_isa *cpu_isa = &cpu_table_base;
 const struct cpu_pairs *cpu_pairs;
+const struct cpu_few *cpu_few;
 bool cpu_use_dnnl, cpu_use_dnnl_bf16;
 
 /* Best first. A row without a table is not in this build. */
@@ -19,29 +21,30 @@ struct set {
     const char *name;
     const struct cpu_isa *table;
     const struct cpu_pairs *pairs;
+    const struct cpu_few *few;
 };
 static const struct set sets[] = {
 #ifdef GPT_HAVE_ISA_amx
-    {"amx", &cpu_table_avx512, &cpu_pairs_amx},
+    {"amx", &cpu_table_avx512, &cpu_pairs_amx, &cpu_few_amx},
 #else
-    {"amx", NULL, NULL},
+    {"amx", NULL, NULL, NULL},
 #endif
 #ifdef GPT_HAVE_ISA_avx512bf16
-    {"avx512bf16", &cpu_table_avx512, &cpu_pairs_avx512bf16},
+    {"avx512bf16", &cpu_table_avx512, &cpu_pairs_avx512bf16, NULL},
 #else
-    {"avx512bf16", NULL, NULL},
+    {"avx512bf16", NULL, NULL, NULL},
 #endif
 #ifdef GPT_HAVE_ISA_avx512
-    {"avx512", &cpu_table_avx512, NULL},
+    {"avx512", &cpu_table_avx512, NULL, NULL},
 #else
-    {"avx512", NULL, NULL},
+    {"avx512", NULL, NULL, NULL},
 #endif
 #ifdef GPT_HAVE_ISA_avx2
-    {"avx2", &cpu_table_avx2, NULL},
+    {"avx2", &cpu_table_avx2, NULL, NULL},
 #else
-    {"avx2", NULL, NULL},
+    {"avx2", NULL, NULL, NULL},
 #endif
-    {"base", &cpu_table_base, NULL},
+    {"base", &cpu_table_base, NULL, NULL},
 };
 
 /* An emulator or a hypervisor may announce instructions that it does not carry
@@ -140,6 +143,7 @@ int cpu_choose(const char *isa, const char *matmul, struct gpt_err *err)
     assert(found->table->mr <= CPU_MR_MAX && found->table->nr <= CPU_NR_MAX);
     cpu_isa = found->table;
     cpu_pairs = dnnl && matmul ? NULL : found->pairs;
+    cpu_few = cpu_pairs ? found->few : NULL;
     cpu_use_dnnl = dnnl;
     /* An instruction set that was forced applies to bf16, too: oneDNN would
      * take the best that it finds itself. */

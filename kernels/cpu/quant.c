@@ -1,12 +1,17 @@
 /* Products with weights in fewer bits (struct gpt_quant), for generation. Start
- * at cpu_multiply_quant(). With few rows weights are read once, as they are;
- * with many they are widened, a strip at a time, for the products of floats.
- * Where the processor multiplies pairs of bf16, and weights are bf16, inputs
- * become sums of two numbers of bf16 instead: 16 bits of 24. */
+ * at cpu_multiply_quant(). With few rows weights are read once, as they are: by
+ * tiles where the processor has them (few/), else by the dots of isa/gemv.c.
+ * With many rows they are widened, a strip at a time, for the products of
+ * floats; or where the processor multiplies pairs of bf16, they become bf16,
+ * which holds bytes exactly, and inputs become sums of two numbers of bf16: 16
+ * bits of 24. */
+#include "cpu/few/few.h"
+#include "cpu/pair/pair.h"
 #include "cpu/product.h"
 
 #include <assert.h>
 #include <omp.h>
+#include <string.h>
 
 enum { GROUP = 32 };
 enum { PART = 512 }; /* floats that are converted in the first cache */
@@ -22,6 +27,12 @@ static const uint16_t *scales_of(const struct gpt_quant *w, int64_t row,
     return w->scales + row * groups_of(w, k);
 }
 
+static const int8_t *bytes_of(const struct gpt_quant *w, int64_t row,
+                              int64_t k)
+{
+    return (const int8_t *)w->values + row * k;
+}
+
 void cpu_quant_row(float *to, const struct gpt_quant *w, int64_t row,
                    int64_t at, int64_t n, int64_t k)
 {
@@ -29,21 +40,93 @@ void cpu_quant_row(float *to, const struct gpt_quant *w, int64_t row,
         cpu_isa->widen(to, (const uint16_t *)w->values + row * k + at, n);
         return;
     }
-    const int8_t *values = (const int8_t *)w->values + row * k + at;
+    const int8_t *values = bytes_of(w, row, k) + at;
     const uint16_t *scales = scales_of(w, row, k);
 
     for (int64_t l = 0, end; l < n; l = end) {
         int64_t group = w->group ? (at + l) / GROUP : 0;
-        float scale = gpt_bf16_to_f32(scales[group]);
 
         end = w->group ? (group + 1) * GROUP - at : n;
         end = end < n ? end : n;
-        for (int64_t i = l; i < end; i++)
-            to[i] = (float)values[i] * scale;
+        cpu_isa->widen_bytes(to + l, values + l,
+                             gpt_bf16_to_f32(scales[group]), end - l);
     }
 }
 
-/* ---- few rows ---- */
+/* ---- few rows, by tiles ---- */
+
+/* What a thread multiplies: strips first..end. */
+static void multiply_strips(const struct cpu_product *p,
+                            const struct gpt_quant *w,
+                            const struct cpu_few_inputs *in, int64_t first,
+                            int64_t end)
+{
+    cpu_pairs->begin();
+    for (int64_t i = first; i < end; i++) {
+        struct cpu_product part =
+            cpu_block_of(p, 0, i * FEW_ROWS, p->m, FEW_ROWS, NULL);
+        const struct cpu_few_strip strip = {.in = in,
+                                            .values = w->values,
+                                            .scales = w->scales,
+                                            .row = i * FEW_ROWS,
+                                            .rows = part.n,
+                                            .first = i == first,
+                                            .last = i == end - 1,
+                                            .y = part.c,
+                                            .ldy = part.ldc,
+                                            .add = part.beta != 0};
+
+        cpu_few->multiply(&strip);
+        cpu_finish_block(&part);
+    }
+    cpu_pairs->end();
+}
+
+/* Bytes with a scale a group are left to the dots: a sum of a group has a scale
+ * of its own, which tiles do not know. */
+static bool by_tiles(const struct cpu_product *p, const struct gpt_quant *w)
+{
+    const bool fits = w->type == GPT_BF16 ||
+                      (!w->group && p->k <= FEW_MOST_BYTES);
+
+    return cpu_few && fits && p->k > 0 && p->m > 0;
+}
+
+/* Each thread has strips side by side, so that it reads one stretch of memory
+ * from its beginning to its end. */
+static void multiply_few_by_tiles(struct gpt_queue *q,
+                                  const struct cpu_product *p,
+                                  const struct gpt_quant *w)
+{
+    struct cpu_few_inputs in = {.x = p->a,
+                                .ldx = p->lda,
+                                .m = p->m,
+                                .k = p->k,
+                                .bytes = w->type == GPT_I8};
+    const int64_t chunks = cpu_few_groups(&in) * cpu_few_chunks(&in);
+    const int64_t strips = (p->n + FEW_ROWS - 1) / FEW_ROWS;
+    const size_t packed = (size_t)chunks * FEW_TILES / sizeof(float);
+    float *mem = cpu_work(q, packed + (size_t)p->m);
+
+    if (!mem)
+        return;
+    in.packed = (char *)(void *)mem;
+    in.units = mem + packed;
+    cpu_few->measure(&in);
+#pragma omp parallel if (cpu_product_worth_threads(p))
+    {
+        const int64_t n = omp_get_num_threads(), i = omp_get_thread_num();
+
+        /* the end of the loop is a barrier: all is packed */
+#pragma omp for schedule(static)
+        for (int64_t c = 0; c < chunks; c++)
+            cpu_few->pack(&in, c);
+        multiply_strips(p, w, &in, cpu_cut(strips, n, i),
+                        cpu_cut(strips, n, i + 1));
+    }
+}
+
+/* ---- few rows, by dots ---- */
 
 enum { STRIP = 16 }; /* rows of weights */
 
@@ -68,7 +151,7 @@ static void multiply_few(const struct cpu_product *p, const struct gpt_quant *w,
     cpu_finish_block(&part);
 }
 
-/* ---- many rows ---- */
+/* ---- many rows, as floats ---- */
 
 /* Rows of weights at a time: their floats stay in the third cache, and are
  * written and read again there. Products of this width are as fast as wider
@@ -104,59 +187,127 @@ static void multiply_widened(struct gpt_queue *q, const struct cpu_product *p,
     }
 }
 
-/* a = high + low + at most 2^-17 of itself. */
-static void split_part(uint16_t *high, uint16_t *low, const float *a, int64_t n)
-{
-    float rest[PART];
+/* ---- many rows, by pairs ---- */
 
-    cpu_isa->narrow(high, a, n);
-    cpu_isa->widen(rest, high, n);
-    for (int64_t l = 0; l < n; l++)
-        rest[l] = a[l] - rest[l];
-    cpu_isa->narrow(low, rest, n);
-}
-
-static void split_rows(uint16_t *high, uint16_t *low,
-                       const struct cpu_product *p)
+/* a = high + low + at most 2^-17 of itself: all first parts, then the others,
+ * so that one product of twice the rows reads and packs the weights once. */
+static void split_rows(uint16_t *to, const struct cpu_product *p)
 {
 #pragma omp parallel for schedule(static)
-    for (int64_t i = 0; i < p->m; i++) {
-        const float *a = (const float *)p->a + i * p->lda;
-        int64_t at = i * p->k;
+    for (int64_t i = 0; i < p->m; i++)
+        cpu_isa->split(to + i * p->k, to + (p->m + i) * p->k,
+                       (const float *)p->a + i * p->lda, p->k);
+}
 
-        for (int64_t l = 0; l < p->k; l += PART)
-            split_part(high + at + l, low + at + l, a + l,
-                       p->k - l < PART ? p->k - l : PART);
+/* Row `row` of bytes as bf16. Where there is one scale, it is that of the sum;
+ * of several, each is multiplied with its bytes, and what bf16 does not hold of
+ * the 15 bits goes to `low`. */
+static void narrow_row(uint16_t *high, uint16_t *low, const struct gpt_quant *w,
+                       int64_t row, int64_t k)
+{
+    float wide[PART];
+
+    for (int64_t l = 0; l < k; l += PART) {
+        int64_t n = k - l < PART ? k - l : PART;
+
+        if (w->group) {
+            cpu_quant_row(wide, w, row, l, n, k);
+            cpu_isa->split(high + l, low + l, wide, n);
+        } else {
+            cpu_isa->widen_bytes(wide, bytes_of(w, row, k) + l, 1, n);
+            cpu_isa->narrow(high + l, wide, n);
+        }
     }
 }
 
-/* Two products of bf16 in place of one of floats: half of their rate, which is
- * still several times that of floats. */
+/* Rows n0.. of w, `rows` of them, as bf16 in `room`. */
+static void narrow_rows(uint16_t *room, const struct gpt_quant *w, int64_t n0,
+                        int64_t rows, int64_t k)
+{
+#pragma omp parallel for schedule(static)
+    for (int64_t i = 0; i < rows; i++)
+        narrow_row(room + i * k, room + (rows + i) * k, w, n0 + i, k);
+}
+
+/* A row of a block from its sums of both parts, the small terms first. */
+static void join_row(const struct cpu_product *row, const float *high,
+                     const float *low, const uint16_t *scales)
+{
+    float sums[CPU_BN], factors[CPU_BN];
+
+    cpu_isa->add(sums, low, high, row->n);
+    if (scales) {
+        cpu_isa->widen(factors, scales, row->n);
+        cpu_isa->times(sums, factors, row->n);
+    }
+    if (row->beta != 0)
+        cpu_isa->add(row->c, row->c, sums, row->n);
+    else
+        memcpy(row->c, sums, (size_t)row->n * sizeof(*sums));
+    cpu_finish_block(row);
+}
+
+static void join_rows(const struct cpu_product *part, const float *sums,
+                      const uint16_t *scales)
+{
+#pragma omp parallel for schedule(static)
+    for (int64_t i = 0; i < part->m; i++)
+        for (int64_t n0 = 0; n0 < part->n; n0 += CPU_BN) {
+            const struct cpu_product row =
+                cpu_block_of(part, i, n0, 1, CPU_BN, NULL);
+            const float *high = sums + i * part->n + n0;
+
+            join_row(&row, high, high + part->m * part->n,
+                     scales ? scales + n0 : NULL);
+        }
+}
+
+/* Products of bf16 in place of those of floats: half of their rate, or a third
+ * where weights have two parts, which is still several times that of floats. */
 static void multiply_split(struct gpt_queue *q, const struct cpu_product *p,
                            const struct gpt_quant *w)
 {
-    struct cpu_product part = *p;
-    uint16_t *high = (uint16_t *)(void *)cpu_wide(q, (size_t)(p->m * p->k));
+    const bool bytes = w->type == GPT_I8, two = bytes && w->group;
+    const int64_t most = p->n < WIDE ? p->n : WIDE;
+    const int64_t rows = bytes ? (two ? 2 : 1) * most : 0;
+    float *sums = cpu_wide(
+        q, (size_t)(2 * p->m * most + ((2 * p->m + rows) * p->k + 1) / 2));
 
-    if (!high)
+    if (!sums)
         return;
-    split_rows(high, high + p->m * p->k, p);
-    part.narrow = true;
-    part.epilogue = GPT_EPI_NONE;
-    part.lda = p->k;
-    part.b = w->values;
-    part.a = high + p->m * p->k; /* the small terms first */
-    cpu_multiply_pairs(q, &part);
-    part.a = high;
-    part.beta = 1;
-    cpu_multiply_pairs(q, &part);
-#pragma omp parallel for schedule(static)
-    for (int64_t i = 0; i < p->m; i++)
-        for (int64_t n0 = 0; n0 < p->n; n0 += CPU_BN) {
-            struct cpu_product row = cpu_block_of(p, i, n0, 1, CPU_BN, NULL);
+    uint16_t *inputs = (uint16_t *)(void *)(sums + 2 * p->m * most);
+    uint16_t *weights = inputs + 2 * p->m * p->k;
+    split_rows(inputs, p);
+    for (int64_t n0 = 0; n0 < p->n; n0 += WIDE) {
+        const struct cpu_product part = columns_of(p, n0);
+        struct cpu_product pairs = {.m = 2 * p->m,
+                                    .n = part.n,
+                                    .k = p->k,
+                                    .lda = p->k,
+                                    .ldb = p->k,
+                                    .ldc = part.n,
+                                    .tb = true,
+                                    .narrow = true,
+                                    .a = inputs,
+                                    .b = weights,
+                                    .c = sums,
+                                    .sums = p->sums};
 
-            cpu_finish_block(&row);
+        if (bytes)
+            narrow_rows(weights, w, n0, part.n, p->k);
+        else
+            pairs.b = (const uint16_t *)w->values + n0 * p->k;
+        cpu_multiply_pairs(q, &pairs);
+        if (two) {
+            /* both small parts have no product that counts */
+            pairs.m = p->m;
+            pairs.b = weights + part.n * p->k;
+            pairs.c = sums + p->m * part.n;
+            pairs.beta = 1;
+            cpu_multiply_pairs(q, &pairs);
         }
+        join_rows(&part, sums, bytes && !two ? w->scales + n0 : NULL);
+    }
 }
 
 void cpu_multiply_quant(struct gpt_queue *q, const struct cpu_product *p,
@@ -164,10 +315,14 @@ void cpu_multiply_quant(struct gpt_queue *q, const struct cpu_product *p,
 {
     assert(p->tb && !p->ta && !p->narrow && !p->c16);
     if (!cpu_has_few_rows(p)) {
-        if (cpu_pairs && w->type == GPT_BF16 && p->k > 0)
+        if (cpu_pairs && p->k > 0)
             multiply_split(q, p, w);
         else
             multiply_widened(q, p, w);
+        return;
+    }
+    if (by_tiles(p, w)) {
+        multiply_few_by_tiles(q, p, w);
         return;
     }
 #pragma omp parallel for schedule(static) if (cpu_product_worth_threads(p))

@@ -2,7 +2,11 @@
  * the bandwidth of memory for all bytes of weights as floor; eight at a time;
  * prompts, with the speed of sgemm as floor. test_decode measures the error.
  *
- *     build/tests/bench/bench_decode [fp32 | bf16 | int8 | int8-32] */
+ * A step reads the weights, and the keys and values of every text: both are the
+ * bytes of its floor.
+ *
+ *     build/tests/bench/bench_decode [fp32 | bf16 | int8 | int8-32 | streaming]
+ */
 #include "tests/bench/bench.h"
 
 #include "generate/sample.h"
@@ -123,6 +127,15 @@ static void open_job(struct job *j, struct model *m,
     }
 }
 
+/* Bytes that a step reads of the cache: positions are 128 to 255. */
+static double cache_bytes(const struct model *m, int64_t texts)
+{
+    const struct gpt_config *c = &m->c;
+
+    return 2.0 * sizeof(float) * 192 *
+           (double)(texts * c->num_layers * c->num_query_groups * c->head_size);
+}
+
 static void bench_form(struct model *m, struct job *j, const struct form *f)
 {
     struct gpt_quant_store *store = store_of(m, f->form);
@@ -130,10 +143,11 @@ static void bench_form(struct model *m, struct job *j, const struct form *f)
 
     open_job(j, m, store);
     /* the floor before and after: a busy machine changes */
-    double read, again, copy, bytes = (double)gpt_decoder_step_bytes(j->d);
+    double read, again, copy, weights = (double)gpt_decoder_step_bytes(j->d);
     bench_bandwidth(&read, &copy);
     for (j->n = 1; j->n <= 8; j->n *= 8) {
         double seconds = bench_time(step, j, 2);
+        double bytes = weights + cache_bytes(m, j->n);
 
         bench_bandwidth(&again, &copy);
         read = read > again ? read : again;
@@ -141,7 +155,7 @@ static void bench_form(struct model *m, struct job *j, const struct form *f)
                  (int)j->n, j->n > 1 ? "s" : "");
         bench_row(name, (double)j->n / seconds, "token/s",
                   (double)j->n * read / bytes, -1);
-        snprintf(name, sizeof(name), "  bytes of weights a second");
+        snprintf(name, sizeof(name), "  bytes a second");
         bench_row(name, bytes / seconds / 1e9, "GB/s", read / 1e9, -1);
     }
     double flops = 2.0 * (double)(m->flat.count - m->c.vocab_size *
@@ -159,13 +173,20 @@ int main(int argc, char **argv)
     struct model m;
     struct gpt_err err = {0};
 
+    bench_head();
+    if (argc > 1 && strcmp(argv[1], "streaming") == 0) {
+        double read, copy;
+
+        bench_bandwidth(&read, &copy);
+        bench_row("streaming", read / 1e9, "GB/s", read / 1e9, -1);
+        return 0;
+    }
     open_model(&m, gpt_config_default());
     struct job j = {.vocab = m.c.vocab_size, .rule = RULE(0.8, 40, 0)};
     must(gpt_sampler_open(&j.sampler, j.vocab, &err), &err);
     j.logits = gpt_alloc((size_t)(8 * j.vocab), sizeof(*j.logits));
     for (int i = 0; i < PROMPT; i++)
         j.prompt[i] = i * 97 % 50000;
-    bench_head();
     for (size_t i = 0; i < GPT_COUNT(forms); i++)
         if (argc < 2 || strcmp(argv[1], forms[i].name) == 0)
             bench_form(&m, &j, &forms[i]);

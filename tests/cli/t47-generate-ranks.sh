@@ -72,6 +72,28 @@ done <<END
 $(layouts)
 END
 
+# PyTorch's launcher, where there is one: GPT_ORACLE_PYTHON's, or that on PATH.
+# A status other than 0 is its own, so that no prompt is refused here.
+torchrun=$(command -v torchrun)
+[ -z "${GPT_ORACLE_PYTHON:-}" ] ||
+    torchrun=$(dirname "$GPT_ORACLE_PYTHON")/torchrun
+if [ -x "$torchrun" ]; then
+    draw=$(echo "$draw" | sed 's/prompts.jsonl/good.jsonl/')
+    sed '$d' prompts.jsonl >good.jsonl
+    # shellcheck disable=SC2086
+    expect 0 'prompts that are all answered' one $draw
+    cp out want
+    for layout in tensor pipeline; do
+        # shellcheck disable=SC2086
+        expect 0 "torchrun, two $layout ranks" timeout 100 "$torchrun" \
+            --standalone --no-python --nproc-per-node 2 gpt-generate \
+            --load ckpt -q --$layout-model-parallel-size 2 $draw
+        check 'the same bytes, once' cmp want out
+    done
+else
+    skip 'no torchrun'
+fi
+
 # ---- every kind of work ----
 expect 0 'beams of one process' one -p 'a re' --num-beams 5 --num-samples 5 \
     --tokens 9

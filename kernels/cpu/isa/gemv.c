@@ -224,6 +224,32 @@ void ISA(dots_int8)(float *y, int64_t ldy, const float *x, int64_t ldx,
         all_dots(y, ldy, x, ldx, &rows, m, n, add, INT8);
 }
 
+void ISA(widen_bytes)(float *y, const int8_t *x, float scale, int64_t n)
+{
+    int64_t i = 0;
+
+    for (; i + W <= n; i += W)
+        store(y + i, float_bytes((const char *)x + i) * all(scale));
+    for (; i < n; i++)
+        y[i] = (float)x[i] * scale;
+}
+
+void ISA(split)(uint16_t *high, uint16_t *low, const float *x, int64_t n)
+{
+    enum { PART = 256 };
+    float rest[PART];
+
+    for (int64_t l = 0; l < n; l += PART) {
+        int64_t part = n - l < PART ? n - l : PART;
+
+        ISA(narrow)(high + l, x + l, part);
+        ISA(widen)(rest, high + l, part);
+        for (int64_t i = 0; i < part; i++)
+            rest[i] = x[l + i] - rest[i];
+        ISA(narrow)(low + l, rest, part);
+    }
+}
+
 /* Columns in strips that stay in registers over all rows. */
 void ISA(combine)(float *y, const float *a, const float *x, int64_t ldx,
                   int64_t n, int64_t k)

@@ -70,6 +70,12 @@ struct cpu_adamw_rates {
       (float *y, int64_t ldy, const float *x, int64_t ldx, const int8_t *w,   \
        const uint16_t *scales, int64_t lds, int64_t m, int64_t n, int64_t k,  \
        bool add))                                                             \
+    /* bytes times a scale, and floats as two numbers of bf16, each rounded   \
+     * to nearest */                                                          \
+    X(void, widen_bytes,                                                      \
+      (float *y, const int8_t *x, float scale, int64_t n))                    \
+    X(void, split,                                                            \
+      (uint16_t *high, uint16_t *low, const float *x, int64_t n))             \
     /* y (n) += sum over i of a[i] * x_i, k rows of x */                      \
     X(void, combine,                                                          \
       (float *y, const float *a, const float *x, int64_t ldx, int64_t n,      \

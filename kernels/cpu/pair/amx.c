@@ -4,29 +4,7 @@
  * subnormal numbers for zero, whatever the thread's mode is. */
 #include "cpu/pair/finish.h"
 #include "cpu/pair/pack.h"
-
-/* The compiler's intrinsics do not say which memory they read: stores before
- * them could come late. */
-#define TILE_LOAD(tile, from, stride)                                         \
-    __asm__ volatile("tileloadd (%0,%1,1), %%tmm" #tile                       \
-                     :                                                        \
-                     : "r"(from), "r"(stride)                                 \
-                     : "memory")
-#define TILE_PASS(tile, from, stride)                                         \
-    __asm__ volatile("tileloaddt1 (%0,%1,1), %%tmm" #tile                     \
-                     :                                                        \
-                     : "r"(from), "r"(stride)                                 \
-                     : "memory")
-#define TILE_STORE(tile, to, stride)                                          \
-    __asm__ volatile("tilestored %%tmm" #tile ", (%0,%1,1)"                   \
-                     :                                                        \
-                     : "r"(to), "r"(stride)                                   \
-                     : "memory")
-#define TILE_ZERO(tile) __asm__ volatile("tilezero %%tmm" #tile ::)
-#define TILE_DOT(c, a, b)                                                     \
-    __asm__ volatile("tdpbf16ps %%tmm" #b ", %%tmm" #a ", %%tmm" #c ::)
-
-static const int64_t tight = 64; /* bytes between the rows of a packed tile */
+#include "cpu/pair/tiles.h"
 
 /* All eight registers hold 16 rows of 64 bytes. */
 static void configure_tiles(void)

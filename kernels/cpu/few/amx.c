@@ -1,0 +1,327 @@
+/* Products of few rows by the tile registers of AMX: see few.h. Start at
+ * multiply_strip(). 32 rows of weights meet up to 32 columns in four tiles of
+ * sums; a chunk of weights takes longer to come from memory than all that is
+ * done with it, so that the time of a product is that of reading its weights.
+ *
+ * TDPBF16PS takes subnormal numbers for zero: what is lost of an input is below
+ * 2^-126. */
+#include "cpu/few/few.h"
+#include "cpu/pair/pack.h"
+#include "cpu/pair/tiles.h"
+
+#include <immintrin.h>
+#include <math.h>
+#include <string.h>
+
+enum { SIDE = 16, TILE_BYTES = FEW_TILES / 2 };
+
+static inline __mmask16 lanes_of(int64_t n)
+{
+    return n >= 16 ? 0xffff : n > 0 ? (__mmask16)((1U << n) - 1) : 0;
+}
+
+static inline int64_t parts_of(const struct cpu_few_inputs *in)
+{
+    return in->bytes ? 4 : 3;
+}
+
+/* Texts of a group: almost equally many in all groups. */
+static inline int64_t group_begin(const struct cpu_few_inputs *in, int64_t g)
+{
+    return in->m * g / cpu_few_groups(in);
+}
+
+/* ---- inputs ---- */
+
+/* The least power of two by which no element is past 127. A row with numbers
+ * that are infinite, or none, has no unit, and its results are no numbers. */
+static float unit_of(const float *x, int64_t k)
+{
+    __m512 top = _mm512_setzero_ps();
+    __mmask16 wrong = 0;
+    int power;
+
+    for (int64_t l = 0; l < k; l += 16) {
+        const __m512 v = _mm512_abs_ps(
+            _mm512_maskz_loadu_ps(lanes_of(k - l), x + l));
+
+        top = _mm512_max_ps(top, v);
+        wrong |= _mm512_cmp_ps_mask(v, _mm512_set1_ps(INFINITY), _CMP_NLT_UQ);
+    }
+    if (wrong)
+        return NAN;
+    frexpf(_mm512_reduce_max_ps(top) * (128.0F / 127), &power);
+    /* the inverse of the unit is a number, too */
+    return ldexpf(1, power < -100 ? -107 : power - 7);
+}
+
+static void measure_inputs(const struct cpu_few_inputs *in)
+{
+    for (int64_t i = 0; i < in->m && in->bytes; i++)
+        in->units[i] = unit_of(in->x + i * in->ldx, in->k);
+}
+
+/* Digit number `part` of 16 floats: each is what the ones before leave, times
+ * 128. All of it is exact. */
+static inline __m128i digits_of(__m512 x, float unit, int64_t part)
+{
+    enum { NEAREST = _MM_FROUND_TO_NEAREST_INT | _MM_FROUND_NO_EXC };
+    const __m512 base = _mm512_set1_ps(128);
+
+    x = _mm512_mul_ps(x, _mm512_set1_ps(1 / unit));
+    for (; part > 0; part--)
+        x = _mm512_mul_ps(_mm512_sub_ps(x, _mm512_roundscale_ps(x, NEAREST)),
+                          base);
+    return _mm512_cvtsepi32_epi8(_mm512_cvtps_epi32(x));
+}
+
+/* 64 bytes of a column: digits of 64 floats, or of the n that there are. */
+static void put_digits(char *to, const float *x, int64_t n, float unit,
+                       int64_t part)
+{
+    for (int64_t l = 0; l < FEW_CHUNK; l += 16)
+        _mm_store_si128(
+            (__m128i *)(void *)(to + l),
+            digits_of(_mm512_maskz_loadu_ps(lanes_of(n - l), x + l), unit,
+                      part));
+}
+
+/* The upper half of a float's bits: its value without the last 16. Three times
+ * eight bits of what remains are all of the 24 of a float. */
+static inline __m512 upper(__m512 x)
+{
+    return _mm512_castsi512_ps(_mm512_and_si512(
+        _mm512_castps_si512(x), _mm512_set1_epi32((int32_t)0xffff0000)));
+}
+
+/* 64 bytes of a column: bf16 number `part` of 32 floats, or of the n. */
+static void put_bf16(char *to, const float *x, int64_t n, int64_t part)
+{
+    const __m512i odd = _mm512_set_epi16(
+        63, 61, 59, 57, 55, 53, 51, 49, 47, 45, 43, 41, 39, 37, 35, 33, 31, 29,
+        27, 25, 23, 21, 19, 17, 15, 13, 11, 9, 7, 5, 3, 1);
+    __m512 a = _mm512_maskz_loadu_ps(lanes_of(n), x);
+    __m512 b = _mm512_maskz_loadu_ps(lanes_of(n - 16), x + 16);
+
+    for (; part > 0; part--) {
+        a = _mm512_sub_ps(a, upper(a));
+        b = _mm512_sub_ps(b, upper(b));
+    }
+    _mm512_store_si512(to, _mm512_permutex2var_epi16(_mm512_castps_si512(a),
+                                                     odd,
+                                                     _mm512_castps_si512(b)));
+}
+
+/* The chunk's columns are put side by side, and turned into tiles. */
+static void pack_chunk_of(const struct cpu_few_inputs *in, int64_t i)
+{
+    const int64_t chunks = cpu_few_chunks(in), g = i / chunks;
+    const int64_t at = i % chunks * (in->bytes ? FEW_CHUNK : FEW_CHUNK / 2);
+    const int64_t first = group_begin(in, g);
+    const int64_t m = group_begin(in, g + 1) - first, n = in->k - at;
+    _Alignas(64) char columns[2 * SIDE * FEW_CHUNK];
+    uint16_t *from = (void *)columns;
+    uint16_t *to = (void *)(in->packed + i * FEW_TILES);
+
+    memset(columns, 0, sizeof(columns));
+    for (int64_t part = 0; part < parts_of(in); part++)
+        for (int64_t t = 0; t < m; t++) {
+            char *column = columns + (part * m + t) * FEW_CHUNK;
+            const float *x = in->x + (first + t) * in->ldx + at;
+
+            if (in->bytes)
+                put_digits(column, x, n, in->units[first + t], part);
+            else
+                put_bf16(column, x, n, part);
+        }
+    transpose_pairs(to, from, FEW_CHUNK / 2);
+    if (parts_of(in) * m > SIDE)
+        transpose_pairs(to + TILE, from + SIDE * FEW_CHUNK / 2, FEW_CHUNK / 2);
+}
+
+/* ---- weights ---- */
+
+static int64_t row_bytes(const struct cpu_few_inputs *in)
+{
+    return in->bytes ? in->k : 2 * in->k;
+}
+
+/* A chunk of 32 rows where it is, or at an edge of the matrix a copy among
+ * zeros; *stride is bytes from one row to the next. */
+static inline const char *chunk_of(const struct cpu_few_strip *s, int64_t c,
+                                   char *edge, int64_t *stride)
+{
+    const int64_t ld = row_bytes(s->in), at = c * FEW_CHUNK;
+    const int64_t n = ld - at < FEW_CHUNK ? ld - at : FEW_CHUNK;
+    const char *from = s->values + s->row * ld + at;
+
+    if (s->rows == FEW_ROWS && n == FEW_CHUNK) {
+        *stride = ld;
+        return from;
+    }
+    *stride = FEW_CHUNK;
+    memset(edge, 0, FEW_ROWS * FEW_CHUNK);
+    for (int64_t r = 0; r < s->rows; r++)
+        memcpy(edge + r * FEW_CHUNK, from + r * ld, (size_t)n);
+    return edge;
+}
+
+/* While a strip is multiplied, the next one comes into the second cache, from
+ * its first byte to its last: tiles touch 32 rows at a time, which memory gives
+ * at half its speed. Part i of n of a strip, `row` its first one. */
+static inline void fetch_part(const struct cpu_few_strip *s, int64_t row,
+                              int64_t i, int64_t n)
+{
+    const int64_t ld = row_bytes(s->in);
+    const int64_t lines = (FEW_ROWS * ld + 63) / 64;
+    const char *from = s->values + row * ld;
+
+    for (int64_t l = lines * i / n; l < lines * (i + 1) / n; l++)
+        __builtin_prefetch(from + 64 * l, 0, 2);
+}
+
+/* ---- sums ---- */
+
+/* What a chunk of weights adds to 32 x 16 or 32 x 32 sums. */
+#define MULTIPLY(dot, at, stride, b, two_tiles)                               \
+    do {                                                                      \
+        TILE_LOAD(4, at, stride);                                             \
+        TILE_LOAD(5, (at) + SIDE * (stride), stride);                         \
+        TILE_LOAD(6, b, tight);                                               \
+        dot(0, 4, 6);                                                         \
+        dot(2, 5, 6);                                                         \
+        if (two_tiles) {                                                      \
+            TILE_LOAD(7, (b) + TILE_BYTES, tight);                            \
+            dot(1, 4, 7);                                                     \
+            dot(3, 5, 7);                                                     \
+        }                                                                     \
+    } while (0)
+
+/* Group g of the inputs. */
+static inline __attribute__((always_inline)) void
+multiply_group(const struct cpu_few_strip *s, int64_t g, bool two_tiles,
+               bool bytes)
+{
+    const int64_t chunks = cpu_few_chunks(s->in);
+    const char *b = s->in->packed + g * chunks * FEW_TILES;
+    _Alignas(64) char edge[FEW_ROWS * FEW_CHUNK];
+    int64_t stride;
+
+    TILE_ZERO(0);
+    TILE_ZERO(1);
+    TILE_ZERO(2);
+    TILE_ZERO(3);
+    for (int64_t c = 0; c < chunks; c++, b += FEW_TILES) {
+        const char *at = chunk_of(s, c, edge, &stride);
+
+        if (!s->last)
+            fetch_part(s, s->row + FEW_ROWS, g * chunks + c,
+                       cpu_few_groups(s->in) * chunks);
+        if (bytes)
+            MULTIPLY(TILE_DOT_BYTES, at, stride, b, two_tiles);
+        else
+            MULTIPLY(TILE_DOT, at, stride, b, two_tiles);
+    }
+}
+
+enum { LD_SUMS = 48 }; /* a load of 16 columns may begin at any of 32 */
+
+static void store_sums(void *sums, bool two_tiles)
+{
+    const int64_t stride = 4 * LD_SUMS;
+    char *to = sums;
+
+    TILE_STORE(0, to, stride);
+    TILE_STORE(2, to + SIDE * stride, stride);
+    if (!two_tiles)
+        return;
+    TILE_STORE(1, to + 4 * SIDE, stride);
+    TILE_STORE(3, to + SIDE * stride + 4 * SIDE, stride);
+}
+
+/* The sums of all parts of up to 8 texts become one, the smallest first. */
+static inline __m512 joined(const void *row, int64_t m, __mmask16 texts,
+                            bool bytes)
+{
+    const float *floats = row;
+    const int32_t *whole = row;
+    __m512 v = _mm512_setzero_ps();
+
+    for (int64_t part = bytes ? 3 : 2; part >= 0; part--)
+        if (bytes)
+            v = _mm512_add_ps(
+                _mm512_mul_ps(v, _mm512_set1_ps(1 / 128.0F)),
+                _mm512_cvtepi32_ps(
+                    _mm512_maskz_loadu_epi32(texts, whole + part * m)));
+        else
+            v = _mm512_add_ps(
+                v, _mm512_maskz_loadu_ps(texts, floats + part * m));
+    return v;
+}
+
+/* Sixteen results of a text from row `at` of the strip on. */
+static void put_results(const struct cpu_few_strip *s, const float *sums,
+                        int64_t at, int64_t text)
+{
+    const __mmask16 lanes = lanes_of(s->rows - at);
+    const __m512i rows = _mm512_mullo_epi32(
+        _mm512_setr_epi32(0, 1, 2, 3, 4, 5, 6, 7, 8, 9, 10, 11, 12, 13, 14, 15),
+        _mm512_set1_epi32(LD_SUMS));
+    float *y = s->y + text * s->ldy + at;
+    __m512 v = _mm512_i32gather_ps(rows, sums, 4);
+
+    if (s->in->bytes) {
+        const __m256i scales =
+            _mm256_maskz_loadu_epi16(lanes, s->scales + s->row + at);
+        const __m512i wide =
+            _mm512_slli_epi32(_mm512_cvtepu16_epi32(scales), 16);
+
+        v = _mm512_mul_ps(v, _mm512_set1_ps(s->in->units[text]));
+        v = _mm512_mul_ps(v, _mm512_castsi512_ps(wide));
+    }
+    if (s->add)
+        v = _mm512_add_ps(v, _mm512_maskz_loadu_ps(lanes, y));
+    _mm512_mask_storeu_ps(y, lanes, v);
+}
+
+static void put_group(const struct cpu_few_strip *s, float *sums, int64_t first,
+                      int64_t m)
+{
+    const __mmask16 texts = lanes_of(m);
+
+    for (int64_t r = 0; r < s->rows; r++) {
+        float *row = sums + r * LD_SUMS;
+
+        _mm512_mask_storeu_ps(row, texts, joined(row, m, texts, s->in->bytes));
+    }
+    for (int64_t t = 0; t < m; t++)
+        for (int64_t at = 0; at < s->rows; at += SIDE)
+            put_results(s, sums + at * LD_SUMS + t, at, first + t);
+}
+
+static void multiply_strip(const struct cpu_few_strip *s)
+{
+    _Alignas(64) float sums[FEW_ROWS * LD_SUMS];
+
+    if (s->first)
+        fetch_part(s, s->row, 0, 1);
+    for (int64_t g = 0; g < cpu_few_groups(s->in); g++) {
+        const int64_t first = group_begin(s->in, g);
+        const int64_t m = group_begin(s->in, g + 1) - first;
+        const bool two = parts_of(s->in) * m > SIDE;
+
+        if (two && s->in->bytes)
+            multiply_group(s, g, true, true);
+        else if (two)
+            multiply_group(s, g, true, false);
+        else if (s->in->bytes)
+            multiply_group(s, g, false, true);
+        else
+            multiply_group(s, g, false, false);
+        store_sums(sums, two);
+        put_group(s, sums, first, m);
+    }
+}
+
+const struct cpu_few cpu_few_amx = {measure_inputs, pack_chunk_of,
+                                    multiply_strip};

@@ -1,0 +1,75 @@
+/* Products of a few rows of floats (the next tokens of several texts) with
+ * weights in fewer bits, at the speed at which memory gives the weights. One
+ * file of this folder an instruction set, reached through cpu_few; quant.c cuts
+ * products into what it multiplies. Nothing in here knows of threads.
+ *
+ * Tiles hold weights as they lie in memory, so that each is read once and none
+ * is packed or widened. Inputs become parts, each a column of its own, that
+ * such tiles are multiplied with:
+ *   bf16   a float is the sum of three numbers of bf16, which hold its 24 bits.
+ *          Products are exact, and sums are those of floats.
+ *   int8   a float is four bytes, digits of 7 bits of a fixed point of its row:
+ *          to multiples of 2^-28 of about the row's largest. Sums of products
+ *          of bytes are exact, and rounded when they become floats.
+ * No column has a part in another one's sums, so that an element's bits depend
+ * on its row of inputs and its row of weights alone.
+ *
+ * Packed inputs. Rows are cut into groups of at most FEW_TEXTS. The parts of a
+ * group are at most 32 columns, first parts first: two tiles a chunk, which is
+ * 64 bytes of a row of weights. Row p of a tile has 4 bytes of each column. */
+#ifndef GPT_KERNELS_CPU_FEW_H
+#define GPT_KERNELS_CPU_FEW_H
+
+#include "backend.h"
+
+enum { FEW_ROWS = 32, FEW_TEXTS = 8, FEW_CHUNK = 64, FEW_TILES = 2048 };
+/* The longest row of bytes: its sums have 32 bits. */
+enum { FEW_MOST_BYTES = 1 << 17 };
+
+/* Rows of inputs (m, k), ldx floats apart. */
+struct cpu_few_inputs {
+    const float *x;
+    int64_t ldx, m, k;
+    bool bytes;   /* weights are bytes, else bf16 */
+    char *packed; /* FEW_TILES bytes for each chunk of each group */
+    float *units; /* (m) with bytes: what the fixed points count */
+};
+
+static inline int64_t cpu_few_chunks(const struct cpu_few_inputs *in)
+{
+    const int64_t bytes = in->bytes ? in->k : 2 * in->k;
+
+    return (bytes + FEW_CHUNK - 1) / FEW_CHUNK;
+}
+
+static inline int64_t cpu_few_groups(const struct cpu_few_inputs *in)
+{
+    return (in->m + FEW_TEXTS - 1) / FEW_TEXTS;
+}
+
+/* Rows of weights from `row` on, at most FEW_ROWS, times all inputs: y (m,
+ * rows), rows ldy floats apart. */
+struct cpu_few_strip {
+    const struct cpu_few_inputs *in;
+    const char *values;     /* of row 0; rows are tight */
+    const uint16_t *scales; /* with bytes: one a row, of bf16 */
+    int64_t row, rows;
+    bool first, last; /* of those that the thread multiplies in turn */
+    float *y;
+    int64_t ldy;
+    bool add; /* y += instead of y = */
+};
+
+struct cpu_few {
+    /* finds the units; first of all */
+    void (*measure)(const struct cpu_few_inputs *in);
+    /* chunk i of all groups' chunks, a group's side by side */
+    void (*pack)(const struct cpu_few_inputs *in, int64_t i);
+    /* between begin() and end() of the same set's cpu_pairs */
+    void (*multiply)(const struct cpu_few_strip *strip);
+};
+
+extern const struct cpu_few cpu_few_amx;
+extern const struct cpu_few *cpu_few; /* or NULL: see gemv.c */
+
+#endif
