@@ -219,10 +219,10 @@ struct gpt_activate {
 
 /* out (N, C) = dropout(scale * wte[tokens] + wpe[positions]); rows of wte held
  * here are v_begin .. v_begin + v_local, other tokens contribute zero. tokens,
- * positions (N) int32. wpe NULL: words only. A scale other than 0, which
- * stands for 1, needs GPT_CAN_SCALE_WORDS. */
+ * positions (N) int32. wpe (t_max, C), or NULL: words only. A scale other than
+ * 0, which stands for 1, needs GPT_CAN_SCALE_WORDS. */
 struct gpt_embed {
-    int64_t n, c, v_begin, v_local;
+    int64_t n, c, v_begin, v_local, t_max;
     enum gpt_dtype act;
     const int32_t *tokens, *positions;
     const void *wte, *wpe;

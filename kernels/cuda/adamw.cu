@@ -33,8 +33,31 @@ template <class U> static __device__ int64_t segment_of(const U &u, int64_t i)
     return lo;
 }
 
+/* The segments of a block's elements, found by one thread for all: the first one,
+ * and whether it holds them all. */
+struct block_segments {
+    int64_t first;
+    bool alone, decay; /* decay: of the first */
+};
+template <class U> static __device__ struct block_segments segments_of(const U &u, int64_t each)
+{
+    __shared__ struct block_segments found;
+    int64_t begin = blockIdx.x * each;
+
+    if (threadIdx.x == 0) {
+        int64_t s = segment_of(u, begin);
+
+        found.first = s;
+        found.alone = s + 1 >= u.n_segments || u.segments[s + 1].begin >= begin + each;
+        found.decay = u.n_segments && u.segments[s].decay;
+    }
+    __syncthreads();
+    return found;
+}
+
 /* W elements from i on. */
-template <int W, class T> static __device__ void elements(const update<T> &u, int64_t i)
+template <int W, class T>
+static __device__ void elements(const update<T> &u, const struct block_segments &b, int64_t i)
 {
     float p[W], m[W], v[W], g[W];
 
@@ -42,14 +65,13 @@ template <int W, class T> static __device__ void elements(const update<T> &u, in
     load(m, u.m + i);
     load(v, u.v + i);
     load(g, u.g + i);
-    /* One search for W elements, which are rarely in two segments; segments are
-     * few, and their table stays in the first cache. */
-    int64_t s = segment_of(u, i);
+    int64_t s = b.first;
 #pragma unroll
     for (int e = 0; e < W; e++) {
-        while (s + 1 < u.n_segments && u.segments[s + 1].begin <= i + e)
+        /* Most blocks lie in one segment: their threads do not read the table. */
+        while (!b.alone && s + 1 < u.n_segments && u.segments[s + 1].begin <= i + e)
             s++;
-        bool decay = u.n_segments && u.segments[s].decay;
+        bool decay = b.alone ? b.decay : u.segments[s].decay;
         float keep = decay ? u.keep : 1;
         float ge = g[e] * u.grad_scale + (decay ? u.couple * p[e] : 0);
         m[e] = u.b1 * m[e] + u.one_b1 * ge;
@@ -67,13 +89,14 @@ template <int W, class T> static __device__ void elements(const update<T> &u, in
 
 template <class T, int W> static __global__ void adamw(update<T> u)
 {
+    const struct block_segments b = segments_of(u, THREADS * W);
     int64_t i = ((int64_t)blockIdx.x * THREADS + threadIdx.x) * W;
 
     if (i + W <= u.n)
-        elements<W>(u, i);
+        elements<W>(u, b, i);
     else
         for (; i < u.n; i++)
-            elements<1>(u, i);
+            elements<1>(u, b, i);
 }
 
 void cuda_adamw(struct gpt_queue *q, const struct gpt_adamw *op)

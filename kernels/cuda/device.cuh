@@ -161,14 +161,21 @@ __device__ inline uint64_t drop_index(const struct cuda_drop &d, int64_t row, in
     return (uint64_t)((sample * d.t_global + t) * c);
 }
 
-/* x with dropout, counters from `index` on. */
+/* x with dropout, counters from `index` on. Of wide accesses index is a multiple of
+ * four, as rows and their pieces are: a Philox block serves four elements. */
 template <int W> __device__ inline void drop(float (&x)[W], const struct cuda_drop &d,
                                              uint64_t index)
 {
+    const bool whole = W % 4 == 0;
     uint4 block = philox(d.key, index / 4);
+
+#ifdef GPT_CUDA_EMU
+    if (whole && index % 4)
+        emu::fail("dropout of %d elements from counter %llu on", W, (unsigned long long)index);
+#endif
 #pragma unroll
     for (int i = 0; i < W; i++) {
-        unsigned word = (unsigned)(index + i) % 4;
+        unsigned word = (unsigned)((whole ? 0 : index) + i) % 4;
 
         if (i && word == 0)
             block = philox(d.key, (index + i) / 4);

@@ -1,6 +1,7 @@
 /* Token and position embeddings. The backward pass sorts rows by what they
- * belong to, so that each row of a table is added up by one block, in the
- * order of positions. */
+ * belong to, so that the rows of one word are neighbours, in the order of
+ * positions. A block adds up at most PIECE of them; the sums of the pieces of a
+ * word that has more are added by another kernel, in order. */
 #include "cuda/device.cuh"
 #include "cuda/sort.cuh"
 
@@ -61,6 +62,9 @@ void cuda_embed_fwd(struct gpt_queue *q, const struct gpt_embed *op)
     });
 }
 
+/* Sorted rows are cut at multiples of PIECE, wherever words begin. */
+enum { PIECE = 64 };
+
 template <class T> struct gradient {
     int64_t n, c;
     int32_t limit; /* rows of dw */
@@ -68,13 +72,22 @@ template <class T> struct gradient {
     float *dw, scale;
     struct cuda_sorted sorted;
     struct cuda_drop drop;
+    /* Two rows of sums for each PIECE of sorted rows: of the word that it begins
+     * with, and of the one that begins in it and goes on in the next. */
+    float *parts;
 };
 
-/* One past the last of the equal keys that begin at i. */
-static __device__ int64_t run_end(const int32_t *keys, int64_t i, int64_t n)
+template <class T> static __device__ bool begins_word(const gradient<T> &p, int64_t i)
 {
-    /* A word like "the" has a long run, hence a search and no walk. */
-    int64_t lo = i, hi = n; /* keys[lo] is equal, keys[hi] is not */
+    return i == 0 || p.sorted.keys[i - 1] != p.sorted.keys[i];
+}
+
+/* One past the last of the equal keys from i on, or `end` if that comes first. */
+template <class T>
+static __device__ int64_t run_end(const gradient<T> &p, int64_t i, int64_t end)
+{
+    const int32_t *keys = p.sorted.keys;
+    int64_t lo = i, hi = min(end, p.n); /* keys[lo] is equal, keys[hi] is not */
 
     while (hi - lo > 1) {
         int64_t mid = lo + (hi - lo) / 2;
@@ -87,41 +100,93 @@ static __device__ int64_t run_end(const int32_t *keys, int64_t i, int64_t n)
     return hi;
 }
 
-/* A block for each sorted row; those that begin a run of equal keys add it. */
+/* sum += rows of sorted numbers i.. of dout, columns j.. */
+template <class T, int W>
+static __device__ void add_piece(const gradient<T> &p, float (&sum)[W], int64_t i, int64_t end,
+                                 int64_t j)
+{
+#pragma unroll 4
+    for (int64_t k = i; k < end; k++) {
+        /* Unrolled, four rows are on their way at a time; they are added in
+         * order nevertheless. */
+        int64_t row = p.sorted.from[k];
+        float x[W];
+
+        load(x, p.dout + row * p.c + j);
+        if (p.drop.below)
+            drop(x, p.drop, drop_index(p.drop, row, p.c) + j);
+#pragma unroll
+        for (int e = 0; e < W; e++)
+            sum[e] += x[e];
+    }
+}
+
+/* Once an element of the table, after all its rows. */
+template <class T, int W>
+static __device__ void add_to_table(const gradient<T> &p, int32_t key, int64_t j,
+                                    const float (&sum)[W])
+{
+    float *to = p.dw + key * p.c + j, dw[W];
+
+    load(dw, to);
+#pragma unroll
+    for (int e = 0; e < W; e++)
+        dw[e] += sum[e] * p.scale;
+    store(to, dw);
+}
+
+/* A block for each sorted row; those that begin a word, or a piece, add it up to its
+ * end. */
 template <class T, int W> static __global__ void add_rows(gradient<T> p)
 {
-    int64_t i = blockIdx.x;
+    int64_t i = blockIdx.x, next = i / PIECE * PIECE + PIECE;
     int32_t key = p.sorted.keys[i];
+    bool begins = begins_word(p, i);
 
-    /* Sorted keys make equal tokens neighbours. The sort is stable, so that a run
-     * is in the order of positions, and one block adds all of it: no atomics, one
-     * order, the same bits at every run. */
-    if (key >= p.limit || (i > 0 && p.sorted.keys[i - 1] == key))
+    /* The sort is stable, so that a word's rows are in the order of positions, and
+     * pieces depend on numbers of rows alone: no atomics, one order, the same bits
+     * at every run. */
+    if (key >= p.limit || (!begins && i % PIECE))
         return; /* the whole block */
-    int64_t end = run_end(p.sorted.keys, i, p.n);
+    int64_t end = run_end(p, i, next);
+    bool goes_on = end == next && end < p.n && p.sorted.keys[end] == key;
+    float *part = p.parts + (i / PIECE * 2 + (i % PIECE != 0)) * p.c;
     for (int64_t j = threadIdx.x * W; j < p.c; j += blockDim.x * W) {
         float sum[W] = {};
-#pragma unroll 4
-        for (int64_t k = i; k < end; k++) {
-            /* Unrolled, four rows are on their way at a time; they are added in
-             * order nevertheless. */
-            int64_t row = p.sorted.from[k];
-            float x[W];
 
-            load(x, p.dout + row * p.c + j);
-            if (p.drop.below)
-                drop(x, p.drop, drop_index(p.drop, row, p.c) + j);
+        add_piece(p, sum, i, end, j);
+        if (begins && !goes_on)
+            add_to_table(p, key, j, sum);
+        else
+            store(part + j, sum);
+    }
+}
+
+/* A block for each PIECE of sorted rows: adds the sums of the word that begins in it
+ * and goes on in the next, if there is one. */
+template <class T, int W> static __global__ void add_parts(gradient<T> p)
+{
+    int64_t next = ((int64_t)blockIdx.x + 1) * PIECE, last = next - 1;
+
+    if (next >= p.n || p.sorted.keys[last] != p.sorted.keys[next])
+        return;
+    int32_t key = p.sorted.keys[last];
+    int64_t first = next - PIECE;
+    bool whole = p.sorted.keys[first] == key;
+    if (key >= p.limit || (whole && !begins_word(p, first)))
+        return; /* no word of the table; or it began before */
+    int64_t end = run_end(p, last, p.n);
+    for (int64_t j = threadIdx.x * W; j < p.c; j += blockDim.x * W) {
+        float sum[W], x[W];
+
+        load(sum, p.parts + ((int64_t)blockIdx.x * 2 + !whole) * p.c + j);
+        for (int64_t k = next; k < end; k += PIECE) {
+            load(x, p.parts + k / PIECE * 2 * p.c + j);
 #pragma unroll
             for (int e = 0; e < W; e++)
                 sum[e] += x[e];
         }
-        float *to = p.dw + key * p.c + j, dw[W];
-        load(dw, to);
-#pragma unroll
-        for (int e = 0; e < W; e++)
-            /* once an element of the table, after all its rows */
-            dw[e] += sum[e] * p.scale;
-        store(to, dw);
+        add_to_table(p, key, j, sum);
     }
 }
 
@@ -129,19 +194,24 @@ static void add_by_key(struct gpt_queue *q, const struct gpt_embed *op, const vo
                        const int32_t *keys, int64_t first, int32_t limit, float *dw,
                        float scale)
 {
-    void *work = cuda_work(q, cuda_sort_work(op->n));
+    int64_t pieces = cuda_blocks(op->n, PIECE);
+    size_t parts = (size_t)(pieces * 2 * op->c) * sizeof(float);
+    float *work = (float *)cuda_work(q, parts + cuda_sort_work(op->n));
 
     if (!work)
         return;
     /* Both sorts share the queue's work memory: the second begins when the first
      * table's rows were added, by the order of the stream. */
-    struct cuda_sorted sorted = cuda_sort(q, keys, op->n, (int32_t)first, limit, work);
+    struct cuda_sorted sorted = cuda_sort(q, keys, op->n, (int32_t)first, limit,
+                                          work + pieces * 2 * op->c);
     with_access(op->act, cuda_wide(op->act, op->c, dout, dw), [&](auto type, auto width) {
         using T = decltype(type);
         const int W = decltype(width)::value;
         gradient<T> p = {op->n, op->c, limit, (const T *)dout, dw, scale, sorted,
-                         cuda_drop_of(&op->dropout)};
-        launch(q, add_rows<T, W>, op->n, cuda_threads(op->c / W, 256), 0, p);
+                         cuda_drop_of(&op->dropout), work};
+        unsigned threads = cuda_threads(op->c / W, 256);
+        launch(q, add_rows<T, W>, op->n, threads, 0, p);
+        launch(q, add_parts<T, W>, pieces, threads, 0, p);
     });
 }
 
@@ -153,6 +223,6 @@ void cuda_embed_bwd(struct gpt_queue *q, const struct gpt_embed *op, const void 
     if (dwte)
         add_by_key(q, op, dout, op->tokens, op->v_begin, (int32_t)op->v_local, dwte,
                    scale_of(op));
-    if (dwpe) /* how many positions there are is not known here */
-        add_by_key(q, op, dout, op->positions, 0, INT32_MAX, dwpe, 1);
+    if (dwpe)
+        add_by_key(q, op, dout, op->positions, 0, (int32_t)op->t_max, dwpe, 1);
 }

@@ -1,5 +1,5 @@
-/* Rotary positions: a thread turns one pair of elements of all heads of a row.
- */
+/* Rotary positions: a thread turns a few neighbouring pairs of elements of all
+ * heads of a row. */
 #include "cuda/device.cuh"
 #include "rope_scaling.h"
 
@@ -15,43 +15,95 @@ struct rope {
     const int32_t *positions;
 };
 
-template <class T> static __global__ void rope_all(struct rope p, T *qkv)
+/* Sine and cosine of a pair's angle, times size. */
+static __device__ void turn_of(const struct rope &p, float position, int i, float *sine,
+                               float *cosine)
 {
-    int64_t at = (int64_t)blockIdx.x * THREADS + threadIdx.x, n = at / p.half;
-    int i = (int)(at % p.half);
-
-    if (n >= p.n)
-        return;
-    float position = (float)(p.positions ? p.positions[n] : n % p.t);
     /* The rate in double, rounded once; the angle in float, as PyTorch's models
      * have it. sinf and cosf, not the fast ones: angles reach thousands. */
     float angle = position * (float)gpt_rope_scaled(&p.scaling, exp2(i * p.log2_rate), i);
-    float cosine = cosf(angle) * p.size;
-    float sine = (p.inverse ? -sinf(angle) : sinf(angle)) * p.size;
-    /* Sine and cosine serve all heads of the row. Pairs of neighbours fill lines of
-     * memory together; halves are two streams, each of whole lines. */
-    int other = p.interleaved ? 1 : p.half; /* of the pair */
-    T *row = qkv + n * p.groups * p.heads * p.d + (p.interleaved ? 2 * i : i);
-    for (int64_t k = 0; k < p.groups * p.heads; k++, row += p.d) {
-        if (k % p.heads == p.heads - 1)
-            continue; /* a value */
-        float a = to_float(row[0]), b = to_float(row[other]);
-        row[0] = from_float<T>(a * cosine - b * sine);
-        row[other] = from_float<T>(b * cosine + a * sine);
+
+    *cosine = cosf(angle) * p.size;
+    *sine = (p.inverse ? -sinf(angle) : sinf(angle)) * p.size;
+}
+
+/* Turns W pairs of a head. Pairs of neighbours are 2 W elements in a row; the two
+ * halves of a head are two streams of W. */
+template <int W, class T>
+static __device__ void turn(const struct rope &p, T *at, const float (&sine)[W],
+                            const float (&cosine)[W])
+{
+    float a[W], b[W], both[2 * W];
+
+    if (p.interleaved) {
+        load(both, at);
+#pragma unroll
+        for (int i = 0; i < W; i++)
+            a[i] = both[2 * i], b[i] = both[2 * i + 1];
+    } else {
+        load(a, at);
+        load(b, at + p.half);
     }
+#pragma unroll
+    for (int i = 0; i < W; i++) {
+        float x = a[i];
+
+        a[i] = x * cosine[i] - b[i] * sine[i];
+        b[i] = b[i] * cosine[i] + x * sine[i];
+        both[2 * i] = a[i], both[2 * i + 1] = b[i];
+    }
+    if (p.interleaved) {
+        store(at, both);
+    } else {
+        store(at, a);
+        store(at + p.half, b);
+    }
+}
+
+template <class T, int W> static __global__ void rope_all(struct rope p, T *qkv)
+{
+    int64_t at = (int64_t)blockIdx.x * THREADS + threadIdx.x;
+    int each = p.half / W; /* threads of a row */
+    int64_t n = at / each;
+    int i = (int)(at % each) * W;
+
+    if (n >= p.n)
+        return;
+    /* Angles cost more than the turns of a head: they are computed once a row. */
+    float position = (float)(p.positions ? p.positions[n] : n % p.t), sine[W], cosine[W];
+#pragma unroll
+    for (int k = 0; k < W; k++)
+        turn_of(p, position, i + k, &sine[k], &cosine[k]);
+    /* They serve all heads of the row. */
+    T *row = qkv + n * p.groups * p.heads * p.d + (p.interleaved ? 2 * i : i);
+    for (int64_t g = 0; g < p.groups; g++, row += p.d) /* past the group's value */
+        for (int64_t k = 0; k < p.heads - 1; k++, row += p.d)
+            turn(p, row, sine, cosine);
 }
 
 void cuda_rope(struct gpt_queue *q, const struct gpt_rope *op)
 {
+    enum { WIDE = 4 };
+
     if (!cuda_ready(q, "rope", op->act) || !op->n || !op->rotary)
         return;
     struct rope p = {op->n, op->t, op->h / op->g + 2, op->g, op->d, (int)(op->rotary / 2),
                      -2 * log2(op->base) / (double)op->rotary, op->inverse, op->interleaved,
                      op->scaling.factor > 0 ? (float)op->scaling.attention : 1.0f, op->scaling,
                      op->positions};
+    /* A piece of a half, or of neighbours, begins at a multiple of its size. */
+    bool wide = p.half % WIDE == 0 && op->d % (2 * WIDE) == 0 && (uintptr_t)op->qkv % 16 == 0;
     with_type(op->act, [&](auto type) {
         using T = decltype(type);
-        launch(q, rope_all<T>, cuda_blocks(op->n * p.half, THREADS), THREADS, 0, p,
-               (T *)op->qkv);
+        auto put = [&](auto width) {
+            const int W = decltype(width)::value;
+
+            launch(q, rope_all<T, W>, cuda_blocks(op->n * (p.half / W), THREADS), THREADS, 0, p,
+                   (T *)op->qkv);
+        };
+        if (wide)
+            put(std::integral_constant<int, WIDE>());
+        else
+            put(std::integral_constant<int, 1>());
     });
 }

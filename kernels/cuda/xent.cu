@@ -1,6 +1,8 @@
 /* Softmax cross-entropy and its gradient in place, one block a row: one pass
  * for maximum and sum together (Milakov and Gimelshein 2018), one for the
- * gradient. Where ranks hold parts of the vocabulary they exchange what the
+ * gradient. Rows of which two fit into a multiprocessor's shared memory are read
+ * once: the rows that a GPU has under way together are more than its L2 cache
+ * holds. Where ranks hold parts of the vocabulary they exchange what the
  * first pass found before the second, which starts from the logits again. */
 #include "cuda/device.cuh"
 
@@ -19,9 +21,10 @@ template <class T> struct loss {
     struct cuda_fault *fault;
 };
 
-/* This thread's share of the row: its maximum, and the sum of exp(x - max). */
+/* This thread's share of the row: its maximum, and the sum of exp(x - max). keep:
+ * where the share stays, or NULL. */
 template <class T, int W>
-static __device__ void max_and_sum(const T *row, int64_t n, float *max, float *sum)
+static __device__ void max_and_sum(const T *row, int64_t n, T *keep, float *max, float *sum)
 {
     *max = -INFINITY;
     *sum = 0;
@@ -29,6 +32,8 @@ static __device__ void max_and_sum(const T *row, int64_t n, float *max, float *s
         float x[W], top = *max;
 
         load(x, row + j);
+        if (keep)
+            store(keep + j, x); /* exact: x has the values of the type */
 #pragma unroll
         for (int e = 0; e < W; e++) {
             x[e] = j + e < n ? x[e] : -INFINITY;
@@ -73,16 +78,19 @@ template <class T, int W> static __device__ float sum_logits(const loss<T> &p, c
     return sum[0];
 }
 
-/* (softmax - [j = target]) weight; 0 past the real columns. */
+/* (softmax - [j = target]) weight; 0 past the real columns. from: the logits of
+ * the columns that this thread reads, the row itself or what was kept of it. */
 template <class T, int W>
-static __device__ void gradient(const loss<T> &p, T *row, int64_t target, float weight, float lse)
+static __device__ void gradient(const loss<T> &p, T *row, const T *from, int64_t target,
+                                float weight, float lse)
 {
     float more = 1 + 2 * p.z_loss * lse, spread = spread_of(p);
 
     for (int64_t j = threadIdx.x * W; j < p.v; j += blockDim.x * W) {
-        float x[W];
+        float x[W] = {};
 
-        load(x, row + j);
+        if (j < p.real) /* what lies past was not kept */
+            load(x, from + j);
 #pragma unroll
         for (int e = 0; e < W; e++) {
             /* lse holds maximum and sum: no division, nothing to overflow. */
@@ -97,11 +105,12 @@ static __device__ void gradient(const loss<T> &p, T *row, int64_t target, float 
 
 /* Largest and sum over the row's real columns here; every thread gets them. */
 template <class T, int W>
-static __device__ void row_stats(const loss<T> &p, const T *row, float *top, float *total)
+static __device__ void row_stats(const loss<T> &p, const T *row, T *keep, float *top,
+                                 float *total)
 {
     float max, sum[1];
 
-    max_and_sum<T, W>(row, p.real, &max, &sum[0]);
+    max_and_sum<T, W>(row, p.real, keep, &max, &sum[0]);
     *top = block_max(max);
     sum[0] *= max == *top ? 1 : expf(max - *top);
     block_sum(sum);
@@ -125,23 +134,27 @@ template <class T> static __device__ bool good_target(const loss<T> &p, int64_t 
     return false;
 }
 
-template <class T, int W>
+/* KEPT: the row stays in shared memory until its gradient is written. */
+template <class T, int W, bool KEPT>
 static __global__ void __launch_bounds__(MOST_THREADS) whole_row(loss<T> p)
 {
     int64_t i = blockIdx.x;
-    T *row = p.logits + i * p.ld;
+    T *row = p.logits + i * p.ld, *keep = NULL;
+
+    if (KEPT)
+        keep = reinterpret_cast<T *>(dynamic_floats());
 
     if (!good_target(p, i))
         return;
     /* Read before the gradient overwrites it; the barriers of row_stats() are in
      * between. */
     float at_target = to_float(row[p.target[i]]), top, sum;
-    row_stats<T, W>(p, row, &top, &sum);
+    row_stats<T, W>(p, row, keep, &top, &sum);
     float lse = top + logf(sum), logits = sum_logits<T, W>(p, row);
     if (threadIdx.x == 0)
         p.loss[i] = loss_of(p, lse, at_target, logits);
     if (p.grad)
-        gradient<T, W>(p, row, p.target[i], weight_of(p, i), lse);
+        gradient<T, W>(p, row, KEPT ? keep : row, p.target[i], weight_of(p, i), lse);
 }
 
 /* What ranks tell each other of a row. */
@@ -157,7 +170,7 @@ static __global__ void __launch_bounds__(MOST_THREADS) partial_row(loss<T> p, fl
         return;
     int64_t at = p.target[i] - p.v_begin;
     float top, sum;
-    row_stats<T, W>(p, row, &top, &sum);
+    row_stats<T, W>(p, row, (T *)NULL, &top, &sum);
     float logits = sum_logits<T, W>(p, row);
     if (threadIdx.x == 0) {
         stats += i * GPT_XENT_STATS;
@@ -188,9 +201,9 @@ static __global__ void __launch_bounds__(MOST_THREADS)
     float lse = max + logf(sum);
     if (threadIdx.x == 0)
         p.loss[i] = loss_of(p, lse, target, logits);
+    T *row = p.logits + i * p.ld;
     if (p.grad)
-        gradient<T, W>(p, p.logits + i * p.ld, p.target[i] - p.v_begin, weight_of(p, i),
-                       lse);
+        gradient<T, W>(p, row, row, p.target[i] - p.v_begin, weight_of(p, i), lse);
 }
 
 /* Calls f(loss<T>, W, threads of a row) for the row's type and width. */
@@ -213,13 +226,27 @@ template <class F> static void with_loss(struct gpt_queue *q, const struct gpt_x
 /* The type of the logits. */
 template <class T> static T logit_of(const loss<T> &) { return T(); }
 
+/* A block with a multiprocessor for itself would not write while it reads: two
+ * are to fit, with static memory and a KiB that each costs. */
+static bool fits_twice(const struct gpt_queue *q, size_t row)
+{
+    const size_t besides = 2048;
+
+    return 2 * (row + besides) <= q->shared_most;
+}
+
 void cuda_xent(struct gpt_queue *q, const struct gpt_xent *op)
 {
     if (!cuda_ready(q, "xent", op->act) || !op->n)
         return;
     with_loss(q, op, [&](auto p, auto width, unsigned threads) {
         using T = decltype(logit_of(p));
-        launch(q, whole_row<T, decltype(width)::value>, op->n, threads, 0, p);
+        const int W = decltype(width)::value;
+        size_t row = (size_t)op->v * sizeof(T);
+        if (W > 1 && op->grad && fits_twice(q, row))
+            launch(q, whole_row<T, W, true>, op->n, threads, row, p);
+        else
+            launch(q, whole_row<T, W, false>, op->n, threads, 0, p);
     });
 }
 

@@ -70,7 +70,7 @@ static struct gpt_embed embed_of(const struct bench_place *p)
 {
     void *const *m = p->mem;
 
-    return (struct gpt_embed){.n = p->rows, .c = c, .v_local = v,
+    return (struct gpt_embed){.n = p->rows, .c = c, .v_local = v, .t_max = T,
                               .act = p->act, .tokens = m[0],
                               .positions = m[1], .wte = m[2], .wpe = m[3],
                               .out = m[4], .dropout = dropout(p)};

@@ -243,6 +243,10 @@ static void rows(void)
     }
     check_bias(700, 264);
     check_norm(GPT_LAYERNORM, 3, 2056, 0.1, true, true);
+    /* several warps a row, and rows that only some of a block's groups have */
+    check_norm(GPT_LAYERNORM, 1100, 264, 0.1, true, true);
+    check_norm(GPT_RMSNORM, 19, 1600, 0, true, false);
+    check_norm(GPT_LAYERNORM, 5, 4104, 0.1, true, true);
 }
 
 /* ---- embedding ---- */
@@ -255,7 +259,8 @@ static void run_embed(struct trial *t)
     void **m = t->mem;
     struct gpt_embed op = {.n = k->n, .c = k->c, .v_begin = BEGIN,
                            .scale = k->n % 3 == 0 ? 1.7F : 0,
-                           .v_local = V, .act = t->act, .tokens = m[0],
+                           .v_local = V, .t_max = POS, .act = t->act,
+                           .tokens = m[0],
                            .positions = m[1], .wte = m[2],
                            .wpe = k->with_x ? m[3] : NULL, .out = m[4],
                            .dropout = k->drop};
@@ -294,6 +299,8 @@ static void embeddings(void)
     check_embed(50, 70, 0.2, true, V + 2 * BEGIN); /* some are elsewhere */
     check_embed(90, 40, 0, false, 6);
     check_embed(1100, 8, 0, true, V + 2 * BEGIN);
+    check_embed(700, 16, 0.1, true, 5); /* words of many pieces */
+    check_embed(64, 4, 0, false, BEGIN); /* one word that ends with its piece */
 }
 
 /* ---- attention ---- */
@@ -558,7 +565,7 @@ static void choices(void)
     for (size_t a = 0; a < (emulated ? GPT_COUNT(archs) : 1); a++) {
         if (emulated)
             reopen("GPT_CUDA_EMU_ARCH", archs[a]);
-        for (int64_t d = 8; d <= 136; d += 8)
+        for (int64_t d = 8; d <= 256; d += d < 136 ? 8 : 24)
             for (int64_t k = 0; k < 2; k++) {
                 int64_t options = d / 8 * 2 + 5 * k;
 
