@@ -105,6 +105,13 @@ expect 0 'bf16' eight 1 --save wide
         expect 0 'hybrid on an emulated GPU' eight 1 $hybrid --save gpu \
             --device cuda-emu
         check 'follows the CPU within 0.3 %' near gpu eight 0.003
+        GPT_CUDA_EMU_GEMM=absent
+        export GPT_CUDA_EMU_GEMM
+        expect 0 'also without cuBLASLt' eight 1 $hybrid --save gpu --force \
+            --device cuda-emu
+        err_has 'plain matrix products, slow'
+        check 'follows the CPU within 0.3 %' near gpu eight 0.003
+        unset GPT_CUDA_EMU_GEMM
         GPT_CUDA_EMU_ARCH=80
         expect 2 'not on 8.0' eight 1 $hybrid --device cuda-emu
         err_has '--fp8-format: device cuda-emu has no products of eight bits'
