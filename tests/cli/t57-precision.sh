@@ -59,13 +59,15 @@ steps=10
 eight() { # ranks, options...
     ranks=$1
     shift
-    set -- --bf16 --num-layers 4 --hidden-size 64 --train-iters 10 "$@"
+    # a rate at which a step does not make a small difference a large one
+    set -- --bf16 --num-layers 4 --hidden-size 64 --train-iters 10 --lr 0.001 \
+        "$@"
     if [ "$ranks" = 1 ]; then
         train "$@"
     else
         gpt-launch --standalone --nproc-per-node "$ranks" gpt-train \
             --seq-length 16 --micro-batch-size 2 --global-batch-size 4 \
-            --num-attention-heads 4 --lr 0.005 --split 90,10,0 --eval-iters 1 \
+            --num-attention-heads 4 --split 90,10,0 --eval-iters 1 \
             --log-interval 1 --tokenizer-type ByteTokenizer \
             --data-path data_text_document --device cpu --threads 1 "$@"
     fi
