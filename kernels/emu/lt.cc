@@ -6,7 +6,9 @@
  *
  * GPT_CUDA_EMU_GEMM, read when a handle is made: plain refuses epilogues, as the
  * library does for some shapes, none refuses everything, late refuses only when
- * the product is to be made, and broken fails then.
+ * the product is to be made, and broken fails then. Read at each call: absent,
+ * there is no library; dead, it does not start; and calls that fail: mute, no
+ * description is made; deaf, no attribute is taken; blind, no preference.
  *
  * Start at cublasLtMatmul(). */
 #include "kernels/emu/lt.h"
@@ -45,10 +47,17 @@ struct counts counted;
 
 /* ---- descriptions ---- */
 
+static bool is_mode(const char *name)
+{
+    const char *mode = getenv("GPT_CUDA_EMU_GEMM");
+
+    return mode && strcmp(mode, name) == 0;
+}
+
 /* An attribute: as many bytes as the header says, no more and no fewer. */
 template <class T> static cublasStatus_t take(T *to, const void *from, size_t n)
 {
-    if (!from || n != sizeof(*to))
+    if (!from || n != sizeof(*to) || is_mode("deaf"))
         return CUBLAS_STATUS_INVALID_VALUE;
     memcpy(to, from, sizeof(*to));
     return CUBLAS_STATUS_SUCCESS;
@@ -59,7 +68,8 @@ cublasStatus_t cublasLtMatmulDescCreate(cublasLtMatmulDesc_t *desc,
                                         cudaDataType_t scale)
 {
     if ((compute != CUBLAS_COMPUTE_32F &&
-         compute != CUBLAS_COMPUTE_32F_FAST_TF32) || scale != CUDA_R_32F)
+         compute != CUBLAS_COMPUTE_32F_FAST_TF32) || scale != CUDA_R_32F ||
+        is_mode("mute"))
         return CUBLAS_STATUS_INVALID_VALUE;
     *desc = new cublasLtMatmulDescOpaque_t{
         compute, CUBLAS_OP_N, CUBLAS_OP_N, CUBLASLT_EPILOGUE_DEFAULT,
@@ -109,6 +119,8 @@ cublasStatus_t cublasLtMatrixLayoutCreate(cublasLtMatrixLayout_t *layout,
 
 cublasStatus_t cublasLtMatmulPreferenceCreate(cublasLtMatmulPreference_t *p)
 {
+    if (is_mode("blind"))
+        return CUBLAS_STATUS_EXECUTION_FAILED;
     /* The library takes 256 where nothing is promised. */
     *p = new cublasLtMatmulPreferenceOpaque_t{0, {256, 256, 256, 256}};
     return CUBLAS_STATUS_SUCCESS;
@@ -379,14 +391,13 @@ cublasLtMatmul(cublasLtHandle_t handle, cublasLtMatmulDesc_t desc,
  * later for another. */
 cublasStatus_t cublasLtCreate(cublasLtHandle_t *handle)
 {
+    *handle = NULL;
+    if (is_mode("dead"))
+        return CUBLAS_STATUS_EXECUTION_FAILED;
     /* Without these modes no test would reach the backend's own product and
      * epilogue kernels. */
-    const char *mode = getenv("GPT_CUDA_EMU_GEMM");
-
-    mode = mode ? mode : "";
-    *handle = new cublasLtContext{
-        strcmp(mode, "plain") == 0, strcmp(mode, "none") == 0,
-        strcmp(mode, "late") == 0, strcmp(mode, "broken") == 0};
+    *handle = new cublasLtContext{is_mode("plain"), is_mode("none"),
+                                  is_mode("late"), is_mode("broken")};
     return CUBLAS_STATUS_SUCCESS;
 }
 
@@ -419,7 +430,7 @@ void *emu::library_function(const char *soname, const char *name)
 #undef FUNCTION
 
     /* The version is in the name: gemm_lt.cu makes it of the header's number. */
-    if (strcmp(soname, "libcublasLt.so.0") != 0)
+    if (strcmp(soname, "libcublasLt.so.0") != 0 || is_mode("absent"))
         return nullptr;
     for (const auto &f : list)
         if (strcmp(f.name, name) == 0)

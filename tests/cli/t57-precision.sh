@@ -59,13 +59,15 @@ steps=10
 eight() { # ranks, options...
     ranks=$1
     shift
-    set -- --bf16 --num-layers 4 --hidden-size 64 --train-iters 10 "$@"
+    # a rate at which a step does not make a small difference a large one
+    set -- --bf16 --num-layers 4 --hidden-size 64 --train-iters 10 --lr 0.001 \
+        "$@"
     if [ "$ranks" = 1 ]; then
         train "$@"
     else
         gpt-launch --standalone --nproc-per-node "$ranks" gpt-train \
             --seq-length 16 --micro-batch-size 2 --global-batch-size 4 \
-            --num-attention-heads 4 --lr 0.005 --split 90,10,0 --eval-iters 1 \
+            --num-attention-heads 4 --split 90,10,0 --eval-iters 1 \
             --log-interval 1 --tokenizer-type ByteTokenizer \
             --data-path data_text_document --device cpu --threads 1 "$@"
     fi
@@ -105,6 +107,13 @@ expect 0 'bf16' eight 1 --save wide
         expect 0 'hybrid on an emulated GPU' eight 1 $hybrid --save gpu \
             --device cuda-emu
         check 'follows the CPU within 0.3 %' near gpu eight 0.003
+        GPT_CUDA_EMU_GEMM=absent
+        export GPT_CUDA_EMU_GEMM
+        expect 0 'also without cuBLASLt' eight 1 $hybrid --save gpu --force \
+            --device cuda-emu
+        err_has 'plain matrix products, slow'
+        check 'follows the CPU within 0.3 %' near gpu eight 0.003
+        unset GPT_CUDA_EMU_GEMM
         GPT_CUDA_EMU_ARCH=80
         expect 2 'not on 8.0' eight 1 $hybrid --device cuda-emu
         err_has '--fp8-format: device cuda-emu has no products of eight bits'

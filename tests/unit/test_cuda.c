@@ -1143,6 +1143,63 @@ static struct calls multiply_at(size_t shift, int *status, struct gpt_err *err)
                           after.refused - before.refused};
 }
 
+/* A library that is there and does not work: what is left is made here. */
+static void library_fails(void)
+{
+    static const char *const modes[] = {"mute", "deaf", "blind"};
+    struct gpt_err err;
+    int status;
+
+    for (size_t i = 0; i < GPT_COUNT(modes); i++) {
+        reopen("GPT_CUDA_EMU_GEMM", modes[i]);
+        struct calls c = multiply_at(0, &status, &err);
+
+        is_int(status, GPT_OK, "a product without help: %s", modes[i]);
+        is_int(c.made, 0, "is not made by the library");
+    }
+    /* A plan that was good, whose addresses are not taken. */
+    reopen("GPT_CUDA_EMU_GEMM", "library");
+    check_matmul(17, 24, 40, false, true, false, 0, GPT_EPI_BIAS, 0);
+    setenv("GPT_CUDA_EMU_GEMM", "deaf", 1);
+    check_matmul(17, 24, 40, false, true, false, 0, GPT_EPI_BIAS, 0);
+    reopen("GPT_CUDA_EMU_GEMM", "dead");
+    multiply_at(0, &status, &err);
+    is_int(status, GPT_EDEVICE, "a library that does not start");
+    ok(strstr(err.text, "cuBLASLt does not start"), "is named: %s", err.text);
+}
+
+/* More shapes than are kept: the first is asked for again. */
+static void library_forgets(void)
+{
+    enum { SHAPES = 300 };
+    struct calls before, after;
+    struct gpt_err err;
+    void *mem;
+
+    reopen("GPT_CUDA_EMU_GEMM", "library");
+    need(dev_be->alloc(dev_be, 1 << 16, "matrices", &mem, &err), &err);
+    before = count_calls();
+    for (int i = 0; i < 2 * SHAPES + 1; i++) {
+        const struct gpt_matmul op = {
+            .m = i < SHAPES ? 1 + i : 1,
+            .n = 8,
+            .k = 8,
+            .act = GPT_BF16,
+            .c_type = GPT_BF16,
+            .a = mem,
+            .b = (char *)mem + (32 << 10),
+            .c = (char *)mem + (40 << 10),
+        };
+
+        dev_be->matmul(dev_q, &op);
+    }
+    is_int(dev_be->sync(dev_q, &err), GPT_OK, "%d shapes", SHAPES);
+    after = count_calls();
+    is_int(after.asked - before.asked, SHAPES + 1, "are asked for once");
+    is_int(after.made - before.made, 2 * SHAPES + 1, "and all are made");
+    dev_be->free(dev_be, mem);
+}
+
 /* What cuBLASLt is asked, promised and believed. */
 static void library_calls(void)
 {
@@ -1194,6 +1251,8 @@ static void products(void)
         check_matmul(70, 130, 50, i, !i, true, 1, GPT_EPI_NONE, 3);
     }
     library_calls();
+    library_fails();
+    library_forgets();
     /* The fastest algorithm is not the first, and one does not work. */
     setenv("GPT_CUDA_TUNE", "1", 1);
     reopen("GPT_CUDA_EMU_GEMM", "library");

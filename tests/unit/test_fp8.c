@@ -337,6 +337,23 @@ static void check_amax(struct gpt_backend *be, struct gpt_queue *q)
     free(x);
 }
 
+/* A GPU reads 16 bytes at a time. */
+static void check_alignment(void)
+{
+    struct gpt_queue *q;
+    struct gpt_err err;
+    void *mem;
+
+    need(dev_be->queue_open(dev_be, &q, &err), &err);
+    need(dev_be->alloc(dev_be, 1 << 12, "all", &mem, &err), &err);
+    dev_be->amax(q, mem, (char *)mem + 8, 16);
+    ok(dev_be->sync(q, &err) != GPT_OK &&
+           strstr(err.text, "multiples of 16"),
+       "%s refuses an address: %s", dev_be->name, err.text);
+    dev_be->queue_close(q);
+    dev_be->free(dev_be, mem);
+}
+
 static void check_refusal(struct gpt_backend *be)
 {
     static const struct {
@@ -392,6 +409,7 @@ int main(void)
         return tap_done();
     check_amax(dev_be, dev_q);
     check_refusal(dev_be);
+    check_alignment();
     if (emulated) {
         ok(dev_be->abilities & GPT_CAN_FP8, "9.0 has such products");
         setenv("GPT_CUDA_EMU_ORDER", "reverse", 1);
