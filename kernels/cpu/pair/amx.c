@@ -4,6 +4,7 @@
  * subnormal numbers for zero, whatever the thread's mode is. */
 #include "cpu/pair/finish.h"
 #include "cpu/pair/pack.h"
+#include "cpu/pair/scores.h"
 
 /* The compiler's intrinsics do not say which memory they read: stores before
  * them could come late. */
@@ -172,4 +173,4 @@ static void multiply_by_tiles(const struct cpu_pair_sweep *s)
 
 const struct cpu_pairs cpu_pairs_amx = {
     "amx", configure_tiles, release_tiles, pack_band, multiply_by_tiles,
-    finish_sums};
+    finish_sums, softmax_scores, grad_scores, store_queries, dot_pairs};
