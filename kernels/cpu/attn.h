@@ -7,7 +7,7 @@
 
 /* Queries and keys of a tile of scores; both multiples of every instruction
  * set's tile of a product. */
-enum { ATTN_BQ = 48, ATTN_BK = 96, ATTN_WIDEST = 128 };
+enum { ATTN_BQ = 48, ATTN_BK = 96 };
 
 /* One head: rows of q, k, v and out are ld* floats apart. Query i stands at
  * position q0 + i and sees the keys from start[i] (NULL: 0) to its own. */
@@ -64,31 +64,6 @@ static inline void attn_cap(float *s, float *slope, int64_t n, float cap,
 size_t cpu_attn_work(int64_t nk, int64_t d);
 
 void cpu_attn_head(const struct attn_head *h, float *work);
-
-/* A row of a tile of scores, and where its sums are. */
-struct attn_row {
-    float *scores; /* (n) */
-    float *out;    /* (width): values, weighted and added up so far */
-    float *max, *sum;
-    int64_t width;
-};
-
-/* A query's scores of keys j .. j + n - 1, at most ATTN_WIDEST, become
- * probabilities relative to the row's maximum so far, zero for keys not seen;
- * what was summed under an older maximum is scaled down. */
-void cpu_attn_softmax(const struct attn_head *h, const struct attn_row *row,
-                      int64_t query, int64_t j, int64_t n);
-
-/* The same row in backward: s holds scores, dp their gradient's first factor;
- * keep is room for a mask, delta the row's sum of dO * O. */
-struct attn_grad {
-    float *s, *dp, *keep; /* (n) each */
-    float delta;
-};
-
-/* Probabilities (times mask) and dS, in the places of s and dp. */
-void cpu_attn_grad_row(const struct attn_head *h, const struct attn_grad *row,
-                       int64_t query, int64_t j, int64_t n);
 
 /* Attention in bf16 by the instructions of cpu_pairs, where these are faster:
  * AMX. VDPBF16PS was measured to be slower than floats on Intel's processors.

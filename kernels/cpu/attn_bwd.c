@@ -60,10 +60,19 @@ struct task {
     float *dq;
 };
 
-void cpu_attn_grad_row(const struct attn_head *h, const struct attn_grad *row,
-                       int64_t query, int64_t j, int64_t n)
+/* A row of a tile: s holds scores, dp their gradient's first factor; keep is
+ * room for a mask, delta the row's sum of dO * O. */
+struct attn_grad {
+    float *s, *dp, *keep; /* (n) each */
+    float delta;
+};
+
+/* Probabilities (times mask) and dS of keys j .. j + n - 1, in the places of s
+ * and dp. */
+static void grad_row(const struct attn_head *h, const struct attn_grad *row,
+                     int64_t query, int64_t j, int64_t n)
 {
-    float *s = row->s, *dp = row->dp, cap_slope[ATTN_WIDEST];
+    float *s = row->s, *dp = row->dp, cap_slope[ATTN_BK];
     int64_t lo = attn_first(h, query) - j, hi = query + 1 - j;
 
     lo = lo < 0 ? 0 : lo;
@@ -114,7 +123,7 @@ static void grad_tile(const struct task *k, int64_t q, int64_t m, int64_t j,
         const struct attn_grad row = {w->s + i * ATTN_BK, w->dp + i * ATTN_BK,
                                       w->keep, delta[i]};
 
-        cpu_attn_grad_row(h, &row, q + i, j, n);
+        grad_row(h, &row, q + i, j, n);
     }
     t = (struct cpu_tile){
         m,     d_use,    n,   w->dp, ATTN_BK, 1, w->keys + j * w->d_pad,

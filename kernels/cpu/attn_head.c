@@ -87,8 +87,19 @@ static void pack_head(const struct attn_head *h, struct work w, int64_t from,
     }
 }
 
-void cpu_attn_softmax(const struct attn_head *h, const struct attn_row *row,
-                      int64_t query, int64_t j, int64_t n)
+/* A row of a tile of scores, and where its sums are. */
+struct attn_row {
+    float *scores; /* (n) */
+    float *out;    /* (width): values, weighted and added up so far */
+    float *max, *sum;
+    int64_t width;
+};
+
+/* A query's scores of keys j .. j + n - 1 become probabilities relative to the
+ * row's maximum so far, zero for keys not seen; what was summed under an older
+ * maximum is scaled down. */
+static void softmax_row(const struct attn_head *h, const struct attn_row *row,
+                        int64_t query, int64_t j, int64_t n)
 {
     float *s = row->scores;
     int64_t lo = attn_first(h, query) - j;
@@ -146,7 +157,7 @@ static void attend_tile(const struct attn_head *h, struct work w, int64_t q,
                                      w.out + i * w.d_pad, w.max + i, w.sum + i,
                                      w.d_pad};
 
-        cpu_attn_softmax(h, &row, q + i, j, n);
+        softmax_row(h, &row, q + i, j, n);
     }
     struct cpu_tile sums = {
         m,     w.d_pad, n,   w.scores, ATTN_BK, 1, w.values + j * w.d_pad,

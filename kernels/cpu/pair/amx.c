@@ -4,6 +4,7 @@
  * subnormal numbers for zero, whatever the thread's mode is. */
 #include "cpu/pair/finish.h"
 #include "cpu/pair/pack.h"
+#include "cpu/pair/scores.h"
 #include "cpu/pair/tiles.h"
 
 /* All eight registers hold 16 rows of 64 bytes. */
@@ -150,4 +151,4 @@ static void multiply_by_tiles(const struct cpu_pair_sweep *s)
 
 const struct cpu_pairs cpu_pairs_amx = {
     "amx", configure_tiles, release_tiles, pack_band, multiply_by_tiles,
-    finish_sums};
+    finish_sums, softmax_scores, grad_scores, store_queries, dot_pairs};

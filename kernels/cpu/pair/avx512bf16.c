@@ -3,6 +3,7 @@
  * for zero. */
 #include "cpu/pair/finish.h"
 #include "cpu/pair/pack.h"
+#include "cpu/pair/scores.h"
 
 #include <string.h>
 
@@ -76,4 +77,4 @@ static void nothing(void) {}
 
 const struct cpu_pairs cpu_pairs_avx512bf16 = {
     "avx512bf16", nothing, nothing, pack_band, multiply_by_vectors,
-    finish_sums};
+    finish_sums, softmax_scores, grad_scores, store_queries, dot_pairs};

@@ -68,6 +68,51 @@ struct cpu_pair_finish {
     int64_t ld_aux, ldc;
 };
 
+/* Scores of 32 queries of attention, before they are scaled: row k is key `key`
+ * + k, column i query `query` + i (positions). A query sees the keys from
+ * first[i] to its own; of one that is not there first[i] is INT32_MAX. */
+struct cpu_pair_scores {
+    float *s;             /* (keys, 32) */
+    int64_t keys;         /* a multiple of 32 */
+    int32_t key, query;
+    const int32_t *first; /* (32) */
+    int32_t highest;      /* of `first` */
+    float scale, slope;   /* slope: ALiBi's, of scores that are not scaled */
+    const float *keep;    /* (keys, 32): factors of dropout, or NULL */
+};
+
+/* A step of a running softmax. top: the largest score so far, scaled, times
+ * log2(e); sum: of exponentials relative to it. p: the exponentials, rounded,
+ * as chunks of b that are summed over keys; columns of products with them come
+ * in an order that cpu_pairs.store_queries() undoes. out: such a product with
+ * d_pad rows, which is scaled down where `top` rises. */
+struct cpu_pair_softmax {
+    struct cpu_pair_scores scores;
+    float *top, *sum; /* (32) each */
+    float *out;       /* (d_pad, 32) */
+    int64_t d_pad;
+    uint16_t *p;
+};
+
+/* The same of backward, for 32 keys: dp (32, 32) is dO V^T; lse and delta (32)
+ * are as in attn_bwd.c. Probabilities (under dropout's mask) and dS without the
+ * factor `scale` become chunks of a that are summed over queries, dS also a
+ * chunk of b, as in cpu_pair_softmax. */
+struct cpu_pair_grad {
+    struct cpu_pair_scores scores;
+    const float *dp, *lse, *delta;
+    const float *cap_slope; /* (32, 32): of a soft cap, or NULL */
+    uint16_t *p, *ds, *ds_pairs;
+};
+
+/* n rows (D) of queries, ld apart, from sums whose columns they are: (d_pad,
+ * 32), as products with chunks of cpu_pair_softmax leave them. */
+struct cpu_pair_queries {
+    const float *sums, *factor; /* factor (32): of each query */
+    uint16_t *to;
+    int64_t n, d, ld;
+};
+
 struct cpu_pairs {
     const char *name;
     /* around a thread's calls of the others */
@@ -75,6 +120,11 @@ struct cpu_pairs {
     void (*pack)(const struct cpu_pair_band *band);
     void (*multiply)(const struct cpu_pair_sweep *sweep);
     void (*finish)(const struct cpu_pair_finish *finish);
+    /* what attention does beside products */
+    void (*softmax)(const struct cpu_pair_softmax *softmax);
+    void (*softmax_grad)(const struct cpu_pair_grad *grad);
+    void (*store_queries)(const struct cpu_pair_queries *queries);
+    float (*dot)(const uint16_t *x, const uint16_t *y, int64_t n);
 };
 
 extern const struct cpu_pairs cpu_pairs_amx, cpu_pairs_avx512bf16;
