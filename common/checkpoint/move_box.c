@@ -96,9 +96,9 @@ _Static_assert(2 * SCRATCH + GPT_BOX_WINDOW <= GPT_TILE_SCRATCH, "see plan.h");
  * which the processor then fetches ahead. Inside a block, squares of as many
  * elements as a vector has are transposed in registers: where vectors i and
  * i + n / 2 are interleaved into 2 i and 2 i + 1, log2(n) times, rows have
- * become columns. What is left at the edges goes element by element. The element
- * size is a constant of each copy of the function, so that memcpy() is one
- * move. */
+ * become columns. What is left at the edges goes element by element. The
+ * element size is a constant of each copy of the function, so that memcpy() is
+ * one move. */
 typedef uint32_t quad __attribute__((vector_size(16)));
 typedef uint16_t octet __attribute__((vector_size(16)));
 
