@@ -55,6 +55,18 @@ int gpt_in_map(struct gpt_in *in, const uint8_t **data, struct gpt_err *err)
  * gpt_in_read() fails. For readers of thousands of files. */
 void gpt_in_map_only(struct gpt_in *in);
 
+/* For readers of much: from gpt_in_show() on, until close, gpt_in_shown() gives
+ * the n bytes at `offset` as the kernel keeps them, without a copy. NULL where
+ * they have to be read: gpt_in_show() was not called, the file system is none
+ * of those where that works as well, or the file has fewer. All thread-safe. */
+void gpt_in_show(struct gpt_in *in);
+const uint8_t *gpt_in_shown(const struct gpt_in *in, int64_t offset, size_t n);
+/* After looking: GPT_EDATA when the file was cut meanwhile, GPT_EIO when the
+ * disk failed. What was seen then is zeros, from there on. */
+int gpt_in_kept(const struct gpt_in *in, struct gpt_err *err) GPT_MUST_USE;
+/* They need not count as memory of this process any more. */
+void gpt_in_hide(const struct gpt_in *in, int64_t offset, int64_t n);
+
 /* The whole file as a NUL-terminated block of gpt_alloc; refuses files larger
  * than `limit` before reading (GPT_EDATA). "-" is standard input. */
 int gpt_read_file(const char *path, int64_t limit, char **data, size_t *len,

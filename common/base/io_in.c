@@ -1,5 +1,5 @@
 /* Input files: size first, then reads at offsets. */
-#include "base/io.h"
+#include "base/io_internal.h"
 
 #include "base/hash.h"
 #include "base/io_publish.h"
@@ -7,6 +7,7 @@
 
 #include <errno.h>
 #include <fcntl.h>
+#include <stdatomic.h>
 #include <string.h>
 #include <sys/mman.h>
 #include <sys/resource.h>
@@ -20,6 +21,7 @@ struct gpt_in {
     int64_t size;
     char *path;
     void *map; /* NULL until gpt_in_map() */
+    _Atomic(struct gpt_look *) look; /* NULL until gpt_in_show(), or for good */
 };
 
 /* Without an offset, for streams. */
@@ -109,6 +111,7 @@ void gpt_in_close(struct gpt_in *in)
         return;
     if (in->map && in->size > 0)
         munmap(in->map, (size_t)in->size);
+    gpt_look_close(atomic_load(&in->look));
     if (in->fd >= 0)
         close(in->fd);
     gpt_free(in->path);
@@ -208,6 +211,57 @@ void gpt_in_map_only(struct gpt_in *in)
         return;
     close(in->fd);
     in->fd = -1;
+}
+
+/* ---- looking ---- */
+
+/* Two threads may come here at once: one of them keeps what it has made. */
+void gpt_in_show(struct gpt_in *in)
+{
+    struct gpt_look *none = NULL;
+
+    if (atomic_load(&in->look) || in->fd < 0)
+        return;
+    struct gpt_look *look = gpt_look_open(in->fd, in->size);
+    if (look && !atomic_compare_exchange_strong(&in->look, &none, look))
+        gpt_look_close(look);
+}
+
+const uint8_t *gpt_in_shown(const struct gpt_in *in, int64_t offset, size_t n)
+{
+    const struct gpt_look *look = atomic_load(&in->look);
+
+    return look && offset >= 0 && offset <= in->size &&
+                   n <= (uint64_t)(in->size - offset)
+               ? gpt_look_data(look) + offset
+               : NULL;
+}
+
+/* The size tells what no fault does: the rest of the page in which a file ends
+ * now is zeros. */
+int gpt_in_kept(const struct gpt_in *in, struct gpt_err *err)
+{
+    const struct gpt_look *look = atomic_load(&in->look);
+    struct stat st;
+
+    if (!look)
+        return GPT_OK;
+    if (fstat(in->fd, &st) != 0)
+        return cannot_read(err, in->path);
+    if (st.st_size < in->size)
+        return gpt_fail(err, GPT_EDATA,
+                        "'%s' shrank while it was read: end at offset %lld",
+                        in->path, (long long)st.st_size);
+    if (gpt_look_lost(look))
+        return gpt_fail(err, GPT_EIO, "cannot read '%s': a page of it is gone",
+                        in->path);
+    return GPT_OK;
+}
+
+void gpt_in_hide(const struct gpt_in *in, int64_t offset, int64_t n)
+{
+    if (n > 0 && gpt_in_shown(in, offset, (size_t)n))
+        gpt_look_drop(atomic_load(&in->look), offset, n);
 }
 
 /* ---- whole files ---- */

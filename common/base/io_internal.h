@@ -37,6 +37,17 @@ int gpt_refuse_input(const char *path, struct gpt_err *err) GPT_MUST_USE;
 struct gpt_in;
 int gpt_in_descriptor(const struct gpt_in *in);
 
+/* ---- io_look.c: mapped inputs whose pages may go ---- */
+
+struct gpt_look;
+/* NULL where the file is to be read instead. Thread-safe. */
+struct gpt_look *gpt_look_open(int fd, int64_t size);
+void gpt_look_close(struct gpt_look *l); /* NULL is fine */
+const uint8_t *gpt_look_data(const struct gpt_look *l);
+/* True when zeros were seen in the place of a page that had gone. */
+bool gpt_look_lost(const struct gpt_look *l);
+void gpt_look_drop(const struct gpt_look *l, int64_t offset, int64_t n);
+
 /* ---- io_out.c ---- */
 
 struct gpt_temp;

@@ -115,10 +115,10 @@ bool gpt_path_room(const char *dir, double *room)
     while (statvfs(path, &fs) != 0) {
         char *slash = strrchr(path, '/');
 
-        if (errno != ENOENT || slash == path)
+        if (errno != ENOENT || strcmp(path, "/") == 0)
             return false;
         if (slash)
-            *slash = '\0';
+            slash[slash == path] = '\0'; /* the parent of "/a" is "/" */
         else if (strcmp(path, ".") != 0)
             snprintf(path, sizeof(path), ".");
         else

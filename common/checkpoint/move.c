@@ -28,6 +28,7 @@ enum {
     BAND_BYTES = 1 << 20, /* less is not worth a thread */
     MAX_BANDS = 16,
     COPY_BYTES = 512 << 10, /* of a tile that is only copied or cast */
+    SEEN_BYTES = 1 << 20,   /* of one that is transposed without reading */
 };
 
 /* A box of a tensor, its dimensions brought to N by leading ones. */
@@ -36,7 +37,8 @@ struct target {
     int64_t begin[N], shape[N], pitch[N]; /* pitch in bytes */
     enum gpt_dtype dtype;
     uint8_t *dst;
-    bool window; /* let bands read through one */
+    int64_t span; /* as in struct gpt_box */
+    bool window;  /* let bands read through one */
 };
 
 /* Makes *b the part of piece p that lies in the target; returns its elements, 0
@@ -103,7 +105,8 @@ static int gather_band(const struct target *g, struct gpt_box *b,
 static struct gpt_box box_for(const struct target *g)
 {
     return (struct gpt_box){.dst_type = g->dtype,
-                        .dst_size = (int64_t)gpt_dtype_bytes(g->dtype)};
+                            .dst_size = (int64_t)gpt_dtype_bytes(g->dtype),
+                            .span = g->span};
 }
 
 /* Checks the box and fills the target. begin and shape come from callers that
@@ -165,7 +168,7 @@ static struct cut choose_cut(struct target *g)
         if (intersect(&b, g, &g->t->pieces[i]) == 0 || !b.in)
             continue;
         casts = casts || b.src_type != b.dst_type;
-        if (!gpt_box_transposed(&b))
+        if (!gpt_box_transposed(&b) || gpt_box_look(&b, b.offset))
             continue;
         used += b.shape[2] * b.src_size;
         pitch = gpt_max_i64(pitch, b.from[3]);
@@ -244,18 +247,45 @@ int gpt_tensor_gather(const struct gpt_tensor *t, const int64_t *begin,
 
 /* ---- tiles ---- */
 
-/* True when columns of the destination are rows of the source: then a tile is
- * large, so that the runs which it reads are long. */
-static bool transposes(const struct gpt_tensor *t)
+/* Bytes of the file from the first element of a piece to its last. */
+static int64_t span_of(const struct gpt_file_box *p, int ndim)
+{
+    int64_t bytes = (int64_t)gpt_dtype_bytes(p->dtype);
+
+    for (int d = 0; d < ndim; d++)
+        bytes += (p->shape[d] - 1) * p->stride[d];
+    return bytes;
+}
+
+/* Most bytes of a tile. Columns of the destination that are rows of the source
+ * want long runs, and so large tiles, where the source is read. Where it is
+ * looked at, a run costs nothing, and the tile stays in the cache. What all
+ * tiles look at stays in this process until the last of them: so it must be one
+ * stretch of at most *span bytes, else *span becomes 0. */
+static int64_t tile_limit(const struct gpt_tensor *t, int64_t *span)
 {
     const int last = t->ndim - 1;
+    const struct gpt_in *in = NULL;
+    int64_t lo = INT64_MAX, hi = 0;
+    bool seen = true;
 
-    for (size_t i = 0; last >= 0 && i < t->n; i++)
-        if (t->pieces[i].shape[last] > 1 && t->pieces[i].in &&
-            t->pieces[i].stride[last] !=
-                (int64_t)gpt_dtype_bytes(t->pieces[i].dtype))
-            return true;
-    return false;
+    for (size_t i = 0; last >= 0 && i < t->n; i++) {
+        const struct gpt_file_box *p = &t->pieces[i];
+
+        if (p->shape[last] <= 1 || !p->in ||
+            p->stride[last] == (int64_t)gpt_dtype_bytes(p->dtype))
+            continue;
+        seen = seen && !p->packed && (!in || p->in == in);
+        in = p->in;
+        lo = gpt_min_i64(lo, p->offset);
+        hi = gpt_max_i64(hi, p->offset + span_of(p, t->ndim));
+    }
+    if (!in)
+        return COPY_BYTES;
+    if (seen && hi - lo <= *span && gpt_in_shown(in, lo, (size_t)(hi - lo)))
+        return SEEN_BYTES;
+    *span = 0;
+    return GPT_TILE_BYTES;
 }
 
 /* Tiles are whole rows of the innermost dimensions that fit: dimension d is the
@@ -263,14 +293,14 @@ static bool transposes(const struct gpt_tensor *t)
  * walked element by element. Each tile is thus a stretch of the box's bytes. */
 int gpt_tiling_make(struct gpt_tiling *g, const struct gpt_tensor *t,
                     const int64_t *begin, const int64_t *shape,
-                    enum gpt_dtype dtype, struct gpt_err *err)
+                    enum gpt_dtype dtype, int64_t span, struct gpt_err *err)
 {
-    const int64_t limit = transposes(t) ? GPT_TILE_BYTES : COPY_BYTES;
+    const int64_t limit = tile_limit(t, &span);
     struct target whole;
     int64_t outer = 1;
 
     GPT_TRY(set_target(&whole, t, begin, shape, dtype, err));
-    *g = (struct gpt_tiling){.t = t, .dtype = dtype};
+    *g = (struct gpt_tiling){.t = t, .dtype = dtype, .span = span};
     memcpy(g->begin, whole.begin, sizeof(g->begin));
     memcpy(g->shape, whole.shape, sizeof(g->shape));
     memcpy(g->pitch, whole.pitch, sizeof(g->pitch));
@@ -296,6 +326,7 @@ static int64_t tile_of(const struct gpt_tiling *g, int64_t i, struct target *to)
     int64_t rest = i / each;
 
     *to = (struct target){.t = g->t, .dtype = g->dtype};
+    to->span = g->span;
     memcpy(to->begin, g->begin, sizeof(to->begin));
     memcpy(to->shape, g->shape, sizeof(to->shape));
     for (int k = d - 1; k >= 0; k--) {
@@ -312,18 +343,26 @@ static int64_t tile_of(const struct gpt_tiling *g, int64_t i, struct target *to)
     return (i / each * g->shape[d] + at) * g->pitch[d];
 }
 
-int gpt_tiling_gather(const struct gpt_tiling *g, int64_t i,
-                      struct gpt_box *scratch, void *dst, int64_t *at,
-                      int64_t *bytes, struct gpt_err *err)
+void gpt_tiling_place(const struct gpt_tiling *g, int64_t i, int64_t *at,
+                      int64_t *bytes)
 {
     struct target tile;
 
     *at = tile_of(g, i, &tile);
     *bytes = bytes_of(&tile);
+}
+
+int gpt_tiling_gather(const struct gpt_tiling *g, int64_t i,
+                      struct gpt_box *scratch, void *dst, struct gpt_err *err)
+{
+    struct target tile;
+
+    tile_of(g, i, &tile);
     tile.dst = dst;
     const struct cut cut = choose_cut(&tile);
     scratch->dst_type = g->dtype;
     scratch->dst_size = (int64_t)gpt_dtype_bytes(g->dtype);
+    scratch->span = g->span;
     for (int64_t k = 0; k < cut.bands; k++) {
         struct target part = band_of(&tile, cut, k);
 
@@ -361,4 +400,33 @@ void gpt_box_free(struct gpt_box *b)
 {
     gpt_free(b->raw);
     gpt_free(b->window);
+}
+
+void gpt_tensor_show(const struct gpt_tensor *t)
+{
+    const struct gpt_in *last = NULL;
+
+    for (size_t i = 0; i < t->n; last = t->pieces[i++].in)
+        if (t->pieces[i].in && t->pieces[i].in != last)
+            gpt_in_show(t->pieces[i].in);
+}
+
+/* Pieces of one file that follow each other are one stretch of it, with what
+ * lies between. */
+void gpt_tensor_hide(const struct gpt_tensor *t)
+{
+    for (size_t i = 0, j; i < t->n; i = j) {
+        int64_t lo = INT64_MAX, hi = 0;
+
+        for (j = i; j < t->n && t->pieces[j].in == t->pieces[i].in; j++) {
+            const struct gpt_file_box *p = &t->pieces[j];
+
+            if (p->packed)
+                continue; /* is read */
+            lo = gpt_min_i64(lo, p->offset);
+            hi = gpt_max_i64(hi, p->offset + span_of(p, t->ndim));
+        }
+        if (t->pieces[i].in && lo < hi)
+            gpt_in_hide(t->pieces[i].in, lo, hi - lo);
+    }
 }

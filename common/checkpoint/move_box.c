@@ -17,7 +17,8 @@
 enum {
     N = GPT_TENSOR_DIMS,
     SCRATCH = 1 << 20, /* bytes of each of a box's two buffers */
-    BLOCK = 32,        /* side of a transposed block, elements */
+    LINE = 64,         /* bytes of a line of the cache */
+    LOOK = 64 << 10,   /* bytes that are worth a system call */
     LONGEST = 4096,    /* source run of a transposition, elements */
 };
 
@@ -31,10 +32,19 @@ static int convert(const struct gpt_box *b, void *dst, const void *src,
     return GPT_OK;
 }
 
-/* n bytes of what the box is of, whose elements may have to be unpacked. */
+/* n bytes of what the box is of, whose elements may have to be unpacked. A
+ * short run is not worth a system call where it can be looked at. */
 static int read_source(const struct gpt_box *b, void *dst, int64_t offset,
                        size_t n, struct gpt_err *err)
 {
+    const uint8_t *seen = NULL;
+
+    if (b->near && n < LOOK)
+        seen = gpt_in_shown(b->in, offset, n);
+    if (seen) {
+        memcpy(dst, seen, n);
+        return GPT_OK;
+    }
     return b->packed ? gpt_packed_read(b->packed, b->in, dst, offset, n, err)
                      : gpt_in_read(b->in, dst, offset, n, err);
 }
@@ -44,13 +54,27 @@ static int64_t source_size(const struct gpt_box *b)
     return b->packed ? b->packed->elements * b->src_size : gpt_in_size(b->in);
 }
 
+/* Elements where the kernel keeps them; NULL where they are to be read. They
+ * are used as they lie, so they must be aligned as elements are. */
+static const uint8_t *see_elements(const struct gpt_box *b, int64_t offset,
+                                   int64_t bytes)
+{
+    return b->packed || bytes > b->span || offset % b->src_size != 0
+               ? NULL
+               : gpt_in_shown(b->in, offset, (size_t)bytes);
+}
+
 /* Moves n contiguous elements. Without a conversion they go from the file into
- * the destination directly; otherwise through scratch, in parts. */
+ * the destination directly; otherwise from where they lie or, through scratch,
+ * in parts. */
 static int move_run(const struct gpt_box *b, int64_t offset, int64_t n,
                     uint8_t *dst, struct gpt_err *err)
 {
     if (b->src_type == b->dst_type)
         return read_source(b, dst, offset, (size_t)(n * b->src_size), err);
+    const uint8_t *seen = see_elements(b, offset, n * b->src_size);
+    if (seen)
+        return convert(b, dst, seen, n, err);
     while (n > 0) {
         int64_t k = gpt_min_i64(n, SCRATCH / b->src_size);
 
@@ -67,8 +91,9 @@ static int move_run(const struct gpt_box *b, int64_t offset, int64_t n,
 _Static_assert(2 * SCRATCH + GPT_BOX_WINDOW <= GPT_TILE_SCRATCH, "see plan.h");
 
 /* A transposition touches every cache line of one side once for each element in
- * it. Blocks of BLOCK x BLOCK elements keep the lines of both sides in the
- * first-level cache until they are used up. Inside a block, squares of as many
+ * it. Blocks that are a line wide on both sides use lines up while they are in
+ * the first-level cache. Blocks follow each other along the source's runs,
+ * which the processor then fetches ahead. Inside a block, squares of as many
  * elements as a vector has are transposed in registers: where vectors i and
  * i + n / 2 are interleaved into 2 i and 2 i + 1, log2(n) times, rows have
  * become columns. What is left at the edges goes element by element. The
@@ -149,11 +174,12 @@ static void square_uint16_t(uint8_t *dst, int64_t to, const uint8_t *src,
     static void transpose_##type(uint8_t *dst, int64_t to, const uint8_t *src, \
                                  int64_t from, int64_t runs, int64_t length)   \
     {                                                                          \
-        for (int64_t i = 0; i < length; i += BLOCK)                            \
-            for (int64_t j = 0; j < runs; j += BLOCK)                          \
+        const int64_t wide = LINE / (int64_t)sizeof(type);                     \
+        for (int64_t j = 0; j < runs; j += wide)                               \
+            for (int64_t i = 0; i < length; i += wide)                         \
                 block_##type(dst, to, src, from, i,                            \
-                             gpt_min_i64(length, i + BLOCK), j,                \
-                             gpt_min_i64(runs, j + BLOCK));                    \
+                             gpt_min_i64(length, i + wide), j,                 \
+                             gpt_min_i64(runs, j + wide));                     \
     }
 TRANSPOSE(uint8_t, 1)
 TRANSPOSE(uint16_t, 8)
@@ -224,18 +250,28 @@ static int fill_window(struct gpt_box *b, int64_t offset, int64_t bytes,
     return GPT_OK;
 }
 
+const uint8_t *gpt_box_look(const struct gpt_box *b, int64_t offset)
+{
+    return see_elements(b, offset, (b->shape[3] - 1) * b->from[3] +
+                                       b->shape[2] * b->src_size);
+}
+
 /* Moves a box whose rows (dimension 2) are tight in the source and whose
- * columns (3) are not. All columns come out of one window when they fit.
- * Otherwise runs are read one by one, LONGEST elements at a time, so that
- * enough of them fit in the scratch to fill whole blocks. */
+ * columns (3) are not. Best is to look at the source; it stays in this process
+ * until the part is written, as the next tile takes other rows of the same
+ * columns. Else all columns come out of one window when they fit. Otherwise
+ * runs are read one by one, LONGEST elements at a time, so that enough of them
+ * fit in the scratch to fill whole blocks. */
 static int move_transposed(struct gpt_box *b, int64_t offset, uint8_t *dst,
                            struct gpt_err *err)
 {
     int64_t rows = b->shape[2], cols = b->shape[3];
     int64_t size = gpt_max_i64(b->src_size, b->dst_size);
     int64_t span = (cols - 1) * b->from[3] + rows * b->src_size;
-    const uint8_t *at;
+    const uint8_t *at = gpt_box_look(b, offset);
 
+    if (at)
+        return put_transposed(b, dst, at, b->from[3], cols, rows, err);
     if (b->window && b->from[3] > 0 && span <= GPT_BOX_WINDOW &&
         rows * b->dst_size <= b->room) {
         GPT_TRY(fill_window(b, offset, span, &at, err));
@@ -357,6 +393,16 @@ static int make_room(struct gpt_box *b, struct gpt_err *err)
     return GPT_OK;
 }
 
+/* From the first byte of its source to the last. */
+static int64_t span_of(const struct gpt_box *b)
+{
+    int64_t bytes = b->src_size;
+
+    for (int d = 0; d < N; d++)
+        bytes += (b->shape[d] - 1) * b->from[d];
+    return bytes;
+}
+
 int gpt_box_move(struct gpt_box *b, struct gpt_err *err)
 {
     if (!b->in) {
@@ -365,11 +411,17 @@ int gpt_box_move(struct gpt_box *b, struct gpt_err *err)
     }
     assert(b->to[N - 1] == b->dst_size || b->shape[N - 1] == 1);
     simplify(b);
+    const int64_t span = span_of(b);
+    b->near = !b->packed && span <= b->span;
     GPT_TRY(make_room(b, err));
     for (int64_t i = 0; i < b->shape[0]; i++)
         for (int64_t j = 0; j < b->shape[1]; j++)
             GPT_TRY(move_matrix(
                 b, b->offset + i * b->from[0] + j * b->from[1],
                 b->dst + i * b->to[0] + j * b->to[1], err));
-    return GPT_OK;
+    if (!b->near)
+        return GPT_OK;
+    if (span >= LOOK && !gpt_box_transposed(b))
+        gpt_in_hide(b->in, b->offset, span);
+    return gpt_in_kept(b->in, err);
 }

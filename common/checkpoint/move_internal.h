@@ -18,6 +18,9 @@ struct gpt_box {
     int64_t src_size, dst_size;
     uint8_t *raw, *cast; /* scratch, `room` bytes each */
     int64_t room;
+    int64_t span; /* most bytes of a file, from the first to the last of a box,
+                   * that are looked at; 0: it is read */
+    bool near;    /* this one is looked at */
     uint8_t *window; /* NULL: not to be used */
     const struct gpt_in *window_in; /* that it holds a part of, */
     const struct gpt_packed *window_packed; /* unpacked from this, or NULL */
@@ -29,6 +32,9 @@ struct gpt_box {
 int gpt_box_move(struct gpt_box *b, struct gpt_err *err) GPT_MUST_USE;
 /* True when rows are tight in the source and columns are not. */
 bool gpt_box_transposed(const struct gpt_box *b);
+/* The source of a transposition as the kernel keeps it, at element 0 of the
+ * box's last two dimensions from `offset` on; NULL: it is to be read. */
+const uint8_t *gpt_box_look(const struct gpt_box *b, int64_t offset);
 /* True when it is one stretch of the source. Changes the box. */
 bool gpt_box_is_run(struct gpt_box *b);
 void gpt_box_free(struct gpt_box *b); /* its scratch; zero is fine */
@@ -43,20 +49,29 @@ struct gpt_tiling {
     /* private: the box with N dimensions, its pitch in bytes, and the dimension
      * that is cut into pieces of `step` */
     int64_t begin[GPT_TENSOR_DIMS], shape[GPT_TENSOR_DIMS];
-    int64_t pitch[GPT_TENSOR_DIMS], step;
+    int64_t pitch[GPT_TENSOR_DIMS], step, span;
     int d;
 };
-/* As gpt_tensor_gather() checks the box. */
+/* As gpt_tensor_gather() checks the box. span: as in struct gpt_box, of files
+ * that are shown (gpt_in_show()). */
 int gpt_tiling_make(struct gpt_tiling *g, const struct gpt_tensor *t,
                     const int64_t *begin, const int64_t *shape,
-                    enum gpt_dtype dtype, struct gpt_err *err) GPT_MUST_USE;
-/* Tile i into dst, with one thread. *at: where it begins in the box, bytes.
- * scratch is zero at first, and freed by gpt_box_free(). */
+                    enum gpt_dtype dtype, int64_t span,
+                    struct gpt_err *err) GPT_MUST_USE;
+/* Where tile i begins in the box, bytes, and how many it has. */
+void gpt_tiling_place(const struct gpt_tiling *g, int64_t i, int64_t *at,
+                      int64_t *bytes);
+/* Tile i into dst, with one thread. scratch is zero at first, and freed by
+ * gpt_box_free(). */
 int gpt_tiling_gather(const struct gpt_tiling *g, int64_t i,
-                      struct gpt_box *scratch, void *dst, int64_t *at,
-                      int64_t *bytes, struct gpt_err *err) GPT_MUST_USE;
+                      struct gpt_box *scratch, void *dst,
+                      struct gpt_err *err) GPT_MUST_USE;
 /* True when tile i is bytes of a file as they are there, in one stretch. */
 bool gpt_tiling_run(const struct gpt_tiling *g, int64_t i, struct gpt_in **in,
                     int64_t *offset);
+
+/* Files of a tensor that is about to be moved, and that has been. */
+void gpt_tensor_show(const struct gpt_tensor *t);
+void gpt_tensor_hide(const struct gpt_tensor *t);
 
 #endif

@@ -21,10 +21,13 @@
 #include <assert.h>
 #include <omp.h>
 #include <stdatomic.h>
-#include <string.h>
 
-/* Read at once to be summed, and written at once from memory. */
-enum { CHECK_BYTES = 1 << 20 };
+enum {
+    CHECK_BYTES = 1 << 20, /* read at once to be summed, or written at once
+                            * from memory */
+    SEEN_BYTES = 128 << 20, /* of files that all threads look at, most */
+    MOST_BYTES = 240 << 20, /* and with what they hold */
+};
 
 /* A part while it is written. */
 struct work {
@@ -71,10 +74,20 @@ static int count_threads(int asked)
 }
 
 /* Packed tiles are smaller than their floats. */
-int64_t gpt_pour_memory(int threads)
+static int64_t held_bytes(int threads)
 {
     return count_threads(threads) *
            (int64_t)(GPT_TILE_BYTES + GPT_TILE_SCRATCH);
+}
+
+static int64_t seen_bytes(int threads)
+{
+    return gpt_min_i64(SEEN_BYTES, MOST_BYTES - held_bytes(threads));
+}
+
+int64_t gpt_pour_memory(int threads)
+{
+    return held_bytes(threads) + seen_bytes(threads);
 }
 
 /* ---- the list of tiles ---- */
@@ -94,17 +107,22 @@ static int64_t packed_bytes(const struct gpt_packing *k, int64_t bytes)
  * grows from its beginning to its end but for what threads have in hand. */
 static int cut_parts(struct pour *w, struct gpt_err *err)
 {
+    const int threads = w->p->threads;
+    const int64_t span = seen_bytes(threads) / count_threads(threads);
+
     GPT_TRY(gpt_new(&w->works, (size_t)w->n, sizeof(*w->works), "parts", err));
     for (int64_t i = 0; i < w->n; i++) {
         struct gpt_part *p = &w->parts[i];
         struct work *k = &w->works[i];
 
         p->crc = p->zip_crc = 0;
-        if (p->tensor)
+        if (p->tensor) {
+            gpt_tensor_show(p->tensor);
             GPT_TRY(gpt_tiling_make(&k->tiling, p->tensor, p->begin, p->shape,
-                                    p->dtype, err));
-        else
+                                    p->dtype, span, err));
+        } else {
             k->tiling.n = gpt_ceil_div(p->bytes, CHECK_BYTES);
+        }
         k->first = w->n_tiles;
         atomic_init(&k->left, k->tiling.n);
         w->n_tiles += k->tiling.n;
@@ -132,67 +150,6 @@ static int64_t find_part(const struct pour *w, int64_t tile)
 }
 
 /* ---- what was written before ---- */
-
-/* Numbers one by one and not whole structures: these have gaps between their
- * members, which hold anything. */
-static void add_number(struct gpt_xxh64 *h, int64_t number)
-{
-    gpt_xxh64_add(h, &number, sizeof(number));
-}
-
-static void add_numbers(struct gpt_xxh64 *h, const int64_t *numbers, int n)
-{
-    gpt_xxh64_add(h, numbers, sizeof(*numbers) * (size_t)n);
-}
-
-/* All that decides which bytes a part has: its boxes in files, and which files
- * these are. */
-static void add_tensor(struct gpt_xxh64 *h, const struct gpt_tensor *t)
-{
-    const struct gpt_in *last = NULL;
-
-    add_number(h, t->ndim);
-    for (size_t i = 0; i < t->n; i++) {
-        const struct gpt_file_box *b = &t->pieces[i];
-
-        add_numbers(h, b->begin, t->ndim);
-        add_numbers(h, b->shape, t->ndim);
-        add_numbers(h, b->stride, t->ndim);
-        add_number(h, b->offset);
-        add_number(h, b->dtype);
-        add_number(h, b->packed ? b->packed->begin : -1);
-        add_number(h, b->packed ? (int64_t)b->packed->packing->ggml_type : -1);
-        if (b->in && b->in != last) {
-            const struct gpt_in_stamp stamp = gpt_in_stamp(b->in);
-
-            gpt_xxh64_add(h, &stamp, sizeof(stamp));
-        }
-        last = b->in;
-    }
-}
-
-/* The digest is that of the whole file. A change of one part makes all of them
- * new ones: layouts and types are changed for a checkpoint, not a tensor. */
-static uint64_t digest_parts(const struct pour *w)
-{
-    struct gpt_xxh64 h = {.n = 0};
-
-    gpt_xxh64_add(&h, w->name, strlen(w->name));
-    for (int64_t i = 0; i < w->n; i++) {
-        const struct gpt_part *p = &w->parts[i];
-
-        add_number(&h, p->offset);
-        add_number(&h, p->bytes);
-        if (!p->tensor)
-            continue;
-        add_numbers(&h, p->begin, p->tensor->ndim);
-        add_numbers(&h, p->shape, p->tensor->ndim);
-        add_number(&h, p->dtype);
-        add_number(&h, p->packing ? (int64_t)p->packing->ggml_type : -1);
-        add_tensor(&h, p->tensor);
-    }
-    return gpt_xxh64_end(&h);
-}
 
 /* Sums of what the file has in the place of a part. */
 static int sum_there(const struct pour *w, const struct gpt_part *p,
@@ -235,7 +192,7 @@ static int take_parts(struct pour *w, struct gpt_err *err)
     int64_t bytes = 0;
     uint8_t *buffers;
 
-    w->digest = digest_parts(w);
+    w->digest = gpt_resume_digest(w->name, w->parts, w->n);
     GPT_TRY(gpt_new(&buffers, (size_t)threads, CHECK_BYTES, "checksums", err));
 #pragma omp parallel for schedule(dynamic) num_threads(threads) \
     reduction(+ : bytes)
@@ -260,30 +217,74 @@ static void pack(const struct gpt_packing *k, uint8_t *to, const float *from,
     }
 }
 
-/* Fills *data and *sum, and says where the bytes begin in the part. */
-static int make_tile(struct pour *w, struct hand *h, const struct gpt_part *p,
-                     const struct work *k, int64_t i, const uint8_t **data,
-                     int64_t *at, struct tile_sum *sum, struct gpt_err *err)
+/* A tile on its way. */
+struct tile {
+    const uint8_t *data;
+    int64_t at; /* in the part */
+    struct tile_sum *sum;
+    /* Where all of it lies in one stretch of a file, else NULL; whether `data`
+     * is that stretch, as the kernel keeps it. */
+    struct gpt_in *in;
+    int64_t from;
+    bool seen;
+};
+
+/* Scratch is made when the first tile needs it. */
+static int gather(const struct pour *w, struct hand *h,
+                  const struct gpt_tiling *g, int64_t i, struct gpt_err *err)
 {
+    if (!h->tile)
+        GPT_TRY(gpt_new(&h->tile, (size_t)w->most, 1, "tile", err));
+    return gpt_tiling_gather(g, i, &h->box, h->tile, err);
+}
+
+/* Tile i of a part in the type that is asked for. One that is bytes of a file
+ * is looked at, where that can be done, and not gathered. */
+static int fetch(const struct pour *w, struct hand *h, const struct gpt_part *p,
+                 const struct gpt_tiling *g, int64_t i, struct tile *t,
+                 struct gpt_err *err)
+{
+    int64_t *bytes = &t->sum->bytes;
+
     if (!p->tensor) {
-        *at = i * CHECK_BYTES;
-        *data = (const uint8_t *)p->data + *at;
-        sum->bytes = gpt_min_i64(CHECK_BYTES, p->bytes - *at);
-    } else {
-        GPT_TRY(gpt_tiling_gather(&k->tiling, i, &h->box, h->tile, at,
-                                  &sum->bytes, err));
-        *data = h->tile;
+        t->at = i * CHECK_BYTES;
+        t->data = (const uint8_t *)p->data + t->at;
+        *bytes = gpt_min_i64(CHECK_BYTES, p->bytes - t->at);
+        return GPT_OK;
     }
+    gpt_tiling_place(g, i, &t->at, bytes);
+    if (!p->packing && gpt_tiling_run(g, i, &t->in, &t->from))
+        t->data = gpt_in_shown(t->in, t->from, (size_t)*bytes);
+    else
+        t->in = NULL;
+    t->seen = t->data != NULL;
+    if (t->seen)
+        return GPT_OK;
+    GPT_TRY(gather(w, h, g, i, err));
+    t->data = h->tile;
+    return GPT_OK;
+}
+
+/* Fills the tile and its sums. */
+static int make_tile(const struct pour *w, struct hand *h,
+                     const struct gpt_part *p, const struct work *k, int64_t i,
+                     struct tile *t, struct gpt_err *err)
+{
+    struct tile_sum *sum = t->sum;
+
+    GPT_TRY(fetch(w, h, p, &k->tiling, i, t, err));
     if (p->packing) {
+        if (!h->packed)
+            GPT_TRY(gpt_new(&h->packed, (size_t)w->most, 1, "tile", err));
         pack(p->packing, h->packed, (const float *)(const void *)h->tile,
              sum->bytes / (int64_t)sizeof(float));
-        *data = h->packed;
-        *at = packed_bytes(p->packing, *at);
+        t->data = h->packed;
+        t->at = packed_bytes(p->packing, t->at);
         sum->bytes = packed_bytes(p->packing, sum->bytes);
     }
-    sum->crc = gpt_crc32c(0, *data, (size_t)sum->bytes);
+    sum->crc = gpt_crc32c(0, t->data, (size_t)sum->bytes);
     if (w->zip)
-        sum->zip_crc = gpt_crc32(0, *data, (size_t)sum->bytes);
+        sum->zip_crc = gpt_crc32(0, t->data, (size_t)sum->bytes);
     return GPT_OK;
 }
 
@@ -292,20 +293,37 @@ static int make_tile(struct pour *w, struct hand *h, const struct gpt_part *p,
  * output is verified. The first refusal of the kernel counts for the whole
  * file, as it is the file system's. */
 static int put_tile(struct pour *w, const struct gpt_part *p,
-                    const struct work *k, int64_t i, const uint8_t *data,
-                    int64_t at, int64_t bytes, struct gpt_err *err)
+                    const struct tile *t, struct gpt_err *err)
 {
-    struct gpt_in *in;
-    int64_t from;
+    const int64_t offset = p->offset + t->at;
 
-    if (atomic_load(&w->shares) && p->tensor && !p->packing &&
-        gpt_tiling_run(&k->tiling, i, &in, &from)) {
-        if (gpt_out_shares(w->out, in) &&
-            gpt_out_share(w->out, p->offset + at, in, from, bytes))
+    if (t->in && atomic_load(&w->shares)) {
+        if (gpt_out_shares(w->out, t->in) &&
+            gpt_out_share(w->out, offset, t->in, t->from, t->sum->bytes))
             return GPT_OK;
         atomic_store(&w->shares, false);
     }
-    return gpt_out_pwrite(w->out, data, (size_t)bytes, p->offset + at, err);
+    return gpt_out_pwrite(w->out, t->data, (size_t)t->sum->bytes, offset, err);
+}
+
+/* A write fails, too, when what it is given has gone: then reading says so, and
+ * in other words than those of a disk that is full. */
+static int put_seen(struct pour *w, struct hand *h, const struct gpt_part *p,
+                    const struct work *k, int64_t i, const struct tile *t,
+                    struct gpt_err *err)
+{
+    const int status = put_tile(w, p, t, err);
+    struct gpt_err e = {0};
+
+    if (!t->seen)
+        return status;
+    int kept = gpt_in_kept(t->in, &e);
+    if (kept == GPT_OK && status != GPT_OK)
+        kept = gather(w, h, &k->tiling, i, &e);
+    if (kept != GPT_OK && err)
+        *err = e;
+    gpt_in_hide(t->in, t->from, t->sum->bytes);
+    return kept != GPT_OK ? kept : status;
 }
 
 /* The last tile of a part has been written. Sums of its tiles were stored
@@ -326,6 +344,8 @@ static int end_part(struct pour *w, int64_t part, struct gpt_err *err)
             p->zip_crc = gpt_crc_join(GPT_CRC32_POLYNOMIAL, p->zip_crc,
                                       s->zip_crc, s->bytes);
     }
+    if (p->tensor)
+        gpt_tensor_hide(p->tensor);
     if (!w->p->resume || !p->tensor)
         return GPT_OK;
 #pragma omp critical(gpt_pour_note)
@@ -340,23 +360,16 @@ static int pour_tile(struct pour *w, struct hand *h, int64_t tile,
     const int64_t part = find_part(w, tile);
     const struct gpt_part *p = &w->parts[part];
     struct work *k = &w->works[part];
-    struct tile_sum *sum = &w->sums[tile];
-    const uint8_t *data;
-    int64_t at;
+    struct tile t = {.sum = &w->sums[tile]};
 
     if (atomic_load(&k->left) == 0)
         return GPT_OK; /* by an earlier run */
-    /* scratch is made when the first tile needs it */
-    if (p->tensor && !h->tile)
-        GPT_TRY(gpt_new(&h->tile, (size_t)w->most, 1, "tile", err));
-    if (p->packing && !h->packed)
-        GPT_TRY(gpt_new(&h->packed, (size_t)w->most, 1, "tile", err));
-    GPT_TRY(make_tile(w, h, p, k, tile - k->first, &data, &at, sum, err));
-    GPT_TRY(put_tile(w, p, k, tile - k->first, data, at, sum->bytes, err));
+    GPT_TRY(make_tile(w, h, p, k, tile - k->first, &t, err));
+    GPT_TRY(put_seen(w, h, p, k, tile - k->first, &t, err));
     if (p->tensor)
 #pragma omp critical(gpt_pour_done)
     {
-        w->p->bytes += sum->bytes;
+        w->p->bytes += t.sum->bytes;
         if (w->p->done)
             w->p->done(w->p->context, w->p->bytes);
     }

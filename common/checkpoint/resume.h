@@ -17,6 +17,11 @@
 #include "base/status.h"
 
 struct gpt_resume;
+struct gpt_part;
+
+/* The digest of all that is written into the file of that name. */
+uint64_t gpt_resume_digest(const char *name, const struct gpt_part *parts,
+                           int64_t n);
 
 /* path: of the output. files: names of all that will be written with parts;
  * what is left of a conversion into other files is removed, and so is every

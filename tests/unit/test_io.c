@@ -357,6 +357,7 @@ static void test_append(void)
 
 static void test_paths(void)
 {
+    double root, new;
     char buf[16];
 
     is_int(gpt_path_join(buf, sizeof(buf), "d", "n", &err), GPT_OK, "join");
@@ -375,6 +376,40 @@ static void test_paths(void)
     ok(gpt_path_same("x/f", "x/../x/f"), "the same file");
     ok(!gpt_path_same("x/f", "x"), "another file");
     ok(!gpt_path_same("nope", "nope"), "no file");
+    ok(gpt_path_room("/", &root) && gpt_path_room("/no-such-name", &new) &&
+           gpt_path_room("no-such-name/", &new),
+       "room below the root and here, for what is not there yet");
+}
+
+/* Looking at a file that another process cuts. A file system whose files are
+ * only read has nothing to look at. */
+static void test_look(void)
+{
+    enum { N = 64 << 10 };
+    static char text[N];
+    const uint8_t *seen;
+    struct gpt_in *in;
+
+    memset(text, 'x', N);
+    is_int(gpt_write_file("seen", 0, text, N, &err), GPT_OK, "a file");
+    is_int(gpt_in_open(&in, "seen", &err), GPT_OK, "open");
+    ok(!gpt_in_shown(in, 0, N), "nothing is shown that was not asked for");
+    gpt_in_show(in);
+    seen = gpt_in_shown(in, 1, N - 1);
+    if (!seen) {
+        skip("the file system's files are only read");
+    } else {
+        ok(seen[0] == 'x' && seen[N - 2] == 'x', "its bytes");
+        ok(!gpt_in_shown(in, 1, N), "not past its end");
+        is_int(gpt_in_kept(in, &err), GPT_OK, "it is whole");
+        gpt_in_hide(in, 1, N - 1);
+        is_int(truncate("seen", 10), 0, "cut by another");
+        ok(seen[N - 2] == 0, "what has gone is zeros");
+        is_int(gpt_in_kept(in, &err), GPT_EDATA, "and is reported");
+        has_text("seen", "xxxxxxxxxx", "the file is as the other left it");
+    }
+    gpt_in_close(in);
+    unlink("seen");
 }
 
 int main(void)
@@ -391,6 +426,7 @@ int main(void)
     test_buffering();
     test_streams();
     test_input();
+    test_look();
     test_directory();
     test_cleanup();
     test_orphans();

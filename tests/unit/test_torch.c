@@ -4,6 +4,7 @@
  * each rule of the machine. */
 #include "checkpoint/source.h"
 #include "checkpoint/torch.h"
+#include "checkpoint/zip.h"
 
 #include "tests/lib/tap.h"
 
@@ -267,6 +268,24 @@ static void check_bomb(const char *what, const char *unit, size_t n_unit,
     free(data);
 }
 
+/* The first value is zlib's. Lengths around the 64 bytes that are folded at
+ * once. */
+static void check_crc(void)
+{
+    enum { MOST = 1000 };
+    uint8_t data[MOST + 3];
+    int wrong = 0;
+
+    for (int i = 0; i < MOST + 3; i++)
+        data[i] = (uint8_t)(i * 2654435761u >> 11);
+    ok(gpt_crc32(0, "123456789", 9) == 0xcbf43926, "crc of \"123456789\"");
+    for (size_t n = 0; n < MOST; n++)
+        for (size_t at = 0; at < 3; at++)
+            wrong += gpt_crc32((uint32_t)n, data + at, n) !=
+                     gpt_crc32_portable((uint32_t)n, data + at, n);
+    is_int(wrong, 0, "instructions and tables agree");
+}
+
 int main(int argc, char **argv)
 {
     check_files(argc > 1 ? argv[1] : "tests/golden/torch");
@@ -277,6 +296,7 @@ int main(int argc, char **argv)
     check_values("tests/golden/torch/legacy.pt");
     for (size_t i = 0; i < GPT_COUNT(cases); i++)
         check_case(i);
+    check_crc();
     check_bomb("marks", P("("), 1 << 24);
     check_bomb("values", P("N"), 1 << 24);
     check_bomb("lists", P("]"), 1 << 24);

@@ -1,0 +1,155 @@
+/* Looking at the bytes of an input where the kernel keeps them: no copy is made
+ * of what is only passed on. Start at gpt_in_show().
+ *
+ * A page that has gone (another process cut the file, the disk fails) ends in
+ * SIGBUS where a read would have returned an error. The handler puts a page of
+ * zeros there and notes that, which gpt_in_kept() reports afterwards. The
+ * handler runs in the thread that looked, at any moment of the others, so the
+ * list of mappings only grows; entries of files that were closed are used
+ * again. */
+#include "base/io_internal.h"
+
+#include "base/memory.h"
+
+#include <pthread.h>
+#include <signal.h>
+#include <stdatomic.h>
+#include <sys/mman.h>
+#include <sys/statfs.h>
+#include <unistd.h>
+
+struct gpt_look {
+    struct gpt_look *next;
+    _Atomic(uint8_t *) data; /* NULL: free */
+    atomic_size_t size;
+    atomic_bool lost;
+};
+
+static _Atomic(struct gpt_look *) looks;
+static pthread_mutex_t mutex = PTHREAD_MUTEX_INITIALIZER;
+static struct sigaction before; /* what had been set for the signal */
+static size_t page;
+
+static struct gpt_look *find_look(const uint8_t *at)
+{
+    for (struct gpt_look *l = atomic_load(&looks); l; l = l->next) {
+        const uint8_t *data = atomic_load(&l->data);
+
+        if (data && at >= data && (size_t)(at - data) < atomic_load(&l->size))
+            return l;
+    }
+    return NULL;
+}
+
+/* For any other address the old action comes back, and the instruction meets
+ * it when it is repeated. */
+static void on_bus(int sig, siginfo_t *info, void *context)
+{
+    uint8_t *at = info->si_addr;
+    struct gpt_look *l = find_look(at);
+
+    (void)context;
+    if (l && mmap(at - (uintptr_t)at % page, page, PROT_READ,
+                  MAP_PRIVATE | MAP_ANONYMOUS | MAP_FIXED, -1, 0) != MAP_FAILED)
+        atomic_store(&l->lost, true);
+    else
+        sigaction(sig, &before, NULL);
+}
+
+/* A free entry, or a new one. Its address is set last, as the handler sees it
+ * from then on. */
+static struct gpt_look *add_look(uint8_t *data, size_t size)
+{
+    struct gpt_look *l = atomic_load(&looks);
+
+    while (l && atomic_load(&l->data))
+        l = l->next;
+    if (!l) {
+        if (gpt_new(&l, 1, sizeof(*l), "a file", NULL) != GPT_OK)
+            return NULL;
+        l->next = atomic_load(&looks);
+        atomic_store(&looks, l);
+    }
+    atomic_store(&l->lost, false);
+    atomic_store(&l->size, size);
+    atomic_store(&l->data, data);
+    return l;
+}
+
+/* Local file systems, whose pages are those that a read copies from. Over a
+ * network a page may be old, and a server that is away stops the process where
+ * no signal wakes it. Numbers are those of statfs(2). */
+static bool is_local(int fd)
+{
+    static const unsigned long kinds[] = {
+        0x01021994 /* tmpfs */, 0xef53 /* ext2 to ext4 */,
+        0x58465342 /* XFS */,   0x9123683e /* btrfs */,
+        0x794c7630 /* overlay */,
+    };
+    struct statfs fs;
+
+    if (fstatfs(fd, &fs) != 0)
+        return false;
+    for (size_t i = 0; i < GPT_COUNT(kinds); i++)
+        if ((unsigned long)fs.f_type == kinds[i])
+            return true;
+    return false;
+}
+
+static void install(void)
+{
+    struct sigaction action = {.sa_flags = SA_SIGINFO};
+
+    action.sa_sigaction = on_bus;
+    sigfillset(&action.sa_mask);
+    page = (size_t)sysconf(_SC_PAGESIZE);
+    sigaction(SIGBUS, &action, &before);
+}
+
+struct gpt_look *gpt_look_open(int fd, int64_t size)
+{
+    static pthread_once_t once = PTHREAD_ONCE_INIT;
+    struct gpt_look *l;
+
+    if (size == 0 || !is_local(fd))
+        return NULL;
+    pthread_once(&once, install);
+    uint8_t *data = mmap(NULL, (size_t)size, PROT_READ, MAP_SHARED, fd, 0);
+    if (data == MAP_FAILED)
+        return NULL;
+    pthread_mutex_lock(&mutex);
+    l = add_look(data, (size_t)size);
+    pthread_mutex_unlock(&mutex);
+    if (!l)
+        munmap(data, (size_t)size);
+    return l;
+}
+
+void gpt_look_close(struct gpt_look *l)
+{
+    if (!l)
+        return;
+    uint8_t *data = atomic_load(&l->data);
+    const size_t size = atomic_load(&l->size);
+    atomic_store(&l->data, NULL);
+    munmap(data, size);
+}
+
+const uint8_t *gpt_look_data(const struct gpt_look *l)
+{
+    return atomic_load(&l->data);
+}
+
+bool gpt_look_lost(const struct gpt_look *l)
+{
+    return atomic_load(&l->lost);
+}
+
+/* Pages that a neighbour still looks at come back when it does. */
+void gpt_look_drop(const struct gpt_look *l, int64_t offset, int64_t n)
+{
+    const int64_t size = (int64_t)page, begin = offset - offset % size;
+
+    madvise(atomic_load(&l->data) + begin, (size_t)(offset + n - begin),
+            MADV_DONTNEED);
+}

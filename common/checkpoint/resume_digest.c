@@ -1,0 +1,71 @@
+/* What tells the parts of a file that a plan makes from those of another plan:
+ * a list of parts that are whole counts for the same ones alone. Start at
+ * gpt_resume_digest(). */
+#include "checkpoint/resume.h"
+
+#include "base/hash.h"
+#include "checkpoint/pour.h"
+
+#include <string.h>
+
+/* Numbers one by one and not whole structures: these have gaps between their
+ * members, which hold anything. */
+static void add_number(struct gpt_xxh64 *h, int64_t number)
+{
+    gpt_xxh64_add(h, &number, sizeof(number));
+}
+
+static void add_numbers(struct gpt_xxh64 *h, const int64_t *numbers, int n)
+{
+    gpt_xxh64_add(h, numbers, sizeof(*numbers) * (size_t)n);
+}
+
+/* All that decides which bytes a part has: its boxes in files, and which files
+ * these are. */
+static void add_tensor(struct gpt_xxh64 *h, const struct gpt_tensor *t)
+{
+    const struct gpt_in *last = NULL;
+
+    add_number(h, t->ndim);
+    for (size_t i = 0; i < t->n; i++) {
+        const struct gpt_file_box *b = &t->pieces[i];
+
+        add_numbers(h, b->begin, t->ndim);
+        add_numbers(h, b->shape, t->ndim);
+        add_numbers(h, b->stride, t->ndim);
+        add_number(h, b->offset);
+        add_number(h, b->dtype);
+        add_number(h, b->packed ? b->packed->begin : -1);
+        add_number(h, b->packed ? (int64_t)b->packed->packing->ggml_type : -1);
+        if (b->in && b->in != last) {
+            const struct gpt_in_stamp stamp = gpt_in_stamp(b->in);
+
+            gpt_xxh64_add(h, &stamp, sizeof(stamp));
+        }
+        last = b->in;
+    }
+}
+
+/* The digest is that of the whole file. A change of one part makes all of them
+ * new ones: layouts and types are changed for a checkpoint, not a tensor. */
+uint64_t gpt_resume_digest(const char *name, const struct gpt_part *parts,
+                           int64_t n)
+{
+    struct gpt_xxh64 h = {.n = 0};
+
+    gpt_xxh64_add(&h, name, strlen(name));
+    for (int64_t i = 0; i < n; i++) {
+        const struct gpt_part *p = &parts[i];
+
+        add_number(&h, p->offset);
+        add_number(&h, p->bytes);
+        if (!p->tensor)
+            continue;
+        add_numbers(&h, p->begin, p->tensor->ndim);
+        add_numbers(&h, p->shape, p->tensor->ndim);
+        add_number(&h, p->dtype);
+        add_number(&h, p->packing ? (int64_t)p->packing->ggml_type : -1);
+        add_tensor(&h, p->tensor);
+    }
+    return gpt_xxh64_end(&h);
+}
