@@ -220,7 +220,7 @@ $(BUILD)/completions/%.fish: $(BUILD)/%
 
 # ---- tests ----
 
-.PHONY: check check-all check-gpu bench-gpu cuda-report sweep matrix isas asan lint format bench bench-layouts fuzz demo deps
+.PHONY: check check-all check-gpu bench-gpu cuda-report sweep matrix isas asan lint format bench bench-peers bench-layouts fuzz demo deps
 ASAN = -fsanitize=address,undefined -fno-sanitize-recover=undefined
 tests = $(sort $(unit_bins) $(fuzz_bins) $(emu_test) \
         $(wildcard tests/cli/*.sh tests/parity/*.sh))
@@ -264,8 +264,11 @@ format:                      ## reformat changed C files (clang-format)
 bench: $(bins) $(bench_bins) ## measure: figure, floor, ratio, error
 	@set -e; for b in $(sort $(bench_bins)); do \
 	    echo "== $${b##*/}"; BUILD='$(BUILD)' GOMP_SPINCOUNT=1000 $$b; done
-	@set -e; for b in $(wildcard tests/bench/*.sh); do \
+	@set -e; for b in $(filter-out %/peers.sh,$(wildcard tests/bench/*.sh)); do \
 	    echo "== $${b##*/}"; BUILD='$(BUILD)' sh $$b; done
+
+bench-peers: $(bins) $(BUILD)/tests/bench/bench_text ## measure beside peers, which are installed in build/peers
+	BUILD='$(BUILD)' sh tests/bench/peers.sh $(PEERS)
 
 bench-layouts: $(BUILD)/tests/bench/bench_layouts $(BUILD)/tests/bench/bench_overlap ## measure parallel layouts
 	GOMP_SPINCOUNT=1000 $(BUILD)/tests/bench/bench_layouts

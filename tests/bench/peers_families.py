@@ -88,7 +88,7 @@ def preprocess(args, texts, found):
                     "--quiet", "--workers", "1", *found], check=True)
 
 
-def compare(args, texts, path, stem, kind):
+def compare(args, subject, texts, path, stem, kind):
     runs = [("gpt-preprocess", texts.size,
              lambda: preprocess(args, texts, options(path, stem, kind)))]
     for name, maker, slow in KINDS[kind][1]:
@@ -106,7 +106,7 @@ def compare(args, texts, path, stem, kind):
             found.append(size / 1e6 / peers_text.seconds(run))
     base = statistics.median(rates[0])
     for found, (name, _, _) in zip(rates, runs):
-        peers_text.row(f"{stem}: {name}", found, base)
+        peers_text.row(subject, f"{stem}: {name}", found, base)
 
 
 def heading(name, texts):
@@ -136,7 +136,7 @@ def main():
                 peers_text.documents(args, paths.split(":")), folder)
             heading(name, texts)
             for path, stem, kind in models(args.files):
-                compare(args, texts, path, stem, kind)
+                compare(args, name, texts, path, stem, kind)
 
 
 if __name__ == "__main__":

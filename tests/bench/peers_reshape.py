@@ -13,9 +13,12 @@ import argparse
 import json
 import os
 import shutil
+import statistics
 import subprocess
 import sys
 import time
+
+import peers_table
 
 HEADS, H, T, V = 12, 768, 1024, 50257
 
@@ -142,6 +145,7 @@ def main():
                         "p.make(sys.argv[2], int(sys.argv[3]))",
                         os.path.dirname(os.path.abspath(__file__)),
                         top + "/hf", str(args.layers)], check=True)
+        times = [], []
         for turn in range(3):
             for name in ("ours", "torch"):
                 shutil.rmtree(f"{top}/{name}", ignore_errors=True)
@@ -155,8 +159,15 @@ def main():
             print(f"{turn}: gpt-reshape {ours[0]:.2f} s {ours[1]:.0f} MiB, "
                   f"PyTorch {theirs[0]:.2f} s {theirs[1]:.0f} MiB, "
                   f"{theirs[0] / ours[0]:.1f} times", flush=True)
+            times[0].append(ours[0])
+            times[1].append(theirs[0])
         compare(top + "/ours", top + "/torch")
         print("the weights are equal")
+        what = "GPT-2 124M to TP 2 PP 2, Megatron's format"
+        peers_table.add(what, "gpt-reshape", times[0], "s")
+        peers_table.add(what, "a script with PyTorch", times[1], "s",
+                        statistics.median(times[1]) /
+                        statistics.median(times[0]))
     finally:
         shutil.rmtree(top, ignore_errors=True)
 

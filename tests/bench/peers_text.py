@@ -41,6 +41,8 @@ import sys
 import tempfile
 import time
 
+import peers_table
+
 here = os.path.dirname(os.path.abspath(__file__))
 sys.path.insert(0, os.path.join(here, "..", "parity"))
 DOCUMENT = 4000  # characters
@@ -241,9 +243,11 @@ def absent(modules):
 
 # ---- tables ----
 
-def row(name, rates, base):
+def row(subject, name, rates, base):
     middle = statistics.median(rates)
     note = f"{base / middle:8.2f}" if base else ""
+    peers_table.add(subject, name, rates, "MB/s",
+                    base / middle if base else None)
     print(f"{name:42}{middle:9.1f}  {min(rates):8.1f} {max(rates):8.1f}{note}",
           flush=True)
     return middle
@@ -278,10 +282,10 @@ def compare(args, name, texts):
             rates[title].append(size / 1e6 / seconds(run))
     base = 0
     for title, _, _ in runs:
-        middle = row(title, rates[title], base)
+        middle = row(name, title, rates[title], base)
         base = base or middle
     for title, rate in in_memory(args, texts):
-        row(title, [rate], 0)
+        row(name, title, [rate], 0)
     print(f"# parts: tiktoken {size_of(texts.part(PART['tiktoken'])) / 1e6:.1f}"
           f" MB, Hugging Face {size_of(texts.part(PART['HF'])) / 1e6:.1f} MB")
 
