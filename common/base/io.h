@@ -55,6 +55,10 @@ int gpt_in_map(struct gpt_in *in, const uint8_t **data, struct gpt_err *err)
  * gpt_in_read() fails. For readers of thousands of files. */
 void gpt_in_map_only(struct gpt_in *in);
 
+/* Gives the failure to read what is in a file a hint, where a download has left
+ * something else; returns the failure's status. */
+int gpt_in_explain(const char *path, struct gpt_err *err);
+
 /* The whole file as a NUL-terminated block of gpt_alloc; refuses files larger
  * than `limit` before reading (GPT_EDATA). "-" is standard input. */
 int gpt_read_file(const char *path, int64_t limit, char **data, size_t *len,
