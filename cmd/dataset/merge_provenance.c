@@ -251,6 +251,19 @@ static int open_beside(struct gpt_out **out, const char *prefix,
     return status;
 }
 
+/* Sources of another set, or torn ones, would shift those of all parts after
+ * them. A JSON without the number of documents is of no program of today. */
+static int open_source(struct gpt_provenance_merge *m, int64_t k,
+                       const char *path, struct gpt_err *err)
+{
+    int64_t documents;
+
+    GPT_TRY(gpt_json_int(m->parts[k], "documents", 0, (int64_t)1 << 53,
+                         &documents, path, err));
+    GPT_TRY(gpt_in_open(&m->sources[k], path, err));
+    return gpt_sources_check(m->sources[k], documents, err);
+}
+
 /* *all is false when a set has none: sources of some documents only would name
  * the wrong lines for the rest. */
 static int open_sources(struct gpt_provenance_merge *m,
@@ -267,7 +280,7 @@ static int open_sources(struct gpt_provenance_merge *m,
         if (gpt_buf_printf(&path, "%s.sources", sets[k]) != GPT_OK)
             status = gpt_no_memory(err, "provenance");
         else if (gpt_path_exists(path.data))
-            status = gpt_in_open(&m->sources[k], path.data, err);
+            status = open_source(m, k, path.data, err);
         else
             *all = false;
         gpt_buf_free(&path);

@@ -71,6 +71,9 @@ int gpt_metrics_add(struct gpt_metrics *h, const char *name, double value,
         s = &h->series[found - h->series];
     else
         GPT_TRY(add_series(h, name, &s, err));
+    /* twice in a line: the last one counts, as in most readers of JSON */
+    if (s->n > 0 && s->line[s->n - 1] == (int64_t)h->n_lines - 1)
+        s->n--;
     GPT_TRY(gpt_grow(&s->line, &s->line_cap, s->n + 1, sizeof(*s->line),
                      "a field of metrics", err));
     GPT_TRY(gpt_grow(&s->value, &s->value_cap, s->n + 1, sizeof(*s->value),

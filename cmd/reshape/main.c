@@ -539,7 +539,7 @@ int main(int argc, char **argv)
     static const char *const usage[] = {
         "inspect PATH [--json]",
         "globals FILE [--json]",
-        "[plan|convert] FROM TO [OPTION]...",
+        "plan|convert FROM TO [OPTION]...",
         "verify A B [--target-params-dtype TYPE]",
         "diff A B [--json]",
         "--load-path PATH --save-path PATH [OPTION]...",

@@ -67,6 +67,10 @@ int gpt_in_kept(const struct gpt_in *in, struct gpt_err *err) GPT_MUST_USE;
 /* They need not count as memory of this process any more. */
 void gpt_in_hide(const struct gpt_in *in, int64_t offset, int64_t n);
 
+/* Gives the failure to read what is in a file a hint, where a download has left
+ * something else; returns the failure's status. */
+int gpt_in_explain(const char *path, struct gpt_err *err);
+
 /* The whole file as a NUL-terminated block of gpt_alloc; refuses files larger
  * than `limit` before reading (GPT_EDATA). "-" is standard input. */
 int gpt_read_file(const char *path, int64_t limit, char **data, size_t *len,

@@ -326,6 +326,28 @@ int gpt_read_file(const char *path, int64_t limit, char **data, size_t *len,
     return status;
 }
 
+/* Nothing that could wait is read: a pipe has no offsets. */
+int gpt_in_explain(const char *path, struct gpt_err *err)
+{
+    static const char pointer[] = "version https://git-lfs";
+    char first[64] = {0};
+    int fd = -1;
+
+    if (!err)
+        return GPT_EDATA;
+    if (err->hint[0] || open_existing(&fd, path, O_NONBLOCK, NULL) != GPT_OK)
+        return err->status;
+    const bool read = gpt_raw_read(fd, first, sizeof(first) - 1, 0) >= 0;
+    close(fd);
+    if (read && strncmp(first, pointer, sizeof(pointer) - 1) == 0)
+        return gpt_hint(err, "it is a pointer of Git LFS and not the file: "
+                             "'git lfs pull' in its directory fetches that");
+    if (read && first[strspn(first, " \t\r\n")] == '<')
+        return gpt_hint(err, "it is a web page and not the file: fetch it "
+                             "again, perhaps with a login");
+    return err->status;
+}
+
 int gpt_sha256_file(char hex[65], int64_t *bytes, const char *path,
                     struct gpt_err *err)
 {

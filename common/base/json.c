@@ -184,7 +184,7 @@ int gpt_json_read(cJSON **root, const char *path, int64_t limit,
     GPT_TRY(gpt_read_file(path, limit, &text, &len, err));
     int status = gpt_json_parse(root, text, len, path, err);
     gpt_free(text);
-    return status;
+    return status == GPT_EDATA ? gpt_in_explain(path, err) : status;
 }
 
 /* ---- fields ---- */

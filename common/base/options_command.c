@@ -199,6 +199,12 @@ static int take_positional(struct gpt_parse *p, const char *word)
 
     if (p->only_configs)
         return GPT_OK;
+    /* as check_name() of options; a launcher hands words on as they are */
+    if (!*word && !p->program->stop_at_positional) {
+        gpt_fail(p->err, GPT_EUSAGE, "argument %zu is empty",
+                 (size_t)p->n_positional + 1);
+        return gpt_hint(p->err, "a variable of a script may not be set");
+    }
     if ((max >= 0 && p->n_positional >= max) ||
         is_unknown(p->program, word)) {
         gpt_fail(p->err, GPT_EUSAGE, "unexpected argument '%.200s'", word);

@@ -239,9 +239,23 @@ static int set_bool(struct gpt_parse *p, const struct gpt_opt *o,
                     label, text);
 }
 
+/* An empty name is a variable of a script that was not set: joined with names
+ * of files, it would be the root of the file system. */
+static int check_name(struct gpt_parse *p, const struct gpt_opt *o,
+                      const char *text, const char *label)
+{
+    const unsigned names = GPT_OPT_FILE | GPT_OPT_DIR | GPT_OPT_SET;
+
+    if (*text || !(o->flags & names))
+        return GPT_OK;
+    gpt_fail(p->err, GPT_EUSAGE, "%s: the name is empty", label);
+    return gpt_hint(p->err, "a variable of a script may not be set");
+}
+
 int gpt_opt_set(struct gpt_parse *p, const struct gpt_opt *o, const char *text,
                 const char *label)
 {
+    GPT_TRY(check_name(p, o, text, label));
     switch (o->kind) {
     case GPT_OPT_GROUP:
         break;

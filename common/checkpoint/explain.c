@@ -70,12 +70,16 @@ static int explain_missing(const char *path, struct gpt_err *err)
                  : gpt_hint(err, "check the path: its directory is not there");
 }
 
-/* Users complete a path with Tab down to the file of weights. */
+/* Users complete a path with Tab down to the file of weights, or have half of a
+ * download. */
 static int explain_file(const char *path, struct gpt_err *err)
 {
     const char *slash = strrchr(path, '/');
     int n = slash ? (int)(slash - path) : 1;
 
+    if (gpt_path_ends_in(path, ".gguf"))
+        return gpt_hint(err, "it does not begin as GGUF does: it may be copied "
+                             "or downloaded in part");
     return gpt_hint(err, "it is a file: name the directory that holds it, "
                          "'%.*s'", n, slash ? path : ".");
 }
@@ -100,6 +104,8 @@ static int explain_directory(const char *path, struct gpt_err *err)
 void gpt_source_explain(const char *path, struct gpt_err *err)
 {
     if (!err || err->hint[0])
+        return;
+    if (!gpt_path_is_dir(path) && gpt_in_explain(path, err) && err->hint[0])
         return;
     if (!gpt_path_exists(path))
         explain_missing(path, err);

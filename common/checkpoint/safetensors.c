@@ -79,12 +79,13 @@ static int check_tiling(struct gpt_safetensors *st, int64_t data_bytes,
                             "data_offsets hold %lld",
                             what, t->name, (long long)bytes,
                             (long long)(t->end - t->begin));
-        if (t->end > data_bytes)
-            return gpt_fail(err, GPT_EDATA,
-                            "%s: truncated: tensor '%.99s' ends at byte %lld "
-                            "of data, the file has %lld",
-                            what, t->name, (long long)t->end,
-                            (long long)data_bytes);
+        if (t->end > data_bytes) {
+            gpt_fail(err, GPT_EDATA,
+                     "%s: truncated: tensor '%.99s' ends at byte %lld of "
+                     "data, the file has %lld",
+                     what, t->name, (long long)t->end, (long long)data_bytes);
+            return gpt_hint(err, "copy or download the file again");
+        }
         at = t->end;
         t->begin += st->data_start;
         t->end += st->data_start;
@@ -206,7 +207,7 @@ out:
         st->in = in;
     else
         gpt_in_close(in);
-    return status;
+    return status == GPT_EDATA ? gpt_in_explain(path, err) : status;
 }
 
 /* Also for a struct that a failed open has left, which is zero. */

@@ -6,20 +6,33 @@
 #include <stdlib.h>
 #include <string.h>
 
+/* What no front end recognises is left to the native one, whose messages say
+ * what is missing in a directory; of a file they would say the wrong thing. */
+static int look_for_format(const struct gpt_format **format, const char *path,
+                           struct gpt_err *err)
+{
+    GPT_TRY(gpt_format_find(format, path, err));
+    if (!*format && gpt_path_exists(path) && !gpt_path_is_dir(path))
+        return gpt_fail(err, GPT_EDATA,
+                        "%s: no file of GGUF or llm.c, by its first bytes",
+                        path);
+    if (!*format)
+        *format = &gpt_format_native;
+    return GPT_OK;
+}
+
 /* Rank 0 chooses for all: ranks that saw different files would otherwise open
- * different formats, and wait for each other in different protocols. What no
- * front end recognises is left to the native one, whose messages say what is
- * missing. */
+ * different formats, and wait for each other in different protocols. */
 static int choose_format(const struct gpt_format **format, const char *path,
                          struct gpt_agreement *peers, struct gpt_err *err)
 {
-    const struct gpt_format *found = NULL;
+    const struct gpt_format *own = &gpt_format_native;
     char *told = NULL;
-    int status = gpt_agreement_first(peers)
-                     ? gpt_format_find(&found, path, err) : GPT_OK;
-    const struct gpt_format *own = found ? found : &gpt_format_native;
+    int status = gpt_agreement_first(peers) ? look_for_format(&own, path, err)
+                                            : GPT_OK;
 
-    GPT_TRY(gpt_agreement_settle(peers, status, own->name, &told, err));
+    GPT_TRY(gpt_agreement_settle(peers, status, own ? own->name : "", &told,
+                                 err));
     *format = told ? gpt_format_named(told) : own;
     if (!*format) /* rank 0 is another version of this program */
         status = gpt_fail(err, GPT_EFAIL,
@@ -83,7 +96,7 @@ int gpt_source_open(struct gpt_source *s, const char *path,
         .bos_token_id = GPT_TOKEN_UNKNOWN,
         .eos_token_id = GPT_TOKEN_UNKNOWN,
     };
-    GPT_TRY(choose_format(&s->format, path, o->peers, err));
+    GPT_TRY_GOTO(status, choose_format(&s->format, path, o->peers, err), fail);
     GPT_TRY_GOTO(status, s->format->open(s, path, o, err), fail);
     status = index_tensors(s, err);
     GPT_TRY_GOTO(status, gpt_agreement_settle(o->peers, status, "", NULL, err),

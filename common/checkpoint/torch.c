@@ -354,7 +354,7 @@ int gpt_torch_open(struct gpt_torch *t, const char *path, struct gpt_err *err)
     int status = open_container(t, err);
     if (status != GPT_OK)
         gpt_torch_close(t);
-    return status;
+    return status == GPT_EDATA ? gpt_in_explain(path, err) : status;
 }
 
 /* A window comes out of a list in another file, so it is compared with this

@@ -47,23 +47,26 @@ static int read_paths(struct gpt_sources *s, const char *prefix,
     return GPT_OK;
 }
 
-/* The file must have a record for each document, as they are found by
- * number. */
-static int check_records(const struct gpt_sources *s, struct gpt_err *err)
+/* The size is known exactly, so that a file of another set, or a torn one, is
+ * refused before a record is read. */
+int gpt_sources_check(struct gpt_in *in, int64_t n_documents,
+                      struct gpt_err *err)
 {
-    /* The size is known exactly, so that a file of another set, or a torn one,
-     * is refused before a record is read. */
-    int64_t rest = gpt_in_size(s->in) - GPT_SOURCES_HEADER;
+    const int64_t rest = gpt_in_size(in) - GPT_SOURCES_HEADER;
+    char magic[GPT_SOURCES_HEADER] = {0};
 
-    if (rest < 0 ||
-        memcmp(s->records, GPT_SOURCES_MAGIC, GPT_SOURCES_HEADER) != 0)
+    /* a shorter file has no magic, and is refused for that */
+    if (rest >= 0)
+        GPT_TRY(gpt_in_read(in, magic, 0, sizeof(magic), err));
+    if (memcmp(magic, GPT_SOURCES_MAGIC, sizeof(magic)) != 0)
         return gpt_fail(err, GPT_EDATA, "%s: does not begin with "
-                        GPT_SOURCES_MAGIC, gpt_in_path(s->in));
-    if (rest == s->n * GPT_SOURCE_BYTES)
+                        GPT_SOURCES_MAGIC, gpt_in_path(in));
+    if (rest == n_documents * GPT_SOURCE_BYTES)
         return GPT_OK;
     return gpt_fail(err, GPT_EDATA, "%s: %lld bytes of records, %lld documents "
-                    "need %lld", gpt_in_path(s->in), (long long)rest,
-                    (long long)s->n, (long long)(s->n * GPT_SOURCE_BYTES));
+                    "need %lld", gpt_in_path(in), (long long)rest,
+                    (long long)n_documents,
+                    (long long)(n_documents * GPT_SOURCE_BYTES));
 }
 
 /* The mapping ends with s->in. */
@@ -77,8 +80,9 @@ static int map_records(struct gpt_sources *s, const char *prefix,
     int status = gpt_in_open(&s->in, path.data, err);
     gpt_buf_free(&path);
     GPT_TRY(status);
-    GPT_TRY(gpt_in_map(s->in, &s->records, err));
-    return check_records(s, err);
+    /* before the mapping: records are looked up without further checks */
+    GPT_TRY(gpt_sources_check(s->in, s->n, err));
+    return gpt_in_map(s->in, &s->records, err);
 }
 
 int gpt_sources_open(struct gpt_sources **sources, const char *prefix,

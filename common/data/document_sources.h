@@ -18,6 +18,12 @@ struct gpt_source_record {
 void gpt_source_put(uint8_t record[GPT_SOURCE_BYTES],
                     const struct gpt_source_record *source);
 
+/* GPT_EDATA when the file does not hold a record for each document: they are
+ * found by number. */
+struct gpt_in;
+int gpt_sources_check(struct gpt_in *in, int64_t n_documents,
+                      struct gpt_err *err) GPT_MUST_USE;
+
 /* The sources of an open data set. */
 struct gpt_sources;
 

@@ -1,6 +1,7 @@
 /* The calls of tokenizer.h: each hands over to the family that the tokenizer is
  * of. Start at gpt_tokenizer_open(), which finds the family by its type. */
 #include "tokenizer/family.h"
+#include "tokenizer/tokenizer_options.h"
 
 #include "base/io.h"
 
@@ -55,6 +56,19 @@ bool gpt_tokenizer_parses_special(const struct gpt_tokenizer_options *o)
     return o->special && strcmp(o->special, "parse") == 0;
 }
 
+/* A file that is none of its family's may be what a download has left. */
+static int explain(const struct gpt_tokenizer_options *options,
+                   struct gpt_err *err)
+{
+    struct gpt_tokenizer_file files[GPT_TOKENIZER_FILES];
+    size_t n = 0;
+
+    if (gpt_tokenizer_files(options, files, &n, NULL) == GPT_OK)
+        for (size_t i = 0; i < n; i++)
+            (void)gpt_in_explain(files[i].path, err);
+    return GPT_EDATA;
+}
+
 /* The type is compared once, here. Every later call goes through the family's
  * table. */
 int gpt_tokenizer_open(struct gpt_tokenizer **tok,
@@ -62,8 +76,11 @@ int gpt_tokenizer_open(struct gpt_tokenizer **tok,
                        struct gpt_err *err)
 {
     for (size_t i = 0; i < GPT_COUNT(families); i++)
-        if (strcmp(options->type, families[i]->type) == 0)
-            return families[i]->open(tok, options, err);
+        if (strcmp(options->type, families[i]->type) == 0) {
+            const int status = families[i]->open(tok, options, err);
+
+            return status == GPT_EDATA ? explain(options, err) : status;
+        }
     return gpt_fail(err, GPT_EUSAGE, "unknown tokenizer type '%s'",
                     options->type);
 }

@@ -40,7 +40,9 @@ static int read_line(struct gpt_loss_rule *r, const char *path, int64_t number,
         return GPT_OK;
     const long long id = strtoll(line, &end, 10);
     const double weight = strtod(end, &rest);
-    if (end == line || rest == end || rest[strspn(rest, " \t\r")] != '\0')
+    /* the id ends in a blank: 5.5 is not token 5 with 0.5 */
+    if (end == line || rest == end || !strchr(" \t", *end) ||
+        rest[strspn(rest, " \t\r")] != '\0')
         return gpt_fail(err, GPT_EDATA,
                         "%s:%" PRId64 ": must be a token's id and a number",
                         path, number);
@@ -68,8 +70,11 @@ static int read_weights(struct gpt_loss_rule *r, const char *path,
     GPT_TRY(gpt_new(&r->tokens, (size_t)r->n_tokens, sizeof(*r->tokens),
                     "weights of tokens", err));
     GPT_TRY(gpt_read_file(path, (int64_t)1 << 30, &text, &len, err));
-    /* the reader ends the text with a zero byte */
+    /* the reader ends the text with a zero byte; an earlier one would hide
+     * lines */
     at = text;
+    if (strlen(text) != len)
+        status = gpt_fail(err, GPT_EDATA, "%s: holds a NUL byte", path);
     for (int64_t number = 1; status == GPT_OK && *at; number++) {
         char *end = at + strcspn(at, "\n");
         const bool last = *end == '\0';

@@ -93,6 +93,10 @@ sed -i 's/"vocabulary":	257/"vocabulary":	258/' \
     m-00002-of-00002_text_document.json
 expect 0 'two tokenizers' gpt-dataset merge m-*.idx --output-prefix m --force
 err_has 'm-00002-of-00002_text_document: made with another tokenizer'
+cp m-00001-of-00002_text_document.sources whole
+head -c 40 whole >m-00001-of-00002_text_document.sources
+expect 3 'sources that are cut' gpt-dataset merge m-*.idx --output-prefix new
+err_has 'm-00001-of-00002_text_document.sources: 32 bytes of records,'
 rm m-00001-of-00002_text_document.sources
 expect 7 'a JSON that exists' gpt-dataset merge m-*.idx --output-prefix m
 rm m.*

@@ -173,6 +173,14 @@ rows='--document-samples --bos-token-id 257 --eos-token-id 256'
     expect 3 'a weight that is no number' gpt-train $model \
         --token-loss-weights wrong.txt
     err_has 'wrong.txt:1: must be a token'
+    printf '97.5\n' >wrong.txt
+    expect 3 'an id that is no integer' gpt-train $model \
+        --token-loss-weights wrong.txt
+    err_has 'wrong.txt:1: must be a token'
+    printf '97 0.5\n\0\n98 1\n' >wrong.txt
+    expect 3 'a NUL that would hide lines' gpt-train $model \
+        --token-loss-weights wrong.txt
+    err_has 'wrong.txt: holds a NUL byte'
     expect 2 'two rules for weights' gpt-train $model \
         --token-loss-weights keys.txt --calculate-per-token-loss
     expect 2 'a plug-in that is not there' gpt-train $model \

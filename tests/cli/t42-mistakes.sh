@@ -17,6 +17,12 @@ cp -r "$hf" parts
 mv parts/model.safetensors parts/a.safetensors
 echo '{"weight_map": {"transformer.wte.weight": "a.safetensors"}}' \
     >parts/model.safetensors.index.json
+for i in pointer page half; do
+    cp -r "$hf" $i
+done
+echo 'version https://git-lfs.github.com/spec/v1' >pointer/model.safetensors
+echo '<!DOCTYPE html>' >page/config.json
+head -c 20000 "$hf/model.safetensors" >half/model.safetensors
 echo 'plain text' >plain.txt
 printf '["a", "b"]\n' >list.jsonl
 printf '{\n"prompt": "a"\n}\n' >pretty.jsonl
@@ -53,8 +59,11 @@ wrong 2 "try 'gpt-generate --help'" gpt-generate
 wrong 4 "it is the name of a directory; models are not fetched by a name" \
     gpt-generate --load gpt2 -p a
 wrong 4 'check the path' gpt-generate --load ./no/such -p a
-wrong 4 "it is a file: name the directory that holds it, 'bare'" \
+wrong 3 "it is a file: name the directory that holds it, 'bare'" \
     gpt-generate --load bare/model.safetensors -p a
+: >half.gguf
+wrong 3 'it may be copied or downloaded in part' \
+    gpt-generate --load half.gguf -p a
 wrong 3 "a checkpoint's directory holds latest_checkpointed_iteration.txt" \
     gpt-generate --load other -p a
 wrong 3 "it is not a checkpoint itself; 'above/run' is" \
@@ -62,10 +71,24 @@ wrong 3 "it is not a checkpoint itself; 'above/run' is" \
 wrong 3 'it has weights of a Hugging Face directory; config.json is missing' \
     gpt-generate --load bare -p a
 wrong 3 'the files are not of one model' gpt-generate --load parts -p a
+wrong 3 "'git lfs pull' in its directory" gpt-generate --load pointer -p a
+wrong 3 'it is a web page and not the file' gpt-generate --load page -p a
+for i in SentencePiece HuggingFace; do
+    wrong 3 "'git lfs pull' in its directory" gpt-generate --load ckpt -p a \
+        --tokenizer-type ${i}Tokenizer \
+        --tokenizer-model pointer/model.safetensors
+done
+wrong 3 'copy or download the file again' gpt-generate --load half -p a
 wrong 2 'ask for no iteration' gpt-generate --load "$hf" --iteration 5 -p a
 wrong 3 'the only checkpoint there is iter_0000000' \
     gpt-generate --load ckpt --iteration 70 -p a
 wrong 2 '--load names the checkpoint, --prompt the text' gpt-generate --load ckpt hello
+wrong 2 'a variable of a script may not be set' gpt-generate --load '' -p a
+wrong 2 'a variable of a script may not be set' \
+    gpt-reshape --load-path ckpt --save-path ''
+err_has "--save-path: the name is empty"
+wrong 2 'a variable of a script may not be set' gpt-reshape convert ckpt ''
+wrong 2 'a variable of a script may not be set' gpt-train --data-path ''
 gen 2 'did you mean --prompt?' --promt a
 gen 2 'it counts the prompt, too; --tokens counts' --max-length 20
 gen 2 'a beam search does not obey it' --num-beams 4 --top-k 3

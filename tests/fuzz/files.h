@@ -20,32 +20,81 @@ static void fuzz_remove(void)
     remove_tree(fuzz_top);
 }
 
-/* Writes a file of it; the name may have one directory. */
+/* In TMPDIR, as memory is faster than a disk. */
+static void fuzz_make_top(void)
+{
+    const char *tmp = getenv("TMPDIR");
+
+    if (*fuzz_top)
+        return;
+    snprintf(fuzz_top, sizeof(fuzz_top), "%.32s/gpt-fuzz.%d",
+             tmp && strlen(tmp) <= 32 ? tmp : "/tmp", (int)getpid());
+    if (mkdir(fuzz_top, 0700) != 0)
+        exit(1);
+    atexit(fuzz_remove);
+}
+
+/* Writes a file of it; the name may have directories. */
 static void fuzz_write(const char *name, const uint8_t *data, size_t size)
 {
     char path[160];
-    const char *slash = strchr(name, '/');
 
-    if (!*fuzz_top) {
-        snprintf(fuzz_top, sizeof(fuzz_top), "/tmp/gpt-fuzz.%d", (int)getpid());
-        if (mkdir(fuzz_top, 0700) != 0)
-            exit(1);
-        atexit(fuzz_remove);
-    }
-    if (slash) {
-        snprintf(path, sizeof(path), "%s/%.*s", fuzz_top, (int)(slash - name),
+    fuzz_make_top();
+    for (const char *at = name; (at = strchr(at, '/')) != NULL; at++) {
+        snprintf(path, sizeof(path), "%s/%.*s", fuzz_top, (int)(at - name),
                  name);
         (void)mkdir(path, 0700); /* it may be there */
     }
     snprintf(path, sizeof(path), "%s/%s", fuzz_top, name);
-    int fd = open(path, O_WRONLY | O_CREAT | O_TRUNC, 0600);
+    /* a new file each time: some file systems write a truncated one to disk */
+    unlink(path);
+    int fd = open(path, O_WRONLY | O_CREAT | O_EXCL, 0600);
     if (fd < 0 || (size && write(fd, data, size) < 0))
         exit(1);
     close(fd);
 }
 
+/* The same, but no bytes are no file. */
+__attribute__((unused)) static void
+fuzz_write_some(const char *name, const uint8_t *data, size_t size)
+{
+    char path[160];
+
+    if (size > 0) {
+        fuzz_write(name, data, size);
+        return;
+    }
+    fuzz_make_top();
+    snprintf(path, sizeof(path), "%s/%s", fuzz_top, name);
+    unlink(path);
+}
+
+/* Cuts input into `n` files, with a NUL after each but the last. */
+__attribute__((unused)) static void
+fuzz_cut(const char *const *names, size_t n, const uint8_t *data, size_t size)
+{
+    for (size_t i = 0; i < n; i++) {
+        const uint8_t *nul =
+            size && i + 1 < n ? memchr(data, '\0', size) : NULL;
+        const size_t len = nul ? (size_t)(nul - data) : size;
+
+        fuzz_write_some(names[i], data, len);
+        data += len + (nul != NULL);
+        size -= len + (nul != NULL);
+    }
+}
+
+/* A reader takes its input, or refuses it as bad data with a message. */
+__attribute__((unused)) static void fuzz_check(int status,
+                                               const struct gpt_err *err)
+{
+    if (status != GPT_OK && (status != GPT_EDATA || !err->text[0]))
+        abort(); /* a fuzzer keeps the input */
+}
+
 /* Reads the last element; GPT_OK where there is none. */
-static int fuzz_read_last(const struct gpt_tensor *t, struct gpt_err *err)
+__attribute__((unused)) static int fuzz_read_last(const struct gpt_tensor *t,
+                                                  struct gpt_err *err)
 {
     int64_t begin[GPT_TENSOR_DIMS] = {0}, shape[GPT_TENSOR_DIMS] = {1, 1, 1, 1};
     uint8_t element[8];

@@ -124,8 +124,10 @@ static void test_accepts(void)
     is_str(args.positional[1], "--input", "after -- anything goes");
     is_int(parse("--input=--odd", &o), GPT_OK, "a value with dashes");
     is_str(o.input, "--odd", "after an equals sign");
-    is_int(parse("--input=", &o), GPT_OK, "an empty value");
-    is_str(o.input, "", "is empty");
+    is_int(parse("--input=", &o), GPT_EUSAGE, "an empty name");
+    is_str(err.text, "--input: the name is empty", "is refused");
+    is_int(parse("a||b", &o), GPT_EUSAGE, "an empty word");
+    is_str(err.text, "argument 2 is empty", "too");
     is_int(parse("-i|-", &o), GPT_OK, "a dash");
     is_str(o.input, "-", "is a value");
     is_int(parse("--num-layers|2K", &o), GPT_EUSAGE, "2K is 2000, too large");
