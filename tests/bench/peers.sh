@@ -18,14 +18,19 @@ GPT_PEERS_TABLE=$peers/table.md
 export PYTHONPATH GPT_PEERS_TABLE
 export GPT_PEERS_DIR="$peers" GPT_ORACLE_PYTHON="$python" BUILD="$build"
 
+has_module() { # module; looks without running it, which takes PyTorch seconds
+    "$python" -c "import importlib.util as u, sys
+sys.exit(u.find_spec('$1') is None)" 2>/dev/null
+}
+
 install_module() { # module
-    "$python" -c "import $1" 2>/dev/null && return
-    if [ -z "${GPT_PEERS_OFFLINE:-}" ] &&
-        "$python" -m pip install --quiet --target "$peers" --upgrade "$1" \
-            >"$peers/$1.log" 2>&1 && "$python" -c "import $1" 2>/dev/null; then
-        return
+    has_module "$1" && return
+    if [ -n "${GPT_PEERS_OFFLINE:-}" ]; then
+        echo "# absent: $1 (GPT_PEERS_OFFLINE is set)"
+    elif ! "$python" -m pip install --quiet --target "$peers" "$1" \
+        >"$peers/$1.log" 2>&1 || ! has_module "$1"; then
+        echo "# absent: $1 (see $peers/$1.log)"
     fi
-    echo "# absent: $1 (its installation: $peers/$1.log)"
 }
 
 version() { # module
