@@ -37,6 +37,8 @@ static inline int64_t group_begin(const struct cpu_few_inputs *in, int64_t g)
  * that are infinite, or none, has no unit, and its results are no numbers. */
 static float unit_of(const float *x, int64_t k)
 {
+    /* the largest alone is wanted: a maximum passes over NaN, so that what is
+     * no number is looked for beside it */
     __m512 top = _mm512_setzero_ps();
     __mmask16 wrong = 0;
     int power;
@@ -68,6 +70,7 @@ static inline __m128i digits_of(__m512 x, float unit, int64_t part)
     enum { NEAREST = _MM_FROUND_TO_NEAREST_INT | _MM_FROUND_NO_EXC };
     const __m512 base = _mm512_set1_ps(128);
 
+    /* units are powers of two: their inverse is exact, too */
     x = _mm512_mul_ps(x, _mm512_set1_ps(1 / unit));
     for (; part > 0; part--)
         x = _mm512_mul_ps(_mm512_sub_ps(x, _mm512_roundscale_ps(x, NEAREST)),
@@ -228,6 +231,8 @@ multiply_group(const struct cpu_few_strip *s, int64_t g, bool two_tiles,
     _Alignas(64) char edge[FEW_ROWS * FEW_CHUNK];
     int64_t stride;
 
+    /* sums stay in registers from the first chunk to the last: no order of
+     * additions depends on what else is computed */
     TILE_ZERO(0);
     TILE_ZERO(1);
     TILE_ZERO(2);
@@ -294,6 +299,7 @@ static void put_results(const struct cpu_few_strip *s, const float *sums,
         const __m512i wide =
             _mm512_slli_epi32(_mm512_cvtepu16_epi32(scales), 16);
 
+        /* the unit is a power of two: only the scale's product is rounded */
         v = _mm512_mul_ps(v, _mm512_set1_ps(s->in->units[text]));
         v = _mm512_mul_ps(v, _mm512_castsi512_ps(wide));
     }
