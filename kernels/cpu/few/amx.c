@@ -37,6 +37,8 @@ static inline int64_t group_begin(const struct cpu_few_inputs *in, int64_t g)
  * that are infinite, or none, has no unit, and its results are no numbers. */
 static float unit_of(const float *x, int64_t k)
 {
+    /* the largest alone is wanted: a maximum passes over NaN, so that what is
+     * no number is looked for beside it */
     __m512 top = _mm512_setzero_ps();
     __mmask16 wrong = 0;
     int power;
@@ -68,6 +70,7 @@ static inline __m128i digits_of(__m512 x, float unit, int64_t part)
     enum { NEAREST = _MM_FROUND_TO_NEAREST_INT | _MM_FROUND_NO_EXC };
     const __m512 base = _mm512_set1_ps(128);
 
+    /* units are powers of two: their inverse is exact, too */
     x = _mm512_mul_ps(x, _mm512_set1_ps(1 / unit));
     for (; part > 0; part--)
         x = _mm512_mul_ps(_mm512_sub_ps(x, _mm512_roundscale_ps(x, NEAREST)),
@@ -166,30 +169,51 @@ static inline const char *chunk_of(const struct cpu_few_strip *s, int64_t c,
     return edge;
 }
 
-/* While a strip is multiplied, the next one comes into the second cache, from
- * its first byte to its last: tiles touch 32 rows at a time, which memory gives
- * at half its speed. Part i of n of a strip, `row` its first one. */
-static inline void fetch_part(const struct cpu_few_strip *s, int64_t row,
-                              int64_t i, int64_t n)
-{
-    const int64_t ld = row_bytes(s->in);
-    const int64_t lines = (FEW_ROWS * ld + 63) / 64;
-    const char *from = s->values + row * ld;
+/* ---- reading ahead ---- */
 
-    for (int64_t l = lines * i / n; l < lines * (i + 1) / n; l++)
-        __builtin_prefetch(from + 64 * l, 0, 2);
+/* While a strip is multiplied, the next one comes into the second cache: in
+ * four stretches side by side, since the processor foresees those, and a few
+ * lines at a time between loads of tiles, which more would hold up. Tiles touch
+ * 32 rows at a time, which memory gives at half its speed. */
+struct ahead {
+    const char *from;
+    int64_t apart;     /* bytes between stretches */
+    int64_t line, end; /* of all four */
+    int64_t step;      /* lines at a time */
+};
+
+static struct ahead ahead_of(const struct cpu_few_strip *s, int64_t row)
+{
+    const int64_t ld = row_bytes(s->in), apart = FEW_ROWS / 4 * ld;
+    const int64_t lines = 4 * ((apart + 63) / 64);
+    const int64_t turns = 3 * cpu_few_groups(s->in) * cpu_few_chunks(s->in);
+
+    return (struct ahead){.from = s->values + row * ld,
+                          .apart = apart,
+                          .end = lines,
+                          .step = (lines + turns - 1) / turns};
+}
+
+static inline void fetch(struct ahead *a, int64_t n)
+{
+    for (; n > 0 && a->line < a->end; n--, a->line++)
+        __builtin_prefetch(a->from + a->line % 4 * a->apart +
+                               a->line / 4 * 64, 0, 2);
 }
 
 /* ---- sums ---- */
 
 /* What a chunk of weights adds to 32 x 16 or 32 x 32 sums. */
-#define MULTIPLY(dot, at, stride, b, two_tiles)                               \
+#define MULTIPLY(dot, at, stride, b, two_tiles, next)                         \
     do {                                                                      \
         TILE_LOAD(4, at, stride);                                             \
+        fetch(next, (next)->step);                                            \
         TILE_LOAD(5, (at) + SIDE * (stride), stride);                         \
+        fetch(next, (next)->step);                                            \
         TILE_LOAD(6, b, tight);                                               \
         dot(0, 4, 6);                                                         \
         dot(2, 5, 6);                                                         \
+        fetch(next, (next)->step);                                            \
         if (two_tiles) {                                                      \
             TILE_LOAD(7, (b) + TILE_BYTES, tight);                            \
             dot(1, 4, 7);                                                     \
@@ -200,13 +224,15 @@ static inline void fetch_part(const struct cpu_few_strip *s, int64_t row,
 /* Group g of the inputs. */
 static inline __attribute__((always_inline)) void
 multiply_group(const struct cpu_few_strip *s, int64_t g, bool two_tiles,
-               bool bytes)
+               bool bytes, struct ahead *next)
 {
     const int64_t chunks = cpu_few_chunks(s->in);
     const char *b = s->in->packed + g * chunks * FEW_TILES;
     _Alignas(64) char edge[FEW_ROWS * FEW_CHUNK];
     int64_t stride;
 
+    /* sums stay in registers from the first chunk to the last: no order of
+     * additions depends on what else is computed */
     TILE_ZERO(0);
     TILE_ZERO(1);
     TILE_ZERO(2);
@@ -214,13 +240,10 @@ multiply_group(const struct cpu_few_strip *s, int64_t g, bool two_tiles,
     for (int64_t c = 0; c < chunks; c++, b += FEW_TILES) {
         const char *at = chunk_of(s, c, edge, &stride);
 
-        if (!s->last)
-            fetch_part(s, s->row + FEW_ROWS, g * chunks + c,
-                       cpu_few_groups(s->in) * chunks);
         if (bytes)
-            MULTIPLY(TILE_DOT_BYTES, at, stride, b, two_tiles);
+            MULTIPLY(TILE_DOT_BYTES, at, stride, b, two_tiles, next);
         else
-            MULTIPLY(TILE_DOT, at, stride, b, two_tiles);
+            MULTIPLY(TILE_DOT, at, stride, b, two_tiles, next);
     }
 }
 
@@ -276,6 +299,7 @@ static void put_results(const struct cpu_few_strip *s, const float *sums,
         const __m512i wide =
             _mm512_slli_epi32(_mm512_cvtepu16_epi32(scales), 16);
 
+        /* the unit is a power of two: only the scale's product is rounded */
         v = _mm512_mul_ps(v, _mm512_set1_ps(s->in->units[text]));
         v = _mm512_mul_ps(v, _mm512_castsi512_ps(wide));
     }
@@ -303,21 +327,26 @@ static void multiply_strip(const struct cpu_few_strip *s)
 {
     _Alignas(64) float sums[FEW_ROWS * LD_SUMS];
 
+    struct ahead own = ahead_of(s, s->row);
+    struct ahead next = ahead_of(s, s->row + FEW_ROWS);
+
     if (s->first)
-        fetch_part(s, s->row, 0, 1);
+        fetch(&own, own.end);
+    if (s->last)
+        next.end = 0;
     for (int64_t g = 0; g < cpu_few_groups(s->in); g++) {
         const int64_t first = group_begin(s->in, g);
         const int64_t m = group_begin(s->in, g + 1) - first;
         const bool two = parts_of(s->in) * m > SIDE;
 
         if (two && s->in->bytes)
-            multiply_group(s, g, true, true);
+            multiply_group(s, g, true, true, &next);
         else if (two)
-            multiply_group(s, g, true, false);
+            multiply_group(s, g, true, false, &next);
         else if (s->in->bytes)
-            multiply_group(s, g, false, true);
+            multiply_group(s, g, false, true, &next);
         else
-            multiply_group(s, g, false, false);
+            multiply_group(s, g, false, false, &next);
         store_sums(sums, two);
         put_group(s, sums, first, m);
     }
