@@ -547,6 +547,10 @@ struct gpt_backend {
     void (*attn_bwd)(struct gpt_queue *q, const struct gpt_attn *op,
                      const struct gpt_attn_grad *grad);
     size_t (*attn_scratch)(const struct gpt_attn *op);
+    /* Why attention of op's type, head size and options runs far below what
+     * the device can do, for people; NULL: it does not. May be NULL: no
+     * attention does. */
+    const char *(*attn_slow)(const struct gpt_attn *op);
     void (*attn_cached)(struct gpt_queue *q,
                         const struct gpt_attn_cached *op);
     /* x (n) act = c tanh(x / c), in place; slope (n) act, or NULL: the

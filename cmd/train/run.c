@@ -7,6 +7,7 @@
 #include "base/io.h"
 #include "base/log.h"
 #include "base/num.h"
+#include "model/abilities.h"
 #include "checkpoint/format.h"
 #include "checkpoint/lock.h"
 #include "checkpoint/source.h"
@@ -462,6 +463,17 @@ static int check_fp8(const struct gpt_run *r, struct gpt_err *err)
              r->be->name);
     return gpt_hint(err, "GPUs of compute capability 8.9 and above have them; "
                          "the CPU computes the same, slowly");
+}
+
+/* Nothing else shows that a head size or a type costs most of a GPU's speed. */
+static void warn_of_slow_attention(const struct gpt_run *r)
+{
+    const char *why = gpt_abilities_slow(&r->plan.replica.config,
+                                         r->plan.replica.exec.act, r->be);
+
+    if (why && is_first(r))
+        gpt_warn("attention runs many times below the speed of device %s: %s",
+                 r->be->name, why);
 }
 
 /* ---- data ---- */
@@ -1029,6 +1041,7 @@ int gpt_run_open(struct gpt_run *r, const struct gpt_train_options *options,
     GPT_TRY(check_type(r, err));
     GPT_TRY(check_fp8(r, err));
     GPT_TRY(set_tf32(r, err));
+    warn_of_slow_attention(r);
     GPT_TRY(choose_carrier(r, err));
     GPT_TRY(gpt_replica_new(&r->replica, r->be, &r->plan.replica, err));
     GPT_TRY(gpt_estimate_rank(&r->plan, r->replica, &memory, err));

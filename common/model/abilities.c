@@ -45,3 +45,18 @@ int gpt_abilities_check(const struct gpt_config *c, int64_t length,
                             be->name, rows[i].what, rows[i].field);
     return GPT_OK;
 }
+
+/* No error: the result is right, and a small model may well be trained so. */
+const char *gpt_abilities_slow(const struct gpt_config *c, enum gpt_dtype act,
+                               const struct gpt_backend *be)
+{
+    /* what kernels are chosen by; windows and documents are in all */
+    const struct gpt_attn op = {
+        .d = c->head_size,
+        .alibi = c->position_embedding == GPT_POSITION_ALIBI,
+        .softcap = (float)c->attn_logit_softcapping,
+        .act = act,
+    };
+
+    return be->attn_slow ? be->attn_slow(&op) : NULL;
+}

@@ -12,7 +12,7 @@ struct attn_shape {
     float scale;
     bool alibi;
     int64_t window; /* 0: none */
-    float softcap;  /* 0: none; only the plain kernels have it */
+    float softcap;  /* 0: none */
     const int32_t *doc_start; /* or NULL */
     float *lse;
     struct cuda_drop drop;
@@ -104,7 +104,15 @@ __device__ inline float attn_keep(const struct attn_shape &s, uint64_t index)
     return keep[0];
 }
 
-/* On tensor cores; false when they do not do this type or head size. */
+/* True when the kernels for tensor cores do op's type, options and head size. */
+static inline bool cuda_flash_does(const struct gpt_attn *op)
+{
+    /* ALiBi is added after the cap, whose slope could not be told from the sum. */
+    return op->act != GPT_F32 && op->d % 8 == 0 && op->d <= ATTN_MAX_D &&
+           !(op->softcap > 0 && op->alibi);
+}
+
+/* On tensor cores; false when they do not do this. */
 bool cuda_flash_fwd(struct gpt_queue *q, const struct gpt_attn *op);
 bool cuda_flash_bwd(struct gpt_queue *q, const struct gpt_attn *op,
                     const struct gpt_attn_grad *grad);

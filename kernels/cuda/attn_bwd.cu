@@ -174,7 +174,7 @@ void cuda_attn_bwd(struct gpt_queue *q, const struct gpt_attn *op,
 {
     if (!cuda_ready(q, "attn_bwd", op->act) || !op->b || !op->t)
         return;
-    if (op->softcap <= 0 && (cuda_hopper_bwd(q, op, grad) || cuda_flash_bwd(q, op, grad)))
+    if (cuda_hopper_bwd(q, op, grad) || cuda_flash_bwd(q, op, grad))
         return;
     with_type(op->act, [&](auto type) {
         using T = decltype(type);

@@ -63,6 +63,17 @@ template <class T> static __global__ void attend(struct attn_shape s, const T *q
         s.lse[(b * s.h + h) * s.t + t] = max + logf(total);
 }
 
+/* Without tensor cores a warp does one query, hundreds of times slower. */
+const char *cuda_attn_slow(const struct gpt_attn *op)
+{
+    if (cuda_flash_does(op))
+        return NULL;
+    return op->act == GPT_F32 ? "tensor cores compute it in bf16 and fp16 alone"
+           : op->d % 8 || op->d > ATTN_MAX_D
+               ? "tensor cores take heads of a multiple of 8 elements, up to 256"
+               : "tensor cores do not cap scores beside ALiBi";
+}
+
 void cuda_attn_fwd(struct gpt_queue *q, const struct gpt_attn *op)
 {
     if (!cuda_ready(q, "attn_fwd", op->act) || !op->b || !op->t)
@@ -71,9 +82,8 @@ void cuda_attn_fwd(struct gpt_queue *q, const struct gpt_attn *op)
         cuda_fail(q, "heads of %lld elements, limit %d", (long long)op->d, ATTN_MAX_D);
         return;
     }
-    /* Best first; each says whether it has the GPU, type and size. Scores are capped
-     * by the plain kernels alone. */
-    if (op->softcap <= 0 && (cuda_hopper_fwd(q, op) || cuda_flash_fwd(q, op)))
+    /* Best first; each says whether it has the GPU, type, size and options. */
+    if (cuda_hopper_fwd(q, op) || cuda_flash_fwd(q, op))
         return;
     with_type(op->act, [&](auto type) {
         using T = decltype(type);

@@ -436,6 +436,7 @@ static struct gpt_backend table()
     be.attn_fwd = cuda_attn_fwd;
     be.attn_bwd = cuda_attn_bwd;
     be.attn_scratch = cuda_attn_scratch;
+    be.attn_slow = cuda_attn_slow;
     be.attn_cached = cuda_attn_cached;
     be.xent = cuda_xent;
     be.xent_partial = cuda_xent_partial;

@@ -219,6 +219,7 @@ void cuda_attn_fwd(struct gpt_queue *q, const struct gpt_attn *op);
 void cuda_attn_bwd(struct gpt_queue *q, const struct gpt_attn *op,
                    const struct gpt_attn_grad *grad);
 size_t cuda_attn_scratch(const struct gpt_attn *op);
+const char *cuda_attn_slow(const struct gpt_attn *op);
 void cuda_attn_cached(struct gpt_queue *q, const struct gpt_attn_cached *op);
 void cuda_xent(struct gpt_queue *q, const struct gpt_xent *op);
 void cuda_xent_partial(struct gpt_queue *q, const struct gpt_xent *op, float *stats);

@@ -15,24 +15,30 @@ template <int D, int ROWS = FLASH_ROWS> constexpr int flash_tile = ROWS * flash_
 
 static const float FLASH_LOG2E = 1.44269504f;
 
-/* Calls f(T(), D), both as types, when tensor cores do op's type and head size;
- * else false. D is the head size or the next that there is a kernel for: tiles
- * then have columns of zeros, in shared memory only. */
-template <class F> bool flash_size(const struct gpt_attn *op, F f)
+/* Calls f(D), as a type, with the first of the sizes that d fits into. */
+template <int D, class F> bool flash_padded(int64_t d, F f)
+{
+    if (d > D)
+        return false;
+    f(std::integral_constant<int, D>());
+    return true;
+}
+
+template <int D, int NEXT, int... MORE, class F> bool flash_padded(int64_t d, F f)
+{
+    return flash_padded<D>(d, f) || flash_padded<NEXT, MORE...>(d, f);
+}
+
+/* Calls f(T(), D), both as types, when tensor cores do op's type and options and
+ * its head size is one of the sizes or fits into one; else false. Tiles then
+ * have columns of zeros, in shared memory only. */
+template <int... SIZES, class F> bool flash_size(const struct gpt_attn *op, F f)
 {
     auto sized = [&](auto type) {
-        if (op->d <= 64)
-            f(type, std::integral_constant<int, 64>());
-        else if (op->d <= 80)
-            f(type, std::integral_constant<int, 80>());
-        else if (op->d <= 96)
-            f(type, std::integral_constant<int, 96>());
-        else if (op->d <= 128)
-            f(type, std::integral_constant<int, 128>());
-        return op->d <= 128;
+        return flash_padded<SIZES...>(op->d, [&](auto d) { f(type, d); });
     };
 
-    if (op->act == GPT_F32 || !cuda_wide(op->act, op->d, op->qkv, op->out))
+    if (!cuda_flash_does(op) || !cuda_wide(op->act, op->d, op->qkv, op->out))
         return false;
     return op->act == GPT_BF16 ? sized(__nv_bfloat16()) : sized(__half());
 }
@@ -139,15 +145,15 @@ __device__ inline void flash_scores(float (&s)[N][4], const uint32_t (&a)[D / 16
         }
 }
 
-/* The same, `a` being the warp's rows of a tile: fewer registers. */
+/* The same, `a` being rows row.. of a tile: fewer registers. */
 template <int D, int N, class T>
-__device__ inline void flash_scores_of(float (&s)[N][4], const T *rows, const T *tile)
+__device__ inline void flash_scores_of(float (&s)[N][4], const T *rows, int row, const T *tile)
 {
 #pragma unroll
     for (int d = 0; d < D / 16; d++) {
         uint32_t a[4];
 
-        flash_a<D>(a, rows, threadIdx.x / 32 * 16, d * 16);
+        flash_a<D>(a, rows, row, d * 16);
 #pragma unroll
         for (int n = 0; n < N; n += 2) {
             uint32_t b[2][2];
@@ -155,6 +161,31 @@ __device__ inline void flash_scores_of(float (&s)[N][4], const T *rows, const T 
             flash_b<D>(b, tile, n * 8, d * 16);
             mma16816<T>(s[n], a, b[0]);
             mma16816<T>(s[n + 1], a, b[1]);
+        }
+    }
+}
+
+/* The same for M times 16 rows, for which the tile is read once. */
+template <int D, int M, int N, class T>
+__device__ inline void flash_scores_of(float (&s)[M][N][4], const T *rows, int row,
+                                       const T *tile)
+{
+#pragma unroll
+    for (int d = 0; d < D / 16; d++) {
+        uint32_t a[M][4];
+#pragma unroll
+        for (int m = 0; m < M; m++)
+            flash_a<D>(a[m], rows, row + 16 * m, d * 16);
+#pragma unroll
+        for (int n = 0; n < N; n += 2) {
+            uint32_t b[2][2];
+
+            flash_b<D>(b, tile, n * 8, d * 16);
+#pragma unroll
+            for (int m = 0; m < M; m++) {
+                mma16816<T>(s[m][n], a[m], b[0]);
+                mma16816<T>(s[m][n + 1], a[m], b[1]);
+            }
         }
     }
 }
@@ -175,6 +206,31 @@ __device__ inline void flash_add(float (&sum)[D / 8][4], const float (&p)[N][4],
             flash_b_rows<D>(b, tile, k * 16, n * 8);
             mma16816<T>(sum[n], a, b[0]);
             mma16816<T>(sum[n + 1], a, b[1]);
+        }
+    }
+}
+
+/* The same for M times 16 rows. */
+template <int D, int M, int N, class T>
+__device__ inline void flash_add(float (&sum)[M][D / 8][4], const float (&p)[M][N][4],
+                                 const T *tile)
+{
+#pragma unroll
+    for (int k = 0; k < N / 2; k++) {
+        uint32_t a[M][4];
+#pragma unroll
+        for (int m = 0; m < M; m++)
+            flash_d_to_a<T>(a[m], p[m][2 * k], p[m][2 * k + 1]);
+#pragma unroll
+        for (int n = 0; n < D / 8; n += 2) {
+            uint32_t b[2][2];
+
+            flash_b_rows<D>(b, tile, k * 16, n * 8);
+#pragma unroll
+            for (int m = 0; m < M; m++) {
+                mma16816<T>(sum[m][n], a[m], b[0]);
+                mma16816<T>(sum[m][n + 1], a[m], b[1]);
+            }
         }
     }
 }
@@ -243,6 +299,33 @@ __device__ inline void flash_lean(float (&s)[N][4], float slope, int i, int j)
 #pragma unroll
         for (int e = 0; e < 4; e++)
             s[n][e] += slope * (far + (float)(n * 8 + e % 2 - e / 2 * 8));
+}
+
+/* tanh, by one exponential. What is lost near 0 is 2^-24 of 1, not of the result:
+ * caps are tens, and scores are exponents. */
+__device__ inline float flash_tanh(float x)
+{
+    float e = exp2_fast(-2 * FLASH_LOG2E * fabsf(x));
+
+    return copysignf(__fdividef(1 - e, 1 + e), x);
+}
+
+/* Caps scores in `d` fragments, before they are scaled; by: the scale over the
+ * cap. */
+template <int N> __device__ inline void flash_cap(float (&s)[N][4], float by)
+{
+    float size = 1 / by;
+#pragma unroll
+    for (int n = 0; n < N; n++)
+#pragma unroll
+        for (int e = 0; e < 4; e++)
+            s[n][e] = size * flash_tanh(s[n][e] * by);
+}
+
+/* What flash_cap() takes; 0 without a cap. */
+__device__ inline float flash_cap_by(const struct attn_shape &s)
+{
+    return s.softcap > 0 ? s.scale / s.softcap : 0;
 }
 
 /* ---- dropout: a Philox block serves four neighbouring keys; lanes that hold

@@ -13,19 +13,8 @@
  * one at work, one on its way, each of two tiles of FLASH_STEP rows (and
  * the flash_query of these, for key_grads). A thread's registers at D = 128:
  * key_grads 64 + 64 sums, 16 + 16 scores; query_grads 64 fragments, 64 sums,
- * 16 + 16 scores. */
+ * 16 + 16 scores. Heads of more than 128 elements: flash_bwd_wide.cu. */
 #include "cuda/flash_bwd.cuh"
-
-template <class T> struct flash_grad {
-    const T *qkv, *dout;
-    T *dqkv;
-    const struct flash_query *queries; /* (B, H, padded T) */
-};
-
-/* Rows of the tiles that a block goes over. With 64, scores take 64 registers:
- * heads of 64 would run two blocks at once instead of three, and spill on some
- * architectures. */
-enum { FLASH_STEP = 32 };
 
 /* Elements of 2 bytes of a stage, of all shared memory. */
 template <int D>
@@ -87,47 +76,6 @@ void cuda_flash_prepare(struct gpt_queue *q, const struct gpt_attn *op,
 /* ---- dK, dV ---- */
 
 template <int D, class T>
-static __device__ void fetch_queries(T *stage, const struct attn_shape &s,
-                                     const flash_grad<T> &p, int64_t b,
-                                     const struct query_tile &at)
-{
-    constexpr int N = FLASH_STEP, tile = flash_tile<D, N>;
-    int64_t ldo = s.h * s.d;
-
-    flash_fetch<D, N>(stage, p.qkv + attn_query_at(s, b, at.h), at.t, s.t, s.ld, s.d);
-    flash_fetch<D, N>(stage + tile, p.dout + b * s.t * ldo + at.h * s.d, at.t, s.t, ldo, s.d);
-    if (threadIdx.x < N)
-        copy_async(stage + 2 * tile + 8 * threadIdx.x,
-                   p.queries + (b * s.h + at.h) * padded(s.t) + at.t + threadIdx.x, 16);
-}
-
-/* From scores and dP, transposed: P M and dS. q: of the tile's queries; key:
- * this lane's first key, counted from the tile's first query; first: that
- * query's number; kept: see flash_keep_columns. */
-template <int N>
-static __device__ void pairs_of_keys(float (&p)[N][4], float (&ds)[N][4],
-                                     const struct attn_shape &s, const struct flash_query *q,
-                                     int first, int key, bool all_seen,
-                                     const uint32_t (&kept)[4])
-{
-#pragma unroll
-    for (int n = 0; n < N; n++)
-#pragma unroll
-        for (int e = 0; e < 4; e++) {
-            int i = n * 8 + threadIdx.x % 4 * 2 + e % 2, j = key + e / 2 * 8;
-            /* Selected before the exponential and without branches: else each
-             * probability becomes a block of its own in machine code. */
-            bool seen = all_seen | ((j <= i) & (first + j >= q[i].first));
-            float keep = kept[e] >> 4 * n & 1 ? s.drop.scale : 0;
-            float x = p[n][e] * (s.scale * FLASH_LOG2E) - q[i].lse;
-            float prob = exp2_fast(seen ? x : -INFINITY);
-
-            ds[n][e] = prob * (keep * ds[n][e] - q[i].delta);
-            p[n][e] = prob * keep;
-        }
-}
-
-template <int D, class T>
 static __global__ void __launch_bounds__(FLASH_THREADS)
     key_grads(struct attn_shape s, flash_grad<T> p)
 {
@@ -161,8 +109,10 @@ static __global__ void __launch_bounds__(FLASH_THREADS)
             flash_keep_columns<N / 8>(kept, s.drop,
                                       attn_drop_at(s, b, at.h, at.t) + j0 + row, s.t);
         float prob[N / 8][4] = {}, ds[N / 8][4] = {};
-        flash_scores_of<D>(prob, keys, q);
-        flash_scores_of<D>(ds, values, dout);
+        flash_scores_of<D>(prob, keys, row, q);
+        flash_scores_of<D>(ds, values, row, dout);
+        if (s.softcap > 0)
+            flash_cap(prob, flash_cap_by(s));
         if (s.alibi) /* rows are keys here */
             flash_lean(prob, -attn_slope(s, at.h) / s.scale,
                        (int)(j0 - at.t) + row + lane / 4, lane % 4 * 2);
@@ -181,29 +131,6 @@ static __global__ void __launch_bounds__(FLASH_THREADS)
 }
 
 /* ---- dQ ---- */
-
-/* From scores and dP: dS, in place of dP. q: of this lane's two queries, whose
- * first is number t; key: the number of its first key; kept: see
- * flash_keep_rows. */
-template <int N>
-static __device__ void pairs_of_queries(const float (&p)[N][4], float (&ds)[N][4],
-                                        const struct attn_shape &s,
-                                        const struct flash_query (&q)[2], int t, int key,
-                                        bool all_seen, const uint32_t (&kept)[2])
-{
-#pragma unroll
-    for (int n = 0; n < N; n++)
-#pragma unroll
-        for (int e = 0; e < 4; e++) {
-            int h = e / 2, i = t + 8 * h, j = key + n * 8 + e % 2;
-            bool seen = all_seen | ((j <= i) & (j >= q[h].first));
-            float keep = kept[h] >> (4 * n + e % 2) & 1 ? s.drop.scale : 0;
-            float x = p[n][e] * (s.scale * FLASH_LOG2E) - q[h].lse;
-            float prob = exp2_fast(seen ? x : -INFINITY);
-
-            ds[n][e] = prob * (keep * ds[n][e] - q[h].delta);
-        }
-}
 
 template <int D, class T>
 static __global__ void __launch_bounds__(FLASH_THREADS, flash_blocks<D>)
@@ -250,6 +177,8 @@ static __global__ void __launch_bounds__(FLASH_THREADS, flash_blocks<D>)
         float prob[N / 8][4] = {}, ds[N / 8][4] = {};
         flash_scores<D>(prob, q, stage);
         flash_scores<D>(ds, dout, stage + tile);
+        if (s.softcap > 0)
+            flash_cap(prob, flash_cap_by(s));
         if (s.alibi)
             flash_lean(prob, slope, (int)t, (int)j + lane % 4 * 2);
         pairs_of_queries(prob, ds, s, mine, (int)t, (int)j + lane % 4 * 2,
@@ -267,12 +196,8 @@ template <int D, class T>
 static void launch_backward(struct gpt_queue *q, const struct gpt_attn *op,
                             const struct gpt_attn_grad *grad)
 {
-    struct attn_shape s = attn_shape_of(op);
-
-    if (!s.drop.below)
-        s.drop.scale = 1; /* of what stays: all */
-    flash_grad<T> p = {(const T *)op->qkv, (const T *)grad->dout, (T *)grad->dqkv,
-                       (const struct flash_query *)grad->scratch};
+    struct attn_shape s = flash_grad_shape(op);
+    flash_grad<T> p = flash_grad_of<T>(op, grad);
     /* prepare, then the two passes, which read what it left: one stream. */
     unsigned tiles = (unsigned)cuda_blocks(op->t, FLASH_ROWS);
     size_t shared = flash_shared<D> * sizeof(T);
@@ -291,7 +216,8 @@ bool cuda_flash_bwd(struct gpt_queue *q, const struct gpt_attn *op,
 {
     if (!cuda_wide(op->act, op->d, grad->dout, grad->dqkv, grad->scratch))
         return false;
-    return flash_size(op, [&](auto type, auto d) {
-        launch_backward<d.value, decltype(type)>(q, op, grad);
-    });
+    return flash_size<64, 80, 96, 128>(op, [&](auto type, auto d) {
+               launch_backward<d.value, decltype(type)>(q, op, grad);
+           }) ||
+           cuda_flash_bwd_wide(q, op, grad);
 }

@@ -1,4 +1,5 @@
-/* What the backward kernels for tensor cores share: see flash_bwd.cu. */
+/* What the backward kernels for tensor cores share: see flash_bwd.cu. Scores are
+ * those of before they are scaled. */
 #ifndef GPT_KERNELS_CUDA_FLASH_BWD_CUH
 #define GPT_KERNELS_CUDA_FLASH_BWD_CUH
 
@@ -41,5 +42,111 @@ __device__ inline bool advance(const struct attn_shape &s, int b, int j, int h_e
     at.t = j;
     return ++at.h < h_end;
 }
+
+template <class T> struct flash_grad {
+    const T *qkv, *dout;
+    T *dqkv;
+    const struct flash_query *queries; /* (B, H, padded T) */
+};
+
+template <class T>
+static flash_grad<T> flash_grad_of(const struct gpt_attn *op, const struct gpt_attn_grad *grad)
+{
+    return {(const T *)op->qkv, (const T *)grad->dout, (T *)grad->dqkv,
+            (const struct flash_query *)grad->scratch};
+}
+
+static inline struct attn_shape flash_grad_shape(const struct gpt_attn *op)
+{
+    struct attn_shape s = attn_shape_of(op);
+
+    if (!s.drop.below)
+        s.drop.scale = 1; /* of what stays: all */
+    return s;
+}
+
+/* Rows of the tiles that a block goes over. With 64, scores take 64 registers:
+ * heads of 64 would run two blocks at once instead of three, and spill on some
+ * architectures. */
+enum { FLASH_STEP = 32 };
+
+/* Begins to copy a tile of queries, of dO, and what is known of the queries. */
+template <int D, class T>
+__device__ inline void fetch_queries(T *stage, const struct attn_shape &s,
+                                     const flash_grad<T> &p, int64_t b,
+                                     const struct query_tile &at)
+{
+    constexpr int N = FLASH_STEP, tile = flash_tile<D, N>;
+    int64_t ldo = s.h * s.d;
+
+    flash_fetch<D, N>(stage, p.qkv + attn_query_at(s, b, at.h), at.t, s.t, s.ld, s.d);
+    flash_fetch<D, N>(stage + tile, p.dout + b * s.t * ldo + at.h * s.d, at.t, s.t, ldo, s.d);
+    if (threadIdx.x < N)
+        copy_async(stage + 2 * tile + 8 * threadIdx.x,
+                   p.queries + (b * s.h + at.h) * padded(s.t) + at.t + threadIdx.x, 16);
+}
+
+/* The derivative of flash_cap() where it gave `score`; 1 if by is 0. */
+__device__ inline float flash_rise(float score, float by)
+{
+    float t = score * by;
+
+    return 1 - t * t;
+}
+
+/* From scores and dP, transposed: P M and dS. q: of the tile's queries; key:
+ * this lane's first key, counted from the tile's first query; first: that
+ * query's number; kept: see flash_keep_columns. */
+template <int N>
+__device__ inline void pairs_of_keys(float (&p)[N][4], float (&ds)[N][4],
+                                     const struct attn_shape &s, const struct flash_query *q,
+                                     int first, int key, bool all_seen,
+                                     const uint32_t (&kept)[4])
+{
+    float by = flash_cap_by(s);
+#pragma unroll
+    for (int n = 0; n < N; n++)
+#pragma unroll
+        for (int e = 0; e < 4; e++) {
+            int i = n * 8 + threadIdx.x % 4 * 2 + e % 2, j = key + e / 2 * 8;
+            /* Selected before the exponential and without branches: else each
+             * probability becomes a block of its own in machine code. */
+            bool seen = all_seen | ((j <= i) & (first + j >= q[i].first));
+            float keep = kept[e] >> 4 * n & 1 ? s.drop.scale : 0;
+            float x = p[n][e] * (s.scale * FLASH_LOG2E) - q[i].lse;
+            float prob = exp2_fast(seen ? x : -INFINITY);
+
+            ds[n][e] = prob * flash_rise(p[n][e], by) * (keep * ds[n][e] - q[i].delta);
+            p[n][e] = prob * keep;
+        }
+}
+
+/* From scores and dP: dS, in place of dP. q: of this lane's two queries, whose
+ * first is number t; key: the number of its first key; kept: see
+ * flash_keep_rows. */
+template <int N>
+__device__ inline void pairs_of_queries(const float (&p)[N][4], float (&ds)[N][4],
+                                        const struct attn_shape &s,
+                                        const struct flash_query (&q)[2], int t, int key,
+                                        bool all_seen, const uint32_t (&kept)[2])
+{
+    float by = flash_cap_by(s);
+#pragma unroll
+    for (int n = 0; n < N; n++)
+#pragma unroll
+        for (int e = 0; e < 4; e++) {
+            int h = e / 2, i = t + 8 * h, j = key + n * 8 + e % 2;
+            bool seen = all_seen | ((j <= i) & (j >= q[h].first));
+            float keep = kept[h] >> (4 * n + e % 2) & 1 ? s.drop.scale : 0;
+            float x = p[n][e] * (s.scale * FLASH_LOG2E) - q[h].lse;
+            float prob = exp2_fast(seen ? x : -INFINITY);
+
+            ds[n][e] = prob * flash_rise(p[n][e], by) * (keep * ds[n][e] - q[h].delta);
+        }
+}
+
+/* Heads of more than 128 elements; false when tensor cores do not do op. */
+bool cuda_flash_bwd_wide(struct gpt_queue *q, const struct gpt_attn *op,
+                         const struct gpt_attn_grad *grad);
 
 #endif

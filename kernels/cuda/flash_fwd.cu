@@ -1,19 +1,38 @@
-/* Causal self-attention on tensor cores, forward (Dao 2023). A block takes 64
- * queries of one head and goes over the keys that they see, 64 at a time; keys
- * and values of the next tile are on their way while one is worked on. A warp
- * owns 16 queries; scores never leave its registers. */
+/* Causal self-attention on tensor cores, forward (Dao 2023). A block takes the
+ * queries of one head, 128 or 64, and goes over the keys that they see, 64 or 32
+ * at a time; keys and values of the next tile are on their way while one is
+ * worked on. A warp owns 32 or 16 queries, for which it reads each tile once;
+ * scores never leave its registers. */
 #include "cuda/flash.cuh"
 
-/* What a thread keeps of its two queries, rows g and g + 8 of the warp's. */
-template <int D> struct running {
-    float out[D / 8][4], max[2], sum[2];
+/* How a block is cut, by head size: sums of 32 queries a warp take D registers of a
+ * thread, and all tiles have to fit into 99 KiB, of which most GPUs give a block
+ * no more. */
+template <int D> struct cut {
+    enum {
+        M = D <= 128 ? 2 : 1, /* times 16 queries of a warp */
+        ROWS = 64 * M,
+        KEYS = D <= 64 ? 64 : 32,
+        N = KEYS / 8,
+    };
 };
 
-/* Scores that query t does not see become -inf; first: its first key. */
-static __device__ void hide_unseen(float (&s)[8][4], int t, int key, const int (&first)[2])
+/* What a thread keeps of its queries: of each 16 of the warp's, rows g and
+ * g + 8. */
+template <int D> struct running {
+    float out[cut<D>::M][D / 8][4], max[cut<D>::M][2], sum[cut<D>::M][2];
+};
+
+/* Scores of sample b that query t does not see become -inf. */
+template <int N>
+static __device__ void hide_unseen(float (&s)[N][4], const struct attn_shape &a, int64_t b, int t,
+                                   int key)
 {
+    /* Asked for again for each tile: most need no mask, and registers are few. */
+    const int first[2] = {(int)attn_first(a, b, min((int64_t)t, a.t - 1)),
+                          (int)attn_first(a, b, min((int64_t)t + 8, a.t - 1))};
 #pragma unroll
-    for (int n = 0; n < 8; n++)
+    for (int n = 0; n < N; n++)
 #pragma unroll
         for (int e = 0; e < 4; e++) {
             int j = key + n * 8 + e % 2, i = t + e / 2 * 8;
@@ -23,165 +42,183 @@ static __device__ void hide_unseen(float (&s)[8][4], int t, int key, const int (
         }
 }
 
-/* Scores become probabilities relative to the maximum so far; scale includes
- * log2(e). What was summed under an older maximum shrinks. */
-template <int D>
-static __device__ void softmax(float (&s)[8][4], running<D> &r, float scale)
+/* Scores of 16 queries become probabilities relative to the maximum so far;
+ * scale includes log2(e). What was summed under an older maximum shrinks. */
+template <int D, int N>
+static __device__ void softmax(float (&s)[N][4], float (&out)[D / 8][4], float (&max)[2],
+                               float (&sum)[2], float scale)
 {
 #pragma unroll
     for (int h = 0; h < 2; h++) {
-        float top = r.max[h];
+        float top = max[h];
 #pragma unroll
-        for (int n = 0; n < 8; n++)
+        for (int n = 0; n < N; n++)
             top = fmaxf(top, fmaxf(s[n][2 * h], s[n][2 * h + 1]));
         top = fmaxf(top, __shfl_xor_sync(ALL_LANES, top, 1));
         top = fmaxf(top, __shfl_xor_sync(ALL_LANES, top, 2));
         /* A query that has seen no key so far: exp2(-inf - 0) is 0, where -inf
          * less -inf would be NaN. */
         float shift = top == -INFINITY ? 0 : top * scale;
-        float shrink = exp2_fast(r.max[h] * scale - shift);
-        r.max[h] = top;
+        float shrink = exp2_fast(max[h] * scale - shift);
+        max[h] = top;
         /* A thread's own part of the sum: the four lanes of a row add theirs once,
          * at the end. */
-        r.sum[h] *= shrink;
+        sum[h] *= shrink;
 #pragma unroll
-        for (int n = 0; n < 8; n++)
+        for (int n = 0; n < N; n++)
 #pragma unroll
             for (int e = 2 * h; e < 2 * h + 2; e++) {
                 s[n][e] = exp2_fast(s[n][e] * scale - shift);
-                r.sum[h] += s[n][e];
+                sum[h] += s[n][e];
             }
 #pragma unroll
         for (int n = 0; n < D / 8; n++) {
-            r.out[n][2 * h] *= shrink;
-            r.out[n][2 * h + 1] *= shrink;
+            out[n][2 * h] *= shrink;
+            out[n][2 * h + 1] *= shrink;
         }
     }
 }
 
 /* Dropout of probabilities; kept: see flash_keep_rows. */
-static __device__ void drop_scores(float (&s)[8][4], float scale, const uint32_t (&kept)[2])
+template <int N>
+static __device__ void drop_scores(float (&s)[N][4], float scale, const uint32_t (&kept)[2])
 {
 #pragma unroll
-    for (int n = 0; n < 8; n++)
+    for (int n = 0; n < N; n++)
 #pragma unroll
         for (int e = 0; e < 4; e++)
             s[n][e] *= kept[e / 2] >> (4 * n + e % 2) & 1 ? scale : 0;
 }
 
-/* One tile of keys. slope: ALiBi's, before scores are scaled, or 0; t, key: of
- * this thread's first score; drop_at: the counter of the warp's first. */
-template <int D, class T>
-static __device__ void attend_tile(const struct attn_shape &shape, running<D> &r,
-                            const uint32_t (&q)[D / 16][4], const T *keys, const T *values,
-                            float slope, int t, int key, const int (&first)[2], bool all_seen,
-                            uint64_t drop_at)
-{
-    uint32_t kept[2] = {};
+/* A head of a sample, and where a warp is in it. */
+struct place {
+    int64_t b, h;
+    int row, t; /* the warp's first query in the block's tile, in the sequence */
+};
 
-    if (shape.drop.below) /* before scores take their registers */
-        flash_keep_rows<8>(kept, shape.drop, drop_at, shape.t);
-    float s[8][4] = {};
-    flash_scores<D>(s, q, keys);
-    if (shape.alibi)
-        flash_lean(s, slope, t, key);
+/* One tile of keys, which begins at `key`. */
+template <int D, class T>
+static __device__ void attend_tile(const struct attn_shape &a, running<D> &r,
+                                   const struct place &at, const T *queries, const T *keys,
+                                   const T *values, int key)
+{
+    constexpr int M = cut<D>::M, N = cut<D>::N;
+    int lane = threadIdx.x % 32, t = at.t + lane / 4, own = key + lane % 4 * 2;
+    uint32_t kept[M][2] = {};
+
+    if (a.drop.below) /* before scores take their registers */
+#pragma unroll
+        for (int m = 0; m < M; m++)
+            flash_keep_rows<N>(kept[m], a.drop, attn_drop_at(a, at.b, at.h, at.t + 16 * m) + key,
+                               a.t);
+    float s[M][N][4] = {};
+    flash_scores_of<D>(s, queries, at.row, keys);
+    if (a.softcap > 0)
+#pragma unroll
+        for (int m = 0; m < M; m++)
+            flash_cap(s[m], flash_cap_by(a));
+    if (a.alibi)
+#pragma unroll
+        for (int m = 0; m < M; m++)
+            flash_lean(s[m], attn_slope(a, at.h) / a.scale, t + 16 * m, own);
     /* Tiles below the diagonal of one document, most of them, need no mask. */
-    if (!all_seen)
-        hide_unseen(s, t, key, first);
-    softmax<D>(s, r, shape.scale * FLASH_LOG2E);
-    if (shape.drop.below)
-        drop_scores(s, shape.drop.scale, kept);
+    if (key + cut<D>::KEYS > at.t || attn_hides(a))
+#pragma unroll
+        for (int m = 0; m < M; m++)
+            hide_unseen(s[m], a, at.b, t + 16 * m, own);
+#pragma unroll
+    for (int m = 0; m < M; m++)
+        softmax<D>(s[m], r.out[m], r.max[m], r.sum[m], a.scale * FLASH_LOG2E);
+    if (a.drop.below)
+#pragma unroll
+        for (int m = 0; m < M; m++)
+            drop_scores(s[m], a.drop.scale, kept[m]);
     flash_add<D>(r.out, s, values);
 }
 
 /* Divides by the sums; writes what lies inside the sequence. */
 template <int D, class T>
 static __device__ void write_rows(const struct attn_shape &s, running<D> &r, T *out, float *lse,
-                              int64_t t)
+                                  int64_t t)
 {
-    float by[2];
 #pragma unroll
-    for (int h = 0; h < 2; h++) {
-        float sum = r.sum[h];
+    for (int m = 0; m < cut<D>::M; m++, t += 16) {
+        float by[2];
+#pragma unroll
+        for (int h = 0; h < 2; h++) {
+            float sum = r.sum[m][h];
 
-        sum += __shfl_xor_sync(ALL_LANES, sum, 1);
-        sum += __shfl_xor_sync(ALL_LANES, sum, 2);
-        by[h] = 1 / sum;
-        if (threadIdx.x % 4 == 0 && t + 8 * h < s.t)
-            lse[t + 8 * h] = r.max[h] * s.scale + logf(sum);
+            sum += __shfl_xor_sync(ALL_LANES, sum, 1);
+            sum += __shfl_xor_sync(ALL_LANES, sum, 2);
+            by[h] = 1 / sum;
+            if (threadIdx.x % 4 == 0 && t + 8 * h < s.t)
+                lse[t + 8 * h] = r.max[m][h] * s.scale + logf(sum);
+        }
+        flash_store<D>(out, r.out[m], by, t, s.t, s.h * s.d, s.d);
     }
-    flash_store<D>(out, r.out, by, t, s.t, s.h * s.d, s.d);
 }
 
-/* Blocks at once: as many as the compiler likes (0), but where it would spill for a
- * third, at D = 64. */
-#if defined(__CUDA_ARCH__) && __CUDA_ARCH__ >= 1200
-enum { FORWARD_BLOCKS = 2 };
-#else
-enum { FORWARD_BLOCKS = 0 };
-#endif
-
+/* Two blocks a multiprocessor: more would leave too few registers. */
 template <int D, class T>
-static __global__ void __launch_bounds__(FLASH_THREADS, FORWARD_BLOCKS)
+static __global__ void __launch_bounds__(FLASH_THREADS, 2)
     flash_forward(struct attn_shape s, const T *qkv, T *out)
 {
-    T *mem = reinterpret_cast<T *>(dynamic_floats());
-    T *queries = mem, *keys = mem + flash_tile<D>, *values = keys + 2 * flash_tile<D>;
+    constexpr int M = cut<D>::M, ROWS = cut<D>::ROWS, KEYS = cut<D>::KEYS;
+    constexpr int tile = flash_tile<D, KEYS>;
+    T *queries = reinterpret_cast<T *>(dynamic_floats());
+    T *keys = queries + flash_tile<D, ROWS>, *values = keys + 2 * tile;
     /* Long rows of keys first. Blocks start in the order of their numbers, and
      * the last queries see the most keys: the short rows of the first queries
      * fill the gaps at the end, when multiprocessors become free one by one. */
-    int64_t t0 = (int64_t)(gridDim.x - 1 - blockIdx.x) * FLASH_ROWS;
+    int t0 = (int)(gridDim.x - 1 - blockIdx.x) * ROWS, end = (int)min((int64_t)t0 + ROWS, s.t);
     int64_t h = blockIdx.y, b = blockIdx.z;
-    const T *k = qkv + attn_key_at(s, b, h / (s.h / s.g)), *v = k + s.d;
-    int64_t begin = flash_first(s, b, t0) / FLASH_ROWS * FLASH_ROWS;
+    const T *k = qkv + attn_key_at(s, b, h / (s.h / s.g)); /* values follow */
+    int begin = flash_first<ROWS>(s, b, t0) / KEYS * KEYS;
 
-    flash_fetch<D>(queries, qkv + attn_query_at(s, b, h), t0, s.t, s.ld, s.d);
-    flash_fetch<D>(keys, k, begin, s.t, s.ld, s.d);
-    flash_fetch<D>(values, v, begin, s.t, s.ld, s.d);
+    flash_fetch<D, ROWS>(queries, qkv + attn_query_at(s, b, h), t0, s.t, s.ld, s.d);
+    flash_fetch<D, KEYS>(keys, k, begin, s.t, s.ld, s.d);
+    flash_fetch<D, KEYS>(values, k + s.d, begin, s.t, s.ld, s.d);
     copy_commit();
-    int lane = threadIdx.x % 32, row = threadIdx.x / 32 * 16;
-    int64_t t = t0 + row + lane / 4;
-    int first[2] = {(int)attn_first(s, b, min(t, s.t - 1)),
-                    (int)attn_first(s, b, min(t + 8, s.t - 1))};
-    float slope = attn_slope(s, h) / s.scale;
-    uint32_t q[D / 16][4];
-    running<D> r = {{}, {-INFINITY, -INFINITY}, {0, 0}};
-    for (int64_t j = begin; j <= t0; j += FLASH_ROWS) {
-        int now = (j - begin) / FLASH_ROWS % 2, next = 1 - now;
+    int row = threadIdx.x / 32 * (16 * M);
+    const struct place at = {b, h, row, t0 + row};
+    running<D> r = {};
+#pragma unroll
+    for (int i = 0; i < 2 * M; i++)
+        r.max[i / 2][i % 2] = -INFINITY;
+    for (int j = begin; j < end; j += KEYS) {
+        int now = (j - begin) / KEYS % 2, next = 1 - now;
 
-        if (j + FLASH_ROWS <= t0) {
-            flash_fetch<D>(keys + next * flash_tile<D>, k, j + FLASH_ROWS, s.t, s.ld, s.d);
-            flash_fetch<D>(values + next * flash_tile<D>, v, j + FLASH_ROWS, s.t, s.ld, s.d);
+        if (j + KEYS < end) {
+            flash_fetch<D, KEYS>(keys + next * tile, k, j + KEYS, s.t, s.ld, s.d);
+            flash_fetch<D, KEYS>(values + next * tile, k + s.d, j + KEYS, s.t, s.ld, s.d);
         }
         copy_commit();
         /* One group may be under way, that of the next tile: this one's is there,
          * for this thread; the barrier makes it so for all. */
         copy_wait<1>();
         __syncthreads();
-        if (j == begin)
-            /* Queries stay in registers as fragments from here on. */
-            flash_rows<D>(q, queries);
-        attend_tile<D>(s, r, q, keys + now * flash_tile<D>, values + now * flash_tile<D>,
-                slope, (int)t, (int)j + lane % 4 * 2, first, j < t0 && !attn_hides(s),
-                attn_drop_at(s, b, h, t0 + row) + j);
+        if (j < at.t + 16 * M) /* else the warp's queries see nothing of it */
+            attend_tile<D>(s, r, at, queries, keys + now * tile, values + now * tile, j);
         __syncthreads(); /* the tile may be overwritten */
     }
     copy_wait<0>();
-    write_rows<D>(s, r, out + (b * s.t * s.h + h) * s.d, s.lse + (b * s.h + h) * s.t, t);
+    write_rows<D>(s, r, out + (b * s.t * s.h + h) * s.d, s.lse + (b * s.h + h) * s.t,
+                  at.t + threadIdx.x % 32 / 4);
 }
 
 template <int D, class T> static void launch_forward(struct gpt_queue *q, const struct gpt_attn *op)
 {
-    /* Five tiles of shared memory: queries, and two stages of keys and values. */
-    dim3 grid(cuda_blocks(op->t, FLASH_ROWS), op->h, op->b);
+    dim3 grid(cuda_blocks(op->t, cut<D>::ROWS), op->h, op->b);
+    /* Queries, and two stages of keys and values. */
+    size_t shared = flash_tile<D, cut<D>::ROWS> + 4 * flash_tile<D, cut<D>::KEYS>;
 
-    launch(q, flash_forward<D, T>, grid, FLASH_THREADS, 5 * flash_tile<D> * sizeof(T),
-           attn_shape_of(op), (const T *)op->qkv, (T *)op->out);
+    launch(q, flash_forward<D, T>, grid, FLASH_THREADS, shared * sizeof(T), attn_shape_of(op),
+           (const T *)op->qkv, (T *)op->out);
 }
 
 bool cuda_flash_fwd(struct gpt_queue *q, const struct gpt_attn *op)
 {
-    return flash_size(op, [&](auto type, auto d) {
+    return flash_size<64, 80, 96, 128, 192, 256>(op, [&](auto type, auto d) {
         launch_forward<d.value, decltype(type)>(q, op);
     });
 }

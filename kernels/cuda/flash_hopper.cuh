@@ -6,11 +6,12 @@
 #include "cuda/flash.cuh"
 #include "cuda/hopper.cuh"
 
-/* True when q's GPU runs these kernels for the type and head size of op. Heads are padded to 64 or
- * 128 elements, in shared memory only: copies put zeros there. */
+/* True when q's GPU runs these kernels for the type, options and head size of op.
+ * Heads are padded to 64 or 128 elements, in shared memory only: copies put zeros
+ * there. */
 static inline bool hopper_size(const struct gpt_queue *q, const struct gpt_attn *op)
 {
-    return q->hopper && op->act != GPT_F32 && op->d <= 128 &&
+    return q->hopper && cuda_flash_does(op) && op->d <= 128 && op->softcap <= 0 &&
            cuda_wide(op->act, op->d, op->qkv, op->out);
 }
 

@@ -254,7 +254,8 @@ static __global__ void __launch_bounds__(WARPS * LANES, 2)
  * false when a row is too long for the registers of a block. */
 template <int W, class F> static bool with_share(int64_t c, F f)
 {
-    const int third = 8 / W, most = 3 * third; /* 24 sums for w and 24 for b */
+    /* 24 sums for w and 24 for b; 16 of float, whose rows take more registers */
+    const int most = W == 8 ? 3 : 4;
     int warps = 1;
 
     while (warps < WARPS && c > (int64_t)warps * LANES * W * most)
@@ -262,10 +263,10 @@ template <int W, class F> static bool with_share(int64_t c, F f)
     int64_t pieces = cuda_blocks(c, (int64_t)warps * LANES * W);
     if (pieces > most)
         return false;
-    if (pieces <= third)
-        f(std::integral_constant<int, third>(), warps);
-    else if (pieces <= 2 * third)
-        f(std::integral_constant<int, 2 * third>(), warps);
+    if (pieces == 1)
+        f(std::integral_constant<int, 1>(), warps);
+    else if (pieces == 2)
+        f(std::integral_constant<int, 2>(), warps);
     else
         f(std::integral_constant<int, most>(), warps);
     return true;

@@ -71,6 +71,7 @@ expect 0 'trains on the CPU' train --device cpu --save cpu
 cp err cpu.log
 expect 0 'trains on a GPU' train --device "$device" --save gpu
 cp err gpu.log
+err_has 'attention runs many times below the speed of device'
 follows 'all 20 losses are those of the CPU' 2e-5 gpu.log cpu.log
 check 'and fall' awk 'NR == 1 { first = $1 } END { exit !($1 < first / 1.5) }' got
 GPT_CUDA_EMU_ORDER=reverse
@@ -121,6 +122,7 @@ END
 # ---- precisions and ranks ----
 expect 0 'bf16' train --device "$device" --bf16
 cp err gpu-bf16.log
+check 'whose attention is not slow' sh -c '! grep "attention runs" err'
 follows 'follows float' 5e-3 gpu-bf16.log cpu.log
 expect 0 'fp16, which the CPU does not have' \
     train --device "$device" --fp16 --loss-scale 1024

@@ -482,6 +482,10 @@ static void windows(void)
     softcap = 0.7F;
     check_attn("attention", 0, (struct attn_case){1, 90, 4, 2, 64, 0.2, true},
                true);
+    check_attn("attention", 1, (struct attn_case){1, 150, 4, 2, 64, 0.2, true},
+               false);
+    check_attn("attention", 1, (struct attn_case){1, 70, 2, 1, 256, 0, false},
+               false);
     check_cached(9, 4, 2, 33, false);
     window = 0;
     check_cached(5, 6, 2, 24, true);
@@ -498,10 +502,13 @@ static void attention(void)
         {1, 65, 2, 2, 96, 0, true},      {1, 98, 3, 1, 96, 0.2, false},
         {1, 150, 2, 2, 128, 0.3, true},  {1, 129, 2, 1, 128, 0.1, false},
         {1, 257, 2, 1, 64, 0.1, true},   {1, 212, 2, 1, 128, 0, true},
+        {1, 75, 2, 1, 136, 0.1, true},   {1, 131, 1, 1, 192, 0, false},
+        {1, 99, 2, 1, 256, 0, true},     {1, 65, 2, 2, 256, 0.2, false},
     };
     static const struct attn_case with_alibi[] = {
         {2, 40, 5, 1, 16, 0, false},    {1, 100, 3, 1, 64, 0.1, true},
         {1, 139, 2, 2, 80, 0, false},   {1, 97, 3, 3, 128, 0, true},
+        {1, 70, 2, 1, 200, 0.1, true},
     };
 
     reopen("GPT_CUDA_FLASH", "mma");
@@ -516,6 +523,7 @@ static void attention(void)
     check_cached(5, 6, 2, 24, true);
     check_rope(3, 5, 4, 2, 8, 8, true);
     check_rope(1, 70, 3, 1, 80, 20, false);
+    check_rope(2, 9, 3, 1, 64, 64, true);
 }
 
 /* Hopper's kernels, on such a GPU: blocks with several pieces of work, more
@@ -1293,8 +1301,15 @@ static void ptx_attention(void)
                false);
     check_attn("attention", 0, (struct attn_case){1, 33, 2, 2, 16, 0, true},
                true);
+    softcap = 0.7F;
+    check_attn("attention", 2, (struct attn_case){1, 40, 2, 1, 200, 0.1, true},
+               false);
+    softcap = 0;
+    check_attn("attention", 2, (struct attn_case){1, 40, 2, 1, 200, 0.1, true},
+               false);
     check_cached(5, 6, 2, 24, true);
     check_rope(1, 9, 3, 1, 80, 20, false);
+    check_rope(1, 9, 3, 1, 32, 32, false);
 }
 
 static void ptx_rows(void)
