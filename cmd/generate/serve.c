@@ -106,11 +106,6 @@ static struct gpt_call_text *text_of(int64_t name)
     return (struct gpt_call_text *)(intptr_t)name;
 }
 
-static int64_t name_of(const struct gpt_call_text *t)
-{
-    return (int64_t)(intptr_t)t;
-}
-
 /* A call whose time is over ends with the texts that it has begun; the main
  * thread alone looks and writes here. */
 static bool is_late(const struct work *w, struct gpt_call *call)
@@ -221,8 +216,8 @@ static void count_prefixes(struct work *w)
     pthread_mutex_unlock(&w->s.lock);
 }
 
-/* Makes *request of a text; a text without tokens, or of a call that nobody
- * waits for, ends here instead, and *begins is false. */
+/* Fills in the request of a text. One without tokens, or of a call that is
+ * over, ends at once, and *begins is false. */
 static int prepare_text(struct work *w, struct gpt_call_text *t,
                         struct gpt_request *request, bool *begins,
                         struct gpt_err *err)
@@ -250,74 +245,28 @@ static int prepare_text(struct work *w, struct gpt_call_text *t,
     }
     *begins =
         call->max_tokens > 0 && !is_late(w, call) && !is_gone(&w->s, call);
-    return *begins ? GPT_OK
-                   : end_text(w, name_of(t), GPT_FINISH_TOKENS, err);
+    if (*begins)
+        return GPT_OK;
+    return end_text(w, (int64_t)(intptr_t)t, GPT_FINISH_TOKENS, err);
 }
 
-/* Takes a call, which is behind `before`, from the queue; the lock is held. The
- * other thread only adds calls at the end. */
-static void leave_queue(struct gpt_server *s, struct gpt_call *call,
-                        struct gpt_call *before)
-{
-    if (before)
-        before->next = call->next;
-    else
-        s->first = call->next;
-    if (!call->next)
-        s->last = before;
-    s->queued--;
-    s->active++;
-}
-
-/* The next text of the call at the head of the queue; NULL when there is none.
- * With `wait` that takes a moment. What was asked for does not change while a
- * call is in the queue, which the main thread alone takes calls from. */
-static struct gpt_call_text *next_text(struct gpt_server *s, bool wait)
-{
-    struct timespec until;
-
-    clock_gettime(CLOCK_REALTIME, &until);
-    until.tv_nsec += 100000000;
-    until.tv_sec += until.tv_nsec / 1000000000;
-    until.tv_nsec %= 1000000000;
-    pthread_mutex_lock(&s->lock);
-    /* A signal is looked for between two waits. */
-    if (!s->first && wait)
-        pthread_cond_timedwait(&s->more, &s->lock, &until);
-    struct gpt_call *call = s->first;
-    pthread_mutex_unlock(&s->lock);
-    return call ? &call->texts[call->begun] : NULL;
-}
-
-/* The text is begun; its call leaves the queue with its last one. */
-static void take_text(struct gpt_server *s, struct gpt_call_text *t)
-{
-    pthread_mutex_lock(&s->lock);
-    if (++t->call->begun == t->call->wanted)
-        leave_queue(s, t->call, NULL);
-    pthread_mutex_unlock(&s->lock);
-}
-
-/* Whether a prompt begins with more blocks of one of the n that are about to
- * begin than are kept: once that one has begun, they are copied, not computed
- * again. Texts of one prompt are begun together: gpt_batch_begin_all() copies
- * it. */
+/* Whether a prompt begins with more of one of the n that are about to begin
+ * than is kept: when that one has begun, this one copies it. Texts of the same
+ * prompt begin together. */
 static bool waits_for_prompt(const struct work *w,
                              const struct gpt_call_text *t, int64_t n)
 {
     const struct gpt_ids *ids = &t->call->prompts[t->prompt];
-    const int64_t kept = gpt_prefixes_find(w->prefixes, ids->data,
-                                           (int64_t)ids->len);
+    const int64_t len = (int64_t)ids->len;
+    const int64_t kept = gpt_prefixes_find(w->prefixes, ids->data, len);
+    bool waits = false;
 
-    for (int64_t i = 0; w->prefixes && i < n; i++) {
-        const struct gpt_request *r = &w->requests[i];
-
-        if (r->prompt != ids->data &&
-            gpt_prefix_common(r->prompt, r->n_prompt, ids->data,
-                              (int64_t)ids->len) > kept)
-            return true;
-    }
-    return false;
+    for (int64_t i = 0; w->prefixes && i < n && !waits; i++)
+        waits = w->requests[i].prompt != ids->data &&
+                gpt_prefix_common(w->requests[i].prompt,
+                                  w->requests[i].n_prompt, ids->data,
+                                  len) > kept;
+    return waits;
 }
 
 /* Begins the texts that wait, beginning with t, as many as there is room for:
@@ -331,17 +280,16 @@ static int begin_texts(struct work *w, struct gpt_call_text *t,
     int64_t n = 0;
 
     for (; t && n < room && !waits_for_prompt(w, t, n);
-         t = next_text(&w->s, false)) {
+         t = gpt_calls_next(&w->s, false)) {
         bool begins;
 
-        take_text(&w->s, t);
-        w->names[n] = name_of(t);
+        gpt_calls_take(&w->s, t);
+        w->names[n] = (int64_t)(intptr_t)t;
         GPT_TRY(prepare_text(w, t, &w->requests[n], &begins, err));
         n += begins;
     }
     if (n > 0)
-        GPT_TRY(
-            gpt_batch_begin_all(w->batch, w->requests, w->names, n, err));
+        GPT_TRY(gpt_batch_begin_all(w->batch, w->requests, w->names, n, err));
     count_prefixes(w);
     return GPT_OK;
 }
@@ -366,7 +314,7 @@ static int sweep_queue(struct work *w, struct gpt_err *err)
             before = call;
             continue;
         }
-        leave_queue(&w->s, call, before);
+        gpt_calls_leave(&w->s, call, before);
         call->wanted = call->begun;
         if (call->ended < call->wanted)
             continue;
@@ -376,15 +324,6 @@ static int sweep_queue(struct work *w, struct gpt_err *err)
     }
     pthread_mutex_unlock(&w->s.lock);
     return GPT_OK;
-}
-
-/* Calls that wait are refused at the end; those whose texts are under way are
- * finished. */
-static void close_queue(struct gpt_server *s)
-{
-    pthread_mutex_lock(&s->lock);
-    s->closing = true;
-    pthread_mutex_unlock(&s->lock);
 }
 
 /* Calls first, since a text that joins now shares all steps from here on. A
@@ -400,13 +339,13 @@ static int serve_calls(struct work *w, struct gpt_err *err)
             gpt_info("stopping: requests that are here are finished, for at "
                      "most %lld s", (long long)w->s.m->o->stop_timeout);
             w->stop_by = gpt_now() + (double)w->s.m->o->stop_timeout;
-            close_queue(&w->s);
+            gpt_calls_close(&w->s);
             gpt_http_quiesce(w->http);
         }
         GPT_TRY(sweep_queue(w, err));
         gpt_http_end_slow(w->http);
         if (gpt_batch_room(w->batch) > 0)
-            text = next_text(&w->s, idle && !w->s.closing);
+            text = gpt_calls_next(&w->s, idle && !w->s.closing);
         if (text)
             GPT_TRY(begin_texts(w, text, err));
         else if (!idle)

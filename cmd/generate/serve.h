@@ -95,6 +95,14 @@ int gpt_call_read_chat(const struct gpt_server *s, const cJSON *body,
                        struct gpt_ids *ids, struct gpt_err *err) GPT_MUST_USE;
 void gpt_call_free(struct gpt_call *call);
 
+/* ---- the queue (serve_queue.c); the main thread takes from it ---- */
+
+struct gpt_call_text *gpt_calls_next(struct gpt_server *s, bool wait);
+void gpt_calls_take(struct gpt_server *s, struct gpt_call_text *t);
+void gpt_calls_leave(struct gpt_server *s, struct gpt_call *call,
+                     struct gpt_call *before);
+void gpt_calls_close(struct gpt_server *s);
+
 /* ---- answers (serve_answer.c); GPT_EFAIL: out of memory ---- */
 
 /* A token of a text, into the text. */

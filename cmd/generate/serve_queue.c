@@ -1,0 +1,60 @@
+/* The queue of a server's calls. The thread of HTTP adds calls at its end
+ * (serve_http.c); the main thread alone takes texts from its head. Start at
+ * gpt_calls_next(). */
+#include "cmd/generate/serve.h"
+
+#include <pthread.h>
+#include <time.h>
+
+/* Takes a call, which is behind `before`, from the queue; the lock is held. The
+ * other thread only adds calls at the end. */
+void gpt_calls_leave(struct gpt_server *s, struct gpt_call *call,
+                     struct gpt_call *before)
+{
+    if (before)
+        before->next = call->next;
+    else
+        s->first = call->next;
+    if (!call->next)
+        s->last = before;
+    s->queued--;
+    s->active++;
+}
+
+/* The next text of the call at the head of the queue; NULL when there is none.
+ * With `wait` that takes a moment. What was asked for does not change while a
+ * call is in the queue, which the main thread alone takes calls from. */
+struct gpt_call_text *gpt_calls_next(struct gpt_server *s, bool wait)
+{
+    struct timespec until;
+
+    clock_gettime(CLOCK_REALTIME, &until);
+    until.tv_nsec += 100000000;
+    until.tv_sec += until.tv_nsec / 1000000000;
+    until.tv_nsec %= 1000000000;
+    pthread_mutex_lock(&s->lock);
+    /* A signal is looked for between two waits. */
+    if (!s->first && wait)
+        pthread_cond_timedwait(&s->more, &s->lock, &until);
+    struct gpt_call *call = s->first;
+    pthread_mutex_unlock(&s->lock);
+    return call ? &call->texts[call->begun] : NULL;
+}
+
+/* The text is begun; its call leaves the queue with its last one. */
+void gpt_calls_take(struct gpt_server *s, struct gpt_call_text *t)
+{
+    pthread_mutex_lock(&s->lock);
+    if (++t->call->begun == t->call->wanted)
+        gpt_calls_leave(s, t->call, NULL);
+    pthread_mutex_unlock(&s->lock);
+}
+
+/* Calls that wait are refused at the end; those whose texts are under way are
+ * finished. */
+void gpt_calls_close(struct gpt_server *s)
+{
+    pthread_mutex_lock(&s->lock);
+    s->closing = true;
+    pthread_mutex_unlock(&s->lock);
+}
