@@ -17,11 +17,13 @@
 #include <assert.h>
 #include <omp.h>
 
-/* The longest group, in chunks of k. A block has at most BLOCK chunks, 1.1 MiB.
- * A sweep ends after SLAB panels, whose sums are finished while they are in the
- * first cache. */
-enum { GROUP = 64, BLOCK = 576, SLAB = 6 };
+/* The longest group, in chunks of k. A block has at most BLOCK chunks, 1.1
+ * MiB. */
+enum { GROUP = 64, BLOCK = 576 };
 enum { READY = 1 << 22 }; /* floats: what is packed before */
+/* Bytes. What is larger has left the caches when it is read, and is stored past
+ * them: then its lines need not be read before. */
+enum { PAST = 4 << 20 };
 /* Floats between rows of sums beyond their width, or rows would fall into the
  * same few sets of a cache. */
 enum { GAP = 16 };
@@ -203,36 +205,34 @@ static void announce_floats(const float *c, int64_t ld, int64_t next,
                             struct cpu_pair_sweep *s)
 {
     for (int i = 0; i < 2; i++)
-        s->written[i] = (struct cpu_pair_ahead){(const char *)(c + 16 * i),
-                                                ld * 4, next * 4};
+        s->beside[i] = (struct cpu_pair_ahead){(const char *)(c + 16 * i),
+                                               ld * 4, next * 4};
 }
 
-/* What is written where an area's sums go: c, and what an epilogue reads or
- * writes beside it. */
-static void announce(const struct plan *w, const struct area *a,
+static void announce_narrow(const uint16_t *x, int64_t ld, int64_t next,
+                            struct cpu_pair_ahead *to)
+{
+    *to = (struct cpu_pair_ahead){(const char *)x, ld * 2, next * 2};
+}
+
+/* What is read where an area's sums go: c, and what an epilogue takes. */
+static void announce(const struct plan *w, const struct cpu_pair_finish *f,
                      struct cpu_pair_sweep *s)
 {
-    const struct cpu_product *p = w->p;
-    int64_t next = PAIR_PANEL * (w->still_a ? 1 : p->ld16);
+    int64_t next_c = PAIR_PANEL * (w->still_a ? 1 : f->ldc);
 
-    if (!p->c16) {
-        announce_floats(p->c + a->m0 * p->ldc + a->n0, p->ldc,
-                        PAIR_PANEL * (w->still_a ? 1 : p->ldc), s);
-        return;
-    }
-    s->written[0] = (struct cpu_pair_ahead){
-        (const char *)(p->c16 + a->m0 * p->ld16 + a->n0), p->ld16 * 2,
-        next * 2};
-    next = PAIR_PANEL * (w->still_a ? 1 : p->ld_aux);
-    if (p->aux)
-        s->written[1] = (struct cpu_pair_ahead){
-            (const char *)p->aux + (a->m0 * p->ld_aux + a->n0) * 2,
-            p->ld_aux * 2, next * 2};
+    if (f->add && f->c32)
+        announce_floats(f->c32, f->ldc, next_c, s);
+    else if (f->add)
+        announce_narrow(f->c16, f->ldc, next_c, &s->beside[0]);
+    if (f->epilogue == GPT_EPI_DGELU && !(f->add && f->c32))
+        announce_narrow(f->aux, f->ld_aux,
+                        PAIR_PANEL * (w->still_a ? 1 : f->ld_aux),
+                        &s->beside[f->add]);
 }
 
-/* The panel after this one, for sweeps from passing panel i on: rows that are
- * to be packed, or lines that are. */
-static void announce_panel(const struct place *t, int64_t at, int64_t i,
+/* The panel after this one: rows that are to be packed, or lines that are. */
+static void announce_panel(const struct place *t, int64_t at,
                            struct cpu_pair_sweep *s)
 {
     const struct plan *w = t->w;
@@ -246,85 +246,76 @@ static void announce_panel(const struct place *t, int64_t at, int64_t i,
         next = w->ready + (at / PAIR_PANEL + 1) * t->chunks * PAIR_VALUES;
     } else if (!from.along_k)
         return;
-    if (at + 2 * PAIR_PANEL > w->still_n || i * rows >= PAIR_PANEL)
+    if (at + 2 * PAIR_PANEL > w->still_n)
         return;
     s->read_rows = (int)rows;
-    s->read = (struct cpu_pair_ahead){(const char *)next + i * rows * ld, ld,
-                                      rows * ld};
+    s->read = (struct cpu_pair_ahead){(const char *)next, ld, rows * ld};
 }
 
-/* Sums that are complete. A group's are added to those of groups before. */
-static void finish(const struct place *t, const struct area *a,
-                   const float *sums)
+/* What becomes of an area's sums. Where c itself is the sums, a group's are
+ * added to those of groups before. */
+static struct cpu_pair_finish finish_of(const struct place *t,
+                                        const struct area *a)
 {
     const struct plan *w = t->w;
     const struct cpu_product *p = w->p;
     int64_t ldc = p->c16 ? p->ld16 : p->ldc, at = a->m0 * ldc + a->n0;
+    int64_t wide = p->c16 ? 2 : 4;
+    bool add = p->beta != 0 || (w->plain && t->g > 0);
+    bool once = p->beta == 0 && (!w->plain || w->groups == 1);
 
-    cpu_pairs->finish(&(struct cpu_pair_finish){
+    return (struct cpu_pair_finish){
         .m = a->m,
         .n = a->n,
-        .sums = sums,
-        .ld_sums = w->ld_sums,
-        .add = p->beta != 0 || (w->plain && t->g > 0),
+        .add = add,
+        .past = once && p->m * p->n * wide > PAST,
+        .past_aux = p->m * p->n * 2 > PAST,
         .epilogue = p->epilogue,
         .bias = p->bias ? (const uint16_t *)p->bias + a->n0 : NULL,
         .aux = p->aux ? (uint16_t *)p->aux + a->m0 * p->ld_aux + a->n0 : NULL,
         .ld_aux = p->ld_aux,
         .c16 = p->c16 ? p->c16 + at : NULL,
         .c32 = p->c16 ? NULL : p->c + at,
-        .ldc = ldc});
+        .ldc = ldc};
 }
 
-/* The still panel at `at`, packed, with passing panels from i on. */
-static void multiply_slab(const struct place *t, int64_t at,
-                          const uint16_t *panel, int64_t i)
+/* The still panel at `at`, packed, with all of the block. */
+static void multiply_panel(const struct place *t, int64_t at,
+                           const uint16_t *panel)
 {
     const struct plan *w = t->w;
-    int64_t pass = i * PAIR_PANEL, row = w->kept ? at - t->still0 : 0;
     const struct area a =
-        area_of(w, at, least(w->still_n - at, PAIR_PANEL), t->pass0 + pass,
-                least(t->pass_n - pass, SLAB * PAIR_PANEL));
+        area_of(w, at, least(w->still_n - at, PAIR_PANEL), t->pass0, t->pass_n);
+    const struct cpu_pair_finish f = finish_of(t, &a);
     struct cpu_pair_sweep s = {
         .still = panel,
-        .pass = t->block + i * t->chunks * PAIR_VALUES,
-        .panels = least(panels_of(t->pass_n) - i, SLAB),
+        .pass = t->block,
+        .panels = panels_of(t->pass_n),
         .chunks = t->chunks,
         .step = t->chunks * PAIR_VALUES,
         .still_a = w->still_a,
-        .odd = (t->pass0 + pass) / PAIR_PANEL & 1,
+        .odd = t->pass0 / PAIR_PANEL & 1,
         .one_order = w->p->sums == GPT_SUMS_MANY};
-    /* Whole blocks of floats are made where they stay. */
-    bool direct = w->plain && a.m % PAIR_PANEL == 0 && a.n % PAIR_PANEL == 0;
-    bool last = w->plain || t->g == w->groups - 1;
 
-    if (direct) {
-        s.c = w->p->c + a.m0 * w->p->ldc + a.n0;
-        s.ldc = w->p->ldc;
-        s.add = t->g > 0 || w->p->beta != 0;
-    } else {
-        if (!w->kept)
-            pass = 0; /* sums of one sweep after the other */
-        s.c = t->sums + (w->still_a ? row * w->ld_sums + pass
-                                    : pass * w->ld_sums + row);
+    if (w->kept) {
+        int64_t row = at - t->still0;
+
+        s.c = t->sums + (w->still_a ? row * w->ld_sums : row);
         s.ldc = w->ld_sums;
-        s.add = !w->plain && t->g > 0;
-    }
-    s.next_c = PAIR_PANEL * (w->still_a ? 1 : s.ldc);
-    if (w->kept)
+        s.next_c = PAIR_PANEL * (w->still_a ? 1 : s.ldc);
+        s.add = t->g > 0;
         announce_floats(s.c, s.ldc, s.next_c, &s);
-    else
-        announce(w, &a, &s);
-    announce_panel(t, at, i, &s);
+    } else
+        announce(w, &f, &s);
+    if (w->plain || t->g == w->groups - 1)
+        s.finish = &f;
+    announce_panel(t, at, &s);
     cpu_pairs->multiply(&s);
-    if (last && !direct)
-        finish(t, &a, s.c);
 }
 
 static void multiply_item(struct place *t, int64_t from, int64_t to)
 {
     const struct plan *w = t->w;
-    int64_t panels = panels_of(t->pass_n);
 
     for (t->g = from; t->g < to; t->g++) {
         t->k0 = t->g * w->group * PAIR_CHUNK;
@@ -332,12 +323,8 @@ static void multiply_item(struct place *t, int64_t from, int64_t to)
         t->chunks = panels_of(t->k);
         pack_block(t);
         for (int64_t at = t->still0; at < t->still0 + t->still_n;
-             at += PAIR_PANEL) {
-            const uint16_t *panel = packed_panel(t, at);
-
-            for (int64_t i = 0; i < panels; i += SLAB)
-                multiply_slab(t, at, panel, i);
-        }
+             at += PAIR_PANEL)
+            multiply_panel(t, at, packed_panel(t, at));
     }
 }
 
@@ -400,13 +387,14 @@ static void plan_items(struct plan *w, int64_t threads)
     w->range = cut(w->still_n, count, &w->ranges);
 }
 
-/* Floats of sums that a thread keeps: those of a slab, or where a later group
- * adds to them, of its whole item. */
+/* Floats of sums that a thread keeps where a later group adds to them: those of
+ * its whole item. */
 static int64_t plan_sums(struct plan *w)
 {
-    int64_t pass = w->kept ? up(w->block, PAIR_PANEL) : SLAB * PAIR_PANEL;
-    int64_t still = w->kept ? up(w->range, PAIR_PANEL) : PAIR_PANEL;
+    int64_t pass = up(w->block, PAIR_PANEL), still = up(w->range, PAIR_PANEL);
 
+    if (!w->kept)
+        return 0;
     w->ld_sums = (w->still_a ? pass : still) + GAP;
     return (w->still_a ? still : pass) * w->ld_sums;
 }

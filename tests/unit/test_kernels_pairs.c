@@ -80,8 +80,85 @@ static void check(int64_t m, int64_t n, int64_t k, bool ta, bool tb,
     free(a), free(b), free(p.c0), free(p.c);
 }
 
+/* ---- results that go past the caches ---- */
+
+/* n small whole numbers, as bf16, at the beginning of a cache line. */
+static uint16_t *whole_lines(int64_t n)
+{
+    uint16_t *x = aligned_alloc(64, (size_t)(n + 31) / 32 * 64);
+
+    for (int64_t i = 0; i < n; i++)
+        x[i] = gpt_f32_to_bf16((float)whole());
+    return x;
+}
+
+/* Part `i` of `parts` of a product: rows of c, or columns where a is
+ * transposed. */
+static struct gpt_matmul part_of(const struct gpt_matmul *whole, int64_t i,
+                                 int64_t parts)
+{
+    struct gpt_matmul op = *whole;
+    int64_t size = whole->c_type == GPT_F32 ? 4 : 2;
+
+    if (op.ta) {
+        op.n /= parts;
+        op.b = (const uint16_t *)op.b + i * op.n;
+        op.c = (char *)op.c + i * op.n * size;
+        return op;
+    }
+    op.m /= parts;
+    op.a = (const uint16_t *)op.a + i * op.m * op.lda;
+    op.c = (char *)op.c + i * op.m * op.ldc * size;
+    op.aux = (uint16_t *)op.aux + i * op.m * op.n;
+    return op;
+}
+
+/* A result that is larger than what caches keep takes another way to memory
+ * than its parts do, one after the other. Both must be equal. */
+static void check_large(int64_t m, int64_t n, bool ta, enum gpt_epilogue how)
+{
+    enum { K = 40, PARTS = 4 };
+    uint16_t *a = whole_lines(m * K), *b = whole_lines(n * K);
+    uint16_t *bias = whole_lines(n), *aux[2], *c[2];
+    struct gpt_matmul op = {.m = m, .n = n, .k = K, .ta = ta, .tb = !ta,
+                            .a = a, .b = b, .bias = bias,
+                            .lda = ta ? m : K, .ldb = ta ? n : K, .ldc = n,
+                            .act = GPT_BF16,
+                            .c_type = ta ? GPT_F32 : GPT_BF16,
+                            .epilogue = how};
+    size_t bytes = (size_t)(m * n * (ta ? 4 : 2));
+
+    for (int w = 0; w < 2; w++) {
+        c[w] = whole_lines(m * n * 2);
+        rnd_state = 1;
+        aux[w] = whole_lines(m * n);
+        op.c = c[w];
+        op.aux = aux[w];
+        for (int64_t i = 0; i < (w ? PARTS : 1); i++) {
+            struct gpt_matmul part = part_of(&op, i, w ? PARTS : 1);
+
+            be->matmul(q, &part);
+        }
+    }
+    ok(memcmp(c[0], c[1], bytes) == 0 &&
+           memcmp(aux[0], aux[1], (size_t)(m * n) * sizeof(**aux)) == 0,
+       "%s: %lldx%lld, epilogue %d: parts are equal to the whole", setting,
+       (long long)m, (long long)n, (int)how);
+    free(a), free(b), free(bias);
+    for (int w = 0; w < 2; w++)
+        free(c[w]), free(aux[w]);
+}
+
 static void body(void)
 {
+    /* whole lines of c, and lines that begin anywhere */
+    for (int64_t n = 2080; n <= 2084; n += 4) {
+        check_large(1100, n, false, GPT_EPI_NONE);
+        check_large(1100, n, false, GPT_EPI_BIAS);
+        check_large(1100, n, false, GPT_EPI_BIAS_GELU);
+        check_large(1100, n, false, GPT_EPI_DGELU);
+    }
+    check_large(1100, 1088, true, GPT_EPI_NONE);
     for (int way = 0; way < 4; way++) {
         bool ta = way & 2, tb = way & 1;
 

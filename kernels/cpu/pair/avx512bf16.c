@@ -16,18 +16,21 @@ static inline __m512bh pairs_of(__m512i words)
     return (__m512bh)words;
 }
 
-/* 8 x 32 of c, rows `at` of both tiles' rows on. */
+/* 8 x 32 of c, from row `at` of its 32 on. */
 static inline void multiply_rows(const uint16_t *a, const uint16_t *b,
-                                 int64_t chunks, float *c, int64_t ldc,
-                                 bool add)
+                                 int64_t chunks, const struct sums *sums,
+                                 int64_t at)
 {
+    const float *from = sums->from ? sums->from + at * sums->ld_from : NULL;
+    float *to = sums->to + at * sums->ld_to;
     __m512 sum[ROWS][2];
 
 #pragma GCC unroll 8
     for (int i = 0; i < ROWS; i++)
         for (int j = 0; j < 2; j++)
-            sum[i][j] = add ? _mm512_loadu_ps(c + i * ldc + 16 * j)
-                            : _mm512_setzero_ps();
+            sum[i][j] =
+                from ? _mm512_loadu_ps(from + i * sums->ld_from + 16 * j)
+                     : _mm512_setzero_ps();
     for (int64_t l = 0; l < chunks; l++, a += PAIR_VALUES, b += PAIR_VALUES)
         for (int64_t p = 0; p < 32; p += 2) {
             __m512bh b0 = pairs_of(_mm512_load_si512(b + 16 * p));
@@ -47,28 +50,36 @@ static inline void multiply_rows(const uint16_t *a, const uint16_t *b,
 #pragma GCC unroll 8
     for (int i = 0; i < ROWS; i++)
         for (int j = 0; j < 2; j++)
-            _mm512_storeu_ps(c + i * ldc + 16 * j, sum[i][j]);
+            _mm512_storeu_ps(to + i * sums->ld_to + 16 * j, sum[i][j]);
 }
 
 /* 32 x 32 of c. */
 static void multiply_panels(const struct cpu_pair_sweep *s, const uint16_t *a,
-                            const uint16_t *b, float *c)
+                            const uint16_t *b, const struct sums *sums)
 {
     for (int64_t i = 0; i < PAIR_PANEL; i += ROWS)
-        multiply_rows(a + i / 16 * TILE + i % 16 * 32, b, s->chunks,
-                      c + i * s->ldc, s->ldc, s->add);
+        multiply_rows(a + i / 16 * TILE + i % 16 * 32, b, s->chunks, sums, i);
 }
 
 static void multiply_by_vectors(const struct cpu_pair_sweep *s)
 {
-    const uint16_t *pass = s->pass;
-    float *c = s->c;
+    _Alignas(64) float room[PAIR_PANEL * PAIR_PANEL];
 
-    for (int64_t i = 0; i < s->panels; i++, pass += s->step, c += s->next_c) {
+    for (int64_t i = 0; i < s->panels; i++) {
+        const uint16_t *pass = s->pass + i * s->step;
+        const struct sums sums = sums_of(s, i, room);
+
         if (s->still_a)
-            multiply_panels(s, s->still, pass, c);
+            multiply_panels(s, s->still, pass, &sums);
         else
-            multiply_panels(s, pass, s->still, c);
+            multiply_panels(s, pass, s->still, &sums);
+        /* At once: vectors multiply and finish, so that neither could hide the
+         * other, and the sums are in the first cache. */
+        if (s->finish) {
+            struct finishing due = finishing_of(s, i, room);
+
+            finish_rows(&due, due.rows);
+        }
     }
 }
 
@@ -76,5 +87,5 @@ static void multiply_by_vectors(const struct cpu_pair_sweep *s)
 static void nothing(void) {}
 
 const struct cpu_pairs cpu_pairs_avx512bf16 = {
-    "avx512bf16", nothing, nothing, pack_band, multiply_by_vectors,
-    finish_sums, softmax_scores, grad_scores, store_queries, dot_pairs};
+    "avx512bf16", nothing, stores_end, pack_band, multiply_by_vectors,
+    softmax_scores, grad_scores, store_queries, dot_pairs};

@@ -1,6 +1,6 @@
 /* What is done with complete sums, while they are in the first cache: the old
  * c, an epilogue, rounding to bf16 by the processor's instruction, and storing.
- * Start at finish_sums(). */
+ * Start at finish_rows(). */
 #ifndef GPT_KERNELS_CPU_PAIR_FINISH_H
 #define GPT_KERNELS_CPU_PAIR_FINISH_H
 
@@ -13,91 +13,215 @@
 #ifdef __AVX512BF16__ /* as in the files that use it */
 #include "cpu/isa/gelu.h"
 
-/* The first lanes of a vector that are columns below n. */
-static inline __mmask16 lanes_of(int64_t n)
-{
-    return n >= 16 ? 0xffff : (__mmask16)((1U << n) - 1);
-}
+/* Sums of 32 x 32 of c that are complete, from the first row on that is not
+ * finished yet, and where that row goes. */
+struct finishing {
+    const struct cpu_pair_finish *way;
+    const float *sums; /* rows PAIR_PANEL apart */
+    float *c32;
+    uint16_t *c16, *aux;
+    const uint16_t *bias;
+    int64_t rows; /* left */
+    __mmask32 lanes;
+    bool past, past_aux;
+};
 
 static inline vf widened(__m256i x)
 {
     return (vf)_mm512_slli_epi32(_mm512_cvtepu16_epi32(x), 16);
 }
 
-static inline vf wide_of(const uint16_t *x, __mmask16 lanes)
+static inline void wide_of(vf x[2], const uint16_t *from, __mmask32 lanes)
 {
-    return widened(_mm256_maskz_loadu_epi16(lanes, x));
+    __m512i both = _mm512_maskz_loadu_epi16(lanes, from);
+
+    x[0] = widened(_mm512_castsi512_si256(both));
+    x[1] = widened(_mm512_extracti64x4_epi64(both, 1));
 }
 
-static inline void narrow_to(uint16_t *to, vf x, __mmask16 lanes)
+/* 32 values of bf16. What nothing reads soon goes past the caches: a store to a
+ * line that is not there would read it first. */
+static inline void store_narrow(uint16_t *to, __m512i x, __mmask32 lanes,
+                                bool past)
 {
-    _mm256_mask_storeu_epi16(to, lanes,
-                             (__m256i)_mm512_cvtneps_pbh((__m512)x));
+    if (past)
+        _mm512_stream_si512((__m512i *)(void *)to, x);
+    else
+        _mm512_mask_storeu_epi16(to, lanes, x);
+}
+
+static inline void store_wide(float *to, const vf x[2], __mmask32 lanes,
+                              bool past)
+{
+    if (past) {
+        _mm512_stream_ps(to, (__m512)x[0]);
+        _mm512_stream_ps(to + 16, (__m512)x[1]);
+        return;
+    }
+    _mm512_mask_storeu_ps(to, (__mmask16)lanes, (__m512)x[0]);
+    _mm512_mask_storeu_ps(to + 16, (__mmask16)(lanes >> 16), (__m512)x[1]);
+}
+
+static inline __m512i narrowed(const vf x[2])
+{
+    return (__m512i)_mm512_cvtne2ps_pbh((__m512)x[1], (__m512)x[0]);
 }
 
 static inline __attribute__((always_inline)) void
-finish_row(const struct cpu_pair_finish *f, int64_t i, bool add, bool narrow,
-           enum gpt_epilogue epilogue)
+finish_by(struct finishing *due, int64_t n, bool add, bool narrow,
+          enum gpt_epilogue epilogue)
 {
-    const float *sums = f->sums + i * f->ld_sums;
-    uint16_t *c16 = narrow ? f->c16 + i * f->ldc : NULL;
-    uint16_t *aux = f->aux ? f->aux + i * f->ld_aux : NULL;
-    float *c32 = narrow ? NULL : f->c32 + i * f->ldc;
+    const struct cpu_pair_finish *f = due->way;
+    const bool biased =
+        epilogue == GPT_EPI_BIAS || epilogue == GPT_EPI_BIAS_GELU;
+    const __mmask32 lanes = due->lanes;
+    const float *sums = due->sums;
+    uint16_t *c16 = due->c16, *aux = due->aux;
+    float *c32 = due->c32;
+    vf bias[2] = {{0}, {0}};
 
-    for (int64_t j = 0; j < f->n; j += 16) {
-        __mmask16 lanes = lanes_of(f->n - j);
-        vf x = (vf)_mm512_maskz_loadu_ps(lanes, sums + j);
+    if (biased)
+        wide_of(bias, due->bias, lanes);
+    for (int64_t i = 0; i < n; i++) {
+        vf x[2] = {load(sums), load(sums + W)}, y[2];
 
-        if (add)
-            x += narrow ? wide_of(c16 + j, lanes)
-                        : (vf)_mm512_maskz_loadu_ps(lanes, c32 + j);
-        if (epilogue == GPT_EPI_BIAS || epilogue == GPT_EPI_BIAS_GELU)
-            x += wide_of(f->bias + j, lanes);
+        if (add && narrow) {
+            wide_of(y, c16, lanes);
+            x[0] += y[0], x[1] += y[1];
+        } else if (add) {
+            x[0] += (vf)_mm512_maskz_loadu_ps((__mmask16)lanes, c32);
+            x[1] +=
+                (vf)_mm512_maskz_loadu_ps((__mmask16)(lanes >> 16), c32 + 16);
+        }
+        if (biased)
+            x[0] += bias[0], x[1] += bias[1];
         if (epilogue == GPT_EPI_BIAS_GELU) {
             /* GELU is that of what is stored. */
-            __m256i stored = (__m256i)_mm512_cvtneps_pbh((__m512)x);
+            __m512i stored = narrowed(x);
 
-            _mm256_mask_storeu_epi16(aux + j, lanes, stored);
-            x = gelu_of(widened(stored));
-        } else if (epilogue == GPT_EPI_DGELU)
-            x *= slope(wide_of(aux + j, lanes));
+            store_narrow(aux, stored, lanes, due->past_aux);
+            x[0] = gelu_of(widened(_mm512_castsi512_si256(stored)));
+            x[1] = gelu_of(widened(_mm512_extracti64x4_epi64(stored, 1)));
+        } else if (epilogue == GPT_EPI_DGELU) {
+            wide_of(y, aux, lanes);
+            x[0] *= slope(y[0]), x[1] *= slope(y[1]);
+        }
         if (narrow)
-            narrow_to(c16 + j, x, lanes);
+            store_narrow(c16, narrowed(x), lanes, due->past);
         else
-            _mm512_mask_storeu_ps(c32 + j, lanes, (__m512)x);
+            store_wide(c32, x, lanes, due->past);
+        sums += PAIR_PANEL;
+        if (narrow)
+            c16 += f->ldc;
+        else
+            c32 += f->ldc;
+        if (epilogue == GPT_EPI_BIAS_GELU || epilogue == GPT_EPI_DGELU)
+            aux += f->ld_aux;
+    }
+    due->sums = sums;
+    due->c16 = c16;
+    due->c32 = c32;
+    due->aux = aux;
+}
+
+static inline __attribute__((always_inline)) void
+finish_any(struct finishing *due, int64_t n, bool add, bool narrow)
+{
+    switch (due->way->epilogue) {
+    case GPT_EPI_NONE:
+        finish_by(due, n, add, narrow, GPT_EPI_NONE);
+        break;
+    case GPT_EPI_BIAS:
+        finish_by(due, n, add, narrow, GPT_EPI_BIAS);
+        break;
+    case GPT_EPI_BIAS_GELU:
+        finish_by(due, n, add, narrow, GPT_EPI_BIAS_GELU);
+        break;
+    case GPT_EPI_DGELU:
+        finish_by(due, n, add, narrow, GPT_EPI_DGELU);
+        break;
     }
 }
 
-static inline __attribute__((always_inline)) void
-finish_rows(const struct cpu_pair_finish *f, bool add, bool narrow)
+/* The next `n` rows, or as many as there are. */
+static __attribute__((noinline)) void finish_rows(struct finishing *due,
+                                                  int64_t n)
 {
-    for (int64_t i = 0; i < f->m; i++)
-        switch (f->epilogue) {
-        case GPT_EPI_NONE:
-            finish_row(f, i, add, narrow, GPT_EPI_NONE);
-            break;
-        case GPT_EPI_BIAS:
-            finish_row(f, i, add, narrow, GPT_EPI_BIAS);
-            break;
-        case GPT_EPI_BIAS_GELU:
-            finish_row(f, i, add, narrow, GPT_EPI_BIAS_GELU);
-            break;
-        case GPT_EPI_DGELU:
-            finish_row(f, i, add, narrow, GPT_EPI_DGELU);
-            break;
-        }
+    n = n < due->rows ? n : due->rows;
+    if (n == 0)
+        return;
+    due->rows -= n;
+    if (due->way->add && due->way->c16)
+        finish_any(due, n, true, true);
+    else if (due->way->add)
+        finish_any(due, n, true, false);
+    else if (due->way->c16)
+        finish_any(due, n, false, true);
+    else
+        finish_any(due, n, false, false);
 }
 
-static void finish_sums(const struct cpu_pair_finish *f)
+/* Stores past the caches come before whatever this thread stores after. */
+static inline void stores_end(void)
 {
-    if (f->add && f->c16)
-        finish_rows(f, true, true);
-    else if (f->add)
-        finish_rows(f, true, false);
-    else if (f->c16)
-        finish_rows(f, false, true);
+    _mm_sfence();
+}
+
+/* Whether whole lines of memory are written, each by one store. */
+static inline bool whole_lines(const void *mem, int64_t ld, int64_t bytes)
+{
+    return (((uintptr_t)mem | (uintptr_t)(ld * bytes)) & 63) == 0;
+}
+
+/* Where the sums of 32 x 32 of c begin, and where they end. */
+struct sums {
+    const float *from; /* NULL: zero */
+    int64_t ld_from;
+    float *to;
+    int64_t ld_to;
+};
+
+/* Those of passing panel i: in `room`, 32 x 32 floats, if they are finished. */
+static inline struct sums sums_of(const struct cpu_pair_sweep *s, int64_t i,
+                                  float *room)
+{
+    struct sums sums = {NULL, s->ldc, room, PAIR_PANEL};
+
+    if (s->add)
+        sums.from = s->c + i * s->next_c;
+    if (!s->finish) {
+        sums.to = s->c + i * s->next_c;
+        sums.ld_to = s->ldc;
+    }
+    return sums;
+}
+
+/* The sums of passing panel `panel`. */
+static inline struct finishing finishing_of(const struct cpu_pair_sweep *s,
+                                            int64_t panel, const float *sums)
+{
+    const struct cpu_pair_finish *f = s->finish;
+    int64_t i = s->still_a ? 0 : panel * PAIR_PANEL;
+    int64_t j = s->still_a ? panel * PAIR_PANEL : 0, columns = f->n - j;
+    struct finishing due = {f, sums, .lanes = 0xffffffff};
+
+    due.rows = f->m - i < PAIR_PANEL ? f->m - i : PAIR_PANEL;
+    if (columns < PAIR_PANEL)
+        due.lanes = (1U << columns) - 1;
+    if (f->bias)
+        due.bias = f->bias + j;
+    if (f->aux)
+        due.aux = f->aux + i * f->ld_aux + j;
+    if (f->c16)
+        due.c16 = f->c16 + i * f->ldc + j;
     else
-        finish_rows(f, false, false);
+        due.c32 = f->c32 + i * f->ldc + j;
+    if (columns >= PAIR_PANEL) {
+        due.past = f->past && (f->c16 ? whole_lines(due.c16, f->ldc, 2)
+                                      : whole_lines(due.c32, f->ldc, 4));
+        due.past_aux = f->past_aux && whole_lines(due.aux, f->ld_aux, 2);
+    }
+    return due;
 }
 
 #endif

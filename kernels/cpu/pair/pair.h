@@ -35,12 +35,28 @@ struct cpu_pair_ahead {
     int64_t ld, next; /* bytes to the next row, to the next panel's block */
 };
 
+/* What becomes of a sweep's sums (m, n) when they are complete: they go to c16,
+ * or c32 where that is NULL, rows ldc apart, added to what is there or not,
+ * after an epilogue. */
+struct cpu_pair_finish {
+    int64_t m, n;
+    /* `past`, `past_aux`: c and what GELU writes to aux go past the caches,
+     * since nothing reads them soon */
+    bool add, past, past_aux;
+    enum gpt_epilogue epilogue;
+    const uint16_t *bias;
+    uint16_t *aux, *c16;
+    float *c32;
+    int64_t ld_aux, ldc;
+};
+
 /* One panel of an operand, which stays in the first cache, times `panels` of
  * the other, which pass by, each `chunks` chunks: 32 x 32 sums a passing panel,
  * rows ldc apart, next_c floats from one panel to the next. still_a: the first
  * is of a. `odd`: whether the first passing panel is an odd one of its matrix:
  * sums of odd ones may run over k from its end, since what was used last is
- * still there. */
+ * still there. Sums begin at zero, or at c for `add`; they end in c, or as
+ * `finish` says. */
 struct cpu_pair_sweep {
     const uint16_t *still, *pass;
     int64_t panels, chunks, step; /* step: between passing panels */
@@ -48,24 +64,11 @@ struct cpu_pair_sweep {
     bool one_order; /* of all panels, odd ones, too */
     float *c;
     int64_t ldc, next_c;
-    struct cpu_pair_ahead written[2]; /* a line a row */
+    const struct cpu_pair_finish *finish; /* NULL: sums stay in c */
+    struct cpu_pair_ahead beside[2]; /* read with sums, a line a row */
     /* what comes after this panel, a line a chunk: `rows` rows a panel */
     struct cpu_pair_ahead read;
     int read_rows;
-};
-
-/* Sums (m, n) that are complete, and where they go: c16, or c32 where that is
- * NULL, rows ldc apart, added to what is there or not, after an epilogue. */
-struct cpu_pair_finish {
-    int64_t m, n;
-    const float *sums;
-    int64_t ld_sums;
-    bool add;
-    enum gpt_epilogue epilogue;
-    const uint16_t *bias;
-    uint16_t *aux, *c16;
-    float *c32;
-    int64_t ld_aux, ldc;
 };
 
 /* Scores of 32 queries of attention, before they are scaled: row k is key `key`
@@ -119,7 +122,6 @@ struct cpu_pairs {
     void (*begin)(void), (*end)(void);
     void (*pack)(const struct cpu_pair_band *band);
     void (*multiply)(const struct cpu_pair_sweep *sweep);
-    void (*finish)(const struct cpu_pair_finish *finish);
     /* what attention does beside products */
     void (*softmax)(const struct cpu_pair_softmax *softmax);
     void (*softmax_grad)(const struct cpu_pair_grad *grad);
