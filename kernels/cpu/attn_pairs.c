@@ -151,12 +151,11 @@ void cpu_attn_sum_keys(float *sums, const struct attn_pair_head *x,
         .next_c = PAIR_PANEL * PAIR_PANEL});
 }
 
-/* The mask of dropout as factors, n keys from `key` on: ones through the
- * function of other masks, whose rows are queries. */
-static const float *make_mask(const struct attn_pair_head *x,
-                              const struct attn_pair_tile *tile,
-                              const struct attn_panel *p, int64_t key,
-                              int64_t n)
+/* Ones go through the function of other masks, whose rows are queries, and
+ * which is fast with whole groups of 64. */
+const float *cpu_attn_mask(const struct attn_pair_head *x,
+                           const struct attn_pair_tile *tile,
+                           const struct attn_panel *p, int64_t key, int64_t n)
 {
     const struct attn_head *h = &x->h;
 
@@ -167,7 +166,7 @@ static const float *make_mask(const struct attn_pair_head *x,
     for (int64_t i = 0; i < p->n; i++) {
         float *row = tile->rows + i * BK;
 
-        cpu_isa->drop(row, row, n, h->drop,
+        cpu_isa->drop(row, row, attn_round(n, 64), h->drop,
                       h->drop_at + (uint64_t)((p->at + i) * h->drop_row + key));
     }
     /* a panel of floats is 32 columns where pairs are multiplied */
@@ -185,7 +184,7 @@ struct cpu_pair_scores cpu_attn_open_scores(const struct attn_pair_head *x,
     return (struct cpu_pair_scores){
         .s = tile->s, .keys = n, .key = (int32_t)key, .query = (int32_t)p->at,
         .first = p->first, .highest = p->highest, .scale = x->h.scale,
-        .slope = x->h.slope, .keep = make_mask(x, tile, p, key, n)};
+        .slope = x->h.slope};
 }
 
 /* ---- forward ---- */
@@ -224,17 +223,19 @@ static void attend_tile(const struct attn_pair_head *x, const struct work *w,
 {
     struct attn_panel *p = &w->panels[i];
     const struct attn_span to = attn_seen(p, j);
-    const int64_t n = to.hi - to.lo;
+    const int64_t n = to.hi - to.lo, key = j + to.lo;
     float *out = w->out + i * PAIR_PANEL * x->d_pad;
 
     if (n <= 0)
         return;
-    cpu_attn_multiply_scores(w->tile.s, x, w->keys + (j + to.lo) * x->d_pad,
+    cpu_attn_multiply_scores(w->tile.s, x, w->keys + key * x->d_pad,
                              w->queries + i * PAIR_PANEL * x->d_pad, n);
-    cpu_pairs->softmax(&(struct cpu_pair_softmax){
-        .scores = cpu_attn_open_scores(x, &w->tile, p, j + to.lo, n, NULL),
+    struct cpu_pair_softmax step = {
+        .scores = cpu_attn_open_scores(x, &w->tile, p, key, n, NULL),
         .top = p->top, .sum = p->sum, .out = out, .d_pad = x->d_pad,
-        .p = w->tile.p});
+        .p = w->tile.p};
+    step.scores.keep = cpu_attn_mask(x, &w->tile, p, key, n);
+    cpu_pairs->softmax(&step);
     cpu_attn_sum_keys(out, x, w->values + j * x->d_pad + to.lo * PAIR_CHUNK,
                       w->tile.p, n);
 }

@@ -114,7 +114,12 @@ void cpu_attn_sum_keys(float *sums, const struct attn_pair_head *x,
                        const uint16_t *rows, const uint16_t *scores,
                        int64_t n);
 
-/* The tile's scores, of n keys from `key` on, capped, with dropout's mask.
+/* Dropout's mask as factors (n, 32), for n keys from `key` on; NULL: none. */
+const float *cpu_attn_mask(const struct attn_pair_head *x,
+                           const struct attn_pair_tile *tile,
+                           const struct attn_panel *p, int64_t key, int64_t n);
+
+/* The tile's scores, of n keys from `key` on, capped; without a mask.
  * cap_slope: see attn_cap(). */
 struct cpu_pair_scores cpu_attn_open_scores(const struct attn_pair_head *x,
                                             const struct attn_pair_tile *tile,

@@ -79,6 +79,8 @@ static void grad_panel(const struct task *k, int64_t i, int64_t slot, int64_t j)
     const struct attn_span to = attn_seen(p, j);
     const int64_t at = i * PAIR_PANEL * x->d_pad;
     float *cap_slope = x->h.cap > 0 ? w->tile.cap_slope : NULL;
+    const float *keep =
+        cpu_attn_mask(x, &w->tile, p, j + to.lo, to.hi - to.lo);
 
     for (int64_t l = to.lo; l < to.hi; l += PAIR_PANEL) {
         const int64_t chunk = l * BQ + slot * PAIR_VALUES;
@@ -87,13 +89,17 @@ static void grad_panel(const struct task *k, int64_t i, int64_t slot, int64_t j)
                                  w->queries + at, PAIR_PANEL);
         cpu_attn_multiply_scores(w->tile.dp, x, w->values + l * x->d_pad,
                                  w->douts + at, PAIR_PANEL);
-        cpu_pairs->softmax_grad(&(struct cpu_pair_grad){
+        struct cpu_pair_grad grad = {
             .scores = cpu_attn_open_scores(x, &w->tile, p, j + l, PAIR_PANEL,
                                            cap_slope),
             .dp = w->tile.dp, .lse = p->lse, .delta = p->delta,
             .cap_slope = cap_slope, .p = w->tile.p + chunk,
             .ds = w->tile.ds + chunk,
-            .ds_pairs = w->tile.ds_pairs + l * PAIR_CHUNK});
+            .ds_pairs = w->tile.ds_pairs + l * PAIR_CHUNK};
+
+        if (keep)
+            grad.scores.keep = keep + (l - to.lo) * PAIR_PANEL;
+        cpu_pairs->softmax_grad(&grad);
     }
     cpu_attn_sum_keys(w->dq + at, x, w->keys_t + to.lo * PAIR_CHUNK,
                       w->tile.ds_pairs + to.lo * PAIR_CHUNK, to.hi - to.lo);
