@@ -223,9 +223,8 @@ static void grad_tile(const struct task *k, int64_t i, int64_t j)
 static void store_rows(const struct task *k, uint16_t *to, const float *from,
                        int64_t n)
 {
-    cpu_pairs->finish(&(struct cpu_pair_finish){
-        .m = n, .n = k->x.h.d, .sums = from, .ld_sums = k->x.d_pad,
-        .epilogue = GPT_EPI_NONE, .c16 = to, .ldc = k->x.k.ld});
+    for (int64_t i = 0; i < n; i++)
+        cpu_isa->narrow(to + i * k->x.k.ld, from + i * k->x.d_pad, k->x.h.d);
 }
 
 /* dK and dV of n keys from j on. */

@@ -475,8 +475,7 @@ gpt_plugin_open(struct gpt_backend **out, size_t table_bytes, int device, bool w
     if (e != cudaSuccess || n == 0)
         return gpt_fail(err, GPT_EDEVICE, NAME ": no device: %s",
                         e == cudaSuccess ? "none is there" : cudaGetErrorString(e));
-    if (wrap)
-        device %= n;
+    device = wrap ? device % n : device;
     if (device >= n)
         return gpt_fail(err, GPT_EDEVICE, NAME ": no device %d: there are %d", device, n);
     if (device_open >= 0 && device_open != device)

@@ -206,6 +206,7 @@ static __global__ void __launch_bounds__(FLASH_THREADS, 2)
     store_half<D>(p.dqkv + q_at, w, dq, s.scale, t, s);
 }
 
+/* Both passes, in order: gradients of keys and values of a group, then of queries. */
 template <int D, class T>
 static void launch_backward(struct gpt_queue *q, const struct gpt_attn *op,
                             const struct gpt_attn_grad *grad)

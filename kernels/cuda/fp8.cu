@@ -1,8 +1,8 @@
 /* Products of eight bits: the largest element of a tensor, and factors that are
  * scaled by it, rounded and, where they lie across the product's sums, turned.
- * Rounding takes a pass over memory for each product instead of copies that last from forward to
- * backward: a factor of bf16 is read once more, and nothing more is kept of a layer. Start at
- * cuda_fp8_factors(). */
+ * Rounding takes a pass over memory for each product instead of copies that last
+ * from forward to backward: a factor of bf16 is read once more, and nothing more is
+ * kept of a layer. Start at cuda_fp8_factors(). */
 #include "cuda/fp8.cuh"
 #include "cuda/device.cuh"
 
@@ -43,6 +43,7 @@ static __global__ void largest(uint32_t *amax, const uint4 *x, int64_t n)
     atomicMax(amax, most);
 }
 
+/* Kernels read 16 bytes at a time, and ends have no road of their own. */
 static bool is_aligned(struct gpt_queue *q, const void *x, int64_t n)
 {
     if ((uintptr_t)x % 16 == 0 && n % 16 == 0)
@@ -102,6 +103,8 @@ static __device__ inline uint2 round_eight(const __nv_bfloat16 *from, float scal
                           two_of<TYPE>(x[6] * scale, x[7] * scale) << 16);
 }
 
+/* Every thread computes the scale: a pass of its own would cost a launch. One
+ * thread writes the reciprocal, by which the product's sums are multiplied. */
 template <enum gpt_fp8 TYPE> static __device__ inline float scale_of(const struct rounding &r)
 {
     const float scale = gpt_fp8_scale(*r.amax, TYPE);
