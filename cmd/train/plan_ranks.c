@@ -253,9 +253,9 @@ static int plan_recompute(struct gpt_train_plan *p,
 /* ---- products of eight bits ---- */
 
 /* Which layers have them, and whether the sizes of this layout allow them.
- * Errors grow where values are largest: the first layer reads the embedding, and
- * the last one is read by the output layer. Both stay in bf16 unless the user
- * says otherwise. */
+ * Errors grow where values are largest: the first layer reads the embedding,
+ * and the last one is read by the output layer. Both stay in bf16 unless the
+ * user says otherwise. */
 static int plan_fp8(struct gpt_train_plan *p, const struct gpt_train_options *o,
                     struct gpt_err *err)
 {
