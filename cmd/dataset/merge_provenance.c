@@ -252,14 +252,14 @@ static int open_beside(struct gpt_out **out, const char *prefix,
 }
 
 /* Sources of another set, or torn ones, would shift those of all parts after
- * them. A JSON without the number of documents is of no program of today. */
+ * them. Every gpt-preprocess writes the number of documents. */
 static int open_source(struct gpt_provenance_merge *m, int64_t k,
-                       const char *path, struct gpt_err *err)
+                       const char *set, const char *path, struct gpt_err *err)
 {
     int64_t documents;
 
     GPT_TRY(gpt_json_int(m->parts[k], "documents", 0, (int64_t)1 << 53,
-                         &documents, path, err));
+                         &documents, set, err));
     GPT_TRY(gpt_in_open(&m->sources[k], path, err));
     return gpt_sources_check(m->sources[k], documents, err);
 }
@@ -280,7 +280,7 @@ static int open_sources(struct gpt_provenance_merge *m,
         if (gpt_buf_printf(&path, "%s.sources", sets[k]) != GPT_OK)
             status = gpt_no_memory(err, "provenance");
         else if (gpt_path_exists(path.data))
-            status = open_source(m, k, path.data, err);
+            status = open_source(m, k, sets[k], path.data, err);
         else
             *all = false;
         gpt_buf_free(&path);

@@ -452,8 +452,7 @@ static int check_type(const struct gpt_run *r, struct gpt_err *err)
                              : "leave --bf16 out");
 }
 
-/* The same for products of eight bits, before memory is counted: what a device
- * without them would need cannot be told. */
+/* The same for products of eight bits. */
 static int check_fp8(const struct gpt_run *r, struct gpt_err *err)
 {
     if (!r->o->fp8_format || r->planned || (r->be->abilities & GPT_CAN_FP8))

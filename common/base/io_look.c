@@ -34,8 +34,11 @@ static struct gpt_look *find_look(const uint8_t *at)
 {
     for (struct gpt_look *l = atomic_load(&looks); l; l = l->next) {
         const uint8_t *data = atomic_load(&l->data);
+        const size_t size = atomic_load(&l->size);
 
-        if (data && at >= data && (size_t)(at - data) < atomic_load(&l->size))
+        /* not of a file that has taken the entry in between */
+        if (data && data == atomic_load(&l->data) && at >= data &&
+            (size_t)(at - data) < size)
             return l;
     }
     return NULL;

@@ -72,7 +72,9 @@ static int move_run(const struct gpt_box *b, int64_t offset, int64_t n,
 {
     if (b->src_type == b->dst_type)
         return read_source(b, dst, offset, (size_t)(n * b->src_size), err);
-    const uint8_t *seen = see_elements(b, offset, n * b->src_size);
+    /* gpt_box_move() checks only a box that is near for lost pages */
+    const uint8_t *seen =
+        b->near ? see_elements(b, offset, n * b->src_size) : NULL;
     if (seen)
         return convert(b, dst, seen, n, err);
     while (n > 0) {
@@ -274,7 +276,7 @@ static int move_transposed(struct gpt_box *b, int64_t offset, uint8_t *dst,
     int64_t rows = b->shape[2], cols = b->shape[3];
     int64_t size = gpt_max_i64(b->src_size, b->dst_size);
     int64_t span = (cols - 1) * b->from[3] + rows * b->src_size;
-    const uint8_t *at = gpt_box_look(b, offset);
+    const uint8_t *at = b->near ? gpt_box_look(b, offset) : NULL;
 
     if (at)
         return put_transposed(b, dst, at, b->from[3], cols, rows, err);

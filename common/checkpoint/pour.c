@@ -288,10 +288,10 @@ static int make_tile(const struct pour *w, struct hand *h,
     return GPT_OK;
 }
 
-/* Where it can be shared it is, else written. What is shared has been read for
- * its checksum all the same: a source that changes in between is found when the
- * output is verified. The first refusal of the kernel counts for the whole
- * file, as it is the file system's. */
+/* Where it can be shared it is, else written. What is shared, or looked at, has
+ * been read for its checksum before: a source that changes in between is found
+ * when the output is verified. The first refusal of the kernel counts for the
+ * whole file, as it is the file system's. */
 static int put_tile(struct pour *w, const struct gpt_part *p,
                     const struct tile *t, struct gpt_err *err)
 {

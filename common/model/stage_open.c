@@ -87,27 +87,20 @@ static int new_chunks(struct gpt_stage *s, struct gpt_err *err)
 
 /* All stages ask the same, also one whose own layers are in bf16: ranks are
  * then refused together. */
-static int check_fp8(const struct gpt_backend *be,
-                     const struct gpt_stage_options *o, struct gpt_err *err)
+static int check_fp8(const struct gpt_stage_options *o, struct gpt_err *err)
 {
     const struct gpt_widths widths =
         gpt_widths_of(o->config, o->layout.size[GPT_TP]);
 
     if (o->exec.fp8.types.forward == GPT_FP8_NONE)
         return GPT_OK;
-    GPT_TRY(gpt_fp8_check(&widths, o->exec.micro_batch * o->exec.seq_length,
-                          o->exec.act, err));
-    if (be->abilities & GPT_CAN_FP8)
-        return GPT_OK;
-    return gpt_fail(err, GPT_EDEVICE,
-                    "device %s has no products of eight bits: GPUs of compute "
-                    "capability 8.9 and above have them", be->name);
+    return gpt_fp8_check(&widths, o->exec.micro_batch * o->exec.seq_length,
+                         o->exec.act, err);
 }
 
 /* What an open stage relies on. A program that plans a run has checked the same
  * before, and names its options then. */
-static int check_options(const struct gpt_backend *be,
-                         const struct gpt_stage_options *o,
+static int check_options(const struct gpt_stage_options *o,
                          struct gpt_err *err)
 {
     const struct gpt_execution *e = &o->exec;
@@ -118,7 +111,7 @@ static int check_options(const struct gpt_backend *be,
         return gpt_fail(err, GPT_EUSAGE,
                         "full recomputation of %lld layers: at least 1",
                         (long long)e->recompute_layers);
-    GPT_TRY(check_fp8(be, o, err));
+    GPT_TRY(check_fp8(o, err));
     if (!e->sequence_parallel)
         return GPT_OK;
     return gpt_rows_check(e->micro_batch, e->seq_length, o->layout.size[GPT_TP],
@@ -144,7 +137,7 @@ static int stage_new(struct gpt_stage **stage, struct gpt_backend *be,
 {
     struct gpt_stage *s;
 
-    GPT_TRY(check_options(be, o, err));
+    GPT_TRY(check_options(o, err));
     GPT_TRY(gpt_abilities_check(o->config, o->exec.seq_length, be, err));
     GPT_TRY(gpt_new(stage, 1, sizeof(*s), "a stage", err));
     s = *stage;
@@ -279,6 +272,12 @@ int gpt_stage_open(struct gpt_stage **stage, struct gpt_backend *be,
         return gpt_fail(err, GPT_EFAIL, "a stage of %lld tensor parallel ranks "
                         "without their communicator",
                         (long long)options->layout.size[GPT_TP]);
+    /* a prediction may be for the device of another machine */
+    if (options->exec.fp8.types.forward != GPT_FP8_NONE &&
+        !(be->abilities & GPT_CAN_FP8))
+        return gpt_fail(err, GPT_EDEVICE, "device %s has no products of eight "
+                        "bits: GPUs of compute capability 8.9 and above have "
+                        "them", be->name);
     GPT_TRY_GOTO(status, stage_new(&s, be, options, err), fail);
     GPT_TRY_GOTO(status, stage_allocate(s, err), fail);
     GPT_TRY_GOTO(status, allocate_host(s, err), fail);

@@ -63,7 +63,7 @@ template <class T> static __global__ void attend(struct attn_shape s, const T *q
         s.lse[(b * s.h + h) * s.t + t] = max + logf(total);
 }
 
-/* Without tensor cores a warp does one query, hundreds of times slower. */
+/* Without tensor cores a warp does one query, many times slower. */
 const char *cuda_attn_slow(const struct gpt_attn *op)
 {
     if (cuda_flash_does(op))

@@ -387,7 +387,6 @@ static struct gpt_backend table()
     be.name = NAME;
     be.state = &device_open;
     be.act_types = 1u << GPT_F32 | 1u << GPT_BF16 | 1u << GPT_F16;
-    be.abilities = GPT_CAN_WINDOW | GPT_CAN_CAP | GPT_CAN_SCALE_WORDS | GPT_CAN_NORM_WIDE;
     be.describe = cuda_describe;
     be.alloc = cuda_alloc;
     be.free = cuda_free;
@@ -486,7 +485,8 @@ gpt_plugin_open(struct gpt_backend **out, size_t table_bytes, int device, bool w
     cudaDeviceProp p;
     if ((e = cudaGetDeviceProperties(&p, device)) != cudaSuccess)
         return fail_runtime(err, e, "properties");
-    be.abilities |= cuda_can_fp8(p.major, p.minor) ? GPT_CAN_FP8 : 0;
+    be.abilities = GPT_CAN_WINDOW | GPT_CAN_CAP | GPT_CAN_SCALE_WORDS | GPT_CAN_NORM_WIDE |
+                   (cuda_can_fp8(p.major, p.minor) ? GPT_CAN_FP8 : 0);
     be.logits_bytes = (int64_t)min((size_t)MOST_LOGITS, p.totalGlobalMem / LOGITS_SHARE);
     device_open = device;
     *out = &be;

@@ -7,8 +7,8 @@
 #include "cuda/attn.cuh"
 #include "cuda/mma.cuh"
 
-/* A tile: ROWS positions of D elements. A block is four warps, each of which
- * owns 16 of the 64 rows of the block's own tile. */
+/* A tile: ROWS positions of D elements. A block is four warps; which rows of the
+ * block's own tile a warp owns, each kernel says. FLASH_ROWS: of flash_bwd.cu. */
 enum { FLASH_ROWS = 64, FLASH_THREADS = 128 };
 template <int D> constexpr int flash_ld = D + 8;
 template <int D, int ROWS = FLASH_ROWS> constexpr int flash_tile = ROWS * flash_ld<D>;

@@ -118,6 +118,8 @@ expect 0 'bf16' eight 1 --save wide
         expect 2 'not on 8.0' eight 1 $hybrid --device cuda-emu
         err_has '--fp8-format: device cuda-emu has no products of eight bits'
         err_has '8.9'
+        expect 0 'but planned for other GPUs' eight 1 $hybrid \
+            --device cuda-emu --world-size 2 --dry-run
     fi
     expect 2 'eight bits of float' train $hybrid
     err_has '--fp8-format needs --bf16'

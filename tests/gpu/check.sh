@@ -25,9 +25,10 @@ queues=$BUILD/tests/unit/test_queues.t
 clique=$BUILD/tests/unit/test_clique.t
 comm=$BUILD/tests/unit/test_comm.t
 recording=$BUILD/tests/unit/test_recording.t
+eight=$BUILD/tests/unit/test_fp8.t
 # shellcheck disable=SC2086 # a word list
 sh tests/gpu/build.sh $programs "$plugin" "$kernels" "$queues" "$clique" \
-    "$comm" "$recording"
+    "$comm" "$recording" "$eight"
 "$BUILD/gpt-train" --version
 say "built"
 
@@ -54,6 +55,7 @@ grep -q 'ok 2 ' "$BUILD/kernels.tap" || {
     say "no GPU answers here; nothing was checked"
     exit 1
 }
+run 'products of eight bits are those of doubles' eight "$eight"
 run 'queues wait for each other' queues "$queues"
 run 'recorded operations run again' recording "$recording"
 run 'a group of one rank has its collectives' clique "$clique"

@@ -27,10 +27,12 @@ my $hopper = $arch =~ /90a/;
 
 # Rules, of a kernel for Hopper and of others. Dropout's numbers come from loops
 # and leave less room for registers. Of others, the loop over rows ends where the
-# window of the last key does: one more branch.
+# window of the last key does: one more branch. From sm_100 on ptxas branches
+# where it set predicates before, per tile (13 for 4): a branch for each of 32
+# scores is still seen.
 my %most = $hopper
     ? (gap => 6, branches => 12, r2ur => 4, narrow => 0, local => 0)
-    : (branches => 7, narrow => 0, local => 0);
+    : (branches => $arch =~ /^1\d\d/ ? 18 : 7, narrow => 0, local => 0);
 my %most_drop = (%most, branches => 48, r2ur => 12);
 # A tile of 128 keys is 64 scores a thread, one of 64 is 32.
 my %beside = (flash_forward => 64, key_grads => 32, query_grads => 32);

@@ -335,8 +335,8 @@ def same_scores(name, args, m, tok, r):
         n = len(tok(a.rstrip())["input_ids"])
         p = logits(m, ids).log_softmax(-1)
         want = sum(float(p[i - 1, ids[i]]) for i in range(n, len(ids)))
-        worst = max(worst, abs(json.loads(line)["logprob"] - want) /
-                    max(1, abs(want)))
+        off = abs(json.loads(line)["logprob"] - want) / max(1, abs(want))
+        worst = worst if off <= worst else off  # a NaN, too
     ok(len(lines) == len(pairs) and worst < 1e-4, f"{name}: scores ({worst})")
 
 
@@ -438,18 +438,23 @@ def serve(name, args, tok, prompt, want, ahead):
         if found:
             url = found.group(0)
             break
-    client = openai.OpenAI(base_url=f"{url}v1", api_key="none", max_retries=0,
-                           timeout=300)
-    model = client.models.list().data[0].id
-    answer = client.completions.create(
-        model=model, prompt=tok(prompt)["input_ids"], max_tokens=len(want),
-        temperature=0, logprobs=0, extra_body={"ignore_eos": True})
-    server.terminate()
-    server.communicate(timeout=60)
+    try:
+        client = openai.OpenAI(base_url=f"{url}v1", api_key="none",
+                               max_retries=0, timeout=300)
+        model = client.models.list().data[0].id
+        answer = client.completions.create(
+            model=model, prompt=tok(prompt)["input_ids"], max_tokens=len(want),
+            temperature=0, logprobs=0, extra_body={"ignore_eos": True})
+    finally:
+        server.terminate()
+        server.communicate(timeout=60)
     whole = tok.decode(want, skip_special_tokens=False)
     got = answer.choices[0].text
-    ok(got == whole or min(ahead) < 1e-3, f"{name}: served",
-       f"{got!r}\n{whole!r}")
+    # after two words that are as likely texts may differ
+    tie = next((i for i, gap in enumerate(ahead) if gap < 1e-3), len(want))
+    sure = tok.decode(want[:tie], skip_special_tokens=False).rstrip("\ufffd")
+    ok(got == whole or tie < len(want) and got.startswith(sure),
+       f"{name}: served", f"{got!r}\n{whole!r}")
 
 
 def case(number, top):

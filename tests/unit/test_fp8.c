@@ -261,7 +261,8 @@ static double worst_error(const struct shape *s, const struct numbers *x,
             const double limit =
                 (double)(s->k + 4) * 0x1p-23 * (size + 1) +
                 unit * (fabs(want) + 1.15 * (fabs(before) + fabs(want)) + 0.01);
-            worst = fmax(worst, fabs(got - want) / limit);
+            worst = isnan(got) ? (double)INFINITY
+                               : fmax(worst, fabs(got - want) / limit);
         }
     return worst;
 }

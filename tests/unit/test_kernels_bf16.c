@@ -550,6 +550,29 @@ static void compare_attention(void)
 }
 
 /* start: documents of 23 tokens; window: 0 for none. */
+/* Gradients, n numbers that are there, again by 1 and 3 threads: those of a
+ * group's heads are summed in one thread or apart. */
+static void check_threads(const struct gpt_attn *op,
+                          const struct gpt_attn_grad *grad, size_t n)
+{
+    const int before = omp_get_max_threads();
+    uint16_t *want = malloc(n * sizeof(*want));
+
+    memcpy(want, grad->dqkv, n * sizeof(*want));
+    for (int threads = 1; threads <= 3; threads += 2) {
+        struct gpt_attn_grad again = *grad;
+
+        omp_set_num_threads(threads);
+        again.scratch = malloc(be->attn_scratch(op));
+        be->attn_bwd(q, op, &again);
+        ok(memcmp(want, grad->dqkv, n * sizeof(*want)) == 0,
+           "gradients are equal for %d threads", threads);
+        free(again.scratch);
+    }
+    omp_set_num_threads(before);
+    free(want);
+}
+
 static void attention(int64_t h, int64_t g, int64_t t, int64_t d, bool start,
                       int64_t window, float cap, bool alibi)
 {
@@ -592,6 +615,7 @@ static void attention(int64_t h, int64_t g, int64_t t, int64_t d, bool start,
     be->attn_bwd(q, &op, &grad);
     struct gpt_attn_grad grad2 = {dout->narrow, dqkv->narrow, scratch};
     be->attn_bwd(q, &narrow, &grad2);
+    check_threads(&narrow, &grad2, (size_t)(b * t * width));
     compare_attention();
     free(scratch);
     free(first);
@@ -709,6 +733,7 @@ static void body(void)
     attention(6, 2, 129, 33, true, 0, 0, false);
     attention(3, 1, 300, 64, false, 70, 0, false);
     attention(2, 1, 65, 96, true, 9, 2, false);
+    attention(3, 1, 530, 40, false, 0, 0, false); /* two runs of queries */
     embedding();
     loss(true);
     loss(false);

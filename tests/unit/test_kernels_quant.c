@@ -124,6 +124,9 @@ static void body(void)
         int64_t group;
     } forms[] = {{GPT_BF16, 0}, {GPT_I8, 0}, {GPT_I8, 32}};
 
+    /* more columns than are made floats at once */
+    for (size_t f = 0; f < GPT_COUNT(forms); f++)
+        check(forms[f].type, forms[f].group, 17, 1600, 33, true, 1);
     for (size_t f = 0; f < GPT_COUNT(forms); f++)
         for (size_t i = 0; i < GPT_COUNT(rows); i++) {
             static const int64_t sizes[][2] = {

@@ -52,7 +52,8 @@ static float unit_of(const float *x, int64_t k)
     }
     if (wrong)
         return NAN;
-    frexpf(_mm512_reduce_max_ps(top) * (128.0F / 127), &power);
+    if (frexpf(_mm512_reduce_max_ps(top), &power) > 127 / 128.0F)
+        power++;
     /* the inverse of the unit is a number, too */
     return ldexpf(1, power < -100 ? -107 : power - 7);
 }
