@@ -1,6 +1,7 @@
 /* Compares the checkpoint plan with a naive model, element by element: random
  * tensors in a file, cut into random boxes with permuted strides, behind random
  * views, read in random boxes and types. */
+#include "checkpoint/move_internal.h"
 #include "checkpoint/plan.h"
 #include "checkpoint/pour.h"
 #include "checkpoint/zip.h"
@@ -290,6 +291,43 @@ static void test_large(void)
     free(got);
 }
 
+/* The left quarter of a matrix, in half the bytes, while another process cuts
+ * the file: rows lie too far apart to be looked at together, and what has gone
+ * is an error, never zeros. */
+static void test_cut(void)
+{
+    enum { R = 256, C = 4096, LEFT = C / 4 };
+    static float x[R * C];
+    static uint16_t got[R * LEFT];
+    const int64_t zero[D] = {0}, shape[D] = {R, LEFT};
+    struct gpt_tensor t = gpt_tensor_make("t", GPT_F32, 2, shape);
+    struct gpt_file_box p = {.dtype = GPT_F32, .shape = {R, LEFT},
+                             .stride = {4 * C, 4}};
+    struct gpt_box scratch = {0};
+    struct gpt_tiling g;
+    char path[300];
+    int status = GPT_OK;
+
+    snprintf(path, sizeof(path), "%s/gpt-plan-%d",
+             getenv("TMPDIR") ? getenv("TMPDIR") : "/tmp", (int)getpid());
+    for (int64_t i = 0; i < R * C; i++)
+        x[i] = 1;
+    if (gpt_write_file(path, GPT_OUT_NOSYNC, x, sizeof(x), &err) ||
+        gpt_in_open(&p.in, path, &err) || gpt_tensor_add(&t, &p, &err))
+        abort();
+    gpt_tensor_show(&t);
+    is_int(gpt_tiling_make(&g, &t, zero, shape, GPT_BF16, 1 << 16, &err),
+           GPT_OK, "tiles");
+    is_int(truncate(path, sizeof(x) / 2), 0, "a source is cut");
+    for (int64_t i = 0; i < g.n && status == GPT_OK; i++)
+        status = gpt_tiling_gather(&g, i, &scratch, got, &err);
+    is_int(status, GPT_EDATA, "and that is reported");
+    unlink(path);
+    gpt_box_free(&scratch);
+    gpt_tensor_free(&t);
+    gpt_in_close(p.in);
+}
+
 /* Boxes that do not make a tensor. */
 static void test_refused(void)
 {
@@ -386,6 +424,7 @@ int main(void)
     test_random(GPT_BF16);
     test_random(GPT_F64);
     test_large();
+    test_cut();
     test_refused();
     test_resize();
     return tap_done();
