@@ -100,7 +100,7 @@ multiply_chunk(const uint16_t *a, const uint16_t *b, bool still_a)
 
 static inline void load_sums(const struct sums *sums)
 {
-    const float *from = sums->from, *below = from + 16 * sums->ld_from;
+    const float *from = sums->from;
     int64_t stride = sums->ld_from * (int64_t)sizeof(*from);
 
     if (!from) {
@@ -110,6 +110,7 @@ static inline void load_sums(const struct sums *sums)
         TILE_ZERO(3);
         return;
     }
+    const float *below = from + 16 * sums->ld_from;
     TILE_LOAD(0, from, stride);
     TILE_LOAD(1, from + 16, stride);
     TILE_LOAD(2, below, stride);
