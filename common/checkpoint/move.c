@@ -28,7 +28,9 @@ enum {
     BAND_BYTES = 1 << 20, /* less is not worth a thread */
     MAX_BANDS = 16,
     COPY_BYTES = 512 << 10, /* of a tile that is only copied or cast */
-    SEEN_BYTES = 1 << 20,   /* of one that is transposed without reading */
+    /* of one that is transposed without reading: what a conversion on the way
+     * has room for */
+    SEEN_BYTES = GPT_BOX_SCRATCH,
 };
 
 /* A box of a tensor, its dimensions brought to N by leading ones. */
@@ -247,14 +249,11 @@ int gpt_tensor_gather(const struct gpt_tensor *t, const int64_t *begin,
 
 /* ---- tiles ---- */
 
-/* Bytes of the file from the first element of a piece to its last. */
-static int64_t span_of(const struct gpt_file_box *p, int ndim)
+/* Where a piece ends in its file. */
+static int64_t end_of(const struct gpt_file_box *p, int ndim)
 {
-    int64_t bytes = (int64_t)gpt_dtype_bytes(p->dtype);
-
-    for (int d = 0; d < ndim; d++)
-        bytes += (p->shape[d] - 1) * p->stride[d];
-    return bytes;
+    return p->offset + gpt_span_of(p->shape, p->stride, ndim,
+                                   (int64_t)gpt_dtype_bytes(p->dtype));
 }
 
 /* Most bytes of a tile. Columns of the destination that are rows of the source
@@ -278,7 +277,7 @@ static int64_t tile_limit(const struct gpt_tensor *t, int64_t *span)
         seen = seen && !p->packed && (!in || p->in == in);
         in = p->in;
         lo = gpt_min_i64(lo, p->offset);
-        hi = gpt_max_i64(hi, p->offset + span_of(p, t->ndim));
+        hi = gpt_max_i64(hi, end_of(p, t->ndim));
     }
     if (!in)
         return COPY_BYTES;
@@ -424,7 +423,7 @@ void gpt_tensor_hide(const struct gpt_tensor *t)
             if (p->packed)
                 continue; /* is read */
             lo = gpt_min_i64(lo, p->offset);
-            hi = gpt_max_i64(hi, p->offset + span_of(p, t->ndim));
+            hi = gpt_max_i64(hi, end_of(p, t->ndim));
         }
         if (t->pieces[i].in && lo < hi)
             gpt_in_hide(t->pieces[i].in, lo, hi - lo);

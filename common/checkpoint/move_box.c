@@ -16,7 +16,7 @@
 
 enum {
     N = GPT_TENSOR_DIMS,
-    SCRATCH = 1 << 20, /* bytes of each of a box's two buffers */
+    SCRATCH = GPT_BOX_SCRATCH,
     LINE = 64,         /* bytes of a line of the cache */
     LOOK = 64 << 10,   /* bytes that are worth a system call */
     LONGEST = 4096,    /* source run of a transposition, elements */
@@ -401,16 +401,6 @@ static int make_room(struct gpt_box *b, struct gpt_err *err)
     return GPT_OK;
 }
 
-/* From the first byte of its source to the last. */
-static int64_t span_of(const struct gpt_box *b)
-{
-    int64_t bytes = b->src_size;
-
-    for (int d = 0; d < N; d++)
-        bytes += (b->shape[d] - 1) * b->from[d];
-    return bytes;
-}
-
 int gpt_box_move(struct gpt_box *b, struct gpt_err *err)
 {
     if (!b->in) {
@@ -419,7 +409,7 @@ int gpt_box_move(struct gpt_box *b, struct gpt_err *err)
     }
     assert(b->to[N - 1] == b->dst_size || b->shape[N - 1] == 1);
     simplify(b);
-    const int64_t span = span_of(b);
+    const int64_t span = gpt_span_of(b->shape, b->from, N, b->src_size);
     b->near = !b->packed && span <= b->span;
     GPT_TRY(make_room(b, err));
     for (int64_t i = 0; i < b->shape[0]; i++)

@@ -5,7 +5,20 @@
 
 #include "checkpoint/plan.h"
 
-enum { GPT_BOX_WINDOW = 1 << 20 }; /* of a file, read at once */
+enum {
+    GPT_BOX_WINDOW = 1 << 20,  /* of a file, read at once */
+    GPT_BOX_SCRATCH = 1 << 20, /* bytes of each of a box's two buffers */
+};
+
+/* Bytes of a file from the first element of n dimensions to the end of the last
+ * one; strides and size in bytes. */
+static inline int64_t gpt_span_of(const int64_t *shape, const int64_t *stride,
+                                  int n, int64_t size)
+{
+    for (int d = 0; d < n; d++)
+        size += (shape[d] - 1) * stride[d];
+    return size;
+}
 
 /* One box: shape and strides in bytes, outermost dimension first. */
 struct gpt_box {

@@ -131,6 +131,14 @@ expect 0 'bf16' eight 1 --save wide
     err_has 'a rank has 72 columns of queries, keys and values'
     expect 2 'no layer is left' eight 1 $hybrid --num-layers-at-end-in-bf16 3
     err_has 'of 4 layers, 1 first and 3 last ones in bf16 leave none'
+    expect 2 'no format' eight 1 --fp8-format e5m2
+    err_has "--fp8-format: 'e5m2' is not one of e4m3, hybrid"
+    expect 2 'fewer layers than none' eight 1 $hybrid \
+        --num-layers-at-start-in-bf16 -1
+    err_has '--num-layers-at-start-in-bf16: -1 is out of range'
+    expect 2 'a number of layers' eight 1 $hybrid \
+        --num-layers-at-end-in-bf16 x
+    err_has "--num-layers-at-end-in-bf16: 'x' is not an integer"
     expect 2 'delayed scaling' eight 1 $hybrid --fp8-recipe delayed
     err_has 'tensorwise'
     expect 2 'and its options' eight 1 $hybrid --fp8-amax-history-len 1024
