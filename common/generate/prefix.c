@@ -95,8 +95,8 @@ int gpt_prefixes_copy(struct gpt_prefixes *p, struct gpt_decoder *d,
 }
 
 /* The text in the slot is longer than what is kept. An entry counts only when
- * its copy is there. Prompts that were computed since
- * this one was copied may have kept the same. */
+ * its copy is there. Prompts that were computed since this one was copied may
+ * have kept the same. */
 int gpt_prefixes_keep(struct gpt_prefixes *p, struct gpt_decoder *d,
                       int64_t slot, const int32_t *prompt, int64_t n,
                       struct gpt_err *err)

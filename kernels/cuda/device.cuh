@@ -183,6 +183,14 @@ template <int W> __device__ inline void drop(float (&x)[W], const struct cuda_dr
     }
 }
 
+/* W elements of a row of c from column j on, with dropout where there is any. */
+template <int W> __device__ inline void drop_row(float (&x)[W], const struct cuda_drop &d,
+                                                 int64_t row, int64_t c, int64_t j)
+{
+    if (d.below)
+        drop(x, d, drop_index(d, row, c) + j);
+}
+
 /* ---- faults ---- */
 
 __device__ inline void raise_fault(struct cuda_fault *fault, int kind, long long row, int value,

@@ -32,8 +32,7 @@ static __global__ void drop_rows(T *y, const T *x, int64_t c, struct cuda_drop d
 
         /* y may be x: a thread writes only what it has read. */
         load(v, x + i * c + j);
-        if (d.below)
-            drop(v, d, drop_index(d, i, c) + j);
+        drop_row(v, d, i, c, j);
         store(y + i * c + j, v);
     }
 }

@@ -41,8 +41,7 @@ template <class T, int W> static __global__ void embed(words<T> p)
             for (int e = 0; e < W; e++)
                 x[e] += at[e];
         }
-        if (p.drop.below)
-            drop(x, p.drop, drop_index(p.drop, i, p.c) + j);
+        drop_row(x, p.drop, i, p.c, j);
         store(p.out + i * p.c + j, x);
     }
 }
@@ -113,8 +112,7 @@ static __device__ void add_piece(const gradient<T> &p, float (&sum)[W], int64_t 
         float x[W];
 
         load(x, p.dout + row * p.c + j);
-        if (p.drop.below)
-            drop(x, p.drop, drop_index(p.drop, row, p.c) + j);
+        drop_row(x, p.drop, row, p.c, j);
 #pragma unroll
         for (int e = 0; e < W; e++)
             sum[e] += x[e];

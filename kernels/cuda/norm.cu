@@ -21,8 +21,7 @@ static __device__ void residual(const forward<T> &p, int64_t i, int64_t j, float
         float x[W];
 
         load(x, p.x + i * p.c + j);
-        if (p.drop.below)
-            drop(x, p.drop, drop_index(p.drop, i, p.c) + j);
+        drop_row(x, p.drop, i, p.c, j);
 #pragma unroll
         for (int e = 0; e < W; e++)
             r[e] += x[e];

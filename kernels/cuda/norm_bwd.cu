@@ -69,8 +69,7 @@ static __device__ void norm_row(const backward<T> &p, int64_t i, float *dw, floa
         store(p.dresid + at + j, dr);
         if (!p.dx)
             continue;
-        if (p.drop.below)
-            drop(dr, p.drop, drop_index(p.drop, i, p.c) + j);
+        drop_row(dr, p.drop, i, p.c, j);
         store(p.dx + at + j, dr);
     }
 }
@@ -169,8 +168,7 @@ static __device__ void row_grads(const backward<T> &p, int64_t i, int first, int
         store(p.dresid + at, dr);
         if (!p.dx)
             continue;
-        if (p.drop.below)
-            drop(dr, p.drop, drop_index(p.drop, i, p.c) + j);
+        drop_row(dr, p.drop, i, p.c, j);
         store(p.dx + at, dr);
     }
 }
