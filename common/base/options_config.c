@@ -138,8 +138,8 @@ static int set_list(const struct line *l, const struct gpt_opt *o, char *s)
     }
 }
 
-/* Lists report the line themselves, word by word. --print-config writes defaults
- * as well: a line that says the default contradicts nothing. */
+/* Lists report the line themselves, word by word. --print-config writes
+ * defaults as well: a line that says the default contradicts nothing. */
 static int set_line(const struct line *l, const struct gpt_opt *o, char *value)
 {
     int status;

@@ -327,6 +327,8 @@ static bool same_list(const struct gpt_list *a, const struct gpt_list *b)
     return a->n == b->n;
 }
 
+/* By values, not by texts: 1e-5 and 0.00001 are one number. Fields are compared
+ * and not whole structures, whose padding may differ. */
 static bool is_default(const struct gpt_parse *p, const struct gpt_opt *o)
 {
     const void *now = (const char *)p->options + o->offset;
@@ -349,6 +351,7 @@ static bool is_default(const struct gpt_parse *p, const struct gpt_opt *o)
     case GPT_OPT_CHOICE:
         break;
     }
+    /* NULL is the default of a text that has none */
     a = *(const char *const *)now;
     b = *(const char *const *)def;
     return a && b ? strcmp(a, b) == 0 : a == b;
