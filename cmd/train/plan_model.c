@@ -250,6 +250,8 @@ static int check_layers(const struct gpt_config *c,
     int64_t straight = 0, windows = 0;
 
     for (int64_t l = 0; l < c->num_layers; l++) {
+        /* however long a text is: a window that is wider than all texts is a
+         * window */
         straight += !gpt_config_turns(c, l);
         windows += gpt_config_window(c, l, INT64_MAX) > 0;
     }
