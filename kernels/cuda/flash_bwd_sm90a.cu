@@ -45,6 +45,7 @@ template <class T> struct grads {
     T *dqkv;
     struct flash_query *queries; /* (B, H, padded T) */
     struct dq_part *dq;          /* (B, H, padded T / STEP, GROUPS) */
+    float scale;                 /* of scores, in units of log(2) */
 };
 
 /* Registers of a thread that copies, that computes: together what a launch gives
@@ -200,13 +201,13 @@ static __device__ void round_kept(uint32_t (&a)[N / 2][4], const float (&p)[N][4
     hopper_round<T>(a, stays);
 }
 
-/* Scores, transposed, become probabilities. key: this lane's first, counted
- * from the tile's first query, whose number is t; stay: flash_keep_columns().
- * slope: ALiBi's, before scores are scaled. */
+/* Scores, transposed, become probabilities. scale: see grads; key: this lane's first,
+ * counted from the tile's first query, whose number is t; stay:
+ * flash_keep_columns(). slope: ALiBi's, before scores are scaled. */
 template <bool DROP>
 static __device__ void probabilities_of_keys(float (&p)[N][4], const struct attn_shape &s,
-                                             const struct flash_query *q, int t, int key,
-                                             float slope, const uint32_t (&stay)[4])
+                                             float scale, const struct flash_query *q, int t,
+                                             int key, float slope, const uint32_t (&stay)[4])
 {
     bool all_seen = key + 8 <= 0 && !attn_hides(s);
     int query = threadIdx.x % 4 * 2;
@@ -231,7 +232,7 @@ static __device__ void probabilities_of_keys(float (&p)[N][4], const struct attn
         for (int e = 0; e < 4; e++) {
             float lse = q[n * 8 + query + e % 2].lse;
 
-            p[n][e] = exp2_fast(p[n][e] * (s.scale * FLASH_LOG2E) - lse);
+            p[n][e] = exp2_fast(p[n][e] * scale - lse);
             if (DROP)
                 p[n][e] = drop_sign(p[n][e], stay[e] >> 4 * n & 1);
         }
@@ -250,9 +251,10 @@ static __device__ void share_ds(tile<T, ROWS, QUERIES> &to, const uint32_t (&a)[
                                           threadIdx.x % 4 * 2) = a[i][e];
 }
 
-/* What a warpgroup knows of a step. t: the first query; key: this lane's first. */
+/* What a thread knows of a step. own: its first of the block's keys; t: the first
+ * query; key: the first of its keys among all. */
 struct key_step {
-    int row, t, key;
+    int group, own, t, key;
     float slope;
     uint64_t drop_at; /* the counter of (t, the warp's first key) */
 };
@@ -262,7 +264,7 @@ template <bool DROP, int D, class T>
 static __device__ void add_tile(float (&dk)[D / 8][4], float (&dv)[D / 8][4],
                                 uint32_t (&a)[N / 2][4], uint32_t (&b)[N / 2][4],
                                 memory<D, T> &m, const struct attn_shape &s,
-                                const query_stage<D, T> &stage, int i,
+                                const grads<T> &grad, const query_stage<D, T> &stage, int i,
                                 tile<T, ROWS, QUERIES> &shared, const struct key_step &at)
 {
     float p[N][4], ds[N][4];
@@ -274,10 +276,10 @@ static __device__ void add_tile(float (&dk)[D / 8][4], float (&dv)[D / 8][4],
     /* Scores before dP: wgmma_wait<1> then waits for the first of two groups, and
      * probabilities are computed while dP is under way. What the tile before has
      * begun is over by then, too. */
-    hopper_scores(p, m.k, at.row, stage.q[i]);
-    hopper_scores(ds, m.v, at.row, stage.dout[i]);
+    hopper_scores(p, m.k, 64 * at.group, stage.q[i]);
+    hopper_scores(ds, m.v, 64 * at.group, stage.dout[i]);
     wgmma_wait<1>(p, a, b);
-    probabilities_of_keys<DROP>(p, s, of, t, at.key - t, at.slope, stay);
+    probabilities_of_keys<DROP>(p, s, grad.scale, of, t, at.key - t, at.slope, stay);
     round_kept<DROP, T>(a, p);
     hopper_add<T>(dv, a, stage.dout[i]);
     wgmma_wait<1>(ds);
@@ -290,7 +292,7 @@ static __device__ void add_tile(float (&dk)[D / 8][4], float (&dv)[D / 8][4],
             ds[n][e] = ds_of<DROP>(p[n][e], ds[n][e], delta, s.drop.scale);
         }
     hopper_round<T>(b, ds);
-    share_ds(shared, b, threadIdx.x / 32 * 16 - 64 * GROUPS / 2 + threadIdx.x % 32 / 4);
+    share_ds(shared, b, at.own);
     fence_async();
     hopper_add<T>(dk, b, stage.q[i]);
 }
@@ -298,9 +300,9 @@ static __device__ void add_tile(float (&dk)[D / 8][4], float (&dv)[D / 8][4],
 /* dq = this warpgroup's part of dS K, begun. */
 template <int D, class T>
 static __device__ void begin_dq(float (&dq)[N][4], memory<D, T> &m,
-                                const tile<T, ROWS, QUERIES> (&ds)[TILES<D>])
+                                const tile<T, ROWS, QUERIES> (&ds)[TILES<D>], int group)
 {
-    int group = hopper_group(), i = group % TILES<D>, columns = group / TILES<D>;
+    int i = group % TILES<D>, columns = group / TILES<D>;
 
     wgmma_fence();
 #pragma unroll
@@ -314,7 +316,7 @@ template <int D, class T>
 static __device__ void add_dq(float (&dq)[N][4], const struct attn_shape &s,
                               const grads<T> &grad, const struct turn &turn, int b, int h, int t)
 {
-    int group = hopper_group(), thread = threadIdx.x % WARPGROUP;
+    int group = threadIdx.x / WARPGROUP - 1, thread = threadIdx.x % WARPGROUP;
     struct dq_part &sums = grad.dq[(query_row(s, b, h) + t) / STEP<D> * GROUPS + group];
 
     if (!turn.last) {
@@ -351,10 +353,10 @@ static __device__ void add_step(float (&dk)[D / 8][4], float (&dv)[D / 8][4], me
     float dq[N][4];
 #pragma unroll
     for (int i = 0; i < TILES<D>; i++)
-        add_tile<DROP>(dk, dv, a, c, m, s, stage, i, ds[i], at);
+        add_tile<DROP>(dk, dv, a, c, m, s, grad, stage, i, ds[i], at);
     /* dS of the other warpgroup is there, and no warp reads that of the step before. */
     named_sync(1, WARPGROUP * GROUPS);
-    begin_dq(dq, m, ds);
+    begin_dq(dq, m, ds, at.group);
     wgmma_wait<0>(dq, a, c);
     wgmma_wait<0>(dk);
     wgmma_wait<0>(dv);
@@ -370,9 +372,8 @@ template <bool DROP, int D, class T>
 static __device__ void consume(memory<D, T> &m, const struct attn_shape &s,
                                const struct hopper_plan &plan, const grads<T> &grad)
 {
-    int row = hopper_group() * 64;        /* the warpgroup's first */
-    int own = threadIdx.x / 32 * 16 - 64; /* the warp's */
-    int lane = threadIdx.x % 32, per = (int)(s.h / s.g);
+    int own = threadIdx.x / 32 * 16 - 64; /* the warp's first key */
+    int group = hopper_group(), lane = threadIdx.x % 32, per = (int)(s.h / s.g);
     unsigned step = 0, works = 0;
     struct hopper_work piece;
 
@@ -383,7 +384,7 @@ static __device__ void consume(memory<D, T> &m, const struct attn_shape &s,
         struct query_tile at = {w.g * per, w.j0};
         mbarrier_wait(m.full, works % 2);
         do {
-            struct key_step now = {row, at.t, w.j0 + own + lane / 4,
+            struct key_step now = {group, own + lane / 4, at.t, w.j0 + own + lane / 4,
                                    attn_slope(s, at.h) / s.scale,
                                    attn_drop_at(s, w.b, at.h, at.t) + w.j0 + own};
             add_step<DROP>(dk, dv, m, s, grad, step, now, turn_of<D>(s, w.b, w.j0, at.t), w.b,
@@ -449,7 +450,7 @@ static void launch_backward(struct gpt_queue *q, const struct gpt_attn *op,
                                              op->t * (op->d * 4 + D * 4) * per);
     cuda_flash_prepare(q, op, grad);
     launch(q, flash_backward<DROP, D, T>, hopper_blocks(q, plan), THREADS, sizeof(memory<D, T>),
-           s, plan, qkv, dout, grads<T>{(T *)grad->dqkv, queries, dq});
+           s, plan, qkv, dout, grads<T>{(T *)grad->dqkv, queries, dq, op->scale * FLASH_LOG2E});
 }
 
 bool cuda_hopper_bwd(struct gpt_queue *q, const struct gpt_attn *op,
