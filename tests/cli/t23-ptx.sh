@@ -30,8 +30,9 @@ fi
 run() { # directory section
     GPT_CUDA_PTX=$1 BUILD=$BUILD "$unit" "$2"
 }
-eight() { # directory
-    GPT_CUDA_PTX=$1 BUILD=$BUILD "$BUILD/tests/unit/test_fp8.t"
+eight() { # directory; from where the test's golden numbers are found
+    (cd "$top" &&
+        GPT_CUDA_PTX=$1 BUILD=$BUILD "$BUILD/tests/unit/test_fp8.t")
 }
 all='ptx-hopper ptx-attention ptx-rows'
 if [ -n "${GPT_TEST_SWEEP:-}" ]; then
