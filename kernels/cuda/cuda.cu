@@ -190,14 +190,12 @@ static void queue_close(struct gpt_queue *q)
 /* What launches depend on. */
 static cudaError_t read_device(struct gpt_queue *q)
 {
-    const char *flash = getenv("GPT_CUDA_FLASH");
     cudaDeviceProp p;
     cudaError_t e = cudaGetDeviceProperties(&p, device_open);
 
     if (e != cudaSuccess)
         return e;
-    /* sm_90a code runs on compute capability 9.0 alone, not on what came after. */
-    q->hopper = p.major == 9 && p.minor == 0 && !(flash && strcmp(flash, "mma") == 0);
+    q->hopper = cuda_runs_hopper(p);
     q->processors = p.multiProcessorCount;
     q->l2_bytes = p.l2CacheSize;
     q->shared_most = p.sharedMemPerBlockOptin;

@@ -66,6 +66,9 @@ void cuda_fail(struct gpt_queue *q, const char *fmt, ...) GPT_PRINTF(2, 3);
 /* Makes the process's device the calling thread's. */
 void cuda_use_device();
 
+/* Whether a device runs kernels that only Hopper runs. */
+bool cuda_runs_hopper(const cudaDeviceProp &p);
+
 /* Records a failure of the runtime; true when there was none. */
 bool cuda_check(struct gpt_queue *q, cudaError_t e);
 

@@ -208,7 +208,9 @@ static void launch_backward(struct gpt_queue *q, const struct gpt_attn *op,
 
 size_t cuda_flash_scratch(const struct gpt_attn *op)
 {
-    return (size_t)(op->b * op->h * padded(op->t)) * sizeof(struct flash_query);
+    size_t rows = (size_t)(op->b * op->h * padded(op->t));
+
+    return rows * sizeof(struct flash_query) + cuda_hopper_scratch(op, rows);
 }
 
 bool cuda_flash_bwd(struct gpt_queue *q, const struct gpt_attn *op,

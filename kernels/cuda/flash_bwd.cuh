@@ -9,16 +9,20 @@
  * that its probabilities are 0. */
 struct alignas(16) flash_query {
     float lse, delta; /* lse in units of log(2) */
-    int first, unused; /* the first key that it sees */
+    int first; /* the first key that it sees */
+    int turn;  /* flash_bwd_sm90a.cu: how many blocks have added to the sums of dQ
+                * of the step that begins here */
 };
 
-/* Where the sequence's end is padded to. */
+/* Where the sequence's end is padded to: whole steps of the Hopper kernel. */
+enum { FLASH_PADDING = 128 };
 static __host__ __device__ inline int64_t padded(int64_t t)
 {
-    return (t + FLASH_ROWS - 1) / FLASH_ROWS * FLASH_ROWS;
+    return (t + FLASH_PADDING - 1) / FLASH_PADDING * FLASH_PADDING;
 }
 
-/* Fills grad->scratch: flash_query (B, H, padded T). */
+/* Fills grad->scratch: flash_query (B, H, padded T). On Hopper sums of dQ
+ * follow. */
 void cuda_flash_prepare(struct gpt_queue *q, const struct gpt_attn *op,
                         const struct gpt_attn_grad *grad);
 

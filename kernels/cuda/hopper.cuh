@@ -67,11 +67,18 @@ __device__ inline uint64_t wgmma_rows(const tile<T, ROWS, C> &t, int row, int i)
     return wgmma_operand(t.at[0][row], 16, i / 4 * sizeof(t.at[0]) + i % 4 * 32);
 }
 
-/* k elements 16 i.. of a tile whose rows are k. */
+/* k elements 16 i.. of a tile whose rows are k; columns from group `group` on. */
 template <class T, int ROWS, int C>
-__device__ inline uint64_t wgmma_columns(const tile<T, ROWS, C> &t, int i)
+__device__ inline uint64_t wgmma_columns(const tile<T, ROWS, C> &t, int i, int group = 0)
 {
-    return wgmma_operand(t.at[0][0], sizeof(t.at[0]), 16 * i * sizeof(t.at[0][0]));
+    return wgmma_operand(t.at[group][0], sizeof(t.at[0]), 16 * i * sizeof(t.at[0][0]));
+}
+
+/* Where a copy, and what reads it, has columns 8 chunk.. + 7 of a row. */
+template <class T, int ROWS>
+__device__ inline T *tile_chunk(tile<T, ROWS, TILE_COLUMNS> &t, int row, int chunk)
+{
+    return t.at[0][row] + (chunk ^ row % 8) * 8;
 }
 
 /* d (64, 8 N) = a (64, 16) b (16, 8 N), + d where `add`. Warp i of the warpgroup
@@ -82,6 +89,8 @@ template <class T, int N>
 __device__ void wgmma(float (&d)[N][4], uint64_t a, uint64_t b, bool add); /* wgmma_rows() twice */
 template <class T, int N> /* b: wgmma_columns() */
 __device__ void wgmma(float (&d)[N][4], const uint32_t (&a)[4], uint64_t b, bool add);
+template <class T, int N> /* wgmma_columns() twice: the rows of both are k */
+__device__ void wgmma_by_columns(float (&d)[N][4], uint64_t a, uint64_t b, bool add);
 __device__ inline void wgmma_fence();
 __device__ inline void wgmma_commit();
 /* Waits for all groups but the newest `left`; then d is there, and a is free. */
@@ -91,6 +100,16 @@ __device__ inline void wgmma_wait(float (&d)[N][4], A &...a);
 /* Writes x to shared memory, and does so before any later wait. See
  * flash_pin(). */
 __device__ inline void store_volatile(float *to, float x);
+
+/* Adds four floats to memory of the GPU without waiting for them. The order of
+ * additions to one place is that of what makes others wait: see turn_wait(). */
+__device__ inline void add_global(float4 *to, const float (&x)[4]);
+
+/* Waits until *turn is n: what the thread did that wrote n, and what others had
+ * shown that thread, is then seen. */
+__device__ inline void turn_wait(const int *turn, int n);
+/* Lets those continue that wait for n. */
+__device__ inline void turn_give(int *turn, int n);
 
 /* Shared memory, aligned for tiles. */
 template <class S> __device__ inline S &hopper_shared();
@@ -137,6 +156,11 @@ inline void wgmma(float (&d)[N][4], const uint32_t (&a)[4], uint64_t b, bool add
 {
     emu::wgmma_issue(d[0], {wgmma_type_of<T>, 8 * N, a, 0, b, false, true, add});
 }
+template <class T, int N>
+inline void wgmma_by_columns(float (&d)[N][4], uint64_t a, uint64_t b, bool add)
+{
+    emu::wgmma_issue(d[0], {wgmma_type_of<T>, 8 * N, nullptr, a, b, true, true, add});
+}
 inline void wgmma_fence() { emu::wgmma_fence(); }
 inline void wgmma_commit() { emu::wgmma_commit(); }
 template <int left, int N, class... A> inline void wgmma_wait(float (&)[N][4], A &...)
@@ -144,6 +168,18 @@ template <int left, int N, class... A> inline void wgmma_wait(float (&)[N][4], A
     emu::wgmma_wait(left);
 }
 inline void store_volatile(float *to, float x) { *to = x; }
+inline void add_global(float4 *to, const float (&x)[4])
+{
+    emu::check_aligned(to, sizeof(*to));
+    to->x += x[0], to->y += x[1], to->z += x[2], to->w += x[3];
+}
+inline void turn_wait(const int *turn, int n)
+{
+    /* Blocks run one after another: no other can change it. */
+    if (*turn != n)
+        emu::fail("turn %d never comes: it is that of %d", n, *turn);
+}
+inline void turn_give(int *turn, int n) { *turn = n; }
 template <class S> inline S &hopper_shared()
 {
     return *reinterpret_cast<S *>(emu::dynamic_shared());
@@ -253,6 +289,16 @@ template <int N> __device__ inline void more_registers()
                      : "l"(a), "l"(b), "r"((int)add));                                           \
     }                                                                                            \
     template <>                                                                                  \
+    __device__ inline void wgmma_by_columns<type>(float(&d)[n / 8][4], uint64_t a, uint64_t b,   \
+                                                  bool add)                                      \
+    {                                                                                            \
+        asm volatile("{\n\t.reg .pred p;\n\tsetp.ne.b32 p, " i2 ", 0;\n\t"                       \
+                     "wgmma.mma_async.sync.aligned.m64n" #n "k16.f32." name "." name " {" regs   \
+                     "}, " i0 ", " i1 ", p, 1, 1, 1, 1;\n\t}"                                    \
+                     : sums                                                                      \
+                     : "l"(a), "l"(b), "r"((int)add));                                           \
+    }                                                                                            \
+    template <>                                                                                  \
     __device__ inline void wgmma<type>(float(&d)[n / 8][4], const uint32_t(&a)[4], uint64_t b,   \
                                        bool add)                                                 \
     {                                                                                            \
@@ -312,6 +358,33 @@ __device__ inline void wgmma_wait(float (&d)[N][4], A &...a)
 __device__ inline void store_volatile(float *to, float x)
 {
     asm volatile("st.volatile.shared.f32 [%0], %1;" ::"r"(shared_address(to)), "f"(x)
+                 : "memory");
+}
+
+__device__ inline void add_global(float4 *to, const float (&x)[4])
+{
+    asm volatile("red.relaxed.gpu.global.add.v4.f32 [%0], {%1, %2, %3, %4};" ::"l"(
+                     __cvta_generic_to_global(to)),
+                 "f"(x[0]), "f"(x[1]), "f"(x[2]), "f"(x[3])
+                 : "memory");
+}
+
+__device__ inline void turn_wait(const int *turn, int n)
+{
+    int now;
+
+    do {
+        asm volatile("ld.acquire.gpu.global.s32 %0, [%1];"
+                     : "=r"(now)
+                     : "l"(__cvta_generic_to_global(turn))
+                     : "memory");
+    } while (now != n);
+}
+
+__device__ inline void turn_give(int *turn, int n)
+{
+    asm volatile("st.release.gpu.global.s32 [%0], %1;" ::"l"(__cvta_generic_to_global(turn)),
+                 "r"(n)
                  : "memory");
 }
 

@@ -1,6 +1,17 @@
-/* Descriptions of tensors for the copies of hopper.cuh. The driver makes them;
- * nothing is linked to it. */
+/* What kernels for Hopper need of the host: a GPU that runs them, and descriptions
+ * of tensors for the copies of hopper.cuh. The driver makes the latter; nothing is
+ * linked to it. */
 #include "cuda/hopper.cuh"
+
+#include <stdlib.h>
+
+bool cuda_runs_hopper(const cudaDeviceProp &p)
+{
+    const char *flash = getenv("GPT_CUDA_FLASH");
+
+    /* sm_90a code runs on compute capability 9.0 alone, not on what came after. */
+    return p.major == 9 && p.minor == 0 && !(flash && strcmp(flash, "mma") == 0);
+}
 
 typedef decltype(cuTensorMapEncodeTiled) encode_fn;
 

@@ -95,6 +95,7 @@ static inline unsigned __float_as_uint(float f)
     return u;
 }
 template <class T> static inline T __ldg(const T *p) { return *p; }
+template <class T> static inline T __ldcg(const T *p) { return *p; }
 static inline void __threadfence() {}
 
 /* A fiber is switched only where it waits for others, so that these need no

@@ -150,13 +150,16 @@ size_t emu::max_shared()
 
 cudaError_t cudaGetDeviceProperties(cudaDeviceProp *p, int d)
 {
-    int major = (int)emu::arch() / 10, minor = (int)emu::arch() % 10;
+    int n, major = (int)emu::arch() / 10, minor = (int)emu::arch() % 10;
 
+    cudaGetDeviceCount(&n);
+    if (d < 0 || d >= n)
+        return result(cudaErrorNoDevice);
     /* 2 multiprocessors: persistent kernels then go through several rounds of
      * work even in small tests. */
     *p = cudaDeviceProp{"emulated", capacity(), emu::max_shared(), major,
                         minor, 2, 1 << 20, {}};
-    snprintf(p->uuid.bytes, sizeof(p->uuid.bytes), "emulated %d", d);
+    snprintf(p->uuid.bytes, sizeof(p->uuid.bytes), "emulated %d", d % 256);
     return cudaSuccess;
 }
 

@@ -41,11 +41,13 @@ $(BUILD)/libgpt-cuda-emu.so: $(emu_obj) $(pic_obj)
 
 # The report goes into a file; warnings and errors come out of it again. What
 # tests look into stays in NAME.keep: machine code of the flash kernels, and of
-# all kernels the PTX for the first architecture, with lines of the source.
+# all kernels the PTX for the first architecture (of fp8.cu that for 89, too, which
+# has instructions for eight bits), with lines of the source.
 with_kernels := $(shell grep -l __global__ $(cuda_src))
 keep = $(if $(filter %/$*.cu,$(with_kernels)),$(@:.o=.keep))
 kept = -name '*.cubin' $(if $(filter flash_%,$*),,-name none) -o \
-       -name $*.ptx -o -name '$*.compute_$(firstword $(GPU_ARCHS)).ptx'
+       -name $*.ptx -o -name '$*.compute_$(firstword $(GPU_ARCHS)).ptx' \
+       -o -name fp8.compute_89.ptx
 $(BUILD)/cuda/%.o: kernels/cuda/%.cu
 	@mkdir -p $(@D) $(keep)
 	@echo '$(NVCC) $<'

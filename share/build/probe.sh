@@ -99,11 +99,25 @@ known=
 cuda_lib=
 [ -z "$nvcc" ] || cuda_lib=$(echo | $nvcc --dryrun -x cu -c -o /dev/null - 2>&1 |
     sed -n 's/^#$ TOP=//p')/lib64
+# Numbers of eight bits on 8.9 and sums of four floats in memory on 9.0 came with
+# PTX 8.1: an older nvcc knows these GPUs and not all that kernels ask of them.
+release=$([ -z "$nvcc" ] || $nvcc --version |
+    sed -n 's/.*release \([0-9]*\)\.\([0-9]*\).*/\1 * 100 + \2/p')
 archs=
 for a in $CUDA_ARCHS; do
     case " $(echo $known) " in
-        *" sm_$a "*) archs="$archs $a" ;;
+        *" sm_$a "*) ;;
+        *) continue ;;
     esac
+    case $a in
+        89 | 90)
+            [ $((${release:-0})) -ge 1201 ] || {
+                echo "probe: no kernels for sm_$a: they need nvcc 12.1" >&2
+                continue
+            }
+            ;;
+    esac
+    archs="$archs $a"
 done
 has_cxx=
 printf 'int main(){return 0;}\n' | $CXX -std=c++17 -x c++ -fsyntax-only - \

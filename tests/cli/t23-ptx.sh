@@ -30,6 +30,10 @@ fi
 run() { # directory section
     GPT_CUDA_PTX=$1 BUILD=$BUILD "$unit" "$2"
 }
+eight() { # directory; from where the test's golden numbers are found
+    (cd "$top" &&
+        GPT_CUDA_PTX=$1 BUILD=$BUILD "$BUILD/tests/unit/test_fp8.t")
+}
 all='ptx-hopper ptx-attention ptx-rows'
 if [ -n "${GPT_TEST_SWEEP:-}" ]; then
     all="$all hopper attention rows embeddings flat more"
@@ -37,6 +41,18 @@ fi
 for section in $all; do
     expect 0 "PTX gives what the CPU gives: $section" \
         run "$scratch/ptx" "$section"
+done
+
+expect 0 'PTX gives what the CPU gives: eight bits' eight "$scratch/ptx"
+# The same with the instructions for eight bits that 8.9 and later have.
+mkdir with-eight
+for file in "${PTX_DIR:-/dev/null}"/89/fp8.ptx \
+    "$BUILD"/cuda/fp8.keep/fp8.compute_89.ptx; do
+    [ -e "$file" ] && grep -q 'cvt.*e4m3x2' "$file" || continue
+    ln -sf "$scratch"/ptx/*.ptx with-eight
+    ln -sf "$file" with-eight/fp8.ptx
+    expect 0 "PTX gives what the CPU gives: instructions for eight bits" \
+        eight "$scratch/with-eight"
 done
 
 # ---- faults ----

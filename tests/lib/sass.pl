@@ -34,8 +34,8 @@ my %most = $hopper
     ? (gap => 6, branches => 12, r2ur => 4, narrow => 0, local => 0)
     : (branches => $arch =~ /^1\d\d/ ? 18 : 7, narrow => 0, local => 0);
 my %most_drop = (%most, branches => 48, r2ur => 12);
-# A tile of 128 keys is 64 scores a thread, one of 64 is 32.
-my %beside = (flash_forward => 64, key_grads => 32, query_grads => 32);
+# A tile of 128 keys is 64 scores a thread, one of 64 queries is 32.
+my %beside = (flash_forward => 64, flash_backward => 32);
 
 my ($code, @order) = read_code();
 

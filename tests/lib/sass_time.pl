@@ -1,7 +1,7 @@
 #!/usr/bin/perl
-# usage: nvdisasm -c FILE.cubin | perl sass_time.pl FILE ARCH [KERNEL...]
+# usage: nvdisasm -c FILE.cubin | perl sass_time.pl FILE ARCH [PART=NAME,D...]
 #
-# KERNEL: part of the name of a kernel that is not ours.
+# PART: of the name of a kernel that is not ours; NAME and head size D to print.
 #
 # A model of time: what the inner loop of a kernel with matrix instructions asks
 # of each part of a multiprocessor, counted in its machine code, in cycles of an
@@ -10,7 +10,9 @@
 #
 #   tensor  matrix instructions: 2048 (A100: 1024) multiply-adds a cycle
 #   smem    operands that they read from shared memory, and loads, stores and
-#           shuffles of the four warps of a warpgroup: 128 bytes a cycle
+#           shuffles of the four warps of a warpgroup: 128 bytes a cycle; what they
+#           write to global memory goes that way, too. What warps that copy have
+#           the copy engine read or write is not in it
 #   issue   instructions: one a cycle of each quarter of a multiprocessor, which
 #           one warp of a warpgroup has for itself
 #   alu     comparisons, selections, integers, conversions: 16 lanes a cycle
@@ -32,6 +34,7 @@ use FindBin;
 require "$FindBin::Bin/sass_code.pl";
 
 my ($file, $arch, @wanted) = @ARGV;
+my %named = map { /^(.+)=(\w+),(\d+)$/ ? ($1 => [$2, $3]) : die "$_?\n" } @wanted;
 my ($code, @order) = read_code();
 
 sub is_product {
@@ -151,6 +154,8 @@ sub count {
             $n{fma} += 2;
         } elsif (/^(LDS|STS|LDSM|STSM)(\S*)/) {
             $n{smem} += 4 * ($2 =~ /128|\.4/ ? 4 : $2 =~ /64|\.2/ ? 2 : 1);
+        } elsif (/^(STG|REDG)(\S*)/) {
+            $n{smem} += 4 * ($2 =~ /128|x4/ ? 4 : $2 =~ /64|x2/ ? 2 : 1);
         } elsif (/^SHFL/) {
             $n{smem} += 4;
         } elsif (/^(FMNMX|FSETP|FSEL|SEL|ISETP|IADD|LOP3|SHF|PRMT|F2FP|LEA|I2F
@@ -169,9 +174,10 @@ print "\n";
 my %seen;
 for my $k (sort @order) {
     my ($function, $drop, $d) =
-        $k =~ /^_Z\d+([a-z_]+?)I(?:Lb([01])E)?(?:Li(\d+)E)?/ ? ($1, $2, $3)
-        : @wanted && (grep { index($k, $_) >= 0 } @wanted) ? (substr($k, -12), 0, '-')
-        : next;
+        $k =~ /^_Z\d+([a-z_]+?)I(?:Lb([01])E)?(?:Li(\d+)E)?/;
+    my ($part) = grep { index($k, $_) >= 0 } keys %named;
+    ($function, $d) = @{$named{$part}} if defined $part;
+    next if !defined $function;
     my ($text, $blocks) = blocks_of($code->{$k});
     my @pass = loop_of($text, $blocks) or next;
     my $n = count(@pass);

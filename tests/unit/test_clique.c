@@ -64,6 +64,90 @@ static void call_all(const float *x)
     is_int(dev_be->collectives->running(clique), 0, "no call is left");
 }
 
+static int put(enum gpt_collective_kind kind, enum gpt_dtype type,
+               struct gpt_queue *q, struct gpt_err *err)
+{
+    static int64_t number = 100;
+    const struct gpt_collective call = {.kind = kind, .in = in, .out = out,
+                                        .n = N, .type = type, .op = GPT_SUM};
+
+    return dev_be->collectives->put(clique, q, &call, ++number, err);
+}
+
+/* What has no result, and more calls than may be under way. */
+static void call_often(void)
+{
+    struct gpt_err err;
+    int status = put(GPT_BARRIER, GPT_F32, dev_q, &err);
+
+    is_int(status, GPT_OK, "a barrier");
+    for (int i = 0; i <= GPT_CLIQUE_CALLS && status == GPT_OK; i++)
+        status = put(GPT_ALL_REDUCE, GPT_F32, dev_q, &err);
+    is_int(status, GPT_OK, "%d calls, and none is asked about",
+           GPT_CLIQUE_CALLS + 1);
+    need(dev_be->sync(dev_q, &err), &err);
+    is_int(dev_be->collectives->running(clique), 0, "all are over");
+}
+
+/* Calls that are refused, and those after an abort. */
+static void call_badly(void)
+{
+    struct gpt_queue *q;
+    struct gpt_err err;
+
+    is_int(put(GPT_ALL_REDUCE, GPT_I32, dev_q, &err), GPT_EFAIL,
+           "a type that has no sum");
+    ok(strstr(err.text, "NCCL: "), "by whom: %s", err.text);
+    need(dev_be->queue_open(dev_be, &q, &err), &err);
+    /* A queue keeps its first failure: here an address. */
+    dev_be->amax(q, in, (char *)in + 2, 16);
+    is_int(put(GPT_ALL_REDUCE, GPT_F32, q, &err), GPT_EDEVICE,
+           "a queue that has failed");
+    ok(strstr(err.text, "multiples of 16"), "says so again: %s", err.text);
+    dev_be->queue_close(q);
+    dev_be->collectives->abort(clique);
+    is_int(put(GPT_ALL_REDUCE, GPT_F32, dev_q, &err), GPT_EFAIL,
+           "a call after the abort");
+    ok(strstr(err.text, "given up"), "is given up: %s", err.text);
+}
+
+static int open_with(const char *name, const char *value, int64_t rank,
+                     struct gpt_err *err)
+{
+    struct gpt_clique *other;
+    char id[GPT_CLIQUE_ID] = "";
+
+    setenv(name, value, 1);
+    int status = dev_be->collectives->open(&other, id, "other", 1, rank, err);
+
+    unsetenv(name);
+    dev_be->collectives->close(other);
+    return status;
+}
+
+/* Beginnings that fail, which an emulated GPU can be made to. */
+static void begin_badly(void)
+{
+    const struct gpt_collectives *lib = dev_be->collectives;
+    char id[GPT_CLIQUE_ID], name[160];
+    struct gpt_err err;
+
+    is_int(open_with("GPT_CUDA_EMU_MEMORY", "1", 0, &err), GPT_EDEVICE,
+           "no memory");
+    ok(strstr(err.text, "group 'other': "), "for which: %s", err.text);
+    is_int(open_with("GPT_CUDA_EMU_NCCL", "none", 1, &err), GPT_EDEVICE,
+           "a rank that the group does not have");
+    is_int(open_with("GPT_CUDA_EMU_NCCL", "absent", 0, &err), GPT_EDEVICE,
+           "no library");
+    ok(strstr(err.text, "no usable emulated NCCL"), "is named: %s", err.text);
+    setenv("GPT_CUDA_EMU_NCCL", "absent", 1);
+    is_int(lib->make_id(id, &err), GPT_EDEVICE, "and there is no id");
+    unsetenv("GPT_CUDA_EMU_NCCL");
+    setenv("GPT_CUDA_EMU_DEVICES", "0", 1);
+    is_int(lib->device(name, sizeof(name), &err), GPT_EDEVICE, "no GPU");
+    unsetenv("GPT_CUDA_EMU_DEVICES");
+}
+
 static void *device_memory(size_t bytes)
 {
     struct gpt_err err;
@@ -91,6 +175,8 @@ static void alone(void)
         out = device_memory(N * sizeof(*out));
         dev_be->copy_in(dev_q, in, x, N * sizeof(*in));
         call_all(x);
+        call_often();
+        call_badly();
         dev_be->free(dev_be, in);
         dev_be->free(dev_be, out);
     }
@@ -110,6 +196,8 @@ int main(void)
         skip("%s", text);
     else
         alone();
+    if (emulated && dev_be->collectives)
+        begin_badly();
     close_devices();
     return tap_done();
 }

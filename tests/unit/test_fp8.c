@@ -419,6 +419,11 @@ int main(void)
         setenv("GPT_CUDA_EMU_ORDER", "random:7", 1);
         reopen("GPT_CUDA_EMU_GEMM", "none"); /* and products */
         products(plugin);
+        /* plans that were good, whose scales are not taken */
+        reopen("GPT_CUDA_EMU_GEMM", "library");
+        products(plugin);
+        setenv("GPT_CUDA_EMU_GEMM", "deaf", 1);
+        products(plugin);
     }
     close_devices();
     return tap_done();

@@ -5,6 +5,10 @@
  * down, up. */
 #include "kernels/emu/ptx/ptx.h"
 
+extern "C" {
+#include "fp8.h"
+}
+
 #include <cmath>
 
 namespace emu {
@@ -158,6 +162,22 @@ static void run_pack(struct warp &w, const struct instruction &i,
     put(w, i.at[0].slot, d, lanes);
 }
 
+/* Two floats into eight bits each; number: the type. Rounding and the largest number
+ * are those of the CPU's reference, which agrees with PyTorch on every code. */
+static void run_pack_eight(struct warp &w, const struct instruction &i,
+                           uint32_t lanes)
+{
+    enum gpt_fp8 type = (enum gpt_fp8)i.number[0];
+    row<float> high = get<float>(w, i.at[1].slot);
+    row<float> low = get<float>(w, i.at[2].slot);
+    row<uint16_t> d;
+
+    for (int l = 0; l < 32; l++)
+        d.v[l] = (uint16_t)(gpt_fp8_of(high.v[l], type) << 8 |
+                            gpt_fp8_of(low.v[l], type));
+    put(w, i.at[0].slot, d, lanes);
+}
+
 /* Names like cvt.rn.f32.s32; roundings of results that are whole end in i. */
 static void add_pair(rules &r, int to, int from)
 {
@@ -199,6 +219,10 @@ void add_conversions(rules &r)
                              {4, F16, 0, 0}};
     r["cvt.rn.bf16x2.f32"] = {run_pack, "w=ww", NEXT, CARE_ALL, false,
                               {4, BF16, 0, 0}};
+    r["cvt.rn.satfinite.e4m3x2.f32"] = {run_pack_eight, "h=ww", NEXT, CARE_ALL,
+                                        false, {GPT_E4M3, 0, 0, 0}};
+    r["cvt.rn.satfinite.e5m2x2.f32"] = {run_pack_eight, "h=ww", NEXT, CARE_ALL,
+                                        false, {GPT_E5M2, 0, 0, 0}};
     for (const char *space : {"global", "local", "param", "const"})
         for (const char *way : {"cvta.", "cvta.to."})
             r[std::string(way) + space + ".u64"] = {

@@ -352,30 +352,30 @@ static uint64_t changed(int op, int kind, int bytes, uint64_t old, uint64_t x,
 }
 
 /* number: bytes, operation + 16 * kind, space, whether the old number is
- * wanted. */
+ * wanted. Numbers of a list are changed one by one. */
 static void run_atomic(struct warp &w, const struct instruction &i,
                        uint32_t lanes)
 {
-    unsigned first = i.number[3] ? 1 : 0;
+    unsigned n, first = i.number[3] ? 1 : 0, each = (unsigned)i.number[0];
     row<uint64_t> a = addresses(w, i.at[first]);
-    unsigned each = (unsigned)i.number[0];
+    const uint32_t *from = parts_of(w, i.at[first + 1], &n);
 
     for (unsigned l = 0; l < 32; l++) {
         if (!(lanes >> l & 1))
             continue;
         /* Reading what nothing wrote is an error as for a load. */
-        char *p = memory_for(w, i.number[2], a.v[l], each, false, l);
-        if (!p)
-            return;
-        uint64_t old = load_one(p, i.number[0], 0);
-        uint64_t x = get_any(w, i.at[first + 1].slot, l);
-        uint64_t y = i.n > first + 2 ? get_any(w, i.at[first + 2].slot, l) : 0;
-        uint64_t now = changed(i.number[1] % 16, i.number[1] / 16, i.number[0],
-                               old, x, y);
+        char *p = memory_for(w, i.number[2], a.v[l], each * n, false, l);
+        for (unsigned k = 0; p && k < n; k++, p += each) {
+            uint64_t old = load_one(p, i.number[0], 0), y = 0;
+            if (i.n > first + 2)
+                y = get_any(w, i.at[first + 2].slot, l);
+            uint64_t now = changed(i.number[1] % 16, i.number[1] / 16,
+                                   i.number[0], old, get_any(w, from[k], l), y);
 
-        memcpy(p, &now, each);
-        if (first)
-            put_any(w, i.at[0].slot, l, old);
+            memcpy(p, &now, each);
+            if (first)
+                put_any(w, i.at[0].slot, l, old);
+        }
     }
 }
 
@@ -419,8 +419,8 @@ static const struct {
     int space;
 } spaces[] = {
     {"", GENERIC},          {".param", PARAM},   {".global", GLOBAL},
-    {".global.nc", GLOBAL}, {".shared", SHARED}, {".local", LOCAL},
-    {".const", CONSTANT},
+    {".global.nc", GLOBAL}, {".global.cg", GLOBAL}, {".shared", SHARED},
+    {".local", LOCAL},      {".const", CONSTANT},
 };
 static const char *const orders[] = {"", ".volatile", ".relaxed.gpu",
                                      ".acquire.gpu", ".release.gpu"};
@@ -470,6 +470,14 @@ static void add_atomics(rules &r)
                 }
 }
 
+/* Hopper adds four floats at once, without a result. */
+static void add_vectors(rules &r)
+{
+    r["red.relaxed.gpu.global.add.v4.f32"] = {
+        run_atomic, "m?", NEXT, CARE_ALL, false,
+        {4, ADD + 16 * FLOAT, GLOBAL, 0}};
+}
+
 static void run_nothing(struct warp &, const struct instruction &, uint32_t)
 {
 }
@@ -478,6 +486,7 @@ void add_memory(rules &r)
 {
     add_loads(r);
     add_atomics(r);
+    add_vectors(r);
     r["cvta.shared.u64"] = {run_to_generic, "?=?", NEXT, CARE_ALL, false, {}};
     r["cvta.to.shared.u64"] = {run_to_shared, "?=?", NEXT, CARE_ALL, false,
                                {}};
