@@ -2,9 +2,9 @@
  * BENCH_DIR), so that no disk is measured, with memcpy() by as many threads
  * over arrays far past the caches as the floor: range moves, transpositions,
  * casts. A second line has a floor that no program passes which writes files
- * there: as many threads give the kernel bytes that lie in the cache, for a new
- * file. Then into BENCH_DISK, where that is set, with dd and its sync as the
- * floor.
+ * there: as many threads give the kernel bytes that lie in the cache, each for
+ * a new file. Then into BENCH_DISK, where that is set, with dd and its sync as
+ * the floor.
  *
  * The shape is GPT-2 124M without optimizer state. GPT_BENCH_SHAPE=1.5b is the
  * largest of GPT-2, measured once and not three times, GPT_BENCH_STATE=1 adds
@@ -129,30 +129,33 @@ static void make_model(const char *root)
 enum { TIMES = 3 };
 
 /* Pieces as large as tiles of a copy, from memory that each thread has in its
- * cache. */
+ * cache, into a file of its own: threads that share a file wait for it. */
 static double measure_write(const char *dir)
 {
     enum { PIECE = 512 << 10, PIECES = 1024 };
-    const char *path = in_dir(dir, "written");
     double times[TIMES];
 
     for (int i = 0; i < TIMES; i++) {
-        const int fd = open(path, O_WRONLY | O_CREAT | O_TRUNC, 0666);
         const double begin = bench_clock();
-        bool failed = fd < 0;
+        bool failed = false;
 
 #pragma omp parallel reduction(| : failed)
         {
             static _Thread_local char piece[PIECE];
+            char path[300];
 
+            snprintf(path, sizeof(path), "%s/written.%d", dir,
+                     omp_get_thread_num());
+            const int fd = open(path, O_WRONLY | O_CREAT | O_TRUNC, 0666);
             memset(piece, 1, PIECE);
-#pragma omp for schedule(dynamic)
+#pragma omp for schedule(static)
             for (int k = 0; k < PIECES; k++)
-                failed |= pwrite(fd, piece, PIECE, (off_t)k * PIECE) != PIECE;
+                failed |= write(fd, piece, PIECE) != PIECE;
+            failed |= close(fd) != 0 || unlink(path) != 0;
         }
         times[i] = bench_clock() - begin;
-        if (failed || close(fd) != 0 || unlink(path) != 0) {
-            perror(path);
+        if (failed) {
+            perror(dir);
             exit(1);
         }
     }
