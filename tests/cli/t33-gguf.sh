@@ -104,6 +104,20 @@ if [ -x "$BUILD/gpt-train" ]; then
     expect 3 'is refused' into alibi alibi.gguf
     err_has 'no architecture of GGUF files is this model'
     err_has 'gpt2: position_embedding'
+    # a file has the factors of Llama 3's scaling, and not all of its numbers
+    expect 0 'a scaling that no published model has' gpt-train \
+        --data-path x_text_document --vocab-size 300 --hidden-size 16 \
+        --num-attention-heads 2 --seq-length 4 --train-iters 1 --lr 1e-3 \
+        --split 100,0,0 --num-layers 1 --position-embedding-type rope \
+        --normalization RMSNorm --swiglu --disable-bias-linear \
+        --untie-embeddings-and-output-weights --save odd \
+        --rotary-scaling-type llama3 --rotary-scaling-factor 3 \
+        --rotary-original-positions 30
+    expect 0 'goes out' into odd odd.gguf --verify
+    expect 0 'and comes back' into odd.gguf odd2
+    expect 0 'as it was' gpt-reshape inspect odd2 --json
+    out_has '"rotary_positions":30'
+    out_has '"rotary_factor":3'
 fi
 
 # ---- files that were made to harm ----
