@@ -84,6 +84,10 @@ expect 7 'nor over a directory' into two d.gguf
 err_has "name a file in it: 'd.gguf/model.gguf'"
 expect 4 'nor in no directory' into two none/x.gguf
 err_has "mkdir -p 'none'"
+expect 2 'no directory that is called as a file is' into two named.safetensors
+err_has "'named.safetensors' is a name for a file; a checkpoint of format native"
+check 'is made' [ ! -e named.safetensors ]
+expect 2 'nor for Hugging Face' into two pytorch_model.bin --to hf
 expect 2 'packing is of these files' into two x --target-params-dtype q4_0
 err_has 'has no effect on format native'
 expect 2 'no layout' into two x.gguf --target-tensor-model-parallel-size 2
