@@ -100,8 +100,8 @@ static int check_file(const struct gpt_format *format, const char *path,
 static int check_name(const struct gpt_format *format, const char *dir,
                       struct gpt_err *err)
 {
-    static const char *const suffixes[] = {".safetensors", ".bin",  ".pt",
-                                           ".pth",         ".gguf", ".json"};
+    static const char *const suffixes[] = {".safetensors", ".bin", ".pt",
+                                           ".pth", ".gguf"};
 
     for (size_t i = 0; i < GPT_COUNT(suffixes); i++)
         if (gpt_path_ends_in(dir, suffixes[i])) {
