@@ -132,8 +132,13 @@ static void make_model(const char *root)
         write_kind(w, &flat, GPT_KIND_EXP_AVG);
         write_kind(w, &flat, GPT_KIND_EXP_AVG_SQ);
     }
-    if (gpt_checkpoint_commit(w, &c, 1, 1, NULL, &err))
+    cJSON *state = cJSON_CreateObject();
+    cJSON_AddNumberToObject(state, "iteration", 1);
+    cJSON_AddNumberToObject(state, "consumed_train_samples", 1);
+    cJSON_AddNumberToObject(state, "consumed_valid_samples", 0);
+    if (gpt_checkpoint_commit(w, &c, 1, 1, state, &err))
         die();
+    cJSON_Delete(state);
     gpt_flat_free(&flat);
     gpt_params_free(&table);
 }
