@@ -3,7 +3,7 @@
  *
  * write(2) holds a lock of its file, so that threads which share one file wait
  * for each other wherever writing is most of the work. So each file has a lane,
- * with its share of the threads; the kernel has then nothing to wait for. */
+ * with its share of the threads, and no write waits for one of another lane. */
 #include "checkpoint/pour.h"
 
 #include "base/memory.h"
