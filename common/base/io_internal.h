@@ -69,11 +69,24 @@ struct gpt_out {
     int64_t written_back; /* ... and that were sent on towards the disk */
     atomic_llong end;     /* past the last byte written at an offset */
     atomic_bool failed;   /* a write failed: commit must, too */
+    /* A file that is memory: its size when it is whole, its file system, and
+     * the next such output of this process; see io_room.c. */
+    int64_t promised;
+    dev_t device;
+    struct gpt_out *next;
 };
 
 /* Closes and frees; the file stays as it is. */
 void gpt_out_free(struct gpt_out *out);
 int gpt_out_flush(struct gpt_out *out, struct gpt_err *err);
+
+/* ---- io_room.c: room that is asked for before the work ---- */
+
+/* GPT_EIO when `expected` bytes do not fit beside what is there and what other
+ * outputs of this process will write; undone when it is freed. */
+int gpt_out_reserve(struct gpt_out *out, int64_t expected,
+                    struct gpt_err *err) GPT_MUST_USE;
+void gpt_out_unreserve(struct gpt_out *out);
 
 /* ---- io_temp.c: names of temporary files, and their removal ---- */
 

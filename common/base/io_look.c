@@ -44,14 +44,28 @@ static struct gpt_look *find_look(const uint8_t *at)
     return NULL;
 }
 
+/* One that a process has sent has no address, and no instruction repeats it: it
+ * is raised again, and waits until the handler has returned. */
+static void pass_on(int sig)
+{
+    if (before.sa_handler == SIG_IGN)
+        return;
+    sigaction(sig, &before, NULL);
+    raise(sig);
+}
+
 /* For any other address the old action comes back, and the instruction meets
  * it when it is repeated. */
 static void on_bus(int sig, siginfo_t *info, void *context)
 {
     uint8_t *at = info->si_addr;
-    struct gpt_look *l = find_look(at);
 
     (void)context;
+    if (info->si_code <= 0) {
+        pass_on(sig);
+        return;
+    }
+    struct gpt_look *l = find_look(at);
     if (l && mmap(at - (uintptr_t)at % page, page, PROT_READ,
                   MAP_PRIVATE | MAP_ANONYMOUS | MAP_FIXED, -1, 0) != MAP_FAILED)
         atomic_store(&l->lost, true);
@@ -81,13 +95,13 @@ static struct gpt_look *add_look(uint8_t *data, size_t size)
 
 /* Local file systems, whose pages are those that a read copies from. Over a
  * network a page may be old, and a server that is away stops the process where
- * no signal wakes it. Numbers are those of statfs(2). */
+ * no signal wakes it. Overlay is none of them, as it does not tell what lies
+ * below it. Numbers are those of statfs(2). */
 static bool is_local(int fd)
 {
     static const unsigned long kinds[] = {
         0x01021994 /* tmpfs */, 0xef53 /* ext2 to ext4 */,
         0x58465342 /* XFS */,   0x9123683e /* btrfs */,
-        0x794c7630 /* overlay */,
     };
     struct statfs fs;
 

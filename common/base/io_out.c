@@ -16,8 +16,6 @@
 #include <stdio.h>
 #include <string.h>
 #include <sys/stat.h>
-#include <sys/statfs.h>
-#include <sys/statvfs.h>
 #include <unistd.h>
 
 enum {
@@ -32,6 +30,7 @@ enum {
  * end. */
 void gpt_out_free(struct gpt_out *out)
 {
+    gpt_out_unreserve(out);
     if (out->fd >= 0 && !out->standard_output)
         close(out->fd);
     gpt_free(out->path);
@@ -175,42 +174,6 @@ static int open_regular(struct gpt_out *out, int64_t expected, int64_t at,
     return at < 0 ? create(out, out->tmp, err) : open_part(out, at, err);
 }
 
-/* Where files are memory, pages that are reserved are made: by this thread
- * alone, and once more handled when they are written. */
-static bool is_memory(const struct gpt_out *out)
-{
-    struct statfs fs;
-
-    return fstatfs(out->fd, &fs) == 0 &&
-           (unsigned long)fs.f_type == 0x01021994; /* tmpfs */
-}
-
-/* A full disk is better known now than after the work. File systems that
- * cannot reserve are taken at their word. */
-static int reserve(struct gpt_out *out, int64_t expected, struct gpt_err *err)
-{
-    struct statvfs fs;
-    int result;
-
-    if (is_memory(out) && fstatvfs(out->fd, &fs) == 0 &&
-        (double)expected <= (double)fs.f_bavail * (double)fs.f_frsize)
-        return GPT_OK;
-    do
-        /* The size stays, so that a reader of PATH.part never meets zeros that
-         * were only reserved. */
-        result = fallocate(out->fd, FALLOC_FL_KEEP_SIZE, 0, expected);
-    while (result != 0 && errno == EINTR);
-    out->reserved = result == 0;
-    if (result == 0 || (errno != ENOSPC && errno != EDQUOT && errno != EFBIG))
-        return GPT_OK;
-    gpt_fail_errno(err, GPT_EIO, "cannot reserve %lld bytes for '%s'",
-                   (long long)expected, out->path);
-    if (errno == ENOSPC && fstatvfs(out->fd, &fs) == 0)
-        gpt_hint(err, "%llu bytes are free there",
-                 (unsigned long long)fs.f_bavail * fs.f_frsize);
-    return GPT_EIO;
-}
-
 static int open_out(struct gpt_out **out, const char *path, unsigned flags,
                     int64_t expected, int64_t at, struct gpt_err *err)
 {
@@ -240,7 +203,7 @@ static int open_out(struct gpt_out **out, const char *path, unsigned flags,
     else
         status = open_regular(o, expected, at, err);
     if (status == GPT_OK && expected > 0 && !o->stream)
-        status = reserve(o, expected, err);
+        status = gpt_out_reserve(o, expected, err);
     if (status != GPT_OK)
         goto fail;
     *out = o;

@@ -87,7 +87,8 @@ void gpt_source_explain(const char *path, struct gpt_err *err);
 
 /* GPT_EEXIST when `dir` holds something that a checkpoint of the format must
  * not be mixed with, and must not replace: a checkpoint of another format, or
- * files that are none. */
+ * files that are none. GPT_EUSAGE when a new directory would be called as files
+ * are. */
 int gpt_format_check_place(const struct gpt_format *format, const char *dir,
                            struct gpt_err *err) GPT_MUST_USE;
 

@@ -1,10 +1,11 @@
 /* The configuration of a GGUF file: keys become struct gpt_config, and the
  * reverse, by the tables of gguf_arch.c. Start at gpt_gguf_read_config().
  *
- * Two keys are our own, and written only where a model is not as those of its
+ * Some keys are our own, and written only where a model is not as those of its
  * architecture. llama.cpp computes GELU by its tanh form whatever a model says,
- * so none of its keys names the activation. And a model that turns neighbours
- * is as the files of Llama have it: ours says that it was made so. */
+ * so none of its keys names the activation. A model that turns neighbours is as
+ * the files of Llama have it: ours says that it was made so. And of Llama 3's
+ * scaling a file has the factors that its numbers give, and not the numbers. */
 #include "checkpoint/gguf.h"
 
 #include <math.h>
@@ -14,6 +15,12 @@
 
 #define ACTIVATION_KEY "gpt.activation"
 #define PAIRS_KEY "gpt.rotary_interleaved"
+#define POSITIONS_KEY "gpt.rotary_positions"
+#define FACTOR_KEY "gpt.rotary_factor"
+#define LOW_KEY "gpt.rotary_low_factor"
+#define HIGH_KEY "gpt.rotary_high_factor"
+
+enum { PUBLISHED_POSITIONS = 8192 };
 
 /* Keys of an architecture that are read otherwise, or say nothing about what
  * the model computes. */
@@ -44,6 +51,16 @@ static void key_name(char *buf, size_t cap, const struct gpt_gguf_arch *arch,
                      const char *name)
 {
     snprintf(buf, cap, "%s.%s", arch->name, name);
+}
+
+/* How often pair i of n turns in the positions that a model had before its
+ * rotary positions were scaled. */
+static double turns_of(const struct gpt_config *c, int64_t i, int64_t n)
+{
+    const double pi = 3.14159265358979323846;
+    const double wave = 2 * pi * pow(c->rotary_base, (double)i / (double)n);
+
+    return (double)c->rotary_positions / wave;
 }
 
 /* ---- reading ---- */
@@ -151,9 +168,31 @@ static int read_rotary(struct gpt_config *c, const struct gpt_gguf_arch *arch,
     return GPT_OK;
 }
 
-/* The factors are those of a formula; which numbers it had, no key says. All
- * models that were published have these. */
-static int read_ropes(struct gpt_config *c, const char *path,
+/* The numbers of Llama 3's scaling that all published models have. The factor
+ * is the largest of all, where the slowest pair turns too slowly to be left as
+ * it is. */
+static bool is_published(const struct gpt_config *c)
+{
+    const double slowest =
+        turns_of(c, gpt_config_rotary(c) / 2 - 1, gpt_config_rotary(c) / 2);
+
+    return !(c->rotary_low_factor < 1 || c->rotary_low_factor > 1 ||
+             c->rotary_high_factor < 4 || c->rotary_high_factor > 4) &&
+           c->rotary_positions == PUBLISHED_POSITIONS &&
+           slowest <= c->rotary_low_factor;
+}
+
+static int read_own_real(const struct gpt_gguf *g, const char *name, double *to,
+                         struct gpt_err *err)
+{
+    GPT_TRY(gpt_gguf_real(g, name, to, err));
+    *to = shortest(*to);
+    return GPT_OK;
+}
+
+/* The factors are those of a formula; which numbers it had, only keys of our
+ * own say. */
+static int read_ropes(struct gpt_config *c, const struct gpt_gguf *g,
                       const float *ropes, int64_t n, struct gpt_err *err)
 {
     float *own;
@@ -164,11 +203,16 @@ static int read_ropes(struct gpt_config *c, const char *path,
     c->rotary_scaling = GPT_SCALING_LLAMA3;
     c->rotary_low_factor = 1;
     c->rotary_high_factor = 4;
-    c->rotary_positions = 8192;
+    c->rotary_positions = PUBLISHED_POSITIONS;
     c->rotary_factor = 1;
     for (int64_t i = 0; i < n; i++)
         c->rotary_factor = fmax(c->rotary_factor, (double)ropes[i]);
     c->rotary_factor = shortest(c->rotary_factor);
+    GPT_TRY(gpt_gguf_int(g, POSITIONS_KEY, 1, INT32_MAX, &c->rotary_positions,
+                         err));
+    GPT_TRY(read_own_real(g, FACTOR_KEY, &c->rotary_factor, err));
+    GPT_TRY(read_own_real(g, LOW_KEY, &c->rotary_low_factor, err));
+    GPT_TRY(read_own_real(g, HIGH_KEY, &c->rotary_high_factor, err));
     GPT_TRY(gpt_new(&own, (size_t)n, sizeof(*own), "rotary factors", err));
     gpt_gguf_ropes(c, own, n);
     for (int64_t i = 0; i < n; i++)
@@ -178,8 +222,10 @@ static int read_ropes(struct gpt_config *c, const char *path,
         return GPT_OK;
     return gpt_fail(err, GPT_EDATA,
                     "%s: '%s' is not what Llama 3's scaling of rotary "
-                    "positions gives for 8192 positions, 1 and 4",
-                    path, GPT_GGUF_FREQS);
+                    "positions gives for %lld positions, %g and %g",
+                    gpt_in_path(g->in), GPT_GGUF_FREQS,
+                    (long long)c->rotary_positions, c->rotary_low_factor,
+                    c->rotary_high_factor);
 }
 
 /* A window that no text of the model leaves is none. */
@@ -270,7 +316,7 @@ int gpt_gguf_read_config(struct gpt_config *c,
     GPT_TRY(read_scaling(c, *arch, g, err));
     GPT_TRY(read_keys(c, *arch, g, err));
     GPT_TRY(read_rotary(c, *arch, g, err));
-    GPT_TRY(read_ropes(c, gpt_in_path(g->in), ropes, n_ropes, err));
+    GPT_TRY(read_ropes(c, g, ropes, n_ropes, err));
     GPT_TRY(read_own(c, *arch, g, err));
     GPT_TRY(check_unknown(*arch, c, g, err));
     if (gpt_config_complete(c, 1, 1, &inner) != GPT_OK)
@@ -285,15 +331,11 @@ int gpt_gguf_read_config(struct gpt_config *c,
 /* As transformers' Llama 3 has it, in single precision at the end alone. */
 void gpt_gguf_ropes(const struct gpt_config *c, float *to, int64_t n)
 {
-    const double pi = 3.14159265358979323846;
     const double low = c->rotary_low_factor, high = c->rotary_high_factor;
 
     for (int64_t i = 0; i < n; i++) {
-        const double wave =
-            2 * pi * pow(c->rotary_base, (double)i / (double)n);
-        const double turns = (double)c->rotary_positions / wave;
         const double share =
-            fmin(1, fmax(0, (turns - low) / (high - low)));
+            fmin(1, fmax(0, (turns_of(c, i, n) - low) / (high - low)));
 
         to[i] = (float)(1 / ((1 - share) / c->rotary_factor + share));
     }
@@ -339,4 +381,10 @@ void gpt_gguf_put_config(struct gpt_gguf_keys *k, const struct gpt_config *c,
         gpt_gguf_put_text(k, ACTIVATION_KEY, gpt_activations[c->activation]);
     if (arch->pairs && c->rotary_interleaved)
         gpt_gguf_put_int(k, PAIRS_KEY, GPT_GGUF_BOOL, true);
+    if (c->rotary_scaling == GPT_SCALING_LLAMA3 && !is_published(c)) {
+        gpt_gguf_put_int(k, POSITIONS_KEY, GPT_GGUF_U32, c->rotary_positions);
+        gpt_gguf_put_real(k, FACTOR_KEY, c->rotary_factor);
+        gpt_gguf_put_real(k, LOW_KEY, c->rotary_low_factor);
+        gpt_gguf_put_real(k, HIGH_KEY, c->rotary_high_factor);
+    }
 }

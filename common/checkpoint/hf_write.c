@@ -214,12 +214,20 @@ void gpt_hf_plan_free(struct gpt_hf_plan *plan)
 
 /* ---- writing ---- */
 
+/* Where the shards go. */
+struct place {
+    const struct gpt_hf_plan *plan;
+    const char *dir;
+    unsigned flags;
+};
+
 /* Headers and data are in the order of the plan; the writer sorts them as
  * safetensors does. After the commit the abort does nothing. */
-static int write_shard(const struct gpt_hf_plan *plan, int64_t shard,
-                       const char *dir, unsigned flags, struct gpt_pour *pour,
+static int write_shard(void *context, int64_t shard, struct gpt_pour *pour,
                        struct gpt_err *err)
 {
+    const struct place *place = context;
+    const struct gpt_hf_plan *plan = place->plan;
     struct gpt_safetensors_writer *file = NULL;
     struct gpt_safetensor *headers = NULL;
     struct gpt_part *parts = NULL;
@@ -228,7 +236,7 @@ static int write_shard(const struct gpt_hf_plan *plan, int64_t shard,
     int status;
 
     gpt_hf_shard_name(name, sizeof(name), shard, plan->n_shards);
-    GPT_TRY(gpt_path_join(path, sizeof(path), dir, name, err));
+    GPT_TRY(gpt_path_join(path, sizeof(path), place->dir, name, err));
     GPT_TRY_GOTO(status, gpt_new(&headers, (size_t)plan->n, sizeof(*headers),
                                  "headers", err),
                  out);
@@ -244,8 +252,8 @@ static int write_shard(const struct gpt_hf_plan *plan, int64_t shard,
         memcpy(parts[n].shape, t->shape, sizeof(t->shape));
         headers[n++] = header_of(t);
     }
-    GPT_TRY_GOTO(status, gpt_safetensors_create(&file, path, flags, headers, n,
-                                                NULL, 0, err),
+    GPT_TRY_GOTO(status, gpt_safetensors_create(&file, path, place->flags,
+                                                headers, n, NULL, 0, err),
                  out);
     GPT_TRY_GOTO(status, gpt_safetensors_pour(file, pour, name, parts, err),
                  out);
@@ -320,8 +328,10 @@ static cJSON *make_generation_config(const struct gpt_hf_plan *plan)
 int gpt_hf_write(const struct gpt_hf_plan *plan, const char *dir,
                  unsigned flags, struct gpt_pour *pour, struct gpt_err *err)
 {
-    for (int64_t i = 0; i < plan->n_shards; i++)
-        GPT_TRY(write_shard(plan, i, dir, flags, pour, err));
+    struct place place = {plan, dir, flags};
+
+    GPT_TRY(gpt_pour_files(pour, NULL, plan->n_shards, write_shard, &place,
+                           err));
     flags = gpt_small_flags(flags);
     if (plan->n_shards > 1)
         GPT_TRY(write_json(make_index(plan), dir, GPT_HF_INDEX, flags, err));

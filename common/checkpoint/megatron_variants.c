@@ -365,6 +365,9 @@ int gpt_megatron_check_variants(const struct gpt_config *c, struct gpt_err *err)
     struct gpt_pickle_out o;
     int status;
 
+    /* reading refuses it, in words about a run of Megatron-LM */
+    if (c->position_embedding == GPT_POSITION_ALIBI)
+        return refuse_field(c, "position_embedding", err);
     gpt_pickle_begin(&o);
     gpt_pickle_put_dict(&o);
     gpt_megatron_put_variants(&o, c);

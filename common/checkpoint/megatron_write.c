@@ -119,10 +119,17 @@ static int make_contents(struct contents *c,
     return gpt_new(&c->parts, (size_t)parts, sizeof(*c->parts), "parts", err);
 }
 
+struct place {
+    const struct gpt_target *t;
+    const char *dir;
+};
+
 /* A rank's directory is made inside the temporary one of the iteration. */
-static int write_file(struct gpt_target *t, const char *dir, int64_t file,
-                      struct gpt_pour *pour, struct gpt_err *err)
+static int write_file(void *context, int64_t file, struct gpt_pour *pour,
+                      struct gpt_err *err)
 {
+    const struct place *place = context;
+    const struct gpt_target *t = place->t;
     static const struct kind kinds[] = {
         {gpt_megatron_put_model, list_model},
         {gpt_megatron_put_shards, list_shards},
@@ -135,7 +142,8 @@ static int write_file(struct gpt_target *t, const char *dir, int64_t file,
     struct contents c = {.n_parts = 0};
     int status;
 
-    GPT_TRY(gpt_path_join(path, sizeof(path), dir, t->files[file].name, err));
+    GPT_TRY(gpt_path_join(path, sizeof(path), place->dir, t->files[file].name,
+                          err));
     snprintf(own, sizeof(own), "%s", path);
     *strrchr(own, '/') = '\0'; /* the plan has put one there */
     GPT_TRY(gpt_path_mkdirs(own, err));
@@ -149,6 +157,21 @@ out:
     gpt_pickle_out_free(&pickle);
     gpt_free(c.sizes);
     gpt_free(c.parts);
+    return status;
+}
+
+static int write_files(const struct gpt_target *t, const char *dir,
+                       struct gpt_pour *pour, struct gpt_err *err)
+{
+    struct place place = {t, dir};
+    int64_t *bytes;
+
+    GPT_TRY(gpt_new(&bytes, (size_t)t->n_files, sizeof(*bytes), "files", err));
+    for (int64_t i = 0; i < t->n_files; i++)
+        bytes[i] = t->files[i].bytes;
+    const int status = gpt_pour_files(pour, bytes, t->n_files, write_file,
+                                      &place, err);
+    gpt_free(bytes);
     return status;
 }
 
@@ -173,13 +196,11 @@ int gpt_megatron_write(struct gpt_target *t, struct gpt_pour *pour,
                        struct gpt_err *err)
 {
     struct gpt_outdir *dir;
-    int status = GPT_OK;
 
     /* the root stays when this fails: it may hold other iterations */
     GPT_TRY(gpt_path_mkdirs(t->o.save, err));
     GPT_TRY(gpt_outdir_open(&dir, t->path, pour->flags, err));
-    for (int64_t i = 0; status == GPT_OK && i < t->n_files; i++)
-        status = write_file(t, gpt_outdir_path(dir), i, pour, err);
+    const int status = write_files(t, gpt_outdir_path(dir), pour, err);
     if (status != GPT_OK) {
         gpt_outdir_abort(dir);
         return status;

@@ -44,15 +44,19 @@ int gpt_checkpoint_create_all(struct gpt_checkpoint_writer **w,
 int gpt_checkpoint_write(struct gpt_checkpoint_writer *w, const char *file,
                          const struct gpt_tensor_slice *slices, int64_t n,
                          struct gpt_err *err) GPT_MUST_USE;
-/* The same from a plan: slices[i] (data not read) comes from sources[i], cast
- * to slices[i].dtype, by the threads of `pour`. */
+/* Files of a plan: slices[i] (data not read) of a file comes from sources[i],
+ * cast to slices[i].dtype, by the threads of `pour`, several files at once. */
+struct gpt_checkpoint_file {
+    const char *name;
+    const struct gpt_tensor_slice *slices;
+    const struct gpt_tensor *const *sources;
+    int64_t n, bytes; /* of the file; the largest are written first */
+};
 int gpt_checkpoint_write_plan(struct gpt_checkpoint_writer *w,
-                              const char *file,
-                              const struct gpt_tensor_slice *slices,
-                              const struct gpt_tensor *const *sources,
-                              int64_t n, struct gpt_pour *pour,
+                              const struct gpt_checkpoint_file *files,
+                              int64_t n_files, struct gpt_pour *pour,
                               struct gpt_err *err) GPT_MUST_USE;
-/* Bytes of the file that such a call makes. */
+/* Bytes of a file of such slices. */
 int gpt_checkpoint_file_bytes(const struct gpt_tensor_slice *slices, int64_t n,
                               int64_t *bytes, struct gpt_err *err)
     GPT_MUST_USE;

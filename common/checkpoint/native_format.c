@@ -421,14 +421,19 @@ static int write_files(const struct gpt_target *t,
                        struct gpt_err *err)
 {
     const struct native_plan *plan = t->data;
+    struct gpt_checkpoint_file *files;
 
+    GPT_TRY(gpt_new(&files, (size_t)t->n_files, sizeof(*files), "files", err));
     for (int64_t i = 0; i < t->n_files; i++) {
         const struct content *c = &plan->contents[i];
 
-        GPT_TRY(gpt_checkpoint_write_plan(w, t->files[i].name, c->slices,
-                                          c->sources, t->files[i].tensors,
-                                          pour, err));
+        files[i] = (struct gpt_checkpoint_file){
+            t->files[i].name, c->slices, c->sources, t->files[i].tensors,
+            t->files[i].bytes};
     }
+    int status = gpt_checkpoint_write_plan(w, files, t->n_files, pour, err);
+    gpt_free(files);
+    GPT_TRY(status);
     for (int64_t i = 0; i < t->o.n_attached; i++)
         GPT_TRY(gpt_checkpoint_attach(w, t->o.attached[i].name,
                                       t->o.attached[i].path, err));

@@ -165,16 +165,22 @@ static int make_parts(const struct gpt_tensor_slice *slices,
     return GPT_OK;
 }
 
-/* The file is noted in the list before it is written, since entries get their
- * names there; its size and checksum are filled in when it is complete. After a
- * failure the list is wrong, but then the writer can only be aborted. */
-int gpt_checkpoint_write_plan(struct gpt_checkpoint_writer *w,
-                              const char *file,
-                              const struct gpt_tensor_slice *slices,
-                              const struct gpt_tensor *const *sources,
-                              int64_t n, struct gpt_pour *pour,
-                              struct gpt_err *err)
+/* Files that are written, and where they are in the writer's list. */
+struct batch {
+    struct gpt_checkpoint_writer *w;
+    const struct gpt_checkpoint_file *files;
+    size_t first_file;
+    size_t *first; /* slice of each */
+};
+
+static int write_file(void *context, int64_t i, struct gpt_pour *pour,
+                      struct gpt_err *err)
 {
+    const struct batch *b = context;
+    struct gpt_checkpoint_writer *w = b->w;
+    const struct gpt_checkpoint_file *file = &b->files[i];
+    struct gpt_manifest_file *f = &w->list.files[b->first_file + (size_t)i];
+    const int64_t n = file->n;
     struct gpt_safetensors_writer *out = NULL;
     struct gpt_safetensor *tensors = NULL;
     struct gpt_safetensors_note *notes = NULL;
@@ -183,25 +189,20 @@ int gpt_checkpoint_write_plan(struct gpt_checkpoint_writer *w,
     char path[GPT_PATH_BYTES];
     int status;
 
-    assert(w->dir); /* neither committed nor aborted */
-    GPT_TRY(gpt_path_join(path, GPT_PATH_BYTES, gpt_outdir_path(w->dir), file,
-                          err));
-    GPT_TRY(add_file(w, file, err));
-    struct gpt_manifest_file *f = &w->list.files[w->list.n_files - 1];
-    const size_t first = w->list.n_slices;
-    GPT_TRY_GOTO(status, gpt_manifest_add_slices(&w->list, slices, n, err),
-                 out);
+    GPT_TRY(gpt_path_join(path, GPT_PATH_BYTES, gpt_outdir_path(w->dir),
+                          file->name, err));
     GPT_TRY_GOTO(status,
-                 describe_slices(w->list.slices + first, n, &tensors, &notes,
-                                 &arena, err),
+                 describe_slices(w->list.slices + b->first[i], n, &tensors,
+                                 &notes, &arena, err),
                  out);
     GPT_TRY_GOTO(status,
                  gpt_safetensors_create(&out, path, w->flags | GPT_OUT_INSIDE,
                                         tensors, n, notes, n, err),
                  out);
-    GPT_TRY_GOTO(status, make_parts(slices, sources, n, &parts, err), out);
-    GPT_TRY_GOTO(status, gpt_safetensors_pour(out, pour, file, parts, err),
-                 out);
+    GPT_TRY_GOTO(status,
+                 make_parts(file->slices, file->sources, n, &parts, err), out);
+    GPT_TRY_GOTO(status,
+                 gpt_safetensors_pour(out, pour, file->name, parts, err), out);
     status = gpt_safetensors_commit(out, &f->size, &f->crc, err);
     out = NULL;
 out:
@@ -213,14 +214,49 @@ out:
     return status;
 }
 
+/* All files are noted in the list before one is written: entries get their
+ * names there, and it does not move while threads look at it. Size and checksum
+ * of a file are filled in when it is complete. After a failure the list is
+ * wrong, but then the writer can only be aborted. */
+int gpt_checkpoint_write_plan(struct gpt_checkpoint_writer *w,
+                              const struct gpt_checkpoint_file *files,
+                              int64_t n_files, struct gpt_pour *pour,
+                              struct gpt_err *err)
+{
+    struct batch b = {.w = w, .files = files, .first_file = w->list.n_files};
+    int64_t *bytes = NULL;
+    int status;
+
+    assert(w->dir); /* neither committed nor aborted */
+    GPT_TRY_GOTO(status, gpt_new(&bytes, (size_t)n_files, sizeof(*bytes),
+                                 "files", err), out);
+    GPT_TRY_GOTO(status, gpt_new(&b.first, (size_t)n_files, sizeof(*b.first),
+                                 "files", err), out);
+    for (int64_t i = 0; i < n_files; i++) {
+        GPT_TRY_GOTO(status, add_file(w, files[i].name, err), out);
+        b.first[i] = w->list.n_slices;
+        bytes[i] = files[i].bytes;
+        GPT_TRY_GOTO(status,
+                     gpt_manifest_add_slices(&w->list, files[i].slices,
+                                             files[i].n, err),
+                     out);
+    }
+    status = gpt_pour_files(pour, bytes, n_files, write_file, &b, err);
+out:
+    gpt_free(bytes);
+    gpt_free(b.first);
+    return status;
+}
+
 int gpt_checkpoint_write(struct gpt_checkpoint_writer *w, const char *file,
                          const struct gpt_tensor_slice *slices, int64_t n,
                          struct gpt_err *err)
 {
+    const struct gpt_checkpoint_file one = {file, slices, NULL, n, 0};
     /* one thread: the others have a step to compute meanwhile */
     struct gpt_pour pour = {.threads = 1};
 
-    return gpt_checkpoint_write_plan(w, file, slices, NULL, n, &pour, err);
+    return gpt_checkpoint_write_plan(w, &one, 1, &pour, err);
 }
 
 /* Lays the header out as the writer will: names of entries and notes count too,

@@ -95,6 +95,24 @@ static int check_file(const struct gpt_format *format, const char *path,
     return gpt_hint(err, "name a new file");
 }
 
+/* A new directory that would be called as files are is a mistake: the file was
+ * meant. */
+static int check_name(const struct gpt_format *format, const char *dir,
+                      struct gpt_err *err)
+{
+    static const char *const suffixes[] = {".safetensors", ".bin", ".pt",
+                                           ".pth", ".gguf"};
+
+    for (size_t i = 0; i < GPT_COUNT(suffixes); i++)
+        if (gpt_path_ends_in(dir, suffixes[i])) {
+            gpt_fail(err, GPT_EUSAGE,
+                     "'%s' is a name for a file; a checkpoint of format %s is "
+                     "a directory", dir, format->title);
+            return gpt_hint(err, "name a directory");
+        }
+    return GPT_OK;
+}
+
 int gpt_format_check_place(const struct gpt_format *format, const char *dir,
                            struct gpt_err *err)
 {
@@ -115,8 +133,10 @@ int gpt_format_check_place(const struct gpt_format *format, const char *dir,
         return check_root(dir, err);
     if (there)
         return GPT_OK;
-    if (!gpt_path_exists(dir))
+    if (!gpt_path_exists(dir)) {
+        GPT_TRY(check_name(format, dir, err));
         return format->shares_dir ? GPT_OK : check_parent(dir, err);
+    }
     if (!gpt_path_is_dir(dir)) {
         gpt_fail(err, GPT_EEXIST, "'%s' is there, and is no directory", dir);
         return gpt_hint(err, "name a new directory");

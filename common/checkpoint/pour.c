@@ -1,4 +1,5 @@
-/* Carrying out the plan of a file; see pour.h. gpt_pour() cuts the parts into
+/* Carrying out the plan of a file; see pour.h, and pour_files.c for several.
+ * gpt_pour() cuts the parts into
  * tiles and has threads take them one by one; pour_tile() is what happens to
  * each.
  *
@@ -66,7 +67,7 @@ struct hand {
 
 /* A number that was asked for is not cut to that of processors: more threads
  * are of use to disks that answer late, though not to copies in memory. */
-static int count_threads(int asked)
+int gpt_pour_threads(int asked)
 {
     const int n = asked > 0 ? asked : omp_get_max_threads();
 
@@ -76,7 +77,7 @@ static int count_threads(int asked)
 /* Packed tiles are smaller than their floats. */
 static int64_t held_bytes(int threads)
 {
-    return count_threads(threads) *
+    return gpt_pour_threads(threads) *
            (int64_t)(GPT_TILE_BYTES + GPT_TILE_SCRATCH);
 }
 
@@ -88,6 +89,11 @@ static int64_t seen_bytes(int threads)
 int64_t gpt_pour_memory(int threads)
 {
     return held_bytes(threads) + seen_bytes(threads);
+}
+
+static struct gpt_pour *whole_of(struct gpt_pour *p)
+{
+    return p->whole ? p->whole : p;
 }
 
 /* ---- the list of tiles ---- */
@@ -107,8 +113,8 @@ static int64_t packed_bytes(const struct gpt_packing *k, int64_t bytes)
  * grows from its beginning to its end but for what threads have in hand. */
 static int cut_parts(struct pour *w, struct gpt_err *err)
 {
-    const int threads = w->p->threads;
-    const int64_t span = seen_bytes(threads) / count_threads(threads);
+    const int threads = whole_of(w->p)->threads;
+    const int64_t span = seen_bytes(threads) / gpt_pour_threads(threads);
 
     GPT_TRY(gpt_new(&w->works, (size_t)w->n, sizeof(*w->works), "parts", err));
     for (int64_t i = 0; i < w->n; i++) {
@@ -188,7 +194,7 @@ static int64_t take_part(struct pour *w, int64_t i, uint8_t *buffer)
  * part that is taken has no tiles left to write. */
 static int take_parts(struct pour *w, struct gpt_err *err)
 {
-    const int threads = count_threads(w->p->threads);
+    const int threads = gpt_pour_threads(w->p->threads);
     int64_t bytes = 0;
     uint8_t *buffers;
 
@@ -200,8 +206,11 @@ static int take_parts(struct pour *w, struct gpt_err *err)
         bytes += take_part(
             w, i, buffers + (size_t)omp_get_thread_num() * CHECK_BYTES);
     gpt_free(buffers);
-    w->p->bytes += bytes;
-    w->p->taken += bytes;
+#pragma omp critical(gpt_pour_done)
+    {
+        whole_of(w->p)->bytes += bytes;
+        whole_of(w->p)->taken += bytes;
+    }
     return GPT_OK;
 }
 
@@ -362,6 +371,8 @@ static int pour_tile(struct pour *w, struct hand *h, int64_t tile,
     struct work *k = &w->works[part];
     struct tile t = {.sum = &w->sums[tile]};
 
+    if (atomic_load(&whole_of(w->p)->failed))
+        return gpt_fail(err, GPT_EFAIL, "another file has failed");
     if (atomic_load(&k->left) == 0)
         return GPT_OK; /* by an earlier run */
     GPT_TRY(make_tile(w, h, p, k, tile - k->first, &t, err));
@@ -369,9 +380,11 @@ static int pour_tile(struct pour *w, struct hand *h, int64_t tile,
     if (p->tensor)
 #pragma omp critical(gpt_pour_done)
     {
-        w->p->bytes += t.sum->bytes;
-        if (w->p->done)
-            w->p->done(w->p->context, w->p->bytes);
+        struct gpt_pour *whole = whole_of(w->p);
+
+        whole->bytes += t.sum->bytes;
+        if (whole->done)
+            whole->done(whole->context, whole->bytes);
     }
     return atomic_fetch_sub(&k->left, 1) == 1 ? end_part(w, part, err)
                                               : GPT_OK;
@@ -385,7 +398,7 @@ static void pour_all(struct pour *w)
 {
     const int64_t most = gpt_max_i64(1, w->n_tiles);
     const int threads =
-        (int)gpt_min_i64(count_threads(w->p->threads), most);
+        (int)gpt_min_i64(gpt_pour_threads(w->p->threads), most);
 
 #pragma omp parallel num_threads(threads) if (threads > 1)
     {
@@ -437,22 +450,6 @@ out:
     return status;
 }
 
-/* The size is known, so that a full disk is reported at once. What is between
- * parts and behind the last is zero. */
-int gpt_pour_file(struct gpt_pour *p, const char *path, const char *name,
-                  int64_t bytes, struct gpt_part *parts, int64_t n,
-                  struct gpt_err *err)
-{
-    struct gpt_out *out;
-
-    GPT_TRY(gpt_out_open(&out, path, p->flags, bytes, err));
-    const int status = gpt_pour(p, out, name, parts, n, false, err);
-    if (status == GPT_OK)
-        return gpt_out_commit(out, err);
-    gpt_out_abort(out);
-    return status;
-}
-
 /* ---- checking ---- */
 
 /* Pieces are of one size, so that the sum of each has its place in a list. */
@@ -461,7 +458,7 @@ int gpt_pour_check(struct gpt_in *in, uint32_t *crc, struct gpt_err *err)
     const int64_t size = gpt_in_size(in);
     const int64_t n = gpt_ceil_div(size, CHECK_BYTES);
     const int threads =
-        (int)gpt_max_i64(1, gpt_min_i64(count_threads(0), n));
+        (int)gpt_max_i64(1, gpt_min_i64(gpt_pour_threads(0), n));
     uint32_t *sums = NULL;
     uint8_t *buffers = NULL;
     int status;

@@ -1,14 +1,19 @@
-/* Filling a file from a plan. The file is a list of parts, each of them a box
- * of a tensor or bytes in memory; several threads share the tiles of all parts,
- * and each tile is gathered, cast, packed, summed and written where it belongs.
- * The bytes do not depend on the threads. What an interrupted run has written
- * and noted (checkpoint/resume.h) is verified and not written again.
+/* Filling files from a plan. A file is a list of parts, each of them a box of a
+ * tensor or bytes in memory; several threads share the tiles of all parts, and
+ * each tile is gathered, cast, packed, summed and written where it belongs. The
+ * bytes do not depend on the threads. What an interrupted run has written and
+ * noted (checkpoint/resume.h) is verified and not written again.
  *
- * Start at gpt_pour(). */
+ * A checkpoint of several files is filled several files at a time, since the
+ * kernel lets one thread at a time write to a file.
+ *
+ * Start at gpt_pour_files(), or at gpt_pour() for one file. */
 #ifndef GPT_CHECKPOINT_POUR_H
 #define GPT_CHECKPOINT_POUR_H
 
 #include "checkpoint/plan.h"
+
+#include <stdatomic.h>
 
 enum {
     GPT_POUR_THREADS = 16, /* most: each holds a tile and scratch */
@@ -29,13 +34,17 @@ struct gpt_part {
 
 struct gpt_resume;
 struct gpt_pour {
-    int threads; /* 0: those of OpenMP, at most GPT_POUR_THREADS */
+    int threads; /* 0: those of OpenMP; see gpt_pour_threads() */
     gpt_bytes_done *done; /* NULL is fine; called by one thread at a time */
     void *context;
     int64_t bytes;             /* of parts so far, over all files */
     int64_t taken;             /* of them, what was there and is whole */
     unsigned flags;            /* GPT_OUT_* of the output */
     struct gpt_resume *resume; /* NULL: nothing is noted */
+    /* Set by gpt_pour_files(): the work that this is a share of, NULL: it is
+     * the whole; that it has failed, so that all shares end. */
+    struct gpt_pour *whole;
+    atomic_bool failed;
 };
 
 /* Writes all parts into `out`, which is empty or what an earlier run has left;
@@ -51,6 +60,18 @@ int gpt_pour_file(struct gpt_pour *p, const char *path, const char *name,
                   int64_t bytes, struct gpt_part *parts, int64_t n,
                   struct gpt_err *err) GPT_MUST_USE;
 
+/* Calls write() for files 0 to n - 1, several at once, each with a share of the
+ * threads: what it is given instead of p. The largest come first; bytes NULL:
+ * as they are. Returns the first failure; files that were under way then have
+ * failed, too. */
+typedef int gpt_pour_one(void *context, int64_t file, struct gpt_pour *share,
+                         struct gpt_err *err);
+int gpt_pour_files(struct gpt_pour *p, const int64_t *bytes, int64_t n,
+                   gpt_pour_one *write, void *context,
+                   struct gpt_err *err) GPT_MUST_USE;
+
+/* Threads that such a number means: 0 is all, GPT_POUR_THREADS the most. */
+int gpt_pour_threads(int asked);
 /* Most bytes of memory that it takes with so many threads, 0 as above. */
 int64_t gpt_pour_memory(int threads);
 /* CRC-32C of a whole file, read by several threads. */

@@ -84,6 +84,10 @@ expect 7 'nor over a directory' into two d.gguf
 err_has "name a file in it: 'd.gguf/model.gguf'"
 expect 4 'nor in no directory' into two none/x.gguf
 err_has "mkdir -p 'none'"
+expect 2 'no directory that is called as a file is' into two named.safetensors
+err_has "'named.safetensors' is a name for a file; a checkpoint of format native"
+check 'is made' [ ! -e named.safetensors ]
+expect 2 'nor for Hugging Face' into two pytorch_model.bin --to hf
 expect 2 'packing is of these files' into two x --target-params-dtype q4_0
 err_has 'has no effect on format native'
 expect 2 'no layout' into two x.gguf --target-tensor-model-parallel-size 2
@@ -104,6 +108,20 @@ if [ -x "$BUILD/gpt-train" ]; then
     expect 3 'is refused' into alibi alibi.gguf
     err_has 'no architecture of GGUF files is this model'
     err_has 'gpt2: position_embedding'
+    # a file has the factors of Llama 3's scaling, and not all of its numbers
+    expect 0 'a scaling that no published model has' gpt-train \
+        --data-path x_text_document --vocab-size 300 --hidden-size 16 \
+        --num-attention-heads 2 --seq-length 4 --train-iters 1 --lr 1e-3 \
+        --split 100,0,0 --num-layers 1 --position-embedding-type rope \
+        --normalization RMSNorm --swiglu --disable-bias-linear \
+        --untie-embeddings-and-output-weights --save odd \
+        --rotary-scaling-type llama3 --rotary-scaling-factor 3 \
+        --rotary-original-positions 30
+    expect 0 'goes out' into odd odd.gguf --verify
+    expect 0 'and comes back' into odd.gguf odd2
+    expect 0 'as it was' gpt-reshape inspect odd2 --json
+    out_has '"rotary_positions":30'
+    out_has '"rotary_factor":3'
 fi
 
 # ---- files that were made to harm ----

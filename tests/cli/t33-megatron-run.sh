@@ -146,7 +146,7 @@ err_of() { # status text command...
 err_of 2 '--use-distributed-optimizer has no effect on format hf' \
     into llama x --to hf --use-distributed-optimizer
 train alibi --position-embedding-type alibi >log 2>&1
-err_of 3 'position_embedding_type alibi' \
+err_of 3 'no argument says that position_embedding is "alibi"' \
     into alibi x --to megatron
 train geglu --geglu >log 2>&1
 err_of 3 'no argument says that' into geglu x --to megatron

@@ -6,6 +6,10 @@
 #include "tests/lib/tap.h"
 
 #include <dirent.h>
+#include <sched.h>
+#include <signal.h>
+#include <sys/mount.h>
+#include <sys/resource.h>
 #include <sys/stat.h>
 #include <sys/wait.h>
 #include <unistd.h>
@@ -412,6 +416,105 @@ static void test_look(void)
     unlink("seen");
 }
 
+/* ---- in file systems of our own ---- */
+
+static int report(int (*look)(void))
+{
+    const pid_t child = fork();
+    int status = -1;
+
+    if (child == 0)
+        _exit(look());
+    waitpid(child, &status, 0);
+    return status;
+}
+
+/* A signal that a process sends is none of a page that has gone: it ends the
+ * program as ever, also one that has looked at files. */
+static int meet_bus(void)
+{
+    const struct rlimit none = {0, 0};
+    struct gpt_in *in;
+
+    setrlimit(RLIMIT_CORE, &none);
+    if (write_file("seen", GPT_OUT_FORCE, "x") != GPT_OK ||
+        gpt_in_open(&in, "seen", &err) != GPT_OK)
+        return 1;
+    gpt_in_show(in);
+    kill(getpid(), SIGBUS);
+    return 0;
+}
+
+enum { CANNOT_MOUNT = 77 };
+
+/* A mount that this process alone sees, and that goes with it. */
+static bool mount_own(const char *type, const char *data)
+{
+    return (unshare(CLONE_NEWNS) == 0 ||
+            unshare(CLONE_NEWUSER | CLONE_NEWNS) == 0) &&
+           mount("none", "/", NULL, MS_REC | MS_PRIVATE, NULL) == 0 &&
+           mount("none", "own", type, 0, data) == 0;
+}
+
+/* What lies below an overlay may come over a network. */
+static int look_at_overlay(void)
+{
+    struct gpt_in *in;
+
+    if (!mount_own("overlay", "lowerdir=own.l,upperdir=own.u,workdir=own.w"))
+        return CANNOT_MOUNT;
+    if (write_file("own/seen", 0, "x") != GPT_OK ||
+        gpt_in_open(&in, "own/seen", &err) != GPT_OK)
+        return 1;
+    gpt_in_show(in);
+    return gpt_in_shown(in, 0, 1) ? 2 : 0;
+}
+
+/* Two outputs are compared with what is free together, and what one has written
+ * counts once. Room comes back when an output is given up. */
+static int fill_memory(void)
+{
+    enum { MIB = 1 << 20 };
+    static char some[2 * MIB];
+    struct gpt_out *a, *b;
+
+    if (!mount_own("tmpfs", "size=8m"))
+        return CANNOT_MOUNT;
+    if (gpt_out_open(&a, "own/a", 0, 5 * MIB, &err) != GPT_OK)
+        return 1;
+    if (gpt_out_open(&b, "own/b", 0, 5 * MIB, &err) != GPT_EIO)
+        return 2;
+    if (!strstr(err.hint, "5242880 of them are for other outputs"))
+        return 3;
+    if (gpt_out_pwrite(a, some, sizeof(some), 0, &err) != GPT_OK ||
+        gpt_out_open(&b, "own/b", 0, 5 * MIB / 2, &err) != GPT_OK)
+        return 4;
+    gpt_out_abort(a);
+    return gpt_out_open(&a, "own/a", 0, 5 * MIB, &err) == GPT_OK ? 0 : 5;
+}
+
+static void test_file_systems(void)
+{
+    static const char *const dirs[] = {"own", "own.l", "own.u", "own.w"};
+    const struct {
+        int (*look)(void);
+        const char *what;
+    } rows[] = {{look_at_overlay, "files of an overlay are read"},
+                {fill_memory, "outputs in memory share its room"}};
+
+    ok(report(meet_bus) != 0, "SIGBUS that is sent ends the program");
+    for (size_t i = 0; i < GPT_COUNT(dirs); i++)
+        is_int(mkdir(dirs[i], 0700), 0, "mkdir %s", dirs[i]);
+    for (size_t i = 0; i < GPT_COUNT(rows); i++) {
+        const int status = report(rows[i].look);
+
+        if (status == CANNOT_MOUNT << 8)
+            skip("%s: no mounts of our own here", rows[i].what);
+        else
+            is_int(status, 0, "%s", rows[i].what);
+    }
+}
+
 int main(void)
 {
     char dir[] = "/tmp/gpt-io-XXXXXX";
@@ -432,6 +535,7 @@ int main(void)
     test_orphans();
     test_append();
     test_paths();
+    test_file_systems();
     char command[64];
     snprintf(command, sizeof(command), "rm -rf %s", dir);
     is_int(system(command), 0, "scratch directory removed");

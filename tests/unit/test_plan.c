@@ -10,6 +10,7 @@
 #include "base/rng.h"
 #include "tests/lib/tap.h"
 
+#include <stdatomic.h>
 #include <unistd.h>
 
 enum { D = GPT_TENSOR_DIMS, ELEMENTS = 1 << 14 };
@@ -417,6 +418,58 @@ static void test_resize(void)
     gpt_in_close(in);
 }
 
+/* ---- several files ---- */
+
+enum { FILES = 7 };
+
+struct filled {
+    atomic_int times[FILES], running, threads, most, first;
+    int fail; /* this file does, -1: none */
+};
+
+/* What a front end does with one file, without a file. */
+static int fill(void *context, int64_t i, struct gpt_pour *share,
+                struct gpt_err *e)
+{
+    struct filled *f = context;
+    int first = -1;
+
+    atomic_compare_exchange_strong(&f->first, &first, (int)i);
+    f->times[i]++;
+    f->running += share->threads;
+    if (f->running > f->most)
+        f->most = f->running;
+    usleep(1000);
+    f->running -= share->threads;
+    if (share->threads < 1 || i == f->fail)
+        return gpt_fail(e, GPT_EDATA, "file %d", (int)i);
+    return GPT_OK;
+}
+
+/* Each file once, the largest first, by no more threads than there are; the
+ * first failure is what is returned. */
+static void test_files(int threads)
+{
+    static const int64_t bytes[FILES] = {3, 1, 4, 1, 5, 9, 2};
+
+    for (int fail = -1; fail < 6; fail += 3) {
+        struct gpt_pour pour = {.threads = threads};
+        struct filled f = {.first = -1, .fail = fail};
+        bool once = true;
+
+        is_int(gpt_pour_files(&pour, bytes, FILES, fill, &f, &err),
+               fail < 0 ? GPT_OK : GPT_EDATA, "%d threads, failure of %d",
+               threads, fail);
+        for (int i = 0; i < FILES; i++)
+            once = once && (f.times[i] == 1 || (fail >= 0 && !f.times[i]));
+        ok(once && f.most <= threads, "each at most once, by the threads");
+        ok(threads > 1 || f.first == 5, "the largest is the first");
+        if (fail >= 0)
+            ok(f.times[fail] == 1 && err.text[5] == '0' + fail,
+               "the failure that it was");
+    }
+}
+
 int main(void)
 {
     rng = gpt_rng_open(7, "plan");
@@ -427,5 +480,7 @@ int main(void)
     test_cut();
     test_refused();
     test_resize();
+    for (int threads = 1; threads <= 16; threads *= 4)
+        test_files(threads);
     return tap_done();
 }

@@ -1,0 +1,121 @@
+/* Whole files, and several of them at once; see pour.h. Start at
+ * gpt_pour_files().
+ *
+ * write(2) holds a lock of its file, so that threads which share one file wait
+ * for each other wherever writing is most of the work. So each file has a lane,
+ * with its share of the threads, and no write waits for one of another lane. */
+#include "checkpoint/pour.h"
+
+#include "base/memory.h"
+#include "base/num.h"
+
+#include <omp.h>
+#include <stdatomic.h>
+#include <stdlib.h>
+
+struct turn {
+    int64_t file, bytes;
+};
+
+struct batch {
+    struct gpt_pour *p;
+    struct turn *turns; /* the files in their order */
+    gpt_pour_one *write;
+    void *context;
+    int status; /* the first failure */
+    struct gpt_err *err;
+};
+
+/* One file of a lane. The first failure is noted before others can follow from
+ * it: they end when they see the flag. */
+static void pour_one(struct batch *b, int64_t file, int threads)
+{
+    struct gpt_pour share = {.threads = threads,
+                             .flags = b->p->flags,
+                             .resume = b->p->resume,
+                             .whole = b->p};
+    struct gpt_err e = {0};
+
+    if (atomic_load(&b->p->failed))
+        return;
+    const int status = b->write(b->context, file, &share, &e);
+    if (status == GPT_OK)
+        return;
+#pragma omp critical(gpt_pour_error)
+    if (b->status == GPT_OK) {
+        b->status = status;
+        if (b->err)
+            *b->err = e;
+    }
+    atomic_store(&b->p->failed, true);
+}
+
+/* n files from turn `first` on, in so many lanes. */
+static void pour_lanes(struct batch *b, int64_t first, int64_t n, int lanes,
+                       int threads)
+{
+#pragma omp parallel for schedule(dynamic) num_threads(lanes) if (lanes > 1)
+    for (int64_t i = 0; i < n; i++)
+        pour_one(b, b->turns[first + i].file,
+                 threads / lanes + (omp_get_thread_num() < threads % lanes));
+}
+
+static int compare_turns(const void *a, const void *b)
+{
+    const struct turn *x = a, *y = b;
+
+    return x->bytes != y->bytes ? (x->bytes < y->bytes ? 1 : -1)
+                                : (x->file > y->file) - (x->file < y->file);
+}
+
+/* Lanes then end at about the same time. */
+static int order_files(struct batch *b, const int64_t *bytes, int64_t n,
+                       struct gpt_err *err)
+{
+    GPT_TRY(gpt_new(&b->turns, (size_t)n, sizeof(*b->turns), "files", err));
+    for (int64_t i = 0; i < n; i++)
+        b->turns[i] = (struct turn){i, bytes ? bytes[i] : 0};
+    qsort(b->turns, (size_t)n, sizeof(*b->turns), compare_turns);
+    return GPT_OK;
+}
+
+/* The files that are left when all lanes have had as many share the threads
+ * anew, so that none has nothing to do. */
+int gpt_pour_files(struct gpt_pour *p, const int64_t *bytes, int64_t n,
+                   gpt_pour_one *write, void *context, struct gpt_err *err)
+{
+    struct batch b = {.p = p, .write = write, .context = context,
+                      .status = GPT_OK, .err = err};
+    const int threads = gpt_pour_threads(p->threads);
+    const int lanes = (int)gpt_min_i64(threads, n);
+    const int64_t rest = n % gpt_max_i64(1, lanes);
+    const int levels = omp_get_max_active_levels();
+
+    if (n == 0)
+        return GPT_OK;
+    GPT_TRY(order_files(&b, bytes, n, err));
+    if (threads > lanes || rest > 0)
+        omp_set_max_active_levels(2); /* threads inside of lanes */
+    pour_lanes(&b, 0, n - rest, lanes, threads);
+    if (rest > 0)
+        pour_lanes(&b, n - rest, rest, (int)rest, threads);
+    omp_set_max_active_levels(levels);
+    gpt_free(b.turns);
+    return b.status;
+}
+
+/* The size is known, so that a full disk is reported at once. What is between
+ * parts and behind the last is zero. */
+int gpt_pour_file(struct gpt_pour *p, const char *path, const char *name,
+                  int64_t bytes, struct gpt_part *parts, int64_t n,
+                  struct gpt_err *err)
+{
+    struct gpt_out *out;
+
+    GPT_TRY(gpt_out_open(&out, path, p->flags, bytes, err));
+    const int status = gpt_pour(p, out, name, parts, n, false, err);
+    if (status == GPT_OK)
+        return gpt_out_commit(out, err);
+    gpt_out_abort(out);
+    return status;
+}
