@@ -204,13 +204,15 @@ static int echo_prompt(struct work *w, struct gpt_call_text *t,
     return status == GPT_OK ? GPT_OK : gpt_no_memory(err, "an answer");
 }
 
-/* What the cache of prompts holds now, for the counters. */
-static void count_prefixes(struct work *w)
+/* For the counters: prompts have gone through the model together, and what the
+ * cache of prompts holds now. */
+static void count_beginning(struct work *w, bool any)
 {
     int64_t entries, tokens;
 
     gpt_prefixes_count(w->prefixes, &entries, &tokens);
     pthread_mutex_lock(&w->s.lock);
+    w->s.prompt_passes += any;
     w->s.prefixes = entries;
     w->s.prefix_tokens = tokens;
     pthread_mutex_unlock(&w->s.lock);
@@ -290,7 +292,7 @@ static int begin_texts(struct work *w, struct gpt_call_text *t,
     }
     if (n > 0)
         GPT_TRY(gpt_batch_begin_all(w->batch, w->requests, w->names, n, err));
-    count_prefixes(w);
+    count_beginning(w, n > 0);
     return GPT_OK;
 }
 

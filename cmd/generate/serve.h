@@ -75,6 +75,7 @@ struct gpt_server {
     bool closing;                  /* no new calls */
     /* counters since the start, guarded by the lock */
     uint64_t calls, refused, cut, prompt_tokens, cached_tokens, new_tokens;
+    uint64_t prompt_passes; /* that prompts went through the model in */
     int64_t prefixes, prefix_tokens, prefix_bytes; /* kept now */
     double started;
 };

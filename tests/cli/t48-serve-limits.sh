@@ -117,6 +117,45 @@ fi
 answers 'and others are served' 200 /v1/completions '{"prompt": "a"}'
 stop_server
 
+# ---- prompts that wait ----
+# A call of many texts takes both places in turns. Two calls come meanwhile: the
+# places of its last two texts are free after the same step, and both prompts
+# go through the model together. A machine where the two come too late, as the
+# first call is done, gets a longer one.
+together() { # texts of the first call
+    serve --load ckpt --batch-size 2 --prefix-cache-size 0
+    curl -s -m 100 -o many "$url/v1/completions" -d "{\"prompt\": \"a\",
+        \"n\": $1, \"max_tokens\": 400, \"ignore_eos\": true}" &
+    clients=$!
+    until ask /metrics '' && grep -q '^gpt_prompt_passes_total [1-9]' out; do
+        kill -0 "$clients" || break
+    done
+    for prompt in b c; do
+        curl -s -m 100 -o "one.$prompt" "$url/v1/completions" -d \
+            "{\"prompt\": \"$prompt\", \"max_tokens\": 3, \"ignore_eos\": true}" &
+        clients="$clients $!"
+    done
+    waited=false
+    while ask /metrics '' && ! grep -q '^gpt_requests_waiting 0$' out; do
+        ! grep -q '^gpt_requests_waiting 3$' out || waited=true
+        sleep 0.05
+    done
+    for p in $clients; do
+        wait "$p"
+    done
+    ask /metrics ''
+    stop_server
+    $waited
+}
+texts=8
+until together $texts || [ $texts -gt 1000 ]; do
+    texts=$((texts * 4))
+done
+check 'all are answered' test "$(cat many one.b one.c |
+    grep -o '"finish_reason":"length"' | wc -l)" = $((texts + 2))
+check 'two prompts that wait begin in one pass' grep -q \
+    "^gpt_prompt_passes_total $((texts / 2 + 1))\$" out || grep passes out
+
 # ---- stopping ----
 serve --load ckpt --stop-timeout 1 --batch-size 2
 curl -s -m 60 -o cut -w '%{http_code}' "$url/v1/completions" -d "{$long}" \
