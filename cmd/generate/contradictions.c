@@ -39,7 +39,7 @@ static const char *const of_requests[] = {
 
 static const char *const of_ranks[] = {"distributed-backend",
                                        "distributed-timeout-minutes"};
-static const char *const of_steps[] = {"speculate"};
+static const char *const of_texts[] = {"speculate", "stats-file"};
 
 int gpt_contradictions_check(const struct gpt_generate_options *o,
                              const struct gpt_args *args, struct gpt_err *err)
@@ -104,7 +104,7 @@ int gpt_contradictions_report(const struct gpt_generate_options *o,
          "requests say it themselves"},
         {of_ranks, GPT_COUNT(of_ranks), o->tp_size * o->pp_size == 1,
          "there is one process"},
-        {of_steps, GPT_COUNT(of_steps), o->score || o->perplexity,
+        {of_texts, GPT_COUNT(of_texts), o->score || o->perplexity,
          "no text is made"},
     };
     struct gpt_buf b = {0};

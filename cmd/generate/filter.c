@@ -22,50 +22,19 @@ struct filter {
     int64_t n_requests, most_prompt;
 };
 
-/* A prompt of ids is taken as it is; its text is for the output. */
-static int take_ids(struct filter *f, size_t i, struct gpt_err *err)
-{
-    const struct gpt_prompt *prompt = &f->prompts.items[i];
-    struct gpt_buf text = {0};
-    int status = GPT_OK;
-
-    for (size_t k = 0; k < prompt->n_ids && status == GPT_OK; k++) {
-        size_t len = 0;
-        const char *bytes =
-            gpt_token_bytes(f->m->tokenizer, prompt->ids[k], &len);
-
-        if (prompt->ids[k] >= f->m->config->vocab_size)
-            status = gpt_fail(err, GPT_EDATA,
-                              "prompt %zu: token id %d is outside the "
-                              "vocabulary of %lld",
-                              i + 1, prompt->ids[k],
-                              (long long)f->m->config->vocab_size);
-        else if (gpt_buf_add(&text, bytes, len) != GPT_OK)
-            status = gpt_no_memory(err, "prompts");
-    }
-    if (status == GPT_OK)
-        status = gpt_prompts_set_text(&f->prompts, i, text.data, text.len, err);
-    gpt_buf_free(&text);
-    return status == GPT_OK
-               ? gpt_ids_add(&f->ids[i], prompt->ids, prompt->n_ids, err)
-               : status;
-}
-
-/* Encodes prompt i. The model needs a token to start from, so an empty prompt
+/* Encodes prompt i. A prompt of ids is taken as it is; its text is for the
+ * output. The model needs a token to start from, so an empty prompt
  * becomes the end of the document before. */
 static int encode_prompt(struct filter *f, struct gpt_encoder *encoder,
                          size_t i, struct gpt_err *err)
 {
-    const struct gpt_prompt *prompt = &f->prompts.items[i];
     struct gpt_ids *ids = &f->ids[i];
     const int32_t eod = gpt_loaded_eod(f->m);
 
     /* An empty prompt with the option begins with one such token, not two. */
     if (f->o->add_bos && eod >= 0)
         GPT_TRY(gpt_ids_add(ids, &eod, 1, err));
-    if (prompt->ids)
-        GPT_TRY(take_ids(f, i, err));
-    else if (gpt_encode(encoder, prompt->text, prompt->len, ids, err) != GPT_OK)
+    if (gpt_prompts_encode(&f->prompts, i, f->m, encoder, ids, err) != GPT_OK)
         return gpt_context(err, "prompt %zu", i + 1);
     if ((ids->len == 0 || f->o->add_bos) && eod < 0)
         return gpt_fail(err, GPT_EDATA,

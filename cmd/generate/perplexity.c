@@ -186,31 +186,43 @@ static int score_tokens(struct measurement *p, int64_t n, struct gpt_err *err)
     return GPT_OK;
 }
 
-/* Words and bytes are those of the text as it is in the file, tokens those of
- * the text that the model is meant to read. */
-static int score_prompt(struct measurement *p, const struct gpt_prompt *prompt,
-                        struct gpt_err *err)
+/* The tokens of a text as the model is meant to read it. */
+static int encode_detokenized(struct measurement *p,
+                              const struct gpt_prompt *prompt,
+                              struct gpt_err *err)
 {
     struct gpt_buf text = {0};
-    int status = GPT_OK;
+    int status;
+
+    if (prompt->ids)
+        return gpt_fail(err, GPT_EDATA,
+                        "a list of token ids has no spaces to take out");
+    status = gpt_detokenize_wikitext(prompt->text, prompt->len, &text);
+    if (status == GPT_OK)
+        status = gpt_encode(p->encoder, text.data, text.len, &p->ids, err);
+    else
+        status = gpt_no_memory(err, "a text");
+    gpt_buf_free(&text);
+    return status;
+}
+
+/* Words and bytes are those of the text as it is in the file, or as its token
+ * ids spell it. */
+static int score_prompt(struct measurement *p, size_t i, struct gpt_err *err)
+{
+    const struct gpt_prompt *prompt = &p->prompts.items[i];
 
     if (prompt->error)
         return gpt_fail(err, GPT_EDATA, "%s", prompt->error);
     p->ids.len = 0;
+    GPT_TRY(strcmp(p->m->o->detokenize, "wikitext") == 0
+                ? encode_detokenized(p, prompt, err)
+                : gpt_prompts_encode(&p->prompts, i, p->m, p->encoder, &p->ids,
+                                     err));
     p->words += count_pieces(prompt->text, prompt->len);
     p->split_words += count_spaced(prompt->text, prompt->len);
     p->bytes += (int64_t)prompt->len;
-    if (strcmp(p->m->o->detokenize, "wikitext") == 0)
-        status = gpt_detokenize_wikitext(prompt->text, prompt->len, &text);
-    else
-        status = gpt_buf_add(&text, prompt->text, prompt->len);
-    if (status != GPT_OK)
-        status = gpt_no_memory(err, "a text");
-    if (status == GPT_OK)
-        status = gpt_encode(p->encoder, text.data, text.len, &p->ids, err);
-    gpt_buf_free(&text);
-    return status == GPT_OK ? score_tokens(p, (int64_t)p->ids.len, err)
-                            : status;
+    return score_tokens(p, (int64_t)p->ids.len, err);
 }
 
 /* ---- figures ---- */
@@ -303,7 +315,7 @@ static int settle(struct measurement *p, struct gpt_err *err)
 static int score_all(struct measurement *p, struct gpt_err *err)
 {
     for (size_t i = 0; i < p->prompts.n; i++)
-        if (score_prompt(p, &p->prompts.items[i], err) != GPT_OK)
+        if (score_prompt(p, i, err) != GPT_OK)
             return gpt_context(err, "text %zu", i + 1);
     if (p->set)
         GPT_TRY(score_tokens(p, gpt_indexed_n_tokens(p->set), err));

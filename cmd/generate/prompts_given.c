@@ -34,3 +34,39 @@ int gpt_prompts_read_given(struct gpt_prompts *p,
                                             files == GPT_FILES_WHOLE, err));
     return GPT_OK;
 }
+
+/* The text of a prompt of ids, whose bytes need not be characters. */
+static int decode_ids(const struct gpt_prompt *prompt,
+                      const struct gpt_loaded *m, struct gpt_buf *text,
+                      struct gpt_err *err)
+{
+    for (size_t k = 0; k < prompt->n_ids; k++) {
+        size_t len = 0;
+
+        if (prompt->ids[k] >= m->config->vocab_size)
+            return gpt_fail(err, GPT_EDATA,
+                            "token id %d is outside the vocabulary of %lld",
+                            prompt->ids[k], (long long)m->config->vocab_size);
+        const char *bytes = gpt_token_bytes(m->tokenizer, prompt->ids[k], &len);
+        if (gpt_buf_add(text, bytes, len) != GPT_OK)
+            return gpt_no_memory(err, "prompts");
+    }
+    return GPT_OK;
+}
+
+int gpt_prompts_encode(struct gpt_prompts *p, size_t i,
+                       const struct gpt_loaded *m, struct gpt_encoder *encoder,
+                       struct gpt_ids *ids, struct gpt_err *err)
+{
+    const struct gpt_prompt *prompt = &p->items[i];
+    struct gpt_buf text = {0};
+
+    if (!prompt->ids)
+        return gpt_encode(encoder, prompt->text, prompt->len, ids, err);
+    int status = decode_ids(prompt, m, &text, err);
+    if (status == GPT_OK)
+        status = gpt_prompts_set_text(p, i, text.data, text.len, err);
+    gpt_buf_free(&text);
+    GPT_TRY(status);
+    return gpt_ids_add(ids, prompt->ids, prompt->n_ids, err);
+}

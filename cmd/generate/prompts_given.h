@@ -2,7 +2,7 @@
 #ifndef GPT_CMD_GENERATE_PROMPTS_GIVEN_H
 #define GPT_CMD_GENERATE_PROMPTS_GIVEN_H
 
-#include "cmd/generate/options.h"
+#include "cmd/generate/loaded.h"
 #include "cmd/generate/prompts.h"
 
 /* What a file holds. */
@@ -19,5 +19,12 @@ int gpt_prompts_read_given(struct gpt_prompts *p,
                            const struct gpt_generate_options *o,
                            enum gpt_prompt_files files,
                            struct gpt_err *err) GPT_MUST_USE;
+
+/* Appends the tokens of prompt i to *ids: those of its text, or its own ids,
+ * which give the prompt its text then. GPT_EDATA: an id that the model does not
+ * have. */
+int gpt_prompts_encode(struct gpt_prompts *p, size_t i,
+                       const struct gpt_loaded *m, struct gpt_encoder *encoder,
+                       struct gpt_ids *ids, struct gpt_err *err) GPT_MUST_USE;
 
 #endif

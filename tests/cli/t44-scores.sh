@@ -1,7 +1,7 @@
 #!/bin/sh
 # gpt-generate --score and --perplexity: forms of input and output, refusals,
-# and the validation loss of training. Figures are compared with a slow
-# reference in tests/parity/scores.sh.
+# the validation loss of training, and a checkpoint whose weights alone are
+# whole. Figures are compared with a slow reference in tests/parity/scores.sh.
 . "$(dirname "$0")/../lib/tap.sh"
 
 command -v gpt-train >/dev/null || {
@@ -51,6 +51,22 @@ check 'it is not adjusted' sh -c '! grep -q adjusted out'
 gen --perplexity lm-eval <text >want 2>err
 expect 0 'lines' gen --perplexity lm-eval --jsonl --prompt-file corpus.jsonl
 check 'are texts' cmp want out
+awk 'BEGIN {
+    printf "{\"prompt\": ["
+    for (i = 0; i < 64; i++)
+        printf "%d,%d,%d,32%s", 97 + i % 7, 97 + i % 5, 48 + i % 10,
+            i < 63 ? "," : ""
+    print "]}" }' >ids.jsonl
+expect 0 'lists of token ids' gen --perplexity lm-eval --jsonl --prompt-file \
+    ids.jsonl
+check 'are the text that they spell' cmp want out
+echo '{"prompt": [97, 300]}' >bad.jsonl
+expect 3 'an id that is none' gen --perplexity lm-eval --jsonl --prompt-file \
+    bad.jsonl
+err_has 'text 1: token id 300 is outside the vocabulary of 257'
+expect 3 'ids have no spaces of words' gen --perplexity lm-eval --jsonl \
+    --detokenize wikitext --prompt-file ids.jsonl
+err_has 'a list of token ids has no spaces to take out'
 expect 0 'with a smaller window' gen --perplexity lm-eval --window 4 \
     --prompt-file text
 check 'tokens see less' test "$(cmp out want >/dev/null 2>&1; echo $?)" = 1
@@ -94,6 +110,20 @@ out_has '"logprobs":[{"id":49,"token":"1","logprob":-'
 expect 0 'from a pipe' sh -c 'cat one | gpt-generate --load ckpt --score'
 expect 0 'nothing' gen --score --prompt-file /dev/null
 err_has 'nothing to score'
+
+# ---- weights alone are read ----
+expect 0 'a score' gen --score --prompt-file one
+cp out want
+for state in ckpt/iter_*/optimizer_*; do
+    echo altered >>"$state"
+done
+rm ckpt/iter_*/optimizer_exp_avg_tp*
+expect 0 'without the state of the optimizer' gen --score --prompt-file one
+check 'the same score' cmp want out
+mv ckpt/iter_0000030/model_tp00_pp00.safetensors model
+expect 3 'without weights' gen --score --prompt-file one
+err_has 'missing, though the manifest names it'
+mv model ckpt/iter_0000030/model_tp00_pp00.safetensors
 expect 1 'a full disk' sh -c 'gpt-generate --load ckpt --score <one >/dev/full ||
     test $? = 4 && exit 1'
 tap_done
