@@ -129,8 +129,7 @@ static bool is_gone(struct gpt_server *s, const struct gpt_call *call)
     return gone;
 }
 
-/* A text whose client has hung up ends here, and its slot is free for others.
- */
+/* A text whose client has hung up ends here; its slot is free for others. */
 static int take_token(void *user, int64_t name, const struct gpt_chosen *chosen,
                       bool *stop, struct gpt_err *err)
 {
