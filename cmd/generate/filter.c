@@ -34,25 +34,24 @@ static int encode_prompt(struct filter *f, struct gpt_encoder *encoder,
     /* An empty prompt with the option begins with one such token, not two. */
     if (f->o->add_bos && eod >= 0)
         GPT_TRY(gpt_ids_add(ids, &eod, 1, err));
-    if (gpt_prompts_encode(&f->prompts, i, f->m, encoder, ids, err) != GPT_OK)
-        return gpt_context(err, "prompt %zu", i + 1);
+    GPT_TRY(gpt_prompts_encode(&f->prompts, i, f->m, encoder, GPT_AROUND_BOTH,
+                               ids, err));
     if ((ids->len == 0 || f->o->add_bos) && eod < 0)
         return gpt_fail(err, GPT_EDATA,
                         ids->len == 0
-                            ? "prompt %zu is empty, and the vocabulary has no "
+                            ? "empty, and the vocabulary has no "
                               "end-of-document token to begin with; give it a "
                               "word"
-                            : "prompt %zu: the vocabulary has no "
-                              "end-of-document token to put in front",
-                        i + 1);
+                            : "the vocabulary has no end-of-document token to "
+                              "put in front");
     if (ids->len == 0)
         GPT_TRY(gpt_ids_add(ids, &eod, 1, err));
-    if ((int64_t)ids->len > f->m->config->max_positions)
+    if ((int64_t)ids->len > f->m->positions)
         return gpt_fail(err, GPT_EDATA,
-                        "prompt %zu has %zu tokens, but there are only %lld "
-                        "positions; shorten it",
-                        i + 1, ids->len,
-                        (long long)f->m->config->max_positions);
+                        "%zu tokens, but there are only %lld positions; "
+                        "shorten it",
+                        ids->len,
+                        (long long)f->m->positions);
     return GPT_OK;
 }
 
@@ -152,9 +151,9 @@ static int open_decoder(struct filter *f, struct gpt_err *err)
 {
     const int64_t longest = f->most_prompt + f->o->tokens;
 
-    if (longest > f->m->config->max_positions + 1)
+    if (longest > f->m->positions + 1)
         gpt_info("prompt and text together have at most %lld positions",
-                 (long long)f->m->config->max_positions);
+                 (long long)f->m->positions);
     int64_t slots = gpt_min_i64(f->o->batch_size, f->n_requests);
     /* Every beam is a text. A search needs all of its beams, however small the
      * batch. */

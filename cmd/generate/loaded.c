@@ -36,6 +36,13 @@ int gpt_loaded_open(struct gpt_loaded *m, struct gpt_err *err)
     m->config = &m->own_config;
     if (!first)
         return GPT_OK;
+    m->positions = m->o->max_positions ? m->o->max_positions
+                                       : m->config->max_positions;
+    if (m->positions > m->config->max_positions)
+        return gpt_fail(err, GPT_EUSAGE,
+                        "--max-positions %lld, but the model has %lld",
+                        (long long)m->positions,
+                        (long long)m->config->max_positions);
     if (m->source.unused_settings)
         gpt_warn("%s/%s: not used; options say how tokens are chosen, such as "
                  "--greedy, --temperature, --top-k and --top-p",
@@ -141,7 +148,7 @@ static int open_decoder(struct gpt_loaded *m, int64_t slots, int64_t positions,
         .ranks = m->job.world ? &m->job.cut : NULL,
         .act = GPT_F32,
         .slots = slots,
-        .positions = gpt_min_i64(m->config->max_positions, positions),
+        .positions = positions,
     };
 
     GPT_TRY(gpt_backend_open_rank(&m->be, m->o->device,
@@ -157,6 +164,7 @@ static int open_decoder(struct gpt_loaded *m, int64_t slots, int64_t positions,
 int gpt_loaded_open_decoder(struct gpt_loaded *m, int64_t slots,
                             int64_t positions, struct gpt_err *err)
 {
+    positions = gpt_min_i64(m->positions, positions);
     GPT_TRY(gpt_job_tell_size(&m->job, &slots, &positions, err));
     return open_decoder(m, slots, positions, err);
 }

@@ -19,6 +19,7 @@ struct gpt_loaded {
     struct gpt_source source;
     struct gpt_config own_config;
     const struct gpt_config *config; /* of the source, as ranks cut it */
+    int64_t positions; /* of a text: the model's, or fewer; first rank alone */
     struct gpt_tokenizer *tokenizer;
     struct gpt_backend *be;
     struct gpt_param_table params;

@@ -36,6 +36,10 @@ printf ' brown\n\nck brown\n' >want
 check 'a line that is too long has no text' cmp want out
 err_has '47 tokens, but there are only 32'
 
+printf 'qu\377ick\n' >lines
+talk <lines >out 2>err
+err_has 'the line: byte 3, 0xff, is no UTF-8'
+
 # A text is there before the next line is.
 mkfifo to from
 talk <to >from 2>err &
