@@ -87,6 +87,13 @@ out_has '"code":504'
 check 'ends as one' test "$(tail -n 2 out | head -n 1)" = 'data: [DONE]'
 ask /metrics ''
 out_has 'gpt_requests_cut_total 2'
+answers 'an answer that would be too long' 413 /v1/completions \
+    '{"prompt": "a", "n": 500, "max_tokens": 90, "ignore_eos": true}'
+out_has 'the answer is too long; ask for fewer'
+answers 'a stream is no longer than what its client leaves' 200 /v1/completions \
+    '{"prompt": "a", "n": 60, "max_tokens": 30, "ignore_eos": true,
+    "stream": true}' -N
+check 'and ends as one' test "$(tail -n 2 out | head -n 1)" = 'data: [DONE]'
 slow='use IO::Socket::INET; use Time::HiRes "time";
     my $s = IO::Socket::INET->new(PeerAddr => "127.0.0.1", PeerPort => $ARGV[0]);
     my $begun = time;
@@ -155,6 +162,45 @@ check 'all are answered' test "$(cat many one.b one.c |
     grep -o '"finish_reason":"length"' | wc -l)" = $((texts + 2))
 check 'two prompts that wait begin in one pass' grep -q \
     "^gpt_prompt_passes_total $((texts / 2 + 1))\$" out || grep passes out
+
+# ---- scores of prompts ----
+# A signal and a limit of time are looked at between two prompts.
+serve --load ckpt --request-timeout 1
+for i in 1 2 3 4 5 6 7 8 9 10; do
+    for k in 0 1 2 3 4 5 6 7 8 9; do
+        printf '%s"%s%d%d"' "${comma:-}" "$begin" $i $k
+        comma=,
+    done
+done >prompts
+printf '{"prompt": [%s,%s,%s,%s,%s], "echo": true, "logprobs": 0, "max_tokens": 0}' \
+    "$(cat prompts)" "$(cat prompts)" "$(cat prompts)" "$(cat prompts)" \
+    "$(cat prompts)" >body
+answers 'many prompts to score' 504 /v1/completions '' --data-binary @body
+stop_server
+
+# ---- weights that are no numbers ----
+cp -r ckpt damaged
+model=$(find damaged -name 'model_*.safetensors')
+size=$(wc -c <"$model")
+{
+    head -c 16384 "$model"
+    head -c $((size - 16384)) /dev/zero | tr '\0' '\377'
+} >nan
+mv nan "$model"
+serve --load damaged --no-verify --batch-size 1
+for client in 1 2; do
+    curl -s -m 20 -o "failed$client" -w '%{http_code}\n' "$url/v1/completions" \
+        -d '{"prompt": "a"}' >"failed$client.status" &
+    clients="${clients:-} $!"
+done
+for p in $clients; do
+    wait "$p"
+done
+kill -TERM $pid # for a server that has not ended
+wait $pid
+check 'a model that fails ends the server' test $? = 6
+check 'and both clients hear of it' test "$(cat failed1 failed2 |
+    grep -c 'the server has failed\|the server is stopping')" = 2
 
 # ---- stopping ----
 serve --load ckpt --stop-timeout 1 --batch-size 2
