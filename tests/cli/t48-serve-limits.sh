@@ -88,10 +88,10 @@ check 'ends as one' test "$(tail -n 2 out | head -n 1)" = 'data: [DONE]'
 ask /metrics ''
 out_has 'gpt_requests_cut_total 2'
 answers 'an answer that would be too long' 413 /v1/completions \
-    '{"prompt": "a", "n": 500, "max_tokens": 90, "ignore_eos": true}'
+    '{"prompt": "a", "n": 4, "max_tokens": 30, "logprobs": 90, "ignore_eos": true}'
 out_has 'the answer is too long; ask for fewer'
 answers 'a stream is no longer than what its client leaves' 200 /v1/completions \
-    '{"prompt": "a", "n": 60, "max_tokens": 30, "ignore_eos": true,
+    '{"prompt": "a", "n": 4, "max_tokens": 30, "logprobs": 90, "ignore_eos": true,
     "stream": true}' -N
 check 'and ends as one' test "$(tail -n 2 out | head -n 1)" = 'data: [DONE]'
 slow='use IO::Socket::INET; use Time::HiRes "time";
