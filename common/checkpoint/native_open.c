@@ -276,3 +276,35 @@ int gpt_checkpoint_prune(const char *root, int64_t keep, struct gpt_err *err)
     gpt_free(list);
     return status;
 }
+
+static int remove_replaced(const char *root, int64_t iteration,
+                           struct gpt_err *err)
+{
+    char path[GPT_PATH_BYTES];
+
+    if (iteration == gpt_checkpoint_best(root))
+        GPT_TRY(remove_in(root, GPT_BEST, err));
+    GPT_TRY(gpt_checkpoint_path(path, sizeof(path), root, iteration, err));
+    GPT_TRY(remove_iteration(path, err));
+    gpt_info("removed %s, of the run that this one replaces", path);
+    return GPT_OK;
+}
+
+/* A reader that finds the newest checkpoint damaged takes the next one: it must
+ * not be that of the run which was here before. */
+int gpt_checkpoint_replace(const char *root, int64_t until, int64_t iteration,
+                           struct gpt_err *err)
+{
+    int64_t *list;
+    size_t n;
+    int status = GPT_OK;
+
+    if (until == INT64_MAX)
+        return GPT_OK;
+    GPT_TRY(gpt_checkpoint_list(root, &list, &n, err));
+    for (size_t i = 0; status == GPT_OK && i < n; i++)
+        if (list[i] > until && list[i] != iteration)
+            status = remove_replaced(root, list[i], err);
+    gpt_free(list);
+    return status;
+}

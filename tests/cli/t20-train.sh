@@ -151,6 +151,22 @@ err_has 'its model has hidden_size 16, the options say 32'
 expect 7 'no run writes over another' train --save whole
 err_has 'holds checkpoints of another run'
 expect 0 'without --force' train --save tuned --force
+expect 2 'threads beyond all machines' \
+    env OMP_NUM_THREADS=99999 gpt-train --dry-run
+err_has 'OMP_NUM_THREADS: 99999 threads, at most 4096'
+# What is left of the run before would be resumed where the new one is damaged.
+cp -r tuned forced
+mv forced/iter_0000030 forced/iter_0000040
+ln -sfn iter_0000040 forced/best
+expect 0 'which replaces that run' train --save forced --force
+check 'its checkpoints are gone' test ! -e forced/iter_0000040
+check 'and so is the link to its best one' test ! -L forced/best
+check 'the new ones are there' test "$(tracker forced)" = 30
+expect 0 'a run of three checkpoints' train --save branch --save-interval 10
+expect 0 'one that goes on from an iteration there' train --force \
+    --load branch/iter_0000010 --save branch --exit-interval 20
+check 'keeps it' test -e branch/iter_0000010/manifest.json
+check 'and replaces those after it' test ! -e branch/iter_0000030
 expect 0 'loads other data with a warning' train --load minutes --seed 99
 err_has 'its run had other data'
 
