@@ -33,10 +33,10 @@ static void lose_call(struct gpt_call *call)
 static void add_to_answer(struct gpt_server *s, struct gpt_call *call,
                           struct gpt_buf *bytes)
 {
-    const struct gpt_buf empty = call->answer;
-
     pthread_mutex_lock(&s->lock);
     if (call->answer.len == 0) {
+        const struct gpt_buf empty = call->answer;
+
         call->answer = *bytes;
         *bytes = empty;
     } else if (gpt_buf_add(&call->answer, bytes->data, bytes->len) != GPT_OK) {
