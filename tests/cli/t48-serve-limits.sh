@@ -187,20 +187,16 @@ size=$(wc -c <"$model")
     head -c $((size - 16384)) /dev/zero | tr '\0' '\377'
 } >nan
 mv nan "$model"
-serve --load damaged --no-verify --batch-size 1
-for client in 1 2; do
-    curl -s -m 20 -o "failed$client" -w '%{http_code}\n' "$url/v1/completions" \
-        -d '{"prompt": "a"}' >"failed$client.status" &
-    clients="${clients:-} $!"
+serve --load damaged --no-verify
+answers 'a model that fails' 500 /v1/completions '{"prompt": "a"}'
+out_has 'the server has failed'
+tries=0
+while kill -0 $pid 2>/dev/null && [ $tries -lt 100 ]; do
+    sleep 0.1
+    tries=$((tries + 1))
 done
-for p in $clients; do
-    wait "$p"
-done
-kill -TERM $pid # for a server that has not ended
-wait $pid
-check 'a model that fails ends the server' test $? = 6
-check 'and both clients hear of it' test "$(cat failed1 failed2 |
-    grep -c 'the server has failed\|the server is stopping')" = 2
+stop_server 2>/dev/null
+check 'ends the server' test $got = 6
 
 # ---- stopping ----
 serve --load ckpt --stop-timeout 1 --batch-size 2
