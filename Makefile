@@ -267,7 +267,7 @@ bench: $(bins) $(bench_bins) ## measure: figure, floor, ratio, error
 	@set -e; for b in $(filter-out %/peers.sh,$(wildcard tests/bench/*.sh)); do \
 	    echo "== $${b##*/}"; BUILD='$(BUILD)' sh $$b; done
 
-bench-peers: $(bins) $(BUILD)/tests/bench/bench_text ## measure beside peers, which are installed in build/peers
+bench-peers: $(bins) $(BUILD)/tests/bench/bench_text $(BUILD)/tests/bench/bench_decode ## measure beside peers, which are installed in build/peers
 	BUILD='$(BUILD)' sh tests/bench/peers.sh $(PEERS)
 
 bench-layouts: $(BUILD)/tests/bench/bench_layouts $(BUILD)/tests/bench/bench_overlap ## measure parallel layouts

@@ -153,6 +153,10 @@ static int check_options(const struct gpt_generate_options *o,
         gpt_fail(err, GPT_EUSAGE, "--top-p-bound without --top-p-decay");
         return gpt_hint(err, "give --top-p-decay X as well");
     }
+    for (int64_t i = 0; i < o->stop.n; i++)
+        if (!*o->stop.items[i])
+            return gpt_fail(err, GPT_EUSAGE,
+                            "--stop: an empty string is in every text");
     /* Megatron's server refuses this, too: the first tokens would be chosen
      * more narrowly than the last. */
     if (o->top_p_bound > o->top_p)

@@ -26,20 +26,38 @@ static enum gpt_origin origin_of(const struct gpt_args *args, const char *name)
 static const char *const of_server[] = {
     "served-model-name", "api-key-file",    "max-queue",
     "max-connections",   "max-request-size", "request-timeout",
-    "client-timeout",    "stop-timeout",    "prefix-cache-size"};
+    "client-timeout",    "stop-timeout",    "prefix-cache-size", NULL};
+static const char *const of_perplexity[] = {"data-path", "window", "detokenize",
+                                            "overlapping-eval", NULL};
+static const char *const of_scores[] = {"truncate-context", NULL};
+static const char *const of_beams[] = {"length-penalty", "early-stopping",
+                                       NULL};
 
-/* A request to the server has fields of its own for these. */
-static const char *const of_requests[] = {
-    "jsonl", "add-bos", "tokens", "num-samples", "echo", "stop", "ignore-eod",
-    "stop-on-eol", "stop-on-double-eol", "logprobs", "return-logits",
-    "temperature", "top-k", "top-p", "top-p-decay", "top-p-bound", "min-p",
-    "repetition-penalty", "presence-penalty", "frequency-penalty",
-    "logit-bias", "prevent-newline-after-colon", "num-beams", "length-penalty",
-    "early-stopping", "greedy", "semantics", "seed"};
+/* A request to the server has fields of its own for these, and a score needs
+ * none. */
+static const char *const of_choices[] = {
+    "tokens", "num-samples", "echo", "stop", "ignore-eod", "stop-on-eol",
+    "stop-on-double-eol", "temperature", "top-k", "top-p", "top-p-decay",
+    "top-p-bound", "min-p", "repetition-penalty", "presence-penalty",
+    "frequency-penalty", "logit-bias", "prevent-newline-after-colon",
+    "num-beams", "length-penalty", "early-stopping", "greedy", "semantics",
+    "seed", NULL};
+static const char *const of_input[] = {"jsonl", "add-bos", NULL};
+static const char *const of_tokens[] = {"logprobs", "return-logits", NULL};
 
 static const char *const of_ranks[] = {"distributed-backend",
-                                       "distributed-timeout-minutes"};
-static const char *const of_steps[] = {"speculate"};
+                                       "distributed-timeout-minutes", NULL};
+static const char *const of_texts[] = {"speculate", "stats-file", "batch-size",
+                                       NULL};
+
+/* Where the first of the options is that is given, or the list's end. */
+static const char *const *find_given(const struct gpt_args *args,
+                                     const char *const *names)
+{
+    while (*names && !gpt_option_given(args, *names))
+        names++;
+    return names;
+}
 
 int gpt_contradictions_check(const struct gpt_generate_options *o,
                              const struct gpt_args *args, struct gpt_err *err)
@@ -69,14 +87,28 @@ int gpt_contradictions_check(const struct gpt_generate_options *o,
         {"add-bos", o->add_bos && o->chat, !o->chat, "texts that are no chat"},
     };
 
+    const struct {
+        const char *const *names;
+        bool used;
+        const char *with;
+    } of_modes[] = {
+        {of_server, o->serve != NULL, "serve"},
+        {of_perplexity, o->perplexity != NULL, "perplexity"},
+        {of_scores, o->score, "score"},
+        {of_beams, o->num_beams > 1 || o->serve != NULL, "num-beams"},
+    };
+
     for (size_t i = 0; i < GPT_COUNT(of_chats); i++)
         if (of_chats[i].given && !of_chats[i].used)
             return gpt_fail(err, GPT_EUSAGE, "--%s is for %s",
                             of_chats[i].name, of_chats[i].with);
-    for (size_t i = 0; !o->serve && i < GPT_COUNT(of_server); i++)
-        if (gpt_option_given(args, of_server[i]))
-            return gpt_fail(err, GPT_EUSAGE, "--%s is for --serve",
-                            of_server[i]);
+    for (size_t i = 0; i < GPT_COUNT(of_modes); i++) {
+        const char *name = *find_given(args, of_modes[i].names);
+
+        if (name && !of_modes[i].used)
+            return gpt_fail(err, GPT_EUSAGE, "--%s is for --%s", name,
+                            of_modes[i].with);
+    }
     /* The first one is enough: the hint is the same for all. */
     for (size_t i = 0; o->greedy && i < GPT_COUNT(others); i++) {
         const enum gpt_origin origin = origin_of(args, others[i].name);
@@ -96,34 +128,30 @@ int gpt_contradictions_report(const struct gpt_generate_options *o,
 {
     const struct {
         const char *const *names;
-        size_t n;
         bool idle;
         const char *reason;
     } rows[] = {
-        {of_requests, GPT_COUNT(of_requests), o->serve != NULL,
-         "requests say it themselves"},
-        {of_ranks, GPT_COUNT(of_ranks), o->tp_size * o->pp_size == 1,
-         "there is one process"},
-        {of_steps, GPT_COUNT(of_steps), o->score || o->perplexity,
-         "no text is made"},
+        {of_input, o->serve != NULL, "requests say it themselves"},
+        {of_tokens, o->serve != NULL, "requests say it themselves"},
+        {of_choices, o->serve != NULL, "requests say it themselves"},
+        {of_tokens, o->perplexity != NULL, "all tokens together are scored"},
+        {of_choices, o->score || o->perplexity, "no text is made"},
+        {of_texts, o->score || o->perplexity, "no text is made"},
+        {of_ranks, o->tp_size * o->pp_size == 1, "there is one process"},
     };
     struct gpt_buf b = {0};
     int status = GPT_OK;
 
     for (size_t i = 0; i < GPT_COUNT(rows); i++) {
-        bool any = false;
+        const char *const *at = find_given(args, rows[i].names);
 
-        for (size_t j = 0; rows[i].idle && j < rows[i].n; j++) {
-            if (!gpt_option_given(args, rows[i].names[j]))
-                continue;
-            any = true;
+        if (!rows[i].idle || !*at)
+            continue;
+        for (; *at; at = find_given(args, at + 1))
             GPT_TRY_GOTO(status, gpt_buf_printf(&b, "%s--%s",
-                                                b.len > 0 ? ", " : "",
-                                                rows[i].names[j]), out);
-        }
-        if (any)
-            GPT_TRY_GOTO(status, gpt_buf_printf(&b, " (%s)", rows[i].reason),
+                                                b.len > 0 ? ", " : "", *at),
                          out);
+        GPT_TRY_GOTO(status, gpt_buf_printf(&b, " (%s)", rows[i].reason), out);
     }
     if (b.len > 0)
         gpt_warn("without effect here: %s", b.data);

@@ -22,68 +22,36 @@ struct filter {
     int64_t n_requests, most_prompt;
 };
 
-/* A prompt of ids is taken as it is; its text is for the output. */
-static int take_ids(struct filter *f, size_t i, struct gpt_err *err)
-{
-    const struct gpt_prompt *prompt = &f->prompts.items[i];
-    struct gpt_buf text = {0};
-    int status = GPT_OK;
-
-    for (size_t k = 0; k < prompt->n_ids && status == GPT_OK; k++) {
-        size_t len = 0;
-        const char *bytes =
-            gpt_token_bytes(f->m->tokenizer, prompt->ids[k], &len);
-
-        if (prompt->ids[k] >= f->m->config->vocab_size)
-            status = gpt_fail(err, GPT_EDATA,
-                              "prompt %zu: token id %d is outside the "
-                              "vocabulary of %lld",
-                              i + 1, prompt->ids[k],
-                              (long long)f->m->config->vocab_size);
-        else if (gpt_buf_add(&text, bytes, len) != GPT_OK)
-            status = gpt_no_memory(err, "prompts");
-    }
-    if (status == GPT_OK)
-        status = gpt_prompts_set_text(&f->prompts, i, text.data, text.len, err);
-    gpt_buf_free(&text);
-    return status == GPT_OK
-               ? gpt_ids_add(&f->ids[i], prompt->ids, prompt->n_ids, err)
-               : status;
-}
-
-/* Encodes prompt i. The model needs a token to start from, so an empty prompt
+/* Encodes prompt i. A prompt of ids is taken as it is; its text is for the
+ * output. The model needs a token to start from, so an empty prompt
  * becomes the end of the document before. */
 static int encode_prompt(struct filter *f, struct gpt_encoder *encoder,
                          size_t i, struct gpt_err *err)
 {
-    const struct gpt_prompt *prompt = &f->prompts.items[i];
     struct gpt_ids *ids = &f->ids[i];
     const int32_t eod = gpt_loaded_eod(f->m);
 
     /* An empty prompt with the option begins with one such token, not two. */
     if (f->o->add_bos && eod >= 0)
         GPT_TRY(gpt_ids_add(ids, &eod, 1, err));
-    if (prompt->ids)
-        GPT_TRY(take_ids(f, i, err));
-    else if (gpt_encode(encoder, prompt->text, prompt->len, ids, err) != GPT_OK)
-        return gpt_context(err, "prompt %zu", i + 1);
+    GPT_TRY(gpt_prompts_encode(&f->prompts, i, f->m, encoder, GPT_AROUND_BOTH,
+                               ids, err));
     if ((ids->len == 0 || f->o->add_bos) && eod < 0)
         return gpt_fail(err, GPT_EDATA,
                         ids->len == 0
-                            ? "prompt %zu is empty, and the vocabulary has no "
+                            ? "empty, and the vocabulary has no "
                               "end-of-document token to begin with; give it a "
                               "word"
-                            : "prompt %zu: the vocabulary has no "
-                              "end-of-document token to put in front",
-                        i + 1);
+                            : "the vocabulary has no end-of-document token to "
+                              "put in front");
     if (ids->len == 0)
         GPT_TRY(gpt_ids_add(ids, &eod, 1, err));
-    if ((int64_t)ids->len > f->m->config->max_positions)
+    if ((int64_t)ids->len > f->m->positions)
         return gpt_fail(err, GPT_EDATA,
-                        "prompt %zu has %zu tokens, but there are only %lld "
-                        "positions; shorten it",
-                        i + 1, ids->len,
-                        (long long)f->m->config->max_positions);
+                        "%zu tokens, but there are only %lld positions; "
+                        "shorten it",
+                        ids->len,
+                        (long long)f->m->positions);
     return GPT_OK;
 }
 
@@ -183,9 +151,9 @@ static int open_decoder(struct filter *f, struct gpt_err *err)
 {
     const int64_t longest = f->most_prompt + f->o->tokens;
 
-    if (longest > f->m->config->max_positions + 1)
+    if (longest > f->m->positions + 1)
         gpt_info("prompt and text together have at most %lld positions",
-                 (long long)f->m->config->max_positions);
+                 (long long)f->m->positions);
     int64_t slots = gpt_min_i64(f->o->batch_size, f->n_requests);
     /* Every beam is a text. A search needs all of its beams, however small the
      * batch. */

@@ -24,7 +24,8 @@ const struct gpt_foreign_option gpt_generate_foreign[] = {
     {"file", LLAMA, .means = "--prompt-file=%"},
     {"temp", LLAMA, .means = "--temperature=%"},
     {"do-sample", TRANSFORMERS,
-     .answer = "tokens are drawn by their probability unless --greedy is given",
+     .answer = "tokens are drawn by their probability unless --greedy or "
+               "--num-beams is given",
      .flag = true, .skip = true},
     {"no-repeat-ngram-size", TRANSFORMERS, .answer = RULES},
     {"ignore-eos", VLLM, .means = "--ignore-eod", .flag = true},

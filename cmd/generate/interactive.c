@@ -5,6 +5,7 @@
 #include "base/log.h"
 #include "base/signals.h"
 #include "cmd/generate/choice.h"
+#include "cmd/generate/prompts_given.h"
 #include "generate/text.h"
 
 #include <stdio.h>
@@ -164,19 +165,22 @@ static int end_text(void *user, int64_t request, enum gpt_finish finish,
     return put_text(c, err);
 }
 
-/* As a prompt of the filter: an empty line is the beginning of a document. */
+/* As a prompt of the filter: a line without tokens, which need not be an empty
+ * one, is the beginning of a document. */
 static int encode_alone(struct conversation *c, const char *line, size_t len,
                         struct gpt_err *err)
 {
     const int32_t eod = gpt_loaded_eod(c->m);
+    const bool add_bos = c->m->o->add_bos;
 
-    if ((len == 0 || c->m->o->add_bos) && eod < 0)
+    if (add_bos && eod >= 0)
+        GPT_TRY(gpt_ids_add(&c->ids, &eod, 1, err));
+    GPT_TRY(gpt_encode(c->encoder, line, len, &c->ids, err));
+    if ((c->ids.len == 0 || add_bos) && eod < 0)
         return gpt_fail(err, GPT_EDATA,
                         "the vocabulary has no end-of-document token to begin "
                         "with; type a word");
-    if (len == 0 || c->m->o->add_bos)
-        GPT_TRY(gpt_ids_add(&c->ids, &eod, 1, err));
-    return gpt_encode(c->encoder, line, len, &c->ids, err);
+    return c->ids.len == 0 ? gpt_ids_add(&c->ids, &eod, 1, err) : GPT_OK;
 }
 
 /* A line of a chat is the last message of a prompt; any other line is a
@@ -184,9 +188,10 @@ static int encode_alone(struct conversation *c, const char *line, size_t len,
 static int encode_line(struct conversation *c, const char *line, size_t len,
                        struct gpt_err *err)
 {
-    const int64_t most = c->m->config->max_positions;
+    const int64_t most = c->m->positions;
 
     c->ids.len = 0;
+    gpt_prompt_check_utf8(line, len, "the line");
     if (c->messages)
         GPT_TRY(encode_message(c, line, err));
     else
@@ -285,7 +290,7 @@ static int interact(struct conversation *c, struct gpt_err *err)
     if (o->chat)
         GPT_TRY(open_chat(c, err));
     GPT_TRY(gpt_loaded_open_decoder(c->m, o->chat ? 2 : 1,
-                                    c->m->config->max_positions, err));
+                                    c->m->positions, err));
     GPT_TRY(gpt_batch_open(&c->batch, c->m->decoder, 1, &sink, err));
     GPT_TRY(gpt_batch_guess(c->batch, o->speculate, err));
     /* The one entry holds the conversation so far, which the next message

@@ -3,6 +3,8 @@
 
 #include "generate/stream.h"
 
+#include <string.h>
+
 /* Everything else than control characters, quotes and backslashes goes out as
  * it is. */
 int gpt_json_add_string(struct gpt_buf *b, const char *text, size_t len)
@@ -24,14 +26,11 @@ int gpt_json_add_string(struct gpt_buf *b, const char *text, size_t len)
     return status == GPT_OK ? gpt_buf_add(b, "\"", 1) : status;
 }
 
-/* Readers that need the bytes themselves have the id beside it. */
-int gpt_json_add_token(struct gpt_buf *b, const struct gpt_tokenizer *tok,
-                       int32_t id)
+/* As a string that is valid UTF-8, whatever the bytes are. */
+static int add_bytes(struct gpt_buf *b, const char *bytes, size_t len)
 {
     struct gpt_stream stream = {0};
     struct gpt_buf text = {0};
-    size_t len = 0;
-    const char *bytes = gpt_token_bytes(tok, id, &len);
     int status;
 
     GPT_TRY_GOTO(status, gpt_stream_add(&stream, bytes, len, &text), out);
@@ -40,6 +39,22 @@ int gpt_json_add_token(struct gpt_buf *b, const struct gpt_tokenizer *tok,
 out:
     gpt_buf_free(&text);
     return status;
+}
+
+/* Readers that need the bytes themselves have the id beside it. */
+int gpt_json_add_token(struct gpt_buf *b, const struct gpt_tokenizer *tok,
+                       int32_t id)
+{
+    size_t len = 0;
+    const char *bytes = gpt_token_bytes(tok, id, &len);
+
+    return add_bytes(b, bytes, len);
+}
+
+/* A message quotes what was given, and is cut where its room ends. */
+int gpt_json_add_words(struct gpt_buf *b, const char *text)
+{
+    return add_bytes(b, text, strlen(text));
 }
 
 /* Seven digits are what a float's logarithm has; the object stays open for a

@@ -14,6 +14,9 @@ int gpt_json_add_string(struct gpt_buf *b, const char *text,
 int gpt_json_add_token(struct gpt_buf *b, const struct gpt_tokenizer *tok,
                        int32_t id) GPT_MUST_USE;
 
+/* Adds a message as a string; what is no UTF-8 becomes U+FFFD. */
+int gpt_json_add_words(struct gpt_buf *b, const char *text) GPT_MUST_USE;
+
 /* Adds a comma and an object: id, token, logprob, and in "top" the same of the
  * most probable tokens. */
 int gpt_json_add_chosen(struct gpt_buf *b, const struct gpt_tokenizer *tok,

@@ -8,18 +8,14 @@
 #include "cmd/generate/vocabulary.h"
 
 #include <assert.h>
-#include <stdio.h>
 #include <string.h>
-#include <unistd.h>
 
-/* Known now, so that an hour of texts does not end with it. */
-static int check_stats_file(const struct gpt_loaded *m, struct gpt_err *err)
+/* Opened now, so that an hour of texts does not end with a file that cannot be
+ * written. */
+static int open_stats_file(struct gpt_loaded *m, struct gpt_err *err)
 {
-    if (!m->o->stats_file || m->o->common.force ||
-        access(m->o->stats_file, F_OK) != 0)
-        return GPT_OK;
-    gpt_fail(err, GPT_EEXIST, "'%s' exists", m->o->stats_file);
-    return gpt_hint(err, "--force replaces it");
+    return gpt_out_open(&m->stats, m->o->stats_file,
+                        m->o->common.force ? GPT_OUT_FORCE : 0, 0, err);
 }
 
 /* From cheap to dear: a checkpoint that does not open and a vocabulary that
@@ -30,15 +26,23 @@ int gpt_loaded_open(struct gpt_loaded *m, struct gpt_err *err)
     GPT_TRY(gpt_job_open(&m->job, m->o, err));
     const bool first = gpt_job_first(&m->job);
     const struct gpt_source_options how = {.iteration = m->o->iteration,
-                                           .verify = m->o->verify && first};
+                                           .verify = m->o->verify && first,
+                                           .weights_only = true};
 
-    if (first)
-        GPT_TRY(check_stats_file(m, err));
+    if (first && m->o->stats_file)
+        GPT_TRY(open_stats_file(m, err));
     GPT_TRY(gpt_source_open(&m->source, m->o->load, &how, err));
     m->own_config = m->source.config;
     m->config = &m->own_config;
     if (!first)
         return GPT_OK;
+    m->positions = m->o->max_positions ? m->o->max_positions
+                                       : m->config->max_positions;
+    if (m->positions > m->config->max_positions)
+        return gpt_fail(err, GPT_EUSAGE,
+                        "--max-positions %lld, but the model has %lld",
+                        (long long)m->positions,
+                        (long long)m->config->max_positions);
     if (m->source.unused_settings)
         gpt_warn("%s/%s: not used; options say how tokens are chosen, such as "
                  "--greedy, --temperature, --top-k and --top-p",
@@ -144,7 +148,7 @@ static int open_decoder(struct gpt_loaded *m, int64_t slots, int64_t positions,
         .ranks = m->job.world ? &m->job.cut : NULL,
         .act = GPT_F32,
         .slots = slots,
-        .positions = gpt_min_i64(m->config->max_positions, positions),
+        .positions = positions,
     };
 
     GPT_TRY(gpt_backend_open_rank(&m->be, m->o->device,
@@ -160,6 +164,7 @@ static int open_decoder(struct gpt_loaded *m, int64_t slots, int64_t positions,
 int gpt_loaded_open_decoder(struct gpt_loaded *m, int64_t slots,
                             int64_t positions, struct gpt_err *err)
 {
+    positions = gpt_min_i64(m->positions, positions);
     GPT_TRY(gpt_job_tell_size(&m->job, &slots, &positions, err));
     return open_decoder(m, slots, positions, err);
 }
@@ -205,6 +210,7 @@ int gpt_loaded_open_chat(struct gpt_loaded *m, struct gpt_err *err)
 int gpt_loaded_close(struct gpt_loaded *m, int status, struct gpt_err *err)
 {
     release_others(m, status);
+    gpt_out_abort(m->stats);
     status = gpt_job_close(&m->job, status, err);
     gpt_quant_store_close(m->quant);
     if (m->weights)
@@ -250,13 +256,12 @@ static double rate(double amount, double seconds)
 }
 
 /* The members are those of the message, and what they were computed from. */
-static int write_statistics(const struct gpt_loaded *m,
+static int write_statistics(struct gpt_loaded *m,
                             const struct gpt_speed *s, double bytes,
                             struct gpt_err *err)
 {
-    char text[640];
-    int n = snprintf(
-        text, sizeof(text),
+    GPT_TRY(gpt_out_printf(
+        m->stats, err,
         "{\"prompt_tokens\":%lld,\"prompt_seconds\":%.6f,"
         "\"prompt_tokens_per_second\":%.3f,\"step_tokens\":%lld,"
         "\"steps\":%lld,\"step_seconds\":%.6f,"
@@ -268,16 +273,15 @@ static int write_statistics(const struct gpt_loaded *m,
         (long long)s->step_tokens, (long long)s->steps, s->step_seconds,
         rate((double)s->step_tokens, s->step_seconds), (long long)s->guessed,
         (long long)s->right, bytes,
-        rate(bytes * (double)s->steps, s->step_seconds) / 1e9);
-
-    return gpt_write_file(m->o->stats_file,
-                          m->o->common.force ? GPT_OUT_FORCE : 0, text,
-                          (size_t)n, err);
+        rate(bytes * (double)s->steps, s->step_seconds) / 1e9));
+    struct gpt_out *done = m->stats;
+    m->stats = NULL; /* freed, whatever the result */
+    return gpt_out_commit(done, err);
 }
 
 /* Bytes a second of weights are what a step costs at least: against the
  * memory's bandwidth they say how far from its limit the machine is. */
-int gpt_loaded_report_speed(const struct gpt_loaded *m,
+int gpt_loaded_report_speed(struct gpt_loaded *m,
                             const struct gpt_speed *s, struct gpt_err *err)
 {
     double bytes = (double)gpt_decoder_step_bytes(m->decoder);
@@ -293,5 +297,5 @@ int gpt_loaded_report_speed(const struct gpt_loaded *m,
         gpt_info("guesses: %lld tokens, %lld right; %lld steps",
                  (long long)s->guessed, (long long)s->right,
                  (long long)s->steps);
-    return m->o->stats_file ? write_statistics(m, s, bytes, err) : GPT_OK;
+    return m->stats ? write_statistics(m, s, bytes, err) : GPT_OK;
 }

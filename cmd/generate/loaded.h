@@ -3,6 +3,7 @@
 #ifndef GPT_CMD_GENERATE_LOADED_H
 #define GPT_CMD_GENERATE_LOADED_H
 
+#include "base/io.h"
 #include "checkpoint/source.h"
 #include "cmd/generate/job.h"
 #include "generate/generate.h"
@@ -14,9 +15,11 @@
 struct gpt_loaded {
     const struct gpt_generate_options *o;
     struct gpt_job job;
+    struct gpt_out *stats; /* NULL: no statistics are wanted */
     struct gpt_source source;
     struct gpt_config own_config;
     const struct gpt_config *config; /* of the source, as ranks cut it */
+    int64_t positions; /* of a text: the model's, or fewer; first rank alone */
     struct gpt_tokenizer *tokenizer;
     struct gpt_backend *be;
     struct gpt_param_table params;
@@ -70,7 +73,7 @@ int gpt_loaded_ends(const struct gpt_loaded *m, bool chat,
 
 /* Tokens and speed of both kinds of work, at the end: as a message, and as a
  * JSON object in the file that an option names. */
-int gpt_loaded_report_speed(const struct gpt_loaded *m,
+int gpt_loaded_report_speed(struct gpt_loaded *m,
                             const struct gpt_speed *speed,
                             struct gpt_err *err) GPT_MUST_USE;
 

@@ -181,8 +181,9 @@ const struct gpt_opt gpt_generate_options[] = {
      .help = "tokens that the perplexity of one may depend on, 0 = those of "
              "the convention"},
     {.kind = GPT_OPT_INT, .name = "overlapping-eval", .arg = "N",
-     AT(overlapping_eval), .def = "32", .min = 1, .max = 1e9,
-     .help = "megatron: tokens by which a window is after the last"},
+     AT(overlapping_eval), .def = "0", .min = 0, .max = 1e9,
+     .help = "megatron: tokens by which a window is after the last, 0 = 32, or "
+             "all of a smaller one"},
     {.kind = GPT_OPT_CHOICE, .name = "detokenize", AT(detokenize),
      .def = "none", .choices = detokenizers,
      .help = "what the spaces of a text are: as they are, or WikiText's"},
@@ -238,6 +239,13 @@ const struct gpt_opt gpt_generate_options[] = {
     {.kind = GPT_OPT_INT, .name = "batch-size", .arg = "N", AT(batch_size),
      .def = "8", .min = 1, .max = 65536,
      .help = "texts at once; what they say does not depend on it"},
+    /* Every text under way has keys and values for all of its positions, and a
+     * server does not know how long they will be. */
+    {.kind = GPT_OPT_INT, .name = "max-positions", .arg = "N",
+     AT(max_positions), .def = "0", .min = 0, .max = 1e9,
+     .alias = "inference-max-seq-length max-model-len ctx-size",
+     .help = "positions of a text with its prompt, 0 = all that the model has; "
+             "fewer take less memory"},
     /* vLLM and llama.cpp have several kinds of it; this one needs no second
      * model. */
     {.kind = GPT_OPT_INT, .name = "speculate", .arg = "N", AT(speculate),

@@ -18,6 +18,8 @@
 #include <stdio.h>
 #include <string.h>
 
+enum { STRIDE = 32 }; /* of Megatron's windows by default */
+
 /* Figures that only texts have: a convention that leaves tokens out has none
  * of them. */
 enum figures { TOKENS_ALONE, ADJUSTED, WORDS_AND_BYTES };
@@ -26,13 +28,21 @@ static const struct convention {
     const char *name;
     enum gpt_windows_rule rule;
     enum figures figures;
+    /* lm-eval puts a beginning itself, and no end */
+    enum gpt_around around;
     int64_t length; /* of a window by default; 0: all positions */
+    int64_t least;  /* of a window in which a token is scored */
+    bool whole;     /* a text that is shorter than a window is not scored */
     double limit;   /* of a loss, before it becomes a perplexity */
 } conventions[] = {
-    {"megatron", GPT_WINDOWS_MEGATRON, ADJUSTED, 0, 20},
-    {"lm-eval", GPT_WINDOWS_LM_EVAL, WORDS_AND_BYTES, 0, INFINITY},
-    {"llama.cpp", GPT_WINDOWS_LLAMA_CPP, TOKENS_ALONE, 512, INFINITY},
-    {"training", GPT_WINDOWS_TRAINING, TOKENS_ALONE, 0, 20},
+    {"megatron", GPT_WINDOWS_MEGATRON, ADJUSTED, GPT_AROUND_BOTH, 0, 1, false,
+     20},
+    {"lm-eval", GPT_WINDOWS_LM_EVAL, WORDS_AND_BYTES, GPT_AROUND_NONE, 0, 1,
+     false, INFINITY},
+    {"llama.cpp", GPT_WINDOWS_LLAMA_CPP, TOKENS_ALONE, GPT_AROUND_BOTH, 512, 3,
+     true, INFINITY},
+    {"training", GPT_WINDOWS_TRAINING, TOKENS_ALONE, GPT_AROUND_BOTH, 0, 1,
+     true, 20},
 };
 const char *const gpt_perplexity_names[] = {"megatron", "lm-eval", "llama.cpp",
                                             "training", NULL};
@@ -138,16 +148,17 @@ static int score_window(struct measurement *p, const struct gpt_window *w,
                         struct gpt_err *err)
 {
     const int32_t eod = gpt_loaded_eod(p->m);
+    const int32_t bos = gpt_tokenizer_bos(p->m->tokenizer);
     const bool begins =
         p->how->rule == GPT_WINDOWS_LLAMA_CPP && p->m->o->add_bos;
     const int64_t n = w->end - w->begin;
     struct gpt_score score;
 
-    if ((w->prefix || begins) && eod < 0)
+    if (((w->prefix && bos < 0) || begins) && eod < 0)
         return gpt_fail(err, GPT_EDATA,
                         "the vocabulary has no end-of-document token to begin "
                         "with");
-    p->window[0] = eod;
+    p->window[0] = bos >= 0 ? bos : eod;
     GPT_TRY(read_tokens(p, w->begin, n, p->window + w->prefix, err));
     if (begins)
         p->window[0] = eod;
@@ -186,31 +197,44 @@ static int score_tokens(struct measurement *p, int64_t n, struct gpt_err *err)
     return GPT_OK;
 }
 
-/* Words and bytes are those of the text as it is in the file, tokens those of
- * the text that the model is meant to read. */
-static int score_prompt(struct measurement *p, const struct gpt_prompt *prompt,
-                        struct gpt_err *err)
+/* The tokens of a text as the model is meant to read it. */
+static int encode_detokenized(struct measurement *p,
+                              const struct gpt_prompt *prompt,
+                              struct gpt_err *err)
 {
     struct gpt_buf text = {0};
-    int status = GPT_OK;
+    int status;
+
+    if (prompt->ids)
+        return gpt_fail(err, GPT_EDATA,
+                        "a list of token ids has no spaces to take out");
+    status = gpt_detokenize_wikitext(prompt->text, prompt->len, &text);
+    if (status == GPT_OK)
+        status = gpt_encode_as(p->encoder, p->how->around, text.data, text.len,
+                               &p->ids, err);
+    else
+        status = gpt_no_memory(err, "a text");
+    gpt_buf_free(&text);
+    return status;
+}
+
+/* Words and bytes are those of the text as it is in the file, or as its token
+ * ids spell it. */
+static int score_prompt(struct measurement *p, size_t i, struct gpt_err *err)
+{
+    const struct gpt_prompt *prompt = &p->prompts.items[i];
 
     if (prompt->error)
         return gpt_fail(err, GPT_EDATA, "%s", prompt->error);
     p->ids.len = 0;
+    GPT_TRY(strcmp(p->m->o->detokenize, "wikitext") == 0
+                ? encode_detokenized(p, prompt, err)
+                : gpt_prompts_encode(&p->prompts, i, p->m, p->encoder,
+                                     p->how->around, &p->ids, err));
     p->words += count_pieces(prompt->text, prompt->len);
     p->split_words += count_spaced(prompt->text, prompt->len);
     p->bytes += (int64_t)prompt->len;
-    if (strcmp(p->m->o->detokenize, "wikitext") == 0)
-        status = gpt_detokenize_wikitext(prompt->text, prompt->len, &text);
-    else
-        status = gpt_buf_add(&text, prompt->text, prompt->len);
-    if (status != GPT_OK)
-        status = gpt_no_memory(err, "a text");
-    if (status == GPT_OK)
-        status = gpt_encode(p->encoder, text.data, text.len, &p->ids, err);
-    gpt_buf_free(&text);
-    return status == GPT_OK ? score_tokens(p, (int64_t)p->ids.len, err)
-                            : status;
+    return score_tokens(p, (int64_t)p->ids.len, err);
 }
 
 /* ---- figures ---- */
@@ -273,7 +297,7 @@ static int write_figures(const struct measurement *p, struct gpt_err *err)
 static int settle(struct measurement *p, struct gpt_err *err)
 {
     const struct gpt_generate_options *o = p->m->o;
-    const int64_t positions = p->m->config->max_positions;
+    const int64_t positions = p->m->positions;
 
     for (size_t i = 0; i < GPT_COUNT(conventions); i++)
         if (strcmp(conventions[i].name, o->perplexity) == 0)
@@ -282,11 +306,27 @@ static int settle(struct measurement *p, struct gpt_err *err)
     if (p->length == 0)
         p->length =
             p->how->length ? gpt_min_i64(p->how->length, positions) : positions;
-    p->stride = gpt_min_i64(o->overlapping_eval, p->length);
+    p->stride = o->overlapping_eval ? o->overlapping_eval
+                                    : gpt_min_i64(STRIDE, p->length);
     if (p->length > positions)
         return gpt_fail(err, GPT_EUSAGE,
                         "--window %lld, but the model has %lld positions",
                         (long long)p->length, (long long)positions);
+    if (p->length < p->how->least)
+        return gpt_fail(err, GPT_EUSAGE,
+                        "--window %lld: the convention %s scores tokens of "
+                        "windows of %lld and more",
+                        (long long)p->length, p->how->name,
+                        (long long)p->how->least);
+    if (o->overlapping_eval && p->how->rule != GPT_WINDOWS_MEGATRON)
+        return gpt_fail(err, GPT_EUSAGE,
+                        "--overlapping-eval is for the convention megatron, "
+                        "not %s",
+                        p->how->name);
+    if (p->stride > p->length)
+        return gpt_fail(err, GPT_EUSAGE,
+                        "--overlapping-eval %lld, but a window has %lld tokens",
+                        (long long)p->stride, (long long)p->length);
     if (o->add_bos && p->how->rule != GPT_WINDOWS_LLAMA_CPP)
         return gpt_fail(err, GPT_EUSAGE,
                         "--add-bos: the convention %s says itself where a text "
@@ -298,27 +338,33 @@ static int settle(struct measurement *p, struct gpt_err *err)
     return GPT_OK;
 }
 
+/* Texts of which all are too short. */
+static int refuse_short(const struct measurement *p, struct gpt_err *err)
+{
+    if (p->tokens == 0)
+        return gpt_fail(err, GPT_EDATA,
+                        "no token is scored: the %s empty",
+                        p->set          ? "data set is"
+                        : p->texts == 1 ? "text is"
+                                        : "texts are");
+    gpt_fail(err, GPT_EDATA,
+             "no token is scored: the convention %s wants texts of more than "
+             "%lld tokens",
+             p->how->name, (long long)(p->how->whole ? p->length : 1));
+    return p->how->whole ? gpt_hint(err, "--window N makes windows smaller")
+                         : GPT_EDATA;
+}
+
 /* A text that is wrong ends the work, where a prompt would be skipped: the
  * figure would be that of other texts. */
 static int score_all(struct measurement *p, struct gpt_err *err)
 {
     for (size_t i = 0; i < p->prompts.n; i++)
-        if (score_prompt(p, &p->prompts.items[i], err) != GPT_OK)
+        if (score_prompt(p, i, err) != GPT_OK)
             return gpt_context(err, "text %zu", i + 1);
     if (p->set)
         GPT_TRY(score_tokens(p, gpt_indexed_n_tokens(p->set), err));
-    if (p->scored == 0) {
-        gpt_fail(err, GPT_EDATA,
-                 "no token is scored: the convention %s wants "
-                 "texts of more than %lld tokens",
-                 p->how->name,
-                 (long long)(p->how->rule == GPT_WINDOWS_MEGATRON ||
-                                     p->how->rule == GPT_WINDOWS_LM_EVAL
-                                 ? 1
-                                 : p->length));
-        return gpt_hint(err, "--window N makes windows smaller");
-    }
-    return write_figures(p, err);
+    return p->scored == 0 ? refuse_short(p, err) : write_figures(p, err);
 }
 
 /* Texts before weights: a missing file is reported at once. */

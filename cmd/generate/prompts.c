@@ -5,6 +5,7 @@
 #include "cmd/generate/prompts.h"
 
 #include "base/json.h"
+#include "base/log.h"
 
 #include <assert.h>
 #include <math.h>
@@ -34,11 +35,19 @@ static int add(struct gpt_prompts *p, const char *text, size_t len,
 int gpt_prompts_refuse(struct gpt_prompts *p, size_t i, const char *text,
                        struct gpt_err *err)
 {
+    char number[32];
+
     assert(i < p->n);
-    p->items[i].error = gpt_arena_strdup(&p->arena, text);
-    return p->items[i].error
-               ? GPT_OK
-               : gpt_no_memory(err, "prompts");
+    snprintf(number, sizeof(number), "prompt %zu", i + 1);
+    const char *where = p->items[i].where ? p->items[i].where : number;
+    const size_t room = strlen(where) + strlen(text) + 3;
+    char *error = gpt_arena_alloc(&p->arena, room, 1);
+
+    if (!error)
+        return gpt_no_memory(err, "prompts");
+    snprintf(error, room, "%s: %s", where, text);
+    p->items[i].error = error;
+    return GPT_OK;
 }
 
 /* The arena keeps the text as long as the prompts: the writer reads it when
@@ -173,10 +182,11 @@ static bool has_escaped_nul(const char *line, size_t len)
 static int keep_id(struct gpt_prompts *p, struct gpt_prompt *prompt,
                    const cJSON *id, const char *what, struct gpt_err *err)
 {
-    if (cJSON_IsNumber(id) && fabs(id->valuedouble) > 0x1p53)
+    /* 2^53 itself is what the next number is rounded to */
+    if (cJSON_IsNumber(id) && fabs(id->valuedouble) >= 0x1p53)
         return gpt_fail(err, GPT_EDATA,
-                        "%s: field 'id': a number past 2^53 would be rounded; "
-                        "write it as a string",
+                        "%s: field 'id': a number of 2^53 or more would be "
+                        "rounded; write it as a string",
                         what);
     char *text = id ? gpt_json_print(id, false) : NULL;
     prompt->id = text ? gpt_arena_strdup(&p->arena, text) : NULL;
@@ -234,6 +244,45 @@ static int keep_string(struct gpt_prompts *p, const cJSON *object,
     return *kept ? GPT_OK : gpt_no_memory(err, what);
 }
 
+/* Fields of requests to a server. A line has none of them: what they ask for is
+ * told once each, since lines may well hold what is for their reader alone. */
+static const struct {
+    const char *key, *instead;
+} of_requests[] = {
+    {"max_tokens", "--tokens"},   {"temperature", "--temperature"},
+    {"top_p", "--top-p"},         {"top_k", "--top-k"},
+    {"min_p", "--min-p"},         {"n", "--num-samples"},
+    {"stop", "--stop"},           {"logprobs", "--logprobs"},
+    {"echo", "--echo"},           {"logit_bias", "--logit-bias"},
+    {"messages", "--serve or --interactive --chat"},
+};
+
+static void tell_unused(struct gpt_prompts *p, const cJSON *object,
+                        const char *what)
+{
+    for (size_t i = 0; i < GPT_COUNT(of_requests); i++) {
+        const char *key = of_requests[i].key;
+
+        if (p->said >> i & 1 || !cJSON_GetObjectItemCaseSensitive(object, key))
+            continue;
+        p->said |= 1u << i;
+        gpt_warn("%s: the field '%s' has no effect here; %s has", what, key,
+                 of_requests[i].instead);
+    }
+}
+
+/* A line of several endings, as HellaSwag's, is none of one continuation. */
+static int refuse_without_text(const cJSON *object, const char *what,
+                               struct gpt_err *err)
+{
+    if (!cJSON_GetObjectItemCaseSensitive(object, "endings"))
+        return gpt_fail(err, GPT_EDATA,
+                        "%s: no field 'prompt', 'text' or 'context'", what);
+    return gpt_fail(err, GPT_EDATA,
+                    "%s: several 'endings'; write a line for each, with "
+                    "'context' and 'continuation'", what);
+}
+
 /* The id comes first, so that a line without a good prompt is answered under
  * its own id. */
 static int read_object(struct gpt_prompts *p, struct gpt_prompt *prompt,
@@ -248,6 +297,9 @@ static int read_object(struct gpt_prompts *p, struct gpt_prompt *prompt,
                     what, err));
     GPT_TRY(gpt_json_int_or(object, "seed", -1, 0, (int64_t)1 << 53,
                             &prompt->seed, what, err));
+    tell_unused(p, object, what);
+    if (!value)
+        return refuse_without_text(object, what, err);
     if (cJSON_GetObjectItemCaseSensitive(object, "continuation"))
         GPT_TRY(keep_string(p, object, "continuation", &prompt->continuation,
                             what, err));
@@ -290,9 +342,13 @@ static int add_line(struct gpt_prompts *p, const char *line, size_t len,
     }
     GPT_TRY(gpt_grow(&p->items, &p->cap, p->n + 1, sizeof(*p->items), "prompts",
                      err));
+    /* what is wrong with the line itself names it already */
+    const char *text = gpt_arena_strdup(&p->arena, status ? own.text : what);
+    if (!text)
+        return gpt_no_memory(err, what);
+    *(status ? &prompt.error : &prompt.where) = text;
     p->items[p->n++] = prompt;
-    return status == GPT_OK ? GPT_OK
-                            : gpt_prompts_refuse(p, p->n - 1, own.text, err);
+    return GPT_OK;
 }
 
 /* The last line may lack its newline. An empty line is no object, and an error

@@ -12,6 +12,7 @@ struct gpt_prompt {
     const char *continuation; /* of its line, to be scored, or NULL */
     int64_t seed;             /* of its line, or -1 */
     const char *id;           /* JSON text of the line's "id", or NULL */
+    const char *where;        /* "FILE:LINE", or NULL: no line of a file */
     const char *error;        /* why it is not answered, or NULL */
 };
 
@@ -19,6 +20,8 @@ struct gpt_prompts { /* start with all zero */
     struct gpt_prompt *items;
     size_t n, cap;
     struct gpt_arena arena;
+    unsigned said;      /* fields of lines that a warning has named */
+    bool told_of_bytes; /* that are no UTF-8 */
 };
 
 /* Appends one prompt; the text is copied. */
@@ -33,7 +36,8 @@ int gpt_prompts_read_text(struct gpt_prompts *p, const char *path, bool whole,
 /* Appends a prompt for each line, an object with a "prompt" (or "text", or
  * "context"), which is a string or a list of token ids, and, if it likes, an
  * "id" of any kind, a "seed" and a string "continuation". A line that is not
- * such an object is a prompt with an error, which names file and line. */
+ * such an object is a prompt with an error, which names file and line. Fields
+ * that a server would obey, as "max_tokens", are warned of. */
 int gpt_prompts_read_jsonl(struct gpt_prompts *p, const char *path,
                            struct gpt_err *err) GPT_MUST_USE;
 /* The same from memory; `name` is the file in errors. */
@@ -44,7 +48,7 @@ int gpt_prompts_parse_jsonl(struct gpt_prompts *p, const char *text, size_t len,
 int gpt_prompts_set_text(struct gpt_prompts *p, size_t i, const char *text,
                          size_t len, struct gpt_err *err) GPT_MUST_USE;
 
-/* Gives prompt i an error, a copy of `text`. */
+/* Gives prompt i an error: `text`, behind its file and line, or its number. */
 int gpt_prompts_refuse(struct gpt_prompts *p, size_t i, const char *text,
                        struct gpt_err *err) GPT_MUST_USE;
 

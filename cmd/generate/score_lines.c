@@ -63,7 +63,7 @@ static int score_prompt(struct task *t, const struct gpt_prompt *prompt,
                         struct gpt_score *score, int64_t *context,
                         struct gpt_err *err)
 {
-    const int64_t most = t->m->config->max_positions + 1;
+    const int64_t most = t->m->positions + 1;
     const struct gpt_ids *ids = &t->pairs.ids;
     struct gpt_pair pair = {0};
     int64_t first = 0, skip = 0;
@@ -115,7 +115,7 @@ static int add_score(struct gpt_buf *b, const struct task *t,
 static int add_error(struct gpt_buf *b, const char *text)
 {
     GPT_TRY(gpt_buf_add(b, ",\"error\":", 9));
-    GPT_TRY(gpt_json_add_string(b, text, strlen(text)));
+    GPT_TRY(gpt_json_add_words(b, text));
     return gpt_buf_add(b, "}\n", 2);
 }
 
@@ -145,11 +145,10 @@ static int score_line(struct task *t, size_t i, struct gpt_err *err)
         *err = own;
         return status;
     }
-    if (status == GPT_EDATA) {
-        gpt_warn("line %zu: %s%s%s", i + 1, own.text, own.hint[0] ? "; " : "",
-                 own.hint);
+    if (status == GPT_EDATA)
         GPT_TRY(gpt_prompts_refuse(&t->prompts, i, own.text, err));
-    }
+    if (prompt->error)
+        gpt_warn("%s%s%s", prompt->error, own.hint[0] ? "; " : "", own.hint);
     bool fits =
         add_id(&line, prompt, i) == GPT_OK &&
         (prompt->error ? add_error(&line, prompt->error)
@@ -190,7 +189,7 @@ static int score_all(struct task *t, struct gpt_err *err)
     t->pairs = (struct gpt_pair_encoder){.encoder = t->encoder,
                                          .begin = gpt_loaded_eod(t->m),
                                          .begins = t->m->o->add_bos};
-    GPT_TRY(gpt_loaded_open_decoder(t->m, 1, t->m->config->max_positions, err));
+    GPT_TRY(gpt_loaded_open_decoder(t->m, 1, t->m->positions, err));
     GPT_TRY(gpt_scorer_open(&t->scorer, t->m->decoder, 0, err));
     for (size_t i = 0; i < t->prompts.n && !gpt_signals_stop(); i++)
         GPT_TRY(score_line(t, i, err));

@@ -2,9 +2,9 @@
  *
  * Two threads. The one of the HTTP library (serve_http.c) reads requests, turns
  * them into calls (serve_call.c) and sends what calls have written. The main
- * thread (serve.c) takes calls from the queue into a batch, whose steps all
- * texts under way share, and writes answers into the calls. A call is theirs
- * together: what both touch is guarded by the server's lock. */
+ * thread (serve.c, serve_texts.c) takes calls from the queue into a batch,
+ * whose steps all texts under way share, and writes answers into the calls. A
+ * call is theirs together: what both touch is guarded by the server's lock. */
 #ifndef GPT_CMD_GENERATE_SERVE_H
 #define GPT_CMD_GENERATE_SERVE_H
 
@@ -12,6 +12,18 @@
 #include "generate/text.h"
 
 #include <pthread.h>
+
+/* An answer may be as long as so many of the longest requests, and so may the
+ * bodies of all requests that are here. */
+enum { GPT_CALL_REQUESTS = 32 };
+
+/* One prompt of a call. */
+struct gpt_call_prompt {
+    struct gpt_ids ids;
+    const char *string; /* what it was given as, in the call's arena, or NULL:
+                         * a list of ids, or a chat */
+    size_t hidden; /* ids at its beginning that are none of the string's */
+};
 
 /* One text of a call. */
 struct gpt_call_text {
@@ -22,8 +34,6 @@ struct gpt_call_text {
     /* JSON; a chat's tokens are objects with all of it */
     struct gpt_buf tokens, token_logprobs, top_logprobs, offsets;
     int64_t n_tokens, n_chars;
-    bool echoing; /* the tokens are the prompt's: no stop string in them counts
-                   */
     bool begun; /* of a stream of a chat: its role was sent */
     enum gpt_finish finish;
 };
@@ -40,13 +50,17 @@ struct gpt_call {
     uint64_t seed;
     struct gpt_choice choice;
     struct gpt_list stops;
-    struct gpt_ids *prompts; /* (n_prompts) */
+    struct gpt_call_prompt *prompts; /* (n_prompts) */
     int64_t n_prompts;
     struct gpt_call_text *texts; /* (n_prompts * n) */
     struct gpt_arena arena;
+    int fd; /* of its connection */
     /* how far it is; the main thread's */
     int64_t wanted, begun, ended; /* texts */
     int64_t prompt_tokens, cached_tokens, new_tokens;
+    struct gpt_call_text repeated; /* a prompt, for its texts to begin with; */
+    bool repeats;                  /* there is one */
+    size_t bytes; /* that its texts hold */
     int cut; /* 0, or the status of HTTP with which it ends early */
     /* guarded by the lock */
     struct gpt_buf answer; /* bytes to be sent */
@@ -70,11 +84,13 @@ struct gpt_server {
     pthread_mutex_t lock;
     pthread_cond_t more;           /* the queue is not empty any more */
     struct gpt_call *first, *last; /* the queue */
+    struct gpt_call *running;      /* whose texts are all begun */
     int64_t queued, active;        /* calls */
     int64_t unsent;                /* calls whose connections are there */
     bool closing;                  /* no new calls */
     /* counters since the start, guarded by the lock */
     uint64_t calls, refused, cut, prompt_tokens, cached_tokens, new_tokens;
+    uint64_t prompt_passes; /* that prompts went through the model in */
     int64_t prefixes, prefix_tokens, prefix_bytes; /* kept now */
     double started;
 };
@@ -86,14 +102,19 @@ int gpt_serve(struct gpt_loaded *m, struct gpt_err *err) GPT_MUST_USE;
 /* ---- calls (serve_call.c) ---- */
 
 /* Makes a call of a request's body: a completion's, or a chat's. GPT_EDATA: the
- * client's mistake. */
+ * client's mistake; GPT_EUSAGE: it wants another model. */
 int gpt_call_parse(struct gpt_call **call, struct gpt_server *s, bool chat,
                    const char *body, size_t len,
                    struct gpt_err *err) GPT_MUST_USE;
+/* GPT_EUSAGE where a body names another model than the one that is served. */
+int gpt_call_check_model(const struct gpt_server *s, const cJSON *body,
+                         struct gpt_err *err) GPT_MUST_USE;
 /* The ids of a chat's messages, by the model's template (serve_chat.c). */
 int gpt_call_read_chat(const struct gpt_server *s, const cJSON *body,
                        struct gpt_ids *ids, struct gpt_err *err) GPT_MUST_USE;
 void gpt_call_free(struct gpt_call *call);
+void gpt_call_free_texts(struct gpt_call *call); /* of one that is over */
+void gpt_call_text_free(struct gpt_call_text *t);
 
 /* ---- the queue (serve_queue.c); the main thread takes from it ---- */
 
@@ -101,10 +122,18 @@ struct gpt_call_text *gpt_calls_next(struct gpt_server *s, bool wait);
 void gpt_calls_take(struct gpt_server *s, struct gpt_call_text *t);
 void gpt_calls_leave(struct gpt_server *s, struct gpt_call *call,
                      struct gpt_call *before);
+void gpt_calls_end(struct gpt_server *s, struct gpt_call *call);
 void gpt_calls_close(struct gpt_server *s);
 
 /* ---- answers (serve_answer.c); GPT_EFAIL: out of memory ---- */
 
+/* A token of a prompt that is repeated, into `echo`. */
+int gpt_answer_prompt(const struct gpt_server *s, struct gpt_call_text *echo,
+                      int32_t id, double logprob, const struct gpt_top *top,
+                      int64_t n_top) GPT_MUST_USE;
+/* The prompt that is repeated, into a text that follows it. */
+int gpt_answer_echo(struct gpt_call_text *t,
+                    const struct gpt_call_text *echo) GPT_MUST_USE;
 /* A token of a text, into the text. */
 int gpt_answer_token(const struct gpt_server *s, struct gpt_call_text *t,
                      int32_t id, double logprob, const struct gpt_top *top,
@@ -145,5 +174,7 @@ void gpt_http_close(struct gpt_http *http); /* NULL is fine */
 void gpt_http_end_slow(struct gpt_http *http);
 /* Wakes the connection of a call that has more; the lock is held. */
 void gpt_http_wake(struct gpt_call *call);
+/* Whether the client of a call that waits has hung up; the lock is held. */
+bool gpt_http_hung_up(const struct gpt_call *call);
 
 #endif

@@ -40,19 +40,45 @@ static int64_t count_chars(const char *bytes, size_t len)
     return n;
 }
 
-/* An object by token, as OpenAI's; two ids with the same text, which a
- * vocabulary of special tokens may have, give two members of one name. */
+/* An object by token, as OpenAI's, with the token itself behind the others
+ * where it is none of them. Two ids with the same text, which a vocabulary of
+ * special tokens may have, give two members of one name. */
 static int add_top(struct gpt_buf *b, const struct gpt_tokenizer *tok,
-                   const struct gpt_top *top, int64_t n)
+                   struct gpt_top own, const struct gpt_top *top, int64_t n)
 {
+    bool among = false;
+
     GPT_TRY(gpt_buf_add(b, ",{", 2));
-    for (int64_t i = 0; i < n; i++) {
+    for (int64_t i = 0; i < n + !among; i++) {
+        const struct gpt_top *t = i < n ? &top[i] : &own;
+
+        among = among || t->id == own.id;
         if (i > 0)
             GPT_TRY(gpt_buf_add(b, ",", 1));
-        GPT_TRY(add_token_name(b, tok, top[i].id));
-        GPT_TRY(gpt_buf_printf(b, ":%.9g", top[i].logprob));
+        GPT_TRY(add_token_name(b, tok, t->id));
+        GPT_TRY(gpt_buf_printf(b, ":%.9g", t->logprob));
     }
     return gpt_buf_add(b, "}", 1);
+}
+
+/* The bytes of a token that its text shows. A prompt that was given as a string
+ * does not show what the tokenizer put before it, nor the space before its
+ * first word. */
+static const char *shown_bytes(const struct gpt_server *s,
+                               const struct gpt_call_text *t, int32_t id,
+                               size_t *len)
+{
+    const char *bytes = gpt_token_bytes(s->m->tokenizer, id, len);
+    const struct gpt_call_prompt *p = &t->call->prompts[t->prompt];
+    const size_t at = (size_t)t->n_tokens - 1;
+
+    if (t != &t->call->repeated || !p->string || at > p->hidden)
+        return bytes;
+    const size_t skip =
+        at < p->hidden ? *len : gpt_first_space(s->m->tokenizer, id);
+
+    *len -= skip;
+    return bytes + skip;
 }
 
 /* Lists begin with a comma, which their reader leaves out. The first token of a
@@ -63,7 +89,7 @@ static int add_probabilities(const struct gpt_server *s,
                              int64_t n_top)
 {
     size_t len = 0;
-    const char *bytes = gpt_token_bytes(s->m->tokenizer, id, &len);
+    const char *bytes = shown_bytes(s, t, id, &len);
 
     GPT_TRY(gpt_buf_add(&t->tokens, ",", 1));
     GPT_TRY(add_token_name(&t->tokens, s->m->tokenizer, id));
@@ -74,7 +100,8 @@ static int add_probabilities(const struct gpt_server *s,
         return gpt_buf_add(&t->top_logprobs, ",null", 5);
     }
     GPT_TRY(gpt_buf_printf(&t->token_logprobs, ",%.9g", logprob));
-    return add_top(&t->top_logprobs, s->m->tokenizer, top, n_top);
+    return add_top(&t->top_logprobs, s->m->tokenizer,
+                   (struct gpt_top){id, logprob}, top, n_top);
 }
 
 /* By which a client puts characters together that are divided between
@@ -120,6 +147,26 @@ static int add_chat_probabilities(const struct gpt_server *s, struct gpt_buf *b,
     return gpt_buf_printf(b, "]}");
 }
 
+/* Bytes that a text holds until they are a part of an answer. */
+static size_t held_bytes(const struct gpt_call_text *t)
+{
+    return t->out.len + t->tokens.len + t->token_logprobs.len +
+           t->top_logprobs.len + t->offsets.len;
+}
+
+/* The token is counted before its place is asked for. */
+static int add_token(const struct gpt_server *s, struct gpt_call_text *t,
+                     int32_t id, double logprob, const struct gpt_top *top,
+                     int64_t n_top)
+{
+    t->n_tokens++;
+    if (!t->call->choice.logprobs)
+        return GPT_OK;
+    return t->call->chat ? add_chat_probabilities(s, &t->tokens, id, logprob,
+                                                  top, n_top)
+                         : add_probabilities(s, t, id, logprob, top, n_top);
+}
+
 int gpt_answer_end(const struct gpt_server *s, struct gpt_call_text *t,
                    int32_t id, double logprob, const struct gpt_top *top,
                    int64_t n_top)
@@ -127,23 +174,59 @@ int gpt_answer_end(const struct gpt_server *s, struct gpt_call_text *t,
     return add_probabilities(s, t, id, logprob, top, n_top);
 }
 
-/* Stop strings are looked for in what the model adds. In a prompt that is
- * repeated they are the client's own words, and the empty list lets them pass.
- */
 int gpt_answer_token(const struct gpt_server *s, struct gpt_call_text *t,
                      int32_t id, double logprob, const struct gpt_top *top,
                      int64_t n_top)
 {
+    const size_t before = held_bytes(t);
+
+    GPT_TRY(add_token(s, t, id, logprob, top, n_top));
+    GPT_TRY(gpt_text_add(&t->text, s->m->tokenizer, id, &t->call->stops,
+                         &t->out));
+    t->call->bytes += held_bytes(t) - before;
+    return GPT_OK;
+}
+
+/* Stop strings are looked for in what the model adds: in a prompt they are the
+ * client's own words. */
+int gpt_answer_prompt(const struct gpt_server *s, struct gpt_call_text *echo,
+                      int32_t id, double logprob, const struct gpt_top *top,
+                      int64_t n_top)
+{
     static const struct gpt_list none;
 
-    t->n_tokens++;
-    if (t->call->choice.logprobs)
-        GPT_TRY(t->call->chat ? add_chat_probabilities(s, &t->tokens, id,
-                                                       logprob, top, n_top)
-                              : add_probabilities(s, t, id, logprob, top,
-                                                  n_top));
-    return gpt_text_add(&t->text, s->m->tokenizer, id,
-                        t->echoing ? &none : &t->call->stops, &t->out);
+    GPT_TRY(add_token(s, echo, id, logprob, top, n_top));
+    return gpt_text_add(&echo->text, s->m->tokenizer, id, &none, &echo->out);
+}
+
+/* A string is repeated as it was given, which its tokens may spell in another
+ * way; ids are spelled, and half a character at their end goes on in the text.
+ */
+int gpt_answer_echo(struct gpt_call_text *t, const struct gpt_call_text *echo)
+{
+    const char *string = t->call->prompts[t->prompt].string;
+    const struct {
+        struct gpt_buf *to;
+        const struct gpt_buf *from;
+    } rows[] = {
+        {&t->tokens, &echo->tokens},
+        {&t->token_logprobs, &echo->token_logprobs},
+        {&t->top_logprobs, &echo->top_logprobs},
+        {&t->offsets, &echo->offsets},
+    };
+
+    for (size_t i = 0; i < GPT_COUNT(rows); i++)
+        GPT_TRY(gpt_buf_add(rows[i].to, rows[i].from->data, rows[i].from->len));
+    if (string)
+        GPT_TRY(gpt_buf_add(&t->out, string, strlen(string)));
+    else
+        GPT_TRY(gpt_buf_add(&t->out, echo->out.data, echo->out.len));
+    if (!string)
+        t->text.stream = echo->text.stream;
+    t->n_tokens = echo->n_tokens;
+    t->n_chars = echo->n_chars;
+    t->call->bytes += held_bytes(t);
+    return GPT_OK;
 }
 
 /* ---- choices ---- */
@@ -271,6 +354,7 @@ int gpt_answer_piece(const struct gpt_server *s, struct gpt_call_text *t,
     GPT_TRY(gpt_buf_printf(out, "data: "));
     GPT_TRY(add_head(s, t->call, out));
     GPT_TRY(add_choice(t, end, out));
+    t->call->bytes -= held_bytes(t);
     t->out.len = t->tokens.len = t->token_logprobs.len = 0;
     t->top_logprobs.len = t->offsets.len = 0;
     return gpt_buf_printf(out, "]}\n\n");
@@ -318,8 +402,22 @@ int gpt_answer_whole(const struct gpt_server *s, const struct gpt_call *call,
 /* The status says the same to programs. */
 const char *gpt_answer_cut(const struct gpt_call *call)
 {
-    return call->cut == 504 ? "the request took longer than it may"
-                            : "the server is stopping";
+    static const struct {
+        int status;
+        const char *text;
+    } rows[] = {
+        {413, "the answer is too long; ask for fewer texts, tokens or "
+              "logprobs"},
+        {500, "the server has failed"},
+        {503, "the server is stopping"},
+        {504, "the request took longer than it may"},
+        {507, "the server has no memory for the answer"},
+    };
+    size_t i = 0;
+
+    while (rows[i].status != call->cut)
+        i++;
+    return rows[i].text;
 }
 
 /* The type is what OpenAI's clients turn into the class of an exception. */
@@ -331,7 +429,7 @@ int gpt_answer_error(int status, const char *text, struct gpt_buf *out)
                                        : "invalid_request_error";
 
     GPT_TRY(gpt_buf_printf(out, "{\"error\":{\"message\":"));
-    GPT_TRY(gpt_json_add_string(out, text, strlen(text)));
+    GPT_TRY(gpt_json_add_words(out, text));
     return gpt_buf_printf(
         out, ",\"type\":\"%s\",\"param\":null,\"code\":%d}}\n", type, status);
 }

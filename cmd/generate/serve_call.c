@@ -19,7 +19,7 @@ enum { MOST_TEXTS = 1024, MOST_STOPS = 64, MOST_TOP = 100 };
     "model", "max_tokens", "temperature", "top_p", "top_k", "min_p", "n",      \
         "stream", "stream_options", "logprobs", "stop", "seed",                \
         "presence_penalty", "frequency_penalty", "repetition_penalty",         \
-        "logit_bias", "user", "ignore_eos", NULL
+        "logit_bias", "user", "ignore_eos", "response_format", NULL
 static const char *const of_texts[] = {"prompt", "echo", "best_of",
                                        COMMON_FIELDS};
 static const char *const of_chats[] = {
@@ -49,17 +49,20 @@ static int add_ids(struct gpt_ids *ids, const cJSON *list, int64_t vocab,
 }
 
 /* An empty prompt is the beginning of a document. */
-static int check_prompt(const struct gpt_server *s, struct gpt_ids *ids,
+static int check_prompt(const struct gpt_server *s, struct gpt_call_prompt *p,
                         struct gpt_err *err)
 {
+    struct gpt_ids *ids = &p->ids;
     const int32_t eod = gpt_loaded_eod(s->m);
-    const int64_t most = s->m->config->max_positions;
+    const int64_t most = s->m->positions;
 
     if (ids->len == 0 && eod < 0)
         return gpt_fail(err, GPT_EDATA, "an empty prompt, and the model has no "
                         "end-of-document token");
-    if (ids->len == 0)
+    if (ids->len == 0) {
         GPT_TRY(gpt_ids_add(ids, &eod, 1, err));
+        p->hidden = p->string ? 1 : 0;
+    }
     if ((int64_t)ids->len > most)
         return gpt_fail(err, GPT_EDATA,
                         "a prompt of %zu tokens, but the model has %lld "
@@ -68,21 +71,32 @@ static int check_prompt(const struct gpt_server *s, struct gpt_ids *ids,
     return GPT_OK;
 }
 
+/* The string is kept, to be repeated as it was. */
+static int read_string(struct gpt_call *call, const struct gpt_server *s,
+                       const char *string, struct gpt_call_prompt *p,
+                       struct gpt_err *err)
+{
+    p->hidden = gpt_tokenizer_before(s->m->tokenizer);
+    p->string = gpt_arena_strdup(&call->arena, string);
+    return p->string ? gpt_encode(s->encoder, string, strlen(string), &p->ids,
+                                  err)
+                     : gpt_no_memory(err, "a request");
+}
+
 /* One prompt: a string, or a list of ids. */
 static int read_prompt(struct gpt_call *call, const struct gpt_server *s,
                        const cJSON *item, struct gpt_err *err)
 {
-    struct gpt_ids *ids = &call->prompts[call->n_prompts++];
+    struct gpt_call_prompt *p = &call->prompts[call->n_prompts++];
 
     if (cJSON_IsString(item))
-        GPT_TRY(gpt_encode(s->encoder, item->valuestring,
-                           strlen(item->valuestring), ids, err));
+        GPT_TRY(read_string(call, s, item->valuestring, p, err));
     else if (cJSON_IsArray(item))
-        GPT_TRY(add_ids(ids, item, s->m->config->vocab_size, err));
+        GPT_TRY(add_ids(&p->ids, item, s->m->config->vocab_size, err));
     else
         return gpt_fail(err, GPT_EDATA,
                         "'prompt' must be strings, or lists of token ids");
-    return check_prompt(s, ids, err);
+    return check_prompt(s, p, err);
 }
 
 /* A list of numbers is one prompt, a list of anything else several. */
@@ -106,7 +120,7 @@ static int read_prompts(struct gpt_call *call, const struct gpt_server *s,
     /* A conversation is one prompt, however many messages it has. */
     if (call->chat) {
         call->n_prompts = 1;
-        GPT_TRY(gpt_call_read_chat(s, body, call->prompts, err));
+        GPT_TRY(gpt_call_read_chat(s, body, &call->prompts->ids, err));
         return check_prompt(s, call->prompts, err);
     }
     if (!several)
@@ -208,6 +222,10 @@ static int read_sampling(struct gpt_call *call, const struct gpt_server *s,
     GPT_TRY(gpt_field_number(body, "repetition_penalty", 0.01, 100,
                              &r->repetition_penalty, err));
     r->top_k = gpt_max_i64(r->top_k, 0); /* vLLM's -1: off */
+    /* The smallest set that reaches nothing has one token; in the library a 0
+     * is no limit. */
+    if (r->top_p == 0)
+        r->top_k = 1;
     return read_bias(call, s, body, err);
 }
 
@@ -229,15 +247,15 @@ static int choose_ends(struct gpt_call *call, const struct gpt_server *s,
 
 /* A name is a promise: a client that asks for another model gets an error, and
  * not a text of this one. */
-static int check_model(const struct gpt_server *s, const cJSON *body,
-                       struct gpt_err *err)
+int gpt_call_check_model(const struct gpt_server *s, const cJSON *body,
+                         struct gpt_err *err)
 {
     const cJSON *model = gpt_field(body, "model");
 
     if (!model ||
         (cJSON_IsString(model) && strcmp(model->valuestring, s->model) == 0))
         return GPT_OK;
-    return gpt_fail(err, GPT_EDATA, "there is no such model here, only '%s'",
+    return gpt_fail(err, GPT_EUSAGE, "there is no such model here, only '%s'",
                     s->model);
 }
 
@@ -274,7 +292,7 @@ static int read_lengths(struct gpt_call *call, const struct gpt_server *s,
 {
     const int64_t least = call->echo ? 0 : 1;
 
-    call->max_tokens = call->chat ? s->m->config->max_positions : 16;
+    call->max_tokens = call->chat ? s->m->positions : 16;
     GPT_TRY(gpt_field_integer(body, "max_tokens", least, 1000000000,
                               &call->max_tokens, err));
     return call->chat
@@ -307,6 +325,8 @@ static int read_form(struct gpt_call *call, const cJSON *body,
 static int read_call(struct gpt_call *call, const struct gpt_server *s,
                      const cJSON *body, struct gpt_err *err)
 {
+    static const char *const of_formats[] = {"type", NULL};
+    const cJSON *format = gpt_field(body, "response_format");
     bool ignore_eos = false;
     uint32_t random = 0;
     int64_t seed = -1;
@@ -314,12 +334,15 @@ static int read_call(struct gpt_call *call, const struct gpt_server *s,
     call->n = 1;
     GPT_TRY(gpt_fields_check(body, call->chat ? of_chats : of_texts,
                              "the body", err));
-    GPT_TRY(check_model(s, body, err));
+    GPT_TRY(gpt_call_check_model(s, body, err));
     GPT_TRY(read_form(call, body, err));
     GPT_TRY(read_lengths(call, s, body, err));
     GPT_TRY(read_logprobs(call, body, err));
     GPT_TRY(gpt_field_flag(body, "ignore_eos", &ignore_eos, err));
-    GPT_TRY(gpt_field_integer(body, "seed", 0, (int64_t)1 << 53, &seed, err));
+    if (format)
+        GPT_TRY(gpt_fields_check(format, of_formats, "'response_format'", err));
+    GPT_TRY(gpt_field_word(format, "type", "text", err));
+    GPT_TRY(gpt_field_integer(body, "seed", -1, (int64_t)1 << 53, &seed, err));
     GPT_TRY(read_sampling(call, s, body, err));
     GPT_TRY(read_stops(call, body, err));
     GPT_TRY(read_prompts(call, s, body, err));
@@ -341,8 +364,10 @@ static int make_texts(struct gpt_call *call, struct gpt_err *err)
     GPT_TRY(
         gpt_new(&call->texts, (size_t)n, sizeof(*call->texts), "texts", err));
     for (int64_t i = 0; i < n; i++) {
+        const struct gpt_call_prompt *p = &call->prompts[i / call->n];
+
         call->texts[i].call = call;
-        call->texts[i].text.begins = call->chat;
+        call->texts[i].text.begins = call->chat || (p->string && !*p->string);
         call->texts[i].prompt = i / call->n;
         call->texts[i].sample = i % call->n;
     }
@@ -377,25 +402,35 @@ out:
     return status;
 }
 
+void gpt_call_text_free(struct gpt_call_text *t)
+{
+    gpt_text_free(&t->text);
+    gpt_buf_free(&t->out);
+    gpt_buf_free(&t->tokens);
+    gpt_buf_free(&t->token_logprobs);
+    gpt_buf_free(&t->top_logprobs);
+    gpt_buf_free(&t->offsets);
+}
+
+/* Before its answer has gone out: both together may be large. */
+void gpt_call_free_texts(struct gpt_call *call)
+{
+    for (int64_t i = 0; call->texts && i < call->n_prompts * call->n; i++)
+        gpt_call_text_free(&call->texts[i]);
+    gpt_call_text_free(&call->repeated);
+    gpt_free(call->texts);
+    call->texts = NULL;
+}
+
 /* Also of a call that was not read to its end: what is not there is zero. */
 void gpt_call_free(struct gpt_call *call)
 {
     if (!call)
         return;
-    for (int64_t i = 0; call->texts && i < call->n_prompts * call->n; i++) {
-        struct gpt_call_text *t = &call->texts[i];
-
-        gpt_text_free(&t->text);
-        gpt_buf_free(&t->out);
-        gpt_buf_free(&t->tokens);
-        gpt_buf_free(&t->token_logprobs);
-        gpt_buf_free(&t->top_logprobs);
-        gpt_buf_free(&t->offsets);
-    }
+    gpt_call_free_texts(call);
     for (int64_t i = 0; call->prompts && i < call->n_prompts; i++)
-        gpt_free(call->prompts[i].data);
+        gpt_free(call->prompts[i].ids.data);
     gpt_free(call->prompts);
-    gpt_free(call->texts);
     gpt_buf_free(&call->answer);
     gpt_arena_free(&call->arena);
     gpt_free(call);

@@ -6,6 +6,9 @@
 
 #include <string.h>
 
+/* Templates look at few variables, and each is compared with those before. */
+enum { MOST_VARIABLES = 64 };
+
 /* A content of several parts becomes one text, a line a part: templates of
  * models that read text alone take strings. */
 static int join_parts(const cJSON *parts, struct gpt_buf *text,
@@ -57,12 +60,15 @@ static int add_content(cJSON *message, const cJSON *content,
 static int add_message(cJSON *messages, const cJSON *given,
                        struct gpt_err *err)
 {
-    static const char *const known[] = {"role", "content", "name", NULL};
+    static const char *const known[] = {"role", "content", "name", "type",
+                                        NULL};
     cJSON *message = gpt_json_add(messages, NULL, cJSON_CreateObject());
     const cJSON *role = gpt_field(given, "role");
     const cJSON *name = gpt_field(given, "name");
 
     GPT_TRY(gpt_fields_check(given, known, "a message", err));
+    /* what a message is of anyway, as the harness sends it */
+    GPT_TRY(gpt_field_word(given, "type", "text", err));
     if (!cJSON_IsString(role) || (name && !cJSON_IsString(name)))
         return gpt_fail(err, GPT_EDATA,
                         "'%s' of a message must be a string",
@@ -90,6 +96,10 @@ static int add_variables(cJSON *input, const cJSON *body, struct gpt_err *err)
     if (more && !cJSON_IsObject(more))
         return gpt_fail(err, GPT_EDATA,
                         "'chat_template_kwargs' must be an object");
+    if (cJSON_GetArraySize(more) > MOST_VARIABLES)
+        return gpt_fail(err, GPT_EDATA,
+                        "'chat_template_kwargs' has %d members, limit %d",
+                        cJSON_GetArraySize(more), MOST_VARIABLES);
     cJSON_ArrayForEach(item, more)
     {
         /* A client that could give other messages here would go past the

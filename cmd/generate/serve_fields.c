@@ -61,6 +61,17 @@ int gpt_field_integer(const cJSON *object, const char *key, int64_t least,
     return GPT_OK;
 }
 
+int gpt_field_word(const cJSON *object, const char *key, const char *word,
+                   struct gpt_err *err)
+{
+    const cJSON *item = gpt_field(object, key);
+
+    if (!item ||
+        (cJSON_IsString(item) && strcmp(item->valuestring, word) == 0))
+        return GPT_OK;
+    return gpt_fail(err, GPT_EDATA, "'%s' can only be '%s' here", key, word);
+}
+
 bool gpt_field_id(const cJSON *item, int64_t vocab, int32_t *id)
 {
     const double x = cJSON_IsNumber(item) ? item->valuedouble : -1;

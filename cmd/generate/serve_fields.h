@@ -21,6 +21,9 @@ int gpt_field_number(const cJSON *object, const char *key, double least,
 int gpt_field_integer(const cJSON *object, const char *key, int64_t least,
                       int64_t most, int64_t *x,
                       struct gpt_err *err) GPT_MUST_USE;
+/* A field that may say only what is the case anyway. */
+int gpt_field_word(const cJSON *object, const char *key, const char *word,
+                   struct gpt_err *err) GPT_MUST_USE;
 /* The value itself: false where it is no id of a vocabulary of so many. */
 bool gpt_field_id(const cJSON *item, int64_t vocab, int32_t *id);
 /* A 1 for true would be taken by some servers and refused by others; here it

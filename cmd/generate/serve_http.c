@@ -1,4 +1,4 @@
-/* HTTP by libmicrohttpd; see serve.h. Start at routes[] and handle(). All of
+/* HTTP by libmicrohttpd; see serve.h. Start at handle(). All of
  * this runs in the library's one thread, but for gpt_http_wake(). */
 #include "cmd/generate/serve.h"
 
@@ -7,19 +7,18 @@
 #include "base/log.h"
 #include "base/num.h"
 #include "cmd/generate/serve_clients.h"
-#include "cmd/generate/serve_info.h"
 #include "cmd/generate/serve_listen.h"
+#include "cmd/generate/serve_routes.h"
 
 #include <microhttpd.h>
+#include <errno.h>
 #include <pthread.h>
 #include <stdio.h>
 #include <string.h>
+#include <sys/socket.h>
 #include <unistd.h>
 
 #define JSON "application/json"
-
-/* All bodies together may be as long as so many of the longest. */
-enum { MOST_BODIES = 32 };
 
 struct gpt_http {
     struct gpt_server *s;
@@ -31,9 +30,10 @@ struct gpt_http {
 
 /* A request on its way in. */
 struct request {
+    const struct gpt_route *route; /* NULL: it is refused, its body dropped, */
+    int refusal;                   /* with this status */
     struct gpt_buf body;
     struct gpt_call *call; /* once it is queued */
-    bool too_long, too_many;
 };
 
 /* ---- answers ---- */
@@ -59,13 +59,6 @@ static enum MHD_Result send_bytes(struct MHD_Connection *c, int status,
     return result;
 }
 
-/* All answers but the page, the counters and streams. */
-static enum MHD_Result send_json(struct MHD_Connection *c, int status,
-                                 const struct gpt_buf *b)
-{
-    return send_bytes(c, status, JSON, b->data, b->len);
-}
-
 /* Without memory for the message the connection is closed, which is an answer,
  * too. */
 static enum MHD_Result send_error(struct MHD_Connection *c, int status,
@@ -75,12 +68,26 @@ static enum MHD_Result send_error(struct MHD_Connection *c, int status,
     enum MHD_Result result = MHD_NO;
 
     if (gpt_answer_error(status, text, &b) == GPT_OK)
-        result = send_json(c, status, &b);
+        result = send_bytes(c, status, JSON, b.data, b.len);
     gpt_buf_free(&b);
     return result;
 }
 
 /* ---- calls ---- */
+
+/* The library reads nothing of a connection that sleeps, so that it does not
+ * notice its end. The descriptor is open while the connection sleeps. */
+bool gpt_http_hung_up(const struct gpt_call *call)
+{
+    char byte;
+
+    if (!call->waiting)
+        return false;
+    const ssize_t n = recv(call->fd, &byte, 1, MSG_PEEK | MSG_DONTWAIT);
+
+    return n == 0 || (n < 0 && errno != EAGAIN && errno != EWOULDBLOCK &&
+                      errno != EINTR);
+}
 
 /* The connection sleeps until the main thread has more; the lock is held. */
 static void sleep_until_more(struct gpt_call *call)
@@ -152,7 +159,8 @@ static enum MHD_Result continue_call(struct gpt_server *s,
         return send_stream(c, call);
     pthread_mutex_lock(&s->lock);
     if (call->done)
-        result = send_json(c, call->status, &call->answer);
+        result = send_bytes(c, call->status, JSON, call->answer.data,
+                            call->answer.len);
     else
         sleep_until_more(call);
     pthread_mutex_unlock(&s->lock);
@@ -189,12 +197,19 @@ static int queue_call(struct gpt_server *s, struct gpt_call *call)
     return status;
 }
 
+/* The status of HTTP for a request that fails; what is not there is the model.
+ */
+static int status_of(int failure)
+{
+    return failure == GPT_EDATA ? 400 : failure == GPT_EUSAGE ? 404 : 500;
+}
+
 /* From a body to a call in the queue. The connection then sleeps, or is a
  * stream that sleeps: the thread is free for other clients in either case. */
 static enum MHD_Result begin_call(struct gpt_server *s,
-                                  struct MHD_Connection *c, struct request *q,
-                                  bool chat)
+                                  struct MHD_Connection *c, struct request *q)
 {
+    const bool chat = q->route->chat;
     struct gpt_call *call = NULL;
     struct gpt_err err = {0};
 
@@ -207,8 +222,12 @@ static enum MHD_Result begin_call(struct gpt_server *s,
         gpt_call_parse(&call, s, chat, q->body.data, q->body.len, &err);
 
     if (failed != GPT_OK)
-        return send_error(c, failed == GPT_EDATA ? 400 : 500, err.text);
+        return send_error(c, status_of(failed), err.text);
+    const union MHD_ConnectionInfo *info =
+        MHD_get_connection_info(c, MHD_CONNECTION_INFO_CONNECTION_FD);
+
     call->connection = c;
+    call->fd = info ? info->connect_fd : -1;
     int status = queue_call(s, call);
     if (status != 0) {
         gpt_call_free(call);
@@ -222,104 +241,39 @@ static enum MHD_Result begin_call(struct gpt_server *s,
 
 /* ---- requests ---- */
 
-/* A row answers by itself (info), or queues a call. */
-static const struct route {
-    const char *path, *method, *type;
-    bool open; /* needs no key */
-    gpt_informer *info;
-    bool chat;
-} routes[] = {
-    {"/", "GET", "text/html; charset=utf-8", true, gpt_info_page, false},
-    {"/health", "GET", JSON, true, gpt_info_health, false},
-    {"/metrics", "GET", "text/plain; version=0.0.4", false, gpt_info_metrics,
-     false},
-    {"/v1/models", "GET", JSON, false, gpt_info_models, false},
-    {"/v1/completions", "POST", JSON, false, NULL, false},
-    {"/v1/chat/completions", "POST", JSON, false, NULL, true},
-    {"/tokenize", "POST", JSON, false, gpt_info_tokenize, false},
-    {"/detokenize", "POST", JSON, false, gpt_info_detokenize, false},
-    {"/tokenizer_info", "GET", JSON, false, gpt_info_tokenizer, false},
-};
-
 /* Made and sent at once: nothing here waits for the model. */
 static enum MHD_Result send_info(struct gpt_server *s, struct MHD_Connection *c,
-                                 const struct route *route,
                                  const struct request *q)
 {
     struct gpt_buf out = {0};
     struct gpt_err err = {0};
-    const int status = route->info(s, &q->body, &out, &err);
+    const int status = q->route->info(s, &q->body, &out, &err);
     enum MHD_Result result;
 
     if (status == GPT_OK)
-        result = send_bytes(c, 200, route->type, out.data, out.len);
+        result = send_bytes(c, 200, q->route->type, out.data, out.len);
     else
-        result = send_error(c, status == GPT_EDATA ? 400 : 500,
+        result = send_error(c, status_of(status),
                             *err.text ? err.text : "out of memory");
     gpt_buf_free(&out);
     return result;
 }
 
-/* Every byte of both is looked at, so that the time says nothing of how much of
- * a guess was right. */
-static bool same_key(const char *a, const char *b)
+/* The request was read to its end, since a client that still writes would not
+ * see the answer. */
+static enum MHD_Result refuse_request(struct gpt_server *s,
+                                      struct MHD_Connection *c, int status)
 {
-    const size_t n = strlen(a), m = strlen(b);
-    unsigned different = n != m;
+    char size[32], text[64];
 
-    for (size_t i = 0; i < n; i++)
-        different |= (unsigned char)a[i] ^ (unsigned char)b[m ? i % m : 0];
-    return !different;
-}
-
-/* All keys are compared, whether one before was right or not, so that the time
- * does not say which one it was. */
-static bool has_key(const struct gpt_server *s, struct MHD_Connection *c)
-{
-    const char *header =
-        MHD_lookup_connection_value(c, MHD_HEADER_KIND, "Authorization");
-    bool found = s->keys.n == 0;
-
-    for (int64_t i = 0; i < s->keys.n; i++)
-        found |= header && strncmp(header, "Bearer ", 7) == 0 &&
-                 same_key(header + 7, s->keys.items[i]);
-    return found;
-}
-
-/* The path is looked for before the key, so that a client with a wrong path
- * learns of it; no path is a secret. */
-static enum MHD_Result answer_request(struct gpt_server *s,
-                                      struct MHD_Connection *c,
-                                      const char *path, const char *method,
-                                      struct request *q)
-{
-    bool other_method = false;
-
-    /* It was read to its end, since a client that still writes would not see
-     * the answer. */
-    if (q->too_long) {
-        char size[32], text[64];
-
-        snprintf(text, sizeof(text), "the body is longer than %s",
-                 gpt_text_bytes(size, (double)s->m->o->max_request_size));
-        return send_error(c, 413, text);
-    }
-    if (q->too_many)
-        return send_error(c, 429, "too many long requests; try again");
-    for (size_t i = 0; i < GPT_COUNT(routes); i++) {
-        if (strcmp(path, routes[i].path) != 0)
-            continue;
-        if (strcmp(method, routes[i].method) != 0) {
-            other_method = true;
-            continue;
-        }
-        if (!routes[i].open && !has_key(s, c))
-            return send_error(c, 401, "the key is missing or wrong");
-        return routes[i].info ? send_info(s, c, &routes[i], q)
-                              : begin_call(s, c, q, routes[i].chat);
-    }
-    return other_method ? send_error(c, 405, "another method is wanted")
-                        : send_error(c, 404, "there is nothing at this path");
+    snprintf(text, sizeof(text), "the body is longer than %s",
+             gpt_text_bytes(size, (double)s->m->o->max_request_size));
+    return send_error(c, status,
+                      status == 401   ? "the key is missing or wrong"
+                      : status == 404 ? "there is nothing at this path"
+                      : status == 405 ? "another method is wanted"
+                      : status == 413 ? text
+                                      : "too many long requests; try again");
 }
 
 /* ---- clients ---- */
@@ -364,10 +318,16 @@ static int take_part(struct gpt_http *h, struct request *q, const char *data,
 
     /* A client that still writes would not see an answer, so that the rest
      * is read, and forgotten. */
-    q->too_long |= (int64_t)(q->body.len + n) > most;
-    q->too_many |= h->body_bytes + (int64_t)n > MOST_BODIES * most;
-    if (q->too_long || q->too_many)
+    if (!q->route)
         return GPT_OK;
+    if ((int64_t)(q->body.len + n) > most)
+        q->refusal = 413;
+    else if (h->body_bytes + (int64_t)n > GPT_CALL_REQUESTS * most)
+        q->refusal = 429;
+    if (q->refusal == 413 || q->refusal == 429) {
+        q->route = NULL;
+        return GPT_OK;
+    }
     h->body_bytes += (int64_t)n;
     return gpt_buf_add(&q->body, data, n);
 }
@@ -384,8 +344,16 @@ static enum MHD_Result handle(void *user, struct MHD_Connection *c,
 
     (void)version;
     if (!q) {
-        *own = gpt_alloc(1, sizeof(*q));
-        return *own ? MHD_YES : MHD_NO;
+        *own = q = gpt_alloc(1, sizeof(*q));
+        if (!q)
+            return MHD_NO;
+        /* A connection may have been idle; its time is that of this body. */
+        gpt_clients_mark(&h->clients, client_of(c), false);
+        q->route = gpt_route_find(
+            h->s, path, method,
+            MHD_lookup_connection_value(c, MHD_HEADER_KIND, "Authorization"),
+            &q->refusal);
+        return MHD_YES;
     }
     if (q->call)
         return continue_call(h->s, c, q->call);
@@ -396,7 +364,10 @@ static enum MHD_Result handle(void *user, struct MHD_Connection *c,
         return MHD_YES;
     }
     gpt_clients_mark(&h->clients, client_of(c), true);
-    return answer_request(h->s, c, path, method, q);
+    if (!q->route)
+        return refuse_request(h->s, c, q->refusal);
+    return q->route->info ? send_info(h->s, c, q)
+                          : begin_call(h->s, c, q);
 }
 
 /* The connection is done with a request, whether it was answered or cut. */

@@ -24,20 +24,39 @@ int gpt_info_health(struct gpt_server *s, const struct gpt_buf *body,
 
 /* max_model_len is vLLM's name of the positions, which clients cut prompts
  * by. */
-int gpt_info_models(struct gpt_server *s, const struct gpt_buf *body,
-                    struct gpt_buf *out, struct gpt_err *err)
+int gpt_info_model(struct gpt_server *s, const struct gpt_buf *body,
+                   struct gpt_buf *out, struct gpt_err *err)
 {
     (void)body;
     (void)err;
-    GPT_TRY(gpt_buf_printf(out, "{\"object\":\"list\",\"data\":[{\"id\":"));
+    GPT_TRY(gpt_buf_printf(out, "{\"id\":"));
     GPT_TRY(gpt_json_add_string(out, s->model, strlen(s->model)));
     return gpt_buf_printf(out,
                           ",\"object\":\"model\",\"created\":0,\"owned_by\":"
-                          "\"gpt-generate\",\"max_model_len\":%lld}]}\n",
-                          (long long)s->m->config->max_positions);
+                          "\"gpt-generate\",\"max_model_len\":%lld}",
+                          (long long)s->m->positions);
 }
 
-/* The harness puts this token before a text whose whole is scored. */
+/* There is one. */
+int gpt_info_models(struct gpt_server *s, const struct gpt_buf *body,
+                    struct gpt_buf *out, struct gpt_err *err)
+{
+    GPT_TRY(gpt_buf_printf(out, "{\"object\":\"list\",\"data\":["));
+    GPT_TRY(gpt_info_model(s, body, out, err));
+    return gpt_buf_printf(out, "]}\n");
+}
+
+/* A token by its name, or null. */
+static int add_token(struct gpt_buf *out, const struct gpt_server *s,
+                     const char *key, int32_t id)
+{
+    GPT_TRY(gpt_buf_printf(out, "\"%s\":", key));
+    return id >= 0 ? gpt_json_add_token(out, s->m->tokenizer, id)
+                   : gpt_buf_printf(out, "null");
+}
+
+/* The harness puts the first, or else the end, before a text whose whole is
+ * scored; it asks /tokenize for the token of the name. */
 int gpt_info_tokenizer(struct gpt_server *s, const struct gpt_buf *body,
                        struct gpt_buf *out, struct gpt_err *err)
 {
@@ -45,11 +64,10 @@ int gpt_info_tokenizer(struct gpt_server *s, const struct gpt_buf *body,
 
     (void)body;
     (void)err;
-    GPT_TRY(gpt_buf_printf(out, "{\"eos_token\":"));
-    if (eod >= 0)
-        GPT_TRY(gpt_json_add_token(out, s->m->tokenizer, eod));
-    else
-        GPT_TRY(gpt_buf_printf(out, "null"));
+    GPT_TRY(gpt_buf_printf(out, "{"));
+    GPT_TRY(add_token(out, s, "bos_token", gpt_tokenizer_bos(s->m->tokenizer)));
+    GPT_TRY(gpt_buf_printf(out, ","));
+    GPT_TRY(add_token(out, s, "eos_token", eod));
     return gpt_buf_printf(out, ",\"eos_token_id\":%d,\"vocab_size\":%lld}\n",
                           eod,
                           (long long)gpt_tokenizer_vocab_size(s->m->tokenizer));
@@ -74,6 +92,7 @@ int gpt_info_metrics(struct gpt_server *s, const struct gpt_buf *body,
         {"requests_running", "gauge", (double)s->active},
         {"prompt_tokens_total", "counter", (double)s->prompt_tokens},
         {"prompt_tokens_cached_total", "counter", (double)s->cached_tokens},
+        {"prompt_passes_total", "counter", (double)s->prompt_passes},
         {"prefix_cache_entries", "gauge", (double)s->prefixes},
         {"prefix_cache_tokens", "gauge", (double)s->prefix_tokens},
         {"prefix_cache_bytes", "gauge", (double)s->prefix_bytes},
@@ -99,25 +118,44 @@ static int add_ids(struct gpt_buf *b, const struct gpt_ids *ids)
     return gpt_buf_printf(b, "],\"count\":%zu}\n", ids->len);
 }
 
-/* "prompt" is vLLM's name of the text, "content" llama.cpp's. */
+/* The ids of a text as a prompt of completions has them, but that the name of a
+ * special token alone is this token: clients ask so for its id. */
+static int tokenize(struct gpt_server *s, const cJSON *root,
+                    struct gpt_ids *ids, struct gpt_err *err)
+{
+    /* "prompt" is vLLM's name of the text, "content" llama.cpp's; so are those
+     * of the flag. */
+    static const char *const known[] = {"prompt", "content", "model",
+                                        "add_special_tokens", "add_special",
+                                        NULL};
+    const char *text = NULL;
+    bool around = true;
+
+    GPT_TRY(gpt_fields_check(root, known, "the body", err));
+    GPT_TRY(gpt_call_check_model(s, root, err));
+    GPT_TRY(gpt_json_string(root, gpt_field(root, "content") ? "content"
+                                                             : "prompt",
+                            &text, "the body", err));
+    GPT_TRY(gpt_field_flag(root, "add_special", &around, err));
+    GPT_TRY(gpt_field_flag(root, "add_special_tokens", &around, err));
+    const int32_t id = gpt_special_token(s->m->tokenizer, text, strlen(text));
+
+    return id >= 0 ? gpt_ids_add(ids, &id, 1, err)
+                   : gpt_encode_as(s->encoder,
+                                   around ? GPT_AROUND_BOTH : GPT_AROUND_NONE,
+                                   text, strlen(text), ids, err);
+}
+
 int gpt_info_tokenize(struct gpt_server *s, const struct gpt_buf *body,
                       struct gpt_buf *out, struct gpt_err *err)
 {
     struct gpt_ids ids = {0};
     cJSON *root = NULL;
-    const char *text = NULL;
-    int status;
 
     GPT_TRY(gpt_json_parse(&root, body->data, body->len, "the body", err));
-    const bool content = cJSON_GetObjectItemCaseSensitive(root, "content");
-    GPT_TRY_GOTO(status,
-                 gpt_json_string(root, content ? "content" : "prompt", &text,
-                                 "the body", err),
-                 out);
-    GPT_TRY_GOTO(status, gpt_encode(s->encoder, text, strlen(text), &ids, err),
-                 out);
-    status = add_ids(out, &ids);
-out:
+    int status = tokenize(s, root, &ids, err);
+    if (status == GPT_OK)
+        status = add_ids(out, &ids);
     cJSON_Delete(root);
     gpt_free(ids.data);
     return status;

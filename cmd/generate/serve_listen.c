@@ -105,21 +105,42 @@ bool gpt_listen_url(int fd, char *url, size_t cap)
     return true;
 }
 
+/* The whole of a file, which may be a pipe; the byte at its end is 0. */
+static int read_keys(struct gpt_buf *text, const char *path,
+                     struct gpt_err *err)
+{
+    enum { MOST = 1 << 20 };
+    FILE *f = fopen(path, "re");
+    char block[4096];
+    size_t n;
+    int status = GPT_OK;
+
+    if (!f)
+        return gpt_fail_errno(err, GPT_EIO, "cannot open '%s'", path);
+    while (status == GPT_OK && text->len <= MOST &&
+           (n = fread(block, 1, sizeof(block), f)) > 0)
+        status = gpt_buf_add(text, block, n);
+    const bool failed = ferror(f);
+    fclose(f);
+    if (failed)
+        return gpt_fail(err, GPT_EIO, "cannot read '%s'", path);
+    if (status != GPT_OK || gpt_buf_add(text, "", 1) != GPT_OK)
+        return gpt_no_memory(err, "keys");
+    if (text->len > MOST || strlen(text->data) + 1 < text->len)
+        return gpt_fail(err, GPT_EDATA, "%s: no file of keys: it %s", path,
+                        text->len > MOST ? "is longer than 1 MiB"
+                                         : "has a byte 0");
+    return GPT_OK;
+}
+
 /* The list points into the text, which is cut into lines. */
 int gpt_listen_read_keys(struct gpt_list *keys, struct gpt_buf *text,
                          const char *path, struct gpt_err *err)
 {
     char *rest = NULL;
     size_t cap = 0;
-    FILE *f = fopen(path, "re");
 
-    if (!f)
-        return gpt_fail_errno(err, GPT_EIO, "cannot open '%s'", path);
-    char block[4096];
-    size_t n = fread(block, 1, sizeof(block) - 1, f);
-    fclose(f);
-    if (gpt_buf_add(text, block, n) != GPT_OK)
-        return gpt_no_memory(err, "keys");
+    GPT_TRY(read_keys(text, path, err));
     for (char *line = strtok_r(text->data, "\r\n", &rest); line;
          line = strtok_r(NULL, "\r\n", &rest)) {
         GPT_TRY(gpt_grow(&keys->items, &cap, (size_t)keys->n + 1,

@@ -34,6 +34,12 @@ void gpt_http_wake(struct gpt_call *call)
     (void)call;
 }
 
+bool gpt_http_hung_up(const struct gpt_call *call)
+{
+    (void)call;
+    return false;
+}
+
 void gpt_http_end_slow(struct gpt_http *h)
 {
     (void)h;

@@ -6,8 +6,8 @@
 #include <pthread.h>
 #include <time.h>
 
-/* Takes a call, which is behind `before`, from the queue; the lock is held. The
- * other thread only adds calls at the end. */
+/* Takes a call, which is behind `before`, from the queue to those that run; the
+ * lock is held. The other thread only adds calls at the end. */
 void gpt_calls_leave(struct gpt_server *s, struct gpt_call *call,
                      struct gpt_call *before)
 {
@@ -19,6 +19,20 @@ void gpt_calls_leave(struct gpt_server *s, struct gpt_call *call,
         s->last = before;
     s->queued--;
     s->active++;
+    call->next = s->running;
+    s->running = call;
+}
+
+/* Its last text has ended; the lock is held. */
+void gpt_calls_end(struct gpt_server *s, struct gpt_call *call)
+{
+    struct gpt_call **at = &s->running;
+
+    while (*at != call)
+        at = &(*at)->next;
+    *at = call->next;
+    s->active--;
+    call->done = true;
 }
 
 /* The next text of the call at the head of the queue; NULL when there is none.
@@ -28,7 +42,7 @@ struct gpt_call_text *gpt_calls_next(struct gpt_server *s, bool wait)
 {
     struct timespec until;
 
-    clock_gettime(CLOCK_REALTIME, &until);
+    clock_gettime(CLOCK_MONOTONIC, &until);
     until.tv_nsec += 100000000;
     until.tv_sec += until.tv_nsec / 1000000000;
     until.tv_nsec %= 1000000000;

@@ -243,8 +243,8 @@ static int find_pre(const struct vocabulary *v, const struct gpt_bytelevel *t,
                         (t->model.whole && !row->whole)))
         row++;
     *pre = row->pre;
-    if (row->pre && !t->prefix_space && t->n_before <= 1 && t->n_after <= 1 &&
-        !t->vocab.shared_ranks)
+    if (row->pre && !t->prefix_space && t->base.n_before <= 1 &&
+        t->base.n_after <= 1 && !t->vocab.shared_ranks)
         return GPT_OK;
     gpt_fail(v->err, GPT_EDATA,
              "GGUF files have no word for the way in which %s cuts texts",
@@ -279,8 +279,8 @@ static int put_bytelevel(struct vocabulary *v)
     put_types(v);
     put_merges(v, &t->vocab, letters);
     gpt_free(letters);
-    put_ids(v, t->n_before ? t->before[0] : -1, t->n_before == 1,
-            t->n_after == 1);
+    put_ids(v, t->base.n_before ? t->base.before[0] : -1, t->base.n_before == 1,
+            t->base.n_after == 1);
     return status;
 }
 

@@ -67,6 +67,11 @@ int gpt_manifest_print(struct gpt_buf *b, struct gpt_manifest_list *l)
 int gpt_manifest_parse(struct gpt_manifest_list *l, const cJSON *root,
                        const char *what, struct gpt_err *err) GPT_MUST_USE;
 
+/* Drops files of tensors that hold nothing but state of the optimizer, and the
+ * slices in them. */
+int gpt_manifest_keep_weights(struct gpt_manifest_list *l,
+                              struct gpt_err *err) GPT_MUST_USE;
+
 /* "3072x1024" of a shape; "scalar" of none. */
 void gpt_dims_text(char *buf, size_t cap, const int64_t *dims, int ndim,
                    char separator);

@@ -400,3 +400,41 @@ int gpt_manifest_parse(struct gpt_manifest_list *l, const cJSON *root,
         GPT_TRY(parse_file(l, item, what, err));
     return parse_tensors(l, first, tensors, what, err);
 }
+
+/* ---- weights alone ---- */
+
+/* A file without tensors was attached, and stays. */
+static bool is_kept(const struct gpt_manifest_file *f, size_t weights)
+{
+    return weights > 0 || !gpt_name_holds_tensors(f->name);
+}
+
+/* Whole files are dropped, so that what stays is a list like any other, whose
+ * entries are those of its files. */
+int gpt_manifest_keep_weights(struct gpt_manifest_list *l, struct gpt_err *err)
+{
+    size_t *weights, *place, files = 0, slices = 0;
+
+    GPT_TRY(gpt_new(&weights, 2 * l->n_files, sizeof(*weights), "files", err));
+    place = weights + l->n_files;
+    for (size_t i = 0; i < l->n_slices; i++)
+        weights[l->slices[i].file] +=
+            !gpt_name_is_optimizer(l->slices[i].s.name);
+    for (size_t i = 0; i < l->n_files; i++) {
+        place[i] = files;
+        if (is_kept(&l->files[i], weights[i]))
+            l->files[files++] = l->files[i];
+    }
+    for (size_t i = 0; i < l->n_slices; i++) {
+        struct gpt_manifest_slice s = l->slices[i];
+
+        if (weights[s.file] == 0)
+            continue;
+        s.file = place[s.file];
+        l->slices[slices++] = s;
+    }
+    l->n_files = files;
+    l->n_slices = slices;
+    gpt_free(weights);
+    return GPT_OK;
+}

@@ -106,11 +106,11 @@ struct gpt_checkpoint;
 int gpt_checkpoint_open(struct gpt_checkpoint **c, const char *path,
                         int64_t iteration, bool verify, struct gpt_err *err)
     GPT_MUST_USE;
-/* The same for ranks that load one checkpoint: rank 0 chooses it, each rank
- * checks the CRC-32C of its share of the files, and all open it or none. */
+/* The same as a source's options say. Of ranks that load one checkpoint, rank 0
+ * chooses it, each rank checks the CRC-32C of its share of the files, and all
+ * open it or none. */
 int gpt_checkpoint_open_all(struct gpt_checkpoint **c, const char *path,
-                            int64_t iteration, bool verify,
-                            struct gpt_agreement *peers,
+                            const struct gpt_source_options *options,
                             struct gpt_err *err) GPT_MUST_USE;
 void gpt_checkpoint_close(struct gpt_checkpoint *c);
 const char *gpt_checkpoint_dir(const struct gpt_checkpoint *c);

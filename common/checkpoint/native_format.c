@@ -94,8 +94,7 @@ static int open_native(struct gpt_source *s, const char *path,
     struct gpt_checkpoint *c = NULL;
     int64_t id;
 
-    GPT_TRY(gpt_checkpoint_open_all(&c, path, o->iteration, o->verify, o->peers,
-                                    err));
+    GPT_TRY(gpt_checkpoint_open_all(&c, path, o, err));
     s->data = c;
     s->dir = gpt_checkpoint_dir(c);
     s->config = *gpt_checkpoint_config(c);

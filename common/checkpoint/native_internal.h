@@ -16,9 +16,10 @@ struct gpt_checkpoint_writer {
     struct gpt_agreement *peers;
 };
 
-/* The files whose checksums this rank checks: every size-th. */
+/* The files that this rank opens, all or those of weights, and whose checksums
+ * it checks: every size-th. */
 struct gpt_share {
-    bool verify;
+    bool weights_only, verify;
     int64_t rank, size;
 };
 /* Opens the directory of one checkpoint. */

@@ -19,11 +19,14 @@ enum { MAX_TRIED = 100 };
  * of its share of the files, so that together they read every byte once; a rank
  * that finds damage makes the candidate fail for all. */
 static int open_directory(struct gpt_checkpoint **c, const char *dir,
-                          bool verify, struct gpt_agreement *peers,
+                          const struct gpt_source_options *o,
                           struct gpt_err *err)
 {
-    struct gpt_share share = {verify, peers ? peers->rank : 0,
-                          peers ? peers->size : 1};
+    struct gpt_agreement *peers = o->peers;
+    const struct gpt_share share = {.weights_only = o->weights_only,
+                                    .verify = o->verify,
+                                    .rank = peers ? peers->rank : 0,
+                                    .size = peers ? peers->size : 1};
     int status = gpt_path_is_dir(dir)
                      ? gpt_checkpoint_open_here(c, dir, &share, err)
                      : gpt_fail(err, GPT_EDATA, "%s: no such checkpoint", dir);
@@ -114,8 +117,9 @@ static int list_candidates(struct gpt_buf *list, const char *path,
 /* The iteration as rank 0 has told it; each rank makes the path itself, as
  * ranks may see the root under the same name only. */
 static int open_candidate(struct gpt_checkpoint **c, const char *path,
-                          int64_t iteration, bool verify,
-                          struct gpt_agreement *peers, struct gpt_err *err)
+                          int64_t iteration,
+                          const struct gpt_source_options *o,
+                          struct gpt_err *err)
 {
     char dir[GPT_PATH_BYTES];
 
@@ -123,7 +127,7 @@ static int open_candidate(struct gpt_checkpoint **c, const char *path,
         snprintf(dir, sizeof(dir), "%s", path);
     else
         GPT_TRY(gpt_checkpoint_path(dir, sizeof(dir), path, iteration, err));
-    return open_directory(c, dir, verify, peers, err);
+    return open_directory(c, dir, o, err);
 }
 
 /* Opens the first candidate that opens, or reports why the best one did not.
@@ -131,17 +135,17 @@ static int open_candidate(struct gpt_checkpoint **c, const char *path,
  * died would fail for every candidate, and an older checkpoint must not be
  * resumed because of a passing failure. */
 static int open_first(struct gpt_checkpoint **c, const char *path,
-                      const char *candidates, bool verify,
-                      struct gpt_agreement *peers, struct gpt_err *why,
+                      const char *candidates,
+                      const struct gpt_source_options *o, struct gpt_err *why,
                       struct gpt_err *err)
 {
     for (const char *at = candidates; *at; at = strchr(at, '\n') + 1) {
         struct gpt_err failure = {0};
-        int status = open_candidate(c, path, strtoll(at, NULL, 10), verify,
-                                    peers, &failure);
+        int status =
+            open_candidate(c, path, strtoll(at, NULL, 10), o, &failure);
 
         if (status == GPT_OK && why->status != GPT_OK &&
-            gpt_agreement_first(peers)) {
+            gpt_agreement_first(o->peers)) {
             gpt_warn("%s", why->text);
             gpt_warn("using %s instead", gpt_checkpoint_dir(*c));
         }
@@ -160,8 +164,8 @@ static int open_first(struct gpt_checkpoint **c, const char *path,
  * list it. All ranks then walk the same list, and open_directory() makes them
  * succeed or fail at each candidate together. */
 int gpt_checkpoint_open_all(struct gpt_checkpoint **c, const char *path,
-                            int64_t iteration, bool verify,
-                            struct gpt_agreement *peers, struct gpt_err *err)
+                            const struct gpt_source_options *o,
+                            struct gpt_err *err)
 {
     struct gpt_err own = {0}, why = {0};
     struct gpt_buf list = {0};
@@ -170,12 +174,12 @@ int gpt_checkpoint_open_all(struct gpt_checkpoint **c, const char *path,
 
     *c = NULL;
     err = err ? err : &own;
-    if (gpt_agreement_first(peers))
-        status = list_candidates(&list, path, iteration, &why, err);
-    status = gpt_agreement_settle(peers, status, list.data, &told, err);
+    if (gpt_agreement_first(o->peers))
+        status = list_candidates(&list, path, o->iteration, &why, err);
+    status = gpt_agreement_settle(o->peers, status, list.data, &told, err);
     if (status == GPT_OK)
-        status = open_first(c, path, told ? told : list.data, verify, peers,
-                            &why, err);
+        status =
+            open_first(c, path, told ? told : list.data, o, &why, err);
     gpt_free(told);
     gpt_buf_free(&list);
     return status;
@@ -184,7 +188,10 @@ int gpt_checkpoint_open_all(struct gpt_checkpoint **c, const char *path,
 int gpt_checkpoint_open(struct gpt_checkpoint **c, const char *path,
                         int64_t iteration, bool verify, struct gpt_err *err)
 {
-    return gpt_checkpoint_open_all(c, path, iteration, verify, NULL, err);
+    const struct gpt_source_options o = {.iteration = iteration,
+                                         .verify = verify};
+
+    return gpt_checkpoint_open_all(c, path, &o, err);
 }
 
 /* ---- removing ---- */

@@ -281,6 +281,8 @@ int gpt_checkpoint_open_here(struct gpt_checkpoint **out, const char *dir,
     snprintf(c->dir, sizeof(c->dir), "%s", dir);
     GPT_TRY_GOTO(status, gpt_manifest_read(&c->manifest, dir, err), fail);
     GPT_TRY_GOTO(status, read_head(c, err), fail);
+    if (share->weights_only)
+        GPT_TRY_GOTO(status, gpt_manifest_keep_weights(&c->list, err), fail);
     /* the list has it all, in far less memory */
     cJSON_DeleteItemFromObjectCaseSensitive(c->manifest, "files");
     cJSON_DeleteItemFromObjectCaseSensitive(c->manifest, "tensors");

@@ -70,6 +70,9 @@ struct gpt_source_options {
     /* Where a format keeps optimizer state apart from weights that can be used
      * alone: also that state, and the weights that go with it. */
     bool optimizer;
+    /* Only weights are used: where a format has files for the optimizer's state
+     * alone, they may be missing, and are neither listed nor checked. */
+    bool weights_only;
     /* A format that stores the vocabulary without dummy rows gets rows up to a
      * multiple of divisible_by * tp_size; 0 counts as 1. */
     int64_t divisible_by, tp_size;

@@ -39,7 +39,10 @@ static int add_begin(struct gpt_pair_encoder *e, struct gpt_err *err)
 }
 
 /* The pair is encoded together, since a token may reach over the seam, and is
- * divided where the context alone ends. */
+ * divided where the context alone ends. A context without tokens, which need
+ * not be an empty one, is the beginning of a text: what the tokenizer puts
+ * there, or else the token of the caller. What a tokenizer puts after a text is
+ * no part of either. */
 int gpt_pair_encode(struct gpt_pair_encoder *e, const struct gpt_pair *pair,
                     int64_t *first, struct gpt_err *err)
 {
@@ -54,11 +57,14 @@ int gpt_pair_encode(struct gpt_pair_encoder *e, const struct gpt_pair *pair,
         gpt_buf_add(&e->text, pair->continuation, pair->continuation_len) !=
             GPT_OK)
         return gpt_no_memory(err, "a pair");
-    if (e->begins || len == 0)
+    if (e->begins)
         GPT_TRY(add_begin(e, err));
-    GPT_TRY(gpt_encode(e->encoder, e->text.data, e->text.len, &e->ids, err));
-    if (len > 0)
-        GPT_TRY(gpt_encode(e->encoder, pair->context, len, &e->context, err));
+    GPT_TRY(gpt_encode_as(e->encoder, GPT_AROUND_BEFORE, pair->context, len,
+                          &e->context, err));
+    if (e->context.len == 0)
+        GPT_TRY(add_begin(e, err));
+    GPT_TRY(gpt_encode_as(e->encoder, GPT_AROUND_BEFORE, e->text.data,
+                          e->text.len, &e->ids, err));
     *first = (int64_t)e->context.len;
     return *first >= (int64_t)e->ids.len
                ? gpt_fail(err, GPT_EDATA,

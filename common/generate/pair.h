@@ -20,7 +20,7 @@ int gpt_pair_of_text(struct gpt_pair *pair, const char *text, size_t len,
 /* What pairs are encoded with. */
 struct gpt_pair_encoder {
     struct gpt_encoder *encoder; /* borrowed */
-    int32_t begin; /* token before a context that is empty, < 0: none */
+    int32_t begin; /* context in place of one without tokens, < 0: none */
     bool begins;   /* ... and before every other one */
     struct gpt_ids ids, context; /* of the pair encoded last */
     struct gpt_buf text;

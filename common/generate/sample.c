@@ -7,9 +7,11 @@
 #include "generate/sample.h"
 
 #include "base/memory.h"
+#include "base/num.h"
 
 #include <math.h>
 #include <stdio.h>
+#include <string.h>
 
 /* A token and its weight, exp((logit - max) / T). */
 struct candidate {
@@ -17,11 +19,22 @@ struct candidate {
     int32_t id;
 };
 
+/* Logits are looked at in blocks, whose largest ones tell which blocks hold
+ * what is looked for: a token of a few candidates costs one pass over the
+ * vocabulary. */
+enum { BLOCK = 64 };
+
+static int64_t blocks_of(int64_t vocab)
+{
+    return (vocab + BLOCK - 1) / BLOCK;
+}
+
 struct gpt_sampler {
     int64_t vocab;
     struct candidate *list;    /* in order of ids */
     struct candidate *scratch; /* in whatever order quickselect leaves */
     float *heap;
+    float *tops; /* (blocks of the vocabulary) */
 };
 
 bool gpt_sampling_is_greedy(const struct gpt_sampling *rule)
@@ -60,6 +73,10 @@ int gpt_sampler_open(struct gpt_sampler **out, int64_t vocab,
                  gpt_new(&s->heap, (size_t)vocab, sizeof(*s->heap),
                          "a sampler's heap", err),
                  fail);
+    GPT_TRY_GOTO(status,
+                 gpt_new(&s->tops, (size_t)blocks_of(vocab), sizeof(*s->tops),
+                         "a sampler's blocks", err),
+                 fail);
     *out = s;
     return GPT_OK;
 fail:
@@ -74,6 +91,7 @@ void gpt_sampler_close(struct gpt_sampler *s)
     gpt_free(s->list);
     gpt_free(s->scratch);
     gpt_free(s->heap);
+    gpt_free(s->tops);
     gpt_free(s);
 }
 
@@ -213,22 +231,70 @@ static int64_t keep_min_p(struct candidate *list, int64_t n, double min_p)
 
 /* ---- logits ---- */
 
-/* The largest logit, of equal ones the lowest id; -1 when none takes part or
- * one is not a number or plus infinity. */
-static int32_t largest(const float *logits, int64_t vocab)
+static int64_t block_end(int64_t block, int64_t vocab)
 {
-    float max = -INFINITY;
-    int32_t best = -1;
+    return gpt_min_i64((block + 1) * BLOCK, vocab);
+}
+
+typedef float quad __attribute__((vector_size(16)));
+typedef int32_t mask __attribute__((vector_size(16)));
+
+/* Lane by lane; a `y` that is not a number is passed over. */
+static inline quad larger(quad x, quad y)
+{
+    const mask take = y > x;
+
+    return (quad)((take & (mask)y) | (~take & (mask)x));
+}
+
+/* The largest of a whole block. *sane becomes false when one is not a number or
+ * plus infinity. */
+static float largest_of_block(const float *x, bool *sane)
+{
+    enum { N = 4 }; /* that many comparisons do not wait for each other */
+    const quad low = {-INFINITY, -INFINITY, -INFINITY, -INFINITY}, high = -low;
+    quad top[N] = {low, low, low, low};
+    mask fine = ~(mask){0};
+
+    for (int i = 0; i < BLOCK / 4; i += N)
+        for (int l = 0; l < N; l++) {
+            quad v;
+
+            memcpy(&v, x + 4 * (i + l), sizeof(v));
+            fine &= v < high; /* not of NaN, either */
+            top[l] = larger(top[l], v);
+        }
+    const quad t = larger(larger(top[0], top[1]), larger(top[2], top[3]));
+    *sane &= fine[0] && fine[1] && fine[2] && fine[3];
+    return fmaxf(fmaxf(t[0], t[1]), fmaxf(t[2], t[3]));
+}
+
+/* The largest logit, of equal ones the lowest id; -1 when none takes part or
+ * one is not a number or plus infinity. Fills tops (blocks). */
+static int32_t largest(float *tops, const float *logits, int64_t vocab)
+{
+    const int64_t blocks = blocks_of(vocab);
+    int64_t best = 0;
     bool sane = true;
 
-    for (int64_t i = 0; i < vocab; i++) {
-        sane &= logits[i] < INFINITY; /* false for NaN, too */
-        if (logits[i] > max) {
-            max = logits[i];
-            best = (int32_t)i;
+    for (int64_t b = 0; b < blocks; b++) {
+        const float *x = logits + b * BLOCK;
+        float last[BLOCK];
+
+        if ((b + 1) * BLOCK > vocab) {
+            for (int64_t i = 0; i < BLOCK; i++)
+                last[i] = b * BLOCK + i < vocab ? x[i] : -INFINITY;
+            x = last;
         }
+        tops[b] = largest_of_block(x, &sane);
+        if (tops[b] > tops[best])
+            best = b;
     }
-    return sane ? best : -1;
+    if (!sane || !(tops[best] > -INFINITY))
+        return -1;
+    for (best *= BLOCK; logits[best] < tops[best / BLOCK];)
+        best++;
+    return (int32_t)best;
 }
 
 /* Puts x in place of the root of a heap whose root is the smallest. */
@@ -248,27 +314,35 @@ static void replace_root(float *heap, int64_t n, float x)
 }
 
 /* The k-th largest of logits (V), 1 <= k <= V. */
-static float kth_largest(float *heap, const float *logits, int64_t vocab,
-                         int64_t k)
+static float kth_largest(float *heap, const float *tops, const float *logits,
+                         int64_t vocab, int64_t k)
 {
     for (int64_t i = 0; i < k; i++)
         heap[i] = -INFINITY; /* a heap of k equals */
-    for (int64_t i = 0; i < vocab; i++)
-        if (logits[i] > heap[0])
-            replace_root(heap, k, logits[i]);
+    for (int64_t b = 0; b < blocks_of(vocab); b++) {
+        if (!(tops[b] > heap[0]))
+            continue;
+        for (int64_t i = b * BLOCK; i < block_end(b, vocab); i++)
+            if (logits[i] > heap[0])
+                replace_root(heap, k, logits[i]);
+    }
     return heap[0];
 }
 
 /* Lists the candidates whose logit is at least `least` and finite; their
  * weights are still the logits. */
-static int64_t list_from(struct candidate *list, const float *logits,
-                         int64_t vocab, float least)
+static int64_t list_from(struct candidate *list, const float *tops,
+                         const float *logits, int64_t vocab, float least)
 {
     int64_t n = 0;
 
-    for (int64_t i = 0; i < vocab; i++) {
-        list[n] = (struct candidate){(double)logits[i], (int32_t)i};
-        n += logits[i] >= least && logits[i] > -INFINITY;
+    for (int64_t b = 0; b < blocks_of(vocab); b++) {
+        if (tops[b] < least)
+            continue;
+        for (int64_t i = b * BLOCK; i < block_end(b, vocab); i++) {
+            list[n] = (struct candidate){(double)logits[i], (int32_t)i};
+            n += logits[i] >= least && logits[i] > -INFINITY;
+        }
     }
     return n;
 }
@@ -311,7 +385,7 @@ int gpt_sample(struct gpt_sampler *s, const float *logits, int64_t vocab,
                const struct gpt_sampling *rule, double u, int32_t *token,
                struct gpt_err *err)
 {
-    int32_t best = largest(logits, vocab);
+    int32_t best = largest(s->tops, logits, vocab);
 
     if (best < 0)
         return gpt_fail(err, GPT_EDIVERGED,
@@ -323,8 +397,8 @@ int gpt_sample(struct gpt_sampler *s, const float *logits, int64_t vocab,
     struct candidate *list = s->list;
     float least = -INFINITY;
     if (rule->top_k > 0 && rule->top_k < vocab)
-        least = kth_largest(s->heap, logits, vocab, rule->top_k);
-    int64_t n = list_from(list, logits, vocab, least);
+        least = kth_largest(s->heap, s->tops, logits, vocab, rule->top_k);
+    int64_t n = list_from(list, s->tops, logits, vocab, least);
     weigh(list, n, (double)logits[best], rule->temperature);
     if (rule->top_p > 0 && rule->top_p < 1)
         n = keep_top_p(s, n, rule->top_p, sum_of_weights(list, n),

@@ -26,7 +26,7 @@ enum gpt_windows_rule {
 
 struct gpt_windows {
     enum gpt_windows_rule rule;
-    int64_t length;   /* >= 2 */
+    int64_t length;   /* >= 1; llama.cpp's >= 3 */
     int64_t stride;   /* of Megatron's; 1..length */
     int64_t n_tokens; /* of the text */
     int64_t done;     /* start with 0: windows so far */

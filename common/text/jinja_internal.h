@@ -169,6 +169,7 @@ struct jinja_node {
     const struct jinja_function *function;
     struct jinja_node *a, *b, *c, *d;
     struct jinja_node *kids, *next; /* the first kid; the next one of a list */
+    struct jinja_node *last; /* of the list that begins here */
 };
 
 struct gpt_jinja {

@@ -33,13 +33,15 @@ int jinja_node_new(struct jinja_parser *p, enum jinja_node_kind kind,
     return GPT_OK;
 }
 
-/* Lists are short, but for those of statements, which parse_body() builds
- * without this search. */
+/* The first node of a list knows the last one: a list may be as long as a
+ * template. */
 void jinja_node_append(struct jinja_node **list, struct jinja_node *node)
 {
-    while (*list)
-        list = &(*list)->next;
-    *list = node;
+    if (*list)
+        (*list)->last->next = node;
+    else
+        *list = node;
+    (*list)->last = node;
 }
 
 /* Strings and texts never are: a template may print the word 'endif'. */

@@ -119,9 +119,12 @@ int jinja_define(struct jinja_run *r, struct gpt_str name,
                  struct jinja_value value)
 {
     struct jinja_variable *v = r->scope->variables;
+    size_t n = 0;
 
-    while (v && !gpt_str_equal(v->name, name.data, name.len))
-        v = v->next;
+    for (; v && !gpt_str_equal(v->name, name.data, name.len); v = v->next)
+        n++;
+    /* as jinja_dict_find(): a client may give thousands of variables */
+    GPT_TRY(jinja_spend(r, n / 8));
     if (!v) {
         GPT_TRY(jinja_new(r, &v, 1, sizeof(*v)));
         v->name = name;

@@ -352,6 +352,7 @@ int jinja_contains(struct jinja_run *r, struct jinja_value whole,
         return GPT_OK;
     }
     GPT_TRY(jinja_iterate(r, whole, &items));
+    GPT_TRY(jinja_spend(r, items->n / 8)); /* as jinja_dict_find() */
     for (size_t i = 0; i < items->n && !*found; i++)
         GPT_TRY(jinja_equal(r, items->items[i], part, found));
     return GPT_OK;

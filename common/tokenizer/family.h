@@ -16,6 +16,7 @@ struct gpt_tokenizer_family {
     int (*encoder_open)(struct gpt_encoder **enc,
                         const struct gpt_tokenizer *tok, struct gpt_err *err);
     void (*encoder_close)(struct gpt_encoder *enc);
+    /* without the ids around a text */
     int (*encode)(struct gpt_encoder *enc, const char *text, size_t len,
                   struct gpt_ids *ids, struct gpt_err *err);
     /* 0 <= id < vocab_size */
@@ -31,6 +32,8 @@ struct gpt_tokenizer {
     int32_t eod;
     bool first_space; /* the first token of a text drops the space before it */
     int32_t unk;      /* except this one; -1 = none */
+    int32_t *before, *after; /* ids around each text, by gpt_encode() */
+    size_t n_before, n_after;
 };
 
 struct gpt_encoder {

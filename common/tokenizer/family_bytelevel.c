@@ -45,8 +45,8 @@ void gpt_bytelevel_close(struct gpt_tokenizer *tok)
     gpt_added_close(t->added_normalized);
     gpt_token_map_close(&t->map);
     gpt_vocab_free(&t->vocab);
-    gpt_free(t->before);
-    gpt_free(t->after);
+    gpt_free(t->base.before);
+    gpt_free(t->base.after);
     gpt_free(t);
 }
 
@@ -210,13 +210,9 @@ int gpt_bytelevel_encode_text(struct gpt_encoder *enc, const char *text,
                               struct gpt_err *err)
 {
     struct bytelevel_encoder *e = (struct bytelevel_encoder *)enc;
-    const struct gpt_bytelevel *t = tokenizer_of(e);
 
-    /* around the whole text, an empty one too */
-    GPT_TRY(gpt_ids_add(ids, t->before, t->n_before, err));
-    GPT_TRY(encode_around(e, t->added, encode_normalized, text, len, ids,
-                          err));
-    return gpt_ids_add(ids, t->after, t->n_after, err);
+    return encode_around(e, tokenizer_of(e)->added, encode_normalized, text,
+                         len, ids, err);
 }
 
 /* ---- decoding ---- */

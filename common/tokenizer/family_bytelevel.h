@@ -21,8 +21,6 @@ struct gpt_bytelevel {
     bool parse_special; /* special tokens in the text are these tokens */
     bool nfc;           /* text is brought into form C */
     bool prefix_space;  /* text that begins with no U+0020 gets one */
-    int32_t *before, *after; /* ids around each text */
-    size_t n_before, n_after;
 };
 
 /* An empty one; gpt_tokenizer_close() frees whatever it holds by then. */

@@ -383,9 +383,9 @@ static int load_root(struct hf *f)
     t->prefix_space = f->pipeline.prefix_space;
     GPT_TRY(read_added(f, added));
     GPT_TRY(copy_around(f, f->pipeline.before, f->pipeline.n_before,
-                        &t->before, &t->n_before));
-    GPT_TRY(copy_around(f, f->pipeline.after, f->pipeline.n_after, &t->after,
-                        &t->n_after));
+                        &t->base.before, &t->base.n_before));
+    GPT_TRY(copy_around(f, f->pipeline.after, f->pipeline.n_after,
+                        &t->base.after, &t->base.n_after));
     GPT_TRY(find_eod(f));
     return gpt_bytelevel_finish(t, f->pipeline.cut, whole, f->path, f->err);
 }

@@ -101,6 +101,18 @@ int32_t gpt_tokenizer_eod(const struct gpt_tokenizer *tok)
     return tok->eod;
 }
 
+/* Others may follow it, which are part of the beginning, too. */
+int32_t gpt_tokenizer_bos(const struct gpt_tokenizer *tok)
+{
+    return tok->n_before ? tok->before[0] : -1;
+}
+
+/* They come from the tokenizer's files: most tokenizers put none. */
+size_t gpt_tokenizer_before(const struct gpt_tokenizer *tok)
+{
+    return tok->n_before;
+}
+
 int gpt_encoder_open(struct gpt_encoder **enc,
                      const struct gpt_tokenizer *tok, struct gpt_err *err)
 {
@@ -114,10 +126,26 @@ void gpt_encoder_close(struct gpt_encoder *enc)
         enc->tok->family->encoder_close(enc);
 }
 
+/* An empty text has the ids around it, too. */
+int gpt_encode_as(struct gpt_encoder *enc, enum gpt_around around,
+                  const char *text, size_t len, struct gpt_ids *ids,
+                  struct gpt_err *err)
+{
+    const struct gpt_tokenizer *tok = enc->tok;
+
+    if (around != GPT_AROUND_NONE)
+        GPT_TRY(gpt_ids_add(ids, tok->before, tok->n_before, err));
+    GPT_TRY(tok->family->encode(enc, text, len, ids, err));
+    return around == GPT_AROUND_BOTH
+               ? gpt_ids_add(ids, tok->after, tok->n_after, err)
+               : GPT_OK;
+}
+
+/* What programs that make documents of texts want. */
 int gpt_encode(struct gpt_encoder *enc, const char *text, size_t len,
                struct gpt_ids *ids, struct gpt_err *err)
 {
-    return enc->tok->family->encode(enc, text, len, ids, err);
+    return gpt_encode_as(enc, GPT_AROUND_BOTH, text, len, ids, err);
 }
 
 /* An unknown token may begin with a space that is its own, as SentencePiece
@@ -147,6 +175,21 @@ bool gpt_token_is_special(const struct gpt_tokenizer *tok, int32_t id)
         return false;
     return id == tok->eod ||
            (tok->family->is_special && tok->family->is_special(tok, id));
+}
+
+/* Names are compared first: to ask whether a token is special takes longer. */
+int32_t gpt_special_token(const struct gpt_tokenizer *tok, const char *text,
+                          size_t len)
+{
+    for (int32_t id = 0; len > 0 && id < tok->vocab_size; id++) {
+        size_t n;
+        const char *name = gpt_token_bytes(tok, id, &n);
+
+        if (n == len && memcmp(name, text, n) == 0 &&
+            gpt_token_is_special(tok, id))
+            return id;
+    }
+    return -1;
 }
 
 /* ---- an encoder without state ---- */

@@ -48,6 +48,10 @@ void gpt_tokenizer_close(struct gpt_tokenizer *tok);
 
 int64_t gpt_tokenizer_vocab_size(const struct gpt_tokenizer *tok);
 int32_t gpt_tokenizer_eod(const struct gpt_tokenizer *tok); /* -1 = none */
+/* The first token that the tokenizer puts before each text; -1 = none. */
+int32_t gpt_tokenizer_bos(const struct gpt_tokenizer *tok);
+/* How many tokens it puts there. */
+size_t gpt_tokenizer_before(const struct gpt_tokenizer *tok);
 
 /* A thread's private state: caches and scratch. One thread at a time. */
 struct gpt_encoder;
@@ -63,6 +67,13 @@ void gpt_encoder_close(struct gpt_encoder *enc);
 int gpt_encode(struct gpt_encoder *enc, const char *text, size_t len,
                struct gpt_ids *ids, struct gpt_err *err) GPT_MUST_USE;
 
+/* The same of a text that is a document's beginning, or any part of one: with
+ * the ids that are put before a text, or with none. */
+enum gpt_around { GPT_AROUND_NONE, GPT_AROUND_BEFORE, GPT_AROUND_BOTH };
+int gpt_encode_as(struct gpt_encoder *enc, enum gpt_around around,
+                  const char *text, size_t len, struct gpt_ids *ids,
+                  struct gpt_err *err) GPT_MUST_USE;
+
 /* The bytes of a token, borrowed; *len = 0 for ids outside the vocabulary.
  * Special tokens give their name ("<|endoftext|>"). */
 const char *gpt_token_bytes(const struct gpt_tokenizer *tok, int32_t id,
@@ -70,6 +81,9 @@ const char *gpt_token_bytes(const struct gpt_tokenizer *tok, int32_t id,
 /* True for a token that stands for no text, as the end of a document, the
  * beginning of a text or a role of a chat. */
 bool gpt_token_is_special(const struct gpt_tokenizer *tok, int32_t id);
+/* The special token of which text[0..len) is the name; -1 = none. */
+int32_t gpt_special_token(const struct gpt_tokenizer *tok, const char *text,
+                          size_t len);
 /* Bytes, 0 or 1, by which the token is longer than the text when it is a text's
  * first: the space that some families put before each text. */
 size_t gpt_first_space(const struct gpt_tokenizer *tok, int32_t id);

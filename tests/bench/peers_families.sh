@@ -13,11 +13,8 @@ done
     echo '# SKIP no tokenizer files (GPT_TOKENIZERS_DIR)'
     exit 0
 }
-find_python 'tiktoken, tokenizers, sentencepiece, numpy' || {
-    echo "# SKIP no $python with tiktoken, tokenizers and sentencepiece" \
-        '(GPT_ORACLE_PYTHON)'
-    exit 0
-}
+need_python 'tiktoken, tokenizers, sentencepiece, numpy' \
+    'tiktoken, tokenizers and sentencepiece'
 . tests/lib/texts.sh
 find_texts /usr/share/perl
 [ -n "$texts" ] || exit 0

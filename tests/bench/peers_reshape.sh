@@ -4,8 +4,5 @@
 cd "$(dirname "$0")/../.." || exit 1
 build=${BUILD:-build}
 . tests/lib/oracles.sh
-find_python 'torch, safetensors' || {
-    echo "# SKIP no $python with torch and safetensors (GPT_ORACLE_PYTHON)"
-    exit 0
-}
+need_python 'torch, safetensors' 'torch and safetensors'
 exec "$python" tests/bench/peers_reshape.py --build "$build"

@@ -9,14 +9,8 @@
 cd "$(dirname "$0")/../.." || exit 1
 build=${BUILD:-build}
 . tests/lib/oracles.sh
-find_gpt2 || {
-    echo '# SKIP no vocabulary of GPT-2 (GPT2_VOCAB_DIR)'
-    exit 0
-}
-find_python numpy || {
-    echo "# SKIP no $python with numpy (GPT_ORACLE_PYTHON)"
-    exit 0
-}
+need_gpt2
+need_python numpy numpy
 . tests/lib/texts.sh
 find_texts /usr/share/doc /usr/share/perl /usr/share/man/man1
 [ -n "$texts" ] || exit 0

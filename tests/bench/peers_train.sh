@@ -7,12 +7,6 @@
 cd "$(dirname "$0")/../.." || exit 1
 build=${BUILD:-build}
 . tests/lib/oracles.sh
-find_gpt2 || {
-    echo '# SKIP no vocabulary of GPT-2 (GPT2_VOCAB_DIR)'
-    exit 0
-}
-find_python torch || {
-    echo "# SKIP no $python with torch (GPT_ORACLE_PYTHON)"
-    exit 0
-}
+need_gpt2
+need_python torch torch
 exec "$python" tests/bench/peers_train.py --build "$build" --vocab "$gpt2" "$@"

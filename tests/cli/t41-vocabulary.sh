@@ -257,16 +257,16 @@ expect 3 'one bad prompt of three' gen bpe --prompt quick "$long" 'quick br'
 cat >want <<'END'
  brown
 ---
-error: prompt 2 has 47 tokens, but there are only 16 positions; shorten it
+error: prompt 2: 47 tokens, but there are only 16 positions; shorten it
 ---
 own
 END
-sed 's/has [0-9]* tokens/has 47 tokens/' out >numbered
+sed 's/[0-9]* tokens/47 tokens/' out >numbered
 check 'the others are answered' cmp want numbered
 err_has '1 of 3 prompts are not answered'
 expect 3 'a bad prompt alone' gen bpe --prompt "$long"
 check 'writes no text' test ! -s out
-err_has 'error: prompt 1 has'
+err_has 'error: prompt 1: '
 printf '%s\n' '{"id": "a", "prompt": "quick"}' '{"id": "b", "prompt": 5}' \
     'x' "{\"id\": \"d\", \"prompt\": \"$long\"}" '{"prompt": "\377"}' \
     '{"id": 7, "prompt": "quick br"}' >prompts

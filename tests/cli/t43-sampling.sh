@@ -99,7 +99,7 @@ printf '%s\n' '{"prompt": [256, 111], "id": 1}' '{"prompt": [5, 300], "id": 2}' 
     '{"prompt": [1.5], "id": 3}' >ids
 expect 3 'prompts of ids' gen --greedy --jsonl --prompt-file ids --echo
 out_has '{"id":1,"sample":1,"text":"<|endoftext|>one:'
-out_has '{"id":2,"sample":1,"error":"prompt 2: token id 300 is outside'
+out_has '{"id":2,"sample":1,"error":"ids:2: token id 300 is outside'
 out_has '{"id":3,"sample":1,"error":"ids:3: element 1 of the prompt is no'
 seeds() { # file line...
     printf '%s\n' "$@" >lines

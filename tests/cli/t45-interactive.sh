@@ -36,6 +36,10 @@ printf ' brown\n\nck brown\n' >want
 check 'a line that is too long has no text' cmp want out
 err_has '47 tokens, but there are only 32'
 
+printf 'qu\377ick\n' >lines
+talk <lines >out 2>err
+err_has 'the line: byte 3, 0xff, is no UTF-8'
+
 # A text is there before the next line is.
 mkfifo to from
 talk <to >from 2>err &
@@ -63,4 +67,12 @@ expect 7 'a file that is there' gpt-generate --load ckpt -p a --stats-file stats
 err_has 'force'
 check 'nothing is written then' test ! -s out
 expect 0 'with --force' gpt-generate --load ckpt -p a --stats-file stats --force
+expect 4 'one that cannot be written' gpt-generate --load ckpt -p a \
+    --stats-file none/stats
+check 'is reported before the texts' test ! -s out
+expect 4 'work that fails' gpt-generate --load none --stats-file failed -p a
+check 'leaves no statistics' test ! -e failed
+expect 0 'scores' sh -c \
+    'gpt-generate --load ckpt --score --stats-file scored </dev/null'
+err_has '--stats-file (no text is made)'
 tap_done

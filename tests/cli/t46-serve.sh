@@ -46,6 +46,25 @@ answers 'ids' 200 /v1/completions \
 out_has '"index":0,"text":"ick"'
 out_has '"index":1,"text":"qui"'
 out_has '"finish_reason":"length"'
+ask /v1/completions '{"prompt": "quick", "temperature": 1, "top_p": 0, "n": 9}'
+check 'the smallest set of tokens has one' test "$(grep -o '"text":" brown"' out |
+    wc -l)" = 9
+answers 'an empty prompt' 200 /v1/completions \
+    '{"prompt": "", "echo": true, "temperature": 0, "logprobs": 0, "max_tokens": 1}'
+out_has '"text":"q","logprobs":{"tokens":["<|endoftext|>","q"]'
+out_has '"text_offset":[0,0]'
+ask /metrics ''
+sed -n 's/^gpt_prompt_passes_total //p' out >passes
+answers 'a prompt that many texts repeat' 200 /v1/completions '{"prompt": "qu",
+    "n": 50, "echo": true, "max_tokens": 0, "logprobs": 0}'
+check 'all of them' test "$(grep -o '"text":"qu","logprobs":{"tokens":\["q","u"\],"token_logprobs":\[null,-' out |
+    wc -l)" = 50
+ask /metrics ''
+out_has "gpt_prompt_passes_total $(($(cat passes) + 1))"
+answers 'a token that is not among the most probable' 200 /v1/completions \
+    '{"prompt": "qz", "echo": true, "max_tokens": 0, "logprobs": 1}'
+out_has '"top_logprobs":[null,{"u":-'
+check 'is there, too' grep -q '"top_logprobs":\[null,{"u":-[^}]*,"z":-' out
 answers 'echo and probabilities' 200 /v1/completions \
     '{"prompt": "qu", "echo": true, "max_tokens": 0, "logprobs": 1}'
 out_has '"text":"qu","logprobs":{"tokens":["q","u"],"token_logprobs":[null,-'
@@ -80,11 +99,24 @@ for bad in '{}' '[]' '{"prompt": []}' '{"prompt": 5}' '{"prompt": [300]}' \
     '{"prompt": "a", "n": 0}' '{"prompt": "a", "n": 2, "best_of": 3}' \
     '{"prompt": "a", "max_tokens": 0}' '{"prompt": "a", "stop": [""]}' \
     '{"prompt": "a", "logit_bias": {"x": 1}}' '{"prompt": "a", "stream": 1}' \
-    '{"prompt": "a", "suffix": "b"}' '{"prompt": "a", "model": "other"}' \
+    '{"prompt": "a", "suffix": "b"}' '{"prompt": "a", "stop": ""}' \
+    '{"prompt": "a", "response_format": {"type": "json_object"}}' \
+    '{"prompt": "a", "response_format": "text"}' \
     '{"prompt": "a prompt that is longer than all of the positions"}'; do
     answers "$bad" 400 /v1/completions "$bad"
 done
+answers 'another model' 404 /v1/completions '{"prompt": "a", "model": "other"}'
+answers 'a seed that is drawn' 200 /v1/completions '{"prompt": "a", "seed": -1,
+    "max_tokens": 1, "response_format": {"type": "text"}}'
+long=$(awk 'BEGIN { for (i = 0; i < 40; i++) printf "\303\251" }')
+answers 'a field of which a part is shown' 400 /v1/completions "{\"a$long\": 1}"
+check 'is shown without half a character' sh -c \
+    "iconv -f UTF-8 -t UTF-8 out >/dev/null"
 answers 'no such path' 404 /v2 ''
+answers 'one model' 200 /v1/models/ckpt ''
+out_has '{"id":"ckpt","object":"model",'
+answers 'and no other one' 404 /v1/models/other ''
+answers 'a head alone' 200 /health '' -I
 answers 'another method' 405 /v1/completions ''
 head -c 9000000 /dev/zero | tr '\0' a >long
 ask /v1/completions '' --data-binary @long
@@ -96,7 +128,13 @@ out_has "'tokens' holds what is no token id of 0 to "
 answers 'ids to text' 200 /detokenize '{"tokens": [97, 98, 255]}'
 check 'which is UTF-8' grep -q "$(printf 'ab\357\277\275')" out
 answers 'what lm-eval asks' 200 /tokenizer_info ''
-out_has '"eos_token":"<|endoftext|>"'
+out_has '{"bos_token":null,"eos_token":"<|endoftext|>"'
+answers 'the token of that name' 200 /tokenize \
+    '{"prompt": "<|endoftext|>", "add_special_tokens": false}'
+out_has '{"tokens":[256],"count":1}'
+answers 'a text that holds it is text' 200 /tokenize '{"prompt": "<|endoftext|>a"}'
+out_has '"count":14}'
+answers 'a field that is not known' 400 /tokenize '{"prompt": "a", "pieces": 1}'
 answers 'the page' 200 / ''
 check 'needs nothing from elsewhere' sh -c '! grep -q "src=\|href=\|//[a-z]" out'
 
@@ -123,6 +161,20 @@ until grep -q '^gpt_requests_running 0$' out && grep -q '^gpt_requests_waiting 0
     ask /metrics ''
 done
 out_has 'gpt_requests_running 0'
+body='{"prompt": "a", "n": 1000, "max_tokens": 31, "ignore_eos": true}'
+for client in 1 2; do # the second waits
+    curl -s -m 0.3 -o cut "$url/v1/completions" -d "$body"
+done
+tries=0
+ask /metrics ''
+until grep -q '^gpt_requests_running 0$' out && grep -q '^gpt_requests_waiting 0$' out; do
+    sleep 0.1
+    tries=$((tries + 1))
+    [ $tries -lt 300 ] || break
+    ask /metrics ''
+done
+sed -n 's/^gpt_generated_tokens_total //p' out >tokens
+check 'nor those who wait for a whole answer' test "$(cat tokens)" -lt 60000
 answers 'a server that goes on' 200 /v1/completions '{"prompt": "a"}'
 curl -s -m 60 -N -o last "$url/v1/completions" -d \
     '{"prompt": "a", "n": 100, "max_tokens": 31, "ignore_eos": true, "stream": true}' &
@@ -142,12 +194,18 @@ check 'and it says so' grep -q 'stopping' log
 
 # ---- keys and a full queue ----
 printf 'secret\n\nother\n' >keys
+awk 'BEGIN { for (i = 0; i < 500; i++) printf "long-key-%d\n", i }' >>keys
 serve --load ckpt --batch-size 1 --max-queue 1 --api-key-file keys --served-model-name m
 answers 'no key' 401 /v1/models ''
 answers 'a wrong key' 401 /v1/models '' -H 'Authorization: Bearer secre'
 answers 'a key' 200 /v1/models '' -H 'Authorization: Bearer other'
 out_has '"id":"m"'
+answers 'the last of many keys' 200 /v1/models '' \
+    -H 'Authorization: bearer long-key-499'
+answers 'a part of one' 401 /v1/models '' -H 'Authorization: Bearer long-key-'
 answers 'health needs none' 200 /health ''
+ask /v1/completions '' --data-binary @long
+check 'a long body without a key is not looked at' test "$status" = 401
 busy='{"prompt": "a", "n": 1000, "max_tokens": 31, "ignore_eos": true}'
 curl -s -m 100 -o busy -d "$busy" -H 'Authorization: Bearer secret' \
     "$url/v1/completions" &
@@ -171,5 +229,8 @@ for bad in 8080 host: :x :70000 no.such.host.invalid:1; do
     expect 2 "$bad" gpt-generate --load ckpt --serve "$bad"
 done
 expect 2 'a prompt beside it' gpt-generate --load ckpt --serve :0 -p a
+printf 'a\0b\n' >odd
+expect 3 'a key file with a byte 0' gpt-generate --load ckpt --serve :0 \
+    --api-key-file odd
 expect 4 'no key file' gpt-generate --load ckpt --serve :0 --api-key-file none
 tap_done

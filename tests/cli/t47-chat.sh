@@ -142,10 +142,24 @@ for bad in '{}' '{"messages": []}' '{"messages": "a"}' '{"messages": ["a"]}' \
     '{"messages": [{"role": "user", "content": [{"type": "image_url"}]}]}'; do
     answers "$bad" 400 /v1/chat/completions "$bad"
 done
-for field in tools tool_choice functions function_call response_format echo; do
+for field in tools tool_choice functions function_call echo; do
     answers "$field" 400 /v1/chat/completions "{$hello, \"$field\": true}"
     out_has "'$field' is not known here"
 done
+answers 'another form' 400 /v1/chat/completions \
+    "{$hello, \"response_format\": {\"type\": \"json_object\"}}"
+out_has "'type' can only be 'text' here"
+answers 'the only form' 200 /v1/chat/completions \
+    "{$hello, \"response_format\": {\"type\": \"text\"}, \"max_tokens\": 1}"
+answers 'a type that every message has' 200 /v1/chat/completions '{"messages":
+    [{"role": "user", "content": "quick", "type": "text"}], "max_tokens": 1}'
+answers 'and no other one' 400 /v1/chat/completions '{"messages":
+    [{"role": "user", "content": "quick", "type": "image"}], "max_tokens": 1}'
+awk -v hello="$hello" 'BEGIN { printf "{%s, \"chat_template_kwargs\": {", hello
+    for (i = 0; i < 20000; i++) printf "%s\"v%d\": 0", i ? ", " : "", i
+    print "}}" }' >many
+answers 'thousands of variables' 400 /v1/chat/completions '' --data-binary @many
+out_has "'chat_template_kwargs' has 20000 members, limit 64"
 answers 'calls of tools' 400 /v1/chat/completions \
     '{"messages": [{"role": "assistant", "content": "", "tool_calls": []}]}'
 out_has "'tool_calls' is not known here"

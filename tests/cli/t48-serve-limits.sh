@@ -87,6 +87,13 @@ out_has '"code":504'
 check 'ends as one' test "$(tail -n 2 out | head -n 1)" = 'data: [DONE]'
 ask /metrics ''
 out_has 'gpt_requests_cut_total 2'
+answers 'an answer that would be too long' 413 /v1/completions \
+    '{"prompt": "a", "n": 4, "max_tokens": 30, "logprobs": 90, "ignore_eos": true}'
+out_has 'the answer is too long; ask for fewer'
+answers 'a stream is no longer than what its client leaves' 200 /v1/completions \
+    '{"prompt": "a", "n": 4, "max_tokens": 30, "logprobs": 90, "ignore_eos": true,
+    "stream": true}' -N
+check 'and ends as one' test "$(tail -n 2 out | head -n 1)" = 'data: [DONE]'
 slow='use IO::Socket::INET; use Time::HiRes "time";
     my $s = IO::Socket::INET->new(PeerAddr => "127.0.0.1", PeerPort => $ARGV[0]);
     my $begun = time;
@@ -116,6 +123,80 @@ else
 fi
 answers 'and others are served' 200 /v1/completions '{"prompt": "a"}'
 stop_server
+
+# ---- prompts that wait ----
+# A call of many texts takes both places in turns. Two calls come meanwhile: the
+# places of its last two texts are free after the same step, and both prompts
+# go through the model together. A machine where the two come too late, as the
+# first call is done, gets a longer one.
+together() { # texts of the first call
+    serve --load ckpt --batch-size 2 --prefix-cache-size 0
+    curl -s -m 100 -o many "$url/v1/completions" -d "{\"prompt\": \"a\",
+        \"n\": $1, \"max_tokens\": 400, \"ignore_eos\": true}" &
+    clients=$!
+    until ask /metrics '' && grep -q '^gpt_prompt_passes_total [1-9]' out; do
+        kill -0 "$clients" || break
+    done
+    for prompt in b c; do
+        curl -s -m 100 -o "one.$prompt" "$url/v1/completions" -d \
+            "{\"prompt\": \"$prompt\", \"max_tokens\": 3, \"ignore_eos\": true}" &
+        clients="$clients $!"
+    done
+    waited=false
+    while ask /metrics '' && ! grep -q '^gpt_requests_waiting 0$' out; do
+        ! grep -q '^gpt_requests_waiting 3$' out || waited=true
+        sleep 0.05
+    done
+    for p in $clients; do
+        wait "$p"
+    done
+    ask /metrics ''
+    stop_server
+    $waited
+}
+texts=8
+until together $texts || [ $texts -gt 1000 ]; do
+    texts=$((texts * 4))
+done
+check 'all are answered' test "$(cat many one.b one.c |
+    grep -o '"finish_reason":"length"' | wc -l)" = $((texts + 2))
+check 'two prompts that wait begin in one pass' grep -q \
+    "^gpt_prompt_passes_total $((texts / 2 + 1))\$" out || grep passes out
+
+# ---- scores of prompts ----
+# A signal and a limit of time are looked at between two prompts.
+serve --load ckpt --request-timeout 1
+for i in 1 2 3 4 5 6 7 8 9 10; do
+    for k in 0 1 2 3 4 5 6 7 8 9; do
+        printf '%s"%s%d%d"' "${comma:-}" "$begin" $i $k
+        comma=,
+    done
+done >prompts
+printf '{"prompt": [%s,%s,%s,%s,%s], "echo": true, "logprobs": 0, "max_tokens": 0}' \
+    "$(cat prompts)" "$(cat prompts)" "$(cat prompts)" "$(cat prompts)" \
+    "$(cat prompts)" >body
+answers 'many prompts to score' 504 /v1/completions '' --data-binary @body
+stop_server
+
+# ---- weights that are no numbers ----
+cp -r ckpt damaged
+model=$(find damaged -name 'model_*.safetensors')
+size=$(wc -c <"$model")
+{
+    head -c 16384 "$model"
+    head -c $((size - 16384)) /dev/zero | tr '\0' '\377'
+} >nan
+mv nan "$model"
+serve --load damaged --no-verify
+answers 'a model that fails' 500 /v1/completions '{"prompt": "a"}'
+out_has 'the server has failed'
+tries=0
+while kill -0 $pid 2>/dev/null && [ $tries -lt 100 ]; do
+    sleep 0.1
+    tries=$((tries + 1))
+done
+stop_server 2>/dev/null
+check 'ends the server' test $got = 6
 
 # ---- stopping ----
 serve --load ckpt --stop-timeout 1 --batch-size 2

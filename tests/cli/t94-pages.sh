@@ -193,7 +193,7 @@ reach() { # program status
         gpt-generate --load ckpt --prompt a --device no-device ;;
     gpt-generate:6) gpt-generate --load nan --no-verify --prompt a ;;
     gpt-generate:7)
-        gpt-generate --load ckpt --prompt a --stats-file ckpt ;;
+        gpt-generate --load ckpt --prompt a --stats-file corpus.jsonl ;;
     *) return 99 ;;
     esac
 }

@@ -12,6 +12,13 @@ find_gpt2() {
     return 1
 }
 
+# The same, but ends the script with a skipped test.
+need_gpt2() {
+    find_gpt2 && return
+    echo '1..0 # SKIP no vocabulary of GPT-2 (GPT2_VOCAB_DIR)'
+    exit 0
+}
+
 # Sets $python to a Python with these modules; fails when one is missing.
 find_python() { # "MODULE, MODULE..."
     python=${GPT_ORACLE_PYTHON:-python3}

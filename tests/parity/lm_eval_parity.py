@@ -1,6 +1,7 @@
 """lm-eval-harness, by its model local-completions, against gpt-generate --serve:
-a task like LAMBADA's and one of multiple choice, over local files. Its
-accuracies and log-likelihoods must be those of gpt-generate --score.
+tasks like LAMBADA, of multiple choice, of texts without a context as BLiMP, and
+of windows over long texts as WikiText, over local files. Its accuracies and
+log-likelihoods must be those of gpt-generate --score and --perplexity.
 
     lm_eval_parity.py BUILD_DIRECTORY
 """
@@ -53,6 +54,25 @@ metric_list:
 """
 
 
+NO_CONTEXT = """output_type: loglikelihood
+doc_to_text: ""
+doc_to_target: "{{text}}"
+metric_list:
+  - metric: acc
+    aggregation: mean
+    higher_is_better: true
+"""
+WINDOWS = """output_type: loglikelihood_rolling
+doc_to_text: ""
+doc_to_target: "{{text}}"
+metric_list:
+  - metric: word_perplexity
+    aggregation: weighted_perplexity
+    higher_is_better: false
+"""
+MAX_LENGTH = 96  # positions of the model
+
+
 def sentence(rng, n):
     return " ".join(rng.choice(WORDS) for _ in range(n))
 
@@ -70,6 +90,15 @@ def score(load, rows):
     return [json.loads(line) for line in out.splitlines()]
 
 
+def sum_of_windows(load, text, window):
+    """The log-likelihood of a text by the harness's windows."""
+    out = subprocess.run([*load, "--perplexity", "lm-eval", "--window",
+                          str(window), "-p", text], capture_output=True,
+                         text=True, check=True).stdout
+    figures = json.loads(out)
+    return -figures["loss"] * figures["scored"]
+
+
 def serve(load):
     server = subprocess.Popen([*load, "--serve", "127.0.0.1:0"],
                               stderr=subprocess.PIPE, text=True)
@@ -82,7 +111,8 @@ def serve(load):
 
 def samples_of(results, task):
     rows = sorted(results["samples"][task], key=lambda row: row["doc_id"])
-    return [[float(r[0]) for r in row["filtered_resps"]] for row in rows]
+    return [[float(r[0] if isinstance(r, (list, tuple)) else r)
+             for r in row["filtered_resps"]] for row in rows]
 
 
 def main():
@@ -91,6 +121,7 @@ def main():
     choices = [{"question": sentence(rng, 4), "label": rng.randrange(3),
                 "answers": [sentence(rng, rng.randrange(1, 3))
                             for _ in range(3)]} for _ in range(15)]
+    long = [{"text": sentence(rng, n)} for n in (3, 40, 90)]
     model = model_of(5, n_layer=2, n_embd=32, n_head=4)
     with tempfile.TemporaryDirectory() as top:
         os.environ["HF_HOME"] = f"{top}/home"
@@ -99,7 +130,10 @@ def main():
                 "--tokenizer-type", "ByteTokenizer"]
         write_lines(f"{top}/texts.jsonl", texts)
         write_lines(f"{top}/choices.jsonl", choices)
-        for name, body in (("texts", LAST_WORD), ("choices", CHOICE)):
+        write_lines(f"{top}/alone.jsonl", texts[:8])
+        write_lines(f"{top}/long.jsonl", long)
+        for name, body in (("texts", LAST_WORD), ("choices", CHOICE),
+                           ("alone", NO_CONTEXT), ("long", WINDOWS)):
             with open(f"{top}/{name}.yaml", "w", encoding="utf-8") as f:
                 f.write(TASK.format(name=f"local_{name}", body=body,
                                     file=f"{top}/{name}.jsonl"))
@@ -112,8 +146,9 @@ def main():
             model_args=dict(model="tiny", base_url=f"{url}v1/completions",
                             tokenizer_backend="remote", num_concurrent=4,
                             tokenized_requests=True, max_retries=1,
-                            max_length=96),
-            tasks=["local_texts", "local_choices"], log_samples=True,
+                            max_length=MAX_LENGTH),
+            tasks=["local_texts", "local_choices", "local_alone",
+                   "local_long"], log_samples=True,
             task_manager=TaskManager(include_path=top,
                                      include_defaults=False),
             bootstrap_iters=0)
@@ -137,6 +172,18 @@ def main():
                   for row, x in zip(choices, mine)) / len(choices)
         there = results["results"]["local_choices"]["acc,none"]
         check(abs(acc - there) < 1e-9, f"their accuracy, {acc} and {there}")
+        mine = score(load, [{"context": "", "continuation": row["text"]}
+                            for row in texts[:8]])
+        got = samples_of(results, "local_alone")
+        off = max(abs(a["logprob"] - b[0]) for a, b in zip(mine, got))
+        check(off < 1e-4, f"texts without a context, off by {off:.1e}")
+        # its model for servers leaves out a position for an answer, and one
+        # for a context
+        mine = [sum_of_windows(load, row["text"], MAX_LENGTH - 2)
+                for row in long]
+        got = samples_of(results, "local_long")
+        off = max(abs(a - b[0]) for a, b in zip(mine, got))
+        check(off < 1e-3, f"windows over long texts, off by {off:.1e}")
     return finish()
 
 

@@ -132,6 +132,7 @@ static void test_refusals(void)
         {"{% macro m(a) %}{% endmacro %}{{ m(1, 2) }}", "no such argument"},
         {"{% macro m() %}{{ m() }}{% endmacro %}{{ m() }}", "levels"},
         {"{{ range(99999)|sort(reverse=true) }}", "steps"},
+        {"{{ range(99999)|map('string')|unique|list|length }}", "steps"},
         {"{{ range(200000)|length }}", "range of more than 100000"},
         {"{{ 'x' * 20000000 }}", "more than"},
         {"{% set ns = namespace(t='xxxxxxxxxxxxxxxx') %}"
@@ -203,8 +204,38 @@ static void test_depth_of_values(void)
     gpt_buf_free(&text);
 }
 
+/* A list of so many elements is read in one pass, and so many variables cost
+ * steps. */
+static void test_sizes(void)
+{
+    struct gpt_buf source = {0}, text = {0};
+    struct gpt_err err = {0};
+    cJSON *variables = cJSON_CreateObject();
+
+    bool built = gpt_buf_printf(&source, "{{ [0") == GPT_OK;
+    for (int i = 1; i < 300000; i++)
+        built &= gpt_buf_add(&source, ",0", 2) == GPT_OK;
+    built &= gpt_buf_printf(&source, "]|length }}") == GPT_OK;
+    ok(built && render(source.data, NULL, NULL, 1, &text, &err) == GPT_OK,
+       "a list of 300000: %s", err.text);
+    is_str(text.data, "300000", "has as many elements");
+    for (int i = 0; i < 20000; i++) {
+        char name[16];
+
+        snprintf(name, sizeof(name), "v%d", i);
+        cJSON_AddNumberToObject(variables, name, i);
+    }
+    ok(render("{{ v1 }}", variables, NULL, 1, &text, &err) == GPT_EDATA &&
+           strstr(err.text, "steps"),
+       "20000 variables: %s", err.text);
+    cJSON_Delete(variables);
+    gpt_buf_free(&source);
+    gpt_buf_free(&text);
+}
+
 int main(void)
 {
+    test_sizes();
     test_goldens();
     test_refusals();
     test_nesting();

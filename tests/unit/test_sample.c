@@ -360,6 +360,53 @@ static void test_decay(void)
     is_near(gpt_sampling_next_p(&rule, 0), 0, 0, 0, "off stays off");
 }
 
+/* Vocabularies around the sizes of blocks, with many equal logits: the best
+ * token, and the first and the last of those that top-k keeps. */
+static void test_blocks(void)
+{
+    static const int64_t sizes[] = {1, 63, 64, 65, 127, 129, 512};
+    float logits[512];
+    int bad = 0;
+
+    for (size_t n = 0; n < GPT_COUNT(sizes); n++)
+        for (int64_t k = 1; k <= sizes[n]; k += 5) {
+            const struct gpt_sampling rule = {.temperature = 1, .top_k = k},
+                                      greedy = {.temperature = 0};
+            int32_t got[3], want[3] = {-1, -1, -1};
+
+            for (int64_t i = 0; i < sizes[n]; i++)
+                logits[i] = (float)((i * 37 + 5 * k) % 23);
+            for (int64_t i = 0; i < sizes[n]; i++) {
+                int64_t above = 0;
+
+                for (int64_t j = 0; j < sizes[n]; j++)
+                    above += logits[j] > logits[i];
+                if (above == 0 && want[0] < 0)
+                    want[0] = (int32_t)i;
+                if (above < k && want[1] < 0)
+                    want[1] = (int32_t)i;
+                if (above < k)
+                    want[2] = (int32_t)i;
+            }
+            /* Megatron takes a top-k of one for greedy */
+            if (k == 1)
+                want[1] = want[2] = want[0];
+            bad += gpt_sample(sampler, logits, sizes[n], &greedy, 0, &got[0],
+                              NULL) != GPT_OK ||
+                   gpt_sample(sampler, logits, sizes[n], &rule, 0, &got[1],
+                              NULL) != GPT_OK ||
+                   gpt_sample(sampler, logits, sizes[n], &rule, 1, &got[2],
+                              NULL) != GPT_OK ||
+                   memcmp(got, want, sizeof(got)) != 0;
+        }
+    is_int(bad, 0, "candidates of any place");
+    logits[300] = NAN;
+    const struct gpt_sampling greedy = {.temperature = 0};
+    int32_t token;
+    is_int(gpt_sample(sampler, logits, 512, &greedy, 0, &token, NULL),
+           GPT_EDIVERGED, "and what is no number is found there");
+}
+
 int main(void)
 {
     if (gpt_sampler_open(&sampler, 512, NULL) != GPT_OK)
@@ -371,6 +418,7 @@ int main(void)
     test_golden();
     test_adjustments();
     test_decay();
+    test_blocks();
     gpt_sampler_close(sampler);
     return tap_done();
 }
