@@ -205,6 +205,7 @@ rows='--document-samples --bos-token-id 257 --eos-token-id 256'
     err_has '--epochs and --lr-warmup-samples exclude each other'
     expect 0 'packed, in order' gpt-train $free --no-shuffle --epochs 2 \
         --metrics one.jsonl
+    rm -f some.jsonl
     expect 0 'the order is not that of a seed' gpt-train $free --no-shuffle \
         --epochs 2 --seed 7 --metrics some.jsonl --lr 0
     expect 2 'epochs and steps' gpt-train $model --epochs 2
