@@ -20,6 +20,7 @@
 enum {
     MOST_WAITING = 1 << 20, /* bytes of lines that the command has not taken */
     PATIENCE = 30, /* seconds, at the end of the run */
+    HASTE = 1,     /* ... where a signal asked for that end */
 };
 
 extern char **environ;
@@ -141,16 +142,18 @@ static void report_end(const struct gpt_command_pipe *p, int status)
                  WEXITSTATUS(status));
 }
 
+/* A signal may be why the run ends: the last lines are sent all the same, and a
+ * command that is at its end may finish. */
 void gpt_command_pipe_close(struct gpt_command_pipe *p)
 {
-    const double end = gpt_now() + PATIENCE;
+    const double begin = gpt_now();
     bool ended = false;
     int status = 0;
 
     if (!p)
         return;
-    while (!(ended = has_ended(p, &status)) && gpt_now() < end &&
-           !gpt_signals_stop()) {
+    while (!(ended = has_ended(p, &status)) &&
+           gpt_now() - begin < (gpt_signals_stop() ? HASTE : PATIENCE)) {
         send_waiting(p);
         if (p->fd >= 0 && p->waiting.len == 0) {
             close(p->fd); /* the end of its input */

@@ -368,8 +368,9 @@ static int run_steps(struct gpt_run *r, struct gpt_err *err)
                      "continues the run",
                      (long long)r->state.iteration,
                      (long long)r->plan.train_iters,
-                     r->o->train_samples > 0 ? "--train-samples"
-                                             : "--train-iters");
+                     r->o->epochs > 0          ? "--epochs"
+                     : r->o->train_samples > 0 ? "--train-samples"
+                                               : "--train-iters");
         return GPT_OK;
     }
     if (r->o->patience > 0 && r->state.best.waited >= r->o->patience) {

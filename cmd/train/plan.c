@@ -173,19 +173,19 @@ static int64_t count_steps(const struct gpt_train_plan *p, int64_t samples,
 }
 
 /* A batch of another size than before makes other steps of the same samples:
- * --train-samples means samples, --train-iters means steps. */
-void gpt_train_plan_rest(struct gpt_train_plan *p, int64_t iteration,
-                         int64_t consumed)
+ * --train-samples and --epochs mean samples, --train-iters means steps. */
+int gpt_train_plan_rest(struct gpt_train_plan *p, int64_t iteration,
+                        int64_t consumed, struct gpt_err *err)
 {
-    if (p->options->train_samples > 0) {
+    if (p->length_samples > 0) {
         p->train_samples = consumed;
-        p->train_iters =
-            iteration + count_steps(p, p->options->train_samples,
-                                    &p->train_samples);
+        p->train_iters = iteration + count_steps(p, p->length_samples,
+                                                 &p->train_samples);
     } else if (p->train_iters > iteration) {
         p->train_samples =
             consumed + (p->train_iters - iteration) * p->rampup.global_batch;
     }
+    return p->train_iters > iteration ? gpt_train_plan_refit(p, err) : GPT_OK;
 }
 
 /* Length in steps and in samples, whichever was given: schedules count samples,
@@ -208,6 +208,7 @@ static int plan_length(struct gpt_train_plan *p,
                             (long long)p->rampup.global_batch);
     } else {
         p->train_samples = 0;
+        p->length_samples = o->train_samples;
         p->train_iters = count_steps(p, o->train_samples, &p->train_samples);
         if (o->train_samples > 0 && p->train_iters == 0)
             return gpt_fail(err, GPT_EUSAGE,
@@ -292,6 +293,24 @@ static int plan_valid_sets(struct gpt_train_plan *p,
     return GPT_OK;
 }
 
+/* Samples of all validations, at intervals and after the last step, and of the
+ * one of the test split. */
+static int count_evaluations(const struct gpt_train_plan *p,
+                             const struct gpt_train_options *o, int64_t *valid,
+                             int64_t *test, struct gpt_err *err)
+{
+    const int64_t times = p->train_iters / o->eval_interval + 1;
+
+    if (gpt_mul(o->eval_iters, p->rampup.global_batch, test) &&
+        gpt_mul(*test, times, valid))
+        return GPT_OK;
+    return gpt_fail(err, GPT_EUSAGE,
+                    "--eval-iters %lld x --global-batch-size %lld, %lld times "
+                    "(--eval-interval), is too large",
+                    (long long)o->eval_iters,
+                    (long long)p->rampup.global_batch, (long long)times);
+}
+
 /* Which files, and how many samples of each split the run will take: indices
  * are built for these numbers. */
 static int plan_data(struct gpt_train_plan *p,
@@ -301,8 +320,7 @@ static int plan_data(struct gpt_train_plan *p,
     const struct gpt_list *lists[] = {&o->train_path, &o->valid_path,
                                       &o->test_path};
     struct gpt_corpus_options *c = &p->corpus;
-    /* validations at intervals, and one after the last step */
-    int64_t evals = (p->train_iters / o->eval_interval + 1) * o->eval_iters;
+    int64_t tested = 0;
     bool whole = o->data_path.n > 0;
     /* the default split's last share is too small for most small sets, so a
      * test set is made only on request */
@@ -311,6 +329,7 @@ static int plan_data(struct gpt_train_plan *p,
     bool valid = has_share(o->split, GPT_VALID);
 
     GPT_TRY(check_ends(p, o, err));
+    GPT_TRY(count_evaluations(p, o, &p->valid_samples, &tested, err));
     c->data_path = o->data_path.items;
     c->n_data_path = o->data_path.n;
     for (int i = 0; i < GPT_N_SPLITS; i++) {
@@ -349,10 +368,9 @@ static int plan_data(struct gpt_train_plan *p,
     c->vocab_size = p->replica.config.vocab_size;
     c->n_samples[GPT_TRAIN] = p->train_samples;
     if (whole ? valid : o->valid_path.n > 0)
-        c->n_samples[GPT_VALID] = evals * p->rampup.global_batch;
+        c->n_samples[GPT_VALID] = p->valid_samples;
     if (whole ? test : o->test_path.n > 0)
-        c->n_samples[GPT_TEST] = o->eval_iters * p->rampup.global_batch;
-    p->valid_samples = evals * p->rampup.global_batch;
+        c->n_samples[GPT_TEST] = tested;
     return plan_valid_sets(p, o, err);
 }
 

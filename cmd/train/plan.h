@@ -26,6 +26,8 @@ struct gpt_train_plan {
     struct gpt_rampup rampup; /* .global_batch is the full size */
     int64_t train_iters;      /* of the whole run */
     int64_t train_samples;    /* consumed when it is over */
+    int64_t length_samples;   /* the length where samples give it: those of
+                               * --train-samples or of --epochs; 0: steps do */
     int64_t vocab_dummies;    /* rows added by padding */
     bool evaluates;           /* no step is made: losses of a loaded model */
     bool valid_sets;          /* there are validation sets with names */
@@ -46,10 +48,10 @@ int gpt_train_plan(struct gpt_train_plan *plan,
                    const struct gpt_args *args, const struct gpt_topology *t,
                    struct gpt_err *err) GPT_MUST_USE;
 
-/* Fits length and samples of the plan to a run that resumes after `iteration`
- * steps and `consumed` samples. */
-void gpt_train_plan_rest(struct gpt_train_plan *plan, int64_t iteration,
-                         int64_t consumed);
+/* Fits length, samples and schedule of the plan to a run that resumes after
+ * `iteration` steps and `consumed` samples. */
+int gpt_train_plan_rest(struct gpt_train_plan *plan, int64_t iteration,
+                        int64_t consumed, struct gpt_err *err) GPT_MUST_USE;
 
 /* The part of the model that tensor parallel rank tp_rank of stage pp_rank
  * has. */
@@ -74,6 +76,10 @@ int gpt_train_plan_schedule(struct gpt_train_plan *plan,
                             const struct gpt_train_options *o,
                             const struct gpt_args *args,
                             struct gpt_err *err) GPT_MUST_USE;
+
+/* For plan.c: the schedule again, after the length has changed. */
+int gpt_train_plan_refit(struct gpt_train_plan *plan,
+                         struct gpt_err *err) GPT_MUST_USE;
 
 /* The schedule that the plan's options would give a run of the length that
  * `there`, the schedule of a checkpoint, has. Where it equals `there`, two

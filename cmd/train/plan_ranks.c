@@ -4,6 +4,8 @@
  * told in the words of options. Start at gpt_train_plan_ranks(). */
 #include "cmd/train/plan.h"
 
+#include "base/num.h"
+
 #include <stdio.h>
 #include <string.h>
 
@@ -210,6 +212,21 @@ static int plan_sharding(struct gpt_train_plan *p,
 
 /* ---- recomputation ---- */
 
+/* The layers of the smallest stage; all chunks of a stage have as many as its
+ * first. Every rank must find the same. */
+static int least_layers(const struct gpt_train_plan *p, int64_t *least,
+                        struct gpt_err *err)
+{
+    *least = INT64_MAX;
+    for (int64_t i = 0; i < p->topology.size[GPT_PP]; i++) {
+        struct gpt_layout layout;
+
+        GPT_TRY(gpt_train_layout(p, p->topology.at[GPT_TP], i, &layout, err));
+        *least = gpt_min_i64(*least, layout.chunk[0].n_layers);
+    }
+    return GPT_OK;
+}
+
 static int plan_recompute(struct gpt_train_plan *p,
                           const struct gpt_train_options *o,
                           const struct gpt_args *args, struct gpt_err *err)
@@ -221,6 +238,7 @@ static int plan_recompute(struct gpt_train_plan *p,
     const int method = gpt_train_choice(gpt_train_methods, o->recompute_method);
     const bool full = what == GPT_GRANULARITY_FULL;
     struct gpt_execution *e = &p->replica.exec;
+    int64_t least;
 
     if (full && o->recompute_activations)
         return gpt_fail(err, GPT_EUSAGE,
@@ -239,13 +257,14 @@ static int plan_recompute(struct gpt_train_plan *p,
                                                   : GPT_RECOMPUTE_UNIFORM;
     else if (what == GPT_GRANULARITY_SELECTIVE || o->recompute_activations)
         e->recompute = GPT_RECOMPUTE_SELECTIVE;
-    /* all chunks of a stage have as many layers as the first */
-    if (full && o->recompute_layers > p->replica.layout.chunk[0].n_layers)
+    if (!full)
+        return GPT_OK;
+    GPT_TRY(least_layers(p, &least, err));
+    if (o->recompute_layers > least)
         return gpt_fail(err, GPT_EUSAGE,
                         "--recompute-num-layers %lld is above the %lld layers "
                         "of a %sstage",
-                        (long long)o->recompute_layers,
-                        (long long)p->replica.layout.chunk[0].n_layers,
+                        (long long)o->recompute_layers, (long long)least,
                         p->topology.chunks > 1 ? "virtual " : "");
     return GPT_OK;
 }

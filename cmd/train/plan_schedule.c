@@ -17,14 +17,14 @@ static const struct gpt_lr_schedule_names lr_names = {
     .wd_style = "--weight-decay-incr-style",
 };
 
-/* The value of a pair --NAME-iters, --NAME-samples in samples; `def` when
- * neither is given. A run counts in one unit: that of its length. */
+/* The value of a pair --NAME-iters, --NAME-samples in samples; 0 when neither
+ * is given. A run counts in one unit: that of its length. */
 static int in_samples(const struct gpt_train_plan *p,
                       const struct gpt_train_options *o, const char *name,
-                      int64_t iters, int64_t samples, int64_t def, int64_t *out,
+                      int64_t iters, int64_t samples, int64_t *out,
                       struct gpt_err *err)
 {
-    *out = def;
+    *out = samples;
     if (iters > 0 && o->train_samples > 0)
         return gpt_fail(err, GPT_EUSAGE,
                         "--train-samples goes with "
@@ -35,16 +35,50 @@ static int in_samples(const struct gpt_train_plan *p,
                         "--train-iters goes with "
                         "--%s-iters, not --%s-samples",
                         name, name);
-    if (samples > 0)
-        *out = samples;
     if (iters > 0 && !gpt_mul(iters, p->rampup.global_batch, out))
         return gpt_fail(err, GPT_EUSAGE, "--%s-iters %lld is too large", name,
                         (long long)iters);
     return GPT_OK;
 }
 
-/* Megatron's options for the learning rate. Its defaults reach to the end of
- * the run, so that this comes after the length. */
+/* Megatron's defaults reach to the end of the run: those of the decay of the
+ * rate, and of weight decay always. A share for warm-up is one of the decay. */
+static void reach_end(struct gpt_train_plan *p)
+{
+    const struct gpt_train_options *o = p->options;
+    struct gpt_lr_schedule *s = &p->schedule;
+
+    s->wd_incr_samples = p->train_samples;
+    if (o->lr_decay_iters == 0 && o->lr_decay_samples == 0)
+        s->decay_samples =
+            o->train_samples > 0 ? o->train_samples : p->train_samples;
+    if (o->lr_warmup_fraction > 0)
+        s->warmup_samples =
+            (int64_t)(o->lr_warmup_fraction * (double)s->decay_samples);
+}
+
+/* The library's rules name samples alone: which options make them is added. */
+static int check_schedule(const struct gpt_train_plan *p, struct gpt_err *err)
+{
+    const struct gpt_lr_schedule *s = &p->schedule;
+    const int status = gpt_lr_schedule_check(s, &lr_names, err);
+
+    if (status == GPT_OK)
+        return GPT_OK;
+    if (s->warmup_samples >= s->decay_samples)
+        gpt_hint(err, "a shorter warm-up (--lr-warmup-iters, -samples or "
+                      "-fraction), or a longer run; a step has %lld samples",
+                 (long long)p->rampup.global_batch);
+    else if (s->style == GPT_LR_WSD &&
+             (s->wsd_decay_samples == 0 ||
+              s->wsd_decay_samples > s->decay_samples))
+        gpt_hint(err, "--lr-wsd-decay-%s gives the length of the last part of "
+                      "--lr-decay-style WSD",
+                 p->options->train_samples > 0 ? "samples" : "iters");
+    return status;
+}
+
+/* Megatron's options for the learning rate. */
 static int plan_learning_rate(struct gpt_train_plan *p,
                               const struct gpt_train_options *o,
                               const struct gpt_args *args, struct gpt_err *err)
@@ -65,22 +99,16 @@ static int plan_learning_rate(struct gpt_train_plan *p,
     if (o->lr_warmup_style)
         (void)gpt_lr_warmup_parse(o->lr_warmup_style, &s->warmup);
     s->step_samples = p->rampup.global_batch;
-    GPT_TRY(
-        in_samples(p, o, "lr-decay", o->lr_decay_iters, o->lr_decay_samples,
-                   o->train_samples > 0 ? o->train_samples : p->train_samples,
-                   &s->decay_samples, err));
+    GPT_TRY(in_samples(p, o, "lr-decay", o->lr_decay_iters,
+                       o->lr_decay_samples, &s->decay_samples, err));
     GPT_TRY(in_samples(p, o, "lr-warmup", o->lr_warmup_iters,
-                       o->lr_warmup_samples, 0, &s->warmup_samples, err));
+                       o->lr_warmup_samples, &s->warmup_samples, err));
     GPT_TRY(in_samples(p, o, "lr-wsd-decay", o->lr_wsd_decay_iters,
-                       o->lr_wsd_decay_samples, 0, &s->wsd_decay_samples, err));
-    if (o->lr_warmup_fraction > 0) {
-        if (s->warmup_samples > 0)
-            return gpt_fail(err, GPT_EUSAGE,
-                            "--lr-warmup-fraction excludes "
-                            "--lr-warmup-iters and --lr-warmup-samples");
-        s->warmup_samples =
-            (int64_t)(o->lr_warmup_fraction * (double)s->decay_samples);
-    }
+                       o->lr_wsd_decay_samples, &s->wsd_decay_samples, err));
+    if (o->lr_warmup_fraction > 0 && s->warmup_samples > 0)
+        return gpt_fail(err, GPT_EUSAGE,
+                        "--lr-warmup-fraction excludes --lr-warmup-iters and "
+                        "--lr-warmup-samples");
     return GPT_OK;
 }
 
@@ -95,7 +123,6 @@ static int plan_weight_decay(struct gpt_train_plan *p,
     bool end = gpt_option_given(args, "end-weight-decay");
 
     (void)gpt_wd_style_parse(o->weight_decay_incr_style, &s->wd_style);
-    s->wd_incr_samples = p->train_samples; /* as Megatron: over the whole run */
     if (s->wd_style == GPT_WD_CONSTANT) {
         if (start || end)
             return gpt_fail(err, GPT_EUSAGE,
@@ -121,15 +148,18 @@ int gpt_train_plan_schedule(struct gpt_train_plan *p,
 {
     GPT_TRY(plan_learning_rate(p, o, args, err));
     GPT_TRY(plan_weight_decay(p, o, args, err));
-    if (p->train_iters == 0)
-        return GPT_OK;
-    const int status = gpt_lr_schedule_check(&p->schedule, &lr_names, err);
-    if (status != GPT_OK &&
-        p->schedule.warmup_samples >= p->schedule.decay_samples)
-        gpt_hint(err, "a shorter warm-up (--lr-warmup-iters, -samples or "
-                      "-fraction), or a longer run; a step has %lld samples",
-                 (long long)p->rampup.global_batch);
-    return status;
+    reach_end(p);
+    return p->train_iters > 0 ? check_schedule(p, err) : GPT_OK;
+}
+
+/* A decay that ended with the first length would leave the steps after it with
+ * the least rate, or cut the decay off. The checkpoint's schedule stays as it
+ * was, where that is asked for. */
+int gpt_train_plan_refit(struct gpt_train_plan *p, struct gpt_err *err)
+{
+    reach_end(p);
+    return p->options->use_checkpoint_scheduler ? GPT_OK
+                                                : check_schedule(p, err);
 }
 
 /* Weight decay changes over the whole run in every schedule, so that its field
@@ -140,13 +170,14 @@ gpt_train_schedule_for(const struct gpt_train_plan *p,
                        const struct gpt_lr_schedule *there)
 {
     const struct gpt_train_options *o = p->options;
+    const int64_t batch =
+        gpt_max_i64(p->rampup.global_batch, there->step_samples);
     struct gpt_lr_schedule s = p->schedule;
 
     s.wd_incr_samples = there->wd_incr_samples;
     if (o->lr_decay_iters == 0 && o->lr_decay_samples == 0)
         s.decay_samples =
-            llabs(there->decay_samples - there->wd_incr_samples) <
-                    p->rampup.global_batch
+            llabs(there->decay_samples - there->wd_incr_samples) < batch
                 ? there->decay_samples
                 : there->wd_incr_samples;
     if (o->lr_warmup_fraction > 0)

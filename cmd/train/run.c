@@ -62,6 +62,13 @@ static int settle_options(struct gpt_run *r, struct gpt_buf *b,
                             &r->arena, b, err);
 }
 
+/* True where a run goes on in the directory that it saves into: it may be the
+ * first start of a command that is started again and again. */
+static bool resumes_own(const struct gpt_train_options *o)
+{
+    return o->load && o->save && gpt_path_same(o->load, o->save);
+}
+
 /* A first start with --load of an empty --save has no checkpoint: the model is
  * the one of the options then. */
 static int take_checkpoint_args(struct gpt_run *r, struct gpt_buf *b,
@@ -76,7 +83,7 @@ static int take_checkpoint_args(struct gpt_run *r, struct gpt_buf *b,
     if (!o->load)
         return gpt_fail(err, GPT_EUSAGE, "--use-checkpoint-args needs --load");
     GPT_TRY(gpt_source_exists(&exists, o->load, err));
-    if (!exists && o->save && strcmp(o->load, o->save) == 0)
+    if (!exists && resumes_own(o))
         return GPT_OK;
     GPT_TRY(gpt_source_open(&r->peeked, o->load, &newest, err));
     return gpt_train_take_args(&r->own_options, &r->args, &r->peeked, &r->arena,
@@ -633,10 +640,45 @@ static int count_epoch(struct gpt_run *r, int64_t *samples, struct gpt_err *err)
         status = gpt_hint(err, "--train-iters or --train-samples give the "
                                "length of a run on a blend");
     }
+    if (*samples > 0 && r->o->epochs > 1 &&
+        gpt_corpus_ends(corpus, GPT_TRAIN)) {
+        gpt_fail(err, GPT_EUSAGE,
+                 "--epochs %lld: several data sets without weights are read "
+                 "once", (long long)r->o->epochs);
+        status = gpt_hint(err, "gpt-dataset merge makes one data set of them");
+    }
 out:
     gpt_corpus_close(corpus);
     gpt_arena_free(&names);
     return status;
+}
+
+/* Epochs become steps, whose rules would name an option that was not given. */
+static int check_epochs(const struct gpt_train_options *o, struct gpt_err *err)
+{
+    const struct {
+        const char *name;
+        bool given, counts_samples;
+    } others[] = {
+        {"train-iters", o->train_iters > 0, false},
+        {"train-samples", o->train_samples > 0, false},
+        {"rampup-batch-size", o->rampup.n > 0, true},
+        {"lr-decay-samples", o->lr_decay_samples > 0, true},
+        {"lr-warmup-samples", o->lr_warmup_samples > 0, true},
+        {"lr-wsd-decay-samples", o->lr_wsd_decay_samples > 0, true},
+    };
+
+    for (size_t i = 0; i < GPT_COUNT(others); i++) {
+        if (!others[i].given)
+            continue;
+        gpt_fail(err, GPT_EUSAGE, "--epochs and --%s exclude each other",
+                 others[i].name);
+        return others[i].counts_samples
+                   ? gpt_hint(err, "it goes with --train-samples; epochs are "
+                                   "counted in steps")
+                   : GPT_EUSAGE;
+    }
+    return GPT_OK;
 }
 
 /* --epochs N becomes a number of steps, and is all that follows from it: the
@@ -651,9 +693,7 @@ static int plan_epochs(struct gpt_run *r, struct gpt_err *err)
     /* a run that resumes counts its epochs from the start, too */
     if (o->epochs == 0)
         return gpt_train_plan(&r->plan, o, args, &r->world->topology, err);
-    if (o->train_iters > 0 || o->train_samples > 0)
-        return gpt_fail(err, GPT_EUSAGE, "--epochs and --%s exclude each other",
-                        o->train_iters > 0 ? "train-iters" : "train-samples");
+    GPT_TRY(check_epochs(o, err));
     o->train_iters = 1000000; /* any length: the data do not depend on it */
     GPT_TRY(gpt_train_plan(&r->plan, o, args, &r->world->topology, err));
     GPT_TRY(count_epoch(r, &samples, err));
@@ -667,51 +707,53 @@ static int plan_epochs(struct gpt_run *r, struct gpt_err *err)
                         "--epochs %lld: %lld samples are less than one batch "
                         "of %lld", (long long)o->epochs, (long long)wanted,
                         (long long)r->plan.rampup.global_batch);
-    return gpt_train_plan(&r->plan, o, args, &r->world->topology, err);
+    GPT_TRY(gpt_train_plan(&r->plan, o, args, &r->world->topology, err));
+    /* whatever the batch is, so that a run that resumes with another one reads
+     * the same samples in the same order */
+    r->plan.length_samples = r->plan.corpus.n_samples[GPT_TRAIN] = wanted;
+    return GPT_OK;
 }
 
-/* Files of sets, tasks and prompts may lie elsewhere on another machine. */
-static int compare_evaluation(struct gpt_run *r, struct gpt_err *err)
+/* Compares lines over all ranks, and frees them. `status`: how they were made.
+ * A rank without any compares as well, or the others would wait for it. */
+static int compare_lines(struct gpt_run *r, const char *what,
+                         struct gpt_buf *lines, int status, struct gpt_err *err)
 {
-    struct gpt_buf read = {0};
-    int status = gpt_evaluator_digest(r->evaluator, &read);
-
-    if (status != GPT_OK)
-        gpt_no_memory(err, "a digest");
-    else if (read.len > 0)
-        status = gpt_world_agree(r->world, "evaluation", read.data, err);
-    gpt_buf_free(&read);
+    status = status == GPT_OK
+                 ? gpt_world_agree(r->world, what,
+                                   lines->data ? lines->data : "none\n", err)
+                 : gpt_no_memory(err, what);
+    gpt_buf_free(lines);
     return status;
 }
 
 /* Ranks whose options differ would train a model that no command describes. The
  * comparison comes before memory is allocated and files are touched. Options
- * that concern one rank alone are left out, as are the paths of data: the
- * digest compares what was found there. */
+ * that concern one rank alone are left out, as are the paths of data, of rules
+ * of the loss, of sets, tasks and prompts, which may lie elsewhere on another
+ * machine: digests compare what was found there. */
 static int compare_ranks(struct gpt_run *r, const struct gpt_args *args,
                          struct gpt_err *err)
 {
-    struct gpt_buf options = {0};
-    char data[256];
+    struct gpt_buf options = {0}, loss = {0}, read = {0};
+    char data[256] = "none\n";
 
     int status = gpt_options_lines(args, r->o, GPT_LINES_SHARED, &options);
-    if (status != GPT_OK)
-        gpt_no_memory(err, "the options");
-    else
-        status = gpt_world_agree(r->world, "options", options.data, err);
-    gpt_buf_free(&options);
-    GPT_TRY(status);
-    GPT_TRY(compare_evaluation(r, err));
-    if (!r->corpus)
-        return GPT_OK;
-    snprintf(data, sizeof(data),
-             "digest = %016" PRIx64 "\nvocabulary size = %lld\n"
-             "end of document = %d\nvalidation samples = %lld\n"
-             "test samples = %lld\n",
-             r->context.corpus_digest,
-             (long long)r->plan.replica.config.vocab_size, r->plan.masks.eod,
-             (long long)gpt_corpus_size(r->corpus, GPT_VALID),
-             (long long)gpt_corpus_size(r->corpus, GPT_TEST));
+    GPT_TRY(compare_lines(r, "options", &options, status, err));
+    status = gpt_loss_digest(r->loss, &loss);
+    GPT_TRY(compare_lines(r, "loss", &loss, status, err));
+    status = gpt_evaluator_digest(r->evaluator, &read);
+    GPT_TRY(compare_lines(r, "evaluation", &read, status, err));
+    if (r->corpus)
+        snprintf(data, sizeof(data),
+                 "digest = %016" PRIx64 "\nvocabulary size = %lld\n"
+                 "end of document = %d\nvalidation samples = %lld\n"
+                 "test samples = %lld\n",
+                 r->context.corpus_digest,
+                 (long long)r->plan.replica.config.vocab_size,
+                 r->plan.masks.eod,
+                 (long long)gpt_corpus_size(r->corpus, GPT_VALID),
+                 (long long)gpt_corpus_size(r->corpus, GPT_TEST));
     return gpt_world_agree(r->world, "data set", data, err);
 }
 
@@ -723,7 +765,8 @@ static int compare_ranks(struct gpt_run *r, const struct gpt_args *args,
 static int lock_save(struct gpt_run *r, struct gpt_err *err)
 {
     const struct gpt_train_options *o = r->o;
-    bool same = o->load && gpt_path_same(o->load, o->save), exists;
+    const bool same = resumes_own(o);
+    bool exists;
 
     GPT_TRY(gpt_format_check_place(&gpt_format_native, o->save, err));
     GPT_TRY(gpt_lock_open(&r->lock, o->save, err));
@@ -782,6 +825,14 @@ static double find_peak(struct gpt_run *r)
                : 0;
 }
 
+/* A run that has made no step, and whose command is not one that resumes: lines
+ * in the file of its --metrics are another run's. */
+static bool begins_anew(const struct gpt_run *r)
+{
+    return r->state.iteration == 0 && !r->plan.evaluates &&
+           (r->o->finetune || !resumes_own(r->o));
+}
+
 static int open_report(struct gpt_run *r, struct gpt_err *err)
 {
     const struct gpt_train_options *o = r->o;
@@ -815,7 +866,9 @@ static int open_report(struct gpt_run *r, struct gpt_err *err)
         .sinks = {.metrics = o->metrics,
                   .tensorboard = o->tensorboard_dir,
                   .command = o->log_metrics_command,
-                  .iteration = r->state.iteration},
+                  .iteration = r->plan.evaluates ? INT64_MAX
+                                                 : r->state.iteration,
+                  .keep = begins_anew(r) && !o->common.force},
         .iteration = r->state.iteration,
         .progress = o->common.progress,
     };
@@ -828,6 +881,7 @@ static int open_report(struct gpt_run *r, struct gpt_err *err)
         GPT_TRY(gpt_path_join(r->metrics, sizeof(r->metrics), o->save,
                               "metrics.jsonl", err));
         options.sinks.metrics = r->metrics;
+        options.sinks.keep = false; /* open_save() has found it to be ours */
     }
     if (is_first(r) && o->sample_prompts && o->save && !r->plan.evaluates) {
         GPT_TRY(gpt_path_join(r->samples, sizeof(r->samples), o->save,
@@ -851,42 +905,56 @@ static int fill_replica(struct gpt_run *r, struct gpt_err *err)
     if (!o->load)
         return gpt_replica_init(r->replica, err);
     GPT_TRY(gpt_source_exists(&exists, o->load, err));
-    if (!exists && o->save && strcmp(o->load, o->save) == 0) {
+    /* loading and beginning anew are collective, and not the same: a rank that
+     * took the other one would be waited for */
+    snprintf(text, sizeof(text), "there is one = %s\n", exists ? "yes" : "no");
+    GPT_TRY(gpt_world_agree(r->world, "checkpoint to load", text, err));
+    if (!exists && resumes_own(o)) {
         gpt_log_line(" no checkpoint in %s yet: starting from random weights",
                      o->load);
         GPT_TRY(gpt_replica_init(r->replica, err));
     } else {
-        GPT_TRY(gpt_state_load(r->replica, &r->state, &r->context,
-                               &r->plan.schedule, err));
+        GPT_TRY(gpt_state_load(r->replica, &r->state, &r->context, &r->plan,
+                               err));
     }
     snprintf(text, sizeof(text), "iteration = %lld\nsamples = %lld\n",
              (long long)r->state.iteration, (long long)r->state.consumed_train);
     return gpt_world_agree(r->world, "checkpoint", text, err);
 }
 
-/* The position of a run that resumes decides how many samples are left. The
+/* The position of a run that resumes has decided how many samples are left. The
  * index of samples was made for the plan of a new run; where the batch became
- * smaller than it was, the rest needs more of them. */
-static int fit_rest(struct gpt_run *r, struct gpt_err *err)
+ * smaller than it was, the rest needs more of them. The data are those of the
+ * checkpoint, or not, as they are read from here on. */
+static int fit_corpus(struct gpt_run *r, struct gpt_err *err)
 {
-    const int64_t planned = r->plan.train_iters;
+    if (r->corpus &&
+        r->plan.train_samples > gpt_corpus_size(r->corpus, GPT_TRAIN)) {
+        gpt_corpus_close(r->corpus);
+        r->corpus = NULL;
+        r->plan.corpus.n_samples[GPT_TRAIN] = r->plan.train_samples;
+        GPT_TRY(gpt_corpus_open(&r->corpus, &r->plan.corpus, err));
+        r->context.corpus_digest = gpt_corpus_digest(r->corpus);
+    }
+    gpt_state_compare_data(&r->state, &r->context);
+    return GPT_OK;
+}
+
+/* A run that resumes after `planned` steps of a new one were to be made. */
+static int fit_rest(struct gpt_run *r, int64_t planned, struct gpt_err *err)
+{
+    const bool epochs = r->o->epochs > 0;
 
     if (r->plan.evaluates || r->state.iteration == 0)
         return GPT_OK;
-    gpt_train_plan_rest(&r->plan, r->state.iteration, r->state.consumed_train);
     if (r->plan.train_iters != planned &&
         r->plan.train_iters > r->state.iteration)
-        gpt_log_line(" the batch is another one than before: --train-samples "
-                     "%lld are reached at iteration %lld",
-                     (long long)r->o->train_samples,
+        gpt_log_line(" the batch is another one than before: --%s %lld are "
+                     "reached at iteration %lld",
+                     epochs ? "epochs" : "train-samples",
+                     (long long)(epochs ? r->o->epochs : r->o->train_samples),
                      (long long)r->plan.train_iters);
-    if (!r->corpus ||
-        r->plan.train_samples <= gpt_corpus_size(r->corpus, GPT_TRAIN))
-        return GPT_OK;
-    gpt_corpus_close(r->corpus);
-    r->corpus = NULL;
-    r->plan.corpus.n_samples[GPT_TRAIN] = r->plan.train_samples;
-    return gpt_corpus_open(&r->corpus, &r->plan.corpus, err);
+    return fit_corpus(r, err);
 }
 
 /* Another process may have taken memory since check_memory(): then the hint is
@@ -907,13 +975,15 @@ static int allocate(struct gpt_run *r, const struct gpt_memory *memory,
 static int open_replica(struct gpt_run *r, const struct gpt_args *args,
                         const struct gpt_memory *memory, struct gpt_err *err)
 {
+    const int64_t planned = r->plan.train_iters;
+
     GPT_TRY(allocate(r, memory, err));
     r->context.options = r->o;
     r->context.plan = &r->plan;
     GPT_TRY(gpt_options_print(args->program, r->o, args, &r->option_text));
     r->context.option_text = r->option_text.data;
     GPT_TRY(fill_replica(r, err));
-    GPT_TRY(fit_rest(r, err));
+    GPT_TRY(fit_rest(r, planned, err));
     r->saving = r->saved = r->state.iteration;
     r->context.own_until = own_iterations(r);
     if (is_first(r) && r->o->save && !r->plan.evaluates)

@@ -58,7 +58,8 @@ static int find_cut(const char *path, const char *text, size_t len,
 /* A run that resumes makes the steps after its checkpoint again: their lines
  * would be in the file twice. The file is replaced whole, so a crash loses
  * nothing. */
-static int cut_metrics(const char *path, int64_t iteration, struct gpt_err *err)
+static int cut_metrics(const char *path, int64_t iteration, bool keep,
+                       struct gpt_err *err)
 {
     struct stat file;
     char *text;
@@ -69,6 +70,11 @@ static int cut_metrics(const char *path, int64_t iteration, struct gpt_err *err)
         return GPT_OK;
     GPT_TRY(gpt_read_file(path, (int64_t)1 << 32, &text, &len, err));
     status = find_cut(path, text, len, iteration, &cut, err);
+    if (status == GPT_OK && keep && memchr(text + cut, '\n', len - cut)) {
+        gpt_fail(err, GPT_EEXIST, "%s: holds lines of another run", path);
+        status = gpt_hint(err, "name another file with --metrics, or replace "
+                               "its lines with --force");
+    }
     if (status == GPT_OK && cut < len)
         status = gpt_write_file(path, GPT_OUT_FORCE, text, cut, err);
     gpt_free(text);
@@ -170,11 +176,11 @@ int gpt_sinks_sample(struct gpt_sinks *s, int64_t iteration, const char *line,
 
 /* Lines of steps that will be made again are cut off before any is added. */
 static int open_lines(struct gpt_append **file, const char *path,
-                      int64_t iteration, struct gpt_err *err)
+                      int64_t iteration, bool keep, struct gpt_err *err)
 {
     if (!path)
         return GPT_OK;
-    GPT_TRY(cut_metrics(path, iteration, err));
+    GPT_TRY(cut_metrics(path, iteration, keep, err));
     return gpt_append_open(file, path, err);
 }
 
@@ -186,9 +192,11 @@ int gpt_sinks_open(struct gpt_sinks **sinks, const struct gpt_sink_options *o,
 
     *sinks = NULL;
     GPT_TRY(gpt_new(&s, 1, sizeof(*s), "metrics", err));
-    GPT_TRY_GOTO(status, open_lines(&s->file, o->metrics, o->iteration, err),
-                 fail);
-    GPT_TRY_GOTO(status, open_lines(&s->samples, o->samples, o->iteration, err),
+    GPT_TRY_GOTO(
+        status, open_lines(&s->file, o->metrics, o->iteration, o->keep, err),
+        fail);
+    GPT_TRY_GOTO(status,
+                 open_lines(&s->samples, o->samples, o->iteration, false, err),
                  fail);
     if (o->tensorboard)
         GPT_TRY_GOTO(status,

@@ -18,13 +18,16 @@ struct gpt_sink_options {
     const char *tensorboard; /* directory, or NULL */
     const char *command;     /* for sh, or NULL */
     const char *samples;     /* file of texts, or NULL */
-    int64_t iteration;       /* that the run continues from */
+    int64_t iteration;       /* that the run continues from; INT64_MAX: it adds
+                              * lines, and makes no step again */
+    bool keep;               /* `metrics` may be another run's: no line of it is
+                              * cut off */
 };
 
 struct gpt_sinks;
 
 /* Lines of both files after `iteration` are cut off: those steps will be made
- * again. */
+ * again. GPT_EEXIST where `keep` forbids that. */
 int gpt_sinks_open(struct gpt_sinks **sinks, const struct gpt_sink_options *o,
                    struct gpt_err *err) GPT_MUST_USE;
 /* One line of n numbers. A command that does not read, or has ended, is

@@ -11,7 +11,9 @@
 #include "cmd/train/vocabulary.h"
 
 #include <inttypes.h>
+#include <math.h>
 #include <stdio.h>
+#include <stdlib.h>
 #include <string.h>
 
 #define MAX_COUNT ((int64_t)1 << 53)
@@ -151,15 +153,13 @@ static int check_model(const struct gpt_replica *r,
     return GPT_EUSAGE;
 }
 
-/* A position in other data is a warning and not an error: continuing on new
- * data is a common wish. Checkpoints of old programs have no scheduled samples;
- * then all that were consumed count. */
-static int read_position(struct gpt_replica *r, struct gpt_train_state *state,
-                         const struct gpt_state_context *c, const cJSON *json,
+/* Checkpoints of old programs have no scheduled samples; then all that were
+ * consumed count. */
+static int read_position(const struct gpt_replica *r,
+                         struct gpt_train_state *state, const cJSON *json,
                          const char *what, struct gpt_err *err)
 {
     const char *digest;
-    char here[24];
     int64_t seed;
 
     GPT_TRY(gpt_json_int(json, "iteration", 0, MAX_COUNT, &state->iteration,
@@ -181,12 +181,32 @@ static int read_position(struct gpt_replica *r, struct gpt_train_state *state,
         gpt_warn("%s: its run had --seed %lld, this one %lld: dropout and "
                  "data order change",
                  what, (long long)seed, (long long)r->o.exec.seed);
-    snprintf(here, sizeof(here), "%016" PRIx64, c->corpus_digest);
-    if (strcmp(here, digest) != 0)
+    state->corpus_digest = strtoull(digest, NULL, 16);
+    return gpt_json_int_or(json, "seq_length", r->o.exec.seq_length, 1,
+                           MAX_COUNT, &state->seq_length, what, err);
+}
+
+/* A position in other data is a warning and not an error: continuing on new
+ * data is a common wish. */
+void gpt_state_compare_data(const struct gpt_train_state *state,
+                            const struct gpt_state_context *c)
+{
+    const char *what = c->options->load;
+
+    if (state->seq_length == 0 || state->corpus_digest == c->corpus_digest)
+        return;
+    if (state->seq_length != c->options->seq_length)
+        gpt_warn("%s: its run had --seq-length %lld, this one %lld: the data "
+                 "are cut into other samples, of which %lld count as read; "
+                 "text may repeat or be left out",
+                 what, (long long)state->seq_length,
+                 (long long)c->options->seq_length,
+                 (long long)state->consumed_train);
+    else
         gpt_warn("%s: its run had other data, or other data options "
-                 "(digest %s, now %s): samples may repeat or be left out",
-                 what, digest, here);
-    return GPT_OK;
+                 "(digest %016" PRIx64 ", now %016" PRIx64
+                 "): samples may repeat or be left out",
+                 what, state->corpus_digest, c->corpus_digest);
 }
 
 /* Another type is no error, as many runs begin in one and end in another; but
@@ -204,7 +224,8 @@ static void report_precision(const struct gpt_replica *r, const cJSON *json,
                  what, there->valuestring, here);
 }
 
-/* A run that had no loss scale, or a constant one, starts with a new one. */
+/* A run that had no loss scale, or a constant one, starts with a new one. The
+ * least scale may be a larger one than before. */
 static int read_scale(struct gpt_loss_scale *s, const cJSON *json,
                       const char *what, struct gpt_err *err)
 {
@@ -214,14 +235,14 @@ static int read_scale(struct gpt_loss_scale *s, const cJSON *json,
     if (!scale || s->o.initial <= 0 || s->o.constant)
         return GPT_OK;
     GPT_TRY(gpt_json_real_or(scale, "scale", s->o.initial, &value, what, err));
-    if (!(value >= s->o.min) || value > 0x1p126)
+    if (!(value > 0) || value > 0x1p126)
         return gpt_fail(err, GPT_EDATA,
-                        "%s: loss scale %g is not in %g..2^126", what, value,
-                        s->o.min);
+                        "%s: loss scale %g is not above 0 and at most 2^126",
+                        what, value);
     GPT_TRY(gpt_json_int(scale, "good", 0, MAX_COUNT, &s->good, what, err));
     GPT_TRY(gpt_json_int(scale, "left", -MAX_COUNT, MAX_COUNT, &s->left, what,
                          err));
-    s->scale = (float)value;
+    s->scale = (float)fmax(value, s->o.min);
     return GPT_OK;
 }
 
@@ -331,8 +352,7 @@ static void report_length(const struct gpt_lr_schedule *here,
 static int settle_schedule(const struct gpt_source *source,
                            const struct gpt_train_state *state,
                            const struct gpt_state_context *c,
-                           struct gpt_lr_schedule *schedule,
-                           struct gpt_err *err)
+                           struct gpt_train_plan *plan, struct gpt_err *err)
 {
     struct gpt_lr_schedule there;
 
@@ -346,24 +366,26 @@ static int settle_schedule(const struct gpt_source *source,
     }
     GPT_TRY(gpt_lr_schedule_from_json(&there, source->state, source->dir, err));
     if (c->options->use_checkpoint_scheduler) {
-        *schedule = there;
+        plan->schedule = there;
         return GPT_OK;
     }
     const struct gpt_lr_schedule expected =
-        gpt_train_schedule_for(c->plan, &there);
+        gpt_train_schedule_for(plan, &there);
     GPT_TRY(gpt_lr_schedule_compare(&expected, &there, source->dir, err));
-    report_length(schedule, &there, state, source->dir);
+    report_length(&plan->schedule, &there, state, source->dir);
     return GPT_OK;
 }
 
 static int read_run(struct gpt_replica *r, const struct gpt_source *source,
                     struct gpt_train_state *state,
                     const struct gpt_state_context *c,
-                    struct gpt_lr_schedule *schedule, struct gpt_err *err)
+                    struct gpt_train_plan *plan, struct gpt_err *err)
 {
-    GPT_TRY(read_position(r, state, c, source->state, source->dir, err));
+    GPT_TRY(read_position(r, state, source->state, source->dir, err));
+    GPT_TRY(gpt_train_plan_rest(plan, state->iteration, state->consumed_train,
+                                err));
     report_precision(r, source->state, source->dir);
-    GPT_TRY(settle_schedule(source, state, c, schedule, err));
+    GPT_TRY(settle_schedule(source, state, c, plan, err));
     return c->options->no_load_optim ? GPT_OK : read_optimizer(r, source, err);
 }
 
@@ -373,7 +395,7 @@ static int read_run(struct gpt_replica *r, const struct gpt_source *source,
 static int read_source(struct gpt_replica *r, const struct gpt_source *source,
                        struct gpt_train_state *state,
                        const struct gpt_state_context *c,
-                       struct gpt_lr_schedule *schedule, struct gpt_err *err)
+                       struct gpt_train_plan *plan, struct gpt_err *err)
 {
     /* The losses of a model need its weights alone. */
     const bool finetune = c->options->finetune || c->plan->evaluates;
@@ -384,11 +406,12 @@ static int read_source(struct gpt_replica *r, const struct gpt_source *source,
         GPT_TRY(check_run(source, err));
     if (c->plan->evaluates)
         state->iteration = source->iteration;
-    /* Dummy rows that the checkpoint lacks keep their initial values. */
+    /* Dummy rows that the checkpoint lacks keep their initial values. Weights
+     * are made of them in load_together(): another rank may have failed. */
     if (r->o.config.padded_vocab_size != source->config.padded_vocab_size)
-        GPT_TRY(gpt_replica_init(r, err));
+        GPT_TRY(gpt_replica_init_values(r, err));
     GPT_TRY(read_kind(r, source, GPT_KIND_PARAMETERS, r->params, err));
-    return finetune ? GPT_OK : read_run(r, source, state, c, schedule, err);
+    return finetune ? GPT_OK : read_run(r, source, state, c, plan, err);
 }
 
 /* Weights are gathered and cast anew when all ranks have read theirs. A rank
@@ -396,7 +419,7 @@ static int read_source(struct gpt_replica *r, const struct gpt_source *source,
  * alone. */
 static int load_together(struct gpt_replica *r, struct gpt_train_state *state,
                          const struct gpt_state_context *c,
-                         struct gpt_lr_schedule *schedule,
+                         struct gpt_train_plan *plan,
                          struct gpt_agreement *all, struct gpt_err *err)
 {
     const struct gpt_source_options options = {
@@ -411,7 +434,7 @@ static int load_together(struct gpt_replica *r, struct gpt_train_state *state,
     int status;
 
     GPT_TRY(gpt_source_open(&source, c->options->load, &options, err));
-    status = read_source(r, &source, state, c, schedule, err);
+    status = read_source(r, &source, state, c, plan, err);
     GPT_TRY_GOTO(status, gpt_agreement_settle(all, status, "", NULL, err), out);
     GPT_TRY_GOTO(status, gpt_replica_refresh(r, err), out);
     gpt_log_line(" loaded checkpoint %s at iteration %lld", source.dir,
@@ -426,14 +449,14 @@ out:
  * others. */
 int gpt_state_load(struct gpt_replica *r, struct gpt_train_state *state,
                    const struct gpt_state_context *c,
-                   struct gpt_lr_schedule *schedule, struct gpt_err *err)
+                   struct gpt_train_plan *plan, struct gpt_err *err)
 {
     struct gpt_agreement peers, *all = NULL;
 
     if (gpt_state_peers(&peers, r->o.world, "load"))
         all = &peers;
     GPT_TRY(gpt_agreement_begin(all, err));
-    int status = load_together(r, state, c, schedule, all, err);
+    int status = load_together(r, state, c, plan, all, err);
     gpt_agreement_end(all);
     return status;
 }

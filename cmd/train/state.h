@@ -20,6 +20,10 @@ struct gpt_train_state {
     int64_t consumed_valid;
     struct gpt_best best;
     int64_t restarts; /* times that the run was resumed */
+    /* What the samples were, of a checkpoint that is resumed from: the digest
+     * of its corpus, and its sequence length (0: a new run). */
+    uint64_t corpus_digest;
+    int64_t seq_length;
 };
 
 /* What else a checkpoint records, and is compared with on resume. */
@@ -45,13 +49,18 @@ bool gpt_state_peers(struct gpt_agreement *peers, const struct gpt_world *world,
                      const char *name);
 
 /* Loads from options->load, on all ranks or on none: weights and, unless
- * options say otherwise, optimizer, loss scale, position and schedule (written
- * to *schedule when the checkpoint's is to be used). GPT_EDATA or GPT_EUSAGE
- * name the field that does not fit. */
+ * options say otherwise, optimizer, loss scale and position. The length of
+ * *plan, which is the context's, is fitted to the position, and its schedule to
+ * both; it becomes the checkpoint's when that one is to be used. GPT_EDATA or
+ * GPT_EUSAGE name the field that does not fit. */
 int gpt_state_load(struct gpt_replica *replica, struct gpt_train_state *state,
                    const struct gpt_state_context *context,
-                   struct gpt_lr_schedule *schedule,
+                   struct gpt_train_plan *plan,
                    struct gpt_err *err) GPT_MUST_USE;
+/* Warns where a run that resumes has other samples than its checkpoint: after
+ * context->corpus_digest became that of the data as they will be read. */
+void gpt_state_compare_data(const struct gpt_train_state *state,
+                            const struct gpt_state_context *context);
 
 /* True when the replica's buffer of this kind holds its shards alone.
  * Checkpoints hold exact parameters, whatever the type of the weights. */

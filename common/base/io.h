@@ -245,7 +245,9 @@ bool gpt_path_exists(const char *path);
  * it is there: no permission, no descriptors, a disk that fails. */
 bool gpt_path_hidden(int error);
 bool gpt_path_is_dir(const char *path);
-bool gpt_path_same(const char *a, const char *b); /* same device and inode */
+/* The same device and inode; where neither is there, the same names, whatever
+ * slashes are between and behind them. */
+bool gpt_path_same(const char *a, const char *b);
 /* What comes after the last slash. */
 const char *gpt_path_name(const char *path);
 bool gpt_path_ends_in(const char *path, const char *suffix);

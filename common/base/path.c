@@ -35,13 +35,45 @@ bool gpt_path_is_dir(const char *path)
     return stat(path, &st) == 0 && S_ISDIR(st.st_mode);
 }
 
-/* Names prove nothing: links, "." and bind mounts give one file several. */
+/* Moves *path to its next name, which is no "."; returns its length, 0 at the
+ * end. */
+static size_t next_name(const char **path)
+{
+    size_t n;
+
+    do {
+        *path += strspn(*path, "/");
+        n = strcspn(*path, "/");
+    } while (n == 1 && **path == '.' && (*path)++);
+    return n;
+}
+
+static bool same_names(const char *a, const char *b)
+{
+    size_t n;
+
+    if ((*a == '/') != (*b == '/'))
+        return false;
+    do {
+        n = next_name(&a);
+        if (n != next_name(&b) || strncmp(a, b, n) != 0)
+            return false;
+        a += n;
+        b += n;
+    } while (n > 0);
+    return true;
+}
+
+/* Where there are files, names prove nothing: links, "." and bind mounts give
+ * one file several. */
 bool gpt_path_same(const char *a, const char *b)
 {
     struct stat x, y;
+    const bool is_a = stat(a, &x) == 0, is_b = stat(b, &y) == 0;
 
-    return stat(a, &x) == 0 && stat(b, &y) == 0 && x.st_dev == y.st_dev &&
-           x.st_ino == y.st_ino;
+    if (!is_a && !is_b)
+        return same_names(a, b);
+    return is_a && is_b && x.st_dev == y.st_dev && x.st_ino == y.st_ino;
 }
 
 bool gpt_path_ends_in(const char *path, const char *suffix)

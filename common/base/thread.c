@@ -7,6 +7,7 @@
 #include <errno.h>
 #include <signal.h>
 #include <string.h>
+#include <time.h>
 
 enum { NAME_BYTES = 16 }; /* of a thread in Linux, the NUL included */
 
@@ -45,4 +46,14 @@ void gpt_thread_join(pthread_t thread)
 
     assert(code == 0); /* joined once, and never by itself */
     (void)code;
+}
+
+void gpt_thread_cond_init(pthread_cond_t *condition)
+{
+    pthread_condattr_t monotonic;
+
+    pthread_condattr_init(&monotonic);
+    pthread_condattr_setclock(&monotonic, CLOCK_MONOTONIC);
+    pthread_cond_init(condition, &monotonic);
+    pthread_condattr_destroy(&monotonic);
 }

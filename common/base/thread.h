@@ -19,4 +19,8 @@ int gpt_thread_start(pthread_t *thread, const char *name,
 /* Waits until the thread's function has returned. */
 void gpt_thread_join(pthread_t thread);
 
+/* A condition whose waits end at times of CLOCK_MONOTONIC: setting the time of
+ * day neither ends nor prolongs them. */
+void gpt_thread_cond_init(pthread_cond_t *condition);
+
 #endif

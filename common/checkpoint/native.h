@@ -88,7 +88,8 @@ int gpt_checkpoint_mark_best(const char *root, int64_t iteration,
 int64_t gpt_checkpoint_best(const char *root);
 
 /* Removes all but the newest `keep` complete iterations, the one that the
- * tracker names and the one that is marked as the best; keep <= 0: nothing. */
+ * tracker names and the one that is marked as the best; keep <= 0: nothing. Of
+ * what cannot be removed a warning tells, here and in the next function. */
 int gpt_checkpoint_prune(const char *root, int64_t keep, struct gpt_err *err)
     GPT_MUST_USE;
 /* Removes the iterations beyond `until`, but for `iteration`: those of a run

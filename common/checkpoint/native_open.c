@@ -208,13 +208,10 @@ static int remove_in(const char *dir, const char *name, struct gpt_err *err)
     return GPT_OK;
 }
 
-/* The manifest goes first. A directory without one counts as incomplete for
- * every reader, so a crash in the middle leaves no checkpoint that opens and
- * then lacks files. */
-static int remove_iteration(const char *path, struct gpt_err *err)
+static int remove_files(const char *path, struct gpt_err *err)
 {
-    int status = remove_in(path, GPT_MANIFEST, err);
     DIR *dir = opendir(path);
+    int status = GPT_OK;
 
     if (!dir)
         return gpt_fail_errno(err, GPT_EIO, "%s", path);
@@ -225,6 +222,22 @@ static int remove_iteration(const char *path, struct gpt_err *err)
     if (status == GPT_OK && rmdir(path) != 0)
         status = gpt_fail_errno(err, GPT_EIO, "%s: cannot remove", path);
     return status;
+}
+
+/* The manifest goes first. A directory without one counts as incomplete for
+ * every reader, so a crash in the middle leaves no checkpoint that opens and
+ * then lacks files. What cannot be removed stays with a warning: a new
+ * checkpoint is on disk, and a file that someone has put into an old one is no
+ * reason to end the run that wrote it. */
+static bool remove_iteration(const char *path)
+{
+    struct gpt_err why = {0};
+
+    if (remove_in(path, GPT_MANIFEST, &why) == GPT_OK &&
+        remove_files(path, &why) == GPT_OK)
+        return true;
+    gpt_warn("an old checkpoint is not removed: %s", why.text);
+    return false;
 }
 
 /* ---- the best one ---- */
@@ -279,7 +292,7 @@ int gpt_checkpoint_prune(const char *root, int64_t keep, struct gpt_err *err)
         if (status != GPT_OK)
             break;
         if (complete >= keep && list[i] != tracked && list[i] != best) {
-            status = remove_iteration(path, err);
+            remove_iteration(path);
         } else if (gpt_manifest_read(&manifest, path, NULL) == GPT_OK) {
             complete++;
             cJSON_Delete(manifest);
@@ -297,8 +310,8 @@ static int remove_replaced(const char *root, int64_t iteration,
     if (iteration == gpt_checkpoint_best(root))
         GPT_TRY(remove_in(root, GPT_BEST, err));
     GPT_TRY(gpt_checkpoint_path(path, sizeof(path), root, iteration, err));
-    GPT_TRY(remove_iteration(path, err));
-    gpt_info("removed %s, of the run that this one replaces", path);
+    if (remove_iteration(path))
+        gpt_info("removed %s, of the run that this one replaces", path);
     return GPT_OK;
 }
 

@@ -643,6 +643,11 @@ int64_t gpt_corpus_epoch(const struct gpt_corpus *c, enum gpt_split split)
     return n;
 }
 
+bool gpt_corpus_ends(const struct gpt_corpus *c, enum gpt_split split)
+{
+    return c->split[split].blended && !c->split[split].weighted;
+}
+
 uint64_t gpt_corpus_digest(const struct gpt_corpus *c)
 {
     return c->digest;

@@ -56,6 +56,10 @@ bool gpt_corpus_repeats(const struct gpt_corpus *c, enum gpt_split split,
  * weights decide how often a data set is read. */
 int64_t gpt_corpus_epoch(const struct gpt_corpus *c, enum gpt_split split);
 
+/* True when a split has no more samples than one epoch, however many are
+ * wanted: it draws from several data sets without weights. */
+bool gpt_corpus_ends(const struct gpt_corpus *c, enum gpt_split split);
+
 /* tokens (seq_length + 1) int32 of sample i; thread-safe. With `documents` it
  * is one sequence between the two tokens, clipped at the end or padded with -1;
  * no end is added to a sequence that has it. GPT_EDATA names

@@ -138,7 +138,7 @@ static void *post_signs(void *peers)
 
     pthread_mutex_lock(&pulse->lock);
     for (int64_t n = 1; !pulse->stop; n++) {
-        clock_gettime(CLOCK_REALTIME, &next);
+        clock_gettime(CLOCK_MONOTONIC, &next);
         next.tv_nsec += interval % 1000000000;
         next.tv_sec += interval / 1000000000 + next.tv_nsec / 1000000000;
         next.tv_nsec %= 1000000000;
@@ -169,7 +169,7 @@ int gpt_agreement_begin(struct gpt_agreement *p, struct gpt_err *err)
     GPT_TRY(post_sign(p, 0, err));
     GPT_TRY(gpt_new(&pulse, 1, sizeof(*pulse), "agreement", err));
     pthread_mutex_init(&pulse->lock, NULL);
-    pthread_cond_init(&pulse->changed, NULL);
+    gpt_thread_cond_init(&pulse->changed);
     p->pulse = pulse;
     int status = gpt_thread_start(&pulse->thread, "agree", post_signs, p, err);
     if (status == GPT_OK)

@@ -9,6 +9,7 @@
 #include "parallel/comm_internal.h"
 
 #include "base/memory.h"
+#include "base/thread.h"
 
 #include <assert.h>
 #include <pthread.h>
@@ -97,7 +98,6 @@ int gpt_comm_open(struct gpt_comm **out, struct gpt_store *store,
                   const char *name, const int64_t *ranks, int64_t n,
                   int64_t index, double timeout, struct gpt_err *err)
 {
-    pthread_condattr_t monotonic;
     struct gpt_comm *c;
     int status;
 
@@ -111,11 +111,7 @@ int gpt_comm_open(struct gpt_comm **out, struct gpt_store *store,
                            .timeout = timeout};
     snprintf(c->name, sizeof(c->name), "%s", name);
     pthread_mutex_init(&c->lock, NULL);
-    pthread_condattr_init(&monotonic);
-    /* a clock that is set must not end or prolong a wait */
-    pthread_condattr_setclock(&monotonic, CLOCK_MONOTONIC);
-    pthread_cond_init(&c->wake, &monotonic);
-    pthread_condattr_destroy(&monotonic);
+    gpt_thread_cond_init(&c->wake);
     GPT_TRY_GOTO(status,
                  gpt_new(&c->ranks, (size_t)n, sizeof(*c->ranks),
                          "a group of ranks", err),

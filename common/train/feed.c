@@ -139,7 +139,8 @@ static void average(float *weight, int64_t n, int64_t micro_batches)
  * over all of them is made here. The divisor is constant where the batch as a
  * whole is averaged. */
 static int weigh(const struct gpt_feed *f, struct batch *b,
-                 const struct gpt_microbatch_block *at, int64_t sample0)
+                 const struct gpt_microbatch_block *at, const int32_t *tokens,
+                 int64_t sample0)
 {
     const int64_t n = rows(&f->o), micro_batches = b->n * f->o.dp_size;
     const struct gpt_loss_rows batch = {
@@ -158,7 +159,7 @@ static int weigh(const struct gpt_feed *f, struct batch *b,
         return GPT_OK;
     }
     if (b->own_weights)
-        GPT_TRY(gpt_loss_weigh(f->o.loss, &batch, &b->err));
+        GPT_TRY(gpt_loss_weigh(f->o.loss, &batch, tokens, &b->err));
     const float divisor =
         (float)(b->own_weights ? micro_batches : n * micro_batches);
     for (int64_t i = 0; i < n; i++)
@@ -178,7 +179,7 @@ static int make_micro(const struct gpt_feed *f, struct batch *b, int64_t i,
     gpt_microbatch_lay_out(&at, (char *)b->blocks + i * bytes, rows(&f->o));
     gpt_batch_masks(masks, tokens, f->o.micro_batch, f->o.seq_length, at.input,
                     at.target, at.position, at.weight, at.doc_start);
-    GPT_TRY(weigh(f, b, &at, sample0));
+    GPT_TRY(weigh(f, b, &at, tokens, sample0));
     *at.sample0 = sample0;
     b->micro[i] = (struct gpt_microbatch){
         .input = at.input,

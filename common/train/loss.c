@@ -4,8 +4,8 @@
  * is not a number would be found in a gradient, far from its cause. */
 #include "train/loss.h"
 
+#include "base/hash.h"
 #include "base/io.h"
-#include "base/memory.h"
 
 #include <dlfcn.h>
 #include <inttypes.h>
@@ -88,17 +88,19 @@ static int read_weights(struct gpt_loss_rule *r, const char *path,
 }
 
 /* A sample's weight is 1 plus what its input tokens add, and is spread over its
- * unmasked tokens. A sample without any has no loss. */
+ * unmasked tokens. A sample without any has no loss. Padding adds nothing: what
+ * stands for it in the input may be a token that the file names. */
 static void weigh_samples(const struct gpt_loss_rule *r,
-                          const struct gpt_loss_rows *rows)
+                          const struct gpt_loss_rows *rows,
+                          const int32_t *tokens)
 {
     for (int64_t b = 0; b < rows->samples; b++) {
-        const int32_t *input = rows->input + b * rows->length;
+        const int32_t *input = tokens + b * (rows->length + 1);
         float *weight = rows->weight + b * rows->length;
         double sample = 1, unmasked = 0;
 
         for (int64_t t = 0; t < rows->length; t++) {
-            sample += (double)r->tokens[input[t]];
+            sample += input[t] < 0 ? 0 : (double)r->tokens[input[t]];
             unmasked += (double)weight[t];
         }
         for (int64_t t = 0; unmasked > 0 && t < rows->length; t++)
@@ -246,6 +248,22 @@ const char *gpt_loss_name(const struct gpt_loss_rule *r)
     return r && r->plugin ? r->plugin->name : NULL;
 }
 
+/* The file of a plug-in may differ: machines have libraries that were compiled
+ * for their own processors. */
+int gpt_loss_digest(const struct gpt_loss_rule *r, struct gpt_buf *lines)
+{
+    const char *name = r && r->plugin ? gpt_loss_name(r) : "none";
+
+    if (r && r->tokens)
+        GPT_TRY(gpt_buf_printf(
+            lines, "weights of tokens = %016" PRIx64 "\n",
+            gpt_hash64(r->tokens, (size_t)r->n_tokens * sizeof(*r->tokens),
+                       0)));
+    else
+        GPT_TRY(gpt_buf_printf(lines, "weights of tokens = none\n"));
+    return gpt_buf_printf(lines, "loss plug-in = %s\n", name ? name : "?");
+}
+
 /* A plug-in that has losses alone leaves the averages as they are. */
 bool gpt_loss_weighs(const struct gpt_loss_rule *r)
 {
@@ -273,10 +291,11 @@ static int call_weigh(const struct gpt_loss_rule *r,
 }
 
 int gpt_loss_weigh(const struct gpt_loss_rule *r,
-                   const struct gpt_loss_rows *rows, struct gpt_err *err)
+                   const struct gpt_loss_rows *rows, const int32_t *tokens,
+                   struct gpt_err *err)
 {
     if (r->tokens)
-        weigh_samples(r, rows);
+        weigh_samples(r, rows, tokens);
     else
         weigh_tokens(rows);
     return r->plugin && r->plugin->weigh ? call_weigh(r, rows, err) : GPT_OK;

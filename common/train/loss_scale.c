@@ -51,10 +51,12 @@ struct gpt_loss_scale gpt_loss_scale_new(const struct gpt_loss_scale_options *o)
     };
 }
 
-void gpt_loss_scale_update(struct gpt_loss_scale *s, bool finite)
+bool gpt_loss_scale_update(struct gpt_loss_scale *s, bool finite)
 {
+    const float before = s->scale;
+
     if (s->o.constant)
-        return;
+        return false;
     if (!finite) {
         /* once `left` is used up every further bad step halves the scale, as in
          * the original: it is filled up only when the scale has grown again */
@@ -62,12 +64,13 @@ void gpt_loss_scale_update(struct gpt_loss_scale *s, bool finite)
         s->left--;
         if (s->left <= 0)
             s->scale = fmaxf(s->scale * backoff, (float)s->o.min);
-        return;
+        return s->left > 0 || s->scale < before;
     }
     s->good++;
     if (s->good < s->o.window)
-        return;
+        return false;
     s->good = 0;
     s->left = s->o.hysteresis;
     s->scale = fminf(s->scale * growth, largest);
+    return false;
 }

@@ -39,7 +39,9 @@ int gpt_loss_scale_check(const struct gpt_loss_scale_options *o,
 struct gpt_loss_scale gpt_loss_scale_new(
     const struct gpt_loss_scale_options *o);
 
-/* After a step; finite: all of its gradients were. */
-void gpt_loss_scale_update(struct gpt_loss_scale *s, bool finite);
+/* After a step; finite: all of its gradients were. True when they were not and
+ * the scale may have been too large: it falls, or will after further such
+ * steps. */
+bool gpt_loss_scale_update(struct gpt_loss_scale *s, bool finite);
 
 #endif

@@ -353,7 +353,7 @@ static void put_slice(struct gpt_replica *r, const struct gpt_slice *s,
  * and the global index only, so ranks of any layout start from one model
  * without exchanging anything. The buffer is used again for the next slice, so
  * each copy is waited for. */
-int gpt_replica_init(struct gpt_replica *r, struct gpt_err *err)
+int gpt_replica_init_values(struct gpt_replica *r, struct gpt_err *err)
 {
     int64_t largest = 0;
     float *host = NULL;
@@ -369,7 +369,13 @@ int gpt_replica_init(struct gpt_replica *r, struct gpt_err *err)
         status = r->be->sync(r->q, err);
     }
     gpt_free(host);
-    return status == GPT_OK ? gpt_replica_refresh(r, err) : status;
+    return status;
+}
+
+int gpt_replica_init(struct gpt_replica *r, struct gpt_err *err)
+{
+    GPT_TRY(gpt_replica_init_values(r, err));
+    return gpt_replica_refresh(r, err);
 }
 
 void gpt_memory_print(const struct gpt_memory *memory)

@@ -82,6 +82,9 @@ int gpt_replica_refresh(struct gpt_replica *replica,
 /* Initial values: a function of the seed alone, whatever the layout. */
 int gpt_replica_init(struct gpt_replica *replica,
                      struct gpt_err *err) GPT_MUST_USE;
+/* `params` alone, without other ranks: gpt_replica_refresh() is to follow. */
+int gpt_replica_init_values(struct gpt_replica *replica,
+                            struct gpt_err *err) GPT_MUST_USE;
 
 /* The prediction as a table of lines, through gpt_log_line(). */
 void gpt_memory_print(const struct gpt_memory *memory);

@@ -172,15 +172,11 @@ static bool has_loss_scale(const struct gpt_replica *r)
 static void decide_skip(struct gpt_replica *r, struct gpt_step *step)
 {
     const bool finite = isfinite(step->grad_norm);
-    const float before = r->scale.scale;
+    const bool falls =
+        has_loss_scale(r) && gpt_loss_scale_update(&r->scale, finite);
 
     step->skipped = !isfinite(step->loss) || !finite;
-    step->overflow = false;
-    if (!has_loss_scale(r))
-        return;
-    gpt_loss_scale_update(&r->scale, finite);
-    step->overflow = !finite && isfinite(step->loss) &&
-                     (r->scale.left > 0 || r->scale.scale < before);
+    step->overflow = falls && isfinite(step->loss);
 }
 
 static double mean(const struct gpt_replica *r, double sum)

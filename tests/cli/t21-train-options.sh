@@ -53,6 +53,38 @@ expect 0 'in steps it ends at its steps' train --train-iters 12 \
     --global-batch-size 2 --load samples --override-opt_param-scheduler \
     --save steps
 check 'all of them' test "$(tracker steps)" = 12
+# The schedule ends with the run, whatever a step takes: 20 + 5 x 2 samples.
+expect 0 'a run in steps' train --train-iters 10 --exit-interval 5 --save five
+expect 0 'resumes with half the batch' train --train-iters 10 \
+    --global-batch-size 2 --load five --save less --log-interval 1
+err_has 'the learning rate decays over 30 samples, not 40'
+check 'and has a rate until its end' grep -q \
+    '"iteration":9,"consumed_samples":28,.*"learning_rate":0.000666' \
+    less/metrics.jsonl
+err_lacks 'other data'
+expect 0 'with twice the batch' train --train-iters 10 \
+    --global-batch-size 8 --load five
+err_has 'the learning rate decays over 60 samples, not 40'
+expect 0 'or as before' train --train-iters 10 --global-batch-size 8 \
+    --load five --use-checkpoint-opt-param-scheduler
+err_lacks 'decays over 60'
+expect 0 'a run whose last batch would be a part' train --train-samples 38 \
+    --global-batch-size 8 --exit-interval 2 --save part
+expect 0 'resumes with a smaller one' train --train-samples 38 \
+    --global-batch-size 2 --load part
+err_has '--train-samples 38 are reached at iteration 13'
+expect 0 'samples of another length' train --train-iters 12 --seq-length 8 \
+    --max-position-embeddings 16 --load short --save shorter
+err_has 'its run had --seq-length 16, this one 8'
+expect 0 'a first start, the directory in two writings' train \
+    --train-iters 1 --save new --load ./new/
+err_has 'no checkpoint in ./new/ yet'
+expect 2 'a last part without a length' train --train-iters 5 \
+    --lr-decay-style WSD
+err_has '--lr-wsd-decay-iters gives the length of the last part'
+expect 2 'validations without end' train --train-iters 5 \
+    --eval-iters 1000000000000000 --global-batch-size 10000
+err_has '--eval-iters 1000000000000000 x --global-batch-size 10000'
 
 # ---- nothing to train ----
 expect 0 'a finished run says how to go on' train --train-iters 10 --load short

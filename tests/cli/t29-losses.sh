@@ -81,6 +81,31 @@ trial 'per token'
 trial 'key tokens'
 trial regularised
 
+# Padding adds nothing, though token 0 stands for it in the input.
+padded="$(options_of padded | sed 's/--pad-token-id [0-9]*//')"
+for token in 0 1; do
+    echo "$token 5" >add$token.txt
+    # shellcheck disable=SC2086 # word lists
+    expect 0 "token $token, which the data lack, adds 5" run 1 $padded \
+        --token-loss-weights add$token.txt
+    grep -o '"lm_loss":[^,]*' some.jsonl >added$token
+done
+check 'to no sample' cmp added0 added1
+apart() { # rank-0-option rank-1-option: options that ranks read for themselves
+    # shellcheck disable=SC2016,SC2086 # for the inner shell; a word list
+    expect 2 "ranks with '$1' and '$2'" timeout 120 gpt-launch --standalone \
+        --nproc-per-node 2 sh -c 'r=$1; shift
+        [ $RANK = 0 ] || r=$1; shift
+        exec gpt-train "$@" $r' sh "$1" "$2" $model
+    err_has 'the ranks were not given the same loss'
+}
+if [ $ranks = yes ]; then
+    apart '--token-loss-weights add0.txt' '--token-loss-weights add1.txt'
+    apart '' '--token-loss-weights add1.txt'
+    err_has "'weights of tokens = "
+    err_has "rank 0 has 'weights of tokens = none'"
+fi
+
 # Plug-ins: the examples, built as gpt_loss.h says.
 plugins=no
 if command -v cc >/dev/null; then
@@ -92,6 +117,10 @@ if command -v cc >/dev/null; then
     done
     trial focal
     trial half
+    if [ $ranks = yes ]; then
+        apart '--loss-plugin focal.so' ''
+        err_has "'loss plug-in = none', rank 0 has 'loss plug-in = "
+    fi
     cat >bad.c <<'END'
 #include "gpt_loss.h"
 #include <stdio.h>
@@ -151,8 +180,32 @@ rows='--document-samples --bos-token-id 257 --eos-token-id 256'
         --save two --exit-interval 7
     expect 0 'and resumed' gpt-train $free $rows --epochs 3 --load two \
         --save again
+    # epochs are samples: 28 of 60 are read
+    for batch in 8 2; do
+        expect 0 "resumed with batches of $batch" gpt-train $free $rows \
+            --epochs 3 --load two --save by$batch --micro-batch-size 2 \
+            --global-batch-size $batch
+        err_has "--epochs 3 are reached at iteration $((7 + 32 / batch))"
+        check 'in the same data' sh -c '! grep "other data" "$1"' sh \
+            "$scratch/err"
+        check 'to their end' grep -q '"consumed_samples":60,' \
+            by$batch/metrics.jsonl
+    done
+    expect 0 'nothing is left' gpt-train $free $rows --epochs 3 --load by2
+    err_has 'a larger --epochs continues the run'
+    for i in idx bin; do cp data_text_document.$i second.$i; done
+    expect 0 'an epoch of two data sets' gpt-train $free $rows --epochs 1 \
+        --data-path data_text_document second
+    err_has 'an epoch: 40 samples'
+    expect 2 'two epochs of them' gpt-train $free $rows --epochs 2 \
+        --data-path data_text_document second
+    err_has '--epochs 2: several data sets without weights are read once'
+    expect 2 'epochs, and samples' gpt-train $free --epochs 2 \
+        --lr-warmup-samples 4
+    err_has '--epochs and --lr-warmup-samples exclude each other'
     expect 0 'packed, in order' gpt-train $free --no-shuffle --epochs 2 \
         --metrics one.jsonl
+    rm -f some.jsonl
     expect 0 'the order is not that of a seed' gpt-train $free --no-shuffle \
         --epochs 2 --seed 7 --metrics some.jsonl --lr 0
     expect 2 'epochs and steps' gpt-train $model --epochs 2

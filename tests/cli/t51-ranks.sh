@@ -94,6 +94,9 @@ refused 1 '--recompute-num-layers 2 --recompute-granularity selective' \
     'needs --recompute-granularity full'
 refused 1 '--recompute-num-layers 9 --recompute-granularity full' \
     'is above the 8 layers of a stage'
+refused 2 "$pp 2 --decoder-last-pipeline-num-layers 2 \
+--recompute-granularity full --recompute-num-layers 3" \
+    'is above the 2 layers of a stage'
 
 expect 0 'sequence parallelism alone is switched off, as in Megatron' \
     dry 1 --config gpt2-124m --vocab-size 50257 --sequence-parallel

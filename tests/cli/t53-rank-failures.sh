@@ -102,6 +102,18 @@ check 'by the other rank either' test "$(cat status.1)" = 0
 end_all
 rm env.0
 
+# shellcheck disable=SC2086 # a word list
+expect 0 'a checkpoint' timeout 60 gpt-train $tiny --num-layers 2 \
+    --global-batch-size 6 --train-iters 1 --save seen
+mkdir away
+echo 'cd away' >env.1
+echo "$PWD/$data" >data.1
+start --train-iters 2 --load seen --save seen
+check 'that one rank does not see: all fail' all_end 2 \
+    'the ranks were not given the same checkpoint to load: rank 1' 0 1
+end_all
+rm env.1 data.1
+
 start --metrics /dev/full
 check 'rank 0 cannot write' all_end 4 'rank 0: cannot write' 0 1
 end_all

@@ -39,10 +39,40 @@ while [ $i -lt 600 ] && ! grep -q 'iteration *3/' slow.log 2>/dev/null; do
 done
 check 'one that does not read does not hold up steps' \
     grep -q 'iteration *3/' slow.log
-pkill -P $slow -INT gpt-train 2>/dev/null
+pkill -P $slow -TERM gpt-train 2>/dev/null
 wait $slow
 check 'and a signal ends the wait for it' \
     grep -q 'has not ended; it is left alone' slow.log
+
+# One that reads gets all lines, and may end.
+rm -f got.jsonl
+(train --train-iters 1000000 --metrics own.jsonl \
+    --log-metrics-command 'sleep 0.5; cat > got.jsonl' >quick.log 2>&1
+    echo $? >quick.status) &
+quick=$!
+until_line() { # file: has lines, after 60 seconds at the latest
+    i=0
+    until [ -s "$1" ] || [ $i = 600 ]; do sleep 0.1; i=$((i + 1)); done
+}
+until_line own.jsonl
+pkill -P $quick -TERM gpt-train 2>/dev/null
+wait $quick
+check 'after a signal, too, all lines are sent' cmp got.jsonl own.jsonl
+check 'and the command ends' sh -c '! grep "has not ended" quick.log'
+
+# ---- lines of another run ----
+lines() { wc -l <own.jsonl; }
+n=$(lines)
+expect 7 'a new run with a file that has lines' train --metrics own.jsonl
+err_has 'own.jsonl: holds lines of another run'
+check 'leaves them' test "$(lines)" = "$n"
+expect 0 'an evaluation' train --metrics own.jsonl --train-iters 0 --load ckpt
+check 'adds its own' test "$(lines)" -gt "$n"
+expect 0 'a run that goes on' train --metrics own.jsonl --load ckpt \
+    --train-iters 9 --force
+check 'writes none twice' test "$(grep -c '"iteration":9,' own.jsonl)" -le 2
+expect 0 'what is forced' train --metrics own.jsonl --force
+check 'replaces them' test "$(grep -c '"iteration":1,' own.jsonl)" = 1
 
 # ---- TensorBoard ----
 expect 0 'event files' train --tensorboard-dir tb/run --save tb-ckpt

@@ -379,7 +379,10 @@ static void test_paths(void)
            "names the part");
     ok(gpt_path_same("x/f", "x/../x/f"), "the same file");
     ok(!gpt_path_same("x/f", "x"), "another file");
-    ok(!gpt_path_same("nope", "nope"), "no file");
+    ok(gpt_path_same("nope", "./nope//"), "what is not there, by its name");
+    ok(!gpt_path_same("nope", "/nope"), "which begins at the root, or not");
+    ok(!gpt_path_same("nope", "no"), "by the whole name");
+    ok(!gpt_path_same("nope", "x/f"), "is no file that is there");
     ok(gpt_path_room("/", &root) && gpt_path_room("/no-such-name", &new) &&
            gpt_path_room("no-such-name/", &new),
        "room below the root and here, for what is not there yet");

@@ -76,9 +76,24 @@ static void constant(void)
 
     is_int(gpt_loss_scale_check(&o, NULL, &err), GPT_OK, "a constant scale");
     struct gpt_loss_scale s = gpt_loss_scale_new(&o);
+    int blamed = 0;
     for (int i = 0; i < 5000; i++)
-        gpt_loss_scale_update(&s, i % 2 == 0);
+        blamed += gpt_loss_scale_update(&s, i % 2 == 0);
     ok(s.scale == 128, "stays");
+    is_int(blamed, 0, "and is not why gradients are not finite");
+}
+
+/* A bad step is the scale's as long as it can still fall. */
+static void blame(void)
+{
+    const struct gpt_loss_scale_options o = {4, 2, 1000, 2, false};
+    static const bool blamed[] = {true, true, false, false};
+    struct gpt_loss_scale s = gpt_loss_scale_new(&o);
+
+    ok(!gpt_loss_scale_update(&s, true), "a good step needs no reason");
+    for (size_t i = 0; i < GPT_COUNT(blamed); i++)
+        is_int(gpt_loss_scale_update(&s, false), blamed[i],
+               "bad step %zu, scale %g", i, (double)s.scale);
 }
 
 int main(void)
@@ -86,5 +101,6 @@ int main(void)
     golden();
     refused();
     constant();
+    blame();
     return tap_done();
 }

@@ -430,9 +430,18 @@ static void test_prune(void)
 {
     struct gpt_checkpoint *c = NULL;
 
+    char path[sizeof(root) + 32];
+
     is_int(save(7, 1, 0), GPT_OK, "saves 7");
     is_int(gpt_checkpoint_prune(root, 0, &err), GPT_OK, "keep 0: nothing");
+    snprintf(path, sizeof(path), "%s/iter_0000001/notes", root);
+    is_int(mkdir(path, 0777), 0, "someone's directory in 1");
     is_int(gpt_checkpoint_prune(root, 2, &err), GPT_OK, "keeps two");
+    is_int(access(path, F_OK), 0, "and what cannot be removed");
+    rmdir(path);
+    is_int(gpt_checkpoint_prune(root, 2, &err), GPT_OK, "keeps two again");
+    *strrchr(path, '/') = '\0';
+    ok(access(path, F_OK) != 0, "removes the rest");
     is_int(gpt_checkpoint_open(&c, root, 1, false, &err), GPT_EDATA,
            "1 is gone: %s", err.text);
     is_int(gpt_checkpoint_open(&c, root, 7, false, &err), GPT_OK, "7 is not");

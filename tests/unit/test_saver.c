@@ -224,7 +224,6 @@ static int load_rank(struct rank *rank, const void *context)
 
     for (size_t i = 0; i < N_LAYOUTS; i++) {
         struct gpt_train_state state = {0};
-        struct gpt_lr_schedule mine = schedule;
         struct gpt_err err = {0};
         struct member m;
         char dir[300];
@@ -233,7 +232,7 @@ static int load_rank(struct rank *rank, const void *context)
             return say(rank, "open", &err);
         dir_of(dir, sizeof(dir), i);
         m.options.load = dir;
-        if (gpt_state_load(m.replica, &state, &m.context, &mine, &err))
+        if (gpt_state_load(m.replica, &state, &m.context, &m.plan, &err))
             return say(rank, "load", &err);
         int64_t bad = walk(&m, differs);
         if (bad || state.iteration != 7 || state.consumed_train != 70 ||
@@ -367,7 +366,6 @@ static int load_damaged(struct rank *rank, const void *context)
 {
     const struct layout *layout = &layouts[3];
     struct gpt_train_state state = {0};
-    struct gpt_lr_schedule mine = schedule;
     struct gpt_err err = {0};
     struct member m;
     char dir[300];
@@ -377,7 +375,7 @@ static int load_damaged(struct rank *rank, const void *context)
     dir_of(dir, sizeof(dir), 1);
     m.options.load = dir;
     int status =
-        gpt_state_load(m.replica, &state, &m.context, &mine, &err);
+        gpt_state_load(m.replica, &state, &m.context, &m.plan, &err);
     if (status != GPT_EDATA || !strstr(err.text, context))
         return say(rank, "damaged", &err);
     gpt_replica_close(m.replica);
