@@ -125,11 +125,20 @@ expect 0 'skipped without shards' pp unshard bad.jsonl --on-error skip
 gpt-dataset merge q-*.idx --output-prefix q -q
 check 'the same' cmp q.bin unshard_text_document.bin
 rm q-00002-of-00003*
-expect 0 'a shard is missing' gpt-dataset merge q-*.idx --output-prefix q --force
+cp q.bin whole.bin
+expect 3 'a shard is missing' gpt-dataset merge q-*.idx --output-prefix q --force
 err_has 'shard 2 of 3 is missing'
-expect 0 'shards in another order' gpt-dataset merge q-00003*.idx q-00001*.idx \
-    --output-prefix q --force
+err_has '--allow-missing-shards'
+check 'the old set stays' cmp whole.bin q.bin
+expect 3 'the last one is' gpt-dataset merge q-00001*.idx --output-prefix one
+err_has 'shard 2 of 3 is missing'
+expect 0 'it may be' gpt-dataset merge q-*.idx --output-prefix q --force \
+    --allow-missing-shards
+err_has 'warning: shard 2 of 3 is missing'
+expect 3 'shards in another order' gpt-dataset merge q-00003*.idx \
+    q-00001*.idx --output-prefix q --force
 err_has 'shard 1 of 3 is out of order'
+err_has 'shard 2 of 3 is missing'
 
 for s in 0/3 4/3 1/0 -1/3 x 1 1/ /3 1/3/4 1/100000; do
     expect 2 "--shard $s" pp no bad.jsonl --shard $s
