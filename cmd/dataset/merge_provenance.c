@@ -49,7 +49,9 @@ static double number_of(const cJSON *o, const char *name)
 
 /* ---- the JSON ---- */
 
-/* True when all parts have the field with one value, or none has it. */
+/* True when all parts have the field with one value, or none has it: parts of
+ * older programs lack some. cJSON_Compare() takes two missing items as
+ * different. */
 static bool is_common(const struct gpt_provenance_merge *m, const char *name)
 {
     const cJSON *first = field_of(m->parts[0], name);
@@ -180,8 +182,8 @@ static void add_parts(const struct gpt_provenance_merge *m,
 
 enum { IDENTITY_TEXT = 300 }; /* two of them fit into a message */
 
-/* Ids of one tokenizer are noise to a model of another, and nothing but the loss
- * would show them. */
+/* Ids of one tokenizer are noise to a model of another, and nothing but the
+ * loss would show them. */
 static int report_mismatch(const struct gpt_dataset_options *o,
                            const char *set,
                            const struct gpt_tokenizer_identity *its,
@@ -369,6 +371,8 @@ static int read_parts(struct gpt_provenance_merge *m, const char *const *sets,
     return GPT_OK;
 }
 
+/* Tokenizers are compared even where a part has no JSON and none is written:
+ * the tokens are merged all the same. */
 static int open_all(struct gpt_provenance_merge *m,
                     const struct gpt_dataset_options *o,
                     const char *const *sets, struct gpt_err *err)

@@ -1,5 +1,6 @@
 /* The check of gpt-dataset verify: everything that is wrong with a data set, by
- * the rules of gpt-dataset(5), with ids, ends of documents and the tokenizer. */
+ * the rules of gpt-dataset(5), with ids, ends of documents and the
+ * tokenizer. */
 #ifndef GPT_CMD_DATASET_VERIFY_H
 #define GPT_CMD_DATASET_VERIFY_H
 

@@ -33,7 +33,9 @@ static bool parse_shard_name(const char *name, int64_t *shard,
     return false;
 }
 
-/* Names are expected in rising order, which is that of the documents. */
+/* Names are expected in rising order, which is that of the documents. What is
+ * missing does not depend on their order: a list that is out of order may lack
+ * a shard, too, and only that loses documents. */
 struct gpt_shards gpt_shards_of(const char *const *names, int64_t n)
 {
     bool there[GPT_MAX_SHARDS + 1] = {false};

@@ -47,6 +47,18 @@ expect 0 'the order of the words' pp order tree/c tree/a.json tree/B.jsonl
 check 'is kept' same_as words order
 line 6 >'odd[1]*.jsonl'
 expect 0 'a file with odd characters in its name' pp odd 'odd[1]*.jsonl'
+expect 0 'a file twice' pp twice tree/B.jsonl tree/B.jsonl
+err_has "input 'tree/B.jsonl' is the same file as 'tree/B.jsonl'"
+err_has 'read twice'
+check 'is read twice' [ "$(wc -c <twice_text_document.bin)" = 8 ]
+ln tree/a.json linked.json
+expect 0 'patterns that overlap' pp overlap linked.json 'tree/*.json*' \
+    'tree/[aB].json*'
+err_has "3 inputs are files that are read before, the first 'tree/a.json'"
+err_has "the same file as 'linked.json'"
+rm linked.json
+expect 0 'other files' pp others tree/B.jsonl tree/a.json
+check 'without a warning' sh -c '! grep -q warning err'
 mkdir -p deep empty
 ln -s . deep/circle
 expect 4 'links in a circle' pp circle deep
