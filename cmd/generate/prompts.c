@@ -173,7 +173,7 @@ static bool has_escaped_nul(const char *line, size_t len)
 static int keep_id(struct gpt_prompts *p, struct gpt_prompt *prompt,
                    const cJSON *id, const char *what, struct gpt_err *err)
 {
-    if (cJSON_IsNumber(id) && fabs(id->valuedouble) > 0x1p53)
+    if (cJSON_IsNumber(id) && fabs(id->valuedouble) >= 0x1p53)
         return gpt_fail(err, GPT_EDATA,
                         "%s: field 'id': a number past 2^53 would be rounded; "
                         "write it as a string",
