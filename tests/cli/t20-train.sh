@@ -170,6 +170,26 @@ check 'and replaces those after it' test ! -e branch/iter_0000030
 expect 0 'loads other data with a warning' train --load minutes --seed 99
 err_has 'its run had other data'
 
+# A directory without its tracker is no empty one.
+cp -r whole untracked
+rm untracked/latest_checkpointed_iteration.txt
+cp untracked/iter_0000030/manifest.json before
+expect 0 'a run whose tracker was lost' train --load untracked --save untracked \
+    --train-iters 40
+err_has 'using untracked/iter_0000030 instead'
+check 'keeps its checkpoint' cmp before untracked/iter_0000030/manifest.json
+rm untracked/latest_checkpointed_iteration.txt
+expect 7 'another run does not write over it' train --save untracked
+# Iterations after the tracked one are those that a user went back from.
+expect 0 'a run of four checkpoints' train --save back --save-interval 10
+echo 20 >back/latest_checkpointed_iteration.txt
+for f in back/iter_0000020/model*; do
+    head -c 100 "$f" >stub && mv stub "$f"
+done
+expect 0 'a damaged one is not replaced by a later one' train --load back \
+    --save back --exit-interval 15
+err_has 'using back/iter_0000010 instead'
+
 two_runs() {
     signalled TERM busy >/dev/null || return 1
     wait $pid
