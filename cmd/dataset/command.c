@@ -7,23 +7,29 @@
 
 #include <string.h>
 
+struct gpt_tokenizer_options
+gpt_dataset_tokenizer(const struct gpt_dataset_options *o)
+{
+    struct gpt_tokenizer_options to = o->tokenizer;
+
+    /* Two files without a type have always been GPT-2's. */
+    if (!to.type && !to.model && (to.vocab_file || to.merge_file))
+        to.type = gpt_tokenizer_types[0];
+    to.vocab_size = o->vocab_size;
+    return to;
+}
+
 int gpt_dataset_open_tokenizer(struct gpt_tokenizer **tok,
                                const struct gpt_dataset_options *o,
                                struct gpt_err *err)
 {
-    struct gpt_tokenizer_options to = o->tokenizer;
+    const struct gpt_tokenizer_options to = gpt_dataset_tokenizer(o);
 
     *tok = NULL;
-    if (!to.type && !to.vocab_file && !to.merge_file && !to.model)
-        return GPT_OK;
     if (!to.type && to.model)
         return gpt_fail(err, GPT_EUSAGE,
                         "--tokenizer-model without --tokenizer-type");
-    /* Two files without a type have always been GPT-2's. */
-    if (!to.type)
-        to.type = gpt_tokenizer_types[0];
-    to.vocab_size = o->vocab_size;
-    return gpt_tokenizer_open_given(tok, &to, err);
+    return to.type ? gpt_tokenizer_open_given(tok, &to, err) : GPT_OK;
 }
 
 /* "A" alone is one document; "A:B" may lack either end, which then stays what

@@ -20,6 +20,7 @@ struct gpt_dataset_options {
     const char *cache_path, *split, *tokenizer_like;
     struct gpt_list num_samples;
     bool index_only, json, jsonl, strip_eod, sources;
+    bool allow_missing_shards, allow_vocab_mismatch;
     int64_t seq_length, seed;
     int64_t count, tail, top, vocab_size, eod, max_findings;
 
@@ -87,6 +88,9 @@ extern const struct gpt_dataset_command gpt_dataset_index;
 
 /* ---- what commands share ---- */
 
+/* What the options say about a tokenizer; .type is NULL when they name none. */
+struct gpt_tokenizer_options
+gpt_dataset_tokenizer(const struct gpt_dataset_options *o);
 /* Opens the tokenizer that the options name. *tok is NULL when they name none.
  * GPT_EUSAGE when a model has no type. */
 int gpt_dataset_open_tokenizer(struct gpt_tokenizer **tok,

@@ -12,6 +12,7 @@
 
 #include <dirent.h>
 #include <errno.h>
+#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -102,16 +103,29 @@ out:
 
 /* ---- the merge ---- */
 
-/* Warns of a shard that is missing or out of order. A merge without one is a
- * smaller data set, which may be meant. */
-static void check_shards(const char *const *sets, int64_t n)
+/* Another order than that of the shards holds the same documents, and may be
+ * meant; without a shard the corpus is a smaller one. */
+static int check_shards(const struct gpt_dataset_options *o,
+                        const char *const *sets, int64_t n,
+                        struct gpt_err *err)
 {
-    const char *what;
-    int64_t n_shards, shard = gpt_shards_gap(sets, n, &n_shards, &what);
+    const struct gpt_shards shards = gpt_shards_of(sets, n);
+    char missing[80];
 
-    if (shard)
-        gpt_warn("shard %lld of %lld is %s", (long long)shard,
-                 (long long)n_shards, what);
+    if (shards.misplaced)
+        gpt_warn("shard %lld of %lld is out of order",
+                 (long long)shards.misplaced, (long long)shards.n);
+    if (!shards.missing)
+        return GPT_OK;
+    snprintf(missing, sizeof(missing), "shard %lld of %lld is missing",
+             (long long)shards.missing, (long long)shards.n);
+    if (o->allow_missing_shards) {
+        gpt_warn("%s", missing);
+        return GPT_OK;
+    }
+    gpt_fail(err, GPT_EDATA, "%s", missing);
+    return gpt_hint(err, "name all shards, or merge those that there are with "
+                         "--allow-missing-shards");
 }
 
 /* All sets are opened, and so checked, before the first byte is written. */
@@ -152,10 +166,8 @@ static int merge_with_provenance(const struct gpt_dataset_options *o,
     struct gpt_provenance_merge *beside;
     int status;
 
-    check_shards(sets, n);
-    GPT_TRY(gpt_provenance_merge_open(&beside, o->output_prefix, sets, n,
-                                      o->common.force ? GPT_OUT_FORCE : 0,
-                                      err));
+    GPT_TRY(check_shards(o, sets, n, err));
+    GPT_TRY(gpt_provenance_merge_open(&beside, o, sets, n, err));
     GPT_TRY_GOTO(status, gpt_provenance_merge_write(beside, files, err), out);
     status = merge_sets(o, sets, n, files, err);
 out:
@@ -194,6 +206,12 @@ static const struct gpt_opt options[] = {
     {.kind = GPT_OPT_STRING, .name = "input", .arg = "DIR",
      GPT_DATASET_AT(input), .flags = GPT_OPT_DIR,
      .help = "take all sets of a directory, in the order of names"},
+    {.kind = GPT_OPT_FLAG, .name = "allow-missing-shards",
+     GPT_DATASET_AT(allow_missing_shards),
+     .help = "merge the shards that there are"},
+    {.kind = GPT_OPT_FLAG, .name = "allow-vocab-mismatch",
+     GPT_DATASET_AT(allow_vocab_mismatch),
+     .help = "merge sets of different tokenizers"},
 };
 
 const struct gpt_dataset_command gpt_dataset_merge = {

@@ -4,8 +4,10 @@
  * Start at gpt_provenance_merge_open().
  *
  *     "tool"      gpt-dataset and its version
- *     "merged"    for each part its name and the command that made it
- *     "unicode", "key", "index", "dtype", "tokenizer"   as the first part has
+ *     "merged"    for each part its name and the command that made it; where
+ *                 the parts' tokenizers differ, its tokenizer, too
+ *     "unicode", "key", "index", "dtype", "tokenizer"   as all parts have them;
+ *                 one in which parts differ is left out
  *     "documents", "sequences", "tokens", "text_bytes"  sums over all parts
  *     "lengths"   the histograms, added
  *     "bad_lines" the counts, added
@@ -18,6 +20,7 @@
 #include "base/num.h"
 #include "data/document_sources.h"
 #include "data/provenance.h"
+#include "tokenizer/identity.h"
 
 /* Everything is read and put together at open; only writing is left to
  * commit. */
@@ -25,6 +28,7 @@ struct gpt_provenance_merge {
     int64_t n;
     cJSON **parts;          /* their JSONs */
     struct gpt_in **sources; /* NULL when one lacks them */
+    bool one_tokenizer;     /* all parts have the same one */
     cJSON *root;
     struct gpt_out *json, *all_sources; /* or NULL */
 };
@@ -45,19 +49,38 @@ static double number_of(const cJSON *o, const char *name)
 
 /* ---- the JSON ---- */
 
-/* Copies what is the same for all parts from the first one. A part without a
- * field, of an older program, is no failure. */
+/* True when all parts have the field with one value, or none has it: parts of
+ * older programs lack some. cJSON_Compare() takes two missing items as
+ * different. */
+static bool is_common(const struct gpt_provenance_merge *m, const char *name)
+{
+    const cJSON *first = field_of(m->parts[0], name);
+
+    for (int64_t k = 1; k < m->n; k++) {
+        const cJSON *v = field_of(m->parts[k], name);
+
+        if (!cJSON_Compare(first, v, true) && (first || v))
+            return false;
+    }
+    return true;
+}
+
+/* Copies what is the same for all parts: the new set is not of one value where
+ * the parts have several. Paths of a tokenizer's files may differ, so that it
+ * is compared by its identity. */
 static void copy_common(const struct gpt_provenance_merge *m)
 {
-    static const char *const names[] = {"unicode", "key", "index", "dtype",
-                                        "tokenizer"};
+    static const char *const names[] = {"unicode", "key", "index", "dtype"};
+    const cJSON *tokenizer = field_of(m->parts[0], "tokenizer");
 
     for (size_t i = 0; i < GPT_COUNT(names); i++) {
         const cJSON *v = field_of(m->parts[0], names[i]);
 
-        if (v)
+        if (v && is_common(m, names[i]))
             gpt_json_add(m->root, names[i], cJSON_Duplicate(v, true));
     }
+    if (tokenizer && m->one_tokenizer)
+        gpt_json_add(m->root, "tokenizer", cJSON_Duplicate(tokenizer, true));
 }
 
 /* Adds the counts of all parts. cJSON holds doubles: sums are exact up to
@@ -147,23 +170,68 @@ static void add_parts(const struct gpt_provenance_merge *m,
     for (int64_t k = 0; k < m->n; k++) {
         cJSON *part = gpt_json_add(all, NULL, cJSON_CreateObject());
         const cJSON *command = field_of(m->parts[k], "command");
+        const cJSON *tokenizer = field_of(m->parts[k], "tokenizer");
 
         cJSON_AddStringToObject(part, "set", sets[k]);
         if (command)
             gpt_json_add(part, "command", cJSON_Duplicate(command, true));
+        if (tokenizer && !m->one_tokenizer)
+            gpt_json_add(part, "tokenizer", cJSON_Duplicate(tokenizer, true));
     }
 }
 
-/* A warning, no failure: two tokenizers in one set are hardly ever meant, but
- * two files with the same tokens under other names look like that, too. */
-static void compare_tokenizers(const struct gpt_provenance_merge *m,
-                               const char *const *sets)
+enum { IDENTITY_TEXT = 300 }; /* two of them fit into a message */
+
+/* Ids of one tokenizer are noise to a model of another, and nothing but the
+ * loss would show them. */
+static int report_mismatch(const struct gpt_dataset_options *o,
+                           const char *set,
+                           const struct gpt_tokenizer_identity *its,
+                           const char *first,
+                           const struct gpt_tokenizer_identity *firsts,
+                           struct gpt_err *err)
 {
-    for (int64_t k = 1; k < m->n; k++)
-        if (!cJSON_Compare(field_of(m->parts[0], "tokenizer"),
-                           field_of(m->parts[k], "tokenizer"), true))
-            gpt_warn("%s: made with another tokenizer than %s", sets[k],
-                     sets[0]);
+    char a[IDENTITY_TEXT], b[IDENTITY_TEXT];
+
+    gpt_tokenizer_identity_text(a, sizeof(a), its);
+    gpt_tokenizer_identity_text(b, sizeof(b), firsts);
+    if (o->allow_vocab_mismatch) {
+        gpt_warn("%s was made with %s, %s with %s", set, a, first, b);
+        return GPT_OK;
+    }
+    gpt_fail(err, GPT_EDATA, "%s was made with %s, %s with %s", set, a, first,
+             b);
+    return gpt_hint(err, "make both with one tokenizer, or insist with "
+                         "--allow-vocab-mismatch");
+}
+
+/* Holds the tokenizer of each part against that of the first part that names
+ * one. A part that does not say is not refused; the new set then does not say
+ * either. */
+static int compare_tokenizers(struct gpt_provenance_merge *m,
+                              const struct gpt_dataset_options *o,
+                              const char *const *sets, struct gpt_err *err)
+{
+    struct gpt_tokenizer_identity first, other;
+    int64_t named = 0, first_set = 0;
+
+    m->one_tokenizer = true;
+    for (int64_t k = 0; k < m->n; k++) {
+        if (!gpt_tokenizer_identity_read(&other,
+                                         field_of(m->parts[k], "tokenizer")))
+            continue;
+        if (named++ == 0) {
+            first = other;
+            first_set = k;
+        } else if (!gpt_tokenizer_identity_equal(&other, &first)) {
+            m->one_tokenizer = false;
+            GPT_TRY(report_mismatch(o, sets[k], &other, sets[first_set],
+                                    &first, err));
+        }
+    }
+    m->one_tokenizer = m->one_tokenizer &&
+                       (named == m->n || is_common(m, "tokenizer"));
+    return GPT_OK;
 }
 
 /* Fields are printed in the order in which they are added: that of the list at
@@ -171,7 +239,6 @@ static void compare_tokenizers(const struct gpt_provenance_merge *m,
 static int make_json(struct gpt_provenance_merge *m, const char *const *sets,
                      struct gpt_err *err)
 {
-    compare_tokenizers(m, sets);
     m->root = cJSON_CreateObject();
     cJSON_AddStringToObject(m->root, "tool", "gpt-dataset " GPT_VERSION);
     add_parts(m, sets);
@@ -290,39 +357,54 @@ static int open_sources(struct gpt_provenance_merge *m,
 }
 
 /* One part without a JSON is enough for none: a JSON of some parts would be
- * wrong for the set. */
-static int open_all(struct gpt_provenance_merge *m, const char *prefix,
-                    const char *const *sets, unsigned flags,
-                    struct gpt_err *err)
+ * wrong for the set. *all is false then. */
+static int read_parts(struct gpt_provenance_merge *m, const char *const *sets,
+                      bool *all, struct gpt_err *err)
 {
-    bool all;
-
     GPT_TRY(gpt_new(&m->parts, (size_t)m->n, sizeof(*m->parts), "provenances",
                     err));
+    *all = true;
     for (int64_t k = 0; k < m->n; k++) {
         GPT_TRY(gpt_provenance_read(&m->parts[k], sets[k], err));
-        if (!m->parts[k])
-            return GPT_OK;
+        *all = *all && m->parts[k];
     }
+    return GPT_OK;
+}
+
+/* Tokenizers are compared even where a part has no JSON and none is written:
+ * the tokens are merged all the same. */
+static int open_all(struct gpt_provenance_merge *m,
+                    const struct gpt_dataset_options *o,
+                    const char *const *sets, struct gpt_err *err)
+{
+    const unsigned flags = o->common.force ? GPT_OUT_FORCE : 0;
+    bool all;
+
+    GPT_TRY(read_parts(m, sets, &all, err));
+    GPT_TRY(compare_tokenizers(m, o, sets, err));
+    if (!all)
+        return GPT_OK;
     /* The files are opened before tokens are copied: a name that is taken is
      * reported at once, not after hours. */
     GPT_TRY(make_json(m, sets, err));
-    GPT_TRY(open_beside(&m->json, prefix, ".json", flags, err));
+    GPT_TRY(open_beside(&m->json, o->output_prefix, ".json", flags, err));
     GPT_TRY(open_sources(m, sets, &all, err));
-    return all ? open_beside(&m->all_sources, prefix, ".sources", flags, err)
+    return all ? open_beside(&m->all_sources, o->output_prefix, ".sources",
+                             flags, err)
                : GPT_OK;
 }
 
 int gpt_provenance_merge_open(struct gpt_provenance_merge **merge,
-                              const char *prefix, const char *const *sets,
-                              int64_t n, unsigned flags, struct gpt_err *err)
+                              const struct gpt_dataset_options *o,
+                              const char *const *sets, int64_t n,
+                              struct gpt_err *err)
 {
     struct gpt_provenance_merge *m;
 
     *merge = NULL;
     GPT_TRY(gpt_new(&m, 1, sizeof(*m), "a provenance", err));
     m->n = n;
-    int status = open_all(m, prefix, sets, flags, err);
+    int status = open_all(m, o, sets, err);
     if (status != GPT_OK)
         gpt_provenance_merge_close(m);
     else

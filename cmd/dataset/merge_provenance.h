@@ -3,16 +3,18 @@
 #ifndef GPT_CMD_DATASET_MERGE_PROVENANCE_H
 #define GPT_CMD_DATASET_MERGE_PROVENANCE_H
 
-#include "base/io.h"
+#include "cmd/dataset/command.h"
 
-/* For a data set `prefix` that is made of n others, one after the other. A JSON
- * is written when all of them have one, sources when all have these, too. Open
- * before the tokens are copied: an output that exists (GPT_EEXIST) or a JSON
- * that is damaged (GPT_EDATA) is reported before the work. */
+/* For the data set o->output_prefix, which is made of n others, one after the
+ * other. A JSON is written when all of them have one, sources when all have
+ * these, too. Open before the tokens are copied: an output that exists
+ * (GPT_EEXIST), a JSON that is damaged, or sets of different tokenizers unless
+ * o->allow_vocab_mismatch (GPT_EDATA) are reported before the work. */
 struct gpt_provenance_merge;
 int gpt_provenance_merge_open(struct gpt_provenance_merge **merge,
-                              const char *prefix, const char *const *sets,
-                              int64_t n, unsigned flags, struct gpt_err *err)
+                              const struct gpt_dataset_options *o,
+                              const char *const *sets, int64_t n,
+                              struct gpt_err *err)
     GPT_MUST_USE;
 /* Writes both files and hands them over, NULL where there is none: they are
  * published with the tokens. */

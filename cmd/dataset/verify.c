@@ -16,6 +16,7 @@
 #include "cmd/dataset/listing.h"
 #include "cmd/dataset/untrusted.h"
 #include "data/idx.h"
+#include "data/provenance.h"
 
 #include <inttypes.h>
 #include <string.h>
@@ -134,6 +135,33 @@ static int check_tokens(struct token_check *p, struct gpt_err *err)
     return GPT_OK;
 }
 
+/* The same rule as that of gpt-train, which refuses such a pair: ids of another
+ * tokenizer may all be in range. A set without provenance passes. */
+static void check_tokenizer(const char *prefix,
+                            const struct gpt_tokenizer_identity *wanted,
+                            struct gpt_damages *all)
+{
+    enum { TEXT = 300 };
+    struct gpt_tokenizer_identity made;
+    struct gpt_err unreadable;
+    char its[TEXT], mine[TEXT];
+    cJSON *root;
+
+    if (gpt_provenance_read(&root, prefix, &unreadable) != GPT_OK)
+        gpt_damage_found(all, NULL, GPT_DAMAGE_TOKENIZER, NULL, "%s",
+                         unreadable.text);
+    else if (gpt_tokenizer_identity_read(
+                 &made, cJSON_GetObjectItemCaseSensitive(root, "tokenizer")) &&
+             !gpt_tokenizer_identity_equal(&made, wanted)) {
+        gpt_tokenizer_identity_text(its, sizeof(its), &made);
+        gpt_tokenizer_identity_text(mine, sizeof(mine), wanted);
+        gpt_damage_found(all, NULL, GPT_DAMAGE_TOKENIZER,
+                         "name its tokenizer, or tokenize the text anew",
+                         "%s was made with %s, not with %s", prefix, its, mine);
+    }
+    cJSON_Delete(root);
+}
+
 int gpt_verify(const char *prefix, const struct gpt_verify_options *options,
                struct gpt_damages *all, struct gpt_refusal *refusal,
                struct gpt_err *err)
@@ -155,6 +183,8 @@ int gpt_verify(const char *prefix, const struct gpt_verify_options *options,
     /* Tokens are looked at only when the index says where they are. */
     if (readable)
         status = check_tokens(&p, err);
+    if (options->tokenizer)
+        check_tokenizer(prefix, options->tokenizer, all);
 out:
     gpt_untrusted_close(&set);
     return status;
@@ -314,18 +344,27 @@ out:
     return status;
 }
 
-/* The size that was given counts, else that of the vocabulary, else none. */
-static int find_vocab_size(int64_t *size, const struct gpt_dataset_options *o,
+/* The size that was given counts, else that of the vocabulary, else none. The
+ * identity of the tokenizer goes to *id, which *vo borrows. */
+static int find_vocabulary(struct gpt_verify_options *vo,
+                           struct gpt_tokenizer_identity *id,
+                           const struct gpt_dataset_options *o,
                            struct gpt_err *err)
 {
+    const struct gpt_tokenizer_options named = gpt_dataset_tokenizer(o);
     struct gpt_tokenizer *tok;
+    int status = GPT_OK;
 
     GPT_TRY(gpt_dataset_open_tokenizer(&tok, o, err));
-    *size = o->vocab_size;
-    if (tok && *size == 0)
-        *size = gpt_tokenizer_vocab_size(tok);
+    vo->vocab_size = o->vocab_size;
+    if (tok) {
+        if (vo->vocab_size == 0)
+            vo->vocab_size = gpt_tokenizer_vocab_size(tok);
+        status = gpt_tokenizer_identify(id, &named, tok, err);
+        vo->tokenizer = id;
+    }
     gpt_tokenizer_close(tok);
-    return GPT_OK;
+    return status;
 }
 
 /* All sets are checked before the program fails for any of them: a script sees
@@ -335,10 +374,11 @@ static int run_verify(const struct gpt_dataset_options *o,
 {
     struct gpt_listing l = {.json = o->json};
     struct gpt_verify_options vo = {.eod = o->eod};
+    struct gpt_tokenizer_identity id;
     int64_t findings = 0;
     int status = GPT_OK;
 
-    GPT_TRY(find_vocab_size(&vo.vocab_size, o, err));
+    GPT_TRY(find_vocabulary(&vo, &id, o, err));
     for (int i = 0; i < n; i++)
         GPT_TRY_GOTO(status, verify_set(&l, sets[i], &vo, o->max_findings,
                                         &findings, err), out);

@@ -1,15 +1,41 @@
 /* The table of foreign.h. Names of how the work is divided are skipped, as the
- * output does not depend on it; names of a tokenizer on a hub are answered,
- * since its files have to be there. */
+ * output does not depend on it, or it does where nothing is split into
+ * sentences; names of a tokenizer on a hub are answered, since its files have
+ * to be there. */
 #include "cmd/preprocess/foreign.h"
 
 #define MEGATRON "Megatron-LM"
 #define FILES \
     "name its files: --vocab-file and --merge-file, or --tokenizer-model"
+#define ALL_CORES                                                              \
+    "there is nothing to search: --workers 0, the default, takes all cores, " \
+    "and any number gives the same files"
 
 const struct gpt_foreign_option gpt_preprocess_foreign[] = {
     {"vocab", MEGATRON, .means = "--vocab-file=%"},
     {"chunk-size", MEGATRON, .answer = "lines are handed out as they come",
+     .skip = true},
+    /* A script that asks for sentences wants another data set, so that going on
+     * would be wrong. The two options that only shape sentences mean nothing
+     * alone. */
+    {"split-sentences", MEGATRON, .flag = true,
+     .answer = "a text is one sequence, as GPT reads it; for sentences, as "
+               "BERT reads them, write a list of strings in place of the text"},
+    {"keep-newlines", MEGATRON, .answer = "newlines of a text always stay",
+     .flag = true, .skip = true},
+    {"lang", MEGATRON, .answer = "texts are not split into sentences",
+     .skip = true},
+    /* These ask for a measurement, and would write no data set. */
+    {"find-optimal-num-workers", MEGATRON, .answer = ALL_CORES, .flag = true},
+    {"workers-to-check", MEGATRON, .answer = ALL_CORES},
+    {"max-documents", MEGATRON, .answer = ALL_CORES},
+    {"performance-dir", MEGATRON, .answer = ALL_CORES},
+    {"vocab-extra-ids", MEGATRON, .answer = "they are for masks of T5",
+     .skip = true},
+    {"trust-remote-code", MEGATRON, .answer = "no code of a tokenizer is run",
+     .flag = true, .skip = true},
+    {"tokenizer-hf-no-use-fast", MEGATRON,
+     .answer = "there is one implementation of a tokenizer", .flag = true,
      .skip = true},
     {"tokenizer-name-or-path", MEGATRON, .answer = FILES},
     {"pretrained-hf-tokenizer", MEGATRON, .answer = FILES},

@@ -129,6 +129,33 @@ static bool describe_difference(const cJSON *now, const cJSON *was, char *name,
     return true;
 }
 
+/* Says of the first input that differs what a user can have done to it: the
+ * fields of its size and times make one sentence. False: the inputs are
+ * others, or other parts of files, which the names of the fields say. */
+static bool describe_input(const cJSON *now, const cJSON *was,
+                           struct gpt_buf *b)
+{
+    static const char *const fields[] = {"path", "begin", "end"};
+    const cJSON *a = cJSON_GetObjectItemCaseSensitive(now, "inputs")->child;
+    const cJSON *z = cJSON_GetObjectItemCaseSensitive(was, "inputs");
+
+    z = z ? z->child : NULL;
+    while (a && z && cJSON_Compare(a, z, true)) {
+        a = a->next;
+        z = z->next;
+    }
+    if (!a || !z)
+        return false;
+    for (size_t i = 0; i < GPT_COUNT(fields); i++)
+        if (!cJSON_Compare(cJSON_GetObjectItemCaseSensitive(a, fields[i]),
+                           cJSON_GetObjectItemCaseSensitive(z, fields[i]),
+                           true))
+            return false;
+    gpt_buf_printf(b, "input '%s' was modified since it began",
+                   cJSON_GetObjectItemCaseSensitive(a, "path")->valuestring);
+    return true;
+}
+
 int gpt_resume_check(const struct gpt_journal_about *j, const cJSON *now,
                      const cJSON *was, struct gpt_err *err)
 {
@@ -137,6 +164,15 @@ int gpt_resume_check(const struct gpt_journal_about *j, const cJSON *now,
 
     if (!describe_difference(now, was, name, sizeof(name), &b))
         return GPT_OK;
+    if (strncmp(name, "inputs[", strlen("inputs[")) == 0) {
+        struct gpt_buf words = {0};
+
+        /* the difference in a user's words takes the place of the field's */
+        if (describe_input(now, was, &words)) {
+            gpt_buf_free(&b);
+            b = words;
+        }
+    }
     gpt_fail(err, GPT_EEXIST, "'%s' belongs to an unfinished run, which "
              "differs from this one: %s", j->path, b.data ? b.data : "");
     gpt_buf_free(&b);

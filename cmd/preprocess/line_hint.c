@@ -26,6 +26,9 @@ static void hint_at_syntax(const struct gpt_line_chunk *c, const char *line,
     else if (p < end && *p == '[')
         gpt_hint(err, "of a JSON array, jq -c '.[]' '%s' >new.jsonl makes JSON "
                  "lines: one object a line", c->name);
+    else if (p < end && *p == '<')
+        gpt_hint(err, "each line must be a JSON object; a line that begins "
+                 "with '<' is of HTML or XML, as a failed download leaves it");
     else if (p < end && *p != '{')
         gpt_hint(err, "each line must be a JSON object; of plain text, jq -cR "
                  "'{text: .}' '%s' >new.jsonl makes one of each line", c->name);

@@ -6,6 +6,7 @@
 
 #include "base/io.h"
 #include "base/json.h"
+#include "base/log.h"
 #include "cmd/report/log_lines.h"
 
 #include <math.h>
@@ -44,32 +45,57 @@ static int take_object(struct gpt_metrics *h, const cJSON *object,
     return GPT_OK;
 }
 
+/* Takes a line; one that is no line of metrics leaves no trace. */
+static int take_json_line(struct gpt_metrics *h, const char *line, size_t n,
+                          const char *where, struct gpt_err *err)
+{
+    cJSON *object;
+
+    if (n == 0)
+        return GPT_OK;
+    GPT_TRY(gpt_json_parse(&object, line, n, where, err));
+    int status = take_object(h, object, where, err);
+    cJSON_Delete(object);
+    return status;
+}
+
 /* gpt-train writes a line by one write(2), but a reader may see a file system's
  * first half of it: what has no end yet is left for the next reading. Any other
- * line that is not JSON is an error, because a curve that silently lacks lines
- * would be worse than none. */
+ * line that is not JSON, as of a machine that went down, is skipped with a
+ * warning that names it: the rest of a long run is worth more than one line. A
+ * file without any line of metrics is a failure. */
 static int read_json_lines(struct gpt_metrics *h, const char *text, size_t len,
                            struct gpt_err *err)
 {
+    struct gpt_err first = {0};
+    int64_t bad = 0;
     size_t at = 0;
 
     for (int64_t line = 1; at < len; line++) {
         const char *end = memchr(text + at, '\n', len - at);
         char where[GPT_JOINED_BYTES];
-        cJSON *object;
+        struct gpt_err one;
 
         if (!end)
             break;
         const size_t n = (size_t)(end - text) - at;
         snprintf(where, sizeof(where), "%s:%lld", h->path, (long long)line);
-        if (n > 0) {
-            GPT_TRY(gpt_json_parse(&object, text + at, n, where, err));
-            int status = take_object(h, object, where, err);
-            cJSON_Delete(object);
-            GPT_TRY(status);
+        int status = take_json_line(h, text + at, n, where, &one);
+        if (status == GPT_EDATA && bad++ == 0)
+            first = one;
+        if (status != GPT_OK && status != GPT_EDATA) {
+            *err = one;
+            return status;
         }
         at += n + 1;
     }
+    if (bad > 0 && h->n_lines == 0) {
+        *err = first;
+        return GPT_EDATA;
+    }
+    if (bad > 0)
+        gpt_warn("%s; %lld line%s skipped", first.text, (long long)bad,
+                 bad == 1 ? " is" : "s are");
     return GPT_OK;
 }
 

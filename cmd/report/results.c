@@ -92,11 +92,23 @@ static void find_best(struct gpt_results *r, const struct gpt_metrics *h)
         }
 }
 
+/* The last line of training steps: samples and loss are of it, and an
+ * evaluation at a later iteration is not. Without any such line it is the last
+ * one. */
+static const struct gpt_moment *end_of(const struct gpt_metrics *h)
+{
+    const struct gpt_series *loss = gpt_metrics_find(h, "lm_loss");
+
+    if (h->n_lines == 0)
+        return NULL;
+    return &h->at[loss ? (size_t)loss->line[loss->n - 1] : h->n_lines - 1];
+}
+
 int gpt_results_of(struct gpt_results *r, const struct gpt_metrics *h,
                    struct gpt_err *err)
 {
     const double none = (double)NAN;
-    const struct gpt_moment *end = h->n_lines ? &h->at[h->n_lines - 1] : NULL;
+    const struct gpt_moment *end = end_of(h);
 
     *r = (struct gpt_results){
         .iteration = end ? (double)end->iteration : none,

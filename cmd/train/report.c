@@ -268,8 +268,9 @@ static int write_line(const struct gpt_report *r,
 }
 
 /* A line is written at multiples of the interval, and not that number of steps
- * after the last one: the lines of a resumed run fall on the same
- * iterations. */
+ * after the last one: the lines of a resumed run fall on the same iterations.
+ * The last step of a run has metrics in any case, or a short run would have
+ * none; the log keeps to Megatron-LM's lines. */
 int gpt_report_step(struct gpt_report *r, const struct gpt_report_step *s,
                     struct gpt_err *err)
 {
@@ -300,15 +301,18 @@ int gpt_report_step(struct gpt_report *r, const struct gpt_report_step *s,
     }
     snprintf(note, sizeof(note), "loss %.4f", s->step->loss);
     gpt_progress_set(r->progress, s->iteration, note);
-    if (s->iteration % r->o.log_interval != 0)
+    const bool logged = s->iteration % r->o.log_interval == 0;
+    if (!logged && s->iteration != r->o.train_iters)
         return GPT_OK;
     /* The clock stops while the lines are written, as a slow terminal or disk
      * is no part of training. */
     gpt_report_pause(r);
     struct summary sum = summarise(r);
-    print_line(r, s, &sum);
-    print_times(r);
-    gpt_stragglers_report(r->o.stragglers);
+    if (logged) {
+        print_line(r, s, &sum);
+        print_times(r);
+        gpt_stragglers_report(r->o.stragglers);
+    }
     int status = write_line(r, s, &sum, err);
     r->steps = r->advanced = r->skipped = r->overflows = r->samples = 0;
     r->whole.seconds += r->spent;

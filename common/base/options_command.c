@@ -92,6 +92,87 @@ static bool is_builtin(struct gpt_parse *p, const char *name, size_t len,
     return p->answer != GPT_ANSWER_NONE;
 }
 
+/* ---- unknown options ---- */
+
+enum { MOST_UNKNOWN = 8 }; /* that one message names */
+
+/* "unknown option" of the first becomes "unknown options" of all. */
+static void begin_list_of_unknown(struct gpt_err *err, const char *first)
+{
+    static const char one[] = "unknown option ";
+    struct gpt_err all = *err;
+
+    snprintf(all.text, sizeof(all.text), "unknown options %s",
+             err->text + strlen(one));
+    if (strncmp(err->hint, "try ", 4) != 0)
+        gpt_hint(&all, "%s: %s", first, err->hint);
+    *err = all;
+}
+
+/* Joins what is said of a further option to what is said of those before. Where
+ * several have hints, each says of which option it is. */
+static void join_unknown(struct gpt_err *all, const struct gpt_err *one,
+                         const char *label)
+{
+    size_t n = strlen(all->text);
+
+    snprintf(all->text + n, sizeof(all->text) - n, ", %s",
+             one->text + strlen("unknown option "));
+    if (strncmp(one->hint, "try ", 4) == 0)
+        return;
+    n = strlen(all->hint);
+    snprintf(all->hint + n, sizeof(all->hint) - n, "; %s: %s", label,
+             one->hint);
+}
+
+/* The name and the label of a word "--name" or "--name=value" that is no option
+ * of the program, nor one that it translates or skips. */
+static bool is_unknown_long(const struct gpt_program *program,
+                            const char *word, char *label, size_t cap)
+{
+    const char *name = word + 2;
+    const size_t len = strcspn(name, "=");
+    const struct gpt_foreign_option *f =
+        gpt_opt_find_foreign(program, name, len);
+    bool negated;
+
+    snprintf(label, cap, "--%.*s", (int)(len < 96 ? len : 96), name);
+    return strncmp(word, "--", 2) == 0 && len > 0 &&
+           !gpt_opt_find(program, name, len, &negated) &&
+           strcmp(label, "--help") != 0 && strcmp(label, "--version") != 0 &&
+           strcmp(label, "--complete") != 0 && !(f && (f->means || f->skip));
+}
+
+/* After an unknown option the words are only looked through for others, and
+ * none of them is taken: whether the next one is its value is not known. What
+ * follows the first word of a launcher's program is not the launcher's. */
+static int add_unknown(struct gpt_parse *p, struct words *w,
+                       const char *first)
+{
+    char label[100];
+    int found = 1;
+
+    if (p->program->stop_at_positional || !p->err)
+        return GPT_EUSAGE;
+    for (int at = w->at; at < w->argc; at++) {
+        const char *word = w->argv[at];
+        struct gpt_err one = {0};
+
+        if (strcmp(word, "--") == 0)
+            break;
+        if (!is_unknown_long(p->program, word, label, sizeof(label)) ||
+            strcmp(label, first) == 0)
+            continue;
+        if (++found > MOST_UNKNOWN)
+            break;
+        gpt_opt_unknown(p->program, label, label + 2, strlen(label) - 2, &one);
+        if (found == 2)
+            begin_list_of_unknown(p->err, first);
+        join_unknown(p->err, &one, label);
+    }
+    return GPT_EUSAGE;
+}
+
 static int take_long(struct gpt_parse *p, struct words *w, const char *word);
 
 /* An option by another program's name. Its value is the next word even where
@@ -145,8 +226,10 @@ static int take_long(struct gpt_parse *p, struct words *w, const char *word)
         o ? NULL : gpt_opt_find_foreign(p->program, name, len);
     if (f)
         return take_foreign(p, w, f, value, label);
-    if (!o)
-        return gpt_opt_unknown(p->program, label, name, len, p->err);
+    if (!o) {
+        gpt_opt_unknown(p->program, label, name, len, p->err);
+        return add_unknown(p, w, label);
+    }
     if (o->kind == GPT_OPT_LIST && !p->only_configs)
         gpt_opt_begin_list(p, o);
     if (gpt_opt_takes_value(o))

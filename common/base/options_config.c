@@ -202,6 +202,10 @@ static int read_text(struct gpt_parse *p, const char *path, char *text,
     if (strlen(text) != len)
         return gpt_fail(p->err, GPT_EUSAGE, "%s: offset %zu: NUL byte", path,
                         strlen(text));
+    /* Editors of Windows begin a file with a mark of UTF-8, which no one
+     * sees. */
+    if (strncmp(text, "\xEF\xBB\xBF", 3) == 0)
+        text += 3;
     for (char *next; text; text = next) {
         next = strchr(text, '\n');
         if (next)

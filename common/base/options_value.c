@@ -7,6 +7,7 @@
 #include <assert.h>
 #include <stdio.h>
 #include <string.h>
+#include <strings.h>
 
 /* A flag takes a value in a configuration file only ("fp16 = false"); on the
  * command line it stands alone, or is negated. */
@@ -86,14 +87,15 @@ int gpt_opt_set_flag(struct gpt_parse *p, const struct gpt_opt *o, bool value)
     return GPT_OK;
 }
 
-/* "0 to 4096", "at least 1": a bound of 1e15 or more is no bound. */
-static void range_text(const struct gpt_opt *o, char *buf, size_t cap)
+/* "0 to 4096", "at least 1": a bound of 1e15 or more is named only to a value
+ * that exceeds it. */
+static void range_text(const struct gpt_opt *o, double v, char *buf, size_t cap)
 {
     const double none = 1e15;
 
-    if (o->max >= none)
+    if (o->max >= none && v <= o->max)
         snprintf(buf, cap, "at least %.15g", o->min);
-    else if (o->min <= -none)
+    else if (o->min <= -none && v >= o->min)
         snprintf(buf, cap, "at most %.15g", o->max);
     else
         snprintf(buf, cap, "%.15g to %.15g", o->min, o->max);
@@ -109,9 +111,29 @@ static int check_range(struct gpt_parse *p, const struct gpt_opt *o, double v,
 
     if (any || (v >= o->min && v <= o->max))
         return GPT_OK;
-    range_text(o, range, sizeof(range));
+    range_text(o, v, range, sizeof(range));
     return gpt_fail(p->err, GPT_EUSAGE, "%s: %s is out of range (%s)", label,
                     text, range);
+}
+
+/* A number that is no int64_t is out of range even where the row has none. */
+static int refuse_int(struct gpt_parse *p, const struct gpt_opt *o,
+                      const char *text, const char *label)
+{
+    const bool bytes = o->kind == GPT_OPT_BYTES;
+    double v;
+
+    if (gpt_parse_real(text, &v) && (v >= 0x1p63 || v < -0x1p63)) {
+        GPT_TRY(check_range(p, o, v, text, label));
+        return gpt_fail(p->err, GPT_EUSAGE, "%s: %s is out of range (%lld to "
+                        "%lld)", label, text, (long long)INT64_MIN,
+                        (long long)INT64_MAX);
+    }
+    return gpt_fail(p->err, GPT_EUSAGE, "%s: '%s' is not %s", label, text,
+                    bytes ? "a size (a number, then K, M, G, T, Ki, Mi, Gi, Ti "
+                            "or these with B)"
+                          : "an integer (K, M, G, T, B, Ki, Mi, Gi may "
+                            "follow)");
 }
 
 /* The range is checked as a double: bounds above 2^53 are "no bound" rows,
@@ -123,11 +145,7 @@ static int set_int(struct gpt_parse *p, const struct gpt_opt *o,
     int64_t v;
 
     if (!(bytes ? gpt_parse_bytes(text, &v) : gpt_parse_int(text, &v)))
-        return gpt_fail(p->err, GPT_EUSAGE, "%s: '%s' is not %s", label, text,
-                        bytes ? "a size (a number, then K, M, G, T, Ki, Mi, "
-                                "Gi, Ti or these with B)"
-                              : "an integer (K, M, G, T, B, Ki, Mi, Gi may "
-                                "follow)");
+        return refuse_int(p, o, text, label);
     GPT_TRY(check_range(p, o, (double)v, text, label));
     *(int64_t *)gpt_opt_field(p->options, o) = v;
     note(p, o);
@@ -226,15 +244,18 @@ void gpt_opt_begin_list(struct gpt_parse *p, const struct gpt_opt *o)
         *list = (struct gpt_list){0};
 }
 
-/* Two words only: "yes", "1" or "on" would make files that other programs read
- * differently. */
+/* The words of YAML, and of Python, in any case. Numbers are none of them: "1"
+ * is more likely the value of another option. */
 static int set_bool(struct gpt_parse *p, const struct gpt_opt *o,
                     const char *text, const char *label)
 {
-    if (strcmp(text, "true") == 0)
-        return gpt_opt_set_flag(p, o, true);
-    if (strcmp(text, "false") == 0)
-        return gpt_opt_set_flag(p, o, false);
+    static const char *const words[][2] = {
+        {"false", "true"}, {"no", "yes"}, {"off", "on"}};
+
+    for (size_t i = 0; i < GPT_COUNT(words); i++)
+        for (int value = 0; value <= 1; value++)
+            if (strcasecmp(text, words[i][value]) == 0)
+                return gpt_opt_set_flag(p, o, value != 0);
     return gpt_fail(p->err, GPT_EUSAGE, "%s: '%s' is neither true nor false",
                     label, text);
 }

@@ -62,6 +62,26 @@ static void hint_at_key(const char *prefix, struct gpt_err *err)
     gpt_buf_free(&path);
 }
 
+/* What an interrupted run leaves: the journal beside its prefix, the parts
+ * beside the set's. True when there was such a file. */
+static bool hint_at_unfinished(const char *prefix, struct gpt_err *err)
+{
+    static const char *const left[] = {".resume", ".bin.part"};
+    bool found = false;
+
+    for (size_t i = 0; i < GPT_COUNT(left) && !found; i++) {
+        struct gpt_buf path = {0};
+
+        found = gpt_buf_printf(&path, "%s%s", prefix, left[i]) == GPT_OK &&
+                gpt_path_exists(path.data);
+        if (found)
+            gpt_hint(err, "'%s' is of a gpt-preprocess that has not finished: "
+                          "the same command resumes it", path.data);
+        gpt_buf_free(&path);
+    }
+    return found;
+}
+
 /* Opens prefix + suffix. A file name is often given as the prefix: the hint
  * then has the prefix. */
 static int open_part(struct gpt_in **in, const char *prefix,
@@ -81,7 +101,7 @@ static int open_part(struct gpt_in **in, const char *prefix,
         (gpt_path_ends_in(prefix, ".bin") || gpt_path_ends_in(prefix, ".idx")))
         gpt_hint(err, "a data set is named without .bin and .idx: %.*s",
                  (int)(n - 4), prefix);
-    else if (status != GPT_OK)
+    else if (status != GPT_OK && !hint_at_unfinished(prefix, err))
         hint_at_key(prefix, err);
     return status;
 }

@@ -19,7 +19,8 @@
     X(GPT_DAMAGE_DOCUMENT, "document-order")                                   \
     X(GPT_DAMAGE_DOCUMENTS, "documents-missing")                               \
     X(GPT_DAMAGE_TOKEN, "token-range")                                         \
-    X(GPT_DAMAGE_EOD, "eod-missing")
+    X(GPT_DAMAGE_EOD, "eod-missing")                                           \
+    X(GPT_DAMAGE_TOKENIZER, "tokenizer") /* another one made the set */
 
 enum gpt_damage {
 #define X(name, word) name,

@@ -33,29 +33,29 @@ static bool parse_shard_name(const char *name, int64_t *shard,
     return false;
 }
 
-/* Names are expected in rising order, which is that of the documents. One that
- * is out of order is reported before one that is missing: it mostly is the
- * reason. */
-int64_t gpt_shards_gap(const char *const *names, int64_t n, int64_t *n_shards,
-                       const char **what)
+/* Names are expected in rising order, which is that of the documents. What is
+ * missing does not depend on their order: a list that is out of order may lack
+ * a shard, too, and only that loses documents. */
+struct gpt_shards gpt_shards_of(const char *const *names, int64_t n)
 {
-    int64_t last = 0, gap = 0, misplaced = 0;
+    bool there[GPT_MAX_SHARDS + 1] = {false};
+    struct gpt_shards s = {0};
+    int64_t last = 0;
 
     for (int64_t i = 0; i < n; i++) {
         int64_t shard, of;
 
         if (!parse_shard_name(names[i], &shard, &of) ||
-            (i > 0 && of != *n_shards))
-            return 0; /* not shards, or of several divisions */
-        *n_shards = of;
-        if (shard <= last && !misplaced)
-            misplaced = shard;
-        if (shard > last + 1 && !gap)
-            gap = last + 1;
+            (i > 0 && of != s.n))
+            return (struct gpt_shards){0};
+        s.n = of;
+        if (shard <= last && !s.misplaced)
+            s.misplaced = shard;
+        there[shard] = true;
         last = shard;
     }
-    if (n > 0 && last < *n_shards && !gap)
-        gap = last + 1;
-    *what = misplaced ? "out of order" : "missing";
-    return misplaced ? misplaced : gap;
+    for (int64_t shard = s.n; shard > 0; shard--)
+        if (!there[shard])
+            s.missing = shard;
+    return s;
 }

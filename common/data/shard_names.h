@@ -11,10 +11,14 @@ enum { GPT_MAX_SHARDS = 99999 };
 const char *gpt_shard_name(struct gpt_arena *arena, const char *name,
                            int64_t shard, int64_t n_shards);
 
-/* When all names are of shards of one division: the first shard that is not
- * among them, or that comes after one with a higher number; *what says which
- * of the two ("missing", "out of order"). 0 when there is none. */
-int64_t gpt_shards_gap(const char *const *names, int64_t n, int64_t *n_shards,
-                       const char **what);
+/* What names of shards of one division say. */
+struct gpt_shards {
+    int64_t n;         /* in how many parts; 0: not shards, or of several
+                        * divisions */
+    int64_t missing;   /* the first shard that is not among them, or 0 */
+    int64_t misplaced; /* the first that comes after one with a higher number,
+                        * or comes twice, or 0 */
+};
+struct gpt_shards gpt_shards_of(const char *const *names, int64_t n);
 
 #endif

@@ -16,7 +16,7 @@ static const struct row {
     const char *what;
     const char *advice; /* with %s for the name of the file */
 } rows[] = {
-    {"PAR1\x15", 5, 0, "a Parquet file",
+    {"PAR1", 4, 0, "a Parquet file",
      "duckdb -c \"copy (from '%s') to 'new.jsonl' (format json)\" makes JSON "
      "lines of it"},
     {"ARROW1\0\0", 8, 0, "an Arrow file",
@@ -25,6 +25,20 @@ static const struct row {
     {"\xFF\xFF\xFF\xFF", 4, 0, "an Arrow stream",
      "write it as JSON lines with the library that made it (of Hugging Face "
      "datasets: to_json())"},
+    {"FEA1", 4, 0, "a Feather file",
+     "write it as JSON lines with the library that made it"},
+    {"Obj\x01", 4, 0, "an Avro file",
+     "avro-tools tojson '%s' >new.jsonl makes JSON lines of it"},
+    {"SQLite format 3\0", 16, 0, "an SQLite database",
+     "sqlite3 '%s' \"select json_object('text', COLUMN) from TABLE\" makes "
+     "JSON lines of it"},
+    {"\x89HDF\r\n\x1A\n", 8, 0, "an HDF5 file",
+     "write its texts as JSON lines with the library that made it"},
+    {"\x93NUMPY", 6, 0, "a NumPy array",
+     "write its texts as JSON lines with the library that made it"},
+    {"%PDF-", 5, 0, "a PDF file",
+     "pdftotext '%s' - | jq -Rsc '{text: .}' >new.jsonl makes a JSON line of "
+     "it"},
     {"PK\x03\x04", 4, 0, "a zip archive",
      "unzip -p '%s' gives what is in it: read that as standard input"},
     {"ustar", 5, 257, "a tar archive",
@@ -45,7 +59,8 @@ static const struct row {
      "it is made of tokens already: training reads it as it is"},
 };
 
-/* The table's "%s" is replaced here, as a format must be a literal. */
+/* Magics are compared in the order of the table, and none is the beginning of
+ * another. The table's "%s" is replaced here, as a format must be a literal. */
 static void advise(struct gpt_err *err, const char *advice, const char *name)
 {
     const char *mark = strstr(advice, "%s");

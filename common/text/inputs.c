@@ -5,6 +5,7 @@
 #include "text/inputs.h"
 
 #include "base/io.h"
+#include "base/log.h"
 #include "base/num.h"
 
 #include <assert.h>
@@ -188,6 +189,77 @@ static int add_word(struct paths *p, const char *word, struct gpt_err *err)
     return add_one(p, word, err);
 }
 
+/* ---- files that are there twice ---- */
+
+struct file {
+    dev_t device;
+    ino_t inode;
+    size_t at; /* of the list */
+};
+
+/* Names of one file become neighbours, in the order in which they are read. */
+static int by_file(const void *a, const void *b)
+{
+    const struct file *x = a, *y = b;
+
+    if (x->device != y->device)
+        return x->device < y->device ? -1 : 1;
+    if (x->inode != y->inode)
+        return x->inode < y->inode ? -1 : 1;
+    return x->at < y->at ? -1 : 1;
+}
+
+/* Fills the regular files of the list: a pipe can be read once only. */
+static size_t look_at_files(struct file *files, const struct paths *p)
+{
+    size_t n = 0;
+    struct stat st;
+
+    for (size_t i = 0; i < p->n; i++)
+        if (strcmp(p->items[i], "-") != 0 && stat(p->items[i], &st) == 0 &&
+            S_ISREG(st.st_mode))
+            files[n++] = (struct file){st.st_dev, st.st_ino, i};
+    return n;
+}
+
+/* Patterns that overlap, or a link beside its file, double documents, and
+ * nothing later would notice. Some users mean it, to give a file more weight: a
+ * warning, and one for all of them, as there may be thousands. */
+static int warn_of_twins(const struct paths *p, struct gpt_err *err)
+{
+    const struct file *first = NULL, *twin = NULL;
+    struct file *files;
+    size_t n_twins = 0;
+
+    GPT_TRY(gpt_new(&files, p->n, sizeof(*files), "input names", err));
+    const size_t n = look_at_files(files, p);
+    if (n > 1)
+        qsort(files, n, sizeof(*files), by_file);
+    /* The one that is read first is named: the order of inodes would give
+     * another message on each machine. */
+    for (size_t i = 1; i < n; i++) {
+        if (files[i].device != files[i - 1].device ||
+            files[i].inode != files[i - 1].inode)
+            continue;
+        n_twins++;
+        if (!twin || files[i].at < twin->at) {
+            twin = &files[i];
+            first = &files[i - 1];
+        }
+    }
+    if (n_twins == 1)
+        gpt_warn("input '%s' is the same file as '%s': its documents are read "
+                 "twice", p->items[twin->at], p->items[first->at]);
+    else if (n_twins > 1)
+        gpt_warn("%zu inputs are files that are read before, the first '%s', "
+                 "the same file as '%s': their documents are read again",
+                 n_twins, p->items[twin->at], p->items[first->at]);
+    gpt_free(files);
+    return GPT_OK;
+}
+
+/* ---- all words ---- */
+
 /* The list that grew is freed here; the caller gets a copy in the arena, beside
  * the names. */
 int gpt_inputs_expand(struct gpt_arena *arena, const char *const *words,
@@ -199,6 +271,7 @@ int gpt_inputs_expand(struct gpt_arena *arena, const char *const *words,
 
     for (int64_t i = 0; i < n_words; i++)
         GPT_TRY_GOTO(status, add_word(&p, words[i], err), out);
+    GPT_TRY_GOTO(status, warn_of_twins(&p, err), out);
     const char **list = gpt_arena_alloc(arena, p.n, sizeof(*list));
     if (!list) {
         status = gpt_no_memory(err, "input names");

@@ -11,8 +11,9 @@
  * or that with .gz, .xz or .zst after it; names that begin with a dot are left
  * out. Anything else with one of *?[ in it is a pattern of glob(7). What a
  * directory or a pattern gives is in the order of the paths' bytes. Paths and
- * list live in `arena`. GPT_EIO for what is not there, GPT_EDATA for a
- * directory without such files. */
+ * list live in `arena`. A file that is there twice is read twice, with a
+ * warning. GPT_EIO for what is not there, GPT_EDATA for a directory without
+ * such files. */
 int gpt_inputs_expand(struct gpt_arena *arena, const char *const *words,
                       int64_t n_words, const char *const **paths, int64_t *n,
                       struct gpt_err *err) GPT_MUST_USE;

@@ -382,7 +382,7 @@ err_has 'no <|endoftext|>'
 expect 2 'a format that is not written' pp small.jsonl m --dataset-impl tar
 err_has tar
 expect 2 'too many workers' pp small.jsonl m --workers 100000
-expect 2 'an unknown option' pp small.jsonl m --keep-newlines
+expect 2 'an unknown option' pp small.jsonl m --keep-everything
 expect 2 'no input' gpt-preprocess --output-prefix m
 nothing_left m_
 

@@ -131,11 +131,20 @@ expect 7 'less input' gpt-preprocess --output-prefix other \
     --input part.aa.good $bytes --force
 err_has 'inputs has 1 items, had 2'
 stopped other
-cp tail.jsonl kept.jsonl
+for name in other other_text_document; do
+    expect 4 "$name is no set yet" gpt-dataset info $name
+    err_has 'a gpt-preprocess that has not finished: the same command resumes'
+done
+cp -p tail.jsonl kept.jsonl
+touch -d '2001-02-03' tail.jsonl
+expect 7 'an input that was touched' gpt-preprocess --output-prefix other \
+    --input part.aa.good tail.jsonl $bytes
+err_has "differs from this one: input 'tail.jsonl' was modified since it began"
+cp -p kept.jsonl tail.jsonl
 echo '{"text":"more"}' >>tail.jsonl
 expect 7 'changed input' gpt-preprocess --output-prefix other \
     --input part.aa.good tail.jsonl $bytes --on-error skip
-err_has 'inputs[1].bytes is '
+err_has "input 'tail.jsonl' was modified since it began"
 expect 0 'started over' gpt-preprocess --output-prefix other --on-error skip \
     --input part.aa.good tail.jsonl $bytes --no-resume
 nothing_but_outputs other

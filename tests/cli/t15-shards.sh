@@ -47,6 +47,18 @@ expect 0 'the order of the words' pp order tree/c tree/a.json tree/B.jsonl
 check 'is kept' same_as words order
 line 6 >'odd[1]*.jsonl'
 expect 0 'a file with odd characters in its name' pp odd 'odd[1]*.jsonl'
+expect 0 'a file twice' pp twice tree/B.jsonl tree/B.jsonl
+err_has "input 'tree/B.jsonl' is the same file as 'tree/B.jsonl'"
+err_has 'read twice'
+check 'is read twice' [ "$(wc -c <twice_text_document.bin)" = 8 ]
+ln tree/a.json linked.json
+expect 0 'patterns that overlap' pp overlap linked.json 'tree/*.json*' \
+    'tree/[aB].json*'
+err_has "3 inputs are files that are read before, the first 'tree/a.json'"
+err_has "the same file as 'linked.json'"
+rm linked.json
+expect 0 'other files' pp others tree/B.jsonl tree/a.json
+check 'without a warning' sh -c '! grep -q warning err'
 mkdir -p deep empty
 ln -s . deep/circle
 expect 4 'links in a circle' pp circle deep
@@ -125,11 +137,20 @@ expect 0 'skipped without shards' pp unshard bad.jsonl --on-error skip
 gpt-dataset merge q-*.idx --output-prefix q -q
 check 'the same' cmp q.bin unshard_text_document.bin
 rm q-00002-of-00003*
-expect 0 'a shard is missing' gpt-dataset merge q-*.idx --output-prefix q --force
+cp q.bin whole.bin
+expect 3 'a shard is missing' gpt-dataset merge q-*.idx --output-prefix q --force
 err_has 'shard 2 of 3 is missing'
-expect 0 'shards in another order' gpt-dataset merge q-00003*.idx q-00001*.idx \
-    --output-prefix q --force
+err_has '--allow-missing-shards'
+check 'the old set stays' cmp whole.bin q.bin
+expect 3 'the last one is' gpt-dataset merge q-00001*.idx --output-prefix one
+err_has 'shard 2 of 3 is missing'
+expect 0 'it may be' gpt-dataset merge q-*.idx --output-prefix q --force \
+    --allow-missing-shards
+err_has 'warning: shard 2 of 3 is missing'
+expect 3 'shards in another order' gpt-dataset merge q-00003*.idx \
+    q-00001*.idx --output-prefix q --force
 err_has 'shard 1 of 3 is out of order'
+err_has 'shard 2 of 3 is missing'
 
 for s in 0/3 4/3 1/0 -1/3 x 1 1/ /3 1/3/4 1/100000; do
     expect 2 "--shard $s" pp no bad.jsonl --shard $s

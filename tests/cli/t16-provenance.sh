@@ -91,8 +91,23 @@ expect 0 'info' gpt-dataset info m
 out_has 'by gpt-dataset'
 sed -i 's/"vocabulary":	257/"vocabulary":	258/' \
     m-00002-of-00002_text_document.json
-expect 0 'two tokenizers' gpt-dataset merge m-*.idx --output-prefix m --force
-err_has 'm-00002-of-00002_text_document: made with another tokenizer'
+expect 3 'two tokenizers' gpt-dataset merge m-*.idx --output-prefix m --force
+err_has 'm-00002-of-00002_text_document was made with ByteTokenizer of 258'
+err_has 'm-00001-of-00002_text_document with ByteTokenizer of 257 tokens'
+err_has '--allow-vocab-mismatch'
+check 'the old set stays' grep -q '"vocabulary":	257' m.json
+expect 0 'insisted on' gpt-dataset merge m-*.idx --output-prefix m --force \
+    --allow-vocab-mismatch
+err_has 'warning: m-00002-of-00002_text_document was made with'
+check 'the set names no tokenizer' sh -c '! grep -q "^	\"tokenizer\"" m.json'
+check 'the parts name theirs' \
+    [ "$(grep -c '"tokenizer":' m.json)" = 2 ]
+expect 0 'a key of its own' sh -c "sed -i 's/\"key\":	\"text\"/\"key\":	\"k\"/;
+    s/\"vocabulary\":	258/\"vocabulary\":	257/' \
+    m-00002-of-00002_text_document.json
+    exec gpt-dataset merge m-*.idx --output-prefix m --force"
+check 'is not that of the whole' sh -c '! grep -q "\"key\":" m.json'
+check 'whose tokenizer is' grep -q '^	"tokenizer":	{' m.json
 cp m-00001-of-00002_text_document.sources whole
 head -c 40 whole >m-00001-of-00002_text_document.sources
 expect 3 'sources that are cut' gpt-dataset merge m-*.idx --output-prefix new

@@ -218,7 +218,7 @@ err_has '49 tokens'
 err_has '32 positions'
 expect 4 'no such prompt file' gen --prompt-file nowhere
 for line in '{"prompt": 5}' '{"other": "a"}' '[1]' '{"prompt": "a"' \
-    '{"prompt": "a\u0000"}' '{"prompt": "a", "id": 90071992547409930}' ''; do
+    '{"prompt": "a\u0000"}' '{"prompt": "a", "id": 9007199254740993}' ''; do
     printf '{"prompt": "fine"}\n%s\n' "$line" >bad
     expect 3 "a bad line: $line" gen --jsonl --prompt-file bad
     err_has 'bad:2'

@@ -48,6 +48,11 @@ for part in 'v_text_document was made with GPT2BPETokenizer of 262 tokens' \
     'w-merges.txt SHA-256' '--allow-vocab-mismatch'; do
     err_has "$part"
 done
+expect 3 'verify says so, too' gpt-dataset verify v_text_document $(given w) \
+    --vocab-size 262
+out_has 'tokenizer         v_text_document was made with GPT2BPETokenizer of 262'
+out_has 'not with GPT2BPETokenizer of 259 tokens'
+expect 0 'and nothing of its own' gpt-dataset verify v_text_document $(given v)
 expect 0 'insisted on' train w $(given v) --train-iters 1 \
     --allow-vocab-mismatch
 err_has 'warning: w_text_document was made with'

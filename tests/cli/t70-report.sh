@@ -92,8 +92,21 @@ echo 'hello' >hello.txt
 expect 3 'another file' gpt-report hello.txt
 err_has 'hello.txt: no line of metrics'
 { head -n 2 run/metrics.jsonl; echo '{"iteration":3,'; } >broken.jsonl
-expect 3 'broken JSON' gpt-report broken.jsonl --json
-err_has 'broken.jsonl:3'
+{ cat broken.jsonl; sed -n '3,$p' run/metrics.jsonl; } >middle.jsonl
+expect 0 'the rest of the run' gpt-report run --json
+cp out whole
+expect 0 'a broken line' gpt-report run=middle.jsonl --json
+err_has 'warning: middle.jsonl:3: '
+err_has '1 line is skipped'
+sed -i 's/middle.jsonl/run\/metrics.jsonl/' out
+check 'costs that line alone' cmp whole out
+{ head -n 1 run/metrics.jsonl; echo '{"iteration":24,"test_loss":3}'; } >last
+expect 0 'a test after the last loss' gpt-report last --json
+check 'iteration, samples and loss are of one line' \
+    grep -q '"iteration":1,"consumed_samples":8,.*"test_loss":3' out
+tail -n 1 broken.jsonl >only.jsonl
+expect 3 'nothing but broken lines' gpt-report only.jsonl --json
+err_has 'only.jsonl:1'
 echo '{"step":3}' >step.jsonl
 expect 3 'no iteration' gpt-report step.jsonl
 err_has 'step.jsonl:1'

@@ -15,6 +15,14 @@ train() { # option...
         --eval-interval 4 --eval-iters 1 --log-interval 1 --train-iters 8 "$@"
 }
 
+# ---- metrics of a run that ends within an interval ----
+expect 0 'one interval is longer' train --save short --log-interval 100 \
+    --eval-interval 100
+check 'its last step has metrics' \
+    grep -q '"iteration":8,"consumed_samples":16,"lm_loss":[1-9]' \
+    short/metrics.jsonl
+check 'but no line in the log' sh -c '! grep -q "iteration  *8/" err out'
+
 # ---- a command ----
 expect 0 'a command gets the lines' train --save ckpt \
     --log-metrics-command "cat > got.jsonl; echo \$\$ > ended"

@@ -48,6 +48,21 @@ says 'JSON object' 'jq -cR'
 printf 'PAR1\025\004\025\020\025\024\114\025\002' >x.parquet
 expect 3 Parquet pp x.parquet u
 says 'a Parquet file' duckdb
+printf 'PAR1 and whatever follows' >y.parquet
+expect 3 'Parquet of another writer' pp y.parquet u
+says 'a Parquet file'
+printf 'FEA1\0\0\0\0' >x.feather
+expect 3 Feather pp x.feather u
+says 'a Feather file'
+printf 'SQLite format 3\0\020' >x.db
+expect 3 SQLite pp x.db u
+says 'an SQLite database' json_object
+printf '%%PDF-1.4\n' >x.pdf
+expect 3 PDF pp x.pdf u
+says 'a PDF file' pdftotext
+printf '<!doctype html>\n<p>Not found\n' >x.html
+expect 3 HTML pp x.html u
+says 'HTML or XML' 'a failed download'
 printf 'ARROW1\0\0\377\377\377\377' >x.arrow
 expect 3 Arrow pp x.arrow u
 says 'an Arrow file' to_json

@@ -34,6 +34,9 @@ cat >rows <<'END'
 0|documents|gpt-preprocess --input oscar-1GB.jsonl --output-prefix a1 --vocab-file gpt2-vocab.json --dataset-impl mmap --tokenizer-type GPT2BPETokenizer --merge-file gpt2-merges.txt --append-eod
 0|--chunk-size (a name of Megatron-LM) has no effect|gpt-preprocess --input oscar-1GB.jsonl --output-prefix a2 --vocab gpt2-vocab.json --merge-file gpt2-merges.txt --workers 8 --chunk-size 32
 0|documents|gpt-preprocess --input oscar-1GB.jsonl --output-prefix a3 --vocab-file gpt2-vocab.json --merge-file gpt2-merges.txt --partitions 4 --keep-sequential-samples
+2|write a list of strings|gpt-preprocess --input oscar-1GB.jsonl --output-prefix x --split-sentences --keep-newlines --lang english
+0|--lang (a name of Megatron-LM) has no effect|gpt-preprocess --input oscar-1GB.jsonl --output-prefix a4 --vocab-file gpt2-vocab.json --merge-file gpt2-merges.txt --keep-newlines --lang english
+2|--workers 0, the default, takes all cores|gpt-preprocess --input oscar-1GB.jsonl --output-prefix x --find-optimal-num-workers --workers-to-check 4 8 16
 2|--vocab-file and --merge-file, or --tokenizer-model|gpt-preprocess --input oscar-1GB.jsonl --output-prefix x --tokenizer-name-or-path gpt2
 4|name tokenizer.json, or the directory|gpt-preprocess --input oscar-1GB.jsonl --output-prefix x --tokenizer-type HuggingFaceTokenizer --tokenizer-model gpt2
 3|--json-keys names the field|gpt-preprocess --input oscar-1GB.jsonl --output-prefix x --tokenizer-type ByteTokenizer --json-keys content

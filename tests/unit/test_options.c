@@ -141,6 +141,12 @@ static void test_refuses(void)
         {"--num-layer|3", "unknown option '--num-layer'", "--num-layers?"},
         {"--nmu-layers|3", "unknown option '--nmu-layers'", "--num-layers?"},
         {"--dat|3", "unknown option '--dat'", "--data-path?"},
+        {"--nmu-layers|3|--frobnicate|--dat=3",
+         "unknown options '--nmu-layers', '--frobnicate', '--dat'",
+         "--nmu-layers: did you mean --num-layers?; --dat: did you mean "
+         "--data-path?"},
+        {"--frobnicate|--num-layers|x|--|--other",
+         "unknown option '--frobnicate'", "gpt-test --help"},
         {"--frobnicate", "unknown option '--frobnicate'", "gpt-test --help"},
         {"-x", "unknown option '-x'", "--help"},
         {"--num-layers", "--num-layers needs a value", ""},
@@ -149,6 +155,10 @@ static void test_refuses(void)
         {"--num-layers|x", "--num-layers: 'x' is not an integer", ""},
         {"--num-layers|0", "--num-layers: 0 is out of range (1 to 100)", ""},
         {"--n-layer|101", "--n-layer: 101 is out of range (1 to 100)", ""},
+        {"--num-layers|1e30", "--num-layers: 1e30 is out of range (1 to 100)",
+         ""},
+        {"--num-layers|99999999999999999999",
+         "--num-layers: 99999999999999999999 is out of range", ""},
         {"--rate|1.01", "--rate: 1.01 is out of range (0 to 1)", ""},
         {"--rate|nan", "--rate: 'nan' is not a number", ""},
         {"--size|0", "--size: 0 is out of range (at least 1)", ""},
@@ -202,6 +212,11 @@ static void test_config(void)
     is_int(parse("-n|4|--config|c|--data-path|z", &o), GPT_OK,
            "the command line wins");
     ok(o.layers == 4 && o.data.n == 1, "wherever --config stands");
+    put_file("m", "\xEF\xBB\xBFnum-layers = 7\nbias = Off\nno-query = YES\n");
+    is_int(parse("--config|m", &o), GPT_OK, "a file with a mark of UTF-8");
+    ok(o.layers == 7 && !o.bias && o.no_query, "and other words of a flag");
+    is_int(parse("--bias=on|--no-query=False", &o), GPT_OK, "the same words");
+    ok(o.bias && !o.no_query, "on the command line");
     put_file("d", "num-layers = 9\nno-query = true\n");
     is_int(parse("--config|c|--config|d", &o), GPT_OK, "two files");
     ok(o.layers == 9 && o.no_query && !o.bias, "the later one wins");
@@ -247,7 +262,7 @@ static void test_bad_config(void)
         {"input = \"x\\\"", "bad:1: a quote does not end", ""},
         {"input = \"x\" y", "bad:1: something follows the value", ""},
         {"data-path = \"x\"y", "bad:1: something follows a quoted", ""},
-        {"bias = yes", "bad:1: bias: 'yes' is neither true nor false", ""},
+        {"bias = maybe", "bad:1: bias: 'maybe' is neither true nor false", ""},
         {"config = x", "is not allowed", ""},
         {"print-config = true", "is not allowed", ""},
     };
