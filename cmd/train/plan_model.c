@@ -238,6 +238,29 @@ static int plan_layers(int64_t *layers, const char *text,
     return gpt_hint(err, "the option is --%s", name);
 }
 
+/* Options that choose layers and choose none would do nothing. Presets are not
+ * asked: --num-layers may cut their layers of another kind off. */
+static int check_layers(const struct gpt_config *c,
+                        const struct gpt_args *args, struct gpt_err *err)
+{
+    int64_t straight = 0, windows = 0;
+
+    for (int64_t l = 0; l < c->num_layers; l++) {
+        straight += !gpt_config_turns(c, l);
+        windows += gpt_config_window(c, l, INT64_MAX) > 0;
+    }
+    if (straight == 0 && gpt_option_given(args, "no-rope-freq"))
+        return gpt_fail(err, GPT_EUSAGE,
+                        "--no-rope-freq names none of the %lld layers",
+                        (long long)c->num_layers);
+    if (windows == 0 && gpt_option_given(args, "window-size"))
+        return gpt_fail(err, GPT_EUSAGE,
+                        "--window-size: none of the %lld layers has a window "
+                        "(--window-full-layers, --window-attn-skip-freq)",
+                        (long long)c->num_layers);
+    return GPT_OK;
+}
+
 /* Options to a configuration, field by field; what is 0 follows from the rest.
  * The padded vocabulary depends on the tensor parallel size, and is the only
  * part of the model that a layout decides. */
@@ -304,6 +327,7 @@ int gpt_train_plan_model(struct gpt_train_plan *p,
                             p->topology.size[GPT_TP], err) != GPT_OK)
         return gpt_hint(err, "the fields of the model are options of the same "
                              "names: --hidden-size, --num-attention-heads ...");
+    GPT_TRY(check_layers(c, args, err));
     if (o->seq_length > c->max_positions) {
         gpt_fail(err, GPT_EUSAGE,
                  "--seq-length %lld is above --max-position-embeddings %lld",

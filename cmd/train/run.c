@@ -736,7 +736,25 @@ static int lock_save(struct gpt_run *r, struct gpt_err *err)
                         "--force",
                         o->save);
     }
+    r->replaces = exists && !same;
     return GPT_OK;
+}
+
+/* Which iterations of --save are this run's. A run that goes on from one of
+ * them, there, is of that run up to it; one that finetunes from there needs the
+ * model that it began with. */
+static int64_t own_iterations(const struct gpt_run *r)
+{
+    const struct gpt_train_options *o = r->o;
+    char parent[GPT_PATH_BYTES];
+
+    if (!r->replaces)
+        return INT64_MAX;
+    if (!o->load ||
+        gpt_path_join(parent, sizeof(parent), o->load, "..", NULL) != GPT_OK ||
+        !gpt_path_same(parent, o->save))
+        return -1;
+    return o->finetune ? INT64_MAX : r->state.iteration;
 }
 
 /* Rank 0 decides for all. The others wait until the directory is there and is
@@ -897,6 +915,7 @@ static int open_replica(struct gpt_run *r, const struct gpt_args *args,
     GPT_TRY(fill_replica(r, err));
     GPT_TRY(fit_rest(r, err));
     r->saving = r->saved = r->state.iteration;
+    r->context.own_until = own_iterations(r);
     if (is_first(r) && r->o->save && !r->plan.evaluates)
         GPT_TRY(gpt_saver_mark_best(r->o, r->state.best.iteration, err));
     return r->o->save && !r->plan.evaluates

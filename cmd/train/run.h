@@ -40,6 +40,7 @@ struct gpt_run {
     char metrics[GPT_PATH_BYTES], samples[GPT_PATH_BYTES];
     char carrier[320]; /* what carries bytes between ranks, in words */
     int lock;
+    bool replaces; /* --save holds another run's checkpoints; known to rank 0 */
     double started;
     int64_t bad_steps; /* in a row whose loss was not finite */
     int64_t steps;     /* made by this process */

@@ -366,6 +366,9 @@ static int write_all(struct gpt_saver *s, struct gpt_err *err)
      * between the two marks it when it resumes (gpt_saver_mark_best). */
     if (s->best)
         GPT_TRY(gpt_checkpoint_mark_best(o->save, s->iteration, err));
+    if (s->saved < 0)
+        GPT_TRY(gpt_checkpoint_replace(o->save, s->context->own_until,
+                                       s->iteration, err));
     return gpt_checkpoint_prune(o->save, o->keep_checkpoints, err);
 }
 

@@ -28,6 +28,9 @@ struct gpt_state_context {
     const struct gpt_train_plan *plan;
     const char *option_text; /* as --print-config shows it */
     uint64_t corpus_digest;
+    /* Iterations of options->save beyond this one are another run's, which this
+     * run replaces with its first checkpoint; INT64_MAX: all are this run's. */
+    int64_t own_until;
 };
 
 /* What a manifest says of the run, freed with cJSON_Delete(); NULL when out of

@@ -140,6 +140,10 @@ static int start(const struct gpt_program *program,
     gpt_log_setup(&log);
     if (common->threads > 0)
         omp_set_num_threads((int)common->threads);
+    if (omp_get_max_threads() > GPT_MOST_THREADS)
+        return gpt_fail(err, GPT_EUSAGE,
+                        "OMP_NUM_THREADS: %d threads, at most %d",
+                        omp_get_max_threads(), (int)GPT_MOST_THREADS);
     gpt_signals_setup();
     return GPT_OK;
 }

@@ -53,6 +53,10 @@ struct gpt_opt {
                          * those of a file or a preset. NULL: alone */
 };
 
+/* Threads on the CPU: libgomp keeps a list of them on the stack of the one that
+ * starts them. */
+enum { GPT_MOST_THREADS = 4096 };
+
 /* Options that every program has; the first member of its options struct. */
 struct gpt_common_options {
     bool force, quiet, verbose, print_config;
@@ -75,7 +79,7 @@ struct gpt_common_options {
      .offset = GPT_COMMON_AT(base, print_config),                              \
      .help = "print all options as such a file, and stop"},                    \
     {.kind = GPT_OPT_INT, .name = "threads", .arg = "N", .def = "0",           \
-     .offset = GPT_COMMON_AT(base, threads), .min = 0, .max = 4096,            \
+     .offset = GPT_COMMON_AT(base, threads), .min = 0, .max = GPT_MOST_THREADS,\
      .flags = GPT_OPT_LOCAL,                                                   \
      .help = "CPU threads, 0 = all cores"},                                    \
     {.kind = GPT_OPT_FLAG, .letter = 'f', .name = "force",                     \

@@ -138,20 +138,25 @@ static int set_list(const struct line *l, const struct gpt_opt *o, char *s)
     }
 }
 
-/* Lists report the line themselves, word by word. */
+/* Lists report the line themselves, word by word. --print-config writes
+ * defaults as well: a line that says the default contradicts nothing. */
 static int set_line(const struct line *l, const struct gpt_opt *o, char *value)
 {
     int status;
 
-    if (o->kind == GPT_OPT_LIST)
-        return set_list(l, o, value);
+    if (o->kind == GPT_OPT_LIST) {
+        GPT_TRY(set_list(l, o, value));
+        gpt_opt_forget_default(l->p, o);
+        return GPT_OK;
+    }
     /* The value reports itself; the line is put before it, where only this
      * function knows it. */
     GPT_TRY(whole_value(l, value, &value));
     status = gpt_opt_set(l->p, o, value, o->name);
-    return status == GPT_OK
-               ? GPT_OK
-               : gpt_context(l->p->err, "%s:%d", l->path, l->number);
+    if (status != GPT_OK)
+        return gpt_context(l->p->err, "%s:%d", l->path, l->number);
+    gpt_opt_forget_default(l->p, o);
+    return GPT_OK;
 }
 
 /* Files that name further files would need a rule for the order of all; there
@@ -181,7 +186,9 @@ static int read_line(const struct line *l, char *s)
         return gpt_context(l->p->err, "%s:%d", l->path, l->number);
     }
     if (is_about_config(o))
-        return line_error(l, "not allowed in a configuration file");
+        return gpt_fail(l->p->err, GPT_EUSAGE,
+                        "%s:%d: '%s' is not allowed in a configuration file",
+                        l->path, l->number, o->name);
     return set_line(l, o, skip_blanks(equals + 1));
 }
 

@@ -17,6 +17,7 @@ enum gpt_answer {
 struct gpt_parse {
     const struct gpt_program *program;
     void *options;
+    const void *defaults; /* a copy of options before any source was read */
     struct gpt_arena *arena;
     struct gpt_err *err;
     uint8_t *origin;  /* per row: enum gpt_origin */
@@ -43,6 +44,8 @@ int gpt_opt_set_flag(struct gpt_parse *p, const struct gpt_opt *o, bool value);
 /* Before the words of an option that is a list. */
 void gpt_opt_begin_list(struct gpt_parse *p, const struct gpt_opt *o);
 int gpt_opt_set_defaults(struct gpt_parse *p);
+/* A row whose value is the default counts as not given from here on. */
+void gpt_opt_forget_default(struct gpt_parse *p, const struct gpt_opt *o);
 void *gpt_opt_field(void *options, const struct gpt_opt *o);
 
 /* ---- options_find.c: rows by name, and near misses ---- */

@@ -311,5 +311,54 @@ int gpt_opt_set_defaults(struct gpt_parse *p)
         GPT_TRY(o->kind == GPT_OPT_LIST ? set_default_list(p, o)
                                         : gpt_opt_set(p, o, o->def, o->name));
     }
+    void *copy = gpt_arena_alloc(p->arena, 1, p->program->options_bytes);
+
+    if (!copy)
+        return gpt_no_memory(p->err, "options");
+    p->defaults = memcpy(copy, p->options, p->program->options_bytes);
     return GPT_OK;
+}
+
+static bool same_list(const struct gpt_list *a, const struct gpt_list *b)
+{
+    for (int64_t i = 0; a->n == b->n && i < a->n; i++)
+        if (strcmp(a->items[i], b->items[i]) != 0)
+            return false;
+    return a->n == b->n;
+}
+
+/* By values, not by texts: 1e-5 and 0.00001 are one number. Fields are compared
+ * and not whole structures, whose padding may differ. */
+static bool is_default(const struct gpt_parse *p, const struct gpt_opt *o)
+{
+    const void *now = (const char *)p->options + o->offset;
+    const void *def = (const char *)p->defaults + o->offset;
+    const char *a, *b;
+
+    switch (o->kind) {
+    case GPT_OPT_GROUP:
+        return true;
+    case GPT_OPT_FLAG:
+        return *(const bool *)now == *(const bool *)def;
+    case GPT_OPT_INT:
+    case GPT_OPT_BYTES:
+        return *(const int64_t *)now == *(const int64_t *)def;
+    case GPT_OPT_REAL:
+        return memcmp(now, def, sizeof(double)) == 0;
+    case GPT_OPT_LIST:
+        return same_list(now, def);
+    case GPT_OPT_STRING:
+    case GPT_OPT_CHOICE:
+        break;
+    }
+    /* NULL is the default of a text that has none */
+    a = *(const char *const *)now;
+    b = *(const char *const *)def;
+    return a && b ? strcmp(a, b) == 0 : a == b;
+}
+
+void gpt_opt_forget_default(struct gpt_parse *p, const struct gpt_opt *o)
+{
+    if (is_default(p, o))
+        p->origin[o - p->program->options] = GPT_FROM_DEFAULT;
 }

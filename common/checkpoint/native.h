@@ -87,6 +87,10 @@ int64_t gpt_checkpoint_best(const char *root);
  * tracker names and the one that is marked as the best; keep <= 0: nothing. */
 int gpt_checkpoint_prune(const char *root, int64_t keep, struct gpt_err *err)
     GPT_MUST_USE;
+/* Removes the iterations beyond `until`, but for `iteration`: those of a run
+ * that another one replaces. The link to the best one goes with its target. */
+int gpt_checkpoint_replace(const char *root, int64_t until, int64_t iteration,
+                           struct gpt_err *err) GPT_MUST_USE;
 
 /* ---- reading ---- */
 struct gpt_checkpoint;

@@ -4,6 +4,7 @@
  * model/params.h says what a rank holds. Start at open_native() and
  * plan_native(). */
 #include "checkpoint/format.h"
+#include "checkpoint/manifest.h"
 #include "checkpoint/names.h"
 #include "checkpoint/native.h"
 #include "checkpoint/pour.h"
@@ -17,13 +18,35 @@ enum { MAX_KINDS = 16 };
 
 /* ---- reading ---- */
 
+/* True when an iteration with a manifest is there, for a root whose tracker was
+ * lost: a run that takes it for empty would write over them. */
+static bool holds_iteration(const char *root)
+{
+    int64_t *list;
+    size_t n;
+    bool found = false;
+
+    if (gpt_checkpoint_list(root, &list, &n, NULL) != GPT_OK)
+        return false;
+    for (size_t i = 0; i < n && !found; i++) {
+        char path[GPT_PATH_BYTES];
+
+        found = gpt_checkpoint_path(path, sizeof(path), root, list[i], NULL) ==
+                    GPT_OK &&
+                gpt_path_holds(path, GPT_MANIFEST);
+    }
+    gpt_free(list);
+    return found;
+}
+
 /* A directory with either file is native, whatever else is in it. A root in
  * which both are missing is still opened as one when no other front end
  * recognises it; see choose_format(). */
 static bool recognise_native(const char *path)
 {
     return gpt_path_holds(path, GPT_MANIFEST) ||
-           gpt_path_holds(path, GPT_TRACKER);
+           gpt_path_holds(path, GPT_TRACKER) ||
+           (gpt_path_is_dir(path) && holds_iteration(path));
 }
 
 /* Adds up the files of tensors; every other file of the manifest travelled with

@@ -48,29 +48,41 @@ static int add_candidate(struct gpt_buf *list, int64_t iteration,
                : gpt_no_memory(err, "a name");
 }
 
-/* Lists what the tracker names, then the other iterations, newest first. A
- * tracker that is missing or damaged is no failure yet: *why keeps what is
- * wrong with it, to be reported if nothing else opens, and as a warning if
- * something does. */
+/* Adds those of others that are before the tracked one, or those after it; all
+ * are before one that is not known. */
+static int add_others(struct gpt_buf *list, const int64_t *others, size_t n,
+                      int64_t tracked, bool before, struct gpt_err *err)
+{
+    for (size_t i = 0; i < n && i < MAX_TRIED; i++)
+        if (others[i] != tracked && (others[i] < tracked) == before)
+            GPT_TRY(add_candidate(list, others[i], err));
+    return GPT_OK;
+}
+
+/* Lists what the tracker names, then the other iterations, newest first; those
+ * after the tracked one come last, as a tracker that was set back has left them
+ * on purpose. A tracker that is missing or damaged is no failure yet: *why
+ * keeps what is wrong with it, to be reported if nothing else opens, and as a
+ * warning if something does. */
 static int list_root(struct gpt_buf *list, const char *root,
                      struct gpt_err *why, struct gpt_err *err)
 {
-    int64_t *others, tracked = -1;
+    int64_t *others, tracked;
     size_t n;
     int status = gpt_checkpoint_tracker(root, &tracked, why);
 
     if (status == GPT_OK) {
         GPT_TRY(add_candidate(list, tracked, err));
-    } else if (status != GPT_EDATA) {
+    } else if (status == GPT_EDATA) {
+        tracked = INT64_MAX;
+    } else {
         *err = *why;
         return status;
     }
     GPT_TRY(gpt_checkpoint_list(root, &others, &n, err));
-    bool known = status == GPT_OK;
-    status = GPT_OK;
-    for (size_t i = 0; i < n && i < MAX_TRIED && status == GPT_OK; i++)
-        if (!known || others[i] != tracked)
-            status = add_candidate(list, others[i], err);
+    status = add_others(list, others, n, tracked, true, err);
+    if (status == GPT_OK)
+        status = add_others(list, others, n, tracked, false, err);
     gpt_free(others);
     return status;
 }
@@ -266,6 +278,38 @@ int gpt_checkpoint_prune(const char *root, int64_t keep, struct gpt_err *err)
             cJSON_Delete(manifest);
         }
     }
+    gpt_free(list);
+    return status;
+}
+
+static int remove_replaced(const char *root, int64_t iteration,
+                           struct gpt_err *err)
+{
+    char path[GPT_PATH_BYTES];
+
+    if (iteration == gpt_checkpoint_best(root))
+        GPT_TRY(remove_in(root, GPT_BEST, err));
+    GPT_TRY(gpt_checkpoint_path(path, sizeof(path), root, iteration, err));
+    GPT_TRY(remove_iteration(path, err));
+    gpt_info("removed %s, of the run that this one replaces", path);
+    return GPT_OK;
+}
+
+/* A reader that finds the newest checkpoint damaged takes the next one: it must
+ * not be that of the run which was here before. */
+int gpt_checkpoint_replace(const char *root, int64_t until, int64_t iteration,
+                           struct gpt_err *err)
+{
+    int64_t *list;
+    size_t n;
+    int status = GPT_OK;
+
+    if (until == INT64_MAX)
+        return GPT_OK;
+    GPT_TRY(gpt_checkpoint_list(root, &list, &n, err));
+    for (size_t i = 0; status == GPT_OK && i < n; i++)
+        if (list[i] > until && list[i] != iteration)
+            status = remove_replaced(root, list[i], err);
     gpt_free(list);
     return status;
 }

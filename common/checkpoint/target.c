@@ -9,6 +9,26 @@
 #include "checkpoint/pour.h"
 #include "checkpoint/resume.h"
 
+/* An iteration that joins others becomes the one that is resumed, which ends
+ * the run that is there. */
+static int check_others(const struct gpt_format *format,
+                        const struct gpt_target_options *o,
+                        struct gpt_err *err)
+{
+    if (!format->shares_dir || o->force || !format->recognises(o->save))
+        return GPT_OK;
+    gpt_fail(err, GPT_EEXIST, "%s: holds checkpoints already", o->save);
+    return gpt_hint(err, "name a new directory, or add to them with --force: "
+                         "the new one is then what is resumed");
+}
+
+static int plan(struct gpt_target *t, struct gpt_err *err)
+{
+    GPT_TRY(gpt_format_check_place(t->format, t->o.save, err));
+    GPT_TRY(check_others(t->format, &t->o, err));
+    return t->format->plan(t, err);
+}
+
 /* Everything that can be wrong with the source, the model or the layout is
  * found here, before the output is touched. A dry run ends after this
  * function. */
@@ -18,9 +38,7 @@ int gpt_target_plan(struct gpt_target *t, const struct gpt_format *format,
                     struct gpt_err *err)
 {
     *t = (struct gpt_target){.format = format, .source = source, .o = *options};
-    int status = gpt_format_check_place(format, options->save, err);
-    if (status == GPT_OK)
-        status = format->plan(t, err);
+    int status = plan(t, err);
     if (status != GPT_OK) {
         gpt_target_close(t);
         return status;

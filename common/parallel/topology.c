@@ -167,6 +167,11 @@ static int middle_layers(const struct gpt_topology *t, int64_t num_layers,
         return gpt_fail(err, GPT_EUSAGE,
                         "uneven stages need a pipeline parallel size of at "
                         "least 2");
+    if (rest < 0)
+        return gpt_fail(err, GPT_EUSAGE,
+                        "%lld layers are too few: the first and last pipeline "
+                        "stages take %lld",
+                        (long long)num_layers, (long long)(first + last));
     /* With two stages that both have a number of their own there is no middle,
      * and the two numbers must be all layers. */
     if (stages == 0 ? rest != 0 : (rest < stages || rest % stages != 0))

@@ -13,6 +13,13 @@ narrow() { # file: at most 80 columns
     ! LC_ALL=C.UTF-8 grep -nE '.{81}' "$1"
 }
 
+nothing_given() { # program: runs as without the file, up to its first error
+    "$1" --config ./c1 >/dev/null 2>with
+    status=$?
+    "$1" >/dev/null 2>without
+    [ $status = $? ] && cmp with without
+}
+
 # Prints the options of a --help page whose value is a number or a choice.
 strict_options() { # page
     sed -nE 's/^ *(-[a-zA-Z], )?(--[a-z0-9-]*) ([A-Z]+)( .*)?$/\3 \2/p' "$1" |
@@ -61,6 +68,8 @@ for source in "$top"/cmd/*/main.c; do
     expect 2 "$p refuses an unknown shell" "$p" --complete=csh
 
     check "$p --print-config can be fed back" same_config "$p"
+    check "$p takes a file of defaults as nothing given" \
+        nothing_given "$p"
     echo 'thread = 1' >bad.conf
     expect 2 "$p refuses an unknown name in a file" "$p" --config ./bad.conf
     err_has 'bad.conf:1: unknown option'

@@ -151,8 +151,44 @@ err_has 'its model has hidden_size 16, the options say 32'
 expect 7 'no run writes over another' train --save whole
 err_has 'holds checkpoints of another run'
 expect 0 'without --force' train --save tuned --force
+expect 2 'threads beyond all machines' \
+    env OMP_NUM_THREADS=99999 gpt-train --dry-run
+err_has 'OMP_NUM_THREADS: 99999 threads, at most 4096'
+# What is left of the run before would be resumed where the new one is damaged.
+cp -r tuned forced
+mv forced/iter_0000030 forced/iter_0000040
+ln -sfn iter_0000040 forced/best
+expect 0 'which replaces that run' train --save forced --force
+check 'its checkpoints are gone' test ! -e forced/iter_0000040
+check 'and so is the link to its best one' test ! -L forced/best
+check 'the new ones are there' test "$(tracker forced)" = 30
+expect 0 'a run of three checkpoints' train --save branch --save-interval 10
+expect 0 'one that goes on from an iteration there' train --force \
+    --load branch/iter_0000010 --save branch --exit-interval 20
+check 'keeps it' test -e branch/iter_0000010/manifest.json
+check 'and replaces those after it' test ! -e branch/iter_0000030
 expect 0 'loads other data with a warning' train --load minutes --seed 99
 err_has 'its run had other data'
+
+# A directory without its tracker is no empty one.
+cp -r whole untracked
+rm untracked/latest_checkpointed_iteration.txt
+cp untracked/iter_0000030/manifest.json before
+expect 0 'a run whose tracker was lost' train --load untracked --save untracked \
+    --train-iters 40
+err_has 'using untracked/iter_0000030 instead'
+check 'keeps its checkpoint' cmp before untracked/iter_0000030/manifest.json
+rm untracked/latest_checkpointed_iteration.txt
+expect 7 'another run does not write over it' train --save untracked
+# Iterations after the tracked one are those that a user went back from.
+expect 0 'a run of four checkpoints' train --save back --save-interval 10
+echo 20 >back/latest_checkpointed_iteration.txt
+for f in back/iter_0000020/model*; do
+    head -c 100 "$f" >stub && mv stub "$f"
+done
+expect 0 'a damaged one is not replaced by a later one' train --load back \
+    --save back --exit-interval 15
+err_has 'using back/iter_0000010 instead'
 
 two_runs() {
     signalled TERM busy >/dev/null || return 1

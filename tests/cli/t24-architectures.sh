@@ -215,6 +215,12 @@ refused "'[1]*3' has 3 entries for 2 layers" "--window-size 3 \
 --window-attn-skip-freq [1]*3"
 refused 'the option is --no-rope-freq' "$rope --no-rope-freq [1]*3"
 refused '--no-rope-freq needs --position-embedding-type rope' '--no-rope-freq 2'
+refused '--no-rope-freq names none of the 2 layers' "$rope --no-rope-freq 3"
+refused '--no-rope-freq names none' "$rope --no-rope-freq [0]*2"
+refused '--window-size: none of the 2 layers has a window' \
+    '--window-size 3 --window-full-layers 2'
+refused '2 layers are too few: the first and last pipeline stages take 5' \
+    '--decoder-first-pipeline-num-layers 5 --pipeline-model-parallel-size 2'
 refused 'no_norm_bias needs normalization LayerNorm' \
     '--no-norm-bias --normalization RMSNorm'
 refused 'scale_embedding excludes embedding_multiplier' \

@@ -248,6 +248,12 @@ check 'nothing was written' [ ! -e x/latest_checkpointed_iteration.txt ]
 # ---- output ----
 expect 7 'an iteration that exists' into a b
 expect 0 'except with --force' into a b --force $tp 2 $pp 2
+cp -r b other
+mv other/iter_0000000 other/iter_0000024
+echo 24 >other/latest_checkpointed_iteration.txt
+expect 7 'beside the checkpoints of a run' into a other
+err_has 'other: holds checkpoints already'
+expect 0 'with --force' into a other --force
 expect 7 'a directory that exists' into a g --to hf
 expect 2 'onto itself' into a a --force
 mkdir home

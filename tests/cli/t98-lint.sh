@@ -183,6 +183,11 @@ printf '/* One. */\n/* Two. */\nint f(int a);\n' >>tree/common/base/low.c
 lint_finds pairs 'low.c:12: a comment follows another' 'two comments in a row'
 printf '/* See lost.c. */\n' >>tree/common/base/low.c
 lint_finds files "low.c:11: no file 'lost.c'" 'a comment on a lost file'
+if command -v git >/dev/null; then
+    (cd tree && echo x >left.whl && git init -q . && git add .) >/dev/null 2>&1
+    lint_finds top 'left.whl: has no place' 'a file that a tool left behind'
+    rm -rf tree/.git tree/left.whl
+fi
 
 # ---- what is allowed for a time ----
 echo 'int n = sizeof (int);' >>tree/common/base/low.c

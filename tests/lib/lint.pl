@@ -611,6 +611,19 @@ sub check_files {
     }
 }
 
+# ---- top: what the top folder holds ----
+
+# Of what git tracks: a user's own files there are no fault. "git add" of a whole
+# tree takes along whatever a tool left in it.
+sub check_top {
+    my %known = map { $_ => 1 } qw(.ci .clang-format .gitignore Makefile README
+        cmd common kernels man share tests);
+    for my $name (map { m{^([^/\n]+)} } `git ls-files 2>/dev/null`) {
+        find_fault($name, 'has no place in the top folder')
+            unless $known{$name}++;
+    }
+}
+
 # ---- comments: how much the .c files of a folder say ----
 
 my $enough = 0.15;
@@ -697,6 +710,7 @@ my %checks = (
     calls => \&check_calls, includes => \&check_includes,
     align => \&check_align,
     pairs => \&check_pairs, files => \&check_files,
+    top => \&check_top,
 );
 @ARGV = sort keys %checks unless @ARGV;
 for my $name (@ARGV) {
