@@ -1,7 +1,10 @@
 /* Activations, gated or not, and their gradients: rows of isa/activation.c.
- * Rows of bf16 are widened part by part, which stay in the first cache: these
- * operations would wait for memory alone if whole operands were widened. */
+ * Rows of bf16 are cpu_pairs' where it has the kind, so that what an
+ * epilogue makes of a value comes out here, too. Else they are widened part by
+ * part, which stay in the first cache: these operations would wait for memory
+ * alone if whole operands were widened. */
 #include "cpu/cpu.h"
+#include "cpu/pair/pair.h"
 
 /* Floats of a part; a whole number of vectors, so that the cut changes no
  * result. */
@@ -26,16 +29,33 @@ static void forward_part(const uint16_t *x, const uint16_t *up, uint16_t *y,
     cpu_isa->narrow(y, wide, n);
 }
 
+static void activate_narrow(const struct cpu_pair_activation *row)
+{
+    if (cpu_pairs && cpu_pairs->activate(row))
+        return;
+    for (int64_t j = 0; j < row->n; j += PART)
+        forward_part(row->x + j, row->up ? row->up + j : NULL, row->to + j,
+                     row->n - j < PART ? row->n - j : PART, (int)row->kind);
+}
+
+void cpu_gelu_narrow(uint16_t *y, const uint16_t *x, int64_t n)
+{
+    activate_narrow(&(struct cpu_pair_activation){
+        .x = x, .to = y, .n = n, .kind = GPT_GELU});
+}
+
 static void forward_narrow(const struct gpt_activate *op, int64_t i)
 {
     const int64_t f = op->f;
     const uint16_t *x =
         (const uint16_t *)op->pre + i * (op->gated ? 2 * f : f);
-    uint16_t *y = (uint16_t *)op->out + i * f;
 
-    for (int64_t j = 0; j < f; j += PART)
-        forward_part(x + j, op->gated ? x + f + j : NULL, y + j,
-                     f - j < PART ? f - j : PART, (int)op->kind);
+    activate_narrow(&(struct cpu_pair_activation){
+        .x = x,
+        .up = op->gated ? x + f : NULL,
+        .to = (uint16_t *)op->out + i * f,
+        .n = f,
+        .kind = op->kind});
 }
 
 static void forward_row(const struct gpt_activate *op, int64_t i)
@@ -62,25 +82,20 @@ void cpu_activate(struct gpt_queue *q, const struct gpt_activate *op)
     }
 }
 
-/* Where a part's operands are; up and dup: NULL without a gate. */
-struct gradients {
-    const uint16_t *x, *up, *dy;
-    uint16_t *dx, *dup;
-};
-
-static void backward_part(const struct gradients *g, int64_t n, int kind)
+static void backward_part(const struct cpu_pair_activation *o, int64_t j,
+                          int64_t n)
 {
     float x[PART], up[PART], dy[PART], dup[PART];
 
-    cpu_isa->widen(x, g->x, n);
-    cpu_isa->widen(dy, g->dy, n);
-    if (g->up)
-        cpu_isa->widen(up, g->up, n);
-    cpu_isa->activate_grad(x, g->up ? dup : NULL, dy, x, g->up ? up : NULL, n,
-                           kind);
-    cpu_isa->narrow(g->dx, x, n);
-    if (g->up)
-        cpu_isa->narrow(g->dup, dup, n);
+    cpu_isa->widen(x, o->x + j, n);
+    cpu_isa->widen(dy, o->dy + j, n);
+    if (o->up)
+        cpu_isa->widen(up, o->up + j, n);
+    cpu_isa->activate_grad(x, o->up ? dup : NULL, dy, x, o->up ? up : NULL, n,
+                           (int)o->kind);
+    cpu_isa->narrow(o->to + j, x, n);
+    if (o->up)
+        cpu_isa->narrow(o->dup + j, dup, n);
 }
 
 static void backward_narrow(const struct gpt_activate *op, const void *dout,
@@ -88,16 +103,20 @@ static void backward_narrow(const struct gpt_activate *op, const void *dout,
 {
     const int64_t f = op->f, at = i * (op->gated ? 2 * f : f);
     const uint16_t *x = (const uint16_t *)op->pre + at;
-    const uint16_t *dy = (const uint16_t *)dout + i * f;
     uint16_t *dx = (uint16_t *)dpre + at;
+    const struct cpu_pair_activation row = {
+        .x = x,
+        .up = op->gated ? x + f : NULL,
+        .dy = (const uint16_t *)dout + i * f,
+        .to = dx,
+        .dup = op->gated ? dx + f : NULL,
+        .n = f,
+        .kind = op->kind};
 
-    for (int64_t j = 0; j < f; j += PART) {
-        const struct gradients part = {x + j, op->gated ? x + f + j : NULL,
-                                       dy + j, dx + j,
-                                       op->gated ? dx + f + j : NULL};
-
-        backward_part(&part, f - j < PART ? f - j : PART, (int)op->kind);
-    }
+    if (cpu_pairs && cpu_pairs->activate(&row))
+        return;
+    for (int64_t j = 0; j < f; j += PART)
+        backward_part(&row, j, f - j < PART ? f - j : PART);
 }
 
 static void backward_row(const struct gpt_activate *op, const void *dout,

@@ -101,6 +101,8 @@ void cpu_bias_grad(struct gpt_queue *q, float *dbias, const void *dy, int64_t m,
 void cpu_bias_add(struct gpt_queue *q, void *x, const void *bias, int64_t m,
                   int64_t n, enum gpt_dtype act);
 void cpu_activate(struct gpt_queue *q, const struct gpt_activate *op);
+/* GELU of n values of bf16, with the bits that cpu_activate() gives. */
+void cpu_gelu_narrow(uint16_t *y, const uint16_t *x, int64_t n);
 void cpu_activate_bwd(struct gpt_queue *q, const struct gpt_activate *op,
                       const void *dout, void *dpre);
 void cpu_head_norm(struct gpt_queue *q, const struct gpt_head_norm *op);

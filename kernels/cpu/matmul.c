@@ -43,7 +43,8 @@ static void float_epilogue(const struct cpu_product *p, float *c, int64_t i)
         cpu_isa->gelu_grad(c, aux, p->n);
 }
 
-/* GELU is that of what is stored before it. */
+/* GELU is that of what is stored before it, with the bits of a pass of its own,
+ * by which backward may compute it again. */
 static void narrow_epilogue(const struct cpu_product *p, float *c, int64_t i,
                             const float *bias)
 {
@@ -55,6 +56,10 @@ static void narrow_epilogue(const struct cpu_product *p, float *c, int64_t i,
         cpu_isa->add(c, c, bias, p->n);
     if (p->epilogue == GPT_EPI_BIAS_GELU) {
         cpu_isa->narrow(aux, c, p->n);
+        if (p->c16) {
+            cpu_gelu_narrow(p->c16 + i * p->ld16, aux, p->n);
+            return;
+        }
         cpu_isa->widen(c, aux, p->n);
         cpu_isa->gelu(c, c, p->n);
     } else if (p->epilogue == GPT_EPI_DGELU) {

@@ -11,7 +11,7 @@ static double reference(enum gpt_activation kind, double x)
 
     switch (kind) {
     case GPT_GELU:
-        return 0.5 * x * (1 + tanh(u));
+        return x / (1 + exp(-2 * u)); /* 0.5 x (1 + tanh u) */
     case GPT_GELU_EXACT:
         return 0.5 * x * erfc(-x / sqrt(2));
     case GPT_SILU:
@@ -83,6 +83,74 @@ static void check_activate(enum gpt_activation kind, int64_t n, int64_t f,
     be->activate(q, &k.op);
     ok(isnan(out[0]), "%s: NaN stays", name);
     free(pre), free(dout), free(out), free(want);
+}
+
+/* Every number of bf16 from 2^-30 to 9, of both signs: below -9 a gate of GELU
+ * is less than float's exponential gives. */
+enum { FROM = 0x3080, UPTO = 0x4110, NUMBERS = 2 * (UPTO - FROM) };
+
+struct narrow_case {
+    struct gpt_activate op;
+    const uint16_t *dout;
+    uint16_t *out;
+};
+
+static void run_narrow(void *ctx)
+{
+    struct narrow_case *k = ctx;
+
+    be->activate(q, &k->op);
+    be->activate_bwd(q, &k->op, k->dout, k->out + NUMBERS);
+}
+
+/* The largest error of `got`, over the rounding to bf16 of a result of size
+ * `size`, or of `want` where that is larger. */
+static double worse(double worst, uint16_t got, double want, double size)
+{
+    double error = fabs((double)gpt_bf16_to_f32(got) - want);
+
+    return fmax(worst, error * 0x1p8 / fmax(fabs(want), size));
+}
+
+/* Rows (F, 2F): gates are the numbers, ups and gradients are 3/4 and 3/2. */
+static void check_narrow(enum gpt_activation kind, bool gated)
+{
+    uint16_t *pre = malloc(2 * NUMBERS * sizeof(*pre));
+    float *mem = poisoned(3 * NUMBERS / 2);
+    uint16_t *dout = malloc(NUMBERS * sizeof(*dout));
+    uint16_t *out = (uint16_t *)mem;
+    struct narrow_case k = {
+        .op = {.kind = kind, .gated = gated, .n = 1, .f = NUMBERS,
+               .act = GPT_BF16, .pre = pre, .out = out},
+        .dout = dout, .out = out};
+    double up = gated ? 0.75 : 1, worst[3] = {0};
+    char name[80];
+
+    for (int i = 0; i < NUMBERS; i++) {
+        pre[i] = (uint16_t)((FROM + i / 2) | (i & 1) << 15);
+        pre[NUMBERS + i] = gpt_f32_to_bf16(0.75F);
+        dout[i] = gpt_f32_to_bf16(1.5F);
+    }
+    snprintf(name, sizeof(name), "%s: bf16 activation %d%s", setting, (int)kind,
+             gated ? " gated" : "");
+    ok(same_bytes(run_narrow, &k, mem, (gated ? 3 : 2) * NUMBERS / 2),
+       "%s: equal for 1, 2, 3 threads", name);
+    for (int i = 0; i < NUMBERS; i++) {
+        double x = (double)gpt_bf16_to_f32(pre[i]), y = reference(kind, x);
+
+        worst[0] = worse(worst[0], out[i], y * up, 0);
+        worst[1] = worse(worst[1], out[NUMBERS + i], 1.5 * up * slope(kind, x),
+                         0.05);
+        if (gated)
+            worst[2] = worse(worst[2], out[2 * NUMBERS + i], 1.5 * y, 0);
+    }
+    for (int i = 0; i < 3; i++)
+        ok(worst[i] <= 1.03, "%s: result %d is rounded once (%.2f)", name, i,
+           worst[i]);
+    pre[0] = 0x7fc0;
+    be->activate(q, &k.op);
+    ok(isnan((double)gpt_bf16_to_f32(out[0])), "%s: NaN stays", name);
+    free(pre), free(mem), free(dout);
 }
 
 /* ---- norms of heads ---- */
@@ -235,6 +303,9 @@ static void body(void)
         check_activate((enum gpt_activation)kind, 5, 33, true);
         check_activate((enum gpt_activation)kind, 70, 256, true);
     }
+    check_narrow(GPT_GELU, false);
+    check_narrow(GPT_SILU, false);
+    check_narrow(GPT_SILU, true);
     check_head_norm(GPT_RMSNORM, 1, 1, 1, 1, false);
     check_head_norm(GPT_RMSNORM, 37, 6, 3, 5, false);
     check_head_norm(GPT_LAYERNORM, 9, 4, 1, 24, false);

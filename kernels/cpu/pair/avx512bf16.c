@@ -1,6 +1,7 @@
 /* Products of bf16 by AVX512-BF16: see pair.h. VDPBF16PS adds the products of
  * 16 pairs to 16 sums; it rounds to nearest even and takes subnormal numbers
  * for zero. */
+#include "cpu/pair/activation.h"
 #include "cpu/pair/finish.h"
 #include "cpu/pair/pack.h"
 #include "cpu/pair/scores.h"
@@ -88,4 +89,5 @@ static void nothing(void) {}
 
 const struct cpu_pairs cpu_pairs_avx512bf16 = {
     "avx512bf16", nothing, stores_end, pack_band, multiply_by_vectors,
-    softmax_scores, grad_scores, store_queries, dot_pairs};
+    softmax_scores, grad_scores, store_queries, dot_pairs,
+    activate_pairs};

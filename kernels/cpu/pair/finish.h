@@ -11,7 +11,8 @@
 #include <immintrin.h>
 
 #ifdef __AVX512BF16__ /* as in the files that use it */
-#include "cpu/isa/gelu.h"
+#include "cpu/isa/simd.h"
+#include "cpu/pair/curves.h"
 
 /* Sums of 32 x 32 of c that are complete, from the first row on that is not
  * finished yet, and where that row goes. */
@@ -26,17 +27,23 @@ struct finishing {
     bool past, past_aux;
 };
 
-static inline vf widened(__m256i x)
+/* 32 values of bf16 as floats: words become upper halves, by the instruction
+ * that tiles leave free. */
+static inline void widen_both(vf x[2], __m512i both)
 {
-    return (vf)_mm512_slli_epi32(_mm512_cvtepu16_epi32(x), 16);
+    const __m512i left = _mm512_set_epi16(
+        15, 0, 14, 0, 13, 0, 12, 0, 11, 0, 10, 0, 9, 0, 8, 0, 7, 0, 6, 0, 5, 0,
+        4, 0, 3, 0, 2, 0, 1, 0, 0, 0);
+    const __m512i right = _mm512_add_epi16(left, _mm512_set1_epi16(16));
+    const __mmask32 upper = 0xaaaaaaaa;
+
+    x[0] = (vf)_mm512_maskz_permutexvar_epi16(upper, left, both);
+    x[1] = (vf)_mm512_maskz_permutexvar_epi16(upper, right, both);
 }
 
 static inline void wide_of(vf x[2], const uint16_t *from, __mmask32 lanes)
 {
-    __m512i both = _mm512_maskz_loadu_epi16(lanes, from);
-
-    x[0] = widened(_mm512_castsi512_si256(both));
-    x[1] = widened(_mm512_extracti64x4_epi64(both, 1));
+    widen_both(x, _mm512_maskz_loadu_epi16(lanes, from));
 }
 
 /* 32 values of bf16. What nothing reads soon goes past the caches: a store to a
@@ -100,11 +107,13 @@ finish_by(struct finishing *due, int64_t n, bool add, bool narrow,
             __m512i stored = narrowed(x);
 
             store_narrow(aux, stored, lanes, due->past_aux);
-            x[0] = gelu_of(widened(_mm512_castsi512_si256(stored)));
-            x[1] = gelu_of(widened(_mm512_extracti64x4_epi64(stored, 1)));
+            widen_both(x, stored);
+            x[0] *= (vf)gelu_curve((__m512)x[0]).s;
+            x[1] *= (vf)gelu_curve((__m512)x[1]).s;
         } else if (epilogue == GPT_EPI_DGELU) {
             wide_of(y, aux, lanes);
-            x[0] *= slope(y[0]), x[1] *= slope(y[1]);
+            x[0] *= (vf)gelu_curve((__m512)y[0]).slope;
+            x[1] *= (vf)gelu_curve((__m512)y[1]).slope;
         }
         if (narrow)
             store_narrow(c16, narrowed(x), lanes, due->past);
@@ -143,7 +152,8 @@ finish_any(struct finishing *due, int64_t n, bool add, bool narrow)
     }
 }
 
-/* The next `n` rows, or as many as there are. */
+/* The next `n` rows, or as many as there are. Not inline: rows come in between
+ * chunks of tiles, whose loop is to stay short. */
 static __attribute__((noinline)) void finish_rows(struct finishing *due,
                                                   int64_t n)
 {

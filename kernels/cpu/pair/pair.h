@@ -116,6 +116,15 @@ struct cpu_pair_queries {
     int64_t n, d, ld;
 };
 
+/* n values of an activation: `to` gets f(x), or f(x) up where `up` is not NULL;
+ * with dy, of the gradient: dy f'(x) [up], and dup gets dy f(x). */
+struct cpu_pair_activation {
+    const uint16_t *x, *up, *dy;
+    uint16_t *to, *dup;
+    int64_t n;
+    enum gpt_activation kind;
+};
+
 struct cpu_pairs {
     const char *name;
     /* around a thread's calls of the others */
@@ -127,6 +136,8 @@ struct cpu_pairs {
     void (*softmax_grad)(const struct cpu_pair_grad *grad);
     void (*store_queries)(const struct cpu_pair_queries *queries);
     float (*dot)(const uint16_t *x, const uint16_t *y, int64_t n);
+    /* false for a kind that no epilogue has: it is left to cpu_isa */
+    bool (*activate)(const struct cpu_pair_activation *activation);
 };
 
 extern const struct cpu_pairs cpu_pairs_amx, cpu_pairs_avx512bf16;

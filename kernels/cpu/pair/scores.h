@@ -6,6 +6,7 @@
 #ifndef GPT_KERNELS_CPU_PAIR_SCORES_H
 #define GPT_KERNELS_CPU_PAIR_SCORES_H
 
+#include "cpu/pair/curves.h"
 #include "cpu/pair/pack.h"
 
 #ifdef __AVX512BF16__ /* as in the files that use it */
@@ -18,26 +19,6 @@ static inline void keep_awake(void)
 #ifdef __AMX_BF16__
     __asm__ volatile("tdpbf16ps %%tmm7, %%tmm6, %%tmm0" ::);
 #endif
-}
-
-/* 2^x within 3e-6 of it for -126 <= x < 128, far below a rounding to bf16; x
- * below counts as -126. x = n + f with |f| <= 1/2, a polynomial of degree 4 in
- * f that is 1 at 0, and n added to its exponent. NaN stays NaN. */
-static inline __m512 exp2_of(__m512 x)
-{
-    const __m512 magic = _mm512_set1_ps(0x1.8p23F); /* rounds what is added */
-    const __m512 y = _mm512_max_ps(_mm512_set1_ps(-126), x);
-    const __m512 t = _mm512_add_ps(y, magic);
-    const __m512 f = _mm512_sub_ps(y, _mm512_sub_ps(t, magic));
-    __m512 p = _mm512_set1_ps(0x1.3a02ccp-7F);
-
-    p = _mm512_fmadd_ps(p, f, _mm512_set1_ps(0x1.c9fc46p-5F));
-    p = _mm512_fmadd_ps(p, f, _mm512_set1_ps(0x1.ec0378p-3F));
-    p = _mm512_fmadd_ps(p, f, _mm512_set1_ps(0x1.62e12cp-1F));
-    p = _mm512_fmadd_ps(p, f, _mm512_set1_ps(1));
-    return _mm512_castsi512_ps(
-        _mm512_add_epi32(_mm512_castps_si512(p),
-                         _mm512_slli_epi32(_mm512_castps_si512(t), 23)));
 }
 
 /* Positions of a half's queries, and the first keys that they see. */
