@@ -18,6 +18,11 @@
     {.name = (n), .source = (from), .answer = (why), .skip = true}
 #define SKIP_FLAG(n, from, why)                                                \
     {.name = (n), .source = (from), .answer = (why), .flag = true, .skip = true}
+/* Without effect with one value, which is the default where it comes from: what
+ * another value asks for is not here. */
+#define ONLY(n, from, value, why)                                              \
+    {.name = (n), .source = (from), .answer = (why), .skip = true,             \
+     .only = (value)}
 
 /* The reasons below are those of names that have no effect here: each is shared
  * by several names, and ends a warning. */
@@ -30,6 +35,13 @@
 #define READER "one thread of this program reads the data ahead"
 #define RANDOM "random numbers follow from the seed and the step"
 #define NO_PYTHON "this program is no Python"
+#define DENSE "the feed-forward layers are dense here, without experts"
+#define CUTS                                                                   \
+    "ranks share a layer by --tensor-model-parallel-size and "                 \
+    "--sequence-parallel; whole sequences are not cut over ranks of their own"
+#define ALWAYS "that is always done"
+#define NO_MEASURE                                                             \
+    "--timing-log-level 1 logs the times of the parts of a step"
 #define NO_HISTORY                                                             \
     "there is no delayed scaling: leave it out, and --fp8-recipe tensorwise "  \
     "scales by the tensor at hand"
@@ -72,6 +84,25 @@ const struct gpt_foreign_option gpt_train_foreign[] = {
     SKIP_FLAG("no-scatter-gather-tensors-in-pipeline", OLDER,
               "with --sequence-parallel stages exchange parts, else whole "
               "activations"),
+    SKIP_FLAG("use-contiguous-buffers-in-ddp", OLDER,
+              "gradients are summed in one way"),
+    ONLY("context-parallel-size", MEGATRON, "1", CUTS),
+    ONLY("expert-model-parallel-size", MEGATRON, "1", DENSE),
+    ONLY("expert-tensor-parallel-size", MEGATRON, "1", DENSE),
+    ANSWER("num-experts", MEGATRON, DENSE),
+    ANSWER("grad-reduce-in-bf16", MEGATRON,
+           "gradients are summed in single precision: leave it out"),
+    SKIP_FLAG("no-overlap-p2p-communication", MEGATRON,
+              "what is sent between stages does not hang on it"),
+    SKIP_FLAG("tp-comm-overlap", MEGATRON,
+              "sums of tensor parallel ranks are not cut into parts"),
+    SKIP_FLAG("distribute-saved-activations", MEGATRON,
+              "--sequence-parallel keeps a part on each rank"),
+    SKIP_FLAG("deterministic-mode", MEGATRON,
+              "the same run gives the same numbers always"),
+    SKIP_FLAG("no-check-for-nan-in-loss-and-grad", MEGATRON,
+              "--max-nan-iterations says how many of them end the run"),
+    SKIP("rerun-mode", MEGATRON, "a step is not made twice"),
     SKIP("lazy-mpu-init", MEGATRON, NO_PYTHON),
     SKIP("empty-unused-memory-level", MEGATRON,
          "memory is allocated once, before the first step"),
@@ -87,7 +118,48 @@ const struct gpt_foreign_option gpt_train_foreign[] = {
               "checkpoints have a format of their own, which gpt-reshape "
               "converts"),
 
-    /* reports */
+    SKIP_FLAG("ckpt-fully-parallel-save", MEGATRON,
+              "all ranks write what is theirs"),
+    SKIP_FLAG("ckpt-fully-parallel-load", MEGATRON,
+              "all ranks read what is theirs"),
+    SKIP_FLAG("ckpt-assume-constant-structure", MEGATRON, NO_PYTHON),
+    SKIP_FLAG("auto-detect-ckpt-format", MEGATRON, ALWAYS),
+    SKIP_FLAG("exit-signal-handler", MEGATRON,
+              "SIGTERM always saves before the run ends"),
+    ANSWER("non-persistent-save-interval", MEGATRON,
+           "--save-interval N --keep-checkpoints 1 keeps the newest alone"),
+    ANSWER("ckpt-step", MEGATRON, "--load DIR/iter_N resumes from step N"),
+    ANSWER("exit-on-missing-checkpoint", MEGATRON,
+           "--load DIR without the same --save DIR fails where there is none"),
+    MEANS("pretrained-checkpoint", MEGATRON, "--load=% --finetune"),
+    ONLY("dataloader-type", MEGATRON, "single",
+         "samples are read in the order of the run, which resuming goes on "
+         "with"),
+    SKIP("data-cache-path", MEGATRON,
+         "the order of samples is computed and never stored"),
+    ANSWER("data-args-path", MEGATRON,
+           "a file of options, data-path = ... among them, is --config FILE"),
+    ANSWER("mock-data", MEGATRON,
+           "gpt-preprocess makes a small data set of any text; gpt-train "
+           "--dry-run and gpt-train advise need none"),
+    ANSWER("vocab-extra-ids", MEGATRON,
+           "add the tokens to the vocabulary, or raise --vocab-size"),
+    ANSWER("step-batch-size-schedule", MEGATRON,
+           "--rampup-batch-size START INCREMENT SAMPLES grows the batch"),
+    ANSWER("spec", MEGATRON, ONE_MODEL),
+
+    /* reports; a profiler of PyTorch's has no counterpart, the times of a step
+     * have */
+    SKIP_FLAG("log-params-norm", MEGATRON,
+              "of norms, the log has the gradient's alone"),
+    SKIP_FLAG("log-num-zeros-in-grad", MEGATRON,
+              "of the gradient, the log has the norm alone"),
+    SKIP_FLAG("log-progress", MEGATRON, TRACKING),
+    SKIP_FLAG("log-straggler", MEGATRON, ALWAYS),
+    SKIP_FLAG("profile", MEGATRON, NO_MEASURE),
+    SKIP("profile-step-start", MEGATRON, NO_MEASURE),
+    SKIP("profile-step-end", MEGATRON, NO_MEASURE),
+    SKIP("profile-ranks", MEGATRON, NO_MEASURE),
     SKIP("tensorboard-log-interval", MEGATRON, TRACKING),
     SKIP("tensorboard-queue-size", MEGATRON, TRACKING),
     SKIP_FLAG("log-timers-to-tensorboard", MEGATRON, TRACKING),
@@ -121,6 +193,20 @@ const struct gpt_foreign_option gpt_train_foreign[] = {
     MEANS("block-size", TRANSFORMERS, "--seq-length=%"),
     MEANS("config-name", TRANSFORMERS, "--config=%"),
     MEANS("model-name-or-path", TRANSFORMERS, "--load=% --finetune"),
+    ANSWER("openai-gelu", MEGATRON,
+           "--activation-function gelu is the tanh form; gelu_exact the other"),
+    ANSWER("init-method-xavier-uniform", MEGATRON,
+           "weights are drawn from a normal distribution: --init-method-std"),
+    FLAG_MEANS("use-mp-args-from-checkpoint-args", MEGATRON,
+               "--use-checkpoint-args"),
+    ANSWER("bias", NANOGPT,
+           "layers have biases; --disable-bias-linear and --no-norm-bias take "
+           "them away"),
+    ONLY("decay-lr", NANOGPT, "True",
+         "--lr-decay-style constant keeps the learning rate"),
+    SKIP("always-save-checkpoint", NANOGPT,
+         "--save-interval says when, --save-best keeps the best"),
+    SKIP("backend", NANOGPT, "NCCL carries GPUs' sums, Gloo processors'"),
     ANSWER("tokenizer-name", TRANSFORMERS,
            "give its files: --vocab-file and --merge-file, or "
            "--tokenizer-model"),

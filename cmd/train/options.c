@@ -144,6 +144,8 @@ const struct gpt_opt gpt_train_option_table[] = {
     {.kind = GPT_OPT_INT, .name = "num-query-groups", .arg = "N", .def = "0",
      AT(num_query_groups), .min = 0, .max = 65536,
      .help = "key and value heads, 0 = as many as attention heads"},
+    {.kind = GPT_OPT_FLAG, .name = "group-query-attention", AT(group_query),
+     .help = "says that --num-query-groups must be given"},
     {.kind = GPT_OPT_CHOICE, .name = "attention-head-type", .arg = "TYPE",
      .def = "multihead", AT(head_type), .choices = head_types,
      .help = "multiquery: one head of keys and values"},

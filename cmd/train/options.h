@@ -17,6 +17,7 @@ struct gpt_train_options {
     /* model */
     int64_t num_layers, hidden_size, ffn_hidden_size, num_attention_heads;
     int64_t num_query_groups, max_position_embeddings, vocab_size;
+    bool group_query;
     int64_t kv_channels;
     const char *head_type; /* multihead, multiquery */
     const char *position_embedding_type; /* of gpt_train_positions */

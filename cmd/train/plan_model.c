@@ -179,6 +179,10 @@ static int plan_heads(struct gpt_config *c, const struct gpt_train_options *o,
                            : multiquery        ? 1
                                                : heads;
 
+    /* Megatron-LM's default is one group then, which few mean */
+    if (o->group_query && o->num_query_groups == 0)
+        return gpt_fail(err, GPT_EUSAGE,
+                        "--group-query-attention needs --num-query-groups N");
     if (gpt_option_given(args, "attention-head-type") &&
         groups != (multiquery ? 1 : heads))
         return gpt_fail(err, GPT_EUSAGE,
@@ -246,6 +250,8 @@ static int check_layers(const struct gpt_config *c,
     int64_t straight = 0, windows = 0;
 
     for (int64_t l = 0; l < c->num_layers; l++) {
+        /* however long a text is: a window that is wider than all texts is a
+         * window */
         straight += !gpt_config_turns(c, l);
         windows += gpt_config_window(c, l, INT64_MAX) > 0;
     }

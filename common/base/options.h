@@ -137,6 +137,7 @@ struct gpt_foreign_option {
                          * is skipped, why it has no effect here */
     bool flag;          /* takes no value */
     bool skip;          /* has no effect here: a warning says so */
+    const char *only;   /* ... with this value alone; another is refused */
 };
 
 struct gpt_buf;

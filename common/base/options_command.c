@@ -191,10 +191,12 @@ static int take_foreign(struct gpt_parse *p, struct words *w,
             return needs_value(p, label);
         value = w->argv[w->at++];
     }
+    if (f->only && strcmp(value, f->only) != 0)
+        return gpt_opt_refuse_foreign(f, label, p->err);
     if (f->skip) {
         if (!p->only_configs)
-            gpt_warn("%s (a name of %s) has no effect here: %s", label,
-                     f->source, f->answer);
+            gpt_warn("%s (a name of %s) has no effect here%s%s", label,
+                     f->source, f->only ? "" : ": ", f->only ? "" : f->answer);
         return GPT_OK;
     }
     GPT_TRY(gpt_opt_expand_foreign(p, f, value, words, GPT_FOREIGN_WORDS,

@@ -215,6 +215,10 @@ refused "'[1]*3' has 3 entries for 2 layers" "--window-size 3 \
 --window-attn-skip-freq [1]*3"
 refused 'the option is --no-rope-freq' "$rope --no-rope-freq [1]*3"
 refused '--no-rope-freq needs --position-embedding-type rope' '--no-rope-freq 2'
+refused '--group-query-attention needs --num-query-groups N' \
+    --group-query-attention
+refused "'--context-parallel-size', a name of Megatron-LM" \
+    '--context-parallel-size 2'
 refused '--no-rope-freq names none of the 2 layers' "$rope --no-rope-freq 3"
 refused '--no-rope-freq names none' "$rope --no-rope-freq [0]*2"
 refused '--window-size: none of the 2 layers has a window' \
@@ -235,6 +239,11 @@ same() { # options, other options
     cmp a b
 }
 check 'absolute positions' same '' '--position-embedding-type absolute'
+check 'groups as scripts of Megatron-LM say them' same '--num-query-groups 2' \
+    '--group-query-attention --num-query-groups 2'
+expect 0 'an option whose value is the only one here' train --dry-run \
+    --context-parallel-size 1
+err_has '--context-parallel-size (a name of Megatron-LM) has no effect here'
 check 'one query group' same '--num-query-groups 1' \
     '--attention-head-type multiquery'
 check 'what is typed replaces what a preset says' sh -c '

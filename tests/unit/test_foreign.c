@@ -11,7 +11,7 @@
 
 /* One of these is a value for every option that a name is translated into. */
 static const char *const values[] = {"1", "0.5", "linear", "uniform", "true",
-                                     NULL};
+                                     "single", "True", NULL};
 
 static int parse(const struct gpt_program *p, char **argv, int argc,
                  struct gpt_err *err)
@@ -85,6 +85,16 @@ int main(void)
 
     for (size_t i = 0; i < train.n_foreign; i++)
         test_row(&train, &train.foreign[i]);
+    for (size_t i = 0; i < train.n_foreign; i++)
+        if (train.foreign[i].only) {
+            char word[100], program[] = "gpt-test", other[] = "2";
+            char *argv[] = {program, word, other, NULL};
+
+            snprintf(word, sizeof(word), "--%s", train.foreign[i].name);
+            ok(parse(&train, argv, 3, &err) == GPT_EUSAGE &&
+                   strcmp(err.hint, train.foreign[i].answer) == 0,
+               "%s 2 is refused", word);
+        }
     ok(parse_name(&train, "DDP_IMPL", false, &err) == GPT_OK,
        "'_' is '-', and case does not matter");
     return tap_done();
