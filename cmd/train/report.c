@@ -308,6 +308,9 @@ int gpt_report_step(struct gpt_report *r, const struct gpt_report_step *s,
      * is no part of training. */
     gpt_report_pause(r);
     struct summary sum = summarise(r);
+    /* Scripts count the lines of the log: a partial interval, which other
+     * programs do not print, would be one more for them. Metrics are read by
+     * their iterations. */
     if (logged) {
         print_line(r, s, &sum);
         print_times(r);
