@@ -69,9 +69,8 @@ static void free_resume(struct gpt_resume *r)
 
 /* ---- names ---- */
 
-/* ".NAME.resume" and what GPT_OUT_PART calls the output. */
-static int set_names(struct gpt_resume *r, const char *path,
-                     struct gpt_err *err)
+/* ".NAME.resume" for the output `path`, whose slashes at the end go. */
+static void name_list(struct gpt_resume *r, const char *path)
 {
     const char *name;
 
@@ -82,6 +81,21 @@ static int set_names(struct gpt_resume *r, const char *path,
     name = gpt_path_name(r->target);
     snprintf(r->list, sizeof(r->list), "%.*s.%s.resume",
              (int)(name - r->target), r->target, name);
+}
+
+bool gpt_resume_is_left(const char *path)
+{
+    struct gpt_resume r;
+
+    name_list(&r, path);
+    return gpt_path_exists(r.list);
+}
+
+/* The names of the list, and of what GPT_OUT_PART calls the output. */
+static int set_names(struct gpt_resume *r, const char *path,
+                     struct gpt_err *err)
+{
+    name_list(r, path);
     return r->is_file
                ? gpt_out_part(r->part, sizeof(r->part), r->target, err)
                : gpt_outdir_part(r->part, sizeof(r->part), r->target, err);

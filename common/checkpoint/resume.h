@@ -23,6 +23,10 @@ struct gpt_part;
 uint64_t gpt_resume_digest(const char *name, const struct gpt_part *parts,
                            int64_t n);
 
+/* True when a conversion into `path` ended before it was done: the same one
+ * goes on, whatever is there under its name. */
+bool gpt_resume_is_left(const char *path);
+
 /* path: of the output. files: names of all that will be written with parts;
  * what is left of a conversion into other files is removed, and so is every
  * file without a line. GPT_EEXIST when another process writes the same

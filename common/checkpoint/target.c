@@ -10,14 +10,14 @@
 #include "checkpoint/resume.h"
 
 /* An iteration that joins others becomes the one that is resumed, which ends
- * the run that is there. */
-static int check_others(const struct gpt_format *format,
-                        const struct gpt_target_options *o,
-                        struct gpt_err *err)
+ * the run that is there. One whose list is left is this conversion's own: it
+ * died after the iteration had got its name. */
+static int check_others(const struct gpt_target *t, struct gpt_err *err)
 {
-    if (!format->shares_dir || o->force || !format->recognises(o->save))
+    if (!t->format->shares_dir || t->o.force ||
+        !t->format->recognises(t->o.save) || gpt_resume_is_left(t->path))
         return GPT_OK;
-    gpt_fail(err, GPT_EEXIST, "%s: holds checkpoints already", o->save);
+    gpt_fail(err, GPT_EEXIST, "%s: holds checkpoints already", t->o.save);
     return gpt_hint(err, "name a new directory, or add to them with --force: "
                          "the new one is then what is resumed");
 }
@@ -25,8 +25,8 @@ static int check_others(const struct gpt_format *format,
 static int plan(struct gpt_target *t, struct gpt_err *err)
 {
     GPT_TRY(gpt_format_check_place(t->format, t->o.save, err));
-    GPT_TRY(check_others(t->format, &t->o, err));
-    return t->format->plan(t, err);
+    GPT_TRY(t->format->plan(t, err));
+    return check_others(t, err);
 }
 
 /* Everything that can be wrong with the source, the model or the layout is

@@ -143,7 +143,7 @@ by_chance() {
         kill -9 $pid 2>err
         wait $pid 2>err
         # it may have ended before
-        into $tp 2 >err 2>&1 || grep -q 'exists already' err || {
+        into $tp 2 >err 2>&1 || grep -q 'holds checkpoints already' err || {
             cat err
             return 1
         }
