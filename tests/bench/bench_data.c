@@ -64,7 +64,11 @@ static void build_samples(void *ctx)
     struct gpt_samples s;
     struct gpt_err err;
     const struct gpt_samples_source source = {
-        im->bytes + GPT_IDX_HEADER, 0, SEQUENCES, T, 0, 1234};
+        .lengths = im->bytes + GPT_IDX_HEADER,
+        .end = SEQUENCES,
+        .seq_length = T,
+        .seed = 1234,
+    };
 
     if (gpt_samples_build(&s, &source, &err) != GPT_OK)
         die(&err);

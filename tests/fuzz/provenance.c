@@ -36,9 +36,10 @@ static void merge(const char *prefix)
     struct gpt_out *files[2] = {NULL, NULL};
     struct gpt_err err = {0};
     char out[160];
+    const struct gpt_dataset_options o = {.output_prefix = out};
 
     snprintf(out, sizeof(out), "%s/merged", fuzz_top);
-    int status = gpt_provenance_merge_open(&m, out, sets, 2, 0, &err);
+    int status = gpt_provenance_merge_open(&m, &o, sets, 2, &err);
     fuzz_check(status, &err);
     if (status != GPT_OK)
         return;

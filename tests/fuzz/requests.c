@@ -51,11 +51,12 @@ static void check_call(const struct gpt_call *call)
         c->n_top < 0)
         abort();
     for (int64_t i = 0; i < call->n_prompts; i++) {
-        if (call->prompts[i].len < 1 || call->prompts[i].len > POSITIONS)
+        const struct gpt_ids *ids = &call->prompts[i].ids;
+
+        if (ids->len < 1 || ids->len > POSITIONS)
             abort();
-        for (size_t k = 0; k < call->prompts[i].len; k++)
-            if (call->prompts[i].data[k] < 0 ||
-                call->prompts[i].data[k] >= VOCAB)
+        for (size_t k = 0; k < ids->len; k++)
+            if (ids->data[k] < 0 || ids->data[k] >= VOCAB)
                 abort();
     }
 }

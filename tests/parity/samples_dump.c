@@ -133,8 +133,12 @@ static int dump_masks(int n, char **a, struct gpt_err *err)
     static int32_t tokens[MOST], input[MOST], target[MOST], position[MOST];
     static int32_t start[MOST];
     static float weight[MOST];
-    const struct gpt_mask_options o = {(int32_t)number(a[0]), number(a[1]),
-                                       number(a[2]), number(a[3])};
+    const struct gpt_mask_options o = {
+        .eod = (int32_t)number(a[0]),
+        .eod_mask_loss = number(a[1]),
+        .reset_position_ids = number(a[2]),
+        .reset_attention_mask = number(a[3]),
+    };
     int t = n - 5;
 
     if (t > MOST - 1)
