@@ -11,11 +11,10 @@
 #include "cmd/generate/serve_routes.h"
 
 #include <microhttpd.h>
-#include <errno.h>
+#include <poll.h>
 #include <pthread.h>
 #include <stdio.h>
 #include <string.h>
-#include <sys/socket.h>
 #include <unistd.h>
 
 #define JSON "application/json"
@@ -76,17 +75,14 @@ static enum MHD_Result send_error(struct MHD_Connection *c, int status,
 /* ---- calls ---- */
 
 /* The library reads nothing of a connection that sleeps, so that it does not
- * notice its end. The descriptor is open while the connection sleeps. */
+ * notice its end. The descriptor is open while the connection sleeps. What the
+ * client has sent beside its request, as its next one, is no matter. */
 bool gpt_http_hung_up(const struct gpt_call *call)
 {
-    char byte;
+    struct pollfd p = {.fd = call->fd, .events = POLLRDHUP};
 
-    if (!call->waiting)
-        return false;
-    const ssize_t n = recv(call->fd, &byte, 1, MSG_PEEK | MSG_DONTWAIT);
-
-    return n == 0 || (n < 0 && errno != EAGAIN && errno != EWOULDBLOCK &&
-                      errno != EINTR);
+    return call->waiting && poll(&p, 1, 0) == 1 &&
+           (p.revents & (POLLRDHUP | POLLHUP | POLLERR)) != 0;
 }
 
 /* The connection sleeps until the main thread has more; the lock is held. */
@@ -117,10 +113,14 @@ static ssize_t read_stream(void *user, uint64_t at, char *buf, size_t max)
                                  (int64_t)(call->answer.len - call->sent));
         memcpy(buf, call->answer.data + call->sent, (size_t)n);
         call->sent += (size_t)n;
-        /* what was sent gives its memory back, so that a long stream is not
-         * kept whole */
-        if (call->sent == call->answer.len)
-            call->sent = call->answer.len = 0;
+        /* What was sent gives its memory back, so that a long stream is not
+         * kept whole; of a client that is always behind, too. */
+        if (call->sent >= call->answer.len / 2) {
+            call->answer.len -= call->sent;
+            memmove(call->answer.data, call->answer.data + call->sent,
+                    call->answer.len);
+            call->sent = 0;
+        }
     } else if (call->done) {
         n = MHD_CONTENT_READER_END_OF_STREAM;
     } else {

@@ -130,7 +130,7 @@ static bool is_over(struct gpt_serving *w, struct gpt_call *call)
 
     pthread_mutex_lock(&w->s.lock);
     const bool gone = call->gone;
-    const size_t bytes = call->bytes + call->answer.len;
+    const size_t bytes = call->bytes + call->answer.len - call->sent;
     pthread_mutex_unlock(&w->s.lock);
     if (!call->cut && (int64_t)bytes > most)
         call->cut = 413;

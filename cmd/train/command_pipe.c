@@ -20,7 +20,7 @@
 enum {
     MOST_WAITING = 1 << 20, /* bytes of lines that the command has not taken */
     PATIENCE = 30, /* seconds, at the end of the run */
-    HASTE = 1,     /* ... where a signal asked for that end */
+    HASTE = 3,     /* ... where a signal asked for that end */
 };
 
 extern char **environ;

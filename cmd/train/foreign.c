@@ -131,7 +131,9 @@ const struct gpt_foreign_option gpt_train_foreign[] = {
     ANSWER("ckpt-step", MEGATRON, "--load DIR/iter_N resumes from step N"),
     ANSWER("exit-on-missing-checkpoint", MEGATRON,
            "--load DIR without the same --save DIR fails where there is none"),
-    MEANS("pretrained-checkpoint", MEGATRON, "--load=% --finetune"),
+    ANSWER("pretrained-checkpoint", MEGATRON,
+           "--load DIR --finetune begins from it; the restarts have --load and "
+           "--save of the new run"),
     ONLY("dataloader-type", MEGATRON, "single",
          "samples are read in the order of the run, which resuming goes on "
          "with"),
@@ -159,7 +161,7 @@ const struct gpt_foreign_option gpt_train_foreign[] = {
     SKIP_FLAG("profile", MEGATRON, NO_MEASURE),
     SKIP("profile-step-start", MEGATRON, NO_MEASURE),
     SKIP("profile-step-end", MEGATRON, NO_MEASURE),
-    SKIP("profile-ranks", MEGATRON, NO_MEASURE),
+    ANSWER("profile-ranks", MEGATRON, NO_MEASURE),
     SKIP("tensorboard-log-interval", MEGATRON, TRACKING),
     SKIP("tensorboard-queue-size", MEGATRON, TRACKING),
     SKIP_FLAG("log-timers-to-tensorboard", MEGATRON, TRACKING),

@@ -793,9 +793,16 @@ static int64_t own_iterations(const struct gpt_run *r)
 
     if (!r->replaces)
         return INT64_MAX;
-    if (!o->load ||
-        gpt_path_join(parent, sizeof(parent), o->load, "..", NULL) != GPT_OK ||
-        !gpt_path_same(parent, o->save))
+    if (!o->load || !gpt_path_is_dir(o->load)) {
+        const char *load = o->load ? o->load : ""; /* a file lies in it */
+
+        snprintf(parent, sizeof(parent), "%.*s",
+                 (int)(gpt_path_name(load) - load), load);
+    } else if (gpt_path_join(parent, sizeof(parent), o->load, "..", NULL) !=
+               GPT_OK) {
+        return -1;
+    }
+    if (!parent[0] || !gpt_path_same(parent, o->save))
         return -1;
     return o->finetune ? INT64_MAX : r->state.iteration;
 }
@@ -826,9 +833,14 @@ static double find_peak(struct gpt_run *r)
 }
 
 /* A run that has made no step, and whose command is not one that resumes: lines
- * in the file of its --metrics are another run's. */
+ * in the file of its --metrics are another run's. A launcher that starts ranks
+ * again says so: then they are this run's. */
 static bool begins_anew(const struct gpt_run *r)
 {
+    const char *restarts = getenv("TORCHELASTIC_RESTART_COUNT");
+
+    if (restarts && strcmp(restarts, "0") != 0)
+        return false;
     return r->state.iteration == 0 && !r->plan.evaluates &&
            (r->o->finetune || !resumes_own(r->o));
 }
@@ -909,6 +921,10 @@ static int fill_replica(struct gpt_run *r, struct gpt_err *err)
      * took the other one would be waited for */
     snprintf(text, sizeof(text), "there is one = %s\n", exists ? "yes" : "no");
     GPT_TRY(gpt_world_agree(r->world, "checkpoint to load", text, err));
+    if (!exists && resumes_own(o) && o->finetune)
+        return gpt_fail(err, GPT_EIO,
+                        "%s holds no checkpoint, and --finetune begins from "
+                        "one", o->load);
     if (!exists && resumes_own(o)) {
         gpt_log_line(" no checkpoint in %s yet: starting from random weights",
                      o->load);

@@ -33,6 +33,7 @@ static int make_durable(struct gpt_out *out, struct gpt_err *err)
     /* close(2) is where network file systems report a full disk. Interrupted,
      * it has closed all the same, on Linux. */
     int fd = out->fd;
+    gpt_out_unreserve(out); /* what it promised is written */
     out->fd = -1;
     if (close(fd) != 0 && errno != EINTR)
         return gpt_fail_errno(err, GPT_EIO, "cannot close '%s'", out->path);

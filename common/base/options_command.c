@@ -130,15 +130,16 @@ static void join_unknown(struct gpt_err *all, const struct gpt_err *one,
 static bool is_unknown_long(const struct gpt_program *program,
                             const char *word, char *label, size_t cap)
 {
+    bool negated;
+
+    if (strncmp(word, "--", 2) != 0)
+        return false;
     const char *name = word + 2;
     const size_t len = strcspn(name, "=");
     const struct gpt_foreign_option *f =
         gpt_opt_find_foreign(program, name, len);
-    bool negated;
-
     snprintf(label, cap, "--%.*s", (int)(len < 96 ? len : 96), name);
-    return strncmp(word, "--", 2) == 0 && len > 0 &&
-           !gpt_opt_find(program, name, len, &negated) &&
+    return len > 0 && !gpt_opt_find(program, name, len, &negated) &&
            strcmp(label, "--help") != 0 && strcmp(label, "--version") != 0 &&
            strcmp(label, "--complete") != 0 && !(f && (f->means || f->skip));
 }

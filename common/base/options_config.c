@@ -15,6 +15,8 @@
 #include <stdlib.h>
 #include <string.h>
 
+#define DEFAULT_MARK "  # default" /* as print_row() ends a line */
+
 struct line {
     struct gpt_parse *p;
     const char *path;
@@ -138,24 +140,31 @@ static int set_list(const struct line *l, const struct gpt_opt *o, char *s)
     }
 }
 
-/* Lists report the line themselves, word by word. --print-config writes
- * defaults as well: a line that says the default contradicts nothing. */
-static int set_line(const struct line *l, const struct gpt_opt *o, char *value)
+/* Lists report the line themselves, word by word. */
+static int set_value(const struct line *l, const struct gpt_opt *o, char *value)
 {
     int status;
 
-    if (o->kind == GPT_OPT_LIST) {
-        GPT_TRY(set_list(l, o, value));
-        gpt_opt_forget_default(l->p, o);
-        return GPT_OK;
-    }
+    if (o->kind == GPT_OPT_LIST)
+        return set_list(l, o, value);
     /* The value reports itself; the line is put before it, where only this
      * function knows it. */
     GPT_TRY(whole_value(l, value, &value));
     status = gpt_opt_set(l->p, o, value, o->name);
-    if (status != GPT_OK)
-        return gpt_context(l->p->err, "%s:%d", l->path, l->number);
-    gpt_opt_forget_default(l->p, o);
+    return status == GPT_OK
+               ? GPT_OK
+               : gpt_context(l->p->err, "%s:%d", l->path, l->number);
+}
+
+/* What was not given is marked. Such a line contradicts nothing; one
+ * that a user wrote does, even where it says the default. */
+static int set_line(const struct line *l, const struct gpt_opt *o, char *value)
+{
+    const bool marked = gpt_path_ends_in(value, DEFAULT_MARK);
+
+    GPT_TRY(set_value(l, o, value));
+    if (marked)
+        gpt_opt_forget_default(l->p, o);
     return GPT_OK;
 }
 

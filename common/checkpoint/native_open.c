@@ -294,7 +294,8 @@ int gpt_checkpoint_prune(const char *root, int64_t keep, struct gpt_err *err)
         if (complete >= keep && list[i] != tracked && list[i] != best) {
             remove_iteration(path);
         } else if (gpt_manifest_read(&manifest, path, NULL) == GPT_OK) {
-            complete++;
+            /* those after the tracked one are what a user went back from */
+            complete += tracked < 0 || list[i] <= tracked;
             cJSON_Delete(manifest);
         }
     }
@@ -302,34 +303,37 @@ int gpt_checkpoint_prune(const char *root, int64_t keep, struct gpt_err *err)
     return status;
 }
 
-static int remove_replaced(const char *root, int64_t iteration,
-                           struct gpt_err *err)
-{
-    char path[GPT_PATH_BYTES];
-
-    if (iteration == gpt_checkpoint_best(root))
-        GPT_TRY(remove_in(root, GPT_BEST, err));
-    GPT_TRY(gpt_checkpoint_path(path, sizeof(path), root, iteration, err));
-    if (remove_iteration(path))
-        gpt_info("removed %s, of the run that this one replaces", path);
-    return GPT_OK;
-}
-
 /* A reader that finds the newest checkpoint damaged takes the next one: it must
- * not be that of the run which was here before. */
+ * not be that of the run which was here before. So all manifests go first, the
+ * files of all iterations later: a run that is killed meanwhile leaves none
+ * that opens. */
 int gpt_checkpoint_replace(const char *root, int64_t until, int64_t iteration,
                            struct gpt_err *err)
 {
+    char path[GPT_PATH_BYTES];
+    const int64_t best = gpt_checkpoint_best(root);
     int64_t *list;
-    size_t n;
+    size_t n, kept = 0;
     int status = GPT_OK;
 
     if (until == INT64_MAX)
         return GPT_OK;
     GPT_TRY(gpt_checkpoint_list(root, &list, &n, err));
-    for (size_t i = 0; status == GPT_OK && i < n; i++)
+    for (size_t i = 0; i < n; i++)
         if (list[i] > until && list[i] != iteration)
-            status = remove_replaced(root, list[i], err);
+            list[kept++] = list[i];
+    for (size_t i = 0; status == GPT_OK && i < kept; i++) {
+        status = gpt_checkpoint_path(path, sizeof(path), root, list[i], err);
+        if (status == GPT_OK && list[i] == best)
+            (void)remove_in(root, GPT_BEST, NULL);
+        if (status == GPT_OK)
+            (void)remove_in(path, GPT_MANIFEST, NULL); /* tried again below */
+    }
+    for (size_t i = 0; status == GPT_OK && i < kept; i++) {
+        status = gpt_checkpoint_path(path, sizeof(path), root, list[i], err);
+        if (status == GPT_OK && remove_iteration(path))
+            gpt_info("removed %s, of the run that this one replaces", path);
+    }
     gpt_free(list);
     return status;
 }

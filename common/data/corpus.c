@@ -643,8 +643,8 @@ int64_t gpt_corpus_epoch(const struct gpt_corpus *c, enum gpt_split split)
     return n;
 }
 
-/* Data sets side by side without weights have one epoch; a weight says how often
- * a set is drawn from, as long as anything is wanted. */
+/* Data sets side by side without weights have one epoch; a weight says how
+ * often a set is drawn from, as long as anything is wanted. */
 bool gpt_corpus_ends(const struct gpt_corpus *c, enum gpt_split split)
 {
     return c->split[split].blended && !c->split[split].weighted;

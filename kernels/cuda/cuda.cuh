@@ -68,6 +68,7 @@ void cuda_use_device();
 
 /* Whether a device runs kernels that only Hopper runs. */
 bool cuda_runs_hopper(const cudaDeviceProp &p);
+bool cuda_hopper_backward(void); /* not: GPT_CUDA_FLASH=mma-backward */
 
 /* Records a failure of the runtime; true when there was none. */
 bool cuda_check(struct gpt_queue *q, cudaError_t e);

@@ -456,7 +456,8 @@ static void launch_backward(struct gpt_queue *q, const struct gpt_attn *op,
 bool cuda_hopper_bwd(struct gpt_queue *q, const struct gpt_attn *op,
                      const struct gpt_attn_grad *grad)
 {
-    if (!hopper_size(q, op) || !cuda_wide(op->act, op->d, grad->dout, grad->dqkv, grad->scratch))
+    if (!cuda_hopper_backward() || !hopper_size(q, op) ||
+        !cuda_wide(op->act, op->d, grad->dout, grad->dqkv, grad->scratch))
         return false;
     hopper_with_size(op, [&](auto type, auto d) {
         if (op->dropout.p != 0)
@@ -474,7 +475,7 @@ size_t cuda_hopper_scratch(const struct gpt_attn *op, size_t rows)
     int device;
 
     cuda_use_device();
-    return hopper_does(op) && cudaGetDevice(&device) == cudaSuccess &&
+    return hopper_does(op) && cuda_hopper_backward() && cudaGetDevice(&device) == cudaSuccess &&
                    cudaGetDeviceProperties(&p, device) == cudaSuccess && cuda_runs_hopper(p)
                ? rows * d * sizeof(float)
                : 0;

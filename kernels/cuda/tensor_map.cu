@@ -5,12 +5,24 @@
 
 #include <stdlib.h>
 
-bool cuda_runs_hopper(const cudaDeviceProp &p)
+static bool flash_is(const char *way)
 {
     const char *flash = getenv("GPT_CUDA_FLASH");
 
+    return flash && strcmp(flash, way) == 0;
+}
+
+bool cuda_runs_hopper(const cudaDeviceProp &p)
+{
     /* sm_90a code runs on compute capability 9.0 alone, not on what came after. */
-    return p.major == 9 && p.minor == 0 && !(flash && strcmp(flash, "mma") == 0);
+    return p.major == 9 && p.minor == 0 && !flash_is("mma");
+}
+
+/* Blocks of the backward wait for each other, which those of no other kernel do: a
+ * GPU on which they hang has a way around it. */
+bool cuda_hopper_backward(void)
+{
+    return !flash_is("mma-backward");
 }
 
 typedef decltype(cuTensorMapEncodeTiled) encode_fn;

@@ -33,13 +33,13 @@ sh tests/gpu/build.sh $programs "$plugin" "$kernels" "$queues" "$clique" \
 say "built"
 
 # Runs a test; its TAP goes to a file, and lines other than 'ok' are shown.
-# After a failure the next tests still run.
+# After a failure the next tests still run, and after one that hangs, too.
 failed=0
 run() { # what file command...
     what=$1 tap=$BUILD/$2.tap
     shift 2
     status=0
-    "$@" >"$tap" 2>&1 || status=$?
+    timeout 540 "$@" >"$tap" 2>&1 || status=$?
     grep -v '^ok [0-9]* - ' "$tap" || :
     if [ $status = 0 ]; then
         say "$what"

@@ -477,6 +477,9 @@ static void windows(void)
             check_attn("attention", 0, cases[i], i == 2);
     reopen("GPT_CUDA_FLASH", "auto");
     reopen("GPT_CUDA_EMU_ARCH", "90");
+    reopen("GPT_CUDA_FLASH", "mma-backward");
+    check_attn("hopper forward alone", 0, hopper_cases[0], false);
+    reopen("GPT_CUDA_FLASH", "auto");
     for (window = 50; window < 200; window += 100)
         for (size_t i = 0; i < GPT_COUNT(hopper_cases); i++)
             check_attn("hopper attention", 1, hopper_cases[i], false);

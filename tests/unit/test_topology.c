@@ -176,7 +176,7 @@ static void test_layers_refused(void)
         {4, 2, 12, 0, 0, "3 layers of pipeline stage 0 do not divide into 2"},
         {4, 1, 3, 0, 0, "3 of 3 layers do not divide"},
         {4, 1, 10, 3, 0, "7 of 10 layers do not divide over 3"},
-        {4, 1, 10, 6, 5, "-1 of 10 layers"},
+        {4, 1, 10, 6, 5, "the first and last pipeline stages take 11"},
         {2, 1, 10, 4, 5, "1 of 10 layers do not divide over 0"},
         {3, 2, 14, 4, 0, "5 layers of pipeline stage 1"},
         {3, 2, 11, 3, 0, "3 layers of pipeline stage 0"},

@@ -1,8 +1,8 @@
 /* Exponentials, GELU and SiLU for results that are rounded to bf16: within a
  * few units of 2^-14, where that rounding is 2^-9, in half of the instructions
- * of isa/gelu.h. What an epilogue makes of a value, a pass of its own makes of
- * it, too: in backward some values are computed again, and have to come out
- * with the same bits. NaN stays NaN. */
+ * of isa/gelu.h. GELU of a value is the same in an epilogue and in a pass of
+ * its own: backward computes some again, and they have to come out with the
+ * same bits. NaN stays NaN. */
 #ifndef GPT_KERNELS_CPU_PAIR_CURVES_H
 #define GPT_KERNELS_CPU_PAIR_CURVES_H
 
@@ -29,10 +29,17 @@ static inline __m512 exp2_of(__m512 x)
     return _mm512_scalef_ps(p, y); /* p times 2^n */
 }
 
-/* 1 / (1 + 2^x), by an estimate of 14 bits. */
-static inline __m512 logistic2_of(__m512 x)
+/* The logistic function by an estimate of 14 bits: s = 1 / (1 + e), e = 2^x. */
+struct gate {
+    __m512 s, e;
+};
+
+static inline struct gate logistic2_of(__m512 x)
 {
-    return _mm512_rcp14_ps(_mm512_add_ps(exp2_of(x), _mm512_set1_ps(1)));
+    const __m512 e = exp2_of(x);
+
+    return (struct gate){_mm512_rcp14_ps(_mm512_add_ps(e, _mm512_set1_ps(1))),
+                         e};
 }
 
 /* A value is x s, where s is the logistic function of what follows. */
@@ -42,7 +49,7 @@ struct curve {
 
 /* GELU's tanh form: x s with s of 2 sqrt(2/pi) (x + 0.044715 x^3), here times
  * -log2(e); the slope of that is `rise`. */
-static inline __m512 gelu_gate(__m512 x, __m512 square)
+static inline struct gate gelu_gate(__m512 x, __m512 square)
 {
     const __m512 by = _mm512_fmadd_ps(square, _mm512_set1_ps(-0x1.a5a7d0p-4F),
                                       _mm512_set1_ps(-0x1.26aec2p+1F));
@@ -50,29 +57,33 @@ static inline __m512 gelu_gate(__m512 x, __m512 square)
     return logistic2_of(_mm512_mul_ps(x, by));
 }
 
-/* s + x s (1 - s) times the slope of what s is a function of */
-static inline __m512 slope_of_gate(__m512 x, __m512 s, __m512 rise)
+/* s + x s (1 - s) times the slope of what s is a function of. 1 - s is s e: the
+ * error of s would be all of a difference that is small. Where e is infinite s
+ * is 0, and has to stay it. */
+static inline __m512 slope_of_gate(__m512 x, struct gate g, __m512 rise)
 {
-    const __m512 bend = _mm512_fnmadd_ps(s, s, s);
+    const __m512 e = _mm512_min_ps(_mm512_set1_ps(0x1p120F), g.e);
+    const __m512 bend = _mm512_mul_ps(_mm512_mul_ps(g.s, e), g.s);
 
-    return _mm512_fmadd_ps(_mm512_mul_ps(x, bend), rise, s);
+    return _mm512_fmadd_ps(_mm512_mul_ps(x, bend), rise, g.s);
 }
 
 static inline struct curve gelu_curve(__m512 x)
 {
-    const __m512 square = _mm512_mul_ps(x, x), s = gelu_gate(x, square);
+    const __m512 square = _mm512_mul_ps(x, x);
+    const struct gate g = gelu_gate(x, square);
     const __m512 rise = _mm512_fmadd_ps(square, _mm512_set1_ps(0x1.b66768p-3F),
                                         _mm512_set1_ps(0x1.988454p0F));
 
-    return (struct curve){s, slope_of_gate(x, s, rise)};
+    return (struct curve){g.s, slope_of_gate(x, g, rise)};
 }
 
 static inline struct curve silu_curve(__m512 x)
 {
-    const __m512 s =
+    const struct gate g =
         logistic2_of(_mm512_mul_ps(x, _mm512_set1_ps(-0x1.715476p0F)));
 
-    return (struct curve){s, slope_of_gate(x, s, _mm512_set1_ps(1))};
+    return (struct curve){g.s, slope_of_gate(x, g, _mm512_set1_ps(1))};
 }
 
 #endif
