@@ -15,7 +15,8 @@
 static int check_others(const struct gpt_target *t, struct gpt_err *err)
 {
     if (!t->format->shares_dir || t->o.force ||
-        !t->format->recognises(t->o.save) || gpt_resume_is_left(t->path))
+        !t->format->recognises(t->o.save) || gpt_resume_is_left(t->path) ||
+        gpt_path_same(t->path, t->source->dir)) /* is refused as the input */
         return GPT_OK;
     gpt_fail(err, GPT_EEXIST, "%s: holds checkpoints already", t->o.save);
     return gpt_hint(err, "name a new directory, or add to them with --force: "
