@@ -156,15 +156,36 @@ static int set_value(const struct line *l, const struct gpt_opt *o, char *value)
                : gpt_context(l->p->err, "%s:%d", l->path, l->number);
 }
 
-/* What was not given is marked. Such a line contradicts nothing; one
- * that a user wrote does, even where it says the default. */
+static int print_value(struct gpt_buf *b, const struct gpt_opt *o,
+                       const void *field);
+static bool is_unset(const struct gpt_opt *o, const void *field);
+
+/* By the form in which both are printed, which says all of a value. What cannot
+ * be told for want of memory counts as given. */
+static bool is_default(const struct gpt_parse *p, const struct gpt_opt *o)
+{
+    const void *def = (const char *)p->defaults + o->offset;
+    struct gpt_buf now = {0}, then = {0};
+
+    const bool same =
+        !is_unset(o, def) &&
+        print_value(&now, o, gpt_opt_field(p->options, o)) == GPT_OK &&
+        print_value(&then, o, def) == GPT_OK && now.data && then.data &&
+        strcmp(now.data, then.data) == 0;
+    gpt_buf_free(&now);
+    gpt_buf_free(&then);
+    return same;
+}
+
+/* print_row() marks what was not given. A line with the mark contradicts
+ * nothing; one that a user wrote does, even where it says the default. */
 static int set_line(const struct line *l, const struct gpt_opt *o, char *value)
 {
     const bool marked = gpt_path_ends_in(value, DEFAULT_MARK);
 
     GPT_TRY(set_value(l, o, value));
-    if (marked)
-        gpt_opt_forget_default(l->p, o);
+    if (marked && is_default(l->p, o))
+        l->p->origin[o - l->p->program->options] = GPT_FROM_DEFAULT;
     return GPT_OK;
 }
 

@@ -44,8 +44,6 @@ int gpt_opt_set_flag(struct gpt_parse *p, const struct gpt_opt *o, bool value);
 /* Before the words of an option that is a list. */
 void gpt_opt_begin_list(struct gpt_parse *p, const struct gpt_opt *o);
 int gpt_opt_set_defaults(struct gpt_parse *p);
-/* A row whose value is the default counts as not given from here on. */
-void gpt_opt_forget_default(struct gpt_parse *p, const struct gpt_opt *o);
 void *gpt_opt_field(void *options, const struct gpt_opt *o);
 
 /* ---- options_find.c: rows by name, and near misses ---- */
