@@ -28,21 +28,24 @@ static __device__ void turn_of(const struct rope &p, float position, int i, floa
 }
 
 /* Turns W pairs of a head. Pairs of neighbours are 2 W elements in a row; the two
- * halves of a head are two streams of W. */
+ * halves of a head are two streams of W. One pair of neighbours is two streams as
+ * well: in a head of an odd size it begins anywhere. */
 template <int W, class T>
 static __device__ void turn(const struct rope &p, T *at, const float (&sine)[W],
                             const float (&cosine)[W])
 {
+    const bool in_a_row = p.interleaved && W > 1;
+    const int apart = p.interleaved ? 1 : p.half;
     float a[W], b[W], both[2 * W];
 
-    if (p.interleaved) {
+    if (in_a_row) {
         load(both, at);
 #pragma unroll
         for (int i = 0; i < W; i++)
             a[i] = both[2 * i], b[i] = both[2 * i + 1];
     } else {
         load(a, at);
-        load(b, at + p.half);
+        load(b, at + apart);
     }
 #pragma unroll
     for (int i = 0; i < W; i++) {
@@ -52,11 +55,11 @@ static __device__ void turn(const struct rope &p, T *at, const float (&sine)[W],
         b[i] = b[i] * cosine[i] + x * sine[i];
         both[2 * i] = a[i], both[2 * i + 1] = b[i];
     }
-    if (p.interleaved) {
+    if (in_a_row) {
         store(at, both);
     } else {
         store(at, a);
-        store(at + p.half, b);
+        store(at + apart, b);
     }
 }
 

@@ -530,6 +530,7 @@ static void attention(void)
     check_rope(3, 5, 4, 2, 8, 8, true);
     check_rope(1, 70, 3, 1, 80, 20, false);
     check_rope(2, 9, 3, 1, 64, 64, true);
+    check_rope(2, 9, 4, 2, 15, 6, false);
 }
 
 /* Hopper's kernels, on such a GPU: blocks with several pieces of work, more
