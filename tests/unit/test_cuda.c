@@ -570,6 +570,25 @@ static void hopper(void)
     reopen("GPT_CUDA_EMU_ARCH", "80");
 }
 
+/* More pieces of work than a GPU has multiprocessors, so that blocks take several
+ * and wait for each other's turns; the same bytes in every run. Too much for the
+ * emulation, which has such pieces in hopper(). */
+static void many_pieces(void)
+{
+    static const struct attn_case cases[] = {
+        {4, 1500, 12, 12, 64, 0, false}, {4, 1100, 8, 2, 128, 0.1, true},
+        {2, 2100, 16, 16, 128, 0, false}, {8, 700, 9, 3, 64, 0.1, false},
+        {3, 1030, 6, 2, 80, 0, true},    {2, 900, 6, 6, 192, 0, false},
+    };
+
+    if (emulated)
+        return;
+    device_runs = 8;
+    for (size_t i = 0; i < GPT_COUNT(cases); i++)
+        check_attn("many pieces", 1, cases[i], i == 1);
+    device_runs = 2;
+}
+
 /* Forward and backward each choose kernels by GPU, type, head size and options.
  * Were their choices to differ in what they compute, gradients would be wrong:
  * every head size with some of the options, in the default choice. */
@@ -1350,7 +1369,7 @@ static const struct {
     {"flat", flat},           {"products", products},
     {"rows", rows},           {"embeddings", embeddings},
     {"attention", attention}, {"hopper", hopper},
-    {"choices", choices},
+    {"choices", choices},     {"pieces", many_pieces},
     {"more", more},           {"sweep", random_shapes},
     {"failures", failures},   {"limits", limits},
     {"ptx-hopper", ptx_hopper},
