@@ -29,7 +29,7 @@ template <int D> constexpr int flash_blocks = D > 80 ? 2 : 3;
 enum { WARPS = FLASH_THREADS / 32 };
 template <class T>
 static __global__ void prepare(struct attn_shape s, const T *out, const T *dout,
-                               struct flash_query *queries)
+                               struct flash_query *queries, bool by_64)
 {
     int lane = threadIdx.x % 32, warp = threadIdx.x / 32;
     int64_t t = (int64_t)blockIdx.x * WARPS + warp, h = blockIdx.y, b = blockIdx.z;
@@ -53,18 +53,28 @@ static __global__ void prepare(struct attn_shape s, const T *out, const T *dout,
         q.delta = warp_sum(sum);
         q.first = (int)attn_first(s, b, t);
     }
-    if (lane == 0)
-        queries[(b * s.h + h) * padded(s.t) + t] = q;
+    int64_t row = (b * s.h + h) * padded(s.t) + t;
+    if (lane == 0 && !by_64)
+        queries[row] = q;
+    if (lane == 0 && by_64) {
+        struct flash_queries &to = reinterpret_cast<struct flash_queries *>(queries)[row / 64];
+        int place = flash_place((int)(row % 64));
+
+        to.lse[place] = q.lse;
+        to.delta[place] = q.delta;
+        to.first[place] = q.first;
+        to.turn[place] = 0;
+    }
 }
 
 void cuda_flash_prepare(struct gpt_queue *q, const struct gpt_attn *op,
-                        const struct gpt_attn_grad *grad)
+                        const struct gpt_attn_grad *grad, bool by_64)
 {
     dim3 grid((unsigned)(padded(op->t) / WARPS), op->h, op->b);
     auto put = [&](auto type) {
         using T = decltype(type);
         launch(q, prepare<T>, grid, FLASH_THREADS, 0, attn_shape_of(op), (const T *)op->out,
-               (const T *)grad->dout, (struct flash_query *)grad->scratch);
+               (const T *)grad->dout, (struct flash_query *)grad->scratch, by_64);
     };
 
     if (op->act == GPT_BF16)
@@ -201,7 +211,7 @@ static void launch_backward(struct gpt_queue *q, const struct gpt_attn *op,
     /* prepare, then the two passes, which read what it left: one stream. */
     unsigned tiles = (unsigned)cuda_blocks(op->t, FLASH_ROWS);
     size_t shared = flash_shared<D> * sizeof(T);
-    cuda_flash_prepare(q, op, grad);
+    cuda_flash_prepare(q, op, grad, false);
     launch(q, key_grads<D, T>, dim3(tiles, op->g, op->b), FLASH_THREADS, shared, s, p);
     launch(q, query_grads<D, T>, dim3(tiles, op->h, op->b), FLASH_THREADS, shared, s, p);
 }

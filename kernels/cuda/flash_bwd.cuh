@@ -10,9 +10,31 @@
 struct alignas(16) flash_query {
     float lse, delta; /* lse in units of log(2) */
     int first; /* the first key that it sees */
-    int turn;  /* flash_bwd_sm90a.cu: how many blocks have added to the sums of dQ
-                * of the step that begins here */
+    int unused;
 };
+
+/* The same of 64 queries, for flash_bwd_sm90a.cu: each at flash_place(). */
+enum { FLASH_QUERIES = 64 };
+struct alignas(16) flash_queries {
+    float lse[FLASH_QUERIES], delta[FLASH_QUERIES];
+    int first[FLASH_QUERIES];
+    int turn[FLASH_QUERIES]; /* [i]: how many blocks have added to part i of the sums of
+                              * dQ of the step that begins here; others unused */
+};
+
+/* Lane c of four has columns 8 n + 2 c + e of a `d` fragment (e 0 or 1): it reads them in
+ * four pieces of 16 bytes, n = 2 i and 2 i + 1 in piece i. The four lanes then read from
+ * different banks. */
+__device__ inline int flash_piece(int c, int i)
+{
+    return c * 4 + i + (i % 2 ? -(c / 2) : c / 2);
+}
+
+/* Query i of 64. */
+__device__ inline int flash_place(int i)
+{
+    return flash_piece(i % 8 / 2, i / 16) * 4 + i / 8 % 2 * 2 + i % 2;
+}
 
 /* Where the sequence's end is padded to: whole steps of the Hopper kernel. */
 enum { FLASH_PADDING = 128 };
@@ -21,10 +43,10 @@ static __host__ __device__ inline int64_t padded(int64_t t)
     return (t + FLASH_PADDING - 1) / FLASH_PADDING * FLASH_PADDING;
 }
 
-/* Fills grad->scratch: flash_query (B, H, padded T). On Hopper sums of dQ
- * follow. */
+/* Fills grad->scratch: flash_query (B, H, padded T) or, `by_64`, flash_queries
+ * (B, H, padded T / 64). On Hopper sums of dQ follow. */
 void cuda_flash_prepare(struct gpt_queue *q, const struct gpt_attn *op,
-                        const struct gpt_attn_grad *grad);
+                        const struct gpt_attn_grad *grad, bool by_64);
 
 /* A tile of queries: of head h, from t on. */
 struct query_tile {

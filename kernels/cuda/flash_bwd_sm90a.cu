@@ -3,29 +3,31 @@
  *   produce()  copies tiles into a ring, as in flash_fwd_sm90a.cu
  *   consume()  two warpgroups have 64 of the keys each: S^T = K Q^T and
  *              dP^T = V dO^T, dV += (P M)^T dO and dK += dS^T Q; each then has half
- *              of dQ = dS K over all keys, for which they exchange dS
- *   keep_turns() lets the block add its part of dQ when its turn has come
- * While a warpgroup computes probabilities its dP is under way, and while it
- * computes dS, the product for dV; all the while the other has products under
- * way.
+ *              of dQ = dS K over all keys, for which they exchange dS, and leaves
+ *              it in shared memory
+ *   keep_turns() a warp for each warpgroup lets the copy engine add that to the
+ *              sums of dQ when the block's turn has come
+ * While a warpgroup computes probabilities its dP is under way, while it computes
+ * dS the product for dV, and while it leaves dQ that for dK; all the while the
+ * other has products under way.
  *
  * The order of sums is fixed, dQ's, too, which many blocks add to: those with the
- * last keys first, each when the one before has. Blocks therefore take the last
- * keys first, though these have least to do: all begin at the diagonal and go to
- * later queries, so that a block comes to a tile two steps after the one before.
- * No block waits for one that has not begun, as a piece of work waits for
- * earlier pieces alone (Dao-AILab's deterministic FlashAttention-3 has that
- * order, too).
+ * first keys first, each when the one before has. Most queries see the first keys:
+ * pieces of work become smaller and smaller, and multiprocessors end together.
+ * All blocks of a head go from its last queries to earlier ones; a block that
+ * begins later than the one before follows it without waiting. No block waits for
+ * one that has not begun, as a piece of work waits for earlier pieces alone.
  *
  * Registers of a thread at D = 128: 64 + 64 sums, 32 + 32 scores and dP, of which
- * 32 are later dQ, 16 + 16 rounded. */
+ * 32 are later dQ, 16 probabilities rounded. dS is not kept: dK reads it from
+ * shared memory, since the next scores begin before dK is over. */
 #include "cuda/flash_bwd.cuh"
 #include "cuda/flash_hopper.cuh"
 
 enum {
     GROUPS = 2,
     ROWS = 64 * GROUPS, /* of a block's own tiles */
-    QUERIES = 64,       /* of a tile that it goes over */
+    QUERIES = FLASH_QUERIES, /* of a tile that it goes over */
     N = QUERIES / 8,
     STAGES = 3,
     THREADS = WARPGROUP * (GROUPS + 1),
@@ -43,7 +45,7 @@ struct dq_part {
 
 template <class T> struct grads {
     T *dqkv;
-    struct flash_query *queries; /* (B, H, padded T) */
+    struct flash_queries *queries; /* (B, H, padded T / 64) */
     struct dq_part *dq;          /* (B, H, padded T / STEP, GROUPS) */
     float scale;                 /* of scores, in units of log(2) */
 };
@@ -51,6 +53,10 @@ template <class T> struct grads {
 /* Registers of a thread that copies, that computes: together what a launch gives
  * three threads, 3 * 168. */
 enum { COPY_REGISTERS = 40, REGISTERS = 232 };
+
+/* Of what is read of the queries of a tile, in pieces of 16 bytes: so many while the
+ * scores are under way. Heads of 128 have no registers for all. */
+template <int D> constexpr int EARLY = D == 64 ? N / 2 : 1;
 
 /* ---- probabilities and dS ---- */
 
@@ -74,29 +80,54 @@ template <bool DROP> static __device__ float ds_of(float p, float dp, float delt
 
 template <int D, class T> struct query_stage {
     tile<T, QUERIES, D> q[TILES<D>], dout[TILES<D>];
-    struct flash_query of[STEP<D>];
+    struct flash_queries of[TILES<D>];
 };
 
 template <int D, class T> struct memory {
     tile<T, ROWS, D> k, v;
-    /* dS of a step, of the one before: a warpgroup may still read it. */
-    tile<T, ROWS, QUERIES> ds[2][TILES<D>];
+    tile<T, ROWS, QUERIES> ds[TILES<D>];
+    struct dq_part dq[GROUPS];
     ring<query_stage<D, T>, STAGES> queries;
     struct mbarrier full, empty; /* k, v */
-    struct mbarrier turn, added; /* dQ: may be added to; all warps have */
+    struct mbarrier ds_read;     /* by all warps */
+    struct mbarrier lent[GROUPS], back[GROUPS]; /* dq: to the warpgroup; from all its warps */
     struct hopper_desk desk;
 };
 
-/* Work that is a tile of keys of a group; rank 0: the last, which fewest see. */
+/* Work that is a tile of keys of a group: the first keys first, which most queries
+ * see. A block goes over these from the last step of queries to that of its own
+ * keys, head by head. */
 struct key_work {
     int j0, g, b;
+    int h, h_end, t_last;
 };
 
+/* The last step whose queries see keys of j0.. j0 + ROWS - 1. What a query's first key
+ * is grows with the query. */
+template <int D> static __device__ int last_step(const struct attn_shape &s, int b, int j0)
+{
+    int low = 0, high = ((int)s.t - 1 - j0) / STEP<D>;
+
+    if (!attn_hides(s))
+        low = high;
+    while (low < high) {
+        int middle = (low + high + 1) / 2;
+
+        if (attn_first(s, b, j0 + middle * STEP<D>) < j0 + ROWS)
+            low = middle;
+        else
+            high = middle - 1;
+    }
+    return j0 + low * STEP<D>;
+}
+
+template <int D>
 static __device__ struct key_work key_work_of(const struct attn_shape &s,
-                                              const struct hopper_plan &plan,
                                               const struct hopper_work &w)
 {
-    return {((int)plan.blocks - 1 - w.rank) * ROWS, w.head % (int)s.g, w.head / (int)s.g};
+    int per = (int)(s.h / s.g), j0 = w.rank * ROWS, g = w.head % (int)s.g, b = w.head / (int)s.g;
+
+    return {j0, g, b, g * per, (g + 1) * per, last_step<D>(s, b, j0)};
 }
 
 /* Where what is known of head h's queries begins. */
@@ -105,85 +136,131 @@ static __device__ unsigned query_row(const struct attn_shape &s, int b, int h)
     return (unsigned)(b * (int)s.h + h) * (unsigned)padded(s.t);
 }
 
-/* A block's turn to add to dQ of the step that begins at query t: `before` blocks
- * add before. A query's keys are one run, and so are the blocks: from that of the
- * query's own key back to that of its first. */
-struct turn {
-    int before;
-    bool last;
-};
-
-template <int D>
-static __device__ struct turn turn_of(const struct attn_shape &s, int b, int j0, int t)
+/* A block's turn to add to dQ of a step whose first query is number t and sees keys
+ * from `first` on: `before` blocks add before. The step's keys are one run, and so
+ * are the blocks: from that of the first key to that of the queries' own. */
+static __device__ int blocks_before(int j0, int first)
 {
-    return {t / ROWS - j0 / ROWS, flash_first<STEP<D>>(s, b, t) >= j0};
+    return j0 / ROWS - first / ROWS;
+}
+
+static __device__ bool adds_last(int j0, int t)
+{
+    return t / ROWS == j0 / ROWS;
+}
+
+/* Begins to copy the queries of a step, and what is known of them. */
+template <int D, class T>
+static __device__ void fetch_step(memory<D, T> &m, const struct attn_shape &s,
+                                  const CUtensorMap &qkv, const CUtensorMap &dout,
+                                  const struct flash_queries *queries, unsigned step, int b, int h,
+                                  int t)
+{
+    int per = (int)(s.h / s.g), to = ring_fill(m.queries, step, sizeof(m.queries.at[0]));
+    struct mbarrier &full = m.queries.full[to];
+    query_stage<D, T> &stage = m.queries.at[to];
+
+    bulk_load(stage.of, queries + (query_row(s, b, h) + t) / QUERIES, sizeof(stage.of), full);
+    for (int i = 0; i < TILES<D>; i++, t += QUERIES) {
+        tma_load(stage.q[i], qkv, full, h / per * (per + 2) + h % per, t, b);
+        tma_load(stage.dout[i], dout, full, h, t, b);
+    }
 }
 
 template <int D, class T>
 static __device__ void produce(memory<D, T> &m, const struct attn_shape &s,
                                const struct hopper_plan &plan, const CUtensorMap &qkv,
-                               const CUtensorMap &dout, const struct flash_query *queries)
+                               const CUtensorMap &dout, const struct flash_queries *queries)
 {
     int per = (int)(s.h / s.g);
     unsigned step = 0, works = 0;
-    struct hopper_work turn;
+    struct hopper_work piece;
 
-    for (; hopper_announce(turn, m.desk, plan, works); works++) {
-        struct key_work w = key_work_of(s, plan, turn);
+    for (; hopper_announce(piece, m.desk, plan, works); works++) {
+        struct key_work w = key_work_of<D>(s, piece);
         int key = w.g * (per + 2) + per;
         if (threadIdx.x == 0) {
             mbarrier_wait(m.empty, works % 2 ^ 1);
             mbarrier_expect(m.full, sizeof(m.k) + sizeof(m.v));
             tma_load(m.k, qkv, m.full, key, w.j0, w.b);
             tma_load(m.v, qkv, m.full, key + 1, w.j0, w.b);
+            for (int h = w.h; h < w.h_end; h++)
+                for (int t = w.t_last; t >= w.j0; t -= STEP<D>)
+                    fetch_step(m, s, qkv, dout, queries, step++, w.b, h, t);
         }
-        struct query_tile at = {w.g * per, w.j0};
-        do {
-            if (threadIdx.x == 0) {
-                int h = at.h, t = at.t, to = ring_fill(m.queries, step, sizeof(m.queries.at[0]));
-
-                struct mbarrier &full = m.queries.full[to];
-                query_stage<D, T> &stage = m.queries.at[to];
-                for (int i = 0; i < TILES<D>; i++, t += QUERIES) {
-                    tma_load(stage.q[i], qkv, full, h / per * (per + 2) + h % per, t, w.b);
-                    tma_load(stage.dout[i], dout, full, h, t, w.b);
-                }
-                bulk_load(stage.of, queries + query_row(s, w.b, h) + at.t, sizeof(stage.of), full);
-            }
-            __syncwarp();
-            step++;
-        } while (advance<STEP<D>, ROWS>(s, w.b, w.j0, (w.g + 1) * per, at));
+        __syncwarp();
     }
 }
 
-/* One warp waits for the block's turns and passes them on, so that the ways to
- * other multiprocessors and back cost the warpgroups nothing. */
+/* What a warp still has to do for a step's sums of dQ: let the next block add. */
+struct gift {
+    int *turn, to;
+};
+
+static __device__ void give(struct gift &g)
+{
+    if (g.turn) {
+        bulk_wait();
+        turn_give(g.turn, g.to);
+    }
+    g.turn = nullptr;
+}
+
+/* A thread for each warpgroup's part of dQ: it lends the warpgroup the place in
+ * shared memory for a step, adds what it gets back to the sums when the block's
+ * turn has come, and passes the turn on: the ways to other multiprocessors and back
+ * cost the warpgroup nothing. The last block of a step gets the sums with the
+ * place instead. */
+template <int D, class T>
+static __device__ void keep_turn(memory<D, T> &m, const struct attn_shape &s,
+                                 const grads<T> &grad, int part, const struct key_work &w,
+                                 unsigned step, int h, int t, struct gift &due)
+{
+    unsigned row = query_row(s, w.b, h) + t;
+    int *now = &grad.queries[row / QUERIES].turn[part];
+    struct dq_part &sums = grad.dq[row / STEP<D> * GROUPS + part], &place = m.dq[part];
+    int before = blocks_before(w.j0, attn_hides(s) ? (int)attn_first(s, w.b, t) : 0);
+    bool last = adds_last(w.j0, t);
+
+    if (last && before) {
+        give(due);
+        turn_wait(now, before);
+        mbarrier_expect(m.lent[part], sizeof(sums));
+        bulk_load(&place, &sums, sizeof(sums), m.lent[part]);
+    } else {
+        mbarrier_arrive(m.lent[part]);
+        give(due);
+    }
+    mbarrier_wait(m.back[part], step % 2);
+    if (last)
+        return;
+    if (before) {
+        turn_wait(now, before);
+        bulk_add(&sums.at[0][0].x, &place.at[0][0].x, sizeof(sums));
+    } else
+        bulk_store(&sums, &place, sizeof(sums));
+    due = {now, before + 1};
+    bulk_wait_read();
+}
+
 template <int D, class T>
 static __device__ void keep_turns(memory<D, T> &m, const struct attn_shape &s,
-                                  const struct hopper_plan &plan, struct flash_query *queries)
+                                  const struct hopper_plan &plan, const grads<T> &grad, int part)
 {
-    int per = (int)(s.h / s.g);
     unsigned step = 0, works = 0;
-    struct hopper_work turn;
+    struct hopper_work piece;
+    struct gift due = {};
 
-    for (; hopper_next(turn, m.desk, plan, works); works++) {
-        struct key_work w = key_work_of(s, plan, turn);
-        struct query_tile at = {w.g * per, w.j0};
-        do {
-            struct turn own = turn_of<D>(s, w.b, w.j0, at.t);
-            int *now = &queries[query_row(s, w.b, at.h) + at.t].turn;
-            if (threadIdx.x % 32 == 0) {
-                if (own.before)
-                    turn_wait(now, own.before);
-                mbarrier_arrive(m.turn);
-                mbarrier_wait(m.added, step % 2);
-                if (!own.last)
-                    turn_give(now, own.before + 1);
-            }
-            __syncwarp();
-            step++;
-        } while (advance<STEP<D>, ROWS>(s, w.b, w.j0, (w.g + 1) * per, at));
+    for (; hopper_next(piece, m.desk, plan, works); works++) {
+        struct key_work w = key_work_of<D>(s, piece);
+        if (threadIdx.x % 32 == 0)
+            for (int h = w.h; h < w.h_end; h++)
+                for (int t = w.t_last; t >= w.j0; t -= STEP<D>)
+                    keep_turn<D>(m, s, grad, part, w, step++, h, t, due);
+        __syncwarp();
     }
+    if (threadIdx.x % 32 == 0)
+        give(due);
 }
 
 /* ---- dK, dV ---- */
@@ -201,13 +278,31 @@ static __device__ void round_kept(uint32_t (&a)[N / 2][4], const float (&p)[N][4
     hopper_round<T>(a, stays);
 }
 
+/* Element i of a vector. */
+static __device__ float at4(const float4 &x, int i)
+{
+    return i < 2 ? i ? x.y : x.x : i > 2 ? x.w : x.z;
+}
+static __device__ int at4(const int4 &x, int i)
+{
+    return i < 2 ? i ? x.y : x.x : i > 2 ? x.w : x.z;
+}
+
+/* What is known of this lane's queries 16 i.. of a tile: [0], [1] of the first of two
+ * fragments, [2], [3] of the second. */
+template <class V, class X> static __device__ V of_queries(const X (&x)[QUERIES], int i)
+{
+    return reinterpret_cast<const V *>(x)[flash_piece(threadIdx.x % 4, i)];
+}
+
 /* Scores, transposed, become probabilities. scale: see grads; key: this lane's first,
  * counted from the tile's first query, whose number is t; stay:
  * flash_keep_columns(). slope: ALiBi's, before scores are scaled. */
 template <bool DROP>
 static __device__ void probabilities_of_keys(float (&p)[N][4], const struct attn_shape &s,
-                                             float scale, const struct flash_query *q, int t,
-                                             int key, float slope, const uint32_t (&stay)[4])
+                                             float scale, const struct flash_queries &q,
+                                             const float4 (&lse)[N / 2], int t, int key,
+                                             float slope, const uint32_t (&stay)[4])
 {
     bool all_seen = key + 8 <= 0 && !attn_hides(s);
     int query = threadIdx.x % 4 * 2;
@@ -218,21 +313,21 @@ static __device__ void probabilities_of_keys(float (&p)[N][4], const struct attn
      * to branches among the probabilities. */
     if (!__all_sync(ALL_LANES, all_seen)) {
 #pragma unroll
-        for (int n = 0; n < N; n++)
+        for (int n = 0; n < N; n++) {
+            int4 first = of_queries<int4>(q.first, n / 2);
 #pragma unroll
             for (int e = 0; e < 4; e++) {
                 int i = n * 8 + query + e % 2, j = key + e / 2 * 8;
 
-                p[n][e] = (j <= i) & (t + j >= q[i].first) ? p[n][e] : -INFINITY;
+                p[n][e] = (j <= i) & (t + j >= at4(first, n % 2 * 2 + e % 2)) ? p[n][e] : -INFINITY;
             }
+        }
     }
 #pragma unroll
     for (int n = 0; n < N; n++)
 #pragma unroll
         for (int e = 0; e < 4; e++) {
-            float lse = q[n * 8 + query + e % 2].lse;
-
-            p[n][e] = exp2_fast(p[n][e] * scale - lse);
+            p[n][e] = exp2_fast(p[n][e] * scale - at4(lse[n / 2], n % 2 * 2 + e % 2));
             if (DROP)
                 p[n][e] = drop_sign(p[n][e], stay[e] >> 4 * n & 1);
         }
@@ -251,25 +346,61 @@ static __device__ void share_ds(tile<T, ROWS, QUERIES> &to, const uint32_t (&a)[
                                           threadIdx.x % 4 * 2) = a[i][e];
 }
 
-/* What a thread knows of a step. own: its first of the block's keys; t: the first
- * query; key: the first of its keys among all. */
+/* x, of which the compiler knows nothing: what is computed from it is not kept over the
+ * loop, in registers that there are not. */
+static __device__ int opaque(int x)
+{
+#ifndef GPT_CUDA_EMU
+    asm volatile("" : "+r"(x));
+#endif
+    return x;
+}
+
+/* The first of the block's keys that this lane has. */
+static __device__ int own_key()
+{
+    int thread = opaque((int)threadIdx.x) - WARPGROUP;
+
+    return thread / 32 * 16 + thread % 32 / 4;
+}
+
+/* What a thread knows of a step. j0: the block's first key; h, t: the head, the first
+ * query. */
 struct key_step {
-    int group, own, t, key;
+    int group, j0, h, t;
     float slope;
     uint64_t drop_at; /* the counter of (t, the warp's first key) */
+    bool follows;     /* another of the same piece of work */
 };
 
-/* One tile of queries: begins dV and dK and shares dS. a, b: what they read. */
+/* All that the warp did before is over. */
+static __device__ void warp_arrive(struct mbarrier &b)
+{
+    __syncwarp();
+    if (threadIdx.x % 32 == 0)
+        mbarrier_arrive(b);
+}
+
+/* What the warp left of dQ is there. */
+static __device__ void give_back(struct mbarrier &back)
+{
+    fence_async();
+    warp_arrive(back);
+}
+
+/* One tile of queries: begins dV, shares dS, and begins dK but for the step's last
+ * tile, whose dK add_step() begins. a, b: what they read. */
 template <bool DROP, int D, class T>
 static __device__ void add_tile(float (&dk)[D / 8][4], float (&dv)[D / 8][4],
                                 uint32_t (&a)[N / 2][4], uint32_t (&b)[N / 2][4],
                                 memory<D, T> &m, const struct attn_shape &s,
                                 const grads<T> &grad, const query_stage<D, T> &stage, int i,
-                                tile<T, ROWS, QUERIES> &shared, const struct key_step &at)
+                                unsigned step, const struct key_step &at)
 {
     float p[N][4], ds[N][4];
     uint32_t stay[4] = {};
-    const struct flash_query *of = stage.of + i * QUERIES;
+    const struct flash_queries &of = stage.of[i];
+    float4 lse[N / 2];
     int t = at.t + i * QUERIES;
     if (DROP) /* before scores take their registers */
         flash_keep_columns<N>(stay, s.drop, at.drop_at + (uint64_t)(i * QUERIES * s.t), s.t);
@@ -277,95 +408,117 @@ static __device__ void add_tile(float (&dk)[D / 8][4], float (&dv)[D / 8][4],
      * probabilities are computed while dP is under way. What the tile before has
      * begun is over by then, too. */
     hopper_scores(p, m.k, 64 * at.group, stage.q[i]);
+    if (i == 0 && at.follows)
+        give_back(m.back[at.group]);
     hopper_scores(ds, m.v, 64 * at.group, stage.dout[i]);
-    wgmma_wait<1>(p, a, b);
-    probabilities_of_keys<DROP>(p, s, grad.scale, of, t, at.key - t, at.slope, stay);
+#pragma unroll
+    for (int k = 0; k < EARLY<D>; k++)
+        lse[k] = of_queries<float4>(of.lse, k);
+    if (i > 0)
+        wgmma_wait<1>(p, a, b);
+    else {
+        wgmma_wait<1>(p);
+        if (step > 0)
+            ring_free(m.queries, step - 1);
+    }
+#pragma unroll
+    for (int k = EARLY<D>; k < N / 2; k++)
+        lse[k] = of_queries<float4>(of.lse, k);
+    probabilities_of_keys<DROP>(p, s, grad.scale, of, lse, t, at.j0 + own_key() - t, at.slope,
+                                stay);
     round_kept<DROP, T>(a, p);
     hopper_add<T>(dv, a, stage.dout[i]);
     wgmma_wait<1>(ds);
 #pragma unroll
-    for (int n = 0; n < N; n++)
+    for (int n = 0; n < N; n++) {
+        float4 delta = of_queries<float4>(of.delta, n / 2);
 #pragma unroll
-        for (int e = 0; e < 4; e++) {
-            float delta = of[n * 8 + threadIdx.x % 4 * 2 + e % 2].delta;
-
-            ds[n][e] = ds_of<DROP>(p[n][e], ds[n][e], delta, s.drop.scale);
-        }
+        for (int e = 0; e < 4; e++)
+            ds[n][e] = ds_of<DROP>(p[n][e], ds[n][e], at4(delta, n % 2 * 2 + e % 2),
+                                   s.drop.scale);
+    }
     hopper_round<T>(b, ds);
-    share_ds(shared, b, at.own);
+    if (i == 0)
+        mbarrier_wait(m.ds_read, step % 2 ^ 1);
+    share_ds(m.ds[i], b, own_key());
     fence_async();
-    hopper_add<T>(dk, b, stage.q[i]);
+    if (i < TILES<D> - 1)
+        hopper_add<T>(dk, b, stage.q[i]);
 }
 
 /* dq = this warpgroup's part of dS K, begun. */
 template <int D, class T>
-static __device__ void begin_dq(float (&dq)[N][4], memory<D, T> &m,
-                                const tile<T, ROWS, QUERIES> (&ds)[TILES<D>], int group)
+static __device__ void begin_dq(float (&dq)[N][4], const memory<D, T> &m, int group)
 {
     int i = group % TILES<D>, columns = group / TILES<D>;
 
     wgmma_fence();
 #pragma unroll
     for (int k = 0; k < ROWS / 16; k++)
-        wgmma_by_columns<T>(dq, wgmma_columns(ds[i], k), wgmma_columns(m.k, k, columns), k > 0);
+        wgmma_by_columns<T>(dq, wgmma_columns(m.ds[i], k), wgmma_columns(m.k, k, columns), k > 0);
     wgmma_commit();
 }
 
-/* Adds it to what blocks before have added, or writes the whole sum. */
+/* Leaves dq to be added to the sums, or writes the whole sum. */
 template <int D, class T>
-static __device__ void add_dq(float (&dq)[N][4], const struct attn_shape &s,
-                              const grads<T> &grad, const struct turn &turn, int b, int h, int t)
+static __device__ void leave_dq(float (&dq)[N][4], memory<D, T> &m, const struct attn_shape &s,
+                                const grads<T> &grad, int first,
+                                unsigned step, int group, int j0, int b, int h, int t)
 {
-    int group = threadIdx.x / WARPGROUP - 1, thread = threadIdx.x % WARPGROUP;
-    struct dq_part &sums = grad.dq[(query_row(s, b, h) + t) / STEP<D> * GROUPS + group];
+    int thread = threadIdx.x % WARPGROUP;
+    struct dq_part &place = m.dq[group];
 
-    if (!turn.last) {
+    mbarrier_wait(m.lent[group], step % 2);
+    if (!adds_last(j0, t)) {
 #pragma unroll
         for (int n = 0; n < N; n++)
-            if (turn.before)
-                add_global(&sums.at[n][thread], dq[n]);
-            else
-                sums.at[n][thread] = make_float4(dq[n][0], dq[n][1], dq[n][2], dq[n][3]);
-        return;
-    }
-    if (turn.before)
+            place.at[n][thread] = make_float4(dq[n][0], dq[n][1], dq[n][2], dq[n][3]);
+    } else {
+        if (blocks_before(j0, first))
 #pragma unroll
-        for (int n = 0; n < N; n++) {
-            float4 x = __ldcg(&sums.at[n][thread]);
+            for (int n = 0; n < N; n++) {
+                float4 x = place.at[n][thread];
 
-            dq[n][0] += x.x, dq[n][1] += x.y, dq[n][2] += x.z, dq[n][3] += x.w;
-        }
-    int column = group / TILES<D> * 64;
-    t += group % TILES<D> * QUERIES + thread / 32 * 16 + thread % 32 / 4;
-    flash_store<64>(grad.dqkv + attn_query_at(s, b, h) + column, dq, {s.scale, s.scale}, t, s.t,
-                    s.ld, s.d - column);
+                dq[n][0] += x.x, dq[n][1] += x.y, dq[n][2] += x.z, dq[n][3] += x.w;
+            }
+        int column = group / TILES<D> * 64;
+        t += group % TILES<D> * QUERIES + thread / 32 * 16 + thread % 32 / 4;
+        flash_store<64>(grad.dqkv + attn_query_at(s, b, h) + column, dq, {s.scale, s.scale}, t,
+                        s.t, s.ld, s.d - column);
+    }
 }
 
-/* One step of queries. */
+/* dk += this warpgroup's rows of dS^T Q, begun. */
+template <int D, class T>
+static __device__ void begin_dk(float (&dk)[D / 8][4], const tile<T, ROWS, QUERIES> &ds,
+                                const tile<T, QUERIES, D> &q, int group)
+{
+    wgmma_fence();
+#pragma unroll
+    for (int i = 0; i < QUERIES / 16; i++)
+        wgmma_rows_by_columns<T>(dk, wgmma_rows(ds, 64 * group, i), wgmma_columns(q, i), true);
+    wgmma_commit();
+}
+
+/* One step of queries. Its last dK is still under way at the end, when the scores
+ * of the next step begin. */
 template <bool DROP, int D, class T>
 static __device__ void add_step(float (&dk)[D / 8][4], float (&dv)[D / 8][4], memory<D, T> &m,
                                 const struct attn_shape &s, const grads<T> &grad, unsigned step,
-                                const struct key_step &at, const struct turn &turn, int b, int h)
+                                const struct key_step &at, int b)
 {
     const query_stage<D, T> &stage = ring_get(m.queries, step);
-    auto &ds = m.ds[step % 2];
     uint32_t a[N / 2][4] = {}, c[N / 2][4] = {};
     float dq[N][4];
 #pragma unroll
     for (int i = 0; i < TILES<D>; i++)
-        add_tile<DROP>(dk, dv, a, c, m, s, grad, stage, i, ds[i], at);
-    /* dS of the other warpgroup is there, and no warp reads that of the step before. */
-    named_sync(1, WARPGROUP * GROUPS);
-    begin_dq(dq, m, ds, at.group);
-    wgmma_wait<0>(dq, a, c);
-    wgmma_wait<0>(dk);
-    wgmma_wait<0>(dv);
-    ring_free(m.queries, step);
-    mbarrier_wait(m.turn, step % 2);
-    add_dq<D>(dq, s, grad, turn, b, h, at.t);
-    __syncwarp();
-    if (threadIdx.x % 32 == 0)
-        mbarrier_arrive(m.added);
+        add_tile<DROP>(dk, dv, a, c, m, s, grad, stage, i, step, at);
+    named_sync(1, WARPGROUP * GROUPS); /* dS of the other warpgroup is there */
+    begin_dq(dq, m, at.group);
+    begin_dk(dk, m.ds[TILES<D> - 1], stage.q[TILES<D> - 1], at.group);
+    wgmma_wait<1>(dq, a);
+    warp_arrive(m.ds_read);
+    leave_dq<D>(dq, m, s, grad, stage.of[0].first[0], step, at.group, at.j0, b, at.h, at.t);
 }
 
 template <bool DROP, int D, class T>
@@ -373,30 +526,32 @@ static __device__ void consume(memory<D, T> &m, const struct attn_shape &s,
                                const struct hopper_plan &plan, const grads<T> &grad)
 {
     int own = threadIdx.x / 32 * 16 - 64; /* the warp's first key */
-    int group = hopper_group(), lane = threadIdx.x % 32, per = (int)(s.h / s.g);
+    int group = hopper_group();
     unsigned step = 0, works = 0;
     struct hopper_work piece;
 
     for (; hopper_next(piece, m.desk, plan, works); works++) {
-        struct key_work w = key_work_of(s, plan, piece);
+        struct key_work w = key_work_of<D>(s, piece);
         /* All heads of the group, then all queries of a head, into one sum. */
         float dk[D / 8][4] = {}, dv[D / 8][4] = {};
-        struct query_tile at = {w.g * per, w.j0};
         mbarrier_wait(m.full, works % 2);
-        do {
-            struct key_step now = {group, own + lane / 4, at.t, w.j0 + own + lane / 4,
-                                   attn_slope(s, at.h) / s.scale,
-                                   attn_drop_at(s, w.b, at.h, at.t) + w.j0 + own};
-            add_step<DROP>(dk, dv, m, s, grad, step, now, turn_of<D>(s, w.b, w.j0, at.t), w.b,
-                           at.h);
-            step++;
-        } while (advance<STEP<D>, ROWS>(s, w.b, w.j0, (w.g + 1) * per, at));
-        if (lane == 0)
-            mbarrier_arrive(m.empty);
+        for (int h = w.h; h < w.h_end; h++) {
+            float slope = attn_slope(s, h) / s.scale;
+            for (int t = w.t_last; t >= w.j0; t -= STEP<D>, step++) {
+                struct key_step now = {group, w.j0, h, t, slope,
+                                       attn_drop_at(s, w.b, h, t) + w.j0 + own,
+                                       t < w.t_last || h > w.h};
+                add_step<DROP>(dk, dv, m, s, grad, step, now, w.b);
+            }
+        }
+        give_back(m.back[group]);
+        wgmma_wait<0>(dk);
+        wgmma_wait<0>(dv);
+        warp_arrive(m.empty);
         T *to = grad.dqkv + attn_key_at(s, w.b, w.g);
-        flash_store<D>(to, dk, {s.scale, s.scale}, w.j0 + own + lane / 4, s.t, s.ld, s.d);
+        flash_store<D>(to, dk, {s.scale, s.scale}, w.j0 + own_key(), s.t, s.ld, s.d);
         float scale = DROP ? s.drop.scale : 1;
-        flash_store<D>(to + s.d, dv, {scale, scale}, w.j0 + own + lane / 4, s.t, s.ld, s.d);
+        flash_store<D>(to + s.d, dv, {scale, scale}, w.j0 + own_key(), s.t, s.ld, s.d);
     }
 }
 
@@ -410,8 +565,11 @@ static __global__ void __launch_bounds__(THREADS, 1)
     if (threadIdx.x == 0) {
         mbarrier_init(m.full, 1);
         mbarrier_init(m.empty, 4 * GROUPS);
-        mbarrier_init(m.turn, 1);
-        mbarrier_init(m.added, 4 * GROUPS);
+        mbarrier_init(m.ds_read, 4 * GROUPS);
+        for (int i = 0; i < GROUPS; i++) {
+            mbarrier_init(m.lent[i], 1);
+            mbarrier_init(m.back[i], 4);
+        }
         hopper_desk_init(m.desk);
         ring_init(m.queries, 4 * GROUPS);
         fence_async();
@@ -421,8 +579,8 @@ static __global__ void __launch_bounds__(THREADS, 1)
         fewer_registers<COPY_REGISTERS>();
         if (threadIdx.x < 32)
             produce(m, s, plan, qkv, dout, p.queries);
-        else if (threadIdx.x < 64)
-            keep_turns(m, s, plan, p.queries);
+        else if (threadIdx.x < 32 * (1 + GROUPS))
+            keep_turns(m, s, plan, p, (int)warp_uniform(threadIdx.x / 32) - 1);
     } else {
         more_registers<REGISTERS>();
         consume<DROP>(m, s, plan, p);
@@ -442,13 +600,13 @@ static void launch_backward(struct gpt_queue *q, const struct gpt_attn *op,
     if (!hopper_map(q, &qkv, op, op->qkv, op->g * (per + 2)) ||
         !hopper_map(q, &dout, op, grad->dout, op->h))
         return;
-    struct flash_query *queries = (struct flash_query *)grad->scratch;
-    struct dq_part *dq = (struct dq_part *)(queries + op->b * op->h * padded(op->t));
+    struct flash_queries *queries = (struct flash_queries *)grad->scratch;
+    struct dq_part *dq = (struct dq_part *)(queries + op->b * op->h * padded(op->t) / QUERIES);
     /* Heads at a time by what a group's blocks share in the L2 cache: queries, dO, and
      * the sums of dQ. */
     struct hopper_plan plan = hopper_plan_of(q, tiles, op->b * op->g,
                                              op->t * (op->d * 4 + D * 4) * per);
-    cuda_flash_prepare(q, op, grad);
+    cuda_flash_prepare(q, op, grad, true);
     launch(q, flash_backward<DROP, D, T>, hopper_blocks(q, plan), THREADS, sizeof(memory<D, T>),
            s, plan, qkv, dout, grads<T>{(T *)grad->dqkv, queries, dq, op->scale * FLASH_LOG2E});
 }

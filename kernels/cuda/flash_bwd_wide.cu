@@ -216,7 +216,7 @@ static void launch_backward(struct gpt_queue *q, const struct gpt_attn *op,
     unsigned tiles = (unsigned)cuda_blocks(op->t, ROWS);
     size_t shared = sizeof(memory<D, T>);
 
-    cuda_flash_prepare(q, op, grad);
+    cuda_flash_prepare(q, op, grad, false);
     launch(q, key_grads<D, T>, dim3(tiles, op->g, op->b), FLASH_THREADS, shared, s, p);
     launch(q, query_grads<D, T>, dim3(tiles, op->h, op->b), FLASH_THREADS, shared, s, p);
 }

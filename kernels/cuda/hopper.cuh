@@ -89,6 +89,8 @@ template <class T, int N>
 __device__ void wgmma(float (&d)[N][4], uint64_t a, uint64_t b, bool add); /* wgmma_rows() twice */
 template <class T, int N> /* b: wgmma_columns() */
 __device__ void wgmma(float (&d)[N][4], const uint32_t (&a)[4], uint64_t b, bool add);
+template <class T, int N> /* a: wgmma_rows(), b: wgmma_columns() */
+__device__ void wgmma_rows_by_columns(float (&d)[N][4], uint64_t a, uint64_t b, bool add);
 template <class T, int N> /* wgmma_columns() twice: the rows of both are k */
 __device__ void wgmma_by_columns(float (&d)[N][4], uint64_t a, uint64_t b, bool add);
 __device__ inline void wgmma_fence();
@@ -101,12 +103,17 @@ __device__ inline void wgmma_wait(float (&d)[N][4], A &...a);
  * flash_pin(). */
 __device__ inline void store_volatile(float *to, float x);
 
-/* Adds four floats to memory of the GPU without waiting for them. The order of
- * additions to one place is that of what makes others wait: see turn_wait(). */
-__device__ inline void add_global(float4 *to, const float (&x)[4]);
+/* One thread copies `bytes`, a multiple of 16, from shared memory to the GPU's, or
+ * adds that many bytes of floats to what is there: begun. Threads have fenced what
+ * they wrote there. The thread that began copies waits: until shared memory may
+ * be overwritten; until others see the result. */
+__device__ inline void bulk_store(void *to, const void *from, unsigned bytes);
+__device__ inline void bulk_add(float *to, const float *from, unsigned bytes);
+__device__ inline void bulk_wait_read();
+__device__ inline void bulk_wait();
 
 /* Waits until *turn is n: what the thread did that wrote n, and what others had
- * shown that thread, is then seen. */
+ * shown that thread, is then seen, by copies that this thread begins, too. */
 __device__ inline void turn_wait(const int *turn, int n);
 /* Lets those continue that wait for n. */
 __device__ inline void turn_give(int *turn, int n);
@@ -157,6 +164,11 @@ inline void wgmma(float (&d)[N][4], const uint32_t (&a)[4], uint64_t b, bool add
     emu::wgmma_issue(d[0], {wgmma_type_of<T>, 8 * N, a, 0, b, false, true, add});
 }
 template <class T, int N>
+inline void wgmma_rows_by_columns(float (&d)[N][4], uint64_t a, uint64_t b, bool add)
+{
+    emu::wgmma_issue(d[0], {wgmma_type_of<T>, 8 * N, nullptr, a, b, false, true, add});
+}
+template <class T, int N>
 inline void wgmma_by_columns(float (&d)[N][4], uint64_t a, uint64_t b, bool add)
 {
     emu::wgmma_issue(d[0], {wgmma_type_of<T>, 8 * N, nullptr, a, b, true, true, add});
@@ -168,11 +180,18 @@ template <int left, int N, class... A> inline void wgmma_wait(float (&)[N][4], A
     emu::wgmma_wait(left);
 }
 inline void store_volatile(float *to, float x) { *to = x; }
-inline void add_global(float4 *to, const float (&x)[4])
+inline void bulk_store(void *to, const void *from, unsigned bytes)
 {
-    emu::check_aligned(to, sizeof(*to));
-    to->x += x[0], to->y += x[1], to->z += x[2], to->w += x[3];
+    emu::bulk_store(to, from, bytes, false);
+    emu::bulk_commit();
 }
+inline void bulk_add(float *to, const float *from, unsigned bytes)
+{
+    emu::bulk_store(to, from, bytes, true);
+    emu::bulk_commit();
+}
+inline void bulk_wait_read() { emu::bulk_wait(true); }
+inline void bulk_wait() { emu::bulk_wait(false); }
 inline void turn_wait(const int *turn, int n)
 {
     /* Blocks run one after another: no other can change it. */
@@ -289,6 +308,16 @@ template <int N> __device__ inline void more_registers()
                      : "l"(a), "l"(b), "r"((int)add));                                           \
     }                                                                                            \
     template <>                                                                                  \
+    __device__ inline void wgmma_rows_by_columns<type>(float(&d)[n / 8][4], uint64_t a,          \
+                                                       uint64_t b, bool add)                     \
+    {                                                                                            \
+        asm volatile("{\n\t.reg .pred p;\n\tsetp.ne.b32 p, " i2 ", 0;\n\t"                       \
+                     "wgmma.mma_async.sync.aligned.m64n" #n "k16.f32." name "." name " {" regs   \
+                     "}, " i0 ", " i1 ", p, 1, 1, 0, 1;\n\t}"                                    \
+                     : sums                                                                      \
+                     : "l"(a), "l"(b), "r"((int)add));                                           \
+    }                                                                                            \
+    template <>                                                                                  \
     __device__ inline void wgmma_by_columns<type>(float(&d)[n / 8][4], uint64_t a, uint64_t b,   \
                                                   bool add)                                      \
     {                                                                                            \
@@ -361,12 +390,37 @@ __device__ inline void store_volatile(float *to, float x)
                  : "memory");
 }
 
-__device__ inline void add_global(float4 *to, const float (&x)[4])
+__device__ inline void bulk_commit()
 {
-    asm volatile("red.relaxed.gpu.global.add.v4.f32 [%0], {%1, %2, %3, %4};" ::"l"(
+    asm volatile("cp.async.bulk.commit_group;" ::: "memory");
+}
+
+__device__ inline void bulk_store(void *to, const void *from, unsigned bytes)
+{
+    asm volatile("cp.async.bulk.global.shared::cta.bulk_group [%0], [%1], %2;" ::"l"(
                      __cvta_generic_to_global(to)),
-                 "f"(x[0]), "f"(x[1]), "f"(x[2]), "f"(x[3])
+                 "r"(shared_address(from)), "r"(bytes)
                  : "memory");
+    bulk_commit();
+}
+
+__device__ inline void bulk_add(float *to, const float *from, unsigned bytes)
+{
+    asm volatile("cp.reduce.async.bulk.global.shared::cta.bulk_group.add.f32 [%0], [%1], %2;" ::"l"(
+                     __cvta_generic_to_global(to)),
+                 "r"(shared_address(from)), "r"(bytes)
+                 : "memory");
+    bulk_commit();
+}
+
+__device__ inline void bulk_wait_read()
+{
+    asm volatile("cp.async.bulk.wait_group.read 0;" ::: "memory");
+}
+
+__device__ inline void bulk_wait()
+{
+    asm volatile("cp.async.bulk.wait_group 0;" ::: "memory");
 }
 
 __device__ inline void turn_wait(const int *turn, int n)
@@ -379,6 +433,7 @@ __device__ inline void turn_wait(const int *turn, int n)
                      : "l"(__cvta_generic_to_global(turn))
                      : "memory");
     } while (now != n);
+    asm volatile("fence.proxy.async.global;" ::: "memory");
 }
 
 __device__ inline void turn_give(int *turn, int n)

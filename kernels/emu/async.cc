@@ -1,10 +1,8 @@
-/* Mbarriers, named barriers, register counts, and the copies that mbarriers
- * count. A copy waits in a list until the scheduler does it: when no thread
- * can continue, at once, or at random (async.h). */
+/* What of shared memory copies and products may read, mbarriers, named barriers
+ * and register counts. The copies that mbarriers count are in bulk.cc. */
 #include "kernels/emu/threads.h"
 
 #include <algorithm>
-#include <deque>
 
 namespace emu {
 
@@ -45,8 +43,8 @@ char *shared_at(unsigned address, unsigned bytes)
 
 unsigned running_lane;
 
-/* A fiber is one thread; in ptx/ a lane of a warp writes. */
-static unsigned writer()
+/* A fiber is one thread; in ptx/ a lane of a warp. */
+unsigned acting_thread()
 {
     return now ? (unsigned)(now - threads) : ptx::running_thread();
 }
@@ -78,7 +76,7 @@ void fence_async_of(unsigned thread)
 
 void fence_async()
 {
-    fence_async_of(writer());
+    fence_async_of(acting_thread());
 }
 
 /* ---- mbarriers ---- */
@@ -117,7 +115,7 @@ void mbarrier_init(uint64_t *b, unsigned count, const char *file, int line)
     check_aligned(b, 8, file, line);
     if (count < 1 || count >= 1u << 20)
         fail("%s:%d: an mbarrier of %u threads", file, line, count);
-    shared_written(shared_address(b, file, line), 8, writer());
+    shared_written(shared_address(b, file, line), 8, acting_thread());
     struct mbarrier m = {count, count, 0, 0, 1};
     memcpy(b, &m, sizeof(m));
 }
@@ -150,12 +148,19 @@ void mbarrier_expect(uint64_t *b, unsigned bytes, const char *file, int line)
 
 /* Copies may be over before they are expected: the count is then negative, and
  * the phase goes on. */
-static void count_bytes(uint64_t *b, unsigned bytes)
+void count_bytes(uint64_t *b, unsigned bytes)
 {
     struct mbarrier *m = (struct mbarrier *)(void *)b;
 
     m->bytes = m->bytes - (int)bytes;
     end_phase_if_complete(m);
+}
+
+void check_mbarrier(uint64_t *b, const char *file, int line)
+{
+    mbarrier_of(b, file, line);
+    /* The copy will count on the mbarrier: is its initialization fenced? */
+    shared_at(shared_address(b, file, line), 8);
 }
 
 static bool phase_over(const struct thread *t)
@@ -284,214 +289,15 @@ void set_registers(unsigned count, bool more, const char *file, int line)
     meet_lanes("setmaxnreg", ~0u, &count, change_registers, file, line);
 }
 
-/* ---- tensor maps ---- */
-
-struct tensor_map {
-    const char *base;
-    uint64_t magic;
-    uint32_t element, swizzle; /* bytes; of 16: bits exchanged */
-    uint64_t dim[4], stride[4]; /* stride[0] = element */
-    uint32_t box[4];
-};
-static_assert(sizeof(struct tensor_map) <= sizeof(CUtensorMap), "128 bytes");
-/* Tells a map that was encoded from other bytes. */
-static const uint64_t MAP_MAGIC = 0x70616d736f736e65;
-
-static unsigned element_bytes(CUtensorMapDataType type)
-{
-    return type == CU_TENSOR_MAP_DATA_TYPE_FLOAT32 ? 4 : 2;
-}
-
-/* True when the map keeps the limits that the driver documents. The real driver
- * refuses other maps, too, and a kernel that passes here must not fail on a
- * machine that the tests do not have. */
-static bool map_valid(const struct tensor_map &m, unsigned rank)
-{
-    bool good = (uintptr_t)m.base % 16 == 0 &&
-                m.box[0] * m.element % 16 == 0 &&
-                (!m.swizzle || m.box[0] * m.element <= 16u << m.swizzle);
-
-    for (unsigned i = 0; i < rank; i++) {
-        good = good && m.dim[i] >= 1 && m.dim[i] <= (uint64_t)1 << 32 &&
-               m.box[i] >= 1 && m.box[i] <= 256;
-        if (i > 0)
-            good = good && m.stride[i] % 16 == 0 &&
-                   m.stride[i] < (uint64_t)1 << 40 &&
-                   m.stride[i] >= m.stride[i - 1];
-    }
-    return good;
-}
-
-/* ---- copies under way ---- */
-
-struct bulk_copy {
-    bool tensor;
-    struct tensor_map map; /* tensor */
-    const char *from;      /* else */
-    unsigned to, bytes;
-    int at[4];
-    uint64_t *barrier;
-};
-static std::deque<bulk_copy> copies;
-
-unsigned swizzled(unsigned address, unsigned bits)
-{
-    return address ^ ((address >> 7 & ((1u << bits) - 1)) << 4);
-}
-
-/* Element i of the box: the coordinates count from the innermost. */
-static void copy_element(const struct bulk_copy &c, unsigned i)
-{
-    const struct tensor_map &m = c.map;
-    const char *from = m.base;
-    bool inside = true;
-    /* The swizzle is of the address, not of the place in the tile: a tile that
-     * is not aligned to the pattern comes out wrong, here as there. */
-    char *to = shared_at(swizzled(c.to + i * m.element, m.swizzle), m.element);
-    for (unsigned k = 0; k < 4; k++) {
-        int64_t x = (int64_t)c.at[k] + i % m.box[k];
-
-        i /= m.box[k];
-        inside = inside && x >= 0 && (uint64_t)x < m.dim[k];
-        from += x * (int64_t)m.stride[k];
-    }
-    if (to && inside)
-        memcpy(to, from, m.element);
-    else if (to)
-        memset(to, 0, m.element);
-}
-
-/* ptx/ marks the bytes of a copy as long as it is under way. */
-void (*copy_begins)(unsigned to, unsigned bytes);
-void (*copy_ends)(unsigned to, unsigned bytes);
-
-static void do_copy(const struct bulk_copy &c)
-{
-    for (unsigned i = 0; c.tensor && i < c.bytes / c.map.element; i++)
-        copy_element(c, i);
-    if (!c.tensor)
-        if (char *to = shared_at(c.to, c.bytes))
-            memcpy(to, c.from, c.bytes);
-    if (copy_ends)
-        copy_ends(c.to, c.bytes);
-    count_bytes(c.barrier, c.bytes);
-}
-
-static void begin_copy(struct bulk_copy &c, void *to, uint64_t *barrier,
-                       unsigned alignment, const char *file, int line)
-{
-    mbarrier_of(barrier, file, line);
-    /* The copy will count on the mbarrier: is its initialization fenced? */
-    shared_at(shared_address(barrier, file, line), 8); /* fenced? */
-    c.to = shared_address(to, file, line);
-    /* Arguments are kept by value, as in the instruction. */
-    c.barrier = barrier;
-    if (c.to % alignment)
-        fail("%s:%d: a copy to shared address %#x, no multiple of %u", file,
-             line, c.to, alignment);
-    if (copy_begins)
-        copy_begins(c.to, c.bytes);
-    if (copies_at_once)
-        do_copy(c);
-    else
-        copies.push_back(c);
-}
-
-void tma_load(void *to, const CUtensorMap *map, uint64_t *barrier,
-              const int (&at)[4], const char *file, int line)
-{
-    struct bulk_copy c = {};
-
-    memcpy(&c.map, map, sizeof(c.map));
-    if (c.map.magic != MAP_MAGIC || (uintptr_t)map % 64)
-        fail("%s:%d: no tensor map", file, line);
-    c.tensor = true;
-    c.bytes = c.map.element;
-    for (unsigned k = 0; k < 4; k++) {
-        c.bytes *= c.map.box[k];
-        c.at[k] = at[k];
-    }
-    begin_copy(c, to, barrier, 128, file, line);
-}
-
-void bulk_load(void *to, const void *from, unsigned bytes, uint64_t *barrier,
-               const char *file, int line)
-{
-    struct bulk_copy c = {};
-
-    check_aligned(from, 16, file, line);
-    if (bytes % 16)
-        fail("%s:%d: a copy of %u bytes", file, line, bytes);
-    c.from = (const char *)from;
-    c.bytes = bytes;
-    begin_copy(c, to, barrier, 16, file, line);
-}
-
-/* The scheduler chooses which: copies overtake each other, as they do. */
-bool finish_copy(uint64_t which)
-{
-    if (copies.empty())
-        return false;
-    auto c = copies.begin() + (std::ptrdiff_t)(which % copies.size());
-    struct bulk_copy doing = *c;
-    copies.erase(c);
-    do_copy(doing);
-    return true;
-}
-
 void begin_async(char *shared, size_t bytes)
 {
     shared_begin = shared;
     shared_size = bytes;
-    /* A block begins with nothing written, nothing under way. */
+    /* A block begins with nothing written. */
     unfenced.assign(bytes / 4 + 1, 0);
     memset(named, 0, sizeof(named));
-    copies.clear();
+    begin_bulk();
     share_registers();
 }
 
-void end_async()
-{
-    if (!copies.empty())
-        fail("ended while %zu bulk copies are under way", copies.size());
-}
-
 } // namespace emu
-
-CUresult cuTensorMapEncodeTiled(
-    CUtensorMap *map, CUtensorMapDataType type, cuuint32_t rank, void *base,
-    const cuuint64_t *dim, const cuuint64_t *strides, const cuuint32_t *box,
-    const cuuint32_t *steps, CUtensorMapInterleave, CUtensorMapSwizzle swizzle,
-    CUtensorMapL2promotion, CUtensorMapFloatOOBfill)
-{
-    if (rank != 4 || (uintptr_t)map % 64) /* of others there is no use yet */
-        return CUDA_ERROR_INVALID_VALUE;
-    emu::tensor_map m = {(const char *)base, emu::MAP_MAGIC,
-                         emu::element_bytes(type), (uint32_t)swizzle,
-                         {}, {}, {}};
-    for (unsigned i = 0; i < rank; i++) {
-        m.dim[i] = dim[i];
-        m.box[i] = box[i];
-        m.stride[i] = i ? strides[i - 1] : m.element;
-        /* A step would skip elements of the tensor; no kernel here does. */
-        if (steps[i] != 1)
-            return CUDA_ERROR_INVALID_VALUE;
-    }
-    if (!emu::map_valid(m, rank))
-        return CUDA_ERROR_INVALID_VALUE;
-    memset(map, 0, sizeof(*map));
-    memcpy(map, &m, sizeof(m));
-    return CUDA_SUCCESS;
-}
-
-cudaError_t cudaGetDriverEntryPointByVersion(
-    const char *symbol, void **function, unsigned, unsigned long long,
-    cudaDriverEntryPointQueryResult *result)
-{
-    if (strcmp(symbol, "cuTensorMapEncodeTiled") != 0)
-        return cudaErrorInvalidValue;
-    /* The one function of the driver that is asked for by name. */
-    *function = (void *)cuTensorMapEncodeTiled;
-    *result = cudaDriverEntryPointSuccess;
-    return cudaSuccess;
-}

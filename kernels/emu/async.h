@@ -107,6 +107,11 @@ void tma_load(void *to, const CUtensorMap *map, uint64_t *barrier,
 /* cp.async.bulk: `bytes` is a multiple of 16. */
 void bulk_load(void *to, const void *from, unsigned bytes, uint64_t *barrier,
                EMU_HERE);
+/* The other way; `add`: cp.reduce.async.bulk.add.f32. Then commit_group, and
+ * wait_group 0 of all groups; `read`: until shared memory is read only. */
+void bulk_store(void *to, const void *from, unsigned bytes, bool add, EMU_HERE);
+void bulk_commit();
+void bulk_wait(bool read, EMU_HERE);
 
 } // namespace emu
 

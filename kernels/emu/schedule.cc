@@ -355,7 +355,7 @@ static void run_block()
             report_stuck();
     }
     if (!failed)
-        end_async();
+        end_bulk();
     if (!failed)
         end_wgmma();
 }
@@ -434,7 +434,8 @@ bool run_launch(const char *kernel, dim3 grid, dim3 block, size_t shared,
 {
     std::lock_guard<std::mutex> alone(one_launch);
     fail_place = nullptr;
-    copy_begins = copy_ends = operand_read = nullptr;
+    copy_begins = nullptr;
+    copy_ends = operand_read = nullptr;
     kernel_body = body;
     kernel_context = context;
     bool good = run_alone(kernel, grid, block, shared, run_block);
@@ -455,7 +456,7 @@ bool run_blocks(const char *kernel, dim3 grid, dim3 block, size_t shared,
             memset(shared_memory, 0xff, shared_bytes);
         f(shared_memory, shared_bytes);
         if (!failed)
-            end_async();
+            end_bulk();
     });
 }
 

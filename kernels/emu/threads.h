@@ -63,13 +63,24 @@ size_t max_shared();
 /* The scheduler calls these when a block begins and when it ends. */
 void begin_warps();
 void begin_async(char *shared, size_t bytes);
-void end_async();
+void begin_bulk();
+void end_bulk();
 void begin_wgmma();
 void end_wgmma();
 
-/* Finishes bulk copy `which`, modulo how many are under way; false when there
- * are none. */
+/* Takes bulk copy `which`, modulo how many are under way, one step on; false when
+ * there are none. */
 bool finish_copy(uint64_t which);
+/* Whether the committed copies from shared memory that a thread has begun have
+ * been read; else whether they are over. */
+bool bulk_over(unsigned thread, bool read);
+
+/* The thread that runs, here or in ptx/. */
+unsigned acting_thread();
+
+/* Bytes of a copy have come; an mbarrier is there for a copy to count on. */
+void count_bytes(uint64_t *b, unsigned bytes);
+void check_mbarrier(uint64_t *b, const char *file, int line);
 
 /* The memory at an address of shared memory, for TMA and wgmma; fails unless
  * `bytes` bytes lie there and all writes to them were fenced. */
@@ -104,8 +115,8 @@ void fence_async_of(unsigned thread);
 char *shared_pointer(unsigned address); /* NULL after fail() */
 bool mbarrier_over(uint64_t *b, unsigned parity, const char *file, int line);
 /* Told, unless NULL, of bulk copies and of what wgmma reads. */
-extern void (*copy_begins)(unsigned to, unsigned bytes);
-extern void (*copy_ends)(unsigned to, unsigned bytes);
+extern void (*copy_begins)(unsigned shared, unsigned bytes, bool reads);
+extern void (*copy_ends)(unsigned shared, unsigned bytes);
 extern void (*operand_read)(unsigned address, unsigned bytes);
 /* x[k * n + j] = element (first + j, k) of an operand in shared memory. */
 void read_wgmma_operand(float *x, uint64_t descriptor, bool transposed,

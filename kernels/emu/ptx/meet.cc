@@ -139,7 +139,7 @@ static void run_registers(struct warp &w, const struct instruction &i, uint32_t)
     w.registers = count;
 }
 
-/* ---- mbarriers and bulk copies: async.cc ---- */
+/* ---- mbarriers and bulk copies: async.cc, bulk.cc ---- */
 
 /* An mbarrier that was not initialised is memory that nothing has written. */
 static uint64_t *word_at(uint64_t address, bool write, unsigned lane)
@@ -254,6 +254,44 @@ static void run_bulk_copy(struct warp &w, const struct instruction &i,
     });
 }
 
+static void run_bulk_store(struct warp &w, const struct instruction &i,
+                           uint32_t lanes)
+{
+    row<uint64_t> to = addresses(w, i.at[0]), from = addresses(w, i.at[1]);
+
+    for (unsigned l = 0; l < 32; l++) {
+        if (!(lanes >> l & 1))
+            continue;
+        unsigned bytes = (unsigned)get_any(w, i.at[2].slot, l);
+        char *p = shared_pointer((unsigned)from.v[l]);
+
+        running_lane = l;
+        if (p && global_for(to.v[l], bytes))
+            bulk_store((void *)to.v[l], p, bytes, i.number[1], source_file(),
+                       source_line());
+    }
+}
+
+static void run_bulk_commit(struct warp &, const struct instruction &,
+                            uint32_t lanes)
+{
+    for (unsigned l = 0; l < 32; l++)
+        if (lanes >> l & 1) {
+            running_lane = l;
+            bulk_commit();
+        }
+}
+
+static void run_bulk_wait(struct warp &w, const struct instruction &i,
+                          uint32_t lanes)
+{
+    if (i.at[0].offset)
+        return fail("%s that leaves some groups", i.name);
+    for (unsigned l = 0; l < 32; l++)
+        if (lanes >> l & 1 && !bulk_over(w.index * 32 + l, i.number[1]))
+            w.blocked = true;
+}
+
 /* ---- cp.async ---- */
 
 /* Until now the place was in flight: to read it before the wait is an error. */
@@ -288,7 +326,7 @@ static void run_small_copy(struct warp &w, const struct instruction &i,
         if ((n && !global_for(from.v[l], n)) ||
             !shared_for(c.to, size, true, l))
             return;
-        put_in_flight(c.to, size);
+        put_in_flight(c.to, size, false);
         w.copies[l].push_back(c);
     }
 }
@@ -347,6 +385,13 @@ void add_meetings(rules &r)
         "::bytes", run_tensor_copy, "mmm", 0);
     any("cp.async.bulk.shared::cluster.global.mbarrier::complete_tx::bytes",
         run_bulk_copy, "mmwm", 0);
+    any("cp.async.bulk.global.shared::cta.bulk_group", run_bulk_store, "mmw",
+        0);
+    any("cp.reduce.async.bulk.global.shared::cta.bulk_group.add.f32",
+        run_bulk_store, "mmw", 1);
+    any("cp.async.bulk.commit_group", run_bulk_commit, "", 0);
+    any("cp.async.bulk.wait_group", run_bulk_wait, "#", 0);
+    any("cp.async.bulk.wait_group.read", run_bulk_wait, "#", 1);
     any("cp.async.cg.shared.global", run_small_copy, "mm#*w", 0);
     any("cp.async.ca.shared.global", run_small_copy, "mm#*w", 0);
     whole("cp.async.commit_group", run_copy_commit, "", 0);

@@ -2,9 +2,10 @@
  * written. Addresses are the host's, but for shared memory, which has 32 bits as
  * in async.cc. Start at memory_for(), which every access goes through.
  *
- * Each byte of shared memory is unknown, written, or in flight. It becomes
- * unknown when a block begins; in flight from the start of a copy to its end,
- * whether that is a bulk copy or cp.async; written by stores and ended copies.
+ * Each byte of shared memory is unknown, written, in flight, or leaving. It
+ * becomes unknown when a block begins; in flight from the start of a copy to its
+ * end, whether that is a bulk copy or cp.async; written by stores and ended
+ * copies; leaving as long as a bulk copy reads it, and others may.
  * What another thread wrote is known as soon as it is written: a missing barrier
  * shows when the reader comes first in one of the orders, not otherwise. */
 #include "kernels/emu/ptx/ptx.h"
@@ -53,7 +54,7 @@ void put_any(struct warp &w, uint32_t slot, unsigned lane, uint64_t x)
 
 /* ---- shared memory ---- */
 
-enum : uint8_t { UNKNOWN, WRITTEN, FLIGHT };
+enum : uint8_t { UNKNOWN, WRITTEN, FLIGHT, LEAVING };
 static char *shared_begin;
 static size_t shared_bytes;
 static std::vector<uint8_t> shared_state; /* by byte */
@@ -61,12 +62,22 @@ static std::vector<uint8_t> shared_state; /* by byte */
 static const void *begin;
 static size_t size;
 
-/* A copy has begun, or is over (async.cc). */
-void put_in_flight(unsigned to, unsigned bytes)
+static const char *const state_names[] = {
+    "which nothing has written", "", "which a copy under way writes",
+    "which a copy under way reads"};
+
+/* A copy has begun, or is over (bulk.cc). */
+void put_in_flight(unsigned at, unsigned bytes, bool reads)
 {
-    if (to - SHARED_FIRST + bytes > shared_bytes)
+    if (at - SHARED_FIRST + bytes > shared_bytes)
         return; /* the copy itself reports it */
-    memset(&shared_state[to - SHARED_FIRST], FLIGHT, bytes);
+    uint8_t *state = &shared_state[at - SHARED_FIRST];
+    for (unsigned i = 0; i < bytes; i++) {
+        if (reads ? state[i] != WRITTEN : state[i] == LEAVING)
+            return fail("shared address %#x is %s by a copy, %s", at + i,
+                        reads ? "read" : "written", state_names[state[i]]);
+        state[i] = reads ? LEAVING : FLIGHT;
+    }
 }
 
 void take_from_flight(unsigned to, unsigned bytes)
@@ -74,9 +85,6 @@ void take_from_flight(unsigned to, unsigned bytes)
     if (to - SHARED_FIRST + bytes <= shared_bytes)
         memset(&shared_state[to - SHARED_FIRST], WRITTEN, bytes);
 }
-
-static const char *const state_names[] = {
-    "which nothing has written", "", "which a copy under way writes"};
 
 /* No access is wider than 16 bytes: one comparison answers nearly all. */
 static const uint8_t all_written[16] = {
@@ -94,7 +102,7 @@ static void check_read(unsigned address, unsigned bytes)
     for (unsigned i = 0; i < bytes; i++) {
         uint8_t state = shared_state[address - SHARED_FIRST + i];
 
-        if (state != WRITTEN)
+        if (state != WRITTEN && state != LEAVING)
             return fail("shared address %#x is read, %s", address + i,
                         state_names[state]);
     }
@@ -127,7 +135,7 @@ char *shared_for(unsigned address, unsigned bytes, bool write, unsigned lane)
     for (unsigned i = 0; i < bytes && !good; i++) {
         uint8_t state = shared_state[at + i];
 
-        if (state == FLIGHT || (!write && state == UNKNOWN)) {
+        if (state == FLIGHT || state == (write ? LEAVING : UNKNOWN)) {
             fail("shared address %#x is %s, %s", address + i,
                  write ? "written" : "read", state_names[state]);
             return nullptr;
@@ -492,7 +500,8 @@ void add_memory(rules &r)
                                {}};
     /* One instruction is over before the next begins. */
     for (const char *name : {"membar.gl", "membar.cta", "membar.sys",
-                             "fence.acq_rel.gpu", "fence.sc.gpu"})
+                             "fence.acq_rel.gpu", "fence.sc.gpu",
+                             "fence.proxy.async.global"})
         r[name] = {run_nothing, "", NEXT, CARE_ALL, false, {}};
 }
 

@@ -281,7 +281,7 @@ row<uint64_t> addresses(struct warp &w, const struct operand &o);
  * was. */
 char *shared_for(unsigned address, unsigned bytes, bool write, unsigned lane);
 /* Marks shared memory as being written by a copy. */
-void put_in_flight(unsigned address, unsigned bytes);
+void put_in_flight(unsigned at, unsigned bytes, bool reads);
 void take_from_flight(unsigned address, unsigned bytes);
 char *global_for(uint64_t address, unsigned bytes);
 
