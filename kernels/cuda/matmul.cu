@@ -21,7 +21,7 @@ bool cuda_uses_tf32()
     return tf32;
 }
 
-/* The library refuses addresses that an epilogue does not use. */
+/* The library refuses the address of a bias that the epilogue does not use. */
 static void set_epilogue(struct gemm_call *g, const struct gpt_matmul *op, enum gpt_epilogue e)
 {
     g->epilogue = e;

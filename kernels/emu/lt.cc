@@ -231,8 +231,8 @@ static cublasStatus_t check_types(const lt_product &p)
 }
 
 /* What a GPU would find out by a fault in the middle of a run is refused before
- * it: an epilogue without its operand. The library refuses the opposite, too,
- * when it is to multiply: operands that the epilogue does not have. */
+ * it: an epilogue without its operand. The opposite, too: the library refuses to
+ * multiply with a bias that the epilogue does not have (cuBLASLt 13.1, seen). */
 static cublasStatus_t check_epilogue(const lt_product &p)
 {
     const cublasLtMatmulDescOpaque_t &e = p.desc;

@@ -61,11 +61,13 @@ static void check_matmul(int64_t m, int64_t n, int64_t k, bool ta, bool tb,
     float *c = rnd_floats(m * op.ldc, 1), *bias = rnd_floats(n, 1);
     float *pre = rnd_floats(m * n, 2);
     bool gelu = epilogue == GPT_EPI_BIAS_GELU;
+    /* cuBLASLt's slope of GELU is less exact than ours (6.1e-6 of float, seen). */
+    double loose = epilogue == GPT_EPI_DGELU && !emulated ? 2 : 1;
     struct operand ops[] = {
         {"a", ACT, na, a, false, 0},
         {"b", ACT, nb, b, false, 0},
-        {"c", ACT, m * op.ldc, beta != 0 || pad ? c : NULL, !gradient, 0},
-        {"c", F32, m * op.ldc, beta != 0 || pad ? c : NULL, gradient, 0},
+        {"c", ACT, m * op.ldc, beta != 0 || pad ? c : NULL, !gradient, loose},
+        {"c", F32, m * op.ldc, beta != 0 || pad ? c : NULL, gradient, loose},
         {"bias", ACT, n, bias, false, 0},
         {"aux", ACT, m * n, gelu ? NULL : pre, gelu, 0},
     };
