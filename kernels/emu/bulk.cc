@@ -110,6 +110,7 @@ static void do_load(const struct bulk_copy &c)
     count_bytes(c.barrier, c.bytes);
 }
 
+/* From here on the kernel may overwrite the place. */
 static void read_store(struct bulk_copy &c)
 {
     const char *from = shared_pointer(c.shared);
@@ -120,6 +121,8 @@ static void read_store(struct bulk_copy &c)
         copy_ends(c.shared, c.bytes);
 }
 
+/* Floats are added one by one, as the L2 cache adds them: one copy's order of
+ * additions to a place is that in which copies come here. */
 static void write_store(const struct bulk_copy &c)
 {
     if (c.way == STORE)
@@ -178,6 +181,7 @@ void tma_load(void *to, const CUtensorMap *map, uint64_t *barrier,
     begin_copy(c, to, 128, file, line);
 }
 
+/* The rules of cp.async.bulk for the part in the GPU's memory. */
 static void check_bulk(const void *global, unsigned bytes, const char *file,
                        int line)
 {

@@ -68,8 +68,8 @@ void end_bulk();
 void begin_wgmma();
 void end_wgmma();
 
-/* Takes bulk copy `which`, modulo how many are under way, one step on; false when
- * there are none. */
+/* Takes bulk copy `which`, modulo how many are under way, one step on; false
+ * when there are none. */
 bool finish_copy(uint64_t which);
 /* Whether the committed copies from shared memory that a thread has begun have
  * been read; else whether they are over. */

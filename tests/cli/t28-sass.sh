@@ -51,8 +51,8 @@ listing "$exps" '' 'STG.E.U8 desc[UR4][R2.64], R8\n' >bytes
 fault 'bytes stored one by one' 'narrow is 1, the most is 0' bytes
 listing "$exps" "$(repeat 32 'BSSY B0, `(.L_x_1)')" "$store" >branches
 fault 'a branch for each element' 'branches is 32, the most is 12' branches
-listing "$exps" "$(repeat 5 'R2UR UR4, R3')" "$store" >moves
-fault 'descriptors from vector registers' 'r2ur is 5, the most is 4' moves
+listing "$exps" "$(repeat 7 'R2UR UR4, R3')" "$store" >moves
+fault 'descriptors from vector registers' 'r2ur is 7, the most is 6' moves
 listing "$exps" '' "STL [R1], R8\\n$store" >spills
 fault 'a spill' 'local is 1, the most is 0' spills
 listing "$exps" '' "IADD3 R80, R4, 0x1, RZ\\n$store" >registers

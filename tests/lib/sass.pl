@@ -31,7 +31,7 @@ my $hopper = $arch =~ /90a/;
 # where it set predicates before, per tile (13 for 4): a branch for each of 32
 # scores is still seen.
 my %most = $hopper
-    ? (gap => 6, branches => 12, r2ur => 4, narrow => 0, local => 0)
+    ? (gap => 6, branches => 12, r2ur => 6, narrow => 0, local => 0)
     : (branches => $arch =~ /^1\d\d/ ? 18 : 7, narrow => 0, local => 0);
 my %most_drop = (%most, branches => 48, r2ur => 12);
 # A tile of 128 keys is 64 scores a thread, one of 64 queries is 32.

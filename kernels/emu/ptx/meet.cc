@@ -254,6 +254,9 @@ static void run_bulk_copy(struct warp &w, const struct instruction &i,
     });
 }
 
+/* The other way, plain or adding floats (number). What lies outside of an
+ * allocation, or was not written, is an error when the copy begins: the engine
+ * of a GPU would fault, or copy rubbish, some time later. */
 static void run_bulk_store(struct warp &w, const struct instruction &i,
                            uint32_t lanes)
 {
@@ -272,6 +275,8 @@ static void run_bulk_store(struct warp &w, const struct instruction &i,
     }
 }
 
+/* Groups belong to a thread: a commit by one lane says nothing of copies that
+ * another has begun. */
 static void run_bulk_commit(struct warp &, const struct instruction &,
                             uint32_t lanes)
 {
@@ -282,6 +287,9 @@ static void run_bulk_commit(struct warp &, const struct instruction &,
         }
 }
 
+/* The warp sleeps until the copies of all lanes that wait are read (number), or
+ * over. Kernels here wait for all groups; another number would need groups to be
+ * counted. */
 static void run_bulk_wait(struct warp &w, const struct instruction &i,
                           uint32_t lanes)
 {

@@ -66,7 +66,7 @@ static const char *const state_names[] = {
     "which nothing has written", "", "which a copy under way writes",
     "which a copy under way reads"};
 
-/* A copy has begun, or is over (bulk.cc). */
+/* A copy has begun, or is over (bulk.cc). What it reads has to be there. */
 void put_in_flight(unsigned at, unsigned bytes, bool reads)
 {
     if (at - SHARED_FIRST + bytes > shared_bytes)
@@ -478,14 +478,6 @@ static void add_atomics(rules &r)
                 }
 }
 
-/* Hopper adds four floats at once, without a result. */
-static void add_vectors(rules &r)
-{
-    r["red.relaxed.gpu.global.add.v4.f32"] = {
-        run_atomic, "m?", NEXT, CARE_ALL, false,
-        {4, ADD + 16 * FLOAT, GLOBAL, 0}};
-}
-
 static void run_nothing(struct warp &, const struct instruction &, uint32_t)
 {
 }
@@ -494,7 +486,6 @@ void add_memory(rules &r)
 {
     add_loads(r);
     add_atomics(r);
-    add_vectors(r);
     r["cvta.shared.u64"] = {run_to_generic, "?=?", NEXT, CARE_ALL, false, {}};
     r["cvta.to.shared.u64"] = {run_to_shared, "?=?", NEXT, CARE_ALL, false,
                                {}};
