@@ -5,8 +5,8 @@
 #include "cuda/device.cuh"
 #include "cuda/sort.cuh"
 
-template <class T> struct words {
-    int64_t c, v_begin, v_local;
+template <class T> struct lookup {
+    int64_t n, c, v_begin, v_local;
     const int32_t *tokens, *positions;
     const T *wte, *wpe;
     T *out;
@@ -21,27 +21,44 @@ static float scale_of(const struct gpt_embed *op)
     return op->scale != 0 ? op->scale : 1;
 }
 
-template <class T, int W> static __global__ void embed(words<T> p)
+/* A warp has a piece of a row: SHARE packs of each lane. */
+enum { WARPS = 8, LANES = 32, SHARE = 4 };
+
+template <class T, int W>
+static __global__ void __launch_bounds__(WARPS * LANES) embed(lookup<T> p, int pieces)
 {
-    int64_t i = blockIdx.x, row = p.tokens[i] - p.v_begin;
+    const int step = LANES * W;
+    int64_t warp = (int64_t)blockIdx.x * WARPS + threadIdx.x / LANES, i = warp / pieces;
+    int64_t j0 = (warp % pieces * LANES * SHARE + threadIdx.x % LANES) * W;
+    words<T, W> word[SHARE], place[SHARE];
+    uint64_t counter = drop_begin(p.drop, i, p.c);
 
-    for (int64_t j = threadIdx.x * W; j < p.c; j += blockDim.x * W) {
-        float x[W] = {}, at[W];
+    if (i >= p.n)
+        return;
+    /* A word of another rank's part: zeros, to which the sum over ranks adds that
+     * rank's row. */
+    int64_t row = p.tokens[i] - p.v_begin;
+    bool here = row >= 0 && row < p.v_local;
+    const T *at = p.wpe ? p.wpe + p.positions[i] * p.c : NULL;
+#pragma unroll
+    for (int k = 0; k < SHARE; k++) {
+        word[k] = place[k] = {};
+        if (j0 + k * step < p.c && here)
+            word[k] = load_words<W>(p.wte + row * p.c + j0 + k * step);
+        if (j0 + k * step < p.c && at)
+            place[k] = load_words<W>(at + j0 + k * step);
+    }
+#pragma unroll
+    for (int k = 0; k < SHARE; k++) {
+        int64_t j = j0 + k * step;
+        float x[W];
 
-        /* A word of another rank's part: zeros, to which the sum over ranks adds
-         * that rank's row. */
-        if (row >= 0 && row < p.v_local)
-            load(x, p.wte + row * p.c + j);
+        if (j >= p.c)
+            break;
 #pragma unroll
         for (int e = 0; e < W; e++)
-            x[e] *= p.scale;
-        if (p.wpe) {
-            load(at, p.wpe + p.positions[i] * p.c + j);
-#pragma unroll
-            for (int e = 0; e < W; e++)
-                x[e] += at[e];
-        }
-        drop_row(x, p.drop, i, p.c, j);
+            x[e] = element(word[k], e) * p.scale + element(place[k], e);
+        drop_any(x, p.drop, counter + j);
         store(p.out + i * p.c + j, x);
     }
 }
@@ -54,10 +71,12 @@ void cuda_embed_fwd(struct gpt_queue *q, const struct gpt_embed *op)
     with_access(op->act, wide, [&](auto type, auto width) {
         using T = decltype(type);
         const int W = decltype(width)::value;
-        words<T> p = {op->c, op->v_begin, op->v_local, op->tokens, op->positions,
+        int64_t pieces = cuda_blocks(op->c, LANES * SHARE * W);
+        lookup<T> p = {op->n, op->c, op->v_begin, op->v_local, op->tokens, op->positions,
                       (const T *)op->wte, (const T *)op->wpe, (T *)op->out,
                       scale_of(op), cuda_drop_of(&op->dropout)};
-        launch(q, embed<T, W>, op->n, cuda_threads(op->c / W, 256), 0, p);
+        launch(q, embed<T, W>, cuda_blocks(op->n * pieces, WARPS), WARPS * LANES, 0, p,
+               (int)pieces);
     });
 }
 
@@ -112,7 +131,7 @@ static __device__ void add_piece(const gradient<T> &p, float (&sum)[W], int64_t 
         float x[W];
 
         load(x, p.dout + row * p.c + j);
-        drop_row(x, p.drop, row, p.c, j);
+        drop_any(x, p.drop, drop_begin(p.drop, row, p.c) + j);
 #pragma unroll
         for (int e = 0; e < W; e++)
             sum[e] += x[e];
