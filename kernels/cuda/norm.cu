@@ -143,7 +143,7 @@ static __global__ void __launch_bounds__(BLOCK_WARPS * LANES, W * PIECES > 24 ? 
     int64_t i = (int64_t)blockIdx.x * groups + warp / warps;
     int c = i < p.n ? (int)p.c : 0;
     inputs<T, W> in[PIECES] = {};
-    float r[PIECES][W], sum[1] = {0}, mean = 0;
+    float r[PIECES][W] = {}, sum[1] = {0}, mean = 0;
 
     /* Nothing is waited for before all of the row is asked for. */
     uint64_t counter = drop_begin(p.drop, i, p.c);

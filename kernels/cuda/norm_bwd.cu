@@ -247,21 +247,25 @@ static __global__ void __launch_bounds__(THREADS, BLOCKS)
     for (int k = 0; k < PIECES; k++)
         if (at.first + k * at.step < at.c)
             w[k] = load_words<W>(p.w + at.first + k * at.step);
-    row_share<T, W, PIECES> r;
+    /* The next row is on its way while this one is computed, where a lane has the
+     * registers. */
+    const bool ahead = sizeof(T) == 2;
+    row_share<T, W, PIECES> r, next;
     load_row(r, p, begin + group, begin + group < end, at);
     for (int64_t i0 = begin; i0 < end; i0 += groups, turn = 1 - turn) {
-        row_share<T, W, PIECES> next;
-        float sums[2] = {};
         int64_t i = i0 + group;
+        float sums[2] = {};
 
-        /* The next row is on its way while this one is computed. A row that is not
-         * there brings zeros: its warps go to the barrier, too. */
-        load_row(next, p, i + groups, i + groups < end, at);
+        /* A row that is not there brings zeros: its warps go to the barrier, too. */
+        if (ahead)
+            load_row(next, p, i + groups, i + groups < end, at);
         add_row(r, w, p.offset, gw, gb, sums);
         convert_again(r, w);
         warps_sum(sums, warps, turn);
         if (i < end)
             row_grads(p, r, w, i, p.centred ? sums[0] / (float)p.c : 0, sums[1] / (float)p.c, at);
+        if (!ahead)
+            load_row(next, p, i + groups, i + groups < end, at);
         r = next;
     }
     write_part(p.part + (int64_t)blockIdx.x * 2 * p.c, gw, gb, at, group, groups);

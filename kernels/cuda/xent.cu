@@ -73,9 +73,9 @@ static __device__ inline void replace_from(float (&x)[W], int j, int n, float ot
         x[e] = j + e < n ? x[e] : other;
 }
 
-/* This thread's share of the columns that are real. The first p.kept stay in `keep`. */
+/* This thread's share of the columns that are real. The first `kept` stay in `keep`. */
 template <class T, int W>
-static __device__ share thread_share(const loss<T> &p, const T *row, T *keep)
+static __device__ share thread_share(const loss<T> &p, const T *row, T *keep, int kept)
 {
     const int step = blockDim.x * W;
     share s = {-INFINITY, 0};
@@ -90,7 +90,7 @@ static __device__ share thread_share(const loss<T> &p, const T *row, T *keep)
             int j = j0 + k * step;
             float x[W];
 
-            if (j < p.kept && j < p.real)
+            if (j < kept && j < p.real)
                 store_words(keep + j, at[k]);
             unpack(x, at[k]);
             if (!whole)
@@ -251,7 +251,7 @@ static __global__ void __launch_bounds__(MOST_THREADS, 1) whole_row(loss<T> p)
     T *row = p.logits + i * p.ld, *keep = reinterpret_cast<T *>(dynamic_floats());
 
     /* The target is looked at when the row's loads are on their way. */
-    share s = thread_share<T, W>(p, row, keep);
+    share s = thread_share<T, W>(p, row, keep, p.kept);
     if (!good_target(p, i))
         return;
     /* The gradient overwrites it after the barrier of block_share(). */
@@ -276,7 +276,7 @@ static __global__ void __launch_bounds__(MOST_THREADS, 1) partial_row(loss<T> p,
     if (!good_target(p, i))
         return;
     int64_t at = p.target[i] - p.v_begin;
-    share s = block_share(thread_share<T, W>(p, row, (T *)NULL));
+    share s = block_share(thread_share<T, W>(p, row, (T *)NULL, 0));
     float logits = sum_logits<T, W>(p, row);
     if (threadIdx.x == 0) {
         stats += i * GPT_XENT_STATS;
@@ -310,7 +310,7 @@ static __global__ void __launch_bounds__(MOST_THREADS, 1)
     target t = {p.target[i] - (int)p.v_begin, logit}; /* zeros from other ranks */
     T *row = p.logits + i * p.ld;
     if (p.grad)
-        gradient<T, W>(p, row, (T *)NULL, 0, t, weight_of(p, i), lse);
+        gradient<T, W>(p, row, row, 0, t, weight_of(p, i), lse);
 }
 
 /* Threads for a row of so many packs: with as many batches each, as nearly all of

@@ -1,8 +1,8 @@
 /* The kernels that are passes over memory, in bf16 with 64 x 1024 tokens of
- * width 768 (4 x 1600 = 6400 for those of the widest layer), beside a copy; those
- * that work row by row also at Llama's width and vocabulary, without dropout.
- * Bytes are the fewest that a pass can move: it reads each input once and
- * writes each output once. */
+ * width 768 (4 x 1600 = 6400 for those of the widest layer), beside a copy;
+ * those that work row by row also with Llama's width and vocabulary, without
+ * dropout. Bytes are the fewest that a pass can move: it reads each input once
+ * and writes each output once. */
 #include "tests/gpu/bench_case.h"
 
 static int64_t n = 65536, c = 768, wide = 6400, weights = 124000000;
