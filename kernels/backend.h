@@ -84,9 +84,11 @@ enum gpt_fp8 { GPT_FP8_NONE, GPT_E4M3, GPT_E5M2 };
  * ranks that have a part of it (amax()). The sum of products is divided by both
  * scales before old c and the epilogue. s is at most 2^126. An infinity or a
  * NaN in a factor makes NaN of what depends on it. E5M2 times E5M2 is not
- * there. coarse: a GPU may make the sums in about 14 bits instead of float's
- * 24. scratch: fp8_scratch() bytes. Such a product has bf16 factors, sizes and
- * rows (ld) that are multiples of 16, and factors at multiples of 16 bytes.
+ * there. A GPU adds the products of one instruction with about 14 bits, so
+ * that a sum is off by up to 2^-12 of the sum of |term| (an H100: 2^-13);
+ * coarse: it may keep no more bits between instructions either. scratch:
+ * fp8_scratch() bytes. Such a product has bf16 factors, sizes and rows (ld)
+ * that are multiples of 16, and factors at multiples of 16 bytes.
  * Needs GPT_CAN_FP8. */
 struct gpt_fp8_factors {
     enum gpt_fp8 a, b; /* both or neither GPT_FP8_NONE */

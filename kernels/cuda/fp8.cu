@@ -6,7 +6,7 @@
 #include "cuda/fp8.cuh"
 #include "cuda/device.cuh"
 
-enum { THREADS = 256, WIDE = 8 /* bf16 of 16 bytes */ };
+enum { THREADS = 256, WIDE = 8 /* bf16 of 16 bytes */, EACH = 2 * WIDE /* of a thread */ };
 
 bool cuda_can_fp8(int major, int minor)
 {
@@ -114,17 +114,19 @@ template <enum gpt_fp8 TYPE> static __device__ inline float scale_of(const struc
     return scale;
 }
 
-/* to (rows, columns) */
+/* to (rows, columns). Rows without room between them are one long row: where a thread's
+ * elements lie takes a division else, which costs as much as all the rest. */
 template <enum gpt_fp8 TYPE> static __global__ void round_rows(struct rounding r)
 {
     const float scale = scale_of<TYPE>(r);
-    const int64_t each = r.columns / WIDE; /* of a row */
-    const int64_t i = (int64_t)blockIdx.x * THREADS + threadIdx.x;
+    const int64_t i = ((int64_t)blockIdx.x * THREADS + threadIdx.x) * EACH;
 
-    if (i >= r.rows * each)
+    if (i >= r.rows * r.columns)
         return;
-    const uint2 eight = round_eight<TYPE>(r.from + i / each * r.ld + i % each * WIDE, scale);
-    *reinterpret_cast<uint2 *>(r.to + i * WIDE) = eight;
+    const int64_t at = r.ld == r.columns ? i : i / r.columns * r.ld + i % r.columns;
+    const uint2 low = round_eight<TYPE>(r.from + at, scale);
+    const uint2 high = round_eight<TYPE>(r.from + at + WIDE, scale);
+    *reinterpret_cast<uint4 *>(r.to + i) = make_uint4(low.x, low.y, high.x, high.y);
 }
 
 /* to (columns, rows), by tiles of TILE x TILE. In shared memory a row is four
@@ -169,7 +171,7 @@ template <enum gpt_fp8 TYPE> static __global__ void round_turned(struct rounding
 static void round_factor(struct gpt_queue *q, enum gpt_fp8 type, bool turned,
                          const struct rounding &r)
 {
-    const int64_t rows = cuda_blocks(r.rows * r.columns, THREADS * WIDE);
+    const int64_t rows = cuda_blocks(r.rows * r.columns, THREADS * EACH);
     const int64_t tiles = cuda_blocks(r.rows, TILE) * cuda_blocks(r.columns, TILE);
 
     static_assert(TILE * 4 == THREADS, "four threads for a column of a tile");

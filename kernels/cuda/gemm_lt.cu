@@ -82,6 +82,7 @@ struct gemm {
     cublasLtHandle_t handle;
     void *work;
     bool tune;
+    char why[64]; /* of the last product that failed */
     int n_plans;
     struct plan plans[MOST_PLANS];
 };
@@ -361,7 +362,8 @@ enum gemm_result gemm_run(struct gemm *g, cudaStream_t stream, const struct gemm
     if (!p->supported || !set_addresses(p, c))
         return GEMM_UNSUPPORTED;
     cublasStatus_t s = multiply(g, p, c, c->c, stream);
-    *why = "cublasLtMatmul failed";
+    snprintf(g->why, sizeof(g->why), "cublasLtMatmul failed with status %d", (int)s);
+    *why = g->why;
     if (s == CUBLAS_STATUS_NOT_SUPPORTED)
         p->supported = false; /* the next call does not try again */
     return s == CUBLAS_STATUS_SUCCESS ? GEMM_DONE

@@ -21,6 +21,14 @@ bool cuda_uses_tf32()
     return tf32;
 }
 
+/* The library refuses the address of a bias that the epilogue does not use. */
+static void set_epilogue(struct gemm_call *g, const struct gpt_matmul *op, enum gpt_epilogue e)
+{
+    g->epilogue = e;
+    g->bias = e == GPT_EPI_BIAS || e == GPT_EPI_BIAS_GELU ? op->bias : NULL;
+    g->aux = e == GPT_EPI_BIAS_GELU || e == GPT_EPI_DGELU ? op->aux : NULL;
+}
+
 static struct gemm_call transposed(const struct gpt_matmul *op)
 {
     struct gemm_call g = {};
@@ -38,13 +46,11 @@ static struct gemm_call transposed(const struct gpt_matmul *op)
     g.ldb = op->lda ? op->lda : op->ta ? op->m : op->k;
     g.ldc = op->ldc ? op->ldc : op->n;
     g.ld_aux = op->n;
-    g.bias = op->bias;
     g.c = op->c;
-    g.aux = op->aux;
     g.act = op->act;
     g.c_type = op->c_type;
     g.beta = op->beta;
-    g.epilogue = op->epilogue;
+    set_epilogue(&g, op, op->epilogue);
     g.tf32 = tf32 && op->act == GPT_F32;
     return g;
 }
@@ -113,7 +119,7 @@ void cuda_matmul(struct gpt_queue *q, const struct gpt_matmul *op)
      * one serves depends on shape and alignment, and is the same at every call. */
     bool finish = r == GEMM_UNSUPPORTED && op->epilogue != GPT_EPI_NONE;
     if (finish) {
-        call.epilogue = GPT_EPI_NONE;
+        set_epilogue(&call, op, GPT_EPI_NONE);
         r = gemm_run(q->gemm, q->stream, &call, &why);
     }
     if (r == GEMM_UNSUPPORTED)

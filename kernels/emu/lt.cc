@@ -231,14 +231,15 @@ static cublasStatus_t check_types(const lt_product &p)
 }
 
 /* What a GPU would find out by a fault in the middle of a run is refused before
- * it: an epilogue without its operand. */
+ * it: an epilogue without its operand. The opposite, too: the library refuses to
+ * multiply with a bias that the epilogue does not have (cuBLASLt 13.1, seen). */
 static cublasStatus_t check_epilogue(const lt_product &p)
 {
     const cublasLtMatmulDescOpaque_t &e = p.desc;
     const int64_t row = e.ld_aux * lt_bytes(lt_type(e.aux_type, p.d_is));
 
-    if ((has_bias(e) && !e.bias) ||
-        (has_aux(e) && (!e.aux || e.ld_aux < p.m)))
+    if (has_bias(e) != (e.bias != nullptr) ||
+        has_aux(e) != (e.aux != nullptr) || (has_aux(e) && e.ld_aux < p.m))
         return CUBLAS_STATUS_INVALID_VALUE;
     /* The library wants rows of aux in multiples of 16 bytes. */
     if (has_aux(e) && row % 16 != 0)

@@ -213,6 +213,8 @@ train() { # model layers width heads batch
     if [ -n "$torch" ] && train_torch "$2" "$3" "$4" "$5"; then
         row "GPT-2 $1, against PyTorch" "$ours" tok/s \
             "$(cut -f 1 "$work/torch")" -
+        row "GPT-2 $1, PyTorch's spread" \
+            "$(awk '{ print 100 * $2 }' "$work/torch")" % 1 -
     fi
     if [ -n "${LLMC:-}" ] && train_llmc "$2" "$5"; then
         read -r ms spread <"$work/llmc"

@@ -6,6 +6,7 @@
 # $BUILD. Ranks that share a GPU need Gloo. carry.sh can copy cJSON and Gloo.
 #
 #   GPT_CHECK_SECONDS   the most that a run under compute-sanitizer may take
+#   GPT_CHECK_BUILT     1: use BUILD without building it
 #   GPT_TEST_DEVICE     cuda-emu: rehearse this script without a GPU
 set -eu
 . tests/gpu/env.sh
@@ -27,8 +28,9 @@ comm=$BUILD/tests/unit/test_comm.t
 recording=$BUILD/tests/unit/test_recording.t
 eight=$BUILD/tests/unit/test_fp8.t
 # shellcheck disable=SC2086 # a word list
-sh tests/gpu/build.sh $programs "$plugin" "$kernels" "$queues" "$clique" \
-    "$comm" "$recording" "$eight"
+[ "${GPT_CHECK_BUILT:-0}" = 1 ] ||
+    sh tests/gpu/build.sh $programs "$plugin" "$kernels" "$queues" "$clique" \
+        "$comm" "$recording" "$eight"
 "$BUILD/gpt-train" --version
 say "built"
 
@@ -71,7 +73,7 @@ if [ "$GPT_TEST_DEVICE" != cuda ] ||
     exit $failed
 fi
 
-sections=$("$kernels" --list | grep -v 'sweep\|ptx')
+sections=$("$kernels" --list | grep -v 'sweep\|ptx\|pieces')
 limit=${GPT_CHECK_SECONDS:-100}
 
 # Runs one section of the kernels' test; the result is a file of one line.

@@ -179,7 +179,7 @@ static void compare_type(run_fn *run, const void *params,
                             .params = params};
         uint64_t digest = 0xcbf29ce484222325;
 
-        setenv("GPT_CUDA_EMU_ORDER", orders[k], 1);
+        setenv("GPT_CUDA_EMU_ORDER", orders[k % GPT_COUNT(orders)], 1);
         run_once(run, &dev, ops, n, act, got, &digest);
         for (size_t i = 0; i < n; i++) {
             double limit = types[type].tolerance;

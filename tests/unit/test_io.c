@@ -434,7 +434,7 @@ static int report(int (*look)(void))
 
 /* A signal that a process sends is none of a page that has gone: it ends the
  * program as ever, also one that has looked at files. */
-static int meet_bus(void)
+__attribute__((unused)) static int meet_bus(void)
 {
     const struct rlimit none = {0, 0};
     struct gpt_in *in;
@@ -506,8 +506,12 @@ static void test_file_systems(void)
     } rows[] = {{look_at_overlay, "files of an overlay are read"},
                 {fill_memory, "outputs in memory share its room"}};
 
+#ifdef __SANITIZE_ADDRESS__
+    skip("SIGBUS is met by the sanitizer"); /* whose handler exits */
+#else
     ok(WTERMSIG(report(meet_bus)) == SIGBUS,
        "SIGBUS that is sent ends the program");
+#endif
     for (size_t i = 0; i < GPT_COUNT(dirs); i++)
         is_int(mkdir(dirs[i], 0700), 0, "mkdir %s", dirs[i]);
     for (size_t i = 0; i < GPT_COUNT(rows); i++) {

@@ -77,7 +77,8 @@ static void test_refused(void)
     ok(result() == 3, "the queue goes on");
 }
 
-/* Work space of the queue grows: kernels of a recording have the old one. */
+/* Work space of the queue grows: kernels of a recording have the old one. A GPU
+ * may find the larger one at the same place, where they stay right. */
 static void test_stale(void)
 {
     enum { ROWS = 2000 };
@@ -89,7 +90,11 @@ static void test_stale(void)
     need(dev_be->alloc(dev_be, ROWS * N * sizeof(*x), "rows", &large, &err),
          &err);
     dev_be->bias_grad(dev_q, sum, large, ROWS, N, GPT_F32);
-    ok(!dev_be->replay(dev_q, r), "a recording whose work space is gone");
+    fill(sum, 5);
+    fill(x, 1);
+    bool again = dev_be->replay(dev_q, r);
+    ok(emulated ? !again : !again || result() == 6,
+       "a recording whose work space is gone");
     dev_be->recording_close(r);
     fill(sum, 5);
     fill(x, 1);
