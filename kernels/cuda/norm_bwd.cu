@@ -249,7 +249,7 @@ static __global__ void __launch_bounds__(THREADS, BLOCKS)
             w[k] = load_words<W>(p.w + at.first + k * at.step);
     /* The next row is on its way while this one is computed, where a lane has the
      * registers. */
-    const bool ahead = sizeof(T) == 2;
+    const bool ahead = sizeof(T) == 2 && PIECES == 1;
     row_share<T, W, PIECES> r, next;
     load_row(r, p, begin + group, begin + group < end, at);
     for (int64_t i0 = begin; i0 < end; i0 += groups, turn = 1 - turn) {

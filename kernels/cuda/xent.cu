@@ -313,13 +313,10 @@ static __global__ void __launch_bounds__(MOST_THREADS, 1)
         gradient<T, W>(p, row, row, 0, t, weight_of(p, i), lse);
 }
 
-/* Threads for a row of so many packs: with as many batches each, as nearly all of
- * them as can be. */
-static unsigned threads_of(int64_t packs, unsigned most)
+/* Threads for a row of so many pieces: each has a whole batch, if rows are long. */
+static unsigned threads_of(int64_t pieces, unsigned most)
 {
-    int64_t batches = cuda_blocks(packs, (int64_t)most * BATCH);
-
-    return cuda_threads(cuda_blocks(packs, (batches ? batches : 1) * BATCH), most);
+    return cuda_threads(cuda_blocks(pieces, BATCH), most);
 }
 
 /* Calls f(loss<T>, W) for the row's type and width. */
@@ -348,10 +345,10 @@ template <class T> static T logit_of(const loss<T> &) { return T(); }
 template <int W, class T> static unsigned plan_row(const struct gpt_queue *q, loss<T> &p)
 {
     const int64_t besides = 2048; /* static memory, and a KiB that a block costs */
-    int64_t packs = cuda_blocks(p.v, W), room = (int64_t)q->shared_most - besides;
+    int64_t pieces = cuda_blocks(p.v, W), room = (int64_t)q->shared_most - besides;
     int64_t row = p.v * (int64_t)sizeof(T);
     bool twice = 2 * (row + besides) <= (int64_t)q->shared_most;
-    unsigned threads = threads_of(packs, twice ? HALF_THREADS : MOST_THREADS);
+    unsigned threads = threads_of(pieces, twice ? HALF_THREADS : MOST_THREADS);
 
     /* Whole steps of the block, so that each thread goes on where it left off. */
     int64_t step = (int64_t)threads * W, fit = room / (step * (int64_t)sizeof(T)) * step;
