@@ -21,6 +21,7 @@ static __global__ void largest(uint32_t *amax, const uint4 *x, int64_t n)
     __shared__ uint32_t part[THREADS / 32];
     uint32_t most = 0;
 
+#pragma unroll 4 /* reads under way */
     for (int64_t i = (int64_t)blockIdx.x * THREADS + threadIdx.x; i < n;
          i += (int64_t)gridDim.x * THREADS) {
         uint4 v = x[i];

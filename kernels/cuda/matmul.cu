@@ -58,25 +58,26 @@ static struct gemm_call transposed(const struct gpt_matmul *op)
 /* c (rows, n), rows ld apart; aux (rows, n) tight. store() rounds x to what memory holds, so GELU
  * is that of aux as stored. c itself was rounded to its type by the product before: here, where the
  * library refuses an epilogue, what is stored in bf16 is rounded twice. */
-template <class T, class C>
+template <class T, class C, int W>
 static __global__ void epilogue(C *c, T *aux, const T *bias, int64_t n, int64_t ld,
                                 enum gpt_epilogue kind)
 {
     C *row = c + (int64_t)blockIdx.x * ld;
     T *pre = aux + (int64_t)blockIdx.x * n;
 
-    for (int64_t j = threadIdx.x; j < n; j += THREADS) {
-        float x[1];
+    for (int64_t j = threadIdx.x * W; j < n; j += THREADS * W) {
+        float x[W], y[W];
 
         load(x, row + j);
-        if (kind == GPT_EPI_DGELU) {
-            x[0] *= gelu_slope(to_float(pre[j]));
-        } else {
-            x[0] += to_float(bias[j]);
-            if (kind == GPT_EPI_BIAS_GELU) {
-                store(pre + j, x);
-                x[0] = gelu(x[0]);
-            }
+        load(y, kind == GPT_EPI_DGELU ? pre + j : bias + j);
+#pragma unroll
+        for (int e = 0; e < W; e++)
+            x[e] = kind == GPT_EPI_DGELU ? x[e] * gelu_slope(y[e]) : x[e] + y[e];
+        if (kind == GPT_EPI_BIAS_GELU) {
+            store(pre + j, x);
+#pragma unroll
+            for (int e = 0; e < W; e++)
+                x[e] = gelu(x[e]);
         }
         store(row + j, x);
     }
@@ -84,14 +85,32 @@ static __global__ void epilogue(C *c, T *aux, const T *bias, int64_t n, int64_t 
 
 static void run_epilogue(struct gpt_queue *q, const struct gpt_matmul *op)
 {
-    with_type(op->act, [&](auto act) {
-        with_type(op->c_type, [&](auto c_type) {
-            using T = decltype(act);
+    const int64_t ld = op->ldc ? op->ldc : op->n;
+    const bool wide = op->act == op->c_type && cuda_wide(op->act, op->n, op->bias, op->aux) &&
+                      cuda_wide(op->act, ld, op->c);
+
+    with_access(op->act, wide, [&](auto act, auto width) {
+        using T = decltype(act);
+        const int W = decltype(width)::value;
+        auto put = [&](auto c_type) {
             using C = decltype(c_type);
-            launch(q, epilogue<T, C>, op->m, THREADS, 0, (C *)op->c, (T *)op->aux,
-                   (const T *)op->bias, op->n, op->ldc ? op->ldc : op->n, op->epilogue);
-        });
+            launch(q, epilogue<T, C, W>, op->m, THREADS, 0, (C *)op->c, (T *)op->aux,
+                   (const T *)op->bias, op->n, ld, op->epilogue);
+        };
+
+        if constexpr (W > 1)
+            put(act);
+        else
+            with_type(op->c_type, put);
     });
+}
+
+/* Where the library has an epilogue that is worth it. With factors of eight bits it
+ * multiplies by GELU's slope in a pass that takes as long as three such products: 1.07 ms
+ * for 16384 x 6400 on an H100 (cuBLASLt 13.1). */
+static bool has_epilogue(const struct gpt_matmul *op)
+{
+    return op->fp8.a == GPT_FP8_NONE || op->epilogue != GPT_EPI_DGELU;
 }
 
 static bool library_ready(struct gpt_queue *q)
@@ -114,7 +133,8 @@ void cuda_matmul(struct gpt_queue *q, const struct gpt_matmul *op)
     const char *why = NULL;
     if (op->fp8.a != GPT_FP8_NONE && !cuda_fp8_factors(q, op, &call))
         return;
-    enum gemm_result r = gemm_run(q->gemm, q->stream, &call, &why);
+    enum gemm_result r = has_epilogue(op) ? gemm_run(q->gemm, q->stream, &call, &why)
+                                          : GEMM_UNSUPPORTED;
     /* Three tries: fused, the product alone, the product by our own kernel. Which
      * one serves depends on shape and alignment, and is the same at every call. */
     bool finish = r == GEMM_UNSUPPORTED && op->epilogue != GPT_EPI_NONE;
