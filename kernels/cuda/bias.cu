@@ -5,14 +5,15 @@
 /* Neighbouring threads read neighbouring columns: 32 lanes make whole lines of
  * memory. DEPTH rows at a time keep enough reads under way. */
 enum { LANES = 32, DEPTH = 8 };
-/* Parts depend on the number of rows alone. Atomics would save the second pass,
- * and add in another order at every run. */
-static const int64_t MOST_PARTS = 64, PART_ROWS = 64;
+/* Parts depend on the matrix alone: blocks enough for any GPU, of PART_ROWS rows
+ * or more. Atomics would save the second pass, and add in another order at every
+ * run. */
+static const int64_t BLOCKS = 768, PART_ROWS = 64;
 
 /* A block is LANES columns wide (of W elements each) and DEPTH rows high. */
 template <class T, int W>
 static __global__ void sum_columns(float *out, const T *x, int64_t rows, int64_t cols,
-                                   int64_t ld, int64_t each, bool add)
+                                   int64_t each)
 {
     __shared__ float part[DEPTH][LANES * W];
     int64_t j = ((int64_t)blockIdx.x * LANES + threadIdx.x) * W;
@@ -21,10 +22,11 @@ static __global__ void sum_columns(float *out, const T *x, int64_t rows, int64_t
     float sum[W] = {};
 
     /* Each thread adds every DEPTH-th row of its columns, in ascending order. */
+#pragma unroll 4
     for (int64_t i = begin + threadIdx.y; j < cols && i < end; i += DEPTH) {
         float v[W];
 
-        load(v, x + i * ld + j);
+        load(v, x + i * cols + j);
 #pragma unroll
         for (int e = 0; e < W; e++)
             sum[e] += v[e];
@@ -42,16 +44,48 @@ static __global__ void sum_columns(float *out, const T *x, int64_t rows, int64_t
         float total = 0;
         for (int k = 0; k < DEPTH; k++)
             total += part[k][c];
-        float *to = &out[(int64_t)blockIdx.y * cols + c0 + c];
-        *to = add ? *to + total : total;
+        out[(int64_t)blockIdx.y * cols + c0 + c] = total;
     }
 }
 
-void cuda_add_columns(struct gpt_queue *q, float *out, const float *part, int64_t rows,
-                      int64_t cols, int64_t ld)
+/* A block is NARROW columns wide and TALL rows high: parts are few, and the time is
+ * that of the reads which wait for each other. */
+enum { NARROW = 16, TALL = 64 };
+
+static __global__ void add_parts(cuda_columns to, const float *part, int64_t rows, int64_t ld)
 {
-    launch(q, sum_columns<float, 1>, cuda_blocks(cols, LANES), dim3(LANES, DEPTH), 0, out, part,
-           rows, cols, ld, rows, true);
+    __shared__ float sums[TALL][NARROW];
+    int64_t j = (int64_t)blockIdx.x * NARROW + threadIdx.x;
+    float sum = 0;
+
+#pragma unroll 4
+    for (int64_t i = threadIdx.y; j < ld && i < rows; i += TALL)
+        sum += part[i * ld + j];
+    sums[threadIdx.y][threadIdx.x] = sum;
+    __syncthreads();
+    if (threadIdx.y || j >= ld)
+        return;
+    sum = 0;
+#pragma unroll
+    for (int k = 0; k < TALL; k++)
+        sum += sums[k][threadIdx.x];
+    for (int k = 0; k < CUDA_COLUMNS; k++, j -= to.cols[k - 1]) {
+        if (j >= to.cols[k])
+            continue;
+        if (to.out[k])
+            to.out[k][j] += sum;
+        return;
+    }
+}
+
+void cuda_add_columns(struct gpt_queue *q, const struct cuda_columns &to, const float *part,
+                      int64_t rows)
+{
+    int64_t ld = 0;
+
+    for (int64_t cols : to.cols)
+        ld += cols;
+    launch(q, add_parts, cuda_blocks(ld, NARROW), dim3(NARROW, TALL), 0, to, part, rows, ld);
 }
 
 void cuda_bias_grad(struct gpt_queue *q, float *dbias, const void *dy, int64_t m, int64_t n,
@@ -59,21 +93,21 @@ void cuda_bias_grad(struct gpt_queue *q, float *dbias, const void *dy, int64_t m
 {
     if (!cuda_ready(q, "bias_grad", act) || !m || !n)
         return;
-    int64_t parts = cuda_blocks(m, PART_ROWS);
-    parts = parts < MOST_PARTS ? parts : MOST_PARTS;
-    /* Rounded up, so parts are counted again: the last may be empty else. */
-    int64_t each = cuda_blocks(m, parts);
-    parts = cuda_blocks(m, each);
-    float *work = (float *)cuda_work(q, (size_t)(parts * n) * sizeof(float));
-    if (!work)
-        return;
     with_access(act, cuda_wide(act, n, dy), [&](auto type, auto width) {
         using T = decltype(type);
         const int W = decltype(width)::value;
-        launch(q, sum_columns<T, W>, dim3(cuda_blocks(n, LANES * W), parts), dim3(LANES, DEPTH),
-               0, work, (const T *)dy, m, n, n, each, false);
+        int64_t across = cuda_blocks(n, LANES * W);
+        int64_t parts = min(cuda_blocks(m, PART_ROWS), cuda_blocks(BLOCKS, across));
+        /* Rounded up, so parts are counted again: the last may be empty else. */
+        int64_t each = cuda_blocks(m, parts);
+        parts = cuda_blocks(m, each);
+        float *work = (float *)cuda_work(q, (size_t)(parts * n) * sizeof(float));
+        if (!work)
+            return;
+        launch(q, sum_columns<T, W>, dim3(across, parts), dim3(LANES, DEPTH), 0, work,
+               (const T *)dy, m, n, each);
+        cuda_add_columns(q, {{dbias}, {n}}, work, parts);
     });
-    cuda_add_columns(q, dbias, work, parts, n, n);
 }
 
 template <class T, int W>

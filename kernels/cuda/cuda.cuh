@@ -173,10 +173,17 @@ struct cuda_drop {
 };
 struct cuda_drop cuda_drop_of(const struct gpt_dropout *d);
 
-/* out (cols) += sums of the columns of part (rows, cols) float, in a fixed
- * order; bias.cu. */
-void cuda_add_columns(struct gpt_queue *q, float *out, const float *part, int64_t rows,
-                      int64_t cols, int64_t ld);
+/* Buffers that neighbouring columns of a matrix are added to; out NULL: not wanted. */
+enum { CUDA_COLUMNS = 4 };
+struct cuda_columns {
+    float *out[CUDA_COLUMNS];
+    int64_t cols[CUDA_COLUMNS];
+};
+
+/* Adds to them the sums of the columns of part (rows, their columns together) float,
+ * in a fixed order; bias.cu. */
+void cuda_add_columns(struct gpt_queue *q, const struct cuda_columns &to, const float *part,
+                      int64_t rows);
 
 int cuda_record_begin(struct gpt_queue *q, struct gpt_err *err);
 int cuda_record_end(struct gpt_queue *q, struct gpt_recording **r, struct gpt_err *err);

@@ -6,6 +6,8 @@
 
 #include "cuda/cuda.cuh"
 
+#include <string.h>
+
 static const unsigned ALL_LANES = ~0u;
 
 /* x of lane 0, for all lanes. Where all lanes have the same number, this shows
@@ -58,6 +60,89 @@ template <int W, class T> __device__ inline void store(T *to, float (&x)[W])
         x[i] = to_float(p.v[i]);
     }
     *reinterpret_cast<pack<T, W> *>(to) = p;
+}
+
+/* W elements on their way from memory, or kept as memory has them: in whole
+ * registers, where the compiler would give each element of 16 bits its own, and
+ * wait for it at once. */
+template <class T, int W> struct alignas(pack<T, W>) words {
+    using word = std::conditional_t<sizeof(T) * W % 4 == 0, uint32_t, uint16_t>;
+    static const int N = sizeof(T) * W / sizeof(word);
+    word v[N];
+};
+
+template <int W, class T> __device__ inline words<T, W> load_words(const T *from)
+{
+#ifdef GPT_CUDA_EMU
+    emu::check_aligned(from, alignof(pack<T, W>));
+#endif
+    return *reinterpret_cast<const words<T, W> *>(from);
+}
+
+template <int W, class T> __device__ inline void store_words(T *to, const words<T, W> &x)
+{
+#ifdef GPT_CUDA_EMU
+    emu::check_aligned(to, alignof(pack<T, W>));
+#endif
+    *reinterpret_cast<words<T, W> *>(to) = x;
+}
+
+template <class T, class B> __device__ inline T from_bits(B bits)
+{
+    T x;
+
+    memcpy(&x, &bits, sizeof(x));
+    return x;
+}
+
+/* Element i, as a float. */
+template <class T, int W> __device__ inline float element(const words<T, W> &x, int i)
+{
+    const int each = sizeof(x.v[0]) / sizeof(T); /* elements of a word */
+
+    if constexpr (std::is_same_v<T, __nv_bfloat16>) {
+        uint32_t word = x.v[i / each];
+
+        return from_bits<float>(i % each ? word & 0xffff0000u : word << 16);
+    } else if constexpr (each == 2) {
+        return to_float(from_bits<T>((uint16_t)(x.v[i / each] >> i % each * 16)));
+    } else {
+        return to_float(from_bits<T>(x.v[i]));
+    }
+}
+
+template <int W, class T> __device__ inline void unpack(float (&x)[W], const words<T, W> &from)
+{
+#pragma unroll
+    for (int i = 0; i < W; i++)
+        x[i] = element(from, i);
+}
+
+/* Makes the compiler convert x again where it is used again: it would keep the
+ * floats, which are twice as many registers. */
+template <int W, class T> __device__ inline void convert_again(words<T, W> &x)
+{
+#ifdef GPT_CUDA_EMU
+    (void)x;
+#else
+    if constexpr (sizeof(x.v[0]) == 4)
+#pragma unroll
+        for (int i = 0; i < x.N; i++)
+            asm volatile("" : "+r"(x.v[i]));
+#endif
+}
+
+/* 2^x; numbers below 2^-126 are 0. */
+__device__ inline float exp2_fast(float x)
+{
+#ifdef GPT_CUDA_EMU
+    return x < -126 ? 0 : exp2f(x);
+#else
+    float y;
+
+    asm("ex2.approx.ftz.f32 %0, %1;" : "=f"(y) : "f"(x));
+    return y;
+#endif
 }
 
 /* The block's dynamic shared memory. */
@@ -153,10 +238,12 @@ __device__ inline int64_t drop_sample0(const struct cuda_drop &d)
     return d.sample0 + (d.samples ? __ldg(d.samples) : 0);
 }
 
-/* Counter of element (row, 0) of rows of c. */
+/* Counter of element (row, 0) of rows of c. Rows are counted in 32 bits, as blocks
+ * are: a division of 64 bits would cost as much as the random bits of a row. */
 __device__ inline uint64_t drop_index(const struct cuda_drop &d, int64_t row, int64_t c)
 {
-    int64_t sample = drop_sample0(d) + row / d.t_local, t = d.t0 + row % d.t_local;
+    uint32_t t_local = (uint32_t)d.t_local, before = (uint32_t)row / t_local;
+    int64_t sample = drop_sample0(d) + before, t = d.t0 + ((uint32_t)row - before * t_local);
 
     return (uint64_t)((sample * d.t_global + t) * c);
 }
@@ -183,12 +270,18 @@ template <int W> __device__ inline void drop(float (&x)[W], const struct cuda_dr
     }
 }
 
-/* W elements of a row of c from column j on, with dropout where there is any. */
-template <int W> __device__ inline void drop_row(float (&x)[W], const struct cuda_drop &d,
-                                                 int64_t row, int64_t c, int64_t j)
+/* Where there is dropout: the counter of element (row, 0), once a row, and W
+ * elements with dropout from a counter on. */
+__device__ inline uint64_t drop_begin(const struct cuda_drop &d, int64_t row, int64_t c)
+{
+    return d.below ? drop_index(d, row, c) : 0;
+}
+
+template <int W> __device__ inline void drop_any(float (&x)[W], const struct cuda_drop &d,
+                                                 uint64_t index)
 {
     if (d.below)
-        drop(x, d, drop_index(d, row, c) + j);
+        drop(x, d, index);
 }
 
 /* ---- faults ---- */

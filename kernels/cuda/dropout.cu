@@ -26,13 +26,14 @@ template <class T, int W>
 static __global__ void drop_rows(T *y, const T *x, int64_t c, struct cuda_drop d)
 {
     int64_t i = blockIdx.x;
+    uint64_t counter = drop_begin(d, i, c);
 
     for (int64_t j = threadIdx.x * W; j < c; j += blockDim.x * W) {
         float v[W];
 
         /* y may be x: a thread writes only what it has read. */
         load(v, x + i * c + j);
-        drop_row(v, d, i, c, j);
+        drop_any(v, d, counter + j);
         store(y + i * c + j, v);
     }
 }

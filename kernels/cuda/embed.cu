@@ -5,8 +5,8 @@
 #include "cuda/device.cuh"
 #include "cuda/sort.cuh"
 
-template <class T> struct words {
-    int64_t c, v_begin, v_local;
+template <class T> struct lookup {
+    int64_t n, c, v_begin, v_local;
     const int32_t *tokens, *positions;
     const T *wte, *wpe;
     T *out;
@@ -21,27 +21,44 @@ static float scale_of(const struct gpt_embed *op)
     return op->scale != 0 ? op->scale : 1;
 }
 
-template <class T, int W> static __global__ void embed(words<T> p)
+/* A warp has a piece of a row: SHARE packs of each lane. */
+enum { WARPS = 8, LANES = 32, SHARE = 4 };
+
+template <class T, int W>
+static __global__ void __launch_bounds__(WARPS * LANES) embed(lookup<T> p, int pieces)
 {
-    int64_t i = blockIdx.x, row = p.tokens[i] - p.v_begin;
+    const int step = LANES * W;
+    int64_t warp = (int64_t)blockIdx.x * WARPS + threadIdx.x / LANES, i = warp / pieces;
+    int64_t j0 = (warp % pieces * LANES * SHARE + threadIdx.x % LANES) * W;
+    words<T, W> word[SHARE], place[SHARE];
+    uint64_t counter = drop_begin(p.drop, i, p.c);
 
-    for (int64_t j = threadIdx.x * W; j < p.c; j += blockDim.x * W) {
-        float x[W] = {}, at[W];
+    if (i >= p.n)
+        return;
+    /* A word of another rank's part: zeros, to which the sum over ranks adds that
+     * rank's row. */
+    int64_t row = p.tokens[i] - p.v_begin;
+    bool here = row >= 0 && row < p.v_local;
+    const T *at = p.wpe ? p.wpe + p.positions[i] * p.c : NULL;
+#pragma unroll
+    for (int k = 0; k < SHARE; k++) {
+        word[k] = place[k] = {};
+        if (j0 + k * step < p.c && here)
+            word[k] = load_words<W>(p.wte + row * p.c + j0 + k * step);
+        if (j0 + k * step < p.c && at)
+            place[k] = load_words<W>(at + j0 + k * step);
+    }
+#pragma unroll
+    for (int k = 0; k < SHARE; k++) {
+        int64_t j = j0 + k * step;
+        float x[W];
 
-        /* A word of another rank's part: zeros, to which the sum over ranks adds
-         * that rank's row. */
-        if (row >= 0 && row < p.v_local)
-            load(x, p.wte + row * p.c + j);
+        if (j >= p.c)
+            break;
 #pragma unroll
         for (int e = 0; e < W; e++)
-            x[e] *= p.scale;
-        if (p.wpe) {
-            load(at, p.wpe + p.positions[i] * p.c + j);
-#pragma unroll
-            for (int e = 0; e < W; e++)
-                x[e] += at[e];
-        }
-        drop_row(x, p.drop, i, p.c, j);
+            x[e] = element(word[k], e) * p.scale + element(place[k], e);
+        drop_any(x, p.drop, counter + j);
         store(p.out + i * p.c + j, x);
     }
 }
@@ -54,15 +71,17 @@ void cuda_embed_fwd(struct gpt_queue *q, const struct gpt_embed *op)
     with_access(op->act, wide, [&](auto type, auto width) {
         using T = decltype(type);
         const int W = decltype(width)::value;
-        words<T> p = {op->c, op->v_begin, op->v_local, op->tokens, op->positions,
+        int64_t pieces = cuda_blocks(op->c, LANES * SHARE * W);
+        lookup<T> p = {op->n, op->c, op->v_begin, op->v_local, op->tokens, op->positions,
                       (const T *)op->wte, (const T *)op->wpe, (T *)op->out,
                       scale_of(op), cuda_drop_of(&op->dropout)};
-        launch(q, embed<T, W>, op->n, cuda_threads(op->c / W, 256), 0, p);
+        launch(q, embed<T, W>, cuda_blocks(op->n * pieces, WARPS), WARPS * LANES, 0, p,
+               (int)pieces);
     });
 }
 
-/* Sorted rows are cut at multiples of PIECE, wherever words begin. */
-enum { PIECE = 64 };
+/* Sorted rows are cut at multiples of PIECE, wherever words begin: a lane for each. */
+enum { PIECE = LANES };
 
 template <class T> struct gradient {
     int64_t n, c;
@@ -81,12 +100,11 @@ template <class T> static __device__ bool begins_word(const gradient<T> &p, int6
     return i == 0 || p.sorted.keys[i - 1] != p.sorted.keys[i];
 }
 
-/* One past the last of the equal keys from i on, or `end` if that comes first. */
-template <class T>
-static __device__ int64_t run_end(const gradient<T> &p, int64_t i, int64_t end)
+/* One past the last of the equal keys from i on. */
+template <class T> static __device__ int64_t word_end(const gradient<T> &p, int64_t i)
 {
     const int32_t *keys = p.sorted.keys;
-    int64_t lo = i, hi = min(end, p.n); /* keys[lo] is equal, keys[hi] is not */
+    int64_t lo = i, hi = p.n; /* keys[lo] is equal, keys[hi] is not */
 
     while (hi - lo > 1) {
         int64_t mid = lo + (hi - lo) / 2;
@@ -99,38 +117,56 @@ static __device__ int64_t run_end(const gradient<T> &p, int64_t i, int64_t end)
     return hi;
 }
 
-/* sum += rows of sorted numbers i.. of dout, columns j.. */
+/* Rows of one word: where this lane's is in dout, its counter of dropout, and how many
+ * lanes have one. */
+struct run {
+    int64_t row;
+    uint64_t counter;
+    int n;
+};
+
+/* Sorted rows i.. end that have this key. */
+template <class T>
+static __device__ inline run run_from(const gradient<T> &p, int64_t i, int64_t end, int32_t key)
+{
+    int64_t k = i + threadIdx.x % LANES;
+    bool equal = k < end && p.sorted.keys[k] == key;
+    int64_t row = k < end ? p.sorted.from[k] : 0;
+
+    /* sorted: those that are equal come first */
+    return {row, drop_begin(p.drop, row, p.c), __popc(__ballot_sync(ALL_LANES, equal))};
+}
+
+/* sum += columns j.. of the run's rows of dout, in order. All lanes of a warp call it,
+ * those past c too. */
 template <class T, int W>
-static __device__ void add_piece(const gradient<T> &p, float (&sum)[W], int64_t i, int64_t end,
-                                 int64_t j)
+static __device__ void add_run(const gradient<T> &p, float (&sum)[W], const run &r, int64_t j)
 {
 #pragma unroll 4
-    for (int64_t k = i; k < end; k++) {
-        /* Unrolled, four rows are on their way at a time; they are added in
-         * order nevertheless. */
-        int64_t row = p.sorted.from[k];
-        float x[W];
+    for (int k = 0; k < r.n; k++) {
+        int64_t row = __shfl_sync(ALL_LANES, r.row, k);
+        uint64_t counter = p.drop.below ? __shfl_sync(ALL_LANES, r.counter, k) : 0;
+        float x[W] = {};
 
-        load(x, p.dout + row * p.c + j);
-        drop_row(x, p.drop, row, p.c, j);
+        if (j < p.c) {
+            load(x, p.dout + row * p.c + j);
+            drop_any(x, p.drop, counter + j);
+        }
 #pragma unroll
         for (int e = 0; e < W; e++)
             sum[e] += x[e];
     }
 }
 
-/* Once an element of the table, after all its rows. */
+/* Once an element of the table, after all its rows; dw: what the table has there. */
 template <class T, int W>
-static __device__ void add_to_table(const gradient<T> &p, int32_t key, int64_t j,
+static __device__ void add_to_table(const gradient<T> &p, int32_t key, int64_t j, float (&dw)[W],
                                     const float (&sum)[W])
 {
-    float *to = p.dw + key * p.c + j, dw[W];
-
-    load(dw, to);
 #pragma unroll
     for (int e = 0; e < W; e++)
         dw[e] += sum[e] * p.scale;
-    store(to, dw);
+    store(p.dw + key * p.c + j, dw);
 }
 
 /* A block for each sorted row; those that begin a word, or a piece, add it up to its
@@ -139,22 +175,27 @@ template <class T, int W> static __global__ void add_rows(gradient<T> p)
 {
     int64_t i = blockIdx.x, next = i / PIECE * PIECE + PIECE;
     int32_t key = p.sorted.keys[i];
-    bool begins = begins_word(p, i);
+    bool begins = begins_word(p, i), goes_on = next < p.n && p.sorted.keys[next] == key;
+    run r = run_from(p, i, min(next, p.n), key);
+    int past = threadIdx.x % LANES * W;
 
     /* The sort is stable, so that a word's rows are in the order of positions, and
      * pieces depend on numbers of rows alone: no atomics, one order, the same bits
      * at every run. */
     if (key >= p.limit || (!begins && i % PIECE))
         return; /* the whole block */
-    int64_t end = run_end(p, i, next);
-    bool goes_on = end == next && end < p.n && p.sorted.keys[end] == key;
+    bool whole = begins && !goes_on;
     float *part = p.parts + (i / PIECE * 2 + (i % PIECE != 0)) * p.c;
-    for (int64_t j = threadIdx.x * W; j < p.c; j += blockDim.x * W) {
-        float sum[W] = {};
+    for (int64_t j = threadIdx.x * W; j - past < p.c; j += blockDim.x * W) {
+        float sum[W] = {}, dw[W] = {};
 
-        add_piece(p, sum, i, end, j);
-        if (begins && !goes_on)
-            add_to_table(p, key, j, sum);
+        if (j < p.c && whole)
+            load(dw, p.dw + key * p.c + j); /* on its way with the rows */
+        add_run(p, sum, r, j);
+        if (j >= p.c)
+            continue;
+        if (whole)
+            add_to_table(p, key, j, dw, sum);
         else
             store(part + j, sum);
     }
@@ -173,18 +214,22 @@ template <class T, int W> static __global__ void add_parts(gradient<T> p)
     bool whole = p.sorted.keys[first] == key;
     if (key >= p.limit || (whole && !begins_word(p, first)))
         return; /* no word of the table; or it began before */
-    int64_t end = run_end(p, last, p.n);
+    int64_t end = word_end(p, last);
     for (int64_t j = threadIdx.x * W; j < p.c; j += blockDim.x * W) {
-        float sum[W], x[W];
+        float sum[W], dw[W];
 
+        load(dw, p.dw + key * p.c + j);
         load(sum, p.parts + ((int64_t)blockIdx.x * 2 + !whole) * p.c + j);
+#pragma unroll 8
         for (int64_t k = next; k < end; k += PIECE) {
+            float x[W];
+
             load(x, p.parts + k / PIECE * 2 * p.c + j);
 #pragma unroll
             for (int e = 0; e < W; e++)
                 sum[e] += x[e];
         }
-        add_to_table(p, key, j, sum);
+        add_to_table(p, key, j, dw, sum);
     }
 }
 

@@ -188,9 +188,7 @@ void cuda_head_norm_bwd(struct gpt_queue *q, const struct gpt_head_norm *op,
         launch(q, norm_heads_grad<T>, blocks, THREADS, shared, p, (T *)grad->dqkv);
     });
     /* Blocks' sums in order: atomics would add in another one at every run. */
-    float *sums[PARTS] = {grad->dwq, grad->dbq, grad->dwk, grad->dbk};
-    for (int k = 0; k < PARTS; k++)
-        if (sums[k])
-            cuda_add_columns(q, sums[k], (float *)grad->scratch + k * op->d, blocks, op->d,
-                             PARTS * op->d);
+    int64_t d = op->d;
+    cuda_add_columns(q, {{grad->dwq, grad->dbq, grad->dwk, grad->dbk}, {d, d, d, d}},
+                     (float *)grad->scratch, blocks);
 }

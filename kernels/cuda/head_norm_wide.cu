@@ -172,6 +172,5 @@ void cuda_wide_norm_bwd(struct gpt_queue *q, const struct gpt_head_norm *op,
         launch(q, norm_rows_grad<T>, cuda_blocks(p.n * p.row, THREADS), THREADS, 0, p,
                (T *)grad->dqkv);
     });
-    cuda_add_columns(q, grad->dwq, part, blocks, nq, nq + nk);
-    cuda_add_columns(q, grad->dwk, part + nq, blocks, nk, nq + nk);
+    cuda_add_columns(q, {{grad->dwq, grad->dwk}, {nq, nk}}, part, blocks);
 }

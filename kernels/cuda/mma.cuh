@@ -48,9 +48,6 @@ __device__ inline void copy_commit();
  * have copied too. */
 template <int left> __device__ void copy_wait();
 
-/* 2^x, x being at most 0; numbers below 2^-126 are 0. */
-__device__ inline float exp2_fast(float x);
-
 #ifdef GPT_CUDA_EMU
 
 template <>
@@ -74,7 +71,6 @@ inline void copy_async(void *to, const void *from, int bytes)
 }
 inline void copy_commit() { emu::copy_commit(); }
 template <int left> void copy_wait() { emu::copy_wait(left); }
-inline float exp2_fast(float x) { return x < -126 ? 0 : exp2f(x); }
 
 #else
 
@@ -134,14 +130,6 @@ __device__ inline void copy_commit()
 template <int left> __device__ inline void copy_wait()
 {
     asm volatile("cp.async.wait_group %0;" ::"n"(left) : "memory");
-}
-
-__device__ inline float exp2_fast(float x)
-{
-    float y;
-
-    asm("ex2.approx.ftz.f32 %0, %1;" : "=f"(y) : "f"(x));
-    return y;
 }
 
 #endif

@@ -4,10 +4,10 @@
  *   dresid += rstd (dnorm - mean(dnorm) - norm mean(dnorm norm))
  * (without the first mean for RMSNorm).
  *
- * Two kernels: norm_grads_warps has a row in the registers of one to eight warps,
- * reads it once, and goes over several rows at a time; norm_grads takes rows of
- * any length and alignment, a block a row. */
-#include "cuda/device.cuh"
+ * Two kernels: norm_grads_warps has a row in the registers of a few warps, reads it
+ * once, and goes over several rows at a time; norm_grads takes rows of any length
+ * and alignment, a block a row. */
+#include "cuda/norm.cuh"
 
 /* More than a GPU has multiprocessors, few enough to be added up quickly. How
  * many there are depends on n alone, and so does the order of sums. */
@@ -31,6 +31,7 @@ static __device__ void norm_row(const backward<T> &p, int64_t i, float *dw, floa
     int64_t step = blockDim.x * W, first = threadIdx.x * W, at = i * p.c;
     float mean = p.centred ? p.mean[i] : 0, rstd = p.rstd[i];
     float sums[2] = {0, 0};
+    uint64_t counter = drop_begin(p.drop, i, p.c);
 
     for (int64_t j = first; j < p.c; j += step) {
         float dy[W], x[W], w[W], gw[W], gb[W];
@@ -69,7 +70,7 @@ static __device__ void norm_row(const backward<T> &p, int64_t i, float *dw, floa
         store(p.dresid + at + j, dr);
         if (!p.dx)
             continue;
-        drop_row(dr, p.drop, i, p.c, j);
+        drop_any(dr, p.drop, counter + j);
         store(p.dx + at + j, dr);
     }
 }
@@ -103,170 +104,187 @@ template <class T, int W> static __global__ void norm_grads(backward<T> p)
 
 /* ---- rows in registers ---- */
 
-enum { WARPS = 8, LANES = 32 };
-
-/* The sum over the warps of a row of two numbers of each lane. Two places serve in
- * turns: a warp that is one row ahead does not overwrite what another still
- * reads, so that one barrier a row is enough. */
-static __device__ void row_sum(float (&x)[2], int warps, int turn)
-{
-    __shared__ float part[2][WARPS][2];
-    int warp = threadIdx.x / LANES, first = warp / warps * warps;
-
-    x[0] = warp_sum(x[0]);
-    x[1] = warp_sum(x[1]);
-    if (warps == 1)
-        return;
-    if (threadIdx.x % LANES == 0)
-        part[turn][warp][0] = x[0], part[turn][warp][1] = x[1];
-    __syncthreads();
-    x[0] = x[1] = 0;
-    for (int i = 0; i < warps; i++)
-        x[0] += part[turn][first + i][0], x[1] += part[turn][first + i][1];
-}
-
-/* PIECES of W elements a lane, as memory has them: half the registers of floats. */
+/* PIECES of W elements of a row that a lane has, as memory has them. */
 template <class T, int W, int PIECES> struct row_share {
-    pack<T, W> at[PIECES];
+    words<T, W> dy[PIECES], x[PIECES], dresid[PIECES];
+    float mean, rstd;
 };
 
-/* This lane's pieces of a row begin at `first`, `step` apart; zeros past c. */
+/* Where a lane's pieces of a row are: from `first` on, `step` apart, before c. */
+struct columns {
+    int first, step, c;
+};
+
+/* All of a row at once: nothing is waited for before all is asked for. Zeros where
+ * there is no row, and past c. */
 template <class T, int W, int PIECES>
-static __device__ void load_share(row_share<T, W, PIECES> &r, const T *row, int first, int step,
-                                  int64_t c)
+static __device__ void load_row(row_share<T, W, PIECES> &r, const backward<T> &p, int64_t i,
+                                bool here, const columns &at)
 {
+    r = {};
+    if (!here)
+        return;
+    r.mean = p.centred ? p.mean[i] : 0;
+    r.rstd = p.rstd[i];
 #pragma unroll
     for (int k = 0; k < PIECES; k++) {
-        r.at[k] = {};
-        if (first + k * step < c)
-            r.at[k] = *reinterpret_cast<const pack<T, W> *>(row + first + k * step);
+        int j = at.first + k * at.step;
+
+        if (j >= at.c)
+            continue;
+        r.dy[k] = load_words<W>(p.dy + i * p.c + j);
+        r.x[k] = load_words<W>(p.x + i * p.c + j);
+        r.dresid[k] = load_words<W>(p.dresid + i * p.c + j);
     }
 }
 
-/* dresid and dx of one row, from its sums divided by c. */
+/* Adds a row to the gradients of weights, and to its sums of dnorm, dnorm norm. */
 template <class T, int W, int PIECES>
-static __device__ void row_grads(const backward<T> &p, int64_t i, int first, int step,
-                                 const row_share<T, W, PIECES> &dy,
-                                 const row_share<T, W, PIECES> &x, const float (&m)[2])
+static __device__ void add_row(const row_share<T, W, PIECES> &r, const words<T, W> (&w)[PIECES],
+                               float offset, float (&gw)[PIECES][W], float (&gb)[PIECES][W],
+                               float *sums)
 {
-    float mean = p.centred ? p.mean[i] : 0, rstd = p.rstd[i];
 #pragma unroll
-    for (int k = 0; k < PIECES; k++) {
-        int64_t j = first + k * step, at = i * p.c + j;
-        float w[W], dr[W];
-
-        if (j >= p.c)
-            continue;
-        load(w, p.w + j);
-        load(dr, p.dresid + at);
+    for (int k = 0; k < PIECES; k++)
 #pragma unroll
         for (int e = 0; e < W; e++) {
-            float norm = (to_float(x.at[k].v[e]) - mean) * rstd;
+            float g = element(r.dy[k], e);
+            float norm = (element(r.x[k], e) - r.mean) * r.rstd;
+            float dnorm = g * (element(w[k], e) + offset);
 
-            dr[e] += rstd * (to_float(dy.at[k].v[e]) * (w[e] + p.offset) - m[0] - norm * m[1]);
+            sums[0] += dnorm;
+            sums[1] += dnorm * norm;
+            gw[k][e] += g * norm;
+            gb[k][e] += g;
         }
-        store(p.dresid + at, dr);
+}
+
+template <class T, int W, int PIECES>
+static __device__ void convert_again(row_share<T, W, PIECES> &r, words<T, W> (&w)[PIECES])
+{
+#pragma unroll
+    for (int k = 0; k < PIECES; k++) {
+        convert_again(r.dy[k]);
+        convert_again(r.x[k]);
+        convert_again(r.dresid[k]);
+        convert_again(w[k]);
+    }
+}
+
+/* dresid and dx of row i, m0 and m1 being its means of dnorm and dnorm norm. */
+template <class T, int W, int PIECES>
+static __device__ void row_grads(const backward<T> &p, const row_share<T, W, PIECES> &r,
+                                 const words<T, W> (&w)[PIECES], int64_t i, float m0, float m1,
+                                 const columns &at)
+{
+    uint64_t counter = drop_begin(p.drop, i, p.c);
+
+#pragma unroll
+    for (int k = 0; k < PIECES; k++) {
+        int j = at.first + k * at.step;
+        float dr[W];
+
+        if (j >= at.c)
+            continue;
+        unpack(dr, r.dresid[k]);
+#pragma unroll
+        for (int e = 0; e < W; e++) {
+            float norm = (element(r.x[k], e) - r.mean) * r.rstd;
+            float dnorm = element(r.dy[k], e) * (element(w[k], e) + p.offset);
+
+            dr[e] += r.rstd * (dnorm - m0 - norm * m1);
+        }
+        store(p.dresid + i * p.c + j, dr);
         if (!p.dx)
             continue;
-        drop_row(dr, p.drop, i, p.c, j);
-        store(p.dx + at, dr);
+        drop_any(dr, p.drop, counter + j);
+        store(p.dx + i * p.c + j, dr);
     }
 }
 
-/* Adds the rows' gradients of weights, a group of warps after the other, and writes
- * the block's. */
+/* Adds the gradients of the groups' rows, in the order of groups, and writes the
+ * block's: (2, C). */
 template <int W, int PIECES>
-static __device__ void add_groups(float *to, const float (&g)[PIECES][W], int first, int step,
-                                  int64_t c, int group, int groups)
+static __device__ void write_part(float *part, const float (&gw)[PIECES][W],
+                                  const float (&gb)[PIECES][W], const columns &at, int group,
+                                  int groups)
 {
-    float *sums = dynamic_floats();
+    float *sums = dynamic_floats(), *own = sums + group * 2 * at.c;
 
-    for (int k = 0; k < groups; k++) {
-        __syncthreads(); /* also before the first: the sums of w are read */
-        if (group != k)
-            continue;
 #pragma unroll
-        for (int i = 0; i < PIECES; i++)
+    for (int k = 0; k < PIECES; k++)
 #pragma unroll
-            for (int e = 0; e < W; e++) {
-                float *sum = sums + first + i * step + e;
+        for (int e = 0; e < W; e++) {
+            int j = at.first + k * at.step + e;
 
-                if (first + i * step < c)
-                    *sum = k ? *sum + g[i][e] : g[i][e];
-            }
-    }
+            if (j < at.c)
+                own[j] = gw[k][e], own[at.c + j] = gb[k][e];
+        }
     __syncthreads();
-    for (int64_t j = threadIdx.x; j < c; j += WARPS * LANES)
-        to[j] = sums[j];
+    for (int j = threadIdx.x; j < 2 * at.c; j += blockDim.x) {
+        float sum = 0;
+
+        for (int k = 0; k < groups; k++)
+            sum += sums[k * 2 * at.c + j];
+        part[j] = sum;
+    }
 }
 
-/* warps: of a row. All of a block's warps go through the same number of turns, as
- * barriers are the block's. */
-template <class T, int W, int PIECES>
-static __global__ void __launch_bounds__(WARPS * LANES, 2)
+/* Groups of `warps` warps have a row each. All of a block's warps go through the same
+ * number of turns, as barriers are the block's. */
+template <class T, int W, int PIECES, int THREADS, int BLOCKS>
+static __global__ void __launch_bounds__(THREADS, BLOCKS)
     norm_grads_warps(backward<T> p, int warps)
 {
-    int warp = threadIdx.x / LANES, lane = threadIdx.x % LANES, groups = WARPS / warps;
-    int group = warp / warps, first = (warp % warps * LANES + lane) * W;
-    int step = warps * LANES * W, turn = 0;
+    int warp = threadIdx.x / LANES, lane = threadIdx.x % LANES, group = warp / warps;
+    int groups = blockDim.x / LANES / warps, turn = 0;
+    const columns at = {(warp % warps * LANES + lane) * W, warps * LANES * W, (int)p.c};
     int64_t begin = (int64_t)blockIdx.x * p.each, end = min(begin + p.each, p.n);
     float gw[PIECES][W] = {}, gb[PIECES][W] = {};
+    words<T, W> w[PIECES] = {};
 
+#pragma unroll
+    for (int k = 0; k < PIECES; k++)
+        if (at.first + k * at.step < at.c)
+            w[k] = load_words<W>(p.w + at.first + k * at.step);
+    /* The next row is on its way while this one is computed, where a lane has the
+     * registers. */
+    const bool ahead = sizeof(T) == 2 && PIECES == 1;
+    row_share<T, W, PIECES> r, next;
+    load_row(r, p, begin + group, begin + group < end, at);
     for (int64_t i0 = begin; i0 < end; i0 += groups, turn = 1 - turn) {
         int64_t i = i0 + group;
-        bool here = i < end; /* the same for all warps of a row */
-        float mean = here && p.centred ? p.mean[i] : 0, rstd = here ? p.rstd[i] : 0;
-        float sums[2] = {0, 0};
-        row_share<T, W, PIECES> dy, x;
-        load_share(dy, p.dy + i * p.c, first, step, here ? p.c : 0);
-        load_share(x, p.x + i * p.c, first, step, here ? p.c : 0);
+        float sums[2] = {};
+
         /* A row that is not there brings zeros: its warps go to the barrier, too. */
-#pragma unroll
-        for (int k = 0; k < PIECES; k++) {
-            float w[W] = {};
-
-            if (first + k * step < p.c)
-                load(w, p.w + first + k * step);
-#pragma unroll
-            for (int e = 0; e < W; e++) {
-                float g = to_float(dy.at[k].v[e]);
-                float norm = (to_float(x.at[k].v[e]) - mean) * rstd;
-
-                sums[0] += g * (w[e] + p.offset);
-                sums[1] += g * (w[e] + p.offset) * norm;
-                gw[k][e] += g * norm;
-                gb[k][e] += g;
-            }
-        }
-        row_sum(sums, warps, turn);
-        const float m[2] = {p.centred ? sums[0] / (float)p.c : 0, sums[1] / (float)p.c};
-        if (here)
-            row_grads(p, i, first, step, dy, x, m);
+        if (ahead)
+            load_row(next, p, i + groups, i + groups < end, at);
+        add_row(r, w, p.offset, gw, gb, sums);
+        convert_again(r, w);
+        warps_sum(sums, warps, turn);
+        if (i < end)
+            row_grads(p, r, w, i, p.centred ? sums[0] / (float)p.c : 0, sums[1] / (float)p.c, at);
+        if (!ahead)
+            load_row(next, p, i + groups, i + groups < end, at);
+        r = next;
     }
-    float *part = p.part + (int64_t)blockIdx.x * 2 * p.c;
-    add_groups(part, gw, first, step, p.c, group, groups);
-    add_groups(part + p.c, gb, first, step, p.c, group, groups);
+    write_part(p.part + (int64_t)blockIdx.x * 2 * p.c, gw, gb, at, group, groups);
 }
 
-/* Calls f(PIECES, warps): a lane's share of a row of c elements, in pieces of W;
- * false when a row is too long for the registers of a block. */
-template <int W, class F> static bool with_share(int64_t c, F f)
+/* Puts norm_grads_warps on the queue, for rows of W PIECES elements a lane; false
+ * when a row is longer. */
+template <int W, int PIECES, class T>
+static bool launch_warps(struct gpt_queue *q, const backward<T> &p, int64_t blocks)
 {
-    /* 24 sums for w and 24 for b; 16 of float, whose rows take more registers */
-    const int most = W == 8 ? 3 : 4;
-    int warps = 1;
+    /* Where a lane has few sums, three blocks fit into a multiprocessor. */
+    const bool few = W * PIECES <= 8;
+    const int most = few ? 8 : 16;
+    int64_t warps = cuda_blocks(p.c, LANES * W * PIECES), groups = warps < 8 ? 8 / warps : 1;
 
-    while (warps < WARPS && c > (int64_t)warps * LANES * W * most)
-        warps *= 2;
-    int64_t pieces = cuda_blocks(c, (int64_t)warps * LANES * W);
-    if (pieces > most)
+    if (warps > most)
         return false;
-    if (pieces == 1)
-        f(std::integral_constant<int, 1>(), warps);
-    else if (pieces == 2)
-        f(std::integral_constant<int, 2>(), warps);
-    else
-        f(std::integral_constant<int, most>(), warps);
+    launch(q, norm_grads_warps<T, W, PIECES, most * LANES, few ? 3 : 1>, blocks,
+           warps * groups * LANES, groups * 2 * p.c * sizeof(float), p, (int)warps);
     return true;
 }
 
@@ -301,16 +319,13 @@ void cuda_norm_bwd(struct gpt_queue *q, const struct gpt_norm *op,
                      (T *)grad->dresid, (T *)grad->dx, part, cuda_drop_of(&op->dropout)};
         bool done = false;
         if constexpr (W > 1)
-            done = with_share<W>(c, [&](auto pieces, int warps) {
-                launch(q, norm_grads_warps<T, W, pieces.value>, blocks, WARPS * LANES,
-                       c * sizeof(float), p, warps);
-            });
+            done = launch_warps<W, 1>(q, p, blocks) || launch_warps<W, 2>(q, p, blocks);
+        if constexpr (W == 4)
+            done = done || launch_warps<W, 3>(q, p, blocks);
         if (done || !cuda_fits(q, norm_grads<T, W>, "rows", c, 2 * sizeof(float)))
             return;
         launch(q, norm_grads<T, W>, blocks, cuda_threads(c / W, 256), shared, p);
     });
-    /* Blocks' sums in order; dw and db lie side by side in part. */
-    cuda_add_columns(q, grad->dw, part, blocks, c, 2 * c);
-    if (grad->db)
-        cuda_add_columns(q, grad->db, part + c, blocks, c, 2 * c);
+    /* dw and db lie side by side in part. */
+    cuda_add_columns(q, {{grad->dw, grad->db}, {c, c}}, part, blocks);
 }

@@ -1,126 +1,191 @@
-/* Radix sort, least significant digit first, eight bits at a time. A pass
- * counts digits by block, makes places of the counts, and moves elements: a
- * block is one warp, which takes its elements 32 at a time, so that equal
- * digits keep their order. */
+/* Radix sort, least significant digit first. A pass counts digits by block; then
+ * each block adds up the counts before its own, and moves its elements. A block
+ * takes them a tile at a time, and a warp of it 32 neighbours at a time, so that
+ * equal digits keep their order. */
 #include "cuda/sort.cuh"
 
 #include "cuda/device.cuh"
 
-enum { DIGITS = 256, EACH = 1024, SCAN = 256 };
+/* A tile is WARPS x ROUNDS x 32 elements. Blocks are few: each reads the counts of
+ * all. */
+enum { LANES = 32, WARPS = 8, THREADS = WARPS * LANES, ROUNDS = 4 };
+enum { TILE = THREADS * ROUNDS, MOST_BLOCKS = 32, MOST_BITS = 10, DIGITS = 1 << MOST_BITS };
+
+struct pass {
+    const int32_t *keys, *from; /* from: NULL: the first pass */
+    int32_t first, limit;       /* what becomes 0, in the first pass; see key_of() */
+    int64_t n, each;            /* each: elements of a block */
+    int shift, bits;
+    int32_t *counts; /* (blocks, 1 << bits) */
+};
 
 /* first.. becomes 0..; what is not in 0..limit-1 becomes limit. */
-static __global__ void number_keys(int32_t *to, int32_t *from, const int32_t *keys, int64_t n,
-                                   int32_t first, int32_t limit)
+static __device__ inline int32_t key_of(const pass &p, int64_t i)
 {
-    int64_t i = (int64_t)blockIdx.x * SCAN + threadIdx.x;
+    if (p.from)
+        return p.keys[i];
+    int64_t key = (int64_t)p.keys[i] - p.first;
 
-    if (i >= n)
-        return;
-    int64_t key = (int64_t)keys[i] - first;
-    to[i] = key >= 0 && key < limit ? (int32_t)key : limit;
-    from[i] = (int32_t)i;
+    return key >= 0 && key < p.limit ? (int32_t)key : p.limit;
 }
 
-/* counts (DIGITS, blocks) */
-static __global__ void count_digits(int32_t *counts, const int32_t *keys, int64_t n, int shift)
+static __device__ inline int digit_of(const pass &p, int32_t key)
+{
+    return key >> p.shift & ((1 << p.bits) - 1);
+}
+
+static __global__ void __launch_bounds__(THREADS) count_digits(pass p)
 {
     __shared__ int count[DIGITS];
+    int64_t begin = blockIdx.x * p.each, end = min(begin + p.each, p.n);
 
-    for (int i = threadIdx.x; i < DIGITS; i += 32)
-        count[i] = 0;
-    __syncwarp();
-    int64_t begin = (int64_t)blockIdx.x * EACH;
-    for (int64_t i = begin + threadIdx.x; i < n && i < begin + EACH; i += 32)
+    for (int d = threadIdx.x; d < 1 << p.bits; d += THREADS)
+        count[d] = 0;
+    __syncthreads();
+#pragma unroll 4
+    for (int64_t i = begin + threadIdx.x; i < end; i += THREADS)
         /* Whole numbers: the order of additions does not show. */
-        atomicAdd(&count[keys[i] >> shift & (DIGITS - 1)], 1);
-    __syncwarp();
-    for (int i = threadIdx.x; i < DIGITS; i += 32)
-        /* By digit, then by block: the sum over all before is the place. */
-        counts[(int64_t)i * gridDim.x + blockIdx.x] = count[i];
+        atomicAdd(&count[digit_of(p, key_of(p, i))], 1);
+    __syncthreads();
+    for (int d = threadIdx.x; d < 1 << p.bits; d += THREADS)
+        p.counts[((int64_t)blockIdx.x << p.bits) + d] = count[d];
 }
 
-/* Each count becomes the sum of those before it; one block. */
-static __global__ void sum_before(int32_t *counts, int64_t n)
+/* Where this block's first element of each digit goes: after all with a lower digit,
+ * and those of earlier blocks with the same. */
+static __device__ void first_places(int *place, const pass &p)
 {
-    __shared__ int warp_total[SCAN / 32];
-    int lane = threadIdx.x % 32, warp = threadIdx.x / 32, before = 0;
+    __shared__ int warp_total[WARPS];
+    const int each = DIGITS / THREADS; /* neighbouring digits of a thread */
+    int total[each] = {}, before[each] = {}, own = 0;
 
-    for (int64_t i0 = 0; i0 < n; i0 += SCAN) {
-        int64_t i = i0 + threadIdx.x;
-        int own = i < n ? counts[i] : 0, upto = own;
 #pragma unroll
-        for (int by = 1; by < 32; by *= 2) {
-            int left = __shfl_up_sync(ALL_LANES, upto, by);
+    for (int k = 0; k < each; k++) {
+        int d = threadIdx.x * each + k;
 
-            upto += lane >= by ? left : 0;
+        if (d >= 1 << p.bits)
+            break;
+#pragma unroll 8
+        for (int b = 0; b < (int)gridDim.x; b++) {
+            int count = p.counts[((int64_t)b << p.bits) + d];
+
+            total[k] += count;
+            before[k] += b < (int)blockIdx.x ? count : 0;
         }
-        if (lane == 31)
-            warp_total[warp] = upto;
-        __syncthreads();
-        int start = before;
-        for (int w = 0; w < SCAN / 32; w++) {
-            start += w < warp ? warp_total[w] : 0;
-            before += warp_total[w];
-        }
-        if (i < n)
-            counts[i] = start + upto - own;
-        __syncthreads();
+        own += total[k];
+    }
+    int upto = own, lane = threadIdx.x % LANES, warp = threadIdx.x / LANES;
+#pragma unroll
+    for (int by = 1; by < LANES; by *= 2) {
+        int left = __shfl_up_sync(ALL_LANES, upto, by);
+
+        upto += lane >= by ? left : 0;
+    }
+    if (lane == LANES - 1)
+        warp_total[warp] = upto;
+    __syncthreads();
+    int start = upto - own;
+    for (int w = 0; w < warp; w++)
+        start += warp_total[w];
+#pragma unroll
+    for (int k = 0; k < each; k++) {
+        place[threadIdx.x * each + k] = start + before[k];
+        start += total[k];
     }
 }
 
-static __global__ void move_keys(int32_t *to, int32_t *to_from, const int32_t *keys,
-                                 const int32_t *from, const int32_t *places, int64_t n,
-                                 int shift)
+static __global__ void __launch_bounds__(THREADS) move_keys(pass p, int32_t *to, int32_t *to_from)
 {
-    __shared__ int next[DIGITS];
+    /* `next` of the block; and of a tile, of each warp: counts, then places */
+    __shared__ int next[DIGITS], warp_next[WARPS][DIGITS];
+    int lane = threadIdx.x % LANES, *mine = warp_next[threadIdx.x / LANES];
+    int64_t begin = blockIdx.x * p.each, end = min(begin + p.each, p.n);
 
-    for (int i = threadIdx.x; i < DIGITS; i += 32)
-        next[i] = places[(int64_t)i * gridDim.x + blockIdx.x];
-    __syncwarp();
-    int64_t begin = (int64_t)blockIdx.x * EACH;
-    for (int64_t i0 = begin; i0 < n && i0 < begin + EACH; i0 += 32) {
-        int64_t i = i0 + threadIdx.x;
-        int digit = i < n ? keys[i] >> shift & (DIGITS - 1) : DIGITS;
-        /* The rank among equal digits of the warp, by lane, keeps their order. */
-        unsigned equal = __match_any_sync(ALL_LANES, digit);
-        int rank = __popc(equal & ((1u << threadIdx.x) - 1)), place = 0;
+    first_places(next, p);
+    for (int64_t tile = begin; tile < end; tile += TILE) {
+        int64_t i0 = tile + threadIdx.x / LANES * ROUNDS * LANES + lane;
+        int32_t key[ROUNDS], from[ROUNDS];
+        int digit[ROUNDS], rank[ROUNDS];
 
-        if (i < n) {
-            place = next[digit] + rank;
-            to[place] = keys[i];
-            to_from[place] = from[i];
+#pragma unroll
+        for (int r = 0; r < ROUNDS; r++) {
+            int64_t i = i0 + r * LANES;
+
+            key[r] = i < end ? key_of(p, i) : 0;
+            from[r] = i < end && p.from ? p.from[i] : (int32_t)i;
+            digit[r] = i < end ? digit_of(p, key[r]) : DIGITS;
         }
+        for (int d = lane; d < 1 << p.bits; d += LANES)
+            mine[d] = 0;
         __syncwarp();
-        /* One lane of each digit counts for all; the barriers keep reads of next
-         * before it and after. */
-        if (i < n && rank == 0)
-            next[digit] += __popc(equal);
-        __syncwarp();
+#pragma unroll
+        for (int r = 0; r < ROUNDS; r++) {
+            /* The rank among equal digits, by lane, keeps their order. One lane of
+             * each digit counts for all; the barriers keep reads of `mine` before
+             * it and after. */
+            unsigned equal = __match_any_sync(ALL_LANES, digit[r]);
+            int among = __popc(equal & ((1u << lane) - 1));
+
+            rank[r] = digit[r] < DIGITS ? mine[digit[r]] + among : 0;
+            __syncwarp();
+            if (digit[r] < DIGITS && among == 0)
+                mine[digit[r]] += __popc(equal);
+            __syncwarp();
+        }
+        __syncthreads();
+        for (int d = threadIdx.x; d < 1 << p.bits; d += THREADS) {
+            int at = next[d];
+
+            for (int w = 0; w < WARPS; w++) {
+                int count = warp_next[w][d];
+
+                warp_next[w][d] = at;
+                at += count;
+            }
+            next[d] = at;
+        }
+        __syncthreads();
+#pragma unroll
+        for (int r = 0; r < ROUNDS; r++)
+            if (digit[r] < DIGITS) {
+                to[mine[digit[r]] + rank[r]] = key[r];
+                to_from[mine[digit[r]] + rank[r]] = from[r];
+            }
+        __syncwarp(); /* before the next tile's counts */
     }
+}
+
+static int64_t elements_each(int64_t n)
+{
+    int64_t tiles = cuda_blocks(n, TILE);
+
+    return cuda_blocks(tiles, MOST_BLOCKS) * TILE;
 }
 
 size_t cuda_sort_work(int64_t n)
 {
-    return (size_t)(4 * n + DIGITS * cuda_blocks(n, EACH)) * sizeof(int32_t);
+    return (size_t)(4 * n + DIGITS * cuda_blocks(n, elements_each(n))) * sizeof(int32_t);
 }
 
 struct cuda_sorted cuda_sort(struct gpt_queue *q, const int32_t *keys, int64_t n, int32_t first,
                              int32_t limit, void *work)
 {
     int32_t *key = (int32_t *)work, *from = key + n, *key2 = from + n, *from2 = key2 + n;
-    int32_t *counts = from2 + n;
-    int64_t blocks = cuda_blocks(n, EACH);
+    int64_t each = elements_each(n), blocks = cuda_blocks(n, each);
+    int bits = 1;
 
-    launch(q, number_keys, cuda_blocks(n, SCAN), SCAN, 0, key, from, keys, n, first, limit);
-    /* Only digits that the largest key, limit, has. */
-    for (int shift = 0; shift < 32 && limit >> shift; shift += 8) {
-        launch(q, count_digits, blocks, 32, 0, counts, (const int32_t *)key, n, shift);
-        launch(q, sum_before, 1, SCAN, 0, counts, DIGITS * blocks);
-        launch(q, move_keys, blocks, 32, 0, key2, from2, (const int32_t *)key,
-               (const int32_t *)from, (const int32_t *)counts, n, shift);
+    while (bits < 31 && limit >> bits) /* the largest key is limit */
+        bits++;
+    int passes = (int)cuda_blocks(bits, MOST_BITS), digit = (int)cuda_blocks(bits, passes);
+    pass p = {keys, NULL, first, limit, n, each, 0, digit, from2 + n};
+    for (int i = 0; i < passes; i++, p.shift += digit) {
+        launch(q, count_digits, blocks, THREADS, 0, p);
+        launch(q, move_keys, blocks, THREADS, 0, p, key, from);
+        p.keys = key;
+        p.from = from;
         std::swap(key, key2);
         std::swap(from, from2);
     }
-    struct cuda_sorted sorted = {key, from};
+    struct cuda_sorted sorted = {p.keys, p.from};
     return sorted;
 }

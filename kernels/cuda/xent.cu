@@ -1,16 +1,21 @@
 /* Softmax cross-entropy and its gradient in place, one block a row: one pass
  * for maximum and sum together (Milakov and Gimelshein 2018), one for the
- * gradient. Rows of which two fit into a multiprocessor's shared memory are read
- * once: the rows that a GPU has under way together are more than its L2 cache
- * holds. Where ranks hold parts of the vocabulary they exchange what the
- * first pass found before the second, which starts from the logits again. */
+ * gradient. The first pass keeps as much of the row as fits into shared memory; the
+ * second reads only the rest again, from the L2 cache if it is small. Where ranks
+ * hold parts of the vocabulary they exchange what the first pass found before
+ * the second, which starts from the logits again. */
 #include "cuda/device.cuh"
 
-enum { MOST_THREADS = 512 };
+/* A thread has BATCH accesses of memory on their way at a time. Two blocks of
+ * HALF_THREADS, or one of MOST_THREADS, fill a multiprocessor's registers. */
+enum { HALF_THREADS = 512, MOST_THREADS = 1024, BATCH = 4 };
+static const float LOG2E = 1.4426950408889634f;
 
 template <class T> struct loss {
-    int64_t n, v, v_real, v_begin;
-    int64_t real; /* columns here that are words and no dummies */
+    int64_t n, v_begin;
+    int v, v_real;
+    int real; /* columns here that are words and no dummies */
+    int kept; /* columns that stay in shared memory between the passes */
     int64_t ld;
     T *logits;
     const int32_t *target;
@@ -21,31 +26,99 @@ template <class T> struct loss {
     struct cuda_fault *fault;
 };
 
-/* This thread's share of the row: its maximum, and the sum of exp(x - max). keep:
- * where the share stays, or NULL. */
-template <class T, int W>
-static __device__ void max_and_sum(const T *row, int64_t n, T *keep, float *max, float *sum)
-{
-    *max = -INFINITY;
-    *sum = 0;
-    for (int64_t j = threadIdx.x * W; j < n; j += blockDim.x * W) {
-        float x[W], top = *max;
+/* The largest of some logits of a row, and the sum of exp(x - max) over them. */
+struct share {
+    float max, sum;
+};
 
-        load(x, row + j);
-        if (keep)
-            store(keep + j, x); /* exact: x has the values of the type */
+/* What a sum up to `max` is multiplied by when the largest is `top`. Without the
+ * test, -inf less -inf would be NaN before the first logit. */
+static __device__ inline float shrink(float max, float top)
+{
+    return max == top ? 1 : exp2_fast((max - top) * LOG2E);
+}
+
+/* Exponentials are powers of 2, of which one product and difference makes
+ * exp(x - max): max LOG2E is taken from x LOG2E. */
+template <int W> static __device__ inline void add_to_share(share &s, const float (&x)[W])
+{
+    float top = s.max;
 #pragma unroll
-        for (int e = 0; e < W; e++) {
-            x[e] = j + e < n ? x[e] : -INFINITY;
-            top = x[e] <= top ? top : x[e]; /* NaN gets in, and stays */
+    for (int e = 0; e < W; e++)
+        top = fmaxf(top, x[e]); /* not NaN: that gets into the sum, and stays */
+    float sum = s.sum * shrink(s.max, top), shift = top == -INFINITY ? 0 : top * LOG2E;
+#pragma unroll
+    for (int e = 0; e < W; e++)
+        sum += exp2_fast(x[e] * LOG2E - shift);
+    s = {top, sum};
+}
+
+/* BATCH pieces of a row, `step` apart, from column j on: none is waited for before all
+ * are asked for. The first is before n; it stands in for those that are not. */
+template <class T, int W>
+static __device__ inline void load_batch(words<T, W> (&at)[BATCH], const T *from, int j, int step,
+                                         int n)
+{
+#pragma unroll
+    for (int k = 0; k < BATCH; k++)
+        at[k] = load_words<W>(from + (j + k * step < n ? j + k * step : j));
+}
+
+/* x where its column, j or later, is before n, else `other`. */
+template <int W>
+static __device__ inline void replace_from(float (&x)[W], int j, int n, float other)
+{
+#pragma unroll
+    for (int e = 0; e < W; e++)
+        x[e] = j + e < n ? x[e] : other;
+}
+
+/* This thread's share of the columns that are real. The first `kept` stay in `keep`. */
+template <class T, int W>
+static __device__ share thread_share(const loss<T> &p, const T *row, T *keep, int kept)
+{
+    const int step = blockDim.x * W;
+    share s = {-INFINITY, 0};
+
+    for (int j0 = threadIdx.x * W; j0 < p.real; j0 += BATCH * step) {
+        bool whole = j0 + (BATCH - 1) * step + W <= p.real;
+        words<T, W> at[BATCH];
+
+        load_batch(at, row, j0, step, p.real);
+#pragma unroll
+        for (int k = 0; k < BATCH; k++) {
+            int j = j0 + k * step;
+            float x[W];
+
+            if (j < kept && j < p.real)
+                store_words(keep + j, at[k]);
+            unpack(x, at[k]);
+            if (!whole)
+                replace_from(x, j, p.real, -INFINITY);
+            add_to_share(s, x);
         }
-        /* Without the test, -inf less -inf would be NaN before the first logit. */
-        *sum *= top == *max ? 1 : expf(*max - top);
-        *max = top;
-#pragma unroll
-        for (int e = 0; e < W; e++)
-            *sum += x[e] == -INFINITY ? 0 : expf(x[e] - top);
     }
+    return s;
+}
+
+static __device__ inline share warp_share(share s)
+{
+    float top = warp_max(s.max);
+
+    return {top, warp_sum(s.sum * shrink(s.max, top))};
+}
+
+/* The share of all threads of the block; every thread gets it. */
+static __device__ share block_share(share s)
+{
+    __shared__ share part[MOST_THREADS / 32];
+    unsigned lane = threadIdx.x % 32;
+
+    s = warp_share(s);
+    if (lane == 0)
+        part[threadIdx.x / 32] = s;
+    __syncthreads();
+    return warp_share(lane < blockDim.x / 32 ? part[lane] : share{-INFINITY, 0});
 }
 
 /* What smoothing spreads over each column. */
@@ -78,43 +151,80 @@ template <class T, int W> static __device__ float sum_logits(const loss<T> &p, c
     return sum[0];
 }
 
-/* (softmax - [j = target]) weight; 0 past the real columns. from: the logits of
- * the columns that this thread reads, the row itself or what was kept of it. */
+/* g = by 2^(x LOG2E - shift) - less, of all columns but the target's. */
+struct slope {
+    float shift, by, less;
+};
+
+/* Columns begin.. of the gradient. from: the logits of those that this thread has in
+ * thread_share(): the row itself, or what was kept of it. */
 template <class T, int W>
-static __device__ void gradient(const loss<T> &p, T *row, const T *from, int64_t target,
-                                float weight, float lse)
+static __device__ void column_grads(const loss<T> &p, T *row, const T *from, int begin, int end,
+                                    const slope &s)
 {
-    float more = 1 + 2 * p.z_loss * lse, spread = spread_of(p);
+    const int step = blockDim.x * W;
 
-    for (int64_t j = threadIdx.x * W; j < p.v; j += blockDim.x * W) {
-        float x[W] = {};
+    end = min(end, p.real);
+    for (int j0 = begin + threadIdx.x * W; j0 < end; j0 += BATCH * step) {
+        bool whole = j0 + (BATCH - 1) * step + W <= end;
+        words<T, W> at[BATCH];
 
-        if (j < p.real) /* what lies past was not kept */
-            load(x, from + j);
+        load_batch(at, from, j0, step, end);
 #pragma unroll
-        for (int e = 0; e < W; e++) {
-            /* lse holds maximum and sum: no division, nothing to overflow. */
-            float g = expf(x[e] - lse) * more - spread -
-                      (j + e == target ? 1.0f - p.smoothing : 0.0f);
+        for (int k = 0; k < BATCH; k++) {
+            int j = j0 + k * step;
+            float x[W];
 
-            x[e] = j + e < p.real && weight != 0 ? g * weight : 0;
+            unpack(x, at[k]);
+#pragma unroll
+            for (int e = 0; e < W; e++)
+                x[e] = exp2_fast(x[e] * LOG2E - s.shift) * s.by - s.less;
+            if (!whole)
+                replace_from(x, j, p.real, 0);
+            if (j < end)
+                store(row + j, x);
         }
-        store(row + j, x);
     }
 }
 
-/* Largest and sum over the row's real columns here; every thread gets them. */
+/* Zeros in columns begin.., where begin is a multiple of W. */
 template <class T, int W>
-static __device__ void row_stats(const loss<T> &p, const T *row, T *keep, float *top,
-                                 float *total)
+static __device__ void clear_columns(T *row, int begin, int end)
 {
-    float max, sum[1];
+    for (int j = begin + threadIdx.x * W; j < end; j += blockDim.x * W)
+        store_words(row + j, words<T, W>{});
+}
 
-    max_and_sum<T, W>(row, p.real, keep, &max, &sum[0]);
-    *top = block_max(max);
-    sum[0] *= max == *top ? 1 : expf(max - *top);
-    block_sum(sum);
-    *total = sum[0];
+/* Where a row's target is, and its logit, which the gradient overwrites. */
+struct target {
+    int column;
+    float logit;
+};
+
+/* (softmax - [j = target]) weight; 0 past the real columns. */
+template <class T, int W>
+static __device__ void gradient(const loss<T> &p, T *row, const T *keep, int kept,
+                                const target &t, float weight, float lse)
+{
+    float more = 1 + 2 * p.z_loss * lse, spread = spread_of(p);
+    /* lse holds maximum and sum: no division, nothing to overflow. */
+    slope s = {lse * LOG2E, more * weight, spread * weight};
+
+    if (weight == 0) { /* whatever the logits are, NaN too */
+        clear_columns<T, W>(row, 0, p.v);
+        return;
+    }
+    /* The target's column is written again by the thread that writes it. */
+    bool mine = t.column >= 0 && t.column < p.real &&
+                (unsigned)t.column / W % blockDim.x == threadIdx.x;
+    float at_target =
+        (exp2_fast(t.logit * LOG2E - s.shift) * more - spread - (1 - p.smoothing)) * weight;
+    T *to = mine ? row + t.column : NULL;
+    column_grads<T, W>(p, row, keep, 0, kept, s);
+    column_grads<T, W>(p, row, row, kept, p.v, s);
+    clear_columns<T, W>(row, (p.real + W - 1) / W * W, p.v);
+    if (to)
+        *to = from_float<T>(at_target);
 }
 
 template <class T> static __device__ float weight_of(const loss<T> &p, int64_t i)
@@ -134,34 +244,31 @@ template <class T> static __device__ bool good_target(const loss<T> &p, int64_t 
     return false;
 }
 
-/* KEPT: the row stays in shared memory until its gradient is written. */
-template <class T, int W, bool KEPT>
-static __global__ void __launch_bounds__(MOST_THREADS) whole_row(loss<T> p)
+template <class T, int W>
+static __global__ void __launch_bounds__(MOST_THREADS, 1) whole_row(loss<T> p)
 {
     int64_t i = blockIdx.x;
-    T *row = p.logits + i * p.ld, *keep = NULL;
+    T *row = p.logits + i * p.ld, *keep = reinterpret_cast<T *>(dynamic_floats());
 
-    if (KEPT)
-        keep = reinterpret_cast<T *>(dynamic_floats());
-
+    /* The target is looked at when the row's loads are on their way. */
+    share s = thread_share<T, W>(p, row, keep, p.kept);
     if (!good_target(p, i))
         return;
-    /* Read before the gradient overwrites it; the barriers of row_stats() are in
-     * between. */
-    float at_target = to_float(row[p.target[i]]), top, sum;
-    row_stats<T, W>(p, row, keep, &top, &sum);
-    float lse = top + logf(sum), logits = sum_logits<T, W>(p, row);
+    /* The gradient overwrites it after the barrier of block_share(). */
+    target t = {p.target[i], to_float(row[p.target[i]])};
+    s = block_share(s);
+    float lse = s.max + logf(s.sum), logits = sum_logits<T, W>(p, row);
     if (threadIdx.x == 0)
-        p.loss[i] = loss_of(p, lse, at_target, logits);
+        p.loss[i] = loss_of(p, lse, t.logit, logits);
     if (p.grad)
-        gradient<T, W>(p, row, KEPT ? keep : row, p.target[i], weight_of(p, i), lse);
+        gradient<T, W>(p, row, keep, p.kept, t, weight_of(p, i), lse);
 }
 
 /* What ranks tell each other of a row. */
 enum { LARGEST, SUM, TARGET, LOGITS };
 
 template <class T, int W>
-static __global__ void __launch_bounds__(MOST_THREADS) partial_row(loss<T> p, float *stats)
+static __global__ void __launch_bounds__(MOST_THREADS, 1) partial_row(loss<T> p, float *stats)
 {
     int64_t i = blockIdx.x;
     const T *row = p.logits + i * p.ld;
@@ -169,25 +276,24 @@ static __global__ void __launch_bounds__(MOST_THREADS) partial_row(loss<T> p, fl
     if (!good_target(p, i))
         return;
     int64_t at = p.target[i] - p.v_begin;
-    float top, sum;
-    row_stats<T, W>(p, row, (T *)NULL, &top, &sum);
+    share s = block_share(thread_share<T, W>(p, row, (T *)NULL, 0));
     float logits = sum_logits<T, W>(p, row);
     if (threadIdx.x == 0) {
         stats += i * GPT_XENT_STATS;
         stats[LOGITS] = logits;
-        stats[LARGEST] = top;
-        stats[SUM] = sum;
+        stats[LARGEST] = s.max;
+        stats[SUM] = s.sum;
         stats[TARGET] = at >= 0 && at < p.real ? to_float(row[at]) : 0;
     }
 }
 
 /* stats: (ranks, N, GPT_XENT_STATS) */
 template <class T, int W>
-static __global__ void __launch_bounds__(MOST_THREADS)
+static __global__ void __launch_bounds__(MOST_THREADS, 1)
     finish_row(loss<T> p, const float *stats, int64_t ranks)
 {
     int64_t i = blockIdx.x, next = p.n * GPT_XENT_STATS;
-    float max = -INFINITY, sum = 0, target = 0, logits = 0;
+    float max = -INFINITY, sum = 0, logit = 0, logits = 0;
 
     stats += i * GPT_XENT_STATS;
     for (int64_t r = 0; r < ranks; r++)
@@ -195,18 +301,25 @@ static __global__ void __launch_bounds__(MOST_THREADS)
     for (int64_t r = 0; r < ranks; r++) {
         /* In the order of ranks: all of them find the same, bit for bit. */
         sum += stats[r * next + SUM] * expf(stats[r * next + LARGEST] - max); /* NaN stays */
-        target += stats[r * next + TARGET];
+        logit += stats[r * next + TARGET];
         logits += stats[r * next + LOGITS];
     }
     float lse = max + logf(sum);
     if (threadIdx.x == 0)
-        p.loss[i] = loss_of(p, lse, target, logits);
+        p.loss[i] = loss_of(p, lse, logit, logits);
+    target t = {p.target[i] - (int)p.v_begin, logit}; /* zeros from other ranks */
     T *row = p.logits + i * p.ld;
     if (p.grad)
-        gradient<T, W>(p, row, row, p.target[i] - p.v_begin, weight_of(p, i), lse);
+        gradient<T, W>(p, row, row, 0, t, weight_of(p, i), lse);
 }
 
-/* Calls f(loss<T>, W, threads of a row) for the row's type and width. */
+/* Threads for a row of so many pieces: each has a whole batch, if rows are long. */
+static unsigned threads_of(int64_t pieces, unsigned most)
+{
+    return cuda_threads(cuda_blocks(pieces, BATCH), most);
+}
+
+/* Calls f(loss<T>, W) for the row's type and width. */
 template <class F> static void with_loss(struct gpt_queue *q, const struct gpt_xent *op, F f)
 {
     int64_t ld = op->ld ? op->ld : op->v, real = op->v_real - op->v_begin;
@@ -216,37 +329,43 @@ template <class F> static void with_loss(struct gpt_queue *q, const struct gpt_x
     bool wide = cuda_wide(op->act, ld, op->logits) && cuda_wide(op->act, op->v);
     with_access(op->act, wide, [&](auto type, auto width) {
         using T = decltype(type);
-        loss<T> p = {op->n, op->v, op->v_real, op->v_begin, real, ld, (T *)op->logits,
-                     op->target, op->weight, op->scale, op->loss, op->grad,
+        loss<T> p = {op->n, op->v_begin, (int)op->v, (int)op->v_real, (int)real, 0, ld,
+                     (T *)op->logits, op->target, op->weight, op->scale, op->loss, op->grad,
                      op->smoothing, op->z_loss, q->fault};
-        f(p, width, cuda_threads(op->v / width, MOST_THREADS));
+        f(p, width);
     });
 }
 
 /* The type of the logits. */
 template <class T> static T logit_of(const loss<T> &) { return T(); }
 
-/* A block with a multiprocessor for itself would not write while it reads: two
- * are to fit, with static memory and a KiB that each costs. */
-static bool fits_twice(const struct gpt_queue *q, size_t row)
+/* Threads of whole_row(), and p.kept. Where two rows fit into a multiprocessor's
+ * shared memory, one is read while the other is written; of a longer one, all
+ * that fits stays. */
+template <int W, class T> static unsigned plan_row(const struct gpt_queue *q, loss<T> &p)
 {
-    const size_t besides = 2048;
+    const int64_t besides = 2048; /* static memory, and a KiB that a block costs */
+    int64_t pieces = cuda_blocks(p.v, W), room = (int64_t)q->shared_most - besides;
+    int64_t row = p.v * (int64_t)sizeof(T);
+    bool twice = 2 * (row + besides) <= (int64_t)q->shared_most;
+    unsigned threads = threads_of(pieces, twice ? HALF_THREADS : MOST_THREADS);
 
-    return 2 * (row + besides) <= q->shared_most;
+    /* Whole steps of the block, so that each thread goes on where it left off. */
+    int64_t step = (int64_t)threads * W, fit = room / (step * (int64_t)sizeof(T)) * step;
+    p.kept = !p.grad ? 0 : row <= room ? p.v : (int)fit;
+    return threads;
 }
 
 void cuda_xent(struct gpt_queue *q, const struct gpt_xent *op)
 {
     if (!cuda_ready(q, "xent", op->act) || !op->n)
         return;
-    with_loss(q, op, [&](auto p, auto width, unsigned threads) {
+    with_loss(q, op, [&](auto p, auto width) {
         using T = decltype(logit_of(p));
         const int W = decltype(width)::value;
-        size_t row = (size_t)op->v * sizeof(T);
-        if (W > 1 && op->grad && fits_twice(q, row))
-            launch(q, whole_row<T, W, true>, op->n, threads, row, p);
-        else
-            launch(q, whole_row<T, W, false>, op->n, threads, 0, p);
+        unsigned threads = plan_row<W>(q, p);
+
+        launch(q, whole_row<T, W>, op->n, threads, p.kept * sizeof(T), p);
     });
 }
 
@@ -254,9 +373,11 @@ void cuda_xent_partial(struct gpt_queue *q, const struct gpt_xent *op, float *st
 {
     if (!cuda_ready(q, "xent_partial", op->act) || !op->n)
         return;
-    with_loss(q, op, [&](auto p, auto width, unsigned threads) {
+    with_loss(q, op, [&](auto p, auto width) {
         using T = decltype(logit_of(p));
-        launch(q, partial_row<T, decltype(width)::value>, op->n, threads, 0, p, stats);
+        const int W = decltype(width)::value;
+
+        launch(q, partial_row<T, W>, op->n, threads_of(p.v / W, HALF_THREADS), 0, p, stats);
     });
 }
 
@@ -266,8 +387,10 @@ void cuda_xent_finish(struct gpt_queue *q, const struct gpt_xent *op, const floa
     (void)rank; /* the logits are still here */
     if (!cuda_ready(q, "xent_finish", op->act) || !op->n)
         return;
-    with_loss(q, op, [&](auto p, auto width, unsigned threads) {
+    with_loss(q, op, [&](auto p, auto width) {
         using T = decltype(logit_of(p));
-        launch(q, finish_row<T, decltype(width)::value>, op->n, threads, 0, p, stats, ranks);
+        const int W = decltype(width)::value;
+
+        launch(q, finish_row<T, W>, op->n, threads_of(p.v / W, HALF_THREADS), 0, p, stats, ranks);
     });
 }

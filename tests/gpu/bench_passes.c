@@ -1,17 +1,20 @@
 /* The kernels that are passes over memory, in bf16 with 64 x 1024 tokens of
- * width 768 (4 x 1600 = 6400 for those of the widest layer), beside a copy.
- * Bytes are the fewest that a pass can move: it reads each input once and
- * writes each output once. */
+ * width 768 (4 x 1600 = 6400 for those of the widest layer), beside a copy;
+ * those that work row by row also with Llama's width and vocabulary, without
+ * dropout. Bytes are the fewest that a pass can move: it reads each input once
+ * and writes each output once. */
 #include "tests/gpu/bench_case.h"
 
-static int64_t n = 65536, c = 768, wide = 6400, v = 50304, weights = 124000000;
+static int64_t n = 65536, c = 768, wide = 6400, weights = 124000000;
+static int64_t v = 50304, logits = 50304; /* rows of a table; of a row */
+static float drop_p = 0.1F;
 static double copy_rate;
 
 enum { T = 1024 }; /* tokens of a sample, rows compared */
 
 static struct gpt_dropout dropout(const struct bench_place *p)
 {
-    return (struct gpt_dropout){.p = 0.1F, .rng = gpt_rng_open(7, "bench"),
+    return (struct gpt_dropout){.p = drop_p, .rng = gpt_rng_open(7, "bench"),
                                 .sample0 = p->first / T, .t_local = T,
                                 .t_global = T};
 }
@@ -92,7 +95,7 @@ static void run_embed_bwd(const struct bench_place *p)
 
 static void run_xent(const struct bench_place *p)
 {
-    struct gpt_xent op = {.n = p->rows, .v = v, .v_real = v - 47,
+    struct gpt_xent op = {.n = p->rows, .v = logits, .v_real = logits - 47,
                           .act = p->act, .logits = p->mem[0],
                           .target = p->mem[1], .weight = p->mem[2],
                           .loss = p->mem[3], .grad = true};
@@ -144,18 +147,30 @@ static double words_met(void)
     return sum;
 }
 
-static void run_all(void)
+static void run_cases(const struct bench_case *cases, size_t n_cases,
+                      const char *suffix)
 {
-    static const struct gpt_adamw_segment decayed = {0, true};
+    for (size_t i = 0; i < n_cases; i++) {
+        struct bench_case k = cases[i];
+        char name[64];
+
+        snprintf(name, sizeof(name), "%s%s", k.name, suffix);
+        k.name = name;
+        k.unit = "GB/s";
+        k.floor = copy_rate;
+        bench_kernel(&k);
+    }
+}
+
+/* Passes whose rows depend on each other's sums, or on tables. */
+static void run_rows(const char *suffix)
+{
     double block = 2 * (double)(n * c); /* bytes of n rows */
-    double broad = 2 * (double)(n * wide), all = (double)weights;
     int64_t few = tiny ? 16 : 64, words = n / 8;
     struct bench_operand act = {.kind = ACT, .row = c}, act_out = act;
     struct bench_operand act_w = {.kind = ACT, .whole = c};
     struct bench_operand stat = {.kind = F32, .row = 1, .positive = true};
     struct bench_operand stat_out = {.kind = F32, .row = 1, .checked = true};
-    struct bench_operand broad_in = {.kind = ACT, .row = wide};
-    struct bench_operand broad_out = broad_in, one = {.kind = F32, .row = 1};
     struct bench_operand token = {.kind = I32, .row = 1, .limit = v};
     struct bench_operand place = {.kind = I32, .row = 1, .limit = T};
     struct bench_operand wte = {.kind = ACT, .whole = v * c};
@@ -165,7 +180,7 @@ static void run_all(void)
 
     if ((int64_t)cpu->norm_scratch(n, c) > scratch.whole)
         scratch.whole = (int64_t)cpu->norm_scratch(n, c);
-    act_out.checked = broad_out.checked = true;
+    act_out.checked = true;
     const struct bench_case cases[] = {
         {.name = "residual + norm", .run = run_norm, .rows = n, .check = T,
          .work = 4 * block,
@@ -175,13 +190,6 @@ static void run_all(void)
          .check = T, .work = 5 * block,
          .ops = {act, act, act_out, act_out, act_w,
                  {.kind = F32, .whole = 2 * c}, stat, stat, scratch}},
-        {.name = "dropout", .run = run_dropout, .rows = n, .check = T,
-         .work = 2 * block, .ops = {act, act_out}},
-        {.name = "bias gradient", .run = run_bias_grad, .rows = n,
-         .work = broad,
-         .ops = {broad_in, {.kind = F32, .whole = wide}}},
-        {.name = "gelu", .run = run_gelu, .rows = n, .check = few,
-         .work = 2 * broad, .ops = {broad_in, broad_out}},
         {.name = "embedding", .run = run_embed, .rows = n, .check = T,
          .work = block + 2 * words_met() * (double)c + 2 * (double)(T * c),
          .ops = {token, place, wte, wpe, act_out}},
@@ -190,9 +198,34 @@ static void run_all(void)
          .ops = {token, place, wte, wpe, act, act,
                  {.kind = F32, .whole = v * c}, {.kind = F32, .whole = T * c}}},
         {.name = "cross-entropy + gradient", .run = run_xent, .rows = words,
-         .check = few, .work = 4 * (double)(words * v),
-         .ops = {{.kind = ACT, .row = v, .checked = true},
-                 {.kind = I32, .row = 1, .limit = v - 47}, stat, stat_out}},
+         .check = few, .work = 4 * (double)(words * logits),
+         .ops = {{.kind = ACT, .row = logits, .checked = true},
+                 {.kind = I32, .row = 1, .limit = logits - 47}, stat,
+                 stat_out}},
+    };
+    run_cases(cases, GPT_COUNT(cases), suffix);
+}
+
+static void run_flat(void)
+{
+    static const struct gpt_adamw_segment decayed = {0, true};
+    double block = 2 * (double)(n * c), broad = 2 * (double)(n * wide);
+    double all = (double)weights;
+    int64_t few = tiny ? 16 : 64;
+    struct bench_operand act = {.kind = ACT, .row = c}, act_out = act;
+    struct bench_operand stat_out = {.kind = F32, .row = 1, .checked = true};
+    struct bench_operand broad_in = {.kind = ACT, .row = wide};
+    struct bench_operand broad_out = broad_in, one = {.kind = F32, .row = 1};
+
+    act_out.checked = broad_out.checked = true;
+    const struct bench_case cases[] = {
+        {.name = "dropout", .run = run_dropout, .rows = n, .check = T,
+         .work = 2 * block, .ops = {act, act_out}},
+        {.name = "bias gradient", .run = run_bias_grad, .rows = n,
+         .work = broad,
+         .ops = {broad_in, {.kind = F32, .whole = wide}}},
+        {.name = "gelu", .run = run_gelu, .rows = n, .check = few,
+         .work = 2 * broad, .ops = {broad_in, broad_out}},
         {.name = "AdamW", .run = run_adamw, .rows = weights, .check = T,
          .work = 30 * all,
          .ops = {stat_out, stat_out,
@@ -207,13 +240,7 @@ static void run_all(void)
         {.name = "zero", .run = run_zero, .rows = weights, .work = 4 * all,
          .ops = {one}},
     };
-    for (size_t i = 0; i < GPT_COUNT(cases); i++) {
-        struct bench_case k = cases[i];
-
-        k.unit = "GB/s";
-        k.floor = copy_rate;
-        bench_kernel(&k);
-    }
+    run_cases(cases, GPT_COUNT(cases), "");
 }
 
 int main(void)
@@ -223,12 +250,21 @@ int main(void)
         n = 2 * T;
         c = 24;
         wide = 40;
-        v = 300;
+        v = logits = 300;
         weights = 5000;
     }
     copy_rate = bench_copy_rate();
     bench_row("copy", copy_rate * 1e-9, "GB/s", copy_rate * 1e-9, -1);
-    run_all();
+    run_rows("");
+    run_flat();
+    n /= 4;
+    if (!tiny) {
+        c = 4096;
+        v = 32000;
+        logits = 128256;
+    }
+    drop_p = 0;
+    run_rows(", Llama's");
     bench_close();
     return 0;
 }

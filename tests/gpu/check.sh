@@ -95,11 +95,14 @@ sanitize() { # tool section
     esac >"$log.result"
 }
 
-for tool in memcheck racecheck synccheck; do
+tools='memcheck racecheck synccheck'
+for tool in $tools; do
     for s in $sections; do
-        sanitize $tool "$s" &
+        sanitize "$tool" "$s" &
     done
-    wait
+done
+wait
+for tool in $tools; do
     for s in $sections; do
         log=$BUILD/$tool-$s.log
         say "$tool, $s: $(cat "$log.result")"

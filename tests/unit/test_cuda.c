@@ -304,6 +304,8 @@ static void embeddings(void)
     check_embed(50, 70, 0.2, true, V + 2 * BEGIN); /* some are elsewhere */
     check_embed(90, 40, 0, false, 6);
     check_embed(1100, 8, 0, true, V + 2 * BEGIN);
+    if (!emulated) /* sorted in several tiles a block */
+        check_embed(70000, 8, 0.1, true, V + 2 * BEGIN);
     check_embed(700, 16, 0.1, true, 5); /* words of many pieces */
     check_embed(128, 4, 0, false, BEGIN); /* words that end with their pieces */
 }
@@ -814,6 +816,7 @@ static void flat(void)
     check_xent(9, 33, 30, 3, 4, true);
     check_xent(5, 2000, 1995, 8, 9, true);
     check_xent(3, 600, 600, 0, 9, false);
+    check_xent(1, 84000, 83950, 8, 9, true); /* longer than shared memory */
 }
 
 /* ---- a vocabulary over ranks, GELU ---- */
