@@ -197,9 +197,9 @@ static __global__ void __launch_bounds__(FLASH_THREADS, flash_blocks<D>)
             flash_rows<D>(q, queries);
             flash_rows<D>(dout, douts);
         }
-        uint32_t kept[2] = {~0u, ~0u};
+        uint32_t kept = ~0u;
         if (s.drop.below)
-            flash_keep_rows<N / 8>(kept, s.drop, attn_drop_at(s, b, h, t0 + row) + j, s.t);
+            kept = flash_keep_rows<N / 8>(s.drop, attn_drop_at(s, b, h, t0 + row) + j, s.t);
         float prob[N / 8][4] = {}, ds[N / 8][4] = {};
         flash_scores<D>(prob, q, stage);
         flash_scores<D>(ds, dout, stage + tile);
