@@ -164,8 +164,9 @@ static inline int64_t cuda_blocks(int64_t n, int64_t each)
 
 /* What kernels need of a dropout; below = 0: off. */
 struct cuda_drop {
-    uint32_t key[2];
-    uint32_t below; /* dropped where the counter's 24 bits are below this */
+    uint32_t key[10][2]; /* of each round of Philox; a parameter is an operand */
+    uint32_t below;      /* dropped where the counter's word is below this, a multiple of
+                          * 2^8: 24 bits count */
     float scale;
     int64_t sample0;
     const int64_t *samples; /* device, or NULL: added to sample0 */

@@ -208,21 +208,18 @@ __device__ inline float block_max(float x)
 
 /* ---- dropout: element i takes word i % 4 of Philox block i / 4 (base/rng.h) ---- */
 
-__device__ inline uint4 philox(const uint32_t key[2], uint64_t block)
+__device__ inline uint4 philox(const uint32_t (&key)[10][2], uint64_t block)
 {
     uint32_t c0 = (uint32_t)block, c1 = (uint32_t)(block >> 32), c2 = 0, c3 = 0;
-    uint32_t k0 = key[0], k1 = key[1];
 #pragma unroll
     for (int round = 0; round < 10; round++) {
-        uint32_t h0 = __umulhi(0xd2511f53u, c0), h1 = __umulhi(0xcd9e8d57u, c2);
-        uint32_t l0 = 0xd2511f53u * c0, l1 = 0xcd9e8d57u * c2;
+        /* One instruction each; __umulhi() and a 32-bit product would be two. */
+        uint64_t p0 = (uint64_t)0xd2511f53u * c0, p1 = (uint64_t)0xcd9e8d57u * c2;
 
-        c0 = h1 ^ c1 ^ k0;
-        c1 = l1;
-        c2 = h0 ^ c3 ^ k1;
-        c3 = l0;
-        k0 += 0x9e3779b9u;
-        k1 += 0xbb67ae85u;
+        c0 = (uint32_t)(p1 >> 32) ^ c1 ^ key[round][0];
+        c1 = (uint32_t)p1;
+        c2 = (uint32_t)(p0 >> 32) ^ c3 ^ key[round][1];
+        c3 = (uint32_t)p0;
     }
     return make_uint4(c0, c1, c2, c3);
 }
@@ -266,7 +263,7 @@ template <int W> __device__ inline void drop(float (&x)[W], const struct cuda_dr
 
         if (i && word == 0)
             block = philox(d.key, (index + i) / 4);
-        x[i] = word_of(block, word) >> 8 < d.below ? 0 : x[i] * d.scale;
+        x[i] = word_of(block, word) < d.below ? 0 : x[i] * d.scale;
     }
 }
 

@@ -9,10 +9,13 @@ struct cuda_drop cuda_drop_of(const struct gpt_dropout *d)
 
     if (d->p == 0)
         return drop;
-    drop.key[0] = d->rng.key[0];
-    drop.key[1] = d->rng.key[1];
+    /* Philox's key grows by constants every round (base/rng.c). */
+    for (uint32_t round = 0; round < 10; round++) {
+        drop.key[round][0] = d->rng.key[0] + round * 0x9e3779b9u;
+        drop.key[round][1] = d->rng.key[1] + round * 0xbb67ae85u;
+    }
     /* An integer comparison in place of u 2^-24 < p, which could round. */
-    drop.below = (uint32_t)ceil((double)d->p * 0x1p24); /* u 2^-24 < p */
+    drop.below = (uint32_t)ceil((double)d->p * 0x1p24) << 8; /* u 2^-24 < p */
     drop.scale = 1 / (1 - d->p);
     drop.sample0 = d->sample0;
     drop.samples = d->samples;

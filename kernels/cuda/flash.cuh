@@ -58,16 +58,17 @@ __device__ inline void flash_fetch(T *tile, const T *x, int64_t first, int64_t n
     }
 }
 
-/* The first key that any of the queries t.. t + ROWS - 1 sees. */
+/* The first key that any of the queries t.. t + ROWS - 1 sees, those inside the
+ * sequence. */
 template <int ROWS = FLASH_ROWS>
 __device__ inline int flash_first(const struct attn_shape &s, int64_t b, int64_t t)
 {
     if (!attn_hides(s))
         return 0;
-    int first = (int)t;
+    int first = (int)max(t, (int64_t)0);
 #pragma unroll
     for (int i = threadIdx.x % 32; i < ROWS; i += 32)
-        first = min(first, (int)attn_first(s, b, min(t + i, s.t - 1)));
+        first = min(first, (int)attn_first(s, b, min(max(t + i, (int64_t)0), s.t - 1)));
 #pragma unroll
     for (int lanes = 16; lanes; lanes /= 2)
         first = min(first, __shfl_xor_sync(ALL_LANES, first, lanes));
@@ -344,29 +345,64 @@ __device__ inline uint32_t flash_keep4(const struct cuda_drop &d, uint64_t at)
     for (unsigned i = 0; i < 4; i++) {
         uint32_t word = skip + i < 4 ? word_of(low, skip + i) : word_of(high, skip + i - 4);
 
-        kept |= (uint32_t)(word >> 8 >= d.below) << i;
+        kept |= (uint32_t)(word >= d.below) << i;
     }
     return kept;
 }
 
-/* For `d` fragments of (16 queries, 8 N keys), N <= 8: bit 4 n + e of kept[h]
- * is that of element 2 h + e of fragment n. at: the counter of (0, 0); t:
- * counters from one query to the next. Lanes t and t ^ 1 hold a Philox block
- * of row g and one of row g + 8: each computes one of the two. */
+/* Bit 4 n + i: the probability with counter at + n * step + i stays, n < N <= 8. */
 template <int N>
-__device__ inline void flash_keep_rows(uint32_t (&kept)[2], const struct cuda_drop &d,
-                                       uint64_t at, int64_t t)
+__device__ inline uint32_t flash_keep_blocks(const struct cuda_drop &d, uint64_t at,
+                                             uint64_t step)
+{
+    uint64_t block = at / 4, last = (at + (N - 1) * step) / 4;
+    bool whole = at % 4 == 0 && step % 4 == 0 && block >> 32 == last >> 32;
+    uint32_t kept = 0;
+
+    if (!__all_sync(ALL_LANES, whole)) {
+        /* Sequences whose length is no multiple of four, and one tile in
+         * millions of others. */
+#pragma unroll 1
+        for (int n = 0; n < N; n++)
+            kept |= flash_keep4(d, at + n * step) << 4 * n;
+        return kept;
+    }
+    /* Four blocks side by side, as each step of one waits for the step before; more
+     * would cost registers. What becomes of the upper half of a counter in the first
+     * rounds is computed once. */
+    constexpr int FOUR = N < 4 ? N : 4;
+    uint64_t high = block >> 32 << 32;
+    uint32_t low = (uint32_t)block, by = (uint32_t)(step / 4);
+#pragma unroll 1
+    for (int n = 0; n < N; n += FOUR) {
+        uint32_t some = 0;
+#pragma unroll
+        for (int i = 0; i < FOUR; i++) {
+            uint4 words = philox(d.key, high | (uint32_t)(low + (n + i) * by));
+#pragma unroll
+            for (int k = 0; k < 4; k++)
+                some |= word_of(words, k) >= d.below ? 1u << (4 * i + k) : 0;
+        }
+        kept |= some << 4 * n;
+    }
+    return kept;
+}
+
+/* For `d` fragments of (16 queries, 8 N keys), N <= 8: bit 4 n + e is that of
+ * element e of fragment n. at: the counter of (0, 0); t: counters from one
+ * query to the next. Lanes t and t ^ 1 hold a Philox block of row g and one of
+ * row g + 8: each computes one of the two. */
+template <int N>
+__device__ inline uint32_t flash_keep_rows(const struct cuda_drop &d, uint64_t at, int64_t t)
 {
     int lane = threadIdx.x % 32, odd = lane % 2;
 
-    at += (uint64_t)((lane / 4 + 8 * odd) * t + lane % 4 / 2 * 4);
-    uint32_t mine = 0;
-#pragma unroll 1 /* registers */
-    for (int n = 0; n < N; n++)
-        mine |= flash_keep4(d, at + n * 8) << 4 * n;
-    uint32_t other = __shfl_xor_sync(ALL_LANES, mine, 1);
-    kept[0] = (odd ? other : mine) >> 2 * odd;
-    kept[1] = (odd ? mine : other) >> 2 * odd;
+    at += (unsigned)((lane / 4 + 8 * odd) * (int)t + lane % 4 / 2 * 4);
+    uint32_t mine = flash_keep_blocks<N>(d, at, 8);
+    uint32_t other = __shfl_xor_sync(ALL_LANES, mine, 1), pairs = 0x33333333;
+    uint32_t first = (odd ? other : mine) >> 2 * odd, second = (odd ? mine : other) >> 2 * odd;
+
+    return (first & pairs) | (second & pairs) << 2;
 }
 
 /* For `d` fragments of (16 keys, 8 N queries): bit 4 n of kept[e] is that of
@@ -379,10 +415,7 @@ __device__ inline void flash_keep_columns(uint32_t (&kept)[4], const struct cuda
     int lane = threadIdx.x % 32, part = lane / 4 % 4;
 
     at += (uint64_t)((lane % 4 * 2 + part % 2) * t + lane / 16 * 4 + part / 2 * 8);
-    uint32_t mine = 0;
-#pragma unroll 1 /* registers */
-    for (int n = 0; n < N; n++)
-        mine |= flash_keep4(d, at + (uint64_t)(n * 8 * t)) << 4 * n;
+    uint32_t mine = flash_keep_blocks<N>(d, at, 8 * (uint64_t)t);
 #pragma unroll
     for (int e = 0; e < 4; e++)
         kept[e] = __shfl_sync(ALL_LANES, mine, (lane & ~12) | e * 4) >> part;

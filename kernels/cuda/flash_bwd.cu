@@ -24,39 +24,53 @@ template <int D> constexpr int flash_shared = 2 * flash_tile<D> + 2 * flash_stag
 /* Blocks of query_grads at once: with three, heads of 96 would spill. */
 template <int D> constexpr int flash_blocks = D > 80 ? 2 : 3;
 
-/* ---- what both need of a query, a warp a query ---- */
+/* ---- what both need of a query ---- */
 
-enum { WARPS = FLASH_THREADS / 32 };
-template <class T>
+/* LANES lanes read a row, 16 bytes each, and a thread reads of PASSES rows before it
+ * uses any: memory, not latency, is to limit it. */
+enum { PASSES = 4 };
+template <int LANES, class T>
 static __global__ void prepare(struct attn_shape s, const T *out, const T *dout,
                                struct flash_query *queries, bool by_64)
 {
-    int lane = threadIdx.x % 32, warp = threadIdx.x / 32;
-    int64_t t = (int64_t)blockIdx.x * WARPS + warp, h = blockIdx.y, b = blockIdx.z;
+    constexpr int AT_ONCE = FLASH_THREADS / LANES;
+    int lane = threadIdx.x % LANES;
+    int64_t first = (int64_t)blockIdx.x * PASSES * AT_ONCE + threadIdx.x / LANES;
+    int64_t h = blockIdx.y, b = blockIdx.z, t = first + lane * AT_ONCE;
+    float o[PASSES][8] = {}, d[PASSES][8] = {};
+#pragma unroll
+    for (int i = 0; i < PASSES; i++)
+        if (first + i * AT_ONCE < s.t && 8 * lane < s.d) {
+            int64_t at = ((b * s.t + first + i * AT_ONCE) * s.h + h) * s.d + 8 * lane;
+
+            load(o[i], out + at);
+            load(d[i], dout + at);
+        }
     /* Padding: with lse = inf every probability is exp2(-inf) = 0, and rows past
      * the end need no test in the inner loops. */
     struct flash_query q = {INFINITY, 0, 0, 0};
-
-    if (t < s.t) {
-        int64_t at = ((b * s.t + t) * s.h + h) * s.d;
-        float sum = 0;
-
-        for (int i = 2 * lane; i < s.d; i += 64) {
-            float o[2], d[2];
-
-            load<2>(o, out + at + i);
-            load<2>(d, dout + at + i);
-            sum += o[0] * d[0] + o[1] * d[1];
-        }
+    bool writes = lane < PASSES, here = writes && t < s.t;
+    if (here) {
         /* In units of log2, as exp2 takes it. */
         q.lse = s.lse[(b * s.h + h) * s.t + t] * FLASH_LOG2E;
-        q.delta = warp_sum(sum);
         q.first = (int)attn_first(s, b, t);
     }
+#pragma unroll
+    for (int i = 0; i < PASSES; i++) {
+        float sum = 0;
+#pragma unroll
+        for (int k = 0; k < 8; k++)
+            sum += o[i][k] * d[i][k];
+#pragma unroll
+        for (int lanes = LANES / 2; lanes; lanes /= 2)
+            sum += __shfl_xor_sync(ALL_LANES, sum, lanes);
+        if (lane == i)
+            q.delta = sum;
+    }
     int64_t row = (b * s.h + h) * padded(s.t) + t;
-    if (lane == 0 && !by_64)
+    if (writes && !by_64)
         queries[row] = q;
-    if (lane == 0 && by_64) {
+    if (writes && by_64) {
         struct flash_queries &to = reinterpret_cast<struct flash_queries *>(queries)[row / 64];
         int place = flash_place((int)(row % 64));
 
@@ -67,20 +81,33 @@ static __global__ void prepare(struct attn_shape s, const T *out, const T *dout,
     }
 }
 
-void cuda_flash_prepare(struct gpt_queue *q, const struct gpt_attn *op,
-                        const struct gpt_attn_grad *grad, bool by_64)
+template <int LANES>
+static void launch_prepare(struct gpt_queue *q, const struct gpt_attn *op,
+                           const struct gpt_attn_grad *grad, bool by_64)
 {
-    dim3 grid((unsigned)(padded(op->t) / WARPS), op->h, op->b);
+    dim3 grid((unsigned)(padded(op->t) * LANES / (PASSES * FLASH_THREADS)), op->h, op->b);
     auto put = [&](auto type) {
         using T = decltype(type);
-        launch(q, prepare<T>, grid, FLASH_THREADS, 0, attn_shape_of(op), (const T *)op->out,
-               (const T *)grad->dout, (struct flash_query *)grad->scratch, by_64);
+        launch(q, prepare<LANES, T>, grid, FLASH_THREADS, 0, attn_shape_of(op),
+               (const T *)op->out, (const T *)grad->dout, (struct flash_query *)grad->scratch,
+               by_64);
     };
 
     if (op->act == GPT_BF16)
         put(__nv_bfloat16());
     else
         put(__half());
+}
+
+void cuda_flash_prepare(struct gpt_queue *q, const struct gpt_attn *op,
+                        const struct gpt_attn_grad *grad, bool by_64)
+{
+    if (op->d <= 64)
+        launch_prepare<8>(q, op, grad, by_64);
+    else if (op->d <= 128)
+        launch_prepare<16>(q, op, grad, by_64);
+    else
+        launch_prepare<32>(q, op, grad, by_64);
 }
 
 /* ---- dK, dV ---- */
@@ -181,9 +208,9 @@ static __global__ void __launch_bounds__(FLASH_THREADS, flash_blocks<D>)
             flash_rows<D>(q, queries);
             flash_rows<D>(dout, douts);
         }
-        uint32_t kept[2] = {~0u, ~0u};
+        uint32_t kept = ~0u;
         if (s.drop.below)
-            flash_keep_rows<N / 8>(kept, s.drop, attn_drop_at(s, b, h, t0 + row) + j, s.t);
+            kept = flash_keep_rows<N / 8>(s.drop, attn_drop_at(s, b, h, t0 + row) + j, s.t);
         float prob[N / 8][4] = {}, ds[N / 8][4] = {};
         flash_scores<D>(prob, q, stage);
         flash_scores<D>(ds, dout, stage + tile);

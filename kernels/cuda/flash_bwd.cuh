@@ -154,7 +154,7 @@ template <int N>
 __device__ inline void pairs_of_queries(const float (&p)[N][4], float (&ds)[N][4],
                                         const struct attn_shape &s,
                                         const struct flash_query (&q)[2], int t, int key,
-                                        bool all_seen, const uint32_t (&kept)[2])
+                                        bool all_seen, uint32_t kept)
 {
     float by = flash_cap_by(s);
 #pragma unroll
@@ -163,7 +163,7 @@ __device__ inline void pairs_of_queries(const float (&p)[N][4], float (&ds)[N][4
         for (int e = 0; e < 4; e++) {
             int h = e / 2, i = t + 8 * h, j = key + n * 8 + e % 2;
             bool seen = all_seen | ((j <= i) & (j >= q[h].first));
-            float keep = kept[h] >> (4 * n + e % 2) & 1 ? s.drop.scale : 0;
+            float keep = kept >> (4 * n + e) & 1 ? s.drop.scale : 0;
             float x = p[n][e] * (s.scale * FLASH_LOG2E) - q[h].lse;
             float prob = exp2_fast(seen ? x : -INFINITY);
 

@@ -185,9 +185,9 @@ static __global__ void __launch_bounds__(FLASH_THREADS, 2)
         copy_next(m, now, false, j + STEP < end, fetch);
         const T *k = m.stage[now], *v = k + flash_tile<D, STEP>;
         int first = (int)j + w.half * HALF, key = first + w.lane % 4 * 2;
-        uint32_t kept[2] = {~0u, ~0u};
+        uint32_t kept = ~0u;
         if (s.drop.below)
-            flash_keep_rows<N>(kept, s.drop, attn_drop_at(s, b, h, t0 + w.row) + first, s.t);
+            kept = flash_keep_rows<N>(s.drop, attn_drop_at(s, b, h, t0 + w.row) + first, s.t);
         float prob[N][4] = {}, ds[N][4] = {};
         flash_scores_of<D>(prob, m.own[0], w.row, k + w.half * HALF * flash_ld<D>);
         flash_scores_of<D>(ds, m.own[1], w.row, v + w.half * HALF * flash_ld<D>);

@@ -81,13 +81,13 @@ static __device__ void softmax(float (&s)[N][4], float (&out)[D / 8][4], float (
 
 /* Dropout of probabilities; kept: see flash_keep_rows. */
 template <int N>
-static __device__ void drop_scores(float (&s)[N][4], float scale, const uint32_t (&kept)[2])
+static __device__ void drop_scores(float (&s)[N][4], float scale, uint32_t kept)
 {
 #pragma unroll
     for (int n = 0; n < N; n++)
 #pragma unroll
         for (int e = 0; e < 4; e++)
-            s[n][e] *= kept[e / 2] >> (4 * n + e % 2) & 1 ? scale : 0;
+            s[n][e] *= kept >> (4 * n + e) & 1 ? scale : 0;
 }
 
 /* A head of a sample, and where a warp is in it. */
@@ -104,13 +104,13 @@ static __device__ void attend_tile(const struct attn_shape &a, running<D> &r,
 {
     constexpr int M = cut<D>::M, N = cut<D>::N;
     int lane = threadIdx.x % 32, t = at.t + lane / 4, own = key + lane % 4 * 2;
-    uint32_t kept[M][2] = {};
+    uint32_t kept[M] = {};
 
     if (a.drop.below) /* before scores take their registers */
 #pragma unroll
         for (int m = 0; m < M; m++)
-            flash_keep_rows<N>(kept[m], a.drop, attn_drop_at(a, at.b, at.h, at.t + 16 * m) + key,
-                               a.t);
+            kept[m] = flash_keep_rows<N>(
+                a.drop, attn_drop_at(a, at.b, at.h, at.t + 16 * m) + key, a.t);
     float s[M][N][4] = {};
     flash_scores_of<D>(s, queries, at.row, keys);
     if (a.softcap > 0)

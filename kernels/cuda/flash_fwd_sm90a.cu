@@ -12,8 +12,9 @@
 
 enum { KEYS = 128, STAGES = 2, N = KEYS / 8 };
 
-/* Heads of 64 have registers for three warpgroups, but not under dropout. What
- * threads have together is what a launch gives: 4 * 128 or 3 * 168. */
+/* Heads of 64 have registers for three warpgroups, but not under dropout: three
+ * would spill, and be 2 % faster on an H100. What threads have together is what a
+ * launch gives: 4 * 128 or 3 * 168. */
 template <int D, bool DROP> struct shape {
     enum {
         GROUPS = D == 64 && !DROP ? 3 : 2,
@@ -25,9 +26,9 @@ template <int D, bool DROP> struct shape {
 };
 
 template <int D, int GROUPS, class T> struct memory {
-    tile<T, 64 * GROUPS, D> q;
+    /* Queries of a piece, too, come while the one before is at work. */
+    ring<tile<T, 64 * GROUPS, D>, STAGES> q;
     ring<tile<T, KEYS, D>, STAGES> k, v;
-    struct mbarrier q_full, q_empty;
     struct hopper_desk desk;
     float pin[WARPGROUP * GROUPS];
 };
@@ -43,14 +44,12 @@ static __device__ void produce(memory<D, GROUPS, T> &m, const struct attn_shape 
     struct hopper_work w;
 
     for (; hopper_announce(w, m.desk, plan, pieces); pieces++) {
-        struct hopper_queries p = hopper_queries_of<64 * GROUPS, KEYS>(s, plan, w);
+        struct hopper_queries p = hopper_queries_of<64 * GROUPS, KEYS>(s, w);
         int group = p.h / per * (per + 2), key = group + per;
         if (threadIdx.x == 0) {
-            /* Parity of the phase before: at the first piece no wait. Queries are
-             * free when all warps have made their last scores. */
-            mbarrier_wait(m.q_empty, pieces % 2 ^ 1);
-            mbarrier_expect(m.q_full, sizeof(m.q));
-            tma_load(m.q, qkv, m.q_full, group + p.h % per, p.t0, p.b);
+            int q = ring_fill(m.q, pieces, sizeof(m.q.at[0]));
+
+            tma_load(m.q.at[q], qkv, m.q.full[q], group + p.h % per, p.t0, p.b);
             for (int j = p.end - 1; j >= p.begin; j--, step++) {
                 /* From the last tile to the first, as consumers go; step counts
                  * on over pieces, so that phases of the rings go on, too. */
@@ -96,25 +95,29 @@ template <int D> struct running {
     float slope;     /* ALiBi's, before scores are scaled */
 };
 
-/* Scores that a query does not see become -inf. key: of the tile's first. */
+/* Scores that a query does not see become -inf. key: of the tile's first. The
+ * warp decides together: no lane leaves the others behind. */
 template <int D>
 static __device__ void hide_unseen(float (&s)[N][4], const running<D> &r, int key)
 {
-    bool all_seen = key + KEYS - 1 <= r.t && r.first[0] <= key && r.first[1] <= key;
+    int own = key + threadIdx.x % 4 * 2;
 
-    /* The warp decides together: no lane leaves the others behind. */
-    if (__all_sync(ALL_LANES, all_seen))
-        return;
-    key += threadIdx.x % 4 * 2;
+    if (!__all_sync(ALL_LANES, key + KEYS - 1 <= r.t)) {
+        int last[2] = {r.t - own, r.t + 8 - own};
 #pragma unroll
-    for (int n = 0; n < N; n++)
+        for (int n = 0; n < N; n++)
 #pragma unroll
-        for (int e = 0; e < 4; e++) {
-            int j = key + n * 8 + e % 2, i = r.t + e / 2 * 8;
-
-            if (j > i || j < r.first[e / 2])
-                s[n][e] = -INFINITY;
-        }
+            for (int e = 0; e < 4; e++)
+                s[n][e] = n * 8 + e % 2 <= last[e / 2] ? s[n][e] : -INFINITY;
+    }
+    if (!__all_sync(ALL_LANES, r.first[0] <= key && r.first[1] <= key)) {
+        int first[2] = {r.first[0] - own, r.first[1] - own};
+#pragma unroll
+        for (int n = 0; n < N; n++)
+#pragma unroll
+            for (int e = 0; e < 4; e++)
+                s[n][e] = n * 8 + e % 2 >= first[e / 2] ? s[n][e] : -INFINITY;
+    }
 }
 
 /* Scores become probabilities relative to the maximum so far; scale includes
@@ -147,15 +150,18 @@ static __device__ void softmax(float (&s)[N][4], running<D> &r, float (&shrink)[
 
 /* Which probabilities of a tile stay; see flash_keep_rows(). */
 struct kept {
-    uint32_t of[2][2];
+    uint32_t of[2];
 };
 
-static __device__ struct kept keep_of(const struct attn_shape &s, uint64_t at)
+/* at: the counter of (the warp's first query, the tile's first key); half: the
+ * warp sees no key of the second half. */
+static __device__ struct kept keep_of(const struct attn_shape &s, uint64_t at, bool half)
 {
-    struct kept k;
+    struct kept k = {};
 
-    flash_keep_rows<N / 2>(k.of[0], s.drop, at, s.t);
-    flash_keep_rows<N / 2>(k.of[1], s.drop, at + KEYS / 2, s.t);
+    k.of[0] = flash_keep_rows<N / 2>(s.drop, at, s.t);
+    if (!half)
+        k.of[1] = flash_keep_rows<N / 2>(s.drop, at + KEYS / 2, s.t);
     return k;
 }
 
@@ -165,7 +171,7 @@ static __device__ void drop_scores(float (&s)[N][4], const struct kept &k)
     for (int n = 0; n < N; n++)
 #pragma unroll
         for (int e = 0; e < 4; e++)
-            if (!(k.of[n / 8][e / 2] >> (n % 8 * 4 + e % 2) & 1))
+            if (!(k.of[n / 8] >> (n % 8 * 4 + e) & 1))
                 s[n][e] = 0;
 }
 
@@ -192,27 +198,28 @@ static __device__ void probabilities(float (&s)[N][4], running<D> &r, float (&sh
         drop_scores(s, stay);
 }
 
-/* All tiles of keys of a piece of work. step: of the first tile in the rings;
+/* All tiles of keys of piece number `piece`. step: of the first tile in the rings;
  * drop_at: the counter of (the warp's first query, key 0). */
 template <bool DROP, int D, int GROUPS, class T>
 static __device__ void attend(running<D> &r, memory<D, GROUPS, T> &m, const struct attn_shape &s,
-                              const struct hopper_queries &p, unsigned step, int group,
-                              uint64_t drop_at)
+                              const struct hopper_queries &p, unsigned piece, unsigned step,
+                              int group, uint64_t drop_at)
 {
     /* Order of one turn: the scores of the next tile are begun, then this tile's
      * product with the values; the softmax of the next runs while the latter is
      * under way. shrink_sums() has to wait for that product. */
+    const tile<T, 64 * GROUPS, D> &q = ring_get(m.q, piece);
     float score[N][4], shrink[2];
     uint32_t prob[N / 2][4];
     struct kept stay = {};
-    int j = p.end - 1;
+    int j = p.end - 1, end = p.t0 + 64 * group + 64; /* of this warpgroup's queries */
 
-    for (int last = (p.t0 + 64 * group + 63) / KEYS; j > last; j--, step++)
+    for (int last = (end - 1) / KEYS; j > last; j--, step++)
         skip_tile<GROUPS>(m, step, group);
     if (DROP)
-        stay = keep_of(s, drop_at + (uint64_t)j * KEYS);
+        stay = keep_of(s, drop_at + (uint64_t)j * KEYS, end <= j * KEYS + KEYS / 2);
     turn_begin<GROUPS>(group);
-    hopper_scores(score, m.q, 64 * group, ring_get(m.k, step));
+    hopper_scores(score, q, 64 * group, ring_get(m.k, step));
     turn_end<GROUPS>(group);
     wgmma_wait<0>(score);
     ring_free(m.k, step);
@@ -220,11 +227,11 @@ static __device__ void attend(running<D> &r, memory<D, GROUPS, T> &m, const stru
     hopper_round<T>(prob, score);
     for (j--; j >= p.begin; j--, step++) {
         turn_begin<GROUPS>(group);
-        hopper_scores(score, m.q, 64 * group, ring_get(m.k, step + 1));
+        hopper_scores(score, q, 64 * group, ring_get(m.k, step + 1));
         hopper_add<T>(r.out, prob, ring_get(m.v, step));
         turn_end<GROUPS>(group);
         if (DROP)
-            stay = keep_of(s, drop_at + (uint64_t)j * KEYS);
+            stay = keep_of(s, drop_at + (uint64_t)j * KEYS, false);
         wgmma_wait<1>(score);
         ring_free(m.k, step + 1);
         probabilities<DROP>(score, r, shrink, s, j * KEYS, stay);
@@ -234,9 +241,7 @@ static __device__ void attend(running<D> &r, memory<D, GROUPS, T> &m, const stru
         shrink_sums(r, shrink);
         hopper_round<T>(prob, score);
     }
-    if (threadIdx.x % 32 == 0)
-        /* Queries are in use by scores alone: the next piece's may come now. */
-        mbarrier_arrive(m.q_empty);
+    ring_free(m.q, piece); /* scores alone have read queries */
     hopper_add<T>(r.out, prob, ring_get(m.v, step));
     wgmma_wait<0>(r.out, prob);
     ring_free(m.v, step);
@@ -276,15 +281,21 @@ static __device__ void consume(memory<D, GROUPS, T> &m, const struct attn_shape 
      * that it never had, so that the first one can begin. */
     if (group == GROUPS - 1)
         turn_end<GROUPS>(group); /* of the first warpgroup */
-    for (unsigned pieces = 0; hopper_next(w, m.desk, plan, pieces); pieces++) {
-        struct hopper_queries p = hopper_queries_of<64 * GROUPS, KEYS>(s, plan, w);
+    for (unsigned piece = 0; hopper_next(w, m.desk, plan, piece); piece++) {
+        struct hopper_queries p = hopper_queries_of<64 * GROUPS, KEYS>(s, w);
         int t = p.t0 + row + threadIdx.x % 32 / 4;
+
+        if (p.t0 + 64 * group < 0) { /* before the sequence */
+            for (int j = p.end; j > p.begin; j--, step++)
+                skip_tile<GROUPS>(m, step, group);
+            ring_pass(m.q, piece);
+            continue;
+        }
         running<D> r = {{}, {-INFINITY, -INFINITY}, {0, 0}, t,
                         {(int)attn_first(s, p.b, min((int64_t)t, s.t - 1)),
                          (int)attn_first(s, p.b, min((int64_t)t + 8, s.t - 1))},
                         attn_slope(s, p.h) / s.scale};
-        mbarrier_wait(m.q_full, pieces % 2);
-        attend<DROP>(r, m, s, p, step, group, attn_drop_at(s, p.b, p.h, p.t0 + row));
+        attend<DROP>(r, m, s, p, piece, step, group, attn_drop_at(s, p.b, p.h, p.t0 + row));
         step += p.end - p.begin;
         write_rows(s, r, p, out);
     }
@@ -298,9 +309,8 @@ static __global__ void __launch_bounds__((shape<D, DROP>::THREADS), 1)
     using S = shape<D, DROP>;
     auto &m = hopper_shared<memory<D, S::GROUPS, T>>();
     if (threadIdx.x == 0) {
-        mbarrier_init(m.q_full, 1);
-        mbarrier_init(m.q_empty, 4 * S::GROUPS);
         hopper_desk_init(m.desk);
+        ring_init(m.q, 4 * S::GROUPS);
         ring_init(m.k, 4 * S::GROUPS);
         ring_init(m.v, 4 * S::GROUPS);
         fence_async();

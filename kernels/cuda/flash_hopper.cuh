@@ -95,17 +95,18 @@ __device__ inline bool hopper_work_of(struct hopper_work &w, const struct hopper
 }
 
 /* By which the copying warp announces pieces of work to the warps that compute.
- * It writes place n % 2 after it has waited until piece n - 1 may be copied.
- * All warps have then finished, and so have read, piece n - 2. */
+ * It copies at most two pieces ahead: when it writes the place of piece n, all
+ * warps have begun, and so have read, piece n - 3. */
+enum { DESK = 4 };
 struct hopper_desk {
-    struct mbarrier announced[2];
-    unsigned piece[2];
+    struct mbarrier announced[DESK];
+    unsigned piece[DESK];
 };
 
 __device__ inline void hopper_desk_init(struct hopper_desk &d)
 {
-    mbarrier_init(d.announced[0], 1);
-    mbarrier_init(d.announced[1], 1);
+    for (int i = 0; i < DESK; i++)
+        mbarrier_init(d.announced[i], 1);
 }
 
 /* A number that no other block gets. After the last, the dealer is as it was
@@ -114,7 +115,7 @@ __device__ inline unsigned hopper_claim(const struct hopper_plan &p)
 {
     unsigned at = atomicAdd(&p.dealer->next, 1u);
 
-    if (at >= p.works && atomicAdd(&p.dealer->ended, 1u) == gridDim.x - 1) {
+    if (at >= p.works && atomicAdd(&p.dealer->ended, 1u) + 1 == gridDim.x) {
         p.dealer->next = 0;
         p.dealer->ended = 0;
     }
@@ -129,8 +130,8 @@ __device__ inline bool hopper_announce(struct hopper_work &w, struct hopper_desk
 
     if (threadIdx.x == 0) {
         at = hopper_claim(p);
-        d.piece[n % 2] = at;
-        mbarrier_arrive(d.announced[n % 2]);
+        d.piece[n % DESK] = at;
+        mbarrier_arrive(d.announced[n % DESK]);
     }
     return hopper_work_of(w, p, warp_uniform(at));
 }
@@ -139,8 +140,8 @@ __device__ inline bool hopper_announce(struct hopper_work &w, struct hopper_desk
 __device__ inline bool hopper_next(struct hopper_work &w, struct hopper_desk &d,
                                    const struct hopper_plan &p, unsigned n)
 {
-    mbarrier_wait(d.announced[n % 2], n / 2 % 2);
-    return hopper_work_of(w, p, warp_uniform(d.piece[n % 2]));
+    mbarrier_wait(d.announced[n % DESK], n / DESK % 2);
+    return hopper_work_of(w, p, warp_uniform(d.piece[n % DESK]));
 }
 
 /* Warpgroups that compute, from 0. */
@@ -152,17 +153,18 @@ __device__ inline int hopper_group()
 /* Work that is a tile of queries of a head; the keys that they see are counted
  * in tiles. */
 struct hopper_queries {
-    int t0, h, b, begin, end; /* first query; tiles of keys */
+    int t0, h, b, begin, end; /* first query, a multiple of 64; tiles of keys */
 };
 
 template <int ROWS, int KEYS>
 __device__ inline struct hopper_queries hopper_queries_of(const struct attn_shape &s,
-                                                          const struct hopper_plan &plan,
                                                           const struct hopper_work &w)
 {
     struct hopper_queries p;
 
-    p.t0 = ((int)plan.blocks - 1 - w.rank) * ROWS;
+    /* Counted from the sequence's end: what a tile lacks lies before the sequence,
+     * in the tile that sees fewest keys. */
+    p.t0 = ((int)s.t + 63) / 64 * 64 - (w.rank + 1) * ROWS;
     p.h = w.head % (int)s.h;
     p.b = w.head / (int)s.h;
     p.begin = flash_first<ROWS>(s, p.b, p.t0) / KEYS;
