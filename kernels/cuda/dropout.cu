@@ -15,8 +15,10 @@ struct cuda_drop cuda_drop_of(const struct gpt_dropout *d)
         drop.key[round][1] = d->rng.key[1] + round * 0xbb67ae85u;
     }
     /* An integer comparison in place of u 2^-24 < p, which could round. */
-    drop.below = (uint32_t)ceil((double)d->p * 0x1p24) << 8; /* u 2^-24 < p */
-    drop.scale = 1 / (1 - d->p);
+    const double below = ceil((double)d->p * 0x1p24); /* u 2^-24 < p */
+    const bool all = below >= 0x1p24;                 /* and what is left is 0 */
+    drop.below = all ? UINT32_MAX : (uint32_t)below << 8;
+    drop.scale = all ? 0 : 1 / (1 - d->p);
     drop.sample0 = d->sample0;
     drop.samples = d->samples;
     drop.t_local = d->t_local;
