@@ -116,7 +116,8 @@ struct gpt_fp8_factors {
  *
  * On GPUs u is 2^-23, since tensor cores may truncate where the CPU rounds.
  * Float factors may be rounded to TF32 (allow_tf32()). Where cuBLASLt refuses
- * an epilogue, c is rounded to its type before and after it. */
+ * an epilogue, or has a slow one, c is rounded to its type before and after
+ * it. */
 struct gpt_matmul {
     int64_t m, n, k;
     bool ta, tb;
@@ -272,8 +273,9 @@ struct gpt_rope {
  * query heads, its key, its value (Megatron's order). out (B, T, H * D),
  * lse (B, H, T) float: log-sum-exp of the scaled scores, for backward. H, G
  * are those held here, head0 the first one's global number of h_global.
- * doc_start (B, T) int32 or NULL: first position to which t may attend (the
- * documents of a sequence do not attend to each other). window: with W above 0
+ * doc_start (B, T) int32 or NULL: first position to which t may attend, never
+ * less than that of t - 1 in a sample (the documents of a sequence do not
+ * attend to each other). window: with W above 0
  * t attends to itself and the W positions before it alone. softcap: with c
  * above 0 a scaled score s becomes c * tanh(s / c), before ALiBi is added; a
  * backend needs GPT_CAN_WINDOW and GPT_CAN_CAP for them. Probability dropout:

@@ -52,7 +52,8 @@ static __global__ void sum_columns(float *out, const T *x, int64_t rows, int64_t
  * that of the reads which wait for each other. */
 enum { NARROW = 16, TALL = 64 };
 
-static __global__ void add_parts(cuda_columns to, const float *part, int64_t rows, int64_t ld)
+static __global__ void __launch_bounds__(NARROW *TALL)
+    add_parts(cuda_columns to, const float *part, int64_t rows, int64_t ld)
 {
     __shared__ float sums[TALL][NARROW];
     int64_t j = (int64_t)blockIdx.x * NARROW + threadIdx.x;

@@ -102,8 +102,8 @@ void launch(struct gpt_queue *q, void (*kernel)(P...), dim3 grid, dim3 block, si
 {
     if (q->err.status != GPT_OK)
         return;
-    /* 48 KiB are given unasked, static memory included, of which no kernel has a
-     * third. */
+    /* 48 KiB are given unasked, static memory included, of which no kernel that
+     * has dynamic memory has a third. */
     if (shared > 32 * 1024 &&
         !cuda_check(q, cudaFuncSetAttribute(kernel, cudaFuncAttributeMaxDynamicSharedMemorySize,
                                             (int)shared)))

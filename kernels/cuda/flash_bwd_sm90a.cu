@@ -19,8 +19,8 @@
  * one that has not begun, as a piece of work waits for earlier pieces alone.
  *
  * Registers of a thread at D = 128: 64 + 64 sums, 32 + 32 scores and dP, of which
- * 32 are later dQ, 16 probabilities rounded. dS is not kept: dK reads it from
- * shared memory, since the next scores begin before dK is over. */
+ * 32 are later dQ, 16 probabilities rounded. dS is not kept: the last dK of a
+ * step reads it from shared memory, since the next scores begin before dK is over. */
 #include "cuda/flash_bwd_hopper.cuh"
 
 /* Registers of a thread that copies, that computes: together what a launch gives
@@ -386,6 +386,9 @@ static void launch_backward(struct gpt_queue *q, const struct gpt_attn *op,
     if (!hopper_map(q, &qkv, op, op->qkv, op->g * (per + 2)) ||
         !hopper_map(q, &dout, op, grad->dout, op->h))
         return;
+    static_assert(sizeof(flash_queries) == QUERIES * sizeof(flash_query) &&
+                      sizeof(dq_part) * GROUPS == STEP<D> * D * sizeof(float),
+                  "scratch is counted by rows: cuda_flash_scratch()");
     struct flash_queries *queries = (struct flash_queries *)grad->scratch;
     struct dq_part *dq = (struct dq_part *)(queries + op->b * op->h * padded(op->t) / QUERIES);
     /* Heads at a time by what a group's blocks share in the L2 cache: queries, dO, and

@@ -362,7 +362,8 @@ enum gemm_result gemm_run(struct gemm *g, cudaStream_t stream, const struct gemm
     if (!p->supported || !set_addresses(p, c))
         return GEMM_UNSUPPORTED;
     cublasStatus_t s = multiply(g, p, c, c->c, stream);
-    snprintf(g->why, sizeof(g->why), "cublasLtMatmul failed with status %d", (int)s);
+    if (s != CUBLAS_STATUS_SUCCESS)
+        snprintf(g->why, sizeof(g->why), "cublasLtMatmul failed with status %d", (int)s);
     *why = g->why;
     if (s == CUBLAS_STATUS_NOT_SUPPORTED)
         p->supported = false; /* the next call does not try again */

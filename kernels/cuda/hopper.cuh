@@ -100,7 +100,7 @@ template <int left, int N, class... A>
 __device__ inline void wgmma_wait(float (&d)[N][4], A &...a);
 
 /* Writes x to shared memory, and does so before any later wait. See
- * flash_pin(). */
+ * hopper_pin(). */
 __device__ inline void store_volatile(float *to, float x);
 
 /* Shared memory, aligned for tiles. */

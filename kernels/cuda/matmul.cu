@@ -1,6 +1,6 @@
 /* Matrix products: the row-major call becomes the transposed column-major one
- * that the library knows, c' (N, M) = op(b)' op(a)'. What the library refuses,
- * products or only their epilogues, is done by kernels of our own. */
+ * that the library knows, c' (N, M) = op(b)' op(a)'. What the library refuses
+ * or is slow at, products or only their epilogues, is done by kernels of our own. */
 #include "cuda/fp8.cuh"
 #include "cuda/gelu.cuh"
 
@@ -105,10 +105,10 @@ static void run_epilogue(struct gpt_queue *q, const struct gpt_matmul *op)
     });
 }
 
-/* Where the library has an epilogue that is worth it. With factors of eight bits it
+/* Whether the library's epilogue is faster than a pass of our own. With factors of eight bits it
  * multiplies by GELU's slope in a pass that takes as long as three such products: 1.07 ms
  * for 16384 x 6400 on an H100 (cuBLASLt 13.1). */
-static bool has_epilogue(const struct gpt_matmul *op)
+static bool worth_fusing(const struct gpt_matmul *op)
 {
     return op->fp8.a == GPT_FP8_NONE || op->epilogue != GPT_EPI_DGELU;
 }
@@ -133,9 +133,9 @@ void cuda_matmul(struct gpt_queue *q, const struct gpt_matmul *op)
     const char *why = NULL;
     if (op->fp8.a != GPT_FP8_NONE && !cuda_fp8_factors(q, op, &call))
         return;
-    enum gemm_result r = has_epilogue(op) ? gemm_run(q->gemm, q->stream, &call, &why)
+    enum gemm_result r = worth_fusing(op) ? gemm_run(q->gemm, q->stream, &call, &why)
                                           : GEMM_UNSUPPORTED;
-    /* Three tries: fused, the product alone, the product by our own kernel. Which
+    /* Three tries: fused if that is worth it, the product alone, our own kernel. Which
      * one serves depends on shape and alignment, and is the same at every call. */
     bool finish = r == GEMM_UNSUPPORTED && op->epilogue != GPT_EPI_NONE;
     if (finish) {

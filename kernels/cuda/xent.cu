@@ -339,16 +339,18 @@ template <class F> static void with_loss(struct gpt_queue *q, const struct gpt_x
 /* The type of the logits. */
 template <class T> static T logit_of(const loss<T> &) { return T(); }
 
-/* Threads of whole_row(), and p.kept. Where two rows fit into a multiprocessor's
- * shared memory, one is read while the other is written; of a longer one, all
- * that fits stays. */
+/* Threads of whole_row(), and p.kept. Where two rows fit into the shared memory of a
+ * Hopper multiprocessor, one is read while the other is written. The order of sums
+ * follows threads, which therefore follow the row alone, on any GPU. Of a longer row
+ * all that fits stays. */
+enum { HALF_ROW = 110 << 10 /* bytes */ };
+
 template <int W, class T> static unsigned plan_row(const struct gpt_queue *q, loss<T> &p)
 {
     const int64_t besides = 2048; /* static memory, and a KiB that a block costs */
     int64_t pieces = cuda_blocks(p.v, W), room = (int64_t)q->shared_most - besides;
     int64_t row = p.v * (int64_t)sizeof(T);
-    bool twice = 2 * (row + besides) <= (int64_t)q->shared_most;
-    unsigned threads = threads_of(pieces, twice ? HALF_THREADS : MOST_THREADS);
+    unsigned threads = threads_of(pieces, row <= HALF_ROW ? HALF_THREADS : MOST_THREADS);
 
     /* Whole steps of the block, so that each thread goes on where it left off. */
     int64_t step = (int64_t)threads * W, fit = room / (step * (int64_t)sizeof(T)) * step;

@@ -1,8 +1,8 @@
 /* The instructions that Hopper added, as functions with the names that
- * kernels/cuda/hopper.cuh gives them: mbarriers, tensor copies (TMA), named
- * barriers, setmaxnreg and wgmma, as the PTX manual (ISA 8.0 and later,
- * sections of those names) and the driver's cuTensorMapEncodeTiled() describe
- * them. Included by cuda.h.
+ * kernels/cuda/hopper.cuh and hopper_bulk.cuh give them: mbarriers, tensor
+ * copies (TMA), copies out of shared memory, named barriers, setmaxnreg and
+ * wgmma, as the PTX manual (ISA 8.0 and later, sections of those names) and the
+ * driver's cuTensorMapEncodeTiled() describe them. Included by cuda.h.
  *
  * An asynchronous operation happens as late as it may
  * (GPT_CUDA_EMU_ORDER=forward), at once (reverse) or anywhere between (random).

@@ -10,7 +10,8 @@
  *   emu.h      launches, barriers, shuffles, votes      schedule.cc, warp.cc
  *   half.h     bfloat16 and half
  *   tensor.h   mma, ldmatrix, cp.async                  tensor.cc
- *   async.h    mbarriers, TMA, wgmma: Hopper            async.cc, wgmma.cc
+ *   async.h    mbarriers, TMA, wgmma: Hopper            async.cc, bulk.cc,
+ *                                                       wgmma.cc
  *   runtime.h  memory, properties                       runtime.cc
  *   stream.h   streams, events                          stream.cc
  *   ptx/       kernels as nvcc compiled them, instead of as C++ did

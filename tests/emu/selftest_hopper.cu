@@ -11,10 +11,10 @@ extern "C" {
 }
 
 enum { T = 70, HEADS = 3, C = 64 };
-typedef __nv_bfloat16 element;
+typedef __nv_bfloat16 bf16;
 
 /* x (2, T, HEADS, C): small whole numbers, which bfloat16 holds. */
-static element x[2 * T * HEADS * C];
+static bf16 x[2 * T * HEADS * C];
 
 static float number(int b, int t, int h, int c)
 {
@@ -49,7 +49,7 @@ static void tensor_maps()
 }
 
 struct memory {
-    tile<element, 64, C> a, b;
+    tile<bf16, 64, C> a, b;
     struct mbarrier full;
 };
 
@@ -71,7 +71,7 @@ static __device__ void fetch(struct memory &m, const CUtensorMap &map, int t)
 
 /* ---- copies ---- */
 
-static __global__ void copy_out(element *to, const CUtensorMap map, int t)
+static __global__ void copy_out(bf16 *to, const CUtensorMap map, int t)
 {
     auto &m = hopper_shared<struct memory>();
     fetch(m, map, t);
@@ -84,14 +84,14 @@ static void copies(const CUtensorMap &map)
     static const int first[] = {0, 13, -5};
 
     for (int t : first) {
-        element got[64 * C];
+        bf16 got[64 * C];
         int wrong = 0;
         bool good = emu::launch("copies", 1, 128, sizeof(struct memory),
                                 [&] { copy_out(got, map, t); });
 
         for (int r = 0; r < 64; r++) /* 16-byte piece p of row r lies at p ^ r % 8 */
             for (int c = 0; c < C; c++) {
-                element e = got[r * C + ((c / 8) ^ (r % 8)) * 8 + c % 8];
+                bf16 e = got[r * C + ((c / 8) ^ (r % 8)) * 8 + c % 8];
 
                 wrong += __bfloat162float(e) != number(1, t + r, 0, c);
             }
@@ -111,7 +111,7 @@ static __global__ void multiply(float *s_out, float *d_out, const CUtensorMap ma
     fetch(m, map, 0);
     wgmma_fence();
     for (int i = 0; i < 4; i++)
-        wgmma<element>(s, wgmma_rows(m.a, 0, i), wgmma_rows(m.b, 0, i), i > 0);
+        wgmma<bf16>(s, wgmma_rows(m.a, 0, i), wgmma_rows(m.b, 0, i), i > 0);
     wgmma_commit();
     wgmma_wait<0>(s);
     for (int i = 0; i < 8; i++)
@@ -119,10 +119,10 @@ static __global__ void multiply(float *s_out, float *d_out, const CUtensorMap ma
             s[i][e] = fmodf(s[i][e], 16);
     for (int i = 0; i < 4; i++)
         for (int r = 0; r < 4; r++)
-            p[i][r] = pack2<element>(s[2 * i + r / 2][r % 2 * 2], s[2 * i + r / 2][r % 2 * 2 + 1]);
+            p[i][r] = pack2<bf16>(s[2 * i + r / 2][r % 2 * 2], s[2 * i + r / 2][r % 2 * 2 + 1]);
     wgmma_fence();
     for (int i = 0; i < 4; i++)
-        wgmma<element>(d, p[i], wgmma_columns(m.b, i), true);
+        wgmma<bf16>(d, p[i], wgmma_columns(m.b, i), true);
     wgmma_commit();
     wgmma_wait<0>(d, p);
     int row = threadIdx.x / 32 * 16 + threadIdx.x % 32 / 4, column = threadIdx.x % 4 * 2;
@@ -167,7 +167,7 @@ static void products(const CUtensorMap &map)
  * apart, groups of 8 rows `stride` apart. */
 static __global__ void multiply_plain(float *out)
 {
-    element *a = reinterpret_cast<element *>(emu::dynamic_shared());
+    bf16 *a = reinterpret_cast<bf16 *>(emu::dynamic_shared());
     float d[1][4];
 
     if (threadIdx.x == 0) {
@@ -272,25 +272,25 @@ static __device__ void mistake_of_products(int kind, struct memory &m)
 
     switch (kind) {
     case 8:
-        wgmma<element>(d, wgmma_rows(m.a, 0, 0), wgmma_rows(m.b, 0, 0), true);
+        wgmma<bf16>(d, wgmma_rows(m.a, 0, 0), wgmma_rows(m.b, 0, 0), true);
         break;
     case 9:
         wgmma_fence();
-        wgmma<element>(d, wgmma_rows(m.a, 0, 0), wgmma_rows(m.b, 0, 0), true);
+        wgmma<bf16>(d, wgmma_rows(m.a, 0, 0), wgmma_rows(m.b, 0, 0), true);
         d[3][1] = 0;
         wgmma_commit();
         wgmma_wait<0>(d);
         break;
     case 10: /* the result is not there */
         wgmma_fence();
-        wgmma<element>(d, wgmma_rows(m.a, 0, 0), wgmma_rows(m.b, 0, 0), true);
+        wgmma<bf16>(d, wgmma_rows(m.a, 0, 0), wgmma_rows(m.b, 0, 0), true);
         wgmma_commit();
         if (d[0][0] != d[0][0])
             emu::fail("NaN");
         break;
     case 11: /* a changes while it is read */
         wgmma_fence();
-        wgmma<element>(d, a, wgmma_columns(m.b, 0), true);
+        wgmma<bf16>(d, a, wgmma_columns(m.b, 0), true);
         a[0] = a[1] = 0x7f807f80;
         wgmma_commit();
         wgmma_wait<0>(d);
@@ -299,19 +299,19 @@ static __device__ void mistake_of_products(int kind, struct memory &m)
         break;
     case 12: /* three rows down: the swizzle begins elsewhere */
         wgmma_fence();
-        wgmma<element>(d, wgmma_rows(m.a, 3, 0), wgmma_rows(m.b, 0, 0), true);
+        wgmma<bf16>(d, wgmma_rows(m.a, 3, 0), wgmma_rows(m.b, 0, 0), true);
         wgmma_commit();
         wgmma_wait<0>(d);
         break;
     case 13:
         wgmma_fence();
-        wgmma<element>(d, wgmma_rows(m.a, 0, 0), wgmma_rows(m.b, 0, threadIdx.x / 64), true);
+        wgmma<bf16>(d, wgmma_rows(m.a, 0, 0), wgmma_rows(m.b, 0, threadIdx.x / 64), true);
         wgmma_commit();
         wgmma_wait<0>(d);
         break;
     case 14:
         wgmma_fence();
-        wgmma<element>(d, wgmma_rows(m.a, 0, 0), 1ull << 49, true);
+        wgmma<bf16>(d, wgmma_rows(m.a, 0, 0), 1ull << 49, true);
         wgmma_commit();
         wgmma_wait<0>(d);
         break;
@@ -320,7 +320,7 @@ static __device__ void mistake_of_products(int kind, struct memory &m)
         if (threadIdx.x == 0)
             mbarrier_init(*(struct mbarrier *)(emu::dynamic_shared() + sizeof(m.a)), 1);
         __syncthreads();
-        wgmma<element>(d, wgmma_rows(m.a, 0, 0), wgmma_rows(m.b, 0, 0), true);
+        wgmma<bf16>(d, wgmma_rows(m.a, 0, 0), wgmma_rows(m.b, 0, 0), true);
         wgmma_commit();
         wgmma_wait<0>(d);
         break;

@@ -13,10 +13,10 @@ extern "C" {
 #include "tests/lib/tap.h"
 }
 
-typedef __nv_bfloat16 element;
+typedef __nv_bfloat16 bf16;
 enum { C = 128, ROWS = 64 };
 
-static element x[ROWS * C]; /* one head of one sample */
+static bf16 x[ROWS * C]; /* one head of one sample */
 
 /* Small whole numbers, which bfloat16 holds, few of them equal nearby. */
 static float number(int row, int column)
@@ -51,11 +51,11 @@ static void literals()
 /* ---- tiles, as the tensor copy leaves them ---- */
 
 struct memory {
-    tile<element, ROWS, C> a, b;
+    tile<bf16, ROWS, C> a, b;
     struct mbarrier full;
 };
 
-static __global__ void copy_tile(element *to, const CUtensorMap map)
+static __global__ void copy_tile(bf16 *to, const CUtensorMap map)
 {
     auto &m = hopper_shared<struct memory>();
 
@@ -72,7 +72,7 @@ static __global__ void copy_tile(element *to, const CUtensorMap map)
 static void tiles()
 {
     alignas(64) CUtensorMap map;
-    static element got[ROWS * C];
+    static bf16 got[ROWS * C];
     cuuint64_t dim[4] = {C, 1, ROWS, 1}, stride[3] = {C * 2, C * 2, C * 2 * ROWS};
     cuuint32_t box[4] = {64, 1, 64, 1}, steps[4] = {1, 1, 1, 1};
     int wrong = 0;
@@ -99,8 +99,8 @@ static uint64_t descriptor(unsigned address, unsigned leading, unsigned stride)
 
 static __global__ void describe(uint64_t *got, uint64_t *want)
 {
-    auto &small = hopper_shared<tile<element, 64, C>>();
-    auto &tall = hopper_shared<tile<element, 128, C>>();
+    auto &small = hopper_shared<tile<bf16, 64, C>>();
+    auto &tall = hopper_shared<tile<bf16, 128, C>>();
     unsigned at = shared_address(&small);
 
     got[0] = wgmma_rows(small, 0, 0), want[0] = descriptor(at, 1, 64);
@@ -119,7 +119,7 @@ static void descriptors()
         "rows 64 of 128", "columns",                  "columns, rows 48..",
         "columns, rows 112.. of 128"};
     uint64_t got[7] = {}, want[7] = {};
-    bool good = emu::launch("descriptors", 1, 1, sizeof(tile<element, 128, C>),
+    bool good = emu::launch("descriptors", 1, 1, sizeof(tile<bf16, 128, C>),
                             [&] { describe(got, want); });
 
     for (int i = 0; i < 7; i++)
@@ -129,10 +129,10 @@ static void descriptors()
 
 /* ---- products of tiles that are filled by place ---- */
 
-static __device__ void put(tile<element, ROWS, C> &t, int offset)
+static __device__ void put(tile<bf16, ROWS, C> &t, int offset)
 {
     for (unsigned i = threadIdx.x; i < ROWS * C; i += blockDim.x) {
-        element e = __float2bfloat16(number((int)(i / C) + offset, (int)(i % C)));
+        bf16 e = __float2bfloat16(number((int)(i / C) + offset, (int)(i % C)));
 
         memcpy((char *)&t + place_of(ROWS, i / C, i % C), &e, sizeof(e));
     }
@@ -164,7 +164,7 @@ static __global__ void multiply(float *s_out, float *d_out)
     __syncthreads();
     wgmma_fence();
     for (int i = 0; i < C / 16; i++)
-        wgmma<element>(s, wgmma_rows(m.a, 0, i), wgmma_rows(m.b, 0, i), i > 0);
+        wgmma<bf16>(s, wgmma_rows(m.a, 0, i), wgmma_rows(m.b, 0, i), i > 0);
     wgmma_commit();
     wgmma_wait<0>(s);
     for (unsigned i = 0; i < 4; i++)
@@ -172,12 +172,12 @@ static __global__ void multiply(float *s_out, float *d_out)
             unsigned row = row_of(threadIdx.x, 2 * (r % 2));
             unsigned k = 16 * i + column_of(threadIdx.x, 4 * (r / 2));
 
-            p[i][r] = pack2<element>(number((int)row, (int)k + 3),
+            p[i][r] = pack2<bf16>(number((int)row, (int)k + 3),
                                      number((int)row, (int)k + 4));
         }
     wgmma_fence();
     for (int i = 0; i < 4; i++)
-        wgmma<element>(d, p[i], wgmma_columns(m.b, i), true);
+        wgmma<bf16>(d, p[i], wgmma_columns(m.b, i), true);
     wgmma_commit();
     wgmma_wait<0>(d, p);
     for (unsigned v = 0; v < 64; v++) {
@@ -235,14 +235,14 @@ static __global__ void multiply_warp(float *out)
     for (unsigned r = 0; r < 4; r++) {
         int row = (int)(g + r % 2 * 8), k = (int)(2 * t + r / 2 * 8);
 
-        a[r] = pack2<element>(number(row, k), number(row, k + 1));
+        a[r] = pack2<bf16>(number(row, k), number(row, k + 1));
     }
     for (unsigned r = 0; r < 2; r++) {
         int k = (int)(2 * t + r * 8);
 
-        b[r] = pack2<element>(number(k, (int)g + 40), number(k + 1, (int)g + 40));
+        b[r] = pack2<bf16>(number(k, (int)g + 40), number(k + 1, (int)g + 40));
     }
-    mma16816<element>(d, a, b);
+    mma16816<bf16>(d, a, b);
     for (unsigned v = 0; v < 4; v++)
         out[row_of(threadIdx.x, v) * 8 + column_of(threadIdx.x, v)] = d[v];
 }

@@ -257,8 +257,8 @@ int main(void)
     bench_row("copy", copy_rate * 1e-9, "GB/s", copy_rate * 1e-9, -1);
     run_rows("");
     run_flat();
-    n /= 4;
     if (!tiny) {
+        n /= 4;
         c = 4096;
         v = 32000;
         logits = 128256;

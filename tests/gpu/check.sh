@@ -102,13 +102,18 @@ for tool in $tools; do
     done
 done
 wait
+unfinished=0
 for tool in $tools; do
     for s in $sections; do
         log=$BUILD/$tool-$s.log
         say "$tool, $s: $(cat "$log.result")"
+        ! grep -q 'not finished' "$log.result" ||
+            unfinished=$((unfinished + 1))
         grep -q FAILED "$log.result" || continue
         failed=1
         grep '^=====' "$log" | head -n 20
     done
 done
+[ $unfinished = 0 ] ||
+    say "$unfinished were not finished: GPT_CHECK_SECONDS gives them more time"
 exit $failed

@@ -282,7 +282,7 @@ static void check_embed(int64_t n, int64_t c, double p, bool with_pos,
     int32_t *tokens = rnd_ints(n, 0, most), *pos = rnd_ints(n, 0, POS - 1);
     float *wte = rnd_floats(V * c, 1), *wpe = rnd_floats(POS * c, 1);
     float *dout = rnd_floats(n * c, 1), *dw = rnd_floats((V + POS) * c, 1);
-    /* two words alone: each ends where a piece of 64 rows does */
+    /* two words alone: each ends where a piece of 32 rows does */
     for (int64_t i = 0; most == BEGIN && i < n; i++)
         tokens[i] = BEGIN + (int32_t)(i % 2);
     struct operand ops[] = {
@@ -566,8 +566,8 @@ static void hopper(void)
         check_attn("hopper attention", 1, cases[i], false);
     for (size_t i = 0; i < GPT_COUNT(with_alibi); i++)
         check_attn("hopper attention", 1, with_alibi[i], true);
-    /* Philox block 2^32 is that of query 91 and key 84 of head 2. */
-    sample0 = 245426;
+    /* Philox block 2^32 is that of query 91 and key 84 of the first head. */
+    sample0 = 214748;
     check_attn("hopper attention", 1,
                (struct attn_case){1, 100, 3, 1, 64, 0.2, false}, false);
     sample0 = 5;

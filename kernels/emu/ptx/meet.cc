@@ -3,8 +3,8 @@
  * to wait sets warp.blocked and is run again at the warp's next turn; it has
  * then changed nothing, but for barriers, to which a warp comes once. Nothing
  * waits for a time: when all warps wait and no copy is under way, the block
- * will never end, and block.cc says so. Words of mbarriers, tensor maps and the
- * list of copies are those of async.cc, so that both ways to run a kernel agree
+ * will never end, and block.cc says so. Words of mbarriers are those of async.cc,
+ * tensor maps and the list of copies those of bulk.cc, so that both ways to run a kernel agree
  * on what the hardware does; their calls take the place in the source, which is
  * here the .loc of the instruction. */
 #include "kernels/emu/ptx/ptx.h"

@@ -22,7 +22,7 @@
  *   - addresses outside of allocations, and misaligned ones
  *   - instructions for a whole warp that part of a warp runs
  * Tensor maps, bulk copies, mbarriers and operands of wgmma are those of
- * async.cc and wgmma.cc. */
+ * bulk.cc, async.cc and wgmma.cc. */
 #ifndef GPT_EMU_PTX_H
 #define GPT_EMU_PTX_H
 
