@@ -370,14 +370,14 @@ __device__ inline uint32_t flash_keep_blocks(const struct cuda_drop &d, uint64_t
     /* Four blocks side by side, as each step of one waits for the step before; more
      * would cost registers. What becomes of the upper half of a counter in the first
      * rounds is computed once. */
-    constexpr int FOUR = N < 4 ? N : 4;
+    constexpr int AT_ONCE = N < 4 ? N : 4;
     uint64_t high = block >> 32 << 32;
     uint32_t low = (uint32_t)block, by = (uint32_t)(step / 4);
 #pragma unroll 1
-    for (int n = 0; n < N; n += FOUR) {
+    for (int n = 0; n < N; n += AT_ONCE) {
         uint32_t some = 0;
 #pragma unroll
-        for (int i = 0; i < FOUR; i++) {
+        for (int i = 0; i < AT_ONCE; i++) {
             uint4 words = philox(d.key, high | (uint32_t)(low + (n + i) * by));
 #pragma unroll
             for (int k = 0; k < 4; k++)

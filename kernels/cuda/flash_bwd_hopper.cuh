@@ -1,6 +1,7 @@
 /* The order of work of Hopper's backward: which keys and queries a block takes, the
  * warps that copy these, and the turns at which blocks add to dQ. What is computed
- * is in flash_bwd_sm90a.cu, where to start. */
+ * is in flash_bwd_sm90a.cu, where to start, and which alone includes this file: its
+ * names are those of that kernel. */
 #ifndef GPT_KERNELS_CUDA_FLASH_BWD_HOPPER_CUH
 #define GPT_KERNELS_CUDA_FLASH_BWD_HOPPER_CUH
 
@@ -47,7 +48,7 @@ template <int D, class T> struct memory {
     struct dq_part dq[GROUPS];
     ring<query_stage<D, T>, STAGES> queries;
     struct mbarrier full, empty; /* k, v */
-    struct mbarrier ds_read;     /* by all warps */
+    struct mbarrier ds_read;     /* dQ has taken ds: of all warps */
     struct mbarrier lent[GROUPS], back[GROUPS]; /* dq: to the warpgroup; from all its warps */
     struct hopper_desk desk;
 };

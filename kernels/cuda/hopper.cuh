@@ -262,37 +262,24 @@ template <int N> __device__ inline void more_registers()
     GPT_R8 ",%32,%33,%34,%35,%36,%37,%38,%39,%40,%41,%42,%43,%44,%45,%46,%47,"                   \
            "%48,%49,%50,%51,%52,%53,%54,%55,%56,%57,%58,%59,%60,%61,%62,%63"
 
-/* i0..: numbers of the operands after the sums. */
+/* Both factors in shared memory; i0..: numbers of the operands after the sums, which
+ * are the last arguments; turned: whether a and b lie by columns. */
+#define GPT_WGMMA_SHARED(type, function, turned, name, n, regs, i0, i1, i2, ...)                 \
+    template <>                                                                                  \
+    __device__ inline void function<type>(float(&d)[n / 8][4], uint64_t a, uint64_t b, bool add) \
+    {                                                                                            \
+        asm volatile("{\n\t.reg .pred p;\n\tsetp.ne.b32 p, " i2 ", 0;\n\t"                       \
+                     "wgmma.mma_async.sync.aligned.m64n" #n "k16.f32." name "." name " {" regs   \
+                     "}, " i0 ", " i1 ", p, 1, 1, " turned ";\n\t}"                              \
+                     : __VA_ARGS__                                                               \
+                     : "l"(a), "l"(b), "r"((int)add));                                           \
+    }
+
+/* The products of a type and a width; i0..: as above, a being one number or four. */
 #define GPT_WGMMA_OF(type, name, n, regs, sums, i0, i1, i2, i3, i4, i5)                          \
-    template <>                                                                                  \
-    __device__ inline void wgmma<type>(float(&d)[n / 8][4], uint64_t a, uint64_t b, bool add)    \
-    {                                                                                            \
-        asm volatile("{\n\t.reg .pred p;\n\tsetp.ne.b32 p, " i2 ", 0;\n\t"                       \
-                     "wgmma.mma_async.sync.aligned.m64n" #n "k16.f32." name "." name " {" regs   \
-                     "}, " i0 ", " i1 ", p, 1, 1, 0, 0;\n\t}"                                    \
-                     : sums                                                                      \
-                     : "l"(a), "l"(b), "r"((int)add));                                           \
-    }                                                                                            \
-    template <>                                                                                  \
-    __device__ inline void wgmma_rows_by_columns<type>(float(&d)[n / 8][4], uint64_t a,          \
-                                                       uint64_t b, bool add)                     \
-    {                                                                                            \
-        asm volatile("{\n\t.reg .pred p;\n\tsetp.ne.b32 p, " i2 ", 0;\n\t"                       \
-                     "wgmma.mma_async.sync.aligned.m64n" #n "k16.f32." name "." name " {" regs   \
-                     "}, " i0 ", " i1 ", p, 1, 1, 0, 1;\n\t}"                                    \
-                     : sums                                                                      \
-                     : "l"(a), "l"(b), "r"((int)add));                                           \
-    }                                                                                            \
-    template <>                                                                                  \
-    __device__ inline void wgmma_by_columns<type>(float(&d)[n / 8][4], uint64_t a, uint64_t b,   \
-                                                  bool add)                                      \
-    {                                                                                            \
-        asm volatile("{\n\t.reg .pred p;\n\tsetp.ne.b32 p, " i2 ", 0;\n\t"                       \
-                     "wgmma.mma_async.sync.aligned.m64n" #n "k16.f32." name "." name " {" regs   \
-                     "}, " i0 ", " i1 ", p, 1, 1, 1, 1;\n\t}"                                    \
-                     : sums                                                                      \
-                     : "l"(a), "l"(b), "r"((int)add));                                           \
-    }                                                                                            \
+    GPT_WGMMA_SHARED(type, wgmma, "0, 0", name, n, regs, i0, i1, i2, sums)                       \
+    GPT_WGMMA_SHARED(type, wgmma_rows_by_columns, "0, 1", name, n, regs, i0, i1, i2, sums)       \
+    GPT_WGMMA_SHARED(type, wgmma_by_columns, "1, 1", name, n, regs, i0, i1, i2, sums)            \
     template <>                                                                                  \
     __device__ inline void wgmma<type>(float(&d)[n / 8][4], const uint32_t(&a)[4], uint64_t b,   \
                                        bool add)                                                 \
@@ -310,6 +297,7 @@ GPT_WGMMA(__nv_bfloat16, "bf16")
 GPT_WGMMA(__half, "f16")
 #undef GPT_WGMMA
 #undef GPT_WGMMA_OF
+#undef GPT_WGMMA_SHARED
 #undef GPT_R16
 #undef GPT_R8
 #undef GPT_D16
