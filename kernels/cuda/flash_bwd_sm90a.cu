@@ -391,7 +391,7 @@ static void launch_backward(struct gpt_queue *q, const struct gpt_attn *op,
         return;
     static_assert(sizeof(flash_queries) == QUERIES * sizeof(flash_query) &&
                       sizeof(dq_part) * GROUPS == STEP<D> * D * sizeof(float),
-                  "scratch is counted by rows: cuda_flash_scratch()");
+                  "scratch is counted by rows: gpu_attn_scratch()");
     struct flash_queries *queries = (struct flash_queries *)grad->scratch;
     struct dq_part *dq = (struct dq_part *)(queries + op->b * op->h * padded(op->t) / QUERIES);
     /* Heads at a time by what a group's blocks share in the L2 cache: queries, dO, and
@@ -418,15 +418,12 @@ bool cuda_hopper_bwd(struct gpt_queue *q, const struct gpt_attn *op,
     return true;
 }
 
-size_t cuda_hopper_scratch(const struct gpt_attn *op, size_t rows)
+bool cuda_hopper_here()
 {
-    size_t d = op->d <= 64 ? 64 : 128;
     cudaDeviceProp p;
     int device;
 
     cuda_use_device();
-    return hopper_does(op) && cuda_hopper_backward() && cudaGetDevice(&device) == cudaSuccess &&
-                   cudaGetDeviceProperties(&p, device) == cudaSuccess && cuda_runs_hopper(p)
-               ? rows * d * sizeof(float)
-               : 0;
+    return cuda_hopper_backward() && cudaGetDevice(&device) == cudaSuccess &&
+           cudaGetDeviceProperties(&p, device) == cudaSuccess && cuda_runs_hopper(p);
 }

@@ -271,7 +271,8 @@ static void run_embed(struct trial *t)
                            .dropout = k->drop};
 
     t->be->embed_fwd(t->q, &op);
-    t->be->embed_bwd(t->q, &op, m[5], m[6], k->with_x ? m[7] : NULL);
+    struct gpt_embed_grad grad = {m[5], m[6], k->with_x ? m[7] : NULL, m[8]};
+    t->be->embed_bwd(t->q, &op, &grad);
 }
 
 static void check_embed(int64_t n, int64_t c, double p, bool with_pos,
@@ -294,6 +295,8 @@ static void check_embed(int64_t n, int64_t c, double p, bool with_pos,
         {"dout", ACT, n * c, dout, false, 0},
         {"dwte", F32, V * c, dw, true, 1},
         {"dwpe", F32, POS * c, dw + V * c, true, 1},
+        {"scratch", F32, (int64_t)(dev_be->embed_scratch(n, c) / sizeof(float)),
+         NULL, false, 0},
     };
 
     compare(run_embed, &k, ops, GPT_COUNT(ops), "embed %lldx%lld p %g of %lld",
@@ -1122,6 +1125,26 @@ static void failures(void)
     dev_be->free(dev_be, mem);
 }
 
+/* A plan for a GPU that is not here counts as one that is. */
+static void plans(const char *arch, bool hopper)
+{
+    struct gpt_backend planned;
+    struct gpt_attn op = {.b = 2, .t = 70, .h = 3, .g = 1, .act = GPT_BF16};
+    int64_t left, memory;
+
+    reopen("GPT_CUDA_EMU_ARCH", arch);
+    dev_be->memory(dev_be, &left, &memory);
+    gpt_backend_planned(&planned, memory, hopper);
+    is_int(planned.logits_bytes, dev_be->logits_bytes, "logits of a plan");
+    is_int(planned.abilities & dev_be->abilities, planned.abilities,
+           "what it can do");
+    for (op.d = 64; op.d <= 192; op.d += 64)
+        is_int((int64_t)planned.attn_scratch(&op),
+               (int64_t)dev_be->attn_scratch(&op),
+               "attention's scratch, heads of %lld on sm_%s", (long long)op.d,
+               arch);
+}
+
 /* What shared memory limits depends on the GPU: Hopper trains rows that others
  * have no room for. The limit counts a kernel's static memory, too. */
 static void limits(void)
@@ -1140,6 +1163,8 @@ static void limits(void)
     is_int(dev_be->sync(dev_q, &err), GPT_EDEVICE, "rows that are too long");
     ok(strstr(err.text, "rows of 12650 elements, limit 12544 on this GPU"),
        "and how long they may be: %s", err.text);
+    plans("90", true);
+    plans("120", false);
     reopen("GPT_CUDA_EMU_ARCH", "80");
 }
 
