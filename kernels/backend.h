@@ -205,7 +205,9 @@ struct gpt_head_norm_grad {
 /* out (N, F) = f(pre), pre (N, F); or gated: f(gate) * up, where a row of pre
  * (N, 2F) is its F gates, then its F ups (Shazeer 2020). GELU is the tanh form
  * of gpt_matmul, GELU_EXACT x times the normal distribution's integral, SILU x
- * times the logistic function, SQUARED_RELU max(x, 0)^2. */
+ * times the logistic function, SQUARED_RELU max(x, 0)^2. Of bf16 GELU, SILU and
+ * their slopes, in products too, may be off by a few units of 2^-14 of their
+ * size before they are rounded, which is by 2^-9. */
 enum gpt_activation {
     GPT_GELU,
     GPT_GELU_EXACT,
