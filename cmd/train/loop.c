@@ -147,6 +147,7 @@ static int check_loss(struct gpt_run *r, const struct gpt_step *step,
         return GPT_OK;
     if (++r->bad_steps <= r->o->max_nan_iterations)
         return GPT_OK;
+    GPT_TRY(gpt_report_last_steps(r->report, err));
     gpt_fail(err, GPT_EDIVERGED,
              "iteration %lld: loss %g, gradient norm %g: not finite, %lld in "
              "a row; nothing was updated or saved",
@@ -288,8 +289,12 @@ static int after_step(struct gpt_run *r, const struct gpt_step *step,
     bool early = false;
 
     GPT_TRY(check_save(r, false, err));
+    if (end || step->stop || due(i, o->exit_interval))
+        GPT_TRY(gpt_report_last_steps(r->report, err));
     if (!end)
         GPT_TRY(evaluate(r, false, &early, err));
+    if (early)
+        GPT_TRY(gpt_report_last_steps(r->report, err));
     *stop = step->stop;
     /* A run that is stopped saves whatever its interval is, and makes no final
      * evaluation. */
