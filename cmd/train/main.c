@@ -9,6 +9,7 @@
 #include "cmd/train/loop.h"
 #include "cmd/train/options.h"
 #include "cmd/train/settle.h"
+#include "parallel/launch_env.h"
 #include "tokenizer/tokenizer_options.h"
 
 /* The family of the tokenizer is settled here, once, as checkpoints keep the
@@ -68,6 +69,9 @@ int main(int argc, char **argv)
         .n_options = gpt_train_n_options,
         .foreign = gpt_train_foreign,
         .n_foreign = gpt_train_n_foreign,
+        /* Ranks are started with one command line: what there is to say of it
+         * is said once. Where ranks differ, they fail, and that is printed. */
+        .quiet = gpt_launch_env_rank() > 0,
         .instead = "--data-path names the data, --config a file of options or "
                    "a preset",
         .options_bytes = sizeof(struct gpt_train_options),

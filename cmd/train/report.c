@@ -270,7 +270,8 @@ static int write_line(const struct gpt_report *r,
 }
 
 /* The clock stops while the lines are written, as a slow terminal or disk is no
- * part of training. */
+ * part of training. Nothing is left over then, so that a run may end after any
+ * step. */
 int gpt_report_last_steps(struct gpt_report *r, struct gpt_err *err)
 {
     if (r->steps == 0)

@@ -151,6 +151,8 @@ static int start(const struct gpt_program *program,
     log.json = strcmp(common->log_format, "json") == 0;
     log.color = gpt_wants_color(common->color, STDERR_FILENO);
     gpt_log_setup(&log);
+    if (program->quiet)
+        gpt_log_limit(GPT_LOG_ERROR);
     if (common->threads > 0)
         omp_set_num_threads((int)common->threads);
     if (omp_get_max_threads() > GPT_MOST_THREADS)
@@ -299,6 +301,8 @@ int gpt_main(const struct gpt_program *program, int argc, char **argv)
     prctl(PR_SET_NAME, program->name);
     occupy_standard_files();
     gpt_log_setup(&log);
+    if (program->quiet)
+        gpt_log_limit(GPT_LOG_ERROR);
     struct gpt_parse p = {.program = program, .arena = &arena, .err = &err};
     p.options = gpt_arena_alloc(&arena, 1, program->options_bytes);
     int status = p.options ? run_program(&p, argc, argv)

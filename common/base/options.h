@@ -162,6 +162,8 @@ struct gpt_program {
      * and GPT_OPT_FILE, _DIR or _SET for other words. */
     const char *const *commands;
     unsigned words;
+    bool quiet; /* errors alone are printed: of several processes, another one
+                 * says the rest */
     /* Adds lines to --version (devices), or NULL. */
     int (*version)(struct gpt_buf *b);
     /* Changes options where a later source contradicts an earlier one, before
