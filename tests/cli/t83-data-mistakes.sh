@@ -149,6 +149,8 @@ check 'and it is validated' grep -q 'validation loss at' out err
 expect 0 'a train split below a sample' train --data-path $set --split 2,58,0 \
     --eval-iters 0 --seq-length 300
 says 'its train split, sequences 0 to 1' 'are repeated'
+expect 2 'a train split without a share' train --data-path $set --split 0,1,0
+says "split '0,1,0' leaves nothing for the train split"
 # The articles' shares of a small set: 60 sequences have no thousandth.
 expect 0 'a test split of no sequence' train --data-path $set \
     --split 949,50,1 --eval-iters 2
