@@ -81,6 +81,12 @@ says 'byte order mark' 'sed '
 sed -n "s/^hint: *\(sed.*\) removes.*/\1/p" err >advice
 check 'its command works' sh -c '. ./advice && ! cmp -s new.jsonl mark.jsonl'
 expect 0 'and what it made is read' pp new.jsonl mark
+gzip mark.jsonl
+expect 3 'a mark within a compression' pp mark.jsonl.gz u
+says "gzip -dc 'mark.jsonl.gz' | sed"
+expect 3 'and in a pipe' sh -c "gzip -dc mark.jsonl.gz |
+    gpt-preprocess --input - --output-prefix u $tok"
+says "' in the pipe removes the mark"
 printf '{"content": "a", "id": 1}\n' >other.jsonl
 expect 3 'another field' pp other.jsonl u
 says "no field 'text'" "'content', 'id'" --json-keys '--on-error skip'
