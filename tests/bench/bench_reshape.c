@@ -27,6 +27,8 @@
 #include <sys/wait.h>
 #include <unistd.h>
 
+enum { TIMES = 3 }; /* most that a row is measured */
+
 static char top[256], disk[256];
 static struct gpt_err err;
 static double memory_rate; /* bytes a second that memcpy() copies */
@@ -66,9 +68,10 @@ static const struct shape *find_shape(void)
     return &shapes[0];
 }
 
-static bool is_large(void)
+/* A large model takes long, and its time varies little. */
+static int times_measured(void)
 {
-    return find_shape() != &shapes[0];
+    return find_shape() == &shapes[0] ? TIMES : 1;
 }
 
 /* A kind's file, slice by slice from one buffer: the largest parameter is all
@@ -145,8 +148,6 @@ static void make_model(const char *root)
 
 /* ---- rows ---- */
 
-enum { TIMES = 3 };
-
 /* Pieces as large as tiles of a copy, from memory that each thread has in its
  * cache, into a file of its own: threads that share a file wait for it. */
 static double measure_write(const char *dir)
@@ -204,7 +205,7 @@ static double convert_once(struct gpt_reshape_options *o, int64_t *bytes,
 static double measure(struct gpt_reshape_options *o, int64_t *bytes,
                       double *error)
 {
-    const int n = is_large() ? 1 : TIMES;
+    const int n = times_measured();
     double times[TIMES];
 
     for (int i = 0; i < n; i++)
@@ -236,6 +237,7 @@ static void row(const char *name, const char *from, const char *to,
 static void disk_row(struct gpt_reshape_options o)
 {
     char command[1000];
+    const int n = times_measured();
     double ours[TIMES], dd[TIMES];
     int64_t bytes = 0;
 
@@ -246,7 +248,7 @@ static void disk_row(struct gpt_reshape_options o)
              "cat %s/native/iter_0000001/*.safetensors | dd of=%s/copy bs=4M "
              "iflag=fullblock conv=fsync status=none && rm %s/copy",
              top, disk, disk);
-    for (int i = 0; i < TIMES; i++) {
+    for (int i = 0; i < n; i++) {
         ours[i] = convert_once(&o, &bytes, NULL);
         const double begin = bench_now();
 
@@ -255,8 +257,8 @@ static void disk_row(struct gpt_reshape_options o)
         dd[i] = bench_now() - begin;
     }
     bench_row("reshape/disk 1x1-to-2x2, dd",
-              (double)bytes / bench_median(ours, TIMES) / 1e6, "MB/s",
-              (double)bytes / bench_median(dd, TIMES) / 1e6, -1);
+              (double)bytes / bench_median(ours, n) / 1e6, "MB/s",
+              (double)bytes / bench_median(dd, n) / 1e6, -1);
     remove_tree(o.save);
 }
 
