@@ -57,6 +57,8 @@ static inline void put_digits(char *to, int64_t apart, __m512i x)
         _mm_store_si128((__m128i *)(void *)(to + part * apart), digits[part]);
 }
 
+/* Rows of tiles are 64 bytes of one row of inputs: a row is written from chunk
+ * to chunk, in the order in which its floats are read. */
 static void put_row_of_bytes(char *to, const float *x, int64_t k,
                              int64_t chunks, float unit)
 {
@@ -78,7 +80,8 @@ static inline __m512 wide(__m256i x)
         _mm512_slli_epi32(_mm512_cvtepu16_epi32(x), 16));
 }
 
-/* Both parts of 32 floats, of which there are n. */
+/* Both parts of 32 floats, of which there are n. What the first part leaves of
+ * a float is exact; the second part rounds that to its 8 bits. */
 static inline void put_bf16(char *to, const float *x, int64_t n)
 {
     const __m512 a = _mm512_maskz_loadu_ps(lanes_of(n), x);
@@ -94,6 +97,8 @@ static inline void put_bf16(char *to, const float *x, int64_t n)
                        (__m512i)_mm512_cvtne2ps_pbh(rest_b, rest_a));
 }
 
+/* A panel at the end of the matrix has rows of zeros: they cost what others do,
+ * and their sums go nowhere. */
 static void pack_inputs(const struct cpu_many_inputs *in, int64_t panel)
 {
     const int64_t chunks = cpu_many_chunks(in), first = panel * MANY_SIDE;
@@ -124,17 +129,18 @@ static void pack_inputs(const struct cpu_many_inputs *in, int64_t panel)
 static void pack_weights(const struct cpu_many_block *b)
 {
     const struct cpu_many_inputs *in = b->in;
-    const int64_t values = in->bytes ? in->k / 2 : in->k;
-    const int64_t panel = cpu_many_chunks(in) * MANY_TILES;
+    const int64_t row = in->bytes ? in->k / 2 : in->k;
+    const int64_t at = b->begin * PAIR_CHUNK, most = b->chunks * PAIR_CHUNK;
 
     for (int64_t j = 0; j < b->columns; j += MANY_SIDE) {
-        const char *from = b->values + (b->first + j) * values * 2;
+        const char *from = b->values + 2 * ((b->first + j) * row + at);
         const struct cpu_pair_band band = {
             .from = (const uint16_t *)(const void *)from,
-            .ld = values,
+            .ld = row,
             .rows = b->columns - j,
-            .columns = values,
-            .to = (uint16_t *)(void *)(b->packed + j / MANY_SIDE * panel),
+            .columns = row - at < most ? row - at : most,
+            .to = (uint16_t *)(void *)(b->packed +
+                                       j / MANY_SIDE * b->chunks * MANY_TILES),
             .step = PAIR_VALUES,
             .along_k = true,
             .for_a = false};
@@ -145,12 +151,33 @@ static void pack_weights(const struct cpu_many_block *b)
 
 /* ---- sums ---- */
 
-static inline void fetch(struct cpu_many_block *b)
+/* What a panel of inputs needs beside its tiles: weights that are packed next,
+ * the inputs after these, and where the results go. */
+struct beside {
+    struct cpu_many_ahead *weights, inputs, y;
+};
+
+/* A few lines at a time, to the second cache: a burst would hold up the loads
+ * of tiles, and lines that come to the first cache early would drive tiles out.
+ */
+static inline void fetch(struct cpu_many_ahead *a)
 {
-    for (int64_t n = b->step; n > 0 && b->lines > 0; n--, b->lines--) {
-        __builtin_prefetch(b->ahead, 0, 2);
-        b->ahead += 64;
+    for (int64_t n = a->step; n > 0 && a->rows > 0; n--) {
+        __builtin_prefetch(a->mem + a->at, 0, 2);
+        a->at += 64;
+        if (a->at < a->width)
+            continue;
+        a->at = 0;
+        a->mem += a->ld;
+        a->rows--;
     }
+}
+
+static inline void fetch_all(struct beside *to)
+{
+    fetch(to->weights);
+    fetch(&to->inputs);
+    fetch(&to->y);
 }
 
 static inline void begin_sums(void)
@@ -161,6 +188,7 @@ static inline void begin_sums(void)
     TILE_ZERO(3);
 }
 
+/* Tiles 0 and 1 are the upper 16 rows, left and right; 2 and 3 the lower. */
 static inline void store_sums(void *to)
 {
     const int64_t stride = 4 * MANY_SIDE;
@@ -183,46 +211,44 @@ static inline void store_sums(void *to)
         dot(3, 5, 7);                                                         \
     } while (0)
 
-/* The small parts come first. */
-static void sum_bf16(struct cpu_many_block *b, const char *a, const char *w,
-                     int64_t chunks, float *sums)
+/* The small part of a chunk is added before the large one. Both use the tiles
+ * of weights that are loaded: six loads for eight products. */
+static void sum_bf16(const struct cpu_many_block *b, const char *a,
+                     const char *w, float *sums, struct beside *to)
 {
     begin_sums();
-    for (int64_t c = 0; c < chunks; c++) {
+    for (int64_t c = 0; c < b->chunks; c++) {
         TILE_LOAD(6, w, tight);
         TILE_LOAD(7, w + TILE_BYTES, tight);
         MULTIPLY(TILE_DOT, a + MANY_TILES);
         MULTIPLY(TILE_DOT, a);
         a += 2 * MANY_TILES;
         w += MANY_TILES;
-        fetch(b);
+        fetch_all(to);
     }
     store_sums(sums);
 }
 
 #define SUM_BYTES(dot)                                                        \
     do {                                                                      \
-        const char *from = w;                                                 \
-                                                                              \
         begin_sums();                                                         \
-        for (int64_t c = 0; c < chunks; c++) {                                \
-            TILE_LOAD(6, from, tight);                                        \
-            TILE_LOAD(7, from + TILE_BYTES, tight);                           \
-            MULTIPLY(dot, a);                                                 \
-            a += MANY_TILES;                                                  \
-            from += MANY_TILES;                                               \
+        for (int64_t c = 0; c < b->chunks; c++) {                             \
+            TILE_LOAD(6, w + c * MANY_TILES, tight);                          \
+            TILE_LOAD(7, w + c * MANY_TILES + TILE_BYTES, tight);             \
+            MULTIPLY(dot, a + c * MANY_TILES);                                \
+            fetch_all(to);                                                    \
         }                                                                     \
         store_sums(sums);                                                     \
+        a += cpu_many_chunks(b->in) * MANY_TILES;                             \
         sums += MANY_SIDE * MANY_SIDE;                                        \
     } while (0)
 
-/* The sums of each part by themselves. */
-static void sum_bytes(struct cpu_many_block *b, const char *a, const char *w,
-                      int64_t chunks, float *sums)
+/* The sums of each part by themselves: they have 32 bits, and registers hold
+ * those of one part. The weights stay in the first cache for the next part. */
+static void sum_bytes(const struct cpu_many_block *b, const char *a,
+                      const char *w, float *sums, struct beside *to)
 {
     SUM_BYTES(TILE_DOT_BYTES);
-    for (int64_t c = 0; c < chunks; c++)
-        fetch(b);
     SUM_BYTES(TILE_DOT_DIGITS);
     SUM_BYTES(TILE_DOT_DIGITS);
 }
@@ -253,6 +279,8 @@ static inline __m512 joined(const float *sums, __m512 unit, __m512 scale)
     return _mm512_mul_ps(_mm512_mul_ps(v, unit), scale);
 }
 
+/* The edges of the matrix: rows that are not there are left out, and columns by
+ * the mask of lanes. */
 static inline void put_sixteen(const struct place *p, const float *sums,
                                int64_t at)
 {
@@ -279,27 +307,52 @@ static inline void put_sixteen(const struct place *p, const float *sums,
     }
 }
 
+/* The block's chunks of a panel of inputs. */
+static const char *inputs_at(const struct cpu_many_block *b, int64_t panel)
+{
+    return b->in->packed + panel * cpu_many_panel(b->in) +
+           b->begin * (b->in->bytes ? 1 : 2) * MANY_TILES;
+}
+
+static struct beside beside_of(struct cpu_many_block *b, int64_t panel)
+{
+    const struct cpu_many_inputs *in = b->in;
+    const int64_t chunk = (in->bytes ? 1 : 2) * MANY_TILES;
+    const int64_t turns =
+        (b->columns + MANY_SIDE - 1) / MANY_SIDE * cpu_many_turns(b);
+    struct beside to = {.weights = &b->next};
+
+    if ((panel + 1) * MANY_SIDE < in->m)
+        to.inputs = cpu_many_ahead_of(
+            inputs_at(b, panel + 1), cpu_many_chunks(in) * MANY_TILES,
+            b->chunks * chunk, in->bytes ? 3 : 1, turns);
+    return to;
+}
+
+/* Sums of a group of chunks are added to those of groups before as floats, in
+ * ascending order, at y. */
 static void multiply_panel(struct cpu_many_block *b, int64_t panel, float *y,
                            int64_t ldy, bool add)
 {
     _Alignas(64) float sums[3 * MANY_SIDE * MANY_SIDE];
     const struct cpu_many_inputs *in = b->in;
-    const int64_t chunks = cpu_many_chunks(in);
-    const char *a = in->packed + panel * cpu_many_panel(in);
+    const char *a = inputs_at(b, panel), *w = b->packed;
+    struct beside to = beside_of(b, panel);
     struct place p = {.b = b, .y = y, .ldy = ldy, .add = add};
 
     p.row = panel * MANY_SIDE;
     p.rows = in->m - p.row < MANY_SIDE ? in->m - p.row : MANY_SIDE;
     for (; p.column < b->columns; p.column += MANY_SIDE) {
-        const char *w = b->packed + p.column / MANY_SIDE * chunks * MANY_TILES;
-
         p.columns = b->columns - p.column;
+        to.y = cpu_many_ahead_of(y + p.column, 4 * ldy, 4 * MANY_SIDE, p.rows,
+                                 cpu_many_turns(b));
         if (in->bytes)
-            sum_bytes(b, a, w, chunks, sums);
+            sum_bytes(b, a, w, sums, &to);
         else
-            sum_bf16(b, a, w, chunks, sums);
+            sum_bf16(b, a, w, sums, &to);
         put_sixteen(&p, sums, 0);
         put_sixteen(&p, sums, 16);
+        w += b->chunks * MANY_TILES;
     }
 }
 

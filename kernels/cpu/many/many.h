@@ -47,25 +47,49 @@ static inline int64_t cpu_many_panel(const struct cpu_many_inputs *in)
     return (in->bytes ? 3 : 2) * cpu_many_chunks(in) * MANY_TILES;
 }
 
-/* Panels of weights side by side, `columns` columns of the product from `first`
- * on, and what comes into the second cache while they are multiplied. */
+/* Memory that is about to be read: rows, ld bytes apart, of which `width` bytes
+ * each. Lines of it are fetched while tiles are multiplied, `step` a chunk. */
+struct cpu_many_ahead {
+    const char *mem;
+    int64_t ld, width, rows, at, step;
+};
+
+static inline struct cpu_many_ahead
+cpu_many_ahead_of(const void *mem, int64_t ld, int64_t width, int64_t rows,
+                  int64_t turns)
+{
+    return (struct cpu_many_ahead){
+        .mem = mem,
+        .ld = ld,
+        .width = width,
+        .rows = rows,
+        .step = ((width + 63) / 64 * rows + turns - 1) / turns};
+}
+
+/* Chunks begin.. of k of panels of weights side by side: `columns` columns of
+ * the product from `first` on. */
 struct cpu_many_block {
     const struct cpu_many_inputs *in;
     const char *values;     /* of row 0 of the matrix; rows are tight */
     const uint16_t *scales; /* with bytes: one a row, of bf16 */
-    int64_t first, columns;
+    int64_t first, columns, begin, chunks;
     char *packed;           /* MANY_TILES bytes for each chunk */
-    const char *ahead;      /* NULL: nothing */
-    int64_t lines, step;    /* of 64 bytes: left, and at a time */
+    struct cpu_many_ahead next; /* weights that are packed after these */
 };
+
+/* Chunks of tiles that a panel of inputs takes with one of weights. */
+static inline int64_t cpu_many_turns(const struct cpu_many_block *b)
+{
+    return (b->in->bytes ? 3 : 1) * b->chunks;
+}
 
 struct cpu_many {
     /* 32 rows of inputs from row 32 * panel on */
     void (*pack_inputs)(const struct cpu_many_inputs *in, int64_t panel);
     void (*pack_weights)(const struct cpu_many_block *block);
-    /* Those inputs times a packed block: y (rows, columns), ldy floats apart;
-     * add: y += instead of y =. Between begin() and end() of the same set's
-     * cpu_pairs. */
+    /* Those inputs times a packed block, over its chunks: y (rows, columns),
+     * ldy floats apart; add: y += instead of y =. Between begin() and end() of
+     * the same set's cpu_pairs. */
     void (*multiply)(struct cpu_many_block *block, int64_t panel, float *y,
                      int64_t ldy, bool add);
 };
