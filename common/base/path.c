@@ -146,7 +146,7 @@ static bool to_parent(char *path)
     if (slash)
         slash[slash == path] = '\0'; /* the parent of "/a" is "/" */
     else
-        strcpy(path, "."); /* of one name or more */
+        memcpy(path, ".", 2); /* of one name or more */
     return *path != '\0';
 }
 
