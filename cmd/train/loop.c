@@ -147,6 +147,8 @@ static int check_loss(struct gpt_run *r, const struct gpt_step *step,
         return GPT_OK;
     if (++r->bad_steps <= r->o->max_nan_iterations)
         return GPT_OK;
+    /* The steps that led here are what will be looked at. */
+    GPT_TRY(gpt_report_last_steps(r->report, err));
     gpt_fail(err, GPT_EDIVERGED,
              "iteration %lld: loss %g, gradient norm %g: not finite, %lld in "
              "a row; nothing was updated or saved",
@@ -288,8 +290,14 @@ static int after_step(struct gpt_run *r, const struct gpt_step *step,
     bool early = false;
 
     GPT_TRY(check_save(r, false, err));
+    /* Before an evaluation, a save or a reason to stop says something: a reader
+     * of the log finds lines in the order of the steps. */
+    if (end || step->stop || due(i, o->exit_interval))
+        GPT_TRY(gpt_report_last_steps(r->report, err));
     if (!end)
         GPT_TRY(evaluate(r, false, &early, err));
+    if (early)
+        GPT_TRY(gpt_report_last_steps(r->report, err));
     *stop = step->stop;
     /* A run that is stopped saves whatever its interval is, and makes no final
      * evaluation. */

@@ -63,7 +63,8 @@ err_has 'starting from random weights'
 check 'having saved' test "$(tracker part)" = 13
 expect 0 'resumes' train --save part --load part
 check 'to the same bytes as without a stop' same_weights part
-check 'metrics have every line once' test "$(lines part)" = 6
+check 'metrics have every line once, and one of the stop' \
+    test "$(lines part)" = 7
 check 'and the same last loss' test "$(metric part 30)" = "$(metric whole 30)"
 
 expect 0 'leaves at --exit-duration-in-mins' train --save minutes \
@@ -253,6 +254,10 @@ check 'says so at its start and at its end' test "$(grep -c 'save DIR' err)" = 2
 expect 0 'the preset has --lr-warmup-fraction' gpt-train --config gpt2-124m \
     --vocab-size 9 --lr-warmup-iters 2000 --print-config
 out_has 'lr-warmup-fraction = 0 '
+expect 0 'the preset has --min-lr' gpt-train --config gpt2-124m \
+    --vocab-size 9 --lr 1e-9 --print-config
+cp out gave-way.conf
+expect 0 'what is printed runs' gpt-train --config ./gave-way.conf --dry-run
 expect 2 'two of one source contradict' gpt-train --vocab-size 9 --lr 1 \
     --train-iters 9 --lr-warmup-iters 2 --lr-warmup-fraction 0.1 --dry-run
 err_has '--lr-warmup-fraction excludes'
