@@ -139,6 +139,30 @@ static int plan_target(struct gpt_reshape *r, struct gpt_err *err)
     return gpt_target_plan(&r->target, o->to, &r->source, &to, err);
 }
 
+/* Where the output does not go: in the input's place, and into its directory. A
+ * run removes its oldest checkpoints with all that is in them, and a directory
+ * of Hugging Face is replaced as a whole; a file beside its files is no part of
+ * the model, and there people expect one for llama.cpp. */
+static int check_apart(const struct gpt_reshape *r, struct gpt_err *err)
+{
+    const char *path = r->target.path;
+    const struct gpt_source *s = &r->source;
+
+    if (gpt_path_same(path, s->dir) || gpt_path_same(path, r->o->load)) {
+        gpt_fail(err, GPT_EUSAGE, "%s is the input", path);
+        return gpt_hint(err, "name another directory with --save-path");
+    }
+    if (s->format->is_file || (r->o->to->is_file && !s->format->shares_dir) ||
+        !gpt_path_below(path, s->dir))
+        return GPT_OK;
+    gpt_fail(err, GPT_EUSAGE,
+             "'%s' lies in the input %s: whatever removes or replaces that "
+             "would take the output along",
+             r->o->save, s->dir);
+    return gpt_hint(err, "name a %s outside of it with --save-path",
+                    r->o->to->is_file ? "file" : "directory");
+}
+
 /* A format that stores padding is given it when the input is opened; a format
  * that does not store it must not see any, or dummy rows would become real
  * ones. */
@@ -164,6 +188,7 @@ int gpt_reshape_open(struct gpt_reshape *r, const struct gpt_reshape_options *o,
                  fail);
     GPT_TRY_GOTO(status, collect_attachments(r, err), fail);
     GPT_TRY_GOTO(status, plan_target(r, err), fail);
+    GPT_TRY_GOTO(status, check_apart(r, err), fail);
     return GPT_OK;
 fail:
     gpt_reshape_close(r);
@@ -209,17 +234,9 @@ out:
 
 /* ---- writing ---- */
 
-/* The input must outlive its conversion: with --force, an output in its place
- * would be written over the files that it is read from. */
 int gpt_reshape_write(struct gpt_reshape *r, gpt_bytes_done *done,
                       void *context, struct gpt_err *err)
 {
-    const char *path = r->target.path;
-
-    if (gpt_path_same(path, r->source.dir) || gpt_path_same(path, r->o->load)) {
-        gpt_fail(err, GPT_EUSAGE, "%s is the input", path);
-        return gpt_hint(err, "name another directory with --save-path");
-    }
     return gpt_target_write(&r->target, done, context, err);
 }
 

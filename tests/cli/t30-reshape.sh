@@ -278,6 +278,18 @@ err_has "files holds 'model.safetensors'"
 check 'nothing is written' test ! -e files/latest_checkpointed_iteration.txt
 expect 7 'into an iteration of a run' into a "$(echo native/iter_*)"
 err_has 'is one checkpoint of a run'
+ln -s "$(echo native/iter_*)" link
+for dir in "$(echo native/iter_*)/sub" link/new/sub; do
+    expect 2 "inside of its input: $dir" into native "$dir" $tp 2 $pp 1
+    err_has "'$dir' lies in the input native/iter_"
+    err_has 'hint: name a directory outside of it'
+done
+expect 2 'a file in an iteration of a run' into native link/model.gguf
+expect 2 'a directory in one of Hugging Face' into g g/native --dry-run
+check 'nothing is written' test ! -e g/native -a ! -e link/new
+expect 0 'a file beside those of Hugging Face' into g g/model.gguf
+expect 0 'beside iterations' into native native/hf --to hf
+rm -rf g/model.gguf native/hf
 expect 2 'heads do not divide' into a x $tp 4
 err_has 'num_attention_heads (2) does not divide'
 expect 2 'layers do not divide' into a x $pp 4
