@@ -139,7 +139,13 @@ static int plan_target(struct gpt_reshape *r, struct gpt_err *err)
 
     GPT_TRY(count_chunks(r, to.pp_size, &to.chunks, err));
     GPT_TRY(set_vocabulary(r, &to.config, to.tp_size, err));
-    return gpt_target_plan(&r->target, o->to, &r->source, &to, err);
+    const int status =
+        gpt_target_plan(&r->target, o->to, &r->source, &to, err);
+    if (status == GPT_EUSAGE && !o->tp && to.tp_size > 1 && !err->hint[0])
+        return gpt_hint(err, "%lld is that of the input: choose another with "
+                             "--target-tensor-model-parallel-size",
+                        (long long)to.tp_size);
+    return status;
 }
 
 /* Where the output does not go: in the input's place, and into its directory. A

@@ -11,6 +11,18 @@
 #include <stdio.h>
 #include <string.h>
 
+static bool find_named(const char *dir, const char *begin)
+{
+    DIR *d = opendir(dir);
+    bool found = false;
+
+    for (struct dirent *e; d && !found && (e = readdir(d));)
+        found = strncmp(e->d_name, begin, strlen(begin)) == 0;
+    if (d)
+        closedir(d);
+    return found;
+}
+
 /* The first directory in `dir` that is a checkpoint: users name the folder
  * above it. */
 static bool find_below(const char *dir, char *path, size_t cap)
@@ -96,6 +108,10 @@ static int explain_directory(const char *path, struct gpt_err *err)
         gpt_path_holds(path, "model.safetensors.index.json"))
         return gpt_hint(err, "it has weights of a Hugging Face directory; "
                              "config.json is missing beside them");
+    if (find_named(path, "mp_rank_"))
+        return gpt_hint(err, "it has ranks of Megatron-LM, and not the first: "
+                             "each node may have written its own, copy the "
+                             "directories mp_rank_* of all into one");
     if (find_below(path, below, sizeof(below)))
         return gpt_hint(err, "it is not a checkpoint itself; '%.200s' is",
                         below);
