@@ -60,9 +60,25 @@ static int check_save(struct gpt_run *r, bool wait, struct gpt_err *err)
 
 /* ---- data ---- */
 
+/* After a failure, what a resumed run makes again. A save that is under way may
+ * still end well, and steps that diverged are no loss. */
+static void tell_lost(const struct gpt_run *r, int status)
+{
+    if (status == GPT_OK || status == GPT_EDIVERGED || !r->saver ||
+        r->saving != r->saved || r->state.iteration <= r->saved)
+        return;
+    if (r->saved > 0)
+        gpt_warn("steps %lld to %lld are lost: the last checkpoint is of "
+                 "iteration %lld", (long long)r->saved + 1,
+                 (long long)r->state.iteration, (long long)r->saved);
+    else
+        gpt_warn("steps 1 to %lld are lost: there is no checkpoint",
+                 (long long)r->state.iteration);
+}
+
 /* A sample that cannot be read ends the run, but not what was trained: a single
  * rank saves it. Other ranks wait in the step, and a save that they do not join
- * cannot be made; then the loss is named. */
+ * cannot be made. */
 static int rescue_steps(struct gpt_run *r, int status, struct gpt_err *err)
 {
     struct gpt_err second = {0};
@@ -70,15 +86,9 @@ static int rescue_steps(struct gpt_run *r, int status, struct gpt_err *err)
     if (status == GPT_EDATA && err && !err->hint[0])
         gpt_hint(err, "gpt-dataset info shows which tokenizer the data are "
                       "from; ids must be below its vocabulary's size");
-    if (!r->saver || r->saving == r->state.iteration)
-        return status;
-    if (r->plan.topology.world_size == 1 && save(r, &second) == GPT_OK &&
-        check_save(r, true, &second) == GPT_OK)
-        return status;
-    gpt_warn("steps %lld to %lld are lost: the last checkpoint is of iteration "
-             "%lld",
-             (long long)r->saved + 1, (long long)r->state.iteration,
-             (long long)r->saved);
+    if (r->saver && r->plan.topology.world_size == 1 &&
+        save(r, &second) == GPT_OK)
+        (void)!check_save(r, true, &second);
     return status;
 }
 
@@ -418,6 +428,7 @@ int gpt_train(const struct gpt_train_options *options,
 
     if (status == GPT_OK && !options->dry_run && !options->simulate)
         status = run_steps(&r, err);
+    tell_lost(&r, status);
     if (status == GPT_EUSAGE && err && !err->hint[0])
         gpt_hint(err, "try 'gpt-train --help', or read gpt-train(1)");
     return gpt_run_close(&r, status, err);

@@ -368,6 +368,12 @@ if [ "$(id -u)" != 0 ]; then
     mkdir closed && chmod 555 closed
     expect 4 'a directory that cannot be written' train --save closed
 fi
+limited() { (ulimit -f 40; train "$@"); }
+expect 4 'a save that fails' limited --save limited --save-interval 5
+err_has 'steps 1 to 5 are lost: there is no checkpoint'
+ln -s nowhere dangling
+expect 4 'a directory that is a link to nothing' train --save dangling
+err_has "cannot make directory 'dangling': a symbolic link to nothing"
 full_disk() { # every write of a save fails in its turn
     total=$(GPT_FAULT=count train --save count --exit-interval 12 2>&1 |
         sed -n 's/^faults:.* write \([0-9]*\).*/\1/p')
