@@ -115,6 +115,9 @@ int gpt_path_mkdirs(const char *path, struct gpt_err *err)
         int error = errno;
         if (gpt_path_is_dir(part))
             continue;
+        if (error == EEXIST && !gpt_path_exists(part))
+            return gpt_fail(err, GPT_EIO, "cannot make directory '%s': a "
+                            "symbolic link to nothing is there", part);
         errno = error == EEXIST ? ENOTDIR : error;
         return gpt_fail_errno(err, GPT_EIO, "cannot make directory '%s'", part);
     }
@@ -146,7 +149,7 @@ static bool to_parent(char *path)
     if (slash)
         slash[slash == path] = '\0'; /* the parent of "/a" is "/" */
     else
-        strcpy(path, "."); /* of one name or more */
+        memcpy(path, ".", 2); /* of one name or more */
     return *path != '\0';
 }
 
