@@ -11,7 +11,7 @@
 #include <math.h>
 #include <string.h>
 
-enum { PIECE = 32 }; /* tokens whose logits are held at once */
+enum { PIECE = 128 }; /* tokens whose logits are held at once */
 
 struct gpt_scorer {
     struct gpt_decoder *d;

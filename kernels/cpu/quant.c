@@ -1,10 +1,10 @@
 /* Products with weights in fewer bits (struct gpt_quant), for generation. Start
  * at cpu_multiply_quant(). With few rows weights are read once, as they are: by
  * tiles where the processor has them (few/), else by the dots of isa/gemv.c.
- * With many rows they are widened, a strip at a time, for the products of
- * floats; or where the processor multiplies pairs of bf16, they become bf16,
- * which holds bytes exactly, and inputs become sums of two numbers of bf16: 16
- * bits of 24. */
+ * With many rows, too, tiles take them as they are (many/). Else they are
+ * widened, a strip at a time, for the products of floats; or where the
+ * processor multiplies pairs of bf16, they become bf16, which holds bytes
+ * exactly, and inputs become sums of two numbers of bf16: 16 bits of 24. */
 #include "cpu/few/few.h"
 #include "cpu/pair/pair.h"
 #include "cpu/product.h"
