@@ -70,7 +70,7 @@ lib_obj := $(lib_src:%.c=$(BUILD)/%.o) $(CXX_SRC:%.cc=$(BUILD)/%.o)
 isas = base $(ISAS)
 isa_obj := $(foreach i,base $(ISAS),$(isa_src:%.c=$(BUILD)/%.$(i).o)) \
            $(PAIRS:%=$(BUILD)/kernels/cpu/pair/%.o) \
-           $(patsubst %,$(BUILD)/kernels/cpu/few/%.o,$(filter amx,$(PAIRS)))
+           $(foreach d,few many,$(patsubst %,$(BUILD)/kernels/cpu/$d/%.o,$(filter amx,$(PAIRS))))
 lib := $(BUILD)/libgpt.a
 cmd_lib := $(BUILD)/libcmd.a
 libs := $(cmd_lib) $(lib)
@@ -130,7 +130,7 @@ $(BUILD)/kernels/cpu/isa/%.$(1).o: kernels/cpu/isa/%.c
 endef
 $(foreach i,$(isas),$(eval $(call isa_rule,$(i))))
 
-# Products of bf16, and of few rows: a file an instruction set.
+# Products of bf16, of few rows and of many: a file an instruction set.
 pair_flags_avx512bf16 = -mavx512bf16
 pair_flags_amx = -mavx512bf16 -mamx-tile -mamx-bf16
 define pair_rule
@@ -141,6 +141,8 @@ endef
 $(BUILD)/kernels/cpu/pair/%.o: kernels/cpu/pair/%.c
 	$(pair_rule)
 $(BUILD)/kernels/cpu/few/%.o: kernels/cpu/few/%.c
+	$(pair_rule)
+$(BUILD)/kernels/cpu/many/%.o: kernels/cpu/many/%.c
 	$(pair_rule)
 
 $(BUILD)/kernels/%.o: kernels/%.c

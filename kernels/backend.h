@@ -205,7 +205,9 @@ struct gpt_head_norm_grad {
 /* out (N, F) = f(pre), pre (N, F); or gated: f(gate) * up, where a row of pre
  * (N, 2F) is its F gates, then its F ups (Shazeer 2020). GELU is the tanh form
  * of gpt_matmul, GELU_EXACT x times the normal distribution's integral, SILU x
- * times the logistic function, SQUARED_RELU max(x, 0)^2. */
+ * times the logistic function, SQUARED_RELU max(x, 0)^2. Of bf16 GELU, SILU and
+ * their slopes, in products too, may be off by a few units of 2^-14 of their
+ * size before they are rounded, which is by 2^-9. */
 enum gpt_activation {
     GPT_GELU,
     GPT_GELU_EXACT,
@@ -235,6 +237,15 @@ struct gpt_embed {
     struct gpt_dropout dropout;
     float scale;
     const struct gpt_quant *quant; /* for wte, with float; NULL: wte is */
+};
+
+/* The backward takes the forward's struct, and adds to dwte (v_local, C), dwpe
+ * (t_max, C) float, either of which may be NULL, from dout (N, C) act.
+ * scratch: gpt_backend.embed_scratch() bytes. */
+struct gpt_embed_grad {
+    const void *dout;
+    float *dwte, *dwpe;
+    void *scratch;
 };
 
 /* Rotary positions scaled for longer texts. The share s of the rate of pair i,
@@ -542,10 +553,9 @@ struct gpt_backend {
                     int64_t c, enum gpt_dtype act,
                     const struct gpt_dropout *dropout);
     void (*embed_fwd)(struct gpt_queue *q, const struct gpt_embed *op);
-    /* dwte (v_local, c), dwpe float, added to (either may be NULL); dout
-     * (N, C) act */
     void (*embed_bwd)(struct gpt_queue *q, const struct gpt_embed *op,
-                      const void *dout, float *dwte, float *dwpe);
+                      const struct gpt_embed_grad *grad);
+    size_t (*embed_scratch)(int64_t n, int64_t c);
     void (*rope)(struct gpt_queue *q, const struct gpt_rope *op);
     void (*attn_fwd)(struct gpt_queue *q, const struct gpt_attn *op);
     void (*attn_bwd)(struct gpt_queue *q, const struct gpt_attn *op,
@@ -603,6 +613,10 @@ int gpt_backend_cpu(struct gpt_backend **be, struct gpt_err *err)
  * not there. */
 int gpt_backend_open(struct gpt_backend **be, const char *device,
                      struct gpt_err *err) GPT_MUST_USE;
+
+/* The table of a GPU of so many bytes that is not here, for plans of its
+ * memory: sizes alone, no operation. hopper: of compute capability 9.0. */
+void gpt_backend_planned(struct gpt_backend *be, int64_t memory, bool hopper);
 
 /* The names of devices, NULL-terminated; "cuda:N" is one, too. */
 extern const char *const gpt_device_words[];

@@ -2,6 +2,7 @@
  * reading their values. See command.h. */
 #include "cmd/dataset/command.h"
 
+#include "base/log.h"
 #include "base/num.h"
 #include "cmd/dataset/write_set.h"
 
@@ -82,6 +83,16 @@ int gpt_dataset_open_set(struct gpt_indexed **set, const char *prefix,
     if (status == GPT_EDATA && err && !err->hint[0])
         gpt_hint(err, "gpt-dataset verify lists all that is wrong");
     return status;
+}
+
+/* The hint names the option, which was found already. */
+int gpt_dataset_allow(bool allowed, struct gpt_err *err)
+{
+    if (!allowed)
+        return err->status;
+    gpt_warn("%s", err->text);
+    *err = (struct gpt_err){0};
+    return GPT_OK;
 }
 
 int gpt_dataset_protect(const char *const *sets, int64_t n,

@@ -12,7 +12,6 @@
 
 #include <dirent.h>
 #include <errno.h>
-#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -110,22 +109,17 @@ static int check_shards(const struct gpt_dataset_options *o,
                         struct gpt_err *err)
 {
     const struct gpt_shards shards = gpt_shards_of(sets, n);
-    char missing[80];
 
     if (shards.misplaced)
         gpt_warn("shard %lld of %lld is out of order",
                  (long long)shards.misplaced, (long long)shards.n);
     if (!shards.missing)
         return GPT_OK;
-    snprintf(missing, sizeof(missing), "shard %lld of %lld is missing",
+    gpt_fail(err, GPT_EDATA, "shard %lld of %lld is missing",
              (long long)shards.missing, (long long)shards.n);
-    if (o->allow_missing_shards) {
-        gpt_warn("%s", missing);
-        return GPT_OK;
-    }
-    gpt_fail(err, GPT_EDATA, "%s", missing);
-    return gpt_hint(err, "name all shards, or merge those that there are with "
-                         "--allow-missing-shards");
+    gpt_hint(err, "name all shards, or merge those that there are with "
+                  "--allow-missing-shards");
+    return gpt_dataset_allow(o->allow_missing_shards, err);
 }
 
 /* All sets are opened, and so checked, before the first byte is written. */

@@ -15,7 +15,6 @@
  */
 #include "cmd/dataset/merge_provenance.h"
 
-#include "base/log.h"
 #include "base/memory.h"
 #include "base/num.h"
 #include "data/document_sources.h"
@@ -195,14 +194,11 @@ static int report_mismatch(const struct gpt_dataset_options *o,
 
     gpt_tokenizer_identity_text(a, sizeof(a), its);
     gpt_tokenizer_identity_text(b, sizeof(b), firsts);
-    if (o->allow_vocab_mismatch) {
-        gpt_warn("%s was made with %s, %s with %s", set, a, first, b);
-        return GPT_OK;
-    }
     gpt_fail(err, GPT_EDATA, "%s was made with %s, %s with %s", set, a, first,
              b);
-    return gpt_hint(err, "make both with one tokenizer, or insist with "
-                         "--allow-vocab-mismatch");
+    gpt_hint(err, "make both with one tokenizer, or insist with "
+                  "--allow-vocab-mismatch");
+    return gpt_dataset_allow(o->allow_vocab_mismatch, err);
 }
 
 /* Holds the tokenizer of each part against that of the first part that names

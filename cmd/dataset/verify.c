@@ -409,6 +409,6 @@ const struct gpt_dataset_command gpt_dataset_verify = {
     .options = options,
     .n_options = GPT_COUNT(options),
     .usage = "verify PREFIX... [--vocab-size N] [--eod ID] [--json]",
-    .example = "gpt-dataset verify my_text_document --vocab-size 50257 "
+    .example = "gpt-dataset verify my-gpt2_text_document --vocab-size 50257 "
                "--eod 50256",
 };

@@ -36,8 +36,9 @@ struct conversation {
 /* Flushed at once: a token is seen when it is chosen. */
 static int put_text(struct conversation *c, struct gpt_err *err)
 {
-    if (c->out.len > 0)
-        c->last = c->out.data[c->out.len - 1];
+    if (c->out.len == 0)
+        return GPT_OK;
+    c->last = c->out.data[c->out.len - 1];
     /* What is shown is what the model has said in the next prompt. */
     if (c->messages && gpt_buf_add(&c->said, c->out.data, c->out.len) != GPT_OK)
         return gpt_no_memory(err, "a text");

@@ -10,6 +10,7 @@
 #include "cmd/generate/perplexity.h"
 #include "cmd/generate/score_lines.h"
 #include "cmd/generate/serve.h"
+#include "parallel/launch_env.h"
 
 /* A front end is an option that asks for it, and what it does; without any the
  * program is a filter. Two kinds of work in one command are a mistake: one of
@@ -93,6 +94,7 @@ int main(int argc, char **argv)
         .n_options = gpt_generate_n_options,
         .foreign = gpt_generate_foreign,
         .n_foreign = gpt_generate_n_foreign,
+        .quiet = gpt_launch_env_rank() > 0,
         .instead = "--load names the checkpoint, --prompt the text",
         .options_bytes = sizeof(struct gpt_generate_options),
         .version = gpt_backend_version,

@@ -3,6 +3,7 @@
  * what its figures are per (tokens, words, bytes) is add_figures(). */
 #include "cmd/generate/perplexity.h"
 
+#include "base/io.h"
 #include "base/log.h"
 #include "base/num.h"
 #include "base/progress.h"
@@ -367,6 +368,19 @@ static int score_all(struct measurement *p, struct gpt_err *err)
     return p->scored == 0 ? refuse_short(p, err) : write_figures(p, err);
 }
 
+/* The reader's own hints are about names that begin so; here is what a name is
+ * that is another file's. */
+static int open_set(struct measurement *p, struct gpt_err *err)
+{
+    const char *name = p->m->o->data_path;
+    const int status = gpt_indexed_open(&p->set, name, NULL, err);
+
+    if (status == GPT_EIO && !err->hint[0] && gpt_path_exists(name))
+        return gpt_hint(err, "--data-path takes the prefix of a data set that "
+                             "gpt-preprocess made; --prompt-file takes texts");
+    return status;
+}
+
 /* Texts before weights: a missing file is reported at once. */
 static int measure(struct measurement *p, struct gpt_err *err)
 {
@@ -374,7 +388,7 @@ static int measure(struct measurement *p, struct gpt_err *err)
 
     GPT_TRY(settle(p, err));
     if (o->data_path)
-        GPT_TRY(gpt_indexed_open(&p->set, o->data_path, NULL, err));
+        GPT_TRY(open_set(p, err));
     else
         GPT_TRY(gpt_prompts_read_given(
             &p->prompts, o, o->jsonl ? GPT_FILES_JSONL : GPT_FILES_WHOLE, err));

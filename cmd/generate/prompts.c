@@ -266,8 +266,11 @@ static void tell_unused(struct gpt_prompts *p, const cJSON *object,
         if (p->said >> i & 1 || !cJSON_GetObjectItemCaseSensitive(object, key))
             continue;
         p->said |= 1u << i;
-        gpt_warn("%s: the field '%s' has no effect here; %s has", what, key,
-                 of_requests[i].instead);
+        if (p->scored)
+            gpt_warn("%s: the field '%s' has no effect on scores", what, key);
+        else
+            gpt_warn("%s: the field '%s' has no effect here; %s has", what,
+                     key, of_requests[i].instead);
     }
 }
 

@@ -21,6 +21,7 @@ struct gpt_prompts { /* start with all zero */
     size_t n, cap;
     struct gpt_arena arena;
     unsigned said;      /* fields of lines that a warning has named */
+    bool scored;        /* nothing is generated */
     bool told_of_bytes; /* that are no UTF-8 */
 };
 

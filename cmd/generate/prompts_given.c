@@ -19,6 +19,7 @@ int gpt_prompts_read_given(struct gpt_prompts *p,
     const char *const *names = o->prompt_file.items;
     int64_t n_files = o->prompt_file.n;
 
+    p->scored = o->score || o->perplexity;
     for (int64_t i = 0; i < o->prompt.n; i++)
         GPT_TRY(gpt_prompts_add(p, o->prompt.items[i],
                                 strlen(o->prompt.items[i]), err));

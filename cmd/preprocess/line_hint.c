@@ -3,8 +3,10 @@
  * gpt_hint_for_line(). */
 #include "cmd/preprocess/line_hint.h"
 
+#include "base/io.h"
 #include "text/content.h"
 
+#include <stdio.h>
 #include <string.h>
 
 static const char *skip_blanks(const char *p, const char *end)
@@ -14,24 +16,47 @@ static const char *skip_blanks(const char *p, const char *end)
     return p;
 }
 
+enum { COMMAND = 400 }; /* bytes; a longer name leaves no room for a hint */
+
+/* A command that puts the input through a filter: compressed files, which are
+ * known by their names, and pipes are not what a filter can read by name. */
+static const char *through(char command[COMMAND],
+                           const struct gpt_line_chunk *c, const char *filter)
+{
+    static const struct {
+        const char *suffix, *program;
+    } kinds[] = {{".xz", "xz"}, {".gz", "gzip"}, {".zst", "zstd"}};
+
+    snprintf(command, COMMAND, "%s '%s' >new.jsonl", filter, c->name);
+    for (size_t i = 0; i < GPT_COUNT(kinds); i++)
+        if (gpt_path_ends_in(c->name, kinds[i].suffix))
+            snprintf(command, COMMAND, "%s -dc '%s' | %s >new.jsonl",
+                     kinds[i].program, c->name, filter);
+    if (strcmp(c->name, "-") == 0)
+        snprintf(command, COMMAND, "%s in the pipe", filter);
+    return command;
+}
+
 /* The hint for what is no object at all. */
 static void hint_at_syntax(const struct gpt_line_chunk *c, const char *line,
                            const char *end, struct gpt_err *err)
 {
     const char *p = skip_blanks(line, end);
+    char command[COMMAND];
 
     if (end - p >= 3 && memcmp(p, "\xEF\xBB\xBF", 3) == 0)
-        gpt_hint(err, "sed '1s/^\\xef\\xbb\\xbf//' '%s' >new.jsonl removes the "
-                 "mark", c->name);
+        gpt_hint(err, "%s removes the mark",
+                 through(command, c, "sed '1s/^\\xef\\xbb\\xbf//'"));
     else if (p < end && *p == '[')
-        gpt_hint(err, "of a JSON array, jq -c '.[]' '%s' >new.jsonl makes JSON "
-                 "lines: one object a line", c->name);
+        gpt_hint(err, "of a JSON array, %s makes JSON lines: one object a line",
+                 through(command, c, "jq -c '.[]'"));
     else if (p < end && *p == '<')
         gpt_hint(err, "each line must be a JSON object; a line that begins "
                  "with '<' is of HTML or XML, as a failed download leaves it");
     else if (p < end && *p != '{')
-        gpt_hint(err, "each line must be a JSON object; of plain text, jq -cR "
-                 "'{text: .}' '%s' >new.jsonl makes one of each line", c->name);
+        gpt_hint(err, "each line must be a JSON object; of plain text, %s "
+                 "makes one of each line",
+                 through(command, c, "jq -cR '{text: .}'"));
     else
         gpt_hint(err, "--on-error skip leaves bad lines out, --on-error "
                  "quarantine=FILE keeps them");
@@ -41,14 +66,15 @@ void gpt_hint_for_line(const struct gpt_line_chunk *c, bool first,
                        struct gpt_err *err)
 {
     const char *line = c->data + c->line_at, *end = c->data + c->len;
+    char command[COMMAND];
 
     /* What a compression held was not seen when the file was opened. */
     if (!err || (first && gpt_content_check(line, (size_t)(end - line),
                                             c->name, err) != GPT_OK))
         return;
     if (gpt_content_is_pretty(line, end)) {
-        gpt_hint(err, "the object continues on the next line: jq -c . '%s' "
-                 ">new.jsonl makes JSON lines, one object a line", c->name);
+        gpt_hint(err, "the object continues on the next line: %s makes JSON "
+                 "lines, one object a line", through(command, c, "jq -c ."));
         return;
     }
     switch (c->bad_kind) {
@@ -56,8 +82,8 @@ void gpt_hint_for_line(const struct gpt_line_chunk *c, bool first,
         hint_at_syntax(c, line, end, err);
         break;
     case GPT_BAD_UTF8:
-        gpt_hint(err, "if it is Latin-1: iconv -f LATIN1 -t UTF-8 '%s' >new; "
-                 "--on-error skip leaves such lines out", c->name);
+        gpt_hint(err, "if it is Latin-1: %s; --on-error skip leaves such lines "
+                 "out", through(command, c, "iconv -f LATIN1 -t UTF-8"));
         break;
     case GPT_BAD_NO_FIELD:
     case GPT_BAD_TYPE:

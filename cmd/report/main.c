@@ -121,10 +121,29 @@ static int read_runs(struct report *r, const struct options *o,
         GPT_TRY(gpt_metrics_read(h, args->positional[r->n], err));
         r->n++;
         GPT_TRY(gpt_metrics_derive(h, &d, err));
-        if (h->n_lines == 0)
-            gpt_warn("%s: no metrics yet", h->path);
+        if (h->n_lines > 0)
+            continue;
+        h->warning = gpt_arena_printf(&h->arena, "%s: no metrics yet", h->path);
+        if (!h->warning)
+            return gpt_no_memory(err, "a warning");
     }
     return gpt_charts_make(&r->charts, r->runs, r->n, err);
+}
+
+/* Those that are not in `said`, which gets them; NULL: all. */
+static int warn(const struct report *r, struct gpt_buf *said,
+                struct gpt_err *err)
+{
+    for (size_t i = 0; i < r->n; i++) {
+        const char *text = r->runs[i].warning;
+
+        if (!text || (said && said->data && strstr(said->data, text)))
+            continue;
+        gpt_warn("%s", text);
+        if (said && gpt_buf_printf(said, "%s\n", text) != GPT_OK)
+            return gpt_no_memory(err, "a warning");
+    }
+    return GPT_OK;
 }
 
 /* ---- writers ---- */
@@ -252,20 +271,22 @@ static int write_report(const struct options *o, const struct gpt_args *args,
                        : write == write_page ? default_page : "-";
     struct gpt_out *out;
     struct report r;
-    int status = read_runs(&r, o, args, err);
+    int status;
 
+    GPT_TRY_GOTO(status, read_runs(&r, o, args, err), out);
+    GPT_TRY_GOTO(status, warn(&r, NULL, err), out);
+    GPT_TRY_GOTO(status,
+                 gpt_out_open(&out, path, o->common.force ? GPT_OUT_FORCE : 0,
+                              0, err),
+                 out);
+    status = write(&r, o, out, err);
     if (status == GPT_OK)
-        status = gpt_out_open(&out, path, o->common.force ? GPT_OUT_FORCE : 0,
-                              0, err);
-    if (status == GPT_OK) {
-        status = write(&r, o, out, err);
-        if (status == GPT_OK)
-            status = gpt_out_commit(out, err);
-        else
-            gpt_out_abort(out);
-        if (status == GPT_OK && strcmp(path, "-") != 0)
-            gpt_info("the report is %s", path);
-    }
+        status = gpt_out_commit(out, err);
+    else
+        gpt_out_abort(out);
+    if (status == GPT_OK && strcmp(path, "-") != 0)
+        gpt_info("the report is %s", path);
+out:
     free_report(&r);
     return status;
 }
@@ -281,23 +302,24 @@ static void wait_for(double seconds)
 }
 
 /* The picture is made before the screen is cleared, and written at once: it
- * does not flicker. */
+ * does not flicker. What a screen that is cleared has said is said again. */
 static int draw_once(const struct options *o, const struct gpt_args *args,
-                     struct gpt_err *err)
+                     struct gpt_buf *said, struct gpt_err *err)
 {
     static const char clear[] = "\033[H\033[2J\033[3J";
+    const bool clears = isatty(descriptor_of(o));
     struct gpt_buf b = {0};
     struct report r;
     int status;
 
     GPT_TRY_GOTO(status, read_runs(&r, o, args, err), out);
-    if (isatty(descriptor_of(o)) &&
-        gpt_buf_add(&b, clear, strlen(clear)) != GPT_OK) {
+    if (clears && gpt_buf_add(&b, clear, strlen(clear)) != GPT_OK) {
         status = gpt_no_memory(err, "a report");
         goto out;
     }
     GPT_TRY_GOTO(status, make_text(&r, o, &b, err), out);
-    status = gpt_write_file("-", 0, b.data, b.len, err);
+    GPT_TRY_GOTO(status, gpt_write_file("-", 0, b.data, b.len, err), out);
+    status = warn(&r, clears ? NULL : said, err);
 out:
     gpt_buf_free(&b);
     free_report(&r);
@@ -309,11 +331,16 @@ out:
 static int follow(const struct options *o, const struct gpt_args *args,
                   struct gpt_err *err)
 {
-    while (!gpt_signals_stop()) {
-        GPT_TRY(draw_once(o, args, err));
-        wait_for(o->interval);
+    struct gpt_buf said = {0};
+    int status = GPT_OK;
+
+    while (status == GPT_OK && !gpt_signals_stop()) {
+        status = draw_once(o, args, &said, err);
+        if (status == GPT_OK)
+            wait_for(o->interval);
     }
-    return GPT_OK;
+    gpt_buf_free(&said);
+    return status;
 }
 
 /* ---- the program ---- */

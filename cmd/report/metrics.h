@@ -30,7 +30,8 @@ struct gpt_metrics {
     struct gpt_series *series; /* (n_series), in the order of appearance */
     size_t n_series, series_cap;
     int64_t restarts; /* times that iterations went back, as in a log */
-    struct gpt_arena arena; /* names */
+    const char *warning; /* of what the file lacks; NULL: of nothing */
+    struct gpt_arena arena; /* names, the warning */
 };
 
 /* {0} is fine. */

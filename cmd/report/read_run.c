@@ -6,7 +6,6 @@
 
 #include "base/io.h"
 #include "base/json.h"
-#include "base/log.h"
 #include "cmd/report/log_lines.h"
 
 #include <math.h>
@@ -93,10 +92,12 @@ static int read_json_lines(struct gpt_metrics *h, const char *text, size_t len,
         *err = first;
         return GPT_EDATA;
     }
-    if (bad > 0)
-        gpt_warn("%s; %lld line%s skipped", first.text, (long long)bad,
-                 bad == 1 ? " is" : "s are");
-    return GPT_OK;
+    if (bad == 0)
+        return GPT_OK;
+    h->warning = gpt_arena_printf(&h->arena, "%s; %lld line%s skipped",
+                                  first.text, (long long)bad,
+                                  bad == 1 ? " is" : "s are");
+    return h->warning ? GPT_OK : gpt_no_memory(err, "a warning");
 }
 
 /* ---- runs ---- */

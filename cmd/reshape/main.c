@@ -283,7 +283,9 @@ static int hint_layout(int status, const struct options *o, struct gpt_err *err)
     return gpt_hint(err, "choose divisors with "
                          "--target-tensor-model-parallel-size and "
                          "--target-pipeline-model-parallel-size; gpt-reshape "
-                         "inspect shows heads and layers");
+                         "inspect shows heads and layers%s",
+                    o->pp > 1 ? "; --decoder-first-pipeline-num-layers and "
+                                "-last- are for stages of other lengths" : "");
 }
 
 /* The name of a file says what it is meant to be; that of a directory says

@@ -74,13 +74,16 @@ static int set_vocabulary(const struct gpt_reshape *r, struct gpt_config *c,
                           int64_t tp_size, struct gpt_err *err)
 {
     const struct gpt_reshape_options *o = r->o;
+    /* dummies that were added when the input was opened are none of its rows */
+    const int64_t rows = r->source.format->stores_padding ? c->padded_vocab_size
+                                                          : c->vocab_size;
 
-    if (o->true_vocab > c->padded_vocab_size)
+    if (o->true_vocab > rows)
         return gpt_fail(err, GPT_EUSAGE,
                         "--true-vocab-size %lld: %s has %lld rows, and no more "
                         "ids than that",
                         (long long)o->true_vocab, r->source.dir,
-                        (long long)c->padded_vocab_size);
+                        (long long)rows);
     if (o->true_vocab)
         c->vocab_size = o->true_vocab;
     if (!o->to->stores_padding)
@@ -136,7 +139,55 @@ static int plan_target(struct gpt_reshape *r, struct gpt_err *err)
 
     GPT_TRY(count_chunks(r, to.pp_size, &to.chunks, err));
     GPT_TRY(set_vocabulary(r, &to.config, to.tp_size, err));
-    return gpt_target_plan(&r->target, o->to, &r->source, &to, err);
+    const int status =
+        gpt_target_plan(&r->target, o->to, &r->source, &to, err);
+    if (status == GPT_EUSAGE && !o->tp && to.tp_size > 1 && !err->hint[0])
+        return gpt_hint(err, "%lld is that of the input: choose another with "
+                             "--target-tensor-model-parallel-size",
+                        (long long)to.tp_size);
+    return status;
+}
+
+/* Where the output does not go: in the input's place, and into its directory. A
+ * run removes its oldest checkpoints with all that is in them, and a directory
+ * of Hugging Face is replaced as a whole; a file beside its files is no part of
+ * the model, and there people expect one for llama.cpp. */
+static int check_apart(const struct gpt_reshape *r, struct gpt_err *err)
+{
+    const char *path = r->target.path;
+    const struct gpt_source *s = &r->source;
+
+    if (gpt_path_same(path, s->dir) || gpt_path_same(path, r->o->load)) {
+        gpt_fail(err, GPT_EUSAGE, "%s is the input", path);
+        return gpt_hint(err, "name another directory with --save-path");
+    }
+    if (s->format->is_file || (r->o->to->is_file && !s->format->shares_dir) ||
+        !gpt_path_below(path, s->dir))
+        return GPT_OK;
+    gpt_fail(err, GPT_EUSAGE,
+             "'%s' lies in the input %s: whatever removes or replaces that "
+             "would take the output along",
+             r->o->save, s->dir);
+    return gpt_hint(err, "name a %s outside of it with --save-path",
+                    r->o->to->is_file ? "file" : "directory");
+}
+
+/* Files of the optimizer's state may be gone on purpose: they are the largest
+ * of a checkpoint, and others have no use for them. */
+static int explain_state(const struct gpt_reshape_options *o,
+                         struct gpt_err *err)
+{
+    const struct gpt_source_options weights = {.iteration = -1,
+                                               .verify = o->verify_input,
+                                               .weights_only = true};
+    struct gpt_source s;
+
+    if (err->status != GPT_EDATA || !o->to->keeps_state ||
+        gpt_source_open(&s, o->load, &weights, NULL) != GPT_OK)
+        return err->status;
+    gpt_source_close(&s);
+    return gpt_hint(err, "its weights open without the optimizer's state: "
+                         "--to hf converts these alone");
 }
 
 /* A format that stores padding is given it when the input is opened; a format
@@ -147,7 +198,8 @@ int gpt_reshape_open(struct gpt_reshape *r, const struct gpt_reshape_options *o,
 {
     struct gpt_source_options from = {.iteration = -1,
                                       .verify = o->verify_input,
-                                      .optimizer = o->to->keeps_state};
+                                      .optimizer = o->to->keeps_state,
+                                      .weights_only = !o->to->keeps_state};
     int status;
 
     *r = (struct gpt_reshape){.o = o};
@@ -155,7 +207,8 @@ int gpt_reshape_open(struct gpt_reshape *r, const struct gpt_reshape_options *o,
         from.divisible_by = o->divisible_by;
         from.tp_size = o->tp;
     }
-    GPT_TRY(gpt_source_open(&r->source, o->load, &from, err));
+    if (gpt_source_open(&r->source, o->load, &from, err) != GPT_OK)
+        return explain_state(o, err);
     /* An output directory around the input would replace it as well. */
     GPT_TRY_GOTO(status,
                  r->source.format->is_file
@@ -164,6 +217,7 @@ int gpt_reshape_open(struct gpt_reshape *r, const struct gpt_reshape_options *o,
                  fail);
     GPT_TRY_GOTO(status, collect_attachments(r, err), fail);
     GPT_TRY_GOTO(status, plan_target(r, err), fail);
+    GPT_TRY_GOTO(status, check_apart(r, err), fail);
     return GPT_OK;
 fail:
     gpt_reshape_close(r);
@@ -209,17 +263,9 @@ out:
 
 /* ---- writing ---- */
 
-/* The input must outlive its conversion: with --force, an output in its place
- * would be written over the files that it is read from. */
 int gpt_reshape_write(struct gpt_reshape *r, gpt_bytes_done *done,
                       void *context, struct gpt_err *err)
 {
-    const char *path = r->target.path;
-
-    if (gpt_path_same(path, r->source.dir) || gpt_path_same(path, r->o->load)) {
-        gpt_fail(err, GPT_EUSAGE, "%s is the input", path);
-        return gpt_hint(err, "name another directory with --save-path");
-    }
     return gpt_target_write(&r->target, done, context, err);
 }
 

@@ -34,7 +34,8 @@ struct gpt_reshape {
 };
 
 /* Opens the input and plans. GPT_EUSAGE when the model does not divide by the
- * layout; GPT_EDATA when a tensor is missing or unknown. */
+ * layout, or the output would be the input or lie in it; GPT_EDATA when a
+ * tensor is missing or unknown. */
 int gpt_reshape_open(struct gpt_reshape *r,
                      const struct gpt_reshape_options *o, struct gpt_err *err)
     GPT_MUST_USE;

@@ -24,8 +24,8 @@
     {.name = (n), .source = (from), .answer = (why), .skip = true,             \
      .only = (value)}
 
-/* The reasons below are those of names that have no effect here: each is shared
- * by several names, and ends a warning. */
+/* The reasons below are shared by several names each, and end a warning or make
+ * a hint: they say what is so here, and nothing of the other program. */
 #define FUSED "kernels are fused where that is faster, with the same result"
 #define ONE_MODEL "there is one implementation of the model"
 #define FLOAT_SUMS "sums and softmax are computed in single precision"
@@ -42,6 +42,19 @@
 #define ALWAYS "that is always done"
 #define NO_MEASURE                                                             \
     "--timing-log-level 1 logs the times of the parts of a step"
+/* Sums have one order whatever buckets and layouts are: the first fact that
+ * these names would change is the speed. */
+#define ONE_SUM "gradients are summed in one way"
+#define ONE_FORMAT                                                             \
+    "checkpoints have a format of their own, which gpt-reshape converts"
+#define NCCL_ALONE "NCCL is set up by its own environment variables"
+#define EVEN                                                                   \
+    "layers are divided evenly; --decoder-first-pipeline-num-layers and "      \
+    "--decoder-last-pipeline-num-layers change the ends"
+#define FLOAT_STATE                                                            \
+    "sums of gradients and the optimizer's state are of single precision"
+#define SHARDING                                                               \
+    "--data-parallel-sharding-strategy says what data parallel ranks share"
 #define NO_HISTORY                                                             \
     "there is no delayed scaling: leave it out, and --fp8-recipe tensorwise "  \
     "scales by the tensor at hand"
@@ -67,9 +80,17 @@ const struct gpt_foreign_option gpt_train_foreign[] = {
     SKIP_FLAG("use-legacy-models", MEGATRON, ONE_MODEL),
     SKIP_FLAG("attention-softmax-in-fp32", MEGATRON, FLOAT_SUMS),
     SKIP_FLAG("apply-query-key-layer-scaling", MEGATRON, FLOAT_SUMS),
+    SKIP_FLAG("fp16-lm-cross-entropy", MEGATRON, FLOAT_SUMS),
+    SKIP_FLAG("disable-bf16-reduced-precision-matmul", MEGATRON, FLOAT_SUMS),
     SKIP_FLAG("no-query-key-layer-scaling", OLDER, FLOAT_SUMS),
     SKIP_FLAG("accumulate-allreduce-grads-in-fp32", MEGATRON, FLOAT_SUMS),
     SKIP_FLAG("use-cpu-initialization", MEGATRON, RANDOM),
+    /* of weights that are loaded: drawing them takes no time here */
+    SKIP_FLAG("no-initialization", MEGATRON, RANDOM),
+    SKIP_FLAG("te-rng-tracker", MEGATRON, RANDOM),
+    SKIP_FLAG("inference-rng-tracker", MEGATRON, RANDOM),
+    ANSWER("data-parallel-random-init", MEGATRON,
+           "the replicas of a model have the same weights"),
     SKIP_FLAG("no-save-rng", MEGATRON, RANDOM),
     SKIP_FLAG("no-load-rng", MEGATRON, RANDOM),
     ANSWER("fp32-residual-connection", MEGATRON,
@@ -78,24 +99,62 @@ const struct gpt_foreign_option gpt_train_foreign[] = {
 
     /* processes, data, memory */
     SKIP("local-rank", MEGATRON, "the launcher's environment says it"),
-    SKIP("DDP-impl", OLDER, "gradients are summed in one way"),
-    SKIP_FLAG("no-contiguous-buffers-in-local-ddp", OLDER,
-              "gradients are summed in one way"),
+    SKIP("DDP-impl", OLDER, ONE_SUM),
+    SKIP_FLAG("no-contiguous-buffers-in-local-ddp", OLDER, ONE_SUM),
     SKIP_FLAG("no-scatter-gather-tensors-in-pipeline", OLDER,
               "with --sequence-parallel stages exchange parts, else whole "
               "activations"),
-    SKIP_FLAG("use-contiguous-buffers-in-ddp", OLDER,
-              "gradients are summed in one way"),
+    SKIP_FLAG("use-contiguous-buffers-in-ddp", OLDER, ONE_SUM),
+    SKIP("ddp-num-buckets", MEGATRON, ONE_SUM),
+    SKIP("ddp-bucket-size", MEGATRON, ONE_SUM),
+    SKIP_FLAG("ddp-pad-buckets-for-high-nccl-busbw", MEGATRON, ONE_SUM),
+    SKIP_FLAG("ddp-average-in-collective", MEGATRON, ONE_SUM),
+    SKIP_FLAG("no-gradient-reduce-div-fusion", MEGATRON, ONE_SUM),
+    SKIP_FLAG("no-align-grad-reduce", MEGATRON, ONE_SUM),
+    SKIP_FLAG("no-align-param-gather", MEGATRON, ONE_SUM),
+    SKIP_FLAG("overlap-param-gather-with-optimizer-step", MEGATRON, ONE_SUM),
+    SKIP_FLAG("defer-embedding-wgrad-compute", MEGATRON, ONE_SUM),
+    SKIP("wgrad-deferral-limit", MEGATRON, ONE_SUM),
+    SKIP_FLAG("delay-wgrad-compute", MEGATRON, ONE_SUM),
+    /* how the library that carries sums works */
+    SKIP_FLAG("nccl-ub", MEGATRON, NCCL_ALONE),
+    SKIP_FLAG("use-sharp", MEGATRON, NCCL_ALONE),
+    SKIP("nccl-communicator-config-path", MEGATRON, NCCL_ALONE),
+    SKIP("pipeline-model-parallel-comm-backend", MEGATRON, NCCL_ALONE),
+    SKIP("tp-comm-bootstrap-backend", MEGATRON, NCCL_ALONE),
     ONLY("context-parallel-size", MEGATRON, "1", CUTS),
     ONLY("expert-model-parallel-size", MEGATRON, "1", DENSE),
     ONLY("expert-tensor-parallel-size", MEGATRON, "1", DENSE),
+    /* only with more than one context parallel rank, which is refused above */
+    SKIP("cp-comm-type", MEGATRON, CUTS),
     ANSWER("num-experts", MEGATRON, DENSE),
+    ANSWER("pipeline-model-parallel-layout", MEGATRON, EVEN),
+    ANSWER("account-for-embedding-in-pipeline-split", MEGATRON, EVEN),
+    ANSWER("account-for-loss-in-pipeline-split", MEGATRON, EVEN),
+    /* changes how long stages wait, and no number */
+    SKIP("microbatch-group-size-per-virtual-pipeline-stage", MEGATRON,
+         "a chunk takes as many microbatches in a row as there are stages"),
+    ONLY("num-distributed-optimizer-instances", MEGATRON, "1", SHARDING),
+    /* several systems that share states, of which a script takes one */
+    ANSWER("use-torch-fsdp2", MEGATRON, SHARDING),
+    ANSWER("use-megatron-fsdp", MEGATRON, SHARDING),
+    ANSWER("use-custom-fsdp", MEGATRON, SHARDING),
+    /* the types that these may have; another one would be another run */
+    ANSWER("use-precision-aware-optimizer", MEGATRON, FLOAT_STATE),
+    ONLY("main-grads-dtype", MEGATRON, "fp32", FLOAT_STATE),
+    ONLY("main-params-dtype", MEGATRON, "fp32", FLOAT_STATE),
+    ONLY("exp-avg-dtype", MEGATRON, "fp32", FLOAT_STATE),
+    ONLY("exp-avg-sq-dtype", MEGATRON, "fp32", FLOAT_STATE),
+    ONLY("recompute-modules", MEGATRON, "core_attn",
+         "--recompute-activations recomputes attention alone"),
     ANSWER("grad-reduce-in-bf16", MEGATRON,
            "gradients are summed in single precision: leave it out"),
     SKIP_FLAG("no-overlap-p2p-communication", MEGATRON,
               "stages send to each other in one way"),
     SKIP_FLAG("tp-comm-overlap", MEGATRON,
               "sums of tensor parallel ranks are not cut into parts"),
+    SKIP("tp-comm-overlap-cfg", MEGATRON,
+         "sums of tensor parallel ranks are not cut into parts"),
     SKIP_FLAG("distribute-saved-activations", MEGATRON,
               "--sequence-parallel keeps a part on each rank"),
     SKIP_FLAG("deterministic-mode", MEGATRON,
@@ -108,16 +167,22 @@ const struct gpt_foreign_option gpt_train_foreign[] = {
          "memory is allocated once, before the first step"),
     SKIP_FLAG("manual-gc", MEGATRON, NO_PYTHON),
     SKIP("manual-gc-interval", MEGATRON, NO_PYTHON),
+    SKIP_FLAG("no-manual-gc-eval", MEGATRON, NO_PYTHON),
+    SKIP_FLAG("trust-remote-code", MEGATRON, NO_PYTHON),
     SKIP("num-workers", MEGATRON, READER),
+    SKIP("num-dataset-builder-threads", MEGATRON, READER),
     SKIP_FLAG("no-mmap-bin-files", MEGATRON, READER),
     SKIP_FLAG("no-create-attention-mask-in-dataloader", MEGATRON,
               "attention masks are never stored"),
-    SKIP("ckpt-format", MEGATRON,
-         "checkpoints have a format of their own, which gpt-reshape converts"),
-    SKIP_FLAG("use-dist-ckpt", MEGATRON,
-              "checkpoints have a format of their own, which gpt-reshape "
-              "converts"),
-
+    SKIP("ckpt-format", MEGATRON, ONE_FORMAT),
+    SKIP("dist-ckpt-format", MEGATRON, ONE_FORMAT),
+    SKIP_FLAG("use-dist-ckpt", MEGATRON, ONE_FORMAT),
+    /* which of Megatron's levels: a model that differs is never loaded */
+    SKIP("dist-ckpt-strictness", MEGATRON,
+         "a checkpoint of another model is always refused"),
+    SKIP_FLAG("use-persistent-ckpt-worker", MEGATRON, NO_PYTHON),
+    SKIP_FLAG("no-ckpt-fully-parallel-save", MEGATRON,
+              "all ranks write what is theirs"),
     SKIP_FLAG("ckpt-fully-parallel-save", MEGATRON,
               "all ranks write what is theirs"),
     SKIP_FLAG("ckpt-fully-parallel-load", MEGATRON,
@@ -159,6 +224,13 @@ const struct gpt_foreign_option gpt_train_foreign[] = {
               "of the gradient, the log has the norm alone"),
     SKIP_FLAG("log-progress", MEGATRON, TRACKING),
     SKIP_FLAG("log-straggler", MEGATRON, ALWAYS),
+    SKIP_FLAG("disable-straggler-on-startup", MEGATRON, ALWAYS),
+    SKIP_FLAG("no-barrier-with-level-1-timing", MEGATRON, NO_MEASURE),
+    SKIP("timing-log-option", MEGATRON, NO_MEASURE),
+    SKIP_FLAG("use-pytorch-profiler", MEGATRON, NO_MEASURE),
+    SKIP_FLAG("record-memory-history", MEGATRON, NO_MEASURE),
+    SKIP("memory-snapshot-path", MEGATRON, NO_MEASURE),
+    SKIP("logging-level", MEGATRON, "--quiet and --verbose say how much"),
     SKIP_FLAG("profile", MEGATRON, NO_MEASURE),
     SKIP("profile-step-start", MEGATRON, NO_MEASURE),
     SKIP("profile-step-end", MEGATRON, NO_MEASURE),
@@ -172,6 +244,14 @@ const struct gpt_foreign_option gpt_train_foreign[] = {
     SKIP_FLAG("log-validation-ppl-to-tensorboard", MEGATRON, TRACKING),
     SKIP_FLAG("log-memory-to-tensorboard", MEGATRON, TRACKING),
     SKIP_FLAG("log-world-size-to-tensorboard", MEGATRON, TRACKING),
+    SKIP_FLAG("no-log-loss-scale-to-tensorboard", MEGATRON, TRACKING),
+    SKIP_FLAG("enable-one-logger", MEGATRON, TRACKING),
+    SKIP_FLAG("no-one-logger", MEGATRON, TRACKING),
+    SKIP_FLAG("one-logger-async", MEGATRON, TRACKING),
+    SKIP("one-logger-project", MEGATRON, TRACKING),
+    SKIP("one-logger-run-name", MEGATRON, TRACKING),
+    SKIP("app-tag-run-name", MEGATRON, TRACKING),
+    SKIP("app-tag-run-version", MEGATRON, TRACKING),
     SKIP("wandb-project", MEGATRON, TRACKING),
     SKIP("wandb-exp-name", MEGATRON, TRACKING),
     SKIP("wandb-save-dir", MEGATRON, TRACKING),
@@ -196,6 +276,12 @@ const struct gpt_foreign_option gpt_train_foreign[] = {
     MEANS("block-size", TRANSFORMERS, "--seq-length=%"),
     MEANS("config-name", TRANSFORMERS, "--config=%"),
     MEANS("model-name-or-path", TRANSFORMERS, "--load=% --finetune"),
+    ANSWER("multi-latent-attention", MEGATRON,
+           "queries share keys and values in groups: --num-query-groups"),
+    ANSWER("mtp-num-layers", MEGATRON,
+           "the model predicts the next token alone"),
+    ANSWER("apply-residual-connection-post-layernorm", MEGATRON,
+           "the residual stream is taken before the norm of a layer"),
     ANSWER("openai-gelu", MEGATRON,
            "--activation-function gelu is the tanh form; gelu_exact the other"),
     ANSWER("init-method-xavier-uniform", MEGATRON,
@@ -301,6 +387,9 @@ const struct gpt_foreign_option gpt_train_foreign[] = {
 
     /* learning rate and optimizer */
     MEANS("learning-rate", TRANSFORMERS, "--lr=%"),
+    ANSWER("decoupled-lr", MEGATRON, "all parameters have the rate of --lr"),
+    ANSWER("decoupled-min-lr", MEGATRON,
+           "all parameters have the rate of --lr"),
     MEANS("lr-scheduler-type", TRANSFORMERS, "--lr-decay-style=%"),
     MEANS("num-warmup-steps", TRANSFORMERS, "--lr-warmup-iters=%"),
     MEANS("warmup-steps", TRANSFORMERS, "--lr-warmup-iters=%"),

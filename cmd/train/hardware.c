@@ -27,8 +27,8 @@
     .near_bandwidth = 230 * G, .near_latency = 8 * US,                         \
     .far_bandwidth = 22 * G, .far_latency = 15 * US
 #define HOPPER                                                                 \
-    .narrow_peak = 989 * T, .float_peak = 67 * T, .efficiency = 0.65,          \
-    .units = 132, .launch = 4 * US, .per_node = 8,                             \
+    .hopper = true, .narrow_peak = 989 * T, .float_peak = 67 * T,              \
+    .efficiency = 0.65, .units = 132, .launch = 4 * US, .per_node = 8,         \
     .near_bandwidth = 360 * G, .near_latency = 8 * US,                         \
     .far_bandwidth = 44 * G, .far_latency = 15 * US
 

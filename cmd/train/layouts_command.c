@@ -117,6 +117,11 @@ static int open_advice(struct gpt_advice *a, struct gpt_backend *be,
                         "--fp8-format: the advice knows no times of products "
                         "of eight bits; leave it out");
     GPT_TRY(gpt_hardware_choose(&a->hardware, o, a->args, be, err));
+    if (a->hardware.device) {
+        gpt_backend_planned(&a->planned, (int64_t)a->hardware.memory,
+                            a->hardware.hopper);
+        be = &a->planned;
+    }
     a->base = *o;
     /* on GPUs sums go through NCCL, which holds no memory of the host */
     a->base.backend = a->hardware.device ? gpt_train_backends[GPT_NCCL]
@@ -248,7 +253,7 @@ int gpt_train_layouts(const struct gpt_train_options *o,
         return gpt_hint(err, "gpt-train advise --config PRESET --vocab-size N "
                              "--gpus 64 --hardware h100");
     }
-    /* The CPU predicts the memory of any device: what differs is workspace. */
+    /* Hardware that is not a GPU is this machine, and is measured. */
     GPT_TRY(gpt_backend_open(&be, "cpu", err));
     GPT_TRY(gpt_new(&list, MOST_SHOWN, sizeof(*list), "layouts", err));
     GPT_TRY_GOTO(status, advise(&a, be, list, &text, err), out);

@@ -18,6 +18,7 @@ struct gpt_advice {
     const struct gpt_train_options *o; /* as typed */
     const struct gpt_args *args;
     struct gpt_hardware hardware;
+    struct gpt_backend planned; /* where hardware is a GPU */
     struct gpt_train_options base; /* what is planned with, see layouts.h */
     struct gpt_layout_search search;
     double flops;  /* of the model, a step */

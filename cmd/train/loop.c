@@ -60,9 +60,25 @@ static int check_save(struct gpt_run *r, bool wait, struct gpt_err *err)
 
 /* ---- data ---- */
 
+/* After a failure, what a resumed run makes again. A save that is under way may
+ * still end well, and steps that diverged are no loss. */
+static void tell_lost(const struct gpt_run *r, int status)
+{
+    if (status == GPT_OK || status == GPT_EDIVERGED || !r->saver ||
+        r->saving != r->saved || r->state.iteration <= r->saved)
+        return;
+    if (r->saved > 0)
+        gpt_warn("steps %lld to %lld are lost: the last checkpoint is of "
+                 "iteration %lld", (long long)r->saved + 1,
+                 (long long)r->state.iteration, (long long)r->saved);
+    else
+        gpt_warn("steps 1 to %lld are lost: there is no checkpoint",
+                 (long long)r->state.iteration);
+}
+
 /* A sample that cannot be read ends the run, but not what was trained: a single
  * rank saves it. Other ranks wait in the step, and a save that they do not join
- * cannot be made; then the loss is named. */
+ * cannot be made. */
 static int rescue_steps(struct gpt_run *r, int status, struct gpt_err *err)
 {
     struct gpt_err second = {0};
@@ -70,15 +86,9 @@ static int rescue_steps(struct gpt_run *r, int status, struct gpt_err *err)
     if (status == GPT_EDATA && err && !err->hint[0])
         gpt_hint(err, "gpt-dataset info shows which tokenizer the data are "
                       "from; ids must be below its vocabulary's size");
-    if (!r->saver || r->saving == r->state.iteration)
-        return status;
-    if (r->plan.topology.world_size == 1 && save(r, &second) == GPT_OK &&
-        check_save(r, true, &second) == GPT_OK)
-        return status;
-    gpt_warn("steps %lld to %lld are lost: the last checkpoint is of iteration "
-             "%lld",
-             (long long)r->saved + 1, (long long)r->state.iteration,
-             (long long)r->saved);
+    if (r->saver && r->plan.topology.world_size == 1 &&
+        save(r, &second) == GPT_OK)
+        (void)!check_save(r, true, &second);
     return status;
 }
 
@@ -147,6 +157,8 @@ static int check_loss(struct gpt_run *r, const struct gpt_step *step,
         return GPT_OK;
     if (++r->bad_steps <= r->o->max_nan_iterations)
         return GPT_OK;
+    /* The steps that led here are what will be looked at. */
+    GPT_TRY(gpt_report_last_steps(r->report, err));
     gpt_fail(err, GPT_EDIVERGED,
              "iteration %lld: loss %g, gradient norm %g: not finite, %lld in "
              "a row; nothing was updated or saved",
@@ -288,8 +300,14 @@ static int after_step(struct gpt_run *r, const struct gpt_step *step,
     bool early = false;
 
     GPT_TRY(check_save(r, false, err));
+    /* Before an evaluation, a save or a reason to stop says something: a reader
+     * of the log finds lines in the order of the steps. */
+    if (end || step->stop || due(i, o->exit_interval))
+        GPT_TRY(gpt_report_last_steps(r->report, err));
     if (!end)
         GPT_TRY(evaluate(r, false, &early, err));
+    if (early)
+        GPT_TRY(gpt_report_last_steps(r->report, err));
     *stop = step->stop;
     /* A run that is stopped saves whatever its interval is, and makes no final
      * evaluation. */
@@ -410,6 +428,7 @@ int gpt_train(const struct gpt_train_options *options,
 
     if (status == GPT_OK && !options->dry_run && !options->simulate)
         status = run_steps(&r, err);
+    tell_lost(&r, status);
     if (status == GPT_EUSAGE && err && !err->hint[0])
         gpt_hint(err, "try 'gpt-train --help', or read gpt-train(1)");
     return gpt_run_close(&r, status, err);

@@ -3,10 +3,13 @@
  * Between them is the plan, cmd/train/plan.c: everything that follows from the
  * options. This file has only what gpt_main() shows and calls. */
 #include "backend.h"
+#include "base/memory.h"
 #include "cmd/train/foreign.h"
 #include "cmd/train/layouts.h"
 #include "cmd/train/loop.h"
 #include "cmd/train/options.h"
+#include "cmd/train/settle.h"
+#include "parallel/launch_env.h"
 #include "tokenizer/tokenizer_options.h"
 
 /* The family of the tokenizer is settled here, once, as checkpoints keep the
@@ -22,6 +25,17 @@ static int train(const void *options, const struct gpt_args *args,
     /* the one command that there is: no other word comes here */
     return args->n_positional > 0 ? gpt_train_layouts(&o, args, err)
                                   : gpt_train(&o, args, err);
+}
+
+/* What the run would use is printed: its log, not a file, says what changed. */
+static int settle(void *options, struct gpt_args *args,
+                  struct gpt_arena *arena, struct gpt_err *err)
+{
+    struct gpt_buf changes = {0};
+    int status = gpt_train_settle(options, args, arena, &changes, err);
+
+    gpt_buf_free(&changes);
+    return status;
 }
 
 int main(int argc, char **argv)
@@ -55,6 +69,9 @@ int main(int argc, char **argv)
         .n_options = gpt_train_n_options,
         .foreign = gpt_train_foreign,
         .n_foreign = gpt_train_n_foreign,
+        /* Ranks are started with one command line: what there is to say of it
+         * is said once. Where ranks differ, they fail, and that is printed. */
+        .quiet = gpt_launch_env_rank() > 0,
         .instead = "--data-path names the data, --config a file of options or "
                    "a preset",
         .options_bytes = sizeof(struct gpt_train_options),
@@ -62,6 +79,7 @@ int main(int argc, char **argv)
         .positional = "advise",
         .commands = commands,
         .version = gpt_backend_version,
+        .settle = settle,
         .run = train,
     };
 

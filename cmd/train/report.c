@@ -21,6 +21,8 @@ struct gpt_report {
     struct gpt_sinks *sinks;
     struct gpt_progress *progress;
     double mark, spent; /* running clock; seconds of training before it */
+    struct gpt_report_step last; /* its .step is last_step */
+    struct gpt_step last_step;
     /* since the last line */
     int64_t steps, advanced, skipped, overflows, samples;
     double loss;
@@ -267,10 +269,31 @@ static int write_line(const struct gpt_report *r,
     return gpt_sinks_write(r->sinks, s->iteration, l.metrics, l.n, err);
 }
 
+/* The clock stops while the lines are written, as a slow terminal or disk is no
+ * part of training. Nothing is left over then, so that a run may end after any
+ * step. */
+int gpt_report_last_steps(struct gpt_report *r, struct gpt_err *err)
+{
+    if (r->steps == 0)
+        return GPT_OK;
+    gpt_report_pause(r);
+    const struct summary sum = summarise(r);
+    print_line(r, &r->last, &sum);
+    print_times(r);
+    gpt_stragglers_report(r->o.stragglers);
+    const int status = write_line(r, &r->last, &sum, err);
+    r->steps = r->advanced = r->skipped = r->overflows = r->samples = 0;
+    r->whole.seconds += r->spent;
+    r->spent = r->loss = r->noise_small = r->noise_big = r->batches = 0;
+    r->waits = (struct gpt_step_waits){0};
+    r->forward = r->backward = r->optimizer = 0;
+    gpt_report_resume(r);
+    return status;
+}
+
 /* A line is written at multiples of the interval, and not that number of steps
  * after the last one: the lines of a resumed run fall on the same iterations.
- * The last step of a run has metrics in any case, or a short run would have
- * none; the log keeps to Megatron-LM's lines. */
+ */
 int gpt_report_step(struct gpt_report *r, const struct gpt_report_step *s,
                     struct gpt_err *err)
 {
@@ -301,29 +324,11 @@ int gpt_report_step(struct gpt_report *r, const struct gpt_report_step *s,
     }
     snprintf(note, sizeof(note), "loss %.4f", s->step->loss);
     gpt_progress_set(r->progress, s->iteration, note);
-    const bool logged = s->iteration % r->o.log_interval == 0;
-    if (!logged && s->iteration != r->o.train_iters)
-        return GPT_OK;
-    /* The clock stops while the lines are written, as a slow terminal or disk
-     * is no part of training. */
-    gpt_report_pause(r);
-    struct summary sum = summarise(r);
-    /* Scripts count the lines of the log: a partial interval, which other
-     * programs do not print, would be one more for them. Metrics are read by
-     * their iterations. */
-    if (logged) {
-        print_line(r, s, &sum);
-        print_times(r);
-        gpt_stragglers_report(r->o.stragglers);
-    }
-    int status = write_line(r, s, &sum, err);
-    r->steps = r->advanced = r->skipped = r->overflows = r->samples = 0;
-    r->whole.seconds += r->spent;
-    r->spent = r->loss = r->noise_small = r->noise_big = r->batches = 0;
-    r->waits = (struct gpt_step_waits){0};
-    r->forward = r->backward = r->optimizer = 0;
-    gpt_report_resume(r);
-    return status;
+    r->last = *s;
+    r->last_step = *s->step;
+    r->last.step = &r->last_step;
+    return s->iteration % r->o.log_interval == 0 ? gpt_report_last_steps(r, err)
+                                                 : GPT_OK;
 }
 
 double gpt_report_perplexity(double loss)
@@ -496,8 +501,7 @@ static void summarise_machine(const struct gpt_report *r, double tokens,
                  r->o.gpu ? " for the device" : "");
 }
 
-/* The last step's loss is there even where the run made fewer steps than a log
- * interval, and printed none. */
+/* The last step's loss: lines have the means of their steps. */
 void gpt_report_summary(const struct gpt_report *r, int64_t iteration)
 {
     /* The clock runs: evaluation and saving have ended. */

@@ -41,9 +41,14 @@ struct gpt_report_step {
     int64_t data_stage; /* of the step's first sample, from 1 on; 0: none */
     const struct gpt_step *step;
 };
-/* Every step; prints and writes at multiples of the log interval. */
+/* Every step; prints and writes at multiples of the log interval. The step is
+ * copied. */
 int gpt_report_step(struct gpt_report *report, const struct gpt_report_step *s,
                     struct gpt_err *err) GPT_MUST_USE;
+/* Prints and writes the steps since the last line, if there are any: the run
+ * makes no more. */
+int gpt_report_last_steps(struct gpt_report *report, struct gpt_err *err)
+    GPT_MUST_USE;
 
 /* The caller stops the clock of training around the next three:
  * gpt_report_pause(). */

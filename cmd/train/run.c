@@ -47,21 +47,6 @@ int64_t gpt_run_samples(const struct gpt_run *r)
 
 /* ---- options ---- */
 
-/* Options of files against typed ones; before the world is open, which has
- * sizes of its own. Data parallel ranks are what is left of the launcher's. */
-static int settle_options(struct gpt_run *r, struct gpt_buf *b,
-                          struct gpt_err *err)
-{
-    const struct gpt_train_options *o = &r->own_options;
-    struct gpt_launch_env launch;
-
-    GPT_TRY(gpt_launch_env_detect(&launch, err));
-    const int64_t ranks = o->world_size > 0 ? o->world_size : launch.world_size;
-    return gpt_train_settle(&r->own_options, &r->args,
-                            gpt_max_i64(ranks / (o->tp_size * o->pp_size), 1),
-                            &r->arena, b, err);
-}
-
 /* True where a run goes on in the directory that it saves into: it may be the
  * first start of a command that is started again and again. */
 static bool resumes_own(const struct gpt_train_options *o)
@@ -1086,7 +1071,10 @@ static int open_options(struct gpt_run *r, struct gpt_err *err)
     struct gpt_buf settled = {0}, taken = {0};
     int status;
 
-    GPT_TRY_GOTO(status, settle_options(r, &settled, err), out);
+    GPT_TRY_GOTO(status,
+                 gpt_train_settle(&r->own_options, &r->args, &r->arena,
+                                  &settled, err),
+                 out);
     GPT_TRY_GOTO(status,
                  gpt_train_read_split_paths(&r->own_options, &r->arena, err),
                  out);

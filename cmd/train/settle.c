@@ -5,6 +5,7 @@
 
 #include "base/num.h"
 #include "model/config.h"
+#include "parallel/launch_env.h"
 #include "train/reduce.h"
 
 #include <assert.h>
@@ -274,11 +275,27 @@ static int apply(const struct rule *r, struct gpt_train_options *o,
                           r->follow ? "changes" : "replaces");
 }
 
+/* Before the world is open, which has sizes of its own: data parallel ranks are
+ * what is left of the launcher's. */
+static int count_replicas(const struct gpt_train_options *o, int64_t *ranks,
+                          struct gpt_err *err)
+{
+    struct gpt_launch_env launch;
+
+    GPT_TRY(gpt_launch_env_detect(&launch, err));
+    *ranks = o->world_size > 0 ? o->world_size : launch.world_size;
+    *ranks = gpt_max_i64(*ranks / (o->tp_size * o->pp_size), 1);
+    return GPT_OK;
+}
+
 int gpt_train_settle(struct gpt_train_options *o, struct gpt_args *args,
-                     int64_t ranks, struct gpt_arena *arena, struct gpt_buf *b,
+                     struct gpt_arena *arena, struct gpt_buf *b,
                      struct gpt_err *err)
 {
     const size_t rows = args->program->n_options;
+    int64_t ranks;
+
+    GPT_TRY(count_replicas(o, &ranks, err));
     uint8_t *origin = gpt_arena_alloc(arena, rows, sizeof(*origin));
 
     if (!origin)

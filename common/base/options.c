@@ -127,6 +127,19 @@ static int choose_level(const struct gpt_common_options *common,
     return GPT_OK;
 }
 
+/* Threads take turns on a core, and wait for each other after every operation.
+ * A few a core may be meant; many come from another machine's script. A program
+ * that starts others computes nothing itself. */
+static void warn_of_threads(const struct gpt_program *program)
+{
+    enum { A_CORE = 8 };
+    const int threads = omp_get_max_threads(), cores = omp_get_num_procs();
+
+    if (threads > A_CORE * cores && !program->stop_at_positional)
+        gpt_warn("OMP_NUM_THREADS: %d threads on %d core%s, many times slower "
+                 "than one a core", threads, cores, cores == 1 ? "" : "s");
+}
+
 /* From here on messages look as the options want them, and signals are
  * flags. */
 static int start(const struct gpt_program *program,
@@ -138,12 +151,16 @@ static int start(const struct gpt_program *program,
     log.json = strcmp(common->log_format, "json") == 0;
     log.color = gpt_wants_color(common->color, STDERR_FILENO);
     gpt_log_setup(&log);
+    if (program->quiet)
+        gpt_log_limit(GPT_LOG_ERROR);
     if (common->threads > 0)
         omp_set_num_threads((int)common->threads);
     if (omp_get_max_threads() > GPT_MOST_THREADS)
         return gpt_fail(err, GPT_EUSAGE,
                         "OMP_NUM_THREADS: %d threads, at most %d",
                         omp_get_max_threads(), (int)GPT_MOST_THREADS);
+    if (common->threads == 0)
+        warn_of_threads(program);
     gpt_signals_setup();
     return GPT_OK;
 }
@@ -203,10 +220,14 @@ static int answer(const struct gpt_parse *p)
 
 /* Runs after start(), because errors in it shall look as the log options want
  * them. */
-static int print_config(const struct gpt_parse *p, const struct gpt_args *args)
+static int print_config(const struct gpt_parse *p, struct gpt_args *args)
 {
     struct gpt_buf b = {0};
-    int status = gpt_options_print(p->program, p->options, args, &b);
+    int status;
+
+    if (p->program->settle)
+        GPT_TRY(p->program->settle(p->options, args, p->arena, p->err));
+    status = gpt_options_print(p->program, p->options, args, &b);
 
     return print_text(&b, status, p->err);
 }
@@ -280,6 +301,8 @@ int gpt_main(const struct gpt_program *program, int argc, char **argv)
     prctl(PR_SET_NAME, program->name);
     occupy_standard_files();
     gpt_log_setup(&log);
+    if (program->quiet)
+        gpt_log_limit(GPT_LOG_ERROR);
     struct gpt_parse p = {.program = program, .arena = &arena, .err = &err};
     p.options = gpt_arena_alloc(&arena, 1, program->options_bytes);
     int status = p.options ? run_program(&p, argc, argv)

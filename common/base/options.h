@@ -140,6 +140,7 @@ struct gpt_foreign_option {
     const char *only;   /* ... with this value alone; another is refused */
 };
 
+struct gpt_arena;
 struct gpt_buf;
 struct gpt_program {
     const char *name;           /* "gpt-train" */
@@ -161,8 +162,15 @@ struct gpt_program {
      * and GPT_OPT_FILE, _DIR or _SET for other words. */
     const char *const *commands;
     unsigned words;
+    bool quiet; /* errors alone are printed: of several processes, another one
+                 * says the rest */
     /* Adds lines to --version (devices), or NULL. */
     int (*version)(struct gpt_buf *b);
+    /* Changes options where a later source contradicts an earlier one, before
+     * --print-config shows them, or NULL. *args may be replaced by a copy; both
+     * live in `arena`. */
+    int (*settle)(void *options, struct gpt_args *args,
+                  struct gpt_arena *arena, struct gpt_err *err);
     /* Runs the program. Messages go through base/log.h, the product to stdout
      * or files. The status becomes the exit code. */
     int (*run)(const void *options, const struct gpt_args *args,
@@ -178,7 +186,6 @@ int gpt_main(const struct gpt_program *program, int argc, char **argv);
 
 /* The parser alone, for tests. *options is options_bytes long; strings and
  * lists live in `arena`. GPT_EUSAGE names option, value and range. */
-struct gpt_arena;
 int gpt_options_parse(const struct gpt_program *program, int argc,
                       char *const *argv, void *options, struct gpt_args *args,
                       struct gpt_arena *arena, struct gpt_err *err)

@@ -94,35 +94,35 @@ static bool is_builtin(struct gpt_parse *p, const char *name, size_t len,
 
 /* ---- unknown options ---- */
 
-enum { MOST_UNKNOWN = 8 }; /* that one message names */
+enum { MOST_UNKNOWN = 16 }; /* that one message names */
 
 /* "unknown option" of the first becomes "unknown options" of all. */
 static void begin_list_of_unknown(struct gpt_err *err, const char *first)
 {
-    static const char one[] = "unknown option ";
     struct gpt_err all = *err;
 
-    snprintf(all.text, sizeof(all.text), "unknown options %s",
-             err->text + strlen(one));
+    snprintf(all.text, sizeof(all.text), "unknown options '%s'", first);
     if (strncmp(err->hint, "try ", 4) != 0)
         gpt_hint(&all, "%s: %s", first, err->hint);
     *err = all;
 }
 
 /* Joins what is said of a further option to what is said of those before. Where
- * several have hints, each says of which option it is. */
+ * several have hints, each says of which option it is; a hint that is there
+ * already, and one for which there is no room, is left out. */
 static void join_unknown(struct gpt_err *all, const struct gpt_err *one,
                          const char *label)
 {
     size_t n = strlen(all->text);
+    char more[sizeof(one->hint) + 128];
 
-    snprintf(all->text + n, sizeof(all->text) - n, ", %s",
-             one->text + strlen("unknown option "));
-    if (strncmp(one->hint, "try ", 4) == 0)
+    snprintf(all->text + n, sizeof(all->text) - n, ", '%s'", label);
+    if (strncmp(one->hint, "try ", 4) == 0 || strstr(all->hint, one->hint))
         return;
+    snprintf(more, sizeof(more), "; %.100s: %s", label, one->hint);
     n = strlen(all->hint);
-    snprintf(all->hint + n, sizeof(all->hint) - n, "; %s: %s", label,
-             one->hint);
+    if (n + strlen(more) < sizeof(all->hint))
+        memcpy(all->hint + n, more, strlen(more) + 1);
 }
 
 /* The name and the label of a word "--name" or "--name=value" that is no option
@@ -185,8 +185,10 @@ static int take_foreign(struct gpt_parse *p, struct words *w,
     const char *words[GPT_FOREIGN_WORDS];
     struct words meant = {words, 0, 0};
 
-    if (!f->means && !f->skip)
-        return gpt_opt_refuse_foreign(f, label, p->err);
+    if (!f->means && !f->skip) {
+        gpt_opt_refuse_foreign(f, label, p->err);
+        return add_unknown(p, w, label);
+    }
     if (!f->flag && !value) {
         if (w->at == w->argc)
             return needs_value(p, label);

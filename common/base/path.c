@@ -3,6 +3,7 @@
 
 #include <errno.h>
 #include <stdio.h>
+#include <stdlib.h>
 #include <string.h>
 #include <sys/stat.h>
 #include <sys/statvfs.h>
@@ -114,6 +115,9 @@ int gpt_path_mkdirs(const char *path, struct gpt_err *err)
         int error = errno;
         if (gpt_path_is_dir(part))
             continue;
+        if (error == EEXIST && !gpt_path_exists(part))
+            return gpt_fail(err, GPT_EIO, "cannot make directory '%s': a "
+                            "symbolic link to nothing is there", part);
         errno = error == EEXIST ? ENOTDIR : error;
         return gpt_fail_errno(err, GPT_EIO, "cannot make directory '%s'", part);
     }
@@ -135,6 +139,20 @@ int gpt_path_join(char *buf, size_t cap, const char *dir, const char *name,
     return GPT_OK;
 }
 
+/* Cuts off the last name; false where there is none. */
+static bool to_parent(char *path)
+{
+    char *slash = strrchr(path, '/');
+
+    if (strcmp(path, "/") == 0 || strcmp(path, ".") == 0)
+        return false;
+    if (slash)
+        slash[slash == path] = '\0'; /* the parent of "/a" is "/" */
+    else
+        memcpy(path, ".", 2); /* of one name or more */
+    return *path != '\0';
+}
+
 /* What is made later lies on the file system of the nearest directory above it
  * that is there. */
 bool gpt_path_room(const char *dir, double *room)
@@ -144,19 +162,30 @@ bool gpt_path_room(const char *dir, double *room)
 
     if (snprintf(path, sizeof(path), "%s", dir) >= (int)sizeof(path))
         return false;
-    while (statvfs(path, &fs) != 0) {
-        char *slash = strrchr(path, '/');
-
-        if (errno != ENOENT || strcmp(path, "/") == 0)
+    while (statvfs(path, &fs) != 0)
+        if (errno != ENOENT || !to_parent(path))
             return false;
-        if (slash)
-            slash[slash == path] = '\0'; /* the parent of "/a" is "/" */
-        else if (strcmp(path, ".") != 0)
-            snprintf(path, sizeof(path), ".");
-        else
-            return false;
-    }
     /* File systems without blocks, as /proc, say nothing. */
     *room = (double)fs.f_bavail * (double)fs.f_frsize;
     return fs.f_blocks > 0;
+}
+
+/* Links are followed as far as there is a path; above that, directories are
+ * compared and not names. */
+bool gpt_path_below(const char *path, const char *dir)
+{
+    char there[GPT_PATH_BYTES], *full;
+    bool below = false;
+
+    if (snprintf(there, sizeof(there), "%s", path) >= (int)sizeof(there))
+        return false;
+    while (!(full = realpath(there, NULL)) && to_parent(there))
+        continue;
+    if (!full)
+        return false;
+    bool more = strcmp(there, path) != 0 || to_parent(full);
+    for (; more && !below; more = to_parent(full))
+        below = gpt_path_same(full, dir);
+    free(full);
+    return below;
 }

@@ -11,6 +11,18 @@
 #include <stdio.h>
 #include <string.h>
 
+static bool find_named(const char *dir, const char *begin)
+{
+    DIR *d = opendir(dir);
+    bool found = false;
+
+    for (struct dirent *e; d && !found && (e = readdir(d));)
+        found = strncmp(e->d_name, begin, strlen(begin)) == 0;
+    if (d)
+        closedir(d);
+    return found;
+}
+
 /* The first directory in `dir` that is a checkpoint: users name the folder
  * above it. */
 static bool find_below(const char *dir, char *path, size_t cap)
@@ -64,6 +76,9 @@ static int explain_missing(const char *path, struct gpt_err *err)
     bool plain = path[0] != '.' && path[0] != '/' &&
                  (!slash || (slash[1] && !strchr(slash + 1, '/')));
 
+    if (strcmp(path, "-") == 0)
+        return gpt_hint(err, "a checkpoint is read at many places and not from "
+                             "standard input: name a file or a directory");
     return plain ? gpt_hint(err, "it is the name of a directory; models are "
                                  "not fetched by a name, download '%.100s' "
                                  "first", path)
@@ -93,12 +108,48 @@ static int explain_directory(const char *path, struct gpt_err *err)
         gpt_path_holds(path, "model.safetensors.index.json"))
         return gpt_hint(err, "it has weights of a Hugging Face directory; "
                              "config.json is missing beside them");
+    if (find_named(path, "mp_rank_"))
+        return gpt_hint(err, "it has ranks of Megatron-LM, and not the first: "
+                             "each node may have written its own, copy the "
+                             "directories mp_rank_* of all into one");
     if (find_below(path, below, sizeof(below)))
         return gpt_hint(err, "it is not a checkpoint itself; '%.200s' is",
                         below);
     return gpt_hint(err, "a checkpoint's directory holds %s or %s, one of "
                          "Hugging Face config.json",
                     GPT_TRACKER, GPT_MANIFEST);
+}
+
+/* For a configuration without weights: they are not all downloaded, or are not
+ * those of PyTorch. */
+static int explain_weights(const char *dir, struct gpt_err *err)
+{
+    DIR *d = opendir(dir);
+    char part[256] = "";
+
+    for (struct dirent *e; d && !part[0] && (e = readdir(d));)
+        if (strstr(e->d_name, "-of-") &&
+            (gpt_path_ends_in(e->d_name, ".safetensors") ||
+             gpt_path_ends_in(e->d_name, ".bin")))
+            snprintf(part, sizeof(part), "%s", e->d_name);
+    if (d)
+        closedir(d);
+    return part[0] ? gpt_hint(err, "%.100s is one part of the model: the index, "
+                                   "which names all parts, is missing beside it",
+                              part)
+                   : gpt_hint(err, "the weights are missing beside config.json");
+}
+
+static bool lacks_weights(const char *dir)
+{
+    static const char *const names[] = {
+        "model.safetensors", "model.safetensors.index.json",
+        "pytorch_model.bin", "pytorch_model.bin.index.json"};
+
+    for (size_t i = 0; i < GPT_COUNT(names); i++)
+        if (gpt_path_holds(dir, names[i]))
+            return false;
+    return gpt_path_holds(dir, "config.json");
 }
 
 void gpt_source_explain(const char *path, struct gpt_err *err)
@@ -116,4 +167,6 @@ void gpt_source_explain(const char *path, struct gpt_err *err)
         explain_directory(path, err);
     else if (err->status == GPT_EDATA && gpt_path_holds(path, GPT_TRACKER))
         explain_run(path, err);
+    else if (err->status == GPT_EDATA && lacks_weights(path))
+        explain_weights(path, err);
 }

@@ -72,9 +72,11 @@ static int open_shard(struct gpt_hf *hf, const char *name, struct gpt_err *err)
         return gpt_fail(err, GPT_EDATA, "%s/%s: bad file name '%.200s'",
                         hf->dir, hf->index, name);
     GPT_TRY(gpt_path_join(path, sizeof(path), hf->dir, name, err));
-    if (!gpt_path_exists(path))
-        return gpt_fail(err, GPT_EDATA, "%s: missing, though %s names it",
-                        path, hf->index);
+    if (!gpt_path_exists(path)) {
+        gpt_fail(err, GPT_EDATA, "%s: missing, though %s names it", path,
+                 hf->index);
+        return gpt_hint(err, "copy or download the whole directory again");
+    }
     GPT_TRY(gpt_grow(&hf->names, &hf->cap_names, hf->n_shards + 1,
                      sizeof(*hf->names), "shards", err));
     GPT_TRY(gpt_grow(&hf->shards, &hf->cap_shards, hf->n_shards + 1,
@@ -220,8 +222,11 @@ static int open_part(struct gpt_hf *hf, const struct gpt_param *p,
     gpt_hf_name(name, sizeof(name), rule, p, prefix);
     gpt_hf_shape(&hf->config, rule, p, shape);
     const struct gpt_safetensor *st = find_entry(hf, name, &shard);
-    if (!st)
-        return gpt_fail(err, GPT_EDATA, "%s: no tensor '%s'", hf->dir, name);
+    if (!st) {
+        gpt_fail(err, GPT_EDATA, "%s: no tensor '%s'", hf->dir, name);
+        return gpt_hint(err, "config.json describes another model than the "
+                             "files hold, or one of them is missing");
+    }
     GPT_TRY(check_entry(hf, st, shard, p->ndim, shape, err));
     struct gpt_tensor there = gpt_tensor_make(name, st->dtype, p->ndim, shape);
     /* parts of one parameter may have several types; a file of one type is

@@ -199,12 +199,15 @@ static int check_layout(const struct gpt_megatron *m,
     gpt_megatron_int(args, "pipeline_model_parallel_size", &pp);
     gpt_megatron_int(args, "num_layers", &layers);
     /* the first name is that of version 2 and before */
-    if (tp != m->tp_size || pp != m->pp_size)
-        return gpt_fail(err, GPT_EDATA,
-                        "%s: has files of %lld x %lld ranks, its arguments say "
-                        "%lld x %lld",
-                        m->dir, (long long)m->tp_size, (long long)m->pp_size,
-                        (long long)tp, (long long)pp);
+    if (tp != m->tp_size || pp != m->pp_size) {
+        gpt_fail(err, GPT_EDATA,
+                 "%s: has files of %lld x %lld ranks, its arguments say "
+                 "%lld x %lld",
+                 m->dir, (long long)m->tp_size, (long long)m->pp_size,
+                 (long long)tp, (long long)pp);
+        return gpt_hint(err, "each node may have written its own ranks: copy "
+                             "the directories mp_rank_* of all into one");
+    }
     if (layers != m->config.num_layers)
         return gpt_fail(err, GPT_EDATA,
                         "%s: its files have %lld layers, its arguments say "

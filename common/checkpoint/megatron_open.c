@@ -59,6 +59,8 @@ static bool has_iterations(const char *root)
     return found;
 }
 
+#define BLANKS " \t\r\n"
+
 /* The tracker's word: "release", or a number. Its file is small, and one that
  * is not is no tracker. */
 static bool read_tracker(const char *path, char *word, size_t cap)
@@ -70,7 +72,8 @@ static bool read_tracker(const char *path, char *word, size_t cap)
         gpt_path_is_dir(file) ||
         gpt_read_file(file, TRACKER_BYTES, &text, &len, NULL) != GPT_OK)
         return false;
-    snprintf(word, cap, "%.*s", (int)strcspn(text, " \t\r\n"), text);
+    const char *at = text + strspn(text, BLANKS); /* Megatron-LM strips it */
+    snprintf(word, cap, "%.*s", (int)strcspn(at, BLANKS), at);
     gpt_free(text);
     return *word != '\0';
 }

@@ -244,6 +244,23 @@ static int merge_kind(struct gpt_megatron *m, enum gpt_kind kind, int state,
     return GPT_OK;
 }
 
+/* Before anything is divided by the number of ranks. More ranks than groups
+ * share the rows of queries, keys and values in equal parts, wherever a group
+ * ends; layouts here have whole groups. */
+static int check_widths(const struct gpt_megatron *m, struct gpt_err *err)
+{
+    struct gpt_config c = m->config;
+    const int64_t rows =
+        (c.num_attention_heads + 2 * c.num_query_groups) * c.head_size;
+
+    if (m->version >= 2 && m->tp_size % c.num_query_groups == 0 &&
+        rows % m->tp_size == 0)
+        c.num_query_groups = m->tp_size;
+    if (gpt_widths_check(&c, m->tp_size, err) == GPT_OK)
+        return GPT_OK;
+    return gpt_context(err, "%s", m->dir);
+}
+
 /* The number of layers was counted from names; the tensors of each must be
  * there, so a table of parameters is no larger than the files justify. */
 int gpt_megatron_merge(struct gpt_megatron *m, struct gpt_err *err)
@@ -259,8 +276,7 @@ int gpt_megatron_merge(struct gpt_megatron *m, struct gpt_err *err)
     if (m->config.num_layers > held)
         return gpt_fail(err, GPT_EDATA, "%s: %lld layers, %lld tensors", m->dir,
                         (long long)m->config.num_layers, (long long)held);
-    /* before anything is divided by the number of ranks */
-    GPT_TRY(gpt_widths_check(&m->config, m->tp_size, err));
+    GPT_TRY(check_widths(m, err));
     GPT_TRY(gpt_params_build(&m->table, &m->config, err));
     GPT_TRY(gpt_new(&m->tensors, (size_t)m->table.n * 3, sizeof(*m->tensors),
                     "tensors", err));

@@ -119,6 +119,12 @@ int gpt_format_check_place(const struct gpt_format *format, const char *dir,
     const struct gpt_format *there;
     char found[256];
 
+    if (strcmp(dir, "-") == 0) {
+        gpt_fail(err, GPT_EUSAGE, "a checkpoint is written at many places, and "
+                                  "not to standard output");
+        return gpt_hint(err, "name a %s; './-' is one of that name",
+                        format->is_file ? "file" : "directory");
+    }
     if (format->is_file)
         return check_file(format, dir, err);
     GPT_TRY(gpt_format_find(&there, dir, err));

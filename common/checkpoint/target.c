@@ -138,7 +138,7 @@ static void report_left_out(const struct gpt_target *t)
     const struct gpt_source *s = t->source;
     const bool run =
         cJSON_GetObjectItemCaseSensitive(s->state, "schedule") != NULL;
-    bool optimizer = false;
+    bool optimizer = cJSON_GetObjectItemCaseSensitive(s->state, "optimizer");
 
     if (s->left_out)
         gpt_info("%s: left out: %s", t->path, s->left_out);

@@ -29,7 +29,8 @@ struct gpt_corpus_options {
 
 struct gpt_corpus;
 
-/* GPT_EDATA when the training split, or one data set of a blend, has no token,
+/* GPT_EUSAGE when `split` has no share for training, of which samples are
+ * wanted. GPT_EDATA when that split, or one data set of a blend, has no token,
  * with prefix, split and what is needed. Another split whose share holds no
  * sequence at all is left empty. A split of fewer tokens than one sample
  * repeats them: gpt_corpus_repeats(). */

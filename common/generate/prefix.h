@@ -3,9 +3,9 @@
  * Slots of the decoder that no text uses keep the keys and values of such
  * beginnings, and a prompt that begins with one of them copies it.
  *
- * What is kept ends where a block of a prompt's pass ends (GPT_DECODE_CHUNK):
- * the blocks that are left are then those that the whole prompt would have,
- * and logits are the same, to the bit. */
+ * What is kept ends where a prompt may be cut (GPT_DECODE_CHUNK): what is left
+ * is then computed as it is in the whole prompt, and logits are the same, to
+ * the bit. */
 #ifndef GPT_GENERATE_PREFIX_H
 #define GPT_GENERATE_PREFIX_H
 

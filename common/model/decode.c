@@ -6,8 +6,6 @@
  * piece alone. That is why a text does not depend on those beside it. */
 #include "model/decode_internal.h"
 
-#include "base/num.h"
-
 #include <assert.h>
 
 /* ---- checks ---- */
@@ -50,14 +48,26 @@ struct walk {
     enum gpt_logits which;
 };
 
-/* The part of the piece that the walk is at: a long one is cut at multiples of
- * a block, whatever is beside it. */
+/* Tokens of a part, of the `left` that its piece has: as many as a block takes,
+ * cut at a multiple of a chunk. A few tokens after the last chunk are a part of
+ * their own, since they go through other products. Bits do not depend on where
+ * else a piece is cut. */
+static int64_t part_size(int64_t left, int64_t most)
+{
+    const int64_t over = left % GPT_DECODE_CHUNK;
+
+    if (left > most)
+        return most / GPT_DECODE_CHUNK * GPT_DECODE_CHUNK;
+    return over <= GPT_DECODE_FEW && left > over ? left - over : left;
+}
+
+/* The part of the piece that the walk is at, whatever is beside it. */
 static struct gpt_decode_part next_part(const struct gpt_decoder *d,
                                         const struct walk *w)
 {
     const struct gpt_decode_piece *piece = &w->pieces[w->at];
     const int64_t left = piece->n - w->done;
-    const int64_t n = gpt_min_i64(GPT_DECODE_CHUNK, left);
+    const int64_t n = part_size(left, gpt_decoder_rows(&d->o));
     const bool all = w->which == GPT_LOGITS_ALL;
 
     return (struct gpt_decode_part){

@@ -21,9 +21,13 @@
 #include "model/params.h"
 #include "model/quant.h"
 
-/* Tokens of a prompt that go through the layers at once: enough for matrix
- * products at full speed, and a bound on memory. */
+/* Prompts are cut at multiples of so many tokens, wherever they are cut: what
+ * the cache holds up to such a place does not depend on what comes after it. */
 enum { GPT_DECODE_CHUNK = 256 };
+/* Tokens that go through the layers at once: enough for matrix products at full
+ * speed, and a bound on memory. Where stages pass rows on, so many are cut into
+ * chunks, which the stages work on side by side. */
+enum { GPT_DECODE_MOST = 512 };
 
 struct gpt_decoder_options {
     const struct gpt_config *config; /* outlives the decoder */

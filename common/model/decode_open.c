@@ -30,7 +30,11 @@ static const char *const buffer_names[GPT_DECODE_BUFFERS] = {
 
 int64_t gpt_decoder_rows(const struct gpt_decoder_options *o)
 {
-    return gpt_max_i64(o->slots, gpt_min_i64(GPT_DECODE_CHUNK, o->positions));
+    const bool stages = o->ranks && o->ranks->layout.size[GPT_PP] > 1;
+    const int64_t most = stages ? GPT_DECODE_CHUNK : GPT_DECODE_MOST;
+
+    /* all texts together may be shorter than a block */
+    return gpt_max_i64(o->slots, gpt_min_i64(most, o->slots * o->positions));
 }
 
 /* A step wants those of all texts at once; a prompt whose tokens are all scored

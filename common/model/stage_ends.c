@@ -103,9 +103,13 @@ void gpt_stage_embed_backward(struct gpt_stage *s, const struct gpt_pass *pass,
     else
         embed.dropout = gpt_pass_dropout(&whole, s->embedding_rng,
                                          s->o.config->hidden_dropout);
-    s->be->embed_bwd(pass->q, &embed, gpt_pass_gather(pass, s->work.dresid),
-                     s->dw.at[GPT_WORD_EMBEDDING],
-                     gpt_roles_positions(&s->dw, s->o.config, sizeof(float)));
+    const struct gpt_embed_grad grad = {
+        .dout = gpt_pass_gather(pass, s->work.dresid),
+        .dwte = s->dw.at[GPT_WORD_EMBEDDING],
+        .dwpe = gpt_roles_positions(&s->dw, s->o.config, sizeof(float)),
+        .scratch = s->work.scratch,
+    };
+    s->be->embed_bwd(pass->q, &embed, &grad);
 }
 
 /* ---- output layer ---- */

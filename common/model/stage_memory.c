@@ -177,9 +177,9 @@ static void bind_slot(const struct gpt_stage *s, struct gpt_binder *b,
     bind_inputs(s, b, chunk, slot);
 }
 
-/* Norms, attention, sums of biases and products never run at the same time: one
- * scratch serves all. All layers have the same shapes, so the first one speaks
- * for all. */
+/* Norms, attention, sums of biases, the embedding and products never run at the
+ * same time: one scratch serves all. All layers have the same shapes, so the
+ * first one speaks for all. */
 static size_t scratch_bytes(const struct gpt_stage *s)
 {
     const struct gpt_stage_chunk *chunk = &s->chunks[0];
@@ -197,6 +197,7 @@ static size_t scratch_bytes(const struct gpt_stage *s)
                                      : c->head_size)
                    : 0,
         c->gated ? (size_t)s->widths.ffn_in * sizeof(float) : 0,
+        chunk->embedding ? s->be->embed_scratch(pass.n, s->widths.hidden) : 0,
     };
     size_t most = 0;
 

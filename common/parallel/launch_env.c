@@ -272,6 +272,14 @@ int gpt_launch_env_detect(struct gpt_launch_env *l, struct gpt_err *err)
     return find_store(l, w, err);
 }
 
+int64_t gpt_launch_env_rank(void)
+{
+    struct gpt_launch_env l;
+    struct gpt_err ignored = {0};
+
+    return gpt_launch_env_detect(&l, &ignored) == GPT_OK ? l.rank : 0;
+}
+
 /* ---- the end ---- */
 
 /* Writes the file that torchrun's agent reads when a process fails; its format

@@ -24,6 +24,9 @@ struct gpt_launch_env {
 int gpt_launch_env_detect(struct gpt_launch_env *l,
                           struct gpt_err *err) GPT_MUST_USE;
 
+/* The rank alone; 0 where the environment says none, or what is refused. */
+int64_t gpt_launch_env_rank(void);
+
 /* Reports to torchrun why this process fails; torchrun shows the reason of the
  * process that ended first. Does nothing under other launchers. */
 void gpt_launch_env_report(const char *reason);

@@ -8,6 +8,7 @@
 enum {
     GPT_VOCAB_MAX = 1 << 21,      /* tokens of a vocabulary */
     GPT_VOCAB_FILE_MAX = 1 << 28, /* bytes of a file that holds one */
+    GPT_TOKEN_MAX = 1 << 16,      /* bytes of a token */
 };
 
 struct gpt_ids {

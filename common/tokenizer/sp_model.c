@@ -146,6 +146,8 @@ static int read_piece(const struct reading *r, struct gpt_str bytes,
     }
     if (r->m->texts[id].len == 0)
         return malformed(r, msg.p, "a piece without text");
+    if (r->m->texts[id].len > GPT_TOKEN_MAX)
+        return malformed(r, msg.p, "a piece of more than 65536 bytes");
     /* NaN and infinities have no order that two searches would agree on */
     if (!(piece->score <= 1e30f && piece->score >= -1e30f))
         return malformed(r, msg.p, "the score of a piece is not finite");

@@ -82,6 +82,10 @@ static int add_token(const struct reading *f, const char *text, size_t len,
         return refuse_entry(f, "the rank is there twice");
     if (!decode_base64(text, len, bytes, &token->len))
         return refuse_entry(f, "the token is not base64");
+    if (token->len > GPT_TOKEN_MAX)
+        return gpt_fail(f->err, GPT_EDATA, "%s:%lld: a token of %zu bytes, "
+                        "limit %d", f->path, f->place, token->len,
+                        GPT_TOKEN_MAX);
     token->data = bytes;
     r->n = rank >= r->n ? rank + 1 : r->n;
     return GPT_OK;

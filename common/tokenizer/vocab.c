@@ -54,6 +54,10 @@ static int add_tokens(struct loading *l)
             memcpy(bytes, text->data, text->len);
             token->len = text->len;
         }
+        if (token->len > GPT_TOKEN_MAX)
+            return gpt_fail(l->err, GPT_EDATA, "%s: token %lld of %zu bytes, "
+                            "limit %d", l->vocab_file, (long long)id,
+                            token->len, GPT_TOKEN_MAX);
         bytes += token->len + 1; /* NUL, for printing */
     }
     return GPT_OK;

@@ -210,13 +210,14 @@ void cpu_bf16_dropout(struct gpt_queue *q, void *y, const void *x, int64_t n,
 }
 
 void cpu_bf16_embed_bwd(struct gpt_queue *q, const struct gpt_embed *op,
-                        const void *dout, float *dwte, float *dwpe)
+                        const struct gpt_embed_grad *grad)
 {
     struct gpt_embed wide = *op; /* its tables and output are not touched */
-    struct operand list[] = {IN(&dout, op->n * op->c)};
+    struct gpt_embed_grad wide_grad = *grad;
+    struct operand list[] = {IN(&wide_grad.dout, op->n * op->c)};
 
     if (stage(q, &wide.act, list, GPT_COUNT(list)))
-        cpu_embed_bwd(q, &wide, dout, dwte, dwpe);
+        cpu_embed_bwd(q, &wide, &wide_grad);
 }
 
 /* Elements of qkv. */

@@ -1,6 +1,7 @@
 /* Which instruction set and which matrix product are used: the best that the
  * processor has and the build knows, or what the environment forces. */
 #include "cpu/few/few.h"
+#include "cpu/many/many.h"
 #include "cpu/pair/pair.h"
 #include "cpu/product.h"
 
@@ -14,6 +15,7 @@ extern const struct cpu_isa cpu_table_base, cpu_table_avx2, cpu_table_avx512;
 const struct cpu_isa *cpu_isa = &cpu_table_base;
 const struct cpu_pairs *cpu_pairs;
 const struct cpu_few *cpu_few;
+const struct cpu_many *cpu_many;
 bool cpu_use_dnnl, cpu_use_dnnl_bf16;
 
 /* Best first. A row without a table is not in this build. */
@@ -22,29 +24,30 @@ struct set {
     const struct cpu_isa *table;
     const struct cpu_pairs *pairs;
     const struct cpu_few *few;
+    const struct cpu_many *many;
 };
 static const struct set sets[] = {
 #ifdef GPT_HAVE_ISA_amx
-    {"amx", &cpu_table_avx512, &cpu_pairs_amx, &cpu_few_amx},
+    {"amx", &cpu_table_avx512, &cpu_pairs_amx, &cpu_few_amx, &cpu_many_amx},
 #else
-    {"amx", NULL, NULL, NULL},
+    {"amx", NULL, NULL, NULL, NULL},
 #endif
 #ifdef GPT_HAVE_ISA_avx512bf16
-    {"avx512bf16", &cpu_table_avx512, &cpu_pairs_avx512bf16, NULL},
+    {"avx512bf16", &cpu_table_avx512, &cpu_pairs_avx512bf16, NULL, NULL},
 #else
-    {"avx512bf16", NULL, NULL, NULL},
+    {"avx512bf16", NULL, NULL, NULL, NULL},
 #endif
 #ifdef GPT_HAVE_ISA_avx512
-    {"avx512", &cpu_table_avx512, NULL, NULL},
+    {"avx512", &cpu_table_avx512, NULL, NULL, NULL},
 #else
-    {"avx512", NULL, NULL, NULL},
+    {"avx512", NULL, NULL, NULL, NULL},
 #endif
 #ifdef GPT_HAVE_ISA_avx2
-    {"avx2", &cpu_table_avx2, NULL, NULL},
+    {"avx2", &cpu_table_avx2, NULL, NULL, NULL},
 #else
-    {"avx2", NULL, NULL, NULL},
+    {"avx2", NULL, NULL, NULL, NULL},
 #endif
-    {"base", &cpu_table_base, NULL, NULL},
+    {"base", &cpu_table_base, NULL, NULL, NULL},
 };
 
 /* An emulator or a hypervisor may announce instructions that it does not carry
@@ -144,6 +147,7 @@ int cpu_choose(const char *isa, const char *matmul, struct gpt_err *err)
     cpu_isa = found->table;
     cpu_pairs = dnnl && matmul ? NULL : found->pairs;
     cpu_few = cpu_pairs ? found->few : NULL;
+    cpu_many = cpu_pairs ? found->many : NULL;
     cpu_use_dnnl = dnnl;
     /* An instruction set that was forced applies to bf16, too: oneDNN would
      * take the best that it finds itself. */

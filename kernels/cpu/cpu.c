@@ -326,6 +326,7 @@ static struct gpt_backend cpu = {
     .dropout = cpu_bf16_dropout,
     .embed_fwd = cpu_embed_fwd,
     .embed_bwd = cpu_bf16_embed_bwd,
+    .embed_scratch = cpu_embed_scratch,
     .rope = cpu_rope,
     .attn_fwd = cpu_bf16_attn_fwd,
     .attn_bwd = cpu_bf16_attn_bwd,

@@ -125,7 +125,8 @@ void cpu_dropout(struct gpt_queue *q, void *y, const void *x, int64_t n,
                  int64_t c, enum gpt_dtype act, const struct gpt_dropout *d);
 void cpu_embed_fwd(struct gpt_queue *q, const struct gpt_embed *op);
 void cpu_embed_bwd(struct gpt_queue *q, const struct gpt_embed *op,
-                   const void *dout, float *dwte, float *dwpe);
+                   const struct gpt_embed_grad *grad);
+size_t cpu_embed_scratch(int64_t n, int64_t c);
 void cpu_rope(struct gpt_queue *q, const struct gpt_rope *op);
 void cpu_attn_fwd(struct gpt_queue *q, const struct gpt_attn *op);
 void cpu_attn_bwd(struct gpt_queue *q, const struct gpt_attn *op,
@@ -152,7 +153,7 @@ void cpu_bf16_dropout(struct gpt_queue *q, void *y, const void *x, int64_t n,
                       int64_t c, enum gpt_dtype act,
                       const struct gpt_dropout *d);
 void cpu_bf16_embed_bwd(struct gpt_queue *q, const struct gpt_embed *op,
-                        const void *dout, float *dwte, float *dwpe);
+                        const struct gpt_embed_grad *grad);
 void cpu_bf16_attn_fwd(struct gpt_queue *q, const struct gpt_attn *op);
 void cpu_bf16_attn_bwd(struct gpt_queue *q, const struct gpt_attn *op,
                        const struct gpt_attn_grad *grad);

@@ -69,6 +69,12 @@ bool cpu_has_few_rows(const struct cpu_product *whole);
 void cpu_multiply_quant(struct gpt_queue *q, const struct cpu_product *whole,
                         const struct gpt_quant *w);
 
+/* The same with many rows, by cpu_many, where that has such products
+ * (quant_many.c). */
+bool cpu_can_many(const struct cpu_product *whole, const struct gpt_quant *w);
+void cpu_multiply_many(struct gpt_queue *q, const struct cpu_product *whole,
+                       const struct gpt_quant *w);
+
 /* All of a product of bf16 with both factors rounded to eight bits (fp8.c). */
 void cpu_multiply_fp8(struct gpt_queue *q, const struct cpu_product *whole,
                       const struct gpt_fp8_factors *fp8);

@@ -315,7 +315,9 @@ void cpu_multiply_quant(struct gpt_queue *q, const struct cpu_product *p,
 {
     assert(p->tb && !p->ta && !p->narrow && !p->c16);
     if (!cpu_has_few_rows(p)) {
-        if (cpu_pairs && p->k > 0)
+        if (cpu_can_many(p, w))
+            cpu_multiply_many(q, p, w);
+        else if (cpu_pairs && p->k > 0)
             multiply_split(q, p, w);
         else
             multiply_widened(q, p, w);

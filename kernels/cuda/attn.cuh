@@ -116,16 +116,14 @@ static inline bool cuda_flash_does(const struct gpt_attn *op)
 bool cuda_flash_fwd(struct gpt_queue *q, const struct gpt_attn *op);
 bool cuda_flash_bwd(struct gpt_queue *q, const struct gpt_attn *op,
                     const struct gpt_attn_grad *grad);
-size_t cuda_flash_scratch(const struct gpt_attn *op);
 
 /* The same by Hopper's own instructions; false elsewhere, too. */
 #ifdef GPT_CUDA_HOPPER
 bool cuda_hopper_fwd(struct gpt_queue *q, const struct gpt_attn *op);
 bool cuda_hopper_bwd(struct gpt_queue *q, const struct gpt_attn *op,
                      const struct gpt_attn_grad *grad);
-/* Bytes that its backward adds to cuda_flash_scratch(), for so many rows of queries
- * of all heads; 0 where the process's GPU or op does not use it. */
-size_t cuda_hopper_scratch(const struct gpt_attn *op, size_t rows);
+/* Whether backward may run on the process's GPU. */
+bool cuda_hopper_here();
 #else
 static inline bool cuda_hopper_fwd(struct gpt_queue *, const struct gpt_attn *) { return false; }
 static inline bool cuda_hopper_bwd(struct gpt_queue *, const struct gpt_attn *,
@@ -133,7 +131,7 @@ static inline bool cuda_hopper_bwd(struct gpt_queue *, const struct gpt_attn *,
 {
     return false;
 }
-static inline size_t cuda_hopper_scratch(const struct gpt_attn *, size_t) { return 0; }
+static inline bool cuda_hopper_here() { return false; }
 #endif
 
 #endif

@@ -9,8 +9,6 @@
  * one place, so no sum depends on the order in which blocks run. */
 #include "cuda/attn.cuh"
 
-#include <algorithm>
-
 enum { WARPS = 4, MOST = ATTN_MAX_D / 32 };
 
 template <class T> struct gradients {
@@ -163,10 +161,7 @@ template <class T> static __global__ void key_grads(struct attn_shape s, gradien
 
 size_t cuda_attn_scratch(const struct gpt_attn *op)
 {
-    /* Which kernels run is known only at the call; scratch serves either. */
-    size_t plain = (size_t)(op->b * op->h * op->t + 1) * sizeof(float);
-
-    return std::max(plain, cuda_flash_scratch(op));
+    return gpu_attn_scratch(op, cuda_hopper_here());
 }
 
 void cuda_attn_bwd(struct gpt_queue *q, const struct gpt_attn *op,

@@ -411,24 +411,25 @@ static struct gpt_backend table()
     be.allow_tf32 = cuda_allow_tf32;
     be.matmul = cuda_matmul;
     be.amax = cuda_amax;
-    be.fp8_scratch = cuda_fp8_scratch;
+    be.fp8_scratch = gpu_fp8_scratch;
     be.bias_grad = cuda_bias_grad;
     be.bias_add = cuda_bias_add;
     be.activate = cuda_activate;
     be.activate_bwd = cuda_activate_bwd;
     be.head_norm = cuda_head_norm;
     be.head_norm_bwd = cuda_head_norm_bwd;
-    be.head_norm_scratch = cuda_head_norm_scratch;
+    be.head_norm_scratch = gpu_head_norm_scratch;
     be.head_norm_sums = cuda_head_norm_sums;
     be.softcap = cuda_softcap;
     be.times = cuda_times;
     be.scale = cuda_scale;
     be.norm_fwd = cuda_norm_fwd;
     be.norm_bwd = cuda_norm_bwd;
-    be.norm_scratch = cuda_norm_scratch;
+    be.norm_scratch = gpu_norm_scratch;
     be.dropout = cuda_dropout;
     be.embed_fwd = cuda_embed_fwd;
     be.embed_bwd = cuda_embed_bwd;
+    be.embed_scratch = gpu_embed_scratch;
     be.rope = cuda_rope;
     be.attn_fwd = cuda_attn_fwd;
     be.attn_bwd = cuda_attn_bwd;
@@ -446,11 +447,6 @@ static struct gpt_backend table()
     be.collectives = cuda_collectives();
     return be;
 }
-
-/* Logits at a time: products of a few thousand rows leave half of a GPU idle and
- * read and write the gradient of the output layer each time; a GPU of less
- * memory has fewer. */
-enum { MOST_LOGITS = 1 << 30, LOGITS_SHARE = 32 };
 
 /* The one symbol that programs look up (kernels/plugin.h). */
 extern "C" __attribute__((visibility("default"))) int
@@ -483,9 +479,8 @@ gpt_plugin_open(struct gpt_backend **out, size_t table_bytes, int device, bool w
     cudaDeviceProp p;
     if ((e = cudaGetDeviceProperties(&p, device)) != cudaSuccess)
         return fail_runtime(err, e, "properties");
-    be.abilities = GPT_CAN_WINDOW | GPT_CAN_CAP | GPT_CAN_SCALE_WORDS | GPT_CAN_NORM_WIDE |
-                   (cuda_can_fp8(p.major, p.minor) ? GPT_CAN_FP8 : 0);
-    be.logits_bytes = (int64_t)min((size_t)MOST_LOGITS, p.totalGlobalMem / LOGITS_SHARE);
+    be.abilities = GPU_ABILITIES | (cuda_can_fp8(p.major, p.minor) ? GPT_CAN_FP8 : 0);
+    be.logits_bytes = gpu_logits_bytes((int64_t)p.totalGlobalMem);
     device_open = device;
     *out = &be;
     return GPT_OK;

@@ -18,7 +18,7 @@
 #endif
 
 extern "C" {
-#include "backend.h"
+#include "gpu_sizes.h"
 }
 
 #include <type_traits>
@@ -194,7 +194,6 @@ void cuda_recording_close(struct gpt_recording *r);
 void cuda_cast(struct gpt_queue *q, void *dst, enum gpt_dtype dst_type, const void *src,
                enum gpt_dtype src_type, int64_t n);
 void cuda_amax(struct gpt_queue *q, float *amax, const void *x, int64_t n);
-size_t cuda_fp8_scratch(int64_t m, int64_t n, int64_t k);
 void cuda_allow_tf32(struct gpt_backend *be, bool allow);
 bool cuda_uses_tf32();
 void cuda_matmul(struct gpt_queue *q, const struct gpt_matmul *op);
@@ -208,7 +207,6 @@ void cuda_activate_bwd(struct gpt_queue *q, const struct gpt_activate *op, const
 void cuda_head_norm(struct gpt_queue *q, const struct gpt_head_norm *op);
 void cuda_head_norm_bwd(struct gpt_queue *q, const struct gpt_head_norm *op,
                         const struct gpt_head_norm_grad *grad);
-size_t cuda_head_norm_scratch(int64_t n, int64_t d);
 /* The norms of all heads together (head_norm_wide.cu). */
 void cuda_head_norm_sums(struct gpt_queue *q, const struct gpt_head_norm *op, const void *dqkv,
                          float *sums);
@@ -222,12 +220,11 @@ void cuda_scale(struct gpt_queue *q, void *x, int64_t n, float factor, enum gpt_
 void cuda_norm_fwd(struct gpt_queue *q, const struct gpt_norm *op);
 void cuda_norm_bwd(struct gpt_queue *q, const struct gpt_norm *op,
                    const struct gpt_norm_grad *grad);
-size_t cuda_norm_scratch(int64_t n, int64_t c);
 void cuda_dropout(struct gpt_queue *q, void *y, const void *x, int64_t n, int64_t c,
                   enum gpt_dtype act, const struct gpt_dropout *d);
 void cuda_embed_fwd(struct gpt_queue *q, const struct gpt_embed *op);
-void cuda_embed_bwd(struct gpt_queue *q, const struct gpt_embed *op, const void *dout,
-                    float *dwte, float *dwpe);
+void cuda_embed_bwd(struct gpt_queue *q, const struct gpt_embed *op,
+                    const struct gpt_embed_grad *grad);
 void cuda_rope(struct gpt_queue *q, const struct gpt_rope *op);
 void cuda_attn_fwd(struct gpt_queue *q, const struct gpt_attn *op);
 void cuda_attn_bwd(struct gpt_queue *q, const struct gpt_attn *op,

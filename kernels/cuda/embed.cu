@@ -82,6 +82,7 @@ void cuda_embed_fwd(struct gpt_queue *q, const struct gpt_embed *op)
 
 /* Sorted rows are cut at multiples of PIECE, wherever words begin: a lane for each. */
 enum { PIECE = LANES };
+static_assert(PIECE == (int)GPU_EMBED_PIECE, "gpu_embed_scratch()");
 
 template <class T> struct gradient {
     int64_t n, c;
@@ -233,39 +234,36 @@ template <class T, int W> static __global__ void add_parts(gradient<T> p)
     }
 }
 
-static void add_by_key(struct gpt_queue *q, const struct gpt_embed *op, const void *dout,
-                       const int32_t *keys, int64_t first, int32_t limit, float *dw,
-                       float scale)
+static void add_by_key(struct gpt_queue *q, const struct gpt_embed *op,
+                       const struct gpt_embed_grad *grad, const int32_t *keys, int64_t first,
+                       int32_t limit, float *dw, float scale)
 {
-    int64_t pieces = cuda_blocks(op->n, PIECE);
-    size_t parts = (size_t)(pieces * 2 * op->c) * sizeof(float);
-    float *work = (float *)cuda_work(q, parts + cuda_sort_work(op->n));
+    float *parts = (float *)grad->scratch;
+    char *work = (char *)grad->scratch + gpu_embed_sums(op->n, op->c);
+    bool wide = cuda_wide(op->act, op->c, grad->dout, dw, parts);
+    /* Both sorts share the scratch: the second begins when the first table's rows
+     * were added, by the order of the stream. */
+    struct cuda_sorted sorted = cuda_sort(q, keys, op->n, (int32_t)first, limit, work);
 
-    if (!work)
-        return;
-    /* Both sorts share the queue's work memory: the second begins when the first
-     * table's rows were added, by the order of the stream. */
-    struct cuda_sorted sorted = cuda_sort(q, keys, op->n, (int32_t)first, limit,
-                                          work + pieces * 2 * op->c);
-    with_access(op->act, cuda_wide(op->act, op->c, dout, dw), [&](auto type, auto width) {
+    with_access(op->act, wide, [&](auto type, auto width) {
         using T = decltype(type);
         const int W = decltype(width)::value;
-        gradient<T> p = {op->n, op->c, limit, (const T *)dout, dw, scale, sorted,
-                         cuda_drop_of(&op->dropout), work};
+        gradient<T> p = {op->n, op->c, limit, (const T *)grad->dout, dw, scale, sorted,
+                         cuda_drop_of(&op->dropout), parts};
         unsigned threads = cuda_threads(op->c / W, 256);
         launch(q, add_rows<T, W>, op->n, threads, 0, p);
-        launch(q, add_parts<T, W>, pieces, threads, 0, p);
+        launch(q, add_parts<T, W>, cuda_blocks(op->n, PIECE), threads, 0, p);
     });
 }
 
-void cuda_embed_bwd(struct gpt_queue *q, const struct gpt_embed *op, const void *dout,
-                    float *dwte, float *dwpe)
+void cuda_embed_bwd(struct gpt_queue *q, const struct gpt_embed *op,
+                    const struct gpt_embed_grad *grad)
 {
     if (!cuda_ready(q, "embed_bwd", op->act) || !op->n)
         return;
-    if (dwte)
-        add_by_key(q, op, dout, op->tokens, op->v_begin, (int32_t)op->v_local, dwte,
+    if (grad->dwte)
+        add_by_key(q, op, grad, op->tokens, op->v_begin, (int32_t)op->v_local, grad->dwte,
                    scale_of(op));
-    if (dwpe)
-        add_by_key(q, op, dout, op->positions, 0, (int32_t)op->t_max, dwpe, 1);
+    if (grad->dwpe)
+        add_by_key(q, op, grad, op->positions, 0, (int32_t)op->t_max, grad->dwpe, 1);
 }

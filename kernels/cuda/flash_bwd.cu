@@ -243,13 +243,6 @@ static void launch_backward(struct gpt_queue *q, const struct gpt_attn *op,
     launch(q, query_grads<D, T>, dim3(tiles, op->h, op->b), FLASH_THREADS, shared, s, p);
 }
 
-size_t cuda_flash_scratch(const struct gpt_attn *op)
-{
-    size_t rows = (size_t)(op->b * op->h * padded(op->t));
-
-    return rows * sizeof(struct flash_query) + cuda_hopper_scratch(op, rows);
-}
-
 bool cuda_flash_bwd(struct gpt_queue *q, const struct gpt_attn *op,
                     const struct gpt_attn_grad *grad)
 {

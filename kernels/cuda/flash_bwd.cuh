@@ -37,10 +37,10 @@ __device__ inline int flash_place(int i)
 }
 
 /* Where the sequence's end is padded to: whole steps of the Hopper kernel. */
-enum { FLASH_PADDING = 128 };
+static_assert(sizeof(struct flash_query) == GPU_ATTN_QUERY, "gpu_attn_scratch()");
 static __host__ __device__ inline int64_t padded(int64_t t)
 {
-    return (t + FLASH_PADDING - 1) / FLASH_PADDING * FLASH_PADDING;
+    return (t + GPU_ATTN_STEP - 1) / GPU_ATTN_STEP * GPU_ATTN_STEP;
 }
 
 /* Fills grad->scratch: flash_query (B, H, padded T) or, `by_64`, flash_queries

@@ -48,7 +48,7 @@ template <int D, class T> struct memory {
     struct dq_part dq[GROUPS];
     ring<query_stage<D, T>, STAGES> queries;
     struct mbarrier full, empty; /* k, v */
-    struct mbarrier ds_read;     /* dQ has taken ds: of all warps */
+    struct mbarrier ds_read;     /* dQ and dK have taken ds: of all warps */
     struct mbarrier lent[GROUPS], back[GROUPS]; /* dq: to the warpgroup; from all its warps */
     struct hopper_desk desk;
 };
@@ -212,18 +212,19 @@ static __device__ void keep_turns(memory<D, T> &m, const struct attn_shape &s,
 {
     unsigned step = 0, works = 0;
     struct hopper_work piece;
-    struct gift due = {};
 
     for (; hopper_next(piece, m.desk, plan, works); works++) {
         struct key_work w = key_work_of<D>(s, piece);
         if (threadIdx.x % 32 == 0)
-            for (int h = w.h; h < w.h_end; h++)
+            for (int h = w.h; h < w.h_end; h++) {
+                /* A head ends with the step of the block's own keys, after which no
+                 * block adds: nothing is due then. */
+                struct gift due = {};
                 for (int t = w.t_last; t >= w.j0; t -= STEP<D>)
                     keep_turn<D>(m, s, grad, part, w, step++, h, t, due);
+            }
         __syncwarp();
     }
-    if (threadIdx.x % 32 == 0)
-        give(due);
 }
 
 #endif

@@ -204,8 +204,10 @@ static __device__ void add_tile(float (&dk)[D / 8][4], float (&dv)[D / 8][4],
         wgmma_wait<1>(p, a, b);
     else {
         wgmma_wait<1>(p);
-        if (step > 0)
+        if (step > 0) {
             ring_free(m.queries, step - 1);
+            warp_arrive(m.ds_read);
+        }
     }
 #pragma unroll
     for (int k = EARLY<D>; k < N / 2; k++)
@@ -224,6 +226,8 @@ static __device__ void add_tile(float (&dk)[D / 8][4], float (&dv)[D / 8][4],
                                    s.drop.scale);
     }
     hopper_round<T>(b, ds);
+    /* The step before has read dS when all warps have waited for its products: PTX does
+     * not say that a warp reads the rows of its own results alone. */
     if (i == 0)
         mbarrier_wait(m.ds_read, step % 2 ^ 1);
     share_ds(m.ds[i], b, own_key());
@@ -303,7 +307,6 @@ static __device__ void add_step(float (&dk)[D / 8][4], float (&dv)[D / 8][4], me
     begin_dq(dq, m, at.group);
     begin_dk(dk, m.ds[TILES<D> - 1], stage.q[TILES<D> - 1], at.group);
     wgmma_wait<1>(dq, a);
-    warp_arrive(m.ds_read);
     leave_dq<D>(dq, m, s, grad, stage.of[0].first[0], step, at.group, at.j0, b, at.h, at.t);
 }
 
@@ -388,7 +391,7 @@ static void launch_backward(struct gpt_queue *q, const struct gpt_attn *op,
         return;
     static_assert(sizeof(flash_queries) == QUERIES * sizeof(flash_query) &&
                       sizeof(dq_part) * GROUPS == STEP<D> * D * sizeof(float),
-                  "scratch is counted by rows: cuda_flash_scratch()");
+                  "scratch is counted by rows: gpu_attn_scratch()");
     struct flash_queries *queries = (struct flash_queries *)grad->scratch;
     struct dq_part *dq = (struct dq_part *)(queries + op->b * op->h * padded(op->t) / QUERIES);
     /* Heads at a time by what a group's blocks share in the L2 cache: queries, dO, and
@@ -415,15 +418,12 @@ bool cuda_hopper_bwd(struct gpt_queue *q, const struct gpt_attn *op,
     return true;
 }
 
-size_t cuda_hopper_scratch(const struct gpt_attn *op, size_t rows)
+bool cuda_hopper_here()
 {
-    size_t d = op->d <= 64 ? 64 : 128;
     cudaDeviceProp p;
     int device;
 
     cuda_use_device();
-    return hopper_does(op) && cuda_hopper_backward() && cudaGetDevice(&device) == cudaSuccess &&
-                   cudaGetDeviceProperties(&p, device) == cudaSuccess && cuda_runs_hopper(p)
-               ? rows * d * sizeof(float)
-               : 0;
+    return cuda_hopper_backward() && cudaGetDevice(&device) == cudaSuccess &&
+           cudaGetDeviceProperties(&p, device) == cudaSuccess && cuda_runs_hopper(p);
 }

@@ -6,17 +6,12 @@
 #include "cuda/flash.cuh"
 #include "cuda/hopper.cuh"
 
-/* True when these kernels do the type, options and head size of op. Heads are padded
- * to 64 or 128 elements, in shared memory only: copies put zeros there. */
-static inline bool hopper_does(const struct gpt_attn *op)
-{
-    return cuda_flash_does(op) && op->d <= 128 && op->softcap <= 0;
-}
-
-/* The same, on q's GPU and for the addresses of op. */
+/* True when these kernels do the type, options, head size and addresses of op, on q's
+ * GPU. Heads are padded to 64 or 128 elements, in shared memory only: copies put zeros
+ * there. */
 static inline bool hopper_size(const struct gpt_queue *q, const struct gpt_attn *op)
 {
-    return q->hopper && hopper_does(op) && cuda_wide(op->act, op->d, op->qkv, op->out);
+    return q->hopper && gpu_hopper_attends(op) && cuda_wide(op->act, op->d, op->qkv, op->out);
 }
 
 /* Calls f(T(), D), both as types, D being the padded head size. */

@@ -191,18 +191,12 @@ static void round_factor(struct gpt_queue *q, enum gpt_fp8 type, bool turned,
 /* ---- the factors of a product ---- */
 
 /* Scratch begins with both reciprocals, where cuBLASLt reads them. */
-enum { HEAD = 256 };
-
-size_t cuda_fp8_scratch(int64_t m, int64_t n, int64_t k)
-{
-    return HEAD + (size_t)(m + n) * (size_t)k;
-}
 
 bool cuda_fp8_factors(struct gpt_queue *q, const struct gpt_matmul *op, struct gemm_call *call)
 {
     const struct gpt_fp8_factors *fp8 = &op->fp8;
     float *reciprocals = (float *)fp8->scratch;
-    uint8_t *a = (uint8_t *)fp8->scratch + HEAD, *b = a + op->m * op->k;
+    uint8_t *a = (uint8_t *)fp8->scratch + GPU_FP8_HEAD, *b = a + op->m * op->k;
     /* call has the factors of the transposed product: its a is op's b. A factor that lies the other
      * way for its own product is turned, as in both gradients. */
     const bool turn_a = op->ta, turn_b = !op->tb;

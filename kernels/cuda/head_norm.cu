@@ -4,7 +4,7 @@
  * added in order at the end. Statistics are computed again: a head is short. */
 #include "cuda/device.cuh"
 
-enum { THREADS = 128, WARPS = THREADS / 32, MOST_BLOCKS = 512, PARTS = 4 };
+enum { THREADS = 128, WARPS = THREADS / 32, PARTS = GPU_HEAD_NORM_GRADS };
 
 template <class T> struct heads {
     int64_t n, all, each, d; /* rows; heads of a row; rows of a block */
@@ -155,18 +155,6 @@ void cuda_head_norm(struct gpt_queue *q, const struct gpt_head_norm *op)
     });
 }
 
-/* Rows of a block: they depend on n alone, and with them the order of sums. Few
- * heads of a row would fill a GPU badly if each had a block of its own. */
-static int64_t rows_each(int64_t n)
-{
-    return cuda_blocks(n, MOST_BLOCKS);
-}
-
-size_t cuda_head_norm_scratch(int64_t n, int64_t d)
-{
-    return n ? (size_t)(cuda_blocks(n, rows_each(n)) * PARTS * d) * sizeof(float) : 64;
-}
-
 void cuda_head_norm_bwd(struct gpt_queue *q, const struct gpt_head_norm *op,
                         const struct gpt_head_norm_grad *grad)
 {
@@ -178,7 +166,7 @@ void cuda_head_norm_bwd(struct gpt_queue *q, const struct gpt_head_norm *op,
         cuda_wide_norm_bwd(q, op, grad);
         return;
     }
-    int64_t each = rows_each(op->n), blocks = cuda_blocks(op->n, each);
+    int64_t each = gpu_norm_rows_each(op->n), blocks = cuda_blocks(op->n, each);
     with_type(op->act, [&](auto type) {
         using T = decltype(type);
         heads<T> p = heads_of<T>(op, each);

@@ -9,10 +9,6 @@
  * and alignment, a block a row. */
 #include "cuda/norm.cuh"
 
-/* More than a GPU has multiprocessors, few enough to be added up quickly. How
- * many there are depends on n alone, and so does the order of sums. */
-enum { MOST_BLOCKS = 512 };
-
 template <class T> struct backward {
     int64_t n, c, each;
     bool centred;
@@ -288,17 +284,6 @@ static bool launch_warps(struct gpt_queue *q, const backward<T> &p, int64_t bloc
     return true;
 }
 
-/* Rows of a block. */
-static int64_t rows_each(int64_t n)
-{
-    return cuda_blocks(n, MOST_BLOCKS);
-}
-
-size_t cuda_norm_scratch(int64_t n, int64_t c)
-{
-    return n ? (size_t)(cuda_blocks(n, rows_each(n)) * 2 * c) * sizeof(float) : 64;
-}
-
 void cuda_norm_bwd(struct gpt_queue *q, const struct gpt_norm *op,
                    const struct gpt_norm_grad *grad)
 {
@@ -306,7 +291,7 @@ void cuda_norm_bwd(struct gpt_queue *q, const struct gpt_norm *op,
 
     if (!cuda_ready(q, "norm_bwd", op->act) || !op->n)
         return;
-    int64_t each = rows_each(op->n), blocks = cuda_blocks(op->n, each), c = op->c;
+    int64_t each = gpu_norm_rows_each(op->n), blocks = cuda_blocks(op->n, each), c = op->c;
     float *part = (float *)grad->scratch;
     bool wide =
         cuda_wide(op->act, c, grad->dy, op->resid_out, op->w, grad->dresid, grad->dx, part);

@@ -6,10 +6,11 @@
 
 #include "cuda/device.cuh"
 
-/* A tile is WARPS x ROUNDS x 32 elements. Blocks are few: each reads the counts of
- * all. */
+/* A tile is WARPS x ROUNDS x 32 elements. */
 enum { LANES = 32, WARPS = 8, THREADS = WARPS * LANES, ROUNDS = 4 };
-enum { TILE = THREADS * ROUNDS, MOST_BLOCKS = 32, MOST_BITS = 10, DIGITS = 1 << MOST_BITS };
+enum { TILE = THREADS * ROUNDS, MOST_BITS = 10, DIGITS = 1 << MOST_BITS };
+static_assert(TILE == (int)GPU_SORT_TILE && DIGITS == (int)GPU_SORT_DIGITS,
+              "gpu_sort_scratch()");
 
 struct pass {
     const int32_t *keys, *from; /* from: NULL: the first pass */
@@ -155,23 +156,11 @@ static __global__ void __launch_bounds__(THREADS) move_keys(pass p, int32_t *to,
     }
 }
 
-static int64_t elements_each(int64_t n)
-{
-    int64_t tiles = cuda_blocks(n, TILE);
-
-    return cuda_blocks(tiles, MOST_BLOCKS) * TILE;
-}
-
-size_t cuda_sort_work(int64_t n)
-{
-    return (size_t)(4 * n + DIGITS * cuda_blocks(n, elements_each(n))) * sizeof(int32_t);
-}
-
 struct cuda_sorted cuda_sort(struct gpt_queue *q, const int32_t *keys, int64_t n, int32_t first,
                              int32_t limit, void *work)
 {
     int32_t *key = (int32_t *)work, *from = key + n, *key2 = from + n, *from2 = key2 + n;
-    int64_t each = elements_each(n), blocks = cuda_blocks(n, each);
+    int64_t each = gpu_sort_each(n), blocks = cuda_blocks(n, each);
     int bits = 1;
 
     while (bits < 31 && limit >> bits) /* the largest key is limit */

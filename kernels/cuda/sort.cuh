@@ -10,11 +10,8 @@ struct cuda_sorted {
     const int32_t *keys, *from;
 };
 
-/* Bytes of work memory for n keys. */
-size_t cuda_sort_work(int64_t n);
-
 /* Sorts keys (n) that lie in 0..limit-1; others become `limit` and come last.
- * The result lies in `work`. */
+ * The result lies in `work`, of gpu_sort_scratch() bytes. */
 struct cuda_sorted cuda_sort(struct gpt_queue *q, const int32_t *keys, int64_t n, int32_t first,
                              int32_t limit, void *work);
 

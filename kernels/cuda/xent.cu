@@ -139,7 +139,7 @@ static __device__ float loss_of(const loss<T> &p, float lse, float target, float
 }
 
 /* Sum of the row's real logits here, for smoothing alone; thread 0 gets it. */
-template <class T, int W> static __device__ float sum_logits(const loss<T> &p, const T *row)
+template <class T> static __device__ float sum_logits(const loss<T> &p, const T *row)
 {
     float sum[1] = {0};
 
@@ -257,7 +257,7 @@ static __global__ void __launch_bounds__(MOST_THREADS, 1) whole_row(loss<T> p)
     /* The gradient overwrites it after the barrier of block_share(). */
     target t = {p.target[i], to_float(row[p.target[i]])};
     s = block_share(s);
-    float lse = s.max + logf(s.sum), logits = sum_logits<T, W>(p, row);
+    float lse = s.max + logf(s.sum), logits = sum_logits(p, row);
     if (threadIdx.x == 0)
         p.loss[i] = loss_of(p, lse, t.logit, logits);
     if (p.grad)
@@ -277,7 +277,7 @@ static __global__ void __launch_bounds__(MOST_THREADS, 1) partial_row(loss<T> p,
         return;
     int64_t at = p.target[i] - p.v_begin;
     share s = block_share(thread_share<T, W>(p, row, (T *)NULL, 0));
-    float logits = sum_logits<T, W>(p, row);
+    float logits = sum_logits(p, row);
     if (threadIdx.x == 0) {
         stats += i * GPT_XENT_STATS;
         stats[LOGITS] = logits;

@@ -152,6 +152,9 @@ void count_bytes(uint64_t *b, unsigned bytes)
 {
     struct mbarrier *m = (struct mbarrier *)(void *)b;
 
+    /* The manual's range of a count of bytes is the same on both sides of 0. */
+    if (m->bytes - (int64_t)bytes <= -(1 << 20))
+        fail("bytes that are not expected are more than an mbarrier counts");
     m->bytes = m->bytes - (int)bytes;
     end_phase_if_complete(m);
 }
@@ -189,8 +192,8 @@ void mbarrier_wait(uint64_t *b, unsigned parity, const char *file, int line)
 
 /* ---- named barriers ---- */
 
-/* A round is over when `count` threads have come, whether they wait or not.
- * bar.sync of all 32 lanes counts 32: here each comes by itself. */
+/* A round is over when `count` threads have come, whether they wait or not. A
+ * warp comes as a whole, when all its lanes are there, and counts 32. */
 static struct named {
     unsigned count, arrived, round;
 } named[16];
@@ -209,9 +212,33 @@ static struct named *named_of(unsigned id, unsigned count, const char *file,
     return b;
 }
 
-static void named_come(struct named *b)
+/* What a lane asks for, and the round that it came in. */
+struct visit {
+    unsigned id, count;
+    const char *file;
+    int line;
+    struct named *b;
+    unsigned round;
+};
+
+/* bar.sync is for whole warps: lanes that have parted may not come. */
+static void come_together(void *const slots[32], uint32_t)
 {
-    if (++b->arrived == b->count) {
+    const struct visit first = *(struct visit *)slots[0];
+    struct named *b = named_of(first.id, first.count, first.file, first.line);
+
+    for (unsigned l = 0; l < 32; l++) {
+        struct visit *v = (struct visit *)slots[l];
+
+        if (v->id != first.id || v->count != first.count)
+            fail("%s:%d: lane %u comes to another barrier than lane 0",
+                 v->file, v->line, l);
+        v->b = b;
+        /* Taken before coming: the last to come ends the round at once. */
+        v->round = b->round;
+    }
+    b->arrived += 32;
+    if (b->arrived == b->count) {
         b->arrived = 0;
         b->round++;
     }
@@ -224,18 +251,19 @@ static bool round_over(const struct thread *t)
 
 void named_sync(unsigned id, unsigned count, const char *file, int line)
 {
-    struct named *b = named_of(id, count, file, line);
+    struct visit v = {id, count, file, line, nullptr, 0};
 
-    now->on = b;
-    /* Taken before coming: the last to come ends the round at once. */
-    now->number = b->round;
-    named_come(b);
+    meet_lanes("bar.sync", ~0u, &v, come_together, file, line);
+    now->on = v.b;
+    now->number = v.round;
     poll(round_over, "bar.sync", file, line);
 }
 
 void named_arrive(unsigned id, unsigned count, const char *file, int line)
 {
-    named_come(named_of(id, count, file, line));
+    struct visit v = {id, count, file, line, nullptr, 0};
+
+    meet_lanes("bar.arrive", ~0u, &v, come_together, file, line);
 }
 
 /* ---- registers ---- */
@@ -272,6 +300,7 @@ static void change_registers(void *const slots[32], uint32_t)
 
     free_registers += (warp_registers[w] - count) * 32;
     warp_registers[w] = count;
+    trace_warp(w, count);
 }
 
 void set_registers(unsigned count, bool more, const char *file, int line)

@@ -67,6 +67,8 @@ void begin_bulk();
 void end_bulk();
 void begin_wgmma();
 void end_wgmma();
+/* A step that the warps of a warpgroup take alike: end_wgmma() compares. */
+void trace_warp(unsigned w, uint64_t x);
 
 /* Takes bulk copy `which`, modulo how many are under way, one step on; false
  * when there are none. */
@@ -121,6 +123,9 @@ extern void (*operand_read)(unsigned address, unsigned bytes);
 /* x[k * n + j] = element (first + j, k) of an operand in shared memory. */
 void read_wgmma_operand(float *x, uint64_t descriptor, bool transposed,
                         bool bf16, unsigned first, unsigned n);
+/* Calls f(address) for each 16 bytes of 16 k and n rows or columns of it. */
+void visit_wgmma_operand(uint64_t descriptor, bool transposed, unsigned n,
+                         const std::function<void(unsigned address)> &f);
 /* d (16, 8) += a (16, 16) b (16, 8), by lane. */
 void mma_of_warp(float (*d)[4], const uint32_t (*a)[4], const uint32_t (*b)[2],
                  bool bf16);

@@ -129,6 +129,19 @@ void read_wgmma_operand(float *x, uint64_t descriptor, bool transposed,
                  bf16 ? WGMMA_BF16 : WGMMA_F16, first, n);
 }
 
+/* The same places, whatever lies there: for what is not to be overwritten as
+ * long as a product may read it. */
+void visit_wgmma_operand(uint64_t descriptor, bool transposed, unsigned n,
+                         const std::function<void(unsigned address)> &f)
+{
+    struct matrix m = decode(descriptor, transposed);
+    unsigned step_j = m.k_major ? 1 : 8, step_k = m.k_major ? 8 : 1;
+
+    for (unsigned k = 0; k < 16; k += step_k)
+        for (unsigned j = 0; j < n; j += step_j)
+            f(address_of(m, j, k));
+}
+
 /* Element (row, k) of the warp's 16 rows of a. */
 static float a_at(const struct product &p, unsigned row, unsigned k)
 {
@@ -264,6 +277,11 @@ static void trace_value(struct warp *w, uint64_t x)
     w->trace = (w->trace ^ x) * 0x100000001b3; /* FNV-1a */
 }
 
+void trace_warp(unsigned w, uint64_t x)
+{
+    trace_value(&warps[w], x);
+}
+
 static void issue(void *const slots[32], uint32_t)
 {
     struct warp *w = own_warp();
@@ -368,7 +386,8 @@ void end_wgmma()
         if (!warps[i].products.empty())
             fail("warp %u ended while wgmma is under way", i);
         if (warps[i].trace != warps[i / 4 * 4].trace)
-            fail("warps %u and %u of a warpgroup did different wgmma",
+            fail("warps %u and %u of a warpgroup did different wgmma or "
+                 "setmaxnreg",
                  i / 4 * 4, i);
     }
 }

@@ -291,7 +291,8 @@ static void run_embed_grad(void *p)
 {
     struct pass *k = p;
 
-    be->embed_bwd(q, &k->embed, k->embed.out, k->y, NULL);
+    be->embed_bwd(q, &k->embed,
+                  &(struct gpt_embed_grad){.dout = k->embed.out, .dwte = k->y});
 }
 
 /* Rows that fit the caches: bytes moved a second, beside memory's update. */

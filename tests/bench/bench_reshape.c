@@ -3,8 +3,8 @@
  * over arrays far past the caches as the floor: range moves, transpositions,
  * casts. A second line has a floor that no program passes which writes files
  * there: as many threads give the kernel bytes that lie in the cache, each for
- * a new file. Then into BENCH_DISK, where that is set, with dd and its sync as
- * the floor.
+ * a new file, or all for one file where the output is one. Then into
+ * BENCH_DISK, where that is set, with dd and its sync as the floor.
  *
  * The shape is GPT-2 124M without optimizer state. GPT_BENCH_SHAPE=355m and
  * 1.5b are larger ones of GPT-2, measured once and not three times;
@@ -27,10 +27,16 @@
 #include <sys/wait.h>
 #include <unistd.h>
 
+enum {
+    TIMES = 3, /* most that a row is measured */
+    WRITTEN_BYTES = 512 << 20, /* to learn how fast the kernel takes them */
+};
+
 static char top[256], disk[256];
 static struct gpt_err err;
 static double memory_rate; /* bytes a second that memcpy() copies */
-static double write_rate;  /* and that write(2) puts into a new file */
+/* And that the kernel takes for a new file a thread, and for one new file. */
+static double write_rate, one_file_rate;
 
 static void die(void)
 {
@@ -66,9 +72,10 @@ static const struct shape *find_shape(void)
     return &shapes[0];
 }
 
-static bool is_large(void)
+/* A large model takes long, and its time varies little. */
+static int times_measured(void)
 {
-    return find_shape() != &shapes[0];
+    return find_shape() == &shapes[0] ? TIMES : 1;
 }
 
 /* A kind's file, slice by slice from one buffer: the largest parameter is all
@@ -145,13 +152,27 @@ static void make_model(const char *root)
 
 /* ---- rows ---- */
 
-enum { TIMES = 3 };
-
 /* Pieces as large as tiles of a copy, from memory that each thread has in its
- * cache, into a file of its own: threads that share a file wait for it. */
-static double measure_write(const char *dir)
+ * cache: into a file of its own, or into the one file of all, where threads
+ * wait for each other. */
+static void write_pieces(const char *dir, bool one, bool *failed)
 {
-    enum { PIECE = 512 << 10, PIECES = 1024 };
+    enum { PIECE = WRITTEN_BYTES / 1024 };
+    static _Thread_local char piece[PIECE];
+    const int me = one ? 0 : omp_get_thread_num();
+    char path[300];
+
+    snprintf(path, sizeof(path), "%s/written.%d", dir, me);
+    const int fd = open(path, O_WRONLY | O_CREAT, 0666);
+    memset(piece, 1, PIECE);
+#pragma omp for schedule(static, 1)
+    for (int k = 0; k < WRITTEN_BYTES / PIECE; k++)
+        *failed |= pwrite(fd, piece, PIECE, (off_t)k * PIECE) != PIECE;
+    *failed |= close(fd) != 0 || (unlink(path) != 0 && !one);
+}
+
+static double measure_write(const char *dir, bool one)
+{
     double times[TIMES];
 
     for (int i = 0; i < TIMES; i++) {
@@ -159,31 +180,23 @@ static double measure_write(const char *dir)
         bool failed = false;
 
 #pragma omp parallel reduction(| : failed)
-        {
-            static _Thread_local char piece[PIECE];
-            char path[300];
-
-            snprintf(path, sizeof(path), "%s/written.%d", dir,
-                     omp_get_thread_num());
-            const int fd = open(path, O_WRONLY | O_CREAT | O_TRUNC, 0666);
-            memset(piece, 1, PIECE);
-#pragma omp for schedule(static)
-            for (int k = 0; k < PIECES; k++)
-                failed |= write(fd, piece, PIECE) != PIECE;
-            failed |= close(fd) != 0 || unlink(path) != 0;
-        }
+        write_pieces(dir, one, &failed);
         times[i] = bench_clock() - begin;
         if (failed) {
             perror(dir);
             exit(1);
         }
     }
-    return (double)PIECE * PIECES / bench_median(times, TIMES);
+    return WRITTEN_BYTES / bench_median(times, TIMES);
 }
+
+struct made {
+    int64_t bytes, files;
+};
 
 /* Opening, planning, moving, publishing. The output is kept, and compared with
  * the input where `error` is asked for. */
-static double convert_once(struct gpt_reshape_options *o, int64_t *bytes,
+static double convert_once(struct gpt_reshape_options *o, struct made *made,
                            double *error)
 {
     struct gpt_reshape r;
@@ -194,21 +207,21 @@ static double convert_once(struct gpt_reshape_options *o, int64_t *bytes,
         gpt_reshape_write(&r, NULL, NULL, &err))
         die();
     const double seconds = bench_clock() - begin;
-    *bytes = r.target.bytes;
+    *made = (struct made){r.target.bytes, r.target.n_files};
     if (error)
         *error = gpt_reshape_verify(&r, &err) != GPT_OK;
     gpt_reshape_close(&r);
     return seconds;
 }
 
-static double measure(struct gpt_reshape_options *o, int64_t *bytes,
+static double measure(struct gpt_reshape_options *o, struct made *made,
                       double *error)
 {
-    const int n = is_large() ? 1 : TIMES;
+    const int n = times_measured();
     double times[TIMES];
 
     for (int i = 0; i < n; i++)
-        times[i] = convert_once(o, bytes, i == n - 1 ? error : NULL);
+        times[i] = convert_once(o, made, i == n - 1 ? error : NULL);
     return bench_median(times, n);
 }
 
@@ -216,19 +229,19 @@ static void row(const char *name, const char *from, const char *to,
                 struct gpt_reshape_options o)
 {
     double error = 0;
-    int64_t bytes = 0;
+    struct made made;
     char beside[100];
 
     o.load = in_dir(top, from);
     o.save = in_dir(top, to);
     o.divisible_by = 128;
     o.max_shard_size = 5000000000;
-    const double seconds = measure(&o, &bytes, &error);
-    bench_row(name, (double)bytes / seconds / 1e6, "MB/s", memory_rate / 1e6,
-              error);
+    const double seconds = measure(&o, &made, &error);
+    const double rate = (double)made.bytes / seconds / 1e6;
+    bench_row(name, rate, "MB/s", memory_rate / 1e6, error);
     snprintf(beside, sizeof(beside), "%s, beside write", name);
-    bench_row(beside, (double)bytes / seconds / 1e6, "MB/s", write_rate / 1e6,
-              -1);
+    bench_row(beside, rate, "MB/s",
+              (made.files > 1 ? write_rate : one_file_rate) / 1e6, -1);
 }
 
 /* dd reads the same bytes from memory and syncs, as the program does; in turns,
@@ -236,8 +249,9 @@ static void row(const char *name, const char *from, const char *to,
 static void disk_row(struct gpt_reshape_options o)
 {
     char command[1000];
+    const int n = times_measured();
     double ours[TIMES], dd[TIMES];
-    int64_t bytes = 0;
+    struct made made;
 
     o.load = in_dir(top, "native");
     o.save = in_dir(disk, "cut");
@@ -246,8 +260,8 @@ static void disk_row(struct gpt_reshape_options o)
              "cat %s/native/iter_0000001/*.safetensors | dd of=%s/copy bs=4M "
              "iflag=fullblock conv=fsync status=none && rm %s/copy",
              top, disk, disk);
-    for (int i = 0; i < TIMES; i++) {
-        ours[i] = convert_once(&o, &bytes, NULL);
+    for (int i = 0; i < n; i++) {
+        ours[i] = convert_once(&o, &made, NULL);
         const double begin = bench_now();
 
         if (system(command) != 0)
@@ -255,8 +269,8 @@ static void disk_row(struct gpt_reshape_options o)
         dd[i] = bench_now() - begin;
     }
     bench_row("reshape/disk 1x1-to-2x2, dd",
-              (double)bytes / bench_median(ours, TIMES) / 1e6, "MB/s",
-              (double)bytes / bench_median(dd, TIMES) / 1e6, -1);
+              (double)made.bytes / bench_median(ours, n) / 1e6, "MB/s",
+              (double)made.bytes / bench_median(dd, n) / 1e6, -1);
     remove_tree(o.save);
 }
 
@@ -343,7 +357,8 @@ int main(int argc, char **argv)
     }
     bench_bandwidth(&read, &copy);
     memory_rate = copy / 2; /* it counts bytes read and bytes written */
-    write_rate = measure_write(top);
+    write_rate = measure_write(top, false);
+    one_file_rate = measure_write(top, true);
     make_model(in_dir(top, "native"));
     range_moves();
     transpositions();

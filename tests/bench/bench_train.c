@@ -76,9 +76,9 @@ static void t_embed_fwd(struct gpt_queue *q, const struct gpt_embed *op)
     TIMED(EMBED, real->embed_fwd(q, op));
 }
 static void t_embed_bwd(struct gpt_queue *q, const struct gpt_embed *op,
-                        const void *dout, float *dwte, float *dwpe)
+                        const struct gpt_embed_grad *grad)
 {
-    TIMED(EMBED, real->embed_bwd(q, op, dout, dwte, dwpe));
+    TIMED(EMBED, real->embed_bwd(q, op, grad));
 }
 static void t_attn_fwd(struct gpt_queue *q, const struct gpt_attn *op)
 {

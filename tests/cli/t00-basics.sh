@@ -81,6 +81,12 @@ for source in "$top"/cmd/*/main.c; do
     err_has 'GPT_THREADS'
     expect 0 "$p reads GPT_CONFIG" env GPT_CONFIG=./c1 "$p" --print-config
 
+    expect 0 "$p starts with too many threads" \
+        env OMP_NUM_THREADS=4096 "$p" --print-config
+    case $p in
+    gpt-launch) check 'and starts none' test ! -s err ;;
+    *) check 'with a warning' test "$(grep -c '4096 threads on' err)" = 1 ;;
+    esac
     expect 4 "$p sees a full disk behind --help" \
         sh -c "$p --help >/dev/full"
     err_has 'No space left on device'

@@ -36,6 +36,16 @@ expect 2 'a name that means something else is answered' train \
     --gradient_accumulation_steps 4
 err_has "unknown option '--gradient_accumulation_steps', a name of Transformers"
 err_has '--global-batch-size is accumulation steps x --micro-batch-size'
+expect 2 'all that are refused' train --num-experts 8 --moe-router-topk 2 \
+    --fp8-margin 0 --fp8-interval 1 --lr 1e-3
+err_has "unknown options '--num-experts', '--moe-router-topk', '--fp8-margin', '--fp8-interval'"
+err_has '--num-experts: the feed-forward layers are dense here'
+check 'a hint that two share is there once' \
+    test "$(grep -c 'no delayed scaling.*no delayed scaling' err)" = 0
+expect 0 'a rank that is not the first' env RANK=1 WORLD_SIZE=2 LOCAL_RANK=1 \
+    MASTER_ADDR=127.0.0.1 MASTER_PORT=29600 gpt-train --vocab-size 100 \
+    --num-workers 2 --print-config
+check 'leaves warnings to the first' test ! -s err
 expect 2 'a value is still missing' train --learning_rate
 err_has '--learning_rate needs a value'
 expect 2 'a wrong value is told with the option that it is for' train \

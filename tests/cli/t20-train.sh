@@ -63,7 +63,8 @@ err_has 'starting from random weights'
 check 'having saved' test "$(tracker part)" = 13
 expect 0 'resumes' train --save part --load part
 check 'to the same bytes as without a stop' same_weights part
-check 'metrics have every line once' test "$(lines part)" = 6
+check 'metrics have every line once, and one of the stop' \
+    test "$(lines part)" = 7
 check 'and the same last loss' test "$(metric part 30)" = "$(metric whole 30)"
 
 expect 0 'leaves at --exit-duration-in-mins' train --save minutes \
@@ -253,6 +254,10 @@ check 'says so at its start and at its end' test "$(grep -c 'save DIR' err)" = 2
 expect 0 'the preset has --lr-warmup-fraction' gpt-train --config gpt2-124m \
     --vocab-size 9 --lr-warmup-iters 2000 --print-config
 out_has 'lr-warmup-fraction = 0 '
+expect 0 'the preset has --min-lr' gpt-train --config gpt2-124m \
+    --vocab-size 9 --lr 1e-9 --print-config
+cp out gave-way.conf
+expect 0 'what is printed runs' gpt-train --config ./gave-way.conf --dry-run
 expect 2 'two of one source contradict' gpt-train --vocab-size 9 --lr 1 \
     --train-iters 9 --lr-warmup-iters 2 --lr-warmup-fraction 0.1 --dry-run
 err_has '--lr-warmup-fraction excludes'
@@ -363,6 +368,12 @@ if [ "$(id -u)" != 0 ]; then
     mkdir closed && chmod 555 closed
     expect 4 'a directory that cannot be written' train --save closed
 fi
+limited() { (ulimit -f 40; train "$@"); }
+expect 4 'a save that fails' limited --save limited --save-interval 5
+err_has 'steps 1 to 5 are lost: there is no checkpoint'
+ln -s nowhere dangling
+expect 4 'a directory that is a link to nothing' train --save dangling
+err_has "cannot make directory 'dangling': a symbolic link to nothing"
 full_disk() { # every write of a save fails in its turn
     total=$(GPT_FAULT=count train --save count --exit-interval 12 2>&1 |
         sed -n 's/^faults:.* write \([0-9]*\).*/\1/p')

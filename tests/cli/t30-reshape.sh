@@ -278,9 +278,39 @@ err_has "files holds 'model.safetensors'"
 check 'nothing is written' test ! -e files/latest_checkpointed_iteration.txt
 expect 7 'into an iteration of a run' into a "$(echo native/iter_*)"
 err_has 'is one checkpoint of a run'
+ln -s "$(echo native/iter_*)" link
+for dir in "$(echo native/iter_*)/sub" link/new/sub; do
+    expect 2 "inside of its input: $dir" into native "$dir" $tp 2 $pp 1
+    err_has "'$dir' lies in the input native/iter_"
+    err_has 'hint: name a directory outside of it'
+done
+expect 2 'a file in an iteration of a run' into native link/model.gguf
+expect 2 'a directory in one of Hugging Face' into g g/native --dry-run
+check 'nothing is written' test ! -e g/native -a ! -e link/new
+expect 0 'a file beside those of Hugging Face' into g g/model.gguf
+expect 0 'beside iterations' into native native/hf --to hf
+rm -rf g/model.gguf native/hf
+expect 2 'into a stream' into g - --to gguf
+err_has "hint: name a file; './-' is one of that name"
+expect 4 'from a stream' into - x
+err_has 'not from standard input'
+expect 2 'more ids than rows, which no padding makes' into g x \
+    --true-vocab-size 100
+expect 0 'parts' into g parts --to hf --max-shard-size 5KB
+rm parts/model.safetensors.index.json
+expect 3 'without their index' into parts x
+err_has 'is one part of the model: the index, which names all parts, is missing'
+rm parts/model-*
+expect 3 'without any' into parts x
+err_has 'the weights are missing beside config.json'
+expect 0 'parts again' into g parts2 --to hf --max-shard-size 5KB
+rm parts2/model-00002-*
+expect 3 'a part is missing' into parts2 x
+err_has 'hint: copy or download the whole directory again'
 expect 2 'heads do not divide' into a x $tp 4
 err_has 'num_attention_heads (2) does not divide'
 expect 2 'layers do not divide' into a x $pp 4
+err_has '--decoder-first-pipeline-num-layers and -last- are for stages'
 expect 2 'no input' gpt-reshape --save-path x
 err_has '--load-path is needed'
 expect 2 'no such command' gpt-reshape show a

@@ -52,6 +52,16 @@ err_has 'no file of tensor rank 1 in stage 0, of 2 x 2 ranks'
 rm -r bad/iter_0001234/mp_rank_01_001
 expect 3 'a missing row of ranks' into bad x
 err_has 'has files of 1 x 2 ranks, its arguments say 2 x 2'
+err_has 'copy the directories mp_rank_* of all into one'
+mv bad/iter_0001234/mp_rank_00_000 bad/iter_0001234/mp_rank_01_000
+expect 3 'only ranks of another node' into bad/iter_0001234 x
+err_has 'it has ranks of Megatron-LM, and not the first'
+damage
+printf ' 1234 \n' >bad/latest_checkpointed_iteration.txt
+expect 0 'blanks around the iteration' gpt-reshape inspect bad
+cp -r "$release" blank
+printf ' release \n' >blank/latest_checkpointed_iteration.txt
+expect 0 'blanks around the release' gpt-reshape inspect blank
 damage
 cp bad/iter_0001234/mp_rank_00_000/model_optim_rng.pt \
     bad/iter_0001234/mp_rank_00_001/model_optim_rng.pt

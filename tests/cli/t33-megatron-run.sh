@@ -19,8 +19,8 @@ gpt-preprocess --input x.jsonl --output-prefix x -q \
     --tokenizer-type ByteTokenizer
 
 # ---- megatron-core's own files ----
-for name in core-gpt core-qwen core-gpt-dist core-qwen-fully_reshardable \
-    core-qwen-dp_reshardable; do
+for name in core-gpt core-qwen core-groups core-gpt-dist \
+    core-qwen-fully_reshardable core-qwen-dp_reshardable; do
     run=${name%-dist}
     run=${run%-fully_reshardable}
     losses=$golden/${run%-dp_reshardable}/losses.txt
@@ -47,6 +47,9 @@ for name in core-gpt core-qwen core-gpt-dist core-qwen-fully_reshardable \
             END { exit bad || n != 20 }' want got
     done
 done
+rm -rf native
+expect 2 'groups are not cut here' into $golden/core-groups native
+err_has 'hint: 4 is that of the input: choose another with --target-tensor-'
 # The default of torch_dist has its state in buckets, without names.
 rm -rf native other
 expect 0 'buckets of torch_dist' into $golden/core-qwen-dp_reshardable native

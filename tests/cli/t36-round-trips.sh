@@ -114,6 +114,12 @@ for model in gpt2 llama qwen2 qwen3 gpt_neox falcon gemma gemma2 olmo2 bloom \
         expect 0 'what weights alone lack' gpt-reshape convert run lacks --to hf
         err_has 'left out, as format hf holds weights alone: optimizer state,'
         err_has 'schedule of the learning rate, iteration 2, '
+        cp -r run less
+        rm less/iter_*/optimizer_exp_avg_sq_*
+        expect 3 'state that is not all there' gpt-reshape convert less x
+        err_has '--to hf converts these alone'
+        expect 0 'its weights alone' gpt-reshape convert less bare --to hf
+        check 'are the same' cmp bare/model.safetensors lacks/model.safetensors
     fi
     for type in fp32 bf16 fp16; do
         check "$model: through Hugging Face in $type" through_hf run $type

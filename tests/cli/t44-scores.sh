@@ -96,6 +96,9 @@ expect 0 'bytes that are no characters' gen --perplexity lm-eval -p \
 err_has 'prompt 1: byte 2, 0xff, is no UTF-8'
 expect 2 'no such convention' gen --perplexity mine -p a
 expect 4 'no such data set' gen --perplexity training --data-path none
+echo text >some.txt
+expect 4 'a text for a data set' gen --perplexity training --data-path some.txt
+err_has '--data-path takes the prefix of a data set'
 expect 2 'two kinds of work' gen --perplexity training --score -p a
 err_has '--score and --perplexity: choose one'
 
@@ -130,7 +133,7 @@ expect 3 'lines of other kinds' gen --score --prompt-file others
 err_has "others:1: no field 'prompt', 'text' or 'context'"
 err_has "others:2: several 'endings'; write a line for each"
 err_has "others:3: field 'id': a number of 2^53 or more"
-err_has "others:4: the field 'max_tokens' has no effect here; --tokens has"
+err_has "others:4: the field 'max_tokens' has no effect on scores"
 err_has "others:4: the field 'temperature'"
 check 'once' sh -c '! grep -q others:5 err'
 head -n 1 pairs >one

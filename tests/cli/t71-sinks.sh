@@ -21,7 +21,12 @@ expect 0 'one interval is longer' train --save short --log-interval 100 \
 check 'its last step has metrics' \
     grep -q '"iteration":8,"consumed_samples":16,"lm_loss":[1-9]' \
     short/metrics.jsonl
-check 'but no line in the log' sh -c '! grep -q "iteration  *8/" err out'
+check 'and a line in the log' grep -q 'iteration  *8/ .* lm loss: [1-9]' err
+expect 0 'one that is stopped between two lines' train --save short3 \
+    --log-interval 2 --exit-interval 3 --eval-interval 100
+check 'its last step has them, too' \
+    grep -q '"iteration":3,"consumed_samples":6,' short3/metrics.jsonl
+check 'once' test "$(grep -c 'iteration  *3/ ' err)" = 1
 
 # ---- a command ----
 expect 0 'a command gets the lines' train --save ckpt \

@@ -60,6 +60,17 @@ expect 0 'this machine' gpt-train advise --config gpt2-tiny --vocab-size 4096 \
     --gpus 2 --hardware cpu --global-batch-size 8 --top 2
 out_has '2 ranks of cpu'
 
+# Only Hopper's attention keeps sums of dQ: 4 bytes for each of 8 x 1024 x 768,
+# where the others' workspace is 3 MB.
+bytes_of() { # hardware
+    gpt-train advise --config gpt2-124m --vocab-size 50257 --gpus 1 --top 1 \
+        --micro-batch-size 8 --global-batch-size 8 --json --hardware "$1" \
+        2>err | tr -d '\t\n' >advice.json
+    field memory_bytes
+}
+check 'memory is that of the kernels of a GPU that is not here' \
+    test $(($(bytes_of h100) - $(bytes_of a100))) -gt 20000000
+
 # ---- what does not fit ----
 expect 5 'too little memory' advise --gpus 2 --memory 8G
 err_has 'nothing fits into 7.5 GiB a rank: the least that 2 ranks need is'

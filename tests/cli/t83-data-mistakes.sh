@@ -81,6 +81,12 @@ says 'byte order mark' 'sed '
 sed -n "s/^hint: *\(sed.*\) removes.*/\1/p" err >advice
 check 'its command works' sh -c '. ./advice && ! cmp -s new.jsonl mark.jsonl'
 expect 0 'and what it made is read' pp new.jsonl mark
+gzip mark.jsonl
+expect 3 'a mark within a compression' pp mark.jsonl.gz u
+says "gzip -dc 'mark.jsonl.gz' | sed"
+expect 3 'and in a pipe' sh -c "gzip -dc mark.jsonl.gz |
+    gpt-preprocess --input - --output-prefix u $tok"
+says "' in the pipe removes the mark"
 printf '{"content": "a", "id": 1}\n' >other.jsonl
 expect 3 'another field' pp other.jsonl u
 says "no field 'text'" "'content', 'id'" --json-keys '--on-error skip'
@@ -149,6 +155,8 @@ check 'and it is validated' grep -q 'validation loss at' out err
 expect 0 'a train split below a sample' train --data-path $set --split 2,58,0 \
     --eval-iters 0 --seq-length 300
 says 'its train split, sequences 0 to 1' 'are repeated'
+expect 2 'a train split without a share' train --data-path $set --split 0,1,0
+says "split '0,1,0' leaves nothing for the train split"
 # The articles' shares of a small set: 60 sequences have no thousandth.
 expect 0 'a test split of no sequence' train --data-path $set \
     --split 949,50,1 --eval-iters 2

@@ -262,6 +262,24 @@ static __device__ void mistake_of_copies(int kind, struct memory &m, const CUten
         more_registers<256>();
         more_registers<256>();
         break;
+    case 16:
+        named_sync(1 + threadIdx.x % 2, 128);
+        break;
+    case 17:
+        if (threadIdx.x < 32)
+            fewer_registers<24>();
+        else
+            fewer_registers<32>();
+        break;
+    case 18: /* 2^20 of them */
+        if (first) {
+            mbarrier_init(m.full, 1);
+            fence_async();
+            for (int i = 0; i < 128; i++)
+                tma_load(m.a, map, m.full, 0, 0, 0);
+            mbarrier_wait(m.full, 0);
+        }
+        break;
     }
 }
 
@@ -330,7 +348,7 @@ static __device__ void mistake_of_products(int kind, struct memory &m)
 static __global__ void mistake(int kind, const CUtensorMap map)
 {
     auto &m = hopper_shared<struct memory>();
-    if (kind < 8) {
+    if (kind < 8 || kind > 15) {
         mistake_of_copies(kind, m, map);
     } else {
         fetch(m, map, 0);
@@ -359,6 +377,9 @@ static void mistakes(const CUtensorMap &map)
         {"warps that do not do the same", "did different wgmma"},
         {"a descriptor with reserved bits", "reserved"},
         {"a store that products do not see yet", "without fence.proxy.async"},
+        {"lanes at different barriers", "another barrier"},
+        {"warps of a warpgroup with other registers", "or setmaxnreg"},
+        {"bytes that nobody expects", "not expected"},
     };
 
     for (int k = 0; k < (int)(sizeof(cases) / sizeof(*cases)); k++) {

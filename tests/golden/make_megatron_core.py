@@ -3,7 +3,7 @@
 
 Usage: make_megatron_core.py [DIR]   (needs torch, megatron-core 0.16)
 
-Two models train for three steps on a CPU, save, and train for twenty more. The
+Three runs train for three steps on a CPU, save, and train for twenty more. The
 checkpoint is put together as save_checkpoint() of Megatron-LM does it, from the
 state dicts of megatron-core's modules and optimizers; losses of all steps are
 in DIR/NAME/losses.txt, of which the first three come before the checkpoint. All
@@ -13,6 +13,8 @@ order of samples does not matter.
 core-qwen: two tensor parallel ranks, a distributed optimizer with small
 buckets; SwiGLU, RMSNorm, biases of queries, keys and values alone, norms of
 heads, grouped queries, rotary positions, an output layer of its own.
+core-groups: that model on four ranks, more than groups of queries, with an fp32
+optimizer.
 core-gpt: one rank, an fp32 optimizer; the model of GPT-2.
 Directories of the same names and a sharding type hold the same in the format
 torch_dist.
@@ -36,11 +38,13 @@ SCHEDULER = {
 VARIANTS = {
     "core-gpt": dict(tp=1, distributed=False),
     "core-qwen": dict(tp=2, distributed=True),
+    "core-groups": dict(tp=4, distributed=False),
 }
 
 SHARDINGS = {
     "core-gpt": ["dist"],  # none: its optimizer is not distributed
     "core-qwen": ["fully_reshardable", "dp_reshardable"],
+    "core-groups": [],
 }
 
 
@@ -78,7 +82,7 @@ def build(name, tp, distributed):
         get_gpt_layer_local_spec)
     from megatron.core.optimizer import OptimizerConfig, get_megatron_optimizer
     from megatron.core.transformer.transformer_config import TransformerConfig
-    qwen = name == "core-qwen"
+    qwen = name != "core-gpt"
     args = argparse.Namespace(
         num_layers=2, hidden_size=16, num_attention_heads=4,
         group_query_attention=qwen, num_query_groups=2 if qwen else 4,

@@ -89,8 +89,10 @@ static void run_embed(const struct bench_place *p)
 static void run_embed_bwd(const struct bench_place *p)
 {
     struct gpt_embed op = embed_of(p);
+    const struct gpt_embed_grad grad = {p->mem[5], p->mem[6], p->mem[7],
+                                        p->mem[8]};
 
-    p->be->embed_bwd(p->q, &op, p->mem[5], p->mem[6], p->mem[7]);
+    p->be->embed_bwd(p->q, &op, &grad);
 }
 
 static void run_xent(const struct bench_place *p)
@@ -196,7 +198,8 @@ static void run_rows(const char *suffix)
         {.name = "embedding backward", .run = run_embed_bwd, .rows = n,
          .work = block + 8 * (words_met() + T) * (double)c,
          .ops = {token, place, wte, wpe, act, act,
-                 {.kind = F32, .whole = v * c}, {.kind = F32, .whole = T * c}}},
+                 {.kind = F32, .whole = v * c}, {.kind = F32, .whole = T * c},
+                 {.kind = RAW, .whole = (int64_t)dev->embed_scratch(n, c)}}},
         {.name = "cross-entropy + gradient", .run = run_xent, .rows = words,
          .check = few, .work = 4 * (double)(words * logits),
          .ops = {{.kind = ACT, .row = logits, .checked = true},

@@ -43,6 +43,12 @@ my @faults = (
     # dS of one warpgroup, read by the other
     ['no-exchange', 'flash_bwd_sm90a', 'ptx-hopper', '',
         sub { s/bar\.sync\s+%r\d+, %r\d+;//g }],
+    # The next dS before all warps have waited for the products that read this one
+    ['no-wait-for-products', 'flash_bwd_sm90a', 'ptx-hopper',
+        'which a product under way reads',
+        sub { s/mbarrier\.try_wait\.parity\S+\ p,\ \[%r\d+\],\ %r\d+;
+                (?=(?:(?!try_wait).){0,5000}?st\.shared\.u32)
+               /setp.eq.b32 p, 0, 0;/gsx }],
     ['sums-misplaced', 'flash_bwd_sm90a', 'ptx-hopper', '',
         sub { s/(cp\.reduce\.async\.bulk\S+ \[%rd\d+)\]/$1+16]/g }],
     # The next dQ overwrites what the copy engine has not read.

@@ -202,6 +202,11 @@ static void test_refused(void)
     is_int(gpt_corpus_open(&c, &o, &err), GPT_EDATA, "none to train on");
     ok(strstr(err.text, "train split [0, 0)"), "says: %s", err.text);
 
+    o.split = "0,100,0";
+    is_int(gpt_corpus_open(&c, &o, &err), GPT_EUSAGE, "no share to train on");
+    ok(strstr(err.text, "split '0,100,0' leaves nothing"), "says: %s",
+       err.text);
+
     o = options(absent, 1);
     is_int(gpt_corpus_open(&c, &o, &err), GPT_EIO, "no such data set");
     o = options(one, 0);

@@ -252,6 +252,9 @@ static void rows(void)
     check_norm(GPT_LAYERNORM, 1100, 264, 0.1, true, true);
     check_norm(GPT_RMSNORM, 19, 1600, 0, true, false);
     check_norm(GPT_LAYERNORM, 5, 4104, 0.1, true, true);
+    /* too long for registers: a block a row, by packs and by elements */
+    check_norm(GPT_LAYERNORM, 3, 9000, 0.1, true, true);
+    check_norm(GPT_RMSNORM, 2, 8203, 0, true, false);
 }
 
 /* ---- embedding ---- */
@@ -271,7 +274,8 @@ static void run_embed(struct trial *t)
                            .dropout = k->drop};
 
     t->be->embed_fwd(t->q, &op);
-    t->be->embed_bwd(t->q, &op, m[5], m[6], k->with_x ? m[7] : NULL);
+    struct gpt_embed_grad grad = {m[5], m[6], k->with_x ? m[7] : NULL, m[8]};
+    t->be->embed_bwd(t->q, &op, &grad);
 }
 
 static void check_embed(int64_t n, int64_t c, double p, bool with_pos,
@@ -294,6 +298,8 @@ static void check_embed(int64_t n, int64_t c, double p, bool with_pos,
         {"dout", ACT, n * c, dout, false, 0},
         {"dwte", F32, V * c, dw, true, 1},
         {"dwpe", F32, POS * c, dw + V * c, true, 1},
+        {"scratch", F32, (int64_t)(dev_be->embed_scratch(n, c) / sizeof(float)),
+         NULL, false, 0},
     };
 
     compare(run_embed, &k, ops, GPT_COUNT(ops), "embed %lldx%lld p %g of %lld",
@@ -307,8 +313,9 @@ static void embeddings(void)
     check_embed(50, 70, 0.2, true, V + 2 * BEGIN); /* some are elsewhere */
     check_embed(90, 40, 0, false, 6);
     check_embed(1100, 8, 0, true, V + 2 * BEGIN);
-    if (!emulated) /* sorted in several tiles a block */
-        check_embed(70000, 8, 0.1, true, V + 2 * BEGIN);
+    /* sorted in several tiles a block */
+    check_embed(emulated ? 33000 : 70000, emulated ? 1 : 8, 0.1, true,
+                V + 2 * BEGIN);
     check_embed(700, 16, 0.1, true, 5); /* words of many pieces */
     check_embed(128, 4, 0, false, BEGIN); /* words that end with their pieces */
 }
@@ -878,6 +885,51 @@ static void check_ranks(int64_t n, int64_t v, int64_t v_real)
     free(logits), free(weight), free(target);
 }
 
+/* Gradients of long rows, each by its own size: compare() goes by the largest,
+ * the target's, beside which those of a large vocabulary are nothing. ranks:
+ * the row has RANKS parts of v. */
+static void check_long_rows(int64_t v, int64_t v_real, bool ranks)
+{
+    enum { N = 2, OPERANDS = 5 };
+    /* by type: of the gradient's size, and of the type's smallest numbers */
+    static const double share[] = {2e-5, 0x1p-8, 0x1p-10};
+    static const double least[] = {1e-14, 1e-14, 0x1p-24};
+    const struct gpt_xent op = {.n = N, .v = v, .v_real = v_real, .ld = v,
+                                .grad = true};
+    int64_t all = (ranks ? RANKS : 1) * N * v;
+    float *logits = rnd_floats(all, 8), *weight = rnd_floats(N, 1);
+    int32_t *target = rnd_ints(N, 0, v_real - 1);
+    struct operand ops[OPERANDS] = {
+        {"logits", ACT, all, logits, true, 0},
+        {"target", I32, N, target, false, 0},
+        {"weight", F32, N, weight, false, 0},
+        {"loss", F32, N, NULL, false, 0},
+        {"stats", F32, RANKS * N * GPT_XENT_STATS, NULL, false, 0},
+    };
+
+    for (size_t i = 0; i < GPT_COUNT(types); i++) {
+        double *want[OPERANDS], *got[OPERANDS];
+        struct trial cpu = {.be = cpu_be, .q = cpu_q, .act = GPT_F32};
+        struct trial dev = {.be = dev_be, .q = dev_q, .act = types[i].t};
+        int64_t bad = 0;
+
+        cpu.params = dev.params = &op;
+        run_once(ranks ? run_ranks : run_xent, &cpu, ops, OPERANDS, types[i].t,
+                 want, NULL);
+        run_once(ranks ? run_ranks : run_xent, &dev, ops, OPERANDS, types[i].t,
+                 got, NULL);
+        for (int64_t k = 0; k < all; k++)
+            bad += !(fabs(got[0][k] - want[0][k]) <=
+                     fabs(want[0][k]) * share[i] + least[i]);
+        is_int(bad, 0, "long rows of %lld%s %s: gradients that are wrong",
+               (long long)v, ranks ? " on each rank" : "",
+               gpt_dtype_name(types[i].t));
+        for (size_t k = 0; k < OPERANDS; k++)
+            free(want[k]), free(got[k]);
+    }
+    free(logits), free(weight), free(target);
+}
+
 static void run_activate(struct trial *t)
 {
     struct gpt_activate op = *(const struct gpt_activate *)t->params;
@@ -1041,6 +1093,9 @@ static void more(void)
     check_softcap(1000);
     check_ranks(5, 40, 110);
     check_ranks(3, 33, 60); /* the last rank has no word */
+    check_long_rows(131072, 131072 - 11, false);
+    check_long_rows(262144, 262144, false);
+    check_long_rows(43700, 3 * 43700 - 60, true);
     check_activate(1, 1, false);
     check_activate(10, 100, false);
     check_activate(3, 1001, true);
@@ -1122,6 +1177,26 @@ static void failures(void)
     dev_be->free(dev_be, mem);
 }
 
+/* A plan for a GPU that is not here counts as one that is. */
+static void plans(const char *arch, bool hopper)
+{
+    struct gpt_backend planned;
+    struct gpt_attn op = {.b = 2, .t = 70, .h = 3, .g = 1, .act = GPT_BF16};
+    int64_t left, memory;
+
+    reopen("GPT_CUDA_EMU_ARCH", arch);
+    dev_be->memory(dev_be, &left, &memory);
+    gpt_backend_planned(&planned, memory, hopper);
+    is_int(planned.logits_bytes, dev_be->logits_bytes, "logits of a plan");
+    is_int(planned.abilities & dev_be->abilities, planned.abilities,
+           "what it can do");
+    for (op.d = 64; op.d <= 192; op.d += 64)
+        is_int((int64_t)planned.attn_scratch(&op),
+               (int64_t)dev_be->attn_scratch(&op),
+               "attention's scratch, heads of %lld on sm_%s", (long long)op.d,
+               arch);
+}
+
 /* What shared memory limits depends on the GPU: Hopper trains rows that others
  * have no room for. The limit counts a kernel's static memory, too. */
 static void limits(void)
@@ -1140,6 +1215,8 @@ static void limits(void)
     is_int(dev_be->sync(dev_q, &err), GPT_EDEVICE, "rows that are too long");
     ok(strstr(err.text, "rows of 12650 elements, limit 12544 on this GPU"),
        "and how long they may be: %s", err.text);
+    plans("90", true);
+    plans("120", false);
     reopen("GPT_CUDA_EMU_ARCH", "80");
 }
 

@@ -423,6 +423,44 @@ static void test_pieces(struct model *m)
     gpt_free(alone);
 }
 
+/* A prompt of several chunks has the bits that it has when its first chunk is
+ * in the slot already, copied from another text or put in by a call of its own.
+ */
+static void test_cuts(struct model *m)
+{
+    enum { T = 512 };
+    static const int64_t lengths[] = {264, 272, 273, 300, 511, 512};
+    const int64_t v = m->c.vocab_size;
+    int32_t text[T];
+    float *whole = gpt_alloc((size_t)v, sizeof(*whole));
+    float *cut = gpt_alloc((size_t)v, sizeof(*cut));
+    struct gpt_decoder *d = decoder_of(m, 1, T);
+    struct gpt_err err = {0};
+    int differ = 0;
+
+    make_text(text, T, v, 90);
+    for (size_t i = 0; i < GPT_COUNT(lengths); i++) {
+        const int64_t n = lengths[i] - GPT_DECODE_CHUNK;
+
+        gpt_decoder_truncate(d, 0, 0);
+        must(gpt_decoder_append(d, 0, text, lengths[i], GPT_LOGITS_LAST, whole,
+                                &err),
+             &err);
+        gpt_decoder_truncate(d, 0, 0);
+        must(gpt_decoder_append(d, 0, text, GPT_DECODE_CHUNK, GPT_LOGITS_LAST,
+                                cut, &err),
+             &err);
+        must(gpt_decoder_append(d, 0, text + GPT_DECODE_CHUNK, n,
+                                GPT_LOGITS_LAST, cut, &err),
+             &err);
+        differ += memcmp(whole, cut, (size_t)v * sizeof(*cut)) != 0;
+    }
+    is_int(differ, 0, "a prompt's bits do not depend on the chunks of a pass");
+    gpt_decoder_close(d);
+    gpt_free(whole);
+    gpt_free(cut);
+}
+
 /* What is guessed is checked with the bits that the tokens have one by one,
  * also beside texts with other numbers of guesses. */
 static void test_few_at_once(struct model *m)
@@ -473,8 +511,10 @@ static void test_together(struct model *m, bool pieces)
 {
     test_side_by_side(m);
     test_few_at_once(m);
-    if (pieces)
+    if (pieces) {
         test_pieces(m);
+        test_cuts(m);
+    }
 }
 
 static void test_refusals(struct model *m)

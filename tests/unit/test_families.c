@@ -409,6 +409,45 @@ static void test_bad_files(void)
     rmdir(dir);
 }
 
+/* A token of a byte more than there may be. */
+static void test_long_tokens(void)
+{
+    enum { LONG = 65537, BASE64 = (LONG + 2) / 3 * 4 };
+    static const struct {
+        const char *type, *file, *from, *before, *after, *message;
+        int letters;
+    } rows[] = {
+        {"TikTokenizer", "small.tiktoken", "AQ== 1\n", "", "= 1\n",
+         ":2: a token of 65537 bytes, limit 65536", BASE64 - 1},
+        {HF, "qwen2.json", "\"<|im_start|>\"", "\"", "\"",
+         "of 65537 bytes, limit 65536", LONG},
+        {HF, "qwen2.json", "\"vocab\":{", "\"vocab\":{\"", "\":999,",
+         "token 999 of 65537 bytes, limit 65536", LONG},
+        {SP, "bpe.model", NULL, "\n\x85\x80\x04\n\x81\x80\x04", "",
+         "a piece of more than 65536 bytes", LONG},
+    };
+    static char path[] = "/tmp/gpt-families.XXXXXX", to[BASE64 + 32];
+    char from[256];
+    const int fd = mkstemp(path);
+
+    ok(fd >= 0 && close(fd) == 0, "scratch file");
+    for (size_t i = 0; i < GPT_COUNT(rows); i++) {
+        struct gpt_tokenizer *tok;
+        struct gpt_err err = {0};
+        const int n = sprintf(to, "%s", rows[i].before);
+
+        memset(to + n, 'A', (size_t)rows[i].letters);
+        strcpy(to + n + rows[i].letters, rows[i].after);
+        snprintf(from, sizeof(from), GOLDEN "%s", rows[i].file);
+        spoil(path, rows[i].from, to, from);
+        is_int(open_file(&tok, rows[i].type, path, &err), GPT_EDATA,
+               "a token too long: %s", rows[i].file);
+        if (!ok(strstr(err.text, rows[i].message), "says so"))
+            printf("# %s\n", err.text);
+    }
+    unlink(path);
+}
+
 /* ---- templates ---- */
 
 /* The ids are the library's; none mean that it fails, or that the text is not
@@ -581,6 +620,7 @@ int main(void)
     test_user_defined();
     test_null();
     test_bad_files();
+    test_long_tokens();
     test_templates();
     test_other_forms();
     test_nfc();

@@ -383,6 +383,13 @@ static void test_paths(void)
     ok(!gpt_path_same("nope", "/nope"), "which begins at the root, or not");
     ok(!gpt_path_same("nope", "no"), "by the whole name");
     ok(!gpt_path_same("nope", "x/f"), "is no file that is there");
+    ok(gpt_path_below("x/f", "x") && gpt_path_below("x/../x/f", ".") &&
+           gpt_path_below("x/new/newer/", "./x//"),
+       "below a directory, there or not yet");
+    ok(!gpt_path_below("x", "x") && !gpt_path_below("x/", "x") &&
+           !gpt_path_below("x/../new", "x") && !gpt_path_below("xnew", "x") &&
+           gpt_path_below("new", "/") && !gpt_path_below("new", "x"),
+       "beside it, or the directory itself");
     ok(gpt_path_room("/", &root) && gpt_path_room("/no-such-name", &new) &&
            gpt_path_room("no-such-name/", &new),
        "room below the root and here, for what is not there yet");

@@ -642,13 +642,17 @@ static void embedding(void)
         .wpe = wpe->wide, .out = o->wide, .dropout = dropout(N),
     };
     be->embed_fwd(q, &op);
-    be->embed_bwd(q, &op, dout->wide, dwte[0], dwpe[0]);
+    be->embed_bwd(q, &op,
+                  &(struct gpt_embed_grad){.dout = dout->wide, .dwte = dwte[0],
+                                           .dwpe = dwpe[0]});
     op.act = GPT_BF16;
     op.wte = wte->narrow;
     op.wpe = wpe->narrow;
     op.out = o->narrow;
     be->embed_fwd(q, &op);
-    be->embed_bwd(q, &op, dout->narrow, dwte[1], dwpe[1]);
+    be->embed_bwd(q, &op,
+                  &(struct gpt_embed_grad){.dout = dout->narrow,
+                                           .dwte = dwte[1], .dwpe = dwpe[1]});
     ok(memcmp(dwte[0], dwte[1], sizeof(dwte[0])) == 0 &&
            memcmp(dwpe[0], dwpe[1], sizeof(dwpe[0])) == 0,
        "gradients of tables are those of float");

@@ -29,6 +29,10 @@
 #define TILE_DOT_BYTES(c, a, b)                                               \
     __asm__ volatile("tdpbssd %%tmm" #b ", %%tmm" #a ", %%tmm" #c ::)
 
+/* the same, the bytes of a without a sign */
+#define TILE_DOT_DIGITS(c, a, b)                                              \
+    __asm__ volatile("tdpbusd %%tmm" #b ", %%tmm" #a ", %%tmm" #c ::)
+
 static const int64_t tight = 64; /* bytes between the rows of a packed tile */
 
 #endif

@@ -20,6 +20,43 @@ std::vector<warp> warps;
 const struct function *running;
 struct warp *current;
 
+/* ---- numbers of any width ---- */
+
+/* For instructions whose operands may have any width. Others read whole rows,
+ * which is faster. */
+uint64_t get_any(struct warp &w, uint32_t slot, unsigned lane)
+{
+    const char *at = row_at(w, slot);
+    uint64_t x = 0;
+
+    switch (w.f->slots[slot].bytes) {
+    case 0:
+        return get_predicate(w, slot) >> lane & 1;
+    case 8:
+        memcpy(&x, at + lane * 8, 8);
+        return x;
+    }
+    memcpy(&x, at + lane * 4, 4);
+    return x;
+}
+
+/* What does not fit is cut off, as PTX does for loads into narrow registers.
+ */
+void put_any(struct warp &w, uint32_t slot, unsigned lane, uint64_t x)
+{
+    char *at = row_at(w, slot);
+
+    switch (w.f->slots[slot].bytes) {
+    case 8:
+        memcpy(at + lane * 8, &x, 8);
+        return;
+    case 2:
+        x &= 0xffff;
+        break;
+    }
+    memcpy(at + lane * 4, &x, 4);
+}
+
 /* ---- where the program is ---- */
 
 /* A .loc names the function that the compiler saw last, also where that was
@@ -330,6 +367,7 @@ static void run_block()
     for (unsigned k = 0; k < n; k++)
         begin_warp(warps[k], k, blockDim.x * blockDim.y * blockDim.z);
     begin_barriers();
+    begin_products();
     while (left && !has_failed()) {
         bool moved = false;
 

@@ -137,6 +137,7 @@ static void run_registers(struct warp &w, const struct instruction &i, uint32_t)
     }
     free_registers += (w.registers - count) * 32;
     w.registers = count;
+    trace(w, count);
 }
 
 /* ---- mbarriers and bulk copies: async.cc, bulk.cc ---- */

@@ -10,47 +10,8 @@
  * shows when the reader comes first in one of the orders, not otherwise. */
 #include "kernels/emu/ptx/ptx.h"
 
-#include <algorithm>
-
 namespace emu {
 namespace ptx {
-
-/* ---- numbers of any width ---- */
-
-/* For instructions whose operands may have any width. Others read whole rows,
- * which is faster. */
-uint64_t get_any(struct warp &w, uint32_t slot, unsigned lane)
-{
-    const char *at = row_at(w, slot);
-    uint64_t x = 0;
-
-    switch (w.f->slots[slot].bytes) {
-    case 0:
-        return get_predicate(w, slot) >> lane & 1;
-    case 8:
-        memcpy(&x, at + lane * 8, 8);
-        return x;
-    }
-    memcpy(&x, at + lane * 4, 4);
-    return x;
-}
-
-/* What does not fit is cut off, as PTX does for loads into narrow registers.
- */
-void put_any(struct warp &w, uint32_t slot, unsigned lane, uint64_t x)
-{
-    char *at = row_at(w, slot);
-
-    switch (w.f->slots[slot].bytes) {
-    case 8:
-        memcpy(at + lane * 8, &x, 8);
-        return;
-    case 2:
-        x &= 0xffff;
-        break;
-    }
-    memcpy(at + lane * 4, &x, 4);
-}
 
 /* ---- shared memory ---- */
 
@@ -71,6 +32,9 @@ void put_in_flight(unsigned at, unsigned bytes, bool reads)
 {
     if (at - SHARED_FIRST + bytes > shared_bytes)
         return; /* the copy itself reports it */
+    if (!reads && read_by_products(at, bytes))
+        return fail("shared address %#x is written by a copy, which a product "
+                    "under way reads", at);
     uint8_t *state = &shared_state[at - SHARED_FIRST];
     for (unsigned i = 0; i < bytes; i++) {
         if (reads ? state[i] != WRITTEN : state[i] == LEAVING)
@@ -140,6 +104,11 @@ char *shared_for(unsigned address, unsigned bytes, bool write, unsigned lane)
                  write ? "written" : "read", state_names[state]);
             return nullptr;
         }
+    }
+    if (write && read_by_products(address, bytes)) {
+        fail("shared address %#x is written, which a product under way reads",
+             address);
+        return nullptr;
     }
     if (write) {
         memset(&shared_state[at], WRITTEN, bytes);
@@ -371,9 +340,10 @@ static void run_atomic(struct warp &w, const struct instruction &i,
     for (unsigned l = 0; l < 32; l++) {
         if (!(lanes >> l & 1))
             continue;
-        /* Reading what nothing wrote is an error as for a load. */
         char *p = memory_for(w, i.number[2], a.v[l], each * n, false, l);
-        for (unsigned k = 0; p && k < n; k++, p += each) {
+        if (!p || !memory_for(w, i.number[2], a.v[l], each * n, true, l))
+            return; /* read as by a load, written as by a store */
+        for (unsigned k = 0; k < n; k++, p += each) {
             uint64_t old = load_one(p, i.number[0], 0), y = 0;
             if (i.n > first + 2)
                 y = get_any(w, i.at[first + 2].slot, l);

@@ -167,7 +167,7 @@ struct warp {
     std::vector<uint8_t> flight;
     uint32_t time, fence; /* instructions so far; at the last wgmma.fence */
     unsigned group;       /* of the next wgmma */
-    uint64_t trace;       /* of all wgmma: the same in a warpgroup's warps */
+    uint64_t trace;       /* the same in a warpgroup's warps */
     std::vector<product> products;
     std::vector<small_copy> copies[32];
     unsigned copy_group;
@@ -193,8 +193,11 @@ bool step(struct warp &w);
 /* Forgets the barriers of the block before. */
 void begin_barriers();
 void begin_shared(char *shared, size_t bytes);
-/* What is under way when a warp ends is a failure. */
+/* What is under way when a warp ends is a failure. trace(): a step that the
+ * warps of a warpgroup have to take alike. */
+void begin_products();
 void end_products();
+void trace(struct warp &w, uint64_t x);
 
 /* Where the running instruction came from. */
 const char *source_file();
@@ -282,6 +285,8 @@ row<uint64_t> addresses(struct warp &w, const struct operand &o);
 char *shared_for(unsigned address, unsigned bytes, bool write, unsigned lane);
 /* Marks shared memory as being written by a copy. */
 void put_in_flight(unsigned at, unsigned bytes, bool reads);
+/* Whether a product reads any of these that a warp has not yet waited for. */
+bool read_by_products(unsigned address, unsigned bytes);
 void take_from_flight(unsigned address, unsigned bytes);
 char *global_for(uint64_t address, unsigned bytes);
 

@@ -10,7 +10,7 @@
  * places that CuTe gives (tests/emu/selftest_layout.cu). */
 #include "kernels/emu/ptx/ptx.h"
 
-#include <algorithm>
+#include <array>
 
 namespace emu {
 namespace ptx {
@@ -114,6 +114,41 @@ static void multiply_until(struct warp &w, unsigned end)
             multiply(w, p);
 }
 
+/* ---- what operands in shared memory may be used for ---- */
+
+/* How many products read each 16 bytes. Four warps make a product together, and
+ * the manual does not say that a warp reads the rows of its own results alone:
+ * for each of them until it has waited all rows are in use. */
+enum { CHUNK = 16 };
+static std::array<uint16_t, (1 << 18) / CHUNK> readers;
+
+void begin_products()
+{
+    readers.fill(0);
+}
+
+static void count_readers(const struct product &p, int by)
+{
+    struct numbers m = numbers_of(*p.i);
+    auto count = [by](unsigned address) {
+        uint16_t &n = readers[address / CHUNK % readers.size()];
+
+        n = (uint16_t)(n + by);
+    };
+
+    if (p.i->at[1].kind != operand::LIST)
+        visit_wgmma_operand(p.desc_a, m.trans_a, 64, count);
+    visit_wgmma_operand(p.desc_b, m.trans_b, m.n, count);
+}
+
+bool read_by_products(unsigned address, unsigned bytes)
+{
+    for (unsigned i = address / CHUNK; i * CHUNK < address + bytes; i++)
+        if (readers[i % readers.size()])
+            return true;
+    return false;
+}
+
 /* ---- what registers may be used for ---- */
 
 /* The sums count as known from here on: they will be, and until then they
@@ -180,7 +215,7 @@ static uint64_t same_in_all(struct warp &w, const struct instruction &i,
     return first;
 }
 
-static void trace(struct warp &w, uint64_t x)
+void trace(struct warp &w, uint64_t x)
 {
     w.trace = (w.trace ^ x) * 0x100000001b3; /* FNV-1a */
 }
@@ -210,6 +245,7 @@ static void run_wgmma(struct warp &w, const struct instruction &i, uint32_t)
         p.desc_a = same_in_all(w, i, i.at[1]);
     p.desc_b = same_in_all(w, i, i.at[2]);
     mark(w, p);
+    count_readers(p, 1);
     w.products.push_back(p);
     for (uint64_t x : {p.desc_a, p.desc_b, (uint64_t)m.n, (uint64_t)p.add})
         trace(w, x);
@@ -236,10 +272,12 @@ static void run_wait(struct warp &w, const struct instruction &i, uint32_t)
 
     multiply_until(w, end);
     for (const struct product &p : w.products)
-        if ((int)(p.group - end) < 0)
+        if ((int)(p.group - end) < 0) {
             unmark(w, p);
-        else
+            count_readers(p, -1);
+        } else {
             left.push_back(p);
+        }
     w.products.swap(left);
     /* A register may be in use by both. */
     for (const struct product &p : w.products)
@@ -254,7 +292,8 @@ void end_products()
         if (!w.products.empty())
             fail("warp %u ended while wgmma is under way", w.index);
         if (w.trace != warps[w.index / 4 * 4].trace)
-            fail("warps %u and %u of a warpgroup did different wgmma",
+            fail("warps %u and %u of a warpgroup did different wgmma or "
+                 "setmaxnreg",
                  w.index / 4 * 4, w.index);
     }
 }

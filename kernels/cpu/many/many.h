@@ -1,0 +1,100 @@
+/* Products of many rows of floats (prompts) with weights in fewer bits, at the
+ * speed of the instructions that multiply them. One file of this folder an
+ * instruction set, reached through cpu_many; quant_many.c cuts products into
+ * what it multiplies. Nothing in here knows of threads.
+ *
+ * Weights are factors as they are stored. Inputs become parts, which such
+ * factors are multiplied with:
+ *   bf16   a float is the sum of two numbers of bf16, which hold 16 of its 24
+ *          bits. Products are exact, and sums are those of floats.
+ *   int8   a float is three bytes, the digits of a fixed point of its row: to
+ *          multiples of 2^-22 of about the row's largest. Sums of products of
+ *          bytes are exact, and rounded when they become floats.
+ * An element's sum is made in the order of k alone: its bits depend on its row
+ * of inputs and its row of weights, and on nothing beside them.
+ *
+ * Packed memory. A panel is 32 rows of inputs, or 32 rows of weights, which are
+ * columns of the product. A chunk is 64 bytes of k of a panel: two tiles. All
+ * parts of a chunk of bf16 inputs lie side by side, the first part first; of
+ * bytes, all chunks of a part. */
+#ifndef GPT_KERNELS_CPU_MANY_H
+#define GPT_KERNELS_CPU_MANY_H
+
+#include "backend.h"
+
+enum { MANY_SIDE = 32, MANY_CHUNK = 64, MANY_TILES = 2048 };
+/* The longest row of bytes: its sums have 32 bits. */
+enum { MANY_MOST_BYTES = 1 << 16 };
+
+/* Rows of inputs (m, k), ldx floats apart. */
+struct cpu_many_inputs {
+    const float *x;
+    int64_t ldx, m, k;
+    bool bytes;   /* weights are bytes, else bf16 */
+    char *packed; /* cpu_many_panel() bytes for each 32 rows */
+    float *units; /* (m) with bytes: what the fixed points count */
+};
+
+static inline int64_t cpu_many_chunks(const struct cpu_many_inputs *in)
+{
+    const int64_t bytes = in->bytes ? in->k : 2 * in->k;
+
+    return (bytes + MANY_CHUNK - 1) / MANY_CHUNK;
+}
+
+static inline int64_t cpu_many_panel(const struct cpu_many_inputs *in)
+{
+    return (in->bytes ? 3 : 2) * cpu_many_chunks(in) * MANY_TILES;
+}
+
+/* Memory that is about to be read: rows, ld bytes apart, of which `width` bytes
+ * each. Lines of it are fetched while tiles are multiplied, `step` a chunk. */
+struct cpu_many_ahead {
+    const char *mem;
+    int64_t ld, width, rows, at, step;
+};
+
+static inline struct cpu_many_ahead
+cpu_many_ahead_of(const void *mem, int64_t ld, int64_t width, int64_t rows,
+                  int64_t turns)
+{
+    return (struct cpu_many_ahead){
+        .mem = mem,
+        .ld = ld,
+        .width = width,
+        .rows = rows,
+        .step = ((width + 63) / 64 * rows + turns - 1) / turns};
+}
+
+/* Chunks begin.. of k of panels of weights side by side: `columns` columns of
+ * the product from `first` on. */
+struct cpu_many_block {
+    const struct cpu_many_inputs *in;
+    const char *values;     /* of row 0 of the matrix; rows are tight */
+    const uint16_t *scales; /* with bytes: one a row, of bf16 */
+    int64_t first, columns, begin, chunks;
+    char *packed;           /* MANY_TILES bytes for each chunk */
+    struct cpu_many_ahead next; /* weights that are packed after these */
+};
+
+/* Chunks of tiles that a panel of inputs takes with one of weights. */
+static inline int64_t cpu_many_turns(const struct cpu_many_block *b)
+{
+    return (b->in->bytes ? 3 : 1) * b->chunks;
+}
+
+struct cpu_many {
+    /* 32 rows of inputs from row 32 * panel on */
+    void (*pack_inputs)(const struct cpu_many_inputs *in, int64_t panel);
+    void (*pack_weights)(const struct cpu_many_block *block);
+    /* Those inputs times a packed block, over its chunks: y (rows, columns),
+     * ldy floats apart; add: y += instead of y =. Between begin() and end() of
+     * the same set's cpu_pairs. */
+    void (*multiply)(struct cpu_many_block *block, int64_t panel, float *y,
+                     int64_t ldy, bool add);
+};
+
+extern const struct cpu_many cpu_many_amx;
+extern const struct cpu_many *cpu_many; /* or NULL: see quant.c */
+
+#endif

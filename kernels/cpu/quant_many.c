@@ -1,0 +1,199 @@
+/* Products of many rows with weights in fewer bits, by tiles (many/). Start at
+ * cpu_multiply_many(): inputs are packed once, by all threads; then a thread
+ * takes a block of weights, packs it into its second cache, and multiplies all
+ * inputs with it, while the block that it takes next comes from memory. */
+#include "cpu/many/many.h"
+#include "cpu/pair/pair.h"
+#include "cpu/product.h"
+
+#include <omp.h>
+
+/* A packed block of weights: at most so many panels, of so many chunks of k. A
+ * second cache holds it with a panel of inputs, and their results. */
+enum { MOST = 12, GROUP = 48 };
+/* Items a thread: cores of one machine differ in speed from moment to moment.
+ * Panels of a block below which reading the inputs costs more than that. */
+enum { TURNS = 4, SMALL = 6 };
+
+/* How a product is cut: an item is a block of columns, for a range of rows. */
+struct plan {
+    const struct cpu_product *p;
+    const struct gpt_quant *w;
+    struct cpu_many_inputs in;
+    int64_t row_panels, column_panels;
+    int64_t block, blocks; /* column panels, and how many blocks */
+    int64_t range, ranges; /* the same of row panels */
+    int64_t group;         /* chunks of k at a time */
+    int64_t next;          /* item that is not taken yet */
+};
+
+static int64_t parts_of(int64_t n, int64_t size)
+{
+    return (n + size - 1) / size;
+}
+
+bool cpu_can_many(const struct cpu_product *p, const struct gpt_quant *w)
+{
+    /* pairs of bytes are packed together */
+    const bool fits =
+        w->type == GPT_BF16 ||
+        (!w->group && p->k % 2 == 0 && p->k <= MANY_MOST_BYTES);
+
+    return cpu_many && fits && p->m > 0 && p->n > 0 && p->k > 0;
+}
+
+/* Where a product has fewer columns than threads can share, they share rows,
+ * too. */
+static void plan_items(struct plan *l, int64_t threads)
+{
+    const int64_t chunks = cpu_many_chunks(&l->in);
+    int64_t block = parts_of(l->column_panels, TURNS * threads);
+
+    block = block < SMALL ? SMALL : block < MOST ? block : MOST;
+    l->block = parts_of(l->column_panels, parts_of(l->column_panels, block));
+    l->blocks = parts_of(l->column_panels, l->block);
+    l->ranges = l->blocks < threads ? parts_of(threads, l->blocks) : 1;
+    l->range = parts_of(l->row_panels, l->ranges);
+    l->ranges = parts_of(l->row_panels, l->range);
+    l->group = parts_of(chunks, parts_of(chunks, GROUP));
+}
+
+/* Bytes of a thread's block. */
+static int64_t block_bytes(const struct plan *l)
+{
+    return l->block * l->group * MANY_TILES;
+}
+
+/* The columns of item i, and its chunks from `begin` on. */
+static struct cpu_many_block block_of(const struct plan *l, int64_t i,
+                                      int64_t begin)
+{
+    const int64_t first = i % l->blocks * l->block * MANY_SIDE;
+    const int64_t left = l->p->n - first, most = l->block * MANY_SIDE;
+    const int64_t chunks = cpu_many_chunks(&l->in) - begin;
+
+    return (struct cpu_many_block){
+        .in = &l->in,
+        .values = l->w->values,
+        .scales = l->w->scales,
+        .first = first,
+        .columns = left < most ? left : most,
+        .begin = begin,
+        .chunks = chunks < l->group ? chunks : l->group};
+}
+
+/* The weights of `next` come while those of `b` are multiplied: a few lines
+ * with every chunk, evenly. */
+static void announce(const struct plan *l, struct cpu_many_block *b,
+                     const struct cpu_many_block *next)
+{
+    const int64_t row = l->p->k * (l->in.bytes ? 1 : 2);
+    const int64_t at = next->begin * MANY_CHUNK;
+    const int64_t width = next->chunks * MANY_CHUNK;
+    const int64_t panels = l->range * parts_of(b->columns, MANY_SIDE);
+
+    b->next = cpu_many_ahead_of(next->values + next->first * row + at, row,
+                                width < row - at ? width : row - at,
+                                next->columns, panels * cpu_many_turns(b));
+}
+
+/* All rows of an item with one group of chunks. */
+static void multiply_group(const struct plan *l, struct cpu_many_block *b,
+                           int64_t range)
+{
+    const bool first = b->begin == 0;
+    const bool last = b->begin + b->chunks == cpu_many_chunks(&l->in);
+    const int64_t begin = range * l->range, rest = l->row_panels - begin;
+    const int64_t end = begin + (rest < l->range ? rest : l->range);
+
+    cpu_many->pack_weights(b);
+    for (int64_t panel = begin; panel < end; panel++) {
+        const struct cpu_product part = cpu_block_of(
+            l->p, panel * MANY_SIDE, b->first, MANY_SIDE, b->columns, NULL);
+
+        cpu_many->multiply(b, panel, part.c, part.ldc,
+                           !first || part.beta != 0);
+        if (last)
+            cpu_finish_block(&part);
+    }
+}
+
+/* Item i; the one after it begins with block `next`, or is NULL. */
+static void multiply_item(const struct plan *l, int64_t i,
+                          const struct cpu_many_block *next, char *packed)
+{
+    const int64_t chunks = cpu_many_chunks(&l->in);
+
+    for (int64_t begin = 0; begin < chunks; begin += l->group) {
+        struct cpu_many_block b = block_of(l, i, begin);
+        const struct cpu_many_block more = block_of(l, i, begin + b.chunks);
+
+        b.packed = packed;
+        if (more.chunks > 0)
+            announce(l, &b, &more);
+        else if (next)
+            announce(l, &b, next);
+        multiply_group(l, &b, i / l->blocks);
+    }
+}
+
+/* Items in turn, one ahead: the next one is known while this one is worked on.
+ */
+static int64_t take_item(struct plan *l)
+{
+    int64_t i;
+
+#pragma omp atomic capture
+    i = l->next++;
+    return i;
+}
+
+static void multiply_items(struct plan *l, char *packed)
+{
+    int64_t i = take_item(l);
+
+    cpu_pairs->begin();
+    while (i < l->blocks * l->ranges) {
+        const int64_t next = take_item(l);
+        const struct cpu_many_block then = block_of(l, next, 0);
+
+        multiply_item(l, i, next < l->blocks * l->ranges ? &then : NULL,
+                      packed);
+        i = next;
+    }
+    cpu_pairs->end();
+}
+
+void cpu_multiply_many(struct gpt_queue *q, const struct cpu_product *p,
+                       const struct gpt_quant *w)
+{
+    const int64_t threads = omp_get_max_threads();
+    struct plan l = {.p = p,
+                     .w = w,
+                     .in = {.x = p->a,
+                            .ldx = p->lda,
+                            .m = p->m,
+                            .k = p->k,
+                            .bytes = w->type == GPT_I8},
+                     .row_panels = parts_of(p->m, MANY_SIDE),
+                     .column_panels = parts_of(p->n, MANY_SIDE)};
+
+    plan_items(&l, threads);
+    const int64_t inputs = l.row_panels * cpu_many_panel(&l.in);
+    const int64_t each = block_bytes(&l), bytes = inputs + threads * each;
+    float *mem = cpu_work(q, (size_t)bytes / sizeof(*mem) + (size_t)p->m);
+
+    if (!mem)
+        return;
+    l.in.packed = (char *)(void *)mem;
+    l.in.units = mem + bytes / (int64_t)sizeof(*mem);
+#pragma omp parallel if (cpu_product_worth_threads(p))
+    {
+        /* the end of the loop is a barrier: all is packed */
+#pragma omp for schedule(static)
+        for (int64_t i = 0; i < l.row_panels; i++)
+            cpu_many->pack_inputs(&l.in, i);
+        multiply_items(&l, l.in.packed + inputs +
+                               omp_get_thread_num() * each);
+    }
+}
