@@ -16,8 +16,8 @@
  *
  * Packed inputs. Rows are cut into groups of at most FEW_TEXTS, or FEW_BYTES
  * where weights are bytes. The parts of a group are at most 48 columns, first
- * parts first: three tiles a chunk, which is 64 bytes of a row of weights. Row p
- * of a tile has 4 bytes of each column. */
+ * parts first: three tiles a chunk, which is 64 bytes of a row of weights. Row
+ * p of a tile has 4 bytes of each column. */
 #ifndef GPT_KERNELS_CPU_FEW_H
 #define GPT_KERNELS_CPU_FEW_H
 

@@ -120,10 +120,10 @@ static __attribute__((noinline)) float rounded_product(float x, float y)
     return x * y;
 }
 
-/* While a strip of rows is multiplied, the next one is asked for: stretches side
- * by side, as far apart as the processor foresees, and far enough ahead of what
- * is multiplied. A call has n rows, and the next call those after them; but
- * short rows are keys of a cache, after whose last nothing is wanted. */
+/* While a strip of rows is multiplied, the next one is asked for: stretches
+ * side by side, as far apart as the processor foresees, and far enough ahead of
+ * what is multiplied. A call has n rows, and the next call those after them;
+ * but short rows are keys of a cache, after whose last nothing is wanted. */
 static inline int64_t strip_of(int64_t row_bytes, int64_t n)
 {
     enum { LEAST = 4, SHORT = 512, ENOUGH = 48 << 10 };
@@ -177,6 +177,7 @@ sum_lanes(float dot[8][4], vf acc[8][4], const int M, const int R)
         const vf v = last(within(q[0], q[1]), within(q[2], q[3]));
         float sums[W];
 
+        /* lanes come in the order in which the steps took the vectors */
         store(sums, v);
         for (int i = 0; i < M; i++)
             for (int r = 0; r < R; r++)
