@@ -128,7 +128,7 @@ static void multiply_few_by_tiles(struct gpt_queue *q,
 
 /* ---- few rows, by dots ---- */
 
-enum { STRIP = 16 }; /* rows of weights */
+enum { STRIP = 64 }; /* rows of weights */
 
 /* A thread has whole strips; a strip's rows are read once for all rows of a,
  * and in the order of memory. */

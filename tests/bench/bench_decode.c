@@ -1,11 +1,13 @@
 /* Generation with GPT-2 124M, weights in every form: one text at a time, with
- * the bandwidth of memory for all bytes of weights as floor; eight at a time;
- * prompts, with the speed of sgemm as floor. test_decode measures the error.
+ * the bandwidth of memory for all bytes of weights as floor; 8 and 32 at a
+ * time; prompts, with the speed of sgemm as floor. test_decode measures the
+ * error.
  *
  * A step reads the weights, and the keys and values of every text: both are the
  * bytes of its floor.
  *
- *     build/tests/bench/bench_decode [fp32 | bf16 | int8 | int8-32 | streaming]
+ *     build/tests/bench/bench_decode [fp32 | bf16 | int8 | int8-32 [steps]]
+ *     build/tests/bench/bench_decode streaming
  */
 #include "tests/bench/bench.h"
 
@@ -14,16 +16,30 @@
 
 #define RULE(t, k, p) {.temperature = (t), .top_k = (k), .top_p = (p)}
 
-enum { PROMPT = 512 };
+enum { PROMPT = 512, TEXTS = 32, MOST_THREADS = 64 };
 
 struct job {
     struct gpt_decoder *d;
-    struct gpt_sampler *sampler;
+    struct gpt_sampler *sampler[MOST_THREADS];
     int64_t vocab, n;
-    int32_t slots[8], next[8], prompt[PROMPT];
+    int32_t slots[TEXTS], next[TEXTS], prompt[PROMPT];
     float *logits;
     struct gpt_sampling rule;
 };
+
+/* Threads share the texts, as in generate/batch.c. */
+static void choose_all(struct job *j)
+{
+#pragma omp parallel for schedule(dynamic) if (j->n > 1)
+    for (int64_t i = 0; i < j->n; i++) {
+        struct gpt_err err = {0};
+
+        must(gpt_sample(j->sampler[omp_get_thread_num()],
+                        j->logits + i * j->vocab, j->vocab, &j->rule, 0.5,
+                        &j->next[i], &err),
+             &err);
+    }
+}
 
 /* A step and its choices, at positions 128..255 again and again. */
 static void step(void *ctx)
@@ -36,10 +52,7 @@ static void step(void *ctx)
             gpt_decoder_truncate(j->d, i, 128);
     must(gpt_decoder_step(j->d, j->slots, j->next, j->n, j->logits, &err),
          &err);
-    for (int64_t i = 0; i < j->n; i++)
-        must(gpt_sample(j->sampler, j->logits + i * j->vocab, j->vocab,
-                        &j->rule, 0.5, &j->next[i], &err),
-             &err);
+    choose_all(j);
 }
 
 static void prefill(void *ctx)
@@ -59,8 +72,8 @@ static void choose(void *ctx)
     struct job *j = ctx;
     struct gpt_err err = {0};
 
-    must(gpt_sample(j->sampler, j->logits, j->vocab, &j->rule, 0.5, &j->next[0],
-                    &err),
+    must(gpt_sample(j->sampler[0], j->logits, j->vocab, &j->rule, 0.5,
+                    &j->next[0], &err),
          &err);
 }
 
@@ -113,13 +126,13 @@ static void open_job(struct job *j, struct model *m,
     const struct gpt_decoder_options o = {.config = &m->c,
                                           .flat = &m->flat,
                                           .act = GPT_F32,
-                                          .slots = 8,
+                                          .slots = TEXTS,
                                           .positions = 512,
                                           .quant = store};
     struct gpt_err err = {0};
 
     must(gpt_decoder_open(&j->d, m->be, &o, m->device, &err), &err);
-    for (int i = 0; i < 8; i++) {
+    for (int i = 0; i < TEXTS; i++) {
         j->slots[i] = i;
         must(gpt_decoder_append(j->d, i, j->prompt, 128, GPT_LOGITS_LAST,
                                 j->logits, &err),
@@ -136,8 +149,10 @@ static double cache_bytes(const struct model *m, int64_t texts)
            (double)(texts * c->num_layers * c->num_query_groups * c->head_size);
 }
 
-static void bench_form(struct model *m, struct job *j, const struct form *f)
+static void bench_form(struct model *m, struct job *j, const struct form *f,
+                       bool prompts)
 {
+    static const int64_t texts[] = {1, 8, TEXTS};
     struct gpt_quant_store *store = store_of(m, f->form);
     char name[64];
 
@@ -145,7 +160,8 @@ static void bench_form(struct model *m, struct job *j, const struct form *f)
     /* the floor before and after: a busy machine changes */
     double read, again, copy, weights = (double)gpt_decoder_step_bytes(j->d);
     bench_bandwidth(&read, &copy);
-    for (j->n = 1; j->n <= 8; j->n *= 8) {
+    for (size_t i = 0; i < GPT_COUNT(texts); i++) {
+        j->n = texts[i];
         double seconds = bench_time(step, j, 2);
         double bytes = weights + cache_bytes(m, j->n);
 
@@ -160,10 +176,14 @@ static void bench_form(struct model *m, struct job *j, const struct form *f)
     }
     double flops = 2.0 * (double)(m->flat.count - m->c.vocab_size *
                                   m->c.hidden_size) * PROMPT;
-    double seconds = bench_time(prefill, j, 2);
-    snprintf(name, sizeof(name), "prompt of %d tokens, %s", PROMPT, f->name);
-    bench_row(name, PROMPT / seconds, "token/s",
-              PROMPT * bench_sgemm_ceiling() / flops, -1);
+    if (prompts) {
+        double seconds = bench_time(prefill, j, 2);
+
+        snprintf(name, sizeof(name), "prompt of %d tokens, %s", PROMPT,
+                 f->name);
+        bench_row(name, PROMPT / seconds, "token/s",
+                  PROMPT * bench_sgemm_ceiling() / flops, -1);
+    }
     gpt_decoder_close(j->d);
     gpt_quant_store_close(store);
 }
@@ -181,15 +201,18 @@ int main(int argc, char **argv)
         bench_row("streaming", read / 1e9, "GB/s", read / 1e9, -1);
         return 0;
     }
+    const bool prompts = argc < 3; /* and choices alone */
     open_model(&m, gpt_config_default());
     struct job j = {.vocab = m.c.vocab_size, .rule = RULE(0.8, 40, 0)};
-    must(gpt_sampler_open(&j.sampler, j.vocab, &err), &err);
-    j.logits = gpt_alloc((size_t)(8 * j.vocab), sizeof(*j.logits));
+    for (int i = 0; i < omp_get_max_threads() && i < MOST_THREADS; i++)
+        must(gpt_sampler_open(&j.sampler[i], j.vocab, &err), &err);
+    j.logits = gpt_alloc((size_t)(TEXTS * j.vocab), sizeof(*j.logits));
     for (int i = 0; i < PROMPT; i++)
         j.prompt[i] = i * 97 % 50000;
     for (size_t i = 0; i < GPT_COUNT(forms); i++)
         if (argc < 2 || strcmp(argv[1], forms[i].name) == 0)
-            bench_form(&m, &j, &forms[i]);
-    bench_choice(&j);
+            bench_form(&m, &j, &forms[i], prompts);
+    if (prompts)
+        bench_choice(&j);
     return 0;
 }

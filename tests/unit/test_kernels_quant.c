@@ -33,12 +33,18 @@ static void run(void *ctx)
     be->matmul(q, &p->op);
 }
 
+/* Whether rows are summed as each is alone. */
+static bool has_few_rows(const struct gpt_matmul *op)
+{
+    return op->m <= 16 || op->sums == GPT_SUMS_FEW;
+}
+
 /* Products of inputs with the numbers of weights have one rounding, as have
  * sums; inputs of many rows may be kept to 16 bits (kernels/cpu/quant.c). */
 static int64_t wrong_elements(const struct product *p)
 {
     const struct gpt_matmul *op = &p->op;
-    double u = 0x1p-24 * (double)(op->k + 4) + (op->m > 16 ? 0x1p-16 : 0);
+    double u = 0x1p-24 * (double)(op->k + 4) + (has_few_rows(op) ? 0 : 0x1p-16);
     int64_t wrong = 0;
 
     for (int64_t i = 0; i < op->m; i++)
@@ -66,8 +72,10 @@ static int64_t rows_that_depend(struct product *p)
     int64_t n = p->op.n, differ = 0, m = p->op.m;
     float *all = copied(p->c, m * n), *c0 = p->c0;
 
+    if (!has_few_rows(&p->op))
+        m = 0;
     p->op.m = 1;
-    for (int64_t i = 0; i < m && m <= 16; i++) {
+    for (int64_t i = 0; i < m; i++) {
         p->op.a = p->a + i * p->op.k;
         p->c0 = c0 + i * n;
         run(p);
@@ -79,12 +87,12 @@ static int64_t rows_that_depend(struct product *p)
 }
 
 static void check(enum gpt_dtype type, int64_t group, int64_t m, int64_t n,
-                  int64_t k, bool bias, float beta)
+                  int64_t k, bool bias, float beta, enum gpt_sums sums)
 {
     int64_t groups = group ? (k + 31) / 32 : 1;
     struct product p = {
         .op = {.m = m, .n = n, .k = k, .tb = true, .act = GPT_F32,
-               .c_type = GPT_F32, .beta = beta,
+               .c_type = GPT_F32, .beta = beta, .sums = sums,
                .epilogue = bias ? GPT_EPI_BIAS : GPT_EPI_NONE},
         .quant = {.type = type, .group = group},
         .a = rnd_floats(m * k, 1), .c0 = rnd_floats(m * n, 1),
@@ -126,7 +134,8 @@ static void body(void)
 
     /* more columns than are made floats at once */
     for (size_t f = 0; f < GPT_COUNT(forms); f++)
-        check(forms[f].type, forms[f].group, 17, 1600, 33, true, 1);
+        check(forms[f].type, forms[f].group, 17, 1600, 33, true, 1,
+              GPT_SUMS_SHAPE);
     for (size_t f = 0; f < GPT_COUNT(forms); f++)
         for (size_t i = 0; i < GPT_COUNT(rows); i++) {
             static const int64_t sizes[][2] = {
@@ -134,10 +143,16 @@ static void body(void)
             const int64_t *s = sizes[i % GPT_COUNT(sizes)];
             const int64_t *t = sizes[(i + 3) % GPT_COUNT(sizes)];
 
-            check(forms[f].type, forms[f].group, rows[i], s[0], s[1], i % 2, 0);
+            check(forms[f].type, forms[f].group, rows[i], s[0], s[1], i % 2, 0,
+                  GPT_SUMS_SHAPE);
             check(forms[f].type, forms[f].group, rows[i], t[0], t[1], false,
-                  1);
+                  1, GPT_SUMS_SHAPE);
         }
+    /* the next tokens of many texts */
+    for (size_t f = 0; f < GPT_COUNT(forms); f++)
+        for (int64_t m = 9; m <= MOST_ROWS; m += 7)
+            check(forms[f].type, forms[f].group, m, 70, 200, true, 0,
+                  GPT_SUMS_FEW);
 }
 
 int main(void)

@@ -1,5 +1,5 @@
 /* Products of few rows by the tile registers of AMX: see few.h. Start at
- * multiply_strip(). 32 rows of weights meet up to 32 columns in four tiles of
+ * multiply_strip(). 32 rows of weights meet up to 48 columns in six tiles of
  * sums; a chunk of weights takes longer to come from memory than all that is
  * done with it, so that the time of a product is that of reading its weights.
  *
@@ -13,7 +13,7 @@
 #include <math.h>
 #include <string.h>
 
-enum { SIDE = 16, TILE_BYTES = FEW_TILES / 2 };
+enum { SIDE = 16, TILE_BYTES = FEW_TILES / 3 };
 
 static inline __mmask16 lanes_of(int64_t n)
 {
@@ -123,7 +123,7 @@ static void pack_chunk_of(const struct cpu_few_inputs *in, int64_t i)
     const int64_t at = i % chunks * (in->bytes ? FEW_CHUNK : FEW_CHUNK / 2);
     const int64_t first = group_begin(in, g);
     const int64_t m = group_begin(in, g + 1) - first, n = in->k - at;
-    _Alignas(64) char columns[2 * SIDE * FEW_CHUNK];
+    _Alignas(64) char columns[3 * SIDE * FEW_CHUNK];
     uint16_t *from = (void *)columns;
     uint16_t *to = (void *)(in->packed + i * FEW_TILES);
 
@@ -138,9 +138,8 @@ static void pack_chunk_of(const struct cpu_few_inputs *in, int64_t i)
             else
                 put_bf16(column, x, n, part);
         }
-    transpose_pairs(to, from, FEW_CHUNK / 2);
-    if (parts_of(in) * m > SIDE)
-        transpose_pairs(to + TILE, from + SIDE * FEW_CHUNK / 2, FEW_CHUNK / 2);
+    for (int64_t j = 0; j < parts_of(in) * m; j += SIDE, to += TILE)
+        transpose_pairs(to, from + j * FEW_CHUNK / 2, FEW_CHUNK / 2);
 }
 
 /* ---- weights ---- */
@@ -204,28 +203,42 @@ static inline void fetch(struct ahead *a, int64_t n)
 
 /* ---- sums ---- */
 
-/* What a chunk of weights adds to 32 x 16 or 32 x 32 sums. */
-#define MULTIPLY(dot, at, stride, b, two_tiles, next)                         \
+/* What a chunk of weights adds to 32 x 16, 32 x 32 or 32 x 48 sums. Six of the
+ * registers are sums, so that of the operands two are there at a time: the
+ * columns are met forwards by the first 16 rows and backwards by the others,
+ * and the last column tile serves both. */
+#define MULTIPLY(dot, at, stride, b, tiles, next)                             \
     do {                                                                      \
-        TILE_LOAD(4, at, stride);                                             \
+        TILE_LOAD(6, at, stride);                                             \
         fetch(next, (next)->step);                                            \
-        TILE_LOAD(5, (at) + SIDE * (stride), stride);                         \
-        fetch(next, (next)->step);                                            \
-        TILE_LOAD(6, b, tight);                                               \
-        dot(0, 4, 6);                                                         \
-        dot(2, 5, 6);                                                         \
-        fetch(next, (next)->step);                                            \
-        if (two_tiles) {                                                      \
+        TILE_LOAD(7, b, tight);                                               \
+        dot(0, 6, 7);                                                         \
+        if ((tiles) > 1) {                                                    \
             TILE_LOAD(7, (b) + TILE_BYTES, tight);                            \
-            dot(1, 4, 7);                                                     \
-            dot(3, 5, 7);                                                     \
+            dot(1, 6, 7);                                                     \
         }                                                                     \
+        if ((tiles) > 2) {                                                    \
+            TILE_LOAD(7, (b) + 2 * TILE_BYTES, tight);                        \
+            dot(2, 6, 7);                                                     \
+        }                                                                     \
+        fetch(next, (next)->step);                                            \
+        TILE_LOAD(6, (at) + SIDE * (stride), stride);                         \
+        if ((tiles) > 2) {                                                    \
+            dot(5, 6, 7);                                                     \
+            TILE_LOAD(7, (b) + TILE_BYTES, tight);                            \
+        }                                                                     \
+        fetch(next, (next)->step);                                            \
+        if ((tiles) > 1) {                                                    \
+            dot(4, 6, 7);                                                     \
+            TILE_LOAD(7, b, tight);                                           \
+        }                                                                     \
+        dot(3, 6, 7);                                                         \
     } while (0)
 
 /* Group g of the inputs. */
 static inline __attribute__((always_inline)) void
-multiply_group(const struct cpu_few_strip *s, int64_t g, bool two_tiles,
-               bool bytes, struct ahead *next)
+multiply_group(const struct cpu_few_strip *s, int64_t g, int tiles, bool bytes,
+               struct ahead *next)
 {
     const int64_t chunks = cpu_few_chunks(s->in);
     const char *b = s->in->packed + g * chunks * FEW_TILES;
@@ -238,32 +251,38 @@ multiply_group(const struct cpu_few_strip *s, int64_t g, bool two_tiles,
     TILE_ZERO(1);
     TILE_ZERO(2);
     TILE_ZERO(3);
+    TILE_ZERO(4);
+    TILE_ZERO(5);
     for (int64_t c = 0; c < chunks; c++, b += FEW_TILES) {
         const char *at = chunk_of(s, c, edge, &stride);
 
         if (bytes)
-            MULTIPLY(TILE_DOT_BYTES, at, stride, b, two_tiles, next);
+            MULTIPLY(TILE_DOT_BYTES, at, stride, b, tiles, next);
         else
-            MULTIPLY(TILE_DOT, at, stride, b, two_tiles, next);
+            MULTIPLY(TILE_DOT, at, stride, b, tiles, next);
     }
 }
 
-enum { LD_SUMS = 48 }; /* a load of 16 columns may begin at any of 32 */
+enum { LD_SUMS = 64 }; /* a load of 16 columns may begin at any of 48 */
 
-static void store_sums(void *sums, bool two_tiles)
+static void store_sums(void *sums, int tiles)
 {
     const int64_t stride = 4 * LD_SUMS;
-    char *to = sums;
+    char *to = sums, *below = to + SIDE * stride;
 
     TILE_STORE(0, to, stride);
-    TILE_STORE(2, to + SIDE * stride, stride);
-    if (!two_tiles)
-        return;
-    TILE_STORE(1, to + 4 * SIDE, stride);
-    TILE_STORE(3, to + SIDE * stride + 4 * SIDE, stride);
+    TILE_STORE(3, below, stride);
+    if (tiles > 1) {
+        TILE_STORE(1, to + 4 * SIDE, stride);
+        TILE_STORE(4, below + 4 * SIDE, stride);
+    }
+    if (tiles > 2) {
+        TILE_STORE(2, to + 8 * SIDE, stride);
+        TILE_STORE(5, below + 8 * SIDE, stride);
+    }
 }
 
-/* The sums of all parts of up to 8 texts become one, the smallest first. */
+/* The sums of all parts of up to 16 texts become one, the smallest first. */
 static inline __m512 joined(const void *row, int64_t m, __mmask16 texts,
                             bool bytes)
 {
@@ -338,17 +357,19 @@ static void multiply_strip(const struct cpu_few_strip *s)
     for (int64_t g = 0; g < cpu_few_groups(s->in); g++) {
         const int64_t first = group_begin(s->in, g);
         const int64_t m = group_begin(s->in, g + 1) - first;
-        const bool two = parts_of(s->in) * m > SIDE;
+        const int tiles = (int)((parts_of(s->in) * m + SIDE - 1) / SIDE);
 
-        if (two && s->in->bytes)
-            multiply_group(s, g, true, true, &next);
-        else if (two)
-            multiply_group(s, g, true, false, &next);
+        if (s->in->bytes && tiles > 1)
+            multiply_group(s, g, 2, true, &next);
         else if (s->in->bytes)
-            multiply_group(s, g, false, true, &next);
+            multiply_group(s, g, 1, true, &next);
+        else if (tiles > 2)
+            multiply_group(s, g, 3, false, &next);
+        else if (tiles > 1)
+            multiply_group(s, g, 2, false, &next);
         else
-            multiply_group(s, g, false, false, &next);
-        store_sums(sums, two);
+            multiply_group(s, g, 1, false, &next);
+        store_sums(sums, tiles);
         put_group(s, sums, first, m);
     }
 }

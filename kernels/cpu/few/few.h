@@ -14,15 +14,19 @@
  * No column has a part in another one's sums, so that an element's bits depend
  * on its row of inputs and its row of weights alone.
  *
- * Packed inputs. Rows are cut into groups of at most FEW_TEXTS. The parts of a
- * group are at most 32 columns, first parts first: two tiles a chunk, which is
- * 64 bytes of a row of weights. Row p of a tile has 4 bytes of each column. */
+ * Packed inputs. Rows are cut into groups of at most FEW_TEXTS, or FEW_BYTES
+ * where weights are bytes. The parts of a group are at most 48 columns, first
+ * parts first: three tiles a chunk, which is 64 bytes of a row of weights. Row
+ * p of a tile has 4 bytes of each column. */
 #ifndef GPT_KERNELS_CPU_FEW_H
 #define GPT_KERNELS_CPU_FEW_H
 
 #include "backend.h"
 
-enum { FEW_ROWS = 32, FEW_TEXTS = 8, FEW_CHUNK = 64, FEW_TILES = 2048 };
+/* More texts of a group read the weights from the cache less often; a row of
+ * bytes has four parts, and 16 of them more columns than registers hold. */
+enum { FEW_ROWS = 32, FEW_TEXTS = 16, FEW_BYTES = 8 };
+enum { FEW_CHUNK = 64, FEW_TILES = 3072 };
 /* The longest row of bytes: its sums have 32 bits. */
 enum { FEW_MOST_BYTES = 1 << 17 };
 
@@ -44,7 +48,9 @@ static inline int64_t cpu_few_chunks(const struct cpu_few_inputs *in)
 
 static inline int64_t cpu_few_groups(const struct cpu_few_inputs *in)
 {
-    return (in->m + FEW_TEXTS - 1) / FEW_TEXTS;
+    const int64_t most = in->bytes ? FEW_BYTES : FEW_TEXTS;
+
+    return (in->m + most - 1) / most;
 }
 
 /* Rows of weights from `row` on, at most FEW_ROWS, times all inputs: y (m,

@@ -20,7 +20,8 @@ struct rows {
     const void *w;
     const uint16_t *scales;
     int64_t ld, lds; /* values and scales from one row to the next */
-    int64_t k;
+    int64_t n, k;
+    int64_t strip; /* strip_of() */
 };
 
 typedef uint16_t vh __attribute__((vector_size(2 * W)));
@@ -86,17 +87,30 @@ values(const char *at, int64_t n, enum kind kind)
     return float_bytes(at);
 }
 
-/* The same of row i from column l on, with the scale of their group. Weights
+/* The scale of row i from column l on, or 1. */
+static inline __attribute__((always_inline)) vf
+scale_of(const struct rows *w, int64_t i, int64_t l, enum kind kind)
+{
+    if (kind != INT8_GROUPS)
+        return all(1);
+    const uint16_t *scale = w->scales + i * w->lds + l / GROUP;
+#if defined(__AVX512F__)
+    return (vf)_mm512_slli_epi32(_mm512_set1_epi16((int16_t)*scale), 16);
+#else
+    return all(of_bf16(*scale));
+#endif
+}
+
+/* Values of row i from column l on, times the scale of their group. Weights
  * are multiplied, and not sums, since a weight meets several rows of x, and a
  * row's sums are then the same beside others as alone. */
 static inline __attribute__((always_inline)) vf
-weights(const struct rows *w, int64_t i, int64_t l, int64_t n, enum kind kind)
+weights(const struct rows *w, int64_t i, int64_t l, int64_t n, vf scale,
+        enum kind kind)
 {
     vf v = values(value_at(w, i, l, kind), n, kind);
 
-    return kind == INT8_GROUPS
-               ? v * all(of_bf16(w->scales[i * w->lds + l / GROUP]))
-               : v;
+    return kind == INT8_GROUPS ? v * scale : v;
 }
 
 /* A product that is not fused with a sum after it: whether the compiler fuses
@@ -106,13 +120,93 @@ static __attribute__((noinline)) float rounded_product(float x, float y)
     return x * y;
 }
 
+/* While a strip of rows is multiplied, the next one is asked for: stretches
+ * side by side, as far apart as the processor foresees, and far enough ahead of
+ * what is multiplied. A call has n rows, and the next call those after them;
+ * but short rows are keys of a cache, after whose last nothing is wanted. */
+static inline int64_t strip_of(int64_t row_bytes, int64_t n)
+{
+    enum { LEAST = 4, SHORT = 512, ENOUGH = 48 << 10 };
+    int64_t rows = row_bytes < SHORT ? LEAST : ENOUGH / row_bytes;
+
+    rows = rows < n ? rows : n;
+    return rows < LEAST ? LEAST : rows / LEAST * LEAST;
+}
+
+#if defined(__AVX512F__)
+/* The four steps of lanes_sum() for two vectors at a time, whose sums come side
+ * by side. */
+static inline vf halves(vf a, vf b)
+{
+    return (vf)_mm512_shuffle_f32x4((__m512)a, (__m512)b, 0x44) +
+           (vf)_mm512_shuffle_f32x4((__m512)a, (__m512)b, 0xee);
+}
+
+static inline vf quarters(vf a, vf b)
+{
+    return (vf)_mm512_shuffle_f32x4((__m512)a, (__m512)b, 0x88) +
+           (vf)_mm512_shuffle_f32x4((__m512)a, (__m512)b, 0xdd);
+}
+
+static inline vf within(vf a, vf b)
+{
+    return (vf)_mm512_shuffle_ps((__m512)a, (__m512)b, 0x44) +
+           (vf)_mm512_shuffle_ps((__m512)a, (__m512)b, 0xee);
+}
+
+static inline vf last(vf a, vf b)
+{
+    return (vf)_mm512_shuffle_ps((__m512)a, (__m512)b, 0x88) +
+           (vf)_mm512_shuffle_ps((__m512)a, (__m512)b, 0xdd);
+}
+#endif
+
+/* The sums over lanes of M x R vectors, each with the bits of lanes_sum(): the
+ * first steps of several vectors are steps of one. */
+static inline __attribute__((always_inline)) void
+sum_lanes(float dot[8][4], vf acc[8][4], const int M, const int R)
+{
+#if defined(__AVX512F__)
+    if (R == 2 && M == 8) {
+        vf q[4];
+
+#pragma GCC unroll 4
+        for (int i = 0; i < 4; i++)
+            q[i] = quarters(halves(acc[2 * i][0], acc[2 * i][1]),
+                            halves(acc[2 * i + 1][0], acc[2 * i + 1][1]));
+        const vf v = last(within(q[0], q[1]), within(q[2], q[3]));
+        float sums[W];
+
+        /* lanes come in the order in which the steps took the vectors */
+        store(sums, v);
+        for (int i = 0; i < M; i++)
+            for (int r = 0; r < R; r++)
+                dot[i][r] = sums[i % 2 * 8 + r * 4 + i / 2];
+        return;
+    }
+#endif
+#pragma GCC unroll 8
+    for (int i = 0; i < M; i++)
+#pragma GCC unroll 4
+        for (int r = 0; r < R; r++)
+            dot[i][r] = lanes_sum(acc[i][r]);
+}
+
+/* In a register: the compiler would load it again for each product. */
+static inline vf held(vf v)
+{
+#if defined(__AVX512F__)
+    __asm__("" : "+v"(v));
+#elif defined(__SSE__)
+    __asm__("" : "+x"(v));
+#endif
+    return v;
+}
+
 /* M rows of x against R rows of w from row j on; w is read from the cache once
  * for all M, x once for all R. Each result has one vector of sums, so that it
  * does not depend on M and R: a text is generated the same, to the bit,
- * whatever is generated beside it. The rows AHEAD of w are asked for: streams
- * side by side are more than the processor foresees. */
-enum { AHEAD = 4 };
-
+ * whatever is generated beside it. */
 static inline __attribute__((always_inline)) void
 dots_of(float *y, int64_t ldy, const float *x, int64_t ldx,
         const struct rows *w, int64_t j, bool add, const int M, const int R,
@@ -122,106 +216,133 @@ dots_of(float *y, int64_t ldy, const float *x, int64_t ldx,
      * read of w then serves eight rows of x at once. The compiler sees M and R
      * as constants and drops the rest of the array. */
     vf acc[8][4] = {{{0}}}; /* [row of x][row of w] */
+    const int64_t part = w->strip / R, past = j % w->strip;
+    const int64_t ahead = j - past + w->strip + past / R;
     int64_t l = 0, k = w->k;
 
-    for (; l + 2 * W <= k; l += 2 * W)
-#pragma GCC unroll 2
-        for (int u = 0; u < 2; u++)
-#pragma GCC unroll 4
-            for (int r = 0; r < R; r++) {
-                vf wr = weights(w, j + r, l + u * W, W, kind);
+    for (; l + 2 * W <= k; l += 2 * W) {
+        vf scale[4];
 
-                if (u == 0)
-                    __builtin_prefetch(value_at(w, j + r + AHEAD, l, kind));
+        /* 2 W columns have the same scale */
+#pragma GCC unroll 4
+        for (int r = 0; r < R; r++) {
+            scale[r] = scale_of(w, j + r, l, kind);
+            __builtin_prefetch(value_at(w, ahead + r * part, l, kind));
+        }
+#pragma GCC unroll 2
+        for (int u = 0; u < 2; u++) {
+            vf wr[4];
+
+#pragma GCC unroll 4
+            for (int r = 0; r < R; r++)
+                wr[r] = weights(w, j + r, l + u * W, W, scale[r], kind);
 #pragma GCC unroll 8
-                for (int i = 0; i < M; i++)
-                    acc[i][r] += wr * load(x + i * ldx + l + u * W);
+            for (int i = 0; i < M; i++) {
+                const vf xi = held(load(x + i * ldx + l + u * W));
+
+#pragma GCC unroll 4
+                for (int r = 0; r < R; r++)
+                    acc[i][r] += wr[r] * xi;
             }
+        }
+    }
     for (; l < k; l += W) {
         /* The last part of a row: lanes past the end add zero times zero. */
         int64_t n = k - l < W ? k - l : W;
 #pragma GCC unroll 4
         for (int r = 0; r < R; r++) {
-            vf wr = weights(w, j + r, l, n, kind);
+            vf wr = weights(w, j + r, l, n, scale_of(w, j + r, l, kind), kind);
 #pragma GCC unroll 8
             for (int i = 0; i < M; i++)
                 acc[i][r] += wr * load_part(x + i * ldx + l, n, 0);
         }
     }
+    float dot[8][4];
+
+    sum_lanes(dot, acc, M, R);
 #pragma GCC unroll 8
     for (int i = 0; i < M; i++)
 #pragma GCC unroll 4
         for (int r = 0; r < R; r++) {
-            float dot = lanes_sum(acc[i][r]), *out = y + i * ldy + j + r;
+            float *out = y + i * ldy + j + r;
 
             /* one scale a row: that of the sum */
             if (kind == INT8)
-                dot = rounded_product(dot, of_bf16(w->scales[j + r]));
-            *out = add ? *out + dot : dot;
+                dot[i][r] =
+                    rounded_product(dot[i][r], of_bf16(w->scales[j + r]));
+            *out = add ? *out + dot[i][r] : dot[i][r];
         }
 }
 
+/* The same of all rows of w, with at most 8 rows of x. */
 static inline __attribute__((always_inline)) void
-all_dots(float *y, int64_t ldy, const float *x, int64_t ldx,
-         const struct rows *w, int64_t m, int64_t n, bool add, enum kind kind)
+some_dots(float *y, int64_t ldy, const float *x, int64_t ldx,
+          const struct rows *w, int64_t m, bool add, enum kind kind)
 {
     int64_t j = 0;
 
     /* One row of x: four rows of w side by side keep as many streams of memory
      * open as the prefetcher follows. More rows of x: two of w, or sums would
      * not fit the registers. */
-    for (; m == 1 && j + 4 <= n; j += 4)
+    for (; m == 1 && j + 4 <= w->n; j += 4)
         dots_of(y, ldy, x, ldx, w, j, add, 1, 4, kind);
-    for (; j + 2 <= n; j += 2)
-        for (int64_t i = 0, taken; i < m; i += taken) {
-            const float *xi = x + i * ldx;
-            float *to = y + i * ldy;
-
-            taken = W == 16 && m - i >= 8 ? 8 : 4;
-            if (taken == 8)
-                dots_of(to, ldy, xi, ldx, w, j, add, 8, 2, kind);
-            else if (m - i >= 4)
-                dots_of(to, ldy, xi, ldx, w, j, add, 4, 2, kind);
-            else if (m - i == 3)
-                dots_of(to, ldy, xi, ldx, w, j, add, 3, 2, kind);
-            else if (m - i == 2)
-                dots_of(to, ldy, xi, ldx, w, j, add, 2, 2, kind);
-            else
-                dots_of(to, ldy, xi, ldx, w, j, add, 1, 2, kind);
-        }
-    for (; j < n; j++)
+    for (; j + 2 <= w->n; j += 2)
+        if (W == 16 && m == 8)
+            dots_of(y, ldy, x, ldx, w, j, add, 8, 2, kind);
+        else if (m == 4)
+            dots_of(y, ldy, x, ldx, w, j, add, 4, 2, kind);
+        else if (m == 3)
+            dots_of(y, ldy, x, ldx, w, j, add, 3, 2, kind);
+        else if (m == 2)
+            dots_of(y, ldy, x, ldx, w, j, add, 2, 2, kind);
+        else
+            dots_of(y, ldy, x, ldx, w, j, add, 1, 2, kind);
+    for (; j < w->n; j++)
         for (int64_t i = 0; i < m; i++)
             dots_of(y + i * ldy, ldy, x + i * ldx, ldx, w, j, add, 1, 1, kind);
+}
+
+/* Rows of x stay in the first cache while those of w pass. */
+static inline __attribute__((always_inline)) void
+all_dots(float *y, int64_t ldy, const float *x, int64_t ldx,
+         const struct rows *w, int64_t m, bool add, enum kind kind)
+{
+    for (int64_t i = 0, taken; i < m; i += taken) {
+        taken = W == 16 && m - i >= 8 ? 8 : m - i < 4 ? m - i : 4;
+        some_dots(y + i * ldy, ldy, x + i * ldx, ldx, w, taken, add, kind);
+    }
 }
 
 void ISA(dots)(float *y, int64_t ldy, const float *x, int64_t ldx,
                const float *w, int64_t ldw, int64_t m, int64_t n, int64_t k,
                bool add)
 {
-    const struct rows rows = {.w = w, .ld = ldw, .k = k};
+    const struct rows rows = {
+        .w = w, .ld = ldw, .n = n, .k = k, .strip = strip_of(4 * ldw, n)};
 
-    all_dots(y, ldy, x, ldx, &rows, m, n, add, FLOATS);
+    all_dots(y, ldy, x, ldx, &rows, m, add, FLOATS);
 }
 
 void ISA(dots_bf16)(float *y, int64_t ldy, const float *x, int64_t ldx,
                     const uint16_t *w, int64_t m, int64_t n, int64_t k,
                     bool add)
 {
-    const struct rows rows = {.w = w, .ld = k, .k = k};
+    const struct rows rows = {
+        .w = w, .ld = k, .n = n, .k = k, .strip = strip_of(2 * k, n)};
 
-    all_dots(y, ldy, x, ldx, &rows, m, n, add, BF16);
+    all_dots(y, ldy, x, ldx, &rows, m, add, BF16);
 }
 
 void ISA(dots_int8)(float *y, int64_t ldy, const float *x, int64_t ldx,
                     const int8_t *w, const uint16_t *scales, int64_t lds,
                     int64_t m, int64_t n, int64_t k, bool add)
 {
-    const struct rows rows = {w, scales, k, lds, k};
+    const struct rows rows = {w, scales, k, lds, n, k, strip_of(k, n)};
 
     if (lds)
-        all_dots(y, ldy, x, ldx, &rows, m, n, add, INT8_GROUPS);
+        all_dots(y, ldy, x, ldx, &rows, m, add, INT8_GROUPS);
     else
-        all_dots(y, ldy, x, ldx, &rows, m, n, add, INT8);
+        all_dots(y, ldy, x, ldx, &rows, m, add, INT8);
 }
 
 void ISA(widen_bytes)(float *y, const int8_t *x, float scale, int64_t n)
