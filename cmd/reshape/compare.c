@@ -96,18 +96,45 @@ static void close_pair(struct pair *p)
     gpt_source_close(&p->a);
 }
 
+static bool has_state(const struct gpt_source *s)
+{
+    for (int64_t i = 0; i < s->n_tensors; i++)
+        if (gpt_name_is_optimizer(s->tensors[i].name))
+            return true;
+    return false;
+}
+
+/* A run of mixed precision has two sets of weights, those that a model is used
+ * with and those that training goes on from, with the optimizer's state. Where
+ * both sides have state the latter are compared, else the former. Checksums
+ * have been checked when this opens one of them again. */
+static int open_weights(struct pair *p, struct gpt_err *err)
+{
+    const struct gpt_source_options weights = {.iteration = -1,
+                                               .weights_only = true};
+    const bool first = has_state(&p->a);
+
+    p->state_apart = first != has_state(&p->b);
+    if (!p->state_apart)
+        return GPT_OK;
+    gpt_source_close(first ? &p->a : &p->b);
+    return gpt_source_open(first ? &p->a : &p->b,
+                           first ? p->path_a : p->path_b, &weights, err);
+}
+
 /* Checksums are checked: two copies of a damaged checkpoint are not equal to
  * what was saved. Models of other sizes cannot be compared, and the message
  * names the first size. */
 static int open_pair(struct pair *p, const char *a, const char *b,
                      struct gpt_err *err)
 {
-    const struct gpt_source_options verified = {.iteration = -1,
-                                                .verify = true};
+    const struct gpt_source_options verified = {
+        .iteration = -1, .verify = true, .optimizer = true};
 
     *p = (struct pair){.path_a = a, .path_b = b};
     GPT_TRY(gpt_source_open(&p->a, a, &verified, err));
     GPT_TRY(gpt_source_open(&p->b, b, &verified, err));
+    GPT_TRY(open_weights(p, err));
     const char *field = gpt_config_difference(&p->a.config, &p->b.config);
     if (field) {
         gpt_fail(err, GPT_EFAIL, "%s and %s are models that differ in %s", a, b,

@@ -329,6 +329,27 @@ static int read_dist(struct gpt_megatron *m, struct gpt_err *err)
     return GPT_OK;
 }
 
+/* `rank` is the first whose state does not fit. That a file should be there
+ * follows from an argument, or from the file of the first rank. */
+static void warn_left_out(const struct gpt_megatron *m, int64_t rank)
+{
+    const struct gpt_megatron_rank *r = &m->ranks[rank];
+    const struct gpt_pickle_value *args =
+        gpt_pickle_find(m->ranks[0].torch.root, "args");
+
+    if (!r->shards.root &&
+        (m->ranks[0].shards.root ||
+         gpt_megatron_flag(args, "use_distributed_optimizer", false)))
+        gpt_warn("%s: its optimizer state is left out: %s is missing beside %s",
+                 m->dir, GPT_MEGATRON_SHARDS, r->file);
+    else
+        gpt_warn("%s: its optimizer state is left out: it is neither that of a "
+                 "mixed precision optimizer with one group for matrices and "
+                 "one for biases and norms, nor that of a distributed "
+                 "optimizer since 2024",
+                 m->dir);
+}
+
 /* A rank whose state does not fit ends the attempt for all: half of it is no
  * state. */
 int gpt_megatron_read_optimizer(struct gpt_megatron *m, struct gpt_err *err)
@@ -342,14 +363,11 @@ int gpt_megatron_read_optimizer(struct gpt_megatron *m, struct gpt_err *err)
     m->step = m->iteration;
     if (m->dist)
         return read_dist(m, err);
-    for (int64_t i = 0; fits && i < m->tp_size * m->pp_size; i++)
+    for (int64_t i = 0; fits && i < m->tp_size * m->pp_size; i++) {
         GPT_TRY(read_any(m, i, &fits, err));
+        if (!fits)
+            warn_left_out(m, i);
+    }
     m->has_optimizer = fits;
-    if (!fits)
-        gpt_warn("%s: its optimizer state is left out: it is neither that of a "
-                 "mixed precision optimizer with one group for matrices and "
-                 "one for biases and norms, nor that of a distributed "
-                 "optimizer since 2024",
-                 m->dir);
     return GPT_OK;
 }

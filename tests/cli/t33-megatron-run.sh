@@ -124,6 +124,17 @@ back gpt --target-params-dtype bf16
 rm -rf w
 expect 0 'weights alone are of the type that computes' into m w --to hf
 check 'bf16' sh -c "gpt-reshape inspect w | grep -q 'wte.weight *BF16'"
+expect 0 'a run equals its Megatron-LM form' gpt-reshape verify gpt m
+out_has 'm equals gpt, bit for bit: '
+check 'with its state' sh -c '! grep -q "only one of them" "$0"' \
+    "$scratch/out"
+expect 0 'as do weights alone' gpt-reshape verify m w
+out_has 'only one of them has optimizer state'
+rm -rf m b
+into gpt m --to megatron --use-distributed-optimizer $tp 2 2>/dev/null
+rm m/iter_0000003/mp_rank_01/distrib_optim.pt
+expect 0 'state of one rank is gone' into m b
+err_has 'left out: distrib_optim.pt is missing beside mp_rank_01/model_optim'
 # one layout of Megatron-LM as another, without a native one between
 into llama m1 --to megatron $tp 2 --use-distributed-optimizer -q
 into m1 m2 --to megatron $tp 1 $pp 2 -q

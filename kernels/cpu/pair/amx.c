@@ -67,9 +67,9 @@ fetch_ahead(const struct cpu_pair_sweep *s, struct ahead *to)
     to->left--;
     if (!to->read)
         return;
-    for (int r = 0; r < s->read_rows; r++)
+    for (int64_t r = 0; r < s->read_rows; r++)
         __builtin_prefetch(to->read + r * s->read.ld, 0, 2);
-    to->read += 64;
+    to->read += s->read_step;
 }
 
 /* What a chunk adds to 32 x 32 of c. Passing tiles are loaded by an instruction

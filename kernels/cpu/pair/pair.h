@@ -66,9 +66,10 @@ struct cpu_pair_sweep {
     int64_t ldc, next_c;
     const struct cpu_pair_finish *finish; /* NULL: sums stay in c */
     struct cpu_pair_ahead beside[2]; /* read with sums, a line a row */
-    /* what comes after this panel, a line a chunk: `rows` rows a panel */
+    /* what comes after this panel: beside each chunk the lines of `read_rows`
+     * rows, and then those `read_step` bytes further on */
     struct cpu_pair_ahead read;
-    int read_rows;
+    int64_t read_rows, read_step;
 };
 
 /* Scores of 32 queries of attention, before they are scaled: row k is key `key`
