@@ -270,24 +270,6 @@ static int find_style(const struct gpt_format *to, const char *name, int *style,
                     to->name);
 }
 
-/* A model that does not divide is reported by the format, which knows no
- * options. Other wrong uses have hints of their own, and so has every failure
- * where no layout was asked for. */
-static int hint_layout(int status, const struct options *o, struct gpt_err *err)
-{
-    if (status != GPT_EUSAGE || err->hint[0] || o->tp + o->pp == 0)
-        return status;
-    if (o->chunks + o->layers_per_chunk + o->first_layers + o->last_layers)
-        return gpt_hint(err, "gpt-reshape inspect shows how many layers there "
-                             "are to share out");
-    return gpt_hint(err, "choose divisors with "
-                         "--target-tensor-model-parallel-size and "
-                         "--target-pipeline-model-parallel-size; gpt-reshape "
-                         "inspect shows heads and layers%s",
-                    o->pp > 1 ? "; --decoder-first-pipeline-num-layers and "
-                                "-last- are for stages of other lengths" : "");
-}
-
 /* The name of a file says what it is meant to be; that of a directory says
  * nothing. */
 static const struct gpt_format *find_format(const struct options *o)
@@ -339,11 +321,8 @@ static int convert(const struct options *o, const struct gpt_args *args,
     GPT_TRY(check_effect(ro.to, packing, args, err));
     GPT_TRY(check_stages(o, err));
     GPT_TRY(find_style(ro.to, o->style, &ro.style, err));
-    int status = gpt_reshape_open(&r, &ro, err);
-    if (status != GPT_OK)
-        return hint_layout(status, o, err);
-    if (only_plan)
-        status = gpt_reshape_measure(&r, &rate, err);
+    GPT_TRY(gpt_reshape_open(&r, &ro, err));
+    int status = only_plan ? gpt_reshape_measure(&r, &rate, err) : GPT_OK;
     if (status == GPT_OK && only_plan && o->json)
         status = gpt_plan_print_json(&r, rate, err);
     else if (status == GPT_OK && (o->dry_run || only_plan))

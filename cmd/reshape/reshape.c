@@ -5,6 +5,7 @@
 
 #include "base/num.h"
 #include "base/progress.h"
+#include "model/geometry.h"
 #include "checkpoint/pour.h"
 #include "cmd/reshape/compare.h"
 
@@ -115,6 +116,39 @@ static int count_chunks(const struct gpt_reshape *r, int64_t pp_size,
     return GPT_OK;
 }
 
+/* The library knows no options: heads are divided by one, layers by others. A
+ * format without padding has no layout. */
+static int check_heads(const struct gpt_reshape *r,
+                       const struct gpt_target_options *to, struct gpt_err *err)
+{
+    if (!r->o->to->stores_padding ||
+        gpt_widths_check(&to->config, to->tp_size, err) == GPT_OK)
+        return GPT_OK;
+    if (!r->o->tp)
+        return gpt_hint(err, "%lld is that of the input: choose another with "
+                             "--target-tensor-model-parallel-size",
+                        (long long)to->tp_size);
+    return gpt_hint(err, "choose a divisor with "
+                         "--target-tensor-model-parallel-size; gpt-reshape "
+                         "inspect shows heads and groups of queries");
+}
+
+/* Where heads divide, all else that is wrong with a layout is layers. */
+static int hint_layers(int status, const struct gpt_reshape_options *o,
+                       struct gpt_err *err)
+{
+    if (status != GPT_EUSAGE || err->hint[0])
+        return status;
+    if (o->chunks + o->layers_per_chunk + o->first_layers + o->last_layers)
+        return gpt_hint(err, "gpt-reshape inspect shows how many layers there "
+                             "are to share out");
+    return gpt_hint(err, "choose a divisor with "
+                         "--target-pipeline-model-parallel-size, or give the "
+                         "first or last stage another number of layers with "
+                         "--decoder-first-pipeline-num-layers or "
+                         "--decoder-last-pipeline-num-layers");
+}
+
 /* A layout that is not asked for is the input's. */
 static int plan_target(struct gpt_reshape *r, struct gpt_err *err)
 {
@@ -137,26 +171,30 @@ static int plan_target(struct gpt_reshape *r, struct gpt_err *err)
         .force = o->force,
     };
 
-    GPT_TRY(count_chunks(r, to.pp_size, &to.chunks, err));
     GPT_TRY(set_vocabulary(r, &to.config, to.tp_size, err));
-    const int status =
-        gpt_target_plan(&r->target, o->to, &r->source, &to, err);
-    if (status == GPT_EUSAGE && !o->tp && to.tp_size > 1 && !err->hint[0])
-        return gpt_hint(err, "%lld is that of the input: choose another with "
-                             "--target-tensor-model-parallel-size",
-                        (long long)to.tp_size);
-    return status;
+    GPT_TRY(check_heads(r, &to, err));
+    int status = count_chunks(r, to.pp_size, &to.chunks, err);
+    if (status == GPT_OK)
+        status = gpt_target_plan(&r->target, o->to, &r->source, &to, err);
+    return hint_layers(status, o, err);
 }
 
 /* Where the output does not go: in the input's place, and into its directory. A
  * run removes its oldest checkpoints with all that is in them, and a directory
  * of Hugging Face is replaced as a whole; a file beside its files is no part of
- * the model, and there people expect one for llama.cpp. */
+ * the model, and there people expect one for llama.cpp. Where a path
+ * that goes back leads is not known yet, and may be the input. */
 static int check_apart(const struct gpt_reshape *r, struct gpt_err *err)
 {
     const char *path = r->target.path;
     const struct gpt_source *s = &r->source;
 
+    if (gpt_path_returns(r->o->save)) {
+        gpt_fail(err, GPT_EUSAGE,
+                 "'%s' goes back with '..' from a directory that is not there",
+                 r->o->save);
+        return gpt_hint(err, "name the place itself with --save-path");
+    }
     if (gpt_path_same(path, s->dir) || gpt_path_same(path, r->o->load)) {
         gpt_fail(err, GPT_EUSAGE, "%s is the input", path);
         return gpt_hint(err, "name another directory with --save-path");
@@ -172,22 +210,32 @@ static int check_apart(const struct gpt_reshape *r, struct gpt_err *err)
                     r->o->to->is_file ? "file" : "directory");
 }
 
+/* No checksums, which would be a reading of all files before an error. */
+static bool headers_open(const char *path, bool weights_only)
+{
+    const struct gpt_source_options o = {.iteration = -1,
+                                         .optimizer = !weights_only,
+                                         .weights_only = weights_only};
+    struct gpt_source s;
+
+    if (gpt_source_open(&s, path, &o, NULL) != GPT_OK)
+        return false;
+    gpt_source_close(&s);
+    return true;
+}
+
 /* Files of the optimizer's state may be gone on purpose: they are the largest
- * of a checkpoint, and others have no use for them. */
+ * of a checkpoint, and others have no use for them. Where all headers open, a
+ * checksum was wrong, which may be that of weights. */
 static int explain_state(const struct gpt_reshape_options *o,
                          struct gpt_err *err)
 {
-    const struct gpt_source_options weights = {.iteration = -1,
-                                               .verify = o->verify_input,
-                                               .weights_only = true};
-    struct gpt_source s;
-
     if (err->status != GPT_EDATA || !o->to->keeps_state ||
-        gpt_source_open(&s, o->load, &weights, NULL) != GPT_OK)
+        headers_open(o->load, false) || !headers_open(o->load, true))
         return err->status;
-    gpt_source_close(&s);
     return gpt_hint(err, "its weights open without the optimizer's state: "
-                         "--to hf converts these alone");
+                         "--to hf converts these alone%s%s",
+                    err->hint[0] ? "; " : "", err->hint);
 }
 
 /* A format that stores padding is given it when the input is opened; a format

@@ -248,8 +248,11 @@ bool gpt_path_is_dir(const char *path);
 /* The same device and inode; where neither is there, the same names, whatever
  * slashes are between and behind them. */
 bool gpt_path_same(const char *a, const char *b);
+/* True when a name that is not there is followed by "..": making its directory
+ * would lead the path elsewhere. */
+bool gpt_path_returns(const char *path);
 /* True when what is at `path`, or will be, lies in the directory `dir` or
- * further down, whatever links lead there. */
+ * further down, whatever links lead there; not for a path that returns. */
 bool gpt_path_below(const char *path, const char *dir);
 /* What comes after the last slash. */
 const char *gpt_path_name(const char *path);

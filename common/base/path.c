@@ -170,6 +170,21 @@ bool gpt_path_room(const char *dir, double *room)
     return fs.f_blocks > 0;
 }
 
+bool gpt_path_returns(const char *path)
+{
+    char before[GPT_PATH_BYTES];
+
+    for (const char *at = path; (at = strstr(at, "/..")); at += 3) {
+        const int len = (int)(at - path);
+
+        if (len > 0 && (at[3] == '/' || at[3] == '\0') &&
+            snprintf(before, sizeof(before), "%.*s", len, path) == len &&
+            !gpt_path_exists(before))
+            return true;
+    }
+    return false;
+}
+
 /* Links are followed as far as there is a path; above that, directories are
  * compared and not names. */
 bool gpt_path_below(const char *path, const char *dir)

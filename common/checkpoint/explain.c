@@ -11,18 +11,6 @@
 #include <stdio.h>
 #include <string.h>
 
-static bool find_named(const char *dir, const char *begin)
-{
-    DIR *d = opendir(dir);
-    bool found = false;
-
-    for (struct dirent *e; d && !found && (e = readdir(d));)
-        found = strncmp(e->d_name, begin, strlen(begin)) == 0;
-    if (d)
-        closedir(d);
-    return found;
-}
-
 /* The first directory in `dir` that is a checkpoint: users name the folder
  * above it. */
 static bool find_below(const char *dir, char *path, size_t cap)
@@ -77,8 +65,9 @@ static int explain_missing(const char *path, struct gpt_err *err)
                  (!slash || (slash[1] && !strchr(slash + 1, '/')));
 
     if (strcmp(path, "-") == 0)
-        return gpt_hint(err, "a checkpoint is read at many places and not from "
-                             "standard input: name a file or a directory");
+        return gpt_hint(err, "a checkpoint needs a file that can be read at "
+                             "any offset, which standard input is not: name a "
+                             "file or a directory");
     return plain ? gpt_hint(err, "it is the name of a directory; models are "
                                  "not fetched by a name, download '%.100s' "
                                  "first", path)
@@ -108,10 +97,6 @@ static int explain_directory(const char *path, struct gpt_err *err)
         gpt_path_holds(path, "model.safetensors.index.json"))
         return gpt_hint(err, "it has weights of a Hugging Face directory; "
                              "config.json is missing beside them");
-    if (find_named(path, "mp_rank_"))
-        return gpt_hint(err, "it has ranks of Megatron-LM, and not the first: "
-                             "each node may have written its own, copy the "
-                             "directories mp_rank_* of all into one");
     if (find_below(path, below, sizeof(below)))
         return gpt_hint(err, "it is not a checkpoint itself; '%.200s' is",
                         below);
@@ -134,10 +119,10 @@ static int explain_weights(const char *dir, struct gpt_err *err)
             snprintf(part, sizeof(part), "%s", e->d_name);
     if (d)
         closedir(d);
-    return part[0] ? gpt_hint(err, "%.100s is one part of the model: the index, "
-                                   "which names all parts, is missing beside it",
-                              part)
-                   : gpt_hint(err, "the weights are missing beside config.json");
+    if (!part[0])
+        return gpt_hint(err, "the weights are missing beside config.json");
+    return gpt_hint(err, "%.100s is one part of the model: the index, which "
+                         "names all parts, is missing beside it", part);
 }
 
 static bool lacks_weights(const char *dir)

@@ -21,21 +21,44 @@ static const char *const rank_files[] = {GPT_MEGATRON_FILE, "model_rng.pt"};
 
 /* ---- the directory ---- */
 
-/* The first rank of any layout is there in every checkpoint. */
+/* "mp_rank_TT" or "mp_rank_TT_PPP"; *parts counts the numbers. A third one is
+ * that of experts. Old directories of optimizer state have a number of the data
+ * parallel rank; they hold no file of a model and are not looked at. */
+static bool parse_rank(const char *name, int64_t *tp, int64_t *pp, int *parts)
+{
+    int64_t value[3] = {0};
+    const char *at = name + strlen("mp_rank");
+
+    if (strncmp(name, "mp_rank_", 8) != 0)
+        return false;
+    for (*parts = 0; *parts < 3 && *at == '_'; ++*parts) {
+        const size_t digits = strspn(at + 1, "0123456789");
+
+        /* at least as many as Megatron-LM prints; more is no rank's number */
+        if (digits < 2 || digits > 6)
+            return false;
+        value[*parts] = strtoll(at + 1, NULL, 10);
+        at += 1 + digits;
+    }
+    *tp = value[0];
+    *pp = value[1];
+    return *at == '\0' && *parts > 0;
+}
+
+/* A directory of any rank makes one: what a copy in part lacks is reported when
+ * it is opened. */
 static bool is_iteration(const char *dir)
 {
-    static const char *const first[] = {"mp_rank_00", "mp_rank_00_000"};
-    char name[64];
+    int64_t tp, pp;
+    int parts;
+    bool found = gpt_megatron_is_dist(dir);
+    DIR *d = found ? NULL : opendir(dir);
 
-    if (gpt_megatron_is_dist(dir))
-        return true;
-    for (size_t i = 0; i < GPT_COUNT(first); i++)
-        for (size_t k = 0; k < GPT_COUNT(rank_files); k++) {
-            snprintf(name, sizeof(name), "%s/%s", first[i], rank_files[k]);
-            if (gpt_path_holds(dir, name))
-                return true;
-        }
-    return false;
+    for (struct dirent *e; d && !found && (e = readdir(d));)
+        found = parse_rank(e->d_name, &tp, &pp, &parts);
+    if (d)
+        closedir(d);
+    return found;
 }
 
 /* True when a root has an iteration of this format. The tracker of a root that
@@ -102,30 +125,6 @@ bool gpt_megatron_find(char *dir, size_t cap, const char *path,
 }
 
 /* ---- the ranks ---- */
-
-/* "mp_rank_TT" or "mp_rank_TT_PPP"; *parts counts the numbers. A third one is
- * that of experts. Old directories of optimizer state have a number of the data
- * parallel rank; they hold no file of a model and are not looked at. */
-static bool parse_rank(const char *name, int64_t *tp, int64_t *pp, int *parts)
-{
-    int64_t value[3] = {0};
-    const char *at = name + strlen("mp_rank");
-
-    if (strncmp(name, "mp_rank_", 8) != 0)
-        return false;
-    for (*parts = 0; *parts < 3 && *at == '_'; ++*parts) {
-        const size_t digits = strspn(at + 1, "0123456789");
-
-        /* at least as many as Megatron-LM prints; more is no rank's number */
-        if (digits < 2 || digits > 6)
-            return false;
-        value[*parts] = strtoll(at + 1, NULL, 10);
-        at += 1 + digits;
-    }
-    *tp = value[0];
-    *pp = value[1];
-    return *at == '\0' && *parts > 0;
-}
 
 /* The file of a model in a rank's directory, or NULL. Both names in one
  * directory would be of different years; the newer one counts. */
@@ -278,6 +277,11 @@ int gpt_megatron_open_ranks(struct gpt_megatron *m, struct gpt_err *err)
         return gpt_fail(err, GPT_EDATA, "%s: %lld x %lld ranks, limit %d",
                         m->dir, (long long)m->tp_size, (long long)m->pp_size,
                         MAX_RANKS);
+    if (n == 0) {
+        gpt_fail(err, GPT_EDATA, "%s: no %s in its directories mp_rank_*",
+                 m->dir, GPT_MEGATRON_FILE);
+        return gpt_hint(err, "copy the directory of the iteration whole");
+    }
     GPT_TRY(gpt_new(&m->ranks, (size_t)n, sizeof(*m->ranks), "ranks", err));
     GPT_TRY(scan_ranks(m, true, err));
     /* All files stay open, since any tensor may be read from any of them, in
@@ -291,7 +295,8 @@ int gpt_megatron_open_ranks(struct gpt_megatron *m, struct gpt_err *err)
                      m->dir, (long long)(i % m->tp_size),
                      (long long)(i / m->tp_size), (long long)m->tp_size,
                      (long long)m->pp_size);
-            return gpt_hint(err, "copy the directory of the iteration whole");
+            return gpt_hint(err, "copy the directory of the iteration whole: "
+                                 "each node may have written its own ranks");
         }
         GPT_TRY(open_rank(m, &m->ranks[i], err));
     }

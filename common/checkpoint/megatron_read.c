@@ -250,15 +250,20 @@ static int merge_kind(struct gpt_megatron *m, enum gpt_kind kind, int state,
 static int check_widths(const struct gpt_megatron *m, struct gpt_err *err)
 {
     struct gpt_config c = m->config;
+    struct gpt_undivided first;
     const int64_t rows =
         (c.num_attention_heads + 2 * c.num_query_groups) * c.head_size;
 
     if (m->version >= 2 && m->tp_size % c.num_query_groups == 0 &&
         rows % m->tp_size == 0)
         c.num_query_groups = m->tp_size;
-    if (gpt_widths_check(&c, m->tp_size, err) == GPT_OK)
+    if (gpt_widths_divide(&c, m->tp_size, &first))
         return GPT_OK;
-    return gpt_context(err, "%s", m->dir);
+    return gpt_fail(err, GPT_EDATA,
+                    "%s: %s (%lld) does not divide by its %lld tensor parallel "
+                    "ranks",
+                    m->dir, first.field, (long long)first.value,
+                    (long long)m->tp_size);
 }
 
 /* The number of layers was counted from names; the tensors of each must be

@@ -120,8 +120,9 @@ int gpt_format_check_place(const struct gpt_format *format, const char *dir,
     char found[256];
 
     if (strcmp(dir, "-") == 0) {
-        gpt_fail(err, GPT_EUSAGE, "a checkpoint is written at many places, and "
-                                  "not to standard output");
+        gpt_fail(err, GPT_EUSAGE, "a checkpoint needs a file that can be "
+                                  "written at any offset, which standard "
+                                  "output is not");
         return gpt_hint(err, "name a %s; './-' is one of that name",
                         format->is_file ? "file" : "directory");
     }

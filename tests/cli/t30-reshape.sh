@@ -287,15 +287,21 @@ done
 expect 2 'a file in an iteration of a run' into native link/model.gguf
 expect 2 'a directory in one of Hugging Face' into g g/native --dry-run
 check 'nothing is written' test ! -e g/native -a ! -e link/new
+for dir in nope/../link/sub ./nope/new/../../link; do
+    expect 2 "through a name that is not there: $dir" into native $dir --force
+    err_has "'$dir' goes back with '..' from a directory that is not there"
+done
+check 'which is not made' test ! -e nope
 expect 0 'a file beside those of Hugging Face' into g g/model.gguf
 expect 0 'beside iterations' into native native/hf --to hf
 rm -rf g/model.gguf native/hf
 expect 2 'into a stream' into g - --to gguf
 err_has "hint: name a file; './-' is one of that name"
 expect 4 'from a stream' into - x
-err_has 'not from standard input'
+err_has 'which standard input is not: name a file or a directory'
 expect 2 'more ids than rows, which no padding makes' into g x \
     --true-vocab-size 100
+err_has 'rows, and no more ids than that'
 expect 0 'parts' into g parts --to hf --max-shard-size 5KB
 rm parts/model.safetensors.index.json
 expect 3 'without their index' into parts x
@@ -310,7 +316,13 @@ err_has 'hint: copy or download the whole directory again'
 expect 2 'heads do not divide' into a x $tp 4
 err_has 'num_attention_heads (2) does not divide'
 expect 2 'layers do not divide' into a x $pp 4
-err_has '--decoder-first-pipeline-num-layers and -last- are for stages'
+err_has 'hint: choose a divisor with --target-pipeline-model-parallel-size, or'
+err_has 'with --decoder-first-pipeline-num-layers or --decoder-last-'
+into a wide2 $tp 2 -q
+expect 2 'layers do not divide, though the input has ranks' into wide2 x $pp 3
+err_has 'hint: choose a divisor with --target-pipeline-model-parallel-size, or'
+expect 2 'heads do not divide, though stages do' into a x $tp 4 $pp 2
+err_has 'hint: choose a divisor with --target-tensor-model-parallel-size; '
 expect 2 'no input' gpt-reshape --save-path x
 err_has '--load-path is needed'
 expect 2 'no such command' gpt-reshape show a

@@ -54,8 +54,21 @@ expect 3 'a missing row of ranks' into bad x
 err_has 'has files of 1 x 2 ranks, its arguments say 2 x 2'
 err_has 'copy the directories mp_rank_* of all into one'
 mv bad/iter_0001234/mp_rank_00_000 bad/iter_0001234/mp_rank_01_000
-expect 3 'only ranks of another node' into bad/iter_0001234 x
-err_has 'it has ranks of Megatron-LM, and not the first'
+for dir in bad bad/iter_0001234; do
+    expect 3 "only ranks of another node: $dir" into $dir x
+    err_has 'no file of tensor rank 0 in stage 0, of 2 x 2 ranks'
+    err_has 'each node may have written its own ranks'
+done
+damage
+rm bad/iter_0001234/mp_rank_*/model_optim_rng.pt
+expect 3 'directories of ranks alone' into bad x
+err_has 'iter_0001234: no model_optim_rng.pt in its directories mp_rank_*'
+damage
+for rank in bad/iter_0001234/mp_rank_*; do
+    mv "$rank" "${rank}_000"
+done
+expect 3 'ranks of experts' into bad x
+err_has 'ranks of experts are not read'
 damage
 printf ' 1234 \n' >bad/latest_checkpointed_iteration.txt
 expect 0 'blanks around the iteration' gpt-reshape inspect bad

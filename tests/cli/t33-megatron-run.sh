@@ -225,4 +225,38 @@ into llama m2 --to megatron --target-params-dtype bf16 -q \
 mv m1/iter_0000003 b
 mv m2/iter_0000003 d
 check 'PyTorch finds what Megatron-LM looks for' "$python" load.py
+# More ranks than groups, with the state where a distributed optimizer has it:
+# from the last parameter to the first, each at a multiple of 64 elements.
+cat >shard.py <<'END'
+import sys, torch
+for rank in range(4):
+    folder = f"{sys.argv[1]}/iter_0000003/mp_rank_{rank:02d}"
+    one = torch.load(folder + "/model_optim_rng.pt", weights_only=False)
+    model = {n: t for n, t in one["model"].items() if torch.is_tensor(t)}
+    adam = one["optimizer"]
+    for group in adam["param_groups"]:
+        del group["params"]
+    numbers = {n: i for i, n in enumerate(
+        sorted(model, key=lambda n: model[n].dim() == 1))}
+    buffers = {key: [] for key in ("param", "exp_avg", "exp_avg_sq")}
+    for n in reversed(list(model)):
+        state = {"param": model[n], **adam["state"][numbers[n]]}
+        for key, buffer in buffers.items():
+            buffer += [0.0] * (-len(buffer) % 64)
+            buffer += state[key].flatten().tolist()
+    buffers = {key: torch.tensor(buffer) for key, buffer in buffers.items()}
+    buffers["numel_unpadded"] = len(buffers["param"])
+    one["optimizer"] = {"optimizer": {"param_groups": adam["param_groups"]}}
+    torch.save(one, folder + "/model_optim_rng.pt")
+    torch.save({"buckets_coalesced": True,
+                0: {(torch.float32, torch.float32): buffers}},
+               folder + "/distrib_optim.pt")
+END
+rm -rf b d
+cp -r $golden/core-groups shards
+check 'a distributed optimizer of more ranks than groups' "$python" shard.py \
+    shards
+expect 0 'is read' into shards b $tp 1
+into $golden/core-groups d $tp 1 -q
+check 'as any other' diff -r b d
 tap_done

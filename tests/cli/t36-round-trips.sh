@@ -118,6 +118,14 @@ for model in gpt2 llama qwen2 qwen3 gpt_neox falcon gemma gemma2 olmo2 bloom \
         rm less/iter_*/optimizer_exp_avg_sq_*
         expect 3 'state that is not all there' gpt-reshape convert less x
         err_has '--to hf converts these alone'
+        rm -rf altered
+        cp -r run altered
+        printf XYZ | dd of="$(echo altered/iter_*/model_tp00_pp00*)" bs=1 \
+            seek=20000 conv=notrunc 2>dd.err
+        expect 3 'an altered weight' gpt-reshape convert altered x
+        err_has 'model_tp00_pp00.safetensors: altered'
+        check 'is no matter of state' sh -c '! grep -q "these alone" "$0"' \
+            "$scratch/err"
         expect 0 'its weights alone' gpt-reshape convert less bare --to hf
         check 'are the same' cmp bare/model.safetensors lacks/model.safetensors
     fi

@@ -140,9 +140,9 @@ into() { # status, next step, save path, options...
     wrong "$status" "$next" gpt-reshape --load-path ckpt --save-path "$save" \
         "$@"
 }
-into 2 'choose divisors with --target-tensor-model-parallel-size' x \
+into 2 'choose a divisor with --target-tensor-model-parallel-size' x \
     --target-tensor-model-parallel-size 7
-into 2 'choose divisors with --target-tensor-model-parallel-size' x \
+into 2 'choose a divisor with --target-pipeline-model-parallel-size' x \
     --target-pipeline-model-parallel-size 5
 into 2 'leave it out, or add --to hf' x --max-shard-size 1MB
 into 2 'leave it out: one file serves any layout' x --to hf \

@@ -390,6 +390,11 @@ static void test_paths(void)
            !gpt_path_below("x/../new", "x") && !gpt_path_below("xnew", "x") &&
            gpt_path_below("new", "/") && !gpt_path_below("new", "x"),
        "beside it, or the directory itself");
+    ok(gpt_path_returns("no/../x/f") && gpt_path_returns("x/no/.."),
+       "back from a name that is not there");
+    ok(!gpt_path_returns("x/../no/..f/a..") && !gpt_path_returns("/../no") &&
+           !gpt_path_returns("../no"),
+       "or from one that is");
     ok(gpt_path_room("/", &root) && gpt_path_room("/no-such-name", &new) &&
            gpt_path_room("no-such-name/", &new),
        "room below the root and here, for what is not there yet");
