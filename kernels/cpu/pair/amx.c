@@ -74,7 +74,9 @@ fetch_ahead(const struct cpu_pair_sweep *s, struct ahead *to)
 
 /* What a chunk adds to 32 x 32 of c. Passing tiles are loaded by an instruction
  * that says that they are not used again: else they would drive the tiles that
- * stay out of the first cache. */
+ * stay out of the first cache. Tiles that stay take turns in one register: with
+ * four registers of operands a product takes 1.05 to 1.3 times as long, most in
+ * the slower of the two states of the core (tests/bench/RESULTS.md). */
 static inline __attribute__((always_inline)) void
 multiply_chunk(const uint16_t *a, const uint16_t *b, bool still_a)
 {
@@ -84,9 +86,9 @@ multiply_chunk(const uint16_t *a, const uint16_t *b, bool still_a)
         TILE_LOAD(4, a, tight);
         TILE_DOT(0, 4, 6);
         TILE_DOT(1, 4, 7);
-        TILE_LOAD(5, a + TILE, tight);
-        TILE_DOT(2, 5, 6);
-        TILE_DOT(3, 5, 7);
+        TILE_LOAD(4, a + TILE, tight);
+        TILE_DOT(2, 4, 6);
+        TILE_DOT(3, 4, 7);
         return;
     }
     TILE_PASS(4, a, tight);
@@ -94,9 +96,9 @@ multiply_chunk(const uint16_t *a, const uint16_t *b, bool still_a)
     TILE_LOAD(6, b, tight);
     TILE_DOT(0, 4, 6);
     TILE_DOT(2, 5, 6);
-    TILE_LOAD(7, b + TILE, tight);
-    TILE_DOT(1, 4, 7);
-    TILE_DOT(3, 5, 7);
+    TILE_LOAD(6, b + TILE, tight);
+    TILE_DOT(1, 4, 6);
+    TILE_DOT(3, 5, 6);
 }
 
 static inline void load_sums(const struct sums *sums)
