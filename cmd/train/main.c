@@ -27,15 +27,11 @@ static int train(const void *options, const struct gpt_args *args,
                                   : gpt_train(&o, args, err);
 }
 
-/* What the run would use is printed: its log, not a file, says what changed. */
 static int settle(void *options, struct gpt_args *args,
-                  struct gpt_arena *arena, struct gpt_err *err)
+                  struct gpt_arena *arena, struct gpt_buf *changes,
+                  struct gpt_err *err)
 {
-    struct gpt_buf changes = {0};
-    int status = gpt_train_settle(options, args, arena, &changes, err);
-
-    gpt_buf_free(&changes);
-    return status;
+    return gpt_train_settle(options, args, arena, changes, err);
 }
 
 int main(int argc, char **argv)
