@@ -66,8 +66,9 @@ int main(int argc, char **argv)
         .foreign = gpt_train_foreign,
         .n_foreign = gpt_train_n_foreign,
         /* Ranks are started with one command line: what there is to say of it
-         * is said once. Where ranks differ, they fail, and that is printed. */
-        .quiet = gpt_launch_env_rank() > 0,
+         * is said once a node, as nodes may differ. Where ranks differ, they
+         * fail, and that is printed. */
+        .quiet = gpt_launch_env_local_rank() > 0,
         .instead = "--data-path names the data, --config a file of options or "
                    "a preset",
         .options_bytes = sizeof(struct gpt_train_options),

@@ -280,12 +280,12 @@ int gpt_launch_env_detect(struct gpt_launch_env *l, struct gpt_err *err)
     return w ? find_store(l, w, err) : GPT_OK;
 }
 
-int64_t gpt_launch_env_rank(void)
+int64_t gpt_launch_env_local_rank(void)
 {
     const struct launcher *w;
     struct gpt_launch_env l;
 
-    return find_ranks(&l, &w, NULL) == GPT_OK ? l.rank : 0;
+    return find_ranks(&l, &w, NULL) == GPT_OK ? l.local_rank : 0;
 }
 
 int64_t gpt_launch_env_size(void)
