@@ -114,9 +114,11 @@ static void keep_sum(struct gpt_chunk_stream *s, const struct gpt_cutter *cut,
 static void describe_input(struct gpt_line_chunk *c, const struct gpt_input *in,
                            const char *path)
 {
-    c->name = strcmp(path, "-") == 0 ? "(standard input)" : path;
+    const bool unnamed = strcmp(path, "-") == 0;
+
+    c->name = unnamed ? "(standard input)" : path;
     c->packed = in ? gpt_input_packed(in) : NULL;
-    c->pipe = in && gpt_input_size(in) < 0;
+    c->pipe = unnamed || (in && gpt_input_size(in) < 0);
     c->begin = in ? gpt_input_begin(in) : 0;
 }
 

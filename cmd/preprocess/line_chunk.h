@@ -46,7 +46,7 @@ struct gpt_line_chunk {
     size_t len, cap;
     const char *name; /* of the input, for messages */
     const char *packed; /* how it is compressed, or NULL */
-    bool pipe;          /* it can be read once only */
+    bool pipe;          /* or standard input: no name to read it by again */
     int64_t input;    /* its number */
     int64_t begin;    /* of the part of the file that is read */
     int64_t end;      /* of `data` in that part, decompressed */

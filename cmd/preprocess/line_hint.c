@@ -30,7 +30,7 @@ static const char *through(char command[COMMAND],
         n = snprintf(command, COMMAND, "%s -dc <'%s' | %s >new.jsonl",
                      c->packed, c->name, filter);
     else
-        n = snprintf(command, COMMAND, "%s '%s' >new.jsonl", filter, c->name);
+        n = snprintf(command, COMMAND, "%s <'%s' >new.jsonl", filter, c->name);
     return n < COMMAND && (c->pipe || !strchr(c->name, '\'')) ? command
                                                               : filter;
 }

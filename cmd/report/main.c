@@ -130,8 +130,8 @@ static int read_runs(struct report *r, const struct options *o,
     return gpt_charts_make(&r->charts, r->runs, r->n, err);
 }
 
-/* With `said`, (n), a run's warning only where it is not the one in there, which
- * it replaces. */
+/* With `said`, (n), a run's warning only where it is not the one in there,
+ * which it replaces. */
 static int warn(const struct report *r, char **said, struct gpt_err *err)
 {
     for (size_t i = 0; i < r->n; i++) {

@@ -321,7 +321,8 @@ static int after_step(struct gpt_run *r, const struct gpt_step *step,
 
     GPT_TRY(check_save(r, false, err));
     /* Before an evaluation, a save or a reason to stop says something: a reader
-     * of the log finds lines in the order of the steps. */
+     * of the log finds lines in the order of the steps. Only that a run stops
+     * early is known after its evaluation alone. */
     if (end || step->stop || due(i, o->exit_interval))
         GPT_TRY(gpt_report_last_steps(r->report, err));
     if (!end)
