@@ -94,7 +94,7 @@ int main(int argc, char **argv)
         .n_options = gpt_generate_n_options,
         .foreign = gpt_generate_foreign,
         .n_foreign = gpt_generate_n_foreign,
-        .quiet = gpt_launch_env_rank() > 0,
+        .quiet = gpt_launch_env_local_rank() > 0,
         .instead = "--load names the checkpoint, --prompt the text",
         .options_bytes = sizeof(struct gpt_generate_options),
         .version = gpt_backend_version,

@@ -11,6 +11,7 @@
 
 #include <assert.h>
 #include <pthread.h>
+#include <string.h>
 
 enum { MAX_WORKERS = 1024, CHUNK_BYTES = 1 << 18 };
 
@@ -109,6 +110,18 @@ static void keep_sum(struct gpt_chunk_stream *s, const struct gpt_cutter *cut,
     };
 }
 
+/* `in` is NULL where it could not be opened. */
+static void describe_input(struct gpt_line_chunk *c, const struct gpt_input *in,
+                           const char *path)
+{
+    const bool unnamed = strcmp(path, "-") == 0;
+
+    c->name = unnamed ? "(standard input)" : path;
+    c->packed = in ? gpt_input_packed(in) : NULL;
+    c->pipe = unnamed || (in && gpt_input_size(in) < 0);
+    c->begin = in ? gpt_input_begin(in) : 0;
+}
+
 /* Reads an input to its end. Returns false when nothing more is to be read:
  * after a failure, which the last chunk carries, and after a stop. */
 static bool read_input(struct gpt_chunk_stream *s, struct gpt_cutter *cut,
@@ -123,8 +136,7 @@ static bool read_input(struct gpt_chunk_stream *s, struct gpt_cutter *cut,
         if (!c)
             return false;
         c->input = number;
-        c->name = s->o->inputs[number].path;
-        c->begin = cut->in ? gpt_input_begin(cut->in) : 0;
+        describe_input(c, cut->in, s->o->inputs[number].path);
         gpt_cutter_next(cut, c);
         if (c->len == 0 && c->status == GPT_OK) {
             gpt_ring_put_empty(s->ring, c);

@@ -44,7 +44,9 @@ struct gpt_bad_line {
 struct gpt_line_chunk {
     char *data; /* whole lines; the last of a file may lack its newline */
     size_t len, cap;
-    const char *name; /* of the input */
+    const char *name; /* of the input, for messages */
+    const char *packed; /* how it is compressed, or NULL */
+    bool pipe;          /* or standard input: no name to read it by again */
     int64_t input;    /* its number */
     int64_t begin;    /* of the part of the file that is read */
     int64_t end;      /* of `data` in that part, decompressed */

@@ -3,7 +3,6 @@
  * gpt_hint_for_line(). */
 #include "cmd/preprocess/line_hint.h"
 
-#include "base/io.h"
 #include "text/content.h"
 
 #include <stdio.h>
@@ -16,25 +15,24 @@ static const char *skip_blanks(const char *p, const char *end)
     return p;
 }
 
-enum { COMMAND = 400 }; /* bytes; a longer name leaves no room for a hint */
+enum { COMMAND = 400 }; /* bytes; with more a hint has no room for a sentence */
 
-/* A command that puts the input through a filter: compressed files, which are
- * known by their names, and pipes are not what a filter can read by name. */
+/* A command that puts the input through a filter; the filter alone where the
+ * name is too long, or would have to be quoted. */
 static const char *through(char command[COMMAND],
                            const struct gpt_line_chunk *c, const char *filter)
 {
-    static const struct {
-        const char *suffix, *program;
-    } kinds[] = {{".xz", "xz"}, {".gz", "gzip"}, {".zst", "zstd"}};
+    int n;
 
-    snprintf(command, COMMAND, "%s '%s' >new.jsonl", filter, c->name);
-    for (size_t i = 0; i < GPT_COUNT(kinds); i++)
-        if (gpt_path_ends_in(c->name, kinds[i].suffix))
-            snprintf(command, COMMAND, "%s -dc '%s' | %s >new.jsonl",
-                     kinds[i].program, c->name, filter);
-    if (strcmp(c->name, "-") == 0)
-        snprintf(command, COMMAND, "%s in the pipe", filter);
-    return command;
+    if (c->pipe)
+        n = snprintf(command, COMMAND, "| %s before gpt-preprocess", filter);
+    else if (c->packed)
+        n = snprintf(command, COMMAND, "%s -dc <'%s' | %s >new.jsonl",
+                     c->packed, c->name, filter);
+    else
+        n = snprintf(command, COMMAND, "%s <'%s' >new.jsonl", filter, c->name);
+    return n < COMMAND && (c->pipe || !strchr(c->name, '\'')) ? command
+                                                              : filter;
 }
 
 /* The hint for what is no object at all. */

@@ -130,17 +130,21 @@ static int read_runs(struct report *r, const struct options *o,
     return gpt_charts_make(&r->charts, r->runs, r->n, err);
 }
 
-/* Those that are not in `said`, which gets them; NULL: all. */
-static int warn(const struct report *r, struct gpt_buf *said,
-                struct gpt_err *err)
+/* With `said`, (n), a run's warning only where it is not the one in there,
+ * which it replaces. */
+static int warn(const struct report *r, char **said, struct gpt_err *err)
 {
     for (size_t i = 0; i < r->n; i++) {
         const char *text = r->runs[i].warning;
 
-        if (!text || (said && said->data && strstr(said->data, text)))
+        if (!text || (said && said[i] && strcmp(said[i], text) == 0))
             continue;
         gpt_warn("%s", text);
-        if (said && gpt_buf_printf(said, "%s\n", text) != GPT_OK)
+        if (!said)
+            continue;
+        free(said[i]);
+        said[i] = strdup(text);
+        if (!said[i])
             return gpt_no_memory(err, "a warning");
     }
     return GPT_OK;
@@ -304,7 +308,7 @@ static void wait_for(double seconds)
 /* The picture is made before the screen is cleared, and written at once: it
  * does not flicker. What a screen that is cleared has said is said again. */
 static int draw_once(const struct options *o, const struct gpt_args *args,
-                     struct gpt_buf *said, struct gpt_err *err)
+                     char **said, struct gpt_err *err)
 {
     static const char clear[] = "\033[H\033[2J\033[3J";
     const bool clears = isatty(descriptor_of(o));
@@ -331,15 +335,19 @@ out:
 static int follow(const struct options *o, const struct gpt_args *args,
                   struct gpt_err *err)
 {
-    struct gpt_buf said = {0};
-    int status = GPT_OK;
+    const size_t n = (size_t)args->n_positional;
+    char **said; /* the last warning of each run */
 
+    GPT_TRY(gpt_new(&said, n, sizeof(*said), "warnings", err));
+    int status = GPT_OK;
     while (status == GPT_OK && !gpt_signals_stop()) {
-        status = draw_once(o, args, &said, err);
+        status = draw_once(o, args, said, err);
         if (status == GPT_OK)
             wait_for(o->interval);
     }
-    gpt_buf_free(&said);
+    for (size_t i = 0; i < n; i++)
+        free(said[i]);
+    gpt_free(said);
     return status;
 }
 

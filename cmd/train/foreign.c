@@ -24,6 +24,13 @@
     {.name = (n), .source = (from), .answer = (why), .skip = true,             \
      .only = (value)}
 
+/* ... of which several words may follow. */
+#define SKIP_LIST(n, from, why)                                                \
+    {.name = (n), .source = (from), .answer = (why), .skip = true, .list = true}
+#define ONLY_LIST(n, from, value, why)                                         \
+    {.name = (n), .source = (from), .answer = (why), .skip = true,             \
+     .only = (value), .list = true}
+
 /* The reasons below are shared by several names each, and end a warning or make
  * a hint: they say what is so here, and nothing of the other program. */
 #define FUSED "kernels are fused where that is faster, with the same result"
@@ -126,7 +133,7 @@ const struct gpt_foreign_option gpt_train_foreign[] = {
     ONLY("expert-model-parallel-size", MEGATRON, "1", DENSE),
     ONLY("expert-tensor-parallel-size", MEGATRON, "1", DENSE),
     /* only with more than one context parallel rank, which is refused above */
-    SKIP("cp-comm-type", MEGATRON, CUTS),
+    SKIP_LIST("cp-comm-type", MEGATRON, CUTS),
     ANSWER("num-experts", MEGATRON, DENSE),
     ANSWER("pipeline-model-parallel-layout", MEGATRON, EVEN),
     ANSWER("account-for-embedding-in-pipeline-split", MEGATRON, EVEN),
@@ -145,8 +152,8 @@ const struct gpt_foreign_option gpt_train_foreign[] = {
     ONLY("main-params-dtype", MEGATRON, "fp32", FLOAT_STATE),
     ONLY("exp-avg-dtype", MEGATRON, "fp32", FLOAT_STATE),
     ONLY("exp-avg-sq-dtype", MEGATRON, "fp32", FLOAT_STATE),
-    ONLY("recompute-modules", MEGATRON, "core_attn",
-         "--recompute-activations recomputes attention alone"),
+    ONLY_LIST("recompute-modules", MEGATRON, "core_attn",
+              "--recompute-activations recomputes attention alone"),
     ANSWER("grad-reduce-in-bf16", MEGATRON,
            "gradients are summed in single precision: leave it out"),
     SKIP_FLAG("no-overlap-p2p-communication", MEGATRON,

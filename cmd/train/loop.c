@@ -58,23 +58,43 @@ static int check_save(struct gpt_run *r, bool wait, struct gpt_err *err)
     return GPT_OK;
 }
 
-/* ---- data ---- */
-
-/* After a failure, what a resumed run makes again. A save that is under way may
- * still end well, and steps that diverged are no loss. */
-static void tell_lost(const struct gpt_run *r, int status)
+/* What a resumed run makes again, in the hint of the error that ended the run:
+ * every rank prints it, also when the first one is gone. Steps that diverged
+ * are no loss. */
+static void tell_lost(const struct gpt_run *r, int status, struct gpt_err *err)
 {
-    if (status == GPT_OK || status == GPT_EDIVERGED || !r->saver ||
-        r->saving != r->saved || r->state.iteration <= r->saved)
+    const long long first = r->saved + 1, last = r->state.iteration;
+    char steps[64], why[64] = "there is no checkpoint";
+
+    if (status == GPT_OK || status == GPT_EDIVERGED || !err || last < first)
         return;
-    if (r->saved > 0)
-        gpt_warn("steps %lld to %lld are lost: the last checkpoint is of "
-                 "iteration %lld", (long long)r->saved + 1,
-                 (long long)r->state.iteration, (long long)r->saved);
+    if (first == last)
+        snprintf(steps, sizeof(steps), "step %lld is", last);
     else
-        gpt_warn("steps 1 to %lld are lost: there is no checkpoint",
-                 (long long)r->state.iteration);
+        snprintf(steps, sizeof(steps), "steps %lld to %lld are", first, last);
+    if (r->saved > 0)
+        snprintf(why, sizeof(why), "the last checkpoint is of iteration %lld",
+                 (long long)r->saved);
+    gpt_hint(err, "%s lost: %s%s%s", steps, why, err->hint[0] ? "; " : "",
+             err->hint);
 }
+
+/* After the other ranks know that the run ends: a save in the background may
+ * wait for them. It may end well yet; its failure is not what ended the
+ * run. */
+static void end_saving(struct gpt_run *r, int status, struct gpt_err *err)
+{
+    struct gpt_err second = {0};
+
+    if (!r->saver)
+        return;
+    if (check_save(r, true, &second) != GPT_OK)
+        gpt_warn("the save of iteration %lld failed: %s", (long long)r->saving,
+                 second.text);
+    tell_lost(r, status, err);
+}
+
+/* ---- data ---- */
 
 /* A sample that cannot be read ends the run, but not what was trained: a single
  * rank saves it. Other ranks wait in the step, and a save that they do not join
@@ -87,8 +107,8 @@ static int rescue_steps(struct gpt_run *r, int status, struct gpt_err *err)
         gpt_hint(err, "gpt-dataset info shows which tokenizer the data are "
                       "from; ids must be below its vocabulary's size");
     if (r->saver && r->plan.topology.world_size == 1 &&
-        save(r, &second) == GPT_OK)
-        (void)!check_save(r, true, &second);
+        save(r, &second) != GPT_OK)
+        gpt_warn("the steps before the error were not saved: %s", second.text);
     return status;
 }
 
@@ -301,7 +321,8 @@ static int after_step(struct gpt_run *r, const struct gpt_step *step,
 
     GPT_TRY(check_save(r, false, err));
     /* Before an evaluation, a save or a reason to stop says something: a reader
-     * of the log finds lines in the order of the steps. */
+     * of the log finds lines in the order of the steps. Only that a run stops
+     * early is known after its evaluation alone. */
     if (end || step->stop || due(i, o->exit_interval))
         GPT_TRY(gpt_report_last_steps(r->report, err));
     if (!end)
@@ -418,8 +439,8 @@ static int run_steps(struct gpt_run *r, struct gpt_err *err)
     return GPT_OK;
 }
 
-/* Closing comes after every failure, too: it tells the other ranks why this one
- * ends, and waits for a save in the background. */
+/* The end comes after every failure, too: the other ranks learn why this one
+ * ends. */
 int gpt_train(const struct gpt_train_options *options,
               const struct gpt_args *args, struct gpt_err *err)
 {
@@ -428,8 +449,10 @@ int gpt_train(const struct gpt_train_options *options,
 
     if (status == GPT_OK && !options->dry_run && !options->simulate)
         status = run_steps(&r, err);
-    tell_lost(&r, status);
     if (status == GPT_EUSAGE && err && !err->hint[0])
         gpt_hint(err, "try 'gpt-train --help', or read gpt-train(1)");
-    return gpt_run_close(&r, status, err);
+    status = gpt_run_end(&r, status, err);
+    end_saving(&r, status, err);
+    gpt_run_close(&r);
+    return status;
 }

@@ -27,15 +27,11 @@ static int train(const void *options, const struct gpt_args *args,
                                   : gpt_train(&o, args, err);
 }
 
-/* What the run would use is printed: its log, not a file, says what changed. */
 static int settle(void *options, struct gpt_args *args,
-                  struct gpt_arena *arena, struct gpt_err *err)
+                  struct gpt_arena *arena, struct gpt_buf *changes,
+                  struct gpt_err *err)
 {
-    struct gpt_buf changes = {0};
-    int status = gpt_train_settle(options, args, arena, &changes, err);
-
-    gpt_buf_free(&changes);
-    return status;
+    return gpt_train_settle(options, args, arena, changes, err);
 }
 
 int main(int argc, char **argv)
@@ -70,8 +66,9 @@ int main(int argc, char **argv)
         .foreign = gpt_train_foreign,
         .n_foreign = gpt_train_n_foreign,
         /* Ranks are started with one command line: what there is to say of it
-         * is said once. Where ranks differ, they fail, and that is printed. */
-        .quiet = gpt_launch_env_rank() > 0,
+         * is said once a node, as nodes may differ. Where ranks differ, they
+         * fail, and that is printed. */
+        .quiet = gpt_launch_env_local_rank() > 0,
         .instead = "--data-path names the data, --config a file of options or "
                    "a preset",
         .options_bytes = sizeof(struct gpt_train_options),

@@ -1159,17 +1159,20 @@ int gpt_run_open(struct gpt_run *r, const struct gpt_train_options *options,
         err);
 }
 
-int gpt_run_close(struct gpt_run *r, int status, struct gpt_err *err)
+int gpt_run_end(struct gpt_run *r, int status, struct gpt_err *err)
 {
     int closed = gpt_report_close(r->report, status == GPT_OK ? err : NULL);
 
     gpt_stragglers_close(r->stragglers);
     if (status == GPT_OK)
         status = closed;
-    /* The other ranks learn how this one ends before it frees what a collective
-     * may still use. The lock is released last, since a save may be under way
-     * until the saver is closed. */
-    status = gpt_world_end(r->world, status, err);
+    return gpt_world_end(r->world, status, err);
+}
+
+/* The lock is released last, since a save may be under way until the saver is
+ * closed. */
+void gpt_run_close(struct gpt_run *r)
+{
     gpt_saver_close(r->saver);
     gpt_feed_close(r->feed); /* it may read a corpus of the evaluator */
     gpt_evaluator_close(r->evaluator);
@@ -1183,5 +1186,4 @@ int gpt_run_close(struct gpt_run *r, int status, struct gpt_err *err)
     gpt_source_close(&r->peeked);
     gpt_arena_free(&r->arena);
     gpt_lock_close(r->lock);
-    return status;
 }

@@ -53,8 +53,11 @@ struct gpt_run {
 int gpt_run_open(struct gpt_run *r, const struct gpt_train_options *options,
                  const struct gpt_args *args,
                  struct gpt_err *err) GPT_MUST_USE;
-/* Ends the run with `status`, on all ranks; returns the status to end with. */
-int gpt_run_close(struct gpt_run *r, int status, struct gpt_err *err);
+/* Ends the run with `status`, on all ranks; returns the status to end with. The
+ * other ranks learn of it before gpt_run_close() frees what a collective may
+ * still use. */
+int gpt_run_end(struct gpt_run *r, int status, struct gpt_err *err);
+void gpt_run_close(struct gpt_run *r);
 
 /* Samples that all ranks together take with one microbatch each. */
 int64_t gpt_run_samples(const struct gpt_run *r);

@@ -277,15 +277,12 @@ static int apply(const struct rule *r, struct gpt_train_options *o,
 
 /* Before the world is open, which has sizes of its own: data parallel ranks are
  * what is left of the launcher's. */
-static int count_replicas(const struct gpt_train_options *o, int64_t *ranks,
-                          struct gpt_err *err)
+static int64_t count_replicas(const struct gpt_train_options *o)
 {
-    struct gpt_launch_env launch;
+    const int64_t ranks =
+        o->world_size > 0 ? o->world_size : gpt_launch_env_size();
 
-    GPT_TRY(gpt_launch_env_detect(&launch, err));
-    *ranks = o->world_size > 0 ? o->world_size : launch.world_size;
-    *ranks = gpt_max_i64(*ranks / (o->tp_size * o->pp_size), 1);
-    return GPT_OK;
+    return gpt_max_i64(ranks / (o->tp_size * o->pp_size), 1);
 }
 
 int gpt_train_settle(struct gpt_train_options *o, struct gpt_args *args,
@@ -293,9 +290,7 @@ int gpt_train_settle(struct gpt_train_options *o, struct gpt_args *args,
                      struct gpt_err *err)
 {
     const size_t rows = args->program->n_options;
-    int64_t ranks;
-
-    GPT_TRY(count_replicas(o, &ranks, err));
+    const int64_t ranks = count_replicas(o);
     uint8_t *origin = gpt_arena_alloc(arena, rows, sizeof(*origin));
 
     if (!origin)

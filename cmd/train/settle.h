@@ -10,8 +10,9 @@
 /* Changes *o where an option of a file or a preset contradicts an option of a
  * later source: the older one follows the newer, or gets its default, and
  * counts as not given from then on. `args` is replaced by a copy that says so.
- * b gets a line a change, for the log. The copy lives in `arena`. GPT_EFAIL
- * when out of memory; GPT_EUSAGE when the launcher's environment is wrong. */
+ * b gets the changes, for the log. The copy lives in `arena`. Where the
+ * launcher's environment is wrong there is one rank: opening the world says
+ * why. GPT_EFAIL when out of memory. */
 int gpt_train_settle(struct gpt_train_options *o, struct gpt_args *args,
                      struct gpt_arena *arena, struct gpt_buf *b,
                      struct gpt_err *err) GPT_MUST_USE;

@@ -218,17 +218,32 @@ static int answer(const struct gpt_parse *p)
     return print_text(&b, status, p->err);
 }
 
+/* What gives way is shown in a comment above the values that are left. */
+static int settle(const struct gpt_parse *p, struct gpt_args *args,
+                  struct gpt_buf *b)
+{
+    struct gpt_buf changes = {0};
+    int status = GPT_OK;
+
+    if (p->program->settle)
+        status = p->program->settle(p->options, args, p->arena, &changes,
+                                    p->err);
+    if (status == GPT_OK && changes.len > 0)
+        status = gpt_buf_printf(b, "# of configuration files: %s\n",
+                                changes.data);
+    gpt_buf_free(&changes);
+    return status;
+}
+
 /* Runs after start(), because errors in it shall look as the log options want
  * them. */
 static int print_config(const struct gpt_parse *p, struct gpt_args *args)
 {
     struct gpt_buf b = {0};
-    int status;
+    int status = settle(p, args, &b);
 
-    if (p->program->settle)
-        GPT_TRY(p->program->settle(p->options, args, p->arena, p->err));
-    status = gpt_options_print(p->program, p->options, args, &b);
-
+    if (status == GPT_OK)
+        status = gpt_options_print(p->program, p->options, args, &b);
     return print_text(&b, status, p->err);
 }
 

@@ -138,6 +138,7 @@ struct gpt_foreign_option {
     bool flag;          /* takes no value */
     bool skip;          /* has no effect here: a warning says so */
     const char *only;   /* ... with this value alone; another is refused */
+    bool list;          /* ... and several words may follow */
 };
 
 struct gpt_arena;
@@ -168,9 +169,11 @@ struct gpt_program {
     int (*version)(struct gpt_buf *b);
     /* Changes options where a later source contradicts an earlier one, before
      * --print-config shows them, or NULL. *args may be replaced by a copy; both
-     * live in `arena`. */
+     * live in `arena`. What changed goes into `changes`, as one line without
+     * its newline. */
     int (*settle)(void *options, struct gpt_args *args,
-                  struct gpt_arena *arena, struct gpt_err *err);
+                  struct gpt_arena *arena, struct gpt_buf *changes,
+                  struct gpt_err *err);
     /* Runs the program. Messages go through base/log.h, the product to stdout
      * or files. The status becomes the exit code. */
     int (*run)(const void *options, const struct gpt_args *args,

@@ -94,7 +94,16 @@ static bool is_builtin(struct gpt_parse *p, const char *name, size_t len,
 
 /* ---- unknown options ---- */
 
-enum { MOST_UNKNOWN = 16 }; /* that one message names */
+enum {
+    MOST_UNKNOWN = 16, /* that one message names */
+    LABEL = 140,       /* bytes of what it calls one */
+};
+
+struct unknown {
+    const char *name; /* len bytes */
+    size_t len;
+    char label[LABEL];
+};
 
 /* "unknown option" of the first becomes "unknown options" of all. */
 static void begin_list_of_unknown(struct gpt_err *err, const char *first)
@@ -125,56 +134,109 @@ static void join_unknown(struct gpt_err *all, const struct gpt_err *one,
         memcpy(all->hint + n, more, strlen(more) + 1);
 }
 
-/* The name and the label of a word "--name" or "--name=value" that is no option
- * of the program, nor one that it translates or skips. */
+/* What messages call an option by another program's name: with its value, where
+ * that is what cannot be. */
+static void label_foreign(char label[LABEL], const char *name, size_t len,
+                          const struct gpt_foreign_option *f,
+                          const char *value)
+{
+    const int n = (int)(len < 96 ? len : 96);
+
+    if (f && f->only && value)
+        snprintf(label, LABEL, "--%.*s %.40s", n, name, value);
+    else
+        snprintf(label, LABEL, "--%.*s", n, name);
+}
+
+/* Whether a word "--name" or "--name=value" is no option of the program, nor
+ * one that it translates or skips; its name and its label are filled in. The
+ * value is `next` where the word has none. */
 static bool is_unknown_long(const struct gpt_program *program,
-                            const char *word, char *label, size_t cap)
+                            const char *word, const char *next,
+                            struct unknown *u)
 {
     bool negated;
 
     if (strncmp(word, "--", 2) != 0)
         return false;
-    const char *name = word + 2;
-    const size_t len = strcspn(name, "=");
+    u->name = word + 2;
+    u->len = strcspn(u->name, "=");
+    const char *value = u->name[u->len] ? u->name + u->len + 1 : next;
     const struct gpt_foreign_option *f =
-        gpt_opt_find_foreign(program, name, len);
-    snprintf(label, cap, "--%.*s", (int)(len < 96 ? len : 96), name);
-    return len > 0 && !gpt_opt_find(program, name, len, &negated) &&
-           strcmp(label, "--help") != 0 && strcmp(label, "--version") != 0 &&
-           strcmp(label, "--complete") != 0 && !(f && (f->means || f->skip));
+        gpt_opt_find_foreign(program, u->name, u->len);
+    label_foreign(u->label, u->name, u->len, f, value);
+    if (f && f->only)
+        return value && strcmp(value, f->only) != 0;
+    return u->len > 0 && !gpt_opt_find(program, u->name, u->len, &negated) &&
+           strcmp(u->label, "--help") != 0 &&
+           strcmp(u->label, "--version") != 0 &&
+           strcmp(u->label, "--complete") != 0 && !(f && (f->means || f->skip));
 }
 
 /* After an unknown option the words are only looked through for others, and
  * none of them is taken: whether the next one is its value is not known. What
  * follows the first word of a launcher's program is not the launcher's. */
-static int add_unknown(struct gpt_parse *p, struct words *w,
+static int add_unknown(struct gpt_parse *p, const struct words *w,
                        const char *first)
 {
-    char label[100];
     int found = 1;
 
     if (p->program->stop_at_positional || !p->err)
         return GPT_EUSAGE;
-    for (int at = w->at; at < w->argc; at++) {
-        const char *word = w->argv[at];
+    for (int at = w->at; at < w->argc && strcmp(w->argv[at], "--") != 0; at++) {
+        const char *next = at + 1 < w->argc ? w->argv[at + 1] : NULL;
         struct gpt_err one = {0};
+        struct unknown u;
 
-        if (strcmp(word, "--") == 0)
-            break;
-        if (!is_unknown_long(p->program, word, label, sizeof(label)) ||
-            strcmp(label, first) == 0)
+        if (!is_unknown_long(p->program, w->argv[at], next, &u) ||
+            strcmp(u.label, first) == 0 || ++found > MOST_UNKNOWN)
             continue;
-        if (++found > MOST_UNKNOWN)
-            break;
-        gpt_opt_unknown(p->program, label, label + 2, strlen(label) - 2, &one);
+        gpt_opt_unknown(p->program, u.label, u.name, u.len, &one);
         if (found == 2)
             begin_list_of_unknown(p->err, first);
-        join_unknown(p->err, &one, label);
+        join_unknown(p->err, &one, u.label);
+    }
+    if (found > MOST_UNKNOWN) {
+        const size_t n = strlen(p->err->text);
+
+        snprintf(p->err->text + n, sizeof(p->err->text) - n, " and %d more",
+                 found - MOST_UNKNOWN);
     }
     return GPT_EUSAGE;
 }
 
 static int take_long(struct gpt_parse *p, struct words *w, const char *word);
+
+/* The name is said with the value, where another one would do. */
+static int refuse_foreign(struct gpt_parse *p, const struct words *w,
+                          const struct gpt_foreign_option *f,
+                          const char *label, const char *value)
+{
+    char full[LABEL];
+
+    label_foreign(full, label + 2, strlen(label) - 2, f, value);
+    gpt_opt_refuse_foreign(f, full, p->err);
+    return add_unknown(p, w, full);
+}
+
+/* Takes the value of a name that has no effect, and of a list the words up to
+ * the next option. */
+static int skip_foreign(struct gpt_parse *p, struct words *w,
+                        const struct gpt_foreign_option *f, const char *label,
+                        const char *value, bool follows)
+{
+    while (value) {
+        if (f->only && strcmp(value, f->only) != 0)
+            return refuse_foreign(p, w, f, label, value);
+        const bool more = follows && f->list && w->at < w->argc &&
+                          !looks_like_option(w->argv[w->at]);
+        value = more ? w->argv[w->at++] : NULL;
+    }
+    if (!p->only_configs)
+        gpt_warn("%s (a name of %s) has no effect here: %s", label, f->source,
+                 f->only ? "no other value is possible" : f->answer);
+    return GPT_OK;
+}
 
 /* An option by another program's name. Its value is the next word even where
  * that begins with '-': the row says that one follows. */
@@ -182,26 +244,19 @@ static int take_foreign(struct gpt_parse *p, struct words *w,
                         const struct gpt_foreign_option *f, const char *value,
                         const char *label)
 {
+    const bool follows = !f->flag && !value;
     const char *words[GPT_FOREIGN_WORDS];
     struct words meant = {words, 0, 0};
 
-    if (!f->means && !f->skip) {
-        gpt_opt_refuse_foreign(f, label, p->err);
-        return add_unknown(p, w, label);
-    }
-    if (!f->flag && !value) {
+    if (!f->means && !f->skip)
+        return refuse_foreign(p, w, f, label, value);
+    if (follows) {
         if (w->at == w->argc)
             return needs_value(p, label);
         value = w->argv[w->at++];
     }
-    if (f->only && strcmp(value, f->only) != 0)
-        return gpt_opt_refuse_foreign(f, label, p->err);
-    if (f->skip) {
-        if (!p->only_configs)
-            gpt_warn("%s (a name of %s) has no effect here%s%s", label,
-                     f->source, f->only ? "" : ": ", f->only ? "" : f->answer);
-        return GPT_OK;
-    }
+    if (f->skip)
+        return skip_foreign(p, w, f, label, value, follows);
     GPT_TRY(gpt_opt_expand_foreign(p, f, value, words, GPT_FOREIGN_WORDS,
                                    &meant.argc));
     while (meant.at < meant.argc)

@@ -74,8 +74,11 @@ int gpt_opt_refuse_foreign(const struct gpt_foreign_option *f,
 {
     char meaning[200];
 
-    gpt_fail(err, GPT_EUSAGE, "unknown option '%.100s', a name of %s", label,
+    gpt_fail(err, GPT_EUSAGE, "unknown option '%.140s', a name of %s", label,
              f->source);
+    if (f->only)
+        return gpt_hint(err, "%s is its one value here: %s", f->only,
+                        f->answer);
     if (!f->means)
         return gpt_hint(err, "%s", f->answer);
     print_meaning(meaning, sizeof(meaning), f->means);

@@ -262,8 +262,8 @@ static int open_shared(struct gpt_corpus *c,
 
     GPT_TRY(gpt_split_parse(edge, o->split ? o->split : "969,30,1", err));
     if (o->n_samples[GPT_TRAIN] > 0 && edge[GPT_TRAIN + 1] <= edge[GPT_TRAIN])
-        return gpt_fail(err, GPT_EUSAGE, "split '%s' leaves nothing for the "
-                        "train split, of which samples are wanted", o->split);
+        return gpt_fail(err, GPT_EUSAGE, "split '%s' has no share for training",
+                        o->split);
     GPT_TRY(gpt_blend_parse(&parts, o->data_path, o->n_data_path, err));
     bool blended = parts.n > 1 || parts.weight;
     for (int k = 0; k < GPT_N_SPLITS; k++)

@@ -255,29 +255,45 @@ static int find_store(struct gpt_launch_env *l, const struct launcher *w,
     return name_run(l, w, err);
 }
 
-int gpt_launch_env_detect(struct gpt_launch_env *l, struct gpt_err *err)
+/* Fills in *l but for the store; *w is NULL without a launcher. */
+static int find_ranks(struct gpt_launch_env *l, const struct launcher **w,
+                      struct gpt_err *err)
 {
-    const struct launcher *w = find_launcher();
-
     *l = (struct gpt_launch_env){.launcher = "none",
                              .world_size = 1,
                              .local_size = 1,
                              .host = "127.0.0.1",
                              .port = DEFAULT_PORT,
                              .run_id = "none.0.0"};
-    if (!w)
+    *w = find_launcher();
+    if (!*w)
         return GPT_OK;
-    l->launcher = w->name;
-    GPT_TRY(read_ranks(l, w, err));
-    return find_store(l, w, err);
+    l->launcher = (*w)->name;
+    return read_ranks(l, *w, err);
 }
 
-int64_t gpt_launch_env_rank(void)
+int gpt_launch_env_detect(struct gpt_launch_env *l, struct gpt_err *err)
 {
-    struct gpt_launch_env l;
-    struct gpt_err ignored = {0};
+    const struct launcher *w;
 
-    return gpt_launch_env_detect(&l, &ignored) == GPT_OK ? l.rank : 0;
+    GPT_TRY(find_ranks(l, &w, err));
+    return w ? find_store(l, w, err) : GPT_OK;
+}
+
+int64_t gpt_launch_env_local_rank(void)
+{
+    const struct launcher *w;
+    struct gpt_launch_env l;
+
+    return find_ranks(&l, &w, NULL) == GPT_OK ? l.local_rank : 0;
+}
+
+int64_t gpt_launch_env_size(void)
+{
+    const struct launcher *w;
+    struct gpt_launch_env l;
+
+    return find_ranks(&l, &w, NULL) == GPT_OK ? l.world_size : 1;
 }
 
 /* ---- the end ---- */

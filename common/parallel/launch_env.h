@@ -24,8 +24,11 @@ struct gpt_launch_env {
 int gpt_launch_env_detect(struct gpt_launch_env *l,
                           struct gpt_err *err) GPT_MUST_USE;
 
-/* The rank alone; 0 where the environment says none, or what is refused. */
-int64_t gpt_launch_env_rank(void);
+/* The rank on this node, and the number of all ranks: 0 and 1 where the
+ * environment says none, or what is refused. Where the store is need not be
+ * known. */
+int64_t gpt_launch_env_local_rank(void);
+int64_t gpt_launch_env_size(void);
 
 /* Reports to torchrun why this process fails; torchrun shows the reason of the
  * process that ended first. Does nothing under other launchers. */

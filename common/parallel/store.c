@@ -24,6 +24,7 @@
 #include <assert.h>
 #include <errno.h>
 #include <math.h>
+#include <poll.h>
 #include <pthread.h>
 #include <stdatomic.h>
 #include <stdio.h>
@@ -32,7 +33,12 @@
 #include <sys/socket.h>
 #include <unistd.h>
 
-enum { ANSWER_SECONDS = 60, GONE_SECONDS = 12, LINGER_SECONDS = 5 };
+enum {
+    ANSWER_SECONDS = 60,
+    GONE_SECONDS = 12,
+    LINGER_SECONDS = 5,
+    POLL_MS = 100,
+};
 
 struct gpt_store {
     pthread_mutex_t lock;
@@ -293,10 +299,30 @@ static void parse_report(const char *report, struct gpt_err *failure)
 
 /* ---- open and close ---- */
 
+/* What listens on the port may be no store, and say nothing: the limit is that
+ * of meeting, and a signal ends the wait. */
+static int await_greeting(struct gpt_store *s, double timeout,
+                          struct gpt_err *err)
+{
+    const struct gpt_wait wait =
+        gpt_wait_begin(fmin(timeout, ANSWER_SECONDS));
+    struct pollfd answer = {.fd = s->fd, .events = POLLIN};
+
+    while (poll(&answer, 1, POLL_MS) <= 0) {
+        if (is_asked_to_stop(s))
+            return fail_of_signal(err);
+        if (gpt_wait_is_over(&wait))
+            return gpt_fail(err, GPT_EIO, "the server at %s does not answer "
+                            "within %g s; is it another program?",
+                            s->where, wait.limit);
+    }
+    return GPT_OK;
+}
+
 /* Sends VALIDATE, which has no answer, and PING, which has: the answer shows
  * that a store is there, before a rank waits for values of something else that
  * listens on the port. */
-static int greet(struct gpt_store *s, struct gpt_err *err)
+static int greet(struct gpt_store *s, double timeout, struct gpt_err *err)
 {
     const uint32_t nonce = (uint32_t)s->rank ^ UINT32_C(0x5EED0000);
     uint8_t raw[4];
@@ -309,6 +335,7 @@ static int greet(struct gpt_store *s, struct gpt_err *err)
         gpt_wire_put_u32(&s->request, nonce) != GPT_OK)
         return no_memory(err);
     GPT_TRY(send_request(s, err));
+    GPT_TRY(await_greeting(s, timeout, err));
     if (read_reply(s, raw, sizeof(raw), err) != GPT_OK ||
         gpt_get_u32(raw) != nonce)
         return gpt_fail(err, GPT_EIO,
@@ -383,7 +410,7 @@ int gpt_store_open(struct gpt_store **out, const struct gpt_launch_env *l,
              (long long)l->port);
     snprintf(s->prefix, sizeof(s->prefix), "gpt/%s/", l->run_id);
     GPT_TRY_GOTO(status, open_connection(s, l, timeout, err), fail);
-    GPT_TRY_GOTO(status, greet(s, err), fail);
+    GPT_TRY_GOTO(status, greet(s, timeout, err), fail);
     GPT_TRY_GOTO(status, leave_will(s, err), fail);
     *out = s;
     return GPT_OK;

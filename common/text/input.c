@@ -68,6 +68,11 @@ bool gpt_input_is_plain(const struct gpt_input *in)
     return in->decoder == &decoder_plain;
 }
 
+const char *gpt_input_packed(const struct gpt_input *in)
+{
+    return gpt_input_is_plain(in) ? NULL : in->decoder->name;
+}
+
 void gpt_input_digest(const struct gpt_input *in, struct gpt_xxh64 *digest)
 {
     *digest = in->digest;

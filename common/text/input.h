@@ -46,6 +46,9 @@ int gpt_input_skip(struct gpt_input *in, int64_t n, struct gpt_err *err)
 /* True when what is read are the bytes of the file; false when they are
  * decompressed. */
 bool gpt_input_is_plain(const struct gpt_input *in);
+/* "gzip", "xz" or "zstd", the program that decompresses such a file; NULL for a
+ * plain one. */
+const char *gpt_input_packed(const struct gpt_input *in);
 /* The digest of the compressed bytes read so far; of nothing for a plain file.
  */
 void gpt_input_digest(const struct gpt_input *in, struct gpt_xxh64 *digest);

@@ -85,7 +85,12 @@ for source in "$top"/cmd/*/main.c; do
         env OMP_NUM_THREADS=4096 "$p" --print-config
     case $p in
     gpt-launch) check 'and starts none' test ! -s err ;;
-    *) check 'with a warning' test "$(grep -c '4096 threads on' err)" = 1 ;;
+    *)
+        # 8 a core are no reason
+        [ "$(nproc)" -ge 512 ] ||
+            check 'with a warning' \
+                test "$(grep -c '4096 threads on' err)" = 1
+        ;;
     esac
     expect 4 "$p sees a full disk behind --help" \
         sh -c "$p --help >/dev/full"

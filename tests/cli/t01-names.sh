@@ -41,11 +41,31 @@ expect 2 'all that are refused' train --num-experts 8 --moe-router-topk 2 \
 err_has "unknown options '--num-experts', '--moe-router-topk', '--fp8-margin', '--fp8-interval'"
 err_has '--num-experts: the feed-forward layers are dense here'
 check 'a hint that two share is there once' \
-    test "$(grep -c 'no delayed scaling.*no delayed scaling' err)" = 0
+    test "$(grep -o 'no delayed scaling' err | wc -l)" = 1
+expect 2 'values that are refused, too' train --main-grads-dtype bf16 \
+    --exp-avg-dtype=fp16 --exp-avg-sq-dtype fp32 --num-experts 8
+err_has "unknown options '--main-grads-dtype bf16', '--exp-avg-dtype fp16', '--num-experts'"
+err_has '--main-grads-dtype bf16: fp32 is its one value here'
+# shellcheck disable=SC2046 # words
+expect 2 'more than a message names' train $(seq -f --u%02g 20)
+err_has "'--u16' and 4 more"
+expect 0 'a list of one word, and of several' train --lr 1 \
+    --recompute-modules core_attn core_attn --cp-comm-type a2a p2p --min-lr 0
+err_has '--recompute-modules (a name of Megatron-LM) has no effect here: no other'
+expect 2 'of which one is refused' train --recompute-modules core_attn mlp
+err_has "unknown option '--recompute-modules mlp'"
 expect 0 'a rank that is not the first' env RANK=1 WORLD_SIZE=2 LOCAL_RANK=1 \
     MASTER_ADDR=127.0.0.1 MASTER_PORT=29600 gpt-train --vocab-size 100 \
     --num-workers 2 --print-config
 check 'leaves warnings to the first' test ! -s err
+expect 0 'the first of another node' env RANK=1 WORLD_SIZE=2 LOCAL_RANK=0 \
+    gpt-train --vocab-size 100 --num-workers 2 --print-config
+err_has '--num-workers (a name of Megatron-LM) has no effect here'
+expect 0 'ranks whose store is not known' env RANK=0 WORLD_SIZE=2 gpt-train \
+    --vocab-size 100 --config gpt2-124m --micro-batch-size 1 \
+    --global-batch-size 2 --lr 1e-9 --print-config
+check 'the first line says what gave way' sh -c \
+    "head -n 1 out | grep '^# of configuration files: --min-lr, which --lr '"
 expect 2 'a value is still missing' train --learning_rate
 err_has '--learning_rate needs a value'
 expect 2 'a wrong value is told with the option that it is for' train \

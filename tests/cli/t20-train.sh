@@ -371,6 +371,17 @@ fi
 limited() { (ulimit -f 40; train "$@"); }
 expect 4 'a save that fails' limited --save limited --save-interval 5
 err_has 'steps 1 to 5 are lost: there is no checkpoint'
+expect 4 'a save in the background that fails' limited --save limited-async \
+    --save-interval 5 --async-save
+check 'loses steps, too' grep -q \
+    'steps 1 to [0-9]* are lost: there is no checkpoint' err
+cp $data.idx late.idx
+cp $data.bin late.bin
+printf '\377\377' | dd of=late.bin bs=1 seek=3000 conv=notrunc 2>/dev/null
+expect 3 'nor can the steps before a bad sample be saved' limited \
+    --data-path late --train-iters 200 --save limited-late --async-save
+check 'which is told' grep -q 'warning: the save of iteration' err
+err_has 'are lost: there is no checkpoint; '
 ln -s nowhere dangling
 expect 4 'a directory that is a link to nothing' train --save dangling
 err_has "cannot make directory 'dangling': a symbolic link to nothing"

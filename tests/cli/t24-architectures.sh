@@ -217,7 +217,7 @@ refused 'the option is --no-rope-freq' "$rope --no-rope-freq [1]*3"
 refused '--no-rope-freq needs --position-embedding-type rope' '--no-rope-freq 2'
 refused '--group-query-attention needs --num-query-groups N' \
     --group-query-attention
-refused "'--context-parallel-size', a name of Megatron-LM" \
+refused "'--context-parallel-size 2', a name of Megatron-LM" \
     '--context-parallel-size 2'
 refused '--no-rope-freq names none of the 2 layers' "$rope --no-rope-freq 3"
 refused '--no-rope-freq names none' "$rope --no-rope-freq [0]*2"

@@ -98,16 +98,22 @@ cp out whole
 expect 0 'a broken line' gpt-report run=middle.jsonl --json
 err_has 'warning: middle.jsonl:3: '
 err_has '1 line is skipped'
-(gpt-report middle.jsonl --follow --interval 0.1 >drawn 2>said & echo $! >pid
+# The end of a name is another run's name: each is warned of.
+: >new.jsonl
+: >a-new.jsonl
+(gpt-report middle.jsonl a-new.jsonl new.jsonl --follow --interval 0.1 \
+    >drawn 2>said & echo $! >pid
     wait)&
 i=0
-until [ "$(grep -c 'skipped 0' drawn)" -ge 3 ] || [ $i -gt 100 ]; do
+until [ "$(grep -c '^middle.jsonl' drawn)" -ge 3 ] || [ $i -gt 100 ]; do
     sleep 0.1
     i=$((i + 1))
 done
 kill "$(cat pid)"
 wait
-check '--follow says so once' test "$(grep -c 'is skipped' said)" = 1
+check '--follow draws again' test "$(grep -c '^middle.jsonl' drawn)" -ge 3
+check 'and says so once' test "$(grep -c 'is skipped' said)" = 1
+check 'of each run' test "$(grep -c 'new.jsonl: no metrics yet' said)" = 2
 sed -i 's/middle.jsonl/run\/metrics.jsonl/' out
 check 'costs that line alone' cmp whole out
 { head -n 1 run/metrics.jsonl; echo '{"iteration":24,"test_loss":3}'; } >last

@@ -83,10 +83,23 @@ check 'its command works' sh -c '. ./advice && ! cmp -s new.jsonl mark.jsonl'
 expect 0 'and what it made is read' pp new.jsonl mark
 gzip mark.jsonl
 expect 3 'a mark within a compression' pp mark.jsonl.gz u
-says "gzip -dc 'mark.jsonl.gz' | sed"
+says "gzip -dc <'mark.jsonl.gz' | sed"
+cp mark.jsonl.gz mark
+expect 3 'whatever it is called' pp mark u
+says "gzip -dc <'mark' | sed"
+sed -n "s/^hint: *\(gzip.*\) removes.*/\1/p" err >advice
+expect 0 'that command works, too' sh -c ". ./advice"
+expect 0 'and makes what is read' pp new.jsonl packed
 expect 3 'and in a pipe' sh -c "gzip -dc mark.jsonl.gz |
     gpt-preprocess --input - --output-prefix u $tok"
-says "' in the pipe removes the mark"
+says '(standard input):1' '| sed' "' before gpt-preprocess removes the mark"
+mkfifo mark.pipe
+gzip -dc mark.jsonl.gz >mark.pipe &
+expect 3 'of any name' pp mark.pipe u
+says '| sed' "' before gpt-preprocess removes the mark"
+gzip -dc mark.jsonl.gz >"it's.jsonl"
+expect 3 'a name that a shell would not take' pp "it's.jsonl" u
+says "hint: sed '1s" "//' removes the mark"
 printf '{"content": "a", "id": 1}\n' >other.jsonl
 expect 3 'another field' pp other.jsonl u
 says "no field 'text'" "'content', 'id'" --json-keys '--on-error skip'
@@ -156,7 +169,7 @@ expect 0 'a train split below a sample' train --data-path $set --split 2,58,0 \
     --eval-iters 0 --seq-length 300
 says 'its train split, sequences 0 to 1' 'are repeated'
 expect 2 'a train split without a share' train --data-path $set --split 0,1,0
-says "split '0,1,0' leaves nothing for the train split"
+says "split '0,1,0' has no share for training" '--split'
 # The articles' shares of a small set: 60 sequences have no thousandth.
 expect 0 'a test split of no sequence' train --data-path $set \
     --split 949,50,1 --eval-iters 2

@@ -93,7 +93,7 @@ int main(void)
 
             snprintf(word, sizeof(word), "--%s", train.foreign[i].name);
             ok(parse(&train, argv, 3, &err) == GPT_EUSAGE &&
-                   strcmp(err.hint, train.foreign[i].answer) == 0,
+                   strstr(err.hint, train.foreign[i].answer),
                "%s 2 is refused", word);
         }
     ok(parse_name(&train, "DDP_IMPL", false, &err) == GPT_OK,

@@ -596,6 +596,10 @@ static void test_unreachable(void)
            strstr(err.text, "does not speak the protocol"),
        "%s", err.text);
     pthread_join(thread, NULL);
+    /* nobody accepts: the connection waits in the kernel */
+    ok(gpt_store_open(&s, &l, 0.3, &err) == GPT_EIO &&
+           strstr(err.text, "does not answer within 0.3 s"),
+       "%s", err.text);
     close(fd);
 }
 
