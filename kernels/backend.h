@@ -72,7 +72,8 @@ struct gpt_quant {
  * and N: of texts that are computed together, and of ranks that have a part of
  * the columns. With FEW and with MANY they follow from its row of a and its
  * column of b alone; the two differ, and are fast for rows up to about 16, and
- * from there on. Of the CPU, with tb and without ta; else it is SHAPE. */
+ * from there on. With tb, without ta, and with GPT_CAN_CHOOSE_SUMS; else it is
+ * SHAPE. */
 enum gpt_sums { GPT_SUMS_SHAPE, GPT_SUMS_FEW, GPT_SUMS_MANY };
 
 /* A type of eight bits (fp8.h). */
@@ -441,6 +442,7 @@ enum gpt_ability {
     GPT_CAN_QUANT = 16,      /* weights in fewer bits: struct gpt_quant */
     GPT_CAN_FP8 = 32,        /* products of eight bits: struct gpt_fp8_factors,
                               * amax() and fp8_scratch(), else NULL */
+    GPT_CAN_CHOOSE_SUMS = 64, /* enum gpt_sums; else all are SHAPE */
 };
 
 struct gpt_backend {
