@@ -58,9 +58,9 @@ enum gpt_epilogue {
 /* A matrix (N, K) in fewer bits, row-major and tight. GPT_BF16: its values.
  * GPT_I8: element (i, l) is values[i * K + l] times scale l / group of row i;
  * scales are bf16, ceil(K / group) a row. Sums of its products are those of
- * float factors; but with one scale a row inputs may be kept to multiples of
- * 2^-28 (few rows) or 2^-22 (many) of their row's largest, and else, with many
- * rows, to 16 bits. Needs GPT_CAN_QUANT. */
+ * float factors; but with one scale a row an input may be off by 2^-27 (few
+ * rows) or 2^-22 (many) of its row's largest, and else, with many rows, by
+ * 2^-16 of itself. Needs GPT_CAN_QUANT. */
 struct gpt_quant {
     enum gpt_dtype type;
     int64_t group; /* 32, or 0: one scale a row */
@@ -72,7 +72,8 @@ struct gpt_quant {
  * and N: of texts that are computed together, and of ranks that have a part of
  * the columns. With FEW and with MANY they follow from its row of a and its
  * column of b alone; the two differ, and are fast for rows up to about 16, and
- * from there on. Of the CPU, with tb and without ta; else it is SHAPE. */
+ * from there on. With tb, without ta, and with GPT_CAN_CHOOSE_SUMS; else it is
+ * SHAPE. */
 enum gpt_sums { GPT_SUMS_SHAPE, GPT_SUMS_FEW, GPT_SUMS_MANY };
 
 /* A type of eight bits (fp8.h). */
@@ -441,6 +442,7 @@ enum gpt_ability {
     GPT_CAN_QUANT = 16,      /* weights in fewer bits: struct gpt_quant */
     GPT_CAN_FP8 = 32,        /* products of eight bits: struct gpt_fp8_factors,
                               * amax() and fp8_scratch(), else NULL */
+    GPT_CAN_CHOOSE_SUMS = 64, /* enum gpt_sums; else all are SHAPE */
 };
 
 struct gpt_backend {

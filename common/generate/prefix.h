@@ -5,7 +5,8 @@
  *
  * What is kept ends where a prompt may be cut (GPT_DECODE_CHUNK): what is left
  * is then computed as it is in the whole prompt, and logits are the same, to
- * the bit. */
+ * the bit; where sums follow the shapes of products (GPUs), unless texts that
+ * are added beside the prompt change these. */
 #ifndef GPT_GENERATE_PREFIX_H
 #define GPT_GENERATE_PREFIX_H
 

@@ -48,10 +48,19 @@ struct walk {
     enum gpt_logits which;
 };
 
+/* Tokens of a part at most. Where sums follow the shapes of products, parts are
+ * chunks: a prompt whose beginning is copied then has the shapes that it has as
+ * a whole. */
+static int64_t most_of_part(const struct gpt_decoder *d)
+{
+    return d->be->abilities & GPT_CAN_CHOOSE_SUMS ? gpt_decoder_rows(&d->o)
+                                                  : GPT_DECODE_CHUNK;
+}
+
 /* Tokens of a part, of the `left` that its piece has: as many as a block takes,
  * cut at a multiple of a chunk. A few tokens after the last chunk are a part of
- * their own, since they go through other products. Bits do not depend on where
- * else a piece is cut. */
+ * their own, since they go through other products. Where sums are chosen, bits
+ * do not depend on where else a piece is cut. */
 static int64_t part_size(int64_t left, int64_t most)
 {
     const int64_t over = left % GPT_DECODE_CHUNK;
@@ -67,7 +76,7 @@ static struct gpt_decode_part next_part(const struct gpt_decoder *d,
 {
     const struct gpt_decode_piece *piece = &w->pieces[w->at];
     const int64_t left = piece->n - w->done;
-    const int64_t n = part_size(left, gpt_decoder_rows(&d->o));
+    const int64_t n = part_size(left, most_of_part(d));
     const bool all = w->which == GPT_LOGITS_ALL;
 
     return (struct gpt_decode_part){

@@ -2,15 +2,18 @@
  * cpu_multiply_many(): inputs are packed once, by all threads; then a thread
  * takes a block of weights, packs it into its second cache, and multiplies all
  * inputs with it, while the block that it takes next comes from memory. */
+#include "base/num.h"
 #include "cpu/many/many.h"
 #include "cpu/pair/pair.h"
 #include "cpu/product.h"
 
+#include <assert.h>
 #include <omp.h>
 
 /* A packed block of weights: at most so many panels, of so many chunks of k. A
  * second cache holds it with a panel of inputs, and their results. */
 enum { MOST = 12, GROUP = 48 };
+static_assert(GROUP * MANY_CHUNK <= MANY_MOST_BYTES, "sums of 32 bits");
 /* Items a thread: cores of one machine differ in speed from moment to moment.
  * Panels of a block below which reading the inputs costs more than that. */
 enum { TURNS = 4, SMALL = 6 };
@@ -27,17 +30,11 @@ struct plan {
     int64_t next;          /* item that is not taken yet */
 };
 
-static int64_t parts_of(int64_t n, int64_t size)
-{
-    return (n + size - 1) / size;
-}
-
 bool cpu_can_many(const struct cpu_product *p, const struct gpt_quant *w)
 {
     /* pairs of bytes are packed together */
-    const bool fits =
-        w->type == GPT_BF16 ||
-        (!w->group && p->k % 2 == 0 && p->k <= MANY_MOST_BYTES);
+    const bool fits = w->type == GPT_BF16 ||
+                      (w->type == GPT_I8 && !w->group && p->k % 2 == 0);
 
     return cpu_many && fits && p->m > 0 && p->n > 0 && p->k > 0;
 }
@@ -47,15 +44,16 @@ bool cpu_can_many(const struct cpu_product *p, const struct gpt_quant *w)
 static void plan_items(struct plan *l, int64_t threads)
 {
     const int64_t chunks = cpu_many_chunks(&l->in);
-    int64_t block = parts_of(l->column_panels, TURNS * threads);
+    int64_t block = gpt_ceil_div(l->column_panels, TURNS * threads);
 
     block = block < SMALL ? SMALL : block < MOST ? block : MOST;
-    l->block = parts_of(l->column_panels, parts_of(l->column_panels, block));
-    l->blocks = parts_of(l->column_panels, l->block);
-    l->ranges = l->blocks < threads ? parts_of(threads, l->blocks) : 1;
-    l->range = parts_of(l->row_panels, l->ranges);
-    l->ranges = parts_of(l->row_panels, l->range);
-    l->group = parts_of(chunks, parts_of(chunks, GROUP));
+    l->blocks = gpt_ceil_div(l->column_panels, block);
+    l->block = gpt_ceil_div(l->column_panels, l->blocks);
+    l->blocks = gpt_ceil_div(l->column_panels, l->block);
+    l->ranges = l->blocks < threads ? gpt_ceil_div(threads, l->blocks) : 1;
+    l->range = gpt_ceil_div(l->row_panels, l->ranges);
+    l->ranges = gpt_ceil_div(l->row_panels, l->range);
+    l->group = gpt_ceil_div(chunks, gpt_ceil_div(chunks, GROUP));
 }
 
 /* Bytes of a thread's block. */
@@ -90,7 +88,7 @@ static void announce(const struct plan *l, struct cpu_many_block *b,
     const int64_t row = l->p->k * (l->in.bytes ? 1 : 2);
     const int64_t at = next->begin * MANY_CHUNK;
     const int64_t width = next->chunks * MANY_CHUNK;
-    const int64_t panels = l->range * parts_of(b->columns, MANY_SIDE);
+    const int64_t panels = l->range * gpt_ceil_div(b->columns, MANY_SIDE);
 
     b->next = cpu_many_ahead_of(next->values + next->first * row + at, row,
                                 width < row - at ? width : row - at,
@@ -137,6 +135,24 @@ static void multiply_item(const struct plan *l, int64_t i,
     }
 }
 
+/* Inputs are packed by panels; where threads are more, by parts of panels. The
+ * loops end with barriers: all is measured, and then all is packed. */
+static void pack_panels(const struct plan *l, int64_t threads)
+{
+    const int64_t chunks = cpu_many_chunks(&l->in);
+    const int64_t parts =
+        gpt_min_i64(gpt_ceil_div(threads, l->row_panels), chunks);
+
+#pragma omp for schedule(static)
+    for (int64_t i = 0; i < (l->in.bytes ? l->in.m : 0); i++)
+        cpu_many->measure(&l->in, i);
+#pragma omp for schedule(static)
+    for (int64_t i = 0; i < l->row_panels * parts; i++)
+        cpu_many->pack_inputs(&l->in, i / parts,
+                              cpu_cut(chunks, parts, i % parts),
+                              cpu_cut(chunks, parts, i % parts + 1));
+}
+
 /* Items in turn, one ahead: the next one is known while this one is worked on.
  */
 static int64_t take_item(struct plan *l)
@@ -175,8 +191,8 @@ void cpu_multiply_many(struct gpt_queue *q, const struct cpu_product *p,
                             .m = p->m,
                             .k = p->k,
                             .bytes = w->type == GPT_I8},
-                     .row_panels = parts_of(p->m, MANY_SIDE),
-                     .column_panels = parts_of(p->n, MANY_SIDE)};
+                     .row_panels = gpt_ceil_div(p->m, MANY_SIDE),
+                     .column_panels = gpt_ceil_div(p->n, MANY_SIDE)};
 
     plan_items(&l, threads);
     const int64_t inputs = l.row_panels * cpu_many_panel(&l.in);
@@ -189,10 +205,7 @@ void cpu_multiply_many(struct gpt_queue *q, const struct cpu_product *p,
     l.in.units = mem + bytes / (int64_t)sizeof(*mem);
 #pragma omp parallel if (cpu_product_worth_threads(p))
     {
-        /* the end of the loop is a barrier: all is packed */
-#pragma omp for schedule(static)
-        for (int64_t i = 0; i < l.row_panels; i++)
-            cpu_many->pack_inputs(&l.in, i);
+        pack_panels(&l, threads);
         multiply_items(&l, l.in.packed + inputs +
                                omp_get_thread_num() * each);
     }

@@ -6,6 +6,8 @@
 #include "tests/lib/model.h"
 #include "tests/lib/tap.h"
 
+#include <assert.h>
+
 /* ---- the naive forward pass ---- */
 
 static void naive_norm(const double *x, const float *w, const float *b,
@@ -423,10 +425,27 @@ static void test_pieces(struct model *m)
     gpt_free(alone);
 }
 
+/* Weights in a form; NULL: floats. */
+static struct gpt_quant_store *store_of(struct model *m,
+                                        struct gpt_quant_form form)
+{
+    struct gpt_quant_store *store = NULL;
+    struct gpt_err err = {0};
+
+    if (form.type == GPT_F32)
+        return NULL;
+    must(gpt_quant_store_open(&store, m->be, &m->flat, form, &err), &err);
+    for (int64_t i = 0; i < m->flat.n; i++)
+        must(gpt_quant_store_put(store, i, m->w + m->flat.slices[i].offset,
+                                 &err),
+             &err);
+    return store;
+}
+
 /* A prompt of several chunks has the bits that it has when its first chunk is
  * in the slot already, copied from another text or put in by a call of its own.
  */
-static void test_cuts(struct model *m)
+static void test_cuts(struct model *m, struct gpt_quant_form form)
 {
     enum { T = 512 };
     static const int64_t lengths[] = {264, 272, 273, 300, 511, 512};
@@ -434,10 +453,18 @@ static void test_cuts(struct model *m)
     int32_t text[T];
     float *whole = gpt_alloc((size_t)v, sizeof(*whole));
     float *cut = gpt_alloc((size_t)v, sizeof(*cut));
-    struct gpt_decoder *d = decoder_of(m, 1, T);
+    struct gpt_quant_store *store = store_of(m, form);
+    const struct gpt_decoder_options o = {.config = &m->c,
+                                          .flat = &m->flat,
+                                          .act = GPT_F32,
+                                          .slots = 1,
+                                          .positions = T,
+                                          .quant = store};
+    struct gpt_decoder *d = NULL;
     struct gpt_err err = {0};
     int differ = 0;
 
+    must(gpt_decoder_open(&d, m->be, &o, m->device, &err), &err);
     make_text(text, T, v, 90);
     for (size_t i = 0; i < GPT_COUNT(lengths); i++) {
         const int64_t n = lengths[i] - GPT_DECODE_CHUNK;
@@ -455,10 +482,56 @@ static void test_cuts(struct model *m)
              &err);
         differ += memcmp(whole, cut, (size_t)v * sizeof(*cut)) != 0;
     }
-    is_int(differ, 0, "a prompt's bits do not depend on the chunks of a pass");
+    is_int(differ, 0, "%s-%lld: a prompt's bits do not depend on its cuts",
+           gpt_dtype_name(form.type), (long long)form.group);
     gpt_decoder_close(d);
+    gpt_quant_store_close(store);
     gpt_free(whole);
     gpt_free(cut);
+}
+
+/* Rows of products, in the order of calls. */
+static struct {
+    int64_t m[64], n;
+} shapes;
+
+static void note_shape(struct gpt_queue *q, const struct gpt_matmul *op)
+{
+    (void)q;
+    assert(shapes.n < (int64_t)GPT_COUNT(shapes.m));
+    shapes.m[shapes.n++] = op->m;
+}
+
+/* Where sums follow the shapes of products, what comes after a chunk has the
+ * same shapes whether that chunk is there already or not. */
+static void test_shapes(struct model *m)
+{
+    enum { T = 500 };
+    int32_t text[T];
+    float *logits = gpt_alloc((size_t)m->c.vocab_size, sizeof(*logits));
+    struct gpt_backend be = *m->be, *own = m->be;
+    struct gpt_err err = {0};
+
+    be.abilities &= ~(unsigned)GPT_CAN_CHOOSE_SUMS;
+    be.matmul = note_shape;
+    m->be = &be;
+    struct gpt_decoder *d = decoder_of(m, 1, T);
+    shapes.n = 0;
+    make_text(text, T, m->c.vocab_size, 91);
+    must(gpt_decoder_append(d, 0, text, T, GPT_LOGITS_LAST, logits, &err),
+         &err);
+    const int64_t whole = shapes.n;
+    gpt_decoder_truncate(d, 0, GPT_DECODE_CHUNK);
+    must(gpt_decoder_append(d, 0, text + GPT_DECODE_CHUNK, T - GPT_DECODE_CHUNK,
+                            GPT_LOGITS_LAST, logits, &err),
+         &err);
+    const int64_t rest = shapes.n - whole;
+    ok(rest < whole && memcmp(shapes.m + whole - rest, shapes.m + whole,
+                              (size_t)rest * sizeof(*shapes.m)) == 0,
+       "shapes do not depend on what is copied");
+    gpt_decoder_close(d);
+    m->be = own;
+    gpt_free(logits);
 }
 
 /* What is guessed is checked with the bits that the tokens have one by one,
@@ -513,7 +586,11 @@ static void test_together(struct model *m, bool pieces)
     test_few_at_once(m);
     if (pieces) {
         test_pieces(m);
-        test_cuts(m);
+        test_shapes(m);
+        test_cuts(m, (struct gpt_quant_form){GPT_F32, 0});
+        test_cuts(m, (struct gpt_quant_form){GPT_BF16, 0});
+        test_cuts(m, (struct gpt_quant_form){GPT_I8, 0});
+        test_cuts(m, (struct gpt_quant_form){GPT_I8, 32});
     }
 }
 

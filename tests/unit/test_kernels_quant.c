@@ -1,28 +1,42 @@
 /* Products with weights in fewer bits (struct gpt_quant), against sums in
  * double of the numbers that the bits stand for: every form of weights, few
- * rows and many, edges, biases, sums that are added to. Few rows give each row
- * the bits that it has alone. */
+ * rows and many, edges, biases, sums that are added to. Where sums are those of
+ * few rows or of many, parts of a product have the bits that they have in it.
+ */
+#include "cpu/many/many.h"
 #include "tests/unit/kernels.h"
 
 enum { MOST_ROWS = 40 };
 
+/* A product of rows 0.. and columns 0.. of the memory. */
 struct product {
     struct gpt_matmul op;
     struct gpt_quant quant;
     float *a, *c0, *c, *bias;
     uint16_t *wide, *scales; /* wide: values of bf16 */
     int8_t *bytes;
+    double *weights; /* the numbers that the bits stand for */
 };
+
+/* A block of c. */
+struct part {
+    int64_t row, rows, column, columns;
+};
+
+static int64_t scales_a_row(const struct product *p)
+{
+    return p->quant.group ? (p->op.k + 31) / 32 : 1;
+}
 
 static double weight(const struct product *p, int64_t i, int64_t l)
 {
-    int64_t k = p->op.k, groups = p->quant.group ? (k + 31) / 32 : 1;
+    const int64_t k = p->op.k;
 
     if (p->quant.type == GPT_BF16)
         return (double)gpt_bf16_to_f32(p->wide[i * k + l]);
     return p->bytes[i * k + l] *
-           (double)gpt_bf16_to_f32(
-               p->scales[i * groups + (p->quant.group ? l / 32 : 0)]);
+           (double)gpt_bf16_to_f32(p->scales[i * scales_a_row(p) +
+                                             (p->quant.group ? l / 32 : 0)]);
 }
 
 static void run(void *ctx)
@@ -36,78 +50,142 @@ static void run(void *ctx)
 /* Whether rows are summed as each is alone. */
 static bool has_few_rows(const struct gpt_matmul *op)
 {
-    return op->m <= 16 || op->sums == GPT_SUMS_FEW;
+    return op->sums == GPT_SUMS_FEW ||
+           (op->sums == GPT_SUMS_SHAPE && op->m <= 16);
+}
+
+/* How far inputs of a row may be off (backend.h): *part of each, or *whole of
+ * the row's largest. */
+static void input_errors(const struct product *p, double *part, double *whole)
+{
+    const bool few = has_few_rows(&p->op);
+    const bool one_scale = p->quant.type == GPT_I8 && !p->quant.group;
+    /* pairs of bytes are packed together */
+    const bool fixed = one_scale && (few || (cpu_many && p->op.k % 2 == 0));
+
+    *part = few || fixed ? 0 : 0x1p-16;
+    *whole = !fixed ? 0 : few ? 0x1p-27 : 0x1p-22;
 }
 
 /* Products of inputs with the numbers of weights have one rounding, as have
- * sums; inputs of many rows may be kept to 16 bits (kernels/cpu/quant.c). */
+ * sums. */
 static int64_t wrong_elements(const struct product *p)
 {
     const struct gpt_matmul *op = &p->op;
-    double u = 0x1p-24 * (double)(op->k + 4) + (has_few_rows(op) ? 0 : 0x1p-16);
+    const double u = 0x1p-23 * (double)(op->k + 4);
+    double part, whole;
     int64_t wrong = 0;
 
+    input_errors(p, &part, &whole);
     for (int64_t i = 0; i < op->m; i++)
         for (int64_t j = 0; j < op->n; j++) {
-            double sum = op->beta != 0 ? (double)p->c0[i * op->n + j] : 0;
-            double size = 0;
+            const double c0 =
+                op->beta != 0 ? (double)p->c0[i * op->n + j] : 0;
+            const double bias = op->bias ? (double)p->bias[j] : 0;
+            const double *w = p->weights + j * op->k;
+            double sum = 0, size = 0, largest = 0, weights = 0;
 
-            sum += op->bias ? (double)p->bias[j] : 0;
             for (int64_t l = 0; l < op->k; l++) {
-                double t = (double)p->a[i * op->k + l] * weight(p, j, l);
+                const double x = (double)p->a[i * op->lda + l];
 
-                sum += t;
-                size += fabs(t);
+                sum += x * w[l];
+                size += fabs(x * w[l]);
+                largest = fmax(largest, fabs(x));
+                weights += fabs(w[l]);
             }
-            /* and each number of the form may be rounded on the way */
-            wrong += !(fabs((double)p->c[i * op->n + j] - sum) <=
-                       2 * u * (size + fabs(sum) + 2));
+            wrong += !(fabs((double)p->c[i * op->n + j] - (sum + c0 + bias)) <=
+                       u * (size + fabs(c0) + fabs(bias)) + part * size +
+                           whole * largest * weights);
         }
     return wrong;
 }
 
-/* Rows that differ from what each gives alone. */
-static int64_t rows_that_depend(struct product *p)
+/* Whether a part, computed by itself, differs from what c has there. */
+static bool part_differs(const struct product *whole, struct part part)
 {
-    int64_t n = p->op.n, differ = 0, m = p->op.m;
-    float *all = copied(p->c, m * n), *c0 = p->c0;
+    const int64_t n = whole->op.n, k = whole->op.k;
+    const int64_t value = whole->quant.type == GPT_BF16 ? 2 : 1;
+    float *c = copied(whole->c0, whole->op.m * n);
+    struct gpt_quant quant = whole->quant;
+    struct gpt_matmul op = whole->op;
+    const int64_t at = part.row * n + part.column;
+    bool differs = false;
 
-    if (!has_few_rows(&p->op))
-        m = 0;
-    p->op.m = 1;
-    for (int64_t i = 0; i < m; i++) {
-        p->op.a = p->a + i * p->op.k;
-        p->c0 = c0 + i * n;
-        run(p);
-        differ += memcmp(p->c, all + i * n, (size_t)n * sizeof(*all)) != 0;
-    }
-    p->c0 = c0;
-    free(all);
+    quant.values = (const char *)quant.values + part.column * k * value;
+    quant.scales += part.column * scales_a_row(whole);
+    op.quant = &quant;
+    op.m = part.rows;
+    op.n = part.columns;
+    op.ldc = n;
+    op.a = whole->a + part.row * op.lda;
+    op.c = c + at;
+    op.bias = op.bias ? whole->bias + part.column : NULL;
+    be->matmul(q, &op);
+    for (int64_t i = 0; i < part.rows; i++)
+        differs |= memcmp(c + at + i * n, whole->c + at + i * n,
+                          (size_t)part.columns * sizeof(*c)) != 0;
+    free(c);
+    return differs;
+}
+
+/* Parts that depend on what is beside them: rows alone of few, and blocks of
+ * many, whose rows and columns lie elsewhere in them. */
+static int64_t parts_that_depend(const struct product *p)
+{
+    const int64_t m = p->op.m, n = p->op.n, half = (n + 1) / 2;
+    const struct part parts[] = {{0, 17, 0, n},      {m - 17, 17, 0, n},
+                                 {m - 32, 32, 0, n}, {m - 33, 33, 0, n},
+                                 {0, m, n - 16, 16}, {0, m, 0, 33},
+                                 {5, 19, 3, half}};
+    int64_t differ = 0;
+
+    if (has_few_rows(&p->op))
+        for (int64_t i = 0; i < m; i++)
+            differ += part_differs(p, (struct part){i, 1, 0, n});
+    else if (p->op.sums == GPT_SUMS_MANY)
+        for (size_t i = 0; i < GPT_COUNT(parts); i++)
+            differ += part_differs(p, parts[i]);
     return differ;
+}
+
+/* Random values. The last row has an input that is larger than all others, and
+ * the first column has a weight of zero there: its sum shows what the large
+ * input costs the others. */
+static void fill(struct product *p)
+{
+    const int64_t n = p->op.n, k = p->op.k, large = k / 2;
+
+    for (int64_t i = 0; i < n * k; i++) {
+        p->wide[i] = gpt_f32_to_bf16((float)rnd());
+        p->bytes[i] = (int8_t)rnd_int(-127, 127);
+    }
+    for (int64_t i = 0; i < n * scales_a_row(p); i++)
+        p->scales[i] = gpt_f32_to_bf16((float)(1.5 + rnd()) / 127);
+    p->a[(p->op.m - 1) * p->op.lda + large] = 0x1p13F;
+    p->wide[large] = 0;
+    p->bytes[large] = 0;
+    for (int64_t i = 0; i < n * k; i++)
+        p->weights[i] = weight(p, i / k, i % k);
 }
 
 static void check(enum gpt_dtype type, int64_t group, int64_t m, int64_t n,
                   int64_t k, bool bias, float beta, enum gpt_sums sums)
 {
-    int64_t groups = group ? (k + 31) / 32 : 1;
+    const int64_t lda = sums == GPT_SUMS_MANY ? k + 3 : k;
     struct product p = {
-        .op = {.m = m, .n = n, .k = k, .tb = true, .act = GPT_F32,
+        .op = {.m = m, .n = n, .k = k, .lda = lda, .tb = true, .act = GPT_F32,
                .c_type = GPT_F32, .beta = beta, .sums = sums,
                .epilogue = bias ? GPT_EPI_BIAS : GPT_EPI_NONE},
         .quant = {.type = type, .group = group},
-        .a = rnd_floats(m * k, 1), .c0 = rnd_floats(m * n, 1),
+        .a = rnd_floats(m * lda, 1), .c0 = rnd_floats(m * n, 1),
         .c = poisoned(m * n), .bias = rnd_floats(n, 1),
         .wide = malloc((size_t)(n * k + 1) * sizeof(*p.wide)),
-        .scales = malloc((size_t)(n * groups) * sizeof(*p.scales)),
+        .scales = malloc((size_t)(n * (k + 31)) * sizeof(*p.scales)),
         .bytes = malloc((size_t)(n * k + 1)),
+        .weights = malloc((size_t)(n * k + 1) * sizeof(*p.weights)),
     };
 
-    for (int64_t i = 0; i < n * k; i++) {
-        p.wide[i] = gpt_f32_to_bf16((float)rnd());
-        p.bytes[i] = (int8_t)rnd_int(-127, 127);
-    }
-    for (int64_t i = 0; i < n * groups; i++)
-        p.scales[i] = gpt_f32_to_bf16((float)(1.5 + rnd()) / 127);
+    fill(&p);
     p.quant.values = type == GPT_BF16 ? (void *)p.wide : (void *)p.bytes;
     p.quant.scales = p.scales;
     p.op.quant = &p.quant;
@@ -119,19 +197,41 @@ static void check(enum gpt_dtype type, int64_t group, int64_t m, int64_t n,
            setting, gpt_dtype_name(type), (long long)group, (long long)m,
            (long long)n, (long long)k);
     ok(same, "%s: equal for 1, 2, 3 threads", setting);
-    is_int(rows_that_depend(&p), 0, "%s: rows that depend on others", setting);
+    is_int(parts_that_depend(&p), 0, "%s: parts that depend on others",
+           setting);
     free(p.a), free(p.c0), free(p.c), free(p.bias);
-    free(p.wide), free(p.scales), free(p.bytes);
+    free(p.wide), free(p.scales), free(p.bytes), free(p.weights);
+}
+
+static const struct {
+    enum gpt_dtype type;
+    int64_t group;
+} forms[] = {{GPT_BF16, 0}, {GPT_I8, 0}, {GPT_I8, 32}};
+
+/* Prompts: rows longer than what many/ packs at a time, up to those whose sums
+ * of bytes would not fit into 32 bits. */
+static void long_rows(void)
+{
+    static const int64_t sizes[][3] = {
+        {33, 37, 1537}, {65, 37, 3074}, {17, 37, 6200}, {17, 2, 140000}};
+
+    for (size_t f = 0; f < GPT_COUNT(forms); f++)
+        for (size_t i = 0; i < GPT_COUNT(sizes); i++)
+            check(forms[f].type, forms[f].group, sizes[i][0], sizes[i][1],
+                  sizes[i][2], true, i % 2, GPT_SUMS_SHAPE);
+    for (size_t f = 0; f < GPT_COUNT(forms); f++) {
+        check(forms[f].type, forms[f].group, MOST_ROWS, 52, 3074, true, 1,
+              GPT_SUMS_MANY);
+        check(forms[f].type, forms[f].group, MOST_ROWS, 70, 200, false, 0,
+              GPT_SUMS_MANY);
+    }
 }
 
 static void body(void)
 {
     static const int64_t rows[] = {1, 2, 3, 4, 5, 8, 11, 16, 17, MOST_ROWS};
-    static const struct {
-        enum gpt_dtype type;
-        int64_t group;
-    } forms[] = {{GPT_BF16, 0}, {GPT_I8, 0}, {GPT_I8, 32}};
 
+    long_rows();
     /* more columns than are made floats at once */
     for (size_t f = 0; f < GPT_COUNT(forms); f++)
         check(forms[f].type, forms[f].group, 17, 1600, 33, true, 1,

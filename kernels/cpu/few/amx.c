@@ -7,18 +7,13 @@
  * 2^-126. */
 #include "cpu/few/few.h"
 #include "cpu/pair/pack.h"
+#include "cpu/pair/rows.h"
 #include "cpu/pair/tiles.h"
 
 #include <immintrin.h>
-#include <math.h>
 #include <string.h>
 
 enum { SIDE = 16, TILE_BYTES = FEW_TILES / 3 };
-
-static inline __mmask16 lanes_of(int64_t n)
-{
-    return n >= 16 ? 0xffff : n > 0 ? (__mmask16)((1U << n) - 1) : 0;
-}
 
 static inline int64_t parts_of(const struct cpu_few_inputs *in)
 {
@@ -32,31 +27,6 @@ static inline int64_t group_begin(const struct cpu_few_inputs *in, int64_t g)
 }
 
 /* ---- inputs ---- */
-
-/* The least power of two by which no element is past 127. A row with numbers
- * that are infinite, or none, has no unit, and its results are no numbers. */
-static float unit_of(const float *x, int64_t k)
-{
-    /* the largest alone is wanted: a maximum passes over NaN, so that what is
-     * no number is looked for beside it */
-    __m512 top = _mm512_setzero_ps();
-    __mmask16 wrong = 0;
-    int power;
-
-    for (int64_t l = 0; l < k; l += 16) {
-        const __m512 v = _mm512_abs_ps(
-            _mm512_maskz_loadu_ps(lanes_of(k - l), x + l));
-
-        top = _mm512_max_ps(top, v);
-        wrong |= _mm512_cmp_ps_mask(v, _mm512_set1_ps(INFINITY), _CMP_NLT_UQ);
-    }
-    if (wrong)
-        return NAN;
-    if (frexpf(_mm512_reduce_max_ps(top), &power) > 127 / 128.0F)
-        power++;
-    /* the inverse of the unit is a number, too */
-    return ldexpf(1, power < -100 ? -107 : power - 7);
-}
 
 static void measure_inputs(const struct cpu_few_inputs *in)
 {
@@ -80,8 +50,8 @@ static inline __m128i digits_of(__m512 x, float unit, int64_t part)
 }
 
 /* 64 bytes of a column: digits of 64 floats, or of the n that there are. */
-static void put_digits(char *to, const float *x, int64_t n, float unit,
-                       int64_t part)
+static void put_digit(char *to, const float *x, int64_t n, float unit,
+                      int64_t part)
 {
     for (int64_t l = 0; l < FEW_CHUNK; l += 16)
         _mm_store_si128(
@@ -99,7 +69,7 @@ static inline __m512 upper(__m512 x)
 }
 
 /* 64 bytes of a column: bf16 number `part` of 32 floats, or of the n. */
-static void put_bf16(char *to, const float *x, int64_t n, int64_t part)
+static void put_part(char *to, const float *x, int64_t n, int64_t part)
 {
     const __m512i odd = _mm512_set_epi16(
         63, 61, 59, 57, 55, 53, 51, 49, 47, 45, 43, 41, 39, 37, 35, 33, 31, 29,
@@ -134,9 +104,9 @@ static void pack_chunk_of(const struct cpu_few_inputs *in, int64_t i)
             const float *x = in->x + (first + t) * in->ldx + at;
 
             if (in->bytes)
-                put_digits(column, x, n, in->units[first + t], part);
+                put_digit(column, x, n, in->units[first + t], part);
             else
-                put_bf16(column, x, n, part);
+                put_part(column, x, n, part);
         }
     for (int64_t j = 0; j < parts_of(in) * m; j += SIDE, to += TILE)
         transpose_pairs(to, from + j * FEW_CHUNK / 2, FEW_CHUNK / 2);
@@ -313,18 +283,18 @@ static void put_results(const struct cpu_few_strip *s, const float *sums,
     float *y = s->y + text * s->ldy + at;
     __m512 v = _mm512_i32gather_ps(rows, sums, 4);
 
-    if (s->in->bytes) {
-        const __m256i scales =
-            _mm256_maskz_loadu_epi16(lanes, s->scales + s->row + at);
-        const __m512i wide =
-            _mm512_slli_epi32(_mm512_cvtepu16_epi32(scales), 16);
+    __m512 scale = _mm512_set1_ps(1), old = _mm512_setzero_ps();
 
+    /* floats are multiplied by one, and stay what they are */
+    if (s->in->bytes) {
         /* the unit is a power of two: only the scale's product is rounded */
         v = _mm512_mul_ps(v, _mm512_set1_ps(s->in->units[text]));
-        v = _mm512_mul_ps(v, _mm512_castsi512_ps(wide));
+        scale = wide(
+            _mm256_maskz_loadu_epi16(lanes, s->scales + s->row + at));
     }
     if (s->add)
-        v = _mm512_add_ps(v, _mm512_maskz_loadu_ps(lanes, y));
+        old = _mm512_maskz_loadu_ps(lanes, y);
+    v = times(v, scale, s->add, old);
     _mm512_mask_storeu_ps(y, lanes, v);
 }
 

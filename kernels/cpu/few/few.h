@@ -9,8 +9,8 @@
  *   bf16   a float is the sum of three numbers of bf16, which hold its 24 bits.
  *          Products are exact, and sums are those of floats.
  *   int8   a float is four bytes, digits of 7 bits of a fixed point of its row:
- *          to multiples of 2^-28 of about the row's largest. Sums of products
- *          of bytes are exact, and rounded when they become floats.
+ *          off by up to 2^-27 of the row's largest. Sums of products of bytes
+ *          are exact, and rounded when they become floats.
  * No column has a part in another one's sums, so that an element's bits depend
  * on its row of inputs and its row of weights alone.
  *

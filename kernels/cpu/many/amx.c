@@ -6,44 +6,14 @@
  * 2^-126. */
 #include "cpu/many/many.h"
 #include "cpu/pair/pack.h"
+#include "cpu/pair/rows.h"
 #include "cpu/pair/tiles.h"
 
 #include <immintrin.h>
-#include <math.h>
 
 enum { TILE_BYTES = MANY_TILES / 2 };
 
-static inline __mmask16 lanes_of(int64_t n)
-{
-    return n >= 16 ? 0xffff : n > 0 ? (__mmask16)((1U << n) - 1) : 0;
-}
-
 /* ---- inputs ---- */
-
-/* The least power of two by which no element is past 127. A row with numbers
- * that are infinite, or none, has no unit, and its results are no numbers. */
-static float unit_of(const float *x, int64_t k)
-{
-    /* a maximum passes over NaN, so that what is no number is looked for
-     * beside it */
-    __m512 top = _mm512_setzero_ps();
-    __mmask16 wrong = 0;
-    int power;
-
-    for (int64_t l = 0; l < k; l += 16) {
-        const __m512 v = _mm512_abs_ps(
-            _mm512_maskz_loadu_ps(lanes_of(k - l), x + l));
-
-        top = _mm512_max_ps(top, v);
-        wrong |= _mm512_cmp_ps_mask(v, _mm512_set1_ps(INFINITY), _CMP_NLT_UQ);
-    }
-    if (wrong)
-        return NAN;
-    if (frexpf(_mm512_reduce_max_ps(top), &power) > 127 / 128.0F)
-        power++;
-    /* the inverse of the unit is a number, too */
-    return ldexpf(1, power < -100 ? -107 : power - 7);
-}
 
 /* Bytes of 16 whole numbers. The first one has the sign; the others count up
  * from it, without a sign. */
@@ -57,32 +27,24 @@ static inline void put_digits(char *to, int64_t apart, __m512i x)
         _mm_store_si128((__m128i *)(void *)(to + part * apart), digits[part]);
 }
 
-/* Rows of tiles are 64 bytes of one row of inputs: a row is written from chunk
- * to chunk, in the order in which its floats are read. */
-static void put_row_of_bytes(char *to, const float *x, int64_t k,
-                             int64_t chunks, float unit)
+/* A chunk of a row, of which n floats are left; its parts lie `apart`. */
+static inline void put_bytes(char *to, int64_t apart, const float *x, int64_t n,
+                             float unit)
 {
     /* units are powers of two: only what comes after three digits is rounded */
     const __m512 factor = _mm512_set1_ps(65536 / unit);
 
-    for (int64_t l = 0; l < chunks * MANY_CHUNK; l += 16) {
-        const __m512 v = _mm512_maskz_loadu_ps(lanes_of(k - l), x + l);
-        const int64_t at = l / MANY_CHUNK * MANY_TILES + l % MANY_CHUNK;
+    for (int64_t l = 0; l < MANY_CHUNK; l += 16) {
+        const __m512 v = _mm512_maskz_loadu_ps(lanes_of(n - l), x + l);
 
-        put_digits(to + at, chunks * MANY_TILES,
+        put_digits(to + l, apart,
                    _mm512_cvtps_epi32(_mm512_mul_ps(v, factor)));
     }
 }
 
-static inline __m512 wide(__m256i x)
-{
-    return _mm512_castsi512_ps(
-        _mm512_slli_epi32(_mm512_cvtepu16_epi32(x), 16));
-}
-
 /* Both parts of 32 floats, of which there are n. What the first part leaves of
  * a float is exact; the second part rounds that to its 8 bits. */
-static inline void put_bf16(char *to, const float *x, int64_t n)
+static inline void put_parts(char *to, const float *x, int64_t n)
 {
     const __m512 a = _mm512_maskz_loadu_ps(lanes_of(n), x);
     const __m512 b = _mm512_maskz_loadu_ps(lanes_of(n - 16), x + 16);
@@ -97,28 +59,34 @@ static inline void put_bf16(char *to, const float *x, int64_t n)
                        (__m512i)_mm512_cvtne2ps_pbh(rest_b, rest_a));
 }
 
-/* A panel at the end of the matrix has rows of zeros: they cost what others do,
- * and their sums go nowhere. */
-static void pack_inputs(const struct cpu_many_inputs *in, int64_t panel)
+static void measure_row(const struct cpu_many_inputs *in, int64_t row)
 {
-    const int64_t chunks = cpu_many_chunks(in), first = panel * MANY_SIDE;
+    in->units[row] = unit_of(in->x + row * in->ldx, in->k);
+}
+
+/* Rows of tiles are 64 bytes of one row of inputs: a row is written from chunk
+ * to chunk, in the order in which its floats are read. A panel at the end of
+ * the matrix has rows of zeros: they cost what others do, and their sums go
+ * nowhere. */
+static void pack_inputs(const struct cpu_many_inputs *in, int64_t panel,
+                        int64_t begin, int64_t end)
+{
+    const int64_t first = panel * MANY_SIDE;
+    const int64_t part = cpu_many_chunks(in) * MANY_TILES;
     char *to = in->packed + panel * cpu_many_panel(in);
 
     for (int64_t r = 0; r < MANY_SIDE; r++, to += MANY_CHUNK) {
         const bool there = first + r < in->m;
         const float *x = in->x + (there ? first + r : 0) * in->ldx;
+        const float unit = there && in->bytes ? in->units[first + r] : 1;
         const int64_t k = there ? in->k : 0;
 
-        if (in->bytes) {
-            const float unit = unit_of(x, k);
-
-            put_row_of_bytes(to, x, k, chunks, unit);
-            if (there)
-                in->units[first + r] = unit;
-            continue;
-        }
-        for (int64_t c = 0; c < chunks; c++)
-            put_bf16(to + 2 * c * MANY_TILES, x + 32 * c, k - 32 * c);
+        for (int64_t c = begin; c < end; c++)
+            if (in->bytes)
+                put_bytes(to + c * MANY_TILES, part, x + 64 * c, k - 64 * c,
+                          unit);
+            else
+                put_parts(to + 2 * c * MANY_TILES, x + 32 * c, k - 32 * c);
     }
 }
 
@@ -137,7 +105,7 @@ static void pack_weights(const struct cpu_many_block *b)
         const struct cpu_pair_band band = {
             .from = (const uint16_t *)(const void *)from,
             .ld = row,
-            .rows = b->columns - j,
+            .rows = b->columns - j < MANY_SIDE ? b->columns - j : MANY_SIDE,
             .columns = row - at < most ? row - at : most,
             .to = (uint16_t *)(void *)(b->packed +
                                        j / MANY_SIDE * b->chunks * MANY_TILES),
@@ -283,9 +251,8 @@ struct place {
     bool add;
 };
 
-/* Sixteen sums of the parts of a row of inputs, the smallest first. The unit is
- * a power of two: only the scale's product is rounded. */
-static inline __m512 joined(const float *sums, __m512 unit, __m512 scale)
+/* Sixteen sums of the parts of a row of inputs, the smallest first. */
+static inline __m512 joined(const float *sums, float unit)
 {
     const __m512 base = _mm512_set1_ps(1 / 256.0F);
     const int32_t *whole = (const int32_t *)(const void *)sums;
@@ -296,17 +263,18 @@ static inline __m512 joined(const float *sums, __m512 unit, __m512 scale)
             v, part == 2 ? _mm512_setzero_ps() : base,
             _mm512_cvtepi32_ps(_mm512_load_si512(
                 whole + part * MANY_SIDE * MANY_SIDE)));
-    return _mm512_mul_ps(_mm512_mul_ps(v, unit), scale);
+    return _mm512_mul_ps(v, _mm512_set1_ps(unit));
 }
 
 /* The edges of the matrix: rows that are not there are left out, and columns by
- * the mask of lanes. */
+ * the mask of lanes. The unit of bytes is a power of two: only the scale's
+ * product is rounded. */
 static inline void put_sixteen(const struct place *p, const float *sums,
                                int64_t at)
 {
     const __mmask16 lanes = lanes_of(p->columns - at);
     const bool bytes = p->b->in->bytes;
-    __m512 scale = _mm512_setzero_ps(), v;
+    __m512 scale = _mm512_set1_ps(1), old = _mm512_setzero_ps(), v;
 
     if (lanes == 0)
         return;
@@ -318,12 +286,12 @@ static inline void put_sixteen(const struct place *p, const float *sums,
 
         if (bytes)
             v = joined(sums + r * MANY_SIDE + at,
-                       _mm512_set1_ps(p->b->in->units[p->row + r]), scale);
+                       p->b->in->units[p->row + r]);
         else
             v = _mm512_load_ps(sums + r * MANY_SIDE + at);
         if (p->add)
-            v = _mm512_add_ps(v, _mm512_maskz_loadu_ps(lanes, y));
-        _mm512_mask_storeu_ps(y, lanes, v);
+            old = _mm512_maskz_loadu_ps(lanes, y);
+        _mm512_mask_storeu_ps(y, lanes, times(v, scale, p->add, old));
     }
 }
 
@@ -376,5 +344,5 @@ static void multiply_panel(struct cpu_many_block *b, int64_t panel, float *y,
     }
 }
 
-const struct cpu_many cpu_many_amx = {pack_inputs, pack_weights,
+const struct cpu_many cpu_many_amx = {measure_row, pack_inputs, pack_weights,
                                       multiply_panel};

@@ -7,9 +7,9 @@
  * factors are multiplied with:
  *   bf16   a float is the sum of two numbers of bf16, which hold 16 of its 24
  *          bits. Products are exact, and sums are those of floats.
- *   int8   a float is three bytes, the digits of a fixed point of its row: to
- *          multiples of 2^-22 of about the row's largest. Sums of products of
- *          bytes are exact, and rounded when they become floats.
+ *   int8   a float is three bytes, the digits of a fixed point of its row: off
+ *          by up to 2^-22 of the row's largest. Sums of products of bytes are
+ *          exact in a block, and rounded when they become floats.
  * An element's sum is made in the order of k alone: its bits depend on its row
  * of inputs and its row of weights, and on nothing beside them.
  *
@@ -23,7 +23,7 @@
 #include "backend.h"
 
 enum { MANY_SIDE = 32, MANY_CHUNK = 64, MANY_TILES = 2048 };
-/* The longest row of bytes: its sums have 32 bits. */
+/* Bytes of k of the longest block: its sums of bytes have 32 bits. */
 enum { MANY_MOST_BYTES = 1 << 16 };
 
 /* Rows of inputs (m, k), ldx floats apart. */
@@ -84,8 +84,11 @@ static inline int64_t cpu_many_turns(const struct cpu_many_block *b)
 }
 
 struct cpu_many {
-    /* 32 rows of inputs from row 32 * panel on */
-    void (*pack_inputs)(const struct cpu_many_inputs *in, int64_t panel);
+    /* finds a row's unit; before it is packed, where weights are bytes */
+    void (*measure)(const struct cpu_many_inputs *in, int64_t row);
+    /* chunks begin..end of 32 rows of inputs from row 32 * panel on */
+    void (*pack_inputs)(const struct cpu_many_inputs *in, int64_t panel,
+                        int64_t begin, int64_t end);
     void (*pack_weights)(const struct cpu_many_block *block);
     /* Those inputs times a packed block, over its chunks: y (rows, columns),
      * ldy floats apart; add: y += instead of y =. Between begin() and end() of

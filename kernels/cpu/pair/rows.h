@@ -1,0 +1,60 @@
+/* What tiles need of rows of floats, by AVX-512: reading their ends, and the
+ * unit in which bytes count them. Start at unit_of(). */
+#ifndef GPT_KERNELS_CPU_PAIR_ROWS_H
+#define GPT_KERNELS_CPU_PAIR_ROWS_H
+
+#include <immintrin.h>
+#include <math.h>
+#include <stdbool.h>
+#include <stdint.h>
+
+#ifdef __AVX512F__ /* as in the files that use it */
+
+/* The first n of 16 lanes; n may be below 0 or past 16. */
+static inline __mmask16 lanes_of(int64_t n)
+{
+    return n >= 16 ? 0xffff : n > 0 ? (__mmask16)((1U << n) - 1) : 0;
+}
+
+/* 16 values of bf16 as floats. */
+static inline __m512 wide(__m256i x)
+{
+    return _mm512_castsi512_ps(
+        _mm512_slli_epi32(_mm512_cvtepu16_epi32(x), 16));
+}
+
+/* The least power of two by which no element is past 127. A row with numbers
+ * that are infinite, or none, has no unit, and its results are no numbers. */
+static inline float unit_of(const float *x, int64_t k)
+{
+    /* a maximum passes over NaN, so that what is no number is looked for
+     * beside it */
+    __m512 top = _mm512_setzero_ps();
+    __mmask16 wrong = 0;
+    int power;
+
+    for (int64_t l = 0; l < k; l += 16) {
+        const __m512 v = _mm512_abs_ps(
+            _mm512_maskz_loadu_ps(lanes_of(k - l), x + l));
+
+        top = _mm512_max_ps(top, v);
+        wrong |= _mm512_cmp_ps_mask(v, _mm512_set1_ps(INFINITY), _CMP_NLT_UQ);
+    }
+    if (wrong)
+        return NAN;
+    if (frexpf(_mm512_reduce_max_ps(top), &power) > 127 / 128.0F)
+        power++;
+    /* the inverse of the unit is a number, too */
+    return ldexpf(1, power < -100 ? -107 : power - 7);
+}
+
+/* v times a factor, or y + that. The product that is added is not rounded,
+ * which is said here: a compiler that may choose could do so in one copy of the
+ * code alone, and bits would depend on a column's place. */
+static inline __m512 times(__m512 v, __m512 factor, bool add, __m512 y)
+{
+    return add ? _mm512_fmadd_ps(v, factor, y) : _mm512_mul_ps(v, factor);
+}
+
+#endif
+#endif
