@@ -617,7 +617,9 @@ int gpt_backend_open(struct gpt_backend **be, const char *device,
                      struct gpt_err *err) GPT_MUST_USE;
 
 /* The table of a GPU of so many bytes that is not here, for plans of its
- * memory: sizes alone, no operation. hopper: of compute capability 9.0. */
+ * memory: sizes alone, no operation. hopper: of compute capability 9.0, with
+ * the kernels for that; without them (as with GPT_CUDA_FLASH=mma-backward)
+ * attention's backward wants less. */
 void gpt_backend_planned(struct gpt_backend *be, int64_t memory, bool hopper);
 
 /* The names of devices, NULL-terminated; "cuda:N" is one, too. */

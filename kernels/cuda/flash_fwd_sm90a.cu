@@ -153,14 +153,15 @@ struct kept {
     uint32_t of[2];
 };
 
-/* at: the counter of (the warp's first query, the tile's first key); half: the
- * warp sees no key of the second half. */
-static __device__ struct kept keep_of(const struct attn_shape &s, uint64_t at, bool half)
+/* at: the counter of (the warp's first query, the tile's first key); one_half:
+ * the warp sees no key of the second half. */
+static __device__ struct kept keep_of(const struct attn_shape &s, uint64_t at,
+                                      bool one_half)
 {
     struct kept k = {};
 
     k.of[0] = flash_keep_rows<N / 2>(s.drop, at, s.t);
-    if (!half)
+    if (!one_half)
         k.of[1] = flash_keep_rows<N / 2>(s.drop, at + KEYS / 2, s.t);
     return k;
 }

@@ -1181,7 +1181,15 @@ static void failures(void)
 static void plans(const char *arch, bool hopper)
 {
     struct gpt_backend planned;
-    struct gpt_attn op = {.b = 2, .t = 70, .h = 3, .g = 1, .act = GPT_BF16};
+    const struct gpt_attn ops[] = {
+        {.b = 2, .t = 70, .h = 3, .g = 1, .d = 64, .act = GPT_BF16},
+        {.b = 2, .t = 70, .h = 3, .g = 1, .d = 128, .act = GPT_F16},
+        {.b = 2, .t = 70, .h = 3, .g = 1, .d = 192, .act = GPT_BF16},
+        {.b = 2, .t = 70, .h = 3, .g = 1, .d = 37, .act = GPT_BF16},
+        {.b = 2, .t = 70, .h = 3, .g = 1, .d = 64, .act = GPT_F32},
+        {.b = 2, .t = 70, .h = 3, .g = 1, .d = 64, .act = GPT_BF16,
+         .softcap = 2},
+    };
     int64_t left, memory;
 
     reopen("GPT_CUDA_EMU_ARCH", arch);
@@ -1190,11 +1198,12 @@ static void plans(const char *arch, bool hopper)
     is_int(planned.logits_bytes, dev_be->logits_bytes, "logits of a plan");
     is_int(planned.abilities & dev_be->abilities, planned.abilities,
            "what it can do");
-    for (op.d = 64; op.d <= 192; op.d += 64)
-        is_int((int64_t)planned.attn_scratch(&op),
-               (int64_t)dev_be->attn_scratch(&op),
-               "attention's scratch, heads of %lld on sm_%s", (long long)op.d,
-               arch);
+    for (size_t i = 0; i < GPT_COUNT(ops); i++)
+        is_int((int64_t)planned.attn_scratch(&ops[i]),
+               (int64_t)dev_be->attn_scratch(&ops[i]),
+               "attention's scratch, %s, heads of %lld, cap %g on sm_%s",
+               gpt_dtype_name(ops[i].act), (long long)ops[i].d,
+               (double)ops[i].softcap, arch);
 }
 
 /* What shared memory limits depends on the GPU: Hopper trains rows that others
