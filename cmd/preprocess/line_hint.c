@@ -24,7 +24,10 @@ static const char *through(char command[COMMAND],
 {
     int n;
 
-    if (c->pipe)
+    if (c->pipe && c->packed)
+        n = snprintf(command, COMMAND, "| %s -dc | %s before gpt-preprocess",
+                     c->packed, filter);
+    else if (c->pipe)
         n = snprintf(command, COMMAND, "| %s before gpt-preprocess", filter);
     else if (c->packed)
         n = snprintf(command, COMMAND, "%s -dc <'%s' | %s >new.jsonl",

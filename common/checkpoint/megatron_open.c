@@ -45,9 +45,29 @@ static bool parse_rank(const char *name, int64_t *tp, int64_t *pp, int *parts)
     return *at == '\0' && *parts > 0;
 }
 
-/* A directory of any rank makes one: what a copy in part lacks is reported when
- * it is opened. */
-static bool is_iteration(const char *dir)
+/* Whether a directory of a rank holds a file of Megatron-LM's. */
+static bool is_rank(const char *dir, const char *name)
+{
+    static const char *const files[] = {GPT_MEGATRON_FILE, "model_rng.pt",
+                                        GPT_MEGATRON_SHARDS};
+    char file[GPT_PATH_BYTES];
+    int64_t tp, pp;
+    int parts;
+
+    if (!parse_rank(name, &tp, &pp, &parts))
+        return false;
+    for (size_t i = 0; i < GPT_COUNT(files); i++) {
+        snprintf(file, sizeof(file), "%s/%s", name, files[i]);
+        if (gpt_path_holds(dir, file))
+            return true;
+    }
+    return false;
+}
+
+/* A file of any rank makes one, and in a root, which names iterations, the
+ * directory of a rank: what a copy in part lacks is reported when it is opened.
+ */
+static bool is_iteration(const char *dir, bool in_root)
 {
     int64_t tp, pp;
     int parts;
@@ -55,7 +75,8 @@ static bool is_iteration(const char *dir)
     DIR *d = found ? NULL : opendir(dir);
 
     for (struct dirent *e; d && !found && (e = readdir(d));)
-        found = parse_rank(e->d_name, &tp, &pp, &parts);
+        found = in_root ? parse_rank(e->d_name, &tp, &pp, &parts)
+                        : is_rank(dir, e->d_name);
     if (d)
         closedir(d);
     return found;
@@ -77,7 +98,7 @@ static bool has_iterations(const char *root)
                  strcmp(e->d_name, GPT_MEGATRON_RELEASE) == 0) &&
                 gpt_path_join(path, sizeof(path), root, e->d_name, NULL) ==
                     GPT_OK &&
-                is_iteration(path);
+                is_iteration(path, true);
     closedir(d);
     return found;
 }
@@ -107,7 +128,7 @@ bool gpt_megatron_find(char *dir, size_t cap, const char *path,
     char word[TRACKER_BYTES];
 
     /* the directory of an iteration needs no tracker: users copy it alone */
-    if (iteration < 0 && is_iteration(path)) {
+    if (iteration < 0 && is_iteration(path, false)) {
         snprintf(dir, cap, "%s", path);
         return true;
     }
@@ -116,12 +137,12 @@ bool gpt_megatron_find(char *dir, size_t cap, const char *path,
             return false;
         if (strcmp(word, GPT_MEGATRON_RELEASE) == 0)
             return gpt_path_join(dir, cap, path, word, NULL) == GPT_OK &&
-                   is_iteration(dir);
+                   is_iteration(dir, true);
         if (!gpt_parse_int(word, &iteration) || iteration < 0)
             return false;
     }
     return gpt_checkpoint_path(dir, cap, path, iteration, NULL) == GPT_OK &&
-           is_iteration(dir);
+           is_iteration(dir, true);
 }
 
 /* ---- the ranks ---- */

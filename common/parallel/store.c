@@ -299,10 +299,10 @@ static void parse_report(const char *report, struct gpt_err *failure)
 
 /* ---- open and close ---- */
 
-/* What listens on the port may be no store, and say nothing: the limit is that
- * of meeting, and a signal ends the wait. */
-static int await_greeting(struct gpt_store *s, double timeout,
-                          struct gpt_err *err)
+/* What listens on the port may be no store, and say nothing, or a part of an
+ * answer: the limit is that of meeting, and a signal ends the wait. */
+static int await_bytes(struct gpt_store *s, double timeout,
+                       struct gpt_err *err)
 {
     const struct gpt_wait wait =
         gpt_wait_begin(fmin(timeout, ANSWER_SECONDS));
@@ -317,6 +317,19 @@ static int await_greeting(struct gpt_store *s, double timeout,
                             s->where, wait.limit);
     }
     return GPT_OK;
+}
+
+/* Returns when `size` bytes are there, or the connection is at its end. */
+static int await_greeting(struct gpt_store *s, int size, double timeout,
+                          struct gpt_err *err)
+{
+    const int one = 1;
+    int status;
+
+    (void)setsockopt(s->fd, SOL_SOCKET, SO_RCVLOWAT, &size, sizeof(size));
+    status = await_bytes(s, timeout, err);
+    (void)setsockopt(s->fd, SOL_SOCKET, SO_RCVLOWAT, &one, sizeof(one));
+    return status;
 }
 
 /* Sends VALIDATE, which has no answer, and PING, which has: the answer shows
@@ -335,7 +348,7 @@ static int greet(struct gpt_store *s, double timeout, struct gpt_err *err)
         gpt_wire_put_u32(&s->request, nonce) != GPT_OK)
         return no_memory(err);
     GPT_TRY(send_request(s, err));
-    GPT_TRY(await_greeting(s, timeout, err));
+    GPT_TRY(await_greeting(s, sizeof(raw), timeout, err));
     if (read_reply(s, raw, sizeof(raw), err) != GPT_OK ||
         gpt_get_u32(raw) != nonce)
         return gpt_fail(err, GPT_EIO,

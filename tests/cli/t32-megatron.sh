@@ -40,6 +40,12 @@ out_has '"format":"megatron"'
 out_has '"layout":{"tensor_parallel":2,"pipeline_parallel":2},"iteration":1234'
 out_has '"consumed_train_samples":4936'
 
+# ---- what a directory is ----
+cp -r "$golden/hf" named
+mkdir named/mp_rank_00
+expect 0 'a name alone makes no ranks' gpt-reshape inspect named
+out_has 'huggingface'
+
 # ---- messages ----
 damage() {
     rm -rf bad

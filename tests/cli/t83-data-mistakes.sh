@@ -93,6 +93,9 @@ expect 0 'and makes what is read' pp new.jsonl packed
 expect 3 'and in a pipe' sh -c "gzip -dc mark.jsonl.gz |
     gpt-preprocess --input - --output-prefix u $tok"
 says '(standard input):1' '| sed' "' before gpt-preprocess removes the mark"
+expect 3 'and compressed in a pipe' sh -c "cat mark.jsonl.gz |
+    gpt-preprocess --input - --output-prefix u $tok"
+says '| gzip -dc | sed' "' before gpt-preprocess removes the mark"
 mkfifo mark.pipe
 gzip -dc mark.jsonl.gz >mark.pipe &
 expect 3 'of any name' pp mark.pipe u

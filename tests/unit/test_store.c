@@ -563,6 +563,20 @@ static void *answer_nonsense(void *arg)
     return NULL;
 }
 
+/* A byte of an answer is none. */
+static void *answer_in_part(void *arg)
+{
+    int fd = accept(*(int *)arg, NULL, NULL);
+    char byte;
+
+    if (send(fd, "n", 1, MSG_NOSIGNAL) != 1)
+        exit(1);
+    while (recv(fd, &byte, 1, 0) > 0)
+        continue;
+    close(fd);
+    return NULL;
+}
+
 static void test_unreachable(void)
 {
     struct gpt_launch_env l = launch(2, 1, free_port(), false);
@@ -594,6 +608,11 @@ static void test_unreachable(void)
     l.port = ntohs(at.sin_port);
     ok(gpt_store_open(&s, &l, 1, &err) == GPT_EIO &&
            strstr(err.text, "does not speak the protocol"),
+       "%s", err.text);
+    pthread_join(thread, NULL);
+    pthread_create(&thread, NULL, answer_in_part, &fd);
+    ok(gpt_store_open(&s, &l, 0.3, &err) == GPT_EIO &&
+           strstr(err.text, "does not answer within 0.3 s"),
        "%s", err.text);
     pthread_join(thread, NULL);
     /* nobody accepts: the connection waits in the kernel */
