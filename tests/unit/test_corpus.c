@@ -204,8 +204,8 @@ static void test_refused(void)
 
     o.split = "0,100,0";
     is_int(gpt_corpus_open(&c, &o, &err), GPT_EUSAGE, "no share to train on");
-    ok(strstr(err.text, "split '0,100,0' leaves nothing"), "says: %s",
-       err.text);
+    ok(strstr(err.text, "split '0,100,0' has no share for training"),
+       "says: %s", err.text);
 
     o = options(absent, 1);
     is_int(gpt_corpus_open(&c, &o, &err), GPT_EIO, "no such data set");
