@@ -285,10 +285,7 @@ int64_t gpt_launch_env_local_rank(void)
     const struct launcher *w;
     struct gpt_launch_env l;
 
-    if (find_ranks(&l, &w, NULL) != GPT_OK)
-        return 0;
-    return w && w->local_rank && text_of(w->local_rank) ? l.local_rank
-                                                        : l.rank;
+    return find_ranks(&l, &w, NULL) == GPT_OK ? l.local_rank : 0;
 }
 
 int64_t gpt_launch_env_size(void)

@@ -24,9 +24,8 @@ struct gpt_launch_env {
 int gpt_launch_env_detect(struct gpt_launch_env *l,
                           struct gpt_err *err) GPT_MUST_USE;
 
-/* The rank on this node, or of all where the launcher does not number them by
- * node, and the number of all ranks: 0 and 1 where the environment says none,
- * or what is refused. Where the store is need not be
+/* The rank on this node, and the number of all ranks: 0 and 1 where the
+ * environment says none, or what is refused. Where the store is need not be
  * known. */
 int64_t gpt_launch_env_local_rank(void);
 int64_t gpt_launch_env_size(void);

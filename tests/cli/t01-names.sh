@@ -58,9 +58,6 @@ expect 0 'a rank that is not the first' env RANK=1 WORLD_SIZE=2 LOCAL_RANK=1 \
     MASTER_ADDR=127.0.0.1 MASTER_PORT=29600 gpt-train --vocab-size 100 \
     --num-workers 2 --print-config
 check 'leaves warnings to the first' test ! -s err
-expect 0 'of a launcher that numbers no nodes, too' env RANK=1 WORLD_SIZE=2 \
-    gpt-train --vocab-size 100 --num-workers 2 --print-config
-check 'leaves them to the first, too' test ! -s err
 expect 0 'the first of another node' env RANK=1 WORLD_SIZE=2 LOCAL_RANK=0 \
     gpt-train --vocab-size 100 --num-workers 2 --print-config
 err_has '--num-workers (a name of Megatron-LM) has no effect here'
