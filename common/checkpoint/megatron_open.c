@@ -48,20 +48,19 @@ static bool parse_rank(const char *name, int64_t *tp, int64_t *pp, int *parts)
 /* Whether a directory of a rank holds a file of Megatron-LM's. */
 static bool is_rank(const char *dir, const char *name)
 {
-    static const char *const files[] = {GPT_MEGATRON_FILE, "model_rng.pt",
-                                        GPT_MEGATRON_SHARDS};
     char file[GPT_PATH_BYTES];
     int64_t tp, pp;
     int parts;
 
     if (!parse_rank(name, &tp, &pp, &parts))
         return false;
-    for (size_t i = 0; i < GPT_COUNT(files); i++) {
-        snprintf(file, sizeof(file), "%s/%s", name, files[i]);
+    for (size_t k = 0; k < GPT_COUNT(rank_files); k++) {
+        snprintf(file, sizeof(file), "%s/%s", name, rank_files[k]);
         if (gpt_path_holds(dir, file))
             return true;
     }
-    return false;
+    snprintf(file, sizeof(file), "%s/%s", name, GPT_MEGATRON_SHARDS);
+    return gpt_path_holds(dir, file);
 }
 
 /* A file of any rank makes one, and in a root, which names iterations, the
