@@ -168,12 +168,13 @@ static inline void store_sums(void *to)
     TILE_STORE(3, at + 16 * stride + stride / 2, stride);
 }
 
-/* The order of loads. Beside another thread of its core, a processor that
- * multiplies fresh tiles of both operands from four registers takes three to
- * five times as long for a product as alone. With two registers or three for
- * operands, each product a change of one of them, it takes two to three times
- * as long; alone the loads more cost nothing. (Sapphire Rapids, ns a product of
- * 7.4 alone: bf16 30 and 21, bytes 37 and 22.) */
+/* The order of loads. A core is in one of two states (tests/bench/RESULTS.md).
+ * In the slower one a product takes three to five times as long where fresh
+ * tiles of both operands come into four registers, and two to three times as
+ * long where two or three registers hold operands and one of them changes
+ * between two products. In the faster one the additional loads cost nothing.
+ * Sapphire Rapids, ns a product: 7.4 in the faster state; in the slower one 30
+ * and 21 with bf16, 37 and 22 with bytes. */
 
 /* The small part of a chunk is added before the large one. */
 static void sum_bf16(const struct cpu_many_block *b, const char *a,
