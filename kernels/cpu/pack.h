@@ -3,6 +3,7 @@
 #ifndef GPT_KERNELS_CPU_PACK_H
 #define GPT_KERNELS_CPU_PACK_H
 
+#include "base/num.h"
 #include "cpu/pair/pair.h"
 
 /* An operand in memory, bf16, rows ld apart. along_k: k runs along stored rows,
@@ -23,7 +24,7 @@ static inline const uint16_t *cpu_stored_at(const struct cpu_stored *s,
 /* Panels that n rows or columns make, or chunks that n of k make. */
 static inline int64_t cpu_panels_of(int64_t n)
 {
-    return (n + PAIR_PANEL - 1) / PAIR_PANEL;
+    return gpt_ceil_div(n, PAIR_PANEL);
 }
 
 /* Panels of rows first.., n of them, k values from k0 on. Chunk c of panel i

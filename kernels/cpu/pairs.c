@@ -11,6 +11,7 @@
  * are added in ascending order. Everything else (blocks, areas, which thread
  * takes a panel) does not touch the order of any sum, so that it may depend on
  * the number of threads. */
+#include "base/num.h"
 #include "cpu/pack.h"
 #include "cpu/product.h"
 
@@ -429,7 +430,7 @@ void cpu_multiply_pairs(struct gpt_queue *q, const struct cpu_product *product)
 {
     struct cpu_product p = *product;
     int64_t threads = omp_get_max_threads(), chunks = cpu_panels_of(p.k);
-    struct plan w = {.p = &p, .groups = (chunks + GROUP - 1) / GROUP};
+    struct plan w = {.p = &p, .groups = gpt_ceil_div(chunks, GROUP)};
 
     assert(p.narrow && p.k > 0 && CPU_BN % PAIR_PANEL == 0);
     if (p.m == 0 || p.n == 0)

@@ -5,6 +5,7 @@
  *
  * TDPBF16PS takes subnormal numbers for zero: what is lost of an input is below
  * 2^-126. */
+#include "base/num.h"
 #include "cpu/few/few.h"
 #include "cpu/pair/pack.h"
 #include "cpu/pair/rows.h"
@@ -327,7 +328,7 @@ static void multiply_strip(const struct cpu_few_strip *s)
     for (int64_t g = 0; g < cpu_few_groups(s->in); g++) {
         const int64_t first = group_begin(s->in, g);
         const int64_t m = group_begin(s->in, g + 1) - first;
-        const int tiles = (int)((parts_of(s->in) * m + SIDE - 1) / SIDE);
+        const int tiles = (int)gpt_ceil_div(parts_of(s->in) * m, SIDE);
 
         if (s->in->bytes && tiles > 1)
             multiply_group(s, g, 2, true, &next);

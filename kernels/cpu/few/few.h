@@ -21,6 +21,7 @@
 #ifndef GPT_KERNELS_CPU_FEW_H
 #define GPT_KERNELS_CPU_FEW_H
 
+#include "base/num.h"
 #include "backend.h"
 
 /* More texts of a group read the weights from the cache less often; a row of
@@ -50,7 +51,7 @@ static inline int64_t cpu_few_groups(const struct cpu_few_inputs *in)
 {
     const int64_t most = in->bytes ? FEW_BYTES : FEW_TEXTS;
 
-    return (in->m + most - 1) / most;
+    return gpt_ceil_div(in->m, most);
 }
 
 /* Rows of weights from `row` on, at most FEW_ROWS, times all inputs: y (m,

@@ -4,6 +4,7 @@
  *
  * TDPBF16PS takes subnormal numbers for zero: what is lost of an input is below
  * 2^-126. */
+#include "base/num.h"
 #include "cpu/many/many.h"
 #include "cpu/pair/pack.h"
 #include "cpu/pair/rows.h"
@@ -308,7 +309,7 @@ static struct beside beside_of(struct cpu_many_block *b, int64_t panel)
     const struct cpu_many_inputs *in = b->in;
     const int64_t chunk = (in->bytes ? 1 : 2) * MANY_TILES;
     const int64_t turns =
-        (b->columns + MANY_SIDE - 1) / MANY_SIDE * cpu_many_turns(b);
+        gpt_ceil_div(b->columns, MANY_SIDE) * cpu_many_turns(b);
     struct beside to = {.weights = &b->next};
 
     if ((panel + 1) * MANY_SIDE < in->m)

@@ -20,6 +20,7 @@
 #ifndef GPT_KERNELS_CPU_MANY_H
 #define GPT_KERNELS_CPU_MANY_H
 
+#include "base/num.h"
 #include "backend.h"
 
 enum { MANY_SIDE = 32, MANY_CHUNK = 64, MANY_TILES = 2048 };
@@ -39,7 +40,7 @@ static inline int64_t cpu_many_chunks(const struct cpu_many_inputs *in)
 {
     const int64_t bytes = in->bytes ? in->k : 2 * in->k;
 
-    return (bytes + MANY_CHUNK - 1) / MANY_CHUNK;
+    return gpt_ceil_div(bytes, MANY_CHUNK);
 }
 
 static inline int64_t cpu_many_panel(const struct cpu_many_inputs *in)
@@ -63,7 +64,7 @@ cpu_many_ahead_of(const void *mem, int64_t ld, int64_t width, int64_t rows,
         .ld = ld,
         .width = width,
         .rows = rows,
-        .step = ((width + 63) / 64 * rows + turns - 1) / turns};
+        .step = gpt_ceil_div(gpt_ceil_div(width, 64) * rows, turns)};
 }
 
 /* Chunks begin.. of k of panels of weights side by side: `columns` columns of
