@@ -1,5 +1,8 @@
-/* xz through liblzma: concatenated streams, several threads where the file has
- * several blocks and liblzma can do that (5.4 and later). Start at xz_read().
+/* xz through liblzma: concatenated streams with zeros between them, several
+ * threads where a stream has several blocks and liblzma can do that (5.4 and
+ * later). liblzma would pass from stream to stream by itself, but then what
+ * follows the last one is no error of its own; the state between streams is
+ * therefore ours. Start at xz_read().
  *
  * Blocks of an xz file are compressed apart from each other and say how long
  * they are, so that liblzma's threads decode several at once and hand them out
@@ -26,14 +29,18 @@ enum {
     THREADS_MIB = 512,
     STOP_MIB = 1024,
     MAX_THREADS = 64,
+    XZ_GARBAGE = -1, /* beside liblzma's codes: what follows is no stream */
+    XZ_PADDING = 4,   /* zeros between streams come in fours */
     PIECE = 8192, /* bytes of a read by one thread: they are copied out of the
                    * dictionary while the first cache still holds them */
 };
 
 struct xz {
     lzma_stream stream;
-    lzma_ret pending; /* LZMA_OK, or the end or error that follows the bytes
-                       * handed out last */
+    int pending;  /* LZMA_OK, or the end or error that follows the bytes handed
+                   * out last */
+    bool between; /* streams, or before the first */
+    int zeros;    /* between streams, modulo XZ_PADDING */
 };
 
 /* The decoder of several threads costs more than it gains for one. */
@@ -41,7 +48,6 @@ static lzma_ret start_decoder(lzma_stream *stream, int64_t threads)
 {
 #if LZMA_VERSION >= 50040002
     lzma_mt mt = {
-        .flags = LZMA_CONCATENATED,
         .threads = (uint32_t)gpt_min_i64(threads, MAX_THREADS),
         .memlimit_threading = (uint64_t)THREADS_MIB * MIB,
         .memlimit_stop = (uint64_t)STOP_MIB * MIB,
@@ -50,8 +56,7 @@ static lzma_ret start_decoder(lzma_stream *stream, int64_t threads)
         return lzma_stream_decoder_mt(stream, &mt);
 #endif
     (void)threads;
-    return lzma_stream_decoder(stream, (uint64_t)STOP_MIB * MIB,
-                               LZMA_CONCATENATED);
+    return lzma_stream_decoder(stream, (uint64_t)STOP_MIB * MIB, 0);
 }
 
 static int xz_open(struct gpt_input *in, struct gpt_err *err)
@@ -62,9 +67,7 @@ static int xz_open(struct gpt_input *in, struct gpt_err *err)
     in->state = xz;
     /* before anything can fail: xz_close() ends it in any case */
     xz->stream = (lzma_stream)LZMA_STREAM_INIT;
-    if (start_decoder(&xz->stream, in->threads) != LZMA_OK)
-        return gpt_fail(err, GPT_EFAIL, "%s: cannot start the xz decoder",
-                        in->name);
+    xz->between = true;
     return GPT_OK;
 }
 
@@ -82,20 +85,21 @@ static int xz_error(struct gpt_input *in, struct gpt_err *err)
     struct xz *xz = in->state;
 
     /* with threads the decoder has read ahead: the place is near the damage */
-    unsigned long long at = xz->stream.total_in;
+    long long at = gpt_input_offset(in);
     switch (xz->pending) {
     case LZMA_BUF_ERROR:
         return gpt_fail(err, GPT_EDATA, "%s: xz data truncated: the file ends "
-                        "at offset %llu, inside a stream", in->name, at);
+                        "at offset %lld, inside a stream", in->name, at);
     case LZMA_DATA_ERROR:
-        return gpt_fail(err, GPT_EDATA, "%s: xz data damaged near offset %llu",
+        return gpt_fail(err, GPT_EDATA, "%s: xz data damaged near offset %lld",
                         in->name, at);
     case LZMA_FORMAT_ERROR:
+    case XZ_GARBAGE:
         return gpt_fail(err, GPT_EDATA,
                         "%s: something else follows the xz data near offset "
-                        "%llu", in->name, at);
+                        "%lld", in->name, at);
     case LZMA_OPTIONS_ERROR:
-        return gpt_fail(err, GPT_EDATA, "%s: xz data near offset %llu uses "
+        return gpt_fail(err, GPT_EDATA, "%s: xz data near offset %lld uses "
                         "options that liblzma does not know", in->name, at);
     case LZMA_MEMLIMIT_ERROR:
         return gpt_fail(err, GPT_EDATA, "%s: xz data needs %llu MiB to decode, "
@@ -106,7 +110,43 @@ static int xz_error(struct gpt_input *in, struct gpt_err *err)
                         in->name);
     default:
         return gpt_fail(err, GPT_EFAIL, "%s: xz decoder failed with code %d "
-                        "near offset %llu", in->name, (int)xz->pending, at);
+                        "near offset %lld", in->name, xz->pending, at);
+    }
+}
+
+/* Passes over zeros to the next stream; at the end of the file that is
+ * LZMA_STREAM_END. */
+static void find_stream(struct gpt_input *in, struct xz *xz)
+{
+    for (; in->pos < in->len && in->raw[in->pos] == 0; in->pos++)
+        xz->zeros = (xz->zeros + 1) % XZ_PADDING;
+    if (in->pos == in->len && !in->at_end)
+        return;
+    if (xz->zeros != 0) {
+        xz->pending = LZMA_DATA_ERROR;
+    } else if (in->pos == in->len) {
+        xz->pending = LZMA_STREAM_END;
+    } else if (in->raw[in->pos] != (uint8_t)XZ_MAGIC[0]) {
+        xz->pending = XZ_GARBAGE;
+    } else {
+        xz->between = false;
+        xz->pending = start_decoder(&xz->stream, in->threads);
+    }
+}
+
+/* Decodes what is in the raw buffer, up to the end of a stream. */
+static void decode_stream(struct gpt_input *in, struct xz *xz)
+{
+    lzma_stream *s = &xz->stream;
+
+    s->next_in = in->raw + in->pos;
+    s->avail_in = in->len - in->pos;
+    /* LZMA_FINISH makes the end of the file inside a stream an error */
+    xz->pending = lzma_code(s, in->at_end ? LZMA_FINISH : LZMA_RUN);
+    in->pos = in->len - s->avail_in;
+    if (xz->pending == LZMA_STREAM_END) {
+        xz->between = true;
+        xz->pending = LZMA_OK;
     }
 }
 
@@ -124,11 +164,10 @@ static int xz_read(struct gpt_input *in, void *dst, size_t cap, size_t *got,
     while (s->avail_out == cap && xz->pending == LZMA_OK) {
         if (in->pos == in->len && !in->at_end)
             GPT_TRY(gpt_input_fill(in, err));
-        s->next_in = in->raw + in->pos;
-        s->avail_in = in->len - in->pos;
-        /* LZMA_FINISH makes the end of the file inside a stream an error */
-        xz->pending = lzma_code(s, in->at_end ? LZMA_FINISH : LZMA_RUN);
-        in->pos = in->len - s->avail_in;
+        if (xz->between)
+            find_stream(in, xz);
+        else
+            decode_stream(in, xz);
     }
     *got = cap - s->avail_out;
     /* an error waits until all bytes before it have been handed out */
