@@ -148,25 +148,47 @@ static void label_foreign(char label[LABEL], const char *name, size_t len,
         snprintf(label, LABEL, "--%.*s", n, name);
 }
 
+/* The word among those after a name that is not its one value, of a list up to
+ * the next option; NULL: none. `value` is what '=' gives, or NULL. */
+static const char *find_refused(const struct gpt_foreign_option *f,
+                                const char *value, const struct words *w)
+{
+    int at = w->at;
+
+    if (value)
+        return strcmp(value, f->only) != 0 ? value : NULL;
+    do {
+        if (at == w->argc)
+            return NULL;
+        if (strcmp(w->argv[at], f->only) != 0)
+            return w->argv[at];
+        at++;
+    } while (f->list && at < w->argc && !looks_like_option(w->argv[at]));
+    return NULL;
+}
+
 /* Whether a word "--name" or "--name=value" is no option of the program, nor
- * one that it translates or skips; its name and its label are filled in. The
- * value is `next` where the word has none. */
+ * one that it translates or skips; its name and its label are filled in. *w is
+ * what follows the word. */
 static bool is_unknown_long(const struct gpt_program *program,
-                            const char *word, const char *next,
+                            const char *word, const struct words *w,
                             struct unknown *u)
 {
+    const char *refused = NULL;
     bool negated;
 
     if (strncmp(word, "--", 2) != 0)
         return false;
     u->name = word + 2;
     u->len = strcspn(u->name, "=");
-    const char *value = u->name[u->len] ? u->name + u->len + 1 : next;
+    const char *value = u->name[u->len] ? u->name + u->len + 1 : NULL;
     const struct gpt_foreign_option *f =
         gpt_opt_find_foreign(program, u->name, u->len);
-    label_foreign(u->label, u->name, u->len, f, value);
     if (f && f->only)
-        return value && strcmp(value, f->only) != 0;
+        refused = find_refused(f, value, w);
+    label_foreign(u->label, u->name, u->len, f, refused);
+    if (f && f->only)
+        return refused != NULL;
     return u->len > 0 && !gpt_opt_find(program, u->name, u->len, &negated) &&
            strcmp(u->label, "--help") != 0 &&
            strcmp(u->label, "--version") != 0 &&
@@ -183,12 +205,13 @@ static int add_unknown(struct gpt_parse *p, const struct words *w,
 
     if (p->program->stop_at_positional || !p->err)
         return GPT_EUSAGE;
-    for (int at = w->at; at < w->argc && strcmp(w->argv[at], "--") != 0; at++) {
-        const char *next = at + 1 < w->argc ? w->argv[at + 1] : NULL;
+    struct words rest = *w;
+    while (rest.at < rest.argc && strcmp(rest.argv[rest.at], "--") != 0) {
+        const char *word = rest.argv[rest.at++];
         struct gpt_err one = {0};
         struct unknown u;
 
-        if (!is_unknown_long(p->program, w->argv[at], next, &u) ||
+        if (!is_unknown_long(p->program, word, &rest, &u) ||
             strcmp(u.label, first) == 0 || ++found > MOST_UNKNOWN)
             continue;
         gpt_opt_unknown(p->program, u.label, u.name, u.len, &one);

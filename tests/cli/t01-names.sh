@@ -46,6 +46,9 @@ expect 2 'values that are refused, too' train --main-grads-dtype bf16 \
     --exp-avg-dtype=fp16 --exp-avg-sq-dtype fp32 --num-experts 8
 err_has "unknown options '--main-grads-dtype bf16', '--exp-avg-dtype fp16', '--num-experts'"
 err_has '--main-grads-dtype bf16: fp32 is its one value here'
+expect 2 'a later word of a list, too' train --num-experts 8 \
+    --recompute-modules core_attn mlp --lr 1e-3
+err_has "unknown options '--num-experts', '--recompute-modules mlp'"
 # shellcheck disable=SC2046 # words
 expect 2 'more than a message names' train $(seq -f --u%02g 20)
 err_has "'--u16' and 4 more"
