@@ -15,7 +15,8 @@ struct rule {
     const char *older; /* option of a file, which gives way */
     const char *newer; /* option of a later source */
     bool (*contradict)(const struct gpt_train_options *o, int64_t ranks);
-    /* Gives the older one a value that fits; NULL: its default does. */
+    /* Gives the older one a value that fits, which is then the newer one's
+     * source's; NULL: its default does. */
     void (*follow)(struct gpt_train_options *o, int64_t ranks);
 };
 
@@ -262,13 +263,15 @@ void gpt_train_unset(struct gpt_train_options *o, size_t row)
 /* The value before and after would be noise: which option gave way, and to
  * which, tells a user where to look. */
 static int apply(const struct rule *r, struct gpt_train_options *o,
-                 uint8_t *origin, size_t row, int64_t ranks, struct gpt_buf *b)
+                 uint8_t *origin, size_t older, size_t newer, int64_t ranks,
+                 struct gpt_buf *b)
 {
     if (r->follow) {
         r->follow(o, ranks);
+        origin[older] = origin[newer];
     } else {
-        gpt_train_unset(o, row);
-        origin[row] = GPT_FROM_DEFAULT;
+        gpt_train_unset(o, older);
+        origin[older] = GPT_FROM_DEFAULT;
     }
     return gpt_buf_printf(b, "%s--%s, which --%s %s", b->len > 0 ? ", " : "",
                           r->older, r->newer,
@@ -299,12 +302,13 @@ int gpt_train_settle(struct gpt_train_options *o, struct gpt_args *args,
     for (size_t i = 0; i < GPT_COUNT(rules); i++) {
         const struct rule *r = &rules[i];
         const size_t older = gpt_train_row(r->older);
+        const size_t newer = gpt_train_row(r->newer);
 
         if (origin[older] != GPT_FROM_CONFIG ||
-            args->source[older] >= args->source[gpt_train_row(r->newer)] ||
+            args->source[older] >= args->source[newer] ||
             !r->contradict(o, ranks))
             continue;
-        if (apply(r, o, origin, older, ranks, b) != GPT_OK)
+        if (apply(r, o, origin, older, newer, ranks, b) != GPT_OK)
             return gpt_no_memory(err, "options");
     }
     args->origin = origin;

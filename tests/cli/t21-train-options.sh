@@ -170,6 +170,10 @@ expect 0 'samples longer than its positions' preset --seq-length 256
 err_has '--max-position-embeddings, which --seq-length replaces'
 expect 0 'fewer positions than its samples' preset --max-position-embeddings 64
 err_has '--seq-length, which --max-position-embeddings changes'
+expect 0 'what changes an option is the source of its value' gpt-train \
+    --config gpt2-tiny --vocab-size 9 --max-position-embeddings 64 \
+    --print-config
+out_has 'seq-length = 64  # command line'
 expect 0 'a batch that its micro batch does not divide' preset \
     --global-batch-size 6
 err_has 'micro batch size: 3, global batch size: 6'
