@@ -4,6 +4,7 @@
 #include "cmd/dataset/command.h"
 
 #include "base/log.h"
+#include "base/num.h"
 #include "cmd/dataset/convert.h"
 
 #include <assert.h>
@@ -55,12 +56,14 @@ static int run_convert(const struct gpt_dataset_options *o,
     const struct gpt_write_set_options wo = gpt_dataset_writing(o, p);
     status = gpt_convert_set(&source, find_format(o->to), &wo, err);
     gpt_progress_close(p);
+    const int64_t tokens =
+        source.part.bytes / (int64_t)gpt_dtype_bytes(source.dtype);
     if (status == GPT_OK)
-        gpt_info("%s: %s from %s, %lld documents, %lld tokens",
+        gpt_info("%s: %s from %s, %lld document%s, %lld token%s",
                  o->output_prefix, o->to, formats[source.format],
                  (long long)source.part.n_documents,
-                 (long long)(source.part.bytes /
-                             (int64_t)gpt_dtype_bytes(source.dtype)));
+                 gpt_plural(source.part.n_documents), (long long)tokens,
+                 gpt_plural(tokens));
 out:
     gpt_foreign_close(&source);
     return status;

@@ -308,7 +308,7 @@ static int add_table(struct gpt_listing *l, const char *prefix,
     for (int k = 0; k < GPT_N_DAMAGES; k++)
         GPT_TRY(add_kind(l, f, k));
     return gpt_buf_printf(&l->text, "%s: %" PRId64 " finding%s\n", prefix,
-                          total, total == 1 ? "" : "s");
+                          total, gpt_plural(total));
 }
 
 static int add_findings(struct gpt_listing *l, const char *prefix,
@@ -386,7 +386,7 @@ out:
     status = gpt_listing_print(&l, o->out, status, err);
     if (status == GPT_OK && findings > 0)
         return gpt_fail(err, GPT_EDATA, "%lld finding%s", (long long)findings,
-                        findings == 1 ? "" : "s");
+                        gpt_plural(findings));
     return status;
 }
 

@@ -116,7 +116,8 @@ int gpt_write_documents(const struct gpt_dataset_options *o, const char *what,
     int status = write_ranges(&wo, ranges, n, err);
     gpt_progress_close(p);
     if (status == GPT_OK)
-        gpt_info("%s: %lld documents, %s of tokens", o->output_prefix,
-                 (long long)documents, gpt_text_bytes(size, (double)bytes));
+        gpt_info("%s: %lld document%s, %s of tokens", o->output_prefix,
+                 (long long)documents, gpt_plural(documents),
+                 gpt_text_bytes(size, (double)bytes));
     return status;
 }

@@ -286,16 +286,17 @@ int gpt_loaded_report_speed(struct gpt_loaded *m,
 {
     double bytes = (double)gpt_decoder_step_bytes(m->decoder);
 
-    gpt_info("prompts: %lld tokens, %.1f tokens/s; texts: %lld tokens, %.1f "
-             "tokens/s, %.1f GB/s of weights",
-             (long long)s->prompt_tokens,
+    gpt_info("prompts: %lld token%s, %.1f tokens/s; texts: %lld token%s, "
+             "%.1f tokens/s, %.1f GB/s of weights",
+             (long long)s->prompt_tokens, gpt_plural(s->prompt_tokens),
              rate((double)s->prompt_tokens, s->prompt_seconds),
-             (long long)s->step_tokens,
+             (long long)s->step_tokens, gpt_plural(s->step_tokens),
              rate((double)s->step_tokens, s->step_seconds),
              rate(bytes * (double)s->steps, s->step_seconds) / 1e9);
     if (m->o->speculate > 0)
-        gpt_info("guesses: %lld tokens, %lld right; %lld steps",
-                 (long long)s->guessed, (long long)s->right,
-                 (long long)s->steps);
+        gpt_info("guesses: %lld token%s, %lld right; %lld step%s",
+                 (long long)s->guessed, gpt_plural(s->guessed),
+                 (long long)s->right, (long long)s->steps,
+                 gpt_plural(s->steps));
     return m->stats ? write_statistics(m, s, bytes, err) : GPT_OK;
 }

@@ -168,9 +168,10 @@ static int score_line(struct task *t, size_t i, struct gpt_err *err)
 static void report(const struct task *t)
 {
     if (t->lines > 0)
-        gpt_info("%lld continuations of %lld tokens: %.4f are greedy, "
+        gpt_info("%lld continuation%s of %lld token%s: %.4f are greedy, "
                  "log-probability %.4f, perplexity %.4f each",
-                 (long long)t->lines, (long long)t->tokens,
+                 (long long)t->lines, gpt_plural(t->lines),
+                 (long long)t->tokens, gpt_plural(t->tokens),
                  (double)t->greedy / (double)t->lines,
                  t->logprob / (double)t->lines,
                  exp(-t->logprob / (double)t->lines));
@@ -196,8 +197,9 @@ static int score_all(struct task *t, struct gpt_err *err)
     report(t);
     const size_t refused = gpt_prompts_refused(&t->prompts);
     return refused && !gpt_signals_stop()
-               ? gpt_fail(err, GPT_EDATA, "%zu of %zu lines are not scored",
-                          refused, t->prompts.n)
+               ? gpt_fail(err, GPT_EDATA, "%zu of %zu line%s not scored",
+                          refused, t->prompts.n,
+                          t->prompts.n == 1 ? " is" : "s are")
                : GPT_OK;
 }
 

@@ -34,7 +34,8 @@ static void report_progress(void *user, const struct gpt_preprocess_stats *s)
     struct reporter *r = user;
     char note[48];
 
-    snprintf(note, sizeof(note), "%lld documents", (long long)s->documents);
+    snprintf(note, sizeof(note), "%lld document%s", (long long)s->documents,
+             gpt_plural(s->documents));
     gpt_progress_set(r->progress, s->input_bytes, note);
     if (r->log_interval == 0 || s->documents < r->next_log)
         return;
@@ -56,8 +57,9 @@ static void print_summary(const struct gpt_preprocess_stats *s,
     if (s->documents == 0)
         gpt_warn("the input holds no documents: the data sets '%s_*' are "
                  "empty, and cannot be trained on", r->prefix);
-    gpt_info("%lld documents, %lld tokens, %.2f bytes of text a token",
-             (long long)s->documents, (long long)s->tokens,
+    gpt_info("%lld document%s, %lld token%s, %.2f bytes of text a token",
+             (long long)s->documents, gpt_plural(s->documents),
+             (long long)s->tokens, gpt_plural(s->tokens),
              s->tokens ? (double)s->text_bytes / (double)s->tokens : 0.0);
     gpt_info("%.1f MB of text in %s, %.1f MB/s of JSON lines",
              (double)s->text_bytes / 1e6,

@@ -266,8 +266,8 @@ static int print_equal(struct gpt_buf *out, const struct pair *p,
     GPT_TRY(gpt_buf_add_shown(out, p->path_b, ""));
     GPT_TRY(gpt_buf_printf(out, " equals "));
     GPT_TRY(gpt_buf_add_shown(out, p->path_a, ""));
-    GPT_TRY(gpt_buf_printf(out, ", %s: %lld tensors, %s elements\n", word,
-                           (long long)p->n,
+    GPT_TRY(gpt_buf_printf(out, ", %s: %lld tensor%s, %s elements\n", word,
+                           (long long)p->n, gpt_plural(p->n),
                            gpt_text_si(count, (double)p->elements)));
     return p->state_apart
                ? gpt_buf_printf(out, "only one of them has optimizer state, "
@@ -401,8 +401,9 @@ static int print_table(struct gpt_buf *out, const struct difference *list,
         GPT_TRY(gpt_buf_add_shown(out, d->name, ""));
         GPT_TRY(gpt_buf_add(out, "\n", 1));
     }
-    return gpt_buf_printf(out, "%lld of %lld tensors are equal\n",
-                          (long long)same, (long long)n);
+    return gpt_buf_printf(out, "%lld of %lld tensor%s equal\n",
+                          (long long)same, (long long)n,
+                          n == 1 ? " is" : "s are");
 }
 
 /* JSON has no infinity: a difference of NaN is null. */

@@ -200,9 +200,10 @@ static int print_table(struct gpt_buf *b, const struct report *r,
                          cJSON_GetObjectItem(r->head, "metadata")));
     GPT_TRY(gpt_buf_printf(b, "files:\n"));
     for (size_t i = 0; i < r->n_files; i++) {
-        snprintf(text, sizeof(text), "%10s  %lld tensors",
+        snprintf(text, sizeof(text), "%10s  %lld tensor%s",
                  gpt_text_bytes(size, (double)r->files[i].bytes),
-                 (long long)r->files[i].tensors);
+                 (long long)r->files[i].tensors,
+                 gpt_plural(r->files[i].tensors));
         GPT_TRY(print_words(b, 40, r->files[i].name, text));
     }
     for (size_t i = 0; i < r->n_rows; i++)
@@ -220,12 +221,12 @@ static int print_table(struct gpt_buf *b, const struct report *r,
         if (t->file)
             snprintf(text + n, sizeof(text) - (size_t)n, "%s", t->file);
         else
-            snprintf(text + n, sizeof(text) - (size_t)n, "%lld slices",
-                     (long long)t->slices);
+            snprintf(text + n, sizeof(text) - (size_t)n, "%lld slice%s",
+                     (long long)t->slices, gpt_plural(t->slices));
         GPT_TRY(print_words(b, width, t->name, text));
     }
-    return gpt_buf_printf(b, "total: %zu tensors, %s parameters, %s\n",
-                          r->n_rows,
+    return gpt_buf_printf(b, "total: %zu tensor%s, %s parameters, %s\n",
+                          r->n_rows, gpt_plural((int64_t)r->n_rows),
                           gpt_text_si(count, (double)r->parameters),
                           gpt_text_bytes(size, (double)r->bytes));
 }

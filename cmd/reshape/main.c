@@ -172,7 +172,7 @@ static int carry_out(struct gpt_reshape *r, const struct options *o,
     gpt_progress_close(p);
     GPT_TRY(status);
     gpt_info("%s: %lld file%s, %s in %s", r->o->save,
-             (long long)r->target.n_files, r->target.n_files == 1 ? "" : "s",
+             (long long)r->target.n_files, gpt_plural(r->target.n_files),
              gpt_text_bytes(size, (double)r->target.bytes),
              gpt_text_duration(time, gpt_now() - start));
     if (o->verify) {

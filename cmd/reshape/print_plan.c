@@ -18,8 +18,9 @@ void gpt_plan_print(const struct gpt_reshape *r, double rate)
     for (int64_t i = 0; i < r->target.n_files; i++) {
         const struct gpt_target_file *f = &r->target.files[i];
 
-        printf("write  %s: %lld tensors, %s\n", f->name,
-               (long long)f->tensors, gpt_text_bytes(size, (double)f->bytes));
+        printf("write  %s: %lld tensor%s, %s\n", f->name,
+               (long long)f->tensors, gpt_plural(f->tensors),
+               gpt_text_bytes(size, (double)f->bytes));
     }
     printf("total  %s to be written",
            gpt_text_bytes(size, (double)r->target.bytes));

@@ -210,7 +210,7 @@ static int add_head(struct gpt_buf *b, const struct gpt_advice *a)
     GPT_TRY(gpt_buf_printf(
         b, "%lld rank%s of %s, %lld on a machine, with %s each; %lld samples "
            "of %lld tokens a step%s; %s%s\n\n",
-        (long long)a->search.ranks, a->search.ranks == 1 ? "" : "s", h->name,
+        (long long)a->search.ranks, gpt_plural(a->search.ranks), h->name,
         (long long)h->per_node, gpt_text_bytes(memory, h->memory),
         (long long)a->base.global_batch_size, (long long)a->o->seq_length,
         a->chose_batch ? " (chosen: --global-batch-size was not given)" : "",

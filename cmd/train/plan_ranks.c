@@ -262,9 +262,10 @@ static int plan_recompute(struct gpt_train_plan *p,
     GPT_TRY(least_layers(p, &least, err));
     if (o->recompute_layers > least)
         return gpt_fail(err, GPT_EUSAGE,
-                        "--recompute-num-layers %lld is above the %lld layers "
-                        "of a %sstage",
+                        "--recompute-num-layers %lld is above the %lld "
+                        "layer%s of a %sstage",
                         (long long)o->recompute_layers, (long long)least,
+                        gpt_plural(least),
                         p->topology.chunks > 1 ? "virtual " : "");
     return GPT_OK;
 }

@@ -540,8 +540,10 @@ static void report_epoch(const struct gpt_run *r)
 
     if (samples <= 0 || !is_first(r))
         return;
-    gpt_log_line(" > an epoch: %lld samples, %.2f steps; the run: %.2f epochs",
-                 (long long)samples, (double)samples / batch,
+    gpt_log_line(" > an epoch: %lld sample%s, %.2f steps; the run: %.2f "
+                 "epochs",
+                 (long long)samples, gpt_plural(samples),
+                 (double)samples / batch,
                  (double)r->plan.train_samples / (double)samples);
 }
 
@@ -1037,9 +1039,9 @@ static void report_threads(const struct gpt_run *r)
     const int64_t asked = r->o->common.threads, cores = omp_get_num_procs();
 
     if (asked > cores && is_first(r))
-        gpt_warn("--threads %lld: this process has %lld cores, and more "
+        gpt_warn("--threads %lld: this process has %lld core%s, and more "
                  "threads than cores are slower",
-                 (long long)asked, (long long)cores);
+                 (long long)asked, (long long)cores, gpt_plural(cores));
 }
 
 /* ---- --simulate ---- */

@@ -66,8 +66,8 @@ static int add_pair(struct reading *r, const struct gpt_pair *pair, bool *cut,
     GPT_TRY(gpt_pair_encode(&r->pairs, pair, &first, err));
     const int64_t n = (int64_t)r->pairs.ids.len;
     if (n - first >= most) {
-        gpt_fail(err, GPT_EDATA, "the continuation has %lld tokens",
-                 (long long)(n - first));
+        gpt_fail(err, GPT_EDATA, "the continuation has %lld token%s",
+                 (long long)(n - first), gpt_plural(n - first));
         return gpt_hint(err, "it must be shorter than --seq-length");
     }
     skip = gpt_max_i64(n - most, 0);

@@ -102,10 +102,11 @@ static int count_corpus(struct gpt_piece_counter **counter,
         return gpt_fail(err, GPT_EDATA, "the input holds no text");
     }
     double seconds = gpt_now() - start;
-    gpt_info("%lld documents, %.2f MB of text, %zu distinct pieces, "
+    const size_t pieces = gpt_piece_counter_size(*counter);
+    gpt_info("%lld document%s, %.2f MB of text, %zu distinct piece%s, "
              "counted in %.1f s", (long long)totals.documents,
-             (double)totals.bytes / 1e6, gpt_piece_counter_size(*counter),
-             seconds);
+             gpt_plural(totals.documents), (double)totals.bytes / 1e6, pieces,
+             gpt_plural((int64_t)pieces), seconds);
     return GPT_OK;
 }
 

@@ -67,6 +67,12 @@ void gpt_put_u16(void *p, uint16_t v);
 void gpt_put_u32(void *p, uint32_t v);
 void gpt_put_u64(void *p, uint64_t v);
 
+/* The end of a noun that says how many: "%lld document%s". */
+static inline const char *gpt_plural(int64_t n)
+{
+    return n == 1 ? "" : "s";
+}
+
 /* Text for people, written to buf (>= 32 bytes), returned: "1.21 M",
  * "3.4 GiB", "3 h 10 min". */
 char *gpt_text_si(char *buf, double v);

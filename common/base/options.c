@@ -4,6 +4,7 @@
 
 #include "base/io.h"
 #include "base/log.h"
+#include "base/num.h"
 #include "base/options_internal.h"
 #include "base/signals.h"
 
@@ -137,7 +138,7 @@ static void warn_of_threads(const struct gpt_program *program)
 
     if (threads > A_CORE * cores && !program->stop_at_positional)
         gpt_warn("OMP_NUM_THREADS: %d threads on %d core%s, many times slower "
-                 "than one a core", threads, cores, cores == 1 ? "" : "s");
+                 "than one a core", threads, cores, gpt_plural(cores));
 }
 
 /* From here on messages look as the options want them, and signals are

@@ -213,7 +213,7 @@ void gpt_provenance_brief(char *buf, size_t cap, const cJSON *root)
     n = cJSON_GetObjectItemCaseSensitive(t, "vocabulary");
     snprintf(buf, cap, "%.100s, %d input%s, %s, %.100s of %.0f tokens",
              text_of(root, "tool"), cJSON_GetArraySize(inputs),
-             cJSON_GetArraySize(inputs) == 1 ? "" : "s",
+             gpt_plural(cJSON_GetArraySize(inputs)),
              gpt_text_bytes(size, bytes), text_of(t, "type"),
              cJSON_IsNumber(n) ? n->valuedouble : 0);
 }
