@@ -47,7 +47,7 @@ static void hint_at_syntax(const struct gpt_line_chunk *c, const char *line,
 
     if (end - p >= 3 && memcmp(p, "\xEF\xBB\xBF", 3) == 0)
         gpt_hint(err, "%s removes the mark",
-                 through(command, c, "sed '1s/^\\xef\\xbb\\xbf//'"));
+                 through(command, c, "sed 's/^\\xef\\xbb\\xbf//'"));
     else if (p < end && *p == '[')
         gpt_hint(err, "of a JSON array, %s makes JSON lines: one object a line",
                  through(command, c, "jq -c '.[]'"));

@@ -37,14 +37,19 @@ static const struct gpt_inflater decoder_plain = {
     .magic = "",
     .read = plain_read,
 };
-/* Recognised only so that its bytes are not taken for text. */
+/* Recognised only so that their bytes are not taken for text. */
 static const struct gpt_inflater decoder_bzip2 = {
     .name = "bzip2", .magic = "BZh", .magic_len = 3};
+static const struct gpt_inflater decoder_lz4 = {
+    .name = "lz4", .magic = "\x04\x22\x4D\x18", .magic_len = 4};
+static const struct gpt_inflater decoder_lzma = {
+    .name = "lzma", .magic = "\x5D\0\0", .magic_len = 3};
 
 /* In the order in which they are tried; the last one takes anything. */
 static const struct gpt_inflater *const decoders[] = {
     &gpt_inflater_xz,        &gpt_inflater_gzip, &gpt_inflater_zstd,
-    &gpt_inflater_zstd_skip, &decoder_bzip2,    &decoder_plain,
+    &gpt_inflater_zstd_skip, &decoder_bzip2,     &decoder_lz4,
+    &decoder_lzma,           &decoder_plain,
 };
 
 /* A pipe may be silent for long. It is waited for in slices, between which the
@@ -141,6 +146,16 @@ static int plain_read(struct gpt_input *in, void *dst, size_t cap, size_t *got,
     return GPT_OK;
 }
 
+static bool begins_as(const struct gpt_input *in, const struct gpt_inflater *d)
+{
+    const uint8_t *magic = (const uint8_t *)d->magic;
+
+    return d->magic_len == 0 ||
+           (in->len >= d->magic_len &&
+            (in->raw[0] | d->loose) == (magic[0] | d->loose) &&
+            memcmp(in->raw + 1, magic + 1, d->magic_len - 1) == 0);
+}
+
 /* Finds the decoder by the first bytes, which stay in the raw buffer. */
 static int recognise_format(struct gpt_input *in, struct gpt_err *err)
 {
@@ -153,8 +168,7 @@ static int recognise_format(struct gpt_input *in, struct gpt_err *err)
     }
     /* ends at the last row, whose magic is empty */
     size_t i = 0;
-    while (in->len < decoders[i]->magic_len ||
-           memcmp(in->raw, decoders[i]->magic, decoders[i]->magic_len) != 0)
+    while (!begins_as(in, decoders[i]))
         i++;
     in->decoder = decoders[i];
     if (!gpt_input_is_plain(in))

@@ -14,6 +14,7 @@ struct gpt_inflater {
     const char *name;
     const char *magic; /* the bytes that its files begin with */
     size_t magic_len;
+    uint8_t loose; /* bits of the first one that may be others */
     /* the library that this program was built without, in which case there is
      * no `read`; no `read` and NULL here: recognised, but never supported */
     const char *library;

@@ -6,7 +6,7 @@
 
 #define ZSTD_NAME "zstd"
 #define ZSTD_MAGIC "\x28\xB5\x2F\xFD"
-#define ZSTD_MAGIC_SKIP "\x50\x2A\x4D\x18" /* as pzstd(1) begins its files */
+#define ZSTD_MAGIC_SKIP "\x50\x2A\x4D\x18" /* ... to "\x5F\x2A\x4D\x18" */
 
 #ifdef GPT_HAVE_ZSTD
 
@@ -141,5 +141,6 @@ const struct gpt_inflater gpt_inflater_zstd_skip = {
     .name = ZSTD_NAME,
     .magic = ZSTD_MAGIC_SKIP,
     .magic_len = 4,
+    .loose = 0x0F,
     ZSTD_CALLS,
 };

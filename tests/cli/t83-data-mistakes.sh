@@ -75,7 +75,8 @@ says 'a tar archive' 'tar -xOf'
 printf 'PK\003\004\024\0\0\0' >x.zip
 expect 3 'a zip archive' pp x.zip u
 says 'a zip archive' 'unzip -p'
-printf '\357\273\277{"text": "a"}\n' >mark.jsonl
+printf '\357\273\277{"text": "a"}\n' >mark.one
+cat mark.one mark.one >mark.jsonl # as joined files have it
 expect 3 'a byte order mark' pp mark.jsonl u
 says 'byte order mark' 'sed '
 sed -n "s/^hint: *\(sed.*\) removes.*/\1/p" err >advice
@@ -102,7 +103,7 @@ expect 3 'of any name' pp mark.pipe u
 says '| sed' "' before gpt-preprocess removes the mark"
 gzip -dc mark.jsonl.gz >"it's.jsonl"
 expect 3 'a name that a shell would not take' pp "it's.jsonl" u
-says "hint: sed '1s" "//' removes the mark"
+says "hint: sed 's/^" "//' removes the mark"
 printf '{"content": "a", "id": 1}\n' >other.jsonl
 expect 3 'another field' pp other.jsonl u
 says "no field 'text'" "'content', 'id'" --json-keys '--on-error skip'
