@@ -38,10 +38,11 @@ struct request {
 /* ---- answers ---- */
 
 /* The library copies the bytes, so that the caller's buffer can go. A client
- * that is refused for lack of room gets the time after which it may come again.
- */
+ * that is refused for lack of room gets the time after which it may come again,
+ * one with another method than that of the path gets the path's, `allow`. */
 static enum MHD_Result send_bytes(struct MHD_Connection *c, int status,
-                                  const char *type, const char *bytes, size_t n)
+                                  const char *type, const char *allow,
+                                  const char *bytes, size_t n)
 {
     struct MHD_Response *r = MHD_create_response_from_buffer(
         n, (void *)(uintptr_t)bytes, MHD_RESPMEM_MUST_COPY);
@@ -49,6 +50,8 @@ static enum MHD_Result send_bytes(struct MHD_Connection *c, int status,
     if (!r)
         return MHD_NO;
     MHD_add_response_header(r, "Content-Type", type);
+    if (allow)
+        MHD_add_response_header(r, "Allow", allow);
     if (status == 429 || status == 503)
         MHD_add_response_header(r, "Retry-After", "1");
     if (status == 401)
@@ -60,16 +63,22 @@ static enum MHD_Result send_bytes(struct MHD_Connection *c, int status,
 
 /* Without memory for the message the connection is closed, which is an answer,
  * too. */
-static enum MHD_Result send_error(struct MHD_Connection *c, int status,
-                                  const char *text)
+static enum MHD_Result send_refusal(struct MHD_Connection *c, int status,
+                                    const char *allow, const char *text)
 {
     struct gpt_buf b = {0};
     enum MHD_Result result = MHD_NO;
 
     if (gpt_answer_error(status, text, &b) == GPT_OK)
-        result = send_bytes(c, status, JSON, b.data, b.len);
+        result = send_bytes(c, status, JSON, allow, b.data, b.len);
     gpt_buf_free(&b);
     return result;
+}
+
+static enum MHD_Result send_error(struct MHD_Connection *c, int status,
+                                  const char *text)
+{
+    return send_refusal(c, status, NULL, text);
 }
 
 /* ---- calls ---- */
@@ -159,7 +168,7 @@ static enum MHD_Result continue_call(struct gpt_server *s,
         return send_stream(c, call);
     pthread_mutex_lock(&s->lock);
     if (call->done)
-        result = send_bytes(c, call->status, JSON, call->answer.data,
+        result = send_bytes(c, call->status, JSON, NULL, call->answer.data,
                             call->answer.len);
     else
         sleep_until_more(call);
@@ -251,7 +260,7 @@ static enum MHD_Result send_info(struct gpt_server *s, struct MHD_Connection *c,
     enum MHD_Result result;
 
     if (status == GPT_OK)
-        result = send_bytes(c, 200, q->route->type, out.data, out.len);
+        result = send_bytes(c, 200, q->route->type, NULL, out.data, out.len);
     else
         result = send_error(c, status_of(status),
                             *err.text ? err.text : "out of memory");
@@ -262,16 +271,21 @@ static enum MHD_Result send_info(struct gpt_server *s, struct MHD_Connection *c,
 /* The request was read to its end, since a client that still writes would not
  * see the answer. */
 static enum MHD_Result refuse_request(struct gpt_server *s,
-                                      struct MHD_Connection *c, int status)
+                                      struct MHD_Connection *c,
+                                      const char *path, int status)
 {
+    const char *method = status == 405 ? gpt_route_method(s, path) : NULL;
     char size[32], text[64];
 
+    if (method) {
+        snprintf(text, sizeof(text), "the method of this path is %s", method);
+        return send_refusal(c, status, method, text);
+    }
     snprintf(text, sizeof(text), "the body is longer than %s",
              gpt_text_bytes(size, (double)s->m->o->max_request_size));
     return send_error(c, status,
                       status == 401   ? "the key is missing or wrong"
                       : status == 404 ? "there is nothing at this path"
-                      : status == 405 ? "another method is wanted"
                       : status == 413 ? text
                                       : "too many long requests; try again");
 }
@@ -365,7 +379,7 @@ static enum MHD_Result handle(void *user, struct MHD_Connection *c,
     }
     gpt_clients_mark(&h->clients, client_of(c), true);
     if (!q->route)
-        return refuse_request(h->s, c, q->refusal);
+        return refuse_request(h->s, c, path, q->refusal);
     return q->route->info ? send_info(h->s, c, q)
                           : begin_call(h->s, c, q);
 }

@@ -57,6 +57,20 @@ static bool is_path(const struct gpt_server *s, const struct gpt_route *route,
            strcmp(path + n, s->model) == 0;
 }
 
+static const struct gpt_route *find_path(const struct gpt_server *s,
+                                         const char *path)
+{
+    for (size_t i = 0; i < GPT_COUNT(routes); i++)
+        if (is_path(s, &routes[i], path))
+            return &routes[i];
+    return NULL;
+}
+
+const char *gpt_route_method(const struct gpt_server *s, const char *path)
+{
+    return find_path(s, path)->method;
+}
+
 /* The path is looked for before the key: a client with a wrong path learns of
  * it, and no path is a secret. HEAD is GET without the body, which the library
  * leaves out. */
@@ -65,16 +79,15 @@ const struct gpt_route *gpt_route_find(const struct gpt_server *s,
                                        const char *authorization, int *refusal)
 {
     const char *as = strcmp(method, "HEAD") == 0 ? "GET" : method;
+    const struct gpt_route *route = find_path(s, path);
 
-    *refusal = 404;
-    for (size_t i = 0; i < GPT_COUNT(routes); i++) {
-        if (!is_path(s, &routes[i], path))
-            continue;
+    if (!route)
+        *refusal = 404;
+    else if (strcmp(as, route->method) != 0)
         *refusal = 405;
-        if (strcmp(as, routes[i].method) != 0)
-            continue;
+    else if (!route->open && !has_key(s, authorization))
         *refusal = 401;
-        return routes[i].open || has_key(s, authorization) ? &routes[i] : NULL;
-    }
+    else
+        return route;
     return NULL;
 }

@@ -18,5 +18,7 @@ const struct gpt_route *gpt_route_find(const struct gpt_server *s,
                                        const char *path, const char *method,
                                        const char *authorization,
                                        int *refusal);
+/* The one method of a path that there is. */
+const char *gpt_route_method(const struct gpt_server *s, const char *path);
 
 #endif

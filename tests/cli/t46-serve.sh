@@ -117,7 +117,9 @@ answers 'one model' 200 /v1/models/ckpt ''
 out_has '{"id":"ckpt","object":"model",'
 answers 'and no other one' 404 /v1/models/other ''
 answers 'a head alone' 200 /health '' -I
-answers 'another method' 405 /v1/completions ''
+answers 'another method' 405 /v1/completions '' -i
+out_has 'Allow: POST'
+out_has 'the method of this path is POST'
 head -c 9000000 /dev/zero | tr '\0' a >long
 ask /v1/completions '' --data-binary @long
 check 'a body that is too long' test "$status" = 413
