@@ -94,8 +94,9 @@ static double of_last_line(const struct gpt_metrics *h, const char *name)
 }
 
 /* elapsed_ms is the mean of the steps since the log line before: those of
- * validations between do not count. A first line stands for one step, as how
- * many steps it covers is not in it. */
+ * validations between do not count. A first line is that of all steps of a run
+ * that says that it was not resumed; else it stands for one step, as how many
+ * it covers is not in it. */
 void gpt_metrics_place(struct gpt_metrics *h)
 {
     struct gpt_moment *at = &h->at[h->n_lines - 1];
@@ -107,7 +108,7 @@ void gpt_metrics_place(struct gpt_metrics *h)
         at->samples = samples;
     if (!isfinite(ms))
         return;
-    int64_t steps = 1;
+    int64_t steps = of_last_line(h, "restarts") == 0 ? at->iteration : 1;
     if (times->n > 1)
         steps = at->iteration - h->at[times->line[times->n - 2]].iteration;
     at->ms += steps > 0 ? ms * (double)steps : 0;

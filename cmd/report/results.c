@@ -138,7 +138,7 @@ static char *text_whole(char *buf, double v)
 
 static char *text_loss(char *buf, double v)
 {
-    snprintf(buf, 32, "%.4f", v);
+    snprintf(buf, 32, fabs(v) < 1e9 ? "%.4f" : "%.4g", v);
     return buf;
 }
 

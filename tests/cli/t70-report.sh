@@ -40,6 +40,13 @@ check 'a row, and a name that needs quotes' \
 check 'a validation' test "$(sed -n 22p out)" = '"a,""b",20,160,2.8,,,,,,,,,10'
 check 'null is empty' test "$(sed -n 53p out)" = '"a,""b",50,400,5.8,5.54545455,0.001,,100,1000,500,1,2500,'
 check 'a row a line' test "$(wc -l <out)" = 106
+printf '{"iteration":60,"elapsed_ms":100,"restarts":0}\n' >first.jsonl
+printf '{"iteration":70,"elapsed_ms":50,"restarts":0}\n' >>first.jsonl
+expect 0 'a log line for many steps' gpt-report first.jsonl --json
+out_has '"seconds":6.5,'
+sed -i 's/"restarts":0/"restarts":1/' first.jsonl
+expect 0 'and one of which that is not known' gpt-report first.jsonl --json
+out_has '"seconds":0.6,'
 
 # ---- text ----
 expect 0 'text' gpt-report run --text --width 60 --height 5 --ascii
