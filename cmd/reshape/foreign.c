@@ -25,6 +25,11 @@ const struct gpt_foreign_option gpt_reshape_foreign[] = {
      .answer = "names of tensors are recognised", .skip = true},
     {"load-dir", MEGATRON, .means = "--load-path=%"},
     {"save-dir", MEGATRON, .means = "--save-path=%"},
+    /* As gpt-train and gpt-generate call them. */
+    {"tensor-model-parallel-size", MEGATRON,
+     .means = "--target-tensor-model-parallel-size=%"},
+    {"pipeline-model-parallel-size", MEGATRON,
+     .means = "--target-pipeline-model-parallel-size=%"},
     {"target-tensor-parallel-size", MEGATRON,
      .means = "--target-tensor-model-parallel-size=%"},
     {"target-pipeline-parallel-size", MEGATRON,

@@ -34,7 +34,7 @@ err_has 'equals the input, bit for bit'
 expect 0 'to 2 x 2 ranks' into a b $tp 2 $pp 2 --verify
 check 'four files' [ "$(echo b/iter_0000000/model_*)" = \
     "b/iter_0000000/model_tp00_pp00.safetensors b/iter_0000000/model_tp00_pp01.safetensors b/iter_0000000/model_tp01_pp00.safetensors b/iter_0000000/model_tp01_pp01.safetensors" ]
-expect 0 'and back to one' into b c --target_tensor_parallel_size 1 $pp 1
+expect 0 'and back to one' into b c --tensor-model-parallel-size 1 $pp 1
 check 'the same bytes' diff -r a c
 expect 0 'to 1 x 2' into b d $tp 1 $pp 2
 expect 0 'from there to 2 x 1' into d/iter_0000000 e $tp 2 $pp 1 --threads 1
