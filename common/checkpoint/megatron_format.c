@@ -137,6 +137,7 @@ const struct gpt_format gpt_format_megatron = {
     .open = open_megatron,
     .close = close_megatron,
     .list = list_megatron,
+    .shares_groups = gpt_megatron_shares_groups,
     .plan = gpt_megatron_plan,
     .free_plan = gpt_megatron_free_plan,
     .write = gpt_megatron_write,

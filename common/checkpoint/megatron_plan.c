@@ -452,6 +452,31 @@ static void report_left_out(const struct gpt_target *t)
                  t->path);
 }
 
+/* Where ranks are a multiple of query groups, Megatron-LM cuts the rows of the
+ * fused matrix into equal parts all the same, and its ranks gather the products
+ * of a group's parts (core/transformer/attention.py, since 0.16; older modules
+ * have no such ranks). */
+bool gpt_megatron_shares_groups(const struct gpt_target_options *o)
+{
+    const int64_t groups = o->config.num_query_groups;
+    const int64_t heads = o->config.num_attention_heads + 2 * groups;
+
+    return o->style != GPT_MEGATRON_LEGACY && o->tp_size > groups &&
+           o->tp_size % groups == 0 &&
+           heads * o->config.head_size % o->tp_size == 0;
+}
+
+/* Ranks that share a group have parts of one. */
+int gpt_megatron_build_table(struct gpt_param_table *table,
+                             const struct gpt_target_options *o,
+                             struct gpt_err *err)
+{
+    GPT_TRY(gpt_params_build(table, &o->config, err));
+    for (int64_t i = 0; gpt_megatron_shares_groups(o) && i < table->n; i++)
+        table->rows[i].split_unit = 1;
+    return GPT_OK;
+}
+
 /* Weights of no iteration are a release, as in other converters. */
 int gpt_megatron_plan(struct gpt_target *t, struct gpt_err *err)
 {
@@ -473,7 +498,7 @@ int gpt_megatron_plan(struct gpt_target *t, struct gpt_err *err)
                         : gpt_checkpoint_path(t->path, sizeof(t->path), o->save,
                                               t->source->iteration, err));
     plan_blocks(t);
-    GPT_TRY(gpt_params_build(&p->table, &o->config, err));
+    GPT_TRY(gpt_megatron_build_table(&p->table, o, err));
     GPT_TRY(find_sources(t, err));
     GPT_TRY(gpt_target_files(t, p->n_ranks * (p->n_shards ? 2 : 1), err));
     GPT_TRY(gpt_new(&p->ranks, (size_t)p->n_ranks, sizeof(*p->ranks), "files",
