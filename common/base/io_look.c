@@ -163,9 +163,9 @@ bool gpt_look_lost(const struct gpt_look *l)
 }
 
 /* One call for every few tiles: each costs as much as it frees where pages are
- * small, and would break up the mapping of large ones. Blocks that a stretch has
- * left behind go together with those before them, which threads that are slower
- * may have brought back; the last ones stay, as these are still there. */
+ * small, and would break up the mapping of large ones. Blocks that a stretch
+ * has left behind go together with those before them, which slower threads may
+ * have brought back; the last ones stay, as those are still there. */
 void gpt_look_pass(const struct gpt_look *l, int64_t offset, int64_t n)
 {
     enum { BLOCK = 2 << 20, BEHIND = 6 * BLOCK };

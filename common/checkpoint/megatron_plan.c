@@ -452,20 +452,6 @@ static void report_left_out(const struct gpt_target *t)
                  t->path);
 }
 
-/* Where ranks are a multiple of query groups, Megatron-LM cuts the rows of the
- * fused matrix into equal parts all the same, and its ranks gather the products
- * of a group's parts (core/transformer/attention.py, since 0.16; older modules
- * have no such ranks). */
-bool gpt_megatron_shares_groups(const struct gpt_target_options *o)
-{
-    const int64_t groups = o->config.num_query_groups;
-    const int64_t heads = o->config.num_attention_heads + 2 * groups;
-
-    return o->style != GPT_MEGATRON_LEGACY && o->tp_size > groups &&
-           o->tp_size % groups == 0 &&
-           heads * o->config.head_size % o->tp_size == 0;
-}
-
 /* Ranks that share a group have parts of one. */
 int gpt_megatron_build_table(struct gpt_param_table *table,
                              const struct gpt_target_options *o,

@@ -2,9 +2,9 @@
  * BENCH_DIR), so that no disk is measured, with memcpy() by as many threads
  * over arrays far past the caches as the floor: range moves, transpositions,
  * casts. A second line has a loop as its floor which does nothing but copy,
- * from a mapped file by pwrite(), in turns with the conversion: each thread into
- * a new file, or all into one where the output is one. The first rows say what
- * of memcpy() is left to such loops, and to one that has its bytes in the
+ * from a mapped file by pwrite(), in turns with the conversion: each thread
+ * into a new file, or all into one where the output is one. The first rows say
+ * what of memcpy() is left to such loops, and to one that has its bytes in the
  * cache: no program that writes files there passes that. Then into BENCH_DISK,
  * where that is set, with dd and its sync as the floor.
  *
