@@ -107,19 +107,21 @@ static bool has_state(const struct gpt_source *s)
 /* A run of mixed precision has two sets of weights, those that a model is used
  * with and those that training goes on from, with the optimizer's state. Where
  * both sides have state the latter are compared, else the former. Checksums
- * have been checked when this opens one of them again. */
+ * have been checked when this opens one of them again: the same iteration,
+ * though a run that goes on may have saved another one since. */
 static int open_weights(struct pair *p, struct gpt_err *err)
 {
     const struct gpt_source_options weights = {.iteration = -1,
                                                .weights_only = true};
-    const bool first = has_state(&p->a);
+    struct gpt_source *s = has_state(&p->a) ? &p->a : &p->b;
+    char at[GPT_PATH_BYTES];
 
-    p->state_apart = first != has_state(&p->b);
+    p->state_apart = has_state(&p->a) != has_state(&p->b);
     if (!p->state_apart)
         return GPT_OK;
-    gpt_source_close(first ? &p->a : &p->b);
-    return gpt_source_open(first ? &p->a : &p->b,
-                           first ? p->path_a : p->path_b, &weights, err);
+    snprintf(at, sizeof(at), "%s", s->at);
+    gpt_source_close(s);
+    return gpt_source_open(s, at, &weights, err);
 }
 
 /* Checksums are checked: two copies of a damaged checkpoint are not equal to

@@ -122,7 +122,7 @@ static int check_heads(const struct gpt_reshape *r,
                        const struct gpt_target_options *to, struct gpt_err *err)
 {
     if (!r->o->to->stores_padding ||
-        gpt_widths_check(&to->config, to->tp_size, err) == GPT_OK)
+        gpt_target_check(r->o->to, to, err) == GPT_OK)
         return GPT_OK;
     if (!r->o->tp)
         return gpt_hint(err, "%lld is that of the input: choose another with "

@@ -342,9 +342,32 @@ static int write_files(struct gpt_saver *s, struct gpt_checkpoint_writer *w,
     return GPT_OK;
 }
 
-/* A commit that failed on any rank has failed on all. Old checkpoints are
- * removed only after a new one is on disk, so at every moment at least one is
- * there. */
+/* What follows a checkpoint that is on disk and has its name: it is saved
+ * whatever becomes of this, so that a failure is a warning. Old checkpoints are
+ * removed only now, so at every moment at least one is there. */
+static void tidy_up(const struct gpt_saver *s)
+{
+    const struct gpt_train_options *o = s->context->options;
+    struct gpt_err err = {0};
+    int status = GPT_OK;
+
+    /* A checkpoint is the best one from when it is whole. A run that ends
+     * between the two marks it when it resumes (gpt_saver_mark_best). */
+    if (s->best &&
+        gpt_checkpoint_mark_best(o->save, s->iteration, &err) != GPT_OK)
+        gpt_warn("the checkpoint of iteration %lld is saved, and not marked as "
+                 "the best one: %s", (long long)s->iteration, err.text);
+    if (s->saved < 0)
+        status = gpt_checkpoint_replace(o->save, s->context->own_until,
+                                        s->iteration, &err);
+    if (status == GPT_OK)
+        status = gpt_checkpoint_prune(o->save, o->keep_checkpoints, &err);
+    if (status != GPT_OK)
+        gpt_warn("the checkpoint of iteration %lld is saved; old ones are not "
+                 "removed: %s", (long long)s->iteration, err.text);
+}
+
+/* A commit that failed on any rank has failed on all. */
 static int write_all(struct gpt_saver *s, struct gpt_err *err)
 {
     const struct gpt_replica *r = s->replica;
@@ -360,16 +383,9 @@ static int write_all(struct gpt_saver *s, struct gpt_err *err)
                                       r->o.layout.size[GPT_TP],
                                       r->o.layout.size[GPT_PP], s->state,
                                       err));
-    if (!gpt_agreement_first(s->all))
-        return GPT_OK;
-    /* A checkpoint is the best one from when it is whole. A run that ends
-     * between the two marks it when it resumes (gpt_saver_mark_best). */
-    if (s->best)
-        GPT_TRY(gpt_checkpoint_mark_best(o->save, s->iteration, err));
-    if (s->saved < 0)
-        GPT_TRY(gpt_checkpoint_replace(o->save, s->context->own_until,
-                                       s->iteration, err));
-    return gpt_checkpoint_prune(o->save, o->keep_checkpoints, err);
+    if (gpt_agreement_first(s->all))
+        tidy_up(s);
+    return GPT_OK;
 }
 
 static int write_checkpoint(struct gpt_saver *s, struct gpt_err *err)

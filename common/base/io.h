@@ -66,6 +66,9 @@ const uint8_t *gpt_in_shown(const struct gpt_in *in, int64_t offset, size_t n);
 int gpt_in_kept(const struct gpt_in *in, struct gpt_err *err) GPT_MUST_USE;
 /* They need not count as memory of this process any more. */
 void gpt_in_hide(const struct gpt_in *in, int64_t offset, int64_t n);
+/* For a reader that goes on behind these n bytes, and hides all of them in the
+ * end: those before them need not count, but for a few MiB. */
+void gpt_in_pass(const struct gpt_in *in, int64_t offset, int64_t n);
 
 /* Gives the failure to read what is in a file a hint, where a download has left
  * something else; returns the failure's status. */

@@ -264,6 +264,12 @@ void gpt_in_hide(const struct gpt_in *in, int64_t offset, int64_t n)
         gpt_look_drop(atomic_load(&in->look), offset, n);
 }
 
+void gpt_in_pass(const struct gpt_in *in, int64_t offset, int64_t n)
+{
+    if (n > 0 && gpt_in_shown(in, offset, (size_t)n))
+        gpt_look_pass(atomic_load(&in->look), offset, n);
+}
+
 /* ---- whole files ---- */
 
 static int too_large(struct gpt_err *err, const char *path, int64_t limit)

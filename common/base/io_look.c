@@ -162,6 +162,20 @@ bool gpt_look_lost(const struct gpt_look *l)
     return atomic_load(&l->lost);
 }
 
+/* One call for every few tiles: each costs as much as it frees where pages are
+ * small, and would break up the mapping of large ones. Blocks that a stretch
+ * has left behind go together with those before them, which slower threads may
+ * have brought back; the last ones stay, as those are still there. */
+void gpt_look_pass(const struct gpt_look *l, int64_t offset, int64_t n)
+{
+    enum { BLOCK = 2 << 20, BEHIND = 6 * BLOCK };
+    const int64_t end = (offset + n) / BLOCK * BLOCK - BLOCK;
+    const int64_t begin = end > BEHIND ? end - BEHIND : 0;
+
+    if (end + BLOCK > offset && end > 0)
+        gpt_look_drop(l, begin, end - begin);
+}
+
 /* Pages that a neighbour still looks at come back when it does. */
 void gpt_look_drop(const struct gpt_look *l, int64_t offset, int64_t n)
 {

@@ -302,6 +302,7 @@ static int open_alone(struct gpt_source *s, const char *path,
     if (!gpt_deepspeed_find(&d->files, path))
         return gpt_fail(err, GPT_EDATA, "%s: no checkpoint of DeepSpeed", path);
     s->dir = d->files.root;
+    s->at = d->files.dir;
     s->tp_size = s->pp_size = 1;
     GPT_TRY(read_config(s, o, err));
     /* what a text begins and ends with goes along into other formats */

@@ -42,6 +42,9 @@ struct gpt_format {
     int (*list)(const struct gpt_source *s, gpt_stored_visit *visit,
                 void *context, struct gpt_err *err);
 
+    /* True when each of several ranks gets an equal part of a query group, by
+     * these options; NULL: groups are never cut. */
+    bool (*shares_groups)(const struct gpt_target_options *options);
     /* Fills t->path, files, n_tensors and data. free_plan() also follows a
      * failure. */
     int (*plan)(struct gpt_target *t, struct gpt_err *err);

@@ -215,6 +215,7 @@ bool gpt_megatron_path(char *buf, size_t cap, enum gpt_megatron_names style,
 
 /* ---- writing ---- */
 struct gpt_target;
+struct gpt_target_options;
 struct gpt_pour;
 
 /* Puts the key "args" and its value into the dict that is open: the options
@@ -236,6 +237,8 @@ struct gpt_megatron_word {
 extern const struct gpt_megatron_word gpt_megatron_schedule_words[];
 
 int gpt_megatron_plan(struct gpt_target *t, struct gpt_err *err) GPT_MUST_USE;
+/* True when ranks share query groups in this layout and naming. */
+bool gpt_megatron_shares_groups(const struct gpt_target_options *options);
 void gpt_megatron_free_plan(struct gpt_target *t);
 int gpt_megatron_write(struct gpt_target *t, struct gpt_pour *pour,
                        struct gpt_err *err) GPT_MUST_USE;

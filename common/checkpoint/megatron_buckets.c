@@ -14,6 +14,7 @@
 
 #include "base/num.h"
 #include "checkpoint/dcp.h"
+#include "checkpoint/format.h"
 #include "checkpoint/megatron_write.h"
 
 #include <stdio.h>
@@ -232,7 +233,9 @@ static int try_style(struct gpt_megatron *m, enum gpt_megatron_names style,
                      bool *fits, struct gpt_err *err)
 {
     struct gpt_megatron_output output = {.n_ranks = 1};
-    struct gpt_target t = {.o = find_layout(m), .data = &output};
+    struct gpt_target t = {.format = &gpt_format_megatron,
+                           .o = find_layout(m),
+                           .data = &output};
     struct gpt_megatron_buckets *b;
     struct gpt_err why;
     int status = GPT_OK;
@@ -240,7 +243,7 @@ static int try_style(struct gpt_megatron *m, enum gpt_megatron_names style,
     GPT_TRY(gpt_new(&b, 1, sizeof(*b), "optimizer state", err));
     m->buckets = b;
     t.o.style = (int)style;
-    GPT_TRY(gpt_params_build(&b->table, &m->config, err));
+    GPT_TRY(gpt_megatron_build_table(&b->table, &t.o, err));
     GPT_TRY(gpt_new(&b->tensors, (size_t)b->table.n * GPT_MEGATRON_STATES,
                     sizeof(*b->tensors), "optimizer state", err));
     for (int64_t i = 0; i < b->table.n * GPT_MEGATRON_STATES; i++) {

@@ -123,6 +123,20 @@ static int list_megatron(const struct gpt_source *s, gpt_stored_visit *visit,
     return GPT_OK;
 }
 
+/* Where ranks are a multiple of query groups, Megatron-LM cuts the rows of the
+ * fused matrix into equal parts all the same, and its ranks gather the products
+ * of a group's parts (core/transformer/attention.py, since 0.16; older modules
+ * have no such ranks). */
+bool gpt_megatron_shares_groups(const struct gpt_target_options *o)
+{
+    const int64_t groups = o->config.num_query_groups;
+    const int64_t heads = o->config.num_attention_heads + 2 * groups;
+
+    return o->style != GPT_MEGATRON_LEGACY && o->tp_size > groups &&
+           o->tp_size % groups == 0 &&
+           heads * o->config.head_size % o->tp_size == 0;
+}
+
 /* Iterations are added to a root as native ones are, so a run's directory can
  * be written again. Dummy rows of the vocabulary are stored. */
 const struct gpt_format gpt_format_megatron = {
@@ -137,6 +151,7 @@ const struct gpt_format gpt_format_megatron = {
     .open = open_megatron,
     .close = close_megatron,
     .list = list_megatron,
+    .shares_groups = gpt_megatron_shares_groups,
     .plan = gpt_megatron_plan,
     .free_plan = gpt_megatron_free_plan,
     .write = gpt_megatron_write,

@@ -452,6 +452,17 @@ static void report_left_out(const struct gpt_target *t)
                  t->path);
 }
 
+/* Ranks that share a group have parts of one. */
+int gpt_megatron_build_table(struct gpt_param_table *table,
+                             const struct gpt_target_options *o,
+                             struct gpt_err *err)
+{
+    GPT_TRY(gpt_params_build(table, &o->config, err));
+    for (int64_t i = 0; gpt_megatron_shares_groups(o) && i < table->n; i++)
+        table->rows[i].split_unit = 1;
+    return GPT_OK;
+}
+
 /* Weights of no iteration are a release, as in other converters. */
 int gpt_megatron_plan(struct gpt_target *t, struct gpt_err *err)
 {
@@ -473,7 +484,7 @@ int gpt_megatron_plan(struct gpt_target *t, struct gpt_err *err)
                         : gpt_checkpoint_path(t->path, sizeof(t->path), o->save,
                                               t->source->iteration, err));
     plan_blocks(t);
-    GPT_TRY(gpt_params_build(&p->table, &o->config, err));
+    GPT_TRY(gpt_megatron_build_table(&p->table, o, err));
     GPT_TRY(find_sources(t, err));
     GPT_TRY(gpt_target_files(t, p->n_ranks * (p->n_shards ? 2 : 1), err));
     GPT_TRY(gpt_new(&p->ranks, (size_t)p->n_ranks, sizeof(*p->ranks), "files",

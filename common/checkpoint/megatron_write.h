@@ -75,6 +75,10 @@ struct gpt_megatron_output {
     int n_blocks, n_shards;
 };
 
+/* The parameters as this layout and naming cut them. */
+int gpt_megatron_build_table(struct gpt_param_table *table,
+                             const struct gpt_target_options *options,
+                             struct gpt_err *err) GPT_MUST_USE;
 /* Fills *r with the cuts of a rank (t->o says of which layout and naming, and
  * t->data has the table): what it holds, in the order in which Megatron-LM
  * registers it. r->cuts is freed with gpt_free(). */

@@ -420,6 +420,6 @@ int gpt_box_move(struct gpt_box *b, struct gpt_err *err)
     if (!b->near)
         return GPT_OK;
     if (span >= LOOK && !gpt_box_transposed(b))
-        gpt_in_hide(b->in, b->offset, span);
+        gpt_in_pass(b->in, b->offset, span);
     return gpt_in_kept(b->in, err);
 }

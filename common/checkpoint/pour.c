@@ -331,7 +331,7 @@ static int put_seen(struct pour *w, struct hand *h, const struct gpt_part *p,
         kept = gather(w, h, &k->tiling, i, &e);
     if (kept != GPT_OK && err)
         *err = e;
-    gpt_in_hide(t->in, t->from, t->sum->bytes);
+    gpt_in_pass(t->in, t->from, t->sum->bytes);
     return kept != GPT_OK ? kept : status;
 }
 

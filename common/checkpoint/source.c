@@ -98,6 +98,8 @@ int gpt_source_open(struct gpt_source *s, const char *path,
     };
     GPT_TRY_GOTO(status, choose_format(&s->format, path, o->peers, err), fail);
     GPT_TRY_GOTO(status, s->format->open(s, path, o, err), fail);
+    if (!s->at)
+        s->at = s->dir;
     status = index_tensors(s, err);
     GPT_TRY_GOTO(status, gpt_agreement_settle(o->peers, status, "", NULL, err),
                  fail);

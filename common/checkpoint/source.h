@@ -35,6 +35,8 @@ struct gpt_source_file {
 struct gpt_source {
     const struct gpt_format *format;
     const char *dir; /* that the files are in, or the one file itself */
+    const char *at; /* what opens this very one again: of several iterations or
+                     * steps of a directory it is this one's */
     struct gpt_config config;
     int64_t iteration;        /* 0 where the format counts none */
     int64_t tp_size, pp_size; /* layout of the writer */

@@ -49,6 +49,26 @@ int gpt_target_plan(struct gpt_target *t, const struct gpt_format *format,
     return GPT_OK;
 }
 
+/* The sizes that tensor parallel ranks divide: of shared groups each has one
+ * for itself. */
+static struct gpt_config divided(const struct gpt_format *format,
+                                 const struct gpt_target_options *o)
+{
+    struct gpt_config c = o->config;
+
+    if (format->shares_groups && format->shares_groups(o))
+        c.num_query_groups = o->tp_size;
+    return c;
+}
+
+int gpt_target_check(const struct gpt_format *format,
+                     const struct gpt_target_options *o, struct gpt_err *err)
+{
+    const struct gpt_config c = divided(format, o);
+
+    return gpt_widths_check(&c, o->tp_size, err);
+}
+
 /* Only sizes and coordinates of a topology are read; its rank stays 0. */
 int gpt_target_layout(const struct gpt_target *t, int64_t tp_rank,
                       int64_t pp_rank, struct gpt_layout *layout,
@@ -57,13 +77,14 @@ int gpt_target_layout(const struct gpt_target *t, int64_t tp_rank,
     const struct gpt_target_options *o = &t->o;
     const int64_t size[GPT_N_DIMS] = {[GPT_TP] = o->tp_size,
                                       [GPT_PP] = o->pp_size};
+    const struct gpt_config c = divided(t->format, o);
     struct gpt_topology topology;
 
     GPT_TRY(gpt_topology_init(&topology, o->tp_size * o->pp_size, 0, size,
                               gpt_max_i64(1, o->chunks), err));
     topology.at[GPT_TP] = tp_rank;
     topology.at[GPT_PP] = pp_rank;
-    return gpt_layout_init(layout, &o->config, &topology, o->first_layers,
+    return gpt_layout_init(layout, &c, &topology, o->first_layers,
                            o->last_layers, err);
 }
 

@@ -69,6 +69,11 @@ void gpt_target_close(struct gpt_target *t); /* zero is fine */
 int gpt_target_write(struct gpt_target *t, gpt_bytes_done *done, void *context,
                      struct gpt_err *err) GPT_MUST_USE;
 
+/* GPT_EUSAGE names what of the model does not divide by tp_size. */
+int gpt_target_check(const struct gpt_format *format,
+                     const struct gpt_target_options *options,
+                     struct gpt_err *err) GPT_MUST_USE;
+
 /* For front ends: the part of the model that a rank's file gets. GPT_EUSAGE
  * names the rule that the model breaks. */
 struct gpt_layout;

@@ -1,10 +1,12 @@
 /* Speed and memory of gpt-reshape. From memory into memory (/dev/shm, or
  * BENCH_DIR), so that no disk is measured, with memcpy() by as many threads
  * over arrays far past the caches as the floor: range moves, transpositions,
- * casts. A second line has a floor that no program passes which writes files
- * there: as many threads give the kernel bytes that lie in the cache, each for
- * a new file, or all for one file where the output is one. Then into
- * BENCH_DISK, where that is set, with dd and its sync as the floor.
+ * casts. A second line has a loop as its floor which does nothing but copy,
+ * from a mapped file by pwrite(), in turns with the conversion: each thread
+ * into a new file, or all into one where the output is one. The first rows say
+ * what of memcpy() is left to such loops, and to one that has its bytes in the
+ * cache: no program that writes files there passes that. Then into BENCH_DISK,
+ * where that is set, with dd and its sync as the floor.
  *
  * The shape is GPT-2 124M without optimizer state. GPT_BENCH_SHAPE=355m and
  * 1.5b are larger ones of GPT-2, measured once and not three times;
@@ -23,6 +25,7 @@
 #include "tests/lib/tree.h"
 
 #include <fcntl.h>
+#include <sys/mman.h>
 #include <sys/resource.h>
 #include <sys/wait.h>
 #include <unistd.h>
@@ -35,8 +38,6 @@ enum {
 static char top[256], disk[256];
 static struct gpt_err err;
 static double memory_rate; /* bytes a second that memcpy() copies */
-/* And that the kernel takes for a new file a thread, and for one new file. */
-static double write_rate, one_file_rate;
 
 static void die(void)
 {
@@ -152,42 +153,92 @@ static void make_model(const char *root)
 
 /* ---- rows ---- */
 
-/* Pieces as large as tiles of a copy, from memory that each thread has in its
- * cache: into a file of its own, or into the one file of all, where threads
- * wait for each other. */
-static void write_pieces(const char *dir, bool one, bool *failed)
+/* Pieces as large as tiles of a copy, from `from`, or from memory that each
+ * thread has in its cache: into a file of its own, or into the one file of all,
+ * where threads wait for each other. */
+static void write_pieces(const uint8_t *from, bool one, bool *failed)
 {
-    enum { PIECE = WRITTEN_BYTES / 1024 };
-    static _Thread_local char piece[PIECE];
+    enum { PIECE = 512 << 10 };
+    static _Thread_local uint8_t piece[PIECE];
     const int me = one ? 0 : omp_get_thread_num();
     char path[300];
 
-    snprintf(path, sizeof(path), "%s/written.%d", dir, me);
+    snprintf(path, sizeof(path), "%s/written.%d", top, me);
     const int fd = open(path, O_WRONLY | O_CREAT, 0666);
     memset(piece, 1, PIECE);
 #pragma omp for schedule(static, 1)
-    for (int k = 0; k < WRITTEN_BYTES / PIECE; k++)
-        *failed |= pwrite(fd, piece, PIECE, (off_t)k * PIECE) != PIECE;
-    *failed |= close(fd) != 0 || (unlink(path) != 0 && !one);
+    for (int64_t k = 0; k < WRITTEN_BYTES / PIECE; k++)
+        *failed |= pwrite(fd, from ? from + k * PIECE : piece, PIECE,
+                          k * PIECE) != PIECE;
+    *failed |= close(fd) != 0;
 }
 
-static double measure_write(const char *dir, bool one)
+static void remove_written(void)
 {
-    double times[TIMES];
+    char path[300];
 
-    for (int i = 0; i < TIMES; i++) {
-        const double begin = bench_clock();
-        bool failed = false;
-
-#pragma omp parallel reduction(| : failed)
-        write_pieces(dir, one, &failed);
-        times[i] = bench_clock() - begin;
-        if (failed) {
-            perror(dir);
-            exit(1);
-        }
+    for (int i = 0; i < omp_get_max_threads(); i++) {
+        snprintf(path, sizeof(path), "%s/written.%d", top, i);
+        unlink(path);
     }
-    return WRITTEN_BYTES / bench_median(times, TIMES);
+}
+
+/* Bytes a second of one such loop; the mapping is new, as a program's is. */
+static double run_loop(bool copies, bool one)
+{
+    const int fd = copies ? open(in_dir(top, "source"), O_RDONLY) : -1;
+    const double begin = bench_clock();
+    uint8_t *from = copies ? mmap(NULL, WRITTEN_BYTES, PROT_READ, MAP_SHARED,
+                                  fd, 0)
+                           : NULL;
+    bool failed = from == MAP_FAILED;
+
+#pragma omp parallel reduction(| : failed) if (!failed)
+    write_pieces(from, one, &failed);
+    const double seconds = bench_clock() - begin;
+    if (failed) {
+        perror(top);
+        exit(1);
+    }
+    if (copies)
+        munmap(from, WRITTEN_BYTES);
+    close(fd);
+    remove_written();
+    return WRITTEN_BYTES / seconds;
+}
+
+static void loop_row(const char *name, bool copies, bool one)
+{
+    double rates[TIMES];
+
+    for (int i = 0; i < TIMES; i++)
+        rates[i] = run_loop(copies, one);
+    bench_row(name, bench_median(rates, TIMES) / 1e6, "MB/s",
+              memory_rate / 1e6, -1);
+}
+
+static void make_source(void)
+{
+    static uint8_t piece[1 << 20];
+    const int fd = open(in_dir(top, "source"), O_WRONLY | O_CREAT, 0666);
+    bool failed = fd < 0;
+
+    memset(piece, 1, sizeof(piece));
+    for (int i = 0; !failed && i < WRITTEN_BYTES / (int)sizeof(piece); i++)
+        failed = write(fd, piece, sizeof(piece)) != sizeof(piece);
+    if (!failed && close(fd) == 0)
+        return;
+    perror(top);
+    exit(1);
+}
+
+/* What a conversion does at least. */
+static void loops(void)
+{
+    loop_row("reshape/write from the cache, a file a thread", false, false);
+    loop_row("reshape/write from the cache, one file", false, true);
+    loop_row("reshape/copy loop, a file a thread", true, false);
+    loop_row("reshape/copy loop, one file", true, true);
 }
 
 struct made {
@@ -214,34 +265,39 @@ static double convert_once(struct gpt_reshape_options *o, struct made *made,
     return seconds;
 }
 
-static double measure(struct gpt_reshape_options *o, struct made *made,
+/* Bytes a second of the conversion, and of the loop, in turns: the speed of a
+ * machine's memory changes within minutes. */
+static double measure(struct gpt_reshape_options *o, double *loop,
                       double *error)
 {
     const int n = times_measured();
-    double times[TIMES];
+    double rates[TIMES], loops[TIMES];
+    struct made made;
 
-    for (int i = 0; i < n; i++)
-        times[i] = convert_once(o, made, i == n - 1 ? error : NULL);
-    return bench_median(times, n);
+    for (int i = 0; i < n; i++) {
+        const double s = convert_once(o, &made, i == n - 1 ? error : NULL);
+
+        rates[i] = (double)made.bytes / s;
+        loops[i] = run_loop(true, made.files == 1);
+    }
+    *loop = bench_median(loops, n);
+    return bench_median(rates, n);
 }
 
 static void row(const char *name, const char *from, const char *to,
                 struct gpt_reshape_options o)
 {
-    double error = 0;
-    struct made made;
+    double error = 0, loop;
     char beside[100];
 
     o.load = in_dir(top, from);
     o.save = in_dir(top, to);
     o.divisible_by = 128;
     o.max_shard_size = 5000000000;
-    const double seconds = measure(&o, &made, &error);
-    const double rate = (double)made.bytes / seconds / 1e6;
-    bench_row(name, rate, "MB/s", memory_rate / 1e6, error);
-    snprintf(beside, sizeof(beside), "%s, beside write", name);
-    bench_row(beside, rate, "MB/s",
-              (made.files > 1 ? write_rate : one_file_rate) / 1e6, -1);
+    const double rate = measure(&o, &loop, &error);
+    bench_row(name, rate / 1e6, "MB/s", memory_rate / 1e6, error);
+    snprintf(beside, sizeof(beside), "%s, beside loop", name);
+    bench_row(beside, rate / 1e6, "MB/s", loop / 1e6, -1);
 }
 
 /* dd reads the same bytes from memory and syncs, as the program does; in turns,
@@ -357,8 +413,8 @@ int main(int argc, char **argv)
     }
     bench_bandwidth(&read, &copy);
     memory_rate = copy / 2; /* it counts bytes read and bytes written */
-    write_rate = measure_write(top, false);
-    one_file_rate = measure_write(top, true);
+    make_source();
+    loops();
     make_model(in_dir(top, "native"));
     range_moves();
     transpositions();

@@ -50,6 +50,22 @@ done
 rm -rf native
 expect 2 'groups are not cut here' into $golden/core-groups native
 err_has 'hint: 4 is that of the input: choose another with --target-tensor-'
+# megatron-core gives each of four ranks half of a group
+into $golden/core-groups native $tp 1 -q
+for more in '' --use-distributed-optimizer; do
+    rm -rf m b
+    # shellcheck disable=SC2086 # a word or none
+    expect 0 "parts of groups $more" into native m --to megatron $tp 4 $more \
+        --saver-transformer-impl local --verify
+    expect 0 'and back' into m b $tp 1
+    check 'is the same' diff -r native b
+done
+rm -rf m b
+expect 2 'older modules have whole groups' into native m --to megatron $tp 4 \
+    --saver-transformer-impl legacy
+err_has 'num_query_groups (2) does not divide by the tensor model parallel'
+expect 2 'three ranks' into native m --to megatron $tp 3
+rm -rf native
 # The default of torch_dist has its state in buckets, without names.
 rm -rf native other
 expect 0 'buckets of torch_dist' into $golden/core-qwen-dp_reshardable native

@@ -213,6 +213,12 @@ out_has "\"best_iteration\":$(readlink best/best | sed 's/iter_0*//'),"
 check 'which is not the last' test "$(readlink best/best)" != iter_0000024
 check 'two checkpoints are left' test "$(find best -name 'iter_*' | wc -l)" = 2
 expect 0 'it loads' gpt-generate --load best/best --prompt x --tokens 2
+mkdir -p taken/best
+expect 0 'its mark cannot be made' train --save taken --save-best \
+    --valid-set s=short_text_document --split 100,0,0 --train-iters 4 \
+    --eval-interval 2
+err_has 'is saved, and not marked as the best one: '
+check 'the checkpoint is there' [ -e taken/iter_0000004/manifest.json ]
 stops() { # directory option...
     dir=$1
     shift

@@ -3,6 +3,7 @@
  * damaged one. */
 #include "checkpoint/manifest.h"
 #include "checkpoint/native.h"
+#include "checkpoint/source.h"
 
 #include "base/io.h"
 #include "base/memory.h"
@@ -448,6 +449,22 @@ static void test_prune(void)
     gpt_checkpoint_close(c);
 }
 
+/* A run saves another one between two looks at its directory. */
+static void test_again(void)
+{
+    struct gpt_source s;
+    char at[GPT_PATH_BYTES];
+
+    is_int(gpt_source_open(&s, root, NULL, &err), GPT_OK, "the newest");
+    is_int(s.iteration, 7, "is 7");
+    snprintf(at, sizeof(at), "%s", s.at);
+    gpt_source_close(&s);
+    is_int(save(8, 1, 0), GPT_OK, "saves 8");
+    is_int(gpt_source_open(&s, at, NULL, &err), GPT_OK, "opened again");
+    is_int(s.iteration, 7, "it still is 7");
+    gpt_source_close(&s);
+}
+
 /* The best one stays whatever its age, and the link never names another. */
 static void test_best(void)
 {
@@ -493,6 +510,7 @@ int main(void)
     incomplete();
     test_fall_back();
     test_prune();
+    test_again();
     test_best();
     several_in_a_file();
     many_files(); /* last: the limit stays */
