@@ -183,6 +183,12 @@ static bool simulates(const struct gpt_train_plan *p)
     return p->options->simulate != NULL;
 }
 
+/* A plan may be for a GPU that is not here. */
+static bool only_plans(const struct gpt_train_plan *p)
+{
+    return p->options->dry_run;
+}
+
 /* What ranks are made of is read by the advice, which makes no plan of this
  * kind. */
 static bool advises(const struct gpt_train_plan *p)
@@ -354,7 +360,8 @@ static const struct effect rows[] = {
     {.option = "force", .works = replaces, .reason = NO_SAVE},
     {.option = "simulate-svg", .works = simulates,
      .reason = "there is no --simulate"},
-    {.option = "hardware", .works = advises, .reason = FOR_ADVICE},
+    {.option = "hardware", .works = only_plans,
+     .reason = "it is for gpt-train advise and --dry-run"},
     {.option = "product-efficiency", .works = advises, .reason = FOR_ADVICE},
     {.option = "memory-bandwidth", .works = advises, .reason = FOR_ADVICE},
     {.option = "gpus-per-node", .works = advises, .reason = FOR_ADVICE},

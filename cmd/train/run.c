@@ -209,6 +209,13 @@ static void print_ranks(const struct gpt_run *r)
                  shardings[r->plan.replica.zero], r->carrier);
 }
 
+/* True when the plan is for a GPU that need not be here: nothing is asked of
+ * r->be but how much memory its kernels want. */
+static bool is_absent(const struct gpt_run *r)
+{
+    return r->be == &r->absent;
+}
+
 /* Logs which passes become CUDA graphs: those whose operations are of this rank
  * alone. */
 static void print_graphs(const struct gpt_run *r)
@@ -217,7 +224,7 @@ static void print_graphs(const struct gpt_run *r)
 
     if (!o->exec.record)
         return;
-    if (!r->be->record_begin)
+    if (!r->be->record_begin && !is_absent(r))
         gpt_log_line(" > CUDA graphs are off: device %s has none", r->be->name);
     else if (o->layout.size[GPT_TP] > 1)
         gpt_log_line(" > CUDA graphs are off: tensor parallel ranks exchange "
@@ -280,7 +287,11 @@ static int print_model(const struct gpt_run *r,
 
     if (!is_first(r))
         return GPT_OK;
-    r->be->describe(r->be, text, sizeof(text));
+    if (is_absent(r))
+        snprintf(text, sizeof(text), "%s, of which none is opened",
+                 r->o->hardware);
+    else
+        r->be->describe(r->be, text, sizeof(text));
     gpt_log_line(" > device: %s", text);
     print_ranks(r);
     print_graphs(r);
@@ -310,6 +321,8 @@ static double own_memory(const struct gpt_run *r)
 {
     int64_t available, total;
 
+    if (is_absent(r))
+        return r->absent_memory;
     r->be->memory(r->be, &available, &total);
     if (!r->be->host_memory)
         return (double)available;
@@ -322,7 +335,7 @@ static double memory_limit(const struct gpt_run *r)
 {
     if (r->o->memory_limit > 0)
         return (double)r->o->memory_limit;
-    return r->planned ? 0 : own_memory(r);
+    return r->planned && !is_absent(r) ? 0 : own_memory(r);
 }
 
 /* A sentence about options that would make the run fit into the limit. */
@@ -403,6 +416,14 @@ static int check_memory(const struct gpt_run *r,
 /* The library names no options: a refusal gets the option's name here. */
 static int choose_carrier(struct gpt_run *r, struct gpt_err *err)
 {
+    if (is_absent(r)) {
+        if (!r->o->backend)
+            r->own_options.backend = gpt_train_backends[GPT_NCCL];
+        snprintf(r->carrier, sizeof(r->carrier), "%s",
+                 gpt_train_choice(gpt_train_backends, r->o->backend) == GPT_GLOO
+                     ? "Gloo" : "NCCL");
+        return GPT_OK;
+    }
     const int status =
         gpt_world_choose_carrier(r->world, r->be, r->o->backend, r->carrier,
                                  sizeof(r->carrier), err);
@@ -418,7 +439,7 @@ static int choose_carrier(struct gpt_run *r, struct gpt_err *err)
  * anything is computed. */
 static int set_tf32(const struct gpt_run *r, struct gpt_err *err)
 {
-    if (!r->o->tf32)
+    if (!r->o->tf32 || is_absent(r))
         return GPT_OK;
     if (!r->be->allow_tf32)
         return gpt_fail(err, GPT_EUSAGE, "--tf32: device %s has none",
@@ -447,7 +468,8 @@ static int check_type(const struct gpt_run *r, struct gpt_err *err)
 /* The same for products of eight bits. */
 static int check_fp8(const struct gpt_run *r, struct gpt_err *err)
 {
-    if (!r->o->fp8_format || r->planned || (r->be->abilities & GPT_CAN_FP8))
+    if (!r->o->fp8_format || r->planned || is_absent(r) ||
+        (r->be->abilities & GPT_CAN_FP8))
         return GPT_OK;
     gpt_fail(err, GPT_EUSAGE,
              "--fp8-format: device %s has no products of eight bits",
@@ -1105,6 +1127,37 @@ static void load_kernels_early(const struct gpt_run *r)
         setenv("CUDA_MODULE_LOADING", "EAGER", 0);
 }
 
+/* A limit of memory is one of the run: the GPU has what it has. */
+static int plan_device(struct gpt_run *r, struct gpt_err *err)
+{
+    struct gpt_train_options unlimited = *r->o;
+    struct gpt_hardware hardware;
+
+    unlimited.memory_limit = 0;
+    GPT_TRY(gpt_hardware_choose(&hardware, &unlimited, &r->args, NULL, err));
+    gpt_backend_planned(&r->absent, (int64_t)hardware.memory, hardware.hopper);
+    r->absent_memory = hardware.memory;
+    r->be = &r->absent;
+    return GPT_OK;
+}
+
+/* With --hardware a dry run opens no GPU: what it plans is then the same on a
+ * machine that has another one, or none. */
+static int open_device(struct gpt_run *r, struct gpt_err *err)
+{
+    const bool asked = r->o->dry_run && gpt_option_given(&r->args, "hardware");
+    const char *device = asked ? "cpu" : r->o->device;
+
+    if (asked && strcmp(r->o->hardware, "cpu") != 0)
+        return plan_device(r, err);
+    load_kernels_early(r);
+    const int status = gpt_backend_open_rank(
+        &r->be, device, r->world->launch.local_rank, err);
+    if (status == GPT_EDEVICE && r->o->dry_run)
+        gpt_hint(err, "--hardware NAME plans for a GPU that is not here");
+    return status;
+}
+
 int gpt_run_open(struct gpt_run *r, const struct gpt_train_options *options,
                  const struct gpt_args *given, struct gpt_err *err)
 {
@@ -1127,11 +1180,9 @@ int gpt_run_open(struct gpt_run *r, const struct gpt_train_options *options,
     report_threads(r);
     if (r->o->simulate)
         return simulate(r, err);
+    GPT_TRY(open_device(r, err));
     /* Ranks that are only planned are not there to be connected to. */
-    r->plan.replica.world = r->planned ? NULL : r->world;
-    load_kernels_early(r);
-    GPT_TRY(gpt_backend_open_rank(&r->be, r->o->device,
-                                  r->world->launch.local_rank, err));
+    r->plan.replica.world = r->planned || is_absent(r) ? NULL : r->world;
     GPT_TRY(check_type(r, err));
     GPT_TRY(check_fp8(r, err));
     GPT_TRY(set_tf32(r, err));

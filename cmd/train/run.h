@@ -23,6 +23,8 @@ struct gpt_run {
     struct gpt_train_plan plan;
     struct gpt_train_state state;
     struct gpt_backend *be;
+    struct gpt_backend absent; /* the GPU of --hardware in a dry run: be */
+    double absent_memory;      /* its bytes */
     struct gpt_replica *replica;
     struct gpt_corpus *corpus;
     struct gpt_data_stages stages; /* of the training data; n 0: one */

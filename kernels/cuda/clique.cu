@@ -119,14 +119,9 @@ static struct timespec in_seconds(int seconds)
     return t;
 }
 
-static void give_up(void)
-{
-    __atomic_store_n(&abandoned, true, __ATOMIC_RELAXED);
-}
-
-/* Waits until the thread has ended the communicator, at most PATIENCE seconds. After one hang
- * the process does not wait for other communicators. */
-static void await_end(struct ending *e, pthread_t thread)
+/* Waits until the thread has ended the communicator, at most PATIENCE seconds; false when it has
+ * not. After one hang the process does not wait for other communicators. */
+static bool await_end(struct ending *e, pthread_t thread)
 {
     enum { PATIENCE = 5 };
     const struct timespec until = in_seconds(cuda_abandoned() ? 0 : PATIENCE);
@@ -136,14 +131,14 @@ static void await_end(struct ending *e, pthread_t thread)
         late = pthread_cond_timedwait(&e->over, &e->lock, &until);
     bool ended = e->ended;
     pthread_mutex_unlock(&e->lock);
-    /* The thread writes to *e when the abort returns after all. */
-    if (!ended) { /* *e stays */
+    /* The thread writes to *e when the abort returns after all: then *e stays. */
+    if (ended) {
+        pthread_join(thread, NULL);
+        free(e);
+    } else {
         pthread_detach(thread);
-        give_up();
-        return;
     }
-    pthread_join(thread, NULL);
-    free(e);
+    return ended;
 }
 
 /* The lock is with a thread that is in NCCL; if that does not come out of it,
@@ -162,16 +157,11 @@ void clique_abort(struct gpt_clique *c)
     if (again || !c->comm)
         return;
     struct ending *e = (struct ending *)calloc(1, sizeof(*e));
-    if (!e)
-        return give_up();
-    e->lib = c->lib;
-    e->comm = c->comm;
-    pthread_mutex_init(&e->lock, NULL);
-    pthread_cond_init(&e->over, NULL);
-    if (pthread_create(&thread, NULL, end_comm, e) == 0)
-        return await_end(e, thread);
-    free(e);
-    give_up();
+    if (e)
+        *e = {c->lib, c->comm, PTHREAD_MUTEX_INITIALIZER, PTHREAD_COND_INITIALIZER, false};
+    /* Without memory or a thread it cannot be aborted, which is as if the abort hung. */
+    if (!e || pthread_create(&thread, NULL, end_comm, e) != 0 || !await_end(e, thread))
+        __atomic_store_n(&abandoned, true, __ATOMIC_RELAXED);
 }
 
 /* The regular end: all members close after their last call has succeeded. When a member does

@@ -225,6 +225,14 @@ static const struct nccl *library(struct gpt_err *err)
     return lib;
 }
 
+static cudaError_t clique_init(struct gpt_clique *c, const struct nccl *lib)
+{
+    c->lib = lib;
+    pthread_mutex_init(&c->lock, NULL);
+    pthread_mutex_init(&c->order, NULL);
+    return cudaMalloc(&c->token, sizeof(float));
+}
+
 static int clique_open(struct gpt_clique **out, const void *id, const char *name, int64_t size,
                        int64_t rank, struct gpt_err *err)
 {
@@ -236,17 +244,12 @@ static int clique_open(struct gpt_clique **out, const void *id, const char *name
     *out = NULL;
     if (!lib)
         return GPT_EDEVICE;
-    struct gpt_clique *c = (struct gpt_clique *)calloc(1, sizeof(*c));
-    if (!c)
-        return gpt_fail(err, GPT_EFAIL, "out of memory: group '%s'", name);
-    c->lib = lib;
-    pthread_mutex_init(&c->lock, NULL);
-    pthread_mutex_init(&c->order, NULL);
     memcpy(&unique, id, sizeof(unique));
     /* Calls then return at once, and a thread that waits can see an abort. */
     config.blocking = 0;
     cuda_use_device();
-    cudaError_t e = cudaMalloc(&c->token, sizeof(float));
+    struct gpt_clique *c = (struct gpt_clique *)calloc(1, sizeof(*c));
+    cudaError_t e = c ? clique_init(c, lib) : cudaErrorMemoryAllocation;
     if (e == cudaSuccess)
         e = cudaMemset(c->token, 0, sizeof(float));
     if (e != cudaSuccess) {

@@ -94,16 +94,14 @@ int gemm_open(struct gemm **out, struct gpt_err *err)
         return GPT_OK; /* products are then gemm_plain()'s */
     const char *tune = getenv("GPT_CUDA_TUNE");
     struct gemm *g = (struct gemm *)calloc(1, sizeof(*g));
-    if (!g)
-        return gpt_fail(err, GPT_EFAIL, "cuda: out of memory: matrix products");
-    g->tune = tune && strcmp(tune, "1") == 0;
     /* A handle and work space for each queue: products of two queues at the same
      * time must not share the latter. */
-    if (lt.Create(&g->handle) != CUBLAS_STATUS_SUCCESS ||
+    if (!g || lt.Create(&g->handle) != CUBLAS_STATUS_SUCCESS ||
         cudaMalloc(&g->work, WORK) != cudaSuccess) {
         gemm_close(g);
-        return gpt_fail(err, GPT_EDEVICE, "cuda: cuBLASLt does not start");
+        return gpt_fail(err, GPT_EDEVICE, "cuda: cuBLASLt does not start, or memory is short");
     }
+    g->tune = tune && strcmp(tune, "1") == 0;
     *out = g;
     return GPT_OK;
 }

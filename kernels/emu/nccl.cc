@@ -97,7 +97,7 @@ void ncclComm::launch()
 {
     std::unique_lock<std::mutex> hold(lock);
     while (!aborted && !destroyed) {
-        if (!connected || !well() || given.empty()) {
+        if (!connected || !well() || given.empty() || asked_for("stuck")) {
             changed.wait(hold);
             continue;
         }
@@ -178,7 +178,7 @@ ncclResult_t ncclGetUniqueId(ncclUniqueId *id)
     uint64_t bits[2];
 
     memset(id, 0, sizeof(*id));
-    if (getrandom(bits, sizeof(bits), 0) != sizeof(bits))
+    if (asked_for("no-id") || getrandom(bits, sizeof(bits), 0) != sizeof(bits))
         return ncclSystemError;
     snprintf(id->internal, sizeof(id->internal), "gpt-emu-nccl.%016llx%016llx",
              (unsigned long long)bits[0], (unsigned long long)bits[1]);

@@ -8,6 +8,8 @@
  *
  * GPT_CUDA_EMU_NCCL, words separated by commas, causes failures:
  *   absent      there is no library
+ *   no-id       ncclGetUniqueId() fails
+ *   stuck       calls do not come to their streams
  *   silent      a member that ends is not noticed: calls wait for it
  *   fail=N      this process's Nth call of a communicator fails on the way
  *   hang-abort  ncclCommAbort() does not return, nor do calls end */

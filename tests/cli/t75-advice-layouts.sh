@@ -71,6 +71,32 @@ bytes_of() { # hardware
 check 'memory is that of the kernels of a GPU that is not here' \
     test $(($(bytes_of h100) - $(bytes_of a100))) -gt 20000000
 
+# A dry run for such a GPU: the same memory, with no device or another one.
+total_on() { # hardware options...
+    name=$1
+    shift
+    gpt-train --config gpt2-124m --vocab-size 50257 --bf16 --dry-run -q \
+        --micro-batch-size 8 --global-batch-size 8 --hardware "$name" "$@" |
+        awk '/^   batches .* bytes/ { host = $2 }
+            /^   total .* bytes/ { printf "%.0f", $2 - host }'
+}
+for name in h100 a100; do
+    check "a dry run plans for $name as the advice does" \
+        test "$(total_on $name)" = "$(bytes_of $name)"
+done
+check 'whatever the device is' \
+    test "$(total_on a100 --device cuda:7)" = "$(total_on a100 --device cpu)"
+check 'and the limit of memory' test "$(total_on a100)" = \
+    "$(total_on a100 --memory-limit 100MB)"
+expect 5 'without the name' gpt-train --config gpt2-124m --vocab-size 50257 \
+    --dry-run --device cuda:1023
+err_has 'hint: --hardware NAME plans for a GPU that is not here'
+expect 0 'through what its ranks exchange' gpt-train --config gpt2-124m \
+    --vocab-size 50257 --dry-run --hardware h200 --world-size 8
+out_has 'h200, of which none is opened'
+out_has 'through NCCL'
+out_has 'fits into 131.3 GiB a rank'
+
 # ---- what does not fit ----
 expect 5 'too little memory' advise --gpus 2 --memory 8G
 err_has 'nothing fits into 7.5 GiB a rank: the least that 2 ranks need is'

@@ -5,6 +5,7 @@
 
 #include "collectives.h"
 
+#include <pthread.h>
 #include <time.h>
 
 enum { N = 1000, PATIENCE = 60 };
@@ -89,6 +90,35 @@ static void call_often(void)
     is_int(dev_be->collectives->running(clique), 0, "all are over");
 }
 
+/* A call that NCCL has taken and does not put on the stream, until the abort. */
+static void *call_stuck(void *arg)
+{
+    struct gpt_err *err = arg;
+
+    err->status = put(GPT_BARRIER, GPT_F32, dev_q, err);
+    return NULL;
+}
+
+static void abort_call(void)
+{
+    const struct gpt_collectives *lib = dev_be->collectives;
+    struct gpt_err err = {0};
+    time_t begin = time(NULL);
+    pthread_t thread;
+    char why[300];
+
+    setenv("GPT_CUDA_EMU_NCCL", "stuck", 1);
+    pthread_create(&thread, NULL, call_stuck, &err);
+    while (lib->state(clique, why, sizeof(why)) != GPT_CLIQUE_BUSY &&
+           time(NULL) - begin < PATIENCE)
+        continue;
+    lib->abort(clique);
+    pthread_join(thread, NULL);
+    unsetenv("GPT_CUDA_EMU_NCCL");
+    is_int(err.status, GPT_EFAIL, "a call that does not come to its stream");
+    ok(strstr(err.text, "given up"), "ends with the abort: %s", err.text);
+}
+
 /* Calls that are refused, and those after an abort. */
 static void call_badly(void)
 {
@@ -105,7 +135,9 @@ static void call_badly(void)
            "a queue that has failed");
     ok(strstr(err.text, "multiples of 16"), "says so again: %s", err.text);
     dev_be->queue_close(q);
-    dev_be->collectives->abort(clique);
+    if (emulated)
+        abort_call();
+    dev_be->collectives->abort(clique); /* again: nothing happens */
     is_int(put(GPT_ALL_REDUCE, GPT_F32, dev_q, &err), GPT_EFAIL,
            "a call after the abort");
     ok(strstr(err.text, "given up"), "is given up: %s", err.text);
@@ -125,6 +157,25 @@ static int open_with(const char *name, const char *value, int64_t rank,
     return status;
 }
 
+/* A member that nobody joins: it ends, and a second one without waiting. */
+static void close_alone(void)
+{
+    const struct gpt_collectives *lib = dev_be->collectives;
+    struct gpt_clique *one;
+    struct gpt_err err;
+    char id[GPT_CLIQUE_ID], why[300];
+    time_t begin = time(NULL);
+
+    for (int i = 0; i < 2; i++) {
+        need(lib->make_id(id, &err), &err);
+        is_int(lib->open(&one, id, "half", 2, 0, &err), GPT_OK, "half a group");
+        is_int(lib->state(one, why, sizeof(why)), GPT_CLIQUE_BUSY,
+               "waits for the other half");
+        lib->close(one);
+    }
+    ok(time(NULL) - begin < PATIENCE / 2, "and ends without it");
+}
+
 /* Beginnings that fail, which an emulated GPU can be made to. */
 static void begin_badly(void)
 {
@@ -142,10 +193,14 @@ static void begin_badly(void)
     ok(strstr(err.text, "no usable emulated NCCL"), "is named: %s", err.text);
     setenv("GPT_CUDA_EMU_NCCL", "absent", 1);
     is_int(lib->make_id(id, &err), GPT_EDEVICE, "and there is no id");
+    setenv("GPT_CUDA_EMU_NCCL", "no-id", 1);
+    is_int(lib->make_id(id, &err), GPT_EDEVICE, "nor where it is refused");
+    ok(strstr(err.text, "NCCL: no id: system error"), "why: %s", err.text);
     unsetenv("GPT_CUDA_EMU_NCCL");
     setenv("GPT_CUDA_EMU_DEVICES", "0", 1);
     is_int(lib->device(name, sizeof(name), &err), GPT_EDEVICE, "no GPU");
     unsetenv("GPT_CUDA_EMU_DEVICES");
+    close_alone();
 }
 
 static void *device_memory(size_t bytes)

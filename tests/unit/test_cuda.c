@@ -1405,16 +1405,17 @@ static void random_shapes(void)
 
 static void ptx_hopper(void)
 {
+    /* The heads of the first come one after another into the same places. */
     static const struct attn_case cases[] = {
-        {1, 140, 1, 1, 64, 0, true}, {1, 150, 2, 1, 64, 0.2, false},
-        {1, 300, 1, 1, 128, 0, false},
+        {1, 60, 5, 1, 128, 0, false},    {1, 140, 1, 1, 64, 0, true},
+        {1, 150, 2, 1, 64, 0.2, false}, {1, 300, 1, 1, 128, 0, false},
     };
 
     if (!getenv("GPT_CUDA_PTX"))
         return;
     reopen("GPT_CUDA_EMU_ARCH", "90");
     for (size_t i = 0; i < GPT_COUNT(cases); i++)
-        check_attn("hopper attention", 1, cases[i], i == 1);
+        check_attn("hopper attention", 1, cases[i], i == 2);
     reopen("GPT_CUDA_EMU_ARCH", "80");
 }
 

@@ -163,6 +163,7 @@ static void read_instruction(struct builder &b)
     n.name = strdup(name.c_str()); /* kept as long as the process */
     memcpy(n.number, r->number, sizeof(n.number));
     read_operands(b, *r, n);
+    b.f->copies = b.f->copies || name.compare(0, 3, "cp.") == 0;
     b.f->code.push_back(n);
 }
 
@@ -298,6 +299,7 @@ struct function *build_function(struct module *m, const std::string &key)
     f->name = e->second.name;
     f->in = m;
     f->local_slot = NOWHERE;
+    f->copies = false;
     b.m = m;
     b.f = f;
     read_params(b, e->second.params);

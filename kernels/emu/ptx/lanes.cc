@@ -120,6 +120,7 @@ static void run_warp_barrier(struct warp &w, const struct instruction &i,
                              uint32_t lanes)
 {
     check_mask(w, i, i.at[0], lanes);
+    order_lanes(w, lanes);
 }
 
 /* ---- matrix instructions of a warp ---- */
@@ -139,6 +140,7 @@ static void run_ldmatrix(struct warp &w, const struct instruction &i, uint32_t)
                         i.name, l, (unsigned long long)a.v[l]);
         if (!(rows[l] = shared_for((unsigned)a.v[l], 16, false, l)))
             return;
+        order_use((unsigned)a.v[l], 16, w.live, USE_READ); /* all get parts */
     }
     for (unsigned m = 0; m < i.at[0].count; m++)
         for (unsigned l = 0; l < 32; l++) {

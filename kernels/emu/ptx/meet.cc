@@ -40,6 +40,7 @@ static uint32_t uniform(struct warp &w, const struct instruction &i,
 /* As in async.cc, but for whole warps: bar.sync counts 32 for each. */
 static struct barrier {
     unsigned count, arrived, round;
+    struct meeting who;
 } barriers[16];
 
 /* Two sides that count one barrier differently wait for ever on a GPU, or are
@@ -64,14 +65,26 @@ static struct barrier *barrier_of(struct warp &w, const struct instruction &i,
     return b;
 }
 
-static void come(struct barrier *b, unsigned count)
+static void come(struct warp &w, uint32_t lanes, struct barrier *b,
+                 unsigned count)
 {
+    order_release(w, lanes, &b->who);
     b->count = count;
     b->arrived += 32; /* whole warps are counted */
     if (b->arrived == b->count) {
         b->arrived = 0;
         b->round++;
+        order_met(&b->who);
     }
+}
+
+/* True when w still has to wait. */
+static bool waits(struct warp &w, uint32_t lanes, const struct barrier &b)
+{
+    if (b.round == w.round)
+        return true;
+    order_acquire(w, lanes, b.who);
+    return false;
 }
 
 /* A warp comes once. Then it asks at each of its turns whether the round that
@@ -84,15 +97,15 @@ static void run_barrier(struct warp &w, const struct instruction &i,
     if (w.in_barrier) {
         unsigned id = uniform(w, i, i.at[0], lanes);
 
-        w.in_barrier = w.blocked = barriers[id % 16].round == w.round;
+        w.in_barrier = w.blocked = waits(w, lanes, barriers[id % 16]);
         return;
     }
     struct barrier *b = barrier_of(w, i, lanes, &count);
     if (!b)
         return;
     w.round = b->round;
-    come(b, count);
-    w.in_barrier = w.blocked = b->round == w.round;
+    come(w, lanes, b, count);
+    w.in_barrier = w.blocked = waits(w, lanes, *b);
 }
 
 /* Comes and does not wait. */
@@ -103,12 +116,20 @@ static void run_arrive(struct warp &w, const struct instruction &i,
     struct barrier *b = barrier_of(w, i, lanes, &count);
 
     if (b)
-        come(b, count);
+        come(w, lanes, b, count);
 }
 
 /* ---- registers ---- */
 
 static unsigned free_registers;
+
+/* Who has come to an mbarrier. A phase may end when bytes come, which is seen by
+ * its parity at the next use: between two ends somebody arrives. */
+struct arrivals {
+    struct meeting who;
+    bool parity;
+};
+static std::unordered_map<const uint64_t *, struct arrivals> mbarriers;
 
 /* A launch gives all threads the same number of registers, a multiple of 8. */
 void begin_barriers()
@@ -116,7 +137,9 @@ void begin_barriers()
     unsigned each =
         std::min(65536u / ((unsigned)warps.size() * 32), 255u) / 8 * 8;
 
-    memset(barriers, 0, sizeof(barriers));
+    for (struct barrier &b : barriers)
+        b = {};
+    mbarriers.clear();
     free_registers = 0;
     for (struct warp &w : warps)
         w.registers = each;
@@ -150,6 +173,17 @@ static uint64_t *word_at(uint64_t address, bool write, unsigned lane)
 
 enum mbarrier_way { INIT, ARRIVE, EXPECT };
 
+static struct arrivals &arrivals_of(uint64_t *word)
+{
+    struct arrivals &a = mbarriers[word];
+    bool parity = mbarrier_over(word, 0, source_file(), source_line());
+
+    if (parity != a.parity)
+        order_met(&a.who);
+    a.parity = parity;
+    return a;
+}
+
 /* f(word, lane) for each lane; `o` is the address of the mbarrier. */
 template <class F>
 static void each_barrier(struct warp &w, const struct operand &o,
@@ -180,12 +214,16 @@ static void run_mbarrier(struct warp &w, const struct instruction &i,
     each_barrier(w, o, lanes, way == INIT, [&](uint64_t *word, unsigned l) {
         unsigned n = x ? (unsigned)get_any(w, x->slot, l) : 1;
 
-        if (way == INIT)
+        if (way == INIT) {
+            mbarriers.erase(word);
             return mbarrier_init(word, n, file, line);
+        }
+        order_release(w, 1u << l, &arrivals_of(word).who);
         if (way == EXPECT)
-            return mbarrier_expect(word, n, file, line);
-        while (n--)
+            mbarrier_expect(word, n, file, line);
+        for (; way == ARRIVE && n; n--)
             mbarrier_arrive(word, file, line);
+        arrivals_of(word);
     });
 }
 
@@ -205,6 +243,9 @@ static void run_try_wait(struct warp &w, const struct instruction &i,
         w.blocked = true;
         return;
     }
+    each_barrier(w, i.at[1], lanes, false, [&](uint64_t *word, unsigned l) {
+        order_acquire(w, 1u << l, arrivals_of(word).who);
+    });
     /* It may fail though the phase is over: kernels have to ask again. */
     put_predicate(w, i.at[0].slot, random_below(8) == 1 ? 0 : ~0u, lanes);
 }
@@ -216,6 +257,7 @@ static void run_proxy_fence(struct warp &w, const struct instruction &,
     for (unsigned l = 0; l < 32; l++)
         if (lanes >> l & 1)
             fence_async_of(w.index * 32 + l);
+    order_fence(w, lanes);
 }
 
 /* The map is read where the kernel points: in its own parameter, at a
@@ -332,6 +374,9 @@ static void run_small_copy(struct warp &w, const struct instruction &i,
         if (c.to % size || from.v[l] % size || n > size)
             return fail("%s of %u of %u bytes from %#llx to %#x", i.name, n,
                         size, (unsigned long long)from.v[l], c.to);
+        running_lane = l;
+        if (size == 16) /* others share their 16 bytes with what is not theirs */
+            check_order(c.to, size, true, true);
         if ((n && !global_for(from.v[l], n)) ||
             !shared_for(c.to, size, true, l))
             return;

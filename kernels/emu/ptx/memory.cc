@@ -44,6 +44,14 @@ void put_in_flight(unsigned at, unsigned bytes, bool reads)
     }
 }
 
+/* The engine is another proxy: it may come before what its own thread did. */
+static void begin_bulk_copy(unsigned at, unsigned bytes, bool reads)
+{
+    if (at - SHARED_FIRST + bytes <= shared_bytes)
+        check_order(at, bytes, !reads, false);
+    put_in_flight(at, bytes, reads);
+}
+
 void take_from_flight(unsigned to, unsigned bytes)
 {
     if (to - SHARED_FIRST + bytes <= shared_bytes)
@@ -79,7 +87,8 @@ void begin_shared(char *shared, size_t bytes)
     shared_bytes = bytes;
     shared_state.assign(bytes, UNKNOWN);
     begin = nullptr;
-    copy_begins = put_in_flight;
+    begin_order(bytes);
+    copy_begins = begin_bulk_copy;
     copy_ends = take_from_flight;
     operand_read = check_read;
 }
@@ -114,6 +123,7 @@ char *shared_for(unsigned address, unsigned bytes, bool write, unsigned lane)
         memset(&shared_state[at], WRITTEN, bytes);
         shared_written(address, bytes, current->index * 32 + lane);
     }
+    order_use(address, bytes, 1u << lane, write ? USE_WRITE : USE_READ);
     return shared_begin + at;
 }
 

@@ -10,6 +10,7 @@
  *   arith.cc, bits.cc, floating.cc, convert.cc, memory.cc, lanes.cc, meet.cc,
  *   wgmma.cc   what instructions do
  *   block.cc   warps of a block, interleaved
+ *   order.cc   what comes before a copy overwrites shared memory
  *
  * A warp runs in lockstep; lanes that part at a branch meet again where all
  * ways from it do. Warps take turns in the order of GPT_CUDA_EMU_ORDER. What a
@@ -19,6 +20,8 @@
  *   - registers that an asynchronous product still writes or reads; products
  *     without a fence since registers were used
  *   - shared memory that a copy still writes; writes that no proxy fence shows
+ *   - shared memory that a copy overwrites, though no barrier, mbarrier or fence
+ *     orders it after the accesses before
  *   - addresses outside of allocations, and misaligned ones
  *   - instructions for a whole warp that part of a warp runs
  * Tensor maps, bulk copies, mbarriers and operands of wgmma are those of
@@ -95,6 +98,7 @@ struct function {
     uint32_t shared, dynamic; /* bytes of static arrays; dynamic ones' place */
     uint32_t local;          /* bytes of local arrays, of a lane */
     uint32_t local_slot;     /* NOWHERE, or its address */
+    bool copies;             /* it begins asynchronous copies */
     std::vector<size_t> param_at, param_bytes;
     std::shared_ptr<char> params;
     size_t params_bytes;
@@ -198,6 +202,33 @@ void begin_shared(char *shared, size_t bytes);
 void begin_products();
 void end_products();
 void trace(struct warp &w, uint64_t x);
+
+/* ---- order.cc ---- */
+
+/* What those who have come to a barrier have done before: this time, the last
+ * time that all came. */
+struct meeting {
+    std::vector<uint32_t> coming, over;
+};
+/* Forgets the block before; bytes: of shared memory. */
+void begin_order(size_t bytes);
+/* `lanes` come to a barrier; all have come; `lanes` go on after it. */
+void order_release(const struct warp &w, uint32_t lanes, struct meeting *m);
+void order_met(struct meeting *m);
+void order_acquire(const struct warp &w, uint32_t lanes,
+                   const struct meeting &m);
+/* What each of `lanes` did is over for itself; for all of them. */
+void order_fence(const struct warp &w, uint32_t lanes);
+void order_lanes(const struct warp &w, uint32_t lanes);
+/* `lanes` of the running warp use shared memory. A product is over when they
+ * have waited for it together. */
+enum use_way { USE_READ, USE_WRITE, USE_PRODUCT };
+void order_use(unsigned address, unsigned bytes, uint32_t lanes,
+               enum use_way way);
+/* Fails unless all uses that a copy's way (it writes there, or reads) has to
+ * come after are over for the running thread, which begins the copy. `own`:
+ * what that thread did itself is over. */
+void check_order(unsigned address, unsigned bytes, bool writes, bool own);
 
 /* Where the running instruction came from. */
 const char *source_file();

@@ -134,6 +134,8 @@ static void count_readers(const struct product &p, int by)
         uint16_t &n = readers[address / CHUNK % readers.size()];
 
         n = (uint16_t)(n + by);
+        if (by < 0) /* waited for: until now it may have been read */
+            order_use(address, CHUNK, ~0u, USE_PRODUCT);
     };
 
     if (p.i->at[1].kind != operand::LIST)
