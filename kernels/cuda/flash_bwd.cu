@@ -27,7 +27,8 @@ template <int D, class T> constexpr int flash_blocks = D * sizeof(T) > 160 ? 2 :
 
 /* ---- what both need of a query ---- */
 
-/* LANES lanes read a row, 16 bytes each, and a thread reads of PASSES rows before it
+/* Delta is that of dO as products take it, so that dS of a query adds up to nothing.
+ * LANES lanes read a row, 16 bytes each, and a thread reads of PASSES rows before it
  * uses any: memory, not latency, is to limit it. */
 enum { PASSES = 4 };
 template <int LANES, class T>
@@ -61,7 +62,7 @@ static __global__ void prepare(struct attn_shape s, const T *out, const T *dout,
         float sum = 0;
 #pragma unroll
         for (int k = 0; k < 8; k++)
-            sum += o[i][k] * d[i][k];
+            sum += o[i][k] * flash_as_factor<T>(d[i][k]);
 #pragma unroll
         for (int lanes = LANES / 2; lanes; lanes /= 2)
             sum += __shfl_xor_sync(ALL_LANES, sum, lanes);

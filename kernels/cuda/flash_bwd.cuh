@@ -4,6 +4,7 @@
 #define GPT_KERNELS_CUDA_FLASH_BWD_CUH
 
 #include "cuda/flash.cuh"
+#include "cuda/flash_drop.cuh"
 
 /* What backward needs of a query. Past the sequence's end lse is infinite, so
  * that its probabilities are 0. */

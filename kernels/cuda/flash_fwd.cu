@@ -4,6 +4,7 @@
  * worked on. A warp owns 32 or 16 queries, for which it reads each tile once;
  * scores never leave its registers. */
 #include "cuda/flash.cuh"
+#include "cuda/flash_drop.cuh"
 
 /* How a block is cut, by head size and type: sums of 32 queries a warp take D
  * registers of a thread, and all tiles have to fit into FLASH_MEMORY. */

@@ -355,11 +355,11 @@ static int64_t window;
 static float softcap;
 static bool by_tf32;
 
-/* What TF32 costs, whose rounding is off by u = 2^-11 at most. Numbers that half
- * has are TF32, too: probabilities and dS alone are rounded. Of others both factors
- * are, and what follows from scores is a factor again. */
-static const struct precision tf32[] = {{GPT_F32, GPT_F16, 1e-3},
-                                        {GPT_F32, GPT_F32, 2e-3}};
+/* What TF32 costs, whose rounding is off by u = 2^-11 at most. Numbers that
+ * half has are TF32, too: probabilities and dS alone are rounded. Of others
+ * both factors are, and what follows from scores is a factor again. */
+static const struct precision tf32[] = {{GPT_F32, GPT_F16, 0x1p-10},
+                                        {GPT_F32, GPT_F32, 0x1p-9}};
 
 /* In types[first] and those after it; or by TF32. */
 static void check_attn(const char *title, size_t first, struct attn_case k,

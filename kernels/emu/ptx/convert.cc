@@ -162,6 +162,9 @@ static void run_pack(struct warp &w, const struct instruction &i,
     put(w, i.at[0].slot, d, lanes);
 }
 
+/* A float rounded to TF32 stays in a register of 32 bits. The manual leaves open
+ * what its 13 lower bits then are; here they are 0, which mma demands (tensor.cc),
+ * so that a factor that was not rounded shows. */
 static void run_tf32(struct warp &w, const struct instruction &i, uint32_t lanes)
 {
     row<float> x = get<float>(w, i.at[1].slot);
