@@ -1,6 +1,10 @@
 /* Tiles of attention for tensor cores: how they come into shared memory and
  * out of it as fragments. Rows are padded by 16 bytes, so that the eight rows
- * that ldmatrix reads at once lie in different banks. */
+ * that ldmatrix reads at once lie in different banks.
+ *
+ * Elements T are of 16 bits, or floats where TF32 is allowed. Tiles of floats are
+ * rounded to TF32 in place when they have come, as each is read by several warps.
+ * A product takes 32 bytes of a row at a time, mma_k<T> elements. */
 #ifndef GPT_KERNELS_CUDA_FLASH_CUH
 #define GPT_KERNELS_CUDA_FLASH_CUH
 
@@ -10,8 +14,13 @@
 /* A tile: ROWS positions of D elements. A block is four warps; which rows of the
  * block's own tile a warp owns, each kernel says. FLASH_ROWS: of flash_bwd.cu. */
 enum { FLASH_ROWS = 64, FLASH_THREADS = 128 };
-template <int D> constexpr int flash_ld = D + 8;
-template <int D, int ROWS = FLASH_ROWS> constexpr int flash_tile = ROWS * flash_ld<D>;
+template <class T> constexpr int flash_at_once = 16 / sizeof(T); /* elements of 16 bytes */
+template <int D, class T> constexpr int flash_ld = D + flash_at_once<T>;
+template <int D, class T, int ROWS = FLASH_ROWS>
+constexpr int flash_tile = ROWS * flash_ld<D, T>;
+
+/* What most GPUs give a block at most. */
+enum { FLASH_MEMORY = 99 * 1024 };
 
 static const float FLASH_LOG2E = 1.44269504f;
 
@@ -29,10 +38,14 @@ template <int D, int NEXT, int... MORE, class F> bool flash_padded(int64_t d, F 
     return flash_padded<D>(d, f) || flash_padded<NEXT, MORE...>(d, f);
 }
 
+/* Head sizes that kernels are made for. */
+template <int... SIZES> struct flash_sizes {};
+
 /* Calls f(T(), D), both as types, when tensor cores do op's type and options and
- * its head size is one of the sizes or fits into one; else false. Tiles then
- * have columns of zeros, in shared memory only. */
-template <int... SIZES, class F> bool flash_size(const struct gpt_attn *op, F f)
+ * its head size is one of the sizes of its type or fits into one; else false. Tiles
+ * then have columns of zeros, in shared memory only. */
+template <int... SIZES, int... OF_FLOATS, class F>
+bool flash_size(const struct gpt_attn *op, flash_sizes<SIZES...>, flash_sizes<OF_FLOATS...>, F f)
 {
     auto sized = [&](auto type) {
         return flash_padded<SIZES...>(op->d, [&](auto d) { f(type, d); });
@@ -40,7 +53,19 @@ template <int... SIZES, class F> bool flash_size(const struct gpt_attn *op, F f)
 
     if (!cuda_flash_does(op) || !cuda_wide(op->act, op->d, op->qkv, op->out))
         return false;
+    if (op->act == GPT_F32)
+        return flash_padded<OF_FLOATS...>(op->d, [&](auto d) { f(float(), d); });
     return op->act == GPT_BF16 ? sized(__nv_bfloat16()) : sized(__half());
+}
+
+/* Calls f(row, column) for the pieces of a tile, 16 bytes each, that a thread
+ * brings there. */
+template <int D, class T, int ROWS, class F> __device__ inline void flash_pieces(F f)
+{
+    constexpr int W = flash_at_once<T>;
+
+    for (int i = threadIdx.x; i < ROWS * D / W; i += FLASH_THREADS)
+        f(i / (D / W), i % (D / W) * W);
 }
 
 /* Begins to copy rows first.. of x, ld apart, into a tile; zeros past row n and
@@ -49,13 +74,34 @@ template <int D, int ROWS = FLASH_ROWS, class T>
 __device__ inline void flash_fetch(T *tile, const T *x, int64_t first, int64_t n, int64_t ld,
                                    int64_t columns)
 {
-    for (int i = threadIdx.x; i < ROWS * D / 8; i += FLASH_THREADS) {
-        int row = i / (D / 8), column = i % (D / 8) * 8;
+    flash_pieces<D, T, ROWS>([&](int row, int column) {
         bool here = first + row < n && column < columns;
 
-        copy_async(tile + row * flash_ld<D> + column,
+        copy_async(tile + row * flash_ld<D, T> + column,
                    here ? x + (first + row) * ld + column : x, here ? 16 : 0);
-    }
+    });
+}
+
+/* An element of memory as products take it. */
+template <class T> __device__ inline float flash_as_factor(float x)
+{
+    return std::is_same_v<T, float> ? round_tf32(x) : x;
+}
+
+/* Makes factors of what flash_fetch() has brought: rounds floats. Each thread has
+ * waited for its own copies, and does these; a barrier follows. */
+template <int D, int ROWS = FLASH_ROWS, class T> __device__ inline void flash_round(T *tile)
+{
+    if constexpr (std::is_same_v<T, float>)
+        flash_pieces<D, T, ROWS>([&](int row, int column) {
+            float *at = tile + row * flash_ld<D, T> + column, x[4];
+
+            load(x, at);
+#pragma unroll
+            for (int i = 0; i < 4; i++)
+                x[i] = flash_as_factor<T>(x[i]);
+            store(at, x);
+        });
 }
 
 /* The first key that any of the queries t.. t + ROWS - 1 sees, those inside the
@@ -75,16 +121,17 @@ __device__ inline int flash_first(const struct attn_shape &s, int64_t b, int64_t
     return warp_uniform(first);
 }
 
-/* The 16 x 16 block at (row, column) as `a` of a product. */
+/* The 16 x mma_k block at (row, column) as `a` of a product. */
 template <int D, class T>
 __device__ inline void flash_a(uint32_t (&a)[4], const T *tile, int row, int column)
 {
     int lane = threadIdx.x % 32;
 
-    ldmatrix4(a, tile + (row + lane % 16) * flash_ld<D> + column + lane / 16 * 8);
+    ldmatrix4(a, tile + (row + lane % 16) * flash_ld<D, T> + column +
+                     lane / 16 * flash_at_once<T>);
 }
 
-/* The 16 x 16 block at (row, column) as two `b`, rows being columns of b:
+/* The 16 x mma_k block at (row, column) as two `b`, rows being columns of b:
  * b[0] of rows row.., b[1] of the eight after them. */
 template <int D, class T>
 __device__ inline void flash_b(uint32_t (&b)[2][2], const T *tile, int row, int column)
@@ -92,24 +139,35 @@ __device__ inline void flash_b(uint32_t (&b)[2][2], const T *tile, int row, int 
     int lane = threadIdx.x % 32;
     uint32_t r[4];
 
-    ldmatrix4(r, tile + (row + lane / 16 * 8 + lane % 8) * flash_ld<D> + column +
-                     lane / 8 % 2 * 8);
+    ldmatrix4(r, tile + (row + lane / 16 * 8 + lane % 8) * flash_ld<D, T> + column +
+                     lane / 8 % 2 * flash_at_once<T>);
     b[0][0] = r[0], b[0][1] = r[1], b[1][0] = r[2], b[1][1] = r[3];
 }
 
-/* The same block as two `b`, rows being rows of b: b[0] of columns column..,
- * b[1] of the eight after them. */
+/* The mma_k x 16 block at (row, column) as two `b`, rows being rows of b: b[0] of
+ * columns column.., b[1] of the eight after them. Of floats rows 2 t and 2 t + 1 of
+ * the tile are rows t and t + 4 of b: flash_factor() has `a` in the same order. */
 template <int D, class T>
 __device__ inline void flash_b_rows(uint32_t (&b)[2][2], const T *tile, int row, int column)
 {
     int lane = threadIdx.x % 32;
-    uint32_t r[4];
 
-    ldmatrix4_transposed(r, tile + (row + lane % 16) * flash_ld<D> + column + lane / 16 * 8);
-    b[0][0] = r[0], b[0][1] = r[1], b[1][0] = r[2], b[1][1] = r[3];
+    if constexpr (std::is_same_v<T, float>) {
+        /* Lanes read from different banks: two rows are 8 banks apart. */
+        tile += (row + lane % 4 * 2) * flash_ld<D, T> + column + lane / 4;
+#pragma unroll
+        for (int i = 0; i < 4; i++)
+            b[i / 2][i % 2] = __float_as_uint(tile[i % 2 * flash_ld<D, T> + i / 2 * 8]);
+    } else {
+        uint32_t r[4];
+
+        ldmatrix4_transposed(r, tile + (row + lane % 16) * flash_ld<D, T> + column +
+                                    lane / 16 * 8);
+        b[0][0] = r[0], b[0][1] = r[1], b[1][0] = r[2], b[1][1] = r[3];
+    }
 }
 
-/* Two neighbouring `d` (16, 8) rounded to one `a` (16, 16). */
+/* Two neighbouring `d` (16, 8) rounded to one `a` (16, 16) of 16 bits. */
 template <class T>
 __device__ inline void flash_d_to_a(uint32_t (&a)[4], const float (&low)[4],
                                     const float (&high)[4])
@@ -120,29 +178,43 @@ __device__ inline void flash_d_to_a(uint32_t (&a)[4], const float (&low)[4],
     a[3] = pack2<T>(high[2], high[3]);
 }
 
+/* Columns k * mma_k.. of `d` fragments rounded to `a`, of floats in the order of
+ * flash_b_rows(): those that a lane holds are its own of `a`. */
+template <class T, int N>
+__device__ inline void flash_factor(uint32_t (&a)[4], const float (&d)[N][4], int k)
+{
+    if constexpr (std::is_same_v<T, float>) {
+#pragma unroll
+        for (int e = 0; e < 4; e++)
+            a[e] = __float_as_uint(round_tf32(d[k][e / 2 + e % 2 * 2]));
+    } else {
+        flash_d_to_a<T>(a, d[2 * k], d[2 * k + 1]);
+    }
+}
+
 /* The warp's 16 rows, as `a`, of a tile. */
 template <int D, class T>
-__device__ inline void flash_rows(uint32_t (&a)[D / 16][4], const T *tile)
+__device__ inline void flash_rows(uint32_t (&a)[D / mma_k<T>][4], const T *tile)
 {
 #pragma unroll
-    for (int d = 0; d < D / 16; d++)
-        flash_a<D>(a[d], tile, threadIdx.x / 32 * 16, d * 16);
+    for (int d = 0; d < D / mma_k<T>; d++)
+        flash_a<D>(a[d], tile, threadIdx.x / 32 * 16, d * mma_k<T>);
 }
 
 /* s (16, 8 N) += a (16, D) times the transpose of tile (8 N, D). */
 template <int D, int N, class T>
-__device__ inline void flash_scores(float (&s)[N][4], const uint32_t (&a)[D / 16][4],
+__device__ inline void flash_scores(float (&s)[N][4], const uint32_t (&a)[D / mma_k<T>][4],
                                     const T *tile)
 {
 #pragma unroll
-    for (int d = 0; d < D / 16; d++)
+    for (int d = 0; d < D / mma_k<T>; d++)
 #pragma unroll
         for (int n = 0; n < N; n += 2) {
             uint32_t b[2][2];
 
-            flash_b<D>(b, tile, n * 8, d * 16);
-            mma16816<T>(s[n], a[d], b[0]);
-            mma16816<T>(s[n + 1], a[d], b[1]);
+            flash_b<D>(b, tile, n * 8, d * mma_k<T>);
+            mma<T>(s[n], a[d], b[0]);
+            mma<T>(s[n + 1], a[d], b[1]);
         }
 }
 
@@ -151,17 +223,17 @@ template <int D, int N, class T>
 __device__ inline void flash_scores_of(float (&s)[N][4], const T *rows, int row, const T *tile)
 {
 #pragma unroll
-    for (int d = 0; d < D / 16; d++) {
+    for (int d = 0; d < D / mma_k<T>; d++) {
         uint32_t a[4];
 
-        flash_a<D>(a, rows, row, d * 16);
+        flash_a<D>(a, rows, row, d * mma_k<T>);
 #pragma unroll
         for (int n = 0; n < N; n += 2) {
             uint32_t b[2][2];
 
-            flash_b<D>(b, tile, n * 8, d * 16);
-            mma16816<T>(s[n], a, b[0]);
-            mma16816<T>(s[n + 1], a, b[1]);
+            flash_b<D>(b, tile, n * 8, d * mma_k<T>);
+            mma<T>(s[n], a, b[0]);
+            mma<T>(s[n + 1], a, b[1]);
         }
     }
 }
@@ -172,20 +244,20 @@ __device__ inline void flash_scores_of(float (&s)[M][N][4], const T *rows, int r
                                        const T *tile)
 {
 #pragma unroll
-    for (int d = 0; d < D / 16; d++) {
+    for (int d = 0; d < D / mma_k<T>; d++) {
         uint32_t a[M][4];
 #pragma unroll
         for (int m = 0; m < M; m++)
-            flash_a<D>(a[m], rows, row + 16 * m, d * 16);
+            flash_a<D>(a[m], rows, row + 16 * m, d * mma_k<T>);
 #pragma unroll
         for (int n = 0; n < N; n += 2) {
             uint32_t b[2][2];
 
-            flash_b<D>(b, tile, n * 8, d * 16);
+            flash_b<D>(b, tile, n * 8, d * mma_k<T>);
 #pragma unroll
             for (int m = 0; m < M; m++) {
-                mma16816<T>(s[m][n], a[m], b[0]);
-                mma16816<T>(s[m][n + 1], a[m], b[1]);
+                mma<T>(s[m][n], a[m], b[0]);
+                mma<T>(s[m][n + 1], a[m], b[1]);
             }
         }
     }
@@ -196,17 +268,17 @@ template <int D, int N, class T>
 __device__ inline void flash_add(float (&sum)[D / 8][4], const float (&p)[N][4], const T *tile)
 {
 #pragma unroll
-    for (int k = 0; k < N / 2; k++) {
+    for (int k = 0; k < N * 8 / mma_k<T>; k++) {
         uint32_t a[4];
 
-        flash_d_to_a<T>(a, p[2 * k], p[2 * k + 1]);
+        flash_factor<T>(a, p, k);
 #pragma unroll
         for (int n = 0; n < D / 8; n += 2) {
             uint32_t b[2][2];
 
-            flash_b_rows<D>(b, tile, k * 16, n * 8);
-            mma16816<T>(sum[n], a, b[0]);
-            mma16816<T>(sum[n + 1], a, b[1]);
+            flash_b_rows<D>(b, tile, k * mma_k<T>, n * 8);
+            mma<T>(sum[n], a, b[0]);
+            mma<T>(sum[n + 1], a, b[1]);
         }
     }
 }
@@ -217,20 +289,20 @@ __device__ inline void flash_add(float (&sum)[M][D / 8][4], const float (&p)[M][
                                  const T *tile)
 {
 #pragma unroll
-    for (int k = 0; k < N / 2; k++) {
+    for (int k = 0; k < N * 8 / mma_k<T>; k++) {
         uint32_t a[M][4];
 #pragma unroll
         for (int m = 0; m < M; m++)
-            flash_d_to_a<T>(a[m], p[m][2 * k], p[m][2 * k + 1]);
+            flash_factor<T>(a[m], p[m], k);
 #pragma unroll
         for (int n = 0; n < D / 8; n += 2) {
             uint32_t b[2][2];
 
-            flash_b_rows<D>(b, tile, k * 16, n * 8);
+            flash_b_rows<D>(b, tile, k * mma_k<T>, n * 8);
 #pragma unroll
             for (int m = 0; m < M; m++) {
-                mma16816<T>(sum[m][n], a[m], b[0]);
-                mma16816<T>(sum[m][n + 1], a[m], b[1]);
+                mma<T>(sum[m][n], a[m], b[0]);
+                mma<T>(sum[m][n + 1], a[m], b[1]);
             }
         }
     }
@@ -260,30 +332,44 @@ __device__ inline void flash_gather(uint32_t (&w)[4])
     }
 }
 
+/* Writes 8 bytes or 16, aligned. */
+template <class V, class T> __device__ inline void flash_write(T *to, const V &x)
+{
+#ifdef GPT_CUDA_EMU
+    emu::check_aligned(to, sizeof(V));
+#endif
+    *reinterpret_cast<V *>(to) = x;
+}
+
 /* Writes the first columns of a warp's (16, D) sums times by[row / 8] to rows
  * t.. of x, ld apart, those below n. t: this lane's first row. Rows begin at
  * multiples of 16 bytes, and columns are a multiple of 8: a lane writes 16
- * bytes at once. */
+ * bytes at once, of floats the 8 that it holds, four lanes a sector. */
 template <int D, class T>
 __device__ inline void flash_store(T *x, const float (&sum)[D / 8][4], const float (&by)[2],
                                    int64_t t, int64_t n, int64_t ld, int64_t columns)
 {
+    const int lane = threadIdx.x % 4;
 #pragma unroll
     for (int h = 0; h < 2; h++) {
         T *row = x + (t + 8 * h) * ld;
+        if constexpr (std::is_same_v<T, float>) {
 #pragma unroll
-        for (int i = 0; i < D / 8; i += 4) {
-            int column = (i + threadIdx.x % 4) * 8;
-            uint32_t w[4] = {};
+            for (int i = 0; i < D / 8; i++)
+                if (t + 8 * h < n && i * 8 < columns)
+                    flash_write(row + i * 8 + lane * 2,
+                                make_float2(sum[i][2 * h] * by[h], sum[i][2 * h + 1] * by[h]));
+        } else {
 #pragma unroll
-            for (int k = 0; k < 4 && i + k < D / 8; k++)
-                w[k] = pack2<T>(sum[i + k][2 * h] * by[h], sum[i + k][2 * h + 1] * by[h]);
-            flash_gather(w); /* by all lanes, also those of rows past the end */
-            if (t + 8 * h < n && column < columns) {
-#ifdef GPT_CUDA_EMU
-                emu::check_aligned(row + column, sizeof(uint4));
-#endif
-                *reinterpret_cast<uint4 *>(row + column) = make_uint4(w[0], w[1], w[2], w[3]);
+            for (int i = 0; i < D / 8; i += 4) {
+                int column = (i + lane) * 8;
+                uint32_t w[4] = {};
+#pragma unroll
+                for (int k = 0; k < 4 && i + k < D / 8; k++)
+                    w[k] = pack2<T>(sum[i + k][2 * h] * by[h], sum[i + k][2 * h + 1] * by[h]);
+                flash_gather(w); /* by all lanes, also those of rows past the end */
+                if (t + 8 * h < n && column < columns)
+                    flash_write(row + column, make_uint4(w[0], w[1], w[2], w[3]));
             }
         }
     }
@@ -327,98 +413,6 @@ template <int N> __device__ inline void flash_cap(float (&s)[N][4], float by)
 __device__ inline float flash_cap_by(const struct attn_shape &s)
 {
     return s.softcap > 0 ? s.scale / s.softcap : 0;
-}
-
-/* ---- dropout: a Philox block serves four neighbouring keys; lanes that hold
- * parts of a block share the work and exchange bits ---- */
-
-/* Bit i: the probability with counter at + i stays. */
-__device__ inline uint32_t flash_keep4(const struct cuda_drop &d, uint64_t at)
-{
-    unsigned skip = (unsigned)at % 4;
-    uint4 low = philox(d.key, at / 4), high = low;
-
-    if (skip)
-        high = philox(d.key, at / 4 + 1);
-    uint32_t kept = 0;
-#pragma unroll
-    for (unsigned i = 0; i < 4; i++) {
-        uint32_t word = skip + i < 4 ? word_of(low, skip + i) : word_of(high, skip + i - 4);
-
-        kept |= (uint32_t)(word >= d.below) << i;
-    }
-    return kept;
-}
-
-/* Bit 4 n + i: the probability with counter at + n * step + i stays, n < N <= 8. */
-template <int N>
-__device__ inline uint32_t flash_keep_blocks(const struct cuda_drop &d, uint64_t at,
-                                             uint64_t step)
-{
-    uint64_t block = at / 4, last = (at + (N - 1) * step) / 4;
-    bool whole = at % 4 == 0 && step % 4 == 0 && block >> 32 == last >> 32;
-    uint32_t kept = 0;
-
-    if (!__all_sync(ALL_LANES, whole)) {
-        /* Sequences whose length is no multiple of four, and one tile in
-         * millions of others. */
-#pragma unroll 1
-        for (int n = 0; n < N; n++)
-            kept |= flash_keep4(d, at + n * step) << 4 * n;
-        return kept;
-    }
-    /* Four blocks side by side, as each step of one waits for the step before; more
-     * would cost registers. What becomes of the upper half of a counter in the first
-     * rounds is computed once. */
-    constexpr int AT_ONCE = N < 4 ? N : 4;
-    uint64_t high = block >> 32 << 32;
-    uint32_t low = (uint32_t)block, by = (uint32_t)(step / 4);
-#pragma unroll 1
-    for (int n = 0; n < N; n += AT_ONCE) {
-        uint32_t some = 0;
-#pragma unroll
-        for (int i = 0; i < AT_ONCE; i++) {
-            uint4 words = philox(d.key, high | (uint32_t)(low + (n + i) * by));
-#pragma unroll
-            for (int k = 0; k < 4; k++)
-                some |= word_of(words, k) >= d.below ? 1u << (4 * i + k) : 0;
-        }
-        kept |= some << 4 * n;
-    }
-    return kept;
-}
-
-/* For `d` fragments of (16 queries, 8 N keys), N <= 8: bit 4 n + e is that of
- * element e of fragment n. at: the counter of (0, 0); t: counters from one
- * query to the next. Lanes t and t ^ 1 hold a Philox block of row g and one of
- * row g + 8: each computes one of the two. */
-template <int N>
-__device__ inline uint32_t flash_keep_rows(const struct cuda_drop &d, uint64_t at, int64_t t)
-{
-    int lane = threadIdx.x % 32, odd = lane % 2;
-
-    at += (unsigned)((lane / 4 + 8 * odd) * (int)t + lane % 4 / 2 * 4);
-    uint32_t mine = flash_keep_blocks<N>(d, at, 8);
-    uint32_t other = __shfl_xor_sync(ALL_LANES, mine, 1), pairs = 0x33333333;
-    uint32_t first = (odd ? other : mine) >> 2 * odd, second = (odd ? mine : other) >> 2 * odd;
-
-    return (first & pairs) | (second & pairs) << 2;
-}
-
-/* For `d` fragments of (16 keys, 8 N queries): bit 4 n of kept[e] is that of
- * element e of fragment n. The four lanes that hold a Philox block hold four
- * of them, by element: each computes one. */
-template <int N>
-__device__ inline void flash_keep_columns(uint32_t (&kept)[4], const struct cuda_drop &d,
-                                          uint64_t at, int64_t t)
-{
-    int lane = threadIdx.x % 32, part = lane / 4 % 4;
-
-    at += (uint64_t)((lane % 4 * 2 + part % 2) * t + lane / 16 * 4 + part / 2 * 8);
-    uint32_t mine = flash_keep_blocks<N>(d, at, 8 * (uint64_t)t);
-#pragma unroll
-    for (int e = 0; e < 4; e++)
-        kept[e] = __shfl_sync(ALL_LANES, mine, (lane & ~12) | e * 4) >> part;
 }
 
 #endif

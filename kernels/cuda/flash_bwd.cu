@@ -13,20 +13,22 @@
  * one at work, one on its way, each of two tiles of FLASH_STEP rows (and
  * the flash_query of these, for key_grads). A thread's registers at D = 128:
  * key_grads 64 + 64 sums, 16 + 16 scores; query_grads 64 fragments, 64 sums,
- * 16 + 16 scores. Heads of more than 128 elements: flash_bwd_wide.cu. */
+ * 16 + 16 scores. Heads of more than 128 elements, of floats of more than 80, for
+ * which shared memory is too small: flash_bwd_wide.cu. */
 #include "cuda/flash_bwd.cuh"
 
-/* Elements of 2 bytes of a stage, of all shared memory. */
-template <int D>
-constexpr int flash_stage = 2 * flash_tile<D, FLASH_STEP> + 8 * FLASH_STEP;
-template <int D> constexpr int flash_shared = 2 * flash_tile<D> + 2 * flash_stage<D>;
+/* Bytes of shared memory. */
+template <int D, class T>
+constexpr size_t flash_shared = 2 * (flash_tile<D, T> + flash_stage<D, T>) * sizeof(T);
 
-/* Blocks of query_grads at once: with three, heads of 96 would spill. */
-template <int D> constexpr int flash_blocks = D > 80 ? 2 : 3;
+/* Blocks of query_grads at once: with three, heads of 96 would spill. Fragments of
+ * floats are twice as many. */
+template <int D, class T> constexpr int flash_blocks = D * sizeof(T) > 160 ? 2 : 3;
 
 /* ---- what both need of a query ---- */
 
-/* LANES lanes read a row, 16 bytes each, and a thread reads of PASSES rows before it
+/* Delta is that of dO as products take it, so that dS of a query adds up to nothing.
+ * LANES lanes read a row, 16 bytes each, and a thread reads of PASSES rows before it
  * uses any: memory, not latency, is to limit it. */
 enum { PASSES = 4 };
 template <int LANES, class T>
@@ -60,7 +62,7 @@ static __global__ void prepare(struct attn_shape s, const T *out, const T *dout,
         float sum = 0;
 #pragma unroll
         for (int k = 0; k < 8; k++)
-            sum += o[i][k] * d[i][k];
+            sum += o[i][k] * flash_as_factor<T>(d[i][k]);
 #pragma unroll
         for (int lanes = LANES / 2; lanes; lanes /= 2)
             sum += __shfl_xor_sync(ALL_LANES, sum, lanes);
@@ -93,10 +95,7 @@ static void launch_prepare(struct gpt_queue *q, const struct gpt_attn *op,
                by_64);
     };
 
-    if (op->act == GPT_BF16)
-        put(__nv_bfloat16());
-    else
-        put(__half());
+    with_type(op->act, put);
 }
 
 void cuda_flash_prepare(struct gpt_queue *q, const struct gpt_attn *op,
@@ -116,9 +115,9 @@ template <int D, class T>
 static __global__ void __launch_bounds__(FLASH_THREADS)
     key_grads(struct attn_shape s, flash_grad<T> p)
 {
-    constexpr int N = FLASH_STEP, tile = flash_tile<D, N>;
-    T *keys = reinterpret_cast<T *>(dynamic_floats()), *values = keys + flash_tile<D>;
-    T *stages = values + flash_tile<D>;
+    constexpr int N = FLASH_STEP, tile = flash_tile<D, T, N>;
+    T *keys = reinterpret_cast<T *>(dynamic_floats()), *values = keys + flash_tile<D, T>;
+    T *stages = values + flash_tile<D, T>;
     int64_t j0 = (int64_t)blockIdx.x * FLASH_ROWS, g = blockIdx.y, b = blockIdx.z;
     int64_t per = s.h / s.g, k_at = attn_key_at(s, b, g);
     int row = threadIdx.x / 32 * 16, lane = threadIdx.x % 32;
@@ -135,11 +134,16 @@ static __global__ void __launch_bounds__(FLASH_THREADS)
 
         more = advance<N, FLASH_ROWS>(s, (int)b, (int)j0, (int)((g + 1) * per), next);
         if (more)
-            fetch_queries<D>(stages + (1 - now) * flash_stage<D>, s, p, b, next);
+            fetch_queries<D>(stages + (1 - now) * flash_stage<D, T>, s, p, b, next);
         copy_commit();
         copy_wait<1>();
+        if (at.h == g * per && at.t == j0) { /* the first step */
+            flash_round<D>(keys);
+            flash_round<D>(values);
+        }
+        flash_round_stage<D>(stages + now * flash_stage<D, T>);
         __syncthreads();
-        const T *q = stages + now * flash_stage<D>, *dout = q + tile;
+        const T *q = stages + now * flash_stage<D, T>, *dout = q + tile;
         /* The mask before the scores, whose registers it can use meanwhile. */
         uint32_t kept[4] = {~0u, ~0u, ~0u, ~0u};
         if (s.drop.below)
@@ -170,12 +174,12 @@ static __global__ void __launch_bounds__(FLASH_THREADS)
 /* ---- dQ ---- */
 
 template <int D, class T>
-static __global__ void __launch_bounds__(FLASH_THREADS, flash_blocks<D>)
+static __global__ void __launch_bounds__(FLASH_THREADS, flash_blocks<D, T>)
     query_grads(struct attn_shape s, flash_grad<T> p)
 {
-    constexpr int N = FLASH_STEP, tile = flash_tile<D, N>;
-    T *queries = reinterpret_cast<T *>(dynamic_floats()), *douts = queries + flash_tile<D>;
-    T *stages = douts + flash_tile<D>;
+    constexpr int N = FLASH_STEP, tile = flash_tile<D, T, N>;
+    T *queries = reinterpret_cast<T *>(dynamic_floats()), *douts = queries + flash_tile<D, T>;
+    T *stages = douts + flash_tile<D, T>;
     /* long rows of keys first */
     int64_t t0 = (int64_t)(gridDim.x - 1 - blockIdx.x) * FLASH_ROWS, h = blockIdx.y, b = blockIdx.z;
     int64_t end = min(t0 + FLASH_ROWS, s.t), q_at = attn_query_at(s, b, h), ldo = s.h * s.d;
@@ -192,10 +196,11 @@ static __global__ void __launch_bounds__(FLASH_THREADS, flash_blocks<D>)
     const struct flash_query *of = p.queries + (b * s.h + h) * padded(s.t) + t;
     const struct flash_query mine[2] = {of[0], of[8]};
     float slope = attn_slope(s, h) / s.scale;
-    uint32_t q[D / 16][4], dout[D / 16][4];
+    uint32_t q[D / mma_k<T>][4], dout[D / mma_k<T>][4];
     float dq[D / 8][4] = {};
     for (int64_t j = begin, now = 0; j < end; j += N, now = 1 - now) {
-        T *stage = stages + now * flash_stage<D>, *next = stages + (1 - now) * flash_stage<D>;
+        T *stage = stages + now * flash_stage<D, T>;
+        T *next = stages + (1 - now) * flash_stage<D, T>;
 
         if (j + N < end) {
             flash_fetch<D, N>(next, k, j + N, s.t, s.ld, s.d);
@@ -203,6 +208,11 @@ static __global__ void __launch_bounds__(FLASH_THREADS, flash_blocks<D>)
         }
         copy_commit();
         copy_wait<1>();
+        if (j == begin) {
+            flash_round<D>(queries);
+            flash_round<D>(douts);
+        }
+        flash_round_stage<D>(stage);
         __syncthreads();
         if (j == begin) {
             flash_rows<D>(q, queries);
@@ -237,7 +247,9 @@ static void launch_backward(struct gpt_queue *q, const struct gpt_attn *op,
     flash_grad<T> p = flash_grad_of<T>(op, grad);
     /* prepare, then the two passes, which read what it left: one stream. */
     unsigned tiles = (unsigned)cuda_blocks(op->t, FLASH_ROWS);
-    size_t shared = flash_shared<D> * sizeof(T);
+    const size_t shared = flash_shared<D, T>;
+
+    static_assert(shared <= FLASH_MEMORY, "a block's shared memory");
     cuda_flash_prepare(q, op, grad, false);
     launch(q, key_grads<D, T>, dim3(tiles, op->g, op->b), FLASH_THREADS, shared, s, p);
     launch(q, query_grads<D, T>, dim3(tiles, op->h, op->b), FLASH_THREADS, shared, s, p);
@@ -248,8 +260,9 @@ bool cuda_flash_bwd(struct gpt_queue *q, const struct gpt_attn *op,
 {
     if (!cuda_wide(op->act, op->d, grad->dout, grad->dqkv, grad->scratch))
         return false;
-    return flash_size<64, 80, 96, 128>(op, [&](auto type, auto d) {
-               launch_backward<d.value, decltype(type)>(q, op, grad);
-           }) ||
+    return flash_size(op, flash_sizes<64, 80, 96, 128>(), flash_sizes<64, 80>(),
+                      [&](auto type, auto d) {
+                          launch_backward<d.value, decltype(type)>(q, op, grad);
+                      }) ||
            cuda_flash_bwd_wide(q, op, grad);
 }

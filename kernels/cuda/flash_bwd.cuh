@@ -4,6 +4,7 @@
 #define GPT_KERNELS_CUDA_FLASH_BWD_CUH
 
 #include "cuda/flash.cuh"
+#include "cuda/flash_drop.cuh"
 
 /* What backward needs of a query. Past the sequence's end lse is infinite, so
  * that its probabilities are 0. */
@@ -96,19 +97,31 @@ static inline struct attn_shape flash_grad_shape(const struct gpt_attn *op)
  * architectures. */
 enum { FLASH_STEP = 32 };
 
+/* Elements of a stage: tiles of such rows of two tensors; of the first of them, what
+ * is known of the queries. */
+template <int D, class T>
+constexpr int flash_stage = 2 * flash_tile<D, T, FLASH_STEP> + flash_at_once<T> * FLASH_STEP;
+
+/* Rounds the tiles of a stage, as flash_round() does. */
+template <int D, class T> __device__ inline void flash_round_stage(T *stage)
+{
+    flash_round<D, FLASH_STEP>(stage);
+    flash_round<D, FLASH_STEP>(stage + flash_tile<D, T, FLASH_STEP>);
+}
+
 /* Begins to copy a tile of queries, of dO, and what is known of the queries. */
 template <int D, class T>
 __device__ inline void fetch_queries(T *stage, const struct attn_shape &s,
                                      const flash_grad<T> &p, int64_t b,
                                      const struct query_tile &at)
 {
-    constexpr int N = FLASH_STEP, tile = flash_tile<D, N>;
+    constexpr int N = FLASH_STEP, tile = flash_tile<D, T, N>;
     int64_t ldo = s.h * s.d;
 
     flash_fetch<D, N>(stage, p.qkv + attn_query_at(s, b, at.h), at.t, s.t, s.ld, s.d);
     flash_fetch<D, N>(stage + tile, p.dout + b * s.t * ldo + at.h * s.d, at.t, s.t, ldo, s.d);
     if (threadIdx.x < N)
-        copy_async(stage + 2 * tile + 8 * threadIdx.x,
+        copy_async(stage + 2 * tile + flash_at_once<T> * threadIdx.x,
                    p.queries + (b * s.h + at.h) * padded(s.t) + at.t + threadIdx.x, 16);
 }
 

@@ -1,26 +1,30 @@
 /* Causal self-attention on tensor cores, forward (Dao 2023). A block takes the
- * queries of one head, 128 or 64, and goes over the keys that they see, 64 or 32
+ * queries of one head, 128 or 64, and goes over the keys that they see, 16 to 64
  * at a time; keys and values of the next tile are on their way while one is
  * worked on. A warp owns 32 or 16 queries, for which it reads each tile once;
  * scores never leave its registers. */
 #include "cuda/flash.cuh"
+#include "cuda/flash_drop.cuh"
 
-/* How a block is cut, by head size: sums of 32 queries a warp take D registers of a
- * thread, and all tiles have to fit into 99 KiB, of which most GPUs give a block
- * no more. */
-template <int D> struct cut {
+/* How a block is cut, by head size and type: sums of 32 queries a warp take D
+ * registers of a thread, and all tiles have to fit into FLASH_MEMORY. */
+template <int D, class T> struct cut {
     enum {
         M = D <= 128 ? 2 : 1, /* times 16 queries of a warp */
         ROWS = 64 * M,
-        KEYS = D <= 64 ? 64 : 32,
+        KEYS = D <= 64 ? 128 / sizeof(T) : D <= 80 ? 32 : 64 / sizeof(T),
         N = KEYS / 8,
+        /* Queries, and two stages of keys and values. */
+        BYTES = (flash_tile<D, T, ROWS> + 4 * flash_tile<D, T, KEYS>) * sizeof(T),
     };
+    static_assert(BYTES <= FLASH_MEMORY, "a block's shared memory");
 };
 
 /* What a thread keeps of its queries: of each 16 of the warp's, rows g and
  * g + 8. */
-template <int D> struct running {
-    float out[cut<D>::M][D / 8][4], max[cut<D>::M][2], sum[cut<D>::M][2];
+template <int D, class T> struct running {
+    enum { M = cut<D, T>::M };
+    float out[M][D / 8][4], max[M][2], sum[M][2];
 };
 
 /* Scores of sample b that query t does not see become -inf. */
@@ -98,11 +102,11 @@ struct place {
 
 /* One tile of keys, which begins at `key`. */
 template <int D, class T>
-static __device__ void attend_tile(const struct attn_shape &a, running<D> &r,
+static __device__ void attend_tile(const struct attn_shape &a, running<D, T> &r,
                                    const struct place &at, const T *queries, const T *keys,
                                    const T *values, int key)
 {
-    constexpr int M = cut<D>::M, N = cut<D>::N;
+    constexpr int M = cut<D, T>::M, N = cut<D, T>::N;
     int lane = threadIdx.x % 32, t = at.t + lane / 4, own = key + lane % 4 * 2;
     uint32_t kept[M] = {};
 
@@ -122,7 +126,7 @@ static __device__ void attend_tile(const struct attn_shape &a, running<D> &r,
         for (int m = 0; m < M; m++)
             flash_lean(s[m], attn_slope(a, at.h) / a.scale, t + 16 * m, own);
     /* Tiles below the diagonal of one document, most of them, need no mask. */
-    if (key + cut<D>::KEYS > at.t || attn_hides(a))
+    if (key + cut<D, T>::KEYS > at.t || attn_hides(a))
 #pragma unroll
         for (int m = 0; m < M; m++)
             hide_unseen(s[m], a, at.b, t + 16 * m, own);
@@ -138,11 +142,11 @@ static __device__ void attend_tile(const struct attn_shape &a, running<D> &r,
 
 /* Divides by the sums; writes what lies inside the sequence. */
 template <int D, class T>
-static __device__ void write_rows(const struct attn_shape &s, running<D> &r, T *out, float *lse,
+static __device__ void write_rows(const struct attn_shape &s, running<D, T> &r, T *out, float *lse,
                                   int64_t t)
 {
 #pragma unroll
-    for (int m = 0; m < cut<D>::M; m++, t += 16) {
+    for (int m = 0; m < cut<D, T>::M; m++, t += 16) {
         float by[2];
 #pragma unroll
         for (int h = 0; h < 2; h++) {
@@ -163,10 +167,10 @@ template <int D, class T>
 static __global__ void __launch_bounds__(FLASH_THREADS, 2)
     flash_forward(struct attn_shape s, const T *qkv, T *out)
 {
-    constexpr int M = cut<D>::M, ROWS = cut<D>::ROWS, KEYS = cut<D>::KEYS;
-    constexpr int tile = flash_tile<D, KEYS>;
+    constexpr int M = cut<D, T>::M, ROWS = cut<D, T>::ROWS, KEYS = cut<D, T>::KEYS;
+    constexpr int tile = flash_tile<D, T, KEYS>;
     T *queries = reinterpret_cast<T *>(dynamic_floats());
-    T *keys = queries + flash_tile<D, ROWS>, *values = keys + 2 * tile;
+    T *keys = queries + flash_tile<D, T, ROWS>, *values = keys + 2 * tile;
     /* Long rows of keys first. Blocks start in the order of their numbers, and
      * the last queries see the most keys: the short rows of the first queries
      * fill the gaps at the end, when multiprocessors become free one by one. */
@@ -181,7 +185,7 @@ static __global__ void __launch_bounds__(FLASH_THREADS, 2)
     copy_commit();
     int row = threadIdx.x / 32 * (16 * M);
     const struct place at = {b, h, row, t0 + row};
-    running<D> r = {};
+    running<D, T> r = {};
 #pragma unroll
     for (int i = 0; i < 2 * M; i++)
         r.max[i / 2][i % 2] = -INFINITY;
@@ -196,6 +200,10 @@ static __global__ void __launch_bounds__(FLASH_THREADS, 2)
         /* One group may be under way, that of the next tile: this one's is there,
          * for this thread; the barrier makes it so for all. */
         copy_wait<1>();
+        if (j == begin)
+            flash_round<D, ROWS>(queries);
+        flash_round<D, KEYS>(keys + now * tile);
+        flash_round<D, KEYS>(values + now * tile);
         __syncthreads();
         if (j < at.t + 16 * M) /* else the warp's queries see nothing of it */
             attend_tile<D>(s, r, at, queries, keys + now * tile, values + now * tile, j);
@@ -208,17 +216,16 @@ static __global__ void __launch_bounds__(FLASH_THREADS, 2)
 
 template <int D, class T> static void launch_forward(struct gpt_queue *q, const struct gpt_attn *op)
 {
-    dim3 grid(cuda_blocks(op->t, cut<D>::ROWS), op->h, op->b);
-    /* Queries, and two stages of keys and values. */
-    size_t shared = flash_tile<D, cut<D>::ROWS> + 4 * flash_tile<D, cut<D>::KEYS>;
+    dim3 grid(cuda_blocks(op->t, cut<D, T>::ROWS), op->h, op->b);
 
-    launch(q, flash_forward<D, T>, grid, FLASH_THREADS, shared * sizeof(T), attn_shape_of(op),
+    launch(q, flash_forward<D, T>, grid, FLASH_THREADS, cut<D, T>::BYTES, attn_shape_of(op),
            (const T *)op->qkv, (T *)op->out);
 }
 
 bool cuda_flash_fwd(struct gpt_queue *q, const struct gpt_attn *op)
 {
-    return flash_size<64, 80, 96, 128, 192, 256>(op, [&](auto type, auto d) {
-        launch_forward<d.value, decltype(type)>(q, op);
-    });
+    return flash_size(op, flash_sizes<64, 80, 96, 128, 192, 256>(), flash_sizes<64, 80, 96, 128>(),
+                      [&](auto type, auto d) {
+                          launch_forward<d.value, decltype(type)>(q, op);
+                      });
 }

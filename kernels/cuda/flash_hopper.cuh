@@ -4,6 +4,7 @@
 #define GPT_KERNELS_CUDA_FLASH_HOPPER_CUH
 
 #include "cuda/flash.cuh"
+#include "cuda/flash_drop.cuh"
 #include "cuda/hopper.cuh"
 
 /* True when these kernels do the type, options, head size and addresses of op, on q's

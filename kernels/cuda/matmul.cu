@@ -6,8 +6,8 @@
 
 enum { THREADS = 256 };
 
-/* True when products of float may use TF32. One value serves the whole process, as the option does
- * that sets it; cuda_matmul() reads the value when it puts a product on a queue. */
+/* True when products of float may use TF32, attention's too. One value serves the whole process, as
+ * the option does that sets it; operations read the value when they are put on a queue. */
 static bool tf32;
 
 void cuda_allow_tf32(struct gpt_backend *be, bool allow)

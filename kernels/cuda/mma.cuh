@@ -3,7 +3,10 @@
  * t = lane % 4, a register holding two neighbours in k (a, b) or one float (d):
  *   a (16, 16): (g, 2t) (g + 8, 2t) (g, 2t + 8) (g + 8, 2t + 8)
  *   b (16, 8):  (2t, g) (2t + 8, g), rows being k
- *   d (16, 8):  (g, 2t) (g, 2t + 1) (g + 8, 2t) (g + 8, 2t + 1) */
+ *   d (16, 8):  (g, 2t) (g, 2t + 1) (g + 8, 2t) (g + 8, 2t + 1)
+ * and of floats, one in a register of a and b, too:
+ *   a (16, 8):  (g, t) (g + 8, t) (g, t + 4) (g + 8, t + 4)
+ *   b (8, 8):   (t, g) (t + 4, g) */
 #ifndef GPT_KERNELS_CUDA_MMA_CUH
 #define GPT_KERNELS_CUDA_MMA_CUH
 
@@ -30,13 +33,22 @@ template <> __device__ inline uint32_t pack2<__half>(float low, float high)
     return bits;
 }
 
-/* d += a b, by all lanes of a warp. T: type of a and b. */
+/* x rounded to TF32, which has 10 bits of mantissa; ties go away from zero. */
+__device__ inline float round_tf32(float x);
+
+/* d += a b, by all lanes of a warp. T: type of a and b; of floats those that
+ * round_tf32() gives. */
 template <class T>
-__device__ void mma16816(float (&d)[4], const uint32_t (&a)[4], const uint32_t (&b)[2]);
+__device__ void mma(float (&d)[4], const uint32_t (&a)[4], const uint32_t (&b)[2]);
+
+/* How many k an instruction takes: 32 bytes of a row. */
+template <class T> constexpr int mma_k = 32 / sizeof(T);
 
 /* Reads 8 x 8 matrices of 16-bit elements from shared memory: lane 8 i + j
  * gives the address of row j of matrix i, a multiple of 16; register i of a
- * lane gets (g, 2t) and (g, 2t + 1) of matrix i, or of its transpose. */
+ * lane gets (g, 2t) and (g, 2t + 1) of matrix i, or of its transpose. Where
+ * elements are floats, a matrix that is not transposed is 8 x 4 of them, and
+ * register i gets (g, t). */
 __device__ inline void ldmatrix4(uint32_t (&r)[4], const void *row);
 __device__ inline void ldmatrix4_transposed(uint32_t (&r)[4], const void *row);
 
@@ -50,15 +62,21 @@ template <int left> __device__ void copy_wait();
 
 #ifdef GPT_CUDA_EMU
 
+inline float round_tf32(float x) { return emu::to_tf32(x); }
 template <>
-inline void mma16816<__nv_bfloat16>(float (&d)[4], const uint32_t (&a)[4], const uint32_t (&b)[2])
+inline void mma<__nv_bfloat16>(float (&d)[4], const uint32_t (&a)[4], const uint32_t (&b)[2])
 {
     emu::mma_bf16(d, a, b);
 }
 template <>
-inline void mma16816<__half>(float (&d)[4], const uint32_t (&a)[4], const uint32_t (&b)[2])
+inline void mma<__half>(float (&d)[4], const uint32_t (&a)[4], const uint32_t (&b)[2])
 {
     emu::mma_f16(d, a, b);
+}
+template <>
+inline void mma<float>(float (&d)[4], const uint32_t (&a)[4], const uint32_t (&b)[2])
+{
+    emu::mma_tf32(d, a, b);
 }
 inline void ldmatrix4(uint32_t (&r)[4], const void *row) { emu::ldmatrix(r, 4, false, row); }
 inline void ldmatrix4_transposed(uint32_t (&r)[4], const void *row)
@@ -74,22 +92,34 @@ template <int left> void copy_wait() { emu::copy_wait(left); }
 
 #else
 
-#define GPT_MMA(type)                                                                            \
-    asm volatile("mma.sync.aligned.m16n8k16.row.col.f32." type "." type ".f32 "                  \
+__device__ inline float round_tf32(float x)
+{
+    uint32_t bits;
+
+    asm("cvt.rna.tf32.f32 %0, %1;" : "=r"(bits) : "f"(x));
+    return __uint_as_float(bits);
+}
+
+#define GPT_MMA(k, type)                                                                         \
+    asm volatile("mma.sync.aligned.m16n8" k ".row.col.f32." type "." type ".f32 "                \
                  "{%0,%1,%2,%3}, {%4,%5,%6,%7}, {%8,%9}, {%0,%1,%2,%3};"                         \
                  : "+f"(d[0]), "+f"(d[1]), "+f"(d[2]), "+f"(d[3])                                \
                  : "r"(a[0]), "r"(a[1]), "r"(a[2]), "r"(a[3]), "r"(b[0]), "r"(b[1]))
 template <>
-__device__ inline void mma16816<__nv_bfloat16>(float (&d)[4], const uint32_t (&a)[4],
-                                               const uint32_t (&b)[2])
+__device__ inline void mma<__nv_bfloat16>(float (&d)[4], const uint32_t (&a)[4],
+                                          const uint32_t (&b)[2])
 {
-    GPT_MMA("bf16");
+    GPT_MMA("k16", "bf16");
 }
 template <>
-__device__ inline void mma16816<__half>(float (&d)[4], const uint32_t (&a)[4],
-                                        const uint32_t (&b)[2])
+__device__ inline void mma<__half>(float (&d)[4], const uint32_t (&a)[4], const uint32_t (&b)[2])
 {
-    GPT_MMA("f16");
+    GPT_MMA("k16", "f16");
+}
+template <>
+__device__ inline void mma<float>(float (&d)[4], const uint32_t (&a)[4], const uint32_t (&b)[2])
+{
+    GPT_MMA("k8", "tf32");
 }
 #undef GPT_MMA
 

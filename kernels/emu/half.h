@@ -1,5 +1,5 @@
 /* bfloat16 and half, with the conversions of CUDA's headers: to nearest even,
- * NaN stays NaN, overflow of half gives infinity. Included by cuda.h. */
+ * NaN stays NaN, overflow of half gives infinity; TF32. Included by cuda.h. */
 #ifndef GPT_EMU_HALF_H
 #define GPT_EMU_HALF_H
 
@@ -31,5 +31,26 @@ static inline __half2 __floats2half2_rn(float x, float y)
 {
     return {__float2half(x), __float2half(y)};
 }
+
+namespace emu {
+
+/* To 10 bits of mantissa, ties away from zero, as cvt.rna.tf32.f32; the bits
+ * below are 0. */
+static inline float to_tf32(float x)
+{
+    uint32_t bits;
+
+    if (isnan(x))
+        return NAN;
+    memcpy(&bits, &x, sizeof(bits));
+    /* Rounding the bits of an infinity would make a NaN of it. */
+    if (!isinf(x))
+        bits += 0x1000;
+    bits &= ~0x1fffu;
+    memcpy(&x, &bits, sizeof(bits));
+    return x;
+}
+
+} // namespace emu
 
 #endif

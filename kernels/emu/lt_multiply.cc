@@ -82,19 +82,6 @@ static float gelu_slope(float x)
     return 0.5f * (1 + t) + 0.5f * x * (1 - t * t) * du;
 }
 
-/* To 10 bits of mantissa, ties away from zero, as tensor cores take it. */
-static float to_tf32(float x)
-{
-    uint32_t bits;
-
-    memcpy(&bits, &x, sizeof(bits));
-    /* Rounding the bits of an infinity would make a NaN of it. */
-    if (isfinite(x))
-        bits = (bits + 0x1000) & ~0x1fffu;
-    memcpy(&x, &bits, sizeof(bits));
-    return x;
-}
-
 /* ---- a product ---- */
 
 int lt_type(int type, const cublasLtMatrixLayoutOpaque_t &d)
@@ -128,7 +115,7 @@ static void gather(float *to, const lt_product &p, const void *x, int type,
     for (int64_t l = 0; l < p.k; l++) {
         to[l] = load_element(x, type, first + l * step);
         if (p.desc.compute == CUBLAS_COMPUTE_32F_FAST_TF32)
-            to[l] = to_tf32(to[l]);
+            to[l] = emu::to_tf32(to[l]);
     }
 }
 

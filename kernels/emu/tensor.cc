@@ -19,61 +19,94 @@ static uint16_t half_of(uint32_t pair, unsigned i)
     return (uint16_t)(pair >> 16 * i);
 }
 
-/* Elements (row, k) of a, (k, column) of b, (row, column) of d. Lane l holds
- * rows l / 4 and l / 4 + 8 and pairs of columns from l % 4 * 2 on; two elements
- * of 16 bits share a register, the lower first. That is the layout of
- * mma.m16n8k16 in NVIDIA's PTX ISA. */
-static uint16_t a_at(void *const slots[32], unsigned row, unsigned k)
+/* A lane's place in slots. */
+static const struct fragments &lane(void *const slots[32], unsigned l)
 {
-    const struct fragments *f =
-        (const struct fragments *)slots[row % 8 * 4 + k % 8 / 2];
-
-    return half_of(f->a[row / 8 + k / 8 * 2], k % 2);
+    return *(const struct fragments *)slots[l];
 }
 
-static uint16_t b_at(void *const slots[32], unsigned k, unsigned column)
-{
-    const struct fragments *f =
-        (const struct fragments *)slots[column * 4 + k % 8 / 2];
+/* Elements (row, k) of a and (k, column) of b. Lane l holds rows l / 4 and
+ * l / 4 + 8 and pairs of columns from l % 4 * 2 on; two elements of 16 bits
+ * share a register, the lower first. That is the layout of mma.m16n8k16 in
+ * NVIDIA's PTX ISA. */
+template <float (*widen)(uint16_t)> struct pairs {
+    enum { K = 16 };
+    static float a(void *const slots[32], unsigned row, unsigned k)
+    {
+        const struct fragments &f = lane(slots, row % 8 * 4 + k % 8 / 2);
 
-    return half_of(f->b[k / 8], k % 2);
-}
+        return widen(half_of(f.a[row / 8 + k / 8 * 2], k % 2));
+    }
+    static float b(void *const slots[32], unsigned k, unsigned column)
+    {
+        const struct fragments &f = lane(slots, column * 4 + k % 8 / 2);
 
+        return widen(half_of(f.b[k / 8], k % 2));
+    }
+};
+
+/* The same of mma.m16n8k8 with factors of TF32: a register holds one. What
+ * lies in its lower bits is not defined to be passed over. */
+struct floats {
+    enum { K = 8 };
+    static float of(uint32_t bits)
+    {
+        float x;
+
+        if (bits & 0x1fff)
+            fail("mma of TF32 has a factor with other bits, %08x", bits);
+        memcpy(&x, &bits, sizeof(x));
+        return x;
+    }
+    static float a(void *const slots[32], unsigned row, unsigned k)
+    {
+        return of(lane(slots, row % 8 * 4 + k % 4).a[row / 8 + k / 4 * 2]);
+    }
+    static float b(void *const slots[32], unsigned k, unsigned column)
+    {
+        return of(lane(slots, column * 4 + k % 4).b[k / 4]);
+    }
+};
+
+/* Element (row, column) of d, of all types. */
 static float *d_at(void *const slots[32], unsigned row, unsigned column)
 {
-    const struct fragments *f =
-        (const struct fragments *)slots[row % 8 * 4 + column / 2];
-
-    return &f->d[row / 8 * 2 + column % 2];
+    return &lane(slots, row % 8 * 4 + column / 2).d[row / 8 * 2 + column % 2];
 }
 
-template <float (*widen)(uint16_t)>
-static void multiply_fragments(void *const slots[32], uint32_t)
+template <class F> static void multiply_fragments(void *const slots[32], uint32_t)
 {
-    float a[16][16], b[8][16];
+    float a[16][F::K], b[8][F::K];
 
-    for (unsigned k = 0; k < 16; k++) {
+    for (unsigned k = 0; k < F::K; k++) {
         for (unsigned i = 0; i < 16; i++)
-            a[i][k] = widen(a_at(slots, i, k));
+            a[i][k] = F::a(slots, i, k);
         for (unsigned j = 0; j < 8; j++)
-            b[j][k] = widen(b_at(slots, k, j));
+            b[j][k] = F::b(slots, k, j);
     }
     for (unsigned i = 0; i < 16; i++)
         for (unsigned j = 0; j < 8; j++) {
             float sum = 0;
 
-            for (unsigned k = 0; k < 16; k++)
+            for (unsigned k = 0; k < F::K; k++)
                 sum += a[i][k] * b[j][k];
             /* The hardware's order is not documented: kernels' tests have to
-             * allow for any. d is added last, as the sum of 16 products is one
+             * allow for any. d is added last, as the sum of K products is one
              * step. */
             *d_at(slots, i, j) += sum;
         }
 }
 
+typedef void multiply(void *const slots[32], uint32_t);
+static multiply *const products[] = {
+    multiply_fragments<pairs<gpt_f16_to_f32>>,
+    multiply_fragments<pairs<gpt_bf16_to_f32>>,
+    multiply_fragments<floats>,
+};
+
 /* The same product for a warp whose lanes are no fibers. */
 void mma_of_warp(float (*d)[4], const uint32_t (*a)[4], const uint32_t (*b)[2],
-                 bool bf16)
+                 enum mma_type type)
 {
     struct fragments lanes[32];
     void *slots[32];
@@ -82,24 +115,33 @@ void mma_of_warp(float (*d)[4], const uint32_t (*a)[4], const uint32_t (*b)[2],
         lanes[l] = {d[l], a[l], b[l]};
         slots[l] = &lanes[l];
     }
-    (bf16 ? multiply_fragments<gpt_bf16_to_f32>
-          : multiply_fragments<gpt_f16_to_f32>)(slots, ~0u);
+    products[type](slots, ~0u);
 }
 
-void mma_bf16(float d[4], const uint32_t a[4], const uint32_t b[2],
-              const char *file, int line)
+static void mma(enum mma_type type, float d[4], const uint32_t a[4],
+                const uint32_t b[2], const char *file, int line)
 {
     struct fragments f = {d, a, b};
 
-    meet_lanes("mma", ~0u, &f, multiply_fragments<gpt_bf16_to_f32>, file, line);
+    meet_lanes("mma", ~0u, &f, products[type], file, line);
 }
 
 void mma_f16(float d[4], const uint32_t a[4], const uint32_t b[2],
              const char *file, int line)
 {
-    struct fragments f = {d, a, b};
+    mma(MMA_F16, d, a, b, file, line);
+}
 
-    meet_lanes("mma", ~0u, &f, multiply_fragments<gpt_f16_to_f32>, file, line);
+void mma_bf16(float d[4], const uint32_t a[4], const uint32_t b[2],
+              const char *file, int line)
+{
+    mma(MMA_BF16, d, a, b, file, line);
+}
+
+void mma_tf32(float d[4], const uint32_t a[4], const uint32_t b[2],
+              const char *file, int line)
+{
+    mma(MMA_TF32, d, a, b, file, line);
 }
 
 /* ---- ldmatrix ---- */

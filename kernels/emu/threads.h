@@ -126,9 +126,10 @@ void read_wgmma_operand(float *x, uint64_t descriptor, bool transposed,
 /* Calls f(address) for each 16 bytes of 16 k and n rows or columns of it. */
 void visit_wgmma_operand(uint64_t descriptor, bool transposed, unsigned n,
                          const std::function<void(unsigned address)> &f);
-/* d (16, 8) += a (16, 16) b (16, 8), by lane. */
+/* d (16, 8) += a (16, 16) b (16, 8), of TF32 a (16, 8) b (8, 8), by lane. */
+enum mma_type { MMA_F16, MMA_BF16, MMA_TF32 };
 void mma_of_warp(float (*d)[4], const uint32_t (*a)[4], const uint32_t (*b)[2],
-                 bool bf16);
+                 enum mma_type type);
 
 } // namespace emu
 

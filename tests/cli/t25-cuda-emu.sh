@@ -199,6 +199,9 @@ expect 0 'the CPU has no graphs' \
 err_has 'CUDA graphs are off: device cpu has none'
 expect 0 'TF32' train --device "$device" --tf32
 err_has 'float products in TF32'
+check 'is fast in attention, too' sh -c '! grep "attention runs" err'
+check 'which floats are not' \
+    grep -q 'attention runs .* in float where TF32 is allowed' gpu.log
 cp err tf32.log
 losses err >tf32.losses
 check 'gives other losses' sh -c 'cmp -s gpu.losses tf32.losses; [ $? = 1 ]'

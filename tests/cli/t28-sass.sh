@@ -77,7 +77,7 @@ expect 1 'no code at all' look f 90a /dev/null
 } >loop
 expect 0 'the time of a loop' perl "$top/tests/lib/sass_time.pl" f 90a <loop
 check 'is that of its products' \
-    awk '/^f / { exit !($5 == 96 && $10 == 64 && $11 == 96 && $12 == 100) }' \
+    awk '/^f / { exit !($6 == 96 && $11 == 64 && $12 == 96 && $13 == 100) }' \
     "$scratch/out"
 
 # ---- what was built ----
@@ -93,8 +93,8 @@ command -v "$disassembler" >/dev/null || {
     tap_done
 }
 table=$BUILD/cuda/sass.txt
-printf '%-16s %-6s %-13s %4s %-5s %5s %5s %5s %5s %5s %5s %5s %5s %5s\n' \
-    file arch kernel d drop mma besid gap bran r2ur copy sums narr local >"$table"
+printf '%-16s %-6s %-13s %4s %-4s %-5s %5s %5s %5s %5s %5s %5s %5s %5s %5s\n' \
+    file arch kernel d type drop mma besid gap bran r2ur copy sums narr local >"$table"
 for cubin; do
     name=${cubin##*/}
     name=${name%.cubin}
@@ -117,8 +117,8 @@ cp times.txt "${table%.txt}_time.txt"
 # with heads of 64; dK takes dS from there, which a model of one part alone counts
 # against it, and an H100 does not.
 check 'without dropout little but tensor cores and exponentials takes longest' \
-    awk 'NR > 1 && $1 ~ /sm90a/ && $4 == "-" &&
-         $12 < ($2 != "flash_backward" ? 95 : $3 == 64 ? 79 : 90) { print; bad = 1 }
+    awk 'NR > 1 && $1 ~ /sm90a/ && $5 == "-" &&
+         $13 < ($2 != "flash_backward" ? 95 : $3 == 64 ? 79 : 90) { print; bad = 1 }
          END { exit NR < 2 || bad }' times.txt
 check 'ptxas serialises no product' \
     sh -c "! grep -hi 'C75[0-9][0-9]\|serializ' '$BUILD'/cuda/flash_*.ptxas"

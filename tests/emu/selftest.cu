@@ -104,7 +104,7 @@ static __global__ void product(float *d, const uint16_t *a, const uint16_t *b)
     ldmatrix4_transposed(pair, &tile[l % 16][0]);
     fb[0] = pair[0];
     fb[1] = pair[1];
-    mma16816<__nv_bfloat16>(fd, fa, fb);
+    mma<__nv_bfloat16>(fd, fa, fb);
     for (unsigned i = 0; i < 4; i++)
         d[(l / 4 + i / 2 * 8) * 8 + l % 4 * 2 + i % 2] = fd[i];
 }
@@ -129,6 +129,26 @@ static void tensors()
     }
     ok(good && !wrong, "ldmatrix and mma multiply: %d wrong %s", wrong,
        emu::failure());
+}
+
+/* Ties go away from zero; what is no number stays what it is. */
+static void roundings()
+{
+    static const struct {
+        float x, want;
+    } cases[] = {
+        {1 + 0x1p-11f, 1 + 0x1p-10f},   {-1 - 0x1p-11f, -1 - 0x1p-10f},
+        {1 + 0x1.ffep-12f, 1},          {1 + 0x3p-11f, 1 + 0x1p-9f},
+        {0x1.ffep3f, 16},               {-3, -3},
+        {0x1p-149f, 0},                 {0x1.ff8p-127f, 0x1.ff8p-127f},
+        {INFINITY, INFINITY},           {-INFINITY, -INFINITY},
+        {0x1.ffffp127f, INFINITY},
+    };
+
+    for (const auto &c : cases)
+        ok(round_tf32(c.x) == c.want, "%a as TF32: %a", (double)c.x,
+           (double)round_tf32(c.x));
+    ok(isnan(round_tf32(NAN)), "NaN as TF32");
 }
 
 static __global__ void fetch(float *to, const float *from, int waits)
@@ -201,6 +221,13 @@ static __global__ void mistake(int kind, char *memory)
     case 7:
         copy_async(memory, memory + 64, 16);
         break;
+    case 8: { /* a float that is not TF32 is a factor */
+        uint32_t a[4] = {}, b[2] = {__float_as_uint(1.0f + 0x1p-11f), 0};
+        float d[4] = {};
+
+        mma<float>(d, a, b);
+        break;
+    }
     }
 }
 
@@ -218,6 +245,7 @@ static void mistakes()
         {"a misaligned access", "no multiple", 32},
         {"shared memory that nobody wrote", "NaN", 32},
         {"a copy that nobody waits for", "cp.async", 32},
+        {"a factor that was not rounded", "mma of TF32 has a factor", 32},
         {"too many threads", "threads in a block", 2048},
     };
 
@@ -294,6 +322,7 @@ int main()
     barriers();
     warps();
     tensors();
+    roundings();
     copies();
     mistakes();
     bounds(false);

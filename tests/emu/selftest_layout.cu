@@ -242,26 +242,55 @@ static __global__ void multiply_warp(float *out)
 
         b[r] = pack2<bf16>(number(k, (int)g + 40), number(k + 1, (int)g + 40));
     }
-    mma16816<bf16>(d, a, b);
+    mma<bf16>(d, a, b);
     for (unsigned v = 0; v < 4; v++)
         out[row_of(threadIdx.x, v) * 8 + column_of(threadIdx.x, v)] = d[v];
 }
 
-static void warps()
+/* The same of floats, a (16, 8) and b (8, 8), by CuTe's strides of lanes and values
+ * (SM80_16x8x8_F32TF32TF32F32_TN): over the columns of a, over the rows of b. */
+static __global__ void multiply_floats(float *out)
+{
+    unsigned g = threadIdx.x / 4, t = threadIdx.x % 4;
+    uint32_t a[4], b[2];
+    float d[4] = {};
+
+    for (unsigned r = 0; r < 4; r++) {
+        int at = (int)(t * 16 + g + r % 2 * 8 + r / 2 * 64);
+
+        a[r] = __float_as_uint(number(at % 16, at / 16));
+    }
+    for (unsigned r = 0; r < 2; r++) {
+        int at = (int)(t * 8 + g + r * 32);
+
+        b[r] = __float_as_uint(number(at / 8, at % 8 + 40));
+    }
+    mma<float>(d, a, b);
+    for (unsigned v = 0; v < 4; v++)
+        out[row_of(threadIdx.x, v) * 8 + column_of(threadIdx.x, v)] = d[v];
+}
+
+template <class F> static void check_warp(const char *name, int terms, F multiply)
 {
     static float d[16 * 8];
     int wrong = 0;
-    bool good = emu::launch("warps", 1, 32, 0, [&] { multiply_warp(d); });
+    bool good = emu::launch(name, 1, 32, 0, [&] { multiply(d); });
 
     for (int i = 0; i < 16; i++)
         for (int j = 0; j < 8; j++) {
             float sum = 0;
 
-            for (int k = 0; k < 16; k++)
+            for (int k = 0; k < terms; k++)
                 sum += number(i, k) * number(k, j + 40);
             wrong += d[i * 8 + j] != sum;
         }
-    ok(good && !wrong, "a product of one warp: %d wrong %s", wrong, emu::failure());
+    ok(good && !wrong, "a product of one warp, %s: %d wrong %s", name, wrong, emu::failure());
+}
+
+static void warps()
+{
+    check_warp("of bfloat16", 16, multiply_warp);
+    check_warp("of TF32", 8, multiply_floats);
 }
 
 int main()

@@ -35,7 +35,7 @@ my %shape = (
 
 my %pass; # whose, which: [bound, alone]
 while (<>) {
-    my ($file, $function, $d, $drop, @n) = split;
+    my ($file, $function, $d, $type, $drop, @n) = split;
     next if !/^(fa3|flash_\w+_sm90a)\s/ || $drop ne '-';
     $function =~ s/^flash_//;
     $pass{$file eq 'fa3' ? 'fa3' : 'ours'}{"$function $d"} = [@n[6, 8]];

@@ -3,7 +3,7 @@
 #
 # Looks into the machine code of the flash kernels for what the source cannot
 # show: the assembler moves, splits and spills as it likes. One row a kernel, the
-# worst of both types of elements, then what breaks a rule; exit 1 if any does.
+# worst of both types of 16 bits, then what breaks a rule; exit 1 if any does.
 #
 #   products   matrix instructions
 #   beside     exponentials between a wait that leaves a product under way and
@@ -115,9 +115,9 @@ sub measure {
 
 my (%rows, @names, @faults);
 for my $k (@order) {
-    my ($function, $drop, $d) =
-        $k =~ /^_Z\d+([a-z_]+?)I(?:Lb([01])E)?(?:Li(\d+)E)?/ or next;
-    my $name = join ' ', $function, $d // '-', $drop ? 'drop' : '-';
+    my @kernel = kernel_of($k);
+    next if !defined $kernel[0];
+    my $name = join ' ', @kernel;
     my $row = measure($code->{$k});
 
     push @names, $name if !$rows{$name};
@@ -135,7 +135,7 @@ for my $name (sort @names) {
     my ($function) = $name =~ /^(\w+)/;
     my $caps = $name =~ /drop/ ? \%most_drop : \%most;
 
-    printf "%-16s %-6s %-13s %4s %-5s", $file, $arch, split / /, $name;
+    printf "%-16s %-6s %-13s %4s %-4s %-5s", $file, $arch, split / /, $name;
     printf " %5s", $row->{$_} // '-'
         for qw(products beside gap branches r2ur copy sums narrow local);
     print "\n";

@@ -1,7 +1,9 @@
 # For sass.pl and sass_time.pl: what `nvdisasm -c` prints, read from standard
 # input. Returns the names of kernels in their order, after a hash that has the
 # list of each kernel: ['code', TEXT] is an instruction, ['label', NAME] the
-# place of a label.
+# place of a label. kernel_of() takes such a name apart: function, head size, type
+# of elements (16 bits, or floats as TF32), dropout; without a function it is none
+# of ours.
 use strict;
 use warnings;
 
@@ -19,6 +21,13 @@ sub read_code {
         }
     }
     return (\%code, @order);
+}
+
+sub kernel_of {
+    my ($function, $drop, $d, $float) = $_[0] =~
+        /^_Z\d+([a-z_]+?)I(?:Lb([01])E)?(?:Li(\d+)E)?(fE)?/;
+
+    return ($function, $d // '-', $float ? 'tf32' : '16', $drop ? 'drop' : '-');
 }
 
 1;

@@ -8,7 +8,8 @@
 # H100 (ARCH 90a) or A100 (80) for one pass of four warps. Computed, not
 # measured: what a loop cannot be faster than, not what it takes. A row a kernel:
 #
-#   tensor  matrix instructions: 2048 (A100: 1024) multiply-adds a cycle
+#   tensor  matrix instructions: 2048 (A100: 1024) multiply-adds a cycle, of TF32
+#           half as many
 #   smem    operands that they read from shared memory, and loads, stores and
 #           shuffles of the four warps of a warpgroup: 128 bytes a cycle; what they
 #           write to global memory goes that way, too. What warps that copy have
@@ -144,6 +145,8 @@ sub count {
         } elsif (/^HMMA\.16816/) {
             # four warps, a quarter of the tensor cores each
             $n{tensor} += 16 * 8 * 16 / ($arch =~ /^8/ ? 256 : 512);
+        } elsif (/^HMMA\.1688\.F32\.TF32/) {
+            $n{tensor} += 16 * 8 * 8 / ($arch =~ /^8/ ? 128 : 256);
         } elsif (/DEPBAR\.LE gsb0, 0x0/) {
             $open = 0;
         } elsif (/^MUFU/) {
@@ -168,13 +171,12 @@ sub count {
     return \%n;
 }
 
-printf "%-16s %-13s %4s %-5s", 'file', 'kernel', 'd', 'drop';
+printf "%-16s %-13s %4s %-4s %-5s", 'file', 'kernel', 'd', 'type', 'drop';
 printf " %6s", $_ for @parts, 'bound', 'share', 'alone';
 print "\n";
 my %seen;
 for my $k (sort @order) {
-    my ($function, $drop, $d) =
-        $k =~ /^_Z\d+([a-z_]+?)I(?:Lb([01])E)?(?:Li(\d+)E)?/;
+    my ($function, $d, $type, $drop) = kernel_of($k);
     my ($part) = grep { index($k, $_) >= 0 } keys %named;
     ($function, $d) = @{$named{$part}} if defined $part;
     next if !defined $function;
@@ -183,9 +185,8 @@ for my $k (sort @order) {
     my $n = count(@pass);
     my ($bound) = sort { $b <=> $a } map { $n->{$_} } @parts;
 
-    next if $seen{"$function " . ($d // '-') . ($drop // 0)}++;
-    printf "%-16s %-13s %4s %-5s", $file, $function, $d // '-',
-        $drop ? 'drop' : '-';
+    next if $seen{"$function $d $type $drop"}++;
+    printf "%-16s %-13s %4s %-4s %-5s", $file, $function, $d, $type, $drop;
     printf " %6d", $n->{$_} for @parts;
     printf " %6d %6d %6d\n", $bound, 100 * $n->{tensor} / $bound, $n->{alone};
 }

@@ -155,34 +155,38 @@ static double difference(const double *got, const double *want, int64_t n)
     return worst / top;
 }
 
-static const struct {
-    enum gpt_dtype t;
+/* A type, and the one that given numbers are rounded to first. */
+struct precision {
+    enum gpt_dtype t, round;
     double tolerance;
-} types[] = {{GPT_F32, 4e-6}, {GPT_BF16, 8e-3}, {GPT_F16, 1e-3}};
+};
+static const struct precision types[] = {{GPT_F32, GPT_F32, 4e-6},
+                                         {GPT_BF16, GPT_BF16, 8e-3},
+                                         {GPT_F16, GPT_F16, 1e-3}};
 
 static const char *const orders[] = {"forward", "reverse", "random:7"};
 static size_t device_runs = 2; /* of a case, on a device that is not emulated */
 
 static void compare_type(run_fn *run, const void *params,
-                         const struct operand *ops, size_t n, size_t type,
-                         const char *name)
+                         const struct operand *ops, size_t n,
+                         const struct precision *type, const char *name)
 {
-    enum gpt_dtype act = types[type].t;
+    enum gpt_dtype act = type->t;
     double *want[MOST_OPERANDS], *got[MOST_OPERANDS];
     uint64_t first = 0;
     struct trial cpu = {.be = cpu_be, .q = cpu_q, .act = GPT_F32,
                         .params = params};
 
-    run_once(run, &cpu, ops, n, act, want, NULL);
+    run_once(run, &cpu, ops, n, type->round, want, NULL);
     for (size_t k = 0; k < (emulated ? GPT_COUNT(orders) : device_runs); k++) {
         struct trial dev = {.be = dev_be, .q = dev_q, .act = act,
                             .params = params};
         uint64_t digest = 0xcbf29ce484222325;
 
         setenv("GPT_CUDA_EMU_ORDER", orders[k % GPT_COUNT(orders)], 1);
-        run_once(run, &dev, ops, n, act, got, &digest);
+        run_once(run, &dev, ops, n, type->round, got, &digest);
         for (size_t i = 0; i < n; i++) {
-            double limit = types[type].tolerance;
+            double limit = type->tolerance;
 
             limit *= ops[i].loose > 0 ? ops[i].loose : 1;
             if (k == 0 && ops[i].compared && ops[i].kind != I32) {
@@ -215,7 +219,7 @@ compare(run_fn *run, const void *params, const struct operand *ops, size_t n,
     vsnprintf(name, sizeof(name), fmt, args);
     va_end(args);
     for (size_t type = 0; type < GPT_COUNT(types); type++)
-        compare_type(run, params, ops, n, type, name);
+        compare_type(run, params, ops, n, &types[type], name);
 }
 
 /* False, with a line of TAP, when the device is not there. */

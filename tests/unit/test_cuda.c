@@ -353,8 +353,15 @@ struct attn_case {
 /* of the cases that follow */
 static int64_t window;
 static float softcap;
+static bool by_tf32;
 
-/* In types[first] and those after it. */
+/* What TF32 costs, whose rounding is off by u = 2^-11 at most. Numbers that
+ * half has are TF32, too: probabilities and dS alone are rounded. Of others
+ * both factors are, and what follows from scores is a factor again. */
+static const struct precision tf32[] = {{GPT_F32, GPT_F16, 0x1p-10},
+                                        {GPT_F32, GPT_F32, 0x1p-9}};
+
+/* In types[first] and those after it; or by TF32. */
 static void check_attn(const char *title, size_t first, struct attn_case k,
                        bool alibi)
 {
@@ -389,8 +396,10 @@ static void check_attn(const char *title, size_t first, struct attn_case k,
              (long long)d, k.p, k.docs ? " documents" : "",
              alibi ? " alibi" : "", window ? " window" : "",
              softcap > 0 ? " capped" : "");
-    for (size_t i = first; i < GPT_COUNT(types); i++)
-        compare_type(run_attn, &op, ops, GPT_COUNT(ops), i, name);
+    for (size_t i = first; !by_tf32 && i < GPT_COUNT(types); i++)
+        compare_type(run_attn, &op, ops, GPT_COUNT(ops), &types[i], name);
+    for (size_t i = 0; by_tf32 && i < GPT_COUNT(tf32); i++)
+        compare_type(run_attn, &op, ops, GPT_COUNT(ops), &tf32[i], name);
     free(qkv), free(dout), free(start);
 }
 
@@ -587,6 +596,96 @@ static void hopper(void)
         check_attn("hopper attention", 1, k, i / 4 % 2);
     }
     reopen("GPT_CUDA_EMU_ARCH", "80");
+}
+
+static void allow_tf32(bool allow)
+{
+    by_tf32 = allow;
+    dev_be->allow_tf32(dev_be, allow);
+}
+
+/* Which floats tensor cores take, and what is said where they do not. */
+static void slow_floats(void)
+{
+    static const struct {
+        struct gpt_attn op;
+        bool allowed;
+        const char *says; /* NULL: nothing */
+    } cases[] = {
+        {{.d = 64, .act = GPT_F32}, false, "float where TF32 is allowed"},
+        {{.d = 64, .act = GPT_F32}, true, NULL},
+        {{.d = 128, .act = GPT_F32}, true, NULL},
+        {{.d = 136, .act = GPT_F32}, true, "8 floats, up to 128"},
+        {{.d = 36, .act = GPT_F32}, true, "8 floats, up to 128"},
+        {{.d = 64, .softcap = 1, .alibi = true, .act = GPT_F32}, true,
+         "do not cap scores beside ALiBi"},
+        {{.d = 136, .act = GPT_BF16}, true, NULL},
+        {{.d = 264, .act = GPT_BF16}, true, "8 elements, up to 256"},
+    };
+
+    for (size_t i = 0; i < GPT_COUNT(cases); i++) {
+        allow_tf32(cases[i].allowed);
+        const char *why = dev_be->attn_slow(&cases[i].op);
+
+        ok(cases[i].says ? why && strstr(why, cases[i].says) : !why,
+           "heads of %lld%s: %s", (long long)cases[i].op.d,
+           cases[i].allowed ? ", TF32 allowed" : "", why ? why : "fast");
+    }
+    allow_tf32(false);
+}
+
+/* Floats by TF32: all paddings of heads, on GPUs with and without Hopper's
+ * kernels, which do none; rows and tiles that end anywhere. */
+static void floats(void)
+{
+    static const struct attn_case cases[] = {
+        {1, 1, 1, 1, 8, 0, false},      {2, 37, 2, 2, 16, 0.2, true},
+        {1, 131, 2, 1, 64, 0, false},   {2, 70, 4, 2, 56, 0, true},
+        {1, 190, 3, 1, 64, 0.1, true},  {1, 131, 2, 1, 80, 0.3, true},
+        {1, 65, 2, 2, 72, 0, false},    {1, 98, 3, 1, 96, 0.2, false},
+        {1, 75, 2, 1, 88, 0, true},     {1, 150, 2, 2, 128, 0.3, true},
+        {1, 129, 2, 1, 128, 0, false},  {1, 70, 4, 2, 104, 0, true},
+    };
+    static const struct attn_case with_alibi[] = {
+        {1, 100, 3, 1, 64, 0.1, true},  {2, 40, 5, 1, 16, 0, false},
+        {1, 139, 2, 2, 80, 0, false},   {1, 97, 3, 3, 128, 0, true},
+    };
+    int64_t rounds =
+        getenv("GPT_TEST_SWEEP") ? atoll(getenv("GPT_TEST_SWEEP")) : 0;
+
+    slow_floats();
+    allow_tf32(true);
+    for (size_t i = 0; i < GPT_COUNT(cases); i++)
+        check_attn("attention by TF32", 0, cases[i], false);
+    reopen("GPT_CUDA_EMU_ARCH", "90");
+    for (size_t i = 0; i < GPT_COUNT(with_alibi); i++)
+        check_attn("attention by TF32", 0, with_alibi[i], true);
+    reopen("GPT_CUDA_EMU_ARCH", "80");
+    for (window = 1; window < 100; window += 49) {
+        check_attn("attention by TF32", 0, cases[2], window > 1);
+        check_attn("attention by TF32", 0, cases[9], false);
+    }
+    window = 20;
+    softcap = 0.7F;
+    check_attn("attention by TF32", 0, cases[4], false);
+    check_attn("attention by TF32", 0, cases[7], false);
+    window = 0;
+    softcap = 0;
+    for (int64_t i = 0; i < rounds; i++) {
+        int64_t g = rnd_int(1, 3), h = g * rnd_int(1, 3);
+        struct attn_case k = {rnd_int(1, 2), rnd_int(1, 300), h, g,
+                              rnd_int(1, 16) * 8, (double)(i % 2) / 5,
+                              i / 2 % 2};
+
+        check_attn("attention by TF32", 0, k, i / 4 % 2);
+    }
+    /* Heads that tensor cores do not take are exact. */
+    by_tf32 = false;
+    check_attn("attention", 0, (struct attn_case){1, 40, 2, 1, 136, 0, true},
+               false);
+    check_attn("attention", 0, (struct attn_case){1, 40, 2, 1, 36, 0, true},
+               false);
+    allow_tf32(false);
 }
 
 /* More pieces of work than a GPU has multiprocessors, so that blocks take
@@ -1433,6 +1532,12 @@ static void ptx_attention(void)
     softcap = 0;
     check_attn("attention", 2, (struct attn_case){1, 40, 2, 1, 200, 0.1, true},
                false);
+    allow_tf32(true);
+    check_attn("attention by TF32", 0,
+               (struct attn_case){1, 70, 2, 1, 64, 0.2, true}, false);
+    check_attn("attention by TF32", 0,
+               (struct attn_case){1, 40, 1, 1, 128, 0, false}, true);
+    allow_tf32(false);
     check_cached(5, 6, 2, 24, true);
     check_rope(1, 9, 3, 1, 80, 20, false);
     check_rope(1, 9, 3, 1, 32, 32, false);
@@ -1469,6 +1574,7 @@ static const struct {
     {"flat", flat},           {"products", products},
     {"rows", rows},           {"embeddings", embeddings},
     {"attention", attention}, {"hopper", hopper},
+    {"floats", floats},
     {"choices", choices},     {"pieces", many_pieces},
     {"more", more},           {"sweep", random_shapes},
     {"failures", failures},   {"limits", limits},

@@ -162,6 +162,18 @@ static void run_pack(struct warp &w, const struct instruction &i,
     put(w, i.at[0].slot, d, lanes);
 }
 
+/* A float rounded to TF32 stays in a register of 32 bits. The manual leaves open
+ * what its 13 lower bits then are; here they are 0, which mma demands (tensor.cc),
+ * so that a factor that was not rounded shows. */
+static void run_tf32(struct warp &w, const struct instruction &i, uint32_t lanes)
+{
+    row<float> x = get<float>(w, i.at[1].slot);
+
+    for (float &v : x.v)
+        v = to_tf32(v);
+    put(w, i.at[0].slot, x, lanes);
+}
+
 /* Two floats into eight bits each; number: the type. Rounding and the largest number
  * are those of the CPU's reference, which agrees with PyTorch on every code. */
 static void run_pack_eight(struct warp &w, const struct instruction &i,
@@ -219,6 +231,7 @@ void add_conversions(rules &r)
                              {4, F16, 0, 0}};
     r["cvt.rn.bf16x2.f32"] = {run_pack, "w=ww", NEXT, CARE_ALL, false,
                               {4, BF16, 0, 0}};
+    r["cvt.rna.tf32.f32"] = {run_tf32, "w=w", NEXT, CARE_ALL, false, {}};
     r["cvt.rn.satfinite.e4m3x2.f32"] = {run_pack_eight, "h=ww", NEXT, CARE_ALL,
                                         false, {GPT_E4M3, 0, 0, 0}};
     r["cvt.rn.satfinite.e5m2x2.f32"] = {run_pack_eight, "h=ww", NEXT, CARE_ALL,

@@ -157,8 +157,8 @@ static void run_ldmatrix(struct warp &w, const struct instruction &i, uint32_t)
         }
 }
 
-/* d = a b + c, of 16 x 16 and 16 x 8; a register of a or b has two numbers. d
- * and c are mostly the same registers: c is read before d is written. */
+/* d = a b + c; number: enum mma_type. d and c are mostly the same registers: c is
+ * read before d is written. */
 static void run_mma(struct warp &w, const struct instruction &i, uint32_t)
 {
     const uint32_t *lists = w.f->lists.data();
@@ -175,7 +175,7 @@ static void run_mma(struct warp &w, const struct instruction &i, uint32_t)
         for (unsigned k = 0; k < 2; k++)
             b[l][k] = (uint32_t)get_any(w, lists[i.at[2].first + k], l);
     }
-    mma_of_warp(d, a, b, i.number[1] != 0);
+    mma_of_warp(d, a, b, (enum mma_type)i.number[1]);
     for (unsigned l = 0; l < 32; l++)
         for (unsigned k = 0; k < 4; k++) {
             uint32_t bits;
@@ -217,13 +217,12 @@ static void add_matrices(rules &r)
             whole(std::string("ldmatrix.sync.aligned.m8n8.x") + n +
                       (t ? ".trans" : "") + ".shared.b16",
                   run_ldmatrix, "v=m", t);
-    for (int bf16 = 0; bf16 < 2; bf16++) {
-        std::string type = bf16 ? "bf16" : "f16";
-
-        whole("mma.sync.aligned.m16n8k16.row.col.f32." + type + "." + type +
-                  ".f32",
-              run_mma, "v=vvv", bf16);
-    }
+    whole("mma.sync.aligned.m16n8k16.row.col.f32.f16.f16.f32", run_mma, "v=vvv",
+          MMA_F16);
+    whole("mma.sync.aligned.m16n8k16.row.col.f32.bf16.bf16.f32", run_mma,
+          "v=vvv", MMA_BF16);
+    whole("mma.sync.aligned.m16n8k8.row.col.f32.tf32.tf32.f32", run_mma,
+          "v=vvv", MMA_TF32);
 }
 
 void add_collectives(rules &r)
