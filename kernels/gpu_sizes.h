@@ -66,8 +66,9 @@ static inline size_t gpu_sort_scratch(int64_t n)
     return (size_t)(4 * n + GPU_SORT_DIGITS * blocks) * sizeof(int32_t);
 }
 
-/* Two rows of sums for each GPU_EMBED_PIECE sorted rows, then the sort's. */
-enum { GPU_EMBED_PIECE = 32 };
+/* The tables of words and of positions each need two rows of sums for each
+ * GPU_EMBED_PIECE sorted rows, and what the sort needs. */
+enum { GPU_EMBED_TABLES = 2, GPU_EMBED_PIECE = 32 };
 static inline size_t gpu_embed_sums(int64_t n, int64_t c)
 {
     return (size_t)(gpt_ceil_div(n, GPU_EMBED_PIECE) * 2 * c) * sizeof(float);
@@ -75,7 +76,7 @@ static inline size_t gpu_embed_sums(int64_t n, int64_t c)
 
 static inline size_t gpu_embed_scratch(int64_t n, int64_t c)
 {
-    return gpu_embed_sums(n, c) + gpu_sort_scratch(n);
+    return GPU_EMBED_TABLES * (gpu_embed_sums(n, c) + gpu_sort_scratch(n));
 }
 
 /* Factors in eight bits after their scales. */

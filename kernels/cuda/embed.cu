@@ -82,27 +82,51 @@ void cuda_embed_fwd(struct gpt_queue *q, const struct gpt_embed *op)
 
 /* Sorted rows are cut at multiples of PIECE, wherever words begin: a lane for each. */
 enum { PIECE = LANES };
-static_assert(PIECE == (int)GPU_EMBED_PIECE, "gpu_embed_scratch()");
+static_assert(PIECE == (int)GPU_EMBED_PIECE && CUDA_LISTS == (int)GPU_EMBED_TABLES,
+              "gpu_embed_scratch()");
 
-template <class T> struct gradient {
-    int64_t n, c;
+struct table {
     int32_t limit; /* rows of dw */
-    const T *dout;
     float *dw, scale;
     struct cuda_sorted sorted;
-    struct cuda_drop drop;
     /* Two rows of sums for each PIECE of sorted rows: of the word that it begins
      * with, and of the one that begins in it and goes on in the next. */
     float *parts;
 };
 
-template <class T> static __device__ bool begins_word(const gradient<T> &p, int64_t i)
+template <class T> struct gradient {
+    int64_t n, c;
+    const T *dout;
+    struct cuda_drop drop;
+    struct table table[CUDA_LISTS]; /* that of a block is number blockIdx.y */
+};
+
+/* What a block adds to: its table's rows are those of positions or of words, all of
+ * which are called words here. */
+template <class T> struct own_gradient {
+    int64_t n, c;
+    const T *dout;
+    const struct cuda_drop &drop;
+    int32_t limit;
+    float *dw, scale;
+    struct cuda_sorted sorted;
+    float *parts;
+};
+
+template <class T> static __device__ inline own_gradient<T> own_part(const gradient<T> &p)
+{
+    const struct table t = blockIdx.y ? p.table[1] : p.table[0];
+
+    return {p.n, p.c, p.dout, p.drop, t.limit, t.dw, t.scale, t.sorted, t.parts};
+}
+
+template <class T> static __device__ bool begins_word(const own_gradient<T> &p, int64_t i)
 {
     return i == 0 || p.sorted.keys[i - 1] != p.sorted.keys[i];
 }
 
 /* One past the last of the equal keys from i on. */
-template <class T> static __device__ int64_t word_end(const gradient<T> &p, int64_t i)
+template <class T> static __device__ int64_t word_end(const own_gradient<T> &p, int64_t i)
 {
     const int32_t *keys = p.sorted.keys;
     int64_t lo = i, hi = p.n; /* keys[lo] is equal, keys[hi] is not */
@@ -128,7 +152,8 @@ struct run {
 
 /* Sorted rows i.. end that have this key. */
 template <class T>
-static __device__ inline run run_from(const gradient<T> &p, int64_t i, int64_t end, int32_t key)
+static __device__ inline run run_from(const own_gradient<T> &p, int64_t i, int64_t end,
+                                      int32_t key)
 {
     int64_t k = i + threadIdx.x % LANES;
     bool equal = k < end && p.sorted.keys[k] == key;
@@ -141,7 +166,7 @@ static __device__ inline run run_from(const gradient<T> &p, int64_t i, int64_t e
 /* sum += columns j.. of the run's rows of dout, in order. All lanes of a warp call it,
  * those past c too. */
 template <class T, int W>
-static __device__ void add_run(const gradient<T> &p, float (&sum)[W], const run &r, int64_t j)
+static __device__ void add_run(const own_gradient<T> &p, float (&sum)[W], const run &r, int64_t j)
 {
 #pragma unroll 4
     for (int k = 0; k < r.n; k++) {
@@ -161,8 +186,8 @@ static __device__ void add_run(const gradient<T> &p, float (&sum)[W], const run 
 
 /* Once an element of the table, after all its rows; dw: what the table has there. */
 template <class T, int W>
-static __device__ void add_to_table(const gradient<T> &p, int32_t key, int64_t j, float (&dw)[W],
-                                    const float (&sum)[W])
+static __device__ void add_to_table(const own_gradient<T> &p, int32_t key, int64_t j,
+                                    float (&dw)[W], const float (&sum)[W])
 {
 #pragma unroll
     for (int e = 0; e < W; e++)
@@ -172,8 +197,9 @@ static __device__ void add_to_table(const gradient<T> &p, int32_t key, int64_t j
 
 /* A block for each sorted row; those that begin a word, or a piece, add it up to its
  * end. */
-template <class T, int W> static __global__ void add_rows(gradient<T> p)
+template <class T, int W> static __global__ void add_rows(gradient<T> both)
 {
+    const own_gradient<T> p = own_part(both);
     int64_t i = blockIdx.x, next = i / PIECE * PIECE + PIECE;
     int32_t key = p.sorted.keys[i];
     bool begins = begins_word(p, i), goes_on = next < p.n && p.sorted.keys[next] == key;
@@ -204,8 +230,9 @@ template <class T, int W> static __global__ void add_rows(gradient<T> p)
 
 /* A block for each PIECE of sorted rows: adds the sums of the word that begins in it
  * and goes on in the next, if there is one. */
-template <class T, int W> static __global__ void add_parts(gradient<T> p)
+template <class T, int W> static __global__ void add_parts(gradient<T> both)
 {
+    const own_gradient<T> p = own_part(both);
     int64_t next = ((int64_t)blockIdx.x + 1) * PIECE, last = next - 1;
 
     if (next >= p.n || p.sorted.keys[last] != p.sorted.keys[next])
@@ -234,36 +261,46 @@ template <class T, int W> static __global__ void add_parts(gradient<T> p)
     }
 }
 
-static void add_by_key(struct gpt_queue *q, const struct gpt_embed *op,
-                       const struct gpt_embed_grad *grad, const int32_t *keys, int64_t first,
-                       int32_t limit, float *dw, float scale)
-{
-    float *parts = (float *)grad->scratch;
-    char *work = (char *)grad->scratch + gpu_embed_sums(op->n, op->c);
-    bool wide = cuda_wide(op->act, op->c, grad->dout, dw, parts);
-    /* Both sorts share the scratch: the second begins when the first table's rows
-     * were added, by the order of the stream. */
-    struct cuda_sorted sorted = cuda_sort(q, keys, op->n, (int32_t)first, limit, work);
-
-    with_access(op->act, wide, [&](auto type, auto width) {
-        using T = decltype(type);
-        const int W = decltype(width)::value;
-        gradient<T> p = {op->n, op->c, limit, (const T *)grad->dout, dw, scale, sorted,
-                         cuda_drop_of(&op->dropout), parts};
-        unsigned threads = cuda_threads(op->c / W, 256);
-        launch(q, add_rows<T, W>, op->n, threads, 0, p);
-        launch(q, add_parts<T, W>, cuda_blocks(op->n, PIECE), threads, 0, p);
-    });
-}
-
 void cuda_embed_bwd(struct gpt_queue *q, const struct gpt_embed *op,
                     const struct gpt_embed_grad *grad)
 {
+    const struct {
+        float *dw, scale;
+        struct cuda_list list;
+    } wanted[CUDA_LISTS] = {
+        {grad->dwte, scale_of(op),
+         {op->tokens, (int32_t)op->v_begin, (int32_t)op->v_local, false}},
+        {grad->dwpe, 1, {op->positions, 0, (int32_t)op->t_max, true}},
+    };
+    struct table tables[CUDA_LISTS] = {};
+    struct cuda_list list[CUDA_LISTS];
+    struct cuda_sorted sorted[CUDA_LISTS] = {};
+    char *work = (char *)grad->scratch;
+    int n = 0;
+
     if (!cuda_ready(q, "embed_bwd", op->act) || !op->n)
         return;
-    if (grad->dwte)
-        add_by_key(q, op, grad, op->tokens, op->v_begin, (int32_t)op->v_local, grad->dwte,
-                   scale_of(op));
-    if (grad->dwpe)
-        add_by_key(q, op, grad, op->positions, 0, (int32_t)op->t_max, grad->dwpe, 1);
+    /* Sums of each table, then what sorts. */
+    for (const auto &w : wanted) {
+        if (!w.dw)
+            continue;
+        tables[n] = {w.list.limit, w.dw, w.scale, {}, (float *)work};
+        list[n++] = w.list;
+        work += gpu_embed_sums(op->n, op->c);
+    }
+    if (!n)
+        return;
+    cuda_sort(q, sorted, list, n, op->n, work);
+    for (int k = 0; k < n; k++)
+        tables[k].sorted = sorted[k];
+    bool wide = cuda_wide(op->act, op->c, grad->dout, tables[0].dw, tables[1].dw, grad->scratch);
+    with_access(op->act, wide, [&](auto type, auto width) {
+        using T = decltype(type);
+        const int W = decltype(width)::value;
+        gradient<T> p = {op->n, op->c, (const T *)grad->dout, cuda_drop_of(&op->dropout),
+                         {tables[0], tables[1]}};
+        unsigned threads = cuda_threads(op->c / W, 256);
+        launch(q, add_rows<T, W>, dim3(op->n, n), threads, 0, p);
+        launch(q, add_parts<T, W>, dim3(cuda_blocks(op->n, PIECE), n), threads, 0, p);
+    });
 }

@@ -18,7 +18,18 @@ struct pass {
     int64_t n, each;            /* each: elements of a block */
     int shift, bits;
     int32_t *counts; /* (blocks, 1 << bits) */
+    int32_t *to, *to_from;
 };
+
+/* A pass for each list: that of a block is number blockIdx.y. */
+struct passes {
+    pass of[CUDA_LISTS];
+};
+
+static __device__ inline pass own_pass(const passes &p)
+{
+    return blockIdx.y ? p.of[1] : p.of[0];
+}
 
 /* first.. becomes 0..; what is not in 0..limit-1 becomes limit. */
 static __device__ inline int32_t key_of(const pass &p, int64_t i)
@@ -35,9 +46,10 @@ static __device__ inline int digit_of(const pass &p, int32_t key)
     return key >> p.shift & ((1 << p.bits) - 1);
 }
 
-static __global__ void __launch_bounds__(THREADS) count_digits(pass p)
+static __global__ void __launch_bounds__(THREADS) count_digits(passes all)
 {
     __shared__ int count[DIGITS];
+    const pass p = own_pass(all);
     int64_t begin = blockIdx.x * p.each, end = min(begin + p.each, p.n);
 
     for (int d = threadIdx.x; d < 1 << p.bits; d += THREADS)
@@ -95,10 +107,11 @@ static __device__ void first_places(int *place, const pass &p)
     }
 }
 
-static __global__ void __launch_bounds__(THREADS) move_keys(pass p, int32_t *to, int32_t *to_from)
+static __global__ void __launch_bounds__(THREADS) move_keys(passes all)
 {
     /* `next` of the block; and of a tile, of each warp: counts, then places */
     __shared__ int next[DIGITS], warp_next[WARPS][DIGITS];
+    const pass p = own_pass(all);
     int lane = threadIdx.x % LANES, *mine = warp_next[threadIdx.x / LANES];
     int64_t begin = blockIdx.x * p.each, end = min(begin + p.each, p.n);
 
@@ -149,32 +162,52 @@ static __global__ void __launch_bounds__(THREADS) move_keys(pass p, int32_t *to,
 #pragma unroll
         for (int r = 0; r < ROUNDS; r++)
             if (digit[r] < DIGITS) {
-                to[mine[digit[r]] + rank[r]] = key[r];
-                to_from[mine[digit[r]] + rank[r]] = from[r];
+                p.to[mine[digit[r]] + rank[r]] = key[r];
+                p.to_from[mine[digit[r]] + rank[r]] = from[r];
             }
         __syncwarp(); /* before the next tile's counts */
     }
 }
 
-struct cuda_sorted cuda_sort(struct gpt_queue *q, const int32_t *keys, int64_t n, int32_t first,
-                             int32_t limit, void *work)
+/* Bits of the largest key. */
+static int bits_of(const struct cuda_list &list)
 {
-    int32_t *key = (int32_t *)work, *from = key + n, *key2 = from + n, *from2 = key2 + n;
-    int64_t each = gpu_sort_each(n), blocks = cuda_blocks(n, each);
     int bits = 1;
 
-    while (bits < 31 && limit >> bits) /* the largest key is limit */
+    while (bits < 31 && (list.limit - list.whole) >> bits)
         bits++;
-    int passes = (int)cuda_blocks(bits, MOST_BITS), digit = (int)cuda_blocks(bits, passes);
-    pass p = {keys, NULL, first, limit, n, each, 0, digit, from2 + n};
-    for (int i = 0; i < passes; i++, p.shift += digit) {
-        launch(q, count_digits, blocks, THREADS, 0, p);
-        launch(q, move_keys, blocks, THREADS, 0, p, key, from);
-        p.keys = key;
-        p.from = from;
-        std::swap(key, key2);
-        std::swap(from, from2);
+    return bits;
+}
+
+void cuda_sort(struct gpt_queue *q, struct cuda_sorted *sorted, const struct cuda_list *list,
+               int lists, int64_t n, void *work)
+{
+    const int64_t each = gpu_sort_each(n), blocks = cuda_blocks(n, each);
+    passes all = {};
+    int n_passes = 1;
+
+    for (int k = 0; k < lists; k++)
+        n_passes = max(n_passes, (int)cuda_blocks(bits_of(list[k]), MOST_BITS));
+    for (int k = 0; k < lists; k++) {
+        int32_t *to = (int32_t *)((char *)work + k * gpu_sort_scratch(n));
+
+        all.of[k] = {list[k].keys, NULL, list[k].first, list[k].limit, n, each, 0,
+                     (int)cuda_blocks(bits_of(list[k]), n_passes), to + 4 * n, to, to + n};
     }
-    struct cuda_sorted sorted = {p.keys, p.from};
-    return sorted;
+    for (int i = 0; i < n_passes; i++) {
+        launch(q, count_digits, dim3(blocks, lists), THREADS, 0, all);
+        launch(q, move_keys, dim3(blocks, lists), THREADS, 0, all);
+        for (int k = 0; k < lists; k++) {
+            pass &p = all.of[k];
+            int32_t *first = p.counts - 4 * n; /* of the list's work */
+
+            p.shift += p.bits;
+            p.keys = p.to;
+            p.from = p.to_from;
+            p.to = p.to == first ? first + 2 * n : first; /* the other half */
+            p.to_from = p.to + n;
+        }
+    }
+    for (int k = 0; k < lists; k++)
+        sorted[k] = {all.of[k].keys, all.of[k].from};
 }

@@ -5,14 +5,24 @@
 
 #include "cuda/cuda.cuh"
 
+/* A list: first.. becomes 0..; what is not in 0..limit-1 then becomes `limit` and
+ * comes last. `whole`: there is nothing such. */
+struct cuda_list {
+    const int32_t *keys;
+    int32_t first, limit;
+    bool whole;
+};
+
 /* Device memory: keys in order, and where each came from. */
 struct cuda_sorted {
     const int32_t *keys, *from;
 };
 
-/* Sorts keys (n) that lie in 0..limit-1; others become `limit` and come last.
- * The result lies in `work`, of gpu_sort_scratch() bytes. */
-struct cuda_sorted cuda_sort(struct gpt_queue *q, const int32_t *keys, int64_t n, int32_t first,
-                             int32_t limit, void *work);
+/* Sorts `lists` lists of n keys each, one or two, at the same time: kernels of a sort
+ * are short beside the time from one to the next. The results lie in `work`, of
+ * gpu_sort_scratch() bytes for each. */
+enum { CUDA_LISTS = 2 };
+void cuda_sort(struct gpt_queue *q, struct cuda_sorted *sorted, const struct cuda_list *list,
+               int lists, int64_t n, void *work);
 
 #endif

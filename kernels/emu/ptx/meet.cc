@@ -40,7 +40,7 @@ static uint32_t uniform(struct warp &w, const struct instruction &i,
 /* As in async.cc, but for whole warps: bar.sync counts 32 for each. */
 static struct barrier {
     unsigned count, arrived, round;
-    struct meeting who;
+    struct meeting before;
 } barriers[16];
 
 /* Two sides that count one barrier differently wait for ever on a GPU, or are
@@ -68,13 +68,13 @@ static struct barrier *barrier_of(struct warp &w, const struct instruction &i,
 static void come(struct warp &w, uint32_t lanes, struct barrier *b,
                  unsigned count)
 {
-    order_release(w, lanes, &b->who);
+    order_release(w, lanes, &b->before);
     b->count = count;
     b->arrived += 32; /* whole warps are counted */
     if (b->arrived == b->count) {
         b->arrived = 0;
         b->round++;
-        order_met(&b->who);
+        order_met(&b->before);
     }
 }
 
@@ -83,7 +83,7 @@ static bool waits(struct warp &w, uint32_t lanes, const struct barrier &b)
 {
     if (b.round == w.round)
         return true;
-    order_acquire(w, lanes, b.who);
+    order_acquire(w, lanes, b.before);
     return false;
 }
 
@@ -123,10 +123,10 @@ static void run_arrive(struct warp &w, const struct instruction &i,
 
 static unsigned free_registers;
 
-/* Who has come to an mbarrier. A phase may end when bytes come, which is seen by
- * its parity at the next use: between two ends somebody arrives. */
+/* What those did before that have come to an mbarrier. A phase may end when bytes
+ * come, which its parity shows at the next use: between two ends a thread arrives. */
 struct arrivals {
-    struct meeting who;
+    struct meeting before;
     bool parity;
 };
 static std::unordered_map<const uint64_t *, struct arrivals> mbarriers;
@@ -179,7 +179,7 @@ static struct arrivals &arrivals_of(uint64_t *word)
     bool parity = mbarrier_over(word, 0, source_file(), source_line());
 
     if (parity != a.parity)
-        order_met(&a.who);
+        order_met(&a.before);
     a.parity = parity;
     return a;
 }
@@ -218,7 +218,7 @@ static void run_mbarrier(struct warp &w, const struct instruction &i,
             mbarriers.erase(word);
             return mbarrier_init(word, n, file, line);
         }
-        order_release(w, 1u << l, &arrivals_of(word).who);
+        order_release(w, 1u << l, &arrivals_of(word).before);
         if (way == EXPECT)
             mbarrier_expect(word, n, file, line);
         for (; way == ARRIVE && n; n--)
@@ -244,7 +244,7 @@ static void run_try_wait(struct warp &w, const struct instruction &i,
         return;
     }
     each_barrier(w, i.at[1], lanes, false, [&](uint64_t *word, unsigned l) {
-        order_acquire(w, 1u << l, arrivals_of(word).who);
+        order_acquire(w, 1u << l, arrivals_of(word).before);
     });
     /* It may fail though the phase is over: kernels have to ask again. */
     put_predicate(w, i.at[0].slot, random_below(8) == 1 ? 0 : ~0u, lanes);

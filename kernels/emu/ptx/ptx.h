@@ -205,8 +205,8 @@ void trace(struct warp &w, uint64_t x);
 
 /* ---- order.cc ---- */
 
-/* What those who have come to a barrier have done before: this time, the last
- * time that all came. */
+/* What threads have done before they came to a barrier: this time; the last
+ * time, when all had come. */
 struct meeting {
     std::vector<uint32_t> coming, over;
 };
