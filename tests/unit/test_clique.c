@@ -90,7 +90,7 @@ static void call_often(void)
     is_int(dev_be->collectives->running(clique), 0, "all are over");
 }
 
-/* A call that NCCL has taken and does not put on the stream, until the abort. */
+/* A call that NCCL has taken and does not put on the stream before the abort. */
 static void *call_stuck(void *arg)
 {
     struct gpt_err *err = arg;

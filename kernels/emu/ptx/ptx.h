@@ -20,8 +20,8 @@
  *   - registers that an asynchronous product still writes or reads; products
  *     without a fence since registers were used
  *   - shared memory that a copy still writes; writes that no proxy fence shows
- *   - shared memory that a copy overwrites, though no barrier, mbarrier or fence
- *     orders it after the accesses before
+ *   - shared memory that a copy overwrites, though no barrier, mbarrier or
+ *     fence orders it after the accesses before
  *   - addresses outside of allocations, and misaligned ones
  *   - instructions for a whole warp that part of a warp runs
  * Tensor maps, bulk copies, mbarriers and operands of wgmma are those of
