@@ -90,7 +90,7 @@ static void call_often(void)
     is_int(dev_be->collectives->running(clique), 0, "all are over");
 }
 
-/* A call that NCCL has taken and does not put on the stream before the abort. */
+/* A call that NCCL has taken, and that does not come to its stream. */
 static void *call_stuck(void *arg)
 {
     struct gpt_err *err = arg;
