@@ -62,7 +62,7 @@ static enum MHD_Result send_bytes(struct MHD_Connection *c, int status,
 }
 
 /* Without memory for the message the connection is closed, which is an answer,
- * too. */
+ * too. The text is for people; `allow` is send_bytes()'s. */
 static enum MHD_Result send_refusal(struct MHD_Connection *c, int status,
                                     const char *allow, const char *text)
 {
