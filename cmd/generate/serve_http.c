@@ -274,6 +274,7 @@ static enum MHD_Result refuse_request(struct gpt_server *s,
                                       struct MHD_Connection *c,
                                       const char *path, int status)
 {
+    /* a status of 405 says that the path is there */
     const char *method = status == 405 ? gpt_route_method(s, path) : NULL;
     char size[32], text[64];
 
