@@ -62,7 +62,7 @@ static enum MHD_Result send_bytes(struct MHD_Connection *c, int status,
 }
 
 /* Without memory for the message the connection is closed, which is an answer,
- * too. */
+ * too. The text is for people; `allow` is send_bytes()'s. */
 static enum MHD_Result send_refusal(struct MHD_Connection *c, int status,
                                     const char *allow, const char *text)
 {
@@ -274,6 +274,7 @@ static enum MHD_Result refuse_request(struct gpt_server *s,
                                       struct MHD_Connection *c,
                                       const char *path, int status)
 {
+    /* a status of 405 says that the path is there */
     const char *method = status == 405 ? gpt_route_method(s, path) : NULL;
     char size[32], text[64];
 

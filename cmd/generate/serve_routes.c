@@ -57,6 +57,7 @@ static bool is_path(const struct gpt_server *s, const struct gpt_route *route,
            strcmp(path + n, s->model) == 0;
 }
 
+/* No path has two methods. NULL: there is no such path. */
 static const struct gpt_route *find_path(const struct gpt_server *s,
                                          const char *path)
 {
@@ -81,6 +82,7 @@ const struct gpt_route *gpt_route_find(const struct gpt_server *s,
     const char *as = strcmp(method, "HEAD") == 0 ? "GET" : method;
     const struct gpt_route *route = find_path(s, path);
 
+    /* in the order in which a client can do something about it */
     if (!route)
         *refusal = 404;
     else if (strcmp(as, route->method) != 0)

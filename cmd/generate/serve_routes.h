@@ -4,8 +4,12 @@
 
 #include "cmd/generate/serve_info.h"
 
+/* A row of the table in serve_routes.c. HEAD is another word for GET, whose
+ * answer goes out without its body. */
 struct gpt_route {
-    const char *path, *method, *type;
+    const char *path;   /* with a slash at its end: the model's name follows */
+    const char *method; /* its one; a request with another gets 405 */
+    const char *type;   /* of what `info` writes */
     bool open;          /* needs no key */
     gpt_informer *info; /* NULL: a call is queued */
     bool chat;
