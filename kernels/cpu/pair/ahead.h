@@ -1,4 +1,4 @@
-/* What a sweep is told to fetch (see cpu_pair_ahead), a few lines beside each
+/* Memory that a sweep fetches (see cpu_pair_ahead), a few lines beside each
  * chunk of its products. Start at ahead_of(). */
 #ifndef GPT_KERNELS_CPU_PAIR_AHEAD_H
 #define GPT_KERNELS_CPU_PAIR_AHEAD_H
@@ -6,7 +6,7 @@
 #include "cpu/pair/pair.h"
 
 /* Lines that are fetched beside a panel's products, one or two a chunk, since
- * a burst would hold up the tiles' own loads: of rows that are read with its
+ * a burst would hold up the products' own loads: of rows that are read with its
  * sums, a few a chunk until all 32 are asked for, and of what comes after. */
 struct ahead {
     const char *beside[2], *read;
