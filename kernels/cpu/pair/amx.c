@@ -3,6 +3,7 @@
  * stay in registers over all chunks. TDPBF16PS rounds to nearest even and takes
  * subnormal numbers for zero, whatever the thread's mode is. */
 #include "cpu/pair/activation.h"
+#include "cpu/pair/ahead.h"
 #include "cpu/pair/finish.h"
 #include "cpu/pair/pack.h"
 #include "cpu/pair/scores.h"
@@ -29,47 +30,6 @@ static void release_tiles(void)
 {
     __asm__ volatile("tilerelease" ::);
     stores_end();
-}
-
-/* Lines that are fetched beside a panel's products, one or two a chunk, since
- * a burst would hold up the tiles' own loads: of rows that are read with its
- * sums, a few a chunk until all 32 are asked for, and of what comes after. */
-struct ahead {
-    const char *beside[2], *read;
-    int64_t rows, left; /* of beside: a chunk; chunks that have some */
-};
-
-static inline struct ahead ahead_of(const struct cpu_pair_sweep *s,
-                                    int64_t panel)
-{
-    struct ahead to = {.rows = (PAIR_PANEL + s->chunks - 1) / s->chunks};
-
-    to.left = s->beside[0].mem ? PAIR_PANEL / to.rows : 0;
-    for (int w = 0; w < 2; w++)
-        if (s->beside[w].mem)
-            to.beside[w] = s->beside[w].mem + panel * s->beside[w].next;
-    if (s->read.mem && panel * s->read_rows < PAIR_PANEL)
-        to.read = s->read.mem + panel * s->read.next;
-    return to;
-}
-
-static inline __attribute__((always_inline)) void
-fetch_ahead(const struct cpu_pair_sweep *s, struct ahead *to)
-{
-    for (int64_t r = 0; to->left > 0 && r < to->rows; r++) {
-        __builtin_prefetch(to->beside[0]);
-        to->beside[0] += s->beside[0].ld;
-        if (to->beside[1]) {
-            __builtin_prefetch(to->beside[1]);
-            to->beside[1] += s->beside[1].ld;
-        }
-    }
-    to->left--;
-    if (!to->read)
-        return;
-    for (int64_t r = 0; r < s->read_rows; r++)
-        __builtin_prefetch(to->read + r * s->read.ld, 0, 2);
-    to->read += s->read_step;
 }
 
 /* What a chunk adds to 32 x 32 of c. Passing tiles are loaded by an instruction

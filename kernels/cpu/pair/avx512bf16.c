@@ -2,6 +2,7 @@
  * 16 pairs to 16 sums; it rounds to nearest even and takes subnormal numbers
  * for zero. */
 #include "cpu/pair/activation.h"
+#include "cpu/pair/ahead.h"
 #include "cpu/pair/finish.h"
 #include "cpu/pair/pack.h"
 #include "cpu/pair/scores.h"
@@ -18,9 +19,10 @@ static inline __m512bh pairs_of(__m512i words)
 }
 
 /* 8 x 32 of c, from row `at` of its 32 on. */
-static inline void multiply_rows(const uint16_t *a, const uint16_t *b,
-                                 int64_t chunks, const struct sums *sums,
-                                 int64_t at)
+static inline __attribute__((always_inline)) void
+multiply_rows(const struct cpu_pair_sweep *s, const uint16_t *a,
+              const uint16_t *b, const struct sums *sums, int64_t at,
+              struct ahead *to_fetch)
 {
     const float *from = sums->from ? sums->from + at * sums->ld_from : NULL;
     float *to = sums->to + at * sums->ld_to;
@@ -32,7 +34,9 @@ static inline void multiply_rows(const uint16_t *a, const uint16_t *b,
             sum[i][j] =
                 from ? _mm512_loadu_ps(from + i * sums->ld_from + 16 * j)
                      : _mm512_setzero_ps();
-    for (int64_t l = 0; l < chunks; l++, a += PAIR_VALUES, b += PAIR_VALUES)
+    for (int64_t l = 0; l < s->chunks; l++) {
+        if (to_fetch)
+            fetch_ahead(s, to_fetch);
         for (int64_t p = 0; p < 32; p += 2) {
             __m512bh b0 = pairs_of(_mm512_load_si512(b + 16 * p));
             __m512bh b1 = pairs_of(_mm512_load_si512(b + TILE + 16 * p));
@@ -48,18 +52,25 @@ static inline void multiply_rows(const uint16_t *a, const uint16_t *b,
                 sum[i][1] = _mm512_dpbf16_ps(sum[i][1], ai, b1);
             }
         }
+        a += PAIR_VALUES;
+        b += PAIR_VALUES;
+    }
 #pragma GCC unroll 8
     for (int i = 0; i < ROWS; i++)
         for (int j = 0; j < 2; j++)
             _mm512_storeu_ps(to + i * sums->ld_to + 16 * j, sum[i][j]);
 }
 
-/* 32 x 32 of c. */
-static void multiply_panels(const struct cpu_pair_sweep *s, const uint16_t *a,
-                            const uint16_t *b, const struct sums *sums)
+/* 32 x 32 of c. The first rows' products hide what is fetched. */
+static void multiply_panels(const struct cpu_pair_sweep *s, int64_t panel,
+                            const uint16_t *a, const uint16_t *b,
+                            const struct sums *sums)
 {
-    for (int64_t i = 0; i < PAIR_PANEL; i += ROWS)
-        multiply_rows(a + i / 16 * TILE + i % 16 * 32, b, s->chunks, sums, i);
+    struct ahead to_fetch = ahead_of(s, panel);
+
+    multiply_rows(s, a, b, sums, 0, &to_fetch);
+    for (int64_t i = ROWS; i < PAIR_PANEL; i += ROWS)
+        multiply_rows(s, a + i / 16 * TILE + i % 16 * 32, b, sums, i, NULL);
 }
 
 static void multiply_by_vectors(const struct cpu_pair_sweep *s)
@@ -71,9 +82,9 @@ static void multiply_by_vectors(const struct cpu_pair_sweep *s)
         const struct sums sums = sums_of(s, i, room);
 
         if (s->still_a)
-            multiply_panels(s, s->still, pass, &sums);
+            multiply_panels(s, i, s->still, pass, &sums);
         else
-            multiply_panels(s, pass, s->still, &sums);
+            multiply_panels(s, i, pass, s->still, &sums);
         /* At once: vectors multiply and finish, so that neither could hide the
          * other, and the sums are in the first cache. */
         if (s->finish) {
