@@ -123,7 +123,8 @@ static bool same(bool wrong)
     char want[2 * MOST], got[2 * MOST + GPT_SCAN_SLACK];
     size_t len = make(text, wrong), n;
     struct gpt_err err;
-    struct gpt_scan s = gpt_scan_of((struct gpt_str){(const char *)text, len}, &err);
+    struct gpt_str all = {(const char *)text, len};
+    struct gpt_scan s = gpt_scan_of(all, &err);
     long expected = naive(text + 1, text + len, want);
     int status = gpt_scan_text(&s, got, &n);
 
