@@ -162,6 +162,18 @@ int gpt_new(void *out_pointer, size_t n, size_t size, const char *what,
     return p ? GPT_OK : cannot_allocate(err, n, size, what);
 }
 
+int gpt_new_large_pages(char **memory, char **p, size_t bytes, const char *what,
+                        struct gpt_err *err)
+{
+    enum { LARGE_PAGE = 2 << 20 };
+    size_t whole = (bytes + LARGE_PAGE - 1) / LARGE_PAGE * LARGE_PAGE;
+
+    GPT_TRY(gpt_new(memory, whole + LARGE_PAGE, 1, what, err));
+    *p = *memory + (-(uintptr_t)*memory & (LARGE_PAGE - 1));
+    gpt_want_large_pages(*p, whole);
+    return GPT_OK;
+}
+
 int gpt_grow_now(void *array_pointer, size_t *cap, size_t need, size_t size,
                  const char *what, struct gpt_err *err)
 {

@@ -10,6 +10,7 @@
  * because a second pass over a terabyte would be one too many. */
 #include "text/json_scan.h"
 
+#include "text/json_blocks.h"
 #include "text/unicode.h"
 
 #include <assert.h>
@@ -188,12 +189,6 @@ static uint32_t code_point(const uint8_t *p, const uint8_t *end, size_t *used)
     return 0xFFFD;
 }
 
-/* What a letter after a backslash stands for; 0: nothing by itself. */
-static const char escapes[256] = {
-    ['"'] = '"',  ['\\'] = '\\', ['/'] = '/',  ['b'] = '\b',
-    ['f'] = '\f', ['n'] = '\n',  ['r'] = '\r', ['t'] = '\t',
-};
-
 /* Takes the escape under the cursor, which is not one of a letter. The cursor
  * moves past it; *out, if there is one, past what it stands for. That is never
  * longer: six bytes of \uXXXX make three at most, twelve make four. */
@@ -278,9 +273,11 @@ static int take_other(struct gpt_scan *s, char **out, bool *escaped)
 
 /* Passes over the string under the cursor, and writes its meaning to out unless
  * that is NULL; *len is its length. The letters' escapes are handled in this
- * loop, because \n and \" are frequent; everything rarer is a call. */
+ * loop, because \n and \" are frequent; everything rarer is a call. `blocks`
+ * is NULL, or takes most of a string that is written, and then *escaped says
+ * nothing. */
 static inline int take_string(struct gpt_scan *s, char *out, bool *escaped,
-                              size_t *len)
+                              size_t *len, gpt_json_blocks_fn *blocks)
 {
     const uint8_t *p = s->p + 1, *end = s->end;
     char *begin = out;
@@ -288,14 +285,18 @@ static inline int take_string(struct gpt_scan *s, char *out, bool *escaped,
     assert(gpt_scan_at(s, '"'));
     *escaped = false;
     for (;;) {
-        size_t n = plain_run(p, (size_t)(end - p), out);
+        if (blocks && p < end && *p != '\\') /* escapes come in rows */
+            p = blocks(p, end, &out);
+        if (!blocks || end - p < GPT_JSON_BLOCK) {
+            size_t n = plain_run(p, (size_t)(end - p), out);
 
-        p += n;
-        out = out ? out + n : NULL;
-        if (end - p >= 2 && *p == '\\' && escapes[p[1]]) {
+            p += n;
+            out = out ? out + n : NULL;
+        }
+        if (end - p >= 2 && *p == '\\' && gpt_json_escapes[p[1]]) {
             *escaped = true;
             if (out)
-                *out++ = escapes[p[1]];
+                *out++ = gpt_json_escapes[p[1]];
             p += 2;
             continue;
         }
@@ -321,7 +322,7 @@ static int scan_string(struct gpt_scan *s, struct gpt_str *raw, bool *escaped)
     size_t none;
 
     raw->data = (const char *)s->p + 1;
-    GPT_TRY(take_string(s, NULL, escaped, &none));
+    GPT_TRY(take_string(s, NULL, escaped, &none, NULL));
     raw->len = (size_t)((const char *)s->p - 1 - raw->data);
     return GPT_OK;
 }
@@ -330,7 +331,7 @@ int gpt_scan_text(struct gpt_scan *s, char *out, size_t *len)
 {
     bool escaped;
 
-    return take_string(s, out, &escaped, len);
+    return take_string(s, out, &escaped, len, gpt_json_blocks());
 }
 
 /* ---- other values ---- */

@@ -69,7 +69,7 @@ bool gpt_scan_more(struct gpt_scan *s);
 /* Takes a string whose opening quote is under the cursor and writes its
  * meaning to out, which has room for what is left of the text and
  * GPT_SCAN_SLACK bytes; *len is its length. */
-enum { GPT_SCAN_SLACK = 32 };
+enum { GPT_SCAN_SLACK = 64 };
 int gpt_scan_text(struct gpt_scan *s, char *out, size_t *len) GPT_MUST_USE;
 /* Takes a key and its colon. */
 int gpt_scan_key(struct gpt_scan *s, struct gpt_str *raw, bool *escaped)

@@ -55,7 +55,9 @@ static void make_line(struct bench *b)
     for (size_t i = 0; i < b->text.len; i++) {
         char c = b->text.data[i];
 
-        if (c == '"' || c == '\\' || (c >= 0 && c < 0x20))
+        if (c == '"' || c == '\\' || c == '\n')
+            must(gpt_buf_printf(&b->line, "\\%c", c == '\n' ? 'n' : c), &err);
+        else if (c >= 0 && c < 0x20)
             must(gpt_buf_printf(&b->line, "\\u%04x", (unsigned)c), &err);
         else
             must(gpt_buf_add(&b->line, &c, 1), &err);

@@ -24,6 +24,7 @@ enum { ID_BITS = 21, RANK_BITS = 22, SEEN_LOG = 3 };
 _Static_assert(GPT_VOCAB_MAX <= 1 << ID_BITS, "ids fit into a pair");
 
 struct gpt_bpe {
+    char *memory; /* of the four tables */
     uint64_t *pairs;
     unsigned shift; /* a hash's high bits are a place */
     size_t mask;
@@ -130,6 +131,26 @@ static void fill_bytes(struct gpt_bpe *bpe)
             pair_rank(bpe, bpe->byte_id[i >> 8], bpe->byte_id[i & 255]);
 }
 
+/* The four tables in one block, which for GPT-2's vocabulary is one large
+ * page: a merge looks at random places of them. */
+static int take_tables(struct gpt_bpe *bpe, size_t n_slots, size_t n_merges,
+                       struct gpt_err *err)
+{
+    const size_t pairs = n_slots * sizeof(*bpe->pairs);
+    const size_t seen = (n_slots >> (6 - SEEN_LOG)) * sizeof(*bpe->seen);
+    const size_t bytes = 65536 * sizeof(*bpe->byte_rank);
+    char *p;
+
+    GPT_TRY(gpt_new_large_pages(
+        &bpe->memory, &p, pairs + seen + bytes + n_merges * sizeof(int32_t),
+        "merges", err));
+    bpe->pairs = (uint64_t *)(void *)p;
+    bpe->seen = (uint64_t *)(void *)(p + pairs);
+    bpe->byte_rank = (uint32_t *)(void *)(p + pairs + seen);
+    bpe->result = (int32_t *)(void *)(p + pairs + seen + bytes);
+    return GPT_OK;
+}
+
 static int open_tables(struct gpt_bpe *bpe, const char *merge_file,
                        struct gpt_err *err)
 {
@@ -144,13 +165,7 @@ static int open_tables(struct gpt_bpe *bpe, const char *merge_file,
         n_slots *= 2;
     bpe->mask = n_slots - 1;
     bpe->shift = 64 - (unsigned)__builtin_ctzll(n_slots);
-    GPT_TRY(gpt_new(&bpe->pairs, n_slots, sizeof(*bpe->pairs), "merges", err));
-    GPT_TRY(gpt_new(&bpe->seen, n_slots >> (6 - SEEN_LOG), sizeof(*bpe->seen),
-                    "merges", err));
-    GPT_TRY(gpt_new(&bpe->byte_rank, 65536, sizeof(*bpe->byte_rank), "merges",
-                    err));
-    GPT_TRY(gpt_new(&bpe->result, v->n_merges, sizeof(*bpe->result), "merges",
-                    err));
+    GPT_TRY(take_tables(bpe, n_slots, v->n_merges, err));
     GPT_TRY(fill_pairs(bpe, merge_file, err));
     fill_bytes(bpe);
     return gpt_seams_open(&bpe->seams, v, err);
@@ -178,10 +193,7 @@ void gpt_bpe_close(struct gpt_bpe *bpe)
 {
     if (!bpe)
         return;
-    gpt_free(bpe->pairs);
-    gpt_free(bpe->seen);
-    gpt_free(bpe->result);
-    gpt_free(bpe->byte_rank);
+    gpt_free(bpe->memory);
     gpt_seams_close(&bpe->seams);
     gpt_free(bpe);
 }

@@ -23,7 +23,6 @@ enum {
     SLOTS = 1 << 18,
     SLOTS_FULL = SLOTS / 4 * 3,
     BLOCK = 4 << 20, /* words */
-    LARGE_PAGE = 2 << 20,
 };
 
 #if __BYTE_ORDER__ != __ORDER_LITTLE_ENDIAN__
@@ -48,10 +47,9 @@ int gpt_cache_open(struct gpt_cache *c, struct gpt_err *err)
     const size_t bytes = lines + slots + BLOCK * sizeof(*c->block);
 
     _Static_assert(sizeof(*c->lines) == 64, "a line of the cache is one");
-    GPT_TRY(gpt_new(&c->memory, bytes + LARGE_PAGE, 1, "a cache of words",
-                    err));
-    char *p = c->memory + (-(uintptr_t)c->memory & (LARGE_PAGE - 1));
-    gpt_want_large_pages(p, bytes);
+    char *p;
+    GPT_TRY(gpt_new_large_pages(&c->memory, &p, bytes, "a cache of words",
+                                err));
     c->lines = (struct gpt_cache_line *)(void *)p;
     c->slots = (struct gpt_cache_slot *)(void *)(p + lines);
     c->block = (uint32_t *)(void *)(p + lines + slots);

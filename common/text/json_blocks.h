@@ -1,0 +1,24 @@
+/* The inside of a JSON string, 64 bytes at a time: checked, unescaped and
+ * copied without a branch on what the text is. */
+#ifndef GPT_TEXT_JSON_BLOCKS_H
+#define GPT_TEXT_JSON_BLOCKS_H
+
+#include <stdint.h>
+
+enum { GPT_JSON_BLOCK = 64 };
+
+/* Takes the characters from p on, and writes what they mean to *out, which
+ * moves past it and has room for a block more than it needs. Returns where it
+ * stopped: less than a block before `end`, or at what is left to the caller:
+ * the closing quote, an escape that is not one of a letter, a control
+ * character, a character beyond ASCII that may be wrong. */
+typedef const uint8_t *gpt_json_blocks_fn(const uint8_t *p, const uint8_t *end,
+                                          char **out);
+
+/* The form for this processor, or NULL. */
+gpt_json_blocks_fn *gpt_json_blocks(void);
+
+/* What a letter after a backslash stands for; 0: nothing by itself. */
+extern const char gpt_json_escapes[256];
+
+#endif

@@ -1,0 +1,148 @@
+/* The meaning of JSON strings of all lengths against a reader that takes one
+ * byte at a time, with strings that end, break off and are wrong at every place
+ * of a block. */
+#include "tests/lib/tap.h"
+#include "text/json_blocks.h"
+#include "text/json_scan.h"
+#include "text/unicode.h"
+
+#include <string.h>
+
+enum { MOST = 400 };
+
+static uint64_t state = 1;
+
+static unsigned dice(unsigned n)
+{
+    state = state * 6364136223846793005u + 1442695040888963407u;
+    return (unsigned)(state >> 33) % n;
+}
+
+static int digit(uint8_t c)
+{
+    const char *all = "0123456789abcdef", *at;
+
+    if (c >= 'A' && c <= 'F')
+        c += 32;
+    at = c ? strchr(all, c) : NULL;
+    return at ? (int)(at - all) : -1;
+}
+
+static long hex(const uint8_t *p, const uint8_t *end)
+{
+    long v = 0;
+
+    for (int i = 0; i < 4; i++) {
+        if (p + i >= end || digit(p[i]) < 0)
+            return -1;
+        v = v * 16 + digit(p[i]);
+    }
+    return v;
+}
+
+/* Bytes written for the string at p, after its quote; -1: it is wrong. */
+static long naive(const uint8_t *p, const uint8_t *end, char *out)
+{
+    char *to = out;
+
+    while (p < end && *p != '"') {
+        uint32_t cp;
+
+        if (*p == '\\' && p + 1 < end && p[1] == 'u') {
+            long a = hex(p + 2, end), b;
+
+            if (a < 0)
+                return -1;
+            p += 6;
+            b = end - p >= 6 && p[0] == '\\' && p[1] == 'u' ? hex(p + 2, end)
+                                                            : -1;
+            if (a >= 0xD800 && a < 0xDC00 && b >= 0xDC00 && b < 0xE000) {
+                a = 0x10000 + (a - 0xD800) * 1024 + (b - 0xDC00);
+                p += 6;
+            }
+            to += gpt_utf8_encode(a >= 0xD800 && a < 0xE000 ? 0xFFFD
+                                                            : (uint32_t)a, to);
+        } else if (*p == '\\') {
+            if (p + 1 == end || !gpt_json_escapes[p[1]])
+                return -1;
+            *to++ = gpt_json_escapes[p[1]];
+            p += 2;
+        } else {
+            int n = *p < 0x20 ? 0 : gpt_utf8_decode(p, (size_t)(end - p), &cp);
+
+            if (n == 0)
+                return -1;
+            memcpy(to, p, (size_t)n);
+            to += n;
+            p += n;
+        }
+    }
+    return p < end ? to - out : -1;
+}
+
+static const char *const parts[] = {
+    "a", "the quick brown ", "\\n", "\\\"", "\\\\", "\\\\\\\\", "\\/\\b\\f\\r",
+    "\\u00e9", "\\ud83d\\ude00", "\\ud83d", "\\uDC00", "\xC3\xA9",
+    "\xE4\xBD\xA0\xE5\xA5\xBD", "\xED\x9F\xBF", "\xF0\x9F\x98\x80", "\x7F",
+    "\xE0\xA0\x80", "\xF4\x8F\xBF\xBF", "\xDF\xBF",
+    /* wrong ones, from here on */
+    "\\x", "\\u12g4", "\x1F", "\n", "\x80", "\xC0\xAF", "\xC1\xBF", "\xC3",
+    "\xE4\xBD", "\xE0\x9F\xBF", "\xED\xA0\x80", "\xF0\x8F\xBF\xBF",
+    "\xF4\x90\x80\x80", "\xF5\x80\x80\x80", "\xFF", "\xBF\xBF", "\\",
+    "\\\xC3\xA9", "\"",
+};
+enum { GOOD = 19 };
+
+/* A string, mostly of letters; `wrong`: with one part of any kind in it. */
+static size_t make(uint8_t *text, bool wrong)
+{
+    size_t len = 0, want = dice(MOST - 40), at = dice((unsigned)want + 1);
+    unsigned letters = dice(30);
+
+    text[len++] = '"';
+    while (len < want) {
+        const char *part = dice(30) < letters ? "x" : parts[dice(GOOD)];
+
+        if (wrong && len >= at) {
+            part = parts[dice(GPT_COUNT(parts))];
+            wrong = false;
+        }
+        memcpy(text + len, part, strlen(part));
+        len += strlen(part);
+    }
+    if (dice(20))
+        text[len++] = '"';
+    for (unsigned n = dice(80); n; n--)
+        text[len++] = (uint8_t)dice(256);
+    return len;
+}
+
+static bool same(bool wrong)
+{
+    uint8_t text[2 * MOST];
+    char want[2 * MOST], got[2 * MOST + GPT_SCAN_SLACK];
+    size_t len = make(text, wrong), n;
+    struct gpt_err err;
+    struct gpt_str all = {(const char *)text, len};
+    struct gpt_scan s = gpt_scan_of(all, &err);
+    long expected = naive(text + 1, text + len, want);
+    int status = gpt_scan_text(&s, got, &n);
+
+    if (expected < 0)
+        return status == GPT_EDATA;
+    return status == GPT_OK && n == (size_t)expected &&
+           memcmp(got, want, n) == 0;
+}
+
+int main(void)
+{
+    size_t right = 0, wrong = 0;
+
+    for (int i = 0; i < 100000; i++) {
+        right += same(false);
+        wrong += same(true);
+    }
+    ok(right == 100000, "strings mean what a reader of bytes finds in them");
+    ok(wrong == 100000, "wrong strings are refused, and no others");
+    return tap_done();
+}
