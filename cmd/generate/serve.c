@@ -8,6 +8,7 @@
 #include "base/num.h"
 #include "base/progress.h"
 #include "base/signals.h"
+#include "base/thread.h"
 #include "cmd/generate/serve_listen.h"
 #include "generate/score.h"
 
@@ -212,14 +213,8 @@ int gpt_serve(struct gpt_loaded *m, struct gpt_err *err)
 {
     struct gpt_serving w = {.s = {.m = m}};
 
-    pthread_condattr_t attributes;
-
     pthread_mutex_init(&w.s.lock, NULL);
-    /* a clock that is set must not prolong a wait */
-    pthread_condattr_init(&attributes);
-    pthread_condattr_setclock(&attributes, CLOCK_MONOTONIC);
-    pthread_cond_init(&w.s.more, &attributes);
-    pthread_condattr_destroy(&attributes);
+    gpt_thread_cond_init(&w.s.more);
     int status = serve(&w, err);
     gpt_http_close(w.http);
     gpt_scorer_close(w.scorer);

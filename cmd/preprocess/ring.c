@@ -5,6 +5,7 @@
 #include "cmd/preprocess/ring.h"
 
 #include "base/memory.h"
+#include "base/thread.h"
 
 #include <assert.h>
 #include <errno.h>
@@ -153,7 +154,7 @@ const struct gpt_line_chunk *gpt_ring_next(struct gpt_ring *r, bool *end)
 {
     struct timespec until;
 
-    clock_gettime(CLOCK_REALTIME, &until);
+    clock_gettime(CLOCK_MONOTONIC, &until);
     until.tv_nsec += WAIT_MS * 1000000;
     until.tv_sec += until.tv_nsec / 1000000000;
     until.tv_nsec %= 1000000000;
@@ -215,7 +216,7 @@ int gpt_ring_open(struct gpt_ring **ring, size_t n_slots, size_t n_keys,
     pthread_mutex_init(&r->lock, NULL);
     pthread_cond_init(&r->can_fill, NULL);
     pthread_cond_init(&r->can_take, NULL);
-    pthread_cond_init(&r->can_write, NULL);
+    gpt_thread_cond_init(&r->can_write);
     int status = make_chunks(r, err);
     if (status != GPT_OK)
         gpt_ring_close(r);
