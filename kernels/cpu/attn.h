@@ -65,10 +65,8 @@ size_t cpu_attn_work(int64_t nk, int64_t d);
 
 void cpu_attn_head(const struct attn_head *h, float *work);
 
-/* Attention in bf16 by the instructions of cpu_pairs, where there are such.
- * VDPBF16PS is chosen by itself only where it is faster than floats (choose.c).
+/* Attention in bf16 by the instructions of cpu_pairs, which must be there.
  * scratch is that of cpu_attn_bwd(). */
-bool cpu_attn_pairs_wanted(void);
 void cpu_attn_pairs_fwd(struct gpt_queue *q, const struct gpt_attn *op);
 void cpu_attn_pairs_bwd(struct gpt_queue *q, const struct gpt_attn *op,
                         const struct gpt_attn_grad *grad);

@@ -20,11 +20,6 @@
 /* Queries of a tile, and of a task. */
 enum { BQ = 64, RUN = 8 * BQ, BK = ATTN_PAIR_KEYS };
 
-bool cpu_attn_pairs_wanted(void)
-{
-    return cpu_pairs;
-}
-
 /* ---- rows ---- */
 
 /* Rows of a head are thousands of bytes apart, which the processor's own

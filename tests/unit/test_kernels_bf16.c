@@ -529,7 +529,7 @@ static void compare_attention(void)
 {
     double worst = 0;
 
-    if (!cpu_attn_pairs_wanted()) {
+    if (!cpu_pairs) {
         compare("attention");
         return;
     }
