@@ -66,8 +66,8 @@ const uint8_t *gpt_in_shown(const struct gpt_in *in, int64_t offset, size_t n);
 int gpt_in_kept(const struct gpt_in *in, struct gpt_err *err) GPT_MUST_USE;
 /* They need not count as memory of this process any more. */
 void gpt_in_hide(const struct gpt_in *in, int64_t offset, int64_t n);
-/* For a reader that goes on behind these n bytes, and hides all of them in the
- * end: those before them need not count, but for a few MiB. */
+/* For a reader that goes through a file in stretches and is done with this one
+ * and those before it. A few MiB stay counted until gpt_in_hide(). */
 void gpt_in_pass(const struct gpt_in *in, int64_t offset, int64_t n);
 
 /* Gives the failure to read what is in a file a hint, where a download has left

@@ -47,7 +47,7 @@ const uint8_t *gpt_look_data(const struct gpt_look *l);
 /* True when zeros were seen in the place of a page that had gone. */
 bool gpt_look_lost(const struct gpt_look *l);
 void gpt_look_drop(const struct gpt_look *l, int64_t offset, int64_t n);
-/* The same for much of what comes before the end of these n bytes. */
+/* The same for whole blocks before the end of these n bytes, but the last. */
 void gpt_look_pass(const struct gpt_look *l, int64_t offset, int64_t n);
 
 /* ---- io_out.c ---- */

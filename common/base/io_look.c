@@ -10,6 +10,7 @@
 #include "base/io_internal.h"
 
 #include "base/memory.h"
+#include "base/num.h"
 
 #include <pthread.h>
 #include <signal.h>
@@ -162,15 +163,16 @@ bool gpt_look_lost(const struct gpt_look *l)
     return atomic_load(&l->lost);
 }
 
-/* One call for every few tiles: each costs as much as it frees where pages are
- * small, and would break up the mapping of large ones. Blocks that a stretch
- * has left behind go together with those before them, which slower threads may
- * have brought back; the last ones stay, as those are still there. */
+/* Whole blocks are dropped, once for every few tiles: a call for each tile
+ * costs as much as it frees where pages are small, and would break up large
+ * ones. The block before the end stays, as slower threads still read there;
+ * those before the stretch are dropped once more, as such threads may have
+ * brought them back. */
 void gpt_look_pass(const struct gpt_look *l, int64_t offset, int64_t n)
 {
     enum { BLOCK = 2 << 20, BEHIND = 6 * BLOCK };
     const int64_t end = (offset + n) / BLOCK * BLOCK - BLOCK;
-    const int64_t begin = end > BEHIND ? end - BEHIND : 0;
+    const int64_t begin = gpt_max_i64(gpt_min_i64(offset, end) - BEHIND, 0);
 
     if (end + BLOCK > offset && end > 0)
         gpt_look_drop(l, begin, end - begin);
