@@ -30,7 +30,7 @@ enum {
     STOP_MIB = 1024,
     MAX_THREADS = 64,
     XZ_GARBAGE = -1, /* beside liblzma's codes: what follows is no stream */
-    XZ_PADDING = 4,   /* zeros between streams come in fours */
+    XZ_PADDING = 4,  /* zeros between streams come in fours */
     PIECE = 8192, /* bytes of a read by one thread: they are copied out of the
                    * dictionary while the first cache still holds them */
 };
