@@ -279,8 +279,11 @@ static enum MHD_Result refuse_request(struct gpt_server *s,
     char size[32], text[64];
 
     if (method) {
+        /* HEAD is GET without the body. */
+        const char *allow = strcmp(method, "GET") == 0 ? "GET, HEAD" : method;
+
         snprintf(text, sizeof(text), "the method of this path is %s", method);
-        return send_refusal(c, status, method, text);
+        return send_refusal(c, status, allow, text);
     }
     snprintf(text, sizeof(text), "the body is longer than %s",
              gpt_text_bytes(size, (double)s->m->o->max_request_size));

@@ -1012,7 +1012,7 @@ static int open_replica(struct gpt_run *r, const struct gpt_args *args,
     r->saving = r->saved = r->state.iteration;
     r->context.own_until = own_iterations(r);
     if (is_first(r) && r->o->save && !r->plan.evaluates)
-        GPT_TRY(gpt_saver_mark_best(r->o, r->state.best.iteration, err));
+        gpt_saver_mark_best(r->o, r->state.best.iteration);
     return r->o->save && !r->plan.evaluates
                ? gpt_saver_open(&r->saver, r->replica, &r->context, err)
                : GPT_OK;

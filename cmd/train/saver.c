@@ -198,18 +198,27 @@ void gpt_saver_close(struct gpt_saver *s)
     gpt_free(s);
 }
 
+/* The checkpoint is there, whatever becomes of its mark: a warning. */
+static void mark_best(const struct gpt_train_options *o, int64_t iteration)
+{
+    struct gpt_err err = {0};
+
+    if (gpt_checkpoint_mark_best(o->save, iteration, &err) != GPT_OK)
+        gpt_warn("the checkpoint of iteration %lld is saved, and not marked as "
+                 "the best one: %s", (long long)iteration, err.text);
+}
+
 /* A checkpoint that is gone was removed by its user. */
-int gpt_saver_mark_best(const struct gpt_train_options *o, int64_t iteration,
-                        struct gpt_err *err)
+void gpt_saver_mark_best(const struct gpt_train_options *o, int64_t iteration)
 {
     char path[GPT_PATH_BYTES];
+    struct gpt_err err = {0};
 
-    if (!o->save_best || iteration == 0)
-        return GPT_OK;
-    GPT_TRY(gpt_checkpoint_path(path, sizeof(path), o->save, iteration, err));
-    return gpt_path_is_dir(path)
-               ? gpt_checkpoint_mark_best(o->save, iteration, err)
-               : GPT_OK;
+    if (o->save_best && iteration > 0 &&
+        gpt_checkpoint_path(path, sizeof(path), o->save, iteration, &err) ==
+            GPT_OK &&
+        gpt_path_is_dir(path))
+        mark_best(o, iteration);
 }
 
 int64_t gpt_saver_saved(const struct gpt_saver *s)
@@ -353,10 +362,8 @@ static void tidy_up(const struct gpt_saver *s)
 
     /* A checkpoint is the best one from when it is whole. A run that ends
      * between the two marks it when it resumes (gpt_saver_mark_best). */
-    if (s->best &&
-        gpt_checkpoint_mark_best(o->save, s->iteration, &err) != GPT_OK)
-        gpt_warn("the checkpoint of iteration %lld is saved, and not marked as "
-                 "the best one: %s", (long long)s->iteration, err.text);
+    if (s->best)
+        mark_best(o, s->iteration);
     if (s->saved < 0)
         status = gpt_checkpoint_replace(o->save, s->context->own_until,
                                         s->iteration, &err);

@@ -120,6 +120,8 @@ answers 'a head alone' 200 /health '' -I
 answers 'another method' 405 /v1/completions '' -i
 out_has 'Allow: POST'
 out_has 'the method of this path is POST'
+answers 'and of what is read' 405 /health '{}' -i
+out_has 'Allow: GET, HEAD'
 head -c 9000000 /dev/zero | tr '\0' a >long
 ask /v1/completions '' --data-binary @long
 check 'a body that is too long' test "$status" = 413
