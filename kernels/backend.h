@@ -517,8 +517,8 @@ struct gpt_backend {
 
     /* Allows products of float, those of attn_fwd() and attn_bwd() among them,
      * on all queues from now on, to round their factors to TF32 (10 bits of
-     * mantissa); not allowed at first. Forward and backward of one attention
-     * are put on a queue with the same. NULL where the device has no TF32. */
+     * mantissa); not allowed at first. It is not changed between the forward
+     * and the backward of one attention. NULL where the device has no TF32. */
     void (*allow_tf32)(struct gpt_backend *be, bool allow);
     void (*matmul)(struct gpt_queue *q, const struct gpt_matmul *op);
     /* *amax (1) float = the larger of itself and of all |x[i]|; x (n) bf16. A

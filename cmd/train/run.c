@@ -1154,7 +1154,8 @@ static int open_device(struct gpt_run *r, struct gpt_err *err)
     const int status = gpt_backend_open_rank(
         &r->be, device, r->world->launch.local_rank, err);
     if (status == GPT_EDEVICE && r->o->dry_run)
-        gpt_hint(err, "--hardware NAME plans for a GPU that is not here");
+        gpt_hint(err, "%s%s--hardware NAME plans for a GPU that is not here",
+                 err->hint, err->hint[0] ? "; " : "");
     return status;
 }
 

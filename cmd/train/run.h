@@ -23,7 +23,7 @@ struct gpt_run {
     struct gpt_train_plan plan;
     struct gpt_train_state state;
     struct gpt_backend *be;
-    struct gpt_backend absent; /* the GPU of --hardware in a dry run: be */
+    struct gpt_backend absent; /* what be is in a dry run with --hardware */
     double absent_memory;      /* its bytes */
     struct gpt_replica *replica;
     struct gpt_corpus *corpus;

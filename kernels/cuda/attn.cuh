@@ -4,7 +4,8 @@
 
 #include "cuda/device.cuh"
 
-/* Heads of floats take twice the shared memory of a block. */
+/* The largest heads: of floats half as many elements fit into a block's shared
+ * memory. */
 enum { ATTN_MAX_D = 256, ATTN_MAX_TF32 = 128 };
 
 struct attn_shape {

@@ -184,7 +184,8 @@ __device__ inline void pairs_of_queries(const float (&p)[N][4], float (&ds)[N][4
         }
 }
 
-/* Heads of more than 128 elements; false when tensor cores do not do op. */
+/* Heads that flash_bwd.cu does not do: of more than 128 elements, or of more than 80
+ * floats; false when tensor cores do not do op. */
 bool cuda_flash_bwd_wide(struct gpt_queue *q, const struct gpt_attn *op,
                          const struct gpt_attn_grad *grad);
 

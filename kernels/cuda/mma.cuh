@@ -4,7 +4,7 @@
  *   a (16, 16): (g, 2t) (g + 8, 2t) (g, 2t + 8) (g + 8, 2t + 8)
  *   b (16, 8):  (2t, g) (2t + 8, g), rows being k
  *   d (16, 8):  (g, 2t) (g, 2t + 1) (g + 8, 2t) (g + 8, 2t + 1)
- * and of floats, one in a register of a and b, too:
+ * A register of a or b holds one element where elements are floats:
  *   a (16, 8):  (g, t) (g + 8, t) (g, t + 4) (g + 8, t + 4)
  *   b (8, 8):   (t, g) (t + 4, g) */
 #ifndef GPT_KERNELS_CUDA_MMA_CUH

@@ -85,12 +85,15 @@ for name in h100 a100; do
         test "$(total_on $name)" = "$(bytes_of $name)"
 done
 check 'whatever the device is' \
-    test "$(total_on a100 --device cuda:7)" = "$(total_on a100 --device cpu)"
-check 'and the limit of memory' test "$(total_on a100)" = \
-    "$(total_on a100 --memory-limit 100MB)"
+    test "$(total_on a100 --device cuda:7)" = "$(bytes_of a100)"
+check 'and the limit of memory' \
+    test "$(total_on a100 --memory-limit 100MB)" = "$(bytes_of a100)"
 expect 5 'without the name' gpt-train --config gpt2-124m --vocab-size 50257 \
     --dry-run --device cuda:1023
-err_has 'hint: --hardware NAME plans for a GPU that is not here'
+err_has '--hardware NAME plans for a GPU that is not here'
+expect 5 'a device that is none' gpt-train --config gpt2-124m \
+    --vocab-size 50257 --dry-run --device tpu
+err_has 'devices are auto, cpu, cuda and cuda:N; --hardware NAME'
 expect 0 'through what its ranks exchange' gpt-train --config gpt2-124m \
     --vocab-size 50257 --dry-run --hardware h200 --world-size 8
 out_has 'h200, of which none is opened'
