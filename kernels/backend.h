@@ -618,10 +618,12 @@ int gpt_backend_open(struct gpt_backend **be, const char *device,
                      struct gpt_err *err) GPT_MUST_USE;
 
 /* The table of a GPU of so many bytes that is not here, for plans of its
- * memory: sizes alone, no operation. hopper: of compute capability 9.0, with
- * the kernels for that; without them (as with GPT_CUDA_FLASH=mma-backward)
- * attention's backward wants less. */
-void gpt_backend_planned(struct gpt_backend *be, int64_t memory, bool hopper);
+ * memory: sizes alone, no operation. capability: 10 times its compute
+ * capability, 90 being that of Hopper, whose kernels want more memory for
+ * attention's backward than the others do (and than GPT_CUDA_FLASH=mma-backward
+ * leaves them). */
+void gpt_backend_planned(struct gpt_backend *be, int64_t memory,
+                         int capability);
 
 /* The names of devices, NULL-terminated; "cuda:N" is one, too. */
 extern const char *const gpt_device_words[];

@@ -22,12 +22,12 @@
 
 /* What devices have in common that differ in their memory alone. */
 #define A100                                                                   \
-    .narrow_peak = 312 * T, .float_peak = 19.5 * T, .efficiency = 0.8,         \
-    .units = 108, .launch = 4 * US, .per_node = 8,                             \
+    .capability = 80, .narrow_peak = 312 * T, .float_peak = 19.5 * T,          \
+    .efficiency = 0.8, .units = 108, .launch = 4 * US, .per_node = 8,          \
     .near_bandwidth = 230 * G, .near_latency = 8 * US,                         \
     .far_bandwidth = 22 * G, .far_latency = 15 * US
 #define HOPPER                                                                 \
-    .hopper = true, .narrow_peak = 989 * T, .float_peak = 67 * T,              \
+    .capability = 90, .narrow_peak = 989 * T, .float_peak = 67 * T,            \
     .efficiency = 0.65, .units = 132, .launch = 4 * US, .per_node = 8,         \
     .near_bandwidth = 360 * G, .near_latency = 8 * US,                         \
     .far_bandwidth = 44 * G, .far_latency = 15 * US
@@ -35,10 +35,10 @@
 /* The first row whose words are in a device's name is taken: the longer names
  * are in front. The last row is measured. */
 static const struct gpt_hardware rows[] = {
-    {.name = "v100", .device = "V100", .narrow_peak = 125 * T,
-     .float_peak = 15.7 * T, .efficiency = 0.75, .units = 80,
-     .bandwidth = 900 * G, .memory = 32 * GIB, .launch = 4 * US, .per_node = 8,
-     .near_bandwidth = 120 * G, .near_latency = 8 * US,
+    {.name = "v100", .device = "V100", .capability = 70,
+     .narrow_peak = 125 * T, .float_peak = 15.7 * T, .efficiency = 0.75,
+     .units = 80, .bandwidth = 900 * G, .memory = 32 * GIB, .launch = 4 * US,
+     .per_node = 8, .near_bandwidth = 120 * G, .near_latency = 8 * US,
      .far_bandwidth = 10 * G, .far_latency = 15 * US},
     {.name = "a100-40g", .device = "A100-SXM4-40GB", A100,
      .bandwidth = 1555 * G, .memory = 40 * GIB},
@@ -48,15 +48,17 @@ static const struct gpt_hardware rows[] = {
      .memory = 80 * GIB},
     {.name = "h200", .device = "H200", HOPPER, .bandwidth = 4800 * G,
      .memory = 141 * G},
-    {.name = "b200", .device = "B200", .narrow_peak = 2250 * T,
-     .float_peak = 80 * T, .efficiency = 0.6, .units = 148,
-     .bandwidth = 8000 * G, .memory = 180 * G, .launch = 4 * US,
-     .per_node = 8, .near_bandwidth = 700 * G, .near_latency = 8 * US,
+    {.name = "b200", .device = "B200", .capability = 100,
+     .narrow_peak = 2250 * T, .float_peak = 80 * T, .efficiency = 0.6,
+     .units = 148, .bandwidth = 8000 * G, .memory = 180 * G,
+     .launch = 4 * US, .per_node = 8,
+     .near_bandwidth = 700 * G, .near_latency = 8 * US,
      .far_bandwidth = 44 * G, .far_latency = 15 * US},
-    {.name = "rtx4090", .device = "RTX 4090", .narrow_peak = 165.2 * T,
-     .float_peak = 82.6 * T, .efficiency = 0.8, .units = 128,
-     .bandwidth = 1008 * G, .memory = 24 * GIB, .launch = 4 * US,
-     .per_node = 8, .near_bandwidth = 16 * G, .near_latency = 15 * US,
+    {.name = "rtx4090", .device = "RTX 4090", .capability = 89,
+     .narrow_peak = 165.2 * T, .float_peak = 82.6 * T, .efficiency = 0.8,
+     .units = 128, .bandwidth = 1008 * G, .memory = 24 * GIB,
+     .launch = 4 * US, .per_node = 8,
+     .near_bandwidth = 16 * G, .near_latency = 15 * US,
      .far_bandwidth = 2.5 * G, .far_latency = 30 * US},
     {.name = "cpu", .efficiency = 1, .per_node = 1, .near_bandwidth = 4 * G,
      .near_latency = 30 * US, .far_bandwidth = 1.2 * G,

@@ -10,7 +10,7 @@
 struct gpt_hardware {
     const char *name;   /* of --hardware */
     const char *device; /* words in a GPU's own name, or NULL */
-    bool hopper;        /* of compute capability 9.0 */
+    int capability;     /* 10 times the compute capability; 0: no GPU */
     double narrow_peak; /* FLOP/s of products of bf16 and fp16, dense */
     double float_peak;  /* ... and of float */
     double efficiency;  /* share of the peak that large products reach */

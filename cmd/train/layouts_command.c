@@ -119,7 +119,7 @@ static int open_advice(struct gpt_advice *a, struct gpt_backend *be,
     GPT_TRY(gpt_hardware_choose(&a->hardware, o, a->args, be, err));
     if (a->hardware.device) {
         gpt_backend_planned(&a->planned, (int64_t)a->hardware.memory,
-                            a->hardware.hopper);
+                            a->hardware.capability);
         be = &a->planned;
     }
     a->base = *o;

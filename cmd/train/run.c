@@ -468,7 +468,7 @@ static int check_type(const struct gpt_run *r, struct gpt_err *err)
 /* The same for products of eight bits. */
 static int check_fp8(const struct gpt_run *r, struct gpt_err *err)
 {
-    if (!r->o->fp8_format || r->planned || is_absent(r) ||
+    if (!r->o->fp8_format || (r->planned && !is_absent(r)) ||
         (r->be->abilities & GPT_CAN_FP8))
         return GPT_OK;
     gpt_fail(err, GPT_EUSAGE,
@@ -1135,7 +1135,9 @@ static int plan_device(struct gpt_run *r, struct gpt_err *err)
 
     unlimited.memory_limit = 0;
     GPT_TRY(gpt_hardware_choose(&hardware, &unlimited, &r->args, NULL, err));
-    gpt_backend_planned(&r->absent, (int64_t)hardware.memory, hardware.hopper);
+    gpt_backend_planned(&r->absent, (int64_t)hardware.memory,
+                        hardware.capability);
+    r->absent.name = hardware.name;
     r->absent_memory = hardware.memory;
     r->be = &r->absent;
     return GPT_OK;

@@ -99,6 +99,11 @@ expect 0 'through what its ranks exchange' gpt-train --config gpt2-124m \
 out_has 'h200, of which none is opened'
 out_has 'through NCCL'
 out_has 'fits into 131.3 GiB a rank'
+expect 0 'in eight bits' gpt-train --config gpt2-124m --vocab-size 50257 \
+    --dry-run --hardware h100 --bf16 --fp8-format hybrid
+expect 2 'which an A100 has no products of' gpt-train --config gpt2-124m \
+    --vocab-size 50257 --dry-run --hardware a100 --bf16 --fp8-format hybrid
+err_has '--fp8-format: device '
 
 # ---- what does not fit ----
 expect 5 'too little memory' advise --gpus 2 --memory 8G

@@ -1313,7 +1313,7 @@ static void failures(void)
 }
 
 /* A plan for a GPU that is not here counts as one that is. */
-static void plans(const char *arch, bool hopper)
+static void plans(const char *arch)
 {
     struct gpt_backend planned;
     const struct gpt_attn ops[] = {
@@ -1329,7 +1329,7 @@ static void plans(const char *arch, bool hopper)
 
     reopen("GPT_CUDA_EMU_ARCH", arch);
     dev_be->memory(dev_be, &left, &memory);
-    gpt_backend_planned(&planned, memory, hopper);
+    gpt_backend_planned(&planned, memory, atoi(arch));
     is_int(planned.logits_bytes, dev_be->logits_bytes, "logits of a plan");
     is_int(planned.abilities & dev_be->abilities, planned.abilities,
            "what it can do");
@@ -1359,8 +1359,9 @@ static void limits(void)
     is_int(dev_be->sync(dev_q, &err), GPT_EDEVICE, "rows that are too long");
     ok(strstr(err.text, "rows of 12650 elements, limit 12544 on this GPU"),
        "and how long they may be: %s", err.text);
-    plans("90", true);
-    plans("120", false);
+    plans("90");
+    plans("80");
+    plans("120");
     reopen("GPT_CUDA_EMU_ARCH", "80");
 }
 
