@@ -7,6 +7,7 @@
 
 #include "base/cpu.h"
 
+#include <stdbool.h>
 #include <stddef.h>
 
 const char gpt_json_escapes[256] = {
@@ -67,41 +68,158 @@ static inline VBMI2 uint64_t wrong_utf8(__m512i v, uint64_t wide, uint64_t *cut)
     return wrong;
 }
 
-static VBMI2 const uint8_t *take_blocks(const uint8_t *p, const uint8_t *end,
-                                        char **out)
+/* A block: what its bytes become, and bits that say what becomes of them. */
+struct block {
+    __m512i v;
+    uint64_t drop; /* these have no part in what is written */
+    uint64_t stop; /* these are left to the caller */
+    uint64_t cut;  /* here begins what the block does not hold all of */
+};
+
+/* v[i] of the result is v[i - n] */
+static inline VBMI2 __m512i later(__m512i v, int n)
+{
+    static const uint8_t count[GPT_JSON_BLOCK] = {
+        0,  1,  2,  3,  4,  5,  6,  7,  8,  9,  10, 11, 12, 13, 14, 15,
+        16, 17, 18, 19, 20, 21, 22, 23, 24, 25, 26, 27, 28, 29, 30, 31,
+        32, 33, 34, 35, 36, 37, 38, 39, 40, 41, 42, 43, 44, 45, 46, 47,
+        48, 49, 50, 51, 52, 53, 54, 55, 56, 57, 58, 59, 60, 61, 62, 63,
+    };
+    const __m512i from = _mm512_sub_epi8(_mm512_loadu_si512(count),
+                                         _mm512_set1_epi8((char)n));
+
+    return _mm512_permutexvar_epi8(from, v);
+}
+
+static inline VBMI2 __m512i both(__m512i v, uint8_t c)
+{
+    return _mm512_and_si512(v, _mm512_set1_epi8((char)c));
+}
+
+static inline VBMI2 __m512i either(__m512i v, uint8_t c)
+{
+    return _mm512_or_si512(v, _mm512_set1_epi8((char)c));
+}
+
+static inline VBMI2 void put(struct block *b, uint64_t where, __m512i what)
+{
+    b->v = _mm512_mask_mov_epi8(b->v, where, what);
+}
+
+/* The escapes \uXXXX that begin at `halves` are of surrogates. With h and l for
+ * the bits of a high one and a low one, the code point less 0x10000 is
+ * hhhhhhhhhhllllllllll, and `six` has six of these bits at the third digit and
+ * at the fourth of each: the bytes of UTF-8 are made there, four for a pair.
+ * A half without the other is U+FFFD. */
+static inline VBMI2 void take_halves(struct block *b, uint64_t halves,
+                                     __m512i digit, __m512i six)
+{
+    const uint64_t third = _mm512_test_epi8_mask(digit, _mm512_set1_epi8(4));
+    const uint64_t low = halves & third >> 3, high = halves & ~low;
+    const uint64_t pair = high & low >> 6, lone = halves ^ (pair | pair << 6);
+    const __m512i four = both(six, 15);
+    const __m512i top = _mm512_add_epi8(four, _mm512_set1_epi8(1));
+    const __m512i rest = _mm512_mask_mov_epi8(later(top, 1), pair << 10,
+                                              later(digit, 5));
+    const __m512i high_bits = both(_mm512_slli_epi16(rest, 4), 0x30);
+
+    put(b, pair << 4, either(both(_mm512_srli_epi16(top, 2), 7), 0xF0));
+    put(b, pair << 5 | pair << 10,
+        either(_mm512_or_si512(four, high_bits), 0x80));
+    put(b, lone << 2, _mm512_set1_epi8((char)0xEF));
+    put(b, lone << 4, _mm512_set1_epi8((char)0xBF));
+    put(b, lone << 5, _mm512_set1_epi8((char)0xBD));
+    b->drop |= pair << 2 | pair << 8;
+    b->cut |= high & ~(uint64_t)0 << (GPT_JSON_BLOCK - 11);
+}
+
+/* The escapes \uXXXX that begin at `begins`. Their UTF-8 is made in place: the
+ * first byte at the first digit, the second at the third, where that digit and
+ * the one before have its bits, the last at the fourth. */
+static inline VBMI2 void take_hex(struct block *b, uint64_t begins)
+{
+    const __m512i v = b->v, small = either(v, 0x20);
+    const uint64_t letter =
+        below(_mm512_sub_epi8(small, _mm512_set1_epi8('a')), 6);
+    const uint64_t hex =
+        letter | below(_mm512_sub_epi8(v, _mm512_set1_epi8('0')), 10);
+    const uint64_t all = begins & hex >> 2 & hex >> 3 & hex >> 4 & hex >> 5;
+    const uint64_t late = begins & ~(uint64_t)0 << (GPT_JSON_BLOCK - 5);
+    __m512i digit = _mm512_maskz_mov_epi8(hex, both(v, 15));
+
+    digit = _mm512_mask_add_epi8(digit, letter, digit, _mm512_set1_epi8(9));
+    /* two digits, and the upper six bits of them */
+    const __m512i two =
+        _mm512_or_si512(_mm512_slli_epi16(later(digit, 1), 4), digit);
+    const __m512i six = both(_mm512_srli_epi16(two, 2), 0x3F);
+    const uint64_t zero = ~_mm512_test_epi8_mask(digit, digit);
+    const uint64_t over7 = ~below(digit, 8);
+    const uint64_t below800 = all & zero >> 2 & ~over7 >> 3;
+    const uint64_t below80 = below800 & zero >> 3 & ~over7 >> 4;
+    const uint64_t halves = all & equal(digit, 13) >> 2 & over7 >> 3;
+
+    put(b, all << 2, either(digit, 0xE0));
+    put(b, all << 4, either(six, 0x80));
+    put(b, below800 << 4, either(six, 0xC0));
+    put(b, all << 5, either(both(two, 0x3F), 0x80));
+    put(b, below80 << 5, two);
+    b->drop |= all << 1 | all << 3 | below800 << 2 | below80 << 4;
+    b->stop |= begins & ~(all | late);
+    b->cut |= late;
+    if (halves)
+        take_halves(b, halves, digit, six);
+}
+
+/* Escapes, whose backslashes are at `back`; bits of `wide` are beyond ASCII. */
+static inline VBMI2 void take_escapes(struct block *b, uint64_t back,
+                                      uint64_t wide)
 {
     const __m512i low = _mm512_loadu_si512(gpt_json_escapes);
     const __m512i high = _mm512_loadu_si512(gpt_json_escapes + GPT_JSON_BLOCK);
-    uint64_t stop = 0;
+    const __m512i meant = _mm512_permutex2var_epi8(low, b->v, high);
+    const uint64_t begins = escape_begins(back), letters = begins << 1;
+    const uint64_t known =
+        letters & ~wide & _mm512_test_epi8_mask(meant, meant);
+    const uint64_t hex = letters & equal(b->v, 'u');
+
+    b->drop = begins;
+    b->stop = (b->stop & ~letters) | (letters & ~(known | hex)) >> 1;
+    b->cut |= begins & (uint64_t)1 << (GPT_JSON_BLOCK - 1);
+    if (hex)
+        take_hex(b, hex >> 1);
+    put(b, known, meant);
+}
+
+/* What lies beyond the end is read as NULs, at which a string stops. */
+static inline VBMI2 __m512i load(const uint8_t *p, const uint8_t *end)
+{
+    if (end - p >= GPT_JSON_BLOCK)
+        return _mm512_loadu_si512(p);
+    return _mm512_maskz_loadu_epi8(((uint64_t)1 << (end - p)) - 1, p);
+}
+
+static VBMI2 const uint8_t *take_blocks(const uint8_t *p, const uint8_t *end,
+                                        char **out)
+{
     char *to = *out;
 
-    while (!stop && end - p >= GPT_JSON_BLOCK) {
-        __m512i v = _mm512_loadu_si512(p);
-        const uint64_t back = equal(v, '\\'), wide = _mm512_movepi8_mask(v);
-        uint64_t begins = 0, cut = 0;
+    for (bool more = true; more;) {
+        struct block b = {.v = load(p, end)};
+        const uint64_t back = equal(b.v, '\\'), wide = _mm512_movepi8_mask(b.v);
 
-        stop = equal(v, '"') | below(v, 0x20);
-        if (wide && wrong_utf8(v, wide, &cut))
-            stop |= wide & (~wide + 1);
-        if (back) {
-            begins = escape_begins(back);
-            const uint64_t letters = begins << 1;
-            const __m512i meant = _mm512_permutex2var_epi8(low, v, high);
-            const uint64_t known =
-                letters & ~wide & _mm512_test_epi8_mask(meant, meant);
-
-            stop = (stop & ~letters) | (letters & ~known) >> 1;
-            cut |= begins & (uint64_t)1 << (GPT_JSON_BLOCK - 1);
-            v = _mm512_mask_mov_epi8(v, known, meant);
-        }
-        const uint64_t first = (stop | cut) & (~(stop | cut) + 1);
+        b.stop = equal(b.v, '"') | below(b.v, 0x20);
+        if (wide && wrong_utf8(b.v, wide, &b.cut))
+            b.stop |= wide & (~wide + 1);
+        if (back)
+            take_escapes(&b, back, wide);
+        const uint64_t first = (b.stop | b.cut) & (~(b.stop | b.cut) + 1);
         const uint64_t taken = first - 1; /* all of them when first is 0 */
-        const uint64_t kept = taken & ~begins;
+        const uint64_t kept = taken & ~b.drop;
 
-        _mm512_storeu_si512(to, _mm512_maskz_compress_epi8(kept, v));
+        _mm512_storeu_si512(to, _mm512_maskz_compress_epi8(kept, b.v));
         to += __builtin_popcountll(kept);
         p += __builtin_popcountll(taken);
-        stop &= first;
+        more = !(b.stop & first);
     }
     *out = to;
     return p;

@@ -9,9 +9,9 @@ enum { GPT_JSON_BLOCK = 64 };
 
 /* Takes the characters from p on, and writes what they mean to *out, which
  * moves past it and has room for a block more than it needs. Returns where it
- * stopped: less than a block before `end`, or at what is left to the caller:
- * the closing quote, an escape that is not one of a letter, a control
- * character, a character beyond ASCII that may be wrong. */
+ * stopped, `end` at most: at the closing quote, or at what is left to the
+ * caller: a control character, an escape that is wrong or breaks off, a
+ * character beyond ASCII that may be wrong. */
 typedef const uint8_t *gpt_json_blocks_fn(const uint8_t *p, const uint8_t *end,
                                           char **out);
 

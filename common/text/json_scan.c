@@ -5,7 +5,7 @@
  * Nearly all bytes of a corpus are inside strings, and nearly all of these are
  * plain: they stand for themselves. So a string is taken in runs of plain
  * bytes, 32 at a time where there are vectors, copied and checked in the same
- * step. Between runs comes one thing that is not plain: an escape, characters
+ * step (or all of it in blocks, json_blocks.h). Between runs comes one thing that is not plain: an escape, characters
  * beyond ASCII, the closing quote, or an error. UTF-8 is checked on the way,
  * because a second pass over a terabyte would be one too many. */
 #include "text/json_scan.h"
@@ -273,11 +273,9 @@ static int take_other(struct gpt_scan *s, char **out, bool *escaped)
 
 /* Passes over the string under the cursor, and writes its meaning to out unless
  * that is NULL; *len is its length. The letters' escapes are handled in this
- * loop, because \n and \" are frequent; everything rarer is a call. `blocks`
- * is NULL, or takes most of a string that is written, and then *escaped says
- * nothing. */
+ * loop, because \n and \" are frequent; everything rarer is a call. */
 static inline int take_string(struct gpt_scan *s, char *out, bool *escaped,
-                              size_t *len, gpt_json_blocks_fn *blocks)
+                              size_t *len)
 {
     const uint8_t *p = s->p + 1, *end = s->end;
     char *begin = out;
@@ -285,14 +283,10 @@ static inline int take_string(struct gpt_scan *s, char *out, bool *escaped,
     assert(gpt_scan_at(s, '"'));
     *escaped = false;
     for (;;) {
-        if (blocks && p < end && *p != '\\') /* escapes come in rows */
-            p = blocks(p, end, &out);
-        if (!blocks || end - p < GPT_JSON_BLOCK) {
-            size_t n = plain_run(p, (size_t)(end - p), out);
+        size_t n = plain_run(p, (size_t)(end - p), out);
 
-            p += n;
-            out = out ? out + n : NULL;
-        }
+        p += n;
+        out = out ? out + n : NULL;
         if (end - p >= 2 && *p == '\\' && gpt_json_escapes[p[1]]) {
             *escaped = true;
             if (out)
@@ -322,16 +316,35 @@ static int scan_string(struct gpt_scan *s, struct gpt_str *raw, bool *escaped)
     size_t none;
 
     raw->data = (const char *)s->p + 1;
-    GPT_TRY(take_string(s, NULL, escaped, &none, NULL));
+    GPT_TRY(take_string(s, NULL, escaped, &none));
     raw->len = (size_t)((const char *)s->p - 1 - raw->data);
+    return GPT_OK;
+}
+
+int gpt_scan_text_by(gpt_json_blocks_fn *blocks, struct gpt_scan *s, char *out,
+                     size_t *len)
+{
+    char *begin = out;
+    bool escaped;
+
+    if (!blocks)
+        return take_string(s, out, &escaped, len);
+    for (s->p++;;) {
+        s->p = blocks(s->p, s->end, &out);
+        if (gpt_scan_at(s, '"'))
+            break;
+        if (s->p == s->end)
+            return gpt_scan_unexpected(s, "the end of a string");
+        GPT_TRY(take_other(s, &out, &escaped));
+    }
+    s->p++; /* the closing quote */
+    *len = (size_t)(out - begin);
     return GPT_OK;
 }
 
 int gpt_scan_text(struct gpt_scan *s, char *out, size_t *len)
 {
-    bool escaped;
-
-    return take_string(s, out, &escaped, len, gpt_json_blocks());
+    return gpt_scan_text_by(gpt_json_blocks(), s, out, len);
 }
 
 /* ---- other values ---- */

@@ -6,6 +6,7 @@
 #define GPT_TEXT_JSON_SCAN_H
 
 #include "base/status.h"
+#include "text/json_blocks.h"
 #include "text/str.h"
 
 enum { GPT_JSON_MAX_DEPTH = 1024 }; /* of arrays and objects */
@@ -71,6 +72,9 @@ bool gpt_scan_more(struct gpt_scan *s);
  * GPT_SCAN_SLACK bytes; *len is its length. */
 enum { GPT_SCAN_SLACK = 64 };
 int gpt_scan_text(struct gpt_scan *s, char *out, size_t *len) GPT_MUST_USE;
+/* The same by gpt_json_blocks() of a processor, or NULL; for tests. */
+int gpt_scan_text_by(gpt_json_blocks_fn *blocks, struct gpt_scan *s, char *out,
+                     size_t *len) GPT_MUST_USE;
 /* Takes a key and its colon. */
 int gpt_scan_key(struct gpt_scan *s, struct gpt_str *raw, bool *escaped)
     GPT_MUST_USE;
