@@ -149,22 +149,21 @@ static inline size_t plain_run(const uint8_t *p, size_t n, char *out)
     return i;
 }
 
-/* Four hexadecimal digits, or -1. */
+/* Each hexadecimal digit's value and 1; 0 for what is none. */
+static const int8_t hex_value[256] = {
+    ['0'] = 1,  ['1'] = 2,  ['2'] = 3,  ['3'] = 4,  ['4'] = 5,  ['5'] = 6,
+    ['6'] = 7,  ['7'] = 8,  ['8'] = 9,  ['9'] = 10, ['a'] = 11, ['b'] = 12,
+    ['c'] = 13, ['d'] = 14, ['e'] = 15, ['f'] = 16, ['A'] = 11, ['B'] = 12,
+    ['C'] = 13, ['D'] = 14, ['E'] = 15, ['F'] = 16,
+};
+
+/* Four hexadecimal digits, or a negative number. */
 static int hex4(const uint8_t *p)
 {
-    int v = 0;
+    const int a = hex_value[p[0]] - 1, b = hex_value[p[1]] - 1;
+    const int c = hex_value[p[2]] - 1, d = hex_value[p[3]] - 1;
 
-    for (int i = 0; i < 4; i++) {
-        int c = p[i] | 32;
-        int digit = p[i] >= '0' && p[i] <= '9' ? p[i] - '0'
-                    : c >= 'a' && c <= 'f'     ? c - 'a' + 10
-                                               : -1;
-
-        if (digit < 0)
-            return -1;
-        v = v << 4 | digit;
-    }
-    return v;
+    return a * 4096 | b * 256 | c * 16 | d;
 }
 
 /* The escape \uXXXX at p, already checked; *used is its length. A high
@@ -178,7 +177,7 @@ static uint32_t code_point(const uint8_t *p, const uint8_t *end, size_t *used)
     if (high - 0xD800 >= 0x800)
         return high;
     if (high < 0xDC00 && end - p >= 12 && p[6] == '\\' && p[7] == 'u') {
-        /* -1 for what is no hexadecimal becomes a number that is no half */
+        /* what is no hexadecimal becomes a number that is no half */
         uint32_t low = (uint32_t)hex4(p + 8);
 
         if (low - 0xDC00 < 0x400) {
@@ -189,25 +188,28 @@ static uint32_t code_point(const uint8_t *p, const uint8_t *end, size_t *used)
     return 0xFFFD;
 }
 
-/* Takes the escape under the cursor, which is not one of a letter. The cursor
- * moves past it; *out, if there is one, past what it stands for. That is never
- * longer: six bytes of \uXXXX make three at most, twelve make four. */
-static int take_escape(struct gpt_scan *s, char **out)
+/* Takes the escapes in a row under the cursor that are not those of a letter.
+ * The cursor moves past them; *out, if there is one, past what they stand for.
+ * That is never longer: six bytes of \uXXXX make three at most, twelve make
+ * four. */
+static int take_escapes(struct gpt_scan *s, char **out)
 {
-    ptrdiff_t left = s->end - s->p;
+    const uint8_t *begin = s->p;
 
-    if (left < 2 || (s->p[1] == 'u' && left < 6)) {
-        s->p = s->end; /* the text is truncated, and that is at its end */
-        return gpt_scan_unexpected(s, "the end of an escape");
-    }
-    if (s->p[1] == 'u' && hex4(s->p + 2) >= 0) {
+    while (s->end - s->p >= 6 && s->p[0] == '\\' && s->p[1] == 'u' &&
+           hex4(s->p + 2) >= 0) {
         size_t used;
         uint32_t cp = code_point(s->p, s->end, &used);
 
         if (*out)
             *out += gpt_utf8_encode(cp, *out);
         s->p += used;
+    }
+    if (s->p > begin)
         return GPT_OK;
+    if (s->end - s->p < 2 || (s->p[1] == 'u' && s->end - s->p < 6)) {
+        s->p = s->end; /* the text is truncated, and that is at its end */
+        return gpt_scan_unexpected(s, "the end of an escape");
     }
     s->bad = GPT_BAD_SYNTAX;
     return gpt_fail(s->err, GPT_EDATA, "not JSON: bad escape at byte %zu",
@@ -268,7 +270,7 @@ static int take_other(struct gpt_scan *s, char **out, bool *escaped)
     if (*s->p != '\\')
         return gpt_scan_unexpected(s, "a character");
     *escaped = true;
-    return take_escape(s, out);
+    return take_escapes(s, out);
 }
 
 /* Passes over the string under the cursor, and writes its meaning to out unless
