@@ -323,21 +323,25 @@ static int scan_string(struct gpt_scan *s, struct gpt_str *raw, bool *escaped)
     return GPT_OK;
 }
 
-int gpt_scan_text_by(gpt_json_blocks_fn *blocks, struct gpt_scan *s, char *out,
-                     size_t *len)
+/* The same in blocks, but for a first step: many strings of lists end in it. */
+static int take_text(struct gpt_scan *s, char *out, size_t *len)
 {
     char *begin = out;
     bool escaped;
 
-    if (!blocks)
-        return take_string(s, out, &escaped, len);
-    for (s->p++;;) {
-        s->p = blocks(s->p, s->end, &out);
-        if (gpt_scan_at(s, '"'))
-            break;
+    s->p++;
+    if (s->end - s->p >= STEP) {
+        size_t n = plain_run(s->p, STEP, out);
+
+        s->p += n;
+        out += n;
+    }
+    while (!gpt_scan_at(s, '"')) {
+        s->p = s->blocks(s->p, s->end, &out);
         if (s->p == s->end)
             return gpt_scan_unexpected(s, "the end of a string");
-        GPT_TRY(take_other(s, &out, &escaped));
+        if (*s->p != '"')
+            GPT_TRY(take_other(s, &out, &escaped));
     }
     s->p++; /* the closing quote */
     *len = (size_t)(out - begin);
@@ -346,7 +350,10 @@ int gpt_scan_text_by(gpt_json_blocks_fn *blocks, struct gpt_scan *s, char *out,
 
 int gpt_scan_text(struct gpt_scan *s, char *out, size_t *len)
 {
-    return gpt_scan_text_by(gpt_json_blocks(), s, out, len);
+    bool escaped;
+
+    return s->blocks ? take_text(s, out, len)
+                     : take_string(s, out, &escaped, len);
 }
 
 /* ---- other values ---- */

@@ -37,6 +37,7 @@ struct gpt_scan {
     enum gpt_json_bad bad; /* the kind of a failure */
     uint64_t stack[GPT_JSON_MAX_DEPTH / 64]; /* a bit a level: 1 = object */
     size_t depth;
+    gpt_json_blocks_fn *blocks; /* for gpt_scan_text(); NULL: without */
 };
 
 /* Over all of a text; NULL is an empty one. */
@@ -46,7 +47,7 @@ static inline struct gpt_scan gpt_scan_of(struct gpt_str text,
     const uint8_t *p = (const uint8_t *)(text.data ? text.data : "");
 
     return (struct gpt_scan){.begin = p, .p = p, .end = p + text.len,
-                             .err = err};
+                             .err = err, .blocks = gpt_json_blocks()};
 }
 
 static inline bool gpt_scan_at(const struct gpt_scan *s, char c)
@@ -72,9 +73,6 @@ bool gpt_scan_more(struct gpt_scan *s);
  * GPT_SCAN_SLACK bytes; *len is its length. */
 enum { GPT_SCAN_SLACK = 64 };
 int gpt_scan_text(struct gpt_scan *s, char *out, size_t *len) GPT_MUST_USE;
-/* The same by gpt_json_blocks() of a processor, or NULL; for tests. */
-int gpt_scan_text_by(gpt_json_blocks_fn *blocks, struct gpt_scan *s, char *out,
-                     size_t *len) GPT_MUST_USE;
 /* Takes a key and its colon. */
 int gpt_scan_key(struct gpt_scan *s, struct gpt_str *raw, bool *escaped)
     GPT_MUST_USE;

@@ -181,6 +181,7 @@ int gpt_jsonl_open(struct gpt_jsonl **out, const char *const *keys,
     GPT_TRY_GOTO(status, gpt_new(&j->fields, n_keys, sizeof(*j->fields),
                                  "a JSON scanner", err), fail);
     j->n_fields = n_keys;
+    j->scan.blocks = gpt_json_blocks();
     for (size_t i = 0; i < n_keys; i++) {
         j->fields[i].key = keys[i];
         j->fields[i].key_len = strlen(keys[i]);

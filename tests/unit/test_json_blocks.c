@@ -142,8 +142,9 @@ static long scanned(gpt_json_blocks_fn *blocks, struct gpt_str text, char *out,
     struct gpt_scan s = gpt_scan_of(text, err);
     size_t n;
 
+    s.blocks = blocks;
     err->text[0] = 0;
-    int status = gpt_scan_text_by(blocks, &s, out, &n);
+    int status = gpt_scan_text(&s, out, &n);
     *left = (size_t)(s.end - s.p);
     return status == GPT_OK ? (long)n : -1;
 }
