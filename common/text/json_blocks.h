@@ -20,5 +20,15 @@ gpt_json_blocks_fn *gpt_json_blocks(void);
 
 /* What a letter after a backslash stands for; 0: nothing by itself. */
 extern const char gpt_json_escapes[256];
+extern const int8_t gpt_json_digits[256]; /* a digit's value and 1; or 0 */
+
+/* The number of four hexadecimal digits; negative: they are none. */
+static inline int gpt_json_hex4(const uint8_t *p)
+{
+    const int a = gpt_json_digits[p[0]] - 1, b = gpt_json_digits[p[1]] - 1;
+    const int c = gpt_json_digits[p[2]] - 1, d = gpt_json_digits[p[3]] - 1;
+
+    return a * 4096 | b * 256 | c * 16 | d;
+}
 
 #endif

@@ -5,9 +5,10 @@
  * Nearly all bytes of a corpus are inside strings, and nearly all of these are
  * plain: they stand for themselves. So a string is taken in runs of plain
  * bytes, 32 at a time where there are vectors, copied and checked in the same
- * step (or all of it in blocks, json_blocks.h). Between runs comes one thing that is not plain: an escape, characters
- * beyond ASCII, the closing quote, or an error. UTF-8 is checked on the way,
- * because a second pass over a terabyte would be one too many. */
+ * step (or all of it in blocks, json_blocks.h). Between runs comes one thing
+ * that is not plain: an escape, characters beyond ASCII, the closing quote, or
+ * an error. UTF-8 is checked on the way, because a second pass over a terabyte
+ * would be one too many. */
 #include "text/json_scan.h"
 
 #include "text/json_blocks.h"
@@ -149,36 +150,19 @@ static inline size_t plain_run(const uint8_t *p, size_t n, char *out)
     return i;
 }
 
-/* Each hexadecimal digit's value and 1; 0 for what is none. */
-static const int8_t hex_value[256] = {
-    ['0'] = 1,  ['1'] = 2,  ['2'] = 3,  ['3'] = 4,  ['4'] = 5,  ['5'] = 6,
-    ['6'] = 7,  ['7'] = 8,  ['8'] = 9,  ['9'] = 10, ['a'] = 11, ['b'] = 12,
-    ['c'] = 13, ['d'] = 14, ['e'] = 15, ['f'] = 16, ['A'] = 11, ['B'] = 12,
-    ['C'] = 13, ['D'] = 14, ['E'] = 15, ['F'] = 16,
-};
-
-/* Four hexadecimal digits, or a negative number. */
-static int hex4(const uint8_t *p)
-{
-    const int a = hex_value[p[0]] - 1, b = hex_value[p[1]] - 1;
-    const int c = hex_value[p[2]] - 1, d = hex_value[p[3]] - 1;
-
-    return a * 4096 | b * 256 | c * 16 | d;
-}
-
 /* The escape \uXXXX at p, already checked; *used is its length. A high
  * surrogate takes the low one after it along; half a pair is U+FFFD. */
 static uint32_t code_point(const uint8_t *p, const uint8_t *end, size_t *used)
 {
     assert(end - p >= 6);
-    uint32_t high = (uint32_t)hex4(p + 2);
+    uint32_t high = (uint32_t)gpt_json_hex4(p + 2);
 
     *used = 6;
     if (high - 0xD800 >= 0x800)
         return high;
     if (high < 0xDC00 && end - p >= 12 && p[6] == '\\' && p[7] == 'u') {
         /* what is no hexadecimal becomes a number that is no half */
-        uint32_t low = (uint32_t)hex4(p + 8);
+        uint32_t low = (uint32_t)gpt_json_hex4(p + 8);
 
         if (low - 0xDC00 < 0x400) {
             *used = 12;
@@ -197,7 +181,7 @@ static int take_escapes(struct gpt_scan *s, char **out)
     const uint8_t *begin = s->p;
 
     while (s->end - s->p >= 6 && s->p[0] == '\\' && s->p[1] == 'u' &&
-           hex4(s->p + 2) >= 0) {
+           gpt_json_hex4(s->p + 2) >= 0) {
         size_t used;
         uint32_t cp = code_point(s->p, s->end, &used);
 
