@@ -147,6 +147,7 @@ static bool same(uint8_t *memory_end, bool wrong, gpt_json_blocks_fn *blocks)
     struct gpt_str all = {memcpy(text, made, len), len};
     struct gpt_scan s = gpt_scan_of(all, &err), skip = s;
     long expected = naive(text + 1, memory_end, want);
+
     s.blocks = blocks;
     int status = gpt_scan_text(&s, got, &n);
 
