@@ -184,8 +184,8 @@ static void multiply_blocks(struct gpt_queue *q, struct cpu_product *p,
 
 /* ---- few rows ---- */
 
-/* Eight rows of a at a time, which stay in the first cache, meet STRIP rows of
- * b, which stay in the second. */
+/* Rows of a meet STRIP rows of b, which stay in the second cache. bf16 becomes
+ * floats on the way, ROWS rows of a at a time. */
 enum { FEW = 16, ROWS = 8, STRIP = 16 };
 
 static void multiply_strip(const struct cpu_product *p, int64_t n0, float *room)
@@ -194,10 +194,11 @@ static void multiply_strip(const struct cpu_product *p, int64_t n0, float *room)
     int64_t n = p->n - n0 < STRIP ? p->n - n0 : STRIP, ldb = p->ldb;
     float *sums = room, *wide = room + ROWS * STRIP;
     const float *b = cpu_floats(p, p->b, n0 * ldb, n, p->k, &ldb, wide);
+    const int64_t rows = p->narrow ? ROWS : p->m;
 
     wide += STRIP * p->k;
-    for (int64_t m0 = 0; m0 < p->m; m0 += ROWS) {
-        struct cpu_product part = cpu_block_of(p, m0, n0, ROWS, STRIP, sums);
+    for (int64_t m0 = 0; m0 < p->m; m0 += rows) {
+        struct cpu_product part = cpu_block_of(p, m0, n0, rows, STRIP, sums);
         int64_t lda = p->lda;
         const float *a = cpu_floats(&part, part.a, 0, part.m, p->k, &lda, wide);
 
@@ -207,17 +208,38 @@ static void multiply_strip(const struct cpu_product *p, int64_t n0, float *room)
     }
 }
 
+bool cpu_pack_inputs(struct gpt_queue *q, struct cpu_product *p)
+{
+    enum { STEP = 16 };
+    const float *x = p->a;
+    const int64_t ldx = p->lda;
+
+    if (p->m < 2)
+        return true;
+    float *to = cpu_work(q, (size_t)(p->m * ((p->k + STEP - 1) / STEP * STEP)));
+    if (!to)
+        return false;
+#pragma omp parallel for schedule(static) if (cpu_worth_threads(p->m * p->k))
+    for (int64_t i = 0; i < p->m; i++)
+        cpu_isa->pack_x(to, x + i * ldx, p->m, i, p->k);
+    p->a = to;
+    p->lda = 0;
+    return true;
+}
+
 static void multiply_few_rows(struct gpt_queue *q, const struct cpu_product *p)
 {
+    struct cpu_product packed = *p;
     int64_t each = p->narrow ? ROWS * STRIP + (STRIP + ROWS) * p->k : 0;
     float *room = NULL;
 
-    if (each &&
-        !(room = cpu_work(q, (size_t)(each * omp_get_max_threads()))))
+    if (each ? !(room = cpu_work(q, (size_t)(each * omp_get_max_threads())))
+             : !cpu_pack_inputs(q, &packed))
         return;
 #pragma omp parallel for schedule(static) if (cpu_product_worth_threads(p))
     for (int64_t n0 = 0; n0 < p->n; n0 += STRIP)
-        multiply_strip(p, n0, room ? room + omp_get_thread_num() * each : NULL);
+        multiply_strip(&packed, n0,
+                       room ? room + omp_get_thread_num() * each : NULL);
 }
 
 /* ---- the operation ---- */

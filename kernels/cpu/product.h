@@ -65,6 +65,10 @@ void cpu_multiply_floats(struct gpt_queue *q, const struct cpu_product *whole);
 /* Whether few rows are to be summed as they are alone. */
 bool cpu_has_few_rows(const struct cpu_product *whole);
 
+/* Few rows of a, floats, in the order in which cpu_isa->dots reads them: they
+ * go to work memory, and lda becomes 0. One row stays where it is. */
+bool cpu_pack_inputs(struct gpt_queue *q, struct cpu_product *whole);
+
 /* All of a product of floats whose b is w (quant.c). */
 void cpu_multiply_quant(struct gpt_queue *q, const struct cpu_product *whole,
                         const struct gpt_quant *w);

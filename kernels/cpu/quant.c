@@ -327,7 +327,11 @@ void cpu_multiply_quant(struct gpt_queue *q, const struct cpu_product *p,
         multiply_few_by_tiles(q, p, w);
         return;
     }
+    struct cpu_product packed = *p;
+
+    if (!cpu_pack_inputs(q, &packed))
+        return;
 #pragma omp parallel for schedule(static) if (cpu_product_worth_threads(p))
     for (int64_t n0 = 0; n0 < p->n; n0 += STRIP)
-        multiply_few(p, w, n0);
+        multiply_few(&packed, w, n0);
 }

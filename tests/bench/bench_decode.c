@@ -3,13 +3,16 @@
  * time; prompts, with the speed of sgemm as floor. test_decode measures the
  * error.
  *
- * A step reads the weights, and the keys and values of every text: both are the
- * bytes of its floor.
+ * A step reads the weights, and the keys and values of every text, and
+ * multiplies each weight with every text. Its floor is what takes longer, the
+ * bytes at the speed of streaming or two operations for each weight and text at
+ * the peak of fused multiplications, and its name says which. Tiles and
+ * products of bytes may be faster than that peak.
  *
  *     build/tests/bench/bench_decode [fp32 | bf16 | int8 | int8-32 [steps]]
  *     build/tests/bench/bench_decode streaming
  */
-#include "tests/bench/bench.h"
+#include "tests/bench/peak.h"
 
 #include "generate/sample.h"
 #include "tests/lib/model.h"
@@ -149,6 +152,13 @@ static double cache_bytes(const struct model *m, int64_t texts)
            (double)(texts * c->num_layers * c->num_query_groups * c->head_size);
 }
 
+/* Weights that a text meets: all but the table of positions. */
+static double multiplied(const struct model *m)
+{
+    return (double)(m->flat.count -
+                    m->c.max_positions * m->c.hidden_size);
+}
+
 static void bench_form(struct model *m, struct job *j, const struct form *f,
                        bool prompts)
 {
@@ -167,10 +177,15 @@ static void bench_form(struct model *m, struct job *j, const struct form *f,
 
         bench_bandwidth(&again, &copy);
         read = read > again ? read : again;
-        snprintf(name, sizeof(name), "decode 124M %s, %d text%s", f->name,
-                 (int)j->n, j->n > 1 ? "s" : "");
+        double peak = peak_rate(PEAK_FMA, omp_get_max_threads(), 50);
+        double memory = (double)j->n * read / bytes;
+        double products = peak / 2 / multiplied(m);
+        bool bound = peak > 0 && products < memory;
+
+        snprintf(name, sizeof(name), "decode 124M %s, %d text%s, %s", f->name,
+                 (int)j->n, j->n > 1 ? "s" : "", bound ? "FMA" : "memory");
         bench_row(name, (double)j->n / seconds, "token/s",
-                  (double)j->n * read / bytes, -1);
+                  bound ? products : memory, -1);
         snprintf(name, sizeof(name), "  bytes a second");
         bench_row(name, bytes / seconds / 1e9, "GB/s", read / 1e9, -1);
     }

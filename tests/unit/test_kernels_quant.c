@@ -253,6 +253,10 @@ static void body(void)
         for (int64_t m = 9; m <= MOST_ROWS; m += 7)
             check(forms[f].type, forms[f].group, m, 70, 200, true, 0,
                   GPT_SUMS_FEW);
+    /* rows that are longer than what the first cache holds of the inputs */
+    for (size_t f = 0; f < GPT_COUNT(forms); f++)
+        check(forms[f].type, forms[f].group, 19, 21, 1733, false, 1,
+              GPT_SUMS_FEW);
 }
 
 int main(void)

@@ -1,117 +1,9 @@
 /* Products with few rows: each row of w is read once, in order, at the speed
- * of memory, and meets all rows of x, which stay in the first cache. */
-#include "cpu/isa/simd.h"
+ * of memory, and meets all rows of x, which stay in the first cache. Start at
+ * all_dots(). */
+#include "cpu/isa/weights.h"
 
-#include <string.h>
-
-#ifdef __AVX2__
-#include <immintrin.h>
-#endif
-
-/* Rows of w, in any of the types. The bytes of a group that has a scale of its
- * own follow each other, as do the scales. Functions that take a kind are
- * inlined, and the compiler sees a constant. Narrow values become floats in
- * registers, on their way from memory: products are exact but for the rounding
- * of floats, and what weights cost is their bytes. */
-enum kind { FLOATS, BF16, INT8, INT8_GROUPS };
-enum { GROUP = 32 };
-
-struct rows {
-    const void *w;
-    const uint16_t *scales;
-    int64_t ld, lds; /* values and scales from one row to the next */
-    int64_t n, k;
-    int64_t strip; /* strip_of() */
-};
-
-typedef uint16_t vh __attribute__((vector_size(2 * W)));
-
-/* W bytes as floats. GCC converts vectors of bytes one by one. */
-static inline vf float_bytes(const char *at)
-{
-#if defined(__AVX512F__)
-    const __m128i *from = (const void *)at;
-
-    return (vf)_mm512_cvtepi32_ps(_mm512_cvtepi8_epi32(_mm_loadu_si128(from)));
-#elif defined(__AVX2__)
-    const __m128i *from = (const void *)at;
-
-    return (vf)_mm256_cvtepi32_ps(_mm256_cvtepi8_epi32(_mm_loadl_epi64(from)));
-#else
-    vf v = {0};
-
-    for (int i = 0; i < W; i++)
-        v[i] = (float)(int8_t)at[i];
-    return v;
-#endif
-}
-
-static inline float of_bf16(uint16_t x)
-{
-    uint32_t u = (uint32_t)x << 16;
-    float f;
-
-    memcpy(&f, &u, sizeof(f));
-    return f;
-}
-
-static inline size_t value_bytes(enum kind kind)
-{
-    return kind == FLOATS ? 4 : kind == BF16 ? 2 : 1;
-}
-
-static inline const char *value_at(const struct rows *w, int64_t i, int64_t l,
-                                   enum kind kind)
-{
-    return (const char *)w->w + (size_t)(i * w->ld + l) * value_bytes(kind);
-}
-
-/* bf16 is the upper half of a float, so that widening is a shift. W values from
- * `at` on, as floats; n < W: the others are 0. */
-static inline __attribute__((always_inline)) vf
-values(const char *at, int64_t n, enum kind kind)
-{
-    char lanes[4 * W] = {0};
-    vh halves;
-
-    if (n < W) {
-        memcpy(lanes, at, (size_t)n * value_bytes(kind));
-        at = lanes;
-    }
-    if (kind == FLOATS)
-        return load((const float *)(const void *)at);
-    if (kind == BF16) {
-        memcpy(&halves, at, sizeof(halves));
-        return (vf)(__builtin_convertvector(halves, vu) << 16);
-    }
-    return float_bytes(at);
-}
-
-/* The scale of row i from column l on, or 1. */
-static inline __attribute__((always_inline)) vf
-scale_of(const struct rows *w, int64_t i, int64_t l, enum kind kind)
-{
-    if (kind != INT8_GROUPS)
-        return all(1);
-    const uint16_t *scale = w->scales + i * w->lds + l / GROUP;
-#if defined(__AVX512F__)
-    return (vf)_mm512_slli_epi32(_mm512_set1_epi16((int16_t)*scale), 16);
-#else
-    return all(of_bf16(*scale));
-#endif
-}
-
-/* Values of row i from column l on, times the scale of their group. Weights
- * are multiplied, and not sums, since a weight meets several rows of x, and a
- * row's sums are then the same beside others as alone. */
-static inline __attribute__((always_inline)) vf
-weights(const struct rows *w, int64_t i, int64_t l, int64_t n, vf scale,
-        enum kind kind)
-{
-    vf v = values(value_at(w, i, l, kind), n, kind);
-
-    return kind == INT8_GROUPS ? v * scale : v;
-}
+enum { SHORT = 512 }; /* bytes of a row that is one of many keys */
 
 /* A product that is not fused with a sum after it: whether the compiler fuses
  * would depend on M and R. */
@@ -120,13 +12,31 @@ static __attribute__((noinline)) float rounded_product(float x, float y)
     return x * y;
 }
 
-/* While a strip of rows is multiplied, the next one is asked for: stretches
- * side by side, as far apart as the processor foresees, and far enough ahead of
- * what is multiplied. A call has n rows, and the next call those after them;
- * but short rows are keys of a cache, after whose last nothing is wanted. */
+/* AMD's processors foresee memory that is read from its beginning to its end,
+ * and ask for twice as much of it at once as a program can (Zen 4: 29 and 15
+ * GB/s a core); rows side by side they do not foresee. But 16 bytes of one row
+ * take as long as 16 floats, so that bytes for one row of x come faster side by
+ * side. */
+static inline bool reads_in_order(int64_t m, enum kind kind)
+{
+#if defined(__AVX512F__)
+    return (m > 1 || kind == FLOATS || kind == BF16) &&
+           __builtin_cpu_is("amd");
+#else
+    (void)m;
+    (void)kind;
+    return false;
+#endif
+}
+
+/* On others, while a strip of rows is multiplied, the next one is asked for:
+ * stretches side by side, as far apart as the processor foresees, and far
+ * enough ahead of what is multiplied. A call has n rows, and the next call
+ * those after them; but short rows are keys of a cache, after whose last
+ * nothing is wanted. */
 static inline int64_t strip_of(int64_t row_bytes, int64_t n)
 {
-    enum { LEAST = 4, SHORT = 512, ENOUGH = 48 << 10 };
+    enum { LEAST = 4, ENOUGH = 48 << 10 };
     int64_t rows = row_bytes < SHORT ? LEAST : ENOUGH / row_bytes;
 
     rows = rows < n ? rows : n;
@@ -203,14 +113,97 @@ static inline vf held(vf v)
     return v;
 }
 
+/* Where a product's inputs are, and where its results go. Inputs whose ldx is 0
+ * are packed: W columns of each of up to EIGHT rows, then the next W. */
+enum { EIGHT = W == 16 ? 8 : 4 };
+
+struct ends {
+    float *y;
+    const float *x;
+    int64_t ldy, ldx, m;
+    bool add;
+};
+
+/* Rows that are multiplied at once, from row i on. */
+static inline int64_t rows_from(int64_t i, int64_t m)
+{
+    return m - i >= EIGHT ? EIGHT : m - i < 4 ? m - i : 4;
+}
+
+static inline int64_t padded(int64_t k)
+{
+    return (k + W - 1) / W * W;
+}
+
+/* Memory that is read soon, in order: `step` lines at a time go to the second
+ * cache, since the first one asks for too few at once. */
+struct ahead {
+    const char *at, *end;
+    int64_t step;
+};
+
+static inline void fetch(struct ahead *a)
+{
+    for (int64_t n = a->step; n > 0 && a->at < a->end; n--, a->at += 64)
+        __builtin_prefetch(a->at, 0, 2);
+}
+
+/* A part of a product: rows first..end of w, columns begin..to of k. Sums of
+ * columns before are in `kept`, and these go there, too, until k is reached. */
+enum { KEPT = 16 };
+
+struct part {
+    int64_t first, end, begin, to;
+    vf (*kept)[EIGHT]; /* [row of w - first][row of x] */
+    struct ahead *next;
+};
+
+/* Sums to where they are kept, or from there. */
+static inline __attribute__((always_inline)) void
+move_sums(vf acc[8][4], vf (*kept)[EIGHT], int64_t first, const int M,
+          const int R, bool keep)
+{
+#pragma GCC unroll 8
+    for (int i = 0; i < M; i++)
+#pragma GCC unroll 4
+        for (int r = 0; r < R; r++)
+            if (keep)
+                kept[r][first + i] = acc[i][r];
+            else
+                acc[i][r] = kept[r][first + i];
+}
+
+/* Results from the sums of M x R vectors. */
+static inline __attribute__((always_inline)) void
+put_results(const struct ends *e, const struct rows *w, vf acc[8][4],
+            int64_t j, int64_t first_row, const int M, const int R,
+            enum kind kind)
+{
+    float dot[8][4];
+
+    sum_lanes(dot, acc, M, R);
+#pragma GCC unroll 8
+    for (int i = 0; i < M; i++)
+#pragma GCC unroll 4
+        for (int r = 0; r < R; r++) {
+            float *out = e->y + (first_row + i) * e->ldy + j + r;
+
+            /* one scale a row: that of the sum */
+            if (kind == INT8)
+                dot[i][r] =
+                    rounded_product(dot[i][r], of_bf16(w->scales[j + r]));
+            *out = e->add ? *out + dot[i][r] : dot[i][r];
+        }
+}
+
 /* M rows of x against R rows of w from row j on; w is read from the cache once
  * for all M, x once for all R. Each result has one vector of sums, so that it
  * does not depend on M and R: a text is generated the same, to the bit,
  * whatever is generated beside it. */
 static inline __attribute__((always_inline)) void
-dots_of(float *y, int64_t ldy, const float *x, int64_t ldx,
-        const struct rows *w, int64_t j, bool add, const int M, const int R,
-        enum kind kind)
+dots_of(const struct ends *e, const struct rows *w, const struct part *p,
+        int64_t j, int64_t first_row, const int M, const int R, enum kind kind,
+        bool packed)
 {
     /* Sums live in registers, at most eight, or with AVX-512 16 of 32: what is
      * read of w then serves eight rows of x at once. The compiler sees M and R
@@ -218,8 +211,14 @@ dots_of(float *y, int64_t ldy, const float *x, int64_t ldx,
     vf acc[8][4] = {{{0}}}; /* [row of x][row of w] */
     const int64_t part = w->strip / R, past = j % w->strip;
     const int64_t ahead = j - past + w->strip + past / R;
-    int64_t l = 0, k = w->k;
+    /* from one row to the next, and from W columns to those after them */
+    const int64_t ldx = packed ? W : e->ldx, k = p->to;
+    const int64_t on = packed ? e->m * W : W;
+    const float *x = e->x + first_row * ldx;
+    int64_t l = p->begin;
 
+    if (l > 0)
+        move_sums(acc, p->kept + j - p->first, first_row, M, R, false);
     for (; l + 2 * W <= k; l += 2 * W) {
         vf scale[4];
 
@@ -227,8 +226,10 @@ dots_of(float *y, int64_t ldy, const float *x, int64_t ldx,
 #pragma GCC unroll 4
         for (int r = 0; r < R; r++) {
             scale[r] = scale_of(w, j + r, l, kind);
-            __builtin_prefetch(value_at(w, ahead + r * part, l, kind));
+            if (!w->in_order)
+                __builtin_prefetch(value_at(w, ahead + r * part, l, kind));
         }
+        fetch(p->next);
 #pragma GCC unroll 2
         for (int u = 0; u < 2; u++) {
             vf wr[4];
@@ -238,13 +239,17 @@ dots_of(float *y, int64_t ldy, const float *x, int64_t ldx,
                 wr[r] = weights(w, j + r, l + u * W, W, scale[r], kind);
 #pragma GCC unroll 8
             for (int i = 0; i < M; i++) {
-                const vf xi = held(load(x + i * ldx + l + u * W));
+                const vf xi = held(load(x + i * ldx + (l / W + u) * on));
 
 #pragma GCC unroll 4
                 for (int r = 0; r < R; r++)
                     acc[i][r] += wr[r] * xi;
             }
         }
+    }
+    if (k < w->k) {
+        move_sums(acc, p->kept + j - p->first, first_row, M, R, true);
+        return;
     }
     for (; l < k; l += W) {
         /* The last part of a row: lanes past the end add zero times zero. */
@@ -254,95 +259,165 @@ dots_of(float *y, int64_t ldy, const float *x, int64_t ldx,
             vf wr = weights(w, j + r, l, n, scale_of(w, j + r, l, kind), kind);
 #pragma GCC unroll 8
             for (int i = 0; i < M; i++)
-                acc[i][r] += wr * load_part(x + i * ldx + l, n, 0);
+                acc[i][r] += wr *
+                    (packed && M > 1
+                         ? load(x + i * ldx + l / W * on)
+                         : load_part(x + i * ldx + l / W * on, n, 0));
         }
     }
-    float dot[8][4];
-
-    sum_lanes(dot, acc, M, R);
-#pragma GCC unroll 8
-    for (int i = 0; i < M; i++)
-#pragma GCC unroll 4
-        for (int r = 0; r < R; r++) {
-            float *out = y + i * ldy + j + r;
-
-            /* one scale a row: that of the sum */
-            if (kind == INT8)
-                dot[i][r] =
-                    rounded_product(dot[i][r], of_bf16(w->scales[j + r]));
-            *out = add ? *out + dot[i][r] : dot[i][r];
-        }
+    put_results(e, w, acc, j, first_row, M, R, kind);
 }
 
-/* The same of all rows of w, with at most 8 rows of x. */
+/* The same of all rows of a part, with at most 8 rows of x. */
 static inline __attribute__((always_inline)) void
-some_dots(float *y, int64_t ldy, const float *x, int64_t ldx,
-          const struct rows *w, int64_t m, bool add, enum kind kind)
+some_dots(const struct ends *e, const struct rows *w, const struct part *p,
+          enum kind kind, bool packed)
 {
-    int64_t j = 0;
+    const int64_t m = e->m, pairs = m > 1 || !w->in_order ? p->end : 0;
+    int64_t j = p->first;
 
     /* One row of x: four rows of w side by side keep as many streams of memory
-     * open as the prefetcher follows. More rows of x: two of w, or sums would
+     * open as other prefetchers follow. More rows of x: two of w, or sums would
      * not fit the registers. */
-    for (; m == 1 && j + 4 <= w->n; j += 4)
-        dots_of(y, ldy, x, ldx, w, j, add, 1, 4, kind);
-    for (; j + 2 <= w->n; j += 2)
+    for (; m == 1 && j + 4 <= pairs; j += 4)
+        dots_of(e, w, p, j, 0, 1, 4, kind, packed);
+    for (; j + 2 <= pairs; j += 2)
         if (W == 16 && m == 8)
-            dots_of(y, ldy, x, ldx, w, j, add, 8, 2, kind);
+            dots_of(e, w, p, j, 0, 8, 2, kind, packed);
         else if (m == 4)
-            dots_of(y, ldy, x, ldx, w, j, add, 4, 2, kind);
+            dots_of(e, w, p, j, 0, 4, 2, kind, packed);
         else if (m == 3)
-            dots_of(y, ldy, x, ldx, w, j, add, 3, 2, kind);
+            dots_of(e, w, p, j, 0, 3, 2, kind, packed);
         else if (m == 2)
-            dots_of(y, ldy, x, ldx, w, j, add, 2, 2, kind);
+            dots_of(e, w, p, j, 0, 2, 2, kind, packed);
         else
-            dots_of(y, ldy, x, ldx, w, j, add, 1, 2, kind);
-    for (; j < w->n; j++)
+            dots_of(e, w, p, j, 0, 1, 2, kind, packed);
+    for (; j < p->end; j++)
         for (int64_t i = 0; i < m; i++)
-            dots_of(y + i * ldy, ldy, x + i * ldx, ldx, w, j, add, 1, 1, kind);
+            dots_of(e, w, p, j, i, 1, 1, kind, packed);
 }
 
-/* Rows of x stay in the first cache while those of w pass. */
+/* Some rows of x with a part of all of k: a block of x stays in the first cache
+ * while rows of w pass, which come from the second, or from memory. */
 static inline __attribute__((always_inline)) void
-all_dots(float *y, int64_t ldy, const float *x, int64_t ldx,
-         const struct rows *w, int64_t m, bool add, enum kind kind)
+block_dots(const struct ends *e, const struct rows *w, struct part *p,
+           enum kind kind, bool packed)
 {
-    for (int64_t i = 0, taken; i < m; i += taken) {
-        taken = W == 16 && m - i >= 8 ? 8 : m - i < 4 ? m - i : 4;
-        some_dots(y + i * ldy, ldy, x + i * ldx, ldx, w, taken, add, kind);
+    enum { FLOATS_OF_X = 6144 };
+    const int64_t most = FLOATS_OF_X / e->m / (2 * W) * (2 * W);
+
+    for (p->begin = 0; p->begin == 0 || p->begin < w->k; p->begin = p->to) {
+        p->to = w->in_order && e->m > 1 && w->k - p->begin > most
+            ? p->begin + most
+            : w->k;
+        some_dots(e, w, p, kind, packed);
     }
+}
+
+/* Rows of w at a time where they are read in order. */
+static int64_t rows_at_once(const struct rows *w, int64_t row_bytes)
+{
+    enum { ENOUGH = 64 << 10 };
+    const int64_t rows = ENOUGH / (row_bytes + 1) / 2 * 2;
+
+    return !w->in_order ? w->n : rows < 4 ? 4 : rows < KEPT ? rows : KEPT;
+}
+
+/* Rows of x stay in the first cache while those of w pass. Where w is read in
+ * order, the rows after those that are multiplied come meanwhile. One row of x
+ * is faster than memory: the processor itself looks ahead. */
+static inline __attribute__((always_inline)) void
+all_dots(const struct ends *e, const struct rows *w, enum kind kind,
+         bool packed)
+{
+    const int64_t row = w->ld * (int64_t)value_bytes(kind), m = e->m;
+    const int64_t rows = rows_at_once(w, row);
+    const bool asks = w->in_order && m > 1;
+    vf kept[KEPT][EIGHT];
+
+    for (int64_t j = 0; j < w->n; j += rows) {
+        struct ahead next = {0};
+        struct part p = {.first = j,
+                         .end = w->n - j < rows ? w->n : j + rows,
+                         .kept = kept,
+                         .next = &next};
+
+        if (asks && row >= SHORT) {
+            next.at = value_at(w, p.end, 0, kind);
+            next.end = next.at + rows * row;
+            /* all rows of x share in asking */
+            const int64_t lines = 4 * W * (int64_t)value_bytes(kind) / 64;
+
+            next.step = (lines + (m - 1) / 8) / ((m - 1) / 8 + 1);
+        }
+        for (int64_t i = 0, taken; i < m; i += taken) {
+            taken = rows_from(i, m);
+            const struct ends some = {
+                e->y + i * e->ldy, e->x + i * (packed ? padded(w->k) : e->ldx),
+                e->ldy, e->ldx, taken, e->add};
+
+            block_dots(&some, w, &p, kind, packed);
+        }
+    }
+}
+
+static inline __attribute__((always_inline)) void
+multiply(const struct ends *e, struct rows *w, enum kind kind)
+{
+    w->strip = strip_of(w->ld * (int64_t)value_bytes(kind), w->n);
+    w->in_order = reads_in_order(e->m, kind);
+    /* one row is the same packed, but for its end */
+    if (kind != FLOATS || (e->m > 1 && e->ldx == 0))
+        all_dots(e, w, kind, true);
+    else
+        all_dots(e, w, kind, false);
+}
+
+void ISA(pack_x)(float *to, const float *x, int64_t m, int64_t i, int64_t k)
+{
+    int64_t first = 0;
+
+    while (first + rows_from(first, m) <= i)
+        first += rows_from(first, m);
+    const int64_t step = rows_from(first, m) * W;
+
+    to += first * padded(k) + (i - first) * W;
+    for (int64_t l = 0; l < k; l += W, to += step)
+        store(to, any_load(x, l, k));
 }
 
 void ISA(dots)(float *y, int64_t ldy, const float *x, int64_t ldx,
                const float *w, int64_t ldw, int64_t m, int64_t n, int64_t k,
                bool add)
 {
-    const struct rows rows = {
-        .w = w, .ld = ldw, .n = n, .k = k, .strip = strip_of(4 * ldw, n)};
+    const struct ends e = {y, x, ldy, ldx, m, add};
+    struct rows rows = {.w = w, .ld = ldw, .n = n, .k = k};
 
-    all_dots(y, ldy, x, ldx, &rows, m, add, FLOATS);
+    multiply(&e, &rows, FLOATS);
 }
 
 void ISA(dots_bf16)(float *y, int64_t ldy, const float *x, int64_t ldx,
                     const uint16_t *w, int64_t m, int64_t n, int64_t k,
                     bool add)
 {
-    const struct rows rows = {
-        .w = w, .ld = k, .n = n, .k = k, .strip = strip_of(2 * k, n)};
+    const struct ends e = {y, x, ldy, ldx, m, add};
+    struct rows rows = {.w = w, .ld = k, .n = n, .k = k};
 
-    all_dots(y, ldy, x, ldx, &rows, m, add, BF16);
+    multiply(&e, &rows, BF16);
 }
 
 void ISA(dots_int8)(float *y, int64_t ldy, const float *x, int64_t ldx,
                     const int8_t *w, const uint16_t *scales, int64_t lds,
                     int64_t m, int64_t n, int64_t k, bool add)
 {
-    const struct rows rows = {w, scales, k, lds, n, k, strip_of(k, n)};
+    const struct ends e = {y, x, ldy, ldx, m, add};
+    struct rows rows = {
+        .w = w, .scales = scales, .ld = k, .lds = lds, .n = n, .k = k};
 
     if (lds)
-        all_dots(y, ldy, x, ldx, &rows, m, add, INT8_GROUPS);
+        multiply(&e, &rows, INT8_GROUPS);
     else
-        all_dots(y, ldy, x, ldx, &rows, m, add, INT8);
+        multiply(&e, &rows, INT8);
 }
 
 void ISA(widen_bytes)(float *y, const int8_t *x, float scale, int64_t n)

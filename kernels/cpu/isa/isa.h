@@ -57,7 +57,7 @@ struct cpu_adamw_rates {
       (float *to, const float *a, int64_t row, int64_t col, int64_t m,        \
        int64_t k))                                                            \
     /* gemv.c: y[i * ldy + j] = x_i . w_j, m rows of x, n rows of w,          \
-     * added to y when `add` */                                               \
+     * added to y when `add`; ldx 0: x is packed, or one row */               \
     X(void, dots,                                                             \
       (float *y, int64_t ldy, const float *x, int64_t ldx, const float *w,    \
        int64_t ldw, int64_t m, int64_t n, int64_t k, bool add))               \
@@ -70,6 +70,10 @@ struct cpu_adamw_rates {
       (float *y, int64_t ldy, const float *x, int64_t ldx, const int8_t *w,   \
        const uint16_t *scales, int64_t lds, int64_t m, int64_t n, int64_t k,  \
        bool add))                                                             \
+    /* row i of m, x (k), to its place among the packed ones, which are m      \
+     * rows of k rounded up to 16 */                                          \
+    X(void, pack_x,                                                           \
+      (float *to, const float *x, int64_t m, int64_t i, int64_t k))           \
     /* bytes times a scale, and floats as two numbers of bf16, each rounded   \
      * to nearest */                                                          \
     X(void, widen_bytes,                                                      \
