@@ -1331,8 +1331,11 @@ static void plans(const char *arch)
     dev_be->memory(dev_be, &left, &memory);
     gpt_backend_planned(&planned, memory, atoi(arch));
     is_int(planned.logits_bytes, dev_be->logits_bytes, "logits of a plan");
-    is_int(planned.abilities & dev_be->abilities, planned.abilities,
-           "what it can do");
+    /* Products of eight bits are those of the GPU that was opened first. */
+    is_int(planned.abilities & (dev_be->abilities | GPT_CAN_FP8),
+           planned.abilities, "what it can do");
+    is_int((planned.abilities & GPT_CAN_FP8) != 0, atoi(arch) >= 89,
+           "products of eight bits of sm_%s", arch);
     for (size_t i = 0; i < GPT_COUNT(ops); i++)
         is_int((int64_t)planned.attn_scratch(&ops[i]),
                (int64_t)dev_be->attn_scratch(&ops[i]),
