@@ -306,12 +306,14 @@ block_dots(const struct ends *e, const struct rows *w, struct part *p,
     enum { FLOATS_OF_X = 6144 };
     const int64_t most = FLOATS_OF_X / e->m / (2 * W) * (2 * W);
 
-    for (p->begin = 0; p->begin == 0 || p->begin < w->k; p->begin = p->to) {
+    p->to = 0;
+    do { /* once where k is 0: such sums are 0 */
+        p->begin = p->to;
         p->to = w->in_order && e->m > 1 && w->k - p->begin > most
             ? p->begin + most
             : w->k;
         some_dots(e, w, p, kind, packed);
-    }
+    } while (p->to < w->k);
 }
 
 /* Rows of w at a time where they are read in order. */
