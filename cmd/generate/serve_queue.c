@@ -3,6 +3,8 @@
  * gpt_calls_next(). */
 #include "cmd/generate/serve.h"
 
+#include "base/thread.h"
+
 #include <pthread.h>
 #include <time.h>
 
@@ -40,12 +42,8 @@ void gpt_calls_end(struct gpt_server *s, struct gpt_call *call)
  * call is in the queue, which the main thread alone takes calls from. */
 struct gpt_call_text *gpt_calls_next(struct gpt_server *s, bool wait)
 {
-    struct timespec until;
+    const struct timespec until = gpt_thread_after(0.1);
 
-    clock_gettime(CLOCK_MONOTONIC, &until);
-    until.tv_nsec += 100000000;
-    until.tv_sec += until.tv_nsec / 1000000000;
-    until.tv_nsec %= 1000000000;
     pthread_mutex_lock(&s->lock);
     /* A signal is looked for between two waits. */
     if (!s->first && wait)

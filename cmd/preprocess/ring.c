@@ -152,14 +152,9 @@ static bool at_end(const struct gpt_ring *r)
 
 const struct gpt_line_chunk *gpt_ring_next(struct gpt_ring *r, bool *end)
 {
-    struct timespec until;
-
-    clock_gettime(CLOCK_MONOTONIC, &until);
-    until.tv_nsec += WAIT_MS * 1000000;
-    until.tv_sec += until.tv_nsec / 1000000000;
-    until.tv_nsec %= 1000000000;
     /* A limit to the wait lets the caller look at signals and draw its
      * progress, also while a long line is encoded. */
+    const struct timespec until = gpt_thread_after(WAIT_MS / 1e3);
     int timed = 0;
     pthread_mutex_lock(&r->lock);
     while (!encoded_tail(r) && !at_end(r) && timed != ETIMEDOUT)

@@ -2,6 +2,7 @@
 #include "base/memory.h"
 
 #include "base/fault.h"
+#include "base/num.h"
 
 #include <assert.h>
 #include <stdarg.h>
@@ -166,7 +167,7 @@ int gpt_new_large_pages(char **memory, char **p, size_t bytes, const char *what,
                         struct gpt_err *err)
 {
     enum { LARGE_PAGE = 2 << 20 };
-    size_t whole = (bytes + LARGE_PAGE - 1) / LARGE_PAGE * LARGE_PAGE;
+    const size_t whole = (size_t)gpt_round_up((int64_t)bytes, LARGE_PAGE);
 
     GPT_TRY(gpt_new(memory, whole + LARGE_PAGE, 1, what, err));
     *p = *memory + (-(uintptr_t)*memory & (LARGE_PAGE - 1));

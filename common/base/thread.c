@@ -7,7 +7,6 @@
 #include <errno.h>
 #include <signal.h>
 #include <string.h>
-#include <time.h>
 
 enum { NAME_BYTES = 16 }; /* of a thread in Linux, the NUL included */
 
@@ -56,4 +55,16 @@ void gpt_thread_cond_init(pthread_cond_t *condition)
     pthread_condattr_setclock(&monotonic, CLOCK_MONOTONIC);
     pthread_cond_init(condition, &monotonic);
     pthread_condattr_destroy(&monotonic);
+}
+
+struct timespec gpt_thread_after(double seconds)
+{
+    const int64_t ns = (int64_t)(seconds * 1e9), second = 1000000000;
+    struct timespec at;
+
+    clock_gettime(CLOCK_MONOTONIC, &at);
+    at.tv_nsec += ns % second;
+    at.tv_sec += ns / second + at.tv_nsec / second;
+    at.tv_nsec %= second;
+    return at;
 }

@@ -6,6 +6,7 @@
 #include "base/status.h"
 
 #include <pthread.h>
+#include <time.h>
 
 /* Runs function(arg) in a thread of its own, joined by gpt_thread_join().
  * `name` has at most 15 characters. Signals that ask a
@@ -22,5 +23,7 @@ void gpt_thread_join(pthread_t thread);
 /* A condition whose waits end at times of CLOCK_MONOTONIC: setting the time of
  * day neither ends nor prolongs them. */
 void gpt_thread_cond_init(pthread_cond_t *condition);
+/* The time, by that clock, at which a wait of so many seconds ends. */
+struct timespec gpt_thread_after(double seconds);
 
 #endif

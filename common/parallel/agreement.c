@@ -132,16 +132,12 @@ static void *post_signs(void *peers)
 {
     struct gpt_agreement *p = peers;
     struct gpt_pulse *pulse = p->pulse;
-    const int64_t interval = (int64_t)(patience(p) / 8 * 1e9);
     struct gpt_err lost;
-    struct timespec next;
 
     pthread_mutex_lock(&pulse->lock);
     for (int64_t n = 1; !pulse->stop; n++) {
-        clock_gettime(CLOCK_MONOTONIC, &next);
-        next.tv_nsec += interval % 1000000000;
-        next.tv_sec += interval / 1000000000 + next.tv_nsec / 1000000000;
-        next.tv_nsec %= 1000000000;
+        const struct timespec next = gpt_thread_after(patience(p) / 8);
+
         while (!pulse->stop &&
                pthread_cond_timedwait(&pulse->changed, &pulse->lock, &next) ==
                    0)

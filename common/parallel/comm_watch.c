@@ -255,12 +255,8 @@ static void check_call(struct gpt_comm *c, const struct view *v)
  * held, and free meanwhile. */
 static void wait_for_tick(struct gpt_comm *c)
 {
-    struct timespec at;
+    const struct timespec at = gpt_thread_after(TICK_MS / 1e3);
 
-    clock_gettime(CLOCK_MONOTONIC, &at);
-    at.tv_nsec += TICK_MS * 1000000L;
-    at.tv_sec += at.tv_nsec / 1000000000L;
-    at.tv_nsec %= 1000000000L;
     pthread_cond_timedwait(&c->wake, &c->lock, &at);
 }
 

@@ -18,6 +18,8 @@
  * stored in bf16 is rounded once, after the epilogue. */
 #include "cpu/product.h"
 
+#include "base/num.h"
+
 #include <assert.h>
 #include <omp.h>
 #include <string.h>
@@ -216,7 +218,7 @@ bool cpu_pack_inputs(struct gpt_queue *q, struct cpu_product *p)
 
     if (p->m < 2)
         return true;
-    float *to = cpu_work(q, (size_t)(p->m * ((p->k + STEP - 1) / STEP * STEP)));
+    float *to = cpu_work(q, (size_t)(p->m * gpt_round_up(p->k, STEP)));
     if (!to)
         return false;
 #pragma omp parallel for schedule(static) if (cpu_worth_threads(p->m * p->k))

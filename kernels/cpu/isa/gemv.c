@@ -3,6 +3,8 @@
  * all_dots(). */
 #include "cpu/isa/weights.h"
 
+#include "base/num.h"
+
 enum { SHORT = 512 }; /* bytes of a row that is one of many keys */
 
 /* A product that is not fused with a sum after it: whether the compiler fuses
@@ -128,11 +130,6 @@ struct ends {
 static inline int64_t rows_from(int64_t i, int64_t m)
 {
     return m - i >= EIGHT ? EIGHT : m - i < 4 ? m - i : 4;
-}
-
-static inline int64_t padded(int64_t k)
-{
-    return (k + W - 1) / W * W;
 }
 
 /* Memory that is read soon, in order: `step` lines at a time go to the second
@@ -350,12 +347,13 @@ all_dots(const struct ends *e, const struct rows *w, enum kind kind,
             /* all rows of x share in asking */
             const int64_t lines = 4 * W * (int64_t)value_bytes(kind) / 64;
 
-            next.step = (lines + (m - 1) / 8) / ((m - 1) / 8 + 1);
+            next.step = gpt_ceil_div(lines, gpt_ceil_div(m, 8));
         }
         for (int64_t i = 0, taken; i < m; i += taken) {
             taken = rows_from(i, m);
             const struct ends some = {
-                e->y + i * e->ldy, e->x + i * (packed ? padded(w->k) : e->ldx),
+                e->y + i * e->ldy,
+                e->x + i * (packed ? gpt_round_up(w->k, W) : e->ldx),
                 e->ldy, e->ldx, taken, e->add};
 
             block_dots(&some, w, &p, kind, packed);
@@ -383,7 +381,7 @@ void ISA(pack_x)(float *to, const float *x, int64_t m, int64_t i, int64_t k)
         first += rows_from(first, m);
     const int64_t step = rows_from(first, m) * W;
 
-    to += first * padded(k) + (i - first) * W;
+    to += first * gpt_round_up(k, W) + (i - first) * W;
     for (int64_t l = 0; l < k; l += W, to += step)
         store(to, any_load(x, l, k));
 }

@@ -3,6 +3,7 @@
 #ifndef GPT_KERNELS_CPU_PAIR_AHEAD_H
 #define GPT_KERNELS_CPU_PAIR_AHEAD_H
 
+#include "base/num.h"
 #include "cpu/pair/pair.h"
 
 /* Lines that are fetched beside a panel's products, one or two a chunk, since
@@ -16,7 +17,7 @@ struct ahead {
 static inline struct ahead ahead_of(const struct cpu_pair_sweep *s,
                                     int64_t panel)
 {
-    struct ahead to = {.rows = (PAIR_PANEL + s->chunks - 1) / s->chunks};
+    struct ahead to = {.rows = gpt_ceil_div(PAIR_PANEL, s->chunks)};
 
     to.left = s->beside[0].mem ? PAIR_PANEL / to.rows : 0;
     for (int w = 0; w < 2; w++)
