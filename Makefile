@@ -48,7 +48,8 @@ HARDEN = -fstack-protector-strong -fPIE -D_FORTIFY_SOURCE=2
 MATHS = -ffp-contract=off -fno-math-errno -fno-trapping-math
 ALL_CPPFLAGS = -D_GNU_SOURCE -DGPT_VERSION='"$(VERSION)"' \
                -DGPT_DATADIR='"$(DATADIR)"' \
-               -Icommon -Ikernels -I. $(FEATURES) $(CPPFLAGS)
+               -Icommon -Ikernels -I. $(FEATURES) $(CPPFLAGS) \
+               $(patsubst %,-DGPT_HAVE_ISA_%=1,$(ISAS) $(pairs))
 ALL_CFLAGS = -std=c11 -fopenmp $(WARN) $(HARDEN) $(MATHS) $(CFLAGS) $(SANITIZE)
 # Gloo is C++: one file behind common/parallel/gloo.h.
 ALL_CXXFLAGS = -std=c++17 -Wall -Wextra -Wshadow -Wundef $(HARDEN) $(CFLAGS) \
@@ -67,10 +68,12 @@ parity_src := $(wildcard tests/parity/*.c)
 
 cmd_obj := $(cmd_src:%.c=$(BUILD)/%.o)
 lib_obj := $(lib_src:%.c=$(BUILD)/%.o) $(CXX_SRC:%.cc=$(BUILD)/%.o)
+# ISAS= on the command line leaves machine code out, that of PAIRS included.
 isas = base $(ISAS)
-isa_obj := $(foreach i,base $(ISAS),$(isa_src:%.c=$(BUILD)/%.$(i).o)) \
-           $(PAIRS:%=$(BUILD)/kernels/cpu/pair/%.o) \
-           $(foreach d,few many,$(patsubst %,$(BUILD)/kernels/cpu/$d/%.o,$(filter amx,$(PAIRS))))
+pairs = $(if $(filter avx512,$(ISAS)),$(PAIRS))
+isa_obj := $(foreach i,$(isas),$(isa_src:%.c=$(BUILD)/%.$(i).o)) \
+           $(pairs:%=$(BUILD)/kernels/cpu/pair/%.o) \
+           $(foreach d,few many,$(patsubst %,$(BUILD)/kernels/cpu/$d/%.o,$(filter amx,$(pairs))))
 lib := $(BUILD)/libgpt.a
 cmd_lib := $(BUILD)/libcmd.a
 libs := $(cmd_lib) $(lib)

@@ -2,6 +2,7 @@
  * and its cache stay open, so that an answer begins at once. */
 #include "cmd/generate/interactive.h"
 
+#include "base/io.h"
 #include "base/log.h"
 #include "base/signals.h"
 #include "cmd/generate/choice.h"
@@ -251,6 +252,7 @@ static int answer_lines(struct conversation *c, struct gpt_err *err)
     size_t cap = 0;
     int status = GPT_OK;
 
+    GPT_TRY(gpt_claim_stdin("--interactive", err));
     while (status == GPT_OK && !gpt_signals_stop()) {
         if (terminal)
             fputs("> ", stderr);

@@ -1,6 +1,7 @@
 /* The prompts of a command; see prompts_given.h. */
 #include "cmd/generate/prompts_given.h"
 
+#include "base/io.h"
 #include "base/log.h"
 #include "base/utf8.h"
 
@@ -29,6 +30,7 @@ int gpt_prompts_read_given(struct gpt_prompts *p,
             return gpt_hint(err, "give --prompt TEXT, --prompt-file FILE or "
                                  "text on standard input");
         }
+        GPT_TRY(gpt_claim_stdin("the prompt", err));
         names = standard_input;
         n_files = 1;
     }

@@ -14,6 +14,7 @@
 #include <poll.h>
 #include <pthread.h>
 #include <stdio.h>
+#include <stdlib.h>
 #include <string.h>
 #include <unistd.h>
 
@@ -269,7 +270,7 @@ static enum MHD_Result send_info(struct gpt_server *s, struct MHD_Connection *c,
 }
 
 /* The request was read to its end, since a client that still writes would not
- * see the answer. */
+ * see the answer; or its body is not asked for. */
 static enum MHD_Result refuse_request(struct gpt_server *s,
                                       struct MHD_Connection *c,
                                       const char *path, int status)
@@ -350,6 +351,43 @@ static int take_part(struct gpt_http *h, struct request *q, const char *data,
     return gpt_buf_add(&q->body, data, n);
 }
 
+/* The body's length that a client has announced; the library has looked at the
+ * number. A body in chunks has none. */
+static uint64_t announced(struct MHD_Connection *c)
+{
+    const char *text =
+        MHD_lookup_connection_value(c, MHD_HEADER_KIND, "Content-Length");
+
+    return text ? strtoull(text, NULL, 10) : 0;
+}
+
+/* The head is there. A client that waits for a word before it sends the body
+ * gets the refusal instead, and so does one whose body could never be read in
+ * time. */
+static enum MHD_Result begin_request(struct gpt_http *h, struct request *q,
+                                     struct MHD_Connection *c, const char *path,
+                                     const char *method)
+{
+    const uint64_t most = (uint64_t)h->s->m->o->max_request_size;
+    const uint64_t bytes = announced(c);
+
+    /* A connection may have been idle; its time is that of this body. */
+    gpt_clients_mark(&h->clients, client_of(c), false);
+    q->route = gpt_route_find(
+        h->s, path, method,
+        MHD_lookup_connection_value(c, MHD_HEADER_KIND, "Authorization"),
+        &q->refusal);
+    if (q->route && bytes > most) {
+        q->route = NULL;
+        q->refusal = 413;
+    }
+    return !q->route &&
+                   (bytes > GPT_CALL_REQUESTS * most ||
+                    MHD_lookup_connection_value(c, MHD_HEADER_KIND, "Expect"))
+               ? refuse_request(h->s, c, path, q->refusal)
+               : MHD_YES;
+}
+
 /* The library calls this for the head of a request, for each part of its body,
  * at its end, and each time that a sleeping connection wakes. */
 static enum MHD_Result handle(void *user, struct MHD_Connection *c,
@@ -365,13 +403,7 @@ static enum MHD_Result handle(void *user, struct MHD_Connection *c,
         *own = q = gpt_alloc(1, sizeof(*q));
         if (!q)
             return MHD_NO;
-        /* A connection may have been idle; its time is that of this body. */
-        gpt_clients_mark(&h->clients, client_of(c), false);
-        q->route = gpt_route_find(
-            h->s, path, method,
-            MHD_lookup_connection_value(c, MHD_HEADER_KIND, "Authorization"),
-            &q->refusal);
-        return MHD_YES;
+        return begin_request(h, q, c, path, method);
     }
     if (q->call)
         return continue_call(h->s, c, q->call);

@@ -21,7 +21,7 @@ static const char *const dtypes[] = {"auto", "uint16", "int32", NULL};
 static const struct gpt_opt table[] = {
     {.kind = GPT_OPT_GROUP, .help = "Input and output"},
     {.kind = GPT_OPT_LIST, .name = "input", .arg = "FILE", AT(input),
-     .flags = GPT_OPT_REQUIRED | GPT_OPT_FILE,
+     .flags = GPT_OPT_REQUIRED | GPT_OPT_FILE | GPT_OPT_INPUT,
      .help = "JSON lines, plain, .xz, .gz or .zst: files, directories, "
              "patterns; '-' is standard input"},
     {.kind = GPT_OPT_STRING, .name = "shard", .arg = "I/N", AT(shard),

@@ -362,6 +362,14 @@ static int check_options(const struct options *o, const struct gpt_args *args,
         return gpt_hint(err, "gpt-report DIR shows the run that gpt-train "
                         "--save DIR made");
     }
+    for (int i = 0; i < args->n_positional; i++) {
+        if (strcmp(args->positional[i], "-") != 0)
+            continue;
+        GPT_TRY(gpt_claim_stdin("the list of runs", err));
+        if (o->follow)
+            return gpt_fail(err, GPT_EUSAGE, "--follow reads the runs again "
+                            "and again, and standard input can be read once");
+    }
     if (o->text + o->csv + o->json + o->follow > 1)
         return gpt_fail(err, GPT_EUSAGE, "--text, --follow, --csv and --json: "
                         "one of them");

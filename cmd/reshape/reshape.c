@@ -3,6 +3,7 @@
  * compared with the source. Start at gpt_reshape_open(). */
 #include "cmd/reshape/reshape.h"
 
+#include "base/io.h"
 #include "base/num.h"
 #include "base/progress.h"
 #include "model/geometry.h"
@@ -10,6 +11,7 @@
 #include "cmd/reshape/compare.h"
 
 #include <string.h>
+#include <unistd.h>
 
 /* Headers, pickles and plans grow with the number of tensors alone, and are
  * small beside what threads hold, which is this. It does not depend on the
@@ -31,6 +33,19 @@ void gpt_reshape_close(struct gpt_reshape *r)
 
 /* ---- planning ---- */
 
+/* A file that is copied last: its absence is found before the work. */
+static int check_given(const char *path, struct gpt_err *err)
+{
+    if (strcmp(path, "-") == 0)
+        return GPT_OK;
+    if (access(path, R_OK) != 0)
+        return gpt_fail_errno(err, GPT_EIO, "cannot open '%s'", path);
+    return gpt_path_is_dir(path)
+               ? gpt_fail(err, GPT_EIO, "cannot read '%s': it is a directory",
+                          path)
+               : GPT_OK;
+}
+
 /* The input's vocabulary files, unless an option names another one in the place
  * of one. A path in a directory is longer than its parts, so it lies in the
  * arena. */
@@ -46,8 +61,10 @@ static int collect_attachments(struct gpt_reshape *r, struct gpt_err *err)
     if (!r->attached)
         return gpt_no_memory(err, "a name");
     for (size_t k = 0; k < GPT_COUNT(given); k++)
-        if (given[k].path)
+        if (given[k].path) {
+            GPT_TRY(check_given(given[k].path, err));
             r->attached[r->n_attached++] = given[k];
+        }
     const int64_t n_given = r->n_attached;
     for (int64_t i = 0; i < s->n_attached; i++) {
         struct gpt_attachment a = {.name = s->attached[i]};

@@ -7,6 +7,7 @@
 #include "cmd/train/evaluate.h"
 
 #include "base/hash.h"
+#include "base/io.h"
 #include "base/log.h"
 #include "tokenizer/tokenizer_options.h"
 #include "cmd/train/named.h"
@@ -117,6 +118,8 @@ static int read_tasks(struct gpt_evaluator *e, struct gpt_err *err)
     for (int64_t i = 0; i < n; i++) {
         struct gpt_score_set *task = &e->tasks[e->n_tasks++];
 
+        if (strcmp(named[i].words.items[0], "-") == 0)
+            GPT_TRY(gpt_claim_stdin("--score-set", err));
         GPT_TRY(gpt_score_set_read(task, named[i].name,
                                    named[i].words.items[0], &options, err));
         if (task->cut > 0 && e->first)

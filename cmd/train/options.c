@@ -494,7 +494,8 @@ const struct gpt_opt gpt_train_option_table[] = {
      AT(z_loss), .min = 0, .max = 1000,
      .help = "coefficient of the squared logarithm of the softmax's sum"},
     {.kind = GPT_OPT_STRING, .name = "token-loss-weights", .arg = "FILE",
-     AT(token_loss_weights), .flags = GPT_OPT_FILE | GPT_OPT_LOCAL,
+     AT(token_loss_weights),
+     .flags = GPT_OPT_FILE | GPT_OPT_INPUT | GPT_OPT_LOCAL,
      .help = "token ids and numbers: a sample's loss counts 1 plus those of "
              "its tokens"},
     {.kind = GPT_OPT_STRING, .name = "loss-plugin", .arg = "FILE",

@@ -13,7 +13,7 @@ static const char *const input_formats[] = {"auto", "jsonl", "text", NULL};
 static const struct gpt_opt table[] = {
     {.kind = GPT_OPT_GROUP, .help = "Input and output"},
     {.kind = GPT_OPT_LIST, .name = "input", .arg = "FILE", AT(input),
-     .flags = GPT_OPT_REQUIRED | GPT_OPT_FILE,
+     .flags = GPT_OPT_REQUIRED | GPT_OPT_FILE | GPT_OPT_INPUT,
      .help = "JSON lines or text, also .xz, .gz, .zst: files, directories, "
              "patterns; '-' is standard input"},
     {.kind = GPT_OPT_CHOICE, .name = "input-format", .arg = "FORMAT",

@@ -79,6 +79,11 @@ int gpt_in_explain(const char *path, struct gpt_err *err);
 int gpt_read_file(const char *path, int64_t limit, char **data, size_t *len,
                   struct gpt_err *err) GPT_MUST_USE;
 
+/* Standard input has one reader. A second one would find it empty, and is
+ * refused: GPT_EUSAGE, which names both. `reader` is an option with its "--",
+ * or what else reads. For the main thread. */
+int gpt_claim_stdin(const char *reader, struct gpt_err *err) GPT_MUST_USE;
+
 /* SHA-256 of a whole file of at most 4 GiB, and its length. */
 int gpt_sha256_file(char hex[65], int64_t *bytes, const char *path,
                     struct gpt_err *err) GPT_MUST_USE;

@@ -8,6 +8,7 @@
 #include <errno.h>
 #include <fcntl.h>
 #include <stdatomic.h>
+#include <stdio.h>
 #include <string.h>
 #include <sys/mman.h>
 #include <sys/resource.h>
@@ -330,6 +331,22 @@ int gpt_read_file(const char *path, int64_t limit, char **data, size_t *len,
         *len = 0;
     }
     return status;
+}
+
+int gpt_claim_stdin(const char *reader, struct gpt_err *err)
+{
+    static char first[64];
+
+    if (!first[0]) {
+        snprintf(first, sizeof(first), "%s", reader);
+        return GPT_OK;
+    }
+    if (strcmp(first, reader) == 0)
+        gpt_fail(err, GPT_EUSAGE, "%s names standard input twice", reader);
+    else
+        gpt_fail(err, GPT_EUSAGE, "%s and %s both read standard input", first,
+                 reader);
+    return gpt_hint(err, "it can be read once: name a file in place of one");
 }
 
 /* Nothing that could wait is read: a pipe has no offsets. */

@@ -250,6 +250,19 @@ static int print_config(const struct gpt_parse *p, struct gpt_args *args)
 
 /* ---- inputs ---- */
 
+/* The name of configuration files is taken when they are read. */
+static int protect_input(const struct gpt_parse *p, const struct gpt_opt *o,
+                         const char *path)
+{
+    char name[64];
+
+    if (strcmp(path, "-") != 0)
+        return gpt_in_protect(path, p->err);
+    snprintf(name, sizeof(name), "--%s", o->name);
+    return strcmp(o->name, "config") == 0 ? GPT_OK
+                                          : gpt_claim_stdin(name, p->err);
+}
+
 /* Before the program opens an output: which files it reads is known from the
  * table. */
 static int protect_inputs(const struct gpt_parse *p)
@@ -267,7 +280,7 @@ static int protect_inputs(const struct gpt_parse *p)
             list = (struct gpt_list){(const char **)(uintptr_t)at, 1};
         for (int64_t k = 0; k < list.n; k++)
             if (list.items[k])
-                GPT_TRY(gpt_in_protect(list.items[k], p->err));
+                GPT_TRY(protect_input(p, o, list.items[k]));
     }
     return GPT_OK;
 }

@@ -33,6 +33,9 @@ static int read_scaling_number(const struct gpt_hf_reader *r, const cJSON *item,
         return gpt_hf_read_number(r, item->string, item, (double *)(void *)to,
                                   err);
     }
+    /* what its absence means */
+    if (strcmp(item->string, "truncate") == 0 && cJSON_IsTrue(item))
+        return GPT_OK;
     return gpt_hf_refuse(r, item->string, item,
                          "its absence from rotary scaling", err);
 }

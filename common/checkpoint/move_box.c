@@ -10,6 +10,7 @@
 
 #include "base/memory.h"
 #include "base/num.h"
+#include "base/vectors.h"
 
 #include <assert.h>
 #include <string.h>
@@ -103,12 +104,6 @@ _Static_assert(2 * SCRATCH + GPT_BOX_WINDOW <= GPT_TILE_SCRATCH, "see plan.h");
  * one move. */
 typedef uint32_t quad __attribute__((vector_size(16)));
 typedef uint16_t octet __attribute__((vector_size(16)));
-/* The one name is GCC's, the other clang's, which fuzz targets need. */
-#ifdef __clang__
-#define INTERLEAVE(type, a, b, ...) __builtin_shufflevector(a, b, __VA_ARGS__)
-#else
-#define INTERLEAVE(type, a, b, ...) __builtin_shuffle(a, b, (type){__VA_ARGS__})
-#endif
 
 static void square_uint32_t(uint8_t *dst, int64_t to, const uint8_t *src,
                             int64_t from)
@@ -118,12 +113,12 @@ static void square_uint32_t(uint8_t *dst, int64_t to, const uint8_t *src,
     for (int i = 0; i < 4; i++)
         memcpy(&a[i], src + i * from, sizeof(a[i]));
     for (int i = 0; i < 2; i++) {
-        b[2 * i] = INTERLEAVE(quad, a[i], a[i + 2], 0, 4, 1, 5);
-        b[2 * i + 1] = INTERLEAVE(quad, a[i], a[i + 2], 2, 6, 3, 7);
+        b[2 * i] = GPT_LANES(quad, a[i], a[i + 2], 0, 4, 1, 5);
+        b[2 * i + 1] = GPT_LANES(quad, a[i], a[i + 2], 2, 6, 3, 7);
     }
     for (int i = 0; i < 2; i++) {
-        a[2 * i] = INTERLEAVE(quad, b[i], b[i + 2], 0, 4, 1, 5);
-        a[2 * i + 1] = INTERLEAVE(quad, b[i], b[i + 2], 2, 6, 3, 7);
+        a[2 * i] = GPT_LANES(quad, b[i], b[i + 2], 0, 4, 1, 5);
+        a[2 * i + 1] = GPT_LANES(quad, b[i], b[i + 2], 2, 6, 3, 7);
     }
     for (int i = 0; i < 4; i++)
         memcpy(dst + i * to, &a[i], sizeof(a[i]));
@@ -138,10 +133,10 @@ static void square_uint16_t(uint8_t *dst, int64_t to, const uint8_t *src,
         memcpy(&a[i], src + i * from, sizeof(a[i]));
     for (int round = 0; round < 3; round++) {
         for (int i = 0; i < 4; i++) {
-            b[2 * i] = INTERLEAVE(octet, a[i], a[i + 4], 0, 8, 1, 9, 2, 10, 3,
-                                  11);
-            b[2 * i + 1] = INTERLEAVE(octet, a[i], a[i + 4], 4, 12, 5, 13, 6,
-                                      14, 7, 15);
+            b[2 * i] = GPT_LANES(octet, a[i], a[i + 4], 0, 8, 1, 9, 2, 10, 3,
+                                 11);
+            b[2 * i + 1] = GPT_LANES(octet, a[i], a[i + 4], 4, 12, 5, 13, 6,
+                                     14, 7, 15);
         }
         memcpy(a, b, sizeof(a));
     }

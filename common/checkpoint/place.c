@@ -66,6 +66,9 @@ static int check_parent(const char *dir, struct gpt_err *err)
     *slash = '\0';
     if (gpt_path_is_dir(parent))
         return GPT_OK;
+    if (gpt_path_exists(parent))
+        return gpt_fail(err, GPT_EIO, "'%s': '%s' is no directory", dir,
+                        parent);
     gpt_fail(err, GPT_EIO, "'%s': the directory '%s' is not there", dir,
              parent);
     return gpt_hint(err, "make it first: mkdir -p '%.150s'", parent);

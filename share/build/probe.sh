@@ -78,9 +78,6 @@ case $($CC -dumpmachine) in
         esac
         ;;
 esac
-for i in $isas $pairs; do
-    features="$features -DGPT_HAVE_ISA_$i=1"
-done
 
 # CUDA: the compiler, and which of CUDA_ARCHS it knows. CXX: emulated kernels.
 nvcc=

@@ -43,6 +43,14 @@ expect 0 'the directory of a step' into "$golden/zero1/global_step3" step
 expect 0 'inspect' gpt-reshape inspect "$golden/zero2"
 out_has 'zero2: deepspeed'
 out_has 'model.layers.1.mlp.gate_proj.weight'
+# The names that files of the optimizer have where the run is of bf16.
+cp -r "$golden/zero2" bf16
+for f in bf16/global_step3/zero_*; do
+    mv "$f" "${f%/*}/bf16_${f##*/}"
+done
+expect 0 'a run of bf16' into bf16 named
+expect 0 'as it is called otherwise' into "$golden/zero2" plain
+check 'the same model and state' gpt-reshape verify named plain
 expect 2 'is not written' into "$golden/zero1" x --to deepspeed
 if [ -x "$BUILD/gpt-train" ]; then
     expect 3 'a schedule is asked for' train --load "$golden/zero1" --save x

@@ -79,6 +79,14 @@ serve --load ckpt --max-request-size 1Ki --request-timeout 1 \
 answers 'a body that is too long' 413 /v1/completions \
     "{\"prompt\": \"$begin$other\"}"
 out_has 'longer than 1.0 KiB'
+answers 'a client that waits for a word sends no body' 413 /v1/completions \
+    "{\"prompt\": \"$begin$other\"}" -i -H 'Expect: 100-continue'
+check 'and is not asked for one' sh -c '! grep -q "100 Continue" out'
+answers 'nor is one at a path that is not there' 404 /v1/nothing x -i \
+    -H 'Expect: 100-continue'
+check 'by any answer' sh -c '! grep -q "100 Continue" out'
+answers '99 GB are refused at once' 413 /v1/completions x -m 5 \
+    -H 'Content-Length: 99000000000'
 answers 'one that fits' 200 /v1/completions '{"prompt": "a"}'
 answers 'an answer that would be too long' 413 /v1/completions \
     '{"prompt": "a", "n": 4, "max_tokens": 30, "logprobs": 90, "ignore_eos": true}'

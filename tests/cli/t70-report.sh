@@ -133,6 +133,10 @@ err_has 'only.jsonl:1'
 echo '{"step":3}' >step.jsonl
 expect 3 'no iteration' gpt-report step.jsonl
 err_has 'step.jsonl:1'
+expect 2 'standard input twice' gpt-report --json - run -
+err_has 'the list of runs names standard input twice'
+expect 2 'standard input again and again' gpt-report --follow -
+err_has 'can be read once'
 expect 2 'two kinds' gpt-report run --csv --json
 err_has 'one of them'
 expect 2 'options of a page' gpt-report run --csv --title x

@@ -97,6 +97,19 @@ says '(standard input):1' '| sed' "' before gpt-preprocess removes the mark"
 expect 3 'and compressed in a pipe' sh -c "cat mark.jsonl.gz |
     gpt-preprocess --input - --output-prefix u $tok"
 says '| gzip -dc | sed' "' before gpt-preprocess removes the mark"
+# A second reader of standard input would find it empty.
+once() {
+    expect 2 "$@" <good.jsonl
+    check 'nothing is left' sh -c '! ls u.* u_* 2>/dev/null'
+}
+once 'standard input twice' gpt-preprocess --input - good.jsonl - \
+    --output-prefix u --tokenizer-type ByteTokenizer
+says '--input names standard input twice'
+once 'as a configuration and as input' gpt-preprocess --config - --input - \
+    --output-prefix u --tokenizer-type ByteTokenizer
+says '--config and --input both read standard input'
+once 'twice for a vocabulary' gpt-vocab --input - - --output-prefix u
+says '--input names standard input twice'
 mkfifo mark.pipe
 gzip -dc mark.jsonl.gz >mark.pipe &
 expect 3 'of any name' pp mark.pipe u

@@ -39,4 +39,24 @@ if [ -f "$top/cmd/train/main.c" ]; then
 fi
 check 'make uninstall' run_make uninstall
 check 'nothing is left' sh -c "! find '$root' -type f | grep ."
+
+# ---- other builds ----
+compiles() { # ISAS: the command that would compile the list of machine code
+    run_make -n -W kernels/cpu/choose.c "$@" "$build/kernels/cpu/choose.o"
+}
+expect 0 'a build with all machine code' compiles ISAS=avx2
+out_has GPT_HAVE_ISA_avx2
+expect 0 'and one without' compiles ISAS=
+check 'names none' sh -c '! grep -q GPT_HAVE_ISA out'
+if command -v clang >clang.where; then
+    for set in base 'avx2 -mavx2 -mfma -mf16c'; do
+        # shellcheck disable=SC2086 # flags are words
+        expect 0 "clang takes vectors of ${set%% *}" clang -std=c11 \
+            -fsyntax-only -D_GNU_SOURCE -I "$top" -I "$top/common" \
+            -I "$top/kernels" -DGPT_ISA=$set "$top/kernels/cpu/isa/philox.c" \
+            "$top/kernels/cpu/isa/gemm.c"
+    done
+else
+    skip 'there is no clang'
+fi
 tap_done

@@ -57,7 +57,8 @@ CASES = {
                "--rotary-scaling-type llama3 --rotary-scaling-factor 4 "
                "--rotary-original-positions 40"),
     "yarn": ("Llama", dict(**GROUPS, head_dim=8, **scaled(
-        rope_type="yarn", factor=4.0, original_max_position_embeddings=40)),
+        rope_type="yarn", factor=4.0, original_max_position_embeddings=40,
+        truncate=True)),
              LLAMA + GQA + "--kv-channels 8 --rotary-base 1000 "
              "--rotary-scaling-type yarn --rotary-scaling-factor 4 "
              "--rotary-original-positions 40"),

@@ -1,5 +1,6 @@
 /* Tiles of matrix products, and packing of what they read. Every element of c
  * is one sum over k in ascending order, whatever tile it falls into. */
+#include "base/vectors.h"
 #include "cpu/isa/tile.h"
 
 #include <string.h>
@@ -100,15 +101,15 @@ static inline void transpose4(float *to, int64_t to_row, const float *from,
     v4 r1 = *(const v4_any *)(from + from_row);
     v4 r2 = *(const v4_any *)(from + 2 * from_row);
     v4 r3 = *(const v4_any *)(from + 3 * from_row);
-    v4 a = __builtin_shuffle(r0, r1, (i4){0, 4, 1, 5});
-    v4 b = __builtin_shuffle(r0, r1, (i4){2, 6, 3, 7});
-    v4 c = __builtin_shuffle(r2, r3, (i4){0, 4, 1, 5});
-    v4 d = __builtin_shuffle(r2, r3, (i4){2, 6, 3, 7});
+    v4 a = GPT_LANES(i4, r0, r1, 0, 4, 1, 5);
+    v4 b = GPT_LANES(i4, r0, r1, 2, 6, 3, 7);
+    v4 c = GPT_LANES(i4, r2, r3, 0, 4, 1, 5);
+    v4 d = GPT_LANES(i4, r2, r3, 2, 6, 3, 7);
 
-    *(v4_any *)to = __builtin_shuffle(a, c, (i4){0, 1, 4, 5});
-    *(v4_any *)(to + to_row) = __builtin_shuffle(a, c, (i4){2, 3, 6, 7});
-    *(v4_any *)(to + 2 * to_row) = __builtin_shuffle(b, d, (i4){0, 1, 4, 5});
-    *(v4_any *)(to + 3 * to_row) = __builtin_shuffle(b, d, (i4){2, 3, 6, 7});
+    *(v4_any *)to = GPT_LANES(i4, a, c, 0, 1, 4, 5);
+    *(v4_any *)(to + to_row) = GPT_LANES(i4, a, c, 2, 3, 6, 7);
+    *(v4_any *)(to + 2 * to_row) = GPT_LANES(i4, b, d, 0, 1, 4, 5);
+    *(v4_any *)(to + 3 * to_row) = GPT_LANES(i4, b, d, 2, 3, 6, 7);
 }
 
 /* Two columns of a panel, four rows. */

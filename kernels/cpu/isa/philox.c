@@ -31,12 +31,16 @@ static inline vq multiply_words(vq a, uint32_t m)
 /* a0 b0 a1 b1 ... of 64-bit lanes: the lower and the upper half */
 static inline void zip_halves(vq a, vq b, vu *low, vu *high)
 {
-    vq at = {0};
-
-    for (int i = 0; i < Q; i++)
-        at[i] = (uint64_t)(i / 2 + i % 2 * Q);
-    *low = (vu)__builtin_shuffle(a, b, at);
-    *high = (vu)__builtin_shuffle(a, b, at + Q / 2);
+#if defined(__AVX512F__)
+    *low = (vu)GPT_LANES(vq, a, b, 0, 8, 1, 9, 2, 10, 3, 11);
+    *high = (vu)GPT_LANES(vq, a, b, 4, 12, 5, 13, 6, 14, 7, 15);
+#elif defined(__AVX2__)
+    *low = (vu)GPT_LANES(vq, a, b, 0, 4, 1, 5);
+    *high = (vu)GPT_LANES(vq, a, b, 2, 6, 3, 7);
+#else
+    *low = (vu)GPT_LANES(vq, a, b, 0, 2);
+    *high = (vu)GPT_LANES(vq, a, b, 1, 3);
+#endif
 }
 
 /* The words of 2 Q = W blocks from `block` on, in the order of elements. Two

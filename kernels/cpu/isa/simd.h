@@ -4,6 +4,7 @@
 #ifndef GPT_KERNELS_CPU_SIMD_H
 #define GPT_KERNELS_CPU_SIMD_H
 
+#include "base/vectors.h"
 #include "cpu/isa/isa.h"
 
 #include <math.h>
@@ -102,21 +103,21 @@ static inline vf inverse(vf x)
 static inline float lanes_sum(vf v)
 {
 #if defined(__AVX512F__)
-    v += __builtin_shuffle(v, (vi){8, 9, 10, 11, 12, 13, 14, 15, 0, 1, 2, 3, 4,
-                                   5, 6, 7});
-    v += __builtin_shuffle(v, (vi){4, 5, 6, 7, 0, 1, 2, 3, 12, 13, 14, 15, 8, 9,
-                                   10, 11});
-    v += __builtin_shuffle(v, (vi){2, 3, 0, 1, 6, 7, 4, 5, 10, 11, 8, 9, 14, 15,
-                                   12, 13});
-    v += __builtin_shuffle(v, (vi){1, 0, 3, 2, 5, 4, 7, 6, 9, 8, 11, 10, 13, 12,
-                                   15, 14});
+    v += GPT_LANES(vi, v, v, 8, 9, 10, 11, 12, 13, 14, 15, 0, 1, 2, 3, 4, 5, 6,
+                   7);
+    v += GPT_LANES(vi, v, v, 4, 5, 6, 7, 0, 1, 2, 3, 12, 13, 14, 15, 8, 9, 10,
+                   11);
+    v += GPT_LANES(vi, v, v, 2, 3, 0, 1, 6, 7, 4, 5, 10, 11, 8, 9, 14, 15, 12,
+                   13);
+    v += GPT_LANES(vi, v, v, 1, 0, 3, 2, 5, 4, 7, 6, 9, 8, 11, 10, 13, 12, 15,
+                   14);
 #elif defined(__AVX2__)
-    v += __builtin_shuffle(v, (vi){4, 5, 6, 7, 0, 1, 2, 3});
-    v += __builtin_shuffle(v, (vi){2, 3, 0, 1, 6, 7, 4, 5});
-    v += __builtin_shuffle(v, (vi){1, 0, 3, 2, 5, 4, 7, 6});
+    v += GPT_LANES(vi, v, v, 4, 5, 6, 7, 0, 1, 2, 3);
+    v += GPT_LANES(vi, v, v, 2, 3, 0, 1, 6, 7, 4, 5);
+    v += GPT_LANES(vi, v, v, 1, 0, 3, 2, 5, 4, 7, 6);
 #else
-    v += __builtin_shuffle(v, (vi){2, 3, 0, 1});
-    v += __builtin_shuffle(v, (vi){1, 0, 3, 2});
+    v += GPT_LANES(vi, v, v, 2, 3, 0, 1);
+    v += GPT_LANES(vi, v, v, 1, 0, 3, 2);
 #endif
     return v[0];
 }
