@@ -1,7 +1,10 @@
 /* See late.h. */
 #include "tokenizer/bpe/late.h"
 
-_Static_assert(GPT_CACHE_SHORT == GPT_BPE_MANY_BYTES, "a short piece fits");
+#include <string.h>
+
+_Static_assert((int)GPT_CACHE_SHORT == (int)GPT_BPE_MANY_BYTES,
+               "a short piece fits");
 
 int gpt_late_add(struct gpt_late *late, struct gpt_cache *cache,
                  const char *piece, struct gpt_cache_key key,

@@ -21,8 +21,8 @@ struct gpt_late {
     struct gpt_bpe_piece pieces[GPT_BPE_MANY];
 };
 
-/* Adds a piece of at most GPT_BPE_MANY_BYTES bytes, which is copied, and its gap
- * at the end of ids. */
+/* Adds a piece of at most GPT_BPE_MANY_BYTES bytes, which is copied, and its
+ * gap at the end of ids. */
 int gpt_late_add(struct gpt_late *late, struct gpt_cache *cache,
                  const char *piece, struct gpt_cache_key key,
                  struct gpt_ids *ids, struct gpt_err *err) GPT_MUST_USE;
