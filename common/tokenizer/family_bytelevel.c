@@ -64,7 +64,7 @@ struct whole_search {
     size_t n;
 };
 
-/* Of tokens with the same bytes only the one in the map counts. */
+/* Where several tokens have the same bytes only the one in the map counts. */
 static void check_token(struct whole_search *s, int32_t id, const int32_t *ids,
                         size_t n)
 {

@@ -90,7 +90,8 @@ static struct gpt_cache_key *find_short(const struct short_tokens *t,
     }
 }
 
-/* Of tokens with the same bytes the map has one, and so do the slots. */
+/* Where several tokens have the same bytes the map has one of them, and so do
+ * the slots. */
 static void add_short(struct short_tokens *t, const struct gpt_token_map *map,
                       int64_t id)
 {
