@@ -90,24 +90,21 @@ static struct gpt_cache_key *find_short(const struct short_tokens *t,
     }
 }
 
-/* Where several tokens have the same bytes the map has one of them, and so do
- * the slots. */
-static void add_short(struct short_tokens *t, const struct gpt_token_map *map,
+static void add_short(struct short_tokens *t, const struct gpt_str *token,
                       int64_t id)
 {
-    struct part p = part_of(map->tokens[id].data, map->tokens[id].len, false);
+    struct part p = part_of(token->data, token->len, false);
     struct gpt_cache_key *slot = find_short(t, &p);
     uint64_t bit, *word = seen_word(t, &p, &bit);
 
+    assert(slot->word[1] == 0); /* no two tokens have the same bytes */
     *word |= bit;
-    if (slot->word[1])
-        id = gpt_token_map_find(map, p.bytes, p.len);
     *slot = p.key;
     slot->word[1] |= (uint64_t)(id + 1) << ID_SHIFT;
 }
 
 static int open_short(struct short_tokens *t, const struct gpt_vocab *v,
-                      const struct gpt_token_map *map, struct gpt_err *err)
+                      struct gpt_err *err)
 {
     size_t n_slots = 512;
     char *p;
@@ -124,7 +121,7 @@ static int open_short(struct short_tokens *t, const struct gpt_vocab *v,
     t->seen = (uint64_t *)(void *)(p + bytes);
     for (int64_t id = 0; id < v->n; id++)
         if (v->tokens[id].len && v->tokens[id].len <= SHORT)
-            add_short(t, map, id);
+            add_short(t, &v->tokens[id], id);
     return GPT_OK;
 }
 
@@ -194,7 +191,7 @@ int gpt_vocab_rank_tokens(struct gpt_vocab *v, const struct gpt_token_map *map,
     assert(v->n_merges == 0);
     v->shared_ranks = true;
     GPT_TRY(find_bytes(v, map, what, err));
-    GPT_TRY(open_short(&t, v, map, err));
+    GPT_TRY(open_short(&t, v, err));
     for (int64_t id = 0; id < v->n; id++)
         GPT_TRY_GOTO(status, rank_token(v, map, &t, (int32_t)id, &cap, err),
                      out);
