@@ -522,7 +522,7 @@ int gpt_bpe_encode(struct gpt_bpe_encoder *e, const char *text, size_t len,
     b.text = text;
     b.len = len;
     b.begin = b.n = 0;
-    e->late->n = 0; /* a call that failed may have left some */
+    gpt_late_clear(e->late); /* a call that failed may have left some */
     for (size_t at = 0; at < len;) {
         if (e->narrow && is_wide(text + at, len - at))
             GPT_TRY(encode_wide(e, &b, &at, ids, err));

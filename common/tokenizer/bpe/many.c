@@ -68,12 +68,15 @@ GPT_INLINE void merge_pair(struct gpt_bpe_piece *p, const struct gpt_pairs *t,
     p->at[1] = to;
     p->name[0] = gpt_pair_name(id, p->id[__builtin_ctz(after)]);
     p->name[1] = gpt_pair_name(p->id[to], id);
-    for (int i = 0; i < 2; i++)
-        __builtin_prefetch(&t->table[gpt_pair_place(t, p->name[i])]);
+    for (int i = 0; i < 2; i++) {
+        p->place[i] = gpt_pair_place(t, p->name[i]);
+        __builtin_prefetch(&t->table[p->place[i]]);
+    }
 }
 
 typedef uint32_t lowest_fn(const uint32_t *low);
-typedef uint32_t rank_fn(const struct gpt_pairs *t, uint64_t name);
+typedef uint32_t rank_fn(const struct gpt_pairs *t, size_t place,
+                         uint64_t name);
 
 /* Every piece that has a pair left merges it, then all take the ranks of the
  * new pairs; and so on until none is left. */
@@ -102,18 +105,18 @@ GPT_INLINE void merge_many(struct gpt_bpe_piece *pieces, size_t n,
             struct gpt_bpe_piece *p = busy[i];
 
             for (int k = 0; k < 2; k++)
-                p->low[p->at[k]] = place_rank(rank_of(t, p->name[k]),
-                                              p->at[k]);
+                p->low[p->at[k]] = place_rank(
+                    rank_of(t, p->place[k], p->name[k]), p->at[k]);
         }
     }
 }
 
 /* ---- instruction sets ---- */
 
-static inline uint32_t rank_base(const struct gpt_pairs *t, uint64_t name)
+static inline uint32_t rank_base(const struct gpt_pairs *t, size_t place,
+                                 uint64_t name)
 {
-    return gpt_pair_rank_of(
-        *gpt_pairs_find(t, gpt_pair_place(t, name), name));
+    return gpt_pair_rank_of(*gpt_pairs_find(t, place, name));
 }
 
 static inline uint32_t lowest_base(const uint32_t *low)
@@ -156,9 +159,8 @@ static inline GPT_AVX2 unsigned top_bits(__m256i words)
 /* All words of a line at once. Where all are others, the next lines are
  * searched as well, which is rare. */
 static inline GPT_AVX2 uint32_t rank_avx2(const struct gpt_pairs *t,
-                                          uint64_t name)
+                                          size_t place, uint64_t name)
 {
-    const size_t place = gpt_pair_place(t, name);
     const uint64_t *line =
         &t->table[place & ~(size_t)(GPT_PAIR_LINE - 1)];
     const __m256i this = _mm256_set1_epi64x((int64_t)name);

@@ -19,7 +19,8 @@ struct gpt_bpe_piece {
     int32_t id[GPT_BPE_MANY_BYTES + 2];
     uint32_t left;    /* a bit for each place that is a token or an end */
     uint32_t at[2];   /* where the pairs begin whose ranks are asked for */
-    uint64_t name[2]; /* these pairs */
+    size_t place[2];  /* where the search for them begins */
+    uint64_t name[2];
 };
 
 /* Makes *p a piece of 1 to GPT_BPE_MANY_BYTES bytes. */
