@@ -170,18 +170,19 @@ GPT_INLINE size_t cut_windows(const char *text, size_t len, size_t *ends,
             ends[n++] = at = pretok(text, len);
             continue;
         }
-        size_t found = gpt_store_ends(
-            piece_begins(&w, p, len - at, apart) | 1, at, ends + n);
-        n += found;
+        const uint64_t begins = piece_begins(&w, p, len - at, apart) | 1;
+
+        n += gpt_store_ends(begins, at, ends + n);
         if (w.stop < GPT_WINDOW) {
             *wide = at + w.stop;
             break;
         }
         if (w.known == len - at)
-            ends[n++] = len;
-        else if (found == 0) /* a piece longer than the window */
-            ends[n++] = at + pretok(text + at, len - at);
-        at = ends[n - 1];
+            ends[n++] = at = len;
+        else if (begins == 1) /* a piece longer than the window */
+            ends[n++] = at += pretok(text + at, len - at);
+        else
+            at += gpt_last_bit(begins);
     }
     return n;
 }

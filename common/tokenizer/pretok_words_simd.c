@@ -321,14 +321,14 @@ GPT_INLINE size_t cut_words(const char *text, size_t len, size_t *ends,
         struct classes c;
 
         load_classes(&c, p, len - at, r, classify);
-        const uint64_t begins = r->deepseek
-                                    ? deepseek_begins(&c, len - at, r)
-                                    : piece_begins(&c, p, len - at, r);
-        size_t found = gpt_store_ends(begins | 1, at, ends + n);
-        n += found;
-        if (found == 0)
-            ends[n++] = at + pretok(text + at, len - at);
-        at = ends[n - 1];
+        const uint64_t begins = 1 | (r->deepseek
+                                         ? deepseek_begins(&c, len - at, r)
+                                         : piece_begins(&c, p, len - at, r));
+        n += gpt_store_ends(begins, at, ends + n);
+        if (begins == 1)
+            ends[n++] = at += pretok(text + at, len - at);
+        else
+            at += gpt_last_bit(begins);
     }
     return n;
 }
