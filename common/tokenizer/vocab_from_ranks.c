@@ -45,15 +45,15 @@ struct part {
     size_t len;
 };
 
-/* `copied`: 16 bytes may be read. */
-static struct part part_of(const char *bytes, size_t len, bool copied)
+/* The bytes are read at `at`, where 16 may be read if they are `copied`. */
+static struct part part_of(const char *bytes, const char *at, size_t len,
+                           bool copied)
 {
     struct part p = {.bytes = bytes, .len = len};
 
     if (len > SHORT)
         return p;
-    p.key = copied ? gpt_cache_key(bytes, len)
-                   : gpt_cache_key_at_end(bytes, len);
+    p.key = copied ? gpt_cache_key(at, len) : gpt_cache_key_at_end(at, len);
     p.hash = p.key.word[0] * 0x9E3779B97F4A7C15u +
              p.key.word[1] * 0xC2B2AE3D27D4EB4Fu;
     return p;
@@ -93,7 +93,7 @@ static struct gpt_cache_key *find_short(const struct short_tokens *t,
 static void add_short(struct short_tokens *t, const struct gpt_str *token,
                       int64_t id)
 {
-    struct part p = part_of(token->data, token->len, false);
+    struct part p = part_of(token->data, token->data, token->len, false);
     struct gpt_cache_key *slot = find_short(t, &p);
     uint64_t bit, *word = seen_word(t, &p, &bit);
 
@@ -135,33 +135,60 @@ static int32_t find_part(const struct short_tokens *t,
     return (int32_t)((find_short(t, p)->word[1] & ID_MASK) >> ID_SHIFT) - 1;
 }
 
+/* Cuts on their way: the slots of their parts are fetched while others are
+ * found. */
+enum { CUTS = 64 };
+struct cuts {
+    struct cut {
+        struct part left, right;
+        int32_t id;
+    } cut[CUTS];
+    size_t n, cap; /* room for merges */
+};
+
+/* Adds the merges of the cuts that make two tokens. */
+static int add_merges(struct gpt_vocab *v, const struct gpt_token_map *map,
+                      const struct short_tokens *t, struct cuts *c,
+                      struct gpt_err *err)
+{
+    GPT_TRY(gpt_grow(&v->merges, &c->cap, v->n_merges + c->n,
+                     sizeof(*v->merges), "merges", err));
+    for (size_t i = 0; i < c->n; i++) {
+        const struct gpt_merge m = {find_part(t, map, &c->cut[i].left),
+                                    find_part(t, map, &c->cut[i].right),
+                                    c->cut[i].id};
+
+        if (m.left >= 0 && m.right >= 0)
+            v->merges[v->n_merges++] = m;
+    }
+    c->n = 0;
+    return GPT_OK;
+}
+
 /* Adds the merges that make a token: one for each cut into two tokens. Tokens
  * that no cut makes are reached only as whole pieces. */
 static int rank_token(struct gpt_vocab *v, const struct gpt_token_map *map,
-                      const struct short_tokens *t, int32_t id, size_t *cap,
-                      struct gpt_err *err)
+                      const struct short_tokens *t, int32_t id,
+                      struct cuts *c, struct gpt_err *err)
 {
-    const struct gpt_str *token = &v->tokens[id];
-    const size_t len = token->len;
+    const char *bytes = v->tokens[id].data;
+    const size_t len = v->tokens[id].len;
     const bool copied = len <= COPIED;
     char copy[COPIED + sizeof(struct gpt_cache_key)] = {0};
-    const char *bytes = token->data;
+    const char *at = copied && len ? memcpy(copy, bytes, len) : bytes;
 
-    if (copied && len)
-        bytes = memcpy(copy, bytes, len);
-    for (size_t cut = 1; cut < len; cut++) {
-        const struct part a = part_of(bytes, cut, copied);
-        const struct part b = part_of(bytes + cut, len - cut, copied);
+    for (size_t i = 1; i < len; i++) {
+        const struct cut cut = {part_of(bytes, at, i, copied),
+                                part_of(bytes + i, at + i, len - i, copied),
+                                id};
 
-        if (!(may_be(t, &a) & may_be(t, &b)))
+        if (!(may_be(t, &cut.left) & may_be(t, &cut.right)))
             continue;
-        const struct gpt_merge m = {find_part(t, map, &a),
-                                    find_part(t, map, &b), id};
-        if (m.left < 0 || m.right < 0)
-            continue;
-        GPT_TRY(gpt_grow(&v->merges, cap, v->n_merges + 1, sizeof(*v->merges),
-                         "merges", err));
-        v->merges[v->n_merges++] = m;
+        if (c->n == CUTS)
+            GPT_TRY(add_merges(v, map, t, c, err));
+        __builtin_prefetch(&t->slots[cut.left.hash >> t->shift]);
+        __builtin_prefetch(&t->slots[cut.right.hash >> t->shift]);
+        c->cut[c->n++] = cut;
     }
     return GPT_OK;
 }
@@ -185,7 +212,7 @@ int gpt_vocab_rank_tokens(struct gpt_vocab *v, const struct gpt_token_map *map,
                           const char *what, struct gpt_err *err)
 {
     struct short_tokens t;
-    size_t cap = 0;
+    struct cuts cuts = {.n = 0};
     int status;
 
     assert(v->n_merges == 0);
@@ -193,9 +220,9 @@ int gpt_vocab_rank_tokens(struct gpt_vocab *v, const struct gpt_token_map *map,
     GPT_TRY(find_bytes(v, map, what, err));
     GPT_TRY(open_short(&t, v, err));
     for (int64_t id = 0; id < v->n; id++)
-        GPT_TRY_GOTO(status, rank_token(v, map, &t, (int32_t)id, &cap, err),
+        GPT_TRY_GOTO(status, rank_token(v, map, &t, (int32_t)id, &cuts, err),
                      out);
-    status = GPT_OK;
+    status = add_merges(v, map, &t, &cuts, err);
 out:
     gpt_free(t.memory);
     return status;
