@@ -2,6 +2,7 @@
  * compiles kernels/cpu/isa/ with. */
 #include "base/cpu.h"
 
+#include <stdlib.h>
 #include <string.h>
 
 #ifdef GPT_HAVE_ISA_amx
@@ -75,7 +76,15 @@ bool gpt_cpu_has(const char *isa)
     return strcmp(isa, "base") == 0;
 }
 
+/* A set that the environment names and the processor lacks is no choice here:
+ * the CPU backend refuses it. */
 const char *gpt_cpu_isa(void)
 {
-    return has_avx512() ? "avx512" : has_avx2() ? "avx2" : "base";
+    const char *named = getenv("GPT_CPU_ISA");
+    const bool base = named && strcmp(named, "base") == 0;
+    const bool avx2 = named && strcmp(named, "avx2") == 0;
+
+    if (!base && !avx2 && has_avx512())
+        return "avx512";
+    return !base && has_avx2() ? "avx2" : "base";
 }

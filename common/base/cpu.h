@@ -10,7 +10,8 @@
  * use tile registers. */
 bool gpt_cpu_has(const char *isa);
 
-/* The best of the last three, for vector loops. */
+/* The best of the last three, for vector loops; not above GPT_CPU_ISA of the
+ * environment. */
 const char *gpt_cpu_isa(void);
 
 #endif

@@ -9,6 +9,7 @@
 
 #include <stdbool.h>
 #include <stddef.h>
+#include <string.h>
 
 const char gpt_json_escapes[256] = {
     ['"'] = '"',  ['\\'] = '\\', ['/'] = '/',  ['b'] = '\b',
@@ -236,7 +237,8 @@ static VBMI2 const uint8_t *take_blocks(const uint8_t *p, const uint8_t *end,
 gpt_json_blocks_fn *gpt_json_blocks(void)
 {
 #ifdef VBMI2
-    if (gpt_cpu_has("avx512") && __builtin_cpu_supports("avx512vbmi") &&
+    if (strcmp(gpt_cpu_isa(), "avx512") == 0 &&
+        __builtin_cpu_supports("avx512vbmi") &&
         __builtin_cpu_supports("avx512vbmi2"))
         return take_blocks;
 #endif

@@ -6,7 +6,9 @@
  * upwards: each step calls the one before it in the file. */
 #include "tokenizer/family_bytelevel.h"
 
+#include "base/cpu.h"
 #include "base/memory.h"
+#include "tokenizer/bpe/many.h"
 #include "text/unicode_nfc.h"
 
 #include <assert.h>
@@ -50,43 +52,82 @@ void gpt_bytelevel_close(struct gpt_tokenizer *tok)
     gpt_free(t);
 }
 
-/* Says whether merging makes a token out of its bytes. */
-static int is_merged(struct gpt_bytelevel *t, int32_t id,
-                     struct gpt_bpe_scratch *scratch, struct gpt_ids *ids,
-                     bool *merged, struct gpt_err *err)
-{
-    const struct gpt_str *token = &t->vocab.tokens[id];
+/* ---- tokens that merging does not make ---- */
 
-    ids->len = 0;
-    GPT_TRY(gpt_bpe_merge(t->bpe, scratch, token->data, token->len, ids, err));
-    *merged = ids->len == 1 && ids->data[0] == id;
-    return GPT_OK;
+/* A search for them: short tokens are merged some at a time. */
+struct whole_search {
+    struct gpt_bytelevel *t;
+    bool any; /* found */
+    gpt_bpe_many_fn *merge;
+    struct gpt_bpe_piece pieces[GPT_BPE_MANY];
+    int32_t waiting[GPT_BPE_MANY]; /* their ids */
+    size_t n;
+};
+
+/* Where several tokens have the same bytes only the one in the map counts. */
+static void check_token(struct whole_search *s, int32_t id, const int32_t *ids,
+                        size_t n)
+{
+    const struct gpt_str *token = &s->t->vocab.tokens[id];
+
+    if ((n == 1 && ids[0] == id) ||
+        gpt_token_map_find(&s->t->map, token->data, token->len) != id)
+        return;
+    gpt_bpe_fix(s->t->bpe, id);
+    s->any = true;
+}
+
+static void check_waiting(struct whole_search *s)
+{
+    int32_t ids[GPT_BPE_MANY_BYTES];
+
+    s->merge(s->pieces, s->n, gpt_bpe_pairs(s->t->bpe));
+    for (size_t i = 0; i < s->n; i++) {
+        size_t n = gpt_bpe_piece_ids(&s->pieces[i], ids);
+
+        check_token(s, s->waiting[i], ids, n);
+    }
+    s->n = 0;
+}
+
+static void add_waiting(struct whole_search *s, int32_t id)
+{
+    const struct gpt_str *token = &s->t->vocab.tokens[id];
+
+    if (s->n == GPT_BPE_MANY)
+        check_waiting(s);
+    gpt_bpe_piece_begin(&s->pieces[s->n], gpt_bpe_pairs(s->t->bpe),
+                        token->data, token->len);
+    s->waiting[s->n++] = id;
 }
 
 /* Finds the tokens that a piece may be as a whole and that merging does not
  * make. Most vocabularies have none; then no piece needs to be looked up, and
- * *any stays false. Of tokens with the same bytes only the one in the map
- * counts. */
+ * *any stays false. */
 static int find_whole(struct gpt_bytelevel *t, bool *any, struct gpt_err *err)
 {
+    struct whole_search s = {.t = t,
+                             .merge = gpt_bpe_many_of(gpt_cpu_isa())};
     struct gpt_bpe_scratch scratch = {.nodes = NULL};
     struct gpt_ids ids = {.data = NULL};
     int status = GPT_OK;
 
     for (int32_t id = 0; id < t->vocab.n; id++) {
         const struct gpt_str *token = &t->vocab.tokens[id];
-        bool merged;
 
         if (token->len == 0)
             continue;
-        GPT_TRY_GOTO(status, is_merged(t, id, &scratch, &ids, &merged, err),
-                     out);
-        if (merged ||
-            gpt_token_map_find(&t->map, token->data, token->len) != id)
+        if (token->len <= GPT_BPE_MANY_BYTES) {
+            add_waiting(&s, id);
             continue;
-        gpt_bpe_fix(t->bpe, id);
-        *any = true;
+        }
+        ids.len = 0;
+        GPT_TRY_GOTO(status, gpt_bpe_merge(t->bpe, &scratch, token->data,
+                                           token->len, &ids, err), out);
+        check_token(&s, id, ids.data, ids.len);
     }
+    check_waiting(&s);
+    *any = s.any;
 out:
     gpt_bpe_scratch_free(&scratch);
     gpt_free(ids.data);

@@ -25,9 +25,8 @@ enum gpt_piece_kind gpt_piece_wide_kind(const uint8_t *p, size_t len,
 /* Bytes of a contraction that p[0..len) starts with ("'re": 3), or 0. */
 size_t gpt_piece_contraction(const uint8_t *p, size_t len);
 
-/* GPT-2's pieces by an instruction set ("avx2", "avx512"); NULL where the build
- * or the processor lacks it. */
-gpt_cut_fn *gpt_cut_gpt2_of(const char *isa);
-gpt_cut_narrow_fn *gpt_cut_narrow_of(const char *isa);
+/* GPT-2's and StarCoder's pieces by an instruction set ("avx2", "avx512"); NULL
+ * where build or processor has not got it, and for other pre-tokenizers. */
+gpt_cut_fn *gpt_cut_gpt2_of(gpt_pretok_fn *pretok, const char *isa);
 
 #endif

@@ -1,7 +1,7 @@
-/* GPT-2's pieces by vectors: a window of 64 bytes that begins where a piece
- * begins is turned into bits, one a byte, for each kind of character; shifts of
- * these say where pieces begin, all of the window at once. Start at
- * cut_windows().
+/* GPT-2's pieces, and StarCoder's, by vectors: a window of 64 bytes that begins
+ * where a piece begins is turned into bits, one a byte, for each kind of
+ * character; shifts of these say where pieces begin, all of the window at once.
+ * Start at cut_windows().
  *
  * No state is carried from window to window. A window ends with the last
  * beginning of a piece that its own bytes settle, and the next window is loaded
@@ -24,11 +24,12 @@
 struct window {
     uint64_t letter, number, space, blank, quote, wide;
     uint64_t space2, space3;
+    uint64_t digits; /* first bytes of numbers */
     unsigned known; /* bytes whose kind is known */
     unsigned stop;  /* place of a character to stop at; GPT_WINDOW: none */
 };
 
-/* Fills in the bits of 64 bytes, all but space2 and space3. */
+/* Fills in the bits of 64 bytes, all but the last three. */
 typedef void classify_fn(const uint8_t *p, struct window *w);
 
 /* Looks up what is beyond ASCII, character by character. A character that the
@@ -54,7 +55,10 @@ static void add_wide(struct window *w, const uint8_t *p, size_t len,
             left = 0;
         }
         w->letter |= kind == GPT_PIECE_LETTER ? bits : 0;
-        w->number |= kind == GPT_PIECE_NUMBER ? bits : 0;
+        if (kind == GPT_PIECE_NUMBER) {
+            w->number |= bits;
+            w->digits |= (uint64_t)1 << at;
+        }
         if (kind == GPT_PIECE_SPACE) {
             w->space |= bits;
             w->space2 |= n == 2 ? (uint64_t)1 << at : 0;
@@ -88,19 +92,23 @@ static uint64_t cut_contractions(uint64_t begins, uint64_t quotes,
  * A run begins where its kind does and the byte before is of another kind,
  * unless that byte is U+0020, which begins the piece in its place. Spaces begin
  * a piece at their first byte, and again at the last one before something else,
- * because \s+(?!\S) leaves that one behind. */
+ * because \s+(?!\S) leaves that one behind. Where numbers are apart, a text
+ * ends before each of them and begins after it. */
 GPT_INLINE uint64_t piece_begins(const struct window *w, const uint8_t *p,
-                                 size_t len)
+                                 size_t len, bool apart)
 {
     uint64_t letter = w->letter, number = w->number, space = w->space;
     uint64_t other = gpt_low_bits(w->known) & ~(letter | number | space);
-    uint64_t ink = letter | number | other;
+    uint64_t ink = letter | other | (apart ? 0 : number);
     uint64_t narrow = space & ~(w->space2 | w->space2 << 1 | w->space3 |
                                 w->space3 << 1 | w->space3 << 2);
-    uint64_t begins = (letter & ~(letter << 1)) | (number & ~(number << 1)) |
-                      (other & ~(other << 1));
+    uint64_t begins = (letter & ~(letter << 1)) | (other & ~(other << 1));
 
+    if (!apart)
+        begins |= number & ~(number << 1);
     begins &= ~(w->blank << 1);
+    if (apart)
+        begins |= w->digits;
     /* taken here, where begins are those of runs: a quote with a blank before
      * it is no contraction */
     uint64_t quotes = begins & w->quote;
@@ -135,6 +143,7 @@ GPT_INLINE void load_window(struct window *w, const uint8_t *p, size_t len,
     } else {
         classify(p, w);
     }
+    w->digits = w->number;
     if (w->wide)
         add_wide(w, p, len, narrow);
 }
@@ -142,8 +151,10 @@ GPT_INLINE void load_window(struct window *w, const uint8_t *p, size_t len,
 /* `wide`: see gpt_cut_narrow_fn; NULL: do not stop. A window holds at most 64
  * pieces, so the room is asked for once a window and not once a piece. */
 GPT_INLINE size_t cut_windows(const char *text, size_t len, size_t *ends,
-                              size_t room, size_t *wide, classify_fn *classify)
+                              size_t room, size_t *wide, gpt_pretok_fn *pretok,
+                              classify_fn *classify)
 {
+    const bool apart = pretok == gpt_pretok_starcoder;
     size_t n = 0, at = 0;
 
     assert(room >= GPT_CUT_ROOM);
@@ -156,21 +167,22 @@ GPT_INLINE size_t cut_windows(const char *text, size_t len, size_t *ends,
             /* only a wide character at text[0] is cut here */
             if (at > 0)
                 break;
-            ends[n++] = at = gpt_pretok_gpt2(text, len);
+            ends[n++] = at = pretok(text, len);
             continue;
         }
-        size_t found = gpt_store_ends(piece_begins(&w, p, len - at) | 1, at,
-                                      ends + n);
-        n += found;
+        const uint64_t begins = piece_begins(&w, p, len - at, apart) | 1;
+
+        n += gpt_store_ends(begins, at, ends + n);
         if (w.stop < GPT_WINDOW) {
             *wide = at + w.stop;
             break;
         }
         if (w.known == len - at)
-            ends[n++] = len;
-        else if (found == 0) /* a piece longer than the window */
-            ends[n++] = at + gpt_pretok_gpt2(text + at, len - at);
-        at = ends[n - 1];
+            ends[n++] = at = len;
+        else if (begins == 1) /* a piece longer than the window */
+            ends[n++] = at += pretok(text + at, len - at);
+        else
+            at += gpt_last_bit(begins);
     }
     return n;
 }
@@ -199,14 +211,23 @@ static inline GPT_AVX2 void classify_avx2(const uint8_t *p, struct window *w)
 static GPT_AVX2 size_t cut_avx2(const char *text, size_t len, size_t *ends,
                                 size_t room)
 {
-    return cut_windows(text, len, ends, room, NULL, classify_avx2);
+    return cut_windows(text, len, ends, room, NULL, gpt_pretok_gpt2,
+                       classify_avx2);
+}
+
+static GPT_AVX2 size_t cut_starcoder_avx2(const char *text, size_t len,
+                                          size_t *ends, size_t room)
+{
+    return cut_windows(text, len, ends, room, NULL, gpt_pretok_starcoder,
+                       classify_avx2);
 }
 
 static GPT_AVX2 size_t cut_narrow_avx2(const char *text, size_t len,
                                        size_t *ends, size_t room, size_t *wide)
 {
     *wide = 0;
-    return cut_windows(text, len, ends, room, wide, classify_avx2);
+    return cut_windows(text, len, ends, room, wide, gpt_pretok_gpt2,
+                       classify_avx2);
 }
 
 static inline GPT_AVX512 void classify_avx512(const uint8_t *p,
@@ -226,7 +247,15 @@ static inline GPT_AVX512 void classify_avx512(const uint8_t *p,
 static GPT_AVX512 size_t cut_avx512(const char *text, size_t len, size_t *ends,
                                     size_t room)
 {
-    return cut_windows(text, len, ends, room, NULL, classify_avx512);
+    return cut_windows(text, len, ends, room, NULL, gpt_pretok_gpt2,
+                       classify_avx512);
+}
+
+static GPT_AVX512 size_t cut_starcoder_avx512(const char *text, size_t len,
+                                              size_t *ends, size_t room)
+{
+    return cut_windows(text, len, ends, room, NULL, gpt_pretok_starcoder,
+                       classify_avx512);
 }
 
 static GPT_AVX512 size_t cut_narrow_avx512(const char *text, size_t len,
@@ -234,55 +263,56 @@ static GPT_AVX512 size_t cut_narrow_avx512(const char *text, size_t len,
                                            size_t *wide)
 {
     *wide = 0;
-    return cut_windows(text, len, ends, room, wide, classify_avx512);
+    return cut_windows(text, len, ends, room, wide, gpt_pretok_gpt2,
+                       classify_avx512);
 }
 
 #else
 #define cut_avx2 NULL
 #define cut_avx512 NULL
+#define cut_starcoder_avx2 NULL
+#define cut_starcoder_avx512 NULL
 #define cut_narrow_avx2 NULL
 #define cut_narrow_avx512 NULL
 #endif
 
 static const struct form {
+    gpt_pretok_fn *pretok;
     const char *isa;
     gpt_cut_fn *cut;
     gpt_cut_narrow_fn *narrow;
 } forms[] = {
-    {"avx2", cut_avx2, cut_narrow_avx2},
-    {"avx512", cut_avx512, cut_narrow_avx512},
+    {gpt_pretok_gpt2, "avx2", cut_avx2, cut_narrow_avx2},
+    {gpt_pretok_gpt2, "avx512", cut_avx512, cut_narrow_avx512},
+    {gpt_pretok_starcoder, "avx2", cut_starcoder_avx2, NULL},
+    {gpt_pretok_starcoder, "avx512", cut_starcoder_avx512, NULL},
 };
 
-static const struct form *form_of(const char *isa)
+static const struct form *form_of(gpt_pretok_fn *pretok, const char *isa)
 {
     static const struct form none;
 
     for (size_t i = 0; i < GPT_COUNT(forms) && gpt_cpu_has(isa); i++)
-        if (strcmp(forms[i].isa, isa) == 0)
+        if (forms[i].pretok == pretok && strcmp(forms[i].isa, isa) == 0)
             return &forms[i];
     return &none;
 }
 
-gpt_cut_fn *gpt_cut_gpt2_of(const char *isa)
+gpt_cut_fn *gpt_cut_gpt2_of(gpt_pretok_fn *pretok, const char *isa)
 {
-    return form_of(isa)->cut;
-}
-
-gpt_cut_narrow_fn *gpt_cut_narrow_of(const char *isa)
-{
-    return form_of(isa)->narrow;
+    return form_of(pretok, isa)->cut;
 }
 
 /* Both are here and not with the table of pretok_table.c, so that a program
  * that only names pre-tokenizers links no vector form. */
 gpt_cut_fn *gpt_cut_like(gpt_pretok_fn *pretok)
 {
-    return pretok == gpt_pretok_gpt2
-               ? gpt_cut_gpt2_of(gpt_cpu_isa())
-               : gpt_cut_words_of(pretok, gpt_cpu_isa());
+    gpt_cut_fn *cut = gpt_cut_gpt2_of(pretok, gpt_cpu_isa());
+
+    return cut ? cut : gpt_cut_words_of(pretok, gpt_cpu_isa());
 }
 
 gpt_cut_narrow_fn *gpt_cut_narrow_like(gpt_pretok_fn *pretok)
 {
-    return pretok == gpt_pretok_gpt2 ? gpt_cut_narrow_of(gpt_cpu_isa()) : NULL;
+    return form_of(pretok, gpt_cpu_isa())->narrow;
 }

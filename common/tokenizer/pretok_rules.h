@@ -17,6 +17,7 @@ struct gpt_word_rules {
     bool slash;             /* after symbols '/' goes with the line ends */
     bool end_first;         /* spaces that end the text are one piece, even if
                              * there are line ends among them */
+    bool deepseek;          /* as gpt_pretok_deepseek3() has it; vectors only */
     unsigned word;          /* characters of a word, unless by_case */
     unsigned digits;        /* the most in a piece */
 };
@@ -36,6 +37,8 @@ RULES gpt_rules_o200k = {.by_case = true, .contraction_after = true,
                          .slash = true, .digits = 3};
 RULES gpt_rules_tekken = {.by_case = true, .slash = true, .digits = 1};
 RULES gpt_rules_megatron_v1 = {.word = GPT_CH_L, .digits = 1};
+RULES gpt_rules_deepseek3 = {
+    .deepseek = true, .word = GPT_CH_L | GPT_CH_M, .digits = 3};
 #undef RULES
 
 #define GPT_WORD_FAMILIES(X)                                                   \
@@ -46,6 +49,15 @@ RULES gpt_rules_megatron_v1 = {.word = GPT_CH_L, .digits = 1};
     X(o200k)                                                                   \
     X(tekken)                                                                  \
     X(megatron_v1)
+
+/* Those with a vector form in pretok_words_simd.c. */
+#define GPT_VECTOR_FAMILIES(X)                                                 \
+    GPT_WORD_FAMILIES(X)                                                       \
+    X(deepseek3)
+
+/* True for the characters, of n bytes each, that DeepSeek's second pattern
+ * isolates. */
+bool gpt_deepseek_cjk(const uint8_t *p, size_t n);
 
 /* Bytes of a contraction of any case that p[0..len) begins with, or 0. */
 size_t gpt_word_contraction(const uint8_t *p, size_t len);

@@ -2,9 +2,7 @@
  * isolates what it matches, the next sees only what lies between. A text that
  * ends for it is therefore a text that ends where an isolated character
  * begins. */
-#include "tokenizer/pretok.h"
-
-#include "tokenizer/pretok_chars.h"
+#include "tokenizer/pretok_rules.h"
 
 #include <assert.h>
 
@@ -49,7 +47,7 @@ struct inner {
 enum { OUTSIDE = 1 << 8 }; /* a bit beyond those of pretok_chars.h */
 
 /* [一-龥぀-ゟ゠-ヿ], three bytes each: U+4E00-9FA5, U+3040-30FF */
-static bool is_cjk(const uint8_t *p, size_t n)
+bool gpt_deepseek_cjk(const uint8_t *p, size_t n)
 {
     if (n != 3)
         return false;
@@ -64,7 +62,9 @@ static unsigned inner_at(const struct inner *t, size_t i, size_t *n)
     if (i == t->len)
         return OUTSIDE;
     unsigned c = gpt_ch_at(t->p + i, t->len - i, n);
-    return c & GPT_CH_N || is_cjk(t->p + i, *n) != t->cjk ? OUTSIDE : c;
+    if (c & GPT_CH_N || gpt_deepseek_cjk(t->p + i, *n) != t->cjk)
+        return OUTSIDE;
+    return c;
 }
 
 static size_t skip_inner(const struct inner *t, size_t i, unsigned classes)
@@ -137,7 +137,7 @@ size_t gpt_pretok_deepseek3(const char *text, size_t len)
             i += n;
         return i;
     }
-    t.cjk = is_cjk(t.p, n);
+    t.cjk = gpt_deepseek_cjk(t.p, n);
     end = match_third(&t, 0);
     if (end)
         return end;

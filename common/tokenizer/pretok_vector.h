@@ -20,15 +20,26 @@ static inline unsigned gpt_first_bit(uint64_t bits)
     return (unsigned)__builtin_ctzll(bits);
 }
 
+/* The place of the highest bit; bits != 0. */
+static inline unsigned gpt_last_bit(uint64_t bits)
+{
+    return 63 - (unsigned)__builtin_clzll(bits);
+}
+
 /* Writes base plus the place of every bit but the lowest, which is that of the
  * window's own beginning: where one piece begins the one before it ends.
- * Returns how many were written. */
+ * Returns how many were written. They are written by fours, as a loop's end is
+ * mispredicted less often then: up to GPT_WINDOW places are overwritten. */
 GPT_INLINE size_t gpt_store_ends(uint64_t begins, size_t base, size_t *ends)
 {
-    size_t n = 0;
+    const uint64_t top = (uint64_t)1 << (GPT_WINDOW - 1);
+    const size_t n = (size_t)__builtin_popcountll(begins) - 1;
 
-    for (begins &= begins - 1; begins; begins &= begins - 1)
-        ends[n++] = base + gpt_first_bit(begins);
+    for (size_t i = 0; i < n; i += 4)
+        for (size_t k = i; k < i + 4; k++) {
+            begins &= begins - 1;
+            ends[k] = base + gpt_first_bit(begins | top);
+        }
     return n;
 }
 

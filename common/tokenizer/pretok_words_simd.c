@@ -24,6 +24,8 @@ struct classes {
     uint64_t letter, number, space, other; /* one of them each */
     uint64_t line_end, blank, quote, slash, wide;
     uint64_t upper, lower, uncased; /* letters, by_case only */
+    uint64_t control;               /* of ASCII, deepseek only, as the next */
+    uint64_t cjk_word, cjk_other;   /* isolated: in no class but these */
     /* [i]: first bytes of the characters of i + 1 bytes */
     uint64_t space_of[LONGEST], other_of[LONGEST];
     unsigned known; /* bytes of which all this is known */
@@ -46,8 +48,12 @@ GPT_INLINE bool add_char(struct classes *c, const uint8_t *p, size_t len,
     const uint64_t all = gpt_low_bits((unsigned)*n) << at;
 
     if (at + *n > c->known || class & GPT_CH_N ||
-        (r->by_case && class & GPT_CH_M))
+        (r->by_case && class & GPT_CH_M) || (r->deepseek && class == 0))
         return false;
+    if (r->deepseek && gpt_deepseek_cjk(p + at, *n)) {
+        *(class & r->word ? &c->cjk_word : &c->cjk_other) |= all;
+        return true;
+    }
     if (class & (GPT_CH_L | r->word)) {
         c->letter |= all;
         c->uncased |= (class & both) == both ? all : 0;
@@ -89,6 +95,8 @@ GPT_INLINE void load_classes(struct classes *c, const uint8_t *p, size_t len,
     if (!whole)
         memcpy(tail, p, len);
     classify(whole ? p : tail, c);
+    if (r->deepseek && c->control & gpt_low_bits(c->known))
+        c->known = gpt_first_bit(c->control);
     const uint64_t known = gpt_low_bits(c->known);
     c->letter &= known;
     c->other = known & ~(c->letter | c->number | c->space | c->wide);
@@ -273,6 +281,32 @@ GPT_INLINE uint64_t piece_begins(const struct classes *c, const uint8_t *p,
     return begins & gpt_low_bits(certain(c, len, taken, r));
 }
 
+/* The same for DeepSeek's patterns: see match_third() of pretok_stages.c.
+ * Numbers and runs of Chinese or Japanese characters are texts of their own,
+ * and what lies between ends there: a space before them stays with its run. A
+ * symbol of ASCII that begins a piece takes the letters of ASCII after it, but
+ * no others. */
+GPT_INLINE uint64_t deepseek_begins(const struct classes *c, size_t len,
+                                    const struct gpt_word_rules *r)
+{
+    const uint64_t symbols = c->other & ~(c->other << 1) & ~(c->blank << 1);
+    const uint64_t taken = runs_from(
+        c->line_end & ~(c->line_end << 1) & c->other << 1, c->line_end);
+    const uint64_t space = c->space & ~taken, plain = space & ~c->line_end;
+    const uint64_t latin = c->letter & ~c->wide;
+    const uint64_t joined = (symbols & ~c->wide) << 1 & latin;
+    uint64_t begins = c->letter & ~(c->letter << 1) & ~joined &
+                      ~after(c->space_of, plain);
+
+    begins |= runs_from(joined, latin) << 1 & c->letter & ~latin;
+    begins |= symbols | numbers(c->number, r->digits);
+    begins |= (c->cjk_word & ~(c->cjk_word << 1)) |
+              (c->cjk_other & ~(c->cjk_other << 1));
+    begins |= (space & ~(space << 1)) | tails(space, c->line_end) |
+              (before(c->space_of, c->letter | c->other) & plain);
+    return begins & gpt_low_bits(certain(c, len, taken, r));
+}
+
 /* Each window begins with the last piece that the one before found, so its
  * first bit is set whatever it holds. */
 GPT_INLINE size_t cut_words(const char *text, size_t len, size_t *ends,
@@ -287,12 +321,14 @@ GPT_INLINE size_t cut_words(const char *text, size_t len, size_t *ends,
         struct classes c;
 
         load_classes(&c, p, len - at, r, classify);
-        size_t found = gpt_store_ends(piece_begins(&c, p, len - at, r) | 1, at,
-                                      ends + n);
-        n += found;
-        if (found == 0)
-            ends[n++] = at + pretok(text + at, len - at);
-        at = ends[n - 1];
+        const uint64_t begins = 1 | (r->deepseek
+                                         ? deepseek_begins(&c, len - at, r)
+                                         : piece_begins(&c, p, len - at, r));
+        n += gpt_store_ends(begins, at, ends + n);
+        if (begins == 1)
+            ends[n++] = at += pretok(text + at, len - at);
+        else
+            at += gpt_last_bit(begins);
     }
     return n;
 }
@@ -314,6 +350,8 @@ static inline GPT_AVX2 void classify_avx2(const uint8_t *p, struct classes *c)
     c->space = c->blank | gpt_range_bits(a, b, GPT_TOP('\r'),
                                          GPT_ABOVE('\t', '\r'));
     c->line_end = gpt_equal_bits(a, b, '\n') | gpt_equal_bits(a, b, '\r');
+    c->control = (gpt_range_bits(a, b, GPT_TOP(0x1F), GPT_ABOVE(0, 0x1F)) |
+                  gpt_equal_bits(a, b, 0x7F)) & ~c->space;
     c->quote = gpt_equal_bits(a, b, '\'');
     c->slash = gpt_equal_bits(a, b, '/');
     c->wide = gpt_bits_of(a, b);
@@ -332,6 +370,9 @@ static inline GPT_AVX512 void classify_avx512(const uint8_t *p,
     c->space = c->blank | gpt_range_mask(v, '\t', '\r');
     c->line_end = _mm512_cmpeq_epi8_mask(v, _mm512_set1_epi8('\n')) |
                   _mm512_cmpeq_epi8_mask(v, _mm512_set1_epi8('\r'));
+    c->control = (gpt_range_mask(v, 0, 0x1F) |
+                  _mm512_cmpeq_epi8_mask(v, _mm512_set1_epi8(0x7F))) &
+                 ~c->space;
     c->quote = _mm512_cmpeq_epi8_mask(v, _mm512_set1_epi8('\''));
     c->slash = _mm512_cmpeq_epi8_mask(v, _mm512_set1_epi8('/'));
     c->wide = _mm512_movepi8_mask(v);
@@ -352,7 +393,7 @@ static inline GPT_AVX512 void classify_avx512(const uint8_t *p,
         return cut_words(text, len, ends, room, &gpt_rules_##family,           \
                          gpt_pretok_##family, classify_avx512);                \
     }
-GPT_WORD_FAMILIES(FORMS)
+GPT_VECTOR_FAMILIES(FORMS)
 
 static const struct form {
     gpt_pretok_fn *pretok;
@@ -362,7 +403,7 @@ static const struct form {
 #define ROWS(family)                                                           \
     {gpt_pretok_##family, "avx2", family##_avx2},                              \
         {gpt_pretok_##family, "avx512", family##_avx512},
-    GPT_WORD_FAMILIES(ROWS)
+    GPT_VECTOR_FAMILIES(ROWS)
 };
 
 gpt_cut_fn *gpt_cut_words_of(gpt_pretok_fn *pretok, const char *isa)

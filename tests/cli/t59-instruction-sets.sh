@@ -1,5 +1,5 @@
 #!/bin/sh
-# Kernels pass their tests on the older processors that this one can play: with
+# Kernels and text pass their tests on the older processors that this one can play: with
 # fewer instructions for the library's own loops (GPT_CPU_ISA) and for oneDNN
 # (ONEDNN_MAX_CPU_ISA, which it reads itself, with products by oneDNN).
 # GPT_TEST_ISAS=all: models and
@@ -30,7 +30,7 @@ passes() { # NAME=value name command...
 # each set of its own; the machine's best set is what the unit tests use.
 products='kernels_bf16 kernels_matmul kernels_attn'
 own="$products kernels_dtype kernels_isa kernels_loss kernels_norm kernels_quant
-    kernels_variants model decode"
+    kernels_variants model decode jsonl bpe_encoder"
 if [ "${GPT_TEST_ISAS:-}" = all ]; then
     own="$own model_chunks model_parallel model_recompute generate step"
     products=$own

@@ -3,10 +3,11 @@
  * in the list. Source: Sennrich et al. 2016, section 3.2; the order is that of
  * Hugging Face tokenizers.
  *
- * The folder: this file merges one piece; seams.h says where a piece may be cut
- * before that; cache.h remembers pieces; wide.h has a shorter way for
- * characters of three bytes; encoder.h puts these together to encode a text.
- * train.h makes a vocabulary. */
+ * The folder: this file merges one piece, many.h short ones some at a time,
+ * both by the table of pairs.h; seams.h says where a piece may be cut before
+ * that; cache.h remembers pieces, late.h those of a text that it lacks; wide.h
+ * has a shorter way for characters of three bytes; encoder.h puts these
+ * together to encode a text. train.h makes a vocabulary. */
 #ifndef GPT_TOKENIZER_BPE_BPE_H
 #define GPT_TOKENIZER_BPE_BPE_H
 
@@ -17,6 +18,7 @@
 
 /* The merges, ready to be looked up; shared by threads, never written. */
 struct gpt_bpe;
+struct gpt_pairs;
 
 /* GPT_EDATA when a pair is merged twice; `merge_file` names it. */
 int gpt_bpe_open(struct gpt_bpe **bpe, const struct gpt_vocab *v,
@@ -25,6 +27,9 @@ void gpt_bpe_close(struct gpt_bpe *bpe);
 
 /* Bytes of a token. */
 size_t gpt_bpe_token_len(const struct gpt_bpe *bpe, int32_t id);
+
+/* The ranks of pairs, for many.h. */
+const struct gpt_pairs *gpt_bpe_pairs(const struct gpt_bpe *bpe);
 
 /* Where a piece may be cut and the parts merged apart. */
 const struct gpt_seams *gpt_bpe_seams(const struct gpt_bpe *bpe);

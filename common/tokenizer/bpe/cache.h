@@ -91,6 +91,11 @@ static inline struct gpt_cache_key gpt_cache_key_at_end(const char *piece,
     return gpt_cache_key(copy, len);
 }
 
+static inline size_t gpt_cache_key_len(struct gpt_cache_key key)
+{
+    return (size_t)(key.word[1] >> 56);
+}
+
 static inline struct gpt_cache_line *
 gpt_cache_find(const struct gpt_cache *c, struct gpt_cache_key key)
 {

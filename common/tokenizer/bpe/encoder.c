@@ -17,6 +17,7 @@
  * What no cache knows is merged by bpe.h, and its ids are put there. */
 #include "tokenizer/bpe/encoder.h"
 
+#include "base/cpu.h"
 #include "tokenizer/token_map.h"
 
 #include <assert.h>
@@ -66,12 +67,16 @@ int gpt_bpe_encoder_open(struct gpt_bpe_encoder *e,
     *e = (struct gpt_bpe_encoder){.model = model,
                                   .cut = gpt_cut_like(model->pretok)};
     GPT_TRY(gpt_cache_open(&e->cache, err));
+    GPT_TRY(gpt_new(&e->late, 1, sizeof(*e->late), "an encoder", err));
+    e->late->pairs = gpt_bpe_pairs(model->bpe);
+    e->late->merge = gpt_bpe_many_of(gpt_cpu_isa());
     return open_wide(e, err);
 }
 
 void gpt_bpe_encoder_close(struct gpt_bpe_encoder *e)
 {
     gpt_cache_close(&e->cache);
+    gpt_free(e->late);
     gpt_wide_close(&e->wide);
     gpt_bpe_scratch_free(&e->scratch);
 }
@@ -273,13 +278,29 @@ static int encode_windows(struct gpt_bpe_encoder *e, const char *part,
     return GPT_OK;
 }
 
+/* Encodes a short part of a batch that is not in its line: one of ASCII that is
+ * new is merged later, beside others. */
+static int encode_new(struct gpt_bpe_encoder *e, const char *part, size_t len,
+                      const struct probe *probe, struct gpt_ids *ids,
+                      struct gpt_err *err)
+{
+    size_t n;
+
+    if (e->model->whole || !gpt_cache_is_ascii(probe->key))
+        return encode_short(e, part, len, probe, ids, err);
+    const int32_t *known =
+        gpt_cache_get_many(&e->cache, probe->line, probe->key, &n);
+    return n ? gpt_ids_add(ids, known, n, err)
+             : gpt_late_add(e->late, &e->cache, part, probe->key, ids, err);
+}
+
 /* Encodes a part that its line does not know. */
 static int encode_other(struct gpt_bpe_encoder *e, const char *part,
                         size_t len, const struct probe *probe,
                         struct gpt_ids *ids, struct gpt_err *err)
 {
     if (len <= GPT_CACHE_SHORT)
-        return encode_short(e, part, len, probe, ids, err);
+        return encode_new(e, part, len, probe, ids, err);
     if (len <= GPT_CACHE_LONG)
         return encode_kept(e, (uint32_t)probe->key.word[0], part, len, ids,
                            err);
@@ -501,6 +522,7 @@ int gpt_bpe_encode(struct gpt_bpe_encoder *e, const char *text, size_t len,
     b.text = text;
     b.len = len;
     b.begin = b.n = 0;
+    gpt_late_clear(e->late); /* a call that failed may have left some */
     for (size_t at = 0; at < len;) {
         if (e->narrow && is_wide(text + at, len - at))
             GPT_TRY(encode_wide(e, &b, &at, ids, err));
@@ -511,5 +533,7 @@ int gpt_bpe_encode(struct gpt_bpe_encoder *e, const char *text, size_t len,
         GPT_TRY(add_pieces(e, &b, at, ends, n, ids, err));
         at += ends[n - 1];
     }
-    return write_batch(e, &b, ids, err);
+    GPT_TRY(write_batch(e, &b, ids, err));
+    gpt_late_settle(e->late, &e->cache, ids);
+    return GPT_OK;
 }

@@ -6,7 +6,7 @@
 #define GPT_TOKENIZER_BPE_ENCODER_H
 
 #include "tokenizer/bpe/bpe.h"
-#include "tokenizer/bpe/cache.h"
+#include "tokenizer/bpe/late.h"
 #include "tokenizer/bpe/wide.h"
 #include "tokenizer/pretok.h"
 
@@ -26,6 +26,7 @@ struct gpt_bpe_encoder {
     gpt_cut_narrow_fn *narrow; /* that form while `wide` is in use, or NULL */
     struct gpt_wide wide;
     struct gpt_cache cache;
+    struct gpt_late *late;
     struct gpt_bpe_scratch scratch;
 };
 
