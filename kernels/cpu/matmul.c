@@ -1,10 +1,12 @@
-/* Matrix products with their epilogues, in six ways. Start at cpu_matmul().
+/* Matrix products with their epilogues, in seven ways. Start at cpu_matmul().
  *
  *   few rows   (m <= 16, b stored (N, K)): generation at small batches. Each
  *              row of b is read once; the speed is that of memory. A row of c
  *              does not depend on the others, not even in rounding.
  *   oneDNN     blocks of c, each one product in one thread (library.c).
  *   portable   the same blocks by tiles of isa/gemm.c (tiles.c).
+ *   weights    many rows, b stored (N, K): each row of b is packed once for
+ *              these tiles (tiles.c).
  *   pairs      bf16 by instructions that multiply pairs of it (pairs.c).
  *   quant      with weights in fewer bits, by these (quant.c).
  *   fp8        factors rounded to eight bits, by these (fp8.c).
@@ -246,14 +248,6 @@ static void multiply_few_rows(struct gpt_queue *q, const struct cpu_product *p)
 
 /* ---- the operation ---- */
 
-void cpu_multiply_floats(struct gpt_queue *q, const struct cpu_product *whole)
-{
-    struct cpu_product p = *whole;
-
-    assert(!p.ta && p.tb && !p.narrow);
-    multiply_blocks(q, &p, cpu_use_dnnl && p.sums != GPT_SUMS_MANY);
-}
-
 /* oneDNN (2.6) multiplies blocks of this size without packing them, which with
  * a transposed `a` whose rows are a multiple of 4 KiB apart takes twice as long
  * (F = 3072, AVX2: 38 against 83 GFLOP/s a core of the tiles here). And it
@@ -318,6 +312,8 @@ void cpu_matmul(struct gpt_queue *q, const struct gpt_matmul *op)
         multiply_few_rows(q, &p);
     else if (narrow && cpu_pairs && p.k > 0)
         cpu_multiply_pairs(q, &p);
+    else if (!narrow && !p.c16 && !p.ta && p.tb && !by_library(op))
+        cpu_multiply_weights(q, &p, NULL);
     else
         multiply_blocks(q, &p, by_library(op));
 }

@@ -59,8 +59,10 @@ void cpu_finish_block(const struct cpu_product *block);
 /* All of a product of bf16, by the instructions of cpu_pairs. */
 void cpu_multiply_pairs(struct gpt_queue *q, const struct cpu_product *whole);
 
-/* All of a product of floats, tb, with many rows: oneDNN or tiles. */
-void cpu_multiply_floats(struct gpt_queue *q, const struct cpu_product *whole);
+/* All of a product of floats, tb, with many rows, by tiles; b is w, or where w
+ * is NULL, floats (tiles.c). */
+void cpu_multiply_weights(struct gpt_queue *q, const struct cpu_product *whole,
+                          const struct gpt_quant *w);
 
 /* Whether few rows are to be summed as they are alone. */
 bool cpu_has_few_rows(const struct cpu_product *whole);

@@ -1,11 +1,13 @@
 /* Products with weights in fewer bits (struct gpt_quant), for generation. Start
  * at cpu_multiply_quant(). With few rows weights are read once, as they are: by
  * tiles where the processor has them (few/), else by the dots of isa/gemv.c.
- * With many rows, too, tiles take them as they are (many/). Else they are
- * widened, a strip at a time, for the products of floats; or where the
- * processor multiplies pairs of bf16, they become bf16, which holds bytes
- * exactly, and inputs become sums of two numbers of bf16: 16 bits of 24. */
+ * With many rows, too, instructions for fewer bits take them as they are
+ * (many/). Else they are widened as they are packed for products of floats
+ * (tiles.c); or where tiles multiply pairs of bf16, they become bf16, which
+ * holds bytes exactly, and inputs become sums of two numbers of bf16: 16 bits
+ * of 24. */
 #include "cpu/few/few.h"
+#include "cpu/many/many.h"
 #include "cpu/pair/pair.h"
 #include "cpu/product.h"
 
@@ -151,9 +153,9 @@ static void multiply_few(const struct cpu_product *p, const struct gpt_quant *w,
     cpu_finish_block(&part);
 }
 
-/* ---- many rows, as floats ---- */
+/* ---- many rows, by pairs ---- */
 
-/* Rows of weights at a time: their floats stay in the third cache, and are
+/* Rows of weights at a time: their bf16 stays in the third cache, and is
  * written and read again there. Products of this width are as fast as wider
  * ones. */
 enum { WIDE = 4 * CPU_BN };
@@ -169,25 +171,6 @@ static struct cpu_product columns_of(const struct cpu_product *p, int64_t n0)
     part.aux = p->aux ? (float *)p->aux + n0 : NULL;
     return part;
 }
-
-static void multiply_widened(struct gpt_queue *q, const struct cpu_product *p,
-                             const struct gpt_quant *w)
-{
-    int64_t most = p->n < WIDE ? p->n : WIDE;
-    float *room = cpu_wide(q, (size_t)(most * p->k));
-
-    for (int64_t n0 = 0; room && n0 < p->n; n0 += WIDE) {
-        struct cpu_product part = columns_of(p, n0);
-
-#pragma omp parallel for schedule(static)
-        for (int64_t i = 0; i < part.n; i++)
-            cpu_quant_row(room + i * p->k, w, n0 + i, 0, p->k, p->k);
-        part.b = room;
-        cpu_multiply_floats(q, &part);
-    }
-}
-
-/* ---- many rows, by pairs ---- */
 
 /* a = high + low + at most 2^-17 of itself: all first parts, then the others,
  * so that one product of twice the rows reads and packs the weights once. */
@@ -263,7 +246,8 @@ static void join_rows(const struct cpu_product *part, const float *sums,
 }
 
 /* Products of bf16 in place of those of floats: half of their rate, or a third
- * where weights have two parts, which is still several times that of floats. */
+ * where weights have two parts, which with tiles is still several times that of
+ * floats. */
 static void multiply_split(struct gpt_queue *q, const struct cpu_product *p,
                            const struct gpt_quant *w)
 {
@@ -317,10 +301,10 @@ void cpu_multiply_quant(struct gpt_queue *q, const struct cpu_product *p,
     if (!cpu_has_few_rows(p)) {
         if (cpu_can_many(p, w))
             cpu_multiply_many(q, p, w);
-        else if (cpu_pairs && p->k > 0)
+        else if (cpu_many && cpu_many->takes_bf16 && p->k > 0)
             multiply_split(q, p, w);
         else
-            multiply_widened(q, p, w);
+            cpu_multiply_weights(q, p, w);
         return;
     }
     if (by_tiles(p, w)) {

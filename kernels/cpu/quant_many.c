@@ -10,10 +10,6 @@
 #include <assert.h>
 #include <omp.h>
 
-/* A packed block of weights: at most so many panels, of so many chunks of k. A
- * second cache holds it with a panel of inputs, and their results. */
-enum { MOST = 12, GROUP = 48 };
-static_assert(GROUP * MANY_CHUNK <= MANY_MOST_BYTES, "sums of 32 bits");
 /* Items a thread: cores of one machine differ in speed from moment to moment.
  * Panels of a block below which reading the inputs costs more than that. */
 enum { TURNS = 4, SMALL = 6 };
@@ -33,27 +29,28 @@ struct plan {
 bool cpu_can_many(const struct cpu_product *p, const struct gpt_quant *w)
 {
     /* pairs of bytes are packed together */
-    const bool fits = w->type == GPT_BF16 ||
-                      (w->type == GPT_I8 && !w->group && p->k % 2 == 0);
-
-    return cpu_many && fits && p->m > 0 && p->n > 0 && p->k > 0;
+    if (!cpu_many || p->m == 0 || p->n == 0 || p->k == 0)
+        return false;
+    return w->type == GPT_BF16 ? cpu_many->takes_bf16
+                               : !w->group && p->k % 2 == 0;
 }
 
 /* Where a product has fewer columns than threads can share, they share rows,
  * too. */
 static void plan_items(struct plan *l, int64_t threads)
 {
-    const int64_t chunks = cpu_many_chunks(&l->in);
+    const int64_t chunks = cpu_many_chunks(&l->in), most = cpu_many->most;
     int64_t block = gpt_ceil_div(l->column_panels, TURNS * threads);
 
-    block = block < SMALL ? SMALL : block < MOST ? block : MOST;
+    assert(cpu_many->group * MANY_CHUNK <= MANY_MOST_BYTES);
+    block = block < SMALL ? SMALL : block < most ? block : most;
     l->blocks = gpt_ceil_div(l->column_panels, block);
     l->block = gpt_ceil_div(l->column_panels, l->blocks);
     l->blocks = gpt_ceil_div(l->column_panels, l->block);
     l->ranges = l->blocks < threads ? gpt_ceil_div(threads, l->blocks) : 1;
     l->range = gpt_ceil_div(l->row_panels, l->ranges);
     l->ranges = gpt_ceil_div(l->row_panels, l->range);
-    l->group = gpt_ceil_div(chunks, gpt_ceil_div(chunks, GROUP));
+    l->group = gpt_ceil_div(chunks, gpt_ceil_div(chunks, cpu_many->group));
 }
 
 /* Bytes of a thread's block. */
@@ -168,7 +165,8 @@ static void multiply_items(struct plan *l, char *packed)
 {
     int64_t i = take_item(l);
 
-    cpu_pairs->begin();
+    if (cpu_pairs)
+        cpu_pairs->begin();
     while (i < l->blocks * l->ranges) {
         const int64_t next = take_item(l);
         const struct cpu_many_block then = block_of(l, next, 0);
@@ -177,7 +175,8 @@ static void multiply_items(struct plan *l, char *packed)
                       packed);
         i = next;
     }
-    cpu_pairs->end();
+    if (cpu_pairs)
+        cpu_pairs->end();
 }
 
 void cpu_multiply_many(struct gpt_queue *q, const struct cpu_product *p,

@@ -62,8 +62,9 @@ static void input_errors(const struct product *p, double *part, double *whole)
     const bool one_scale = p->quant.type == GPT_I8 && !p->quant.group;
     /* pairs of bytes are packed together */
     const bool fixed = one_scale && (few || (cpu_many && p->op.k % 2 == 0));
+    const bool tiles = cpu_many && cpu_many->takes_bf16;
 
-    *part = few || fixed ? 0 : 0x1p-16;
+    *part = few || fixed || !tiles ? 0 : 0x1p-16;
     *whole = !fixed ? 0 : few ? 0x1p-27 : 0x1p-22;
 }
 
@@ -209,11 +210,13 @@ static const struct {
 } forms[] = {{GPT_BF16, 0}, {GPT_I8, 0}, {GPT_I8, 32}};
 
 /* Prompts: rows longer than what many/ packs at a time, up to those whose sums
- * of bytes would not fit into 32 bits. */
+ * of bytes would not fit into 32 bits; and more rows than are packed at once.
+ */
 static void long_rows(void)
 {
     static const int64_t sizes[][3] = {
-        {33, 37, 1537}, {65, 37, 3074}, {17, 37, 6200}, {17, 2, 140000}};
+        {33, 37, 1537}, {65, 37, 3074}, {17, 37, 6200}, {17, 2, 140000},
+        {300, 2, 14600}, {601, 70, 300}};
 
     for (size_t f = 0; f < GPT_COUNT(forms); f++)
         for (size_t i = 0; i < GPT_COUNT(sizes); i++)

@@ -38,8 +38,10 @@ whole_tile(const struct cpu_tile *t, int64_t a_row, int64_t a_col)
     int64_t ldc = t->ldc;
     bool add = t->add;
 
-    for (int i = 0; i < MR; i++) /* comes while the sums run */
+    for (int i = 0; i < MR; i++) { /* comes while the sums run */
         __builtin_prefetch(c + i * ldc, 1);
+        __builtin_prefetch(c + i * ldc + NR - 1, 1);
+    }
     sum_tile(t, a_row, a_col, NULL, acc);
     if (add)
 #pragma GCC unroll 16

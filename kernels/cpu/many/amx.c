@@ -4,10 +4,7 @@
  *
  * TDPBF16PS takes subnormal numbers for zero: what is lost of an input is below
  * 2^-126. */
-#include "base/num.h"
-#include "cpu/many/many.h"
-#include "cpu/pair/pack.h"
-#include "cpu/pair/rows.h"
+#include "cpu/many/panel.h"
 #include "cpu/pair/tiles.h"
 
 #include <immintrin.h>
@@ -15,33 +12,6 @@
 enum { TILE_BYTES = MANY_TILES / 2 };
 
 /* ---- inputs ---- */
-
-/* Bytes of 16 whole numbers. The first one has the sign; the others count up
- * from it, without a sign. */
-static inline void put_digits(char *to, int64_t apart, __m512i x)
-{
-    const __m128i digits[] = {_mm512_cvtepi32_epi8(_mm512_srai_epi32(x, 16)),
-                              _mm512_cvtepi32_epi8(_mm512_srai_epi32(x, 8)),
-                              _mm512_cvtepi32_epi8(x)};
-
-    for (int64_t part = 0; part < 3; part++)
-        _mm_store_si128((__m128i *)(void *)(to + part * apart), digits[part]);
-}
-
-/* A chunk of a row, of which n floats are left; its parts lie `apart`. */
-static inline void put_bytes(char *to, int64_t apart, const float *x, int64_t n,
-                             float unit)
-{
-    /* units are powers of two: only what comes after three digits is rounded */
-    const __m512 factor = _mm512_set1_ps(65536 / unit);
-
-    for (int64_t l = 0; l < MANY_CHUNK; l += 16) {
-        const __m512 v = _mm512_maskz_loadu_ps(lanes_of(n - l), x + l);
-
-        put_digits(to + l, apart,
-                   _mm512_cvtps_epi32(_mm512_mul_ps(v, factor)));
-    }
-}
 
 /* Both parts of 32 floats, of which there are n. What the first part leaves of
  * a float is exact; the second part rounds that to its 8 bits. */
@@ -60,62 +30,20 @@ static inline void put_parts(char *to, const float *x, int64_t n)
                        (__m512i)_mm512_cvtne2ps_pbh(rest_b, rest_a));
 }
 
-static void measure_row(const struct cpu_many_inputs *in, int64_t row)
+static void put_chunk(const struct cpu_many_inputs *in, char *to,
+                      const float *x, int64_t k, int64_t c, float unit)
 {
-    in->units[row] = unit_of(in->x + row * in->ldx, in->k);
+    if (in->bytes)
+        put_bytes(to + c * MANY_TILES, cpu_many_chunks(in) * MANY_TILES,
+                  x + 64 * c, k - 64 * c, unit, 0);
+    else
+        put_parts(to + 2 * c * MANY_TILES, x + 32 * c, k - 32 * c);
 }
 
-/* Rows of tiles are 64 bytes of one row of inputs: a row is written from chunk
- * to chunk, in the order in which its floats are read. A panel at the end of
- * the matrix has rows of zeros: they cost what others do, and their sums go
- * nowhere. */
 static void pack_inputs(const struct cpu_many_inputs *in, int64_t panel,
                         int64_t begin, int64_t end)
 {
-    const int64_t first = panel * MANY_SIDE;
-    const int64_t part = cpu_many_chunks(in) * MANY_TILES;
-    char *to = in->packed + panel * cpu_many_panel(in);
-
-    for (int64_t r = 0; r < MANY_SIDE; r++, to += MANY_CHUNK) {
-        const bool there = first + r < in->m;
-        const float *x = in->x + (there ? first + r : 0) * in->ldx;
-        const float unit = there && in->bytes ? in->units[first + r] : 1;
-        const int64_t k = there ? in->k : 0;
-
-        for (int64_t c = begin; c < end; c++)
-            if (in->bytes)
-                put_bytes(to + c * MANY_TILES, part, x + 64 * c, k - 64 * c,
-                          unit);
-            else
-                put_parts(to + 2 * c * MANY_TILES, x + 32 * c, k - 32 * c);
-    }
-}
-
-/* ---- weights ---- */
-
-/* Rows of bytes are packed like rows of half as many numbers of bf16: four
- * bytes stay together in either case. */
-static void pack_weights(const struct cpu_many_block *b)
-{
-    const struct cpu_many_inputs *in = b->in;
-    const int64_t row = in->bytes ? in->k / 2 : in->k;
-    const int64_t at = b->begin * PAIR_CHUNK, most = b->chunks * PAIR_CHUNK;
-
-    for (int64_t j = 0; j < b->columns; j += MANY_SIDE) {
-        const char *from = b->values + 2 * ((b->first + j) * row + at);
-        const struct cpu_pair_band band = {
-            .from = (const uint16_t *)(const void *)from,
-            .ld = row,
-            .rows = b->columns - j < MANY_SIDE ? b->columns - j : MANY_SIDE,
-            .columns = row - at < most ? row - at : most,
-            .to = (uint16_t *)(void *)(b->packed +
-                                       j / MANY_SIDE * b->chunks * MANY_TILES),
-            .step = PAIR_VALUES,
-            .along_k = true,
-            .for_a = false};
-
-        pack_band(&band);
-    }
+    pack_panel(in, panel, begin, end, put_chunk);
 }
 
 /* ---- sums ---- */
@@ -126,27 +54,11 @@ struct beside {
     struct cpu_many_ahead *weights, inputs, y;
 };
 
-/* A few lines at a time, to the second cache: a burst would hold up the loads
- * of tiles, and lines that come to the first cache early would drive tiles out.
- */
-static inline void fetch(struct cpu_many_ahead *a)
-{
-    for (int64_t n = a->step; n > 0 && a->rows > 0; n--) {
-        __builtin_prefetch(a->mem + a->at, 0, 2);
-        a->at += 64;
-        if (a->at < a->width)
-            continue;
-        a->at = 0;
-        a->mem += a->ld;
-        a->rows--;
-    }
-}
-
 static inline void fetch_all(struct beside *to)
 {
-    fetch(to->weights);
-    fetch(&to->inputs);
-    fetch(&to->y);
+    cpu_many_fetch(to->weights);
+    cpu_many_fetch(&to->inputs);
+    cpu_many_fetch(&to->y);
 }
 
 static inline void begin_sums(void)
@@ -243,66 +155,7 @@ static void sum_bytes(const struct cpu_many_block *b, const char *a,
     SUM_BYTES(TILE_DOT_DIGITS);
 }
 
-/* ---- results ---- */
-
-/* Where 32 x 32 sums go. */
-struct place {
-    const struct cpu_many_block *b;
-    float *y;
-    int64_t ldy, row, rows, column, columns;
-    bool add;
-};
-
-/* Sixteen sums of the parts of a row of inputs, the smallest first. */
-static inline __m512 joined(const float *sums, float unit)
-{
-    const __m512 base = _mm512_set1_ps(1 / 256.0F);
-    const int32_t *whole = (const int32_t *)(const void *)sums;
-    __m512 v = _mm512_setzero_ps();
-
-    for (int part = 2; part >= 0; part--)
-        v = _mm512_fmadd_ps(
-            v, part == 2 ? _mm512_setzero_ps() : base,
-            _mm512_cvtepi32_ps(_mm512_load_si512(
-                whole + part * MANY_SIDE * MANY_SIDE)));
-    return _mm512_mul_ps(v, _mm512_set1_ps(unit));
-}
-
-/* The edges of the matrix: rows that are not there are left out, and columns by
- * the mask of lanes. The unit of bytes is a power of two: only the scale's
- * product is rounded. */
-static inline void put_sixteen(const struct place *p, const float *sums,
-                               int64_t at)
-{
-    const __mmask16 lanes = lanes_of(p->columns - at);
-    const bool bytes = p->b->in->bytes;
-    __m512 scale = _mm512_set1_ps(1), old = _mm512_setzero_ps(), v;
-
-    if (lanes == 0)
-        return;
-    if (bytes)
-        scale = wide(_mm256_maskz_loadu_epi16(
-            lanes, p->b->scales + p->b->first + p->column + at));
-    for (int64_t r = 0; r < p->rows; r++) {
-        float *y = p->y + r * p->ldy + p->column + at;
-
-        if (bytes)
-            v = joined(sums + r * MANY_SIDE + at,
-                       p->b->in->units[p->row + r]);
-        else
-            v = _mm512_load_ps(sums + r * MANY_SIDE + at);
-        if (p->add)
-            old = _mm512_maskz_loadu_ps(lanes, y);
-        _mm512_mask_storeu_ps(y, lanes, times(v, scale, p->add, old));
-    }
-}
-
-/* The block's chunks of a panel of inputs. */
-static const char *inputs_at(const struct cpu_many_block *b, int64_t panel)
-{
-    return b->in->packed + panel * cpu_many_panel(b->in) +
-           b->begin * (b->in->bytes ? 1 : 2) * MANY_TILES;
-}
+/* ---- panels ---- */
 
 static struct beside beside_of(struct cpu_many_block *b, int64_t panel)
 {
@@ -346,5 +199,11 @@ static void multiply_panel(struct cpu_many_block *b, int64_t panel, float *y,
     }
 }
 
-const struct cpu_many cpu_many_amx = {measure_row, pack_inputs, pack_weights,
-                                      multiply_panel};
+const struct cpu_many cpu_many_amx = {
+    .takes_bf16 = true,
+    .most = 12,
+    .group = 48,
+    .measure = measure_row,
+    .pack_inputs = pack_inputs,
+    .pack_weights = pack_weights,
+    .multiply = multiply_panel};

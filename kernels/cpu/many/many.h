@@ -1,12 +1,13 @@
 /* Products of many rows of floats (prompts) with weights in fewer bits, at the
  * speed of the instructions that multiply them. One file of this folder an
  * instruction set, reached through cpu_many; quant_many.c cuts products into
- * what it multiplies. Nothing in here knows of threads.
+ * what it multiplies, and panel.h is what they share. Nothing in here knows of
+ * threads.
  *
  * Weights are factors as they are stored. Inputs become parts, which such
  * factors are multiplied with:
- *   bf16   a float is the sum of two numbers of bf16, which hold 16 of its 24
- *          bits. Products are exact, and sums are those of floats.
+ *   bf16   (AMX alone) a float is the sum of two numbers of bf16, which hold 16
+ *          of its 24 bits. Products are exact, and sums are those of floats.
  *   int8   a float is three bytes, the digits of a fixed point of its row: off
  *          by up to 2^-22 of the row's largest. Sums of products of bytes are
  *          exact in a block, and rounded when they become floats.
@@ -67,6 +68,22 @@ cpu_many_ahead_of(const void *mem, int64_t ld, int64_t width, int64_t rows,
         .step = gpt_ceil_div(gpt_ceil_div(width, 64) * rows, turns)};
 }
 
+/* A few lines at a time, to the second cache: a burst would hold up the loads
+ * of tiles, and lines that come to the first cache early would drive tiles out.
+ */
+static inline void cpu_many_fetch(struct cpu_many_ahead *a)
+{
+    for (int64_t n = a->step; n > 0 && a->rows > 0; n--) {
+        __builtin_prefetch(a->mem + a->at, 0, 2);
+        a->at += 64;
+        if (a->at < a->width)
+            continue;
+        a->at = 0;
+        a->mem += a->ld;
+        a->rows--;
+    }
+}
+
 /* Chunks begin.. of k of panels of weights side by side: `columns` columns of
  * the product from `first` on. */
 struct cpu_many_block {
@@ -85,6 +102,10 @@ static inline int64_t cpu_many_turns(const struct cpu_many_block *b)
 }
 
 struct cpu_many {
+    bool takes_bf16; /* weights of bf16, too */
+    /* A packed block of weights has at most so many panels, of so many chunks:
+     * a second cache holds it with a panel of inputs, and their results. */
+    int64_t most, group;
     /* finds a row's unit; before it is packed, where weights are bytes */
     void (*measure)(const struct cpu_many_inputs *in, int64_t row);
     /* chunks begin..end of 32 rows of inputs from row 32 * panel on */
@@ -93,12 +114,12 @@ struct cpu_many {
     void (*pack_weights)(const struct cpu_many_block *block);
     /* Those inputs times a packed block, over its chunks: y (rows, columns),
      * ldy floats apart; add: y += instead of y =. Between begin() and end() of
-     * the same set's cpu_pairs. */
+     * the same set's cpu_pairs, if it has one. */
     void (*multiply)(struct cpu_many_block *block, int64_t panel, float *y,
                      int64_t ldy, bool add);
 };
 
-extern const struct cpu_many cpu_many_amx;
+extern const struct cpu_many cpu_many_amx, cpu_many_avx512vnni;
 extern const struct cpu_many *cpu_many; /* or NULL: see quant.c */
 
 #endif
