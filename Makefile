@@ -49,7 +49,8 @@ MATHS = -ffp-contract=off -fno-math-errno -fno-trapping-math
 ALL_CPPFLAGS = -D_GNU_SOURCE -DGPT_VERSION='"$(VERSION)"' \
                -DGPT_DATADIR='"$(DATADIR)"' \
                -Icommon -Ikernels -I. $(FEATURES) $(CPPFLAGS) \
-               $(patsubst %,-DGPT_HAVE_ISA_%=1,$(ISAS) $(pairs))
+               $(patsubst %,-DGPT_HAVE_ISA_%=1,$(ISAS) $(pairs) \
+                 $(filter avx512vnni,$(few)))
 ALL_CFLAGS = -std=c11 -fopenmp $(WARN) $(HARDEN) $(MATHS) $(CFLAGS) $(SANITIZE)
 # Gloo is C++: one file behind common/parallel/gloo.h.
 ALL_CXXFLAGS = -std=c++17 -Wall -Wextra -Wshadow -Wundef $(HARDEN) $(CFLAGS) \
@@ -68,12 +69,15 @@ parity_src := $(wildcard tests/parity/*.c)
 
 cmd_obj := $(cmd_src:%.c=$(BUILD)/%.o)
 lib_obj := $(lib_src:%.c=$(BUILD)/%.o) $(CXX_SRC:%.cc=$(BUILD)/%.o)
-# ISAS= on the command line leaves machine code out, that of PAIRS included.
+# ISAS= on the command line leaves machine code out, that of PAIRS and FEW
+# included.
 isas = base $(ISAS)
 pairs = $(if $(filter avx512,$(ISAS)),$(PAIRS))
+few = $(if $(filter avx512,$(ISAS)),$(FEW))
 isa_obj := $(foreach i,$(isas),$(isa_src:%.c=$(BUILD)/%.$(i).o)) \
            $(pairs:%=$(BUILD)/kernels/cpu/pair/%.o) \
-           $(foreach d,few many,$(patsubst %,$(BUILD)/kernels/cpu/$d/%.o,$(filter amx,$(pairs))))
+           $(few:%=$(BUILD)/kernels/cpu/few/%.o) \
+           $(patsubst %,$(BUILD)/kernels/cpu/many/%.o,$(filter amx,$(pairs)))
 lib := $(BUILD)/libgpt.a
 cmd_lib := $(BUILD)/libcmd.a
 libs := $(cmd_lib) $(lib)
@@ -135,6 +139,7 @@ $(foreach i,$(isas),$(eval $(call isa_rule,$(i))))
 
 # Products of bf16, of few rows and of many: a file an instruction set.
 pair_flags_avx512bf16 = -mavx512bf16
+pair_flags_avx512vnni = -mavx512vnni
 pair_flags_amx = -mavx512bf16 -mamx-tile -mamx-bf16
 define pair_rule
 	@mkdir -p $(@D)
@@ -282,7 +287,8 @@ bench-layouts: $(BUILD)/tests/bench/bench_layouts $(BUILD)/tests/bench/bench_ove
 # Each target: build/fuzz/NAME -max_total_time=60 tests/fuzz/corpus/NAME
 # Kernels are left out, and no target calls them: their door leads nowhere.
 fuzz:                        ## build the fuzz targets with clang's libFuzzer
-	$(MAKE) BUILD=$(BUILD)/fuzz CC=clang CFLAGS='-O1 -g' isa_src= PAIRS= GLOO=0 \
+	$(MAKE) BUILD=$(BUILD)/fuzz CC=clang CFLAGS='-O1 -g' isa_src= PAIRS= FEW= \
+	    GLOO=0 \
 	    lib_src='$(filter common/%,$(lib_src))' \
 	    SANITIZE='$(ASAN) -fsanitize=fuzzer-no-link' lib $(BUILD)/fuzz/libcmd.a
 	@set -e; for f in $(fuzz_src); do n=$$(basename $$f .c); \

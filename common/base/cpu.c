@@ -35,10 +35,20 @@ static bool has_avx512(void)
 #endif
 }
 
+static bool has_avx512vnni(void)
+{
+#ifdef GPT_HAVE_ISA_avx512vnni
+    return has_avx512() && __builtin_cpu_supports("avx512vnni");
+#else
+    return false;
+#endif
+}
+
+/* Every processor with AVX512-BF16 has AVX512-VNNI. */
 static bool has_avx512bf16(void)
 {
 #ifdef GPT_HAVE_ISA_avx512bf16
-    return has_avx512() && __builtin_cpu_supports("avx512bf16");
+    return has_avx512vnni() && __builtin_cpu_supports("avx512bf16");
 #else
     return false;
 #endif
@@ -69,6 +79,8 @@ bool gpt_cpu_has(const char *isa)
         return has_amx();
     if (strcmp(isa, "avx512bf16") == 0)
         return has_avx512bf16();
+    if (strcmp(isa, "avx512vnni") == 0)
+        return has_avx512vnni();
     if (strcmp(isa, "avx512") == 0)
         return has_avx512();
     if (strcmp(isa, "avx2") == 0)

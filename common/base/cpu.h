@@ -5,8 +5,8 @@
 #include <stdbool.h>
 
 /* True when this processor (with its operating system) and the build have
- * "amx", "avx512bf16" (both with all of AVX-512), "avx512", "avx2" or "base";
- * "base" is always there. Asking for "amx" has the kernel permit the process to
+ * "amx", "avx512bf16", "avx512vnni" (each with what follows it), "avx512",
+ * "avx2" or "base"; "base" is always there. Asking for "amx" has the kernel permit the process to
  * use tile registers. */
 bool gpt_cpu_has(const char *isa);
 

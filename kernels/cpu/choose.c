@@ -33,9 +33,15 @@ static const struct set sets[] = {
     {"amx", NULL, NULL, NULL, NULL},
 #endif
 #ifdef GPT_HAVE_ISA_avx512bf16
-    {"avx512bf16", &cpu_table_avx512, &cpu_pairs_avx512bf16, NULL, NULL},
+    {"avx512bf16", &cpu_table_avx512, &cpu_pairs_avx512bf16,
+     &cpu_few_avx512vnni, NULL},
 #else
     {"avx512bf16", NULL, NULL, NULL, NULL},
+#endif
+#ifdef GPT_HAVE_ISA_avx512vnni
+    {"avx512vnni", &cpu_table_avx512, NULL, &cpu_few_avx512vnni, NULL},
+#else
+    {"avx512vnni", NULL, NULL, NULL, NULL},
 #endif
 #ifdef GPT_HAVE_ISA_avx512
     {"avx512", &cpu_table_avx512, NULL, NULL, NULL},
@@ -122,7 +128,7 @@ int cpu_choose(const char *isa, const char *matmul, struct gpt_err *err)
     if (!known)
         return gpt_fail(err, GPT_EUSAGE,
                         "GPT_CPU_ISA: '%s' is not base, avx2, avx512, "
-                        "avx512bf16 or amx", isa);
+                        "avx512vnni, avx512bf16 or amx", isa);
     if (!found)
         return gpt_fail(err, GPT_EDEVICE,
                         "GPT_CPU_ISA: this processor or build has no %s", isa);
@@ -146,7 +152,7 @@ int cpu_choose(const char *isa, const char *matmul, struct gpt_err *err)
     assert(found->table->mr <= CPU_MR_MAX && found->table->nr <= CPU_NR_MAX);
     cpu_isa = found->table;
     cpu_pairs = dnnl && matmul ? NULL : found->pairs;
-    cpu_few = cpu_pairs ? found->few : NULL;
+    cpu_few = dnnl && matmul ? NULL : found->few;
     cpu_many = cpu_pairs ? found->many : NULL;
     cpu_use_dnnl = dnnl;
     /* An instruction set that was forced applies to bf16, too: oneDNN would

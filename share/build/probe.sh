@@ -1,7 +1,7 @@
 #!/bin/sh
 # Prints make variables for what this machine offers: FEATURES (-D flags),
-# FEATURE_LIBS, CXX_SRC, ISAS, PAIRS, NVCC, CUDA_LIB, GPU_ARCHS, HAVE_CXX. Reads CC, CXX,
-# CUDA_ARCHS, and DNNL, LZMA, ZLIB, ZSTD, GLOO, MICROHTTPD and CUDA (auto, 0 or
+# FEATURE_LIBS, CXX_SRC, ISAS, PAIRS, FEW, NVCC, CUDA_LIB, GPU_ARCHS, HAVE_CXX. Reads
+# CC, CXX, CUDA_ARCHS, and DNNL, LZMA, ZLIB, ZSTD, GLOO, MICROHTTPD and CUDA (auto, 0 or
 # 1) from the environment; what is asked for with 1 and missing is an error.
 set -eu
 
@@ -64,6 +64,7 @@ fi
 
 isas=
 pairs=
+few=
 case $($CC -dumpmachine) in
     x86_64*)
         accepts -mavx2 -mfma -mf16c && isas="$isas avx2"
@@ -72,8 +73,11 @@ case $($CC -dumpmachine) in
         # Products of bf16, which are a file each (kernels/cpu/pair/).
         case $isas in
             *avx512*)
-                accepts -mavx512f -mavx512bf16 && pairs=avx512bf16
-                accepts -mavx512f -mamx-tile -mamx-bf16 && pairs="$pairs amx"
+                accepts -mavx512f -mavx512vnni && few=avx512vnni
+                [ -n "$few" ] && accepts -mavx512f -mavx512bf16 &&
+                    pairs=avx512bf16
+                accepts -mavx512f -mamx-tile -mamx-bf16 &&
+                    pairs="$pairs amx" few="$few amx"
                 ;;
         esac
         ;;
@@ -126,6 +130,7 @@ echo "FEATURE_LIBS =$libs"
 echo "CXX_SRC = $cxx_src"
 echo "ISAS =$isas"
 echo "PAIRS = $pairs"
+echo "FEW = $few"
 echo "NVCC = $nvcc"
 echo "CUDA_LIB = $cuda_lib"
 echo "GPU_ARCHS =$archs"

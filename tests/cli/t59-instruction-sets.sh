@@ -36,7 +36,7 @@ if [ "${GPT_TEST_ISAS:-}" = all ]; then
     products=$own
 fi
 for setting in GPT_CPU_ISA=base GPT_CPU_ISA=avx2 GPT_CPU_ISA=avx512 \
-    GPT_CPU_ISA=avx512bf16 GPT_CPU_ISA=amx \
+    GPT_CPU_ISA=avx512vnni GPT_CPU_ISA=avx512bf16 GPT_CPU_ISA=amx \
     ONEDNN_MAX_CPU_ISA=AVX2 ONEDNN_MAX_CPU_ISA=AVX512_CORE \
     ONEDNN_MAX_CPU_ISA=AVX512_CORE_BF16; do
     case $setting in

@@ -113,6 +113,7 @@ __attribute__((unused)) static void each_setting(void (*body)(void))
     static const char *const sets[][2] = {{"base", "portable"},
                                           {"avx2", "portable"},
                                           {"avx512", "portable"},
+                                          {"avx512vnni", "portable"},
                                           {"avx512bf16", "portable"},
                                           {"amx", "portable"},
                                           {NULL, "dnnl"},
