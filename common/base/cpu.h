@@ -6,12 +6,12 @@
 
 /* True when this processor (with its operating system) and the build have
  * "amx", "avx512bf16", "avx512vnni" (each with what follows it), "avx512",
- * "avx2" or "base"; "base" is always there. Asking for "amx" has the kernel permit the process to
- * use tile registers. */
+ * "avx2" or "base"; "base" is always there. Asking for "amx" has the kernel
+ * permit the process to use tile registers. */
 bool gpt_cpu_has(const char *isa);
 
-/* The best of the last three, for vector loops; not above GPT_CPU_ISA of the
- * environment. */
+/* The best of avx512, avx2 and base, for vector loops; not above GPT_CPU_ISA of
+ * the environment. */
 const char *gpt_cpu_isa(void);
 
 #endif

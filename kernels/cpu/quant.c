@@ -53,7 +53,7 @@ void cpu_quant_row(float *to, const struct gpt_quant *w, int64_t row,
     }
 }
 
-/* ---- few rows, by tiles ---- */
+/* ---- few rows, by tiles or VNNI ---- */
 
 /* What a thread multiplies: strips first..end. */
 static void multiply_strips(const struct cpu_product *p,

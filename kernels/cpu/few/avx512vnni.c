@@ -9,8 +9,6 @@
 #include "cpu/few/few.h"
 #include "cpu/pair/rows.h"
 
-#include <string.h>
-
 /* Three digits of eight bits are 24 bits of a fixed point. Rows of weights and
  * rows of inputs at a time: 24 vectors of sums, and 4 of weights. */
 enum { DIGITS = 3, ROWS = 4, TEXTS = 2 };

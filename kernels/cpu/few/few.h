@@ -15,10 +15,10 @@
  * No column has a part in another one's sums, so that an element's bits depend
  * on its row of inputs and its row of weights alone.
  *
- * Packed inputs of AMX. Rows are cut into groups of at most FEW_TEXTS, or FEW_BYTES
- * where weights are bytes. The parts of a group are at most 48 columns, first
- * parts first: three tiles a chunk, which is 64 bytes of a row of weights. Row
- * p of a tile has 4 bytes of each column. */
+ * Packed inputs of AMX. Rows are cut into groups of at most FEW_TEXTS, or
+ * FEW_BYTES where weights are bytes. The parts of a group are at most 48
+ * columns, first parts first: three tiles a chunk, which is 64 bytes of a row
+ * of weights. Row p of a tile has 4 bytes of each column. */
 #ifndef GPT_KERNELS_CPU_FEW_H
 #define GPT_KERNELS_CPU_FEW_H
 

@@ -2,6 +2,9 @@
  * added up. */
 #include "cpu/isa/simd.h"
 
+#include <math.h>
+#include <string.h>
+
 void ISA(adamw)(float *restrict p, float *restrict m, float *restrict v,
                 const float *restrict g, int64_t n,
                 const struct cpu_adamw_rates *r)

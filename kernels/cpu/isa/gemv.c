@@ -5,6 +5,8 @@
 
 #include "base/num.h"
 
+#include <string.h>
+
 enum { SHORT = 512 }; /* bytes of a row that is one of many keys */
 
 /* A product that is not fused with a sum after it: whether the compiler fuses
@@ -73,8 +75,8 @@ static inline vf last(vf a, vf b)
 }
 #endif
 
-/* The sums over lanes of n vectors, each with the bits of lanes_sum(): the first
- * steps of several vectors are steps of one. */
+/* The sums over lanes of n vectors, each with the bits of lanes_sum(): the
+ * first steps of several vectors are steps of one. */
 static inline __attribute__((always_inline)) void
 sum_lanes(float *dot, const vf *v, const int n)
 {
@@ -148,18 +150,15 @@ static inline int64_t rows_from(int64_t i, int64_t m)
 struct ahead {
     const char *at, *end;
     int64_t step;
-    bool near;
 };
 
-static inline __attribute__((always_inline)) void fetch(struct ahead *a)
+static inline __attribute__((always_inline)) void
+fetch(struct ahead *a, const bool near)
 {
-    if (a->at >= a->end)
-        return;
-    if (a->near)
-        for (int64_t n = a->step; n > 0; n--, a->at += 64)
+    for (int64_t n = a->step; n > 0 && a->at < a->end; n--, a->at += 64)
+        if (near)
             __builtin_prefetch(a->at, 0, 3);
-    else
-        for (int64_t n = a->step; n > 0; n--, a->at += 64)
+        else
             __builtin_prefetch(a->at, 0, 2);
 }
 
@@ -251,7 +250,7 @@ dots_of(const struct ends *e, const struct rows *w, const struct part *p,
             if (!w->in_order)
                 __builtin_prefetch(value_at(w, ahead + r * part, l, kind));
         }
-        fetch(p->next);
+        fetch(p->next, M == 1);
 #pragma GCC unroll 2
         for (int u = 0; u < 2; u++) {
             vf wr[4];
@@ -290,27 +289,6 @@ dots_of(const struct ends *e, const struct rows *w, const struct part *p,
     put_results(e, w, acc, j, first_row, M, R, kind);
 }
 
-#if defined(__AVX512F__)
-/* One row of x against eight short ones, which are keys of a cache. */
-static inline void short_dots(const struct ends *e, const struct rows *w,
-                              int64_t j)
-{
-    float *y = e->y + j, dot[8];
-    vf acc[8] = {{0}};
-
-    for (int64_t l = 0; l < w->k; l += W) {
-        const vf x = load(e->x + l);
-
-#pragma GCC unroll 8
-        for (int r = 0; r < 8; r++)
-            acc[r] += load((const float *)w->w + (j + r) * w->ld + l) * x;
-    }
-    sum_lanes(dot, acc, 8);
-    for (int r = 0; r < 8; r++)
-        y[r] = e->add ? y[r] + dot[r] : dot[r];
-}
-#endif
-
 /* The same of all rows of a part, with at most 8 rows of x. */
 static inline __attribute__((always_inline)) void
 some_dots(const struct ends *e, const struct rows *w, const struct part *p,
@@ -321,11 +299,6 @@ some_dots(const struct ends *e, const struct rows *w, const struct part *p,
     const int64_t pairs = alone && kind == FLOATS ? 0 : p->end;
     int64_t j = p->first;
 
-#if defined(__AVX512F__)
-    if (m == 1 && kind == FLOATS && w->ld * 4 < SHORT && w->k % W == 0)
-        for (; j + 8 <= p->end; j += 8)
-            short_dots(e, w, j);
-#endif
     /* One row of x: four rows of w side by side keep as many streams of memory
      * open as other prefetchers follow. More rows of x: two of w, or sums would
      * not fit the registers. */
@@ -406,7 +379,6 @@ all_dots(const struct ends *e, const struct rows *w, enum kind kind,
             next.step = gpt_ceil_div(lines, gpt_ceil_div(m, 8));
             /* one row of x leaves room in the first cache */
             if (m == 1) {
-                next.near = true;
                 next.at = value_at(w, j, 0, kind) + NEAR;
                 next.end = value_at(w, p.end, 0, kind) + NEAR;
             }
