@@ -68,13 +68,14 @@ parity_src := $(wildcard tests/parity/*.c)
 
 cmd_obj := $(cmd_src:%.c=$(BUILD)/%.o)
 lib_obj := $(lib_src:%.c=$(BUILD)/%.o) $(CXX_SRC:%.cc=$(BUILD)/%.o)
-# ISAS= on the command line leaves machine code out, that of PAIRS and FEW included.
+# ISAS= on the command line leaves machine code out, that of PAIRS and FEW
+# included.
 isas = base $(ISAS)
 pairs = $(if $(filter avx512,$(ISAS)),$(PAIRS))
 few = $(if $(filter avx512,$(ISAS)),$(FEW))
 isa_obj := $(foreach i,$(isas),$(isa_src:%.c=$(BUILD)/%.$(i).o)) \
            $(pairs:%=$(BUILD)/kernels/cpu/pair/%.o) \
-           $(patsubst %,$(BUILD)/kernels/cpu/few/%.o,$(filter amx,$(few))) \
+           $(few:%=$(BUILD)/kernels/cpu/few/%.o) \
            $(few:%=$(BUILD)/kernels/cpu/many/%.o)
 lib := $(BUILD)/libgpt.a
 cmd_lib := $(BUILD)/libcmd.a

@@ -10,8 +10,8 @@
  * permit the process to use tile registers. */
 bool gpt_cpu_has(const char *isa);
 
-/* The best of the last three, for vector loops; not above GPT_CPU_ISA of the
- * environment. */
+/* The best of avx512, avx2 and base, for vector loops; not above GPT_CPU_ISA of
+ * the environment. */
 const char *gpt_cpu_isa(void);
 
 #endif

@@ -33,13 +33,14 @@ static const struct set sets[] = {
     {"amx", NULL, NULL, NULL, NULL},
 #endif
 #ifdef GPT_HAVE_ISA_avx512bf16
-    {"avx512bf16", &cpu_table_avx512, &cpu_pairs_avx512bf16, NULL,
-     &cpu_many_avx512vnni},
+    {"avx512bf16", &cpu_table_avx512, &cpu_pairs_avx512bf16,
+     &cpu_few_avx512vnni, &cpu_many_avx512vnni},
 #else
     {"avx512bf16", NULL, NULL, NULL, NULL},
 #endif
 #ifdef GPT_HAVE_ISA_avx512vnni
-    {"avx512vnni", &cpu_table_avx512, NULL, NULL, &cpu_many_avx512vnni},
+    {"avx512vnni", &cpu_table_avx512, NULL, &cpu_few_avx512vnni,
+     &cpu_many_avx512vnni},
 #else
     {"avx512vnni", NULL, NULL, NULL, NULL},
 #endif
@@ -152,7 +153,7 @@ int cpu_choose(const char *isa, const char *matmul, struct gpt_err *err)
     assert(found->table->mr <= CPU_MR_MAX && found->table->nr <= CPU_NR_MAX);
     cpu_isa = found->table;
     cpu_pairs = dnnl && matmul ? NULL : found->pairs;
-    cpu_few = cpu_pairs ? found->few : NULL;
+    cpu_few = dnnl && matmul ? NULL : found->few;
     cpu_many = dnnl && matmul ? NULL : found->many;
     cpu_use_dnnl = dnnl;
     /* An instruction set that was forced applies to bf16, too: oneDNN would

@@ -55,7 +55,7 @@ void cpu_quant_row(float *to, const struct gpt_quant *w, int64_t row,
     }
 }
 
-/* ---- few rows, by tiles ---- */
+/* ---- few rows, by tiles or VNNI ---- */
 
 /* What a thread multiplies: strips first..end. */
 static void multiply_strips(const struct cpu_product *p,
@@ -63,7 +63,8 @@ static void multiply_strips(const struct cpu_product *p,
                             const struct cpu_few_inputs *in, int64_t first,
                             int64_t end)
 {
-    cpu_pairs->begin();
+    if (cpu_pairs)
+        cpu_pairs->begin();
     for (int64_t i = first; i < end; i++) {
         struct cpu_product part =
             cpu_block_of(p, 0, i * FEW_ROWS, p->m, FEW_ROWS, NULL);
@@ -81,17 +82,18 @@ static void multiply_strips(const struct cpu_product *p,
         cpu_few->multiply(&strip);
         cpu_finish_block(&part);
     }
-    cpu_pairs->end();
+    if (cpu_pairs)
+        cpu_pairs->end();
 }
 
 /* Bytes with a scale a group are left to the dots: a sum of a group has a scale
  * of its own, which tiles do not know. */
 static bool by_tiles(const struct cpu_product *p, const struct gpt_quant *w)
 {
-    const bool fits = w->type == GPT_BF16 ||
-                      (!w->group && p->k <= FEW_MOST_BYTES);
-
-    return cpu_few && fits && p->k > 0 && p->m > 0;
+    if (!cpu_few || p->k == 0 || p->m == 0)
+        return false;
+    return w->type == GPT_BF16 ? cpu_few->takes_bf16
+                               : !w->group && p->k <= FEW_MOST_BYTES;
 }
 
 /* Each thread has strips side by side, so that it reads one stretch of memory
@@ -114,15 +116,17 @@ static void multiply_few_by_tiles(struct gpt_queue *q,
         return;
     in.packed = (char *)(void *)mem;
     in.units = mem + packed;
-    cpu_few->measure(&in);
+    const int64_t parts = cpu_few->parts(&in);
+    if (cpu_few->measure)
+        cpu_few->measure(&in);
 #pragma omp parallel if (cpu_product_worth_threads(p))
     {
         const int64_t n = omp_get_num_threads(), i = omp_get_thread_num();
 
         /* the end of the loop is a barrier: all is packed */
 #pragma omp for schedule(static)
-        for (int64_t c = 0; c < chunks; c++)
-            cpu_few->pack(&in, c);
+        for (int64_t part = 0; part < parts; part++)
+            cpu_few->pack(&in, part);
         multiply_strips(p, w, &in, cpu_cut(strips, n, i),
                         cpu_cut(strips, n, i + 1));
     }

@@ -3,6 +3,7 @@
  * rows and many, edges, biases, sums that are added to. Where sums are those of
  * few rows or of many, parts of a product have the bits that they have in it.
  */
+#include "cpu/few/few.h"
 #include "cpu/many/many.h"
 #include "tests/unit/kernels.h"
 
@@ -61,11 +62,13 @@ static void input_errors(const struct product *p, double *part, double *whole)
     const bool few = has_few_rows(&p->op);
     const bool one_scale = p->quant.type == GPT_I8 && !p->quant.group;
     /* pairs of bytes are packed together */
-    const bool fixed = one_scale && (few || (cpu_many && p->op.k % 2 == 0));
+    const bool fixed = one_scale && (few ? cpu_few != NULL
+                                         : cpu_many && p->op.k % 2 == 0);
     const bool tiles = cpu_many && cpu_many->takes_bf16;
 
     *part = few || fixed || !tiles ? 0 : 0x1p-16;
-    *whole = !fixed ? 0 : few ? 0x1p-27 : 0x1p-22;
+    /* steps by tiles have four digits of bytes, the others three */
+    *whole = !fixed ? 0 : few && cpu_few->takes_bf16 ? 0x1p-27 : 0x1p-22;
 }
 
 /* Products of inputs with the numbers of weights have one rounding, as have

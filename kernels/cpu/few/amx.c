@@ -87,6 +87,12 @@ static void put_part(char *to, const float *x, int64_t n, int64_t part)
                                                      _mm512_castps_si512(b)));
 }
 
+/* Chunks of all groups, a group's side by side. */
+static int64_t count_chunks(const struct cpu_few_inputs *in)
+{
+    return cpu_few_groups(in) * cpu_few_chunks(in);
+}
+
 /* The chunk's columns are put side by side, and turned into tiles. */
 static void pack_chunk_of(const struct cpu_few_inputs *in, int64_t i)
 {
@@ -345,5 +351,8 @@ static void multiply_strip(const struct cpu_few_strip *s)
     }
 }
 
-const struct cpu_few cpu_few_amx = {measure_inputs, pack_chunk_of,
-                                    multiply_strip};
+const struct cpu_few cpu_few_amx = {.takes_bf16 = true,
+                                    .measure = measure_inputs,
+                                    .parts = count_chunks,
+                                    .pack = pack_chunk_of,
+                                    .multiply = multiply_strip};

@@ -8,16 +8,17 @@
  * such tiles are multiplied with:
  *   bf16   a float is the sum of three numbers of bf16, which hold its 24 bits.
  *          Products are exact, and sums are those of floats.
- *   int8   a float is four bytes, digits of 7 bits of a fixed point of its row:
- *          off by up to 2^-27 of the row's largest. Sums of products of bytes
- *          are exact, and rounded when they become floats.
+ *   int8   a float is the digits of a fixed point of its row: four of 7 bits
+ *          (AMX) or three of 8, off by up to 2^-27 or 2^-22 of the row's
+ *          largest. Sums of products of bytes are exact, and rounded when they
+ *          become floats.
  * No column has a part in another one's sums, so that an element's bits depend
  * on its row of inputs and its row of weights alone.
  *
- * Packed inputs. Rows are cut into groups of at most FEW_TEXTS, or FEW_BYTES
- * where weights are bytes. The parts of a group are at most 48 columns, first
- * parts first: three tiles a chunk, which is 64 bytes of a row of weights. Row
- * p of a tile has 4 bytes of each column. */
+ * Packed inputs of AMX. Rows are cut into groups of at most FEW_TEXTS, or
+ * FEW_BYTES where weights are bytes. The parts of a group are at most 48
+ * columns, first parts first: three tiles a chunk, which is 64 bytes of a row
+ * of weights. Row p of a tile has 4 bytes of each column. */
 #ifndef GPT_KERNELS_CPU_FEW_H
 #define GPT_KERNELS_CPU_FEW_H
 
@@ -37,7 +38,7 @@ struct cpu_few_inputs {
     int64_t ldx, m, k;
     bool bytes;   /* weights are bytes, else bf16 */
     char *packed; /* FEW_TILES bytes for each chunk of each group */
-    float *units; /* (m) with bytes: what the fixed points count */
+    float *units; /* (m) for AMX, with bytes: what the fixed points count */
 };
 
 static inline int64_t cpu_few_chunks(const struct cpu_few_inputs *in)
@@ -68,15 +69,17 @@ struct cpu_few_strip {
 };
 
 struct cpu_few {
-    /* finds the units; first of all */
+    bool takes_bf16; /* weights of bf16, too */
+    /* finds the units; first of all. NULL: nothing to do */
     void (*measure)(const struct cpu_few_inputs *in);
-    /* chunk i of all groups' chunks, a group's side by side */
+    /* inputs are packed in so many parts, in any order */
+    int64_t (*parts)(const struct cpu_few_inputs *in);
     void (*pack)(const struct cpu_few_inputs *in, int64_t i);
-    /* between begin() and end() of the same set's cpu_pairs */
+    /* between begin() and end() of the same set's cpu_pairs, if it has one */
     void (*multiply)(const struct cpu_few_strip *strip);
 };
 
-extern const struct cpu_few cpu_few_amx;
+extern const struct cpu_few cpu_few_amx, cpu_few_avx512vnni;
 extern const struct cpu_few *cpu_few; /* or NULL: see gemv.c */
 
 #endif

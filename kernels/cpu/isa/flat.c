@@ -1,5 +1,6 @@
-/* Passes over flat buffers, bound by memory: AdamW and sums. */
-#include "cpu/isa/isa.h"
+/* Passes over flat buffers, bound by memory: AdamW, sums, and rows that are
+ * added up. */
+#include "cpu/isa/simd.h"
 
 #include <math.h>
 #include <string.h>
@@ -94,4 +95,57 @@ double ISA(sum_plain)(const float *x, int64_t n)
     for (; i < n; i++)
         sum[i % LANES] += (double)x[i];
     return lanes_total(sum);
+}
+
+void ISA(split)(uint16_t *high, uint16_t *low, const float *x, int64_t n)
+{
+    enum { PART = 256 };
+    float rest[PART];
+
+    for (int64_t l = 0; l < n; l += PART) {
+        int64_t part = n - l < PART ? n - l : PART;
+
+        ISA(narrow)(high + l, x + l, part);
+        ISA(widen)(rest, high + l, part);
+        for (int64_t i = 0; i < part; i++)
+            rest[i] = x[l + i] - rest[i];
+        ISA(narrow)(low + l, rest, part);
+    }
+}
+
+/* Columns in strips that stay in registers over all rows. */
+void ISA(combine)(float *y, const float *a, const float *x, int64_t ldx,
+                  int64_t n, int64_t k)
+{
+    int64_t j = 0;
+
+    /* y is written once, not once for each of the k rows. */
+    for (; j + 4 * W <= n; j += 4 * W) {
+        vf s0 = load(y + j), s1 = load(y + j + W);
+        vf s2 = load(y + j + 2 * W), s3 = load(y + j + 3 * W);
+        const float *row = x + j;
+
+        for (int64_t i = 0; i < k; i++, row += ldx) {
+            vf ai = all(a[i]);
+
+            s0 += ai * load(row);
+            s1 += ai * load(row + W);
+            s2 += ai * load(row + 2 * W);
+            s3 += ai * load(row + 3 * W);
+        }
+        store(y + j, s0);
+        store(y + j + W, s1);
+        store(y + j + 2 * W, s2);
+        store(y + j + 3 * W, s3);
+    }
+    for (; j + W <= n; j += W) {
+        vf s = load(y + j);
+
+        for (int64_t i = 0; i < k; i++)
+            s += all(a[i]) * load(x + i * ldx + j);
+        store(y + j, s);
+    }
+    for (; j < n; j++)
+        for (int64_t i = 0; i < k; i++)
+            y[j] += a[i] * x[i * ldx + j];
 }

@@ -5,6 +5,8 @@
 
 #include "base/num.h"
 
+#include <string.h>
+
 enum { SHORT = 512 }; /* bytes of a row that is one of many keys */
 
 /* A product that is not fused with a sum after it: whether the compiler fuses
@@ -73,35 +75,45 @@ static inline vf last(vf a, vf b)
 }
 #endif
 
-/* The sums over lanes of M x R vectors, each with the bits of lanes_sum(): the
+/* The sums over lanes of n vectors, each with the bits of lanes_sum(): the
  * first steps of several vectors are steps of one. */
 static inline __attribute__((always_inline)) void
-sum_lanes(float dot[8][4], vf acc[8][4], const int M, const int R)
+sum_lanes(float *dot, const vf *v, const int n)
 {
 #if defined(__AVX512F__)
-    if (R == 2 && M == 8) {
-        vf q[4];
+    /* lanes come in the order in which the steps took the vectors */
+    const vi order = {0, 4, 8, 12, 1, 5, 9, 13, 2, 6, 10, 14, 3, 7, 11, 15};
+    vf sums[3];
 
-#pragma GCC unroll 4
-        for (int i = 0; i < 4; i++)
-            q[i] = quarters(halves(acc[2 * i][0], acc[2 * i][1]),
-                            halves(acc[2 * i + 1][0], acc[2 * i + 1][1]));
-        const vf v = last(within(q[0], q[1]), within(q[2], q[3]));
-        float sums[W];
+    if (n % 8 == 0) {
+#pragma GCC unroll 3
+        for (int i = 0; i < n / 8; i++, v += 8)
+            sums[i] = within(quarters(halves(v[0], v[1]), halves(v[2], v[3])),
+                             quarters(halves(v[4], v[5]), halves(v[6], v[7])));
+#pragma GCC unroll 2
+        for (int i = 0; i < n / 8; i += 2) {
+            const vf other = i + 1 < n / 8 ? sums[i + 1] : sums[i];
+            float lanes[W];
 
-        /* lanes come in the order in which the steps took the vectors */
-        store(sums, v);
-        for (int i = 0; i < M; i++)
-            for (int r = 0; r < R; r++)
-                dot[i][r] = sums[i % 2 * 8 + r * 4 + i / 2];
+            store(lanes, __builtin_shuffle(last(sums[i], other), order));
+            memcpy(dot + 8 * i, lanes,
+                   (i + 1 < n / 8 ? 16 : 8) * sizeof(*dot));
+        }
+        return;
+    }
+    if (n == 4) {
+        const vf q = quarters(halves(v[0], v[1]), halves(v[2], v[3]));
+        const vf both = within(q, q);
+        float lanes[W];
+
+        store(lanes, __builtin_shuffle(last(both, both), order));
+        memcpy(dot, lanes, 4 * sizeof(*dot));
         return;
     }
 #endif
-#pragma GCC unroll 8
-    for (int i = 0; i < M; i++)
-#pragma GCC unroll 4
-        for (int r = 0; r < R; r++)
-            dot[i][r] = lanes_sum(acc[i][r]);
+#pragma GCC unroll 24
+    for (int i = 0; i < n; i++)
+        dot[i] = lanes_sum(v[i]);
 }
 
 /* In a register: the compiler would load it again for each product. */
@@ -132,17 +144,22 @@ static inline int64_t rows_from(int64_t i, int64_t m)
     return m - i >= EIGHT ? EIGHT : m - i < 4 ? m - i : 4;
 }
 
-/* Memory that is read soon, in order: `step` lines at a time go to the second
- * cache, since the first one asks for too few at once. */
+/* Memory that is read soon, in order, `step` lines at a time: what is near goes
+ * to the first cache, else to the second, since the first one asks for too few
+ * at once. */
 struct ahead {
     const char *at, *end;
     int64_t step;
 };
 
-static inline void fetch(struct ahead *a)
+static inline __attribute__((always_inline)) void
+fetch(struct ahead *a, const bool near)
 {
     for (int64_t n = a->step; n > 0 && a->at < a->end; n--, a->at += 64)
-        __builtin_prefetch(a->at, 0, 2);
+        if (near)
+            __builtin_prefetch(a->at, 0, 3);
+        else
+            __builtin_prefetch(a->at, 0, 2);
 }
 
 /* A part of a product: rows first..end of w, columns begin..to of k. Sums of
@@ -176,20 +193,27 @@ put_results(const struct ends *e, const struct rows *w, vf acc[8][4],
             int64_t j, int64_t first_row, const int M, const int R,
             enum kind kind)
 {
-    float dot[8][4];
+    float dot[24];
+    vf flat[24];
 
-    sum_lanes(dot, acc, M, R);
+#pragma GCC unroll 8
+    for (int i = 0; i < M; i++)
+#pragma GCC unroll 4
+        for (int r = 0; r < R; r++)
+            flat[i * R + r] = acc[i][r];
+    sum_lanes(dot, flat, M * R);
 #pragma GCC unroll 8
     for (int i = 0; i < M; i++)
 #pragma GCC unroll 4
         for (int r = 0; r < R; r++) {
             float *out = e->y + (first_row + i) * e->ldy + j + r;
+            float sum = dot[i * R + r];
 
             /* one scale a row: that of the sum */
+
             if (kind == INT8)
-                dot[i][r] =
-                    rounded_product(dot[i][r], of_bf16(w->scales[j + r]));
-            *out = e->add ? *out + dot[i][r] : dot[i][r];
+                sum = rounded_product(sum, of_bf16(w->scales[j + r]));
+            *out = e->add ? *out + sum : sum;
         }
 }
 
@@ -202,7 +226,7 @@ dots_of(const struct ends *e, const struct rows *w, const struct part *p,
         int64_t j, int64_t first_row, const int M, const int R, enum kind kind,
         bool packed)
 {
-    /* Sums live in registers, at most eight, or with AVX-512 16 of 32: what is
+    /* Sums live in registers, at most eight, or with AVX-512 24 of 32: what is
      * read of w then serves eight rows of x at once. The compiler sees M and R
      * as constants and drops the rest of the array. */
     vf acc[8][4] = {{{0}}}; /* [row of x][row of w] */
@@ -226,7 +250,7 @@ dots_of(const struct ends *e, const struct rows *w, const struct part *p,
             if (!w->in_order)
                 __builtin_prefetch(value_at(w, ahead + r * part, l, kind));
         }
-        fetch(p->next);
+        fetch(p->next, M == 1);
 #pragma GCC unroll 2
         for (int u = 0; u < 2; u++) {
             vf wr[4];
@@ -270,13 +294,15 @@ static inline __attribute__((always_inline)) void
 some_dots(const struct ends *e, const struct rows *w, const struct part *p,
           enum kind kind, bool packed)
 {
-    const int64_t m = e->m, pairs = m > 1 || !w->in_order ? p->end : 0;
+    const int64_t m = e->m;
+    const bool alone = m == 1 && w->in_order;
+    const int64_t pairs = alone && kind == FLOATS ? 0 : p->end;
     int64_t j = p->first;
 
     /* One row of x: four rows of w side by side keep as many streams of memory
      * open as other prefetchers follow. More rows of x: two of w, or sums would
      * not fit the registers. */
-    for (; m == 1 && j + 4 <= pairs; j += 4)
+    for (; m == 1 && !alone && j + 4 <= pairs; j += 4)
         dots_of(e, w, p, j, 0, 1, 4, kind, packed);
     for (; j + 2 <= pairs; j += 2)
         if (W == 16 && m == 8)
@@ -313,6 +339,9 @@ block_dots(const struct ends *e, const struct rows *w, struct part *p,
     } while (p->to < w->k);
 }
 
+/* Bytes to what is asked for, where that goes to the first cache. */
+enum { NEAR = 6144 };
+
 /* Rows of w at a time where they are read in order. */
 static int64_t rows_at_once(const struct rows *w, int64_t row_bytes)
 {
@@ -324,14 +353,14 @@ static int64_t rows_at_once(const struct rows *w, int64_t row_bytes)
 
 /* Rows of x stay in the first cache while those of w pass. Where w is read in
  * order, the rows after those that are multiplied come meanwhile. One row of x
- * is faster than memory: the processor itself looks ahead. */
+ * is faster with floats than memory: the processor itself looks ahead. */
 static inline __attribute__((always_inline)) void
 all_dots(const struct ends *e, const struct rows *w, enum kind kind,
          bool packed)
 {
     const int64_t row = w->ld * (int64_t)value_bytes(kind), m = e->m;
     const int64_t rows = rows_at_once(w, row);
-    const bool asks = w->in_order && m > 1;
+    const bool asks = w->in_order && (m > 1 || kind == BF16);
     vf kept[KEPT][EIGHT];
 
     for (int64_t j = 0; j < w->n; j += rows) {
@@ -348,6 +377,11 @@ all_dots(const struct ends *e, const struct rows *w, enum kind kind,
             const int64_t lines = 4 * W * (int64_t)value_bytes(kind) / 64;
 
             next.step = gpt_ceil_div(lines, gpt_ceil_div(m, 8));
+            /* one row of x leaves room in the first cache */
+            if (m == 1) {
+                next.at = value_at(w, j, 0, kind) + NEAR;
+                next.end = value_at(w, p.end, 0, kind) + NEAR;
+            }
         }
         for (int64_t i = 0, taken; i < m; i += taken) {
             taken = rows_from(i, m);
@@ -428,57 +462,4 @@ void ISA(widen_bytes)(float *y, const int8_t *x, float scale, int64_t n)
         store(y + i, float_bytes((const char *)x + i) * all(scale));
     for (; i < n; i++)
         y[i] = (float)x[i] * scale;
-}
-
-void ISA(split)(uint16_t *high, uint16_t *low, const float *x, int64_t n)
-{
-    enum { PART = 256 };
-    float rest[PART];
-
-    for (int64_t l = 0; l < n; l += PART) {
-        int64_t part = n - l < PART ? n - l : PART;
-
-        ISA(narrow)(high + l, x + l, part);
-        ISA(widen)(rest, high + l, part);
-        for (int64_t i = 0; i < part; i++)
-            rest[i] = x[l + i] - rest[i];
-        ISA(narrow)(low + l, rest, part);
-    }
-}
-
-/* Columns in strips that stay in registers over all rows. */
-void ISA(combine)(float *y, const float *a, const float *x, int64_t ldx,
-                  int64_t n, int64_t k)
-{
-    int64_t j = 0;
-
-    /* y is written once, not once for each of the k rows. */
-    for (; j + 4 * W <= n; j += 4 * W) {
-        vf s0 = load(y + j), s1 = load(y + j + W);
-        vf s2 = load(y + j + 2 * W), s3 = load(y + j + 3 * W);
-        const float *row = x + j;
-
-        for (int64_t i = 0; i < k; i++, row += ldx) {
-            vf ai = all(a[i]);
-
-            s0 += ai * load(row);
-            s1 += ai * load(row + W);
-            s2 += ai * load(row + 2 * W);
-            s3 += ai * load(row + 3 * W);
-        }
-        store(y + j, s0);
-        store(y + j + W, s1);
-        store(y + j + 2 * W, s2);
-        store(y + j + 3 * W, s3);
-    }
-    for (; j + W <= n; j += W) {
-        vf s = load(y + j);
-
-        for (int64_t i = 0; i < k; i++)
-            s += all(a[i]) * load(x + i * ldx + j);
-        store(y + j, s);
-    }
-    for (; j < n; j++)
-        for (int64_t i = 0; i < k; i++)
-            y[j] += a[i] * x[i * ldx + j];
 }

@@ -74,16 +74,9 @@ struct cpu_adamw_rates {
      * rows of k rounded up to 16 */                                          \
     X(void, pack_x,                                                           \
       (float *to, const float *x, int64_t m, int64_t i, int64_t k))           \
-    /* bytes times a scale, and floats as two numbers of bf16, each rounded   \
-     * to nearest */                                                          \
+    /* bytes times a scale */                                                 \
     X(void, widen_bytes,                                                      \
       (float *y, const int8_t *x, float scale, int64_t n))                    \
-    X(void, split,                                                            \
-      (uint16_t *high, uint16_t *low, const float *x, int64_t n))             \
-    /* y (n) += sum over i of a[i] * x_i, k rows of x */                      \
-    X(void, combine,                                                          \
-      (float *y, const float *a, const float *x, int64_t ldx, int64_t n,      \
-       int64_t k))                                                            \
     /* softmax.c: x[j] = exp(x[j] * scale - shift), their sum */              \
     X(float, exp_sum, (float *x, int64_t n, float scale, float shift))        \
     /* the sum of exp(x[j] - shift) alone */                                  \
@@ -130,6 +123,13 @@ struct cpu_adamw_rates {
       (float *y, const float *x, int64_t n, const struct cpu_drop *d,         \
        uint64_t index))                                                       \
     /* flat.c */                                                              \
+    /* floats as two numbers of bf16, each rounded to nearest */              \
+    X(void, split,                                                            \
+      (uint16_t *high, uint16_t *low, const float *x, int64_t n))             \
+    /* y (n) += sum over i of a[i] * x_i, k rows of x */                      \
+    X(void, combine,                                                          \
+      (float *y, const float *a, const float *x, int64_t ldx, int64_t n,      \
+       int64_t k))                                                            \
     X(void, adamw,                                                            \
       (float *p, float *m, float *v, const float *g, int64_t n,               \
        const struct cpu_adamw_rates *r))                                      \
