@@ -558,7 +558,8 @@ struct gpt_backend {
     void (*embed_fwd)(struct gpt_queue *q, const struct gpt_embed *op);
     void (*embed_bwd)(struct gpt_queue *q, const struct gpt_embed *op,
                       const struct gpt_embed_grad *grad);
-    size_t (*embed_scratch)(int64_t n, int64_t c);
+    /* positions: dwpe is wanted, too */
+    size_t (*embed_scratch)(int64_t n, int64_t c, bool positions);
     void (*rope)(struct gpt_queue *q, const struct gpt_rope *op);
     void (*attn_fwd)(struct gpt_queue *q, const struct gpt_attn *op);
     void (*attn_bwd)(struct gpt_queue *q, const struct gpt_attn *op,

@@ -1,6 +1,7 @@
-/* How much memory the kernels of kernels/cuda want beside their operands: they
- * count by these rules, and so does the plan of a run for a GPU that is not
- * here (gpt_backend_planned()). Bytes, unless something else is said. */
+/* What is known of the kernels of kernels/cuda without a GPU: how much memory
+ * they want beside their operands, and which attention tensor cores do. The
+ * kernels go by these rules, and so does the plan of a run for a GPU that is
+ * not here (gpt_backend_planned()). Bytes, unless something else is said. */
 #ifndef GPT_KERNELS_GPU_SIZES_H
 #define GPT_KERNELS_GPU_SIZES_H
 
@@ -66,17 +67,19 @@ static inline size_t gpu_sort_scratch(int64_t n)
     return (size_t)(4 * n + GPU_SORT_DIGITS * blocks) * sizeof(int32_t);
 }
 
-/* The tables of words and of positions each need two rows of sums for each
- * GPU_EMBED_PIECE sorted rows, and what the sort needs. */
+/* A table needs two rows of sums for each GPU_EMBED_PIECE sorted rows, and what
+ * the sort needs. That of words is always there, that of positions in models
+ * that learn them. */
 enum { GPU_EMBED_TABLES = 2, GPU_EMBED_PIECE = 32 };
 static inline size_t gpu_embed_sums(int64_t n, int64_t c)
 {
     return (size_t)(gpt_ceil_div(n, GPU_EMBED_PIECE) * 2 * c) * sizeof(float);
 }
 
-static inline size_t gpu_embed_scratch(int64_t n, int64_t c)
+static inline size_t gpu_embed_scratch(int64_t n, int64_t c, bool positions)
 {
-    return GPU_EMBED_TABLES * (gpu_embed_sums(n, c) + gpu_sort_scratch(n));
+    return (positions ? GPU_EMBED_TABLES : 1) *
+           (gpu_embed_sums(n, c) + gpu_sort_scratch(n));
 }
 
 /* Factors in eight bits after their scales. */
@@ -84,6 +87,42 @@ enum { GPU_FP8_HEAD = 256 };
 static inline size_t gpu_fp8_scratch(int64_t m, int64_t n, int64_t k)
 {
     return GPU_FP8_HEAD + (size_t)(m + n) * (size_t)k;
+}
+
+/* The largest head of a type that the kernels for tensor cores do: of floats,
+ * where they may be rounded to TF32, half as many elements fit into a block's
+ * shared memory. */
+enum { GPU_HEAD_MOST = 256, GPU_HEAD_MOST_TF32 = 128 };
+static inline int64_t gpu_flash_most(enum gpt_dtype act, bool tf32)
+{
+    return act != GPT_F32 ? GPU_HEAD_MOST : tf32 ? GPU_HEAD_MOST_TF32 : 0;
+}
+
+/* Whether the kernels for tensor cores do op's type, options and head size.
+ * ALiBi is added after the cap, whose slope could not be told from the sum. */
+static inline bool gpu_flash_does(const struct gpt_attn *op, bool tf32)
+{
+    return op->d % 8 == 0 && op->d <= gpu_flash_most(op->act, tf32) &&
+           !(op->softcap > 0 && op->alibi);
+}
+
+/* As gpt_backend.attn_slow: without tensor cores a warp does one query, many
+ * times slower. */
+static inline const char *gpu_attn_slow(const struct gpt_attn *op, bool tf32)
+{
+    const int64_t most = gpu_flash_most(op->act, tf32);
+
+    if (gpu_flash_does(op, tf32))
+        return NULL;
+    if (!most)
+        return "tensor cores compute it in bf16 and fp16, in float where TF32 "
+               "is allowed";
+    if (op->d % 8 == 0 && op->d <= most)
+        return "tensor cores do not cap scores beside ALiBi";
+    return op->act == GPT_F32
+               ? "tensor cores take heads of a multiple of 8 floats, up to 128"
+               : "tensor cores take heads of a multiple of 8 elements, up to "
+                 "256";
 }
 
 /* Whether the kernels for Hopper alone do the type, options and head size of

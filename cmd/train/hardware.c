@@ -1,6 +1,9 @@
 /* The table of devices and what replaces its numbers; see hardware.h. Peaks
  * and bandwidths of memory are those of the vendors' data sheets, of dense
- * products; machines are the vendors' own with eight GPUs and a network
+ * products. Sizes of memory are not: a driver and error correction take a part
+ * of it. They are the totals of cudaMemGetInfo(), which PyTorch repeats where
+ * memory is short ("a total capacity of 79.11 GiB": an H100); drivers differ by
+ * up to 0.2 GiB. Machines are the vendors' own with eight GPUs and a network
  * interface for each. Links have what NCCL's all-reduce of large messages
  * reaches of them, some three quarters. The share that large products
  * reach is what training reaches under the power limit of a device, not what a
@@ -20,6 +23,11 @@
 #define GIB 1073741824.0
 #define US 1e-6
 
+/* What a CUDA context takes of the total, enough for the rows of the table. It
+ * grows with the multiprocessors: 555 MiB where there are 188 (RTX PRO 6000),
+ * 107 where there are 34 (llama.cpp, pull request 23604). */
+#define CONTEXT (0.6 * GIB)
+
 /* What devices have in common that differ in their memory alone. */
 #define A100                                                                   \
     .capability = 80, .narrow_peak = 312 * T, .float_peak = 19.5 * T,          \
@@ -37,26 +45,26 @@
 static const struct gpt_hardware rows[] = {
     {.name = "v100", .device = "V100", .capability = 70,
      .narrow_peak = 125 * T, .float_peak = 15.7 * T, .efficiency = 0.75,
-     .units = 80, .bandwidth = 900 * G, .memory = 32 * GIB, .launch = 4 * US,
+     .units = 80, .bandwidth = 900 * G, .total = 31.74 * GIB, .launch = 4 * US,
      .per_node = 8, .near_bandwidth = 120 * G, .near_latency = 8 * US,
      .far_bandwidth = 10 * G, .far_latency = 15 * US},
     {.name = "a100-40g", .device = "A100-SXM4-40GB", A100,
-     .bandwidth = 1555 * G, .memory = 40 * GIB},
+     .bandwidth = 1555 * G, .total = 39.39 * GIB},
     {.name = "a100", .device = "A100", A100, .bandwidth = 2039 * G,
-     .memory = 80 * GIB},
+     .total = 79.15 * GIB},
     {.name = "h100", .device = "H100", HOPPER, .bandwidth = 3350 * G,
-     .memory = 80 * GIB},
+     .total = 79.11 * GIB},
     {.name = "h200", .device = "H200", HOPPER, .bandwidth = 4800 * G,
-     .memory = 141 * G},
+     .total = 139.80 * GIB},
     {.name = "b200", .device = "B200", .capability = 100,
      .narrow_peak = 2250 * T, .float_peak = 80 * T, .efficiency = 0.6,
-     .units = 148, .bandwidth = 8000 * G, .memory = 180 * G,
+     .units = 148, .bandwidth = 8000 * G, .total = 178.35 * GIB,
      .launch = 4 * US, .per_node = 8,
      .near_bandwidth = 700 * G, .near_latency = 8 * US,
      .far_bandwidth = 44 * G, .far_latency = 15 * US},
     {.name = "rtx4090", .device = "RTX 4090", .capability = 89,
      .narrow_peak = 165.2 * T, .float_peak = 82.6 * T, .efficiency = 0.8,
-     .units = 128, .bandwidth = 1008 * G, .memory = 24 * GIB,
+     .units = 128, .bandwidth = 1008 * G, .total = 23.64 * GIB,
      .launch = 4 * US, .per_node = 8,
      .near_bandwidth = 16 * G, .near_latency = 15 * US,
      .far_bandwidth = 2.5 * G, .far_latency = 30 * US},
@@ -69,6 +77,12 @@ static const struct gpt_hardware rows[] = {
 const char *const gpt_hardware_names[] = {
     "v100", "a100-40g", "a100", "h100", "h200", "b200", "rtx4090", "cpu", NULL,
 };
+
+void gpt_hardware_plan(struct gpt_backend *be, const struct gpt_hardware *h)
+{
+    gpt_backend_planned(be, (int64_t)h->total, h->capability);
+    be->name = h->name;
+}
 
 double gpt_hardware_peak(const struct gpt_hardware *h, enum gpt_dtype act)
 {
@@ -173,7 +187,7 @@ static void measure_cpu(struct gpt_hardware *h, struct gpt_backend *be)
                          ? measure_products(be, GPT_BF16)
                          : h->float_peak;
     h->bandwidth = measure_memory();
-    h->memory = (double)total;
+    h->memory = h->total = (double)total;
 }
 
 double gpt_device_peak(struct gpt_backend *be, enum gpt_dtype act, char *text,
@@ -225,6 +239,7 @@ int gpt_hardware_choose(struct gpt_hardware *h,
 
     /* the option table has checked the name */
     *h = rows[gpt_train_choice(gpt_hardware_names, o->hardware)];
+    h->memory = h->total - CONTEXT;
     if (!h->device)
         measure_cpu(h, be);
     for (size_t i = 0; i < GPT_COUNT(given); i++)

@@ -16,7 +16,8 @@ struct gpt_hardware {
     double efficiency;  /* share of the peak that large products reach */
     double units;       /* that compute a tile of a product each; 0: any */
     double bandwidth;   /* bytes/s of the device's memory */
-    double memory;      /* bytes */
+    double total;       /* bytes of its memory, as its driver counts them */
+    double memory;      /* ... that a run can get */
     double launch;      /* seconds of a kernel that does nothing */
     int64_t per_node;   /* ranks of a machine */
     double near_bandwidth, near_latency; /* within it: bytes/s, seconds */
@@ -32,6 +33,9 @@ int gpt_hardware_choose(struct gpt_hardware *h,
                         const struct gpt_train_options *o,
                         const struct gpt_args *args, struct gpt_backend *be,
                         struct gpt_err *err) GPT_MUST_USE;
+
+/* The backend of a plan for a row's GPU. */
+void gpt_hardware_plan(struct gpt_backend *be, const struct gpt_hardware *h);
 
 /* Peak of a rank that computes in `act`, FLOP/s. */
 double gpt_hardware_peak(const struct gpt_hardware *h, enum gpt_dtype act);

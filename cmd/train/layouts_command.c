@@ -7,6 +7,7 @@
 #include "base/num.h"
 #include "cmd/train/layouts_print.h"
 #include "cmd/train/settle.h"
+#include "model/abilities.h"
 
 /* The list of a misfit is longer than any that is shown: the nearest layout may
  * be far from the fastest. */
@@ -92,6 +93,8 @@ static int take_model(struct gpt_advice *a, struct gpt_err *err)
     one.chunks = one.layers_per_chunk = 0;
     one.sequence_parallel = false;
     GPT_TRY(gpt_train_plan(&plan, &one, a->args, &alone, err));
+    gpt_abilities_warn(&plan.replica.config, plan.replica.exec.act,
+                       a->search.be);
     a->tokens = (double)(a->base.global_batch_size * o->seq_length);
     a->flops = a->tokens *
                gpt_flops_per_token(&plan.replica.config, o->seq_length);
@@ -118,8 +121,8 @@ static int open_advice(struct gpt_advice *a, struct gpt_backend *be,
                         "of eight bits; leave it out");
     GPT_TRY(gpt_hardware_choose(&a->hardware, o, a->args, be, err));
     if (a->hardware.device) {
-        gpt_backend_planned(&a->planned, (int64_t)a->hardware.memory,
-                            a->hardware.capability);
+        gpt_hardware_plan(&a->planned, &a->hardware);
+        a->planned.allow_tf32(&a->planned, o->tf32);
         be = &a->planned;
     }
     a->base = *o;

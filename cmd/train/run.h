@@ -8,6 +8,7 @@
 #include "checkpoint/source.h"
 #include "train/feed.h"
 #include "cmd/train/evaluate.h"
+#include "cmd/train/hardware.h"
 #include "cmd/train/plan.h"
 #include "cmd/train/report.h"
 #include "cmd/train/saver.h"
@@ -24,7 +25,7 @@ struct gpt_run {
     struct gpt_train_state state;
     struct gpt_backend *be;
     struct gpt_backend absent; /* what be is in a dry run with --hardware */
-    double absent_memory;      /* its bytes */
+    struct gpt_hardware absent_has; /* the row that be then is */
     struct gpt_replica *replica;
     struct gpt_corpus *corpus;
     struct gpt_data_stages stages; /* of the training data; n 0: one */

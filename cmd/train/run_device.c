@@ -4,7 +4,6 @@
 
 #include "base/log.h"
 #include "model/abilities.h"
-#include "cmd/train/hardware.h"
 
 #include <stdio.h>
 #include <stdlib.h>
@@ -24,14 +23,11 @@ static void load_kernels_early(const struct gpt_run *r)
 static int plan_device(struct gpt_run *r, struct gpt_err *err)
 {
     struct gpt_train_options unlimited = *r->o;
-    struct gpt_hardware hardware;
 
     unlimited.memory_limit = 0;
-    GPT_TRY(gpt_hardware_choose(&hardware, &unlimited, &r->args, NULL, err));
-    gpt_backend_planned(&r->absent, (int64_t)hardware.memory,
-                        hardware.capability);
-    r->absent.name = hardware.name;
-    r->absent_memory = hardware.memory;
+    GPT_TRY(gpt_hardware_choose(&r->absent_has, &unlimited, &r->args, NULL,
+                                err));
+    gpt_hardware_plan(&r->absent, &r->absent_has);
     r->be = &r->absent;
     return GPT_OK;
 }
@@ -80,7 +76,7 @@ static int choose_carrier(struct gpt_run *r, struct gpt_err *err)
  * anything is computed. */
 static int set_tf32(const struct gpt_run *r, struct gpt_err *err)
 {
-    if (!r->o->tf32 || gpt_run_is_absent(r))
+    if (!r->o->tf32)
         return GPT_OK;
     if (!r->be->allow_tf32)
         return gpt_fail(err, GPT_EUSAGE, "--tf32: device %s has none",
@@ -119,17 +115,6 @@ static int check_fp8(const struct gpt_run *r, struct gpt_err *err)
                          "the CPU computes the same, slowly");
 }
 
-/* Nothing else shows that a head size or a type costs most of a GPU's speed. */
-static void warn_of_slow_attention(const struct gpt_run *r)
-{
-    const char *why = gpt_abilities_slow(&r->plan.replica.config,
-                                         r->plan.replica.exec.act, r->be);
-
-    if (why && gpt_run_is_first(r))
-        gpt_warn("attention runs many times below the speed of device %s: %s",
-                 r->be->name, why);
-}
-
 int gpt_run_open_device(struct gpt_run *r, struct gpt_err *err)
 {
     GPT_TRY(open_backend(r, err));
@@ -139,6 +124,8 @@ int gpt_run_open_device(struct gpt_run *r, struct gpt_err *err)
     GPT_TRY(check_type(r, err));
     GPT_TRY(check_fp8(r, err));
     GPT_TRY(set_tf32(r, err));
-    warn_of_slow_attention(r);
+    if (gpt_run_is_first(r))
+        gpt_abilities_warn(&r->plan.replica.config, r->plan.replica.exec.act,
+                           r->be);
     return choose_carrier(r, err);
 }

@@ -14,7 +14,7 @@ static double own_memory(const struct gpt_run *r)
     int64_t available, total;
 
     if (gpt_run_is_absent(r))
-        return r->absent_memory;
+        return r->absent_has.memory;
     r->be->memory(r->be, &available, &total);
     if (!r->be->host_memory)
         return (double)available;

@@ -2,6 +2,7 @@
 #include "cmd/train/run_parts.h"
 
 #include "base/log.h"
+#include "base/num.h"
 
 #include <stdio.h>
 #include <stdlib.h>
@@ -115,13 +116,15 @@ int gpt_run_print_model(const struct gpt_run *r,
                         const struct gpt_memory *memory, struct gpt_err *err)
 {
     const struct gpt_config *c = &r->plan.replica.config;
-    char text[256];
+    char text[256], has[32], gets[32];
 
     if (!gpt_run_is_first(r))
         return GPT_OK;
     if (gpt_run_is_absent(r))
-        snprintf(text, sizeof(text), "%s, of which none is opened",
-                 r->o->hardware);
+        snprintf(text, sizeof(text),
+                 "%s, of which none is opened: of its %s a run gets %s",
+                 r->absent.name, gpt_text_bytes(has, r->absent_has.total),
+                 gpt_text_bytes(gets, r->absent_has.memory));
     else
         r->be->describe(r->be, text, sizeof(text));
     gpt_log_line(" > device: %s", text);

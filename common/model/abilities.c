@@ -2,6 +2,8 @@
  * operation sets its bit, and nothing changes here. */
 #include "model/abilities.h"
 
+#include "base/log.h"
+
 /* Layers may alternate, and a pipeline's stage may hold none with a window: the
  * model is refused as a whole, on all ranks alike. */
 static bool has_window(const struct gpt_config *c, int64_t length)
@@ -46,9 +48,9 @@ int gpt_abilities_check(const struct gpt_config *c, int64_t length,
     return GPT_OK;
 }
 
-/* No error: the result is right, and a small model may well be trained so. */
-const char *gpt_abilities_slow(const struct gpt_config *c, enum gpt_dtype act,
-                               const struct gpt_backend *be)
+/* Nothing else shows that a head size or a type costs most of a GPU's speed. */
+void gpt_abilities_warn(const struct gpt_config *c, enum gpt_dtype act,
+                        const struct gpt_backend *be)
 {
     /* what kernels are chosen by; windows and documents are in all */
     const struct gpt_attn op = {
@@ -58,5 +60,9 @@ const char *gpt_abilities_slow(const struct gpt_config *c, enum gpt_dtype act,
         .act = act,
     };
 
-    return be->attn_slow ? be->attn_slow(&op) : NULL;
+    const char *why = be->attn_slow ? be->attn_slow(&op) : NULL;
+
+    if (why)
+        gpt_warn("attention runs many times below the speed of device %s: %s",
+                 be->name, why);
 }

@@ -12,9 +12,10 @@ int gpt_abilities_check(const struct gpt_config *c, int64_t length,
                         const struct gpt_backend *be,
                         struct gpt_err *err) GPT_MUST_USE;
 
-/* Why the attention of the model runs far below what the device can do, for
- * people; NULL: it does not. */
-const char *gpt_abilities_slow(const struct gpt_config *c, enum gpt_dtype act,
-                               const struct gpt_backend *be);
+/* Warns, with the reason, when the attention of the model runs far below what
+ * the device can do. No error: the result is right, and a small model may well
+ * be trained so. */
+void gpt_abilities_warn(const struct gpt_config *c, enum gpt_dtype act,
+                        const struct gpt_backend *be);
 
 #endif

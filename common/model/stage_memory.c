@@ -197,7 +197,11 @@ static size_t scratch_bytes(const struct gpt_stage *s)
                                      : c->head_size)
                    : 0,
         c->gated ? (size_t)s->widths.ffn_in * sizeof(float) : 0,
-        chunk->embedding ? s->be->embed_scratch(pass.n, s->widths.hidden) : 0,
+        chunk->embedding
+            ? s->be->embed_scratch(pass.n, s->widths.hidden,
+                                   c->position_embedding ==
+                                       GPT_POSITION_LEARNED)
+            : 0,
     };
     size_t most = 0;
 

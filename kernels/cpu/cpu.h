@@ -126,7 +126,7 @@ void cpu_dropout(struct gpt_queue *q, void *y, const void *x, int64_t n,
 void cpu_embed_fwd(struct gpt_queue *q, const struct gpt_embed *op);
 void cpu_embed_bwd(struct gpt_queue *q, const struct gpt_embed *op,
                    const struct gpt_embed_grad *grad);
-size_t cpu_embed_scratch(int64_t n, int64_t c);
+size_t cpu_embed_scratch(int64_t n, int64_t c, bool positions);
 void cpu_rope(struct gpt_queue *q, const struct gpt_rope *op);
 void cpu_attn_fwd(struct gpt_queue *q, const struct gpt_attn *op);
 void cpu_attn_bwd(struct gpt_queue *q, const struct gpt_attn *op,

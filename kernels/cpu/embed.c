@@ -70,9 +70,9 @@ void cpu_embed_fwd(struct gpt_queue *q, const struct gpt_embed *op)
 enum { COLUMNS = 64 };
 
 /* Each thread adds to its columns of the tables themselves. */
-size_t cpu_embed_scratch(int64_t n, int64_t c)
+size_t cpu_embed_scratch(int64_t n, int64_t c, bool positions)
 {
-    (void)n, (void)c;
+    (void)n, (void)c, (void)positions;
     return 0;
 }
 

@@ -4,9 +4,8 @@
 
 #include "cuda/device.cuh"
 
-/* The largest heads: of floats half as many elements fit into a block's shared
- * memory. */
-enum { ATTN_MAX_D = 256, ATTN_MAX_TF32 = 128 };
+/* The largest heads, of the kernels without tensor cores, too. */
+enum { ATTN_MAX_D = GPU_HEAD_MOST };
 
 struct attn_shape {
     int64_t t, h, g, d, ld; /* ld: elements between positions of qkv */
@@ -104,21 +103,6 @@ __device__ inline float attn_keep(const struct attn_shape &s, uint64_t index)
     if (s.drop.below)
         drop(keep, s.drop, index);
     return keep[0];
-}
-
-/* The largest head of a type that the kernels for tensor cores do: floats where they
- * may be rounded to TF32. */
-static inline int64_t cuda_flash_most(enum gpt_dtype act)
-{
-    return act != GPT_F32 ? ATTN_MAX_D : cuda_uses_tf32() ? ATTN_MAX_TF32 : 0;
-}
-
-/* True when the kernels for tensor cores do op's type, options and head size. */
-static inline bool cuda_flash_does(const struct gpt_attn *op)
-{
-    /* ALiBi is added after the cap, whose slope could not be told from the sum. */
-    return op->d % 8 == 0 && op->d <= cuda_flash_most(op->act) &&
-           !(op->softcap > 0 && op->alibi);
 }
 
 /* On tensor cores; false when they do not do this. */

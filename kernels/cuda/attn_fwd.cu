@@ -63,19 +63,9 @@ template <class T> static __global__ void attend(struct attn_shape s, const T *q
         s.lse[(b * s.h + h) * s.t + t] = max + logf(total);
 }
 
-/* Without tensor cores a warp does one query, many times slower. */
 const char *cuda_attn_slow(const struct gpt_attn *op)
 {
-    const int64_t most = cuda_flash_most(op->act);
-
-    if (cuda_flash_does(op))
-        return NULL;
-    return !most ? "tensor cores compute it in bf16 and fp16, in float where TF32 is allowed"
-           : op->d % 8 == 0 && op->d <= most
-               ? "tensor cores do not cap scores beside ALiBi"
-           : op->act == GPT_F32
-               ? "tensor cores take heads of a multiple of 8 floats, up to 128"
-               : "tensor cores take heads of a multiple of 8 elements, up to 256";
+    return gpu_attn_slow(op, cuda_uses_tf32());
 }
 
 void cuda_attn_fwd(struct gpt_queue *q, const struct gpt_attn *op)

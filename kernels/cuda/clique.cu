@@ -81,9 +81,7 @@ enum gpt_clique_state clique_state(struct gpt_clique *c, char *why, size_t cap)
 struct ending {
     const struct nccl *lib;
     ncclComm_t comm;
-    pthread_mutex_t lock;
-    pthread_cond_t over;
-    bool ended;
+    bool ended; /* the thread's last word */
 };
 
 static void *end_comm(void *arg)
@@ -94,10 +92,7 @@ static void *end_comm(void *arg)
     /* May return after years, or never. Nothing here touches the clique, which
      * may be gone by then. */
     e->lib->CommAbort(e->comm);
-    pthread_mutex_lock(&e->lock);
-    e->ended = true;
-    pthread_cond_broadcast(&e->over);
-    pthread_mutex_unlock(&e->lock);
+    __atomic_store_n(&e->ended, true, __ATOMIC_RELEASE);
     return NULL;
 }
 
@@ -109,14 +104,9 @@ static double now(void)
     return (double)t.tv_sec + 1e-9 * (double)t.tv_nsec;
 }
 
-/* The time `seconds` from now on the real-time clock, by which timed waits of POSIX count. */
-static struct timespec in_seconds(int seconds)
+static bool has_ended(const struct ending *e)
 {
-    struct timespec t;
-
-    clock_gettime(CLOCK_REALTIME, &t);
-    t.tv_sec += seconds;
-    return t;
+    return __atomic_load_n(&e->ended, __ATOMIC_ACQUIRE);
 }
 
 /* Waits until the thread has ended the communicator, at most PATIENCE seconds; false when it has
@@ -124,13 +114,11 @@ static struct timespec in_seconds(int seconds)
 static bool await_end(struct ending *e, pthread_t thread)
 {
     enum { PATIENCE = 5 };
-    const struct timespec until = in_seconds(cuda_abandoned() ? 0 : PATIENCE);
-    int late = 0;
-    pthread_mutex_lock(&e->lock);
-    while (!e->ended && late == 0)
-        late = pthread_cond_timedwait(&e->over, &e->lock, &until);
-    bool ended = e->ended;
-    pthread_mutex_unlock(&e->lock);
+    const double end = now() + (cuda_abandoned() ? 0 : PATIENCE);
+    bool ended = has_ended(e);
+
+    for (int round = 0; !ended && now() < end; ended = has_ended(e))
+        clique_pause(&round);
     /* The thread writes to *e when the abort returns after all: then *e stays. */
     if (ended) {
         pthread_join(thread, NULL);
@@ -141,26 +129,38 @@ static bool await_end(struct ending *e, pthread_t thread)
     return ended;
 }
 
+/* Aborts the communicator; false when that hangs. Without memory or a thread it cannot be aborted,
+ * which is as if the abort hung. */
+static bool abort_comm(const struct gpt_clique *c)
+{
+    struct ending *e = (struct ending *)calloc(1, sizeof(*e));
+    pthread_t thread;
+
+    if (!e)
+        return false;
+    *e = {c->lib, c->comm, false};
+    if (pthread_create(&thread, NULL, end_comm, e) == 0)
+        return await_end(e, thread);
+    free(e);
+    return false;
+}
+
 /* The lock is with a thread that is in NCCL; if that does not come out of it,
  * the abort is what brings it out. */
 void clique_abort(struct gpt_clique *c)
 {
-    const struct timespec soon = in_seconds(1);
-    pthread_t thread;
-    bool locked = pthread_mutex_timedlock(&c->lock, &soon) == 0;
+    const double end = now() + 1;
+    bool locked = pthread_mutex_trylock(&c->lock) == 0;
+
+    for (int round = 0; !locked && now() < end; clique_pause(&round))
+        locked = pthread_mutex_trylock(&c->lock) == 0;
     /* The flag is set before the lock is released: a thread that gets the lock next must not
      * enter NCCL. When several threads call, only the first aborts. */
     bool again = __atomic_exchange_n(&c->aborted, true, __ATOMIC_ACQ_REL);
 
     if (locked)
         pthread_mutex_unlock(&c->lock);
-    if (again || !c->comm)
-        return;
-    struct ending *e = (struct ending *)calloc(1, sizeof(*e));
-    if (e)
-        *e = {c->lib, c->comm, PTHREAD_MUTEX_INITIALIZER, PTHREAD_COND_INITIALIZER, false};
-    /* Without memory or a thread it cannot be aborted, which is as if the abort hung. */
-    if (!e || pthread_create(&thread, NULL, end_comm, e) != 0 || !await_end(e, thread))
+    if (!again && c->comm && !abort_comm(c))
         __atomic_store_n(&abandoned, true, __ATOMIC_RELAXED);
 }
 

@@ -162,6 +162,7 @@ void *cuda_work(struct gpt_queue *q, size_t bytes)
     q->work = NULL;
     cudaError_t e = cudaMalloc(&q->work, bytes);
     if (e != cudaSuccess) {
+        cudaGetLastError(); /* it is reported here */
         cuda_fail(q, "%s: %zu bytes of work space", cudaGetErrorString(e), bytes);
         return NULL;
     }
@@ -271,6 +272,7 @@ static void report_fault(struct gpt_queue *q)
 /* The fault comes last on the stream: what all operations before have found. */
 static int queue_sync(struct gpt_queue *q, struct gpt_err *err)
 {
+    cuda_use_device();
     if (q->err.status == GPT_OK &&
         cuda_check(q, cudaMemcpyAsync(q->fault_host, q->fault, sizeof(*q->fault),
                                       cudaMemcpyDeviceToHost, q->stream)) &&

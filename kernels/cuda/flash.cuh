@@ -51,7 +51,7 @@ bool flash_size(const struct gpt_attn *op, flash_sizes<SIZES...>, flash_sizes<OF
         return flash_padded<SIZES...>(op->d, [&](auto d) { f(type, d); });
     };
 
-    if (!cuda_flash_does(op) || !cuda_wide(op->act, op->d, op->qkv, op->out))
+    if (!gpu_flash_does(op, cuda_uses_tf32()) || !cuda_wide(op->act, op->d, op->qkv, op->out))
         return false;
     if (op->act == GPT_F32)
         return flash_padded<OF_FLOATS...>(op->d, [&](auto d) { f(float(), d); });

@@ -142,6 +142,14 @@ static __device__ int opaque(int x)
     return x;
 }
 
+/* The warpgroup's number, from which descriptors follow that are the same in all steps.
+ * Heads of 64 have more of these than a warp has registers for: they are computed again,
+ * where the compiler would move them there from the threads' registers. */
+template <int D> static __device__ int group_of_step(int group)
+{
+    return TILES<D> > 1 ? opaque(group) : group;
+}
+
 /* The first of the block's keys that this lane has. */
 static __device__ int own_key()
 {
@@ -240,7 +248,7 @@ static __device__ void add_tile(float (&dk)[D / 8][4], float (&dv)[D / 8][4],
 template <int D, class T>
 static __device__ void begin_dq(float (&dq)[N][4], const memory<D, T> &m, int group)
 {
-    int i = group % TILES<D>, columns = group / TILES<D>;
+    int i = group_of_step<D>(group) % TILES<D>, columns = group / TILES<D>;
 
     wgmma_fence();
 #pragma unroll
@@ -286,7 +294,8 @@ static __device__ void begin_dk(float (&dk)[D / 8][4], const tile<T, ROWS, QUERI
     wgmma_fence();
 #pragma unroll
     for (int i = 0; i < QUERIES / 16; i++)
-        wgmma_rows_by_columns<T>(dk, wgmma_rows(ds, 64 * group, i), wgmma_columns(q, i), true);
+        wgmma_rows_by_columns<T>(dk, wgmma_rows(ds, 64 * group_of_step<D>(group), i),
+                                 wgmma_columns(q, i), true);
     wgmma_commit();
 }
 

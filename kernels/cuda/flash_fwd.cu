@@ -17,7 +17,7 @@ template <int D, class T> struct cut {
         /* Queries, and two stages of keys and values. */
         BYTES = (flash_tile<D, T, ROWS> + 4 * flash_tile<D, T, KEYS>) * sizeof(T),
     };
-    static_assert(BYTES <= FLASH_MEMORY, "a block's shared memory");
+    static_assert((int)BYTES <= (int)FLASH_MEMORY, "a block's shared memory");
 };
 
 /* What a thread keeps of its queries: of each 16 of the warp's, rows g and

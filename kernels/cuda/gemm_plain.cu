@@ -26,11 +26,14 @@ static __device__ void fill(float (*tile)[TILE + 1], const T *x, int64_t ld, boo
     }
 }
 
-template <class A, class B, class C> static __global__ void product(struct gemm_call g)
+/* A block a tile, of which `across` are side by side: their rows and columns together are the
+ * grid's first dimension, since the others have 65535 blocks at most. */
+template <class A, class B, class C>
+static __global__ void product(struct gemm_call g, unsigned across)
 {
     /* TILE + 1: columns of a tile fall into different banks. */
     __shared__ float a[DEPTH][TILE + 1], b[DEPTH][TILE + 1];
-    int64_t m0 = (int64_t)blockIdx.x * TILE, n0 = (int64_t)blockIdx.y * TILE;
+    int64_t m0 = (int64_t)(blockIdx.x % across) * TILE, n0 = (int64_t)(blockIdx.x / across) * TILE;
     int i0 = threadIdx.x % EDGE, j0 = threadIdx.x / EDGE;
     float sum[EACH][EACH] = {};
 
@@ -66,20 +69,22 @@ template <class A, class B, class C> static __global__ void product(struct gemm_
 void gemm_plain(struct gpt_queue *q, const struct gemm_call *call)
 {
     /* All combinations of types: float c of bf16 factors is a weight's gradient. */
-    dim3 grid(cuda_blocks(call->m, TILE), cuda_blocks(call->n, TILE));
+    const unsigned across = (unsigned)cuda_blocks(call->m, TILE);
+    const int64_t tiles = across * cuda_blocks(call->n, TILE);
 
     with_type(call->c_type, [&](auto c_type) {
         using C = decltype(c_type);
         if (call->a8 != GPT_FP8_NONE)
             with_fp8(call->a8, [&](auto a) {
                 with_fp8(call->b8, [&](auto b) {
-                    launch(q, product<decltype(a), decltype(b), C>, grid, EDGE * EDGE, 0, *call);
+                    launch(q, product<decltype(a), decltype(b), C>, tiles, EDGE * EDGE, 0, *call,
+                           across);
                 });
             });
         else
             with_type(call->act, [&](auto act) {
                 using T = decltype(act);
-                launch(q, product<T, T, C>, grid, EDGE * EDGE, 0, *call);
+                launch(q, product<T, T, C>, tiles, EDGE * EDGE, 0, *call, across);
             });
     });
 }

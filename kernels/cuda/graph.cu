@@ -48,7 +48,7 @@ int cuda_record_end(struct gpt_queue *q, struct gpt_recording **out, struct gpt_
         *out = r;
         return GPT_OK;
     }
-    free(r);
+    cuda_recording_close(r);
     if (q->err.status == GPT_OK)
         return fail(err, e);
     *err = q->err;
@@ -74,6 +74,7 @@ void cuda_recording_close(struct gpt_recording *r)
 {
     if (!r)
         return;
-    cudaGraphExecDestroy(r->exec);
+    if (r->exec)
+        cudaGraphExecDestroy(r->exec);
     free(r);
 }

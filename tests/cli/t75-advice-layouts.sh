@@ -98,12 +98,36 @@ expect 0 'through what its ranks exchange' gpt-train --config gpt2-124m \
     --vocab-size 50257 --dry-run --hardware h200 --world-size 8
 out_has 'h200, of which none is opened'
 out_has 'through NCCL'
-out_has 'fits into 131.3 GiB a rank'
+out_has 'of its 139.8 GiB a run gets 139.2 GiB'
+out_has 'fits into 139.2 GiB a rank'
 expect 0 'in eight bits' gpt-train --config gpt2-124m --vocab-size 50257 \
     --dry-run --hardware h100 --bf16 --fp8-format hybrid
 expect 2 'which an A100 has no products of' gpt-train --config gpt2-124m \
     --vocab-size 50257 --dry-run --hardware a100 --bf16 --fp8-format hybrid
 err_has '--fp8-format: device '
+
+# What a GPU would say of attention, a plan says, too.
+slow='attention runs many times below the speed of device'
+plan() { # options...
+    gpt-train --config gpt2-124m --vocab-size 50257 --dry-run "$@"
+}
+expect 0 'floats' plan --hardware h100
+err_has "$slow h100: tensor cores compute it in bf16 and fp16"
+expect 0 'with TF32' plan --hardware h100 --tf32
+check 'are fast' sh -c "! grep '$slow' err"
+expect 0 'heads of 384 elements' advise --gpus 2 --memory 40G --top 1 \
+    --num-attention-heads 4 --hidden-size 1536 --global-batch-size 8
+err_has "$slow h100: tensor cores take heads of"
+
+# Two tables of the embedding want twice the memory of one: of 65536 rows sums of
+# 2 x 768 floats for each 32, what is sorted, and counts.
+work_of() { # position embedding
+    plan --hardware a100 --bf16 --micro-batch-size 64 \
+        --position-embedding-type "$1" | awk '/^   workspace / { print $2 }'
+}
+check 'the work space of positions is that of models that learn them' \
+    test $(($(work_of learned_absolute) - $(work_of none))) = \
+    $((65536 / 32 * 2 * 768 * 4 + (4 * 65536 + 1024 * 32) * 4))
 
 # ---- what does not fit ----
 expect 5 'too little memory' advise --gpus 2 --memory 8G

@@ -90,7 +90,8 @@ static void call_often(void)
     is_int(dev_be->collectives->running(clique), 0, "all are over");
 }
 
-/* A call that NCCL has taken, and that does not come to its stream. */
+/* A call that NCCL has taken and that does not come to its stream, or in which
+ * NCCL still is. */
 static void *call_stuck(void *arg)
 {
     struct gpt_err *err = arg;
@@ -99,7 +100,7 @@ static void *call_stuck(void *arg)
     return NULL;
 }
 
-static void abort_call(void)
+static void abort_call(const char *mode)
 {
     const struct gpt_collectives *lib = dev_be->collectives;
     struct gpt_err err = {0};
@@ -107,7 +108,7 @@ static void abort_call(void)
     pthread_t thread;
     char why[300];
 
-    setenv("GPT_CUDA_EMU_NCCL", "stuck", 1);
+    setenv("GPT_CUDA_EMU_NCCL", mode, 1);
     pthread_create(&thread, NULL, call_stuck, &err);
     while (lib->state(clique, why, sizeof(why)) != GPT_CLIQUE_BUSY &&
            time(NULL) - begin < PATIENCE)
@@ -115,7 +116,7 @@ static void abort_call(void)
     lib->abort(clique);
     pthread_join(thread, NULL);
     unsetenv("GPT_CUDA_EMU_NCCL");
-    is_int(err.status, GPT_EFAIL, "a call that does not come to its stream");
+    is_int(err.status, GPT_EFAIL, "a call that is %s", mode);
     ok(strstr(err.text, "given up"), "ends with the abort: %s", err.text);
 }
 
@@ -136,7 +137,7 @@ static void call_badly(void)
     ok(strstr(err.text, "multiples of 16"), "says so again: %s", err.text);
     dev_be->queue_close(q);
     if (emulated)
-        abort_call();
+        abort_call("stuck");
     dev_be->collectives->abort(clique); /* again: nothing happens */
     is_int(put(GPT_ALL_REDUCE, GPT_F32, dev_q, &err), GPT_EFAIL,
            "a call after the abort");
@@ -239,6 +240,50 @@ static void alone(void)
     free(x);
 }
 
+/* `clique` becomes another one of a single member. */
+static void open_another(void)
+{
+    struct gpt_err err;
+    char id[GPT_CLIQUE_ID];
+
+    need(dev_be->collectives->make_id(id, &err), &err);
+    is_int(dev_be->collectives->open(&clique, id, "alone", 1, 0, &err), GPT_OK,
+           "another group");
+    ok(wait_ready(), "is ready");
+}
+
+/* An abort waits until a thread has come out of NCCL. */
+static void abort_inside(void)
+{
+    open_another();
+    abort_call("stuck, inside=200");
+    dev_be->collectives->close(clique);
+}
+
+/* An abort that gets no thread is as if it hung, but nobody waits for it; what
+ * was made for the thread is freed, which LeakSanitizer sees. The process gives
+ * up all streams, so that this comes last, and the clique stays. */
+static void abort_without_thread(void)
+{
+    pthread_attr_t usual, huge;
+    struct gpt_err err;
+
+    open_another();
+    /* No system has room for such a stack. */
+    pthread_getattr_default_np(&usual);
+    pthread_getattr_default_np(&huge);
+    pthread_attr_setstacksize(&huge, (size_t)1 << 47);
+    pthread_setattr_default_np(&huge);
+    const time_t begin = time(NULL);
+    dev_be->collectives->abort(clique);
+    pthread_setattr_default_np(&usual);
+    ok(time(NULL) - begin < 4, "an abort without a thread does not wait");
+    in = out = NULL;
+    is_int(put(GPT_ALL_REDUCE, GPT_F32, dev_q, &err), GPT_EFAIL, "a call");
+    ok(strstr(err.text, "given up"), "is given up: %s", err.text);
+    dev_be->collectives->close(clique);
+}
+
 int main(void)
 {
     char text[160];
@@ -251,8 +296,11 @@ int main(void)
         skip("%s", text);
     else
         alone();
-    if (emulated && dev_be->collectives)
+    if (emulated && dev_be->collectives) {
         begin_badly();
+        abort_inside();
+        abort_without_thread();
+    }
     close_devices();
     return tap_done();
 }

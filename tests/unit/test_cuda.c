@@ -305,8 +305,9 @@ static void check_embed(int64_t n, int64_t c, double p, bool with_pos,
         {"dout", ACT, n * c, dout, false, 0},
         {"dwte", F32, v * c, dw, true, 1},
         {"dwpe", F32, POS * c, dw + v * c, true, 1},
-        {"scratch", F32, (int64_t)(dev_be->embed_scratch(n, c) / sizeof(float)),
-         NULL, false, 0},
+        {"scratch", F32,
+         (int64_t)(dev_be->embed_scratch(n, c, with_pos) / sizeof(float)), NULL,
+         false, 0},
     };
 
     compare(run_embed, &k, ops, GPT_COUNT(ops), "embed %lldx%lld p %g of %lld",
@@ -362,6 +363,7 @@ struct attn_case {
 static int64_t window;
 static float softcap;
 static bool by_tf32;
+static size_t types_end = GPT_COUNT(types);
 
 /* What TF32 costs, whose rounding is off by u = 2^-11 at most. Numbers that
  * half has are TF32, too: probabilities and dS alone are rounded. Of others
@@ -395,7 +397,7 @@ static void check_rounds(const struct gpt_attn *op, const struct operand *ops,
     }
 }
 
-/* In types[first] and those after it; or by TF32. */
+/* In types[first] and those after it, up to types_end; or by TF32. */
 static void check_attn(const char *title, size_t first, struct attn_case k,
                        bool alibi)
 {
@@ -430,7 +432,7 @@ static void check_attn(const char *title, size_t first, struct attn_case k,
              (long long)d, k.p, k.docs ? " documents" : "",
              alibi ? " alibi" : "", window ? " window" : "",
              softcap > 0 ? " capped" : "");
-    for (size_t i = first; !by_tf32 && i < GPT_COUNT(types); i++)
+    for (size_t i = first; !by_tf32 && i < types_end; i++)
         compare_type(run_attn, &op, ops, GPT_COUNT(ops), &types[i], name);
     for (size_t i = 0; by_tf32 && i < GPT_COUNT(tf32); i++)
         compare_type(run_attn, &op, ops, GPT_COUNT(ops), &tf32[i], name);
@@ -743,26 +745,45 @@ static void many_pieces(void)
     device_runs = 2;
 }
 
+/* Heads of d elements twice, each of ALiBi, documents and dropout in one of the
+ * two; groups of one head or several; in types[type]. */
+static void check_choice(const char *arch, int64_t d, int64_t options,
+                         size_t type)
+{
+    static const int64_t heads[][2] = {{2, 1}, {2, 2}, {3, 1}};
+
+    types_end = type + 1;
+    for (int64_t k = 0; k < 2; k++, options = ~options) {
+        const int64_t *hg = heads[(d / 8 + k) % (int64_t)GPT_COUNT(heads)];
+
+        check_attn(arch, type,
+                   (struct attn_case){1, d > 128 ? 45 : 70, hg[0], hg[1], d,
+                                      options & 4 ? 0.2 : 0, options & 2},
+                   options & 1);
+    }
+    types_end = GPT_COUNT(types);
+}
+
 /* Forward and backward each choose kernels by GPU, type, head size and options.
  * Were their choices to differ in what they compute, gradients would be wrong:
- * every head size with some of the options, in the default choice. */
+ * every head size of tensor cores and some others, in the default choice, with
+ * and without each option. */
 static void choices(void)
 {
     static const char *const archs[] = {"80", "90", "120"};
+    static const int64_t others[] = {1, 37, 100, 250}, floats_of[] = {36, 64};
 
     for (size_t a = 0; a < (emulated ? GPT_COUNT(archs) : 1); a++) {
+        int64_t options = (int64_t)a;
+
         if (emulated)
             reopen("GPT_CUDA_EMU_ARCH", archs[a]);
-        for (int64_t d = 8; d <= 256; d += d < 136 ? 8 : 24)
-            for (int64_t k = 0; k < 2; k++) {
-                int64_t options = d / 8 * 2 + 5 * k;
-
-                check_attn(archs[a], GPT_COUNT(types) - 1,
-                           (struct attn_case){1, 70, 2, 1, d,
-                                              options & 4 ? 0.2 : 0,
-                                              options & 2},
-                           (options ^ (int64_t)a) & 1);
-            }
+        for (int64_t d = 8; d <= 256; d += 8, options += 3)
+            check_choice(archs[a], d, options, 1 + (size_t)(d / 8 % 2));
+        for (size_t i = 0; i < GPT_COUNT(others); i++, options++)
+            check_choice(archs[a], others[i], options, 1 + i % 2);
+        for (size_t i = 0; i < GPT_COUNT(floats_of); i++, options++)
+            check_choice(archs[a], floats_of[i], options, 0);
     }
     if (emulated)
         reopen("GPT_CUDA_EMU_ARCH", "80");
@@ -1336,12 +1357,31 @@ static void plans(const char *arch)
            planned.abilities, "what it can do");
     is_int((planned.abilities & GPT_CAN_FP8) != 0, atoi(arch) >= 89,
            "products of eight bits of sm_%s", arch);
+    for (int learned = 0; learned < 2; learned++)
+        is_int((int64_t)planned.embed_scratch(70, 24, learned),
+               (int64_t)dev_be->embed_scratch(70, 24, learned),
+               "the embedding's scratch with%s positions",
+               learned ? "" : "out");
     for (size_t i = 0; i < GPT_COUNT(ops); i++)
         is_int((int64_t)planned.attn_scratch(&ops[i]),
                (int64_t)dev_be->attn_scratch(&ops[i]),
                "attention's scratch, %s, heads of %lld, cap %g on sm_%s",
                gpt_dtype_name(ops[i].act), (long long)ops[i].d,
                (double)ops[i].softcap, arch);
+    for (int allow = 0; allow < 2; allow++) {
+        planned.allow_tf32(&planned, allow);
+        dev_be->allow_tf32(dev_be, allow);
+        for (size_t i = 0; i < GPT_COUNT(ops); i++) {
+            const char *says = planned.attn_slow(&ops[i]);
+            const char *here = dev_be->attn_slow(&ops[i]);
+
+            ok(says ? here && strcmp(says, here) == 0 : !here,
+               "%s, heads of %lld: a plan calls them %s, too",
+               gpt_dtype_name(ops[i].act), (long long)ops[i].d,
+               says ? "slow" : "fast");
+        }
+    }
+    dev_be->allow_tf32(dev_be, false);
 }
 
 /* What shared memory limits depends on the GPU: Hopper trains rows that others
@@ -1511,6 +1551,37 @@ static void library_calls(void)
        "is named: %s", err.text);
 }
 
+/* More tiles of rows than a grid has blocks in any dimension but the first. The
+ * sums have no terms, so that most of the time is that of copies. */
+static void many_rows(void)
+{
+    const int64_t m = ((int64_t)1 << 22) + 1;
+    float *c = malloc((size_t)m * sizeof(*c));
+    struct gpt_err err;
+    int64_t wrong = 0;
+    void *mem;
+
+    reopen("GPT_CUDA_EMU_GEMM", "none");
+    for (int64_t i = 0; i < m; i++)
+        c[i] = (float)(i % 1000);
+    need(dev_be->alloc(dev_be, (size_t)m * sizeof(*c), "rows", &mem, &err),
+         &err);
+    dev_be->copy_in(dev_q, mem, c, (size_t)m * sizeof(*c));
+    dev_be->matmul(dev_q, &(struct gpt_matmul){.m = m, .n = 1, .k = 0,
+                                               .a = mem, .b = mem, .c = mem,
+                                               .act = GPT_BF16,
+                                               .c_type = GPT_F32, .beta = 2});
+    dev_be->copy_out(dev_q, c, mem, (size_t)m * sizeof(*c));
+    is_int(dev_be->sync(dev_q, &err), GPT_OK, "%lld rows without the library",
+           (long long)m);
+    for (int64_t i = 0; i < m; i++)
+        wrong += c[i] != (float)(i % 1000 * 2);
+    is_int(wrong, 0, "of which none is left out, or done twice");
+    dev_be->free(dev_be, mem);
+    free(c);
+    reopen("GPT_CUDA_EMU_GEMM", "library");
+}
+
 static void products(void)
 {
     matmuls();
@@ -1522,6 +1593,7 @@ static void products(void)
         matmuls();
         check_matmul(70, 130, 50, i, !i, true, 1, GPT_EPI_NONE, 3);
     }
+    many_rows();
     library_calls();
     library_fails();
     library_forgets();
