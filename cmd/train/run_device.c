@@ -2,7 +2,6 @@
  * able to do; and what carries bytes between ranks. */
 #include "cmd/train/run_parts.h"
 
-#include "base/log.h"
 #include "model/abilities.h"
 
 #include <stdio.h>

@@ -1,8 +1,9 @@
 #!/bin/sh
 # Prints make variables for what this machine offers: FEATURES (-D flags),
-# FEATURE_LIBS, CXX_SRC, ISAS, PAIRS, FEW, NVCC, CUDA_LIB, GPU_ARCHS, HAVE_CXX. Reads
-# CC, CXX, CUDA_ARCHS, and DNNL, LZMA, ZLIB, ZSTD, GLOO, MICROHTTPD and CUDA (auto, 0 or
-# 1) from the environment; what is asked for with 1 and missing is an error.
+# FEATURE_LIBS, CXX_SRC, ISAS, PAIRS, FEW, NVCC, CUDA_LIB, GPU_ARCHS, HAVE_CXX.
+# Reads CC, CXX, CUDA_ARCHS, and DNNL, LZMA, ZLIB, ZSTD, GLOO, MICROHTTPD and
+# CUDA (auto, 0 or 1) from the environment; what is asked for with 1 and missing
+# is an error.
 set -eu
 
 has_header() {

@@ -1,9 +1,8 @@
 #!/bin/sh
-# Kernels and text pass their tests on the older processors that this one can play: with
-# fewer instructions for the library's own loops (GPT_CPU_ISA) and for oneDNN
-# (ONEDNN_MAX_CPU_ISA, which it reads itself, with products by oneDNN).
-# GPT_TEST_ISAS=all: models and
-# trainings, too; `make isas`.
+# Kernels and text pass their tests on the older processors that this one can
+# play: with fewer instructions for the library's own loops (GPT_CPU_ISA) and
+# for oneDNN (ONEDNN_MAX_CPU_ISA, which it reads itself, with products by
+# oneDNN). GPT_TEST_ISAS=all: models and trainings, too; `make isas`.
 . "$(dirname "$0")/../lib/tap.sh"
 
 # A test that cannot have what the environment asks for says so and stops.

@@ -171,11 +171,11 @@ static inline GPT_AVX2 uint32_t rank_avx2(const struct gpt_pairs *t,
                                     this)) |
         top_bits(_mm256_cmpeq_epi64(_mm256_srli_epi64(b, GPT_RANK_BITS),
                                     this)) << 4;
-    const unsigned other =
+    const unsigned unused =
         top_bits(_mm256_or_si256(_mm256_cmpeq_epi64(a, none),
                                  _mm256_cmpeq_epi64(b, none)));
 
-    if (__builtin_expect((found | other) == 0, 0))
+    if (__builtin_expect((found | unused) == 0, 0))
         return gpt_pair_rank_of(*gpt_pairs_find(t, place, name));
     return gpt_pair_rank_of(line[__builtin_ctz(found | 1 << 7)]) |
            -(uint32_t)(found == 0);
