@@ -9,6 +9,8 @@
 #include "cpu/few/few.h"
 #include "cpu/pair/rows.h"
 
+#include <assert.h>
+
 /* Three digits of eight bits are 24 bits of a fixed point. Rows of weights and
  * rows of inputs at a time: 24 vectors of sums, and 4 of weights. */
 enum { DIGITS = 3, ROWS = 4, TEXTS = 2 };
@@ -18,6 +20,9 @@ struct head {
     float unit;           /* of the first digit */
     char room[64 - 4 * (DIGITS + 1)];
 };
+/* A group has room for its rows: each has a head, and a chunk or more. */
+static_assert(FEW_BYTES * (sizeof(struct head) + DIGITS * FEW_CHUNK) <=
+              FEW_TILES, "struct cpu_few_inputs: packed");
 
 static inline int64_t packed_bytes(const struct cpu_few_inputs *in)
 {
