@@ -59,8 +59,8 @@ enum gpt_epilogue {
  * GPT_I8: element (i, l) is values[i * K + l] times scale l / group of row i;
  * scales are bf16, ceil(K / group) a row. Sums of its products are those of
  * float factors; but with one scale a row an input may be off by 2^-22 of its
- * row's largest, and else, with many rows, by
- * 2^-16 of itself. Needs GPT_CAN_QUANT. */
+ * row's largest, and else, with many rows, by 2^-16 of itself. Needs
+ * GPT_CAN_QUANT. */
 struct gpt_quant {
     enum gpt_dtype type;
     int64_t group; /* 32, or 0: one scale a row */
@@ -604,8 +604,8 @@ struct gpt_backend {
  * measured to be as fast and without oneDNN's slow cases (strides of a multiple
  * of 4 KiB), and except for bf16 where the processor has AMX, or AVX512-BF16
  * and is AMD's. In the environment GPT_CPU_MATMUL=portable|dnnl forces the one
- * or the other, GPT_CPU_ISA=base|avx2|avx512|avx512bf16|amx an instruction set
- * (tests). */
+ * or the other, GPT_CPU_ISA=base|avx2|avx512|avx512vnni|avx512bf16|amx an
+ * instruction set (tests). */
 int gpt_backend_cpu(struct gpt_backend **be, struct gpt_err *err)
     GPT_MUST_USE;
 
