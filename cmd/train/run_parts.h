@@ -1,8 +1,8 @@
-/* The parts of gpt_run_open(), for run.c and the run_*.c alone: it calls them
- * in the order of this file. Each takes what the parts before it have left in
- * *r, and leaves there what it opens: gpt_run_close() closes it, also after a
- * failure. What only one rank may do (speak, lock, make directories), rank 0
- * does, and the others wait for it. */
+/* The parts of gpt_run_open(), for run.c and the run_*.c alone, by the files
+ * that have them; run.c has the order of the calls. Each takes what the parts
+ * that are called before it have left in *r, and leaves there what it opens:
+ * gpt_run_close() closes it, also after a failure. What only one rank may do
+ * (speak, lock, make directories), rank 0 does, and the others wait for it. */
 #ifndef GPT_CMD_TRAIN_RUN_PARTS_H
 #define GPT_CMD_TRAIN_RUN_PARTS_H
 

@@ -8,7 +8,6 @@
 #include <stdlib.h>
 #include <string.h>
 
-
 enum { SHOWN = 64 }; /* ranks whose parameters are listed one by one */
 
 /* gpt-launch speaks torchrun's protocol, and is known by the name of its runs;
