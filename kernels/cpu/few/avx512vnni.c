@@ -110,16 +110,6 @@ static inline __attribute__((always_inline)) void fetch(struct ahead *a)
 
 /* ---- sums ---- */
 
-/* sums += products of bytes of w, without a sign, and those at x. In these
- * words, since GCC copies each register of sums to and fro around the intrinsic
- * function. */
-static inline __attribute__((always_inline)) __m512i
-add_products(__m512i sums, __m512i w, __m512i x)
-{
-    __asm__("vpdpbusd %2, %1, %0" : "+v"(sums) : "v"(w), "v"(x));
-    return sums;
-}
-
 /* The sums over lanes of four vectors, in four lanes. */
 static inline __m128i sum_lanes(const __m512i v[ROWS])
 {
