@@ -68,11 +68,12 @@ parity_src := $(wildcard tests/parity/*.c)
 
 cmd_obj := $(cmd_src:%.c=$(BUILD)/%.o)
 lib_obj := $(lib_src:%.c=$(BUILD)/%.o) $(CXX_SRC:%.cc=$(BUILD)/%.o)
-# ISAS= on the command line leaves machine code out, that of PAIRS and FEW
-# included.
+# ISAS=, PAIRS= and FEW= on the command line leave machine code out, and what
+# needs it.
 isas = base $(ISAS)
-pairs = $(if $(filter avx512,$(ISAS)),$(PAIRS))
-few = $(if $(filter avx512,$(ISAS)),$(FEW))
+bytes = $(if $(filter avx512,$(ISAS)),$(filter avx512vnni,$(FEW)))
+pairs = $(if $(bytes),$(filter avx512bf16 $(FEW),$(PAIRS)))
+few = $(if $(bytes),$(filter avx512vnni $(PAIRS),$(FEW)))
 isa_obj := $(foreach i,$(isas),$(isa_src:%.c=$(BUILD)/%.$(i).o)) \
            $(pairs:%=$(BUILD)/kernels/cpu/pair/%.o) \
            $(few:%=$(BUILD)/kernels/cpu/few/%.o) \
@@ -136,7 +137,8 @@ $(BUILD)/kernels/cpu/isa/%.$(1).o: kernels/cpu/isa/%.c
 endef
 $(foreach i,$(isas),$(eval $(call isa_rule,$(i))))
 
-# Products of bf16, of few rows and of many: a file an instruction set.
+# Products of bf16, and those of few rows and of many with weights in fewer bits:
+# a file an instruction set.
 pair_flags_avx512bf16 = -mavx512bf16
 pair_flags_avx512vnni = -mavx512vnni
 pair_flags_amx = -mavx512bf16 -mamx-tile -mamx-bf16

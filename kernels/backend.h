@@ -59,8 +59,8 @@ enum gpt_epilogue {
  * GPT_I8: element (i, l) is values[i * K + l] times scale l / group of row i;
  * scales are bf16, ceil(K / group) a row. Sums of its products are those of
  * float factors; but with one scale a row an input may be off by 2^-22 of its
- * row's largest, and else, with many rows, by
- * 2^-16 of itself. Needs GPT_CAN_QUANT. */
+ * row's largest, and else, with many rows, by 2^-16 of itself. Needs
+ * GPT_CAN_QUANT. */
 struct gpt_quant {
     enum gpt_dtype type;
     int64_t group; /* 32, or 0: one scale a row */

@@ -1,5 +1,5 @@
 /* From options to a run that is ready for its first step, and its end. Start at
- * gpt_run_open(): run_parts.h has the parts that it calls, in their order. */
+ * gpt_run_open(): run_parts.h has the parts that it calls. */
 #include "cmd/train/run_parts.h"
 
 #include "base/log.h"

@@ -1,6 +1,6 @@
-/* The parts of gpt_run_open(), for run.c and the run_*.c alone. The files stand
- * here in the order in which it first calls them. Each part takes what the
- * parts before it have left in *r, and leaves there what it opens:
+/* The parts of gpt_run_open(), for run.c and the run_*.c alone, by the files
+ * that have them; run.c has the order of the calls. Each takes what the parts
+ * that are called before it have left in *r, and leaves there what it opens:
  * gpt_run_close() closes it, also after a failure. What only one rank may do
  * (speak, lock, make directories), rank 0 does, and the others wait for it. */
 #ifndef GPT_CMD_TRAIN_RUN_PARTS_H

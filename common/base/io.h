@@ -79,6 +79,9 @@ int gpt_in_explain(const char *path, struct gpt_err *err);
 int gpt_read_file(const char *path, int64_t limit, char **data, size_t *len,
                   struct gpt_err *err) GPT_MUST_USE;
 
+/* True of "-", and of another name of the pipe that is standard input, such as
+ * /dev/stdin. A regular file is not meant: it can be read twice. */
+bool gpt_in_is_stdin(const char *path);
 /* Standard input has one reader. A second one would find it empty, and is
  * refused: GPT_EUSAGE, which names both. `reader` is an option with its "--",
  * or what else reads. For the main thread. */

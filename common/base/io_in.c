@@ -333,6 +333,17 @@ int gpt_read_file(const char *path, int64_t limit, char **data, size_t *len,
     return status;
 }
 
+bool gpt_in_is_stdin(const char *path)
+{
+    struct stat named, standard;
+
+    if (strcmp(path, "-") == 0)
+        return true;
+    return stat(path, &named) == 0 && fstat(STDIN_FILENO, &standard) == 0 &&
+           (S_ISFIFO(named.st_mode) || S_ISSOCK(named.st_mode)) &&
+           named.st_dev == standard.st_dev && named.st_ino == standard.st_ino;
+}
+
 int gpt_claim_stdin(const char *reader, struct gpt_err *err)
 {
     static char first[64];

@@ -256,7 +256,7 @@ static int protect_input(const struct gpt_parse *p, const struct gpt_opt *o,
 {
     char name[64];
 
-    if (strcmp(path, "-") != 0)
+    if (!gpt_in_is_stdin(path))
         return gpt_in_protect(path, p->err);
     snprintf(name, sizeof(name), "--%s", o->name);
     return strcmp(o->name, "config") == 0 ? GPT_OK

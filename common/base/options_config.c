@@ -259,7 +259,7 @@ int gpt_opt_read_config(struct gpt_parse *p, const char *name)
     size_t len;
 
     gpt_opt_find_preset(name, path);
-    if (strcmp(path, "-") == 0)
+    if (gpt_in_is_stdin(path))
         GPT_TRY(gpt_claim_stdin("--config", p->err));
     int status = gpt_read_file(path, GPT_CONFIG_LIMIT, &text, &len, p->err);
     if (status != GPT_OK) {

@@ -39,7 +39,8 @@ float *cpu_wide(struct gpt_queue *q, size_t floats);
 float *cpu_angle_space(struct gpt_queue *q, size_t floats);
 
 /* Sets cpu_isa to "base", "avx2" or "avx512", or to the last with products of
- * bf16 by "avx512bf16" or "amx", and the library of products to "dnnl" (oneDNN)
+ * narrow numbers by "avx512vnni" (bytes), "avx512bf16" or "amx" (of bf16, too);
+ * and the library of products to "dnnl" (oneDNN)
  * or "portable" (the loops of cpu/isa/ and cpu/pair/). NULL chooses the best of
  * this processor. Tests call it again between operations. */
 int cpu_choose(const char *isa, const char *matmul,

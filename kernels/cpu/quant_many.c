@@ -1,5 +1,5 @@
-/* Products of many rows with weights in fewer bits, by tiles (many/). Start at
- * cpu_multiply_many(): inputs are packed once, by all threads; then a thread
+/* Products of many rows with weights in fewer bits, by cpu_many (many/). Start
+ * at cpu_multiply_many(): inputs are packed once, by all threads; then a thread
  * takes a block of weights, packs it into its second cache, and multiplies all
  * inputs with it, while the block that it takes next comes from memory. */
 #include "base/num.h"

@@ -281,7 +281,7 @@ void cpu_multiply_weights(struct gpt_queue *q, const struct cpu_product *whole,
     const int64_t most = PACKED_A / ((whole->k + 1) * ROWS) * ROWS;
     const int64_t rows = most > ROWS ? most : ROWS;
 
-    for (int64_t m0 = 0; m0 < whole->m; m0 += rows) {
+    for (int64_t m0 = 0; m0 < whole->m && whole->n > 0; m0 += rows) {
         struct cpu_product p = *whole;
 
         p.m = gpt_min_i64(whole->m - m0, rows);

@@ -71,7 +71,8 @@ case $($CC -dumpmachine) in
         accepts -mavx2 -mfma -mf16c && isas="$isas avx2"
         accepts -mavx512f -mavx512bw -mavx512vl -mavx512dq &&
             isas="$isas avx512"
-        # Products of bf16, which are a file each (kernels/cpu/pair/).
+        # Products of narrow numbers, which are a file each
+        # (kernels/cpu/pair/, few/ and many/).
         case $isas in
             *avx512*)
                 accepts -mavx512f -mavx512vnni && few=avx512vnni

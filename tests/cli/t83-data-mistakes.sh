@@ -110,6 +110,15 @@ once 'as a configuration and as input' gpt-preprocess --config - --input - \
 says '--config and --input both read standard input'
 once 'twice for a vocabulary' gpt-vocab --input - - --output-prefix u
 says '--input names standard input twice'
+expect 2 'a pipe by two names' sh -c 'cat good.jsonl | gpt-preprocess \
+    --input - /dev/stdin --output-prefix u --tokenizer-type ByteTokenizer'
+says '--input names standard input twice'
+expect 2 'a pipe by two options' sh -c ': | gpt-preprocess \
+    --config - --input /dev/stdin --output-prefix u'
+says '--config and --input both read standard input'
+expect 0 'a file by redirection has two readers' sh -c '
+    gpt-preprocess --input good.jsonl /dev/stdin --output-prefix both \
+        --tokenizer-type ByteTokenizer <good.jsonl'
 mkfifo mark.pipe
 gzip -dc mark.jsonl.gz >mark.pipe &
 expect 3 'of any name' pp mark.pipe u

@@ -48,13 +48,17 @@ expect 0 'a build with all machine code' compiles ISAS=avx2
 out_has GPT_HAVE_ISA_avx2
 expect 0 'and one without' compiles ISAS=
 check 'names none' sh -c '! grep -q GPT_HAVE_ISA out'
+for left in FEW= PAIRS=; do
+    expect 0 "$left leaves out what needs it" compiles "$left"
+    check 'AMX, which is in both' sh -c '! grep -q GPT_HAVE_ISA_amx out'
+done
 if command -v clang >clang.where; then
-    for set in base 'avx2 -mavx2 -mfma -mf16c'; do
+    for set in base 'avx2 -mavx2 -mfma -mf16c' \
+        'avx512 -mavx512f -mavx512bw -mavx512vl -mavx512dq -mfma -mf16c'; do
         # shellcheck disable=SC2086 # flags are words
         expect 0 "clang takes vectors of ${set%% *}" clang -std=c11 \
             -fsyntax-only -D_GNU_SOURCE -I "$top" -I "$top/common" \
-            -I "$top/kernels" -DGPT_ISA=$set "$top/kernels/cpu/isa/philox.c" \
-            "$top/kernels/cpu/isa/gemm.c"
+            -I "$top/kernels" -DGPT_ISA=$set "$top"/kernels/cpu/isa/*.c
     done
 else
     skip 'there is no clang'

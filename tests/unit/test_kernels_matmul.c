@@ -124,6 +124,7 @@ static void body(void)
         {7, 17, 9},    {13, 31, 65},    {64, 64, 64},   {65, 129, 33},
         {1, 300, 70},  {2, 129, 257},   {4, 96, 400},   {5, 96, 400},
         {96, 48, 513}, {100, 203, 300}, {37, 1000, 11}, {4, 5, 0},
+        {33, 40, 0},   {17, 0, 9},      {0, 9, 5},
     };
 
     for (size_t i = 0; i < GPT_COUNT(shapes); i++)
@@ -140,6 +141,8 @@ static void body(void)
     /* gradients of weights: a long sum, cut by some libraries over threads */
     check(64, 48, 4096, true, false, 1, GPT_EPI_NONE, 0);
     check(256, 192, 256, true, false, 1, GPT_EPI_NONE, 0);
+    /* more rows than are packed at once */
+    check(300, 5, 14600, false, true, 0, GPT_EPI_BIAS_GELU, 0);
     /* several blocks side by side, sums in two parts */
     check(150, 790, 260, false, true, 0, GPT_EPI_BIAS, 0);
     check(150, 790, 260, true, false, 1, GPT_EPI_NONE, 0);

@@ -152,6 +152,20 @@ static int64_t parts_that_depend(const struct product *p)
     return differ;
 }
 
+/* All inputs and all weights as far from zero as they can be, rows of weights
+ * with either sign: each digit of the inputs (few/) is 127 or -128. */
+static void fill_with_largest(struct product *p)
+{
+    const int64_t k = p->op.k;
+
+    for (int64_t i = 0; i < p->op.m * p->op.lda; i++)
+        p->a[i] = 127 - 0x80.8p-8F;
+    for (int64_t i = 0; i < p->op.n * k; i++)
+        p->bytes[i] = i / k % 2 ? -127 : 127;
+}
+
+static bool largest; /* of this kind are the values of check() */
+
 /* Random values. The last row has an input that is larger than all others, and
  * the first column has a weight of zero there: its sum shows what the large
  * input costs the others. */
@@ -168,6 +182,8 @@ static void fill(struct product *p)
     p->a[(p->op.m - 1) * p->op.lda + large] = 0x1p13F;
     p->wide[large] = 0;
     p->bytes[large] = 0;
+    if (largest)
+        fill_with_largest(p);
     for (int64_t i = 0; i < n * k; i++)
         p->weights[i] = weight(p, i / k, i % k);
 }
@@ -233,11 +249,20 @@ static void long_rows(void)
     }
 }
 
+/* The longest rows of bytes whose sums few/ makes of whole numbers. */
+static void largest_sums(void)
+{
+    largest = true;
+    check(GPT_I8, 0, 3, 6, FEW_MOST_BYTES, false, 0, GPT_SUMS_FEW);
+    largest = false;
+}
+
 static void body(void)
 {
     static const int64_t rows[] = {1, 2, 3, 4, 5, 8, 11, 16, 17, MOST_ROWS};
 
     long_rows();
+    largest_sums();
     /* more columns than are made floats at once */
     for (size_t f = 0; f < GPT_COUNT(forms); f++)
         check(forms[f].type, forms[f].group, 17, 1600, 33, true, 1,

@@ -9,6 +9,8 @@
 #include "cpu/few/few.h"
 #include "cpu/pair/rows.h"
 
+#include <assert.h>
+
 /* Three digits of eight bits are 24 bits of a fixed point. Rows of weights and
  * rows of inputs at a time: 24 vectors of sums, and 4 of weights. */
 enum { DIGITS = 3, ROWS = 4, TEXTS = 2 };
@@ -18,6 +20,9 @@ struct head {
     float unit;           /* of the first digit */
     char room[64 - 4 * (DIGITS + 1)];
 };
+/* A group has room for its rows: each has a head, and a chunk or more. */
+static_assert(FEW_BYTES * (sizeof(struct head) + DIGITS * FEW_CHUNK) <=
+              FEW_TILES, "struct cpu_few_inputs: packed");
 
 static inline int64_t packed_bytes(const struct cpu_few_inputs *in)
 {
@@ -104,16 +109,6 @@ static inline __attribute__((always_inline)) void fetch(struct ahead *a)
 }
 
 /* ---- sums ---- */
-
-/* sums += products of bytes of w, without a sign, and those at x. In these
- * words, since GCC copies each register of sums to and fro around the intrinsic
- * function. */
-static inline __attribute__((always_inline)) __m512i
-add_products(__m512i sums, __m512i w, __m512i x)
-{
-    __asm__("vpdpbusd %2, %1, %0" : "+v"(sums) : "v"(w), "v"(x));
-    return sums;
-}
 
 /* The sums over lanes of four vectors, in four lanes. */
 static inline __m128i sum_lanes(const __m512i v[ROWS])

@@ -3,22 +3,23 @@
  * file of this folder an instruction set, reached through cpu_few; quant.c cuts
  * products into what it multiplies. Nothing in here knows of threads.
  *
- * Tiles hold weights as they lie in memory, so that each is read once and none
- * is packed or widened. Inputs become parts, each a column of its own, that
- * such tiles are multiplied with:
+ * Weights are factors as they lie in memory, so that each is read once and none
+ * is packed or widened. Inputs become parts that such factors are multiplied
+ * with:
  *   bf16   a float is the sum of three numbers of bf16, which hold its 24 bits.
  *          Products are exact, and sums are those of floats.
  *   int8   a float is the digits of a fixed point of its row: four of 7 bits
  *          (AMX) or three of 8, off by up to 2^-27 or 2^-22 of the row's
  *          largest. Sums of products of bytes are exact, and rounded when they
  *          become floats.
- * No column has a part in another one's sums, so that an element's bits depend
- * on its row of inputs and its row of weights alone.
+ * No row of inputs has a part in another one's sums, so that an element's bits
+ * depend on its row of inputs and its row of weights alone.
  *
  * Packed inputs of AMX. Rows are cut into groups of at most FEW_TEXTS, or
- * FEW_BYTES where weights are bytes. The parts of a group are at most 48
- * columns, first parts first: three tiles a chunk, which is 64 bytes of a row
- * of weights. Row p of a tile has 4 bytes of each column. */
+ * FEW_BYTES where weights are bytes. A row's parts are a column each. Those of
+ * a group are at most 48 columns, first parts first: three tiles a chunk, which
+ * is 64 bytes of a row of weights. Row p of a tile has 4 bytes of each column.
+ */
 #ifndef GPT_KERNELS_CPU_FEW_H
 #define GPT_KERNELS_CPU_FEW_H
 
@@ -37,7 +38,7 @@ struct cpu_few_inputs {
     const float *x;
     int64_t ldx, m, k;
     bool bytes;   /* weights are bytes, else bf16 */
-    char *packed; /* FEW_TILES bytes for each chunk of each group */
+    char *packed; /* room: FEW_TILES bytes for each chunk of each group */
     float *units; /* (m) for AMX, with bytes: what the fixed points count */
 };
 

@@ -73,6 +73,14 @@ static inline vf last(vf a, vf b)
     return (vf)_mm512_shuffle_ps((__m512)a, (__m512)b, 0x88) +
            (vf)_mm512_shuffle_ps((__m512)a, (__m512)b, 0xdd);
 }
+
+/* Sums come in the order in which these steps took the vectors: in that of the
+ * vectors. */
+static inline vf in_order(vf v)
+{
+    return GPT_LANES(vi, v, v, 0, 4, 8, 12, 1, 5, 9, 13, 2, 6, 10, 14, 3, 7, 11,
+                     15);
+}
 #endif
 
 /* The sums over lanes of n vectors, each with the bits of lanes_sum(): the
@@ -81,8 +89,6 @@ static inline __attribute__((always_inline)) void
 sum_lanes(float *dot, const vf *v, const int n)
 {
 #if defined(__AVX512F__)
-    /* lanes come in the order in which the steps took the vectors */
-    const vi order = {0, 4, 8, 12, 1, 5, 9, 13, 2, 6, 10, 14, 3, 7, 11, 15};
     vf sums[3];
 
     if (n % 8 == 0) {
@@ -95,7 +101,7 @@ sum_lanes(float *dot, const vf *v, const int n)
             const vf other = i + 1 < n / 8 ? sums[i + 1] : sums[i];
             float lanes[W];
 
-            store(lanes, __builtin_shuffle(last(sums[i], other), order));
+            store(lanes, in_order(last(sums[i], other)));
             memcpy(dot + 8 * i, lanes,
                    (i + 1 < n / 8 ? 16 : 8) * sizeof(*dot));
         }
@@ -106,7 +112,7 @@ sum_lanes(float *dot, const vf *v, const int n)
         const vf both = within(q, q);
         float lanes[W];
 
-        store(lanes, __builtin_shuffle(last(both, both), order));
+        store(lanes, in_order(last(both, both)));
         memcpy(dot, lanes, 4 * sizeof(*dot));
         return;
     }
@@ -210,7 +216,6 @@ put_results(const struct ends *e, const struct rows *w, vf acc[8][4],
             float sum = dot[i * R + r];
 
             /* one scale a row: that of the sum */
-
             if (kind == INT8)
                 sum = rounded_product(sum, of_bf16(w->scales[j + r]));
             *out = e->add ? *out + sum : sum;
@@ -300,8 +305,9 @@ some_dots(const struct ends *e, const struct rows *w, const struct part *p,
     int64_t j = p->first;
 
     /* One row of x: four rows of w side by side keep as many streams of memory
-     * open as other prefetchers follow. More rows of x: two of w, or sums would
-     * not fit the registers. */
+     * open as other prefetchers follow; where w is read in order, one row of
+     * floats, or two of bf16. More rows of x: two of w, or sums would not fit
+     * the registers. */
     for (; m == 1 && !alone && j + 4 <= pairs; j += 4)
         dots_of(e, w, p, j, 0, 1, 4, kind, packed);
     for (; j + 2 <= pairs; j += 2)

@@ -54,12 +54,6 @@ static struct weights sum_weights(const struct cpu_many_block *b, const char *w)
     return sum;
 }
 
-/* GCC 12 copies sums of its own intrinsic to other registers and to memory. */
-static inline void add_dots(__m512i *sum, __m512i x, __m512i w)
-{
-    __asm__("vpdpbusd %2,%1,%0" : "+v"(*sum) : "v"(x), "v"(w));
-}
-
 /* Sums of all parts of ROWS rows of inputs at a, whose parts lie `apart`. */
 static inline __attribute__((always_inline)) void
 sum_rows(struct cpu_many_block *b, const char *a, int64_t apart, const char *w,
@@ -90,8 +84,10 @@ sum_rows(struct cpu_many_block *b, const char *a, int64_t apart, const char *w,
                            sizeof(four));
                     const __m512i x = _mm512_set1_epi32(four);
 
-                    add_dots(&sum[part][i][0], x, at.left);
-                    add_dots(&sum[part][i][1], x, at.right);
+                    sum[part][i][0] =
+                        add_products(sum[part][i][0], x, at.left);
+                    sum[part][i][1] =
+                        add_products(sum[part][i][1], x, at.right);
                 }
         }
     }

@@ -1,5 +1,6 @@
-/* What tiles need of rows of floats, by AVX-512: reading their ends, and the
- * unit in which bytes count them. Start at unit_of(). */
+/* What products by tiles and of bytes need, by AVX-512: reading ends of rows of
+ * floats, the unit in which bytes count them, and sums of products of bytes.
+ * Start at unit_of(). */
 #ifndef GPT_KERNELS_CPU_PAIR_ROWS_H
 #define GPT_KERNELS_CPU_PAIR_ROWS_H
 
@@ -46,6 +47,16 @@ static inline float unit_of(const float *x, int64_t k)
         power++;
     /* the inverse of the unit is a number, too */
     return ldexpf(1, power < -100 ? -107 : power - 7);
+}
+
+/* sums += products of bytes of a, without a sign, and of b, with one, four to a
+ * sum: by AVX512-VNNI. In these words, since GCC 12 copies sums of its own
+ * intrinsic function to other registers and to memory. */
+static inline __attribute__((always_inline)) __m512i
+add_products(__m512i sums, __m512i a, __m512i b)
+{
+    __asm__("vpdpbusd %2, %1, %0" : "+v"(sums) : "v"(a), "v"(b));
+    return sums;
 }
 
 /* v times a factor, or y + that. The product that is added is not rounded,
