@@ -208,28 +208,6 @@ static inline GPT_AVX2 void classify_avx2(const uint8_t *p, struct window *w)
     w->wide = gpt_bits_of(a, b);
 }
 
-static GPT_AVX2 size_t cut_avx2(const char *text, size_t len, size_t *ends,
-                                size_t room)
-{
-    return cut_windows(text, len, ends, room, NULL, gpt_pretok_gpt2,
-                       classify_avx2);
-}
-
-static GPT_AVX2 size_t cut_starcoder_avx2(const char *text, size_t len,
-                                          size_t *ends, size_t room)
-{
-    return cut_windows(text, len, ends, room, NULL, gpt_pretok_starcoder,
-                       classify_avx2);
-}
-
-static GPT_AVX2 size_t cut_narrow_avx2(const char *text, size_t len,
-                                       size_t *ends, size_t room, size_t *wide)
-{
-    *wide = 0;
-    return cut_windows(text, len, ends, room, wide, gpt_pretok_gpt2,
-                       classify_avx2);
-}
-
 static inline GPT_AVX512 void classify_avx512(const uint8_t *p,
                                               struct window *w)
 {
@@ -244,28 +222,31 @@ static inline GPT_AVX512 void classify_avx512(const uint8_t *p,
     w->wide = _mm512_movepi8_mask(v);
 }
 
-static GPT_AVX512 size_t cut_avx512(const char *text, size_t len, size_t *ends,
-                                    size_t room)
-{
-    return cut_windows(text, len, ends, room, NULL, gpt_pretok_gpt2,
-                       classify_avx512);
-}
-
-static GPT_AVX512 size_t cut_starcoder_avx512(const char *text, size_t len,
-                                              size_t *ends, size_t room)
-{
-    return cut_windows(text, len, ends, room, NULL, gpt_pretok_starcoder,
-                       classify_avx512);
-}
-
-static GPT_AVX512 size_t cut_narrow_avx512(const char *text, size_t len,
-                                           size_t *ends, size_t room,
-                                           size_t *wide)
-{
-    *wide = 0;
-    return cut_windows(text, len, ends, room, wide, gpt_pretok_gpt2,
-                       classify_avx512);
-}
+/* The functions for one instruction set: a target attribute holds for one
+ * function and what is inlined into it. */
+#define CUTS(isa, target)                                                      \
+    static target size_t cut_##isa(const char *text, size_t len, size_t *ends, \
+                                   size_t room)                                \
+    {                                                                          \
+        return cut_windows(text, len, ends, room, NULL, gpt_pretok_gpt2,       \
+                           classify_##isa);                                    \
+    }                                                                          \
+    static target size_t cut_starcoder_##isa(const char *text, size_t len,     \
+                                             size_t *ends, size_t room)        \
+    {                                                                          \
+        return cut_windows(text, len, ends, room, NULL, gpt_pretok_starcoder,  \
+                           classify_##isa);                                    \
+    }                                                                          \
+    static target size_t cut_narrow_##isa(const char *text, size_t len,        \
+                                          size_t *ends, size_t room,           \
+                                          size_t *wide)                        \
+    {                                                                          \
+        *wide = 0;                                                             \
+        return cut_windows(text, len, ends, room, wide, gpt_pretok_gpt2,       \
+                           classify_##isa);                                    \
+    }
+CUTS(avx2, GPT_AVX2)
+CUTS(avx512, GPT_AVX512)
 
 #else
 #define cut_avx2 NULL

@@ -73,6 +73,16 @@ static inline int64_t cpu_cut(int64_t n, int64_t blocks, int64_t i)
     return n / blocks * i + (i < n % blocks ? i : n % blocks);
 }
 
+/* The item of *next, which the threads of a team take in turn: each once. */
+static inline int64_t cpu_take(int64_t *next)
+{
+    int64_t i;
+
+#pragma omp atomic capture
+    i = (*next)++;
+    return i;
+}
+
 /* Global number of row 0's sample. */
 static inline int64_t cpu_sample0(const struct gpt_dropout *d)
 {

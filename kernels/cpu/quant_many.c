@@ -150,25 +150,15 @@ static void pack_panels(const struct plan *l, int64_t threads)
                               cpu_cut(chunks, parts, i % parts + 1));
 }
 
-/* Items in turn, one ahead: the next one is known while this one is worked on.
- */
-static int64_t take_item(struct plan *l)
-{
-    int64_t i;
-
-#pragma omp atomic capture
-    i = l->next++;
-    return i;
-}
-
+/* Items in turn; the next one is known while a thread works on one. */
 static void multiply_items(struct plan *l, char *packed)
 {
-    int64_t i = take_item(l);
+    int64_t i = cpu_take(&l->next);
 
     if (cpu_pairs)
         cpu_pairs->begin();
     while (i < l->blocks * l->ranges) {
-        const int64_t next = take_item(l);
+        const int64_t next = cpu_take(&l->next);
         const struct cpu_many_block then = block_of(l, next, 0);
 
         multiply_item(l, i, next < l->blocks * l->ranges ? &then : NULL,

@@ -221,24 +221,15 @@ static void multiply_part(const struct sweep *s, const struct part *part,
         cpu_finish_block(&c);
 }
 
-static int64_t take_item(struct sweep *s)
-{
-    int64_t i;
-
-#pragma omp atomic capture
-    i = s->next++;
-    return i;
-}
-
 /* Items in turn; the next one is known while a thread works on one. */
 static void multiply_items(struct sweep *s, float *weights)
 {
     float *room = weights + s->columns * KC;
 
-    for (int64_t i = take_item(s), next; i < s->items; i = next) {
+    for (int64_t i = cpu_take(&s->next), next; i < s->items; i = next) {
         int64_t k0 = 0;
 
-        next = take_item(s);
+        next = cpu_take(&s->next);
         do { /* once where k is 0 */
             const struct part part = part_of(s, i, k0);
             const bool last = k0 + part.k == s->p->k;
