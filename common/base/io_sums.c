@@ -56,8 +56,8 @@ void gpt_sums_close(struct gpt_block_sums *s)
     gpt_free(s);
 }
 
-/* Whoever is first reads the block; others go on meanwhile, as nobody needs the
- * sum before the end. A block that could not be read is anyone's again: the
+/* The first thread reads the block, and others go on meanwhile: no sum is
+ * needed before the end. A block that could not be read is free again, so that the
  * next reader reports that, too. */
 static int sum_block(struct gpt_in *in, struct gpt_block_sums *s, int64_t i,
                      struct gpt_err *err)
