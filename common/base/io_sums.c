@@ -57,8 +57,8 @@ void gpt_sums_close(struct gpt_block_sums *s)
 }
 
 /* The first thread reads the block, and others go on meanwhile: no sum is
- * needed before the end. A block that could not be read is free again, so that the
- * next reader reports that, too. */
+ * needed before the end. A block that could not be read is free again, so that
+ * the next reader reports that, too. */
 static int sum_block(struct gpt_in *in, struct gpt_block_sums *s, int64_t i,
                      struct gpt_err *err)
 {
