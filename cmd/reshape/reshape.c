@@ -263,6 +263,7 @@ int gpt_reshape_open(struct gpt_reshape *r, const struct gpt_reshape_options *o,
 {
     struct gpt_source_options from = {.iteration = -1,
                                       .verify = o->verify_input,
+                                      .verify_later = o->verify_input,
                                       .optimizer = o->to->keeps_state,
                                       .weights_only = !o->to->keeps_state};
     int status;

@@ -70,6 +70,17 @@ void gpt_in_hide(const struct gpt_in *in, int64_t offset, int64_t n);
  * and those before it. A few MiB stay counted until gpt_in_hide(). */
 void gpt_in_pass(const struct gpt_in *in, int64_t offset, int64_t n);
 
+/* The CRC-32C of a file that is read for other reasons, too. From
+ * gpt_in_keep_sums() on, gpt_in_sum() reads and sums those of the blocks that
+ * hold n bytes at `offset` which were not summed before; without it, it does
+ * nothing. Several threads may call it at once. gpt_in_sum_all() is for one
+ * thread, after them: it sums the rest with threads of its own. */
+int gpt_in_keep_sums(struct gpt_in *in, struct gpt_err *err) GPT_MUST_USE;
+int gpt_in_sum(struct gpt_in *in, int64_t offset, int64_t n,
+               struct gpt_err *err) GPT_MUST_USE;
+int gpt_in_sum_all(struct gpt_in *in, uint32_t *crc,
+                   struct gpt_err *err) GPT_MUST_USE;
+
 /* Gives the failure to read what is in a file a hint, where a download has left
  * something else; returns the failure's status. */
 int gpt_in_explain(const char *path, struct gpt_err *err);

@@ -23,6 +23,7 @@ struct gpt_in {
     char *path;
     void *map; /* NULL until gpt_in_map() */
     _Atomic(struct gpt_look *) look; /* NULL until gpt_in_show(), or for good */
+    struct gpt_block_sums *sums; /* NULL until gpt_in_keep_sums() */
 };
 
 /* Without an offset, for streams. */
@@ -113,6 +114,7 @@ void gpt_in_close(struct gpt_in *in)
     if (in->map && in->size > 0)
         munmap(in->map, (size_t)in->size);
     gpt_look_close(atomic_load(&in->look));
+    gpt_sums_close(in->sums);
     if (in->fd >= 0)
         close(in->fd);
     gpt_free(in->path);
@@ -157,6 +159,16 @@ const char *gpt_in_path(const struct gpt_in *in)
 int gpt_in_descriptor(const struct gpt_in *in)
 {
     return in->fd;
+}
+
+int gpt_in_keep_sums(struct gpt_in *in, struct gpt_err *err)
+{
+    return in->sums ? GPT_OK : gpt_sums_open(&in->sums, in->size, err);
+}
+
+struct gpt_block_sums *gpt_in_sums(const struct gpt_in *in)
+{
+    return in->sums;
 }
 
 int gpt_in_read(struct gpt_in *in, void *dst, int64_t offset, size_t n,

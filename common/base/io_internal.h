@@ -36,6 +36,14 @@ int gpt_refuse_input(const char *path, struct gpt_err *err) GPT_MUST_USE;
 
 struct gpt_in;
 int gpt_in_descriptor(const struct gpt_in *in);
+/* NULL: none are kept. */
+struct gpt_block_sums *gpt_in_sums(const struct gpt_in *in);
+
+/* ---- io_sums.c: checksums of blocks ---- */
+
+int gpt_sums_open(struct gpt_block_sums **sums, int64_t size,
+                  struct gpt_err *err) GPT_MUST_USE;
+void gpt_sums_close(struct gpt_block_sums *s); /* NULL is fine */
 
 /* ---- io_look.c: mapped inputs whose pages may go ---- */
 

@@ -370,6 +370,24 @@ int gpt_tiling_gather(const struct gpt_tiling *g, int64_t i,
     return GPT_OK;
 }
 
+/* A piece is summed from the first byte that the tile needs to the last. Other
+ * tiles need what is between, and find it summed. */
+int gpt_tiling_sum(const struct gpt_tiling *g, int64_t i, struct gpt_err *err)
+{
+    struct target tile;
+    struct gpt_box b;
+
+    tile_of(g, i, &tile);
+    b = box_for(&tile);
+    for (size_t k = 0; k < g->t->n; k++) {
+        if (intersect(&b, &tile, &g->t->pieces[k]) == 0 || !b.in || b.packed)
+            continue;
+        GPT_TRY(gpt_in_sum(b.in, b.offset,
+                           gpt_span_of(b.shape, b.from, N, b.src_size), err));
+    }
+    return GPT_OK;
+}
+
 /* Pieces that are not met count nothing; two that are met are two runs, even
  * where they follow each other. Sharing blocks pays for large stretches, and a
  * tensor that is moved as a whole is one piece. */

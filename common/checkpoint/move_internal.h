@@ -79,6 +79,10 @@ void gpt_tiling_place(const struct gpt_tiling *g, int64_t i, int64_t *at,
 int gpt_tiling_gather(const struct gpt_tiling *g, int64_t i,
                       struct gpt_box *scratch, void *dst,
                       struct gpt_err *err) GPT_MUST_USE;
+/* Sums what tile i reads of files whose sums are kept (gpt_in_keep_sums()): it
+ * is then near when the tile is made. */
+int gpt_tiling_sum(const struct gpt_tiling *g, int64_t i,
+                   struct gpt_err *err) GPT_MUST_USE;
 /* True when tile i is bytes of a file as they are there, in one stretch. */
 bool gpt_tiling_run(const struct gpt_tiling *g, int64_t i, struct gpt_in **in,
                     int64_t *offset);

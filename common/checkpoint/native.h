@@ -114,6 +114,9 @@ int gpt_checkpoint_open_all(struct gpt_checkpoint **c, const char *path,
                             const struct gpt_source_options *options,
                             struct gpt_err *err) GPT_MUST_USE;
 void gpt_checkpoint_close(struct gpt_checkpoint *c);
+/* As gpt_source_check(). */
+int gpt_checkpoint_check(const struct gpt_checkpoint *c,
+                         struct gpt_err *err) GPT_MUST_USE;
 const char *gpt_checkpoint_dir(const struct gpt_checkpoint *c);
 const struct gpt_config *gpt_checkpoint_config(const struct gpt_checkpoint *c);
 const cJSON *gpt_checkpoint_state(const struct gpt_checkpoint *c);

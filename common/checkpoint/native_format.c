@@ -117,6 +117,11 @@ static void close_native(struct gpt_source *s)
     gpt_checkpoint_close(s->data);
 }
 
+static int check_native(const struct gpt_source *s, struct gpt_err *err)
+{
+    return gpt_checkpoint_check(s->data, err);
+}
+
 /* The name of the file that a box is in, without its directory. */
 static const char *file_of(const struct gpt_file_box *box)
 {
@@ -470,6 +475,7 @@ const struct gpt_format gpt_format_native = {
     .recognises = recognise_native,
     .open = open_native,
     .close = close_native,
+    .check = check_native,
     .list = list_native,
     .plan = plan_native,
     .free_plan = free_native_plan,

@@ -17,9 +17,9 @@ struct gpt_checkpoint_writer {
 };
 
 /* The files that this rank opens, all or those of weights, and whose checksums
- * it checks: every size-th. */
+ * it checks: every size-th, now or later. */
 struct gpt_share {
-    bool weights_only, verify;
+    bool weights_only, verify, later;
     int64_t rank, size;
 };
 /* Opens the directory of one checkpoint. */

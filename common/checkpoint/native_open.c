@@ -25,6 +25,7 @@ static int open_directory(struct gpt_checkpoint **c, const char *dir,
     struct gpt_agreement *peers = o->peers;
     const struct gpt_share share = {.weights_only = o->weights_only,
                                     .verify = o->verify,
+                                    .later = o->verify_later,
                                     .rank = peers ? peers->rank : 0,
                                     .size = peers ? peers->size : 1};
     int status = gpt_path_is_dir(dir)

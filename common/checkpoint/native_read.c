@@ -4,7 +4,6 @@
  * chooses the iteration. */
 #include "checkpoint/native.h"
 #include "checkpoint/native_internal.h"
-#include "checkpoint/pour.h"
 #include "checkpoint/safetensors.h"
 
 #include "base/io.h"
@@ -23,6 +22,7 @@ struct gpt_checkpoint {
     int64_t n_files;
     struct gpt_tensor *tensors; /* by name */
     int64_t n_tensors;
+    bool later; /* gpt_checkpoint_check() has something to do */
     struct gpt_manifest_list list; /* as the manifest says; its names */
 };
 
@@ -57,7 +57,7 @@ static int check_crc(struct gpt_in *in, uint32_t want, struct gpt_err *err)
 {
     uint32_t crc;
 
-    GPT_TRY(gpt_pour_check(in, &crc, err));
+    GPT_TRY(gpt_in_sum_all(in, &crc, err));
     if (crc == want)
         return GPT_OK;
     return gpt_fail(err, GPT_EDATA,
@@ -65,37 +65,67 @@ static int check_crc(struct gpt_in *in, uint32_t want, struct gpt_err *err)
                     gpt_in_path(in), crc, want);
 }
 
-/* The size is compared before the checksum: a truncated file, the common
- * damage, is found without reading it. */
-static int open_file(struct gpt_checkpoint *c, int64_t i, bool verify,
-                     struct gpt_err *err)
+/* Found without reading the file: truncation is the common damage. */
+static int check_size(const struct gpt_in *in, int64_t want,
+                      struct gpt_err *err)
+{
+    const int64_t size = gpt_in_size(in);
+
+    if (size == want)
+        return GPT_OK;
+    return gpt_fail(err, GPT_EDATA,
+                    "%s: %s: %lld bytes, the manifest says %lld",
+                    gpt_in_path(in), size < want ? "truncated" : "too long",
+                    (long long)size, (long long)want);
+}
+
+/* Opens a file whose checksum is to be known later. A header that cannot be
+ * read is what was altered, unless the checksum says that it was written so. */
+static int open_unchecked(struct gpt_safetensors *st, struct gpt_in *in,
+                          uint32_t crc, struct gpt_err *err)
+{
+    int status = gpt_safetensors_open(st, gpt_in_path(in), err);
+    struct gpt_err altered = {0};
+
+    if (status == GPT_EDATA && err &&
+        check_crc(in, crc, &altered) == GPT_EDATA)
+        *err = altered;
+    return status == GPT_OK ? gpt_in_keep_sums(st->in, err) : status;
+}
+
+/* Files without tensors are small, and never checked later. */
+static int open_checked(struct gpt_checkpoint *c, int64_t i, struct gpt_in *in,
+                        const struct gpt_share *share, struct gpt_err *err)
 {
     const struct gpt_manifest_file *f = &c->list.files[i];
-    struct gpt_safetensors *st = &c->contents[i];
+    const bool holds = gpt_name_holds_tensors(f->name);
+    const bool mine = share->verify && i % share->size == share->rank;
+
+    GPT_TRY(check_size(in, f->size, err));
+    if (holds && mine && share->later)
+        return open_unchecked(&c->contents[i], in, f->crc, err);
+    if (mine)
+        GPT_TRY(check_crc(in, f->crc, err));
+    return holds ? gpt_safetensors_open(&c->contents[i], gpt_in_path(in), err)
+                 : GPT_OK;
+}
+
+static int open_file(struct gpt_checkpoint *c, int64_t i,
+                     const struct gpt_share *share, struct gpt_err *err)
+{
     char path[GPT_PATH_BYTES];
     struct gpt_in *in;
 
-    GPT_TRY(gpt_path_join(path, sizeof(path), c->dir, f->name, err));
+    GPT_TRY(gpt_path_join(path, sizeof(path), c->dir, c->list.files[i].name,
+                          err));
     if (!gpt_path_exists(path))
         return gpt_fail(err, GPT_EDATA,
                         "%s: missing, though the manifest names it", path);
     GPT_TRY(gpt_in_open(&in, path, err));
-    int64_t size = gpt_in_size(in);
-    int status = GPT_OK;
-    if (size != f->size)
-        status = gpt_fail(err, GPT_EDATA,
-                          "%s: %s: %lld bytes, the manifest says %lld", path,
-                          size < f->size ? "truncated" : "too long",
-                          (long long)size, (long long)f->size);
-    else if (verify)
-        status = check_crc(in, f->crc, err);
+    const int status = open_checked(c, i, in, share, err);
     gpt_in_close(in);
-    GPT_TRY(status);
-    if (!gpt_name_holds_tensors(f->name))
-        return GPT_OK;
-    GPT_TRY(gpt_safetensors_open(st, path, err));
-    c->files[i].tensors = st->n;
-    return GPT_OK;
+    c->files[i].tensors = c->contents[i].n;
+    return status;
 }
 
 /* All files stay open, since slices are read in the order of the destination
@@ -118,8 +148,16 @@ static int open_files(struct gpt_checkpoint *c, const struct gpt_share *share,
             (struct gpt_source_file){.name = f->name, .bytes = f->size};
     }
     for (int64_t i = 0; i < c->n_files; i++)
-        GPT_TRY(open_file(c, i, share->verify && i % share->size == share->rank,
-                          err));
+        GPT_TRY(open_file(c, i, share, err));
+    c->later = share->verify && share->later;
+    return GPT_OK;
+}
+
+int gpt_checkpoint_check(const struct gpt_checkpoint *c, struct gpt_err *err)
+{
+    for (int64_t i = 0; c->later && i < c->n_files; i++)
+        if (c->contents[i].in)
+            GPT_TRY(check_crc(c->contents[i].in, c->list.files[i].crc, err));
     return GPT_OK;
 }
 

@@ -261,6 +261,7 @@ static int fetch(const struct pour *w, struct hand *h, const struct gpt_part *p,
         *bytes = gpt_min_i64(CHECK_BYTES, p->bytes - t->at);
         return GPT_OK;
     }
+    GPT_TRY(gpt_tiling_sum(g, i, err));
     gpt_tiling_place(g, i, &t->at, bytes);
     if (!p->packing && gpt_tiling_run(g, i, &t->in, &t->from))
         t->data = gpt_in_shown(t->in, t->from, (size_t)*bytes);
@@ -447,50 +448,5 @@ int gpt_pour(struct gpt_pour *p, struct gpt_out *out, const char *name,
 out:
     gpt_free(w.works);
     gpt_free(w.sums);
-    return status;
-}
-
-/* ---- checking ---- */
-
-/* Pieces are of one size, so that the sum of each has its place in a list. */
-int gpt_pour_check(struct gpt_in *in, uint32_t *crc, struct gpt_err *err)
-{
-    const int64_t size = gpt_in_size(in);
-    const int64_t n = gpt_ceil_div(size, CHECK_BYTES);
-    const int threads =
-        (int)gpt_max_i64(1, gpt_min_i64(gpt_pour_threads(0), n));
-    uint32_t *sums = NULL;
-    uint8_t *buffers = NULL;
-    int status;
-
-    *crc = 0;
-    GPT_TRY_GOTO(status, gpt_new(&sums, (size_t)n, sizeof(*sums), "checksums",
-                                 err), out);
-    GPT_TRY_GOTO(status, gpt_new(&buffers, (size_t)threads, CHECK_BYTES,
-                                 "checksum", err), out);
-#pragma omp parallel for schedule(dynamic) num_threads(threads) \
-    if (threads > 1)
-    for (int64_t i = 0; i < n; i++) {
-        uint8_t *at = buffers + (size_t)omp_get_thread_num() * CHECK_BYTES;
-        const size_t bytes =
-            (size_t)gpt_min_i64(CHECK_BYTES, size - i * CHECK_BYTES);
-        struct gpt_err e = {0};
-        const int s = gpt_in_read(in, at, i * CHECK_BYTES, bytes, &e);
-
-        sums[i] = s == GPT_OK ? gpt_crc32c(0, at, bytes) : 0;
-        if (s != GPT_OK)
-#pragma omp critical(gpt_pour_error)
-        {
-            if (status == GPT_OK && err)
-                *err = e;
-            status = s;
-        }
-    }
-    for (int64_t i = 0; i < n; i++)
-        *crc = gpt_crc_join(GPT_CRC32C_POLYNOMIAL, *crc, sums[i],
-                            gpt_min_i64(CHECK_BYTES, size - i * CHECK_BYTES));
-out:
-    gpt_free(sums);
-    gpt_free(buffers);
     return status;
 }

@@ -33,6 +33,7 @@ struct gpt_part {
 };
 
 struct gpt_resume;
+struct gpt_source;
 struct gpt_pour {
     int threads; /* 0: those of OpenMP; see gpt_pour_threads() */
     gpt_bytes_done *done; /* NULL is fine; called by one thread at a time */
@@ -41,6 +42,10 @@ struct gpt_pour {
     int64_t taken;             /* of them, what was there and is whole */
     unsigned flags;            /* GPT_OUT_* of the output */
     struct gpt_resume *resume; /* NULL: nothing is noted */
+    /* NULL, or what the tensors are of: its files must be whole before a file
+     * that is made of them gets its name. */
+    const struct gpt_source *source;
+    bool spoilt; /* by the functions below: they are not */
     /* Set by gpt_pour_files(): the work that this is a share of, NULL: it is
      * the whole; that it has failed, so that all shares end. */
     struct gpt_pour *whole;
@@ -74,8 +79,5 @@ int gpt_pour_files(struct gpt_pour *p, const int64_t *bytes, int64_t n,
 int gpt_pour_threads(int asked);
 /* Most bytes of memory that it takes with so many threads, 0 as above. */
 int64_t gpt_pour_memory(int threads);
-/* CRC-32C of a whole file, read by several threads. */
-int gpt_pour_check(struct gpt_in *in, uint32_t *crc,
-                   struct gpt_err *err) GPT_MUST_USE;
 
 #endif

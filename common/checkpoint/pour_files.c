@@ -8,6 +8,7 @@
 
 #include "base/memory.h"
 #include "base/num.h"
+#include "checkpoint/source.h"
 
 #include <omp.h>
 #include <stdatomic.h>
@@ -79,6 +80,16 @@ static int order_files(struct batch *b, const int64_t *bytes, int64_t n,
     return GPT_OK;
 }
 
+/* After the last tile: what no tile has read is left to be summed. */
+static int check_source(struct gpt_pour *p, struct gpt_err *err)
+{
+    const int status =
+        p->source ? gpt_source_check(p->source, err) : GPT_OK;
+
+    p->spoilt = status == GPT_EDATA;
+    return status;
+}
+
 /* The files that are left when all lanes have had as many share the threads
  * anew, so that none has nothing to do. */
 int gpt_pour_files(struct gpt_pour *p, const int64_t *bytes, int64_t n,
@@ -101,7 +112,7 @@ int gpt_pour_files(struct gpt_pour *p, const int64_t *bytes, int64_t n,
         pour_lanes(&b, n - rest, rest, (int)rest, threads);
     omp_set_max_active_levels(levels);
     gpt_free(b.turns);
-    return b.status;
+    return b.status == GPT_OK ? check_source(p, err) : b.status;
 }
 
 /* The size is known, so that a full disk is reported at once. What is between
@@ -113,7 +124,9 @@ int gpt_pour_file(struct gpt_pour *p, const char *path, const char *name,
     struct gpt_out *out;
 
     GPT_TRY(gpt_out_open(&out, path, p->flags, bytes, err));
-    const int status = gpt_pour(p, out, name, parts, n, false, err);
+    int status = gpt_pour(p, out, name, parts, n, false, err);
+    if (status == GPT_OK)
+        status = check_source(p, err);
     if (status == GPT_OK)
         return gpt_out_commit(out, err);
     gpt_out_abort(out);

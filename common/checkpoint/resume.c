@@ -354,6 +354,12 @@ int64_t gpt_resume_held(const struct gpt_resume *r)
 
 /* ---- the end ---- */
 
+void gpt_resume_forget(struct gpt_resume *r)
+{
+    r->n = 0;
+    r->added = false;
+}
+
 /* The list is removed while it is locked. A process that waits for the lock
  * then has a file without a name, and begins again; see lock_list(). */
 void gpt_resume_close(struct gpt_resume *r, bool published, bool *kept)

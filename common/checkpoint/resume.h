@@ -44,6 +44,8 @@ int gpt_resume_note(struct gpt_resume *r, const char *file, uint64_t digest,
 /* True when the output got its name, and the run ended before it had removed
  * the list: what comes after the name may be missing. */
 bool gpt_resume_unfinished(const struct gpt_resume *r);
+/* What was written is worth nothing: gpt_resume_close() is not to keep it. */
+void gpt_resume_forget(struct gpt_resume *r);
 /* Bytes of disk that are taken already. */
 int64_t gpt_resume_held(const struct gpt_resume *r);
 /* published: the output has its name. Else what is there stays if a part of it

@@ -120,6 +120,11 @@ void gpt_source_close(struct gpt_source *s)
     *s = (struct gpt_source){0};
 }
 
+int gpt_source_check(const struct gpt_source *s, struct gpt_err *err)
+{
+    return s->format->check ? s->format->check(s, err) : GPT_OK;
+}
+
 int gpt_source_exists(bool *exists, const char *path, struct gpt_err *err)
 {
     const struct gpt_format *format;

@@ -69,6 +69,9 @@ struct gpt_source {
 struct gpt_source_options {
     int64_t iteration; /* which one of several; < 0: the newest */
     bool verify;       /* check the checksums that the format has */
+    /* With verify: those of files of tensors by gpt_source_check(), and not
+     * now. What gpt_pour() has read of them by then is not read again. */
+    bool verify_later;
     /* Where a format keeps optimizer state apart from weights that can be used
      * alone: also that state, and the weights that go with it. */
     bool optimizer;
@@ -89,6 +92,9 @@ int gpt_source_open(struct gpt_source *s, const char *path,
                     const struct gpt_source_options *options,
                     struct gpt_err *err) GPT_MUST_USE;
 void gpt_source_close(struct gpt_source *s); /* zero is fine */
+/* What verify_later has left. GPT_EDATA names the file that was altered. */
+int gpt_source_check(const struct gpt_source *s,
+                     struct gpt_err *err) GPT_MUST_USE;
 
 /* *exists is true when a front end recognises what is at `path`. GPT_EIO when
  * the file system does not let it look. */

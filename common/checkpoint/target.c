@@ -188,6 +188,7 @@ int gpt_target_write(struct gpt_target *t, gpt_bytes_done *done, void *context,
         .done = done,
         .context = context,
         .flags = GPT_OUT_PART | (t->o.force ? GPT_OUT_FORCE : 0),
+        .source = t->source,
     };
     char taken[32];
     bool kept;
@@ -203,6 +204,8 @@ int gpt_target_write(struct gpt_target *t, gpt_bytes_done *done, void *context,
         status = t->format->write(t, &pour, err);
     if (status == GPT_OK)
         report_left_out(t);
+    if (pour.spoilt)
+        gpt_resume_forget(pour.resume);
     gpt_resume_close(pour.resume, status == GPT_OK, &kept);
     if (status == GPT_OK && pour.taken > 0)
         gpt_info("%s: %s of it were whole after an interruption, and were "

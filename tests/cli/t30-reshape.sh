@@ -205,6 +205,17 @@ damage b
 printf X | dd of=$f bs=1 seek=4500 conv=notrunc 2>/dev/null
 expect 3 'a changed byte' into bad x
 err_has "$f: altered"
+damage b
+printf X | dd of=$f bs=1 seek=$(($(wc -c <$f) - 9)) conv=notrunc 2>/dev/null
+for to in native megatron hf gguf; do
+    out=spoilt
+    [ $to = gguf ] && out=spoilt.gguf
+    expect 3 "a changed weight, to $to" into bad $out --to $to
+    err_has "$f: altered"
+    check 'leaves nothing' [ -z "$(find . -path '*spoilt*' -type f)" ]
+done
+expect 2 'what cannot be is refused before a file is read' into bad x $tp 3
+err_has 'does not divide by the tensor model parallel size'
 rm $f
 expect 3 'a missing file' into bad x
 err_has "$f: missing"

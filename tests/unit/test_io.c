@@ -2,6 +2,7 @@
  * temporary file afterwards), reads past the end, paths. Runs in its own
  * directory. */
 #include "base/io.h"
+#include "base/hash.h"
 #include "base/memory.h"
 #include "tests/lib/tap.h"
 
@@ -552,6 +553,56 @@ static int fill_memory(void)
     return gpt_out_open(&a, "own/a", 0, 5 * MIB, &err) == GPT_OK ? 0 : 5;
 }
 
+/* Checksums that are taken in whatever order readers come: several at once,
+ * some of the file or none, more than once. */
+static void test_sums(void)
+{
+    static const int64_t sizes[] = {0, 1, 65536, (1 << 20) - 1, 1 << 20,
+                                    (5 << 20) + 12345};
+    static uint8_t data[(5 << 20) + 12345];
+    const int64_t most = (int64_t)sizeof(data);
+    uint32_t state = 7, crc;
+
+    for (int64_t i = 0; i < most; i++) {
+        state = state * 1664525u + 1013904223u;
+        data[i] = (uint8_t)(state >> 16);
+    }
+    for (size_t k = 0; k < GPT_COUNT(sizes); k++) {
+        const int64_t size = sizes[k];
+        const uint32_t want = gpt_crc32c(0, data, (size_t)size);
+        int failed = 0;
+        struct gpt_in *in;
+
+        is_int(gpt_write_file("summed", GPT_OUT_FORCE, (char *)data,
+                              (size_t)size, &err), GPT_OK, "a file");
+        for (int turn = 0; turn < 3; turn++) {
+            is_int(gpt_in_open(&in, "summed", &err), GPT_OK, "open");
+            is_int(gpt_in_sum(in, 0, size, &err), GPT_OK, "nothing is kept");
+            is_int(gpt_in_keep_sums(in, &err), GPT_OK, "now it is");
+#pragma omp parallel for num_threads(4) reduction(+ : failed)
+            for (int i = 0; i < 20 * turn; i++) {
+                const int64_t at = size * ((i * 7) % 20) / 20;
+
+                failed += gpt_in_sum(in, at, size / 15, NULL) != GPT_OK;
+            }
+            is_int(failed, 0, "parts are summed");
+            is_int(gpt_in_sum_all(in, &crc, &err), GPT_OK, "and the rest");
+            ok(crc == want, "%lld bytes, turn %d: %08x, %08x",
+               (long long)size, turn, crc, want);
+            gpt_in_close(in);
+        }
+    }
+    struct gpt_in *in;
+    is_int(gpt_in_open(&in, "summed", &err), GPT_OK, "open");
+    is_int(gpt_in_keep_sums(in, &err), GPT_OK, "kept");
+    is_int(gpt_in_sum(in, 0, 10, &err), GPT_OK, "its first block");
+    is_int(truncate("summed", 3 << 20), 0, "another cuts it");
+    is_int(gpt_in_sum(in, 4 << 20, 10, &err), GPT_EDATA, "a block has gone");
+    is_int(gpt_in_sum_all(in, &crc, &err), GPT_EDATA, "and is missed");
+    gpt_in_close(in);
+    unlink("summed");
+}
+
 static void test_file_systems(void)
 {
     static const char *const dirs[] = {"own", "own.l", "own.u", "own.w"};
@@ -595,6 +646,7 @@ int main(void)
     test_input();
     test_look();
     test_pass();
+    test_sums();
     test_directory();
     test_cleanup();
     test_orphans();
