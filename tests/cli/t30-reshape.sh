@@ -387,7 +387,9 @@ chmod 700 ro
 # ---- a full disk ----
 if mkdir disk && mount -t tmpfs -o size=32k none disk 2>/dev/null; then
     expect 4 'a full disk' into a disk/x
-    check 'leaves nothing' [ -z "$(ls -A disk/x 2>/dev/null)" ]
+    check 'leaves nothing' [ -z "$(ls -A disk)" ]
+    expect 4 'for another format' into a disk/x/y --to megatron
+    check 'leaves nothing, either' [ -z "$(ls -A disk)" ]
     umount disk
 elif (ulimit -f 40; trap '' XFSZ; into a ul) 2>ul.err; then
     skip 'neither a small file system nor a file size limit'
