@@ -11,9 +11,9 @@ struct gpt_framing {
     uint64_t announced; /* bytes of the body; 0 where it comes in chunks */
 };
 
-/* Of a request whose head is there. RFC 9112 6.3 has each fault answered with
- * 400, and the connection closed: what a proxy before the server takes for the
- * rest of the body could be another request here. */
+/* The head of the request has to be there. RFC 9112 6.3 has each fault answered
+ * with 400, and the connection closed: what a proxy before the server takes for
+ * the rest of the body could be another request here. */
 struct gpt_framing gpt_framing_of(struct MHD_Connection *c);
 
 #endif

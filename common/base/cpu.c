@@ -91,6 +91,8 @@ static const struct {
     {"amx", has_amx},
 };
 
+/* Rows after AVX512 are for products alone: vector loops have no code for
+ * them. */
 enum { N_SETS = GPT_COUNT(sets), AVX512 = 2 };
 
 /* The row of a name; N_SETS where there is none. */

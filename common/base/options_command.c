@@ -1,12 +1,11 @@
-/* The command line. It is read twice: for the form of messages and the files that
- * it names, which come before it; and for the rest. options_sources.c says
+/* The command line. It is read twice: for the form of messages and the files
+ * that it names, which come before it; and for the rest. options_sources.c says
  * when. */
 #include "base/log.h"
 #include "base/options_internal.h"
 
 #include <ctype.h>
 #include <stdio.h>
-#include <stdlib.h>
 #include <string.h>
 
 struct words { /* what is left of argv */

@@ -95,7 +95,6 @@ int gpt_opt_read_command(struct gpt_parse *p, int argc, char *const *argv);
 /* `reader` is what names the file: an option, or a variable. */
 int gpt_opt_read_config(struct gpt_parse *p, const char *name,
                         const char *reader);
-int gpt_opt_read_environment(struct gpt_parse *p);
 /* All sources in their order; then required options are looked for. */
 int gpt_opt_read_all(struct gpt_parse *p, int argc, char *const *argv);
 

@@ -21,7 +21,7 @@ static void follow_log_format(struct gpt_parse *p)
 
 /* GPT_THREADS is for launchers, which set it for programs whose command line
  * they do not write. A command line that says otherwise wins. */
-int gpt_opt_read_environment(struct gpt_parse *p)
+static int read_environment(struct gpt_parse *p)
 {
     const char *threads = getenv("GPT_THREADS");
     const struct gpt_opt *o = gpt_opt_find(p->program, "threads", 7, NULL);
@@ -58,7 +58,8 @@ static bool only_prints(struct gpt_parse *p)
     return o && *(bool *)gpt_opt_field(p->options, o);
 }
 
-/* Every file is a source of its own, in this order. */
+/* Each file is a source of its own. That of the environment is for all programs
+ * of a session, so that the command line's files come after it. */
 static int read_configs(struct gpt_parse *p)
 {
     const char *config = getenv("GPT_CONFIG");
@@ -89,7 +90,7 @@ int gpt_opt_read_all(struct gpt_parse *p, int argc, char *const *argv)
     follow_log_format(p);
     GPT_TRY(mistake);
     GPT_TRY(status);
-    GPT_TRY(gpt_opt_read_environment(p));
+    GPT_TRY(read_environment(p));
     GPT_TRY(gpt_opt_read_command(p, argc, argv));
     return only_prints(p) ? GPT_OK : check_required(p);
 }

@@ -294,7 +294,8 @@ static int read_head(struct gpt_checkpoint *c, struct gpt_err *err)
     char what[GPT_JOINED_BYTES];
 
     snprintf(what, sizeof(what), "%s/%s", c->dir, GPT_MANIFEST);
-    GPT_TRY(gpt_json_int(m, "iteration", 0, INT64_MAX, &c->iteration, what, err));
+    GPT_TRY(gpt_json_int(m, "iteration", 0, INT64_MAX, &c->iteration, what,
+                         err));
     GPT_TRY(gpt_json_int(layout, "tensor_parallel", 1, 65536, &c->tp, what,
                          err));
     GPT_TRY(gpt_json_int(layout, "pipeline_parallel", 1, 65536, &c->pp, what,
