@@ -47,8 +47,8 @@ static const char *const of_tokens[] = {"logprobs", "return-logits", NULL};
 
 static const char *const of_ranks[] = {"distributed-backend",
                                        "distributed-timeout-minutes", NULL};
-static const char *const of_texts[] = {"speculate", "stats-file", "batch-size",
-                                       NULL};
+static const char *const of_texts[] = {"speculate", "stats-file", NULL};
+static const char *const of_batches[] = {"batch-size", NULL};
 
 /* Where the first of the options is that is given, or the list's end. */
 static const char *const *find_given(const struct gpt_args *args,
@@ -137,6 +137,7 @@ int gpt_contradictions_report(const struct gpt_generate_options *o,
         {of_tokens, o->perplexity != NULL, "all tokens together are scored"},
         {of_choices, o->score || o->perplexity, "no text is made"},
         {of_texts, o->score || o->perplexity, "no text is made"},
+        {of_batches, o->perplexity != NULL, "one window is scored at a time"},
         {of_ranks, o->tp_size * o->pp_size == 1, "there is one process"},
     };
     struct gpt_buf b = {0};

@@ -396,7 +396,7 @@ static int measure(struct measurement *p, struct gpt_err *err)
     GPT_TRY(gpt_new(&p->window, (size_t)p->length + 2, sizeof(*p->window),
                     "a window", err));
     GPT_TRY(gpt_loaded_open_decoder(p->m, 1, p->length, err));
-    GPT_TRY(gpt_scorer_open(&p->scorer, p->m->decoder, 0, err));
+    GPT_TRY(gpt_scorer_open(&p->scorer, p->m->decoder, 0, 1, err));
     p->progress = gpt_progress_open(o->common.progress, "perplexity", "tokens",
                                     p->set ? gpt_indexed_n_tokens(p->set) : 0);
     int status = score_all(p, err);

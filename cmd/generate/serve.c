@@ -198,7 +198,8 @@ static int serve(struct gpt_serving *w, struct gpt_err *err)
                                   o->batch_size + 1, prefixes, err));
         gpt_batch_use_prefixes(w->batch, w->prefixes);
     }
-    GPT_TRY(gpt_scorer_open(&w->scorer, w->s.m->decoder, o->batch_size, err));
+    GPT_TRY(gpt_scorer_open(&w->scorer, w->s.m->decoder, o->batch_size, 1,
+                            err));
     GPT_TRY(gpt_http_start(w->http, err));
     const int status = serve_calls(w, err);
     if (status != GPT_OK)

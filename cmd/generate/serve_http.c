@@ -7,6 +7,7 @@
 #include "base/log.h"
 #include "base/num.h"
 #include "cmd/generate/serve_clients.h"
+#include "cmd/generate/serve_framing.h"
 #include "cmd/generate/serve_listen.h"
 #include "cmd/generate/serve_routes.h"
 
@@ -14,7 +15,6 @@
 #include <poll.h>
 #include <pthread.h>
 #include <stdio.h>
-#include <stdlib.h>
 #include <string.h>
 #include <unistd.h>
 
@@ -38,11 +38,16 @@ struct request {
 
 /* ---- answers ---- */
 
+struct header {
+    const char *name, *value; /* NULL: there is none */
+};
+static const struct header none, closes = {"Connection", "close"};
+
 /* The library copies the bytes, so that the caller's buffer can go. A client
- * that is refused for lack of room gets the time after which it may come again,
- * one with another method than that of the path gets the path's, `allow`. */
+ * that is refused for lack of room gets the time after which it may come
+ * again. */
 static enum MHD_Result send_bytes(struct MHD_Connection *c, int status,
-                                  const char *type, const char *allow,
+                                  const char *type, struct header more,
                                   const char *bytes, size_t n)
 {
     struct MHD_Response *r = MHD_create_response_from_buffer(
@@ -51,8 +56,8 @@ static enum MHD_Result send_bytes(struct MHD_Connection *c, int status,
     if (!r)
         return MHD_NO;
     MHD_add_response_header(r, "Content-Type", type);
-    if (allow)
-        MHD_add_response_header(r, "Allow", allow);
+    if (more.name)
+        MHD_add_response_header(r, more.name, more.value);
     if (status == 429 || status == 503)
         MHD_add_response_header(r, "Retry-After", "1");
     if (status == 401)
@@ -63,15 +68,15 @@ static enum MHD_Result send_bytes(struct MHD_Connection *c, int status,
 }
 
 /* Without memory for the message the connection is closed, which is an answer,
- * too. The text is for people; `allow` is send_bytes()'s. */
+ * too. The text is for people. */
 static enum MHD_Result send_refusal(struct MHD_Connection *c, int status,
-                                    const char *allow, const char *text)
+                                    struct header more, const char *text)
 {
     struct gpt_buf b = {0};
     enum MHD_Result result = MHD_NO;
 
     if (gpt_answer_error(status, text, &b) == GPT_OK)
-        result = send_bytes(c, status, JSON, allow, b.data, b.len);
+        result = send_bytes(c, status, JSON, more, b.data, b.len);
     gpt_buf_free(&b);
     return result;
 }
@@ -79,7 +84,7 @@ static enum MHD_Result send_refusal(struct MHD_Connection *c, int status,
 static enum MHD_Result send_error(struct MHD_Connection *c, int status,
                                   const char *text)
 {
-    return send_refusal(c, status, NULL, text);
+    return send_refusal(c, status, none, text);
 }
 
 /* ---- calls ---- */
@@ -169,7 +174,7 @@ static enum MHD_Result continue_call(struct gpt_server *s,
         return send_stream(c, call);
     pthread_mutex_lock(&s->lock);
     if (call->done)
-        result = send_bytes(c, call->status, JSON, NULL, call->answer.data,
+        result = send_bytes(c, call->status, JSON, none, call->answer.data,
                             call->answer.len);
     else
         sleep_until_more(call);
@@ -261,7 +266,7 @@ static enum MHD_Result send_info(struct gpt_server *s, struct MHD_Connection *c,
     enum MHD_Result result;
 
     if (status == GPT_OK)
-        result = send_bytes(c, 200, q->route->type, NULL, out.data, out.len);
+        result = send_bytes(c, 200, q->route->type, none, out.data, out.len);
     else
         result = send_error(c, status_of(status),
                             *err.text ? err.text : "out of memory");
@@ -281,7 +286,8 @@ static enum MHD_Result refuse_request(struct gpt_server *s,
 
     if (method) {
         /* HEAD is GET without the body. */
-        const char *allow = strcmp(method, "GET") == 0 ? "GET, HEAD" : method;
+        const struct header allow = {
+            "Allow", strcmp(method, "GET") == 0 ? "GET, HEAD" : method};
 
         snprintf(text, sizeof(text), "the method of this path is %s", method);
         return send_refusal(c, status, allow, text);
@@ -351,16 +357,6 @@ static int take_part(struct gpt_http *h, struct request *q, const char *data,
     return gpt_buf_add(&q->body, data, n);
 }
 
-/* The body's length that a client has announced; the library has looked at the
- * number. A body in chunks has none. */
-static uint64_t announced(struct MHD_Connection *c)
-{
-    const char *text =
-        MHD_lookup_connection_value(c, MHD_HEADER_KIND, "Content-Length");
-
-    return text ? strtoull(text, NULL, 10) : 0;
-}
-
 /* The head is there. A client that waits for a word before it sends the body
  * gets the refusal instead, and so does one whose body could never be read in
  * time. */
@@ -369,20 +365,22 @@ static enum MHD_Result begin_request(struct gpt_http *h, struct request *q,
                                      const char *method)
 {
     const uint64_t most = (uint64_t)h->s->m->o->max_request_size;
-    const uint64_t bytes = announced(c);
+    const struct gpt_framing framing = gpt_framing_of(c);
 
+    if (framing.fault)
+        return send_refusal(c, 400, closes, framing.fault);
     /* A connection may have been idle; its time is that of this body. */
     gpt_clients_mark(&h->clients, client_of(c), false);
     q->route = gpt_route_find(
         h->s, path, method,
         MHD_lookup_connection_value(c, MHD_HEADER_KIND, "Authorization"),
         &q->refusal);
-    if (q->route && bytes > most) {
+    if (q->route && framing.announced > most) {
         q->route = NULL;
         q->refusal = 413;
     }
     return !q->route &&
-                   (bytes > GPT_CALL_REQUESTS * most ||
+                   (framing.announced > GPT_CALL_REQUESTS * most ||
                     MHD_lookup_connection_value(c, MHD_HEADER_KIND, "Expect"))
                ? refuse_request(h->s, c, path, q->refusal)
                : MHD_YES;

@@ -73,30 +73,82 @@ static bool has_amx(void)
 #endif
 }
 
-bool gpt_cpu_has(const char *isa)
+static bool has_base(void)
 {
-    if (strcmp(isa, "amx") == 0)
-        return has_amx();
-    if (strcmp(isa, "avx512bf16") == 0)
-        return has_avx512bf16();
-    if (strcmp(isa, "avx512vnni") == 0)
-        return has_avx512vnni();
-    if (strcmp(isa, "avx512") == 0)
-        return has_avx512();
-    if (strcmp(isa, "avx2") == 0)
-        return has_avx2();
-    return strcmp(isa, "base") == 0;
+    return true;
 }
 
-/* A set that the environment names and the processor lacks is no choice here:
- * the CPU backend refuses it. */
-const char *gpt_cpu_isa(void)
+/* Each has what stands above it. */
+static const struct {
+    const char *name;
+    bool (*is_there)(void);
+} sets[] = {
+    {"base", has_base},
+    {"avx2", has_avx2},
+    {"avx512", has_avx512},
+    {"avx512vnni", has_avx512vnni},
+    {"avx512bf16", has_avx512bf16},
+    {"amx", has_amx},
+};
+
+/* Rows after AVX512 are for products alone: vector loops have no code for
+ * them. */
+enum { N_SETS = GPT_COUNT(sets), AVX512 = 2 };
+
+/* The row of a name; N_SETS where there is none. */
+static size_t find(const char *isa)
+{
+    size_t i = 0;
+
+    while (i < N_SETS && strcmp(isa, sets[i].name) != 0)
+        i++;
+    return i;
+}
+
+bool gpt_cpu_has(const char *isa)
+{
+    const size_t i = find(isa);
+
+    return i < N_SETS && sets[i].is_there();
+}
+
+/* A name that is not known is a mistake of the user's; one that is known and
+ * not there is a limit of the machine: two different statuses. */
+int gpt_cpu_check(const char *isa, struct gpt_err *err)
+{
+    const size_t i = isa ? find(isa) : 0;
+
+    if (i == N_SETS)
+        return gpt_fail(err, GPT_EUSAGE,
+                        "GPT_CPU_ISA: '%s' is not base, avx2, avx512, "
+                        "avx512vnni, avx512bf16 or amx", isa);
+    return sets[i].is_there()
+               ? GPT_OK
+               : gpt_fail(err, GPT_EDEVICE,
+                          "GPT_CPU_ISA: this processor or build has no %s",
+                          isa);
+}
+
+/* The best set up to row `most`, and up to that of the environment. A name that
+ * is no set limits nothing here: gpt_cpu_check() refuses it. */
+static const char *best(size_t most)
 {
     const char *named = getenv("GPT_CPU_ISA");
-    const bool base = named && strcmp(named, "base") == 0;
-    const bool avx2 = named && strcmp(named, "avx2") == 0;
+    size_t i = named ? find(named) : most;
 
-    if (!base && !avx2 && has_avx512())
-        return "avx512";
-    return !base && has_avx2() ? "avx2" : "base";
+    if (i > most)
+        i = most;
+    while (!sets[i].is_there())
+        i--;
+    return sets[i].name;
+}
+
+const char *gpt_cpu_best(void)
+{
+    return best(N_SETS - 1);
+}
+
+const char *gpt_cpu_isa(void)
+{
+    return best(AVX512);
 }

@@ -2,6 +2,8 @@
 #ifndef GPT_BASE_CPU_H
 #define GPT_BASE_CPU_H
 
+#include "base/status.h"
+
 #include <stdbool.h>
 
 /* True when this processor (with its operating system) and the build have
@@ -10,8 +12,15 @@
  * permit the process to use tile registers. */
 bool gpt_cpu_has(const char *isa);
 
-/* The best of avx512, avx2 and base, for vector loops; not above GPT_CPU_ISA of
- * the environment. */
+/* Refuses what GPT_CPU_ISA says: GPT_EUSAGE for a name that is none of those,
+ * GPT_EDEVICE for a set that is not there. NULL, the variable is not set: it is
+ * right. */
+int gpt_cpu_check(const char *isa, struct gpt_err *err) GPT_MUST_USE;
+
+/* The best set; not above GPT_CPU_ISA of the environment. */
+const char *gpt_cpu_best(void);
+/* The best of avx512, avx2 and base, for vector loops; not above GPT_CPU_ISA,
+ * either. */
 const char *gpt_cpu_isa(void);
 
 #endif

@@ -282,6 +282,9 @@ bool gpt_path_ends_in(const char *path, const char *suffix);
 /* True when "dir/name" exists; name may be a path of several parts, or NULL,
  * which no directory holds. */
 bool gpt_path_holds(const char *dir, const char *name);
+/* Writes the path itself if it is there, or the nearest above it that is. False
+ * when that is not known. */
+bool gpt_path_nearest(char nearest[GPT_PATH_BYTES], const char *path);
 /* Bytes that may still be written where `path` is, or will be; false when that
  * is not known. */
 bool gpt_path_room(const char *path, double *room);

@@ -23,6 +23,11 @@ void gpt_log_setup(const struct gpt_log_options *options)
     setup = *options;
 }
 
+void gpt_log_as_json(bool json)
+{
+    setup.json = json;
+}
+
 /* Only downwards: --quiet stays in force. */
 void gpt_log_limit(enum gpt_log_level level)
 {

@@ -1,7 +1,8 @@
 /* The life of a program, from argv to exit status. Start at gpt_main(); how an
- * option is read is in options_command.c. */
+ * option is read is in options_sources.c. */
 #include "base/options.h"
 
+#include "base/cpu.h"
 #include "base/io.h"
 #include "base/log.h"
 #include "base/num.h"
@@ -160,6 +161,7 @@ static int start(const struct gpt_program *program,
         return gpt_fail(err, GPT_EUSAGE,
                         "OMP_NUM_THREADS: %d threads, at most %d",
                         omp_get_max_threads(), (int)GPT_MOST_THREADS);
+    GPT_TRY(gpt_cpu_check(getenv("GPT_CPU_ISA"), err));
     if (common->threads == 0)
         warn_of_threads(program);
     gpt_signals_setup();

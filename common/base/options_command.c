@@ -1,12 +1,11 @@
-/* The command line, and the order of all sources: defaults, configuration
- * files, environment, command line; the later wins. The command line is read
- * twice, as the files that it names come before it. */
+/* The command line. It is read twice: for the form of messages and the files
+ * that it names, which come before it; and for the rest. options_sources.c says
+ * when. */
 #include "base/log.h"
 #include "base/options_internal.h"
 
 #include <ctype.h>
 #include <stdio.h>
-#include <stdlib.h>
 #include <string.h>
 
 struct words { /* what is left of argv */
@@ -38,20 +37,22 @@ static int add_config(struct gpt_parse *p, const char *name)
     return GPT_OK;
 }
 
-/* In the first pass only the names of configuration files count; everything
- * else is skipped there, and judged in the second. */
+/* In the first pass only these two count; everything else is skipped there, and
+ * judged in the second. */
 static int take_value(struct gpt_parse *p, const struct gpt_opt *o,
                       const char *text, const char *label)
 {
-    if (!p->only_configs)
+    if (!p->looking)
         return gpt_opt_set(p, o, text, label);
+    if (strcmp(o->name, "log-format") == 0)
+        p->log_format = text;
     return strcmp(o->name, "config") == 0 ? add_config(p, text) : GPT_OK;
 }
 
-/* A flag is never the name of a file: the first pass has no use for it. */
+/* A flag is neither of them: the first pass has no use for it. */
 static int take_flag(struct gpt_parse *p, const struct gpt_opt *o, bool value)
 {
-    return p->only_configs ? GPT_OK : gpt_opt_set_flag(p, o, value);
+    return p->looking ? GPT_OK : gpt_opt_set_flag(p, o, value);
 }
 
 /* The value (for lists: the values) of an option, from the words after it. */
@@ -255,7 +256,7 @@ static int skip_foreign(struct gpt_parse *p, struct words *w,
                           !looks_like_option(w->argv[w->at]);
         value = more ? w->argv[w->at++] : NULL;
     }
-    if (!p->only_configs)
+    if (!p->looking)
         gpt_warn("%s (a name of %s) has no effect here: %s", label, f->source,
                  f->only ? "no other value is possible" : f->answer);
     return GPT_OK;
@@ -311,7 +312,7 @@ static int take_long(struct gpt_parse *p, struct words *w, const char *word)
         gpt_opt_unknown(p->program, label, name, len, p->err);
         return add_unknown(p, w, label);
     }
-    if (o->kind == GPT_OPT_LIST && !p->only_configs)
+    if (o->kind == GPT_OPT_LIST && !p->looking)
         gpt_opt_begin_list(p, o);
     if (gpt_opt_takes_value(o))
         return value ? take_value(p, o, value, label)
@@ -357,13 +358,12 @@ static bool is_unknown(const struct gpt_program *p, const char *word)
     return true;
 }
 
-/* gpt_opt_read_all() passes twice over the words: only the second pass keeps
- * them, or they would be there twice. */
+/* Only the second pass keeps words, or they would be there twice. */
 static int take_positional(struct gpt_parse *p, const char *word)
 {
     int max = p->program->max_positional;
 
-    if (p->only_configs)
+    if (p->looking)
         return GPT_OK;
     /* as check_name() of options; a launcher hands words on as they are */
     if (!*word && !p->program->stop_at_positional) {
@@ -382,6 +382,23 @@ static int take_positional(struct gpt_parse *p, const char *word)
     return GPT_OK;
 }
 
+/* The next word, with those that are its values. */
+static int take_word(struct gpt_parse *p, struct words *w, bool *only_words)
+{
+    const char *word = w->argv[w->at++];
+
+    if (!*only_words && strcmp(word, "--") == 0) {
+        *only_words = true;
+        return GPT_OK;
+    }
+    if (!*only_words && strncmp(word, "--", 2) == 0)
+        return take_long(p, w, word);
+    if (!*only_words && looks_like_option(word))
+        return take_letters(p, w, word);
+    *only_words |= p->program->stop_at_positional;
+    return take_positional(p, word);
+}
+
 int gpt_opt_read_command(struct gpt_parse *p, int argc, char *const *argv)
 {
     struct words w = {(const char *const *)argv, 1, argc};
@@ -391,81 +408,30 @@ int gpt_opt_read_command(struct gpt_parse *p, int argc, char *const *argv)
     p->current++;
     /* --help ends the reading at once: what follows may be wrong, which is why
      * help is asked for. */
-    while (w.at < w.argc && p->answer == GPT_ANSWER_NONE) {
-        const char *word = w.argv[w.at++];
+    while (w.at < w.argc && p->answer == GPT_ANSWER_NONE)
+        GPT_TRY(take_word(p, &w, &only_words));
+    return GPT_OK;
+}
 
-        if (!only_words && strcmp(word, "--") == 0)
-            only_words = true;
-        else if (!only_words && strncmp(word, "--", 2) == 0)
-            GPT_TRY(take_long(p, &w, word));
-        else if (!only_words && looks_like_option(word))
-            GPT_TRY(take_letters(p, &w, word));
-        else {
-            GPT_TRY(take_positional(p, word));
-            only_words = only_words || p->program->stop_at_positional;
+int gpt_opt_look(struct gpt_parse *p, int argc, char *const *argv)
+{
+    struct words w = {(const char *const *)argv, 1, argc};
+    struct gpt_err *err = p->err;
+    bool only_words = false;
+    int first = GPT_OK;
+
+    p->looking = true;
+    while (w.at < w.argc && p->answer == GPT_ANSWER_NONE) {
+        const int status = take_word(p, &w, &only_words);
+
+        if (first == GPT_OK && status != GPT_OK) {
+            first = status;
+            p->err = NULL; /* the first mistake is the one to report */
         }
     }
-    return GPT_OK;
-}
-
-/* ---- all sources ---- */
-
-/* GPT_THREADS is for launchers, which set it for programs whose command line
- * they do not write. A command line that says otherwise wins. */
-int gpt_opt_read_environment(struct gpt_parse *p)
-{
-    const char *threads = getenv("GPT_THREADS");
-    const struct gpt_opt *o = gpt_opt_find(p->program, "threads", 7, NULL);
-
-    if (!threads || !*threads || !o)
-        return GPT_OK;
-    p->from = GPT_FROM_ENVIRONMENT;
-    p->current++;
-    return gpt_opt_set(p, o, threads, "GPT_THREADS");
-}
-
-/* Only the origin tells whether a value was given: a value equal to the default
- * was, too. */
-static int check_required(struct gpt_parse *p)
-{
-    for (size_t i = 0; i < p->program->n_options; i++) {
-        const struct gpt_opt *o = &p->program->options[i];
-
-        if (!(o->flags & GPT_OPT_REQUIRED) || p->origin[i] != GPT_FROM_DEFAULT)
-            continue;
-        gpt_fail(p->err, GPT_EUSAGE, "option --%s is required", o->name);
-        gpt_hint(p->err, "try '%s --help'", p->program->name);
-        return GPT_EUSAGE;
-    }
-    return GPT_OK;
-}
-
-/* --print-config shows an incomplete configuration, too. */
-static bool only_prints(struct gpt_parse *p)
-{
-    const struct gpt_opt *o = gpt_opt_find(p->program, "print-config", 12,
-                                           NULL);
-
-    return o && *(bool *)gpt_opt_field(p->options, o);
-}
-
-int gpt_opt_read_all(struct gpt_parse *p, int argc, char *const *argv)
-{
-    const char *config = getenv("GPT_CONFIG");
-
-    /* Every source overwrites what earlier ones set, so the order of these
-     * calls is the precedence that gpt(7) documents. */
-    GPT_TRY(gpt_opt_set_defaults(p));
-    p->only_configs = true;
-    GPT_TRY(gpt_opt_read_command(p, argc, argv));
-    p->only_configs = false;
-    if (p->answer != GPT_ANSWER_NONE)
-        return GPT_OK;
-    if (config && *config)
-        GPT_TRY(gpt_opt_read_config(p, config));
-    for (size_t i = 0; i < p->n_configs; i++)
-        GPT_TRY(gpt_opt_read_config(p, p->configs[i]));
-    GPT_TRY(gpt_opt_read_environment(p));
-    GPT_TRY(gpt_opt_read_command(p, argc, argv));
-    return only_prints(p) ? GPT_OK : check_required(p);
+    if (first != GPT_OK)
+        p->answer = GPT_ANSWER_NONE;
+    p->looking = false;
+    p->err = err;
+    return first;
 }

@@ -252,7 +252,8 @@ static int read_text(struct gpt_parse *p, const char *path, char *text,
 
 /* ---- files ---- */
 
-int gpt_opt_read_config(struct gpt_parse *p, const char *name)
+int gpt_opt_read_config(struct gpt_parse *p, const char *name,
+                        const char *reader)
 {
     char path[GPT_PATH_BYTES];
     char *text;
@@ -260,7 +261,7 @@ int gpt_opt_read_config(struct gpt_parse *p, const char *name)
 
     gpt_opt_find_preset(name, path);
     if (gpt_in_is_stdin(path))
-        GPT_TRY(gpt_claim_stdin("--config", p->err));
+        GPT_TRY(gpt_claim_stdin(reader, p->err));
     int status = gpt_read_file(path, GPT_CONFIG_LIMIT, &text, &len, p->err);
     if (status != GPT_OK) {
         if (status == GPT_EIO && !strchr(name, '/'))

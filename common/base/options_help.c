@@ -192,10 +192,9 @@ int gpt_opt_version(const struct gpt_program *program, struct gpt_buf *b)
                                 "%s %s\n"
                                 "compiler: %s\n"
                                 "features: %s\n"
-                                "processor: %s%s\n",
+                                "processor: %s\n",
                                 program->name, GPT_VERSION, compiler, features,
-                                gpt_cpu_isa(),
-                                gpt_cpu_has("amx") ? ", amx" : "");
+                                gpt_cpu_best());
 
     return status == GPT_OK && program->version ? program->version(b) : status;
 }

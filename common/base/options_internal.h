@@ -29,7 +29,8 @@ struct gpt_parse {
     int n_positional;
     const char **configs; /* every --config of the command line */
     size_t n_configs, configs_cap;
-    bool only_configs; /* first pass over the command line */
+    bool looking; /* first pass over the command line: for `configs` and */
+    const char *log_format; /* this, NULL when it is not there */
     enum gpt_answer answer;
     const char *shell; /* of --complete */
 };
@@ -85,11 +86,15 @@ int gpt_opt_refuse_foreign(const struct gpt_foreign_option *f,
 /* True when row number `row` was set on the command line or in a file. */
 bool gpt_opt_is_given(const struct gpt_args *args, size_t row);
 
-/* ---- options_command.c, options_config.c: sources ---- */
+/* ---- options_command.c, options_config.c, options_sources.c: sources ---- */
 
+/* Looks for --config and --log-format alone, to the end whatever is wrong; then
+ * the first mistake is the error. */
+int gpt_opt_look(struct gpt_parse *p, int argc, char *const *argv);
 int gpt_opt_read_command(struct gpt_parse *p, int argc, char *const *argv);
-int gpt_opt_read_config(struct gpt_parse *p, const char *name);
-int gpt_opt_read_environment(struct gpt_parse *p);
+/* `reader` is what names the file: an option, or a variable. */
+int gpt_opt_read_config(struct gpt_parse *p, const char *name,
+                        const char *reader);
 /* All sources in their order; then required options are looked for. */
 int gpt_opt_read_all(struct gpt_parse *p, int argc, char *const *argv);
 

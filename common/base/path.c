@@ -153,18 +153,27 @@ static bool to_parent(char *path)
     return *path != '\0';
 }
 
-/* What is made later lies on the file system of the nearest directory above it
- * that is there. */
+bool gpt_path_nearest(char nearest[GPT_PATH_BYTES], const char *path)
+{
+    struct stat st;
+
+    if (snprintf(nearest, GPT_PATH_BYTES, "%s", path) >= GPT_PATH_BYTES)
+        return false;
+    while (stat(nearest, &st) != 0)
+        if ((errno != ENOENT && errno != ENOTDIR) || !to_parent(nearest))
+            return false;
+    return true;
+}
+
+/* What is made later lies on the file system of the nearest directory above
+ * it. */
 bool gpt_path_room(const char *dir, double *room)
 {
     char path[GPT_PATH_BYTES];
     struct statvfs fs;
 
-    if (snprintf(path, sizeof(path), "%s", dir) >= (int)sizeof(path))
+    if (!gpt_path_nearest(path, dir) || statvfs(path, &fs) != 0)
         return false;
-    while (statvfs(path, &fs) != 0)
-        if (errno != ENOENT || !to_parent(path))
-            return false;
     /* File systems without blocks, as /proc, say nothing. */
     *room = (double)fs.f_bavail * (double)fs.f_frsize;
     return fs.f_blocks > 0;

@@ -249,29 +249,29 @@ int gpt_manifest_print(struct gpt_buf *b, struct gpt_manifest_list *l)
 
 /* ---- parsing ---- */
 
-/* Every failure of parsing names the file or tensor that is wrong. */
-static int fail_name(const char *what, struct gpt_err *err, const char *is,
-                     const char *name)
+/* Every failure of parsing names the file or tensor that is wrong;
+ * gpt_manifest_parse() puts the manifest's name before it. */
+static int fail_name(struct gpt_err *err, const char *is, const char *name)
 {
-    return gpt_fail(err, GPT_EDATA, "%s: %s '%.200s'", what, is, name);
+    return gpt_fail(err, GPT_EDATA, "%s '%.200s'", is, name);
 }
 
 /* The size is checked when the file is opened. Exactly eight digits: strtoul()
  * alone would take a sign or blanks. */
 static int parse_file(struct gpt_manifest_list *l, const cJSON *item,
-                      const char *what, struct gpt_err *err)
+                      struct gpt_err *err)
 {
     struct gpt_manifest_file f = {.name = item->string};
     const char *crc;
     char *end;
 
     if (!gpt_name_is_safe(f.name))
-        return fail_name(what, err, "bad file name", f.name);
+        return fail_name(err, "bad file name", f.name);
     GPT_TRY(gpt_json_int(item, "size", 0, INT64_MAX, &f.size, f.name, err));
     GPT_TRY(gpt_json_string(item, "crc32c", &crc, f.name, err));
     f.crc = (uint32_t)strtoul(crc, &end, 16);
     if (strlen(crc) != 8 || *end)
-        return fail_name(what, err, "bad crc32c of file", f.name);
+        return fail_name(err, "bad crc32c of file", f.name);
     return add_file(l, f, err);
 }
 
@@ -279,21 +279,20 @@ static int parse_file(struct gpt_manifest_list *l, const cJSON *item,
  * fraction, a negative one and one that a double cannot hold exactly are
  * refused one by one. */
 static int parse_dims(const cJSON *obj, const char *key, const char *tensor,
-                      int64_t *dims, int *n, const char *what,
-                      struct gpt_err *err)
+                      int64_t *dims, int *n, struct gpt_err *err)
 {
     const cJSON *list = cJSON_GetObjectItemCaseSensitive(obj, key), *item;
 
     *n = 0;
     if (!cJSON_IsArray(list))
-        return fail_name(what, err, "no dimensions for tensor", tensor);
+        return fail_name(err, "no dimensions for tensor", tensor);
     cJSON_ArrayForEach(item, list)
     {
         double v = item->valuedouble;
 
         if (*n == GPT_TENSOR_DIMS || !cJSON_IsNumber(item) || !(v >= 0) ||
             v > 0x1p53 || v != (double)(int64_t)v)
-            return fail_name(what, err, "bad dimensions for tensor", tensor);
+            return fail_name(err, "bad dimensions for tensor", tensor);
         dims[(*n)++] = (int64_t)v;
     }
     return GPT_OK;
@@ -311,8 +310,7 @@ struct file_index {
  * that for all front ends. */
 static int parse_slice(struct gpt_manifest_list *l, const struct file_index *x,
                        const struct gpt_tensor_slice *tensor,
-                       const cJSON *item, const char *what,
-                       struct gpt_err *err)
+                       const cJSON *item, struct gpt_err *err)
 {
     struct gpt_manifest_slice slice = {.s = *tensor, .entry = tensor->name};
     struct gpt_manifest_file key, *k = &key;
@@ -320,10 +318,8 @@ static int parse_slice(struct gpt_manifest_list *l, const struct file_index *x,
     int nb, ns;
 
     GPT_TRY(gpt_json_string(item, "file", &key.name, tensor->name, err));
-    GPT_TRY(parse_dims(item, "begin", tensor->name, slice.s.begin, &nb, what,
-                       err));
-    GPT_TRY(parse_dims(item, "shape", tensor->name, slice.s.shape, &ns, what,
-                       err));
+    GPT_TRY(parse_dims(item, "begin", tensor->name, slice.s.begin, &nb, err));
+    GPT_TRY(parse_dims(item, "shape", tensor->name, slice.s.shape, &ns, err));
     if (cJSON_GetObjectItemCaseSensitive(item, "entry")) {
         GPT_TRY(gpt_json_string(item, "entry", &slice.entry, tensor->name,
                                 err));
@@ -332,17 +328,16 @@ static int parse_slice(struct gpt_manifest_list *l, const struct file_index *x,
     f = x->n ? bsearch(&k, x->sorted, x->n, sizeof(*x->sorted), compare_files)
              : NULL;
     if (!f)
-        return fail_name(what, err, "no such file:", key.name);
+        return fail_name(err, "no such file:", key.name);
     if (nb != tensor->ndim || ns != tensor->ndim)
-        return fail_name(what, err, "bad slice of tensor", tensor->name);
+        return fail_name(err, "bad slice of tensor", tensor->name);
     slice.file = (size_t)(*f - l->files);
     return add_slice(l, slice, err);
 }
 
 /* All slices share one copy of the name, which is how a reader knows them. */
 static int parse_tensor(struct gpt_manifest_list *l, const struct file_index *x,
-                        const cJSON *item, const char *what,
-                        struct gpt_err *err)
+                        const cJSON *item, struct gpt_err *err)
 {
     const cJSON *slices = cJSON_GetObjectItemCaseSensitive(item, "slices");
     const cJSON *slice;
@@ -351,20 +346,19 @@ static int parse_tensor(struct gpt_manifest_list *l, const struct file_index *x,
 
     GPT_TRY(keep_name(l, &t.name, err));
     GPT_TRY(gpt_json_string(item, "dtype", &dtype, t.name, err));
-    GPT_TRY(parse_dims(item, "shape", t.name, t.global, &t.ndim, what, err));
+    GPT_TRY(parse_dims(item, "shape", t.name, t.global, &t.ndim, err));
     if (!gpt_dtype_parse(dtype, &t.dtype) || !cJSON_IsArray(slices) ||
         !slices->child)
-        return fail_name(what, err, "bad type or slices of tensor", t.name);
+        return fail_name(err, "bad type or slices of tensor", t.name);
     cJSON_ArrayForEach(slice, slices)
-        GPT_TRY(parse_slice(l, x, &t, slice, what, err));
+        GPT_TRY(parse_slice(l, x, &t, slice, err));
     return GPT_OK;
 }
 
 /* The index is by pointers into the list of files, which does not grow while
  * slices are parsed. */
 static int parse_tensors(struct gpt_manifest_list *l, size_t first,
-                         const cJSON *tensors, const char *what,
-                         struct gpt_err *err)
+                         const cJSON *tensors, struct gpt_err *err)
 {
     struct file_index x = {.n = l->n_files - first};
     const cJSON *item;
@@ -378,15 +372,15 @@ static int parse_tensors(struct gpt_manifest_list *l, size_t first,
     cJSON_ArrayForEach(item, tensors)
     {
         if (status == GPT_OK)
-            status = parse_tensor(l, &x, item, what, err);
+            status = parse_tensor(l, &x, item, err);
     }
     gpt_free(x.sorted);
     return status;
 }
 
 /* Files first, as slices refer to them. */
-int gpt_manifest_parse(struct gpt_manifest_list *l, const cJSON *root,
-                       const char *what, struct gpt_err *err)
+static int parse_parts(struct gpt_manifest_list *l, const cJSON *root,
+                       struct gpt_err *err)
 {
     const cJSON *files = cJSON_GetObjectItemCaseSensitive(root, "files");
     const cJSON *tensors = cJSON_GetObjectItemCaseSensitive(root, "tensors");
@@ -394,11 +388,19 @@ int gpt_manifest_parse(struct gpt_manifest_list *l, const cJSON *root,
     size_t first = l->n_files;
 
     if (!cJSON_IsObject(files) || !cJSON_IsObject(tensors))
-        return fail_name(what, err, "no object",
+        return fail_name(err, "no object",
                          cJSON_IsObject(files) ? "tensors" : "files");
     cJSON_ArrayForEach(item, files)
-        GPT_TRY(parse_file(l, item, what, err));
-    return parse_tensors(l, first, tensors, what, err);
+        GPT_TRY(parse_file(l, item, err));
+    return parse_tensors(l, first, tensors, err);
+}
+
+int gpt_manifest_parse(struct gpt_manifest_list *l, const cJSON *root,
+                       const char *what, struct gpt_err *err)
+{
+    const int status = parse_parts(l, root, err);
+
+    return status == GPT_OK ? GPT_OK : gpt_context(err, "%s", what);
 }
 
 /* ---- weights alone ---- */

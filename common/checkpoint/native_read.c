@@ -294,15 +294,15 @@ static int read_head(struct gpt_checkpoint *c, struct gpt_err *err)
     char what[GPT_JOINED_BYTES];
 
     snprintf(what, sizeof(what), "%s/%s", c->dir, GPT_MANIFEST);
-    GPT_TRY(gpt_json_int(m, "iteration", 0, INT64_MAX, &c->iteration, c->dir,
+    GPT_TRY(gpt_json_int(m, "iteration", 0, INT64_MAX, &c->iteration, what,
                          err));
-    GPT_TRY(gpt_json_int(layout, "tensor_parallel", 1, 65536, &c->tp, c->dir,
+    GPT_TRY(gpt_json_int(layout, "tensor_parallel", 1, 65536, &c->tp, what,
                          err));
-    GPT_TRY(gpt_json_int(layout, "pipeline_parallel", 1, 65536, &c->pp, c->dir,
+    GPT_TRY(gpt_json_int(layout, "pipeline_parallel", 1, 65536, &c->pp, what,
                          err));
     if (!cJSON_IsObject(cJSON_GetObjectItemCaseSensitive(m, "state")))
         return gpt_fail(err, GPT_EDATA, "%s: no object 'state'", what);
-    GPT_TRY(gpt_config_from_json(&c->config, config, c->dir, err));
+    GPT_TRY(gpt_config_from_json(&c->config, config, what, err));
     return gpt_manifest_parse(&c->list, m, what, err);
 }
 

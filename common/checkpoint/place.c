@@ -51,25 +51,26 @@ static int check_root(const char *dir, struct gpt_err *err)
     return gpt_hint(err, "name the directory above it, or a new one");
 }
 
-/* A directory that a format writes as a whole is made, the one that it is in is
- * not. Roots of runs are made with all above them, where they are locked. */
-static int check_parent(const char *dir, struct gpt_err *err)
+/* What is above a new file or directory. Roots of runs are made with all
+ * directories above them, where they are locked: `made`. The one that another
+ * is in has to be there. */
+static int check_parent(const char *path, bool made, struct gpt_err *err)
 {
-    char parent[GPT_PATH_BYTES];
+    char parent[GPT_PATH_BYTES], nearest[GPT_PATH_BYTES];
 
-    snprintf(parent, sizeof(parent), "%s", dir);
+    if (gpt_path_nearest(nearest, path) && !gpt_path_is_dir(nearest))
+        return gpt_fail(err, GPT_EIO, "'%s': '%s' is no directory", path,
+                        nearest);
+    snprintf(parent, sizeof(parent), "%s", path);
     for (char *end = parent + strlen(parent); end > parent && end[-1] == '/';)
         *--end = '\0';
     char *slash = strrchr(parent, '/');
-    if (!slash || slash == parent)
+    if (made || !slash || slash == parent)
         return GPT_OK;
     *slash = '\0';
     if (gpt_path_is_dir(parent))
         return GPT_OK;
-    if (gpt_path_exists(parent))
-        return gpt_fail(err, GPT_EIO, "'%s': '%s' is no directory", dir,
-                        parent);
-    gpt_fail(err, GPT_EIO, "'%s': the directory '%s' is not there", dir,
+    gpt_fail(err, GPT_EIO, "'%s': the directory '%s' is not there", path,
              parent);
     return gpt_hint(err, "make it first: mkdir -p '%.150s'", parent);
 }
@@ -80,7 +81,7 @@ static int check_file(const struct gpt_format *format, const char *path,
                       struct gpt_err *err)
 {
     if (!gpt_path_exists(path))
-        return check_parent(path, err);
+        return check_parent(path, false, err);
     if (gpt_path_is_dir(path)) {
         gpt_fail(err, GPT_EEXIST,
                  "'%s' is a directory; a checkpoint of format %s is a file",
@@ -145,7 +146,7 @@ int gpt_format_check_place(const struct gpt_format *format, const char *dir,
         return GPT_OK;
     if (!gpt_path_exists(dir)) {
         GPT_TRY(check_name(format, dir, err));
-        return format->shares_dir ? GPT_OK : check_parent(dir, err);
+        return check_parent(dir, format->shares_dir, err);
     }
     if (!gpt_path_is_dir(dir)) {
         gpt_fail(err, GPT_EEXIST, "'%s' is there, and is no directory", dir);

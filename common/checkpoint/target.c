@@ -132,8 +132,11 @@ static int open_resume(struct gpt_resume **r, const struct gpt_target *t,
 {
     const char **names;
 
-    if (t->format->shares_dir)
+    if (t->format->shares_dir && !gpt_path_is_dir(t->o.save)) {
+        /* nothing of an earlier run is there: nothing is made for nothing */
+        GPT_TRY(check_room(t, 0, err));
         GPT_TRY(gpt_path_mkdirs(t->o.save, err));
+    }
     GPT_TRY(gpt_new(&names, (size_t)t->n_files, sizeof(*names), "names", err));
     for (int64_t i = 0; i < t->n_files; i++)
         names[i] = t->files[i].name;

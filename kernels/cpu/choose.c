@@ -119,20 +119,12 @@ static const struct set *find_set(const char *isa)
 
 int cpu_choose(const char *isa, const char *matmul, struct gpt_err *err)
 {
-    /* A name that is not known is a mistake of the user's; one that is known
-     * and not there is a limit of the machine: two different statuses. */
+    GPT_TRY(gpt_cpu_check(isa, err));
     const struct set *found = find_set(isa);
-    bool known = !isa;
-
-    for (size_t i = 0; i < GPT_COUNT(sets) && !known; i++)
-        known = strcmp(isa, sets[i].name) == 0;
-    if (!known)
-        return gpt_fail(err, GPT_EUSAGE,
-                        "GPT_CPU_ISA: '%s' is not base, avx2, avx512, "
-                        "avx512vnni, avx512bf16 or amx", isa);
     if (!found)
         return gpt_fail(err, GPT_EDEVICE,
-                        "GPT_CPU_ISA: this processor or build has no %s", isa);
+                        "GPT_CPU_ISA: %s multiplies wrongly on this processor",
+                        isa);
     bool dnnl = false;
 #ifdef GPT_HAVE_DNNL
     dnnl = true;

@@ -137,7 +137,7 @@ void cpu_tiles_pack_a(struct cpu_product *p, float *to, float *work,
         int64_t kc = p->k - k0 < KC ? p->k - k0 : KC;
 
         pack_a(p, to + k0 * p->m_pad + m0 * kc, m0, mc, k0, kc,
-               work + omp_get_thread_num() * each);
+               work ? work + omp_get_thread_num() * each : NULL);
     }
 }
 

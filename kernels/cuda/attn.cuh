@@ -7,6 +7,23 @@
 /* The largest heads, of the kernels without tensor cores, too. */
 enum { ATTN_MAX_D = GPU_HEAD_MOST };
 
+/* False, with a failure, where samples or heads are more than a grid has blocks beside its first
+ * dimension, or a head is too long. */
+static inline bool attn_fits(struct gpt_queue *q, int64_t b, int64_t h, int64_t d)
+{
+    const int64_t most = 65535;
+
+    if (b > most)
+        cuda_fail(q, "%lld samples at once, limit %lld", (long long)b, (long long)most);
+    else if (h > most)
+        cuda_fail(q, "%lld heads, limit %lld", (long long)h, (long long)most);
+    else if (d > ATTN_MAX_D)
+        cuda_fail(q, "heads of %lld elements, limit %d", (long long)d, ATTN_MAX_D);
+    else
+        return true;
+    return false;
+}
+
 struct attn_shape {
     int64_t t, h, g, d, ld; /* ld: elements between positions of qkv */
     int64_t head0, h_global;

@@ -167,7 +167,8 @@ size_t cuda_attn_scratch(const struct gpt_attn *op)
 void cuda_attn_bwd(struct gpt_queue *q, const struct gpt_attn *op,
                    const struct gpt_attn_grad *grad)
 {
-    if (!cuda_ready(q, "attn_bwd", op->act) || !op->b || !op->t)
+    if (!cuda_ready(q, "attn_bwd", op->act) || !op->b || !op->t ||
+        !attn_fits(q, op->b, op->h, op->d))
         return;
     if (cuda_hopper_bwd(q, op, grad) || cuda_flash_bwd(q, op, grad))
         return;

@@ -2,7 +2,7 @@
  * and values go to the cache first, then a warp takes one query of one head. */
 #include "cuda/attn.cuh"
 
-enum { WARPS = 4, MAX_D = 256, MOST = MAX_D / 32 };
+enum { WARPS = 4, MOST = ATTN_MAX_D / 32 };
 
 /* One query of one head a warp: t_new is one or few, so that there is little to
  * share between queries; what counts is to read the cache with many warps. */
@@ -40,7 +40,7 @@ template <class T> static __global__ void append(cached<T> p)
 
 template <class T> static __global__ void attend(cached<T> p)
 {
-    __shared__ float query[WARPS][MAX_D], prob[WARPS][32];
+    __shared__ float query[WARPS][ATTN_MAX_D], prob[WARPS][32];
     int lane = threadIdx.x % 32, warp = threadIdx.x / 32;
     int64_t i = (int64_t)blockIdx.x * WARPS + warp, h = blockIdx.y, b = blockIdx.z;
 
@@ -94,6 +94,8 @@ template <class T> static __global__ void attend(cached<T> p)
  * after it has written past the cache. */
 static bool fits(struct gpt_queue *q, const struct gpt_attn_cached *op)
 {
+    if (!attn_fits(q, op->b, op->h, op->d))
+        return false;
     for (int64_t b = 0; b < op->b; b++)
         if (op->pos[b] < 0 || op->len[b] < 0 || op->len[b] > op->t_new ||
             op->pos[b] + (int64_t)op->len[b] > op->t_max) {
@@ -101,9 +103,7 @@ static bool fits(struct gpt_queue *q, const struct gpt_attn_cached *op)
                       (long long)b, op->pos[b], op->len[b], (long long)op->t_max);
             return false;
         }
-    if (op->d > MAX_D)
-        cuda_fail(q, "heads of %lld elements, limit %d", (long long)op->d, MAX_D);
-    return op->d <= MAX_D;
+    return true;
 }
 
 /* pos, len and slot of all rows, in work memory. */

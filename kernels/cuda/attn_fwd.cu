@@ -70,12 +70,9 @@ const char *cuda_attn_slow(const struct gpt_attn *op)
 
 void cuda_attn_fwd(struct gpt_queue *q, const struct gpt_attn *op)
 {
-    if (!cuda_ready(q, "attn_fwd", op->act) || !op->b || !op->t)
+    if (!cuda_ready(q, "attn_fwd", op->act) || !op->b || !op->t ||
+        !attn_fits(q, op->b, op->h, op->d))
         return;
-    if (op->d > ATTN_MAX_D) {
-        cuda_fail(q, "heads of %lld elements, limit %d", (long long)op->d, ATTN_MAX_D);
-        return;
-    }
     /* Best first; each says whether it has the GPU, type, size and options. */
     if (cuda_hopper_fwd(q, op) || cuda_flash_fwd(q, op))
         return;

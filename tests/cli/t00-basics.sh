@@ -40,6 +40,10 @@ refuses_nonsense() { # program page
     [ "$(wc -l <strict)" -gt 1 ]
 }
 
+json_only() { # each line of err is an object of a message
+    [ -s err ] && ! grep -v '^{"t":[0-9.]*,"level":"error",.*}$' err
+}
+
 version=$(sed -n 's/^VERSION = //p' "$top/Makefile")
 for source in "$top"/cmd/*/main.c; do
     p=gpt-$(basename "${source%/main.c}")
@@ -80,6 +84,25 @@ for source in "$top"/cmd/*/main.c; do
         env GPT_THREADS=-1 "$p" --print-config
     err_has 'GPT_THREADS'
     expect 0 "$p reads GPT_CONFIG" env GPT_CONFIG=./c1 "$p" --print-config
+    expect 2 "$p takes standard input once" \
+        env GPT_CONFIG=- "$p" --config - --print-config
+    err_has 'GPT_CONFIG and --config both read standard input'
+    expect 2 "$p refuses a wrong GPT_CPU_ISA" \
+        env GPT_CPU_ISA=avx9 "$p" --print-config
+    err_has "GPT_CPU_ISA: 'avx9' is not base, avx2,"
+    expect 0 "$p --version obeys GPT_CPU_ISA" \
+        env GPT_CPU_ISA=base "$p" --version
+    check "$p --version says the set in use" grep -qx 'processor: base' out
+
+    expect 2 "$p --log-format json is for wrong options, too" \
+        "$p" --thread=1 --log-format json
+    check 'before it' json_only
+    echo 'log-format = json' >json.conf
+    expect 2 "$p finds it in a file" env GPT_CONFIG=./json.conf "$p" --thread=1
+    check 'of the environment' json_only
+    expect 2 "$p takes the last" "$p" --log-format json --config ./json.conf \
+        --thread=1 --log-format text
+    check 'of the command line' grep -q "^$p: error: unknown option" err
 
     expect 0 "$p starts with too many threads" \
         env OMP_NUM_THREADS=4096 "$p" --print-config

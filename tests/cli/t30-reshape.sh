@@ -185,8 +185,12 @@ check 'there' cmp v.json withvhf/vocab.json
 check 'with their class' grep -q GPT2Tokenizer withvhf/tokenizer_config.json
 expect 0 'and in' into withvhf withv3
 check 'there' cmp m.txt withv3/iter_0000000/merges.txt
-expect 4 'below a file' into a v.json/hf --to hf
-err_has "'v.json' is no directory"
+for format in native megatron hf; do
+    expect 4 'below a file' into a v.json/x --to $format
+    err_has "'v.json/x': 'v.json' is no directory"
+    expect 4 'far below a file' into a v.json/x/y --to $format
+    err_has "'v.json/x/y': 'v.json' is no directory"
+done
 for file in nowhere .; do
     expect 4 'a vocabulary that cannot be copied' into a early --vocab-file $file
     err_has "'$file'"
@@ -387,7 +391,9 @@ chmod 700 ro
 # ---- a full disk ----
 if mkdir disk && mount -t tmpfs -o size=32k none disk 2>/dev/null; then
     expect 4 'a full disk' into a disk/x
-    check 'leaves nothing' [ -z "$(ls -A disk/x 2>/dev/null)" ]
+    check 'leaves nothing' [ -z "$(ls -A disk)" ]
+    expect 4 'for another format' into a disk/x/y --to megatron
+    check 'leaves nothing, either' [ -z "$(ls -A disk)" ]
     umount disk
 elif (ulimit -f 40; trap '' XFSZ; into a ul) 2>ul.err; then
     skip 'neither a small file system nor a file size limit'

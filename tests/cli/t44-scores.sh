@@ -34,6 +34,28 @@ near() { # a b
     awk -v a="$1" -v b="$2" 'BEGIN { exit !(a > 0 && (a - b) ^ 2 < 1e-10 * a * a) }'
 }
 
+# ---- lines together ----
+# Contexts that are the same, in one batch and over its end, one that is empty,
+# a continuation longer than a piece of logits, and a line that is refused.
+awk 'BEGIN {
+    for (i = 0; i < 30; i++) {
+        context = substr("aababcabcd", 1, int(i / 4) % 8)
+        more = substr(" the end of it", 1, 1 + i * 5 % 9)
+        if (i == 17) more = ""
+        printf "{\"context\": \"%s\", \"continuation\": \"%s\"}\n", context, more
+    } }' >pairs.jsonl
+expect 3 'lines one by one' gen --score --logprobs 2 --batch-size 1 \
+    --prompt-file pairs.jsonl
+err_has '1 of 30 lines are not scored'
+cp out single
+check 'each has its answer' test "$(grep -c '"logprob":' out)" = 29
+for n in 2 3 8 100; do
+    expect 3 "$n at once" gen --score --logprobs 2 --batch-size $n \
+        --prompt-file pairs.jsonl
+    check 'have the same scores' cmp single out
+done
+check 'without a warning' sh -c '! grep "without effect" err'
+
 # ---- perplexity ----
 expect 0 'the perplexity of the data set' gen --perplexity training \
     --data-path d_text_document

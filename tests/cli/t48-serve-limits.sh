@@ -104,8 +104,44 @@ slow='use IO::Socket::INET; use Time::HiRes "time";
         last if select($in, undef, undef, 0.25) && !$s->sysread($in, 1);
     }
     printf "%.1f\n", time - $begun;'
+# Two readers of such a head could disagree about where the body ends: nothing
+# of what follows it is taken for a request.
+framed='use IO::Socket::INET;
+    my ($port, @head) = @ARGV;
+    my $s = IO::Socket::INET->new(PeerAddr => "127.0.0.1", PeerPort => $port);
+    print $s join("\r\n", "POST /v1/completions HTTP/1.1", "Host: a", @head),
+        "\r\n\r\n0\r\n\r\n",
+        "GET /health HTTP/1.1\r\nHost: a\r\nConnection: close\r\n\r\n";
+    local $/;
+    $_ = <$s>;
+    my @got = m{HTTP/1\.1 (\d+)}g;
+    print "@got; ", /^Connection: close\r$/mi ? "closed" : "open", "\n";
+    print STDERR $_;'
+framing() { # what fault header...
+    framing_what=$1
+    framing_fault=$2
+    shift 2
+    check "$framing_what" test \
+        "$(perl -e "$framed" "$number" "$@" 2>out)" = '400; closed' ||
+        sed 's/^/# /' out
+    out_has "$framing_fault"
+}
 if perl -MIO::Socket::INET -MTime::HiRes -e 1 2>/dev/null; then
     number=${url##*:}
+    chunks='Transfer-Encoding: chunked'
+    both='both Content-Length and Transfer-Encoding'
+    framing 'chunks and a length' "$both" 'Content-Length: 4' "$chunks"
+    framing 'in the other order' "$both" "$chunks" 'content-length: 5'
+    framing 'and one that is too long' "$both" 'Content-Length: 99000000000' \
+        "$chunks"
+    framing 'two lengths' 'several headers Content-Length' 'Content-Length: 5' \
+        'Content-Length: 3'
+    framing 'of which the first is 0' 'several headers Content-Length' \
+        'Content-Length: 0' 'Content-Length: 5'
+    alone="Transfer-Encoding may be 'chunked' alone"
+    framing 'a coding that is not known' "$alone" 'Transfer-Encoding: xchunked'
+    framing 'one below chunks' "$alone" 'Transfer-Encoding: gzip, chunked'
+    framing 'chunks twice' "$alone" "$chunks" "$chunks"
     for part in head body; do
         perl -e "$slow" "$number" $part >slow.time &
         client=$!

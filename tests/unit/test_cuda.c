@@ -1333,6 +1333,38 @@ static void failures(void)
     dev_be->free(dev_be, mem);
 }
 
+/* Samples and heads are blocks of a grid, in dimensions that end at 65535. */
+static void crowds(void)
+{
+    static const char *const want[] = {"65536 samples at once, limit 65535",
+                                       "65536 heads, limit 65535",
+                                       "heads of 257 elements, limit 256"};
+    const struct gpt_attn_grad grad = {.dout = NULL};
+    struct gpt_err err;
+
+    for (int i = 0; i < 9; i++) {
+        const int64_t b = i % 3 == 0 ? 65536 : 1, h = i % 3 == 1 ? 65536 : 1;
+        const int64_t d = i % 3 == 2 ? 257 : 8;
+        const struct gpt_attn op = {.b = b, .t = 1, .h = h, .g = 1, .d = d,
+                                    .act = GPT_F32};
+        const struct gpt_attn_cached cached = {.b = b, .t_new = 1, .h = h,
+                                               .g = 1, .d = d, .t_max = 1,
+                                               .act = GPT_F32};
+        struct gpt_queue *q;
+
+        need(dev_be->queue_open(dev_be, &q, &err), &err);
+        if (i / 3 == 0)
+            dev_be->attn_fwd(q, &op);
+        else if (i / 3 == 1)
+            dev_be->attn_bwd(q, &op, &grad);
+        else
+            dev_be->attn_cached(q, &cached);
+        is_int(dev_be->sync(q, &err), GPT_EDEVICE, "attention refuses");
+        ok(strstr(err.text, want[i % 3]), "and says what: %s", err.text);
+        dev_be->queue_close(q);
+    }
+}
+
 /* A plan for a GPU that is not here counts as one that is. */
 static void plans(const char *arch)
 {
@@ -1690,6 +1722,7 @@ static const struct {
     {"choices", choices},     {"pieces", many_pieces},
     {"more", more},           {"sweep", random_shapes},
     {"failures", failures},   {"limits", limits},
+    {"crowds", crowds},
     {"ptx-hopper", ptx_hopper},
     {"ptx-attention", ptx_attention},
     {"ptx-rows", ptx_rows},
