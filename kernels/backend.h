@@ -59,13 +59,19 @@ enum gpt_epilogue {
  * GPT_I8: element (i, l) is values[i * K + l] times scale l / group of row i;
  * scales are bf16, ceil(K / group) a row. Sums of its products are those of
  * float factors; but with one scale a row an input may be off by 2^-22 of its
- * row's largest, and else, with many rows, by 2^-16 of itself. Needs
- * GPT_CAN_QUANT. */
+ * row's largest, and else, with many rows, by 2^-16 of itself.
+ *
+ * round_inputs: inputs of products are rounded to the form of the matrix, to
+ * nearest even, where the error above is added to that of rounding. With
+ * GPT_BF16 to bf16. With GPT_I8 to whole multiples of a float unit, 1/127 of
+ * the largest |input| of their row, or where there are groups, of their group;
+ * it is that of 2^-100 where all are below that. Needs GPT_CAN_QUANT. */
 struct gpt_quant {
     enum gpt_dtype type;
     int64_t group; /* 32, or 0: one scale a row */
     const void *values;
     const uint16_t *scales;
+    bool round_inputs;
 };
 
 /* How an element of c is summed, for products whose bits may not depend on M

@@ -71,12 +71,13 @@ int gpt_contradictions_check(const struct gpt_generate_options *o,
         {"temperature", o->temperature > 0},
     };
 
-    /* Options of chats have no effect on other texts. */
+    /* Options of chats have no effect on other texts; nothing is rounded for
+     * floats. */
     const struct {
         const char *name;
         bool given, used;
         const char *with;
-    } of_chats[] = {
+    } of_others[] = {
         {"chat", o->chat, o->interactive, "--interactive"},
         {"system-prompt", o->system_prompt != NULL, o->chat, "--chat"},
         {"chat-template-kwargs", o->chat_template_kwargs != NULL, o->chat,
@@ -85,6 +86,8 @@ int gpt_contradictions_check(const struct gpt_generate_options *o,
          o->chat || o->serve != NULL, "--chat and --serve"},
         {"echo", o->echo && o->chat, !o->chat, "texts that are no chat"},
         {"add-bos", o->add_bos && o->chat, !o->chat, "texts that are no chat"},
+        {"round-inputs", o->round_inputs, strcmp(o->weights, "fp32") != 0,
+         "--weights bf16, int8 and int8-32"},
     };
 
     const struct {
@@ -98,10 +101,10 @@ int gpt_contradictions_check(const struct gpt_generate_options *o,
         {of_beams, o->num_beams > 1 || o->serve != NULL, "num-beams"},
     };
 
-    for (size_t i = 0; i < GPT_COUNT(of_chats); i++)
-        if (of_chats[i].given && !of_chats[i].used)
+    for (size_t i = 0; i < GPT_COUNT(of_others); i++)
+        if (of_others[i].given && !of_others[i].used)
             return gpt_fail(err, GPT_EUSAGE, "--%s is for %s",
-                            of_chats[i].name, of_chats[i].with);
+                            of_others[i].name, of_others[i].with);
     for (size_t i = 0; i < GPT_COUNT(of_modes); i++) {
         const char *name = *find_given(args, of_modes[i].names);
 

@@ -55,16 +55,21 @@ const char *const gpt_weight_names[] = {"fp32", "bf16", "int8", "int8-32",
                                         NULL};
 /* In the order of the names. Forms of one scale a row are the fastest; groups
  * of 32 follow values of very different sizes, and are llama.cpp's. */
-static const struct gpt_quant_form forms[] = {
-    {GPT_F32, 0}, {GPT_BF16, 0}, {GPT_I8, 0}, {GPT_I8, 32}};
+static const struct gpt_quant_form forms[] = {{.type = GPT_F32},
+                                              {.type = GPT_BF16},
+                                              {.type = GPT_I8},
+                                              {.type = GPT_I8, .group = 32}};
 
 static struct gpt_quant_form form_of(const struct gpt_loaded *m)
 {
+    struct gpt_quant_form form;
     size_t i = 0;
 
     while (strcmp(gpt_weight_names[i], m->o->weights) != 0)
         i++;
-    return forms[i];
+    form = forms[i];
+    form.round_inputs = m->o->round_inputs;
+    return form;
 }
 
 /* Known before they are read. */

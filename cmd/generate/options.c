@@ -228,12 +228,17 @@ const struct gpt_opt gpt_generate_options[] = {
     {.kind = GPT_OPT_STRING, .name = "device", .arg = "NAME", AT(device),
      .def = "auto", .choices = gpt_device_words,
      .help = "what computes: auto, cpu, cuda or cuda:N"},
-    /* A step's time is that of reading the weights. Inputs of products, sums
-     * and the cache of keys and values stay floats. */
+    /* A step's time is that of reading the weights. Sums and the cache of keys
+     * and values stay floats. */
     {.kind = GPT_OPT_CHOICE, .name = "weights", AT(weights), .def = "fp32",
      .choices = gpt_weight_names,
      .help = "how matrices are kept in memory: fp32, bf16, int8 with a scale "
              "for a row, int8-32 with one for 32 values"},
+    /* Off by default: texts change with it. It is what other programs do with
+     * such weights, and the one way to their speed where processors multiply
+     * narrow numbers. */
+    {.kind = GPT_OPT_FLAG, .name = "round-inputs", AT(round_inputs),
+     .help = "inputs of products are rounded to the form of --weights, too"},
     /* More texts share a step's reading of the weights, until products take
      * longer than it. */
     {.kind = GPT_OPT_INT, .name = "batch-size", .arg = "N", AT(batch_size),

@@ -205,10 +205,13 @@ void gpt_quant_store_bind(const struct gpt_quant_store *s, int64_t layer,
         roles->at[slice->param->role] = mem;
         if (is_matrix(slice))
             roles->quant[slice->param->role] = (struct gpt_quant){
-                s->form.type, s->form.group, mem,
-                s->form.type == GPT_I8
-                    ? (uint16_t *)(void *)(mem + scales_at(slice, s->form))
-                    : NULL};
+                .type = s->form.type,
+                .group = s->form.group,
+                .values = mem,
+                .scales = s->form.type == GPT_I8
+                              ? (void *)(mem + scales_at(slice, s->form))
+                              : NULL,
+                .round_inputs = s->form.round_inputs};
     }
 }
 

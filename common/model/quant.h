@@ -8,10 +8,13 @@
 #include "backend.h"
 #include "model/weights.h"
 
-/* GPT_BF16; or GPT_I8 with group 32, or 0 for a scale a row. */
+/* GPT_BF16; or GPT_I8 with group 32, or 0 for a scale a row. round_inputs:
+ * inputs of products with the matrices get this form, too (struct gpt_quant).
+ */
 struct gpt_quant_form {
     enum gpt_dtype type;
     int64_t group;
+    bool round_inputs;
 };
 
 struct gpt_quant_store;

@@ -34,7 +34,7 @@ static const struct set sets[] = {
 #endif
 #ifdef GPT_HAVE_ISA_avx512bf16
     {"avx512bf16", &cpu_table_avx512, &cpu_pairs_avx512bf16,
-     &cpu_few_avx512vnni, &cpu_many_avx512vnni},
+     &cpu_few_avx512bf16, &cpu_many_avx512bf16},
 #else
     {"avx512bf16", NULL, NULL, NULL, NULL},
 #endif

@@ -108,6 +108,7 @@ static void cpu_queue_close(struct gpt_queue *q)
         return;
     block_close(q->work.mem);
     block_close(q->wide.mem);
+    block_close(q->rounded.mem);
     block_close(q->angles.space.mem);
     free(q);
 }
@@ -197,6 +198,11 @@ float *cpu_work(struct gpt_queue *q, size_t floats)
 float *cpu_wide(struct gpt_queue *q, size_t floats)
 {
     return q->err.status == GPT_OK ? grow_space(q, &q->wide, floats) : NULL;
+}
+
+float *cpu_rounded(struct gpt_queue *q, size_t floats)
+{
+    return q->err.status == GPT_OK ? grow_space(q, &q->rounded, floats) : NULL;
 }
 
 float *cpu_angle_space(struct gpt_queue *q, size_t floats)

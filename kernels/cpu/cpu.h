@@ -13,7 +13,7 @@ struct gpt_queue {
     struct cpu_space {
         float *mem;
         size_t bytes;
-    } work, wide; /* cpu_work() and cpu_wide() grow them; they are kept */
+    } work, wide, rounded; /* cpu_work() and so on grow them; they are kept */
     struct cpu_angles { /* of rope.c: its table, and what that was made of */
         struct cpu_space space;
         int64_t t, rotary; /* t 0: there is none */
@@ -35,6 +35,8 @@ float *cpu_work(struct gpt_queue *q, size_t floats);
 /* A second work memory like cpu_work()'s, for copies of operands in another
  * type. Operations that bf16.c calls on such copies do not use this one. */
 float *cpu_wide(struct gpt_queue *q, size_t floats);
+/* A third one, for inputs of products that are rounded. */
+float *cpu_rounded(struct gpt_queue *q, size_t floats);
 /* Room for the table of angles, which stays from call to call. */
 float *cpu_angle_space(struct gpt_queue *q, size_t floats);
 

@@ -81,6 +81,11 @@ bool cpu_can_many(const struct cpu_product *whole, const struct gpt_quant *w);
 void cpu_multiply_many(struct gpt_queue *q, const struct cpu_product *whole,
                        const struct gpt_quant *w);
 
+/* Rounds a, floats, to the form of w: the rows go to memory of the queue
+ * (quant_inputs.c). */
+bool cpu_round_inputs(struct gpt_queue *q, struct cpu_product *whole,
+                      const struct gpt_quant *w);
+
 /* All of a product of bf16 with both factors rounded to eight bits (fp8.c). */
 void cpu_multiply_fp8(struct gpt_queue *q, const struct cpu_product *whole,
                       const struct gpt_fp8_factors *fp8);

@@ -1,11 +1,11 @@
 /* Products with weights in fewer bits (struct gpt_quant), for generation. Start
  * at cpu_multiply_quant(). With few rows weights are read once, as they are: by
- * tiles where the processor has them (few/), else by the dots of isa/gemv.c.
+ * instructions for fewer bits (few/), else by the dots of isa/gemv.c.
  * With many rows, too, instructions for fewer bits take them as they are
  * (many/). Else they are widened as they are packed for products of floats
  * (tiles.c); or where tiles multiply pairs of bf16, they become bf16, which
  * holds bytes exactly, and inputs become sums of two numbers of bf16: 16 bits
- * of 24. */
+ * of 24. Inputs that are to be rounded are so on these roads, or before. */
 #include "cpu/few/few.h"
 #include "cpu/many/many.h"
 #include "cpu/pair/pair.h"
@@ -15,12 +15,11 @@
 #include <omp.h>
 #include <string.h>
 
-enum { GROUP = 32 };
 enum { PART = 512 }; /* floats that are converted in the first cache */
 
 static int64_t groups_of(const struct gpt_quant *w, int64_t k)
 {
-    return w->group ? (k + GROUP - 1) / GROUP : 1;
+    return w->group ? (k + CPU_GROUP - 1) / CPU_GROUP : 1;
 }
 
 static const uint16_t *scales_of(const struct gpt_quant *w, int64_t row,
@@ -46,20 +45,21 @@ void cpu_quant_row(float *to, const struct gpt_quant *w, int64_t row,
     const uint16_t *scales = scales_of(w, row, k);
 
     for (int64_t l = 0, end; l < n; l = end) {
-        int64_t group = w->group ? (at + l) / GROUP : 0;
+        int64_t group = w->group ? (at + l) / CPU_GROUP : 0;
 
-        end = w->group ? (group + 1) * GROUP - at : n;
+        end = w->group ? (group + 1) * CPU_GROUP - at : n;
         end = end < n ? end : n;
         cpu_isa->widen_bytes(to + l, values + l,
                              gpt_bf16_to_f32(scales[group]), end - l);
     }
 }
 
-/* ---- few rows, by tiles or VNNI ---- */
+/* ---- few rows, by instructions for fewer bits ---- */
 
 /* What a thread multiplies: strips first..end. */
 static void multiply_strips(const struct cpu_product *p,
                             const struct gpt_quant *w,
+                            const struct cpu_few_road *road,
                             const struct cpu_few_inputs *in, int64_t first,
                             int64_t end)
 {
@@ -79,46 +79,47 @@ static void multiply_strips(const struct cpu_product *p,
                                             .ldy = part.ldc,
                                             .add = part.beta != 0};
 
-        cpu_few->multiply(&strip);
+        road->multiply(&strip);
         cpu_finish_block(&part);
     }
     if (cpu_pairs)
         cpu_pairs->end();
 }
 
-/* Bytes with a scale a group are left to the dots: a sum of a group has a scale
- * of its own, which tiles do not know. */
-static bool by_tiles(const struct cpu_product *p, const struct gpt_quant *w)
+/* The road of few rows for this form, or NULL. */
+static const struct cpu_few_road *few_road(const struct cpu_product *p,
+                                           const struct gpt_quant *w)
 {
-    if (!cpu_few || p->k == 0 || p->m == 0)
-        return false;
-    return w->type == GPT_BF16 ? cpu_few->takes_bf16
-                               : !w->group && p->k <= FEW_MOST_BYTES;
+    /* sums of a row of bytes have 32 bits */
+    if (!cpu_few || p->k == 0 || p->m == 0 ||
+        (w->type == GPT_I8 && !w->group && p->k > FEW_MOST_BYTES))
+        return NULL;
+    return cpu_few->road[cpu_form_of(w)];
 }
 
 /* Each thread has strips side by side, so that it reads one stretch of memory
  * from its beginning to its end. */
-static void multiply_few_by_tiles(struct gpt_queue *q,
-                                  const struct cpu_product *p,
-                                  const struct gpt_quant *w)
+static void multiply_few_by_road(struct gpt_queue *q,
+                                 const struct cpu_product *p,
+                                 const struct gpt_quant *w,
+                                 const struct cpu_few_road *road)
 {
     struct cpu_few_inputs in = {.x = p->a,
                                 .ldx = p->lda,
                                 .m = p->m,
                                 .k = p->k,
                                 .bytes = w->type == GPT_I8};
-    const int64_t chunks = cpu_few_groups(&in) * cpu_few_chunks(&in);
     const int64_t strips = (p->n + FEW_ROWS - 1) / FEW_ROWS;
-    const size_t packed = (size_t)chunks * FEW_TILES / sizeof(float);
+    const size_t packed = (size_t)road->room(&in) / sizeof(float);
     float *mem = cpu_work(q, packed + (size_t)p->m);
 
     if (!mem)
         return;
     in.packed = (char *)(void *)mem;
     in.units = mem + packed;
-    const int64_t parts = cpu_few->parts(&in);
-    if (cpu_few->measure)
-        cpu_few->measure(&in);
+    const int64_t parts = road->parts(&in);
+    if (road->measure)
+        road->measure(&in);
 #pragma omp parallel if (cpu_product_worth_threads(p))
     {
         const int64_t n = omp_get_num_threads(), i = omp_get_thread_num();
@@ -126,8 +127,8 @@ static void multiply_few_by_tiles(struct gpt_queue *q,
         /* the end of the loop is a barrier: all is packed */
 #pragma omp for schedule(static)
         for (int64_t part = 0; part < parts; part++)
-            cpu_few->pack(&in, part);
-        multiply_strips(p, w, &in, cpu_cut(strips, n, i),
+            road->pack(&in, part);
+        multiply_strips(p, w, road, &in, cpu_cut(strips, n, i),
                         cpu_cut(strips, n, i + 1));
     }
 }
@@ -298,28 +299,54 @@ static void multiply_split(struct gpt_queue *q, const struct cpu_product *p,
     }
 }
 
-void cpu_multiply_quant(struct gpt_queue *q, const struct cpu_product *p,
-                        const struct gpt_quant *w)
+/* By the road of this form, or else by dots: inputs that are to be rounded were
+ * so before they came to these. */
+static void multiply_few_rows(struct gpt_queue *q, const struct cpu_product *p,
+                              const struct gpt_quant *w)
 {
-    assert(p->tb && !p->ta && !p->narrow && !p->c16);
-    if (!cpu_has_few_rows(p)) {
-        if (cpu_can_many(p, w))
-            cpu_multiply_many(q, p, w);
-        else if (cpu_many && cpu_many->takes_bf16 && p->k > 0)
-            multiply_split(q, p, w);
-        else
-            cpu_multiply_weights(q, p, w);
-        return;
-    }
-    if (by_tiles(p, w)) {
-        multiply_few_by_tiles(q, p, w);
-        return;
-    }
+    const struct cpu_few_road *road = few_road(p, w);
     struct cpu_product packed = *p;
 
+    if (road) {
+        multiply_few_by_road(q, p, w, road);
+        return;
+    }
     if (!cpu_pack_inputs(q, &packed))
         return;
 #pragma omp parallel for schedule(static) if (cpu_product_worth_threads(p))
     for (int64_t n0 = 0; n0 < p->n; n0 += STRIP)
         multiply_few(&packed, w, n0);
+}
+
+/* The same with many rows, whose weights become floats, or bf16, where no road
+ * takes them as they are. */
+static void multiply_many_rows(struct gpt_queue *q, const struct cpu_product *p,
+                               const struct gpt_quant *w)
+{
+    if (cpu_can_many(p, w))
+        cpu_multiply_many(q, p, w);
+    else if (cpu_many && cpu_many->road[CPU_BF16] && p->k > 0)
+        multiply_split(q, p, w);
+    else
+        cpu_multiply_weights(q, p, w);
+}
+
+void cpu_multiply_quant(struct gpt_queue *q, const struct cpu_product *whole,
+                        const struct gpt_quant *w)
+{
+    const bool few = cpu_has_few_rows(whole);
+    struct cpu_product p = *whole;
+    struct gpt_quant weights = *w;
+
+    assert(p.tb && !p.ta && !p.narrow && !p.c16);
+    if (w->round_inputs &&
+        !(few ? few_road(&p, w) != NULL : cpu_can_many(&p, w))) {
+        weights.round_inputs = false;
+        if (!cpu_round_inputs(q, &p, w))
+            return;
+    }
+    if (few)
+        multiply_few_rows(q, &p, &weights);
+    else
+        multiply_many_rows(q, &p, &weights);
 }

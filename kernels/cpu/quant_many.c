@@ -18,6 +18,7 @@ enum { TURNS = 4, SMALL = 6 };
 struct plan {
     const struct cpu_product *p;
     const struct gpt_quant *w;
+    const struct cpu_many_road *road;
     struct cpu_many_inputs in;
     int64_t row_panels, column_panels;
     int64_t block, blocks; /* column panels, and how many blocks */
@@ -26,23 +27,28 @@ struct plan {
     int64_t next;          /* item that is not taken yet */
 };
 
+/* The road of this form, or NULL. */
+static const struct cpu_many_road *road_of(const struct gpt_quant *w)
+{
+    return cpu_many ? cpu_many->road[cpu_form_of(w)] : NULL;
+}
+
 bool cpu_can_many(const struct cpu_product *p, const struct gpt_quant *w)
 {
-    /* pairs of bytes are packed together */
-    if (!cpu_many || p->m == 0 || p->n == 0 || p->k == 0)
+    if (!road_of(w) || p->m == 0 || p->n == 0 || p->k == 0)
         return false;
-    return w->type == GPT_BF16 ? cpu_many->takes_bf16
-                               : !w->group && p->k % 2 == 0;
+    /* pairs of bytes are packed together */
+    return w->type == GPT_BF16 || p->k % 2 == 0;
 }
 
 /* Where a product has fewer columns than threads can share, they share rows,
  * too. */
 static void plan_items(struct plan *l, int64_t threads)
 {
-    const int64_t chunks = cpu_many_chunks(&l->in), most = cpu_many->most;
+    const int64_t chunks = cpu_many_chunks(&l->in), most = l->road->most;
     int64_t block = gpt_ceil_div(l->column_panels, TURNS * threads);
 
-    assert(cpu_many->group * MANY_CHUNK <= MANY_MOST_BYTES);
+    assert(l->road->group * MANY_CHUNK <= MANY_MOST_BYTES);
     block = block < SMALL ? SMALL : block < most ? block : most;
     l->blocks = gpt_ceil_div(l->column_panels, block);
     l->block = gpt_ceil_div(l->column_panels, l->blocks);
@@ -50,13 +56,13 @@ static void plan_items(struct plan *l, int64_t threads)
     l->ranges = l->blocks < threads ? gpt_ceil_div(threads, l->blocks) : 1;
     l->range = gpt_ceil_div(l->row_panels, l->ranges);
     l->ranges = gpt_ceil_div(l->row_panels, l->range);
-    l->group = gpt_ceil_div(chunks, gpt_ceil_div(chunks, cpu_many->group));
+    l->group = gpt_ceil_div(chunks, gpt_ceil_div(chunks, l->road->group));
 }
 
 /* Bytes of a thread's block. */
 static int64_t block_bytes(const struct plan *l)
 {
-    return l->block * l->group * MANY_TILES;
+    return l->block * l->group * cpu_many_packed(&l->in);
 }
 
 /* The columns of item i, and its chunks from `begin` on. */
@@ -101,13 +107,13 @@ static void multiply_group(const struct plan *l, struct cpu_many_block *b,
     const int64_t begin = range * l->range, rest = l->row_panels - begin;
     const int64_t end = begin + (rest < l->range ? rest : l->range);
 
-    cpu_many->pack_weights(b);
+    l->road->pack_weights(b);
     for (int64_t panel = begin; panel < end; panel++) {
         const struct cpu_product part = cpu_block_of(
             l->p, panel * MANY_SIDE, b->first, MANY_SIDE, b->columns, NULL);
 
-        cpu_many->multiply(b, panel, part.c, part.ldc,
-                           !first || part.beta != 0);
+        l->road->multiply(b, panel, part.c, part.ldc,
+                          !first || part.beta != 0);
         if (last)
             cpu_finish_block(&part);
     }
@@ -141,13 +147,13 @@ static void pack_panels(const struct plan *l, int64_t threads)
         gpt_min_i64(gpt_ceil_div(threads, l->row_panels), chunks);
 
 #pragma omp for schedule(static)
-    for (int64_t i = 0; i < (l->in.bytes ? l->in.m : 0); i++)
-        cpu_many->measure(&l->in, i);
+    for (int64_t i = 0; i < (l->road->measure ? l->in.m : 0); i++)
+        l->road->measure(&l->in, i);
 #pragma omp for schedule(static)
     for (int64_t i = 0; i < l->row_panels * parts; i++)
-        cpu_many->pack_inputs(&l->in, i / parts,
-                              cpu_cut(chunks, parts, i % parts),
-                              cpu_cut(chunks, parts, i % parts + 1));
+        l->road->pack_inputs(&l->in, i / parts,
+                             cpu_cut(chunks, parts, i % parts),
+                             cpu_cut(chunks, parts, i % parts + 1));
 }
 
 /* Items in turn; the next one is known while a thread works on one. */
@@ -175,11 +181,14 @@ void cpu_multiply_many(struct gpt_queue *q, const struct cpu_product *p,
     const int64_t threads = omp_get_max_threads();
     struct plan l = {.p = p,
                      .w = w,
+                     .road = road_of(w),
                      .in = {.x = p->a,
                             .ldx = p->lda,
                             .m = p->m,
                             .k = p->k,
-                            .bytes = w->type == GPT_I8},
+                            .bytes = w->type == GPT_I8,
+                            .groups = w->group != 0,
+                            .parts = road_of(w)->parts},
                      .row_panels = gpt_ceil_div(p->m, MANY_SIDE),
                      .column_panels = gpt_ceil_div(p->n, MANY_SIDE)};
 

@@ -6,11 +6,15 @@
  * A step reads the weights, and the keys and values of every text, and
  * multiplies each weight with every text. Its floor is what takes longer, the
  * bytes at the speed of streaming or two operations for each weight and text at
- * the peak of fused multiplications, and its name says which. Tiles and
- * products of bytes may be faster than that peak.
+ * the peak of fused multiplications, or of VDPBF16PS or VPDPBUSD where inputs
+ * are rounded; its name says which. Tiles and products of bytes may be faster
+ * than fused multiplications.
  *
- *     build/tests/bench/bench_decode [fp32 | bf16 | int8 | int8-32 [steps]]
+ *     build/tests/bench/bench_decode [FORM [steps]]
  *     build/tests/bench/bench_decode streaming
+ *
+ * FORM is fp32, bf16, int8 or int8-32, or one of the latter three with -rounded
+ * behind it.
  */
 #include "tests/bench/peak.h"
 
@@ -102,10 +106,13 @@ static void bench_choice(struct job *j)
 static const struct form {
     const char *name;
     struct gpt_quant_form form;
-} forms[] = {{"fp32", {GPT_F32, 0}},
-             {"bf16", {GPT_BF16, 0}},
-             {"int8", {GPT_I8, 0}},
-             {"int8-32", {GPT_I8, 32}}};
+} forms[] = {{"fp32", {GPT_F32, 0, false}},
+             {"bf16", {GPT_BF16, 0, false}},
+             {"int8", {GPT_I8, 0, false}},
+             {"int8-32", {GPT_I8, 32, false}},
+             {"bf16-rounded", {GPT_BF16, 0, true}},
+             {"int8-rounded", {GPT_I8, 0, true}},
+             {"int8-32-rounded", {GPT_I8, 32, true}}};
 
 static struct gpt_quant_store *store_of(struct model *m,
                                         struct gpt_quant_form form)
@@ -163,6 +170,12 @@ static void bench_form(struct model *m, struct job *j, const struct form *f,
                        bool prompts)
 {
     static const int64_t texts[] = {1, 8, TEXTS};
+    static const char *const peaks[] = {[PEAK_FMA] = "FMA",
+                                        [PEAK_PAIRS] = "VDPBF16PS",
+                                        [PEAK_BYTES] = "VPDPBUSD"};
+    const enum peak_kind kind = !f->form.round_inputs      ? PEAK_FMA
+                                : f->form.type == GPT_BF16 ? PEAK_PAIRS
+                                                           : PEAK_BYTES;
     struct gpt_quant_store *store = store_of(m, f->form);
     char name[64];
 
@@ -177,13 +190,14 @@ static void bench_form(struct model *m, struct job *j, const struct form *f,
 
         bench_bandwidth(&again, &copy);
         read = read > again ? read : again;
-        double peak = peak_rate(PEAK_FMA, omp_get_max_threads(), 50);
+        double peak = peak_rate(kind, omp_get_max_threads(), 50);
         double memory = (double)j->n * read / bytes;
         double products = peak / 2 / multiplied(m);
         bool bound = peak > 0 && products < memory;
 
         snprintf(name, sizeof(name), "decode 124M %s, %d text%s, %s", f->name,
-                 (int)j->n, j->n > 1 ? "s" : "", bound ? "FMA" : "memory");
+                 (int)j->n, j->n > 1 ? "s" : "",
+                 bound ? peaks[kind] : "memory");
         bench_row(name, (double)j->n / seconds, "token/s",
                   bound ? products : memory, -1);
         snprintf(name, sizeof(name), "  bytes a second");

@@ -1,14 +1,14 @@
-/* The machine's own limits, by loops that do nothing else: fused multiply-adds
- * and products of tiles, on one core and on all, and streaming on one core (on
- * all: bench.h). They are floors of what a library's figure cannot be. Start at
- * peak_rate(). */
+/* The machine's own limits, by loops that do nothing else: fused multiply-adds,
+ * products of pairs, of bytes and of tiles, on one core and on all, and
+ * streaming on one core (on all: bench.h). They are floors of what a library's
+ * figure cannot be. Start at peak_rate(). */
 #ifndef GPT_TESTS_PEAK_H
 #define GPT_TESTS_PEAK_H
 
 #include "base/cpu.h"
 #include "tests/bench/bench.h"
 
-enum peak_kind { PEAK_FMA, PEAK_PAIRS, PEAK_TILES };
+enum peak_kind { PEAK_FMA, PEAK_PAIRS, PEAK_BYTES, PEAK_TILES };
 
 #ifdef __x86_64__
 /* Twelve chains: more than the eight that two units of four cycles need. */
@@ -19,6 +19,8 @@ enum peak_kind { PEAK_FMA, PEAK_PAIRS, PEAK_TILES };
     "vfmadd231ps %%" r "mm15, %%" r "mm14, %%" r "mm" #i "\n\t"
 #define PEAK_PAIRS_ONE(r, i)                                                  \
     "vdpbf16ps %%" r "mm15, %%" r "mm14, %%" r "mm" #i "\n\t"
+#define PEAK_BYTES_ONE(r, i)                                                  \
+    "vpdpbusd %%" r "mm15, %%" r "mm14, %%" r "mm" #i "\n\t"
 #define PEAK_CLOBBERS                                                         \
     "xmm0", "xmm1", "xmm2", "xmm3", "xmm4", "xmm5", "xmm6", "xmm7", "xmm8",   \
         "xmm9", "xmm10", "xmm11", "xmm14", "xmm15"
@@ -38,6 +40,7 @@ enum peak_kind { PEAK_FMA, PEAK_PAIRS, PEAK_TILES };
 PEAK_LOOP(peak_fma_512, "z", PEAK_FMA_ONE)
 PEAK_LOOP(peak_fma_256, "y", PEAK_FMA_ONE)
 PEAK_LOOP(peak_pairs, "z", PEAK_PAIRS_ONE)
+PEAK_LOOP(peak_bytes, "z", PEAK_BYTES_ONE)
 
 static void peak_tiles(int64_t n)
 {
@@ -82,6 +85,8 @@ static struct peak_loop peak_loop(enum peak_kind kind)
                                   12 * (wide ? 32 : 16)};
     if (kind == PEAK_PAIRS && gpt_cpu_has("avx512bf16"))
         return (struct peak_loop){peak_pairs, 12 * 64};
+    if (kind == PEAK_BYTES && gpt_cpu_has("avx512vnni"))
+        return (struct peak_loop){peak_bytes, 12 * 128};
     if (kind == PEAK_TILES && gpt_cpu_has("amx"))
         return (struct peak_loop){peak_tiles, 5 * 2 * 16 * 16 * 32};
     return none;

@@ -3,7 +3,7 @@
 on the same cores.
 
     peers_generate.py --build build --vocab DIR --models DIR
-        [--shape 124m,1b] [--form fp32,bf16,int8,int8-32]
+        [--shape 124m,1b] [--form FORM,...]
         [--task step,prompt,lines] [--rounds N] [--only NAME,...]
 
 Models with random weights, of GPT-2 124M's shape and of a Llama with 1.2
@@ -11,6 +11,10 @@ billion parameters, are made in --models once. llama.cpp has them as GGUF from
 gpt-reshape: floats, bf16, and Q8_0, which has a scale for 32 bytes and stands
 beside int8-32, and beside int8, which has one for a row. transformers has no
 bytes for processors.
+
+Forms are those of --weights, and the same with --round-inputs, which have
+-rounded behind their names: those are of the precision of the other programs,
+which round the inputs of products with bf16 and with bytes to that form.
 
 Each round asks every program in turn. step: tokens a second of one text behind
 128 tokens, whose floor is the bandwidth of memory, measured in the same round,
@@ -41,7 +45,10 @@ SHAPES = {
 # Bytes of a weight, and what llama.cpp has in its place.
 FORMS = {"fp32": (4, "fp32"), "bf16": (2, "bf16"), "int8": (1, "q8_0"),
          "int8-32": (1 + 2 / 32, "q8_0")}
-TORCH_TYPES = {"fp32": "float32", "bf16": "bfloat16"}
+ROUNDED = "-rounded"
+FORMS.update({form + ROUNDED: FORMS[form] for form in list(FORMS)[1:]})
+TORCH_TYPES = {"fp32": "float32", "bf16": "bfloat16",
+               "bf16" + ROUNDED: "bfloat16"}
 
 
 def run(*command, **options):
@@ -128,9 +135,11 @@ def ours(args, base, form, task):
         with open(prompts, "w", encoding="utf-8") as out:
             for i in range(lines):
                 out.write(json.dumps({"prompt": words(length, i + 1)}) + "\n")
-        run(f"{args.build}/gpt-generate", "--load", base, "--weights", form,
-            "--jsonl", "--prompt-file", prompts, "--greedy", "--ignore-eod",
-            "--tokens", str(tokens), "-q", "--stats-file", stats,
+        rounds = ["--round-inputs"] if form.endswith(ROUNDED) else []
+        run(f"{args.build}/gpt-generate", "--load", base, "--weights",
+            form.removesuffix(ROUNDED), *rounds, "--jsonl", "--prompt-file",
+            prompts, "--greedy", "--ignore-eod", "--tokens", str(tokens), "-q",
+            "--stats-file", stats,
             "--batch-size", "32" if task == "lines" else "1")
         with open(stats, encoding="utf-8") as file:
             s = json.load(file)

@@ -1,8 +1,9 @@
 #!/bin/sh
-# gpt-generate --weights: matrices in fewer bits. What each form costs in
-# perplexity, how much memory weights take, and that texts depend neither on the
-# number of threads nor on what is generated beside them. Products are compared
-# with sums in double by test_kernels_quant.
+# gpt-generate --weights and --round-inputs: matrices in fewer bits, and inputs
+# of their products. What each form costs in perplexity, how much memory weights
+# take, and that texts depend neither on the number of threads and processes nor
+# on what is generated beside them. Products are compared with sums in double by
+# test_kernels_quant.
 . "$(dirname "$0")/../lib/tap.sh"
 
 command -v gpt-train >/dev/null || {
@@ -33,22 +34,71 @@ within() { # a b tolerance
         'BEGIN { exit !(a > 0 && b > 0 && (a - b) ^ 2 <= (t * a) ^ 2) }'
 }
 
+# 17 prompts of many lengths
+awk 'BEGIN {
+    text = "aa0 bb1 cc2 dd3 ee4 fa0 gb1 ac2 bd3 ce4 da0 eb1"
+    for (i = 1; i <= 17; i++)
+        printf "{\"prompt\": \"%s\"}\n", substr(text, 1, i * 29 % 43 + 1)
+}' >prompts.jsonl
+draw='--jsonl --prompt-file prompts.jsonl --tokens 12 --seed 4 --top-k 20'
+
 float=$(loss)
 check 'fp32 is the default' test "$float" = "$(loss --weights fp32)"
 for form in bf16 int8 int8-32; do
-    lossy=$(loss --weights $form)
-    check "$form: the loss is within 2 % ($float, $lossy)" \
-        within "$float" "$lossy" 0.02
-    check "$form: and another one" test "$float" != "$lossy"
-    gen --weights $form --seed 1 --tokens 20 -p 'aa0 ' 'bb1 cc2 ' 'dd3 ' \
-        >together
-    gen --weights $form --seed 1 --tokens 20 --batch-size 1 -p 'aa0 ' \
-        'bb1 cc2 ' 'dd3 ' >alone
-    check "$form: texts do not depend on others" cmp together alone
-    gpt-generate --load ckpt --threads 2 --weights $form --seed 1 --tokens 20 \
-        -p 'aa0 ' 'bb1 cc2 ' 'dd3 ' >threads
-    check "$form: or on threads" cmp together threads
+    before=$float
+    for rounds in '' --round-inputs; do
+        what="$form${rounds:+ $rounds}"
+        lossy=$(loss --weights $form $rounds)
+        check "$what: the loss is within 2 % ($float, $lossy)" \
+            within "$float" "$lossy" 0.02
+        check "$what: and another one" test "$before" != "$lossy"
+        before=$lossy
+        # shellcheck disable=SC2086 # word lists
+        expect 0 "$what: texts" gen --weights $form $rounds $draw
+        cp out want
+        for batch in 1 3 17; do
+            # shellcheck disable=SC2086
+            expect 0 "$what: $batch at once" gen --weights $form $rounds $draw \
+                --batch-size $batch
+            check 'the same texts' cmp want out
+        done
+        # shellcheck disable=SC2086
+        expect 0 "$what: two threads" gpt-generate --load ckpt --threads 2 \
+            --weights $form $rounds $draw
+        check 'the same texts' cmp want out
+    done
 done
+
+if gpt-train --version | grep -q ' Gloo'; then
+    for layout in tensor pipeline; do
+        # shellcheck disable=SC2086
+        expect 0 "two $layout ranks" timeout 60 gpt-launch -q --standalone \
+            --stdio --nproc-per-node 2 gpt-generate --load ckpt -q \
+            --$layout-model-parallel-size 2 --weights $form $rounds $draw
+        check 'the same texts' cmp want out
+    done
+else
+    skip 'built without Gloo'
+fi
+
+# a server's texts are the filter's
+if gen --serve 0.0.0.0:0 2>&1 | grep -q 'no libmicrohttpd' ||
+    ! command -v curl >/dev/null; then
+    skip 'no libmicrohttpd, or no curl'
+else
+    . "$top/tests/lib/server.sh"
+    serve --load ckpt --weights int8 --round-inputs
+    answers 'a completion' 200 /v1/completions \
+        '{"prompt": "aa0 b", "temperature": 0, "max_tokens": 20}'
+    sed 's/.*"text":"\([^"]*\)".*/\1/' out >served
+    expect 0 'what the filter writes' gen --weights int8 --round-inputs \
+        --greedy --tokens 20 -p 'aa0 b'
+    check 'the same text' cmp served out
+    stop_server
+fi
+
+expect 2 'floats are not rounded' gen --round-inputs --tokens 1 -p a
+err_has '--round-inputs is for --weights bf16, int8 and int8-32'
 
 # the figures of memory and of a step follow
 bytes() {

@@ -587,10 +587,12 @@ static void test_together(struct model *m, bool pieces)
     if (pieces) {
         test_pieces(m);
         test_shapes(m);
-        test_cuts(m, (struct gpt_quant_form){GPT_F32, 0});
-        test_cuts(m, (struct gpt_quant_form){GPT_BF16, 0});
-        test_cuts(m, (struct gpt_quant_form){GPT_I8, 0});
-        test_cuts(m, (struct gpt_quant_form){GPT_I8, 32});
+        test_cuts(m, (struct gpt_quant_form){.type = GPT_F32});
+        for (int i = 0; i < 2; i++) {
+            test_cuts(m, (struct gpt_quant_form){GPT_BF16, 0, i});
+            test_cuts(m, (struct gpt_quant_form){GPT_I8, 0, i});
+            test_cuts(m, (struct gpt_quant_form){GPT_I8, 32, i});
+        }
     }
 }
 

@@ -1,8 +1,8 @@
 /* Products with weights in fewer bits (struct gpt_quant), against sums in
- * double of the numbers that the bits stand for: every form of weights, few
- * rows and many, edges, biases, sums that are added to. Where sums are those of
- * few rows or of many, parts of a product have the bits that they have in it.
- */
+ * double of the numbers that the bits stand for: every form of weights, inputs
+ * as they are and rounded, few rows and many, edges, biases, sums that are
+ * added to. Where sums are those of few rows or of many, parts of a product
+ * have the bits that they have in it. */
 #include "cpu/few/few.h"
 #include "cpu/many/many.h"
 #include "tests/unit/kernels.h"
@@ -17,6 +17,7 @@ struct product {
     uint16_t *wide, *scales; /* wide: values of bf16 */
     int8_t *bytes;
     double *weights; /* the numbers that the bits stand for */
+    double *inputs;  /* (m, k), the same of a */
 };
 
 /* A block of c. */
@@ -40,6 +41,36 @@ static double weight(const struct product *p, int64_t i, int64_t l)
                                              (p->quant.group ? l / 32 : 0)]);
 }
 
+/* What inputs l.. become, n of them that have a unit in common. */
+static void round_bytes(double *to, const float *x, int64_t n)
+{
+    float largest = 0;
+
+    for (int64_t i = 0; i < n; i++)
+        largest = fmaxf(largest, fabsf(x[i]));
+    const float unit = cpu_byte_unit(largest), inverse = 1 / unit;
+    for (int64_t i = 0; i < n; i++)
+        to[i] = rint((double)(x[i] * inverse)) * (double)unit;
+}
+
+static void fill_inputs(struct product *p)
+{
+    const int64_t k = p->op.k, part = p->quant.group ? 32 : k;
+
+    for (int64_t i = 0; i < p->op.m; i++) {
+        const float *x = p->a + i * p->op.lda;
+        double *to = p->inputs + i * k;
+
+        for (int64_t l = 0; l < k; l++)
+            to[l] = p->quant.round_inputs
+                        ? (double)gpt_bf16_to_f32(gpt_f32_to_bf16(x[l]))
+                        : (double)x[l];
+        if (p->quant.round_inputs && p->quant.type == GPT_I8)
+            for (int64_t l = 0; l < k; l += part)
+                round_bytes(to + l, x + l, k - l < part ? k - l : part);
+    }
+}
+
 static void run(void *ctx)
 {
     struct product *p = ctx;
@@ -61,14 +92,26 @@ static void input_errors(const struct product *p, double *part, double *whole)
 {
     const bool few = has_few_rows(&p->op);
     const bool one_scale = p->quant.type == GPT_I8 && !p->quant.group;
+    const bool tiles = cpu_many && cpu_many->road[CPU_BF16];
     /* pairs of bytes are packed together */
     const bool fixed = one_scale && (few ? cpu_few != NULL
                                          : cpu_many && p->op.k % 2 == 0);
-    const bool tiles = cpu_many && cpu_many->takes_bf16;
 
     *part = few || fixed || !tiles ? 0 : 0x1p-16;
     /* steps by tiles have four digits of bytes, the others three */
-    *whole = !fixed ? 0 : few && cpu_few->takes_bf16 ? 0x1p-27 : 0x1p-22;
+    *whole = !fixed ? 0 : few && tiles ? 0x1p-27 : 0x1p-22;
+}
+
+/* What a sum is off by, if each input of row i is by its largest. */
+static double most(const struct product *p, int64_t i, const double *w)
+{
+    double largest = 0, weights = 0;
+
+    for (int64_t l = 0; l < p->op.k; l++) {
+        largest = fmax(largest, fabs(p->inputs[i * p->op.k + l]));
+        weights += fabs(w[l]);
+    }
+    return largest * weights;
 }
 
 /* Products of inputs with the numbers of weights have one rounding, as have
@@ -87,19 +130,17 @@ static int64_t wrong_elements(const struct product *p)
                 op->beta != 0 ? (double)p->c0[i * op->n + j] : 0;
             const double bias = op->bias ? (double)p->bias[j] : 0;
             const double *w = p->weights + j * op->k;
-            double sum = 0, size = 0, largest = 0, weights = 0;
+            double sum = 0, size = 0;
 
             for (int64_t l = 0; l < op->k; l++) {
-                const double x = (double)p->a[i * op->lda + l];
+                const double x = p->inputs[i * op->k + l];
 
                 sum += x * w[l];
                 size += fabs(x * w[l]);
-                largest = fmax(largest, fabs(x));
-                weights += fabs(w[l]);
             }
             wrong += !(fabs((double)p->c[i * op->n + j] - (sum + c0 + bias)) <=
                        u * (size + fabs(c0) + fabs(bias)) + part * size +
-                           whole * largest * weights);
+                           (whole > 0 ? whole * most(p, i, w) : 0));
         }
     return wrong;
 }
@@ -186,23 +227,26 @@ static void fill(struct product *p)
         fill_with_largest(p);
     for (int64_t i = 0; i < n * k; i++)
         p->weights[i] = weight(p, i / k, i % k);
+    fill_inputs(p);
 }
 
-static void check(enum gpt_dtype type, int64_t group, int64_t m, int64_t n,
-                  int64_t k, bool bias, float beta, enum gpt_sums sums)
+static void check_inputs(enum gpt_dtype type, int64_t group, bool rounded,
+                         int64_t m, int64_t n, int64_t k, bool bias, float beta,
+                         enum gpt_sums sums)
 {
     const int64_t lda = sums == GPT_SUMS_MANY ? k + 3 : k;
     struct product p = {
         .op = {.m = m, .n = n, .k = k, .lda = lda, .tb = true, .act = GPT_F32,
                .c_type = GPT_F32, .beta = beta, .sums = sums,
                .epilogue = bias ? GPT_EPI_BIAS : GPT_EPI_NONE},
-        .quant = {.type = type, .group = group},
+        .quant = {.type = type, .group = group, .round_inputs = rounded},
         .a = rnd_floats(m * lda, 1), .c0 = rnd_floats(m * n, 1),
         .c = poisoned(m * n), .bias = rnd_floats(n, 1),
         .wide = malloc((size_t)(n * k + 1) * sizeof(*p.wide)),
         .scales = malloc((size_t)(n * (k + 31)) * sizeof(*p.scales)),
         .bytes = malloc((size_t)(n * k + 1)),
         .weights = malloc((size_t)(n * k + 1) * sizeof(*p.weights)),
+        .inputs = malloc((size_t)(m * k + 1) * sizeof(*p.inputs)),
     };
 
     fill(&p);
@@ -213,14 +257,24 @@ static void check(enum gpt_dtype type, int64_t group, int64_t m, int64_t n,
     p.op.c = p.c;
     p.op.bias = bias ? p.bias : NULL;
     bool same = same_bytes(run, &p, p.c, m * n);
-    is_int(wrong_elements(&p), 0, "%s: %s-%lld %lldx%lldx%lld: wrong elements",
-           setting, gpt_dtype_name(type), (long long)group, (long long)m,
-           (long long)n, (long long)k);
+    is_int(wrong_elements(&p), 0,
+           "%s: %s-%lld%s %lldx%lldx%lld: wrong elements", setting,
+           gpt_dtype_name(type), (long long)group, rounded ? " rounded" : "",
+           (long long)m, (long long)n, (long long)k);
     ok(same, "%s: equal for 1, 2, 3 threads", setting);
     is_int(parts_that_depend(&p), 0, "%s: parts that depend on others",
            setting);
     free(p.a), free(p.c0), free(p.c), free(p.bias);
     free(p.wide), free(p.scales), free(p.bytes), free(p.weights);
+    free(p.inputs);
+}
+
+/* Inputs as they are, and rounded. */
+static void check(enum gpt_dtype type, int64_t group, int64_t m, int64_t n,
+                  int64_t k, bool bias, float beta, enum gpt_sums sums)
+{
+    check_inputs(type, group, false, m, n, k, bias, beta, sums);
+    check_inputs(type, group, true, m, n, k, bias, beta, sums);
 }
 
 static const struct {
@@ -238,9 +292,14 @@ static void long_rows(void)
         {300, 2, 14600}, {601, 70, 300}};
 
     for (size_t f = 0; f < GPT_COUNT(forms); f++)
-        for (size_t i = 0; i < GPT_COUNT(sizes); i++)
-            check(forms[f].type, forms[f].group, sizes[i][0], sizes[i][1],
-                  sizes[i][2], true, i % 2, GPT_SUMS_SHAPE);
+        for (size_t i = 0; i < GPT_COUNT(sizes); i++) {
+            check_inputs(forms[f].type, forms[f].group, false, sizes[i][0],
+                         sizes[i][1], sizes[i][2], true, i % 2, GPT_SUMS_SHAPE);
+            if (i < 3) /* rounded inputs take the same ways through the rest */
+                check_inputs(forms[f].type, forms[f].group, true, sizes[i][0],
+                             sizes[i][1], sizes[i][2], true, i % 2,
+                             GPT_SUMS_SHAPE);
+        }
     for (size_t f = 0; f < GPT_COUNT(forms); f++) {
         check(forms[f].type, forms[f].group, MOST_ROWS, 52, 3074, true, 1,
               GPT_SUMS_MANY);

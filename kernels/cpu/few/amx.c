@@ -87,6 +87,11 @@ static void put_part(char *to, const float *x, int64_t n, int64_t part)
                                                      _mm512_castps_si512(b)));
 }
 
+static int64_t packed_bytes(const struct cpu_few_inputs *in)
+{
+    return cpu_few_groups(in) * cpu_few_chunks(in) * FEW_TILES;
+}
+
 /* Chunks of all groups, a group's side by side. */
 static int64_t count_chunks(const struct cpu_few_inputs *in)
 {
@@ -351,8 +356,16 @@ static void multiply_strip(const struct cpu_few_strip *s)
     }
 }
 
-const struct cpu_few cpu_few_amx = {.takes_bf16 = true,
-                                    .measure = measure_inputs,
-                                    .parts = count_chunks,
-                                    .pack = pack_chunk_of,
-                                    .multiply = multiply_strip};
+const struct cpu_few_road cpu_few_tiles = {.room = packed_bytes,
+                                           .measure = measure_inputs,
+                                           .parts = count_chunks,
+                                           .pack = pack_chunk_of,
+                                           .multiply = multiply_strip};
+
+/* Steps with rounded inputs wait for memory: tiles would gain nothing. */
+const struct cpu_few cpu_few_amx = {
+    {[CPU_BF16] = &cpu_few_tiles,
+     [CPU_BYTES] = &cpu_few_tiles,
+     [CPU_ROUNDED + CPU_BF16] = &cpu_few_bf16,
+     [CPU_ROUNDED + CPU_BYTES] = &cpu_few_bytes,
+     [CPU_ROUNDED + CPU_GROUPS] = &cpu_few_grouped}};

@@ -12,6 +12,8 @@
  *          (AMX) or three of 8, off by up to 2^-27 or 2^-22 of the row's
  *          largest. Sums of products of bytes are exact, and rounded when they
  *          become floats.
+ * Inputs that are rounded to the form of the weights (struct gpt_quant) are one
+ * part: a number of bf16, or a byte.
  * No row of inputs has a part in another one's sums, so that an element's bits
  * depend on its row of inputs and its row of weights alone.
  *
@@ -24,7 +26,7 @@
 #define GPT_KERNELS_CPU_FEW_H
 
 #include "base/num.h"
-#include "backend.h"
+#include "cpu/quant.h"
 
 /* More texts of a group read the weights from the cache less often; a row of
  * bytes has four parts, and 16 of them more columns than registers hold. */
@@ -38,7 +40,7 @@ struct cpu_few_inputs {
     const float *x;
     int64_t ldx, m, k;
     bool bytes;   /* weights are bytes, else bf16 */
-    char *packed; /* room: FEW_TILES bytes for each chunk of each group */
+    char *packed; /* room: that of the road */
     float *units; /* (m) for AMX, with bytes: what the fixed points count */
 };
 
@@ -61,7 +63,7 @@ static inline int64_t cpu_few_groups(const struct cpu_few_inputs *in)
 struct cpu_few_strip {
     const struct cpu_few_inputs *in;
     const char *values;     /* of row 0; rows are tight */
-    const uint16_t *scales; /* with bytes: one a row, of bf16 */
+    const uint16_t *scales; /* with bytes: of row 0, of bf16 */
     int64_t row, rows;
     bool first, last; /* of those that the thread multiplies in turn */
     float *y;
@@ -69,8 +71,9 @@ struct cpu_few_strip {
     bool add; /* y += instead of y = */
 };
 
-struct cpu_few {
-    bool takes_bf16; /* weights of bf16, too */
+struct cpu_few_road {
+    /* bytes of packed inputs, a multiple of 64 */
+    int64_t (*room)(const struct cpu_few_inputs *in);
     /* finds the units; first of all. NULL: nothing to do */
     void (*measure)(const struct cpu_few_inputs *in);
     /* inputs are packed in so many parts, in any order */
@@ -80,7 +83,17 @@ struct cpu_few {
     void (*multiply)(const struct cpu_few_strip *strip);
 };
 
-extern const struct cpu_few cpu_few_amx, cpu_few_avx512vnni;
-extern const struct cpu_few *cpu_few; /* or NULL: see gemv.c */
+extern const struct cpu_few_road cpu_few_tiles, /* AMX: inputs as they are */
+    cpu_few_digits,                             /* AVX512-VNNI: the same */
+    cpu_few_bytes, cpu_few_grouped, cpu_few_bf16; /* rounded inputs */
+
+/* The road of each form; NULL: see gemv.c. */
+struct cpu_few {
+    const struct cpu_few_road *road[CPU_FORMS];
+};
+
+extern const struct cpu_few cpu_few_amx, cpu_few_avx512bf16,
+    cpu_few_avx512vnni;
+extern const struct cpu_few *cpu_few; /* or NULL: there is none */
 
 #endif

@@ -1,6 +1,7 @@
 /* Passes over flat buffers, bound by memory: AdamW, sums, and rows that are
  * added up. */
 #include "cpu/isa/simd.h"
+#include "cpu/quant.h"
 
 #include <math.h>
 #include <string.h>
@@ -111,6 +112,22 @@ void ISA(split)(uint16_t *high, uint16_t *low, const float *x, int64_t n)
             rest[i] = x[l + i] - rest[i];
         ISA(narrow)(low + l, rest, part);
     }
+}
+
+void ISA(round_bytes)(float *y, const float *x, int64_t n)
+{
+    vf top = {0}, wrong = {0};
+
+    for (int64_t j = 0; j < n; j += W) {
+        const vf v = any_load(x, j, n);
+
+        top = larger(pick(v < (vf){0}, -v, v), top);
+        wrong += v * all(0); /* 0, or NaN */
+    }
+    const float unit = cpu_byte_unit(lanes_max(top)) + lanes_sum(wrong);
+    const float inv = 1 / unit;
+    for (int64_t j = 0; j < n; j++)
+        y[j] = rintf(x[j] * inv) * unit;
 }
 
 /* Columns in strips that stay in registers over all rows. */

@@ -126,6 +126,9 @@ struct cpu_adamw_rates {
     /* floats as two numbers of bf16, each rounded to nearest */              \
     X(void, split,                                                            \
       (uint16_t *high, uint16_t *low, const float *x, int64_t n))             \
+    /* multiples of cpu_byte_unit() of the largest, to nearest even; NaN      \
+     * where one is infinite, or no number */                                 \
+    X(void, round_bytes, (float *y, const float *x, int64_t n))               \
     /* y (n) += sum over i of a[i] * x_i, k rows of x */                      \
     X(void, combine,                                                          \
       (float *y, const float *a, const float *x, int64_t ldx, int64_t n,      \

@@ -13,9 +13,10 @@ enum { TILE_BYTES = MANY_TILES / 2 };
 
 /* ---- inputs ---- */
 
-/* Both parts of 32 floats, of which there are n. What the first part leaves of
- * a float is exact; the second part rounds that to its 8 bits. */
-static inline void put_parts(char *to, const float *x, int64_t n)
+/* Both parts of 32 floats, of which there are n, or the first one. What the
+ * first part leaves of a float is exact; the second part rounds that to its 8
+ * bits. */
+static inline void put_parts(char *to, const float *x, int64_t n, int64_t parts)
 {
     const __m512 a = _mm512_maskz_loadu_ps(lanes_of(n), x);
     const __m512 b = _mm512_maskz_loadu_ps(lanes_of(n - 16), x + 16);
@@ -26,6 +27,8 @@ static inline void put_parts(char *to, const float *x, int64_t n)
         _mm512_sub_ps(b, wide(_mm512_extracti64x4_epi64(high, 1)));
 
     _mm512_store_si512(to, high);
+    if (parts == 1)
+        return;
     _mm512_store_si512(to + MANY_TILES,
                        (__m512i)_mm512_cvtne2ps_pbh(rest_b, rest_a));
 }
@@ -35,9 +38,10 @@ static void put_chunk(const struct cpu_many_inputs *in, char *to,
 {
     if (in->bytes)
         put_bytes(to + c * MANY_TILES, cpu_many_chunks(in) * MANY_TILES,
-                  x + 64 * c, k - 64 * c, unit, 0);
+                  x + 64 * c, k - 64 * c, unit, 0, in->parts);
     else
-        put_parts(to + 2 * c * MANY_TILES, x + 32 * c, k - 32 * c);
+        put_parts(to + in->parts * c * MANY_TILES, x + 32 * c, k - 32 * c,
+                  in->parts);
 }
 
 static void pack_inputs(const struct cpu_many_inputs *in, int64_t panel,
@@ -119,8 +123,8 @@ static void sum_bf16(const struct cpu_many_block *b, const char *a,
     store_sums(sums);
 }
 
-/* Two tiles of inputs times two of weights. */
-#define MULTIPLY_BYTES(dot, a, w)                                             \
+/* Two tiles of one part of inputs times two of weights. */
+#define MULTIPLY_PART(dot, a, w)                                              \
     do {                                                                      \
         TILE_LOAD(4, a, tight);                                               \
         TILE_LOAD(6, w, tight);                                               \
@@ -133,11 +137,11 @@ static void sum_bf16(const struct cpu_many_block *b, const char *a,
         dot(1, 4, 6);                                                         \
     } while (0)
 
-#define SUM_BYTES(dot)                                                        \
+#define SUM_PART(dot)                                                         \
     do {                                                                      \
         begin_sums();                                                         \
         for (int64_t c = 0; c < b->chunks; c++) {                             \
-            MULTIPLY_BYTES(dot, a + c * MANY_TILES, w + c * MANY_TILES);      \
+            MULTIPLY_PART(dot, a + c * MANY_TILES, w + c * MANY_TILES);       \
             fetch_all(to);                                                    \
         }                                                                     \
         store_sums(sums);                                                     \
@@ -145,14 +149,23 @@ static void sum_bf16(const struct cpu_many_block *b, const char *a,
         sums += MANY_SIDE * MANY_SIDE;                                        \
     } while (0)
 
+/* Inputs that are rounded to bf16 have one part. */
+static void sum_rounded(const struct cpu_many_block *b, const char *a,
+                        const char *w, float *sums, struct beside *to)
+{
+    SUM_PART(TILE_DOT);
+}
+
 /* The sums of each part by themselves: they have 32 bits, and registers hold
  * those of one part. The weights stay in the first cache for the next part. */
 static void sum_bytes(const struct cpu_many_block *b, const char *a,
                       const char *w, float *sums, struct beside *to)
 {
-    SUM_BYTES(TILE_DOT_BYTES);
-    SUM_BYTES(TILE_DOT_DIGITS);
-    SUM_BYTES(TILE_DOT_DIGITS);
+    SUM_PART(TILE_DOT_BYTES);
+    if (b->in->parts == 1)
+        return;
+    SUM_PART(TILE_DOT_DIGITS);
+    SUM_PART(TILE_DOT_DIGITS);
 }
 
 /* ---- panels ---- */
@@ -160,7 +173,7 @@ static void sum_bytes(const struct cpu_many_block *b, const char *a,
 static struct beside beside_of(struct cpu_many_block *b, int64_t panel)
 {
     const struct cpu_many_inputs *in = b->in;
-    const int64_t chunk = (in->bytes ? 1 : 2) * MANY_TILES;
+    const int64_t chunk = (in->bytes ? 1 : in->parts) * MANY_TILES;
     const int64_t turns =
         gpt_ceil_div(b->columns, MANY_SIDE) * cpu_many_turns(b);
     struct beside to = {.weights = &b->next};
@@ -168,7 +181,7 @@ static struct beside beside_of(struct cpu_many_block *b, int64_t panel)
     if ((panel + 1) * MANY_SIDE < in->m)
         to.inputs = cpu_many_ahead_of(
             inputs_at(b, panel + 1), cpu_many_chunks(in) * MANY_TILES,
-            b->chunks * chunk, in->bytes ? 3 : 1, turns);
+            b->chunks * chunk, in->bytes ? in->parts : 1, turns);
     return to;
 }
 
@@ -181,16 +194,16 @@ static void multiply_panel(struct cpu_many_block *b, int64_t panel, float *y,
     const struct cpu_many_inputs *in = b->in;
     const char *a = inputs_at(b, panel), *w = b->packed;
     struct beside to = beside_of(b, panel);
-    struct place p = {.b = b, .y = y, .ldy = ldy, .add = add};
+    struct place p = place_of(b, panel, y, ldy, add);
 
-    p.row = panel * MANY_SIDE;
-    p.rows = in->m - p.row < MANY_SIDE ? in->m - p.row : MANY_SIDE;
     for (; p.column < b->columns; p.column += MANY_SIDE) {
         p.columns = b->columns - p.column;
         to.y = cpu_many_ahead_of(y + p.column, 4 * ldy, 4 * MANY_SIDE, p.rows,
                                  cpu_many_turns(b));
         if (in->bytes)
             sum_bytes(b, a, w, sums, &to);
+        else if (in->parts == 1)
+            sum_rounded(b, a, w, sums, &to);
         else
             sum_bf16(b, a, w, sums, &to);
         put_sixteen(&p, sums, 0);
@@ -199,11 +212,20 @@ static void multiply_panel(struct cpu_many_block *b, int64_t panel, float *y,
     }
 }
 
+#define ROAD(n_parts, finds)                                                  \
+    {                                                                         \
+        .parts = (n_parts), .most = 12, .group = 48, .measure = (finds),      \
+        .pack_inputs = pack_inputs, .pack_weights = pack_weights,             \
+        .multiply = multiply_panel                                            \
+    }
+static const struct cpu_many_road bf16 = ROAD(2, NULL);
+static const struct cpu_many_road bytes = ROAD(3, measure_row);
+static const struct cpu_many_road rounded_bf16 = ROAD(1, NULL);
+static const struct cpu_many_road rounded_bytes = ROAD(1, measure_bytes);
+
 const struct cpu_many cpu_many_amx = {
-    .takes_bf16 = true,
-    .most = 12,
-    .group = 48,
-    .measure = measure_row,
-    .pack_inputs = pack_inputs,
-    .pack_weights = pack_weights,
-    .multiply = multiply_panel};
+    {[CPU_BF16] = &bf16,
+     [CPU_BYTES] = &bytes,
+     [CPU_ROUNDED + CPU_BF16] = &rounded_bf16,
+     [CPU_ROUNDED + CPU_BYTES] = &rounded_bytes,
+     [CPU_ROUNDED + CPU_GROUPS] = &cpu_many_grouped}};

@@ -11,20 +11,29 @@
  *   int8   a float is three bytes, the digits of a fixed point of its row: off
  *          by up to 2^-22 of the row's largest. Sums of products of bytes are
  *          exact in a block, and rounded when they become floats.
+ * Inputs that are rounded to the form of the weights (struct gpt_quant) are one
+ * part: a number of bf16, or a byte, with a unit for a row or for 32 of it.
  * An element's sum is made in the order of k alone: its bits depend on its row
  * of inputs and its row of weights, and on nothing beside them.
  *
  * Packed memory. A panel is 32 rows of inputs, or 32 rows of weights, which are
  * columns of the product. A chunk is 64 bytes of k of a panel: two tiles. All
  * parts of a chunk of bf16 inputs lie side by side, the first part first; of
- * bytes, all chunks of a part. */
+ * bytes, all chunks of a part. Where groups of 32 have units and scales,
+ * floats, a panel of inputs ends with 32 units for each group; a chunk of
+ * weights, with 32 scales for each of its two groups, and as many whole numbers
+ * from which their sums begin. */
 #ifndef GPT_KERNELS_CPU_MANY_H
 #define GPT_KERNELS_CPU_MANY_H
 
 #include "base/num.h"
-#include "backend.h"
+#include "cpu/quant.h"
 
 enum { MANY_SIDE = 32, MANY_CHUNK = 64, MANY_TILES = 2048 };
+/* Groups of a chunk: with bytes, a scale belongs to so many. */
+enum { MANY_GROUPS = MANY_CHUNK / CPU_GROUP };
+/* Bytes of the floats of a chunk's groups. */
+enum { MANY_FLOATS = 4 * MANY_GROUPS * MANY_SIDE };
 /* Bytes of k of the longest block: its sums of bytes have 32 bits. */
 enum { MANY_MOST_BYTES = 1 << 16 };
 
@@ -32,9 +41,11 @@ enum { MANY_MOST_BYTES = 1 << 16 };
 struct cpu_many_inputs {
     const float *x;
     int64_t ldx, m, k;
-    bool bytes;   /* weights are bytes, else bf16 */
-    char *packed; /* cpu_many_panel() bytes for each 32 rows */
-    float *units; /* (m) with bytes: what the fixed points count */
+    bool bytes;    /* weights are bytes, else bf16 */
+    bool groups;   /* bytes with a unit and a scale for 32 */
+    int64_t parts; /* of an input */
+    char *packed;  /* cpu_many_panel() bytes for each 32 rows */
+    float *units;  /* (m) with bytes: what the fixed points count */
 };
 
 static inline int64_t cpu_many_chunks(const struct cpu_many_inputs *in)
@@ -46,7 +57,15 @@ static inline int64_t cpu_many_chunks(const struct cpu_many_inputs *in)
 
 static inline int64_t cpu_many_panel(const struct cpu_many_inputs *in)
 {
-    return (in->bytes ? 3 : 2) * cpu_many_chunks(in) * MANY_TILES;
+    return cpu_many_chunks(in) *
+           (in->parts * MANY_TILES + (in->groups ? MANY_FLOATS : 0));
+}
+
+/* Bytes of a chunk of a packed panel of weights: a multiple of 64, so that
+ * vectors of tiles are loaded from whole lines. */
+static inline int64_t cpu_many_packed(const struct cpu_many_inputs *in)
+{
+    return MANY_TILES + (in->groups ? 2 * MANY_FLOATS : 0);
 }
 
 /* Memory that is about to be read: rows, ld bytes apart, of which `width` bytes
@@ -89,24 +108,24 @@ static inline void cpu_many_fetch(struct cpu_many_ahead *a)
 struct cpu_many_block {
     const struct cpu_many_inputs *in;
     const char *values;     /* of row 0 of the matrix; rows are tight */
-    const uint16_t *scales; /* with bytes: one a row, of bf16 */
+    const uint16_t *scales; /* with bytes: of row 0, of bf16 */
     int64_t first, columns, begin, chunks;
-    char *packed;           /* MANY_TILES bytes for each chunk */
+    char *packed;           /* cpu_many_packed() bytes for each chunk */
     struct cpu_many_ahead next; /* weights that are packed after these */
 };
 
 /* Chunks of tiles that a panel of inputs takes with one of weights. */
 static inline int64_t cpu_many_turns(const struct cpu_many_block *b)
 {
-    return (b->in->bytes ? 3 : 1) * b->chunks;
+    return (b->in->bytes ? b->in->parts : 1) * b->chunks;
 }
 
-struct cpu_many {
-    bool takes_bf16; /* weights of bf16, too */
+struct cpu_many_road {
+    int64_t parts; /* of an input */
     /* A packed block of weights has at most so many panels, of so many chunks:
      * a second cache holds it with a panel of inputs, and their results. */
     int64_t most, group;
-    /* finds a row's unit; before it is packed, where weights are bytes */
+    /* Finds a row's unit; before it is packed. NULL: nothing to do. */
     void (*measure)(const struct cpu_many_inputs *in, int64_t row);
     /* chunks begin..end of 32 rows of inputs from row 32 * panel on */
     void (*pack_inputs)(const struct cpu_many_inputs *in, int64_t panel,
@@ -119,7 +138,16 @@ struct cpu_many {
                      int64_t ldy, bool add);
 };
 
-extern const struct cpu_many cpu_many_amx, cpu_many_avx512vnni;
-extern const struct cpu_many *cpu_many; /* or NULL: see quant.c */
+extern const struct cpu_many_road cpu_many_digits, cpu_many_bytes,
+    cpu_many_grouped; /* AVX512-VNNI */
+
+/* The road of each form; NULL: see quant.c. */
+struct cpu_many {
+    const struct cpu_many_road *road[CPU_FORMS];
+};
+
+extern const struct cpu_many cpu_many_amx, cpu_many_avx512bf16,
+    cpu_many_avx512vnni;
+extern const struct cpu_many *cpu_many; /* or NULL: there is none */
 
 #endif

@@ -16,37 +16,44 @@
 
 /* Bytes of 16 whole numbers. The first one has the sign, if any; the others
  * count up from it, without a sign. */
-static inline void put_digits(char *to, int64_t apart, __m512i x)
+static inline void put_digits(char *to, int64_t apart, __m512i x, int64_t parts)
 {
-    const __m128i digits[] = {_mm512_cvtepi32_epi8(_mm512_srai_epi32(x, 16)),
-                              _mm512_cvtepi32_epi8(_mm512_srai_epi32(x, 8)),
-                              _mm512_cvtepi32_epi8(x)};
-
-    for (int64_t part = 0; part < 3; part++)
-        _mm_store_si128((__m128i *)(void *)(to + part * apart), digits[part]);
+    for (int64_t part = parts - 1; part >= 0; part--) {
+        _mm_store_si128((__m128i *)(void *)(to + part * apart),
+                        _mm512_cvtepi32_epi8(x));
+        x = _mm512_srai_epi32(x, 8);
+    }
 }
 
 /* A chunk of a row, of which n floats are left; its parts lie `apart`. `plus`
  * is added to first parts. */
 static inline void put_bytes(char *to, int64_t apart, const float *x, int64_t n,
-                             float unit, int plus)
+                             float unit, int plus, int64_t parts)
 {
-    /* units are powers of two: only what comes after three digits is rounded */
-    const __m512 factor = _mm512_set1_ps(65536 / unit);
+    /* the units of digits are powers of two: only what comes after three digits
+     * is rounded */
+    const float last = parts == 1 ? unit : unit / 65536;
 
     for (int64_t l = 0; l < MANY_CHUNK; l += 16) {
         const __m512 v = _mm512_maskz_loadu_ps(lanes_of(n - l), x + l);
 
         put_digits(to + l, apart,
                    _mm512_add_epi32(
-                       _mm512_cvtps_epi32(_mm512_mul_ps(v, factor)),
-                       _mm512_set1_epi32(plus * 65536)));
+                       bytes_of(v, last),
+                       _mm512_set1_epi32(parts == 1 ? plus : plus * 65536)),
+                   parts);
     }
 }
 
 static inline void measure_row(const struct cpu_many_inputs *in, int64_t row)
 {
     in->units[row] = unit_of(in->x + row * in->ldx, in->k);
+}
+
+/* The same for rows that are rounded to bytes. */
+static inline void measure_bytes(const struct cpu_many_inputs *in, int64_t row)
+{
+    in->units[row] = byte_unit_of(in->x + row * in->ldx, in->k);
 }
 
 /* Rows of tiles are 64 bytes of one row of inputs: a row is written from chunk
@@ -65,7 +72,8 @@ pack_panel(const struct cpu_many_inputs *in, int64_t panel, int64_t begin,
     for (int64_t r = 0; r < MANY_SIDE; r++, to += MANY_CHUNK) {
         const bool there = first + r < in->m;
         const float *x = in->x + (there ? first + r : 0) * in->ldx;
-        const float unit = there && in->bytes ? in->units[first + r] : 1;
+        const bool measured = there && in->bytes && !in->groups;
+        const float unit = measured ? in->units[first + r] : 1;
 
         for (int64_t c = begin; c < end; c++)
             put(in, to, x, there ? in->k : 0, c, unit);
@@ -89,9 +97,9 @@ static inline void pack_weights(const struct cpu_many_block *b)
             .ld = row,
             .rows = b->columns - j < MANY_SIDE ? b->columns - j : MANY_SIDE,
             .columns = row - at < most ? row - at : most,
-            .to = (uint16_t *)(void *)(b->packed +
-                                       j / MANY_SIDE * b->chunks * MANY_TILES),
-            .step = PAIR_VALUES,
+            .to = (uint16_t *)(void *)(b->packed + j / MANY_SIDE * b->chunks *
+                                                       cpu_many_packed(in)),
+            .step = cpu_many_packed(in) / 2,
             .along_k = true,
             .for_a = false};
 
@@ -109,29 +117,45 @@ struct place {
     bool add;
 };
 
+/* Where the results of a panel of inputs go, the first columns. */
+static inline struct place
+place_of(const struct cpu_many_block *b, int64_t panel, float *y, int64_t ldy,
+         bool add)
+{
+    const int64_t row = panel * MANY_SIDE;
+
+    return (struct place){.b = b,
+                          .y = y,
+                          .ldy = ldy,
+                          .row = row,
+                          .rows = gpt_min_i64(b->in->m - row, MANY_SIDE),
+                          .add = add};
+}
+
 /* Sixteen sums of the parts of a row of inputs, the smallest first. */
-static inline __m512 joined(const float *sums, float unit)
+static inline __m512 joined(const float *sums, float unit, int64_t parts)
 {
     const __m512 base = _mm512_set1_ps(1 / 256.0F);
     const int32_t *whole = (const int32_t *)(const void *)sums;
     __m512 v = _mm512_setzero_ps();
 
-    for (int part = 2; part >= 0; part--)
+    for (int64_t part = parts - 1; part >= 0; part--)
         v = _mm512_fmadd_ps(
-            v, part == 2 ? _mm512_setzero_ps() : base,
+            v, part == parts - 1 ? _mm512_setzero_ps() : base,
             _mm512_cvtepi32_ps(_mm512_load_si512(
                 whole + part * MANY_SIDE * MANY_SIDE)));
     return _mm512_mul_ps(v, _mm512_set1_ps(unit));
 }
 
 /* The edges of the matrix: rows that are not there are left out, and columns by
- * the mask of lanes. The unit of bytes is a power of two: only the scale's
+ * the mask of lanes. The unit of digits is a power of two: only the scale's
  * product is rounded. */
 static inline void put_sixteen(const struct place *p, const float *sums,
                                int64_t at)
 {
     const __mmask16 lanes = lanes_of(p->columns - at);
-    const bool bytes = p->b->in->bytes;
+    const struct cpu_many_inputs *in = p->b->in;
+    const bool bytes = in->bytes && !in->groups;
     __m512 scale = _mm512_set1_ps(1), old = _mm512_setzero_ps(), v;
 
     if (lanes == 0)
@@ -143,8 +167,8 @@ static inline void put_sixteen(const struct place *p, const float *sums,
         float *y = p->y + r * p->ldy + p->column + at;
 
         if (bytes)
-            v = joined(sums + r * MANY_SIDE + at,
-                       p->b->in->units[p->row + r]);
+            v = joined(sums + r * MANY_SIDE + at, in->units[p->row + r],
+                       in->parts);
         else
             v = _mm512_load_ps(sums + r * MANY_SIDE + at);
         if (p->add)
@@ -158,7 +182,7 @@ static inline const char *inputs_at(const struct cpu_many_block *b,
                                     int64_t panel)
 {
     return b->in->packed + panel * cpu_many_panel(b->in) +
-           b->begin * (b->in->bytes ? 1 : 2) * MANY_TILES;
+           b->begin * (b->in->bytes ? 1 : b->in->parts) * MANY_TILES;
 }
 
 #endif

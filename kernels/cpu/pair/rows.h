@@ -4,6 +4,8 @@
 #ifndef GPT_KERNELS_CPU_PAIR_ROWS_H
 #define GPT_KERNELS_CPU_PAIR_ROWS_H
 
+#include "cpu/quant.h"
+
 #include <immintrin.h>
 #include <math.h>
 #include <stdbool.h>
@@ -24,15 +26,13 @@ static inline __m512 wide(__m256i x)
         _mm512_slli_epi32(_mm512_cvtepu16_epi32(x), 16));
 }
 
-/* The least power of two by which no element is past 127. A row with numbers
- * that are infinite, or none, has no unit, and its results are no numbers. */
-static inline float unit_of(const float *x, int64_t k)
+/* The largest |element|, or NaN where one is infinite, or no number. */
+static inline float largest_of(const float *x, int64_t k)
 {
     /* a maximum passes over NaN, so that what is no number is looked for
      * beside it */
     __m512 top = _mm512_setzero_ps();
     __mmask16 wrong = 0;
-    int power;
 
     for (int64_t l = 0; l < k; l += 16) {
         const __m512 v = _mm512_abs_ps(
@@ -41,12 +41,35 @@ static inline float unit_of(const float *x, int64_t k)
         top = _mm512_max_ps(top, v);
         wrong |= _mm512_cmp_ps_mask(v, _mm512_set1_ps(INFINITY), _CMP_NLT_UQ);
     }
-    if (wrong)
+    return wrong ? NAN : _mm512_reduce_max_ps(top);
+}
+
+/* The least power of two by which no element is past 127. A row with numbers
+ * that are infinite, or none, has no unit, and its results are no numbers. */
+static inline float unit_of(const float *x, int64_t k)
+{
+    const float largest = largest_of(x, k);
+    int power;
+
+    if (isnan(largest))
         return NAN;
-    if (frexpf(_mm512_reduce_max_ps(top), &power) > 127 / 128.0F)
+    if (frexpf(largest, &power) > 127 / 128.0F)
         power++;
     /* the inverse of the unit is a number, too */
     return ldexpf(1, power < -100 ? -107 : power - 7);
+}
+
+/* The unit of inputs that are rounded to bytes: cpu_byte_unit() of their
+ * largest. */
+static inline float byte_unit_of(const float *x, int64_t k)
+{
+    return cpu_byte_unit(largest_of(x, k));
+}
+
+/* Sixteen inputs in such units, to nearest even. */
+static inline __m512i bytes_of(__m512 x, float unit)
+{
+    return _mm512_cvtps_epi32(_mm512_mul_ps(x, _mm512_set1_ps(1 / unit)));
 }
 
 /* sums += products of bytes of a, without a sign, and of b, with one, four to a
