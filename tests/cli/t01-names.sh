@@ -49,6 +49,13 @@ err_has '--main-grads-dtype bf16: fp32 is its one value here'
 expect 2 'a later word of a list, too' train --num-experts 8 \
     --recompute-modules core_attn mlp --lr 1e-3
 err_has "unknown options '--num-experts', '--recompute-modules mlp'"
+expect 0 'what scripts say that changes no number' train --lr 1 \
+    --use-tp-pp-dp-mapping --check-weight-hash-across-dp-replicas-interval 10 \
+    --disable-gloo-process-groups --wandb-entity me --encoder-num-layers 3
+out_has 'num-layers = 3'
+err_has '--use-tp-pp-dp-mapping (a name of Megatron-LM) has no effect here'
+expect 2 'lengths in tokens' train --train-tokens 1e9 --lr-decay-tokens 1e9
+err_has '--train-tokens: --train-samples is the number of tokens over --seq-length'
 # shellcheck disable=SC2046 # words
 expect 2 'more than a message names' train $(seq -f --u%02g 20)
 err_has "'--u16' and 4 more"
