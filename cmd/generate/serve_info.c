@@ -74,7 +74,10 @@ int gpt_info_tokenizer(struct gpt_server *s, const struct gpt_buf *body,
 }
 
 /* A counter only grows, and begins at 0 with the server; a gauge is what is the
- * case now. Waiting requests are those of which a text is not yet begun. */
+ * case now. Every figure has its help and its kind before it, as checkers of
+ * the format want it. Waiting requests are those of which a text is not yet
+ * begun. Of those that were cut, the client has the reason, but where it has
+ * hung up. */
 int gpt_info_metrics(struct gpt_server *s, const struct gpt_buf *body,
                      struct gpt_buf *out, struct gpt_err *err)
 {
@@ -88,7 +91,8 @@ int gpt_info_metrics(struct gpt_server *s, const struct gpt_buf *body,
         {"requests_total", "counter", "Requests for texts.",
          (double)s->calls},
         {"requests_refused_total", "counter",
-         "Requests that found no room or a server that ends.", (double)s->refused},
+         "Requests that found no room or a server that ends.",
+         (double)s->refused},
         {"requests_cut_total", "counter",
          "Requests that were ended before their texts were.", (double)s->cut},
         {"requests_waiting", "gauge", "Requests of which no text is begun.",
@@ -102,7 +106,8 @@ int gpt_info_metrics(struct gpt_server *s, const struct gpt_buf *body,
          (double)s->cached_tokens},
         {"prompt_passes_total", "counter",
          "Passes of prompts through the model.", (double)s->prompt_passes},
-        {"prefix_cache_entries", "gauge", "Beginnings of prompts that are kept.",
+        {"prefix_cache_entries", "gauge",
+         "Beginnings of prompts that are kept.",
          (double)s->prefixes},
         {"prefix_cache_tokens", "gauge", "Tokens of these beginnings.",
          (double)s->prefix_tokens},

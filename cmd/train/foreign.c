@@ -62,6 +62,8 @@
     "sums of gradients and the optimizer's state are of single precision"
 #define SHARDING                                                               \
     "--data-parallel-sharding-strategy says what data parallel ranks share"
+#define WEIGHTS                                                                \
+    "--train-data-path, --valid-data-path and --test-data-path take weights"
 #define NO_HISTORY                                                             \
     "there is no delayed scaling: leave it out, and --fp8-recipe tensorwise "  \
     "scales by the tensor at hand"
@@ -124,6 +126,7 @@ const struct gpt_foreign_option gpt_train_foreign[] = {
     SKIP_FLAG("defer-embedding-wgrad-compute", MEGATRON, ONE_SUM),
     SKIP("wgrad-deferral-limit", MEGATRON, ONE_SUM),
     SKIP_FLAG("delay-wgrad-compute", MEGATRON, ONE_SUM),
+    /* a fact of the order of sums, which a test compares bit by bit */
     SKIP("check-weight-hash-across-dp-replicas-interval", MEGATRON,
          "replicas have the same sums, and so the same weights"),
     SKIP_FLAG("use-tp-pp-dp-mapping", MEGATRON,
@@ -173,8 +176,6 @@ const struct gpt_foreign_option gpt_train_foreign[] = {
            "gradients are summed in single precision: leave it out"),
     SKIP_FLAG("no-overlap-p2p-communication", MEGATRON,
               "stages send to each other in one way"),
-    SKIP_FLAG("overlap-p2p-communication-warmup-flush", MEGATRON,
-              "stages send to each other in one way"),
     SKIP_FLAG("tp-comm-overlap", MEGATRON,
               "sums of tensor parallel ranks are not cut into parts"),
     SKIP("tp-comm-overlap-cfg", MEGATRON,
@@ -197,9 +198,8 @@ const struct gpt_foreign_option gpt_train_foreign[] = {
     SKIP("rerun-mode", MEGATRON, "a step is not made twice"),
     SKIP_FLAG("check-for-spiky-loss", MEGATRON, "a step is not made twice"),
     SKIP_FLAG("check-for-large-grads", MEGATRON, "a step is not made twice"),
+    /* a restart is what other launchers do; noticing is what it needs */
     SKIP_FLAG("enable-ft-package", MEGATRON,
-              "ranks notice themselves that another one hangs"),
-    SKIP_FLAG("calc-ft-timeouts", MEGATRON,
               "ranks notice themselves that another one hangs"),
     SKIP_FLAG("adlr-autoresume", MEGATRON,
               "SIGTERM always saves before the run ends"),
@@ -415,12 +415,9 @@ const struct gpt_foreign_option gpt_train_foreign[] = {
     SKIP("compile", NANOGPT, NO_PYTHON),
 
     /* data */
-    ANSWER("train-weighted-split-paths", DEEPSPEED,
-           "--train-data-path takes weights and data sets"),
-    ANSWER("valid-weighted-split-paths", DEEPSPEED,
-           "--valid-data-path takes weights and data sets"),
-    ANSWER("test-weighted-split-paths", DEEPSPEED,
-           "--test-data-path takes weights and data sets"),
+    ANSWER("train-weighted-split-paths", DEEPSPEED, WEIGHTS),
+    ANSWER("valid-weighted-split-paths", DEEPSPEED, WEIGHTS),
+    ANSWER("test-weighted-split-paths", DEEPSPEED, WEIGHTS),
     ANSWER("dataset-name", TRANSFORMERS,
            "gpt-preprocess makes a data set of JSON lines, for --data-path"),
     ANSWER("dataset-config-name", TRANSFORMERS,

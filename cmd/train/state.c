@@ -184,6 +184,8 @@ static int read_position(const struct gpt_replica *r,
                  "data order change",
                  what, (long long)seed, (long long)r->o.exec.seed);
     state->corpus_digest = strtoull(digest, NULL, 16);
+    /* Old programs did not save it. What it is then equals no digest, and the
+     * more general warning is given, as before. */
     const cJSON *sets =
         cJSON_GetObjectItemCaseSensitive(json, "corpus_sets_digest");
     state->corpus_sets_digest =
@@ -208,6 +210,8 @@ void gpt_state_compare_data(const struct gpt_train_state *state,
                  what, (long long)state->seq_length,
                  (long long)c->options->seq_length,
                  (long long)state->consumed_train);
+    /* Longer or shorter by whole epochs: the data are the same, but all
+     * epochs of a run are shuffled together. */
     else if (state->corpus_sets_digest == c->corpus_sets_digest)
         gpt_warn("%s: its run had another length, and this one reads its data "
                  "in another number of epochs: their order is another one, of "

@@ -127,7 +127,7 @@ static int check_alone(const struct meeting *m, struct gpt_err *err)
                              strlen(m->announced), &ignored);
         gpt_fail(err, GPT_EUSAGE,
                  "two processes are rank %lld, one at %.*s and one at %.*s; "
-                 "each has a RANK, and each node a --node-rank, of its own",
+                 "each needs a RANK, and each node a number, of its own",
                  (long long)l->o.rank, (int)strcspn(m->announced, " "),
                  m->announced, (int)strcspn(value, " "), (char *)value);
     }
