@@ -370,7 +370,7 @@ check 'nor touch it' test "$(cat notes)" = 'my notes'
 # ---- output that cannot be written ----
 printf x >file
 expect 4 'a directory that cannot be made' train --save file/dir
-err_has "cannot make directory 'file'"
+err_has "'file' is no directory"
 if [ "$(id -u)" != 0 ]; then
     mkdir closed && chmod 555 closed
     expect 4 'a directory that cannot be written' train --save closed
