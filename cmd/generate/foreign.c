@@ -11,7 +11,61 @@
 /* Kinds of choice that there are none of, told in one way. */
 #define RULES "tokens are chosen by --temperature, --top-k, --top-p or --greedy"
 
+/* Megatron-LM's scripts have to say again what the checkpoint says, and how its
+ * programs compute. Its loader refuses what contradicts the checkpoint, so that
+ * a script that worked there says nothing new here. */
+#define SAID(n) {n, MEGATRON, .answer = "the checkpoint says it", .skip = true}
+#define SAID_FLAG(n)                                                           \
+    {n, MEGATRON, .answer = "the checkpoint says it", .flag = true,            \
+     .skip = true}
+#define SKIP(n, why) {n, MEGATRON, .answer = why, .skip = true}
+#define SKIP_FLAG(n, why) {n, MEGATRON, .answer = why, .flag = true,           \
+                           .skip = true}
+#define ONE_MODEL "there is one implementation of the model"
+#define SPEED "--batch-size says how many texts share a step"
+
 const struct gpt_foreign_option gpt_generate_foreign[] = {
+    SAID("num-layers"),
+    SAID("hidden-size"),
+    SAID("ffn-hidden-size"),
+    SAID("num-attention-heads"),
+    SAID("num-query-groups"),
+    SAID_FLAG("group-query-attention"),
+    SAID("kv-channels"),
+    SAID("max-position-embeddings"),
+    SAID("position-embedding-type"),
+    SAID_FLAG("use-rotary-position-embeddings"),
+    SAID("rotary-base"),
+    SAID("rotary-percent"),
+    SAID("normalization"),
+    SAID("norm-epsilon"),
+    SAID_FLAG("swiglu"),
+    SAID_FLAG("disable-bias-linear"),
+    SAID_FLAG("untie-embeddings-and-output-weights"),
+    SAID("make-vocab-size-divisible-by"),
+    SAID_FLAG("use-checkpoint-args"),
+    /* lengths and batches, of which the defaults there are those of training */
+    SKIP("seq-length", "a text ends with --tokens, or the model's positions"),
+    SKIP("inference-max-seq-length",
+         "a text ends with --tokens, or the model's positions"),
+    SKIP("micro-batch-size", SPEED),
+    SKIP("inference-max-requests", SPEED),
+    SKIP("max-tokens-to-oom", SPEED),
+    {"max-batch-size", MEGATRON, .means = "--batch-size=%"},
+    /* how it is computed: the text is the same */
+    SKIP_FLAG("recompute", "keys and values of a text are kept"),
+    SKIP_FLAG("fp16", "--weights says how matrices are kept"),
+    SKIP_FLAG("bf16", "--weights says how matrices are kept"),
+    SKIP("attention-dropout", "nothing is dropped out of a text"),
+    SKIP("hidden-dropout", "nothing is dropped out of a text"),
+    SKIP_FLAG("use-mcore-models", ONE_MODEL),
+    SKIP_FLAG("use-legacy-models", ONE_MODEL),
+    SKIP_FLAG("use-flash-attn", ONE_MODEL),
+    SKIP("transformer-impl", ONE_MODEL),
+    SKIP("attention-backend", ONE_MODEL),
+    SKIP_FLAG("no-load-optim", "no state of an optimizer is read"),
+    SKIP_FLAG("no-load-rng", "random numbers follow from --seed"),
+    {"port", MEGATRON, .answer = "--serve HOST:PORT answers OpenAI's API"},
     {"model", VLLM, .means = "--load=%"},
     {"model-name-or-path", TRANSFORMERS, .means = "--load=%"},
     {"load-dir", MEGATRON, .means = "--load=%"},

@@ -74,7 +74,10 @@ int gpt_info_tokenizer(struct gpt_server *s, const struct gpt_buf *body,
 }
 
 /* A counter only grows, and begins at 0 with the server; a gauge is what is the
- * case now. Waiting requests are those of which a text is not yet begun. */
+ * case now. Every figure has its help and its kind before it, as checkers of
+ * the format want it. Waiting requests are those of which a text is not yet
+ * begun. Of those that were cut, the client has the reason, but where it has
+ * hung up. */
 int gpt_info_metrics(struct gpt_server *s, const struct gpt_buf *body,
                      struct gpt_buf *out, struct gpt_err *err)
 {
@@ -82,26 +85,43 @@ int gpt_info_metrics(struct gpt_server *s, const struct gpt_buf *body,
     (void)err;
     pthread_mutex_lock(&s->lock);
     const struct {
-        const char *name, *kind;
+        const char *name, *kind, *help;
         double value;
     } rows[] = {
-        {"requests_total", "counter", (double)s->calls},
-        {"requests_refused_total", "counter", (double)s->refused},
-        {"requests_cut_total", "counter", (double)s->cut},
-        {"requests_waiting", "gauge", (double)s->queued},
-        {"requests_running", "gauge", (double)s->active},
-        {"prompt_tokens_total", "counter", (double)s->prompt_tokens},
-        {"prompt_tokens_cached_total", "counter", (double)s->cached_tokens},
-        {"prompt_passes_total", "counter", (double)s->prompt_passes},
-        {"prefix_cache_entries", "gauge", (double)s->prefixes},
-        {"prefix_cache_tokens", "gauge", (double)s->prefix_tokens},
-        {"prefix_cache_bytes", "gauge", (double)s->prefix_bytes},
-        {"generated_tokens_total", "counter", (double)s->new_tokens},
-        {"uptime_seconds", "gauge", gpt_now() - s->started},
+        {"requests_total", "counter", "Requests for texts.",
+         (double)s->calls},
+        {"requests_refused_total", "counter",
+         "Requests that found no room or a server that ends.",
+         (double)s->refused},
+        {"requests_cut_total", "counter",
+         "Requests that were ended before their texts were.", (double)s->cut},
+        {"requests_waiting", "gauge", "Requests of which no text is begun.",
+         (double)s->queued},
+        {"requests_running", "gauge", "Requests whose texts are being made.",
+         (double)s->active},
+        {"prompt_tokens_total", "counter", "Tokens of prompts.",
+         (double)s->prompt_tokens},
+        {"prompt_tokens_cached_total", "counter",
+         "Tokens of prompts that were copied and not computed.",
+         (double)s->cached_tokens},
+        {"prompt_passes_total", "counter",
+         "Passes of prompts through the model.", (double)s->prompt_passes},
+        {"prefix_cache_entries", "gauge",
+         "Beginnings of prompts that are kept.",
+         (double)s->prefixes},
+        {"prefix_cache_tokens", "gauge", "Tokens of these beginnings.",
+         (double)s->prefix_tokens},
+        {"prefix_cache_bytes", "gauge", "Memory of these beginnings.",
+         (double)s->prefix_bytes},
+        {"generated_tokens_total", "counter", "Tokens of texts.",
+         (double)s->new_tokens},
+        {"uptime_seconds", "gauge", "Time since the server began.",
+         gpt_now() - s->started},
     };
     pthread_mutex_unlock(&s->lock);
     for (size_t i = 0; i < GPT_COUNT(rows); i++)
-        GPT_TRY(gpt_buf_printf(out, "# TYPE gpt_%s %s\ngpt_%s %.15g\n",
+        GPT_TRY(gpt_buf_printf(out, "# HELP gpt_%s %s\n# TYPE gpt_%s %s\n"
+                               "gpt_%s %.15g\n", rows[i].name, rows[i].help,
                                rows[i].name, rows[i].kind, rows[i].name,
                                rows[i].value));
     return GPT_OK;

@@ -19,29 +19,36 @@
 #include <stdlib.h>
 #include <string.h>
 
-/* What a log calls the fields of metrics.jsonl. Other fields keep their own
+/* What a log calls the fields of metrics.jsonl, and their unit, where it is
+ * another one: Megatron-DeepSpeed prints seconds. Other fields keep their own
  * words: they are shown as they are. */
-static const struct {
+static const struct log_name {
     const char *log, *field;
+    double unit;
 } names[] = {
-    {"consumed samples", "consumed_samples"},
-    {"elapsed time per iteration (ms)", "elapsed_ms"},
-    {"learning rate", "learning_rate"},
-    {"global batch size", "global_batch_size"},
-    {"lm loss", "lm_loss"},
-    {"loss scale", "loss_scale"},
-    {"grad norm", "grad_norm"},
-    {"number of skipped iterations", "skipped_iterations"},
-    {"number of nan iterations", "nan_iterations"},
+    {"consumed samples", "consumed_samples", 1},
+    {"elapsed time per iteration (ms)", "elapsed_ms", 1},
+    {"elapsed time per iteration (s)", "elapsed_ms", 1000},
+    {"learning rate", "learning_rate", 1},
+    {"global batch size", "global_batch_size", 1},
+    {"lm loss", "lm_loss", 1},
+    {"samples per second", "samples_per_second", 1},
+    {"loss scale", "loss_scale", 1},
+    {"grad norm", "grad_norm", 1},
+    {"number of skipped iterations", "skipped_iterations", 1},
+    {"number of nan iterations", "nan_iterations", 1},
 };
 
 /* Words without a name here are the name, as "throughput per GPU
  * (TFLOP/s/GPU)". */
-static const char *field_name(const char *log)
+static const char *field_name(const char *log, double *unit)
 {
+    *unit = 1;
     for (size_t i = 0; i < GPT_COUNT(names); i++)
-        if (strcmp(names[i].log, log) == 0)
+        if (strcmp(names[i].log, log) == 0) {
+            *unit = names[i].unit;
             return names[i].field;
+        }
     return log;
 }
 
@@ -59,7 +66,9 @@ static int take_part(struct gpt_metrics *h, char *part, struct gpt_err *err)
     const double value = strtod(colon + 1, &end);
     if (end == colon + 1 || !*part)
         return GPT_OK;
-    return gpt_metrics_add(h, field_name(part), value, err);
+    double unit;
+    const char *name = field_name(part, &unit);
+    return gpt_metrics_add(h, name, unit * value, err);
 }
 
 /* Splits at bars. The line is cut to pieces. */

@@ -124,14 +124,29 @@ static int name_run(struct gpt_metrics *h, const char *run,
 }
 
 /* An empty file is a run that has not written yet, and is no error: --follow is
- * often started first. */
+ * often started first. A log may begin with a brace, too. */
 static int read_text(struct gpt_metrics *h, const char *text, size_t len,
                      struct gpt_err *err)
 {
     const size_t blank = strspn(text, " \t\r\n");
+    int status = GPT_EDATA;
 
-    return text[blank] == '{' ? read_json_lines(h, text, len, err)
-                              : gpt_metrics_read_log(h, text, len, err);
+    if (text[blank] == '{')
+        status = read_json_lines(h, text, len, err);
+    if (status == GPT_EDATA) {
+        struct gpt_err json = *err;
+
+        status = gpt_metrics_read_log(h, text, len, err);
+        if (status == GPT_EDATA && text[blank] == '{')
+            *err = json;
+    }
+    if (status == GPT_EDATA)
+        gpt_hint(err, "logs of gpt-train and Megatron-LM are read, and JSON "
+                 "lines with the number 'iteration'; jq -c '.log_history[] | "
+                 ".iteration = .step | .lm_loss = .loss | .validation_loss = "
+                 ".eval_loss' makes them of trainer_state.json of "
+                 "Transformers");
+    return status;
 }
 
 int gpt_metrics_read(struct gpt_metrics *h, const char *run,

@@ -167,6 +167,29 @@ static int is_weight(const struct words *w, int64_t i, struct gpt_err *err)
                     "PREFIX1 0.7 PREFIX2, or data sets alone", w->option);
 }
 
+/* Quotes made one word of a whole list, or commas stand for blanks: so it is
+ * when the first or second part of the word is a data set. */
+static int is_list(const struct words *w, const char *name,
+                   struct gpt_err *err)
+{
+    char *list = gpt_arena_printf(w->arena, "%s", name), *rest = NULL;
+    char *part = list ? strtok_r(list, " ,\t\n", &rest) : NULL;
+
+    for (int k = 0; part && k < 2; k++) {
+        char *index = gpt_arena_printf(w->arena, "%s.idx", part);
+
+        if (index && strcmp(part, name) != 0 && gpt_path_exists(index)) {
+            gpt_fail(err, GPT_EUSAGE, "%s: '%s' is one word, and no data set",
+                     w->option, name);
+            return gpt_hint(err, "weights and data sets are words of their "
+                            "own, without quotes around them or commas "
+                            "between: %s 0.3 PREFIX1 0.7 PREFIX2", w->option);
+        }
+        part = strtok_r(NULL, " ,\t\n", &rest);
+    }
+    return GPT_OK;
+}
+
 static int find_one(struct words *w, int64_t i, struct gpt_err *err)
 {
     const char *name = w->items[i];
@@ -181,6 +204,7 @@ static int find_one(struct words *w, int64_t i, struct gpt_err *err)
         return GPT_OK;
     if (gpt_parse_real(name, &number))
         return is_weight(w, i, err);
+    GPT_TRY(is_list(w, name, err));
     size_t n = strlen(name);
     /* The reader's own message has the prefix. */
     if (n > 4 && (gpt_path_ends_in(name, ".bin") ||

@@ -112,6 +112,7 @@ int gpt_run_open_corpus(struct gpt_run *r, struct gpt_err *err)
         report_splits(r);
     drop_empty_splits(r);
     r->context.corpus_digest = gpt_corpus_digest(r->corpus);
+    r->context.corpus_sets_digest = gpt_corpus_sets_digest(r->corpus);
     report_epoch(r);
     return GPT_OK;
 }

@@ -126,6 +126,7 @@ static int fit_corpus(struct gpt_run *r, struct gpt_err *err)
         r->plan.corpus.n_samples[GPT_TRAIN] = r->plan.train_samples;
         GPT_TRY(gpt_corpus_open(&r->corpus, &r->plan.corpus, err));
         r->context.corpus_digest = gpt_corpus_digest(r->corpus);
+        r->context.corpus_sets_digest = gpt_corpus_sets_digest(r->corpus);
     }
     gpt_state_compare_data(&r->state, &r->context);
     return GPT_OK;

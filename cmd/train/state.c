@@ -38,11 +38,12 @@ cJSON *gpt_state_to_json(const struct gpt_replica *r,
                          const struct gpt_train_state *state,
                          const struct gpt_state_context *c)
 {
-    char digest[24];
+    char digest[24], sets[24];
     struct gpt_tokenizer_options tokenizer = c->options->tokenizer;
     cJSON *json = cJSON_CreateObject();
 
     snprintf(digest, sizeof(digest), "%016" PRIx64, c->corpus_digest);
+    snprintf(sets, sizeof(sets), "%016" PRIx64, c->corpus_sets_digest);
     cJSON_AddNumberToObject(json, "iteration", (double)state->iteration);
     cJSON_AddNumberToObject(json, "consumed_train_samples",
                             (double)state->consumed_train);
@@ -58,6 +59,7 @@ cJSON *gpt_state_to_json(const struct gpt_replica *r,
     cJSON_AddNumberToObject(json, "seed", (double)r->o.exec.seed);
     cJSON_AddNumberToObject(json, "seq_length", (double)r->o.exec.seq_length);
     cJSON_AddStringToObject(json, "corpus_digest", digest);
+    cJSON_AddStringToObject(json, "corpus_sets_digest", sets);
     if (r->o.loss_scale.initial > 0)
         gpt_json_add(json, "loss_scale", scale_to_json(&r->scale));
     if (state->best.iteration > 0 || state->best.waited > 0)
@@ -182,6 +184,12 @@ static int read_position(const struct gpt_replica *r,
                  "data order change",
                  what, (long long)seed, (long long)r->o.exec.seed);
     state->corpus_digest = strtoull(digest, NULL, 16);
+    /* Old programs did not save it. What it is then equals no digest, and the
+     * more general warning is given, as before. */
+    const cJSON *sets =
+        cJSON_GetObjectItemCaseSensitive(json, "corpus_sets_digest");
+    state->corpus_sets_digest =
+        cJSON_IsString(sets) ? strtoull(sets->valuestring, NULL, 16) : 0;
     return gpt_json_int_or(json, "seq_length", r->o.exec.seq_length, 1,
                            MAX_COUNT, &state->seq_length, what, err);
 }
@@ -202,6 +210,14 @@ void gpt_state_compare_data(const struct gpt_train_state *state,
                  what, (long long)state->seq_length,
                  (long long)c->options->seq_length,
                  (long long)state->consumed_train);
+    /* Longer or shorter by whole epochs: the data are the same, but all
+     * epochs of a run are shuffled together. */
+    else if (state->corpus_sets_digest == c->corpus_sets_digest)
+        gpt_warn("%s: its run had another length, and this one reads its data "
+                 "in another number of epochs: their order is another one, of "
+                 "which %lld samples count as read; text may repeat or be left "
+                 "out",
+                 what, (long long)state->consumed_train);
     else
         gpt_warn("%s: its run had other data, or other data options "
                  "(digest %016" PRIx64 ", now %016" PRIx64

@@ -23,6 +23,7 @@ struct gpt_train_state {
     /* What the samples were, of a checkpoint that is resumed from: the digest
      * of its corpus, and its sequence length (0: a new run). */
     uint64_t corpus_digest;
+    uint64_t corpus_sets_digest; /* 0: of an old program */
     int64_t seq_length;
 };
 
@@ -31,7 +32,7 @@ struct gpt_state_context {
     const struct gpt_train_options *options;
     const struct gpt_train_plan *plan;
     const char *option_text; /* as --print-config shows it */
-    uint64_t corpus_digest;
+    uint64_t corpus_digest, corpus_sets_digest;
     /* Iterations of options->save beyond this one are another run's, which this
      * run replaces with its first checkpoint; INT64_MAX: all are this run's. */
     int64_t own_until;

@@ -44,7 +44,8 @@ struct gpt_corpus {
     int64_t n_sets, cap_sets;
     struct gpt_indexed **set; /* each prefix once */
     struct split split[GPT_N_SPLITS];
-    uint64_t digest, stages; /* stages: a digest, 0: there are none */
+    uint64_t digest, sets_digest;
+    uint64_t stages; /* a digest, 0: there are none */
 };
 
 static const char *const split_names[GPT_N_SPLITS] = {"train", "valid",
@@ -524,7 +525,7 @@ static int check_options(const struct gpt_corpus_options *o,
 
 /* The lengths of all sequences enter, not the tokens: reading these would take
  * as long as an epoch does. */
-static uint64_t digest_member(uint64_t h, const struct member *m)
+static uint64_t digest_member(uint64_t h, const struct member *m, bool epochs)
 {
     const struct gpt_samples_plan *plan = &m->samples.plan;
     int64_t n = gpt_indexed_n_sequences(m->set);
@@ -539,15 +540,17 @@ static uint64_t digest_member(uint64_t h, const struct member *m)
     h = mix_in(h, gpt_crc32c(0, gpt_indexed_lengths(m->set), 4 * (size_t)n));
     h = mix_in(h, (uint64_t)m->begin);
     h = mix_in(h, (uint64_t)m->end);
-    h = mix_in(h, (uint64_t)plan->n);
-    h = mix_in(h, (uint64_t)plan->n_before);
+    if (epochs) {
+        h = mix_in(h, (uint64_t)plan->n);
+        h = mix_in(h, (uint64_t)plan->n_before);
+    }
     return mix_in(h, weight);
 }
 
 /* The digest of the first split in use. It is built from what the order depends
  * on, not from what was asked for: a longer run that needs no further epoch
- * keeps it. */
-static uint64_t digest_corpus(const struct gpt_corpus *c)
+ * keeps it. Without `epochs` any other length does. */
+static uint64_t digest_corpus(const struct gpt_corpus *c, bool epochs)
 {
     uint64_t h = mix_in(mix_in(1, (uint64_t)c->seq_length), c->seed);
 
@@ -564,7 +567,7 @@ static uint64_t digest_corpus(const struct gpt_corpus *c)
         const struct split *s = &c->split[k];
 
         for (int64_t i = 0; i < s->n_members; i++)
-            h = digest_member(h, &s->member[i]);
+            h = digest_member(h, &s->member[i], epochs);
         if (s->n_members > 0)
             break;
     }
@@ -600,7 +603,8 @@ int gpt_corpus_open(struct gpt_corpus **out,
     }
     /* It is only needed while sets are opened. */
     c->impl = NULL; /* the caller's */
-    c->digest = digest_corpus(c);
+    c->digest = digest_corpus(c, true);
+    c->sets_digest = digest_corpus(c, false);
     *out = c;
     return GPT_OK;
 }
@@ -656,6 +660,11 @@ bool gpt_corpus_ends(const struct gpt_corpus *c, enum gpt_split split)
 uint64_t gpt_corpus_digest(const struct gpt_corpus *c)
 {
     return c->digest;
+}
+
+uint64_t gpt_corpus_sets_digest(const struct gpt_corpus *c)
+{
+    return c->sets_digest;
 }
 
 /* Refuses tokens that the model has no row for, with their place: beyond here

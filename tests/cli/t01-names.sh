@@ -49,6 +49,27 @@ err_has '--main-grads-dtype bf16: fp32 is its one value here'
 expect 2 'a later word of a list, too' train --num-experts 8 \
     --recompute-modules core_attn mlp --lr 1e-3
 err_has "unknown options '--num-experts', '--recompute-modules mlp'"
+expect 0 'what scripts say that changes no number' train --lr 1 \
+    --use-tp-pp-dp-mapping --check-weight-hash-across-dp-replicas-interval 10 \
+    --disable-gloo-process-groups --wandb-entity me --encoder-num-layers 3
+out_has 'num-layers = 3'
+err_has '--use-tp-pp-dp-mapping (a name of Megatron-LM) has no effect here'
+expect 2 'lengths in tokens' train --train-tokens 1e9 --lr-decay-tokens 1e9
+err_has '--train-tokens: --train-samples is the number of tokens over --seq-length'
+expect 0 "Megatron-LM's script of texts" gpt-generate --load . --num-layers 2 \
+    --hidden-size 64 --num-attention-heads 4 --max-position-embeddings 256 \
+    --fp16 --micro-batch-size 2 --seq-length 256 --recompute \
+    --max-batch-size 3 --top_p 0.9 --print-config
+err_has '--num-layers (a name of Megatron-LM) has no effect here: the checkpoint'
+out_has 'batch-size = 3'
+expect 2 'its server' gpt-generate --load . --port 5000
+err_has '--serve HOST:PORT'
+expect 0 'its converter' gpt-reshape --model-type GPT --loader llama_mistral \
+    --saver core --model-size llama2-7B --checkpoint-type hf --load-dir a \
+    --save-dir b --tokenizer-model t --target-tensor-parallel-size 2 --bf16 \
+    --print-config
+out_has 'to = megatron'
+out_has 'target-params-dtype = bf16'
 # shellcheck disable=SC2046 # words
 expect 2 'more than a message names' train $(seq -f --u%02g 20)
 err_has "'--u16' and 4 more"

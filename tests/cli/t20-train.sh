@@ -170,6 +170,13 @@ check 'keeps it' test -e branch/iter_0000010/manifest.json
 check 'and replaces those after it' test ! -e branch/iter_0000030
 expect 0 'loads other data with a warning' train --load minutes --seed 99
 err_has 'its run had other data'
+expect 0 'a longer run of the same epoch' train --load minutes \
+    --train-iters 40 --exit-interval 2
+check 'has the same samples' sh -c '! grep "its run had" err'
+expect 0 'one of more epochs' train --load minutes --train-iters 4000 \
+    --exit-interval 2
+err_has 'its run had another length, and this one reads its data in another'
+err_has '4 samples count as read'
 
 # A directory without its tracker is no empty one.
 cp -r whole untracked
@@ -363,7 +370,7 @@ check 'nor touch it' test "$(cat notes)" = 'my notes'
 # ---- output that cannot be written ----
 printf x >file
 expect 4 'a directory that cannot be made' train --save file/dir
-err_has "cannot make directory 'file'"
+err_has "'file' is no directory"
 if [ "$(id -u)" != 0 ]; then
     mkdir closed && chmod 555 closed
     expect 4 'a directory that cannot be written' train --save closed

@@ -55,6 +55,13 @@ out_has '"text":"q","logprobs":{"tokens":["<|endoftext|>","q"]'
 out_has '"text_offset":[0,0]'
 ask /metrics ''
 sed -n 's/^gpt_prompt_passes_total //p' out >passes
+check 'every figure says what it is and of which kind' sh -c "
+    sed -n 's/^\(gpt_[a-z_]*\) .*/\1/p' out | sort >figures
+    for what in HELP TYPE; do
+        sed -n \"s/^# \$what \(gpt_[a-z_]*\) .*/\1/p\" out | sort |
+            cmp - figures || exit 1
+    done
+    test -s figures"
 answers 'a prompt that many texts repeat' 200 /v1/completions '{"prompt": "qu",
     "n": 50, "echo": true, "max_tokens": 0, "logprobs": 0}'
 check 'all of them' test "$(grep -o '"text":"qu","logprobs":{"tokens":\["q","u"\],"token_logprobs":\[null,-' out |
@@ -113,6 +120,7 @@ answers 'a field of which a part is shown' 400 /v1/completions "{\"a$long\": 1}"
 check 'is shown without half a character' sh -c \
     "iconv -f UTF-8 -t UTF-8 out >/dev/null"
 answers 'no such path' 404 /v2 ''
+out_has 'POST /v1/completions makes texts'
 answers 'one model' 200 /v1/models/ckpt ''
 out_has '{"id":"ckpt","object":"model",'
 answers 'and no other one' 404 /v1/models/other ''

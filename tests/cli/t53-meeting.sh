@@ -62,6 +62,22 @@ check 'the other rank is not there: reported' until_line err.lonely \
     'waiting for a connection to rank 1'
 check 'SIGTERM ends that wait, too' ends_on TERM 143 err.lonely
 
+# a rank that is there twice, in place of another
+next_port
+twins=
+for rank in 0 1 1; do
+    # shellcheck disable=SC2086 # a word list
+    RANK=$rank WORLD_SIZE=3 MASTER_ADDR=127.0.0.1 MASTER_PORT=$port gpt-train \
+        $tiny --num-layers 2 --global-batch-size 3 --train-iters 2 \
+        2>"err.twin$rank" >/dev/null &
+    twins="$twins $!"
+done
+# shellcheck disable=SC2086 # a word list
+wait $twins
+check 'a rank that is there twice is named by itself' \
+    grep -F 'two processes are rank 1, one at 127.0.0.1 and one at' err.twin1
+check 'and by the others' grep -F 'two processes are rank 1' err.twin0
+
 # two nodes
 next_port
 # shellcheck disable=SC2086 # a word list

@@ -48,6 +48,27 @@ sed -i 's/"restarts":0/"restarts":1/' first.jsonl
 expect 0 'and one of which that is not known' gpt-report first.jsonl --json
 out_has '"seconds":0.6,'
 
+
+# ---- what other programs write ----
+cat >deepspeed.log <<'END'
+{'zero_stage': 1}
+ iteration       10/  1000 | consumed samples: 80 | consumed tokens: 163840 | elapsed time per iteration (s): 2.50 | lm loss: 9.5E+00 | samples per second: 3.200 |
+ iteration       20/  1000 | consumed samples: 160 | consumed tokens: 327680 | elapsed time per iteration (s): 1.50 | lm loss: 9.0E+00 | samples per second: 5.333 |
+END
+expect 0 'a log that begins with a brace, and has seconds' \
+    gpt-report deepspeed.log --json
+out_has '"seconds":17.5,"lm_loss":9,'
+out_has '"elapsed_ms":2000,'
+expect 0 'its samples a second' gpt-report deepspeed.log --csv
+out_has ',elapsed_ms,lm_loss,samples_per_second'
+printf '{\n  "log_history": []\n}\n' >trainer_state.json
+expect 3 'a file of Transformers' gpt-report trainer_state.json
+err_has 'trainer_state.json:1:'
+err_has "jq -c '.log_history[]"
+echo 'step 0: loss 10.9' >nano.log
+expect 3 'another log' gpt-report nano.log
+err_has 'logs of gpt-train and Megatron-LM are read'
+
 # ---- text ----
 expect 0 'text' gpt-report run --text --width 60 --height 5 --ascii
 check 'it keeps to the width' awk 'length() > 60 { exit 1 }' out

@@ -40,6 +40,14 @@ err_has 'event files are in events'
 err_has 'the checkpoint of iteration 4 is in run'
 expect 0 'a peak that is measured' train --train-iters 2
 err_has 'a rank, what products of F32 reach here'
+# A launcher of 300 MiB that becomes the program is no part of it.
+# shellcheck disable=SC2086,SC2016 # a word list; perl's own names
+expect 0 'a launcher that holds memory' perl -e \
+    'my $x = "a" x 300e6; exec @ARGV' gpt-train $tiny --num-layers 2 \
+    --global-batch-size 4 --train-iters 1
+check 'does not count' awk '/of the host at most/ {
+    mib = $6 == "MiB" ? $5 : $6 == "GiB" ? 1024 * $5 : 0 }
+    END { exit !(mib > 0 && mib < 200) }' err
 expect 0 'the best validation' train --train-iters 6 --lr 0.5 --min-lr 0.5 \
     --eval-interval 1 --eval-iters 1 --split 8,2,0
 err_has 'best validation loss'

@@ -166,6 +166,10 @@ expect 2 'an odd blend' train --data-path 1 $set 2
 says 'word 1 of 3' "number '1'" '0.3 PREFIX1'
 expect 2 'weights after' train --data-path $set 1 $set 2
 says 'word 2 of 4' "number '1'"
+for list in "0.3 $set 0.7 $set" "0.3,$set" "$set $set"; do
+    expect 2 'a list in quotes or with commas' train --data-path "$list"
+    says 'is one word, and no data set' 'words of their own'
+done
 expect 3 'JSON lines' train --data-path good.jsonl
 says 'text in JSON lines' 'gpt-preprocess --input good.jsonl'
 gzip -k good.jsonl

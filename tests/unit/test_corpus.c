@@ -266,6 +266,15 @@ static void test_vocabulary(void)
     }
 }
 
+static uint64_t sets_digest_of(const struct gpt_corpus_options *o)
+{
+    struct gpt_corpus *c = open_or_die(o);
+    uint64_t d = gpt_corpus_sets_digest(c);
+
+    gpt_corpus_close(c);
+    return d;
+}
+
 static uint64_t digest_of(const struct gpt_corpus_options *o)
 {
     struct gpt_corpus *c = open_or_die(o);
@@ -279,16 +288,18 @@ static void test_digest(void)
 {
     const char *const one[] = {paths[0]}, *const other[] = {paths[1]};
     struct gpt_corpus_options o = options(one, 1);
-    uint64_t d = digest_of(&o);
+    uint64_t d = digest_of(&o), sets = sets_digest_of(&o);
 
     ok(d == digest_of(&o), "the same again");
     o.n_samples[GPT_TRAIN] = 25;
     ok(d == digest_of(&o), "more samples of the same epoch");
     o.n_samples[GPT_TRAIN] = 200;
     ok(d != digest_of(&o), "more epochs");
+    ok(sets == sets_digest_of(&o), "of the same sets");
     o = options(one, 1);
     o.seed = 1;
     ok(d != digest_of(&o), "another seed");
+    ok(sets != sets_digest_of(&o), "which is another order of the sets, too");
     o = options(one, 1);
     o.seq_length = 7;
     ok(d != digest_of(&o), "another length");
