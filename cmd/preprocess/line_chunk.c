@@ -3,6 +3,7 @@
  * sequence. */
 #include "cmd/preprocess/line_chunk.h"
 
+#include "base/cpu.h"
 #include "base/memory.h"
 
 #include <assert.h>
@@ -244,7 +245,7 @@ static int encode_lines(struct gpt_line_chunk_worker *w,
 /* Makes uint16 of int32 in place, eight at a time: writing is never ahead of
  * reading, as the results are half as long. The caller has checked that the
  * vocabulary fits. */
-static void narrow(int32_t *ids, size_t n)
+static void narrow_by(int32_t *ids, size_t n)
 {
     typedef int32_t wide __attribute__((vector_size(32)));
     typedef uint16_t slim __attribute__((vector_size(16)));
@@ -262,6 +263,36 @@ static void narrow(int32_t *ids, size_t n)
 
         memcpy(out + i * sizeof(v), &v, sizeof(v));
     }
+}
+
+#if defined(__x86_64__) && defined(__GNUC__)
+#include <immintrin.h>
+
+/* The same, 16 at a time by one instruction. */
+static __attribute__((target("avx512f,avx512bw,avx512vl"))) void
+narrow_avx512(int32_t *ids, size_t n)
+{
+    uint16_t *out = (uint16_t *)(void *)ids;
+    size_t i = 0;
+
+    for (; n - i >= 16; i += 16)
+        _mm256_storeu_si256(
+            (__m256i *)(void *)(out + i),
+            _mm512_cvtepi32_epi16(_mm512_loadu_si512(ids + i)));
+    const __mmask16 rest = (__mmask16)((1u << (n - i)) - 1);
+    _mm256_mask_storeu_epi16(out + i, rest, _mm512_cvtepi32_epi16(
+        _mm512_maskz_loadu_epi32(rest, ids + i)));
+}
+#else
+#define narrow_avx512 narrow_by
+#endif
+
+static void narrow(int32_t *ids, size_t n)
+{
+    if (strcmp(gpt_cpu_isa(), "avx512") == 0)
+        narrow_avx512(ids, n);
+    else
+        narrow_by(ids, n);
 }
 
 void gpt_line_chunk_encode(struct gpt_line_chunk_worker *w,

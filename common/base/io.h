@@ -112,6 +112,10 @@ enum {
      * written, and has the `expected` size at once: for gpt_out_pwrite() by
      * work that resumes. */
     GPT_OUT_PART = 8,
+    /* Large, and not read again soon: where disk and file system allow it, what
+     * gpt_out_write() is given goes past the kernel's cache of files. Not for
+     * gpt_out_copy(). */
+    GPT_OUT_DIRECT = 16,
 };
 
 struct gpt_out;

@@ -73,8 +73,11 @@ struct gpt_out {
     bool part;          /* tmp is PATH.part, or the directory is one */
     bool removal;       /* nothing is written: the target goes */
     struct gpt_temp *temp; /* NULL for streams and PATH.part */
+    char *memory; /* of the buffer, where that begins elsewhere */
     char *buffer;
     size_t fill;
+    bool direct;       /* io_direct.c: the descriptor passes the cache by */
+    bool never_direct; /* it was refused */
     int64_t flushed;      /* bytes that gpt_out_write() handed to the kernel */
     int64_t written_back; /* ... and that were sent on towards the disk */
     atomic_llong end;     /* past the last byte written at an offset */
@@ -89,6 +92,17 @@ struct gpt_out {
 /* Closes and frees; the file stays as it is. */
 void gpt_out_free(struct gpt_out *out);
 int gpt_out_flush(struct gpt_out *out, struct gpt_err *err);
+/* After a write of n bytes at out->flushed, and after one that failed. */
+void gpt_out_flushed(struct gpt_out *out, size_t n);
+int gpt_out_cannot_write(struct gpt_out *out, size_t n, int64_t offset,
+                         struct gpt_err *err);
+
+/* ---- io_direct.c: outputs of GPT_OUT_DIRECT ---- */
+
+/* What gpt_out_write() and gpt_out_flush() do for them. */
+int gpt_direct_write(struct gpt_out *out, const void *p, size_t n,
+                     struct gpt_err *err) GPT_MUST_USE;
+int gpt_direct_flush(struct gpt_out *out, struct gpt_err *err) GPT_MUST_USE;
 
 /* ---- io_room.c: room that is asked for before the work ---- */
 

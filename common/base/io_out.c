@@ -36,7 +36,7 @@ void gpt_out_free(struct gpt_out *out)
     gpt_free(out->path);
     gpt_free(out->target);
     gpt_free(out->tmp);
-    gpt_free(out->buffer);
+    gpt_free(out->memory ? out->memory : out->buffer);
     gpt_free(out);
 }
 
@@ -68,6 +68,7 @@ void gpt_out_suspend(struct gpt_out *out)
 static int open_stream(struct gpt_out *out, struct gpt_err *err)
 {
     out->stream = true;
+    out->flags &= ~(unsigned)GPT_OUT_DIRECT;
     if (out->standard_output)
         out->fd = STDOUT_FILENO;
     else
@@ -254,8 +255,8 @@ int gpt_out_open_part(struct gpt_out **out, const char *path, unsigned flags,
 
 /* The flag makes the commit fail even when a caller ignores this status: a file
  * with a hole must not get its name. */
-static int cannot_write(struct gpt_out *out, size_t n, int64_t offset,
-                        struct gpt_err *err)
+int gpt_out_cannot_write(struct gpt_out *out, size_t n, int64_t offset,
+                         struct gpt_err *err)
 {
     atomic_store(&out->failed, true);
     return gpt_fail_errno(err, GPT_EIO,
@@ -271,16 +272,21 @@ static void write_back(struct gpt_out *out)
     out->written_back = out->flushed;
 }
 
+void gpt_out_flushed(struct gpt_out *out, size_t n)
+{
+    out->flushed += (int64_t)n;
+    if (!out->stream && out->flushed - out->written_back >= WRITEBACK_EVERY)
+        write_back(out);
+}
+
 static int put(struct gpt_out *out, const void *p, size_t n,
                struct gpt_err *err)
 {
     /* pwrite(2) for files: threads that write at offsets of their own share the
      * descriptor, and with it the position. */
     if (gpt_raw_write(out->fd, p, n, out->stream ? -1 : out->flushed) != 0)
-        return cannot_write(out, n, out->flushed, err);
-    out->flushed += (int64_t)n;
-    if (!out->stream && out->flushed - out->written_back >= WRITEBACK_EVERY)
-        write_back(out);
+        return gpt_out_cannot_write(out, n, out->flushed, err);
+    gpt_out_flushed(out, n);
     return GPT_OK;
 }
 
@@ -290,6 +296,8 @@ int gpt_out_flush(struct gpt_out *out, struct gpt_err *err)
      * at a later place. */
     size_t n = out->fill;
 
+    if (out->flags & GPT_OUT_DIRECT)
+        return gpt_direct_flush(out, err);
     assert(n <= BUFFER);
     out->fill = 0;
     return n > 0 ? put(out, out->buffer, n, err) : GPT_OK;
@@ -306,6 +314,8 @@ int gpt_out_begin_sync(struct gpt_out *out, struct gpt_err *err)
 int gpt_out_write(struct gpt_out *out, const void *p, size_t n,
                   struct gpt_err *err)
 {
+    if (out->flags & GPT_OUT_DIRECT)
+        return gpt_direct_write(out, p, n, err);
     if (!out->buffer)
         GPT_TRY(gpt_new(&out->buffer, BUFFER, 1, "a write buffer", err));
     /* Large writes pass the buffer by; what waits in it goes first, to keep the
@@ -334,7 +344,7 @@ int gpt_out_copy(struct gpt_out *out, struct gpt_in *in, int64_t offset,
                                     gpt_in_descriptor(in), offset, n);
 
         if (done < 0)
-            return cannot_write(out, (size_t)n, out->flushed, err);
+            return gpt_out_cannot_write(out, (size_t)n, out->flushed, err);
         if (done == 0)
             break;
         out->flushed += done;
@@ -390,7 +400,7 @@ int gpt_out_pwrite(struct gpt_out *out, const void *p, size_t n,
                         out->path);
     }
     if (gpt_raw_write(out->fd, p, n, offset) != 0)
-        return cannot_write(out, n, offset, err);
+        return gpt_out_cannot_write(out, n, offset, err);
     /* The disk begins early here, too. Small writes are left to the fsync. */
     if (n >= DIRECT && !(out->flags & GPT_OUT_NOSYNC))
         sync_file_range(out->fd, offset, (off_t)n, SYNC_FILE_RANGE_WRITE);

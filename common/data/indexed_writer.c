@@ -59,7 +59,7 @@ static int open_files(struct gpt_indexed_writer *w,
     int64_t item = (int64_t)gpt_dtype_bytes(w->dtype);
     unsigned scratch = GPT_OUT_FORCE | (at ? o->flags : GPT_OUT_NOSYNC);
 
-    GPT_TRY(open_file(&w->bin, w->prefix, ".bin", o->flags,
+    GPT_TRY(open_file(&w->bin, w->prefix, ".bin", o->flags | GPT_OUT_DIRECT,
                       at ? at->n_tokens * item : -1, err));
     GPT_TRY(open_file(&w->idx, w->prefix, ".idx", o->flags, at ? 0 : -1, err));
     GPT_TRY(open_file(&w->lengths, w->prefix, ".lengths", scratch,

@@ -183,7 +183,7 @@ static int sp_encoder_open(struct gpt_encoder **enc,
     struct sp_encoder *e;
 
     GPT_TRY(gpt_new(&e, 1, sizeof(*e), "an encoder", err));
-    int status = gpt_cache_open(&e->cache, err);
+    int status = gpt_cache_open(&e->cache, tok->vocab_size, err);
     if (status != GPT_OK) {
         gpt_free(e);
         return status;
@@ -216,19 +216,15 @@ static int encode_short(struct sp_encoder *e, const char *part, size_t len,
                         size_t readable, struct gpt_ids *ids,
                         struct gpt_err *err)
 {
-    struct gpt_cache_key key = readable >= sizeof(key)
-                                   ? gpt_cache_key(part, len)
-                                   : gpt_cache_key_at_end(part, len);
-    const struct gpt_cache_line *line = gpt_cache_find(&e->cache, key);
-    size_t first = ids->len, n;
+    const struct gpt_cache_key key = gpt_cache_key_of(part, len, readable);
+    const size_t first = ids->len;
+    bool known;
 
-    GPT_TRY(gpt_ids_reserve(ids, GPT_CACHE_IDS, err));
-    ids->len += gpt_cache_get(line, key, ids->data + first);
-    if (ids->len > first)
+    GPT_TRY(gpt_cache_add(&e->cache,
+                          gpt_cache_at(&e->cache, gpt_cache_place(key)), key,
+                          ids, &known, err));
+    if (known)
         return GPT_OK;
-    const int32_t *known = gpt_cache_get_many(&e->cache, line, key, &n);
-    if (n)
-        return gpt_ids_add(ids, known, n, err);
     GPT_TRY(gpt_sp_encode_bpe(&tokenizer_of(e)->model, &e->scratch, part, len,
                               ids, err));
     gpt_cache_put(&e->cache, key, ids->data + first, ids->len - first);

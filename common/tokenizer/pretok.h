@@ -49,13 +49,26 @@ const struct gpt_pretok *gpt_pretok_by_name(const char *name);
  * have one name: spellings of the same pattern. */
 const struct gpt_pretok *gpt_pretok_row(size_t i);
 
-/* The same pieces, many at once: ends[i] is where piece i of text[0..len) ends,
- * the next one's beginning. Stops when fewer than GPT_CUT_ROOM places are left
- * of `room`, which is at least that; returns the number of pieces, one at least
- * when len > 0. What remains is cut by another call. */
-enum { GPT_CUT_ROOM = 64 };
-typedef size_t gpt_cut_fn(const char *text, size_t len, size_t *ends,
-                          size_t room);
+/* A stretch of a text: pieces begin at text[at + i] for each bit i of `begins`,
+ * of which bit 0 is always set. The last of them ends where the next stretch
+ * begins, so a stretch of several pieces has at most 64 bytes. */
+struct gpt_stretch {
+    size_t at;
+    uint64_t begins;
+};
+enum { GPT_STRETCH = 64 };
+
+/* The same pieces, many at once: fills in the stretches that text[0..len)
+ * begins with, at most `room`, and the place where the last one ends, as `at`
+ * of one more. Returns how many, one at least when len > 0. What remains is cut
+ * by another call. */
+typedef size_t gpt_cut_fn(const char *text, size_t len,
+                          struct gpt_stretch *stretches, size_t room);
+
+/* Writes where the pieces of n stretches end; returns their number. There must
+ * be room for three ends more than GPT_STRETCH for each stretch. */
+size_t gpt_stretch_ends(const struct gpt_stretch *stretches, size_t n,
+                        size_t *ends);
 
 /* The fastest form of a pre-tokenizer on this processor that makes the same
  * pieces; NULL when there is none but itself. */
@@ -65,8 +78,9 @@ gpt_cut_fn *gpt_cut_like(gpt_pretok_fn *pretok);
  * at text[0]. Its place is in *wide, 0 where there is none. The pieces are
  * those that end there or before; there may be none. For callers that have a
  * faster way through such characters (bpe/wide.h). */
-typedef size_t gpt_cut_narrow_fn(const char *text, size_t len, size_t *ends,
-                                 size_t room, size_t *wide);
+typedef size_t gpt_cut_narrow_fn(const char *text, size_t len,
+                                 struct gpt_stretch *stretches, size_t room,
+                                 size_t *wide);
 gpt_cut_narrow_fn *gpt_cut_narrow_like(gpt_pretok_fn *pretok);
 
 #endif

@@ -14,7 +14,6 @@
 #include "base/cpu.h"
 #include "tokenizer/pretok_vector.h"
 
-#include <assert.h>
 #include <string.h>
 
 /* The characters of a window as bits. `wide` marks bytes beyond ASCII. Once
@@ -148,17 +147,18 @@ GPT_INLINE void load_window(struct window *w, const uint8_t *p, size_t len,
         add_wide(w, p, len, narrow);
 }
 
-/* `wide`: see gpt_cut_narrow_fn; NULL: do not stop. A window holds at most 64
- * pieces, so the room is asked for once a window and not once a piece. */
-GPT_INLINE size_t cut_windows(const char *text, size_t len, size_t *ends,
-                              size_t room, size_t *wide, gpt_pretok_fn *pretok,
-                              classify_fn *classify)
+/* `wide`: see gpt_cut_narrow_fn; NULL: do not stop. Each window is a stretch up
+ * to the last beginning of a piece that is certain. */
+GPT_INLINE size_t cut_windows(const char *text, size_t len,
+                              struct gpt_stretch *s, size_t room, size_t *wide,
+                              gpt_pretok_fn *pretok, classify_fn *classify)
 {
     const bool apart = pretok == gpt_pretok_starcoder;
-    size_t n = 0, at = 0;
+    size_t n = 0;
 
-    assert(room >= GPT_CUT_ROOM);
-    while (at < len && room - n >= GPT_CUT_ROOM) {
+    s[0].at = 0;
+    while (s[n].at < len && n < room) {
+        const size_t at = s[n].at;
         const uint8_t *p = (const uint8_t *)text + at;
         struct window w;
 
@@ -167,22 +167,24 @@ GPT_INLINE size_t cut_windows(const char *text, size_t len, size_t *ends,
             /* only a wide character at text[0] is cut here */
             if (at > 0)
                 break;
-            ends[n++] = at = pretok(text, len);
+            s[n].begins = 1;
+            s[++n].at = pretok(text, len);
             continue;
         }
         const uint64_t begins = piece_begins(&w, p, len - at, apart) | 1;
 
-        n += gpt_store_ends(begins, at, ends + n);
         if (w.stop < GPT_WINDOW) {
             *wide = at + w.stop;
+            n += gpt_end_stretch(&s[n], begins);
             break;
         }
+        s[n].begins = begins;
         if (w.known == len - at)
-            ends[n++] = at = len;
+            s[++n].at = len;
         else if (begins == 1) /* a piece longer than the window */
-            ends[n++] = at += pretok(text + at, len - at);
+            s[++n].at = at + pretok(text + at, len - at);
         else
-            at += gpt_last_bit(begins);
+            n += gpt_end_stretch(&s[n], begins);
     }
     return n;
 }
@@ -225,24 +227,25 @@ static inline GPT_AVX512 void classify_avx512(const uint8_t *p,
 /* The functions for one instruction set: a target attribute holds for one
  * function and what is inlined into it. */
 #define CUTS(isa, target)                                                      \
-    static target size_t cut_##isa(const char *text, size_t len, size_t *ends, \
-                                   size_t room)                                \
+    static target size_t cut_##isa(const char *text, size_t len,               \
+                                   struct gpt_stretch *s, size_t room)         \
     {                                                                          \
-        return cut_windows(text, len, ends, room, NULL, gpt_pretok_gpt2,       \
+        return cut_windows(text, len, s, room, NULL, gpt_pretok_gpt2,          \
                            classify_##isa);                                    \
     }                                                                          \
     static target size_t cut_starcoder_##isa(const char *text, size_t len,     \
-                                             size_t *ends, size_t room)        \
+                                             struct gpt_stretch *s,            \
+                                             size_t room)                      \
     {                                                                          \
-        return cut_windows(text, len, ends, room, NULL, gpt_pretok_starcoder,  \
+        return cut_windows(text, len, s, room, NULL, gpt_pretok_starcoder,     \
                            classify_##isa);                                    \
     }                                                                          \
     static target size_t cut_narrow_##isa(const char *text, size_t len,        \
-                                          size_t *ends, size_t room,           \
+                                          struct gpt_stretch *s, size_t room,  \
                                           size_t *wide)                        \
     {                                                                          \
         *wide = 0;                                                             \
-        return cut_windows(text, len, ends, room, wide, gpt_pretok_gpt2,       \
+        return cut_windows(text, len, s, room, wide, gpt_pretok_gpt2,          \
                            classify_##isa);                                    \
     }
 CUTS(avx2, GPT_AVX2)

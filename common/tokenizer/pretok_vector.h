@@ -6,7 +6,7 @@
 
 #include "tokenizer/pretok_rules.h"
 
-enum { GPT_WINDOW = 64 };
+enum { GPT_WINDOW = GPT_STRETCH };
 
 /* The n lowest bits. */
 static inline uint64_t gpt_low_bits(unsigned n)
@@ -26,21 +26,42 @@ static inline unsigned gpt_last_bit(uint64_t bits)
     return 63 - (unsigned)__builtin_clzll(bits);
 }
 
-/* Writes base plus the place of every bit but the lowest, which is that of the
- * window's own beginning: where one piece begins the one before it ends.
- * Returns how many were written. They are written by fours, as a loop's end is
- * mispredicted less often then: up to GPT_WINDOW places are overwritten. */
-GPT_INLINE size_t gpt_store_ends(uint64_t begins, size_t base, size_t *ends)
+/* Ends a stretch that begins where s->at says before its last beginning of a
+ * piece, the highest bit of `begins`, where the next one begins; bit 0 is that
+ * of the stretch's own beginning. Returns 1, or 0 for a stretch without a
+ * piece. */
+static inline size_t gpt_end_stretch(struct gpt_stretch *s, uint64_t begins)
 {
-    const uint64_t top = (uint64_t)1 << (GPT_WINDOW - 1);
-    const size_t n = (size_t)__builtin_popcountll(begins) - 1;
+    const unsigned last = gpt_last_bit(begins);
 
-    for (size_t i = 0; i < n; i += 4)
-        for (size_t k = i; k < i + 4; k++) {
-            begins &= begins - 1;
-            ends[k] = base + gpt_first_bit(begins | top);
-        }
-    return n;
+    s[0].begins = begins & ~((uint64_t)1 << last);
+    s[last > 0].at = s->at + last;
+    return last > 0;
+}
+
+/* gpt_stretch_ends() for the instruction set of its caller. Where one piece
+ * begins the one before it ends; a stretch's own beginning is left out. Ends
+ * are written by fours, as a loop's end is mispredicted less often then. */
+GPT_INLINE size_t gpt_store_ends(const struct gpt_stretch *s, size_t n_s,
+                                 size_t *ends)
+{
+    const uint64_t top = (uint64_t)1 << (GPT_STRETCH - 1);
+    size_t *to = ends;
+
+    for (const struct gpt_stretch *stop = s + n_s; s < stop; s++) {
+        uint64_t begins = s->begins & (s->begins - 1);
+        const size_t n =
+            begins ? (size_t)__builtin_popcountll(begins) : 0;
+
+        for (size_t i = 0; i < n; i += 4)
+            for (size_t k = i; k < i + 4; k++) {
+                to[k] = s->at + gpt_first_bit(begins | top);
+                begins &= begins - 1;
+            }
+        to += n;
+        *to++ = s[1].at;
+    }
+    return (size_t)(to - ends);
 }
 
 #if defined(__x86_64__) && defined(__GNUC__)

@@ -309,14 +309,16 @@ GPT_INLINE uint64_t deepseek_begins(const struct classes *c, size_t len,
 
 /* Each window begins with the last piece that the one before found, so its
  * first bit is set whatever it holds. */
-GPT_INLINE size_t cut_words(const char *text, size_t len, size_t *ends,
-                            size_t room, const struct gpt_word_rules *r,
+GPT_INLINE size_t cut_words(const char *text, size_t len,
+                            struct gpt_stretch *s, size_t room,
+                            const struct gpt_word_rules *r,
                             gpt_pretok_fn *pretok, classify_fn *classify)
 {
-    size_t n = 0, at = 0;
+    size_t n = 0;
 
-    assert(room >= GPT_CUT_ROOM);
-    while (at < len && room - n >= GPT_CUT_ROOM) {
+    s[0].at = 0;
+    while (s[n].at < len && n < room) {
+        const size_t at = s[n].at;
         const uint8_t *p = (const uint8_t *)text + at;
         struct classes c;
 
@@ -324,11 +326,12 @@ GPT_INLINE size_t cut_words(const char *text, size_t len, size_t *ends,
         const uint64_t begins = 1 | (r->deepseek
                                          ? deepseek_begins(&c, len - at, r)
                                          : piece_begins(&c, p, len - at, r));
-        n += gpt_store_ends(begins, at, ends + n);
-        if (begins == 1)
-            ends[n++] = at += pretok(text + at, len - at);
-        else
-            at += gpt_last_bit(begins);
+        if (begins == 1) {
+            s[n].begins = 1;
+            s[++n].at = at + pretok(text + at, len - at);
+        } else {
+            n += gpt_end_stretch(&s[n], begins);
+        }
     }
     return n;
 }
@@ -381,16 +384,16 @@ static inline GPT_AVX512 void classify_avx512(const uint8_t *p,
 /* A function for each family and instruction set, as a target attribute holds
  * for one function and what is inlined into it. */
 #define FORMS(family)                                                          \
-    static GPT_AVX2 size_t family##_avx2(const char *text, size_t len,         \
-                                         size_t *ends, size_t room)            \
+    static GPT_AVX2 size_t family##_avx2(                                      \
+        const char *text, size_t len, struct gpt_stretch *s, size_t room)      \
     {                                                                          \
-        return cut_words(text, len, ends, room, &gpt_rules_##family,           \
+        return cut_words(text, len, s, room, &gpt_rules_##family,              \
                          gpt_pretok_##family, classify_avx2);                  \
     }                                                                          \
-    static GPT_AVX512 size_t family##_avx512(const char *text, size_t len,     \
-                                             size_t *ends, size_t room)        \
+    static GPT_AVX512 size_t family##_avx512(                                  \
+        const char *text, size_t len, struct gpt_stretch *s, size_t room)      \
     {                                                                          \
-        return cut_words(text, len, ends, room, &gpt_rules_##family,           \
+        return cut_words(text, len, s, room, &gpt_rules_##family,              \
                          gpt_pretok_##family, classify_avx512);                \
     }
 GPT_VECTOR_FAMILIES(FORMS)

@@ -43,13 +43,14 @@ static void check_back(const struct gpt_ids *ids, const char *text, size_t len)
 /* Every piece has a length, and the fast form has the same ends. */
 static void check_pieces(const char *text, size_t size)
 {
-    size_t ends[2 * GPT_CUT_ROOM], n = 0, k = 0, base = 0;
+    struct gpt_stretch s[3];
+    size_t ends[2 * GPT_STRETCH + 3], n = 0, k = 0, base = 0;
     gpt_cut_fn *cut = gpt_cut_like(gpt_pretok_gpt2);
 
     for (size_t at = 0; at < size; k++) {
         if (cut && k == n) {
             base = at;
-            n = cut(text + at, size - at, ends, GPT_COUNT(ends));
+            n = gpt_stretch_ends(s, cut(text + at, size - at, s, 2), ends);
             k = 0;
         }
         size_t piece = gpt_pretok_gpt2(text + at, size - at);

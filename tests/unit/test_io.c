@@ -159,6 +159,89 @@ static void test_buffering(void)
     unlink("p");
 }
 
+/* Writes data[at..n) in pieces of random sizes, and syncs now and then. */
+static bool write_pieces(struct gpt_out *out, const char *data, size_t at,
+                         size_t n)
+{
+    uint32_t seed = 5;
+    char few[7];
+
+    while (at < n) {
+        seed = seed * 1664525 + 1013904223;
+        size_t some = 1 + (seed >> 8) % (seed % 3 ? 300000 : 5000000);
+
+        some = some < n - at ? some : n - at;
+        if (gpt_out_write(out, data + at, some, &err) != GPT_OK)
+            return false;
+        at += some;
+        if (gpt_out_tell(out) != (int64_t)at)
+            return false;
+        if (seed >> 28 == 0 && gpt_out_sync(out, &err) != GPT_OK)
+            return false;
+        if (seed >> 28 == 1 && at > sizeof(few) &&
+            (gpt_out_reread(out, few, 7, (int64_t)at - 7, &err) != GPT_OK ||
+             memcmp(few, data + at - 7, 7) != 0))
+            return false;
+    }
+    return true;
+}
+
+/* Whether or not the file system here lets it: tmpfs, for one, may not. */
+static void test_direct(void)
+{
+    static const size_t sizes[] = {0, 1, 4096, (2 << 20) - 1, 2 << 20,
+                                   (2 << 20) + 1, 40000001};
+    const size_t most = sizes[GPT_COUNT(sizes) - 1];
+    char *data = gpt_alloc(most, 1), *back;
+    struct gpt_out *out;
+    size_t len;
+
+    for (size_t i = 0; i < most; i++)
+        data[i] = (char)(i * 2654435761u >> 24);
+    for (size_t i = 0; i < GPT_COUNT(sizes); i++) {
+        const size_t n = sizes[i], kept = n / 3;
+
+        if (gpt_out_open(&out, "direct", GPT_OUT_DIRECT | GPT_OUT_FORCE, 0,
+                         &err) != GPT_OK) {
+            ok(false, "%s", err.text);
+            return;
+        }
+        ok(write_pieces(out, data, 0, n), "%zu bytes, direct", n);
+        is_int(gpt_out_commit(out, &err), GPT_OK, "commit");
+        if (gpt_read_file("direct", 1 << 30, &back, &len, &err) != GPT_OK) {
+            ok(false, "%s", err.text);
+            return;
+        }
+        ok(len == n && memcmp(back, data, n) == 0, "content");
+        gpt_free(back);
+        /* a run that resumes after `kept` bytes, of which more are there */
+        if (gpt_out_open_part(&out, "part", GPT_OUT_DIRECT, 0, &err) !=
+            GPT_OK) {
+            ok(false, "%s", err.text);
+            return;
+        }
+        ok(write_pieces(out, data, 0, n / 2), "a part");
+        is_int(gpt_out_sync(out, &err), GPT_OK, "sync");
+        gpt_out_suspend(out);
+        if (gpt_out_open_part(&out, "part", GPT_OUT_DIRECT, (int64_t)kept,
+                              &err) != GPT_OK) {
+            ok(false, "%s", err.text);
+            return;
+        }
+        ok(write_pieces(out, data, kept, n), "the rest of it");
+        is_int(gpt_out_commit(out, &err), GPT_OK, "commit");
+        if (gpt_read_file("part", 1 << 30, &back, &len, &err) != GPT_OK) {
+            ok(false, "%s", err.text);
+            return;
+        }
+        ok(len == n && memcmp(back, data, n) == 0, "content");
+        gpt_free(back);
+        unlink("direct");
+        unlink("part");
+    }
+    gpt_free(data);
+}
+
 static void test_streams(void)
 {
     struct gpt_out *out;
@@ -642,6 +725,7 @@ int main(void)
     test_replace();
     test_modes();
     test_buffering();
+    test_direct();
     test_streams();
     test_input();
     test_look();

@@ -48,6 +48,11 @@ size_t gpt_bpe_token_len(const struct gpt_bpe *bpe, int32_t id)
     return bpe->vocab->tokens[id].len;
 }
 
+int64_t gpt_bpe_vocab_size(const struct gpt_bpe *bpe)
+{
+    return bpe->vocab->n;
+}
+
 const struct gpt_pairs *gpt_bpe_pairs(const struct gpt_bpe *bpe)
 {
     return &bpe->pairs;

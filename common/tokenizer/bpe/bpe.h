@@ -5,9 +5,10 @@
  *
  * The folder: this file merges one piece, many.h short ones some at a time,
  * both by the table of pairs.h; seams.h says where a piece may be cut before
- * that; cache.h remembers pieces, late.h those of a text that it lacks; wide.h
- * has a shorter way for characters of three bytes; encoder.h puts these
- * together to encode a text. train.h makes a vocabulary. */
+ * that; cache.h remembers pieces, parts.h asks it for many, late.h has those of
+ * a text that it lacks; wide.h has a shorter way for characters of three bytes;
+ * encoder.h puts these together to encode a text. train.h makes a
+ * vocabulary. */
 #ifndef GPT_TOKENIZER_BPE_BPE_H
 #define GPT_TOKENIZER_BPE_BPE_H
 
@@ -27,6 +28,9 @@ void gpt_bpe_close(struct gpt_bpe *bpe);
 
 /* Bytes of a token. */
 size_t gpt_bpe_token_len(const struct gpt_bpe *bpe, int32_t id);
+
+/* Ids are below it. */
+int64_t gpt_bpe_vocab_size(const struct gpt_bpe *bpe);
 
 /* The ranks of pairs, for many.h. */
 const struct gpt_pairs *gpt_bpe_pairs(const struct gpt_bpe *bpe);

@@ -1,12 +1,12 @@
 /* The part of cache.h that is not inline. Start at gpt_cache_put().
  *
- * Eviction. A line of short pieces holds the two put last; the third takes the
- * place of the older. There is no record of use: a frequent piece that was
- * evicted is soon put again, and a read writes nothing. Longer pieces, and ids
- * that are more than a line's entry holds, are records in one block, found by
- * open addressing. When the block or the slots are full everything in them is
- * forgotten, which happens once in millions of words and needs no list of what
- * is old.
+ * Eviction. A line of short pieces holds two. A new one is the second, and
+ * takes the place of the second; when it is of use it becomes the first, so
+ * that the first is nearly always the one that is asked for. Longer pieces, and
+ * ids that are more than a line's entry holds, are records in one block, found
+ * by open addressing. When the block or the slots are full everything in them
+ * is forgotten, which happens once in millions of words and needs no list of
+ * what is old.
  *
  * Why 16 MiB of lines. Half a million entries hold the words of a language and
  * its names. On 50 MB of English documentation the encoder takes a third longer
@@ -40,9 +40,10 @@ const struct gpt_cache_key gpt_cache_mask[GPT_CACHE_SHORT + 1] = {
 
 /* The three tables in one block, at an address where large pages begin, so that
  * a look at a random line does not miss the TLB as well as the cache. */
-int gpt_cache_open(struct gpt_cache *c, struct gpt_err *err)
+int gpt_cache_open(struct gpt_cache *c, int64_t vocab_size,
+                   struct gpt_err *err)
 {
-    const size_t lines = ((size_t)1 << GPT_CACHE_LINES_LOG) * sizeof(*c->lines);
+    const size_t lines = GPT_CACHE_NOWHERE + sizeof(*c->lines);
     const size_t slots = SLOTS * sizeof(*c->slots);
     const size_t bytes = lines + slots + BLOCK * sizeof(*c->block);
 
@@ -53,6 +54,7 @@ int gpt_cache_open(struct gpt_cache *c, struct gpt_err *err)
     c->lines = (struct gpt_cache_line *)(void *)p;
     c->slots = (struct gpt_cache_slot *)(void *)(p + lines);
     c->block = (uint32_t *)(void *)(p + lines + slots);
+    c->small = vocab_size <= UINT16_MAX + 1;
     c->used = 1; /* place 0 is none */
     c->n_records = 0;
     c->generation = 0;
@@ -84,56 +86,88 @@ static uint32_t *take_block(struct gpt_cache *c, size_t words)
 /* ---- short pieces ---- */
 
 /* What an entry has in place of ids when they are too many for it: their place
- * in the block, valid in one generation. The fourth word stays 0, and with it
- * the number that gpt_cache_get() reads: so it says "unknown" for these. */
+ * in the block, valid in one generation. */
 enum { PLACE, COUNT, GENERATION };
 
-static gpt_cache_ids keep_many(struct gpt_cache *c, const int32_t *ids,
-                               size_t n)
+static void keep_many(struct gpt_cache *c, struct gpt_cache_entry *e,
+                      const int32_t *ids, size_t n)
 {
-    gpt_cache_ids where = {0};
     uint32_t *words = take_block(c, n);
 
     memcpy(words, ids, n * sizeof(*ids));
-    where[PLACE] = (uint32_t)(words - c->block);
-    where[COUNT] = (uint32_t)n;
-    where[GENERATION] = c->generation;
-    return where;
+    e->key.word[1] |= GPT_CACHE_MANY;
+    e->wide[PLACE] = (uint32_t)(words - c->block);
+    e->wide[COUNT] = (uint32_t)n;
+    e->wide[GENERATION] = c->generation;
 }
 
+static void keep_ids(const struct gpt_cache *c, struct gpt_cache_entry *e,
+                     const int32_t *ids, size_t n)
+{
+    for (size_t i = 0; i < n; i++) {
+        assert(ids[i] >= 0 && (!c->small || ids[i] <= UINT16_MAX));
+        if (c->small)
+            e->small[i] = (uint16_t)ids[i];
+        else
+            e->wide[i] = (uint32_t)ids[i];
+    }
+    if (c->small)
+        e->small[GPT_CACHE_SMALL] = (uint16_t)n;
+    else
+        e->wide[GPT_CACHE_WIDE - 1] |= (uint32_t)n << GPT_CACHE_COUNT_SHIFT;
+}
+
+/* A new piece may never come again, so it does not take the place of one that
+ * was of use. */
 void gpt_cache_put(struct gpt_cache *c, struct gpt_cache_key key,
                    const int32_t *ids, size_t n)
 {
-    struct gpt_cache_line *line = gpt_cache_find(c, key);
+    struct gpt_cache_line *line = gpt_cache_at(c, gpt_cache_place(key));
     struct gpt_cache_entry e = {.key = key};
 
     assert(n > 0);
-    if (n > GPT_CACHE_IDS) {
-        e.ids = keep_many(c, ids, n);
-    } else {
-        for (size_t i = 0; i < n; i++)
-            e.ids[i] = (uint32_t)ids[i];
-        e.ids[GPT_CACHE_IDS - 1] |= (uint32_t)n << GPT_CACHE_COUNT_SHIFT;
-    }
-    line->entry[1] = line->entry[0];
+    if (n > (c->small ? GPT_CACHE_SMALL : GPT_CACHE_WIDE))
+        keep_many(c, &e, ids, n);
+    else
+        keep_ids(c, &e, ids, n);
+    line->entry[gpt_cache_key_len(line->entry[0].key) > 0] = e;
+}
+
+static void put_first(struct gpt_cache_line *line, int i)
+{
+    const struct gpt_cache_entry e = line->entry[i];
+
+    line->entry[i] = line->entry[0];
     line->entry[0] = e;
 }
 
-const int32_t *gpt_cache_get_many(const struct gpt_cache *c,
-                                  const struct gpt_cache_line *line,
-                                  struct gpt_cache_key key, size_t *n)
+int gpt_cache_add(struct gpt_cache *c, struct gpt_cache_line *line,
+                  struct gpt_cache_key key, struct gpt_ids *ids, bool *known,
+                  struct gpt_err *err)
 {
+    *known = true;
+    for (int i = 0; i < 2; i++)
+        if (gpt_cache_same(line->entry[i].key, key)) {
+            put_first(line, i);
+            GPT_TRY(gpt_ids_reserve(ids, GPT_CACHE_ROOM, err));
+            ids->len += gpt_cache_copy(&line->entry[0], c->small,
+                                       ids->data + ids->len);
+            return GPT_OK;
+        }
+    key.word[1] |= GPT_CACHE_MANY;
     for (int i = 0; i < 2; i++) {
-        const struct gpt_cache_entry *e = &line->entry[i];
+        const uint32_t *many = line->entry[i].wide;
 
-        if (gpt_cache_same(e->key, key) &&
-            e->ids[GENERATION] == c->generation) {
-            *n = e->ids[COUNT];
-            return (const int32_t *)c->block + e->ids[PLACE];
+        if (gpt_cache_same(line->entry[i].key, key) &&
+            many[GENERATION] == c->generation) {
+            put_first(line, i);
+            many = line->entry[0].wide;
+            return gpt_ids_add(ids, (const int32_t *)c->block + many[PLACE],
+                               many[COUNT], err);
         }
     }
-    *n = 0;
-    return NULL;
+    *known = false;
+    return GPT_OK;
 }
 
 /* ---- other pieces ---- */

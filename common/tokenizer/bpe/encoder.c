@@ -1,8 +1,7 @@
-/* Encoding of encoder.h, in batches, because memory is what it waits for: a
- * cache of 16 MiB is in no near cache of the processor. The text is cut some
- * hundred pieces ahead, a probe of each piece prefetches its line, and only
- * when a batch is full are the ids written: by then the lines have come. Start
- * at gpt_bpe_encode().
+/* Encoding of encoder.h, in batches (parts.h). The text is cut some hundred
+ * pieces ahead, into stretches of up to 64 bytes; their pieces are added to a
+ * batch, by vectors where the processor has them; and when a batch is full its
+ * ids are written. Start at gpt_bpe_encode().
  *
  * A piece takes one of three ways, by its length:
  *   up to 15 bytes   its own bytes are the key of a line (cache.h);
@@ -23,27 +22,16 @@
 #include <assert.h>
 
 enum {
-    BATCH = 192,  /* pieces, and parts of pieces, at a time */
-    SEAMS = 64,   /* bytes that gpt_seams_of() looks at */
-    MARGIN = 256, /* bytes of a window that the next one does again */
-    MOST_IDS = BATCH * GPT_CACHE_IDS,
+    STRETCHES = 16, /* that are cut at a time */
+    PIECES = 192,   /* the same where each is one piece */
+    SEAMS = 64,     /* bytes that gpt_seams_of() looks at */
+    MARGIN = 256,   /* bytes of a window that the next one does again */
 };
 
-/* A part on its way through the cache, which begins where the one before it
- * ends. A long part has its hash in the key's first word, and a second word
- * that no short key has; its line is an empty one, so that the loop over a
- * batch needs no branch on the length: the line does not know the key. */
+/* A short part, and the line that may know it. */
 struct probe {
     struct gpt_cache_key key;
-    const struct gpt_cache_line *line;
-    size_t end; /* in the text */
-};
-
-/* Parts in a row, the first from `begin` on. */
-struct batch {
-    const char *text;
-    size_t len, begin, n;
-    struct probe probes[BATCH];
+    struct gpt_cache_line *line;
 };
 
 /* The way of wide.h, for runs of characters of three bytes. Not where a whole
@@ -65,8 +53,9 @@ int gpt_bpe_encoder_open(struct gpt_bpe_encoder *e,
                          struct gpt_err *err)
 {
     *e = (struct gpt_bpe_encoder){.model = model,
-                                  .cut = gpt_cut_like(model->pretok)};
-    GPT_TRY(gpt_cache_open(&e->cache, err));
+                                  .cut = gpt_cut_like(model->pretok),
+                                  .ways = gpt_parts_ways_of(gpt_cpu_isa())};
+    GPT_TRY(gpt_cache_open(&e->cache, gpt_bpe_vocab_size(model->bpe), err));
     GPT_TRY(gpt_new(&e->late, 1, sizeof(*e->late), "an encoder", err));
     e->late->pairs = gpt_bpe_pairs(model->bpe);
     e->late->merge = gpt_bpe_many_of(gpt_cpu_isa());
@@ -119,18 +108,6 @@ static int encode_kept(struct gpt_bpe_encoder *e, uint32_t hash,
     return GPT_OK;
 }
 
-/* Fills in the probe of a short part, of which `readable` bytes may be read: a
- * key is made by one load of 16 bytes unless the text ends before. */
-static inline void probe_short(const struct gpt_cache *c, const char *part,
-                               size_t len, size_t readable,
-                               struct probe *probe)
-{
-    probe->key = readable >= sizeof(probe->key)
-                     ? gpt_cache_key(part, len)
-                     : gpt_cache_key_at_end(part, len);
-    probe->line = gpt_cache_find(c, probe->key);
-}
-
 static int encode_short(struct gpt_bpe_encoder *e, const char *part,
                         size_t len, const struct probe *probe,
                         struct gpt_ids *ids, struct gpt_err *err);
@@ -140,13 +117,10 @@ static int encode_probed(struct gpt_bpe_encoder *e, const char *part,
                          size_t len, size_t readable, struct gpt_ids *ids,
                          struct gpt_err *err)
 {
-    struct probe p;
+    struct probe p = {.key = gpt_cache_key_of(part, len, readable)};
 
-    probe_short(&e->cache, part, len, readable, &p);
-    GPT_TRY(gpt_ids_reserve(ids, GPT_CACHE_IDS, err));
-    size_t known = gpt_cache_get(p.line, p.key, ids->data + ids->len);
-    ids->len += known;
-    return known ? GPT_OK : encode_short(e, part, len, &p, ids, err);
+    p.line = gpt_cache_at(&e->cache, gpt_cache_place(p.key));
+    return encode_short(e, part, len, &p, ids, err);
 }
 
 /* Encodes a short part as the parts between its seams, each of which may be in
@@ -170,19 +144,20 @@ static int encode_apart(struct gpt_bpe_encoder *e, const char *part,
     return GPT_OK;
 }
 
-/* Encodes a short part that is not in its line, or that has many ids. Seams in
+/* Encodes a short part, which its line may know. Seams in
  * ASCII are rare, and to search for them takes longer than to merge what they
  * would part. */
 static int encode_short(struct gpt_bpe_encoder *e, const char *part,
                         size_t len, const struct probe *probe,
                         struct gpt_ids *ids, struct gpt_err *err)
 {
-    size_t n, before = ids->len;
-    const int32_t *known =
-        gpt_cache_get_many(&e->cache, probe->line, probe->key, &n);
+    bool known;
 
-    if (n)
-        return gpt_ids_add(ids, known, n, err);
+    GPT_TRY(gpt_cache_add(&e->cache, probe->line, probe->key, ids, &known,
+                          err));
+    if (known)
+        return GPT_OK;
+    const size_t before = ids->len;
     GPT_TRY(gpt_cache_is_ascii(probe->key)
                 ? merge_part(e, part, len, ids, err)
                 : encode_apart(e, part, len, ids, err));
@@ -284,27 +259,29 @@ static int encode_new(struct gpt_bpe_encoder *e, const char *part, size_t len,
                       const struct probe *probe, struct gpt_ids *ids,
                       struct gpt_err *err)
 {
-    size_t n;
+    bool known;
 
     if (e->model->whole || !gpt_cache_is_ascii(probe->key))
         return encode_short(e, part, len, probe, ids, err);
-    const int32_t *known =
-        gpt_cache_get_many(&e->cache, probe->line, probe->key, &n);
-    return n ? gpt_ids_add(ids, known, n, err)
-             : gpt_late_add(e->late, &e->cache, part, probe->key, ids, err);
+    GPT_TRY(gpt_cache_add(&e->cache, probe->line, probe->key, ids, &known,
+                          err));
+    return known ? GPT_OK
+                 : gpt_late_add(e->late, &e->cache, part, probe->key, ids,
+                                err);
 }
 
-/* Encodes a part that its line does not know. */
-static int encode_other(struct gpt_bpe_encoder *e, const char *part,
-                        size_t len, const struct probe *probe,
-                        struct gpt_ids *ids, struct gpt_err *err)
+/* Encodes part i of a batch, which its line does not know. */
+static int encode_other(struct gpt_bpe_encoder *e, const struct gpt_parts *b,
+                        size_t i, struct gpt_ids *ids, struct gpt_err *err)
 {
+    const size_t begin = i ? b->ends[i - 1] : 0, len = b->ends[i] - begin;
+    const char *part = b->text + b->begin + begin;
+    const struct probe probe = {b->keys[i],
+                                gpt_cache_at(&e->cache, b->places[i])};
+
     if (len <= GPT_CACHE_SHORT)
-        return encode_new(e, part, len, probe, ids, err);
-    if (len <= GPT_CACHE_LONG)
-        return encode_kept(e, (uint32_t)probe->key.word[0], part, len, ids,
-                           err);
-    return encode_windows(e, part, len, ids, err);
+        return encode_new(e, part, len, &probe, ids, err);
+    return encode_kept(e, (uint32_t)probe.key.word[0], part, len, ids, err);
 }
 
 /* Encodes a part that is in no batch. */
@@ -323,69 +300,59 @@ static int encode_part(struct gpt_bpe_encoder *e, const char *part, size_t len,
 /* ---- batches ---- */
 
 /* Writes the ids of all parts of the batch, and empties it. Room is made for
- * all at once, so that the loop has no check but whether the line knew the
- * part. A line always writes GPT_CACHE_IDS ids, of which `known` count: the
- * next part overwrites the others. */
-static int write_batch(struct gpt_bpe_encoder *e, struct batch *b,
+ * all at once. A line always writes GPT_CACHE_ROOM ids, of which some count:
+ * the next part overwrites the others. */
+static int write_batch(struct gpt_bpe_encoder *e, struct gpt_parts *b,
                        struct gpt_ids *ids, struct gpt_err *err)
 {
-    assert(b->n <= BATCH);
-    GPT_TRY(gpt_ids_reserve(ids, MOST_IDS, err));
-    size_t begin = b->begin;
-    int32_t *out = ids->data + ids->len;
-    for (size_t i = 0; i < b->n; begin = b->probes[i++].end) {
-        const struct probe *p = &b->probes[i];
-        size_t known = gpt_cache_get(p->line, p->key, out);
+    assert(b->n <= GPT_PARTS);
+    for (size_t i = 0;; i++) {
+        GPT_TRY(gpt_ids_reserve(ids, GPT_PARTS_IDS, err));
+        int32_t *out = ids->data + ids->len;
 
-        out += known;
-        if (__builtin_expect(known != 0, 1))
-            continue;
+        i = e->ways->write(b, &e->cache, i, &out);
         ids->len = (size_t)(out - ids->data);
-        GPT_TRY(encode_other(e, b->text + begin, p->end - begin, p, ids, err));
-        GPT_TRY(gpt_ids_reserve(ids, MOST_IDS, err));
-        out = ids->data + ids->len;
+        if (i == b->n)
+            break;
+        GPT_TRY(encode_other(e, b, i, ids, err));
     }
-    ids->len = (size_t)(out - ids->data);
-    b->begin = begin;
+    b->begin += b->n ? b->ends[b->n - 1] : 0;
     b->n = 0;
     return GPT_OK;
 }
 
-/* Fills in the probe of text[begin..end), and prefetches what the cache knows
- * of it. */
-static inline void probe_part(const struct gpt_cache *c, const char *text,
-                              size_t len, size_t begin, size_t end,
-                              struct probe *probe)
+/* Adds a part to the batch, which is written first if it is full. One that is
+ * too long for the cache goes past it. */
+static int add_part(struct gpt_bpe_encoder *e, struct gpt_parts *b,
+                    size_t begin, size_t end, struct gpt_ids *ids,
+                    struct gpt_err *err)
 {
-    static const struct gpt_cache_line nowhere;
-    size_t part = end - begin;
+    const char *part = b->text + begin;
+    const size_t len = end - begin;
 
-    probe->end = end;
-    if (__builtin_expect(part <= GPT_CACHE_SHORT, 1)) {
-        probe_short(c, text + begin, part, len - begin, probe);
-        __builtin_prefetch(probe->line);
-        return;
-    }
-    probe->line = &nowhere;
-    probe->key.word[0] = part <= GPT_CACHE_LONG
-                             ? gpt_cache_hash_long(c, text + begin, part)
-                             : 0;
-    probe->key.word[1] = ~(uint64_t)0; /* a length that no short part has */
-}
-
-/* Adds a part to the batch, which is written first if it is full. */
-static int add_part(struct gpt_bpe_encoder *e, struct batch *b, size_t begin,
-                    size_t end, struct gpt_ids *ids, struct gpt_err *err)
-{
-    if (b->n == BATCH)
+    if (b->n == GPT_PARTS || len > GPT_CACHE_LONG)
         GPT_TRY(write_batch(e, b, ids, err));
-    probe_part(&e->cache, b->text, b->len, begin, end, &b->probes[b->n++]);
+    if (len > GPT_CACHE_LONG) {
+        b->begin = end;
+        return encode_windows(e, part, len, ids, err);
+    }
+    const size_t i = b->n++;
+    b->ends[i] = (uint32_t)(end - b->begin);
+    if (len > GPT_CACHE_SHORT) {
+        b->places[i] = GPT_CACHE_NOWHERE;
+        b->keys[i].word[0] = gpt_cache_hash_long(&e->cache, part, len);
+        b->keys[i].word[1] = ~(uint64_t)0; /* no short part has it */
+        return GPT_OK;
+    }
+    b->keys[i] = gpt_cache_key_of(part, len, b->len - begin);
+    b->places[i] = gpt_cache_place(b->keys[i]);
+    __builtin_prefetch(gpt_cache_at(&e->cache, b->places[i]));
     return GPT_OK;
 }
 
 /* Adds the piece text[begin..end), a long one part by part. A short piece is
  * not cut at its seams here: most are known as a whole. */
-static int add_piece(struct gpt_bpe_encoder *e, struct batch *b,
+static int add_piece(struct gpt_bpe_encoder *e, struct gpt_parts *b,
                      size_t begin, size_t end, struct gpt_ids *ids,
                      struct gpt_err *err)
 {
@@ -403,51 +370,43 @@ static int add_piece(struct gpt_bpe_encoder *e, struct batch *b,
     return add_part(e, b, begin, end, ids, err);
 }
 
-/* Adds the short pieces that ends[] begins with, while the batch has room and
- * 16 bytes of each may be read; returns how many. This is the loop that nearly
- * all text goes through: the check for the end of the text is made once, before
- * it, and the cache is copied so that the compiler may keep it in registers. */
-static size_t add_short(const struct gpt_bpe_encoder *e, struct batch *b,
-                        size_t base, size_t begin, const size_t *ends,
-                        size_t n)
-{
-    const struct gpt_cache c = e->cache;
-    const char *text = b->text;
-    struct probe *probe = b->probes + b->n;
-    size_t i = 0;
-
-    n = n < BATCH - b->n ? n : BATCH - b->n;
-    while (n && b->len - base < (n > 1 ? ends[n - 2] : begin - base) + 16)
-        n--;
-    for (; i < n; i++) {
-        size_t end = base + ends[i], part = end - begin;
-
-        if (__builtin_expect(part > GPT_CACHE_SHORT, 0))
-            break;
-        probe[i].key = gpt_cache_key(text + begin, part);
-        probe[i].line = gpt_cache_find(&c, probe[i].key);
-        probe[i].end = end;
-        __builtin_prefetch(probe[i].line);
-        begin = end;
-    }
-    b->n += i;
-    return i;
-}
-
-/* Pieces from text[begin] on, which end at begin + ends[i]. */
-static int add_pieces(struct gpt_bpe_encoder *e, struct batch *b,
-                      size_t begin, const size_t *ends, size_t n,
+/* Adds the pieces of n stretches from text[base] on, one by one. */
+static int add_pieces(struct gpt_bpe_encoder *e, struct gpt_parts *b,
+                      size_t base, const struct gpt_stretch *s, size_t n,
                       struct gpt_ids *ids, struct gpt_err *err)
 {
-    const size_t base = begin;
+    size_t ends[STRETCHES * GPT_STRETCH + 3], begin = base + s[0].at;
+    const size_t n_ends = e->ways->ends(s, n, ends);
 
-    for (size_t i = 0; i < n;) {
-        i += add_short(e, b, base, begin, ends + i, n - i);
-        begin = i ? base + ends[i - 1] : base;
-        if (i < n) {
+    for (size_t i = 0; i < n_ends;) {
+        i += gpt_parts_add_short(b, &e->cache, base, begin, ends + i,
+                                 n_ends - i);
+        begin = i ? base + ends[i - 1] : begin;
+        if (i < n_ends) {
             GPT_TRY(add_piece(e, b, begin, base + ends[i], ids, err));
             begin = base + ends[i++];
         }
+    }
+    return GPT_OK;
+}
+
+/* Adds the pieces of n stretches, by vectors where that is possible. */
+static int add_stretches(struct gpt_bpe_encoder *e, struct gpt_parts *b,
+                         size_t base, const struct gpt_stretch *s, size_t n,
+                         struct gpt_ids *ids, struct gpt_err *err)
+{
+    if (!e->ways->add)
+        return add_pieces(e, b, base, s, n, ids, err);
+    for (size_t i = 0; i < n;) {
+        i += e->ways->add(b, &e->cache, base, s + i, n - i);
+        if (i == n)
+            break;
+        if (b->n > GPT_PARTS - GPT_STRETCH) {
+            GPT_TRY(write_batch(e, b, ids, err));
+            continue;
+        }
+        GPT_TRY(add_pieces(e, b, base, s + i, 1, ids, err));
+        i++;
     }
     return GPT_OK;
 }
@@ -457,38 +416,44 @@ static int add_pieces(struct gpt_bpe_encoder *e, struct batch *b,
  * if no token can lie across: the two parts of the piece are then encoded as if
  * each were one. */
 static size_t cut_narrow(const struct gpt_bpe_encoder *e, const char *text,
-                         size_t len, size_t *ends, size_t room)
+                         size_t len, struct gpt_stretch *s, size_t room)
 {
-    size_t wide, n = e->narrow(text, len, ends, room - 1, &wide);
-    size_t last = n ? ends[n - 1] : 0;
+    size_t wide, n = e->narrow(text, len, s, room - 1, &wide);
+    const size_t last = s[n].at;
 
     if (wide <= last || (n && wide == last + 1 && text[last] == ' '))
         return n;
-    ends[n] = gpt_seams_cut(gpt_bpe_seams(e->model->bpe), text, len, wide)
-                  ? wide
-                  : last + e->model->pretok(text + last, len - last);
-    return n + 1;
+    s[n].begins = 1;
+    s[++n].at = gpt_seams_cut(gpt_bpe_seams(e->model->bpe), text, len, wide)
+                    ? wide
+                    : last + e->model->pretok(text + last, len - last);
+    return n;
 }
 
 /* Cuts the next pieces of a text, one at least, in the fastest way there is. */
 static size_t cut_pieces(const struct gpt_bpe_encoder *e, const char *text,
-                         size_t len, size_t *ends, size_t room)
+                         size_t len, struct gpt_stretch *s)
 {
     size_t n = 0;
 
     if (e->narrow)
-        return cut_narrow(e, text, len, ends, room);
+        return cut_narrow(e, text, len, s, STRETCHES);
     if (e->cut)
-        return e->cut(text, len, ends, room);
-    for (size_t at = 0; at < len && n < room; n++)
-        ends[n] = at += e->model->pretok(text + at, len - at);
+        return e->cut(text, len, s, STRETCHES);
+    for (s[0].at = 0; s[n].at < len && n < PIECES; n++) {
+        const size_t at = s[n].at;
+
+        s[n].begins = 1;
+        s[n + 1].at = at + e->model->pretok(text + at, len - at);
+    }
     return n;
 }
 
 /* Encodes a run of wide characters from *at on, and the batch before it, as ids
  * are in the order of the text. Groups that have to be merged interrupt the
  * run. */
-static int encode_wide(struct gpt_bpe_encoder *e, struct batch *b, size_t *at,
+static int encode_wide(struct gpt_bpe_encoder *e, struct gpt_parts *b,
+                       size_t *at,
                        struct gpt_ids *ids, struct gpt_err *err)
 {
     struct gpt_wide_run run = {0, *at};
@@ -516,8 +481,8 @@ static bool is_wide(const char *text, size_t len)
 int gpt_bpe_encode(struct gpt_bpe_encoder *e, const char *text, size_t len,
                    struct gpt_ids *ids, struct gpt_err *err)
 {
-    size_t ends[BATCH];
-    struct batch b;
+    struct gpt_stretch s[PIECES + 1];
+    struct gpt_parts b;
 
     b.text = text;
     b.len = len;
@@ -528,10 +493,10 @@ int gpt_bpe_encode(struct gpt_bpe_encoder *e, const char *text, size_t len,
             GPT_TRY(encode_wide(e, &b, &at, ids, err));
         if (at == len)
             break;
-        size_t n = cut_pieces(e, text + at, len - at, ends, BATCH);
-        assert(n > 0 && ends[n - 1] <= len - at);
-        GPT_TRY(add_pieces(e, &b, at, ends, n, ids, err));
-        at += ends[n - 1];
+        size_t n = cut_pieces(e, text + at, len - at, s);
+        assert(n > 0 && s[n].at <= len - at);
+        GPT_TRY(add_stretches(e, &b, at, s, n, ids, err));
+        at += s[n].at;
     }
     GPT_TRY(write_batch(e, &b, ids, err));
     gpt_late_settle(e->late, &e->cache, ids);

@@ -5,6 +5,7 @@
 #ifndef GPT_TOKENIZER_BPE_ENCODER_H
 #define GPT_TOKENIZER_BPE_ENCODER_H
 
+#include "tokenizer/bpe/parts.h"
 #include "tokenizer/bpe/bpe.h"
 #include "tokenizer/bpe/late.h"
 #include "tokenizer/bpe/wide.h"
@@ -25,6 +26,7 @@ struct gpt_bpe_encoder {
     gpt_cut_fn *cut; /* a faster form of model->pretok, or NULL */
     gpt_cut_narrow_fn *narrow; /* that form while `wide` is in use, or NULL */
     struct gpt_wide wide;
+    const struct gpt_parts_ways *ways;
     struct gpt_cache cache;
     struct gpt_late *late;
     struct gpt_bpe_scratch scratch;

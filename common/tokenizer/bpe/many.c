@@ -156,8 +156,24 @@ static inline GPT_AVX2 unsigned top_bits(__m256i words)
     return (unsigned)_mm256_movemask_pd(_mm256_castsi256_pd(words));
 }
 
-/* All words of a line at once. Where all are others, the next lines are
- * searched as well, which is rare. */
+/* The rank of a pair by the words of a line that are it (`found`), and whether
+ * some are free. Where all are others, the next lines are searched as well,
+ * which is rare. */
+static inline uint32_t rank_in_line(const struct gpt_pairs *t, size_t place,
+                                    uint64_t name, unsigned found,
+                                    unsigned unused)
+{
+    const uint64_t *line =
+        &t->table[place & ~(size_t)(GPT_PAIR_LINE - 1)];
+
+    if (__builtin_expect((found | unused) == 0, 0))
+        return gpt_pair_rank_of(*gpt_pairs_find(t, place, name));
+    return (uint32_t)(line[__builtin_ctz(found | 1 << 7)] &
+                      (((uint64_t)1 << GPT_RANK_BITS) - 1)) |
+           -(uint32_t)(found == 0);
+}
+
+/* All words of a line at once. */
 static inline GPT_AVX2 uint32_t rank_avx2(const struct gpt_pairs *t,
                                           size_t place, uint64_t name)
 {
@@ -166,19 +182,17 @@ static inline GPT_AVX2 uint32_t rank_avx2(const struct gpt_pairs *t,
     const __m256i this = _mm256_set1_epi64x((int64_t)name);
     const __m256i none = _mm256_set1_epi64x(-1);
     const __m256i a = load(line), b = load(line + 4);
-    const unsigned found =
-        top_bits(_mm256_cmpeq_epi64(_mm256_srli_epi64(a, GPT_RANK_BITS),
-                                    this)) |
-        top_bits(_mm256_cmpeq_epi64(_mm256_srli_epi64(b, GPT_RANK_BITS),
-                                    this)) << 4;
-    const unsigned unused =
-        top_bits(_mm256_or_si256(_mm256_cmpeq_epi64(a, none),
-                                 _mm256_cmpeq_epi64(b, none)));
+    const __m256i free_a = _mm256_cmpeq_epi64(a, none);
+    const __m256i free_b = _mm256_cmpeq_epi64(b, none);
+    /* a free word looks like the pair of the two largest ids */
+    const __m256i found_a = _mm256_andnot_si256(
+        free_a, _mm256_cmpeq_epi64(_mm256_srli_epi64(a, GPT_RANK_BITS), this));
+    const __m256i found_b = _mm256_andnot_si256(
+        free_b, _mm256_cmpeq_epi64(_mm256_srli_epi64(b, GPT_RANK_BITS), this));
 
-    if (__builtin_expect((found | unused) == 0, 0))
-        return gpt_pair_rank_of(*gpt_pairs_find(t, place, name));
-    return gpt_pair_rank_of(line[__builtin_ctz(found | 1 << 7)]) |
-           -(uint32_t)(found == 0);
+    return rank_in_line(t, place, name,
+                        top_bits(found_a) | top_bits(found_b) << 4,
+                        top_bits(_mm256_or_si256(free_a, free_b)));
 }
 
 static GPT_AVX2 void many_avx2(struct gpt_bpe_piece *pieces, size_t n,
@@ -186,12 +200,35 @@ static GPT_AVX2 void many_avx2(struct gpt_bpe_piece *pieces, size_t n,
 {
     merge_many(pieces, n, t, lowest_avx2, rank_avx2);
 }
+
+static inline GPT_AVX512 uint32_t rank_avx512(const struct gpt_pairs *t,
+                                              size_t place, uint64_t name)
+{
+    const __m512i line = _mm512_loadu_si512(
+        &t->table[place & ~(size_t)(GPT_PAIR_LINE - 1)]);
+    const unsigned unused =
+        _mm512_cmpeq_epi64_mask(line, _mm512_set1_epi64(-1));
+    const unsigned found = _mm512_cmpeq_epi64_mask(
+        _mm512_srli_epi64(line, GPT_RANK_BITS),
+        _mm512_set1_epi64((int64_t)name));
+
+    return rank_in_line(t, place, name, found & ~unused, unused);
+}
+
+static GPT_AVX512 void many_avx512(struct gpt_bpe_piece *pieces, size_t n,
+                                   const struct gpt_pairs *t)
+{
+    merge_many(pieces, n, t, lowest_avx2, rank_avx512);
+}
 #else
 #define many_avx2 NULL
+#define many_avx512 NULL
 #endif
 
 gpt_bpe_many_fn *gpt_bpe_many_of(const char *isa)
 {
-    return strcmp(isa, "base") != 0 && gpt_cpu_has("avx2") ? many_avx2
-                                                           : many_base;
+    return strcmp(isa, "avx512") == 0 && gpt_cpu_has(isa) ? many_avx512
+           : strcmp(isa, "base") != 0 && gpt_cpu_has("avx2")
+               ? many_avx2
+               : many_base;
 }
