@@ -117,18 +117,6 @@ static const struct set *find_set(const char *isa)
     return NULL;
 }
 
-/* Where products of floats are multiplied by tiles even if there is oneDNN:
- * where tiles were measured to be as fast, and never slow. Not measured at run
- * time, for the same reason. */
-static bool tiles_are_fast(const struct set *s)
-{
-#ifdef __x86_64__
-    if (s->table->nr == CPU_NR_MAX)
-        return __builtin_cpu_is("amd");
-#endif
-    return strcmp(s->name, "avx2") == 0;
-}
-
 int cpu_choose(const char *isa, const char *matmul, struct gpt_err *err)
 {
     GPT_TRY(gpt_cpu_check(isa, err));
@@ -148,8 +136,8 @@ int cpu_choose(const char *isa, const char *matmul, struct gpt_err *err)
     if (matmul && strcmp(matmul, "dnnl") == 0 && !dnnl)
         return gpt_fail(err, GPT_EDEVICE,
                         "GPT_CPU_MATMUL: this build has no oneDNN");
-    if (!matmul && tiles_are_fast(found))
-        dnnl = false;
+    if (!matmul && strcmp(found->name, "avx2") == 0)
+        dnnl = false; /* our tiles are as fast there, and never slow */
     else if (matmul && strcmp(matmul, "portable") == 0)
         dnnl = false;
     /* Nothing is changed before everything is known to be right: tests call

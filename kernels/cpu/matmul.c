@@ -1,12 +1,10 @@
-/* Matrix products with their epilogues, in seven ways. Start at cpu_matmul().
+/* Matrix products with their epilogues, in six ways. Start at cpu_matmul().
  *
  *   few rows   (m <= 16, b stored (N, K)): generation at small batches. Each
  *              row of b is read once; the speed is that of memory. A row of c
  *              does not depend on the others, not even in rounding.
  *   oneDNN     blocks of c, each one product in one thread (library.c).
- *   portable   the same blocks by tiles of isa/gemm.c (tiles.c).
- *   weights    many rows, b stored (N, K): each row of b is packed once for
- *              these tiles (tiles.c).
+ *   portable   items of c by tiles of isa/gemm.c (tiles.c).
  *   pairs      bf16 by instructions that multiply pairs of it (pairs.c).
  *   quant      with weights in fewer bits, by these (quant.c).
  *   fp8        factors rounded to eight bits, by these (fp8.c).

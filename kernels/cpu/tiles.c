@@ -20,11 +20,12 @@ enum { GROUP = 72 };
 /* A thread takes so many items or more: cores of one machine differ in speed
  * from moment to moment. */
 enum { TURNS = 4 };
-/* Columns of an item at most, and rows at least, where every item packs rows of
- * a for itself; and columns where all of a is packed before, which it is up to
- * so many floats. */
+/* Columns of an item at most, and rows at least, since every item packs columns
+ * of b for itself; columns at least where all of a is packed before, which it
+ * is up to so many floats: more of them where weights would become floats in
+ * several items. */
 enum { COLUMNS = CPU_BN, LEAST_ROWS = 256 };
-enum { FEW_COLUMNS = 96, MANY_COLUMNS = 192, PACKED_A = 1 << 22 };
+enum { FEW_COLUMNS = 192, PACKED_A = 1 << 20, PACKED_WEIGHTS = 1 << 22 };
 /* What an item packs next comes from memory while it multiplies its last rows:
  * if it came sooner it would not stay in the second cache. */
 enum { LAST_ROWS = 72 };
@@ -331,9 +332,8 @@ static void cut_items(struct sweep *s, int64_t threads)
     const int64_t panels = gpt_ceil_div(p->n, nr), wanted = TURNS * threads;
     int64_t ranges = 1, rows = gpt_ceil_div(p->m, mr);
 
-    s->columns = nr * (p->packed ? share(panels, wanted, FEW_COLUMNS / nr,
-                                         MANY_COLUMNS / nr)
-                                 : share(panels, 1, 1, COLUMNS / nr));
+    s->columns = nr * share(panels, p->packed ? wanted : 1, FEW_COLUMNS / nr,
+                            COLUMNS / nr);
     const int64_t count = gpt_ceil_div(p->n, s->columns);
     if (count < wanted)
         ranges = gpt_ceil_div(p->packed ? threads : wanted, count);
@@ -351,8 +351,8 @@ void cpu_multiply_tiles(struct gpt_queue *q, const struct cpu_product *all,
 {
     const int64_t nr = cpu_isa->nr, mr = cpu_isa->mr;
     const int64_t threads = omp_get_max_threads();
-    const bool whole =
-        !all->ta && all->n > CPU_BN && all->m * all->k <= PACKED_A;
+    const bool whole = !all->ta && all->n > COLUMNS &&
+                       all->m * all->k <= (w ? PACKED_WEIGHTS : PACKED_A);
     struct cpu_product p = *all;
     struct sweep s = {.p = &p, .w = w, .group = all->ta || whole ? GROUP : mr};
 
