@@ -139,12 +139,13 @@ static void pack_whole_a(struct cpu_product *p, float *to, float *work,
 
 /* ---- what comes next ---- */
 
-/* Times that tiles ask for lines while m rows meet a part. */
+/* Times that tiles ask for lines while m rows meet a part; not 0, even if an
+ * empty part asks for none. */
 static int64_t turns_of(const struct part *part, int64_t m)
 {
     return gpt_ceil_div(m, cpu_isa->mr) *
            gpt_ceil_div(part->block.n, cpu_isa->nr) *
-           gpt_ceil_div(part->k, CPU_TILE_STEP);
+           gpt_ceil_div(part->k + 1, CPU_TILE_STEP);
 }
 
 /* Rows of b, or of weights, of a part. */
