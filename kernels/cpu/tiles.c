@@ -123,7 +123,8 @@ static void pack_weights(const struct part *part, const struct gpt_quant *w,
 static void pack_whole_a(struct cpu_product *p, float *to, float *work,
                          int64_t each)
 {
-    const int64_t rows = gpt_ceil_div(p->m, GROUP), parts = gpt_ceil_div(p->k, KC);
+    const int64_t rows = gpt_ceil_div(p->m, GROUP);
+    const int64_t parts = gpt_ceil_div(p->k, KC);
 
     p->packed = to;
 #pragma omp parallel for schedule(static) if (cpu_worth_threads(p->m * p->k))
