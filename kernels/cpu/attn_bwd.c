@@ -108,9 +108,15 @@ static void grad_tile(const struct task *k, int64_t q, int64_t m, int64_t j,
     const struct work *w = &k->w;
     int64_t nr = cpu_isa->nr, d = h->d, d_use = attn_round(d, nr);
     int64_t n = q + m - j < height ? q + m - j : height;
-    struct cpu_tile t = {
-        m,    n,       d,    h->q + q * h->ldq, h->ldq, 1, w->keys_t + j * d,
-        w->s, ATTN_BK, false};
+    struct cpu_tile t = {.m = m,
+                         .n = n,
+                         .k = d,
+                         .a = h->q + q * h->ldq,
+                         .a_row = h->ldq,
+                         .a_col = 1,
+                         .b = w->keys_t + j * d,
+                         .c = w->s,
+                         .ldc = ATTN_BK};
 
     assert(m <= ATTN_BQ && height <= ATTN_BK && n > 0);
     cpu_attn_product(&t, d * nr); /* scores */
@@ -125,13 +131,27 @@ static void grad_tile(const struct task *k, int64_t q, int64_t m, int64_t j,
 
         grad_row(h, &row, q + i, j, n);
     }
-    t = (struct cpu_tile){
-        m,     d_use,    n,   w->dp, ATTN_BK, 1, w->keys + j * w->d_pad,
-        w->dq, w->d_pad, true};
+    t = (struct cpu_tile){.m = m,
+                          .n = d_use,
+                          .k = n,
+                          .a = w->dp,
+                          .a_row = ATTN_BK,
+                          .a_col = 1,
+                          .b = w->keys + j * w->d_pad,
+                          .c = w->dq,
+                          .ldc = w->d_pad,
+                          .add = true};
     cpu_attn_product(&t, height * nr); /* dQ */
-    t = (struct cpu_tile){n,        d_use,   m,          w->dp,
-                          1,        ATTN_BK, w->queries, w->dk + j * w->d_pad,
-                          w->d_pad, true};
+    t = (struct cpu_tile){.m = n,
+                          .n = d_use,
+                          .k = m,
+                          .a = w->dp,
+                          .a_row = 1,
+                          .a_col = ATTN_BK,
+                          .b = w->queries,
+                          .c = w->dk + j * w->d_pad,
+                          .ldc = w->d_pad,
+                          .add = true};
     cpu_attn_product(&t, m * nr); /* dK */
     t.a = w->s;
     t.b = w->douts;

@@ -140,16 +140,15 @@ static void attend_tile(const struct attn_head *h, struct work w, int64_t q,
 {
     int64_t last = h->q0 + q + m - j; /* keys past the last query: not at all */
     int64_t n = last < height ? last : height;
-    struct cpu_tile scores = {m,
-                              n,
-                              h->d,
-                              h->q + q * h->ldq,
-                              h->ldq,
-                              1,
-                              w.keys + j * h->d,
-                              w.scores,
-                              ATTN_BK,
-                              false};
+    struct cpu_tile scores = {.m = m,
+                              .n = n,
+                              .k = h->d,
+                              .a = h->q + q * h->ldq,
+                              .a_row = h->ldq,
+                              .a_col = 1,
+                              .b = w.keys + j * h->d,
+                              .c = w.scores,
+                              .ldc = ATTN_BK};
 
     cpu_attn_product(&scores, h->d * cpu_isa->nr);
     for (int64_t i = 0; i < m; i++) {
@@ -159,9 +158,16 @@ static void attend_tile(const struct attn_head *h, struct work w, int64_t q,
 
         softmax_row(h, &row, q + i, j, n);
     }
-    struct cpu_tile sums = {
-        m,     w.d_pad, n,   w.scores, ATTN_BK, 1, w.values + j * w.d_pad,
-        w.out, w.d_pad, true};
+    struct cpu_tile sums = {.m = m,
+                            .n = w.d_pad,
+                            .k = n,
+                            .a = w.scores,
+                            .a_row = ATTN_BK,
+                            .a_col = 1,
+                            .b = w.values + j * w.d_pad,
+                            .c = w.out,
+                            .ldc = w.d_pad,
+                            .add = true};
     /* No more columns than tiles of this instruction set touch: d_pad is for
      * the widest one. */
     sums.n = attn_round(h->d, cpu_isa->nr);

@@ -1,12 +1,10 @@
-/* Matrix products with their epilogues, in seven ways. Start at cpu_matmul().
+/* Matrix products with their epilogues, in six ways. Start at cpu_matmul().
  *
  *   few rows   (m <= 16, b stored (N, K)): generation at small batches. Each
  *              row of b is read once; the speed is that of memory. A row of c
  *              does not depend on the others, not even in rounding.
  *   oneDNN     blocks of c, each one product in one thread (library.c).
- *   portable   the same blocks by tiles of isa/gemm.c (tiles.c).
- *   weights    many rows, b stored (N, K): each row of b is packed once for
- *              these tiles (tiles.c).
+ *   portable   items of c by tiles of isa/gemm.c (tiles.c).
  *   pairs      bf16 by instructions that multiply pairs of it (pairs.c).
  *   quant      with weights in fewer bits, by these (quant.c).
  *   fp8        factors rounded to eight bits, by these (fp8.c).
@@ -128,58 +126,40 @@ static void empty_block(const struct cpu_product *p)
         memset(p->c + i * p->ldc, 0, (size_t)p->n * sizeof(*p->c));
 }
 
-static bool compute_block(const struct cpu_product *p, bool library,
-                          float *work)
+static bool library_block(const struct cpu_product *p)
 {
     bool good = true;
 
     assert(p->m > 0 && p->n > 0 && p->n <= CPU_BN);
     if (p->k == 0)
         empty_block(p);
-    else if (library)
-        good = cpu_library(p);
     else
-        cpu_tiles(p, work);
+        good = cpu_library(p);
     cpu_finish_block(p);
     return good;
 }
 
-/* When several blocks stand side by side and a is small, it is packed once for
- * all of them instead of by each. */
-static bool pack_whole(const struct cpu_product *p)
+static void multiply_blocks(struct gpt_queue *q, const struct cpu_product *p)
 {
-    enum { MOST = 1 << 22 };
-    return p->n > 2 * CPU_BN && p->m * p->k <= MOST;
-}
-
-static void multiply_blocks(struct gpt_queue *q, struct cpu_product *p,
-                            bool library)
-{
-    int64_t sums = p->c16 ? CPU_BM * CPU_BN : 0;
-    int64_t each = sums + (library ? 0 : cpu_tiles_work(p));
-
-    p->m_pad = (p->m + cpu_isa->mr - 1) / cpu_isa->mr * cpu_isa->mr;
-    int64_t whole = !library && pack_whole(p) ? p->m_pad * p->k : 0;
+    const int64_t each = p->c16 ? CPU_BM * CPU_BN : 0;
     float *work = NULL;
-    if (each + whole > 0 &&
-        !(work = cpu_work(q, (size_t)(each * omp_get_max_threads() + whole))))
+
+    if (each > 0 &&
+        !(work = cpu_work(q, (size_t)(each * omp_get_max_threads()))))
         return;
-    if (whole)
-        cpu_tiles_pack_a(p, work, work + whole, each);
     /* Blocks follow from the shape, and a block's result from its operands: the
      * number of threads only decides which thread computes which block.
      * Neighbours in i share columns of b. */
-    int64_t rows = (p->m + CPU_BM - 1) / CPU_BM;
-    int64_t cols = (p->n + CPU_BN - 1) / CPU_BN;
+    int64_t rows = gpt_ceil_div(p->m, CPU_BM);
+    int64_t cols = gpt_ceil_div(p->n, CPU_BN);
     bool good = true;
-#pragma omp parallel for schedule(dynamic) reduction(&& : good) if (           \
-        library || cpu_product_worth_threads(p))
+#pragma omp parallel for schedule(dynamic) reduction(&& : good)
     for (int64_t i = 0; i < rows * cols; i++) {
-        float *mine = work ? work + whole + omp_get_thread_num() * each : NULL;
+        float *mine = work ? work + omp_get_thread_num() * each : NULL;
         struct cpu_product part = cpu_block_of(
             p, i % rows * CPU_BM, i / rows * CPU_BN, CPU_BM, CPU_BN, mine);
 
-        good = compute_block(&part, library, mine ? mine + sums : NULL) && good;
+        good = library_block(&part) && good;
     }
     if (!good)
         cpu_fail(q, "matmul: oneDNN refused %lld x %lld x %lld",
@@ -312,8 +292,8 @@ void cpu_matmul(struct gpt_queue *q, const struct gpt_matmul *op)
         multiply_few_rows(q, &p);
     else if (narrow && cpu_pairs && p.k > 0)
         cpu_multiply_pairs(q, &p);
-    else if (!narrow && !p.c16 && !p.ta && p.tb && !by_library(op))
-        cpu_multiply_weights(q, &p, NULL);
+    else if (by_library(op))
+        multiply_blocks(q, &p);
     else
-        multiply_blocks(q, &p, by_library(op));
+        cpu_multiply_tiles(q, &p, NULL);
 }

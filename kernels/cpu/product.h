@@ -59,10 +59,10 @@ void cpu_finish_block(const struct cpu_product *block);
 /* All of a product of bf16, by the instructions of cpu_pairs. */
 void cpu_multiply_pairs(struct gpt_queue *q, const struct cpu_product *whole);
 
-/* All of a product of floats, tb, with many rows, by tiles; b is w, or where w
- * is NULL, floats (tiles.c). */
-void cpu_multiply_weights(struct gpt_queue *q, const struct cpu_product *whole,
-                          const struct gpt_quant *w);
+/* All of a product of floats, or of bf16 widened, by tiles; b is w, with floats
+ * in rows along k, or where w is NULL, that of the product (tiles.c). */
+void cpu_multiply_tiles(struct gpt_queue *q, const struct cpu_product *whole,
+                        const struct gpt_quant *w);
 
 /* Whether few rows are to be summed as they are alone. */
 bool cpu_has_few_rows(const struct cpu_product *whole);
@@ -89,15 +89,6 @@ bool cpu_round_inputs(struct gpt_queue *q, struct cpu_product *whole,
 /* All of a product of bf16 with both factors rounded to eight bits (fp8.c). */
 void cpu_multiply_fp8(struct gpt_queue *q, const struct cpu_product *whole,
                       const struct gpt_fp8_factors *fp8);
-
-/* One block without its epilogue; `work` is cpu_tiles_work() floats. */
-void cpu_tiles(const struct cpu_product *block, float *work);
-int64_t cpu_tiles_work(const struct cpu_product *whole);
-
-/* All of a for all blocks, m_pad * k floats; work as above for each thread,
- * `each` floats apart. */
-void cpu_tiles_pack_a(struct cpu_product *whole, float *to, float *work,
-                      int64_t each);
 
 /* One block by oneDNN; false where it has no such product. Deterministic: in
  * the calling thread alone. */

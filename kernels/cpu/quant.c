@@ -328,7 +328,7 @@ static void multiply_many_rows(struct gpt_queue *q, const struct cpu_product *p,
     else if (cpu_many && cpu_many->road[CPU_BF16] && p->k > 0)
         multiply_split(q, p, w);
     else
-        cpu_multiply_weights(q, p, w);
+        cpu_multiply_tiles(q, p, w);
 }
 
 void cpu_multiply_quant(struct gpt_queue *q, const struct cpu_product *whole,

@@ -1,18 +1,54 @@
-/* Portable matrix products, by the tiles of isa/gemm.c: blocks of any product,
- * and all of a product of many rows with weights. What is not float is widened
- * in the cache, on its way into the panels. */
+/* Products of floats by the tiles of isa/gemm.c. c is cut into items, and an
+ * item is one thread's: it packs a part of b, KC rows of the item's columns,
+ * into its second cache, and multiplies with it rows of a, which it packs a
+ * group at a time, or which all threads packed before. What is packed next
+ * comes from memory meanwhile. What is not float is widened on its way into
+ * the panels. Start at cpu_multiply_tiles(). */
 #include "cpu/many/many.h"
 #include "cpu/product.h"
 
 #include <omp.h>
 
-/* Sums are cut every KC: a panel of b, KC rows of a tile's columns, stays in
- * the first cache while the packed part of a, MC x KC, stays in the second. */
-enum { KC = 256, MC = 144 };
-enum {
-    PACK_A = (MC + CPU_MR_MAX) * KC,
-    PACK_B = (CPU_BN + CPU_NR_MAX) * KC,
-    WIDENED = CPU_BN * KC, /* what is packed next, of a or of b */
+/* Sums are cut at multiples of KC, a constant, and parts are added to c in
+ * ascending order: the parentheses of every element are fixed. A panel of a, KC
+ * columns of a tile's rows, stays in the second cache with the part of b that
+ * passes by it. */
+enum { KC = 256 };
+/* Rows of a that are packed together: where rows of memory are columns of a, a
+ * panel is less than a line of each, so that several are packed at once. */
+enum { GROUP = 72 };
+/* A thread takes so many items or more: cores of one machine differ in speed
+ * from moment to moment. */
+enum { TURNS = 4 };
+/* Columns of an item at most, and rows at least, since every item packs columns
+ * of b for itself; columns at least where all of a is packed before, which it
+ * is up to so many floats: more of them where weights would become floats in
+ * several items. */
+enum { COLUMNS = CPU_BN, LEAST_ROWS = 256 };
+enum { FEW_COLUMNS = 192, PACKED_A = 1 << 20, PACKED_WEIGHTS = 1 << 22 };
+/* What an item packs next comes from memory while it multiplies its last rows:
+ * if it came sooner it would not stay in the second cache. */
+enum { LAST_ROWS = 72 };
+
+struct sweep {
+    const struct cpu_product *p;
+    const struct gpt_quant *w; /* NULL: b is p->b */
+    int64_t rows, columns;     /* of an item */
+    int64_t across, items;     /* items that share columns, and all */
+    int64_t next;              /* item that no thread has taken */
+    int64_t group;             /* rows of a that are packed together */
+};
+
+/* A thread's work memory. */
+struct room {
+    float *a, *b, *wide, *sums;
+};
+
+/* Part of the sums of an item, which is `block`: columns k0.. of a, k of them,
+ * and columns of c from n0 on. */
+struct part {
+    struct cpu_product block;
+    int64_t n0, k0, k;
 };
 
 const float *cpu_floats(const struct cpu_product *p, const void *mem,
@@ -28,10 +64,7 @@ const float *cpu_floats(const struct cpu_product *p, const void *mem,
     return room;
 }
 
-int64_t cpu_tiles_work(const struct cpu_product *whole)
-{
-    return PACK_A + PACK_B + (whole->narrow ? WIDENED : 0);
-}
+/* ---- packing ---- */
 
 /* Rows m0.. of a, columns k0..: mc x kc of them as panels. A panel holds mr
  * rows so that a step over k reads one run of memory, whatever the strides of
@@ -52,234 +85,301 @@ static void pack_a(const struct cpu_product *p, float *to, int64_t m0,
     }
 }
 
-/* kc rows of b from k0 on, all columns. */
-static void pack_b(const struct cpu_product *p, float *to, int64_t k0,
-                   int64_t kc, float *room)
+static void pack_b(const struct part *part, float *to, float *room)
 {
-    int64_t ld = p->ldb;
+    const struct cpu_product *p = &part->block;
+    int64_t ld = p->ldb, k0 = part->k0;
 
     if (p->tb) {
-        const float *b = cpu_floats(p, p->b, k0, p->n, kc, &ld, room);
+        const float *b = cpu_floats(p, p->b, k0, p->n, part->k, &ld, room);
 
-        cpu_isa->pack_b(to, b, 1, ld, kc, p->n);
+        cpu_isa->pack_b(to, b, 1, ld, part->k, p->n);
     } else {
-        const float *b = cpu_floats(p, p->b, k0 * ld, kc, p->n, &ld, room);
+        const float *b = cpu_floats(p, p->b, k0 * ld, part->k, p->n, &ld, room);
 
-        cpu_isa->pack_b(to, b, ld, 1, kc, p->n);
+        cpu_isa->pack_b(to, b, ld, 1, part->k, p->n);
     }
 }
 
-/* mc rows of c from m0 on += panels of a times panels of b. Lines of `ahead`
- * come meanwhile. */
-static void tiles(const struct cpu_product *p, int64_t m0, int64_t mc,
-                  int64_t kc, const float *pa, const float *pb, bool add,
-                  struct cpu_many_ahead *ahead)
+/* Weights in fewer bits become floats a panel at a time. */
+static void pack_weights(const struct part *part, const struct gpt_quant *w,
+                         float *to, float *room)
 {
-    int64_t mr = cpu_isa->mr, nr = cpu_isa->nr;
+    const int64_t nr = cpu_isa->nr, k = part->k;
 
-    /* The panel of b goes outside: it stays in the first cache while the panels
-     * of a, in the second, pass by. */
-    for (int64_t n0 = 0; n0 < p->n; n0 += nr)
-        for (int64_t i = 0; i < mc; i += mr) {
-            struct cpu_tile t = {.m = mc - i < mr ? mc - i : mr,
-                                 .n = p->n - n0 < nr ? p->n - n0 : nr,
-                                 .k = kc,
-                                 .a = pa + i * kc,
-                                 .a_row = 1,
-                                 .a_col = mr,
-                                 .b = pb + n0 * kc,
-                                 .c = p->c + (m0 + i) * p->ldc + n0,
-                                 .ldc = p->ldc,
-                                 .add = add};
+    for (int64_t j = 0; j < part->block.n; j += nr, to += nr * k) {
+        const int64_t n = gpt_min_i64(part->block.n - j, nr);
 
-            cpu_many_fetch(ahead);
-            cpu_isa->tile(&t);
-        }
-}
-
-void cpu_tiles(const struct cpu_product *p, float *work)
-{
-    float *pb = work + PACK_A, *room = pb + PACK_B;
-    struct cpu_many_ahead nothing = {0};
-
-    /* Sums are cut at multiples of KC, a constant, and parts are added to c in
-     * ascending order: the parentheses of every element are fixed. */
-    for (int64_t k0 = 0; k0 < p->k; k0 += KC) {
-        int64_t kc = p->k - k0 < KC ? p->k - k0 : KC;
-
-        pack_b(p, pb, k0, kc, room);
-        for (int64_t m0 = 0; m0 < p->m; m0 += MC) {
-            int64_t mc = p->m - m0 < MC ? p->m - m0 : MC;
-            const float *pa = work;
-
-            /* Parts of `packed` follow each other by k0, then by m0: a part
-             * for every thread to read, none to pack. */
-            if (p->packed)
-                pa = p->packed + k0 * p->m_pad + (p->m0 + m0) * kc;
-            else
-                pack_a(p, work, m0, mc, k0, kc, room);
-            tiles(p, m0, mc, kc, pa, pb, k0 > 0 || p->beta != 0, &nothing);
-        }
+        for (int64_t i = 0; i < n; i++)
+            cpu_quant_row(room + i * k, w, part->n0 + j + i, part->k0, k,
+                          part->block.k);
+        cpu_isa->pack_b(to, room, 1, k, k, n);
     }
 }
 
-void cpu_tiles_pack_a(struct cpu_product *p, float *to, float *work,
-                      int64_t each)
+/* All of a, for all items. Parts of `packed` follow each other by k0, then by
+ * m0. Threads write to places of their own; the end of the loop is a barrier,
+ * before anybody reads. */
+static void pack_whole_a(struct cpu_product *p, float *to, float *work,
+                         int64_t each)
 {
-    /* Workers write to places of their own; the end of the loop is a barrier,
-     * before anybody reads. */
+    const int64_t rows = gpt_ceil_div(p->m, GROUP);
+    const int64_t parts = gpt_ceil_div(p->k, KC);
+
     p->packed = to;
-    int64_t rows = (p->m + MC - 1) / MC, parts = (p->k + KC - 1) / KC;
 #pragma omp parallel for schedule(static) if (cpu_worth_threads(p->m * p->k))
     for (int64_t i = 0; i < rows * parts; i++) {
-        int64_t m0 = i % rows * MC, k0 = i / rows * KC;
-        int64_t mc = p->m - m0 < MC ? p->m - m0 : MC;
-        int64_t kc = p->k - k0 < KC ? p->k - k0 : KC;
+        const int64_t m0 = i % rows * GROUP, k0 = i / rows * KC;
+        const int64_t mc = gpt_min_i64(p->m - m0, GROUP);
+        const int64_t kc = gpt_min_i64(p->k - k0, KC);
 
         pack_a(p, to + k0 * p->m_pad + m0 * kc, m0, mc, k0, kc,
                work ? work + omp_get_thread_num() * each : NULL);
     }
 }
 
-/* ---- many rows, with weights ---- */
+/* ---- what comes next ---- */
 
-/* Weights are rows of b along k. A thread takes some of them, columns of c, for
- * all rows: each weight is read and packed once. What a thread packs next comes
- * into the second cache beside its tiles. */
-enum { COLUMNS = 128, TURNS = 4 }; /* a thread takes at most, and how often */
-enum { ROWS = 2 * MC };      /* of a that stay in the second cache */
-enum { PACKED_A = 1 << 22 }; /* floats */
-
-struct sweep {
-    const struct cpu_product *p;
-    const struct gpt_quant *w; /* NULL: floats, at p->b */
-    int64_t columns, items;
-    int64_t next; /* item that no thread has taken */
-};
-
-/* Part of the weights: rows n0.. of them, columns k0... */
-struct part {
-    int64_t n0, n, k0, k;
-};
-
-/* That of item i which begins at k0. */
-static struct part part_of(const struct sweep *s, int64_t i, int64_t k0)
+/* Times that tiles ask for lines while m rows meet a part; not 0, even if an
+ * empty part asks for none. */
+static int64_t turns_of(const struct part *part, int64_t m)
 {
-    const int64_t n0 = i * s->columns;
-
-    return (struct part){.n0 = n0,
-                         .n = gpt_min_i64(s->p->n - n0, s->columns),
-                         .k0 = k0,
-                         .k = gpt_min_i64(s->p->k - k0, KC)};
+    return gpt_ceil_div(m, cpu_isa->mr) *
+           gpt_ceil_div(part->block.n, cpu_isa->nr) *
+           gpt_ceil_div(part->k + 1, CPU_TILE_STEP);
 }
 
-/* Reading it takes so many lines with each of the tiles of `now`. */
-static struct cpu_many_ahead ahead_of(const struct sweep *s,
-                                      const struct part *part,
-                                      const struct part *now)
+/* Rows of b, or of weights, of a part. */
+static struct cpu_many_ahead ahead_b(const struct sweep *s,
+                                     const struct part *part, int64_t turns)
 {
-    const int64_t tiles_now = gpt_ceil_div(s->p->m, cpu_isa->mr) *
-                              gpt_ceil_div(now->n, cpu_isa->nr);
-    const int64_t ld = s->w ? s->p->k : s->p->ldb;
-    const int64_t value = !s->w ? 4 : s->w->type == GPT_BF16 ? 2 : 1;
-    const char *mem = s->w ? s->w->values : s->p->b;
+    const struct cpu_product *p = &part->block;
+    const struct gpt_quant *w = s->w;
+    const int64_t value = w ? (w->type == GPT_BF16 ? 2 : 1) : p->narrow ? 2 : 4;
+    const int64_t ld = (w ? p->k : p->ldb) * value;
 
-    return cpu_many_ahead_of(mem + (part->n0 * ld + part->k0) * value,
-                             ld * value, part->k * value, part->n, tiles_now);
+    if (w)
+        return cpu_many_ahead_of((const char *)w->values + part->n0 * ld +
+                                     part->k0 * value,
+                                 ld, part->k * value, p->n, turns);
+    if (p->tb)
+        return cpu_many_ahead_of((const char *)p->b + part->k0 * value, ld,
+                                 part->k * value, p->n, turns);
+    return cpu_many_ahead_of((const char *)p->b + part->k0 * ld, ld,
+                             p->n * value, part->k, turns);
 }
 
-/* As floats in `room`, which has a panel, where they are in fewer bits. */
-static void pack_weights(const struct sweep *s, const struct part *part,
-                         float *to, float *room)
+/* m rows of a from m0 on, or where all of a is packed, of that. */
+static struct cpu_many_ahead ahead_a(const struct part *part, int64_t m0,
+                                     int64_t m, int64_t turns)
 {
-    const int64_t nr = cpu_isa->nr;
+    const struct cpu_product *p = &part->block;
+    const int64_t value = p->narrow ? 2 : 4, ld = p->lda * value;
 
-    for (int64_t j = 0; j < part->n; j += nr, to += nr * part->k) {
-        const int64_t n = gpt_min_i64(part->n - j, nr), n0 = part->n0 + j;
-        const float *from = room;
+    if (p->packed)
+        return cpu_many_ahead_of(p->packed + part->k0 * p->m_pad +
+                                     (p->m0 + m0) * part->k,
+                                 0, m * part->k * 4, 1, turns);
+    if (p->ta)
+        return cpu_many_ahead_of((const char *)p->a + part->k0 * ld +
+                                     m0 * value,
+                                 ld, m * value, part->k, turns);
+    return cpu_many_ahead_of((const char *)p->a + m0 * ld + part->k0 * value,
+                             ld, part->k * value, m, turns);
+}
 
-        for (int64_t i = 0; i < n && s->w; i++)
-            cpu_quant_row(room + i * part->k, s->w, n0 + i, part->k0, part->k,
-                          s->p->k);
-        if (!s->w)
-            from = (const float *)s->p->b + n0 * s->p->ldb + part->k0;
-        cpu_isa->pack_b(to, from, 1, s->w ? part->k : s->p->ldb, part->k, n);
+/* ---- multiplication ---- */
+
+/* m rows of c from m0 on += panels of a times panels of b. */
+static void multiply_group(const struct part *part, int64_t m0, int64_t m,
+                           const float *a, const float *b,
+                           struct cpu_many_ahead *ahead)
+{
+    const struct cpu_product *p = &part->block;
+    const int64_t mr = cpu_isa->mr;
+    struct cpu_tile t = {.k = part->k,
+                         .a_row = 1,
+                         .a_col = mr,
+                         .ldc = p->ldc,
+                         .add = part->k0 > 0 || p->beta != 0,
+                         .packed = true,
+                         .ahead = ahead};
+
+    t.b = b;
+    t.n = p->n;
+    for (int64_t i = 0; i < m; i += mr) {
+        t.m = gpt_min_i64(m - i, mr);
+        t.a = a + i * part->k;
+        t.c = p->c + (m0 + i) * p->ldc;
+        cpu_isa->tile(&t);
     }
 }
 
-static void multiply_part(const struct sweep *s, const struct part *part,
-                          struct cpu_many_ahead *ahead, const float *weights)
+/* The epilogue of m rows while they are in the cache. */
+static void finish_rows(const struct cpu_product *p, int64_t m0, int64_t m)
 {
-    const struct cpu_product c =
-        cpu_block_of(s->p, 0, part->n0, s->p->m, part->n, NULL);
-    const float *a = c.packed + part->k0 * c.m_pad;
+    struct cpu_product rows = *p;
 
-    for (int64_t m0 = 0; m0 < c.m; m0 += ROWS)
-        tiles(&c, m0, gpt_min_i64(c.m - m0, ROWS), part->k, a + m0 * part->k,
-              weights, part->k0 > 0 || c.beta != 0, ahead);
-    if (part->k0 + part->k == c.k)
-        cpu_finish_block(&c);
+    rows.m = m;
+    rows.c += m0 * p->ldc;
+    if (p->c16)
+        rows.c16 += m0 * p->ld16;
+    if (p->aux)
+        rows.aux = (char *)p->aux + m0 * p->ld_aux * (p->narrow ? 2 : 4);
+    cpu_finish_block(&rows);
+}
+
+/* `then` is what the thread multiplies next, or NULL. */
+static void multiply_part(const struct sweep *s, const struct part *part,
+                          const struct part *then, const struct room *room)
+{
+    const struct cpu_product *p = &part->block;
+    struct cpu_many_ahead ahead[2] = {{0}};
+    const int64_t last = p->m > LAST_ROWS ? p->m - LAST_ROWS : 0;
+
+    for (int64_t m0 = 0; m0 < p->m; m0 += s->group) {
+        const int64_t m = gpt_min_i64(p->m - m0, s->group), on = m0 + m;
+        const int64_t turns = turns_of(part, m);
+        const float *a = room->a;
+
+        if (p->packed)
+            a = p->packed + part->k0 * p->m_pad + (p->m0 + m0) * part->k;
+        else
+            pack_a(p, room->a, m0, m, part->k0, part->k, room->wide);
+        if (on < p->m)
+            ahead[0] = ahead_a(part, on, gpt_min_i64(p->m - on, s->group),
+                               turns);
+        else if (then)
+            ahead[0] = ahead_a(then, 0, gpt_min_i64(then->block.m, s->group),
+                               turns);
+        if (then && on > last && ahead[1].step == 0)
+            ahead[1] = ahead_b(s, then, turns_of(part, p->m - m0));
+        multiply_group(part, m0, m, a, room->b, ahead);
+        if (part->k0 + part->k == p->k)
+            finish_rows(p, m0, m);
+    }
+}
+
+/* That of item i which begins at k0. */
+static struct part part_of(const struct sweep *s, int64_t i, int64_t k0,
+                           float *sums)
+{
+    const int64_t n0 = i / s->across * s->columns;
+
+    return (struct part){
+        .block = cpu_block_of(s->p, i % s->across * s->rows, n0, s->rows,
+                              s->columns, sums),
+        .n0 = n0,
+        .k0 = k0,
+        .k = gpt_min_i64(s->p->k - k0, KC)};
+}
+
+/* The part after `part`, of its item or the beginning of item `next`; false
+ * where that is not known. */
+static bool part_after(const struct sweep *s, const struct part *part,
+                       int64_t next, struct part *then)
+{
+    const int64_t k0 = part->k0 + part->k;
+
+    *then = *part;
+    then->k0 = k0;
+    then->k = gpt_min_i64(s->p->k - k0, KC);
+    if (k0 < s->p->k)
+        return true;
+    /* sums of what is stored as bf16 begin in memory that is in use */
+    if (next >= s->items || s->p->c16)
+        return false;
+    *then = part_of(s, next, 0, NULL);
+    return true;
 }
 
 /* Items in turn; the next one is known while a thread works on one. */
-static void multiply_items(struct sweep *s, float *weights)
+static void multiply_items(struct sweep *s, const struct room *room)
 {
-    float *room = weights + s->columns * KC;
-
     for (int64_t i = cpu_take(&s->next), next; i < s->items; i = next) {
-        int64_t k0 = 0;
+        struct part part, then = part_of(s, i, 0, room->sums);
 
         next = cpu_take(&s->next);
         do { /* once where k is 0 */
-            const struct part part = part_of(s, i, k0);
-            const bool last = k0 + part.k == s->p->k;
-            const struct part then =
-                last ? part_of(s, next, 0) : part_of(s, i, k0 + part.k);
-            struct cpu_many_ahead ahead = {0};
+            part = then;
+            const bool known = part_after(s, &part, next, &then);
 
-            if (!last || next < s->items)
-                ahead = ahead_of(s, &then, &part);
-            pack_weights(s, &part, weights, room);
-            multiply_part(s, &part, &ahead, weights);
-        } while ((k0 += KC) < s->p->k);
+            if (s->w)
+                pack_weights(&part, s->w, room->b, room->wide);
+            else
+                pack_b(&part, room->b, room->wide);
+            multiply_part(s, &part, known ? &then : NULL, room);
+        } while (part.k0 + part.k < s->p->k);
     }
 }
 
-static void sweep_rows(struct gpt_queue *q, struct cpu_product *p,
-                       const struct gpt_quant *w)
-{
-    const int64_t nr = cpu_isa->nr, threads = omp_get_max_threads();
-    const int64_t panels = gpt_ceil_div(p->n, nr);
-    const int64_t share = gpt_ceil_div(panels, TURNS * threads);
-    struct sweep s = {.p = p,
-                      .w = w,
-                      .columns = nr * gpt_min_i64(share, COLUMNS / nr)};
-    const int64_t each = (s.columns + nr) * KC;
+/* ---- items ---- */
 
-    p->m_pad = gpt_round_up(p->m, cpu_isa->mr);
-    s.items = gpt_ceil_div(p->n, s.columns);
-    float *work = cpu_work(q, (size_t)(p->m_pad * p->k + threads * each));
-    if (!work)
-        return;
-    cpu_tiles_pack_a(p, work, NULL, 0);
-#pragma omp parallel if (cpu_product_worth_threads(p))
-    multiply_items(&s, work + p->m_pad * p->k + omp_get_thread_num() * each);
+/* Panels that one item has, out of so many, for at least `wanted` items. */
+static int64_t share(int64_t panels, int64_t wanted, int64_t least,
+                     int64_t most)
+{
+    int64_t each = gpt_ceil_div(panels, wanted);
+
+    each = each < least ? least : each;
+    each = each > most ? most : each;
+    return gpt_ceil_div(panels, gpt_ceil_div(panels, each));
 }
 
-void cpu_multiply_weights(struct gpt_queue *q, const struct cpu_product *whole,
-                          const struct gpt_quant *w)
+/* Results do not depend on how c is cut. */
+static void cut_items(struct sweep *s, int64_t threads)
 {
-    const int64_t most = PACKED_A / ((whole->k + 1) * ROWS) * ROWS;
-    const int64_t rows = most > ROWS ? most : ROWS;
+    const struct cpu_product *p = s->p;
+    const int64_t mr = cpu_isa->mr, nr = cpu_isa->nr;
+    const int64_t panels = gpt_ceil_div(p->n, nr), wanted = TURNS * threads;
+    int64_t ranges = 1, rows = gpt_ceil_div(p->m, mr);
 
-    for (int64_t m0 = 0; m0 < whole->m && whole->n > 0; m0 += rows) {
-        struct cpu_product p = *whole;
+    s->columns = nr * share(panels, p->packed ? wanted : 1, FEW_COLUMNS / nr,
+                            COLUMNS / nr);
+    const int64_t count = gpt_ceil_div(p->n, s->columns);
+    if (count < wanted)
+        ranges = gpt_ceil_div(p->packed ? threads : wanted, count);
+    /* as many items for each thread */
+    while (ranges > 1 && ranges * count % threads != 0)
+        ranges++;
+    rows = share(rows, ranges, LEAST_ROWS / mr, p->c16 ? CPU_BM / mr : rows);
+    s->rows = rows * mr;
+    s->across = gpt_ceil_div(p->m, s->rows);
+    s->items = s->across * count;
+}
 
-        p.m = gpt_min_i64(whole->m - m0, rows);
-        p.a = (const float *)p.a + m0 * p.lda;
-        p.c += m0 * p.ldc;
-        if (p.aux)
-            p.aux = (float *)p.aux + m0 * p.ld_aux;
-        sweep_rows(q, &p, w);
+void cpu_multiply_tiles(struct gpt_queue *q, const struct cpu_product *all,
+                        const struct gpt_quant *w)
+{
+    const int64_t nr = cpu_isa->nr, mr = cpu_isa->mr;
+    const int64_t threads = omp_get_max_threads();
+    const bool whole = !all->ta && all->n > COLUMNS &&
+                       all->m * all->k <= (w ? PACKED_WEIGHTS : PACKED_A);
+    struct cpu_product p = *all;
+    struct sweep s = {.p = &p, .w = w, .group = all->ta || whole ? GROUP : mr};
+
+    if (p.m == 0 || p.n == 0)
+        return;
+    p.packed = whole ? p.a : NULL; /* until there is memory */
+    p.m_pad = gpt_round_up(p.m, mr);
+    cut_items(&s, threads);
+    const int64_t a = (GROUP + mr) * KC, b = (s.columns + nr) * KC;
+    const int64_t wide = p.narrow ? gpt_max_i64(s.columns, GROUP) * KC
+                         : w      ? nr * KC
+                                  : 0;
+    const int64_t each = a + b + wide + (p.c16 ? s.rows * s.columns : 0);
+    const int64_t packed = whole ? p.m_pad * p.k : 0;
+    float *work = cpu_work(q, (size_t)(packed + threads * each));
+    if (!work)
+        return;
+    if (whole)
+        pack_whole_a(&p, work, work + packed + a + b, each);
+#pragma omp parallel if (cpu_product_worth_threads(&p))
+    {
+        float *mine = work + packed + omp_get_thread_num() * each;
+        const struct room room = {mine, mine + a, mine + a + b,
+                                  mine + a + b + wide};
+
+        multiply_items(&s, &room);
     }
 }

@@ -2,72 +2,89 @@
  * is one sum over k in ascending order, whatever tile it falls into. */
 #include "base/vectors.h"
 #include "cpu/isa/tile.h"
+#include "cpu/many/many.h"
 
 #include <string.h>
 
-/* Sums of a tile whose row i of a begins at a + i * a_row, or for a tile with
- * fewer rows, at a + row[i]. The loops over rows unroll. */
+/* What a tile writes, and what is read after it, is asked for a line at a time,
+ * every STEP of k: many lines at once would take all the buffers that a core
+ * has for lines on their way, and hold up what the tile itself reads. */
+enum { STEP = CPU_TILE_STEP };
+
+struct lines {
+    struct cpu_many_ahead *ahead;
+    const float *c;
+    int64_t ldc, left;
+};
+
+static inline __attribute__((always_inline)) void ask(struct lines *l)
+{
+    if (l->left > 0) {
+        __builtin_prefetch(l->c, 1);
+        __builtin_prefetch(l->c + NR - 1, 1);
+        l->c += l->ldc;
+        l->left--;
+    }
+    if (l->ahead) {
+        cpu_many_fetch(&l->ahead[0]);
+        cpu_many_fetch(&l->ahead[1]);
+    }
+}
+
+/* Sums of M rows of a tile whose row i of a begins at a + i * a_row, or for a
+ * tile with fewer rows, at a + row[i]. The loops over rows unroll. */
 static inline __attribute__((always_inline)) void
 sum_tile(const struct cpu_tile *t, int64_t a_row, int64_t a_col,
-         const int64_t *row, vf acc[MR][NV])
+         const int64_t *row, vf acc[MR][NV], const int M)
 {
     /* MR x NV vectors of sums stay in registers over all of k; each step loads
      * NV vectors of b and broadcasts MR floats of a. MR and NV are the largest
      * for which the registers suffice (tile.h). */
     const float *a = t->a, *b = t->b;
+    struct lines lines = {t->ahead, t->c, t->ldc, t->m};
 
-    for (int64_t l = 0; l < t->k; l++, a += a_col, b += NR) {
-        vf b0 = load(b), b1 = load(b + W);
+    for (int64_t l = 0; l < t->k;) {
+        const int64_t end = t->k - l < STEP ? t->k : l + STEP;
+
+        ask(&lines);
+        for (; l < end; l++, a += a_col, b += NR) {
+            vf b0 = load(b), b1 = load(b + W);
 #pragma GCC unroll 16
-        for (int i = 0; i < MR; i++) {
-            vf ai = all(a[row ? row[i] : i * a_row]);
+            for (int i = 0; i < M; i++) {
+                vf ai = all(a[row ? row[i] : i * a_row]);
 
-            acc[i][0] += ai * b0;
-            acc[i][1] += ai * b1;
+                acc[i][0] += ai * b0;
+                acc[i][1] += ai * b1;
+            }
         }
     }
 }
 
+/* M rows of c, all columns. */
 static inline __attribute__((always_inline)) void
-whole_tile(const struct cpu_tile *t, int64_t a_row, int64_t a_col)
+put_rows(const struct cpu_tile *t, vf acc[MR][NV], const int M)
 {
-    /* Sums begin at zero and c is added at the end, so that the order within a
-     * part of k is the same whether c is added or not. */
-    vf acc[MR][NV] = {{{0}}};
     float *c = t->c;
     int64_t ldc = t->ldc;
-    bool add = t->add;
 
-    for (int i = 0; i < MR; i++) { /* comes while the sums run */
-        __builtin_prefetch(c + i * ldc, 1);
-        __builtin_prefetch(c + i * ldc + NR - 1, 1);
-    }
-    sum_tile(t, a_row, a_col, NULL, acc);
-    if (add)
+    if (t->add)
 #pragma GCC unroll 16
-        for (int i = 0; i < MR; i++) {
+        for (int i = 0; i < M; i++) {
             acc[i][0] += load(c + i * ldc);
             acc[i][1] += load(c + i * ldc + W);
         }
 #pragma GCC unroll 16
-    for (int i = 0; i < MR; i++) {
+    for (int i = 0; i < M; i++) {
         store(c + i * ldc, acc[i][0]);
         store(c + i * ldc + W, acc[i][1]);
     }
 }
 
-/* A tile cut off at an edge: rows that are not there repeat the last one, and
- * what is there of c is written by way of a buffer. */
-static void edge_tile(const struct cpu_tile *t)
+/* What is there of c, by way of a buffer. */
+static inline void put_part(const struct cpu_tile *t, vf acc[MR][NV])
 {
     float out[MR][NR];
-    int64_t row[MR];
-    vf acc[MR][NV] = {{{0}}};
 
-    for (int64_t i = 0; i < MR; i++)
-        /* Reading a row twice is harmless; reading past the matrix is not. */
-        row[i] = (i < t->m ? i : t->m - 1) * t->a_row;
-    sum_tile(t, 0, t->a_col, row, acc);
     memcpy(out, acc, sizeof(out));
     for (int64_t i = 0; i < t->m; i++) {
         float *c = t->c + i * t->ldc;
@@ -77,11 +94,64 @@ static void edge_tile(const struct cpu_tile *t)
     }
 }
 
+static inline __attribute__((always_inline)) void
+whole_tile(const struct cpu_tile *t, int64_t a_row, int64_t a_col)
+{
+    /* Sums begin at zero and c is added at the end, so that the order within a
+     * part of k is the same whether c is added or not. */
+    vf acc[MR][NV] = {{{0}}};
+
+    sum_tile(t, a_row, a_col, NULL, acc, MR);
+    put_rows(t, acc, MR);
+}
+
+/* A tile cut off at an edge: rows that are not there repeat the last one. */
+static void edge_tile(const struct cpu_tile *t)
+{
+    int64_t row[MR];
+    vf acc[MR][NV] = {{{0}}};
+
+    for (int64_t i = 0; i < MR; i++)
+        /* Reading a row twice is harmless; reading past the matrix is not. */
+        row[i] = (i < t->m ? i : t->m - 1) * t->a_row;
+    sum_tile(t, 0, t->a_col, row, acc, MR);
+    put_part(t, acc);
+}
+
+/* Panels of b, one after the other, with M rows of a panel of a: with the code
+ * around them tiles overlap. */
+static inline __attribute__((always_inline)) void
+row_of_tiles(const struct cpu_tile *t, const int M)
+{
+    struct cpu_tile one = *t;
+
+    for (int64_t left = t->n; left > 0; left -= NR) {
+        vf acc[MR][NV] = {{{0}}};
+
+        one.n = left < NR ? left : NR;
+        sum_tile(&one, 1, MR, NULL, acc, M);
+        if (t->m == M && one.n == NR)
+            put_rows(&one, acc, M);
+        else
+            put_part(&one, acc);
+        one.b += NR * t->k;
+        one.c += NR;
+    }
+}
+
 void ISA(tile)(const struct cpu_tile *t)
 {
-    if (t->m < MR || t->n < NR)
-        edge_tile(t);
+    const bool whole = t->m == MR && t->n == NR;
+
     /* Strides that the compiler knows become addresses of the instruction. */
+    if (t->packed && t->m <= MR / 3)
+        row_of_tiles(t, MR / 3);
+    else if (t->packed && t->m <= MR / 3 * 2)
+        row_of_tiles(t, MR / 3 * 2);
+    else if (t->packed)
+        row_of_tiles(t, MR);
+    else if (!whole)
+        edge_tile(t);
     else if (t->a_row == 1)
         whole_tile(t, 1, t->a_col);
     else if (t->a_col == 1)

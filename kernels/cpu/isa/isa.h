@@ -21,8 +21,12 @@ struct cpu_drop {
     float scale;    /* 1 / (1 - p) */
 };
 
+struct cpu_many_ahead;
+
 /* A tile of a product, at most `mr` rows and `nr` columns of c: element (i, l)
- * of a is a[i * a_row + l * a_col]; b is a packed panel, nr floats a row. */
+ * of a is a[i * a_row + l * a_col]; b is a packed panel, nr floats a row. A
+ * packed panel of a has mr floats a column, whatever m is; it takes any number
+ * of panels of b, each after the one before. */
 struct cpu_tile {
     int64_t m, n, k;
     const float *a;
@@ -30,7 +34,9 @@ struct cpu_tile {
     const float *b;
     float *c;
     int64_t ldc;
-    bool add; /* c += instead of c = */
+    bool add;    /* c += instead of c = */
+    bool packed; /* a is a panel: a_row 1, a_col mr */
+    struct cpu_many_ahead *ahead; /* (2), memory to ask for, or NULL */
 };
 
 /* Constants of one AdamW step. */
@@ -150,6 +156,7 @@ struct cpu_isa {
 };
 
 enum { CPU_MR_MAX = 16, CPU_NR_MAX = 32 };
+enum { CPU_TILE_STEP = 8 }; /* of k, between lines that a tile asks for */
 
 /* The table in use; set before any operation runs. */
 extern const struct cpu_isa *cpu_isa;
