@@ -112,6 +112,8 @@ bool gpt_cpu_has(const char *isa)
     return i < N_SETS && sets[i].is_there();
 }
 
+/* Scripts empty a variable where they cannot unset it: GPT_THREADS and
+ * GPT_CONFIG are read so, too. */
 const char *gpt_cpu_named(void)
 {
     const char *named = getenv("GPT_CPU_ISA");

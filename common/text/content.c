@@ -60,8 +60,8 @@ static const struct row {
     /* PREFIX_document.json: data/provenance.h */
     {"{\n\t\"tool\":\t\"gpt-preprocess ", 27, 0,
      "what an earlier run of gpt-preprocess wrote beside its data set",
-     "a pattern or a folder names '%s', too: leave it out of --input, or keep "
-     "data sets in another folder"},
+     "a pattern or a folder names '%s', too: leave it out of the input, or "
+     "keep data sets in another folder"},
 };
 
 /* Magics are compared in the order of the table, and none is the beginning of

@@ -136,7 +136,7 @@ fi
 expect 3 'a pattern that names a JSON of an earlier run' gpt-preprocess \
     --input "$set.js*" --output-prefix all $bytes --on-error skip
 err_has "$set.json: not text: it is what an earlier run of gpt-preprocess wrote"
-err_has 'leave it out of --input'
+err_has 'leave it out of the input'
 check 'nothing is written' [ "$(echo all*)" = 'all*' ]
 
 # ---- files that are missing or damaged ----
