@@ -112,6 +112,15 @@ bool gpt_cpu_has(const char *isa)
     return i < N_SETS && sets[i].is_there();
 }
 
+/* Scripts empty a variable where they cannot unset it: GPT_THREADS and
+ * GPT_CONFIG are read so, too. */
+const char *gpt_cpu_named(void)
+{
+    const char *named = getenv("GPT_CPU_ISA");
+
+    return named && *named ? named : NULL;
+}
+
 /* A name that is not known is a mistake of the user's; one that is known and
  * not there is a limit of the machine: two different statuses. */
 int gpt_cpu_check(const char *isa, struct gpt_err *err)
@@ -133,7 +142,7 @@ int gpt_cpu_check(const char *isa, struct gpt_err *err)
  * is no set limits nothing here: gpt_cpu_check() refuses it. */
 static const char *best(size_t most)
 {
-    const char *named = getenv("GPT_CPU_ISA");
+    const char *named = gpt_cpu_named();
     size_t i = named ? find(named) : most;
 
     if (i > most)

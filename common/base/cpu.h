@@ -12,9 +12,11 @@
  * permit the process to use tile registers. */
 bool gpt_cpu_has(const char *isa);
 
+/* GPT_CPU_ISA of the environment; NULL when it is not set, or empty. */
+const char *gpt_cpu_named(void);
+
 /* Refuses what GPT_CPU_ISA says: GPT_EUSAGE for a name that is none of those,
- * GPT_EDEVICE for a set that is not there. NULL, the variable is not set: it is
- * right. */
+ * GPT_EDEVICE for a set that is not there. NULL is right: it says nothing. */
 int gpt_cpu_check(const char *isa, struct gpt_err *err) GPT_MUST_USE;
 
 /* The best set; not above GPT_CPU_ISA of the environment. */

@@ -161,7 +161,7 @@ static int start(const struct gpt_program *program,
         return gpt_fail(err, GPT_EUSAGE,
                         "OMP_NUM_THREADS: %d threads, at most %d",
                         omp_get_max_threads(), (int)GPT_MOST_THREADS);
-    GPT_TRY(gpt_cpu_check(getenv("GPT_CPU_ISA"), err));
+    GPT_TRY(gpt_cpu_check(gpt_cpu_named(), err));
     if (common->threads == 0)
         warn_of_threads(program);
     gpt_signals_setup();

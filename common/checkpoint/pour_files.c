@@ -103,7 +103,7 @@ int gpt_pour_files(struct gpt_pour *p, const int64_t *bytes, int64_t n,
     const int levels = omp_get_max_active_levels();
 
     if (n == 0)
-        return GPT_OK;
+        return check_source(p, err);
     GPT_TRY(order_files(&b, bytes, n, err));
     if (threads > lanes || rest > 0)
         omp_set_max_active_levels(2); /* threads inside of lanes */

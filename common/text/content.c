@@ -57,6 +57,11 @@ static const struct row {
      "iconv -f UTF-16BE -t UTF-8 '%s' >new makes UTF-8 of it"},
     {"MMIDIDX\0", 8, 0, "the index of a data set",
      "it is made of tokens already: training reads it as it is"},
+    /* PREFIX_document.json: data/provenance.h */
+    {"{\n\t\"tool\":\t\"gpt-preprocess ", 27, 0,
+     "what an earlier run of gpt-preprocess wrote beside its data set",
+     "a pattern or a folder names '%s', too: leave it out of the input, or "
+     "keep data sets in another folder"},
 };
 
 /* Magics are compared in the order of the table, and none is the beginning of

@@ -84,6 +84,21 @@ static const char *type_of_model(const char *model)
     return gpt_path_ends_in(model, ".model") ? "SentencePieceTokenizer" : NULL;
 }
 
+/* True, with a hint, for a directory that has GPT-2's two files in place of the
+ * one that --tokenizer-model names. */
+static bool hint_at_pair(const char *dir, struct gpt_err *err)
+{
+    const struct file_names *pair = names_of("GPT2BPETokenizer");
+
+    if (!dir || !gpt_path_holds(dir, pair->vocab) ||
+        !gpt_path_holds(dir, pair->merges))
+        return false;
+    gpt_hint(err, "'%.150s' has %s and %s: --vocab-file and --merge-file name "
+             "these, in place of --tokenizer-model",
+             dir, pair->vocab, pair->merges);
+    return true;
+}
+
 /* An option that the family does not read would be typed in vain, and the user
  * would believe that it had been obeyed. */
 static int check_effect(const struct gpt_tokenizer_options *o,
@@ -112,6 +127,8 @@ static int check_effect(const struct gpt_tokenizer_options *o,
 
         gpt_fail(err, GPT_EUSAGE, "--%s has no effect on %s", rows[i].option,
                  o->type);
+        if (names->vocab && !o->vocab_file && hint_at_pair(o->model, err))
+            return GPT_EUSAGE;
         return o->model && !names->model && fits
                    ? gpt_hint(err, "'%.200s' is of --tokenizer-type %s",
                               o->model, fits)
@@ -150,7 +167,9 @@ int gpt_tokenizer_settle(struct gpt_tokenizer_options *o, bool typed,
                  "'%.200s' does not tell by its name which family of "
                  "tokenizers it is of",
                  o->model);
-        return gpt_hint(err, "name the family with --tokenizer-type");
+        return hint_at_pair(o->model, err)
+                   ? GPT_EUSAGE
+                   : gpt_hint(err, "name the family with --tokenizer-type");
     }
     GPT_TRY(check_size(o, err));
     return check_effect(o, err);
@@ -190,6 +209,9 @@ int gpt_tokenizer_open_given(struct gpt_tokenizer **tok,
 
     if (status == GPT_EUSAGE)
         hint_options(o, err);
+    if (status == GPT_EIO && o->model &&
+        !gpt_path_holds(o->model, names_of(o->type)->model))
+        hint_at_pair(o->model, err);
     if (status == GPT_EDATA && o->vocab_file && o->merge_file &&
         !type_of_json(o->vocab_file) && type_of_json(o->merge_file))
         gpt_hint(err, "--vocab-file names vocab.json and --merge-file "

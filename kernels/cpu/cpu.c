@@ -3,6 +3,7 @@
 #include "cpu/cpu.h"
 #include "cpu/pair/pair.h"
 
+#include "base/cpu.h"
 #include "queue_fail.h"
 
 #include <omp.h>
@@ -352,7 +353,7 @@ static struct gpt_backend cpu = {
 int gpt_backend_cpu(struct gpt_backend **be, struct gpt_err *err)
 {
     /* Choosing again is harmless: the environment does not change. */
-    GPT_TRY(cpu_choose(getenv("GPT_CPU_ISA"), getenv("GPT_CPU_MATMUL"), err));
+    GPT_TRY(cpu_choose(gpt_cpu_named(), getenv("GPT_CPU_MATMUL"), err));
     *be = &cpu;
     return GPT_OK;
 }

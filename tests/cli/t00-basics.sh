@@ -90,6 +90,8 @@ for source in "$top"/cmd/*/main.c; do
     expect 2 "$p refuses a wrong GPT_CPU_ISA" \
         env GPT_CPU_ISA=avx9 "$p" --print-config
     err_has "GPT_CPU_ISA: 'avx9' is not base, avx2,"
+    expect 0 "$p takes an empty one as none" \
+        env GPT_CPU_ISA= "$p" --print-config
     expect 0 "$p --version obeys GPT_CPU_ISA" \
         env GPT_CPU_ISA=base "$p" --version
     check "$p --version says the set in use" grep -qx 'processor: base' out

@@ -132,6 +132,13 @@ if gpt-preprocess --version | grep -q zlib; then
     check 'are those of the text' grep -q '^a.jsonl.gz:3	' out
 fi
 
+# ---- a JSON that is taken for an input ----
+expect 3 'a pattern that names a JSON of an earlier run' gpt-preprocess \
+    --input "$set.js*" --output-prefix all $bytes --on-error skip
+err_has "$set.json: not text: it is what an earlier run of gpt-preprocess wrote"
+err_has 'leave it out of the input'
+check 'nothing is written' [ "$(echo all*)" = 'all*' ]
+
 # ---- files that are missing or damaged ----
 
 expect 0 'neither' gpt-preprocess --input a.jsonl --output-prefix no $bytes \

@@ -161,6 +161,18 @@ vain tokenizer-hf-no-include-special-tokens pre $(given v) \
     --tokenizer-hf-no-include-special-tokens
 expect 2 'a name that tells no family' pre --tokenizer-model gpt2
 err_has 'name the family with --tokenizer-type'
+mkdir pair
+cp v-vocab.json pair/vocab.json
+cp v-merges.txt pair/merges.txt
+says_pair() { err_has "'pair' has vocab.json and merges.txt: --vocab-file"; }
+expect 2 "a directory of GPT-2's two files" pre --tokenizer-model pair
+says_pair
+expect 4 'as one of tokenizer.json' pre --tokenizer-model pair \
+    --tokenizer-type HuggingFaceTokenizer
+says_pair
+expect 2 'and of their family' pre --tokenizer-model pair \
+    --tokenizer-type GPT2BPETokenizer
+says_pair
 
 # ---- ends of a text ----
 # the ids of the corpus's document: "quick" is 260 and 258, " brown" the rest

@@ -48,7 +48,6 @@ sed -i 's/"restarts":0/"restarts":1/' first.jsonl
 expect 0 'and one of which that is not known' gpt-report first.jsonl --json
 out_has '"seconds":0.6,'
 
-
 # ---- what other programs write ----
 cat >deepspeed.log <<'END'
 {'zero_stage': 1}

@@ -12,6 +12,7 @@
 #include <sys/mount.h>
 #include <sys/resource.h>
 #include <sys/stat.h>
+#include <sys/vfs.h>
 #include <sys/wait.h>
 #include <unistd.h>
 
@@ -184,6 +185,46 @@ static bool write_pieces(struct gpt_out *out, const char *data, size_t at,
             return false;
     }
     return true;
+}
+
+/* True when a descriptor of this process passes the cache by. */
+static bool some_direct(void)
+{
+    for (int fd = 3; fd < 64; fd++) {
+        const int flags = fcntl(fd, F_GETFL);
+
+        if (flags >= 0 && flags & O_DIRECT)
+            return true;
+    }
+    return false;
+}
+
+/* Where the file system is one of those that are asked for it, and lets it,
+ * whole blocks go past the cache, and what is left at the end does not. */
+static void test_direct_is_used(void)
+{
+    enum { EXT4 = 0xEF53, XFS = 0x58465342, MANY = 5000000 };
+    char *data = gpt_alloc(MANY, 1);
+    struct gpt_out *out;
+    struct statfs fs;
+    const int fd = open("probe", O_RDWR | O_CREAT | O_DIRECT, 0666);
+
+    close(fd);
+    unlink("probe");
+    if (fd < 0 || statfs(".", &fs) != 0 ||
+        (fs.f_type != EXT4 && fs.f_type != XFS)) {
+        skip("no direct writes here");
+    } else if (gpt_out_open(&out, "direct", GPT_OUT_DIRECT, 0, &err) !=
+               GPT_OK) {
+        ok(false, "%s", err.text);
+    } else {
+        is_int(gpt_out_write(out, data, MANY, &err), GPT_OK, "much");
+        ok(some_direct(), "goes past the cache");
+        is_int(gpt_out_begin_sync(out, &err), GPT_OK, "the rest");
+        ok(!some_direct(), "does not");
+        gpt_out_abort(out);
+    }
+    gpt_free(data);
 }
 
 /* Whether or not the file system here lets it: tmpfs, for one, may not. */
@@ -726,6 +767,7 @@ int main(void)
     test_modes();
     test_buffering();
     test_direct();
+    test_direct_is_used();
     test_streams();
     test_input();
     test_look();

@@ -144,9 +144,8 @@ static int encode_apart(struct gpt_bpe_encoder *e, const char *part,
     return GPT_OK;
 }
 
-/* Encodes a short part, which its line may know. Seams in
- * ASCII are rare, and to search for them takes longer than to merge what they
- * would part. */
+/* Encodes a short part, which its line may know. Seams in ASCII are rare, and
+ * to search for them takes longer than to merge what they would part. */
 static int encode_short(struct gpt_bpe_encoder *e, const char *part,
                         size_t len, const struct probe *probe,
                         struct gpt_ids *ids, struct gpt_err *err)
@@ -453,8 +452,7 @@ static size_t cut_pieces(const struct gpt_bpe_encoder *e, const char *text,
  * are in the order of the text. Groups that have to be merged interrupt the
  * run. */
 static int encode_wide(struct gpt_bpe_encoder *e, struct gpt_parts *b,
-                       size_t *at,
-                       struct gpt_ids *ids, struct gpt_err *err)
+                       size_t *at, struct gpt_ids *ids, struct gpt_err *err)
 {
     struct gpt_wide_run run = {0, *at};
 

@@ -5,9 +5,9 @@
 #ifndef GPT_TOKENIZER_BPE_ENCODER_H
 #define GPT_TOKENIZER_BPE_ENCODER_H
 
-#include "tokenizer/bpe/parts.h"
 #include "tokenizer/bpe/bpe.h"
 #include "tokenizer/bpe/late.h"
+#include "tokenizer/bpe/parts.h"
 #include "tokenizer/bpe/wide.h"
 #include "tokenizer/pretok.h"
 
