@@ -20,7 +20,7 @@
 
 enum {
     BUFFER = 256 * 1024,
-    DIRECT = 64 * 1024, /* bytes that are not copied into the buffer first */
+    UNBUFFERED = 64 * 1024, /* bytes that are not copied into the buffer first */
 };
 #define WRITEBACK_EVERY (INT64_C(8) << 20)
 
@@ -320,9 +320,9 @@ int gpt_out_write(struct gpt_out *out, const void *p, size_t n,
         GPT_TRY(gpt_new(&out->buffer, BUFFER, 1, "a write buffer", err));
     /* Large writes pass the buffer by; what waits in it goes first, to keep the
      * order. */
-    if (n > BUFFER - out->fill || n >= DIRECT)
+    if (n > BUFFER - out->fill || n >= UNBUFFERED)
         GPT_TRY(gpt_out_flush(out, err));
-    if (n >= DIRECT)
+    if (n >= UNBUFFERED)
         return put(out, p, n, err);
     if (n > 0)
         memcpy(out->buffer + out->fill, p, n);
@@ -402,7 +402,7 @@ int gpt_out_pwrite(struct gpt_out *out, const void *p, size_t n,
     if (gpt_raw_write(out->fd, p, n, offset) != 0)
         return gpt_out_cannot_write(out, n, offset, err);
     /* The disk begins early here, too. Small writes are left to the fsync. */
-    if (n >= DIRECT && !(out->flags & GPT_OUT_NOSYNC))
+    if (n >= UNBUFFERED && !(out->flags & GPT_OUT_NOSYNC))
         sync_file_range(out->fd, offset, (off_t)n, SYNC_FILE_RANGE_WRITE);
     long long end = offset + (long long)n, old = atomic_load(&out->end);
     /* The largest end that any thread has reached. A failed exchange has loaded
