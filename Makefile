@@ -72,8 +72,9 @@ lib_obj := $(lib_src:%.c=$(BUILD)/%.o) $(CXX_SRC:%.cc=$(BUILD)/%.o)
 # needs it.
 isas = base $(ISAS)
 bytes = $(if $(filter avx512,$(ISAS)),$(filter avx512vnni,$(FEW)))
-pairs = $(if $(bytes),$(filter avx512bf16 $(FEW),$(PAIRS)))
-few = $(if $(bytes),$(filter avx512vnni $(PAIRS),$(FEW)) \
+pairs = $(if $(bytes),$(if $(filter avx512bf16,$(PAIRS)), \
+            $(filter avx512bf16 $(FEW),$(PAIRS))))
+few = $(if $(bytes),$(filter avx512vnni $(pairs),$(FEW)) \
                   $(filter avx512bf16,$(pairs)))
 isa_obj := $(foreach i,$(isas),$(isa_src:%.c=$(BUILD)/%.$(i).o)) \
            $(pairs:%=$(BUILD)/kernels/cpu/pair/%.o) \

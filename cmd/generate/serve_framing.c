@@ -1,6 +1,7 @@
 /* The library takes the first of several lengths, prefers chunks to a length,
- * and waits for the end of the connection after a coding that it does not know.
- * See serve_framing.h. */
+ * waits for the end of the connection after a coding that it does not know, and
+ * has a name with what stands between it and its colon, or with the value of a
+ * folded line. See serve_framing.h. */
 #include "cmd/generate/serve_framing.h"
 
 #ifdef GPT_HAVE_MICROHTTPD
@@ -8,13 +9,25 @@
 #include <microhttpd.h>
 #include <stdbool.h>
 #include <stdlib.h>
+#include <string.h>
 #include <strings.h>
 
 struct headers {
     int lengths, codings;
-    bool unknown;     /* one of the codings is not that of chunks */
+    bool longer;     /* a name goes on behind one of the two */
+    bool unknown;    /* one of the codings is not that of chunks */
     uint64_t length; /* the library has looked at the number */
 };
+
+static bool is_header(struct headers *h, const char *name, const char *wanted)
+{
+    const size_t n = strlen(wanted);
+
+    if (strncasecmp(name, wanted, n) != 0)
+        return false;
+    h->longer |= name[n] != '\0';
+    return true;
+}
 
 static enum MHD_Result note_header(void *user, enum MHD_ValueKind kind,
                                    const char *name, const char *value)
@@ -22,10 +35,10 @@ static enum MHD_Result note_header(void *user, enum MHD_ValueKind kind,
     struct headers *h = user;
 
     (void)kind;
-    if (strcasecmp(name, MHD_HTTP_HEADER_CONTENT_LENGTH) == 0) {
+    if (is_header(h, name, MHD_HTTP_HEADER_CONTENT_LENGTH)) {
         h->lengths++;
         h->length = value ? strtoull(value, NULL, 10) : 0;
-    } else if (strcasecmp(name, MHD_HTTP_HEADER_TRANSFER_ENCODING) == 0) {
+    } else if (is_header(h, name, MHD_HTTP_HEADER_TRANSFER_ENCODING)) {
         h->codings++;
         h->unknown |= !value || strcasecmp(value, "chunked") != 0;
     }
@@ -38,7 +51,10 @@ struct gpt_framing gpt_framing_of(struct MHD_Connection *c)
     struct headers h = {0};
 
     MHD_get_connection_values(c, MHD_HEADER_KIND, note_header, &h);
-    if (h.lengths > 0 && h.codings > 0)
+    if (h.longer)
+        f.fault = "Content-Length and Transfer-Encoding take no space before "
+                  "the colon, and are not folded";
+    else if (h.lengths > 0 && h.codings > 0)
         f.fault = "the request has both Content-Length and Transfer-Encoding";
     else if (h.lengths > 1)
         f.fault = "the request has several headers Content-Length";

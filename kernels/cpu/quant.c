@@ -91,7 +91,7 @@ static const struct cpu_few_road *few_road(const struct cpu_product *p,
                                            const struct gpt_quant *w)
 {
     /* sums of a row of bytes have 32 bits */
-    if (!cpu_few || p->k == 0 || p->m == 0 ||
+    if (!cpu_few || p->m == 0 ||
         (w->type == GPT_I8 && !w->group && p->k > FEW_MOST_BYTES))
         return NULL;
     return cpu_few->road[cpu_form_of(w)];
@@ -334,7 +334,8 @@ static void multiply_many_rows(struct gpt_queue *q, const struct cpu_product *p,
 void cpu_multiply_quant(struct gpt_queue *q, const struct cpu_product *whole,
                         const struct gpt_quant *w)
 {
-    const bool few = cpu_has_few_rows(whole);
+    /* an empty sum has no scale */
+    const bool few = whole->k > 0 && cpu_has_few_rows(whole);
     struct cpu_product p = *whole;
     struct gpt_quant weights = *w;
 

@@ -134,7 +134,7 @@ static void pack_whole_a(struct cpu_product *p, float *to, float *work,
         const int64_t kc = gpt_min_i64(p->k - k0, KC);
 
         pack_a(p, to + k0 * p->m_pad + m0 * kc, m0, mc, k0, kc,
-               work ? work + omp_get_thread_num() * each : NULL);
+               work + omp_get_thread_num() * each);
     }
 }
 

@@ -142,6 +142,13 @@ if perl -MIO::Socket::INET -MTime::HiRes -e 1 2>/dev/null; then
     framing 'a coding that is not known' "$alone" 'Transfer-Encoding: xchunked'
     framing 'one below chunks' "$alone" 'Transfer-Encoding: gzip, chunked'
     framing 'chunks twice' "$alone" "$chunks" "$chunks"
+    # newer versions of the library say so themselves
+    for name in 'Transfer-Encoding ' 'transfer-encoding	' 'Content-Length '; do
+        framing "'$name' before the colon" 'HTTP/1.1 400' \
+            'Content-Length: 5' "$name: chunked"
+    done
+    framing 'a folded coding' 'HTTP/1.1 400' 'Content-Length: 5' \
+        'Transfer-Encoding:' ' chunked'
     for part in head body; do
         perl -e "$slow" "$number" $part >slow.time &
         client=$!

@@ -48,9 +48,9 @@ expect 0 'a build with all machine code' compiles ISAS=avx2
 out_has GPT_HAVE_ISA_avx2
 expect 0 'and one without' compiles ISAS=
 check 'names none' sh -c '! grep -q GPT_HAVE_ISA out'
-for left in FEW= PAIRS=; do
+for left in FEW= PAIRS= PAIRS=amx FEW=amx; do
     expect 0 "$left leaves out what needs it" compiles "$left"
-    check 'AMX, which is in both' sh -c '! grep -q GPT_HAVE_ISA_amx out'
+    check 'AMX, which needs both, and AVX512-BF16' sh -c '! grep -q GPT_HAVE_ISA_amx out'
 done
 if command -v clang >clang.where; then
     for set in base 'avx2 -mavx2 -mfma -mf16c' \

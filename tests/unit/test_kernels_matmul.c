@@ -117,6 +117,59 @@ static void check(int64_t m, int64_t n, int64_t k, bool ta, bool tb, float beta,
     free(s.c0), free(want);
 }
 
+/* Whether rows and columns of a product whose sums are those of many rows have
+ * the bits that they have by themselves. */
+static bool parts_alike(const struct gpt_matmul *whole)
+{
+    const int64_t i0 = rnd_int(0, whole->m - 1), m = rnd_int(1, whole->m - i0);
+    const int64_t j0 = rnd_int(0, whole->n - 1), n = rnd_int(1, whole->n - j0);
+    float *c = poisoned(m * n);
+    struct gpt_matmul op = *whole;
+    bool alike = true;
+
+    op.m = m;
+    op.n = n;
+    op.a = (const float *)op.a + (op.ta ? i0 : i0 * op.lda);
+    op.b = (const float *)op.b + (op.tb ? j0 * op.ldb : j0);
+    op.c = c;
+    op.ldc = n;
+    be->matmul(q, &op);
+    for (int64_t i = 0; i < m; i++)
+        alike &= memcmp(c + i * n,
+                        (float *)whole->c + (i0 + i) * whole->ldc + j0,
+                        (size_t)n * sizeof(*c)) == 0;
+    free(c);
+    return alike;
+}
+
+/* Shapes drawn at random, up to those that are cut by rows and by columns. */
+static void random_shapes(void)
+{
+    for (int i = 0; i < 12; i++) {
+        const int64_t m = rnd_int(1, i % 3 ? 90 : 700);
+        const int64_t n = rnd_int(1, i % 2 ? 90 : 900), k = rnd_int(0, 300);
+        const bool ta = i & 1, tb = i & 2;
+        float *a = rnd_floats(m * k, 1), *b = rnd_floats(n * k, 1);
+        float *c = poisoned(m * n);
+        const struct gpt_matmul op = {
+            .m = m, .n = n, .k = k, .a = a, .b = b, .c = c, .ta = ta, .tb = tb,
+            .lda = ta ? m : k, .ldb = tb ? k : n, .ldc = n, .act = GPT_F32,
+            .c_type = GPT_F32, .sums = GPT_SUMS_MANY};
+        struct setup s = {.op = op, .c0 = poisoned(m * n), .ldc = n};
+        const bool same = same_bytes(run, &s, c, m * n);
+        int64_t wrong = 0;
+
+        for (int64_t e = 0; e < m * n; e++)
+            wrong += !(fabs((double)c[e] - ref_element(&s, e / n, e % n)) <
+                       4e-6 * (1 + sqrt((double)k)));
+        is_int(wrong, 0, "%s: %lldx%lldx%lld %c%c, many rows", setting,
+               (long long)m, (long long)n, (long long)k, "NT"[ta], "NT"[tb]);
+        ok(same, "equal for 1, 2, 3 threads");
+        ok(parts_alike(&op), "and where others are beside it");
+        free(a), free(b), free(c), free(s.c0);
+    }
+}
+
 static void body(void)
 {
     static const int64_t shapes[][3] = {
@@ -146,6 +199,7 @@ static void body(void)
     /* several blocks side by side, sums in two parts */
     check(150, 790, 260, false, true, 0, GPT_EPI_BIAS, 0);
     check(150, 790, 260, true, false, 1, GPT_EPI_NONE, 0);
+    random_shapes();
 }
 
 /* oneDNN's matmul primitive, which multiplies bf16 on processors that can, here

@@ -220,9 +220,11 @@ static void fill(struct product *p)
     }
     for (int64_t i = 0; i < n * scales_a_row(p); i++)
         p->scales[i] = gpt_f32_to_bf16((float)(1.5 + rnd()) / 127);
-    p->a[(p->op.m - 1) * p->op.lda + large] = 0x1p13F;
-    p->wide[large] = 0;
-    p->bytes[large] = 0;
+    if (p->op.m > 0 && n > 0 && k > 0) {
+        p->a[(p->op.m - 1) * p->op.lda + large] = 0x1p13F;
+        p->wide[large] = 0;
+        p->bytes[large] = 0;
+    }
     if (largest)
         fill_with_largest(p);
     for (int64_t i = 0; i < n * k; i++)
@@ -316,12 +318,76 @@ static void largest_sums(void)
     largest = false;
 }
 
+/* Shapes drawn at random, empty ones among them. */
+static void random_shapes(void)
+{
+    for (int i = 0; i < 60; i++) {
+        static const enum gpt_sums sums[] = {GPT_SUMS_SHAPE, GPT_SUMS_FEW,
+                                             GPT_SUMS_SHAPE};
+        const size_t f = (size_t)i % GPT_COUNT(forms);
+        const int64_t m = rnd_int(0, i % 4 ? 20 : 70), n = rnd_int(0, 90);
+        const int64_t k = i % 10 ? rnd_int(0, i % 5 ? 150 : 1100) : 0;
+
+        check(forms[f].type, forms[f].group, m, n, k, i % 2, i / 2 % 2,
+              sums[i / 4 % 3]);
+    }
+}
+
+/* A row of inputs with what is no finite number has no finite result, and
+ * leaves those of other rows as they are. */
+static void wrong_row(enum gpt_dtype type, int64_t group, bool rounded,
+                      float wrong, enum gpt_sums sums)
+{
+    enum { M = 5, N = 37, K = 100 };
+    const int64_t row = rnd_int(0, M - 1), at = rnd_int(0, K - 1);
+    uint16_t values[N * K], scales[N * K];
+    int8_t bytes[N * K];
+    const struct gpt_quant quant = {
+        .type = type, .group = group, .scales = scales, .round_inputs = rounded,
+        .values = type == GPT_BF16 ? (void *)values : (void *)bytes};
+    float *a = rnd_floats(M * K, 1), c[M * N], right[M * N];
+    struct gpt_matmul op = {.m = M, .n = N, .k = K, .a = a, .tb = true,
+                            .quant = &quant, .act = GPT_F32, .c = right,
+                            .c_type = GPT_F32, .sums = sums};
+    int64_t finite = 0;
+
+    for (int64_t i = 0; i < N * K; i++) {
+        values[i] = scales[i] = gpt_f32_to_bf16((float)(1.5 + rnd()));
+        bytes[i] = (int8_t)rnd_int(-127, 127);
+    }
+    be->matmul(q, &op);
+    a[row * K + at] = wrong;
+    op.c = c;
+    be->matmul(q, &op);
+    for (int64_t j = 0; j < N; j++) {
+        finite += isfinite(c[row * N + j]) != 0;
+        c[row * N + j] = right[row * N + j];
+    }
+    is_int(finite, 0, "%s: %s-%lld%s of %g is no number", setting,
+           gpt_dtype_name(type), (long long)group, rounded ? " rounded" : "",
+           (double)wrong);
+    ok(memcmp(c, right, sizeof(c)) == 0, "and other rows are the same");
+    free(a);
+}
+
+static void wrong_rows(void)
+{
+    static const float wrong[] = {NAN, INFINITY, -INFINITY};
+
+    for (int i = 0; i < 36; i++)
+        wrong_row(forms[i % 3].type, forms[i % 3].group, i / 3 % 2,
+                  wrong[i / 6 % 3],
+                  i / 18 ? GPT_SUMS_MANY : GPT_SUMS_FEW);
+}
+
 static void body(void)
 {
     static const int64_t rows[] = {1, 2, 3, 4, 5, 8, 11, 16, 17, MOST_ROWS};
 
     long_rows();
     largest_sums();
+    random_shapes();
+    wrong_rows();
     /* more columns than are made floats at once */
     for (size_t f = 0; f < GPT_COUNT(forms); f++)
         check(forms[f].type, forms[f].group, 17, 1600, 33, true, 1,
