@@ -120,6 +120,7 @@ static const struct set *find_set(const char *isa)
 int cpu_choose(const char *isa, const char *matmul, struct gpt_err *err)
 {
     GPT_TRY(gpt_cpu_check(isa, err));
+    matmul = matmul && *matmul ? matmul : NULL;
     const struct set *found = find_set(isa);
     if (!found)
         return gpt_fail(err, GPT_EDEVICE,

@@ -130,6 +130,8 @@ static void check_choice(void)
            err.text);
     is_int(cpu_choose("base", "portable", &err), GPT_OK, "base is everywhere");
     is_str(cpu_isa->name, "base", "and is taken");
+    is_int(cpu_choose(NULL, "", &err), GPT_OK, "an empty name is none: %s",
+           err.text);
     is_int(cpu_choose(NULL, NULL, &err), GPT_OK, "the best there is");
     char text[200];
     be->describe(be, text, sizeof(text));
