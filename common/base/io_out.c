@@ -20,7 +20,7 @@
 
 enum {
     BUFFER = 256 * 1024,
-    UNBUFFERED = 64 * 1024, /* bytes that are not copied into the buffer first */
+    UNBUFFERED = 64 * 1024, /* bytes that are not copied into the buffer */
 };
 #define WRITEBACK_EVERY (INT64_C(8) << 20)
 
