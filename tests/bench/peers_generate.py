@@ -247,7 +247,7 @@ def streaming(args):
 def show(what, name, figures, base=None):
     middle = statistics.median(figures)
     ratio = base / middle if base else None
-    print(f"{what:32}{name:20}{middle:10.4g} tokens/s  ({min(figures):.4g}-"
+    print(f"{what:40}{name:20}{middle:10.4g} tokens/s  ({min(figures):.4g}-"
           f"{max(figures):.4g}){f'{ratio:8.2f}' if ratio else ''}",
           flush=True)
     peers_table.add(what, name, figures, "tokens/s", ratio)

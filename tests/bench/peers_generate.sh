@@ -8,14 +8,8 @@
 # are made there once, too: 13 GB, so that without that folder nothing is done.
 cd "$(dirname "$0")/../.." || exit 1
 build=${BUILD:-build}
-peers=${GPT_PEERS_DIR:-$build/peers}
 . tests/lib/oracles.sh
-need_gpt2
-need_python 'torch, transformers' 'torch and transformers'
-[ -d "$peers" ] || {
-    echo "1..0 # SKIP no $peers (make bench-peers)"
-    exit 0
-}
+need_peers
 PYTHONPATH=$peers${PYTHONPATH:+:$PYTHONPATH}
 export PYTHONPATH
 if [ -n "${GPT_PEERS_INSTALL:-}" ] && ! find_python llama_cpp; then

@@ -5,13 +5,7 @@
 # without that folder nothing is done.
 cd "$(dirname "$0")/../.." || exit 1
 build=${BUILD:-build}
-peers=${GPT_PEERS_DIR:-$build/peers}
 . tests/lib/oracles.sh
-need_gpt2
-need_python 'torch, transformers' 'torch and transformers'
-[ -d "$peers" ] || {
-    echo "1..0 # SKIP no $peers (make bench-peers)"
-    exit 0
-}
+need_peers
 exec "$python" tests/bench/peers_score.py --build "$build" --vocab "$gpt2" \
     --models "$peers/models" "$@"

@@ -32,6 +32,17 @@ need_python() { # "MODULE, MODULE..." "words for them"
     exit 0
 }
 
+# What peers_*.sh that hold models against other programs begin with: sets $gpt2,
+# $python with PyTorch and transformers, and $peers, the folder with the models.
+need_peers() {
+    need_gpt2
+    need_python 'torch, transformers' 'torch and transformers'
+    peers=${GPT_PEERS_DIR:-$build/peers}
+    [ -d "$peers" ] && return
+    echo "1..0 # SKIP no $peers (make bench-peers)"
+    exit 0
+}
+
 # Runs a program that prints TAP; when it fails, shows its messages, too.
 run_tap() { # command...
     oracle_log=$(mktemp) || exit 1
