@@ -76,6 +76,7 @@ void gpt_in_pass(const struct gpt_in *in, int64_t offset, int64_t n);
  * nothing. Several threads may call it at once. gpt_in_sum_all() is for one
  * thread, after them: it sums the rest with threads of its own. */
 int gpt_in_keep_sums(struct gpt_in *in, struct gpt_err *err) GPT_MUST_USE;
+bool gpt_in_keeps_sums(const struct gpt_in *in);
 int gpt_in_sum(struct gpt_in *in, int64_t offset, int64_t n,
                struct gpt_err *err) GPT_MUST_USE;
 int gpt_in_sum_all(struct gpt_in *in, uint32_t *crc,

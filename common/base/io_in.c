@@ -166,6 +166,11 @@ int gpt_in_keep_sums(struct gpt_in *in, struct gpt_err *err)
     return in->sums ? GPT_OK : gpt_sums_open(&in->sums, in->size, err);
 }
 
+bool gpt_in_keeps_sums(const struct gpt_in *in)
+{
+    return in->sums != NULL;
+}
+
 struct gpt_block_sums *gpt_in_sums(const struct gpt_in *in)
 {
     return in->sums;

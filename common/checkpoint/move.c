@@ -380,7 +380,10 @@ int gpt_tiling_sum(const struct gpt_tiling *g, int64_t i, struct gpt_err *err)
     tile_of(g, i, &tile);
     b = box_for(&tile);
     for (size_t k = 0; k < g->t->n; k++) {
-        if (intersect(&b, &tile, &g->t->pieces[k]) == 0 || !b.in || b.packed)
+        const struct gpt_file_box *p = &g->t->pieces[k];
+
+        if (!p->in || !gpt_in_keeps_sums(p->in) || p->packed ||
+            intersect(&b, &tile, p) == 0)
             continue;
         GPT_TRY(gpt_in_sum(b.in, b.offset,
                            gpt_span_of(b.shape, b.from, N, b.src_size), err));

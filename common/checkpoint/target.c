@@ -9,6 +9,8 @@
 #include "checkpoint/pour.h"
 #include "checkpoint/resume.h"
 
+#include <unistd.h>
+
 /* An iteration that joins others becomes the one that is resumed, which ends
  * the run that is there. One whose list is left is this conversion's own: it
  * died after the iteration had got its name. */
@@ -126,13 +128,14 @@ static int check_room(const struct gpt_target *t, int64_t held,
 }
 
 /* The list of what is whole lies beside the output, whose directory may be that
- * of a root that is not there yet. */
+ * of a root that is not there yet: *made then. */
 static int open_resume(struct gpt_resume **r, const struct gpt_target *t,
-                       struct gpt_err *err)
+                       bool *made, struct gpt_err *err)
 {
     const char **names;
 
-    if (t->format->shares_dir && !gpt_path_is_dir(t->o.save)) {
+    *made = t->format->shares_dir && !gpt_path_is_dir(t->o.save);
+    if (*made) {
         /* nothing of an earlier run is there: nothing is made for nothing */
         GPT_TRY(check_room(t, 0, err));
         GPT_TRY(gpt_path_mkdirs(t->o.save, err));
@@ -194,9 +197,9 @@ int gpt_target_write(struct gpt_target *t, gpt_bytes_done *done, void *context,
         .source = t->source,
     };
     char taken[32];
-    bool kept;
+    bool kept, made;
 
-    GPT_TRY(open_resume(&pour.resume, t, err));
+    GPT_TRY(open_resume(&pour.resume, t, &made, err));
     /* The run that made it died between its name and the end: nothing has
      * reported it, and its tracker may not name it. The same command makes it
      * again. */
@@ -210,6 +213,8 @@ int gpt_target_write(struct gpt_target *t, gpt_bytes_done *done, void *context,
     if (pour.spoilt)
         gpt_resume_forget(pour.resume);
     gpt_resume_close(pour.resume, status == GPT_OK, &kept);
+    if (status != GPT_OK && made && !kept)
+        rmdir(t->o.save);
     if (status == GPT_OK && pour.taken > 0)
         gpt_info("%s: %s of it were whole after an interruption, and were "
                  "kept",

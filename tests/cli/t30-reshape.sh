@@ -216,7 +216,7 @@ for to in native megatron hf gguf; do
     [ $to = gguf ] && out=spoilt.gguf
     expect 3 "a changed weight, to $to" into bad $out --to $to
     err_has "$f: altered"
-    check 'leaves nothing' [ -z "$(find . -path '*spoilt*' -type f)" ]
+    check 'leaves nothing' [ -z "$(find . -maxdepth 1 -name '*spoilt*')" ]
 done
 expect 2 'what cannot be is refused before a file is read' into bad x $tp 3
 err_has 'does not divide by the tensor model parallel size'
