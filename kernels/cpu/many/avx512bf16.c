@@ -62,11 +62,7 @@ sum_rows(struct cpu_many_block *b, const char *a, const char *w, float *to,
             }
         }
     }
-#pragma GCC unroll 8
-    for (int i = 0; i < ROWS; i++) {
-        _mm512_store_ps(to + i * MANY_SIDE, sum[i][0]);
-        _mm512_store_ps(to + i * MANY_SIDE + 16, sum[i][1]);
-    }
+    store_floats(to, sum, ROWS);
 }
 
 /* Sums of a group of chunks are added to those of groups before, in ascending

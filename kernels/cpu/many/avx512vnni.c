@@ -317,11 +317,7 @@ sum_grouped(struct cpu_many_block *b, const char *a, const float *units,
             add_group(sums, a, units, w, g);
         a += MANY_TILES;
     }
-#pragma GCC unroll 4
-    for (int i = 0; i < ROWS; i++) {
-        _mm512_store_ps(to + i * MANY_SIDE, sums[i][0]);
-        _mm512_store_ps(to + i * MANY_SIDE + 16, sums[i][1]);
-    }
+    store_floats(to, sums, ROWS);
 }
 
 /* Like multiply_parts(), but a block's sums are floats when they are made: each

@@ -109,6 +109,18 @@ static inline void pack_weights(const struct cpu_many_block *b)
 
 /* ---- results ---- */
 
+/* Sums of `rows` rows of inputs with the 32 columns of a panel, as they lie in
+ * registers. */
+static inline __attribute__((always_inline)) void
+store_floats(float *to, __m512 (*sums)[2], const int rows)
+{
+#pragma GCC unroll 8
+    for (int i = 0; i < rows; i++) {
+        _mm512_store_ps(to + i * MANY_SIDE, sums[i][0]);
+        _mm512_store_ps(to + i * MANY_SIDE + 16, sums[i][1]);
+    }
+}
+
 /* Where 32 x 32 sums go. */
 struct place {
     const struct cpu_many_block *b;
