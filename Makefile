@@ -85,6 +85,12 @@ cmd_lib := $(BUILD)/libcmd.a
 libs := $(cmd_lib) $(lib)
 bins := $(programs:%=$(BUILD)/%)
 unit_bins := $(unit_src:tests/unit/%.c=$(BUILD)/tests/unit/%.t)
+# Programs and the tests of products once more, with tile registers that are
+# emulated where the processor has none: tests/cli/t59-instruction-sets.sh.
+tiled_tests = decode kernels_attn kernels_bf16 kernels_isa kernels_matmul \
+              kernels_pairs kernels_quant model
+tiled_bins := $(tiled_tests:%=$(BUILD)/tiles/tests/unit/test_%.t) \
+              $(programs:%=$(BUILD)/tiles/%)
 bench_bins := $(bench_src:tests/bench/%.c=$(BUILD)/tests/bench/%)
 gpu_bench_src := $(wildcard tests/gpu/*.c)
 gpu_bench_bins := $(gpu_bench_src:tests/gpu/%.c=$(BUILD)/tests/gpu/%)
@@ -171,6 +177,7 @@ $(BUILD)/%.o: %.cc
 # Loops that are for the compiler to vectorise.
 $(BUILD)/common/base/convert.o $(BUILD)/common/checkpoint/move_box.o: \
     ALL_CFLAGS += -O3
+$(BUILD)/tests/lib/tiles.o: ALL_CFLAGS += -O3 $(isa_flags_avx512)
 
 # The assembler takes these files in, of which the compiler does not know.
 $(BUILD)/cmd/report/page.o: $(wildcard share/report/*)
@@ -188,6 +195,15 @@ $(bins): $(BUILD)/gpt-%: $(BUILD)/cmd/%/main.o $(libs)
 	$(CC) $(ALL_LDFLAGS) -o $@ $^ $(ALL_LIBS)
 
 $(unit_bins): $(BUILD)/tests/unit/%.t: $(BUILD)/tests/unit/%.o $(libs)
+	$(CC) $(ALL_LDFLAGS) -o $@ $^ $(ALL_LIBS)
+
+$(BUILD)/tiles/tests/unit/%.t: $(BUILD)/tests/unit/%.o \
+    $(BUILD)/tests/lib/tiles.o $(libs)
+	@mkdir -p $(@D)
+	$(CC) $(ALL_LDFLAGS) -o $@ $^ $(ALL_LIBS)
+
+$(BUILD)/tiles/gpt-%: $(BUILD)/cmd/%/main.o $(BUILD)/tests/lib/tiles.o $(libs)
+	@mkdir -p $(@D)
 	$(CC) $(ALL_LDFLAGS) -o $@ $^ $(ALL_LIBS)
 
 $(bench_bins): $(BUILD)/tests/bench/%: $(BUILD)/tests/bench/%.o $(libs)
@@ -238,7 +254,7 @@ ASAN = -fsanitize=address,undefined -fno-sanitize-recover=undefined
 tests = $(sort $(unit_bins) $(fuzz_bins) $(emu_test) \
         $(wildcard tests/cli/*.sh tests/parity/*.sh))
 
-check: $(bins) $(unit_bins) $(fuzz_bins) $(parity_bins) $(fault_bins) $(preload) $(bench_bins) $(gpu_bench_bins) $(emu) $(emu_test) ## run all tests
+check: $(bins) $(unit_bins) $(tiled_bins) $(fuzz_bins) $(parity_bins) $(fault_bins) $(preload) $(bench_bins) $(gpu_bench_bins) $(emu) $(emu_test) ## run all tests
 	BUILD='$(BUILD)' OMP_WAIT_POLICY=passive prove -j$(JOBS) $(tests)
 
 check-all: check matrix sweep isas asan lint $(if $(gpu),cuda-report) ## check, all layouts, sanitizers, lint
@@ -254,7 +270,7 @@ cuda-report: $(gpu)          ## registers and spills of the kernels
 matrix: $(bins)              ## train in every layout of up to 8 ranks
 	BUILD='$(BUILD)' GPT_LAYOUTS=all sh tests/cli/t54-layouts.sh
 
-isas: $(bins) $(unit_bins)   ## kernels and models on every instruction set
+isas: $(bins) $(unit_bins) $(tiled_bins) ## kernels and models on every instruction set
 	BUILD='$(BUILD)' GPT_TEST_ISAS=all sh tests/cli/t59-instruction-sets.sh
 
 asan:                        ## check under ASan and UBSan, in build/asan

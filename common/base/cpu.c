@@ -5,12 +5,6 @@
 #include <stdlib.h>
 #include <string.h>
 
-#ifdef GPT_HAVE_ISA_amx
-#include <cpuid.h>
-#include <sys/syscall.h>
-#include <unistd.h>
-#endif
-
 /* Every processor with AVX2 and FMA has F16C. */
 static bool has_avx2(void)
 {
@@ -54,23 +48,9 @@ static bool has_avx512bf16(void)
 #endif
 }
 
-/* Tile registers are large: Linux grants them to processes that ask. XCR0 tells
- * whether the kernel keeps them at all. */
 static bool has_amx(void)
 {
-#ifdef GPT_HAVE_ISA_amx
-    enum { PERMIT = 0x1023, TILE_DATA = 18 }; /* ARCH_REQ_XCOMP_PERM */
-    unsigned a, b, c, d, low, high;
-
-    if (!has_avx512bf16() || !__get_cpuid_count(7, 0, &a, &b, &c, &d) ||
-        (d >> 22 & 13) != 13) /* AMX-BF16, AMX-TILE, AMX-INT8 */
-        return false;
-    __asm__("xgetbv" : "=a"(low), "=d"(high) : "c"(0));
-    return (low >> 17 & 3) == 3 &&
-           syscall(SYS_arch_prctl, PERMIT, TILE_DATA) == 0;
-#else
-    return false;
-#endif
+    return has_avx512bf16() && gpt_cpu_has_tiles();
 }
 
 static bool has_base(void)

@@ -15,7 +15,7 @@ passes() { # NAME=value name command...
         *) passes_matmul=GPT_TEST_AS_IS=1 ;;
     esac
     (cd "$top" && env "$passes_setting" "$passes_matmul" GPT_TEST_AS_IS=1 \
-        BUILD="$BUILD" "$@") >"$scratch/log" 2>&1
+        BUILD="$passes_build" "$@") >"$scratch/log" 2>&1
     passes_status=$?
     if grep -q 'this processor or build has no' "$scratch/log"; then
         skip "$passes_setting: this processor or build has it not"
@@ -30,6 +30,8 @@ passes() { # NAME=value name command...
 products='kernels_bf16 kernels_matmul kernels_attn'
 own="$products kernels_dtype kernels_isa kernels_loss kernels_norm kernels_quant
     kernels_variants model decode jsonl bpe_encoder"
+# What tile registers make different: vector loops are those of AVX-512.
+tiled="$products decode kernels_isa kernels_pairs kernels_quant model"
 if [ "${GPT_TEST_ISAS:-}" = all ]; then
     own="$own model_chunks model_parallel model_recompute generate step"
     products=$own
@@ -38,14 +40,21 @@ for setting in GPT_CPU_ISA=base GPT_CPU_ISA=avx2 GPT_CPU_ISA=avx512 \
     GPT_CPU_ISA=avx512vnni GPT_CPU_ISA=avx512bf16 GPT_CPU_ISA=amx \
     ONEDNN_MAX_CPU_ISA=AVX2 ONEDNN_MAX_CPU_ISA=AVX512_CORE \
     ONEDNN_MAX_CPU_ISA=AVX512_CORE_BF16; do
+    passes_build=$BUILD
     case $setting in
+    GPT_CPU_ISA=amx)
+        passes_build=$BUILD/tiles
+        tests=$tiled
+        ;;
     GPT_CPU_ISA=*) tests=$own ;;
     *) tests=$products ;;
     esac
     for name in $tests; do
-        passes "$setting" "$name" "$BUILD/tests/unit/test_$name.t"
+        passes "$setting" "$name" "$passes_build/tests/unit/test_$name.t"
     done
-    [ "${GPT_TEST_ISAS:-}" = all ] &&
-        passes "$setting" t57 sh "tests/cli/t57-precision.sh"
+    [ "${GPT_TEST_ISAS:-}" = all ] || continue
+    for name in t47-weights t57-precision; do
+        passes "$setting" "${name%%-*}" sh "tests/cli/$name.sh"
+    done
 done
 tap_done
