@@ -238,11 +238,15 @@ static bool is_alone(const char *text, size_t len, size_t start, size_t end)
            !gpt_unicode_is_word(char_at(text + end, len - end, &n));
 }
 
-/* `start` moved before the white space there, but not before `limit`. */
+/* `start` moved before the white space there, but not before `limit`. Where the
+ * token at `start` is of white space that the last one took, `limit` is after
+ * it. */
 static size_t take_left(const char *text, size_t start, size_t limit)
 {
     size_t n;
 
+    if (start < limit)
+        return limit;
     while (start > limit) {
         size_t before = char_before(text, start);
 
@@ -287,11 +291,12 @@ bool gpt_added_next(const struct gpt_added *a, bool special, const char *text,
             (token->single_word && !is_alone(text, len, start, end)))
             continue;
         if (token->lstrip)
-            start = take_left(text, start,
-                              search->done < start ? search->done : start);
+            start = take_left(text, start, search->done);
         if (token->rstrip)
             end = take_right(text, len, end, search);
-        assert(start < end && end <= len);
+        if (start >= end) /* the last token took all of it */
+            continue;
+        assert(end <= len);
         search->done = end;
         *span = (struct gpt_added_span){start, end, token->id};
         return true;

@@ -29,6 +29,7 @@ struct hf {
     struct gpt_hf_file file;
     const cJSON *root; /* of it, without vocabulary and merges */
     struct gpt_hf_pipeline pipeline;
+    int64_t n_listed; /* tokens of model.vocab */
     struct gpt_err *err;
 };
 
@@ -150,9 +151,26 @@ static int32_t find_in_vocab(const struct gpt_bytelevel *t,
                : -1;
 }
 
+/* The library reads the id of an added token that is not in the vocabulary, but
+ * gives it the next one after those that there are. A file whose ids are others
+ * means other tokens there than here. */
+static int check_next(const struct hf *f, const struct gpt_added_token *token,
+                      int64_t next)
+{
+    if (token->id == next)
+        return GPT_OK;
+    gpt_fail(f->err, GPT_EDATA, "%s: added token '%.200s' has id %d, but "
+             "Hugging Face's library would give it %lld", f->path, token->text,
+             (int)token->id, (long long)next);
+    return gpt_hint(f->err, "list added_tokens in the order of their ids, "
+                            "which must follow those of model.vocab without "
+                            "gaps");
+}
+
 /* Puts an added token into the vocabulary, where it may be already: then the
- * token of the file must be the same. */
-static int place_token(const struct hf *f, const struct gpt_added_token *token)
+ * token of the file must be the same. `next` is the id of a new token. */
+static int place_token(const struct hf *f, const struct gpt_added_token *token,
+                       int64_t next)
 {
     struct gpt_bytelevel *t = f->t;
     struct gpt_str *place = &t->vocab.tokens[token->id];
@@ -168,6 +186,7 @@ static int place_token(const struct hf *f, const struct gpt_added_token *token)
                         (int)token->id, same >= 0 ? "it has" : "another has",
                         (int)(same >= 0 ? same : token->id));
     if (same < 0) {
+        GPT_TRY(check_next(f, token, next));
         memcpy(bytes, token->text, token->len);
         *place = (struct gpt_str){bytes, token->len};
     }
@@ -218,6 +237,7 @@ out:
 struct added_lists {
     struct gpt_added_token *raw, *normalized;
     size_t n_raw, n_normalized;
+    int64_t next; /* the id of one that is not in the vocabulary */
 };
 
 /* Reads one added token, places it, and lists it for the search. */
@@ -236,7 +256,8 @@ static int add_token(const struct hf *f, const cJSON *item,
     token.text = text;
     token.len = strlen(text);
     token.id = (int32_t)id;
-    GPT_TRY(place_token(f, &token));
+    GPT_TRY(place_token(f, &token, lists->next));
+    lists->next = id >= lists->next ? id + 1 : lists->next;
     if (normalized)
         GPT_TRY(normalize_token(f, &token));
     if (normalized)
@@ -265,7 +286,7 @@ static int fill_added(struct hf *f, const cJSON *added,
 
 static int read_added(struct hf *f, const cJSON *added)
 {
-    struct added_lists lists = {0};
+    struct added_lists lists = {.next = f->n_listed};
     int status = fill_added(f, added, &lists);
 
     gpt_free(lists.raw);
@@ -281,8 +302,10 @@ static int fill_map(struct hf *f)
 
     GPT_TRY(gpt_token_map_open(&f->t->map, v->tokens, (size_t)v->n, f->err));
     for (int64_t id = 0; id < v->n; id++)
-        if (v->tokens[id].data)
+        if (v->tokens[id].data) {
             gpt_token_map_add(&f->t->map, (int32_t)id);
+            f->n_listed++;
+        }
     return GPT_OK;
 }
 

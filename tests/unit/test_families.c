@@ -357,6 +357,10 @@ static const struct {
      "\"ids\":[9999]", "post_processor: token 9999"},
     {"an added token at another's id", HF, "qwen2.json", "{\"id\":300",
      "{\"id\":5", "another has 5"},
+    {"an added token after a gap", HF, "qwen2.json", "{\"id\":304",
+     "{\"id\":306", "has id 306, but Hugging Face's library would give it 304"},
+    {"added tokens in disorder", HF, "qwen2.json", "{\"id\":300",
+     "{\"id\":301", "has id 301, but Hugging Face's library would give it 300"},
     {"an added token far away", HF, "qwen2.json", "{\"id\":300",
      "{\"id\":30000000", "out of range"},
     {"an added token twice", HF, "qwen2.json", "<|im_start|>",
@@ -500,6 +504,55 @@ static void test_templates(void)
     unlink(path);
 }
 
+/* ---- added tokens ---- */
+
+/* More added tokens after those of qwen2.json. */
+static void check_added(const char *path, const cJSON *c, int number)
+{
+    char *added = cJSON_PrintUnformatted(get(c, "added"));
+    const char *text = text_of(c, "text");
+    struct gpt_buf members = {0};
+    struct gpt_tokenizer *tok;
+    struct gpt_encoder *enc;
+    struct gpt_ids ids = {0};
+    struct gpt_err err = {0};
+
+    if (!added || gpt_buf_printf(&members, ",%s,\"normalizer\"", added + 1) !=
+                      GPT_OK)
+        abort();
+    spoil(path, "],\"normalizer\"", members.data, GOLDEN "qwen2.json");
+    if (ok(open_file(&tok, HF, path, &err) == GPT_OK, "tokens %d", number)) {
+        ok(gpt_encoder_open(&enc, tok, &err) == GPT_OK &&
+               gpt_encode(enc, text, strlen(text), &ids, &err) == GPT_OK &&
+               same_ids(&ids, get(c, "ids")),
+           "the library's ids");
+        gpt_free(ids.data);
+        gpt_encoder_close(enc);
+        gpt_tokenizer_close(tok);
+    }
+    gpt_buf_free(&members);
+    cJSON_free(added);
+}
+
+/* White space with flags above all: one token may take another's
+ * (tests/golden/make_added.py). */
+static void test_added(void)
+{
+    char path[] = "/tmp/gpt-families.XXXXXX";
+    struct gpt_err err = {0};
+    cJSON *root;
+    int fd = mkstemp(path), number = 0;
+
+    ok(fd >= 0 && close(fd) == 0, "scratch file");
+    if (!ok(gpt_json_read(&root, GOLDEN "added.json", 1 << 24, &err) == GPT_OK,
+            "added.json"))
+        return;
+    for (const cJSON *c = get(root, "cases")->child; c; c = c->next)
+        check_added(path, c, number++);
+    cJSON_Delete(root);
+    unlink(path);
+}
+
 /* A merge as a string, a letter by its number: the same tokenizer. */
 static void test_other_forms(void)
 {
@@ -622,6 +675,7 @@ int main(void)
     test_bad_files();
     test_long_tokens();
     test_templates();
+    test_added();
     test_other_forms();
     test_nfc();
     test_table();
