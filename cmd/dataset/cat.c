@@ -28,7 +28,7 @@ struct dump {
     const struct gpt_sources *sources; /* NULL: they are not printed */
     bool jsonl;
     bool strip_eod; /* without the end-of-document token, where it is last */
-    struct gpt_json_text json;
+    struct gpt_stream json;
 };
 
 /* Writes a word. The output is buffered, so that this costs no system call. */

@@ -83,10 +83,10 @@ expect 0 'text beyond ASCII' gpt-dataset cat u $bytes --jsonl --strip-eod
 printf '{"document":0,"text":"\303\251\344\270\226\360\237\230\200 \\" \\\\ \\n \\u0001"}\n' >want
 check 'is UTF-8' cmp out want
 # The same with truncated characters.
-printf '\303\000\251\000\344\000\270\000\303\000\251\000\377\000\360\000\000\001' >c.bin
+printf '\303\000\251\000\344\000\270\000\303\000\251\000\377\000\350\000a\000' >c.bin
 printf 'MMIDIDX\0\0\1\0\0\0\0\0\0\0\10\2\0\0\0\0\0\0\0\3\0\0\0\0\0\0\0\4\0\0\0\5\0\0\0\0\0\0\0\0\0\0\0\10\0\0\0\0\0\0\0\0\0\0\0\0\0\0\0\1\0\0\0\0\0\0\0\2\0\0\0\0\0\0\0' >c.idx
 expect 0 'characters that are cut' gpt-dataset cat c $bytes --jsonl --strip-eod
-printf '{"document":0,"text":"\303\251\357\277\275\357\277\275"}\n{"document":1,"text":"\303\251\357\277\275\357\277\275"}\n' >want
+printf '{"document":0,"text":"\303\251\357\277\275"}\n{"document":1,"text":"\303\251\357\277\275\357\277\275a"}\n' >want
 check 'become U+FFFD' cmp out want
 
 # What a file says is shown without what a terminal would obey.
