@@ -31,6 +31,7 @@ enum jinja_kind {
     JINJA_STRING,
     JINJA_LIST,
     JINJA_TUPLE,
+    JINJA_LAZY, /* list: what is left of a generator */
     JINJA_DICT,
     JINJA_SPACE, /* namespace(): a dict whose members can be set */
     JINJA_LOOP,
@@ -54,7 +55,8 @@ struct jinja_value {
     };
 };
 
-/* Elements of a list or a tuple; a list never changes once it is a value. */
+/* Elements of a list or a tuple; a list never changes once it is a value, but
+ * that of a generator has only what was not yet taken. */
 struct jinja_list {
     struct jinja_value *items; /* (n) */
     size_t n, cap;
@@ -183,6 +185,7 @@ struct jinja_parser {
     struct gpt_err *err;
     const struct jinja_token *at; /* the next token; the last one is EOF */
     int depth, loops; /* of nesting; loops: those that break may leave */
+    int macros;       /* that are around */
 };
 
 /* *tokens is in the arena. */
@@ -329,9 +332,12 @@ int jinja_dict_set(struct jinja_run *r, struct jinja_dict *d,
 int jinja_dict_find(struct jinja_run *r, const struct jinja_dict *d,
                     struct jinja_value key, struct jinja_value **found)
     GPT_MUST_USE;
-/* What a loop over v takes one after the other. */
+/* What a loop over v takes one after the other. Of a generator it is all that
+ * is left; after a use of the first n elements the others are given back. */
 int jinja_iterate(struct jinja_run *r, struct jinja_value v,
                   const struct jinja_list **items) GPT_MUST_USE;
+void jinja_give_back(struct jinja_value v, const struct jinja_list *items,
+                     size_t n);
 int jinja_attribute(struct jinja_run *r, struct jinja_value v,
                     struct gpt_str name, struct jinja_value *out) GPT_MUST_USE;
 int jinja_item(struct jinja_run *r, struct jinja_value v,

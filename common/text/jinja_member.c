@@ -68,6 +68,17 @@ static int fail_undefined(struct jinja_run *r, struct jinja_value v)
                       v.s.data);
 }
 
+/* A macro's name; what else Jinja tells of it is refused. */
+static int macro_member(struct jinja_run *r, const struct jinja_macro *macro,
+                        struct gpt_str name, struct jinja_value *out)
+{
+    if (!gpt_str_equal(name, "name", 4))
+        return jinja_fail(r, "'%.*s' of a macro is not supported",
+                          gpt_str_shown(name.len), name.data);
+    *out = (struct jinja_value){.kind = JINJA_STRING, .s = macro->node->name};
+    return GPT_OK;
+}
+
 /* Methods come before members, as in Python. A dict of a message may have a
  * member 'items', which templates then reach by brackets. */
 int jinja_attribute(struct jinja_run *r, struct jinja_value v,
@@ -84,6 +95,8 @@ int jinja_attribute(struct jinja_run *r, struct jinja_value v,
     *out = jinja_undefined(name);
     if (v.kind == JINJA_LOOP && loop_member(v.loop, name, out))
         return GPT_OK;
+    if (v.kind == JINJA_MACRO)
+        return macro_member(r, v.macro, name, out);
     GPT_TRY(find_method(r, v, name, &found, out));
     if (found || (v.kind != JINJA_DICT && v.kind != JINJA_SPACE))
         return GPT_OK;

@@ -254,7 +254,9 @@ static int parse_macro(struct jinja_parser *p, struct jinja_node **node)
     GPT_TRY(parse_parameters(p, &(*node)->a));
     GPT_TRY(expect_end(p));
     p->loops = 0;
+    p->macros++;
     GPT_TRY(parse_block(p, "endmacro", &(*node)->kids));
+    p->macros--;
     p->loops = loops;
     return GPT_OK;
 }

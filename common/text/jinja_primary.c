@@ -153,6 +153,11 @@ static int parse_name(struct jinja_parser *p, struct jinja_node **node)
             return GPT_OK;
         }
     GPT_TRY(jinja_node_new(p, JINJA_N_NAME, node));
+    /* what a macro is called with beside its parameters */
+    if (p->macros && (jinja_is(p, "varargs") || jinja_is(p, "kwargs") ||
+                      jinja_is(p, "caller")))
+        return jinja_syntax_error(p, "'%.*s' in a macro is not supported",
+                                  gpt_str_shown(p->at->s.len), p->at->s.data);
     return jinja_expect_name(p, &(*node)->name);
 }
 

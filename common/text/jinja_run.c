@@ -202,13 +202,12 @@ static int run_for(struct jinja_run *r, const struct jinja_node *node)
     struct jinja_scope *outer = r->scope;
     struct jinja_value v = {.kind = JINJA_LOOP};
     const struct jinja_list *items;
+    bool ended = false;
 
     GPT_TRY(jinja_evaluate(r, node->a, &v));
     GPT_TRY(jinja_iterate(r, v, &items));
     if (node->c)
         GPT_TRY(filter_items(r, node, &items));
-    if (items->n == 0)
-        return run_list(r, node->d);
     v.kind = JINJA_LOOP;
     GPT_TRY(jinja_new(r, &v.loop, 1, sizeof(*v.loop)));
     v.loop->items = items;
@@ -223,11 +222,14 @@ static int run_for(struct jinja_run *r, const struct jinja_node *node)
         GPT_TRY(jinja_define(r, name, v));
         GPT_TRY(assign(r, node->b, items->items[i]));
         GPT_TRY(run_list(r, node->kids));
+        ended = ended || r->flow == JINJA_GO;
     }
     r->flow = JINJA_GO;
     r->loops--;
     r->scope = outer;
-    return GPT_OK;
+    /* Jinja's 'else' is for a loop of which no turn came to its end: there were
+     * no elements, or each turn was left by 'break' or 'continue'. */
+    return ended ? GPT_OK : run_list(r, node->d);
 }
 
 /* What a body writes, as a value. */

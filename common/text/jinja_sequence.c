@@ -43,6 +43,12 @@ static int copy_list(struct jinja_run *r, struct jinja_value v,
     return GPT_OK;
 }
 
+/* What Jinja computes element by element as it is asked for. */
+static struct jinja_value lazy_value(struct jinja_list *list)
+{
+    return (struct jinja_value){.kind = JINJA_LAZY, .list = list};
+}
+
 /* Characters of a text, keys of a dict. */
 FILTER(filter_list)
 {
@@ -60,10 +66,13 @@ static int pick(struct jinja_run *r, struct jinja_value self, bool last,
 {
     const struct jinja_list *items;
 
+    if (last && self.kind == JINJA_LAZY)
+        return jinja_fail(r, "'last' of a generator");
     GPT_TRY(jinja_iterate(r, self, &items));
     *v = jinja_undefined(jinja_literal("an element").s);
     if (items->n > 0)
         *v = items->items[last ? items->n - 1 : 0];
+    jinja_give_back(self, items, 1);
     return GPT_OK;
 }
 
@@ -112,11 +121,15 @@ FILTER(filter_reverse)
     struct jinja_list *list;
 
     (void)args;
+    const bool lazy = self.kind != JINJA_STRING && self.kind != JINJA_LAZY;
     if (self.kind != JINJA_STRING) {
         GPT_TRY(copy_list(r, self, &list));
         self = jinja_list_value(list);
     }
-    return jinja_slice(r, self, limits, v);
+    GPT_TRY(jinja_slice(r, self, limits, v));
+    if (lazy)
+        *v = lazy_value(v->list);
+    return GPT_OK;
 }
 
 /* What is undefined has no items; everything else must be a dict. */
@@ -127,11 +140,14 @@ FILTER(filter_items)
     (void)args;
     *v = self;
     if (self.kind == JINJA_UNDEFINED)
-        return filter_list(r, self, args, v);
-    if (self.kind != JINJA_DICT)
+        GPT_TRY(filter_list(r, self, args, v));
+    else if (self.kind == JINJA_DICT)
+        GPT_TRY(jinja_find_method(JINJA_DICT, jinja_literal("items").s, &known)
+                    ->call(r, self, args, v));
+    else
         return jinja_fail(r, "'items' of %s", jinja_kind_name(self.kind));
-    return jinja_find_method(JINJA_DICT, jinja_literal("items").s, &known)
-        ->call(r, self, args, v);
+    *v = lazy_value(v->list);
+    return GPT_OK;
 }
 
 /* ---- order ---- */
@@ -277,7 +293,7 @@ FILTER(filter_unique)
         GPT_TRY(jinja_list_add(r, keys, key));
         GPT_TRY(jinja_list_add(r, list, items->items[i]));
     }
-    *v = jinja_list_value(list);
+    *v = lazy_value(list);
     return GPT_OK;
 }
 
@@ -332,7 +348,7 @@ static int filter_map(struct jinja_run *r, struct jinja_value self,
             item = *other;
         GPT_TRY(jinja_list_add(r, list, item));
     }
-    *v = jinja_list_value(list);
+    *v = lazy_value(list);
     return GPT_OK;
 }
 
@@ -370,7 +386,7 @@ static int select_by(struct jinja_run *r, struct jinja_value self,
         if (jinja_truth(holds) == wanted)
             GPT_TRY(jinja_list_add(r, list, items->items[i]));
     }
-    *v = jinja_list_value(list);
+    *v = lazy_value(list);
     return GPT_OK;
 }
 

@@ -48,7 +48,8 @@ TEST_OF(test_none, self.kind == JINJA_NONE)
 TEST_OF(test_string, self.kind == JINJA_STRING)
 TEST_OF(test_mapping, self.kind == JINJA_DICT)
 TEST_OF(test_sequence, is_sequence(self))
-TEST_OF(test_iterable, is_sequence(self) || self.kind == JINJA_LOOP)
+TEST_OF(test_iterable, is_sequence(self) || self.kind == JINJA_LOOP ||
+                           self.kind == JINJA_LAZY)
 TEST_OF(test_number, jinja_is_number(self))
 TEST_OF(test_integer, self.kind == JINJA_INT)
 TEST_OF(test_float, self.kind == JINJA_REAL)
@@ -201,6 +202,27 @@ static size_t format_time(char *text, size_t cap, const char *format,
 }
 #pragma GCC diagnostic pop
 
+/* Python's time there knows no zone: %z and %Z are empty. False for its
+ * microseconds, which the C library does not have. */
+static bool copy_format(char *to, struct gpt_str from)
+{
+    for (size_t i = 0; i < from.len; i++) {
+        const char next = i + 1 < from.len ? from.data[i + 1] : '\0';
+
+        if (from.data[i] == '%' && next == 'f')
+            return false;
+        if (from.data[i] == '%' && (next == 'z' || next == 'Z')) {
+            i++;
+            continue;
+        }
+        *to++ = from.data[i];
+        if (from.data[i] == '%' && next)
+            *to++ = from.data[++i];
+    }
+    *to = '\0';
+    return true;
+}
+
 /* The time is the caller's, if it has one, so that tests and repeated texts
  * do not depend on the day. */
 FUNCTION(call_now)
@@ -212,9 +234,8 @@ FUNCTION(call_now)
     (void)self;
     if (args[0].kind != JINJA_STRING || args[0].s.len >= sizeof(format))
         return jinja_fail(r, "strftime_now wants a short format");
-    /* The C library wants a string that ends with a NUL. */
-    memcpy(format, args[0].s.data, args[0].s.len);
-    format[args[0].s.len] = '\0';
+    if (!copy_format(format, args[0].s))
+        return jinja_fail(r, "strftime_now: '%%f' is not supported");
     localtime_r(&now, &tm);
     const size_t n = format_time(text, sizeof(text), format, &tm);
     return jinja_string(r, text, n, v);

@@ -204,6 +204,9 @@ int jinja_add_text(struct jinja_run *r, struct gpt_buf *b,
     case JINJA_TUPLE:
     case JINJA_DICT:
         return jinja_add_repr(r, b, v);
+    case JINJA_LAZY:
+        return jinja_fail(r, "a generator is no text: put '|list' behind the "
+                             "filter that makes it");
     default:
         return jinja_fail(r, "a %s is no text", jinja_kind_name(v.kind));
     }

@@ -51,8 +51,8 @@ const char *jinja_kind_name(enum jinja_kind kind)
 {
     static const char *const names[] = {
         "nothing", "Undefined", "NoneType", "bool", "int", "float", "str",
-        "list", "tuple", "dict", "Namespace", "loop", "macro", "function",
-        "method"};
+        "list", "tuple", "generator", "dict", "Namespace", "loop", "macro",
+        "function", "method"};
 
     return names[kind];
 }
@@ -351,10 +351,12 @@ int jinja_contains(struct jinja_run *r, struct jinja_value whole,
         *found = value != NULL;
         return GPT_OK;
     }
+    size_t i = 0;
     GPT_TRY(jinja_iterate(r, whole, &items));
     GPT_TRY(jinja_spend(r, items->n / 8)); /* as jinja_dict_find() */
-    for (size_t i = 0; i < items->n && !*found; i++)
+    for (; i < items->n && !*found; i++)
         GPT_TRY(jinja_equal(r, items->items[i], part, found));
+    jinja_give_back(whole, items, i);
     return GPT_OK;
 }
 
@@ -432,6 +434,27 @@ static int list_chars(struct jinja_run *r, struct gpt_str s,
     return GPT_OK;
 }
 
+/* A second loop over a generator finds nothing. */
+static int take_all(struct jinja_run *r, struct jinja_list *lazy,
+                    const struct jinja_list **items)
+{
+    struct jinja_list *all;
+
+    GPT_TRY(jinja_list_new(r, &all));
+    *all = *lazy;
+    lazy->n = 0;
+    *items = all;
+    return GPT_OK;
+}
+
+/* Other values keep their elements anyway. */
+void jinja_give_back(struct jinja_value v, const struct jinja_list *items,
+                     size_t n)
+{
+    if (v.kind == JINJA_LAZY && n < items->n)
+        *v.list = (struct jinja_list){items->items + n, items->n - n, 0};
+}
+
 /* The list may be the value's own; the caller only reads it. */
 int jinja_iterate(struct jinja_run *r, struct jinja_value v,
                   const struct jinja_list **items)
@@ -448,6 +471,8 @@ int jinja_iterate(struct jinja_run *r, struct jinja_value v,
     case JINJA_TUPLE:
         *items = v.list;
         return GPT_OK;
+    case JINJA_LAZY:
+        return take_all(r, v.list, items);
     case JINJA_DICT:
         *items = &v.dict->keys;
         return GPT_OK;

@@ -130,6 +130,14 @@ static void test_refusals(void)
         {"{% set d.k = 2 %}", "'d' is no namespace"},
         {"{{ list[1, 2] }}", "one index"},
         {"{% macro m(a) %}{% endmacro %}{{ m(1, 2) }}", "no such argument"},
+        {"{% macro m() %}{{ kwargs }}{% endmacro %}", "'kwargs' in a macro"},
+        {"{% macro m() %}{{ varargs }}{% endmacro %}", "'varargs' in a macro"},
+        {"{% macro m() %}{{ m.arguments }}{% endmacro %}{{ m() }}",
+         "'arguments' of a macro is not supported"},
+        {"{{ list|map('string') }}", "put '|list' behind"},
+        {"{{ list|map('string')|length }}", "generator has no length"},
+        {"{{ list|select|last }}", "'last' of a generator"},
+        {"{{ strftime_now('%H.%f') }}", "'%f' is not supported"},
         {"{% macro m() %}{{ m() }}{% endmacro %}{{ m() }}", "levels"},
         {"{{ range(99999)|sort(reverse=true) }}", "steps"},
         {"{{ range(99999)|map('string')|unique|list|length }}", "steps"},
@@ -149,6 +157,44 @@ static void test_refusals(void)
         if (!ok(status == GPT_EDATA && strstr(err.text, cases[i].message),
                 "%s", cases[i].message))
             printf("# status %d: %s\n", status, err.text);
+    }
+    gpt_buf_free(&text);
+    cJSON_Delete(input);
+}
+
+/* Generators: they are true even with nothing in them, are taken once, and have
+ * no elements by number. Jinja's 'else' of a loop. The texts are those of
+ * transformers 5.23. */
+static void test_texts(void)
+{
+    static const struct {
+        const char *source, *text;
+    } cases[] = {
+        {"{% if list|select('gt', 9) %}a{% else %}b{% endif %}", "a"},
+        {"{% if list|select('gt', 9)|list %}a{% else %}b{% endif %}", "b"},
+        {"{{ d|items is iterable }}{{ d|items is sequence }}", "TrueFalse"},
+        {"{% set g = list|map('string') %}{{ g|join }}{{ g|join }}", "123"},
+        {"{% set g = list|reverse %}{{ g|first }}{{ g|first }}", "32"},
+        {"{% set g = list|unique %}{{ 2 in g }}{{ g|list }}", "True[3]"},
+        {"{{ (list|reject)[0] }}{{ not [0]|select }}", "False"},
+        {"{{ list|map('abs')|reverse|sum }}", "6"},
+        {"{% for x in list %}{% break %}{% else %}e{% endfor %}", "e"},
+        {"{% for x in list %}{% continue %}{% else %}e{% endfor %}", "e"},
+        {"{% for x in list %}{{ x }}{% if x > 1 %}{% break %}{% endif %}"
+         "{% else %}e{% endfor %}", "12"},
+        {"{% macro m(a) %}{{ m.name }}{% endmacro %}{{ m(1) }}", "m"},
+        {"{{ strftime_now('%Z%%Z%z|%Y') }}", "%Z|1970"},
+    };
+    cJSON *input = parse(input_text);
+    struct gpt_buf text = {0};
+    struct gpt_err err;
+
+    for (size_t i = 0; i < GPT_COUNT(cases); i++) {
+        const int status = render(cases[i].source, input, NULL, 1, &text, &err);
+
+        if (!ok(status == GPT_OK && strcmp(text.data, cases[i].text) == 0,
+                "%s", cases[i].source))
+            printf("# status %d: %s %s\n", status, err.text, text.data);
     }
     gpt_buf_free(&text);
     cJSON_Delete(input);
@@ -238,6 +284,7 @@ int main(void)
     test_sizes();
     test_goldens();
     test_refusals();
+    test_texts();
     test_nesting();
     test_depth_of_values();
     return tap_done();
