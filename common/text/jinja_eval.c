@@ -86,7 +86,7 @@ int jinja_call(struct jinja_run *r, const struct jinja_function *f,
                struct jinja_value self, const struct jinja_list *args,
                const struct jinja_dict *named, struct jinja_value *v)
 {
-    struct jinja_value bound[JINJA_ARGS] = {{.kind = JINJA_ABSENT, {.i = 0}}};
+    struct jinja_value bound[JINJA_ARGS] = {{.kind = JINJA_ABSENT, .i = 0}};
 
     if (f->call_any)
         return f->call_any(r, self, args, named, v);

@@ -77,14 +77,18 @@ FUNCTION(filter_replace)
 FUNCTION(filter_string)
 {
     (void)args;
-    v->kind = JINJA_STRING;
+    *v = (struct jinja_value){
+        .kind = JINJA_STRING,
+        .safe = self.kind == JINJA_STRING && self.safe};
     return jinja_text(r, self, &v->s);
 }
 
-/* Nothing is escaped: the text is for a model, and not for a browser. */
+/* Nothing of it is escaped, but what '+' joins to it is. */
 FUNCTION(filter_safe)
 {
-    return filter_string(r, self, args, v);
+    GPT_TRY(filter_string(r, self, args, v));
+    v->safe = true;
+    return GPT_OK;
 }
 
 /* With a second argument that is true, what is false counts as missing:

@@ -42,6 +42,7 @@ enum jinja_kind {
 
 struct jinja_value {
     enum jinja_kind kind;
+    bool safe; /* of a string: '|safe' made it */
     union {
         int64_t i;
         double x;

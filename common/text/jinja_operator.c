@@ -6,6 +6,7 @@
 #include "base/num.h"
 
 #include <math.h>
+#include <string.h>
 
 /* A value that is undefined is the usual cause of a wrong type, so the
  * message names it first. Without it the message has both types, by their
@@ -24,24 +25,51 @@ int jinja_type_error(struct jinja_run *r, const char *op, struct jinja_value a,
                       jinja_kind_name(a.kind), jinja_kind_name(b.kind));
 }
 
+/* For HTML, as Jinja's Markup has it. */
+static int add_escaped(struct jinja_run *r, struct gpt_buf *b, struct gpt_str s)
+{
+    static const char signs[] = "&<>'\"";
+    static const char *const names[] = {"&amp;", "&lt;", "&gt;", "&#39;",
+                                        "&#34;"};
+
+    for (size_t i = 0; i < s.len; i++) {
+        const char *sign = memchr(signs, s.data[i], sizeof(signs) - 1);
+        const char *name = sign ? names[sign - signs] : s.data + i;
+
+        GPT_TRY(jinja_write(r, b, name, sign ? strlen(name) : 1));
+    }
+    return GPT_OK;
+}
+
+/* Beside a string that is safe another one is escaped, and both together are
+ * safe. */
+static int join_strings(struct jinja_run *r, struct jinja_value a,
+                        struct jinja_value b, struct jinja_value *v)
+{
+    struct gpt_buf buf = {0};
+    int status = a.safe || !b.safe ? jinja_write(r, &buf, a.s.data, a.s.len)
+                                   : add_escaped(r, &buf, a.s);
+
+    if (status == GPT_OK)
+        status = b.safe || !a.safe ? jinja_write(r, &buf, b.s.data, b.s.len)
+                                   : add_escaped(r, &buf, b.s);
+    GPT_TRY(jinja_take_buffer(r, &buf, status, v));
+    v->safe = a.safe || b.safe;
+    return GPT_OK;
+}
+
 /* Strings or lists, one after the other. */
 static int join_two(struct jinja_run *r, struct jinja_value a,
                     struct jinja_value b, struct jinja_value *v)
 {
-    struct gpt_buf buf = {0};
     struct jinja_list *list;
 
     if (a.kind != b.kind ||
         (a.kind != JINJA_STRING && a.kind != JINJA_LIST &&
          a.kind != JINJA_TUPLE))
         return jinja_type_error(r, "+", a, b);
-    if (a.kind == JINJA_STRING) {
-        int status = jinja_write(r, &buf, a.s.data, a.s.len);
-
-        if (status == GPT_OK)
-            status = jinja_write(r, &buf, b.s.data, b.s.len);
-        return jinja_take_buffer(r, &buf, status, v);
-    }
+    if (a.kind == JINJA_STRING)
+        return join_strings(r, a, b, v);
     GPT_TRY(jinja_list_new(r, &list));
     /* A new list: templates add to a list by making a longer one, since they
      * cannot change it. */

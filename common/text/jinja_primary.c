@@ -138,9 +138,9 @@ static int parse_name(struct jinja_parser *p, struct jinja_node **node)
         const char *words[2];
         struct jinja_value value;
     } constants[] = {
-        {{"true", "True"}, {.kind = JINJA_BOOL, {.i = 1}}},
-        {{"false", "False"}, {.kind = JINJA_BOOL, {.i = 0}}},
-        {{"none", "None"}, {.kind = JINJA_NONE, {.i = 0}}},
+        {{"true", "True"}, {.kind = JINJA_BOOL, .i = 1}},
+        {{"false", "False"}, {.kind = JINJA_BOOL, .i = 0}},
+        {{"none", "None"}, {.kind = JINJA_NONE, .i = 0}},
     };
 
     for (size_t i = 0; i < GPT_COUNT(constants); i++)

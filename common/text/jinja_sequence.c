@@ -115,8 +115,8 @@ FILTER(filter_join)
 /* A string is turned round by characters. */
 FILTER(filter_reverse)
 {
-    struct jinja_value limits[3] = {{.kind = JINJA_NONE, {.i = 0}},
-                                    {.kind = JINJA_NONE, {.i = 0}},
+    struct jinja_value limits[3] = {{.kind = JINJA_NONE, .i = 0},
+                                    {.kind = JINJA_NONE, .i = 0},
                                     jinja_int(-1)};
     struct jinja_list *list;
 

@@ -39,8 +39,8 @@ int jinja_strip(struct jinja_run *r, struct gpt_str s, struct jinja_value chars,
             break;
         end = p;
     }
-    v->kind = JINJA_STRING;
-    v->s = (struct gpt_str){from, (size_t)(end - from)};
+    *v = (struct jinja_value){.kind = JINJA_STRING,
+                              .s = {from, (size_t)(end - from)}};
     return GPT_OK;
 }
 

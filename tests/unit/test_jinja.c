@@ -182,6 +182,9 @@ static void test_texts(void)
         {"{% for x in list %}{% continue %}{% else %}e{% endfor %}", "e"},
         {"{% for x in list %}{{ x }}{% if x > 1 %}{% break %}{% endif %}"
          "{% else %}e{% endfor %}", "12"},
+        {"{{ '<'|safe + '<&>' + s }}{{ '\"' + '\\''|safe + '\"' }}",
+         "<&lt;&amp;&gt;word&#34;'&#34;"},
+        {"{{ '<'|safe ~ '<' }}{{ ('<'|safe)|string + '<' }}", "<<<&lt;"},
         {"{% macro m(a) %}{{ m.name }}{% endmacro %}{{ m(1) }}", "m"},
         {"{{ strftime_now('%Z%%Z%z|%Y') }}", "%Z|1970"},
     };
