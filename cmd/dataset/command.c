@@ -61,13 +61,14 @@ int gpt_dataset_parse_range(const char *text, int64_t n, const char *prefix,
     *end = n;
     if (!text)
         return GPT_OK;
-    if (!parse_ends(text, begin, end) || *begin < 0 || *end < *begin)
+    if (!parse_ends(text, begin, end) || *begin < 0 ||
+        (*end < *begin && *begin <= n))
         return gpt_fail(err, GPT_EUSAGE,
                         "--documents is '%.100s', must be A:B with A <= B",
                         text);
     /* A range beyond the end is refused, not cut: it mostly is a slip of a
      * digit. */
-    if (*end > n)
+    if (*end > n || *begin > n)
         return gpt_fail(err, GPT_EUSAGE,
                         "--documents is '%.100s', %.300s has %lld document%s",
                         text, prefix, (long long)n, gpt_plural(n));

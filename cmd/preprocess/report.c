@@ -93,7 +93,8 @@ static void report_bad_lines(const struct gpt_bad_report *bad, bool done,
         gpt_warn("%s", bad->named[i].text);
     if (bad->n > bad->n_named)
         gpt_warn("... and %lld more", (long long)(bad->n - bad->n_named));
-    gpt_buf_printf(&b, "%lld bad lines ", (long long)bad->n);
+    gpt_buf_printf(&b, "%lld bad line%s ", (long long)bad->n,
+                   gpt_plural(bad->n));
     if (!done)
         gpt_buf_printf(&b, "before the failure");
     else if (po->max_bad >= 0)

@@ -5,9 +5,11 @@
 
 #include "base/options.h"
 #include "tokenizer/bpe/train.h"
+#include "tokenizer/ids.h"
 
-/* Without a merge a vocabulary has the bytes and <|endoftext|>. */
-enum { GPT_TRAINED_MIN = GPT_BPE_BYTES + 1, GPT_TRAINED_MAX = 1 << 27 };
+/* Without a merge a vocabulary has the bytes and <|endoftext|>. One of more
+ * tokens than the maximum would be refused by its readers. */
+enum { GPT_TRAINED_MIN = GPT_BPE_BYTES + 1, GPT_TRAINED_MAX = GPT_VOCAB_MAX };
 
 /* The command line, as main.c's option table fills it. */
 struct gpt_vocab_command {

@@ -312,7 +312,7 @@ expect 0 'a key is missing' gpt-preprocess --input keys.jsonl \
 check 'first key' [ "$(hex ks_a_document.bin)" = 31003300 ]
 check 'second key' [ "$(hex ks_b_document.bin)" = 78007900 ]
 expect 0 'nothing is good' pp zero.jsonl zero --on-error quarantine=zero.bad
-err_has '1 bad lines skipped, no limit'
+err_has '1 bad line skipped, no limit'
 err_has 'no documents'
 check 'all of it in quarantine' [ "$(wc -c <zero.bad)" = 3000001 ]
 expect 0 'nothing is bad' pp small.jsonl good --on-error quarantine=good.bad
@@ -353,7 +353,7 @@ if has zlib; then
       cat big.jsonl; } | gzip -1 | head -c 50000 >cut.gz
     expect 3 'damage of a file is no bad line' pp cut.gz self --on-error skip
     err_has 'cut.gz: gzip data truncated'
-    err_has '1 bad lines before the failure: truncated 1'
+    err_has '1 bad line before the failure: truncated 1'
 fi
 nothing_left self_
 

@@ -140,6 +140,7 @@ err_has 'blank.jsonl:1'
 expect 3 'no text at all' vocab e 300 --input empty.jsonl
 err_has 'no text'
 expect 2 'fewer tokens than bytes' vocab e 256 --input three.jsonl
+expect 2 'more than others read' vocab e 2097153 --input three.jsonl
 err_has '--vocab-size'
 expect 2 'frequency 0' vocab e 300 --input three.jsonl --min-frequency 0
 expect 2 'no input' gpt-vocab --output-prefix e

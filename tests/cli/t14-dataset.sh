@@ -74,6 +74,8 @@ check 'packs to the same tokens' cmp a.bin b.bin
 check 'and the same index' cmp a.idx b.idx
 expect 2 'not past the end' gpt-dataset cat a --documents 3:6
 err_has "a has 5 documents"
+expect 2 'nor from there on' gpt-dataset cat a --documents 6:
+err_has "a has 5 documents"
 for range in x 2:1 -1: 3:x '' 99999999999999999999; do
     expect 2 "no range: '$range'" gpt-dataset cat a --documents "$range"
 done
