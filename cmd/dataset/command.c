@@ -8,28 +8,28 @@
 
 #include <string.h>
 
-struct gpt_tokenizer_options
-gpt_dataset_tokenizer(const struct gpt_dataset_options *o)
+/* The size is not settled with the rest: to `verify` it is a limit, whatever
+ * the family. */
+int gpt_dataset_tokenizer(struct gpt_tokenizer_options *to,
+                          const struct gpt_dataset_options *o,
+                          struct gpt_err *err)
 {
-    struct gpt_tokenizer_options to = o->tokenizer;
-
-    /* Two files without a type have always been GPT-2's. */
-    if (!to.type && !to.model && (to.vocab_file || to.merge_file))
-        to.type = gpt_tokenizer_types[0];
-    to.vocab_size = o->vocab_size;
-    return to;
+    *to = o->tokenizer;
+    if (to->type || to->model || to->vocab_file || to->merge_file)
+        GPT_TRY(gpt_tokenizer_settle(to, to->type != NULL,
+                                     gpt_tokenizer_types[0], err));
+    to->vocab_size = o->vocab_size;
+    return GPT_OK;
 }
 
 int gpt_dataset_open_tokenizer(struct gpt_tokenizer **tok,
                                const struct gpt_dataset_options *o,
                                struct gpt_err *err)
 {
-    const struct gpt_tokenizer_options to = gpt_dataset_tokenizer(o);
+    struct gpt_tokenizer_options to;
 
     *tok = NULL;
-    if (!to.type && to.model)
-        return gpt_fail(err, GPT_EUSAGE,
-                        "--tokenizer-model without --tokenizer-type");
+    GPT_TRY(gpt_dataset_tokenizer(&to, o, err));
     return to.type ? gpt_tokenizer_open_given(tok, &to, err) : GPT_OK;
 }
 

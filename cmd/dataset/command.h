@@ -88,11 +88,13 @@ extern const struct gpt_dataset_command gpt_dataset_index;
 
 /* ---- what commands share ---- */
 
-/* What the options say about a tokenizer; .type is NULL when they name none. */
-struct gpt_tokenizer_options
-gpt_dataset_tokenizer(const struct gpt_dataset_options *o);
+/* What the options say about a tokenizer: its type by the files, where it is
+ * not given; NULL when they name none. */
+int gpt_dataset_tokenizer(struct gpt_tokenizer_options *to,
+                          const struct gpt_dataset_options *o,
+                          struct gpt_err *err) GPT_MUST_USE;
 /* Opens the tokenizer that the options name. *tok is NULL when they name none.
- * GPT_EUSAGE when a model has no type. */
+ */
 int gpt_dataset_open_tokenizer(struct gpt_tokenizer **tok,
                                const struct gpt_dataset_options *o,
                                struct gpt_err *err) GPT_MUST_USE;

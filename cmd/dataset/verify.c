@@ -351,10 +351,11 @@ static int find_vocabulary(struct gpt_verify_options *vo,
                            const struct gpt_dataset_options *o,
                            struct gpt_err *err)
 {
-    const struct gpt_tokenizer_options named = gpt_dataset_tokenizer(o);
+    struct gpt_tokenizer_options named;
     struct gpt_tokenizer *tok;
     int status = GPT_OK;
 
+    GPT_TRY(gpt_dataset_tokenizer(&named, o, err));
     GPT_TRY(gpt_dataset_open_tokenizer(&tok, o, err));
     vo->vocab_size = o->vocab_size;
     if (tok) {

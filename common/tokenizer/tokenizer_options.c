@@ -162,7 +162,8 @@ int gpt_tokenizer_settle(struct gpt_tokenizer_options *o, bool typed,
         if (!o->type)
             o->type = fallback;
     }
-    if (!typed && o->model && !o->vocab_file && !names_of(o->type)->model) {
+    if (!typed && o->model && !o->vocab_file && !o->merge_file &&
+        !names_of(o->type)->model) {
         gpt_fail(err, GPT_EUSAGE,
                  "'%.200s' does not tell by its name which family of "
                  "tokenizers it is of",

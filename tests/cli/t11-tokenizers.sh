@@ -33,7 +33,18 @@ for kind in "HuggingFaceTokenizer qwen2.json" \
     expect 0 'and text again' back "$type" "$@"
     check 'the beginning is the same' grep -q "hello world, it's" out
     check 'and the code' grep -q 'def f(x):.n    return x' out
+    cp out typed
+    shift 2
+    expect 0 'the file tells the family' back "$type" "$@"
+    check 'to the same text' cmp typed out
 done
+expect 2 'a name that tells nothing' gpt-dataset cat \
+    Llama2Tokenizer_text_document --tokenizer-model corpus.jsonl
+err_has 'does not tell by its name'
+expect 2 'a model beside a merge file' gpt-dataset cat \
+    Llama2Tokenizer_text_document --tokenizer-model "$golden/bpe.model" \
+    --merge-file x
+err_has "bpe.model' is of --tokenizer-type SentencePieceTokenizer"
 expect 0 'the directory of a tokenizer.json' sh -c "mkdir model &&
     cp '$golden/llama3.json' model/tokenizer.json &&
     gpt-preprocess --input corpus.jsonl --output-prefix dir --quiet \
