@@ -95,6 +95,7 @@ static void report_bad_lines(const struct gpt_bad_report *bad, bool done,
         gpt_warn("... and %lld more", (long long)(bad->n - bad->n_named));
     gpt_buf_printf(&b, "%lld bad line%s ", (long long)bad->n,
                    gpt_plural(bad->n));
+    /* After a failure neither the limit nor the file of bad lines matters. */
     if (!done)
         gpt_buf_printf(&b, "before the failure");
     else if (po->max_bad >= 0)
