@@ -32,6 +32,12 @@ int gpt_json_text_add(struct gpt_stream *t, struct gpt_out *out,
                       const char *bytes, size_t n, struct gpt_err *err)
 {
     struct gpt_buf text = {0};
+
+    /* most texts are ASCII, which needs no buffer */
+    for (; n > 0 && t->n_held == 0 && (unsigned char)*bytes < 0x80; n--)
+        GPT_TRY(put_byte(out, bytes++, err));
+    if (n == 0)
+        return GPT_OK;
     int status = gpt_stream_add(t, bytes, n, &text);
 
     return put_text(out, &text, status, err);
