@@ -12,9 +12,9 @@
  * permit the process to use tile registers. */
 bool gpt_cpu_has(const char *isa);
 
-/* True when the processor has AMX's tile registers for bf16 and bytes, the build
- * has code for them, and the kernel permits this process to use them: it is
- * asked to. */
+/* True when the processor has AMX's tile registers for bf16 and bytes, the
+ * build has code for them, and the kernel permits this process to use them: it
+ * is asked to. */
 bool gpt_cpu_has_tiles(void);
 
 /* GPT_CPU_ISA of the environment; NULL when it is not set, or empty. */
