@@ -74,6 +74,9 @@ expect 137 'a killed copy' one --nproc-per-node 2 \
     sh -c '[ $RANK = 1 ] && kill -9 $$; sleep 60'
 err_has 'rank 1 was killed by SIGKILL (9)'
 err_has 'memory'
+expect 3 'where ends of children are ignored' timeout -s KILL 60 \
+    perl -e '$SIG{CHLD} = "IGNORE"; exec @ARGV' gpt-launch --standalone \
+    sh -c 'exit 3'
 expect 139 'a crash' one sh -c 'kill -SEGV $$'
 err_has 'SIGSEGV'
 expect 3 'one that ignores SIGTERM is killed' one --nproc-per-node 2 \
