@@ -167,6 +167,8 @@ err_has '--master-addr'
 expect 2 'standalone with a port' one --master-port 1 true
 err_has '--standalone'
 expect 2 'no processes' gpt-launch --nproc-per-node 0 true
+expect 2 'too many' gpt-launch --nproc-per-node 4097 --node-rank 1 true
+err_has '4097 is out of range (1 to 4096)'
 # the threads of a program wait in the same way as without gpt-launch
 expect 0 'starts a program' env -u GOMP_SPINCOUNT -u OMP_WAIT_POLICY \
     gpt-launch --standalone --nproc-per-node 1 \
