@@ -34,24 +34,30 @@ struct gpt_command_pipe {
 };
 
 /* The child's end becomes its standard input. Signals that this program handles
- * go back to their defaults by exec; its mask is that of a thread that may have
- * blocked some, so that it is emptied. */
+ * go back to their defaults by exec, and those that it ignores, itself or for
+ * Gloo, do so here; its mask is that of a thread that may have blocked some, so
+ * that it is emptied. */
 static int spawn(struct gpt_command_pipe *p, int input)
 {
     char *const argv[] = {(char[]){"sh"}, (char[]){"-c"},
                           (char *)(uintptr_t)p->command, NULL};
     posix_spawn_file_actions_t files;
     posix_spawnattr_t attr;
-    sigset_t none;
+    sigset_t none, ignored;
 
     sigemptyset(&none);
+    sigemptyset(&ignored);
+    sigaddset(&ignored, SIGXFSZ);
+    sigaddset(&ignored, SIGPIPE);
     posix_spawn_file_actions_init(&files);
     posix_spawn_file_actions_adddup2(&files, input, STDIN_FILENO);
     posix_spawnattr_init(&attr);
-    posix_spawnattr_setflags(&attr,
-                             POSIX_SPAWN_SETPGROUP | POSIX_SPAWN_SETSIGMASK);
+    posix_spawnattr_setflags(&attr, POSIX_SPAWN_SETPGROUP |
+                                        POSIX_SPAWN_SETSIGMASK |
+                                        POSIX_SPAWN_SETSIGDEF);
     posix_spawnattr_setpgroup(&attr, 0);
     posix_spawnattr_setsigmask(&attr, &none);
+    posix_spawnattr_setsigdefault(&attr, &ignored);
     int error = posix_spawn(&p->pid, "/bin/sh", &files, &attr, argv, environ);
     posix_spawnattr_destroy(&attr);
     posix_spawn_file_actions_destroy(&files);

@@ -68,6 +68,9 @@ void gpt_signals_setup(void)
         catch_signal(stops[i], on_stop);
     catch_signal(SIGUSR1, on_save);
     signal(SIGXFSZ, SIG_IGN); /* the write fails with EFBIG and says so */
+    /* Where a parent has ignored it, children leave without a status, and
+     * waitpid(2) never finds one. */
+    signal(SIGCHLD, SIG_DFL);
 }
 
 int gpt_signals_stop(void)

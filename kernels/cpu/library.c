@@ -8,6 +8,7 @@
 #ifdef GPT_HAVE_DNNL
 #include <assert.h>
 #include <dnnl.h>
+#include <omp.h>
 #include <pthread.h>
 
 /* What a primitive is made for. Only compared whole: no padding. */
@@ -244,7 +245,7 @@ static bool open_stream(void)
     return true;
 }
 
-bool cpu_library_primitive(const struct cpu_product *b)
+static bool run_primitive(const struct cpu_product *b)
 {
     struct shape s = {b->m,  b->n,  b->k,         b->lda,   b->ldb, b->ldc,
                       b->ta, b->tb, b->beta != 0, b->narrow};
@@ -263,8 +264,6 @@ bool cpu_library_primitive(const struct cpu_product *b)
             return false;
         args[i] = (dnnl_exec_arg_t){operand_names[i], p->mem[i]};
     }
-    /* Called inside a parallel region, oneDNN uses the calling thread alone: it
-     * asks OpenMP for a team, and nested teams have one thread. */
     return dnnl_primitive_execute(p->run, kept.stream, OPERANDS, args) ==
                dnnl_success &&
            dnnl_stream_wait(kept.stream) == dnnl_success;
@@ -272,13 +271,40 @@ bool cpu_library_primitive(const struct cpu_product *b)
 
 /* dnnl_sgemm() is row-major and takes leading dimensions as they are. It needs
  * no primitive, and hence no cache of them. */
-bool cpu_library(const struct cpu_product *b)
+static bool run_sgemm(const struct cpu_product *b)
 {
-    if (b->narrow)
-        return cpu_library_primitive(b);
     return dnnl_sgemm(b->ta ? 'T' : 'N', b->tb ? 'T' : 'N', b->m, b->n, b->k, 1,
                       b->a, b->lda, b->b, b->ldb, b->beta, b->c,
                       b->ldc) == dnnl_success;
+}
+
+/* Called by one thread of a team, oneDNN uses that thread alone. Elsewhere it
+ * cuts the product for omp_get_max_threads() threads, and leaves out what those
+ * would have computed that OpenMP does not give it: with OMP_DYNAMIC, or
+ * OMP_THREAD_LIMIT=1, a team may be a single thread, which counts as none. So
+ * the number is set to 1 there. */
+static bool run_alone(bool (*run)(const struct cpu_product *b),
+                      const struct cpu_product *b)
+{
+    const int threads = omp_get_max_threads();
+    const bool set = threads > 1 && !omp_in_parallel();
+
+    if (set)
+        omp_set_num_threads(1);
+    const bool good = run(b);
+    if (set)
+        omp_set_num_threads(threads);
+    return good;
+}
+
+bool cpu_library_primitive(const struct cpu_product *b)
+{
+    return run_alone(run_primitive, b);
+}
+
+bool cpu_library(const struct cpu_product *b)
+{
+    return run_alone(b->narrow ? run_primitive : run_sgemm, b);
 }
 
 /* An emulator or a hypervisor may announce instructions that it does not carry

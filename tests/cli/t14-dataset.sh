@@ -238,6 +238,9 @@ head -c 17 a.bin >d.bin
 repairs 'a .bin that was cut' d
 gpt-dataset slice a --documents :2 --output-prefix want --quiet
 check 'ends with the last whole document' same_set r want
+head -c 9 a.bin >d.bin
+repairs 'a .bin that was cut behind a document' d
+check 'keeps that document' same_set r want
 damage d idx 90 '\4'
 repairs 'documents in disorder' d
 err_has '4 sequences become a document each'

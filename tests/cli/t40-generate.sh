@@ -216,6 +216,9 @@ expect 3 'a prompt past the last position' gen \
     --prompt 'a prompt that is a good deal longer than 32 bytes'
 err_has '49 tokens'
 err_has '32 positions'
+expect 0 'a prompt up to it' gen --jsonl \
+    --prompt 'just as many bytes: thirty-two !'
+out_has '"tokens":1,"finish":"positions"'
 expect 4 'no such prompt file' gen --prompt-file nowhere
 for line in '{"prompt": 5}' '{"other": "a"}' '[1]' '{"prompt": "a"' \
     '{"prompt": "a\u0000"}' '{"prompt": "a", "id": 9007199254740993}' ''; do

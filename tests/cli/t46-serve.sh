@@ -226,12 +226,13 @@ busy='{"prompt": "a", "n": 1000, "max_tokens": 31, "ignore_eos": true}'
 curl -s -m 100 -o busy -d "$busy" -H 'Authorization: Bearer secret' \
     "$url/v1/completions" &
 client=$!
+# Its place in the queue may not be taken by the one that is refused.
 tries=0
-status=200
-while [ "$status" != 429 ] && [ $tries -lt 100 ]; do
-    ask /v1/completions '{"prompt": "a"}' -H 'Authorization: Bearer secret'
+until grep -q '^gpt_requests_waiting 1' out || [ $tries -gt 300 ]; do
+    ask /metrics '' -H 'Authorization: Bearer secret'
     tries=$((tries + 1))
 done
+ask /v1/completions '{"prompt": "a"}' -H 'Authorization: Bearer secret'
 check 'a full queue' test "$status" = 429
 wait $client
 check 'the one before is answered' grep -q '"index":999' busy

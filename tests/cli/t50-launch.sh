@@ -74,6 +74,9 @@ expect 137 'a killed copy' one --nproc-per-node 2 \
     sh -c '[ $RANK = 1 ] && kill -9 $$; sleep 60'
 err_has 'rank 1 was killed by SIGKILL (9)'
 err_has 'memory'
+expect 3 'where ends of children are ignored' timeout -s KILL 60 \
+    perl -e '$SIG{CHLD} = "IGNORE"; exec @ARGV' gpt-launch --standalone \
+    sh -c 'exit 3'
 expect 139 'a crash' one sh -c 'kill -SEGV $$'
 err_has 'SIGSEGV'
 expect 3 'one that ignores SIGTERM is killed' one --nproc-per-node 2 \
@@ -164,6 +167,8 @@ err_has '--master-addr'
 expect 2 'standalone with a port' one --master-port 1 true
 err_has '--standalone'
 expect 2 'no processes' gpt-launch --nproc-per-node 0 true
+expect 2 'too many' gpt-launch --nproc-per-node 4097 --node-rank 1 true
+err_has '4097 is out of range (1 to 4096)'
 # the threads of a program wait in the same way as without gpt-launch
 expect 0 'starts a program' env -u GOMP_SPINCOUNT -u OMP_WAIT_POLICY \
     gpt-launch --standalone --nproc-per-node 1 \

@@ -30,10 +30,13 @@ check 'once' test "$(grep -c 'iteration  *3/ ' err)" = 1
 
 # ---- a command ----
 expect 0 'a command gets the lines' train --save ckpt \
-    --log-metrics-command "cat > got.jsonl; echo \$\$ > ended"
+    --log-metrics-command "grep SigIgn /proc/self/status > ignored
+    cat > got.jsonl; echo \$\$ > ended"
 check 'all of them' cmp got.jsonl ckpt/metrics.jsonl
 check 'there are some' test "$(wc -l <got.jsonl)" -ge 10
 check 'the run waits for its end' test -s ended
+check 'SIGPIPE and SIGXFSZ end it as any command' \
+    test $((0x$(sed 's/.*[^0-9a-f]//' ignored) & 0x1001000)) = 0
 expect 0 'a command that is wrong' train --log-metrics-command 'exit 3'
 err_has "'exit 3' ended with status 3"
 expect 0 'one that reads a line' train \

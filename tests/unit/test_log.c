@@ -95,8 +95,8 @@ static void test_text(void)
            "gpt-x: warning: bell \\x07, escape \\x1b[2J, csi \\xc2\\x9b, "
            "del \\x7f, bad \\xff\n",
            "control bytes are escaped");
-    gpt_info("two\nlines \xc3\xa9");
-    is_str(captured(), "gpt-x: info: two\\x0alines \xc3\xa9\n",
+    gpt_info("two\nlines \xc3\xa9\xc2\xa0");
+    is_str(captured(), "gpt-x: info: two\\x0alines \xc3\xa9\xc2\xa0\n",
            "so are line ends");
     gpt_log_line("| a\tb |\n| c |");
     is_str(captured(), "| a\tb |\n| c |\n", "but not in a table");
