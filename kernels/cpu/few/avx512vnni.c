@@ -179,6 +179,67 @@ add_chunk(__m512i sums[TEXTS][DIGITS][ROWS], int r, const char *w, int64_t k,
         }
 }
 
+/* Half of a chunk, of weights or of a digit. */
+typedef __m256i half __attribute__((aligned(1)));
+enum { HALF_CHUNK = FEW_CHUNK / 2, FOUR = 4 };
+
+static inline __m256i half_weights_at(const char *w)
+{
+    return _mm256_xor_si256(*(const half *)(const void *)w,
+                            _mm256_set1_epi8(-128));
+}
+
+/* add_products() with inputs where they are: an instruction less. */
+static inline __attribute__((always_inline)) __m256i
+add_half(__m256i sums, __m256i weights, const char *inputs)
+{
+    __asm__("vpdpbusd %2, %1, %0"
+            : "+v"(sums)
+            : "v"(weights), "m"(*(const half *)(const void *)inputs));
+    return sums;
+}
+
+/* What a chunk adds to the sums of one text, whose halves are apart. */
+static inline __attribute__((always_inline)) void
+add_halves(__m256i low[DIGITS], __m256i high[DIGITS], const char *w,
+           const char *x, const int digits)
+{
+    const __m256i first = half_weights_at(w);
+    const __m256i second = half_weights_at(w + HALF_CHUNK);
+
+#pragma GCC unroll 3
+    for (int p = 0; p < digits; p++)
+        low[p] = add_half(low[p], first, x + p * FEW_CHUNK);
+#pragma GCC unroll 3
+    for (int p = 0; p < digits; p++)
+        high[p] = add_half(high[p], second, x + p * FEW_CHUNK + HALF_CHUNK);
+}
+
+/* The whole chunks of row r of weights, at w, with one text: the same sums as
+ * add_chunk() makes. All digits of whole chunks took longer than memory does:
+ * the processor, which sees a limited number of instructions at a time, saw too
+ * few lines. */
+static inline __attribute__((always_inline)) void
+sum_row(__m512i sums[DIGITS][ROWS], int r, const char *w, int64_t chunks,
+        const char *x, const int digits)
+{
+    __m256i low[DIGITS] = {0}, high[DIGITS] = {0};
+    int64_t c = 0;
+
+    for (; c + FOUR <= chunks; c += FOUR)
+#pragma GCC unroll 4
+        for (int i = 0; i < FOUR; i++)
+            add_halves(low, high, w + (c + i) * FEW_CHUNK,
+                       x + (c + i) * digits * FEW_CHUNK, digits);
+    for (; c < chunks; c++)
+        add_halves(low, high, w + c * FEW_CHUNK, x + c * digits * FEW_CHUNK,
+                   digits);
+#pragma GCC unroll 3
+    for (int p = 0; p < digits; p++)
+        sums[p][r] = _mm512_inserti64x4(_mm512_castsi256_si512(low[p]),
+                                        high[p], 1);
+}
+
 /* R rows of weights from row `row` of the strip on, M texts from `text` on. */
 static inline __attribute__((always_inline)) void
 multiply_rows(const struct cpu_few_strip *s, int64_t row, int64_t text,
@@ -195,15 +256,17 @@ multiply_rows(const struct cpu_few_strip *s, int64_t row, int64_t text,
         const char *w = s->values + (s->row + row + r) * k;
         const char *x = packed + sizeof(struct head);
 
-        for (int64_t c = 0; c < whole; c++) {
-            add_chunk(sums, r, w, k, ~(__mmask64)0, x, ldx, digits, M, side);
+        if (M == 1)
+            sum_row(sums[0], r, w, whole, x, digits);
+        for (int64_t c = 0; c < whole && M > 1; c++) {
+            add_chunk(sums, r, w + c * FEW_CHUNK, k, ~(__mmask64)0,
+                      x + c * digits * FEW_CHUNK, ldx, digits, M, side);
             fetch(next, 1, M);
-            w += FEW_CHUNK;
-            x += digits * FEW_CHUNK;
         }
         if (rest > 0) /* inputs past the end are zero */
-            add_chunk(sums, r, w, k, ((__mmask64)1 << rest) - 1, x, ldx, digits,
-                      M, side);
+            add_chunk(sums, r, w + whole * FEW_CHUNK, k,
+                      ((__mmask64)1 << rest) - 1,
+                      x + whole * digits * FEW_CHUNK, ldx, digits, M, side);
     }
     for (int i = 0; i < M; i++)
         put_results(s, row, text + i, (const void *)(packed + i * ldx),
