@@ -56,6 +56,33 @@ static void fail_of_loss(void *context, int64_t rank, const char *text)
     (void)gpt_store_post_failure(w->store, &failure, &ignored);
 }
 
+/* Whether all ranks of the job have met, counting this one or not. */
+static bool have_met(struct gpt_world *w, int64_t change)
+{
+    struct gpt_err ignored = {0};
+    int64_t met;
+
+    return gpt_store_add(w->store, "met", change, &met, &ignored) == GPT_OK &&
+           met >= w->topology.world_size;
+}
+
+/* While the ranks meet, a second process of a rank is in the place of another
+ * rank, which all would wait for: all are told, and end. A job that runs is not
+ * disturbed by a process that was started for it once more. */
+static int take_rank(struct gpt_world *w, struct gpt_err *err)
+{
+    const int status =
+        gpt_store_take_place(w->store, "rank", w->topology.rank,
+                             "each needs a RANK, and each node a number, of "
+                             "its own", err);
+
+    if (status == GPT_EUSAGE && have_met(w, 0)) {
+        gpt_store_close(w->store);
+        w->store = NULL;
+    }
+    return status;
+}
+
 static int meet_ranks(struct gpt_world *w, struct gpt_err *err)
 {
     const struct gpt_links_options o = {.rank = w->topology.rank,
@@ -65,7 +92,12 @@ static int meet_ranks(struct gpt_world *w, struct gpt_err *err)
                                         .context = w};
 
     GPT_TRY(gpt_store_open(&w->store, &w->launch, w->timeout, err));
-    return is_alone(w) ? GPT_OK : gpt_links_open(&w->links, w->store, &o, err);
+    if (is_alone(w))
+        return GPT_OK;
+    GPT_TRY(take_rank(w, err));
+    GPT_TRY(gpt_links_open(&w->links, w->store, &o, err));
+    (void)have_met(w, 1);
+    return GPT_OK;
 }
 
 int gpt_world_open(struct gpt_world **out, const struct gpt_world_options *o,
