@@ -214,9 +214,13 @@ printf X | dd of=$f bs=1 seek=$(($(wc -c <$f) - 9)) conv=notrunc 2>/dev/null
 for to in native megatron hf gguf; do
     out=spoilt
     [ $to = gguf ] && out=spoilt.gguf
+    [ $to = native ] && out=of/spoilt//ones
+    [ $to = megatron ] && mkdir of && out=of/spoilt/ones
     expect 3 "a changed weight, to $to" into bad $out --to $to
     err_has "$f: altered"
-    check 'leaves nothing' [ -z "$(find . -maxdepth 1 -name '*spoilt*')" ]
+    check 'leaves nothing' [ -z "$(find . -name '*spoilt*')" ]
+    if [ $to = native ]; then check 'no parent either' [ ! -e of ]; fi
+    if [ $to = megatron ]; then check 'but those before' rmdir of; fi
 done
 expect 2 'what cannot be is refused before a file is read' into bad x $tp 3
 err_has 'does not divide by the tensor model parallel size'
