@@ -6,6 +6,7 @@
 
 #include "base/log.h"
 #include "checkpoint/load.h"
+#include "cmd/train/changes.h"
 #include "tokenizer/tokenizer_options.h"
 #include "cmd/train/lr_schedule_json.h"
 #include "cmd/train/vocabulary.h"
@@ -392,6 +393,27 @@ static int settle_schedule(const struct gpt_source *source,
     return GPT_OK;
 }
 
+/* A change is no mistake, but the curve may bend there. */
+static int report_changes(const struct gpt_source *source,
+                          const struct gpt_state_context *c,
+                          struct gpt_err *err)
+{
+    const cJSON *then = cJSON_GetObjectItemCaseSensitive(source->state,
+                                                         "options");
+    struct gpt_buf changes = {0};
+    const int status =
+        gpt_train_changes(&changes, cJSON_IsString(then) ? then->valuestring
+                                                         : NULL,
+                          c->option_text,
+                          !c->options->use_checkpoint_scheduler);
+
+    if (status == GPT_OK && changes.len > 0)
+        gpt_log_line(" > other options than the run of %s had: %s", source->dir,
+                     changes.data);
+    gpt_buf_free(&changes);
+    return status == GPT_OK ? GPT_OK : gpt_no_memory(err, "changed options");
+}
+
 static int read_run(struct gpt_replica *r, const struct gpt_source *source,
                     struct gpt_train_state *state,
                     const struct gpt_state_context *c,
@@ -402,6 +424,7 @@ static int read_run(struct gpt_replica *r, const struct gpt_source *source,
                                 err));
     report_precision(r, source->state, source->dir);
     GPT_TRY(settle_schedule(source, state, c, plan, err));
+    GPT_TRY(report_changes(source, c, err));
     return c->options->no_load_optim ? GPT_OK : read_optimizer(r, source, err);
 }
 
