@@ -7,12 +7,14 @@
 #include "parallel/world.h"
 
 #include "base/hash.h"
+#include "base/log.h"
 #include "base/memory.h"
 #include "base/num.h"
 
 #include <omp.h>
 #include <sched.h>
 #include <stdio.h>
+#include <stdlib.h>
 #include <string.h>
 #include <unistd.h>
 
@@ -83,6 +85,18 @@ static int take_rank(struct gpt_world *w, struct gpt_err *err)
     return status;
 }
 
+/* In the script of a job, Slurm sets the variables of its first task, too: only
+ * srun, which numbers its steps, starts the others. */
+static void warn_of_batch(const struct gpt_world *w)
+{
+    if (strcmp(w->launch.launcher, "slurm") == 0 && w->launch.rank == 0 &&
+        w->launch.world_size > 1 && !getenv("SLURM_STEP_ID"))
+        gpt_warn("SLURM_NTASKS is %lld, and SLURM_STEP_ID is not set: unless "
+                 "srun starts this program, the other ranks will not come; "
+                 "under gpt-launch or with --ntasks 1 they are not waited for",
+                 (long long)w->launch.world_size);
+}
+
 static int meet_ranks(struct gpt_world *w, struct gpt_err *err)
 {
     const struct gpt_links_options o = {.rank = w->topology.rank,
@@ -91,6 +105,7 @@ static int meet_ranks(struct gpt_world *w, struct gpt_err *err)
                                         .lost = fail_of_loss,
                                         .context = w};
 
+    warn_of_batch(w);
     GPT_TRY(gpt_store_open(&w->store, &w->launch, w->timeout, err));
     if (is_alone(w))
         return GPT_OK;
