@@ -166,6 +166,9 @@ static void report_left_out(const struct gpt_target *t)
 
     if (s->left_out)
         gpt_info("%s: left out: %s", t->path, s->left_out);
+    if (s->unused_settings)
+        gpt_info("%s: left out, as no format here keeps how tokens are chosen: "
+                 "%s", t->path, s->unused_settings);
     if (t->format->keeps_state)
         return;
     for (int64_t i = 0; i < s->n_tensors && !optimizer; i++)
