@@ -156,10 +156,10 @@ static int read_text(struct gpt_metrics *h, const char *text, size_t len,
     }
     if (status == GPT_EDATA)
         gpt_hint(err, "logs of gpt-train, Megatron-LM, nanoGPT and llm.c are "
-                 "read, and JSON lines with the number 'iteration'; jq -c '.log_history[] | "
-                 ".iteration = .step | .lm_loss = .loss | .validation_loss = "
-                 ".eval_loss' makes them of trainer_state.json of "
-                 "Transformers");
+                 "read, and JSON lines with the number 'iteration'; jq -c "
+                 "'.log_history[] | .iteration = .step | .lm_loss = .loss | "
+                 ".validation_loss = .eval_loss' makes them of "
+                 "trainer_state.json of Transformers");
     return status;
 }
 

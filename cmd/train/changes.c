@@ -4,14 +4,17 @@
  * new option that changes a step's result wants a row here. */
 #include "cmd/train/changes.h"
 
-#include "base/list.h"
+#include "base/json.h"
+#include "base/log.h"
+#include "base/memory.h"
 
 #include <string.h>
 
 static const struct {
     const char *name;
-    bool schedule;
+    bool schedule; /* part of the schedule, which a checkpoint has as well */
 } rows[] = {
+    /* the model, and what a loss counts */
     {"hidden-dropout", false},
     {"attention-dropout", false},
     {"fp8-format", false},
@@ -23,6 +26,7 @@ static const struct {
     {"eod-mask-loss", false},
     {"reset-position-ids", false},
     {"reset-attention-mask", false},
+    /* a step, and what it does with gradients */
     {"global-batch-size", false},
     {"rampup-batch-size", false},
     {"lr", true},
@@ -56,7 +60,9 @@ static const struct {
     {"clip-grad", false},
 };
 
-/* The value in a line "name = value  # origin", or "none" in "# name ="; NULL
+/* Both texts have a line for each option, in the order of the program's table.
+ *
+ * The value in a line "name = value  # origin", or "none" in "# name ="; NULL
  * where no line has the name, as in the text of an older program. */
 static const char *value_of(const char *text, const char *name, size_t *len)
 {
@@ -70,6 +76,7 @@ static const char *value_of(const char *text, const char *name, size_t *len)
         line += end;
         if (strncmp(key, name, n) != 0 || strncmp(key + n, " =", 2) != 0)
             continue;
+        /* commented out: the file must not set it when it is read again */
         if (unset) {
             *len = strlen("none");
             return "none";
@@ -82,10 +89,13 @@ static const char *value_of(const char *text, const char *name, size_t *len)
     return NULL;
 }
 
-int gpt_train_changes(struct gpt_buf *changes, const char *then,
-                      const char *now, bool schedule)
+static int list_changes(struct gpt_buf *changes, const char *then,
+                        const char *now, bool schedule)
 {
-    for (size_t i = 0; then && i < GPT_COUNT(rows); i++) {
+    /* An option that an older program did not know is in one text alone: what
+     * it did then is not known, and nothing is said of it. Values are compared
+     * as text, which both programs wrote by the same rules. */
+    for (size_t i = 0; i < GPT_COUNT(rows); i++) {
         size_t m, n;
         const char *a = value_of(then, rows[i].name, &m);
         const char *b = value_of(now, rows[i].name, &n);
@@ -98,4 +108,25 @@ int gpt_train_changes(struct gpt_buf *changes, const char *then,
                                (int)m, a, (int)n, b));
     }
     return GPT_OK;
+}
+
+/* A change is no mistake, but the curve may bend there. Checkpoints of other
+ * formats have no options. */
+int gpt_train_report_changes(const struct gpt_source *source, const char *now,
+                             bool schedule, struct gpt_err *err)
+{
+    const cJSON *then = cJSON_GetObjectItemCaseSensitive(source->state,
+                                                         "options");
+    struct gpt_buf changes = {0};
+
+    if (!cJSON_IsString(then))
+        return GPT_OK;
+    int status = list_changes(&changes, then->valuestring, now, schedule);
+    if (status != GPT_OK)
+        status = gpt_no_memory(err, "changed options");
+    else if (changes.len > 0)
+        gpt_log_line(" > other options than the run of %s had: %s", source->dir,
+                     changes.data);
+    gpt_buf_free(&changes);
+    return status;
 }

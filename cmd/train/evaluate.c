@@ -259,6 +259,7 @@ void gpt_evaluator_close(struct gpt_evaluator *e)
     gpt_free(e);
 }
 
+/* Each set is a corpus of its own, with the index of all its validations. */
 int64_t gpt_evaluator_sets_memory(const struct gpt_evaluator *e)
 {
     int64_t bytes = 0;

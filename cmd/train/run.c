@@ -252,7 +252,9 @@ int gpt_run_open(struct gpt_run *r, const struct gpt_train_options *options,
     GPT_TRY(gpt_run_open_corpus(r, err));
     GPT_TRY(gpt_evaluator_read(&r->evaluator, &r->plan, gpt_run_is_first(r),
                                err));
-    if (r->corpus) /* now it is known, and there */
+    /* The data are open now: what their indices take is known, where before it
+     * followed from the options alone. */
+    if (r->corpus)
         memory.bytes[GPT_MEM_SAMPLES] = gpt_corpus_memory(r->corpus);
     memory.bytes[GPT_MEM_SAMPLES] += gpt_evaluator_sets_memory(r->evaluator);
     r->predicted = gpt_memory_device(&memory, r->be);

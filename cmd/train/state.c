@@ -397,27 +397,6 @@ static int settle_schedule(const struct gpt_source *source,
     return GPT_OK;
 }
 
-/* A change is no mistake, but the curve may bend there. */
-static int report_changes(const struct gpt_source *source,
-                          const struct gpt_state_context *c,
-                          struct gpt_err *err)
-{
-    const cJSON *then = cJSON_GetObjectItemCaseSensitive(source->state,
-                                                         "options");
-    struct gpt_buf changes = {0};
-    const int status =
-        gpt_train_changes(&changes, cJSON_IsString(then) ? then->valuestring
-                                                         : NULL,
-                          c->option_text,
-                          !c->options->use_checkpoint_scheduler);
-
-    if (status == GPT_OK && changes.len > 0)
-        gpt_log_line(" > other options than the run of %s had: %s", source->dir,
-                     changes.data);
-    gpt_buf_free(&changes);
-    return status == GPT_OK ? GPT_OK : gpt_no_memory(err, "changed options");
-}
-
 static int read_run(struct gpt_replica *r, const struct gpt_source *source,
                     struct gpt_train_state *state,
                     const struct gpt_state_context *c,
@@ -428,7 +407,9 @@ static int read_run(struct gpt_replica *r, const struct gpt_source *source,
                                 err));
     report_precision(r, source->state, source->dir);
     GPT_TRY(settle_schedule(source, state, c, plan, err));
-    GPT_TRY(report_changes(source, c, err));
+    GPT_TRY(gpt_train_report_changes(source, c->option_text,
+                                     !c->options->use_checkpoint_scheduler,
+                                     err));
     return c->options->no_load_optim ? GPT_OK : read_optimizer(r, source, err);
 }
 
@@ -443,6 +424,8 @@ static int read_source(struct gpt_replica *r, const struct gpt_source *source,
     /* The losses of a model need its weights alone. */
     const bool finetune = c->options->finetune || c->plan->evaluates;
 
+    /* They are of the vocabulary, which is the same after a training: what is
+     * saved has them, too, so that exports of it say how a text ends. */
     state->has_tokens = true;
     state->bos_token_id = source->bos_token_id;
     state->eos_token_id = source->eos_token_id;

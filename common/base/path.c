@@ -125,6 +125,8 @@ int gpt_path_mkdirs(const char *path, struct gpt_err *err)
     return GPT_OK;
 }
 
+/* Names are cut off at slashes, from the end, until what is left is there.
+ * Several slashes together are one. */
 size_t gpt_path_there(const char *path)
 {
     char part[GPT_PATH_BYTES];
@@ -142,7 +144,8 @@ size_t gpt_path_there(const char *path)
     return len;
 }
 
-/* An absolute path begins with the root, which is always there. */
+/* From the deepest up; one that is not empty ends it, as those above hold it.
+ * An absolute path begins with the root, which is always there. */
 void gpt_path_rmdirs(const char *path, size_t there)
 {
     char part[GPT_PATH_BYTES];

@@ -87,7 +87,7 @@ static void read_ends(struct gpt_source *s)
 }
 
 /* A model that came from another format keeps the ids of the beginning and the
- * end of a text in its state, also when it was trained here. */
+ * end of a text in its state; without the first, both are one. */
 static int open_native(struct gpt_source *s, const char *path,
                        const struct gpt_source_options *o, struct gpt_err *err)
 {
@@ -106,12 +106,11 @@ static int open_native(struct gpt_source *s, const char *path,
     if (gpt_json_int(s->state, "eos_token_id", 0, s->config.vocab_size - 1, &id,
                      "state", NULL) == GPT_OK)
         s->bos_token_id = s->eos_token_id = id;
-    /* Without it, the token that ends texts begins them, too. */
-    if (cJSON_IsNull(cJSON_GetObjectItemCaseSensitive(s->state,
-                                                      "bos_token_id")))
+    const cJSON *bos =
+        cJSON_GetObjectItemCaseSensitive(s->state, "bos_token_id");
+    if (cJSON_IsNull(bos))
         s->bos_token_id = GPT_TOKEN_NONE;
-    else if (gpt_json_int(s->state, "bos_token_id", 0,
-                          s->config.vocab_size - 1, &id, "state",
+    else if (gpt_json_int(s->state, "bos_token_id", 0, INT32_MAX, &id, "",
                           NULL) == GPT_OK)
         s->bos_token_id = id;
     read_ends(s);

@@ -609,6 +609,8 @@ int gpt_corpus_open(struct gpt_corpus **out,
     return GPT_OK;
 }
 
+/* What is allocated beside these, as names and weights, is of the size of the
+ * list of data sets and not of the data. */
 int64_t gpt_corpus_memory(const struct gpt_corpus *c)
 {
     int64_t bytes = 0;
@@ -626,6 +628,9 @@ int64_t gpt_corpus_memory(const struct gpt_corpus *c)
     return bytes;
 }
 
+/* One data set with a weight is a blend, too, if of one part: those 6 bytes a
+ * sample are left to gpt_corpus_memory(), as is the last epoch, which a member
+ * has whole. */
 int64_t gpt_corpus_predict(const struct gpt_corpus_options *o)
 {
     int64_t bytes = 0;

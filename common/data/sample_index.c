@@ -232,6 +232,8 @@ void gpt_samples_free(struct gpt_samples *s)
     memset(s, 0, sizeof(*s));
 }
 
+/* The four arrays of gpt_samples_build(): two of them have an end beyond the
+ * last sample. */
 int64_t gpt_samples_bytes(int64_t n, int64_t visits)
 {
     const struct gpt_samples *s = NULL;

@@ -4,17 +4,16 @@
  * (gpt_world_end), so that every rank can name the first failure. All of this
  * goes through the store: a few small values, before there are communicators or
  * when they have failed. */
-#include "parallel/world.h"
+#include "parallel/meeting.h"
 
 #include "base/hash.h"
-#include "base/log.h"
 #include "base/memory.h"
 #include "base/num.h"
 
 #include <omp.h>
 #include <sched.h>
+#include <stdatomic.h>
 #include <stdio.h>
-#include <stdlib.h>
 #include <string.h>
 #include <unistd.h>
 
@@ -58,45 +57,6 @@ static void fail_of_loss(void *context, int64_t rank, const char *text)
     (void)gpt_store_post_failure(w->store, &failure, &ignored);
 }
 
-/* Whether all ranks of the job have met, counting this one or not. */
-static bool have_met(struct gpt_world *w, int64_t change)
-{
-    struct gpt_err ignored = {0};
-    int64_t met;
-
-    return gpt_store_add(w->store, "met", change, &met, &ignored) == GPT_OK &&
-           met >= w->topology.world_size;
-}
-
-/* While the ranks meet, a second process of a rank is in the place of another
- * rank, which all would wait for: all are told, and end. A job that runs is not
- * disturbed by a process that was started for it once more. */
-static int take_rank(struct gpt_world *w, struct gpt_err *err)
-{
-    const int status =
-        gpt_store_take_place(w->store, "rank", w->topology.rank,
-                             "each needs a RANK, and each node a number, of "
-                             "its own", err);
-
-    if (status == GPT_EUSAGE && have_met(w, 0)) {
-        gpt_store_close(w->store);
-        w->store = NULL;
-    }
-    return status;
-}
-
-/* In the script of a job, Slurm sets the variables of its first task, too: only
- * srun, which numbers its steps, starts the others. */
-static void warn_of_batch(const struct gpt_world *w)
-{
-    if (strcmp(w->launch.launcher, "slurm") == 0 && w->launch.rank == 0 &&
-        w->launch.world_size > 1 && !getenv("SLURM_STEP_ID"))
-        gpt_warn("SLURM_NTASKS is %lld, and SLURM_STEP_ID is not set: unless "
-                 "srun starts this program, the other ranks will not come; "
-                 "under gpt-launch or with --ntasks 1 they are not waited for",
-                 (long long)w->launch.world_size);
-}
-
 static int meet_ranks(struct gpt_world *w, struct gpt_err *err)
 {
     const struct gpt_links_options o = {.rank = w->topology.rank,
@@ -105,14 +65,7 @@ static int meet_ranks(struct gpt_world *w, struct gpt_err *err)
                                         .lost = fail_of_loss,
                                         .context = w};
 
-    warn_of_batch(w);
-    GPT_TRY(gpt_store_open(&w->store, &w->launch, w->timeout, err));
-    if (is_alone(w))
-        return GPT_OK;
-    GPT_TRY(take_rank(w, err));
-    GPT_TRY(gpt_links_open(&w->links, w->store, &o, err));
-    (void)have_met(w, 1);
-    return GPT_OK;
+    return gpt_world_meet(w, &o, err);
 }
 
 int gpt_world_open(struct gpt_world **out, const struct gpt_world_options *o,
