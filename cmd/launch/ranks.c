@@ -58,13 +58,16 @@ struct job {
 /* ---- the store ---- */
 
 /* Nodes start in any order: this one waits until node 0 serves. On node 0 the
- * server is this process's own. */
+ * server is this process's own. A launcher that was started for a job that has
+ * its node already ends before it starts a rank, and the job goes on. */
 static int join_store(struct job *j, struct gpt_err *err)
 {
     if (j->o->nproc * j->o->nnodes == 1)
         return GPT_OK;
-    return gpt_store_open(&j->store, &j->launch,
-                          j->o->node_rank > 0 ? JOIN_SECONDS : 1, err);
+    GPT_TRY(gpt_store_open(&j->store, &j->launch,
+                           j->o->node_rank > 0 ? JOIN_SECONDS : 1, err));
+    return gpt_store_take_place(j->store, "node", j->o->node_rank,
+                                "each needs a --node-rank of its own", err);
 }
 
 /* The run's name is the one that ranks make of their environment

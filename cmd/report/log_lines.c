@@ -3,6 +3,7 @@
  *   iteration       20/     100 | consumed samples:           80 | lm loss: ...
  *   validation loss at iteration 20 | lm loss value: 3.2E+00 | lm loss PPL: ...
  *
+ * and, for comparison, those of nanoGPT and of llm.c; see take_other().
  *
  * Launchers and schedulers put words of their own before a line, and versions
  * of Megatron-LM differ in the fields between the bars: "elapsed time per
@@ -138,6 +139,47 @@ static bool name_of_set(const char *line, char *set, size_t cap)
     return true;
 }
 
+/* A row of numbers that have names here. */
+static int take_row(struct gpt_metrics *h, int64_t iteration, int n,
+                    const char *const *fields, const double *values,
+                    struct gpt_err *err)
+{
+    GPT_TRY(gpt_metrics_line(h, iteration, err));
+    for (int i = 0; i < n; i++)
+        GPT_TRY(gpt_metrics_add(h, fields[i], values[i], err));
+    gpt_metrics_place(h);
+    return GPT_OK;
+}
+
+/* "iter 10: loss 3.2, time 99.0ms, mfu 4.2%" and "step 10: train loss 3.2, val
+ * loss 3.3" of nanoGPT; "s:10 trl:3.2 lr:1e-4 norm:1.1" and "s:10 tel:3.3" of
+ * llm.c's main.log. sscanf() returns what it has read, the step included. */
+static int take_other(struct gpt_metrics *h, const char *line,
+                      struct gpt_err *err)
+{
+    static const char *const iter[] = {"lm_loss", "elapsed_ms", "mfu (%)"};
+    static const char *const step[] = {"train_loss", "validation_loss"};
+    static const char *const main_log[] = {"lm_loss", "learning_rate",
+                                           "grad_norm"};
+    long long at;
+    double v[3];
+    int n;
+
+    if ((n = sscanf(line, "iter %lld: loss %lf, time %lfms, mfu %lf", &at, v,
+                    v + 1, v + 2)) >= 2)
+        /* before it is measured it is -100 */
+        return take_row(h, at, n == 4 && v[2] < 0 ? 2 : n - 1, iter, v, err);
+    if (sscanf(line, "step %lld: train loss %lf, val loss %lf", &at, v,
+               v + 1) == 3)
+        return take_row(h, at, 2, step, v, err);
+    if ((n = sscanf(line, "s:%lld trl:%lf lr:%lf norm:%lf", &at, v, v + 1,
+                    v + 2)) >= 2)
+        return take_row(h, at, n - 1, main_log, v, err);
+    if (sscanf(line, "s:%lld tel:%lf", &at, v) == 2)
+        return take_row(h, at, 1, step + 1, v, err);
+    return GPT_OK;
+}
+
 /* Evaluations first: their lines have "iteration" as well. */
 static int take_line(struct gpt_metrics *h, char *line, struct gpt_err *err)
 {
@@ -153,7 +195,7 @@ static int take_line(struct gpt_metrics *h, char *line, struct gpt_err *err)
     if (name_of_set(line, set, sizeof(set)))
         return take_evaluation(h, line, set, err);
     if (!is_step(line, &iteration, &rest))
-        return GPT_OK;
+        return take_other(h, line, err);
     GPT_TRY(gpt_metrics_line(h, iteration, err));
     GPT_TRY(take_parts(h, rest, err));
     gpt_metrics_place(h);

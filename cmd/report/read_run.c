@@ -123,6 +123,15 @@ static int name_run(struct gpt_metrics *h, const char *run,
     return h->name && h->path ? GPT_OK : gpt_no_memory(err, "names of runs");
 }
 
+/* The first record of such a file is "brain.Event:2", after the length of the
+ * record, its checksum, and the time. */
+static bool is_events(const char *text, size_t len)
+{
+    static const char mark[] = "brain.Event:";
+
+    return len > 64 && memmem(text, 64, mark, sizeof(mark) - 1);
+}
+
 /* An empty file is a run that has not written yet, and is no error: --follow is
  * often started first. A log may begin with a brace, too. */
 static int read_text(struct gpt_metrics *h, const char *text, size_t len,
@@ -131,6 +140,11 @@ static int read_text(struct gpt_metrics *h, const char *text, size_t len,
     const size_t blank = strspn(text, " \t\r\n");
     int status = GPT_EDATA;
 
+    if (is_events(text, len)) {
+        gpt_fail(err, GPT_EDATA, "%s: a file of TensorBoard's events", h->path);
+        return gpt_hint(err, "name metrics.jsonl of the run, or its log: they "
+                             "have what the events have");
+    }
     if (text[blank] == '{')
         status = read_json_lines(h, text, len, err);
     if (status == GPT_EDATA) {
@@ -141,11 +155,11 @@ static int read_text(struct gpt_metrics *h, const char *text, size_t len,
             *err = json;
     }
     if (status == GPT_EDATA)
-        gpt_hint(err, "logs of gpt-train and Megatron-LM are read, and JSON "
-                 "lines with the number 'iteration'; jq -c '.log_history[] | "
-                 ".iteration = .step | .lm_loss = .loss | .validation_loss = "
-                 ".eval_loss' makes them of trainer_state.json of "
-                 "Transformers");
+        gpt_hint(err, "logs of gpt-train, Megatron-LM, nanoGPT and llm.c are "
+                 "read, and JSON lines with the number 'iteration'; jq -c "
+                 "'.log_history[] | .iteration = .step | .lm_loss = .loss | "
+                 ".validation_loss = .eval_loss' makes them of "
+                 "trainer_state.json of Transformers");
     return status;
 }
 

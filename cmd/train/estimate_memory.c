@@ -39,6 +39,7 @@ int gpt_estimate_rank(const struct gpt_train_plan *plan,
     GPT_TRY(status);
     /* The replica cannot know these: the feed, the communicators and the saver
      * allocate them beside it. */
+    memory->bytes[GPT_MEM_SAMPLES] = gpt_corpus_predict(&plan->corpus);
     memory->bytes[GPT_MEM_BATCHES] = gpt_feed_memory(&feed);
     memory->bytes[GPT_MEM_INPUTS] += gpt_feed_device_memory(&feed);
     if (r->o.texts) {

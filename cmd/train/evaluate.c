@@ -259,6 +259,16 @@ void gpt_evaluator_close(struct gpt_evaluator *e)
     gpt_free(e);
 }
 
+/* Each set is a corpus of its own, with the index of all its validations. */
+int64_t gpt_evaluator_sets_memory(const struct gpt_evaluator *e)
+{
+    int64_t bytes = 0;
+
+    for (int64_t i = 0; e && i < e->sets.n; i++)
+        bytes += gpt_corpus_memory(e->sets.items[i].corpus);
+    return bytes;
+}
+
 /* ---- validation ---- */
 
 bool gpt_evaluator_has_work(const struct gpt_evaluator *e)

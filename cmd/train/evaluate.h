@@ -35,6 +35,9 @@ int gpt_evaluator_open(struct gpt_evaluator *e,
                        struct gpt_err *err) GPT_MUST_USE;
 void gpt_evaluator_close(struct gpt_evaluator *e); /* NULL is fine */
 
+/* Bytes of memory that its validation sets hold; NULL has none. */
+int64_t gpt_evaluator_sets_memory(const struct gpt_evaluator *e);
+
 /* True when there is anything to evaluate. */
 bool gpt_evaluator_has_work(const struct gpt_evaluator *e);
 

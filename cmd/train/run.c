@@ -248,11 +248,16 @@ int gpt_run_open(struct gpt_run *r, const struct gpt_train_options *options,
     GPT_TRY(gpt_run_open_device(r, err));
     GPT_TRY(gpt_replica_new(&r->replica, r->be, &r->plan.replica, err));
     GPT_TRY(gpt_estimate_rank(&r->plan, r->replica, &memory, err));
-    r->predicted = gpt_memory_device(&memory, r->be);
     GPT_TRY(gpt_run_print_model(r, &memory, err));
     GPT_TRY(gpt_run_open_corpus(r, err));
     GPT_TRY(gpt_evaluator_read(&r->evaluator, &r->plan, gpt_run_is_first(r),
                                err));
+    /* The data are open now: what their indices take is known, where before it
+     * followed from the options alone. */
+    if (r->corpus)
+        memory.bytes[GPT_MEM_SAMPLES] = gpt_corpus_memory(r->corpus);
+    memory.bytes[GPT_MEM_SAMPLES] += gpt_evaluator_sets_memory(r->evaluator);
+    r->predicted = gpt_memory_device(&memory, r->be);
     GPT_TRY(compare_ranks(r, err));
     if (gpt_run_is_first(r) && !r->plan.evaluates)
         GPT_TRY(gpt_saver_check_room(&r->plan.replica, r->o, err));

@@ -6,6 +6,8 @@
 
 #include "base/log.h"
 #include "checkpoint/load.h"
+#include "checkpoint/native.h"
+#include "cmd/train/changes.h"
 #include "tokenizer/tokenizer_options.h"
 #include "cmd/train/lr_schedule_json.h"
 #include "cmd/train/vocabulary.h"
@@ -69,6 +71,9 @@ cJSON *gpt_state_to_json(const struct gpt_replica *r,
         gpt_json_add(json, "tokenizer", gpt_tokenizer_to_json(&tokenizer));
     gpt_json_add(json, "schedule",
                  gpt_lr_schedule_to_json(&c->plan->schedule));
+    if (state->has_tokens)
+        gpt_native_put_tokens(json, state->bos_token_id, state->eos_token_id,
+                              &state->ends);
     cJSON_AddStringToObject(json, "options", c->option_text);
     return json;
 }
@@ -402,6 +407,9 @@ static int read_run(struct gpt_replica *r, const struct gpt_source *source,
                                 err));
     report_precision(r, source->state, source->dir);
     GPT_TRY(settle_schedule(source, state, c, plan, err));
+    GPT_TRY(gpt_train_report_changes(source, c->option_text,
+                                     !c->options->use_checkpoint_scheduler,
+                                     err));
     return c->options->no_load_optim ? GPT_OK : read_optimizer(r, source, err);
 }
 
@@ -416,6 +424,12 @@ static int read_source(struct gpt_replica *r, const struct gpt_source *source,
     /* The losses of a model need its weights alone. */
     const bool finetune = c->options->finetune || c->plan->evaluates;
 
+    /* They are of the vocabulary, which is the same after a training: what is
+     * saved has them, too, so that exports of it say how a text ends. */
+    state->has_tokens = true;
+    state->bos_token_id = source->bos_token_id;
+    state->eos_token_id = source->eos_token_id;
+    state->ends = source->ends;
     GPT_TRY(check_model(r, source, err));
     GPT_TRY(gpt_train_check_checkpoint_vocabulary(source, c->options, err));
     if (!finetune)

@@ -7,6 +7,7 @@
 #include "base/json.h"
 #include "parallel/agreement.h"
 #include "checkpoint/ownership.h"
+#include "checkpoint/source.h"
 #include "cmd/train/best.h"
 #include "cmd/train/plan.h"
 #include "train/replica.h"
@@ -25,6 +26,11 @@ struct gpt_train_state {
     uint64_t corpus_digest;
     uint64_t corpus_sets_digest; /* 0: of an old program */
     int64_t seq_length;
+    /* Which tokens begin and end texts, by the files that the weights came
+     * from; false: there are none. */
+    bool has_tokens;
+    int64_t bos_token_id, eos_token_id; /* < 0: not known, or none */
+    struct gpt_end_ids ends;
 };
 
 /* What else a checkpoint records, and is compared with on resume. */

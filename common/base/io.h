@@ -294,6 +294,11 @@ bool gpt_path_nearest(char nearest[GPT_PATH_BYTES], const char *path);
  * is not known. */
 bool gpt_path_room(const char *path, double *room);
 int gpt_path_mkdirs(const char *path, struct gpt_err *err) GPT_MUST_USE;
+/* Bytes of `path` up to which its directories are there. gpt_path_rmdirs()
+ * removes those after them, as far as they are empty: what gpt_path_mkdirs()
+ * made meanwhile, for nothing. */
+size_t gpt_path_there(const char *path);
+void gpt_path_rmdirs(const char *path, size_t there);
 /* "dir/name" into buf; GPT_EFAIL when it does not fit. */
 int gpt_path_join(char *buf, size_t cap, const char *dir, const char *name,
                   struct gpt_err *err) GPT_MUST_USE;

@@ -111,11 +111,13 @@ int gpt_refuse_input(const char *path, struct gpt_err *err)
     free(dir);
     if (!name)
         return GPT_OK;
-    gpt_fail(err, GPT_EUSAGE, S_ISDIR(st.st_mode)
-                                  ? "the output '%s' holds the input '%s': "
-                                    "inputs are never modified"
-                                  : "the output '%s' is the input '%s': "
-                                    "inputs are never modified",
-             path, name);
-    return gpt_hint(err, "give the output another name");
+    if (S_ISDIR(st.st_mode)) {
+        gpt_fail(err, GPT_EUSAGE, "the output '%s' holds the input '%s': "
+                 "inputs are never modified", path, name);
+        return gpt_hint(err, "give the output another name");
+    }
+    gpt_fail(err, GPT_EUSAGE, "the output '%s' is the input '%s': inputs are "
+             "never modified", path, name);
+    return gpt_hint(err, "give the output another name, or leave '%s' out of "
+                         "the pattern or folder that names it as input", name);
 }

@@ -59,15 +59,17 @@ static bool only_prints(struct gpt_parse *p)
 }
 
 /* Each file is a source of its own. That of the environment is for all programs
- * of a session, so that the command line's files come after it. */
-static int read_configs(struct gpt_parse *p)
+ * of a session, so that the command line's files come after it. Standard input
+ * is not read for the form of a message alone: it may never end. */
+static int read_configs(struct gpt_parse *p, bool mistaken)
 {
     const char *config = getenv("GPT_CONFIG");
 
-    if (config && *config)
+    if (config && *config && !(mistaken && strcmp(config, "-") == 0))
         GPT_TRY(gpt_opt_read_config(p, config, "GPT_CONFIG"));
     for (size_t i = 0; i < p->n_configs; i++)
-        GPT_TRY(gpt_opt_read_config(p, p->configs[i], "--config"));
+        if (!(mistaken && strcmp(p->configs[i], "-") == 0))
+            GPT_TRY(gpt_opt_read_config(p, p->configs[i], "--config"));
     return GPT_OK;
 }
 
@@ -85,7 +87,7 @@ int gpt_opt_read_all(struct gpt_parse *p, int argc, char *const *argv)
     /* After a mistake, files are read for the form of its message alone. */
     if (mistake != GPT_OK)
         p->err = NULL;
-    const int status = read_configs(p);
+    const int status = read_configs(p, mistake != GPT_OK);
     p->err = err;
     follow_log_format(p);
     GPT_TRY(mistake);

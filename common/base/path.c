@@ -7,6 +7,7 @@
 #include <string.h>
 #include <sys/stat.h>
 #include <sys/statvfs.h>
+#include <unistd.h>
 
 /* basename(3) may change its argument. */
 const char *gpt_path_name(const char *path)
@@ -122,6 +123,44 @@ int gpt_path_mkdirs(const char *path, struct gpt_err *err)
         return gpt_fail_errno(err, GPT_EIO, "cannot make directory '%s'", part);
     }
     return GPT_OK;
+}
+
+/* Names are cut off at slashes, from the end, until what is left is there.
+ * Several slashes together are one. */
+size_t gpt_path_there(const char *path)
+{
+    char part[GPT_PATH_BYTES];
+    size_t len = strlen(path);
+
+    if (len >= sizeof(part))
+        return len;
+    memcpy(part, path, len + 1);
+    while (len > 0 && !gpt_path_is_dir(part)) {
+        do
+            len--;
+        while (len > 0 && path[len] != '/');
+        part[len] = '\0';
+    }
+    return len;
+}
+
+/* From the deepest up; one that is not empty ends it, as those above hold it.
+ * An absolute path begins with the root, which is always there. */
+void gpt_path_rmdirs(const char *path, size_t there)
+{
+    char part[GPT_PATH_BYTES];
+    size_t len = strlen(path);
+
+    if (len >= sizeof(part))
+        return;
+    memcpy(part, path, len + 1);
+    for (; len > there; len--) {
+        if (path[len] != '/' && path[len] != '\0')
+            continue;
+        part[len] = '\0';
+        if (rmdir(part) != 0 && errno != ENOENT)
+            return;
+    }
 }
 
 int gpt_path_join(char *buf, size_t cap, const char *dir, const char *name,

@@ -97,6 +97,10 @@ static int explain_directory(const char *path, struct gpt_err *err)
         gpt_path_holds(path, "model.safetensors.index.json"))
         return gpt_hint(err, "it has weights of a Hugging Face directory; "
                              "config.json is missing beside them");
+    if (gpt_path_holds(path, "adapter_config.json"))
+        return gpt_hint(err, "it is an adapter of PEFT: merge_and_unload() of "
+                             "peft puts it into its model, and "
+                             "save_pretrained() keeps that");
     if (find_below(path, below, sizeof(below)))
         return gpt_hint(err, "it is not a checkpoint itself; '%.200s' is",
                         below);

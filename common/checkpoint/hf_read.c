@@ -347,6 +347,33 @@ out:
     return status;
 }
 
+/* The files have no word table of this name. What wraps a model puts its own
+ * words before all names, and a dict around the tensors does, too. */
+static int fail_of_words(const struct gpt_hf *hf, const char *name,
+                         struct gpt_err *err)
+{
+    const char *any = NULL, *last = hf->extra.family->rules[0].name;
+
+    for (size_t s = 0; s < hf->n_shards; s++)
+        for (int64_t i = 0; i < hf->shards[s].n; i++) {
+            const char *held = hf->shards[s].tensors[i].name;
+            const size_t n = strlen(held), tail = strlen(last);
+
+            any = any ? any : held;
+            if (n <= tail || strcmp(held + n - tail, last) != 0)
+                continue;
+            gpt_fail(err, GPT_EDATA, "%s: no tensor '%s', but '%.200s'",
+                     hf->dir, name, held);
+            return gpt_hint(err, "save the state_dict() of the model itself, "
+                                 "not that of what wraps it, nor a dict "
+                                 "around it");
+        }
+    gpt_fail(err, GPT_EDATA, "%s: no tensor '%s'; the first is '%.200s'",
+             hf->dir, name, any ? any : "");
+    return gpt_hint(err, "config.json describes another model than the files "
+                         "hold, or one of them is missing");
+}
+
 /* Files of the base model lack the family's prefix; the word table, which is
  * the first rule, tells which kind it is. The number of layers is compared with
  * the number of tensors first, because the parameter table has rows for as many
@@ -362,6 +389,8 @@ static int open_tensors(struct gpt_hf *hf, struct gpt_err *err)
     gpt_hf_name(name, sizeof(name), &family->rules[0], &words, family->prefix);
     const char *prefix = find_entry(hf, name, &shard) ? family->prefix : "";
 
+    if (!prefix[0] && !find_entry(hf, family->rules[0].name, &shard))
+        return fail_of_words(hf, name, err);
     for (size_t i = 0; i < hf->n_shards; i++)
         held += hf->shards[i].n;
     if (hf->config.num_layers > held)

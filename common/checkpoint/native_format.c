@@ -86,8 +86,8 @@ static void read_ends(struct gpt_source *s)
     s->ends = ends;
 }
 
-/* A checkpoint that gpt-reshape made from another format keeps the id of the
- * end of a text in its state. */
+/* A model that came from another format keeps the ids of the beginning and the
+ * end of a text in its state; without the first, both are one. */
 static int open_native(struct gpt_source *s, const char *path,
                        const struct gpt_source_options *o, struct gpt_err *err)
 {
@@ -106,6 +106,13 @@ static int open_native(struct gpt_source *s, const char *path,
     if (gpt_json_int(s->state, "eos_token_id", 0, s->config.vocab_size - 1, &id,
                      "state", NULL) == GPT_OK)
         s->bos_token_id = s->eos_token_id = id;
+    const cJSON *bos =
+        cJSON_GetObjectItemCaseSensitive(s->state, "bos_token_id");
+    if (cJSON_IsNull(bos))
+        s->bos_token_id = GPT_TOKEN_NONE;
+    else if (gpt_json_int(s->state, "bos_token_id", 0, INT32_MAX, &id, "",
+                          NULL) == GPT_OK)
+        s->bos_token_id = id;
     read_ends(s);
     /* No agreement is needed: files and their order are the manifest's, the
      * same on all ranks. */
@@ -399,6 +406,20 @@ static int plan_native(struct gpt_target *t, struct gpt_err *err)
 
 /* ---- writing ---- */
 
+void gpt_native_put_tokens(cJSON *state, int64_t bos, int64_t eos,
+                           const struct gpt_end_ids *ends)
+{
+    if (eos >= 0)
+        cJSON_AddNumberToObject(state, "eos_token_id", (double)eos);
+    if (bos >= 0 && bos != eos)
+        cJSON_AddNumberToObject(state, "bos_token_id", (double)bos);
+    else if (bos == GPT_TOKEN_NONE && eos >= 0)
+        cJSON_AddNullToObject(state, "bos_token_id");
+    if (ends->n)
+        cJSON_AddItemToObject(state, "end_token_ids",
+                              cJSON_CreateIntArray(ends->ids, ends->n));
+}
+
 /* The state of the source's run, or that of a run that has not begun and whose
  * weights come from elsewhere: "converted_from" tells a program that resumes
  * that there is no run to resume. */
@@ -411,11 +432,7 @@ static cJSON *make_state(const struct gpt_source *s)
     cJSON_AddNumberToObject(state, "consumed_train_samples", 0);
     cJSON_AddNumberToObject(state, "consumed_valid_samples", 0);
     cJSON_AddStringToObject(state, "converted_from", s->format->title);
-    if (s->eos_token_id >= 0)
-        cJSON_AddNumberToObject(state, "eos_token_id", (double)s->eos_token_id);
-    if (s->ends.n)
-        cJSON_AddItemToObject(state, "end_token_ids",
-                              cJSON_CreateIntArray(s->ends.ids, s->ends.n));
+    gpt_native_put_tokens(state, s->bos_token_id, s->eos_token_id, &s->ends);
     return state;
 }
 

@@ -9,8 +9,6 @@
 #include "checkpoint/pour.h"
 #include "checkpoint/resume.h"
 
-#include <unistd.h>
-
 /* An iteration that joins others becomes the one that is resumed, which ends
  * the run that is there. One whose list is left is this conversion's own: it
  * died after the iteration had got its name. */
@@ -128,14 +126,13 @@ static int check_room(const struct gpt_target *t, int64_t held,
 }
 
 /* The list of what is whole lies beside the output, whose directory may be that
- * of a root that is not there yet: *made then. */
+ * of a root that is not there yet. */
 static int open_resume(struct gpt_resume **r, const struct gpt_target *t,
-                       bool *made, struct gpt_err *err)
+                       struct gpt_err *err)
 {
     const char **names;
 
-    *made = t->format->shares_dir && !gpt_path_is_dir(t->o.save);
-    if (*made) {
+    if (t->format->shares_dir && !gpt_path_is_dir(t->o.save)) {
         /* nothing of an earlier run is there: nothing is made for nothing */
         GPT_TRY(check_room(t, 0, err));
         GPT_TRY(gpt_path_mkdirs(t->o.save, err));
@@ -169,6 +166,9 @@ static void report_left_out(const struct gpt_target *t)
 
     if (s->left_out)
         gpt_info("%s: left out: %s", t->path, s->left_out);
+    if (s->unused_settings)
+        gpt_info("%s: left out, as no format here keeps how tokens are chosen: "
+                 "%s", t->path, s->unused_settings);
     if (t->format->keeps_state)
         return;
     for (int64_t i = 0; i < s->n_tensors && !optimizer; i++)
@@ -197,15 +197,20 @@ int gpt_target_write(struct gpt_target *t, gpt_bytes_done *done, void *context,
         .source = t->source,
     };
     char taken[32];
-    bool kept, made;
+    const size_t there = gpt_path_there(t->o.save);
+    bool kept;
+    int status = open_resume(&pour.resume, t, err);
 
-    GPT_TRY(open_resume(&pour.resume, t, &made, err));
+    if (status != GPT_OK) {
+        gpt_path_rmdirs(t->o.save, there);
+        return status;
+    }
     /* The run that made it died between its name and the end: nothing has
      * reported it, and its tracker may not name it. The same command makes it
      * again. */
     if (gpt_resume_unfinished(pour.resume))
         pour.flags |= GPT_OUT_FORCE;
-    int status = check_room(t, gpt_resume_held(pour.resume), err);
+    status = check_room(t, gpt_resume_held(pour.resume), err);
     if (status == GPT_OK)
         status = t->format->write(t, &pour, err);
     if (status == GPT_OK)
@@ -213,8 +218,8 @@ int gpt_target_write(struct gpt_target *t, gpt_bytes_done *done, void *context,
     if (pour.spoilt)
         gpt_resume_forget(pour.resume);
     gpt_resume_close(pour.resume, status == GPT_OK, &kept);
-    if (status != GPT_OK && made && !kept)
-        rmdir(t->o.save);
+    if (status != GPT_OK && !kept)
+        gpt_path_rmdirs(t->o.save, there);
     if (status == GPT_OK && pour.taken > 0)
         gpt_info("%s: %s of it were whole after an interruption, and were "
                  "kept",

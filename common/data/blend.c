@@ -231,6 +231,13 @@ out:
     return status;
 }
 
+int64_t gpt_blend_bytes(int64_t size)
+{
+    const struct gpt_blend *b = NULL;
+
+    return size * (int64_t)(sizeof(*b->set) + sizeof(*b->sample));
+}
+
 void gpt_blend_free(struct gpt_blend *blend)
 {
     gpt_free(blend->set);

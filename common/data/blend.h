@@ -46,5 +46,7 @@ struct gpt_blend {
 int gpt_blend_build(struct gpt_blend *blend, const double *weight, int64_t n,
                     int64_t size, struct gpt_err *err) GPT_MUST_USE;
 void gpt_blend_free(struct gpt_blend *blend);
+/* Bytes of the order of so many samples. */
+int64_t gpt_blend_bytes(int64_t size);
 
 #endif

@@ -609,6 +609,43 @@ int gpt_corpus_open(struct gpt_corpus **out,
     return GPT_OK;
 }
 
+/* What is allocated beside these, as names and weights, is of the size of the
+ * list of data sets and not of the data. */
+int64_t gpt_corpus_memory(const struct gpt_corpus *c)
+{
+    int64_t bytes = 0;
+
+    for (int64_t i = 0; i < c->n_sets; i++)
+        bytes += gpt_indexed_cached(c->set[i]);
+    for (int k = 0; k < GPT_N_SPLITS; k++) {
+        const struct split *s = &c->split[k];
+
+        bytes += gpt_blend_bytes(s->blend.size);
+        for (int64_t i = 0; i < s->n_members; i++)
+            bytes += gpt_samples_bytes(s->member[i].samples.plan.n,
+                                       s->member[i].samples.n_visits);
+    }
+    return bytes;
+}
+
+/* One data set with a weight is a blend, too, if of one part: those 6 bytes a
+ * sample are left to gpt_corpus_memory(), as is the last epoch, which a member
+ * has whole. */
+int64_t gpt_corpus_predict(const struct gpt_corpus_options *o)
+{
+    int64_t bytes = 0;
+
+    for (int k = 0; k < GPT_N_SPLITS; k++) {
+        const int64_t n = gpt_max_i64(o->n_samples[k], 0);
+        const bool blended = gpt_max_i64(o->n_data_path,
+                                         o->n_split_path[k]) > 1 ||
+                             (k == GPT_TRAIN && o->stages);
+
+        bytes += gpt_samples_bytes(n, 0) + (blended ? gpt_blend_bytes(n) : 0);
+    }
+    return bytes;
+}
+
 int64_t gpt_corpus_size(const struct gpt_corpus *c, enum gpt_split split)
 {
     return c->split[split].size;

@@ -39,6 +39,13 @@ int gpt_corpus_open(struct gpt_corpus **c,
                     struct gpt_err *err) GPT_MUST_USE;
 void gpt_corpus_close(struct gpt_corpus *c);
 
+/* Bytes of memory that a corpus needs beside its files, which are mapped: the
+ * indices of its samples, 12 for each and, in a blend, 6 more; 4 for each visit
+ * of a sequence; and the tokens where they are cached. Of one that is not open,
+ * only what follows from the samples that are wanted. */
+int64_t gpt_corpus_memory(const struct gpt_corpus *c);
+int64_t gpt_corpus_predict(const struct gpt_corpus_options *o);
+
 /* Samples that exist in a split: >= n_samples asked for, or 0 when the split is
  * not used or has no share in `split` or no split_path. */
 int64_t gpt_corpus_size(const struct gpt_corpus *c, enum gpt_split split);

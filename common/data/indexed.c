@@ -295,6 +295,11 @@ static void advise(const uint8_t *p, int64_t n, int advice)
     (void)madvise((void *)begin, (uintptr_t)p + (uintptr_t)n - begin, advice);
 }
 
+int64_t gpt_indexed_cached(const struct gpt_indexed *set)
+{
+    return set->copy ? set->idx.n_tokens * set->item : 0;
+}
+
 /* A copy in memory has no pages to fault, and an empty map no address. */
 void gpt_indexed_read_randomly(struct gpt_indexed *set)
 {

@@ -42,6 +42,9 @@ int gpt_indexed_read(const struct gpt_indexed *set, int64_t i, int64_t begin,
                      int64_t n, int32_t *dst, struct gpt_err *err)
     GPT_MUST_USE;
 
+/* Bytes of the copy of the tokens that "cached" holds; else 0. */
+int64_t gpt_indexed_cached(const struct gpt_indexed *set);
+
 /* Sequences will be read in random order: a fault on a mapped .bin then reads
  * the pages asked for, not the disk's whole read-ahead of up to megabytes. */
 void gpt_indexed_read_randomly(struct gpt_indexed *set);

@@ -231,3 +231,16 @@ void gpt_samples_free(struct gpt_samples *s)
     gpt_free(s->shuffle);
     memset(s, 0, sizeof(*s));
 }
+
+/* The four arrays of gpt_samples_build(): two of them have an end beyond the
+ * last sample. */
+int64_t gpt_samples_bytes(int64_t n, int64_t visits)
+{
+    const struct gpt_samples *s = NULL;
+
+    if (n == 0)
+        return 0;
+    return visits * (int64_t)sizeof(*s->document) +
+           (n + 1) * (int64_t)(sizeof(*s->visit) + sizeof(*s->offset)) +
+           n * (int64_t)sizeof(*s->shuffle);
+}

@@ -53,4 +53,7 @@ int gpt_samples_build(struct gpt_samples *s,
                       struct gpt_err *err) GPT_MUST_USE;
 void gpt_samples_free(struct gpt_samples *s);
 
+/* Bytes of the index of n samples with these visits; 0 of none. */
+int64_t gpt_samples_bytes(int64_t n, int64_t visits);
+
 #endif

@@ -16,6 +16,7 @@ static const struct {
     [GPT_MEM_LOGITS] = {"logits", false},
     [GPT_MEM_WORKSPACE] = {"workspace", false},
     [GPT_MEM_INPUTS] = {"inputs", false},
+    [GPT_MEM_SAMPLES] = {"sample index", true},
     [GPT_MEM_BATCHES] = {"batches", true},
     [GPT_MEM_EXCHANGE] = {"exchange", true},
     [GPT_MEM_SAVING] = {"saving", true},

@@ -16,6 +16,7 @@ enum gpt_memory_kind {
     GPT_MEM_LOGITS,      /* one chunk of rows of the output layer */
     GPT_MEM_WORKSPACE,   /* used within a layer, shared by all */
     GPT_MEM_INPUTS,      /* tokens, targets, masks, losses */
+    GPT_MEM_SAMPLES,     /* where in the data each sample of the run starts */
     GPT_MEM_BATCHES,     /* a global batch, and the next one */
     GPT_MEM_EXCHANGE,    /* on its way to other ranks and from them */
     GPT_MEM_SAVING,      /* what is saved in the background */

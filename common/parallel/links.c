@@ -65,7 +65,6 @@ struct meeting {
     struct gpt_links *l;
     int listener;
     uint64_t number; /* that the rank before has to send */
-    char announced[200]; /* what the store has of this rank */
     int next;        /* connected, and not yet accepted by the next rank */
     int strangers[STRANGERS];
 };
@@ -94,45 +93,16 @@ static int listen_here(struct meeting *m, char *address, size_t cap,
 
 static int announce(struct meeting *m, struct gpt_err *err)
 {
-    char address[128], key[40];
+    char address[128], key[40], value[200];
 
     GPT_TRY(listen_here(m, address, sizeof(address), err));
     if (getrandom(&m->number, sizeof(m->number), 0) != sizeof(m->number))
         return gpt_fail_errno(err, GPT_EFAIL, "no random number");
     snprintf(key, sizeof(key), "link/%lld", (long long)m->l->o.rank);
-    snprintf(m->announced, sizeof(m->announced), "%s %lld %llu", address,
+    snprintf(value, sizeof(value), "%s %lld %llu", address,
              (long long)gpt_net_port(m->listener),
              (unsigned long long)m->number);
-    return gpt_store_set(m->l->store, key, m->announced, strlen(m->announced),
-                         err);
-}
-
-/* Nothing but a second process of the same rank replaces what this one has
- * announced: a rank that was started twice, in place of another that all would
- * wait for. It finds the same when this one announces itself again. */
-static int check_alone(const struct meeting *m, struct gpt_err *err)
-{
-    const struct gpt_links *l = m->l;
-    char key[40];
-    void *value;
-    size_t len;
-
-    snprintf(key, sizeof(key), "link/%lld", (long long)l->o.rank);
-    GPT_TRY(gpt_store_get(l->store, key, 1, &value, &len, err));
-    const bool same = strcmp(value, m->announced) == 0;
-    if (!same) {
-        struct gpt_err ignored = {0};
-
-        (void)!gpt_store_set(l->store, key, m->announced,
-                             strlen(m->announced), &ignored);
-        gpt_fail(err, GPT_EUSAGE,
-                 "two processes are rank %lld, one at %.*s and one at %.*s; "
-                 "each needs a RANK, and each node a number, of its own",
-                 (long long)l->o.rank, (int)strcspn(m->announced, " "),
-                 m->announced, (int)strcspn(value, " "), (char *)value);
-    }
-    gpt_free(value);
-    return same ? GPT_OK : GPT_EUSAGE;
+    return gpt_store_set(m->l->store, key, value, strlen(value), err);
 }
 
 /* Connects to the next rank when it has announced itself. A connection that
@@ -249,7 +219,6 @@ static int wait_for_both(struct meeting *m, struct gpt_err *err)
                             (long long)missing, l->o.timeout, reason);
         if (gpt_wait_is_check_due(&wait)) {
             GPT_TRY(gpt_store_check_wait(l->store, err));
-            GPT_TRY(check_alone(m, err));
             if (!counted)
                 gpt_store_count_wait(l->store, 1);
             counted = true;

@@ -30,6 +30,7 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/random.h>
 #include <sys/socket.h>
 #include <unistd.h>
 
@@ -48,6 +49,7 @@ struct gpt_store {
     int64_t world_size, rank;
     bool agent_store;
     atomic_bool keeps_waiting; /* signals do not end waits */
+    atomic_bool posted;        /* a failure of this rank, by this process */
     char where[300]; /* "host:port" */
     char prefix[136];
     struct gpt_buf request, reply;
@@ -567,33 +569,70 @@ int gpt_store_get(struct gpt_store *s, const char *key, double timeout,
     }
 }
 
+/* COMPARE_SET with an empty expectation writes only where there is no value:
+ * the server decides which of several values is the first. */
+int gpt_store_set_once(struct gpt_store *s, const char *key, const void *value,
+                       size_t len, void **first, struct gpt_err *err)
+{
+    int status = GPT_OK;
+
+    GPT_TRY(check_sizes(s, key, len, err));
+    pthread_mutex_lock(&s->lock);
+    if (begin_request(s, GPT_WIRE_COMPARE_SET) != GPT_OK ||
+        put_key(s, key) != GPT_OK ||
+        gpt_wire_put_bytes(&s->request, "", 0) != GPT_OK ||
+        gpt_wire_put_bytes(&s->request, value, len) != GPT_OK)
+        GPT_TRY_GOTO(status, no_memory(err), out);
+    GPT_TRY_GOTO(status, send_request(s, err), out);
+    status = read_value(s, first, &len, err);
+out:
+    pthread_mutex_unlock(&s->lock);
+    return status;
+}
+
+/* Address, process and a random number: processes of two machines may be alike
+ * in the first two. */
+int gpt_store_take_place(struct gpt_store *s, const char *kind, int64_t number,
+                         const char *advice, struct gpt_err *err)
+{
+    char key[40], mine[200], address[128];
+    uint64_t word = 0;
+    void *first = NULL;
+
+    gpt_store_local_address(s, address, sizeof(address));
+    if (getrandom(&word, sizeof(word), 0) != sizeof(word))
+        return gpt_fail_errno(err, GPT_EFAIL, "no random number");
+    snprintf(key, sizeof(key), "place/%s/%lld", kind, (long long)number);
+    snprintf(mine, sizeof(mine), "%s %lld %llu", address, (long long)getpid(),
+             (unsigned long long)word);
+    GPT_TRY(gpt_store_set_once(s, key, mine, strlen(mine), &first, err));
+    const bool taken = strcmp(first, mine) != 0;
+    if (taken)
+        gpt_fail(err, GPT_EUSAGE,
+                 "two processes are %s %lld, one at %.*s and one at %s; %s",
+                 kind, (long long)number, (int)strcspn(first, " "),
+                 (char *)first, address, advice);
+    gpt_free(first);
+    return taken ? GPT_EUSAGE : GPT_OK;
+}
+
 /* ---- failures ---- */
 
 static const char failure_key[] = "failure";
 
-/* COMPARE_SET with an empty expectation writes only where there is no value:
- * the server decides which of several reports is the first, and all ranks read
- * that one. */
 int gpt_store_post_failure(struct gpt_store *s, const struct gpt_err *failure,
                            struct gpt_err *err)
 {
     char report[1024];
     const size_t n = format_report(report, sizeof(report), failure);
-    void *winner = NULL;
-    size_t len;
-    int status = GPT_OK;
+    void *first = NULL;
 
-    pthread_mutex_lock(&s->lock);
-    if (begin_request(s, GPT_WIRE_COMPARE_SET) != GPT_OK ||
-        put_key(s, failure_key) != GPT_OK ||
-        gpt_wire_put_bytes(&s->request, "", 0) != GPT_OK ||
-        gpt_wire_put_bytes(&s->request, report, n) != GPT_OK)
-        GPT_TRY_GOTO(status, no_memory(err), out);
-    GPT_TRY_GOTO(status, send_request(s, err), out);
-    status = read_value(s, &winner, &len, err);
-out:
-    pthread_mutex_unlock(&s->lock);
-    gpt_free(winner);
+    if (failure->rank == s->rank)
+        atomic_store(&s->posted, true);
+    const int status =
+        gpt_store_set_once(s, failure_key, report, n, &first, err);
+
+    gpt_free(first);
     return status;
 }
 
@@ -614,7 +653,7 @@ bool gpt_store_failed(struct gpt_store *s, struct gpt_err *failure)
         return false;
     parse_report(value, failure);
     gpt_free(value);
-    return failure->rank != s->rank;
+    return failure->rank != s->rank || !atomic_load(&s->posted);
 }
 
 bool gpt_store_lost(struct gpt_store *s)

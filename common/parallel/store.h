@@ -31,6 +31,11 @@ int gpt_store_set(struct gpt_store *s, const char *key, const void *value,
  * freed with gpt_free() and has a NUL after its last byte. */
 int gpt_store_get(struct gpt_store *s, const char *key, double timeout,
                   void **value, size_t *len, struct gpt_err *err) GPT_MUST_USE;
+/* Sets the key where it is not set. *first is the value that it has then, of
+ * this process or of an earlier one, as gpt_store_get() returns it. */
+int gpt_store_set_once(struct gpt_store *s, const char *key, const void *value,
+                       size_t len, void **first,
+                       struct gpt_err *err) GPT_MUST_USE;
 int gpt_store_add(struct gpt_store *s, const char *key, int64_t delta,
                   int64_t *result, struct gpt_err *err) GPT_MUST_USE;
 int gpt_store_check(struct gpt_store *s, const char *key, bool *exists,
@@ -43,6 +48,13 @@ int gpt_store_check(struct gpt_store *s, const char *key, bool *exists,
 int gpt_store_barrier(struct gpt_store *s, const char *name, double timeout,
                       struct gpt_err *err) GPT_MUST_USE;
 
+/* Takes a place that one process of the job can have: kind "rank" or "node",
+ * and its number. GPT_EUSAGE when another process has it: names both addresses,
+ * and ends with `advice`. Nothing is posted. */
+int gpt_store_take_place(struct gpt_store *s, const char *kind, int64_t number,
+                         const char *advice,
+                         struct gpt_err *err) GPT_MUST_USE;
+
 /* Failure reports: a rank posts why it ends, a launcher why one of its ranks
  * ended: rank, text and status of *failure. Status GPT_OK stands for "not
  * known": a launcher sees an exit code only. The first report that is posted
@@ -51,8 +63,10 @@ int gpt_store_post_failure(struct gpt_store *s, const struct gpt_err *failure,
                            struct gpt_err *err);
 /* True when another rank failed: fills rank, status and text of *failure. A
  * lost connection counts as a failure of the process at its other end, which is
- * rank 0 or (rank -1) the launcher. False when no rank failed, or this rank
- * itself did; *failure is filled in the second case, too. */
+ * rank 0 or (rank -1) the launcher. False when no rank failed, or when this
+ * process has posted that it did; *failure is filled in the second case, too.
+ * Of this rank others may post that it failed: that it is lost, or there
+ * twice. */
 bool gpt_store_failed(struct gpt_store *s, struct gpt_err *failure);
 
 /* Counts the long waits that this rank is in: change is 1 when one begins and

@@ -4,7 +4,7 @@
  * (gpt_world_end), so that every rank can name the first failure. All of this
  * goes through the store: a few small values, before there are communicators or
  * when they have failed. */
-#include "parallel/world.h"
+#include "parallel/meeting.h"
 
 #include "base/hash.h"
 #include "base/memory.h"
@@ -12,6 +12,7 @@
 
 #include <omp.h>
 #include <sched.h>
+#include <stdatomic.h>
 #include <stdio.h>
 #include <string.h>
 #include <unistd.h>
@@ -64,8 +65,7 @@ static int meet_ranks(struct gpt_world *w, struct gpt_err *err)
                                         .lost = fail_of_loss,
                                         .context = w};
 
-    GPT_TRY(gpt_store_open(&w->store, &w->launch, w->timeout, err));
-    return is_alone(w) ? GPT_OK : gpt_links_open(&w->links, w->store, &o, err);
+    return gpt_world_meet(w, &o, err);
 }
 
 int gpt_world_open(struct gpt_world **out, const struct gpt_world_options *o,

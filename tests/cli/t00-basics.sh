@@ -106,6 +106,9 @@ for source in "$top"/cmd/*/main.c; do
         --thread=1 --log-format text
     check 'of the command line' grep -q "^$p: error: unknown option" err
 
+    [ -p endless ] || mkfifo endless
+    expect 2 "$p does not wait for a configuration after a mistake" \
+        sh -c "timeout 20 $p --thread=1 --config - <>endless"
     expect 0 "$p starts with too many threads" \
         env OMP_NUM_THREADS=4096 "$p" --print-config
     case $p in

@@ -138,6 +138,9 @@ expect 3 'a pattern that names a JSON of an earlier run' gpt-preprocess \
 err_has "$set.json: not text: it is what an earlier run of gpt-preprocess wrote"
 err_has 'leave it out of the input'
 check 'nothing is written' [ "$(echo all*)" = 'all*' ]
+expect 2 'and would replace it' gpt-preprocess --input "$set.js*" \
+    --output-prefix "${set%_text_document}" $bytes --force
+err_has "or leave '$set.json' out of the pattern or folder"
 
 # ---- files that are missing or damaged ----
 

@@ -144,9 +144,19 @@ expect 2 'another schedule is an error' train --load part --lr 0.02 \
     --train-iters 40
 err_has '--lr: max_lr is 0.02 here and 0.01 in'
 expect 0 'unless it is to override' train --load part --lr 0.02 \
-    --train-iters 40 --override-opt_param-scheduler
+    --train-iters 40 --override-opt_param-scheduler --clip-grad 0.5
+err_has ' had: lr 0.01 -> 0.02, clip-grad 1 -> 0.5'
 expect 0 'or the checkpoint is to' train --load part --lr 0.02 \
     --train-iters 40 --use-checkpoint-opt_param-scheduler
+check 'nothing is said to have changed' \
+    sh -c '! grep "other options than the run of" err'
+gpt-train --print-config >config
+check 'every option that is compared is one' sh -c "
+    sed -n 's/^    {\"\([a-z0-9-]*\)\", [tf][a-z]*},\$/\1/p' \
+        '$top/cmd/train/changes.c' >rows
+    [ -s rows ] && while read -r name; do
+        grep -qE \"^(# )?\$name =\" config || { echo \$name; exit 1; }
+    done <rows"
 expect 2 'another model is an error' train --load part --hidden-size 32
 err_has 'its model has hidden_size 16, the options say 32'
 expect 7 'no run writes over another' train --save whole
@@ -237,7 +247,7 @@ expect 0 '--dry-run needs no data' gpt-train --config gpt2-124m \
 out_has 'rank (0, 0): 124475904'
 out_has '(size: 50257) with 47 dummy tokens (new size: 50304)'
 check 'and prints memory by kind' test "$(grep -cE '^   [a-z ]+ +[0-9]+ bytes' \
-    out)" = 11
+    out)" = 12
 expect 0 'quiet does not silence the plan' gpt-train --config gpt2-124m \
     --vocab-size 50257 --dry-run -q
 out_has 'rank (0, 0): 124475904'

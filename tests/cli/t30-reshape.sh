@@ -214,9 +214,13 @@ printf X | dd of=$f bs=1 seek=$(($(wc -c <$f) - 9)) conv=notrunc 2>/dev/null
 for to in native megatron hf gguf; do
     out=spoilt
     [ $to = gguf ] && out=spoilt.gguf
+    [ $to = native ] && out=of/spoilt//ones
+    [ $to = megatron ] && mkdir of && out=of/spoilt/ones
     expect 3 "a changed weight, to $to" into bad $out --to $to
     err_has "$f: altered"
-    check 'leaves nothing' [ -z "$(find . -maxdepth 1 -name '*spoilt*')" ]
+    check 'leaves nothing' [ -z "$(find . -name '*spoilt*')" ]
+    if [ $to = native ]; then check 'no parent either' [ ! -e of ]; fi
+    if [ $to = megatron ]; then check 'but those before' rmdir of; fi
 done
 expect 2 'what cannot be is refused before a file is read' into bad x $tp 3
 err_has 'does not divide by the tensor model parallel size'
@@ -240,6 +244,15 @@ sed -i 's/transformer.wpe.weight/transformer.wpf.weight/' \
     bad/model.safetensors.index.json
 expect 3 'an index that lies' into bad x
 err_has "no tensor 'transformer.wpf.weight'"
+damage h
+perl -pi -e 's/transformer(?=[.]wte)/transformex/' bad/model*
+expect 3 'tensors of what wraps a model' into bad x
+err_has "no tensor 'transformer.wte.weight', but 'transformex.wte.weight'"
+err_has 'state_dict() of the model itself'
+damage h
+perl -pi -e 's/wte[.]weight/wtf.weight/' bad/model*
+expect 3 'no word table' into bad x
+err_has "no tensor 'transformer.wte.weight'; the first is 'transformer."
 config() { # sed script, error
     damage "$hf"
     sed -i "$1" bad/config.json
@@ -255,6 +268,9 @@ config 's/"n_head": 2/"n_head": -2/' "'n_head' is -2, out of range"
 config 's/"model_type": "gpt2"/"model_type": "mamba"/' 'model_type is mamba'
 config 's/gelu_new/mish/' 'activation_function is mish'
 config 's/"n_layer": 2/"n_layer": 2, "logit_cap": 30/' "'logit_cap' is not known"
+err_has 'remove the key when it changes nothing'
+config 's/"n_layer": 2/"n_layer": 2, "quantization_config": {}/' \
+    "'quantization_config': its weights are quantized"
 config 's/_layer_idx": false/_layer_idx": true/' 'scale_attn_by_inverse_layer_idx is true'
 config 's/"n_layer"/x/' 'not valid JSON'
 mkdir pickled

@@ -132,6 +132,10 @@ wrong 2 "gpt-reshape plan FROM TO --json" gpt-reshape --load-path ckpt \
     --save-path x --json
 wrong 4 'it is the name of a directory' gpt-reshape inspect nope
 wrong 3 "a checkpoint's directory holds" gpt-reshape inspect other
+mkdir adapter
+: >adapter/adapter_config.json
+wrong 3 'it is an adapter of PEFT: merge_and_unload()' gpt-reshape \
+    inspect adapter
 wrong 3 'it is not a checkpoint itself' gpt-reshape --load-path above \
     --save-path x
 into() { # status, next step, save path, options...

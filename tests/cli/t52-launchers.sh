@@ -63,8 +63,17 @@ both_jobs() {
     return $status
 }
 check 'two jobs under Slurm' both_jobs
+cp check.log jobs.log
 check 'the same losses' same job1.jsonl
 check 'in both' same job2.jsonl
+
+check 'srun is not missed there' test "$(grep -c SLURM_STEP_ID jobs.log)" = 0
+# shellcheck disable=SC2086
+expect 4 'the script of a job, without srun' env SLURM_PROCID=0 SLURM_NTASKS=2 \
+    SLURM_LOCALID=0 SLURM_NODEID=0 SLURM_JOB_ID=$((15002 + $$)) \
+    SLURM_JOB_NODELIST=localhost gpt-train $two \
+    --distributed-timeout-minutes 0.02
+err_has 'unless srun starts this program, the other ranks will not come'
 
 two_nodes() { # metrics
     for node in 0 1; do

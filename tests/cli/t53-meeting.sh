@@ -78,6 +78,29 @@ check 'a rank that is there twice is named by itself' \
     grep -F 'two processes are rank 1, one at 127.0.0.1 and one at' err.twin1
 check 'and by the others' grep -F 'two processes are rank 1' err.twin0
 
+# one that is started for a job that runs
+next_port
+twin() ( # rank
+    # shellcheck disable=SC2086 # a word list
+    RANK=$1 WORLD_SIZE=2 MASTER_ADDR=127.0.0.1 MASTER_PORT=$port exec \
+        gpt-train $tiny --num-layers 2 --global-batch-size 2 \
+        --train-iters 100000 --log-interval 1
+)
+twin 0 >/dev/null 2>err.run0 &
+run0=$!
+twin 1 >/dev/null 2>err.run1 &
+run1=$!
+until_line err.run0 ' iteration        3/' >/dev/null
+expect 2 'a second process of a rank of a job that runs ends' twin 1
+check 'with its reason' grep -F 'two processes are rank 1, one at' err
+seen=$(grep -c ' iteration ' err.run0)
+check 'the job goes on' until_line err.run0 " iteration $(
+    printf %8d $((seen + 20)))/"
+kill -TERM $run0 $run1
+wait $run0
+wait $run1
+check 'and knows nothing of it' test "$(grep -c 'two processes' err.run0)" = 0
+
 # two nodes
 next_port
 # shellcheck disable=SC2086 # a word list
@@ -97,6 +120,20 @@ job=$!
 check 'node 0 reports that it waits' until_line err.0 \
     '[rank 0] gpt-train: info: waiting for a connection to rank'
 check 'and ends on SIGTERM, with its ranks' ends_on TERM 143 err.0
+next_port
+(node 0) >/dev/null 2>err.0 &
+job=$!
+until_line err.0 'node 0 of 2: ranks 0 to 1 are started' >/dev/null
+expect 2 'a launcher of a node that is there ends' sh -c "
+    gpt-launch --nnodes 3 --node-rank 1 --master-addr 127.0.0.1 \
+        --master-port $port sleep 9 & sleep 1
+    gpt-launch --nnodes 3 --node-rank 1 --master-addr 127.0.0.1 \
+        --master-port $port echo never; status=\$?; kill \$!; wait
+    exit \$status"
+check 'with its reason' grep -F 'two processes are node 1' err
+check 'without a rank' test ! -s out
+kill $job
+wait $job
 next_port
 (node 0) >/dev/null 2>err.0 &
 job=$!

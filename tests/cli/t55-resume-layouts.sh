@@ -93,6 +93,28 @@ from_hf TP1 1
 from_hf TP2 2 --tensor-model-parallel-size 2
 from_hf TP2-PP2-DP2 8 --tensor-model-parallel-size 2 \
     --pipeline-model-parallel-size 2 --use-distributed-optimizer
+# ---- which tokens begin and end texts ----
+cp -r hf said
+sed -i -E 's/("bos_token_id":)[^,]*/\1 3/; s/("eos_token_id":)[^,]*/\1 4/' \
+    said/config.json
+echo '{"bos_token_id": 3, "eos_token_id": [4, 5], "temperature": 0.5}' \
+    >said/generation_config.json
+same_tokens() { # directory
+    tr -d ' \t\n' <"$1/generation_config.json" |
+        grep -F '{"bos_token_id":3,"eos_token_id":[4,5]}' &&
+        grep -E '"bos_token_id":[[:space:]]*3' "$1/config.json" &&
+        grep -E '"eos_token_id":[[:space:]]*4' "$1/config.json"
+}
+expect 0 'a model that says it is trained' run 1 --load said --finetune \
+    --exit-interval 1 --save trained
+expect 0 'and resumed' run 1 --load trained --exit-interval 2 --save trained
+expect 0 'it goes back' gpt-reshape --load-path trained --save-path returned \
+    --to hf
+check 'and says the same' same_tokens returned
+expect 0 'as without training' gpt-reshape --load-path said --save-path plain
+err_has 'generation_config.json: temperature 0.5'
+expect 0 'and back' gpt-reshape --load-path plain --save-path twice --to hf
+check 'the same' same_tokens twice
 rm "$(ls hf/model-*-of-*.safetensors | head -n 1)"
 expect 3 'a shard is missing: all ranks end' eight --load hf --finetune
 err_has 'missing, though'

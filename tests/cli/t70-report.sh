@@ -66,7 +66,24 @@ err_has 'trainer_state.json:1:'
 err_has "jq -c '.log_history[]"
 echo 'step 0: loss 10.9' >nano.log
 expect 3 'another log' gpt-report nano.log
-err_has 'logs of gpt-train and Megatron-LM are read'
+err_has 'logs of gpt-train, Megatron-LM, nanoGPT and llm.c are read'
+cat >nano.log <<'END'
+tokens per iteration will be: 480
+step 0: train loss 10.9, val loss 10.8
+iter 0: loss 10.9012, time 1234.5ms, mfu -100.00%
+iter 10: loss 9.5, time 234.5ms, mfu 12.50%
+step 20: train loss 8.9, val loss 8.75
+END
+expect 0 'a log of nanoGPT' gpt-report nano.log --csv
+check 'losses' grep -q ',10,.*,9.5' out
+check 'validations' grep -q ',20,.*,8.75' out
+check 'no utilization below 0' sh -c '! grep -e -100 out'
+printf 's:0 tel:10.9\ns:0 trl:10.8 lr:1e-4 norm:3.2\ns:9 trl:7.25\n' >main.log
+expect 0 'a log of llm.c' gpt-report main.log --csv
+check 'its losses' grep -q ',9,.*,7.25' out
+printf '\30\0\0\0\0\0\0\0crc1\11time....\32\15brain.Event:2crc2%64s' x >events
+expect 3 "a file of TensorBoard's" gpt-report events
+err_has 'name metrics.jsonl of the run, or its log'
 
 # ---- text ----
 expect 0 'text' gpt-report run --text --width 60 --height 5 --ascii

@@ -270,12 +270,13 @@ def parts(s, settings):
 
 
 def stages(r, layers, program="reshape"):
-    """A pipeline: even, uneven or virtual."""
+    """A pipeline: even, uneven or virtual, of which the global batch of 4 is a
+    multiple of the stages."""
     target = "--target-" if program == "reshape" else "--"
     p = r.randrange(1, min(layers, 4) + 1)
     args = [f"{target}pipeline-model-parallel-size", p]
     kind = r.choice(["even", "uneven", "virtual"])
-    if p > 1 and kind == "virtual" and layers % (2 * p) == 0:
+    if p in (2, 4) and kind == "virtual" and layers % (2 * p) == 0:
         return p, args + ["--num-virtual-stages-per-pipeline-rank", 2]
     if p > 1 and (layers % p or kind == "uneven"):
         for first in range(1, layers):

@@ -139,6 +139,11 @@ static void test_blends(void)
     struct gpt_corpus *c = open_or_die(&o);
 
     is_int(gpt_corpus_size(c, GPT_TRAIN), 20, "a weighted blend");
+    /* 24 samples are wanted; a member has a sample more, or an epoch more */
+    ok(gpt_corpus_predict(&o) == 18 * 24 + 3 * 8 &&
+           gpt_corpus_memory(c) > gpt_corpus_predict(&o) &&
+           gpt_corpus_memory(c) < 5 * gpt_corpus_predict(&o),
+       "its index: %d bytes", (int)gpt_corpus_memory(c));
     is_int(count_second(c), 5, "a quarter of it from the second");
     gpt_corpus_close(c);
 

@@ -136,9 +136,10 @@ static void test_memory_kinds(void)
         there += gpt_memory_device(&m, &device);
     }
     is_int((int64_t)(sum - there),
-           3000 + GPT_MEM_BATCHES + GPT_MEM_EXCHANGE + GPT_MEM_SAVING,
-           "a device holds neither batches, nor what is on its way through the "
-           "host, nor what is saved");
+           4000 + GPT_MEM_SAMPLES + GPT_MEM_BATCHES + GPT_MEM_EXCHANGE +
+               GPT_MEM_SAVING,
+           "a device holds neither indices, batches, nor what is on its way "
+           "through the host, nor what is saved");
 }
 
 /* Whole blocks of 64 rows of 56 bf16 logits, as many as the device likes. */

@@ -502,6 +502,19 @@ static void test_paths(void)
     is_int(gpt_path_mkdirs("x/f/g", &err), GPT_EIO, "through a file");
     is_str(err.text, "cannot make directory 'x/f': Not a directory",
            "names the part");
+    const char *deep = "x/n//o/p/";
+    const size_t there = gpt_path_there(deep);
+    is_int((int64_t)there, 1, "what is there of a path");
+    is_int((int64_t)gpt_path_there("x/y//"), 5, "all");
+    is_int((int64_t)gpt_path_there("no/x"), 0, "nothing");
+    is_int(gpt_path_mkdirs(deep, &err), GPT_OK, "the rest");
+    gpt_path_rmdirs(deep, there);
+    ok(!gpt_path_exists("x/n") && gpt_path_exists("x"), "is gone again");
+    is_int(gpt_path_mkdirs(deep, &err), GPT_OK, "the rest");
+    is_int(gpt_path_mkdirs("x/n/q", &err), GPT_OK, "and more");
+    gpt_path_rmdirs(deep, there);
+    ok(!gpt_path_exists("x/n/o") && gpt_path_exists("x/n/q"),
+       "but for what is not empty");
     ok(gpt_path_same("x/f", "x/../x/f"), "the same file");
     ok(!gpt_path_same("x/f", "x"), "another file");
     ok(gpt_path_same("nope", "./nope//"), "what is not there, by its name");

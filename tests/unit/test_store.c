@@ -257,6 +257,37 @@ static void test_failures(void)
     gpt_store_close(b);
 }
 
+/* Two processes with the number of one rank. */
+static void test_places(void)
+{
+    struct gpt_store_server *v = serve();
+    struct gpt_store *a = join(v, 3, 1), *b = join(v, 3, 1);
+    struct gpt_err err = {0}, seen = {.rank = -9};
+    void *first = NULL;
+
+    is_int(gpt_store_set_once(a, "k", "one", 3, &first, &err), GPT_OK, "set");
+    is_str(first, "one", "its own value");
+    gpt_free(first);
+    is_int(gpt_store_set_once(b, "k", "two", 3, &first, &err), GPT_OK, "late");
+    is_str(first, "one", "the value that was there");
+    gpt_free(first);
+    is_int(gpt_store_take_place(a, "rank", 1, "x", &err), GPT_OK, "rank 1");
+    is_int(gpt_store_take_place(a, "node", 1, "x", &err), GPT_OK, "node 1");
+    is_int(gpt_store_take_place(b, "rank", 2, "x", &err), GPT_OK, "rank 2");
+    ok(gpt_store_take_place(b, "rank", 1, "each has one", &err) ==
+               GPT_EUSAGE &&
+           strcmp(err.text, "two processes are rank 1, one at 127.0.0.1 and "
+                            "one at 127.0.0.1; each has one") == 0,
+       "%s", err.text);
+    gpt_fail_on_rank(&err, 1);
+    is_int(gpt_store_post_failure(b, &err, &seen), GPT_OK, "b posts");
+    ok(gpt_store_failed(a, &seen) && seen.rank == 1, "a has not posted it");
+    ok(!gpt_store_failed(b, &seen), "b has");
+    gpt_store_close(a);
+    gpt_store_close(b);
+    gpt_store_server_close(v, 1);
+}
+
 /* ---- hostile clients ---- */
 
 static int raw_connect(int64_t port)
@@ -634,6 +665,7 @@ int main(void)
     test_ranks();
     test_barrier_late();
     test_failures();
+    test_places();
     test_hostile();
     test_raw();
     test_does_not_read();
