@@ -61,7 +61,7 @@ int gpt_loaded_open_chat(struct gpt_loaded *m, struct gpt_err *err)
  * first. */
 int gpt_loaded_close(struct gpt_loaded *m, int status, struct gpt_err *err);
 
-/* Of keys and values: what the options say. */
+/* The type of keys and values, as options say it. */
 enum gpt_dtype gpt_loaded_cache_type(const struct gpt_loaded *m);
 
 /* The token that begins a text, and that ends a document: the tokenizer's, or

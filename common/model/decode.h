@@ -42,7 +42,7 @@ struct gpt_decoder_options {
     const struct gpt_quant_store *quant;
 };
 
-/* Of keys and values. */
+/* The type of keys and values. */
 enum gpt_dtype gpt_decoder_cache_type(const struct gpt_decoder_options *o);
 
 /* The bytes that gpt_decoder_open() will allocate, weights not included. */

@@ -324,8 +324,8 @@ static int64_t query_at(const struct gpt_attn_cached *op, int64_t k, int64_t i)
     return (k * few_tokens(op) + i) * (op->h / op->g);
 }
 
-/* The keys of item n, a span of a group, which are read when it begins. Items of
- * long pieces are read otherwise. */
+/* The keys of item n, a span of a group, which are read when it begins. Items
+ * of long pieces are read otherwise. */
 static struct after keys_of(const struct gpt_attn_cached *op,
                             const struct room *r, int64_t n)
 {

@@ -15,7 +15,7 @@
  *
  * FORM is fp32, bf16, int8 or int8-32, or one of the latter three with -rounded
  * behind it; TEXTS is 1, 8 or 32 alone. Keys and values are bf16 where inputs
- * are rounded, as gpt-generate has them, or what BENCH_CACHE says, fp32 or bf16.
+ * are rounded, as gpt-generate has them, or what BENCH_CACHE says: fp32, bf16.
  */
 #include "tests/bench/peak.h"
 

@@ -317,8 +317,8 @@ static void check_cached(int64_t t, int64_t h, int64_t g, int64_t d,
     /* scores grow with the root of D, and so do their errors */
     close_to(got, want, k.n_out, 3e-6 * fmax(1, sqrt((double)d) / 8),
              "%s: cached%s t%lld h%lld g%lld d%lld by %lld%s w%lld c%g",
-             setting, narrow ? " bf16" : "", (long long)t, (long long)h, (long long)g, (long long)d,
-             (long long)step, alibi ? " alibi" : "", (long long)window,
+             setting, narrow ? " bf16" : "", (long long)t, (long long)h,
+             (long long)g, (long long)d, (long long)step, alibi ? " alibi" : "", (long long)window,
              softcap);
     free(x), free(got), free(kc), free(vc), free(in), free(out);
     free(qkv), free(want), free(lse);
@@ -358,8 +358,8 @@ static void check_spans(int64_t h, int64_t g, int64_t d, int64_t t_new)
     struct gpt_attn_cached op = {
         .b = B, .t_new = t_new, .h = h, .g = g, .d = d, .t_max = T_MAX,
         .scale = 0.3f, .alibi = alibi, .window = window, .act = GPT_F32,
-        .narrow_cache = narrow, .qkv = in, .out = out, .k_cache = kc, .v_cache = vc, .pos = pos,
-        .len = len, .slot = slot};
+        .narrow_cache = narrow, .qkv = in, .out = out, .k_cache = kc,
+        .v_cache = vc, .pos = pos, .len = len, .slot = slot};
     float *alone = poisoned(t_new * h * d);
     bool same = true;
 

@@ -6,8 +6,6 @@
 
 #include "base/num.h"
 
-#include <string.h>
-
 enum { SHORT = 512 }; /* bytes of a row that is one of many keys */
 
 /* A product that is not fused with a sum after it: whether the compiler fuses

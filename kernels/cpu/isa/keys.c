@@ -88,6 +88,8 @@ struct asked {
     int64_t lines;
 };
 
+/* Every group of STEP rows asks for an equal part of what is next, so that it
+ * has come when the last of them has passed. */
 static inline struct asked ask_beside(const struct cpu_keys *k)
 {
     enum { MOST = 64 }; /* at once: a long stretch after a short one */
@@ -204,6 +206,8 @@ dots_of_kind(const struct queries *q, const struct cpu_keys *keys, int64_t m,
         all_dots(q, keys, 4, 0, narrow);
 }
 
+/* The order of columns that load_chunk() gives to keys. Queries are few: this
+ * is done once for all keys. */
 static void order_queries(float x[][COLUMNS], const float *from, int64_t ldx,
                           int64_t m, int64_t d, bool narrow)
 {
@@ -224,6 +228,7 @@ void ISA(key_dots)(float *y, int64_t ldy, const float *x, int64_t ldx,
     float ordered[CPU_QUERIES][COLUMNS];
     struct queries q = {y, ordered, ldy, 0, 0};
 
+    /* Longer heads are summed by parts: y is added to from the second on. */
     for (; q.first < keys->d; q.first += COLUMNS) {
         q.d = keys->d - q.first;
         q.d = q.d < COLUMNS ? q.d : COLUMNS;
@@ -300,6 +305,7 @@ all_sums(const struct weights *w, const struct cpu_keys *values, const int M,
     struct asked next = ask_beside(values);
     int64_t l = 0;
 
+    /* of what is left, two chunks, then one, which may be a part of one */
     for (; C > 1 && l + C * CHUNK <= values->d; l += C * CHUNK)
         some_sums(w, values, &next, l, M, C, narrow);
     for (; C > 2 && l + 2 * CHUNK <= values->d; l += 2 * CHUNK)
