@@ -318,8 +318,8 @@ static void check_cached(int64_t t, int64_t h, int64_t g, int64_t d,
     close_to(got, want, k.n_out, 3e-6 * fmax(1, sqrt((double)d) / 8),
              "%s: cached%s t%lld h%lld g%lld d%lld by %lld%s w%lld c%g",
              setting, narrow ? " bf16" : "", (long long)t, (long long)h,
-             (long long)g, (long long)d, (long long)step, alibi ? " alibi" : "", (long long)window,
-             softcap);
+             (long long)g, (long long)d, (long long)step,
+             alibi ? " alibi" : "", (long long)window, softcap);
     free(x), free(got), free(kc), free(vc), free(in), free(out);
     free(qkv), free(want), free(lse);
 }
