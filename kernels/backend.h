@@ -332,7 +332,9 @@ struct gpt_attn_grad {
 /* Attention of new tokens against a cache, for generation. Rows b = 0..B-1
  * bring t_new tokens each, of which the first len[b] count; they go to
  * positions pos[b]... of cache row slot[b], then attend to all before them.
- * k_cache, v_cache (slots, G, t_max, D) act. qkv as above with T = t_new;
+ * k_cache, v_cache (slots, G, t_max, D) act; narrow_cache: bf16, to nearest
+ * even, with act float, for which the backend needs GPT_CAN_NARROW_CACHE. Dots
+ * and sums are those of floats also then. qkv as above with T = t_new;
  * out (B, t_new, H * D), rows past len[b] undefined. pos, len, slot (B)
  * int32 in host memory. */
 struct gpt_attn_cached {
@@ -344,6 +346,7 @@ struct gpt_attn_cached {
     int64_t window; /* as in struct gpt_attn, like softcap */
     float softcap;
     enum gpt_dtype act;
+    bool narrow_cache;
     const void *qkv;
     void *out, *k_cache, *v_cache;
     const int32_t *pos, *len, *slot;
@@ -449,6 +452,7 @@ enum gpt_ability {
     GPT_CAN_FP8 = 32,        /* products of eight bits: struct gpt_fp8_factors,
                               * amax() and fp8_scratch(), else NULL */
     GPT_CAN_CHOOSE_SUMS = 64, /* enum gpt_sums; else all are SHAPE */
+    GPT_CAN_NARROW_CACHE = 128, /* struct gpt_attn_cached, narrow_cache */
 };
 
 struct gpt_backend {

@@ -72,6 +72,17 @@ static struct gpt_quant_form form_of(const struct gpt_loaded *m)
     return form;
 }
 
+const char *const gpt_cache_names[] = {"auto", "fp32", "bf16", NULL};
+
+enum gpt_dtype gpt_loaded_cache_type(const struct gpt_loaded *m)
+{
+    const char *name = m->o->kv_cache_dtype;
+    const bool narrow = strcmp(name, "auto") == 0 ? m->o->round_inputs
+                                                  : strcmp(name, "bf16") == 0;
+
+    return narrow ? GPT_BF16 : GPT_F32;
+}
+
 /* Known before they are read. */
 static int64_t weight_bytes(const struct gpt_loaded *m)
 {
@@ -152,6 +163,7 @@ static int open_decoder(struct gpt_loaded *m, int64_t slots, int64_t positions,
         .flat = &m->flat,
         .ranks = m->job.world ? &m->job.cut : NULL,
         .act = GPT_F32,
+        .narrow_cache = gpt_loaded_cache_type(m) == GPT_BF16,
         .slots = slots,
         .positions = positions,
     };

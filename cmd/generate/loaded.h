@@ -34,6 +34,8 @@ struct gpt_loaded {
 
 /* The words of an option: how matrices are kept. */
 extern const char *const gpt_weight_names[];
+/* And keys and values. */
+extern const char *const gpt_cache_names[];
 
 /* Meets the other ranks, opens checkpoint and tokenizer, which is cheap: *m is
  * zero but for the options. */
@@ -58,6 +60,9 @@ int gpt_loaded_open_chat(struct gpt_loaded *m, struct gpt_err *err)
 /* Frees whatever is there. Returns `status`, or that of the rank that failed
  * first. */
 int gpt_loaded_close(struct gpt_loaded *m, int status, struct gpt_err *err);
+
+/* The type of keys and values, as options say it. */
+enum gpt_dtype gpt_loaded_cache_type(const struct gpt_loaded *m);
 
 /* The token that begins a text, and that ends a document: the tokenizer's, or
  * the checkpoint's first end; -1: there is none. */

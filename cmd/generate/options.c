@@ -228,8 +228,7 @@ const struct gpt_opt gpt_generate_options[] = {
     {.kind = GPT_OPT_STRING, .name = "device", .arg = "NAME", AT(device),
      .def = "auto", .choices = gpt_device_words,
      .help = "what computes: auto, cpu, cuda or cuda:N"},
-    /* A step's time is that of reading the weights. Sums and the cache of keys
-     * and values stay floats. */
+    /* A step's time is that of reading the weights. Sums stay floats. */
     {.kind = GPT_OPT_CHOICE, .name = "weights", AT(weights), .def = "fp32",
      .choices = gpt_weight_names,
      .help = "how matrices are kept in memory: fp32, bf16, int8 with a scale "
@@ -239,6 +238,12 @@ const struct gpt_opt gpt_generate_options[] = {
      * narrow numbers. */
     {.kind = GPT_OPT_FLAG, .name = "round-inputs", AT(round_inputs),
      .help = "inputs of products are rounded to the form of --weights, too"},
+    /* vLLM's name, and its `auto`. Beside inputs that are rounded to bf16 or to
+     * bytes, keys and values in bf16 lose little. */
+    {.kind = GPT_OPT_CHOICE, .name = "kv-cache-dtype", AT(kv_cache_dtype),
+     .def = "auto", .choices = gpt_cache_names,
+     .help = "how keys and values are kept: fp32, bf16, or auto, which is bf16 "
+             "with --round-inputs, else fp32"},
     /* More texts share a step's reading of the weights, until products take
      * longer than it. */
     {.kind = GPT_OPT_INT, .name = "batch-size", .arg = "N", AT(batch_size),

@@ -46,6 +46,7 @@ struct gpt_generate_options {
     int64_t prefix_cache_size;
     /* machine */
     const char *device, *backend, *weights;
+    const char *kv_cache_dtype;
     bool round_inputs;
     int64_t batch_size, max_positions, speculate;
     int64_t tp_size, pp_size;

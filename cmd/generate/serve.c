@@ -131,7 +131,8 @@ static const char *model_name(const struct gpt_generate_options *o)
 static int64_t count_prefix_slots(struct gpt_serving *w)
 {
     const struct gpt_config *c = w->s.m->config;
-    const int64_t each = gpt_prefix_bytes(c, w->s.m->positions, GPT_F32);
+    const int64_t each = gpt_prefix_bytes(
+        c, w->s.m->positions, gpt_loaded_cache_type(w->s.m));
     const int64_t most = 65536 - w->s.m->o->batch_size - 1;
     int64_t n = 0;
 

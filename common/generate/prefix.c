@@ -132,10 +132,10 @@ void gpt_prefixes_count(const struct gpt_prefixes *p, int64_t *entries,
 
 /* Keys and values of all layers, as the decoder allocates them. */
 int64_t gpt_prefix_bytes(const struct gpt_config *config, int64_t positions,
-                         enum gpt_dtype act)
+                         enum gpt_dtype cache)
 {
     return 2 * config->num_layers * gpt_widths_of(config, 1).keys * positions *
-           (int64_t)gpt_dtype_bytes(act);
+           (int64_t)gpt_dtype_bytes(cache);
 }
 
 /* The list of tokens is allocated whole: a request does not fail for the

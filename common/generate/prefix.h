@@ -49,8 +49,8 @@ int gpt_prefixes_keep(struct gpt_prefixes *p, struct gpt_decoder *d,
 void gpt_prefixes_count(const struct gpt_prefixes *p, int64_t *entries,
                         int64_t *tokens);
 
-/* Bytes of keys and values of a slot of `positions`. */
+/* Bytes of keys and values of a slot of `positions`, of type `cache`. */
 int64_t gpt_prefix_bytes(const struct gpt_config *config, int64_t positions,
-                         enum gpt_dtype act);
+                         enum gpt_dtype cache);
 
 #endif

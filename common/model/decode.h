@@ -34,11 +34,16 @@ struct gpt_decoder_options {
     const struct gpt_flat *flat;     /* of this rank; outlives it */
     const struct gpt_decode_ranks *ranks; /* outlives it; NULL: one rank */
     enum gpt_dtype act;              /* of weights, cache and activations */
+    bool narrow_cache;               /* keys and values in bf16, with act
+                                      * float: GPT_CAN_NARROW_CACHE */
     int64_t slots;                   /* texts at once */
     int64_t positions;               /* of a slot, <= config->max_positions */
     /* weights in fewer bits, with act float, or NULL; outlives the decoder */
     const struct gpt_quant_store *quant;
 };
+
+/* The type of keys and values. */
+enum gpt_dtype gpt_decoder_cache_type(const struct gpt_decoder_options *o);
 
 /* The bytes that gpt_decoder_open() will allocate, weights not included. */
 int gpt_decoder_memory(int64_t *bytes,
@@ -49,7 +54,8 @@ struct gpt_decoder;
 
 /* weights: flat buffer on the device, in `act`; stays the caller's and is only
  * read, and not even that where there is options->quant. GPT_EUSAGE when slots
- * or positions are out of range. */
+ * or positions are out of range, GPT_EDEVICE when the device does not compute
+ * what is asked for. */
 int gpt_decoder_open(struct gpt_decoder **d, struct gpt_backend *be,
                      const struct gpt_decoder_options *options, void *weights,
                      struct gpt_err *err) GPT_MUST_USE;

@@ -63,6 +63,11 @@ static int64_t layers_here(const struct gpt_decoder_options *o)
                     : o->config->num_layers;
 }
 
+enum gpt_dtype gpt_decoder_cache_type(const struct gpt_decoder_options *o)
+{
+    return o->narrow_cache ? GPT_BF16 : o->act;
+}
+
 /* Bytes of every buffer; false when a product overflows. The same numbers
  * predict and allocate. */
 static bool buffer_bytes(const struct gpt_decoder_options *o,
@@ -74,7 +79,8 @@ static bool buffer_bytes(const struct gpt_decoder_options *o,
     /* rows whose columns ranks exchange: none where there is one */
     const int64_t rows = gpt_decoder_rows(o), shared = tp > 1 ? rows : 0;
     const int64_t widest = gpt_max_i64(w.attention, w.ffn) * tp;
-    int64_t act = (int64_t)gpt_dtype_bytes(o->act);
+    const int64_t act = (int64_t)gpt_dtype_bytes(o->act);
+    const int64_t cached = (int64_t)gpt_dtype_bytes(gpt_decoder_cache_type(o));
     int64_t cache_rows = 0;
 
     if (!gpt_mul(o->slots, o->positions, &cache_rows) ||
@@ -99,8 +105,8 @@ static bool buffer_bytes(const struct gpt_decoder_options *o,
         /* the first rank gets those of all words */
         [GPT_DECODE_LOGITS] = {gpt_decoder_logit_rows(o), c->vocab_size,
                                sizeof(float)},
-        [GPT_DECODE_KEYS] = {cache_rows, w.keys, act},
-        [GPT_DECODE_VALUES] = {cache_rows, w.keys, act},
+        [GPT_DECODE_KEYS] = {cache_rows, w.keys, cached},
+        [GPT_DECODE_VALUES] = {cache_rows, w.keys, cached},
         [GPT_DECODE_GATHERED] = {shared, gpt_max_i64(widest, w.hidden), act},
         [GPT_DECODE_WIDE] = {shared, widest, act},
         [GPT_DECODE_OWN] = {shared, w.hidden / tp, act},
@@ -252,6 +258,11 @@ int gpt_decoder_open(struct gpt_decoder **out, struct gpt_backend *be,
 
     GPT_TRY(gpt_decoder_memory(&bytes, o, err));
     GPT_TRY(gpt_abilities_check(o->config, o->positions, be, err));
+    if (o->narrow_cache && !(be->abilities & GPT_CAN_NARROW_CACHE))
+        return gpt_fail(err, GPT_EDEVICE,
+                        "device %s has keys and values of %s alone: the CPU "
+                        "keeps them in bf16", be->name,
+                        gpt_dtype_name(o->act));
     GPT_TRY(gpt_new(&d, 1, sizeof(*d), "a decoder", err));
     d->be = be;
     d->o = *o;

@@ -255,6 +255,7 @@ static void run_block(struct gpt_decoder *d, float *logits)
     };
     struct gpt_pass_cache cache = {
         .t_max = d->o.positions,
+        .narrow = d->o.narrow_cache,
         .k = d->buffers[GPT_DECODE_KEYS],
         .v = d->buffers[GPT_DECODE_VALUES],
         .pos = d->pos,

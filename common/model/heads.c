@@ -179,6 +179,7 @@ static void attend_run(const struct gpt_pass *pass, const struct gpt_attn *attn,
         .window = attn->window,
         .softcap = attn->softcap,
         .act = attn->act,
+        .narrow_cache = cache->narrow,
         .qkv = (const char *)attn->qkv +
                (size_t)(row * pass->widths.qkv) * element,
         .out = (char *)attn->out +

@@ -14,6 +14,7 @@ enum { ATTN_BQ = 48, ATTN_BK = 96 };
 struct attn_head {
     int64_t d, q0, nq, ldq, ldk, ldv, ldo;
     const float *q, *k, *v;
+    const uint16_t *narrow_k, *narrow_v; /* of bf16, where k and v are NULL */
     float *out, *lse; /* lse may be NULL */
     const int32_t *start;
     float scale, slope; /* slope: see attn_slope() */

@@ -13,7 +13,6 @@
 #include <omp.h>
 #include <string.h>
 
-enum { FEW = 4 };     /* query heads that meet a key at once */
 enum { SPAN = 1024 }; /* keys; a thread reads them in tens of microseconds */
 /* From about this many new tokens on the packing of tiles, which takes as long
  * as a pass over the cache, is paid back. */
@@ -23,25 +22,31 @@ enum { TOKENS = 8 };
 struct group {
     int64_t per, ld, ldo; /* query heads; floats between rows of qkv, out */
     int64_t pos, len, head0; /* head0: number of the first query head */
+    size_t row;              /* bytes of a key */
     const float *q;
-    float *k, *v, *out;
+    char *k, *v;
+    float *out;
 };
 
 static struct group group_of(const struct gpt_attn_cached *op, int64_t b,
                              int64_t g)
 {
-    int64_t per = op->h / op->g, d = op->d;
-    int64_t at = ((int64_t)op->slot[b] * op->g + g) * op->t_max * d;
+    const int64_t per = op->h / op->g, d = op->d;
+    const size_t row = (size_t)d * (op->narrow_cache ? sizeof(uint16_t)
+                                                     : sizeof(float));
+    const size_t at =
+        (size_t)(((int64_t)op->slot[b] * op->g + g) * op->t_max) * row;
     struct group v = {.per = per,
                       .ld = op->g * (per + 2) * d,
                       .ldo = op->h * d,
                       .pos = op->pos[b],
                       .len = op->len[b],
-                      .head0 = op->head0 + g * per};
+                      .head0 = op->head0 + g * per,
+                      .row = row};
 
     v.q = (const float *)op->qkv + b * op->t_new * v.ld + g * (per + 2) * d;
-    v.k = (float *)op->k_cache + at;
-    v.v = (float *)op->v_cache + at;
+    v.k = (char *)op->k_cache + at;
+    v.v = (char *)op->v_cache + at;
     v.out = (float *)op->out + b * op->t_new * v.ldo + g * per * d;
     return v;
 }
@@ -54,13 +59,21 @@ static float slope_of(const struct gpt_attn_cached *op, int64_t head)
 
 /* New keys and values go to the cache before anything is attended to, since a
  * token sees itself, and a prompt's tokens see those before them. */
-static void append_to_cache(const struct group *g, int64_t d)
+static void append_to_cache(const struct gpt_attn_cached *op,
+                            const struct group *g)
 {
     for (int64_t i = 0; i < g->len; i++) {
-        const float *key = g->q + i * g->ld + g->per * d;
+        const size_t at = (size_t)(g->pos + i) * g->row;
+        const float *key = g->q + i * g->ld + g->per * op->d;
 
-        memcpy(g->k + (g->pos + i) * d, key, (size_t)d * sizeof(*key));
-        memcpy(g->v + (g->pos + i) * d, key + d, (size_t)d * sizeof(*key));
+        if (op->narrow_cache) {
+            cpu_isa->narrow((uint16_t *)(void *)(g->k + at), key, op->d);
+            cpu_isa->narrow((uint16_t *)(void *)(g->v + at), key + op->d,
+                            op->d);
+        } else {
+            memcpy(g->k + at, key, g->row);
+            memcpy(g->v + at, key + op->d, g->row);
+        }
     }
 }
 
@@ -72,63 +85,116 @@ struct share {
     float top, sum;
 };
 
-/* Keys first..end of the cache for token i of the new ones, all heads of the
- * group: out (per, D) and shares (per). */
-static void attend_span(const struct gpt_attn_cached *op, const struct group *g,
-                        int64_t i, int64_t first, int64_t end, float *out,
-                        struct share *shares, float *scores)
-{
-    const int64_t d = op->d, n = end - first;
+/* Keys first..end of the cache, which token i of a group sees. */
+struct stretch {
+    int64_t i, first, end;
+};
 
-    for (int64_t h = 0; h < g->per; h += FEW) {
-        int64_t m = g->per - h < FEW ? g->per - h : FEW;
-
-        /* Query heads of a group share its keys: up to FEW of them meet a key
-         * while it is in the cache. The time of generation is that of reading
-         * the cache from memory. */
-        cpu_isa->dots(scores, n, g->q + i * g->ld + h * d, d,
-                      g->k + first * d, d, m, n, d, false);
-        memset(out, 0, (size_t)(m * d) * sizeof(*out));
-        for (int64_t k = 0; k < m; k++, out += d) {
-            float *s = scores + k * n;
-
-            attn_cap(s, NULL, n, op->softcap, op->scale);
-            attn_lean(s, n, slope_of(op, g->head0 + h + k),
-                      g->pos + i - first);
-            /* A span's row of scores is short enough to be held whole: the
-             * plain softmax, less its maximum, as in attn_head.c. */
-            shares[h + k].top = cpu_isa->max(s, n) * op->scale;
-            shares[h + k].sum =
-                cpu_isa->exp_sum(s, n, op->scale, shares[h + k].top);
-            cpu_isa->combine(out, s, g->v + first * d, d, d, n);
-        }
-    }
-}
-
-/* Keys of token i of a group that lie in span number `span`; false where there
- * are none. Keys before the window are not read. */
+/* The keys of token i of a group that lie in span number `span`; false where
+ * there are none. Keys before the window are not read. */
 static bool span_of(const struct gpt_attn_cached *op, const struct group *g,
-                    int64_t i, int64_t span, int64_t *first, int64_t *end)
+                    int64_t i, int64_t span, struct stretch *s)
 {
     const int64_t last = g->pos + i;
     const int64_t from =
         op->window > 0 && last > op->window ? last - op->window : 0;
 
-    *first = span * SPAN > from ? span * SPAN : from;
-    *end = (span + 1) * SPAN < last + 1 ? (span + 1) * SPAN : last + 1;
-    return *first < *end;
+    s->i = i;
+    s->first = span * SPAN > from ? span * SPAN : from;
+    s->end = (span + 1) * SPAN < last + 1 ? (span + 1) * SPAN : last + 1;
+    return s->first < s->end;
+}
+
+/* Memory that is read next. */
+struct after {
+    const char *at;
+    int64_t bytes;
+};
+
+/* How much of it is asked for. Long stretches of floats come faster when the
+ * processor foresees them itself (Zen 4: 20 and 15 GB/s a core from 48 KiB on);
+ * bf16, of which a byte takes longer to multiply, does not (14 and 19). */
+static int64_t asked_bytes(const struct gpt_attn_cached *op,
+                           const struct after *after)
+{
+    enum { LONG_FLOATS = 32 << 10, MOST = 64 << 10 };
+
+    if (!op->narrow_cache && after->bytes > LONG_FLOATS)
+        return 0;
+    return after->bytes < MOST ? after->bytes : MOST;
+}
+
+/* A stretch of a cache's keys or values, and what is read after it. */
+static struct cpu_keys rows_of(const struct gpt_attn_cached *op,
+                               const struct group *g, const char *cache,
+                               const struct stretch *s,
+                               const struct after *after)
+{
+    return (struct cpu_keys){.rows = cache + (size_t)s->first * g->row,
+                             .narrow = op->narrow_cache,
+                             .n = s->end - s->first,
+                             .d = op->d,
+                             .next = after->at,
+                             .next_bytes = asked_bytes(op, after)};
+}
+
+/* Heads h .. h + m of a group: scores (m, n) become weights. */
+static void weigh_scores(const struct gpt_attn_cached *op,
+                         const struct group *g, const struct stretch *s,
+                         int64_t h, int64_t m, float *scores,
+                         struct share *shares)
+{
+    const int64_t n = s->end - s->first;
+
+    for (int64_t k = 0; k < m; k++, scores += n, shares++) {
+        attn_cap(scores, NULL, n, op->softcap, op->scale);
+        attn_lean(scores, n, slope_of(op, g->head0 + h + k),
+                  g->pos + s->i - s->first);
+        /* A span's row of scores is short enough to be held whole: the plain
+         * softmax, less its maximum, as in attn_head.c. */
+        shares->top = cpu_isa->max(scores, n) * op->scale;
+        shares->sum = cpu_isa->exp_sum(scores, n, op->scale, shares->top);
+    }
+}
+
+/* A stretch for all heads of the group: out (per, D) and shares (per). The time
+ * of generation is that of reading the cache from memory: query heads of a
+ * group share its keys, and values come while keys are read. */
+static void attend_stretch(const struct gpt_attn_cached *op,
+                           const struct group *g, const struct stretch *s,
+                           const struct after *after, float *out,
+                           struct share *shares, float *scores)
+{
+    const int64_t d = op->d, n = s->end - s->first;
+    const struct after values = {g->v + (size_t)s->first * g->row,
+                                 n * (int64_t)g->row};
+    static const struct after nothing;
+
+    for (int64_t h = 0, m; h < g->per; h += m) {
+        m = g->per - h < CPU_QUERIES ? g->per - h : CPU_QUERIES;
+        const bool last = h + m == g->per;
+        const struct cpu_keys k =
+            rows_of(op, g, g->k, s, h == 0 ? &values : &nothing);
+        const struct cpu_keys v =
+            rows_of(op, g, g->v, s, last ? after : &nothing);
+
+        cpu_isa->key_dots(scores, n, g->q + s->i * g->ld + h * d, d, &k, m);
+        weigh_scores(op, g, s, h, m, scores, shares + h);
+        cpu_isa->value_sums(out + h * d, d, scores, n, &v, m);
+    }
 }
 
 /* A text within one span: no parts to put together. */
 static void attend_token(const struct gpt_attn_cached *op,
-                         const struct group *g, int64_t i, float *work)
+                         const struct group *g, int64_t i,
+                         const struct after *after, float *work)
 {
     struct share *shares = (struct share *)(void *)work;
     float *out = g->out + i * g->ldo;
-    int64_t first, end;
+    struct stretch s;
 
-    span_of(op, g, i, 0, &first, &end);
-    attend_span(op, g, i, first, end, out, shares, work + 2 * g->per);
+    span_of(op, g, i, 0, &s);
+    attend_stretch(op, g, &s, after, out, shares, work + 2 * g->per);
     for (int64_t k = 0; k < g->per; k++)
         cpu_isa->scale(out + k * op->d, op->d, 1 / shares[k].sum);
 }
@@ -170,14 +236,19 @@ static void attend_piece(const struct gpt_attn_cached *op,
                                  .ldv = op->d,
                                  .ldo = g->ldo,
                                  .q = g->q + h * op->d,
-                                 .k = g->k,
-                                 .v = g->v,
                                  .out = g->out + h * op->d,
                                  .scale = op->scale,
                                  .window = op->window,
                                  .cap = op->softcap,
                                  .slope = slope_of(op, g->head0 + h)};
 
+        if (op->narrow_cache) {
+            head.narrow_k = (const uint16_t *)(const void *)g->k;
+            head.narrow_v = (const uint16_t *)(const void *)g->v;
+        } else {
+            head.k = (const float *)(const void *)g->k;
+            head.v = (const float *)(const void *)g->v;
+        }
         cpu_attn_head(&head, work);
     }
 }
@@ -227,7 +298,7 @@ static int64_t few_tokens(const struct gpt_attn_cached *op)
 static bool make_room(struct gpt_queue *q, const struct gpt_attn_cached *op,
                       struct room *r)
 {
-    const int64_t scores = (FEW + 2) * op->h / op->g + FEW * SPAN;
+    const int64_t scores = 2 * op->h / op->g + CPU_QUERIES * SPAN;
     size_t parts = 0;
 
     /* The same memory serves both ways. */
@@ -253,20 +324,48 @@ static int64_t query_at(const struct gpt_attn_cached *op, int64_t k, int64_t i)
     return (k * few_tokens(op) + i) * (op->h / op->g);
 }
 
+/* The keys of item n, a span of a group, which are read when it begins. Items
+ * of long pieces are read otherwise. */
+static struct after keys_of(const struct gpt_attn_cached *op,
+                            const struct room *r, int64_t n)
+{
+    const int64_t k = n / r->spans;
+    struct after first = {0};
+    struct stretch s;
+
+    if (k >= op->b * op->g)
+        return first;
+    const struct group g = group_of(op, k / op->g, k % op->g);
+    if (g.len > 0 && g.len <= TOKENS && span_of(op, &g, 0, n % r->spans, &s))
+        first = (struct after){g.k + (size_t)s.first * g.row,
+                               (s.end - s.first) * (int64_t)g.row};
+    return first;
+}
+
+/* What is read after token i of a group: its keys again, or those of the next
+ * item. */
+static struct after after_token(const struct group *g, int64_t i,
+                                const struct after *item)
+{
+    return i + 1 < g->len ? (struct after){0} : *item;
+}
+
 /* A span of a group, for all of its new tokens. */
 static void attend_to_span(const struct gpt_attn_cached *op,
-                           const struct room *r, int64_t k, int64_t span,
-                           float *work)
+                           const struct room *r, int64_t n,
+                           const struct after *item, float *work)
 {
+    const int64_t k = n / r->spans, span = n % r->spans;
     const struct group g = group_of(op, k / op->g, k % op->g);
 
     for (int64_t i = 0; i < g.len && g.len <= TOKENS; i++) {
         const int64_t at = span * r->queries + query_at(op, k, i);
-        int64_t first, end;
+        const struct after after = after_token(&g, i, item);
+        struct stretch s;
 
-        if (span_of(op, &g, i, span, &first, &end))
-            attend_span(op, &g, i, first, end, r->parts + at * op->d,
-                        r->shares + at, work);
+        if (span_of(op, &g, i, span, &s))
+            attend_stretch(op, &g, &s, &after, r->parts + at * op->d,
+                           r->shares + at, work);
         else
             memset(r->shares + at, 0, (size_t)g.per * sizeof(*r->shares));
     }
@@ -277,12 +376,15 @@ static void attend_by_spans(const struct gpt_attn_cached *op,
                             const struct room *r)
 {
     const int64_t groups = op->b * op->g, per = op->h / op->g;
+    int64_t taken = 0;
 
-#pragma omp parallel for schedule(dynamic)
-    for (int64_t n = 0; n < groups * r->spans; n++) {
+#pragma omp parallel
+    for (int64_t n = cpu_take(&taken), next; n < groups * r->spans; n = next) {
         float *mine = r->threads + (size_t)omp_get_thread_num() * r->each;
 
-        attend_to_span(op, r, n / r->spans, n % r->spans, mine);
+        next = cpu_take(&taken);
+        const struct after item = keys_of(op, r, next);
+        attend_to_span(op, r, n, &item, mine);
     }
 #pragma omp parallel for schedule(static)
     for (int64_t k = 0; k < groups; k++) {
@@ -298,28 +400,45 @@ static void attend_by_spans(const struct gpt_attn_cached *op,
     }
 }
 
+/* New keys and values of group number k; and what its tokens see, where they
+ * are many, or there is one span. */
+static void attend_group(const struct gpt_attn_cached *op,
+                         const struct room *r, int64_t k,
+                         const struct after *item, float *work)
+{
+    const struct group g = group_of(op, k / op->g, k % op->g);
+
+    append_to_cache(op, &g);
+    if (g.len > TOKENS) {
+        attend_piece(op, &g, work);
+        return;
+    }
+    for (int64_t i = 0; i < g.len && r->spans == 1; i++) {
+        const struct after after = after_token(&g, i, item);
+
+        attend_token(op, &g, i, &after, work);
+    }
+}
+
+/* Threads take groups in turn, and each takes its next one before it begins the
+ * one at hand, so that it can ask for what it will read. */
 void cpu_attn_cached(struct gpt_queue *q, const struct gpt_attn_cached *op)
 {
     struct room r;
-    int64_t pairs = 0;
+    int64_t pairs = 0, taken = 0;
 
     if (!cpu_ready(q, "attn_cached", op->act) || !check_rows(q, op) ||
         !make_room(q, op, &r))
         return;
     for (int64_t b = 0; b < op->b; b++)
         pairs += (int64_t)op->len[b] * (op->pos[b] + op->len[b]) * op->h;
-#pragma omp parallel for schedule(dynamic) if (                                \
-        cpu_worth_threads(pairs * (op->d / 8 + 1)))
-    for (int64_t k = 0; k < op->b * op->g; k++) {
-        struct group g = group_of(op, k / op->g, k % op->g);
+#pragma omp parallel if (cpu_worth_threads(pairs * (op->d / 8 + 1)))
+    for (int64_t k = cpu_take(&taken), next; k < op->b * op->g; k = next) {
         float *mine = r.threads + (size_t)omp_get_thread_num() * r.each;
 
-        append_to_cache(&g, op->d);
-        if (g.len > TOKENS)
-            attend_piece(op, &g, mine);
-        else
-            for (int64_t i = 0; i < g.len && r.spans == 1; i++)
-                attend_token(op, &g, i, mine);
+        next = cpu_take(&taken);
+        const struct after item = keys_of(op, &r, next * r.spans);
+        attend_group(op, &r, k, &item, mine);
     }
     if (r.spans > 1)
         attend_by_spans(op, &r);

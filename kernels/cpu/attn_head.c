@@ -8,9 +8,10 @@
 #include <string.h>
 
 /* A thread's memory: keys transposed and values, in panels, tile after tile;
- * then one tile of scores, sums of values, and the rows' statistics. */
+ * then one tile of scores, sums of values, the rows' statistics, and a tile of
+ * keys of bf16 as floats. */
 struct work {
-    float *keys, *values, *scores, *out, *max, *sum;
+    float *keys, *values, *scores, *out, *max, *sum, *wide;
     int64_t d_pad;
 };
 
@@ -27,6 +28,7 @@ static struct work carve_work(float *mem, int64_t nk, int64_t d)
     w.out = w.scores + ATTN_BQ * ATTN_BK;
     w.max = w.out + ATTN_BQ * w.d_pad;
     w.sum = w.max + ATTN_BQ;
+    w.wide = w.sum + ATTN_BQ;
     return w;
 }
 
@@ -34,7 +36,8 @@ size_t cpu_attn_work(int64_t nk, int64_t d)
 {
     int64_t d_pad = attn_round(d, CPU_NR_MAX);
     int64_t floats =
-        attn_round(nk, ATTN_BK) * (d + d_pad) + ATTN_BQ * (ATTN_BK + d_pad + 2);
+        attn_round(nk, ATTN_BK) * (d + d_pad) +
+        ATTN_BQ * (ATTN_BK + d_pad + 2) + ATTN_BK * d;
 
     return (size_t)attn_round(floats, 16);
 }
@@ -71,6 +74,17 @@ void cpu_attn_product(const struct cpu_tile *all, int64_t panel_floats)
         }
 }
 
+/* Rows j .. j + n of keys or values as floats: x where it is not NULL, else
+ * bf16, which is made wide. */
+static const float *rows_of(const float *x, const uint16_t *narrow, int64_t ld,
+                            int64_t j, int64_t n, float *wide)
+{
+    if (x)
+        return x + j * ld;
+    cpu_isa->widen(wide, narrow + j * ld, n * ld);
+    return wide;
+}
+
 /* Keys are packed transposed (scores are q times k^T), values as they are. A
  * tile of keys begins at j * d floats, whatever the tile before it held, since
  * tiles but the last are full. */
@@ -80,10 +94,12 @@ static void pack_head(const struct attn_head *h, struct work w, int64_t from,
     for (int64_t j = from; j < to; j += ATTN_BK) {
         int64_t n = to - j < ATTN_BK ? to - j : ATTN_BK;
 
-        cpu_isa->pack_b(w.keys + j * h->d, h->k + j * h->ldk, 1, h->ldk, h->d,
-                        n);
-        cpu_isa->pack_b(w.values + j * w.d_pad, h->v + j * h->ldv, h->ldv, 1, n,
-                        h->d);
+        const float *rows =
+            rows_of(h->k, h->narrow_k, h->ldk, j, n, w.wide);
+
+        cpu_isa->pack_b(w.keys + j * h->d, rows, 1, h->ldk, h->d, n);
+        rows = rows_of(h->v, h->narrow_v, h->ldv, j, n, w.wide);
+        cpu_isa->pack_b(w.values + j * w.d_pad, rows, h->ldv, 1, n, h->d);
     }
 }
 

@@ -292,7 +292,7 @@ static struct gpt_backend cpu = {
     .act_types = 1U << GPT_F32 | 1U << GPT_BF16,
     .abilities = GPT_CAN_WINDOW | GPT_CAN_CAP | GPT_CAN_SCALE_WORDS |
                  GPT_CAN_NORM_WIDE | GPT_CAN_QUANT | GPT_CAN_FP8 |
-                 GPT_CAN_CHOOSE_SUMS,
+                 GPT_CAN_CHOOSE_SUMS | GPT_CAN_NARROW_CACHE,
     .host_memory = true,
     .logits_bytes = 128 << 20, /* large products run at full speed from here */
     .describe = cpu_describe,

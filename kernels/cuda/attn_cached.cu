@@ -96,6 +96,10 @@ static bool fits(struct gpt_queue *q, const struct gpt_attn_cached *op)
 {
     if (!attn_fits(q, op->b, op->h, op->d))
         return false;
+    if (op->narrow_cache) {
+        cuda_fail(q, "keys and values in fewer bits than activations");
+        return false;
+    }
     for (int64_t b = 0; b < op->b; b++)
         if (op->pos[b] < 0 || op->len[b] < 0 || op->len[b] > op->t_new ||
             op->pos[b] + (int64_t)op->len[b] > op->t_max) {

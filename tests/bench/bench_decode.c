@@ -10,11 +10,12 @@
  * are rounded; its name says which. Tiles and products of bytes may be faster
  * than fused multiplications.
  *
- *     build/tests/bench/bench_decode [FORM [steps]]
+ *     build/tests/bench/bench_decode [FORM [steps [TEXTS]]]
  *     build/tests/bench/bench_decode streaming
  *
  * FORM is fp32, bf16, int8 or int8-32, or one of the latter three with -rounded
- * behind it.
+ * behind it; TEXTS is 1, 8 or 32 alone. Keys and values are bf16 where inputs
+ * are rounded, as gpt-generate has them, or what BENCH_CACHE says: fp32, bf16.
  */
 #include "tests/bench/peak.h"
 
@@ -130,14 +131,18 @@ static struct gpt_quant_store *store_of(struct model *m,
     return store;
 }
 
-static void open_job(struct job *j, struct model *m,
+static void open_job(struct job *j, struct model *m, const struct form *f,
                      const struct gpt_quant_store *store)
 {
+    const char *cache = getenv("BENCH_CACHE");
     const struct gpt_decoder_options o = {.config = &m->c,
                                           .flat = &m->flat,
                                           .act = GPT_F32,
                                           .slots = TEXTS,
                                           .positions = 512,
+                                          .narrow_cache =
+                                              cache ? strcmp(cache, "bf16") == 0
+                                                    : f->form.round_inputs,
                                           .quant = store};
     struct gpt_err err = {0};
 
@@ -151,11 +156,13 @@ static void open_job(struct job *j, struct model *m,
 }
 
 /* Bytes that a step reads of the cache: positions are 128 to 255. */
-static double cache_bytes(const struct model *m, int64_t texts)
+static double cache_bytes(const struct model *m, const struct gpt_decoder *d,
+                          int64_t texts)
 {
     const struct gpt_config *c = &m->c;
+    const enum gpt_dtype type = gpt_decoder_cache_type(gpt_decoder_shape(d));
 
-    return 2.0 * sizeof(float) * 192 *
+    return 2.0 * (double)gpt_dtype_bytes(type) * 192 *
            (double)(texts * c->num_layers * c->num_query_groups * c->head_size);
 }
 
@@ -166,8 +173,9 @@ static double multiplied(const struct model *m)
                     m->c.max_positions * m->c.hidden_size);
 }
 
+/* only: so many texts, or 0 for all numbers of them. */
 static void bench_form(struct model *m, struct job *j, const struct form *f,
-                       bool prompts)
+                       bool prompts, int64_t only)
 {
     static const int64_t texts[] = {1, 8, TEXTS};
     static const char *const peaks[] = {[PEAK_FMA] = "FMA",
@@ -179,14 +187,16 @@ static void bench_form(struct model *m, struct job *j, const struct form *f,
     struct gpt_quant_store *store = store_of(m, f->form);
     char name[64];
 
-    open_job(j, m, store);
+    open_job(j, m, f, store);
     /* the floor before and after: a busy machine changes */
     double read, again, copy, weights = (double)gpt_decoder_step_bytes(j->d);
     bench_bandwidth(&read, &copy);
     for (size_t i = 0; i < GPT_COUNT(texts); i++) {
+        if (only > 0 && only != texts[i])
+            continue;
         j->n = texts[i];
         double seconds = bench_time(step, j, 2);
-        double bytes = weights + cache_bytes(m, j->n);
+        double bytes = weights + cache_bytes(m, j->d, j->n);
 
         bench_bandwidth(&again, &copy);
         read = read > again ? read : again;
@@ -240,7 +250,8 @@ int main(int argc, char **argv)
         j.prompt[i] = i * 97 % 50000;
     for (size_t i = 0; i < GPT_COUNT(forms); i++)
         if (argc < 2 || strcmp(argv[1], forms[i].name) == 0)
-            bench_form(&m, &j, &forms[i], prompts);
+            bench_form(&m, &j, &forms[i], prompts,
+                       argc > 3 ? atoi(argv[3]) : 0);
     if (prompts)
         bench_choice(&j);
     return 0;

@@ -1,6 +1,6 @@
 #!/bin/sh
-# gpt-generate --weights and --round-inputs: matrices in fewer bits, and inputs
-# of their products. What each form costs in perplexity, how much memory weights
+# gpt-generate --weights, --round-inputs and --kv-cache-dtype: matrices in fewer
+# bits, inputs of their products, and keys and values. What each form costs in perplexity, how much memory weights
 # take, and that texts depend neither on the number of threads and processes nor
 # on what is generated beside them. Products are compared with sums in double by
 # test_kernels_quant.
@@ -99,6 +99,58 @@ else
         --greedy --tokens 20 -p 'aa0 b'
     check 'the same text' cmp served out
     stop_server
+fi
+
+# keys and values in fewer bits: for every kind of work, without a change of
+# text by what is beside it
+cache='--kv-cache-dtype bf16'
+lossy=$(loss $cache)
+check "keys and values of bf16: the loss is within 1 % ($float, $lossy)" \
+    within "$float" "$lossy" 0.01
+check 'and another one' test "$float" != "$lossy"
+check 'rounded inputs come with it' test "$(loss --weights bf16 \
+    --round-inputs)" = "$(loss --weights bf16 --round-inputs $cache)"
+check 'which can be refused' test "$(loss --weights bf16 --round-inputs)" != \
+    "$(loss --weights bf16 --round-inputs --kv-cache-dtype fp32)"
+check 'fp32 is the default' test "$float" = "$(loss --kv-cache-dtype fp32)"
+# shellcheck disable=SC2086 # word lists
+expect 0 'keys and values of bf16: texts' gen $cache $draw
+cp out want
+for how in '--batch-size 1' '--batch-size 17' '--speculate 4' '--threads 2'; do
+    # shellcheck disable=SC2086
+    expect 0 "with $how" gen $cache $draw $how
+    check 'the same texts' cmp want out
+done
+for layout in $layouts; do
+    # shellcheck disable=SC2086
+    expect 0 "two $layout ranks" timeout 60 gpt-launch -q --standalone --stdio \
+        --nproc-per-node 2 gpt-generate --load ckpt -q \
+        --$layout-model-parallel-size 2 $cache $draw
+    check 'the same texts' cmp want out
+done
+# a beam's keys and values are copied
+# shellcheck disable=SC2086
+expect 0 'beams' gen $cache --num-beams 3 --tokens 8 --jsonl \
+    --prompt-file prompts.jsonl
+cp out want
+# shellcheck disable=SC2086
+expect 0 'beams, fewer prompts at once' gen $cache --num-beams 3 --tokens 8 \
+    --jsonl --prompt-file prompts.jsonl --batch-size 3
+check 'the same texts' cmp want out
+printf '{"context": "aa0 b", "continuation": "b1 cc2"}\n' >pairs
+# shellcheck disable=SC2086
+expect 0 'scores' sh -c "gpt-generate --load ckpt --score $cache <pairs"
+out_has '"logprob"'
+memory() {
+    gen "$@" --verbose --tokens 1 -p a 2>&1 | grep 'of weights'
+}
+check 'memory is said, and is another' test "$(memory)" != "$(memory $cache)"
+if [ -e "$BUILD/libgpt-cuda-emu.so" ]; then
+    # shellcheck disable=SC2086
+    expect 5 'GPUs have no such cache' gen --device cuda-emu $cache -p a
+    err_has 'the CPU keeps them in bf16'
+else
+    skip 'there is no libgpt-cuda-emu.so'
 fi
 
 expect 2 'floats are not rounded' gen --round-inputs --tokens 1 -p a

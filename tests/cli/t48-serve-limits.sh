@@ -71,6 +71,13 @@ check 'the same bytes with one entry' cmp none one
 check 'the last prompt takes its place' test "$(cat one.cached)" = \
     '0 512 0 0 0 0 0 0 '
 check 'within the limit' grep -q '^gpt_prefix_cache_bytes 1048576$' one.metrics
+# half of that in bf16: the same limit has room for two
+round narrow --kv-cache-dtype bf16 --prefix-cache-size 0
+round two --kv-cache-dtype bf16 --prefix-cache-size 1500Ki
+check 'the same bytes of keys and values in bf16' cmp narrow two
+check 'others than of floats' test "$(cksum <none)" != "$(cksum <narrow)"
+check 'two entries' grep -q '^gpt_prefix_cache_entries 2$' two.metrics
+check 'within the limit' grep -q '^gpt_prefix_cache_bytes 1048576$' two.metrics
 
 # ---- sizes ----
 long='"prompt": "a", "n": 1000, "max_tokens": 900, "ignore_eos": true'

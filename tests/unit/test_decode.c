@@ -445,7 +445,8 @@ static struct gpt_quant_store *store_of(struct model *m,
 /* A prompt of several chunks has the bits that it has when its first chunk is
  * in the slot already, copied from another text or put in by a call of its own.
  */
-static void test_cuts(struct model *m, struct gpt_quant_form form)
+static void test_cuts(struct model *m, struct gpt_quant_form form,
+                      bool narrow_cache)
 {
     enum { T = 512 };
     static const int64_t lengths[] = {264, 272, 273, 300, 511, 512};
@@ -459,6 +460,7 @@ static void test_cuts(struct model *m, struct gpt_quant_form form)
                                           .act = GPT_F32,
                                           .slots = 1,
                                           .positions = T,
+                                          .narrow_cache = narrow_cache,
                                           .quant = store};
     struct gpt_decoder *d = NULL;
     struct gpt_err err = {0};
@@ -587,11 +589,12 @@ static void test_together(struct model *m, bool pieces)
     if (pieces) {
         test_pieces(m);
         test_shapes(m);
-        test_cuts(m, (struct gpt_quant_form){.type = GPT_F32});
+        test_cuts(m, (struct gpt_quant_form){.type = GPT_F32}, false);
+        test_cuts(m, (struct gpt_quant_form){.type = GPT_F32}, true);
         for (int i = 0; i < 2; i++) {
-            test_cuts(m, (struct gpt_quant_form){GPT_BF16, 0, i});
-            test_cuts(m, (struct gpt_quant_form){GPT_I8, 0, i});
-            test_cuts(m, (struct gpt_quant_form){GPT_I8, 32, i});
+            test_cuts(m, (struct gpt_quant_form){GPT_BF16, 0, i}, i);
+            test_cuts(m, (struct gpt_quant_form){GPT_I8, 0, i}, i);
+            test_cuts(m, (struct gpt_quant_form){GPT_I8, 32, i}, i);
         }
     }
 }
@@ -638,6 +641,30 @@ static void test_refusals(struct model *m)
     }
 }
 
+/* Keys and values in bf16 take half the memory, where a backend has them. */
+static void test_cache_ability(struct model *m)
+{
+    struct gpt_decoder_options o = {
+        .config = &m->c, .flat = &m->flat, .act = GPT_F32, .slots = 2,
+        .positions = 8};
+    struct gpt_backend be = *m->be;
+    struct gpt_decoder *d = NULL;
+    struct gpt_err err = {0};
+    int64_t wide = 0, narrow = 0;
+
+    must(gpt_decoder_memory(&wide, &o, &err), &err);
+    o.narrow_cache = true;
+    must(gpt_decoder_memory(&narrow, &o, &err), &err);
+    is_int(wide - narrow,
+           2 * 2 * 8 * m->c.num_layers * m->c.num_query_groups *
+               m->c.head_size * 2,
+           "two bytes less for each key and value");
+    be.abilities &= ~(unsigned)GPT_CAN_NARROW_CACHE;
+    is_int(gpt_decoder_open(&d, &be, &o, m->device, &err), GPT_EDEVICE,
+           "a device without them refuses keys and values in bf16");
+    ok(strstr(err.text, "keys and values") != NULL, "by name: %s", err.text);
+}
+
 /* A backend says what it computes; a model that asks for more is refused. */
 static void test_abilities(struct model *m)
 {
@@ -672,6 +699,7 @@ static void test_abilities(struct model *m)
     be.abilities = 0;
     is_int(gpt_abilities_check(&rows[0].c, 4, &be, NULL), GPT_OK,
            "a window that is as long as all texts is none");
+    test_cache_ability(m);
 }
 
 static const struct {

@@ -39,6 +39,18 @@ struct cpu_tile {
     struct cpu_many_ahead *ahead; /* (2), memory to ask for, or NULL */
 };
 
+/* Keys or values of a cache: n rows of d numbers, tight, floats or bf16. The
+ * `next_bytes` bytes from `next` on will be read after them; 0: nothing. */
+enum { CPU_QUERIES = 4 }; /* that meet them at once, at most */
+
+struct cpu_keys {
+    const void *rows;
+    bool narrow; /* bf16 */
+    int64_t n, d;
+    const char *next;
+    int64_t next_bytes;
+};
+
 /* Constants of one AdamW step. */
 struct cpu_adamw_rates {
     float b1, b2, one_b1, one_b2; /* betas, 1 - betas */
@@ -83,6 +95,14 @@ struct cpu_adamw_rates {
     /* bytes times a scale */                                                 \
     X(void, widen_bytes,                                                      \
       (float *y, const int8_t *x, float scale, int64_t n))                    \
+    /* keys.c: y[i * ldy + j] = x_i . key_j, m <= CPU_QUERIES rows of x */    \
+    X(void, key_dots,                                                         \
+      (float *y, int64_t ldy, const float *x, int64_t ldx,                    \
+       const struct cpu_keys *keys, int64_t m))                               \
+    /* y_i (d) = sum over j of a[i * lda + j] * value_j, m as above */        \
+    X(void, value_sums,                                                       \
+      (float *y, int64_t ldy, const float *a, int64_t lda,                    \
+       const struct cpu_keys *values, int64_t m))                             \
     /* softmax.c: x[j] = exp(x[j] * scale - shift), their sum */              \
     X(float, exp_sum, (float *x, int64_t n, float scale, float shift))        \
     /* the sum of exp(x[j] - shift) alone */                                  \

@@ -1,0 +1,340 @@
+/* Keys and values of a cache, floats or bf16, against a few queries: rows are
+ * short, and there are many of them. Start at key_dots() and value_sums().
+ *
+ * Two vectors of columns are a chunk. Numbers of bf16 become floats by a shift
+ * and a mask: the even columns of a chunk, then the odd ones. A score has one
+ * vector of sums and an element of an output has one sum, so that neither
+ * depends on how many queries and keys are taken at once. */
+#include "cpu/isa/lanes.h"
+
+#include <string.h>
+
+enum { CHUNK = 2 * W };
+
+struct chunk {
+    vf low, high; /* columns of floats in order; of bf16 even ones, odd ones */
+};
+
+static inline struct chunk split_pairs(vu pairs)
+{
+    return (struct chunk){(vf)(pairs << 16), (vf)(pairs & 0xffff0000u)};
+}
+
+/* Columns l .. l + left of a row; past its end they are 0. */
+static inline __attribute__((always_inline)) struct chunk
+load_chunk(const void *row, int64_t l, int64_t left, const bool narrow)
+{
+    const size_t size = narrow ? sizeof(uint16_t) : sizeof(float);
+    const char *at = (const char *)row + (size_t)l * size;
+    float part[CHUNK] = {0};
+
+    if (left < CHUNK)
+        at = memcpy(part, at, (size_t)left * size);
+    if (narrow) {
+        vu pairs;
+
+        memcpy(&pairs, at, sizeof(pairs));
+        return split_pairs(pairs);
+    }
+    const float *x = (const float *)(const void *)at;
+    return (struct chunk){load(x), load(x + W)};
+}
+
+/* The other way: even and odd columns to where they belong. */
+static inline struct chunk interleave(struct chunk c)
+{
+    const vf e = c.low, o = c.high;
+
+#if defined(__AVX512F__)
+    return (struct chunk){GPT_LANES(vi, e, o, 0, 16, 1, 17, 2, 18, 3, 19, 4, 20,
+                                    5, 21, 6, 22, 7, 23),
+                          GPT_LANES(vi, e, o, 8, 24, 9, 25, 10, 26, 11, 27, 12,
+                                    28, 13, 29, 14, 30, 15, 31)};
+#elif defined(__AVX2__)
+    return (struct chunk){GPT_LANES(vi, e, o, 0, 8, 1, 9, 2, 10, 3, 11),
+                          GPT_LANES(vi, e, o, 4, 12, 5, 13, 6, 14, 7, 15)};
+#else
+    return (struct chunk){GPT_LANES(vi, e, o, 0, 4, 1, 5),
+                          GPT_LANES(vi, e, o, 2, 6, 3, 7)};
+#endif
+}
+
+static inline struct chunk deinterleave(struct chunk c)
+{
+    const vf a = c.low, b = c.high;
+
+#if defined(__AVX512F__)
+    return (struct chunk){GPT_LANES(vi, a, b, 0, 2, 4, 6, 8, 10, 12, 14, 16, 18,
+                                    20, 22, 24, 26, 28, 30),
+                          GPT_LANES(vi, a, b, 1, 3, 5, 7, 9, 11, 13, 15, 17, 19,
+                                    21, 23, 25, 27, 29, 31)};
+#elif defined(__AVX2__)
+    return (struct chunk){GPT_LANES(vi, a, b, 0, 2, 4, 6, 8, 10, 12, 14),
+                          GPT_LANES(vi, a, b, 1, 3, 5, 7, 9, 11, 13, 15)};
+#else
+    return (struct chunk){GPT_LANES(vi, a, b, 0, 2, 4, 6),
+                          GPT_LANES(vi, a, b, 1, 3, 5, 7)};
+#endif
+}
+
+/* ---- what is read next ---- */
+
+/* The stretch of memory after this one is asked for beside it, in order, into
+ * the second cache: a processor does not foresee where it begins. */
+enum { STEP = 8 }; /* rows; what is asked for beside each is `lines` */
+
+struct asked {
+    const char *at, *end;
+    int64_t lines;
+};
+
+/* Every group of STEP rows asks for an equal part of what is next, so that it
+ * has come when the last of them has passed. */
+static inline struct asked ask_beside(const struct cpu_keys *k)
+{
+    enum { MOST = 64 }; /* at once: a long stretch after a short one */
+    const int64_t steps = (k->n + STEP - 1) / STEP;
+    const int64_t all_lines = (int64_t)(k->next_bytes + 63) / 64;
+    int64_t lines = (all_lines + steps - 1) / steps;
+
+    lines = lines < MOST ? lines : MOST;
+    return (struct asked){k->next, k->next + k->next_bytes, lines};
+}
+
+static inline void ask(struct asked *a)
+{
+    for (int64_t i = 0; i < a->lines && a->at < a->end; i++, a->at += 64)
+        __builtin_prefetch(a->at, 0, 2);
+}
+
+/* ---- scores ---- */
+
+enum { COLUMNS = 512 }; /* of queries at a time, kept in the first cache */
+
+/* Queries in the order of a chunk's columns, zeros past the end. */
+struct queries {
+    float *y;
+    float (*x)[COLUMNS];
+    int64_t ldy, first, d; /* columns first .. first + d */
+};
+
+/* A chunk of a key with M queries. */
+static inline __attribute__((always_inline)) void
+chunk_dots(vf *acc, const struct queries *q, int64_t l, struct chunk k,
+           const int M, const int R)
+{
+#pragma GCC unroll 4
+    for (int i = 0; i < M; i++) {
+        acc[i * R] += k.low * load(q->x[i] + l);
+        acc[i * R] += k.high * load(q->x[i] + l + W);
+    }
+}
+
+/* M queries with R keys from key j on, C whole chunks of each, or 0: as many as
+ * there are. Keys are read one after the other, which the processor foresees,
+ * and not side by side. */
+static inline __attribute__((always_inline)) void
+some_dots(const struct queries *q, const struct cpu_keys *keys, int64_t j,
+          const int M, const int R, const int C, const bool narrow)
+{
+    const size_t row =
+        (size_t)keys->d * (narrow ? sizeof(uint16_t) : sizeof(float));
+    const char *at = (const char *)keys->rows + (size_t)j * row;
+    const int64_t whole = C > 0 ? C * CHUNK : q->d / CHUNK * CHUNK;
+    vf acc[24] = {{0}};
+    float dot[24];
+
+#pragma GCC unroll 8
+    for (int r = 0; r < R; r++, at += row) {
+#pragma GCC unroll 4
+        for (int64_t l = 0; l < whole; l += CHUNK)
+            chunk_dots(acc + r, q, l,
+                       load_chunk(at, q->first + l, CHUNK, narrow), M, R);
+        if (C == 0 && whole < q->d)
+            chunk_dots(acc + r, q, whole,
+                       load_chunk(at, q->first + whole, q->d - whole, narrow),
+                       M, R);
+    }
+    sum_lanes(dot, acc, M * R);
+#pragma GCC unroll 4
+    for (int i = 0; i < M; i++)
+#pragma GCC unroll 8
+        for (int r = 0; r < R; r++) {
+            float *y = q->y + i * q->ldy + j + r;
+
+            *y = q->first > 0 ? *y + dot[i * R + r] : dot[i * R + r];
+        }
+}
+
+/* R: as many keys as their sums with M queries fit registers. */
+static inline __attribute__((always_inline)) void
+all_dots(const struct queries *q, const struct cpu_keys *keys, const int M,
+         const int C, const bool narrow)
+{
+    const int R = W == 16 ? (M < 4 ? 8 : 4) : M == 1 ? 4 : 2;
+    struct asked next = ask_beside(keys);
+
+    for (int64_t j = 0; j < keys->n; j += STEP) {
+        const int64_t end = keys->n - j < STEP ? keys->n : j + STEP;
+        int64_t i = j;
+
+        if (q->first == 0)
+            ask(&next);
+        for (; i + R <= end; i += R)
+            some_dots(q, keys, i, M, R, C, narrow);
+        for (; i < end; i++)
+            some_dots(q, keys, i, M, 1, C, narrow);
+    }
+}
+
+static inline __attribute__((always_inline)) void
+dots_of_kind(const struct queries *q, const struct cpu_keys *keys, int64_t m,
+             const bool narrow)
+{
+    /* heads of 64 and 128 with vectors of 16 floats */
+    if (m == 1 && q->d == 2 * CHUNK)
+        all_dots(q, keys, 1, 2, narrow);
+    else if (m == 1 && q->d == 4 * CHUNK)
+        all_dots(q, keys, 1, 4, narrow);
+    else if (m == 1)
+        all_dots(q, keys, 1, 0, narrow);
+    else if (m == 2)
+        all_dots(q, keys, 2, 0, narrow);
+    else if (m == 3)
+        all_dots(q, keys, 3, 0, narrow);
+    else
+        all_dots(q, keys, 4, 0, narrow);
+}
+
+/* The order of columns that load_chunk() gives to keys. Queries are few: this
+ * is done once for all keys. */
+static void order_queries(float x[][COLUMNS], const float *from, int64_t ldx,
+                          int64_t m, int64_t d, bool narrow)
+{
+    for (int64_t i = 0; i < m; i++)
+        for (int64_t l = 0; l < d; l += CHUNK) {
+            struct chunk c = load_chunk(from + i * ldx, l, d - l, false);
+
+            if (narrow)
+                c = deinterleave(c);
+            store(x[i] + l, c.low);
+            store(x[i] + l + W, c.high);
+        }
+}
+
+void ISA(key_dots)(float *y, int64_t ldy, const float *x, int64_t ldx,
+                   const struct cpu_keys *keys, int64_t m)
+{
+    float ordered[CPU_QUERIES][COLUMNS];
+    struct queries q = {y, ordered, ldy, 0, 0};
+
+    /* Longer heads are summed by parts: y is added to from the second on. */
+    for (; q.first < keys->d; q.first += COLUMNS) {
+        q.d = keys->d - q.first;
+        q.d = q.d < COLUMNS ? q.d : COLUMNS;
+        order_queries(ordered, x + q.first, ldx, m, q.d, keys->narrow);
+        if (keys->narrow)
+            dots_of_kind(&q, keys, m, true);
+        else
+            dots_of_kind(&q, keys, m, false);
+    }
+}
+
+/* ---- sums of values ---- */
+
+struct weights {
+    float *y;
+    const float *a;
+    int64_t ldy, lda;
+};
+
+/* Outputs of M queries, C chunks of columns from column l on. */
+static inline __attribute__((always_inline)) void
+some_sums(const struct weights *w, const struct cpu_keys *values,
+          struct asked *next, int64_t l, const int M, const int C,
+          const bool narrow)
+{
+    const size_t row =
+        (size_t)values->d * (narrow ? sizeof(uint16_t) : sizeof(float));
+    const char *at = values->rows;
+    const int64_t left = values->d - l;
+    struct chunk sum[16] = {{{0}, {0}}};
+
+    for (int64_t j = 0; j < values->n; j += STEP) {
+        const int64_t end = values->n - j < STEP ? values->n : j + STEP;
+
+        if (l == 0)
+            ask(next);
+        for (int64_t r = j; r < end; r++, at += row)
+#pragma GCC unroll 4
+            for (int c = 0; c < C; c++) {
+                const struct chunk v =
+                    load_chunk(at, l + c * CHUNK,
+                               C > 1 ? CHUNK : left - c * CHUNK, narrow);
+
+#pragma GCC unroll 4
+                for (int i = 0; i < M; i++) {
+                    const vf a = all(w->a[i * w->lda + r]);
+
+                    sum[i * C + c].low += a * v.low;
+                    sum[i * C + c].high += a * v.high;
+                }
+            }
+    }
+#pragma GCC unroll 4
+    for (int i = 0; i < M; i++)
+#pragma GCC unroll 4
+        for (int c = 0; c < C; c++) {
+            const struct chunk s =
+                narrow ? interleave(sum[i * C + c]) : sum[i * C + c];
+            float *y = w->y + i * w->ldy;
+
+            any_store(y + l + c * CHUNK, s.low, 0, left - c * CHUNK);
+            if (left - c * CHUNK > W)
+                any_store(y + l + c * CHUNK + W, s.high, 0,
+                          left - c * CHUNK - W);
+        }
+}
+
+/* Columns in strips whose sums stay in registers over all rows. */
+static inline __attribute__((always_inline)) void
+all_sums(const struct weights *w, const struct cpu_keys *values, const int M,
+         const bool narrow)
+{
+    const int C = W == 16 ? (M > 2 ? 2 : 4) : M == 1 ? 4 : M == 2 ? 2 : 1;
+    struct asked next = ask_beside(values);
+    int64_t l = 0;
+
+    /* of what is left, two chunks, then one, which may be a part of one */
+    for (; C > 1 && l + C * CHUNK <= values->d; l += C * CHUNK)
+        some_sums(w, values, &next, l, M, C, narrow);
+    for (; C > 2 && l + 2 * CHUNK <= values->d; l += 2 * CHUNK)
+        some_sums(w, values, &next, l, M, 2, narrow);
+    for (; l < values->d; l += CHUNK)
+        some_sums(w, values, &next, l, M, 1, narrow);
+}
+
+static inline __attribute__((always_inline)) void
+sums_of_kind(const struct weights *w, const struct cpu_keys *values, int64_t m,
+             const bool narrow)
+{
+    if (m == 1)
+        all_sums(w, values, 1, narrow);
+    else if (m == 2)
+        all_sums(w, values, 2, narrow);
+    else if (m == 3)
+        all_sums(w, values, 3, narrow);
+    else
+        all_sums(w, values, 4, narrow);
+}
+
+void ISA(value_sums)(float *y, int64_t ldy, const float *a, int64_t lda,
+                     const struct cpu_keys *values, int64_t m)
+{
+    const struct weights w = {y, a, ldy, lda};
+
+    if (values->narrow)
+        sums_of_kind(&w, values, m, true);
+    else
+        sums_of_kind(&w, values, m, false);
+}
