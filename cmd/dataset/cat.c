@@ -29,6 +29,7 @@ struct dump {
     bool jsonl;
     bool strip_eod; /* without the end-of-document token, where it is last */
     struct gpt_stream json;
+    bool begins; /* no text of the sequence is printed yet */
 };
 
 /* Writes a word. The output is buffered, so that this costs no system call. */
@@ -50,9 +51,7 @@ static int put_text(struct dump *d, int64_t sequence, int64_t at, int32_t id,
                         " is %d, which is not in the vocabulary of %" PRId64,
                         gpt_indexed_prefix(d->set), at, sequence, id,
                         gpt_tokenizer_vocab_size(d->tokenizer));
-    /* Families that put a space before a text drop the one of the first
-     * token. */
-    size_t skip = at == 0 ? gpt_first_space(d->tokenizer, id) : 0;
+    const size_t skip = gpt_drop_space(d->tokenizer, id, &d->begins);
     bytes += skip;
     n -= skip;
     return d->jsonl ? gpt_json_text_add(&d->json, d->out, bytes, n, err)
@@ -68,6 +67,7 @@ static int put_tokens(struct dump *d, int64_t sequence, int64_t n,
     int32_t ids[PIECE];
     const char *between = d->jsonl ? "," : " ";
 
+    d->begins = true;
     for (int64_t at = 0; at < n; at++) {
         int64_t k = at % PIECE;
 

@@ -205,15 +205,18 @@ static int score_pieces(const struct scoring *c, struct gpt_scored_text *t,
 {
     struct gpt_scorer *s = c->s;
     const float *logits = s->logits;
-    int64_t pieces = 0;
+    int64_t pieces = 0, room = PIECE;
 
     for (int64_t i = from; i < to; i++) {
         const int64_t at = t[i].first + done, rows = piece_rows(&t[i], at);
 
-        if (rows > 0)
-            s->pieces[pieces++] = (struct gpt_decode_piece){
-                s->slot + i, rows, t[i].tokens + at};
+        if (rows <= 0)
+            continue;
+        s->pieces[pieces++] = (struct gpt_decode_piece){s->slot + i, rows,
+                                                        t[i].tokens + at};
+        room -= rows;
     }
+    assert(room >= 0);
     if (pieces == 0)
         return GPT_OK;
     GPT_TRY(gpt_decoder_extend(s->d, s->pieces, pieces, GPT_LOGITS_ALL,

@@ -63,15 +63,15 @@ int gpt_text_add(struct gpt_text *t, const struct gpt_tokenizer *tok,
                  int32_t token, const struct gpt_list *stops,
                  struct gpt_buf *out)
 {
-    size_t len = 0, skip = 0;
+    size_t len = 0;
     const char *bytes = gpt_token_bytes(tok, token, &len);
 
     if (t->stopped)
         return GPT_OK;
+    t->n_tokens++;
     /* A vocabulary of words marks their beginning with a space. The first token
      * of a document would show it. */
-    if (t->n_tokens++ == 0 && t->begins)
-        skip = gpt_first_space(tok, token);
+    const size_t skip = gpt_drop_space(tok, token, &t->begins);
     GPT_TRY(gpt_stream_add(&t->stream, bytes + skip, len - skip, &t->held));
     return release(t, stops, false, out);
 }

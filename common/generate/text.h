@@ -12,8 +12,8 @@ struct gpt_text { /* start with all zero; gpt_text_free() at the end */
     struct gpt_stream stream;
     struct gpt_buf held;
     int64_t n_tokens;
-    bool begins;  /* nothing is before the text: its first token shows no
-                   * space that the family puts before each text */
+    bool begins;  /* nothing is before the next token: it shows no space that
+                   * the family puts before each text */
     bool stopped; /* a stop string is there: nothing more will come */
 };
 

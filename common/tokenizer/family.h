@@ -31,6 +31,7 @@ struct gpt_tokenizer {
     int64_t vocab_size;
     int32_t eod;
     bool first_space; /* the first token of a text drops the space before it */
+    bool every_space; /* ... and so does each, while no text is there yet */
     int32_t unk;      /* except this one; -1 = none */
     int32_t *before, *after; /* ids around each text, by gpt_encode() */
     size_t n_before, n_after;

@@ -149,6 +149,7 @@ static int load_model(struct sp_tokenizer *t,
     t->base.unk = m->unk;
     /* a space is put before a text, so its first token has one too many */
     t->base.first_space = m->dummy_prefix || m->remove_spaces;
+    t->base.every_space = m->remove_spaces;
     /* seams ask a vocabulary for nothing but its tokens' bytes */
     const struct gpt_vocab pieces = {.n = m->n, .tokens = m->texts};
     return m->unigram ? gpt_sp_trie_open(&t->trie, m, err)

@@ -158,6 +158,17 @@ size_t gpt_first_space(const struct gpt_tokenizer *tok, int32_t id)
     return tok->first_space && id != tok->unk && len && bytes[0] == ' ';
 }
 
+size_t gpt_drop_space(const struct gpt_tokenizer *tok, int32_t id,
+                      bool *begins)
+{
+    size_t len;
+    const size_t skip = *begins ? gpt_first_space(tok, id) : 0;
+
+    (void)gpt_token_bytes(tok, id, &len);
+    *begins = *begins && tok->every_space && len == skip;
+    return skip;
+}
+
 /* Ids from a data set may be anything, so the range is checked here and in no
  * family. */
 const char *gpt_token_bytes(const struct gpt_tokenizer *tok, int32_t id,

@@ -87,5 +87,10 @@ int32_t gpt_special_token(const struct gpt_tokenizer *tok, const char *text,
 /* Bytes, 0 or 1, by which the token is longer than the text when it is a text's
  * first: the space that some families put before each text. */
 size_t gpt_first_space(const struct gpt_tokenizer *tok, int32_t id);
+/* The same for one token after the other: *begins is true before the first, and
+ * becomes false where later ones show their space. A SentencePiece model that
+ * removes extra spaces drops those of all tokens before the first text. */
+size_t gpt_drop_space(const struct gpt_tokenizer *tok, int32_t id,
+                      bool *begins);
 
 #endif

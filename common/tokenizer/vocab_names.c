@@ -106,6 +106,11 @@ static int read_object(struct reading *r, struct gpt_str json)
     GPT_TRY(gpt_new(&r->names->letters, json.len + GPT_SCAN_SLACK, 1,
                     "a vocabulary", r->err));
     gpt_scan_space(s);
+    /* No white space for JSON, and no editor shows it. */
+    if (s->end - s->p >= 3 && memcmp(s->p, "\xEF\xBB\xBF", 3) == 0)
+        return gpt_fail(r->err, GPT_EDATA,
+                        "%s: not JSON: byte order mark at byte %zu", r->file,
+                        gpt_scan_column(s));
     if (s->p < s->end && !gpt_scan_at(s, '{'))
         return gpt_fail(r->err, GPT_EDATA,
                         "%s: not an object of tokens and ids", r->file);

@@ -95,6 +95,22 @@ static void add_piece(struct update_pieces *list, struct update_piece *p,
     list->n++;
 }
 
+/* The first slice that ends behind `begin`: slices are in order. */
+static int64_t first_slice(const struct gpt_flat *flat, int64_t begin)
+{
+    int64_t low = 0, high = flat->n;
+
+    while (low < high) {
+        const int64_t i = low + (high - low) / 2;
+
+        if (flat->slices[i].offset + flat->slices[i].count <= begin)
+            low = i + 1;
+        else
+            high = i;
+    }
+    return low;
+}
+
 /* Cuts a stretch where the rule changes. Gaps after parameters belong to the
  * piece before them: they are zero, and elementwise rules keep them so. */
 static void cut_stretch(struct update_pieces *list,
@@ -105,12 +121,12 @@ static void cut_stretch(struct update_pieces *list,
     struct update_piece now = {.slice = NULL};
     bool open = false;
 
-    for (int64_t i = 0; i < flat->n; i++) {
+    for (int64_t i = first_slice(flat, t->begin);
+         i < flat->n && flat->slices[i].offset < t->end; i++) {
         const struct gpt_slice *s = &flat->slices[i];
         const enum update_rule rule = rule_of(o, s->param);
 
-        if (s->offset >= t->end || s->offset + s->count <= t->begin ||
-            (open && rule == now.rule && !rules[rule].each))
+        if (open && rule == now.rule && !rules[rule].each)
             continue;
         if (open)
             add_piece(list, &now, s->offset);

@@ -56,6 +56,16 @@ for n in 2 3 8 100; do
 done
 check 'without a warning' sh -c '! grep "without effect" err'
 
+# Texts that have together a token more than a piece of logits, which is 128: all
+# but two of 8 x 17 + 11 tokens.
+awk 'BEGIN { for (i = 0; i < 9; i++)
+    printf "{\"context\": \"a\", \"continuation\": \"%s\"}\n",
+        substr("bcdefghijklmnopq", 1, i < 8 ? 16 : 10) }' >full.jsonl
+expect 0 'a full piece' gen --score --batch-size 1 --prompt-file full.jsonl
+cp out single
+expect 0 'one more' gen --score --batch-size 9 --prompt-file full.jsonl
+check 'has the same scores' cmp single out
+
 # ---- perplexity ----
 expect 0 'the perplexity of the data set' gen --perplexity training \
     --data-path d_text_document

@@ -242,6 +242,8 @@ static void test_bad_vocabularies(void)
         const char *message;
     } cases[] = {
         {"nothing wrong", NULL, NULL, NULL, NULL, GPT_OK, NULL},
+        {"a byte order mark", "{", "\xEF\xBB\xBF{", NULL, NULL, GPT_EDATA,
+         "vocab.json: not JSON: byte order mark at byte 1"},
         {"no final newline", NULL, NULL, "", "#version: 0.2\n\xC4\xA0 t",
          GPT_OK, NULL},
         {"CRLF", NULL, NULL, "", "#version: 0.2\r\n\xC4\xA0 t\r\n", GPT_OK,
