@@ -51,6 +51,8 @@ static int put_text(struct dump *d, int64_t sequence, int64_t at, int32_t id,
                         " is %d, which is not in the vocabulary of %" PRId64,
                         gpt_indexed_prefix(d->set), at, sequence, id,
                         gpt_tokenizer_vocab_size(d->tokenizer));
+    /* Families that put a space before a text drop the one of the first token,
+     * and some those of all tokens until there is text. */
     const size_t skip = gpt_drop_space(d->tokenizer, id, &d->begins);
     bytes += skip;
     n -= skip;

@@ -148,7 +148,7 @@ static const char size_key[] = "decoder";
 static int wait_for_size(struct gpt_job *r, struct gpt_err *err)
 {
     struct gpt_store *store = r->world->store;
-    struct gpt_wait wait = gpt_wait_begin(INFINITY);
+    struct gpt_wait wait = gpt_wait_begin(HUGE_VAL);
     bool exists = false;
 
     for (;;) {

@@ -39,9 +39,9 @@ static const struct convention {
     {"megatron", GPT_WINDOWS_MEGATRON, ADJUSTED, GPT_AROUND_BOTH, 0, 1, false,
      20},
     {"lm-eval", GPT_WINDOWS_LM_EVAL, WORDS_AND_BYTES, GPT_AROUND_NONE, 0, 1,
-     false, INFINITY},
+     false, HUGE_VAL},
     {"llama.cpp", GPT_WINDOWS_LLAMA_CPP, TOKENS_ALONE, GPT_AROUND_BOTH, 512, 3,
-     true, INFINITY},
+     true, HUGE_VAL},
     {"training", GPT_WINDOWS_TRAINING, TOKENS_ALONE, GPT_AROUND_BOTH, 0, 1,
      true, 20},
 };

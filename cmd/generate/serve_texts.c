@@ -212,7 +212,8 @@ static int score_echo(struct gpt_serving *w, struct gpt_call_text *echo,
     int status = GPT_OK;
 
     for (size_t i = 0; i < (scores ? 1 : ids->len) && status == GPT_OK; i++)
-        status = gpt_answer_prompt(&w->s, echo, ids->data[i], NAN, NULL, 0);
+        status = gpt_answer_prompt(&w->s, echo, ids->data[i], (double)NAN, NULL,
+                                   0);
     if (status != GPT_OK)
         lose_call(echo->call);
     if (!scores)

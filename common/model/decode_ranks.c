@@ -86,7 +86,7 @@ int gpt_decoder_tell(struct gpt_decoder *d, struct gpt_err *err)
         d->be->copy_in(d->q, device, d->message, bytes);
     const double limit = gpt_comm_timeout(d->o.ranks->world);
     if (d->rank > 0)
-        gpt_comm_set_timeout(d->o.ranks->world, INFINITY);
+        gpt_comm_set_timeout(d->o.ranks->world, HUGE_VAL);
     gpt_comm_call(d->o.ranks->world, d->q, &call);
     if (d->rank > 0)
         d->be->copy_out(d->q, d->message, device, bytes);

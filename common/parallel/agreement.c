@@ -251,7 +251,7 @@ static int check_hope(struct gpt_agreement *p, int64_t rank, struct silence *s,
 static int wait_for_message(struct gpt_agreement *p, int64_t rank, char **value,
                             struct gpt_err *err)
 {
-    struct gpt_wait wait = gpt_wait_begin(INFINITY); /* while it lives */
+    struct gpt_wait wait = gpt_wait_begin(HUGE_VAL); /* while it lives */
     struct silence silence = {.checked_at = wait.begun};
     char key[100];
 

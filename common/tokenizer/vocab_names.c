@@ -9,6 +9,7 @@
 #include "tokenizer/ids.h"
 
 #include <assert.h>
+#include <string.h>
 
 enum {
     /* the most ids, where they may leave gaps: for each token, and in addition

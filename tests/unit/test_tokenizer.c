@@ -234,77 +234,79 @@ static void spoil(const char *path, const char *from, const char *to,
     gpt_free(text);
 }
 
+/* What is changed in good files. */
+static const struct {
+    const char *what, *vocab_from, *vocab_to, *merges_from, *merges_to;
+    int status;
+    const char *message;
+} spoilt[] = {
+    {"nothing wrong", NULL, NULL, NULL, NULL, GPT_OK, NULL},
+    {"a byte order mark", "{", "\xEF\xBB\xBF{", NULL, NULL, GPT_EDATA,
+     "vocab.json: not JSON: byte order mark at byte 1"},
+    {"no final newline", NULL, NULL, "", "#version: 0.2\n\xC4\xA0 t",
+     GPT_OK, NULL},
+    {"CRLF", NULL, NULL, "", "#version: 0.2\r\n\xC4\xA0 t\r\n", GPT_OK,
+     NULL},
+    {"an empty merge list", NULL, NULL, "", "", GPT_OK, NULL},
+    {"no JSON", "", "hello", NULL, NULL, GPT_EDATA, "vocab.json"},
+    {"half a file", "}", "", NULL, NULL, GPT_EDATA, "vocab.json"},
+    {"a list", "", "[1,2]", NULL, NULL, GPT_EDATA, "not an object"},
+    {"an empty object", "", "{}", NULL, NULL, GPT_EDATA, "no token for"},
+    {"a string for an id", "\"he\":257", "\"he\":\"257\"", NULL, NULL,
+     GPT_EDATA, "'he' has no integer id"},
+    {"half an id", "\"he\":257", "\"he\":257.5", NULL, NULL, GPT_EDATA,
+     "'he' has no integer id"},
+    {"a negative id", "\"he\":257", "\"he\":-1", NULL, NULL, GPT_EDATA,
+     "id -1"},
+    {"an id too large", "\"he\":257", "\"he\":70000", NULL, NULL,
+     GPT_EDATA, "'he' has id 70000; 601 tokens have the ids 0 to 600"},
+    {"an id twice", "\"he\":257", "\"he\":258", NULL, NULL, GPT_EDATA,
+     "are both id 258"},
+    {"a key twice", "\"he\":257", "\"!\":257", NULL, NULL, GPT_EDATA,
+     "vocab.json"},
+    {"a byte missing", "\"!\":0", "\"!!!\":0", NULL, NULL, GPT_EDATA,
+     "no token for byte 0x21"},
+    {"one token", NULL, NULL, "h e\n", "he\n", GPT_EDATA,
+     "merges.txt:3: not two tokens"},
+    {"three tokens", NULL, NULL, "h e\n", "h e e\n", GPT_EDATA,
+     "merges.txt:3: not two tokens"},
+    {"an empty token", NULL, NULL, "h e\n", "h \n", GPT_EDATA,
+     "merges.txt:3: not two tokens"},
+    {"a blank line", NULL, NULL, "h e\n", "\n", GPT_EDATA,
+     "merges.txt:3: not two tokens"},
+    {"an unknown left part", NULL, NULL, "h e\n", "hhh e\n", GPT_EDATA,
+     "merges.txt:3: 'hhh' is not in"},
+    {"an unknown right part", NULL, NULL, "h e\n", "h eee\n", GPT_EDATA,
+     "merges.txt:3: 'eee' is not in"},
+    {"an unknown result", NULL, NULL, "h e\n", "h q\n", GPT_EDATA,
+     "merges.txt:3: 'hq' is not in"},
+    {"a merge twice", NULL, NULL, "h e\n", "h e\nh e\n", GPT_EDATA,
+     "merges number 2 and 3 are the same"},
+};
+
 static void test_bad_vocabularies(void)
 {
-    static const struct {
-        const char *what, *vocab_from, *vocab_to, *merges_from, *merges_to;
-        int status;
-        const char *message;
-    } cases[] = {
-        {"nothing wrong", NULL, NULL, NULL, NULL, GPT_OK, NULL},
-        {"a byte order mark", "{", "\xEF\xBB\xBF{", NULL, NULL, GPT_EDATA,
-         "vocab.json: not JSON: byte order mark at byte 1"},
-        {"no final newline", NULL, NULL, "", "#version: 0.2\n\xC4\xA0 t",
-         GPT_OK, NULL},
-        {"CRLF", NULL, NULL, "", "#version: 0.2\r\n\xC4\xA0 t\r\n", GPT_OK,
-         NULL},
-        {"an empty merge list", NULL, NULL, "", "", GPT_OK, NULL},
-        {"no JSON", "", "hello", NULL, NULL, GPT_EDATA, "vocab.json"},
-        {"half a file", "}", "", NULL, NULL, GPT_EDATA, "vocab.json"},
-        {"a list", "", "[1,2]", NULL, NULL, GPT_EDATA, "not an object"},
-        {"an empty object", "", "{}", NULL, NULL, GPT_EDATA, "no token for"},
-        {"a string for an id", "\"he\":257", "\"he\":\"257\"", NULL, NULL,
-         GPT_EDATA, "'he' has no integer id"},
-        {"half an id", "\"he\":257", "\"he\":257.5", NULL, NULL, GPT_EDATA,
-         "'he' has no integer id"},
-        {"a negative id", "\"he\":257", "\"he\":-1", NULL, NULL, GPT_EDATA,
-         "id -1"},
-        {"an id too large", "\"he\":257", "\"he\":70000", NULL, NULL,
-         GPT_EDATA, "'he' has id 70000; 601 tokens have the ids 0 to 600"},
-        {"an id twice", "\"he\":257", "\"he\":258", NULL, NULL, GPT_EDATA,
-         "are both id 258"},
-        {"a key twice", "\"he\":257", "\"!\":257", NULL, NULL, GPT_EDATA,
-         "vocab.json"},
-        {"a byte missing", "\"!\":0", "\"!!!\":0", NULL, NULL, GPT_EDATA,
-         "no token for byte 0x21"},
-        {"one token", NULL, NULL, "h e\n", "he\n", GPT_EDATA,
-         "merges.txt:3: not two tokens"},
-        {"three tokens", NULL, NULL, "h e\n", "h e e\n", GPT_EDATA,
-         "merges.txt:3: not two tokens"},
-        {"an empty token", NULL, NULL, "h e\n", "h \n", GPT_EDATA,
-         "merges.txt:3: not two tokens"},
-        {"a blank line", NULL, NULL, "h e\n", "\n", GPT_EDATA,
-         "merges.txt:3: not two tokens"},
-        {"an unknown left part", NULL, NULL, "h e\n", "hhh e\n", GPT_EDATA,
-         "merges.txt:3: 'hhh' is not in"},
-        {"an unknown right part", NULL, NULL, "h e\n", "h eee\n", GPT_EDATA,
-         "merges.txt:3: 'eee' is not in"},
-        {"an unknown result", NULL, NULL, "h e\n", "h q\n", GPT_EDATA,
-         "merges.txt:3: 'hq' is not in"},
-        {"a merge twice", NULL, NULL, "h e\n", "h e\nh e\n", GPT_EDATA,
-         "merges number 2 and 3 are the same"},
-    };
     char dir[] = "/tmp/gpt-vocab.XXXXXX", vocab[64], merges[64];
 
     ok(mkdtemp(dir) != NULL, "scratch directory");
     snprintf(vocab, sizeof(vocab), "%s/vocab.json", dir);
     snprintf(merges, sizeof(merges), "%s/merges.txt", dir);
-    for (size_t i = 0; i < GPT_COUNT(cases); i++) {
+    for (size_t i = 0; i < GPT_COUNT(spoilt); i++) {
         struct gpt_tokenizer_options o = {.type = "GPT2BPETokenizer",
                                           .vocab_file = vocab,
                                           .merge_file = merges};
         struct gpt_tokenizer *tok = NULL;
         struct gpt_err err = {0};
 
-        spoil(vocab, cases[i].vocab_from, cases[i].vocab_to,
+        spoil(vocab, spoilt[i].vocab_from, spoilt[i].vocab_to,
               GOLDEN "vocab.json");
-        spoil(merges, cases[i].merges_from, cases[i].merges_to,
+        spoil(merges, spoilt[i].merges_from, spoilt[i].merges_to,
               GOLDEN "merges.txt");
         int status = gpt_tokenizer_open(&tok, &o, &err);
-        is_int(status, cases[i].status, "%s", cases[i].what);
+        is_int(status, spoilt[i].status, "%s", spoilt[i].what);
         if (status == GPT_OK)
             gpt_tokenizer_close(tok);
-        else if (!ok(strstr(err.text, cases[i].message), "says so"))
+        else if (!ok(strstr(err.text, spoilt[i].message), "says so"))
             printf("# %s\n", err.text);
     }
     unlink(vocab);
