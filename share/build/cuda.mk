@@ -15,7 +15,7 @@ emu_obj := $(patsubst kernels/cuda/%.cu,$(BUILD)/emu/%.o,\
            $(filter-out %/nccl_lib.cu,$(cuda_src))) \
            $(emu_src:kernels/emu/%.cc=$(BUILD)/emu/%.o)
 # What they need of the library: few files, compiled to be shared.
-pic_obj := $(patsubst %,$(BUILD)/pic/%.o,status dtype convert cpu)
+pic_obj := $(patsubst %,$(BUILD)/pic/%.o,status dtype convert cpu cpu_tiles)
 
 # Machine code for each architecture and, for those to come, PTX of the newest.
 sass = -gencode arch=compute_$(1),code=sm_$(1)
