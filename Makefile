@@ -177,7 +177,8 @@ $(BUILD)/%.o: %.cc
 # Loops that are for the compiler to vectorise.
 $(BUILD)/common/base/convert.o $(BUILD)/common/checkpoint/move_box.o: \
     ALL_CFLAGS += -O3
-$(BUILD)/tests/lib/tiles.o: ALL_CFLAGS += -O3 $(isa_flags_avx512)
+$(BUILD)/tests/lib/tiles.o: ALL_CFLAGS += -O3 \
+    $(if $(filter amx,$(pairs)),$(isa_flags_avx512))
 
 # The assembler takes these files in, of which the compiler does not know.
 $(BUILD)/cmd/report/page.o: $(wildcard share/report/*)

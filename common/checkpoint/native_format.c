@@ -103,8 +103,12 @@ static int open_native(struct gpt_source *s, const char *path,
     s->tensors = gpt_checkpoint_tensors(c, &s->n_tensors);
     s->files = gpt_checkpoint_files(c, &s->n_files);
     gpt_checkpoint_layout(c, &s->tp_size, &s->pp_size);
-    if (gpt_json_int(s->state, "eos_token_id", 0, s->config.vocab_size - 1, &id,
-                     "state", NULL) == GPT_OK)
+    if (cJSON_IsNull(
+            cJSON_GetObjectItemCaseSensitive(s->state, "eos_token_id")))
+        s->bos_token_id = s->eos_token_id = GPT_TOKEN_NONE;
+    else if (gpt_json_int(s->state, "eos_token_id", 0,
+                          s->config.vocab_size - 1, &id, "state",
+                          NULL) == GPT_OK)
         s->bos_token_id = s->eos_token_id = id;
     const cJSON *bos =
         cJSON_GetObjectItemCaseSensitive(s->state, "bos_token_id");
@@ -411,9 +415,11 @@ void gpt_native_put_tokens(cJSON *state, int64_t bos, int64_t eos,
 {
     if (eos >= 0)
         cJSON_AddNumberToObject(state, "eos_token_id", (double)eos);
+    else if (eos == GPT_TOKEN_NONE)
+        cJSON_AddNullToObject(state, "eos_token_id");
     if (bos >= 0 && bos != eos)
         cJSON_AddNumberToObject(state, "bos_token_id", (double)bos);
-    else if (bos == GPT_TOKEN_NONE && eos >= 0)
+    else if (bos == GPT_TOKEN_NONE && eos != GPT_TOKEN_NONE)
         cJSON_AddNullToObject(state, "bos_token_id");
     if (ends->n)
         cJSON_AddItemToObject(state, "end_token_ids",

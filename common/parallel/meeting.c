@@ -27,8 +27,17 @@ static int take_rank(struct gpt_world *w, struct gpt_err *err)
                              "its own", err);
 
     if (status == GPT_EUSAGE && have_met(w, 0)) {
+        struct gpt_err failure = {.rank = -1};
+
+        /* The other one may be dead, and its job with it. */
+        if (gpt_store_failed(w->store, &failure))
+            gpt_fail(err, GPT_EFAIL,
+                     "the job that rank %lld would join has failed (%s): start "
+                     "all of its ranks again",
+                     (long long)w->topology.rank, failure.text);
         gpt_store_close(w->store);
         w->store = NULL;
+        return err->status;
     }
     return status;
 }

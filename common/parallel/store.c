@@ -609,7 +609,8 @@ int gpt_store_take_place(struct gpt_store *s, const char *kind, int64_t number,
     const bool taken = strcmp(first, mine) != 0;
     if (taken)
         gpt_fail(err, GPT_EUSAGE,
-                 "two processes are %s %lld, one at %.*s and one at %s; %s",
+                 "two processes are %s %lld, one at %.*s and one at %s, or a "
+                 "job before this one had the same store; %s",
                  kind, (long long)number, (int)strcspn(first, " "),
                  (char *)first, address, advice);
     gpt_free(first);

@@ -206,6 +206,9 @@ static int run_for(struct jinja_run *r, const struct jinja_node *node)
 
     GPT_TRY(jinja_evaluate(r, node->a, &v));
     GPT_TRY(jinja_iterate(r, v, &items));
+    const struct jinja_value whole = v;
+    size_t turns = 0;
+
     if (node->c)
         GPT_TRY(filter_items(r, node, &items));
     v.kind = JINJA_LOOP;
@@ -215,15 +218,18 @@ static int run_for(struct jinja_run *r, const struct jinja_node *node)
     v.loop->depth = ++r->loops;
     /* A scope for each turn: what the body sets is not there in the next
      * one. */
-    for (size_t i = 0; i < items->n && r->flow != JINJA_BREAKS; i++) {
-        v.loop->index = i;
+    for (; turns < items->n && r->flow != JINJA_BREAKS; turns++) {
+        v.loop->index = turns;
         r->flow = JINJA_GO;
         GPT_TRY(open_scope(r, outer));
         GPT_TRY(jinja_define(r, name, v));
-        GPT_TRY(assign(r, node->b, items->items[i]));
+        GPT_TRY(assign(r, node->b, items->items[turns]));
         GPT_TRY(run_list(r, node->kids));
         ended = ended || r->flow == JINJA_GO;
     }
+    /* What a loop leaves of a generator is there for the next one. */
+    if (r->flow == JINJA_BREAKS && !node->c)
+        jinja_give_back(whole, items, turns);
     r->flow = JINJA_GO;
     r->loops--;
     r->scope = outer;

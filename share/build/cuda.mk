@@ -31,13 +31,15 @@ cuda_flags = -D_GNU_SOURCE -DGPT_CUDA_ARCHS='"$(strip $(GPU_ARCHS))"' -Icommon \
 cuda: $(gpu)                 ## build libgpt-cuda.so
 emu: $(emu)                  ## build libgpt-cuda-emu.so
 
-$(BUILD)/libgpt-cuda.so: $(cuda_obj) $(pic_obj)
+# This file is a prerequisite, since its lists say what is linked.
+$(BUILD)/libgpt-cuda.so: $(cuda_obj) $(pic_obj) share/build/cuda.mk
 	$(NVCC) -shared -cudart static -Xlinker --exclude-libs,ALL \
 	    -Xlinker --as-needed -Xlinker -rpath=$(CUDA_LIB) \
-	    -o $@ $^ -ldl
+	    -o $@ $(filter %.o,$^) -ldl
 
-$(BUILD)/libgpt-cuda-emu.so: $(emu_obj) $(pic_obj)
-	$(CXX) -shared $(SANITIZE) $(LDFLAGS) -o $@ $^ -lpthread
+$(BUILD)/libgpt-cuda-emu.so: $(emu_obj) $(pic_obj) share/build/cuda.mk
+	$(CXX) -shared $(if $(SANITIZE),,-Wl,-z,defs) $(SANITIZE) $(LDFLAGS) \
+	    -o $@ $(filter %.o,$^) -lpthread
 
 # The report goes into a file; warnings and errors come out of it again. What
 # tests look into stays in NAME.keep: machine code of the flash kernels, and of

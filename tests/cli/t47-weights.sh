@@ -1,8 +1,8 @@
 #!/bin/sh
 # gpt-generate --weights, --round-inputs and --kv-cache-dtype: matrices in fewer
-# bits, inputs of their products, and keys and values. What each form costs in perplexity, how much memory weights
-# take, and that texts depend neither on the number of threads and processes nor
-# on what is generated beside them. Products are compared with sums in double by
+# bits, inputs of their products, and keys and values. What each form costs in
+# perplexity, how much memory weights take, and that texts depend neither on the
+# number of threads and processes nor on what is generated beside them. Products are compared with sums in double by
 # test_kernels_quant.
 . "$(dirname "$0")/../lib/tap.sh"
 

@@ -115,6 +115,12 @@ expect 0 'as without training' gpt-reshape --load-path said --save-path plain
 err_has 'generation_config.json: temperature 0.5'
 expect 0 'and back' gpt-reshape --load-path plain --save-path twice --to hf
 check 'the same' same_tokens twice
+cp -r hf silent
+sed -i -E 's/("[be]os_token_id":)[^,]*/\1 null/' silent/config.json
+expect 0 'a model that says it has none' gpt-reshape --load-path silent \
+    --save-path mute
+expect 0 'and back' gpt-reshape --load-path mute --save-path back --to hf
+check 'has none' grep -E '"eos_token_id":[[:space:]]*null' back/config.json
 rm "$(ls hf/model-*-of-*.safetensors | head -n 1)"
 expect 3 'a shard is missing: all ranks end' eight --load hf --finetune
 err_has 'missing, though'

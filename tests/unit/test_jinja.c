@@ -179,6 +179,9 @@ static void test_texts(void)
         {"{{ (list|reject)[0] }}{{ not [0]|select }}", "False"},
         {"{{ list|map('abs')|reverse|sum }}", "6"},
         {"{% for x in list %}{% break %}{% else %}e{% endfor %}", "e"},
+        {"{% set g = [1, 2, 3]|reverse %}{% for x in g %}{{ x }}"
+         "{% if x == 2 %}{% break %}{% endif %}{% endfor %}|{{ g|list }}",
+         "32|[1]"},
         {"{% for x in list %}{% continue %}{% else %}e{% endfor %}", "e"},
         {"{% for x in list %}{{ x }}{% if x > 1 %}{% break %}{% endif %}"
          "{% else %}e{% endfor %}", "12"},
