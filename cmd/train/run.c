@@ -240,6 +240,7 @@ int gpt_run_open(struct gpt_run *r, const struct gpt_train_options *options,
     GPT_TRY(open_options(r, err));
     GPT_TRY(gpt_run_share_cores(r, err));
     GPT_TRY(gpt_run_plan(r, err));
+    GPT_TRY(gpt_run_read_stages(r, err));
     GPT_TRY(open_loss(r, err));
     GPT_TRY(report_effects(r, err));
     gpt_run_report_threads(r);
