@@ -7,6 +7,7 @@
 #include "base/json.h"
 #include "base/log.h"
 #include "base/memory.h"
+#include "cmd/train/effects.h"
 
 #include <string.h>
 
@@ -18,16 +19,20 @@ static const struct {
     {"hidden-dropout", false},
     {"attention-dropout", false},
     {"fp8-format", false},
+    {"first-last-layers-bf16", false},
+    {"num-layers-at-start-in-bf16", false},
+    {"num-layers-at-end-in-bf16", false},
+    {"tf32", false},
     {"calculate-per-token-loss", false},
     {"label-smoothing", false},
     {"z-loss", false},
     {"token-loss-weights", false},
     {"loss-plugin", false},
+    {"loss-plugin-args", false},
     {"eod-mask-loss", false},
     {"reset-position-ids", false},
     {"reset-attention-mask", false},
     /* a step, and what it does with gradients */
-    {"global-batch-size", false},
     {"rampup-batch-size", false},
     {"lr", true},
     {"min-lr", true},
@@ -57,6 +62,7 @@ static const struct {
     {"muon-scale-mode", false},
     {"muon-extra-scale-factor", false},
     {"muon-no-split-qkv", false},
+    {"muon-tp-mode", false},
     {"clip-grad", false},
 };
 
@@ -89,9 +95,27 @@ static const char *value_of(const char *text, const char *name, size_t *len)
     return NULL;
 }
 
-static int list_changes(struct gpt_buf *changes, const char *then,
-                        const char *now, bool schedule)
+/* The option's text may be 0, for one microbatch on each data parallel rank, so
+ * that the number itself is compared. Old programs did not save it. */
+static int list_batch(struct gpt_buf *changes, const cJSON *state,
+                      const struct gpt_train_plan *plan)
 {
+    const cJSON *then =
+        cJSON_GetObjectItemCaseSensitive(state, "global_batch_size");
+    const double now = (double)plan->rampup.global_batch;
+
+    if (!cJSON_IsNumber(then) ||
+        !(then->valuedouble < now || then->valuedouble > now))
+        return GPT_OK;
+    return gpt_buf_printf(changes, "global-batch-size %.0f -> %.0f",
+                          then->valuedouble, now);
+}
+
+static int list_changes(struct gpt_buf *changes, const char *then,
+                        const char *now, const struct gpt_train_plan *plan)
+{
+    const bool schedule = plan->options->override_scheduler;
+
     /* An option that an older program did not know is in one text alone: what
      * it did then is not known, and nothing is said of it. Values are compared
      * as text, which both programs wrote by the same rules. */
@@ -101,7 +125,8 @@ static int list_changes(struct gpt_buf *changes, const char *then,
         const char *b = value_of(now, rows[i].name, &n);
 
         if (!a || !b || (rows[i].schedule && !schedule) ||
-            (m == n && memcmp(a, b, n) == 0))
+            (m == n && memcmp(a, b, n) == 0) ||
+            !gpt_train_has_effect(plan, rows[i].name))
             continue;
         GPT_TRY(gpt_buf_printf(changes, "%s%s %.*s -> %.*s",
                                changes->len > 0 ? ", " : "", rows[i].name,
@@ -113,7 +138,8 @@ static int list_changes(struct gpt_buf *changes, const char *then,
 /* A change is no mistake, but the curve may bend there. Checkpoints of other
  * formats have no options. */
 int gpt_train_report_changes(const struct gpt_source *source, const char *now,
-                             bool schedule, struct gpt_err *err)
+                             const struct gpt_train_plan *plan,
+                             struct gpt_err *err)
 {
     const cJSON *then = cJSON_GetObjectItemCaseSensitive(source->state,
                                                          "options");
@@ -121,7 +147,9 @@ int gpt_train_report_changes(const struct gpt_source *source, const char *now,
 
     if (!cJSON_IsString(then))
         return GPT_OK;
-    int status = list_changes(&changes, then->valuestring, now, schedule);
+    int status = list_batch(&changes, source->state, plan);
+    if (status == GPT_OK)
+        status = list_changes(&changes, then->valuestring, now, plan);
     if (status != GPT_OK)
         status = gpt_no_memory(err, "changed options");
     else if (changes.len > 0)

@@ -383,6 +383,14 @@ static const struct effect rows[] = {
 
 /* ---- the whole ---- */
 
+bool gpt_train_has_effect(const struct gpt_train_plan *p, const char *option)
+{
+    for (size_t i = 0; i < GPT_COUNT(rows); i++)
+        if (strcmp(rows[i].option, option) == 0 && !rows[i].works(p))
+            return false;
+    return true;
+}
+
 /* A flag that was switched off asks for nothing. What a preset sets is not the
  * user's wish for this run. */
 static bool is_given(const struct effect *e, const struct gpt_train_plan *p,

@@ -12,4 +12,8 @@ int gpt_train_effects(const struct gpt_train_plan *plan,
                       const struct gpt_args *args, struct gpt_buf *b,
                       struct gpt_err *err) GPT_MUST_USE;
 
+/* False when the plan leaves the option, given or not, without effect. */
+bool gpt_train_has_effect(const struct gpt_train_plan *plan,
+                          const char *option);
+
 #endif

@@ -240,6 +240,7 @@ int gpt_run_open(struct gpt_run *r, const struct gpt_train_options *options,
     GPT_TRY(open_options(r, err));
     GPT_TRY(gpt_run_share_cores(r, err));
     GPT_TRY(gpt_run_plan(r, err));
+    GPT_TRY(gpt_run_read_stages(r, err));
     GPT_TRY(open_loss(r, err));
     GPT_TRY(report_effects(r, err));
     gpt_run_report_threads(r);
@@ -249,11 +250,14 @@ int gpt_run_open(struct gpt_run *r, const struct gpt_train_options *options,
     GPT_TRY(gpt_replica_new(&r->replica, r->be, &r->plan.replica, err));
     GPT_TRY(gpt_estimate_rank(&r->plan, r->replica, &memory, err));
     GPT_TRY(gpt_run_print_model(r, &memory, err));
+    /* indices of samples are built with the corpus, and are part of it */
+    if (!r->o->dry_run)
+        GPT_TRY(gpt_run_check_memory(r, &memory, err));
     GPT_TRY(gpt_run_open_corpus(r, err));
     GPT_TRY(gpt_evaluator_read(&r->evaluator, &r->plan, gpt_run_is_first(r),
                                err));
     /* The data are open now: what their indices take is known, where before it
-     * followed from the options alone. */
+     * followed from the options alone, and memory is checked again. */
     if (r->corpus)
         memory.bytes[GPT_MEM_SAMPLES] = gpt_corpus_memory(r->corpus);
     memory.bytes[GPT_MEM_SAMPLES] += gpt_evaluator_sets_memory(r->evaluator);

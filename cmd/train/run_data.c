@@ -68,7 +68,7 @@ static void report_epoch(const struct gpt_run *r)
 }
 
 /* Stages that the run does not reach are a slip, or wait for a longer run. */
-static int read_stages(struct gpt_run *r, struct gpt_err *err)
+int gpt_run_read_stages(struct gpt_run *r, struct gpt_err *err)
 {
     struct gpt_data_stages *s = &r->stages;
 
@@ -94,7 +94,6 @@ int gpt_run_open_corpus(struct gpt_run *r, struct gpt_err *err)
 {
     const struct gpt_corpus_options *c = &r->plan.corpus;
 
-    GPT_TRY(read_stages(r, err));
     /* Only a run that is not going to train may have no data. */
     if (c->n_data_path == 0 && !c->stages && c->n_split_path[GPT_TRAIN] == 0 &&
         !(r->plan.evaluates && (c->n_split_path[GPT_VALID] > 0 ||

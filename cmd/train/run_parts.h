@@ -74,6 +74,8 @@ int gpt_run_print_model(const struct gpt_run *r,
 
 /* ---- run_data.c ---- */
 
+/* Reads --data-stages into the plan: predictions of memory count them. */
+int gpt_run_read_stages(struct gpt_run *r, struct gpt_err *err) GPT_MUST_USE;
 /* Opens the corpus, where the options name one, and reports its splits. */
 int gpt_run_open_corpus(struct gpt_run *r, struct gpt_err *err) GPT_MUST_USE;
 /* Opens what hands batches to the replica, which must be open. */

@@ -60,6 +60,8 @@ cJSON *gpt_state_to_json(const struct gpt_replica *r,
     cJSON_AddStringToObject(json, "precision", gpt_dtype_name(r->o.exec.act));
     cJSON_AddNumberToObject(json, "seed", (double)r->o.exec.seed);
     cJSON_AddNumberToObject(json, "seq_length", (double)r->o.exec.seq_length);
+    cJSON_AddNumberToObject(json, "global_batch_size",
+                            (double)c->plan->rampup.global_batch);
     cJSON_AddStringToObject(json, "corpus_digest", digest);
     cJSON_AddStringToObject(json, "corpus_sets_digest", sets);
     if (r->o.loss_scale.initial > 0)
@@ -407,9 +409,7 @@ static int read_run(struct gpt_replica *r, const struct gpt_source *source,
                                 err));
     report_precision(r, source->state, source->dir);
     GPT_TRY(settle_schedule(source, state, c, plan, err));
-    GPT_TRY(gpt_train_report_changes(source, c->option_text,
-                                     !c->options->use_checkpoint_scheduler,
-                                     err));
+    GPT_TRY(gpt_train_report_changes(source, c->option_text, plan, err));
     return c->options->no_load_optim ? GPT_OK : read_optimizer(r, source, err);
 }
 

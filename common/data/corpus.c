@@ -628,20 +628,28 @@ int64_t gpt_corpus_memory(const struct gpt_corpus *c)
     return bytes;
 }
 
-/* One data set with a weight is a blend, too, if of one part: those 6 bytes a
- * sample are left to gpt_corpus_memory(), as is the last epoch, which a member
- * has whole. */
+/* As open_shared(), open_per_split() and open_stages() decide: one data set
+ * with a weight is a blend of one part where splits share their data sets, and
+ * none where a split has its own. */
+static bool is_blended(const struct gpt_corpus_options *o, int split)
+{
+    const int64_t n = o->n_split_path[split];
+    double weight;
+
+    return o->n_data_path > 1 || (split == GPT_TRAIN && o->stages) || n > 2 ||
+           (n == 2 && !gpt_parse_real(o->split_path[split][0], &weight));
+}
+
+/* The last epoch, which a member has whole, is left to gpt_corpus_memory(). */
 int64_t gpt_corpus_predict(const struct gpt_corpus_options *o)
 {
     int64_t bytes = 0;
 
     for (int k = 0; k < GPT_N_SPLITS; k++) {
         const int64_t n = gpt_max_i64(o->n_samples[k], 0);
-        const bool blended = gpt_max_i64(o->n_data_path,
-                                         o->n_split_path[k]) > 1 ||
-                             (k == GPT_TRAIN && o->stages);
 
-        bytes += gpt_samples_bytes(n, 0) + (blended ? gpt_blend_bytes(n) : 0);
+        bytes += gpt_samples_bytes(n, 0) +
+                 (is_blended(o, k) ? gpt_blend_bytes(n) : 0);
     }
     return bytes;
 }

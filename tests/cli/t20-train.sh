@@ -146,6 +146,13 @@ err_has '--lr: max_lr is 0.02 here and 0.01 in'
 expect 0 'unless it is to override' train --load part --lr 0.02 \
     --train-iters 40 --override-opt_param-scheduler --clip-grad 0.5
 err_has ' had: lr 0.01 -> 0.02, clip-grad 1 -> 0.5'
+expect 0 'the schedule as it was, in other words' train --load part \
+    --lr-decay-iters 30 --global-batch-size 4
+check 'is no change' sh -c '! grep "other options than the run of" err'
+expect 0 'the batch of one microbatch' train --load cut --global-batch-size 0 \
+    --train-iters 60 --override-opt_param-scheduler --muon-tp-mode distributed
+check 'is told alone, as a number' grep -q \
+    'than the run of .* had: global-batch-size 4 -> 2$' err
 expect 0 'or the checkpoint is to' train --load part --lr 0.02 \
     --train-iters 40 --use-checkpoint-opt_param-scheduler
 check 'nothing is said to have changed' \

@@ -87,6 +87,7 @@ train() { # options...
 for limit in 4MB 2500KB 1900KB; do
     expect 5 "a run with $limit" train --memory-limit $limit
     err_has '--memory-limit is'
+    check 'ends before it reads data' sh -c '! grep "> an epoch: " err'
     told=$(advice err)
     check 'is told what to do' test -n "$told"
     # shellcheck disable=SC2086 # word lists
@@ -94,5 +95,6 @@ for limit in 4MB 2500KB 1900KB; do
     # shellcheck disable=SC2086 # word lists
     expect 0 'with the same batch' train $told
     err_has 'global batch size: 16'
+    err_has '> an epoch: '
 done
 tap_done

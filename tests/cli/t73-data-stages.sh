@@ -37,6 +37,10 @@ check 'metrics have the stage of each step' test "$(sed -n \
     11122233
 losses() { sed -n 's/.*"lm_loss":\([^,]*\),.*/\1/p' "$1"; }
 
+expect 0 'a plan' staged --dry-run
+check 'counts the index of a blend' grep -qE \
+    "^   sample index +$((18 * 32 + 8)) bytes" out
+
 # ---- resumed ----
 expect 0 'a run that stops in a stage' staged --save part --exit-interval 5
 expect 0 'and goes on' staged --save part --load part

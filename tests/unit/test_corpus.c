@@ -158,6 +158,18 @@ static void test_blends(void)
     ok(strstr(err.text, "100000 samples wanted") && err.hint[0],
        "numbers: %s", err.text);
 
+    /* one set with a weight: blended where splits share it, and else not */
+    o = options(args, 2);
+    is_int(gpt_corpus_predict(&o), 18 * 24 + 3 * 8, "a shared set of a weight");
+    o = options(NULL, 0);
+    o.split = NULL;
+    o.n_samples[GPT_VALID] = o.n_samples[GPT_TEST] = 0;
+    o.split_path[GPT_TRAIN] = args;
+    o.n_split_path[GPT_TRAIN] = 2;
+    is_int(gpt_corpus_predict(&o), 12 * 20 + 8, "a split's of a weight");
+    o.split_path[GPT_TRAIN] = bare;
+    is_int(gpt_corpus_predict(&o), 18 * 20 + 8, "two of a split");
+
     o = options(NULL, 0);
     o.split = NULL;
     o.split_path[GPT_TRAIN] = bare;
