@@ -99,9 +99,9 @@ sed -i -E 's/("bos_token_id":)[^,]*/\1 3/; s/("eos_token_id":)[^,]*/\1 4/' \
     said/config.json
 echo '{"bos_token_id": 3, "eos_token_id": [4, 5], "temperature": 0.5}' \
     >said/generation_config.json
-same_tokens() { # directory
+same_tokens() { # directory ends
     tr -d ' \t\n' <"$1/generation_config.json" |
-        grep -F '{"bos_token_id":3,"eos_token_id":[4,5]}' &&
+        grep -F "{\"bos_token_id\":3,\"eos_token_id\":[$2]}" &&
         grep -E '"bos_token_id":[[:space:]]*3' "$1/config.json" &&
         grep -E '"eos_token_id":[[:space:]]*4' "$1/config.json"
 }
@@ -110,11 +110,11 @@ expect 0 'a model that says it is trained' run 1 --load said --finetune \
 expect 0 'and resumed' run 1 --load trained --exit-interval 2 --save trained
 expect 0 'it goes back' gpt-reshape --load-path trained --save-path returned \
     --to hf
-check 'and says the same' same_tokens returned
+check 'and says the same, and how its data end' same_tokens returned 4,5,256
 expect 0 'as without training' gpt-reshape --load-path said --save-path plain
 err_has 'generation_config.json: temperature 0.5'
 expect 0 'and back' gpt-reshape --load-path plain --save-path twice --to hf
-check 'the same' same_tokens twice
+check 'the same' same_tokens twice 4,5
 cp -r hf silent
 sed -i -E 's/("[be]os_token_id":)[^,]*/\1 null/' silent/config.json
 expect 0 'a model that says it has none' gpt-reshape --load-path silent \
