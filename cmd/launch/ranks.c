@@ -431,7 +431,7 @@ static void report_end(const struct job *j, double seconds)
                  j->passed ? gpt_signal_name(j->passed) : "", seconds);
 }
 
-/* Other nodes have begun to wait for the ranks that this one could not start. */
+/* Other nodes wait for the ranks that this one could not start. */
 static void report_to_nodes(struct job *j, const struct gpt_err *err)
 {
     struct gpt_err failure = *err, ignored = {0};

@@ -413,31 +413,6 @@ static int read_run(struct gpt_replica *r, const struct gpt_source *source,
     return c->options->no_load_optim ? GPT_OK : read_optimizer(r, source, err);
 }
 
-/* What begins and ends a text is of the vocabulary, and stays with what is saved,
- * so that exports of it say how a text ends; what this run's data end with ends
- * texts of the model, too. */
-static void take_tokens(struct gpt_train_state *state,
-                        const struct gpt_source *source,
-                        const struct gpt_state_context *c)
-{
-    const struct gpt_train_options *o = c->options;
-    const int64_t end =
-        o->eos_token >= 0 ? o->eos_token : c->plan->masks.eod;
-    int i = 0;
-
-    state->has_tokens = true;
-    state->bos_token_id = o->bos_token >= 0 ? o->bos_token
-                                            : source->bos_token_id;
-    state->eos_token_id = o->eos_token >= 0 ? o->eos_token
-                                            : source->eos_token_id;
-    state->ends = source->ends;
-    while (i < state->ends.n && state->ends.ids[i] != end)
-        i++;
-    if (end >= 0 && state->ends.n > 0 && i == state->ends.n &&
-        i < (int)GPT_COUNT(state->ends.ids))
-        state->ends.ids[state->ends.n++] = (int32_t)end;
-}
-
 /* Reads this rank's part. Every rank reads the state for itself, and all resume
  * at one place. What does not fit is reported before weights are read, which
  * may take minutes. */
@@ -449,7 +424,7 @@ static int read_source(struct gpt_replica *r, const struct gpt_source *source,
     /* The losses of a model need its weights alone. */
     const bool finetune = c->options->finetune || c->plan->evaluates;
 
-    take_tokens(state, source, c);
+    gpt_train_take_tokens(state, source, c->options, c->plan->masks.eod);
     GPT_TRY(check_model(r, source, err));
     GPT_TRY(gpt_train_check_checkpoint_vocabulary(source, c->options, err));
     if (!finetune)

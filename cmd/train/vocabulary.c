@@ -181,3 +181,27 @@ int gpt_train_check_checkpoint_vocabulary(const struct gpt_source *source,
     gpt_arena_free(&arena);
     return status;
 }
+
+void gpt_train_take_tokens(struct gpt_train_state *state,
+                           const struct gpt_source *source,
+                           const struct gpt_train_options *o, int64_t eod)
+{
+    const int64_t end = o->eos_token >= 0 ? o->eos_token : eod;
+    struct gpt_end_ids *ends = &state->ends;
+    int i = 0;
+
+    state->has_tokens = true;
+    state->bos_token_id =
+        o->bos_token >= 0 ? o->bos_token : source->bos_token_id;
+    state->eos_token_id =
+        o->eos_token >= 0 ? o->eos_token : source->eos_token_id;
+    *ends = source->ends;
+    /* A source that names no ends leaves that to the tokenizer of what reads
+     * the model: one end of the data alone would take its place. A full list
+     * stays as it is. */
+    while (i < ends->n && ends->ids[i] != end)
+        i++;
+    if (end >= 0 && ends->n > 0 && i == ends->n &&
+        i < (int)GPT_COUNT(ends->ids))
+        ends->ids[ends->n++] = (int32_t)end;
+}

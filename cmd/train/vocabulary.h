@@ -6,6 +6,7 @@
 
 #include "cmd/train/options.h"
 #include "cmd/train/plan.h"
+#include "cmd/train/state.h"
 #include "checkpoint/source.h"
 
 /* GPT_EDATA when a data set's provenance names another tokenizer than the
@@ -20,5 +21,12 @@ int gpt_train_check_data_vocabulary(const struct gpt_train_plan *plan,
 int gpt_train_check_checkpoint_vocabulary(const struct gpt_source *source,
                                           const struct gpt_train_options *o,
                                           struct gpt_err *err) GPT_MUST_USE;
+
+/* What begins and ends a text is of the vocabulary, and stays with what is
+ * saved, so that exports of it say how a text ends. What this run's documents
+ * end with (eod; < 0: nothing) joins ends that the source has. */
+void gpt_train_take_tokens(struct gpt_train_state *state,
+                           const struct gpt_source *source,
+                           const struct gpt_train_options *o, int64_t eod);
 
 #endif

@@ -86,13 +86,24 @@ static void read_ends(struct gpt_source *s)
     s->ends = ends;
 }
 
+static int64_t token_of(const cJSON *state, const char *name, int64_t most,
+                        int64_t otherwise)
+{
+    int64_t id;
+
+    if (cJSON_IsNull(cJSON_GetObjectItemCaseSensitive(state, name)))
+        return GPT_TOKEN_NONE;
+    return gpt_json_int(state, name, 0, most, &id, "", NULL) == GPT_OK
+               ? id
+               : otherwise;
+}
+
 /* A model that came from another format keeps the ids of the beginning and the
  * end of a text in its state; without the first, both are one. */
 static int open_native(struct gpt_source *s, const char *path,
                        const struct gpt_source_options *o, struct gpt_err *err)
 {
     struct gpt_checkpoint *c = NULL;
-    int64_t id;
 
     GPT_TRY(gpt_checkpoint_open_all(&c, path, o, err));
     s->data = c;
@@ -103,20 +114,10 @@ static int open_native(struct gpt_source *s, const char *path,
     s->tensors = gpt_checkpoint_tensors(c, &s->n_tensors);
     s->files = gpt_checkpoint_files(c, &s->n_files);
     gpt_checkpoint_layout(c, &s->tp_size, &s->pp_size);
-    if (cJSON_IsNull(
-            cJSON_GetObjectItemCaseSensitive(s->state, "eos_token_id")))
-        s->bos_token_id = s->eos_token_id = GPT_TOKEN_NONE;
-    else if (gpt_json_int(s->state, "eos_token_id", 0,
-                          s->config.vocab_size - 1, &id, "state",
-                          NULL) == GPT_OK)
-        s->bos_token_id = s->eos_token_id = id;
-    const cJSON *bos =
-        cJSON_GetObjectItemCaseSensitive(s->state, "bos_token_id");
-    if (cJSON_IsNull(bos))
-        s->bos_token_id = GPT_TOKEN_NONE;
-    else if (gpt_json_int(s->state, "bos_token_id", 0, INT32_MAX, &id, "",
-                          NULL) == GPT_OK)
-        s->bos_token_id = id;
+    s->eos_token_id = token_of(s->state, "eos_token_id",
+                               s->config.vocab_size - 1, GPT_TOKEN_UNKNOWN);
+    s->bos_token_id =
+        token_of(s->state, "bos_token_id", INT32_MAX, s->eos_token_id);
     read_ends(s);
     /* No agreement is needed: files and their order are the manifest's, the
      * same on all ranks. */

@@ -151,9 +151,9 @@ static int32_t find_in_vocab(const struct gpt_bytelevel *t,
                : -1;
 }
 
-/* The library (tokenizers up to 0.22) reads the id of an added token that is not
- * in the vocabulary, but gives it the next one after those that there are. A file whose ids are others
- * means other tokens there than here. */
+/* The library (tokenizers up to 0.22) reads the id of an added token that is
+ * not in the vocabulary, but gives it the next one after those that there are.
+ * A file whose ids are others means other tokens there than here. */
 static int check_next(const struct hf *f, const struct gpt_added_token *token,
                       int64_t next)
 {
