@@ -93,8 +93,7 @@ extern const struct gpt_dataset_command gpt_dataset_index;
 int gpt_dataset_tokenizer(struct gpt_tokenizer_options *to,
                           const struct gpt_dataset_options *o,
                           struct gpt_err *err) GPT_MUST_USE;
-/* Opens the tokenizer that the options name. *tok is NULL when they name none.
- */
+/* Opens the tokenizer that the options name: *tok, NULL when they name none. */
 int gpt_dataset_open_tokenizer(struct gpt_tokenizer **tok,
                                const struct gpt_dataset_options *o,
                                struct gpt_err *err) GPT_MUST_USE;

@@ -230,6 +230,20 @@ static int start_all(struct job *j, struct gpt_err *err)
     return GPT_OK;
 }
 
+/* Other nodes, which wait for ranks that cannot start here, get the reason. */
+static int start_ranks(struct job *j, struct gpt_err *err)
+{
+    const int status = start_all(j, err);
+
+    if (status != GPT_OK && j->store) {
+        struct gpt_err failure = *err, ignored = {0};
+
+        gpt_fail_on_rank(&failure, j->o->node_rank * j->o->nproc);
+        (void)gpt_store_post_failure(j->store, &failure, &ignored);
+    }
+    return status;
+}
+
 /* ---- ends ---- */
 
 static void signal_all(struct job *j, int sig)
@@ -431,16 +445,6 @@ static void report_end(const struct job *j, double seconds)
                  j->passed ? gpt_signal_name(j->passed) : "", seconds);
 }
 
-/* Other nodes wait for the ranks that this one could not start. */
-static void report_to_nodes(struct job *j, const struct gpt_err *err)
-{
-    struct gpt_err failure = *err, ignored = {0};
-
-    gpt_fail_on_rank(&failure, j->o->node_rank * j->o->nproc);
-    if (j->store)
-        (void)gpt_store_post_failure(j->store, &failure, &ignored);
-}
-
 int gpt_launcher_run(const struct gpt_launcher_options *o, struct gpt_err *err)
 {
     const double begun = gpt_now();
@@ -456,10 +460,7 @@ int gpt_launcher_run(const struct gpt_launcher_options *o, struct gpt_err *err)
                          "processes", err),
                  out);
     GPT_TRY_GOTO(status, open_store(&j, err), out);
-    status = start_all(&j, err);
-    if (status != GPT_OK)
-        report_to_nodes(&j, err);
-    GPT_TRY_GOTO(status, status, out);
+    GPT_TRY_GOTO(status, start_ranks(&j, err), out);
     report_start(&j);
     GPT_TRY_GOTO(status, watch_ranks(&j, err), out);
     report_end(&j, gpt_now() - begun);

@@ -3,6 +3,7 @@
  * gpt_hint_for_line(). */
 #include "cmd/preprocess/line_hint.h"
 
+#include "base/utf8.h"
 #include "text/content.h"
 
 #include <stdio.h>
@@ -45,7 +46,7 @@ static void hint_at_syntax(const struct gpt_line_chunk *c, const char *line,
     const char *p = skip_blanks(line, end);
     char command[COMMAND];
 
-    if (end - p >= 3 && memcmp(p, "\xEF\xBB\xBF", 3) == 0)
+    if (gpt_utf8_mark(p, (size_t)(end - p)) > 0)
         gpt_hint(err, "%s removes the mark",
                  through(command, c, "sed 's/^\\xef\\xbb\\xbf//'"));
     else if (p < end && *p == '[')

@@ -10,6 +10,7 @@
 #include "base/options_internal.h"
 
 #include "base/io.h"
+#include "base/utf8.h"
 
 #include <stdio.h>
 #include <stdlib.h>
@@ -234,8 +235,7 @@ static int read_text(struct gpt_parse *p, const char *path, char *text,
                         strlen(text));
     /* Editors of Windows begin a file with a mark of UTF-8, which no one
      * sees. */
-    if (strncmp(text, "\xEF\xBB\xBF", 3) == 0)
-        text += 3;
+    text += gpt_utf8_mark(text, len);
     for (char *next; text; text = next) {
         next = strchr(text, '\n');
         if (next)

@@ -38,6 +38,14 @@ size_t gpt_utf8_length(const void *p, size_t n)
     return length;
 }
 
+size_t gpt_utf8_mark(const void *p, size_t n)
+{
+    static const char mark[] = "\xEF\xBB\xBF";
+    const size_t len = sizeof(mark) - 1;
+
+    return n >= len && memcmp(p, mark, len) == 0 ? len : 0;
+}
+
 /* C0 and C1 controls and DEL; anything else is shown as it is. */
 static bool is_control(const unsigned char *s)
 {

@@ -8,6 +8,9 @@
  * 0 when it is malformed or cut short, or n is 0. */
 size_t gpt_utf8_length(const void *p, size_t n);
 
+/* Bytes of the byte order mark that p (n bytes left) begins with: 3, or 0. */
+size_t gpt_utf8_mark(const void *p, size_t n);
+
 /* Appends text to b as a terminal may show it. Names of files and words of data
  * come from outside and may hold escape sequences, which a terminal would obey:
  * control characters but those in `keep`, and bytes that are no UTF-8, become

@@ -21,7 +21,7 @@ static bool have_met(struct gpt_world *w, int64_t change)
  * on when one more process is started for it. */
 static int take_rank(struct gpt_world *w, struct gpt_err *err)
 {
-    const int status =
+    int status =
         gpt_store_take_place(w->store, "rank", w->topology.rank,
                              "each needs a RANK, and each node a number, of "
                              "its own", err);
@@ -31,13 +31,12 @@ static int take_rank(struct gpt_world *w, struct gpt_err *err)
 
         /* The other one may be dead, and its job with it. */
         if (gpt_store_failed(w->store, &failure))
-            gpt_fail(err, GPT_EFAIL,
-                     "the job that rank %lld would join has failed (%s): start "
-                     "all of its ranks again",
-                     (long long)w->topology.rank, failure.text);
+            status = gpt_fail(err, GPT_EFAIL,
+                              "the job that rank %lld would join has failed "
+                              "(%s): start all of its ranks again",
+                              (long long)w->topology.rank, failure.text);
         gpt_store_close(w->store);
         w->store = NULL;
-        return err->status;
     }
     return status;
 }

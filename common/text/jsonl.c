@@ -9,6 +9,7 @@
 #include "text/jsonl.h"
 
 #include "base/memory.h"
+#include "base/utf8.h"
 
 #include <assert.h>
 #include <stdio.h>
@@ -255,7 +256,7 @@ int gpt_jsonl_scan(struct gpt_jsonl *j, const char *line, size_t len,
     /* The mark is no white space for JSON. It is named, because no editor shows
      * it. */
     s->bad = GPT_BAD_SYNTAX;
-    if (s->end - s->p >= 3 && memcmp(s->p, "\xEF\xBB\xBF", 3) == 0)
+    if (gpt_utf8_mark(s->p, (size_t)(s->end - s->p)) > 0)
         return gpt_fail(err, GPT_EDATA, "not JSON: byte order mark at byte %zu",
                         gpt_scan_column(s));
     GPT_TRY(scan_object(j));

@@ -162,10 +162,13 @@ size_t gpt_drop_space(const struct gpt_tokenizer *tok, int32_t id,
                       bool *begins)
 {
     size_t len;
-    const size_t skip = *begins ? gpt_first_space(tok, id) : 0;
+
+    if (!*begins)
+        return 0;
+    const size_t skip = gpt_first_space(tok, id);
 
     (void)gpt_token_bytes(tok, id, &len);
-    *begins = *begins && tok->every_space && len == skip;
+    *begins = tok->every_space && len == skip;
     return skip;
 }
 

@@ -5,11 +5,11 @@
  * gpt_vocab_names_read(). */
 #include "tokenizer/vocab_names.h"
 
+#include "base/utf8.h"
 #include "text/json_scan.h"
 #include "tokenizer/ids.h"
 
 #include <assert.h>
-#include <string.h>
 
 enum {
     /* the most ids, where they may leave gaps: for each token, and in addition
@@ -108,7 +108,7 @@ static int read_object(struct reading *r, struct gpt_str json)
                     "a vocabulary", r->err));
     gpt_scan_space(s);
     /* No white space for JSON, and no editor shows it. */
-    if (s->end - s->p >= 3 && memcmp(s->p, "\xEF\xBB\xBF", 3) == 0)
+    if (gpt_utf8_mark(s->p, (size_t)(s->end - s->p)) > 0)
         return gpt_fail(r->err, GPT_EDATA,
                         "%s: not JSON: byte order mark at byte %zu", r->file,
                         gpt_scan_column(s));

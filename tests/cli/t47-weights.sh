@@ -166,6 +166,8 @@ check 'a step reads about half of the bytes of fp32' \
 check 'about a quarter' within "$(bytes fp32)" "$(($(bytes int8) * 4))" 0.1
 expect 0 'memory is said' gen --weights int8 --verbose --tokens 1 -p a
 err_has 'of weights'
+expect 2 'another type of keys and values' gen --kv-cache-dtype int8 -p a
+err_has '--kv-cache-dtype'
 expect 2 'another form' gen --weights int4 -p a
 err_has 'int8-32'
 tap_done

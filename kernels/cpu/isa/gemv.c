@@ -6,7 +6,7 @@
 
 #include "base/num.h"
 
-enum { SHORT = 512 }; /* bytes of a row that is one of many keys */
+enum { SHORT = 512 }; /* bytes of a row: below, nothing is asked for ahead */
 
 /* A product that is not fused with a sum after it: whether the compiler fuses
  * would depend on M and R. */
@@ -35,8 +35,8 @@ static inline bool reads_in_order(int64_t m, enum kind kind)
 /* On others, while a strip of rows is multiplied, the next one is asked for:
  * stretches side by side, as far apart as the processor foresees, and far
  * enough ahead of what is multiplied. A call has n rows, and the next call
- * those after them; but short rows are keys of a cache, after whose last
- * nothing is wanted. */
+ * those after them. Where rows are short, strips have the fewest rows, and what
+ * follows a strip is left to the processor. */
 static inline int64_t strip_of(int64_t row_bytes, int64_t n)
 {
     enum { LEAST = 4, ENOUGH = 48 << 10 };
