@@ -80,25 +80,32 @@ check 'and by the others' grep -F 'two processes are rank 1' err.twin0
 
 # one that is started for a job that runs
 next_port
-twin() ( # rank
+# In the place of a shell of its own, so that $! is the program. The run ends by
+# itself if the test is ended before it.
+twin() { # rank
     # shellcheck disable=SC2086 # a word list
-    RANK=$1 WORLD_SIZE=2 MASTER_ADDR=127.0.0.1 MASTER_PORT=$port exec \
+    exec env RANK="$1" WORLD_SIZE=2 MASTER_ADDR=127.0.0.1 MASTER_PORT="$port" \
         gpt-train $tiny --num-layers 2 --global-batch-size 2 \
-        --train-iters 100000 --log-interval 1
-)
-twin 0 >/dev/null 2>err.run0 &
+        --train-iters 100000 --log-interval 1 --exit-duration-in-mins 2
+}
+(twin 0) >/dev/null 2>err.run0 &
 run0=$!
-twin 1 >/dev/null 2>err.run1 &
+(twin 1) >/dev/null 2>err.run1 &
 run1=$!
+second() (
+    twin 1
+)
 until_line err.run0 ' iteration        3/' >/dev/null
-expect 2 'a second process of a rank of a job that runs ends' twin 1
+expect 2 'a second process of a rank of a job that runs ends' second
 check 'with its reason' grep -F 'two processes are rank 1, one at' err
 seen=$(grep -c ' iteration ' err.run0)
 check 'the job goes on' until_line err.run0 " iteration $(
     printf %8d $((seen + 20)))/"
 kill -TERM $run0 $run1
 wait $run0
+status0=$?
 wait $run1
+check 'until it is ended' test $status0 = 143
 check 'and knows nothing of it' test "$(grep -c 'two processes' err.run0)" = 0
 
 # two nodes
