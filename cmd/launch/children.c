@@ -160,7 +160,6 @@ bool gpt_child_reap(struct gpt_child *c)
         return false;
     kill(-c->pid, SIGKILL); /* processes that it has left behind */
     c->pid = 0;
-    c->ended = true;
     return true;
 }
 

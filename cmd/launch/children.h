@@ -10,7 +10,6 @@ struct gpt_child {
     pid_t pid; /* 0: not started, or ended and seen */
     int64_t rank;
     int status; /* of waitpid, once ended */
-    bool ended;
     bool stdio;      /* has this process's standard input and output */
     bool foreground; /* ... and its terminal */
     struct gpt_prefix_lines lines[2]; /* stdout, stderr */

@@ -13,7 +13,6 @@ struct gpt_chart {
     /* NULL after the last. In the table '*' stands for a name of a validation
      * set or a task. */
     const char *fields[GPT_CHART_FIELDS];
-    bool waits; /* of several ranks: shown as parts of a step */
 };
 
 /* Charts that one run at least has values for: the table's rows in order, then

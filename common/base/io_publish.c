@@ -42,7 +42,7 @@ size_t gpt_publish_dir(const char *path)
 }
 
 /* Neighbours in the list are mostly in one directory: it is synced once. */
-int gpt_publish_sync(const struct gpt_publish_entry *e, size_t n, bool sync,
+static int sync_dirs(const struct gpt_publish_entry *e, size_t n, bool sync,
                      struct gpt_err *err)
 {
     for (size_t i = 0; sync && i < n; i++) {
@@ -90,7 +90,7 @@ int gpt_publish_forward(struct gpt_publish_entry *e, size_t n, bool sync,
     }
     /* The old names are gone on disk before a new one can be there: a power cut
      * must not leave a new file beside an old one either. */
-    GPT_TRY(gpt_publish_sync(e, n, sync && moved, err));
+    GPT_TRY(sync_dirs(e, n, sync && moved, err));
     for (size_t i = 0; i < n; i++) {
         if (!e[i].from || !exists(e[i].from))
             continue;
@@ -98,7 +98,7 @@ int gpt_publish_forward(struct gpt_publish_entry *e, size_t n, bool sync,
             return cannot_publish(&e[i], err);
         e[i].moved_new = true;
     }
-    return gpt_publish_sync(e, n, sync, err);
+    return sync_dirs(e, n, sync, err);
 }
 
 /* The journal goes last: until then everything could be repeated. Old files
@@ -248,7 +248,7 @@ static bool take_back(struct gpt_publish_entry *e, size_t n)
 static int exchange(struct gpt_publish_entry *e, size_t n, bool sync,
                     const char *journal, bool *pending, struct gpt_err *err)
 {
-    int status = gpt_publish_sync(e + n - 1, 1, sync, err);
+    int status = sync_dirs(e + n - 1, 1, sync, err);
 
     if (status == GPT_OK)
         status = gpt_publish_forward(e, n, sync, err);
@@ -281,7 +281,7 @@ static int publish_set(struct gpt_publish_entry *e, size_t n, bool sync,
         GPT_TRY_GOTO(status, look_at_files(&e[i], err), out);
     GPT_TRY_GOTO(status, describe(&text, e, n, journal, err), out);
     GPT_TRY_GOTO(status, write_journal(&fd, tmp, &text, err), out);
-    GPT_TRY_GOTO(status, gpt_publish_sync(e, n, sync, err), out);
+    GPT_TRY_GOTO(status, sync_dirs(e, n, sync, err), out);
     GPT_TRY_GOTO(status, name_journal(tmp, journal, e[n - 1].to, err), out);
     gpt_temp_drop(temp);
     temp = NULL;
@@ -315,5 +315,5 @@ int gpt_publish(struct gpt_publish_entry *e, size_t n, bool sync,
     if (gpt_raw_rename(e[0].from, e[0].to, e[0].force) != 0)
         return cannot_publish(&e[0], err);
     e[0].moved_new = true;
-    return gpt_publish_sync(e, n, sync, err);
+    return sync_dirs(e, n, sync, err);
 }

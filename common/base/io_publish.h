@@ -41,8 +41,6 @@ static inline int64_t gpt_publish_time(const struct stat *st)
 }
 
 size_t gpt_publish_dir(const char *path);
-int gpt_publish_sync(const struct gpt_publish_entry *entries, size_t n,
-                     bool sync, struct gpt_err *err) GPT_MUST_USE;
 int gpt_publish_forward(struct gpt_publish_entry *entries, size_t n, bool sync,
                         struct gpt_err *err) GPT_MUST_USE;
 void gpt_publish_finish(const struct gpt_publish_entry *entries, size_t n,

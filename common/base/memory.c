@@ -131,11 +131,6 @@ static void advise(void *p, size_t bytes, int advice)
         madvise((char *)p + (begin - (uintptr_t)p), end - begin, advice);
 }
 
-void gpt_want_large_pages(void *p, size_t bytes)
-{
-    advise(p, bytes, MADV_HUGEPAGE);
-}
-
 void gpt_drop_pages(void *p, size_t bytes)
 {
     advise(p, bytes, MADV_DONTNEED);
@@ -171,7 +166,7 @@ int gpt_new_large_pages(char **memory, char **p, size_t bytes, const char *what,
 
     GPT_TRY(gpt_new(memory, whole + LARGE_PAGE, 1, what, err));
     *p = *memory + (-(uintptr_t)*memory & (LARGE_PAGE - 1));
-    gpt_want_large_pages(*p, whole);
+    advise(*p, whole, MADV_HUGEPAGE);
     return GPT_OK;
 }
 

@@ -14,9 +14,6 @@ enum { GPT_ALIGN = 64 }; /* of every block below: a cache line, a vector */
 void *gpt_alloc(size_t n, size_t size);
 void gpt_free(void *p);
 
-/* Asks for large pages under a block of gpt_alloc() that was not touched yet:
- * for tables of megabytes that are read here and there. Only a wish. */
-void gpt_want_large_pages(void *p, size_t bytes);
 /* Zeroed memory for tables that are read at random places: *p begins where a
  * large page does, and is in *memory, which is freed with gpt_free(). */
 int gpt_new_large_pages(char **memory, char **p, size_t bytes, const char *what,

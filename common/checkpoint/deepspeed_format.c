@@ -20,7 +20,6 @@ struct deepspeed_source {
     struct gpt_tensor *tensors;
     int64_t n;
     cJSON *state;
-    struct gpt_source_file *list;
 };
 
 /* By names of files; a directory without config.json is none of a model that is

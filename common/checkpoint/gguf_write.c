@@ -27,7 +27,6 @@ struct gguf_plan {
     struct planned *list; /* in the order of the file */
     int64_t n;
     float *ropes; /* of the tensor rope_freqs.weight, which has no source */
-    int64_t n_ropes;
     struct gpt_gguf_keys keys;
 };
 
@@ -162,7 +161,6 @@ static int plan_ropes(struct gpt_target *t, struct gpt_err *err)
         return GPT_OK;
     GPT_TRY(gpt_new(&plan->ropes, (size_t)n, sizeof(*plan->ropes),
                     "rotary factors", err));
-    plan->n_ropes = n;
     gpt_gguf_ropes(c, plan->ropes, n);
     plan->list[plan->n++].t = gpt_tensor_make(GPT_GGUF_FREQS, GPT_F32, 1, &n);
     return GPT_OK;

@@ -86,9 +86,6 @@ int gpt_megatron_open(struct gpt_megatron **m, const char *path,
                       struct gpt_err *err) GPT_MUST_USE;
 void gpt_megatron_close(struct gpt_megatron *m); /* NULL is fine */
 
-/* Opens the files of an iteration and lists their tensors. */
-int gpt_megatron_open_ranks(struct gpt_megatron *m,
-                            struct gpt_err *err) GPT_MUST_USE;
 static inline struct gpt_megatron_rank *
 gpt_megatron_rank(const struct gpt_megatron *m, int64_t pp, int64_t tp)
 {
@@ -125,7 +122,8 @@ int gpt_megatron_check_variants(const struct gpt_config *c,
 
 /* True for the directory of an iteration in this format. */
 bool gpt_megatron_is_dist(const char *dir);
-/* Instead of gpt_megatron_open_ranks(): fills m->dist and one rank. */
+/* Opens an iteration in this format: fills m->dist and m->ranks, which is one
+ * rank. */
 int gpt_megatron_open_dist(struct gpt_megatron *m,
                            struct gpt_err *err) GPT_MUST_USE;
 /* The tensor of a parameter, or NULL; number: of the layer, or -1. *layer: its

@@ -285,9 +285,10 @@ static int number_layers(struct gpt_megatron *m, struct gpt_err *err)
     return GPT_OK;
 }
 
-/* Every rank of the layout must be there: a missing one would leave a hole in
- * every tensor that is cut. */
-int gpt_megatron_open_ranks(struct gpt_megatron *m, struct gpt_err *err)
+/* Opens the files of an iteration and lists their tensors. Every rank of the
+ * layout must be there: a missing one would leave a hole in every tensor that
+ * is cut. */
+static int open_ranks(struct gpt_megatron *m, struct gpt_err *err)
 {
     int64_t n;
 
@@ -344,7 +345,7 @@ int gpt_megatron_open(struct gpt_megatron **out, const char *path,
     }
     GPT_TRY_GOTO(status,
                  gpt_megatron_is_dist(m->dir) ? gpt_megatron_open_dist(m, err)
-                                              : gpt_megatron_open_ranks(m, err),
+                                              : open_ranks(m, err),
                  fail);
     GPT_TRY_GOTO(status, gpt_megatron_configure(m, err), fail);
     if (optimizer)

@@ -40,7 +40,7 @@ struct gpt_megatron_cut {
  * its optimizer's numbers. */
 struct gpt_megatron_rank_plan {
     struct gpt_megatron_cut *cuts;
-    int64_t n, cap;
+    int64_t n;
     int64_t group_size[GPT_MEGATRON_GROUPS];
     /* Where each chunk's cuts begin, and elements of its buffer. */
     int64_t first[GPT_MAX_CHUNKS + 1], elements[GPT_MAX_CHUNKS];

@@ -70,9 +70,6 @@ void gpt_torch_close(struct gpt_torch *t); /* zero is fine */
  * bytes: an archive or a pickle. */
 bool gpt_torch_recognises(const char *path);
 
-/* What is inside torch.nn.Parameter and other wrappers of a tensor. */
-const struct gpt_pickle_value *
-gpt_torch_unwrap(const struct gpt_pickle_value *v);
 /* True when the value is a tensor, a Parameter included. */
 bool gpt_torch_is_tensor(const struct gpt_pickle_value *v);
 /* Its shape and place, which lie inside its storage, or GPT_EDATA. `name` is

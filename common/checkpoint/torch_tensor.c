@@ -25,8 +25,8 @@ static const struct gpt_pickle_value *argument(const struct gpt_pickle_value *v,
 
 /* A Parameter is its tensor with a flag; both have the tensor first. Wrappers
  * are not nested in honest files, hence the small limit. */
-const struct gpt_pickle_value *
-gpt_torch_unwrap(const struct gpt_pickle_value *v)
+static const struct gpt_pickle_value *
+unwrap(const struct gpt_pickle_value *v)
 {
     for (int i = 0; v && i < WRAPPERS; i++) {
         if (!gpt_pickle_is_call(v, "torch._utils._rebuild_parameter") &&
@@ -64,7 +64,7 @@ static int rebuilder_of(const struct gpt_pickle_value *v)
 static const struct gpt_pickle_value *
 plain_call(const struct gpt_pickle_value *v, struct gpt_pickle_value *call)
 {
-    v = gpt_torch_unwrap(v);
+    v = unwrap(v);
     if (!gpt_pickle_is_call(v, "torch._tensor._rebuild_from_type_v2") ||
         v->args->n != 4 || v->args->items[2]->kind != GPT_PICKLE_TUPLE)
         return v;

@@ -1,8 +1,8 @@
 /* Opening, recognising and plain reading of input.h; a compression is a file of
  * its own, input_*.c. Start at gpt_input_open_range().
  *
- * Bytes go from the file through gpt_input_raw(), which counts them, and
- * through the decoder to the caller. A plain file is read into the caller's
+ * Bytes go from the file through read_raw(), which counts them, and through
+ * the decoder to the caller. A plain file is read into the caller's
  * memory directly, past the raw buffer, but for the first bytes, which were
  * read to recognise the format. A decoder hands out all bytes that come before
  * damage, and the error at the next read: so a corpus that was cut off is used
@@ -83,8 +83,9 @@ void gpt_input_digest(const struct gpt_input *in, struct gpt_xxh64 *digest)
     *digest = in->digest;
 }
 
-int gpt_input_raw(struct gpt_input *in, void *dst, size_t cap, size_t *got,
-                  struct gpt_err *err)
+/* Reads from the file itself, at least one byte unless it ends. */
+static int read_raw(struct gpt_input *in, void *dst, size_t cap, size_t *got,
+                    struct gpt_err *err)
 {
     ssize_t n;
     int64_t left = in->limit - gpt_input_consumed(in);
@@ -129,7 +130,7 @@ int gpt_input_fill(struct gpt_input *in, struct gpt_err *err)
 {
     assert(in->pos == in->len);
     in->pos = 0;
-    return gpt_input_raw(in, in->raw, GPT_INPUT_RAW, &in->len, err);
+    return read_raw(in, in->raw, GPT_INPUT_RAW, &in->len, err);
 }
 
 static int plain_read(struct gpt_input *in, void *dst, size_t cap, size_t *got,
@@ -139,7 +140,7 @@ static int plain_read(struct gpt_input *in, void *dst, size_t cap, size_t *got,
 
     assert(in->pos <= in->len);
     if (left == 0)
-        return gpt_input_raw(in, dst, cap, got, err);
+        return read_raw(in, dst, cap, got, err);
     *got = left < cap ? left : cap;
     memcpy(dst, in->raw + in->pos, *got);
     in->pos += *got;
@@ -162,8 +163,8 @@ static int recognise_format(struct gpt_input *in, struct gpt_err *err)
     while (in->len < LONGEST_MAGIC && !in->at_end) {
         size_t n;
 
-        GPT_TRY(gpt_input_raw(in, in->raw + in->len, GPT_INPUT_RAW - in->len,
-                              &n, err));
+        GPT_TRY(read_raw(in, in->raw + in->len, GPT_INPUT_RAW - in->len, &n,
+                         err));
         in->len += n;
     }
     /* ends at the last row, whose magic is empty */

@@ -45,9 +45,6 @@ struct gpt_input {
     struct gpt_xxh64 digest; /* of the raw bytes, unless plain */
 };
 
-/* Reads from the file itself, at least one byte unless it ends. */
-int gpt_input_raw(struct gpt_input *in, void *dst, size_t cap, size_t *got,
-                  struct gpt_err *err) GPT_MUST_USE;
 /* Refills the raw buffer, which is empty; it stays empty at the end. */
 int gpt_input_fill(struct gpt_input *in, struct gpt_err *err) GPT_MUST_USE;
 

@@ -223,9 +223,6 @@ int jinja_parse_arguments(struct jinja_parser *p, struct jinja_node **kids)
 /* Several with commas between them are a tuple. */
 int jinja_parse_tuple(struct jinja_parser *p, bool with_if,
                       struct jinja_node **node) GPT_MUST_USE;
-/* A name, a member of a namespace, or names with commas between them. */
-int jinja_parse_target(struct jinja_parser *p, struct jinja_node **node)
-    GPT_MUST_USE;
 
 /* ---- a rendering ---- */
 
@@ -260,8 +257,6 @@ int jinja_call_macro(struct jinja_run *r, const struct jinja_macro *macro,
                      struct jinja_value *v) GPT_MUST_USE;
 struct jinja_value jinja_lookup(const struct jinja_run *r,
                                 struct gpt_str name);
-int jinja_define(struct jinja_run *r, struct gpt_str name,
-                 struct jinja_value v) GPT_MUST_USE;
 
 /* Filters, tests, methods and functions: rows of tables. */
 enum { JINJA_ARGS = 4 };
@@ -356,10 +351,8 @@ int jinja_compute(struct jinja_run *r, enum jinja_op op, struct jinja_value a,
 size_t jinja_char(const char *p, const char *end);
 bool jinja_is_space(const char *p, size_t n); /* as Python has it */
 
-/* str() and repr() of Python. */
+/* Python's str(). */
 int jinja_add_text(struct jinja_run *r, struct gpt_buf *b,
-                   struct jinja_value v) GPT_MUST_USE;
-int jinja_add_repr(struct jinja_run *r, struct gpt_buf *b,
                    struct jinja_value v) GPT_MUST_USE;
 /* str(v) as a value: a string is itself. */
 int jinja_text(struct jinja_run *r, struct jinja_value v,

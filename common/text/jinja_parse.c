@@ -122,8 +122,9 @@ static int parse_one_target(struct jinja_parser *p, struct jinja_node **node)
     return jinja_expect_name(p, &(*node)->name);
 }
 
-/* Several names take the elements of a list apart. */
-int jinja_parse_target(struct jinja_parser *p, struct jinja_node **node)
+/* A name, a member of a namespace, or names with commas between them: these
+ * take the elements of a list apart. */
+static int parse_target(struct jinja_parser *p, struct jinja_node **node)
 {
     const bool group = jinja_accept(p, "(");
     struct jinja_node *first;
@@ -188,7 +189,7 @@ static int parse_for(struct jinja_parser *p, struct jinja_node **node)
     static const char *const ends[] = {"else", "endfor", NULL};
 
     GPT_TRY(jinja_node_new(p, JINJA_N_FOR, node));
-    GPT_TRY(jinja_parse_target(p, &(*node)->b));
+    GPT_TRY(parse_target(p, &(*node)->b));
     GPT_TRY(jinja_expect(p, "in"));
     GPT_TRY(jinja_parse_tuple(p, false, &(*node)->a));
     if (jinja_accept(p, "if"))
@@ -212,7 +213,7 @@ static int parse_for(struct jinja_parser *p, struct jinja_node **node)
 static int parse_set(struct jinja_parser *p, struct jinja_node **node)
 {
     GPT_TRY(jinja_node_new(p, JINJA_N_SET, node));
-    GPT_TRY(jinja_parse_target(p, &(*node)->b));
+    GPT_TRY(parse_target(p, &(*node)->b));
     if (jinja_accept(p, "=")) {
         GPT_TRY(jinja_parse_tuple(p, true, &(*node)->a));
         return expect_end(p);

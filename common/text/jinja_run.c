@@ -115,8 +115,8 @@ struct jinja_value jinja_lookup(const struct jinja_run *r, struct gpt_str name)
 
 /* In the innermost scope, also where an outer one has the name: Jinja's
  * loops cannot change what is around them, but by a namespace. */
-int jinja_define(struct jinja_run *r, struct gpt_str name,
-                 struct jinja_value value)
+static int define(struct jinja_run *r, struct gpt_str name,
+                  struct jinja_value value)
 {
     struct jinja_variable *v = r->scope->variables;
     size_t n = 0;
@@ -144,7 +144,7 @@ static int assign(struct jinja_run *r, const struct jinja_node *target,
     size_t i = 0;
 
     if (target->kind == JINJA_N_NAME)
-        return jinja_define(r, target->name, value);
+        return define(r, target->name, value);
     if (target->kind == JINJA_N_ATTR) {
         const struct jinja_value of = jinja_lookup(r, target->a->name);
         const struct jinja_value key = {.kind = JINJA_STRING,
@@ -222,7 +222,7 @@ static int run_for(struct jinja_run *r, const struct jinja_node *node)
         v.loop->index = turns;
         r->flow = JINJA_GO;
         GPT_TRY(open_scope(r, outer));
-        GPT_TRY(jinja_define(r, name, v));
+        GPT_TRY(define(r, name, v));
         GPT_TRY(assign(r, node->b, items->items[turns]));
         GPT_TRY(run_list(r, node->kids));
         ended = ended || r->flow == JINJA_GO;
@@ -276,7 +276,7 @@ static int run_macro(struct jinja_run *r, const struct jinja_node *node)
     GPT_TRY(jinja_new(r, &macro, 1, sizeof(*macro)));
     *macro = (struct jinja_macro){node, r->scope};
     v.macro = macro;
-    return jinja_define(r, node->name, v);
+    return define(r, node->name, v);
 }
 
 /* Values are those of outside: all are computed before the first is set. */
@@ -386,7 +386,7 @@ static int bind_parameters(struct jinja_run *r,
             v = args->items[i];
         else if (p->a)
             GPT_TRY(jinja_evaluate(r, p->a, &v));
-        GPT_TRY(jinja_define(r, p->name, v));
+        GPT_TRY(define(r, p->name, v));
     }
     if (args->n > i || used < named->keys.n)
         return jinja_fail(r, "the macro '%.*s' has no such argument",
@@ -426,7 +426,7 @@ static int define_all(struct jinja_run *r, const cJSON *variables)
         struct jinja_value v;
 
         GPT_TRY(jinja_from_json(r, item, &v));
-        GPT_TRY(jinja_define(r, jinja_literal(item->string).s, v));
+        GPT_TRY(define(r, jinja_literal(item->string).s, v));
     }
     return GPT_OK;
 }

@@ -125,6 +125,9 @@ static int add_quoted(struct jinja_run *r, struct gpt_buf *b, struct gpt_str s)
     return jinja_write(r, b, &quote, 1);
 }
 
+static int add_repr(struct jinja_run *r, struct gpt_buf *b,
+                    struct jinja_value v);
+
 /* A tuple of one element keeps its comma. */
 static int add_list_repr(struct jinja_run *r, struct gpt_buf *b,
                          struct jinja_value v)
@@ -135,7 +138,7 @@ static int add_list_repr(struct jinja_run *r, struct gpt_buf *b,
     for (size_t i = 0; i < v.list->n; i++) {
         if (i > 0)
             GPT_TRY(add(r, b, ", "));
-        GPT_TRY(jinja_add_repr(r, b, v.list->items[i]));
+        GPT_TRY(add_repr(r, b, v.list->items[i]));
     }
     if (tuple && v.list->n == 1)
         GPT_TRY(add(r, b, ","));
@@ -150,17 +153,17 @@ static int add_dict_repr(struct jinja_run *r, struct gpt_buf *b,
     for (size_t i = 0; i < d->keys.n; i++) {
         if (i > 0)
             GPT_TRY(add(r, b, ", "));
-        GPT_TRY(jinja_add_repr(r, b, d->keys.items[i]));
+        GPT_TRY(add_repr(r, b, d->keys.items[i]));
         GPT_TRY(add(r, b, ": "));
-        GPT_TRY(jinja_add_repr(r, b, d->values.items[i]));
+        GPT_TRY(add_repr(r, b, d->values.items[i]));
     }
     return add(r, b, "}");
 }
 
-/* Lists may hold lists many levels deep, which a template can build in a
- * loop: levels are counted here as well. */
-int jinja_add_repr(struct jinja_run *r, struct gpt_buf *b,
-                   struct jinja_value v)
+/* Python's repr(). Lists may hold lists many levels deep, which a template can
+ * build in a loop: levels are counted here as well. */
+static int add_repr(struct jinja_run *r, struct gpt_buf *b,
+                    struct jinja_value v)
 {
     int status;
 
@@ -203,7 +206,7 @@ int jinja_add_text(struct jinja_run *r, struct gpt_buf *b,
     case JINJA_LIST:
     case JINJA_TUPLE:
     case JINJA_DICT:
-        return jinja_add_repr(r, b, v);
+        return add_repr(r, b, v);
     case JINJA_LAZY:
         return jinja_fail(r, "a generator is no text: put '|list' behind the "
                              "filter that makes it");

@@ -391,7 +391,6 @@ static int take_start(struct cursor *c, struct gpt_gguf *g)
         return gpt_fail(c->err, GPT_EDATA,
                         "%s: GGUF version %lld: only 2 and 3 are supported",
                         gpt_in_path(c->in), (long long)version);
-    g->version = version;
     GPT_TRY(take_count(c, LEAST_TENSOR, "more tensors than the file can hold",
                        &g->n_tensors));
     return take_count(c, LEAST_KEY, "more keys than the file can hold",

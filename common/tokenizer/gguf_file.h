@@ -60,7 +60,7 @@ struct gpt_gguf_tensor {
 
 struct gpt_gguf {
     struct gpt_in *in;
-    int64_t version, alignment;
+    int64_t alignment; /* of tensors in the file, bytes */
     struct gpt_gguf_key *keys; /* in the order of the file */
     int64_t n_keys;
     struct gpt_gguf_tensor *tensors;

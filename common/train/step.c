@@ -314,7 +314,6 @@ int gpt_step_train(struct gpt_replica *r, struct gpt_feed *feed,
                                             err));
     step->times.busy = busy_seconds(r, step);
     GPT_TRY(gpt_reducer_finish(r->reducer, err));
-    const double begun = gpt_now();
     GPT_TRY(own_noise(r, feed, sums, err));
     GPT_TRY(own_squares(r, sums, err));
     GPT_TRY(check_lanes(r, err));
@@ -327,7 +326,6 @@ int gpt_step_train(struct gpt_replica *r, struct gpt_feed *feed,
     if (!step->skipped)
         GPT_TRY(update(r, step, err));
     step->times.optimizer = gpt_now() - decided;
-    step->times.updating = gpt_now() - begun;
     return GPT_OK;
 }
 

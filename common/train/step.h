@@ -20,9 +20,7 @@ struct gpt_step_times {
     double waiting;   /* for other pipeline stages, transfers included */
     double reducing;  /* gradients being summed over data parallel ranks... */
     double exposed;   /* ... of which nothing was computed meanwhile */
-    double updating;  /* norm, update, and gathering of weights unless the next
-                       * step's forward overlaps it */
-    double optimizer; /* the update alone */
+    double optimizer; /* the update alone, without the norm */
     /* Sums and gathers over tensor parallel ranks, and the gathering of the
      * weights that this step has computed with; of both the part that was
      * waited for: the rest is hidden behind computing. */

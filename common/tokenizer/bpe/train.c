@@ -51,7 +51,6 @@ struct trainer {
     const struct gpt_bpe_train_options *options;
 
     int32_t *token; /* the array above */
-    size_t n_slots;
     size_t *begin;   /* (n_pieces) first slot of each */
     uint32_t *bytes; /* (256 + max_merges) length of each token, in slots */
 
@@ -255,7 +254,6 @@ static int allocate_trainer(struct trainer *t, struct gpt_err *err)
                             "than 2^32 - 1", t->piece[i].len);
         n_slots += t->piece[i].len + 1;
     }
-    t->n_slots = n_slots;
     size_t n_ids = (size_t)(GPT_BPE_BYTES + t->options->max_merges);
     GPT_TRY(gpt_new(&t->token, n_slots, sizeof(*t->token), "tokens", err));
     GPT_TRY(gpt_new(&t->begin, t->n_pieces, sizeof(*t->begin), "pieces", err));
