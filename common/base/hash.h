@@ -10,6 +10,11 @@ uint32_t gpt_crc32c(uint32_t crc, const void *p, size_t n);
 /* The same by tables alone: the fallback, and what tests compare with. */
 uint32_t gpt_crc32c_portable(uint32_t crc, const void *p, size_t n);
 
+/* CRC-32 (IEEE 802.3), of zip archives, running in the same way. Uses the
+ * carry-less product where the processor has it; the second is as above. */
+uint32_t gpt_crc32(uint32_t crc, const void *p, size_t n);
+uint32_t gpt_crc32_portable(uint32_t crc, const void *p, size_t n);
+
 /* Polynomials, bits reversed: of CRC-32C, and of CRC-32 (IEEE 802.3). */
 #define GPT_CRC32C_POLYNOMIAL UINT32_C(0x82f63b78)
 #define GPT_CRC32_POLYNOMIAL UINT32_C(0xedb88320)

@@ -17,7 +17,6 @@
 #include "base/num.h"
 #include "checkpoint/move_internal.h"
 #include "checkpoint/resume.h"
-#include "checkpoint/zip.h"
 
 #include <assert.h>
 #include <omp.h>

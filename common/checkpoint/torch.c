@@ -7,6 +7,7 @@
  * compared with its storage alone. */
 #include "checkpoint/torch_internal.h"
 
+#include "base/hash.h"
 #include "base/num.h"
 
 #include <stdarg.h>

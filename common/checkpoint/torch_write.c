@@ -10,7 +10,6 @@
 #include "base/hash.h"
 #include "base/num.h"
 #include "checkpoint/pour.h"
-#include "checkpoint/zip.h"
 
 #include <assert.h>
 #include <stdio.h>

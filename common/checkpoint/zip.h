@@ -38,10 +38,4 @@ void gpt_zip_close(struct gpt_zip *zip); /* zero is fine */
 const struct gpt_zip_entry *gpt_zip_find(const struct gpt_zip *zip,
                                          const char *name);
 
-/* CRC-32 of zip (IEEE 802.3), running: start with crc = 0. */
-uint32_t gpt_crc32(uint32_t crc, const void *p, size_t n);
-/* The same without the instructions for it: the fallback, and what tests
- * compare with. */
-uint32_t gpt_crc32_portable(uint32_t crc, const void *p, size_t n);
-
 #endif

@@ -4,9 +4,9 @@
 #include "checkpoint/move_internal.h"
 #include "checkpoint/plan.h"
 #include "checkpoint/pour.h"
-#include "checkpoint/zip.h"
 
 #include "base/hash.h"
+#include "base/memory.h"
 #include "base/rng.h"
 #include "tests/lib/tap.h"
 

@@ -4,7 +4,7 @@
  * each rule of the machine. */
 #include "checkpoint/source.h"
 #include "checkpoint/torch.h"
-#include "checkpoint/zip.h"
+#include "base/hash.h"
 
 #include "tests/lib/tap.h"
 

@@ -1,38 +1,25 @@
-/* CRC-32 of zip archives. A checkpoint's writer computes it over every byte,
+/* CRC-32, of zip archives. A checkpoint's writer computes it over every byte,
  * beside memory of gigabytes a second. Start at gpt_crc32().
  *
  * Processors that multiply without carries fold the message (Gopal and others,
  * Intel 2009): 64 bytes, as a polynomial, are multiplied by x^512 modulo the
  * CRC's and added to the 64 bytes after them, so that 16 bytes with the same
- * remainder are left. Eight tables take eight bytes at a time of those, and of
- * everything on other processors (Sarwate's method, sliced by Kounavis and
- * Berry, 2005). */
-#include "checkpoint/zip.h"
-
+ * remainder are left. Tables take those, and everything on other
+ * processors. */
 #include "base/hash.h"
-#include "base/num.h"
+
+#include "base/crc.h"
 
 #include <pthread.h>
 
-static uint32_t tables[8][256];
+static struct gpt_crc_tables tables;
 static bool have_instruction;
 
 static void make_constants(void);
 
-/* Table k continues a byte by k zero bytes. */
 static void make_tables(void)
 {
-    for (uint32_t i = 0; i < 256; i++) {
-        uint32_t c = i;
-
-        for (int k = 0; k < 8; k++)
-            c = c >> 1 ^ (c & 1 ? GPT_CRC32_POLYNOMIAL : 0);
-        tables[0][i] = c;
-    }
-    for (int k = 1; k < 8; k++)
-        for (int i = 0; i < 256; i++)
-            tables[k][i] =
-                tables[k - 1][i] >> 8 ^ tables[0][tables[k - 1][i] & 0xff];
+    gpt_crc_make_tables(&tables, GPT_CRC32_POLYNOMIAL);
 #ifdef __x86_64__
     have_instruction = __builtin_cpu_supports("pclmul");
 #endif
@@ -42,17 +29,7 @@ static void make_tables(void)
 /* r: the register, which is inverted outside. */
 static uint32_t run_tables(uint32_t r, const uint8_t *p, size_t n)
 {
-    for (; n >= 8; n -= 8, p += 8) {
-        const uint32_t a = gpt_get_u32(p) ^ r, b = gpt_get_u32(p + 4);
-
-        r = tables[7][a & 0xff] ^ tables[6][a >> 8 & 0xff] ^
-            tables[5][a >> 16 & 0xff] ^ tables[4][a >> 24] ^
-            tables[3][b & 0xff] ^ tables[2][b >> 8 & 0xff] ^
-            tables[1][b >> 16 & 0xff] ^ tables[0][b >> 24];
-    }
-    for (; n; n--)
-        r = tables[0][(r ^ *p++) & 0xff] ^ r >> 8;
-    return r;
+    return gpt_crc_run(&tables, r, p, n);
 }
 
 #ifdef __x86_64__
