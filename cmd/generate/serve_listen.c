@@ -2,8 +2,8 @@
 #include "cmd/generate/serve_listen.h"
 
 #include "base/num.h"
+#include "parallel/net.h"
 
-#include <arpa/inet.h>
 #include <netdb.h>
 #include <stdio.h>
 #include <string.h>
@@ -33,23 +33,6 @@ static int split_address(const char *where, char *host, size_t cap,
     return GPT_OK;
 }
 
-/* 127.0.0.0/8 or ::1. The address is copied out: a generic one is not aligned
- * for the others. */
-static bool is_loopback(const struct sockaddr *a)
-{
-    struct in6_addr six;
-    struct in_addr four;
-
-    if (a->sa_family == AF_INET) {
-        memcpy(&four, &((const struct sockaddr_in *)(const void *)a)->sin_addr,
-               sizeof(four));
-        return ntohl(four.s_addr) >> 24 == 127;
-    }
-    memcpy(&six, &((const struct sockaddr_in6 *)(const void *)a)->sin6_addr,
-           sizeof(six));
-    return IN6_IS_ADDR_LOOPBACK(&six);
-}
-
 /* The first address of the name. Every program that can reach the address can
  * use the model, so that one outside of this machine wants a key. A port that
  * was just given up may be taken again at once (SO_REUSEADDR): a server that is
@@ -69,7 +52,7 @@ int gpt_listen(const char *where, bool has_keys, int *fd, struct gpt_err *err)
         return gpt_fail(err, GPT_EUSAGE, "--serve: '%s': %s", host,
                         gai_strerror(failed));
     int status = GPT_OK;
-    if (!is_loopback(found->ai_addr) && !has_keys) {
+    if (!gpt_net_is_loopback(found->ai_addr) && !has_keys) {
         gpt_fail(err, GPT_EUSAGE,
                  "--serve: '%s' can be reached from other machines", host);
         status = gpt_hint(err, "give --api-key-file FILE, or serve at "

@@ -15,6 +15,13 @@
 int gpt_net_connect(const char *host, int64_t port, double seconds, char *why,
                     size_t cap);
 
+/* Listens on the loopback interface when `host` is a loopback address or name,
+ * else on all; port 0 takes a free one. Returns a descriptor that does not
+ * block, or -1 with errno. */
+int gpt_net_listen(const char *host, int64_t port);
+/* 127.0.0.0/8 or ::1; of addresses that getaddrinfo() has found. */
+bool gpt_net_is_loopback(const struct sockaddr *address);
+
 /* Sends what is written at once, and finds out when the other machine or the
  * network is gone: reads and writes then fail with ETIMEDOUT about `seconds`
  * later (at least 4), also where nothing is under way. */

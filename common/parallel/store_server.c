@@ -18,8 +18,6 @@
 
 #include <errno.h>
 #include <fcntl.h>
-#include <netdb.h>
-#include <netinet/in.h>
 #include <poll.h>
 #include <stdio.h>
 #include <string.h>
@@ -419,82 +417,6 @@ static void *serve(void *arg)
 
 /* ---- open and close ---- */
 
-static bool is_loopback(const struct sockaddr *a)
-{
-    if (a->sa_family == AF_INET) {
-        struct sockaddr_in in;
-
-        memcpy(&in, a, sizeof(in));
-        return ntohl(in.sin_addr.s_addr) >> 24 == 127;
-    }
-    struct sockaddr_in6 in6;
-    memcpy(&in6, a, sizeof(in6));
-    return a->sa_family == AF_INET6 && IN6_IS_ADDR_LOOPBACK(&in6.sin6_addr);
-}
-
-static int listen_on(const struct addrinfo *a)
-{
-    int on = 1, off = 0;
-    int fd =
-        socket(a->ai_family, SOCK_STREAM | SOCK_CLOEXEC | SOCK_NONBLOCK, 0);
-
-    if (fd < 0)
-        return -1;
-    setsockopt(fd, SOL_SOCKET, SO_REUSEADDR, &on, sizeof(on));
-    if (a->ai_family == AF_INET6)
-        setsockopt(fd, IPPROTO_IPV6, IPV6_V6ONLY, &off, sizeof(off));
-    if (bind(fd, a->ai_addr, a->ai_addrlen) == 0 && listen(fd, 1024) == 0)
-        return fd;
-    int saved = errno;
-    close(fd);
-    errno = saved;
-    return -1;
-}
-
-/* The first of the addresses of `host` (NULL: all interfaces) that works. */
-static int listen_any(const char *host, const char *port, bool only_loopback)
-{
-    const struct addrinfo hints = {.ai_flags = host ? 0 : AI_PASSIVE,
-                                   .ai_family = AF_UNSPEC,
-                                   .ai_socktype = SOCK_STREAM};
-    struct addrinfo *list = NULL;
-    int fd = -1;
-
-    errno = EADDRNOTAVAIL;
-    if (getaddrinfo(host, port, &hints, &list) != 0)
-        return -1;
-    for (int family = 0; family < 2 && fd < 0; family++)
-        for (struct addrinfo *a = list; a && fd < 0; a = a->ai_next) {
-            /* all interfaces: IPv6 takes IPv4, too; loopback: clients that
-             * know only the name try IPv4 in any case */
-            bool six = a->ai_family == AF_INET6;
-            if (six != (only_loopback ? family == 1 : family == 0) ||
-                (only_loopback && !is_loopback(a->ai_addr)))
-                continue;
-            fd = listen_on(a);
-            if (fd < 0 && errno == EADDRINUSE)
-                family = 2;
-        }
-    int saved = errno;
-    freeaddrinfo(list);
-    errno = saved;
-    return fd;
-}
-
-static bool host_is_loopback(const char *host)
-{
-    const struct addrinfo hints = {.ai_socktype = SOCK_STREAM};
-    struct addrinfo *list = NULL;
-    bool loopback = true;
-
-    if (getaddrinfo(host, NULL, &hints, &list) != 0)
-        return false;
-    for (struct addrinfo *a = list; a; a = a->ai_next)
-        loopback = loopback && is_loopback(a->ai_addr);
-    freeaddrinfo(list);
-    return loopback;
-}
-
 /* Clients that fit beside RESERVED descriptors. The soft limit is raised as far
  * as the system lets a process raise it: a job may have thousands of ranks. */
 static size_t client_limit(void)
@@ -518,18 +440,16 @@ int gpt_store_server_open(struct gpt_store_server **out, const char *host,
                           int64_t port, struct gpt_err *err)
 {
     struct gpt_store_server *v;
-    const bool loopback = host_is_loopback(host);
-    char service[16];
     int status;
 
     *out = NULL;
     GPT_TRY(gpt_new(&v, 1, sizeof(*v), "the store's server", err));
     v->wake[0] = v->wake[1] = -1;
     v->limit = client_limit();
-    snprintf(service, sizeof(service), "%u", (unsigned)port & 0xFFFF);
-    v->listener = listen_any(loopback ? host : NULL, service, loopback);
+    v->listener = gpt_net_listen(host, port);
     if (v->listener < 0) {
-        gpt_fail_errno(err, GPT_EIO, "cannot listen on port %s", service);
+        gpt_fail_errno(err, GPT_EIO, "cannot listen on port %lld",
+                       (long long)port);
         status = gpt_hint(err, "another job may use it: set MASTER_PORT");
         goto fail;
     }
