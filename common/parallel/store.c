@@ -1,5 +1,4 @@
-/* The store's client, and what is built of single requests: barriers and
- * reports of failure.
+/* The store's client: one connection, and the requests that go over it.
  *
  * There is one connection a process, used by all of its threads under a lock,
  * one request at a time. So no request may wait at the server: waiting is
@@ -12,8 +11,8 @@
  * later request fails with the same reason; there is no reconnecting, since the
  * server has taken the end of the connection for the end of this rank.
  *
- * Start at gpt_store_open(), then gpt_store_failed(). */
-#include "parallel/store.h"
+ * Start at gpt_store_open(), then set_locked(). */
+#include "parallel/store_client.h"
 
 #include "base/num.h"
 #include "base/signals.h"
@@ -25,12 +24,8 @@
 #include <errno.h>
 #include <math.h>
 #include <poll.h>
-#include <pthread.h>
-#include <stdatomic.h>
 #include <stdio.h>
-#include <stdlib.h>
 #include <string.h>
-#include <sys/random.h>
 #include <sys/socket.h>
 #include <unistd.h>
 
@@ -39,23 +34,6 @@ enum {
     GONE_SECONDS = 12,
     LINGER_SECONDS = 5,
     POLL_MS = 100,
-};
-
-struct gpt_store {
-    pthread_mutex_t lock;
-    int fd;                        /* -1 in a world of one: */
-    struct gpt_store_table *table; /* requests are executed here */
-    struct gpt_store_server *server;
-    int64_t world_size, rank;
-    bool agent_store;
-    atomic_bool keeps_waiting; /* signals do not end waits */
-    atomic_bool posted;        /* a failure of this rank, by this process */
-    char where[300]; /* "host:port" */
-    char prefix[136];
-    struct gpt_buf request, reply;
-    size_t replied; /* bytes of reply that were read, world of one */
-    bool lost;      /* the connection; why: */
-    struct gpt_err why;
 };
 
 /* ---- connecting ---- */
@@ -76,13 +54,10 @@ static const char *owner(const struct gpt_store *s)
     return s->agent_store ? "the launcher" : "rank 0";
 }
 
-static bool is_asked_to_stop(struct gpt_store *s)
+int gpt_store_check_signal(const struct gpt_store *s, struct gpt_err *err)
 {
-    return gpt_signals_stop() && !atomic_load(&s->keeps_waiting);
-}
-
-static int fail_of_signal(struct gpt_err *err)
-{
+    if (!gpt_signals_stop() || atomic_load(&s->keeps_waiting))
+        return GPT_OK;
     return gpt_fail(err, GPT_EFAIL, "was stopped by %s while the ranks met",
                     gpt_signal_name(gpt_signals_stop()));
 }
@@ -102,8 +77,7 @@ static int connect_store(struct gpt_store *s, const struct gpt_launch_env *l,
                                 sizeof(why));
         if (s->fd >= 0)
             break;
-        if (is_asked_to_stop(s))
-            return fail_of_signal(err);
+        GPT_TRY(gpt_store_check_signal(s, err));
         if (gpt_wait_is_over(&wait))
             return gpt_fail(err, GPT_EIO,
                             "cannot reach the store of %s at %s within %g s: "
@@ -275,30 +249,6 @@ static int check_sizes(const struct gpt_store *s, const char *key, size_t len,
     return GPT_OK;
 }
 
-/* ---- reports of failures ---- */
-
-/* "RANK STATUS\nTEXT": values of the store are bytes. Returns their number. */
-static size_t format_report(char *report, size_t cap,
-                            const struct gpt_err *failure)
-{
-    int n = snprintf(report, cap, "%lld %d\n%s", (long long)failure->rank,
-                     failure->status, failure->text);
-
-    assert(n > 0);
-    return (size_t)gpt_min_i64(n, (int64_t)cap - 1);
-}
-
-static void parse_report(const char *report, struct gpt_err *failure)
-{
-    const char *line = strchr(report, '\n');
-    char *end;
-    const int64_t rank = strtoll(report, &end, 10);
-    const int status = (int)strtol(end, NULL, 10);
-
-    gpt_fail(failure, status, "%s", line ? line + 1 : report);
-    gpt_fail_on_rank(failure, rank);
-}
-
 /* ---- open and close ---- */
 
 /* What listens on the port may be no store, and say nothing, or a part of an
@@ -311,8 +261,7 @@ static int await_bytes(struct gpt_store *s, double timeout,
     struct pollfd answer = {.fd = s->fd, .events = POLLIN};
 
     while (poll(&answer, 1, POLL_MS) <= 0) {
-        if (is_asked_to_stop(s))
-            return fail_of_signal(err);
+        GPT_TRY(gpt_store_check_signal(s, err));
         if (gpt_wait_is_over(&wait))
             return gpt_fail(err, GPT_EIO, "the server at %s does not answer "
                             "within %g s; is it another program?",
@@ -360,41 +309,6 @@ static int greet(struct gpt_store *s, double timeout, struct gpt_err *err)
     return GPT_OK;
 }
 
-/* A rank that is killed cannot report it. Its connection ends, which our own
- * server notices: it then posts the will that the rank has left here, see
- * keep_will() there. Where a launcher serves there is no will: it sees how the
- * process ended, and reports that. */
-static int leave_will(struct gpt_store *s, struct gpt_err *err)
-{
-    struct gpt_err will;
-    char key[32], report[128];
-
-    if (s->agent_store || s->table)
-        return GPT_OK;
-    gpt_fail(&will, GPT_EFAIL,
-             "ended without a word: its connection to the store was closed");
-    gpt_fail_on_rank(&will, s->rank);
-    snprintf(key, sizeof(key), "will/%lld", (long long)s->rank);
-    return gpt_store_set(s, key, report,
-                         format_report(report, sizeof(report), &will), err);
-}
-
-/* The reply is read before the connection is closed. So the will is gone from
- * the server when the server sees the end of the connection. */
-static void withdraw_will(struct gpt_store *s)
-{
-    struct gpt_err ignored = {0};
-    char key[32];
-    uint64_t deleted;
-
-    snprintf(key, sizeof(key), "will/%lld", (long long)s->rank);
-    if (s->fd >= 0 && !s->agent_store &&
-        begin_request(s, GPT_WIRE_DELETE) == GPT_OK &&
-        put_key(s, key) == GPT_OK &&
-        send_request(s, &ignored) == GPT_OK)
-        (void)!read_u64(s, &deleted, &ignored);
-}
-
 /* Rank 0 serves before it connects, and is then a client like the others. */
 static int open_connection(struct gpt_store *s, const struct gpt_launch_env *l,
                            double timeout, struct gpt_err *err)
@@ -426,7 +340,7 @@ int gpt_store_open(struct gpt_store **out, const struct gpt_launch_env *l,
     snprintf(s->prefix, sizeof(s->prefix), "gpt/%s/", l->run_id);
     GPT_TRY_GOTO(status, open_connection(s, l, timeout, err), fail);
     GPT_TRY_GOTO(status, greet(s, timeout, err), fail);
-    GPT_TRY_GOTO(status, leave_will(s, err), fail);
+    GPT_TRY_GOTO(status, gpt_store_leave_will(s, err), fail);
     *out = s;
     return GPT_OK;
 fail:
@@ -438,7 +352,7 @@ void gpt_store_close(struct gpt_store *s)
 {
     if (!s)
         return;
-    withdraw_will(s); /* this end is no failure */
+    gpt_store_withdraw_will(s); /* this end is no failure */
     if (s->fd >= 0)
         close(s->fd);
     /* after its own connection: others may still read why the job ends */
@@ -448,6 +362,19 @@ void gpt_store_close(struct gpt_store *s)
     gpt_buf_free(&s->reply);
     pthread_mutex_destroy(&s->lock);
     gpt_free(s);
+}
+
+bool gpt_store_lost(struct gpt_store *s)
+{
+    pthread_mutex_lock(&s->lock);
+    const bool lost = s->lost;
+    pthread_mutex_unlock(&s->lock);
+    return lost;
+}
+
+void gpt_store_keep_waiting(struct gpt_store *s)
+{
+    atomic_store(&s->keeps_waiting, true);
 }
 
 void gpt_store_local_address(const struct gpt_store *s, char *text, size_t cap)
@@ -527,10 +454,10 @@ int gpt_store_check(struct gpt_store *s, const char *key, bool *exists,
     return status;
 }
 
-/* Reads a value where there is one. Two requests under one lock; a key is never
- * deleted between them, as only wills are deleted. */
-static int read_if_set(struct gpt_store *s, const char *key, bool *exists,
-                       void **value, size_t *len, struct gpt_err *err)
+/* Two requests under one lock; a key is never deleted between them, as only
+ * wills are deleted. */
+int gpt_store_get_if_set(struct gpt_store *s, const char *key, bool *exists,
+                         void **value, size_t *len, struct gpt_err *err)
 {
     int status;
 
@@ -555,7 +482,7 @@ int gpt_store_get(struct gpt_store *s, const char *key, double timeout,
 
     GPT_TRY(check_sizes(s, key, 0, err));
     for (;;) {
-        GPT_TRY(read_if_set(s, key, &exists, value, len, err));
+        GPT_TRY(gpt_store_get_if_set(s, key, &exists, value, len, err));
         if (exists)
             return GPT_OK;
         if (gpt_wait_is_over(&wait))
@@ -563,8 +490,8 @@ int gpt_store_get(struct gpt_store *s, const char *key, double timeout,
                             "'%.100s' was not set in the store at %s within "
                             "%g s",
                             key, s->where, timeout);
-        if (is_asked_to_stop(s))
-            GPT_TRY(gpt_store_check_wait(s, err));
+        if (gpt_store_check_signal(s, err) != GPT_OK)
+            return gpt_store_check_wait(s, err);
         gpt_wait_pause(&wait);
     }
 }
@@ -590,224 +517,22 @@ out:
     return status;
 }
 
-/* Address, process and a random number: processes of two machines may be alike
- * in the first two. */
-int gpt_store_take_place(struct gpt_store *s, const char *kind, int64_t number,
-                         const char *advice, struct gpt_err *err)
+static int delete_locked(struct gpt_store *s, const char *key,
+                         struct gpt_err *err)
 {
-    char key[40], mine[200], address[128];
-    uint64_t word = 0;
-    void *first = NULL;
+    uint64_t deleted;
 
-    gpt_store_local_address(s, address, sizeof(address));
-    if (getrandom(&word, sizeof(word), 0) != sizeof(word))
-        return gpt_fail_errno(err, GPT_EFAIL, "no random number");
-    snprintf(key, sizeof(key), "place/%s/%lld", kind, (long long)number);
-    snprintf(mine, sizeof(mine), "%s %lld %llu", address, (long long)getpid(),
-             (unsigned long long)word);
-    GPT_TRY(gpt_store_set_once(s, key, mine, strlen(mine), &first, err));
-    const bool taken = strcmp(first, mine) != 0;
-    if (taken)
-        gpt_fail(err, GPT_EUSAGE,
-                 "two processes are %s %lld, one at %.*s and one at %s, or a "
-                 "job before this one had the same store; %s",
-                 kind, (long long)number, (int)strcspn(first, " "),
-                 (char *)first, address, advice);
-    gpt_free(first);
-    return taken ? GPT_EUSAGE : GPT_OK;
+    if (begin_request(s, GPT_WIRE_DELETE) != GPT_OK ||
+        put_key(s, key) != GPT_OK)
+        return no_memory(err);
+    GPT_TRY(send_request(s, err));
+    return read_u64(s, &deleted, err);
 }
 
-/* ---- failures ---- */
-
-static const char failure_key[] = "failure";
-
-int gpt_store_post_failure(struct gpt_store *s, const struct gpt_err *failure,
-                           struct gpt_err *err)
-{
-    char report[1024];
-    const size_t n = format_report(report, sizeof(report), failure);
-    void *first = NULL;
-
-    if (failure->rank == s->rank)
-        atomic_store(&s->posted, true);
-    const int status =
-        gpt_store_set_once(s, failure_key, report, n, &first, err);
-
-    gpt_free(first);
-    return status;
-}
-
-bool gpt_store_failed(struct gpt_store *s, struct gpt_err *failure)
-{
-    void *value = NULL;
-    size_t len;
-    bool exists = false;
-
-    if (read_if_set(s, failure_key, &exists, &value, &len, failure) !=
-        GPT_OK) {
-        /* a failure of that process, not an I/O error of this one */
-        failure->status = GPT_EFAIL;
-        gpt_fail_on_rank(failure, s->agent_store ? -1 : 0);
-        return true;
-    }
-    if (!exists)
-        return false;
-    parse_report(value, failure);
-    gpt_free(value);
-    return failure->rank != s->rank || !atomic_load(&s->posted);
-}
-
-bool gpt_store_lost(struct gpt_store *s)
+int gpt_store_delete(struct gpt_store *s, const char *key, struct gpt_err *err)
 {
     pthread_mutex_lock(&s->lock);
-    const bool lost = s->lost;
+    int status = delete_locked(s, key, err);
     pthread_mutex_unlock(&s->lock);
-    return lost;
-}
-
-void gpt_store_keep_waiting(struct gpt_store *s)
-{
-    atomic_store(&s->keeps_waiting, true);
-}
-
-/* The failure comes first: a launcher that reports one sends the other ranks a
- * signal, too, and that says less. */
-int gpt_store_check_wait(struct gpt_store *s, struct gpt_err *err)
-{
-    struct gpt_err failure;
-
-    if (!gpt_store_failed(s, &failure))
-        return is_asked_to_stop(s) ? fail_of_signal(err) : GPT_OK;
-    if (failure.rank < 0)
-        return gpt_fail(err, GPT_EFAIL, "the launcher failed: %s",
-                        failure.text);
-    return gpt_fail(err, GPT_EFAIL, "rank %lld failed: %s",
-                    (long long)failure.rank, failure.text);
-}
-
-/* ---- waits ---- */
-
-static void wait_key(char *key, size_t cap, int64_t rank)
-{
-    snprintf(key, cap, "waits/%lld", (long long)rank);
-}
-
-void gpt_store_count_wait(struct gpt_store *s, int64_t change)
-{
-    struct gpt_err ignored = {0};
-    int64_t now;
-    char key[64];
-
-    wait_key(key, sizeof(key), s->rank);
-    (void)!gpt_store_add(s, key, change, &now, &ignored);
-}
-
-/* ADD of 0 reads a counter in one request, also one that does not exist. */
-bool gpt_store_waits(struct gpt_store *s, int64_t rank)
-{
-    struct gpt_err ignored = {0};
-    int64_t now;
-    char key[64];
-
-    wait_key(key, sizeof(key), rank);
-    return gpt_store_add(s, key, 0, &now, &ignored) == GPT_OK && now > 0;
-}
-
-/* ---- barriers ---- */
-
-/* Names ranks whose count of arrivals is below `round`: "3, 5". idle: only
- * those that do not wait elsewhere. */
-static int name_missing(struct gpt_store *s, const char *name, int64_t round,
-                        bool idle, char *text, size_t cap, struct gpt_err *err)
-{
-    char key[256];
-    int64_t n = 0, count;
-    size_t at = 0;
-
-    text[0] = '\0';
-    for (int64_t r = 0; r < s->world_size; r++) {
-        snprintf(key, sizeof(key), "barrier/%s/%lld", name, (long long)r);
-        GPT_TRY(gpt_store_add(s, key, 0, &count, err));
-        if (count >= round || (idle && gpt_store_waits(s, r)))
-            continue;
-        n++;
-        if (at + 40 < cap)
-            at += (size_t)snprintf(text + at, cap - at, "%s%lld",
-                                   n > 1 ? ", " : "", (long long)r);
-        else if (text[at - 1] != '.')
-            at += (size_t)snprintf(text + at, cap - at, ", ...");
-    }
-    return idle && n == 0 ? name_missing(s, name, round, false, text, cap, err)
-                          : GPT_OK;
-}
-
-static int barrier_late(struct gpt_store *s, const char *name, int64_t round,
-                        double timeout, struct gpt_err *err)
-{
-    char missing[400];
-
-    GPT_TRY(
-        name_missing(s, name, round, true, missing, sizeof(missing), err));
-    if (missing[0] == '\0') /* the last one came just now */
-        return GPT_OK;
-    const bool several = strchr(missing, ',') != NULL;
-    return gpt_fail(err, GPT_EFAIL,
-                    "rank%s %s %s not come to '%.100s' within %g s",
-                    several ? "s" : "", missing, several ? "have" : "has",
-                    name, timeout);
-}
-
-/* Rank 0 speaks for all: naming the missing takes a request a rank. */
-static int report_barrier(struct gpt_store *s, const char *name, int64_t round,
-                          struct gpt_wait *wait, struct gpt_err *err)
-{
-    char missing[400];
-
-    if (s->rank > 0 || !gpt_wait_is_long(wait))
-        return GPT_OK;
-    GPT_TRY(
-        name_missing(s, name, round, true, missing, sizeof(missing), err));
-    gpt_wait_report(wait, "rank%s %s at '%.100s'",
-                    strchr(missing, ',') ? "s" : "", missing, name);
-    return GPT_OK;
-}
-
-/* Two counters: one a rank, which numbers its rounds, so that a name can be
- * used again; and one of all ranks, which is full at round * world_size. A rank
- * polls the second one only; the first ones are read when the barrier is late,
- * to name the missing. A rank of the next round cannot fill the counter of this
- * one: it would have had to leave this round first. */
-int gpt_store_barrier(struct gpt_store *s, const char *name, double timeout,
-                      struct gpt_err *err)
-{
-    struct gpt_wait wait = gpt_wait_begin(timeout);
-    bool counted = false;
-    char key[256];
-    int64_t round, count;
-
-    if (strlen(name) > 200)
-        return gpt_fail(err, GPT_EFAIL, "the name of a barrier is too long");
-    snprintf(key, sizeof(key), "barrier/%s/%lld", name, (long long)s->rank);
-    GPT_TRY(gpt_store_add(s, key, 1, &round, err));
-    snprintf(key, sizeof(key), "barrier/%s", name);
-    GPT_TRY(gpt_store_add(s, key, 1, &count, err));
-    while (count < round * s->world_size) {
-        if (gpt_wait_is_over(&wait)) {
-            GPT_TRY(barrier_late(s, name, round, timeout, err));
-            break;
-        }
-        if (gpt_wait_is_check_due(&wait)) {
-            if (gpt_store_check_wait(s, err) != GPT_OK)
-                return gpt_context(err, "barrier '%.100s'", name);
-            GPT_TRY(report_barrier(s, name, round, &wait, err));
-            if (!counted)
-                gpt_store_count_wait(s, 1);
-            counted = true;
-        }
-        gpt_wait_pause(&wait);
-        GPT_TRY(gpt_store_add(s, key, 0, &count, err));
-    }
-    if (counted)
-        gpt_store_count_wait(s, -1);
-    return GPT_OK;
+    return status;
 }
