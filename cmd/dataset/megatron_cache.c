@@ -12,13 +12,12 @@
 #include "base/num.h"
 #include "cmd/dataset/python_json.h"
 #include "data/blend.h"
+#include "data/corpus.h"
 #include "data/sample_index.h"
 
 #include <inttypes.h>
 #include <math.h>
 #include <stdio.h>
-
-static const char *const split_names[] = {"train", "valid", "test"};
 
 /* ---- the description ---- */
 
@@ -64,7 +63,7 @@ static int describe(struct gpt_buf *b, const struct gpt_indexed *set, int split,
                               "    \"random_seed\": %" PRIu32 ",\n"
                               "    \"sequence_length\": %" PRId64 ",\n"
                               "    \"split\": ",
-                           split_names[split], o->seed, o->seq_length));
+                           gpt_split_names[split], o->seed, o->seq_length));
     GPT_TRY(gpt_python_string(b, o->split));
     GPT_TRY(gpt_buf_printf(b, ",\n    \"split_matrix\": ["));
     GPT_TRY(add_matrix(b, edge));
@@ -140,7 +139,7 @@ static int write_file(const struct cache *c, int which, struct gpt_err *err)
     int status;
 
     snprintf(name, sizeof(name), "%s-GPTDataset-%s-%s", c->digest,
-             split_names[c->split], ends[which]);
+             gpt_split_names[c->split], ends[which]);
     GPT_TRY(gpt_path_join(path, sizeof(path), c->directory, name, err));
     /* The name holds the digest: a cache of other settings is another file, and
      * only the same one is replaced. */
@@ -195,7 +194,7 @@ static int build_samples(struct gpt_samples *s, const struct gpt_indexed *set,
 
     if (status == GPT_EDATA)
         gpt_context(err, "%s: %s split", gpt_indexed_prefix(set),
-                    split_names[split]);
+                    gpt_split_names[split]);
     /* Our index numbers visits in 32 bits without a sign, numpy's array there
      * has one. */
     if (status != GPT_OK || s->n_visits <= INT32_MAX)

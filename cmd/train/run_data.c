@@ -7,8 +7,6 @@
 #include "cmd/train/data_names.h"
 #include "cmd/train/vocabulary.h"
 
-static const char *const split_names[GPT_N_SPLITS] = {"train", "valid", "test"};
-
 /* The share of a split may round to no sequence of a small data set: nothing is
  * measured on it then. Each rank decides by the same corpus. */
 static void drop_empty_splits(struct gpt_run *r)
@@ -21,7 +19,7 @@ static void drop_empty_splits(struct gpt_run *r)
         if (gpt_run_is_first(r))
             gpt_warn("no loss is measured on the %s split: its share of "
                      "--split %s holds no sequence of the data",
-                     split_names[k], r->o->split);
+                     gpt_split_names[k], r->o->split);
     }
 }
 
@@ -35,7 +33,7 @@ static void report_splits(const struct gpt_run *r)
         if (gpt_corpus_repeats(r->corpus, (enum gpt_split)k, &s))
             gpt_warn("%s: its %s split, sequences %lld to %lld, has %lld "
                      "tokens: these are repeated to fill samples of %lld",
-                     s.prefix, split_names[k], (long long)s.begin,
+                     s.prefix, gpt_split_names[k], (long long)s.begin,
                      (long long)s.end - 1, (long long)s.tokens,
                      (long long)r->plan.corpus.seq_length + 1);
     if (r->o->eval_iters == 0 || r->plan.valid_sets ||

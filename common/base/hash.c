@@ -1,4 +1,5 @@
-/* Hashes of tables in memory and of names. */
+/* Hashes of tables in memory and of names. Checkpoints keep values of both, so
+ * that no function here may ever change its values. */
 #include "base/hash.h"
 
 #include "base/num.h"
@@ -11,7 +12,6 @@ static uint64_t fold(uint64_t a, uint64_t b)
     return (uint64_t)p ^ (uint64_t)(p >> 64);
 }
 
-/* For tables in memory: its values may change from version to version. */
 uint64_t gpt_hash64(const void *p, size_t n, uint64_t seed)
 {
     const uint8_t *b = p;
@@ -27,8 +27,8 @@ uint64_t gpt_hash64(const void *p, size_t n, uint64_t seed)
     return fold(h ^ tail ^ 0xd6e8feb86659fd93, 0xa0761d6478bd642f);
 }
 
-/* Slow and simple: its values are part of the meaning of checkpoints
- * (gpt_rng_open()), so it never changes. */
+/* Slow and simple. Its values are part of the meaning of checkpoints, too
+ * (gpt_rng_open()). */
 uint64_t gpt_fnv1a(const char *s)
 {
     uint64_t h = 0xcbf29ce484222325;

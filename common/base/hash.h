@@ -22,7 +22,9 @@ uint32_t gpt_crc32_portable(uint32_t crc, const void *p, size_t n);
  * several threads have seen become one. O(log n). */
 uint32_t gpt_crc_join(uint32_t polynomial, uint32_t a, uint32_t b, int64_t n);
 
-/* 64-bit mixing hash for tables; not for files. */
+/* 64-bit mixing hash for tables, and for digests of what a run is made of.
+ * Its values never change: checkpoints keep such digests (data/corpus.h). Not
+ * for contents of files. */
 uint64_t gpt_hash64(const void *p, size_t n, uint64_t seed);
 
 /* MD5 of n bytes as 32 hexadecimal digits and NUL. For the names of files of

@@ -7,6 +7,8 @@
 #include "data/data_stages.h"
 
 enum gpt_split { GPT_TRAIN, GPT_VALID, GPT_TEST, GPT_N_SPLITS };
+/* "train", "valid", "test": Megatron's words, also in names of its caches. */
+extern const char *const gpt_split_names[GPT_N_SPLITS];
 
 struct gpt_corpus_options {
     const char *const *data_path; /* "p", or "w1 p1 w2 p2 ...", or prefixes */

@@ -15,6 +15,7 @@ struct gpt_source_record {
     uint32_t line;   /* from 1; 0 when not known: in a part of a file */
     uint64_t offset; /* of the line in the file, decompressed */
 };
+/* Writes a record as the file has it. */
 void gpt_source_put(uint8_t record[GPT_SOURCE_BYTES],
                     const struct gpt_source_record *source);
 

@@ -26,6 +26,8 @@ void gpt_indexed_close(struct gpt_indexed *set);
  * this process may replace them (gpt_in_protect()). */
 int gpt_indexed_protect(const char *prefix, struct gpt_err *err) GPT_MUST_USE;
 
+/* What a set is and how much it holds. The prefix is the one that it was opened
+ * by, borrowed until close. */
 const char *gpt_indexed_prefix(const struct gpt_indexed *set);
 int64_t gpt_indexed_n_sequences(const struct gpt_indexed *set);
 int64_t gpt_indexed_n_documents(const struct gpt_indexed *set);

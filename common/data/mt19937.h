@@ -12,7 +12,9 @@ struct gpt_mt19937 {
     int next; /* 624: generate first */
 };
 
+/* As RandomState(seed). */
 void gpt_mt19937_seed(struct gpt_mt19937 *mt, uint32_t seed);
+/* The next 32 bits of the sequence. */
 uint32_t gpt_mt19937_u32(struct gpt_mt19937 *mt);
 
 /* RandomState.shuffle of n <= 2^32 elements; the order is the same for any

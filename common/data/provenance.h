@@ -36,6 +36,7 @@ struct gpt_key_counts {
     int64_t text_bytes; /* unescaped */
     int64_t of_length[GPT_LENGTH_BUCKETS];
 };
+/* Counts one document, by its length; the sums are the caller's. */
 void gpt_key_counts_add(struct gpt_key_counts *c, int64_t document_tokens);
 
 /* What was read of an input. */
@@ -64,6 +65,7 @@ struct gpt_provenance {
     const struct gpt_input_sum *sums; /* of each input */
     const struct gpt_bad_report *bad;
 };
+/* Writes the JSON of a data set. The same set gives the same bytes. */
 int gpt_provenance_write(struct gpt_out *out, const struct gpt_provenance *p,
                          struct gpt_err *err) GPT_MUST_USE;
 

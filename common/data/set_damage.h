@@ -29,6 +29,7 @@ enum gpt_damage {
     GPT_N_DAMAGES
 };
 
+/* The word that reports have for a kind: "eod-missing". */
 const char *gpt_damage_word(enum gpt_damage kind);
 
 /* Counts findings by kind; the first `most` of a kind are handed to `found`,
@@ -40,6 +41,7 @@ struct gpt_damages {
     void *user;
 };
 
+/* Findings of all kinds. */
 int64_t gpt_damages_total(const struct gpt_damages *all);
 
 /* Reports a finding. With `all` it is counted and handed on, and GPT_OK is

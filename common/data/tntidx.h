@@ -23,6 +23,7 @@ enum {
     GPT_TNTIDX_HEADER = 56
 };
 
+/* True when `image`, of `size` bytes, begins as such a file. */
 static inline bool gpt_tntidx_has_magic(const uint8_t *image, int64_t size)
 {
     return size >= GPT_TNTIDX_VERSION &&

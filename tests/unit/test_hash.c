@@ -182,6 +182,9 @@ static void test_tables(void)
             equal += seen[k] == seen[n];
     }
     is_int(equal, 0, "hash64: runs of zeroes differ by length");
+    ok(gpt_hash64("", 0, 0) == 0xb14e3f97956d2cc9 &&
+           gpt_hash64("abcdefghijklmnopqrs", 19, 1) == 0x20d1e00049b03fc7,
+       "hash64: values that digests in checkpoints are made of");
     ok(gpt_hash64("abc", 3, 1) != gpt_hash64("abc", 3, 2), "hash64: seeds");
     ok(gpt_hash64("abc", 3, 1) == gpt_hash64("abcd", 3, 1),
        "hash64 reads no further than n");
