@@ -321,7 +321,7 @@ static int open_source(struct gpt_provenance_merge *m, int64_t k,
 {
     int64_t documents;
 
-    GPT_TRY(gpt_json_int(m->parts[k], "documents", 0, (int64_t)1 << 53,
+    GPT_TRY(gpt_json_int(m->parts[k], "documents", 0, GPT_JSON_EXACT,
                          &documents, set, err));
     GPT_TRY(gpt_in_open(&m->sources[k], path, err));
     return gpt_sources_check(m->sources[k], documents, err);

@@ -294,7 +294,7 @@ cJSON *gpt_point_to_json(const struct gpt_journal_about *j,
 static int read_int(const cJSON *object, const char *name, int64_t *v,
                     const struct gpt_journal_about *j, struct gpt_err *err)
 {
-    return gpt_json_int(object, name, 0, INT64_C(1) << 53, v, j->path, err);
+    return gpt_json_int(object, name, 0, GPT_JSON_EXACT, v, j->path, err);
 }
 
 /* Reads a list of n counts. */

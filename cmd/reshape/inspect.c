@@ -19,8 +19,6 @@
 #include <stdlib.h>
 #include <string.h>
 
-#define EXACT (1LL << 53)
-
 /* A tensor as the files have it, and its size. */
 struct row {
     struct gpt_stored t;
@@ -305,7 +303,8 @@ static cJSON *value_to_json(const struct gpt_pickle_value *v)
         return cJSON_CreateNull();
     if (v->kind == GPT_PICKLE_BOOL)
         return cJSON_CreateBool(v->i != 0);
-    if (v->kind == GPT_PICKLE_INT && v->i >= -EXACT && v->i <= EXACT)
+    if (v->kind == GPT_PICKLE_INT && v->i >= -GPT_JSON_EXACT &&
+        v->i <= GPT_JSON_EXACT)
         return cJSON_CreateNumber((double)v->i);
     if (v->kind != GPT_PICKLE_INT && gpt_pickle_real(v, &real) &&
         isfinite(real))

@@ -7,8 +7,6 @@
 
 #include <math.h>
 
-#define MAX_COUNT ((int64_t)1 << 53)
-
 /* A loss that is no number waits as one that is not lower. */
 bool gpt_best_take(struct gpt_best *b, int64_t iteration, double loss,
                    double min_delta)
@@ -54,10 +52,11 @@ int gpt_best_from_json(struct gpt_best *b, const cJSON *state, const char *what,
     *b = (struct gpt_best){.iteration = 0};
     if (!json)
         return GPT_OK;
-    GPT_TRY(gpt_json_int(json, "iteration", 0, MAX_COUNT, &b->iteration, what,
-                         err));
+    GPT_TRY(gpt_json_int(json, "iteration", 0, GPT_JSON_EXACT, &b->iteration,
+                         what, err));
     GPT_TRY(gpt_json_real_or(json, "loss", 0, &b->loss, what, err));
     GPT_TRY(gpt_json_real_or(json, "counted", 0, &b->counted, what, err));
     GPT_TRY(gpt_json_bool_or(json, "counts", false, &b->counts, what, err));
-    return gpt_json_int(json, "waited", 0, MAX_COUNT, &b->waited, what, err);
+    return gpt_json_int(json, "waited", 0, GPT_JSON_EXACT, &b->waited, what,
+                        err);
 }

@@ -5,6 +5,7 @@
 #include "cmd/train/checkpoint_args.h"
 
 #include "base/json.h"
+#include "checkpoint/run_state.h"
 #include "tokenizer/tokenizer_options.h"
 #include "model/layer_list.h"
 #include "cmd/train/settle.h"
@@ -264,7 +265,7 @@ static int take_tokenizer(const struct taking *t,
                           const struct gpt_source *source)
 {
     const cJSON *json =
-        cJSON_GetObjectItemCaseSensitive(source->state, "tokenizer");
+        cJSON_GetObjectItemCaseSensitive(source->state, GPT_RUN_TOKENIZER);
     const cJSON *type = cJSON_GetObjectItemCaseSensitive(json, "type");
     struct gpt_tokenizer_options *to = &t->o->tokenizer;
     const size_t row = gpt_train_row("tokenizer-type");
@@ -311,7 +312,7 @@ static int take_all(const struct taking *t, const struct gpt_source *source,
                     const cJSON *config)
 {
     const cJSON *length =
-        cJSON_GetObjectItemCaseSensitive(source->state, "seq_length");
+        cJSON_GetObjectItemCaseSensitive(source->state, GPT_RUN_SEQ_LENGTH);
 
     for (const cJSON *i = config->child; i; i = i->next)
         GPT_TRY(take_field(t, i));

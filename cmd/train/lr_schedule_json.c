@@ -2,7 +2,7 @@
  * `fields`: one row a number, for writing, reading and comparing. */
 #include "cmd/train/lr_schedule_json.h"
 
-#define MAX_COUNT ((int64_t)1 << 53)
+#include "checkpoint/run_state.h"
 
 struct field {
     const char *name;
@@ -91,7 +91,8 @@ static int parse_styles(struct gpt_lr_schedule *s, const cJSON *json,
 int gpt_lr_schedule_from_json(struct gpt_lr_schedule *s, const cJSON *state,
                               const char *what, struct gpt_err *err)
 {
-    const cJSON *json = cJSON_GetObjectItemCaseSensitive(state, "schedule");
+    const cJSON *json =
+        cJSON_GetObjectItemCaseSensitive(state, GPT_RUN_SCHEDULE);
 
     *s = (struct gpt_lr_schedule){.max_lr = 0};
     if (!cJSON_IsObject(json))
@@ -101,13 +102,13 @@ int gpt_lr_schedule_from_json(struct gpt_lr_schedule *s, const cJSON *state,
         void *at = (char *)s + fields[i].offset;
 
         if (fields[i].newer)
-            GPT_TRY(gpt_json_int_or(json, fields[i].name, 0, 0, MAX_COUNT, at,
-                                    what, err));
+            GPT_TRY(gpt_json_int_or(json, fields[i].name, 0, 0, GPT_JSON_EXACT,
+                                    at, what, err));
         else if (fields[i].real)
             GPT_TRY(gpt_json_real_or(json, fields[i].name, 0, at, what, err));
         else
-            GPT_TRY(gpt_json_int(json, fields[i].name, 0, MAX_COUNT, at, what,
-                                 err));
+            GPT_TRY(gpt_json_int(json, fields[i].name, 0, GPT_JSON_EXACT, at,
+                                 what, err));
     }
     /* The file may have been edited. A schedule that passes is defined at every
      * number of samples, so that no step checks again. The message names the

@@ -7,6 +7,7 @@
 #include "base/log.h"
 #include "checkpoint/load.h"
 #include "checkpoint/native.h"
+#include "checkpoint/run_state.h"
 #include "cmd/train/changes.h"
 #include "tokenizer/tokenizer_options.h"
 #include "cmd/train/lr_schedule_json.h"
@@ -18,24 +19,11 @@
 #include <stdlib.h>
 #include <string.h>
 
-#define MAX_COUNT ((int64_t)1 << 53)
-
 /* ---- saving ---- */
 
-/* The counters go along with the scale: a resumed run grows or halves it at the
- * same step as one that was not stopped. */
-static cJSON *scale_to_json(const struct gpt_loss_scale *s)
-{
-    cJSON *json = cJSON_CreateObject();
-
-    cJSON_AddNumberToObject(json, "scale", (double)s->scale);
-    cJSON_AddNumberToObject(json, "good", (double)s->good);
-    cJSON_AddNumberToObject(json, "left", (double)s->left);
-    return json;
-}
-
-/* Integers are printed exactly up to 2^53, which is the limit of MAX_COUNT when
- * they are read. The digest has 64 bits, so it is a string. */
+/* JSON has integers up to GPT_JSON_EXACT. The digest has 64 bits, so it is a
+ * string. A loss scale has its counters along: a resumed run grows or halves it
+ * at the same step as one that was not stopped. */
 cJSON *gpt_state_to_json(const struct gpt_replica *r,
                          const struct gpt_train_state *state,
                          const struct gpt_state_context *c)
@@ -46,36 +34,41 @@ cJSON *gpt_state_to_json(const struct gpt_replica *r,
 
     snprintf(digest, sizeof(digest), "%016" PRIx64, c->corpus_digest);
     snprintf(sets, sizeof(sets), "%016" PRIx64, c->corpus_sets_digest);
-    cJSON_AddNumberToObject(json, "iteration", (double)state->iteration);
-    cJSON_AddNumberToObject(json, "consumed_train_samples",
+    cJSON_AddNumberToObject(json, GPT_RUN_ITERATION, (double)state->iteration);
+    cJSON_AddNumberToObject(json, GPT_RUN_TRAIN_SAMPLES,
                             (double)state->consumed_train);
-    cJSON_AddNumberToObject(json, "scheduled_train_samples",
+    cJSON_AddNumberToObject(json, GPT_RUN_SCHEDULED_SAMPLES,
                             (double)state->scheduled);
-    cJSON_AddNumberToObject(json, "consumed_valid_samples",
+    cJSON_AddNumberToObject(json, GPT_RUN_VALID_SAMPLES,
                             (double)state->consumed_valid);
     cJSON_AddNumberToObject(json, "restarts", (double)state->restarts);
-    cJSON_AddStringToObject(json, "optimizer",
+    cJSON_AddStringToObject(json, GPT_RUN_OPTIMIZER,
                             gpt_optimizer_names[r->o.optimizer.kind]);
-    cJSON_AddNumberToObject(json, "optimizer_step", (double)r->optimizer->step);
-    cJSON_AddStringToObject(json, "precision", gpt_dtype_name(r->o.exec.act));
-    cJSON_AddNumberToObject(json, "seed", (double)r->o.exec.seed);
-    cJSON_AddNumberToObject(json, "seq_length", (double)r->o.exec.seq_length);
+    cJSON_AddNumberToObject(json, GPT_RUN_OPTIMIZER_STEP,
+                            (double)r->optimizer->step);
+    cJSON_AddStringToObject(json, GPT_RUN_PRECISION,
+                            gpt_dtype_name(r->o.exec.act));
+    cJSON_AddNumberToObject(json, GPT_RUN_SEED, (double)r->o.exec.seed);
+    cJSON_AddNumberToObject(json, GPT_RUN_SEQ_LENGTH,
+                            (double)r->o.exec.seq_length);
     cJSON_AddNumberToObject(json, "global_batch_size",
                             (double)c->plan->rampup.global_batch);
-    cJSON_AddStringToObject(json, "corpus_digest", digest);
+    cJSON_AddStringToObject(json, GPT_RUN_CORPUS_DIGEST, digest);
     cJSON_AddStringToObject(json, "corpus_sets_digest", sets);
     if (r->o.loss_scale.initial > 0)
-        gpt_json_add(json, "loss_scale", scale_to_json(&r->scale));
+        gpt_run_state_put_scale(json, r->scale.scale, r->scale.good,
+                                r->scale.left);
     if (state->best.iteration > 0 || state->best.waited > 0)
         gpt_json_add(json, "best", gpt_best_to_json(&state->best));
     tokenizer.vocab_size = c->options->vocab_size;
     if (gpt_tokenizer_named(&tokenizer))
-        gpt_json_add(json, "tokenizer", gpt_tokenizer_to_json(&tokenizer));
-    gpt_json_add(json, "schedule",
+        gpt_json_add(json, GPT_RUN_TOKENIZER,
+                     gpt_tokenizer_to_json(&tokenizer));
+    gpt_json_add(json, GPT_RUN_SCHEDULE,
                  gpt_lr_schedule_to_json(&c->plan->schedule));
     if (state->has_tokens)
-        gpt_native_put_tokens(json, state->bos_token_id, state->eos_token_id,
-                              &state->ends);
+        gpt_run_state_put_tokens(json, state->bos_token_id, state->eos_token_id,
+                                 &state->ends);
     cJSON_AddStringToObject(json, "options", c->option_text);
     return json;
 }
@@ -171,21 +164,22 @@ static int read_position(const struct gpt_replica *r,
     const char *digest;
     int64_t seed;
 
-    GPT_TRY(gpt_json_int(json, "iteration", 0, MAX_COUNT, &state->iteration,
-                         what, err));
-    GPT_TRY(gpt_json_int(json, "consumed_train_samples", 0, MAX_COUNT,
+    GPT_TRY(gpt_json_int(json, GPT_RUN_ITERATION, 0, GPT_JSON_EXACT,
+                         &state->iteration, what, err));
+    GPT_TRY(gpt_json_int(json, GPT_RUN_TRAIN_SAMPLES, 0, GPT_JSON_EXACT,
                          &state->consumed_train, what, err));
-    GPT_TRY(gpt_json_int_or(json, "scheduled_train_samples",
+    GPT_TRY(gpt_json_int_or(json, GPT_RUN_SCHEDULED_SAMPLES,
                             state->consumed_train, 0, state->consumed_train,
                             &state->scheduled, what, err));
-    GPT_TRY(gpt_json_int(json, "consumed_valid_samples", 0, MAX_COUNT,
+    GPT_TRY(gpt_json_int(json, GPT_RUN_VALID_SAMPLES, 0, GPT_JSON_EXACT,
                          &state->consumed_valid, what, err));
     GPT_TRY(gpt_best_from_json(&state->best, json, what, err));
-    GPT_TRY(gpt_json_int_or(json, "restarts", 0, 0, MAX_COUNT - 1,
+    GPT_TRY(gpt_json_int_or(json, "restarts", 0, 0, GPT_JSON_EXACT - 1,
                             &state->restarts, what, err));
     state->restarts++; /* old programs did not count them */
-    GPT_TRY(gpt_json_int(json, "seed", 0, MAX_COUNT, &seed, what, err));
-    GPT_TRY(gpt_json_string(json, "corpus_digest", &digest, what, err));
+    GPT_TRY(
+        gpt_json_int(json, GPT_RUN_SEED, 0, GPT_JSON_EXACT, &seed, what, err));
+    GPT_TRY(gpt_json_string(json, GPT_RUN_CORPUS_DIGEST, &digest, what, err));
     if (seed != (int64_t)r->o.exec.seed)
         gpt_warn("%s: its run had --seed %lld, this one %lld: dropout and "
                  "data order change",
@@ -197,8 +191,8 @@ static int read_position(const struct gpt_replica *r,
         cJSON_GetObjectItemCaseSensitive(json, "corpus_sets_digest");
     state->corpus_sets_digest =
         cJSON_IsString(sets) ? strtoull(sets->valuestring, NULL, 16) : 0;
-    return gpt_json_int_or(json, "seq_length", r->o.exec.seq_length, 1,
-                           MAX_COUNT, &state->seq_length, what, err);
+    return gpt_json_int_or(json, GPT_RUN_SEQ_LENGTH, r->o.exec.seq_length, 1,
+                           GPT_JSON_EXACT, &state->seq_length, what, err);
 }
 
 /* A position in other data is a warning and not an error: continuing on new
@@ -239,7 +233,8 @@ static void report_precision(const struct gpt_replica *r, const cJSON *json,
                              const char *what)
 {
     const char *here = gpt_dtype_name(r->o.exec.act);
-    const cJSON *there = cJSON_GetObjectItemCaseSensitive(json, "precision");
+    const cJSON *there =
+        cJSON_GetObjectItemCaseSensitive(json, GPT_RUN_PRECISION);
 
     if (cJSON_IsString(there) && strcmp(there->valuestring, here) != 0)
         gpt_warn("%s: its run computed in %s, this one computes in %s; weights "
@@ -252,19 +247,22 @@ static void report_precision(const struct gpt_replica *r, const cJSON *json,
 static int read_scale(struct gpt_loss_scale *s, const cJSON *json,
                       const char *what, struct gpt_err *err)
 {
-    const cJSON *scale = cJSON_GetObjectItemCaseSensitive(json, "loss_scale");
+    const cJSON *scale =
+        cJSON_GetObjectItemCaseSensitive(json, GPT_RUN_LOSS_SCALE);
     double value;
 
     if (!scale || s->o.initial <= 0 || s->o.constant)
         return GPT_OK;
-    GPT_TRY(gpt_json_real_or(scale, "scale", s->o.initial, &value, what, err));
+    GPT_TRY(gpt_json_real_or(scale, GPT_RUN_SCALE, s->o.initial, &value, what,
+                             err));
     if (!(value > 0) || value > 0x1p126)
         return gpt_fail(err, GPT_EDATA,
                         "%s: loss scale %g is not above 0 and at most 2^126",
                         what, value);
-    GPT_TRY(gpt_json_int(scale, "good", 0, MAX_COUNT, &s->good, what, err));
-    GPT_TRY(gpt_json_int(scale, "left", -MAX_COUNT, MAX_COUNT, &s->left, what,
-                         err));
+    GPT_TRY(gpt_json_int(scale, GPT_RUN_SCALE_GOOD, 0, GPT_JSON_EXACT, &s->good,
+                         what, err));
+    GPT_TRY(gpt_json_int(scale, GPT_RUN_SCALE_LEFT, -GPT_JSON_EXACT,
+                         GPT_JSON_EXACT, &s->left, what, err));
     s->scale = (float)fmax(value, s->o.min);
     return GPT_OK;
 }
@@ -275,7 +273,8 @@ static int read_scale(struct gpt_loss_scale *s, const cJSON *json,
 static int check_optimizer(const struct gpt_replica *r, const cJSON *json,
                            const char *what, struct gpt_err *err)
 {
-    const cJSON *field = cJSON_GetObjectItemCaseSensitive(json, "optimizer");
+    const cJSON *field =
+        cJSON_GetObjectItemCaseSensitive(json, GPT_RUN_OPTIMIZER);
     const char *here = gpt_optimizer_names[r->o.optimizer.kind];
     const char *there = cJSON_IsString(field) ? field->valuestring
                                               : gpt_optimizer_names[GPT_ADAM];
@@ -322,8 +321,9 @@ static int read_optimizer(struct gpt_replica *r,
         gpt_fail(err, GPT_EDATA, "%s: holds no optimizer state", source->dir);
         return gpt_hint(err, "--no-load-optim starts with an empty one");
     }
-    GPT_TRY(gpt_json_int(source->state, "optimizer_step", 0, MAX_COUNT,
-                         &r->optimizer->step, source->dir, err));
+    GPT_TRY(gpt_json_int(source->state, GPT_RUN_OPTIMIZER_STEP, 0,
+                         GPT_JSON_EXACT, &r->optimizer->step, source->dir,
+                         err));
     GPT_TRY(read_scale(&r->scale, source->state, source->dir, err));
     for (int k = GPT_KIND_PARAMETERS + 1; k < GPT_N_KINDS; k++)
         if (gpt_optimizer_has(&r->o.optimizer, (enum gpt_kind)k, &r->flat))
@@ -338,7 +338,7 @@ static int read_optimizer(struct gpt_replica *r,
 static int check_run(const struct gpt_source *source, struct gpt_err *err)
 {
     const bool converted =
-        cJSON_GetObjectItemCaseSensitive(source->state, "converted_from");
+        cJSON_GetObjectItemCaseSensitive(source->state, GPT_RUN_CONVERTED);
 
     if (source->state && !converted)
         return GPT_OK;
@@ -381,7 +381,7 @@ static int settle_schedule(const struct gpt_source *source,
 
     if (c->options->override_scheduler)
         return GPT_OK;
-    if (!cJSON_GetObjectItemCaseSensitive(source->state, "schedule")) {
+    if (!cJSON_GetObjectItemCaseSensitive(source->state, GPT_RUN_SCHEDULE)) {
         gpt_fail(err, GPT_EDATA, "%s: says nothing of its run's schedule",
                  source->dir);
         return gpt_hint(err, "--override-opt_param-scheduler goes on with the "

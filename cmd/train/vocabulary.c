@@ -2,6 +2,7 @@
 #include "cmd/train/vocabulary.h"
 
 #include "base/log.h"
+#include "checkpoint/run_state.h"
 #include "data/blend.h"
 #include "data/provenance.h"
 #include "tokenizer/identity.h"
@@ -129,7 +130,7 @@ static struct gpt_tokenizer *open_kept(struct gpt_tokenizer_options *options,
 {
     struct gpt_tokenizer *tok = NULL;
     const cJSON *kept =
-        cJSON_GetObjectItemCaseSensitive(source->state, "tokenizer");
+        cJSON_GetObjectItemCaseSensitive(source->state, GPT_RUN_TOKENIZER);
 
     *options = (struct gpt_tokenizer_options){0};
     if (!kept)

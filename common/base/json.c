@@ -15,7 +15,6 @@
 #include <string.h>
 
 enum { MAX_DEPTH = 64 };
-#define MAX_EXACT INT64_C(9007199254740992) /* 2^53 */
 
 /* ---- memory of cJSON ---- */
 
@@ -215,7 +214,7 @@ int gpt_json_int(const cJSON *obj, const char *key, int64_t min, int64_t max,
         return wrong_type(err, what, key, item, "an integer");
     double v = item->valuedouble;
     /* Written so that NaN fails, too. */
-    if (!(fabs(v) <= (double)MAX_EXACT) || v != floor(v))
+    if (!(fabs(v) <= (double)GPT_JSON_EXACT) || v != floor(v))
         return gpt_fail(err, GPT_EDATA,
                         "%s: '%s' is %.17g, not an integer of at most 2^53",
                         what, key, v);
@@ -282,7 +281,7 @@ int gpt_json_string(const cJSON *obj, const char *key, const char **out,
 /* The shortest decimal that reads back as the same double. */
 static void exact_text(double v, char text[32])
 {
-    if (v == floor(v) && fabs(v) <= (double)MAX_EXACT) {
+    if (v == floor(v) && fabs(v) <= (double)GPT_JSON_EXACT) {
         snprintf(text, 32, "%lld", (long long)v);
         return;
     }

@@ -7,6 +7,10 @@
 
 #include <cjson/cJSON.h>
 
+/* The largest integer up to which numbers of JSON, which are doubles, are
+ * exact. */
+#define GPT_JSON_EXACT ((int64_t)1 << 53)
+
 /* Parses all of text[0..len) (trailing white space allowed); `what` names the
  * file in errors, which carry the byte offset. Depth <= 64; duplicate keys in
  * an object are GPT_EDATA. The caller frees with cJSON_Delete(). */

@@ -5,6 +5,7 @@
 #include "checkpoint/deepspeed.h"
 #include "checkpoint/format.h"
 #include "checkpoint/huggingface.h"
+#include "checkpoint/run_state.h"
 
 #include "base/num.h"
 
@@ -219,25 +220,19 @@ static int make_state(struct gpt_source *s, struct gpt_err *err)
     } else {
         steps = gpt_max_i64(d->files.step, 0);
     }
-    if (steps < 0 || steps >= 1LL << 53 || samples < 0 || samples >= 1LL << 53)
+    if (steps < 0 || steps >= GPT_JSON_EXACT || samples < 0 ||
+        samples >= GPT_JSON_EXACT)
         return gpt_fail(err, GPT_EDATA,
                         "%s: global_steps or global_samples are out of range",
                         s->dir);
     s->iteration = steps;
-    d->state = cJSON_CreateObject();
-    cJSON_AddNumberToObject(d->state, "iteration", (double)steps);
-    cJSON_AddNumberToObject(d->state, "consumed_train_samples",
-                            (double)samples);
-    cJSON_AddNumberToObject(d->state, "consumed_valid_samples", 0);
-    if (d->files.has_optimizer) {
-        cJSON_AddNumberToObject(
-            d->state, "optimizer_step",
-            (double)(d->files.step < 0 ? steps : d->files.step));
-        cJSON_AddNumberToObject(d->state, "seed", 1234);
-        cJSON_AddStringToObject(d->state, "corpus_digest", "of DeepSpeed");
-    } else {
-        cJSON_AddStringToObject(d->state, "converted_from", "deepspeed");
-    }
+    d->state = gpt_run_state_make(steps, samples, 0);
+    if (d->files.has_optimizer)
+        gpt_run_state_put_run(d->state,
+                              d->files.step < 0 ? steps : d->files.step,
+                              GPT_RUN_SEED_UNKNOWN, "DeepSpeed");
+    else
+        cJSON_AddStringToObject(d->state, GPT_RUN_CONVERTED, "deepspeed");
     s->state = d->state;
     s->left_out = gpt_pickle_others(root, known_keys, &s->arena);
     return GPT_OK;

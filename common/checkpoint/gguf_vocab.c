@@ -9,6 +9,7 @@
 
 #include "base/log.h"
 #include "checkpoint/huggingface.h"
+#include "checkpoint/run_state.h"
 #include "tokenizer/bytelevel.h"
 #include "tokenizer/family_bytelevel.h"
 #include "tokenizer/gguf_tokens.h"
@@ -48,7 +49,7 @@ static const char *path_of(const struct gpt_target *t, const char *name)
 static const char *kept_type(const struct gpt_target *t)
 {
     const cJSON *kept =
-        cJSON_GetObjectItemCaseSensitive(t->source->state, "tokenizer");
+        cJSON_GetObjectItemCaseSensitive(t->source->state, GPT_RUN_TOKENIZER);
     const cJSON *type = cJSON_GetObjectItemCaseSensitive(kept, "type");
 
     return cJSON_IsString(type) ? type->valuestring : NULL;

@@ -14,6 +14,7 @@
 #include "checkpoint/llmc_state.h"
 #include "checkpoint/names.h"
 #include "checkpoint/pour.h"
+#include "checkpoint/run_state.h"
 
 #include <assert.h>
 #include <stdio.h>
@@ -320,13 +321,8 @@ static int open_state(struct gpt_source *s, struct gpt_err *err)
         err));
     if (!m->state.n)
         return GPT_OK;
-    m->run = cJSON_CreateObject();
-    cJSON_AddNumberToObject(m->run, "iteration", (double)m->state.step);
-    cJSON_AddNumberToObject(m->run, "consumed_train_samples", 0);
-    cJSON_AddNumberToObject(m->run, "consumed_valid_samples", 0);
-    cJSON_AddNumberToObject(m->run, "optimizer_step", (double)m->state.step);
-    cJSON_AddNumberToObject(m->run, "seed", 1234);
-    cJSON_AddStringToObject(m->run, "corpus_digest", "of llm.c");
+    m->run = gpt_run_state_make(m->state.step, 0, 0);
+    gpt_run_state_put_run(m->run, m->state.step, GPT_RUN_SEED_UNKNOWN, "llm.c");
     s->state = m->run;
     s->iteration = m->state.step;
     s->left_out = "state of random numbers, the loader's place in its data and "

@@ -6,17 +6,8 @@
  * them. Start at gpt_megatron_put_args(). */
 #include "checkpoint/format.h"
 #include "checkpoint/megatron.h"
+#include "checkpoint/run_state.h"
 #include "checkpoint/torch_write.h"
-
-/* 0 where the source has no run, or the run did not count it. */
-static int64_t state_number(const struct gpt_source *s, const char *key)
-{
-    int64_t value = 0;
-
-    if (gpt_json_int(s->state, key, 0, 1LL << 53, &value, "state", NULL))
-        value = 0;
-    return value;
-}
 
 /* Sizes, under all the names that readers of several years look for. */
 static void put_sizes(struct gpt_pickle_out *o, const struct gpt_config *c)
@@ -80,10 +71,12 @@ static void put_run(struct gpt_pickle_out *o, const struct gpt_target *t,
     gpt_pickle_put_key_bool(o, "bf16", dtype == GPT_BF16);
     gpt_pickle_put_key_bool(o, "fp16", dtype == GPT_F16);
     gpt_pickle_put_key_int(o, "iteration", t->source->iteration);
-    gpt_pickle_put_key_int(o, "consumed_train_samples",
-                           state_number(t->source, "consumed_train_samples"));
-    gpt_pickle_put_key_int(o, "consumed_valid_samples",
-                           state_number(t->source, "consumed_valid_samples"));
+    gpt_pickle_put_key_int(
+        o, "consumed_train_samples",
+        gpt_run_state_count(t->source->state, GPT_RUN_TRAIN_SAMPLES));
+    gpt_pickle_put_key_int(
+        o, "consumed_valid_samples",
+        gpt_run_state_count(t->source->state, GPT_RUN_VALID_SAMPLES));
 }
 
 /* One Namespace a file. Options that are not among these get their defaults

@@ -10,6 +10,7 @@
 #include "base/log.h"
 #include "base/num.h"
 #include "checkpoint/plan.h"
+#include "checkpoint/run_state.h"
 
 #include <string.h>
 
@@ -156,8 +157,8 @@ static int read_version(struct gpt_megatron *m, struct gpt_err *err)
     return GPT_OK;
 }
 
-/* What is kept of a run: its place. Names are those of gpt-checkpoint(5);
- * "converted_from" says that there is no run to resume. */
+/* What is kept of a run: its place. That there is no run to resume holds until
+ * gpt_megatron_add_run() has found one. */
 static int read_state(struct gpt_megatron *m,
                       const struct gpt_pickle_value *args, struct gpt_err *err)
 {
@@ -169,17 +170,14 @@ static int read_state(struct gpt_megatron *m,
     gpt_megatron_int(root, "iteration", &m->iteration);
     gpt_megatron_int(args, "consumed_train_samples", &train);
     gpt_megatron_int(args, "consumed_valid_samples", &valid);
-    if (m->iteration < 0 || m->iteration >= 1LL << 53 || train < 0 ||
-        train >= 1LL << 53 || valid < 0 || valid >= 1LL << 53)
+    if (m->iteration < 0 || m->iteration >= GPT_JSON_EXACT || train < 0 ||
+        train >= GPT_JSON_EXACT || valid < 0 || valid >= GPT_JSON_EXACT)
         return gpt_fail(err, GPT_EDATA,
                         "%s/%s: iteration or consumed samples "
                         "are out of range",
                         m->dir, m->ranks[0].file);
-    m->state = cJSON_CreateObject();
-    cJSON_AddNumberToObject(m->state, "iteration", (double)m->iteration);
-    cJSON_AddNumberToObject(m->state, "consumed_train_samples", (double)train);
-    cJSON_AddNumberToObject(m->state, "consumed_valid_samples", (double)valid);
-    cJSON_AddStringToObject(m->state, "converted_from", "megatron");
+    m->state = gpt_run_state_make(m->iteration, train, valid);
+    cJSON_AddStringToObject(m->state, GPT_RUN_CONVERTED, "megatron");
     return GPT_OK;
 }
 

@@ -5,6 +5,7 @@
  * dict of an FP32Optimizer, of a Float16OptimizerWithFloat16Params, or of a
  * DistributedOptimizer, whose tensors are in a file of their own. */
 #include "checkpoint/megatron_write.h"
+#include "checkpoint/run_state.h"
 
 #include <stdio.h>
 #include <stdlib.h>
@@ -121,7 +122,7 @@ static void put_group(struct gpt_pickle_out *o, const struct gpt_target *t,
     const struct gpt_megatron_output *p = t->data;
     const cJSON *state = t->source->state;
     const cJSON *schedule =
-        cJSON_GetObjectItemCaseSensitive(state, "schedule");
+        cJSON_GetObjectItemCaseSensitive(state, GPT_RUN_SCHEDULE);
 
     gpt_pickle_put_dict(o);
     /* how Megatron-LM finds the group that is the same in its own optimizer */
@@ -146,8 +147,8 @@ static void put_group(struct gpt_pickle_out *o, const struct gpt_target *t,
         group == 0 ? state_real(schedule, "start_wd", 0) : 0.0);
     /* where Adam of Transformer Engine and Apex has it; PyTorch's own has it
      * with each parameter */
-    gpt_pickle_put_key_int(o, "step",
-                           (int64_t)state_real(state, "optimizer_step", 0));
+    gpt_pickle_put_key_int(
+        o, "step", (int64_t)state_real(state, GPT_RUN_OPTIMIZER_STEP, 0));
     if (p->optimizer == GPT_MEGATRON_PLAIN) {
         gpt_pickle_put_string(o, "params");
         gpt_pickle_put_list(o);
@@ -220,8 +221,8 @@ bool gpt_megatron_scale(const struct gpt_target *t, float *scale)
 {
     const struct gpt_megatron_output *p = t->data;
     const cJSON *there =
-        cJSON_GetObjectItemCaseSensitive(t->source->state, "loss_scale");
-    const cJSON *value = cJSON_GetObjectItemCaseSensitive(there, "scale");
+        cJSON_GetObjectItemCaseSensitive(t->source->state, GPT_RUN_LOSS_SCALE);
+    const cJSON *value = cJSON_GetObjectItemCaseSensitive(there, GPT_RUN_SCALE);
 
     if (p->optimizer == GPT_MEGATRON_NONE || p->dtype != GPT_F16 ||
         !cJSON_IsNumber(value))
@@ -236,7 +237,7 @@ static void put_scaler(struct gpt_pickle_out *o, const struct gpt_target *t,
 {
     const struct gpt_megatron_output *p = t->data;
     const cJSON *there =
-        cJSON_GetObjectItemCaseSensitive(t->source->state, "loss_scale");
+        cJSON_GetObjectItemCaseSensitive(t->source->state, GPT_RUN_LOSS_SCALE);
     const int64_t one = 1;
     float scale;
 
@@ -248,9 +249,9 @@ static void put_scaler(struct gpt_pickle_out *o, const struct gpt_target *t,
     gpt_pickle_put_string(o, "scale");
     (void)gpt_pickle_put_tensor(o, p->n_blocks * r->n, GPT_F32, 1, &one);
     gpt_pickle_put_key_int(o, "growth_tracker",
-                           (int64_t)state_real(there, "good", 0));
+                           (int64_t)state_real(there, GPT_RUN_SCALE_GOOD, 0));
     gpt_pickle_put_key_int(o, "hysteresis_tracker",
-                           (int64_t)state_real(there, "left", 1));
+                           (int64_t)state_real(there, GPT_RUN_SCALE_LEFT, 1));
     gpt_pickle_end_dict(o);
 }
 
@@ -290,16 +291,15 @@ static int put_optimizer(struct gpt_pickle_out *o, const struct gpt_target *t,
 static void put_schedule(struct gpt_pickle_out *o, const struct gpt_source *s)
 {
     const cJSON *schedule =
-        cJSON_GetObjectItemCaseSensitive(s->state, "schedule");
+        cJSON_GetObjectItemCaseSensitive(s->state, GPT_RUN_SCHEDULE);
 
     gpt_pickle_put_string(o, "opt_param_scheduler");
     gpt_pickle_put_dict(o);
     /* the place in the schedule; steps are samples in all of its fields */
     gpt_pickle_put_key_int(
         o, "num_steps",
-        (int64_t)state_real(
-            s->state, "scheduled_train_samples",
-            state_real(s->state, "consumed_train_samples", 0)));
+        (int64_t)state_real(s->state, GPT_RUN_SCHEDULED_SAMPLES,
+                            state_real(s->state, GPT_RUN_TRAIN_SAMPLES, 0)));
     for (const struct gpt_megatron_field *f = gpt_megatron_schedule; f->there;
          f++) {
         const double value = state_real(schedule, f->here, 0);

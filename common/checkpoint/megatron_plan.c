@@ -7,6 +7,7 @@
 
 #include "base/log.h"
 #include "base/num.h"
+#include "checkpoint/run_state.h"
 
 #include <assert.h>
 #include <stdio.h>
@@ -367,7 +368,7 @@ static int plan_rank(struct gpt_target *t, int64_t rank, struct gpt_err *err)
 static enum gpt_dtype run_dtype(const struct gpt_source *s)
 {
     const cJSON *precision =
-        cJSON_GetObjectItemCaseSensitive(s->state, "precision");
+        cJSON_GetObjectItemCaseSensitive(s->state, GPT_RUN_PRECISION);
     enum gpt_dtype dtype = GPT_F32;
 
     if (!cJSON_IsString(precision))

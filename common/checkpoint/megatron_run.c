@@ -6,6 +6,7 @@
  * (GPT_MEGATRON_RUN), which then count; Megatron-LM drops them when it
  * saves. */
 #include "checkpoint/megatron.h"
+#include "checkpoint/run_state.h"
 
 #include <stdio.h>
 
@@ -59,8 +60,8 @@ static int add_own_run(struct gpt_megatron *m, bool *found, struct gpt_err *err)
     if (!v || v->kind != GPT_PICKLE_STRING)
         return GPT_OK;
     GPT_TRY(gpt_json_parse(&json, v->text, v->n, m->dir, err));
-    int status = gpt_json_int(json, "iteration", 0, 1LL << 53, &iteration,
-                              m->dir, err);
+    int status = gpt_json_int(json, GPT_RUN_ITERATION, 0, GPT_JSON_EXACT,
+                              &iteration, m->dir, err);
     if (status == GPT_OK && iteration != m->iteration)
         status = gpt_fail(err, GPT_EDATA,
                           "%s: is of iteration %lld, its '%s' of %lld", m->dir,
@@ -87,7 +88,7 @@ static void add_precision(struct gpt_megatron *m)
                                      ? GPT_F16
                                      : GPT_F32;
 
-    cJSON_AddStringToObject(m->state, "precision", gpt_dtype_name(dtype));
+    cJSON_AddStringToObject(m->state, GPT_RUN_PRECISION, gpt_dtype_name(dtype));
 }
 
 /* The scale is a tensor of one number. A constant one is none of the run. */
@@ -110,13 +111,11 @@ static int add_loss_scale(struct gpt_megatron *m, struct gpt_err *err)
         return GPT_OK;
     GPT_TRY(gpt_in_read(r->torch.in, &scale, t.begin, sizeof(scale), err));
     (void)gpt_pickle_int(gpt_pickle_find(there, "hysteresis_tracker"), &left);
-    if (!(scale > 0) || scale > 0x1p126F || good < 0 || good >= 1LL << 53 ||
-        left <= -(1LL << 53) || left >= 1LL << 53)
+    if (!(scale > 0) || scale > 0x1p126F || good < 0 ||
+        good >= GPT_JSON_EXACT || left <= -GPT_JSON_EXACT ||
+        left >= GPT_JSON_EXACT)
         return GPT_OK;
-    cJSON *json = cJSON_AddObjectToObject(m->state, "loss_scale");
-    cJSON_AddNumberToObject(json, "scale", (double)scale);
-    cJSON_AddNumberToObject(json, "good", (double)good);
-    cJSON_AddNumberToObject(json, "left", (double)left);
+    gpt_run_state_put_scale(m->state, scale, good, left);
     return GPT_OK;
 }
 
@@ -138,7 +137,7 @@ int gpt_megatron_add_run(struct gpt_megatron *m, struct gpt_err *err)
     const struct gpt_pickle_value *root = m->ranks[0].torch.root;
     const struct gpt_pickle_value *there =
         gpt_pickle_find(root, "opt_param_scheduler");
-    int64_t seed = 1234, scheduled = -1;
+    int64_t seed = GPT_RUN_SEED_UNKNOWN, scheduled = -1;
     cJSON *schedule;
     bool found;
 
@@ -152,17 +151,15 @@ int gpt_megatron_add_run(struct gpt_megatron *m, struct gpt_err *err)
     GPT_TRY(add_own_run(m, &found, err));
     if (found)
         return GPT_OK;
-    cJSON_DeleteItemFromObjectCaseSensitive(m->state, "converted_from");
+    cJSON_DeleteItemFromObjectCaseSensitive(m->state, GPT_RUN_CONVERTED);
     (void)gpt_pickle_int(gpt_pickle_find(gpt_pickle_find(root, "args"), "seed"),
                          &seed);
     if (gpt_pickle_int(gpt_pickle_find(there, "num_steps"), &scheduled) &&
-        scheduled >= 0 && scheduled < 1LL << 53)
-        cJSON_AddNumberToObject(m->state, "scheduled_train_samples",
+        scheduled >= 0 && scheduled < GPT_JSON_EXACT)
+        cJSON_AddNumberToObject(m->state, GPT_RUN_SCHEDULED_SAMPLES,
                                 (double)scheduled);
-    cJSON_AddNumberToObject(m->state, "optimizer_step", (double)m->step);
-    cJSON_AddNumberToObject(m->state, "seed", (double)seed);
-    cJSON_AddStringToObject(m->state, "corpus_digest", "of Megatron-LM");
-    schedule = cJSON_AddObjectToObject(m->state, "schedule");
+    gpt_run_state_put_run(m->state, m->step, seed, "Megatron-LM");
+    schedule = cJSON_AddObjectToObject(m->state, GPT_RUN_SCHEDULE);
     for (const struct gpt_megatron_word *w = gpt_megatron_schedule_words;
          w->there; w++)
         add_word(schedule, there, w);

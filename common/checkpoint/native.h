@@ -22,10 +22,6 @@ struct gpt_tensor_slice {
     const void *data;                /* row-major, tight; host memory */
 };
 
-/* Adds to a state which tokens begin and end texts: those that are known. */
-void gpt_native_put_tokens(cJSON *state, int64_t bos, int64_t eos,
-                           const struct gpt_end_ids *ends);
-
 /* ---- writing ---- */
 struct gpt_checkpoint_writer;
 struct gpt_pour;

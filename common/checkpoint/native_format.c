@@ -8,6 +8,7 @@
 #include "checkpoint/names.h"
 #include "checkpoint/native.h"
 #include "checkpoint/pour.h"
+#include "checkpoint/run_state.h"
 
 #include "model/params.h"
 
@@ -262,7 +263,8 @@ static int find_source(struct gpt_target *t, const char *name,
  * others, as Muon does: a parameter may then lack a kind. */
 static bool mixes_rules(const struct gpt_source *s)
 {
-    const cJSON *name = cJSON_GetObjectItemCaseSensitive(s->state, "optimizer");
+    const cJSON *name =
+        cJSON_GetObjectItemCaseSensitive(s->state, GPT_RUN_OPTIMIZER);
 
     return cJSON_IsString(name) && strcmp(name->valuestring, "muon") == 0;
 }
@@ -411,35 +413,15 @@ static int plan_native(struct gpt_target *t, struct gpt_err *err)
 
 /* ---- writing ---- */
 
-void gpt_native_put_tokens(cJSON *state, int64_t bos, int64_t eos,
-                           const struct gpt_end_ids *ends)
-{
-    if (eos >= 0)
-        cJSON_AddNumberToObject(state, "eos_token_id", (double)eos);
-    else if (eos == GPT_TOKEN_NONE)
-        cJSON_AddNullToObject(state, "eos_token_id");
-    if (bos >= 0 && bos != eos)
-        cJSON_AddNumberToObject(state, "bos_token_id", (double)bos);
-    else if (bos == GPT_TOKEN_NONE && eos != GPT_TOKEN_NONE)
-        cJSON_AddNullToObject(state, "bos_token_id");
-    if (ends->n)
-        cJSON_AddItemToObject(state, "end_token_ids",
-                              cJSON_CreateIntArray(ends->ids, ends->n));
-}
-
 /* The state of the source's run, or that of a run that has not begun and whose
- * weights come from elsewhere: "converted_from" tells a program that resumes
- * that there is no run to resume. */
+ * weights come from elsewhere. */
 static cJSON *make_state(const struct gpt_source *s)
 {
     if (s->state)
         return cJSON_Duplicate(s->state, true);
-    cJSON *state = cJSON_CreateObject();
-    cJSON_AddNumberToObject(state, "iteration", 0);
-    cJSON_AddNumberToObject(state, "consumed_train_samples", 0);
-    cJSON_AddNumberToObject(state, "consumed_valid_samples", 0);
-    cJSON_AddStringToObject(state, "converted_from", s->format->title);
-    gpt_native_put_tokens(state, s->bos_token_id, s->eos_token_id, &s->ends);
+    cJSON *state = gpt_run_state_make(0, 0, 0);
+    cJSON_AddStringToObject(state, GPT_RUN_CONVERTED, s->format->title);
+    gpt_run_state_put_tokens(state, s->bos_token_id, s->eos_token_id, &s->ends);
     return state;
 }
 

@@ -8,6 +8,7 @@
 #include "checkpoint/names.h"
 #include "checkpoint/pour.h"
 #include "checkpoint/resume.h"
+#include "checkpoint/run_state.h"
 
 /* An iteration that joins others becomes the one that is resumed, which ends
  * the run that is there. One whose list is left is this conversion's own: it
@@ -146,23 +147,16 @@ static int open_resume(struct gpt_resume **r, const struct gpt_target *t,
     return status;
 }
 
-/* A number of the run, or 0. */
-static long long number_of(const struct gpt_source *s, const char *key)
-{
-    int64_t value = 0;
-
-    if (gpt_json_int(s->state, key, 0, 1LL << 53, &value, "state", NULL))
-        value = 0;
-    return value;
-}
-
 /* Says by name what the source has of a run and the output has not. */
 static void report_left_out(const struct gpt_target *t)
 {
     const struct gpt_source *s = t->source;
     const bool run =
-        cJSON_GetObjectItemCaseSensitive(s->state, "schedule") != NULL;
-    bool optimizer = cJSON_GetObjectItemCaseSensitive(s->state, "optimizer");
+        cJSON_GetObjectItemCaseSensitive(s->state, GPT_RUN_SCHEDULE) != NULL;
+    const int64_t samples =
+        gpt_run_state_count(s->state, GPT_RUN_TRAIN_SAMPLES);
+    bool optimizer =
+        cJSON_GetObjectItemCaseSensitive(s->state, GPT_RUN_OPTIMIZER);
 
     if (s->left_out)
         gpt_info("%s: left out: %s", t->path, s->left_out);
@@ -178,8 +172,7 @@ static void report_left_out(const struct gpt_target *t)
                  "iteration %lld, %lld consumed samples",
                  t->path, t->format->name, optimizer ? " optimizer state," : "",
                  run ? " schedule of the learning rate," : "",
-                 (long long)s->iteration,
-                 number_of(s, "consumed_train_samples"));
+                 (long long)s->iteration, (long long)samples);
 }
 
 /* The list is opened first, as what an earlier run has written counts as room
