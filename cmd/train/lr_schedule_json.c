@@ -42,20 +42,19 @@ static double field_value(const struct gpt_lr_schedule *s,
 }
 
 /* Styles are written as the names of the options, which stay when the enums
- * change. The arrays follow the order of the enums. */
+ * change. */
 cJSON *gpt_lr_schedule_to_json(const struct gpt_lr_schedule *s)
 {
-    static const char *const wsd[] = {"linear", "cosine", "exponential",
-                                      "minus_sqrt"};
-    static const char *const wd[] = {"constant", "linear", "cosine"};
     cJSON *json = cJSON_CreateObject();
 
     cJSON_AddStringToObject(json, "lr_decay_style",
                             gpt_lr_styles[s->style]);
     cJSON_AddStringToObject(json, "lr_warmup_style",
                             gpt_lr_warmups[s->warmup]);
-    cJSON_AddStringToObject(json, "lr_wsd_decay_style", wsd[s->wsd_style]);
-    cJSON_AddStringToObject(json, "weight_decay_incr_style", wd[s->wd_style]);
+    cJSON_AddStringToObject(json, "lr_wsd_decay_style",
+                            gpt_wsd_styles[s->wsd_style]);
+    cJSON_AddStringToObject(json, "weight_decay_incr_style",
+                            gpt_wd_styles[s->wd_style]);
     for (size_t i = 0; i < GPT_COUNT(fields); i++)
         cJSON_AddNumberToObject(json, fields[i].name,
                                 field_value(s, &fields[i]));

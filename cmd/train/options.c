@@ -22,15 +22,10 @@
 #define AT(field) .offset = offsetof(struct gpt_train_options, field)
 #define GROUP(text) { .kind = GPT_OPT_GROUP, .help = (text) }
 
-/* Choices whose meaning is elsewhere: data/indexed.c and train/lr_schedule.c
- * parse these names. */
+/* Choices whose meaning is elsewhere: data/indexed.c parses the last ones. */
 static const char *const fp8_formats[] = {"e4m3", "hybrid", NULL};
 static const char *const fp8_recipes[] = {"tensorwise", NULL};
 static const char *const impls[] = { "infer", "mmap", "cached", "lazy", NULL };
-static const char *const wsd_styles[] = { "exponential", "linear", "cosine",
-                                          "minus_sqrt", NULL };
-static const char *const wd_styles[] = { "constant", "linear", "cosine",
-                                         NULL };
 
 /* Megatron-LM gathers a matrix, or shares the iteration over ranks. Here it is
  * never gathered, so that the first two are the same. */
@@ -590,7 +585,7 @@ const struct gpt_opt gpt_train_option_table[] = {
      .help = "shape of the warm-up of WarmupLR and WarmupDecayLR, log by "
              "default"},
     {.kind = GPT_OPT_CHOICE, .name = "lr-wsd-decay-style", .arg = "STYLE",
-     .def = "exponential", AT(lr_wsd_decay_style), .choices = wsd_styles,
+     .def = "exponential", AT(lr_wsd_decay_style), .choices = gpt_wsd_styles,
      .help = "shape of the end of WSD"},
     {.kind = GPT_OPT_INT, .name = "lr-wsd-decay-iters", .arg = "N",
      .def = "0", AT(lr_wsd_decay_iters), .min = 0, .max = MAX_COUNT,
@@ -609,7 +604,7 @@ const struct gpt_opt gpt_train_option_table[] = {
      .help = "last weight decay, when it changes"},
     {.kind = GPT_OPT_CHOICE, .name = "weight-decay-incr-style",
      .arg = "STYLE", .def = "constant", AT(weight_decay_incr_style),
-     .choices = wd_styles,
+     .choices = gpt_wd_styles,
      .help = "how weight decay goes from start to end over the run"},
     /* Options of an optimizer have effect with it alone; effects.c warns of the
      * others. Choices are the library's names, in the order of its enums. */

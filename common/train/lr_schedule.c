@@ -27,65 +27,68 @@ const char *const gpt_lr_warmups[] = {
     NULL,
 };
 
-/* An index of a list of names is a value of its enum: lists and enums have one
- * order. */
-static bool find_name(const char *const *names, int n, const char *name,
-                      int *found)
+const char *const gpt_wsd_styles[] = {
+    [GPT_WSD_EXPONENTIAL] = "exponential",
+    [GPT_WSD_LINEAR] = "linear",
+    [GPT_WSD_COSINE] = "cosine",
+    [GPT_WSD_MINUS_SQRT] = "minus_sqrt",
+    NULL,
+};
+const char *const gpt_wd_styles[] = {
+    [GPT_WD_CONSTANT] = "constant",
+    [GPT_WD_LINEAR] = "linear",
+    [GPT_WD_COSINE] = "cosine",
+    NULL,
+};
+
+/* The index of a name, which is a value of the list's enum, or -1. */
+static int find_name(const char *const *names, const char *name)
 {
-    for (int i = 0; i < n; i++)
-        if (strcmp(names[i], name) == 0) {
-            *found = i;
-            return true;
-        }
-    return false;
+    for (int i = 0; names[i]; i++)
+        if (strcmp(names[i], name) == 0)
+            return i;
+    return -1;
 }
 
 bool gpt_lr_style_parse(const char *name, enum gpt_lr_style *style)
 {
-    int i;
+    const int i = find_name(gpt_lr_styles, name);
 
-    if (!find_name(gpt_lr_styles, GPT_LR_WARMUP_DECAY + 1, name, &i))
-        return false;
-    *style = (enum gpt_lr_style)i;
-    return true;
+    if (i >= 0)
+        *style = (enum gpt_lr_style)i;
+    return i >= 0;
 }
 
 bool gpt_lr_warmup_parse(const char *name, enum gpt_lr_warmup *style)
 {
-    int i;
+    const int i = find_name(gpt_lr_warmups, name);
 
-    if (!find_name(gpt_lr_warmups, GPT_LR_WARMUP_LINEAR + 1, name, &i))
-        return false;
-    *style = (enum gpt_lr_warmup)i;
-    return true;
+    if (i >= 0)
+        *style = (enum gpt_lr_warmup)i;
+    return i >= 0;
+}
+
+bool gpt_wsd_style_parse(const char *name, enum gpt_wsd_style *style)
+{
+    const int i = find_name(gpt_wsd_styles, name);
+
+    if (i >= 0)
+        *style = (enum gpt_wsd_style)i;
+    return i >= 0;
+}
+
+bool gpt_wd_style_parse(const char *name, enum gpt_wd_style *style)
+{
+    const int i = find_name(gpt_wd_styles, name);
+
+    if (i >= 0)
+        *style = (enum gpt_wd_style)i;
+    return i >= 0;
 }
 
 bool gpt_lr_counts_steps(enum gpt_lr_style style)
 {
     return style == GPT_LR_WARMUP || style == GPT_LR_WARMUP_DECAY;
-}
-
-bool gpt_wsd_style_parse(const char *name, enum gpt_wsd_style *style)
-{
-    static const char *const names[] = {"linear", "cosine", "exponential",
-                                        "minus_sqrt"};
-    int i;
-
-    if (!find_name(names, (int)GPT_COUNT(names), name, &i))
-        return false;
-    *style = (enum gpt_wsd_style)i;
-    return true;
-}
-
-bool gpt_wd_style_parse(const char *name, enum gpt_wd_style *style)
-{
-    static const char *const names[] = {"constant", "linear", "cosine"};
-    int i;
-
-    if (!find_name(names, (int)GPT_COUNT(names), name, &i))
-        return false;
-    *style = (enum gpt_wd_style)i;
-    return true;
 }
 
 /* For callers whose users know no other names of the fields. */

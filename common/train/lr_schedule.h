@@ -24,9 +24,9 @@ enum gpt_lr_style {
 enum gpt_lr_warmup { GPT_LR_WARMUP_LOG, GPT_LR_WARMUP_LINEAR };
 
 enum gpt_wsd_style {
+    GPT_WSD_EXPONENTIAL, /* 2 * 0.5^q - 1 */
     GPT_WSD_LINEAR,
     GPT_WSD_COSINE,
-    GPT_WSD_EXPONENTIAL, /* 2 * 0.5^q - 1 */
     GPT_WSD_MINUS_SQRT,  /* "minus_sqrt": 1 - sqrt(q) */
 };
 
@@ -50,6 +50,8 @@ struct gpt_lr_schedule {
 /* Names of styles in the order of their enums, then NULL. */
 extern const char *const gpt_lr_styles[];
 extern const char *const gpt_lr_warmups[];
+extern const char *const gpt_wsd_styles[];
+extern const char *const gpt_wd_styles[];
 
 /* True for DeepSpeed's two. */
 bool gpt_lr_counts_steps(enum gpt_lr_style style);
