@@ -5,6 +5,7 @@
 
 #include "base/memory.h"
 #include "backend.h"
+#include "data/indexed.h"
 #include "tokenizer/tokenizer_options.h"
 #include "parallel/comm.h"
 #include "parallel/topology.h"
@@ -22,17 +23,29 @@
 #define AT(field) .offset = offsetof(struct gpt_train_options, field)
 #define GROUP(text) { .kind = GPT_OPT_GROUP, .help = (text) }
 
-/* Choices whose meaning is elsewhere: data/indexed.c parses the last ones. */
-static const char *const fp8_formats[] = {"e4m3", "hybrid", NULL};
+/* There is one, so that nothing asks which. */
 static const char *const fp8_recipes[] = {"tensorwise", NULL};
-static const char *const impls[] = { "infer", "mmap", "cached", "lazy", NULL };
 
+/* Gradients need range more than digits: "hybrid" gives them five bits of
+ * exponent. */
+const char *const gpt_train_fp8_formats[] = {
+    [GPT_FORMAT_E4M3] = "e4m3",
+    [GPT_FORMAT_HYBRID] = "hybrid",
+    NULL,
+};
 /* Megatron-LM gathers a matrix, or shares the iteration over ranks. Here it is
  * never gathered, so that the first two are the same. */
-static const char *const muon_tp_modes[] = { "duplicated", "distributed",
-                                             "blockwise", NULL };
-static const char *const head_types[] = { "multihead", "multiquery", NULL };
-
+const char *const gpt_train_muon_modes[] = {
+    "duplicated", "distributed",
+    [GPT_MUON_BLOCKWISE] = "blockwise",
+    NULL,
+};
+/* Heads of keys and values: one for each of the queries, or one for all. */
+const char *const gpt_train_heads[] = {
+    [GPT_HEADS_OF_EACH] = "multihead",
+    [GPT_HEADS_MULTIQUERY] = "multiquery",
+    NULL,
+};
 const char *const gpt_train_positions[] = {
     "learned_absolute", "rope", "alibi", "none", "rotary", "absolute", NULL,
 };
@@ -142,7 +155,7 @@ const struct gpt_opt gpt_train_option_table[] = {
     {.kind = GPT_OPT_FLAG, .name = "group-query-attention", AT(group_query),
      .help = "says that --num-query-groups must be given"},
     {.kind = GPT_OPT_CHOICE, .name = "attention-head-type", .arg = "TYPE",
-     .def = "multihead", AT(head_type), .choices = head_types,
+     .def = "multihead", AT(head_type), .choices = gpt_train_heads,
      .help = "multiquery: one head of keys and values"},
     /* heads need not fill the width: Qwen 3's have 128 elements whatever it
      * is */
@@ -394,7 +407,7 @@ const struct gpt_opt gpt_train_option_table[] = {
     /* Megatron-LM's names. There another recipe is the default, and the first
      * and the last layers are rounded unless they are excepted. */
     {.kind = GPT_OPT_CHOICE, .name = "fp8-format", .arg = "FORMAT",
-     AT(fp8_format), .choices = fp8_formats,
+     AT(fp8_format), .choices = gpt_train_fp8_formats,
      .help = "products of linear layers with factors of eight bits: E4M3, and "
              "with hybrid E5M2 for gradients"},
     {.kind = GPT_OPT_CHOICE, .name = "fp8-recipe", .arg = "RECIPE",
@@ -452,7 +465,7 @@ const struct gpt_opt gpt_train_option_table[] = {
      .flags = GPT_OPT_FILE | GPT_OPT_INPUT | GPT_OPT_LOCAL,
      .help = "JSON with the lists of these three: train, valid and test"},
     {.kind = GPT_OPT_CHOICE, .name = "data-impl", .arg = "IMPL",
-     .def = "infer", AT(data_impl), .choices = impls,
+     .def = "infer", AT(data_impl), .choices = gpt_indexed_impls,
      .help = "how data files are read", .alias = "dataset-impl"},
     {.kind = GPT_OPT_INT, .name = "seq-length", .arg = "N", .def = "1024",
      AT(seq_length), .min = 1, .max = MAX_SIZE,
@@ -648,7 +661,7 @@ const struct gpt_opt gpt_train_option_table[] = {
     {.kind = GPT_OPT_FLAG, .name = "muon-no-split-qkv", AT(muon_whole_qkv),
      .help = "queries, keys and values as one matrix in muon"},
     {.kind = GPT_OPT_CHOICE, .name = "muon-tp-mode", .arg = "MODE",
-     .def = "duplicated", AT(muon_tp_mode), .choices = muon_tp_modes,
+     .def = "duplicated", AT(muon_tp_mode), .choices = gpt_train_muon_modes,
      .help = "blockwise: the part of a tensor parallel rank is a matrix of "
              "its own in muon"},
     {.kind = GPT_OPT_REAL, .name = "clip-grad", .arg = "X", .def = "1.0",

@@ -138,6 +138,9 @@ struct gpt_train_options {
  * the enum's value: NULL-terminated. */
 enum gpt_train_granularity { GPT_GRANULARITY_FULL, GPT_GRANULARITY_SELECTIVE };
 enum gpt_train_method { GPT_METHOD_UNIFORM, GPT_METHOD_BLOCK };
+enum gpt_train_fp8_format { GPT_FORMAT_E4M3, GPT_FORMAT_HYBRID };
+enum gpt_train_muon_mode { GPT_MUON_BLOCKWISE = 2 }; /* others: the same */
+enum gpt_train_heads { GPT_HEADS_OF_EACH, GPT_HEADS_MULTIQUERY };
 enum gpt_train_graph { GPT_GRAPH_NONE }; /* all others mean the same */
 /* gpt_position_embeddings[], then other words for the second and the first. */
 extern const char *const gpt_train_positions[];
@@ -145,6 +148,9 @@ extern const char *const gpt_train_shardings[];     /* enum gpt_zero */
 extern const char *const gpt_train_backends[];      /* enum gpt_carrier */
 extern const char *const gpt_train_granularities[]; /* the enums above */
 extern const char *const gpt_train_methods[];
+extern const char *const gpt_train_fp8_formats[];
+extern const char *const gpt_train_muon_modes[];
+extern const char *const gpt_train_heads[];
 extern const char *const gpt_train_graphs[];
 
 /* The place of a choice among its names; the option table has checked that it

@@ -6,8 +6,6 @@
 #include "base/num.h"
 #include "data/blend.h"
 
-#include <string.h>
-
 /* What messages of the library call the values of options. */
 static const struct gpt_loss_scale_names scale_names = {
     .constant = "--loss-scale",
@@ -404,7 +402,9 @@ optimizer_options(const struct gpt_train_options *o)
             {
                 .nesterov = o->muon_nesterov,
                 .split_qkv = !o->muon_whole_qkv,
-                .blockwise = strcmp(o->muon_tp_mode, "blockwise") == 0,
+                .blockwise =
+                    gpt_train_choice(gpt_train_muon_modes, o->muon_tp_mode) ==
+                    GPT_MUON_BLOCKWISE,
                 .scale = (enum gpt_muon_scale)scale,
                 .coefficients = (enum gpt_muon_coefficients)coefficients,
                 .steps = o->muon_steps,

@@ -173,7 +173,8 @@ static int plan_positions(struct gpt_config *c,
 static int plan_heads(struct gpt_config *c, const struct gpt_train_options *o,
                       const struct gpt_args *args, struct gpt_err *err)
 {
-    const bool multiquery = strcmp(o->head_type, "multiquery") == 0;
+    const bool multiquery = gpt_train_choice(gpt_train_heads, o->head_type) ==
+                            GPT_HEADS_MULTIQUERY;
     const int64_t heads = o->num_attention_heads;
     const int64_t groups = o->num_query_groups ? o->num_query_groups
                            : multiquery        ? 1

@@ -7,7 +7,6 @@
 #include "base/num.h"
 
 #include <stdio.h>
-#include <string.h>
 
 /* ---- sizes ---- */
 
@@ -291,7 +290,10 @@ static int plan_fp8(struct gpt_train_plan *p, const struct gpt_train_options *o,
                         "rounded from bfloat16");
     fp8->types.forward = GPT_E4M3;
     fp8->types.gradients =
-        strcmp(o->fp8_format, "hybrid") == 0 ? GPT_E5M2 : GPT_E4M3;
+        gpt_train_choice(gpt_train_fp8_formats, o->fp8_format) ==
+                GPT_FORMAT_HYBRID
+            ? GPT_E5M2
+            : GPT_E4M3;
     fp8->first = o->ends_in_bf16 ? o->bf16_at_start : 0;
     fp8->end = layers - (o->ends_in_bf16 ? o->bf16_at_end : 0);
     if (fp8->first >= fp8->end)

@@ -6,6 +6,7 @@
 #include "base/num.h"
 #include "model/config.h"
 #include "parallel/launch_env.h"
+#include "train/lr_schedule.h"
 #include "train/reduce.h"
 
 #include <assert.h>
@@ -74,7 +75,8 @@ static bool has_no_angles(const struct gpt_train_options *o, int64_t ranks)
 static bool has_no_scaling(const struct gpt_train_options *o, int64_t ranks)
 {
     (void)ranks;
-    return strcmp(o->rotary_scaling, "none") == 0;
+    return gpt_train_choice(gpt_rotary_scalings, o->rotary_scaling) ==
+           GPT_SCALING_NONE;
 }
 
 /* Only half precision has a loss scale. */
@@ -115,7 +117,8 @@ static bool counts_samples(const struct gpt_train_options *o, int64_t ranks)
 static bool decay_is_constant(const struct gpt_train_options *o, int64_t ranks)
 {
     (void)ranks;
-    return strcmp(o->weight_decay_incr_style, "constant") == 0;
+    return gpt_train_choice(gpt_wd_styles, o->weight_decay_incr_style) ==
+           GPT_WD_CONSTANT;
 }
 
 static bool has_one_stage(const struct gpt_train_options *o, int64_t ranks)

@@ -25,24 +25,22 @@ struct gpt_indexed {
     bool random;          /* mapped, and read in random order */
 };
 
-enum impl { MMAP, CACHED, LAZY };
-
 /* The names are those of Megatron-LM, whose scripts give them; "infer" is what
  * it calls looking at the magic, which is done in any case. */
+enum impl { INFER, MMAP, CACHED, LAZY };
+const char *const gpt_indexed_impls[] = {
+    [INFER] = "infer", [MMAP] = "mmap", [CACHED] = "cached", [LAZY] = "lazy",
+    NULL,
+};
+
 static int parse_impl(const char *impl, enum impl *out, struct gpt_err *err)
 {
-    static const struct {
-        const char *name;
-        enum impl impl;
-    } impls[] = {
-        {"infer", MMAP}, {"mmap", MMAP}, {"cached", CACHED}, {"lazy", LAZY}};
-
     *out = MMAP;
     if (!impl)
         return GPT_OK;
-    for (size_t i = 0; i < GPT_COUNT(impls); i++)
-        if (strcmp(impl, impls[i].name) == 0) {
-            *out = impls[i].impl;
+    for (int i = 0; gpt_indexed_impls[i]; i++)
+        if (strcmp(impl, gpt_indexed_impls[i]) == 0) {
+            *out = i == INFER ? MMAP : (enum impl)i;
             return GPT_OK;
         }
     return gpt_fail(err, GPT_EUSAGE,

@@ -16,6 +16,9 @@
 /* ---- reading ---- */
 struct gpt_indexed;
 
+/* The words for `impl` below, then NULL. */
+extern const char *const gpt_indexed_impls[];
+
 /* `prefix` without .bin/.idx. impl: "mmap" (map the .bin), "cached" (read it
  * into memory at open), "lazy" (pread what is asked for), or "infer"/NULL =
  * mmap. GPT_EDATA names file, offset, field, value and limit. */
