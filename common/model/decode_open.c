@@ -166,7 +166,7 @@ static int alloc_device(struct gpt_decoder *d,
         if (bytes[i] > 0)
             GPT_TRY(d->be->alloc(d->be, (size_t)bytes[i], buffer_names[i],
                                  &d->buffers[i], err));
-    /* the layers' parts of a cache follow each other: forward_block() moves
+    /* the layers' parts of a cache follow each other: run_layers() moves
      * from one to the next by this */
     d->layer_cache_bytes =
         (size_t)(bytes[GPT_DECODE_KEYS] / layers_here(o));

@@ -41,6 +41,16 @@ const char *gpt_action_name(enum gpt_action_kind kind)
     return names[kind];
 }
 
+bool gpt_action_sends(enum gpt_action_kind kind)
+{
+    return kind == GPT_ACT_SEND_FORWARD || kind == GPT_ACT_SEND_BACKWARD;
+}
+
+bool gpt_action_receives(enum gpt_action_kind kind)
+{
+    return kind == GPT_ACT_RECV_FORWARD || kind == GPT_ACT_RECV_BACKWARD;
+}
+
 /* ---- order ---- */
 
 struct unit { /* one forward or backward */

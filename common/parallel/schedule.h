@@ -27,6 +27,8 @@ enum gpt_action_kind {
     GPT_N_ACTIONS
 };
 const char *gpt_action_name(enum gpt_action_kind kind); /* "send-forward" */
+bool gpt_action_sends(enum gpt_action_kind kind);
+bool gpt_action_receives(enum gpt_action_kind kind);
 
 /* Neighbouring actions of the same group > 0 are posted
  * together (a send and a receive that may not wait for one another): at most
@@ -64,7 +66,6 @@ int gpt_pipeline_plan_build_forward(struct gpt_pipeline_plan *p, int64_t stages,
                                     struct gpt_err *err) GPT_MUST_USE;
 void gpt_pipeline_plan_free(struct gpt_pipeline_plan *p);
 
-bool gpt_action_sends(enum gpt_action_kind kind);
 /* How many of n actions, from the first on, are transfers that are posted
  * together; 0: the first is none. */
 int64_t gpt_pipeline_plan_group(const struct gpt_action *actions, int64_t n);

@@ -8,16 +8,6 @@
 
 #include "base/memory.h"
 
-bool gpt_action_sends(enum gpt_action_kind kind)
-{
-    return kind == GPT_ACT_SEND_FORWARD || kind == GPT_ACT_SEND_BACKWARD;
-}
-
-bool gpt_action_receives(enum gpt_action_kind kind)
-{
-    return kind == GPT_ACT_RECV_FORWARD || kind == GPT_ACT_RECV_BACKWARD;
-}
-
 static bool is_transfer(const struct gpt_action *a)
 {
     return gpt_action_sends(a->kind) || gpt_action_receives(a->kind);

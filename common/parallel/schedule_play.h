@@ -33,6 +33,4 @@ bool gpt_play_next(struct gpt_play *y, struct gpt_play_event *e);
 /* A stage that did not reach its end, or -1. */
 int64_t gpt_play_stuck(const struct gpt_play *y);
 
-bool gpt_action_receives(enum gpt_action_kind kind);
-
 #endif

@@ -206,7 +206,8 @@ bool jinja_accept(struct jinja_parser *p, const char *word);
 int jinja_expect(struct jinja_parser *p, const char *word) GPT_MUST_USE;
 int jinja_expect_name(struct jinja_parser *p, struct gpt_str *name)
     GPT_MUST_USE;
-/* Every call counts the nesting, and jinja_leave() when it is over. */
+/* Counts one more level of nesting; the caller lowers p->depth when the level
+ * is over. GPT_EDATA beyond the limit. */
 int jinja_enter(struct jinja_parser *p) GPT_MUST_USE;
 
 /* One expression; with_if: it may end with "if a else b". */
