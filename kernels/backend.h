@@ -65,13 +65,16 @@ enum gpt_epilogue {
  * nearest even, where the error above is added to that of rounding. With
  * GPT_BF16 to bf16. With GPT_I8 to whole multiples of a float unit, 1/127 of
  * the largest |input| of their row, or where there are groups, of their group;
- * it is that of 2^-100 where all are below that. Needs GPT_CAN_QUANT. */
+ * it is that of 2^-100 where all are below that. Needs GPT_CAN_QUANT.
+ *
+ * arranged: values are as the device keeps them (quant_arrange()), and with
+ * groups scales are among them. */
 struct gpt_quant {
     enum gpt_dtype type;
     int64_t group; /* 32, or 0: one scale a row */
     const void *values;
     const uint16_t *scales;
-    bool round_inputs;
+    bool round_inputs, arranged;
 };
 
 /* How an element of c is summed, for products whose bits may not depend on M
@@ -531,6 +534,14 @@ struct gpt_backend {
      * and the backward of one attention. NULL where the device has no TF32. */
     void (*allow_tf32)(struct gpt_backend *be, bool allow);
     void (*matmul)(struct gpt_queue *q, const struct gpt_matmul *op);
+    /* Bytes of a matrix (N, K) of w's form as the device keeps it, or 0: it
+     * keeps it as it is. NULL without GPT_CAN_QUANT. */
+    size_t (*quant_bytes)(const struct gpt_quant *w, int64_t n, int64_t k);
+    /* Writes rows first .. first + rows - 1 of the matrix (N, K), which are
+     * those of w, to its place in host memory; `first` is a multiple of 32, and
+     * `rows` is, too, but for the last ones. */
+    void (*quant_arrange)(void *to, const struct gpt_quant *w, int64_t first,
+                          int64_t rows, int64_t k);
     /* *amax (1) float = the larger of itself and of all |x[i]|; x (n) bf16. A
      * NaN is larger than all numbers. */
     void (*amax)(struct gpt_queue *q, float *amax, const void *x, int64_t n);

@@ -90,7 +90,7 @@ static int64_t weight_bytes(const struct gpt_loaded *m)
 
     return form.type == GPT_F32
                ? m->flat.elements * (int64_t)sizeof(float)
-               : gpt_quant_store_bytes(&m->flat, form);
+               : gpt_quant_store_bytes(m->be, &m->flat, form);
 }
 
 /* A parameter at a time: never all of them as floats. Each is loaded as the

@@ -63,25 +63,61 @@ static int64_t whole_lines(int64_t bytes)
     return (bytes + LINE - 1) / LINE * LINE;
 }
 
-/* Where scales begin in a slice's place. */
-static int64_t scales_at(const struct gpt_slice *s, struct gpt_quant_form form)
+static struct gpt_quant quant_of(struct gpt_quant_form form)
 {
-    return whole_lines(value_bytes(s, s->shape[0], form));
+    return (struct gpt_quant){.type = form.type,
+                              .group = form.group,
+                              .round_inputs = form.round_inputs};
+}
+
+/* Bytes of a matrix as the device keeps it, or 0: in rows. */
+static int64_t arranged_bytes(struct gpt_backend *be, const struct gpt_slice *s,
+                              struct gpt_quant_form form)
+{
+    const struct gpt_quant w = quant_of(form);
+
+    return is_matrix(s) ? (int64_t)be->quant_bytes(&w, s->shape[0], s->shape[1])
+                        : 0;
+}
+
+/* Where scales begin in a slice's place. */
+static int64_t scales_at(struct gpt_backend *be, const struct gpt_slice *s,
+                         struct gpt_quant_form form)
+{
+    const int64_t bytes = arranged_bytes(be, s, form);
+
+    return whole_lines(bytes > 0 ? bytes
+                                 : value_bytes(s, s->shape[0], form));
+}
+
+/* Arranged groups have their scales among them. */
+static bool has_scales(struct gpt_backend *be, const struct gpt_slice *s,
+                       struct gpt_quant_form form)
+{
+    return form.type == GPT_I8 &&
+           !(form.group && arranged_bytes(be, s, form) > 0);
 }
 
 /* A slice's place is whole lines: two parameters never share one. */
-static int64_t slice_room(const struct gpt_slice *s, struct gpt_quant_form form)
+static int64_t slice_room(struct gpt_backend *be, const struct gpt_slice *s,
+                          struct gpt_quant_form form)
 {
-    return whole_lines(scales_at(s, form) + scale_bytes(s, s->shape[0], form));
+    return whole_lines(scales_at(be, s, form) +
+                       (has_scales(be, s, form)
+                            ? scale_bytes(s, s->shape[0], form)
+                            : 0));
 }
 
-int64_t gpt_quant_store_bytes(const struct gpt_flat *flat,
+int64_t gpt_quant_store_bytes(struct gpt_backend *be,
+                              const struct gpt_flat *flat,
                               struct gpt_quant_form form)
 {
     int64_t bytes = 0;
 
+    if (!(be->abilities & GPT_CAN_QUANT))
+        return 0;
     for (int64_t i = 0; i < flat->n; i++)
-        bytes += slice_room(&flat->slices[i], form);
+        bytes += slice_room(be, &flat->slices[i], form);
     return bytes;
 }
 
@@ -110,8 +146,8 @@ int gpt_quant_store_open(struct gpt_quant_store **out, struct gpt_backend *be,
     s->flat = flat;
     s->form = form;
     for (int64_t i = 1; i < flat->n; i++)
-        s->at[i] = s->at[i - 1] + slice_room(&flat->slices[i - 1], form);
-    int status = be->alloc(be, (size_t)gpt_quant_store_bytes(flat, form),
+        s->at[i] = s->at[i - 1] + slice_room(be, &flat->slices[i - 1], form);
+    int status = be->alloc(be, (size_t)gpt_quant_store_bytes(be, flat, form),
                            "weights", &mem, err);
     s->mem = mem;
     if (status != GPT_OK) {
@@ -161,33 +197,75 @@ static bool put_bytes(int8_t *to, uint16_t *scale, const float *x, int64_t n)
     return true;
 }
 
-int gpt_quant_store_put(struct gpt_quant_store *s, int64_t i,
-                        const float *values, struct gpt_err *err)
+/* Rows of a slice from `first` on to values and scales; a row has k values. */
+static int put_rows(const struct gpt_slice *slice, struct gpt_quant_form form,
+                    void *values, uint16_t *scale, const float *x,
+                    int64_t first, int64_t rows, struct gpt_err *err)
 {
-    const struct gpt_slice *slice = &s->flat->slices[i];
-    int64_t k = slice->count / slice->shape[0];
-    char *to = s->mem + s->at[i];
+    const int64_t k = slice->count / slice->shape[0];
+    const int64_t groups = groups_of(slice, form);
+    const int64_t group = form.group ? form.group : k;
 
-    if (!is_matrix(slice) || s->form.type != GPT_I8) {
-        gpt_convert(to, is_matrix(slice) ? s->form.type : GPT_F32, values,
-                    GPT_F32, (size_t)slice->count);
+    if (!is_matrix(slice) || form.type != GPT_I8) {
+        gpt_convert(values, is_matrix(slice) ? form.type : GPT_F32, x, GPT_F32,
+                    (size_t)(rows * k));
         return GPT_OK;
     }
-    int64_t groups = groups_of(slice, s->form);
-    int64_t group = s->form.group ? s->form.group : k;
-    uint16_t *scale = (void *)(to + scales_at(slice, s->form));
-    for (int64_t row = 0; row < slice->shape[0]; row++)
+    for (int64_t row = 0; row < rows; row++)
         for (int64_t g = 0; g < groups; g++) {
             int64_t at = row * k + g * group;
             int64_t n = k - g * group < group ? k - g * group : group;
 
-            if (!put_bytes((int8_t *)to + at, scale++, values + at, n))
+            if (!put_bytes((int8_t *)values + at, scale++, x + at, n))
                 return gpt_fail(err, GPT_EDATA,
                                 "%s: row %lld has values that are infinite or "
                                 "no numbers: they have no scale",
-                                slice->param->name, (long long)row);
+                                slice->param->name, (long long)(first + row));
         }
     return GPT_OK;
+}
+
+/* The same as the device keeps a matrix: some rows at a time. */
+static int put_arranged(struct gpt_quant_store *s,
+                        const struct gpt_slice *slice, char *to,
+                        const float *x, struct gpt_err *err)
+{
+    enum { ROWS = 32 };
+    const int64_t k = slice->shape[1], n = slice->shape[0];
+    const bool apart = has_scales(s->be, slice, s->form);
+    struct gpt_quant rows = quant_of(s->form);
+    uint16_t *scales = (void *)(to + scales_at(s->be, slice, s->form)), *room;
+    int status = GPT_OK;
+
+    /* a value takes 2 bytes or less, and there are not more scales */
+    GPT_TRY(gpt_new(&room, (size_t)(2 * ROWS * k), sizeof(*room), "weights",
+                    err));
+    rows.values = room;
+    rows.scales = room + ROWS * k;
+    for (int64_t i = 0; i < n && status == GPT_OK; i += ROWS) {
+        const int64_t some = n - i < ROWS ? n - i : ROWS;
+
+        status = put_rows(slice, s->form, room,
+                          apart ? scales + i : room + ROWS * k, x + i * k, i,
+                          some, err);
+        if (status == GPT_OK)
+            s->be->quant_arrange(to, &rows, i, some, k);
+    }
+    gpt_free(room);
+    return status;
+}
+
+int gpt_quant_store_put(struct gpt_quant_store *s, int64_t i,
+                        const float *values, struct gpt_err *err)
+{
+    const struct gpt_slice *slice = &s->flat->slices[i];
+    char *to = s->mem + s->at[i];
+
+    if (arranged_bytes(s->be, slice, s->form) > 0)
+        return put_arranged(s, slice, to, values, err);
+    return put_rows(slice, s->form, to,
+                    (void *)(to + scales_at(s->be, slice, s->form)), values, 0,
+                    slice->shape[0], err);
 }
 
 /* Layer code finds a narrow matrix by its role, as it finds a vector: `at` is
@@ -203,15 +281,15 @@ void gpt_quant_store_bind(const struct gpt_quant_store *s, int64_t layer,
         if (slice->param->layer != layer)
             continue;
         roles->at[slice->param->role] = mem;
-        if (is_matrix(slice))
-            roles->quant[slice->param->role] = (struct gpt_quant){
-                .type = s->form.type,
-                .group = s->form.group,
-                .values = mem,
-                .scales = s->form.type == GPT_I8
-                              ? (void *)(mem + scales_at(slice, s->form))
-                              : NULL,
-                .round_inputs = s->form.round_inputs};
+        if (!is_matrix(slice))
+            continue;
+        struct gpt_quant *w = &roles->quant[slice->param->role];
+
+        *w = quant_of(s->form);
+        w->arranged = arranged_bytes(s->be, slice, s->form) > 0;
+        w->values = mem;
+        if (has_scales(s->be, slice, s->form))
+            w->scales = (void *)(mem + scales_at(s->be, slice, s->form));
     }
 }
 

@@ -19,8 +19,10 @@ struct gpt_quant_form {
 
 struct gpt_quant_store;
 
-/* The bytes that gpt_quant_store_open() will allocate. */
-int64_t gpt_quant_store_bytes(const struct gpt_flat *flat,
+/* The bytes that gpt_quant_store_open() will allocate; 0 where the device
+ * cannot compute with such weights. */
+int64_t gpt_quant_store_bytes(struct gpt_backend *be,
+                              const struct gpt_flat *flat,
                               struct gpt_quant_form form);
 
 /* Room for all of flat's parameters, zero; flat outlives it. GPT_EDEVICE when

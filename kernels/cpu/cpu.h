@@ -106,6 +106,9 @@ void cpu_convert(void *dst, enum gpt_dtype dst_type, const void *src,
 void cpu_matmul(struct gpt_queue *q, const struct gpt_matmul *op);
 void cpu_amax(struct gpt_queue *q, float *amax, const void *x, int64_t n);
 size_t cpu_fp8_scratch(int64_t m, int64_t n, int64_t k);
+size_t cpu_quant_bytes(const struct gpt_quant *w, int64_t n, int64_t k);
+void cpu_quant_arrange(void *to, const struct gpt_quant *w, int64_t first,
+                       int64_t rows, int64_t k);
 /* Elements at.. of a row of w (N, k), n of them, as floats. */
 void cpu_quant_row(float *to, const struct gpt_quant *w, int64_t row,
                    int64_t at, int64_t n, int64_t k);

@@ -34,9 +34,39 @@ static const int8_t *bytes_of(const struct gpt_quant *w, int64_t row,
     return (const int8_t *)w->values + row * k;
 }
 
+/* The same as a row of a matrix in panels: parts of it go to rows, first. */
+static void panel_row(float *to, const struct gpt_quant *w, int64_t row,
+                      int64_t at, int64_t n, int64_t k)
+{
+    const int64_t size = w->type == GPT_BF16 ? 2 : 1, end = at + n;
+    const int64_t most = w->group ? CPU_GROUP : PART;
+    const char *values = w->values;
+    struct gpt_quant part = {.type = w->type};
+    uint16_t scale = w->scales && !w->group ? w->scales[row] : 0;
+    char room[2 * PART];
+
+    part.values = room;
+    part.scales = &scale;
+    for (int64_t next; at < end; at = next) {
+        next = gpt_min_i64((at / most + 1) * most, end);
+        for (int64_t l = at * size; l < next * size; l++)
+            room[l - at * size] = values[cpu_panel_at(w, row, l, k)];
+        if (w->group)
+            memcpy(&scale,
+                   values + cpu_panel_scale_at(w, row, at / CPU_GROUP, k),
+                   sizeof(scale));
+        cpu_quant_row(to, &part, 0, 0, next - at, next - at);
+        to += next - at;
+    }
+}
+
 void cpu_quant_row(float *to, const struct gpt_quant *w, int64_t row,
                    int64_t at, int64_t n, int64_t k)
 {
+    if (w->arranged) {
+        panel_row(to, w, row, at, n, k);
+        return;
+    }
     if (w->type == GPT_BF16) {
         cpu_isa->widen(to, (const uint16_t *)w->values + row * k + at, n);
         return;
@@ -94,7 +124,8 @@ static const struct cpu_few_road *few_road(const struct cpu_product *p,
     if (!cpu_few || p->m == 0 ||
         (w->type == GPT_I8 && !w->group && p->k > FEW_MOST_BYTES))
         return NULL;
-    return cpu_few->road[cpu_form_of(w)];
+    const struct cpu_few_road *road = cpu_few->road[cpu_form_of(w)];
+    return road && road->panels == w->arranged ? road : NULL;
 }
 
 /* Each thread has strips side by side, so that it reads one stretch of memory
@@ -145,6 +176,7 @@ static void multiply_few(const struct cpu_product *p, const struct gpt_quant *w,
     struct cpu_product part = cpu_block_of(p, 0, n0, p->m, STRIP, NULL);
     bool add = part.beta != 0;
 
+    assert(!w->arranged);
     if (w->type == GPT_BF16)
         cpu_isa->dots_bf16(part.c, part.ldc, part.a, part.lda,
                            (const uint16_t *)w->values + n0 * p->k, part.m,
@@ -264,6 +296,7 @@ static void multiply_split(struct gpt_queue *q, const struct cpu_product *p,
 
     if (!sums)
         return;
+    assert(!w->arranged);
     uint16_t *inputs = (uint16_t *)(void *)(sums + 2 * p->m * most);
     uint16_t *weights = inputs + 2 * p->m * p->k;
     split_rows(inputs, p);
@@ -311,7 +344,7 @@ static void multiply_few_rows(struct gpt_queue *q, const struct cpu_product *p,
         multiply_few_by_road(q, p, w, road);
         return;
     }
-    if (!cpu_pack_inputs(q, &packed))
+    if (p->m == 0 || !cpu_pack_inputs(q, &packed))
         return;
 #pragma omp parallel for schedule(static) if (cpu_product_worth_threads(p))
     for (int64_t n0 = 0; n0 < p->n; n0 += STRIP)

@@ -37,8 +37,8 @@ bool cpu_can_many(const struct cpu_product *p, const struct gpt_quant *w)
 {
     if (!road_of(w) || p->m == 0 || p->n == 0 || p->k == 0)
         return false;
-    /* pairs of bytes are packed together */
-    return w->type == GPT_BF16 || p->k % 2 == 0;
+    /* pairs of bytes are packed together, but for panels' */
+    return w->arranged || w->type == GPT_BF16 || p->k % 2 == 0;
 }
 
 /* Where a product has fewer columns than threads can share, they share rows,
@@ -75,8 +75,7 @@ static struct cpu_many_block block_of(const struct plan *l, int64_t i,
 
     return (struct cpu_many_block){
         .in = &l->in,
-        .values = l->w->values,
-        .scales = l->w->scales,
+        .w = l->w,
         .first = first,
         .columns = left < most ? left : most,
         .begin = begin,
@@ -92,8 +91,21 @@ static void announce(const struct plan *l, struct cpu_many_block *b,
     const int64_t at = next->begin * MANY_CHUNK;
     const int64_t width = next->chunks * MANY_CHUNK;
     const int64_t panels = l->range * gpt_ceil_div(b->columns, MANY_SIDE);
+    const char *values = l->w->values;
 
-    b->next = cpu_many_ahead_of(next->values + next->first * row + at, row,
+    if (l->w->arranged) {
+        const int64_t bytes = cpu_panel_bytes(l->w, l->p->k);
+        const int64_t from = cpu_many_panel_at(l->w, next->begin);
+        const int64_t to = cpu_many_panel_at(l->w, next->begin + next->chunks);
+
+        b->next = cpu_many_ahead_of(
+            values + next->first / CPU_PANEL * bytes + from, bytes,
+            gpt_min_i64(to, bytes) - from,
+            gpt_ceil_div(next->columns, CPU_PANEL),
+            panels * cpu_many_turns(b));
+        return;
+    }
+    b->next = cpu_many_ahead_of(values + next->first * row + at, row,
                                 width < row - at ? width : row - at,
                                 next->columns, panels * cpu_many_turns(b));
 }

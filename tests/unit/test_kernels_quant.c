@@ -9,10 +9,33 @@
 
 enum { MOST_ROWS = 40 };
 
+/* The matrix (n, k) as the device keeps it, which is freed after use, or NULL:
+ * it keeps it as it is. Rows come in two parts, where there are so many. */
+static void *arrange(struct gpt_quant *w, int64_t n, int64_t k)
+{
+    const int64_t row = w->type == GPT_BF16 ? 2 * k : k;
+    const int64_t scales = w->group ? (k + 31) / 32 : 1;
+    const size_t bytes = be->quant_bytes(w, n, k);
+    const int64_t first = n > 64 ? 64 : n;
+    struct gpt_quant rest = *w;
+
+    if (bytes == 0)
+        return NULL;
+    char *to = aligned_alloc(64, (bytes + 63) / 64 * 64);
+    memset(to, 0xee, bytes);
+    rest.values = (const char *)w->values + first * row;
+    rest.scales += first * scales;
+    be->quant_arrange(to, w, 0, first, k);
+    be->quant_arrange(to, &rest, first, n - first, k);
+    w->values = to;
+    w->arranged = true;
+    return to;
+}
+
 /* A product of rows 0.. and columns 0.. of the memory. */
 struct product {
     struct gpt_matmul op;
-    struct gpt_quant quant;
+    struct gpt_quant quant, rows; /* rows: of values that are not arranged */
     float *a, *c0, *c, *bias;
     uint16_t *wide, *scales; /* wide: values of bf16 */
     int8_t *bytes;
@@ -94,8 +117,10 @@ static void input_errors(const struct product *p, double *part, double *whole)
     const bool one_scale = p->quant.type == GPT_I8 && !p->quant.group;
     const bool tiles = cpu_many && cpu_many->road[CPU_BF16];
     /* pairs of bytes are packed together */
-    const bool fixed = one_scale && (few ? cpu_few != NULL
-                                         : cpu_many && p->op.k % 2 == 0);
+    const bool fixed =
+        one_scale && (few ? cpu_few != NULL
+                          : cpu_many && (p->quant.arranged ||
+                                         p->op.k % 2 == 0));
 
     *part = few || fixed || !tiles ? 0 : 0x1p-16;
     /* steps by tiles have four digits of bytes, the others three */
@@ -151,13 +176,15 @@ static bool part_differs(const struct product *whole, struct part part)
     const int64_t n = whole->op.n, k = whole->op.k;
     const int64_t value = whole->quant.type == GPT_BF16 ? 2 : 1;
     float *c = copied(whole->c0, whole->op.m * n);
-    struct gpt_quant quant = whole->quant;
+    struct gpt_quant quant = whole->rows;
     struct gpt_matmul op = whole->op;
     const int64_t at = part.row * n + part.column;
     bool differs = false;
 
     quant.values = (const char *)quant.values + part.column * k * value;
     quant.scales += part.column * scales_a_row(whole);
+    void *arranged =
+        whole->quant.arranged ? arrange(&quant, part.columns, k) : NULL;
     op.quant = &quant;
     op.m = part.rows;
     op.n = part.columns;
@@ -169,7 +196,7 @@ static bool part_differs(const struct product *whole, struct part part)
     for (int64_t i = 0; i < part.rows; i++)
         differs |= memcmp(c + at + i * n, whole->c + at + i * n,
                           (size_t)part.columns * sizeof(*c)) != 0;
-    free(c);
+    free(c), free(arranged);
     return differs;
 }
 
@@ -254,21 +281,24 @@ static void check_inputs(enum gpt_dtype type, int64_t group, bool rounded,
     fill(&p);
     p.quant.values = type == GPT_BF16 ? (void *)p.wide : (void *)p.bytes;
     p.quant.scales = p.scales;
+    p.rows = p.quant;
+    void *arranged = rnd_int(0, 3) ? arrange(&p.quant, n, k) : NULL;
     p.op.quant = &p.quant;
     p.op.a = p.a;
     p.op.c = p.c;
     p.op.bias = bias ? p.bias : NULL;
     bool same = same_bytes(run, &p, p.c, m * n);
     is_int(wrong_elements(&p), 0,
-           "%s: %s-%lld%s %lldx%lldx%lld: wrong elements", setting,
+           "%s: %s-%lld%s%s %lldx%lldx%lld: wrong elements", setting,
            gpt_dtype_name(type), (long long)group, rounded ? " rounded" : "",
+           arranged ? " arranged" : "",
            (long long)m, (long long)n, (long long)k);
     ok(same, "%s: equal for 1, 2, 3 threads", setting);
     is_int(parts_that_depend(&p), 0, "%s: parts that depend on others",
            setting);
     free(p.a), free(p.c0), free(p.c), free(p.bias);
     free(p.wide), free(p.scales), free(p.bytes), free(p.weights);
-    free(p.inputs);
+    free(p.inputs), free(arranged);
 }
 
 /* Inputs as they are, and rounded. */
@@ -342,7 +372,7 @@ static void wrong_row(enum gpt_dtype type, int64_t group, bool rounded,
     const int64_t row = rnd_int(0, M - 1), at = rnd_int(0, K - 1);
     uint16_t values[N * K], scales[N * K];
     int8_t bytes[N * K];
-    const struct gpt_quant quant = {
+    struct gpt_quant quant = {
         .type = type, .group = group, .scales = scales, .round_inputs = rounded,
         .values = type == GPT_BF16 ? (void *)values : (void *)bytes};
     float *a = rnd_floats(M * K, 1), c[M * N], right[M * N];
@@ -355,6 +385,7 @@ static void wrong_row(enum gpt_dtype type, int64_t group, bool rounded,
         values[i] = scales[i] = gpt_f32_to_bf16((float)(1.5 + rnd()));
         bytes[i] = (int8_t)rnd_int(-127, 127);
     }
+    void *arranged = arrange(&quant, N, K);
     be->matmul(q, &op);
     a[row * K + at] = wrong;
     op.c = c;
@@ -367,7 +398,7 @@ static void wrong_row(enum gpt_dtype type, int64_t group, bool rounded,
            gpt_dtype_name(type), (long long)group, rounded ? " rounded" : "",
            (double)wrong);
     ok(memcmp(c, right, sizeof(c)) == 0, "and other rows are the same");
-    free(a);
+    free(a), free(arranged);
 }
 
 static void wrong_rows(void)

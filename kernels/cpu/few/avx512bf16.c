@@ -1,22 +1,23 @@
 /* Products of few rows with bf16, inputs rounded to bf16, by AVX512-BF16: see
  * few.h. VDPBF16PS adds the products of two pairs to each of 16 sums; it takes
- * subnormal numbers for zero. An element has one vector of sums, whatever is
- * computed beside it: one row of weights waits for each of its products, but
- * the processor begins the next row meanwhile. Start at multiply_strip(). */
+ * subnormal numbers for zero. A step is a pair of each row of a panel. Start at
+ * multiply_strip(). */
 #include "cpu/few/blocks.h"
 
-enum { VALUES = FEW_CHUNK / 2, ROWS = BLOCK_ROWS };
+#include <string.h>
 
 /* ---- inputs ---- */
 
-static inline int64_t row_bytes(const struct cpu_few_inputs *in)
+/* A text takes so many bytes: its pairs. */
+static inline int64_t text_bytes(const struct cpu_few_inputs *in)
 {
-    return cpu_few_chunks(in) * FEW_CHUNK;
+    return cpu_panel_row(2 * in->k);
 }
 
+/* Blocks of texts follow each other. */
 static int64_t packed_bytes(const struct cpu_few_inputs *in)
 {
-    return in->m * row_bytes(in);
+    return gpt_round_up(in->m * text_bytes(in), 64);
 }
 
 /* Rows are packed one by one. */
@@ -25,82 +26,103 @@ static int64_t count_rows(const struct cpu_few_inputs *in)
     return in->m;
 }
 
-/* A row among zeros, which end its last chunk. */
+/* A row among zeros, which end its last four pairs. */
 static void pack_row(const struct cpu_few_inputs *in, int64_t i)
 {
+    const struct block b = block_of_text(in->m, BLOCK_TEXTS, i);
+    const int64_t end = text_bytes(in) / 2;
     const float *x = in->x + i * in->ldx;
-    char *to = in->packed + i * row_bytes(in);
+    char *to = in->packed + b.first * text_bytes(in) + (i - b.first) * 4;
 
-    for (int64_t l = 0; l < in->k; l += VALUES, to += FEW_CHUNK)
-        _mm512_store_si512(
-            to, (__m512i)_mm512_cvtne2ps_pbh(
-                    _mm512_maskz_loadu_ps(lanes_of(in->k - l - 16), x + l + 16),
-                    _mm512_maskz_loadu_ps(lanes_of(in->k - l), x + l)));
+    for (int64_t l = 0; l < in->k; l += 32) {
+        int32_t pairs[16];
+
+        _mm512_storeu_si512(
+            pairs, (__m512i)_mm512_cvtne2ps_pbh(
+                       _mm512_maskz_loadu_ps(lanes_of(in->k - l - 16),
+                                             x + l + 16),
+                       _mm512_maskz_loadu_ps(lanes_of(in->k - l), x + l)));
+        for (int64_t j = 0; j < 16 && l + 2 * j < end; j++) {
+            memcpy(to, &pairs[j], sizeof(pairs[j]));
+            to += b.texts * 4;
+        }
+    }
 }
 
 /* ---- sums ---- */
 
-/* What a chunk of `side` rows of weights from row r on adds to the sums of M
- * texts. One load of inputs serves all rows, one of weights all texts. */
+/* What a step of weights adds to the sums of M texts. */
 static inline __attribute__((always_inline)) void
-add_chunk(__m512 sums[BLOCK_TEXTS][ROWS], int r, const uint16_t *w, int64_t k,
-          __mmask32 values, const char *x, int64_t ldx, const int M,
-          const int side)
+add_step(__m512 (*sums)[SIDES], const char *w, const char *x, const int M)
 {
-    __m512i rows[ROWS];
+    const __m512bh left = (__m512bh)_mm512_load_si512(w);
+    const __m512bh right = (__m512bh)_mm512_load_si512(w + CPU_STEP / 2);
 
-#pragma GCC unroll 4
-    for (int j = 0; j < side; j++)
-        rows[j] = values == ~(__mmask32)0
-                      ? _mm512_loadu_si512(w + j * k)
-                      : _mm512_maskz_loadu_epi16(values, w + j * k);
-#pragma GCC unroll 4
+#pragma GCC unroll 8
     for (int i = 0; i < M; i++) {
-        const __m512i inputs = _mm512_load_si512(x + i * ldx);
+        const __m512bh pair = (__m512bh)four_of(x + 4 * i);
 
-#pragma GCC unroll 4
-        for (int j = 0; j < side; j++)
-            sums[i][r + j] = _mm512_dpbf16_ps(
-                sums[i][r + j], (__m512bh)rows[j], (__m512bh)inputs);
+        sums[i][0] = _mm512_dpbf16_ps(sums[i][0], left, pair);
+        sums[i][1] = _mm512_dpbf16_ps(sums[i][1], right, pair);
     }
 }
 
-/* R rows of weights from row `row` of the strip on, M texts from `text` on. */
+/* What four steps add to those of one text. With halves of vectors memory comes
+ * faster. */
 static inline __attribute__((always_inline)) void
-multiply_rows(const struct cpu_few_strip *s, int64_t row, int64_t text,
-              struct ahead *next, const int M, const int R)
+add_alone(__m256 halves[HALVES], const char *w, const char *x)
 {
-    const int64_t k = s->in->k, ldx = row_bytes(s->in), rest = k % VALUES;
-    const uint16_t *values = (const void *)s->values;
-    const int side = M == 1 ? 1 : R;
-    __m512 sums[BLOCK_TEXTS][ROWS] = {0};
+#pragma GCC unroll 4
+    for (int l = 0; l < 4; l++) {
+        const __m256bh pair =
+            (__m256bh)_mm512_castsi512_si256(four_of(x + 4 * l));
 
 #pragma GCC unroll 4
-    for (int r = 0; r < R; r += side) {
-        const uint16_t *w = values + (s->row + row + r) * k;
-        const char *x = s->in->packed + text * ldx;
-
-        for (int64_t c = 0; c < k / VALUES; c++) {
-            add_chunk(sums, r, w, k, ~(__mmask32)0, x, ldx, M, side);
-            fetch(next, 1, M);
-            w += VALUES;
-            x += FEW_CHUNK;
-        }
-        if (rest > 0) /* inputs past the end are zero */
-            add_chunk(sums, r, w, k, ((__mmask32)1 << rest) - 1, x, ldx, M,
-                      side);
+        for (int h = 0; h < HALVES; h++)
+            halves[h] = _mm256_dpbf16_ps(
+                halves[h], (__m256bh)half_at(w + l * CPU_STEP, h), pair);
     }
-    put_sums(s, row, text, sums, M, R);
 }
 
-/* All texts with the strip's rows: see EACH_BLOCK(). */
+/* A panel of weights with M texts from `text` on. */
+static inline __attribute__((always_inline)) void
+multiply_panel(const struct cpu_few_strip *s, const char *w, int64_t text,
+               bool asks, const int M)
+{
+    const char *end = w + cpu_panel_row(2 * s->in->k) * CPU_PANEL;
+    const char *x = s->in->packed + text * text_bytes(s->in);
+    __m512 sums[BLOCK_TEXTS][SIDES];
+
+#pragma GCC unroll 8
+    for (int i = 0; i < M; i++)
+        sums[i][0] = sums[i][1] = _mm512_setzero_ps();
+    if (M == 1) {
+        __m256i halves[HALVES];
+
+        split_sums(halves, (const __m512i *)sums[0]);
+        for (; w < end; w += FOUR_STEPS, x += 16)
+            add_alone((__m256 *)halves, w, x);
+        join_sums((__m512i *)sums[0], halves);
+    }
+    for (; M > 1 && w < end; w += FOUR_STEPS) {
+#pragma GCC unroll 4
+        for (int l = 0; l < 4; l++, x += 4 * M)
+            add_step(sums, w + l * CPU_STEP, x, M);
+        if (asks && M > WAITS)
+            ask(w, FOUR_STEPS / 64);
+    }
+    put_sums(s, text, sums, M);
+}
+
+/* A strip is one panel. */
 static void multiply_strip(const struct cpu_few_strip *s)
 {
-    EACH_BLOCK(multiply_rows, s, BLOCK_TEXTS, ROWS);
+    EACH_BLOCK(multiply_panel, s, BLOCK_TEXTS,
+               cpu_panel_row(2 * s->in->k) * CPU_PANEL);
 }
 
 const struct cpu_few_road cpu_few_bf16 = {
-    .room = packed_bytes, .parts = count_rows,
+    .panels = true, .room = packed_bytes, .parts = count_rows,
     .pack = pack_row, .multiply = multiply_strip};
 
 const struct cpu_few cpu_few_avx512bf16 = {

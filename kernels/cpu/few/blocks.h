@@ -1,128 +1,159 @@
-/* How rows of weights meet rounded inputs by AVX-512: a few texts at a time
- * pass over a strip, which stays in the second cache for the next ones. One
- * text meets rows one after the other, in the order of memory, which processors
- * foresee; several meet rows side by side, so that fewer loads serve more
- * products. Start at EACH_BLOCK(). */
+/* How rows of weights meet inputs by AVX-512: a panel of 32 rows (quant.h)
+ * passes once for each few texts. Lanes of a vector are rows, a step of a text
+ * goes to all lanes, and sums over k are in the order of k. The panel comes
+ * from memory as processors foresee it, from its beginning to its end; all
+ * texts but the first few have it from the second cache. Start at
+ * EACH_BLOCK(). */
 #ifndef GPT_KERNELS_CPU_FEW_BLOCKS_H
 #define GPT_KERNELS_CPU_FEW_BLOCKS_H
 
 #include "cpu/few/few.h"
 #include "cpu/pair/rows.h"
 
+#include <string.h>
+
 #ifdef __AVX512F__ /* as in the files that use it */
 
-/* Texts at a time, and rows of weights for one text, whose sums over lanes are
- * made together. */
-enum { BLOCK_TEXTS = 4, BLOCK_ROWS = 4 };
+/* Two vectors are the rows of a panel. Eight texts have 16 vectors of sums. */
+enum { SIDES = 2, LANES = CPU_PANEL / SIDES, BLOCK_TEXTS = 8 };
+enum { FOUR_STEPS = 4 * CPU_STEP, HALVES = 2 * SIDES };
 
-/* ---- reading ahead ---- */
+/* ---- blocks of inputs ---- */
 
-/* The strip after this one comes to the second cache, in the order of memory,
- * `step` lines with every chunk: as many as all texts together need to ask for
- * the whole of it. */
-struct ahead {
-    const char *at, *end;
-    int64_t step;
+/* Some texts, whose packed inputs lie together: what is the same for all steps
+ * first, then all texts of a step. */
+struct block {
+    int64_t first, texts;
 };
 
-/* `most` texts at a time meet `rows` rows side by side. */
-static inline struct ahead ahead_of(const struct cpu_few_strip *s, int64_t most,
-                                    int64_t rows)
+/* Blocks have the same number of texts, or the last ones one less. */
+static inline int64_t first_of_block(int64_t m, int64_t blocks, int64_t i)
 {
-    const int64_t bytes = s->in->bytes ? s->in->k : 2 * s->in->k;
-    const char *at = s->values + (s->row + FEW_ROWS) * bytes;
-    const int64_t passes = gpt_ceil_div(s->in->m, most);
-
-    if (s->last)
-        return (struct ahead){.step = 0};
-    return (struct ahead){.at = at,
-                          .end = at + FEW_ROWS * bytes,
-                          .step = gpt_ceil_div(rows, passes)};
+    return m / blocks * i + gpt_min_i64(i, m % blocks);
 }
 
-/* With one text the processor itself looks ahead, and is slower when it is
- * asked to. */
-static inline __attribute__((always_inline)) void
-fetch(struct ahead *a, int64_t chunks, const int M)
+/* Block i. */
+static inline struct block block_at(int64_t m, int64_t blocks, int64_t i)
 {
-    if (M == 1 || a->at >= a->end)
-        return;
-    for (int64_t n = chunks * a->step; n > 0; n--, a->at += 64)
-        __builtin_prefetch(a->at, 0, 2);
+    const int64_t first = first_of_block(m, blocks, i);
+
+    return (struct block){first, first_of_block(m, blocks, i + 1) - first};
+}
+
+/* The block of a text; a block has at most `most`. */
+static inline struct block block_of_text(int64_t m, int64_t most, int64_t text)
+{
+    const int64_t blocks = gpt_ceil_div(m, most);
+    int64_t i = 0;
+
+    while (first_of_block(m, blocks, i + 1) <= text)
+        i++;
+    return block_at(m, blocks, i);
+}
+
+/* Four bytes of inputs, for all rows. */
+static inline __m512i four_of(const char *x)
+{
+    int32_t four;
+
+    memcpy(&four, x, sizeof(four));
+    return _mm512_set1_epi32(four);
+}
+
+/* ---- halves of vectors ---- */
+
+/* Half h of a step of weights. */
+static inline __m256i half_at(const char *w, int h)
+{
+    return _mm256_load_si256((const void *)(w + CPU_STEP / HALVES * h));
+}
+
+/* Sums of whole vectors in halves, and back. */
+static inline __attribute__((always_inline)) void
+split_sums(__m256i halves[HALVES], const __m512i sums[SIDES])
+{
+#pragma GCC unroll 4
+    for (int h = 0; h < HALVES; h++)
+        halves[h] = h % 2 ? _mm512_extracti64x4_epi64(sums[h / 2], 1)
+                          : _mm512_castsi512_si256(sums[h / 2]);
+}
+
+static inline __attribute__((always_inline)) void
+join_sums(__m512i sums[SIDES], const __m256i halves[HALVES])
+{
+#pragma GCC unroll 2
+    for (int side = 0; side < SIDES; side++)
+        sums[side] = _mm512_inserti64x4(
+            _mm512_castsi256_si512(halves[2 * side]), halves[2 * side + 1], 1);
 }
 
 /* ---- blocks ---- */
 
-/* multiply(s, row, text, next, M, R) of the strip's rows, R at a time, and of M
- * texts, at most `most`: M and R are constants for the compiler. */
-#define EACH_ROW(multiply, s, text, next, M, R)                               \
-    do {                                                                      \
-        int64_t row_ = 0;                                                     \
-                                                                              \
-        for (; row_ + (R) <= (s)->rows; row_ += (R))                          \
-            multiply(s, row_, text, next, M, R);                              \
-        for (; row_ < (s)->rows; row_++)                                      \
-            multiply(s, row_, text, next, M, 1);                              \
-    } while (0)
+/* With more than these texts multiplying takes as long as memory does, and
+ * what follows is asked for: so much before it is read, past the end of a
+ * panel, too, into the second cache. With fewer the processor itself looks
+ * ahead, and is slower when it is asked to. */
+enum { WAITS = 4, AHEAD = 8 << 10 };
 
-#define EACH_BLOCK(multiply, s, most, R)                                      \
-    do {                                                                      \
-        struct ahead next_ = ahead_of(s, most, R);                            \
-        int64_t text_ = 0;                                                    \
-                                                                              \
-        for (; text_ + (most) <= (s)->in->m; text_ += (most))                 \
-            EACH_ROW(multiply, s, text_, &next_, most, R);                    \
-        if ((s)->in->m - text_ == 3 && (most) > 3)                            \
-            EACH_ROW(multiply, s, text_, &next_, 3, R);                       \
-        else if ((s)->in->m - text_ == 2 && (most) > 2)                       \
-            EACH_ROW(multiply, s, text_, &next_, 2, R);                       \
-        else if ((s)->in->m - text_ == 1)                                     \
-            EACH_ROW(multiply, s, text_, &next_, 1, BLOCK_ROWS);              \
-    } while (0)
-
-/* ---- sums of floats ---- */
-
-/* The sums over lanes of four vectors, in four lanes: halves are added until
- * one lane is left, in the same order for each. */
-static inline __m128 sum_four(const __m512 v[4])
+static inline __attribute__((always_inline)) void ask(const char *w, int lines)
 {
-    const __m512i firsts = _mm512_setr_epi32(0, 4, 8, 12, 0, 0, 0, 0, 0, 0, 0,
-                                             0, 0, 0, 0, 0);
-    const __m512 a = _mm512_add_ps(_mm512_shuffle_f32x4(v[0], v[1], 0x44),
-                                   _mm512_shuffle_f32x4(v[0], v[1], 0xee));
-    const __m512 b = _mm512_add_ps(_mm512_shuffle_f32x4(v[2], v[3], 0x44),
-                                   _mm512_shuffle_f32x4(v[2], v[3], 0xee));
-    __m512 c = _mm512_add_ps(_mm512_shuffle_f32x4(a, b, 0x88),
-                             _mm512_shuffle_f32x4(a, b, 0xdd));
-
-    c = _mm512_add_ps(c, _mm512_permute_ps(c, 0x4e));
-    c = _mm512_add_ps(c, _mm512_permute_ps(c, 0xb1));
-    return _mm512_castps512_ps128(_mm512_permutexvar_ps(firsts, c));
+    for (int i = 0; i < lines; i++)
+        __builtin_prefetch(w + AHEAD + 64 * i, 0, 2);
 }
 
-/* Results of M texts and R rows from `row` of the strip on. */
-static inline __attribute__((always_inline)) void
-put_sums(const struct cpu_few_strip *s, int64_t row, int64_t text,
-         __m512 (*sums)[BLOCK_ROWS], const int M, const int R)
+#define ONE_BLOCK(multiply, s, panel, b, asks, most, M)                       \
+    case M:                                                                   \
+        if ((M) <= (most))                                                    \
+            multiply(s, panel, (b).first, asks, M);                           \
+        break
+
+/* multiply(s, panel, first text, asks, M) of all texts, M at a time, which is a
+ * constant for the compiler, and at most `most`. A panel has `bytes`. */
+#define EACH_BLOCK(multiply, s, most, bytes)                                  \
+    do {                                                                      \
+        const int64_t m_ = (s)->in->m, blocks_ = gpt_ceil_div(m_, most);      \
+        const char *panel_ = (s)->values + (s)->row / CPU_PANEL * (bytes);    \
+                                                                              \
+        for (int64_t i_ = 0; i_ < blocks_; i_++) {                            \
+            const struct block b_ = block_at(m_, blocks_, i_);                \
+                                                                              \
+            switch (b_.texts) {                                               \
+                ONE_BLOCK(multiply, s, panel_, b_, i_ == 0, most, 1);         \
+                ONE_BLOCK(multiply, s, panel_, b_, i_ == 0, most, 2);         \
+                ONE_BLOCK(multiply, s, panel_, b_, i_ == 0, most, 3);         \
+                ONE_BLOCK(multiply, s, panel_, b_, i_ == 0, most, 4);         \
+                ONE_BLOCK(multiply, s, panel_, b_, i_ == 0, most, 5);         \
+                ONE_BLOCK(multiply, s, panel_, b_, i_ == 0, most, 6);         \
+                ONE_BLOCK(multiply, s, panel_, b_, i_ == 0, most, 7);         \
+                ONE_BLOCK(multiply, s, panel_, b_, i_ == 0, most, 8);         \
+            }                                                                 \
+        }                                                                     \
+    } while (0)
+
+/* Results of side `side` of the strip's rows: where they are, and which. */
+static inline float *side_of(const struct cpu_few_strip *s, int64_t text,
+                             int side, __mmask16 *lanes)
 {
-    __m512 flat[BLOCK_TEXTS * BLOCK_ROWS + 3] = {0};
-    _Alignas(16) float dots[BLOCK_TEXTS * BLOCK_ROWS + 3];
+    *lanes = lanes_of(s->rows - side * LANES);
+    return s->y + text * s->ldy + side * LANES;
+}
 
-#pragma GCC unroll 4
+/* The same of sums of floats. */
+static inline __attribute__((always_inline)) void
+put_sums(const struct cpu_few_strip *s, int64_t text,
+         __m512 (*sums)[SIDES], const int M)
+{
+#pragma GCC unroll 8
     for (int i = 0; i < M; i++)
-#pragma GCC unroll 4
-        for (int r = 0; r < R; r++)
-            flat[i * R + r] = sums[i][r];
-#pragma GCC unroll 4
-    for (int j = 0; j < M * R; j += 4)
-        _mm_store_ps(dots + j, sum_four(flat + j));
-#pragma GCC unroll 4
-    for (int i = 0; i < M; i++)
-#pragma GCC unroll 4
-        for (int r = 0; r < R; r++) {
-            float *y = s->y + (text + i) * s->ldy + row + r;
+#pragma GCC unroll 2
+        for (int side = 0; side < SIDES; side++) {
+            __mmask16 lanes;
+            float *y = side_of(s, text + i, side, &lanes);
+            __m512 v = sums[i][side];
 
-            *y = s->add ? *y + dots[i * R + r] : dots[i * R + r];
+            if (s->add)
+                v = _mm512_add_ps(_mm512_maskz_loadu_ps(lanes, y), v);
+            _mm512_mask_storeu_ps(y, lanes, v);
         }
 }
 

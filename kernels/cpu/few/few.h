@@ -4,8 +4,8 @@
  * products into what it multiplies. Nothing in here knows of threads.
  *
  * Weights are factors as they lie in memory, so that each is read once and none
- * is packed or widened. Inputs become parts that such factors are multiplied
- * with:
+ * is packed or widened: in rows for AMX, in panels (quant.h) for the others.
+ * Inputs become parts that such factors are multiplied with:
  *   bf16   a float is the sum of three numbers of bf16, which hold its 24 bits.
  *          Products are exact, and sums are those of floats.
  *   int8   a float is the digits of a fixed point of its row: four of 7 bits
@@ -30,7 +30,7 @@
 
 /* More texts of a group read the weights from the cache less often; a row of
  * bytes has four parts, and 16 of them more columns than registers hold. */
-enum { FEW_ROWS = 32, FEW_TEXTS = 16, FEW_BYTES = 8 };
+enum { FEW_ROWS = CPU_PANEL, FEW_TEXTS = 16, FEW_BYTES = 8 };
 enum { FEW_CHUNK = 64, FEW_TILES = 3072 };
 /* The longest row of bytes: its sums have 32 bits. */
 enum { FEW_MOST_BYTES = 1 << 17 };
@@ -62,7 +62,7 @@ static inline int64_t cpu_few_groups(const struct cpu_few_inputs *in)
  * rows), rows ldy floats apart. */
 struct cpu_few_strip {
     const struct cpu_few_inputs *in;
-    const char *values;     /* of row 0; rows are tight */
+    const char *values;     /* of row 0; rows are tight, or panels */
     const uint16_t *scales; /* with bytes: of row 0, of bf16 */
     int64_t row, rows;
     bool first, last; /* of those that the thread multiplies in turn */
@@ -72,6 +72,7 @@ struct cpu_few_strip {
 };
 
 struct cpu_few_road {
+    bool panels; /* wants weights in panels, else in rows */
     /* bytes of packed inputs, a multiple of 64 */
     int64_t (*room)(const struct cpu_few_inputs *in);
     /* finds the units; first of all. NULL: nothing to do */

@@ -208,20 +208,32 @@ static inline int32_t *begins_at(char *w, int64_t g)
     return (int32_t *)(void *)(w + MANY_TILES + MANY_FLOATS) + g * MANY_SIDE;
 }
 
-/* Scales of group g of the packed chunk w, `at` of all groups of a row. In
- * memory they lie a row apart, but there is only one for 32 bytes. Those that
- * are not there are zero. */
+/* The scale of group g of a row, which is there. */
+static inline float scale_of(const struct gpt_quant *w, int64_t row, int64_t g,
+                             int64_t k)
+{
+    const char *values = w->values;
+    uint16_t scale;
+
+    if (!w->arranged)
+        return gpt_bf16_to_f32(w->scales[row * gpt_ceil_div(k, CPU_GROUP) + g]);
+    memcpy(&scale, values + cpu_panel_scale_at(w, row, g, k), sizeof(scale));
+    return gpt_bf16_to_f32(scale);
+}
+
+/* Scales of group g of the packed chunk w, `at` of all groups of a row. In rows
+ * of memory they lie a row apart, but there is only one for 32 bytes. Those
+ * that are not there are zero. */
 static void put_scales(const struct cpu_many_block *b, char *w, int64_t column,
                        int64_t g, int64_t at)
 {
-    const int64_t groups = gpt_ceil_div(b->in->k, CPU_GROUP);
+    const int64_t k = b->in->k;
     float *to = scales_at(w, g);
 
     for (int64_t j = 0; j < MANY_SIDE; j++) {
-        const bool there = column + j < b->columns && at < groups;
-        const uint16_t *from = b->scales + (b->first + column + j) * groups;
+        const bool there = column + j < b->columns && at * CPU_GROUP < k;
 
-        to[j] = there ? gpt_bf16_to_f32(from[at]) : 0;
+        to[j] = there ? scale_of(b->w, b->first + column + j, at, k) : 0;
     }
 }
 

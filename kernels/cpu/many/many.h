@@ -107,12 +107,17 @@ static inline void cpu_many_fetch(struct cpu_many_ahead *a)
  * the product from `first` on. */
 struct cpu_many_block {
     const struct cpu_many_inputs *in;
-    const char *values;     /* of row 0 of the matrix; rows are tight */
-    const uint16_t *scales; /* with bytes: of row 0, of bf16 */
+    const struct gpt_quant *w; /* the matrix, in rows or in panels (quant.h) */
     int64_t first, columns, begin, chunks;
     char *packed;           /* cpu_many_packed() bytes for each chunk */
     struct cpu_many_ahead next; /* weights that are packed after these */
 };
+
+/* Where chunk c begins in a panel of the matrix. */
+static inline int64_t cpu_many_panel_at(const struct gpt_quant *w, int64_t c)
+{
+    return c * (w->group ? MANY_GROUPS * CPU_GROUP_BYTES : MANY_TILES);
+}
 
 /* Chunks of tiles that a panel of inputs takes with one of weights. */
 static inline int64_t cpu_many_turns(const struct cpu_many_block *b)

@@ -82,6 +82,39 @@ pack_panel(const struct cpu_many_inputs *in, int64_t panel, int64_t begin,
 
 /* ---- weights ---- */
 
+/* Step l of the chunk whose steps are at `from`, in a panel of the matrix that
+ * ends at `end`: the first half of its rows, and the second. */
+static inline void copy_step(char *to, const char *from, const char *end,
+                             int64_t l)
+{
+    __m512i left = _mm512_setzero_si512(), right = left;
+
+    if (from + (l + 1) * CPU_STEP <= end) {
+        left = _mm512_loadu_si512(from + l * CPU_STEP);
+        right = _mm512_loadu_si512(from + l * CPU_STEP + CPU_STEP / 2);
+    }
+    _mm512_store_si512(to + 64 * l, left);
+    _mm512_store_si512(to + MANY_TILES / 2 + 64 * l, right);
+}
+
+/* Chunks of panels have the order of tiles, but for their halves. */
+static inline void copy_panels(const struct cpu_many_block *b)
+{
+    const int64_t bytes = cpu_panel_bytes(b->w, b->in->k);
+    const char *panel =
+        (const char *)b->w->values + b->first / CPU_PANEL * bytes;
+    char *to = b->packed;
+
+    for (int64_t j = 0; j < b->columns; j += MANY_SIDE, panel += bytes)
+        for (int64_t c = 0; c < b->chunks; c++, to += cpu_many_packed(b->in)) {
+            const char *from = panel + cpu_many_panel_at(b->w, b->begin + c);
+
+            for (int64_t l = 0; l < 16; l++)
+                copy_step(to, from + (b->w->group ? l / 8 * 2 * CPU_PANEL : 0),
+                          panel + bytes, l);
+        }
+}
+
 /* Rows of bytes are packed like rows of half as many numbers of bf16: four
  * bytes stay together in either case. */
 static inline void pack_weights(const struct cpu_many_block *b)
@@ -89,9 +122,14 @@ static inline void pack_weights(const struct cpu_many_block *b)
     const struct cpu_many_inputs *in = b->in;
     const int64_t row = in->bytes ? in->k / 2 : in->k;
     const int64_t at = b->begin * PAIR_CHUNK, most = b->chunks * PAIR_CHUNK;
+    const char *values = b->w->values;
 
+    if (b->w->arranged) {
+        copy_panels(b);
+        return;
+    }
     for (int64_t j = 0; j < b->columns; j += MANY_SIDE) {
-        const char *from = b->values + 2 * ((b->first + j) * row + at);
+        const char *from = values + 2 * ((b->first + j) * row + at);
         const struct cpu_pair_band band = {
             .from = (const uint16_t *)(const void *)from,
             .ld = row,
@@ -174,7 +212,7 @@ static inline void put_sixteen(const struct place *p, const float *sums,
         return;
     if (bytes)
         scale = wide(_mm256_maskz_loadu_epi16(
-            lanes, p->b->scales + p->b->first + p->column + at));
+            lanes, p->b->w->scales + p->b->first + p->column + at));
     for (int64_t r = 0; r < p->rows; r++) {
         float *y = p->y + r * p->ldy + p->column + at;
 
