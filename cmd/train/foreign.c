@@ -172,8 +172,8 @@ const struct gpt_foreign_option gpt_train_foreign[] = {
     ONLY("exp-avg-sq-dtype", MEGATRON, "fp32", FLOAT_STATE),
     ONLY_LIST("recompute-modules", MEGATRON, "core_attn",
               "--recompute-activations recomputes attention alone"),
-    ANSWER("grad-reduce-in-bf16", MEGATRON,
-           "gradients are summed in single precision: leave it out"),
+    SKIP_FLAG("grad-reduce-in-bf16", MEGATRON,
+              "gradients are summed in single precision"),
     SKIP_FLAG("no-overlap-p2p-communication", MEGATRON,
               "stages send to each other in one way"),
     SKIP_FLAG("tp-comm-overlap", MEGATRON,
@@ -314,8 +314,11 @@ const struct gpt_foreign_option gpt_train_foreign[] = {
     /* the model */
     FLAG_MEANS("use-rotary-position-embeddings", MEGATRON,
                "--position-embedding-type=rope"),
-    FLAG_MEANS("no-position-embedding", MEGATRON,
-               "--position-embedding-type=none"),
+    /* scripts say it beside rotary positions, before or after them: they have
+     * no table already */
+    {.name = "no-position-embedding", .source = MEGATRON, .flag = true,
+     .means = "--position-embedding-type=none",
+     .over = "learned_absolute absolute"},
     FLAG_MEANS("use-rope-scaling", MEGATRON, "--rotary-scaling-type=llama3"),
     MEANS("rope-scaling-factor", MEGATRON, "--rotary-scaling-factor=%"),
     MEANS("encoder-num-layers", MEGATRON, "--num-layers=%"),
