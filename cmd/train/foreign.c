@@ -314,11 +314,8 @@ const struct gpt_foreign_option gpt_train_foreign[] = {
     /* the model */
     FLAG_MEANS("use-rotary-position-embeddings", MEGATRON,
                "--position-embedding-type=rope"),
-    /* scripts say it beside rotary positions, before or after them: they have
-     * no table already */
-    {.name = "no-position-embedding", .source = MEGATRON, .flag = true,
-     .means = "--position-embedding-type=none",
-     .over = "learned_absolute absolute"},
+    {"no-position-embedding", MEGATRON, "--position-embedding-type=none",
+     .over = "learned_absolute absolute", .flag = true},
     FLAG_MEANS("use-rope-scaling", MEGATRON, "--rotary-scaling-type=llama3"),
     MEANS("rope-scaling-factor", MEGATRON, "--rotary-scaling-factor=%"),
     MEANS("encoder-num-layers", MEGATRON, "--num-layers=%"),

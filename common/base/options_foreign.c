@@ -51,6 +51,7 @@ int gpt_opt_expand_foreign(struct gpt_parse *p,
     return GPT_OK;
 }
 
+/* Whether `words`, with blanks between them, have `word`. */
 static bool is_among(const char *word, const char *words)
 {
     const size_t len = strlen(word);
@@ -68,6 +69,9 @@ static bool is_among(const char *word, const char *words)
 const char *gpt_opt_find_kept(const struct gpt_parse *p,
                               const struct gpt_foreign_option *f)
 {
+    /* Sources are read in their order, and the command line from left to right:
+     * what comes after the name replaces its value as it does any other, so
+     * that only what came before needs to be looked at here. */
     if (!f->over)
         return NULL;
     const char *name = f->means + 2;

@@ -72,6 +72,11 @@ expect 0 "Megatron-LM's script of texts" gpt-generate --load . --num-layers 2 \
     --max-batch-size 3 --top_p 0.9 --print-config
 err_has '--num-layers (a name of Megatron-LM) has no effect here: the checkpoint'
 out_has 'batch-size = 3'
+expect 0 'and that for Llama' gpt-generate --load . --print-config \
+    --exit-on-missing-checkpoint --use-checkpoint-args --no-load-optim \
+    --no-load-rng --fp16 --untie-embeddings-and-output-weights \
+    --use-rotary-position-embeddings --normalization RMSNorm \
+    --no-position-embedding --no-masked-softmax-fusion --global-batch-size 1
 expect 2 'its server' gpt-generate --load . --port 5000
 err_has '--serve HOST:PORT'
 expect 0 'its converter' gpt-reshape --model-type GPT --loader llama_mistral \
