@@ -70,6 +70,8 @@ const struct gpt_foreign_option gpt_generate_foreign[] = {
     SKIP_FLAG("use-mcore-models", ONE_MODEL),
     SKIP_FLAG("use-legacy-models", ONE_MODEL),
     SKIP_FLAG("use-flash-attn", ONE_MODEL),
+    /* fused kernels, which published scripts switch off to be exact, and
+     * attention's own choices */
     SKIP_FLAG("no-masked-softmax-fusion", ONE_MODEL),
     SKIP_FLAG("no-bias-gelu-fusion", ONE_MODEL),
     SKIP_FLAG("no-bias-swiglu-fusion", ONE_MODEL),
@@ -81,6 +83,7 @@ const struct gpt_foreign_option gpt_generate_foreign[] = {
     SKIP("transformer-impl", ONE_MODEL),
     SKIP("attention-backend", ONE_MODEL),
     SKIP_FLAG("no-load-optim", "no state of an optimizer is read"),
+    /* what is loaded, and when that is refused */
     SKIP("ckpt-format", "every format is read"),
     SKIP_FLAG("auto-detect-ckpt-format", "every format is read"),
     SKIP("dist-ckpt-strictness", "another model's checkpoint is refused"),
