@@ -25,6 +25,9 @@ struct gpt_tensor_slice {
 /* Adds to a state which tokens begin and end texts: those that are known. */
 void gpt_native_put_tokens(cJSON *state, int64_t bos, int64_t eos,
                            const struct gpt_end_ids *ends);
+/* ... and what the files that the model came from call such models; NULL adds
+ * nothing. */
+void gpt_native_put_family(cJSON *state, const char *family);
 
 /* ---- writing ---- */
 struct gpt_checkpoint_writer;

@@ -4,6 +4,7 @@
  * model/params.h says what a rank holds. Start at open_native() and
  * plan_native(). */
 #include "checkpoint/format.h"
+#include "checkpoint/hf_family.h"
 #include "checkpoint/manifest.h"
 #include "checkpoint/names.h"
 #include "checkpoint/native.h"
@@ -86,6 +87,18 @@ static void read_ends(struct gpt_source *s)
     s->ends = ends;
 }
 
+/* The family whose type make_state() keeps, or NULL. */
+static const char *read_family(const cJSON *state)
+{
+    const cJSON *type =
+        cJSON_GetObjectItemCaseSensitive(state, "model_type");
+    const struct gpt_hf_family *family =
+        cJSON_IsString(type) ? gpt_hf_family_find(type->valuestring, NULL)
+                             : NULL;
+
+    return family ? family->model_type : NULL;
+}
+
 static int64_t token_of(const cJSON *state, const char *name, int64_t most,
                         int64_t otherwise)
 {
@@ -119,6 +132,7 @@ static int open_native(struct gpt_source *s, const char *path,
     s->bos_token_id =
         token_of(s->state, "bos_token_id", INT32_MAX, s->eos_token_id);
     read_ends(s);
+    s->family = read_family(s->state);
     /* No agreement is needed: files and their order are the manifest's, the
      * same on all ranks. */
     return list_files(s, err);
@@ -427,6 +441,12 @@ void gpt_native_put_tokens(cJSON *state, int64_t bos, int64_t eos,
                               cJSON_CreateIntArray(ends->ids, ends->n));
 }
 
+void gpt_native_put_family(cJSON *state, const char *family)
+{
+    if (family)
+        cJSON_AddStringToObject(state, "model_type", family);
+}
+
 /* The state of the source's run, or that of a run that has not begun and whose
  * weights come from elsewhere: "converted_from" tells a program that resumes
  * that there is no run to resume. */
@@ -440,6 +460,7 @@ static cJSON *make_state(const struct gpt_source *s)
     cJSON_AddNumberToObject(state, "consumed_valid_samples", 0);
     cJSON_AddStringToObject(state, "converted_from", s->format->title);
     gpt_native_put_tokens(state, s->bos_token_id, s->eos_token_id, &s->ends);
+    gpt_native_put_family(state, s->family);
     return state;
 }
 
