@@ -8,6 +8,7 @@
 
 #include "base/log.h"
 #include "base/num.h"
+#include "checkpoint/huggingface.h"
 #include "tokenizer/gguf_tokens.h"
 
 #include <stdlib.h>
@@ -33,7 +34,7 @@ struct gguf {
     struct gpt_tensor *tensors; /* one a parameter */
     int64_t n;
     struct gpt_source_file files[1];
-    const char *attached[1];
+    const char *attached[2];
 };
 
 /* By its first bytes and not by its name: files of hubs are often called by a
@@ -395,7 +396,8 @@ static void fill_file(struct gpt_source *s, struct gguf *g)
     s->weight_bytes = g->files[0].bytes;
 }
 
-/* The vocabulary is attached under the name of the file that it stands for. One
+/* The vocabulary is attached under the name of the file that it stands for, and
+ * with it what else is said of tokens: their ends, a template of chats. One
  * that cannot be read is left out, as weights do not need it. */
 static int list_vocabulary(struct gpt_source *s, struct gguf *g,
                            struct gpt_err *err)
@@ -409,7 +411,8 @@ static int list_vocabulary(struct gpt_source *s, struct gguf *g,
                  "and left out", s->dir, model);
     g->attached[0] = name;
     s->attached = g->attached;
-    s->n_attached = name != NULL;
+    g->attached[1] = GPT_HF_TOKENIZER_CONFIG;
+    s->n_attached = name ? 2 : 0;
     return GPT_OK;
 }
 
