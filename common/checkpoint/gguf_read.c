@@ -8,7 +8,6 @@
 
 #include "base/log.h"
 #include "base/num.h"
-#include "checkpoint/huggingface.h"
 #include "tokenizer/gguf_tokens.h"
 
 #include <stdlib.h>
@@ -364,25 +363,6 @@ static int check_split(const struct gpt_gguf *g, struct gpt_err *err)
     return gpt_hint(err, "join them with llama.cpp's llama-gguf-split");
 }
 
-/* Ids beyond the table are a way of saying that there is none: some writers
- * fill in 2^32 - 1. */
-static int read_ids(struct gpt_source *s, struct gguf *g, struct gpt_err *err)
-{
-    const struct {
-        const char *key;
-        int64_t *id;
-    } rows[] = {{"tokenizer.ggml.bos_token_id", &s->bos_token_id},
-                {"tokenizer.ggml.eos_token_id", &s->eos_token_id}};
-
-    for (size_t i = 0; i < GPT_COUNT(rows); i++) {
-        int64_t id = GPT_TOKEN_NONE;
-
-        GPT_TRY(gpt_gguf_int(&g->file, rows[i].key, 0, UINT32_MAX, &id, err));
-        *rows[i].id = id < s->config.vocab_size ? id : GPT_TOKEN_NONE;
-    }
-    return GPT_OK;
-}
-
 /* Names in listings are without directories, as for other formats. */
 static void fill_file(struct gpt_source *s, struct gguf *g)
 {
@@ -443,7 +423,7 @@ static int open_alone(struct gpt_source *s, const char *path,
     GPT_TRY(gpt_config_complete(&s->config, gpt_max_i64(o->divisible_by, 1),
                                 gpt_max_i64(o->tp_size, 1), err));
     GPT_TRY(open_params(g, &s->config, err));
-    GPT_TRY(read_ids(s, g, err));
+    GPT_TRY(gpt_gguf_read_ends(s, &g->file, err));
     s->family = g->arch->family;
     s->tensors = g->tensors;
     s->n_tensors = g->n;

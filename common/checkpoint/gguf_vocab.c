@@ -148,6 +148,12 @@ static void put_ids(struct vocabulary *v, int64_t bos, bool add_bos,
         gpt_gguf_put_int(v->k, KEY("bos_token_id"), GPT_GGUF_U32, v->bos);
     if (v->eos >= 0)
         gpt_gguf_put_int(v->k, KEY("eos_token_id"), GPT_GGUF_U32, v->eos);
+    for (int i = 0; i < s->ends.n; i++)
+        if (s->ends.ids[i] != v->eos) { /* one key, for one more */
+            gpt_gguf_put_int(v->k, KEY("eot_token_id"), GPT_GGUF_U32,
+                             s->ends.ids[i]);
+            break;
+        }
     gpt_gguf_put_int(v->k, KEY("add_bos_token"), GPT_GGUF_BOOL, add_bos);
     gpt_gguf_put_int(v->k, KEY("add_eos_token"), GPT_GGUF_BOOL, add_eos);
 }

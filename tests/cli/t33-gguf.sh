@@ -50,6 +50,8 @@ cp -r hf first
 sed -i 's/"added_tokens":\[/&{"id":0,"content":"!","special":true},/
     s/},\],"normalizer"/}],"normalizer"/' first/tokenizer.json
 echo '{{ bos_token }}{{ messages[0].content }}' >first/chat_template.jinja
+sed -i 's/"eos_token_id":.*/"eos_token_id": 2,/' first/config.json
+echo '{"eos_token_id": [2, 5]}' >first/generation_config.json
 expect 0 'a special token before the others' into first first.gguf
 expect 0 'is read again' gpt-generate --load first.gguf --prompt 'the' \
     --greedy --tokens 8 -q
@@ -61,6 +63,8 @@ check 'in the vocabulary, too' grep -q '"vocab":{"!":0,' \
 check 'a decoder as the library reads it' grep -q \
     '"ByteLevel","add_prefix_space":true,"trim_offsets":true,"use_regex":true}' \
     first-hf/tokenizer.json
+tr -d ' \t\n' <first-hf/generation_config.json >ends
+check 'both ends of a text' grep -F '"eos_token_id":[2,5]' ends
 check 'and the template of chats' grep -qF \
     '"chat_template":"{{ bos_token }}{{ messages[0].content }}' \
     first-hf/tokenizer_config.json
