@@ -320,13 +320,24 @@ static int read_form(struct gpt_call *call, const cJSON *body,
                : gpt_fail(err, GPT_EDATA, "'best_of' must be 'n'");
 }
 
+/* A text as it comes is the one format. */
+static int check_format(const cJSON *body, struct gpt_err *err)
+{
+    static const char *const fields[] = {"type", NULL};
+    const cJSON *format = gpt_field(body, "response_format");
+
+    if (!format)
+        return GPT_OK;
+    GPT_TRY(gpt_fields_check(format, fields, "'response_format'", err));
+    const int status = gpt_field_word(format, "type", "text", err);
+    return status == GPT_OK ? GPT_OK : gpt_context(err, "'response_format'");
+}
+
 /* In the order of what costs least. A seed that the client does not give is
  * drawn here, so that two equal requests have two texts. */
 static int read_call(struct gpt_call *call, const struct gpt_server *s,
                      const cJSON *body, struct gpt_err *err)
 {
-    static const char *const of_formats[] = {"type", NULL};
-    const cJSON *format = gpt_field(body, "response_format");
     bool ignore_eos = false;
     uint32_t random = 0;
     int64_t seed = -1;
@@ -339,9 +350,7 @@ static int read_call(struct gpt_call *call, const struct gpt_server *s,
     GPT_TRY(read_lengths(call, s, body, err));
     GPT_TRY(read_logprobs(call, body, err));
     GPT_TRY(gpt_field_flag(body, "ignore_eos", &ignore_eos, err));
-    if (format)
-        GPT_TRY(gpt_fields_check(format, of_formats, "'response_format'", err));
-    GPT_TRY(gpt_field_word(format, "type", "text", err));
+    GPT_TRY(check_format(body, err));
     GPT_TRY(gpt_field_integer(body, "seed", -1, (int64_t)1 << 53, &seed, err));
     GPT_TRY(read_sampling(call, s, body, err));
     GPT_TRY(read_stops(call, body, err));

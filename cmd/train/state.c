@@ -69,6 +69,7 @@ cJSON *gpt_state_to_json(const struct gpt_replica *r,
     if (state->has_tokens)
         gpt_run_state_put_tokens(json, state->bos_token_id, state->eos_token_id,
                                  &state->ends);
+    gpt_run_state_put_family(json, state->family);
     cJSON_AddStringToObject(json, "options", c->option_text);
     return json;
 }

@@ -31,6 +31,7 @@ struct gpt_train_state {
     bool has_tokens;
     int64_t bos_token_id, eos_token_id; /* < 0: not known, or none */
     struct gpt_end_ids ends;
+    const char *family; /* gpt_source's, of those files */
 };
 
 /* What else a checkpoint records, and is compared with on resume. */

@@ -197,6 +197,7 @@ void gpt_train_take_tokens(struct gpt_train_state *state,
     state->eos_token_id =
         o->eos_token >= 0 ? o->eos_token : source->eos_token_id;
     *ends = source->ends;
+    state->family = source->family;
     /* A source that names no ends leaves that to the tokenizer of what reads
      * the model: one end of the data alone would take its place. A full list
      * stays as it is. */

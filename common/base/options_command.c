@@ -281,6 +281,12 @@ static int take_foreign(struct gpt_parse *p, struct words *w,
     }
     if (f->skip)
         return skip_foreign(p, w, f, label, value, follows);
+    const char *kept = p->looking ? NULL : gpt_opt_find_kept(p, f);
+    if (kept) {
+        gpt_warn("%s (a name of %s) has no effect here: %.*s is %s already",
+                 label, f->source, (int)strcspn(f->means, "="), f->means, kept);
+        return GPT_OK;
+    }
     GPT_TRY(gpt_opt_expand_foreign(p, f, value, words, GPT_FOREIGN_WORDS,
                                    &meant.argc));
     while (meant.at < meant.argc)

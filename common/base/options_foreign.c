@@ -51,6 +51,38 @@ int gpt_opt_expand_foreign(struct gpt_parse *p,
     return GPT_OK;
 }
 
+/* Whether `words`, with blanks between them, have `word`. */
+static bool is_among(const char *word, const char *words)
+{
+    const size_t len = strlen(word);
+
+    for (const char *at = words; *at; at += strspn(at, " ")) {
+        const size_t n = strcspn(at, " ");
+
+        if (n == len && memcmp(at, word, n) == 0)
+            return true;
+        at += n;
+    }
+    return false;
+}
+
+const char *gpt_opt_find_kept(const struct gpt_parse *p,
+                              const struct gpt_foreign_option *f)
+{
+    /* Sources are read in their order, and the command line from left to right:
+     * what comes after the name replaces its value as it does any other, so
+     * that only what came before needs to be looked at here. */
+    if (!f->over)
+        return NULL;
+    const char *name = f->means + 2;
+    const struct gpt_opt *o =
+        gpt_opt_find(p->program, name, strcspn(name, "= "), NULL);
+    assert(o && o->kind == GPT_OPT_CHOICE);
+    const char *value = *(const char *const *)gpt_opt_field(p->options, o);
+
+    return is_among(value, f->over) ? NULL : value;
+}
+
 /* Writes "--lr=%" as "--lr VALUE". */
 static void print_meaning(char *buf, size_t cap, const char *means)
 {

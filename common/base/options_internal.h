@@ -77,6 +77,10 @@ int gpt_opt_expand_foreign(struct gpt_parse *p,
                            const struct gpt_foreign_option *f,
                            const char *value, const char **words, int cap,
                            int *n);
+/* The value of the option that f stands for, where f leaves it as it is; else
+ * NULL. */
+const char *gpt_opt_find_kept(const struct gpt_parse *p,
+                              const struct gpt_foreign_option *f);
 /* A usage error that says what to write instead. */
 int gpt_opt_refuse_foreign(const struct gpt_foreign_option *f,
                            const char *label, struct gpt_err *err);

@@ -6,7 +6,7 @@
  * so none of its keys names the activation. A model that turns neighbours is as
  * the files of Llama have it: ours says that it was made so. And of Llama 3's
  * scaling a file has the factors that its numbers give, and not the numbers. */
-#include "checkpoint/gguf.h"
+#include "checkpoint/gguf_internal.h"
 
 #include <math.h>
 #include <stdio.h>
@@ -387,4 +387,39 @@ void gpt_gguf_put_config(struct gpt_gguf_keys *k, const struct gpt_config *c,
         gpt_gguf_put_real(k, LOW_KEY, c->rotary_low_factor);
         gpt_gguf_put_real(k, HIGH_KEY, c->rotary_high_factor);
     }
+}
+
+/* What ends an answer of a chat ends a text, beside the end of documents. */
+static int read_end_of_turn(struct gpt_source *s, struct gpt_gguf *g,
+                            struct gpt_err *err)
+{
+    int64_t id = -1;
+
+    GPT_TRY(gpt_gguf_int(g, "tokenizer.ggml.eot_token_id", 0, UINT32_MAX,
+                         &id, err));
+    if (id >= 0 && id < s->config.vocab_size && s->eos_token_id >= 0 &&
+        id != s->eos_token_id)
+        s->ends = (struct gpt_end_ids){
+            .ids = {(int32_t)s->eos_token_id, (int32_t)id}, .n = 2};
+    return GPT_OK;
+}
+
+/* Ids beyond the table are a way of saying that there is none: some writers
+ * fill in 2^32 - 1. */
+int gpt_gguf_read_ends(struct gpt_source *s, struct gpt_gguf *g,
+                       struct gpt_err *err)
+{
+    const struct {
+        const char *key;
+        int64_t *id;
+    } rows[] = {{"tokenizer.ggml.bos_token_id", &s->bos_token_id},
+                {"tokenizer.ggml.eos_token_id", &s->eos_token_id}};
+
+    for (size_t i = 0; i < GPT_COUNT(rows); i++) {
+        int64_t id = GPT_TOKEN_NONE;
+
+        GPT_TRY(gpt_gguf_int(g, rows[i].key, 0, UINT32_MAX, &id, err));
+        *rows[i].id = id < s->config.vocab_size ? id : GPT_TOKEN_NONE;
+    }
+    return read_end_of_turn(s, g, err);
 }

@@ -7,6 +7,9 @@
 #include "checkpoint/gguf.h"
 #include "checkpoint/huggingface.h"
 
+/* The tokens that begin and end texts, into the source. */
+int gpt_gguf_read_ends(struct gpt_source *s, struct gpt_gguf *g,
+                       struct gpt_err *err) GPT_MUST_USE;
 int gpt_gguf_plan(struct gpt_target *t, struct gpt_err *err) GPT_MUST_USE;
 void gpt_gguf_free_plan(struct gpt_target *t);
 int gpt_gguf_write(struct gpt_target *t, struct gpt_pour *pour,

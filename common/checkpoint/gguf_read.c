@@ -33,7 +33,7 @@ struct gguf {
     struct gpt_tensor *tensors; /* one a parameter */
     int64_t n;
     struct gpt_source_file files[1];
-    const char *attached[1];
+    const char *attached[2];
 };
 
 /* By its first bytes and not by its name: files of hubs are often called by a
@@ -363,25 +363,6 @@ static int check_split(const struct gpt_gguf *g, struct gpt_err *err)
     return gpt_hint(err, "join them with llama.cpp's llama-gguf-split");
 }
 
-/* Ids beyond the table are a way of saying that there is none: some writers
- * fill in 2^32 - 1. */
-static int read_ids(struct gpt_source *s, struct gguf *g, struct gpt_err *err)
-{
-    const struct {
-        const char *key;
-        int64_t *id;
-    } rows[] = {{"tokenizer.ggml.bos_token_id", &s->bos_token_id},
-                {"tokenizer.ggml.eos_token_id", &s->eos_token_id}};
-
-    for (size_t i = 0; i < GPT_COUNT(rows); i++) {
-        int64_t id = GPT_TOKEN_NONE;
-
-        GPT_TRY(gpt_gguf_int(&g->file, rows[i].key, 0, UINT32_MAX, &id, err));
-        *rows[i].id = id < s->config.vocab_size ? id : GPT_TOKEN_NONE;
-    }
-    return GPT_OK;
-}
-
 /* Names in listings are without directories, as for other formats. */
 static void fill_file(struct gpt_source *s, struct gguf *g)
 {
@@ -395,7 +376,8 @@ static void fill_file(struct gpt_source *s, struct gguf *g)
     s->weight_bytes = g->files[0].bytes;
 }
 
-/* The vocabulary is attached under the name of the file that it stands for. One
+/* The vocabulary is attached under the name of the file that it stands for, and
+ * with it what else is said of tokens: their ends, a template of chats. One
  * that cannot be read is left out, as weights do not need it. */
 static int list_vocabulary(struct gpt_source *s, struct gguf *g,
                            struct gpt_err *err)
@@ -409,7 +391,8 @@ static int list_vocabulary(struct gpt_source *s, struct gguf *g,
                  "and left out", s->dir, model);
     g->attached[0] = name;
     s->attached = g->attached;
-    s->n_attached = name != NULL;
+    g->attached[1] = GPT_HF_TOKENIZER_CONFIG;
+    s->n_attached = name ? 2 : 0;
     return GPT_OK;
 }
 
@@ -440,7 +423,7 @@ static int open_alone(struct gpt_source *s, const char *path,
     GPT_TRY(gpt_config_complete(&s->config, gpt_max_i64(o->divisible_by, 1),
                                 gpt_max_i64(o->tp_size, 1), err));
     GPT_TRY(open_params(g, &s->config, err));
-    GPT_TRY(read_ids(s, g, err));
+    GPT_TRY(gpt_gguf_read_ends(s, &g->file, err));
     s->family = g->arch->family;
     s->tensors = g->tensors;
     s->n_tensors = g->n;

@@ -7,10 +7,12 @@
  * give other tokens, and the model noise. */
 #include "checkpoint/gguf.h"
 
+#include "base/io.h"
 #include "base/log.h"
 #include "checkpoint/huggingface.h"
 #include "checkpoint/run_state.h"
 #include "tokenizer/bytelevel.h"
+#include "tokenizer/chat.h"
 #include "tokenizer/family_bytelevel.h"
 #include "tokenizer/gguf_tokens.h"
 #include "tokenizer/sp_model.h"
@@ -147,6 +149,12 @@ static void put_ids(struct vocabulary *v, int64_t bos, bool add_bos,
         gpt_gguf_put_int(v->k, KEY("bos_token_id"), GPT_GGUF_U32, v->bos);
     if (v->eos >= 0)
         gpt_gguf_put_int(v->k, KEY("eos_token_id"), GPT_GGUF_U32, v->eos);
+    for (int i = 0; i < s->ends.n; i++)
+        if (s->ends.ids[i] != v->eos) { /* one key, for one more */
+            gpt_gguf_put_int(v->k, KEY("eot_token_id"), GPT_GGUF_U32,
+                             s->ends.ids[i]);
+            break;
+        }
     gpt_gguf_put_int(v->k, KEY("add_bos_token"), GPT_GGUF_BOOL, add_bos);
     gpt_gguf_put_int(v->k, KEY("add_eos_token"), GPT_GGUF_BOOL, add_eos);
 }
@@ -311,17 +319,30 @@ static void put_bytes(struct vocabulary *v)
 
 /* ---- SentencePiece ---- */
 
+/* What is said beside the vocabulary; NULL where that is nothing. */
+static int read_config(const struct vocabulary *v, cJSON **config)
+{
+    const char *path = path_of(v->t, GPT_HF_TOKENIZER_CONFIG);
+    char *text;
+    size_t len;
+
+    *config = NULL;
+    if (!path)
+        return GPT_OK;
+    GPT_TRY(gpt_gguf_read(GPT_HF_TOKENIZER_CONFIG, &text, &len, path,
+                          GPT_FILE_LIMIT, v->err));
+    const int status = gpt_json_parse(config, text, len, path, v->err);
+    gpt_free(text);
+    return status;
+}
+
 /* Models of the hub say beside them whether a text begins with <s>; runs of
  * this project begin it with nothing. */
 static int read_flag(const struct vocabulary *v, const char *key, bool *flag)
 {
-    const char *path = path_of(v->t, GPT_HF_TOKENIZER_CONFIG);
     cJSON *config;
 
-    *flag = false;
-    if (!path)
-        return GPT_OK;
-    GPT_TRY(gpt_json_read(&config, path, GPT_FILE_LIMIT, v->err));
+    GPT_TRY(read_config(v, &config));
     *flag = cJSON_IsTrue(cJSON_GetObjectItemCaseSensitive(config, key));
     cJSON_Delete(config);
     return GPT_OK;
@@ -386,19 +407,30 @@ out:
 
 /* ---- all of it ---- */
 
-/* Chat programs find it in the file alone; without it they would use a
- * default that the model was not trained with. */
+static int put_template_file(struct vocabulary *v, const char *path)
+{
+    char *text;
+    size_t len;
+
+    GPT_TRY(gpt_read_file(path, GPT_FILE_LIMIT, &text, &len, v->err));
+    gpt_gguf_put_text(v->k, "tokenizer.chat_template", text);
+    gpt_free(text);
+    return GPT_OK;
+}
+
+/* Chat programs find it in the file alone; without it they would use a default
+ * that the model was not trained with. A file of its own goes first, as in
+ * chat.c. */
 static int put_chat_template(struct vocabulary *v)
 {
-    const char *path = path_of(v->t, GPT_HF_TOKENIZER_CONFIG);
+    const char *file = path_of(v->t, GPT_HF_CHAT_TEMPLATE);
     cJSON *config;
 
-    if (!path)
-        return GPT_OK;
-    GPT_TRY(gpt_json_read(&config, path, GPT_FILE_LIMIT, v->err));
-    const cJSON *text =
-        cJSON_GetObjectItemCaseSensitive(config, "chat_template");
-    if (cJSON_IsString(text))
+    if (file)
+        return put_template_file(v, file);
+    GPT_TRY(read_config(v, &config));
+    const cJSON *text = gpt_chat_find_template(config);
+    if (text)
         gpt_gguf_put_text(v->k, "tokenizer.chat_template", text->valuestring);
     cJSON_Delete(config);
     return GPT_OK;

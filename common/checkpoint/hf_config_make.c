@@ -273,6 +273,26 @@ static int find_misfit(const struct gpt_config *c,
                : GPT_OK;
 }
 
+/* The row of a model type, of which some have several, that has the model; else
+ * *family stays. */
+static int choose_of_type(const struct gpt_config *c, const char *model_type,
+                          const struct gpt_hf_family **family, bool *chosen,
+                          struct gpt_err *err)
+{
+    const char *field;
+
+    *chosen = false;
+    for (size_t i = 0; i < gpt_hf_n_families && !*chosen; i++) {
+        if (strcmp(gpt_hf_families[i]->model_type, model_type) != 0)
+            continue;
+        GPT_TRY(find_misfit(c, gpt_hf_families[i], &field, err));
+        *chosen = !field;
+        if (*chosen)
+            *family = gpt_hf_families[i];
+    }
+    return GPT_OK;
+}
+
 /* The message lists what each family lacks: which one is meant, we cannot
  * know. */
 int gpt_hf_choose_family(const struct gpt_config *c,
@@ -281,11 +301,12 @@ int gpt_hf_choose_family(const struct gpt_config *c,
 {
     struct gpt_buf b = {0};
     const char *field;
+    bool chosen;
     int status;
 
     if (*family) {
-        GPT_TRY(find_misfit(c, *family, &field, err));
-        if (!field)
+        GPT_TRY(choose_of_type(c, (*family)->model_type, family, &chosen, err));
+        if (chosen)
             return GPT_OK;
     }
     for (size_t i = 0; i < gpt_hf_n_families; i++) {

@@ -298,6 +298,7 @@ static const struct gpt_hf_key phi3_keys[] = {
     HEADS("32"),
     LAYERS("32"),
     KV_HEADS("0"),
+    NO_PAD,
     ROTARY_SHARE("1"),
     RATE("resid_pdrop", hidden_dropout, "0"),
     RMS_EPS("1e-5"),

@@ -70,9 +70,9 @@ cJSON *gpt_hf_config_make(const struct gpt_config *c,
                           const struct gpt_hf_extra *extra,
                           enum gpt_dtype dtype);
 
-/* Keeps *family, if it is not NULL and can say what the model is; else finds
- * the first that can. GPT_EDATA names the field in which each of them
- * differs. */
+/* Keeps *family, or takes another row of its type, if it is not NULL and can
+ * say what the model is; else finds the first that can. GPT_EDATA names the
+ * field in which each of them differs. */
 int gpt_hf_choose_family(const struct gpt_config *c,
                          const struct gpt_hf_family **family,
                          struct gpt_err *err) GPT_MUST_USE;

@@ -4,6 +4,7 @@
  * model/params.h says what a rank holds. Start at open_native() and
  * plan_native(). */
 #include "checkpoint/format.h"
+#include "checkpoint/hf_family.h"
 #include "checkpoint/manifest.h"
 #include "checkpoint/names.h"
 #include "checkpoint/native.h"
@@ -87,6 +88,17 @@ static void read_ends(struct gpt_source *s)
     s->ends = ends;
 }
 
+/* The family whose type make_state() keeps, or NULL. */
+static const char *read_family(const cJSON *state)
+{
+    const cJSON *type = cJSON_GetObjectItemCaseSensitive(state, GPT_RUN_FAMILY);
+    const struct gpt_hf_family *family =
+        cJSON_IsString(type) ? gpt_hf_family_find(type->valuestring, NULL)
+                             : NULL;
+
+    return family ? family->model_type : NULL;
+}
+
 static int64_t token_of(const cJSON *state, const char *name, int64_t most,
                         int64_t otherwise)
 {
@@ -120,6 +132,7 @@ static int open_native(struct gpt_source *s, const char *path,
     s->bos_token_id =
         token_of(s->state, "bos_token_id", INT32_MAX, s->eos_token_id);
     read_ends(s);
+    s->family = read_family(s->state);
     /* No agreement is needed: files and their order are the manifest's, the
      * same on all ranks. */
     return list_files(s, err);
@@ -422,6 +435,7 @@ static cJSON *make_state(const struct gpt_source *s)
     cJSON *state = gpt_run_state_make(0, 0, 0);
     cJSON_AddStringToObject(state, GPT_RUN_CONVERTED, s->format->title);
     gpt_run_state_put_tokens(state, s->bos_token_id, s->eos_token_id, &s->ends);
+    gpt_run_state_put_family(state, s->family);
     return state;
 }
 

@@ -57,6 +57,12 @@ void gpt_run_state_put_tokens(cJSON *state, int64_t bos, int64_t eos,
                               cJSON_CreateIntArray(ends->ids, ends->n));
 }
 
+void gpt_run_state_put_family(cJSON *state, const char *family)
+{
+    if (family)
+        cJSON_AddStringToObject(state, GPT_RUN_FAMILY, family);
+}
+
 int64_t gpt_run_state_count(const cJSON *state, const char *key)
 {
     int64_t count = 0;

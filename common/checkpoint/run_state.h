@@ -29,6 +29,8 @@
 #define GPT_RUN_SCALE_LEFT "left"
 /* The format that weights come from: there is no run to resume. */
 #define GPT_RUN_CONVERTED "converted_from"
+/* Hugging Face's type of the model that a run began with. */
+#define GPT_RUN_FAMILY "model_type"
 
 /* The default of Megatron-LM and of gpt-train. */
 enum { GPT_RUN_SEED_UNKNOWN = 1234 };
@@ -45,6 +47,9 @@ void gpt_run_state_put_scale(cJSON *state, float scale, int64_t good,
 /* Adds which tokens begin and end texts: those that are known. */
 void gpt_run_state_put_tokens(cJSON *state, int64_t bos, int64_t eos,
                               const struct gpt_end_ids *ends);
+/* Adds what the files that the model came from call such models; NULL adds
+ * nothing. */
+void gpt_run_state_put_family(cJSON *state, const char *family);
 
 /* A count; 0 where there is no state (NULL), or it does not have it. */
 int64_t gpt_run_state_count(const cJSON *state, const char *key);

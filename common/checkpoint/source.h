@@ -42,7 +42,7 @@ struct gpt_source {
     int64_t tp_size, pp_size; /* layout of the writer */
     const cJSON *state;       /* of the run, or NULL: weights alone */
     int64_t bos_token_id, eos_token_id;
-    const char *family; /* what the format calls such models, or NULL */
+    const char *family; /* Hugging Face's type of such models, or NULL */
     struct gpt_end_ids ends; /* of generation; often eos_token_id alone */
     /* How the files want tokens to be chosen, which programs do not obey:
      * "generation_config.json: top_p 0.9", or NULL. */

@@ -80,9 +80,7 @@ static int compile_file(struct gpt_chat *chat, const char *path,
     return status;
 }
 
-/* Several templates are a list of names and texts, of which "default" is for
- * chats; others are for tools and documents. */
-static const cJSON *template_of(const cJSON *config)
+const cJSON *gpt_chat_find_template(const cJSON *config)
 {
     const cJSON *found =
         cJSON_GetObjectItemCaseSensitive(config, "chat_template");
@@ -117,7 +115,7 @@ static int read_config(struct gpt_chat *chat, const char *dir,
     add_special(chat, config);
     /* Special tokens are read also where the template is another file's: it
      * names them as variables. */
-    const cJSON *text = template_of(config);
+    const cJSON *text = gpt_chat_find_template(config);
     if (text && !chat->template)
         status = compile(chat, text->valuestring, strlen(text->valuestring),
                          path, err);

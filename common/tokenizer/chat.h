@@ -20,6 +20,11 @@ int gpt_chat_open(struct gpt_chat **chat, const char *dir, const char *file,
                   struct gpt_err *err) GPT_MUST_USE;
 void gpt_chat_close(struct gpt_chat *chat); /* NULL is fine */
 
+/* The text of the template in a tokenizer_config.json, or NULL. Several are a
+ * list of names and texts, of which "default" is for chats; others are for
+ * tools and documents. */
+const cJSON *gpt_chat_find_template(const cJSON *config);
+
 /* Appends the ids of a conversation's text. `input` is what the template sees:
  * "messages", "add_generation_prompt" and what else the caller gives. The
  * tokenizer of `enc` takes names of special tokens for the tokens. GPT_EDATA: a

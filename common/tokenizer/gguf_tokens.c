@@ -4,6 +4,8 @@
 #include "tokenizer/gguf_tokens.h"
 
 #include "base/num.h"
+#include "text/unicode.h"
+#include "tokenizer/bytelevel.h"
 #include "tokenizer/ids.h"
 #include "tokenizer/pretok.h"
 
@@ -216,14 +218,29 @@ static int add_around(struct gpt_buf *b, const struct tokens *t)
     return gpt_buf_printf(b, "}},");
 }
 
-/* An added token may also be what merges make, and is then in both lists. One
- * that is printable ASCII is the same in letters. */
-static bool is_letters(struct gpt_str s)
+/* Whether a token has a place in model.vocab. Added ones have, so that their
+ * ids are those of the file: to others the library gives the next ids after the
+ * vocabulary, but here they may lie before it, and unused ones between them. A
+ * text of letters that stand for other bytes would be another token there. */
+static bool is_in_vocab(const struct tokens *t, int64_t id)
 {
-    for (size_t i = 0; i < s.len; i++)
-        if (s.data[i] <= ' ' || s.data[i] > '~')
-            return false;
-    return true;
+    const struct gpt_str s = t->texts[id];
+    const int32_t type = type_of(t, id);
+    bool ascii = true;
+
+    if (type != GPT_GGUF_CONTROL && type != GPT_GGUF_USER)
+        return type == GPT_GGUF_NORMAL;
+    for (size_t i = 0; i < s.len;) {
+        uint32_t letter;
+        const int used = gpt_utf8_decode((const uint8_t *)s.data + i,
+                                         s.len - i, &letter);
+
+        if (used == 0 || gpt_letter_byte(letter) < 0)
+            return true;
+        ascii = ascii && used == 1;
+        i += (size_t)used;
+    }
+    return ascii;
 }
 
 /* Unused tokens fill up a table and are no text. */
@@ -231,12 +248,14 @@ static int add_model(struct gpt_buf *b, const struct tokens *t, bool whole)
 {
     bool first = true;
 
-    GPT_TRY(gpt_buf_printf(b, "\"decoder\":{\"type\":\"ByteLevel\"},\"model\":{"
+    GPT_TRY(gpt_buf_printf(b, "\"decoder\":{\"type\":\"ByteLevel\","
+                              "\"add_prefix_space\":true,"
+                              "\"trim_offsets\":true,"
+                              "\"use_regex\":true},\"model\":{"
                               "\"type\":\"BPE\",\"ignore_merges\":%s,"
                               "\"vocab\":{", whole ? "true" : "false"));
     for (int64_t id = 0; id < t->n; id++) {
-        if (type_of(t, id) != GPT_GGUF_NORMAL &&
-            (type_of(t, id) != GPT_GGUF_USER || !is_letters(t->texts[id])))
+        if (!is_in_vocab(t, id))
             continue;
         if (!first)
             GPT_TRY(gpt_buf_add(b, ",", 1));
@@ -419,6 +438,51 @@ static int write_pieces(struct gpt_buf *b, const struct tokens *t, bool unigram,
 
 /* ---- the file ---- */
 
+/* ---- tokenizer_config.json ---- */
+
+static int add_named(struct gpt_buf *b, const struct tokens *t,
+                     const char *name, int64_t id)
+{
+    if (id < 0)
+        return GPT_OK;
+    GPT_TRY(gpt_buf_printf(b, "\"%s\":", name));
+    GPT_TRY(add_string(b, t->texts[id]));
+    return gpt_buf_printf(b, ",");
+}
+
+static int add_config(struct gpt_buf *b, const struct tokens *t,
+                      const char *chat)
+{
+    GPT_TRY(gpt_buf_printf(b, "{"));
+    GPT_TRY(add_named(b, t, "bos_token", t->bos));
+    GPT_TRY(add_named(b, t, "eos_token", t->eos));
+    if (chat) {
+        GPT_TRY(gpt_buf_printf(b, "\"chat_template\":"));
+        GPT_TRY(add_string(b, (struct gpt_str){chat, strlen(chat)}));
+        GPT_TRY(gpt_buf_printf(b, ","));
+    }
+    return gpt_buf_printf(b, "\"add_bos_token\":%s,\"add_eos_token\":%s}\n",
+                          t->add_bos ? "true" : "false",
+                          t->add_eos ? "true" : "false");
+}
+
+/* The words that stand beside a vocabulary: its ends, and what makes one text
+ * of a chat. */
+static int write_config(struct gpt_buf *b, struct tokens *t,
+                        struct gpt_err *err)
+{
+    const char *chat = NULL;
+
+    GPT_TRY(gpt_gguf_text(&t->g, "tokenizer.chat_template", &chat, err));
+    return add_config(b, t, chat) == GPT_OK
+               ? GPT_OK
+               : gpt_no_memory(err, "a vocabulary");
+}
+
+/* ---- the files ---- */
+
+static const char config_name[] = "tokenizer_config.json";
+
 /* The models that are known. "bert" and "rwkv" are others. */
 static const struct {
     const char *model, *type, *name;
@@ -494,15 +558,18 @@ static int make_file(const char *name, char **text, size_t *len,
     *text = NULL;
     GPT_TRY_GOTO(status, gpt_gguf_open(&t.g, path, err), out);
     GPT_TRY_GOTO(status, find_model(&t, &row, err), out);
-    if (row == GPT_COUNT(models) || strcmp(models[row].name, name) != 0) {
+    const bool config = strcmp(name, config_name) == 0;
+    if (row == GPT_COUNT(models) ||
+        (!config && strcmp(models[row].name, name) != 0)) {
         status = gpt_fail(err, GPT_EDATA, "%s holds no vocabulary that a %s "
                           "holds", path, name);
         goto out;
     }
     GPT_TRY_GOTO(status, read_tokens(&t, err), out);
-    status = row == 0 ? write_json(&made, &t, err)
-                      : write_pieces(&made, &t, strcmp(t.model, "t5") == 0,
-                                     err);
+    status = config     ? write_config(&made, &t, err)
+             : row == 0 ? write_json(&made, &t, err)
+                        : write_pieces(&made, &t, strcmp(t.model, "t5") == 0,
+                                       err);
     if (status != GPT_OK)
         goto out;
     *len = made.len;

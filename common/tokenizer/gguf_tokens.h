@@ -31,7 +31,8 @@ extern const struct gpt_gguf_pre gpt_gguf_pres[];
 const char *gpt_gguf_tokenizer_type(const char *path);
 
 /* What a file of the vocabulary at `path` is called: "tokenizer.json",
- * "tokenizer.model"; NULL as above, but not where the file cannot be read. */
+ * "tokenizer.model"; NULL as above, but not where the file cannot be read. A
+ * "tokenizer_config.json" is beside it. */
 int gpt_gguf_vocabulary_name(const char **name, const char *path,
                              struct gpt_err *err) GPT_MUST_USE;
 

@@ -54,6 +54,16 @@ expect 0 'what scripts say that changes no number' train --lr 1 \
     --disable-gloo-process-groups --wandb-entity me --encoder-num-layers 3
 out_has 'num-layers = 3'
 err_has '--use-tp-pp-dp-mapping (a name of Megatron-LM) has no effect here'
+for words in '--use-rotary-position-embeddings --no-position-embedding' \
+    '--no-position-embedding --position-embedding-type rope' \
+    '--position_embedding_type rotary --no_position_embedding'; do
+    expect 0 "no table beside rotary positions: $words" train $words
+    out_has 'position-embedding-type = ro'
+done
+err_has '--position-embedding-type is rotary already'
+expect 0 'no table alone' train --position-embedding-type absolute \
+    --no-position-embedding
+out_has 'position-embedding-type = none'
 expect 2 'lengths in tokens' train --train-tokens 1e9 --lr-decay-tokens 1e9
 err_has '--train-tokens: --train-samples is the number of tokens over --seq-length'
 expect 0 "Megatron-LM's script of texts" gpt-generate --load . --num-layers 2 \
@@ -62,6 +72,11 @@ expect 0 "Megatron-LM's script of texts" gpt-generate --load . --num-layers 2 \
     --max-batch-size 3 --top_p 0.9 --print-config
 err_has '--num-layers (a name of Megatron-LM) has no effect here: the checkpoint'
 out_has 'batch-size = 3'
+expect 0 'and that for Llama' gpt-generate --load . --print-config \
+    --exit-on-missing-checkpoint --use-checkpoint-args --no-load-optim \
+    --no-load-rng --fp16 --untie-embeddings-and-output-weights \
+    --use-rotary-position-embeddings --normalization RMSNorm \
+    --no-position-embedding --no-masked-softmax-fusion --global-batch-size 1
 expect 2 'its server' gpt-generate --load . --port 5000
 err_has '--serve HOST:PORT'
 expect 0 'its converter' gpt-reshape --model-type GPT --loader llama_mistral \

@@ -137,6 +137,19 @@ gptj gptj
 granite granite
 cohere2 cohere2
 END
+# Mistral without a window is Llama by another name, which training keeps
+# shellcheck disable=SC2086 # options are words
+expect 0 'a model of Llama' train $llama --save plain --train-iters 1
+expect 0 'goes out' gpt-reshape --load-path plain --save-path plain-hf --to hf
+sed -i 's/"llama"/"mistral"/; s/LlamaFor/MistralFor/; /"mlp_bias"/d
+    s/"attention_bias":.*/"sliding_window": null,/' plain-hf/config.json
+expect 0 'as Mistral it is trained' train --load plain-hf --finetune \
+    --use-checkpoint-args --save tuned --train-iters 1
+expect 0 'and resumed' train --load tuned --save tuned --train-iters 2 \
+    --use-checkpoint-args --override-opt-param-scheduler
+expect 0 'it goes out again' gpt-reshape --load-path tuned \
+    --save-path tuned-hf --to hf
+check 'as Mistral' grep '"model_type":.*"mistral"' tuned-hf/config.json
 changed() { # model, sed script, message
     rm -rf changed
     cp -r "$1-hf" changed

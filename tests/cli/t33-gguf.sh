@@ -45,6 +45,31 @@ cp out want
 expect 0 'and of the native one' gpt-generate --load two --prompt 'the' \
     --greedy --tokens 8 -q
 check 'is the same' cmp out want
+# special tokens before the others, as libraries that train tokenizers put them
+cp -r hf first
+sed -i 's/"added_tokens":\[/&{"id":0,"content":"!","special":true},/
+    s/},\],"normalizer"/}],"normalizer"/' first/tokenizer.json
+echo '{{ bos_token }}{{ messages[0].content }}' >first/chat_template.jinja
+sed -i 's/"eos_token_id":.*/"eos_token_id": 2,/' first/config.json
+echo '{"eos_token_id": [2, 5]}' >first/generation_config.json
+expect 0 'a special token before the others' into first first.gguf
+expect 0 'is read again' gpt-generate --load first.gguf --prompt 'the' \
+    --greedy --tokens 8 -q
+expect 0 'and goes back' into first.gguf first-hf --to hf
+check 'with its id' grep -q '"added_tokens":\[{"id":0,"content":"!"' \
+    first-hf/tokenizer.json
+check 'in the vocabulary, too' grep -q '"vocab":{"!":0,' \
+    first-hf/tokenizer.json
+check 'a decoder as the library reads it' grep -q \
+    '"ByteLevel","add_prefix_space":true,"trim_offsets":true,"use_regex":true}' \
+    first-hf/tokenizer.json
+tr -d ' \t\n' <first-hf/generation_config.json >ends
+check 'both ends of a text' grep -F '"eos_token_id":[2,5]' ends
+check 'and the template of chats' grep -qF \
+    '"chat_template":"{{ bos_token }}{{ messages[0].content }}' \
+    first-hf/tokenizer_config.json
+expect 0 'from file to file' into first.gguf first-again.gguf
+check 'it stays' grep -qF 'messages[0].content' first-again.gguf
 expect 0 'no tokens of one' into "$golden/hf" bare.gguf
 err_has 'holds no vocabulary, and bare.gguf will hold none'
 expect 0 'GPT-2 out and back' into bare.gguf back --verify

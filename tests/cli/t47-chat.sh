@@ -148,7 +148,7 @@ for field in tools tool_choice functions function_call echo; do
 done
 answers 'another form' 400 /v1/chat/completions \
     "{$hello, \"response_format\": {\"type\": \"json_object\"}}"
-out_has "'type' can only be 'text' here"
+out_has "'response_format': 'type' can only be 'text' here"
 answers 'the only form' 200 /v1/chat/completions \
     "{$hello, \"response_format\": {\"type\": \"text\"}, \"max_tokens\": 1}"
 answers 'a type that every message has' 200 /v1/chat/completions '{"messages":
