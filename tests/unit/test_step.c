@@ -192,7 +192,7 @@ static void averages(void)
             sum += (double)mb->weight[j];
             masked += mb->weight[j] == 0;
             if ((mb->weight[j] == 0) != (mb->input[j] == 0))
-                sum = NAN;
+                sum = (double)NAN;
         }
         is_near(sum, 1.0 / MICRO, 1e-6, 0,
                 "weights of microbatch %d sum to 1 / %d", i, MICRO);
