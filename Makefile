@@ -39,6 +39,21 @@ include $(BUILD)/config.mk
 endif
 -include config.mk
 
+# Make takes names apart at spaces. What was probed stays as it is, so that a
+# setting which comes later would change nothing.
+ifneq ($(words $(BUILD)),1)
+$(error BUILD='$(BUILD)' has a space: name another folder)
+endif
+had = $(if $(findstring HAVE_$(1)=,$(FEATURES)),yes,no)
+ifneq ($(origin FEATURES),undefined)
+late := $(strip $(foreach f,DNNL LZMA ZLIB ZSTD GLOO MICROHTTPD,\
+    $(if $(filter 0yes 1no,$($f)$(call had,$f)),$f=$($f))) \
+    $(if $(filter 1,$(CUDA)),$(if $(NVCC),,CUDA=1)))
+ifneq ($(late),)
+$(error $(BUILD) was made without $(late): 'make clean' first, or another BUILD)
+endif
+endif
+
 WARN = -Wall -Wextra -Wpedantic -Wshadow -Wstrict-prototypes \
        -Wmissing-prototypes -Wwrite-strings -Wpointer-arith -Wvla -Wformat=2 \
        -Wcast-qual -Wundef -Wdouble-promotion
@@ -335,29 +350,30 @@ zsh_dir = $(share)/zsh/site-functions
 fish_dir = $(share)/fish/vendor_completions.d
 
 install: $(bins) $(gpu) $(completions) ## programs, man pages, presets, completions
-	install -d $(DESTDIR)$(BINDIR) $(bash_dir) $(zsh_dir) $(fish_dir)
-	install -m 755 $(bins) $(DESTDIR)$(BINDIR)
+	install -d '$(DESTDIR)$(BINDIR)' '$(bash_dir)' '$(zsh_dir)' \
+	    '$(fish_dir)'
+	install -m 755 $(bins) '$(DESTDIR)$(BINDIR)'
 	@set -ex; for f in $(gpu); do \
-	    install -D -m 755 $$f $(DESTDIR)$(PREFIX)/lib/gpt/$${f##*/}; done
+	    install -D -m 755 $$f '$(DESTDIR)$(PREFIX)'/lib/gpt/$${f##*/}; done
 	install -D -m 644 common/model/gpt_loss.h \
-	    $(DESTDIR)$(PREFIX)/include/gpt_loss.h
+	    '$(DESTDIR)$(PREFIX)/include/gpt_loss.h'
 	@set -ex; for f in $(data); do \
-	    install -D -m 644 $$f $(DESTDIR)$(DATADIR)/$${f#share/}; done
+	    install -D -m 644 $$f '$(DESTDIR)$(DATADIR)'/$${f#share/}; done
 	@set -ex; for m in $(wildcard man/*.[157]); do \
-	    install -D -m 644 $$m $(DESTDIR)$(MANDIR)/man$${m##*.}/$${m##*/}; \
+	    install -D -m 644 $$m '$(DESTDIR)$(MANDIR)'/man$${m##*.}/$${m##*/}; \
 	done
 	@set -ex; for p in $(programs); do c=$(BUILD)/completions/$$p; \
-	    install -m 644 $$c.bash $(bash_dir)/$$p; \
-	    install -m 644 $$c.zsh $(zsh_dir)/_$$p; \
-	    install -m 644 $$c.fish $(fish_dir)/$$p.fish; done
+	    install -m 644 $$c.bash '$(bash_dir)'/$$p; \
+	    install -m 644 $$c.zsh '$(zsh_dir)'/_$$p; \
+	    install -m 644 $$c.fish '$(fish_dir)'/$$p.fish; done
 
 uninstall:                   ## remove what install put there
-	@set -ex; for p in $(programs); do rm -f $(DESTDIR)$(BINDIR)/$$p \
-	    $(bash_dir)/$$p $(zsh_dir)/_$$p $(fish_dir)/$$p.fish; done
+	@set -ex; for p in $(programs); do rm -f '$(DESTDIR)$(BINDIR)'/$$p \
+	    '$(bash_dir)'/$$p '$(zsh_dir)'/_$$p '$(fish_dir)'/$$p.fish; done
 	@set -ex; for m in $(wildcard man/*.[157]); do \
-	    rm -f $(DESTDIR)$(MANDIR)/man$${m##*.}/$${m##*/}; done
-	rm -f $(DESTDIR)$(PREFIX)/include/gpt_loss.h
-	rm -rf $(DESTDIR)$(DATADIR) $(DESTDIR)$(PREFIX)/lib/gpt
+	    rm -f '$(DESTDIR)$(MANDIR)'/man$${m##*.}/$${m##*/}; done
+	rm -f '$(DESTDIR)$(PREFIX)/include/gpt_loss.h'
+	rm -rf '$(DESTDIR)$(DATADIR)' '$(DESTDIR)$(PREFIX)/lib/gpt'
 
 clean:                       ## remove build/
 	rm -rf $(BUILD)

@@ -8,6 +8,7 @@
 
 /* Sets *err, the queue's, to "DEVICE: OP: text", or "DEVICE: text" with op
  * NULL, unless it holds a failure: later ones follow from the first. */
+GPT_PRINTF(4, 0)
 static inline void queue_vfail(struct gpt_err *err, const char *device,
                                const char *op, const char *fmt, va_list args)
 {

@@ -152,8 +152,14 @@ struct pair {
 #if defined(__x86_64__) && defined(GPT_HAVE_ISA_avx512)
 CONVERT_ALL(base, )
 CONVERT_ALL(avx2, __attribute__((target("avx2"))))
+/* Vectors of 64 bytes, where the compiler would take halves of them. */
+#ifdef __clang__
+CONVERT_ALL(avx512, __attribute__((target("avx512f,avx512bw,avx512vl,avx512dq"),
+                                   min_vector_width(512))))
+#else
 CONVERT_ALL(avx512, __attribute__((target("avx512f,avx512bw,avx512vl,"
                                           "avx512dq,prefer-vector-width=512"))))
+#endif
 #define RUNS(name) {name##_base, name##_avx2, name##_avx512}
 #else
 CONVERT_ALL(base, )

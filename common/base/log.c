@@ -131,6 +131,7 @@ static void emit(enum gpt_log_level level, bool bare, const char *text)
 
 /* Formats to the stack, or to the heap when that is too small; cut short when
  * memory is out. */
+GPT_PRINTF(3, 0)
 static void emit_formatted(enum gpt_log_level level, bool bare, const char *fmt,
                            va_list args)
 {

@@ -175,6 +175,9 @@ static const char features[] = "cJSON"
 #ifdef GPT_HAVE_ZSTD
                                " libzstd"
 #endif
+#ifdef GPT_HAVE_MICROHTTPD
+                               " libmicrohttpd"
+#endif
 #ifdef GPT_HAVE_GLOO
                                " Gloo"
 #endif

@@ -7,6 +7,7 @@
 #include <string.h>
 
 /* Longer text is cut: the object has no memory of its own to grow. */
+GPT_PRINTF(2, 0)
 static void set_text(struct gpt_err *err, const char *fmt, va_list args)
 {
     char text[sizeof(err->text)];

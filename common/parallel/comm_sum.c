@@ -14,7 +14,7 @@
  * the test a NaN of a later rank would vanish. */
 enum { BLOCK = 1024 };
 
-#define REDUCE(name, type, acc_type, load, store)                            \
+#define REDUCE(name, type, acc_type, load, store, add_loop)                  \
     static void name(uint8_t *out, const uint8_t *const *from, int64_t size, \
                      int64_t n, enum gpt_reduce op)                          \
     {                                                                        \
@@ -28,7 +28,7 @@ enum { BLOCK = 1024 };
             for (int64_t r = 1; r < size; r++) {                             \
                 x = (const type *)(const void *)from[r] + at;                \
                 if (op == GPT_SUM)                                           \
-                    _Pragma("omp simd") for (int64_t i = 0; i < k; i++)      \
+                    add_loop for (int64_t i = 0; i < k; i++)                 \
                         acc[i] += load(x[i]);                                \
                 else                                                         \
                     for (int64_t i = 0; i < k; i++) /* NaN stays */          \
@@ -40,10 +40,12 @@ enum { BLOCK = 1024 };
         }                                                                    \
     }
 #define AS_IT_IS(x) (x)
-REDUCE(reduce_f32, float, float, AS_IT_IS, AS_IT_IS)
-REDUCE(reduce_f64, double, double, AS_IT_IS, AS_IT_IS)
-REDUCE(reduce_bf16, uint16_t, float, gpt_bf16_to_f32, gpt_f32_to_bf16)
-REDUCE(reduce_f16, uint16_t, float, gpt_f16_to_f32, gpt_f32_to_f16)
+#define SIMD _Pragma("omp simd")
+#define CALLS /* a function an element, which no vector can hold */
+REDUCE(reduce_f32, float, float, AS_IT_IS, AS_IT_IS, SIMD)
+REDUCE(reduce_f64, double, double, AS_IT_IS, AS_IT_IS, SIMD)
+REDUCE(reduce_bf16, uint16_t, float, gpt_bf16_to_f32, gpt_f32_to_bf16, CALLS)
+REDUCE(reduce_f16, uint16_t, float, gpt_f16_to_f32, gpt_f32_to_f16, CALLS)
 
 /* Sums wrap in unsigned arithmetic, where overflow is defined. An element is
  * written after it has been read from all ranks, so `out` may be one of from[].

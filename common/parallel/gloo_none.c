@@ -8,10 +8,11 @@ int gpt_gloo_open(struct gpt_gloo **t, struct gpt_store *store,
 {
     (void)store;
     *t = NULL;
-    return gpt_fail(err, GPT_EUSAGE,
-                    "group '%s' of %lld ranks needs Gloo, and this program "
-                    "was built without it (Debian: libgloo-dev)",
-                    o->name, (long long)o->size);
+    gpt_fail(err, GPT_EUSAGE,
+             "group '%s' of %lld ranks needs Gloo, and this program was built "
+             "without it",
+             o->name, (long long)o->size);
+    return gpt_hint(err, "install libgloo-dev and build again");
 }
 
 void gpt_gloo_close(struct gpt_gloo *t)

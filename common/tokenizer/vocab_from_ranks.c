@@ -68,7 +68,8 @@ static uint64_t *seen_word(const struct short_tokens *t, const struct part *p,
     return &t->seen[i / 64];
 }
 
-static bool may_be(const struct short_tokens *t, const struct part *p)
+/* 0 or 1, for a caller that takes two together without a branch. */
+static unsigned may_be(const struct short_tokens *t, const struct part *p)
 {
     uint64_t bit;
 

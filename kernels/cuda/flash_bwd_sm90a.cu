@@ -104,8 +104,9 @@ static __device__ void probabilities_of_keys(float (&p)[N][4], const struct attn
 #pragma unroll
             for (int e = 0; e < 4; e++) {
                 int i = n * 8 + query + e % 2, j = key + e / 2 * 8;
+                bool seen = (j <= i) & (t + j >= at4(first, n % 2 * 2 + e % 2));
 
-                p[n][e] = (j <= i) & (t + j >= at4(first, n % 2 * 2 + e % 2)) ? p[n][e] : -INFINITY;
+                p[n][e] = seen ? p[n][e] : -INFINITY;
             }
         }
     }

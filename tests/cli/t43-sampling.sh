@@ -21,7 +21,7 @@ expect 0 'a model that knows it' gpt-train --data-path d_text_document \
     --num-attention-heads 2 --seq-length 32 --micro-batch-size 4 \
     --split 100,0,0 --hidden-dropout 0 --attention-dropout 0 --eval-iters 0 \
     --save ckpt --no-save-optim --train-iters 200 --lr 1e-2 \
-    --lr-decay-style constant
+    --lr-decay-style linear
 
 gen() {
     gpt-generate --load ckpt --threads 1 "$@"

@@ -3,7 +3,7 @@
 . "$(dirname "$0")/../lib/tap.sh"
 unset MAKEFLAGS MAKELEVEL MFLAGS
 build=${BUILD#"$top"/}
-root=$scratch/root
+root="$scratch/its root"
 
 run_make() {
     make -C "$top" CUDA=0 BUILD="$build" PREFIX=/usr DESTDIR="$root" "$@"
@@ -41,6 +41,13 @@ check 'make uninstall' run_make uninstall
 check 'nothing is left' sh -c "! find '$root' -type f | grep ."
 
 # ---- other builds ----
+late=ZLIB=1
+! gpt-train --version | grep -q ' zlib' || late=ZLIB=0
+expect 2 'a setting that comes after its build' run_make -n "$late"
+err_has "was made without $late: 'make clean' first"
+expect 2 'a build in a folder with a space' \
+    make -C "$top" -n CUDA=0 BUILD="$scratch/its build"
+err_has 'has a space'
 compiles() { # ISAS: the command that would compile the list of machine code
     run_make -n -W kernels/cpu/choose.c "$@" "$build/kernels/cpu/choose.o"
 }

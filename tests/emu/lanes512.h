@@ -66,6 +66,8 @@ static inline uint64_t lanes_movepi(struct lanes512 v)
 #define _mm512_set1_epi8 lanes_set1
 #define _mm512_or_si512 lanes_or
 #define _mm512_sub_epi8 lanes_sub
+#undef _mm512_cmple_epu8_mask /* macros of clang */
+#undef _mm512_cmpeq_epi8_mask
 #define _mm512_cmple_epu8_mask lanes_cmple_epu
 #define _mm512_cmpeq_epi8_mask lanes_cmpeq
 #define _mm512_movepi8_mask lanes_movepi

@@ -1,13 +1,11 @@
 # shellcheck shell=sh
 # Commands that documents tell readers to type.
 
-# Prints each "$ command" of a file, joined with the lines after its
-# backslashes; of a manual page those of EXAMPLES.
+# Prints each "$ command" of a file, also of a manual page, joined with the
+# lines after its backslashes.
 commands() { # file
-    case $1 in
-    *.[157]) awk '/^\.Sh/ { on = $2 == "EXAMPLES" } on' "$1" ;;
-    *) cat "$1" ;;
-    esac | sed 's/^\.Dl //; s/^"\(.*\)"$/\1/; s/^ *//; s/\\e$/\\/' | awk '
+    sed 's/^\.Dl //; s/^"\(.*\)"$/\1/; s/^ *//; s/\\e$/\\/
+        s/\\(dq/"/g' "$1" | awk '
         on || /^\$ / {
             sub(/^\$ /, "")
             on = sub(/\\$/, "")

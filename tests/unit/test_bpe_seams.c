@@ -64,7 +64,7 @@ int main(void)
     for (size_t at = 0; at < 21; at += 3)
         for (size_t left = 1; left <= 4 && left <= at; left++)
             for (size_t right = 1; right <= 4; right++) {
-                tokens[0] = (struct gpt_str){SOME + at - left, left + right};
+                tokens[0] = (struct gpt_str){&SOME[at - left], left + right};
                 char name[64];
                 snprintf(name, sizeof(name), "%zu and %zu bytes at %zu", left,
                          right, at);
@@ -72,7 +72,7 @@ int main(void)
             }
     for (size_t i = 0; i < 20; i += 5)
         for (size_t len = 2; len < 12 && i + len <= 24; len++)
-            tokens[n++] = (struct gpt_str){SOME + i, len};
+            tokens[n++] = (struct gpt_str){&SOME[i], len};
     tokens[n++] = (struct gpt_str){"b\xE6\x97", 3};
     tokens[n++] = (struct gpt_str){"\x81" "a", 2};
     tokens[n++] = (struct gpt_str){" \xE6", 2};

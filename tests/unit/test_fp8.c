@@ -254,7 +254,7 @@ static double worst_error(const struct shape *s, const struct numbers *x,
 
             if (j >= s->n) { /* between rows nothing is written */
                 if (got != (double)x->c[i * x->ldc + j])
-                    worst = INFINITY;
+                    worst = (double)INFINITY;
                 continue;
             }
             const double want =

@@ -352,7 +352,7 @@ static void run_sums(void *ctx)
 {
     struct sum_case *k = ctx;
 
-    k->out[0] = k->out[1] = NAN;
+    k->out[0] = k->out[1] = (double)NAN;
     be->sumsq(q, &k->out[0], k->x, k->n);
     be->sum(q, &k->out[1], k->x, k->n);
 }

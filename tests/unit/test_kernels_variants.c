@@ -21,7 +21,7 @@ static double reference(enum gpt_activation kind, double x)
     case GPT_SQUARED_RELU:
         return fmax(x, 0) * fmax(x, 0);
     }
-    return NAN;
+    return (double)NAN;
 }
 
 /* At a kink neither side's slope is wrong: inputs of tests avoid it. */

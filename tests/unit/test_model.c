@@ -128,7 +128,7 @@ static double gradients(struct gpt_replica *r, struct batch *x,
             gpt_stage_backward(r->stage, r->q, 0, 0, NULL);
     }
     if (be->sync(r->q, &err) != GPT_OK)
-        return NAN;
+        return (double)NAN;
     for (int64_t i = 0; i < rows; i++)
         loss += (double)x->loss[i] * (double)x->weight[i];
     return loss;
@@ -197,7 +197,7 @@ static void ten_steps(const struct model_case *k, struct gpt_replica *r,
         worst = fmax(worst, fabs(loss - k->losses[i]) / k->losses[i]);
         if (gpt_optimizer_squares(r->optimizer, r->q, update.gradients,
                                   &update.norm, &err) != GPT_OK)
-            worst = NAN;
+            worst = (double)NAN;
         update.norm = sqrt(update.norm);
         worst_norm =
             fmax(worst_norm, fabs(update.norm - k->norms[i]) / k->norms[i]);

@@ -138,7 +138,7 @@ static void test_refused(void)
     is_int(gpt_lr_schedule_check(&s, NULL, &err), GPT_OK, "a fine schedule");
     REFUSED(min_lr, -1);
     REFUSED(min_lr, 2e-3);
-    REFUSED(max_lr, NAN);
+    REFUSED(max_lr, (double)NAN);
     REFUSED(init_lr, 1);
     REFUSED(init_lr, -1);
     REFUSED(warmup_samples, 100);

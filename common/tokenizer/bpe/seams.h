@@ -66,8 +66,9 @@ static inline uint64_t gpt_seams_hash(uint32_t left, uint32_t right)
     return ((uint64_t)left << 24 | right) * 0x9E3779B97F4A7C15u;
 }
 
-static inline bool gpt_seams_span(const struct gpt_seams *s, uint32_t left,
-                                  uint32_t right)
+/* 0 or 1, as callers take several together without a branch. */
+static inline uint64_t gpt_seams_span(const struct gpt_seams *s, uint32_t left,
+                                      uint32_t right)
 {
     uint64_t bit = gpt_seams_hash(left, right) >> s->shift;
 

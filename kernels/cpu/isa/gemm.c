@@ -160,6 +160,8 @@ void ISA(tile)(const struct cpu_tile *t)
         whole_tile(t, t->a_row, t->a_col);
 }
 
+typedef int32_t i4 __attribute__((vector_size(16)));
+
 /* 4 x 4 transposition inside a panel, for sources whose rows are the panel's
  * columns: whole vectors are read and written. */
 static inline void transpose4(float *to, int64_t to_row, const float *from,
@@ -168,7 +170,6 @@ static inline void transpose4(float *to, int64_t to_row, const float *from,
     typedef float v4 __attribute__((vector_size(16)));
     typedef float v4_any
         __attribute__((vector_size(16), aligned(4), may_alias));
-    typedef int32_t i4 __attribute__((vector_size(16)));
     v4 r0 = *(const v4_any *)from;
     v4 r1 = *(const v4_any *)(from + from_row);
     v4 r2 = *(const v4_any *)(from + 2 * from_row);
