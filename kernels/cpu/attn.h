@@ -13,6 +13,8 @@ enum { ATTN_BQ = 48, ATTN_BK = 96 };
  * position q0 + i and sees the keys from start[i] (NULL: 0) to its own. */
 struct attn_head {
     int64_t d, q0, nq, ldq, ldk, ldv, ldo;
+    int64_t block; /* keys come in blocks of GPT_CACHE_BLOCK, so many numbers
+                    * apart; 0: one after the other */
     const float *q, *k, *v;
     const uint16_t *narrow_k, *narrow_v; /* of bf16, where k and v are NULL */
     float *out, *lse; /* lse may be NULL */

@@ -75,13 +75,24 @@ void cpu_attn_product(const struct cpu_tile *all, int64_t panel_floats)
 }
 
 /* Rows j .. j + n of keys or values as floats: x where it is not NULL, else
- * bf16, which is made wide. */
-static const float *rows_of(const float *x, const uint16_t *narrow, int64_t ld,
-                            int64_t j, int64_t n, float *wide)
+ * bf16, which is made wide. What comes in blocks is put together. */
+static const float *rows_of(const struct attn_head *h, const float *x,
+                            const uint16_t *narrow, int64_t ld, int64_t j,
+                            int64_t n, float *wide)
 {
-    if (x)
+    if (x && h->block == 0)
         return x + j * ld;
-    cpu_isa->widen(wide, narrow + j * ld, n * ld);
+    for (int64_t i = 0, m; i < n; i += m) {
+        const int64_t at = h->block == 0 ? j * ld
+                           : (j + i) / GPT_CACHE_BLOCK * h->block +
+                                 (j + i) % GPT_CACHE_BLOCK * ld;
+
+        m = h->block == 0 || n - i < GPT_CACHE_BLOCK ? n - i : GPT_CACHE_BLOCK;
+        if (x)
+            memcpy(wide + i * ld, x + at, (size_t)(m * ld) * sizeof(*wide));
+        else
+            cpu_isa->widen(wide + i * ld, narrow + at, m * ld);
+    }
     return wide;
 }
 
@@ -95,10 +106,10 @@ static void pack_head(const struct attn_head *h, struct work w, int64_t from,
         int64_t n = to - j < ATTN_BK ? to - j : ATTN_BK;
 
         const float *rows =
-            rows_of(h->k, h->narrow_k, h->ldk, j, n, w.wide);
+            rows_of(h, h->k, h->narrow_k, h->ldk, j, n, w.wide);
 
         cpu_isa->pack_b(w.keys + j * h->d, rows, 1, h->ldk, h->d, n);
-        rows = rows_of(h->v, h->narrow_v, h->ldv, j, n, w.wide);
+        rows = rows_of(h, h->v, h->narrow_v, h->ldv, j, n, w.wide);
         cpu_isa->pack_b(w.values + j * w.d_pad, rows, h->ldv, 1, n, h->d);
     }
 }
@@ -198,6 +209,7 @@ void cpu_attn_head(const struct attn_head *h, float *work)
 
     /* rows of a tile begin at whole panels */
     assert(ATTN_BQ % cpu_isa->mr == 0 && ATTN_BK % cpu_isa->nr == 0);
+    assert(ATTN_BK % GPT_CACHE_BLOCK == 0);
     /* Keys before the first that any query sees are not packed, but keep their
      * places, so that key j is found without an offset. */
     pack_head(h, w, first, nk);

@@ -276,7 +276,7 @@ static void check_cached(int64_t t, int64_t h, int64_t g, int64_t d,
 {
     enum { B = 2, SLOTS = 4 };
     struct attn_case k = {.row = g * (h / g + 2) * d};
-    int64_t t_max = t + 3, cache = SLOTS * g * t_max * d;
+    int64_t t_max = t + 3, cache = SLOTS * g * gpt_cache_rows(t_max) * d;
     k.n_out = B * t * h * d;
     k.n_qkv = B * t * k.row;
     float *x = rnd_floats(k.n_qkv, 2), *got = poisoned(k.n_out);
@@ -349,7 +349,8 @@ static void run_cached(void *ctx)
 static void check_spans(int64_t h, int64_t g, int64_t d, int64_t t_new)
 {
     enum { B = 3, T_MAX = 2600 };
-    const int64_t row = g * (h / g + 2) * d, cache = B * g * T_MAX * d;
+    const int64_t row = g * (h / g + 2) * d;
+    const int64_t cache = B * g * gpt_cache_rows(T_MAX) * d;
     const int64_t n_out = B * t_new * h * d;
     float *in = rnd_floats(B * t_new * row, 2), *out = poisoned(n_out);
     void *kc = rnd_cache(cache), *vc = rnd_cache(cache);
@@ -381,7 +382,7 @@ static void check_spans(int64_t h, int64_t g, int64_t d, int64_t t_new)
 
 static void check_cache_limit(void)
 {
-    float x[3 * 4] = {0}, out[4], kc[8] = {0}, vc[8] = {0};
+    float x[3 * 4] = {0}, out[4], kc[128] = {0}, vc[128] = {0};
     int32_t pos = 2, len = 1, slot = 0;
     struct gpt_attn_cached op = {
         .b = 1, .t_new = 1, .h = 1, .g = 1, .d = 4, .t_max = 2, .scale = 1,
