@@ -74,6 +74,11 @@ void cpu_attn_pairs_fwd(struct gpt_queue *q, const struct gpt_attn *op);
 void cpu_attn_pairs_bwd(struct gpt_queue *q, const struct gpt_attn *op,
                         const struct gpt_attn_grad *grad);
 
+/* The same of a head of floats whose keys and values are bf16, without dropout
+ * and lse: queries are rounded to bf16, outputs are float. keys: q0 + nq. */
+int64_t cpu_attn_pairs_work(int64_t keys, int64_t queries, int64_t d);
+void cpu_attn_pairs_piece(const struct attn_head *h, float *work);
+
 /* c (m, n) = or += a b for any m and n: b is panels as pack_b leaves them,
  * panel_floats apart (k may be less than they are high). */
 void cpu_attn_product(const struct cpu_tile *all, int64_t panel_floats);

@@ -307,6 +307,13 @@ static void join_spans(float *out, const float *parts, int64_t step,
 
 /* ---- long pieces ---- */
 
+/* Pieces of bf16 are multiplied as bf16 where there are instructions for it:
+ * their queries, and weights of values, are rounded too. */
+static bool by_pairs(const struct gpt_attn_cached *op)
+{
+    return op->narrow_cache && cpu_pairs;
+}
+
 /* Query head h of a group. */
 static void attend_piece(const struct gpt_attn_cached *op,
                          const struct groups *g, int64_t h, float *work)
@@ -334,7 +341,24 @@ static void attend_piece(const struct gpt_attn_cached *op,
         head.k = (const float *)(const void *)g->k;
         head.v = (const float *)(const void *)g->v;
     }
-    cpu_attn_head(&head, work);
+    if (by_pairs(op))
+        cpu_attn_pairs_piece(&head, work);
+    else
+        cpu_attn_head(&head, work);
+}
+
+/* Work memory of the longest piece. */
+static int64_t piece_work(const struct gpt_attn_cached *op)
+{
+    int64_t end = 0;
+
+    for (int64_t b = 0; b < op->b; b++)
+        if (op->len[b] > TOKENS && op->pos[b] + op->len[b] > end)
+            end = op->pos[b] + op->len[b];
+    if (end == 0)
+        return 0;
+    return by_pairs(op) ? cpu_attn_pairs_work(end, op->t_new, op->d)
+                        : (int64_t)cpu_attn_work(end, op->d);
 }
 
 static bool check_rows(struct gpt_queue *q, const struct gpt_attn_cached *op)
@@ -406,10 +430,10 @@ static bool make_room(struct gpt_queue *q, const struct gpt_attn_cached *op,
     r->groups = groups_of_item(op, r->spans);
     r->shares = (op->g + r->groups - 1) / r->groups;
     /* The same memory serves both ways. */
-    r->each = op->t_new > TOKENS ? cpu_attn_work(op->t_max, op->d) : 0;
-    const size_t few = (size_t)attn_round(
-        carve_few(&f, NULL, r->tokens * r->groups * per, r->keys, op->d), 16);
-    r->each = r->each > few ? r->each : few;
+    const int64_t piece = piece_work(op);
+    const int64_t few =
+        carve_few(&f, NULL, r->tokens * r->groups * per, r->keys, op->d);
+    r->each = (size_t)attn_round(piece > few ? piece : few, 16);
     if (r->spans > 1)
         parts = (size_t)(r->queries * r->spans * (op->d + 2));
     r->threads = cpu_work(q, r->each * threads + parts);
