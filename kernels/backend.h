@@ -345,8 +345,9 @@ static inline int64_t gpt_cache_rows(int64_t t_max)
  * k_cache, v_cache (slots, blocks, G, GPT_CACHE_BLOCK, D) act, as many blocks
  * as t_max positions take; narrow_cache: bf16, to nearest even, with act float,
  * for which the backend needs GPT_CAN_NARROW_CACHE. Dots and sums are those of
- * floats also then. qkv as above with T = t_new; out (B, t_new, H * D), rows past
- * len[b] undefined. pos, len, slot (B) int32 in host memory. */
+ * floats also then; a backend may round queries of many tokens, and the weights
+ * of their values, to bf16. qkv as above with T = t_new; out (B, t_new, H * D),
+ * rows past len[b] undefined. pos, len, slot (B) int32 in host memory. */
 struct gpt_attn_cached {
     int64_t b, t_new, h, g, d, t_max;
     int64_t head0, h_global; /* as in struct gpt_attn, for ALiBi; 0, 0: h are

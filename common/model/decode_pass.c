@@ -298,8 +298,8 @@ static void run_block(struct gpt_decoder *d, float *logits)
     give_all_logits(d, logits);
 }
 
-/* Of a slot's keys of a layer the blocks are copied that have tokens: all heads
- * of some positions lie together. */
+/* Copies the blocks of a slot's keys of a layer that have tokens: all heads of
+ * some positions lie together. */
 static void copy_cache(struct gpt_decoder *d, char *cache)
 {
     const struct gpt_decode_message *m = d->message;

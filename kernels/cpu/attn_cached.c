@@ -1,6 +1,7 @@
 /* Attention of new tokens against the key-value cache, for generation. A few
  * tokens of a row read the cache once, in order, all groups of heads beside
- * each other; longer pieces (a prompt) go through the tiles of attn_head.c.
+ * each other; longer pieces (a prompt) go through the tiles of attn_head.c, or
+ * of bf16 through those of attn_pairs.c.
  *
  * A long cache is cut into spans, which several threads read, and whose parts
  * of the softmax are put together in their order (the online softmax of
@@ -171,7 +172,7 @@ static void open_few(const struct gpt_attn_cached *op, const struct groups *g,
 /* What a pass over keys or values does with those of one group that token i
  * sees in a block, of which `seen` is the first's place in its stretch. */
 typedef void visitor(const struct groups *g, const struct few *f, int64_t i,
-                   int64_t group, int64_t seen, const struct cpu_keys *keys);
+                     int64_t group, int64_t seen, const struct cpu_keys *keys);
 
 /* Memory is read from its beginning to its end, which the processor foresees:
  * block after block, group after group. */
@@ -540,7 +541,8 @@ void cpu_attn_cached(struct gpt_queue *q, const struct gpt_attn_cached *op)
         return;
     for (int64_t b = 0; b < op->b; b++)
         pairs += (int64_t)op->len[b] * (op->pos[b] + op->len[b]) * op->h;
-#pragma omp parallel for schedule(dynamic) if (                                        cpu_worth_threads(pairs * (op->d / 8 + 1)))
+#pragma omp parallel for schedule(dynamic) if (                                \
+        cpu_worth_threads(pairs * (op->d / 8 + 1)))
     for (int64_t n = 0; n < op->b * r.shares; n++)
         attend_item(op, &r, n,
                     r.threads + (size_t)omp_get_thread_num() * r.each);

@@ -10,8 +10,8 @@
 /* Keys of a tile, whole panels. */
 enum { ATTN_PAIR_KEYS = 128, ATTN_KEY_CHUNKS = ATTN_PAIR_KEYS / PAIR_CHUNK };
 
-/* Rows of bf16 that a product reads, ld apart; where `block` is not 0, PAIR_PANEL
- * of them, and then those `block` values further on. */
+/* Rows of bf16 that a product reads, ld apart; where `block` is not 0,
+ * PAIR_PANEL of them, and then those `block` values further on. */
 struct attn_rows {
     const uint16_t *at;
     int64_t ld, n, width, block;
@@ -27,7 +27,7 @@ static inline int64_t attn_chunks(int64_t n)
     return (n + PAIR_CHUNK - 1) / PAIR_CHUNK;
 }
 
-/* Rows [from, from + n) of an operand; blocks are not cut at their beginning. */
+/* Rows [from, from + n) of an operand; a cut is where a block begins. */
 static inline struct attn_rows attn_cut(struct attn_rows r, int64_t from,
                                         int64_t n)
 {

@@ -10,6 +10,8 @@
 
 #include <string.h>
 
+/* What rows of floats are padded to (CPU_CHUNK) is a multiple of it in every
+ * instruction set, so that whole vectors are read and written. */
 enum { CHUNK = 2 * W };
 
 struct chunk {
@@ -80,6 +82,9 @@ static inline struct chunk deinterleave(struct chunk c)
 
 /* ---- rows in the order of chunks ---- */
 
+/* Zeros past the end of a query meet zeros past the end of a key. What is past
+ * the end of an output is never given out. */
+
 void ISA(to_chunks)(float *y, const float *x, int64_t d, bool narrow)
 {
     for (int64_t l = 0; l < d; l += CHUNK) {
@@ -115,7 +120,8 @@ struct queries {
     int64_t ldy, ldx;
 };
 
-/* A chunk of a key with M queries. */
+/* A chunk of a key with M queries, added to the sums of key r at acc[r], R of
+ * them a query. */
 static inline __attribute__((always_inline)) void
 chunk_dots(vf *acc, const struct queries *q, int64_t l, struct chunk k,
            const int M, const int R)
@@ -210,7 +216,8 @@ struct weights {
     int64_t ldy, lda;
 };
 
-/* Outputs of M queries, C chunks of columns from column l on. */
+/* Outputs of M queries, C chunks of columns from column l on. They are read and
+ * written once for all rows. */
 static inline __attribute__((always_inline)) void
 some_sums(const struct weights *w, const struct cpu_keys *values, int64_t l,
           const int M, const int C, const bool narrow)

@@ -136,6 +136,7 @@ static inline float lanes_sum(vf v)
     return v[0];
 }
 
+/* Halves onto each other, too: a maximum is the same in any order. */
 static inline float lanes_max(vf v)
 {
 #if defined(__AVX512F__)
