@@ -332,14 +332,25 @@ struct gpt_attn_grad {
     void *scratch;
 };
 
+/* Positions of a cache are kept in blocks, so that what all heads of a text
+ * read is one stretch of memory: (blocks, G, GPT_CACHE_BLOCK, D) a text. */
+enum { GPT_CACHE_BLOCK = 32 };
+
+/* Rows (D) that a text of t_max positions takes for each group. */
+static inline int64_t gpt_cache_rows(int64_t t_max)
+{
+    return (t_max + GPT_CACHE_BLOCK - 1) / GPT_CACHE_BLOCK * GPT_CACHE_BLOCK;
+}
+
 /* Attention of new tokens against a cache, for generation. Rows b = 0..B-1
  * bring t_new tokens each, of which the first len[b] count; they go to
  * positions pos[b]... of cache row slot[b], then attend to all before them.
- * k_cache, v_cache (slots, G, t_max, D) act; narrow_cache: bf16, to nearest
- * even, with act float, for which the backend needs GPT_CAN_NARROW_CACHE. Dots
- * and sums are those of floats also then. qkv as above with T = t_new;
- * out (B, t_new, H * D), rows past len[b] undefined. pos, len, slot (B)
- * int32 in host memory. */
+ * k_cache, v_cache (slots, blocks, G, GPT_CACHE_BLOCK, D) act, as many blocks
+ * as t_max positions take; narrow_cache: bf16, to nearest even, with act float,
+ * for which the backend needs GPT_CAN_NARROW_CACHE. Dots and sums are those of
+ * floats also then; a backend may round queries of many tokens, and the weights
+ * of their values, to bf16. qkv as above with T = t_new; out (B, t_new, H * D),
+ * rows past len[b] undefined. pos, len, slot (B) int32 in host memory. */
 struct gpt_attn_cached {
     int64_t b, t_new, h, g, d, t_max;
     int64_t head0, h_global; /* as in struct gpt_attn, for ALiBi; 0, 0: h are

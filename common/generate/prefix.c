@@ -134,8 +134,8 @@ void gpt_prefixes_count(const struct gpt_prefixes *p, int64_t *entries,
 int64_t gpt_prefix_bytes(const struct gpt_config *config, int64_t positions,
                          enum gpt_dtype cache)
 {
-    return 2 * config->num_layers * gpt_widths_of(config, 1).keys * positions *
-           (int64_t)gpt_dtype_bytes(cache);
+    return 2 * config->num_layers * gpt_widths_of(config, 1).keys *
+           gpt_cache_rows(positions) * (int64_t)gpt_dtype_bytes(cache);
 }
 
 /* The list of tokens is allocated whole: a request does not fail for the

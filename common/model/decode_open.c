@@ -83,7 +83,7 @@ static bool buffer_bytes(const struct gpt_decoder_options *o,
     const int64_t cached = (int64_t)gpt_dtype_bytes(gpt_decoder_cache_type(o));
     int64_t cache_rows = 0;
 
-    if (!gpt_mul(o->slots, o->positions, &cache_rows) ||
+    if (!gpt_mul(o->slots, gpt_cache_rows(o->positions), &cache_rows) ||
         !gpt_mul(cache_rows, layers_here(o), &cache_rows))
         return false;
     const struct {

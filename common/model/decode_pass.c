@@ -298,23 +298,18 @@ static void run_block(struct gpt_decoder *d, float *logits)
     give_all_logits(d, logits);
 }
 
-/* A slot's keys of a layer lie by group, (G, positions, D): of each group the
- * tokens that are there are copied. */
+/* Copies the blocks of a slot's keys of a layer that have tokens: all heads of
+ * some positions lie together. */
 static void copy_cache(struct gpt_decoder *d, char *cache)
 {
     const struct gpt_decode_message *m = d->message;
-    const size_t groups = (size_t)gpt_widths_of(
-        d->o.config, d->layout.size[GPT_TP]).groups;
     const size_t slot_bytes = d->layer_cache_bytes / (size_t)d->o.slots;
-    const size_t group_bytes = slot_bytes / groups;
-    const size_t bytes =
-        group_bytes / (size_t)d->o.positions * (size_t)m->length;
+    const size_t row_bytes =
+        slot_bytes / (size_t)gpt_cache_rows(d->o.positions);
 
-    for (size_t g = 0; g < groups; g++)
-        d->be->copy(d->q,
-                    cache + (size_t)m->to * slot_bytes + g * group_bytes,
-                    cache + (size_t)m->from * slot_bytes + g * group_bytes,
-                    bytes);
+    d->be->copy(d->q, cache + (size_t)m->to * slot_bytes,
+                cache + (size_t)m->from * slot_bytes,
+                row_bytes * (size_t)gpt_cache_rows(m->length));
 }
 
 /* A copy is of this rank's heads in its layers: nothing is exchanged. */

@@ -64,8 +64,8 @@ struct gpt_pass_run {
     int64_t texts, tokens;
 };
 struct gpt_pass_cache {
-    void *k, *v; /* (slots, G, t_max, D) of the layer, act, or if */
-    bool narrow; /* this is set, bf16 */
+    void *k, *v; /* of the layer: see struct gpt_attn_cached */
+    bool narrow; /* bf16, not act */
     int64_t t_max;
     const int32_t *pos, *len, *slot; /* of all texts: struct gpt_attn_cached */
     const struct gpt_pass_run *runs; /* (n_runs) */

@@ -13,6 +13,8 @@ enum { ATTN_BQ = 48, ATTN_BK = 96 };
  * position q0 + i and sees the keys from start[i] (NULL: 0) to its own. */
 struct attn_head {
     int64_t d, q0, nq, ldq, ldk, ldv, ldo;
+    int64_t block; /* keys come in blocks of GPT_CACHE_BLOCK, so many numbers
+                    * apart; 0: one after the other */
     const float *q, *k, *v;
     const uint16_t *narrow_k, *narrow_v; /* of bf16, where k and v are NULL */
     float *out, *lse; /* lse may be NULL */
@@ -71,6 +73,11 @@ void cpu_attn_head(const struct attn_head *h, float *work);
 void cpu_attn_pairs_fwd(struct gpt_queue *q, const struct gpt_attn *op);
 void cpu_attn_pairs_bwd(struct gpt_queue *q, const struct gpt_attn *op,
                         const struct gpt_attn_grad *grad);
+
+/* The same of a head of floats whose keys and values are bf16, without dropout
+ * and lse: queries are rounded to bf16, outputs are float. keys: q0 + nq. */
+int64_t cpu_attn_pairs_work(int64_t keys, int64_t queries, int64_t d);
+void cpu_attn_pairs_piece(const struct attn_head *h, float *work);
 
 /* c (m, n) = or += a b for any m and n: b is panels as pack_b leaves them,
  * panel_floats apart (k may be less than they are high). */

@@ -74,32 +74,70 @@ void cpu_attn_product(const struct cpu_tile *all, int64_t panel_floats)
         }
 }
 
-/* Rows j .. j + n of keys or values as floats: x where it is not NULL, else
- * bf16, which is made wide. */
-static const float *rows_of(const float *x, const uint16_t *narrow, int64_t ld,
-                            int64_t j, int64_t n, float *wide)
+/* How many of the n rows of keys or values from j on lie one after the other,
+ * and where they begin. */
+static int64_t rows_at(const struct attn_head *h, int64_t ld, int64_t j,
+                       int64_t n, int64_t *at)
 {
-    if (x)
-        return x + j * ld;
-    cpu_isa->widen(wide, narrow + j * ld, n * ld);
-    return wide;
+    const int64_t into = j % GPT_CACHE_BLOCK;
+
+    if (h->block == 0) {
+        *at = j * ld;
+        return n;
+    }
+    *at = j / GPT_CACHE_BLOCK * h->block + into * ld;
+    return n < GPT_CACHE_BLOCK - into ? n : GPT_CACHE_BLOCK - into;
 }
 
-/* Keys are packed transposed (scores are q times k^T), values as they are. A
- * tile of keys begins at j * d floats, whatever the tile before it held, since
- * tiles but the last are full. */
+/* Keys are packed transposed: scores are q times k^T. A block is whole panels.
+ */
+static void pack_keys(const struct attn_head *h, struct work w, int64_t j,
+                      int64_t n)
+{
+    for (int64_t i = 0, m, at; i < n; i += m) {
+        const float *rows = h->k;
+
+        m = rows_at(h, h->ldk, j + i, n - i, &at);
+        if (rows)
+            rows += at;
+        else
+            cpu_isa->widen(w.wide, h->narrow_k + at, m * h->ldk);
+        cpu_isa->pack_b(w.keys + (j + i) * h->d, rows ? rows : w.wide, 1,
+                        h->ldk, h->d, m);
+    }
+}
+
+/* Values are packed as they are, and a panel has rows of several blocks: these
+ * are put together before. */
+static void pack_values(const struct attn_head *h, struct work w, int64_t j,
+                        int64_t n)
+{
+    const int64_t ld = h->ldv;
+    const float *rows = w.wide;
+
+    for (int64_t i = 0, m, at; i < n; i += m) {
+        m = rows_at(h, ld, j + i, n - i, &at);
+        if (!h->v)
+            cpu_isa->widen(w.wide + i * ld, h->narrow_v + at, m * ld);
+        else if (m == n)
+            rows = h->v + at;
+        else
+            memcpy(w.wide + i * ld, h->v + at,
+                   (size_t)(m * ld) * sizeof(*w.wide));
+    }
+    cpu_isa->pack_b(w.values + j * w.d_pad, rows, ld, 1, n, h->d);
+}
+
+/* A tile of keys begins at j * d floats, whatever the tile before it held,
+ * since tiles but the last are full. */
 static void pack_head(const struct attn_head *h, struct work w, int64_t from,
                       int64_t to)
 {
     for (int64_t j = from; j < to; j += ATTN_BK) {
-        int64_t n = to - j < ATTN_BK ? to - j : ATTN_BK;
+        const int64_t n = to - j < ATTN_BK ? to - j : ATTN_BK;
 
-        const float *rows =
-            rows_of(h->k, h->narrow_k, h->ldk, j, n, w.wide);
-
-        cpu_isa->pack_b(w.keys + j * h->d, rows, 1, h->ldk, h->d, n);
-        rows = rows_of(h->v, h->narrow_v, h->ldv, j, n, w.wide);
-        cpu_isa->pack_b(w.values + j * w.d_pad, rows, h->ldv, 1, n, h->d);
+        pack_keys(h, w, j, n);
+        pack_values(h, w, j, n);
     }
 }
 
@@ -198,6 +236,7 @@ void cpu_attn_head(const struct attn_head *h, float *work)
 
     /* rows of a tile begin at whole panels */
     assert(ATTN_BQ % cpu_isa->mr == 0 && ATTN_BK % cpu_isa->nr == 0);
+    assert(GPT_CACHE_BLOCK % cpu_isa->nr == 0);
     /* Keys before the first that any query sees are not packed, but keep their
      * places, so that key j is found without an offset. */
     pack_head(h, w, first, nk);

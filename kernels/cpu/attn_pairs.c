@@ -52,7 +52,7 @@ void cpu_attn_pack_along(uint16_t *to, struct attn_rows r, bool for_a)
 
     for (int64_t i = 0; i < r.n; i += PAIR_PANEL) {
         const struct cpu_pair_band band = {
-            .from = r.at + i * r.ld, .ld = r.ld,
+            .from = attn_cut(r, i, 0).at, .ld = r.ld,
             .rows = attn_least(r.n - i, PAIR_PANEL), .columns = r.width,
             .to = to + i / PAIR_PANEL * step, .step = PAIR_VALUES,
             .along_k = true, .for_a = for_a};
@@ -67,7 +67,7 @@ void cpu_attn_pack_across(uint16_t *to, struct attn_rows r, int64_t chunks,
 {
     for (int64_t i = 0; i < r.n; i += PAIR_CHUNK) {
         const struct cpu_pair_band band = {
-            .from = r.at + i * r.ld, .ld = r.ld,
+            .from = attn_cut(r, i, 0).at, .ld = r.ld,
             .rows = attn_least(r.n - i, PAIR_CHUNK), .columns = r.width,
             .to = to + i / PAIR_CHUNK * PAIR_VALUES,
             .step = chunks * PAIR_VALUES, .along_k = false, .for_a = for_a};
@@ -82,15 +82,15 @@ void cpu_attn_pack_across(uint16_t *to, struct attn_rows r, int64_t chunks,
  * counts. */
 struct attn_pair_head cpu_attn_pair_head(const struct gpt_attn *op, int64_t i)
 {
-    struct attn_pair_head head;
+    struct attn_pair_head head = {.piece = false};
 
     cpu_attn_view(op, i / op->h, i % op->h, &head.h);
     const float *base = op->qkv;
     const uint16_t *qkv = op->qkv;
     const int64_t ld = head.h.ldq, t = op->t, d = op->d;
-    head.q = (struct attn_rows){qkv + (head.h.q - base), ld, t, d};
-    head.k = (struct attn_rows){qkv + (head.h.k - base), ld, t, d};
-    head.v = (struct attn_rows){qkv + (head.h.v - base), ld, t, d};
+    head.q = (struct attn_rows){qkv + (head.h.q - base), ld, t, d, 0};
+    head.k = (struct attn_rows){qkv + (head.h.k - base), ld, t, d, 0};
+    head.v = (struct attn_rows){qkv + (head.h.v - base), ld, t, d, 0};
     head.out = head.h.out - (float *)op->out;
     head.chunks = attn_chunks(d);
     head.d_pad = head.chunks * PAIR_CHUNK;
@@ -101,7 +101,7 @@ void cpu_attn_open_panel(struct attn_panel *p, const struct attn_pair_head *x,
                          int64_t at)
 {
     *p = (struct attn_panel){.at = at, .n = attn_least(x->q.n - at, PAIR_PANEL),
-                        .lowest = INT32_MAX};
+                             .position = x->h.q0 + at, .lowest = INT32_MAX};
     for (int64_t i = 0; i < PAIR_PANEL; i++) {
         p->first[i] =
             i < p->n ? (int32_t)attn_first(&x->h, at + i) : INT32_MAX;
@@ -133,7 +133,8 @@ void cpu_attn_multiply_scores(float *s, const struct attn_pair_head *x,
     cpu_pairs->multiply(&(struct cpu_pair_sweep){
         .still = panel, .pass = rows, .panels = n / PAIR_PANEL,
         .chunks = x->chunks, .step = x->chunks * PAIR_VALUES, .c = s,
-        .ldc = PAIR_PANEL, .next_c = PAIR_PANEL * PAIR_PANEL});
+        .one_order = x->piece, .ldc = PAIR_PANEL,
+        .next_c = PAIR_PANEL * PAIR_PANEL});
 }
 
 void cpu_attn_sum_keys(float *sums, const struct attn_pair_head *x,
@@ -142,7 +143,7 @@ void cpu_attn_sum_keys(float *sums, const struct attn_pair_head *x,
     cpu_pairs->multiply(&(struct cpu_pair_sweep){
         .still = scores, .pass = rows, .panels = x->chunks,
         .chunks = n / PAIR_CHUNK, .step = ATTN_KEY_CHUNKS * PAIR_VALUES,
-        .add = true, .c = sums, .ldc = PAIR_PANEL,
+        .add = true, .one_order = x->piece, .c = sums, .ldc = PAIR_PANEL,
         .next_c = PAIR_PANEL * PAIR_PANEL});
 }
 
@@ -177,7 +178,8 @@ struct cpu_pair_scores cpu_attn_open_scores(const struct attn_pair_head *x,
 {
     attn_cap(tile->s, cap_slope, n * PAIR_PANEL, x->h.cap, x->h.scale);
     return (struct cpu_pair_scores){
-        .s = tile->s, .keys = n, .key = (int32_t)key, .query = (int32_t)p->at,
+        .s = tile->s, .keys = n, .key = (int32_t)key,
+        .query = (int32_t)p->position,
         .first = p->first, .highest = p->highest, .scale = x->h.scale,
         .slope = x->h.slope};
 }
@@ -240,15 +242,20 @@ static void store_panel(const struct attn_pair_head *x, const struct work *w,
 {
     const struct attn_panel *p = &w->panels[i];
     float factor[PAIR_PANEL] = {0};
+    struct cpu_pair_queries to = {
+        .sums = w->out + i * PAIR_PANEL * x->d_pad, .factor = factor,
+        .n = p->n, .d = x->h.d, .ld = x->h.ldo};
 
     for (int64_t l = 0; l < p->n; l++) {
         factor[l] = 1 / p->sum[l];
-        x->h.lse[p->at + l] = p->top[l] * 0x1.62e43p-1F + logf(p->sum[l]);
+        if (x->h.lse)
+            x->h.lse[p->at + l] = p->top[l] * 0x1.62e43p-1F + logf(p->sum[l]);
     }
-    cpu_pairs->store_queries(&(struct cpu_pair_queries){
-        .sums = w->out + i * PAIR_PANEL * x->d_pad, .factor = factor,
-        .to = out + x->out + p->at * x->h.ldo, .n = p->n, .d = x->h.d,
-        .ld = x->h.ldo});
+    if (x->piece)
+        to.floats = x->h.out + p->at * x->h.ldo;
+    else
+        to.to = out + x->out + p->at * x->h.ldo;
+    cpu_pairs->store_queries(&to);
 }
 
 /* m queries from q on: a running maximum and sum as in attn_head.c. */
@@ -259,13 +266,14 @@ static void attend_queries(const struct attn_pair_head *x,
     const int64_t panels = attn_chunks(m);
     int64_t j = cpu_attn_first(&x->h, q, m) / BK * BK;
 
-    cpu_attn_fetch_to_write(out + x->out + q * x->h.ldo, x->h.ldo, m,
-                            x->h.d);
+    if (!x->piece)
+        cpu_attn_fetch_to_write(out + x->out + q * x->h.ldo, x->h.ldo, m,
+                                x->h.d);
     cpu_attn_pack_along(w->queries, attn_cut(x->q, q, m), false);
     memset(w->out, 0, (size_t)(BQ * x->d_pad) * sizeof(*w->out));
     for (int64_t i = 0; i < panels; i++)
         cpu_attn_open_panel(&w->panels[i], x, q + i * PAIR_PANEL);
-    for (; j < q + m; j += BK)
+    for (; j < x->h.q0 + q + m; j += BK)
         for (int64_t i = 0; i < panels; i++)
             attend_tile(x, w, i, j);
     for (int64_t i = 0; i < panels; i++)
@@ -276,13 +284,13 @@ static void attend_queries(const struct attn_pair_head *x,
 static void attend_run(const struct attn_pair_head *x, const struct work *w,
                        int64_t from, uint16_t *out)
 {
-    const int64_t end = attn_least(from + RUN, x->q.n);
+    const int64_t end = attn_least(from + RUN, x->q.n), keys = x->h.q0 + end;
     int64_t j = cpu_attn_first(&x->h, from, end - from) / BK * BK;
 
     cpu_pairs->begin();
     /* tile j is at j * d_pad, whatever is before it */
-    for (; j < end; j += BK) {
-        const int64_t n = attn_least(end - j, BK);
+    for (; j < keys; j += BK) {
+        const int64_t n = attn_least(keys - j, BK);
 
         cpu_attn_pack_along(w->keys + j * x->d_pad, attn_cut(x->k, j, n), true);
         cpu_attn_pack_across(w->values + j * x->d_pad, attn_cut(x->v, j, n),
@@ -291,6 +299,40 @@ static void attend_run(const struct attn_pair_head *x, const struct work *w,
     for (int64_t q = from; q < end; q += BQ)
         attend_queries(x, w, q, attn_least(end - q, BQ), out);
     cpu_pairs->end();
+}
+
+/* Floats of work memory for a piece, and for its queries in bf16. */
+int64_t cpu_attn_pairs_work(int64_t keys, int64_t queries, int64_t d)
+{
+    struct work w;
+
+    return carve_forward(&w, NULL, keys, d) +
+           attn_round(queries * d, 32) / 2;
+}
+
+/* Where a query's sums begin and end does not depend on what is beside it in
+ * the piece: tiles of keys begin at multiples of BK, and keys that it does not
+ * see add zeros. */
+void cpu_attn_pairs_piece(const struct attn_head *h, float *mem)
+{
+    const int64_t d = h->d, keys = h->q0 + h->nq;
+    struct work w;
+    uint16_t *queries =
+        (uint16_t *)(void *)(mem + carve_forward(&w, NULL, keys, d));
+    const struct attn_pair_head x = {
+        .h = *h,
+        .q = {queries, d, h->nq, d, 0},
+        .k = {h->narrow_k, h->ldk, keys, d, h->block},
+        .v = {h->narrow_v, h->ldv, keys, d, h->block},
+        .piece = true,
+        .chunks = attn_chunks(d),
+        .d_pad = attn_chunks(d) * PAIR_CHUNK};
+
+    carve_forward(&w, mem, keys, d);
+    for (int64_t i = 0; i < h->nq; i++)
+        cpu_isa->narrow(queries + i * d, h->q + i * h->ldq, d);
+    for (int64_t from = 0; from < h->nq; from += RUN)
+        attend_run(&x, &w, from, NULL);
 }
 
 void cpu_attn_pairs_fwd(struct gpt_queue *q, const struct gpt_attn *op)

@@ -10,10 +10,11 @@
 /* Keys of a tile, whole panels. */
 enum { ATTN_PAIR_KEYS = 128, ATTN_KEY_CHUNKS = ATTN_PAIR_KEYS / PAIR_CHUNK };
 
-/* Rows of bf16 that a product reads, ld apart. */
+/* Rows of bf16 that a product reads, ld apart; where `block` is not 0,
+ * PAIR_PANEL of them, and then those `block` values further on. */
 struct attn_rows {
     const uint16_t *at;
-    int64_t ld, n, width;
+    int64_t ld, n, width, block;
 };
 
 static inline int64_t attn_least(int64_t a, int64_t b)
@@ -26,11 +27,11 @@ static inline int64_t attn_chunks(int64_t n)
     return (n + PAIR_CHUNK - 1) / PAIR_CHUNK;
 }
 
-/* Rows [from, from + n) of an operand. */
+/* Rows [from, from + n) of an operand; a cut is where a block begins. */
 static inline struct attn_rows attn_cut(struct attn_rows r, int64_t from,
                                         int64_t n)
 {
-    r.at += from * r.ld;
+    r.at += r.block ? from / PAIR_PANEL * r.block : from * r.ld;
     r.n = n;
     return r;
 }
@@ -53,6 +54,7 @@ struct attn_pair_head {
     struct attn_head h;       /* described as if it were of floats */
     struct attn_rows q, k, v; /* (T, D) */
     int64_t out; /* element of `out` where row 0 is, rows h.ldo apart */
+    bool piece;  /* see cpu_attn_pairs_piece(); queries go to h.out */
     int64_t d_pad, chunks;
 };
 
@@ -61,7 +63,7 @@ struct attn_pair_head cpu_attn_pair_head(const struct gpt_attn *op, int64_t i);
 /* Up to 32 queries beside each other, from the one at `at` on, and what is
  * known of each: top and sum in forward, lse and delta in backward. */
 struct attn_panel {
-    int64_t at, n;
+    int64_t at, n, position; /* position: of the query `at` */
     int32_t first[PAIR_PANEL], lowest, highest; /* see cpu_pair_scores */
     float top[PAIR_PANEL], sum[PAIR_PANEL];
     float lse[PAIR_PANEL], delta[PAIR_PANEL];
@@ -81,9 +83,10 @@ static inline struct attn_span attn_seen(const struct attn_panel *p,
 {
     const int64_t before = p->lowest > j ? p->lowest - j : 0;
 
-    return (struct attn_span){before / PAIR_CHUNK * PAIR_CHUNK,
-                              attn_least(p->at + PAIR_PANEL - j,
-                                         ATTN_PAIR_KEYS)};
+    return (struct attn_span){
+        before / PAIR_CHUNK * PAIR_CHUNK,
+        attn_least(attn_round(p->position + p->n - j, PAIR_PANEL),
+                   ATTN_PAIR_KEYS)};
 }
 
 /* What a task needs for a tile of scores. keep, cap_slope: see cpu_pair_grad;

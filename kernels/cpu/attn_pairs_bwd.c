@@ -160,7 +160,8 @@ static void fetch_panel(const struct task *k, int64_t at)
         return;
     cpu_attn_fetch(attn_cut(x->q, at, n));
     cpu_attn_fetch(attn_cut(k->dout, at, n));
-    cpu_attn_fetch((struct attn_rows){k->out + at * x->h.ldo, x->h.ldo, n, d});
+    cpu_attn_fetch(
+        (struct attn_rows){k->out + at * x->h.ldo, x->h.ldo, n, d, 0});
     cpu_attn_fetch_to_write(k->dq + at * x->q.ld, x->q.ld, n, d);
 }
 
@@ -320,7 +321,7 @@ static struct task task_of(const struct backward *b, int64_t i, float *sums)
     k.x.h.drop = op->dropout.p > 0 ? b->drop : NULL;
     k.out = (const uint16_t *)op->out + k.x.out;
     k.dout = (struct attn_rows){(const uint16_t *)b->grad->dout + k.x.out,
-                           k.x.h.ldo, op->t, op->d};
+                           k.x.h.ldo, op->t, op->d, 0};
     k.dq = dqkv + (k.x.q.at - qkv);
     k.dk = dqkv + (k.x.k.at - qkv);
     k.dv = dqkv + (k.x.v.at - qkv);

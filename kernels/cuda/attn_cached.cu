@@ -17,11 +17,19 @@ template <class T> struct cached {
     const int32_t *pos, *len, *slot; /* device */
 };
 
-/* Row of the cache where position t of row b's group lies. */
+/* Where position t of a group lies, from its position 0 on. */
+template <class T> static __device__ int64_t key_at(const cached<T> &p, int64_t t)
+{
+    return (t / GPT_CACHE_BLOCK * p.g * GPT_CACHE_BLOCK + t % GPT_CACHE_BLOCK) * p.d;
+}
+
+/* Where position t of row b's group lies in the cache. */
 template <class T>
 static __device__ int64_t cache_at(const cached<T> &p, int64_t b, int64_t g, int64_t t)
 {
-    return (((int64_t)p.slot[b] * p.g + g) * p.t_max + t) * p.d;
+    const int64_t rows = (p.t_max + GPT_CACHE_BLOCK - 1) / GPT_CACHE_BLOCK * GPT_CACHE_BLOCK;
+
+    return ((int64_t)p.slot[b] * p.g * rows + g * GPT_CACHE_BLOCK) * p.d + key_at(p, t);
 }
 
 template <class T> static __global__ void append(cached<T> p)
@@ -64,9 +72,11 @@ template <class T> static __global__ void attend(cached<T> p)
         float score = -INFINITY, unused;
 
         if (j <= t) {
+            const T *key = k + key_at(p, j);
+
             score = 0;
             for (int c = 0; c < p.d; c++)
-                score += query[warp][c] * to_float(k[j * p.d + c]);
+                score += query[warp][c] * to_float(key[c]);
             score = attn_cap(score, p.softcap, &unused) + slope * (float)(j - t);
         }
         float top = fmaxf(max, warp_max(score)), shrink = expf(max - top);
@@ -79,7 +89,7 @@ template <class T> static __global__ void attend(cached<T> p)
         for (int c = 0; c < MOST; c++) {
             sum[c] *= shrink;
             for (int64_t l = 0; lane + 32 * c < p.d && l < n; l++)
-                sum[c] += prob[warp][l] * to_float(v[(j0 + l) * p.d + lane + 32 * c]);
+                sum[c] += prob[warp][l] * to_float(v[key_at(p, j0 + l) + lane + 32 * c]);
         }
         __syncwarp();
     }

@@ -458,7 +458,8 @@ static void check_cached(int64_t t_new, int64_t h, int64_t g, int64_t d,
 {
     enum { B = 3, SLOTS = 4, T_MAX = 50 };
     int32_t pos[B] = {0, 7, 40}, slot[B] = {2, 0, 3}, len[B];
-    int64_t n = B * t_new * (h + 2 * g) * d, nc = SLOTS * g * T_MAX * d;
+    const int64_t n = B * t_new * (h + 2 * g) * d;
+    const int64_t nc = SLOTS * g * gpt_cache_rows(T_MAX) * d;
     for (int i = 0; i < B; i++)
         len[i] = (int32_t)t_new;
     struct gpt_attn_cached op = {.b = B, .t_new = t_new, .h = h, .g = g,

@@ -646,7 +646,7 @@ static void test_cache_ability(struct model *m)
 {
     struct gpt_decoder_options o = {
         .config = &m->c, .flat = &m->flat, .act = GPT_F32, .slots = 2,
-        .positions = 8};
+        .positions = 40};
     struct gpt_backend be = *m->be;
     struct gpt_decoder *d = NULL;
     struct gpt_err err = {0};
@@ -656,8 +656,8 @@ static void test_cache_ability(struct model *m)
     o.narrow_cache = true;
     must(gpt_decoder_memory(&narrow, &o, &err), &err);
     is_int(wide - narrow,
-           2 * 2 * 8 * m->c.num_layers * m->c.num_query_groups *
-               m->c.head_size * 2,
+           2 * 2 * gpt_cache_rows(40) * m->c.num_layers *
+               m->c.num_query_groups * m->c.head_size * 2,
            "two bytes less for each key and value");
     be.abilities &= ~(unsigned)GPT_CAN_NARROW_CACHE;
     is_int(gpt_decoder_open(&d, &be, &o, m->device, &err), GPT_EDEVICE,

@@ -258,15 +258,23 @@ static void check(int64_t b, int64_t t, int64_t h, int64_t g, int64_t d,
     free(k.grad.scratch), free(qkv), free(want), free(lse), free(dwant);
 }
 
-/* Rounds keys and values of qkv (n rows) as a cache of bf16 does. */
-static void round_keys(double *qkv, int64_t n, int64_t h, int64_t g, int64_t d)
+/* Rounds keys and values of qkv (n rows) as a cache of bf16 does, or the
+ * queries. */
+static void round_heads(double *qkv, int64_t n, int64_t h, int64_t g, int64_t d,
+                        bool keys)
 {
     const int64_t heads = h / g + 2;
 
     for (int64_t i = 0; i < n * g * heads * d; i++)
-        if (i / d % heads >= h / g)
+        if ((i / d % heads >= h / g) == keys)
             qkv[i] =
                 (double)gpt_bf16_to_f32(gpt_f32_to_bf16((float)qkv[i]));
+}
+
+/* Whether queries of a piece of n tokens are rounded, and their weights. */
+static bool rounds_queries(int64_t n)
+{
+    return narrow && cpu_pairs && n > 8;
 }
 
 /* Feeds T tokens in pieces of `step` (the last ones shorter) to two cache
@@ -276,7 +284,7 @@ static void check_cached(int64_t t, int64_t h, int64_t g, int64_t d,
 {
     enum { B = 2, SLOTS = 4 };
     struct attn_case k = {.row = g * (h / g + 2) * d};
-    int64_t t_max = t + 3, cache = SLOTS * g * t_max * d;
+    int64_t t_max = t + 3, cache = SLOTS * g * gpt_cache_rows(t_max) * d;
     k.n_out = B * t * h * d;
     k.n_qkv = B * t * k.row;
     float *x = rnd_floats(k.n_qkv, 2), *got = poisoned(k.n_out);
@@ -288,9 +296,7 @@ static void check_cached(int64_t t, int64_t h, int64_t g, int64_t d,
     double *qkv = doubles(x, k.n_qkv), *want = doubles(got, k.n_out);
     double *lse = malloc((size_t)(B * h * t) * sizeof(*lse));
     if (narrow)
-        round_keys(qkv, B * t, h, g, d);
-    for (int64_t i = 0; i < B * h; i++)
-        ref_head(&k, qkv, i / h, i % h, want, lse, NULL, NULL);
+        round_heads(qkv, B * t, h, g, d, true);
     int32_t pos[B] = {0, 0}, len[B], slot[B] = {3, 1};
     while (pos[0] < t || pos[1] < t) {
         for (int b = 0; b < B; b++) {
@@ -299,6 +305,9 @@ static void check_cached(int64_t t, int64_t h, int64_t g, int64_t d,
             len[b] = (int32_t)(left < n ? left : n);
             memcpy(in + b * step * k.row, x + (b * t + pos[b]) * k.row,
                    (size_t)(len[b] * k.row) * sizeof(*in));
+            if (rounds_queries(len[b]))
+                round_heads(qkv + (b * t + pos[b]) * k.row, len[b], h, g, d,
+                            false);
         }
         struct gpt_attn_cached op = {
             .b = B, .t_new = step, .h = h, .g = g, .d = d, .t_max = t_max,
@@ -314,8 +323,13 @@ static void check_cached(int64_t t, int64_t h, int64_t g, int64_t d,
             pos[b] += len[b];
         }
     }
-    /* scores grow with the root of D, and so do their errors */
-    close_to(got, want, k.n_out, 3e-6 * fmax(1, sqrt((double)d) / 8),
+    for (int64_t i = 0; i < B * h; i++)
+        ref_head(&k, qkv, i / h, i % h, want, lse, NULL, NULL);
+    /* scores grow with the root of D, and so do their errors; weights that are
+     * rounded err by 2^-9 of themselves */
+    close_to(got, want, k.n_out,
+             5e-6 * fmax(1, sqrt((double)d) / 8) +
+                 (rounds_queries(step) ? 0x1p-8 : 0),
              "%s: cached%s t%lld h%lld g%lld d%lld by %lld%s w%lld c%g",
              setting, narrow ? " bf16" : "", (long long)t, (long long)h,
              (long long)g, (long long)d, (long long)step,
@@ -349,7 +363,8 @@ static void run_cached(void *ctx)
 static void check_spans(int64_t h, int64_t g, int64_t d, int64_t t_new)
 {
     enum { B = 3, T_MAX = 2600 };
-    const int64_t row = g * (h / g + 2) * d, cache = B * g * T_MAX * d;
+    const int64_t row = g * (h / g + 2) * d;
+    const int64_t cache = B * g * gpt_cache_rows(T_MAX) * d;
     const int64_t n_out = B * t_new * h * d;
     float *in = rnd_floats(B * t_new * row, 2), *out = poisoned(n_out);
     void *kc = rnd_cache(cache), *vc = rnd_cache(cache);
@@ -379,9 +394,61 @@ static void check_spans(int64_t h, int64_t g, int64_t d, int64_t t_new)
     free(in), free(out), free(kc), free(vc), free(alone);
 }
 
+/* A piece of t tokens has the bits that it has in two calls, of `first` tokens
+ * and of the others, all of them more than a few; and those of any number of
+ * threads. */
+static void check_pieces(int64_t t, int64_t h, int64_t g, int64_t d,
+                         int64_t first)
+{
+    const int64_t row = g * (h / g + 2) * d, out_row = h * d;
+    const int64_t cache = 2 * g * gpt_cache_rows(t) * d;
+    float *in = rnd_floats(t * row, 2), *whole = poisoned(t * out_row);
+    float *cut = poisoned(t * out_row);
+    void *kc = rnd_cache(cache), *vc = rnd_cache(cache);
+    const int32_t begin[2] = {0, (int32_t)first}, slot = 1;
+    const int32_t len[2] = {(int32_t)first, (int32_t)(t - first)};
+    const int32_t all = (int32_t)t, zero = 0;
+    struct gpt_attn_cached op = {
+        .b = 1, .t_new = t, .h = h, .g = g, .d = d, .t_max = t, .scale = 0.3f,
+        .alibi = alibi, .window = window, .softcap = (float)softcap,
+        .act = GPT_F32, .narrow_cache = narrow, .qkv = in, .out = whole,
+        .k_cache = kc, .v_cache = vc, .pos = &zero, .len = &all, .slot = &slot};
+
+    ok(same_bytes(run_cached, &op, whole, t * out_row),
+       "%s: a piece equal for 1, 2, 3 threads", setting);
+    for (int i = 0; i < 2; i++) {
+        op.t_new = len[i];
+        op.qkv = in + begin[i] * row;
+        op.out = cut + begin[i] * out_row;
+        op.pos = &begin[i];
+        op.len = &len[i];
+        be->attn_cached(q, &op);
+    }
+    ok(memcmp(whole, cut, (size_t)(t * out_row) * sizeof(*cut)) == 0,
+       "%s: %lld tokens cut at %lld: the same bits%s w%lld", setting,
+       (long long)t, (long long)first, narrow ? " bf16" : "",
+       (long long)window);
+    free(in), free(whole), free(cut), free(kc), free(vc);
+}
+
+static void check_cuts(void)
+{
+    for (int i = 0; i < 6; i++) {
+        const int64_t g = rnd_int(1, 2), t = rnd_int(20, 300);
+
+        alibi = i % 2;
+        window = i < 3 ? 0 : rnd_int(1, 150);
+        softcap = i == 4 ? 0.75 : 0;
+        check_pieces(t, 2 * g, g, rnd_int(1, 140), rnd_int(9, (int)t - 10));
+    }
+    alibi = false;
+    window = 0;
+    softcap = 0;
+}
+
 static void check_cache_limit(void)
 {
-    float x[3 * 4] = {0}, out[4], kc[8] = {0}, vc[8] = {0};
+    float x[3 * 4] = {0}, out[4], kc[128] = {0}, vc[128] = {0};
     int32_t pos = 2, len = 1, slot = 0;
     struct gpt_attn_cached op = {
         .b = 1, .t_new = 1, .h = 1, .g = 1, .d = 4, .t_max = 2, .scale = 1,
@@ -497,8 +564,10 @@ static void check_caches(void)
 static void body(void)
 {
     check_caches();
+    check_cuts();
     narrow = true;
     check_caches();
+    check_cuts();
     check_spans(4, 2, 16, 1);
     check_spans(6, 1, 8, 5);
     window = 1500;

@@ -39,16 +39,14 @@ struct cpu_tile {
     struct cpu_many_ahead *ahead; /* (2), memory to ask for, or NULL */
 };
 
-/* Keys or values of a cache: n rows of d numbers, tight, floats or bf16. The
- * `next_bytes` bytes from `next` on will be read after them; 0: nothing. */
+/* Keys or values of a cache: n rows of d numbers, tight, floats or bf16. */
 enum { CPU_QUERIES = 4 }; /* that meet them at once, at most */
+enum { CPU_CHUNK = 32 };  /* rows of floats beside them are padded to it */
 
 struct cpu_keys {
     const void *rows;
     bool narrow; /* bf16 */
     int64_t n, d;
-    const char *next;
-    int64_t next_bytes;
 };
 
 /* Constants of one AdamW step. */
@@ -95,11 +93,17 @@ struct cpu_adamw_rates {
     /* bytes times a scale */                                                 \
     X(void, widen_bytes,                                                      \
       (float *y, const int8_t *x, float scale, int64_t n))                    \
-    /* keys.c: y[i * ldy + j] = x_i . key_j, m <= CPU_QUERIES rows of x */    \
+    /* keys.c: rows of floats in the order in which keys come, and back,      \
+     * times a factor. Those in order have d rounded up to CPU_CHUNK; what     \
+     * is past d is read and written, and 0 where it is a query's. */          \
+    X(void, to_chunks, (float *y, const float *x, int64_t d, bool narrow))    \
+    X(void, from_chunks,                                                      \
+      (float *y, const float *x, int64_t d, float factor, bool narrow))       \
+    /* y[i * ldy + j] = x_i . key_j, m <= CPU_QUERIES rows of x, in order */  \
     X(void, key_dots,                                                         \
       (float *y, int64_t ldy, const float *x, int64_t ldx,                    \
        const struct cpu_keys *keys, int64_t m))                               \
-    /* y_i (d) = sum over j of a[i * lda + j] * value_j, m as above */        \
+    /* y_i (d), in order, += sum over j of a[i * lda + j] * value_j */        \
     X(void, value_sums,                                                       \
       (float *y, int64_t ldy, const float *a, int64_t lda,                    \
        const struct cpu_keys *values, int64_t m))                             \

@@ -2,13 +2,16 @@
  * short, and there are many of them. Start at key_dots() and value_sums().
  *
  * Two vectors of columns are a chunk. Numbers of bf16 become floats by a shift
- * and a mask: the even columns of a chunk, then the odd ones. A score has one
+ * and a mask: the even columns of a chunk, then the odd ones. Queries and
+ * outputs have that order, too (to_chunks(), from_chunks()). A score has one
  * vector of sums and an element of an output has one sum, so that neither
  * depends on how many queries and keys are taken at once. */
 #include "cpu/isa/lanes.h"
 
 #include <string.h>
 
+/* What rows of floats are padded to (CPU_CHUNK) is a multiple of it in every
+ * instruction set, so that whole vectors are read and written. */
 enum { CHUNK = 2 * W };
 
 struct chunk {
@@ -77,56 +80,56 @@ static inline struct chunk deinterleave(struct chunk c)
 #endif
 }
 
-/* ---- what is read next ---- */
+/* ---- rows in the order of chunks ---- */
 
-/* The stretch of memory after this one is asked for beside it, in order, into
- * the second cache: a processor does not foresee where it begins. */
-enum { STEP = 8 }; /* rows; what is asked for beside each is `lines` */
+/* Zeros past the end of a query meet zeros past the end of a key. What is past
+ * the end of an output is never given out. */
 
-struct asked {
-    const char *at, *end;
-    int64_t lines;
-};
-
-/* Every group of STEP rows asks for an equal part of what is next, so that it
- * has come when the last of them has passed. */
-static inline struct asked ask_beside(const struct cpu_keys *k)
+void ISA(to_chunks)(float *y, const float *x, int64_t d, bool narrow)
 {
-    enum { MOST = 64 }; /* at once: a long stretch after a short one */
-    const int64_t steps = (k->n + STEP - 1) / STEP;
-    const int64_t all_lines = (int64_t)(k->next_bytes + 63) / 64;
-    int64_t lines = (all_lines + steps - 1) / steps;
+    for (int64_t l = 0; l < d; l += CHUNK) {
+        struct chunk c = load_chunk(x, l, d - l, false);
 
-    lines = lines < MOST ? lines : MOST;
-    return (struct asked){k->next, k->next + k->next_bytes, lines};
+        if (narrow)
+            c = deinterleave(c);
+        store(y + l, c.low);
+        store(y + l + W, c.high);
+    }
 }
 
-static inline void ask(struct asked *a)
+void ISA(from_chunks)(float *y, const float *x, int64_t d, float factor,
+                      bool narrow)
 {
-    for (int64_t i = 0; i < a->lines && a->at < a->end; i++, a->at += 64)
-        __builtin_prefetch(a->at, 0, 2);
+    for (int64_t l = 0; l < d; l += CHUNK) {
+        struct chunk c = {load(x + l), load(x + l + W)};
+
+        if (narrow)
+            c = interleave(c);
+        any_store(y + l, c.low * all(factor), 0, d - l);
+        if (d - l > W)
+            any_store(y + l + W, c.high * all(factor), 0, d - l - W);
+    }
 }
 
 /* ---- scores ---- */
 
-enum { COLUMNS = 512 }; /* of queries at a time, kept in the first cache */
-
-/* Queries in the order of a chunk's columns, zeros past the end. */
+/* Queries in the order of a chunk's columns. */
 struct queries {
     float *y;
-    float (*x)[COLUMNS];
-    int64_t ldy, first, d; /* columns first .. first + d */
+    const float *x;
+    int64_t ldy, ldx;
 };
 
-/* A chunk of a key with M queries. */
+/* A chunk of a key with M queries, added to the sums of key r at acc[r], R of
+ * them a query. */
 static inline __attribute__((always_inline)) void
 chunk_dots(vf *acc, const struct queries *q, int64_t l, struct chunk k,
            const int M, const int R)
 {
 #pragma GCC unroll 4
     for (int i = 0; i < M; i++) {
-        acc[i * R] += k.low * load(q->x[i] + l);
-        acc[i * R] += k.high * load(q->x[i] + l + W);
+        acc[i * R] += k.low * load(q->x + i * q->ldx + l);
+        acc[i * R] += k.high * load(q->x + i * q->ldx + l + W);
     }
 }
 
@@ -137,10 +140,10 @@ static inline __attribute__((always_inline)) void
 some_dots(const struct queries *q, const struct cpu_keys *keys, int64_t j,
           const int M, const int R, const int C, const bool narrow)
 {
-    const size_t row =
-        (size_t)keys->d * (narrow ? sizeof(uint16_t) : sizeof(float));
+    const int64_t d = keys->d;
+    const size_t row = (size_t)d * (narrow ? sizeof(uint16_t) : sizeof(float));
     const char *at = (const char *)keys->rows + (size_t)j * row;
-    const int64_t whole = C > 0 ? C * CHUNK : q->d / CHUNK * CHUNK;
+    const int64_t whole = C > 0 ? C * CHUNK : d / CHUNK * CHUNK;
     vf acc[24] = {{0}};
     float dot[24];
 
@@ -148,22 +151,17 @@ some_dots(const struct queries *q, const struct cpu_keys *keys, int64_t j,
     for (int r = 0; r < R; r++, at += row) {
 #pragma GCC unroll 4
         for (int64_t l = 0; l < whole; l += CHUNK)
-            chunk_dots(acc + r, q, l,
-                       load_chunk(at, q->first + l, CHUNK, narrow), M, R);
-        if (C == 0 && whole < q->d)
+            chunk_dots(acc + r, q, l, load_chunk(at, l, CHUNK, narrow), M, R);
+        if (C == 0 && whole < d)
             chunk_dots(acc + r, q, whole,
-                       load_chunk(at, q->first + whole, q->d - whole, narrow),
-                       M, R);
+                       load_chunk(at, whole, d - whole, narrow), M, R);
     }
     sum_lanes(dot, acc, M * R);
 #pragma GCC unroll 4
     for (int i = 0; i < M; i++)
 #pragma GCC unroll 8
-        for (int r = 0; r < R; r++) {
-            float *y = q->y + i * q->ldy + j + r;
-
-            *y = q->first > 0 ? *y + dot[i * R + r] : dot[i * R + r];
-        }
+        for (int r = 0; r < R; r++)
+            q->y[i * q->ldy + j + r] = dot[i * R + r];
 }
 
 /* R: as many keys as their sums with M queries fit registers. */
@@ -172,19 +170,12 @@ all_dots(const struct queries *q, const struct cpu_keys *keys, const int M,
          const int C, const bool narrow)
 {
     const int R = W == 16 ? (M < 4 ? 8 : 4) : M == 1 ? 4 : 2;
-    struct asked next = ask_beside(keys);
+    int64_t j = 0;
 
-    for (int64_t j = 0; j < keys->n; j += STEP) {
-        const int64_t end = keys->n - j < STEP ? keys->n : j + STEP;
-        int64_t i = j;
-
-        if (q->first == 0)
-            ask(&next);
-        for (; i + R <= end; i += R)
-            some_dots(q, keys, i, M, R, C, narrow);
-        for (; i < end; i++)
-            some_dots(q, keys, i, M, 1, C, narrow);
-    }
+    for (; j + R <= keys->n; j += R)
+        some_dots(q, keys, j, M, R, C, narrow);
+    for (; j < keys->n; j++)
+        some_dots(q, keys, j, M, 1, C, narrow);
 }
 
 static inline __attribute__((always_inline)) void
@@ -192,9 +183,9 @@ dots_of_kind(const struct queries *q, const struct cpu_keys *keys, int64_t m,
              const bool narrow)
 {
     /* heads of 64 and 128 with vectors of 16 floats */
-    if (m == 1 && q->d == 2 * CHUNK)
+    if (m == 1 && keys->d == 2 * CHUNK)
         all_dots(q, keys, 1, 2, narrow);
-    else if (m == 1 && q->d == 4 * CHUNK)
+    else if (m == 1 && keys->d == 4 * CHUNK)
         all_dots(q, keys, 1, 4, narrow);
     else if (m == 1)
         all_dots(q, keys, 1, 0, narrow);
@@ -206,38 +197,15 @@ dots_of_kind(const struct queries *q, const struct cpu_keys *keys, int64_t m,
         all_dots(q, keys, 4, 0, narrow);
 }
 
-/* The order of columns that load_chunk() gives to keys. Queries are few: this
- * is done once for all keys. */
-static void order_queries(float x[][COLUMNS], const float *from, int64_t ldx,
-                          int64_t m, int64_t d, bool narrow)
-{
-    for (int64_t i = 0; i < m; i++)
-        for (int64_t l = 0; l < d; l += CHUNK) {
-            struct chunk c = load_chunk(from + i * ldx, l, d - l, false);
-
-            if (narrow)
-                c = deinterleave(c);
-            store(x[i] + l, c.low);
-            store(x[i] + l + W, c.high);
-        }
-}
-
 void ISA(key_dots)(float *y, int64_t ldy, const float *x, int64_t ldx,
                    const struct cpu_keys *keys, int64_t m)
 {
-    float ordered[CPU_QUERIES][COLUMNS];
-    struct queries q = {y, ordered, ldy, 0, 0};
+    const struct queries q = {y, x, ldy, ldx};
 
-    /* Longer heads are summed by parts: y is added to from the second on. */
-    for (; q.first < keys->d; q.first += COLUMNS) {
-        q.d = keys->d - q.first;
-        q.d = q.d < COLUMNS ? q.d : COLUMNS;
-        order_queries(ordered, x + q.first, ldx, m, q.d, keys->narrow);
-        if (keys->narrow)
-            dots_of_kind(&q, keys, m, true);
-        else
-            dots_of_kind(&q, keys, m, false);
-    }
+    if (keys->narrow)
+        dots_of_kind(&q, keys, m, true);
+    else
+        dots_of_kind(&q, keys, m, false);
 }
 
 /* ---- sums of values ---- */
@@ -248,51 +216,49 @@ struct weights {
     int64_t ldy, lda;
 };
 
-/* Outputs of M queries, C chunks of columns from column l on. */
+/* Outputs of M queries, C chunks of columns from column l on. They are read and
+ * written once for all rows. */
 static inline __attribute__((always_inline)) void
-some_sums(const struct weights *w, const struct cpu_keys *values,
-          struct asked *next, int64_t l, const int M, const int C,
-          const bool narrow)
+some_sums(const struct weights *w, const struct cpu_keys *values, int64_t l,
+          const int M, const int C, const bool narrow)
 {
     const size_t row =
         (size_t)values->d * (narrow ? sizeof(uint16_t) : sizeof(float));
     const char *at = values->rows;
     const int64_t left = values->d - l;
-    struct chunk sum[16] = {{{0}, {0}}};
+    struct chunk sum[16];
 
-    for (int64_t j = 0; j < values->n; j += STEP) {
-        const int64_t end = values->n - j < STEP ? values->n : j + STEP;
-
-        if (l == 0)
-            ask(next);
-        for (int64_t r = j; r < end; r++, at += row)
-#pragma GCC unroll 4
-            for (int c = 0; c < C; c++) {
-                const struct chunk v =
-                    load_chunk(at, l + c * CHUNK,
-                               C > 1 ? CHUNK : left - c * CHUNK, narrow);
-
-#pragma GCC unroll 4
-                for (int i = 0; i < M; i++) {
-                    const vf a = all(w->a[i * w->lda + r]);
-
-                    sum[i * C + c].low += a * v.low;
-                    sum[i * C + c].high += a * v.high;
-                }
-            }
-    }
 #pragma GCC unroll 4
     for (int i = 0; i < M; i++)
 #pragma GCC unroll 4
         for (int c = 0; c < C; c++) {
-            const struct chunk s =
-                narrow ? interleave(sum[i * C + c]) : sum[i * C + c];
-            float *y = w->y + i * w->ldy;
+            const float *y = w->y + i * w->ldy + l + c * CHUNK;
 
-            any_store(y + l + c * CHUNK, s.low, 0, left - c * CHUNK);
-            if (left - c * CHUNK > W)
-                any_store(y + l + c * CHUNK + W, s.high, 0,
-                          left - c * CHUNK - W);
+            sum[i * C + c] = (struct chunk){load(y), load(y + W)};
+        }
+    for (int64_t j = 0; j < values->n; j++, at += row)
+#pragma GCC unroll 4
+        for (int c = 0; c < C; c++) {
+            const struct chunk v =
+                load_chunk(at, l + c * CHUNK,
+                           C > 1 ? CHUNK : left - c * CHUNK, narrow);
+
+#pragma GCC unroll 4
+            for (int i = 0; i < M; i++) {
+                const vf a = all(w->a[i * w->lda + j]);
+
+                sum[i * C + c].low += a * v.low;
+                sum[i * C + c].high += a * v.high;
+            }
+        }
+#pragma GCC unroll 4
+    for (int i = 0; i < M; i++)
+#pragma GCC unroll 4
+        for (int c = 0; c < C; c++) {
+            float *y = w->y + i * w->ldy + l + c * CHUNK;
+
+            store(y, sum[i * C + c].low);
+            store(y + W, sum[i * C + c].high);
         }
 }
 
@@ -302,16 +268,15 @@ all_sums(const struct weights *w, const struct cpu_keys *values, const int M,
          const bool narrow)
 {
     const int C = W == 16 ? (M > 2 ? 2 : 4) : M == 1 ? 4 : M == 2 ? 2 : 1;
-    struct asked next = ask_beside(values);
     int64_t l = 0;
 
     /* of what is left, two chunks, then one, which may be a part of one */
     for (; C > 1 && l + C * CHUNK <= values->d; l += C * CHUNK)
-        some_sums(w, values, &next, l, M, C, narrow);
+        some_sums(w, values, l, M, C, narrow);
     for (; C > 2 && l + 2 * CHUNK <= values->d; l += 2 * CHUNK)
-        some_sums(w, values, &next, l, M, 2, narrow);
+        some_sums(w, values, l, M, 2, narrow);
     for (; l < values->d; l += CHUNK)
-        some_sums(w, values, &next, l, M, 1, narrow);
+        some_sums(w, values, l, M, 1, narrow);
 }
 
 static inline __attribute__((always_inline)) void

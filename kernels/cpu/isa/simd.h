@@ -80,9 +80,23 @@ static inline vf pick(vi mask, vf a, vf b)
     return (vf)((mask & (vi)a) | (~mask & (vi)b));
 }
 
-static inline vf larger(vf a, vf b) /* b where a is NaN */
+/* The second argument where one is NaN, as x86's instructions have it. */
+static inline vf larger(vf a, vf b)
 {
+#if defined(__AVX512F__)
+    return (vf)_mm512_max_ps((__m512)a, (__m512)b);
+#else
     return pick(a > b, a, b);
+#endif
+}
+
+static inline vf smaller(vf a, vf b)
+{
+#if defined(__AVX512F__)
+    return (vf)_mm512_min_ps((__m512)a, (__m512)b);
+#else
+    return pick(a < b, a, b);
+#endif
 }
 
 /* 1 / x within a unit in the last place, for x of normal size. Division takes
@@ -122,14 +136,31 @@ static inline float lanes_sum(vf v)
     return v[0];
 }
 
+/* Halves onto each other, too: a maximum is the same in any order. */
 static inline float lanes_max(vf v)
 {
+#if defined(__AVX512F__)
+    v = larger(GPT_LANES(vi, v, v, 8, 9, 10, 11, 12, 13, 14, 15, 0, 1, 2, 3, 4,
+                         5, 6, 7),
+               v);
+    v = larger(GPT_LANES(vi, v, v, 4, 5, 6, 7, 0, 1, 2, 3, 12, 13, 14, 15, 8, 9,
+                         10, 11),
+               v);
+    v = larger(GPT_LANES(vi, v, v, 2, 3, 0, 1, 6, 7, 4, 5, 10, 11, 8, 9, 14, 15,
+                         12, 13),
+               v);
+    v = larger(GPT_LANES(vi, v, v, 1, 0, 3, 2, 5, 4, 7, 6, 9, 8, 11, 10, 13, 12,
+                         15, 14),
+               v);
+    return v[0];
+#else
     float x[W];
 
     store(x, v);
     for (int i = 1; i < W; i++)
         x[0] = x[i] > x[0] ? x[i] : x[0];
     return x[0];
+#endif
 }
 
 /* e^x: x = n ln 2 + r, |r| <= ln 2 / 2, a polynomial of degree 6 in r, times
@@ -141,7 +172,7 @@ static inline vf vexp(vf x)
 {
     const vf low = all(-87.33f), high = all(88.37f);
     const vf magic = all(0x1.8p23f); /* adding it rounds to an integer */
-    vf y = pick(x > high, high, x);
+    vf y = smaller(high, x);
     vf t = y * all(0x1.715476p0f) + magic;
     vu n = (vu)t - (vu)magic;
     vf whole = t - magic;

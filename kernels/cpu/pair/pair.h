@@ -110,10 +110,12 @@ struct cpu_pair_grad {
 };
 
 /* n rows (D) of queries, ld apart, from sums whose columns they are: (d_pad,
- * 32), as products with chunks of cpu_pair_softmax leave them. */
+ * 32), as products with chunks of cpu_pair_softmax leave them. They go to `to`,
+ * or where that is NULL, to `floats`. */
 struct cpu_pair_queries {
     const float *sums, *factor; /* factor (32): of each query */
     uint16_t *to;
+    float *floats;
     int64_t n, d, ld;
 };
 

@@ -320,12 +320,9 @@ static void grad_scores(const struct cpu_pair_grad *of)
 
 /* Rows of queries from columns of sums: 32 x 32 are rounded, then transposed as
  * values are packed. */
-static void store_queries(const struct cpu_pair_queries *o)
+static inline void store_rounded(const struct cpu_pair_queries *o,
+                                 const __m512 factor[2])
 {
-    __m512 factor[2];
-
-    for (int t = 0; t < 2; t++)
-        factor[t] = columns_of(o->factor, t);
     for (int64_t d = 0; d < o->d; d += 32) {
         keep_awake();
         const int64_t left = o->d - d;
@@ -349,6 +346,79 @@ static void store_queries(const struct cpu_pair_queries *o)
                         _mm512_load_si512(tile + 32 * i));
         }
     }
+}
+
+/* 16 rows of 16 values become columns. */
+static inline void transpose_floats(__m512 row[16])
+{
+    __m512 pair[16], four[16];
+
+#pragma GCC unroll 8
+    for (int i = 0; i < 16; i += 2) {
+        pair[i] = _mm512_unpacklo_ps(row[i], row[i + 1]);
+        pair[i + 1] = _mm512_unpackhi_ps(row[i], row[i + 1]);
+    }
+#pragma GCC unroll 4
+    for (int i = 0; i < 16; i += 4)
+#pragma GCC unroll 2
+        for (int k = 0; k < 2; k++) {
+            const __m512d x = _mm512_castps_pd(pair[i + k]);
+            const __m512d y = _mm512_castps_pd(pair[i + k + 2]);
+
+            four[i + 2 * k] = _mm512_castpd_ps(_mm512_unpacklo_pd(x, y));
+            four[i + 2 * k + 1] = _mm512_castpd_ps(_mm512_unpackhi_pd(x, y));
+        }
+    /* lane l of four[4 r + i] has rows 4 r .. 4 r + 3 of column 4 l + i */
+#pragma GCC unroll 4
+    for (int i = 0; i < 4; i++) {
+        const __m512 a = _mm512_shuffle_f32x4(four[i], four[4 + i], 0x88);
+        const __m512 b = _mm512_shuffle_f32x4(four[i], four[4 + i], 0xdd);
+        const __m512 c = _mm512_shuffle_f32x4(four[8 + i], four[12 + i], 0x88);
+        const __m512 d = _mm512_shuffle_f32x4(four[8 + i], four[12 + i], 0xdd);
+
+        row[i] = _mm512_shuffle_f32x4(a, c, 0x88);
+        row[8 + i] = _mm512_shuffle_f32x4(a, c, 0xdd);
+        row[4 + i] = _mm512_shuffle_f32x4(b, d, 0x88);
+        row[12 + i] = _mm512_shuffle_f32x4(b, d, 0xdd);
+    }
+}
+
+static inline void store_floats(const struct cpu_pair_queries *o,
+                                const __m512 factor[2])
+{
+    for (int64_t d = 0; d < o->d; d += 16) {
+        const int64_t left = o->d - d;
+        const __mmask16 lanes =
+            left < 16 ? (__mmask16)((1U << left) - 1) : 0xffff;
+
+        for (int t = 0; t < 2; t++) {
+            __m512 row[16];
+
+#pragma GCC unroll 16
+            for (int i = 0; i < 16; i++)
+                row[i] = _mm512_mul_ps(
+                    _mm512_loadu_ps(o->sums + 32 * (d + i) + 16 * t),
+                    factor[t]);
+            transpose_floats(row);
+#pragma GCC unroll 16
+            for (int i = 0; i < 16; i++)
+                if (column_of(t, i) < o->n)
+                    _mm512_mask_storeu_ps(o->floats +
+                                              column_of(t, i) * o->ld + d,
+                                          lanes, row[i]);
+        }
+    }
+}
+
+static void store_queries(const struct cpu_pair_queries *o)
+{
+    const __m512 factor[2] = {columns_of(o->factor, 0),
+                              columns_of(o->factor, 1)};
+
+    if (o->to)
+        store_rounded(o, factor);
+    else
+        store_floats(o, factor);
 }
 
 /* x . y of n values of bf16; sums are float. */
