@@ -175,9 +175,12 @@ chance() {
         [ $i -lt $((${GPT_KILLS:-1} * 9)) ]; do
         restore
         delay=$(draw "$seconds" $i)
-        # timeout takes the place of a shell that would outlive the program
+        # timeout takes the place of a shell that would outlive the program. In
+        # the foreground it waits until the killed program is gone: else it
+        # kills its own group, itself too, and the program holds its locks yet.
         if (cd work && under='' && export under &&
-            exec timeout -s KILL "$delay" sh ../run) >out 2>err <stdin; then
+            exec timeout --foreground -s KILL "$delay" sh ../run) \
+            >out 2>err <stdin; then
             # the machine is less busy than while the time was taken
             seconds=$(echo "$seconds" | awk '{ print $1 * 0.5 }')
         else
