@@ -8,6 +8,8 @@
 
 #include <string.h>
 
+/* Settled without a size that is a limit: no family refuses it then. It is put
+ * back afterwards, for the families that have no size of their own. */
 int gpt_dataset_tokenizer(struct gpt_tokenizer_options *to,
                           const struct gpt_dataset_options *o, bool limit,
                           struct gpt_err *err)

@@ -152,11 +152,6 @@ static int read_prompts(struct gpt_evaluator *e, struct gpt_err *err)
                                    err);
 }
 
-static bool has_work(const struct gpt_evaluator *e)
-{
-    return validates(e) || has_texts(e);
-}
-
 /* Fails when a loss is to be compared, or a model to be evaluated, and there is
  * nothing to do it by. It is known only now, as a share of a split may turn out
  * to hold no data, and before weights are read. */
@@ -164,7 +159,7 @@ static int check_work(const struct gpt_evaluator *e, struct gpt_err *err)
 {
     const struct gpt_train_options *o = e->o;
 
-    if (e->plan->evaluates && !has_work(e) && !o->dry_run) {
+    if (e->plan->evaluates && !validates(e) && !has_texts(e) && !o->dry_run) {
         gpt_fail(err, GPT_EUSAGE, "there is nothing to train and nothing to "
                                   "evaluate");
         return gpt_hint(err, "--eval-iters above 0 and a share of --split, "

@@ -31,7 +31,8 @@ static struct gpt_corpus_options corpus_of(const struct gpt_named *named,
     return c;
 }
 
-/* The checks of data read a plan. */
+/* The checks of data read a plan: this one is the run's, with other data. The
+ * names of data sets that are found live as long as the sets do. */
 static int open_set(struct gpt_valid_sets *sets, const struct gpt_named *named,
                     const struct gpt_train_plan *plan, bool first,
                     struct gpt_err *err)

@@ -268,8 +268,8 @@ int jinja_call_macro(struct jinja_run *r, const struct jinja_macro *macro,
 struct jinja_value jinja_lookup(const struct jinja_run *r,
                                 struct gpt_str name);
 
-/* Looks for items until there are n of them, or no more: a condition is computed
- * when an element is wanted, and sees what the turns before it have done. */
+/* Looks for items until there are n of them, or no more. A condition is
+ * computed when an element is wanted: it sees what earlier turns have done. */
 int jinja_loop_reach(struct jinja_run *r, struct jinja_loop *l,
                      size_t n) GPT_MUST_USE;
 

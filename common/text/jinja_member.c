@@ -7,8 +7,10 @@
 
 #include <string.h>
 
-/* What a loop knows of itself. Some of it needs a look at elements to come: how
- * many is told by the row's last number. */
+/* What a loop knows of itself. Some of it needs a look at elements to come:
+ * the last number of a row says how far. To look takes them from a generator,
+ * so that no member looks further than Jinja does: what a loop leaves of a
+ * generator is there for the next loop. */
 static int loop_member(struct jinja_run *r, struct jinja_loop *l,
                        struct gpt_str name, bool *found, struct jinja_value *v)
 {
