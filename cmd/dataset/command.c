@@ -8,16 +8,19 @@
 
 #include <string.h>
 
-/* The size is not settled with the rest: to `verify` it is a limit, whatever
- * the family. */
+/* Settled without a size that is a limit: no family refuses it then. It is put
+ * back afterwards, for the families that have no size of their own. */
 int gpt_dataset_tokenizer(struct gpt_tokenizer_options *to,
-                          const struct gpt_dataset_options *o,
+                          const struct gpt_dataset_options *o, bool limit,
                           struct gpt_err *err)
 {
     *to = o->tokenizer;
+    to->vocab_size = limit ? 0 : o->vocab_size;
     if (to->type || to->model || to->vocab_file || to->merge_file)
         GPT_TRY(gpt_tokenizer_settle(to, to->type != NULL,
                                      gpt_tokenizer_types[0], err));
+    else
+        GPT_TRY(gpt_tokenizer_settle_none(to, err));
     to->vocab_size = o->vocab_size;
     return GPT_OK;
 }
@@ -29,7 +32,7 @@ int gpt_dataset_open_tokenizer(struct gpt_tokenizer **tok,
     struct gpt_tokenizer_options to;
 
     *tok = NULL;
-    GPT_TRY(gpt_dataset_tokenizer(&to, o, err));
+    GPT_TRY(gpt_dataset_tokenizer(&to, o, false, err));
     return to.type ? gpt_tokenizer_open_given(tok, &to, err) : GPT_OK;
 }
 

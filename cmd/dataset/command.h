@@ -89,9 +89,10 @@ extern const struct gpt_dataset_command gpt_dataset_index;
 /* ---- what commands share ---- */
 
 /* What the options say about a tokenizer: its type by the files, where it is
- * not given; NULL when they name none. */
+ * not given; NULL when they name none. limit: --vocab-size has a meaning
+ * without a tokenizer, and with one of any family. */
 int gpt_dataset_tokenizer(struct gpt_tokenizer_options *to,
-                          const struct gpt_dataset_options *o,
+                          const struct gpt_dataset_options *o, bool limit,
                           struct gpt_err *err) GPT_MUST_USE;
 /* Opens the tokenizer that the options name: *tok, NULL when they name none. */
 int gpt_dataset_open_tokenizer(struct gpt_tokenizer **tok,

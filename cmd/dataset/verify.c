@@ -352,11 +352,12 @@ static int find_vocabulary(struct gpt_verify_options *vo,
                            struct gpt_err *err)
 {
     struct gpt_tokenizer_options named;
-    struct gpt_tokenizer *tok;
+    struct gpt_tokenizer *tok = NULL;
     int status = GPT_OK;
 
-    GPT_TRY(gpt_dataset_tokenizer(&named, o, err));
-    GPT_TRY(gpt_dataset_open_tokenizer(&tok, o, err));
+    GPT_TRY(gpt_dataset_tokenizer(&named, o, true, err));
+    if (named.type)
+        GPT_TRY(gpt_tokenizer_open_given(&tok, &named, err));
     vo->vocab_size = o->vocab_size;
     if (tok) {
         if (vo->vocab_size == 0)

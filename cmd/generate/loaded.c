@@ -171,9 +171,10 @@ static int open_decoder(struct gpt_loaded *m, int64_t slots, int64_t positions,
     GPT_TRY(gpt_backend_open_rank(&m->be, m->o->device,
                                   gpt_job_device(&m->job), err));
     GPT_TRY(cut_model(m, err));
+    GPT_TRY(gpt_decoder_check(m->be, &options, err));
+    describe(m, &options);
     GPT_TRY(load_weights(m, err));
     options.quant = m->quant;
-    describe(m, &options);
     GPT_TRY(gpt_decoder_open(&m->decoder, m->be, &options, m->weights, err));
     return gpt_job_begin(&m->job, err);
 }

@@ -262,8 +262,10 @@ static int score_all(struct task *t, struct gpt_err *err)
                                          .begin = gpt_loaded_eod(t->m),
                                          .begins = t->m->o->add_bos};
     GPT_TRY(gpt_new(&t->line, t->prompts.n, sizeof(*t->line), "lines", err));
-    for (size_t i = 0; i < t->prompts.n; i++)
+    for (size_t i = 0; i < t->prompts.n && !gpt_signals_stop(); i++)
         GPT_TRY(read_line(t, i, err));
+    if (gpt_signals_stop())
+        return GPT_OK;
     GPT_TRY(open_scorer(t, err));
     for (size_t i = 0; i < t->prompts.n && !gpt_signals_stop();)
         GPT_TRY(score_some(t, &i, err));

@@ -5,6 +5,7 @@
 #include "train/feed.h"
 #include "train/texts.h"
 #include "cmd/train/saver.h"
+#include "cmd/train/valid_sets.h"
 
 /* True when communicators copy through host memory. Ranks that are only planned
  * would use what such a device has. */
@@ -25,6 +26,7 @@ int gpt_estimate_rank(const struct gpt_train_plan *plan,
                       struct gpt_err *err)
 {
     const struct gpt_topology *t = &plan->topology;
+    int64_t named = 0;
     const struct gpt_feed_options feed = {
         .micro_batch = r->o.exec.micro_batch,
         .seq_length = r->o.exec.seq_length,
@@ -39,7 +41,8 @@ int gpt_estimate_rank(const struct gpt_train_plan *plan,
     GPT_TRY(status);
     /* The replica cannot know these: the feed, the communicators and the saver
      * allocate them beside it. */
-    memory->bytes[GPT_MEM_SAMPLES] = gpt_corpus_predict(&plan->corpus);
+    GPT_TRY(gpt_valid_sets_predict(&named, plan, err));
+    memory->bytes[GPT_MEM_SAMPLES] = gpt_corpus_predict(&plan->corpus) + named;
     memory->bytes[GPT_MEM_BATCHES] = gpt_feed_memory(&feed);
     memory->bytes[GPT_MEM_INPUTS] += gpt_feed_device_memory(&feed);
     if (r->o.texts) {

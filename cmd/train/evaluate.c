@@ -152,12 +152,20 @@ static int read_prompts(struct gpt_evaluator *e, struct gpt_err *err)
                                    err);
 }
 
-/* Fails when a loss is to be compared and there is none. It is known only now:
- * a share of a split may turn out to hold no data. */
-static int check_best(const struct gpt_evaluator *e, struct gpt_err *err)
+/* Fails when a loss is to be compared, or a model to be evaluated, and there is
+ * nothing to do it by. It is known only now, as a share of a split may turn out
+ * to hold no data, and before weights are read. */
+static int check_work(const struct gpt_evaluator *e, struct gpt_err *err)
 {
     const struct gpt_train_options *o = e->o;
 
+    if (e->plan->evaluates && !validates(e) && !has_texts(e) && !o->dry_run) {
+        gpt_fail(err, GPT_EUSAGE, "there is nothing to train and nothing to "
+                                  "evaluate");
+        return gpt_hint(err, "--eval-iters above 0 and a share of --split, "
+                             "--valid-data-path, --score-set or "
+                             "--sample-prompts say what is evaluated");
+    }
     if ((!o->save_best && o->patience == 0) || validates(e) || o->dry_run ||
         e->plan->evaluates)
         return GPT_OK;
@@ -173,7 +181,7 @@ static int read_all(struct gpt_evaluator *e, struct gpt_err *err)
 {
     GPT_TRY(open_tokenizer(e, err));
     GPT_TRY(gpt_valid_sets_open(&e->sets, e->plan, e->first, err));
-    GPT_TRY(check_best(e, err));
+    GPT_TRY(check_work(e, err));
     if (e->o->score_set.n > 0)
         GPT_TRY(read_tasks(e, err));
     return e->o->sample_prompts ? read_prompts(e, err) : GPT_OK;
@@ -270,11 +278,6 @@ int64_t gpt_evaluator_sets_memory(const struct gpt_evaluator *e)
 }
 
 /* ---- validation ---- */
-
-bool gpt_evaluator_has_work(const struct gpt_evaluator *e)
-{
-    return validates(e) || has_texts(e);
-}
 
 /* Rows are those of one evaluation, in its order. */
 static int add_row(struct gpt_evaluator *e, const struct row *row,

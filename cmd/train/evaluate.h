@@ -38,9 +38,6 @@ void gpt_evaluator_close(struct gpt_evaluator *e); /* NULL is fine */
 /* Bytes of memory that its validation sets hold; NULL has none. */
 int64_t gpt_evaluator_sets_memory(const struct gpt_evaluator *e);
 
-/* True when there is anything to evaluate. */
-bool gpt_evaluator_has_work(const struct gpt_evaluator *e);
-
 /* What is due after state->iteration, or all of it at the end; all ranks call
  * it. Moves the position in the validation data on, and takes the loss into
  * state->best: *validated is true when there was one. */

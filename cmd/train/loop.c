@@ -383,13 +383,6 @@ static int evaluate_only(struct gpt_run *r, struct gpt_err *err)
 {
     bool stop;
 
-    if (!gpt_evaluator_has_work(r->evaluator)) {
-        gpt_fail(err, GPT_EUSAGE, "there is nothing to train and nothing to "
-                                  "evaluate");
-        return gpt_hint(err, "--eval-iters above 0 and a share of --split, "
-                             "--valid-data-path, --score-set or "
-                             "--sample-prompts say what is evaluated");
-    }
     GPT_TRY(evaluate(r, true, &stop, err));
     log_end(r);
     return print_table(r, err);

@@ -17,6 +17,11 @@ struct gpt_valid_sets { /* start with all zero */
     struct gpt_arena arena;
 };
 
+/* Bytes of memory that follow from the plan alone, before they are opened:
+ * gpt_corpus_predict() of all of them. */
+int gpt_valid_sets_predict(int64_t *bytes, const struct gpt_train_plan *plan,
+                           struct gpt_err *err) GPT_MUST_USE;
+
 /* Opens them; none without a validation. `first`: this rank reports. Errors are
  * those of the other data sets, and name the set. */
 int gpt_valid_sets_open(struct gpt_valid_sets *sets,

@@ -50,12 +50,18 @@ int gpt_decoder_memory(int64_t *bytes,
                        const struct gpt_decoder_options *options,
                        struct gpt_err *err) GPT_MUST_USE;
 
+/* What gpt_decoder_open() refuses, before there are weights: GPT_EUSAGE when
+ * slots or positions are out of range, GPT_EDEVICE when the device does not
+ * compute what is asked for. options->quant is not looked at. */
+int gpt_decoder_check(const struct gpt_backend *be,
+                      const struct gpt_decoder_options *options,
+                      struct gpt_err *err) GPT_MUST_USE;
+
 struct gpt_decoder;
 
 /* weights: flat buffer on the device, in `act`; stays the caller's and is only
- * read, and not even that where there is options->quant. GPT_EUSAGE when slots
- * or positions are out of range, GPT_EDEVICE when the device does not compute
- * what is asked for. */
+ * read, and not even that where there is options->quant. Refuses what
+ * gpt_decoder_check() refuses. */
 int gpt_decoder_open(struct gpt_decoder **d, struct gpt_backend *be,
                      const struct gpt_decoder_options *options, void *weights,
                      struct gpt_err *err) GPT_MUST_USE;

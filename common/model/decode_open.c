@@ -249,12 +249,10 @@ static void place(struct gpt_decoder *d, const struct gpt_decoder_options *o)
               d->layout.at[GPT_TP];
 }
 
-int gpt_decoder_open(struct gpt_decoder **out, struct gpt_backend *be,
-                     const struct gpt_decoder_options *o, void *weights,
-                     struct gpt_err *err)
+int gpt_decoder_check(const struct gpt_backend *be,
+                      const struct gpt_decoder_options *o, struct gpt_err *err)
 {
     int64_t bytes = 0;
-    struct gpt_decoder *d = NULL;
 
     GPT_TRY(gpt_decoder_memory(&bytes, o, err));
     GPT_TRY(gpt_abilities_check(o->config, o->positions, be, err));
@@ -263,6 +261,16 @@ int gpt_decoder_open(struct gpt_decoder **out, struct gpt_backend *be,
                         "device %s has keys and values of %s alone: the CPU "
                         "keeps them in bf16", be->name,
                         gpt_dtype_name(o->act));
+    return GPT_OK;
+}
+
+int gpt_decoder_open(struct gpt_decoder **out, struct gpt_backend *be,
+                     const struct gpt_decoder_options *o, void *weights,
+                     struct gpt_err *err)
+{
+    struct gpt_decoder *d = NULL;
+
+    GPT_TRY(gpt_decoder_check(be, o, err));
     GPT_TRY(gpt_new(&d, 1, sizeof(*d), "a decoder", err));
     d->be = be;
     d->o = *o;

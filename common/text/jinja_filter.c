@@ -16,24 +16,30 @@
 
 /* ---- filters of one value ---- */
 
+/* A string stays what it is; a list becomes Python's way to write it. */
+FUNCTION(filter_string)
+{
+    (void)args;
+    *v = (struct jinja_value){
+        .kind = JINJA_STRING,
+        .safe = self.kind == JINJA_STRING && self.safe};
+    return jinja_text(r, self, &v->s);
+}
+
 /* A value that is no text is made one first, so that a number can be
  * trimmed. */
 FUNCTION(filter_trim)
 {
-    struct gpt_str s;
-
-    GPT_TRY(jinja_text(r, self, &s));
-    return jinja_strip(r, s, args[0], true, true, v);
+    GPT_TRY(filter_string(r, self, args, &self));
+    return jinja_strip(r, self, args[0], true, true, v);
 }
 
 /* The same for all filters of case. */
 static int change_case(struct jinja_run *r, struct jinja_value self,
                        enum jinja_case how, struct jinja_value *v)
 {
-    struct gpt_str s;
-
-    GPT_TRY(jinja_text(r, self, &s));
-    return jinja_change_case(r, s, how, v);
+    GPT_TRY(filter_string(r, self, NULL, &self));
+    return jinja_change_case(r, self, how, v);
 }
 
 /* 'a' to 'A'. */
@@ -57,30 +63,23 @@ FUNCTION(filter_capitalize)
     return change_case(r, self, JINJA_CAPITALIZE, v);
 }
 
-/* The filter and the method of this name find words in different ways. */
+/* The filter and the method of this name find words in different ways, and the
+ * filter joins them to a text that is not safe. */
 FUNCTION(filter_title)
 {
     (void)args;
-    return change_case(r, self, JINJA_WORDS, v);
+    GPT_TRY(change_case(r, self, JINJA_WORDS, v));
+    v->safe = false;
+    return GPT_OK;
 }
 
-/* Jinja replaces in the text of any value. */
+/* Jinja replaces in the text of any value, and takes a safe one as any. */
 FUNCTION(filter_replace)
 {
     struct gpt_str s;
 
     GPT_TRY(jinja_text(r, self, &s));
     return jinja_replace(r, s, args, v);
-}
-
-/* A string stays what it is; a list becomes Python's way to write it. */
-FUNCTION(filter_string)
-{
-    (void)args;
-    *v = (struct jinja_value){
-        .kind = JINJA_STRING,
-        .safe = self.kind == JINJA_STRING && self.safe};
-    return jinja_text(r, self, &v->s);
 }
 
 /* Nothing of it is escaped, but what '+' joins to it is. */
@@ -192,14 +191,15 @@ FUNCTION(filter_round)
 FUNCTION(filter_indent)
 {
     const int64_t width = args[0].kind == JINJA_INT ? args[0].i : 4;
+    const struct gpt_str s = self.s;
     struct gpt_buf b = {0};
-    struct gpt_str s;
     int status = GPT_OK;
     bool first = true;
 
+    if (self.kind != JINJA_STRING)
+        return jinja_fail(r, "'indent' of %s", jinja_kind_name(self.kind));
     if (width < 0 || width > 1000 || args[0].kind == JINJA_STRING)
         return jinja_fail(r, "'indent' by this is not supported");
-    GPT_TRY(jinja_text(r, self, &s));
     for (const char *p = s.data, *end = p + s.len; p <= end;) {
         const char *newline = memchr(p, '\n', (size_t)(end - p));
         const size_t n = (size_t)((newline ? newline : end) - p);
@@ -216,7 +216,9 @@ FUNCTION(filter_indent)
         first = false;
         p += n + 1;
     }
-    return jinja_take_buffer(r, &b, status, v);
+    GPT_TRY(jinja_take_buffer(r, &b, status, v));
+    v->safe = self.safe;
+    return GPT_OK;
 }
 
 /* The width of an indent as blanks, or its text. */

@@ -69,8 +69,16 @@ struct jinja_dict {
 };
 
 struct jinja_loop {
+    /* what was not yet looked at: `own`, or what a generator has left, which
+     * others may take from as well */
+    struct jinja_list *rest, own;
+    /* those that were taken and the loop's condition let through; the whole
+     * list where there is no condition and no generator */
     const struct jinja_list *items;
-    size_t index; /* from 0 */
+    struct jinja_list *kept; /* items, or NULL for the whole list */
+    const struct jinja_node *node;
+    struct jinja_scope *scope; /* around the loop */
+    size_t index;              /* from 0 */
     int depth;    /* from 1 */
     struct jinja_value changed; /* what changed() saw last */
 };
@@ -187,6 +195,7 @@ struct jinja_parser {
     const struct jinja_token *at; /* the next token; the last one is EOF */
     int depth, loops; /* of nesting; loops: those that break may leave */
     int macros;       /* that are around */
+    const struct jinja_node *parameters; /* of the innermost macro */
 };
 
 /* *tokens is in the arena. */
@@ -258,6 +267,11 @@ int jinja_call_macro(struct jinja_run *r, const struct jinja_macro *macro,
                      struct jinja_value *v) GPT_MUST_USE;
 struct jinja_value jinja_lookup(const struct jinja_run *r,
                                 struct gpt_str name);
+
+/* Looks for items until there are n of them, or no more. A condition is
+ * computed when an element is wanted: it sees what earlier turns have done. */
+int jinja_loop_reach(struct jinja_run *r, struct jinja_loop *l,
+                     size_t n) GPT_MUST_USE;
 
 /* Filters, tests, methods and functions: rows of tables. */
 enum { JINJA_ARGS = 4 };
@@ -355,7 +369,7 @@ bool jinja_is_space(const char *p, size_t n); /* as Python has it */
 /* Python's str(). */
 int jinja_add_text(struct jinja_run *r, struct gpt_buf *b,
                    struct jinja_value v) GPT_MUST_USE;
-/* str(v) as a value: a string is itself. */
+/* The bytes of str(v); of a string they are its own. */
 int jinja_text(struct jinja_run *r, struct jinja_value v,
                struct gpt_str *s) GPT_MUST_USE;
 /* Frees the buffer, whose bytes become a string unless status is a failure. */
@@ -372,19 +386,25 @@ int jinja_add_json(struct jinja_run *r, struct gpt_buf *b,
                    struct jinja_value v, const struct jinja_json_style *style)
     GPT_MUST_USE;
 
-/* ---- text to text (jinja_string.c) ---- */
+/* ---- text to text (jinja_string.c): what is made of a safe text is safe,
+ * but for what jinja_replace() makes ---- */
 
 /* Where `part` is in s from byte `at` on, or SIZE_MAX. */
 size_t jinja_find_part(struct gpt_str s, size_t at, struct gpt_str part);
-int jinja_strip(struct jinja_run *r, struct gpt_str s, struct jinja_value chars,
-                bool left, bool right, struct jinja_value *v) GPT_MUST_USE;
+int jinja_strip(struct jinja_run *r, struct jinja_value text,
+                struct jinja_value chars, bool left, bool right,
+                struct jinja_value *v) GPT_MUST_USE;
 int jinja_replace(struct jinja_run *r, struct gpt_str s,
                   const struct jinja_value *args, /* old, new, count */
                   struct jinja_value *v) GPT_MUST_USE;
 enum jinja_case { JINJA_UPPER, JINJA_LOWER, JINJA_CAPITALIZE, JINJA_TITLE,
                   JINJA_WORDS };
 /* TITLE is the method's, WORDS the filter's. */
-int jinja_change_case(struct jinja_run *r, struct gpt_str s,
+int jinja_change_case(struct jinja_run *r, struct jinja_value of,
                       enum jinja_case how, struct jinja_value *v) GPT_MUST_USE;
+/* Adds a string; beside one that is safe it is escaped for HTML, unless it is
+ * safe itself. */
+int jinja_add_beside(struct jinja_run *r, struct gpt_buf *b, bool safe,
+                     struct jinja_value v) GPT_MUST_USE;
 
 #endif

@@ -7,35 +7,50 @@
 
 #include <string.h>
 
-/* What a loop knows of itself. */
-static bool loop_member(const struct jinja_loop *l, struct gpt_str name,
-                        struct jinja_value *v)
+/* What a loop knows of itself. Some of it needs a look at elements to come:
+ * the last number of a row says how far. To look takes them from a generator,
+ * so that no member looks further than Jinja does: what a loop leaves of a
+ * generator is there for the next loop. */
+static int loop_member(struct jinja_run *r, struct jinja_loop *l,
+                       struct gpt_str name, bool *found, struct jinja_value *v)
 {
-    const int64_t i = (int64_t)l->index, n = (int64_t)l->items->n;
-    const struct {
+    enum { NEXT = 2, ALL = -1 };
+    static const struct {
         const char *name;
-        struct jinja_value value;
-    } members[] = {
-        {"index", jinja_int(i + 1)},
-        {"index0", jinja_int(i)},
-        {"revindex", jinja_int(n - i)},
-        {"revindex0", jinja_int(n - i - 1)},
-        {"first", jinja_bool(i == 0)},
-        {"last", jinja_bool(i == n - 1)},
-        {"length", jinja_int(n)},
-        {"depth", jinja_int(l->depth)},
-        {"depth0", jinja_int(l->depth - 1)},
-        {"previtem", i > 0 ? l->items->items[i - 1] : jinja_undefined(name)},
-        {"nextitem",
-         i + 1 < n ? l->items->items[i + 1] : jinja_undefined(name)},
+        int ahead;
+    } rows[] = {
+        {"index", 0},  {"index0", 0}, {"revindex", ALL}, {"revindex0", ALL},
+        {"first", 0},  {"last", NEXT}, {"length", ALL},  {"depth", 0},
+        {"depth0", 0}, {"previtem", 0}, {"nextitem", NEXT},
     };
+    size_t k = 0;
 
-    for (size_t k = 0; k < GPT_COUNT(members); k++)
-        if (gpt_str_equal(name, members[k].name, strlen(members[k].name))) {
-            *v = members[k].value;
-            return true;
-        }
-    return false;
+    while (k < GPT_COUNT(rows) &&
+           !gpt_str_equal(name, rows[k].name, strlen(rows[k].name)))
+        k++;
+    *found = k < GPT_COUNT(rows);
+    if (!*found)
+        return GPT_OK;
+    GPT_TRY(jinja_loop_reach(r, l, rows[k].ahead == ALL
+                                       ? SIZE_MAX
+                                       : l->index + (size_t)rows[k].ahead));
+    const int64_t i = (int64_t)l->index, n = (int64_t)l->items->n;
+    const struct jinja_value *items = l->items->items;
+    const struct jinja_value values[GPT_COUNT(rows)] = {
+        jinja_int(i + 1),
+        jinja_int(i),
+        jinja_int(n - i),
+        jinja_int(n - i - 1),
+        jinja_bool(i == 0),
+        jinja_bool(i == n - 1),
+        jinja_int(n),
+        jinja_int(l->depth),
+        jinja_int(l->depth - 1),
+        i > 0 ? items[i - 1] : jinja_undefined(name),
+        i + 1 < n ? items[i + 1] : jinja_undefined(name),
+    };
+    *v = values[k];
+    return GPT_OK;
 }
 
 /* A method of v, if there is one of that name. A name that Python knows and
@@ -93,7 +108,9 @@ int jinja_attribute(struct jinja_run *r, struct jinja_value v,
          * beginning. */
         return fail_undefined(r, v);
     *out = jinja_undefined(name);
-    if (v.kind == JINJA_LOOP && loop_member(v.loop, name, out))
+    if (v.kind == JINJA_LOOP)
+        GPT_TRY(loop_member(r, v.loop, name, &found, out));
+    if (found)
         return GPT_OK;
     if (v.kind == JINJA_MACRO)
         return macro_member(r, v.macro, name, out);
@@ -115,8 +132,10 @@ static int find_index(struct jinja_run *r, struct jinja_value v, int64_t at,
     GPT_TRY(jinja_iterate(r, v, &items));
     if (at < 0)
         at += (int64_t)items->n;
-    if (at >= 0 && at < (int64_t)items->n)
+    if (at >= 0 && at < (int64_t)items->n) {
         *out = items->items[at];
+        out->safe |= v.kind == JINJA_STRING && v.safe;
+    }
     return GPT_OK;
 }
 
@@ -203,5 +222,7 @@ int jinja_slice(struct jinja_run *r, struct jinja_value v,
     for (size_t i = 0; i < list->n && status == GPT_OK; i++)
         status = jinja_write(r, &text, list->items[i].s.data,
                              list->items[i].s.len);
-    return jinja_take_buffer(r, &text, status, out);
+    GPT_TRY(jinja_take_buffer(r, &text, status, out));
+    out->safe = v.safe;
+    return GPT_OK;
 }

@@ -11,29 +11,42 @@
                     const struct jinja_value *args, struct jinja_value *v)
 
 /* The characters of the argument in any order; blanks without one. */
-METHOD(do_strip) { return jinja_strip(r, self.s, args[0], true, true, v); }
+METHOD(do_strip) { return jinja_strip(r, self, args[0], true, true, v); }
 
 /* The same at the beginning alone. */
-METHOD(do_lstrip) { return jinja_strip(r, self.s, args[0], true, false, v); }
+METHOD(do_lstrip) { return jinja_strip(r, self, args[0], true, false, v); }
 
 /* The same at the end alone. */
-METHOD(do_rstrip) { return jinja_strip(r, self.s, args[0], false, true, v); }
+METHOD(do_rstrip) { return jinja_strip(r, self, args[0], false, true, v); }
 
-/* The filter of this name is the same function. */
-METHOD(do_replace) { return jinja_replace(r, self.s, args, v); }
+/* What comes into a safe text is escaped. */
+METHOD(do_replace)
+{
+    struct jinja_value own[3] = {args[0], args[1], args[2]};
+    struct gpt_buf b = {0};
+
+    if (self.safe && args[1].kind == JINJA_STRING) {
+        const int status = jinja_add_beside(r, &b, true, args[1]);
+
+        GPT_TRY(jinja_take_buffer(r, &b, status, &own[1]));
+    }
+    GPT_TRY(jinja_replace(r, self.s, own, v));
+    v->safe = self.safe;
+    return GPT_OK;
+}
 
 /* See jinja_change_case() for what is refused. */
 METHOD(do_upper)
 {
     (void)args;
-    return jinja_change_case(r, self.s, JINJA_UPPER, v);
+    return jinja_change_case(r, self, JINJA_UPPER, v);
 }
 
 /* Roles are compared in lower case by some templates. */
 METHOD(do_lower)
 {
     (void)args;
-    return jinja_change_case(r, self.s, JINJA_LOWER, v);
+    return jinja_change_case(r, self, JINJA_LOWER, v);
 }
 
 /* Every letter behind what is no letter is the beginning of a word, also
@@ -41,14 +54,14 @@ METHOD(do_lower)
 METHOD(do_title)
 {
     (void)args;
-    return jinja_change_case(r, self.s, JINJA_TITLE, v);
+    return jinja_change_case(r, self, JINJA_TITLE, v);
 }
 
 /* The rest becomes lower case, which surprises, and is Python's. */
 METHOD(do_capitalize)
 {
     (void)args;
-    return jinja_change_case(r, self.s, JINJA_CAPITALIZE, v);
+    return jinja_change_case(r, self, JINJA_CAPITALIZE, v);
 }
 
 /* With the string, or one of a tuple of strings. */
@@ -84,17 +97,17 @@ METHOD(do_endswith) { return match_end(r, self.s, args[0], true, v); }
 
 /* Parts are views of the text; nothing is copied. */
 static int add_part(struct jinja_run *r, struct jinja_list *list,
-                    const char *from, const char *to)
+                    struct jinja_value text, const char *from, const char *to)
 {
-    return jinja_list_add(r, list, (struct jinja_value){
-        .kind = JINJA_STRING, .s = {from, (size_t)(to - from)}});
+    text.s = (struct gpt_str){from, (size_t)(to - from)};
+    return jinja_list_add(r, list, text);
 }
 
 /* Words between blanks; with a limit the rest is the last of them. */
-static int split_blanks(struct jinja_run *r, struct gpt_str s, int64_t most,
-                        struct jinja_list *list)
+static int split_blanks(struct jinja_run *r, struct jinja_value text,
+                        int64_t most, struct jinja_list *list)
 {
-    const char *p = s.data, *end = p + s.len, *from;
+    const char *p = text.s.data, *end = p + text.s.len, *from;
 
     for (;;) {
         while (p < end && jinja_is_space(p, jinja_char(p, end)))
@@ -102,41 +115,35 @@ static int split_blanks(struct jinja_run *r, struct gpt_str s, int64_t most,
         if (p == end)
             return GPT_OK;
         from = p;
-        /* The rest is one word then, without the blanks at its end. */
-        if (most-- == 0) {
-            struct jinja_value rest;
-            const struct jinja_value blanks = {.kind = JINJA_ABSENT};
-
-            GPT_TRY(jinja_strip(r, (struct gpt_str){p, (size_t)(end - p)},
-                                blanks, false, true, &rest));
-            return jinja_list_add(r, list, rest);
-        }
+        /* The rest is one word then, with the blanks at its end. */
+        if (most-- == 0)
+            return add_part(r, list, text, p, end);
         while (p < end && !jinja_is_space(p, jinja_char(p, end)))
             p += jinja_char(p, end);
-        GPT_TRY(add_part(r, list, from, p));
+        GPT_TRY(add_part(r, list, text, from, p));
     }
 }
 
 /* From the end: parts are found in reverse, and turned round. */
-static int split_from_end(struct jinja_run *r, struct gpt_str s,
+static int split_from_end(struct jinja_run *r, struct jinja_value text,
                           struct gpt_str by, int64_t most,
                           struct jinja_list *list)
 {
-    const char *end = s.data + s.len;
+    const char *begin = text.s.data, *end = begin + text.s.len;
 
     /* Every place is looked at, from the end; a part that is found is
      * skipped whole. */
-    for (const char *p = end; p >= s.data + by.len && most > 0;) {
+    for (const char *p = end; p >= begin + by.len && most > 0;) {
         if (memcmp(p - by.len, by.data, by.len) != 0) {
             p--;
             continue;
         }
-        GPT_TRY(add_part(r, list, p, end));
+        GPT_TRY(add_part(r, list, text, p, end));
         p -= by.len;
         end = p;
         most--;
     }
-    GPT_TRY(add_part(r, list, s.data, end));
+    GPT_TRY(add_part(r, list, text, begin, end));
     for (size_t i = 0; i < list->n / 2; i++) {
         const struct jinja_value swap = list->items[i];
 
@@ -148,13 +155,14 @@ static int split_from_end(struct jinja_run *r, struct gpt_str s,
 
 /* Without a separator words are meant, and empty ones do not count; with one
  * all parts count, empty ones, too. */
-static int split_text(struct jinja_run *r, struct gpt_str s,
+static int split_text(struct jinja_run *r, struct jinja_value text,
                       const struct jinja_value *args, bool from_end,
                       struct jinja_value *v)
 {
     const int64_t most = args[1].kind == JINJA_INT && args[1].i >= 0
                              ? args[1].i
                              : INT64_MAX;
+    const struct gpt_str s = text.s;
     struct jinja_list *list;
     size_t at = 0, next;
 
@@ -165,28 +173,28 @@ static int split_text(struct jinja_run *r, struct gpt_str s,
         if (from_end && most != INT64_MAX)
             return jinja_fail(r, "'rsplit' at blanks with a limit is not "
                                  "supported");
-        return split_blanks(r, s, most, list);
+        return split_blanks(r, text, most, list);
     }
     if (args[0].kind != JINJA_STRING || args[0].s.len == 0)
         return jinja_fail(r, "'split' wants a string that is not empty");
     if (from_end)
-        return split_from_end(r, s, args[0].s, most, list);
+        return split_from_end(r, text, args[0].s, most, list);
     for (int64_t i = 0; i < most; i++) {
         next = jinja_find_part(s, at, args[0].s);
         if (next == SIZE_MAX)
             break;
-        GPT_TRY(add_part(r, list, s.data + at, s.data + next));
+        GPT_TRY(add_part(r, list, text, s.data + at, s.data + next));
         at = next + args[0].s.len;
     }
-    return add_part(r, list, s.data + at, s.data + s.len);
+    return add_part(r, list, text, s.data + at, s.data + s.len);
 }
 
 /* The usual way of templates to find what is behind a mark, as the end of a
  * model's thoughts. */
-METHOD(do_split) { return split_text(r, self.s, args, false, v); }
+METHOD(do_split) { return split_text(r, self, args, false, v); }
 
 /* With a limit, the last parts are divided first. */
-METHOD(do_rsplit) { return split_text(r, self.s, args, true, v); }
+METHOD(do_rsplit) { return split_text(r, self, args, true, v); }
 
 /* The last line needs no newline, and a newline at the end makes no empty
  * line. Only the three newlines that texts have are known. */
@@ -204,7 +212,7 @@ METHOD(do_splitlines)
          * of chats are divided by newlines. */
         while (p < end && *p != '\n' && *p != '\r')
             p++;
-        GPT_TRY(add_part(r, list, rest.data, p));
+        GPT_TRY(add_part(r, list, self, rest.data, p));
         if (p < end)
             p += p + 1 < end && p[0] == '\r' && p[1] == '\n' ? 2 : 1;
         rest = (struct gpt_str){p, (size_t)(end - p)};
@@ -231,9 +239,11 @@ METHOD(do_join)
         if (status == GPT_OK && i > 0)
             status = jinja_write(r, &b, self.s.data, self.s.len);
         if (status == GPT_OK)
-            status = jinja_write(r, &b, item.s.data, item.s.len);
+            status = jinja_add_beside(r, &b, self.safe, item);
     }
-    return jinja_take_buffer(r, &b, status, v);
+    GPT_TRY(jinja_take_buffer(r, &b, status, v));
+    v->safe = self.safe;
+    return GPT_OK;
 }
 
 /* In characters, not bytes. */

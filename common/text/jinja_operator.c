@@ -41,18 +41,22 @@ static int add_escaped(struct jinja_run *r, struct gpt_buf *b, struct gpt_str s)
     return GPT_OK;
 }
 
-/* Beside a string that is safe another one is escaped, and both together are
- * safe. */
+int jinja_add_beside(struct jinja_run *r, struct gpt_buf *b, bool safe,
+                     struct jinja_value v)
+{
+    return safe && !v.safe ? add_escaped(r, b, v.s)
+                           : jinja_write(r, b, v.s.data, v.s.len);
+}
+
+/* Both together are safe where one of them is. */
 static int join_strings(struct jinja_run *r, struct jinja_value a,
                         struct jinja_value b, struct jinja_value *v)
 {
     struct gpt_buf buf = {0};
-    int status = a.safe || !b.safe ? jinja_write(r, &buf, a.s.data, a.s.len)
-                                   : add_escaped(r, &buf, a.s);
+    int status = jinja_add_beside(r, &buf, b.safe, a);
 
     if (status == GPT_OK)
-        status = b.safe || !a.safe ? jinja_write(r, &buf, b.s.data, b.s.len)
-                                   : add_escaped(r, &buf, b.s);
+        status = jinja_add_beside(r, &buf, a.safe, b);
     GPT_TRY(jinja_take_buffer(r, &buf, status, v));
     v->safe = a.safe || b.safe;
     return GPT_OK;
@@ -92,6 +96,7 @@ static int repeat(struct jinja_run *r, struct jinja_value a,
         return jinja_type_error(r, "*", a, times);
     if (a.kind == JINJA_STRING) {
         GPT_TRY(jinja_string(r, "", 0, v));
+        v->safe = a.safe;
     } else {
         struct jinja_list *list;
 

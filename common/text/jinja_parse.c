@@ -232,11 +232,18 @@ static int parse_parameters(struct jinja_parser *p, struct jinja_node **list)
 
     GPT_TRY(jinja_expect(p, "("));
     while (!jinja_is(p, ")")) {
+        const bool after_value = parameter && parameter->a;
+
         GPT_TRY(jinja_node_new(p, JINJA_N_NAME, &parameter));
         GPT_TRY(jinja_expect_name(p, &parameter->name));
         /* Computed at each call, in the macro's own scope. */
         if (jinja_accept(p, "="))
             GPT_TRY(jinja_parse_expression(p, true, &parameter->a));
+        else if (after_value)
+            return jinja_syntax_error(p, "'%.*s' needs a value, as the "
+                                      "parameter before it has one",
+                                      gpt_str_shown(parameter->name.len),
+                                      parameter->name.data);
         jinja_node_append(list, parameter);
         if (!jinja_accept(p, ","))
             break;
@@ -249,6 +256,7 @@ static int parse_macro(struct jinja_parser *p, struct jinja_node **node)
 {
     /* A 'break' in a macro would leave a loop that runs somewhere else. */
     const int loops = p->loops;
+    const struct jinja_node *around = p->parameters;
 
     GPT_TRY(jinja_node_new(p, JINJA_N_MACRO, node));
     GPT_TRY(jinja_expect_name(p, &(*node)->name));
@@ -256,7 +264,9 @@ static int parse_macro(struct jinja_parser *p, struct jinja_node **node)
     GPT_TRY(expect_end(p));
     p->loops = 0;
     p->macros++;
+    p->parameters = (*node)->a;
     GPT_TRY(parse_block(p, "endmacro", &(*node)->kids));
+    p->parameters = around;
     p->macros--;
     p->loops = loops;
     return GPT_OK;

@@ -130,6 +130,20 @@ int jinja_parse_number(struct jinja_parser *p, struct jinja_node **node)
     return GPT_OK;
 }
 
+/* True when the next name is what a macro is called with beside its parameters,
+ * and no parameter of that name. The caller alone needs a value then. */
+static bool is_of_call(const struct jinja_parser *p)
+{
+    const struct jinja_node *own = p->parameters;
+
+    if (!jinja_is(p, "varargs") && !jinja_is(p, "kwargs") &&
+        !jinja_is(p, "caller"))
+        return false;
+    while (own && !gpt_str_equal(own->name, p->at->s.data, p->at->s.len))
+        own = own->next;
+    return !own || (jinja_is(p, "caller") && !own->a);
+}
+
 /* Jinja has the constants in two spellings. They are words and no variables:
  * a template cannot set them. */
 static int parse_name(struct jinja_parser *p, struct jinja_node **node)
@@ -153,9 +167,7 @@ static int parse_name(struct jinja_parser *p, struct jinja_node **node)
             return GPT_OK;
         }
     GPT_TRY(jinja_node_new(p, JINJA_N_NAME, node));
-    /* what a macro is called with beside its parameters */
-    if (p->macros && (jinja_is(p, "varargs") || jinja_is(p, "kwargs") ||
-                      jinja_is(p, "caller")))
+    if (p->macros && is_of_call(p))
         return jinja_syntax_error(p, "'%.*s' in a macro is not supported",
                                   gpt_str_shown(p->at->s.len), p->at->s.data);
     return jinja_expect_name(p, &(*node)->name);

@@ -172,25 +172,54 @@ static int assign(struct jinja_run *r, const struct jinja_node *target,
 
 static int run_list(struct jinja_run *r, const struct jinja_node *node);
 
-/* The elements that the loop's condition lets through. */
-static int filter_items(struct jinja_run *r, const struct jinja_node *node,
-                        const struct jinja_list **items)
+int jinja_loop_reach(struct jinja_run *r, struct jinja_loop *l, size_t n)
 {
-    const struct jinja_list *all = *items;
-    struct jinja_scope *outer = r->scope;
-    struct jinja_list *kept;
+    struct jinja_scope *inner = r->scope;
     struct jinja_value v;
 
-    GPT_TRY(jinja_list_new(r, &kept));
-    for (size_t i = 0; i < all->n; i++) {
-        GPT_TRY(open_scope(r, outer));
-        GPT_TRY(assign(r, node->b, all->items[i]));
-        GPT_TRY(jinja_evaluate(r, node->c, &v));
+    while (l->kept && l->kept->n < n && l->rest->n > 0) {
+        const struct jinja_value item = *l->rest->items;
+
+        *l->rest = (struct jinja_list){l->rest->items + 1, l->rest->n - 1, 0};
+        v = jinja_bool(true);
+        if (l->node->c) {
+            GPT_TRY(open_scope(r, l->scope));
+            GPT_TRY(assign(r, l->node->b, item));
+            GPT_TRY(jinja_evaluate(r, l->node->c, &v));
+        }
         if (jinja_truth(v))
-            GPT_TRY(jinja_list_add(r, kept, all->items[i]));
+            GPT_TRY(jinja_list_add(r, l->kept, item));
     }
-    r->scope = outer;
-    *items = kept;
+    r->scope = inner;
+    return GPT_OK;
+}
+
+static int open_loop(struct jinja_run *r, const struct jinja_node *node,
+                     struct jinja_loop **loop)
+{
+    struct jinja_value whole;
+    struct jinja_loop *l;
+
+    GPT_TRY(jinja_evaluate(r, node->a, &whole));
+    GPT_TRY(jinja_new(r, &l, 1, sizeof(*l)));
+    *l = (struct jinja_loop){
+        .rest = &l->own,
+        .node = node,
+        .scope = r->scope,
+        /* How many loops are around, which templates may ask for. */
+        .depth = ++r->loops,
+    };
+    if (whole.kind == JINJA_LAZY) {
+        l->rest = whole.list;
+    } else {
+        GPT_TRY(jinja_iterate(r, whole, &l->items));
+        l->own = *l->items;
+    }
+    if (node->c || whole.kind == JINJA_LAZY) {
+        GPT_TRY(jinja_list_new(r, &l->kept));
+        l->items = l->kept;
+    }
+    *loop = l;
     return GPT_OK;
 }
 
@@ -201,35 +230,25 @@ static int run_for(struct jinja_run *r, const struct jinja_node *node)
     static const struct gpt_str name = {"loop", 4};
     struct jinja_scope *outer = r->scope;
     struct jinja_value v = {.kind = JINJA_LOOP};
-    const struct jinja_list *items;
+    struct jinja_loop *l;
     bool ended = false;
 
-    GPT_TRY(jinja_evaluate(r, node->a, &v));
-    GPT_TRY(jinja_iterate(r, v, &items));
-    const struct jinja_value whole = v;
-    size_t turns = 0;
-
-    if (node->c)
-        GPT_TRY(filter_items(r, node, &items));
-    v.kind = JINJA_LOOP;
-    GPT_TRY(jinja_new(r, &v.loop, 1, sizeof(*v.loop)));
-    v.loop->items = items;
-    /* How many loops are around, which templates may ask for. */
-    v.loop->depth = ++r->loops;
+    GPT_TRY(open_loop(r, node, &l));
+    v.loop = l;
     /* A scope for each turn: what the body sets is not there in the next
      * one. */
-    for (; turns < items->n && r->flow != JINJA_BREAKS; turns++) {
-        v.loop->index = turns;
+    for (; r->flow != JINJA_BREAKS; l->index++) {
         r->flow = JINJA_GO;
+        GPT_TRY(jinja_loop_reach(r, l, l->index + 1));
+        if (l->index >= l->items->n)
+            break;
         GPT_TRY(open_scope(r, outer));
         GPT_TRY(define(r, name, v));
-        GPT_TRY(assign(r, node->b, items->items[turns]));
+        GPT_TRY(assign(r, node->b, l->items->items[l->index]));
         GPT_TRY(run_list(r, node->kids));
         ended = ended || r->flow == JINJA_GO;
+        r->scope = outer;
     }
-    /* What a loop leaves of a generator is there for the next one. */
-    if (r->flow == JINJA_BREAKS && !node->c)
-        jinja_give_back(whole, items, turns);
     r->flow = JINJA_GO;
     r->loops--;
     r->scope = outer;

@@ -72,6 +72,8 @@ static int pick(struct jinja_run *r, struct jinja_value self, bool last,
     *v = jinja_undefined(jinja_literal("an element").s);
     if (items->n > 0)
         *v = items->items[last ? items->n - 1 : 0];
+    /* Python turns a text round by its index, which keeps it safe. */
+    v->safe |= last && self.kind == JINJA_STRING && self.safe;
     jinja_give_back(self, items, 1);
     return GPT_OK;
 }
@@ -161,7 +163,7 @@ static int sort_key(struct jinja_run *r, struct jinja_value v,
     if (path.kind != JINJA_ABSENT && path.kind != JINJA_NONE)
         GPT_TRY(follow_path(r, v, path, key));
     return key->kind == JINJA_STRING && !as_it_is
-               ? jinja_change_case(r, key->s, JINJA_LOWER, key)
+               ? jinja_change_case(r, *key, JINJA_LOWER, key)
                : GPT_OK;
 }
 

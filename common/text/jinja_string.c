@@ -23,12 +23,13 @@ static bool is_one_of(struct jinja_value chars, const char *p, size_t n)
 
 /* The result is a part of the text, which is borrowed: nothing is copied,
  * however long the message. */
-int jinja_strip(struct jinja_run *r, struct gpt_str s, struct jinja_value chars,
-                bool left, bool right, struct jinja_value *v)
+int jinja_strip(struct jinja_run *r, struct jinja_value text,
+                struct jinja_value chars, bool left, bool right,
+                struct jinja_value *v)
 {
-    const char *from = s.data, *end = s.data + s.len, *p;
+    const char *from = text.s.data, *end = from + text.s.len, *p;
 
-    GPT_TRY(jinja_spend(r, s.len / 64));
+    GPT_TRY(jinja_spend(r, text.s.len / 64));
     while (left && from < end && is_one_of(chars, from, jinja_char(from, end)))
         from += jinja_char(from, end);
     while (right && end > from) {
@@ -40,6 +41,7 @@ int jinja_strip(struct jinja_run *r, struct gpt_str s, struct jinja_value chars,
         end = p;
     }
     *v = (struct jinja_value){.kind = JINJA_STRING,
+                              .safe = text.safe,
                               .s = {from, (size_t)(end - from)}};
     return GPT_OK;
 }
@@ -104,9 +106,10 @@ static bool begins_word(enum jinja_case how, const char *s, size_t at)
  * of Unicode that depend on its version, and a text that differs from
  * transformers' in one letter would do so in silence. Letters without case
  * pass. */
-int jinja_change_case(struct jinja_run *r, struct gpt_str s,
+int jinja_change_case(struct jinja_run *r, struct jinja_value of,
                       enum jinja_case how, struct jinja_value *v)
 {
+    const struct gpt_str s = of.s;
     char *text;
     size_t n;
 
@@ -128,6 +131,7 @@ int jinja_change_case(struct jinja_run *r, struct gpt_str s,
 
         text[i] = !is_letter(c) ? c : (char)(upper ? c & ~0x20 : c | 0x20);
     }
-    *v = (struct jinja_value){.kind = JINJA_STRING, .s = {text, s.len}};
+    *v = (struct jinja_value){
+        .kind = JINJA_STRING, .safe = of.safe, .s = {text, s.len}};
     return GPT_OK;
 }

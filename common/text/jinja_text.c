@@ -160,6 +160,14 @@ static int add_dict_repr(struct jinja_run *r, struct gpt_buf *b,
     return add(r, b, "}");
 }
 
+/* A safe string has a class of its own in Python. */
+static int add_markup(struct jinja_run *r, struct gpt_buf *b, struct gpt_str s)
+{
+    GPT_TRY(add(r, b, "Markup("));
+    GPT_TRY(add_quoted(r, b, s));
+    return add(r, b, ")");
+}
+
 /* Python's repr(). Lists may hold lists many levels deep, which a template can
  * build in a loop: levels are counted here as well. */
 static int add_repr(struct jinja_run *r, struct gpt_buf *b,
@@ -168,7 +176,9 @@ static int add_repr(struct jinja_run *r, struct gpt_buf *b,
     int status;
 
     GPT_TRY(jinja_descend(r));
-    if (v.kind == JINJA_STRING)
+    if (v.kind == JINJA_STRING && v.safe)
+        status = add_markup(r, b, v.s);
+    else if (v.kind == JINJA_STRING)
         status = add_quoted(r, b, v.s);
     else if (v.kind == JINJA_LIST || v.kind == JINJA_TUPLE)
         status = add_list_repr(r, b, v);

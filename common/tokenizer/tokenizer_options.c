@@ -99,14 +99,12 @@ static bool hint_at_pair(const char *dir, struct gpt_err *err)
     return true;
 }
 
-/* An option that the family does not read would be typed in vain, and the user
- * would believe that it had been obeyed. */
-static int check_effect(const struct gpt_tokenizer_options *o,
-                        struct gpt_err *err)
+/* The first option that the family, NULL for none, does not read; or NULL. */
+static const char *find_idle(const struct gpt_tokenizer_options *o)
 {
     const struct file_names *names = names_of(o->type);
-    const bool tik = strcmp(o->type, "TikTokenizer") == 0;
-    const bool hf = strcmp(o->type, "HuggingFaceTokenizer") == 0;
+    const bool tik = o->type && strcmp(o->type, "TikTokenizer") == 0;
+    const bool hf = o->type && strcmp(o->type, "HuggingFaceTokenizer") == 0;
     const struct {
         const char *option;
         bool in_vain;
@@ -120,22 +118,43 @@ static int check_effect(const struct gpt_tokenizer_options *o,
         {"tokenizer-hf-no-include-special-tokens", o->hf_no_special && !hf},
     };
 
-    for (size_t i = 0; i < GPT_COUNT(rows); i++) {
-        if (!rows[i].in_vain)
-            continue;
-        const char *fits = o->model ? type_of_model(o->model) : NULL;
+    for (size_t i = 0; i < GPT_COUNT(rows); i++)
+        if (rows[i].in_vain)
+            return rows[i].option;
+    return NULL;
+}
 
-        gpt_fail(err, GPT_EUSAGE, "--%s has no effect on %s", rows[i].option,
-                 o->type);
-        if (names->vocab && !o->vocab_file && hint_at_pair(o->model, err))
-            return GPT_EUSAGE;
-        return o->model && !names->model && fits
-                   ? gpt_hint(err, "'%.200s' is of --tokenizer-type %s",
-                              o->model, fits)
-                   : gpt_hint(err, "leave it out, or choose its family with "
-                                   "--tokenizer-type");
-    }
-    return GPT_OK;
+/* An option that the family does not read would be typed in vain, and the user
+ * would believe that it had been obeyed. */
+static int check_effect(const struct gpt_tokenizer_options *o,
+                        struct gpt_err *err)
+{
+    const struct file_names *names = names_of(o->type);
+    const char *fits, *idle = find_idle(o);
+
+    if (!idle)
+        return GPT_OK;
+    fits = o->model ? type_of_model(o->model) : NULL;
+    gpt_fail(err, GPT_EUSAGE, "--%s has no effect on %s", idle, o->type);
+    if (names->vocab && !o->vocab_file && hint_at_pair(o->model, err))
+        return GPT_EUSAGE;
+    return o->model && !names->model && fits
+               ? gpt_hint(err, "'%.200s' is of --tokenizer-type %s", o->model,
+                          fits)
+               : gpt_hint(err, "leave it out, or choose its family with "
+                               "--tokenizer-type");
+}
+
+int gpt_tokenizer_settle_none(const struct gpt_tokenizer_options *o,
+                              struct gpt_err *err)
+{
+    const char *idle = o->vocab_size ? "vocab-size" : find_idle(o);
+
+    if (!idle)
+        return GPT_OK;
+    gpt_fail(err, GPT_EUSAGE, "--%s has no effect without a tokenizer", idle);
+    return gpt_hint(err, "name one with --tokenizer-type, --tokenizer-model, "
+                         "or --vocab-file and --merge-file");
 }
 
 /* The size of the others follows from their files. */

@@ -88,6 +88,11 @@ int gpt_tokenizer_settle(struct gpt_tokenizer_options *o, bool typed,
                          const char *fallback,
                          struct gpt_err *err) GPT_MUST_USE;
 
+/* The same where the options name no tokenizer: every option of a family is
+ * refused, and --vocab-size. */
+int gpt_tokenizer_settle_none(const struct gpt_tokenizer_options *o,
+                              struct gpt_err *err) GPT_MUST_USE;
+
 /* gpt_tokenizer_open(); a GPT_EUSAGE gets a hint with the options that say what
  * is missing or wrong. */
 int gpt_tokenizer_open_given(struct gpt_tokenizer **tok,

@@ -101,6 +101,19 @@ check 'no escape character is printed' \
     sh -c '! tr -d "\012\040-\176\200-\377" <out | grep -q .'
 
 # ---- verify ----
+for words in '--vocab-size 300' '--tiktoken-pattern v1' \
+    '--tiktoken-num-special-tokens 3' '--tokenizer-special-tokens a b'; do
+    # shellcheck disable=SC2086 # a word list
+    expect 2 "$words without a tokenizer" gpt-dataset cat a $words
+    err_has "${words%% *} has no effect without a tokenizer"
+done
+expect 2 'the size of a vocabulary that has one' gpt-dataset stat a $bytes \
+    --vocab-size 3
+err_has 'vocab-size has no effect on ByteTokenizer'
+expect 2 'verify: an option of a family' gpt-dataset verify a \
+    --tiktoken-pattern v1
+err_has 'has no effect without a tokenizer'
+expect 0 'a limit' gpt-dataset verify a --vocab-size 257 $bytes
 expect 0 'a good set' gpt-dataset verify a many --vocab-size 257 --eod 256
 out_has 'a: good'
 found() { # description prefix words... : what verify must name

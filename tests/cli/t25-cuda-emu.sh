@@ -271,6 +271,13 @@ check 'is the same, too' cmp out all.text
 expect 0 'past the end of the document' texts gpu "$device" --ignore-eod \
     --tokens 1000 --greedy
 out_has '"finish":"positions"'
+expect 5 'keys and values in bf16' texts gpu "$device" --greedy -v \
+    --kv-cache-dtype bf16
+err_has "device $device has keys and values of F32 alone"
+check 'are refused before weights are read' \
+    sh -c 'grep -q " of weights, " err; [ $? = 1 ]'
+expect 0 'those of floats' texts gpu "$device" --greedy -v
+err_has ' of weights, '
 GPT_PLUGIN_DIR=$scratch
 export GPT_PLUGIN_DIR
 expect 0 'auto without a GPU' texts cpu auto --greedy

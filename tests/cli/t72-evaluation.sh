@@ -105,6 +105,18 @@ expect 0 'a file of data sets' gpt-train $rest \
 check 'is the same data' test \
     "$(value per/metrics.jsonl 8 validation_loss)" = \
     "$(value numbered/metrics.jsonl 8 validation-0_loss)"
+# A plan without data knows what the samples of each set need.
+planned() { # option...: bytes
+    # shellcheck disable=SC2086 # a word list
+    gpt-train $rest --dry-run --train-data-path none "$@" 2>&1 |
+        sed -n 's/^   sample index *\([0-9]*\) bytes.*/\1/p'
+}
+alone=$(planned)
+one=$(($(planned --valid-data-path none) - alone))
+check "memory of a named set ($alone, $one)" test "$one" -gt 0 -a \
+    "$(planned --valid-set a=none)" = $((alone + one))
+check 'and of three' test "$((alone + 3 * one))" = \
+    "$(planned --valid-set a=none b=none c=none)"
 expect 2 'a set without a name' train --valid-set short_text_document
 err_has 'write NAME=short_text_document'
 expect 2 'a name that no log line has room for' train \

@@ -57,8 +57,17 @@ reason() { # error: as a message gives it
 state() { # directory
     (cd "$1" && find . -type f ! -name '*.tmp.*' ! -path '*.tmp.*/*' \
         ! -name '.lock' ! -name '*.part' ! -name '*.resume' \
-        ! -name '*.publish' ! -path '*.part/*' ! -name metrics.jsonl -exec cksum {} + |
-        LC_ALL=C sort -k 3)
+        ! -name '*.publish' ! -path '*.part/*' ! -name metrics.jsonl \
+        ! -name manifest.json -exec cksum {} + && manifests) |
+        LC_ALL=C sort -k 3
+}
+# A checkpoint tells how often its run was resumed, which a death adds to.
+manifests() {
+    find . -name manifest.json ! -path '*.tmp.*/*' ! -path '*.part/*' |
+        while read -r name; do
+            echo "$(sed 's/"restarts":.*//; s/^"crc32c": .*//' "$name" |
+                cksum) $name"
+        done
 }
 is() { # old|new
     state work >now
@@ -74,10 +83,9 @@ run() { # GPT_PRELOAD
         export under && exec sh ../run) >out 2>err <stdin
 }
 left_over() { find work -name '*.tmp.*' -o -name '.*.publish' | grep .; }
-show() {
-    cat err
-    diff old.state now | head -n 10
-    ls -lAR work | head -n 40
+show() { # short: a check tells the last 20 lines
+    tail -n 3 err
+    diff new.state now | head -n 10
 }
 
 # The numbers of the calls to try, of those that an undisturbed run makes.
@@ -175,9 +183,12 @@ chance() {
         [ $i -lt $((${GPT_KILLS:-1} * 9)) ]; do
         restore
         delay=$(draw "$seconds" $i)
-        # timeout takes the place of a shell that would outlive the program
+        # timeout takes the place of a shell that would outlive the program. In
+        # the foreground it waits until the killed program is gone: else it
+        # kills its own group, itself too, and the program holds its locks yet.
         if (cd work && under='' && export under &&
-            exec timeout -s KILL "$delay" sh ../run) >out 2>err <stdin; then
+            exec timeout --foreground -s KILL "$delay" sh ../run) \
+            >out 2>err <stdin; then
             # the machine is less busy than while the time was taken
             seconds=$(echo "$seconds" | awk '{ print $1 * 0.5 }')
         else

@@ -132,6 +132,11 @@ static void test_refusals(void)
         {"{% macro m(a) %}{% endmacro %}{{ m(1, 2) }}", "no such argument"},
         {"{% macro m() %}{{ kwargs }}{% endmacro %}", "'kwargs' in a macro"},
         {"{% macro m() %}{{ varargs }}{% endmacro %}", "'varargs' in a macro"},
+        {"{% macro m(caller) %}{{ caller }}{% endmacro %}", "'caller' in a"},
+        {"{% macro m(kwargs) %}{% macro k() %}{{ kwargs }}{% endmacro %}"
+         "{% endmacro %}", "'kwargs' in a macro"},
+        {"{% macro m(a=1, b) %}{% endmacro %}", "'b' needs a value"},
+        {"{{ n|indent }}", "'indent' of int"},
         {"{% macro m() %}{{ m.arguments }}{% endmacro %}{{ m() }}",
          "'arguments' of a macro is not supported"},
         {"{{ list|map('string') }}", "put '|list' behind"},
@@ -188,6 +193,24 @@ static void test_texts(void)
         {"{{ '<'|safe + '<&>' + s }}{{ '\"' + '\\''|safe + '\"' }}",
          "<&lt;&amp;&gt;word&#34;'&#34;"},
         {"{{ '<'|safe ~ '<' }}{{ ('<'|safe)|string + '<' }}", "<<<&lt;"},
+        {"{{ '<b> '|safe|trim|upper + '<' }}{{ ('<b>'|safe)[1:] + '<' }}",
+         "<B>&lt;b>&lt;"},
+        {"{{ ('a<b'|safe).split('b')[0] + '<' }}{{ 'b'|safe|title + '<' }}",
+         "a<&lt;B<"},
+        {"{{ ('a'|safe).replace('a', '<') }}{{ ['<'|safe, '<'] }}",
+         "&lt;[Markup('<'), '<']"},
+        {"{{ ' a  b '.split(none, 1) }}", "['a', 'b ']"},
+        {"{% set ns = namespace(n=0) %}{% for x in list if ns.n < 2 %}"
+         "{% set ns.n = ns.n + 1 %}{{ x }}{% endfor %}", "12"},
+        {"{% for x in [3, 0] if 6 // x %}{{ x }}{% break %}{% endfor %}", "3"},
+        {"{% set g = list|map('abs') %}{% for x in g if x > 1 %}{{ x }}"
+         "{% break %}{% endfor %}{{ g|list }}", "2[3]"},
+        {"{% set g = list|map('abs') %}{% for x in g %}{{ loop.last }}"
+         "{% break %}{% endfor %}{{ g|list }}", "False[3]"},
+        {"{% set g = list|map('abs') %}{% for x in g %}{% for y in g %}"
+         "{{ x }}{{ y }} {% endfor %}{% endfor %}", "12 13 "},
+        {"{% macro m(kwargs, caller=2) %}{{ kwargs }}{{ caller }}{% endmacro %}"
+         "{{ m(1) }}{{ m(kwargs=3, caller=4) }}", "1234"},
         {"{% macro m(a) %}{{ m.name }}{% endmacro %}{{ m(1) }}", "m"},
         {"{{ strftime_now('%Z%%Z%z|%Y') }}", "%Z|1970"},
     };
