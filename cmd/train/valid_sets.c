@@ -105,6 +105,9 @@ static int list_sets(struct gpt_named **all, int64_t *n,
     return check_twice(*all, *n, err);
 }
 
+/* What is counted are the indices of samples that gpt_valid_sets_open() will
+ * make; the sets are not opened for it, so that a plan can be made where the
+ * data are not. */
 int gpt_valid_sets_predict(int64_t *bytes, const struct gpt_train_plan *plan,
                            struct gpt_err *err)
 {

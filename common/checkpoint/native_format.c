@@ -4,7 +4,6 @@
  * model/params.h says what a rank holds. Start at open_native() and
  * plan_native(). */
 #include "checkpoint/format.h"
-#include "checkpoint/hf_family.h"
 #include "checkpoint/manifest.h"
 #include "checkpoint/names.h"
 #include "checkpoint/native.h"
@@ -69,50 +68,6 @@ static int list_files(struct gpt_source *s, struct gpt_err *err)
     return GPT_OK;
 }
 
-/* The ends of a text that make_state() keeps, all of them or none. */
-static void read_ends(struct gpt_source *s)
-{
-    const cJSON *list =
-        cJSON_GetObjectItemCaseSensitive(s->state, "end_token_ids");
-    struct gpt_end_ids ends = {.n = 0};
-
-    if (!cJSON_IsArray(list))
-        return;
-    for (const cJSON *id = list->child; id; id = id->next) {
-        if (!cJSON_IsNumber(id) || !(id->valuedouble >= 0) ||
-            id->valuedouble >= (double)s->config.vocab_size ||
-            ends.n == GPT_COUNT(ends.ids))
-            return;
-        ends.ids[ends.n++] = (int32_t)id->valuedouble;
-    }
-    s->ends = ends;
-}
-
-/* The family whose type make_state() keeps, or NULL. */
-static const char *read_family(const cJSON *state)
-{
-    const cJSON *type = cJSON_GetObjectItemCaseSensitive(state, GPT_RUN_FAMILY);
-    const struct gpt_hf_family *family =
-        cJSON_IsString(type) ? gpt_hf_family_find(type->valuestring, NULL)
-                             : NULL;
-
-    return family ? family->model_type : NULL;
-}
-
-static int64_t token_of(const cJSON *state, const char *name, int64_t most,
-                        int64_t otherwise)
-{
-    int64_t id;
-
-    if (cJSON_IsNull(cJSON_GetObjectItemCaseSensitive(state, name)))
-        return GPT_TOKEN_NONE;
-    return gpt_json_int(state, name, 0, most, &id, "", NULL) == GPT_OK
-               ? id
-               : otherwise;
-}
-
-/* A model that came from another format keeps the ids of the beginning and the
- * end of a text in its state; without the first, both are one. */
 static int open_native(struct gpt_source *s, const char *path,
                        const struct gpt_source_options *o, struct gpt_err *err)
 {
@@ -127,12 +82,7 @@ static int open_native(struct gpt_source *s, const char *path,
     s->tensors = gpt_checkpoint_tensors(c, &s->n_tensors);
     s->files = gpt_checkpoint_files(c, &s->n_files);
     gpt_checkpoint_layout(c, &s->tp_size, &s->pp_size);
-    s->eos_token_id = token_of(s->state, "eos_token_id",
-                               s->config.vocab_size - 1, GPT_TOKEN_UNKNOWN);
-    s->bos_token_id =
-        token_of(s->state, "bos_token_id", INT32_MAX, s->eos_token_id);
-    read_ends(s);
-    s->family = read_family(s->state);
+    gpt_run_state_take_origin(s);
     /* No agreement is needed: files and their order are the manifest's, the
      * same on all ranks. */
     return list_files(s, err);

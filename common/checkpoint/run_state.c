@@ -3,6 +3,8 @@
  * they went: base/json.h tells when a tree lacks something. */
 #include "checkpoint/run_state.h"
 
+#include "checkpoint/hf_family.h"
+
 #include <stdio.h>
 
 cJSON *gpt_run_state_make(int64_t iteration, int64_t train_samples,
@@ -61,6 +63,59 @@ void gpt_run_state_put_family(cJSON *state, const char *family)
 {
     if (family)
         cJSON_AddStringToObject(state, GPT_RUN_FAMILY, family);
+}
+
+/* The ends of a text that a state keeps, all of them or none. */
+static void read_ends(struct gpt_source *s)
+{
+    const cJSON *list =
+        cJSON_GetObjectItemCaseSensitive(s->state, "end_token_ids");
+    struct gpt_end_ids ends = {.n = 0};
+
+    if (!cJSON_IsArray(list))
+        return;
+    for (const cJSON *id = list->child; id; id = id->next) {
+        if (!cJSON_IsNumber(id) || !(id->valuedouble >= 0) ||
+            id->valuedouble >= (double)s->config.vocab_size ||
+            ends.n == GPT_COUNT(ends.ids))
+            return;
+        ends.ids[ends.n++] = (int32_t)id->valuedouble;
+    }
+    s->ends = ends;
+}
+
+/* The family whose type a state keeps, or NULL. */
+static const char *read_family(const cJSON *state)
+{
+    const cJSON *type = cJSON_GetObjectItemCaseSensitive(state, GPT_RUN_FAMILY);
+    const struct gpt_hf_family *family =
+        cJSON_IsString(type) ? gpt_hf_family_find(type->valuestring, NULL)
+                             : NULL;
+
+    return family ? family->model_type : NULL;
+}
+
+static int64_t token_of(const cJSON *state, const char *name, int64_t most,
+                        int64_t otherwise)
+{
+    int64_t id;
+
+    if (cJSON_IsNull(cJSON_GetObjectItemCaseSensitive(state, name)))
+        return GPT_TOKEN_NONE;
+    return gpt_json_int(state, name, 0, most, &id, "", NULL) == GPT_OK
+               ? id
+               : otherwise;
+}
+
+/* Without a beginning of its own, a text begins with what ends it. */
+void gpt_run_state_take_origin(struct gpt_source *s)
+{
+    s->eos_token_id = token_of(s->state, "eos_token_id",
+                               s->config.vocab_size - 1, GPT_TOKEN_UNKNOWN);
+    s->bos_token_id =
+        token_of(s->state, "bos_token_id", INT32_MAX, s->eos_token_id);
+    read_ends(s);
+    s->family = read_family(s->state);
 }
 
 int64_t gpt_run_state_count(const cJSON *state, const char *key)

@@ -51,6 +51,11 @@ void gpt_run_state_put_tokens(cJSON *state, int64_t bos, int64_t eos,
  * nothing. */
 void gpt_run_state_put_family(cJSON *state, const char *family);
 
+/* Fills in what the state of an open source says of its model's texts: the
+ * tokens that begin and end them, and the family. What a state does not have,
+ * or has out of range, stays unknown. */
+void gpt_run_state_take_origin(struct gpt_source *s);
+
 /* A count; 0 where there is no state (NULL), or it does not have it. */
 int64_t gpt_run_state_count(const cJSON *state, const char *key);
 

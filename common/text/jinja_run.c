@@ -172,6 +172,8 @@ static int assign(struct jinja_run *r, const struct jinja_node *target,
 
 static int run_list(struct jinja_run *r, const struct jinja_node *node);
 
+/* The condition runs in a scope of its own, in which the loop's names have the
+ * item: what it sets there is gone afterwards. */
 int jinja_loop_reach(struct jinja_run *r, struct jinja_loop *l, size_t n)
 {
     struct jinja_scope *inner = r->scope;
@@ -194,6 +196,8 @@ int jinja_loop_reach(struct jinja_run *r, struct jinja_loop *l, size_t n)
     return GPT_OK;
 }
 
+/* What a condition refuses is not in the list, and items of a generator come
+ * one at a time: both are kept in a list that grows as the loop goes on. */
 static int open_loop(struct jinja_run *r, const struct jinja_node *node,
                      struct jinja_loop **loop)
 {

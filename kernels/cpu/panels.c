@@ -14,6 +14,8 @@ static bool has_panels(const struct gpt_quant *w, int64_t k)
            (w->type == GPT_BF16 || w->group || k <= FEW_MOST_BYTES);
 }
 
+/* The last panel is whole, whatever is left of n: the rows that it lacks are
+ * zeros, and their products are not stored. */
 size_t cpu_quant_bytes(const struct gpt_quant *w, int64_t n, int64_t k)
 {
     if (!has_panels(w, k))
@@ -40,6 +42,8 @@ static void put_row(char *to, const struct gpt_quant *w, int64_t row,
                sizeof(*scales));
 }
 
+/* `first` begins a panel. All of a panel is cleared first: rows that are not
+ * there, and what fills the last step of k, add nothing to a sum. */
 void cpu_quant_arrange(void *to, const struct gpt_quant *w, int64_t first,
                        int64_t rows, int64_t k)
 {
