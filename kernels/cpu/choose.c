@@ -49,8 +49,13 @@ static const struct set sets[] = {
 #else
     {"avx512", NULL, NULL, NULL, NULL},
 #endif
+#ifdef GPT_HAVE_ISA_avx2vnni
+    {"avx2vnni", &cpu_table_avx2, NULL, &cpu_few_avx2vnni, &cpu_many_avx2vnni},
+#else
+    {"avx2vnni", NULL, NULL, NULL, NULL},
+#endif
 #ifdef GPT_HAVE_ISA_avx2
-    {"avx2", &cpu_table_avx2, NULL, NULL, NULL},
+    {"avx2", &cpu_table_avx2, NULL, &cpu_few_avx2, &cpu_many_avx2},
 #else
     {"avx2", NULL, NULL, NULL, NULL},
 #endif
@@ -137,7 +142,7 @@ int cpu_choose(const char *isa, const char *matmul, struct gpt_err *err)
     if (matmul && strcmp(matmul, "dnnl") == 0 && !dnnl)
         return gpt_fail(err, GPT_EDEVICE,
                         "GPT_CPU_MATMUL: this build has no oneDNN");
-    if (!matmul && strcmp(found->name, "avx2") == 0)
+    if (!matmul && strcmp(found->table->name, "avx2") == 0)
         dnnl = false; /* our tiles are as fast there, and never slow */
     else if (matmul && strcmp(matmul, "portable") == 0)
         dnnl = false;

@@ -116,11 +116,13 @@ static void input_errors(const struct product *p, double *part, double *whole)
     const bool few = has_few_rows(&p->op);
     const bool one_scale = p->quant.type == GPT_I8 && !p->quant.group;
     const bool tiles = cpu_many && cpu_many->road[CPU_BF16];
+    const enum cpu_form form = cpu_form_of(&p->quant);
     /* pairs of bytes are packed together */
     const bool fixed =
-        one_scale && (few ? cpu_few != NULL
-                          : cpu_many && (p->quant.arranged ||
-                                         p->op.k % 2 == 0));
+        one_scale &&
+        (few ? cpu_few && cpu_few->road[form]
+             : cpu_many && cpu_many->road[form] &&
+                   (p->quant.arranged || p->op.k % 2 == 0));
 
     *part = few || fixed || !tiles ? 0 : 0x1p-16;
     /* steps by tiles have four digits of bytes, the others three */

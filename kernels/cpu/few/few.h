@@ -93,8 +93,8 @@ struct cpu_few {
     const struct cpu_few_road *road[CPU_FORMS];
 };
 
-extern const struct cpu_few cpu_few_amx, cpu_few_avx512bf16,
-    cpu_few_avx512vnni;
+extern const struct cpu_few cpu_few_amx, cpu_few_avx2, cpu_few_avx2vnni,
+    cpu_few_avx512bf16, cpu_few_avx512vnni;
 extern const struct cpu_few *cpu_few; /* or NULL: there is none */
 
 #endif

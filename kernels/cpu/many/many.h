@@ -151,8 +151,8 @@ struct cpu_many {
     const struct cpu_many_road *road[CPU_FORMS];
 };
 
-extern const struct cpu_many cpu_many_amx, cpu_many_avx512bf16,
-    cpu_many_avx512vnni;
+extern const struct cpu_many cpu_many_amx, cpu_many_avx2, cpu_many_avx2vnni,
+    cpu_many_avx512bf16, cpu_many_avx512vnni;
 extern const struct cpu_many *cpu_many; /* or NULL: there is none */
 
 #endif
