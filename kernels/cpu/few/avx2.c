@@ -213,6 +213,13 @@ sum_rows(__m256i to[TEXTS][EIGHT], int r, const char *w, int64_t ld,
             to[i][r + j] = sums[i][j];
 }
 
+/* The sums over lanes of eight vectors, in eight lanes. */
+static inline __m256i sum_lanes(const __m256i v[EIGHT])
+{
+    return sum_halves(sum_fours(sum_twos(v[0], v[1]), sum_twos(v[2], v[3])),
+                      sum_fours(sum_twos(v[4], v[5]), sum_twos(v[6], v[7])));
+}
+
 /* Results of a text from row `row` of the strip on, n of them. */
 static inline void put_results(const struct cpu_few_strip *s, int64_t row,
                                int64_t n, int64_t text,
@@ -290,8 +297,8 @@ static const struct cpu_few_road bytes = {
 
 /* ---- a scale for 32 ---- */
 
-/* A piece is eight groups, whose sums become one vector, in the order in which
- * sum_lanes() has them. A row of inputs is its pieces. */
+/* A piece is eight groups, whose sums become one vector. A row of inputs is its
+ * pieces. */
 enum { PIECE = EIGHT * CPU_GROUP };
 
 struct piece {
@@ -328,22 +335,55 @@ static void pack_pieces(const struct cpu_few_inputs *in, int64_t i)
         }
 }
 
+/* The sums over halves of lanes of four groups, of a row of weights at w and of
+ * M texts whose first group is at x, ldx bytes apart. */
+static inline __attribute__((always_inline)) void
+sum_groups(__m256i to[TEXTS], const char *w, const char *x, int64_t ldx,
+           const int M)
+{
+    const __m256i zero = _mm256_setzero_si256();
+    __m256i left[TEXTS];
+
+#pragma GCC unroll 2
+    for (int j = 0; j < 2; j++) {
+        const struct half first = half_at(w + 2 * j * CPU_GROUP);
+        const struct half second = half_at(w + (2 * j + 1) * CPU_GROUP);
+
+#pragma GCC unroll 4
+        for (int i = 0; i < M; i++) {
+            const input *at = (const input *)(const void *)(x + i * ldx) +
+                              2 * j * CPU_GROUP;
+            const __m256i twos =
+                sum_twos(add_half(zero, first, at),
+                         add_half(zero, second, at + CPU_GROUP));
+
+            if (j == 0)
+                left[i] = twos;
+            else
+                to[i] = sum_fours(left[i], twos);
+        }
+    }
+}
+
 /* What a piece of a row of weights adds to the sums of M texts at x, ldx pieces
  * apart. Of a group all is exact until its sum becomes a float. */
 static inline __attribute__((always_inline)) void
 add_piece(__m256 to[TEXTS], const char *w, __m256 scales,
           const struct piece *x, int64_t ldx, const int M)
 {
+    const int64_t apart = ldx * (int64_t)sizeof(*x);
+    __m256i first[TEXTS], last[TEXTS];
+
+    sum_groups(first, w, (const char *)x->values[0], apart, M);
+    sum_groups(last, w + PIECE / 2, (const char *)x->values[EIGHT / 2], apart,
+               M);
 #pragma GCC unroll 4
     for (int i = 0; i < M; i++, x += ldx) {
-        __m256i sums[EIGHT] = {0};
+        __m256i sums = sum_halves(first[i], last[i]);
 
-#pragma GCC unroll 8
-        for (int g = 0; g < EIGHT; g++)
-            sums[g] = add_half(sums[g], half_at(w + g * CPU_GROUP),
-                               x->values[g]);
-        const __m256 whole = _mm256_cvtepi32_ps(
-            _mm256_sub_epi32(sum_lanes(sums), load(x->over)));
+        if (PLUS != 0)
+            sums = _mm256_sub_epi32(sums, load(x->over));
+        const __m256 whole = _mm256_cvtepi32_ps(sums);
 
         to[i] = _mm256_fmadd_ps(
             whole, _mm256_mul_ps(scales, _mm256_loadu_ps(x->units)), to[i]);

@@ -268,8 +268,13 @@ static inline __m256i whole_of(struct sums s)
 #ifdef __AVXVNNI__
     return s.part[0];
 #else
-    return _mm256_permute4x64_epi64(_mm256_hadd_epi32(s.part[0], s.part[1]),
-                                    0xd8);
+    const __m256 a = _mm256_castsi256_ps(s.part[0]);
+    const __m256 b = _mm256_castsi256_ps(s.part[1]);
+    const __m256i sum = _mm256_add_epi32(
+        _mm256_castps_si256(_mm256_shuffle_ps(a, b, 0x88)),
+        _mm256_castps_si256(_mm256_shuffle_ps(a, b, 0xdd)));
+
+    return _mm256_permute4x64_epi64(sum, 0xd8);
 #endif
 }
 

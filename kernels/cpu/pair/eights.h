@@ -158,15 +158,25 @@ add_products(__m256i sums, __m256i a, __m256i b)
     return sums;
 }
 
-/* The sums over lanes of eight vectors, in eight lanes: of the first four, then
- * of the others. */
-static inline __m256i sum_lanes(const __m256i v[8])
+/* Sums over lanes are made in three steps, each of two vectors at a time:
+ * VPHADDD, which seems to be made for it, takes longer than what is in here.
+ * First those two steps after which the sums over each half of four vectors lie
+ * side by side. */
+static inline __m256i sum_twos(__m256i a, __m256i b)
 {
-    const __m256i a = _mm256_hadd_epi32(_mm256_hadd_epi32(v[0], v[1]),
-                                        _mm256_hadd_epi32(v[2], v[3]));
-    const __m256i b = _mm256_hadd_epi32(_mm256_hadd_epi32(v[4], v[5]),
-                                        _mm256_hadd_epi32(v[6], v[7]));
+    return _mm256_add_epi32(_mm256_unpacklo_epi32(a, b),
+                            _mm256_unpackhi_epi32(a, b));
+}
 
+static inline __m256i sum_fours(__m256i a, __m256i b)
+{
+    return _mm256_add_epi32(_mm256_unpacklo_epi64(a, b),
+                            _mm256_unpackhi_epi64(a, b));
+}
+
+/* Those of a and then those of b, in eight lanes. */
+static inline __m256i sum_halves(__m256i a, __m256i b)
+{
     return _mm256_add_epi32(_mm256_permute2x128_si256(a, b, 0x20),
                             _mm256_permute2x128_si256(a, b, 0x31));
 }
