@@ -8,8 +8,8 @@
 
 /* True when this processor (with its operating system) and the build have
  * "amx", "avx512bf16", "avx512vnni", "avx512" (each with what follows it),
- * "avx2vnni", "avx2" or "base"; "base" is always there. Asking for "amx" has the kernel
- * permit the process to use tile registers. */
+ * "avx2vnni", "avx2" or "base"; "base" is always there. Asking for "amx" has
+ * the kernel permit the process to use tile registers. */
 bool gpt_cpu_has(const char *isa);
 
 /* True when the processor has AMX's tile registers for bf16 and bytes, the

@@ -18,7 +18,10 @@ const struct cpu_few *cpu_few;
 const struct cpu_many *cpu_many;
 bool cpu_use_dnnl, cpu_use_dnnl_bf16;
 
-/* Best first. A row without a table is not in this build. */
+/* Best first. A row without a table is not in this build. Sets of products of
+ * narrow numbers have the vector loops of the set below them: AVX-VNNI those of
+ * AVX2, which processors have that lack AVX-512, the others those of AVX-512.
+ * Products with bytes have roads of AVX2 for rounded inputs alone. */
 struct set {
     const char *name;
     const struct cpu_isa *table;

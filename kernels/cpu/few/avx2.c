@@ -11,6 +11,8 @@
 #include "cpu/few/few.h"
 #include "cpu/pair/eights.h"
 
+#include <string.h>
+
 /* Texts at a time, rows of weights that they meet side by side, and rows whose
  * sums over lanes are made together. */
 enum { TEXTS = 4, SIDE = 2, EIGHT = 8 };
@@ -51,6 +53,18 @@ add_half(__m256i sums, struct half w, const input *x)
 #else
     sums = add_products(sums, w.first, load(x));
     return add_products(sums, w.second, load(x + HALF / 2));
+#endif
+}
+
+/* The same of sums that begin there. */
+static inline __attribute__((always_inline)) __m256i
+half_sums(struct half w, const input *x)
+{
+#ifdef __AVXVNNI__
+    return add_half(_mm256_setzero_si256(), w, x);
+#else
+    return _mm256_add_epi32(_mm256_madd_epi16(w.first, load(x)),
+                            _mm256_madd_epi16(w.second, load(x + HALF / 2)));
 #endif
 }
 
@@ -116,7 +130,8 @@ static int64_t count_rows(const struct cpu_few_inputs *in)
     return in->m;
 }
 
-/* n values, of which `there` are inputs; the sum of all of them. */
+/* n values, a multiple of 8, of which `there` are inputs, and the others zero;
+ * returns the sum of all of them. */
 static inline int32_t pack_values(input *to, int64_t n, const float *x,
                                   int64_t there, float unit)
 {
@@ -172,7 +187,8 @@ static inline __m256i sum_row(const char *w, const input *x, int64_t k)
     return _mm256_add_epi32(sums[0], sums[1]);
 }
 
-/* k weights of SIDE rows, ld bytes apart, with M texts, ldx bytes apart. */
+/* Weights are widened once for all texts, and inputs come from the first cache.
+ * k weights of SIDE rows, ld bytes apart, with M texts, ldx bytes apart. */
 static inline __attribute__((always_inline)) void
 add_halves(__m256i sums[TEXTS][SIDE], const char *w, int64_t ld, const char *x,
            int64_t ldx, int64_t k, const int M)
@@ -341,7 +357,6 @@ static inline __attribute__((always_inline)) void
 sum_groups(__m256i to[TEXTS], const char *w, const char *x, int64_t ldx,
            const int M)
 {
-    const __m256i zero = _mm256_setzero_si256();
     __m256i left[TEXTS];
 
 #pragma GCC unroll 2
@@ -354,8 +369,8 @@ sum_groups(__m256i to[TEXTS], const char *w, const char *x, int64_t ldx,
             const input *at = (const input *)(const void *)(x + i * ldx) +
                               2 * j * CPU_GROUP;
             const __m256i twos =
-                sum_twos(add_half(zero, first, at),
-                         add_half(zero, second, at + CPU_GROUP));
+                sum_twos(half_sums(first, at),
+                         half_sums(second, at + CPU_GROUP));
 
             if (j == 0)
                 left[i] = twos;
@@ -390,7 +405,8 @@ add_piece(__m256 to[TEXTS], const char *w, __m256 scales,
     }
 }
 
-/* The sum over lanes. */
+/* The sum over lanes: halves are added until one is left. Lanes are groups, so
+ * that sums are made in another order than by AVX-512, whose lanes are rows. */
 static inline float sum_floats(__m256 v)
 {
     __m128 sum = _mm_add_ps(_mm256_castps256_ps128(v),

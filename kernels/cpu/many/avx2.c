@@ -2,228 +2,14 @@
  * AVX-VNNI: see many.h and pair/eights.h. Four rows of inputs meet 8 or 16
  * columns at a time. Sums are made in the order of the same roads of
  * AVX512-VNNI, and have their bits. Start at multiply_bytes() and
- * multiply_grouped().
- *
- * Packed memory is not that of many.h. A panel of inputs is eight rows of
- * blocks: four rows of the matrix, whose chunks follow each other; a chunk is
- * 16 steps, and a step four inputs of each row, side by side. A panel of
- * weights is four rows of blocks: eight columns, whose chunks follow each
- * other; a step is four weights of each column. Where groups have scales, these
- * follow the chunks of their eight columns: eight floats a group, and after all
- * of them, eight whole numbers a group from which its sums begin. Units follow
- * the panel of inputs as in many.h. */
-#include "cpu/many/many.h"
-#include "cpu/pair/eights.h"
+ * multiply_grouped(). */
+#include "cpu/many/steps.h"
 
-/* Rows and columns of a block, weights of a row in a step, and steps. */
-enum { ROWS = 4, EIGHT = 8, FOUR = 4 };
-enum { STEPS = MANY_CHUNK / FOUR, GROUP_STEPS = CPU_GROUP / FOUR };
-/* Values of a chunk of a block of inputs, bytes of one of weights. */
-enum { VALUES = ROWS * MANY_CHUNK, BYTES = EIGHT * MANY_CHUNK };
-/* Vectors that the products of eight columns with a row are summed in. */
-enum { PARTS = sizeof(input) };
-/* Blocks of columns that rows meet at a time: all sums are in registers. */
+#include <string.h>
+
+/* Blocks of columns that rows meet at a time: all sums are in registers, which
+ * are PARTS for eight columns. */
 enum { MOST_BLOCKS = 2 / PARTS };
-
-/* ---- inputs ---- */
-
-/* In many.h an input is a byte: one of 16 bits has the room of two parts. */
-static inline input *block_of_row(const struct cpu_many_inputs *in, char *panel,
-                                  int64_t row)
-{
-    return (input *)(void *)panel +
-           row / ROWS * cpu_many_chunks(in) * VALUES + row % ROWS * FOUR;
-}
-
-/* Units of a panel: 32 for each group. */
-static inline float *units_of(const struct cpu_many_inputs *in, char *panel)
-{
-    return (float *)(void *)(panel +
-                             cpu_many_chunks(in) * PARTS * MANY_TILES);
-}
-
-/* n values, a multiple of 8, of which `there` are inputs, to steps at `to`.
- * Bytes lose their sign: turning the upper bit adds PLUS. */
-static inline void put_steps(input *to, int64_t n, const float *x,
-                             int64_t there, float unit)
-{
-    enum { STEP = ROWS * FOUR };
-    input values[EIGHT];
-
-    for (int64_t l = 0; l < n; l += EIGHT, to += 2 * STEP) {
-        put_inputs(values, in_units(eight_of(x + l, there - l), unit));
-        for (int i = 0; i < EIGHT; i++)
-            values[i] ^= -PLUS;
-        memcpy(to, values, FOUR * sizeof(input));
-        memcpy(to + STEP, values + FOUR, FOUR * sizeof(input));
-    }
-}
-
-/* Chunk c of row `row` of a panel, which is x, of k floats. */
-static void put_groups(const struct cpu_many_inputs *in, char *panel,
-                       int64_t row, const float *x, int64_t k, int64_t c)
-{
-    input *to = block_of_row(in, panel, row) + c * VALUES;
-    float *units = units_of(in, panel) + row;
-
-    for (int64_t g = c * MANY_GROUPS; g < (c + 1) * MANY_GROUPS; g++) {
-        const int64_t at = g * CPU_GROUP, left = k > at ? k - at : 0;
-        const int64_t n = gpt_min_i64(left, CPU_GROUP);
-        const float *from = x + (n > 0 ? at : 0);
-        const float unit = byte_unit_of(from, n);
-
-        units[g * MANY_SIDE] = unit;
-        put_steps(to, CPU_GROUP, from, n, unit);
-        to += ROWS * CPU_GROUP;
-    }
-}
-
-static void pack_inputs(const struct cpu_many_inputs *in, int64_t panel,
-                        int64_t begin, int64_t end)
-{
-    char *to = in->packed + panel * cpu_many_panel(in);
-
-    for (int64_t r = 0; r < MANY_SIDE; r++) {
-        const int64_t row = panel * MANY_SIDE + r;
-        const bool there = row < in->m;
-        const float *x = in->x + (there ? row : 0) * in->ldx;
-        const int64_t k = there ? in->k : 0;
-
-        for (int64_t c = begin; c < end; c++)
-            if (in->groups)
-                put_groups(in, to, r, x, k, c);
-            else
-                put_steps(block_of_row(in, to, r) + c * VALUES, MANY_CHUNK,
-                          x + c * MANY_CHUNK, k - c * MANY_CHUNK,
-                          there ? in->units[row] : 1);
-    }
-}
-
-static void measure_row(const struct cpu_many_inputs *in, int64_t row)
-{
-    in->units[row] = byte_unit_of(in->x + row * in->ldx, in->k);
-}
-
-/* ---- weights ---- */
-
-/* Four bytes of each of eight rows, ld bytes apart, as eight steps of those. */
-static inline void transpose(char *to, const char *from, int64_t ld)
-{
-    __m256i a[EIGHT], b[EIGHT];
-
-#pragma GCC unroll 4
-    for (int i = 0; i < EIGHT; i += 2) {
-        const __m256i x = load(from + i * ld), y = load(from + (i + 1) * ld);
-
-        a[i] = _mm256_unpacklo_epi32(x, y);
-        a[i + 1] = _mm256_unpackhi_epi32(x, y);
-    }
-    /* b[i]: steps i and i + 4 of rows 0 to 3; b[i + 4]: of rows 4 to 7 */
-#pragma GCC unroll 2
-    for (int i = 0; i < EIGHT; i += 4)
-#pragma GCC unroll 2
-        for (int j = 0; j < 2; j++) {
-            b[i + 2 * j] = _mm256_unpacklo_epi64(a[i + j], a[i + j + 2]);
-            b[i + 2 * j + 1] = _mm256_unpackhi_epi64(a[i + j], a[i + j + 2]);
-        }
-#pragma GCC unroll 4
-    for (int i = 0; i < 4; i++) {
-        _mm256_store_si256((__m256i *)(void *)(to + 32 * i),
-                           _mm256_permute2x128_si256(b[i], b[i + 4], 0x20));
-        _mm256_store_si256((__m256i *)(void *)(to + 32 * (i + 4)),
-                           _mm256_permute2x128_si256(b[i], b[i + 4], 0x31));
-    }
-}
-
-/* Bytes of a block of eight columns, all chunks with what follows them. */
-static inline int64_t block_bytes(const struct cpu_many_block *b)
-{
-    return b->chunks * cpu_many_packed(b->in) * EIGHT / MANY_SIDE;
-}
-
-static inline float *scales_at(const struct cpu_many_block *b, char *w)
-{
-    return (float *)(void *)(w + b->chunks * BYTES);
-}
-
-static inline int32_t *begins_at(const struct cpu_many_block *b, char *w)
-{
-    return (int32_t *)(void *)(scales_at(b, w) +
-                               b->chunks * MANY_GROUPS * EIGHT);
-}
-
-/* Chunks of the eight columns from `first` of the block on. What is not there
- * is zero. */
-static void pack_chunks(const struct cpu_many_block *b, char *to, int64_t first)
-{
-    const int64_t k = b->in->k, columns = b->columns - first;
-    const char *from = (const char *)b->w->values + (b->first + first) * k +
-                       b->begin * MANY_CHUNK;
-    _Alignas(32) char edge[EIGHT][MANY_CHUNK];
-
-    for (int64_t c = 0; c < b->chunks; c++, from += MANY_CHUNK, to += BYTES) {
-        const int64_t left = k - (b->begin + c) * MANY_CHUNK;
-        const bool whole = left >= MANY_CHUNK && columns >= EIGHT;
-        const char *rows = whole ? from : edge[0];
-        const int64_t ld = whole ? k : MANY_CHUNK;
-
-        if (!whole) {
-            memset(edge, 0, sizeof(edge));
-            for (int64_t j = 0; j < EIGHT && j < columns; j++)
-                memcpy(edge[j], from + j * k,
-                       (size_t)gpt_min_i64(left, MANY_CHUNK));
-        }
-        transpose(to, rows, ld);
-        transpose(to + BYTES / 2, rows + MANY_CHUNK / 2, ld);
-    }
-}
-
-/* Sums of PLUS times the weights of so many steps, for eight columns. */
-static inline __m256i sum_plus(const char *w, int64_t steps)
-{
-    __m256i sum = _mm256_setzero_si256();
-
-    if (PLUS != 0)
-        for (int64_t l = 0; l < steps; l++)
-            sum = add_products(sum, _mm256_set1_epi8((char)PLUS),
-                               load(w + 32 * l));
-    return sum;
-}
-
-/* Scales, and what takes off PLUS, of the columns at w, packed, whose first one
- * is `first` of the block. In memory scales lie a row apart, but there is only
- * one for 32 bytes. */
-static void put_scales(const struct cpu_many_block *b, char *w, int64_t first)
-{
-    const int64_t groups = gpt_ceil_div(b->in->k, CPU_GROUP);
-    const uint16_t *from = b->w->scales + (b->first + first) * groups;
-
-    for (int64_t g = 0; g < b->chunks * MANY_GROUPS; g++) {
-        const int64_t at = b->begin * MANY_GROUPS + g;
-        float *to = scales_at(b, w) + g * EIGHT;
-
-        for (int64_t j = 0; j < EIGHT; j++) {
-            const bool there = first + j < b->columns && at < groups;
-
-            to[j] = there ? gpt_bf16_to_f32(from[j * groups + at]) : 0;
-        }
-        _mm256_store_si256(
-            (__m256i *)(void *)(begins_at(b, w) + g * EIGHT),
-            _mm256_sub_epi32(_mm256_setzero_si256(),
-                             sum_plus(w + g * BYTES / 2, GROUP_STEPS)));
-    }
-}
-
-static void pack_weights(const struct cpu_many_block *b)
-{
-    char *to = b->packed;
-
-    for (int64_t j = 0; j < b->columns; j += EIGHT, to += block_bytes(b)) {
-        pack_chunks(b, to, j);
-        if (b->in->groups)
-            put_scales(b, to, j);
-    }
-}
 
 /* ---- sums ---- */
 
@@ -262,7 +48,9 @@ static inline __m256i four_of(const input *x)
 #endif
 }
 
-/* The sums of eight columns, in their order. */
+/* The sums of eight columns, in their order. Both parts have two sums of each
+ * of four columns side by side: even places are added to odd ones, and then
+ * each half of the vector has two columns of either part. */
 static inline __m256i whole_of(struct sums s)
 {
 #ifdef __AVXVNNI__
@@ -349,7 +137,9 @@ put_sums(const struct place *p, struct sums sums[ROWS][MOST_BLOCKS],
             if (row >= p->rows)
                 continue;
             const __m256 unit = _mm256_set1_ps(b->in->units[p->first + row]);
-            put_row(p, row, column, _mm256_mul_ps(_mm256_cvtepi32_ps(whole), unit), scale);
+            const __m256 v = _mm256_mul_ps(_mm256_cvtepi32_ps(whole), unit);
+
+            put_row(p, row, column, v, scale);
         }
     }
 }
@@ -472,7 +262,8 @@ add_group(__m256 sums[ROWS], const input *x, const char *w, const float *units,
             sums[i]);
 }
 
-/* ROWS rows with the eight columns at w: sums are floats. */
+/* ROWS rows with the eight columns at w, group after group: sums are floats,
+ * in the order of k. */
 static inline void multiply_groups(const struct place *p,
                                    struct cpu_many_ahead *next, const input *x,
                                    char *w, const float *units)
@@ -497,6 +288,8 @@ static inline void multiply_groups(const struct place *p,
             put_row(p, p->row + i, p->column, sums[i], _mm256_set1_ps(1));
 }
 
+/* Eight columns pass by all rows of the panel: weights of 8 bytes for each k
+ * stay in the first cache, rows come from the second. */
 static void multiply_grouped(struct cpu_many_block *b, int64_t panel, float *y,
                              int64_t ldy, bool add)
 {

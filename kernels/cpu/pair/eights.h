@@ -18,7 +18,7 @@
 
 #ifdef __AVX2__ /* as in the files that use it */
 
-/* Of the names that both sets have. */
+/* The names of roads, which both sets have. */
 #ifdef __AVXVNNI__
 #define OF_SET(name) name##_avx2vnni
 #else
@@ -46,7 +46,7 @@ static inline __m256i first_lanes(int64_t n)
                               _mm256_setr_epi32(0, 1, 2, 3, 4, 5, 6, 7));
 }
 
-/* Of eight floats the first n; the others are 0. */
+/* The first n of eight floats; the others are 0. */
 static inline __m256 eight_of(const float *x, int64_t n)
 {
     return n >= 8 ? _mm256_loadu_ps(x)
@@ -61,7 +61,7 @@ static inline void put_eight(float *y, int64_t n, __m256 v)
         _mm256_maskstore_ps(y, first_lanes(n), v);
 }
 
-/* Of eight scales of bf16 the first n; the others are 0. */
+/* The first n of eight scales of bf16; the others are 0. */
 static inline __m128i scales_of(const uint16_t *from, int64_t n)
 {
     uint16_t eight[8] = {0};
