@@ -32,7 +32,8 @@ static inline __attribute__((always_inline)) struct sums step_at(const char *w)
 #endif
 }
 
-/* Four inputs, for all columns. */
+/* Four inputs, for all columns: bytes fill 32 bits of a lane, numbers of 16
+ * bits two lanes, which are two parts. */
 static inline __m256i four_of(const input *x)
 {
 #ifdef __AVXVNNI__
@@ -115,7 +116,8 @@ static inline void put_row(const struct place *p, int64_t row, int64_t column,
                           p->add ? eight_of(y, n) : _mm256_setzero_ps()));
 }
 
-/* Sums of whole numbers, of rows that are there. */
+/* Sums of whole numbers, of rows that are there. What PLUS added is taken off
+ * while they are exact; the unit's and the scale's products are rounded. */
 static inline __attribute__((always_inline)) void
 put_sums(const struct place *p, struct sums sums[ROWS][MOST_BLOCKS],
          const __m256i plus[MOST_BLOCKS], const int blocks)
@@ -168,7 +170,8 @@ multiply_rows(const struct place *p, struct cpu_many_ahead *next,
     put_sums(p, sums, plus, blocks);
 }
 
-/* All rows of a panel with some blocks of columns. */
+/* All rows of a panel with some blocks of columns, whose weights stay in the
+ * first cache meanwhile. What comes next is asked for beside the first rows. */
 static inline __attribute__((always_inline)) void
 multiply_columns(struct place *p, struct cpu_many_ahead *next, const input *x,
                  const char *w, const int blocks)
