@@ -89,7 +89,9 @@ isas = base $(ISAS)
 bytes = $(if $(filter avx512,$(ISAS)),$(filter avx512vnni,$(FEW)))
 pairs = $(if $(bytes),$(if $(filter avx512bf16,$(PAIRS)), \
             $(filter avx512bf16 $(FEW),$(PAIRS))))
-few = $(if $(bytes),$(filter avx512vnni $(pairs),$(FEW)) \
+few = $(if $(isa_src),$(filter avx2,$(ISAS))) \
+      $(if $(filter avx2,$(ISAS)),$(filter avx2vnni,$(FEW))) \
+      $(if $(bytes),$(filter avx512vnni $(pairs),$(FEW)) \
                   $(filter avx512bf16,$(pairs)))
 isa_obj := $(foreach i,$(isas),$(isa_src:%.c=$(BUILD)/%.$(i).o)) \
            $(pairs:%=$(BUILD)/kernels/cpu/pair/%.o) \
@@ -161,18 +163,24 @@ endef
 $(foreach i,$(isas),$(eval $(call isa_rule,$(i))))
 
 # Products of bf16, and those of few rows and of many with weights in fewer bits:
-# a file an instruction set.
-pair_flags_avx512bf16 = -mavx512bf16
-pair_flags_avx512vnni = -mavx512vnni
-pair_flags_amx = -mavx512bf16 -mamx-tile -mamx-bf16
+# a file an instruction set; avx2.c is compiled for two.
+pair_flags_avx2 = $(isa_flags_avx2)
+pair_flags_avx2vnni = $(isa_flags_avx2) -mavxvnni
+pair_flags_avx512bf16 = $(isa_flags_avx512) -mavx512bf16
+pair_flags_avx512vnni = $(isa_flags_avx512) -mavx512vnni
+pair_flags_amx = $(isa_flags_avx512) -mavx512bf16 -mamx-tile -mamx-bf16
 define pair_rule
 	@mkdir -p $(@D)
 	$(CC) $(ALL_CPPFLAGS) $(ALL_CFLAGS) -O3 -ffp-contract=fast \
-	    $(isa_flags_avx512) $(pair_flags_$*) -MMD -MP -c -o $@ $<
+	    $(pair_flags_$(basename $(@F))) -MMD -MP -c -o $@ $<
 endef
 $(BUILD)/kernels/cpu/pair/%.o: kernels/cpu/pair/%.c
 	$(pair_rule)
 $(BUILD)/kernels/cpu/few/%.o: kernels/cpu/few/%.c
+	$(pair_rule)
+$(BUILD)/kernels/cpu/few/avx2vnni.o: kernels/cpu/few/avx2.c
+	$(pair_rule)
+$(BUILD)/kernels/cpu/many/avx2vnni.o: kernels/cpu/many/avx2.c
 	$(pair_rule)
 $(BUILD)/kernels/cpu/many/%.o: kernels/cpu/many/%.c
 	$(pair_rule)

@@ -636,8 +636,7 @@ struct gpt_backend {
  * measured to be as fast and without oneDNN's slow cases (strides of a multiple
  * of 4 KiB), and except for bf16 where the processor has AMX, or AVX512-BF16
  * and is AMD's. In the environment GPT_CPU_MATMUL=portable|dnnl forces the one
- * or the other, GPT_CPU_ISA=base|avx2|avx512|avx512vnni|avx512bf16|amx an
- * instruction set (tests). */
+ * or the other, GPT_CPU_ISA an instruction set of base/cpu.h (tests). */
 int gpt_backend_cpu(struct gpt_backend **be, struct gpt_err *err)
     GPT_MUST_USE;
 

@@ -15,6 +15,15 @@ static bool has_avx2(void)
 #endif
 }
 
+static bool has_avx2vnni(void)
+{
+#ifdef GPT_HAVE_ISA_avx2vnni
+    return has_avx2() && gpt_cpu_has_vnni();
+#else
+    return false;
+#endif
+}
+
 /* All four parts that the flags in the Makefile let the compiler use: some
  * processors have F alone. */
 static bool has_avx512(void)
@@ -58,22 +67,21 @@ static bool has_base(void)
     return true;
 }
 
-/* Each has what stands above it. */
+/* Best last. `loops`: the set of vector loops; the others are for products
+ * alone. */
 static const struct {
-    const char *name;
+    const char *name, *loops;
     bool (*is_there)(void);
 } sets[] = {
-    {"base", has_base},
-    {"avx2", has_avx2},
-    {"avx512", has_avx512},
-    {"avx512vnni", has_avx512vnni},
-    {"avx512bf16", has_avx512bf16},
-    {"amx", has_amx},
+    {"base", "base", has_base},
+    {"avx2", "avx2", has_avx2},
+    {"avx2vnni", "avx2", has_avx2vnni},
+    {"avx512", "avx512", has_avx512},
+    {"avx512vnni", "avx512", has_avx512vnni},
+    {"avx512bf16", "avx512", has_avx512bf16},
+    {"amx", "avx512", has_amx},
 };
-
-/* Rows after AVX512 are for products alone: vector loops have no code for
- * them. */
-enum { N_SETS = GPT_COUNT(sets), AVX512 = 2 };
+enum { N_SETS = GPT_COUNT(sets), AVX512 = 3 };
 
 /* The row of a name; N_SETS where there is none. */
 static size_t find(const char *isa)
@@ -109,8 +117,8 @@ int gpt_cpu_check(const char *isa, struct gpt_err *err)
 
     if (i == N_SETS)
         return gpt_fail(err, GPT_EUSAGE,
-                        "GPT_CPU_ISA: '%s' is not base, avx2, avx512, "
-                        "avx512vnni, avx512bf16 or amx", isa);
+                        "GPT_CPU_ISA: '%s' is not base, avx2, avx2vnni, "
+                        "avx512, avx512vnni, avx512bf16 or amx", isa);
     return sets[i].is_there()
                ? GPT_OK
                : gpt_fail(err, GPT_EDEVICE,
@@ -118,9 +126,9 @@ int gpt_cpu_check(const char *isa, struct gpt_err *err)
                           isa);
 }
 
-/* The best set up to row `most`, and up to that of the environment. A name that
- * is no set limits nothing here: gpt_cpu_check() refuses it. */
-static const char *best(size_t most)
+/* The best row up to `most`, and up to that of the environment. A name that is
+ * no set limits nothing here: gpt_cpu_check() refuses it. */
+static size_t best(size_t most)
 {
     const char *named = gpt_cpu_named();
     size_t i = named ? find(named) : most;
@@ -129,15 +137,15 @@ static const char *best(size_t most)
         i = most;
     while (!sets[i].is_there())
         i--;
-    return sets[i].name;
+    return i;
 }
 
 const char *gpt_cpu_best(void)
 {
-    return best(N_SETS - 1);
+    return sets[best(N_SETS - 1)].name;
 }
 
 const char *gpt_cpu_isa(void)
 {
-    return best(AVX512);
+    return sets[best(AVX512)].loops;
 }

@@ -7,15 +7,19 @@
 #include <stdbool.h>
 
 /* True when this processor (with its operating system) and the build have
- * "amx", "avx512bf16", "avx512vnni" (each with what follows it), "avx512",
- * "avx2" or "base"; "base" is always there. Asking for "amx" has the kernel
- * permit the process to use tile registers. */
+ * "amx", "avx512bf16", "avx512vnni", "avx512" (each with what follows it),
+ * "avx2vnni", "avx2" or "base"; "base" is always there. Asking for "amx" has
+ * the kernel permit the process to use tile registers. */
 bool gpt_cpu_has(const char *isa);
 
 /* True when the processor has AMX's tile registers for bf16 and bytes, the
  * build has code for them, and the kernel permits this process to use them: it
  * is asked to. */
 bool gpt_cpu_has_tiles(void);
+
+/* True when the processor has AVX-VNNI, VPDPBUSD of 32 bytes without AVX-512.
+ */
+bool gpt_cpu_has_vnni(void);
 
 /* GPT_CPU_ISA of the environment; NULL when it is not set, or empty. */
 const char *gpt_cpu_named(void);

@@ -1,6 +1,22 @@
-/* Whether there are tile registers: see cpu.h. A file of its own, so that a
- * test can put an emulator into its place (tests/lib/tiles.c). */
+/* Whether there are tile registers, and AVX-VNNI: see cpu.h. A file of its own,
+ * so that a test can put an emulator into its place (tests/lib/tiles.c). */
 #include "base/cpu.h"
+
+#ifdef GPT_HAVE_ISA_avx2vnni
+
+bool gpt_cpu_has_vnni(void)
+{
+    return __builtin_cpu_supports("avxvnni");
+}
+
+#else
+
+bool gpt_cpu_has_vnni(void)
+{
+    return false;
+}
+
+#endif
 
 #ifdef GPT_HAVE_ISA_amx
 

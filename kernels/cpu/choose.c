@@ -18,7 +18,10 @@ const struct cpu_few *cpu_few;
 const struct cpu_many *cpu_many;
 bool cpu_use_dnnl, cpu_use_dnnl_bf16;
 
-/* Best first. A row without a table is not in this build. */
+/* Best first. A row without a table is not in this build. Sets of products of
+ * narrow numbers have the vector loops of the set below them: AVX-VNNI those of
+ * AVX2, which processors have that lack AVX-512, the others those of AVX-512.
+ * Products with bytes have roads of AVX2 for rounded inputs alone. */
 struct set {
     const char *name;
     const struct cpu_isa *table;
@@ -49,8 +52,13 @@ static const struct set sets[] = {
 #else
     {"avx512", NULL, NULL, NULL, NULL},
 #endif
+#ifdef GPT_HAVE_ISA_avx2vnni
+    {"avx2vnni", &cpu_table_avx2, NULL, &cpu_few_avx2vnni, &cpu_many_avx2vnni},
+#else
+    {"avx2vnni", NULL, NULL, NULL, NULL},
+#endif
 #ifdef GPT_HAVE_ISA_avx2
-    {"avx2", &cpu_table_avx2, NULL, NULL, NULL},
+    {"avx2", &cpu_table_avx2, NULL, &cpu_few_avx2, &cpu_many_avx2},
 #else
     {"avx2", NULL, NULL, NULL, NULL},
 #endif
@@ -137,7 +145,7 @@ int cpu_choose(const char *isa, const char *matmul, struct gpt_err *err)
     if (matmul && strcmp(matmul, "dnnl") == 0 && !dnnl)
         return gpt_fail(err, GPT_EDEVICE,
                         "GPT_CPU_MATMUL: this build has no oneDNN");
-    if (!matmul && strcmp(found->name, "avx2") == 0)
+    if (!matmul && strcmp(found->table->name, "avx2") == 0)
         dnnl = false; /* our tiles are as fast there, and never slow */
     else if (matmul && strcmp(matmul, "portable") == 0)
         dnnl = false;

@@ -40,9 +40,9 @@ float *cpu_rounded(struct gpt_queue *q, size_t floats);
 /* Room for the table of angles, which stays from call to call. */
 float *cpu_angle_space(struct gpt_queue *q, size_t floats);
 
-/* Sets cpu_isa to "base", "avx2" or "avx512", or to the last with products of
- * narrow numbers by "avx512vnni" (bytes), "avx512bf16" or "amx" (of bf16, too);
- * and the library of products to "dnnl" (oneDNN)
+/* Sets cpu_isa to "base", "avx2" or "avx512", or to one of these with products
+ * of narrow numbers by "avx2vnni" or "avx512vnni" (bytes), "avx512bf16" or
+ * "amx" (of bf16, too); and the library of products to "dnnl" (oneDNN)
  * or "portable" (the loops of cpu/isa/ and cpu/pair/). NULL chooses the best of
  * this processor. Tests call it again between operations. */
 int cpu_choose(const char *isa, const char *matmul,

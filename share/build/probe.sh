@@ -69,14 +69,15 @@ few=
 case $($CC -dumpmachine) in
     x86_64*)
         accepts -mavx2 -mfma -mf16c && isas="$isas avx2"
+        accepts -mavx2 -mavxvnni && few=avx2vnni
         accepts -mavx512f -mavx512bw -mavx512vl -mavx512dq &&
             isas="$isas avx512"
         # Products of narrow numbers, which are a file each
         # (kernels/cpu/pair/, few/ and many/).
         case $isas in
             *avx512*)
-                accepts -mavx512f -mavx512vnni && few=avx512vnni
-                [ -n "$few" ] && accepts -mavx512f -mavx512bf16 &&
+                accepts -mavx512f -mavx512vnni && few="$few avx512vnni"
+                accepts -mavx512f -mavx512vnni -mavx512bf16 &&
                     pairs=avx512bf16
                 accepts -mavx512f -mamx-tile -mamx-bf16 &&
                     pairs="$pairs amx" few="$few amx"

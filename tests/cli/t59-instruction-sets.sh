@@ -30,21 +30,31 @@ passes() { # NAME=value name command...
 products='kernels_bf16 kernels_matmul kernels_attn'
 own="$products kernels_dtype kernels_isa kernels_loss kernels_norm kernels_quant
     kernels_variants model decode jsonl bpe_encoder"
-# What tile registers make different: vector loops are those of AVX-512.
+# What tile registers make different: vector loops are those of AVX-512. And
+# AVX-VNNI, which is emulated as they are: products of generation, a part of the
+# test, since each of these instructions takes a signal.
 tiled="$products decode kernels_isa kernels_pairs kernels_quant model"
+vex=kernels_quant
 if [ "${GPT_TEST_ISAS:-}" = all ]; then
     own="$own model_chunks model_parallel model_recompute generate step"
     products=$own
 fi
-for setting in GPT_CPU_ISA=base GPT_CPU_ISA=avx2 GPT_CPU_ISA=avx512 \
-    GPT_CPU_ISA=avx512vnni GPT_CPU_ISA=avx512bf16 GPT_CPU_ISA=amx \
+for setting in GPT_CPU_ISA=base GPT_CPU_ISA=avx2 GPT_CPU_ISA=avx2vnni \
+    GPT_CPU_ISA=avx512 GPT_CPU_ISA=avx512vnni GPT_CPU_ISA=avx512bf16 GPT_CPU_ISA=amx \
     ONEDNN_MAX_CPU_ISA=AVX2 ONEDNN_MAX_CPU_ISA=AVX512_CORE \
     ONEDNN_MAX_CPU_ISA=AVX512_CORE_BF16; do
     passes_build=$BUILD
+    unset GPT_TEST_SHORT
     case $setting in
     GPT_CPU_ISA=amx)
         passes_build=$BUILD/tiles
         tests=$tiled
+        ;;
+    GPT_CPU_ISA=avx2vnni)
+        passes_build=$BUILD/tiles
+        tests=$vex
+        GPT_TEST_SHORT=1
+        export GPT_TEST_SHORT
         ;;
     GPT_CPU_ISA=*) tests=$own ;;
     *) tests=$products ;;

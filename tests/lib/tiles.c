@@ -1,8 +1,9 @@
-/* Tile registers for processors without them: the instructions of AMX that
- * kernels/cpu uses are illegal there, and the handler of that signal carries
- * them out. Linked before the library, this file takes the place of
- * common/base/cpu_tiles.c. Source of what each instruction does: Intel's
- * "Architecture Instruction Set Extensions Programming Reference", chapter 3.
+/* Tile registers and AVX-VNNI for processors without them: the instructions of
+ * AMX that kernels/cpu uses, and VPDPBUSD of AVX-VNNI, are illegal there, and
+ * the handler of that signal carries them out. Linked before the library, this
+ * file takes the place of common/base/cpu_tiles.c. Source of what each
+ * instruction does: Intel's "Architecture Instruction Set Extensions
+ * Programming Reference", chapters 2 and 3.
  *
  * What a processor would refuse ends the process with a message. */
 #include "base/cpu.h"
@@ -18,6 +19,7 @@
 #include <xmmintrin.h>
 
 enum { TILES = 8, ROWS = 16, ROW = 64 };
+enum { VPDPBUSD = 0x50 }; /* opcode, with 32 bytes */
 
 /* Registers of a thread; it begins without a configuration. */
 static _Thread_local struct {
@@ -40,20 +42,21 @@ static void must(bool holds, const char *what)
 
 /* ---- decoding ---- */
 
-/* VEX prefix of three bytes, opcode, ModRM; all of AMX is in map 2, W = 0. */
+/* VEX prefix of three bytes, opcode, ModRM; all is in map 2, W = 0. */
 struct instruction {
     const uint8_t *next; /* behind ModRM, then behind the whole */
     int prefix;          /* 0: none, 1: 66, 2: F3, 3: F2 */
     int opcode, mod, reg, rm, third;
-    int x, b; /* high bits of index and base */
+    int r, x, b; /* high bits of reg, index and base */
 };
 
 static bool decode(const uint8_t *p, struct instruction *i)
 {
-    enum { VEX3 = 0xC4, MAP2 = 2 };
+    enum { VEX3 = 0xC4, MAP2 = 2, W = 0x80, LONG = 4 };
 
-    if (p[0] != VEX3 || (p[1] & 0x1F) != MAP2 || (p[2] & 0x84) != 0)
+    if (p[0] != VEX3 || (p[1] & 0x1F) != MAP2 || (p[2] & W) != 0)
         return false;
+    i->r = (~p[1] >> 7 & 1) * 8;
     i->x = (~p[1] >> 6 & 1) * 8;
     i->b = (~p[1] >> 5 & 1) * 8;
     i->third = ~p[2] >> 3 & 15;
@@ -63,6 +66,8 @@ static bool decode(const uint8_t *p, struct instruction *i)
     i->reg = p[4] >> 3 & 7;
     i->rm = p[4] & 7;
     i->next = p + 5;
+    if ((p[2] & LONG) != 0)
+        return i->opcode == VPDPBUSD && i->prefix == 1;
     return i->opcode == 0x49 || i->opcode == 0x4B || i->opcode == 0x5C ||
            i->opcode == 0x5E;
 }
@@ -276,6 +281,48 @@ static void move(struct instruction *i, const ucontext_t *c)
         load(i->reg, at, stride);
 }
 
+/* ---- AVX-VNNI ---- */
+
+/* Where the kernel keeps both halves of a register of 32 bytes: as FXSAVE does,
+ * and behind that and a header. Upper halves that are all zero may be left out.
+ * Source: Intel's "Software Developer's Manual", volume 1, 13.4. */
+static void halves_of(const ucontext_t *c, int number, uint8_t *half[2])
+{
+    enum { LOW = 160, HEADER = 512, HIGH = 576, HALF = 16, UPPER = 4 };
+    uint8_t *area = (uint8_t *)c->uc_mcontext.fpregs;
+
+    if ((area[HEADER] & UPPER) == 0)
+        memset(area + HIGH, 0, 16 * HALF);
+    area[HEADER] |= UPPER | 2;
+    half[0] = area + LOW + number * HALF;
+    half[1] = area + HIGH + number * HALF;
+}
+
+/* Four products of bytes, the first factor without a sign, are added to each
+ * sum of 32 bits, modulo 2^32. */
+static void dot_fours(struct instruction *i, const ucontext_t *c)
+{
+    uint8_t *to[2], *first[2], *second[2];
+
+    halves_of(c, i->reg + i->r, to);
+    halves_of(c, i->third, first);
+    if (i->mod == 3) {
+        halves_of(c, i->rm + i->b, second);
+    } else {
+        second[0] = address_of(i, c, NULL);
+        second[1] = second[0] + 16;
+    }
+    for (int n = 0; n < 8; n++) {
+        const int half = n / 4, at = n % 4 * 4;
+        uint32_t sum;
+
+        memcpy(&sum, to[half] + at, sizeof(sum));
+        for (int l = at; l < at + 4; l++)
+            sum += (uint32_t)(first[half][l] * (int8_t)second[half][l]);
+        memcpy(to[half] + at, &sum, sizeof(sum));
+    }
+}
+
 static void carry_out(int signal, siginfo_t *info, void *context)
 {
     ucontext_t *c = context;
@@ -284,13 +331,15 @@ static void carry_out(int signal, siginfo_t *info, void *context)
 
     (void)signal;
     (void)info;
-    must(decode(p, &i), "an illegal instruction that is none of AMX");
+    must(decode(p, &i), "an illegal instruction of another kind");
     /* those that follow at once need no signal of their own */
     for (; decode(p, &i); p = i.next) {
         if (i.opcode == 0x49) {
             set_up(&i, c);
         } else if (i.opcode == 0x4B) {
             move(&i, c);
+        } else if (i.opcode == VPDPBUSD) {
+            dot_fours(&i, c);
         } else {
             must(tiles.configured, "TDP* without a configuration");
             dot(&i);
@@ -299,7 +348,7 @@ static void carry_out(int signal, siginfo_t *info, void *context)
     c->uc_mcontext.gregs[REG_RIP] = (greg_t)(intptr_t)p;
 }
 
-bool gpt_cpu_has_tiles(void)
+static bool handle_illegal(void)
 {
     struct sigaction action = {.sa_sigaction = carry_out,
                                .sa_flags = SA_SIGINFO | SA_NODEFER};
@@ -307,7 +356,22 @@ bool gpt_cpu_has_tiles(void)
     return sigaction(SIGILL, &action, NULL) == 0;
 }
 
+bool gpt_cpu_has_tiles(void)
+{
+    return handle_illegal();
+}
+
+bool gpt_cpu_has_vnni(void)
+{
+    return handle_illegal();
+}
+
 #else
+
+bool gpt_cpu_has_vnni(void)
+{
+    return false;
+}
 
 bool gpt_cpu_has_tiles(void)
 {

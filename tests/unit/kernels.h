@@ -116,6 +116,7 @@ __attribute__((unused)) static void each_setting(void (*body)(void))
 {
     static const char *const sets[][2] = {{"base", "portable"},
                                           {"avx2", "portable"},
+                                          {"avx2vnni", "portable"},
                                           {"avx512", "portable"},
                                           {"avx512vnni", "portable"},
                                           {"avx512bf16", "portable"},

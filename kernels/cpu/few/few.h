@@ -13,7 +13,10 @@
  *          largest. Sums of products of bytes are exact, and rounded when they
  *          become floats.
  * Inputs that are rounded to the form of the weights (struct gpt_quant) are one
- * part: a number of bf16, or a byte.
+ * part: a number of bf16, or a byte. By AVX2 such a byte has 16 bits, since its
+ * instructions multiply bytes with a sign only after these are widened, and
+ * weights are widened in registers; inputs as they are stay floats there
+ * (gemv.c), whose products take no longer than those of three digits would.
  * No row of inputs has a part in another one's sums, so that an element's bits
  * depend on its row of inputs and its row of weights alone.
  *
@@ -93,8 +96,8 @@ struct cpu_few {
     const struct cpu_few_road *road[CPU_FORMS];
 };
 
-extern const struct cpu_few cpu_few_amx, cpu_few_avx512bf16,
-    cpu_few_avx512vnni;
+extern const struct cpu_few cpu_few_amx, cpu_few_avx2, cpu_few_avx2vnni,
+    cpu_few_avx512bf16, cpu_few_avx512vnni;
 extern const struct cpu_few *cpu_few; /* or NULL: there is none */
 
 #endif

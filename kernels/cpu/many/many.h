@@ -12,7 +12,10 @@
  *          by up to 2^-22 of the row's largest. Sums of products of bytes are
  *          exact in a block, and rounded when they become floats.
  * Inputs that are rounded to the form of the weights (struct gpt_quant) are one
- * part: a number of bf16, or a byte, with a unit for a row or for 32 of it.
+ * part: a number of bf16, or a byte, with a unit for a row or for 32 of it. By
+ * AVX2 such a byte has 16 bits, the room of two parts; weights are packed as
+ * bytes and widened in registers, where four rows of inputs meet them. Inputs
+ * as they are stay floats there (tiles.c).
  * An element's sum is made in the order of k alone: its bits depend on its row
  * of inputs and its row of weights, and on nothing beside them.
  *
@@ -151,8 +154,8 @@ struct cpu_many {
     const struct cpu_many_road *road[CPU_FORMS];
 };
 
-extern const struct cpu_many cpu_many_amx, cpu_many_avx512bf16,
-    cpu_many_avx512vnni;
+extern const struct cpu_many cpu_many_amx, cpu_many_avx2, cpu_many_avx2vnni,
+    cpu_many_avx512bf16, cpu_many_avx512vnni;
 extern const struct cpu_many *cpu_many; /* or NULL: there is none */
 
 #endif
