@@ -51,9 +51,12 @@ static void read_ends(struct gpt_end_ids *ends, const cJSON *json,
              what, (long long)vocab_size, GPT_COUNT(ends->ids));
 }
 
-/* Members that have no influence on which tokens are chosen. */
-static bool is_neutral(const char *name)
+/* True for a member of generation_config.json that has an influence on which
+ * tokens are chosen. Values that say what happens without them count, too: the
+ * defaults of transformers are not the ones here. */
+static bool is_setting(const cJSON *item)
 {
+    const char *name = item->string;
     static const char *const neutral[] = {
         "transformers_version", "bos_token_id", "eos_token_id", "pad_token_id",
         "use_cache", "return_dict_in_generate",
@@ -61,17 +64,63 @@ static bool is_neutral(const char *name)
 
     for (size_t i = 0; i < GPT_COUNT(neutral); i++)
         if (strcmp(name, neutral[i]) == 0)
-            return true;
-    return name[0] == '_' || strncmp(name, "output_", 7) == 0;
+            return false;
+    return name[0] != '_' && strncmp(name, "output_", 7) != 0;
 }
 
-/* Lists the settings that are not neutral, with short values. Those that say
- * what happens without them are listed, too: the defaults of transformers are
- * not the ones here. */
-static int list_settings(struct gpt_buf *b, const cJSON *json)
+/* The same for config.json. Old versions of transformers wrote all of them
+ * there, so that a value counts only where it is not their default. */
+static bool is_old_setting(const cJSON *item)
 {
-    for (const cJSON *i = json->child; i; i = i->next) {
-        if (is_neutral(i->string) || cJSON_IsNull(i))
+    static const struct {
+        const char *name;
+        double otherwise; /* without it: false is 0, and no id -1 */
+    } rows[] = {
+        {"do_sample", 0},
+        {"temperature", 1},
+        {"top_k", 50},
+        {"top_p", 1},
+        {"typical_p", 1},
+        {"min_length", 0},
+        {"max_length", 20},
+        {"early_stopping", 0},
+        {"num_return_sequences", 1},
+        {"num_beams", 1},
+        {"num_beam_groups", 1},
+        {"diversity_penalty", 0},
+        {"length_penalty", 1},
+        {"repetition_penalty", 1},
+        {"no_repeat_ngram_size", 0},
+        {"encoder_no_repeat_ngram_size", 0},
+        {"remove_invalid_values", 0},
+        {"exponential_decay_length_penalty", -1},
+        {"bad_words_ids", -1},
+        {"suppress_tokens", -1},
+        {"begin_suppress_tokens", -1},
+        {"forced_bos_token_id", -1},
+        {"forced_eos_token_id", -1},
+    };
+    const double value =
+        cJSON_IsNumber(item) ? item->valuedouble : cJSON_IsTrue(item);
+    size_t i = 0;
+
+    while (i < GPT_COUNT(rows) && strcmp(item->string, rows[i].name) != 0)
+        i++;
+    if (i == GPT_COUNT(rows))
+        return false;
+    return (!cJSON_IsNumber(item) && !cJSON_IsBool(item)) ||
+           value < rows[i].otherwise || value > rows[i].otherwise;
+}
+
+/* Lists those that count, with short values. A file that is no object has
+ * none. */
+static int list_settings(struct gpt_buf *b, const cJSON *json,
+                         bool (*counts)(const cJSON *item))
+{
+    const cJSON *first = cJSON_IsObject(json) ? json->child : NULL;
+
+    for (const cJSON *i = first; i; i = i->next) {
+        if (cJSON_IsNull(i) || !counts(i))
             continue;
         char *value = cJSON_PrintUnformatted(i);
         int status = value ? gpt_buf_printf(b, "%s%.60s %.40s",
@@ -85,15 +134,16 @@ static int list_settings(struct gpt_buf *b, const cJSON *json)
     return GPT_OK;
 }
 
-static int keep_settings(struct gpt_hf_extra *extra, const cJSON *json,
+static int keep_settings(struct gpt_hf_extra *extra, const char *name,
+                         const cJSON *json, bool (*counts)(const cJSON *item),
                          struct gpt_arena *arena, struct gpt_err *err)
 {
     struct gpt_buf b = {0};
-    int status = list_settings(&b, json);
+    int status = list_settings(&b, json, counts);
 
     if (status == GPT_OK && b.len)
-        extra->unused_settings = gpt_arena_printf(
-            arena, "%s: %s", GPT_HF_GENERATION_CONFIG, b.data);
+        extra->unused_settings =
+            gpt_arena_printf(arena, "%s: %s", name, b.data);
     if (status != GPT_OK || (b.len && !extra->unused_settings))
         status = gpt_no_memory(err, "generation settings");
     gpt_buf_free(&b);
@@ -113,9 +163,13 @@ int gpt_hf_read_generation(struct gpt_hf_extra *extra, const char *dir,
     if (gpt_path_exists(path)) {
         GPT_TRY(gpt_json_read(&json, path, CONFIG_LIMIT, err));
         read_ends(&extra->ends, json, vocab_size, path);
-        status = keep_settings(extra, json, arena, err);
+        status = keep_settings(extra, GPT_HF_GENERATION_CONFIG, json,
+                               is_setting, arena, err);
         cJSON_Delete(json);
         GPT_TRY(status);
+    } else {
+        GPT_TRY(keep_settings(extra, GPT_HF_CONFIG, config, is_old_setting,
+                              arena, err));
     }
     if (extra->ends.n == 0)
         read_ends(&extra->ends, config, vocab_size, GPT_HF_CONFIG);

@@ -28,7 +28,8 @@ struct gpt_hf_extra {
     int64_t bos_token_id, eos_token_id;
     const struct gpt_hf_family *family;
     struct gpt_end_ids ends;     /* generation_config.json's, else its own */
-    const char *unused_settings; /* of generation_config.json, or NULL */
+    /* generation_config.json's, or its own where there is no such file. */
+    const char *unused_settings;
 };
 
 /* Vocabulary files that travel with a model, NULL-terminated. */
