@@ -22,6 +22,9 @@ struct gpt_format {
     bool stores_padding;
     bool shares_dir; /* a checkpoint is added to its directory; else it replaces
                       * the directory */
+    /* How many of the tokens that end a text are written. With the first goes
+     * the token that begins one; 0: neither is. */
+    int keeps_ends;
     bool keeps_state; /* optimizer state is written, too */
     bool shards_optimizer; /* ... in a second way: of a distributed one */
     bool has_shards;  /* tensors are spread over files of a limited size */

@@ -468,6 +468,7 @@ static int list_gguf(const struct gpt_source *s, gpt_stored_visit *visit,
 const struct gpt_format gpt_format_gguf = {
     .name = "gguf",
     .title = "gguf",
+    .keeps_ends = 2,
     .is_file = true,
     .has_packings = true,
     .recognises = recognise_gguf,

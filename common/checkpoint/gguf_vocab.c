@@ -9,8 +9,8 @@
 
 #include "base/io.h"
 #include "base/log.h"
+#include "checkpoint/attached.h"
 #include "checkpoint/huggingface.h"
-#include "checkpoint/run_state.h"
 #include "tokenizer/bytelevel.h"
 #include "tokenizer/chat.h"
 #include "tokenizer/family_bytelevel.h"
@@ -35,72 +35,6 @@ struct vocabulary {
     int64_t bos, eos;
     struct gpt_err *err;
 };
-
-/* ---- which one ---- */
-
-/* NULL when nothing of that name is attached. */
-static const char *path_of(const struct gpt_target *t, const char *name)
-{
-    for (int64_t i = 0; i < t->o.n_attached; i++)
-        if (strcmp(t->o.attached[i].name, name) == 0)
-            return t->o.attached[i].path;
-    return NULL;
-}
-
-/* The type that a run of this project kept, or NULL. */
-static const char *kept_type(const struct gpt_target *t)
-{
-    const cJSON *kept =
-        cJSON_GetObjectItemCaseSensitive(t->source->state, GPT_RUN_TOKENIZER);
-    const cJSON *type = cJSON_GetObjectItemCaseSensitive(kept, "type");
-
-    return cJSON_IsString(type) ? type->valuestring : NULL;
-}
-
-/* Opens the tokenizer of a type, if its files are there. Of several files, the
- * first that opens is it: a tokenizer.model of ranks is none of SentencePiece.
- * `last` keeps the reason of the one that does not. */
-static bool open_type(struct vocabulary *v, const char *type,
-                      struct gpt_err *last)
-{
-    const bool hf = strcmp(type, "HuggingFaceTokenizer") == 0;
-
-    v->o = (struct gpt_tokenizer_options){.type = type};
-    if (strcmp(type, "GPT2BPETokenizer") == 0) {
-        v->o.vocab_file = path_of(v->t, GPT_HF_VOCAB);
-        v->o.merge_file = path_of(v->t, "merges.txt");
-        if (!v->o.vocab_file || !v->o.merge_file)
-            return false;
-    } else if (strcmp(type, "ByteTokenizer") != 0) {
-        v->o.model = path_of(v->t, hf ? "tokenizer.json" : "tokenizer.model");
-        if (!v->o.model)
-            return false;
-    }
-    return gpt_tokenizer_open(&v->tok, &v->o, last) == GPT_OK;
-}
-
-/* A run knows its type. Files of a hub do not, and several kinds may lie
- * beside each other: SentencePiece goes first, because llama.cpp takes Llama
- * 2's vocabulary in that form, and its tokenizer.json is one that is refused
- * here. When none opens, the last reason is reported: a vocabulary that is
- * there and not written would be missed too late. */
-static int open_tokenizer(struct vocabulary *v)
-{
-    static const char *const types[] = {
-        "SentencePieceTokenizer", "HuggingFaceTokenizer", "GPT2BPETokenizer"};
-    const char *kept = kept_type(v->t);
-    struct gpt_err last = {0};
-    bool found = kept && strcmp(kept, "NullTokenizer") != 0 &&
-                 open_type(v, kept, &last);
-
-    for (size_t i = 0; !kept && !found && i < GPT_COUNT(types); i++)
-        found = open_type(v, types[i], &last);
-    if (found || !last.text[0])
-        return GPT_OK;
-    if (v->err)
-        *v->err = last;
-    return last.status;
-}
 
 /* ---- tokens ---- */
 
@@ -135,6 +69,27 @@ static void put_types(struct vocabulary *v)
         gpt_gguf_add_u32(v->k, v->types[id]);
 }
 
+/* The tokens that begin and end texts; an id below 0 is none. */
+static void put_ends(struct gpt_gguf_keys *k, int64_t bos, int64_t eos,
+                     const struct gpt_end_ids *ends)
+{
+    if (bos >= 0)
+        gpt_gguf_put_int(k, KEY("bos_token_id"), GPT_GGUF_U32, bos);
+    if (eos >= 0)
+        gpt_gguf_put_int(k, KEY("eos_token_id"), GPT_GGUF_U32, eos);
+    for (int i = 0; i < ends->n; i++)
+        if (ends->ids[i] != eos) { /* one key, for one more */
+            gpt_gguf_put_int(k, KEY("eot_token_id"), GPT_GGUF_U32,
+                             ends->ids[i]);
+            break;
+        }
+}
+
+static int64_t first_end(const struct gpt_source *s)
+{
+    return s->eos_token_id < 0 && s->ends.n ? s->ends.ids[0] : s->eos_token_id;
+}
+
 /* The numbers of tokens that stand for something; those that the source does
  * not know are the tokenizer's. */
 static void put_ids(struct vocabulary *v, int64_t bos, bool add_bos,
@@ -142,19 +97,9 @@ static void put_ids(struct vocabulary *v, int64_t bos, bool add_bos,
 {
     const struct gpt_source *s = v->t->source;
 
-    v->eos = s->eos_token_id >= 0 ? s->eos_token_id
-                                  : gpt_tokenizer_eod(v->tok);
+    v->eos = first_end(s) >= 0 ? first_end(s) : gpt_tokenizer_eod(v->tok);
     v->bos = s->bos_token_id >= 0 ? s->bos_token_id : bos >= 0 ? bos : v->eos;
-    if (v->bos >= 0)
-        gpt_gguf_put_int(v->k, KEY("bos_token_id"), GPT_GGUF_U32, v->bos);
-    if (v->eos >= 0)
-        gpt_gguf_put_int(v->k, KEY("eos_token_id"), GPT_GGUF_U32, v->eos);
-    for (int i = 0; i < s->ends.n; i++)
-        if (s->ends.ids[i] != v->eos) { /* one key, for one more */
-            gpt_gguf_put_int(v->k, KEY("eot_token_id"), GPT_GGUF_U32,
-                             s->ends.ids[i]);
-            break;
-        }
+    put_ends(v->k, v->bos, v->eos, &s->ends);
     gpt_gguf_put_int(v->k, KEY("add_bos_token"), GPT_GGUF_BOOL, add_bos);
     gpt_gguf_put_int(v->k, KEY("add_eos_token"), GPT_GGUF_BOOL, add_eos);
 }
@@ -322,7 +267,7 @@ static void put_bytes(struct vocabulary *v)
 /* What is said beside the vocabulary; NULL where that is nothing. */
 static int read_config(const struct vocabulary *v, cJSON **config)
 {
-    const char *path = path_of(v->t, GPT_HF_TOKENIZER_CONFIG);
+    const char *path = gpt_target_attached(v->t, GPT_HF_TOKENIZER_CONFIG);
     char *text;
     size_t len;
 
@@ -423,7 +368,7 @@ static int put_template_file(struct vocabulary *v, const char *path)
  * chat.c. */
 static int put_chat_template(struct vocabulary *v)
 {
-    const char *file = path_of(v->t, GPT_HF_CHAT_TEMPLATE);
+    const char *file = gpt_target_attached(v->t, GPT_HF_CHAT_TEMPLATE);
     cJSON *config;
 
     if (file)
@@ -463,7 +408,7 @@ int gpt_gguf_put_vocabulary(struct gpt_gguf_keys *k, const struct gpt_target *t,
 {
     struct vocabulary v = {
         .k = k, .t = t, .rows = t->o.config.vocab_size, .err = err};
-    int status = open_tokenizer(&v);
+    int status = gpt_target_tokenizer(&v.tok, &v.o, t, err);
 
     if (status == GPT_OK && v.tok) {
         status = put_tokenizer(&v);
@@ -472,6 +417,8 @@ int gpt_gguf_put_vocabulary(struct gpt_gguf_keys *k, const struct gpt_target *t,
                  "read it take and give numbers of tokens alone",
                  t->source->dir, t->o.save);
         gpt_gguf_put_text(k, KEY("model"), "none");
+        put_ends(k, t->source->bos_token_id, first_end(t->source),
+                 &t->source->ends);
     }
     gpt_tokenizer_close(v.tok);
     gpt_free(v.types);

@@ -2,6 +2,7 @@
  * What config.json and the tensors mean is huggingface.h's; here a directory
  * becomes a source, and a source becomes a directory. Start at open_hf() and
  * plan_hf(). */
+#include "checkpoint/attached.h"
 #include "checkpoint/format.h"
 #include "checkpoint/huggingface.h"
 #include "checkpoint/output.h"
@@ -11,7 +12,6 @@
 
 #include <assert.h>
 #include <stdio.h>
-#include <string.h>
 
 /* ---- reading ---- */
 
@@ -129,35 +129,22 @@ static int list_hf(const struct gpt_source *s, gpt_stored_visit *visit,
 
 /* ---- planning ---- */
 
-/* An option may name a file that is called otherwise where it lies. */
-static const char *attached_path(const struct gpt_target *t, const char *name)
-{
-    for (int64_t i = 0; i < t->o.n_attached; i++)
-        if (strcmp(t->o.attached[i].name, name) == 0)
-            return t->o.attached[i].path;
-    return NULL;
-}
-
-/* The id of <|endoftext|>, for a source that does not say: that of the
- * vocabulary that goes with the model, or GPT-2's when the size is GPT-2's. A
- * vocabulary that cannot be read is no failure here; copying it reports
- * that. */
+/* What ends a text, for a source that does not say: what ends a document in the
+ * vocabulary that goes with the model, or GPT-2's token when the size is
+ * GPT-2's. A vocabulary that cannot be read is no failure here; copying it
+ * reports that. */
 static int64_t guess_end_of_text(const struct gpt_target *t)
 {
-    const char *vocab_file = attached_path(t, GPT_HF_VOCAB);
-    const int64_t most = t->o.config.vocab_size - 1;
-    cJSON *vocab = NULL;
-    int64_t id = GPT_TOKEN_NONE;
+    struct gpt_tokenizer_options options;
+    struct gpt_tokenizer *tok;
+    int64_t id = -1;
 
-    if (vocab_file &&
-        (gpt_json_read(&vocab, vocab_file, GPT_FILE_LIMIT, NULL) != GPT_OK ||
-         gpt_json_int(vocab, "<|endoftext|>", 0, most, &id, vocab_file, NULL) !=
-             GPT_OK))
-        id = GPT_TOKEN_NONE;
-    cJSON_Delete(vocab);
-    if (id < 0 && t->o.config.vocab_size == 50257)
-        id = 50256;
-    return id;
+    if (gpt_target_tokenizer(&tok, &options, t, NULL) == GPT_OK && tok)
+        id = gpt_tokenizer_eod(tok);
+    gpt_tokenizer_close(tok);
+    if (id >= 0 && id < t->o.config.vocab_size)
+        return id;
+    return t->o.config.vocab_size == 50257 ? 50256 : GPT_TOKEN_NONE;
 }
 
 /* A source that says "none" is believed; one that says nothing is not taken for
@@ -238,8 +225,8 @@ static int write_vocabulary(const struct gpt_target *t, const char *dir,
 
     for (int64_t i = 0; i < t->o.n_attached; i++)
         GPT_TRY(copy_attached(&t->o.attached[i], dir, flags, err));
-    if (!attached_path(t, GPT_HF_VOCAB) ||
-        attached_path(t, GPT_HF_TOKENIZER_CONFIG))
+    if (!gpt_target_attached(t, GPT_HF_VOCAB) ||
+        gpt_target_attached(t, GPT_HF_TOKENIZER_CONFIG))
         return GPT_OK;
     int n = snprintf(text, sizeof(text), format,
                      (long long)t->o.config.max_positions);
@@ -274,6 +261,7 @@ fail:
 const struct gpt_format gpt_format_hf = {
     .name = "hf",
     .title = "huggingface",
+    .keeps_ends = GPT_ENDS,
     .has_shards = true,
     .recognises = recognise_hf,
     .open = open_hf,

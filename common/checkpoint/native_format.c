@@ -440,6 +440,7 @@ const struct gpt_format gpt_format_native = {
     .name = "native",
     .title = "native",
     .stores_padding = true,
+    .keeps_ends = GPT_ENDS,
     .keeps_state = true,
     .shares_dir = true,
     .recognises = recognise_native,

@@ -20,9 +20,10 @@ enum {
     GPT_TOKEN_UNKNOWN = -2, /* the checkpoint does not say */
 };
 
+enum { GPT_ENDS = 16 }; /* as many as are kept at most */
 /* Tokens of which each ends a text; n = 0: the checkpoint names none. */
 struct gpt_end_ids {
-    int32_t ids[16];
+    int32_t ids[GPT_ENDS];
     int n;
 };
 

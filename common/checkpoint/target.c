@@ -10,6 +10,9 @@
 #include "checkpoint/resume.h"
 #include "checkpoint/run_state.h"
 
+#include <stdio.h>
+#include <string.h>
+
 /* An iteration that joins others becomes the one that is resumed, which ends
  * the run that is there. One whose list is left is this conversion's own: it
  * died after the iteration had got its name. */
@@ -147,6 +150,37 @@ static int open_resume(struct gpt_resume **r, const struct gpt_target *t,
     return status;
 }
 
+/* Adds an id to the list of those that have no place; below 0 there is none. */
+static void add_id(char *text, size_t cap, const char *what, int64_t id)
+{
+    const size_t n = strlen(text);
+
+    if (id >= 0)
+        snprintf(text + n, cap - n, "%s%s %lld", n ? ", " : "", what,
+                 (long long)id);
+}
+
+/* Names the tokens that begin and end texts and have no place in the format. A
+ * vocabulary that is copied may tell them again. */
+static void report_ends(const struct gpt_target *t)
+{
+    const struct gpt_source *s = t->source;
+    const int keeps = t->format->keeps_ends;
+    int n = s->eos_token_id >= 0;
+    char text[32 * (2 + GPT_ENDS)] = "";
+
+    if (keeps == 0) {
+        add_id(text, sizeof(text), "bos_token_id", s->bos_token_id);
+        add_id(text, sizeof(text), "eos_token_id", s->eos_token_id);
+    }
+    for (int i = 0; i < s->ends.n; i++)
+        if (s->ends.ids[i] != s->eos_token_id && n++ >= keeps)
+            add_id(text, sizeof(text), "eos_token_id", s->ends.ids[i]);
+    if (text[0])
+        gpt_info("%s: left out, as format %s has no place for them: %s",
+                 t->path, t->format->name, text);
+}
+
 /* Says by name what the source has of a run and the output has not. */
 static void report_left_out(const struct gpt_target *t)
 {
@@ -163,6 +197,7 @@ static void report_left_out(const struct gpt_target *t)
     if (s->unused_settings)
         gpt_info("%s: left out, as no format here keeps how tokens are chosen: "
                  "%s", t->path, s->unused_settings);
+    report_ends(t);
     if (t->format->keeps_state)
         return;
     for (int64_t i = 0; i < s->n_tensors && !optimizer; i++)

@@ -104,6 +104,10 @@ if command -v gpt-train >/dev/null; then
     expect 0 'a prompt' gpt-generate --load ckpt --greedy --prompt hello \
         --threads 1
     check 'keeps the space of the next word' grep -q '^ world' out
+    expect 0 'out to Hugging Face' gpt-reshape --load-path ckpt --save-path hf \
+        --to hf
+    check 'with </s> for its end' grep -q '"eos_token_id":[[:space:]]*2$' \
+        hf/generation_config.json
     expect 2 'another family without its file' gpt-generate --load ckpt \
         --prompt x --tokenizer-type TikTokenizer
 fi

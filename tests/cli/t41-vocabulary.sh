@@ -88,6 +88,29 @@ expect 0 'the same vocabulary, named' gen bpe --prompt quick $(given v)
 printf ' brown\n' >want
 check 'is the model'"'"'s' cmp want out
 expect 0 'out to Hugging Face' gpt-reshape --load-path bpe --save-path hf --to hf
+goes_out() { # checkpoint options...
+    from=$1
+    shift
+    rm -rf gone
+    expect 0 "$from for transformers" gpt-reshape --load-path "$from" \
+        --save-path gone --to hf "$@"
+}
+end_is() { # id
+    check "$1 ends its texts" grep -q "\"eos_token_id\":[[:space:]]*$1\$" \
+        gone/generation_config.json
+}
+end=$(sed -n 's/.*"<|endoftext|>":[ ]*\([0-9]*\).*/\1/p' v-vocab.json)
+goes_out bpe
+end_is "$end"
+expect 0 'a model of numbers' train v --tokenizer-type NullTokenizer \
+    --vocab-size 261 --train-iters 1 --save numbers
+goes_out numbers
+check 'has no end' sh -c '! grep -q eos_token_id gone/generation_config.json'
+goes_out numbers $(given v)
+end_is "$end"
+expect 0 'a file of it' gpt-reshape --load-path numbers --save-path numbers.gguf \
+    $(given v)
+expect 0 'takes text' gen numbers.gguf --prompt quick
 cp -r hf bare
 rm bare/vocab.json bare/merges.txt
 expect 3 'no vocabulary to compare with' gen bare --prompt quick $(given w)
@@ -128,6 +151,10 @@ if [ -s fast/tokenizer.json ]; then
     expect 0 'a vocabulary for gpt-train' train f --tokenizer-model fast \
         --train-iters 1 --save fast-ck --load fast --finetune
     check 'is kept' test -f fast-ck/iter_0000001/tokenizer.json
+    expect 0 'and without a checkpoint that names ends' train f \
+        --tokenizer-model fast --train-iters 1 --save fast-own
+    goes_out fast-own
+    end_is "$end"
     expect 2 'a family that does not read it' train v $(given v) \
         --tokenizer-type GPT2BPETokenizer --tokenizer-model fast --train-iters 1
     err_has "hint: 'fast' is of --tokenizer-type HuggingFaceTokenizer"
@@ -190,11 +217,21 @@ ends() { # what, text, generation_config.json
 ends 'one end' ' brow' "{\"eos_token_id\": $brown}"
 ends 'a list of ends' ' brow' "{\"eos_token_id\": [1, $brown]}"
 ends 'none: config.json has it' ' brown' '{}'
+ends 'no object' ' brown' '[1, 2]'
 ends 'no ids' ' brown' '{"eos_token_id": "x"}'
 err_has 'eos_token_id is neither an id below 262 nor a list'
 sed "s/\"eos_token_id\":.*/\"eos_token_id\": [2, $brown],/" hf/config.json >c
 cp hf/config.json whole && cp c hf/config.json
 ends 'those of config.json' ' brow' ''
+check 'no word of other settings' sh -c '! grep -q "not used" err'
+sed 's/"eos_token_id":/"temperature": 0.7, "top_k": 50, "top_p": 1,\
+    "do_sample": true, "early_stopping": false, "suppress_tokens": [7], &/' \
+    c >hf/config.json
+ends 'an old config.json' ' brow' ''
+err_has 'ends/config.json: temperature 0.7, do_sample true, suppress_tokens [7]: '
+ends 'another file hides its settings' ' brow' '{"_from": "x"}'
+check 'no word of them' sh -c '! grep -q "not used" err'
+cp c hf/config.json
 ends 'generation_config.json goes before' ' brown' '{"eos_token_id": 261}'
 ends 'a list' ' brow' "{\"eos_token_id\": [2, $brown]}"
 expect 0 'to native' gpt-reshape --load-path ends --save-path ends-native

@@ -79,6 +79,7 @@ expect 0 'three steps from the native checkpoint' run 1 --load three \
     --finetune --exit-interval 3 --metrics tuned.jsonl
 expect 2 'the other one is no run' eight --load hf
 err_has 'it holds weights only, and no run to resume'
+check 'bytes have an end' grep -q '"eos_token_id":[[:space:]]*256' hf/config.json
 from_hf() { # name ranks options...
     name=$1
     shift
@@ -101,7 +102,7 @@ echo '{"bos_token_id": 3, "eos_token_id": [4, 5], "temperature": 0.5}' \
     >said/generation_config.json
 same_tokens() { # directory ends
     tr -d ' \t\n' <"$1/generation_config.json" |
-        grep -F "{\"bos_token_id\":3,\"eos_token_id\":[$2]}" &&
+        grep -F "{\"bos_token_id\":3,\"eos_token_id\":$2}" &&
         grep -E '"bos_token_id":[[:space:]]*3' "$1/config.json" &&
         grep -E '"eos_token_id":[[:space:]]*4' "$1/config.json"
 }
@@ -110,11 +111,24 @@ expect 0 'a model that says it is trained' run 1 --load said --finetune \
 expect 0 'and resumed' run 1 --load trained --exit-interval 2 --save trained
 expect 0 'it goes back' gpt-reshape --load-path trained --save-path returned \
     --to hf
-check 'and says the same, and how its data end' same_tokens returned 4,5,256
+check 'and says the same, and how its data end' same_tokens returned '[4,5,256]'
 expect 0 'as without training' gpt-reshape --load-path said --save-path plain
 err_has 'generation_config.json: temperature 0.5'
 expect 0 'and back' gpt-reshape --load-path plain --save-path twice --to hf
-check 'the same' same_tokens twice 4,5
+check 'the same' same_tokens twice '[4,5]'
+for to in megatron llmc; do
+    expect 0 "a format without a place for them: $to" gpt-reshape \
+        --load-path plain --save-path none.$to --to $to
+    err_has "left out, as format $to has no place for them: \
+bos_token_id 3, eos_token_id 4, eos_token_id 5"
+done
+expect 0 'one for two ends' gpt-reshape --load-path plain --save-path two.gguf
+check 'leaves none out' sh -c '! grep -q "has no place" err'
+expect 0 'and back' gpt-reshape --load-path two.gguf --save-path of-gguf \
+    --to hf
+check 'which keeps them without a vocabulary' same_tokens of-gguf '[4,5]'
+expect 0 'three ends' gpt-reshape --load-path returned --save-path three.gguf
+err_has 'left out, as format gguf has no place for them: eos_token_id 256'
 cp -r hf silent
 sed -i -E 's/("[be]os_token_id":)[^,]*/\1 null/' silent/config.json
 expect 0 'a model that says it has none' gpt-reshape --load-path silent \
