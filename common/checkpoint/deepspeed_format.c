@@ -233,6 +233,9 @@ static int make_state(struct gpt_source *s, struct gpt_err *err)
                               GPT_RUN_SEED_UNKNOWN, "DeepSpeed");
     else
         cJSON_AddStringToObject(d->state, GPT_RUN_CONVERTED, "deepspeed");
+    gpt_run_state_put_tokens(d->state, s->bos_token_id, s->eos_token_id,
+                             &s->ends);
+    gpt_run_state_put_family(d->state, s->family);
     s->state = d->state;
     s->left_out = gpt_pickle_others(root, known_keys, &s->arena);
     return GPT_OK;

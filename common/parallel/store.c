@@ -492,8 +492,9 @@ int gpt_store_get(struct gpt_store *s, const char *key, double timeout,
                             "'%.100s' was not set in the store at %s within "
                             "%g s",
                             key, s->where, timeout);
+        /* another thread may let waits go on between the two */
         if (gpt_store_check_signal(s, err) != GPT_OK)
-            return gpt_store_check_wait(s, err);
+            GPT_TRY(gpt_store_check_wait(s, err));
         gpt_wait_pause(&wait);
     }
 }

@@ -228,7 +228,8 @@ static int open_loop(struct jinja_run *r, const struct jinja_node *node,
 }
 
 /* The list is computed before the loop's own names exist. The variable
- * 'loop' is one value, whose index moves on. */
+ * 'loop' is one value, whose index moves on, and stays at the last turn: a
+ * namespace may hold it longer than the loop. */
 static int run_for(struct jinja_run *r, const struct jinja_node *node)
 {
     static const struct gpt_str name = {"loop", 4};
@@ -241,14 +242,15 @@ static int run_for(struct jinja_run *r, const struct jinja_node *node)
     v.loop = l;
     /* A scope for each turn: what the body sets is not there in the next
      * one. */
-    for (; r->flow != JINJA_BREAKS; l->index++) {
+    for (size_t turn = 0; r->flow != JINJA_BREAKS; turn++) {
         r->flow = JINJA_GO;
-        GPT_TRY(jinja_loop_reach(r, l, l->index + 1));
-        if (l->index >= l->items->n)
+        GPT_TRY(jinja_loop_reach(r, l, turn + 1));
+        if (turn >= l->items->n)
             break;
+        l->index = turn;
         GPT_TRY(open_scope(r, outer));
         GPT_TRY(define(r, name, v));
-        GPT_TRY(assign(r, node->b, l->items->items[l->index]));
+        GPT_TRY(assign(r, node->b, l->items->items[turn]));
         GPT_TRY(run_list(r, node->kids));
         ended = ended || r->flow == JINJA_GO;
         r->scope = outer;

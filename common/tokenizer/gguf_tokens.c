@@ -436,8 +436,6 @@ static int write_pieces(struct gpt_buf *b, const struct tokens *t, bool unigram,
     return add_normalizer(b, t, err);
 }
 
-/* ---- the file ---- */
-
 /* ---- tokenizer_config.json ---- */
 
 static int add_named(struct gpt_buf *b, const struct tokens *t,

@@ -51,6 +51,10 @@ done
 expect 0 'a run of bf16' into bf16 named
 expect 0 'as it is called otherwise' into "$golden/zero2" plain
 check 'the same model and state' gpt-reshape verify named plain
+check 'of the kind that config.json names' grep -q '"model_type":.*"llama"' \
+    plain/iter_*/manifest.json
+check 'with the token that ends a text' grep -q '"eos_token_id":.*63' \
+    plain/iter_*/manifest.json
 expect 2 'is not written' into "$golden/zero1" x --to deepspeed
 if [ -x "$BUILD/gpt-train" ]; then
     expect 3 'a schedule is asked for' train --load "$golden/zero1" --save x

@@ -209,6 +209,12 @@ static void test_texts(void)
          "{% break %}{% endfor %}{{ g|list }}", "False[3]"},
         {"{% set g = list|map('abs') %}{% for x in g %}{% for y in g %}"
          "{{ x }}{{ y }} {% endfor %}{% endfor %}", "12 13 "},
+        {"{% set ns = namespace() %}{% for x in list if x != 2 %}"
+         "{% set ns.l = loop %}{% endfor %}"
+         "{{ ns.l.index }}{{ ns.l.last }}{{ ns.l.previtem }}", "2True1"},
+        {"{% set ns = namespace() %}{% for x in list %}{% set ns.l = loop %}"
+         "{% if x == 2 %}{% break %}{% endif %}{% endfor %}"
+         "{{ ns.l.index }}{{ ns.l.nextitem }}", "23"},
         {"{% macro m(kwargs, caller=2) %}{{ kwargs }}{{ caller }}{% endmacro %}"
          "{{ m(1) }}{{ m(kwargs=3, caller=4) }}", "1234"},
         {"{% macro m(a) %}{{ m.name }}{% endmacro %}{{ m(1) }}", "m"},
