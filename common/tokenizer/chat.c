@@ -160,9 +160,9 @@ static int read_keys(struct gpt_chat *chat, struct gpt_gguf *g,
         int64_t id = -1;
         size_t len = 0;
 
-        GPT_TRY(gpt_gguf_int(g, ids[i].key, -1, INT32_MAX, &id, err));
+        GPT_TRY(gpt_gguf_int(g, ids[i].key, -1, UINT32_MAX, &id, err));
         /* A writer that knows of no such token leaves the key out, or sets
-         * it to -1. */
+         * it to -1 or 2^32 - 1. */
         if (id < 0 || id >= n)
             continue;
         const char *bytes = gpt_token_bytes(tok, (int32_t)id, &len);

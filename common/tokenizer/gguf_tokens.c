@@ -472,9 +472,14 @@ static int write_config(struct gpt_buf *b, struct tokens *t,
     const char *chat = NULL;
 
     GPT_TRY(gpt_gguf_text(&t->g, "tokenizer.chat_template", &chat, err));
-    return add_config(b, t, chat) == GPT_OK
-               ? GPT_OK
-               : gpt_no_memory(err, "a vocabulary");
+    if (add_config(b, t, chat) != GPT_OK)
+        return gpt_no_memory(err, "a vocabulary");
+    /* a token may be a part of a character, and a template anything */
+    if (gpt_utf8_valid(b->data, b->len) == b->len)
+        return GPT_OK;
+    return gpt_fail(err, GPT_EDATA,
+                    "%s: the template of chats, or a token that begins or ends "
+                    "a text, is no UTF-8", gpt_in_path(t->g.in));
 }
 
 /* ---- the files ---- */

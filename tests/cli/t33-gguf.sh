@@ -70,6 +70,10 @@ check 'and the template of chats' grep -qF \
     first-hf/tokenizer_config.json
 expect 0 'from file to file' into first.gguf first-again.gguf
 check 'it stays' grep -qF 'messages[0].content' first-again.gguf
+LC_ALL=C sed 's/messages.0..content/messages\xff0\xff.content/' first.gguf \
+    >broken.gguf
+expect 3 'a template that is no UTF-8' into broken.gguf broken --to hf
+err_has 'is no UTF-8'
 expect 0 'no tokens of one' into "$golden/hf" bare.gguf
 err_has 'holds no vocabulary, and bare.gguf will hold none'
 expect 0 'GPT-2 out and back' into bare.gguf back --verify
