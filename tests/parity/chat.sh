@@ -5,4 +5,3 @@ cd "$(dirname "$0")/../.." || exit 1
 . tests/lib/oracles.sh
 need_python 'jinja2, transformers' 'transformers'
 run_tap "$python" tests/parity/chat_parity.py "${BUILD:-build}"
-run_tap "$python" tests/parity/chat_shapes.py "${BUILD:-build}"
