@@ -1,52 +1,38 @@
 /* Attention of new tokens against the key-value cache, for generation. A few
- * tokens of a row read the cache once, in order, all groups of heads beside
- * each other; longer pieces (a prompt) go through the tiles of attn_head.c, or
- * of bf16 through those of attn_pairs.c.
+ * tokens of a row read the cache once, in order (attn_spans.c); longer pieces
+ * (a prompt) go through the tiles of attn_head.c, or of bf16 through those of
+ * attn_pairs.c. Start at cpu_attn_cached().
  *
  * A long cache is cut into spans, which several threads read, and whose parts
- * of the softmax are put together in their order (the online softmax of
- * Milakov and Gimelshein 2018, as Dao et al. 2023 split it). Spans have a fixed
- * length, so that the result does not depend on the number of threads, and a
- * text of one span has the bits of the plain softmax. */
-#include "cpu/attn.h"
+ * of the softmax are put together in their order. Spans have a fixed length, so
+ * that the result does not depend on the number of threads, and a text of one
+ * span has the bits of the plain softmax. */
+#include "cpu/attn_spans.h"
 
-#include <math.h>
 #include <omp.h>
 #include <string.h>
 
-enum { SPAN = 1024 }; /* keys; a thread reads them in tens of microseconds */
-enum { BLOCK = GPT_CACHE_BLOCK };
+enum { SPAN = ATTN_SPAN, BLOCK = GPT_CACHE_BLOCK };
 /* From about this many new tokens on the packing of tiles, which takes as long
  * as a pass over the cache, is paid back. */
 enum { TOKENS = 8 };
 
-/* Groups of heads of row b, from number `first` on: where the queries, new keys
- * and cache of the first begin. */
-struct groups {
-    int64_t first, n, per, ld, ldo; /* query heads; floats between rows of qkv,
-                                     * out */
-    int64_t pos, len;
-    size_t row, hop; /* bytes of a key, from one block of a group to the next */
-    const float *q;
-    char *k, *v;
-    float *out;
-};
-
-static struct groups groups_of(const struct gpt_attn_cached *op, int64_t b,
-                               int64_t first, int64_t n)
+/* n groups of row b, from number `first` on. */
+static struct attn_groups groups_of(const struct gpt_attn_cached *op,
+                                    int64_t b, int64_t first, int64_t n)
 {
     const int64_t per = op->h / op->g, d = op->d;
     const size_t row = (size_t)d * (op->narrow_cache ? sizeof(uint16_t)
                                                      : sizeof(float));
-    struct groups v = {.first = first,
-                       .n = n,
-                       .per = per,
-                       .ld = op->g * (per + 2) * d,
-                       .ldo = op->h * d,
-                       .pos = op->pos[b],
-                       .len = op->len[b],
-                       .row = row,
-                       .hop = (size_t)op->g * BLOCK * row};
+    struct attn_groups v = {.first = first,
+                            .n = n,
+                            .per = per,
+                            .ld = op->g * (per + 2) * d,
+                            .ldo = op->h * d,
+                            .pos = op->pos[b],
+                            .len = op->len[b],
+                            .row = row,
+                            .hop = (size_t)op->g * BLOCK * row};
     const size_t at =
         (size_t)(op->slot[b] * op->g * gpt_cache_rows(op->t_max) +
                  first * BLOCK) * row;
@@ -59,27 +45,14 @@ static struct groups groups_of(const struct gpt_attn_cached *op, int64_t b,
     return v;
 }
 
-/* Byte of a cache where position t of group i of these lies. */
-static size_t cache_at(const struct groups *g, int64_t i, int64_t t)
-{
-    return (size_t)(t / BLOCK) * g->hop +
-           (size_t)(i * BLOCK + t % BLOCK) * g->row;
-}
-
-static float slope_of(const struct gpt_attn_cached *op, int64_t head)
-{
-    return attn_slope(op->alibi, head, op->h_global ? op->h_global : op->h,
-                      op->scale);
-}
-
 /* New keys and values go to the cache before anything is attended to, since a
  * token sees itself, and a prompt's tokens see those before them. */
 static void append_to_cache(const struct gpt_attn_cached *op,
-                            const struct groups *g)
+                            const struct attn_groups *g)
 {
     for (int64_t n = 0; n < g->len * g->n; n++) {
         const int64_t i = n / g->n, k = n % g->n;
-        const size_t at = cache_at(g, k, g->pos + i);
+        const size_t at = attn_cache_at(g, k, g->pos + i);
         const float *key =
             g->q + i * g->ld + (k * (g->per + 2) + g->per) * op->d;
 
@@ -94,218 +67,6 @@ static void append_to_cache(const struct gpt_attn_cached *op,
     }
 }
 
-/* ---- spans ---- */
-
-/* A span's part of a softmax for one query head: out (D) is the sum of values
- * times exp(score - top), `sum` that of the exponentials. */
-struct share {
-    float top, sum;
-};
-
-/* Keys first..end of the cache, which token i of a row sees. */
-struct stretch {
-    int64_t first, end;
-};
-
-/* The keys of token i of a row that lie in span number `span`; none where
- * first >= end. Keys before the window are not read. */
-static struct stretch span_of(const struct gpt_attn_cached *op, int64_t pos,
-                              int64_t i, int64_t span)
-{
-    const int64_t last = pos + i;
-    const int64_t from =
-        op->window > 0 && last > op->window ? last - op->window : 0;
-
-    return (struct stretch){
-        span * SPAN > from ? span * SPAN : from,
-        (span + 1) * SPAN < last + 1 ? (span + 1) * SPAN : last + 1};
-}
-
-/* A thread's memory for a few tokens of a row, by token, then query head:
- * queries and sums of values in the order in which keys come, both `wide`
- * floats; scores, `far` floats; and what is known of them. */
-struct few {
-    int64_t wide, far;
-    float *queries, *sums, *scores;
-    struct share *shares;
-};
-
-/* Floats of it for so many queries that see so many keys of a span. Rows of
- * scores do not all begin in the same set of the first cache. */
-static int64_t carve_few(struct few *f, float *mem, int64_t queries,
-                         int64_t keys, int64_t d)
-{
-    f->wide = attn_round(d, CPU_CHUNK);
-    f->far = attn_round(keys, 16) + 16;
-    f->queries = mem;
-    f->sums = mem + queries * f->wide;
-    f->scores = mem + queries * 2 * f->wide;
-    f->shares =
-        (struct share *)(void *)(mem + queries * (2 * f->wide + f->far));
-    return queries * (2 * f->wide + f->far + 2);
-}
-
-/* Query heads of the groups. */
-static int64_t count_heads(const struct groups *g)
-{
-    return g->n * g->per;
-}
-
-/* Queries in their order, and sums that are 0. */
-static void open_few(const struct gpt_attn_cached *op, const struct groups *g,
-                     const struct few *f)
-{
-    const int64_t heads = count_heads(g);
-
-    for (int64_t n = 0; n < g->len * heads; n++) {
-        const int64_t h = n % heads;
-        const float *q =
-            g->q + n / heads * g->ld + (h + h / g->per * 2) * op->d;
-
-        cpu_isa->to_chunks(f->queries + n * f->wide, q, op->d,
-                           op->narrow_cache);
-    }
-    memset(f->sums, 0,
-           (size_t)(g->len * heads * f->wide) * sizeof(*f->sums));
-}
-
-/* What a pass over keys or values does with those of one group that token i
- * sees in a block, of which `seen` is the first's place in its stretch. */
-typedef void visitor(const struct groups *g, const struct few *f, int64_t i,
-                     int64_t group, int64_t seen, const struct cpu_keys *keys);
-
-/* Memory is read from its beginning to its end, which the processor foresees:
- * block after block, group after group. */
-static void pass_over(const struct gpt_attn_cached *op, const struct groups *g,
-                      const char *cache, int64_t span, const struct few *f,
-                      visitor *visit)
-{
-    const int64_t first = span_of(op, g->pos, 0, span).first;
-    const int64_t end = span_of(op, g->pos, g->len - 1, span).end;
-
-    for (int64_t t = first / BLOCK * BLOCK; t < end; t += BLOCK)
-        for (int64_t n = 0; n < g->n * g->len; n++) {
-            const int64_t i = n % g->len, k = n / g->len;
-            const struct stretch s = span_of(op, g->pos, i, span);
-            const int64_t from = s.first > t ? s.first : t;
-            const int64_t to = s.end < t + BLOCK ? s.end : t + BLOCK;
-            const struct cpu_keys keys = {cache + cache_at(g, k, from),
-                                          op->narrow_cache, to - from, op->d};
-
-            if (from < to)
-                visit(g, f, i, k, from - s.first, &keys);
-        }
-}
-
-static void score_keys(const struct groups *g, const struct few *f, int64_t i,
-                       int64_t group, int64_t seen,
-                       const struct cpu_keys *keys)
-{
-    const int64_t at = i * count_heads(g) + group * g->per;
-
-    for (int64_t h = 0, m; h < g->per; h += m) {
-        m = g->per - h < CPU_QUERIES ? g->per - h : CPU_QUERIES;
-        cpu_isa->key_dots(f->scores + (at + h) * f->far + seen, f->far,
-                          f->queries + (at + h) * f->wide, f->wide, keys, m);
-    }
-}
-
-static void sum_values(const struct groups *g, const struct few *f, int64_t i,
-                       int64_t group, int64_t seen,
-                       const struct cpu_keys *values)
-{
-    const int64_t at = i * count_heads(g) + group * g->per;
-
-    for (int64_t h = 0, m; h < g->per; h += m) {
-        m = g->per - h < CPU_QUERIES ? g->per - h : CPU_QUERIES;
-        cpu_isa->value_sums(f->sums + (at + h) * f->wide, f->wide,
-                            f->scores + (at + h) * f->far + seen, f->far,
-                            values, m);
-    }
-}
-
-/* Scores of token i's query head h become weights. */
-static struct share weigh_scores(const struct gpt_attn_cached *op,
-                                 const struct groups *g, int64_t i, int64_t h,
-                                 struct stretch s, float *scores)
-{
-    const int64_t n = s.end - s.first;
-    struct share share = {0, 0};
-
-    if (n <= 0)
-        return share;
-    attn_cap(scores, NULL, n, op->softcap, op->scale);
-    attn_lean(scores, n, slope_of(op, op->head0 + g->first * g->per + h),
-              g->pos + i - s.first);
-    /* A span's row of scores is short enough to be held whole: the plain
-     * softmax, less its maximum, as in attn_head.c. */
-    share.top = cpu_isa->max(scores, n) * op->scale;
-    share.sum = cpu_isa->exp_sum(scores, n, op->scale, share.top);
-    return share;
-}
-
-/* Where the parts of a span go: those of the groups' first query head. Those
- * of the next token are `step` heads further on. */
-struct parts {
-    float *out; /* D each */
-    struct share *shares;
-    int64_t step;
-};
-
-/* A span of the groups, for all of their few tokens: to `parts`, or where that
- * is NULL, since there is one span, to the outputs. The time of generation is
- * that of reading the cache from memory. */
-static void attend_span(const struct gpt_attn_cached *op,
-                        const struct groups *g, int64_t span,
-                        const struct parts *parts, const struct few *f)
-{
-    const int64_t heads = count_heads(g), d = op->d;
-
-    open_few(op, g, f);
-    pass_over(op, g, g->k, span, f, score_keys);
-    for (int64_t n = 0; n < g->len * heads; n++)
-        f->shares[n] = weigh_scores(op, g, n / heads, n % heads,
-                                    span_of(op, g->pos, n / heads, span),
-                                    f->scores + n * f->far);
-    pass_over(op, g, g->v, span, f, sum_values);
-    for (int64_t n = 0; n < g->len * heads; n++) {
-        const int64_t i = n / heads, h = n % heads;
-        const float *sums = f->sums + n * f->wide;
-
-        if (!parts) {
-            cpu_isa->from_chunks(g->out + i * g->ldo + h * d, sums, d,
-                                 1 / f->shares[n].sum, op->narrow_cache);
-            continue;
-        }
-        cpu_isa->from_chunks(parts->out + (i * parts->step + h) * d, sums, d,
-                             1, op->narrow_cache);
-        parts->shares[i * parts->step + h] = f->shares[n];
-    }
-}
-
-/* Puts the parts of a query head together; parts[s] and shares[s] are `step`
- * and `hop` apart. A part without keys has a sum of zero. */
-static void join_spans(float *out, const float *parts, int64_t step,
-                       const struct share *shares, int64_t hop, int64_t spans,
-                       int64_t d)
-{
-    float top = -INFINITY, sum = 0;
-
-    for (int64_t s = 0; s < spans; s++)
-        if (shares[s * hop].sum > 0 && shares[s * hop].top > top)
-            top = shares[s * hop].top;
-    memset(out, 0, (size_t)d * sizeof(*out));
-    for (int64_t s = 0; s < spans; s++) {
-        if (!(shares[s * hop].sum > 0))
-            continue;
-        const float weight = expf(shares[s * hop].top - top);
-
-        sum += weight * shares[s * hop].sum;
-        cpu_isa->combine(out, &weight, parts + s * step, d, d, 1);
-    }
-    cpu_isa->scale(out, d, 1 / sum);
-}
-
 /* ---- long pieces ---- */
 
 /* Pieces of bf16 are multiplied as bf16 where there are instructions for it:
@@ -317,7 +78,7 @@ static bool by_pairs(const struct gpt_attn_cached *op)
 
 /* Query head h of a group. */
 static void attend_piece(const struct gpt_attn_cached *op,
-                         const struct groups *g, int64_t h, float *work)
+                         const struct attn_groups *g, int64_t h, float *work)
 {
     struct attn_head head = {.d = op->d,
                              .q0 = g->pos,
@@ -332,8 +93,7 @@ static void attend_piece(const struct gpt_attn_cached *op,
                              .scale = op->scale,
                              .window = op->window,
                              .cap = op->softcap,
-                             .slope = slope_of(op, op->head0 +
-                                                       g->first * g->per + h)};
+                             .slope = attn_slope_of(op, g, h)};
 
     if (op->narrow_cache) {
         head.narrow_k = (const uint16_t *)(const void *)g->k;
@@ -387,7 +147,7 @@ struct room {
     int64_t spans, keys;    /* of the longest text, and of its longest span */
     int64_t groups, shares; /* of an item, and items that share a row */
     float *threads, *part;
-    struct share *part_shares;
+    struct attn_share *part_shares;
 };
 
 /* The longest text that is read by spans. */
@@ -422,7 +182,6 @@ static bool make_room(struct gpt_queue *q, const struct gpt_attn_cached *op,
     const int64_t end = longest_text(op), per = op->h / op->g;
     const size_t threads = (size_t)omp_get_max_threads();
     size_t parts = 0;
-    struct few f;
 
     r->tokens = op->t_new < TOKENS ? op->t_new : TOKENS;
     r->queries = op->b * r->tokens * op->h;
@@ -432,8 +191,8 @@ static bool make_room(struct gpt_queue *q, const struct gpt_attn_cached *op,
     r->shares = (op->g + r->groups - 1) / r->groups;
     /* The same memory serves both ways. */
     const int64_t piece = piece_work(op);
-    const int64_t few =
-        carve_few(&f, NULL, r->tokens * r->groups * per, r->keys, op->d);
+    const int64_t few = cpu_attn_span_work(r->tokens * r->groups * per,
+                                           r->keys, op->d);
     r->each = (size_t)attn_round(piece > few ? piece : few, 16);
     if (r->spans > 1)
         parts = (size_t)(r->queries * r->spans * (op->d + 2));
@@ -441,14 +200,14 @@ static bool make_room(struct gpt_queue *q, const struct gpt_attn_cached *op,
     if (!r->threads)
         return false;
     r->part = r->threads + r->each * threads;
-    r->part_shares = (struct share *)(void *)(r->part +
-                                              r->queries * r->spans * op->d);
+    r->part_shares =
+        (struct attn_share *)(void *)(r->part + r->queries * r->spans * op->d);
     return true;
 }
 
 /* Item n of a span: some groups of a row. */
-static struct groups item_of(const struct gpt_attn_cached *op,
-                             const struct room *r, int64_t n)
+static struct attn_groups item_of(const struct gpt_attn_cached *op,
+                                  const struct room *r, int64_t n)
 {
     const int64_t first = n % r->shares * r->groups;
     const int64_t left = op->g - first;
@@ -457,31 +216,19 @@ static struct groups item_of(const struct gpt_attn_cached *op,
                      left < r->groups ? left : r->groups);
 }
 
-static struct few few_of(const struct gpt_attn_cached *op,
-                         const struct room *r, const struct groups *g,
-                         float *work)
-{
-    struct few f;
-
-    carve_few(&f, work, g->len * count_heads(g), r->keys, op->d);
-    return f;
-}
-
 /* New keys and values of an item; and what its tokens see, where they are many,
  * or there is one span. */
 static void attend_item(const struct gpt_attn_cached *op, const struct room *r,
                         int64_t n, float *work)
 {
-    const struct groups g = item_of(op, r, n);
+    const struct attn_groups g = item_of(op, r, n);
 
     append_to_cache(op, &g);
     if (g.len > TOKENS) {
         for (int64_t h = 0; h < g.per; h++)
             attend_piece(op, &g, h, work);
     } else if (g.len > 0 && r->spans == 1) {
-        const struct few f = few_of(op, r, &g, work);
-
-        attend_span(op, &g, 0, NULL, &f);
+        cpu_attn_span(op, &g, 0, r->keys, NULL, work);
     }
 }
 
@@ -495,17 +242,14 @@ static int64_t query_at(const struct gpt_attn_cached *op, const struct room *r,
 static void attend_part(const struct gpt_attn_cached *op, const struct room *r,
                         int64_t n, int64_t span, float *work)
 {
-    const struct groups g = item_of(op, r, n);
+    const struct attn_groups g = item_of(op, r, n);
     const int64_t at = span * r->queries +
                        query_at(op, r, n / r->shares, 0) + g.first * g.per;
-    const struct parts parts = {r->part + at * op->d, r->part_shares + at,
-                                op->h};
+    const struct attn_parts parts = {r->part + at * op->d, r->part_shares + at,
+                                     op->h};
 
-    if (g.len > 0 && g.len <= TOKENS) {
-        const struct few f = few_of(op, r, &g, work);
-
-        attend_span(op, &g, span, &parts, &f);
-    }
+    if (g.len > 0 && g.len <= TOKENS)
+        cpu_attn_span(op, &g, span, r->keys, &parts, work);
 }
 
 /* All parts first, then all sums of parts: a loop over threads each. */
@@ -524,10 +268,10 @@ static void attend_by_spans(const struct gpt_attn_cached *op,
              n++) {
             const int64_t at = query_at(op, r, b, 0) + n;
 
-            join_spans((float *)op->out + b * op->t_new * op->h * op->d +
-                           n * op->d,
-                       r->part + at * op->d, r->queries * op->d,
-                       r->part_shares + at, r->queries, r->spans, op->d);
+            cpu_attn_join_spans(
+                (float *)op->out + b * op->t_new * op->h * op->d + n * op->d,
+                r->part + at * op->d, r->queries * op->d, r->part_shares + at,
+                r->queries, r->spans, op->d);
         }
 }
 

@@ -446,6 +446,41 @@ static void check_cuts(void)
     softcap = 0;
 }
 
+/* A key that is no number makes all outputs of those who see it none, also in
+ * a text of several spans. */
+static void check_wrong_key(int64_t end)
+{
+    enum { D = 8, T_MAX = 2600 };
+    const int64_t cache = gpt_cache_rows(T_MAX) * D;
+    float *in = rnd_floats(3 * D, 2), out[D];
+    void *kc = rnd_cache(cache), *vc = rnd_cache(cache);
+    const int64_t at = rnd_int(0, end - 1) * D + rnd_int(0, D - 1);
+    const int32_t pos = (int32_t)end, len = 1, slot = 0;
+    struct gpt_attn_cached op = {
+        .b = 1, .t_new = 1, .h = 1, .g = 1, .d = D, .t_max = T_MAX,
+        .scale = 0.3f, .act = GPT_F32, .narrow_cache = narrow, .qkv = in,
+        .out = out, .k_cache = kc, .v_cache = vc, .pos = &pos, .len = &len,
+        .slot = &slot};
+    int wrong = 0;
+
+    if (narrow)
+        ((uint16_t *)kc)[at] = gpt_f32_to_bf16(NAN);
+    else
+        ((float *)kc)[at] = NAN;
+    be->attn_cached(q, &op);
+    for (int i = 0; i < D; i++)
+        wrong += isnan(out[i]) != 0;
+    is_int(wrong, D, "%s: NaN among %lld keys is seen%s", setting,
+           (long long)end, narrow ? " bf16" : "");
+    free(in), free(kc), free(vc);
+}
+
+static void check_wrong_keys(void)
+{
+    check_wrong_key(rnd_int(1, 1000));
+    check_wrong_key(rnd_int(1025, 2500));
+}
+
 static void check_cache_limit(void)
 {
     float x[3 * 4] = {0}, out[4], kc[128] = {0}, vc[128] = {0};
@@ -565,9 +600,11 @@ static void body(void)
 {
     check_caches();
     check_cuts();
+    check_wrong_keys();
     narrow = true;
     check_caches();
     check_cuts();
+    check_wrong_keys();
     check_spans(4, 2, 16, 1);
     check_spans(6, 1, 8, 5);
     window = 1500;
