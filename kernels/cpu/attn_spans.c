@@ -38,6 +38,7 @@ struct few {
     struct attn_share *shares;
 };
 
+/* Whole chunks are read and written; what is past d is never given out. */
 static int64_t wide_of(int64_t d)
 {
     return attn_round(d, CPU_CHUNK);
@@ -112,6 +113,9 @@ static void pass_over(const struct gpt_attn_cached *op,
         }
 }
 
+/* Scores of a group's query heads for token i, as many heads at a time as one
+ * pass over the keys serves. What a score is does not depend on which heads
+ * share a pass with it. */
 static void score_keys(const struct attn_groups *g, const struct few *f,
                        int64_t i, int64_t group, int64_t seen,
                        const struct cpu_keys *keys)
@@ -125,6 +129,7 @@ static void score_keys(const struct attn_groups *g, const struct few *f,
     }
 }
 
+/* The same of values, whose sums grow block by block. */
 static void sum_values(const struct attn_groups *g, const struct few *f,
                        int64_t i, int64_t group, int64_t seen,
                        const struct cpu_keys *values)
@@ -139,7 +144,8 @@ static void sum_values(const struct attn_groups *g, const struct few *f,
     }
 }
 
-/* Scores of token i's query head h become weights. */
+/* Scores of token i's query head h become weights, relative to the largest of
+ * the span; of a span without keys there is nothing. */
 static struct attn_share weigh_scores(const struct gpt_attn_cached *op,
                                       const struct attn_groups *g, int64_t i,
                                       int64_t h, struct stretch s,

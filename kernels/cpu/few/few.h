@@ -4,8 +4,8 @@
  * products into what it multiplies. Nothing in here knows of threads.
  *
  * Weights are factors as they lie in memory, so that each is read once and none
- * is packed or widened: in rows for AMX, in panels (quant.h) for the others.
- * Inputs become parts that such factors are multiplied with:
+ * is packed or widened, in panels (quant.h) or in rows: `panels` of a road says
+ * which. Inputs become parts that such factors are multiplied with:
  *   bf16   a float is the sum of three numbers of bf16, which hold its 24 bits.
  *          Products are exact, and sums are those of floats.
  *   int8   a float is the digits of a fixed point of its row: four of 7 bits
