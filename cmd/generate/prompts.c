@@ -298,7 +298,7 @@ static int read_object(struct gpt_prompts *p, struct gpt_prompt *prompt,
     const cJSON *value = cJSON_GetObjectItemCaseSensitive(object, key);
     GPT_TRY(keep_id(p, prompt, cJSON_GetObjectItemCaseSensitive(object, "id"),
                     what, err));
-    GPT_TRY(gpt_json_int_or(object, "seed", -1, 0, (int64_t)1 << 53,
+    GPT_TRY(gpt_json_int_or(object, "seed", -1, 0, GPT_JSON_EXACT,
                             &prompt->seed, what, err));
     tell_unused(p, object, what);
     if (!value)

@@ -351,7 +351,7 @@ static int read_call(struct gpt_call *call, const struct gpt_server *s,
     GPT_TRY(read_logprobs(call, body, err));
     GPT_TRY(gpt_field_flag(body, "ignore_eos", &ignore_eos, err));
     GPT_TRY(check_format(body, err));
-    GPT_TRY(gpt_field_integer(body, "seed", -1, (int64_t)1 << 53, &seed, err));
+    GPT_TRY(gpt_field_integer(body, "seed", -1, GPT_JSON_EXACT, &seed, err));
     GPT_TRY(read_sampling(call, s, body, err));
     GPT_TRY(read_stops(call, body, err));
     GPT_TRY(read_prompts(call, s, body, err));
