@@ -171,7 +171,7 @@ static cJSON *make_value(const struct gpt_hf_key *key,
                    ? cJSON_CreateNull()
                    : cJSON_CreateNumber((double)c->ffn_hidden_size);
     case GPT_HF_SCORE_SCALE:
-        return cJSON_CreateNumber(
+        return cap_value(
             1 / sqrt(c->query_pre_attn_scalar > 0 ? c->query_pre_attn_scalar
                                                   : (double)c->head_size));
     case GPT_HF_MULTIPLIER:

@@ -495,7 +495,8 @@ const struct gpt_hf_family *const gpt_hf_families[] = {
     &gpt_hf_glm4, &gpt_hf_granite, &gpt_hf_smollm3, &gpt_hf_ernie,
     &gpt_hf_arcee, &gpt_hf_seed, &gpt_hf_nemotron, &gpt_hf_stablelm,
     &gpt_hf_stablelm_parallel, &gpt_hf_cohere, &gpt_hf_cohere2, &gpt_hf_phi,
-    &gpt_hf_gptj,
+    &gpt_hf_gptj, &gpt_hf_vaultgemma, &gpt_hf_hyperclovax, &gpt_hf_helium,
+    &gpt_hf_internlm3, &gpt_hf_jais2,
 };
 const size_t gpt_hf_n_families = GPT_COUNT(gpt_hf_families);
 

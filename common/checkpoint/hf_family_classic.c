@@ -1,7 +1,7 @@
 /* Families of Hugging Face with LayerNorm that are older than Llama, or built
- * like those: Falcon of 40B and above, StarCoder, OPT and BLOOM; see
- * hf_family.h. Their fused products have our order: query heads of a group, its
- * key, its value. */
+ * like those: Falcon of 40B and above, StarCoder, OPT, BLOOM and Jais 2; see
+ * hf_family.h. Fused products of queries, keys and values have our order: query
+ * heads of a group, its key, its value. */
 #include "checkpoint/hf_rows.h"
 
 /* ---- Falcon 40B ---- */
@@ -268,4 +268,51 @@ const struct gpt_hf_family gpt_hf_bloom = {
     .base = {.position_embedding = GPT_POSITION_ALIBI, .embedding_norm = true,
              .activation = GPT_GELU},
     TABLES(bloom_rules, bloom_keys),
+};
+
+/* ---- Jais 2 ---- */
+
+/* Llama's names for a block of GPT-2's kind that turns: LayerNorm, squared ReLU
+ * without a gate, and biases everywhere. Both switches of biases are on in its
+ * files. */
+static const struct gpt_hf_rule jais2_rules[] = {
+    LLAMA_ATTENTION,
+    RULE(PROJ_BIAS, SAME, "layers.%.self_attn.o_proj.bias"),
+    LLAMA_NORM2,
+    LLAMA_MLP,
+    RULE(FC1_BIAS, SAME, "layers.%.mlp.up_proj.bias"),
+    RULE(FC2_BIAS, SAME, "layers.%.mlp.down_proj.bias"),
+    LLAMA_ENDS,
+    LLAMA_END_BIAS,
+};
+static const struct gpt_hf_key jais2_keys[] = {
+    ARCHITECTURES,
+    KEY("attention_bias", MUST, "true"),
+    ATTENTION_DROPOUT,
+    BOS("0"),
+    EOS("150024"),
+    HEAD_DIM("0"),
+    KEY("hidden_act", ACTIVATION, "\"relu2\""),
+    HIDDEN("3328"),
+    INIT("0.02"),
+    FFN("26624"),
+    RATE("layer_norm_eps", norm_epsilon, "1e-5"),
+    POSITIONS("8192"),
+    KEY("mlp_bias", MUST, "true"),
+    TYPE,
+    HEADS("26"),
+    LAYERS("32"),
+    KV_HEADS("0"),
+    ROPE("10000"),
+    TIED("false"),
+    DTYPE,
+    CACHE,
+    VOCAB("150272"),
+};
+const struct gpt_hf_family gpt_hf_jais2 = {
+    .model_type = "jais2",
+    .architecture = "Jais2ForCausalLM",
+    .prefix = "model.",
+    .base = {.position_embedding = GPT_POSITION_ROPE, .rotary_percent = 1},
+    TABLES(jais2_rules, jais2_keys),
 };

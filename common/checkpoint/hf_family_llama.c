@@ -329,3 +329,129 @@ const struct gpt_hf_family gpt_hf_nemotron = {
              .no_linear_bias = true},
     TABLES(stablelm_rules, nemotron_keys),
 };
+
+/* ---- HyperCLOVA X ---- */
+
+/* Granite's four factors, where the one of logits multiplies, and norms of what
+ * blocks give, which a switch takes away. */
+static const struct gpt_hf_rule hyperclovax_rules[] = {
+    LLAMA_ATTENTION,
+    RULE(POST1_WEIGHT, SAME, "layers.%.post_norm1.weight"),
+    LLAMA_NORM2,
+    LLAMA_MLP,
+    RULE(POST2_WEIGHT, SAME, "layers.%.post_norm2.weight"),
+    LLAMA_ENDS,
+};
+static const struct gpt_hf_key hyperclovax_keys[] = {
+    ARCHITECTURES,
+    NO_ATTENTION_BIAS,
+    ATTENTION_DROPOUT,
+    /* the default is 1 over the root of a head, and is always written out */
+    KEY("attention_multiplier", SCORE_SCALE, NULL),
+    BOS("1"),
+    {"embedding_multiplier", NULL, GPT_HF_MULTIPLIER, "1",
+     AT(embedding_multiplier)},
+    EOS("2"),
+    HEAD_DIM("0"),
+    KEY("hidden_act", ACTIVATION, "\"silu\""),
+    HIDDEN("4096"),
+    INIT("0.02"),
+    FFN("11008"),
+    {"logits_scaling", NULL, GPT_HF_MULTIPLIER, "1", AT(logit_multiplier)},
+    POSITIONS("2048"),
+    NO_MLP_BIAS,
+    TYPE,
+    HEADS("32"),
+    LAYERS("32"),
+    KV_HEADS("0"),
+    {"residual_multiplier", NULL, GPT_HF_MULTIPLIER, "1",
+     AT(residual_multiplier)},
+    RMS_EPS("1e-6"),
+    ROPE("10000"),
+    TIED("false"),
+    DTYPE,
+    CACHE,
+    FLAG("use_post_norm", post_norm, "true"),
+    VOCAB("32000"),
+};
+const struct gpt_hf_family gpt_hf_hyperclovax = {
+    .model_type = "hyperclovax",
+    .architecture = "HyperCLOVAXForCausalLM",
+    .prefix = "model.",
+    .base = {LLAMA_BASE},
+    TABLES(hyperclovax_rules, hyperclovax_keys),
+};
+
+/* ---- Helium ---- */
+
+/* Neighbours turn, as in Ernie. Its class wants heads that make up the width:
+ * a model with others has an output product that it cannot load. */
+static const struct gpt_hf_key helium_keys[] = {
+    ARCHITECTURES,
+    NO_ATTENTION_BIAS,
+    ATTENTION_DROPOUT,
+    BOS("1"),
+    EOS("2"),
+    HEAD_DIM("128"),
+    KEY("hidden_act", ACTIVATION, "\"silu\""),
+    HIDDEN("2560"),
+    INIT("0.02"),
+    FFN("7040"),
+    POSITIONS("4096"),
+    NO_MLP_BIAS,
+    TYPE,
+    HEADS("20"),
+    LAYERS("24"),
+    KV_HEADS("20"),
+    NO_PAD,
+    RMS_EPS("1e-8"),
+    ROPE("100000"),
+    TIED("false"),
+    DTYPE,
+    CACHE,
+    VOCAB("48000"),
+};
+const struct gpt_hf_family gpt_hf_helium = {
+    .model_type = "helium",
+    .architecture = "HeliumForCausalLM",
+    .prefix = "model.",
+    .base = {LLAMA_BASE, .rotary_interleaved = true},
+    TABLES(llama_rules, helium_keys),
+};
+
+/* ---- InternLM 3 ---- */
+
+/* transformers reads it with Llama's class; the names of its switches of biases
+ * are its own, and newer files may have Llama's. */
+static const struct gpt_hf_key internlm3_keys[] = {
+    ARCHITECTURES,
+    ATTENTION_DROPOUT,
+    {"bias", "mlp_bias", GPT_HF_MUST, "false", 0},
+    BOS("1"),
+    EOS("2"),
+    HEAD_DIM("128"),
+    KEY("hidden_act", ACTIVATION, "\"silu\""),
+    HIDDEN("4096"),
+    INIT("0.02"),
+    FFN("10240"),
+    POSITIONS("32768"),
+    TYPE,
+    HEADS("32"),
+    LAYERS("48"),
+    KV_HEADS("2"),
+    NO_PAD,
+    {"qkv_bias", "attention_bias", GPT_HF_MUST, "false", 0},
+    RMS_EPS("1e-5"),
+    ROPE("10000"),
+    TIED("false"),
+    DTYPE,
+    CACHE,
+    VOCAB("128512"),
+};
+const struct gpt_hf_family gpt_hf_internlm3 = {
+    .model_type = "internlm3",
+    .architecture = "InternLM3ForCausalLM",
+    .prefix = "model.",
+    .base = {LLAMA_BASE},
+    TABLES(llama_rules, internlm3_keys),
+};

@@ -100,6 +100,23 @@ const struct gpt_hf_family gpt_hf_gemma2 = {
     TABLES(gemma2_rules, gemma2_keys),
 };
 
+/* ---- VaultGemma ---- */
+
+/* Gemma 2 without norms of what blocks give. */
+static const struct gpt_hf_rule vaultgemma_rules[] = {
+    LLAMA_ATTENTION,
+    RULE(NORM2_WEIGHT, SAME, "layers.%.pre_feedforward_layernorm.weight"),
+    LLAMA_MLP,
+    LLAMA_ENDS,
+};
+const struct gpt_hf_family gpt_hf_vaultgemma = {
+    .model_type = "vaultgemma",
+    .architecture = "VaultGemmaForCausalLM",
+    .prefix = "model.",
+    .base = {GEMMA_BASE, .window_attn_skip_freq = 2},
+    TABLES(vaultgemma_rules, gemma2_keys),
+};
+
 /* ---- Gemma 3 ---- */
 
 /* Gemma 2 with norms of heads, and two bases of angles: one of layers with a
@@ -109,7 +126,8 @@ static const struct gpt_hf_key gemma3_keys[] = {
     ARCHITECTURES,
     NO_ATTENTION_BIAS,
     ATTENTION_DROPOUT,
-    CAP("attn_logit_softcapping", attn_logit_softcapping, "null"),
+    /* the class has the key of Gemma 2, and caps no scores by it */
+    KEY("attn_logit_softcapping", UNUSED, "null"),
     BOS("2"),
     KEY("cache_implementation", UNUSED, "null"),
     EOS("1"),

@@ -145,6 +145,8 @@ extern const struct gpt_hf_family gpt_hf_smollm3, gpt_hf_ernie, gpt_hf_arcee;
 extern const struct gpt_hf_family gpt_hf_seed, gpt_hf_nemotron;
 extern const struct gpt_hf_family gpt_hf_stablelm, gpt_hf_stablelm_parallel;
 extern const struct gpt_hf_family gpt_hf_cohere, gpt_hf_cohere2, gpt_hf_phi;
-extern const struct gpt_hf_family gpt_hf_gptj;
+extern const struct gpt_hf_family gpt_hf_gptj, gpt_hf_vaultgemma;
+extern const struct gpt_hf_family gpt_hf_hyperclovax, gpt_hf_helium;
+extern const struct gpt_hf_family gpt_hf_internlm3, gpt_hf_jais2;
 
 #endif

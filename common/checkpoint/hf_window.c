@@ -96,6 +96,11 @@ static int leave_full_unturned(struct gpt_config *c, const char *what,
 {
     bool *entry;
 
+    if (c->window_size == 0)
+        return gpt_fail(err, GPT_EDATA,
+                        "%s: no layer has the sliding_window, without which a "
+                        "layer does not turn: a model without positions is not "
+                        "supported", what);
     GPT_TRY(gpt_new(&entry, (size_t)c->num_layers, sizeof(*entry), "layers",
                     err));
     for (int64_t l = 0; l < c->num_layers; l++)
@@ -109,12 +114,13 @@ static int leave_full_unturned(struct gpt_config *c, const char *what,
 /* What a window decides beside attention. A base that is the same in all layers
  * is 0 in the field, so that a model has one description. */
 static int settle_angles(struct gpt_config *c,
-                         const struct gpt_hf_family *family, const char *what,
-                         struct gpt_err *err)
+                         const struct gpt_hf_family *family, int64_t window,
+                         const char *what, struct gpt_err *err)
 {
     const bool plain = c->rotary_scaling == GPT_SCALING_NONE;
 
-    if (family->unturned_full && c->window_size > 0)
+    /* by the number: it counts also where the list gives it to no layer */
+    if (family->unturned_full && window > 0)
         GPT_TRY(leave_full_unturned(c, what, err));
     if (family->local_angles && !(c->rotary_local_base > 0))
         c->rotary_local_base = c->rotary_base;
@@ -154,7 +160,7 @@ int gpt_hf_settle_window(struct gpt_config *c,
     /* no layer has one: all are among the first */
     if (c->window_full_layers >= c->num_layers || c->window_attn_skip_freq == 1)
         c->window_size = 0;
-    GPT_TRY(settle_angles(c, family, what, err));
+    GPT_TRY(settle_angles(c, family, window, what, err));
     if (c->window_size == 0 ||
         (window >= c->max_positions && !family->unturned_full &&
          !(c->rotary_local_base > 0)))

@@ -182,6 +182,8 @@ changed olmo2 's/"hidden_act":.*/"hidden_act": "xielu",/' 'hidden_act is xielu'
 changed gptj 's/"rotary_dim":.*/"rotary_dim": 64,/' 'rotary_dim is 64'
 changed granite 's/"residual_multiplier":.*/"residual_multiplier": 0,/' \
     'residual_multiplier is 0'
+changed cohere2 's/sliding_attention/full_attention/' \
+    'no layer has the sliding_window'
 changed cohere2 's/"sliding_window":.*/"sliding_window": null,/' \
     'sliding_window is null: only a number'
 
