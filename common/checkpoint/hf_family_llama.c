@@ -332,8 +332,10 @@ const struct gpt_hf_family gpt_hf_nemotron = {
 
 /* ---- HyperCLOVA X ---- */
 
-/* Granite's four factors, where the one of logits multiplies, and norms of what
- * blocks give, which a switch takes away. */
+/* Granite's four factors, and norms of what blocks give, which a switch takes
+ * away. The factor of logits multiplies, though it has the name of Granite's
+ * divisor. A factor of what blocks give beside such norms is refused where the
+ * model is checked. */
 static const struct gpt_hf_rule hyperclovax_rules[] = {
     LLAMA_ATTENTION,
     RULE(POST1_WEIGHT, SAME, "layers.%.post_norm1.weight"),
@@ -346,7 +348,8 @@ static const struct gpt_hf_key hyperclovax_keys[] = {
     ARCHITECTURES,
     NO_ATTENTION_BIAS,
     ATTENTION_DROPOUT,
-    /* the default is 1 over the root of a head, and is always written out */
+    /* the default is 1 over the root of a head, which the class writes out:
+     * absence is no factor of 1, as it is with Granite */
     KEY("attention_multiplier", SCORE_SCALE, NULL),
     BOS("1"),
     {"embedding_multiplier", NULL, GPT_HF_MULTIPLIER, "1",
@@ -440,6 +443,7 @@ static const struct gpt_hf_key internlm3_keys[] = {
     LAYERS("48"),
     KV_HEADS("2"),
     NO_PAD,
+    /* with biases of queries, keys and values alone it would be Qwen 2 */
     {"qkv_bias", "attention_bias", GPT_HF_MUST, "false", 0},
     RMS_EPS("1e-5"),
     ROPE("10000"),

@@ -102,7 +102,8 @@ const struct gpt_hf_family gpt_hf_gemma2 = {
 
 /* ---- VaultGemma ---- */
 
-/* Gemma 2 without norms of what blocks give. */
+/* Gemma 2 without norms of what blocks give: the norm before the feed-forward
+ * keeps its long name. The keys are the same, and so are their defaults. */
 static const struct gpt_hf_rule vaultgemma_rules[] = {
     LLAMA_ATTENTION,
     RULE(NORM2_WEIGHT, SAME, "layers.%.pre_feedforward_layernorm.weight"),

@@ -90,7 +90,8 @@ static int fit_layer_types(struct gpt_config *c, const cJSON *list,
 }
 
 /* Layers that see the whole text know no positions where others have a window:
- * so texts may become longer than in pretraining. */
+ * so texts may become longer than in pretraining. Without one of those others
+ * the class still turns none, if the number is there. */
 static int leave_full_unturned(struct gpt_config *c, const char *what,
                                struct gpt_err *err)
 {
