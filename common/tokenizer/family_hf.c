@@ -11,6 +11,7 @@
 #include "tokenizer/tokenizer_json_steps.h"
 #include "tokenizer/family_bytelevel.h"
 #include "tokenizer/gguf_tokens.h"
+#include "text/unicode.h"
 #include "text/unicode_nfc.h"
 
 #include <stdio.h>
@@ -185,11 +186,13 @@ static int place_token(const struct hf *f, const struct gpt_added_token *token,
                         "%d, in model.vocab %s %d", f->path, token->text,
                         (int)token->id, same >= 0 ? "it has" : "another has",
                         (int)(same >= 0 ? same : token->id));
-    if (same < 0) {
+    if (same < 0)
         GPT_TRY(check_next(f, token, next));
-        memcpy(bytes, token->text, token->len);
-        *place = (struct gpt_str){bytes, token->len};
-    }
+    else if (gpt_utf8_valid(place->data, place->len) == place->len)
+        return GPT_OK;
+    /* its own text: letters of it may be those of bytes, which are none */
+    memcpy(bytes, token->text, token->len);
+    *place = (struct gpt_str){bytes, token->len};
     return GPT_OK;
 }
 
