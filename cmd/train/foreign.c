@@ -396,8 +396,9 @@ const struct gpt_foreign_option gpt_train_foreign[] = {
     ANSWER("fp8-amax-compute-algo", MEGATRON, NO_HISTORY),
     ANSWER("no-fp8-wgrad", MEGATRON,
            "all three products of a linear layer have factors of eight bits"),
-    ANSWER("fp8-param-gather", MEGATRON,
-           "weights are kept and exchanged in bfloat16: leave it out"),
+    SKIP_FLAG("fp8-param-gather", MEGATRON,
+              "weights are exchanged in bfloat16, and rounded to eight bits "
+              "for each product"),
     SKIP_FLAG("tp-only-amax-red", MEGATRON,
               "scales are those of tensors, which tensor parallel ranks alone "
               "share"),
@@ -458,9 +459,6 @@ const struct gpt_foreign_option gpt_train_foreign[] = {
 
     /* learning rate and optimizer */
     MEANS("learning-rate", TRANSFORMERS, "--lr=%"),
-    ANSWER("decoupled-lr", MEGATRON, "all parameters have the rate of --lr"),
-    ANSWER("decoupled-min-lr", MEGATRON,
-           "all parameters have the rate of --lr"),
     MEANS("lr-scheduler-type", TRANSFORMERS, "--lr-decay-style=%"),
     MEANS("num-warmup-steps", TRANSFORMERS, "--lr-warmup-iters=%"),
     MEANS("warmup-steps", TRANSFORMERS, "--lr-warmup-iters=%"),

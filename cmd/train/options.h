@@ -83,7 +83,7 @@ struct gpt_train_options {
     int64_t max_nan_iterations;
 
     /* learning rate, weight decay, optimizer */
-    double lr, min_lr, lr_warmup_init, lr_warmup_fraction;
+    double lr, min_lr, decoupled_lr, decoupled_min_lr, lr_warmup_init, lr_warmup_fraction;
     const char *lr_decay_style, *lr_wsd_decay_style;
     const char *lr_warmup_style; /* or NULL */
     int64_t lr_decay_iters, lr_decay_samples;

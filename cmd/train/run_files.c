@@ -114,6 +114,7 @@ int gpt_run_open_report(struct gpt_run *r, struct gpt_err *err)
             gpt_flops_per_token(&r->plan.replica.config, o->seq_length),
         .seq_length = o->seq_length,
         .ranks = r->plan.topology.world_size,
+        .decoupled_lr = r->plan.schedule.decoupled_lr > 0,
         .log_throughput = o->log_throughput,
         .log_times = o->timing_level > 0,
         /* one microbatch is the batch: there is nothing to compare */
