@@ -53,6 +53,8 @@ static bool rate_falls(const struct gpt_train_plan *p)
     return p->schedule.style != GPT_LR_CONSTANT;
 }
 
+/* Without a rate of its own what is decoupled has no floor of its own, either:
+ * both ends are those of the other parameters. */
 static bool is_decoupled(const struct gpt_train_plan *p)
 {
     return p->schedule.decoupled_lr > 0;

@@ -255,9 +255,6 @@ const struct gpt_foreign_option gpt_train_foreign[] = {
          "samples of a blend are counted and not estimated"),
     ANSWER("data-args-path", MEGATRON,
            "a file of options, data-path = ... among them, is --config FILE"),
-    ANSWER("mock-data", MEGATRON,
-           "gpt-preprocess makes a small data set of any text; gpt-train "
-           "--dry-run and gpt-train advise need none"),
     ANSWER("vocab-extra-ids", MEGATRON,
            "add the tokens to the vocabulary, or raise --vocab-size"),
     ANSWER("step-batch-size-schedule", MEGATRON,

@@ -444,6 +444,8 @@ const struct gpt_opt gpt_train_option_table[] = {
     {.kind = GPT_OPT_LIST, .name = "data-path", .arg = "PREFIX",
      AT(data_path), .flags = GPT_OPT_SET | GPT_OPT_LOCAL | GPT_OPT_ONCE,
      .help = "data sets without .bin/.idx: P, or W1 P1 W2 P2 ..."},
+    {.kind = GPT_OPT_FLAG, .name = "mock-data", AT(mock_data),
+     .help = "train on tokens that are made up, without a data set"},
     {.kind = GPT_OPT_STRING, .name = "split", .arg = "A,B,C",
      .def = "969,30,1", AT(split),
      .help = "shares of train, valid and test in --data-path"},

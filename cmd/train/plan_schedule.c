@@ -88,8 +88,8 @@ static int plan_learning_rate(struct gpt_train_plan *p,
     struct gpt_lr_schedule *s = &p->schedule;
 
     /* A rate of 0 that was typed is meant: it shows what a run would do. */
-    if (!gpt_option_given(args, "lr") && p->train_iters > 0 && !o->dry_run &&
-        !o->simulate)
+    if (!gpt_option_given(args, "lr") && p->train_iters > 0 &&
+        !gpt_train_is_dry(o))
         return gpt_fail(err, GPT_EUSAGE, "give the learning rate: --lr");
     s->max_lr = o->lr;
     s->min_lr = o->min_lr;

@@ -146,6 +146,7 @@ static void print_line(const struct gpt_report *r,
                  r->o.gpu ? " throughput per GPU (TFLOP/s/GPU): %.1f |"
                           : " throughput per rank (TFLOP/s): %.3f |",
                  sum->gflops / 1e3 / (double)r->o.ranks);
+    /* where Megatron-LM has it */
     if (r->o.decoupled_lr)
         snprintf(rate, sizeof(rate), " decoupled learning rate: %.3E |",
                  s->next_decoupled_lr);
@@ -161,7 +162,8 @@ static void print_line(const struct gpt_report *r,
                  " number of nan iterations: %3lld |%s",
                  (long long)s->iteration, (long long)r->o.train_iters,
                  (long long)s->consumed_samples, sum->ms, throughput,
-                 s->next_lr, rate, (long long)s->batch, loss, s->step->loss_scale,
+                 s->next_lr, rate, (long long)s->batch, loss,
+                 s->step->loss_scale,
                  gpt_report_number(s->step->grad_norm), (long long)r->skipped,
                  (long long)(r->skipped - r->overflows), noise);
 }

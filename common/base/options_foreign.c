@@ -134,7 +134,8 @@ static void warn_of_one(const struct gpt_kept_name *k)
              k->f->only ? "no other value is possible" : k->f->answer);
 }
 
-/* Names of one source in one line. */
+/* Names of one source in one line, as often and as they were written, so that
+ * each can be found in the script. */
 static int warn_of_source(const struct gpt_parse *p, const char *source)
 {
     struct gpt_buf list = {0};
@@ -161,6 +162,8 @@ static bool is_reported(const struct gpt_parse *p, size_t i)
     return false;
 }
 
+/* The level of messages is not set yet: the row has it. A program without such
+ * a row says the names alone. */
 static bool is_verbose(const struct gpt_parse *p)
 {
     const struct gpt_opt *o = gpt_opt_find(p->program, "verbose", 7, NULL);
@@ -188,6 +191,8 @@ static int warn_of_skipped(const struct gpt_parse *p)
     return GPT_OK;
 }
 
+/* What contradicts ends the program, so that it comes before what is left out
+ * without harm. */
 int gpt_opt_judge_kept(const struct gpt_parse *p)
 {
     for (size_t i = 0; i < p->n_kept; i++)

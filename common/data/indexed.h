@@ -24,6 +24,13 @@ extern const char *const gpt_indexed_impls[];
  * mmap. GPT_EDATA names file, offset, field, value and limit. */
 int gpt_indexed_open(struct gpt_indexed **set, const char *prefix,
                      const char *impl, struct gpt_err *err) GPT_MUST_USE;
+/* A set that is made up and in no file: 100000 documents of 1 to 4095 tokens
+ * below vocab_size, each one more than the token before it (after the last, 1
+ * again), with `end` (< 0: none) as the last of a document. It is the same
+ * wherever it is made. */
+int gpt_indexed_mock(struct gpt_indexed **set, const char *name,
+                     int64_t vocab_size, int32_t end,
+                     struct gpt_err *err) GPT_MUST_USE;
 void gpt_indexed_close(struct gpt_indexed *set);
 /* Makes all files of a set, in whatever format, known as inputs: no output of
  * this process may replace them (gpt_in_protect()). */

@@ -7,7 +7,6 @@
 #include "tests/lib/tap.h"
 
 #include <math.h>
-#include <stdlib.h>
 
 enum { RANKS = 5, LENGTH = 3000 };
 

@@ -180,8 +180,8 @@ static void check_decoupled(const struct trial *t)
                           strstr(s->param->name, "output_layer");
         const size_t n = (size_t)s->count * sizeof(float);
 
-        same = same && memcmp(both + s->offset, (ends ? fast : slow) + s->offset,
-                              n) == 0;
+        same = same && memcmp(both + s->offset,
+                              (ends ? fast : slow) + s->offset, n) == 0;
         differs = differs || (ends && memcmp(both + s->offset,
                                              slow + s->offset, n) != 0);
     }
