@@ -24,12 +24,13 @@ static int plan_evaluation(struct gpt_train_plan *p,
                            const struct gpt_train_options *o,
                            const struct gpt_args *args, struct gpt_err *err)
 {
+    const bool dry = gpt_train_is_dry(o);
     const bool no_length =
         o->epochs == 0 && o->train_iters == 0 && o->train_samples == 0;
 
     p->evaluates = ((gpt_option_given(args, "train-iters") ||
                      gpt_option_given(args, "train-samples")) &&
-                    no_length && !gpt_train_is_dry(o)) || (o->eval_only && !gpt_train_is_dry(o));
+                    no_length && !dry) || (o->eval_only && !dry);
     if (!p->evaluates || o->load)
         return GPT_OK;
     if (o->eval_only)

@@ -154,8 +154,8 @@ int gpt_train_plan_data(struct gpt_train_plan *p,
         return gpt_fail(err, GPT_EUSAGE,
                         "--data-stages excludes --epochs: stages count "
                         "samples, whatever an epoch of their data is");
-    if (!whole && o->train_path.n == 0 && !o->data_stages && !gpt_train_is_dry(o) &&
-        !p->evaluates)
+    if (!whole && o->train_path.n == 0 && !o->data_stages &&
+        !gpt_train_is_dry(o) && !p->evaluates)
         return gpt_fail(err, GPT_EUSAGE,
                         "no training data: give --data-path, "
                         "--train-data-path, --data-stages or --mock-data");

@@ -97,6 +97,17 @@ static bool begins_anew(const struct gpt_run *r)
            (r->o->finetune || !gpt_run_resumes_own(r->o));
 }
 
+/* A run that cannot report ends before weights and data are read. */
+int gpt_run_check_report(const struct gpt_run *r, struct gpt_err *err)
+{
+    const struct gpt_sink_options sinks = {.metrics = r->o->metrics,
+                                           .tensorboard =
+                                               r->o->tensorboard_dir};
+
+    return gpt_run_is_first(r) ? gpt_sinks_check(&sinks, r->o->save, err)
+                               : GPT_OK;
+}
+
 int gpt_run_open_report(struct gpt_run *r, struct gpt_err *err)
 {
     const struct gpt_train_options *o = r->o;
