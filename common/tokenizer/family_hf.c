@@ -13,6 +13,7 @@
 #include "tokenizer/gguf_tokens.h"
 #include "text/unicode.h"
 #include "text/unicode_nfc.h"
+#include "tokenizer/hf_files.h"
 
 #include <stdio.h>
 #include <string.h>
@@ -70,7 +71,7 @@ static int check_members(const struct hf *f)
             k++;
         if (k == GPT_COUNT(known))
             return gpt_fail(f->err, GPT_EDATA, "%s: '%.100s' is no member of a "
-                            "tokenizer.json", f->path, i->string);
+                            GPT_HF_TOKENIZER, f->path, i->string);
     }
     return GPT_OK;
 }
@@ -435,8 +436,8 @@ static int hf_open(struct gpt_tokenizer **tok,
 
     if (!o->model)
         return gpt_fail(err, GPT_EUSAGE, "HuggingFaceTokenizer needs a "
-                        "tokenizer.json");
-    GPT_TRY(gpt_tokenizer_file(o->model, "tokenizer.json", f.path,
+                        GPT_HF_TOKENIZER);
+    GPT_TRY(gpt_tokenizer_file(o->model, GPT_HF_TOKENIZER, f.path,
                                sizeof(f.path), err));
     GPT_TRY(gpt_bytelevel_new(&f.t, &gpt_family_hf, err));
     f.t->parse_special = gpt_tokenizer_parses_special(o);

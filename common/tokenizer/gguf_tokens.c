@@ -7,6 +7,7 @@
 #include "text/unicode.h"
 #include "tokenizer/ids.h"
 #include "tokenizer/pretok.h"
+#include "tokenizer/hf_files.h"
 
 #include <errno.h>
 #include <string.h>
@@ -44,9 +45,9 @@ static const struct model {
     const char *model, *type, *name;
     bool begins, ends; /* a text by its tokens, where no key says so */
 } models[] = {
-    {"gpt2", "HuggingFaceTokenizer", "tokenizer.json", false, false},
-    {"llama", "SentencePieceTokenizer", "tokenizer.model", true, false},
-    {"t5", "SentencePieceTokenizer", "tokenizer.model", false, true},
+    {"gpt2", "HuggingFaceTokenizer", GPT_HF_TOKENIZER, false, false},
+    {"llama", "SentencePieceTokenizer", GPT_HF_PIECES, true, false},
+    {"t5", "SentencePieceTokenizer", GPT_HF_PIECES, false, true},
 };
 
 /* What is read of the file. */
@@ -504,7 +505,7 @@ static int write_config(struct gpt_buf *b, struct tokens *t,
 
 /* ---- the files ---- */
 
-static const char config_name[] = "tokenizer_config.json";
+static const char config_name[] = GPT_HF_TOKENIZER_CONFIG;
 
 /* A word of llama.cpp's tells the kinds apart. It names the algorithm and not
  * the family: Llama 3's model is "gpt2". */
