@@ -75,11 +75,6 @@ struct gpt_indexed_writer;
 /* GPT_U16 when vocab_size < 65500, else GPT_I32: Megatron's rule. */
 enum gpt_dtype gpt_indexed_best_dtype(int64_t vocab_size);
 
-/* Creates prefix.bin and prefix.idx when committed; `flags` are GPT_OUT_*. */
-int gpt_indexed_writer_open(struct gpt_indexed_writer **w, const char *prefix,
-                            enum gpt_dtype dtype, unsigned flags,
-                            struct gpt_err *err) GPT_MUST_USE;
-
 /* Appends a block: `tokens` (n_tokens, dtype), the lengths of its sequences
  * and, for each document that ends in it, the number of sequences since the
  * document began (0 for an empty document). Memory stays bounded whatever the
@@ -135,9 +130,6 @@ struct gpt_out;
 int gpt_indexed_writer_release(struct gpt_indexed_writer *w,
                                struct gpt_out **bin, struct gpt_out **idx,
                                struct gpt_err *err) GPT_MUST_USE;
-/* Publishes both files together; frees w whatever happens. */
-int gpt_indexed_writer_commit(struct gpt_indexed_writer *w,
-                              struct gpt_err *err) GPT_MUST_USE;
 void gpt_indexed_writer_abort(struct gpt_indexed_writer *w); /* NULL too */
 
 #endif

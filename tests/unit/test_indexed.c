@@ -4,6 +4,7 @@
 
 #include "base/io.h"
 #include "tests/lib/tap.h"
+#include "tests/lib/writer.h"
 
 #include <unistd.h>
 
@@ -54,7 +55,7 @@ static int write_set(const char *prefix, enum gpt_dtype dtype,
 {
     struct gpt_indexed_writer *w;
 
-    GPT_TRY(gpt_indexed_writer_open(&w, prefix, dtype, flags, err));
+    GPT_TRY(writer_open(&w, prefix, dtype, flags, err));
     for (int i = 0; i < n; i++) {
         int status = gpt_indexed_writer_add(w, &blocks[i], err);
 
@@ -63,7 +64,7 @@ static int write_set(const char *prefix, enum gpt_dtype dtype,
             return status;
         }
     }
-    return gpt_indexed_writer_commit(w, err);
+    return writer_commit(w, err);
 }
 
 static const struct gpt_indexed_block golden_block = {
