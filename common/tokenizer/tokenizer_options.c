@@ -21,7 +21,8 @@ struct file_names {
 
 /* TikTokenizer's ranks are kept as tokenizer.model, too, by the last row. */
 static const struct file_names all_names[] = {
-    {.type = "GPT2BPETokenizer", .vocab = GPT_HF_VOCAB, .merges = GPT_HF_MERGES},
+    {.type = "GPT2BPETokenizer", .vocab = GPT_HF_VOCAB,
+     .merges = GPT_HF_MERGES},
     {.type = "HuggingFaceTokenizer", .model = GPT_HF_TOKENIZER,
      .beside = {GPT_HF_TOKENIZER_CONFIG, GPT_HF_CHAT_TEMPLATE}},
     {.type = "ByteTokenizer"},
