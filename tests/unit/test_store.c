@@ -690,7 +690,8 @@ static void test_wills(void)
 
     come_and_go(v, false);
     usleep(100000);
-    ok(!gpt_store_failed(s, &failure), "whose place is not known to be its own");
+    ok(!gpt_store_failed(s, &failure),
+       "whose place is not known to be its own");
     come_and_go(v, true);
     for (int i = 0; i < 100 && !failed; i++) {
         usleep(50000);
