@@ -5,6 +5,17 @@
 # $(BUILD). What the machine offers is probed once into $(BUILD)/config.mk; as
 # that file is included, make starts over by itself after it was made.
 
+# `make clean all` means one after the other, whatever -j says, and each of them
+# sees what those before it have left.
+ifneq ($(and $(filter clean distclean deps,$(MAKECMDGOALS)),$(word 2,$(MAKECMDGOALS))),)
+first_goal := $(firstword $(MAKECMDGOALS))
+.PHONY: $(MAKECMDGOALS)
+$(first_goal):
+	@set -e; for goal in $(MAKECMDGOALS); do \
+	    $(MAKE) --no-print-directory $$goal; done
+$(sort $(filter-out $(first_goal),$(MAKECMDGOALS))): ; @:
+else
+
 VERSION = 0.1.0
 PREFIX = /usr/local
 BINDIR = $(PREFIX)/bin
@@ -33,17 +44,22 @@ MICROHTTPD = auto
 CUDA = auto
 CUDA_ARCHS = 80 86 89 90 100 120
 
+# Make takes names apart at spaces.
+ifeq ($(strip $(BUILD)),)
+$(error BUILD is empty: name a folder, or leave it out)
+endif
+ifneq ($(words $(BUILD)),1)
+$(error BUILD='$(BUILD)' has a space: name another folder)
+endif
+
 help_only := $(filter-out help clean distclean format check-gpu bench-gpu,$(or $(MAKECMDGOALS),all))
 ifneq ($(help_only),)
 include $(BUILD)/config.mk
 endif
 -include config.mk
 
-# Make takes names apart at spaces. What was probed stays as it is, so that a
-# setting which comes later would change nothing.
-ifneq ($(words $(BUILD)),1)
-$(error BUILD='$(BUILD)' has a space: name another folder)
-endif
+# What was probed stays as it is, so that a setting which comes later would
+# change nothing.
 had = $(if $(findstring HAVE_$(1)=,$(FEATURES)),yes,no)
 ifneq ($(origin FEATURES),undefined)
 late := $(strip $(foreach f,DNNL LZMA ZLIB ZSTD GLOO MICROHTTPD,\
@@ -145,6 +161,9 @@ $(BUILD)/config.mk: share/build/probe.sh share/build/deps.sh
 	    ZLIB='$(ZLIB)' ZSTD='$(ZSTD)' GLOO='$(GLOO)' CUDA='$(CUDA)' \
 	    MICROHTTPD='$(MICROHTTPD)' \
 	    CUDA_ARCHS='$(CUDA_ARCHS)' sh share/build/probe.sh > $@.tmp
+	@[ ! -f $@ ] || cmp -s $@ $@.tmp || { \
+	    echo 'the machine offers something else: compiling again'; \
+	    find $(@D) -name '*.o' -delete; }
 	@mv $@.tmp $@
 
 # Kernels are compiled once per instruction set, chosen at run time. They alone
@@ -345,8 +364,10 @@ fuzz:                        ## build the fuzz targets with clang's libFuzzer
 demo: $(bins)                ## corpus to text in a few minutes, on screen
 	BUILD='$(BUILD)' sh share/examples/demo.sh
 
+# What is there now is probed again by the next make.
 deps:                        ## install missing Debian packages
 	sh share/build/deps.sh
+	@find $(BUILD) -name config.mk -exec touch -t 197001020000 {} +
 
 # ---- installation ----
 
@@ -393,3 +414,5 @@ help:                        ## this list
 	@sed -n 's/^\([a-z-]*\):[^#]*## */\1\t/p' Makefile share/build/cuda.mk | \
 	    while IFS="$$(printf '\t')" read -r t h; do \
 	    printf '%-10s %s\n' "$$t" "$$h"; done
+
+endif # of goals that are made one after the other

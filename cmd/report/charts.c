@@ -17,7 +17,7 @@ static const struct gpt_chart known[] = {
      {"validation_ppl", "validation-*_ppl", "test_ppl"}},
     {"Accuracy of tasks", "", {"score-*_acc", "score-*_acc_norm"}},
     {"Perplexity of tasks", "of a continuation", {"score-*_ppl"}},
-    {"Learning rate", "", {"learning_rate"}},
+    {"Learning rate", "", {"learning_rate", "decoupled_learning_rate"}},
     {"Gradient norm", "before clipping", {"grad_norm"}},
     {"Loss scale", "", {"loss_scale"}},
     {"Throughput", "tokens/s", {"tokens_per_second"}},

@@ -31,6 +31,7 @@ static const struct log_name {
     {"elapsed time per iteration (ms)", "elapsed_ms", 1},
     {"elapsed time per iteration (s)", "elapsed_ms", 1000},
     {"learning rate", "learning_rate", 1},
+    {"decoupled learning rate", "decoupled_learning_rate", 1},
     {"global batch size", "global_batch_size", 1},
     {"lm loss", "lm_loss", 1},
     {"samples per second", "samples_per_second", 1},

@@ -9,6 +9,7 @@
 #include "model/geometry.h"
 #include "checkpoint/pour.h"
 #include "cmd/reshape/compare.h"
+#include "tokenizer/hf_files.h"
 
 #include <string.h>
 #include <unistd.h>
@@ -52,8 +53,8 @@ static int check_given(const char *path, struct gpt_err *err)
 static int collect_attachments(struct gpt_reshape *r, struct gpt_err *err)
 {
     const struct gpt_source *s = &r->source;
-    const struct gpt_attachment given[] = {{"vocab.json", r->o->vocab_file},
-                                           {"merges.txt", r->o->merge_file}};
+    const struct gpt_attachment given[] = {{GPT_HF_VOCAB, r->o->vocab_file},
+                                           {GPT_HF_MERGES, r->o->merge_file}};
 
     r->attached =
         gpt_arena_alloc(&r->arena, (size_t)s->n_attached + GPT_COUNT(given),

@@ -36,6 +36,8 @@ static const struct {
     {"rampup-batch-size", false},
     {"lr", true},
     {"min-lr", true},
+    {"decoupled-lr", true},
+    {"decoupled-min-lr", true},
     {"lr-decay-style", true},
     {"lr-decay-iters", true},
     {"lr-decay-samples", true},

@@ -53,6 +53,13 @@ static bool rate_falls(const struct gpt_train_plan *p)
     return p->schedule.style != GPT_LR_CONSTANT;
 }
 
+/* Without a rate of its own what is decoupled has no floor of its own, either:
+ * both ends are those of the other parameters. */
+static bool is_decoupled(const struct gpt_train_plan *p)
+{
+    return p->schedule.decoupled_lr > 0;
+}
+
 static bool warms_up(const struct gpt_train_plan *p)
 {
     return p->schedule.warmup_samples > 0 ||
@@ -280,6 +287,10 @@ static const struct effect rows[] = {
     {.option = "hysteresis", .works = scale_adapts, .reason = CONSTANT_SCALE},
     {.option = "min-lr", .works = rate_falls, .reason = CONSTANT_RATE,
      .of_presets = true},
+    {.option = "decoupled-min-lr", .works = rate_falls,
+     .reason = CONSTANT_RATE},
+    {.option = "decoupled-min-lr", .works = is_decoupled,
+     .reason = "there is no --decoupled-lr"},
     {.option = "lr-decay-iters", .works = rate_falls, .reason = CONSTANT_RATE},
     {.option = "lr-decay-samples", .works = rate_falls,
      .reason = CONSTANT_RATE},

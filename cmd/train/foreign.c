@@ -255,9 +255,6 @@ const struct gpt_foreign_option gpt_train_foreign[] = {
          "samples of a blend are counted and not estimated"),
     ANSWER("data-args-path", MEGATRON,
            "a file of options, data-path = ... among them, is --config FILE"),
-    ANSWER("mock-data", MEGATRON,
-           "gpt-preprocess makes a small data set of any text; gpt-train "
-           "--dry-run and gpt-train advise need none"),
     ANSWER("vocab-extra-ids", MEGATRON,
            "add the tokens to the vocabulary, or raise --vocab-size"),
     ANSWER("step-batch-size-schedule", MEGATRON,
@@ -396,8 +393,9 @@ const struct gpt_foreign_option gpt_train_foreign[] = {
     ANSWER("fp8-amax-compute-algo", MEGATRON, NO_HISTORY),
     ANSWER("no-fp8-wgrad", MEGATRON,
            "all three products of a linear layer have factors of eight bits"),
-    ANSWER("fp8-param-gather", MEGATRON,
-           "weights are kept and exchanged in bfloat16: leave it out"),
+    SKIP_FLAG("fp8-param-gather", MEGATRON,
+              "weights are exchanged in bfloat16, and rounded to eight bits "
+              "for each product"),
     SKIP_FLAG("tp-only-amax-red", MEGATRON,
               "scales are those of tensors, which tensor parallel ranks alone "
               "share"),
@@ -458,9 +456,6 @@ const struct gpt_foreign_option gpt_train_foreign[] = {
 
     /* learning rate and optimizer */
     MEANS("learning-rate", TRANSFORMERS, "--lr=%"),
-    ANSWER("decoupled-lr", MEGATRON, "all parameters have the rate of --lr"),
-    ANSWER("decoupled-min-lr", MEGATRON,
-           "all parameters have the rate of --lr"),
     MEANS("lr-scheduler-type", TRANSFORMERS, "--lr-decay-style=%"),
     MEANS("num-warmup-steps", TRANSFORMERS, "--lr-warmup-iters=%"),
     MEANS("warmup-steps", TRANSFORMERS, "--lr-warmup-iters=%"),

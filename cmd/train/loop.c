@@ -249,6 +249,7 @@ static int one_step(struct gpt_run *r, struct gpt_step *step,
         .first_sample = first,
         .micro_batches = batch / micro,
         .lr = gpt_lr_schedule_value(schedule, r->state.scheduled),
+        .decoupled_lr = gpt_lr_schedule_decoupled(schedule, r->state.scheduled),
         .weight_decay =
             gpt_lr_schedule_weight_decay(schedule, r->state.scheduled),
         .ask = ask_to_stop,
@@ -274,6 +275,8 @@ static int one_step(struct gpt_run *r, struct gpt_step *step,
         .consumed_samples = r->state.consumed_train,
         .batch = batch,
         .next_lr = gpt_lr_schedule_value(schedule, r->state.scheduled),
+        .next_decoupled_lr =
+            gpt_lr_schedule_decoupled(schedule, r->state.scheduled),
         .step = step,
         .data_stage =
             r->stages.n > 0 ? gpt_data_stages_at(&r->stages, first) + 1 : 0,

@@ -17,6 +17,9 @@ struct field {
 static const struct field fields[] = {
     {"max_lr", "lr", true, AT(max_lr), false},
     {"min_lr", "min-lr", true, AT(min_lr), false},
+    /* 0 in checkpoints that lack them */
+    {"decoupled_lr", "decoupled-lr", true, AT(decoupled_lr), false},
+    {"decoupled_min_lr", "decoupled-min-lr", true, AT(decoupled_min_lr), false},
     {"init_lr", "lr-warmup-init", true, AT(init_lr), false},
     {"warmup_samples", "lr-warmup-iters/-samples/-fraction", false,
      AT(warmup_samples), false},
@@ -122,10 +125,10 @@ int gpt_lr_schedule_from_json(struct gpt_lr_schedule *s, const cJSON *state,
 static struct gpt_lr_schedule without_unused(struct gpt_lr_schedule s)
 {
     if (s.style == GPT_LR_CONSTANT || s.style == GPT_LR_WARMUP)
-        s.decay_samples = 0, s.min_lr = 0;
+        s.decay_samples = 0, s.min_lr = s.decoupled_min_lr = 0;
     /* these have no floor, and the others no steps */
     if (gpt_lr_counts_steps(s.style))
-        s.min_lr = 0;
+        s.min_lr = s.decoupled_min_lr = 0;
     else
         s.step_samples = 0, s.warmup = GPT_LR_WARMUP_LOG;
     if (s.style != GPT_LR_WSD)

@@ -54,6 +54,7 @@ struct gpt_train_options {
     double timeout_mins, step_timeout_mins;
 
     /* data */
+    bool mock_data;
     struct gpt_list data_path, train_path, valid_path, test_path;
     const char *split, *data_impl, *data_stages;
     struct gpt_tokenizer_options tokenizer; /* vocabulary size and end of
@@ -83,7 +84,8 @@ struct gpt_train_options {
     int64_t max_nan_iterations;
 
     /* learning rate, weight decay, optimizer */
-    double lr, min_lr, lr_warmup_init, lr_warmup_fraction;
+    double lr, min_lr, decoupled_lr, decoupled_min_lr;
+    double lr_warmup_init, lr_warmup_fraction;
     const char *lr_decay_style, *lr_wsd_decay_style;
     const char *lr_warmup_style; /* or NULL */
     int64_t lr_decay_iters, lr_decay_samples;

@@ -1,10 +1,10 @@
 /* From options to a plan; see plan.h. Read gpt_train_plan() at the end: it is
  * the order in which later parts read what earlier ones have filled. The model
- * is in plan_model.c, the part about ranks in plan_ranks.c. */
+ * is in plan_model.c, the part about ranks in plan_ranks.c, that about data in
+ * plan_data.c. */
 #include "cmd/train/plan.h"
 
 #include "base/num.h"
-#include "data/blend.h"
 
 /* What messages of the library call the values of options. */
 static const struct gpt_loss_scale_names scale_names = {
@@ -18,23 +18,19 @@ static const struct gpt_rampup_names rampup_names = {
     .global_batch = "--global-batch-size",
     .rampup = "--rampup-batch-size",
 };
-/* True when nothing will be trained: data, length and rate may be missing. */
-static bool is_dry(const struct gpt_train_options *o)
-{
-    return o->dry_run || o->simulate;
-}
 
 /* --train-iters 0 asks for the losses of a model that was trained already. */
 static int plan_evaluation(struct gpt_train_plan *p,
                            const struct gpt_train_options *o,
                            const struct gpt_args *args, struct gpt_err *err)
 {
+    const bool dry = gpt_train_is_dry(o);
     const bool no_length =
         o->epochs == 0 && o->train_iters == 0 && o->train_samples == 0;
 
     p->evaluates = ((gpt_option_given(args, "train-iters") ||
                      gpt_option_given(args, "train-samples")) &&
-                    no_length && !is_dry(o)) || (o->eval_only && !is_dry(o));
+                    no_length && !dry) || (o->eval_only && !dry);
     if (!p->evaluates || o->load)
         return GPT_OK;
     if (o->eval_only)
@@ -215,161 +211,11 @@ static int plan_length(struct gpt_train_plan *p,
                             (long long)o->train_samples,
                             (long long)p->rampup.global_batch);
     }
-    if (p->train_iters == 0 && !is_dry(o) && !p->evaluates)
+    if (p->train_iters == 0 && !gpt_train_is_dry(o) && !p->evaluates)
         return gpt_fail(err, GPT_EUSAGE,
                         "give the length of the run: --train-iters, "
                         "--train-samples or --epochs");
     return GPT_OK;
-}
-
-/* ---- data ---- */
-
-/* True when split `i` of --split has a share. The text is read as the corpus
- * reads it, which takes any separator and refuses what is no split. */
-static bool has_share(const char *split, int i)
-{
-    double edge[4];
-
-    return gpt_split_parse(edge, split, NULL) == GPT_OK &&
-           edge[i + 1] > edge[i];
-}
-
-/* Tokens that are put around documents have a row in the word table, and a
- * place only where documents do not follow each other. Padding may also be in
- * the data, which some programs pad themselves. */
-static int check_ends(const struct gpt_train_plan *p,
-                      const struct gpt_train_options *o, struct gpt_err *err)
-{
-    const struct {
-        const char *name;
-        int64_t id;
-        bool needs_documents;
-    } ends[] = {{"bos-token-id", o->bos_token, true},
-                {"eos-token-id", o->eos_token, true},
-                {"pad-token-id", o->pad_token, false}};
-    const int64_t words = p->replica.config.vocab_size;
-
-    for (size_t i = 0; i < GPT_COUNT(ends); i++) {
-        if (ends[i].id >= words)
-            return gpt_fail(err, GPT_EUSAGE,
-                            "--%s %lld is not below the vocabulary size %lld",
-                            ends[i].name, (long long)ends[i].id,
-                            (long long)words);
-        if (ends[i].id < 0 || !ends[i].needs_documents || o->document_samples)
-            continue;
-        gpt_fail(err, GPT_EUSAGE, "--%s needs --document-samples",
-                 ends[i].name);
-        return gpt_hint(err, "samples of several documents have the ends that "
-                             "gpt-preprocess --append-eod put there");
-    }
-    return GPT_OK;
-}
-
-/* Validation sets with names: their corpora are opened beside the run's. With
- * Megatron-LM's option a name is the set's place in the list. */
-static int plan_valid_sets(struct gpt_train_plan *p,
-                           const struct gpt_train_options *o,
-                           struct gpt_err *err)
-{
-    double number;
-
-    if (o->multiple_valid && o->valid_path.n == 0)
-        return gpt_fail(err, GPT_EUSAGE, "--multiple-validation-sets needs "
-                                         "--valid-data-path");
-    for (int64_t i = 0; o->multiple_valid && i < o->valid_path.n; i++)
-        if (gpt_parse_real(o->valid_path.items[i], &number))
-            return gpt_fail(err, GPT_EUSAGE,
-                            "--multiple-validation-sets: '%s' is a weight, and "
-                            "sets of their own have none",
-                            o->valid_path.items[i]);
-    p->valid_sets = o->multiple_valid || o->valid_set.n > 0;
-    if (o->multiple_valid) {
-        p->corpus.split_path[GPT_VALID] = NULL;
-        p->corpus.n_split_path[GPT_VALID] = 0;
-        p->corpus.n_samples[GPT_VALID] = 0;
-    }
-    return GPT_OK;
-}
-
-/* Samples of all validations, at intervals and after the last step, and of the
- * one of the test split. */
-static int count_evaluations(const struct gpt_train_plan *p,
-                             const struct gpt_train_options *o, int64_t *valid,
-                             int64_t *test, struct gpt_err *err)
-{
-    const int64_t times = p->train_iters / o->eval_interval + 1;
-
-    if (gpt_mul(o->eval_iters, p->rampup.global_batch, test) &&
-        gpt_mul(*test, times, valid))
-        return GPT_OK;
-    return gpt_fail(err, GPT_EUSAGE,
-                    "--eval-iters %lld x --global-batch-size %lld, %lld times "
-                    "(--eval-interval), is too large",
-                    (long long)o->eval_iters,
-                    (long long)p->rampup.global_batch, (long long)times);
-}
-
-/* Which files, and how many samples of each split the run will take: indices
- * are built for these numbers. */
-static int plan_data(struct gpt_train_plan *p,
-                     const struct gpt_train_options *o,
-                     const struct gpt_args *args, struct gpt_err *err)
-{
-    const struct gpt_list *lists[] = {&o->train_path, &o->valid_path,
-                                      &o->test_path};
-    struct gpt_corpus_options *c = &p->corpus;
-    int64_t tested = 0;
-    bool whole = o->data_path.n > 0;
-    /* the default split's last share is too small for most small sets, so a
-     * test set is made only on request */
-    bool test =
-        gpt_option_given(args, "split") && has_share(o->split, GPT_TEST);
-    bool valid = has_share(o->split, GPT_VALID);
-
-    GPT_TRY(check_ends(p, o, err));
-    GPT_TRY(count_evaluations(p, o, &p->valid_samples, &tested, err));
-    c->data_path = o->data_path.items;
-    c->n_data_path = o->data_path.n;
-    for (int i = 0; i < GPT_N_SPLITS; i++) {
-        if (whole && lists[i]->n > 0)
-            return gpt_fail(err, GPT_EUSAGE,
-                            "--data-path excludes "
-                            "--train-data-path, --valid-data-path and "
-                            "--test-data-path");
-        c->split_path[i] = lists[i]->items;
-        c->n_split_path[i] = lists[i]->n;
-    }
-    p->replica.texts = o->score_set.n > 0 || o->sample_prompts;
-    if (o->data_stages && (whole || o->train_path.n > 0))
-        return gpt_fail(err, GPT_EUSAGE,
-                        "--data-stages excludes --%s: its file names the "
-                        "training data",
-                        whole ? "data-path" : "train-data-path");
-    if (o->data_stages && o->epochs > 0)
-        return gpt_fail(err, GPT_EUSAGE,
-                        "--data-stages excludes --epochs: stages count "
-                        "samples, whatever an epoch of their data is");
-    if (!whole && o->train_path.n == 0 && !o->data_stages && !is_dry(o) &&
-        !p->evaluates)
-        return gpt_fail(err, GPT_EUSAGE,
-                        "no training data: give --data-path, "
-                        "--train-data-path or --data-stages");
-    c->split = whole || gpt_option_given(args, "split") ? o->split : NULL;
-    c->impl = o->data_impl;
-    c->seq_length = o->seq_length;
-    c->seed = (uint64_t)o->seed;
-    /* the seed has no say then, nor the split of an epoch that is not whole */
-    c->in_order = !o->shuffle;
-    c->documents = o->document_samples;
-    c->begin = (int32_t)o->bos_token;
-    c->end = (int32_t)o->eos_token;
-    c->vocab_size = p->replica.config.vocab_size;
-    c->n_samples[GPT_TRAIN] = p->train_samples;
-    if (whole ? valid : o->valid_path.n > 0)
-        c->n_samples[GPT_VALID] = p->valid_samples;
-    if (whole ? test : o->test_path.n > 0)
-        c->n_samples[GPT_TEST] = tested;
-    return plan_valid_sets(p, o, err);
 }
 
 /* Both of Megatron's ways of asking for CUDA graphs. */
@@ -398,6 +244,7 @@ optimizer_options(const struct gpt_train_options *o)
         .coupled = !o->decoupled_decay,
         .momentum = kind == GPT_SGD ? o->sgd_momentum : o->muon_momentum,
         .clip_grad = o->clip_grad,
+        .decoupled = o->decoupled_lr > 0,
         .muon =
             {
                 .nesterov = o->muon_nesterov,
@@ -490,5 +337,5 @@ int gpt_train_plan(struct gpt_train_plan *p, const struct gpt_train_options *o,
                         "--use-checkpoint-opt-param-scheduler exclude each "
                         "other");
     GPT_TRY(check_losses(o, err));
-    return plan_data(p, o, args, err);
+    return gpt_train_plan_data(p, o, args, err);
 }

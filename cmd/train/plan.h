@@ -34,6 +34,12 @@ struct gpt_train_plan {
     int64_t valid_samples;    /* of a validation set, in the whole run */
 };
 
+/* True when nothing will be trained: data, length and rate may be missing. */
+static inline bool gpt_train_is_dry(const struct gpt_train_options *o)
+{
+    return o->dry_run || o->simulate;
+}
+
 /* Fills the options of the world: sizes and timeouts. GPT_EUSAGE names option,
  * value and rule. */
 int gpt_train_world_options(struct gpt_world_options *world,
@@ -70,6 +76,12 @@ int gpt_train_plan_ranks(struct gpt_train_plan *plan,
                          const struct gpt_train_options *o,
                          const struct gpt_args *args,
                          struct gpt_err *err) GPT_MUST_USE;
+
+/* For plan.c: the data, after the length of the run. */
+int gpt_train_plan_data(struct gpt_train_plan *plan,
+                        const struct gpt_train_options *o,
+                        const struct gpt_args *args,
+                        struct gpt_err *err) GPT_MUST_USE;
 
 /* For plan.c: learning rate and weight decay, after the length of the run. */
 int gpt_train_plan_schedule(struct gpt_train_plan *plan,

@@ -12,6 +12,8 @@ static const struct gpt_lr_schedule_names lr_names = {
     .max_lr = "--lr",
     .min_lr = "--min-lr",
     .init_lr = "--lr-warmup-init",
+    .decoupled_lr = "--decoupled-lr",
+    .decoupled_min_lr = "--decoupled-min-lr",
     .start_wd = "--start-weight-decay",
     .end_wd = "--end-weight-decay",
     .wd_style = "--weight-decay-incr-style",
@@ -86,11 +88,15 @@ static int plan_learning_rate(struct gpt_train_plan *p,
     struct gpt_lr_schedule *s = &p->schedule;
 
     /* A rate of 0 that was typed is meant: it shows what a run would do. */
-    if (!gpt_option_given(args, "lr") && p->train_iters > 0 && !o->dry_run &&
-        !o->simulate)
+    if (!gpt_option_given(args, "lr") && p->train_iters > 0 &&
+        !gpt_train_is_dry(o))
         return gpt_fail(err, GPT_EUSAGE, "give the learning rate: --lr");
     s->max_lr = o->lr;
     s->min_lr = o->min_lr;
+    s->decoupled_lr = o->decoupled_lr;
+    if (o->decoupled_lr > 0)
+        s->decoupled_min_lr =
+            o->decoupled_min_lr >= 0 ? o->decoupled_min_lr : o->min_lr;
     s->init_lr = o->lr_warmup_init;
     /* the option table has checked the names */
     (void)gpt_lr_style_parse(o->lr_decay_style, &s->style);

@@ -136,7 +136,7 @@ static void print_line(const struct gpt_report *r,
                        const struct gpt_report_step *s,
                        const struct summary *sum)
 {
-    char loss[48] = "", throughput[64] = "", noise[64] = "";
+    char loss[48] = "", throughput[64] = "", noise[64] = "", rate[64] = "";
 
     /* Steps that were skipped have no loss to average. */
     if (r->advanced > 0)
@@ -146,19 +146,24 @@ static void print_line(const struct gpt_report *r,
                  r->o.gpu ? " throughput per GPU (TFLOP/s/GPU): %.1f |"
                           : " throughput per rank (TFLOP/s): %.3f |",
                  sum->gflops / 1e3 / (double)r->o.ranks);
+    /* where Megatron-LM has it */
+    if (r->o.decoupled_lr)
+        snprintf(rate, sizeof(rate), " decoupled learning rate: %.3E |",
+                 s->next_decoupled_lr);
     /* at the end: scripts find the fields before it where they were */
     if (r->o.log_noise_scale)
         snprintf(noise, sizeof(noise), " gradient noise scale: %.1f |",
                  gpt_report_number(noise_scale(r)));
     gpt_log_line(" iteration %8lld/%8lld | consumed samples: %12lld |"
                  " elapsed time per iteration (ms): %.1f |%s"
-                 " learning rate: %.3E | global batch size: %5lld |%s"
+                 " learning rate: %.3E |%s global batch size: %5lld |%s"
                  " loss scale: %.1f | grad norm: %.3f |"
                  " number of skipped iterations: %3lld |"
                  " number of nan iterations: %3lld |%s",
                  (long long)s->iteration, (long long)r->o.train_iters,
                  (long long)s->consumed_samples, sum->ms, throughput,
-                 s->next_lr, (long long)s->batch, loss, s->step->loss_scale,
+                 s->next_lr, rate, (long long)s->batch, loss,
+                 s->step->loss_scale,
                  gpt_report_number(s->step->grad_norm), (long long)r->skipped,
                  (long long)(r->skipped - r->overflows), noise);
 }
@@ -255,6 +260,8 @@ static int write_line(const struct gpt_report *r,
     add(&l, "consumed_samples", (double)s->consumed_samples, 0);
     add(&l, "lm_loss", r->advanced ? sum->loss : (double)NAN, -1);
     add(&l, "learning_rate", s->next_lr, -1);
+    if (r->o.decoupled_lr)
+        add(&l, "decoupled_learning_rate", s->next_decoupled_lr, -1);
     add(&l, "grad_norm", s->step->grad_norm, -1);
     add(&l, "loss_scale", s->step->loss_scale, -1);
     add(&l, "global_batch_size", (double)s->batch, 0);

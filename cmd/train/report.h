@@ -13,6 +13,7 @@ struct gpt_report_options {
     double flops_per_token;
     int64_t seq_length;
     int64_t ranks; /* throughput is logged a rank */
+    bool decoupled_lr; /* there is one to log */
     bool log_throughput, log_noise_scale, log_times;
     int64_t micro_batch; /* samples of the noise scale's microbatch */
     bool gpu; /* what a rank computes with */
@@ -38,6 +39,7 @@ struct gpt_report_step {
     int64_t iteration; /* just finished */
     int64_t consumed_samples, batch;
     double next_lr; /* of the next step, as Megatron logs it */
+    double next_decoupled_lr; /* the same of what is decoupled */
     int64_t data_stage; /* of the step's first sample, from 1 on; 0: none */
     const struct gpt_step *step;
 };

@@ -246,6 +246,7 @@ int gpt_run_open(struct gpt_run *r, const struct gpt_train_options *options,
     gpt_run_report_threads(r);
     if (r->o->simulate)
         return simulate(r, err);
+    GPT_TRY(gpt_run_check_report(r, err));
     GPT_TRY(gpt_run_open_device(r, err));
     GPT_TRY(gpt_replica_new(&r->replica, r->be, &r->plan.replica, err));
     GPT_TRY(gpt_estimate_rank(&r->plan, r->replica, &memory, err));

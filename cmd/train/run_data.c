@@ -105,6 +105,9 @@ int gpt_run_open_corpus(struct gpt_run *r, struct gpt_err *err)
         gpt_hint(err, "--data-path and --split, or --train-data-path and its "
                  "like, say which data are read");
     GPT_TRY(status);
+    if (c->mock && gpt_run_is_first(r))
+        gpt_log_line(" > the data are made up (--mock-data): tokens that count "
+                     "up, in documents of 1 to 4095");
     if (gpt_run_is_first(r))
         report_splits(r);
     drop_empty_splits(r);

@@ -97,6 +97,17 @@ static bool begins_anew(const struct gpt_run *r)
            (r->o->finetune || !gpt_run_resumes_own(r->o));
 }
 
+/* A run that cannot report ends before weights and data are read. */
+int gpt_run_check_report(const struct gpt_run *r, struct gpt_err *err)
+{
+    const struct gpt_sink_options sinks = {.metrics = r->o->metrics,
+                                           .tensorboard =
+                                               r->o->tensorboard_dir};
+
+    return gpt_run_is_first(r) ? gpt_sinks_check(&sinks, r->o->save, err)
+                               : GPT_OK;
+}
+
 int gpt_run_open_report(struct gpt_run *r, struct gpt_err *err)
 {
     const struct gpt_train_options *o = r->o;
@@ -114,6 +125,7 @@ int gpt_run_open_report(struct gpt_run *r, struct gpt_err *err)
             gpt_flops_per_token(&r->plan.replica.config, o->seq_length),
         .seq_length = o->seq_length,
         .ranks = r->plan.topology.world_size,
+        .decoupled_lr = r->plan.schedule.decoupled_lr > 0,
         .log_throughput = o->log_throughput,
         .log_times = o->timing_level > 0,
         /* one microbatch is the batch: there is nothing to compare */

@@ -101,6 +101,9 @@ int gpt_run_allocate(struct gpt_run *r, const struct gpt_memory *memory,
 int gpt_run_open_save(struct gpt_run *r, struct gpt_err *err) GPT_MUST_USE;
 /* Iterations of --save up to this one are this run's; -1: none. */
 int64_t gpt_run_own_iterations(const struct gpt_run *r);
+/* Whether it can be opened: asked before anything is read. */
+int gpt_run_check_report(const struct gpt_run *r,
+                         struct gpt_err *err) GPT_MUST_USE;
 /* Opens the report last: it cuts off lines of the metrics that the run will
  * write again. GPT_EEXIST where the lines are another run's. */
 int gpt_run_open_report(struct gpt_run *r, struct gpt_err *err) GPT_MUST_USE;

@@ -184,6 +184,27 @@ static int open_lines(struct gpt_append **file, const char *path,
     return gpt_append_open(file, path, err);
 }
 
+/* A file is made in a directory that is there; those of event files are
+ * made. */
+int gpt_sinks_check(const struct gpt_sink_options *o, const char *save,
+                    struct gpt_err *err)
+{
+    char dir[GPT_PATH_BYTES];
+
+    if (o->tensorboard)
+        GPT_TRY(gpt_path_check_writable(o->tensorboard, err));
+    if (!o->metrics)
+        return GPT_OK;
+    GPT_TRY(gpt_path_check_writable(o->metrics, err));
+    snprintf(dir, sizeof(dir), "%.*s",
+             (int)(gpt_path_name(o->metrics) - o->metrics), o->metrics);
+    if (!dir[0] || gpt_path_exists(dir) ||
+        (save && gpt_path_same(dir, save)))
+        return GPT_OK;
+    return gpt_fail(err, GPT_EIO, "cannot create '%s': there is no directory "
+                    "'%s'", o->metrics, dir);
+}
+
 int gpt_sinks_open(struct gpt_sinks **sinks, const struct gpt_sink_options *o,
                    struct gpt_err *err)
 {

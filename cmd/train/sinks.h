@@ -26,6 +26,11 @@ struct gpt_sink_options {
 
 struct gpt_sinks;
 
+/* Before anything is loaded: GPT_EIO when the file or the directory cannot be
+ * written. Makes nothing. `save`: a directory that will be there by then, or
+ * NULL. */
+int gpt_sinks_check(const struct gpt_sink_options *o, const char *save,
+                    struct gpt_err *err) GPT_MUST_USE;
 /* Lines of both files after `iteration` are cut off: those steps will be made
  * again. GPT_EEXIST where `keep` forbids that. */
 int gpt_sinks_open(struct gpt_sinks **sinks, const struct gpt_sink_options *o,

@@ -16,6 +16,7 @@
 #include "cmd/vocab/corpus_count.h"
 #include "text/inputs.h"
 #include "tokenizer/vocab_write.h"
+#include "tokenizer/hf_files.h"
 
 #include <unistd.h>
 
@@ -43,8 +44,8 @@ static int open_output(struct gpt_out **out, struct outputs *files,
 static int open_outputs(struct outputs *files,
                         const struct gpt_vocab_command *o, struct gpt_err *err)
 {
-    GPT_TRY(open_output(&files->vocab, files, o, "vocab.json", err));
-    return open_output(&files->merges, files, o, "merges.txt", err);
+    GPT_TRY(open_output(&files->vocab, files, o, GPT_HF_VOCAB, err));
+    return open_output(&files->merges, files, o, GPT_HF_MERGES, err);
 }
 
 /* Files that were committed are NULL by now. What is left has only a temporary

@@ -290,6 +290,10 @@ bool gpt_path_holds(const char *dir, const char *name);
 /* Writes the path itself if it is there, or the nearest above it that is. False
  * when that is not known. */
 bool gpt_path_nearest(char nearest[GPT_PATH_BYTES], const char *path);
+/* GPT_EIO when `path` cannot be written or made as things are: it, or the
+ * nearest above it that is there, is not writable, or is no directory where one
+ * must be. Makes nothing; what cannot be known passes. */
+int gpt_path_check_writable(const char *path, struct gpt_err *err) GPT_MUST_USE;
 /* Bytes that may still be written where `path` is, or will be; false when that
  * is not known. */
 bool gpt_path_room(const char *path, double *room);

@@ -41,8 +41,10 @@ static int parse_all(struct gpt_parse *p, int argc, char *const *argv,
         return gpt_no_memory(p->err, "options");
     int status = gpt_opt_read_all(p, argc, argv);
     gpt_free(p->configs);
+    gpt_free(p->kept);
     /* The names live in argv; only the array of them was ours. */
     p->configs = NULL;
+    p->kept = NULL;
     *args = (struct gpt_args){.positional = p->positional,
                               .n_positional = p->n_positional,
                               .program = p->program,

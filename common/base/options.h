@@ -135,7 +135,9 @@ struct gpt_foreign_option {
                          * in place of its value; NULL: there are none */
     const char *over;   /* ... in place of these values alone, with blanks
                          * between: another value that the option already has
-                         * stays, with a warning. NULL: in place of any */
+                         * stays, with a warning; and one of these values
+                         * that comes after the name is refused. NULL: in
+                         * place of any */
     const char *answer; /* without `means`: what to do instead; of a name that
                          * is skipped, why it has no effect here */
     bool flag;          /* takes no value */

@@ -256,10 +256,7 @@ static int skip_foreign(struct gpt_parse *p, struct words *w,
                           !looks_like_option(w->argv[w->at]);
         value = more ? w->argv[w->at++] : NULL;
     }
-    if (!p->looking)
-        gpt_warn("%s (a name of %s) has no effect here: %s", label, f->source,
-                 f->only ? "no other value is possible" : f->answer);
-    return GPT_OK;
+    return p->looking ? GPT_OK : gpt_opt_keep_foreign(p, f, label);
 }
 
 /* An option by another program's name. Its value is the next word even where
@@ -287,6 +284,8 @@ static int take_foreign(struct gpt_parse *p, struct words *w,
                  label, f->source, (int)strcspn(f->means, "="), f->means, kept);
         return GPT_OK;
     }
+    if (f->over && !p->looking)
+        GPT_TRY(gpt_opt_keep_foreign(p, f, label));
     GPT_TRY(gpt_opt_expand_foreign(p, f, value, words, GPT_FOREIGN_WORDS,
                                    &meant.argc));
     while (meant.at < meant.argc)

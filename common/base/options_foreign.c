@@ -5,9 +5,15 @@
  * is none of the program's own. */
 #include "base/options_internal.h"
 
+#include "base/log.h"
+#include "base/num.h"
+
 #include <assert.h>
 #include <stdio.h>
 #include <string.h>
+
+/* So many names without effect have a line each. */
+enum { FEW_SKIPPED = 3 };
 
 const struct gpt_foreign_option *
 gpt_opt_find_foreign(const struct gpt_program *program, const char *name,
@@ -66,6 +72,18 @@ static bool is_among(const char *word, const char *words)
     return false;
 }
 
+/* The option whose value a name with `over` takes away. */
+static const struct gpt_opt *option_over(const struct gpt_parse *p,
+                                         const struct gpt_foreign_option *f)
+{
+    const char *name = f->means + 2;
+    const struct gpt_opt *o =
+        gpt_opt_find(p->program, name, strcspn(name, "= "), NULL);
+
+    assert(o && o->kind == GPT_OPT_CHOICE);
+    return o;
+}
+
 const char *gpt_opt_find_kept(const struct gpt_parse *p,
                               const struct gpt_foreign_option *f)
 {
@@ -74,13 +92,113 @@ const char *gpt_opt_find_kept(const struct gpt_parse *p,
      * that only what came before needs to be looked at here. */
     if (!f->over)
         return NULL;
-    const char *name = f->means + 2;
-    const struct gpt_opt *o =
-        gpt_opt_find(p->program, name, strcspn(name, "= "), NULL);
-    assert(o && o->kind == GPT_OPT_CHOICE);
+    const struct gpt_opt *o = option_over(p, f);
     const char *value = *(const char *const *)gpt_opt_field(p->options, o);
 
     return is_among(value, f->over) ? NULL : value;
+}
+
+/* ---- names that are judged when all options are known ---- */
+
+int gpt_opt_keep_foreign(struct gpt_parse *p,
+                         const struct gpt_foreign_option *f, const char *label)
+{
+    const char *copy = gpt_arena_strdup(p->arena, label);
+
+    if (!copy)
+        return gpt_no_memory(p->err, "options");
+    GPT_TRY(gpt_grow(&p->kept, &p->kept_cap, p->n_kept + 1, sizeof(*p->kept),
+                     "options", p->err));
+    p->kept[p->n_kept++] = (struct gpt_kept_name){copy, f};
+    return GPT_OK;
+}
+
+/* A value that stood before the name gave way to it; one that comes after the
+ * name says the opposite. */
+static int check_over(const struct gpt_parse *p, const struct gpt_kept_name *k)
+{
+    const struct gpt_opt *o = option_over(p, k->f);
+    const char *value = *(const char *const *)gpt_opt_field(p->options, o);
+
+    if (!is_among(value, k->f->over))
+        return GPT_OK;
+    gpt_fail(p->err, GPT_EUSAGE, "%s excludes --%s %s", k->label, o->name,
+             value);
+    return gpt_hint(p->err, "leave one of them out: %s is here %s", k->label,
+                    k->f->means);
+}
+
+static void warn_of_one(const struct gpt_kept_name *k)
+{
+    gpt_warn("%s (a name of %s) has no effect here: %s", k->label, k->f->source,
+             k->f->only ? "no other value is possible" : k->f->answer);
+}
+
+/* Names of one source in one line, as often and as they were written, so that
+ * each can be found in the script. */
+static int warn_of_source(const struct gpt_parse *p, const char *source)
+{
+    struct gpt_buf list = {0};
+    int status = GPT_OK, n = 0;
+
+    for (size_t i = 0; status == GPT_OK && i < p->n_kept; i++)
+        if (p->kept[i].f->skip && strcmp(p->kept[i].f->source, source) == 0)
+            status = gpt_buf_printf(&list, "%s%s", n++ > 0 ? ", " : "",
+                                    p->kept[i].label);
+    if (status == GPT_OK)
+        gpt_warn("%d name%s of %s without effect here; --verbose says why of "
+                 "each: %s", n, gpt_plural(n), source, list.data);
+    gpt_buf_free(&list);
+    return status == GPT_OK ? GPT_OK : gpt_no_memory(p->err, "a message");
+}
+
+/* Whether the source of name i was met before it. */
+static bool is_reported(const struct gpt_parse *p, size_t i)
+{
+    for (size_t k = 0; k < i; k++)
+        if (p->kept[k].f->skip &&
+            strcmp(p->kept[k].f->source, p->kept[i].f->source) == 0)
+            return true;
+    return false;
+}
+
+/* The level of messages is not set yet: the row has it. A program without such
+ * a row says the names alone. */
+static bool is_verbose(const struct gpt_parse *p)
+{
+    const struct gpt_opt *o = gpt_opt_find(p->program, "verbose", 7, NULL);
+
+    return o && *(const bool *)gpt_opt_field(p->options, o);
+}
+
+/* A script of another program has dozens of names without effect: a line for
+ * each would hide what else is said. */
+static int warn_of_skipped(const struct gpt_parse *p)
+{
+    size_t n = 0;
+
+    for (size_t i = 0; i < p->n_kept; i++)
+        n += p->kept[i].f->skip;
+    const bool each = n <= FEW_SKIPPED || is_verbose(p);
+    for (size_t i = 0; i < p->n_kept; i++) {
+        if (!p->kept[i].f->skip)
+            continue;
+        if (each)
+            warn_of_one(&p->kept[i]);
+        else if (!is_reported(p, i))
+            GPT_TRY(warn_of_source(p, p->kept[i].f->source));
+    }
+    return GPT_OK;
+}
+
+/* What contradicts ends the program, so that it comes before what is left out
+ * without harm. */
+int gpt_opt_judge_kept(const struct gpt_parse *p)
+{
+    for (size_t i = 0; i < p->n_kept; i++)
+        if (p->kept[i].f->over)
+            GPT_TRY(check_over(p, &p->kept[i]));
+    return warn_of_skipped(p);
 }
 
 /* Writes "--lr=%" as "--lr VALUE". */

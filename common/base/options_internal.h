@@ -33,6 +33,15 @@ struct gpt_parse {
     const char *log_format; /* this, NULL when it is not there */
     enum gpt_answer answer;
     const char *shell; /* of --complete */
+    struct gpt_kept_name *kept; /* names of other programs, to be looked at
+                                 * when all options are known */
+    size_t n_kept, kept_cap;
+};
+
+/* A name of another program as it was given. */
+struct gpt_kept_name {
+    const char *label; /* "--name" */
+    const struct gpt_foreign_option *f;
 };
 
 /* ---- options_value.c: one value into one field ---- */
@@ -81,6 +90,15 @@ int gpt_opt_expand_foreign(struct gpt_parse *p,
  * NULL. */
 const char *gpt_opt_find_kept(const struct gpt_parse *p,
                               const struct gpt_foreign_option *f);
+/* Keeps a name for gpt_opt_judge_kept(). */
+int gpt_opt_keep_foreign(struct gpt_parse *p,
+                         const struct gpt_foreign_option *f,
+                         const char *label);
+/* When all sources are read. Of names without effect it warns: of each by
+ * itself with its reason, or, when there are more than a few, in one line for
+ * each program that they come from. GPT_EUSAGE where an option has a value that
+ * a name (`over`) took away. */
+int gpt_opt_judge_kept(const struct gpt_parse *p);
 /* A usage error that says what to write instead. */
 int gpt_opt_refuse_foreign(const struct gpt_foreign_option *f,
                            const char *label, struct gpt_err *err);

@@ -94,5 +94,7 @@ int gpt_opt_read_all(struct gpt_parse *p, int argc, char *const *argv)
     GPT_TRY(status);
     GPT_TRY(read_environment(p));
     GPT_TRY(gpt_opt_read_command(p, argc, argv));
+    if (p->answer == GPT_ANSWER_NONE)
+        GPT_TRY(gpt_opt_judge_kept(p));
     return only_prints(p) ? GPT_OK : check_required(p);
 }

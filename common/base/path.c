@@ -2,6 +2,7 @@
 #include "base/io.h"
 
 #include <errno.h>
+#include <fcntl.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -202,6 +203,23 @@ bool gpt_path_nearest(char nearest[GPT_PATH_BYTES], const char *path)
         if ((errno != ENOENT && errno != ENOTDIR) || !to_parent(nearest))
             return false;
     return true;
+}
+
+int gpt_path_check_writable(const char *path, struct gpt_err *err)
+{
+    char nearest[GPT_PATH_BYTES];
+
+    if (!gpt_path_nearest(nearest, path))
+        return GPT_OK;
+    const bool dir = gpt_path_is_dir(nearest);
+    if (!dir && strcmp(nearest, path) != 0) {
+        errno = ENOTDIR;
+        return gpt_fail_errno(err, GPT_EIO, "cannot make '%s'", path);
+    }
+    /* with the rights that files are opened with; a directory is also passed */
+    if (faccessat(AT_FDCWD, nearest, W_OK | (dir ? X_OK : 0), AT_EACCESS) == 0)
+        return GPT_OK;
+    return gpt_fail_errno(err, GPT_EIO, "cannot write '%s'", path);
 }
 
 /* What is made later lies on the file system of the nearest directory above

@@ -41,12 +41,12 @@ static bool open_type(struct gpt_tokenizer **tok,
     *o = (struct gpt_tokenizer_options){.type = type};
     if (strcmp(type, "GPT2BPETokenizer") == 0) {
         o->vocab_file = gpt_target_attached(t, GPT_HF_VOCAB);
-        o->merge_file = gpt_target_attached(t, "merges.txt");
+        o->merge_file = gpt_target_attached(t, GPT_HF_MERGES);
         if (!o->vocab_file || !o->merge_file)
             return false;
     } else if (strcmp(type, "ByteTokenizer") != 0) {
         o->model =
-            gpt_target_attached(t, hf ? "tokenizer.json" : "tokenizer.model");
+            gpt_target_attached(t, hf ? GPT_HF_TOKENIZER : GPT_HF_PIECES);
         if (!o->model)
             return false;
     }

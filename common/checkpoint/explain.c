@@ -6,6 +6,7 @@
 #include "checkpoint/names.h"
 
 #include "base/io.h"
+#include "checkpoint/huggingface.h"
 
 #include <dirent.h>
 #include <stdio.h>
@@ -93,11 +94,11 @@ static int explain_directory(const char *path, struct gpt_err *err)
 {
     char below[GPT_PATH_BYTES];
 
-    if (gpt_path_holds(path, "model.safetensors") ||
-        gpt_path_holds(path, "model.safetensors.index.json"))
+    if (gpt_path_holds(path, GPT_HF_WEIGHTS) ||
+        gpt_path_holds(path, GPT_HF_INDEX))
         return gpt_hint(err, "it has weights of a Hugging Face directory; "
                              "config.json is missing beside them");
-    if (gpt_path_holds(path, "adapter_config.json"))
+    if (gpt_path_holds(path, GPT_HF_ADAPTER))
         return gpt_hint(err, "it is an adapter of PEFT: merge_and_unload() of "
                              "peft puts it into its model, and "
                              "save_pretrained() keeps that");
@@ -132,13 +133,12 @@ static int explain_weights(const char *dir, struct gpt_err *err)
 static bool lacks_weights(const char *dir)
 {
     static const char *const names[] = {
-        "model.safetensors", "model.safetensors.index.json",
-        "pytorch_model.bin", "pytorch_model.bin.index.json"};
+        GPT_HF_WEIGHTS, GPT_HF_INDEX, GPT_HF_OLD_WEIGHTS, GPT_HF_OLD_INDEX};
 
     for (size_t i = 0; i < GPT_COUNT(names); i++)
         if (gpt_path_holds(dir, names[i]))
             return false;
-    return gpt_path_holds(dir, "config.json");
+    return gpt_path_holds(dir, GPT_HF_CONFIG);
 }
 
 void gpt_source_explain(const char *path, struct gpt_err *err)

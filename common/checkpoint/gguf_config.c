@@ -397,10 +397,11 @@ static int read_end_of_turn(struct gpt_source *s, struct gpt_gguf *g,
 
     GPT_TRY(gpt_gguf_int(g, "tokenizer.ggml.eot_token_id", 0, UINT32_MAX,
                          &id, err));
-    if (id >= 0 && id < s->config.vocab_size && s->eos_token_id >= 0 &&
-        id != s->eos_token_id)
-        s->ends = (struct gpt_end_ids){
-            .ids = {(int32_t)s->eos_token_id, (int32_t)id}, .n = 2};
+    if (id < 0 || id >= s->config.vocab_size || id == s->eos_token_id)
+        return GPT_OK;
+    if (s->eos_token_id >= 0)
+        s->ends.ids[s->ends.n++] = (int32_t)s->eos_token_id;
+    s->ends.ids[s->ends.n++] = (int32_t)id;
     return GPT_OK;
 }
 

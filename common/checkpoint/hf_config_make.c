@@ -259,7 +259,7 @@ static int find_misfit(const struct gpt_config *c,
     cJSON *json = text ? cJSON_Parse(text) : NULL;
     int status = GPT_EFAIL;
 
-    *field = "config.json";
+    *field = GPT_HF_CONFIG;
     /* no message: that a family does not fit is an answer */
     if (json)
         status = gpt_hf_config_parse(&read, &again, json, *field, NULL);
@@ -269,7 +269,7 @@ static int find_misfit(const struct gpt_config *c,
     cJSON_Delete(made);
     cJSON_Delete(json);
     return gpt_json_out_of_memory() || status == GPT_EFAIL
-               ? gpt_no_memory(err, "config.json")
+               ? gpt_no_memory(err, GPT_HF_CONFIG)
                : GPT_OK;
 }
 

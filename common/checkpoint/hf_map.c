@@ -9,12 +9,12 @@
 
 const char *const gpt_hf_vocab_files[GPT_HF_VOCAB_FILES + 1] = {
     GPT_HF_VOCAB,
-    "merges.txt",
-    "tokenizer.json",
+    GPT_HF_MERGES,
+    GPT_HF_TOKENIZER,
     GPT_HF_TOKENIZER_CONFIG,
-    "special_tokens_map.json",
-    "added_tokens.json",
-    "tokenizer.model",
+    GPT_HF_SPECIAL_TOKENS,
+    GPT_HF_ADDED_TOKENS,
+    GPT_HF_PIECES,
     GPT_HF_CHAT_TEMPLATE,
 };
 

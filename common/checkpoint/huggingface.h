@@ -11,6 +11,7 @@
 #include "model/params.h"
 #include "checkpoint/hf_family.h"
 #include "checkpoint/source.h"
+#include "tokenizer/hf_files.h"
 
 #define GPT_HF_CONFIG "config.json"
 #define GPT_HF_GENERATION_CONFIG "generation_config.json"
@@ -18,9 +19,7 @@
 #define GPT_HF_INDEX "model.safetensors.index.json"
 #define GPT_HF_OLD_WEIGHTS "pytorch_model.bin"
 #define GPT_HF_OLD_INDEX "pytorch_model.bin.index.json"
-#define GPT_HF_VOCAB "vocab.json"
-#define GPT_HF_TOKENIZER_CONFIG "tokenizer_config.json"
-#define GPT_HF_CHAT_TEMPLATE "chat_template.jinja"
+#define GPT_HF_ADAPTER "adapter_config.json"
 
 /* What config.json says beyond struct gpt_config; GPT_TOKEN_NONE where it
  * says null. */

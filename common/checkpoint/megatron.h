@@ -21,6 +21,8 @@
 /* What a native run keeps beside tensors, as JSON. Megatron-LM reads
  * neither this nor any other key that it does not know. */
 #define GPT_MEGATRON_RUN "gpt_run"
+/* The argument that has Hugging Face's type of the model; the same holds. */
+#define GPT_MEGATRON_FAMILY "hf_model_type"
 
 enum { GPT_MEGATRON_CHUNKS = GPT_MAX_CHUNKS };
 

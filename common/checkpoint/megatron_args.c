@@ -89,5 +89,7 @@ void gpt_megatron_put_args(struct gpt_pickle_out *o, const struct gpt_target *t,
     put_sizes(o, &t->o.config);
     gpt_megatron_put_variants(o, &t->o.config);
     put_run(o, t, file, dtype);
+    if (t->source->family)
+        gpt_pickle_put_key_string(o, GPT_MEGATRON_FAMILY, t->source->family);
     gpt_pickle_end_namespace(o);
 }

@@ -9,6 +9,7 @@
 
 #include "base/log.h"
 #include "base/num.h"
+#include "checkpoint/hf_family.h"
 #include "checkpoint/plan.h"
 #include "checkpoint/run_state.h"
 
@@ -157,6 +158,22 @@ static int read_version(struct gpt_megatron *m, struct gpt_err *err)
     return GPT_OK;
 }
 
+/* The family that the arguments name, or NULL: Megatron-LM knows of none, and
+ * models of several have the same tensors. */
+static const char *read_family(const struct gpt_pickle_value *args)
+{
+    const struct gpt_pickle_value *v =
+        gpt_pickle_find(args, GPT_MEGATRON_FAMILY);
+    char name[64];
+
+    if (!v || v->kind != GPT_PICKLE_STRING || v->n >= sizeof(name))
+        return NULL;
+    memcpy(name, v->text, v->n);
+    name[v->n] = '\0';
+    const struct gpt_hf_family *family = gpt_hf_family_find(name, NULL);
+    return family ? family->model_type : NULL;
+}
+
 /* What is kept of a run: its place. That there is no run to resume holds until
  * gpt_megatron_add_run() has found one. */
 static int read_state(struct gpt_megatron *m,
@@ -178,6 +195,7 @@ static int read_state(struct gpt_megatron *m,
                         m->dir, m->ranks[0].file);
     m->state = gpt_run_state_make(m->iteration, train, valid);
     cJSON_AddStringToObject(m->state, GPT_RUN_CONVERTED, "megatron");
+    gpt_run_state_put_family(m->state, read_family(args));
     return GPT_OK;
 }
 

@@ -4,6 +4,7 @@
 #include "checkpoint/format.h"
 #include "checkpoint/dcp.h"
 #include "checkpoint/megatron.h"
+#include "checkpoint/run_state.h"
 
 /* A root of this format and a native one have the same tracker; the directory
  * that it names decides. */
@@ -75,6 +76,7 @@ static int open_alone(struct gpt_source *s, const char *path,
     s->tp_size = m->tp_size;
     s->pp_size = m->pp_size;
     s->state = m->state;
+    gpt_run_state_take_origin(s);
     s->left_out = m->left_out;
     s->tensors = m->tensors;
     s->n_tensors = m->n;

@@ -102,14 +102,10 @@ struct gpt_checkpoint;
 
 /* `path` is a root (iteration < 0: what the tracker says, falling back with a
  * warning to the newest complete one when that is damaged or missing) or an
- * iter_* directory itself. verify: check every file's CRC-32C now. GPT_EDATA
- * names file and what is wrong. */
-int gpt_checkpoint_open(struct gpt_checkpoint **c, const char *path,
-                        int64_t iteration, bool verify, struct gpt_err *err)
-    GPT_MUST_USE;
-/* The same as a source's options say. Of ranks that load one checkpoint, rank 0
- * chooses it, each rank checks the CRC-32C of its share of the files, and all
- * open it or none. */
+ * iter_* directory itself. Of the options, `verify` checks every file's CRC-32C
+ * now. GPT_EDATA names file and what is wrong. Of ranks that load one
+ * checkpoint, rank 0 chooses it, each rank checks the CRC-32C of its share of
+ * the files, and all open it or none. */
 int gpt_checkpoint_open_all(struct gpt_checkpoint **c, const char *path,
                             const struct gpt_source_options *options,
                             struct gpt_err *err) GPT_MUST_USE;
@@ -129,19 +125,9 @@ int64_t gpt_checkpoint_iteration(const struct gpt_checkpoint *c);
 /* All tensors, by name ascending, as lists of pieces of the open files. */
 const struct gpt_tensor *gpt_checkpoint_tensors(const struct gpt_checkpoint *c,
                                                 int64_t *n);
-const struct gpt_tensor *gpt_checkpoint_find(const struct gpt_checkpoint *c,
-                                             const char *name);
 
 /* The files that the manifest names, by name; attached ones, too. */
 const struct gpt_source_file *
 gpt_checkpoint_files(const struct gpt_checkpoint *c, int64_t *n);
-
-/* Reads the slice described by *want (name, ndim, begin, shape, dtype: cast
- * among float types) into dst, gathered from whatever slices the files hold.
- * GPT_EDATA when the tensor is missing, has other dimensions, or its slices
- * do not cover what is asked for. want->global is not read. */
-int gpt_checkpoint_read(struct gpt_checkpoint *c,
-                        const struct gpt_tensor_slice *want, void *dst,
-                        struct gpt_err *err) GPT_MUST_USE;
 
 #endif

@@ -186,15 +186,6 @@ int gpt_checkpoint_open_all(struct gpt_checkpoint **c, const char *path,
     return status;
 }
 
-int gpt_checkpoint_open(struct gpt_checkpoint **c, const char *path,
-                        int64_t iteration, bool verify, struct gpt_err *err)
-{
-    const struct gpt_source_options o = {.iteration = iteration,
-                                         .verify = verify};
-
-    return gpt_checkpoint_open_all(c, path, &o, err);
-}
-
 /* ---- removing ---- */
 
 /* A file that is gone already is no failure: an earlier run may have been

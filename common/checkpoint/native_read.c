@@ -375,34 +375,3 @@ gpt_checkpoint_files(const struct gpt_checkpoint *c, int64_t *n)
     *n = c->n_files;
     return c->files;
 }
-
-/* By bisection: tensors are sorted by name when they are read. */
-const struct gpt_tensor *gpt_checkpoint_find(const struct gpt_checkpoint *c,
-                                             const char *name)
-{
-    struct gpt_tensor key = {.name = name};
-
-    return c->n_tensors ? bsearch(&key, c->tensors, (size_t)c->n_tensors,
-                                  sizeof(*c->tensors), compare_tensors)
-                        : NULL;
-}
-
-/* Slices of any layout: the pieces of the tensor that meet the box are read,
- * whatever files they are in. */
-int gpt_checkpoint_read(struct gpt_checkpoint *c,
-                        const struct gpt_tensor_slice *want, void *dst,
-                        struct gpt_err *err)
-{
-    const struct gpt_tensor *t = gpt_checkpoint_find(c, want->name);
-
-    if (!t)
-        return gpt_fail(err, GPT_EDATA, "%s: no tensor '%s'", c->dir,
-                        want->name);
-    if (t->ndim != want->ndim)
-        return gpt_fail(err, GPT_EDATA,
-                        "%s: tensor '%s' has %d dimensions, not %d", c->dir,
-                        want->name, t->ndim, want->ndim);
-    int status = gpt_tensor_gather(t, want->begin, want->shape, want->dtype,
-                                   dst, err);
-    return status == GPT_OK ? GPT_OK : gpt_context(err, "%s", c->dir);
-}

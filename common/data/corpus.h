@@ -13,6 +13,8 @@ extern const char *const gpt_split_names[GPT_N_SPLITS];
 struct gpt_corpus_options {
     const char *const *data_path; /* "p", or "w1 p1 w2 p2 ...", or prefixes */
     int64_t n_data_path;
+    bool mock;        /* data_path is the name of a set that is made up */
+    int32_t mock_end; /* the last token of its documents, < 0: none */
     /* per split instead of data_path and split; unused ones have n = 0 */
     const char *const *split_path[GPT_N_SPLITS];
     int64_t n_split_path[GPT_N_SPLITS];

@@ -30,6 +30,8 @@ struct gpt_corpus {
     uint32_t seed;
     bool in_order, documents;
     int32_t begin, end; /* tokens around documents, < 0: none */
+    bool mock;
+    int32_t mock_end;
     const char *impl;   /* the caller's, while sets are opened; then NULL */
     int64_t n_sets;
     size_t cap_sets;

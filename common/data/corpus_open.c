@@ -29,7 +29,11 @@ int gpt_corpus_open_set(struct gpt_corpus *c, const char *prefix,
         }
     GPT_TRY(gpt_grow(&c->set, &c->cap_sets, (size_t)c->n_sets + 1,
                      sizeof(*c->set), "data sets", err));
-    GPT_TRY(gpt_indexed_open(&c->set[c->n_sets], prefix, c->impl, err));
+    if (c->mock)
+        GPT_TRY(gpt_indexed_mock(&c->set[c->n_sets], prefix, c->vocab_size,
+                                 c->mock_end, err));
+    else
+        GPT_TRY(gpt_indexed_open(&c->set[c->n_sets], prefix, c->impl, err));
     /* A sample is a few pages somewhere in the file. */
     gpt_indexed_read_randomly(c->set[c->n_sets]);
     *set = c->set[c->n_sets++];
@@ -379,6 +383,8 @@ int gpt_corpus_open(struct gpt_corpus **out,
     c->documents = o->documents;
     c->begin = o->begin;
     c->end = o->end;
+    c->mock = o->mock;
+    c->mock_end = o->mock_end;
     c->impl = o->impl;
     int status = per_split ? open_per_split(c, o, err)
                            : open_shared(c, o, err);

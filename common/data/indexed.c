@@ -3,6 +3,7 @@
  * gpt_indexed_open(). */
 #include "data/indexed.h"
 
+#include "base/hash.h"
 #include "base/io.h"
 #include "base/memory.h"
 #include "base/num.h"
@@ -202,6 +203,80 @@ int gpt_indexed_open(struct gpt_indexed **out, const char *prefix,
     return GPT_OK;
 }
 
+/* ---- a set that is made up ---- */
+
+enum { MOCK_DOCUMENTS = 100000, MOCK_LONGEST = 4095 };
+
+/* Its arrays in one block. All documents end alike, so that the longest of them
+ * holds the tokens of each. */
+struct mock {
+    int64_t pointers[MOCK_DOCUMENTS], documents[MOCK_DOCUMENTS + 1];
+    int32_t lengths[MOCK_DOCUMENTS], tokens[MOCK_LONGEST];
+};
+
+/* Ids begin at 1, as 0 is the end of a text in many vocabularies. The lengths
+ * are drawn once and for all: data that differ by the seed would be other data
+ * for a run that resumes with another one. */
+static void fill_mock(struct mock *m, int64_t vocab_size, int32_t end)
+{
+    const int64_t ids = gpt_max_i64(vocab_size - 1, 1);
+
+    for (int64_t i = 0; i < MOCK_LONGEST; i++)
+        m->tokens[i] = (int32_t)gpt_min_i64(1 + i % ids, vocab_size - 1);
+    if (end >= 0)
+        m->tokens[MOCK_LONGEST - 1] = end;
+    for (int64_t i = 0; i < MOCK_DOCUMENTS; i++) {
+        const uint64_t draw = gpt_hash64(&i, sizeof(i), 0);
+        const int64_t length = 1 + (int64_t)(draw % MOCK_LONGEST);
+
+        m->lengths[i] = (int32_t)length;
+        m->pointers[i] = (MOCK_LONGEST - length) * (int64_t)sizeof(int32_t);
+        m->documents[i + 1] = i + 1;
+    }
+}
+
+/* The index is filled and not parsed: documents share their tokens, which those
+ * of a file cannot. `made` owns all of it. */
+static int open_mock(struct gpt_indexed *set, const char *name,
+                     int64_t vocab_size, int32_t end, struct gpt_err *err)
+{
+    struct mock *m;
+
+    GPT_TRY(gpt_new(&set->prefix, strlen(name) + 1, 1, "a name", err));
+    memcpy(set->prefix, name, strlen(name));
+    GPT_TRY(gpt_new(&m, 1, sizeof(*m), "a data set", err));
+    fill_mock(m, vocab_size, end);
+    set->made = (uint8_t *)m;
+    set->bytes = (const uint8_t *)m->tokens;
+    set->item = sizeof(*m->tokens);
+    set->idx = (struct gpt_idx){
+        .dtype = GPT_I32,
+        .n_sequences = MOCK_DOCUMENTS,
+        .n_documents = MOCK_DOCUMENTS,
+        .lengths = (const uint8_t *)m->lengths,
+        .pointers = (const uint8_t *)m->pointers,
+        .documents = (const uint8_t *)m->documents,
+    };
+    for (int64_t i = 0; i < MOCK_DOCUMENTS; i++)
+        set->idx.n_tokens += m->lengths[i];
+    return GPT_OK;
+}
+
+int gpt_indexed_mock(struct gpt_indexed **out, const char *name,
+                     int64_t vocab_size, int32_t end, struct gpt_err *err)
+{
+    struct gpt_indexed *set;
+
+    *out = NULL;
+    GPT_TRY(gpt_new(&set, 1, sizeof(*set), "a data set", err));
+    const int status = open_mock(set, name, vocab_size, end, err);
+    if (status == GPT_OK)
+        *out = set;
+    else
+        gpt_indexed_close(set);
+    return status;
+}
+
 void gpt_indexed_close(struct gpt_indexed *set)
 {
     if (!set)
@@ -301,7 +376,7 @@ int64_t gpt_indexed_cached(const struct gpt_indexed *set)
 /* A copy in memory has no pages to fault, and an empty map no address. */
 void gpt_indexed_read_randomly(struct gpt_indexed *set)
 {
-    set->random = set->bytes && !set->copy && set->idx.n_tokens > 0;
+    set->random = set->bin_file && set->bytes && set->idx.n_tokens > 0;
     if (set->random)
         advise(set->bytes, set->idx.n_tokens * set->item, MADV_RANDOM);
 }

@@ -24,6 +24,13 @@ extern const char *const gpt_indexed_impls[];
  * mmap. GPT_EDATA names file, offset, field, value and limit. */
 int gpt_indexed_open(struct gpt_indexed **set, const char *prefix,
                      const char *impl, struct gpt_err *err) GPT_MUST_USE;
+/* A set that is made up and in no file: 100000 documents of 1 to 4095 tokens
+ * below vocab_size, each one more than the token before it (after the last, 1
+ * again), with `end` (< 0: none) as the last of a document. It is the same
+ * wherever it is made. */
+int gpt_indexed_mock(struct gpt_indexed **set, const char *name,
+                     int64_t vocab_size, int32_t end,
+                     struct gpt_err *err) GPT_MUST_USE;
 void gpt_indexed_close(struct gpt_indexed *set);
 /* Makes all files of a set, in whatever format, known as inputs: no output of
  * this process may replace them (gpt_in_protect()). */
@@ -67,11 +74,6 @@ struct gpt_indexed_writer;
 
 /* GPT_U16 when vocab_size < 65500, else GPT_I32: Megatron's rule. */
 enum gpt_dtype gpt_indexed_best_dtype(int64_t vocab_size);
-
-/* Creates prefix.bin and prefix.idx when committed; `flags` are GPT_OUT_*. */
-int gpt_indexed_writer_open(struct gpt_indexed_writer **w, const char *prefix,
-                            enum gpt_dtype dtype, unsigned flags,
-                            struct gpt_err *err) GPT_MUST_USE;
 
 /* Appends a block: `tokens` (n_tokens, dtype), the lengths of its sequences
  * and, for each document that ends in it, the number of sequences since the
@@ -128,9 +130,6 @@ struct gpt_out;
 int gpt_indexed_writer_release(struct gpt_indexed_writer *w,
                                struct gpt_out **bin, struct gpt_out **idx,
                                struct gpt_err *err) GPT_MUST_USE;
-/* Publishes both files together; frees w whatever happens. */
-int gpt_indexed_writer_commit(struct gpt_indexed_writer *w,
-                              struct gpt_err *err) GPT_MUST_USE;
 void gpt_indexed_writer_abort(struct gpt_indexed_writer *w); /* NULL too */
 
 #endif

@@ -1,7 +1,7 @@
 /* Writes indexed data sets. Tokens go straight to the .bin; the lengths and the
  * documents wait in two scratch files, because the .idx starts with their
  * numbers. At the end the .idx is put together by streaming them through a
- * small buffer. Start at gpt_indexed_writer_open(). */
+ * small buffer. Start at gpt_indexed_writer_open_with(). */
 #include "base/io.h"
 #include "base/memory.h"
 #include "base/num.h"
@@ -106,16 +106,6 @@ int gpt_indexed_writer_open_with(
     else
         gpt_indexed_writer_abort(w);
     return status;
-}
-
-int gpt_indexed_writer_open(struct gpt_indexed_writer **w, const char *prefix,
-                            enum gpt_dtype dtype, unsigned flags,
-                            struct gpt_err *err)
-{
-    const struct gpt_indexed_writer_options o = {
-        .prefix = prefix, .dtype = dtype, .flags = flags};
-
-    return gpt_indexed_writer_open_with(w, &o, err);
 }
 
 /* close_file decides what becomes of the four files: gone, or kept for a run
@@ -350,14 +340,4 @@ int gpt_indexed_writer_release(struct gpt_indexed_writer *w,
     }
     gpt_indexed_writer_abort(w);
     return status;
-}
-
-/* The .idx is last, as every reader opens it first. */
-int gpt_indexed_writer_commit(struct gpt_indexed_writer *w,
-                              struct gpt_err *err)
-{
-    struct gpt_out *files[2];
-
-    GPT_TRY(gpt_indexed_writer_release(w, &files[0], &files[1], err));
-    return gpt_out_commit_all(files, GPT_COUNT(files), err);
 }

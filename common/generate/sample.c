@@ -9,6 +9,7 @@
 #include "base/memory.h"
 #include "base/num.h"
 
+#include <assert.h>
 #include <math.h>
 #include <stdio.h>
 #include <string.h>
@@ -30,7 +31,7 @@ static int64_t blocks_of(int64_t vocab)
 }
 
 struct gpt_sampler {
-    int64_t vocab;
+    int64_t vocab; /* at most, in a call */
     struct candidate *list;    /* in order of ids */
     struct candidate *scratch; /* in whatever order quickselect leaves */
     float *heap;
@@ -385,6 +386,7 @@ int gpt_sample(struct gpt_sampler *s, const float *logits, int64_t vocab,
                const struct gpt_sampling *rule, double u, int32_t *token,
                struct gpt_err *err)
 {
+    assert(vocab <= s->vocab);
     int32_t best = largest(s->tops, logits, vocab);
 
     if (best < 0)

@@ -57,17 +57,6 @@ int gpt_layout_init(struct gpt_layout *layout, const struct gpt_config *c,
     return GPT_OK;
 }
 
-int gpt_layout_check(const struct gpt_config *c, int64_t tp_size,
-                     int64_t pp_size, struct gpt_err *err)
-{
-    const int64_t size[GPT_N_DIMS] = {[GPT_TP] = tp_size, [GPT_PP] = pp_size};
-    struct gpt_topology t;
-    struct gpt_layout layout;
-
-    GPT_TRY(gpt_topology_init(&t, tp_size * pp_size, 0, size, 1, err));
-    return gpt_layout_init(&layout, c, &t, 0, 0, err);
-}
-
 /* ---- a rank's slices and buckets ---- */
 
 /* Chunks of a stage are few: a search costs less than a table. */

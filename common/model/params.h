@@ -130,7 +130,7 @@ struct gpt_layout {
 };
 
 /* The layout of one rank when the layers are cut evenly over pp_size stages;
- * gpt_layout_check() must allow it. */
+ * gpt_layout_init() must allow it. */
 struct gpt_layout gpt_layout_even(const struct gpt_config *c, int64_t tp_size,
                                   int64_t tp_rank, int64_t pp_size,
                                   int64_t pp_rank);
@@ -142,10 +142,6 @@ struct gpt_layout gpt_layout_even(const struct gpt_config *c, int64_t tp_size,
 int gpt_layout_init(struct gpt_layout *layout, const struct gpt_config *c,
                     const struct gpt_topology *t, int64_t first, int64_t last,
                     struct gpt_err *err) GPT_MUST_USE;
-
-/* Checks that the model divides evenly: GPT_EUSAGE names the rule. */
-int gpt_layout_check(const struct gpt_config *c, int64_t tp_size,
-                     int64_t pp_size, struct gpt_err *err) GPT_MUST_USE;
 
 /* A parameter's part on one rank: begin[] and shape[] within the global one,
  * and where it sits in the rank's flat buffers. */

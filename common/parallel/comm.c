@@ -169,11 +169,6 @@ double gpt_comm_timeout(const struct gpt_comm *c)
     return c->timeout;
 }
 
-int64_t gpt_comm_held(const struct gpt_comm *c)
-{
-    return c->carrier && c->carrier->held ? c->carrier->held(c) : 0;
-}
-
 void gpt_comm_counters(const struct gpt_comm *c, int64_t *bytes, double *waited)
 {
     *bytes = c->bytes;

@@ -56,9 +56,6 @@ struct gpt_comm_carrier {
 extern const struct gpt_comm_carrier gpt_comm_through_host,
     gpt_comm_through_device;
 
-/* Host memory that is held now, see struct gpt_comm_room. For tests. */
-int64_t gpt_comm_held(const struct gpt_comm *c);
-
 /* "all-reduce" */
 const char *gpt_collective_name(enum gpt_collective_kind kind);
 

@@ -5,6 +5,8 @@
 
 #include "base/num.h"
 
+#include <string.h>
+
 /* A block of sums stays in the first-level cache while all ranks are added.
  * `out` may be one of from[]: a block of it is written after the same block of
  * all has been read. Blocks of memory.h and callers' own are aligned to their
@@ -14,38 +16,72 @@
  * the test a NaN of a later rank would vanish. */
 enum { BLOCK = 1024 };
 
-#define REDUCE(name, type, acc_type, load, store, add_loop)                  \
-    static void name(uint8_t *out, const uint8_t *const *from, int64_t size, \
-                     int64_t n, enum gpt_reduce op)                          \
-    {                                                                        \
-        acc_type acc[BLOCK];                                                 \
-        type *to = (type *)(void *)out;                                      \
-        for (int64_t at = 0; at < n; at += BLOCK) {                          \
-            const int64_t k = n - at < BLOCK ? n - at : BLOCK;               \
-            const type *x = (const type *)(const void *)from[0] + at;        \
-            for (int64_t i = 0; i < k; i++)                                  \
-                acc[i] = load(x[i]);                                         \
-            for (int64_t r = 1; r < size; r++) {                             \
-                x = (const type *)(const void *)from[r] + at;                \
-                if (op == GPT_SUM)                                           \
-                    add_loop for (int64_t i = 0; i < k; i++)                 \
-                        acc[i] += load(x[i]);                                \
-                else                                                         \
-                    for (int64_t i = 0; i < k; i++) /* NaN stays */          \
-                        if (load(x[i]) > acc[i] || load(x[i]) != load(x[i])) \
-                            acc[i] = load(x[i]);                             \
-            }                                                                \
-            for (int64_t i = 0; i < k; i++)                                  \
-                to[at + i] = store(acc[i]);                                  \
-        }                                                                    \
+/* acc (n) op= x (n). */
+#define FOLD(name, type)                                                       \
+    static void name(type *acc, const type *x, int64_t n, enum gpt_reduce op)  \
+    {                                                                          \
+        if (op == GPT_SUM)                                                     \
+            _Pragma("omp simd") for (int64_t i = 0; i < n; i++)                \
+                acc[i] += x[i];                                                \
+        else                                                                   \
+            _Pragma("omp simd") for (int64_t i = 0; i < n; i++) /* NaN stays */\
+                acc[i] = x[i] > acc[i] || x[i] != x[i] ? x[i] : acc[i];        \
     }
-#define AS_IT_IS(x) (x)
-#define SIMD _Pragma("omp simd")
-#define CALLS /* a function an element, which no vector can hold */
-REDUCE(reduce_f32, float, float, AS_IT_IS, AS_IT_IS, SIMD)
-REDUCE(reduce_f64, double, double, AS_IT_IS, AS_IT_IS, SIMD)
-REDUCE(reduce_bf16, uint16_t, float, gpt_bf16_to_f32, gpt_f32_to_bf16, CALLS)
-REDUCE(reduce_f16, uint16_t, float, gpt_f16_to_f32, gpt_f32_to_f16, CALLS)
+FOLD(fold_f32, float)
+FOLD(fold_f64, double)
+
+#define REDUCE(name, type, fold)                                               \
+    static void name(uint8_t *out, const uint8_t *const *from, int64_t size,   \
+                     int64_t n, enum gpt_reduce op)                            \
+    {                                                                          \
+        type acc[BLOCK];                                                       \
+        type *to = (type *)(void *)out;                                        \
+        for (int64_t at = 0; at < n; at += BLOCK) {                            \
+            const int64_t k = gpt_min_i64(n - at, BLOCK);                      \
+            for (int64_t r = 0; r < size; r++) {                               \
+                const type *x = (const type *)(const void *)from[r] + at;      \
+                if (r == 0)                                                    \
+                    memcpy(acc, x, (size_t)k * sizeof(*x));                    \
+                else                                                           \
+                    fold(acc, x, k, op);                                       \
+            }                                                                  \
+            memcpy(to + at, acc, (size_t)k * sizeof(*acc));                    \
+        }                                                                      \
+    }
+REDUCE(reduce_f32, float, fold_f32)
+REDUCE(reduce_f64, double, fold_f64)
+
+/* Numbers of two bytes. They are widened and rounded a block at a time, as
+ * gpt_convert() does that in vectors. */
+static void reduce_narrow(uint8_t *out, const uint8_t *const *from,
+                          int64_t size, int64_t n, enum gpt_reduce op,
+                          enum gpt_dtype type)
+{
+    float acc[BLOCK], x[BLOCK];
+
+    for (int64_t at = 0; at < n; at += BLOCK) {
+        const int64_t k = gpt_min_i64(n - at, BLOCK);
+
+        gpt_convert(acc, GPT_F32, from[0] + 2 * at, type, (size_t)k);
+        for (int64_t r = 1; r < size; r++) {
+            gpt_convert(x, GPT_F32, from[r] + 2 * at, type, (size_t)k);
+            fold_f32(acc, x, k, op);
+        }
+        gpt_convert(out + 2 * at, type, acc, GPT_F32, (size_t)k);
+    }
+}
+
+static void reduce_bf16(uint8_t *out, const uint8_t *const *from, int64_t size,
+                        int64_t n, enum gpt_reduce op)
+{
+    reduce_narrow(out, from, size, n, op, GPT_BF16);
+}
+
+static void reduce_f16(uint8_t *out, const uint8_t *const *from, int64_t size,
+                       int64_t n, enum gpt_reduce op)
+{
+    reduce_narrow(out, from, size, n, op, GPT_F16);
+}
 
 /* Sums wrap in unsigned arithmetic, where overflow is defined. An element is
  * written after it has been read from all ranks, so `out` may be one of from[].

@@ -63,6 +63,7 @@ int gpt_world_meet(struct gpt_world *w, const struct gpt_links_options *o,
     if (w->topology.world_size == 1)
         return GPT_OK;
     GPT_TRY(take_rank(w, err));
+    GPT_TRY(gpt_store_leave_will(w->store, err));
     GPT_TRY(gpt_links_open(&w->links, w->store, o, err));
     (void)have_met(w, 1);
     return GPT_OK;

@@ -70,16 +70,6 @@ void gpt_pipeline_plan_free(struct gpt_pipeline_plan *p);
  * together; 0: the first is none. */
 int64_t gpt_pipeline_plan_group(const struct gpt_action *actions, int64_t n);
 
-/* Plays the plans of all stages against each other, every send waiting for its
- * receive. Checks that every receive meets its send in order, nothing is used
- * before it is there or overwritten before it is used, every microbatch runs
- * forward (and, unless the plans are forward only, backward) once, and no stage
- * waits for ever. GPT_EFAIL names stage, action and reason. */
-int gpt_pipeline_plan_check(const struct gpt_pipeline_plan *plans,
-                            int64_t stages, int64_t chunks,
-                            int64_t microbatches,
-                            struct gpt_err *err) GPT_MUST_USE;
-
 /* Seconds that each thing takes: one chunk's forward and backward; a transfer;
  * and gathering the weights of a chunk. Weights are gathered layer by layer
  * from the beginning of the step, and a chunk's first forward waits for each of

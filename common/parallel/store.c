@@ -342,7 +342,6 @@ int gpt_store_open(struct gpt_store **out, const struct gpt_launch_env *l,
     snprintf(s->prefix, sizeof(s->prefix), "gpt/%s/", l->run_id);
     GPT_TRY_GOTO(status, open_connection(s, l, timeout, err), fail);
     GPT_TRY_GOTO(status, greet(s, timeout, err), fail);
-    GPT_TRY_GOTO(status, gpt_store_leave_will(s, err), fail);
     *out = s;
     return GPT_OK;
 fail:

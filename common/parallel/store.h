@@ -15,8 +15,12 @@ struct gpt_store;
  * of one needs no network. */
 int gpt_store_open(struct gpt_store **s, const struct gpt_launch_env *l,
                    double timeout, struct gpt_err *err) GPT_MUST_USE;
-/* A rank that ends without closing the store that rank 0 serves counts as
- * failed, and is reported to the others. The server of rank 0 first waits until
+/* From here on a rank that ends without closing the store that rank 0 serves
+ * counts as failed, and is reported to the others: called when its place is
+ * known to be its own, or the end of a second process for the rank would be
+ * reported as that of the first. Where a launcher serves, it reports itself. */
+int gpt_store_leave_will(struct gpt_store *s, struct gpt_err *err) GPT_MUST_USE;
+/* The server of rank 0 first waits until
  * the others have closed, at most 5 seconds, so that they can read why the job
  * ends. NULL is fine. */
 void gpt_store_close(struct gpt_store *s);

@@ -39,9 +39,7 @@ int gpt_store_delete(struct gpt_store *s, const char *key,
 int gpt_store_check_signal(const struct gpt_store *s,
                            struct gpt_err *err) GPT_MUST_USE;
 
-/* Leaves a report at the server of rank 0, which posts it when the connection
- * of this rank ends before the report is withdrawn. */
-int gpt_store_leave_will(struct gpt_store *s, struct gpt_err *err) GPT_MUST_USE;
+/* Takes back what gpt_store_leave_will() left. */
 void gpt_store_withdraw_will(struct gpt_store *s);
 
 #endif

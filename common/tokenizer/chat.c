@@ -4,6 +4,7 @@
 #include "base/io.h"
 #include "text/jinja.h"
 #include "tokenizer/gguf_file.h"
+#include "tokenizer/hf_files.h"
 
 #include <string.h>
 
@@ -128,15 +129,15 @@ static int read_config(struct gpt_chat *chat, const char *dir,
 static int read_directory(struct gpt_chat *chat, const char *dir,
                           struct gpt_err *err)
 {
-    static const char name[] = "chat_template.jinja";
+    static const char name[] = GPT_HF_CHAT_TEMPLATE;
     char path[GPT_JOINED_BYTES];
 
     if (!chat->template && gpt_path_holds(dir, name)) {
         GPT_TRY(gpt_path_join(path, sizeof(path), dir, name, err));
         GPT_TRY(compile_file(chat, path, err));
     }
-    GPT_TRY(read_config(chat, dir, "tokenizer_config.json", err));
-    return read_config(chat, dir, "special_tokens_map.json", err);
+    GPT_TRY(read_config(chat, dir, GPT_HF_TOKENIZER_CONFIG, err));
+    return read_config(chat, dir, GPT_HF_SPECIAL_TOKENS, err);
 }
 
 /* Special tokens are ids there. */

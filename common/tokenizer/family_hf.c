@@ -11,7 +11,9 @@
 #include "tokenizer/tokenizer_json_steps.h"
 #include "tokenizer/family_bytelevel.h"
 #include "tokenizer/gguf_tokens.h"
+#include "text/unicode.h"
 #include "text/unicode_nfc.h"
+#include "tokenizer/hf_files.h"
 
 #include <stdio.h>
 #include <string.h>
@@ -69,7 +71,7 @@ static int check_members(const struct hf *f)
             k++;
         if (k == GPT_COUNT(known))
             return gpt_fail(f->err, GPT_EDATA, "%s: '%.100s' is no member of a "
-                            "tokenizer.json", f->path, i->string);
+                            GPT_HF_TOKENIZER, f->path, i->string);
     }
     return GPT_OK;
 }
@@ -185,11 +187,13 @@ static int place_token(const struct hf *f, const struct gpt_added_token *token,
                         "%d, in model.vocab %s %d", f->path, token->text,
                         (int)token->id, same >= 0 ? "it has" : "another has",
                         (int)(same >= 0 ? same : token->id));
-    if (same < 0) {
+    if (same < 0)
         GPT_TRY(check_next(f, token, next));
-        memcpy(bytes, token->text, token->len);
-        *place = (struct gpt_str){bytes, token->len};
-    }
+    else if (gpt_utf8_valid(place->data, place->len) == place->len)
+        return GPT_OK;
+    /* its own text: letters of it may be those of bytes, which are none */
+    memcpy(bytes, token->text, token->len);
+    *place = (struct gpt_str){bytes, token->len};
     return GPT_OK;
 }
 
@@ -432,8 +436,8 @@ static int hf_open(struct gpt_tokenizer **tok,
 
     if (!o->model)
         return gpt_fail(err, GPT_EUSAGE, "HuggingFaceTokenizer needs a "
-                        "tokenizer.json");
-    GPT_TRY(gpt_tokenizer_file(o->model, "tokenizer.json", f.path,
+                        GPT_HF_TOKENIZER);
+    GPT_TRY(gpt_tokenizer_file(o->model, GPT_HF_TOKENIZER, f.path,
                                sizeof(f.path), err));
     GPT_TRY(gpt_bytelevel_new(&f.t, &gpt_family_hf, err));
     f.t->parse_special = gpt_tokenizer_parses_special(o);

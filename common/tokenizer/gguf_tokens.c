@@ -5,9 +5,9 @@
 
 #include "base/num.h"
 #include "text/unicode.h"
-#include "tokenizer/bytelevel.h"
 #include "tokenizer/ids.h"
 #include "tokenizer/pretok.h"
+#include "tokenizer/hf_files.h"
 
 #include <errno.h>
 #include <string.h>
@@ -15,24 +15,46 @@
 #define KEY(name) "tokenizer.ggml." name
 
 const struct gpt_gguf_pre gpt_gguf_pres[] = {
-    {"gpt-2", "gpt2", false},        {"llama-bpe", "llama3", true},
-    {"dbrx", "llama3", false},       {"qwen2", "qwen2", false},
-    {"qwen35", "qwen3.5", false},    {"gpt-4o", "o200k", false},
-    {"tekken", "v2", true},          {"starcoder", "starcoder", false},
-    {"deepseek-v3", "deepseek3", false},
+    {"gpt-2", "gpt2", false, false},
+    {"llama-bpe", "llama3", true, true},
+    {"dbrx", "llama3", false, false},
+    {"qwen2", "qwen2", false, false},
+    {"qwen35", "qwen3.5", false, false},
+    {"gpt-4o", "o200k", false, false},
+    {"tekken", "v2", true, true},
+    {"starcoder", "starcoder", false, false},
+    {"deepseek-v3", "deepseek3", false, false},
     /* other names of the same, which are only read */
-    {"gpt2", "gpt2", false},         {"phi-2", "gpt2", false},
-    {"mpt", "gpt2", false},          {"olmo", "gpt2", false},
-    {"llama3", "llama3", true},      {"llama-v3", "llama3", true},
-    {"smaug-bpe", "llama3", false},  {"deepseek-r1-qwen", "qwen2", false},
-    {"llama4", "o200k", false},      {"refact", "starcoder", false},
-    {"smollm", "starcoder", false},  {0},
+    {"gpt2", "gpt2", false, false},
+    {"phi-2", "gpt2", false, false},
+    {"mpt", "gpt2", false, false},
+    {"olmo", "gpt2", false, false},
+    {"llama3", "llama3", true, true},
+    {"llama-v3", "llama3", true, true},
+    {"smaug-bpe", "llama3", false, false},
+    {"deepseek-r1-qwen", "qwen2", false, false},
+    {"llama4", "o200k", false, false},
+    {"refact", "starcoder", false, false},
+    {"smollm", "starcoder", false, false},
+    {0},
+};
+
+/* The models that are known, the first one cut by the table above; "bert" and
+ * "rwkv" are others. */
+static const struct model {
+    const char *model, *type, *name;
+    bool begins, ends; /* a text by its tokens, where no key says so */
+} models[] = {
+    {"gpt2", "HuggingFaceTokenizer", GPT_HF_TOKENIZER, false, false},
+    {"llama", "SentencePieceTokenizer", GPT_HF_PIECES, true, false},
+    {"t5", "SentencePieceTokenizer", GPT_HF_PIECES, false, true},
 };
 
 /* What is read of the file. */
 struct tokens {
     struct gpt_gguf g;
-    const char *model, *pre;
+    const struct model *row; /* NULL: of another model */
+    const char *pre;
     struct gpt_str *texts, *merges;
     int64_t n, n_merges, n_types, n_scores;
     int32_t *types; /* (n), or NULL: all normal */
@@ -74,6 +96,29 @@ static int read_id(const struct tokens *t, const char *key, int64_t *id,
     return GPT_OK;
 }
 
+/* The row of what tokenizer.ggml.pre says; that without names, of none. */
+static const struct gpt_gguf_pre *find_pre(const struct tokens *t)
+{
+    const struct gpt_gguf_pre *row = gpt_gguf_pres;
+
+    while (row->pre && (!t->pre || strcmp(row->pre, t->pre) != 0))
+        row++;
+    return row;
+}
+
+/* Whether a text begins and ends with its tokens. Where no key says it, the
+ * model decides, as in llama.cpp. */
+static int read_around(struct tokens *t, struct gpt_err *err)
+{
+    t->add_bos = t->row->begins || (t->row == models && find_pre(t)->begins);
+    t->add_eos = t->row->ends;
+    GPT_TRY(gpt_gguf_bool(&t->g, KEY("add_bos_token"), &t->add_bos, err));
+    GPT_TRY(gpt_gguf_bool(&t->g, KEY("add_eos_token"), &t->add_eos, err));
+    t->add_bos = t->add_bos && t->bos >= 0;
+    t->add_eos = t->add_eos && t->eos >= 0;
+    return GPT_OK;
+}
+
 /* All lists at once, because each is checked against the number of tokens.
  * Scores and types may be absent; ids of other special tokens are not needed
  * to encode. */
@@ -101,8 +146,7 @@ static int read_tokens(struct tokens *t, struct gpt_err *err)
     GPT_TRY(check_length(t, KEY("scores"), t->n_scores, err));
     GPT_TRY(read_id(t, KEY("bos_token_id"), &t->bos, err));
     GPT_TRY(read_id(t, KEY("eos_token_id"), &t->eos, err));
-    GPT_TRY(gpt_gguf_bool(&t->g, KEY("add_bos_token"), &t->add_bos, err));
-    return gpt_gguf_bool(&t->g, KEY("add_eos_token"), &t->add_eos, err);
+    return read_around(t, err);
 }
 
 /* Files of older converters have no types: then every token is a text. */
@@ -185,8 +229,7 @@ static int add_cut(struct gpt_buf *b, const struct gpt_pretok *cut)
 /* What is put around a text. */
 static int add_around(struct gpt_buf *b, const struct tokens *t)
 {
-    const bool bos = t->add_bos && t->bos >= 0;
-    const bool eos = t->add_eos && t->eos >= 0;
+    const bool bos = t->add_bos, eos = t->add_eos;
     static const char special[] = "{\"SpecialToken\":{\"id\":\"%s\","
                                   "\"type_id\":0}}";
     static const char listed[] = "\"%s\":{\"id\":\"%s\",\"ids\":[%lld],"
@@ -220,27 +263,13 @@ static int add_around(struct gpt_buf *b, const struct tokens *t)
 
 /* Whether a token has a place in model.vocab. Added ones have, so that their
  * ids are those of the file: to others the library gives the next ids after the
- * vocabulary, but here they may lie before it, and unused ones between them. A
- * text of letters that stand for other bytes would be another token there. */
+ * vocabulary, but here they may lie before it, and unused ones between them. */
 static bool is_in_vocab(const struct tokens *t, int64_t id)
 {
-    const struct gpt_str s = t->texts[id];
     const int32_t type = type_of(t, id);
-    bool ascii = true;
 
-    if (type != GPT_GGUF_CONTROL && type != GPT_GGUF_USER)
-        return type == GPT_GGUF_NORMAL;
-    for (size_t i = 0; i < s.len;) {
-        uint32_t letter;
-        const int used = gpt_utf8_decode((const uint8_t *)s.data + i,
-                                         s.len - i, &letter);
-
-        if (used == 0 || gpt_letter_byte(letter) < 0)
-            return true;
-        ascii = ascii && used == 1;
-        i += (size_t)used;
-    }
-    return ascii;
+    return type == GPT_GGUF_NORMAL || type == GPT_GGUF_CONTROL ||
+           type == GPT_GGUF_USER;
 }
 
 /* Unused tokens fill up a table and are no text. */
@@ -270,16 +299,6 @@ static int add_model(struct gpt_buf *b, const struct tokens *t, bool whole)
         GPT_TRY(add_string(b, t->merges[i]));
     }
     return gpt_buf_printf(b, "]}}\n");
-}
-
-/* The row of what tokenizer.ggml.pre says; that without names, of none. */
-static const struct gpt_gguf_pre *find_pre(const struct tokens *t)
-{
-    const struct gpt_gguf_pre *row = gpt_gguf_pres;
-
-    while (row->pre && (!t->pre || strcmp(row->pre, t->pre) != 0))
-        row++;
-    return row;
 }
 
 /* The members in the order in which the library writes them. A failure of any
@@ -425,9 +444,11 @@ out:
 
 /* Pieces come first, as ids are their places; readers take the other messages
  * in any order. */
-static int write_pieces(struct gpt_buf *b, const struct tokens *t, bool unigram,
+static int write_pieces(struct gpt_buf *b, const struct tokens *t,
                         struct gpt_err *err)
 {
+    const bool unigram = strcmp(t->row->model, "t5") == 0;
+
     for (int64_t id = 0; id < t->n; id++)
         if (add_piece(b, t, id) != GPT_OK)
             return gpt_no_memory(err, "a vocabulary");
@@ -484,43 +505,36 @@ static int write_config(struct gpt_buf *b, struct tokens *t,
 
 /* ---- the files ---- */
 
-static const char config_name[] = "tokenizer_config.json";
-
-/* The models that are known. "bert" and "rwkv" are others. */
-static const struct {
-    const char *model, *type, *name;
-} models[] = {
-    {"gpt2", "HuggingFaceTokenizer", "tokenizer.json"},
-    {"llama", "SentencePieceTokenizer", "tokenizer.model"},
-    {"t5", "SentencePieceTokenizer", "tokenizer.model"},
-};
+static const char config_name[] = GPT_HF_TOKENIZER_CONFIG;
 
 /* A word of llama.cpp's tells the kinds apart. It names the algorithm and not
  * the family: Llama 3's model is "gpt2". */
-static int find_model(struct tokens *t, size_t *row, struct gpt_err *err)
+static int find_model(struct tokens *t, struct gpt_err *err)
 {
-    *row = GPT_COUNT(models);
-    GPT_TRY(gpt_gguf_text(&t->g, KEY("model"), &t->model, err));
-    for (size_t i = 0; t->model && i < GPT_COUNT(models); i++)
-        if (strcmp(models[i].model, t->model) == 0)
-            *row = i;
+    const char *name = NULL;
+
+    GPT_TRY(gpt_gguf_text(&t->g, KEY("model"), &name, err));
+    for (size_t i = 0; name && i < GPT_COUNT(models); i++)
+        if (strcmp(models[i].model, name) == 0)
+            t->row = &models[i];
     return GPT_OK;
 }
 
-/* The row of the vocabulary at `path`, or the number of rows: then there is
- * none, or one that is cut in a way that is not known. That the file cannot be
- * read is neither. */
-static int model_of(size_t *row, const char *path, struct gpt_err *err)
+/* The row of the vocabulary at `path`, or NULL: then there is none, or one that
+ * is cut in a way that is not known. That the file cannot be read is
+ * neither. */
+static int model_of(const struct model **row, const char *path,
+                    struct gpt_err *err)
 {
     struct tokens t = {0};
     int status;
 
-    *row = GPT_COUNT(models);
+    *row = NULL;
     GPT_TRY_GOTO(status, gpt_gguf_open(&t.g, path, err), out);
-    GPT_TRY_GOTO(status, find_model(&t, row, err), out);
+    GPT_TRY_GOTO(status, find_model(&t, err), out);
     GPT_TRY_GOTO(status, gpt_gguf_text(&t.g, KEY("pre"), &t.pre, err), out);
-    if (*row == 0 && !find_pre(&t)->pre)
-        *row = GPT_COUNT(models);
+    if (t.row != models || find_pre(&t)->pre)
+        *row = t.row;
 out:
     close_tokens(&t);
     return status;
@@ -529,22 +543,20 @@ out:
 /* For choosing a family, which fails in its own words as it opens the file. */
 const char *gpt_gguf_tokenizer_type(const char *path)
 {
-    size_t row;
+    const struct model *row;
 
-    return model_of(&row, path, NULL) == GPT_OK && row < GPT_COUNT(models)
-               ? models[row].type
-               : NULL;
+    return model_of(&row, path, NULL) == GPT_OK && row ? row->type : NULL;
 }
 
 int gpt_gguf_vocabulary_name(const char **name, const char *path,
                              struct gpt_err *err)
 {
-    size_t row;
+    const struct model *row;
 
     *name = NULL;
     GPT_TRY(model_of(&row, path, err));
-    if (row < GPT_COUNT(models))
-        *name = models[row].name;
+    if (row)
+        *name = row->name;
     return GPT_OK;
 }
 
@@ -555,24 +567,21 @@ static int make_file(const char *name, char **text, size_t *len,
 {
     struct tokens t = {0};
     struct gpt_buf made = {0};
-    size_t row;
     int status;
 
     *text = NULL;
     GPT_TRY_GOTO(status, gpt_gguf_open(&t.g, path, err), out);
-    GPT_TRY_GOTO(status, find_model(&t, &row, err), out);
+    GPT_TRY_GOTO(status, find_model(&t, err), out);
     const bool config = strcmp(name, config_name) == 0;
-    if (row == GPT_COUNT(models) ||
-        (!config && strcmp(models[row].name, name) != 0)) {
+    if (!t.row || (!config && strcmp(t.row->name, name) != 0)) {
         status = gpt_fail(err, GPT_EDATA, "%s holds no vocabulary that a %s "
                           "holds", path, name);
         goto out;
     }
     GPT_TRY_GOTO(status, read_tokens(&t, err), out);
-    status = config     ? write_config(&made, &t, err)
-             : row == 0 ? write_json(&made, &t, err)
-                        : write_pieces(&made, &t, strcmp(t.model, "t5") == 0,
-                                       err);
+    status = config            ? write_config(&made, &t, err)
+             : t.row == models ? write_json(&made, &t, err)
+                               : write_pieces(&made, &t, err);
     if (status != GPT_OK)
         goto out;
     *len = made.len;

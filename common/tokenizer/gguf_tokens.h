@@ -23,6 +23,7 @@ enum gpt_gguf_token {
 struct gpt_gguf_pre {
     const char *pre, *pretok; /* pretok: of gpt_pretok_names */
     bool whole; /* a piece that is a token is not merged */
+    bool begins; /* a text begins with its token, where no key says so */
 };
 extern const struct gpt_gguf_pre gpt_gguf_pres[];
 

@@ -9,8 +9,6 @@
 #include <math.h>
 #include <string.h>
 
-enum { TEXT_BYTES = 1 << 20 }; /* of a string that is asked for by its name */
-
 /* Both types are named: the file may be of a writer that has its own idea of
  * a key. */
 static int wrong_type(const struct gpt_gguf *g, const struct gpt_gguf_key *k,
@@ -84,8 +82,7 @@ int gpt_gguf_bool(const struct gpt_gguf *g, const char *name, bool *out,
 }
 
 /* In the arena, so that a caller may keep it as long as the file is open. The
- * limit is far above any name, and keeps a key from being a reason to read a
- * gigabyte. */
+ * limit is that of a file of the same text, as a template of chats. */
 int gpt_gguf_text(struct gpt_gguf *g, const char *name, const char **out,
                   struct gpt_err *err)
 {
@@ -95,10 +92,10 @@ int gpt_gguf_text(struct gpt_gguf *g, const char *name, const char **out,
         return GPT_OK;
     if (k->type != GPT_GGUF_STRING)
         return wrong_type(g, k, "a string", err);
-    if (k->bytes > TEXT_BYTES)
+    if (k->bytes > GPT_FILE_LIMIT)
         return gpt_fail(err, GPT_EDATA, "%s: '%.200s' has %lld bytes, limit %d",
                         gpt_in_path(g->in), name, (long long)k->bytes,
-                        TEXT_BYTES);
+                        GPT_FILE_LIMIT);
     char *text = gpt_arena_alloc(&g->arena, (size_t)k->bytes + 1, 1);
     if (!text)
         return gpt_no_memory(err, "strings");

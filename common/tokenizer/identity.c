@@ -4,6 +4,7 @@
 
 #include "base/io.h"
 #include "tokenizer/family.h"
+#include "tokenizer/hf_files.h"
 
 #include <stdio.h>
 #include <string.h>
@@ -15,8 +16,8 @@ static bool counts(const char *path)
 {
     const char *name = gpt_path_name(path);
 
-    return strcmp(name, "tokenizer_config.json") != 0 &&
-           strcmp(name, "chat_template.jinja") != 0;
+    return strcmp(name, GPT_HF_TOKENIZER_CONFIG) != 0 &&
+           strcmp(name, GPT_HF_CHAT_TEMPLATE) != 0;
 }
 
 /* The digest is that of provenance, of the whole file as it is on disk, so that

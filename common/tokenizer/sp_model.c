@@ -9,6 +9,7 @@
 #include "base/memory.h"
 #include "tokenizer/gguf_tokens.h"
 #include "tokenizer/ids.h"
+#include "tokenizer/hf_files.h"
 
 #include <assert.h>
 #include <string.h>
@@ -353,7 +354,7 @@ int gpt_sp_model_read(struct gpt_sp_model *m, const char *path,
     for (int byte = 0; byte < 256; byte++)
         m->byte_id[byte] = -1;
     /* a GGUF file holds the same among its keys */
-    GPT_TRY(gpt_gguf_read("tokenizer.model", &m->file, &m->len, path,
+    GPT_TRY(gpt_gguf_read(GPT_HF_PIECES, &m->file, &m->len, path,
                           GPT_VOCAB_FILE_MAX, err));
     GPT_TRY(count_pieces(&r));
     GPT_TRY(read_model(&r, &eos));

@@ -9,6 +9,7 @@
 #include "text/json_scan.h"
 #include "tokenizer/gguf_tokens.h"
 #include "tokenizer/ids.h"
+#include "tokenizer/hf_files.h"
 
 #include <assert.h>
 #include <string.h>
@@ -106,7 +107,7 @@ int gpt_hf_file_read(struct gpt_hf_file *file, const char *path,
 
     *file = (struct gpt_hf_file){0};
     /* a GGUF file holds the same among its keys */
-    GPT_TRY(gpt_gguf_read("tokenizer.json", &file->text, &len, path,
+    GPT_TRY(gpt_gguf_read(GPT_HF_TOKENIZER, &file->text, &len, path,
                           GPT_VOCAB_FILE_MAX, err));
     status = split_file(&s, len, err);
     if (status != GPT_OK) {

@@ -7,6 +7,7 @@
 #include "text/unicode.h"
 #include "tokenizer/family.h"
 #include "tokenizer/gguf_tokens.h"
+#include "tokenizer/hf_files.h"
 
 #include <assert.h>
 #include <string.h>
@@ -20,12 +21,13 @@ struct file_names {
 
 /* TikTokenizer's ranks are kept as tokenizer.model, too, by the last row. */
 static const struct file_names all_names[] = {
-    {.type = "GPT2BPETokenizer", .vocab = "vocab.json", .merges = "merges.txt"},
-    {.type = "HuggingFaceTokenizer", .model = "tokenizer.json",
-     .beside = {"tokenizer_config.json", "chat_template.jinja"}},
+    {.type = "GPT2BPETokenizer", .vocab = GPT_HF_VOCAB,
+     .merges = GPT_HF_MERGES},
+    {.type = "HuggingFaceTokenizer", .model = GPT_HF_TOKENIZER,
+     .beside = {GPT_HF_TOKENIZER_CONFIG, GPT_HF_CHAT_TEMPLATE}},
     {.type = "ByteTokenizer"},
     {.type = "NullTokenizer"},
-    {.type = NULL, .model = "tokenizer.model"},
+    {.type = NULL, .model = GPT_HF_PIECES},
 };
 
 /* The last row serves every type that has none of its own, and no type. */

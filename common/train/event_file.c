@@ -265,6 +265,7 @@ static const struct {
 } tags[] = {
     {"lm_loss", "lm loss", 1},
     {"learning_rate", "learning-rate", 1},
+    {"decoupled_learning_rate", "decoupled-learning-rate", 1},
     {"global_batch_size", "batch-size", 1},
     {"loss_scale", "loss-scale", 1},
     {"grad_norm", "grad-norm", 1},

@@ -99,6 +99,8 @@ static const struct gpt_lr_schedule_names plain_names = {
     .start_wd = "the first weight decay",
     .end_wd = "the last weight decay",
     .wd_style = "the growth of the weight decay",
+    .decoupled_lr = "the decoupled learning rate",
+    .decoupled_min_lr = "the least decoupled learning rate",
 };
 
 /* Comparisons are written so that a NaN fails them. */
@@ -120,6 +122,29 @@ static int check_wd(const struct gpt_lr_schedule *s,
                         "weight decay grows over %" PRId64
                         " samples, must be > 0", s->wd_incr_samples);
     return GPT_OK;
+}
+
+/* The schedule of what is decoupled: the same but for its ends. */
+static struct gpt_lr_schedule decoupled(const struct gpt_lr_schedule *s)
+{
+    struct gpt_lr_schedule d = *s;
+
+    d.max_lr = s->decoupled_lr;
+    d.min_lr = s->decoupled_min_lr;
+    d.decoupled_lr = d.decoupled_min_lr = 0;
+    return d;
+}
+
+static int check_decoupled(const struct gpt_lr_schedule *s,
+                           const struct gpt_lr_schedule_names *of,
+                           struct gpt_err *err)
+{
+    const struct gpt_lr_schedule d = decoupled(s);
+    struct gpt_lr_schedule_names names = *of;
+
+    names.max_lr = of->decoupled_lr;
+    names.min_lr = of->decoupled_min_lr;
+    return gpt_lr_schedule_check(&d, &names, err);
 }
 
 int gpt_lr_schedule_check(const struct gpt_lr_schedule *s,
@@ -158,7 +183,8 @@ int gpt_lr_schedule_check(const struct gpt_lr_schedule *s,
         return gpt_fail(err, GPT_EUSAGE,
                         "the learning rate counts steps of %" PRId64
                         " samples, must be > 0", s->step_samples);
-    return check_wd(s, of, err);
+    GPT_TRY(check_wd(s, of, err));
+    return s->decoupled_lr > 0 ? check_decoupled(s, of, err) : GPT_OK;
 }
 
 /* WSD: 1 before the tail, in which q runs from 0 to 1. The caller handles
@@ -249,6 +275,14 @@ double gpt_lr_schedule_value(const struct gpt_lr_schedule *s, int64_t samples)
      * original */
     return s->min_lr +
            decay_coefficient(s, samples) * (s->max_lr - s->min_lr);
+}
+
+double gpt_lr_schedule_decoupled(const struct gpt_lr_schedule *s,
+                                 int64_t samples)
+{
+    const struct gpt_lr_schedule d = decoupled(s);
+
+    return s->decoupled_lr > 0 ? gpt_lr_schedule_value(&d, samples) : 0;
 }
 
 /* The cosine rises here, as its argument runs from pi to 0. */

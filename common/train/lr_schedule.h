@@ -35,6 +35,9 @@ enum gpt_wd_style { GPT_WD_CONSTANT, GPT_WD_LINEAR, GPT_WD_COSINE };
 struct gpt_lr_schedule {
     enum gpt_lr_style style;
     double max_lr, min_lr;
+    /* The same of word embedding and output layer, where these are decoupled;
+     * decoupled_lr 0: they are not. */
+    double decoupled_lr, decoupled_min_lr;
     double init_lr;         /* where the warm-up starts */
     int64_t warmup_samples; /* 0 = none */
     int64_t decay_samples;  /* when min_lr is reached, warm-up included */
@@ -65,6 +68,7 @@ bool gpt_wd_style_parse(const char *name, enum gpt_wd_style *style);
 /* What messages call the fields: names that the caller's user knows. */
 struct gpt_lr_schedule_names {
     const char *max_lr, *min_lr, *init_lr, *start_wd, *end_wd, *wd_style;
+    const char *decoupled_lr, *decoupled_min_lr;
 };
 
 /* GPT_EUSAGE names the field, its value and the limit; names may be NULL. A
@@ -75,6 +79,9 @@ int gpt_lr_schedule_check(const struct gpt_lr_schedule *s,
 
 /* Used by the step that starts after `samples`: the first step has 0. */
 double gpt_lr_schedule_value(const struct gpt_lr_schedule *s, int64_t samples);
+/* The same of word embedding and output layer; 0: they are not decoupled. */
+double gpt_lr_schedule_decoupled(const struct gpt_lr_schedule *s,
+                                 int64_t samples);
 double gpt_lr_schedule_weight_decay(const struct gpt_lr_schedule *s,
                                     int64_t samples);
 

@@ -260,6 +260,11 @@ static const float *gradient_at(const struct gpt_update *u,
     return u->gradients[p->bucket] + p->gradient + i - p->begin;
 }
 
+static double rate_of(const struct gpt_update *u, const struct update_piece *p)
+{
+    return p->decoupled ? u->decoupled_lr : u->lr;
+}
+
 /* Segments of a piece, on the device. */
 static const struct gpt_adamw_segment *
 segments_of(const struct gpt_optimizer *o, const struct update_piece *p)
@@ -280,7 +285,7 @@ static void update_by_adam(struct gpt_optimizer *o, const struct update *now,
         .g = gradient_at(u, p, p->begin),
         .p_act = weight_at(u, p->begin),
         .act = u->act,
-        .lr = u->lr,
+        .lr = rate_of(u, p),
         .beta1 = o->o.beta1,
         .beta2 = o->o.beta2,
         .eps = o->o.eps,
@@ -306,7 +311,7 @@ static void update_by_descent(struct gpt_optimizer *o, const struct update *now,
         .g = gradient_at(u, p, p->begin),
         .p_act = weight_at(u, p->begin),
         .act = u->act,
-        .lr = u->lr,
+        .lr = rate_of(u, p),
         .momentum = o->o.momentum,
         .weight_decay = u->weight_decay,
         .grad_scale = now->grad_scale,

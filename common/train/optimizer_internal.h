@@ -9,9 +9,10 @@
 enum update_rule { ADAM_RULE, MOMENTUM_RULE, DESCENT_RULE, MUON_RULE };
 
 /* Elements that one rule updates in a call, in one piece also in gradients and
- * states: all of a shard, or a stretch of it where rules differ. */
+ * states: all of a shard, or a stretch of it where rules or rates differ. */
 struct update_piece {
     enum update_rule rule;
+    bool decoupled; /* has a rate of its own */
     const struct gpt_slice *slice; /* of a rule that takes one at a time */
     int64_t begin, end;            /* in the flat buffer */
     int64_t bucket;                /* whose gradients it is in */

@@ -39,6 +39,15 @@ static enum update_rule rule_of(const struct gpt_optimizer_options *o,
     return o->kind == GPT_MUON && gpt_muon_updates(p) ? MUON_RULE : ADAM_RULE;
 }
 
+/* Megatron-LM's two: of positions, and of biases of the output, the rate is the
+ * common one. */
+static bool is_decoupled(const struct gpt_optimizer_options *o,
+                         const struct gpt_param *p)
+{
+    return o->decoupled &&
+           (p->role == GPT_WORD_EMBEDDING || p->role == GPT_OUTPUT_WEIGHT);
+}
+
 bool gpt_optimizer_keeps(const struct gpt_optimizer_options *o,
                          enum gpt_kind kind, const struct gpt_param *p)
 {
@@ -111,8 +120,9 @@ static int64_t first_slice(const struct gpt_flat *flat, int64_t begin)
     return low;
 }
 
-/* Cuts a stretch where the rule changes. Gaps after parameters belong to the
- * piece before them: they are zero, and elementwise rules keep them so. */
+/* Cuts a stretch where the rule or the rate changes. Gaps after parameters
+ * belong to the piece before them: they are zero, and elementwise rules keep
+ * them so. */
 static void cut_stretch(struct update_pieces *list,
                         const struct gpt_optimizer_options *o,
                         const struct gpt_flat *flat,
@@ -125,14 +135,17 @@ static void cut_stretch(struct update_pieces *list,
          i < flat->n && flat->slices[i].offset < t->end; i++) {
         const struct gpt_slice *s = &flat->slices[i];
         const enum update_rule rule = rule_of(o, s->param);
+        const bool decoupled = is_decoupled(o, s->param);
 
-        if (open && rule == now.rule && !rules[rule].each)
+        if (open && rule == now.rule && decoupled == now.decoupled &&
+            !rules[rule].each)
             continue;
         if (open)
             add_piece(list, &now, s->offset);
         const int64_t begin = open ? s->offset : t->begin;
         now = (struct update_piece){
             .rule = rule,
+            .decoupled = decoupled,
             .slice = rules[rule].each ? s : NULL,
             .begin = begin,
             .bucket = t->bucket,

@@ -1,8 +1,7 @@
 /* Running a schedule; see pipeline.h. The list of actions says everything:
  * which slot, which peer, what is exchanged together. This file knows nothing
- * of 1F1B or of interleaving, and the checker of schedules
- * (parallel/schedule_check.c) has proved that the order cannot deadlock. Start
- * at run_plan(). */
+ * of 1F1B or of interleaving, and a test (tests/unit/schedule_check.h) has
+ * proved that the order cannot deadlock. Start at run_plan(). */
 #include "train/pipeline.h"
 
 #include "base/memory.h"

@@ -49,8 +49,14 @@ static void panel_row(float *to, const struct gpt_quant *w, int64_t row,
     part.scales = &scale;
     for (int64_t next; at < end; at = next) {
         next = gpt_min_i64((at / most + 1) * most, end);
-        for (int64_t l = at * size; l < next * size; l++)
-            room[l - at * size] = values[cpu_panel_at(w, row, l, k)];
+        const int64_t begin = at * size, bytes = next * size;
+
+        /* four bytes of a row lie together */
+        for (int64_t l = begin, n4; l < bytes; l += n4) {
+            n4 = gpt_min_i64(4 - l % 4, bytes - l);
+            memcpy(room + l - begin, values + cpu_panel_at(w, row, l, k),
+                   (size_t)n4);
+        }
         if (w->group)
             memcpy(&scale,
                    values + cpu_panel_scale_at(w, row, at / CPU_GROUP, k),

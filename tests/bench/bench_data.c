@@ -8,6 +8,7 @@
 #include "data/mt19937.h"
 #include "data/sample_index.h"
 #include "tests/bench/bench.h"
+#include "tests/lib/writer.h"
 
 enum { SEQUENCES = 10000000, LENGTH = 300, T = 1024, SHORT_SET = 100000 };
 
@@ -133,7 +134,7 @@ static void write_set(const char *prefix)
     struct gpt_err err;
     int32_t one = 1;
 
-    if (gpt_indexed_writer_open(&w, prefix, GPT_U16, 0, &err) != GPT_OK)
+    if (writer_open(&w, prefix, GPT_U16, 0, &err) != GPT_OK)
         die(&err);
     for (int i = 0; i < SHORT_SET; i++) {
         int32_t n = 1 + (int32_t)((uint64_t)i * 2654435761u % (2 * LENGTH));
@@ -143,7 +144,7 @@ static void write_set(const char *prefix)
         if (gpt_indexed_writer_add(w, &b, &err) != GPT_OK)
             die(&err);
     }
-    if (gpt_indexed_writer_commit(w, &err) != GPT_OK)
+    if (writer_commit(w, &err) != GPT_OK)
         die(&err);
 }
 

@@ -51,7 +51,7 @@ expect 2 'a later word of a list, too' train --num-experts 8 \
 err_has "unknown options '--num-experts', '--recompute-modules mlp'"
 expect 0 'what scripts say that changes no number' train --lr 1 \
     --use-tp-pp-dp-mapping --check-weight-hash-across-dp-replicas-interval 10 \
-    --disable-gloo-process-groups --wandb-entity me --encoder-num-layers 3
+    --disable-gloo-process-groups --encoder-num-layers 3
 out_has 'num-layers = 3'
 err_has '--use-tp-pp-dp-mapping (a name of Megatron-LM) has no effect here'
 for words in '--use-rotary-position-embeddings --no-position-embedding' \
@@ -64,13 +64,28 @@ err_has '--position-embedding-type is rotary already'
 expect 0 'no table alone' train --position-embedding-type absolute \
     --no-position-embedding
 out_has 'position-embedding-type = none'
+expect 2 'a table after the name that takes it away' train \
+    --no_position_embedding --position-embedding-type learned_absolute
+err_has '--no_position_embedding excludes --position-embedding-type learned_abs'
+expect 0 'sums of gradients in bf16' train --lr 1 --grad-reduce-in-bf16
+err_has '--grad-reduce-in-bf16 (a name of Megatron-LM) has no effect here: gradients'
+expect 0 'many names have a line together' train --lr 1 --use-flash-attn \
+    --use-mcore-models --num-workers 2 --wandb-log=False --no-rope-fusion \
+    --distributed-timeout-minutes 60
+err_has 'warning: 4 names of Megatron-LM without effect here; --verbose says why of each: --use-flash-attn, --use-mcore-models, --num-workers, --no-rope-fusion'
+err_has 'warning: 1 name of nanoGPT without effect here; --verbose says why of each: --wandb-log'
+check 'and no other' test "$(wc -l <err)" = 2
+expect 0 'or, with --verbose, each its reason' train --lr 1 --use-flash-attn \
+    --use-mcore-models --num-workers 2 --no-rope-fusion -v
+err_has '--use-mcore-models (a name of Megatron-LM) has no effect here: there is'
+check 'in a line each' test "$(wc -l <err)" = 4
 expect 2 'lengths in tokens' train --train-tokens 1e9 --lr-decay-tokens 1e9
 err_has '--train-tokens: --train-samples is the number of tokens over --seq-length'
 expect 0 "Megatron-LM's script of texts" gpt-generate --load . --num-layers 2 \
     --hidden-size 64 --num-attention-heads 4 --max-position-embeddings 256 \
     --fp16 --micro-batch-size 2 --seq-length 256 --recompute \
     --max-batch-size 3 --top_p 0.9 --print-config
-err_has '--num-layers (a name of Megatron-LM) has no effect here: the checkpoint'
+err_has '8 names of Megatron-LM without effect here'
 out_has 'batch-size = 3'
 expect 0 'and that for Llama' gpt-generate --load . --print-config \
     --exit-on-missing-checkpoint --use-checkpoint-args --no-load-optim \

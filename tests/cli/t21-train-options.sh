@@ -18,6 +18,27 @@ tracker() { cat "$1/latest_checkpointed_iteration.txt"; }
 err_lacks() { check "error does not say '$1'" sh -c \
     '! grep -qF -e "$1" "$2"' sh "$1" "$scratch/err"; }
 
+# ---- data that are made up ----
+mock() { # options...
+    # shellcheck disable=SC2086 # word lists
+    gpt-train $model --micro-batch-size 2 --global-batch-size 4 --lr 0.01 \
+        --log-interval 1 --eval-iters 1 --mock-data "$@"
+}
+expect 0 'tokens that are made up' mock --train-iters 6 --metrics whole.jsonl
+err_has 'the data are made up (--mock-data)'
+err_has 'validation loss at the end of training'
+expect 0 'saved' mock --train-iters 6 --exit-interval 3 --save mock
+expect 0 'resumed' mock --train-iters 6 --load mock --metrics rest.jsonl
+losses() { sed 's/.*"lm_loss":\([^,]*\),.*/\1/' "$1" | grep -v iteration; }
+check 'are the same' test "$(losses whole.jsonl | tail -n 3)" = \
+    "$(losses rest.jsonl)"
+expect 0 'or counted' mock --train-iters 6 --dry-run
+out_has 'an epoch: '
+expect 2 'beside data' mock --train-iters 6 --data-path "$data"
+err_has '--mock-data excludes --data-path'
+expect 0 'other data' train --train-iters 7 --load mock
+err_has 'its run had other data'
+
 # ---- the length of a run that resumes ----
 expect 0 'a run of 10 steps' train --train-iters 10 --save short
 expect 0 'is made longer' train --train-iters 12 --load short --save longer

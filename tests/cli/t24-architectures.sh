@@ -150,6 +150,17 @@ expect 0 'and resumed' train --load tuned --save tuned --train-iters 2 \
 expect 0 'it goes out again' gpt-reshape --load-path tuned \
     --save-path tuned-hf --to hf
 check 'as Mistral' grep '"model_type":.*"mistral"' tuned-hf/config.json
+expect 0 'nor is that lost on the way over Megatron-LM' gpt-reshape \
+    --load-path tuned --save-path tuned-megatron --to megatron
+expect 0 'and back' gpt-reshape --load-path tuned-megatron \
+    --save-path over-hf --to hf
+check 'it is Mistral' grep '"model_type":.*"mistral"' over-hf/config.json
+expect 0 'of weights alone' gpt-reshape --load-path plain-hf \
+    --save-path weights-megatron --to megatron
+expect 0 'into a native one' gpt-reshape --load-path weights-megatron \
+    --save-path weights
+expect 0 'and out' gpt-reshape --load-path weights --save-path weights-hf --to hf
+check 'it is, too' grep '"model_type":.*"mistral"' weights-hf/config.json
 changed() { # model, sed script, message
     rm -rf changed
     cp -r "$1-hf" changed

@@ -78,6 +78,30 @@ blockwise_differs() {
 }
 check 'blockwise is another update than of whole matrices' blockwise_differs
 
+tensors_of() { (cd "$1" && cat ./*.safetensors | cksum); }
+rm -f one.jsonl some.jsonl
+decoupled='--untie-embeddings-and-output-weights --decoupled-lr 0.01
+--decoupled-min-lr 0.001 --lr-decay-style cosine'
+# shellcheck disable=SC2086 # word lists
+{
+    expect 0 'a rate of the ends of the model' run 1 $decoupled \
+        --metrics one.jsonl
+    same 'TP2 PP2 DP2, ZeRO-1' 8 $decoupled $tp $pp $zero optim
+    expect 0 'saved at 3' run 2 $decoupled $zero optim --save ends \
+        --exit-interval 3
+    expect 0 'resumed there' run 2 $decoupled $zero optim --load ends \
+        --save ends-two
+    expect 0 'without stopping' run 2 $decoupled $zero optim --save ends-one
+    expect 2 'another rate' run 2 $decoupled $zero optim --load ends \
+        --decoupled-lr 0.02
+    err_has '--decoupled-lr: decoupled_lr is 0.02 here and 0.01 in'
+}
+check 'the same bits' test "$(tensors_of ends-one/iter_0000006)" = \
+    "$(tensors_of ends-two/iter_0000006)"
+ends() { sed 's/.*"decoupled_learning_rate":\([^,]*\),.*/\1/' one.jsonl; }
+check 'its schedule' test "$(ends | sed -n '3p;6p' | tr '\n' ' ')" = '0.0055 0.001 '
+check 'another than of the rest' grep -q '"learning_rate":0.0015,' one.jsonl
+
 # A GPU, emulated, in single precision: the kernels of the updates.
 if [ -f "$BUILD/libgpt-cuda-emu.so" ]; then
     for optimizer in muon 'sgd --weight-decay 0.1' \
@@ -95,7 +119,6 @@ if [ -f "$BUILD/libgpt-cuda-emu.so" ]; then
 fi
 
 # ---- checkpoints ----
-tensors_of() { (cd "$1" && cat ./*.safetensors | cksum); }
 # shellcheck disable=SC2086 # word lists
 {
     expect 0 'muon, TP2 DP2, ZeRO-1, saved at 3' run 4 $muon $tp $zero optim \
@@ -149,6 +172,13 @@ expect 0 'options of another optimizer' \
     alone --optimizer sgd --muon-momentum 0.5 --adam-beta2 0.9 --dry-run
 err_has '--adam-beta2 (--optimizer is sgd)'
 err_has '--muon-momentum (--optimizer is not muon)'
+expect 0 'a rate of nothing' alone --decoupled-min-lr 0.001 --dry-run
+err_has '--decoupled-min-lr (there is no --decoupled-lr)'
+expect 2 'a lowest rate above the highest' alone --decoupled-lr 0.001 \
+    --decoupled-min-lr 0.002
+err_has '--decoupled-min-lr is 0.002, must be >= 0 and at most --decoupled-lr'
+expect 0 'the log has it' alone --decoupled-lr 0.01 --train-iters 1
+err_has '| learning rate: 0.000E+00 | decoupled learning rate: 0.000E+00 |'
 expect 0 'a step of one microbatch has no noise scale' \
     alone --micro-batch-size 4 --log-gradient-noise-scale --dry-run
 err_has '--log-gradient-noise-scale (a step has one microbatch'

@@ -70,6 +70,34 @@ check 'and the template of chats' grep -qF \
     first-hf/tokenizer_config.json
 expect 0 'from file to file' into first.gguf first-again.gguf
 check 'it stays' grep -qF 'messages[0].content' first-again.gguf
+cp -r first long
+{
+    printf '{#'
+    head -c 1048577 /dev/zero | tr '\0' x
+    printf '#}'
+    cat first/chat_template.jinja
+} >long/chat_template.jinja
+expect 0 'a template of more than a mebibyte' into long long.gguf
+expect 0 'goes back' into long.gguf long-hf --to hf
+check 'whole' test "$(wc -c <long-hf/tokenizer_config.json)" -gt 1048620
+# letters of Latin, which could be those of bytes
+cp -r hf latin
+sed -i 's/"added_tokens":\[/&{"id":257,"content":"d\xc3\xa9j\xc3\xa0"},/
+    s/"the":257/"d\xc3\xa9j\xc3\xa0":257/; s/,"th e"//' latin/tokenizer.json
+expect 0 'an added token of such letters' into latin latin.gguf
+expect 0 'goes back' into latin.gguf latin-hf --to hf
+printf '{"text":"a d\303\251j\303\240"}\n' >latin.jsonl
+for from in latin latin.gguf latin-hf; do
+    expect 0 "$from" gpt-preprocess --input latin.jsonl --output-prefix latin \
+        --tokenizer-model $from --tokenizer-type HuggingFaceTokenizer --force
+    expect 0 'has its id' gpt-dataset cat latin_text_document
+    out_has ' 257'
+done
+LC_ALL=C sed 's/tokenizer.ggml.eos_token_id/tokenizer.ggml.eot_token_id/' \
+    "$golden/gguf/plain.gguf" >turn.gguf
+expect 0 'the end of a turn alone' into turn.gguf turn --to hf
+tr -d ' \t\n' <turn/generation_config.json >ends
+check 'ends a text' grep -F '"eos_token_id":258' ends
 LC_ALL=C sed 's/messages.0..content/messages\xff0\xff.content/' first.gguf \
     >broken.gguf
 expect 3 'a template that is no UTF-8' into broken.gguf broken --to hf
@@ -175,6 +203,28 @@ bad() { # name message code
     expect 3 "$1" timeout 10 gpt-reshape inspect "$1.gguf"
     err_has "$2"
 }
+# Whether a text begins with a token follows from the model where no key says it.
+begins() { # pre ids what
+    craft begins '@k = (33 .. 126, 161 .. 172, 174 .. 255); $n = 256;
+        @l = map { $b = $_; (grep { $_ == $b } @k) ? $b : $n++ } 0 .. 255;
+        utf8::encode($_) for @t = map { chr } @l;
+        print head(3, 0, 6), $arch,
+            key("tokenizer.ggml.model", 8, str("gpt2")),
+            key("tokenizer.ggml.pre", 8, str("'"$1"'")),
+            key("tokenizer.ggml.tokens", 9,
+                pack("VQ<", 8, 257) . join "", map { str($_) } @t, "<|b|>"),
+            key("tokenizer.ggml.token_type", 9,
+                pack("VQ<V*", 5, 257, (1) x 256, 3)),
+            key("tokenizer.ggml.bos_token_id", 4, pack("V", 256))'
+    expect 0 "a vocabulary of $1" gpt-preprocess --input a.jsonl --force \
+        --output-prefix begins --tokenizer-model begins.gguf \
+        --tokenizer-type HuggingFaceTokenizer
+    expect 0 "$3" gpt-dataset cat begins_text_document
+    check "$2" test "$(cat out)" = "$2"
+}
+echo '{"text": "a"}' >a.jsonl
+begins gpt-2 97 'adds no token'
+begins llama-bpe '256 97' 'begins with one'
 bad short 'the header ends in the middle' 'print "GGUF", "\3\0\0\0"'
 bad version 'GGUF version 1: only 2 and 3' 'print head(1, 0, 0), "x" x 99'
 bad swapped 'big-endian' 'print "GGUF", pack("NQ>Q>", 3, 1, 1), "x" x 99'

@@ -96,7 +96,20 @@ check 'one file' test "$(ls tb/run/events.out.tfevents.* | wc -l)" = 1
 expect 0 'a run that goes on begins another' train --train-iters 12 \
     --save tb-ckpt --load tb-ckpt --tensorboard-dir tb/run
 check 'two files' test "$(ls tb/run/events.out.tfevents.* | wc -l)" = 2
+early() { # says that nothing was loaded
+    err_has "$1"
+    check 'before anything is loaded' sh -c '! grep -q memory err'
+}
 expect 4 'a directory that cannot be' train --tensorboard-dir d_text_document.bin/x
+early "cannot make 'd_text_document.bin/x': Not a directory"
+expect 4 'a file in no directory' train --metrics none/m.jsonl
+early "cannot create 'none/m.jsonl'"
+expect 0 'but in one that the run makes' train --metrics made/m.jsonl --save made
+if [ "$(id -u)" != 0 ]; then
+    mkdir -m 555 closed
+    expect 4 'a closed directory' train --tensorboard-dir closed/tb
+    early "cannot write 'closed/tb': Permission denied"
+fi
 if "${GPT_ORACLE_PYTHON:-python3}" -c 'import tensorboard' 2>/dev/null; then
     cat >read.py <<'X'
 import json, math

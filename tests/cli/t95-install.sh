@@ -48,6 +48,27 @@ err_has "was made without $late: 'make clean' first"
 expect 2 'a build in a folder with a space' \
     make -C "$top" -n CUDA=0 BUILD="$scratch/its build"
 err_has 'has a space'
+expect 2 'a build in no folder' make -C "$top" -n CUDA=0 BUILD=
+err_has 'BUILD is empty'
+other() {
+    make -C "$top" CUDA=0 BUILD="$scratch/other" "$@" \
+        "$scratch/other/common/base/num.o"
+}
+has_zlib() { grep -q HAVE_ZLIB "$scratch/other/config.mk"; }
+if printf '#include <zlib.h>\n' | gcc -E - >/dev/null 2>&1; then
+    expect 0 'a build without zlib' other ZLIB=0
+    check 'which is left out' eval '! has_zlib'
+    expect 0 'another setting after make clean, in one command' other clean
+    check 'is taken' has_zlib
+    sed 's/ -DGPT_HAVE_ZLIB=1//' "$scratch/other/config.mk" >config.mk
+    mv config.mk "$scratch/other/config.mk"
+    expect 0 'what was installed since' other deps
+    check 'is found' has_zlib
+    out_has 'compiling again'
+    out_has '-DGPT_HAVE_ZLIB=1'
+else
+    skip 'zlib is not installed'
+fi
 compiles() { # ISAS: the command that would compile the list of machine code
     run_make -n -W kernels/cpu/choose.c "$@" "$build/kernels/cpu/choose.o"
 }

@@ -2,15 +2,14 @@
 #ifndef GPT_TESTS_DATASET_H
 #define GPT_TESTS_DATASET_H
 
-#include "base/io.h"
-#include "data/indexed.h"
+#include "tests/lib/writer.h"
 
 /* 20 documents of 20 to 39 tokens below 50; token 0 ends each. */
 static int make_dataset(const char *prefix, struct gpt_err *err)
 {
     struct gpt_indexed_writer *w;
 
-    GPT_TRY(gpt_indexed_writer_open(&w, prefix, GPT_U16, GPT_OUT_FORCE, err));
+    GPT_TRY(writer_open(&w, prefix, GPT_U16, GPT_OUT_FORCE, err));
     for (int d = 0; d < 20; d++) {
         uint16_t tokens[40];
         int32_t length = 20 + d, one = 1;
@@ -21,7 +20,7 @@ static int make_dataset(const char *prefix, struct gpt_err *err)
         struct gpt_indexed_block block = {tokens, length, &length, 1, &one, 1};
         GPT_TRY(gpt_indexed_writer_add(w, &block, err));
     }
-    return gpt_indexed_writer_commit(w, err);
+    return writer_commit(w, err);
 }
 
 #endif

@@ -172,7 +172,8 @@ sub lists {
         $text .= ".El\n";
     }
     $text .= ".Pp\nThese have no effect here, and are skipped with a warning " .
-        "that says why:\n" . names(@{$rows{skipped}}) if $rows{skipped};
+        "that says\nwhy, or names them all where they are more than three and\n" .
+        ".Fl -verbose\nis not given:\n" . names(@{$rows{skipped}}) if $rows{skipped};
     $text .= ".Pp\nThese are refused with what to write instead:\n" .
         names(@{$rows{refused}}) if $rows{refused};
     return $text;

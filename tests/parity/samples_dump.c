@@ -15,6 +15,7 @@
 #include "data/corpus.h"
 #include "data/indexed.h"
 #include "data/sample_index.h"
+#include "tests/lib/writer.h"
 
 #include <inttypes.h>
 #include <stdio.h>
@@ -189,7 +190,7 @@ static int write_set(char **a, struct gpt_err *err)
 
     if (!gpt_dtype_parse(a[1], &dtype))
         return gpt_fail(err, GPT_EUSAGE, "type %s", a[1]);
-    GPT_TRY(gpt_indexed_writer_open(&w, a[0], dtype, 0, err));
+    GPT_TRY(writer_open(&w, a[0], dtype, 0, err));
     while (fgets(line, sizeof(line), stdin)) {
         int status = write_document(w, dtype, line, err);
 
@@ -198,7 +199,7 @@ static int write_set(char **a, struct gpt_err *err)
             return status;
         }
     }
-    return gpt_indexed_writer_commit(w, err);
+    return writer_commit(w, err);
 }
 
 int main(int argc, char **argv)

@@ -5,6 +5,7 @@
 #include "base/io.h"
 #include "data/indexed.h"
 #include "tests/lib/tap.h"
+#include "tests/lib/writer.h"
 
 #include <sys/resource.h>
 
@@ -20,7 +21,7 @@ static void make_set(int k, int n, int32_t bad)
     struct gpt_err err = {0};
     int status;
 
-    status = gpt_indexed_writer_open(&w, paths[k], GPT_I32, GPT_OUT_FORCE,
+    status = writer_open(&w, paths[k], GPT_I32, GPT_OUT_FORCE,
                                      &err);
     for (int i = 0; status == GPT_OK && i < n; i++) {
         length = 1 + i % 7;
@@ -33,7 +34,7 @@ static void make_set(int k, int n, int32_t bad)
         status = gpt_indexed_writer_add(w, &b, &err);
     }
     if (status == GPT_OK)
-        status = gpt_indexed_writer_commit(w, &err);
+        status = writer_commit(w, &err);
     if (status != GPT_OK) {
         printf("# %s\n", err.text);
         exit(1);

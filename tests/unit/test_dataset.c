@@ -7,6 +7,7 @@
 #include "cmd/dataset/statistics.h"
 #include "cmd/dataset/verify.h"
 #include "tests/lib/tap.h"
+#include "tests/lib/writer.h"
 
 #include <unistd.h>
 
@@ -59,7 +60,7 @@ static void write_lengths(const char *prefix, int64_t *lengths, int n,
     static uint16_t tokens[70000];
     struct gpt_indexed_writer *w;
     struct gpt_err err;
-    int status = gpt_indexed_writer_open(&w, prefix, GPT_U16, GPT_OUT_FORCE,
+    int status = writer_open(&w, prefix, GPT_U16, GPT_OUT_FORCE,
                                          &err);
 
     for (int i = 0; i < n && status == GPT_OK; i++) {
@@ -72,7 +73,7 @@ static void write_lengths(const char *prefix, int64_t *lengths, int n,
         status = gpt_indexed_writer_add(w, &block, &err);
     }
     if (status == GPT_OK)
-        status = gpt_indexed_writer_commit(w, &err);
+        status = writer_commit(w, &err);
     is_int(status, GPT_OK, "a set of %d documents", n);
 }
 
@@ -143,11 +144,11 @@ static void test_tokens(void)
     const struct gpt_indexed_block block = {
         tokens, length, (const int32_t[]){200, 0, 299, 1}, 4,
         (const int32_t[]){2, 0, 1, 1}, 4};
-    int status = gpt_indexed_writer_open(&w, at("t"), GPT_I32, 0, &err);
+    int status = writer_open(&w, at("t"), GPT_I32, 0, &err);
     if (status == GPT_OK)
         status = gpt_indexed_writer_add(w, &block, &err);
     if (status == GPT_OK)
-        status = gpt_indexed_writer_commit(w, &err);
+        status = writer_commit(w, &err);
     is_int(status, GPT_OK, "a set with wild tokens");
 
     int told[GPT_N_DAMAGES] = {0};

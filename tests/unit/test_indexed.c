@@ -4,6 +4,7 @@
 
 #include "base/io.h"
 #include "tests/lib/tap.h"
+#include "tests/lib/writer.h"
 
 #include <unistd.h>
 
@@ -54,7 +55,7 @@ static int write_set(const char *prefix, enum gpt_dtype dtype,
 {
     struct gpt_indexed_writer *w;
 
-    GPT_TRY(gpt_indexed_writer_open(&w, prefix, dtype, flags, err));
+    GPT_TRY(writer_open(&w, prefix, dtype, flags, err));
     for (int i = 0; i < n; i++) {
         int status = gpt_indexed_writer_add(w, &blocks[i], err);
 
@@ -63,7 +64,7 @@ static int write_set(const char *prefix, enum gpt_dtype dtype,
             return status;
         }
     }
-    return gpt_indexed_writer_commit(w, err);
+    return writer_commit(w, err);
 }
 
 static const struct gpt_indexed_block golden_block = {
@@ -346,8 +347,43 @@ static void test_quirks(void)
     ok(strstr(err.hint, "32 bits") != NULL, "hint: %s", err.hint);
 }
 
+/* Documents count up to their end, of which only the length differs. */
+static void test_mock(void)
+{
+    enum { IDS = 7, END = 3, LONGEST = 4095 };
+    struct gpt_indexed *set;
+    struct gpt_err err;
+    int32_t tokens[LONGEST];
+    int64_t sum = 0, wrong = 0, longest = 0;
+
+    is_int(gpt_indexed_mock(&set, "mock", IDS, END, &err), GPT_OK, "made up");
+    for (int64_t i = 0; i < gpt_indexed_n_sequences(set); i++) {
+        const int64_t n = gpt_indexed_length(set, i);
+
+        sum += n;
+        longest = n > longest ? n : longest;
+        if (i % 997 != 0)
+            continue;
+        wrong += n < 1 || n > LONGEST ||
+                 gpt_indexed_read(set, i, 0, n, tokens, &err) != GPT_OK ||
+                 tokens[n - 1] != END;
+        for (int64_t k = 0; k + 1 < n; k++)
+            wrong += tokens[k] < 1 || tokens[k] >= IDS ||
+                     (k > 0 && tokens[k] != tokens[k - 1] % (IDS - 1) + 1);
+    }
+    ok(wrong == 0 && sum == gpt_indexed_n_tokens(set) && longest == LONGEST,
+       "its documents");
+    is_int(gpt_indexed_n_documents(set), 100000, "as many as it says");
+    gpt_indexed_close(set);
+    is_int(gpt_indexed_mock(&set, "mock", 1, -1, &err), GPT_OK, "of one token");
+    is_int(gpt_indexed_read(set, 0, 0, 1, tokens, &err), GPT_OK, "is read");
+    is_int(tokens[0], 0, "which is 0");
+    gpt_indexed_close(set);
+}
+
 int main(void)
 {
+    test_mock();
     if (!mkdtemp(dir)) {
         perror(dir);
         return 1;

@@ -473,6 +473,47 @@ static void agreeing_sets(void)
     be->queue_close(q);
 }
 
+/* Rows of an embedding are the same numbers whether the matrix is arranged or
+ * not: widths that end within four bytes, and ones of several parts. */
+static void embeds(enum gpt_dtype type, int64_t group, int64_t c)
+{
+    enum { WORDS = 45, N = 7 };
+    const int64_t row = type == GPT_BF16 ? 2 * c : c;
+    const int64_t groups = group ? (c + 31) / 32 : 1;
+    uint16_t *values = calloc((size_t)(WORDS * row + 1) / 2 + 1, 2);
+    uint16_t *scales = malloc((size_t)(WORDS * groups) * sizeof(*scales));
+    float *out[2] = {poisoned(N * c), poisoned(N * c)};
+    struct gpt_quant w = {.type = type, .group = group, .values = values,
+                          .scales = scales};
+    int32_t tokens[N];
+    struct gpt_err err;
+
+    for (int64_t i = 0; i < WORDS * row / 2; i++)
+        values[i] = gpt_f32_to_bf16((float)rnd_int(-900, 900) / 64);
+    for (int64_t i = 0; i < WORDS * groups; i++)
+        scales[i] = gpt_f32_to_bf16((float)rnd_int(1, 99) / 512);
+    for (int i = 0; i < N; i++)
+        tokens[i] = (int32_t)rnd_int(0, WORDS - 1);
+    struct gpt_embed op = {.n = N, .c = c, .v_local = WORDS, .act = GPT_F32,
+                           .tokens = tokens, .out = out[0], .quant = &w};
+    be->embed_fwd(q, &op);
+    void *arranged = arrange(&w, WORDS, c);
+    op.out = out[1];
+    be->embed_fwd(q, &op);
+    ok(be->sync(q, &err) == GPT_OK &&
+           memcmp(out[0], out[1], (size_t)(N * c) * sizeof(float)) == 0,
+       "embedding of %lld columns%s", (long long)c,
+       arranged ? ", arranged" : "");
+    free(values), free(scales), free(out[0]), free(out[1]), free(arranged);
+}
+
+static void embed_all(void)
+{
+    for (size_t f = 0; f < GPT_COUNT(forms); f++)
+        for (int i = 0; i < 6; i++)
+            embeds(forms[f].type, forms[f].group, rnd_int(1, 700));
+}
+
 static void body(void)
 {
     static const int64_t rows[] = {1, 2, 3, 4, 5, 8, 11, 16, 17, MOST_ROWS};
@@ -483,6 +524,7 @@ static void body(void)
         largest_sums();
     }
     random_shapes();
+    embed_all();
     wrong_rows();
     /* more columns than are made floats at once */
     for (size_t f = 0; f < GPT_COUNT(forms); f++)

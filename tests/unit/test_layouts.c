@@ -151,14 +151,20 @@ static void ask(void *context, bool *stop, bool *save)
     *save = false;
 }
 
+/* Host memory that a communicator holds now. */
+static int64_t held_by(const struct gpt_comm *c)
+{
+    return c && c->carrier && c->carrier->held ? c->carrier->held(c) : 0;
+}
+
 /* Host memory of all communicators. */
 static int64_t held(const struct gpt_world *w)
 {
     int64_t sum = 0;
 
     for (int i = 0; i < GPT_N_GROUPS; i++) {
-        sum += w->comm[i] ? gpt_comm_held(w->comm[i]) : 0;
-        sum += w->reduce[i] ? gpt_comm_held(w->reduce[i]) : 0;
+        sum += held_by(w->comm[i]);
+        sum += held_by(w->reduce[i]);
     }
     return sum;
 }

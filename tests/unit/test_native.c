@@ -7,6 +7,7 @@
 
 #include "base/io.h"
 #include "base/memory.h"
+#include "tests/lib/checkpoint.h"
 #include "tests/lib/tap.h"
 #include "tests/lib/tree.h"
 
@@ -75,7 +76,7 @@ static bool reads(struct gpt_checkpoint *c, int64_t r0, int64_t c0, int64_t nr,
     struct gpt_tensor_slice want = {
         "w", type, 2, {0}, {r0, c0}, {nr, nc}, NULL};
 
-    if (gpt_checkpoint_read(c, &want, type == GPT_F32 ? (void *)got : half,
+    if (checkpoint_read(c, &want, type == GPT_F32 ? (void *)got : half,
                             &err) != GPT_OK)
         return false;
     for (int64_t r = 0; r < nr; r++)
@@ -97,7 +98,7 @@ static void test_round_trip(void)
         int bad = 0;
 
         is_int(save(cuts, cuts, 0), GPT_OK, "saves in %d files", cuts);
-        is_int(gpt_checkpoint_open(&c, root, -1, true, &err), GPT_OK,
+        is_int(checkpoint_open(&c, root, -1, true, &err), GPT_OK,
                "opens: %s", err.text);
         if (!c)
             return;
@@ -119,10 +120,10 @@ static void test_round_trip(void)
         ok(!reads(c, 0, 0, 7, 8, GPT_F32) && err.status == GPT_EDATA,
            "rows beyond the tensor are refused: %s", err.text);
         struct gpt_tensor_slice info, none = {.name = "no", .ndim = 1};
-        const struct gpt_tensor *w = gpt_checkpoint_find(c, "w");
+        const struct gpt_tensor *w = checkpoint_find(c, "w");
 
         ok(w && w->ndim == 2 && w->shape[0] == 6 && w->shape[1] == 8, "has w");
-        is_int(gpt_checkpoint_read(c, &none, &info, &err), GPT_EDATA,
+        is_int(checkpoint_read(c, &none, &info, &err), GPT_EDATA,
                "unknown tensor: %s", err.text);
         gpt_checkpoint_close(c);
     }
@@ -166,7 +167,7 @@ static void several_in_a_file(void)
     }
     is_int(gpt_checkpoint_commit(w, &config, 1, 1, NULL, &err), GPT_OK,
            "committed");
-    is_int(gpt_checkpoint_open(&c, root, 9, true, &err), GPT_OK, "opens: %s",
+    is_int(checkpoint_open(&c, root, 9, true, &err), GPT_OK, "opens: %s",
            err.text);
     if (!c)
         return;
@@ -203,12 +204,12 @@ static void many_files(void)
     getrlimit(RLIMIT_NOFILE, &limit);
     low = (struct rlimit){20, limit.rlim_max};
     setrlimit(RLIMIT_NOFILE, &low);
-    is_int(gpt_checkpoint_open(&c, root, 10, true, &err), GPT_OK,
+    is_int(checkpoint_open(&c, root, 10, true, &err), GPT_OK,
            "opens where 20 files may be open: %s", err.text);
     gpt_checkpoint_close(c);
     low = (struct rlimit){20, 20};
     setrlimit(RLIMIT_NOFILE, &low);
-    is_int(gpt_checkpoint_open(&c, root, 10, true, &err), GPT_EIO,
+    is_int(checkpoint_open(&c, root, 10, true, &err), GPT_EIO,
            "not where the system forbids more: %s", err.text);
 }
 
@@ -225,7 +226,7 @@ static void incomplete(void)
            "half a tensor");
     is_int(gpt_checkpoint_commit(w, &config, 1, 1, NULL, &err), GPT_OK,
            "committed");
-    is_int(gpt_checkpoint_open(&c, root, 50, false, &err), GPT_EDATA,
+    is_int(checkpoint_open(&c, root, 50, false, &err), GPT_EDATA,
            "a hole is refused: %s", err.text);
     gpt_checkpoint_close(c);
     is_int(gpt_checkpoint_create(&w, root, 51, 0, &err), GPT_OK, "create");
@@ -233,7 +234,7 @@ static void incomplete(void)
            "no path as file name: %s", err.text);
     gpt_checkpoint_abort(w);
     c = NULL;
-    is_int(gpt_checkpoint_open(&c, root, -1, true, &err), GPT_OK,
+    is_int(checkpoint_open(&c, root, -1, true, &err), GPT_OK,
            "falls back from the hole");
     is_int(c ? gpt_checkpoint_iteration(c) : -1, 3, "to iteration 3");
     gpt_checkpoint_close(c);
@@ -256,7 +257,7 @@ static int open_damaged(const char *path, int64_t at, int how)
         (how == 2 && gpt_out_write(out, "x", 1, &err)) ||
         gpt_out_commit(out, &err))
         abort();
-    int status = gpt_checkpoint_open(&c, root, 1, true, &err);
+    int status = checkpoint_open(&c, root, 1, true, &err);
     gpt_checkpoint_close(c);
     data[at] = old;
     if (gpt_out_open(&out, path, GPT_OUT_FORCE | GPT_OUT_NOSYNC, 0, &err) ||
@@ -289,7 +290,7 @@ static void test_damage(void)
         }
     }
     struct gpt_checkpoint *c = NULL;
-    is_int(gpt_checkpoint_open(&c, root, 1, true, &err), GPT_OK,
+    is_int(checkpoint_open(&c, root, 1, true, &err), GPT_OK,
            "repaired, it opens");
     gpt_checkpoint_close(c);
 }
@@ -385,7 +386,7 @@ static void test_lies(void)
             gpt_out_write(out, b.data, b.len, &err) ||
             gpt_out_commit(out, &err))
             abort();
-        int s = gpt_checkpoint_open(&c, root, 2, false, &err);
+        int s = checkpoint_open(&c, root, 2, false, &err);
         ok(s == GPT_EDATA && strstr(err.text, lies[i].want), "%.40s: %d %s",
            lies[i].to, s, err.text);
         ok(strstr(err.text, "/iter_0000002/") ||
@@ -399,7 +400,7 @@ static void test_lies(void)
     if (gpt_out_open(&out, path, GPT_OUT_FORCE, 0, &err) ||
         gpt_out_write(out, text, len, &err) || gpt_out_commit(out, &err))
         abort();
-    is_int(gpt_checkpoint_open(&c, root, 2, true, &err), GPT_OK,
+    is_int(checkpoint_open(&c, root, 2, true, &err), GPT_OK,
            "the truth opens");
     gpt_checkpoint_close(c);
     gpt_free(text);
@@ -412,21 +413,21 @@ static void test_fall_back(void)
 
     snprintf(path, sizeof(path), "%s/latest_checkpointed_iteration.txt", root);
     unlink(path);
-    is_int(gpt_checkpoint_open(&c, root, -1, true, &err), GPT_OK,
+    is_int(checkpoint_open(&c, root, -1, true, &err), GPT_OK,
            "no tracker: the newest complete one");
     is_int(c ? gpt_checkpoint_iteration(c) : -1, 3, "which is 3");
     gpt_checkpoint_close(c);
     snprintf(path, sizeof(path),
              "%s/iter_0000003/model_tp01_pp00.safetensors", root);
     unlink(path);
-    is_int(gpt_checkpoint_open(&c, root, 3, false, &err), GPT_EDATA,
+    is_int(checkpoint_open(&c, root, 3, false, &err), GPT_EDATA,
            "missing file: %s", err.text);
     c = NULL;
-    is_int(gpt_checkpoint_open(&c, root, -1, false, &err), GPT_OK,
+    is_int(checkpoint_open(&c, root, -1, false, &err), GPT_OK,
            "falls back again");
     is_int(c ? gpt_checkpoint_iteration(c) : -1, 2, "to 2");
     gpt_checkpoint_close(c);
-    is_int(gpt_checkpoint_open(&c, "/nonexistent", -1, false, &err), GPT_EIO,
+    is_int(checkpoint_open(&c, "/nonexistent", -1, false, &err), GPT_EIO,
            "no directory: %s", err.text);
 }
 
@@ -446,9 +447,9 @@ static void test_prune(void)
     is_int(gpt_checkpoint_prune(root, 2, &err), GPT_OK, "keeps two again");
     *strrchr(path, '/') = '\0';
     ok(access(path, F_OK) != 0, "removes the rest");
-    is_int(gpt_checkpoint_open(&c, root, 1, false, &err), GPT_EDATA,
+    is_int(checkpoint_open(&c, root, 1, false, &err), GPT_EDATA,
            "1 is gone: %s", err.text);
-    is_int(gpt_checkpoint_open(&c, root, 7, false, &err), GPT_OK, "7 is not");
+    is_int(checkpoint_open(&c, root, 7, false, &err), GPT_OK, "7 is not");
     gpt_checkpoint_close(c);
 }
 
@@ -483,16 +484,16 @@ static void test_best(void)
     is_int(save(17, 1, 0), GPT_OK, "saves 17");
     is_int(save(18, 1, 0), GPT_OK, "and 18");
     is_int(gpt_checkpoint_prune(root, 1, &err), GPT_OK, "keeps one");
-    is_int(gpt_checkpoint_open(&c, root, 17, false, &err), GPT_EDATA,
+    is_int(checkpoint_open(&c, root, 17, false, &err), GPT_EDATA,
            "17 is gone");
-    is_int(gpt_checkpoint_open(&c, link, -1, false, &err), GPT_OK,
+    is_int(checkpoint_open(&c, link, -1, false, &err), GPT_OK,
            "the link opens");
     is_int(c ? gpt_checkpoint_iteration(c) : -1, 7, "as 7");
     gpt_checkpoint_close(c);
     is_int(gpt_checkpoint_mark_best(root, 18, &err), GPT_OK, "marks 18");
     is_int(gpt_checkpoint_best(root), 18, "in its place");
     is_int(gpt_checkpoint_prune(root, 1, &err), GPT_OK, "keeps one again");
-    is_int(gpt_checkpoint_open(&c, root, 7, false, &err), GPT_EDATA,
+    is_int(checkpoint_open(&c, root, 7, false, &err), GPT_EDATA,
            "7 is gone");
     unlink(link);
     is_int(mkdir(link, 0777), 0, "a directory of that name");

@@ -121,7 +121,8 @@ static double compare(FILE *golden, const float *p)
 }
 
 /* Five updates of `p`, in place; weights: their copy in bf16, or NULL. */
-static void update(const struct trial *t, float *p, void *weights)
+static void update_at(const struct gpt_optimizer_options *options, float *p,
+                      void *weights, double lr, double decoupled_lr)
 {
     const size_t bytes = (size_t)flat.elements * sizeof(float);
     struct gpt_optimizer *o;
@@ -130,7 +131,7 @@ static void update(const struct trial *t, float *p, void *weights)
 
     memset(p, 0, bytes);
     fill_all(p, 0);
-    need(gpt_optimizer_open(&o, be, q, &flat, 0, &t->o, &err), &err);
+    need(gpt_optimizer_open(&o, be, q, &flat, 0, options, &err), &err);
     for (int i = 0; i < STEPS; i++) {
         double squares;
 
@@ -144,7 +145,8 @@ static void update(const struct trial *t, float *p, void *weights)
             .gradients = &g,
             .loss_scale = 1,
             .norm = sqrt(squares),
-            .lr = 0.02,
+            .lr = lr,
+            .decoupled_lr = decoupled_lr,
             .weight_decay = 0.1,
         };
         gpt_optimizer_update(o, q, &u);
@@ -152,6 +154,39 @@ static void update(const struct trial *t, float *p, void *weights)
     }
     gpt_optimizer_close(o);
     free(g);
+}
+
+static void update(const struct trial *t, float *p, void *weights)
+{
+    update_at(&t->o, p, weights, 0.02, 0);
+}
+
+/* Word embedding and output layer with a rate of their own are what they are
+ * where all have that rate, and the others what they are without. */
+static void check_decoupled(const struct trial *t)
+{
+    const size_t bytes = (size_t)flat.elements * sizeof(float);
+    float *both = malloc(bytes), *slow = malloc(bytes), *fast = malloc(bytes);
+    struct gpt_optimizer_options o = t->o;
+    bool same = true, differs = false;
+
+    update(t, slow, NULL);
+    update_at(&t->o, fast, NULL, 0.05, 0);
+    o.decoupled = true;
+    update_at(&o, both, NULL, 0.02, 0.05);
+    for (int64_t i = 0; i < flat.n; i++) {
+        const struct gpt_slice *s = &flat.slices[i];
+        const bool ends = strstr(s->param->name, "word_embeddings") ||
+                          strstr(s->param->name, "output_layer");
+        const size_t n = (size_t)s->count * sizeof(float);
+
+        same = same && memcmp(both + s->offset,
+                              (ends ? fast : slow) + s->offset, n) == 0;
+        differs = differs || (ends && memcmp(both + s->offset,
+                                             slow + s->offset, n) != 0);
+    }
+    ok(same && differs, "%s: word embedding at a rate of its own", t->name);
+    free(both), free(slow), free(fast);
 }
 
 static void check_golden(const struct trial *t, FILE *golden)
@@ -251,6 +286,8 @@ int main(void)
     for (size_t i = 0; i < GPT_COUNT(trials); i++)
         check_golden(&trials[i], golden);
     fclose(golden);
+    for (size_t i = 0; i < GPT_COUNT(trials); i++)
+        check_decoupled(&trials[i]);
     check_states();
     check_boxes();
     be->queue_close(q);

@@ -281,6 +281,18 @@ static void test_config_json(void)
     cJSON_Delete(json);
 }
 
+/* Whether a layout of so many ranks and stages is allowed. */
+static int try_layout(const struct gpt_config *c, int64_t tp_size,
+                      int64_t pp_size, struct gpt_err *err)
+{
+    const int64_t size[GPT_N_DIMS] = {[GPT_TP] = tp_size, [GPT_PP] = pp_size};
+    struct gpt_topology t;
+    struct gpt_layout layout;
+
+    GPT_TRY(gpt_topology_init(&t, tp_size * pp_size, 0, size, 1, err));
+    return gpt_layout_init(&layout, c, &t, 0, 0, err);
+}
+
 static void test_rules(void)
 {
     struct gpt_config c = gpt_config_default();
@@ -290,10 +302,10 @@ static void test_rules(void)
     is_int(gpt_config_complete(&c, 128, 1, &err), GPT_EUSAGE,
            "hidden size must divide by heads");
     c = config_of(&gpt2_1558m, 1);
-    is_int(gpt_layout_check(&c, 2, 1, &err), GPT_EUSAGE,
+    is_int(try_layout(&c, 2, 1, &err), GPT_EUSAGE,
            "25 heads do not divide by TP2");
-    is_int(gpt_layout_check(&c, 1, 48, &err), GPT_OK, "48 stages of a layer");
-    is_int(gpt_layout_check(&c, 1, 5, &err), GPT_EUSAGE, "not 5 stages");
+    is_int(try_layout(&c, 1, 48, &err), GPT_OK, "48 stages of a layer");
+    is_int(try_layout(&c, 1, 5, &err), GPT_EUSAGE, "not 5 stages");
     is_int(gpt_config_padded_vocab(50257, 128, 2), 50432, "vocab 50257 at TP2");
 }
 

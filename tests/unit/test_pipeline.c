@@ -4,6 +4,7 @@
 #include "parallel/schedule.h"
 
 #include "tests/unit/golden.h"
+#include "tests/unit/schedule_check.h"
 
 #include "base/num.h"
 
@@ -101,7 +102,7 @@ static void test_all_plans(void)
 
                 build_all(P, V, m);
                 checked++;
-                if (gpt_pipeline_plan_check(plans, P, V, m, &err) != GPT_OK &&
+                if (plan_check(plans, P, V, m, &err) != GPT_OK &&
                     failed++ == 0)
                     printf("# P %lld V %lld m %lld: %s\n", (long long)P,
                            (long long)V, (long long)m, err.text);
@@ -153,7 +154,7 @@ static void test_forward_only(void)
             for (int64_t m = step; m <= MAX_M; m += step) {
                 build_forward(P, V, m);
                 checked++;
-                if (gpt_pipeline_plan_check(plans, P, V, m, &err) != GPT_OK &&
+                if (plan_check(plans, P, V, m, &err) != GPT_OK &&
                     failed++ == 0)
                     printf("# P %lld V %lld m %lld: %s\n", (long long)P,
                            (long long)V, (long long)m, err.text);
@@ -170,7 +171,7 @@ static void test_forward_only(void)
     is_int(wrong, 0, "they keep one slot and take V m + P - 1 forwards");
     build_forward(1, 1, 4);
     plans[0].n--;
-    ok(gpt_pipeline_plan_check(plans, 1, 1, 4, &err) == GPT_EFAIL &&
+    ok(plan_check(plans, 1, 1, 4, &err) == GPT_EFAIL &&
            strstr(err.text, "microbatch 3 never went through chunk 0"),
        "refused: %s", err.text);
     free_all(1);
@@ -255,10 +256,10 @@ static void twice(int64_t p, int64_t i)
     do {                                                              \
         struct gpt_err e_ = {0};                                      \
         build_all(4, (V), 8);                                         \
-        if (gpt_pipeline_plan_check(plans, 4, (V), 8, &e_) != GPT_OK)          \
+        if (plan_check(plans, 4, (V), 8, &e_) != GPT_OK)          \
             exit(1);                                                  \
         __VA_ARGS__;                                                  \
-        int s_ = gpt_pipeline_plan_check(plans, 4, (V), 8, &e_);               \
+        int s_ = plan_check(plans, 4, (V), 8, &e_);               \
         ok(s_ == GPT_EFAIL && strstr(e_.text, (says)), "refused: %s", \
            e_.text);                                                  \
         free_all(4);                                                  \
@@ -334,7 +335,7 @@ static void test_left_out(void)
                 bool end = i == plans[p].n;
                 if (!end) {
                     drop(p, i);
-                    if (gpt_pipeline_plan_check(plans, 4, V, 8, &err) ==
+                    if (plan_check(plans, 4, V, 8, &err) ==
                         GPT_EFAIL)
                         refused++;
                     else

@@ -4,6 +4,7 @@
 #include "cmd/train/saver.h"
 
 #include "tests/lib/job.h"
+#include "tests/lib/checkpoint.h"
 #include "tests/lib/tap.h"
 #include "tests/lib/tree.h"
 
@@ -272,8 +273,8 @@ static bool same_tensors(size_t a, size_t b)
 
     dir_of(dir_a, sizeof(dir_a), a);
     dir_of(dir_b, sizeof(dir_b), b);
-    if (gpt_checkpoint_open(&x, dir_a, -1, true, &err) != GPT_OK ||
-        gpt_checkpoint_open(&y, dir_b, -1, true, &err) != GPT_OK) {
+    if (checkpoint_open(&x, dir_a, -1, true, &err) != GPT_OK ||
+        checkpoint_open(&y, dir_b, -1, true, &err) != GPT_OK) {
         printf("# %s\n", err.text);
         return false;
     }
@@ -288,8 +289,8 @@ static bool same_tensors(size_t a, size_t b)
         for (int d = 0; d < t[i].ndim; d++)
             count *= want.shape[d] = t[i].shape[d];
         same = count <= 4000 &&
-               gpt_checkpoint_read(x, &want, p, &err) == GPT_OK &&
-               gpt_checkpoint_read(y, &want, q, &err) == GPT_OK &&
+               checkpoint_read(x, &want, p, &err) == GPT_OK &&
+               checkpoint_read(y, &want, q, &err) == GPT_OK &&
                memcmp(p, q, (size_t)count * 4) == 0;
     }
     gpt_checkpoint_close(x);
@@ -477,7 +478,7 @@ static bool intact(void)
     char dir[300];
 
     dir_of(dir, sizeof(dir), 1);
-    if (gpt_checkpoint_open(&c, dir, -1, true, &err) != GPT_OK)
+    if (checkpoint_open(&c, dir, -1, true, &err) != GPT_OK)
         return false;
     int64_t iteration = gpt_checkpoint_iteration(c);
     gpt_checkpoint_close(c);
@@ -611,7 +612,7 @@ static void test_stops(void)
         job_run(4, save_many, &delay, statuses);
         for (int r = 0; r < 4; r++)
             bad += !WIFSIGNALED(statuses[r]);
-        if (gpt_checkpoint_open(&c, dir, -1, true, &err) != GPT_OK) {
+        if (checkpoint_open(&c, dir, -1, true, &err) != GPT_OK) {
             printf("# %s\n", err.text);
             bad++;
         }

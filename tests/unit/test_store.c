@@ -659,8 +659,54 @@ static void test_unreachable(void)
     close(fd);
 }
 
+/* A process that joins as rank 2 and is gone, with a will or without. */
+static void come_and_go(const struct gpt_store_server *v, bool will)
+{
+    const struct gpt_launch_env l =
+        launch(3, 2, gpt_store_server_port(v), false);
+    struct gpt_store *s;
+    struct gpt_err err;
+    const pid_t pid = fork();
+
+    if (pid == 0) {
+        int status = gpt_store_open(&s, &l, 5, &err);
+
+        if (status == GPT_OK && will)
+            status = gpt_store_leave_will(s, &err);
+        _exit(status);
+    }
+    int status = -1;
+    ok(waitpid(pid, &status, 0) == pid && WIFEXITED(status) &&
+           WEXITSTATUS(status) == 0,
+       "a process comes and goes");
+}
+
+static void test_wills(void)
+{
+    struct gpt_store_server *v = serve();
+    struct gpt_store *s = join(v, 3, 1);
+    struct gpt_err failure = {.rank = -1};
+    bool failed = false;
+
+    come_and_go(v, false);
+    usleep(100000);
+    ok(!gpt_store_failed(s, &failure),
+       "whose place is not known to be its own");
+    come_and_go(v, true);
+    for (int i = 0; i < 100 && !failed; i++) {
+        usleep(50000);
+        failed = gpt_store_failed(s, &failure);
+    }
+    ok(failed && failure.rank == 2 &&
+           strstr(failure.text, "ended without a word"),
+       "with a will: %s", failure.text);
+    gpt_store_close(s);
+    gpt_store_server_close(v, 0);
+}
+
 int main(void)
 {
+    test_wills();
     test_world_of_one();
     test_connected();
     test_ranks();

@@ -2,7 +2,10 @@
  * by action, as schedule.h describes the executor. The plans are played
  * under the strictest rule that a transport may have (schedule_play.h); a
  * plan that passes cannot deadlock under a laxer one. Start at
- * gpt_pipeline_plan_check(). */
+ * plan_check(). */
+#ifndef GPT_TESTS_SCHEDULE_CHECK_H
+#define GPT_TESTS_SCHEDULE_CHECK_H
+
 #include "parallel/schedule_play.h"
 
 #include "base/memory.h"
@@ -306,9 +309,14 @@ static int play(struct checker *c)
     return status == GPT_OK ? check_end(c) : status;
 }
 
-int gpt_pipeline_plan_check(const struct gpt_pipeline_plan *plans,
-                            int64_t stages, int64_t chunks,
-                            int64_t microbatches, struct gpt_err *err)
+/* Plays the plans of all stages against each other, every send waiting for its
+ * receive. Checks that every receive meets its send in order, nothing is used
+ * before it is there or overwritten before it is used, every microbatch runs
+ * forward (and, unless the plans are forward only, backward) once, and no stage
+ * waits for ever. GPT_EFAIL names stage, action and reason. */
+static int plan_check(const struct gpt_pipeline_plan *plans, int64_t stages,
+                      int64_t chunks, int64_t microbatches,
+                      struct gpt_err *err)
 {
     struct checker c = {plans, stages, chunks, microbatches, NULL, err};
     int status;
@@ -322,3 +330,5 @@ int gpt_pipeline_plan_check(const struct gpt_pipeline_plan *plans,
     holders_close(&c);
     return status;
 }
+
+#endif
