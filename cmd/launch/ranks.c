@@ -24,7 +24,6 @@
 #include "cmd/launch/children.h"
 #include "parallel/store.h"
 
-#include <assert.h>
 #include <errno.h>
 #include <poll.h>
 #include <sched.h>
@@ -288,16 +287,13 @@ static void report_first_failure(struct job *j, const struct gpt_child *c)
     end_others(j);
 }
 
-/* What ranks write cannot be passed on: they are asked to end, so that they
- * save. What they write meanwhile is lost. */
+/* What ranks write cannot be passed on: they are asked to end, and may save. */
 static void report_lost_output(struct job *j, const struct gpt_err *err)
 {
     struct gpt_err failure = *err, ignored = {0};
 
-    if (j->failing)
-        return;
-    j->status = err->status;
     j->why = *err;
+    j->status = err->status;
     gpt_fail_on_rank(&failure, j->o->node_rank * j->o->nproc);
     if (j->store)
         (void)gpt_store_post_failure(j->store, &failure, &ignored);
@@ -387,13 +383,11 @@ static void pass_output(struct job *j, bool *open)
             (struct pollfd){j->children[i / 2].lines[i % 2].from, POLLIN, 0};
         *open = *open || j->polls[i].fd >= 0;
     }
-    if (poll(j->polls, (nfds_t)n, TICK_MS) <= 0)
-        return;
-    assert(n > 0);
-    for (int64_t i = 0; i < n; i++)
+    const int ready = poll(j->polls, (nfds_t)n, TICK_MS);
+    for (int64_t i = 0; i < n && ready > 0; i++)
         if (j->polls[i].revents &&
-            gpt_prefix_lines_pass(&j->children[i / 2].lines[i % 2], &err) !=
-                GPT_OK)
+            gpt_prefix_lines_pass(&j->children[i / 2].lines[i % 2], &err) &&
+            !j->failing)
             report_lost_output(j, &err);
 }
 
@@ -434,8 +428,8 @@ static void end_all(struct job *j)
             if (gpt_prefix_lines_end(&c->lines[k], &ignored) != GPT_OK)
                 gpt_warn("%s", ignored.text);
         if (c->lines[1].lost)
-            gpt_warn("standard error could not be written: messages of rank "
-                     "%lld are lost", (long long)c->rank);
+            gpt_warn("messages of rank %lld are lost: standard error could not "
+                     "be written", (long long)c->rank);
         (void)gpt_append_close(c->lines[0].log, &ignored);
     }
 }

@@ -6,18 +6,13 @@
 
 #include "base/status.h"
 
-#ifdef __cplusplus
-extern "C" {
-#endif
-
 void gpt_signals_setup(void);
 /* The signal that asked to stop, or 0. */
 int gpt_signals_stop(void);
 /* True once for every SIGUSR1 (several before the call count as one). */
 bool gpt_signals_take_save(void);
-/* From then on a write to a pipe that nothing reads fails with EPIPE, as it does
- * when the disk is full: for jobs that must outlive a reader of their messages,
- * or a peer. */
+/* From then on a write to a pipe that nothing reads fails with EPIPE: for jobs
+ * that must outlive a reader of their messages, or a peer. */
 void gpt_signals_ignore_pipes(void);
 /* Undoes what this process ignores, for a program that it starts; safe between
  * fork() and exec(). */
@@ -26,9 +21,5 @@ const char *gpt_signal_name(int sig); /* "SIGTERM" */
 /* Dies of `sig` as if it had not been caught, so that the shell sees 128+n.
  * gpt_main() calls it after a run that was stopped. */
 void gpt_signals_reraise(int sig);
-
-#ifdef __cplusplus
-}
-#endif
 
 #endif
