@@ -203,9 +203,10 @@ static int score_some(struct task *t, size_t *at, struct gpt_err *err)
             continue;
         d->t = t;
         d->tokens.len = d->logits.len = 0;
-        t->text[n++] = (struct gpt_scored_text){
+        t->text[n] = (struct gpt_scored_text){
             .tokens = line->ids.data, .n = (int64_t)line->ids.len,
             .first = line->first, .user = d};
+        n++;
     }
     if (n > 0)
         GPT_TRY(gpt_score_texts(t->scorer, t->text, n,

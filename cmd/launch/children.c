@@ -5,6 +5,7 @@
 #include "cmd/launch/children.h"
 
 #include "base/io.h"
+#include "base/signals.h"
 
 #include <errno.h>
 #include <fcntl.h>
@@ -46,7 +47,7 @@ __attribute__((noreturn)) static void become(const struct gpt_child *c,
     prctl(PR_SET_PDEATHSIG, SIGKILL);
     if (getppid() != parent)
         raise(SIGKILL);
-    signal(SIGXFSZ, SIG_DFL); /* ignored by this program; exec keeps that */
+    gpt_signals_for_child(); /* exec keeps what is ignored */
     /* exec keeps the mask, and a rank must not begin with signals blocked. */
     sigprocmask(SIG_SETMASK, &none, NULL);
     if (dup2(null, 0) >= 0 && dup2(pipes[0], 1) >= 0 && dup2(pipes[1], 2) >= 0)

@@ -13,17 +13,23 @@
 
 enum { READ_BYTES = 64 << 10, LINE_MAX_BYTES = 1 << 20 };
 
-/* Standard output may be a pipe that takes less than it is given. */
-static int write_all(int fd, const char *p, size_t n, struct gpt_err *err)
+/* The stream may be a pipe that takes less than it is given. Messages that have
+ * no reader any more, or no room, do not end a job. */
+static int write_all(struct gpt_prefix_lines *l, const char *p, size_t n,
+                     struct gpt_err *err)
 {
     while (n > 0) {
-        ssize_t k = write(fd, p, n);
+        ssize_t k = write(l->to, p, n);
 
         if (k < 0 && errno == EINTR)
             continue;
+        if (k < 0 && l->to == STDERR_FILENO) {
+            l->lost = true;
+            return GPT_OK;
+        }
         if (k < 0)
-            return gpt_fail_errno(err, GPT_EIO, "cannot write to standard %s",
-                                  fd == 1 ? "output" : "error");
+            return gpt_fail_errno(err, GPT_EIO,
+                                  "cannot write to standard output");
         p += k;
         n -= (size_t)k;
     }
@@ -85,7 +91,7 @@ static int pass_lines(struct gpt_prefix_lines *l, bool all, struct gpt_err *err)
         memmove(l->part.data, l->part.data + at, l->part.len - at);
     l->part.len -= at;
     if (status == GPT_OK)
-        status = write_all(l->to, out.data, out.len, err);
+        status = write_all(l, out.data, out.len, err);
     gpt_buf_free(&out);
     return status;
 }

@@ -24,7 +24,6 @@
 #include "cmd/launch/children.h"
 #include "parallel/store.h"
 
-#include <assert.h>
 #include <errno.h>
 #include <poll.h>
 #include <sched.h>
@@ -288,6 +287,20 @@ static void report_first_failure(struct job *j, const struct gpt_child *c)
     end_others(j);
 }
 
+/* What ranks write cannot be passed on: they are asked to end, and may save. */
+static void report_lost_output(struct job *j, const struct gpt_err *err)
+{
+    struct gpt_err failure = *err, ignored = {0};
+
+    j->why = *err;
+    j->status = err->status;
+    gpt_fail_on_rank(&failure, j->o->node_rank * j->o->nproc);
+    if (j->store)
+        (void)gpt_store_post_failure(j->store, &failure, &ignored);
+    gpt_warn("%s; ending the ranks", err->text);
+    end_others(j);
+}
+
 /* True when the way a rank ended is a failure. */
 static bool has_failed(const struct job *j, const struct gpt_child *c)
 {
@@ -359,9 +372,10 @@ static bool all_ended(const struct job *j)
 }
 
 /* A pipe at its end has descriptor -1, which poll() skips. */
-static int pass_output(struct job *j, bool *open, struct gpt_err *err)
+static void pass_output(struct job *j, bool *open)
 {
     const int64_t n = 2 * j->o->nproc;
+    struct gpt_err err = {0};
 
     *open = false;
     for (int64_t i = 0; i < n; i++) {
@@ -369,24 +383,22 @@ static int pass_output(struct job *j, bool *open, struct gpt_err *err)
             (struct pollfd){j->children[i / 2].lines[i % 2].from, POLLIN, 0};
         *open = *open || j->polls[i].fd >= 0;
     }
-    if (poll(j->polls, (nfds_t)n, TICK_MS) <= 0)
-        return GPT_OK;
-    assert(n > 0);
-    for (int64_t i = 0; i < n; i++)
-        if (j->polls[i].revents)
-            GPT_TRY(
-                gpt_prefix_lines_pass(&j->children[i / 2].lines[i % 2], err));
-    return GPT_OK;
+    const int ready = poll(j->polls, (nfds_t)n, TICK_MS);
+    for (int64_t i = 0; i < n && ready > 0; i++)
+        if (j->polls[i].revents &&
+            gpt_prefix_lines_pass(&j->children[i / 2].lines[i % 2], &err) &&
+            !j->failing)
+            report_lost_output(j, &err);
 }
 
 /* One thread, a turn every 50 ms at least: nothing in a turn waits for a rank,
  * so no rank can keep the output or the end of another from being seen. */
-static int watch_ranks(struct job *j, struct gpt_err *err)
+static void watch_ranks(struct job *j)
 {
     bool open = true;
 
     for (;;) {
-        GPT_TRY(pass_output(j, &open, err));
+        pass_output(j, &open);
         reap_ranks(j);
         check_store(j);
         pass_signals(j);
@@ -396,7 +408,7 @@ static int watch_ranks(struct job *j, struct gpt_err *err)
             j->ended_at = gpt_now();
         /* a process that a rank has left behind may hold the pipes open */
         if (!open || gpt_now() > j->ended_at + DRAIN_SECONDS)
-            return GPT_OK;
+            return;
     }
 }
 
@@ -415,6 +427,9 @@ static void end_all(struct job *j)
         for (int k = 0; k < 2; k++)
             if (gpt_prefix_lines_end(&c->lines[k], &ignored) != GPT_OK)
                 gpt_warn("%s", ignored.text);
+        if (c->lines[1].lost)
+            gpt_warn("messages of rank %lld are lost: standard error could not "
+                     "be written", (long long)c->rank);
         (void)gpt_append_close(c->lines[0].log, &ignored);
     }
 }
@@ -451,6 +466,7 @@ int gpt_launcher_run(const struct gpt_launcher_options *o, struct gpt_err *err)
     struct job j = {.o = o};
     int status;
 
+    gpt_signals_ignore_pipes();
     GPT_TRY(gpt_new(&j.children, (size_t)o->nproc, sizeof(*j.children),
                     "processes", err));
     for (int64_t i = 0; i < o->nproc; i++)
@@ -462,7 +478,7 @@ int gpt_launcher_run(const struct gpt_launcher_options *o, struct gpt_err *err)
     GPT_TRY_GOTO(status, open_store(&j, err), out);
     GPT_TRY_GOTO(status, start_ranks(&j, err), out);
     report_start(&j);
-    GPT_TRY_GOTO(status, watch_ranks(&j, err), out);
+    watch_ranks(&j);
     report_end(&j, gpt_now() - begun);
     status = j.status;
     if (status != GPT_OK) {

@@ -3,6 +3,7 @@
 #include "cmd/train/run_parts.h"
 
 #include "base/log.h"
+#include "base/signals.h"
 #include "checkpoint/lock.h"
 #include "checkpoint/source.h"
 #include "cmd/train/checkpoint_args.h"
@@ -233,6 +234,10 @@ int gpt_run_open(struct gpt_run *r, const struct gpt_train_options *options,
     r->own_options = *options;
     r->o = &r->own_options;
     r->args = *given;
+    /* A training outlives the reader of its messages; a plan has no other
+     * use. */
+    if (!r->o->dry_run && !r->o->simulate)
+        gpt_signals_ignore_pipes();
     /* The order is from cheap to dear. What options can break is checked before
      * the device is opened, and the device before data are read; memory is
      * allocated when all ranks agree, and the report is opened last, as it cuts

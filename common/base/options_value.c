@@ -121,9 +121,10 @@ static int refuse_int(struct gpt_parse *p, const struct gpt_opt *o,
                       const char *text, const char *label)
 {
     const bool bytes = o->kind == GPT_OPT_BYTES;
+    const double end = -(double)INT64_MIN;
     double v;
 
-    if (gpt_parse_real(text, &v) && (v >= 0x1p63 || v < -0x1p63)) {
+    if (gpt_parse_real(text, &v) && (v >= end || v < -end)) {
         GPT_TRY(check_range(p, o, v, text, label));
         return gpt_fail(p->err, GPT_EUSAGE, "%s: %s is out of range (%lld to "
                         "%lld)", label, text, (long long)INT64_MIN,

@@ -73,6 +73,22 @@ void gpt_signals_setup(void)
     signal(SIGCHLD, SIG_DFL);
 }
 
+/* By this process and not by its parent, whose choice children get. */
+static bool pipes_ignored;
+
+void gpt_signals_ignore_pipes(void)
+{
+    pipes_ignored = signal(SIGPIPE, SIG_IGN) == SIG_DFL || pipes_ignored;
+}
+
+void gpt_signals_for_child(void)
+{
+    /* not looked at before: gpt_signals_setup() ignores it in any case */
+    signal(SIGXFSZ, SIG_DFL);
+    if (pipes_ignored)
+        signal(SIGPIPE, SIG_DFL);
+}
+
 int gpt_signals_stop(void)
 {
     return stop_signal;

@@ -11,6 +11,12 @@ void gpt_signals_setup(void);
 int gpt_signals_stop(void);
 /* True once for every SIGUSR1 (several before the call count as one). */
 bool gpt_signals_take_save(void);
+/* From then on a write to a pipe that nothing reads fails with EPIPE: for jobs
+ * that must outlive a reader of their messages, or a peer. */
+void gpt_signals_ignore_pipes(void);
+/* Undoes what this process ignores, for a program that it starts; safe between
+ * fork() and exec(). */
+void gpt_signals_for_child(void);
 const char *gpt_signal_name(int sig); /* "SIGTERM" */
 /* Dies of `sig` as if it had not been caught, so that the shell sees 128+n.
  * gpt_main() calls it after a run that was stopped. */

@@ -5,6 +5,7 @@
 extern "C" {
 #include "base/memory.h"
 #include "base/progress.h"
+#include "base/signals.h"
 #include "parallel/gloo.h"
 #include "parallel/wait.h"
 }
@@ -139,16 +140,6 @@ struct gpt_gloo {
     bool aborted = false;
 };
 
-/* Gloo writes to peers that may be gone; that is to be an error, which is
- * reported with their rank, and not this process's death. */
-static void ignore_broken_pipes()
-{
-    struct sigaction now = {};
-
-    if (sigaction(SIGPIPE, nullptr, &now) == 0 && now.sa_handler == SIG_DFL)
-        std::signal(SIGPIPE, SIG_IGN);
-}
-
 /* The thread inherits the signal mask: signals are left to the main thread. */
 static void start_connecting(const std::shared_ptr<Connecting> &shared,
                              const std::string &address,
@@ -235,7 +226,7 @@ int gpt_gloo_open(struct gpt_gloo **out, struct gpt_store *store,
     char address[64];
 
     *out = nullptr;
-    ignore_broken_pipes();
+    gpt_signals_ignore_pipes();
     gpt_store_local_address(store, address, sizeof(address));
     try {
         auto t = std::make_unique<gpt_gloo>();

@@ -157,7 +157,7 @@ GPT_INLINE size_t cut_windows(const char *text, size_t len,
     size_t n = 0;
 
     s[0].at = 0;
-    while (s[n].at < len && n < room) {
+    while (n < room && s[n].at < len) {
         const size_t at = s[n].at;
         const uint8_t *p = (const uint8_t *)text + at;
         struct window w;

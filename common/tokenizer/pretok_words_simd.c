@@ -317,7 +317,7 @@ GPT_INLINE size_t cut_words(const char *text, size_t len,
     size_t n = 0;
 
     s[0].at = 0;
-    while (s[n].at < len && n < room) {
+    while (n < room && s[n].at < len) {
         const size_t at = s[n].at;
         const uint8_t *p = (const uint8_t *)text + at;
         struct classes c;

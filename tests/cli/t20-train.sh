@@ -53,6 +53,10 @@ check 'every interval was saved' test -d whole/iter_0000010 -a \
 expect 0 'a finished run has nothing to do' train --save whole --load whole
 err_has 'nothing to do: iteration 30 of 30'
 
+(train --save unread; echo $? >status) 2>&1 | head -n 1 >first
+check 'messages that nothing reads end no run' test "$(cat status)" = 0
+check 'which is the same' same_weights unread
+
 expect 0 'another number of threads' train --save threads --threads 2
 check 'gives the same bytes' same_weights threads
 

@@ -122,6 +122,24 @@ kill -KILL $pid
 wait $pid 2>/dev/null
 check 'copies do not outlive a killed gpt-launch' gone "$(cat pid-1)"
 
+# streams that nothing takes
+expect 0 'a standard error that is full' sh -c 'gpt-launch --standalone \
+    sh -c "echo said >&2; sleep 0.2; touch lasted" 2>/dev/full'
+check 'ends no job' test -f lasted
+expect 0 'one that nothing reads any more' sh -c '{ gpt-launch --standalone \
+    sh -c "i=0; while [ \$i -lt 9 ]; do echo >&2; sleep 0.05; i=\$((i + 1))
+        done; echo all >lasted"; echo $? >status; } 2>&1 | head -n 1
+    exit $(cat status)'
+check 'neither' test "$(cat lasted)" = all
+expect 4 'a standard output that is full' sh -c 'gpt-launch --standalone \
+    --nproc-per-node 2 sh -c "trap \"touch saved-\$RANK; exit 0\" TERM
+        touch up-\$RANK; while [ ! -f up-1 ]; do :; done
+        [ \$RANK = 1 ] || echo product
+        while :; do sleep 0.05; done" >/dev/full'
+err_has 'cannot write to standard output: No space left on device'
+check 'asks the ranks to end' test -f saved-0 -a -f saved-1
+expect 141 'ranks die of a broken pipe as ever' one sh -c 'kill -PIPE $$'
+
 # logs
 expect 0 'logs' one --nproc-per-node 2 --log-dir logs/a \
     sh -c 'echo out $RANK; sleep 0.1; echo err $RANK >&2; printf "last\0x"'

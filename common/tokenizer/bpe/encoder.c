@@ -439,7 +439,7 @@ static size_t cut_pieces(const struct gpt_bpe_encoder *e, const char *text,
         return cut_narrow(e, text, len, s, STRETCHES);
     if (e->cut)
         return e->cut(text, len, s, STRETCHES);
-    for (s[0].at = 0; s[n].at < len && n < PIECES; n++) {
+    for (s[0].at = 0; n < PIECES && s[n].at < len; n++) {
         const size_t at = s[n].at;
 
         s[n].begins = 1;
