@@ -36,7 +36,7 @@ struct gpt_lr_schedule {
     enum gpt_lr_style style;
     double max_lr, min_lr;
     double init_lr;         /* where the warm-up starts */
-    int64_t warmup_samples; /* 0 = none */
+    double warmup_samples;  /* 0 = none; a fraction of a decay is no count */
     int64_t decay_samples;  /* when min_lr is reached, warm-up included */
     int64_t wsd_decay_samples;
     enum gpt_wsd_style wsd_style;
