@@ -220,6 +220,8 @@ idle '--eval-interval, --eval-iters (nothing is validated' --split 1,0,0
 idle '--save-interval, --keep-checkpoints, --async-save (there is no --save)' \
     --save-interval 1 --keep-checkpoints 1 --async-save
 idle '--no-load-optim (no run is resumed' --no-load-optim
+idle '--reset-position-ids (there is no table of positions' \
+    --reset-position-ids --position-embedding-type rope
 idle '--override-opt-param-scheduler (no run' --override-opt_param-scheduler
 idle '--product-efficiency, --memory-bandwidth, --intra-node-latency, ' \
     --product-efficiency 0.5 --memory-bandwidth 1 --intra-node-latency 1 \
