@@ -42,8 +42,8 @@ static int in_samples(const struct gpt_train_plan *p,
 }
 
 /* Megatron's defaults reach to the end of the run: those of the decay of the
- * rate, and of weight decay always. A share for warm-up is one of the decay, and no whole
- * number there. */
+ * rate, and of weight decay always. A share for warm-up is one of the decay,
+ * and no whole number there. */
 static void reach_end(struct gpt_train_plan *p)
 {
     const struct gpt_train_options *o = p->options;
