@@ -93,10 +93,11 @@ static void draw_line(struct gpt_plot *p, int curve, const int64_t a[2],
                 a[1] + (int64_t)lround((double)(dy * i) / (double)(n ? n : 1)));
 }
 
-/* A range of one value is drawn in the middle. */
+/* A range of one value is drawn in the middle; what is no number nowhere. */
 static double along(const double range[2], double v)
 {
-    return range[1] > range[0] ? (v - range[0]) / (range[1] - range[0]) : 0.5;
+    return range[1] > range[0] ? (v - range[0]) / (range[1] - range[0])
+                               : isfinite(v) ? 0.5 : (double)NAN;
 }
 
 /* A value far beyond the borders would make draw_line() count dots that are

@@ -230,6 +230,13 @@ static bool has_tokens_around(const struct gpt_train_plan *p)
     return is_type(p, "HuggingFaceTokenizer");
 }
 
+/* Rotary positions go on, as in Megatron-LM: only the table has positions that
+ * do not follow from the places of tokens. */
+static bool has_position_table(const struct gpt_train_plan *p)
+{
+    return p->replica.config.position_embedding == GPT_POSITION_LEARNED;
+}
+
 /* ---- the table ---- */
 
 /* Reasons complete the sentence "no effect here, because". */
@@ -320,6 +327,9 @@ static const struct effect rows[] = {
      .reason = NO_MUON},
     {.option = "muon-no-split-qkv", .works = is_muon, .reason = NO_MUON},
     {.option = "muon-tp-mode", .works = is_muon, .reason = NO_MUON},
+    {.option = "reset-position-ids", .works = has_position_table,
+     .reason = "there is no table of positions: --position-embedding-type",
+     .evaluating = true},
     {.option = "log-gradient-noise-scale", .works = has_microbatches,
      .reason = "a step has one microbatch: --micro-batch-size is "
                "--global-batch-size"},

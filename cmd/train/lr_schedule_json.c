@@ -4,6 +4,8 @@
 
 #include "checkpoint/run_state.h"
 
+#include <math.h>
+
 struct field {
     const char *name;
     const char *option; /* that sets it */
@@ -21,7 +23,7 @@ static const struct field fields[] = {
     {"decoupled_lr", "decoupled-lr", true, AT(decoupled_lr), false},
     {"decoupled_min_lr", "decoupled-min-lr", true, AT(decoupled_min_lr), false},
     {"init_lr", "lr-warmup-init", true, AT(init_lr), false},
-    {"warmup_samples", "lr-warmup-iters/-samples/-fraction", false,
+    {"warmup_samples", "lr-warmup-iters/-samples/-fraction", true,
      AT(warmup_samples), false},
     {"decay_samples", "lr-decay-iters/-samples", false, AT(decay_samples),
      false},
@@ -140,6 +142,15 @@ static struct gpt_lr_schedule without_unused(struct gpt_lr_schedule s)
     return s;
 }
 
+/* Programs of before 2027 dropped the fraction of a sample that a share of the
+ * run may end with. */
+static bool same_value(const struct field *f, double here, double there)
+{
+    if (f->offset == AT(warmup_samples))
+        return fabs(here - there) < 1;
+    return !(here < there || here > there);
+}
+
 /* Styles come first: with another style the numbers differ for that reason, and
  * would be the wrong ones to report. Both schedules were checked, so that no
  * number is NaN. */
@@ -166,7 +177,7 @@ int gpt_lr_schedule_compare(const struct gpt_lr_schedule *here,
     for (size_t i = 0; i < GPT_COUNT(fields); i++) {
         double x = field_value(&a, &fields[i]), y = field_value(&b, &fields[i]);
 
-        if (x < y || x > y) {
+        if (!same_value(&fields[i], x, y)) {
             gpt_fail(err, GPT_EUSAGE, "--%s: %s is %.9g here and %.9g in %s",
                      fields[i].option, fields[i].name, x, y, what);
             return gpt_hint(err, "%s", advice);

@@ -44,7 +44,8 @@ static int in_samples(const struct gpt_train_plan *p,
 }
 
 /* Megatron's defaults reach to the end of the run: those of the decay of the
- * rate, and of weight decay always. A share for warm-up is one of the decay. */
+ * rate, and of weight decay always. A share for warm-up is one of the decay,
+ * and no whole number there. */
 static void reach_end(struct gpt_train_plan *p)
 {
     const struct gpt_train_options *o = p->options;
@@ -55,8 +56,7 @@ static void reach_end(struct gpt_train_plan *p)
         s->decay_samples =
             o->train_samples > 0 ? o->train_samples : p->train_samples;
     if (o->lr_warmup_fraction > 0)
-        s->warmup_samples =
-            (int64_t)(o->lr_warmup_fraction * (double)s->decay_samples);
+        s->warmup_samples = o->lr_warmup_fraction * (double)s->decay_samples;
 }
 
 /* The library's rules name samples alone: which options make them is added. */
@@ -67,7 +67,7 @@ static int check_schedule(const struct gpt_train_plan *p, struct gpt_err *err)
 
     if (status == GPT_OK)
         return GPT_OK;
-    if (s->warmup_samples >= s->decay_samples)
+    if (s->warmup_samples >= (double)s->decay_samples)
         gpt_hint(err, "a shorter warm-up (--lr-warmup-iters, -samples or "
                       "-fraction), or a longer run; a step has %lld samples",
                  (long long)p->rampup.global_batch);
@@ -86,6 +86,7 @@ static int plan_learning_rate(struct gpt_train_plan *p,
                               const struct gpt_args *args, struct gpt_err *err)
 {
     struct gpt_lr_schedule *s = &p->schedule;
+    int64_t warmup;
 
     /* A rate of 0 that was typed is meant: it shows what a run would do. */
     if (!gpt_option_given(args, "lr") && p->train_iters > 0 &&
@@ -108,7 +109,8 @@ static int plan_learning_rate(struct gpt_train_plan *p,
     GPT_TRY(in_samples(p, o, "lr-decay", o->lr_decay_iters,
                        o->lr_decay_samples, &s->decay_samples, err));
     GPT_TRY(in_samples(p, o, "lr-warmup", o->lr_warmup_iters,
-                       o->lr_warmup_samples, &s->warmup_samples, err));
+                       o->lr_warmup_samples, &warmup, err));
+    s->warmup_samples = (double)warmup;
     GPT_TRY(in_samples(p, o, "lr-wsd-decay", o->lr_wsd_decay_iters,
                        o->lr_wsd_decay_samples, &s->wsd_decay_samples, err));
     if (o->lr_warmup_fraction > 0 && s->warmup_samples > 0)
@@ -187,7 +189,6 @@ gpt_train_schedule_for(const struct gpt_train_plan *p,
                 ? there->decay_samples
                 : there->wd_incr_samples;
     if (o->lr_warmup_fraction > 0)
-        s.warmup_samples =
-            (int64_t)(o->lr_warmup_fraction * (double)s.decay_samples);
+        s.warmup_samples = o->lr_warmup_fraction * (double)s.decay_samples;
     return s;
 }

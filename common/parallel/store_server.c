@@ -18,6 +18,7 @@
 
 #include <errno.h>
 #include <fcntl.h>
+#include <math.h>
 #include <poll.h>
 #include <string.h>
 #include <sys/resource.h>
@@ -28,13 +29,14 @@ enum {
     GONE_SECONDS = 12, /* of silence of a client's machine */
     STRANGERS = 64,    /* clients that have not sent VALIDATE: at most */
     STRANGE_SECONDS = 5,
+    TURN_MS = 1000, /* the longest wait of a turn while there are such */
     RESERVED = 64, /* descriptors that are left to the rest of the process */
     OUT_HIGH = 16 << 20, /* replies that wait: no more requests until sent */
 };
 
 struct client {
     int fd;
-    double since;      /* when it was accepted */
+    double since;      /* of the server's time: when it was accepted */
     struct gpt_buf in; /* from `taken` on: not yet executed */
     size_t taken;
     struct gpt_buf out; /* from `sent` on: not yet sent */
@@ -50,6 +52,7 @@ struct client {
 struct gpt_store_server {
     int listener, wake[2]; /* a pipe: seconds to linger end the thread */
     int64_t port;
+    double time, turn; /* the server's time, see tell_time(); gpt_now() then */
     struct gpt_store_table *table;
     struct client **clients;
     size_t n, cap, limit; /* limit: clients that there may be */
@@ -270,12 +273,23 @@ static void drop_strangers(struct gpt_store_server *v)
         if (c->valid)
             continue;
         if (crowd > v->limit || strangers > STRANGERS ||
-            gpt_now() - c->since > STRANGE_SECONDS) {
+            v->time - c->since > STRANGE_SECONDS) {
             c->dropped = true;
             strangers--;
             crowd--;
         }
     }
+}
+
+/* A job that was stopped as a whole, as by SIGSTOP or with its machine, has no
+ * late clients: its ranks could not send either. So a turn counts no more than
+ * its own longest wait. */
+static void tell_time(struct gpt_store_server *v)
+{
+    const double now = gpt_now();
+
+    v->time += fmin(now - v->turn, 1.5 * TURN_MS / 1000);
+    v->turn = now;
 }
 
 static bool has_strangers(const struct gpt_store_server *v)
@@ -307,7 +321,7 @@ static void accept_client(struct gpt_store_server *v)
     }
     gpt_net_set_options(fd, GONE_SECONDS);
     c->fd = fd;
-    c->since = gpt_now();
+    c->since = v->time;
     v->clients[v->n++] = c;
 }
 
@@ -395,7 +409,7 @@ static void *serve(void *arg)
         size_t n = v->n;
         nfds_t polled = fill_polls(v, end >= 0);
         int wait = end >= 0 || v->full || polled == 0 ? 50
-                   : has_strangers(v)                 ? 1000
+                   : has_strangers(v)                 ? TURN_MS
                                                       : -1;
 
         v->full = false;
@@ -403,6 +417,7 @@ static void *serve(void *arg)
             return NULL;
         if (poll(v->polls, polled, wait) < 0 || polled == 0)
             continue; /* interrupted, or no memory */
+        tell_time(v);
         for (size_t i = 0; i < n; i++)
             if (v->polls[i + 2].revents & ~POLLOUT)
                 receive(v->clients[i]);

@@ -167,9 +167,10 @@ int gpt_lr_schedule_check(const struct gpt_lr_schedule *s,
                         " samples, must be > 0", s->decay_samples);
     /* The warm-up must end before the decay: decay_coefficient() divides by the
      * distance. */
-    if (s->warmup_samples < 0 || s->warmup_samples >= s->decay_samples)
+    if (!(s->warmup_samples >= 0) ||
+        !(s->warmup_samples < (double)s->decay_samples))
         return gpt_fail(err, GPT_EUSAGE,
-                        "the learning rate warms up over %" PRId64
+                        "the learning rate warms up over %.9g"
                         " samples, must be less than the %" PRId64
                         " of its decay", s->warmup_samples, s->decay_samples);
     if (s->style == GPT_LR_WSD &&
@@ -216,8 +217,8 @@ static double wsd_coefficient(const struct gpt_lr_schedule *s, int64_t samples)
 static double decay_coefficient(const struct gpt_lr_schedule *s,
                                 int64_t samples)
 {
-    double r = (double)(samples - s->warmup_samples) /
-               (double)(s->decay_samples - s->warmup_samples);
+    double r = ((double)samples - s->warmup_samples) /
+               ((double)s->decay_samples - s->warmup_samples);
 
     if (s->style == GPT_LR_LINEAR)
         return 1.0 - r;
@@ -233,7 +234,7 @@ static double step_coefficient(const struct gpt_lr_schedule *s, int64_t samples)
 {
     const double step = (double)s->step_samples;
     const double last = floor((double)samples / step) - 1;
-    const double warmup = fmax(2, (double)s->warmup_samples / step);
+    const double warmup = fmax(2, s->warmup_samples / step);
     const double all = (double)s->decay_samples / step;
 
     if (last < 0)
@@ -255,9 +256,9 @@ double gpt_lr_schedule_value(const struct gpt_lr_schedule *s, int64_t samples)
     if (gpt_lr_counts_steps(s->style))
         return s->init_lr +
                (s->max_lr - s->init_lr) * step_coefficient(s, samples);
-    if (s->warmup_samples > 0 && samples <= s->warmup_samples)
+    if (s->warmup_samples > 0 && (double)samples <= s->warmup_samples)
         return s->init_lr + (s->max_lr - s->init_lr) * (double)samples /
-                                (double)s->warmup_samples;
+                                s->warmup_samples;
     if (s->style == GPT_LR_CONSTANT)
         return s->max_lr;
     /* before the inverse square root, which would otherwise go on falling */
@@ -266,7 +267,7 @@ double gpt_lr_schedule_value(const struct gpt_lr_schedule *s, int64_t samples)
     if (s->style == GPT_LR_INVERSE_SQUARE_ROOT) {
         /* Without a warm-up the curve is that of a warm-up of one sample: one
          * of none would make it zero, and no samples would divide by zero. */
-        double warmup = (double)gpt_max_i64(s->warmup_samples, 1);
+        double warmup = fmax(s->warmup_samples, 1);
         double n = (double)gpt_max_i64(samples, 1);
 
         return fmax(s->min_lr, s->max_lr * sqrt(warmup) / sqrt(n));

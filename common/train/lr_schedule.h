@@ -39,7 +39,7 @@ struct gpt_lr_schedule {
      * decoupled_lr 0: they are not. */
     double decoupled_lr, decoupled_min_lr;
     double init_lr;         /* where the warm-up starts */
-    int64_t warmup_samples; /* 0 = none */
+    double warmup_samples;  /* 0 = none; a fraction of a decay is no count */
     int64_t decay_samples;  /* when min_lr is reached, warm-up included */
     int64_t wsd_decay_samples;
     enum gpt_wsd_style wsd_style;

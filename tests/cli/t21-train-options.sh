@@ -52,6 +52,13 @@ expect 0 'a warm-up that is a fraction of the run' train --train-iters 10 \
     --lr-warmup-fraction 0.2 --save fraction
 expect 0 'follows the length, too' train --train-iters 20 \
     --lr-warmup-fraction 0.2 --load fraction
+expect 0 'a fraction of a sample' train --train-iters 9 \
+    --lr-warmup-fraction 0.1 --exit-interval 4 --save part
+check 'is not dropped' grep -q '"warmup_samples":.*3\.6' \
+    part/iter_0000004/manifest.json
+expect 0 'and resumes' train --train-iters 9 --lr-warmup-fraction 0.1 \
+    --load part
+rm -rf part
 expect 2 'another fraction does not' train --train-iters 20 \
     --lr-warmup-fraction 0.4 --load fraction
 err_has 'warmup_samples is 16 here and 8 in'
@@ -234,6 +241,8 @@ idle '--eval-interval, --eval-iters (nothing is validated' --split 1,0,0
 idle '--save-interval, --keep-checkpoints, --async-save (there is no --save)' \
     --save-interval 1 --keep-checkpoints 1 --async-save
 idle '--no-load-optim (no run is resumed' --no-load-optim
+idle '--reset-position-ids (there is no table of positions' \
+    --reset-position-ids --position-embedding-type rope
 idle '--override-opt-param-scheduler (no run' --override-opt_param-scheduler
 idle '--product-efficiency, --memory-bandwidth, --intra-node-latency, ' \
     --product-efficiency 0.5 --memory-bandwidth 1 --intra-node-latency 1 \

@@ -97,6 +97,9 @@ check 'the curve falls from the left to the right' awk '
 out_has my_own
 expect 0 'braille' gpt-report run --text --width 80
 check 'dots' grep -q "$(printf '\342\240')" out
+printf '{"iteration":%d,"lm_loss":null}\n' 1 2 >gap.jsonl
+expect 0 'a loss that is no number' gpt-report gap.jsonl --text
+check 'is not drawn' sh -c "! grep -q '$(printf '\342\240')' out"
 expect 0 'in colours' gpt-report run other.jsonl --text --color always
 check 'each has one' grep -q "$(printf '\033')\[34m" out
 expect 0 'bits a byte' gpt-report run --text --ascii --bytes-per-token 4

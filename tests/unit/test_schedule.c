@@ -22,7 +22,7 @@ static void test_schedules(void)
                    style, &s.max_lr, &s.min_lr, &s.init_lr, &warmup, &all,
                    &tail, wsd, &s.start_wd, &s.end_wd, &incr, wd) != 12)
             exit(1);
-        s.warmup_samples = warmup;
+        s.warmup_samples = (double)warmup;
         s.decay_samples = all;
         s.wsd_decay_samples = tail;
         s.wd_incr_samples = incr;
@@ -65,7 +65,7 @@ static void test_warmups(void)
         if (sscanf(line, "%31s %lld %31s %lf", style, &steps, warmup,
                    &s.init_lr) != 4)
             exit(1);
-        s.warmup_samples = 12 * steps;
+        s.warmup_samples = (double)(12 * steps);
         ok(gpt_lr_style_parse(style, &s.style) &&
                gpt_lr_warmup_parse(warmup, &s.warmup) &&
                gpt_lr_schedule_check(&s, NULL, &err) == GPT_OK,
@@ -81,6 +81,17 @@ static void test_warmups(void)
     }
     fclose(f);
     is_int(cases, 24, "warm-ups");
+}
+
+/* A tenth of 36 samples, as Megatron-LM multiplies: it does not round. */
+static void test_share(void)
+{
+    const struct gpt_lr_schedule s = {.style = GPT_LR_LINEAR, .max_lr = 1,
+                                      .warmup_samples = 0.1 * 36,
+                                      .decay_samples = 36};
+
+    ok(fabs(gpt_lr_schedule_value(&s, 3) - 3 / 3.6) < 1e-15, "before its end");
+    ok(fabs(gpt_lr_schedule_value(&s, 4) - 32 / 32.4) < 1e-15, "after it");
 }
 
 static void test_rampups(void)
@@ -143,6 +154,7 @@ static void test_refused(void)
     REFUSED(init_lr, -1);
     REFUSED(warmup_samples, 100);
     REFUSED(warmup_samples, -1);
+    REFUSED(warmup_samples, (double)NAN);
     REFUSED(decay_samples, 0);
     REFUSED(style, GPT_LR_WSD); /* without a tail */
     REFUSED(start_wd, -1);
@@ -179,6 +191,7 @@ int main(void)
 {
     test_schedules();
     test_warmups();
+    test_share();
     test_rampups();
     test_refused();
     return tap_done();

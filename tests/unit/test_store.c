@@ -12,6 +12,7 @@
 #include <fcntl.h>
 #include <netinet/in.h>
 #include <pthread.h>
+#include <signal.h>
 #include <sys/resource.h>
 #include <sys/socket.h>
 #include <sys/wait.h>
@@ -562,6 +563,50 @@ static int serve_among_silent(void)
     return !left ? 3 : !served ? 4 : 0;
 }
 
+/* A server in a process of its own, stopped with a client that has connected
+ * and not yet sent anything. */
+static pid_t stop_server(int *fd)
+{
+    int ports[2];
+    int64_t port;
+    pid_t pid;
+
+    fflush(stdout);
+    if (pipe(ports) != 0 || (pid = fork()) < 0)
+        exit(1);
+    if (pid == 0) {
+        port = gpt_store_server_port(serve());
+        if (write(ports[1], &port, sizeof(port)) == sizeof(port))
+            pause();
+        _exit(1);
+    }
+    if (read(ports[0], &port, sizeof(port)) != sizeof(port))
+        exit(1);
+    close(ports[0]);
+    close(ports[1]);
+    *fd = raw_connect(port);
+    usleep(200000); /* until it is accepted */
+    kill(pid, SIGSTOP);
+    return pid;
+}
+
+/* A job that was stopped as a whole has no client that is late. */
+static void continue_server(pid_t pid, int fd)
+{
+    static const char ping[] = VALID "\x0d" "abcd";
+    char answer[4];
+
+    kill(pid, SIGCONT);
+    usleep(200000); /* the server has its turn before the client's bytes */
+    ok(send(fd, ping, sizeof(ping) - 1, MSG_NOSIGNAL) > 0 &&
+           recv(fd, answer, 4, MSG_WAITALL) == 4 &&
+           memcmp(answer, "abcd", 4) == 0,
+       "a server that was stopped keeps its silent clients");
+    close(fd);
+    kill(pid, SIGKILL);
+    waitpid(pid, NULL, 0);
+}
+
 static void test_silent_clients(void)
 {
     int status = -1;
@@ -575,6 +620,8 @@ static void test_silent_clients(void)
     ok(WIFEXITED(status) && WEXITSTATUS(status) == 0,
        "200 silent clients leave descriptors: %d", WEXITSTATUS(status));
 
+    int stopped_fd;
+    pid_t stopped = stop_server(&stopped_fd);
     struct gpt_store_server *v = serve();
     const struct timeval patience = {8, 0};
     const double begun = gpt_now();
@@ -583,6 +630,7 @@ static void test_silent_clients(void)
     const bool ended = recv(fd, &byte, 1, 0) == 0;
     const double waited = gpt_now() - begun;
     ok(ended && waited > 4, "a silent client is dropped after %.1f s", waited);
+    continue_server(stopped, stopped_fd);
     close(fd);
     gpt_store_server_close(v, 0);
 }
