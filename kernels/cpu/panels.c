@@ -8,6 +8,8 @@
 /* What products do not take in panels stays in rows: see few_road(). */
 static bool has_panels(const struct gpt_quant *w, int64_t k)
 {
+    if (w->type == GPT_F32)
+        return cpu_float_panels;
     const enum cpu_form form = cpu_form_of(w);
 
     return cpu_few && cpu_few->road[form] && cpu_few->road[form]->panels &&
@@ -20,7 +22,9 @@ size_t cpu_quant_bytes(const struct gpt_quant *w, int64_t n, int64_t k)
 {
     if (!has_panels(w, k))
         return 0;
-    return (size_t)(gpt_ceil_div(n, CPU_PANEL) * cpu_panel_bytes(w, k));
+    const int64_t side = w->type == GPT_F32 ? cpu_isa->nr : CPU_PANEL;
+
+    return (size_t)(gpt_ceil_div(n, side) * cpu_panel_bytes(w, k));
 }
 
 /* Row `row` of the matrix, among zeros: `bytes` of values, and scales. */
@@ -47,6 +51,10 @@ static void put_row(char *to, const struct gpt_quant *w, int64_t row,
 void cpu_quant_arrange(void *to, const struct gpt_quant *w, int64_t first,
                        int64_t rows, int64_t k)
 {
+    if (w->type == GPT_F32) {
+        cpu_isa->pack_b((float *)to + first * k, w->values, 1, k, k, rows);
+        return;
+    }
     const int64_t panel = cpu_panel_bytes(w, k);
     const int64_t bytes = w->type == GPT_BF16 ? 2 * k : k;
     const int64_t groups = w->group ? gpt_ceil_div(k, CPU_GROUP) : 0;

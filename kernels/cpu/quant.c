@@ -60,9 +60,25 @@ static void panel_row(float *to, const struct gpt_quant *w, int64_t row,
     }
 }
 
+/* Of a matrix of floats. */
+static void float_row(float *to, const struct gpt_quant *w, int64_t row,
+                      int64_t at, int64_t n, int64_t k)
+{
+    const int64_t nr = w->arranged ? cpu_isa->nr : 1;
+    const float *from =
+        (const float *)w->values + row / nr * nr * k + at * nr + row % nr;
+
+    for (int64_t l = 0; l < n; l++)
+        to[l] = from[l * nr];
+}
+
 void cpu_quant_row(float *to, const struct gpt_quant *w, int64_t row,
                    int64_t at, int64_t n, int64_t k)
 {
+    if (w->type == GPT_F32) {
+        float_row(to, w, row, at, n, k);
+        return;
+    }
     if (w->arranged) {
         panel_row(to, w, row, at, n, k);
         return;
@@ -373,6 +389,10 @@ void cpu_multiply_quant(struct gpt_queue *q, const struct cpu_product *whole,
     struct gpt_quant weights = *w;
 
     assert(p.tb && !p.ta && !p.narrow && !p.c16);
+    if (w->type == GPT_F32) {
+        cpu_multiply_panels(q, &p, w);
+        return;
+    }
     if (w->round_inputs &&
         !(few ? few_road(&p, w) != NULL : cpu_can_many(&p, w))) {
         weights.round_inputs = false;
