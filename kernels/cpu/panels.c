@@ -1,5 +1,5 @@
-/* Weights in fewer bits in panels (quant.h), where products of few rows read
- * them so: see cpu_quant_arrange(). */
+/* Weights in panels (quant.h), where products read them so: see
+ * cpu_quant_arrange(). */
 #include "cpu/cpu.h"
 #include "cpu/few/few.h"
 
@@ -46,13 +46,25 @@ static void put_row(char *to, const struct gpt_quant *w, int64_t row,
                sizeof(*scales));
 }
 
+/* Panels of a tile's columns. */
+static void arrange_floats(float *to, const float *from, int64_t rows,
+                           int64_t k)
+{
+    const int64_t nr = cpu_isa->nr;
+
+#pragma omp parallel for schedule(static) if (cpu_worth_threads(rows * k))
+    for (int64_t i = 0; i < rows; i += nr)
+        cpu_isa->pack_b(to + i * k, from + i * k, 1, k, k,
+                        gpt_min_i64(rows - i, nr));
+}
+
 /* `first` begins a panel. All of a panel is cleared first: rows that are not
  * there, and what fills the last step of k, add nothing to a sum. */
 void cpu_quant_arrange(void *to, const struct gpt_quant *w, int64_t first,
                        int64_t rows, int64_t k)
 {
     if (w->type == GPT_F32) {
-        cpu_isa->pack_b((float *)to + first * k, w->values, 1, k, k, rows);
+        arrange_floats((float *)to + first * k, w->values, rows, k);
         return;
     }
     const int64_t panel = cpu_panel_bytes(w, k);
