@@ -61,8 +61,8 @@ void cpu_finish_block(const struct cpu_product *block);
 /* All of a product of bf16, by the instructions of cpu_pairs. */
 void cpu_multiply_pairs(struct gpt_queue *q, const struct cpu_product *whole);
 
-/* All of a product of floats, or of bf16 widened, by tiles; b is w, with floats
- * in rows along k, or where w is NULL, that of the product (tiles.c). */
+/* All of a product of floats, or of bf16 widened, by tiles; b is w, or
+ * where that is NULL, that of the product (tiles.c). */
 void cpu_multiply_tiles(struct gpt_queue *q, const struct cpu_product *whole,
                         const struct gpt_quant *w);
 
@@ -83,7 +83,7 @@ bool cpu_can_many(const struct cpu_product *whole, const struct gpt_quant *w);
 void cpu_multiply_many(struct gpt_queue *q, const struct cpu_product *whole,
                        const struct gpt_quant *w);
 
-/* The same with floats in panels (panel_products.c). */
+/* The same with floats in panels, few rows or many (panel_products.c). */
 void cpu_multiply_panels(struct gpt_queue *q, const struct cpu_product *whole,
                          const struct gpt_quant *w);
 

@@ -1,5 +1,6 @@
 /* Products with weights in fewer bits (struct gpt_quant), for generation. Start
- * at cpu_multiply_quant(). With few rows weights are read once, as they are: by
+ * at cpu_multiply_quant(). Floats in panels have ways of their own
+ * (panel_products.c). With few rows weights are read once, as they are: by
  * instructions for fewer bits (few/), else by the dots of isa/gemv.c.
  * With many rows, too, instructions for fewer bits take them as they are
  * (many/). Else they are widened as they are packed for products of floats
@@ -60,7 +61,7 @@ static void panel_row(float *to, const struct gpt_quant *w, int64_t row,
     }
 }
 
-/* Of a matrix of floats. */
+/* The same as a row of a matrix of floats. */
 static void float_row(float *to, const struct gpt_quant *w, int64_t row,
                       int64_t at, int64_t n, int64_t k)
 {

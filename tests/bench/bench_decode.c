@@ -103,7 +103,7 @@ static void bench_choice(struct job *j)
     }
 }
 
-/* Weights in a form; FP32 is the flat buffer as it is. */
+/* Weights in a form. */
 static const struct form {
     const char *name;
     struct gpt_quant_form form;

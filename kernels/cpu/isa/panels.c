@@ -41,6 +41,10 @@ static inline __attribute__((always_inline)) void ask(const float *b)
         __builtin_prefetch(b + AHEAD / 4 + i, 0, 2);
 }
 
+/* Sums of M rows of a, which is a constant for the compiler, so that they stay
+ * in registers over all of k: a step loads a row of the panel once for all of
+ * them, and a float of each for all columns. Where `asks` is set, lines that
+ * follow are asked for. */
 static inline __attribute__((always_inline)) void
 sum_rows(const struct cpu_panel *p, vf (*sums)[NV], const int M, const bool asks)
 {
@@ -107,6 +111,8 @@ static void one_row(const struct cpu_panel *p)
 }
 #endif
 
+/* Rows of a have as many cases as a tile has rows, so that none is multiplied
+ * that is not there; a set with smaller tiles has no more than its own. */
 #define ROWS(M)                                                               \
     case M:                                                                   \
         if ((M) <= MR)                                                        \
