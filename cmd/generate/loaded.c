@@ -116,6 +116,7 @@ static int load_quant(struct gpt_loaded *m, struct gpt_err *err)
     return GPT_OK;
 }
 
+/* Floats that the device keeps in rows are the flat buffer of training. */
 static int load_weights(struct gpt_loaded *m, struct gpt_err *err)
 {
     if (gpt_quant_store_wanted(m->be, form_of(m)))

@@ -3,7 +3,8 @@
  * into its second cache, and multiplies with it rows of a, which it packs a
  * group at a time, or which all threads packed before. What is packed next
  * comes from memory meanwhile. What is not float is widened on its way into
- * the panels. Weights that lie in panels (quant.h) are multiplied as they lie. Start at cpu_multiply_tiles(). */
+ * the panels. Weights that lie in panels (quant.h) are multiplied as they lie.
+ * Start at cpu_multiply_tiles(). */
 #include "cpu/many/many.h"
 #include "cpu/product.h"
 

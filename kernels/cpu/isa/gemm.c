@@ -276,8 +276,8 @@ void ISA(pack_a)(float *to, const float *a, int64_t row, int64_t col, int64_t m,
     pack_panels(to, a, col, row, k, m, MR);
 }
 
-/* Groups of few rows are read as often as panels pass: the last one has no zeros
- * for rows that are not there. */
+/* Groups of few rows are read as often as panels pass: the last one has no
+ * zeros for rows that are not there. */
 void ISA(pack_rows)(float *to, const float *a, int64_t row, int64_t m,
                     int64_t k)
 {

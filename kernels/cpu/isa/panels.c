@@ -46,7 +46,8 @@ static inline __attribute__((always_inline)) void ask(const float *b)
  * them, and a float of each for all columns. Where `asks` is set, lines that
  * follow are asked for. */
 static inline __attribute__((always_inline)) void
-sum_rows(const struct cpu_panel *p, vf (*sums)[NV], const int M, const bool asks)
+sum_rows(const struct cpu_panel *p, vf (*sums)[NV], const int M,
+         const bool asks)
 {
     const float *a = p->a, *b = p->b;
 
