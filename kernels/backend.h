@@ -68,7 +68,9 @@ enum gpt_epilogue {
  * it is that of 2^-100 where all are below that. Needs GPT_CAN_QUANT.
  *
  * arranged: values are as the device keeps them (quant_arrange()), and with
- * groups scales are among them. */
+ * groups scales are among them. GPT_F32, floats as they are, is such a form
+ * alone, where quant_bytes() is not 0; inputs are not rounded, and sums with
+ * FEW and with MANY are the same. */
 struct gpt_quant {
     enum gpt_dtype type;
     int64_t group; /* 32, or 0: one scale a row */

@@ -88,9 +88,9 @@ static int64_t weight_bytes(const struct gpt_loaded *m)
 {
     struct gpt_quant_form form = form_of(m);
 
-    return form.type == GPT_F32
-               ? m->flat.elements * (int64_t)sizeof(float)
-               : gpt_quant_store_bytes(m->be, &m->flat, form);
+    return gpt_quant_store_wanted(m->be, form)
+               ? gpt_quant_store_bytes(m->be, &m->flat, form)
+               : m->flat.elements * (int64_t)sizeof(float);
 }
 
 /* A parameter at a time: never all of them as floats. Each is loaded as the
@@ -116,10 +116,10 @@ static int load_quant(struct gpt_loaded *m, struct gpt_err *err)
     return GPT_OK;
 }
 
-/* Floats are the flat buffer of training: no form is one of them. */
+/* Floats that the device keeps in rows are the flat buffer of training. */
 static int load_weights(struct gpt_loaded *m, struct gpt_err *err)
 {
-    if (form_of(m).type != GPT_F32)
+    if (gpt_quant_store_wanted(m->be, form_of(m)))
         return load_quant(m, err);
     return gpt_load_weights(&m->weights, &m->source, &m->flat, GPT_F32, m->be,
                             err);

@@ -108,6 +108,14 @@ static int64_t slice_room(struct gpt_backend *be, const struct gpt_slice *s,
                             : 0));
 }
 
+bool gpt_quant_store_wanted(struct gpt_backend *be, struct gpt_quant_form form)
+{
+    const struct gpt_quant w = quant_of(form);
+
+    return form.type != GPT_F32 || ((be->abilities & GPT_CAN_QUANT) &&
+                                    be->quant_bytes(&w, 1, 1) > 0);
+}
+
 int64_t gpt_quant_store_bytes(struct gpt_backend *be,
                               const struct gpt_flat *flat,
                               struct gpt_quant_form form)
@@ -259,6 +267,11 @@ static int put_arranged(struct gpt_quant_store *s,
     uint16_t *scales = (void *)(to + scales_at(s->be, slice, s->form)), *room;
     int status = GPT_OK;
 
+    if (s->form.type == GPT_F32) {
+        rows.values = x;
+        s->be->quant_arrange(to, &rows, 0, n, k);
+        return GPT_OK;
+    }
     /* a value takes 2 bytes or less, and there are not more scales */
     GPT_TRY(gpt_new(&room, (size_t)(2 * ROWS * k), sizeof(*room), "weights",
                     err));

@@ -1,16 +1,17 @@
 /* Weights of a decoder in fewer bits: matrices as bf16, or as bytes with a
  * scale a row or for 32 values of a row; vectors and the table of positions
  * stay floats. The device must compute with them (GPT_CAN_QUANT) and share its
- * memory with the host. */
+ * memory with the host. Floats are such weights, too, where the device keeps
+ * matrices of them otherwise than in rows. */
 #ifndef GPT_MODEL_QUANT_H
 #define GPT_MODEL_QUANT_H
 
 #include "backend.h"
 #include "model/weights.h"
 
-/* GPT_BF16; or GPT_I8 with group 32, or 0 for a scale a row. round_inputs:
- * inputs of products with the matrices get this form, too (struct gpt_quant).
- */
+/* GPT_F32 or GPT_BF16; or GPT_I8 with group 32, or 0 for a scale a row.
+ * round_inputs: inputs of products with the matrices get this form, too (struct
+ * gpt_quant); not with GPT_F32. */
 struct gpt_quant_form {
     enum gpt_dtype type;
     int64_t group;
@@ -18,6 +19,10 @@ struct gpt_quant_form {
 };
 
 struct gpt_quant_store;
+
+/* Whether weights of the form are kept so: floats are where the device keeps
+ * them otherwise than in rows; else they are a flat buffer. */
+bool gpt_quant_store_wanted(struct gpt_backend *be, struct gpt_quant_form form);
 
 /* The bytes that gpt_quant_store_open() will allocate; 0 where the device
  * cannot compute with such weights. */

@@ -16,53 +16,57 @@ const struct cpu_isa *cpu_isa = &cpu_table_base;
 const struct cpu_pairs *cpu_pairs;
 const struct cpu_few *cpu_few;
 const struct cpu_many *cpu_many;
-bool cpu_use_dnnl, cpu_use_dnnl_bf16;
+bool cpu_use_dnnl, cpu_use_dnnl_bf16, cpu_float_panels;
 
 /* Best first. A row without a table is not in this build. Sets of products of
  * narrow numbers have the vector loops of the set below them: AVX-VNNI those of
  * AVX2, which processors have that lack AVX-512, the others those of AVX-512.
- * Products with bytes have roads of AVX2 for rounded inputs alone. */
+ * Products with bytes have roads of AVX2 for rounded inputs alone. Weights of
+ * floats lie in panels where that was measured to be faster. */
 struct set {
     const char *name;
     const struct cpu_isa *table;
     const struct cpu_pairs *pairs;
     const struct cpu_few *few;
     const struct cpu_many *many;
+    bool float_panels;
 };
 static const struct set sets[] = {
 #ifdef GPT_HAVE_ISA_amx
-    {"amx", &cpu_table_avx512, &cpu_pairs_amx, &cpu_few_amx, &cpu_many_amx},
+    {"amx", &cpu_table_avx512, &cpu_pairs_amx, &cpu_few_amx, &cpu_many_amx,
+     false},
 #else
-    {"amx", NULL, NULL, NULL, NULL},
+    {"amx", NULL, NULL, NULL, NULL, false},
 #endif
 #ifdef GPT_HAVE_ISA_avx512bf16
     {"avx512bf16", &cpu_table_avx512, &cpu_pairs_avx512bf16,
-     &cpu_few_avx512bf16, &cpu_many_avx512bf16},
+     &cpu_few_avx512bf16, &cpu_many_avx512bf16, true},
 #else
-    {"avx512bf16", NULL, NULL, NULL, NULL},
+    {"avx512bf16", NULL, NULL, NULL, NULL, false},
 #endif
 #ifdef GPT_HAVE_ISA_avx512vnni
     {"avx512vnni", &cpu_table_avx512, NULL, &cpu_few_avx512vnni,
-     &cpu_many_avx512vnni},
+     &cpu_many_avx512vnni, true},
 #else
-    {"avx512vnni", NULL, NULL, NULL, NULL},
+    {"avx512vnni", NULL, NULL, NULL, NULL, false},
 #endif
 #ifdef GPT_HAVE_ISA_avx512
-    {"avx512", &cpu_table_avx512, NULL, NULL, NULL},
+    {"avx512", &cpu_table_avx512, NULL, NULL, NULL, true},
 #else
-    {"avx512", NULL, NULL, NULL, NULL},
+    {"avx512", NULL, NULL, NULL, NULL, false},
 #endif
 #ifdef GPT_HAVE_ISA_avx2vnni
-    {"avx2vnni", &cpu_table_avx2, NULL, &cpu_few_avx2vnni, &cpu_many_avx2vnni},
+    {"avx2vnni", &cpu_table_avx2, NULL, &cpu_few_avx2vnni, &cpu_many_avx2vnni,
+     true},
 #else
-    {"avx2vnni", NULL, NULL, NULL, NULL},
+    {"avx2vnni", NULL, NULL, NULL, NULL, false},
 #endif
 #ifdef GPT_HAVE_ISA_avx2
-    {"avx2", &cpu_table_avx2, NULL, &cpu_few_avx2, &cpu_many_avx2},
+    {"avx2", &cpu_table_avx2, NULL, &cpu_few_avx2, &cpu_many_avx2, true},
 #else
-    {"avx2", NULL, NULL, NULL, NULL},
+    {"avx2", NULL, NULL, NULL, NULL, false},
 #endif
-    {"base", &cpu_table_base, NULL, NULL, NULL},
+    {"base", &cpu_table_base, NULL, NULL, NULL, false},
 };
 
 /* An emulator or a hypervisor may announce instructions that it does not carry
@@ -156,6 +160,7 @@ int cpu_choose(const char *isa, const char *matmul, struct gpt_err *err)
     cpu_pairs = dnnl && matmul ? NULL : found->pairs;
     cpu_few = dnnl && matmul ? NULL : found->few;
     cpu_many = dnnl && matmul ? NULL : found->many;
+    cpu_float_panels = found->float_panels;
     cpu_use_dnnl = dnnl;
     /* An instruction set that was forced applies to bf16, too: oneDNN would
      * take the best that it finds itself. */

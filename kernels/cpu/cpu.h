@@ -48,6 +48,7 @@ float *cpu_angle_space(struct gpt_queue *q, size_t floats);
 int cpu_choose(const char *isa, const char *matmul,
                struct gpt_err *err) GPT_MUST_USE;
 extern bool cpu_use_dnnl, cpu_use_dnnl_bf16;
+extern bool cpu_float_panels; /* the device keeps floats so (quant.h) */
 struct cpu_pairs;
 extern const struct cpu_pairs *cpu_pairs; /* or NULL: bf16 is widened */
 

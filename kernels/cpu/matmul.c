@@ -6,7 +6,8 @@
  *   oneDNN     blocks of c, each one product in one thread (library.c).
  *   portable   items of c by tiles of isa/gemm.c (tiles.c).
  *   pairs      bf16 by instructions that multiply pairs of it (pairs.c).
- *   quant      with weights in fewer bits, by these (quant.c).
+ *   quant      with weights in fewer bits, by these (quant.c), or with floats
+ *              in panels (panel_products.c).
  *   fp8        factors rounded to eight bits, by these (fp8.c).
  *
  * c is cut into blocks by its shape alone, and a block is one thread's: oneDNN

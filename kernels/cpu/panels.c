@@ -1,5 +1,5 @@
-/* Weights in fewer bits in panels (quant.h), where products of few rows read
- * them so: see cpu_quant_arrange(). */
+/* Weights in panels (quant.h), where products read them so: see
+ * cpu_quant_arrange(). */
 #include "cpu/cpu.h"
 #include "cpu/few/few.h"
 
@@ -8,6 +8,8 @@
 /* What products do not take in panels stays in rows: see few_road(). */
 static bool has_panels(const struct gpt_quant *w, int64_t k)
 {
+    if (w->type == GPT_F32)
+        return cpu_float_panels;
     const enum cpu_form form = cpu_form_of(w);
 
     return cpu_few && cpu_few->road[form] && cpu_few->road[form]->panels &&
@@ -20,7 +22,9 @@ size_t cpu_quant_bytes(const struct gpt_quant *w, int64_t n, int64_t k)
 {
     if (!has_panels(w, k))
         return 0;
-    return (size_t)(gpt_ceil_div(n, CPU_PANEL) * cpu_panel_bytes(w, k));
+    const int64_t side = w->type == GPT_F32 ? cpu_isa->nr : CPU_PANEL;
+
+    return (size_t)(gpt_ceil_div(n, side) * cpu_panel_bytes(w, k));
 }
 
 /* Row `row` of the matrix, among zeros: `bytes` of values, and scales. */
@@ -42,11 +46,27 @@ static void put_row(char *to, const struct gpt_quant *w, int64_t row,
                sizeof(*scales));
 }
 
+/* Panels of a tile's columns. */
+static void arrange_floats(float *to, const float *from, int64_t rows,
+                           int64_t k)
+{
+    const int64_t nr = cpu_isa->nr;
+
+#pragma omp parallel for schedule(static) if (cpu_worth_threads(rows * k))
+    for (int64_t i = 0; i < rows; i += nr)
+        cpu_isa->pack_b(to + i * k, from + i * k, 1, k, k,
+                        gpt_min_i64(rows - i, nr));
+}
+
 /* `first` begins a panel. All of a panel is cleared first: rows that are not
  * there, and what fills the last step of k, add nothing to a sum. */
 void cpu_quant_arrange(void *to, const struct gpt_quant *w, int64_t first,
                        int64_t rows, int64_t k)
 {
+    if (w->type == GPT_F32) {
+        arrange_floats((float *)to + first * k, w->values, rows, k);
+        return;
+    }
     const int64_t panel = cpu_panel_bytes(w, k);
     const int64_t bytes = w->type == GPT_BF16 ? 2 * k : k;
     const int64_t groups = w->group ? gpt_ceil_div(k, CPU_GROUP) : 0;

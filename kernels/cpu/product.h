@@ -7,6 +7,8 @@
 
 /* c is cut into blocks of this size, and a block is one thread's. */
 enum { CPU_BM = 288, CPU_BN = 384 };
+/* Tiles cut sums at multiples of this. */
+enum { CPU_KC = 256 };
 
 /* A product, or the part of it that is one block. a, b, bias and aux are float,
  * or bf16 when `narrow`; c, where the sums are made, is float. */
@@ -59,8 +61,8 @@ void cpu_finish_block(const struct cpu_product *block);
 /* All of a product of bf16, by the instructions of cpu_pairs. */
 void cpu_multiply_pairs(struct gpt_queue *q, const struct cpu_product *whole);
 
-/* All of a product of floats, or of bf16 widened, by tiles; b is w, with floats
- * in rows along k, or where w is NULL, that of the product (tiles.c). */
+/* All of a product of floats, or of bf16 widened, by tiles; b is w, or
+ * where that is NULL, that of the product (tiles.c). */
 void cpu_multiply_tiles(struct gpt_queue *q, const struct cpu_product *whole,
                         const struct gpt_quant *w);
 
@@ -80,6 +82,10 @@ void cpu_multiply_quant(struct gpt_queue *q, const struct cpu_product *whole,
 bool cpu_can_many(const struct cpu_product *whole, const struct gpt_quant *w);
 void cpu_multiply_many(struct gpt_queue *q, const struct cpu_product *whole,
                        const struct gpt_quant *w);
+
+/* The same with floats in panels, few rows or many (panel_products.c). */
+void cpu_multiply_panels(struct gpt_queue *q, const struct cpu_product *whole,
+                         const struct gpt_quant *w);
 
 /* Rounds a, floats, to the form of w: the rows go to memory of the queue
  * (quant_inputs.c). */

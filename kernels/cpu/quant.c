@@ -1,5 +1,6 @@
 /* Products with weights in fewer bits (struct gpt_quant), for generation. Start
- * at cpu_multiply_quant(). With few rows weights are read once, as they are: by
+ * at cpu_multiply_quant(). Floats in panels have ways of their own
+ * (panel_products.c). With few rows weights are read once, as they are: by
  * instructions for fewer bits (few/), else by the dots of isa/gemv.c.
  * With many rows, too, instructions for fewer bits take them as they are
  * (many/). Else they are widened as they are packed for products of floats
@@ -66,9 +67,25 @@ static void panel_row(float *to, const struct gpt_quant *w, int64_t row,
     }
 }
 
+/* The same as a row of a matrix of floats. */
+static void float_row(float *to, const struct gpt_quant *w, int64_t row,
+                      int64_t at, int64_t n, int64_t k)
+{
+    const int64_t nr = w->arranged ? cpu_isa->nr : 1;
+    const float *from =
+        (const float *)w->values + row / nr * nr * k + at * nr + row % nr;
+
+    for (int64_t l = 0; l < n; l++)
+        to[l] = from[l * nr];
+}
+
 void cpu_quant_row(float *to, const struct gpt_quant *w, int64_t row,
                    int64_t at, int64_t n, int64_t k)
 {
+    if (w->type == GPT_F32) {
+        float_row(to, w, row, at, n, k);
+        return;
+    }
     if (w->arranged) {
         panel_row(to, w, row, at, n, k);
         return;
@@ -379,6 +396,10 @@ void cpu_multiply_quant(struct gpt_queue *q, const struct cpu_product *whole,
     struct gpt_quant weights = *w;
 
     assert(p.tb && !p.ta && !p.narrow && !p.c16);
+    if (w->type == GPT_F32) {
+        cpu_multiply_panels(q, &p, w);
+        return;
+    }
     if (w->round_inputs &&
         !(few ? few_road(&p, w) != NULL : cpu_can_many(&p, w))) {
         weights.round_inputs = false;

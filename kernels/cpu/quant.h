@@ -4,6 +4,7 @@
 #define GPT_KERNELS_CPU_QUANT_H
 
 #include "backend.h"
+#include "cpu/isa/isa.h"
 
 #include "base/num.h"
 
@@ -27,6 +28,9 @@ enum { CPU_GROUP = 32 };
 enum { CPU_PANEL = 32, CPU_STEP = 4 * CPU_PANEL };
 enum { CPU_GROUP_BYTES = (CPU_GROUP + 2) * CPU_PANEL };
 
+/* Floats lie in panels of as many rows as a tile has columns: a float of each
+ * row, then the next of each, which is what tiles read (isa/tile.h). */
+
 /* Bytes of a row in a panel, of which there are so many. */
 static inline int64_t cpu_panel_row(int64_t bytes)
 {
@@ -37,6 +41,8 @@ static inline int64_t cpu_panel_bytes(const struct gpt_quant *w, int64_t k)
 {
     const int64_t row = w->type == GPT_BF16 ? 2 * k : k;
 
+    if (w->type == GPT_F32)
+        return cpu_isa->nr * k * (int64_t)sizeof(float);
     return w->group ? gpt_ceil_div(k, CPU_GROUP) * CPU_GROUP_BYTES
                     : cpu_panel_row(row) * CPU_PANEL;
 }

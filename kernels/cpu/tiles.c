@@ -3,7 +3,8 @@
  * into its second cache, and multiplies with it rows of a, which it packs a
  * group at a time, or which all threads packed before. What is packed next
  * comes from memory meanwhile. What is not float is widened on its way into
- * the panels. Start at cpu_multiply_tiles(). */
+ * the panels. Weights that lie in panels (quant.h) are multiplied as they lie.
+ * Start at cpu_multiply_tiles(). */
 #include "cpu/many/many.h"
 #include "cpu/product.h"
 
@@ -13,7 +14,7 @@
  * ascending order: the parentheses of every element are fixed. A panel of a, KC
  * columns of a tile's rows, stays in the second cache with the part of b that
  * passes by it. */
-enum { KC = 256 };
+enum { KC = CPU_KC };
 /* Rows of a that are packed together: where rows of memory are columns of a, a
  * panel is less than a line of each, so that several are packed at once. */
 enum { GROUP = 72 };
@@ -30,9 +31,14 @@ enum { FEW_COLUMNS = 192, PACKED_A = 1 << 20, PACKED_WEIGHTS = 1 << 22 };
  * if it came sooner it would not stay in the second cache. */
 enum { LAST_ROWS = 72 };
 
+/* Columns of an item whose panels are weights as they lie in memory, where they
+ * may be a multiple of a cache's ways apart. */
+enum { LAID_COLUMNS = 192 };
+
 struct sweep {
     const struct cpu_product *p;
     const struct gpt_quant *w; /* NULL: b is p->b */
+    bool laid;                 /* w is floats in panels */
     int64_t rows, columns;     /* of an item */
     int64_t across, items;     /* items that share columns, and all */
     int64_t next;              /* item that no thread has taken */
@@ -117,6 +123,26 @@ static void pack_weights(const struct part *part, const struct gpt_quant *w,
     }
 }
 
+/* Panels of weights that lie so. */
+static const float *laid_at(const struct sweep *s, const struct part *part)
+{
+    return (const float *)s->w->values + part->n0 * s->p->k +
+           part->k0 * cpu_isa->nr;
+}
+
+/* Panels of the part, packed or as they lie. */
+static const float *panels_of(const struct sweep *s, const struct part *part,
+                              const struct room *room)
+{
+    if (s->laid)
+        return laid_at(s, part);
+    if (s->w)
+        pack_weights(part, s->w, room->b, room->wide);
+    else
+        pack_b(part, room->b, room->wide);
+    return room->b;
+}
+
 /* All of a, for all items. Parts of `packed` follow each other by k0, then by
  * m0. Threads write to places of their own; the end of the loop is a barrier,
  * before anybody reads. */
@@ -157,7 +183,12 @@ static struct cpu_many_ahead ahead_b(const struct sweep *s,
     const struct gpt_quant *w = s->w;
     const int64_t value = w ? (w->type == GPT_BF16 ? 2 : 1) : p->narrow ? 2 : 4;
     const int64_t ld = (w ? p->k : p->ldb) * value;
+    const int64_t nr = cpu_isa->nr;
 
+    if (s->laid)
+        return cpu_many_ahead_of(laid_at(s, part), nr * p->k * 4,
+                                 nr * part->k * 4, gpt_ceil_div(p->n, nr),
+                                 turns);
     if (w)
         return cpu_many_ahead_of((const char *)w->values + part->n0 * ld +
                                      part->k0 * value,
@@ -191,9 +222,9 @@ static struct cpu_many_ahead ahead_a(const struct part *part, int64_t m0,
 /* ---- multiplication ---- */
 
 /* m rows of c from m0 on += panels of a times panels of b. */
-static void multiply_group(const struct part *part, int64_t m0, int64_t m,
-                           const float *a, const float *b,
-                           struct cpu_many_ahead *ahead)
+static void multiply_group(const struct sweep *s, const struct part *part,
+                           int64_t m0, int64_t m, const float *a,
+                           const float *b, struct cpu_many_ahead *ahead)
 {
     const struct cpu_product *p = &part->block;
     const int64_t mr = cpu_isa->mr;
@@ -202,6 +233,7 @@ static void multiply_group(const struct part *part, int64_t m0, int64_t m,
                          .a_col = mr,
                          .ldc = p->ldc,
                          .add = part->k0 > 0 || p->beta != 0,
+                         .panel = s->laid ? cpu_isa->nr * p->k : 0,
                          .packed = true,
                          .ahead = ahead};
 
@@ -231,7 +263,8 @@ static void finish_rows(const struct cpu_product *p, int64_t m0, int64_t m)
 
 /* `then` is what the thread multiplies next, or NULL. */
 static void multiply_part(const struct sweep *s, const struct part *part,
-                          const struct part *then, const struct room *room)
+                          const struct part *then, const float *b,
+                          const struct room *room)
 {
     const struct cpu_product *p = &part->block;
     struct cpu_many_ahead ahead[2] = {{0}};
@@ -254,7 +287,7 @@ static void multiply_part(const struct sweep *s, const struct part *part,
                                turns);
         if (then && on > last && ahead[1].step == 0)
             ahead[1] = ahead_b(s, then, turns_of(part, p->m - m0));
-        multiply_group(part, m0, m, a, room->b, ahead);
+        multiply_group(s, part, m0, m, a, b, ahead);
         if (part->k0 + part->k == p->k)
             finish_rows(p, m0, m);
     }
@@ -304,11 +337,8 @@ static void multiply_items(struct sweep *s, const struct room *room)
             part = then;
             const bool known = part_after(s, &part, next, &then);
 
-            if (s->w)
-                pack_weights(&part, s->w, room->b, room->wide);
-            else
-                pack_b(&part, room->b, room->wide);
-            multiply_part(s, &part, known ? &then : NULL, room);
+            multiply_part(s, &part, known ? &then : NULL,
+                          panels_of(s, &part, room), room);
         } while (part.k0 + part.k < s->p->k);
     }
 }
@@ -335,7 +365,7 @@ static void cut_items(struct sweep *s, int64_t threads)
     int64_t ranges = 1, rows = gpt_ceil_div(p->m, mr);
 
     s->columns = nr * share(panels, p->packed ? wanted : 1, FEW_COLUMNS / nr,
-                            COLUMNS / nr);
+                            (s->laid ? LAID_COLUMNS : COLUMNS) / nr);
     const int64_t count = gpt_ceil_div(p->n, s->columns);
     if (count < wanted)
         ranges = gpt_ceil_div(p->packed ? threads : wanted, count);
@@ -356,7 +386,8 @@ void cpu_multiply_tiles(struct gpt_queue *q, const struct cpu_product *all,
     const bool whole = !all->ta && all->n > COLUMNS &&
                        all->m * all->k <= (w ? PACKED_WEIGHTS : PACKED_A);
     struct cpu_product p = *all;
-    struct sweep s = {.p = &p, .w = w, .group = all->ta || whole ? GROUP : mr};
+    struct sweep s = {.p = &p, .w = w, .laid = w && w->type == GPT_F32,
+                      .group = all->ta || whole ? GROUP : mr};
 
     if (p.m == 0 || p.n == 0)
         return;

@@ -103,7 +103,7 @@ static void bench_choice(struct job *j)
     }
 }
 
-/* Weights in a form; FP32 is the flat buffer as it is. */
+/* Weights in a form. */
 static const struct form {
     const char *name;
     struct gpt_quant_form form;
@@ -121,7 +121,7 @@ static struct gpt_quant_store *store_of(struct model *m,
     struct gpt_quant_store *store = NULL;
     struct gpt_err err = {0};
 
-    if (form.type == GPT_F32)
+    if (!gpt_quant_store_wanted(m->be, form))
         return NULL;
     must(gpt_quant_store_open(&store, m->be, &m->flat, form, &err), &err);
     for (int64_t i = 0; i < m->flat.n; i++)

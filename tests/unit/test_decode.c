@@ -425,14 +425,14 @@ static void test_pieces(struct model *m)
     gpt_free(alone);
 }
 
-/* Weights in a form; NULL: floats. */
+/* Weights in a form; NULL: floats, as they are. */
 static struct gpt_quant_store *store_of(struct model *m,
                                         struct gpt_quant_form form)
 {
     struct gpt_quant_store *store = NULL;
     struct gpt_err err = {0};
 
-    if (form.type == GPT_F32)
+    if (!gpt_quant_store_wanted(m->be, form))
         return NULL;
     must(gpt_quant_store_open(&store, m->be, &m->flat, form, &err), &err);
     for (int64_t i = 0; i < m->flat.n; i++)

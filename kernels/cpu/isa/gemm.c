@@ -123,6 +123,7 @@ static void edge_tile(const struct cpu_tile *t)
 static inline __attribute__((always_inline)) void
 row_of_tiles(const struct cpu_tile *t, const int M)
 {
+    const int64_t panel = t->panel ? t->panel : NR * t->k;
     struct cpu_tile one = *t;
 
     for (int64_t left = t->n; left > 0; left -= NR) {
@@ -134,7 +135,7 @@ row_of_tiles(const struct cpu_tile *t, const int M)
             put_rows(&one, acc, M);
         else
             put_part(&one, acc);
-        one.b += NR * t->k;
+        one.b += panel;
         one.c += NR;
     }
 }
@@ -210,9 +211,11 @@ transpose_panel(float *to, const float *from, int64_t col, int64_t k,
         for (; j + 4 <= width; j += 4)
             for (int64_t l = l0; l < whole4; l += 4)
                 transpose4(to + l * width + j, width, from + l + j * col, col);
-        for (; j < width; j += 2)
+        for (; j + 2 <= width; j += 2)
             for (int64_t l = l0; l < whole4; l += 4)
                 transpose2(to + l * width + j, width, from + l + j * col, col);
+        for (int64_t l = l0; j < width && l < whole4; l++)
+            to[l * width + j] = from[l + j * col];
         for (int64_t l = whole4; l < end; l++)
             for (j = 0; j < width; j++)
                 to[l * width + j] = from[l + j * col];
@@ -271,4 +274,15 @@ void ISA(pack_a)(float *to, const float *a, int64_t row, int64_t col, int64_t m,
                  int64_t k)
 {
     pack_panels(to, a, col, row, k, m, MR);
+}
+
+/* Groups of few rows are read as often as panels pass: the last one has no
+ * zeros for rows that are not there. */
+void ISA(pack_rows)(float *to, const float *a, int64_t row, int64_t m,
+                    int64_t k)
+{
+    for (; m >= MR; m -= MR, to += MR * k, a += MR * row)
+        transpose_panel(to, a, row, k, MR);
+    if (m > 0)
+        transpose_panel(to, a, row, k, m);
 }

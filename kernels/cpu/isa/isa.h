@@ -26,17 +26,30 @@ struct cpu_many_ahead;
 /* A tile of a product, at most `mr` rows and `nr` columns of c: element (i, l)
  * of a is a[i * a_row + l * a_col]; b is a packed panel, nr floats a row. A
  * packed panel of a has mr floats a column, whatever m is; it takes any number
- * of panels of b, each after the one before. */
+ * of panels of b, `panel` floats after each other, or 0: nr * k. */
 struct cpu_tile {
     int64_t m, n, k;
     const float *a;
     int64_t a_row, a_col;
     const float *b;
+    int64_t panel;
     float *c;
     int64_t ldc;
     bool add;    /* c += instead of c = */
     bool packed; /* a is a panel: a_row 1, a_col mr */
     struct cpu_many_ahead *ahead; /* (2), memory to ask for, or NULL */
+};
+
+/* At most `mr` rows of a with a panel of b whose columns, at most nr, are n:
+ * c (m, n) = or += them. Column l of a is m floats; row l of b nr. */
+struct cpu_panel {
+    int64_t m, n, k;
+    const float *a;
+    const float *b;
+    float *c;
+    int64_t ldc;
+    bool add;  /* c += instead of c = */
+    bool asks; /* for what follows b, ahead of time */
 };
 
 /* Keys or values of a cache: n rows of d numbers, tight, floats or bf16. */
@@ -62,11 +75,17 @@ struct cpu_adamw_rates {
 #define CPU_ISA_LIST(X)                                                       \
     /* gemm.c: one tile */                                                    \
     X(void, tile, (const struct cpu_tile *t))                                 \
+    /* panels.c */                                                            \
+    X(void, panel, (const struct cpu_panel *p))                               \
     /* Panels of nr columns, each k rows of nr floats, zeros at the end:      \
      * element (l, j) is b[l * row + j * col]. */                             \
     X(void, pack_b,                                                           \
       (float *to, const float *b, int64_t row, int64_t col, int64_t k,        \
        int64_t n))                                                            \
+    /* Groups of mr rows, the last one of what is left: k columns of a group, \
+     * then those of the next; (i, l) is a[i * row + l]. */                   \
+    X(void, pack_rows,                                                        \
+      (float *to, const float *a, int64_t row, int64_t m, int64_t k))         \
     /* Panels of mr rows, each k columns of mr floats: (i, l) is              \
      * a[i * row + l * col]. */                                               \
     X(void, pack_a,                                                           \
