@@ -149,6 +149,16 @@ static void run_layers(struct gpt_decoder *d, struct gpt_pass *pass,
 
 /* ---- logits ---- */
 
+/* Where this rank's part of the logits goes: a rank that has all of them puts
+ * them where they are wanted, if it can. */
+static void *own_logits(const struct gpt_decoder *d, int64_t first,
+                        float *logits)
+{
+    return d->n_ranks == 1 && d->be->host_memory
+               ? logits + first * d->o.config->vocab_size
+               : d->buffers[GPT_DECODE_LOGITS];
+}
+
 /* Rows first..first+n of what is wanted, which begin at `rows` on the device:
  * those of the words that this rank has, then those of all ranks to the first
  * rank's host memory. All turns share one buffer. The queue copies a turn out
@@ -165,7 +175,7 @@ static void give_logits(struct gpt_decoder *d, char *rows, int64_t first,
         .tb = true,
         .a = rows + (size_t)first * row_bytes(d),
         .b = gpt_roles_output(&d->outer),
-        .c = d->buffers[GPT_DECODE_LOGITS],
+        .c = own_logits(d, first, logits),
         .act = d->o.act,
         .c_type = GPT_F32,
         .epilogue = d->outer.at[GPT_OUTPUT_BIAS] ? GPT_EPI_BIAS : GPT_EPI_NONE,
@@ -179,14 +189,15 @@ static void give_logits(struct gpt_decoder *d, char *rows, int64_t first,
         d->be->matmul(d->q, &op);
         /* of the logits, in float: training multiplies the normed rows */
         if (c->logit_multiplier > 0)
-            d->be->scale(d->q, d->buffers[GPT_DECODE_LOGITS], n * op.n,
-                         (float)c->logit_multiplier, GPT_F32);
+            d->be->scale(d->q, op.c, n * op.n, (float)c->logit_multiplier,
+                         GPT_F32);
         if (c->final_logit_softcapping > 0)
-            d->be->softcap(d->q, d->buffers[GPT_DECODE_LOGITS], NULL, n * op.n,
+            d->be->softcap(d->q, op.c, NULL, n * op.n,
                            (float)c->final_logit_softcapping, GPT_F32);
     }
-    gpt_decoder_collect(d, n,
-                        logits ? logits + first * c->vocab_size : NULL);
+    if (op.c == d->buffers[GPT_DECODE_LOGITS])
+        gpt_decoder_collect(d, n,
+                            logits ? logits + first * c->vocab_size : NULL);
 }
 
 /* The normed rows that are wanted, side by side: where they are, or copied to

@@ -109,30 +109,37 @@ void cpu_quant_row(float *to, const struct gpt_quant *w, int64_t row,
 
 /* ---- few rows, by instructions for fewer bits ---- */
 
-/* What a thread multiplies: strips first..end. */
+/* What a thread multiplies: strips first..end. What is left to do with their
+ * sums is done for several strips at a time, since rows of one strip are too
+ * short to keep a processor busy. */
 static void multiply_strips(const struct cpu_product *p,
                             const struct gpt_quant *w,
                             const struct cpu_few_road *road,
                             const struct cpu_few_inputs *in, int64_t first,
                             int64_t end)
 {
+    enum { TOGETHER = 8 };
+
     if (cpu_pairs)
         cpu_pairs->begin();
-    for (int64_t i = first; i < end; i++) {
-        struct cpu_product part =
-            cpu_block_of(p, 0, i * FEW_ROWS, p->m, FEW_ROWS, NULL);
-        const struct cpu_few_strip strip = {.in = in,
-                                            .values = w->values,
-                                            .scales = w->scales,
-                                            .row = i * FEW_ROWS,
-                                            .rows = part.n,
-                                            .first = i == first,
-                                            .last = i == end - 1,
-                                            .y = part.c,
-                                            .ldy = part.ldc,
-                                            .add = part.beta != 0};
+    for (int64_t from = first; from < end; from += TOGETHER) {
+        const int64_t to = gpt_min_i64(from + TOGETHER, end);
+        const struct cpu_product part =
+            cpu_block_of(p, 0, from * FEW_ROWS, p->m,
+                         (to - from) * FEW_ROWS, NULL);
 
-        road->multiply(&strip);
+        for (int64_t i = from; i < to; i++)
+            road->multiply(&(struct cpu_few_strip){
+                .in = in,
+                .values = w->values,
+                .scales = w->scales,
+                .row = i * FEW_ROWS,
+                .rows = gpt_min_i64(p->n - i * FEW_ROWS, FEW_ROWS),
+                .first = i == first,
+                .last = i == end - 1,
+                .y = part.c + (i - from) * FEW_ROWS,
+                .ldy = part.ldc,
+                .add = part.beta != 0});
         cpu_finish_block(&part);
     }
     if (cpu_pairs)

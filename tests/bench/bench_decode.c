@@ -12,6 +12,10 @@
  *
  *     build/tests/bench/bench_decode [FORM [steps [TEXTS]]]
  *     build/tests/bench/bench_decode streaming
+ *     build/tests/bench/bench_decode FORM parts TEXTS
+ *
+ * "parts" has clocks around each operation of a step, and gives the medians of
+ * what they take in a step.
  *
  * FORM is fp32, bf16, int8 or int8-32, or one of the latter three with -rounded
  * behind it; TEXTS is 1, 8 or 32 alone. Keys and values are bf16 where inputs
@@ -49,15 +53,20 @@ static void choose_all(struct job *j)
     }
 }
 
+static void back_to_128(struct job *j)
+{
+    for (int64_t i = 0; i < j->n; i++)
+        if (gpt_decoder_length(j->d, i) == 256)
+            gpt_decoder_truncate(j->d, i, 128);
+}
+
 /* A step and its choices, at positions 128..255 again and again. */
 static void step(void *ctx)
 {
     struct job *j = ctx;
     struct gpt_err err = {0};
 
-    for (int64_t i = 0; i < j->n; i++)
-        if (gpt_decoder_length(j->d, i) == 256)
-            gpt_decoder_truncate(j->d, i, 128);
+    back_to_128(j);
     must(gpt_decoder_step(j->d, j->slots, j->next, j->n, j->logits, &err),
          &err);
     choose_all(j);
@@ -173,6 +182,114 @@ static double multiplied(const struct model *m)
                     m->c.max_positions * m->c.hidden_size);
 }
 
+/* ---- parts of a step ---- */
+
+enum part { QKV, PROJ, FC1, FC2, HEAD, ATTENTION, NORM, EMBED, COPIES, CHOICE,
+            STEP, PARTS };
+enum { MOST_STEPS = 4000 };
+
+/* The backend's own operations, and the seconds of each part in each step. */
+static struct {
+    const struct gpt_backend *own;
+    int64_t width;
+    int n;
+    double seconds[PARTS][MOST_STEPS];
+} clocks;
+
+#define TIMED(part, call)                                                     \
+    do {                                                                      \
+        const double begin_ = bench_now();                                    \
+        call;                                                                 \
+        clocks.seconds[part][clocks.n] += bench_now() - begin_;               \
+    } while (0)
+
+/* A layer's products are told apart by their shapes: n of qkv is 3 k. */
+static enum part part_of(const struct gpt_matmul *op)
+{
+    const int64_t c = clocks.width;
+
+    return op->n == 3 * c ? QKV : op->n == 4 * c ? FC1 : op->n > 4 * c ? HEAD
+           : op->k == c   ? PROJ : FC2;
+}
+
+static void timed_matmul(struct gpt_queue *q, const struct gpt_matmul *op)
+{
+    TIMED(part_of(op), clocks.own->matmul(q, op));
+}
+
+static void timed_attention(struct gpt_queue *q,
+                            const struct gpt_attn_cached *op)
+{
+    TIMED(ATTENTION, clocks.own->attn_cached(q, op));
+}
+
+static void timed_norm(struct gpt_queue *q, const struct gpt_norm *op)
+{
+    TIMED(NORM, clocks.own->norm_fwd(q, op));
+}
+
+static void timed_embed(struct gpt_queue *q, const struct gpt_embed *op)
+{
+    TIMED(EMBED, clocks.own->embed_fwd(q, op));
+}
+
+static void timed_copy_out(struct gpt_queue *q, void *host, const void *from,
+                           size_t bytes)
+{
+    TIMED(COPIES, clocks.own->copy_out(q, host, from, bytes));
+}
+
+/* Between steps the clocks go to the next row. */
+static void timed_step(struct job *j)
+{
+    const double begin = bench_now();
+    struct gpt_err err = {0};
+
+    must(gpt_decoder_step(j->d, j->slots, j->next, j->n, j->logits, &err),
+         &err);
+    TIMED(CHOICE, choose_all(j));
+    clocks.seconds[STEP][clocks.n++] = bench_now() - begin;
+}
+
+static void bench_parts(struct model *m, struct job *j, const struct form *f,
+                        int64_t texts)
+{
+    static const char *const names[] = {
+        "qkv", "proj", "fc1, GELU", "fc2", "head", "attention", "norms",
+        "embedding", "copies of logits", "choice of tokens", "step"};
+    struct gpt_backend timed = *m->be;
+    struct gpt_quant_store *store = store_of(m, f->form);
+    struct gpt_backend *own = m->be;
+    double rest = 0;
+
+    clocks.own = own;
+    clocks.width = m->c.hidden_size;
+    timed.matmul = timed_matmul;
+    timed.attn_cached = timed_attention;
+    timed.norm_fwd = timed_norm;
+    timed.embed_fwd = timed_embed;
+    timed.copy_out = timed_copy_out;
+    m->be = &timed;
+    open_job(j, m, f, store);
+    j->n = texts;
+    for (int64_t n = 0; n < 2 * (256 - 128); n++) {
+        back_to_128(j);
+        timed_step(j);
+    }
+    for (int p = 0; p < PARTS; p++) {
+        const double ms = 1e3 * bench_median(clocks.seconds[p], clocks.n);
+
+        rest += p == STEP ? ms : -ms;
+        printf("%s\t%.3f\tms\n", names[p], ms);
+    }
+    printf("rest\t%.3f\tms\n", rest);
+    m->be = own;
+    gpt_decoder_close(j->d);
+    gpt_quant_store_close(store);
+}
+
+/* ---- */
+
 /* only: so many texts, or 0 for all numbers of them. */
 static void bench_form(struct model *m, struct job *j, const struct form *f,
                        bool prompts, int64_t only)
@@ -249,7 +366,10 @@ int main(int argc, char **argv)
     for (int i = 0; i < PROMPT; i++)
         j.prompt[i] = i * 97 % 50000;
     for (size_t i = 0; i < GPT_COUNT(forms); i++)
-        if (argc < 2 || strcmp(argv[1], forms[i].name) == 0)
+        if (argc > 3 && strcmp(argv[1], forms[i].name) == 0 &&
+            strcmp(argv[2], "parts") == 0)
+            bench_parts(&m, &j, &forms[i], atoi(argv[3]));
+        else if (argc < 2 || strcmp(argv[1], forms[i].name) == 0)
             bench_form(&m, &j, &forms[i], prompts,
                        argc > 3 ? atoi(argv[3]) : 0);
     if (prompts)
