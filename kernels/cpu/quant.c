@@ -109,25 +109,35 @@ void cpu_quant_row(float *to, const struct gpt_quant *w, int64_t row,
 
 /* ---- few rows, by instructions for fewer bits ---- */
 
-/* What a thread multiplies: strips first..end. What is left to do with their
- * sums is done for several strips at a time, since rows of one strip are too
- * short to keep a processor busy. */
+/* Strips whose sums are finished together: rows of one strip are too short to
+ * keep a processor busy. Rows of many texts, which may all fall into one set of
+ * the first cache, are finished aside, where they do not, and copied. */
+enum { TOGETHER = 8, ASIDE_FROM = 17, LD_ASIDE = TOGETHER * FEW_ROWS + 16 };
+
+static int64_t floats_aside(const struct cpu_product *p)
+{
+    return p->m < ASIDE_FROM || p->beta != 0 ? 0 : p->m * LD_ASIDE;
+}
+
+/* What a thread multiplies: strips first..end. room: floats_aside(). */
 static void multiply_strips(const struct cpu_product *p,
                             const struct gpt_quant *w,
                             const struct cpu_few_road *road,
                             const struct cpu_few_inputs *in, int64_t first,
-                            int64_t end)
+                            int64_t end, float *room)
 {
-    enum { TOGETHER = 8 };
-
     if (cpu_pairs)
         cpu_pairs->begin();
     for (int64_t from = first; from < end; from += TOGETHER) {
         const int64_t to = gpt_min_i64(from + TOGETHER, end);
-        const struct cpu_product part =
-            cpu_block_of(p, 0, from * FEW_ROWS, p->m,
-                         (to - from) * FEW_ROWS, NULL);
+        struct cpu_product part = cpu_block_of(p, 0, from * FEW_ROWS, p->m,
+                                               (to - from) * FEW_ROWS, NULL);
+        float *const y = part.c;
 
+        if (floats_aside(p) > 0) {
+            part.c = room;
+            part.ldc = LD_ASIDE;
+        }
         for (int64_t i = from; i < to; i++)
             road->multiply(&(struct cpu_few_strip){
                 .in = in,
@@ -141,6 +151,9 @@ static void multiply_strips(const struct cpu_product *p,
                 .ldy = part.ldc,
                 .add = part.beta != 0});
         cpu_finish_block(&part);
+        for (int64_t i = 0; part.c != y && i < part.m; i++)
+            memcpy(y + i * p->ldc, room + i * LD_ASIDE,
+                   (size_t)part.n * sizeof(*y));
     }
     if (cpu_pairs)
         cpu_pairs->end();
@@ -172,7 +185,10 @@ static void multiply_few_by_road(struct gpt_queue *q,
                                 .bytes = w->type == GPT_I8};
     const int64_t strips = (p->n + FEW_ROWS - 1) / FEW_ROWS;
     const size_t packed = (size_t)road->room(&in) / sizeof(float);
-    float *mem = cpu_work(q, packed + (size_t)p->m);
+    const size_t units = (size_t)gpt_round_up(p->m, 16);
+    const int64_t aside = floats_aside(p);
+    float *mem = cpu_work(
+        q, packed + units + (size_t)(aside * omp_get_max_threads()));
 
     if (!mem)
         return;
@@ -190,7 +206,8 @@ static void multiply_few_by_road(struct gpt_queue *q,
         for (int64_t part = 0; part < parts; part++)
             road->pack(&in, part);
         multiply_strips(p, w, road, &in, cpu_cut(strips, n, i),
-                        cpu_cut(strips, n, i + 1));
+                        cpu_cut(strips, n, i + 1),
+                        mem + packed + units + i * aside);
     }
 }
 
