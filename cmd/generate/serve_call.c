@@ -14,17 +14,37 @@
 
 enum { MOST_TEXTS = 1024, MOST_STOPS = 64, MOST_TOP = 100 };
 
-/* Fields that have an effect, and those that say what is the case anyway. */
+/* Fields that have an effect. */
 #define COMMON_FIELDS                                                          \
     "model", "max_tokens", "temperature", "top_p", "top_k", "min_p", "n",      \
         "stream", "stream_options", "logprobs", "stop", "seed",                \
         "presence_penalty", "frequency_penalty", "repetition_penalty",         \
-        "logit_bias", "user", "ignore_eos", "response_format", NULL
+        "logit_bias", "ignore_eos", NULL
 static const char *const of_texts[] = {"prompt", "echo", "best_of",
                                        COMMON_FIELDS};
 static const char *const of_chats[] = {
     "messages", "max_completion_tokens", "top_logprobs",
     "chat_template_kwargs", "add_generation_prompt", COMMON_FIELDS};
+/* Those that clients send all the same: names for accounts and caches, which no
+ * text depends on, and the absence of tools, sounds and stored answers. */
+static const struct gpt_idle_field idle_fields[] = {
+    {"user", {NULL, NULL}},
+    {"safety_identifier", {NULL, NULL}},
+    {"metadata", {NULL, NULL}},
+    {"prompt_cache_key", {NULL, NULL}},
+    {"prompt_cache_retention", {NULL, NULL}},
+    {"prompt_cache_options", {NULL, NULL}},
+    {"service_tier", {"\"auto\"", "\"default\""}},
+    {"store", {"false", NULL}},
+    {"tools", {"[]", NULL}},
+    {"tool_choice", {"\"none\"", "\"auto\""}},
+    {"parallel_tool_calls", {"true", "false"}},
+    {"functions", {"[]", NULL}},
+    {"function_call", {"\"none\"", "\"auto\""}},
+    {"modalities", {"[\"text\"]", NULL}},
+    {"response_format", {"{\"type\":\"text\"}", NULL}},
+    {NULL, {NULL, NULL}},
+};
 
 /* ---- prompts ---- */
 
@@ -259,15 +279,16 @@ int gpt_call_check_model(const struct gpt_server *s, const cJSON *body,
                     s->model);
 }
 
-/* A number of tokens beside each one in completions; in chats a flag, and the
- * number in a field of its own. */
+/* A number of tokens beside each one in completions, or false; in chats a flag,
+ * and the number in a field of its own. */
 static int read_logprobs(struct gpt_call *call, const cJSON *body,
                          struct gpt_err *err)
 {
     int64_t n = -1;
 
     if (!call->chat) {
-        GPT_TRY(gpt_field_integer(body, "logprobs", 0, MOST_TOP, &n, err));
+        if (!cJSON_IsFalse(gpt_field(body, "logprobs")))
+            GPT_TRY(gpt_field_integer(body, "logprobs", 0, MOST_TOP, &n, err));
         call->choice.logprobs = n >= 0;
         call->choice.n_top = gpt_max_i64(n, 0);
         /* With a prompt that is repeated, harnesses take the last probability
@@ -278,7 +299,7 @@ static int read_logprobs(struct gpt_call *call, const cJSON *body,
     GPT_TRY(gpt_field_flag(body, "logprobs", &call->choice.logprobs, err));
     GPT_TRY(gpt_field_integer(body, "top_logprobs", 0, MOST_TOP, &n, err));
     /* OpenAI's API refuses this, too. */
-    if (n >= 0 && !call->choice.logprobs)
+    if (n > 0 && !call->choice.logprobs)
         return gpt_fail(err, GPT_EDATA,
                         "'top_logprobs' without 'logprobs': true");
     call->choice.n_top = gpt_max_i64(n, 0);
@@ -301,6 +322,28 @@ static int read_lengths(struct gpt_call *call, const struct gpt_server *s,
                : GPT_OK;
 }
 
+/* What a stream may send beside its text: the count of its tokens at the end.
+ * Bytes of chance, which hide lengths of pieces, are none of the text. */
+static int read_stream_options(struct gpt_call *call, const cJSON *body,
+                               struct gpt_err *err)
+{
+    static const char *const known[] = {"include_usage", NULL};
+    static const struct gpt_idle_field idle[] = {
+        {"include_obfuscation", {"true", "false"}},
+        {"continuous_usage_stats", {"false", NULL}},
+        {NULL, {NULL, NULL}},
+    };
+    const cJSON *options = gpt_field(body, "stream_options");
+
+    if (!options)
+        return GPT_OK;
+    int status =
+        gpt_fields_check(options, known, idle, "the object", err);
+    if (status == GPT_OK)
+        status = gpt_field_flag(options, "include_usage", &call->usage, err);
+    return status == GPT_OK ? GPT_OK : gpt_context(err, "'stream_options'");
+}
+
 /* The best of several by their probability would be another text than the one
  * that streams. */
 static int read_form(struct gpt_call *call, const cJSON *body,
@@ -311,26 +354,12 @@ static int read_form(struct gpt_call *call, const cJSON *body,
     GPT_TRY(gpt_field_integer(body, "n", 1, MOST_TEXTS, &call->n, err));
     GPT_TRY(gpt_field_flag(body, "echo", &call->echo, err));
     GPT_TRY(gpt_field_flag(body, "stream", &call->stream, err));
-    GPT_TRY(gpt_field_flag(gpt_field(body, "stream_options"), "include_usage",
-                           &call->usage, err));
+    GPT_TRY(read_stream_options(call, body, err));
     best_of = call->n;
     GPT_TRY(gpt_field_integer(body, "best_of", 1, MOST_TEXTS, &best_of, err));
     return best_of == call->n
                ? GPT_OK
                : gpt_fail(err, GPT_EDATA, "'best_of' must be 'n'");
-}
-
-/* A text as it comes is the one format. */
-static int check_format(const cJSON *body, struct gpt_err *err)
-{
-    static const char *const fields[] = {"type", NULL};
-    const cJSON *format = gpt_field(body, "response_format");
-
-    if (!format)
-        return GPT_OK;
-    GPT_TRY(gpt_fields_check(format, fields, "'response_format'", err));
-    const int status = gpt_field_word(format, "type", "text", err);
-    return status == GPT_OK ? GPT_OK : gpt_context(err, "'response_format'");
 }
 
 /* In the order of what costs least. A seed that the client does not give is
@@ -344,13 +373,12 @@ static int read_call(struct gpt_call *call, const struct gpt_server *s,
 
     call->n = 1;
     GPT_TRY(gpt_fields_check(body, call->chat ? of_chats : of_texts,
-                             "the body", err));
+                             idle_fields, "the body", err));
     GPT_TRY(gpt_call_check_model(s, body, err));
     GPT_TRY(read_form(call, body, err));
     GPT_TRY(read_lengths(call, s, body, err));
     GPT_TRY(read_logprobs(call, body, err));
     GPT_TRY(gpt_field_flag(body, "ignore_eos", &ignore_eos, err));
-    GPT_TRY(check_format(body, err));
     GPT_TRY(gpt_field_integer(body, "seed", -1, GPT_JSON_EXACT, &seed, err));
     GPT_TRY(read_sampling(call, s, body, err));
     GPT_TRY(read_stops(call, body, err));

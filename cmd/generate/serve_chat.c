@@ -35,14 +35,17 @@ static int join_parts(const cJSON *parts, struct gpt_buf *text,
     return GPT_OK;
 }
 
-/* null is what clients send beside calls of tools, which are refused. */
-static int add_content(cJSON *message, const cJSON *content,
+/* A model that ended at once has said nothing, and its client says so by null,
+ * or leaves the content out. All others say something. */
+static int add_content(cJSON *message, const char *role, const cJSON *content,
                        struct gpt_err *err)
 {
+    const bool nothing = !content && strcmp(role, "assistant") == 0;
     struct gpt_buf text = {0};
 
-    if (cJSON_IsString(content)) {
-        cJSON_AddStringToObject(message, "content", content->valuestring);
+    if (cJSON_IsString(content) || nothing) {
+        cJSON_AddStringToObject(message, "content",
+                                nothing ? "" : content->valuestring);
         return GPT_OK;
     }
     if (!cJSON_IsArray(content))
@@ -60,15 +63,20 @@ static int add_content(cJSON *message, const cJSON *content,
 static int add_message(cJSON *messages, const cJSON *given,
                        struct gpt_err *err)
 {
-    static const char *const known[] = {"role", "content", "name", "type",
-                                        NULL};
+    static const char *const known[] = {"role", "content", "name", NULL};
+    /* what a message is of anyway, as the harness sends it; and what a client
+     * gives back of an answer */
+    static const struct gpt_idle_field idle[] = {
+        {"type", {"\"text\"", NULL}},
+        {"tool_calls", {"[]", NULL}},
+        {"annotations", {"[]", NULL}},
+        {NULL, {NULL, NULL}},
+    };
     cJSON *message = gpt_json_add(messages, NULL, cJSON_CreateObject());
     const cJSON *role = gpt_field(given, "role");
     const cJSON *name = gpt_field(given, "name");
 
-    GPT_TRY(gpt_fields_check(given, known, "a message", err));
-    /* what a message is of anyway, as the harness sends it */
-    GPT_TRY(gpt_field_word(given, "type", "text", err));
+    GPT_TRY(gpt_fields_check(given, known, idle, "a message", err));
     if (!cJSON_IsString(role) || (name && !cJSON_IsString(name)))
         return gpt_fail(err, GPT_EDATA,
                         "'%s' of a message must be a string",
@@ -80,7 +88,8 @@ static int add_message(cJSON *messages, const cJSON *given,
     cJSON_AddStringToObject(message, "role", role->valuestring);
     if (name)
         cJSON_AddStringToObject(message, "name", name->valuestring);
-    return add_content(message, gpt_field(given, "content"), err);
+    return add_content(message, role->valuestring, gpt_field(given, "content"),
+                       err);
 }
 
 /* What the template sees. Its other variables are the client's own. */

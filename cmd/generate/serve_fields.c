@@ -11,10 +11,47 @@ const cJSON *gpt_field(const cJSON *object, const char *key)
     return cJSON_IsNull(item) ? NULL : item;
 }
 
+static bool is_known(const char *name, const char *const *known)
+{
+    while (*known && strcmp(name, *known) != 0)
+        known++;
+    return *known != NULL;
+}
+
+/* Whether the item has the value that `text` is the JSON of; NULL is none.
+ * Values are compared and not texts: members of objects have no order, and
+ * numbers and strings have several forms. */
+static bool has_value(const cJSON *item, const char *text)
+{
+    cJSON *value = text ? cJSON_Parse(text) : NULL;
+    const bool same = value && cJSON_Compare(item, value, true);
+
+    cJSON_Delete(value);
+    return same;
+}
+
+/* The message says what the field could be, since its name alone would send
+ * users away from a client that they only have to tell less. */
+static int check_idle(const cJSON *item, const struct gpt_idle_field *idle,
+                      struct gpt_err *err)
+{
+    while (idle && idle->name && strcmp(item->string, idle->name) != 0)
+        idle++;
+    if (!idle || !idle->name)
+        return gpt_fail(err, GPT_EDATA, "'%.64s' is not known here",
+                        item->string);
+    const char *const *v = idle->values;
+    if (!v[0] || has_value(item, v[0]) || has_value(item, v[1]))
+        return GPT_OK;
+    return gpt_fail(err, GPT_EDATA, "'%s' can only be %s%s%s here", idle->name,
+                    v[0], v[1] ? " or " : "", v[1] ? v[1] : "");
+}
+
 /* All members before any is read, so that the message names the one that has no
  * effect rather than the one beside it that is out of range. */
 int gpt_fields_check(const cJSON *object, const char *const *known,
-                     const char *what, struct gpt_err *err)
+                     const struct gpt_idle_field *idle, const char *what,
+                     struct gpt_err *err)
 {
     const cJSON *item;
 
@@ -22,13 +59,8 @@ int gpt_fields_check(const cJSON *object, const char *const *known,
         return gpt_fail(err, GPT_EDATA, "%s is not a JSON object", what);
     cJSON_ArrayForEach(item, object)
     {
-        bool found = cJSON_IsNull(item);
-
-        for (const char *const *k = known; *k && !found; k++)
-            found = strcmp(item->string, *k) == 0;
-        if (!found)
-            return gpt_fail(err, GPT_EDATA, "'%.64s' is not known here",
-                            item->string);
+        if (!cJSON_IsNull(item) && !is_known(item->string, known))
+            GPT_TRY(check_idle(item, idle, err));
     }
     return GPT_OK;
 }
@@ -59,17 +91,6 @@ int gpt_field_integer(const cJSON *object, const char *key, int64_t least,
         return gpt_fail(err, GPT_EDATA, "'%s' must be an integer", key);
     *x = (int64_t)value;
     return GPT_OK;
-}
-
-int gpt_field_word(const cJSON *object, const char *key, const char *word,
-                   struct gpt_err *err)
-{
-    const cJSON *item = gpt_field(object, key);
-
-    if (!item ||
-        (cJSON_IsString(item) && strcmp(item->valuestring, word) == 0))
-        return GPT_OK;
-    return gpt_fail(err, GPT_EDATA, "'%s' can only be '%s' here", key, word);
 }
 
 bool gpt_field_id(const cJSON *item, int64_t vocab, int32_t *id)

@@ -9,11 +9,19 @@
 /* NULL when it is missing or null. */
 const cJSON *gpt_field(const cJSON *object, const char *key);
 
-/* Refuses what is no object, and members that are not among `known`, which ends
- * with NULL, by their names; `what` names the object: "the body". A client
- * shall not take one text for another. */
+/* A field that changes nothing: it may have one of two values, in JSON, which
+ * say what is the case anyway; the second may be NULL. Both NULL: any value. */
+struct gpt_idle_field {
+    const char *name, *values[2];
+};
+
+/* Refuses what is no object, members that are neither among `known`, which ends
+ * with NULL, nor among `idle`, which ends with a name of NULL and may be NULL,
+ * and idle ones of another value, by their names; `what` names the object: "the
+ * body". A client shall not take one text for another. */
 int gpt_fields_check(const cJSON *object, const char *const *known,
-                     const char *what, struct gpt_err *err) GPT_MUST_USE;
+                     const struct gpt_idle_field *idle, const char *what,
+                     struct gpt_err *err) GPT_MUST_USE;
 
 int gpt_field_number(const cJSON *object, const char *key, double least,
                      double most, double *x, struct gpt_err *err) GPT_MUST_USE;
@@ -21,9 +29,6 @@ int gpt_field_number(const cJSON *object, const char *key, double least,
 int gpt_field_integer(const cJSON *object, const char *key, int64_t least,
                       int64_t most, int64_t *x,
                       struct gpt_err *err) GPT_MUST_USE;
-/* A field that may say only what is the case anyway. */
-int gpt_field_word(const cJSON *object, const char *key, const char *word,
-                   struct gpt_err *err) GPT_MUST_USE;
 /* The value itself: false where it is no id of a vocabulary of so many. */
 bool gpt_field_id(const cJSON *item, int64_t vocab, int32_t *id);
 /* A 1 for true would be taken by some servers and refused by others; here it

@@ -151,7 +151,7 @@ static int tokenize(struct gpt_server *s, const cJSON *root,
     const char *text = NULL;
     bool around = true;
 
-    GPT_TRY(gpt_fields_check(root, known, "the body", err));
+    GPT_TRY(gpt_fields_check(root, known, NULL, "the body", err));
     GPT_TRY(gpt_call_check_model(s, root, err));
     GPT_TRY(gpt_json_string(root, gpt_field(root, "content") ? "content"
                                                              : "prompt",

@@ -112,6 +112,10 @@ for bad in '{}' '[]' '{"prompt": []}' '{"prompt": 5}' '{"prompt": [300]}' \
     '{"prompt": "a prompt that is longer than all of the positions"}'; do
     answers "$bad" 400 /v1/completions "$bad"
 done
+answers 'fields that say nothing' 200 /v1/completions '{"prompt": "quick",
+    "temperature": 0, "logprobs": false, "suffix": null, "best_of": null,
+    "echo": null, "store": false, "user": "u", "stop": [], "max_tokens": 6}'
+out_has '"text":" brown","logprobs":null'
 answers 'another model' 404 /v1/completions '{"prompt": "a", "model": "other"}'
 answers 'a seed that is drawn' 200 /v1/completions '{"prompt": "a", "seed": -1,
     "max_tokens": 1, "response_format": {"type": "text"}}'

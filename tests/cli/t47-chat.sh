@@ -142,13 +142,68 @@ for bad in '{}' '{"messages": []}' '{"messages": "a"}' '{"messages": ["a"]}' \
     '{"messages": [{"role": "user", "content": [{"type": "image_url"}]}]}'; do
     answers "$bad" 400 /v1/chat/completions "$bad"
 done
-for field in tools tool_choice functions function_call echo; do
-    answers "$field" 400 /v1/chat/completions "{$hello, \"$field\": true}"
-    out_has "'$field' is not known here"
+while read -r field value; do
+    answers "$field" 400 /v1/chat/completions "{$hello, \"$field\": $value}"
+    out_has "'$field'"
+done <<'END'
+echo true
+tools [{}]
+tools true
+tool_choice "required"
+functions [{}]
+function_call {"name": "f"}
+store true
+modalities ["text", "audio"]
+service_tier "flex"
+parallel_tool_calls 1
+reasoning_effort "low"
+logprobs 0
+prediction {"type": "content", "content": "a"}
+stream_options 5
+stream_options {"continuous_usage_stats": true}
+stream_options {"include_usage": 1}
+END
+answers 'what can be said of a field' 400 /v1/chat/completions \
+    "{$hello, \"tools\": [], \"tool_choice\": \"required\"}"
+out_has "'tool_choice' can only be \\\"none\\\" or \\\"auto\\\" here"
+while read -r fields; do
+    answers "$fields" 200 /v1/chat/completions \
+        "{$hello, \"max_completion_tokens\": 6, $fields}"
+    out_has '"content":" brown"'
+done <<'END'
+"tools": [], "tool_choice": "none", "parallel_tool_calls": true
+"tools": null, "tool_choice": "auto", "parallel_tool_calls": false
+"functions": [], "function_call": "auto", "modalities": ["text"]
+"store": false, "metadata": {"a": "b"}, "user": "u", "service_tier": "auto"
+"safety_identifier": "u", "prompt_cache_key": "k", "service_tier": "default"
+"logprobs": false, "top_logprobs": 0, "stop": [], "logit_bias": {}
+"stream": false, "stream_options": {}, "response_format": {"type": "text"}
+"stream_options": {"include_usage": true, "include_obfuscation": false}
+END
+nulls=$(for field in max_tokens temperature top_p top_k n stream stream_options \
+    logprobs top_logprobs stop seed presence_penalty frequency_penalty \
+    logit_bias user tools tool_choice functions function_call store metadata \
+    modalities audio prediction reasoning_effort verbosity service_tier \
+    response_format web_search_options parallel_tool_calls model; do
+    printf ', "%s": null' $field
+done)
+answers 'null is not given' 200 /v1/chat/completions '{"messages": [{"role":
+    "user", "content": "quick"}], "max_completion_tokens": 2'"$nulls}"
+# what the client makes of an answer, and of one without a text
+printf 'U:a\nA:\nU:quick\nA:' | wc -c >bytes
+for said in '"content": null, "refusal": null, "tool_calls": null' \
+    '"name": null, "tool_calls": []' '"content": "", "annotations": []'; do
+    answers "an answer with $said" 200 /v1/chat/completions '{"messages":
+        [{"role": "user", "content": "a"}, {"role": "assistant", '"$said"'},
+        {"role": "user", "content": "quick"}], "max_tokens": 1}'
+    out_has "\"prompt_tokens\":$(($(cat bytes)))"
 done
+answers 'a refusal that was said' 400 /v1/chat/completions \
+    '{"messages": [{"role": "assistant", "refusal": "no"}]}'
+out_has "'refusal' is not known here"
 answers 'another form' 400 /v1/chat/completions \
     "{$hello, \"response_format\": {\"type\": \"json_object\"}}"
-out_has "'response_format': 'type' can only be 'text' here"
+out_has "'response_format' can only be {"
 answers 'the only form' 200 /v1/chat/completions \
     "{$hello, \"response_format\": {\"type\": \"text\"}, \"max_tokens\": 1}"
 answers 'a type that every message has' 200 /v1/chat/completions '{"messages":
@@ -161,8 +216,8 @@ awk -v hello="$hello" 'BEGIN { printf "{%s, \"chat_template_kwargs\": {", hello
 answers 'thousands of variables' 400 /v1/chat/completions '' --data-binary @many
 out_has "'chat_template_kwargs' has 20000 members, limit 64"
 answers 'calls of tools' 400 /v1/chat/completions \
-    '{"messages": [{"role": "assistant", "content": "", "tool_calls": []}]}'
-out_has "'tool_calls' is not known here"
+    '{"messages": [{"role": "assistant", "content": "", "tool_calls": [{}]}]}'
+out_has "'tool_calls' can only be [] here"
 answers 'results of tools' 400 /v1/chat/completions \
     '{"messages": [{"role": "tool", "content": "a"}]}'
 answers 'what the template refuses' 400 /v1/chat/completions \

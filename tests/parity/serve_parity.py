@@ -47,6 +47,27 @@ def chats(client, load):
                    if p.choices)
     check(text == want["text"], "a stream of a chat is the same text")
     check(pieces[0].choices[0].delta.role == "assistant", "begins with a role")
+    idle = client.chat.completions.create(
+        **how, tools=[], tool_choice="none", parallel_tool_calls=True,
+        store=False, modalities=["text"], logprobs=False, top_logprobs=0,
+        user="u", metadata={"a": "b"}, service_tier="auto",
+        reasoning_effort=None, response_format={"type": "text"}, stop=None,
+        stream_options=None, max_completion_tokens=None)
+    check(idle.choices[0].message.content == want["text"],
+          "fields that change nothing")
+    short = dict(how, max_tokens=2)
+    said = client.chat.completions.create(**short).choices[0].message
+    again = client.chat.completions.create(**dict(short, messages=[
+        said, said.model_dump(), {"role": "assistant", "content": None}]))
+    check(again.usage.prompt_tokens ==
+          2 * len(f"A: {said.content}\n".encode()) + len("A: \nA:"),
+          "answers are given back as they came")
+    try:
+        client.chat.completions.create(**how, response_format={
+            "type": "json_object"})
+        check(False, "another form is refused")
+    except openai.BadRequestError as e:
+        check("'response_format'" in str(e), "another form is refused")
     try:
         client.chat.completions.create(**how, tools=[
             {"type": "function", "function": {"name": "f"}}])
@@ -105,7 +126,7 @@ def main():
         try:
             client.completions.create(model="other", prompt="a")
             check(False, "another model is refused")
-        except openai.BadRequestError as e:
+        except openai.NotFoundError as e:
             check("only 'tiny'" in str(e), "another model is refused")
         chats(client, load)
         server.terminate()
