@@ -403,6 +403,7 @@ static void test_stop_strings(struct model *m)
     is_cut("aab", "ab", "", "|a||");
     is_cut("ababc", "abc", "", "||ab|||");
     is_cut("xyz", "z", "yz", "x|||");
+    is_cut("xabcd", "bc", "abcd", "x|||a|"); /* the first that is complete */
     is_cut("\xC3\xA9.", ".", "", "|\xC3\xA9||");
     is_cut("\xC3.", "\xEF\xBF\xBD", "", "||");
     is_cut("ab", "", "", "a|b|");
