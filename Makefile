@@ -287,7 +287,6 @@ $(BUILD)/completions/%.fish: $(BUILD)/%
 	@mkdir -p $(@D)
 	$< --complete=fish > $@
 
-.SECONDARY:
 -include $(shell find $(BUILD) -name '*.d' 2>/dev/null)
 
 # ---- tests ----

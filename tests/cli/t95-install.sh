@@ -66,6 +66,10 @@ if printf '#include <zlib.h>\n' | gcc -E - >/dev/null 2>&1; then
     check 'is found' has_zlib
     out_has 'compiling again'
     out_has '-DGPT_HAVE_ZLIB=1'
+    touch "$scratch/other/libgpt.a"
+    expect 0 'a library that is newer than all sources' make -C "$top" -n \
+        CUDA=0 BUILD="$scratch/other" lib
+    out_has "-c -o $scratch/other/common/base/crc.o" # its objects are gone
 else
     skip 'zlib is not installed'
 fi
