@@ -11,6 +11,7 @@
 #include "base/log.h"
 #include "checkpoint/attached.h"
 #include "checkpoint/huggingface.h"
+#include "text/unicode.h"
 #include "tokenizer/bytelevel.h"
 #include "tokenizer/chat.h"
 #include "tokenizer/family_bytelevel.h"
@@ -151,8 +152,9 @@ out:
     return status;
 }
 
-/* In letters, or as it is where it is no text of bytes. `letters` has two bytes
- * for each of the longest token. */
+/* In letters, or as it is where it is an added text. One that is the letter
+ * of a byte is that byte. `letters` has two bytes for each of the longest
+ * token. */
 static void put_token(struct vocabulary *v, const struct gpt_bytelevel *t,
                       int64_t id, char *letters)
 {
@@ -160,7 +162,8 @@ static void put_token(struct vocabulary *v, const struct gpt_bytelevel *t,
 
     if (!token || !token->data)
         put_unused(v, id);
-    else if (v->types[id] != GPT_GGUF_NORMAL)
+    else if (v->types[id] != GPT_GGUF_NORMAL &&
+             gpt_utf8_valid(token->data, token->len) == token->len)
         gpt_gguf_add_string(v->k, token->data, token->len);
     else
         gpt_gguf_add_string(v->k, letters,

@@ -189,9 +189,11 @@ static int place_token(const struct hf *f, const struct gpt_added_token *token,
                         (int)(same >= 0 ? same : token->id));
     if (same < 0)
         GPT_TRY(check_next(f, token, next));
-    else if (gpt_utf8_valid(place->data, place->len) == place->len)
+    else if (place->len == 1 ||
+             gpt_utf8_valid(place->data, place->len) == place->len)
         return GPT_OK;
-    /* its own text: letters of it may be those of bytes, which are none */
+    /* Its own text: letters of it may be those of bytes, which are none. A
+     * single letter stays its byte, which other texts are made of. */
     memcpy(bytes, token->text, token->len);
     *place = (struct gpt_str){bytes, token->len};
     return GPT_OK;

@@ -93,6 +93,24 @@ for from in latin latin.gguf latin-hf; do
     expect 0 'has its id' gpt-dataset cat latin_text_document
     out_has ' 257'
 done
+# one that is the letter of a byte, which other texts have, too
+cp -r hf letter
+byte=$(sed 's/.*"\xc2\xa3":\([0-9]*\).*/\1/' letter/tokenizer.json)
+sed -i 's/"added_tokens":\[/&{"id":'"$byte"',"content":"\xc2\xa3"},/' \
+    letter/tokenizer.json
+expect 0 'an added letter of a byte' into letter letter.gguf
+expect 0 'goes back' into letter.gguf letter-hf --to hf
+printf '{"text":"\302\243\303\243"}\n' >letter.jsonl
+for from in letter letter.gguf letter-hf; do
+    expect 0 "$from" gpt-preprocess --input letter.jsonl --force \
+        --output-prefix letter --tokenizer-model $from \
+        --tokenizer-type HuggingFaceTokenizer
+    expect 0 'has the id of both' gpt-dataset cat letter_text_document
+    check 'the byte' grep -Eqx "$byte [0-9]+ $byte" out
+    expect 0 'and the text' gpt-dataset cat letter_text_document \
+        --tokenizer-model $from --tokenizer-type HuggingFaceTokenizer
+    out_has "$(printf '\303\243')"
+done
 LC_ALL=C sed 's/tokenizer.ggml.eos_token_id/tokenizer.ggml.eot_token_id/' \
     "$golden/gguf/plain.gguf" >turn.gguf
 expect 0 'the end of a turn alone' into turn.gguf turn --to hf
