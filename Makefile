@@ -27,9 +27,10 @@ ifeq ($(origin CC),default)
 CC = gcc
 endif
 
-# As many jobs as there are processors, unless -j says otherwise.
+# As many jobs as there are processors, unless -j says otherwise. Before Make 4.4
+# only the environment tells what -j said to the make that started this one.
 JOBS = $(shell getconf _NPROCESSORS_ONLN)
-ifeq ($(filter -j% --jobserver%,$(MAKEFLAGS)),)
+ifeq ($(filter -j% --jobserver%,$(MAKEFLAGS) $(shell echo "$$MAKEFLAGS")),)
 MAKEFLAGS += -j$(JOBS)
 endif
 

@@ -58,7 +58,8 @@ has_zlib() { grep -q HAVE_ZLIB "$scratch/other/config.mk"; }
 if printf '#include <zlib.h>\n' | gcc -E - >/dev/null 2>&1; then
     expect 0 'a build without zlib' other ZLIB=0
     check 'which is left out' eval '! has_zlib'
-    expect 0 'another setting after make clean, in one command' other clean
+    expect 0 'another setting after make clean, in one command' other -j3 clean
+    check 'in as many jobs' sh -c '! grep jobserver err'
     check 'is taken' has_zlib
     sed 's/ -DGPT_HAVE_ZLIB=1//' "$scratch/other/config.mk" >config.mk
     mv config.mk "$scratch/other/config.mk"
