@@ -65,14 +65,16 @@ static int add_line(struct gpt_prefix_lines *l, struct gpt_buf *out,
     return l->log ? log_line(l->log, p, n, err) : GPT_OK;
 }
 
-/* Passes on whole lines; with `all` also a last line without an end. */
+/* Passes on whole lines; with `all` also a last line without an end. Lines that
+ * the log has no room for still go to the stream. */
 static int pass_lines(struct gpt_prefix_lines *l, bool all, struct gpt_err *err)
 {
     struct gpt_buf out = {0};
+    struct gpt_err ignored = {0};
     size_t at = 0;
-    int status = GPT_OK;
+    int status = GPT_OK, next;
 
-    while (status == GPT_OK && at < l->part.len) {
+    while (at < l->part.len) {
         const char *p = l->part.data + at;
         size_t left = l->part.len - at;
         const char *end = memchr(p, '\n', left);
@@ -82,16 +84,15 @@ static int pass_lines(struct gpt_prefix_lines *l, bool all, struct gpt_err *err)
         if (!end && !all && left < LINE_MAX_BYTES)
             break;
         size_t n = end ? (size_t)(end - p) : left;
-        status = add_line(l, &out, p, n, err);
+        next = add_line(l, &out, p, n, status == GPT_OK ? err : &ignored);
+        status = status == GPT_OK ? next : status;
         at += n + (end != NULL);
     }
-    /* Lines that were added are removed also after a failure, so that none is
-     * passed on twice. */
     if (at > 0)
         memmove(l->part.data, l->part.data + at, l->part.len - at);
     l->part.len -= at;
-    if (status == GPT_OK)
-        status = write_all(l, out.data, out.len, err);
+    next = write_all(l, out.data, out.len, status == GPT_OK ? err : &ignored);
+    status = status == GPT_OK ? next : status;
     gpt_buf_free(&out);
     return status;
 }

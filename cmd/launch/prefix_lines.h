@@ -16,7 +16,7 @@ struct gpt_prefix_lines {
 
 /* Passes on what has come; all whole lines in one write(2). GPT_EIO when
  * standard output or the log cannot be written; lines for standard error are
- * lost then. */
+ * lost where that cannot be. */
 int gpt_prefix_lines_pass(struct gpt_prefix_lines *l,
                           struct gpt_err *err) GPT_MUST_USE;
 /* The last line, whether it has an end or not. */
