@@ -196,6 +196,9 @@ int gpt_sinks_check(const struct gpt_sink_options *o, const char *save,
     if (!o->metrics)
         return GPT_OK;
     GPT_TRY(gpt_path_check_writable(o->metrics, err));
+    if (gpt_path_is_dir(o->metrics))
+        return gpt_fail(err, GPT_EIO, "cannot write '%s': it is a directory",
+                        o->metrics);
     snprintf(dir, sizeof(dir), "%.*s",
              (int)(gpt_path_name(o->metrics) - o->metrics), o->metrics);
     if (!dir[0] || gpt_path_exists(dir) ||

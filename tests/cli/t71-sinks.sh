@@ -104,6 +104,8 @@ expect 4 'a directory that cannot be' train --tensorboard-dir d_text_document.bi
 early "cannot make 'd_text_document.bin/x': Not a directory"
 expect 4 'a file in no directory' train --metrics none/m.jsonl
 early "cannot create 'none/m.jsonl'"
+expect 4 'a directory in place of a file' train --metrics .
+early "cannot write '.': it is a directory"
 expect 0 'but in one that the run makes' train --metrics made/m.jsonl --save made
 if [ "$(id -u)" != 0 ]; then
     mkdir -m 555 closed
