@@ -249,6 +249,7 @@ static int one_step(struct gpt_run *r, struct gpt_step *step,
         .first_sample = first,
         .micro_batches = batch / micro,
         .lr = gpt_lr_schedule_value(schedule, r->state.scheduled),
+        .decoupled = schedule->decoupled_lr > 0,
         .decoupled_lr = gpt_lr_schedule_decoupled(schedule, r->state.scheduled),
         .weight_decay =
             gpt_lr_schedule_weight_decay(schedule, r->state.scheduled),

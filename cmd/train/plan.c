@@ -244,7 +244,6 @@ optimizer_options(const struct gpt_train_options *o)
         .coupled = !o->decoupled_decay,
         .momentum = kind == GPT_SGD ? o->sgd_momentum : o->muon_momentum,
         .clip_grad = o->clip_grad,
-        .decoupled = o->decoupled_lr > 0,
         .muon =
             {
                 .nesterov = o->muon_nesterov,

@@ -262,7 +262,7 @@ static const float *gradient_at(const struct gpt_update *u,
 
 static double rate_of(const struct gpt_update *u, const struct update_piece *p)
 {
-    return p->decoupled ? u->decoupled_lr : u->lr;
+    return p->decoupled && u->decoupled ? u->decoupled_lr : u->lr;
 }
 
 /* Segments of a piece, on the device. */

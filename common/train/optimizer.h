@@ -24,8 +24,6 @@ struct gpt_optimizer_options {
                    * of the update, as in AdamW. SGD's always is */
     double momentum;  /* of SGD and Muon; SGD: 0 = none */
     double clip_grad; /* 0 = off */
-    bool decoupled;   /* word embedding and output layer have a rate of their
-                       * own */
     struct gpt_muon_options muon;
     struct gpt_comm *tp, *dp; /* for Muon; NULL where a rank is alone */
 };
@@ -105,7 +103,8 @@ struct gpt_update {
     double loss_scale; /* 1: none */
     double norm;       /* of the gradients once divided */
     double lr, weight_decay;
-    double decoupled_lr; /* of what is decoupled */
+    bool decoupled;      /* word embedding and output layer have ... */
+    double decoupled_lr; /* ... this rate in place of lr */
 };
 void gpt_optimizer_update(struct gpt_optimizer *optimizer, struct gpt_queue *q,
                           const struct gpt_update *update);

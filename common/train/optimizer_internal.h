@@ -12,7 +12,7 @@ enum update_rule { ADAM_RULE, MOMENTUM_RULE, DESCENT_RULE, MUON_RULE };
  * states: all of a shard, or a stretch of it where rules or rates differ. */
 struct update_piece {
     enum update_rule rule;
-    bool decoupled; /* has a rate of its own */
+    bool decoupled; /* may have a rate of its own */
     const struct gpt_slice *slice; /* of a rule that takes one at a time */
     int64_t begin, end;            /* in the flat buffer */
     int64_t bucket;                /* whose gradients it is in */

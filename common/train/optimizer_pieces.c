@@ -41,11 +41,9 @@ static enum update_rule rule_of(const struct gpt_optimizer_options *o,
 
 /* Megatron-LM's two: of positions, and of biases of the output, the rate is the
  * common one. */
-static bool is_decoupled(const struct gpt_optimizer_options *o,
-                         const struct gpt_param *p)
+static bool is_decoupled(const struct gpt_param *p)
 {
-    return o->decoupled &&
-           (p->role == GPT_WORD_EMBEDDING || p->role == GPT_OUTPUT_WEIGHT);
+    return p->role == GPT_WORD_EMBEDDING || p->role == GPT_OUTPUT_WEIGHT;
 }
 
 bool gpt_optimizer_keeps(const struct gpt_optimizer_options *o,
@@ -120,7 +118,8 @@ static int64_t first_slice(const struct gpt_flat *flat, int64_t begin)
     return low;
 }
 
-/* Cuts a stretch where the rule or the rate changes. Gaps after parameters
+/* Cuts a stretch where the rule or the rate changes: that of word embedding and
+ * output layer may be another one in a schedule that is read later. Gaps after parameters
  * belong to the piece before them: they are zero, and elementwise rules keep
  * them so. */
 static void cut_stretch(struct update_pieces *list,
@@ -135,7 +134,7 @@ static void cut_stretch(struct update_pieces *list,
          i < flat->n && flat->slices[i].offset < t->end; i++) {
         const struct gpt_slice *s = &flat->slices[i];
         const enum update_rule rule = rule_of(o, s->param);
-        const bool decoupled = is_decoupled(o, s->param);
+        const bool decoupled = is_decoupled(s->param);
 
         if (open && rule == now.rule && decoupled == now.decoupled &&
             !rules[rule].each)

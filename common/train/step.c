@@ -152,6 +152,7 @@ static int update(struct gpt_replica *r, const struct gpt_step *step,
         .loss_scale = step->loss_scale * step->row_share,
         .norm = step->grad_norm,
         .lr = step->lr,
+        .decoupled = step->decoupled,
         .decoupled_lr = step->decoupled_lr,
         .weight_decay = step->weight_decay,
     };

@@ -95,9 +95,14 @@ decoupled='--untie-embeddings-and-output-weights --decoupled-lr 0.01
     expect 2 'another rate' run 2 $decoupled $zero optim --load ends \
         --decoupled-lr 0.02
     err_has '--decoupled-lr: decoupled_lr is 0.02 here and 0.01 in'
+    expect 0 "the checkpoint's" run 2 \
+        --untie-embeddings-and-output-weights $zero optim --load ends \
+        --use-checkpoint-opt-param-scheduler --save ends-three
 }
-check 'the same bits' test "$(tensors_of ends-one/iter_0000006)" = \
-    "$(tensors_of ends-two/iter_0000006)"
+for run in two three; do
+    check 'the same bits' test "$(tensors_of ends-one/iter_0000006)" = \
+        "$(tensors_of ends-$run/iter_0000006)"
+done
 ends() { sed 's/.*"decoupled_learning_rate":\([^,]*\),.*/\1/' one.jsonl; }
 check 'its schedule' test "$(ends | sed -n '3p;6p' | tr '\n' ' ')" = '0.0055 0.001 '
 check 'another than of the rest' grep -q '"learning_rate":0.0015,' one.jsonl

@@ -146,6 +146,7 @@ static void update_at(const struct gpt_optimizer_options *options, float *p,
             .loss_scale = 1,
             .norm = sqrt(squares),
             .lr = lr,
+            .decoupled = decoupled_lr > 0,
             .decoupled_lr = decoupled_lr,
             .weight_decay = 0.1,
         };
@@ -167,13 +168,11 @@ static void check_decoupled(const struct trial *t)
 {
     const size_t bytes = (size_t)flat.elements * sizeof(float);
     float *both = malloc(bytes), *slow = malloc(bytes), *fast = malloc(bytes);
-    struct gpt_optimizer_options o = t->o;
     bool same = true, differs = false;
 
     update(t, slow, NULL);
     update_at(&t->o, fast, NULL, 0.05, 0);
-    o.decoupled = true;
-    update_at(&o, both, NULL, 0.02, 0.05);
+    update_at(&t->o, both, NULL, 0.02, 0.05);
     for (int64_t i = 0; i < flat.n; i++) {
         const struct gpt_slice *s = &flat.slices[i];
         const bool ends = strstr(s->param->name, "word_embeddings") ||
