@@ -13,6 +13,7 @@
 
 /* Inputs that stay in the second cache while panels pass, in floats. */
 enum { FEW_INPUTS = 1 << 17 };
+
 /* Groups of rows, a part of k of each: parts follow each other by k, then by
  * rows. The end of the loop is a barrier: all is packed. */
 static void pack_rows(const struct cpu_product *p, float *to)
