@@ -5,6 +5,8 @@
  * dict of an FP32Optimizer, of a Float16OptimizerWithFloat16Params, or of a
  * DistributedOptimizer, whose tensors are in a file of their own. */
 #include "checkpoint/megatron_write.h"
+
+#include "base/log.h"
 #include "checkpoint/run_state.h"
 
 #include <stdio.h>
@@ -337,6 +339,22 @@ static int put_run(struct gpt_pickle_out *o, const struct gpt_target *t,
     gpt_pickle_put_key_string(o, GPT_MEGATRON_RUN, text);
     cJSON_free(text);
     return GPT_OK;
+}
+
+/* Megatron-LM tells groups of parameters apart by is_decoupled_lr, too. */
+void gpt_megatron_report_run(const struct gpt_target *t)
+{
+    const cJSON *schedule =
+        cJSON_GetObjectItemCaseSensitive(t->source->state, GPT_RUN_SCHEDULE);
+
+    if (state_real(schedule, "decoupled_lr", 0) > 0)
+        gpt_warn("%s: has no groups of parameters with a decoupled learning "
+                 "rate: with Megatron-LM all go on at the common one",
+                 t->path);
+    gpt_info("%s: has no state of random number generators, which Megatron-LM "
+             "is told with no-load-rng: random numbers here follow from the "
+             "seed",
+             t->path);
 }
 
 /* Arguments are a Namespace, because Megatron-LM reads attributes; it is the

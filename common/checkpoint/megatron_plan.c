@@ -441,27 +441,6 @@ static void plan_blocks(struct gpt_target *t)
     }
 }
 
-/* What a run of Megatron-LM keeps and a native one does not have; and what of
- * its groups of parameters is not written. */
-static void report_left_out(const struct gpt_target *t)
-{
-    const struct gpt_megatron_output *p = t->data;
-    const cJSON *rate = cJSON_GetObjectItemCaseSensitive(
-        cJSON_GetObjectItemCaseSensitive(t->source->state, GPT_RUN_SCHEDULE),
-        "decoupled_lr");
-
-    if (p->optimizer == GPT_MEGATRON_NONE)
-        return;
-    if (cJSON_IsNumber(rate) && rate->valuedouble > 0)
-        gpt_warn("%s: has no groups of --decoupled-lr: with Megatron-LM all "
-                 "parameters go on at the common learning rate",
-                 t->path);
-    gpt_info("%s: has no state of random number generators, which "
-             "Megatron-LM is told with no-load-rng: random numbers here "
-             "follow from the seed",
-             t->path);
-}
-
 /* Ranks that share a group have parts of one. */
 int gpt_megatron_build_table(struct gpt_param_table *table,
                              const struct gpt_target_options *o,
@@ -503,6 +482,7 @@ int gpt_megatron_plan(struct gpt_target *t, struct gpt_err *err)
         GPT_TRY(plan_rank(t, i, err));
     t->n_tensors = p->table.n *
                    (p->optimizer == GPT_MEGATRON_NONE ? 1 : GPT_N_ADAM_KINDS);
-    report_left_out(t);
+    if (p->optimizer != GPT_MEGATRON_NONE)
+        gpt_megatron_report_run(t);
     return GPT_OK;
 }

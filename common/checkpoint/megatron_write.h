@@ -95,6 +95,8 @@ enum gpt_dtype gpt_megatron_cut_dtype(const struct gpt_megatron_output *p,
  * (gpt_megatron_scale()). */
 int gpt_megatron_put_model(struct gpt_pickle_out *o, const struct gpt_target *t,
                            int64_t rank, struct gpt_err *err) GPT_MUST_USE;
+/* Says what a run of Megatron-LM has that is not written. */
+void gpt_megatron_report_run(const struct gpt_target *t);
 /* The pickle of the other file: storage n_shards * chunk + k. */
 int gpt_megatron_put_shards(struct gpt_pickle_out *o,
                             const struct gpt_target *t, int64_t rank,

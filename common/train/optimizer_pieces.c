@@ -118,10 +118,9 @@ static int64_t first_slice(const struct gpt_flat *flat, int64_t begin)
     return low;
 }
 
-/* Cuts a stretch where the rule or the rate changes: that of word embedding and
- * output layer may be another one in a schedule that is read later. Gaps after parameters
- * belong to the piece before them: they are zero, and elementwise rules keep
- * them so. */
+/* Cuts a stretch where the rule or the rate changes; a schedule that is read
+ * later, from a checkpoint, may have two rates. Gaps after parameters belong to
+ * the piece before them: they are zero, and elementwise rules keep them so. */
 static void cut_stretch(struct update_pieces *list,
                         const struct gpt_optimizer_options *o,
                         const struct gpt_flat *flat,

@@ -101,7 +101,7 @@ decoupled='--untie-embeddings-and-output-weights --decoupled-lr 0.01
 }
 expect 0 'to Megatron-LM' gpt-reshape --load-path ends --save-path ends-there \
     --to megatron
-err_has 'has no groups of --decoupled-lr'
+err_has 'has no groups of parameters with a decoupled learning rate'
 for run in two three; do
     check 'the same bits' test "$(tensors_of ends-one/iter_0000006)" = \
         "$(tensors_of ends-$run/iter_0000006)"
