@@ -113,6 +113,8 @@ few = $(if $(isa_src),$(filter avx2,$(ISAS))) \
 isa_obj := $(foreach i,$(isas),$(isa_src:%.c=$(BUILD)/%.$(i).o)) \
            $(pairs:%=$(BUILD)/kernels/cpu/pair/%.o) \
            $(few:%=$(BUILD)/kernels/cpu/few/%.o) \
+           $(patsubst %,$(BUILD)/kernels/cpu/few/bytes/%.o, \
+               $(filter avx2 avx2vnni,$(few))) \
            $(few:%=$(BUILD)/kernels/cpu/many/%.o)
 lib := $(BUILD)/libgpt.a
 cmd_lib := $(BUILD)/libcmd.a
@@ -183,7 +185,7 @@ endef
 $(foreach i,$(isas),$(eval $(call isa_rule,$(i))))
 
 # Products of bf16, and those of few rows and of many with weights in fewer bits:
-# a file an instruction set; avx2.c is compiled for two.
+# a file an instruction set; avx2.c and bytes.c are compiled for two.
 pair_flags_avx2 = $(isa_flags_avx2)
 pair_flags_avx2vnni = $(isa_flags_avx2) -mavxvnni
 pair_flags_avx512bf16 = $(isa_flags_avx512) -mavx512bf16
@@ -199,6 +201,8 @@ $(BUILD)/kernels/cpu/pair/%.o: kernels/cpu/pair/%.c
 $(BUILD)/kernels/cpu/few/%.o: kernels/cpu/few/%.c
 	$(pair_rule)
 $(BUILD)/kernels/cpu/few/avx2vnni.o: kernels/cpu/few/avx2.c
+	$(pair_rule)
+$(BUILD)/kernels/cpu/few/bytes/%.o: kernels/cpu/few/bytes.c
 	$(pair_rule)
 $(BUILD)/kernels/cpu/many/avx2vnni.o: kernels/cpu/many/avx2.c
 	$(pair_rule)

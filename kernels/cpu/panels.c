@@ -38,8 +38,11 @@ static void put_row(char *to, const struct gpt_quant *w, int64_t row,
         const int64_t end = gpt_min_i64(begin + part, bytes);
         char *step = to + cpu_panel_at(w, row, begin, k);
 
-        for (int64_t at = begin; at < end; at += 4, step += CPU_STEP)
+        for (int64_t at = begin; at < end; at += 4, step += CPU_STEP) {
             memcpy(step, values + at, (size_t)gpt_min_i64(end - at, 4));
+            for (int64_t i = 0; i < 4; i++)
+                step[i] ^= cpu_panel_turn(w, at + i);
+        }
     }
     for (int64_t g = 0; w->group && g * CPU_GROUP < k; g++)
         memcpy(to + cpu_panel_scale_at(w, row, g, k), &scales[g],

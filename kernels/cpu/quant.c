@@ -57,6 +57,8 @@ static void panel_row(float *to, const struct gpt_quant *w, int64_t row,
             n4 = gpt_min_i64(4 - l % 4, bytes - l);
             memcpy(room + l - begin, values + cpu_panel_at(w, row, l, k),
                    (size_t)n4);
+            for (int64_t i = 0; i < n4; i++)
+                room[l - begin + i] ^= cpu_panel_turn(w, l + i);
         }
         if (w->group)
             memcpy(&scale,

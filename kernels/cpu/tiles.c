@@ -107,7 +107,8 @@ static void pack_b(const struct part *part, float *to, float *room)
     }
 }
 
-/* Weights in fewer bits become floats a panel at a time. */
+/* Weights in fewer bits become floats a panel at a time; those of bf16 that lie
+ * in panels, whose rows are columns of tiles, as they are read. */
 static void pack_weights(const struct part *part, const struct gpt_quant *w,
                          float *to, float *room)
 {
@@ -116,6 +117,14 @@ static void pack_weights(const struct part *part, const struct gpt_quant *w,
     for (int64_t j = 0; j < part->block.n; j += nr, to += nr * k) {
         const int64_t n = gpt_min_i64(part->block.n - j, nr);
 
+        if (w->arranged && w->type == GPT_BF16) {
+            cpu_isa->widen_panel(to,
+                                 (const char *)w->values +
+                                     cpu_panel_at(w, part->n0 + j,
+                                                  2 * part->k0, part->block.k),
+                                 k);
+            continue;
+        }
         for (int64_t i = 0; i < n; i++)
             cpu_quant_row(room + i * k, w, part->n0 + j + i, part->k0, k,
                           part->block.k);
@@ -189,6 +198,15 @@ static struct cpu_many_ahead ahead_b(const struct sweep *s,
         return cpu_many_ahead_of(laid_at(s, part), nr * p->k * 4,
                                  nr * part->k * 4, gpt_ceil_div(p->n, nr),
                                  turns);
+    if (w && w->arranged) {
+        const int64_t panel = cpu_panel_bytes(w, p->k);
+
+        return cpu_many_ahead_of((const char *)w->values +
+                                     part->n0 / CPU_PANEL * panel +
+                                     part->k0 * value * CPU_PANEL,
+                                 panel, part->k * value * CPU_PANEL,
+                                 gpt_ceil_div(p->n, CPU_PANEL), turns);
+    }
     if (w)
         return cpu_many_ahead_of((const char *)w->values + part->n0 * ld +
                                      part->k0 * value,

@@ -429,7 +429,7 @@ static bool multiply_by(const char *isa, struct gpt_matmul op,
 }
 
 /* Whole numbers become floats in the same order by AVX2 as by AVX512-VNNI: the
- * same bits, but for few rows with groups, whose lanes are others. */
+ * same bits. */
 static void sets_agree(int64_t group, enum gpt_sums sums)
 {
     enum { M = 37, N = 75, K = 1610, GROUPS = (K + 31) / 32 };
@@ -467,6 +467,7 @@ static void agreeing_sets(void)
         return;
     for (int i = 0; i < 4; i++) {
         sets_agree(0, GPT_SUMS_FEW);
+        sets_agree(32, GPT_SUMS_FEW);
         sets_agree(0, GPT_SUMS_MANY);
         sets_agree(32, GPT_SUMS_MANY);
     }

@@ -364,8 +364,8 @@ const struct cpu_few_road cpu_few_tiles = {.room = packed_bytes,
 
 /* Steps with rounded inputs wait for memory: tiles would gain nothing. */
 const struct cpu_few cpu_few_amx = {
-    {[CPU_BF16] = &cpu_few_tiles,
-     [CPU_BYTES] = &cpu_few_tiles,
-     [CPU_ROUNDED + CPU_BF16] = &cpu_few_bf16,
-     [CPU_ROUNDED + CPU_BYTES] = &cpu_few_bytes,
-     [CPU_ROUNDED + CPU_GROUPS] = &cpu_few_grouped}};
+    .road = {[CPU_BF16] = &cpu_few_tiles,
+             [CPU_BYTES] = &cpu_few_tiles,
+             [CPU_ROUNDED + CPU_BF16] = &cpu_few_bf16,
+             [CPU_ROUNDED + CPU_BYTES] = &cpu_few_bytes,
+             [CPU_ROUNDED + CPU_GROUPS] = &cpu_few_grouped}};

@@ -1,460 +1,493 @@
-/* Products of few rows with bytes, inputs rounded to bytes, by AVX2 or by
- * AVX-VNNI: see few.h and pair/eights.h. Sums are whole numbers, and the same
- * in any order; where groups of 32 have scales of their own, those of a group
- * are. Weights lose their sign for AVX-VNNI: 128 is added to each by turning
- * its upper bit, and what that adds to a sum is taken off again. Start at
- * multiply_bytes() and multiply_grouped().
+/* Products of few rows with weights in panels (quant.h), bf16 or bytes with a
+ * scale for 32, by AVX2 or by AVX-VNNI: see few.h and pair/eights.h. Lanes of a
+ * vector are rows of weights, four vectors a panel, and what a text has of a
+ * step goes to all lanes. Bytes with a scale a row stay in rows (bytes.c).
+ * Start at multiply_strip().
  *
- * One text meets rows of weights one after the other, in the order of memory,
- * which processors foresee; several meet two side by side, so that fewer loads
- * serve more products, and the next strip is asked for. */
-#include "cpu/few/few.h"
+ * Bytes by AVX2. A vector of weights is words of two bytes, e + 256 o, where e
+ * has no sign, since its upper bit is turned (cpu_few.turned), which adds 128.
+ * VPMADDWD takes numbers of 16 bits, so that o must be shifted down, but e need
+ * not be cut out: the products of whole words with inputs x of e are 256 x o
+ * too large, and 256 x is taken off the input of o. Sums may pass 32 bits on
+ * the way, and are right in the end, since they are so modulo 2^32.
+ *
+ * Bytes by AVX-VNNI. VPDPBUSD takes weights without a sign: 128 is added to
+ * each.
+ *
+ * bf16. Words are the upper halves of floats. Inputs as they are and rounded
+ * ones are floats, and products are fused. */
+#include "cpu/few/blocks.h"
 #include "cpu/pair/eights.h"
 
 #include <string.h>
 
-/* Texts at a time, rows of weights that they meet side by side, and rows whose
- * sums over lanes are made together. */
-enum { TEXTS = 4, SIDE = 2, EIGHT = 8 };
-/* A half of a chunk is a vector of bytes. */
-enum { HALF = FEW_CHUNK / 2, FOUR = 4 };
+/* What inputs become: numbers for bytes, floats for bf16. */
+enum kind { BYTES, FLOATS };
+/* The vectors of a panel; values of a vector of floats. */
+enum { VECTORS = CPU_PANEL / 8, EIGHT = 8, FOUR = 4 };
+/* Steps after which the next texts take their turn: all of them find such a
+ * part of a panel, 16 KiB, and their inputs for it in the first cache. */
+enum { TURN = 128, GROUP_STEPS = CPU_GROUP / 4 };
+/* Texts of a block, which have registers for their sums, and texts whose sums
+ * are kept meanwhile. */
+enum { TEXTS = 6, KEPT = 32 };
 
-/* ---- weights ---- */
+/* Bytes of a text in a step. */
+static inline int text_bytes(enum kind kind)
+{
+    return kind == FLOATS ? 8 : FOUR * (int)sizeof(input);
+}
 
-/* HALF weights, as factors of add_products(). */
-struct half {
-#ifdef __AVXVNNI__
-    __m256i bytes;
-#else
-    __m256i first, second;
-#endif
+/* ---- packed inputs ---- */
+
+/* What a text's row, or each group of it, begins with. Blocks of texts follow
+ * each other. In a block a row, or group after group, is the heads of all
+ * texts, and then, step after step, the inputs of all texts. */
+struct head {
+    float unit;
+    int32_t begin; /* of sums: takes off turned bits */
+    int32_t room[2];
 };
 
-static inline __attribute__((always_inline)) struct half
-half_at(const char *w)
+/* How the row of a text lies there: parts, each of so many steps. */
+struct row {
+    int64_t parts, steps, bytes; /* bytes: of a part */
+};
+
+static inline __attribute__((always_inline)) struct row
+row_of(const struct cpu_few_inputs *in, const enum kind kind)
+{
+    struct row row = {.parts = 1, .steps = GROUP_STEPS};
+
+    if (kind == BYTES)
+        row.parts = gpt_ceil_div(in->k, CPU_GROUP);
+    else
+        row.steps = cpu_panel_row(2 * in->k) / 4;
+    row.bytes = (int64_t)sizeof(struct head) + row.steps * text_bytes(kind);
+    return row;
+}
+
+/* Eight whole numbers, two steps of a text. */
+static inline void put_steps(char *to, int64_t apart, __m256i v)
 {
 #ifdef __AVXVNNI__
-    return (struct half){
-        _mm256_xor_si256(load(w), _mm256_set1_epi8(-PLUS))};
-#else
-    const __m128i *from = (const void *)w;
+    int8_t bytes[EIGHT];
 
-    return (struct half){_mm256_cvtepi8_epi16(_mm_loadu_si128(from)),
-                         _mm256_cvtepi8_epi16(_mm_loadu_si128(from + 1))};
+    put_inputs(bytes, v);
+    memcpy(to, bytes, FOUR);
+    memcpy(to + apart, bytes + FOUR, FOUR);
+#else
+    /* even ones, and odd ones with what is taken off them */
+    v = _mm256_sub_epi32(v, _mm256_slli_epi64(v, 32 + 8));
+    v = _mm256_shuffle_epi32(v, 0xd8);
+    v = _mm256_packs_epi32(v, v);
+    _mm_storel_epi64((void *)to, _mm256_castsi256_si128(v));
+    _mm_storel_epi64((void *)(to + apart), _mm256_extracti128_si256(v, 1));
 #endif
 }
 
-/* sums += products with HALF inputs. */
+/* What takes off what turned bits add: v are sums of inputs in lanes. */
+static inline int32_t begin_of(__m256i v)
+{
+    int32_t lanes[EIGHT];
+
+    _mm256_storeu_si256((__m256i *)(void *)lanes, v);
+    const int32_t even = lanes[0] + lanes[2] + lanes[4] + lanes[6];
+    const int32_t odd = lanes[1] + lanes[3] + lanes[5] + lanes[7];
+    return -128 * (PLUS != 0 ? even + odd : even);
+}
+
+/* A group of a text, of which n values are there. */
+static inline struct head put_bytes(char *to, int64_t apart, const float *x,
+                                    int64_t n)
+{
+    struct head head = {.unit = byte_unit_of(x, n)};
+    __m256i sums = _mm256_setzero_si256();
+
+    for (int64_t l = 0; l < CPU_GROUP; l += EIGHT, to += 2 * apart) {
+        const __m256i v = in_units(eight_of(x + l, n - l), head.unit);
+
+        sums = _mm256_add_epi32(sums, v);
+        put_steps(to, apart, v);
+    }
+    head.begin = begin_of(sums);
+    return head;
+}
+
+/* `steps` steps of a text as floats, of which n are there. */
+static inline void put_floats(char *to, int64_t apart, int64_t steps,
+                              const float *x, int64_t n, bool rounded)
+{
+    for (int64_t l = 0; l < 2 * steps; l += EIGHT) {
+        float eight[EIGHT];
+        __m256 v = eight_of(x + l, n - l);
+
+        _mm256_storeu_ps(eight, rounded ? as_bf16(v) : v);
+        for (int i = 0; i < EIGHT; i += 2, to += apart)
+            memcpy(to, eight + i, 2 * sizeof(*eight));
+    }
+}
+
+static inline __attribute__((always_inline)) void
+pack_text(const struct cpu_few_inputs *in, int64_t i, const enum kind kind,
+          const bool rounded)
+{
+    const struct row row = row_of(in, kind);
+    const struct block b = block_of_text(in->m, TEXTS, i);
+    const int64_t apart = b.texts * text_bytes(kind);
+    char *to = in->packed + b.first * row.parts * row.bytes;
+    char *heads = to + (i - b.first) * (int64_t)sizeof(struct head);
+    char *values = to + b.texts * (int64_t)sizeof(struct head) +
+                   (i - b.first) * text_bytes(kind);
+    const int64_t most = kind == BYTES ? CPU_GROUP : in->k;
+
+    for (int64_t part = 0; part < row.parts; part++) {
+        const float *x = in->x + i * in->ldx + part * CPU_GROUP;
+        const int64_t n = gpt_min_i64(in->k - part * CPU_GROUP, most);
+        struct head head = {.unit = 1};
+
+        if (kind == FLOATS)
+            put_floats(values, apart, row.steps, x, n, rounded);
+        else
+            head = put_bytes(values, apart, x, n);
+        memcpy(heads, &head, sizeof(head));
+        heads += b.texts * row.bytes;
+        values += b.texts * row.bytes;
+    }
+}
+
+/* ---- sums ---- */
+
+/* Inputs of a step are multiplied in one turn or two. */
+static inline int turns_of_step(enum kind kind)
+{
+    return kind == FLOATS || PLUS == 0 ? 2 : 1;
+}
+
+/* Weights of a turn. */
 static inline __attribute__((always_inline)) __m256i
-add_half(__m256i sums, struct half w, const input *x)
+weights_at(const char *w, int turn, const enum kind kind)
 {
-#ifdef __AVXVNNI__
-    return add_products(sums, w.bytes, load(x));
-#else
-    sums = add_products(sums, w.first, load(x));
-    return add_products(sums, w.second, load(x + HALF / 2));
-#endif
+    const __m256i v = _mm256_load_si256((const void *)w);
+
+    if (kind == FLOATS)
+        return turn == 0 ? _mm256_slli_epi32(v, 16)
+                         : _mm256_and_si256(
+                               v, _mm256_set1_epi32((int32_t)0xffff0000));
+    if (PLUS != 0)
+        return _mm256_xor_si256(v, _mm256_set1_epi8(-128));
+    return turn == 0 ? v : _mm256_srai_epi16(v, 8);
 }
 
-/* The same of sums that begin there. */
+/* Four bytes of inputs, for all rows. */
+static inline __m256i four_of(const char *x)
+{
+    int32_t four;
+
+    memcpy(&four, x, sizeof(four));
+    return _mm256_set1_epi32(four);
+}
+
+/* Products of a turn: of floats they are fused with the sums. */
 static inline __attribute__((always_inline)) __m256i
-half_sums(struct half w, const input *x)
+add_turn(__m256i sums, __m256i w, __m256i x, const enum kind kind)
 {
-#ifdef __AVXVNNI__
-    return add_half(_mm256_setzero_si256(), w, x);
-#else
-    return _mm256_add_epi32(_mm256_madd_epi16(w.first, load(x)),
-                            _mm256_madd_epi16(w.second, load(x + HALF / 2)));
-#endif
+    return kind == FLOATS
+               ? _mm256_castps_si256(_mm256_fmadd_ps(
+                     _mm256_castsi256_ps(w), _mm256_castsi256_ps(x),
+                     _mm256_castsi256_ps(sums)))
+               : add_products(sums, w, x);
 }
 
-/* `bytes` weights at the end of a row, among zeros. */
-static inline const char *ended(char *room, int64_t size, const char *w,
-                                int64_t bytes)
+/* What a step adds to the sums of C texts and R vectors of rows. A turn has
+ * all sums before the next one: an addition takes as long as eight others. */
+static inline __attribute__((always_inline)) void
+add_step(__m256i (*sums)[VECTORS], const char *w, const char *x, const int C,
+         const int R, const enum kind kind)
 {
-    memset(room, 0, (size_t)size);
-    return memcpy(room, w, (size_t)bytes);
+#pragma GCC unroll 2
+    for (int turn = 0; turn < turns_of_step(kind); turn++) {
+        __m256i at[VECTORS];
+
+#pragma GCC unroll 4
+        for (int r = 0; r < R; r++)
+            at[r] = weights_at(w + 32 * r, turn, kind);
+#pragma GCC unroll 6
+        for (int c = 0; c < C; c++) {
+            const __m256i four = four_of(x + c * text_bytes(kind) + 4 * turn);
+
+#pragma GCC unroll 4
+            for (int r = 0; r < R; r++)
+                sums[c][r] = add_turn(sums[c][r], at[r], four, kind);
+        }
+    }
 }
 
-/* ---- reading ahead ---- */
+/* ---- turns ---- */
 
-/* The strip after this one comes to the second cache, in the order of memory,
- * `step` lines at a time. */
+/* Memory behind a part of a panel comes to the second cache while texts take
+ * their turns, `lines` lines with four steps. */
 struct ahead {
     const char *at, *end;
-    int64_t step;
+    int64_t lines;
 };
-
-/* TEXTS texts meet a strip in `turns` turns. */
-static inline struct ahead ahead_of(const struct cpu_few_strip *s,
-                                    int64_t turns)
-{
-    const int64_t bytes = FEW_ROWS * s->in->k;
-    const int64_t all = gpt_ceil_div(s->in->m, TEXTS) * turns;
-    const char *at = s->values + (s->row + FEW_ROWS) * s->in->k;
-
-    return (struct ahead){.at = at,
-                          .end = s->last || s->in->m == 1 ? at : at + bytes,
-                          .step = gpt_ceil_div(bytes, 64 * all)};
-}
 
 static inline void fetch(struct ahead *a)
 {
-    for (int64_t n = a->step; n > 0 && a->at < a->end; n--, a->at += 64)
+    for (int64_t n = a->lines; n > 0 && a->at < a->end; n--, a->at += 64)
         __builtin_prefetch(a->at, 0, 2);
 }
 
-/* ---- a scale a row ---- */
+/* `steps` steps, a multiple of four, of R vectors of bf16 at w. */
+static inline __attribute__((always_inline)) void
+add_steps(__m256i (*kept)[VECTORS], const char *w, const char *x,
+          int64_t steps, struct ahead *next, const int M, const int R)
+{
+    __m256i sums[TEXTS][VECTORS];
 
-/* A row of inputs is packed as this and its values, chunks that end with zeros.
- */
-struct head {
-    int32_t over; /* PLUS times their sum */
-    float unit;
-    char room[64 - 8];
+#pragma GCC unroll 6
+    for (int i = 0; i < M; i++)
+#pragma GCC unroll 4
+        for (int r = 0; r < R; r++)
+            sums[i][r] = kept[i][r];
+    for (; steps > 0; steps -= 4) {
+#pragma GCC unroll 4
+        for (int l = 0; l < 4; l++) {
+            add_step(sums, w, x, M, R, FLOATS);
+            w += CPU_STEP;
+            x += M * text_bytes(FLOATS);
+        }
+        if (M > 2)
+            fetch(next);
+    }
+#pragma GCC unroll 6
+    for (int i = 0; i < M; i++)
+#pragma GCC unroll 4
+        for (int r = 0; r < R; r++)
+            kept[i][r] = sums[i][r];
+}
+
+/* What a group adds to the floats that are kept. */
+static inline __attribute__((always_inline)) void
+add_group(__m256i (*kept)[VECTORS], const char *w, const char *scales,
+          const char *heads, struct ahead *next, const int M, const int R)
+{
+    const char *x = heads + M * (int)sizeof(struct head);
+    const struct head *head = (const void *)heads;
+    __m256i sums[TEXTS][VECTORS];
+    __m256 factors[VECTORS];
+
+#pragma GCC unroll 6
+    for (int i = 0; i < M; i++)
+#pragma GCC unroll 4
+        for (int r = 0; r < R; r++)
+            sums[i][r] = _mm256_set1_epi32(head[i].begin);
+#pragma GCC unroll 8
+    for (int l = 0; l < GROUP_STEPS; l++)
+        add_step(sums, w + l * CPU_STEP, x + l * M * text_bytes(BYTES), M, R,
+                 BYTES);
+#pragma GCC unroll 4
+    for (int r = 0; r < R; r++)
+        factors[r] = wide(_mm_load_si128((const void *)(scales + 16 * r)));
+#pragma GCC unroll 6
+    for (int i = 0; i < M; i++) {
+        const __m256 unit = _mm256_set1_ps(head[i].unit);
+
+#pragma GCC unroll 4
+        for (int r = 0; r < R; r++)
+            kept[i][r] = _mm256_castps_si256(_mm256_fmadd_ps(
+                _mm256_cvtepi32_ps(sums[i][r]),
+                _mm256_mul_ps(factors[r], unit),
+                _mm256_castsi256_ps(kept[i][r])));
+    }
+    if (M > 2)
+        fetch(next), fetch(next);
+}
+
+/* A part of a panel, and where it lies in the row of each text. */
+struct turn {
+    const char *w;
+    int64_t step, steps; /* of all */
+    struct ahead next;
 };
 
-static inline int64_t row_bytes(const struct cpu_few_inputs *in)
+/* M texts, whose packed inputs are at x, in their turn. */
+static inline __attribute__((always_inline)) void
+take_turn(__m256i (*kept)[VECTORS], struct turn *t, const char *x,
+          const int M, const enum kind kind)
 {
-    return (int64_t)sizeof(struct head) +
-           cpu_few_chunks(in) * FEW_CHUNK * (int64_t)sizeof(input);
+    const int R = M > 2 ? 2 : VECTORS;
+    const int64_t head = M * (int64_t)sizeof(struct head);
+    const int64_t step = M * text_bytes(kind);
+    const int64_t group = head + GROUP_STEPS * step;
+
+    for (int side = 0; side < VECTORS; side += R) {
+        __m256i (*sums)[VECTORS] = (__m256i(*)[VECTORS]) & kept[0][side];
+        const char *w = t->w + 32 * side;
+
+        if (kind == FLOATS) {
+            add_steps(sums, w, x + head + t->step * step, t->steps, &t->next,
+                      M, R);
+            continue;
+        }
+        const char *at = x + t->step / GROUP_STEPS * group;
+
+        for (int64_t l = 0; l < t->steps; l += GROUP_STEPS) {
+            add_group(sums, w, w - 16 * side + GROUP_STEPS * CPU_STEP, at,
+                      &t->next, M, R);
+            w += CPU_GROUP_BYTES;
+            at += group;
+        }
+    }
 }
 
-static int64_t room_of_bytes(const struct cpu_few_inputs *in)
+/* Results of a text from what is kept. */
+static inline void put_results(const struct cpu_few_strip *s, int64_t text,
+                               const __m256i kept[VECTORS])
 {
-    return in->m * row_bytes(in);
+    for (int64_t r = 0; r < VECTORS && r * EIGHT < s->rows; r++) {
+        const int64_t n = s->rows - r * EIGHT;
+        float *y = s->y + text * s->ldy + r * EIGHT;
+        const __m256 v = _mm256_castsi256_ps(kept[r]);
+
+        put_eight(y, n, s->add ? _mm256_add_ps(eight_of(y, n), v) : v);
+    }
 }
 
+/* ---- strips ---- */
+
+/* Blocks of texts that take turns with a panel. */
+struct task {
+    const struct cpu_few_strip *s;
+    struct row row;
+    const char *panel;
+    int64_t steps, block, blocks;
+};
+
+static inline struct block block_of(const struct task *t, int64_t i)
+{
+    const int64_t m = t->s->in->m;
+
+    return block_at(m, gpt_ceil_div(m, TEXTS), t->block + i);
+}
+
+/* The packed inputs of a block. */
+static inline const char *inputs_of(const struct task *t, struct block b)
+{
+    return t->s->in->packed + b.first * t->row.parts * t->row.bytes;
+}
+
+/* Where a step lies in a panel. */
+static inline int64_t step_at(int64_t step, enum kind kind)
+{
+    return kind == BYTES ? step / GROUP_STEPS * CPU_GROUP_BYTES
+                         : step * CPU_STEP;
+}
+
+/* The turn of the steps from `step` on. What follows them in memory is the
+ * next turn's, or another panel's. */
+static inline __attribute__((always_inline)) struct turn
+turn_of(const struct task *t, int64_t step, const enum kind kind)
+{
+    const int64_t steps = gpt_min_i64(TURN, t->steps - step);
+    const int64_t bytes = step_at(steps, kind), blocks = t->blocks;
+    const char *w = t->panel + step_at(step, kind), *end = w + bytes;
+    const bool last = t->s->last && t->steps - step <= TURN;
+
+    return (struct turn){
+        .w = w,
+        .step = step,
+        .steps = steps,
+        .next = {end, last ? end : end + bytes,
+                 gpt_ceil_div(kind == BYTES ? 9 : 8, 2 * blocks)}};
+}
+
+#define TAKE_TURN(M)                                                          \
+    case M:                                                                   \
+        take_turn(kept + (b.first - first), &turn, inputs_of(t, b), M, kind); \
+        break
+
+/* All turns of some blocks with a panel. Sums are kept between turns, and
+ * become results in the end. */
+static inline __attribute__((always_inline)) void
+multiply_blocks(const struct task *t, const enum kind kind)
+{
+    const int64_t first = block_of(t, 0).first;
+    const int64_t end = block_of(t, t->blocks).first;
+    __m256i kept[KEPT][VECTORS];
+
+    memset(kept, 0, (size_t)(end - first) * sizeof(*kept));
+    for (int64_t step = 0; step < t->steps; step += TURN) {
+        struct turn turn = turn_of(t, step, kind);
+
+        for (int64_t i = 0; i < t->blocks; i++) {
+            const struct block b = block_of(t, i);
+
+            switch (b.texts) {
+                TAKE_TURN(1);
+                TAKE_TURN(2);
+                TAKE_TURN(3);
+                TAKE_TURN(4);
+                TAKE_TURN(5);
+                TAKE_TURN(6);
+            }
+        }
+    }
+    for (int64_t text = first; text < end; text++)
+        put_results(t->s, text, kept[text - first]);
+}
+
+static inline __attribute__((always_inline)) void
+multiply_strip(const struct cpu_few_strip *s, const enum kind kind)
+{
+    const struct row row = row_of(s->in, kind);
+    const int64_t steps = row.parts * row.steps;
+    const int64_t blocks = gpt_ceil_div(s->in->m, TEXTS);
+    const int64_t turns = gpt_ceil_div(blocks, KEPT / TEXTS);
+    struct task t = {.s = s, .row = row, .steps = steps};
+
+    t.panel = s->values + s->row / CPU_PANEL * step_at(steps, kind);
+    for (int64_t i = 0; i < turns; i++) {
+        t.block = first_of_block(blocks, turns, i);
+        t.blocks = first_of_block(blocks, turns, i + 1) - t.block;
+        multiply_blocks(&t, kind);
+    }
+}
+
+/* ---- roads ---- */
+
+/* Rows are packed one by one. */
 static int64_t count_rows(const struct cpu_few_inputs *in)
 {
     return in->m;
 }
 
-/* n values, a multiple of 8, of which `there` are inputs, and the others zero;
- * returns the sum of all of them. */
-static inline int32_t pack_values(input *to, int64_t n, const float *x,
-                                  int64_t there, float unit)
-{
-    __m256i sum = _mm256_setzero_si256();
-    int32_t lanes[8];
-
-    for (int64_t l = 0; l < n; l += 8) {
-        const __m256i v = in_units(eight_of(x + l, there - l), unit);
-
-        sum = _mm256_add_epi32(sum, v);
-        put_inputs(to + l, v);
-    }
-    _mm256_storeu_si256((__m256i *)(void *)lanes, sum);
-    return lanes[0] + lanes[1] + lanes[2] + lanes[3] + lanes[4] + lanes[5] +
-           lanes[6] + lanes[7];
-}
-
-static void pack_bytes(const struct cpu_few_inputs *in, int64_t i)
-{
-    const float *x = in->x + i * in->ldx;
-    struct head *head = (void *)(in->packed + i * row_bytes(in));
-
-    head->unit = byte_unit_of(x, in->k);
-    head->over = PLUS * pack_values((input *)(void *)(head + 1),
-                                    cpu_few_chunks(in) * FEW_CHUNK, x, in->k,
-                                    head->unit);
-}
-
-/* A chunk of a row of weights with one text. */
-static inline __attribute__((always_inline)) void
-add_chunk(__m256i sums[2], const char *w, const input *x)
-{
-    sums[0] = add_half(sums[0], half_at(w), x);
-    sums[1] = add_half(sums[1], half_at(w + HALF), x + HALF);
-}
-
-/* A row of weights with one text. The halves of chunks have sums of their own,
- * and several chunks are one turn: so the processor sees more lines at a time.
- */
-static inline __m256i sum_row(const char *w, const input *x, int64_t k)
-{
-    __m256i sums[2] = {0};
-    char end[FEW_CHUNK];
-
-    for (; k >= FOUR * FEW_CHUNK; k -= FOUR * FEW_CHUNK)
-#pragma GCC unroll 4
-        for (int i = 0; i < FOUR; i++, w += FEW_CHUNK, x += FEW_CHUNK)
-            add_chunk(sums, w, x);
-    for (; k >= FEW_CHUNK; k -= FEW_CHUNK, w += FEW_CHUNK, x += FEW_CHUNK)
-        add_chunk(sums, w, x);
-    if (k > 0)
-        add_chunk(sums, ended(end, FEW_CHUNK, w, k), x);
-    return _mm256_add_epi32(sums[0], sums[1]);
-}
-
-/* Weights are widened once for all texts, and inputs come from the first cache.
- * k weights of SIDE rows, ld bytes apart, with M texts, ldx bytes apart. */
-static inline __attribute__((always_inline)) void
-add_halves(__m256i sums[TEXTS][SIDE], const char *w, int64_t ld, const char *x,
-           int64_t ldx, int64_t k, const int M)
-{
-    for (int64_t l = 0; l < k; l += HALF, x += HALF * sizeof(input)) {
-        const struct half first = half_at(w + l), second = half_at(w + ld + l);
-
-#pragma GCC unroll 4
-        for (int i = 0; i < M; i++) {
-            const input *at = (const void *)(x + i * ldx);
-
-            sums[i][0] = add_half(sums[i][0], first, at);
-            sums[i][1] = add_half(sums[i][1], second, at);
-        }
-    }
-}
-
-/* The same of whole rows: sums r and r + 1 of each text. */
-static inline __attribute__((always_inline)) void
-sum_rows(__m256i to[TEXTS][EIGHT], int r, const char *w, int64_t ld,
-         const char *x, int64_t ldx, int64_t k, const int M)
-{
-    const int64_t rest = k % FEW_CHUNK, whole = k - rest;
-    char ends[SIDE][FEW_CHUNK];
-    __m256i sums[TEXTS][SIDE] = {0};
-
-    add_halves(sums, w, ld, x, ldx, whole, M);
-    if (rest > 0) {
-        for (int j = 0; j < SIDE; j++)
-            ended(ends[j], FEW_CHUNK, w + j * ld + whole, rest);
-        add_halves(sums, ends[0], FEW_CHUNK, x + whole * sizeof(input), ldx,
-                   FEW_CHUNK, M);
-    }
-#pragma GCC unroll 4
-    for (int i = 0; i < M; i++)
-#pragma GCC unroll 2
-        for (int j = 0; j < SIDE; j++)
-            to[i][r + j] = sums[i][j];
-}
-
-/* The sums over lanes of eight vectors, in eight lanes. */
-static inline __m256i sum_lanes(const __m256i v[EIGHT])
-{
-    return sum_halves(sum_fours(sum_twos(v[0], v[1]), sum_twos(v[2], v[3])),
-                      sum_fours(sum_twos(v[4], v[5]), sum_twos(v[6], v[7])));
-}
-
-/* Results of a text from row `row` of the strip on, n of them. */
-static inline void put_results(const struct cpu_few_strip *s, int64_t row,
-                               int64_t n, int64_t text,
-                               const struct head *head, const __m256i *sums)
-{
-    float *y = s->y + text * s->ldy + row;
-    const __m256i whole = _mm256_sub_epi32(sum_lanes(sums),
-                                           _mm256_set1_epi32(head->over));
-    const __m256 v = _mm256_mul_ps(_mm256_cvtepi32_ps(whole),
-                                   _mm256_set1_ps(head->unit));
-    const __m256 scale = wide(scales_of(s->scales + s->row + row, n));
-
-    put_eight(y, n, times(v, scale, s->add,
-                          s->add ? eight_of(y, n) : _mm256_setzero_ps()));
-}
-
-/* Up to EIGHT rows of weights from row `row` of the strip on, M texts from
- * `text` on. Where rows are fewer, the last one stands for those that are not
- * there. */
-static inline __attribute__((always_inline)) void
-multiply_rows(const struct cpu_few_strip *s, int64_t row, int64_t text,
-              struct ahead *next, const int M)
-{
-    const int64_t k = s->in->k, n = gpt_min_i64(s->rows - row, EIGHT);
-    const int64_t ldx = row_bytes(s->in);
-    const char *head = s->in->packed + text * ldx;
-    const char *x = head + sizeof(struct head);
-    __m256i sums[TEXTS][EIGHT];
-
-    for (int r = 0; r < EIGHT; r += M == 1 ? 1 : SIDE) {
-        const int64_t at = gpt_min_i64(r, n - 1);
-        const char *w = s->values + (s->row + row + at) * k;
-
-        if (M == 1)
-            sums[0][r] = sum_row(w, (const void *)x, k);
-        else
-            sum_rows(sums, r, w, r + 1 < n ? k : 0, x, ldx, k, M);
-        fetch(next);
-    }
-    for (int i = 0; i < M; i++)
-        put_results(s, row, n, text + i, (const void *)(head + i * ldx),
-                    sums[i]);
-}
-
-/* multiply() of all texts, M at a time, with a strip, `rows` rows at a time: M
- * is a constant for the compiler. */
-#define EACH_ROW(multiply, s, rows_, text, next, M)                           \
-    for (int64_t row_ = 0; row_ < (s)->rows; row_ += (rows_))                 \
-        multiply(s, row_, text, next, M)
-
-#define EACH_BLOCK(multiply, s, rows_, next)                                  \
-    do {                                                                      \
-        int64_t text_ = 0;                                                    \
+#define ROAD(name, kind, rounded)                                             \
+    static int64_t name##_room(const struct cpu_few_inputs *in)               \
+    {                                                                         \
+        const struct row row = row_of(in, kind);                              \
                                                                               \
-        for (; text_ + TEXTS <= (s)->in->m; text_ += TEXTS)                   \
-            EACH_ROW(multiply, s, rows_, text_, next, TEXTS);                 \
-        if ((s)->in->m - text_ == 3)                                          \
-            EACH_ROW(multiply, s, rows_, text_, next, 3);                     \
-        else if ((s)->in->m - text_ == 2)                                     \
-            EACH_ROW(multiply, s, rows_, text_, next, 2);                     \
-        else if ((s)->in->m - text_ == 1)                                     \
-            EACH_ROW(multiply, s, rows_, text_, next, 1);                     \
-    } while (0)
+        return gpt_round_up(in->m * row.parts * row.bytes, 64);               \
+    }                                                                         \
+    static void name##_pack(const struct cpu_few_inputs *in, int64_t i)       \
+    {                                                                         \
+        pack_text(in, i, kind, rounded);                                      \
+    }                                                                         \
+    static void name##_multiply(const struct cpu_few_strip *s)                \
+    {                                                                         \
+        multiply_strip(s, kind);                                              \
+    }                                                                         \
+    static const struct cpu_few_road name = {                                 \
+        .panels = true, .room = name##_room, .parts = count_rows,             \
+        .pack = name##_pack, .multiply = name##_multiply}
 
-static void multiply_bytes(const struct cpu_few_strip *s)
-{
-    struct ahead next = ahead_of(s, FEW_ROWS / SIDE);
-
-    EACH_BLOCK(multiply_rows, s, EIGHT, &next);
-}
-
-static const struct cpu_few_road bytes = {
-    .room = room_of_bytes, .parts = count_rows,
-    .pack = pack_bytes, .multiply = multiply_bytes};
-
-/* ---- a scale for 32 ---- */
-
-/* A piece is eight groups, whose sums become one vector. A row of inputs is its
- * pieces. */
-enum { PIECE = EIGHT * CPU_GROUP };
-
-struct piece {
-    input values[EIGHT][CPU_GROUP];
-    int32_t over[EIGHT];
-    float units[EIGHT];
-};
-
-static inline int64_t pieces_of(const struct cpu_few_inputs *in)
-{
-    return gpt_ceil_div(in->k, PIECE);
-}
-
-static int64_t room_of_pieces(const struct cpu_few_inputs *in)
-{
-    return in->m * pieces_of(in) * (int64_t)sizeof(struct piece);
-}
-
-/* A row past whose end a piece goes on has groups of zeros there. */
-static void pack_pieces(const struct cpu_few_inputs *in, int64_t i)
-{
-    struct piece *to = (struct piece *)(void *)in->packed + i * pieces_of(in);
-    const float *x = in->x + i * in->ldx;
-
-    for (int64_t p = 0; p < pieces_of(in); p++, to++)
-        for (int g = 0; g < EIGHT; g++) {
-            const int64_t at = p * PIECE + g * CPU_GROUP, left = in->k - at;
-            const int64_t n = gpt_min_i64(left > 0 ? left : 0, CPU_GROUP);
-            const float *from = x + (n > 0 ? at : 0);
-
-            to->units[g] = byte_unit_of(from, n);
-            to->over[g] = PLUS * pack_values(to->values[g], CPU_GROUP, from, n,
-                                             to->units[g]);
-        }
-}
-
-/* The sums over halves of lanes of four groups, of a row of weights at w and of
- * M texts whose first group is at x, ldx bytes apart. */
-static inline __attribute__((always_inline)) void
-sum_groups(__m256i to[TEXTS], const char *w, const char *x, int64_t ldx,
-           const int M)
-{
-    __m256i left[TEXTS];
-
-#pragma GCC unroll 2
-    for (int j = 0; j < 2; j++) {
-        const struct half first = half_at(w + 2 * j * CPU_GROUP);
-        const struct half second = half_at(w + (2 * j + 1) * CPU_GROUP);
-
-#pragma GCC unroll 4
-        for (int i = 0; i < M; i++) {
-            const input *at = (const input *)(const void *)(x + i * ldx) +
-                              2 * j * CPU_GROUP;
-            const __m256i twos =
-                sum_twos(half_sums(first, at),
-                         half_sums(second, at + CPU_GROUP));
-
-            if (j == 0)
-                left[i] = twos;
-            else
-                to[i] = sum_fours(left[i], twos);
-        }
-    }
-}
-
-/* What a piece of a row of weights adds to the sums of M texts at x, ldx pieces
- * apart. Of a group all is exact until its sum becomes a float. */
-static inline __attribute__((always_inline)) void
-add_piece(__m256 to[TEXTS], const char *w, __m256 scales,
-          const struct piece *x, int64_t ldx, const int M)
-{
-    const int64_t apart = ldx * (int64_t)sizeof(*x);
-    __m256i first[TEXTS], last[TEXTS];
-
-    sum_groups(first, w, (const char *)x->values[0], apart, M);
-    sum_groups(last, w + PIECE / 2, (const char *)x->values[EIGHT / 2], apart,
-               M);
-#pragma GCC unroll 4
-    for (int i = 0; i < M; i++, x += ldx) {
-        __m256i sums = sum_halves(first[i], last[i]);
-
-        if (PLUS != 0)
-            sums = _mm256_sub_epi32(sums, load(x->over));
-        const __m256 whole = _mm256_cvtepi32_ps(sums);
-
-        to[i] = _mm256_fmadd_ps(
-            whole, _mm256_mul_ps(scales, _mm256_loadu_ps(x->units)), to[i]);
-    }
-}
-
-/* The sum over lanes: halves are added until one is left. Lanes are groups, so
- * that sums are made in another order than by AVX-512, whose lanes are rows. */
-static inline float sum_floats(__m256 v)
-{
-    __m128 sum = _mm_add_ps(_mm256_castps256_ps128(v),
-                            _mm256_extractf128_ps(v, 1));
-
-    sum = _mm_add_ps(sum, _mm_movehl_ps(sum, sum));
-    return _mm_cvtss_f32(_mm_add_ss(sum, _mm_movehdup_ps(sum)));
-}
-
-/* Row `row` of the strip, M texts from `text` on. */
-static inline __attribute__((always_inline)) void
-multiply_groups(const struct cpu_few_strip *s, int64_t row, int64_t text,
-                struct ahead *next, const int M)
-{
-    const int64_t k = s->in->k, groups = gpt_ceil_div(k, CPU_GROUP);
-    const char *w = s->values + (s->row + row) * k;
-    const uint16_t *scales = s->scales + (s->row + row) * groups;
-    const struct piece *x = (const struct piece *)(void *)s->in->packed +
-                            text * pieces_of(s->in);
-    __m256 sums[TEXTS] = {0};
-    char end[PIECE];
-
-    for (int64_t p = 0; p < pieces_of(s->in); p++, w += PIECE, x++) {
-        const int64_t left = k - p * PIECE;
-
-        add_piece(sums, left < PIECE ? ended(end, PIECE, w, left) : w,
-                  wide(scales_of(scales + p * EIGHT, groups - p * EIGHT)), x,
-                  pieces_of(s->in), M);
-    }
-    fetch(next);
-    for (int i = 0; i < M; i++) {
-        float *y = s->y + (text + i) * s->ldy + row;
-
-        *y = s->add ? *y + sum_floats(sums[i]) : sum_floats(sums[i]);
-    }
-}
-
-static void multiply_grouped(const struct cpu_few_strip *s)
-{
-    struct ahead next = ahead_of(s, FEW_ROWS);
-
-    EACH_BLOCK(multiply_groups, s, 1, &next);
-}
-
-static const struct cpu_few_road grouped = {
-    .room = room_of_pieces, .parts = count_rows,
-    .pack = pack_pieces, .multiply = multiply_grouped};
+ROAD(bf16, FLOATS, false);
+ROAD(rounded_bf16, FLOATS, true);
+ROAD(rounded_groups, BYTES, true);
 
 const struct cpu_few OF_SET(cpu_few) = {
-    {[CPU_ROUNDED + CPU_BYTES] = &bytes,
-     [CPU_ROUNDED + CPU_GROUPS] = &grouped}};
+    .road = {[CPU_BF16] = &bf16,
+             [CPU_ROUNDED + CPU_BF16] = &rounded_bf16,
+             [CPU_ROUNDED + CPU_BYTES] = &OF_SET(cpu_few_bytes),
+             [CPU_ROUNDED + CPU_GROUPS] = &rounded_groups},
+    .turned = PLUS == 0};

@@ -126,7 +126,7 @@ const struct cpu_few_road cpu_few_bf16 = {
     .pack = pack_row, .multiply = multiply_strip};
 
 const struct cpu_few cpu_few_avx512bf16 = {
-    {[CPU_BYTES] = &cpu_few_digits,
-     [CPU_ROUNDED + CPU_BF16] = &cpu_few_bf16,
-     [CPU_ROUNDED + CPU_BYTES] = &cpu_few_bytes,
-     [CPU_ROUNDED + CPU_GROUPS] = &cpu_few_grouped}};
+    .road = {[CPU_BYTES] = &cpu_few_digits,
+             [CPU_ROUNDED + CPU_BF16] = &cpu_few_bf16,
+             [CPU_ROUNDED + CPU_BYTES] = &cpu_few_bytes,
+             [CPU_ROUNDED + CPU_GROUPS] = &cpu_few_grouped}};

@@ -361,6 +361,6 @@ const struct cpu_few_road cpu_few_grouped = {
     .pack = pack_groups, .multiply = multiply_grouped};
 
 const struct cpu_few cpu_few_avx512vnni = {
-    {[CPU_BYTES] = &cpu_few_digits,
-     [CPU_ROUNDED + CPU_BYTES] = &cpu_few_bytes,
-     [CPU_ROUNDED + CPU_GROUPS] = &cpu_few_grouped}};
+    .road = {[CPU_BYTES] = &cpu_few_digits,
+             [CPU_ROUNDED + CPU_BYTES] = &cpu_few_bytes,
+             [CPU_ROUNDED + CPU_GROUPS] = &cpu_few_grouped}};

@@ -2,8 +2,8 @@
  * passes once for each few texts. Lanes of a vector are rows, a step of a text
  * goes to all lanes, and sums over k are in the order of k. The panel comes
  * from memory as processors foresee it, from its beginning to its end; all
- * texts but the first few have it from the second cache. Start at
- * EACH_BLOCK(). */
+ * texts but the first few have it from the second cache. AVX2 takes the blocks
+ * of inputs alone. Start at EACH_BLOCK(). */
 #ifndef GPT_KERNELS_CPU_FEW_BLOCKS_H
 #define GPT_KERNELS_CPU_FEW_BLOCKS_H
 
@@ -11,12 +11,6 @@
 #include "cpu/pair/rows.h"
 
 #include <string.h>
-
-#ifdef __AVX512F__ /* as in the files that use it */
-
-/* Two vectors are the rows of a panel. Eight texts have 16 vectors of sums. */
-enum { SIDES = 2, LANES = CPU_PANEL / SIDES, BLOCK_TEXTS = 8 };
-enum { FOUR_STEPS = 4 * CPU_STEP, HALVES = 2 * SIDES };
 
 /* ---- blocks of inputs ---- */
 
@@ -50,6 +44,12 @@ static inline struct block block_of_text(int64_t m, int64_t most, int64_t text)
         i++;
     return block_at(m, blocks, i);
 }
+
+#ifdef __AVX512F__ /* as in the files that use it */
+
+/* Two vectors are the rows of a panel. Eight texts have 16 vectors of sums. */
+enum { SIDES = 2, LANES = CPU_PANEL / SIDES, BLOCK_TEXTS = 8 };
+enum { FOUR_STEPS = 4 * CPU_STEP, HALVES = 2 * SIDES };
 
 /* Four bytes of inputs, for all rows. */
 static inline __m512i four_of(const char *x)

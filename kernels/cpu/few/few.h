@@ -14,9 +14,9 @@
  *          become floats.
  * Inputs that are rounded to the form of the weights (struct gpt_quant) are one
  * part: a number of bf16, or a byte. By AVX2 such a byte has 16 bits, since its
- * instructions multiply bytes with a sign only after these are widened, and
- * weights are widened in registers; inputs as they are stay floats there
- * (gemv.c), whose products take no longer than those of three digits would.
+ * instructions multiply bytes with a sign only after these are widened; inputs
+ * beside bf16 are floats there, and weights become floats in registers. Inputs
+ * as they are stay floats beside bytes (gemv.c).
  * No row of inputs has a part in another one's sums, so that an element's bits
  * depend on its row of inputs and its row of weights alone.
  *
@@ -90,14 +90,23 @@ struct cpu_few_road {
 extern const struct cpu_few_road cpu_few_tiles, /* AMX: inputs as they are */
     cpu_few_digits,                             /* AVX512-VNNI: the same */
     cpu_few_bytes, cpu_few_grouped, cpu_few_bf16; /* rounded inputs */
+extern const struct cpu_few_road cpu_few_bytes_avx2, cpu_few_bytes_avx2vnni;
 
 /* The road of each form; NULL: see gemv.c. */
 struct cpu_few {
     const struct cpu_few_road *road[CPU_FORMS];
+    bool turned; /* bytes 0, 2, ... of panels have their upper bit turned */
 };
 
 extern const struct cpu_few cpu_few_amx, cpu_few_avx2, cpu_few_avx2vnni,
     cpu_few_avx512bf16, cpu_few_avx512vnni;
 extern const struct cpu_few *cpu_few; /* or NULL: there is none */
+
+/* The bits by which byte `at` of a row differs in panels. */
+static inline char cpu_panel_turn(const struct gpt_quant *w, int64_t at)
+{
+    return (char)(cpu_few->turned && w->type == GPT_I8 && at % 2 == 0 ? -128
+                                                                      : 0);
+}
 
 #endif

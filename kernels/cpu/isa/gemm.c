@@ -270,6 +270,25 @@ void ISA(pack_b)(float *to, const float *b, int64_t row, int64_t col, int64_t k,
     pack_panels(to, b, row, col, k, n, NR);
 }
 
+/* Four bytes of a column, two values of bf16, lie side by side. */
+void ISA(widen_panel)(float *to, const void *b, int64_t k)
+{
+    typedef uint32_t words __attribute__((vector_size(4 * W)));
+    typedef uint32_t any_words
+        __attribute__((vector_size(4 * W), aligned(4), may_alias));
+    const char *from = b;
+
+    for (int64_t l = 0; l < k; l += 2, from += CPU_STEP, to += 2 * NR)
+#pragma GCC unroll 2
+        for (int v = 0; v < NV; v++) {
+            const words pair = *(const any_words *)(from + 4 * W * v);
+
+            store(to + v * W, (vf)(pair << 16));
+            if (l + 1 < k)
+                store(to + NR + v * W, (vf)(pair & 0xffff0000U));
+        }
+}
+
 void ISA(pack_a)(float *to, const float *a, int64_t row, int64_t col, int64_t m,
                  int64_t k)
 {

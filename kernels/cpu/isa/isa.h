@@ -82,6 +82,9 @@ struct cpu_adamw_rates {
     X(void, pack_b,                                                           \
       (float *to, const float *b, int64_t row, int64_t col, int64_t k,        \
        int64_t n))                                                            \
+    /* Such a panel of columns of bf16 that lie in panels of 32 (quant.h): `b` \
+     * is where its first column begins */                                    \
+    X(void, widen_panel, (float *to, const void *b, int64_t k))               \
     /* Groups of mr rows, the last one of what is left: k columns of a group, \
      * then those of the next; (i, l) is a[i * row + l]. */                   \
     X(void, pack_rows,                                                        \

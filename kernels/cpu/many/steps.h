@@ -162,6 +162,30 @@ static inline int32_t *begins_at(const struct cpu_many_block *b, char *w)
                                b->chunks * MANY_GROUPS * EIGHT);
 }
 
+/* Chunks of eight columns of a matrix in panels (quant.h), whose bytes 0, 2,
+ * ... have their upper bit turned back where it was turned (few/few.h). Panels
+ * that end have no more groups. */
+static inline void copy_chunks(const struct cpu_many_block *b, char *to,
+                               int64_t first)
+{
+    const __m256i turned = _mm256_set1_epi16(PLUS == 0 ? 128 : 0);
+    const int64_t column = b->first + first;
+    const int64_t at = b->begin * MANY_GROUPS;
+    const int64_t groups = gpt_min_i64(
+        b->chunks * MANY_GROUPS, gpt_ceil_div(b->in->k, CPU_GROUP) - at);
+    const char *from = (const char *)b->w->values + at * CPU_GROUP_BYTES +
+                       cpu_panel_at(b->w, column, 0, b->in->k);
+
+    for (int64_t g = 0; g < groups; g++, from += CPU_GROUP_BYTES)
+#pragma GCC unroll 8
+        for (int l = 0; l < GROUP_STEPS; l++, to += EIGHT * FOUR)
+            _mm256_store_si256(
+                (__m256i *)(void *)to,
+                _mm256_xor_si256(load(from + l * CPU_STEP), turned));
+    memset(to, 0, (size_t)((b->chunks * MANY_GROUPS - groups) * BYTES /
+                           MANY_GROUPS));
+}
+
 /* Chunks of the eight columns from `first` of the block on. What is not there
  * is zero. */
 static inline void pack_chunks(const struct cpu_many_block *b, char *to,
@@ -172,6 +196,10 @@ static inline void pack_chunks(const struct cpu_many_block *b, char *to,
                        b->begin * MANY_CHUNK;
     _Alignas(32) char edge[EIGHT][MANY_CHUNK];
 
+    if (b->w->arranged) {
+        copy_chunks(b, to, first);
+        return;
+    }
     for (int64_t c = 0; c < b->chunks; c++, from += MANY_CHUNK, to += BYTES) {
         const int64_t left = k - (b->begin + c) * MANY_CHUNK;
         const bool whole = left >= MANY_CHUNK && columns >= EIGHT;
@@ -201,24 +229,36 @@ static inline __m256i sum_plus(const char *w, int64_t steps)
     return sum;
 }
 
+/* The scales of group g of eight columns from `column` on, of which n are
+ * there. In panels they lie side by side, in rows a row apart. */
+static inline __m256 scales_of_group(const struct cpu_many_block *b,
+                                     int64_t column, int64_t n, int64_t g)
+{
+    const int64_t k = b->in->k, groups = gpt_ceil_div(k, CPU_GROUP);
+    uint16_t eight[EIGHT] = {0};
+
+    if (g >= groups)
+        return _mm256_setzero_ps();
+    if (b->w->arranged)
+        memcpy(eight, (const char *)b->w->values +
+                          cpu_panel_scale_at(b->w, column, g, k),
+               sizeof(eight));
+    else
+        for (int64_t j = 0; j < EIGHT && j < n; j++)
+            eight[j] = b->w->scales[(column + j) * groups + g];
+    return wide(_mm_loadu_si128((const void *)eight));
+}
+
 /* Scales, and what takes off PLUS, of the columns at w, packed, whose first one
- * is `first` of the block. In memory scales lie a row apart, but there is only
- * one for 32 bytes. */
+ * is `first` of the block. */
 static inline void put_scales(const struct cpu_many_block *b, char *w,
                               int64_t first)
 {
-    const int64_t groups = gpt_ceil_div(b->in->k, CPU_GROUP);
-    const uint16_t *from = b->w->scales + (b->first + first) * groups;
-
     for (int64_t g = 0; g < b->chunks * MANY_GROUPS; g++) {
-        const int64_t at = b->begin * MANY_GROUPS + g;
-        float *to = scales_at(b, w) + g * EIGHT;
-
-        for (int64_t j = 0; j < EIGHT; j++) {
-            const bool there = first + j < b->columns && at < groups;
-
-            to[j] = there ? gpt_bf16_to_f32(from[j * groups + at]) : 0;
-        }
+        _mm256_store_ps(scales_at(b, w) + g * EIGHT,
+                        scales_of_group(b, b->first + first,
+                                        b->columns - first,
+                                        b->begin * MANY_GROUPS + g));
         _mm256_store_si256(
             (__m256i *)(void *)(begins_at(b, w) + g * EIGHT),
             _mm256_sub_epi32(_mm256_setzero_si256(),

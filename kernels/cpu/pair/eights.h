@@ -80,6 +80,21 @@ static inline __m256 wide(__m128i x)
         _mm256_slli_epi32(_mm256_cvtepu16_epi32(x), 16));
 }
 
+/* Eight floats rounded to bf16, to nearest even; NaN stays. */
+static inline __m256 as_bf16(__m256 x)
+{
+    const __m256i bits = _mm256_castps_si256(x);
+    const __m256i odd =
+        _mm256_and_si256(_mm256_srli_epi32(bits, 16), _mm256_set1_epi32(1));
+    const __m256i sum = _mm256_add_epi32(
+        bits, _mm256_add_epi32(odd, _mm256_set1_epi32(0x7fff)));
+    const __m256i upper =
+        _mm256_and_si256(sum, _mm256_set1_epi32((int32_t)0xffff0000));
+
+    return _mm256_blendv_ps(_mm256_castsi256_ps(upper), x,
+                            _mm256_cmp_ps(x, x, _CMP_UNORD_Q));
+}
+
 /* The largest |element|, or NaN where one is infinite, or no number. */
 static inline float largest_of(const float *x, int64_t k)
 {
