@@ -142,8 +142,9 @@ static struct gpt_lr_schedule without_unused(struct gpt_lr_schedule s)
     return s;
 }
 
-/* Programs of before 2027 dropped the fraction of a sample that a share of the
- * run may end with. */
+/* A warm-up that is a share of the decay may end within a sample. Older
+ * versions of this program dropped that fraction, and their checkpoints go
+ * on. */
 static bool same_value(const struct field *f, double here, double there)
 {
     if (f->offset == AT(warmup_samples))

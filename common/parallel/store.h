@@ -20,9 +20,8 @@ int gpt_store_open(struct gpt_store **s, const struct gpt_launch_env *l,
  * known to be its own, or the end of a second process for the rank would be
  * reported as that of the first. Where a launcher serves, it reports itself. */
 int gpt_store_leave_will(struct gpt_store *s, struct gpt_err *err) GPT_MUST_USE;
-/* The server of rank 0 first waits until
- * the others have closed, at most 5 seconds, so that they can read why the job
- * ends. NULL is fine. */
+/* The server of rank 0 first waits until the others have closed, at most 5
+ * seconds, so that they can read why the job ends. NULL is fine. */
 void gpt_store_close(struct gpt_store *s);
 
 /* Values are bytes, at most GPT_STORE_VALUE; keys are prefixed with run_id.

@@ -225,19 +225,6 @@ add_step(__m256i (*sums)[VECTORS], const char *w, const char *x, const int C,
 
 /* ---- turns ---- */
 
-/* Memory behind a part of a panel comes to the second cache while texts take
- * their turns, `lines` lines with four steps. */
-struct ahead {
-    const char *at, *end;
-    int64_t lines;
-};
-
-static inline void fetch(struct ahead *a)
-{
-    for (int64_t n = a->lines; n > 0 && a->at < a->end; n--, a->at += 64)
-        __builtin_prefetch(a->at, 0, 2);
-}
-
 /* `steps` steps, a multiple of four, of R vectors of bf16 at w. */
 static inline __attribute__((always_inline)) void
 add_steps(__m256i (*kept)[VECTORS], const char *w, const char *x,
@@ -308,7 +295,7 @@ add_group(__m256i (*kept)[VECTORS], const char *w, const char *scales,
 struct turn {
     const char *w;
     int64_t step, steps; /* of all */
-    struct ahead next;
+    struct ahead next; /* what is behind it, beside four steps at a time */
 };
 
 /* M texts, whose packed inputs are at x, in their turn. */

@@ -66,31 +66,20 @@ static inline const char *ended(char *room, int64_t size, const char *w,
 
 /* ---- reading ahead ---- */
 
-/* The strip after this one comes to the second cache, in the order of memory,
- * `step` lines at a time. */
-struct ahead {
-    const char *at, *end;
-    int64_t step;
-};
-
-/* TEXTS texts meet a strip in `turns` turns. */
-static inline struct ahead ahead_of(const struct cpu_few_strip *s,
-                                    int64_t turns)
+/* The strip after this one, while TEXTS texts after TEXTS texts meet SIDE rows
+ * after SIDE rows of this one. */
+static inline struct ahead ahead_of(const struct cpu_few_strip *s)
 {
-    const int64_t bytes = FEW_ROWS * s->in->k;
+    const int64_t turns = FEW_ROWS / SIDE, bytes = FEW_ROWS * s->in->k;
     const int64_t all = gpt_ceil_div(s->in->m, TEXTS) * turns;
     const char *at = s->values + (s->row + FEW_ROWS) * s->in->k;
 
     return (struct ahead){.at = at,
                           .end = s->last || s->in->m == 1 ? at : at + bytes,
-                          .step = gpt_ceil_div(bytes, 64 * all)};
+                          .lines = gpt_ceil_div(bytes, 64 * all)};
 }
 
-static inline void fetch(struct ahead *a)
-{
-    for (int64_t n = a->step; n > 0 && a->at < a->end; n--, a->at += 64)
-        __builtin_prefetch(a->at, 0, 2);
-}
+/* ---- inputs ---- */
 
 /* A row of inputs is packed as this and its values, chunks that end with zeros.
  */
@@ -266,31 +255,34 @@ multiply_rows(const struct cpu_few_strip *s, int64_t row, int64_t text,
                     sums[i]);
 }
 
-/* multiply() of all texts, M at a time, with a strip, `rows` rows at a time: M
- * is a constant for the compiler. */
-#define EACH_ROW(multiply, s, rows_, text, next, M)                           \
-    for (int64_t row_ = 0; row_ < (s)->rows; row_ += (rows_))                 \
-        multiply(s, row_, text, next, M)
-
-#define EACH_BLOCK(multiply, s, rows_, next)                                  \
-    do {                                                                      \
-        int64_t text_ = 0;                                                    \
-                                                                              \
-        for (; text_ + TEXTS <= (s)->in->m; text_ += TEXTS)                   \
-            EACH_ROW(multiply, s, rows_, text_, next, TEXTS);                 \
-        if ((s)->in->m - text_ == 3)                                          \
-            EACH_ROW(multiply, s, rows_, text_, next, 3);                     \
-        else if ((s)->in->m - text_ == 2)                                     \
-            EACH_ROW(multiply, s, rows_, text_, next, 2);                     \
-        else if ((s)->in->m - text_ == 1)                                     \
-            EACH_ROW(multiply, s, rows_, text_, next, 1);                     \
-    } while (0)
+/* All rows of the strip with M texts from `text` on: M is a constant for the
+ * compiler. */
+static inline __attribute__((always_inline)) void
+multiply_texts(const struct cpu_few_strip *s, int64_t text, struct ahead *next,
+               const int M)
+{
+    for (int64_t row = 0; row < s->rows; row += EIGHT)
+        multiply_rows(s, row, text, next, M);
+}
 
 static void multiply_bytes(const struct cpu_few_strip *s)
 {
-    struct ahead next = ahead_of(s, FEW_ROWS / SIDE);
+    struct ahead next = ahead_of(s);
+    int64_t text = 0;
 
-    EACH_BLOCK(multiply_rows, s, EIGHT, &next);
+    for (; text + TEXTS <= s->in->m; text += TEXTS)
+        multiply_texts(s, text, &next, TEXTS);
+    switch (s->in->m - text) {
+    case 3:
+        multiply_texts(s, text, &next, 3);
+        break;
+    case 2:
+        multiply_texts(s, text, &next, 2);
+        break;
+    case 1:
+        multiply_texts(s, text, &next, 1);
+        break;
+    }
 }
 
 const struct cpu_few_road OF_SET(cpu_few_bytes) = {

@@ -196,5 +196,20 @@ static inline __m256i sum_halves(__m256i a, __m256i b)
                             _mm256_permute2x128_si256(a, b, 0x31));
 }
 
+/* ---- reading ahead ---- */
+
+/* Memory that comes to the second cache beside products, in its order, `lines`
+ * lines at a time. */
+struct ahead {
+    const char *at, *end;
+    int64_t lines;
+};
+
+static inline void fetch(struct ahead *a)
+{
+    for (int64_t n = a->lines; n > 0 && a->at < a->end; n--, a->at += 64)
+        __builtin_prefetch(a->at, 0, 2);
+}
+
 #endif
 #endif
