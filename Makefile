@@ -296,12 +296,14 @@ $(BUILD)/completions/%.fish: $(BUILD)/%
 
 # ---- tests ----
 
-.PHONY: check check-all check-gpu bench-gpu cuda-report sweep matrix isas asan lint format bench bench-peers bench-layouts fuzz demo deps
+.PHONY: check check-programs check-all check-gpu bench-gpu cuda-report sweep matrix isas asan lint format bench bench-peers bench-layouts fuzz demo deps
 ASAN = -fsanitize=address,undefined -fno-sanitize-recover=undefined
 tests = $(sort $(unit_bins) $(fuzz_bins) $(emu_test) \
         $(wildcard tests/cli/*.sh tests/parity/*.sh))
 
-check: $(bins) $(unit_bins) $(tiled_bins) $(fuzz_bins) $(parity_bins) $(fault_bins) $(preload) $(bench_bins) $(gpu_bench_bins) $(emu) $(emu_test) ## run all tests
+check-programs: $(bins) $(unit_bins) $(tiled_bins) $(fuzz_bins) $(parity_bins) $(fault_bins) $(preload) $(bench_bins) $(gpu_bench_bins) $(emu) $(emu_test) ## build all that check runs
+
+check: check-programs ## run all tests
 	BUILD='$(BUILD)' OMP_WAIT_POLICY=passive prove -j$(JOBS) $(tests)
 
 check-all: check matrix sweep isas asan lint $(if $(gpu),cuda-report) ## check, all layouts, sanitizers, lint
@@ -417,6 +419,6 @@ distclean: clean             ## ... and local settings
 help:                        ## this list
 	@sed -n 's/^\([a-z-]*\):[^#]*## */\1\t/p' Makefile share/build/cuda.mk | \
 	    while IFS="$$(printf '\t')" read -r t h; do \
-	    printf '%-10s %s\n' "$$t" "$$h"; done
+	    printf '%-14s %s\n' "$$t" "$$h"; done
 
 endif # of goals that are made one after the other
