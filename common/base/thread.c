@@ -5,7 +5,6 @@
 
 #include <assert.h>
 #include <errno.h>
-#include <signal.h>
 #include <string.h>
 
 enum { NAME_BYTES = 16 }; /* of a thread in Linux, the NUL included */
@@ -16,18 +15,30 @@ enum { NAME_BYTES = 16 }; /* of a thread in Linux, the NUL included */
 static const int synchronous[] = {SIGSEGV, SIGBUS,  SIGFPE, SIGILL,
                                   SIGTRAP, SIGABRT, SIGSYS};
 
+void gpt_thread_hold_signals(sigset_t *old)
+{
+    sigset_t held;
+
+    sigfillset(&held);
+    for (size_t i = 0; i < GPT_COUNT(synchronous); i++)
+        sigdelset(&held, synchronous[i]);
+    pthread_sigmask(SIG_BLOCK, &held, old);
+}
+
+void gpt_thread_release_signals(const sigset_t *old)
+{
+    pthread_sigmask(SIG_SETMASK, old, NULL);
+}
+
 int gpt_thread_start(pthread_t *thread, const char *name,
                      void *(*function)(void *), void *arg, struct gpt_err *err)
 {
-    sigset_t blocked, old;
+    sigset_t old;
 
     assert(strlen(name) < NAME_BYTES);
-    sigfillset(&blocked);
-    for (size_t i = 0; i < GPT_COUNT(synchronous); i++)
-        sigdelset(&blocked, synchronous[i]);
-    pthread_sigmask(SIG_SETMASK, &blocked, &old);
+    gpt_thread_hold_signals(&old);
     int code = pthread_create(thread, NULL, function, arg);
-    pthread_sigmask(SIG_SETMASK, &old, NULL);
+    gpt_thread_release_signals(&old);
     if (code != 0) {
         /* pthread functions return the error instead of setting errno. */
         errno = code;

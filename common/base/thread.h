@@ -6,6 +6,7 @@
 #include "base/status.h"
 
 #include <pthread.h>
+#include <signal.h>
 #include <time.h>
 
 /* Runs function(arg) in a thread of its own, joined by gpt_thread_join().
@@ -19,6 +20,12 @@ int gpt_thread_start(pthread_t *thread, const char *name,
 
 /* Waits until the thread's function has returned. */
 void gpt_thread_join(pthread_t thread);
+
+/* Signals that ask a process to do something wait, as far as the calling thread
+ * is concerned, until the release; *old is its mask of before. Signals of its
+ * own faults come as ever. */
+void gpt_thread_hold_signals(sigset_t *old);
+void gpt_thread_release_signals(const sigset_t *old);
 
 /* A condition whose waits end at times of CLOCK_MONOTONIC: setting the time of
  * day neither ends nor prolongs them. */

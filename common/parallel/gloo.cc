@@ -6,12 +6,12 @@ extern "C" {
 #include "base/memory.h"
 #include "base/progress.h"
 #include "base/signals.h"
+#include "base/thread.h"
 #include "parallel/gloo.h"
 #include "parallel/wait.h"
 }
 
 #include <chrono>
-#include <csignal>
 #include <cstring>
 #include <exception>
 #include <gloo/rendezvous/context.h>
@@ -145,20 +145,19 @@ static void start_connecting(const std::shared_ptr<Connecting> &shared,
                              const std::string &address,
                              const struct gpt_gloo_options &o)
 {
-    sigset_t all, old;
+    sigset_t old;
 
-    sigfillset(&all);
-    pthread_sigmask(SIG_SETMASK, &all, &old);
+    gpt_thread_hold_signals(&old);
     try {
         std::thread(connect_members, shared, address, std::string(o.name),
                     static_cast<int>(o.rank), static_cast<int>(o.size),
                     o.timeout)
             .detach();
     } catch (...) {
-        pthread_sigmask(SIG_SETMASK, &old, nullptr);
+        gpt_thread_release_signals(&old);
         throw;
     }
-    pthread_sigmask(SIG_SETMASK, &old, nullptr);
+    gpt_thread_release_signals(&old);
 }
 
 /* True when connecting is over, one way or the other. GPT_EFAIL: it is given up,

@@ -3,6 +3,8 @@
  * primitive, of which each thread keeps those that it made. */
 #include "cpu/product.h"
 
+#include "base/thread.h"
+
 #include <string.h>
 
 #ifdef GPT_HAVE_DNNL
@@ -297,14 +299,29 @@ static bool run_alone(bool (*run)(const struct cpu_product *b),
     return good;
 }
 
+/* Products of oneDNN (2.6.3, and still 3.11: its issue 4845) use the stack
+ * pointer as one more register, which then points into the heap. The frame of a
+ * handler, written there when a signal comes meanwhile, destroys what the heap
+ * holds. So signals wait until the block is done. */
+static bool run_held(bool (*run)(const struct cpu_product *b),
+                     const struct cpu_product *b)
+{
+    sigset_t old;
+
+    gpt_thread_hold_signals(&old);
+    const bool good = run_alone(run, b);
+    gpt_thread_release_signals(&old);
+    return good;
+}
+
 bool cpu_library_primitive(const struct cpu_product *b)
 {
-    return run_alone(run_primitive, b);
+    return run_held(run_primitive, b);
 }
 
 bool cpu_library(const struct cpu_product *b)
 {
-    return run_alone(b->narrow ? run_primitive : run_sgemm, b);
+    return run_held(b->narrow ? run_primitive : run_sgemm, b);
 }
 
 /* An emulator or a hypervisor may announce instructions that it does not carry

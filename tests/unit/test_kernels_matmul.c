@@ -4,6 +4,9 @@
 #include "cpu/product.h"
 #include "tests/unit/kernels.h"
 
+#include <signal.h>
+#include <sys/time.h>
+
 static double ref_gelu(double x)
 {
     double u = sqrt(2 / 3.14159265358979323846) * (x + 0.044715 * x * x * x);
@@ -239,9 +242,50 @@ static void primitives(void)
        (long long)wrong, (long long)cases);
 }
 
+static void on_alarm(int sig)
+{
+    (void)sig;
+}
+
+/* Signals at any moment of a product change nothing, neither its result nor the
+ * heap that other parts of the program use. oneDNN alone, without what
+ * library.c does about it, ends by an abort here. */
+static void signals(void)
+{
+    enum { M = 288, SIDE = 384, TRIES = 800, PERIOD = 100 /* microseconds */ };
+    const struct sigaction action = {.sa_handler = on_alarm};
+    const struct itimerval often = {{0, PERIOD}, {0, PERIOD}}, never = {0};
+    float *a = rnd_floats(M * SIDE, 1), *b = rnd_floats(SIDE * SIDE, 1);
+    float *c = poisoned(M * SIDE), *first = poisoned(M * SIDE);
+    struct cpu_product p = {.m = M, .n = SIDE, .k = SIDE, .lda = SIDE,
+                            .ldb = SIDE, .ldc = SIDE, .a = a, .b = b,
+                            .c = first};
+    struct sigaction before;
+    int64_t wrong = 0;
+
+    if (!cpu_library(&p)) {
+        skip("this build has no oneDNN");
+    } else {
+        p.c = c;
+        sigaction(SIGALRM, &action, &before);
+        setitimer(ITIMER_REAL, &often, NULL);
+        for (int i = 0; i < TRIES; i++) {
+            free(malloc(100));
+            wrong += !cpu_library(&p) ||
+                     memcmp(c, first, M * SIDE * sizeof(*c)) != 0;
+        }
+        setitimer(ITIMER_REAL, &never, NULL);
+        sigaction(SIGALRM, &before, NULL);
+        ok(wrong == 0, "signals in oneDNN's products: %lld of %d are wrong",
+           (long long)wrong, TRIES);
+    }
+    free(a), free(b), free(c), free(first);
+}
+
 int main(void)
 {
     each_setting(body);
     primitives();
+    signals();
     return tap_done();
 }
