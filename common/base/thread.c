@@ -1,6 +1,7 @@
-/* Starting threads in one place. A thread inherits the signal mask of the one
- * that starts it, so the mask is set around pthread_create(): a thread that
- * blocked signals itself could get one before it did. */
+/* Starting threads, and holding signals, in one place. A thread inherits the
+ * signal mask of the one that starts it, so signals are held around
+ * pthread_create(): a thread that blocked signals itself could get one before
+ * it did. */
 #include "base/thread.h"
 
 #include <assert.h>
@@ -15,6 +16,9 @@ enum { NAME_BYTES = 16 }; /* of a thread in Linux, the NUL included */
 static const int synchronous[] = {SIGSEGV, SIGBUS,  SIGFPE, SIGILL,
                                   SIGTRAP, SIGABRT, SIGSYS};
 
+/* What the thread holds already stays held, so that one hold may lie within
+ * another: each release restores the mask that its own hold found. A signal to
+ * the process goes to another thread meanwhile, if one lets it in. */
 void gpt_thread_hold_signals(sigset_t *old)
 {
     sigset_t held;
