@@ -23,18 +23,16 @@ static inline struct chunk split_pairs(vu pairs)
     return (struct chunk){(vf)(pairs << 16), (vf)(pairs & 0xffff0000u)};
 }
 
+/* A vector of a row. AVX-512 loads it in two halves, which memory answers
+ * faster than one load of all of it. */
 #if defined(__AVX512F__)
-/* A vector of a row that lies in memory: two loads of half a vector, which
- * memory answers faster than one of a whole one. Without the empty statement
- * compilers make one load of them. */
-static inline __attribute__((always_inline)) vf load_row(const float *x)
+static inline vf load_row(const float *x)
 {
-    __m256 first = _mm256_loadu_ps(x);
+    const __m256 first = _mm256_loadu_ps(x);
+    const __m256 second = _mm256_loadu_ps(x + W / 2);
 
-    __asm__("" : "+v"(first));
-    return (vf)_mm512_insertf64x4(
-        (__m512d)_mm512_castps256_ps512(first),
-        (__m256d)_mm256_loadu_ps(x + W / 2), 1);
+    return (vf)_mm512_insertf64x4((__m512d)_mm512_castps256_ps512(first),
+                                  (__m256d)second, 1);
 }
 #else
 static inline vf load_row(const float *x)
