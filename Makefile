@@ -27,6 +27,10 @@ ifeq ($(origin CC),default)
 CC = gcc
 endif
 
+# Every rule is written here. Make's own would link a changed file's object to
+# make the .d file, which is included below.
+MAKEFLAGS += --no-builtin-rules
+
 # As many jobs as there are processors, unless -j says otherwise. Before Make 4.4
 # only the environment tells what -j said to the make that started this one.
 JOBS = $(shell getconf _NPROCESSORS_ONLN)

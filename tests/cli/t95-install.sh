@@ -85,6 +85,11 @@ for left in FEW= PAIRS= PAIRS=amx FEW=amx; do
     expect 0 "$left leaves out what needs it" compiles "$left"
     check 'AMX, which needs both, and AVX512-BF16' sh -c '! grep -q GPT_HAVE_ISA_amx out'
 done
+expect 0 'a source that is compiled for two sets has changed' run_make -n \
+    -W kernels/cpu/few/bytes.c
+out_has "-c -o $build/kernels/cpu/few/bytes/avx2.o"
+check 'none of its objects is made for a .d file' \
+    sh -c '! grep -F .d.o out err'
 if command -v clang >clang.where; then
     for set in base 'avx2 -mavx2 -mfma -mf16c' \
         'avx512 -mavx512f -mavx512bw -mavx512vl -mavx512dq -mfma -mf16c'; do
