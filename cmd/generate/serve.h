@@ -154,7 +154,8 @@ int gpt_answer_whole(const struct gpt_server *s, const struct gpt_call *call,
                      struct gpt_buf *out) GPT_MUST_USE;
 /* Why a call was cut. */
 const char *gpt_answer_cut(const struct gpt_call *call);
-/* An error as OpenAI's API has it. */
+/* An error as OpenAI's API has it. A text that begins with a name in single
+ * quotes is about that field of the request, its `param`. */
 int gpt_answer_error(int status, const char *text,
                      struct gpt_buf *out) GPT_MUST_USE;
 

@@ -420,6 +420,19 @@ const char *gpt_answer_cut(const struct gpt_call *call)
     return rows[i].text;
 }
 
+/* The field that a message is about, or null: serve_fields.h says where its
+ * name is. */
+static int add_param(struct gpt_buf *out, const char *text)
+{
+    const char *end = text[0] == '\'' ? strchr(text + 1, '\'') : NULL;
+    char name[128] = "";
+
+    if (!end || end - text > (ptrdiff_t)sizeof(name))
+        return gpt_buf_printf(out, "null");
+    memcpy(name, text + 1, (size_t)(end - text - 1));
+    return gpt_json_add_words(out, name);
+}
+
 /* The type is what OpenAI's clients turn into the class of an exception. */
 int gpt_answer_error(int status, const char *text, struct gpt_buf *out)
 {
@@ -430,6 +443,7 @@ int gpt_answer_error(int status, const char *text, struct gpt_buf *out)
 
     GPT_TRY(gpt_buf_printf(out, "{\"error\":{\"message\":"));
     GPT_TRY(gpt_json_add_words(out, text));
-    return gpt_buf_printf(
-        out, ",\"type\":\"%s\",\"param\":null,\"code\":%d}}\n", type, status);
+    GPT_TRY(gpt_buf_printf(out, ",\"type\":\"%s\",\"param\":", type));
+    GPT_TRY(add_param(out, text));
+    return gpt_buf_printf(out, ",\"code\":%d}}\n", status);
 }

@@ -70,24 +70,24 @@ static int add_ids(struct gpt_ids *ids, const cJSON *list, int64_t vocab,
 
 /* An empty prompt is the beginning of a document. */
 static int check_prompt(const struct gpt_server *s, struct gpt_call_prompt *p,
-                        struct gpt_err *err)
+                        const char *field, struct gpt_err *err)
 {
     struct gpt_ids *ids = &p->ids;
     const int32_t eod = gpt_loaded_eod(s->m);
     const int64_t most = s->m->positions;
 
     if (ids->len == 0 && eod < 0)
-        return gpt_fail(err, GPT_EDATA, "an empty prompt, and the model has no "
-                        "end-of-document token");
+        return gpt_fail(err, GPT_EDATA, "'%s': an empty prompt, and the model "
+                        "has no end-of-document token", field);
     if (ids->len == 0) {
         GPT_TRY(gpt_ids_add(ids, &eod, 1, err));
         p->hidden = p->string ? 1 : 0;
     }
     if ((int64_t)ids->len > most)
         return gpt_fail(err, GPT_EDATA,
-                        "a prompt of %zu tokens, but the model has %lld "
+                        "'%s': a prompt of %zu tokens, but the model has %lld "
                         "positions",
-                        ids->len, (long long)most);
+                        field, ids->len, (long long)most);
     return GPT_OK;
 }
 
@@ -116,7 +116,7 @@ static int read_prompt(struct gpt_call *call, const struct gpt_server *s,
     else
         return gpt_fail(err, GPT_EDATA,
                         "'prompt' must be strings, or lists of token ids");
-    return check_prompt(s, p, err);
+    return check_prompt(s, p, "prompt", err);
 }
 
 /* A list of numbers is one prompt, a list of anything else several. */
@@ -130,10 +130,11 @@ static int read_prompts(struct gpt_call *call, const struct gpt_server *s,
     const int64_t n = several ? cJSON_GetArraySize(prompt) : 1;
 
     if (!prompt || n == 0)
-        return gpt_fail(err, GPT_EDATA, "no '%s'",
+        return gpt_fail(err, GPT_EDATA, "'%s' is missing or empty",
                         call->chat ? "messages" : "prompt");
     if (n * call->n > MOST_TEXTS)
-        return gpt_fail(err, GPT_EDATA, "%lld texts in one request, limit %d",
+        return gpt_fail(err, GPT_EDATA,
+                        "'n': %lld texts in one request, limit %d",
                         (long long)(n * call->n), MOST_TEXTS);
     GPT_TRY(gpt_new(&call->prompts, (size_t)n, sizeof(*call->prompts),
                     "prompts", err));
@@ -141,7 +142,7 @@ static int read_prompts(struct gpt_call *call, const struct gpt_server *s,
     if (call->chat) {
         call->n_prompts = 1;
         GPT_TRY(gpt_call_read_chat(s, body, &call->prompts->ids, err));
-        return check_prompt(s, call->prompts, err);
+        return check_prompt(s, call->prompts, "messages", err);
     }
     if (!several)
         return read_prompt(call, s, prompt, err);
@@ -175,7 +176,7 @@ static int read_stops(struct gpt_call *call, const cJSON *body,
     const int n = cJSON_IsArray(stop) ? cJSON_GetArraySize(stop) : stop != NULL;
 
     if (n > MOST_STOPS)
-        return gpt_fail(err, GPT_EDATA, "%d stop strings, limit %d", n,
+        return gpt_fail(err, GPT_EDATA, "'stop' has %d strings, limit %d", n,
                         MOST_STOPS);
     call->stops.items =
         gpt_arena_alloc(&call->arena, (size_t)n + 1, sizeof(char *));
@@ -275,7 +276,8 @@ int gpt_call_check_model(const struct gpt_server *s, const cJSON *body,
     if (!model ||
         (cJSON_IsString(model) && strcmp(model->valuestring, s->model) == 0))
         return GPT_OK;
-    return gpt_fail(err, GPT_EUSAGE, "there is no such model here, only '%s'",
+    return gpt_fail(err, GPT_EUSAGE,
+                    "'model': there is no such model here, only '%s'",
                     s->model);
 }
 

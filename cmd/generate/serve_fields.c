@@ -74,8 +74,9 @@ int gpt_field_number(const cJSON *object, const char *key, double least,
         return GPT_OK;
     if (!cJSON_IsNumber(item) || !(item->valuedouble >= least) ||
         !(item->valuedouble <= most))
-        return gpt_fail(err, GPT_EDATA, "'%s' must be a number from %g to %g",
-                        key, least, most);
+        return gpt_fail(err, GPT_EDATA,
+                        "'%s' must be a number from %.16g to %.16g", key,
+                        least, most);
     *x = item->valuedouble;
     return GPT_OK;
 }

@@ -1,6 +1,7 @@
 /* Fields of a request's JSON object. Each reader leaves *x as it is where the
  * field is missing or null: many clients send null for everything that was not
- * set. GPT_EDATA names the field. */
+ * set. GPT_EDATA names the field: its message begins with the name in single
+ * quotes, which gpt_answer_error() gives clients as `param`. */
 #ifndef GPT_CMD_GENERATE_SERVE_FIELDS_H
 #define GPT_CMD_GENERATE_SERVE_FIELDS_H
 

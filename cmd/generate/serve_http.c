@@ -296,8 +296,7 @@ static enum MHD_Result refuse_request(struct gpt_server *s,
              gpt_text_bytes(size, (double)s->m->o->max_request_size));
     return send_error(c, status,
                       status == 401   ? "the key is missing or wrong"
-                      : status == 404 ? "there is nothing at this path; "
-                                        "POST /v1/completions makes texts"
+                      : status == 404 ? gpt_route_absent(path)
                       : status == 413 ? text
                                       : "too many long requests; try again");
 }

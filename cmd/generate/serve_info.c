@@ -189,7 +189,7 @@ static int join_tokens(const struct gpt_server *s, const cJSON *tokens,
     const cJSON *item;
 
     if (!cJSON_IsArray(tokens))
-        return gpt_fail(err, GPT_EDATA, "no list 'tokens'");
+        return gpt_fail(err, GPT_EDATA, "'tokens' is no list");
     cJSON_ArrayForEach(item, tokens)
     {
         size_t len = 0;

@@ -67,6 +67,20 @@ static const struct gpt_route *find_path(const struct gpt_server *s,
     return NULL;
 }
 
+/* Which of them has a slash at its end and more behind it, is_path() says. */
+const char *gpt_route_absent(const char *path)
+{
+    for (size_t i = 0; i < GPT_COUNT(routes); i++) {
+        const size_t n = strlen(routes[i].path);
+
+        if (n > 1 && routes[i].path[n - 1] == '/' &&
+            strncmp(path, routes[i].path, n) == 0)
+            return "'model': there is no such model here; GET /v1/models "
+                   "names the one there is";
+    }
+    return "there is nothing at this path; POST /v1/completions makes texts";
+}
+
 const char *gpt_route_method(const struct gpt_server *s, const char *path)
 {
     return find_path(s, path)->method;

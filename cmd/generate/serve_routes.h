@@ -24,5 +24,7 @@ const struct gpt_route *gpt_route_find(const struct gpt_server *s,
                                        int *refusal);
 /* The one method of a path that there is. */
 const char *gpt_route_method(const struct gpt_server *s, const char *path);
+/* The message for a path that there is not. */
+const char *gpt_route_absent(const char *path);
 
 #endif

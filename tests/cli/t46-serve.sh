@@ -112,11 +112,39 @@ for bad in '{}' '[]' '{"prompt": []}' '{"prompt": 5}' '{"prompt": [300]}' \
     '{"prompt": "a prompt that is longer than all of the positions"}'; do
     answers "$bad" 400 /v1/completions "$bad"
 done
+# What clients raise as an error's param is the field, by its name.
+while read -r field said; do
+    answers "param is $field" 400 /v1/completions \
+        "{\"prompt\": \"a\", \"$field\": $said}"
+    out_has "\"message\":\"'$field'"
+    out_has "\"type\":\"invalid_request_error\",\"param\":\"$field\",\"code\":400}"
+done <<'END'
+temperature "hot"
+n 2000000
+best_of 2
+stop [1]
+logit_bias {"x": 1}
+suffix "b"
+max_tokens 2000000000
+response_format {"type": "json_object"}
+stream_options 5
+END
+answers 'limits in digits' 400 /v1/completions \
+    '{"prompt": "a", "seed": 9e17, "max_tokens": 1}'
+out_has "'seed' must be a number from -1 to 9007199254740992"
+for bad in '{}' '{"prompt": "a prompt that is longer than all of the positions"}'
+do
+    answers "param of $bad" 400 /v1/completions "$bad"
+    out_has '"param":"prompt"'
+done
+answers 'no field, no param' 400 /v1/completions '{"prompt": "a'
+out_has '"param":null'
 answers 'fields that say nothing' 200 /v1/completions '{"prompt": "quick",
     "temperature": 0, "logprobs": false, "suffix": null, "best_of": null,
     "echo": null, "store": false, "user": "u", "stop": [], "max_tokens": 6}'
 out_has '"text":" brown","logprobs":null'
 answers 'another model' 404 /v1/completions '{"prompt": "a", "model": "other"}'
+out_has '"param":"model"'
 answers 'a seed that is drawn' 200 /v1/completions '{"prompt": "a", "seed": -1,
     "max_tokens": 1, "response_format": {"type": "text"}}'
 long=$(awk 'BEGIN { for (i = 0; i < 40; i++) printf "\303\251" }')
@@ -128,6 +156,7 @@ out_has 'POST /v1/completions makes texts'
 answers 'one model' 200 /v1/models/ckpt ''
 out_has '{"id":"ckpt","object":"model",'
 answers 'and no other one' 404 /v1/models/other ''
+out_has "'model': there is no such model here; GET /v1/models names the one"
 answers 'a head alone' 200 /health '' -I
 answers 'another method' 405 /v1/completions '' -i
 out_has 'Allow: POST'
