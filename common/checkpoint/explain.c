@@ -115,19 +115,28 @@ static int explain_directory(const char *path, struct gpt_err *err)
 static int explain_weights(const char *dir, struct gpt_err *err)
 {
     DIR *d = opendir(dir);
-    char part[256] = "";
+    char part[256] = "", other[256] = "";
 
-    for (struct dirent *e; d && !part[0] && (e = readdir(d));)
+    for (struct dirent *e; d && !part[0] && (e = readdir(d));) {
+        const bool weights = gpt_path_ends_in(e->d_name, ".safetensors");
+
         if (strstr(e->d_name, "-of-") &&
-            (gpt_path_ends_in(e->d_name, ".safetensors") ||
-             gpt_path_ends_in(e->d_name, ".bin")))
+            (weights || gpt_path_ends_in(e->d_name, ".bin")))
             snprintf(part, sizeof(part), "%s", e->d_name);
+        else if (weights)
+            snprintf(other, sizeof(other), "%s", e->d_name);
+    }
     if (d)
         closedir(d);
-    if (!part[0])
-        return gpt_hint(err, "the weights are missing beside config.json");
-    return gpt_hint(err, "%.100s is one part of the model: the index, which "
-                         "names all parts, is missing beside it", part);
+    if (part[0])
+        return gpt_hint(err, "%.100s is one part of the model: the index, "
+                             "which names all parts, is missing beside it",
+                        part);
+    if (other[0])
+        return gpt_hint(err, "%.100s is there: if it holds the whole model by "
+                             "the names of transformers, call it %s", other,
+                        GPT_HF_WEIGHTS);
+    return gpt_hint(err, "the weights are missing beside config.json");
 }
 
 static bool lacks_weights(const char *dir)

@@ -85,8 +85,7 @@ static int open_shard(struct gpt_hf *hf, const char *name, struct gpt_err *err)
     if (!hf->names[hf->n_shards])
         return gpt_no_memory(err, "names of weight files");
     GPT_TRY(open_weights(&hf->shards[hf->n_shards], path, err));
-    hf->n_shards++;
-    return GPT_OK;
+    return gpt_hf_unwrap_names(&hf->shards[hf->n_shards++], path, err);
 }
 
 /* Opens a shard at its first mention. Mentions are in the order of files,
@@ -118,6 +117,7 @@ static int open_indexed(struct gpt_hf *hf, const cJSON *index,
                         hf->dir, hf->index);
     cJSON_ArrayForEach(item, map)
     {
+        const char *name = item->string;
         size_t shard;
 
         if (!cJSON_IsString(item))
@@ -125,7 +125,8 @@ static int open_indexed(struct gpt_hf *hf, const cJSON *index,
                             "%s/%s: no file name for '%.200s'", hf->dir,
                             hf->index, item->string);
         GPT_TRY(shard_of(hf, item->valuestring, &shard, err));
-        if (!gpt_safetensors_find(&hf->shards[shard], item->string))
+        GPT_TRY(gpt_hf_unwrap(&name, &hf->arena, err));
+        if (!gpt_safetensors_find(&hf->shards[shard], name))
             return gpt_fail(err, GPT_EDATA,
                             "%s/%s: no tensor '%.200s', though %s says so",
                             hf->dir, hf->names[shard], item->string,
@@ -530,6 +531,11 @@ int gpt_hf_open(struct gpt_hf **out, const char *dir, int64_t divisible_by,
     GPT_TRY_GOTO(status, open_files(hf, err), fail);
     GPT_TRY_GOTO(status, settle_head(hf, err), fail);
     GPT_TRY_GOTO(status, open_tensors(hf, err), fail);
+    if (gpt_path_holds(dir, GPT_HF_ADAPTER))
+        gpt_warn("%s: %s is there, an adapter of PEFT, which is not applied: "
+                 "the weights are those of %s alone; merge_and_unload() of "
+                 "peft puts an adapter into its model", dir, GPT_HF_ADAPTER,
+                 hf->names[0]);
     cJSON_Delete(json);
     *out = hf;
     return GPT_OK;

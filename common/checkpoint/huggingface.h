@@ -87,6 +87,16 @@ int gpt_hf_read_generation(struct gpt_hf_extra *extra, const char *dir,
                            struct gpt_arena *arena,
                            struct gpt_err *err) GPT_MUST_USE;
 
+/* ---- names (hf_wrappers.c) ---- */
+
+/* Replaces *name by a copy in the arena without the words of what wrapped the
+ * model when it was saved: "module.", "_orig_mod." and others. */
+int gpt_hf_unwrap(const char **name, struct gpt_arena *arena,
+                  struct gpt_err *err) GPT_MUST_USE;
+/* The same for all tensors of a file; GPT_EDATA when two get one name. */
+int gpt_hf_unwrap_names(struct gpt_safetensors *st, const char *path,
+                        struct gpt_err *err) GPT_MUST_USE;
+
 /* ---- reading ---- */
 struct gpt_hf;
 

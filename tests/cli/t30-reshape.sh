@@ -347,7 +347,47 @@ err_has 'is one part of the model: the index, which names all parts, is missing'
 rm parts/model-*
 expect 3 'without any' into parts x
 err_has 'the weights are missing beside config.json'
+mkdir misnamed
+cp parts/config.json misnamed
+: >misnamed/model.fp16.safetensors
+expect 3 'weights of another name' into misnamed x
+err_has 'model.fp16.safetensors is there: if it holds the whole model'
 expect 0 'parts again' into g parts2 --to hf --max-shard-size 5KB
+# What wraps a model when it is saved puts its words into names. Headers end in
+# spaces, of which as many go as words take.
+wrap() { # what a name begins with, in a regular expression; what it becomes
+    rm -rf wrapped
+    cp -r parts2 wrapped
+    for file in wrapped/model*; do
+        FROM=$1 TO=$2 perl -0777 -pi -e '
+            my $n = /^[{]/ ? 0 : unpack "Q<", $_;
+            my $head = $n ? substr($_, 8, $n) : $_;
+            $head =~ s/"(?=transformer)($ENV{FROM})/"$ENV{TO}/g;
+            chop $head while $n && length $head > $n;
+            $_ = $n ? substr($_, 0, 8) . $head . substr($_, 8 + $n) : $head' \
+            "$file"
+    done
+}
+while read -r words from to; do
+    wrap "$from" "$to"
+    check "names have the words of $words" sh -c \
+        "cat wrapped/*.safetensors | grep -aq '\"$to'"
+    expect 0 "weights of $words" gpt-reshape verify wrapped g
+    out_has 'equal'
+done <<'END'
+DistributedDataParallel transformer module.transformer
+torch.compile() transformer _orig_mod.transformer
+both transformer module._orig_mod.transformer
+FSDP transformer[.]h[.]1 transformer.h.1._fsdp_wrapped_module
+checkpointing transformer[.]h[.]1 transformer.h.1._checkpoint_wrapped_module
+END
+wrap transformer other.transformer
+expect 3 'words that no wrapper has' into wrapped x
+err_has 'state_dict() of the model itself'
+cp -r g adapted
+: >adapted/adapter_config.json
+expect 0 'an adapter beside its model' gpt-reshape inspect adapted
+err_has 'adapted: adapter_config.json is there, an adapter of PEFT, which is not applied'
 rm parts2/model-00002-*
 expect 3 'a part is missing' into parts2 x
 err_has 'hint: copy or download the whole directory again'
