@@ -116,7 +116,8 @@ few = $(if $(isa_src),$(filter avx2,$(ISAS))) \
                   $(filter avx512bf16,$(pairs)))
 isa_obj := $(foreach i,$(isas),$(isa_src:%.c=$(BUILD)/%.$(i).o)) \
            $(pairs:%=$(BUILD)/kernels/cpu/pair/%.o) \
-           $(few:%=$(BUILD)/kernels/cpu/few/%.o) \
+           $(patsubst %,$(BUILD)/kernels/cpu/few/%.o, \
+               $(few) $(filter avx512,$(ISAS))) \
            $(patsubst %,$(BUILD)/kernels/cpu/few/bytes/%.o, \
                $(filter avx2 avx2vnni,$(few))) \
            $(few:%=$(BUILD)/kernels/cpu/many/%.o)
@@ -192,6 +193,7 @@ $(foreach i,$(isas),$(eval $(call isa_rule,$(i))))
 # a file an instruction set; avx2.c and bytes.c are compiled for two.
 pair_flags_avx2 = $(isa_flags_avx2)
 pair_flags_avx2vnni = $(isa_flags_avx2) -mavxvnni
+pair_flags_avx512 = $(isa_flags_avx512)
 pair_flags_avx512bf16 = $(isa_flags_avx512) -mavx512bf16
 pair_flags_avx512vnni = $(isa_flags_avx512) -mavx512vnni
 pair_flags_amx = $(isa_flags_avx512) -mavx512bf16 -mamx-tile -mamx-bf16

@@ -58,8 +58,8 @@ enum gpt_epilogue {
 /* A matrix (N, K) in fewer bits, row-major and tight. GPT_BF16: its values.
  * GPT_I8: element (i, l) is values[i * K + l] times scale l / group of row i;
  * scales are bf16, ceil(K / group) a row. Sums of its products are those of
- * float factors; but with one scale a row an input may be off by 2^-22 of its
- * row's largest, and else, with many rows, by 2^-16 of itself.
+ * float factors; but with scales an input may be off by 2^-22 of the largest of
+ * those that share its scale, and else, with many rows, by 2^-16 of itself.
  *
  * round_inputs: inputs of products are rounded to the form of the matrix, to
  * nearest even, where the error above is added to that of rounding. With

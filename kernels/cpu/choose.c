@@ -51,7 +51,7 @@ static const struct set sets[] = {
     {"avx512vnni", NULL, NULL, NULL, NULL, false},
 #endif
 #ifdef GPT_HAVE_ISA_avx512
-    {"avx512", &cpu_table_avx512, NULL, NULL, NULL, true},
+    {"avx512", &cpu_table_avx512, NULL, &cpu_few_avx512, NULL, true},
 #else
     {"avx512", NULL, NULL, NULL, NULL, false},
 #endif

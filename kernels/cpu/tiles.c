@@ -107,8 +107,28 @@ static void pack_b(const struct part *part, float *to, float *room)
     }
 }
 
-/* Weights in fewer bits become floats a panel at a time; those of bf16 that lie
- * in panels, whose rows are columns of tiles, as they are read. */
+/* Columns of a panel of weights from column `column` on, as one of a tile. No
+ * set has byte roads that turn bits and leave panels of bytes to tiles. */
+static void widen_columns(const struct part *part, const struct gpt_quant *w,
+                          float *to, int64_t column)
+{
+    const int64_t all = part->block.k;
+    const char *values = w->values;
+
+    if (w->type == GPT_BF16)
+        cpu_isa->widen_panel(
+            to, values + cpu_panel_at(w, column, 2 * part->k0, all), part->k);
+    else
+        cpu_isa->widen_groups(to,
+                              values + cpu_panel_at(w, column / CPU_PANEL *
+                                                           CPU_PANEL,
+                                                    part->k0, all),
+                              column % CPU_PANEL, part->k);
+}
+
+/* Weights in fewer bits become floats a panel at a time; those that lie in
+ * panels, whose rows are columns of tiles, as they are read. Bytes with a scale
+ * a row have roads of their own where they lie so. */
 static void pack_weights(const struct part *part, const struct gpt_quant *w,
                          float *to, float *room)
 {
@@ -117,12 +137,8 @@ static void pack_weights(const struct part *part, const struct gpt_quant *w,
     for (int64_t j = 0; j < part->block.n; j += nr, to += nr * k) {
         const int64_t n = gpt_min_i64(part->block.n - j, nr);
 
-        if (w->arranged && w->type == GPT_BF16) {
-            cpu_isa->widen_panel(to,
-                                 (const char *)w->values +
-                                     cpu_panel_at(w, part->n0 + j,
-                                                  2 * part->k0, part->block.k),
-                                 k);
+        if (w->arranged && (w->type == GPT_BF16 || w->group)) {
+            widen_columns(part, w, to, part->n0 + j);
             continue;
         }
         for (int64_t i = 0; i < n; i++)
@@ -199,12 +215,13 @@ static struct cpu_many_ahead ahead_b(const struct sweep *s,
                                  nr * part->k * 4, gpt_ceil_div(p->n, nr),
                                  turns);
     if (w && w->arranged) {
-        const int64_t panel = cpu_panel_bytes(w, p->k);
+        const int64_t n0 = part->n0 / CPU_PANEL * CPU_PANEL;
+        const int64_t from = cpu_panel_at(w, n0, part->k0 * value, p->k);
+        const int64_t to =
+            cpu_panel_at(w, n0, (part->k0 + part->k) * value, p->k);
 
-        return cpu_many_ahead_of((const char *)w->values +
-                                     part->n0 / CPU_PANEL * panel +
-                                     part->k0 * value * CPU_PANEL,
-                                 panel, part->k * value * CPU_PANEL,
+        return cpu_many_ahead_of((const char *)w->values + from,
+                                 cpu_panel_bytes(w, p->k), to - from,
                                  gpt_ceil_div(p->n, CPU_PANEL), turns);
     }
     if (w)

@@ -109,36 +109,42 @@ static bool has_few_rows(const struct gpt_matmul *op)
            (op->sums == GPT_SUMS_SHAPE && op->m <= 16);
 }
 
-/* How far inputs of a row may be off (backend.h): *part of each, or *whole of
- * the row's largest. */
+/* How far inputs may be off (backend.h): *part of each, or *whole of the
+ * largest of those that have a scale in common. */
 static void input_errors(const struct product *p, double *part, double *whole)
 {
     const bool few = has_few_rows(&p->op);
-    const bool one_scale = p->quant.type == GPT_I8 && !p->quant.group;
+    const bool bytes = p->quant.type == GPT_I8;
     const bool tiles = cpu_many && cpu_many->road[CPU_BF16];
     const enum cpu_form form = cpu_form_of(&p->quant);
     /* pairs of bytes are packed together */
     const bool fixed =
-        one_scale &&
-        (few ? cpu_few && cpu_few->road[form]
-             : cpu_many && cpu_many->road[form] &&
-                   (p->quant.arranged || p->op.k % 2 == 0));
+        bytes && (few ? cpu_few && cpu_few->road[form]
+                      : cpu_many && cpu_many->road[form] &&
+                            (p->quant.arranged || p->op.k % 2 == 0));
 
     *part = few || fixed || !tiles ? 0 : 0x1p-16;
     /* steps by tiles have four digits of bytes, the others three */
     *whole = !fixed ? 0 : few && tiles ? 0x1p-27 : 0x1p-22;
 }
 
-/* What a sum is off by, if each input of row i is by its largest. */
+/* What a sum is off by, if each input of row i is by the largest of those that
+ * have a scale in common. */
 static double most(const struct product *p, int64_t i, const double *w)
 {
-    double largest = 0, weights = 0;
+    const int64_t k = p->op.k, part = p->quant.group ? p->quant.group : k;
+    double sum = 0;
 
-    for (int64_t l = 0; l < p->op.k; l++) {
-        largest = fmax(largest, fabs(p->inputs[i * p->op.k + l]));
-        weights += fabs(w[l]);
+    for (int64_t begin = 0; begin < k; begin += part) {
+        double largest = 0, weights = 0;
+
+        for (int64_t l = begin; l < k && l < begin + part; l++) {
+            largest = fmax(largest, fabs(p->inputs[i * k + l]));
+            weights += fabs(w[l]);
+        }
+        sum += largest * weights;
     }
-    return largest * weights;
+    return sum;
 }
 
 /* Products of inputs with the numbers of weights have one rounding, as have

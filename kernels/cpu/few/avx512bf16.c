@@ -67,8 +67,7 @@ add_step(__m512 (*sums)[SIDES], const char *w, const char *x, const int M)
     }
 }
 
-/* What four steps add to those of one text. With halves of vectors memory comes
- * faster. */
+/* What four steps add to those of one text. */
 static inline __attribute__((always_inline)) void
 add_alone(__m256 halves[HALVES], const char *w, const char *x)
 {
@@ -84,40 +83,13 @@ add_alone(__m256 halves[HALVES], const char *w, const char *x)
     }
 }
 
-/* A panel of weights with M texts from `text` on. */
-static inline __attribute__((always_inline)) void
-multiply_panel(const struct cpu_few_strip *s, const char *w, int64_t text,
-               bool asks, const int M)
-{
-    const char *end = w + cpu_panel_row(2 * s->in->k) * CPU_PANEL;
-    const char *x = s->in->packed + text * text_bytes(s->in);
-    __m512 sums[BLOCK_TEXTS][SIDES];
-
-#pragma GCC unroll 8
-    for (int i = 0; i < M; i++)
-        sums[i][0] = sums[i][1] = _mm512_setzero_ps();
-    if (M == 1) {
-        __m256i halves[HALVES];
-
-        split_sums(halves, (const __m512i *)sums[0]);
-        for (; w < end; w += FOUR_STEPS, x += 16)
-            add_alone((__m256 *)halves, w, x);
-        join_sums((__m512i *)sums[0], halves);
-    }
-    for (; M > 1 && w < end; w += FOUR_STEPS) {
-#pragma GCC unroll 4
-        for (int l = 0; l < 4; l++, x += 4 * M)
-            add_step(sums, w + l * CPU_STEP, x, M);
-        if (asks && M > WAITS)
-            ask(w, FOUR_STEPS / 64);
-    }
-    put_sums(s, text, sums, M);
-}
+#define PANEL(s, w, text, asks, M)                                            \
+    multiply_pairs(s, w, text, asks, M, 4, add_step, add_alone)
 
 /* A strip is one panel. */
 static void multiply_strip(const struct cpu_few_strip *s)
 {
-    EACH_BLOCK(multiply_panel, s, BLOCK_TEXTS,
+    EACH_BLOCK(PANEL, s, BLOCK_TEXTS,
                cpu_panel_row(2 * s->in->k) * CPU_PANEL);
 }
 
@@ -126,7 +98,9 @@ const struct cpu_few_road cpu_few_bf16 = {
     .pack = pack_row, .multiply = multiply_strip};
 
 const struct cpu_few cpu_few_avx512bf16 = {
-    .road = {[CPU_BYTES] = &cpu_few_digits,
+    .road = {[CPU_BF16] = &cpu_few_floats,
+             [CPU_BYTES] = &cpu_few_digits,
+             [CPU_GROUPS] = &cpu_few_grouped_digits,
              [CPU_ROUNDED + CPU_BF16] = &cpu_few_bf16,
              [CPU_ROUNDED + CPU_BYTES] = &cpu_few_bytes,
              [CPU_ROUNDED + CPU_GROUPS] = &cpu_few_grouped}};

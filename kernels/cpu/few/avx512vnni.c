@@ -5,14 +5,14 @@
  * Sums are whole numbers, and the same in any order; where groups of 32 have
  * scales of their own, those of a group are. A step is four bytes of each row
  * of a panel. Start at multiply_strip(), multiply_bytes() and
- * multiply_grouped(). */
+ * multiply_groups(). */
 #include "cpu/few/blocks.h"
 
 #include <string.h>
 
 /* Three digits of eight bits are 24 bits of a fixed point. Three texts of them
  * have 18 vectors of sums. */
-enum { DIGITS = 3, TEXTS_OF_DIGITS = 3 };
+enum { DIGITS = 3, TEXTS_OF_DIGITS = 3, MOST_SUMS = TEXTS_OF_DIGITS * DIGITS };
 
 /* What a block of texts begins with, for each of them. */
 struct head {
@@ -53,34 +53,42 @@ static inline void put_fours(char *to, int64_t apart, __m512i lanes)
         memcpy(to, bytes + l, 4);
 }
 
-/* `unit` is that of the first digit. */
+/* n inputs among zeros, `all` of them, as digits in units, of which the first
+ * digit's is `unit`: four of each digit side by side, the next four `apart`.
+ * over: 128 times the sums of digits. */
 static inline __attribute__((always_inline)) void
-pack_digits(const struct cpu_few_inputs *in, int64_t i, int64_t most,
-            float unit, const int digits)
+put_digits(char *to, int64_t apart, const float *x, int64_t n, int64_t all,
+           float unit, int32_t over[DIGITS], const int digits)
 {
-    const struct block b = block_of_text(in->m, most, i);
-    const float *x = in->x + i * in->ldx;
-    char *heads = in->packed + b.first * text_bytes(in, digits);
-    char *to = heads + b.texts * (int64_t)sizeof(struct head) +
-               (i - b.first) * 4 * digits;
-    const int64_t step = b.texts * 4 * digits;
-    struct head head = {.unit = unit};
     __m512i sums[DIGITS] = {0};
 
-    for (int64_t l = 0; l < in->k; l += 16, to += 4 * step) {
-        __m512i v =
-            bytes_of(_mm512_maskz_loadu_ps(lanes_of(in->k - l), x + l),
-                     digits == 1 ? unit : unit * 0x1p-16F);
+    for (int64_t l = 0; l < all; l += 16, to += 4 * apart) {
+        __m512i v = bytes_of(_mm512_maskz_loadu_ps(lanes_of(n - l), x + l),
+                             digits == 1 ? unit : unit * 0x1p-16F);
 
         for (int p = digits - 1; p >= 0; p--) {
             const __m512i digit = take_digit(&v);
 
             sums[p] = _mm512_add_epi32(sums[p], digit);
-            put_fours(to + 4 * p, step, digit);
+            put_fours(to + 4 * p, apart, digit);
         }
     }
     for (int p = 0; p < digits; p++)
-        head.over[p] = 128 * _mm512_reduce_add_epi32(sums[p]);
+        over[p] = 128 * _mm512_reduce_add_epi32(sums[p]);
+}
+
+static inline __attribute__((always_inline)) void
+pack_digits(const struct cpu_few_inputs *in, int64_t i, int64_t most,
+            float unit, const int digits)
+{
+    const struct block b = block_of_text(in->m, most, i);
+    char *heads = in->packed + b.first * text_bytes(in, digits);
+    char *to = heads + b.texts * (int64_t)sizeof(struct head) +
+               (i - b.first) * 4 * digits;
+    struct head head = {.unit = unit};
+
+    put_digits(to, b.texts * 4 * digits, in->x + i * in->ldx, in->k, in->k,
+               unit, head.over, digits);
     memcpy(heads + (i - b.first) * (int64_t)sizeof(head), &head, sizeof(head));
 }
 
@@ -199,12 +207,11 @@ static inline __attribute__((always_inline)) void
 multiply_panel(const struct cpu_few_strip *s, const char *w, int64_t text,
                bool asks, const int digits, const int M)
 {
-    enum { SUMS = TEXTS_OF_DIGITS * DIGITS };
     const char *end = w + panel_bytes(s->in);
     const struct head *heads = (const void *)(s->in->packed +
                                               text * text_bytes(s->in, digits));
     const char *x = (const char *)(heads + M);
-    __m512i sums[SUMS][SIDES];
+    __m512i sums[MOST_SUMS][SIDES];
 
 #pragma GCC unroll 12
     for (int c = 0; c < M * digits; c++)
@@ -250,67 +257,92 @@ const struct cpu_few_road cpu_few_bytes = {
 
 /* ---- a scale for 32 ---- */
 
-/* A group of a text: what takes off what the weights' upper bits add to its
- * sums, its unit, and its bytes. Those of a block's texts lie side by side. */
-enum { STEPS = CPU_GROUP / 4, GROUP_OF_TEXT = 8 + CPU_GROUP };
+/* A group of a text: what the weights' upper bits add to the sums of each digit,
+ * the unit of the first digit, and the digits. Those of a block's texts lie side
+ * by side. */
+enum { STEPS = CPU_GROUP / 4 };
 
-static int64_t room_of_groups(const struct cpu_few_inputs *in)
+static inline int64_t group_bytes(const int digits)
 {
-    return gpt_round_up(
-        in->m * gpt_ceil_div(in->k, CPU_GROUP) * GROUP_OF_TEXT, 64);
+    return 4 * digits + 4 + CPU_GROUP * digits;
+}
+
+static inline int64_t groups_of(const struct cpu_few_inputs *in)
+{
+    return gpt_ceil_div(in->k, CPU_GROUP);
+}
+
+static inline int64_t room_of_groups(const struct cpu_few_inputs *in,
+                                     const int digits)
+{
+    return gpt_round_up(in->m * groups_of(in) * group_bytes(digits), 64);
 }
 
 /* Group of a text, number i of M: n inputs. */
-static void pack_group(char *to, int64_t i, int64_t M, const float *x,
-                       int64_t n)
+static inline __attribute__((always_inline)) void
+pack_group(char *to, int64_t i, int64_t M, const float *x, int64_t n,
+           const int digits)
 {
-    const float unit = byte_unit_of(x, n);
-    __m512i sum = _mm512_setzero_si512();
+    const float unit = digits == 1 ? byte_unit_of(x, n) : unit_of(x, n);
+    char *units = to + 4 * digits * M, *values = units + 4 * M;
+    int32_t over[DIGITS];
 
-    for (int64_t l = 0; l < CPU_GROUP; l += 16) {
-        const __m512i v = bytes_of(
-            _mm512_maskz_loadu_ps(lanes_of(n - l), x + l), unit);
-
-        sum = _mm512_add_epi32(sum, v);
-        put_fours(to + 8 * M + 4 * i + l * M, 4 * M, v);
-    }
-    const int32_t over = -128 * _mm512_reduce_add_epi32(sum);
-    memcpy(to + 4 * i, &over, sizeof(over));
-    memcpy(to + 4 * M + 4 * i, &unit, sizeof(unit));
+    put_digits(values + 4 * digits * i, 4 * digits * M, x, n, CPU_GROUP, unit,
+               over, digits);
+    memcpy(to + 4 * digits * i, over, 4 * (size_t)digits);
+    memcpy(units + 4 * i, &unit, sizeof(unit));
 }
 
 /* All groups of a row, among those of the other texts of its block. */
-static void pack_groups(const struct cpu_few_inputs *in, int64_t i)
+static inline __attribute__((always_inline)) void
+pack_groups(const struct cpu_few_inputs *in, int64_t i, int64_t most,
+            const int digits)
 {
-    const int64_t groups = gpt_ceil_div(in->k, CPU_GROUP);
-    const struct block b = block_of_text(in->m, BLOCK_TEXTS, i);
-    char *to = in->packed + b.first * groups * GROUP_OF_TEXT;
+    const struct block b = block_of_text(in->m, most, i);
+    char *to = in->packed + b.first * groups_of(in) * group_bytes(digits);
 
     for (int64_t l = 0; l < in->k; l += CPU_GROUP) {
         pack_group(to, i - b.first, b.texts, in->x + i * in->ldx + l,
-                   gpt_min_i64(in->k - l, CPU_GROUP));
-        to += b.texts * GROUP_OF_TEXT;
+                   gpt_min_i64(in->k - l, CPU_GROUP), digits);
+        to += b.texts * group_bytes(digits);
     }
+}
+
+/* The float of the sums of a group's digits, the smallest first. */
+static inline __attribute__((always_inline)) __m512
+join_digits(__m512i (*sums)[SIDES], int side, const int digits)
+{
+    __m512 v = _mm512_cvtepi32_ps(sums[digits - 1][side]);
+
+    for (int p = digits - 2; p >= 0; p--)
+        v = _mm512_fmadd_ps(v, _mm512_set1_ps(1 / 256.0F),
+                            _mm512_cvtepi32_ps(sums[p][side]));
+    return v;
 }
 
 /* What a group of a panel adds to the sums of M texts. All is exact until its
  * sum becomes a float. */
 static inline __attribute__((always_inline)) void
 add_group(__m512 (*to)[SIDES], const char *w, const char *x, bool asks,
-          const int M)
+          const int digits, const int M)
 {
-    __m512i sums[BLOCK_TEXTS][SIDES];
+    const char *units = x + 4 * digits * M, *values = units + 4 * M;
+    __m512i sums[MOST_SUMS][SIDES];
 
+#pragma GCC unroll 12
+    for (int c = 0; c < M * digits; c++)
+        sums[c][0] = sums[c][1] =
+            _mm512_sub_epi32(_mm512_setzero_si512(), four_of(x + 4 * c));
+    if (M * digits == 1) {
+        add_alone(sums, w, values, STEPS / 4);
+    } else {
 #pragma GCC unroll 8
-    for (int i = 0; i < M; i++)
-        sums[i][0] = sums[i][1] = four_of(x + 4 * i);
-    if (M == 1)
-        add_alone(sums, w, x + 8, STEPS / 4);
-#pragma GCC unroll 8
-    for (int l = 0; l < STEPS && M > 1; l++) {
-        add_step(sums, w + l * CPU_STEP, x + 8 * M + 4 * M * l, M);
-        if (asks) /* and with the last step for the line of scales */
-            ask(w + l * CPU_STEP, l < STEPS - 1 ? SIDES : SIDES + 1);
+        for (int l = 0; l < STEPS; l++) {
+            add_step(sums, w + l * CPU_STEP, values + 4 * M * digits * l,
+                     M * digits);
+            if (asks) /* and with the last step for the line of scales */
+                ask(w + l * CPU_STEP, l < STEPS - 1 ? SIDES : SIDES + 1);
+        }
     }
     w += STEPS * CPU_STEP;
 #pragma GCC unroll 2
@@ -320,11 +352,10 @@ add_group(__m512 (*to)[SIDES], const char *w, const char *x, bool asks,
 
 #pragma GCC unroll 8
         for (int i = 0; i < M; i++) {
-            const __m512 unit =
-                _mm512_castsi512_ps(four_of(x + 4 * M + 4 * i));
+            const __m512 unit = _mm512_castsi512_ps(four_of(units + 4 * i));
 
             to[i][side] =
-                _mm512_fmadd_ps(_mm512_cvtepi32_ps(sums[i][side]),
+                _mm512_fmadd_ps(join_digits(sums + i * digits, side, digits),
                                 _mm512_mul_ps(scales, unit), to[i][side]);
         }
     }
@@ -333,34 +364,52 @@ add_group(__m512 (*to)[SIDES], const char *w, const char *x, bool asks,
 /* The same with groups. */
 static inline __attribute__((always_inline)) void
 multiply_groups(const struct cpu_few_strip *s, const char *w, int64_t text,
-                bool asks, const int M)
+                bool asks, const int digits, const int M)
 {
-    const int64_t groups = gpt_ceil_div(s->in->k, CPU_GROUP);
-    const char *x = s->in->packed + text * groups * GROUP_OF_TEXT;
+    const int64_t groups = groups_of(s->in);
+    const char *x = s->in->packed + text * groups * group_bytes(digits);
     __m512 sums[BLOCK_TEXTS][SIDES];
 
 #pragma GCC unroll 8
     for (int i = 0; i < M; i++)
         sums[i][0] = sums[i][1] = _mm512_setzero_ps();
     for (int64_t g = 0; g < groups; g++) {
-        add_group(sums, w, x, asks && M > WAITS, M);
+        add_group(sums, w, x, asks && M * digits > WAITS, digits, M);
         w += CPU_GROUP_BYTES;
-        x += M * GROUP_OF_TEXT;
+        x += M * group_bytes(digits);
     }
     put_sums(s, text, sums, M);
 }
 
-static void multiply_grouped(const struct cpu_few_strip *s)
-{
-    EACH_BLOCK(multiply_groups, s, BLOCK_TEXTS,
-               gpt_ceil_div(s->in->k, CPU_GROUP) * CPU_GROUP_BYTES);
-}
+#define GROUPS_OF_DIGITS(s, w, text, asks, M)                                 \
+    multiply_groups(s, w, text, asks, DIGITS, M)
+#define GROUPS_OF_BYTES(s, w, text, asks, M)                                  \
+    multiply_groups(s, w, text, asks, 1, M)
 
-const struct cpu_few_road cpu_few_grouped = {
-    .panels = true, .room = room_of_groups, .parts = count_rows,
-    .pack = pack_groups, .multiply = multiply_grouped};
+#define GROUPED(name, most, digits, groups)                                   \
+    static int64_t name##_room(const struct cpu_few_inputs *in)               \
+    {                                                                         \
+        return room_of_groups(in, digits);                                    \
+    }                                                                         \
+    static void name##_pack(const struct cpu_few_inputs *in, int64_t i)       \
+    {                                                                         \
+        pack_groups(in, i, most, digits);                                     \
+    }                                                                         \
+    static void name##_multiply(const struct cpu_few_strip *s)                \
+    {                                                                         \
+        EACH_BLOCK(groups, s, most, groups_of(s->in) * CPU_GROUP_BYTES);      \
+    }                                                                         \
+    const struct cpu_few_road name = {                                        \
+        .panels = true, .room = name##_room, .parts = count_rows,             \
+        .pack = name##_pack, .multiply = name##_multiply}
+
+GROUPED(cpu_few_grouped, BLOCK_TEXTS, 1, GROUPS_OF_BYTES);
+GROUPED(cpu_few_grouped_digits, TEXTS_OF_DIGITS, DIGITS, GROUPS_OF_DIGITS);
 
 const struct cpu_few cpu_few_avx512vnni = {
-    .road = {[CPU_BYTES] = &cpu_few_digits,
+    .road = {[CPU_BF16] = &cpu_few_floats,
+             [CPU_BYTES] = &cpu_few_digits,
+             [CPU_GROUPS] = &cpu_few_grouped_digits,
+             [CPU_ROUNDED + CPU_BF16] = &cpu_few_rounded_floats,
              [CPU_ROUNDED + CPU_BYTES] = &cpu_few_bytes,
              [CPU_ROUNDED + CPU_GROUPS] = &cpu_few_grouped}};

@@ -157,5 +157,45 @@ put_sums(const struct cpu_few_strip *s, int64_t text,
         }
 }
 
+/* ---- bf16 ---- */
+
+/* A panel of bf16 with M texts from `text` on, which have `bytes` each in a
+ * step of their packed inputs. add_step() and add_alone() are what a step adds
+ * to the sums of M texts, and four steps to those of one: constants for the
+ * compiler. With halves of vectors memory comes faster to one text. */
+static inline __attribute__((always_inline)) void
+multiply_pairs(const struct cpu_few_strip *s, const char *w, int64_t text,
+               bool asks, const int M, const int bytes,
+               void (*const add_step)(__m512 (*sums)[SIDES], const char *w,
+                                      const char *x, const int M),
+               void (*const add_alone)(__m256 halves[HALVES], const char *w,
+                                       const char *x))
+{
+    const int64_t row = cpu_panel_row(2 * s->in->k);
+    const char *end = w + row * CPU_PANEL;
+    const char *x = s->in->packed + text * row / 4 * bytes;
+    __m512 sums[BLOCK_TEXTS][SIDES];
+
+#pragma GCC unroll 8
+    for (int i = 0; i < M; i++)
+        sums[i][0] = sums[i][1] = _mm512_setzero_ps();
+    if (M == 1) {
+        __m256i halves[HALVES];
+
+        split_sums(halves, (const __m512i *)sums[0]);
+        for (; w < end; w += FOUR_STEPS, x += 4 * bytes)
+            add_alone((__m256 *)halves, w, x);
+        join_sums((__m512i *)sums[0], halves);
+    }
+    for (; M > 1 && w < end; w += FOUR_STEPS) {
+#pragma GCC unroll 4
+        for (int l = 0; l < 4; l++, x += bytes * M)
+            add_step(sums, w + l * CPU_STEP, x, M);
+        if (asks && M > WAITS)
+            ask(w, FOUR_STEPS / 64);
+    }
+    put_sums(s, text, sums, M);
+}
+
 #endif
 #endif

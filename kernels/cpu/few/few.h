@@ -6,17 +6,19 @@
  * Weights are factors as they lie in memory, so that each is read once and none
  * is packed or widened, in panels (quant.h) or in rows: `panels` of a road says
  * which. Inputs become parts that such factors are multiplied with:
- *   bf16   a float is the sum of three numbers of bf16, which hold its 24 bits.
- *          Products are exact, and sums are those of floats.
- *   int8   a float is the digits of a fixed point of its row: four of 7 bits
- *          (AMX) or three of 8, off by up to 2^-27 or 2^-22 of the row's
- *          largest. Sums of products of bytes are exact, and rounded when they
- *          become floats.
+ *   bf16   (AMX) a float is the sum of three numbers of bf16, which hold its 24
+ *          bits. Products are exact, and sums are those of floats.
+ *   int8   a float is the digits of a fixed point of those that share a scale,
+ *          its row or 32 of it: four of 7 bits (AMX, rows alone) or three of 8,
+ *          off by up to 2^-27 or 2^-22 of their largest. Sums of products of
+ *          bytes are exact, and rounded when they become floats.
+ * By AVX2 and AVX-512 values of bf16 become floats in registers, which meet
+ * inputs as they are.
  * Inputs that are rounded to the form of the weights (struct gpt_quant) are one
- * part: a number of bf16, or a byte. By AVX2 such a byte has 16 bits, since its
- * instructions multiply bytes with a sign only after these are widened; inputs
- * beside bf16 are floats there, and weights become floats in registers. Inputs
- * as they are stay floats beside bytes (gemv.c).
+ * part: a number of bf16, which is a float where no instruction multiplies it,
+ * or a byte. By AVX2 such a byte has 16 bits, since its instructions multiply
+ * bytes with a sign only after these are widened; inputs as they are stay floats
+ * beside bytes there (gemv.c).
  * No row of inputs has a part in another one's sums, so that an element's bits
  * depend on its row of inputs and its row of weights alone.
  *
@@ -88,8 +90,10 @@ struct cpu_few_road {
 };
 
 extern const struct cpu_few_road cpu_few_tiles, /* AMX: inputs as they are */
-    cpu_few_digits,                             /* AVX512-VNNI: the same */
-    cpu_few_bytes, cpu_few_grouped, cpu_few_bf16; /* rounded inputs */
+    cpu_few_floats, cpu_few_digits,             /* AVX-512: the same */
+    cpu_few_grouped_digits,
+    cpu_few_bytes, cpu_few_grouped, cpu_few_bf16, /* rounded inputs */
+    cpu_few_rounded_floats;
 extern const struct cpu_few_road cpu_few_bytes_avx2, cpu_few_bytes_avx2vnni;
 
 /* The road of each form; NULL: see gemv.c. */
@@ -99,7 +103,7 @@ struct cpu_few {
 };
 
 extern const struct cpu_few cpu_few_amx, cpu_few_avx2, cpu_few_avx2vnni,
-    cpu_few_avx512bf16, cpu_few_avx512vnni;
+    cpu_few_avx512, cpu_few_avx512bf16, cpu_few_avx512vnni;
 extern const struct cpu_few *cpu_few; /* or NULL: there is none */
 
 /* The bits by which byte `at` of a row differs in panels. */

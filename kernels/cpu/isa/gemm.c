@@ -2,6 +2,7 @@
  * is one sum over k in ascending order, whatever tile it falls into. */
 #include "base/vectors.h"
 #include "cpu/isa/tile.h"
+#include "cpu/isa/weights.h"
 #include "cpu/many/many.h"
 
 #include <string.h>
@@ -287,6 +288,34 @@ void ISA(widen_panel)(float *to, const void *b, int64_t k)
             if (l + 1 < k)
                 store(to + NR + v * W, (vf)(pair & 0xffff0000U));
         }
+}
+
+/* Four values of a column lie side by side, and the scales of a panel's columns
+ * behind the 32 values of their group. */
+void ISA(widen_groups)(float *to, const void *panel, int64_t column,
+                       int64_t k)
+{
+    typedef int32_t words __attribute__((vector_size(4 * W)));
+    typedef int32_t any_words
+        __attribute__((vector_size(4 * W), aligned(4), may_alias));
+    const char *from = panel;
+
+    for (int64_t l = 0; l < k; l += CPU_GROUP, from += CPU_GROUP_BYTES) {
+        const char *scales = from + CPU_GROUP / 4 * CPU_STEP + 2 * column;
+        const int64_t n = k - l < CPU_GROUP ? k - l : CPU_GROUP;
+
+        for (int64_t i = 0; i < n; i++, to += NR)
+#pragma GCC unroll 2
+            for (int v = 0; v < NV; v++) {
+                const words four = *(const any_words *)(
+                    from + i / 4 * CPU_STEP + 4 * (column + W * v));
+                const vf value = __builtin_convertvector(
+                    four << (24 - i % 4 * 8) >> 24, vf);
+
+                store(to + v * W,
+                      value * values(scales + 2 * W * v, W, BF16));
+            }
+    }
 }
 
 void ISA(pack_a)(float *to, const float *a, int64_t row, int64_t col, int64_t m,

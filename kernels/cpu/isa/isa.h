@@ -85,6 +85,10 @@ struct cpu_adamw_rates {
     /* Such a panel of columns of bf16 that lie in panels of 32 (quant.h): `b` \
      * is where its first column begins */                                    \
     X(void, widen_panel, (float *to, const void *b, int64_t k))               \
+    /* The same of bytes with a scale for 32, from the beginning of a group   \
+     * on: its panel, and the first column in that */                         \
+    X(void, widen_groups,                                                     \
+      (float *to, const void *panel, int64_t column, int64_t k))              \
     /* Groups of mr rows, the last one of what is left: k columns of a group, \
      * then those of the next; (i, l) is a[i * row + l]. */                   \
     X(void, pack_rows,                                                        \
