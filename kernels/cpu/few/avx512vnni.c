@@ -257,9 +257,9 @@ const struct cpu_few_road cpu_few_bytes = {
 
 /* ---- a scale for 32 ---- */
 
-/* A group of a text: what the weights' upper bits add to the sums of each digit,
- * the unit of the first digit, and the digits. Those of a block's texts lie side
- * by side. */
+/* A group of a text: what the weights' upper bits add to the sums of each
+ * digit, the unit of the first digit, and the digits. Those of a block's texts
+ * lie side by side. */
 enum { STEPS = CPU_GROUP / 4 };
 
 static inline int64_t group_bytes(const int digits)

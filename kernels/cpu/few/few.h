@@ -17,8 +17,8 @@
  * Inputs that are rounded to the form of the weights (struct gpt_quant) are one
  * part: a number of bf16, which is a float where no instruction multiplies it,
  * or a byte. By AVX2 such a byte has 16 bits, since its instructions multiply
- * bytes with a sign only after these are widened; inputs as they are stay floats
- * beside bytes there (gemv.c).
+ * bytes with a sign only after these are widened; inputs as they are stay
+ * floats beside bytes there (gemv.c).
  * No row of inputs has a part in another one's sums, so that an element's bits
  * depend on its row of inputs and its row of weights alone.
  *

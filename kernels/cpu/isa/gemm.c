@@ -291,7 +291,8 @@ void ISA(widen_panel)(float *to, const void *b, int64_t k)
 }
 
 /* Four values of a column lie side by side, and the scales of a panel's columns
- * behind the 32 values of their group. */
+ * behind the 32 values of their group. A byte times its scale is exact in a
+ * float: tiles multiply the numbers that the bits stand for. */
 void ISA(widen_groups)(float *to, const void *panel, int64_t column,
                        int64_t k)
 {
