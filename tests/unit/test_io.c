@@ -7,6 +7,7 @@
 #include "tests/lib/tap.h"
 
 #include <dirent.h>
+#include <fcntl.h>
 #include <sched.h>
 #include <signal.h>
 #include <sys/mount.h>
