@@ -231,7 +231,7 @@ $(BUILD)/common/base/convert.o $(BUILD)/common/checkpoint/move_box.o: \
 $(BUILD)/tests/lib/tiles.o: ALL_CFLAGS += -O3 \
     $(if $(filter amx,$(pairs)),$(isa_flags_avx512))
 
-# The assembler takes these files in, of which the compiler does not know.
+# The assembler includes these files; the compiler does not see them.
 $(BUILD)/cmd/report/page.o: $(wildcard share/report/*)
 $(BUILD)/cmd/generate/serve_info.o: share/serve/page.html
 

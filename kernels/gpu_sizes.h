@@ -68,8 +68,8 @@ static inline size_t gpu_sort_scratch(int64_t n)
 }
 
 /* A table needs two rows of sums for each GPU_EMBED_PIECE sorted rows, and what
- * the sort needs. That of words is always there, that of positions in models
- * that learn them. */
+ * the sort needs. The table of words is always there, that of positions in
+ * models that learn them. */
 enum { GPU_EMBED_TABLES = 2, GPU_EMBED_PIECE = 32 };
 static inline size_t gpu_embed_sums(int64_t n, int64_t c)
 {

@@ -23,7 +23,7 @@ gpt_evaluator_text(const struct gpt_evaluator *e);
 int gpt_evaluator_digest(const struct gpt_evaluator *e,
                          struct gpt_buf *b) GPT_MUST_USE;
 
-/* What it works on, all of which outlives it. */
+/* What an evaluator works on; all of it outlives the evaluator. */
 struct gpt_evaluator_run {
     struct gpt_replica *replica;
     struct gpt_feed *feed;

@@ -288,8 +288,9 @@ static int check_optimizer(const struct gpt_replica *r, const cJSON *json,
                          "an empty state");
 }
 
-/* The first state of a parameter tells whether there is optimizer state at all;
- * a checkpoint that has some of it fails at the one that it lacks. */
+/* The first state of a parameter tells whether the checkpoint has optimizer
+ * state at all. One that has only some of it fails later, at the first state
+ * that it lacks. */
 static bool holds_state(const struct gpt_replica *r,
                         const struct gpt_source *source)
 {

@@ -135,8 +135,8 @@ static void join_unknown(struct gpt_err *all, const struct gpt_err *one,
         memcpy(all->hint + n, more, strlen(more) + 1);
 }
 
-/* What messages call an option by another program's name: with its value, where
- * that is what cannot be. */
+/* What messages call an option of another program: its name, and its value
+ * where that is what is refused. */
 static void label_foreign(char label[LABEL], const char *name, size_t len,
                           const struct gpt_foreign_option *f,
                           const char *value)

@@ -96,7 +96,8 @@ int64_t gpt_megatron_dist_layers(const struct gpt_megatron *m)
     return n;
 }
 
-/* The shape of one layer, whether there are others beside it. */
+/* Reports the last two dimensions, which are those of one layer, also where a
+ * tensor has all layers. */
 static int bad_shape(const struct gpt_megatron *m, const struct gpt_tensor *t,
                      const struct gpt_param *p, int64_t rows,
                      struct gpt_err *err)

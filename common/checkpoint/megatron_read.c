@@ -100,9 +100,9 @@ static int check_part(const struct gpt_megatron *m,
     return GPT_OK;
 }
 
-/* What an optimizer keeps of a tensor, or the tensor itself. A weight that the
- * optimizer has in fp32 is taken from there: the one that was computed with is
- * its rounding. */
+/* Returns what an optimizer keeps of a tensor, or the tensor itself. A weight
+ * is taken from the optimizer where that has it in fp32: the model's own is
+ * that one, rounded. */
 static const struct gpt_safetensor *
 choose_entry(const struct gpt_megatron *m, const struct gpt_megatron_chunk *c,
              const struct gpt_safetensor *weight, int kind)

@@ -431,8 +431,8 @@ void gpt_tensor_show(const struct gpt_tensor *t)
             gpt_in_show(t->pieces[i].in);
 }
 
-/* Pieces of one file that follow each other are one stretch of it, with what
- * lies between. */
+/* Boxes of one file that follow each other are hidden as one stretch of it,
+ * with what lies between them. */
 void gpt_tensor_hide(const struct gpt_tensor *t)
 {
     for (size_t i = 0, j; i < t->n; i = j) {

@@ -58,7 +58,7 @@ struct pour {
     struct gpt_err *err;
 };
 
-/* What one thread has, over all the tiles that it takes. */
+/* Memory of one thread, for all the tiles that it takes. */
 struct hand {
     struct gpt_box box;
     uint8_t *tile, *packed;
@@ -297,10 +297,11 @@ static int make_tile(const struct pour *w, struct hand *h,
     return GPT_OK;
 }
 
-/* Where it can be shared it is, else written. What is shared, or looked at, has
- * been read for its checksum before: a source that changes in between is found
- * when the output is verified. The first refusal of the kernel counts for the
- * whole file, as it is the file system's. */
+/* Shares a tile with the input where the file system can, else writes it. What
+ * is shared, or looked at in place, has been read for its checksum before: a
+ * source that changes in between is found when the output is verified. The
+ * first refusal of the kernel counts for the whole file, as it is the file
+ * system's. */
 static int put_tile(struct pour *w, const struct gpt_part *p,
                     const struct tile *t, struct gpt_err *err)
 {

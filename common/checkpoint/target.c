@@ -13,9 +13,9 @@
 #include <stdio.h>
 #include <string.h>
 
-/* An iteration that joins others becomes the one that is resumed, which ends
- * the run that is there. One whose list is left is this conversion's own: it
- * died after the iteration had got its name. */
+/* An iteration that is added to others becomes the one that is resumed, which
+ * would end the run that wrote them. An iteration whose list of parts is left
+ * is this conversion's own: it died after the iteration had got its name. */
 static int check_others(const struct gpt_target *t, struct gpt_err *err)
 {
     if (!t->format->shares_dir || t->o.force ||

@@ -48,7 +48,7 @@ int jinja_add_beside(struct jinja_run *r, struct gpt_buf *b, bool safe,
                            : jinja_write(r, b, v.s.data, v.s.len);
 }
 
-/* Both together are safe where one of them is. */
+/* The joined string is safe when one of the two is. */
 static int join_strings(struct jinja_run *r, struct jinja_value a,
                         struct jinja_value b, struct jinja_value *v)
 {

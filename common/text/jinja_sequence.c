@@ -197,7 +197,7 @@ static int sort_list(struct jinja_run *r, struct jinja_list *list,
     return GPT_OK;
 }
 
-/* A new list; the one that is sorted stays as it is. */
+/* Makes a new list: the one that it sorts stays as it is. */
 FILTER(filter_sort)
 {
     struct jinja_list *list;
