@@ -386,8 +386,8 @@ static int settle_schedule(const struct gpt_source *source,
     if (!cJSON_GetObjectItemCaseSensitive(source->state, GPT_RUN_SCHEDULE)) {
         gpt_fail(err, GPT_EDATA, "%s: says nothing of its run's schedule",
                  source->dir);
-        return gpt_hint(err, "--override-opt_param-scheduler goes on with the "
-                             "schedule of the options");
+        return gpt_hint(err, "--override-opt_param-scheduler takes the "
+                             "schedule from the options");
     }
     GPT_TRY(gpt_lr_schedule_from_json(&there, source->state, source->dir, err));
     if (c->options->use_checkpoint_scheduler) {

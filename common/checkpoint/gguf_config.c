@@ -270,8 +270,8 @@ static int check_unknown(const struct gpt_gguf_arch *arch,
                          !(key->real > 0 || key->real < 0);
         if (!known && !off)
             return gpt_fail(err, GPT_EDATA,
-                            "%s: '%.200s' is not known: the model may compute "
-                            "what this one does not",
+                            "%s: the key '%.200s' is not known: its model may "
+                            "compute something that this program does not",
                             gpt_in_path(g->in), name);
     }
     return GPT_OK;

@@ -215,8 +215,8 @@ int gpt_megatron_check_dist(const struct gpt_megatron *m, struct gpt_err *err)
             strncmp(name, "optimizer.", 10) != 0 &&
             strncmp(name, "rng_state", 9) != 0)
             return gpt_fail(err, GPT_EDATA,
-                            "%s: tensor '%.200s' is none of GPT's", m->dir,
-                            name);
+                            "%s: tensor '%.200s' is not one of a GPT model",
+                            m->dir, name);
     }
     return GPT_OK;
 }

@@ -396,8 +396,8 @@ static bool has_adam(const struct gpt_source *s)
             k++;
         if (k == GPT_N_ADAM_KINDS) {
             gpt_warn("%s: its optimizer state is left out: format megatron is "
-                     "written with that of Adam alone, and '%s' is none of "
-                     "Adam's",
+                     "written with that of Adam only, and '%s' is a state "
+                     "that Adam does not have",
                      s->dir, name);
             return false;
         }

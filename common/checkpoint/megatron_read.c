@@ -220,8 +220,8 @@ static int check_unused(const struct gpt_megatron *m, struct gpt_err *err)
                      strcmp(name, "output_layer.weight") == 0))
                     continue;
                 return gpt_fail(err, GPT_EDATA,
-                                "%s/%s: tensor '%.200s' is none of GPT's",
-                                m->dir, m->ranks[i].file, name);
+                                "%s/%s: tensor '%.200s' is not one of a "
+                                "GPT model", m->dir, m->ranks[i].file, name);
             }
         }
     return GPT_OK;

@@ -99,7 +99,7 @@ static int gather_band(const struct target *g, struct gpt_box *b,
     }
     if (want != 0)
         return gpt_fail(err, GPT_EDATA,
-                        "tensor '%s': %lld elements are in no file",
+                        "tensor '%s': %lld of its elements are in no file",
                         g->t->name, (long long)want);
     return GPT_OK;
 }

@@ -249,11 +249,11 @@ int gpt_target_write(struct gpt_target *t, gpt_bytes_done *done, void *context,
     if (status != GPT_OK && !kept)
         gpt_path_rmdirs(t->o.save, there);
     if (status == GPT_OK && pour.taken > 0)
-        gpt_info("%s: %s of it were whole after an interruption, and were "
+        gpt_info("%s: %s of it were complete after an interruption, and were "
                  "kept",
                  t->path, gpt_text_bytes(taken, (double)pour.taken));
     if (kept && err && !err->hint[0])
-        return gpt_hint(err, "what is whole was kept: the same command goes on "
-                             "from there");
+        return gpt_hint(err, "what is complete was kept: the same command "
+                             "resumes from there");
     return status;
 }

@@ -161,7 +161,7 @@ static int compute_whole(struct jinja_run *r, enum jinja_op op, int64_t a,
     default:
         return divide_whole(r, op, a, b, &v->i);
     }
-    return fits ? GPT_OK : jinja_fail(r, "a number of more than 64 bits");
+    return fits ? GPT_OK : jinja_fail(r, "a number has more than 64 bits");
 }
 
 /* A division always gives a float, also of two integers. The rest of a
