@@ -57,8 +57,8 @@ ifneq ($(words $(BUILD)),1)
 $(error BUILD='$(BUILD)' has a space: name another folder)
 endif
 
-help_only := $(filter-out help clean distclean format check-gpu bench-gpu,$(or $(MAKECMDGOALS),all))
-ifneq ($(help_only),)
+probe_for := $(filter-out help clean distclean format check-gpu bench-gpu,$(or $(MAKECMDGOALS),all))
+ifneq ($(probe_for),)
 include $(BUILD)/config.mk
 endif
 -include config.mk
