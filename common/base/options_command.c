@@ -168,7 +168,7 @@ static const char *find_refused(const struct gpt_foreign_option *f,
     return NULL;
 }
 
-/* Whether a word "--name" or "--name=value" is no option of the program, nor
+/* True when a word "--name" or "--name=value" is no option of the program, nor
  * one that it translates or skips; its name and its label are filled in. *w is
  * what follows the word. */
 static bool is_unknown_long(const struct gpt_program *program,

@@ -6,7 +6,8 @@
 #include <stdlib.h>
 #include <string.h>
 
-/* Whether all ranks of the job have met, counting this one or not. */
+/* Adds `change` to the number of ranks that have met. True when all ranks of
+ * the job have. */
 static bool have_met(struct gpt_world *w, int64_t change)
 {
     struct gpt_err ignored = {0};

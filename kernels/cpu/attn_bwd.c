@@ -52,7 +52,7 @@ static int64_t carve_work(struct work *w, float *mem, int64_t t, int64_t d)
     return at;
 }
 
-/* What one task knows. */
+/* A head whose gradients one task computes, and the memory for it. */
 struct task {
     struct attn_head h;
     struct work w;
