@@ -243,32 +243,28 @@ $(cmd_lib): $(cmd_obj)
 	@rm -f $@
 	$(AR) rcs $@ $^
 
-$(bins): $(BUILD)/gpt-%: $(BUILD)/cmd/%/main.o $(libs)
-	$(CC) $(ALL_LDFLAGS) -o $@ $^ $(ALL_LIBS)
+link = $(CC) $(ALL_LDFLAGS) -o $@ $^ $(ALL_LIBS)
 
-$(unit_bins): $(BUILD)/tests/unit/%.t: $(BUILD)/tests/unit/%.o $(libs)
-	$(CC) $(ALL_LDFLAGS) -o $@ $^ $(ALL_LIBS)
+$(bins): $(BUILD)/gpt-%: $(BUILD)/cmd/%/main.o $(libs)
+	$(link)
+
+$(unit_bins): %.t: %.o $(libs)
+	$(link)
+
+$(bench_bins) $(gpu_bench_bins) $(parity_bins): %: %.o $(libs)
+	$(link)
 
 $(BUILD)/tiles/tests/unit/%.t: $(BUILD)/tests/unit/%.o \
     $(BUILD)/tests/lib/tiles.o $(libs)
 	@mkdir -p $(@D)
-	$(CC) $(ALL_LDFLAGS) -o $@ $^ $(ALL_LIBS)
+	$(link)
 
 $(BUILD)/tiles/gpt-%: $(BUILD)/cmd/%/main.o $(BUILD)/tests/lib/tiles.o $(libs)
 	@mkdir -p $(@D)
-	$(CC) $(ALL_LDFLAGS) -o $@ $^ $(ALL_LIBS)
-
-$(bench_bins): $(BUILD)/tests/bench/%: $(BUILD)/tests/bench/%.o $(libs)
-	$(CC) $(ALL_LDFLAGS) -o $@ $^ $(ALL_LIBS)
-
-$(gpu_bench_bins): $(BUILD)/tests/gpu/%: $(BUILD)/tests/gpu/%.o $(libs)
-	$(CC) $(ALL_LDFLAGS) -o $@ $^ $(ALL_LIBS)
-
-$(parity_bins): $(BUILD)/tests/parity/%: $(BUILD)/tests/parity/%.o $(libs)
-	$(CC) $(ALL_LDFLAGS) -o $@ $^ $(ALL_LIBS)
+	$(link)
 
 $(fault_bins): $(BUILD)/faults/gpt-%: $(BUILD)/cmd/%/main.o $(fault_obj) $(libs)
-	$(CC) $(ALL_LDFLAGS) -o $@ $^ $(ALL_LIBS)
+	$(link)
 
 $(preload): tests/lib/preload.c
 	@mkdir -p $(@D)
@@ -282,9 +278,8 @@ include share/build/cuda.mk
 
 # Fuzz targets replay their corpus under make check; `make fuzz` builds them
 # with libFuzzer instead.
-$(fuzz_bins): $(BUILD)/tests/fuzz/%.t: $(BUILD)/tests/fuzz/%.o \
-    $(BUILD)/tests/lib/replay.o $(libs)
-	$(CC) $(ALL_LDFLAGS) -o $@ $^ $(ALL_LIBS)
+$(fuzz_bins): %.t: %.o $(BUILD)/tests/lib/replay.o $(libs)
+	$(link)
 
 $(BUILD)/completions/%.bash: $(BUILD)/%
 	@mkdir -p $(@D)
