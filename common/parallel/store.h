@@ -74,8 +74,8 @@ bool gpt_store_failed(struct gpt_store *s, struct gpt_err *failure);
 
 /* Counts the long waits that this rank is in: change is 1 when one begins and
  * -1 when it ends. A rank that waits is not the one that holds up the others:
- * of a chain of ranks that wait for each other messages name the end. A wait
- * that fails is not counted down. */
+ * in a chain of ranks that wait for each other, messages name the rank at the
+ * end. A wait that fails is not counted down. */
 void gpt_store_count_wait(struct gpt_store *s, int64_t change);
 bool gpt_store_waits(struct gpt_store *s, int64_t rank);
 
