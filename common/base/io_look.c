@@ -1,9 +1,9 @@
 /* Looking at the bytes of an input where the kernel keeps them: no copy is made
- * of what is only passed on. Start at gpt_in_show().
+ * of what is only passed on. Start at gpt_in_look_begin().
  *
  * A page that has gone (another process cut the file, the disk fails) ends in
  * SIGBUS where a read would have returned an error. The handler puts a page of
- * zeros there and notes that, which gpt_in_kept() reports afterwards. The
+ * zeros there and notes that, which gpt_in_look_check() reports afterwards. The
  * handler runs in the thread that looked, at any moment of the others, so the
  * list of mappings only grows; entries of files that were closed are used
  * again. */

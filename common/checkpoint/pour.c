@@ -263,7 +263,7 @@ static int fetch(const struct pour *w, struct hand *h, const struct gpt_part *p,
     GPT_TRY(gpt_tiling_sum(g, i, err));
     gpt_tiling_place(g, i, &t->at, bytes);
     if (!p->packing && gpt_tiling_run(g, i, &t->in, &t->from))
-        t->data = gpt_in_shown(t->in, t->from, (size_t)*bytes);
+        t->data = gpt_in_look(t->in, t->from, (size_t)*bytes);
     else
         t->in = NULL;
     t->seen = t->data != NULL;
@@ -327,12 +327,12 @@ static int put_seen(struct pour *w, struct hand *h, const struct gpt_part *p,
 
     if (!t->seen)
         return status;
-    int kept = gpt_in_kept(t->in, &e);
+    int kept = gpt_in_look_check(t->in, &e);
     if (kept == GPT_OK && status != GPT_OK)
         kept = gather(w, h, &k->tiling, i, &e);
     if (kept != GPT_OK && err)
         *err = e;
-    gpt_in_pass(t->in, t->from, t->sum->bytes);
+    gpt_in_look_pass(t->in, t->from, t->sum->bytes);
     return kept != GPT_OK ? kept : status;
 }
 
@@ -355,7 +355,7 @@ static int end_part(struct pour *w, int64_t part, struct gpt_err *err)
                                       s->zip_crc, s->bytes);
     }
     if (p->tensor)
-        gpt_tensor_hide(p->tensor);
+        gpt_tensor_look_drop(p->tensor);
     if (!w->p->resume || !p->tensor)
         return GPT_OK;
 #pragma omp critical(gpt_pour_note)
