@@ -422,7 +422,7 @@ void gpt_box_free(struct gpt_box *b)
     gpt_free(b->window);
 }
 
-void gpt_tensor_show(const struct gpt_tensor *t)
+void gpt_tensor_look_begin(const struct gpt_tensor *t)
 {
     const struct gpt_in *last = NULL;
 

@@ -122,7 +122,7 @@ static int cut_parts(struct pour *w, struct gpt_err *err)
 
         p->crc = p->zip_crc = 0;
         if (p->tensor) {
-            gpt_tensor_show(p->tensor);
+            gpt_tensor_look_begin(p->tensor);
             GPT_TRY(gpt_tiling_make(&k->tiling, p->tensor, p->begin, p->shape,
                                     p->dtype, span, err));
         } else {
