@@ -57,8 +57,8 @@ ifneq ($(words $(BUILD)),1)
 $(error BUILD='$(BUILD)' has a space: name another folder)
 endif
 
-help_only := $(filter-out help clean distclean format check-gpu bench-gpu,$(or $(MAKECMDGOALS),all))
-ifneq ($(help_only),)
+probe_for := $(filter-out help clean distclean format check-gpu bench-gpu,$(or $(MAKECMDGOALS),all))
+ifneq ($(probe_for),)
 include $(BUILD)/config.mk
 endif
 -include config.mk
@@ -233,7 +233,7 @@ $(BUILD)/common/base/convert.o $(BUILD)/common/checkpoint/move_box.o: \
 $(BUILD)/tests/lib/tiles.o: ALL_CFLAGS += -O3 \
     $(if $(filter amx,$(pairs)),$(isa_flags_avx512))
 
-# The assembler takes these files in, of which the compiler does not know.
+# The assembler includes these files; the compiler does not see them.
 $(BUILD)/cmd/report/page.o: $(wildcard share/report/*)
 $(BUILD)/cmd/generate/serve_info.o: share/serve/page.html
 
@@ -245,32 +245,28 @@ $(cmd_lib): $(cmd_obj)
 	@rm -f $@
 	$(AR) rcs $@ $^
 
-$(bins): $(BUILD)/gpt-%: $(BUILD)/cmd/%/main.o $(libs)
-	$(CC) $(ALL_LDFLAGS) -o $@ $^ $(ALL_LIBS)
+link = $(CC) $(ALL_LDFLAGS) -o $@ $^ $(ALL_LIBS)
 
-$(unit_bins): $(BUILD)/tests/unit/%.t: $(BUILD)/tests/unit/%.o $(libs)
-	$(CC) $(ALL_LDFLAGS) -o $@ $^ $(ALL_LIBS)
+$(bins): $(BUILD)/gpt-%: $(BUILD)/cmd/%/main.o $(libs)
+	$(link)
+
+$(unit_bins): %.t: %.o $(libs)
+	$(link)
+
+$(bench_bins) $(gpu_bench_bins) $(parity_bins): %: %.o $(libs)
+	$(link)
 
 $(BUILD)/tiles/tests/unit/%.t: $(BUILD)/tests/unit/%.o \
     $(BUILD)/tests/lib/tiles.o $(libs)
 	@mkdir -p $(@D)
-	$(CC) $(ALL_LDFLAGS) -o $@ $^ $(ALL_LIBS)
+	$(link)
 
 $(BUILD)/tiles/gpt-%: $(BUILD)/cmd/%/main.o $(BUILD)/tests/lib/tiles.o $(libs)
 	@mkdir -p $(@D)
-	$(CC) $(ALL_LDFLAGS) -o $@ $^ $(ALL_LIBS)
-
-$(bench_bins): $(BUILD)/tests/bench/%: $(BUILD)/tests/bench/%.o $(libs)
-	$(CC) $(ALL_LDFLAGS) -o $@ $^ $(ALL_LIBS)
-
-$(gpu_bench_bins): $(BUILD)/tests/gpu/%: $(BUILD)/tests/gpu/%.o $(libs)
-	$(CC) $(ALL_LDFLAGS) -o $@ $^ $(ALL_LIBS)
-
-$(parity_bins): $(BUILD)/tests/parity/%: $(BUILD)/tests/parity/%.o $(libs)
-	$(CC) $(ALL_LDFLAGS) -o $@ $^ $(ALL_LIBS)
+	$(link)
 
 $(fault_bins): $(BUILD)/faults/gpt-%: $(BUILD)/cmd/%/main.o $(fault_obj) $(libs)
-	$(CC) $(ALL_LDFLAGS) -o $@ $^ $(ALL_LIBS)
+	$(link)
 
 $(preload): tests/lib/preload.c
 	@mkdir -p $(@D)
@@ -284,9 +280,8 @@ include share/build/cuda.mk
 
 # Fuzz targets replay their corpus under make check; `make fuzz` builds them
 # with libFuzzer instead.
-$(fuzz_bins): $(BUILD)/tests/fuzz/%.t: $(BUILD)/tests/fuzz/%.o \
-    $(BUILD)/tests/lib/replay.o $(libs)
-	$(CC) $(ALL_LDFLAGS) -o $@ $^ $(ALL_LIBS)
+$(fuzz_bins): %.t: %.o $(BUILD)/tests/lib/replay.o $(libs)
+	$(link)
 
 $(BUILD)/completions/%.bash: $(BUILD)/%
 	@mkdir -p $(@D)

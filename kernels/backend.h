@@ -64,8 +64,8 @@ enum gpt_epilogue {
  * round_inputs: inputs of products are rounded to the form of the matrix, to
  * nearest even, where the error above is added to that of rounding. With
  * GPT_BF16 to bf16. With GPT_I8 to whole multiples of a float unit, 1/127 of
- * the largest |input| of their row, or where there are groups, of their group;
- * it is that of 2^-100 where all are below that. Needs GPT_CAN_QUANT.
+ * the largest |input| of their row, or where there are groups, of their group,
+ * but at least 1/127 of 2^-100. Needs GPT_CAN_QUANT.
  *
  * arranged: values are as the device keeps them (quant_arrange()), and with
  * groups scales are among them. GPT_F32, floats as they are, is such a form

@@ -8,7 +8,7 @@
 #include "backend.h"
 #include "base/num.h"
 
-/* What GPUs compute beside the least, but products of eight bits. */
+/* Abilities that every GPU has. Products of eight bits are not among them. */
 enum {
     GPU_ABILITIES = GPT_CAN_WINDOW | GPT_CAN_CAP | GPT_CAN_SCALE_WORDS |
                     GPT_CAN_NORM_WIDE,
@@ -68,8 +68,8 @@ static inline size_t gpu_sort_scratch(int64_t n)
 }
 
 /* A table needs two rows of sums for each GPU_EMBED_PIECE sorted rows, and what
- * the sort needs. That of words is always there, that of positions in models
- * that learn them. */
+ * the sort needs. The table of words is always there, that of positions in
+ * models that learn them. */
 enum { GPU_EMBED_TABLES = 2, GPU_EMBED_PIECE = 32 };
 static inline size_t gpu_embed_sums(int64_t n, int64_t c)
 {
@@ -98,7 +98,7 @@ static inline int64_t gpu_flash_most(enum gpt_dtype act, bool tf32)
     return act != GPT_F32 ? GPU_HEAD_MOST : tf32 ? GPU_HEAD_MOST_TF32 : 0;
 }
 
-/* Whether the kernels for tensor cores do op's type, options and head size.
+/* True when the kernels for tensor cores do op's type, options and head size.
  * ALiBi is added after the cap, whose slope could not be told from the sum. */
 static inline bool gpu_flash_does(const struct gpt_attn *op, bool tf32)
 {
@@ -125,8 +125,8 @@ static inline const char *gpu_attn_slow(const struct gpt_attn *op, bool tf32)
                  "256";
 }
 
-/* Whether the kernels for Hopper alone do the type, options and head size of
- * op. Heads are padded to 64 or 128 elements. */
+/* True when the kernels that only Hopper has do the type, options and head size
+ * of op. Heads are padded to 64 or 128 elements. */
 static inline bool gpu_hopper_attends(const struct gpt_attn *op)
 {
     return op->act != GPT_F32 && op->d % 8 == 0 && op->d <= 128 &&

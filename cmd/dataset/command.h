@@ -110,8 +110,8 @@ int gpt_dataset_parse_range(const char *text, int64_t n, const char *prefix,
 int gpt_dataset_open_set(struct gpt_indexed **set, const char *prefix,
                          struct gpt_err *err) GPT_MUST_USE;
 
-/* For a failure that an option allows: a warning with the error's text where
- * it was given, the error itself where not. */
+/* Returns the failure that *err is. Where an option allows it, warns with its
+ * text and returns GPT_OK instead. */
 int gpt_dataset_allow(bool allowed, struct gpt_err *err) GPT_MUST_USE;
 
 /* Makes every file of the sets known as an input: see gpt_in_protect(). */

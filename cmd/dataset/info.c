@@ -36,7 +36,7 @@ static int add_line(struct gpt_listing *l, const char *dtype,
         err);
 }
 
-/* Takes over made_by. */
+/* Adds a set to the list; made_by becomes a part of it. */
 static int add_object(struct gpt_listing *l, const struct gpt_indexed *set,
                       cJSON *made_by, struct gpt_err *err)
 {

@@ -20,7 +20,7 @@ bool gpt_repair_refused(struct gpt_refusal *refusal,
                         const struct gpt_idx *idx, bool readable,
                         const struct gpt_damages *all);
 
-/* The hint of that finding. */
+/* Adds to *err the hint what to do instead of a repair. */
 int gpt_repair_hint(struct gpt_err *err, const struct gpt_refusal *refusal);
 
 #endif

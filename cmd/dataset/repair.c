@@ -38,7 +38,7 @@ struct repair {
     const char *path;             /* of the .idx, for messages */
 };
 
-/* gpt_damages.found */
+/* Called for the first finding of each kind, as gpt_damages.found. */
 static void keep_first(void *user, enum gpt_damage kind,
                        const struct gpt_err *err)
 {

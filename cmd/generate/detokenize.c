@@ -17,7 +17,7 @@ static const char *const rules[][2] = {
     {" N ", " 1 "},    {" 's", "'s"},
 };
 
-/* What brackets and quotes stand around; the spaces inside of them go. */
+/* Pairs of brackets and of quotes: the spaces just inside of them go. */
 static const char pairs[][2] = {
     {'(', ')'}, {'[', ']'}, {'{', '}'}, {'"', '"'}, {'\'', '\''},
 };

@@ -95,7 +95,8 @@ static int encode_prompts(struct filter *f, struct gpt_err *err)
     return status;
 }
 
-/* What the exit status says at the end, when all that can be answered is. */
+/* Fails when prompts were refused: called at the end, after all others were
+ * answered. */
 static int report_refused(const struct filter *f, struct gpt_err *err)
 {
     const size_t n = gpt_prompts_refused(&f->prompts);
@@ -208,8 +209,8 @@ static int write_texts(struct filter *f, struct gpt_err *err)
     return status;
 }
 
-/* From cheap to dear: a prompt that is too long is reported before weights are
- * read. */
+/* What is cheap comes first: a prompt that is too long is reported before
+ * weights are read. */
 static int filter(struct filter *f, struct gpt_err *err)
 {
     GPT_TRY(gpt_check_beam_options(f->o, err));

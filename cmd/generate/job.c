@@ -186,7 +186,8 @@ int gpt_job_tell_size(struct gpt_job *r, int64_t *slots, int64_t *positions,
     return GPT_OK;
 }
 
-/* Ranks read their weights for as long as their disks take. */
+/* Waits until all ranks have read their weights. From then on the shorter
+ * timeout holds, as no rank is still reading from its disk. */
 int gpt_job_begin(struct gpt_job *r, struct gpt_err *err)
 {
     if (!r->world)

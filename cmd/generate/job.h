@@ -34,7 +34,8 @@ int gpt_job_share(struct gpt_job *r, const struct gpt_generate_options *o,
 int gpt_job_tell_size(struct gpt_job *r, int64_t *slots,
                       int64_t *positions, struct gpt_err *err) GPT_MUST_USE;
 
-/* All decoders are open: from here on a silence is short. */
+/* To be called when all decoders are open. From then on a rank that is silent
+ * is given up sooner. */
 int gpt_job_begin(struct gpt_job *r, struct gpt_err *err) GPT_MUST_USE;
 
 /* As gpt_world_end(), then frees everything. */

@@ -18,9 +18,9 @@ static int open_stats_file(struct gpt_loaded *m, struct gpt_err *err)
                         m->o->common.force ? GPT_OUT_FORCE : 0, 0, err);
 }
 
-/* From cheap to dear: a checkpoint that does not open and a vocabulary that
- * does not fit are reported before weights are read. One rank verifies files,
- * which would take as long on each; and prompts are its own alone. */
+/* What is cheap comes first: a checkpoint that does not open and a vocabulary
+ * that does not fit are reported before weights are read. One rank verifies
+ * files, which would take as long on each; and only that rank has prompts. */
 int gpt_loaded_open(struct gpt_loaded *m, struct gpt_err *err)
 {
     GPT_TRY(gpt_job_open(&m->job, m->o, err));

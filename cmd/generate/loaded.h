@@ -32,9 +32,9 @@ struct gpt_loaded {
     struct gpt_tokenizer *chat_tokenizer;
 };
 
-/* The words of an option: how matrices are kept. */
+/* The words for forms of matrices, NULL-terminated: choices of --weights. */
 extern const char *const gpt_weight_names[];
-/* And keys and values. */
+/* The words for types of keys and values: choices of --kv-cache-dtype. */
 extern const char *const gpt_cache_names[];
 
 /* Meets the other ranks, opens checkpoint and tokenizer, which is cheap: *m is
@@ -61,7 +61,7 @@ int gpt_loaded_open_chat(struct gpt_loaded *m, struct gpt_err *err)
  * first. */
 int gpt_loaded_close(struct gpt_loaded *m, int status, struct gpt_err *err);
 
-/* The type of keys and values, as options say it. */
+/* The type of keys and values that the options ask for. */
 enum gpt_dtype gpt_loaded_cache_type(const struct gpt_loaded *m);
 
 /* The token that begins a text, and that ends a document: the tokenizer's, or

@@ -1,6 +1,7 @@
 /* The option table of gpt-generate: a row an option. */
 #include "cmd/generate/options.h"
 
+#include "base/json.h"
 #include "backend.h"
 #include "cmd/generate/loaded.h"
 #include "cmd/generate/perplexity.h"
@@ -158,7 +159,7 @@ const struct gpt_opt gpt_generate_options[] = {
      .def = "megatron", .choices = semantics,
      .help = "whose top-k and top-p, where ties and boundaries differ"},
     {.kind = GPT_OPT_INT, .name = "seed", .arg = "N", AT(seed), .def = "-1",
-     .min = -1, .max = 9007199254740992.0, .alias = "random-seed",
+     .min = -1, .max = (double)GPT_JSON_EXACT, .alias = "random-seed",
      .help = "of all choices, -1 = a new one each time"},
     /* Each of these names another kind of work, for which the rows above that
      * choose tokens mean nothing. */

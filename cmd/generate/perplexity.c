@@ -339,7 +339,7 @@ static int settle(struct measurement *p, struct gpt_err *err)
     return GPT_OK;
 }
 
-/* Texts of which all are too short. */
+/* Refuses texts that are all too short. */
 static int refuse_short(const struct measurement *p, struct gpt_err *err)
 {
     if (p->tokens == 0)

@@ -108,7 +108,7 @@ static int read_stream(FILE *f, const char *name, struct gpt_buf *b,
 }
 
 /* Standard input stays open: it is the caller's. */
-static int read_all(const char *path, struct gpt_buf *b, struct gpt_err *err)
+static int read_file(const char *path, struct gpt_buf *b, struct gpt_err *err)
 {
     if (strcmp(path, "-") == 0)
         return read_stream(stdin, name_of(path), b, err);
@@ -145,14 +145,20 @@ static int refuse_utf16(const char *path, struct gpt_err *err)
     return gpt_hint(err, "convert it: iconv -f UTF-16 -t UTF-8 '%.100s'", path);
 }
 
+/* Reads all of a file, or of standard input. */
+static int read_prompts(const char *path, struct gpt_buf *b,
+                        struct gpt_err *err)
+{
+    GPT_TRY(read_file(path, b, err));
+    return is_utf16(b) ? refuse_utf16(path, err) : GPT_OK;
+}
+
 int gpt_prompts_read_text(struct gpt_prompts *p, const char *path, bool whole,
                           struct gpt_err *err)
 {
     struct gpt_buf b = {0};
-    int status = read_all(path, &b, err);
+    int status = read_prompts(path, &b, err);
 
-    if (status == GPT_OK && is_utf16(&b))
-        status = refuse_utf16(path, err);
     if (status == GPT_OK)
         status =
             add(p, b.data, whole ? b.len : without_newline(b.data, b.len), err);
@@ -377,10 +383,8 @@ int gpt_prompts_read_jsonl(struct gpt_prompts *p, const char *path,
                            struct gpt_err *err)
 {
     struct gpt_buf b = {0};
-    int status = read_all(path, &b, err);
+    int status = read_prompts(path, &b, err);
 
-    if (status == GPT_OK && is_utf16(&b))
-        status = refuse_utf16(path, err);
     if (status == GPT_OK)
         status = gpt_prompts_parse_jsonl(p, b.data, b.len, name_of(path), err);
     gpt_buf_free(&b);

@@ -175,7 +175,7 @@ void gpt_http_close(struct gpt_http *http); /* NULL is fine */
 void gpt_http_end_slow(struct gpt_http *http);
 /* Wakes the connection of a call that has more; the lock is held. */
 void gpt_http_wake(struct gpt_call *call);
-/* Whether the client of a call that waits has hung up; the lock is held. */
+/* True when the client of a waiting call has hung up; the lock is held. */
 bool gpt_http_hung_up(const struct gpt_call *call);
 
 #endif

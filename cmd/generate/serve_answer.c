@@ -104,8 +104,8 @@ static int add_probabilities(const struct gpt_server *s,
                    (struct gpt_top){id, logprob}, top, n_top);
 }
 
-/* By which a client puts characters together that are divided between
- * tokens. */
+/* Adds the bytes of a token, from which a client joins characters that are
+ * divided between tokens. */
 static int add_token_bytes(struct gpt_buf *b, const struct gpt_tokenizer *tok,
                            int32_t id)
 {

@@ -18,9 +18,9 @@ static bool is_known(const char *name, const char *const *known)
     return *known != NULL;
 }
 
-/* Whether the item has the value that `text` is the JSON of; NULL is none.
- * Values are compared and not texts: members of objects have no order, and
- * numbers and strings have several forms. */
+/* True when the item has the value whose JSON is `text`; NULL is none. Values
+ * are compared and not texts: members of objects have no order, and numbers and
+ * strings have several forms. */
 static bool has_value(const cJSON *item, const char *text)
 {
     cJSON *value = text ? cJSON_Parse(text) : NULL;

@@ -128,8 +128,8 @@ static ssize_t read_stream(void *user, uint64_t at, char *buf, size_t max)
                                  (int64_t)(call->answer.len - call->sent));
         memcpy(buf, call->answer.data + call->sent, (size_t)n);
         call->sent += (size_t)n;
-        /* What was sent gives its memory back, so that a long stream is not
-         * kept whole; of a client that is always behind, too. */
+        /* Memory of what was sent is given back, so that a long stream is not
+         * kept whole, even where the client is always behind. */
         if (call->sent >= call->answer.len / 2) {
             call->answer.len -= call->sent;
             memmove(call->answer.data, call->answer.data + call->sent,
@@ -430,7 +430,7 @@ static void end_request(void *user, struct MHD_Connection *c, void **own,
     gpt_clients_mark(&h->clients, client_of(c), false);
     if (!q)
         return;
-    /* What was dropped was not counted. */
+    /* Only bytes that were kept were counted. */
     h->body_bytes -= (int64_t)q->body.len;
     if (q->call) {
         pthread_mutex_lock(&s->lock);

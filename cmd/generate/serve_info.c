@@ -37,7 +37,7 @@ int gpt_info_model(struct gpt_server *s, const struct gpt_buf *body,
                           (long long)s->m->positions);
 }
 
-/* There is one. */
+/* Lists the models, of which a server has one. */
 int gpt_info_models(struct gpt_server *s, const struct gpt_buf *body,
                     struct gpt_buf *out, struct gpt_err *err)
 {

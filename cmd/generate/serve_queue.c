@@ -25,7 +25,7 @@ void gpt_calls_leave(struct gpt_server *s, struct gpt_call *call,
     s->running = call;
 }
 
-/* Its last text has ended; the lock is held. */
+/* Takes a call whose last text has ended out of the queue; the lock is held. */
 void gpt_calls_end(struct gpt_server *s, struct gpt_call *call)
 {
     struct gpt_call **at = &s->running;

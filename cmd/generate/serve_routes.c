@@ -45,7 +45,7 @@ static bool has_key(const struct gpt_server *s, const char *header)
     return found;
 }
 
-/* Behind a path that ends with a slash there is the model's name. */
+/* A path that ends with a slash is followed by the name of the model. */
 static bool is_path(const struct gpt_server *s, const struct gpt_route *route,
                     const char *path)
 {

@@ -288,9 +288,9 @@ static int prepare_text(struct gpt_serving *w, struct gpt_call_text *t,
     return gpt_serving_end(w, (int64_t)(intptr_t)t, GPT_FINISH_TOKENS, err);
 }
 
-/* Whether a prompt begins with more of one of the n that are about to begin
- * than is kept: when that one has begun, this one copies it. Texts of the same
- * prompt begin together. */
+/* True when the prompt has a longer beginning in common with one of the n texts
+ * that are about to begin than with what is kept. It waits until that text has
+ * begun, and then copies from it. Texts of the same prompt begin together. */
 static bool waits_for_prompt(const struct gpt_serving *w,
                              const struct gpt_call_text *t, int64_t n)
 {

@@ -6,7 +6,7 @@
 #include "cmd/generate/serve.h"
 #include "generate/score.h"
 
-/* What the main thread has for itself. */
+/* State of the main thread, which other threads do not touch. */
 struct gpt_serving {
     struct gpt_server s;
     struct gpt_batch *batch;
@@ -35,7 +35,7 @@ int gpt_serving_end(void *user, int64_t name, enum gpt_finish finish,
 /* Writes the answer of a call that is over: it has left the queue, and no text
  * of it is under way. The call may then be no more. */
 void gpt_serving_end_call(struct gpt_server *s, struct gpt_call *call);
-/* Whether the time of a call is over; its status then says why. */
+/* True when the time of a call is over; its status then says why. */
 bool gpt_serving_is_late(const struct gpt_serving *w, struct gpt_call *call);
 
 #endif

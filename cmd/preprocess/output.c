@@ -312,9 +312,9 @@ static int add_stale(struct gpt_out **file, const struct gpt_outputs *out,
     return status;
 }
 
-/* Fills in the files in the order of publication: the quarantine, so that no
- * data set is there without the lines that it lacks; what belongs to each set;
- * and the .idx of all sets, which readers open first. */
+/* Lists the files in the order of publication: first the quarantine, so that no
+ * data set is there without the lines that it lacks; then what belongs to each
+ * set; last the .idx of all sets, which readers open first. */
 static int collect_files(struct gpt_outputs *out, struct gpt_out **files,
                          const struct gpt_point *at, struct gpt_err *err)
 {

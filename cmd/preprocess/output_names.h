@@ -14,8 +14,8 @@ int gpt_output_name(struct gpt_buf *name,
 bool gpt_is_output(const struct gpt_preprocess_options *options,
                    const char *path);
 
-/* Gives finished files their names; those that have them are left alone, so
- * that it can be repeated after a crash. */
+/* Gives finished files their names. Files that have their names already are
+ * left alone, so that it can be repeated after a crash. */
 int gpt_outputs_publish(const struct gpt_preprocess_options *options,
                         struct gpt_err *err) GPT_MUST_USE;
 /* Returns true when all are there, with their name or as PATH.part. */

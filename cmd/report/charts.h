@@ -26,8 +26,8 @@ int gpt_charts_make(struct gpt_charts *c, const struct gpt_metrics *runs,
                     size_t n_runs, struct gpt_err *err) GPT_MUST_USE;
 void gpt_charts_free(struct gpt_charts *c);
 
-/* What numbers that the user gives add as fields: bits_per_byte and
- * validation_bits_per_byte of losses, mfu of gflops. */
+/* Numbers that the user gives, from which fields are derived: bits_per_byte and
+ * validation_bits_per_byte from losses, mfu from gflops. */
 struct gpt_derivation {
     double bytes_per_token; /* 0: not known */
     double peak;            /* TFLOP/s of all ranks together; 0: not known */

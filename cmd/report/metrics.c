@@ -93,10 +93,10 @@ static double of_last_line(const struct gpt_metrics *h, const char *name)
                : (double)NAN;
 }
 
-/* elapsed_ms is the mean of the steps since the log line before: those of
- * validations between do not count. A first line is that of all steps of a run
- * that says that it was not resumed; else it stands for one step, as how many
- * it covers is not in it. */
+/* elapsed_ms is the mean of the steps since the log line before; validations
+ * between them do not count. The first line covers all steps so far where the
+ * run says that it was not resumed. Else it counts as one step: how many it
+ * covers is not in it. */
 void gpt_metrics_place(struct gpt_metrics *h)
 {
     struct gpt_moment *at = &h->at[h->n_lines - 1];

@@ -92,9 +92,9 @@ static void find_best(struct gpt_results *r, const struct gpt_metrics *h)
         }
 }
 
-/* The last line of training steps: samples and loss are of it, and an
- * evaluation at a later iteration is not. Without any such line it is the last
- * one. */
+/* Returns the last line of a training step, which samples and loss are taken
+ * from: an evaluation may come after it. Returns the last line where there is
+ * none of a step. */
 static const struct gpt_moment *end_of(const struct gpt_metrics *h)
 {
     const struct gpt_series *loss = gpt_metrics_find(h, "lm_loss");

@@ -34,7 +34,8 @@ const struct gpt_foreign_option gpt_reshape_foreign[] = {
     {"no-checking", MEGATRON,
      .answer = "what an output cannot hold is always named", .flag = true,
      .skip = true},
-    /* There it is the type that the input is read as, and so the output's. */
+    /* In Megatron-LM these give the type in which the input is read, and so the
+     * output's. */
     {"bf16", MEGATRON, .means = "--target-params-dtype=bf16", .flag = true},
     {"fp16", MEGATRON, .means = "--target-params-dtype=fp16", .flag = true},
     {"target-expert-parallel-size", MEGATRON,

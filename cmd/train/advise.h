@@ -4,8 +4,8 @@
 
 #include "cmd/train/plan.h"
 
-/* What more ranks are to the user. Ranks of one CPU share its memory, so that
- * more of them there have no more of it together. */
+/* What the user has to add for more ranks. Ranks on one CPU share its memory:
+ * more of them have no more memory together. */
 enum gpt_more_ranks {
     GPT_MORE_PLANNED,  /* a number */
     GPT_MORE_GPUS,     /* a GPU each */

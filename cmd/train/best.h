@@ -1,7 +1,7 @@
-/* The lowest validation loss of a run, and how long it has not fallen: for
- * --save-best and --early-stopping-patience. It is a function of the losses
- * alone, and part of the state of a checkpoint: a run that resumes decides as
- * one that was not stopped. */
+/* The lowest validation loss of a run, and for how long the loss has not fallen
+ * below it: for --save-best and --early-stopping-patience. Both follow from the
+ * losses alone and are part of the state of a checkpoint, so that a resumed run
+ * decides as if it had not been stopped. */
 #ifndef GPT_CMD_TRAIN_BEST_H
 #define GPT_CMD_TRAIN_BEST_H
 

@@ -33,10 +33,10 @@ struct gpt_command_pipe {
     bool lost;            /* lines, of which a warning has told */
 };
 
-/* The child's end becomes its standard input. Signals that this program handles
- * go back to their defaults by exec, and those that it ignores, itself or for
- * Gloo, do so here; its mask is that of a thread that may have blocked some, so
- * that it is emptied. */
+/* The child's end becomes its standard input. exec() gives signals that this
+ * program handles their default actions; those that it ignores, itself or for
+ * Gloo, get them here. The mask is emptied, as the calling thread may have
+ * blocked some. */
 static int spawn(struct gpt_command_pipe *p, int input)
 {
     char *const argv[] = {(char[]){"sh"}, (char[]){"-c"},

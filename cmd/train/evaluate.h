@@ -16,14 +16,14 @@ struct gpt_evaluator;
 int gpt_evaluator_read(struct gpt_evaluator **e,
                        const struct gpt_train_plan *plan, bool first,
                        struct gpt_err *err) GPT_MUST_USE;
-/* Bytes of tokens, for the feed; NULL: not known. */
+/* How many bytes of text tokens stand for, for the feed; NULL: not known. */
 const struct gpt_token_text *
 gpt_evaluator_text(const struct gpt_evaluator *e);
 /* A line for each thing that was read, to be compared between ranks. */
 int gpt_evaluator_digest(const struct gpt_evaluator *e,
                          struct gpt_buf *b) GPT_MUST_USE;
 
-/* What it works on, all of which outlives it. */
+/* What an evaluator works on; all of it outlives the evaluator. */
 struct gpt_evaluator_run {
     struct gpt_replica *replica;
     struct gpt_feed *feed;
@@ -38,9 +38,9 @@ void gpt_evaluator_close(struct gpt_evaluator *e); /* NULL is fine */
 /* Bytes of memory that its validation sets hold; NULL has none. */
 int64_t gpt_evaluator_sets_memory(const struct gpt_evaluator *e);
 
-/* What is due after state->iteration, or all of it at the end; all ranks call
- * it. Moves the position in the validation data on, and takes the loss into
- * state->best: *validated is true when there was one. */
+/* Makes the evaluations that are due after state->iteration, or all of them at
+ * the end; all ranks call it. Advances the position in the validation data, and
+ * takes the loss into state->best: *validated is true when there was one. */
 int gpt_evaluator_run(struct gpt_evaluator *e, struct gpt_train_state *state,
                       bool end, bool *validated,
                       struct gpt_err *err) GPT_MUST_USE;

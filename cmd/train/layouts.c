@@ -334,8 +334,8 @@ static int try_candidate(const struct gpt_layout_search *s,
     return GPT_OK;
 }
 
-/* The frugal of each cut come first: where one of them is too large, so are all
- * others of its cut. */
+/* Tries the layout of each cut that takes the least memory first: where that is
+ * too large, so are all others of its cut. */
 static int try_frugal(const struct gpt_layout_search *s,
                       const struct candidates *c, struct found *f,
                       struct gpt_err *err)

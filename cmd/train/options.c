@@ -3,6 +3,7 @@
  * together is in plan.c. */
 #include "cmd/train/options.h"
 
+#include "base/json.h"
 #include "base/memory.h"
 #include "backend.h"
 #include "data/indexed.h"
@@ -558,7 +559,7 @@ const struct gpt_opt gpt_train_option_table[] = {
      .help = "skip up to N steps in a row whose loss or gradient is not "
              "finite, then give up"},
     {.kind = GPT_OPT_INT, .name = "seed", .arg = "N", .def = "1234",
-     AT(seed), .min = 0, .max = 9007199254740992.0,
+     AT(seed), .min = 0, .max = (double)GPT_JSON_EXACT,
      .help = "of initial weights, dropout and data order"},
 
     /* The schedule follows Megatron-LM's rules, and is a function of the
@@ -758,7 +759,7 @@ const struct gpt_opt gpt_train_option_table[] = {
      .help = "choose among the most probable tokens that together reach P, 0 = "
              "all"},
     {.kind = GPT_OPT_INT, .name = "sample-seed", .arg = "N", .def = "-1",
-     AT(sample_seed), .min = -1, .max = 9007199254740992.0,
+     AT(sample_seed), .min = -1, .max = (double)GPT_JSON_EXACT,
      .help = "of the choices, the same at each interval; -1 = --seed"},
     {.kind = GPT_OPT_FLAG, .name = "save-best", AT(save_best),
      .help = "save when the validation loss is the lowest yet, and keep that "

@@ -93,9 +93,9 @@ int gpt_train_plan_schedule(struct gpt_train_plan *plan,
 int gpt_train_plan_refit(struct gpt_train_plan *plan,
                          struct gpt_err *err) GPT_MUST_USE;
 
-/* The schedule that the plan's options would give a run of the length that
- * `there`, the schedule of a checkpoint, has. Where it equals `there`, two
- * schedules differ by the lengths of their runs alone. */
+/* Returns the schedule that the plan's options would give to a run as long as
+ * that of `there`, the schedule of a checkpoint. Where it equals `there`, the
+ * plan and the checkpoint differ only in the lengths of their runs. */
 struct gpt_lr_schedule
 gpt_train_schedule_for(const struct gpt_train_plan *plan,
                        const struct gpt_lr_schedule *there);

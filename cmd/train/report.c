@@ -218,8 +218,8 @@ static void add_times(struct line *l, const struct gpt_report *r)
     add(l, "optimizer_ms", ms * r->optimizer, 3);
 }
 
-/* These are rank 0's: what its process holds, and what its device has given
- * out. On a GPU other processes may hold a part of the latter. */
+/* Adds the memory of rank 0: what its process holds, and what its device has
+ * given out. On a GPU other processes may hold a part of the latter. */
 static void add_memory(struct line *l, const struct gpt_report *r)
 {
     int64_t available, total;

@@ -43,8 +43,8 @@ struct gpt_report_step {
     int64_t data_stage; /* of the step's first sample, from 1 on; 0: none */
     const struct gpt_step *step;
 };
-/* Every step; prints and writes at multiples of the log interval. The step is
- * copied. */
+/* To be called after every step: prints and writes at multiples of the log
+ * interval. The step is copied. */
 int gpt_report_step(struct gpt_report *report, const struct gpt_report_step *s,
                     struct gpt_err *err) GPT_MUST_USE;
 /* Prints and writes the steps since the last line, if there are any: the run
@@ -87,11 +87,12 @@ int gpt_report_sample(struct gpt_report *report,
                       const struct gpt_report_sample *s,
                       struct gpt_err *err) GPT_MUST_USE;
 
-/* The run's end: steps made here, tokens, time, the last losses, and where
- * metrics are; nothing where no step was made and nothing was evaluated. */
+/* Reports the end of the run: steps made here, tokens, time, the last losses,
+ * and where metrics are; nothing where no step was made and nothing was
+ * evaluated. */
 void gpt_report_summary(const struct gpt_report *report, int64_t iteration);
 
-/* The number, but without the sign that some NaNs have: "nan" is what scripts
+/* Returns x, a NaN without the sign that some NaNs have: "nan" is what scripts
  * and people look for. */
 double gpt_report_number(double x);
 

@@ -35,9 +35,10 @@ static int lock_save(struct gpt_run *r, struct gpt_err *err)
     return GPT_OK;
 }
 
-/* Which iterations of --save are this run's. A run that goes on from one of
- * them, there, is of that run up to it; one that finetunes from there needs the
- * model that it began with. */
+/* Returns the last iteration in --save that belongs to this run; -1 where none
+ * does. A run that is resumed from an iteration in --save owns those up to it.
+ * A run that finetunes from there needs the model that it began with, and keeps
+ * all. */
 int64_t gpt_run_own_iterations(const struct gpt_run *r)
 {
     const struct gpt_train_options *o = r->o;

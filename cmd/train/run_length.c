@@ -31,7 +31,7 @@ static int count_epoch(struct gpt_run *r, int64_t *samples, struct gpt_err *err)
                           "--epochs: an epoch of the training data is less "
                           "than one sample of --seq-length %lld",
                           (long long)r->o->seq_length);
-    /* as often as their weights say, which is no number of passes */
+    /* weights decide how often each is read: there is no number of passes */
     if (*samples < 0) {
         gpt_fail(err, GPT_EUSAGE,
                  "--epochs: a blend by weights reads its data sets unequally "

@@ -26,7 +26,7 @@ static inline bool gpt_run_is_absent(const struct gpt_run *r)
     return r->be == &r->absent;
 }
 
-/* True where a run goes on in the directory that it saves into: it may be the
+/* True where a run resumes in the directory that it saves into: it may be the
  * first start of a command that is started again and again. */
 static inline bool gpt_run_resumes_own(const struct gpt_train_options *o)
 {
@@ -101,7 +101,7 @@ int gpt_run_allocate(struct gpt_run *r, const struct gpt_memory *memory,
 int gpt_run_open_save(struct gpt_run *r, struct gpt_err *err) GPT_MUST_USE;
 /* Iterations of --save up to this one are this run's; -1: none. */
 int64_t gpt_run_own_iterations(const struct gpt_run *r);
-/* Whether it can be opened: asked before anything is read. */
+/* Checks, before anything is read, that the report can be opened. */
 int gpt_run_check_report(const struct gpt_run *r,
                          struct gpt_err *err) GPT_MUST_USE;
 /* Opens the report last: it cuts off lines of the metrics that the run will

@@ -85,8 +85,8 @@ static int add_line(struct gpt_score_set *s, const struct gpt_score_line *line,
     return GPT_OK;
 }
 
-/* As gpt-generate reads such a line, so that one file serves both programs: of
- * a text the last word alone is asked for. */
+/* Reads a line as gpt-generate does, so that one file serves both programs: of
+ * a text only the last word is scored. */
 static int read_continuation(struct reading *r, const cJSON *object,
                              const char *where, struct gpt_err *err)
 {

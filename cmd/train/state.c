@@ -288,8 +288,9 @@ static int check_optimizer(const struct gpt_replica *r, const cJSON *json,
                          "an empty state");
 }
 
-/* The first state of a parameter tells whether there is optimizer state at all;
- * a checkpoint that has some of it fails at the one that it lacks. */
+/* The first state of a parameter tells whether the checkpoint has optimizer
+ * state at all. One that has only some of it fails later, at the first state
+ * that it lacks. */
 static bool holds_state(const struct gpt_replica *r,
                         const struct gpt_source *source)
 {
@@ -385,8 +386,8 @@ static int settle_schedule(const struct gpt_source *source,
     if (!cJSON_GetObjectItemCaseSensitive(source->state, GPT_RUN_SCHEDULE)) {
         gpt_fail(err, GPT_EDATA, "%s: says nothing of its run's schedule",
                  source->dir);
-        return gpt_hint(err, "--override-opt_param-scheduler goes on with the "
-                             "schedule of the options");
+        return gpt_hint(err, "--override-opt_param-scheduler takes the "
+                             "schedule from the options");
     }
     GPT_TRY(gpt_lr_schedule_from_json(&there, source->state, source->dir, err));
     if (c->options->use_checkpoint_scheduler) {

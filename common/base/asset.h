@@ -1,6 +1,6 @@
 /* Files of the source tree as bytes of a program, which then needs no installed
- * file to show a page. The assembler takes them in, of which the compiler does
- * not know: the Makefile names them as prerequisites of the object. */
+ * file to show a page. The assembler includes them and the compiler does not
+ * see them: the Makefile names them as prerequisites of the object. */
 #ifndef GPT_BASE_ASSET_H
 #define GPT_BASE_ASSET_H
 

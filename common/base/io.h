@@ -55,20 +55,23 @@ int gpt_in_map(struct gpt_in *in, const uint8_t **data, struct gpt_err *err)
  * gpt_in_read() fails. For readers of thousands of files. */
 void gpt_in_map_only(struct gpt_in *in);
 
-/* For readers of much: from gpt_in_show() on, until close, gpt_in_shown() gives
- * the n bytes at `offset` as the kernel keeps them, without a copy. NULL where
- * they have to be read: gpt_in_show() was not called, the file system is none
- * of those where that works as well, or the file has fewer. All thread-safe. */
-void gpt_in_show(struct gpt_in *in);
-const uint8_t *gpt_in_shown(const struct gpt_in *in, int64_t offset, size_t n);
-/* After looking: GPT_EDATA when the file was cut meanwhile, GPT_EIO when the
- * disk failed. What was seen then is zeros, from there on. */
-int gpt_in_kept(const struct gpt_in *in, struct gpt_err *err) GPT_MUST_USE;
-/* They need not count as memory of this process any more. */
-void gpt_in_hide(const struct gpt_in *in, int64_t offset, int64_t n);
+/* For readers of large files. From gpt_in_look_begin() on, until close,
+ * gpt_in_look() gives the n bytes at `offset` in the kernel's own pages,
+ * without a copy. It gives NULL where they have to be read: gpt_in_look_begin()
+ * was not called, the file system is not one where that works as well, or the
+ * file has fewer bytes. All are thread-safe. */
+void gpt_in_look_begin(struct gpt_in *in);
+const uint8_t *gpt_in_look(const struct gpt_in *in, int64_t offset, size_t n);
+/* To be called after the bytes were used: GPT_EDATA when the file was cut
+ * meanwhile, GPT_EIO when the disk failed. The bytes seen from there on were
+ * zeros. */
+int gpt_in_look_check(const struct gpt_in *in,
+                      struct gpt_err *err) GPT_MUST_USE;
+/* Lets these bytes no longer count as memory of this process. */
+void gpt_in_look_drop(const struct gpt_in *in, int64_t offset, int64_t n);
 /* For a reader that goes through a file in stretches and is done with this one
- * and those before it. A few MiB stay counted until gpt_in_hide(). */
-void gpt_in_pass(const struct gpt_in *in, int64_t offset, int64_t n);
+ * and those before it. A few MiB stay counted until gpt_in_look_drop(). */
+void gpt_in_look_pass(const struct gpt_in *in, int64_t offset, int64_t n);
 
 /* The CRC-32C of a file that is read for other reasons, too. From
  * gpt_in_keep_sums() on, gpt_in_sum() reads and sums those of the blocks that

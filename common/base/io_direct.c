@@ -11,13 +11,10 @@
 #include <errno.h>
 #include <fcntl.h>
 #include <string.h>
-#include <sys/vfs.h>
 
 enum {
     BLOCK = 2 << 20,   /* bytes that are written at once */
     ALIGNMENT = 4096,  /* of their places in memory and file */
-    EXT4 = 0xEF53,     /* file systems: statfs(2) */
-    XFS = 0x58465342,
 };
 
 #ifdef __SSE2__
@@ -51,12 +48,11 @@ static void copy_past(char *to, const char *from, size_t n)
 /* Returns false where the descriptor stays as it was. */
 static bool set_direct(struct gpt_out *out, bool on)
 {
-    struct statfs fs;
+    static const uint32_t kinds[] = {GPT_FS_EXT, GPT_FS_XFS};
 
     if (out->direct == on)
         return true;
-    if (on && (fstatfs(out->fd, &fs) != 0 ||
-               (fs.f_type != EXT4 && fs.f_type != XFS)))
+    if (on && !gpt_raw_is_in(out->fd, kinds, GPT_COUNT(kinds)))
         return false;
     const int flags = fcntl(out->fd, F_GETFL);
     if (flags < 0 || fcntl(out->fd, F_SETFL,

@@ -22,7 +22,8 @@ struct gpt_in {
     int64_t size;
     char *path;
     void *map; /* NULL until gpt_in_map() */
-    _Atomic(struct gpt_look *) look; /* NULL until gpt_in_show(), or for good */
+    /* NULL until gpt_in_look_begin(), or for good */
+    _Atomic(struct gpt_look *) look;
     struct gpt_block_sums *sums; /* NULL until gpt_in_keep_sums() */
 };
 
@@ -234,7 +235,7 @@ void gpt_in_map_only(struct gpt_in *in)
 /* ---- looking ---- */
 
 /* Two threads may come here at once: one of them keeps what it has made. */
-void gpt_in_show(struct gpt_in *in)
+void gpt_in_look_begin(struct gpt_in *in)
 {
     struct gpt_look *none = NULL;
 
@@ -245,7 +246,7 @@ void gpt_in_show(struct gpt_in *in)
         gpt_look_close(look);
 }
 
-const uint8_t *gpt_in_shown(const struct gpt_in *in, int64_t offset, size_t n)
+const uint8_t *gpt_in_look(const struct gpt_in *in, int64_t offset, size_t n)
 {
     const struct gpt_look *look = atomic_load(&in->look);
 
@@ -257,7 +258,7 @@ const uint8_t *gpt_in_shown(const struct gpt_in *in, int64_t offset, size_t n)
 
 /* The size tells what no fault does: the rest of the page in which a file ends
  * now is zeros. */
-int gpt_in_kept(const struct gpt_in *in, struct gpt_err *err)
+int gpt_in_look_check(const struct gpt_in *in, struct gpt_err *err)
 {
     const struct gpt_look *look = atomic_load(&in->look);
     struct stat st;
@@ -276,15 +277,15 @@ int gpt_in_kept(const struct gpt_in *in, struct gpt_err *err)
     return GPT_OK;
 }
 
-void gpt_in_hide(const struct gpt_in *in, int64_t offset, int64_t n)
+void gpt_in_look_drop(const struct gpt_in *in, int64_t offset, int64_t n)
 {
-    if (n > 0 && gpt_in_shown(in, offset, (size_t)n))
+    if (n > 0 && gpt_in_look(in, offset, (size_t)n))
         gpt_look_drop(atomic_load(&in->look), offset, n);
 }
 
-void gpt_in_pass(const struct gpt_in *in, int64_t offset, int64_t n)
+void gpt_in_look_pass(const struct gpt_in *in, int64_t offset, int64_t n)
 {
-    if (n > 0 && gpt_in_shown(in, offset, (size_t)n))
+    if (n > 0 && gpt_in_look(in, offset, (size_t)n))
         gpt_look_pass(atomic_load(&in->look), offset, n);
 }
 

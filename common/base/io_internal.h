@@ -26,6 +26,16 @@ int gpt_raw_fsync_parent(const char *path);
 /* Removes a name; with fault injection, as a rename. */
 int gpt_raw_unlink(const char *path);
 
+/* Kinds of file systems, by f_type of statfs(2); others are where they are
+ * used. */
+#define GPT_FS_EXT UINT32_C(0xef53) /* ext2 to ext4 */
+#define GPT_FS_XFS UINT32_C(0x58465342)
+#define GPT_FS_BTRFS UINT32_C(0x9123683e)
+#define GPT_FS_TMPFS UINT32_C(0x01021994)
+
+/* True when an open file is in a file system of one of n kinds. */
+bool gpt_raw_is_in(int fd, const uint32_t *kinds, size_t n);
+
 /* ---- io_protect.c ---- */
 
 /* GPT_EUSAGE when `path` is an input of this process, or a directory that holds

@@ -1,9 +1,9 @@
 /* Looking at the bytes of an input where the kernel keeps them: no copy is made
- * of what is only passed on. Start at gpt_in_show().
+ * of what is only passed on. Start at gpt_in_look_begin().
  *
  * A page that has gone (another process cut the file, the disk fails) ends in
  * SIGBUS where a read would have returned an error. The handler puts a page of
- * zeros there and notes that, which gpt_in_kept() reports afterwards. The
+ * zeros there and notes that, which gpt_in_look_check() reports afterwards. The
  * handler runs in the thread that looked, at any moment of the others, so the
  * list of mappings only grows; entries of files that were closed are used
  * again. */
@@ -16,7 +16,6 @@
 #include <signal.h>
 #include <stdatomic.h>
 #include <sys/mman.h>
-#include <sys/statfs.h>
 #include <unistd.h>
 
 struct gpt_look {
@@ -96,22 +95,14 @@ static struct gpt_look *add_look(uint8_t *data, size_t size)
 
 /* Local file systems, whose pages are those that a read copies from. Over a
  * network a page may be old, and a server that is away stops the process where
- * no signal wakes it. Overlay is none of them, as it does not tell what lies
- * below it. Numbers are those of statfs(2). */
+ * no signal wakes it. Overlay is left out, as it does not tell what lies below
+ * it. */
 static bool is_local(int fd)
 {
-    static const unsigned long kinds[] = {
-        0x01021994 /* tmpfs */, 0xef53 /* ext2 to ext4 */,
-        0x58465342 /* XFS */,   0x9123683e /* btrfs */,
-    };
-    struct statfs fs;
+    static const uint32_t kinds[] = {GPT_FS_TMPFS, GPT_FS_EXT, GPT_FS_XFS,
+                                     GPT_FS_BTRFS};
 
-    if (fstatfs(fd, &fs) != 0)
-        return false;
-    for (size_t i = 0; i < GPT_COUNT(kinds); i++)
-        if ((unsigned long)fs.f_type == kinds[i])
-            return true;
-    return false;
+    return gpt_raw_is_in(fd, kinds, GPT_COUNT(kinds));
 }
 
 static void install(void)

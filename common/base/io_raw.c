@@ -11,6 +11,7 @@
 #include <stdio.h>
 #include <string.h>
 #include <sys/stat.h>
+#include <sys/statfs.h>
 #include <unistd.h>
 
 enum { CHUNK = 1 << 30 }; /* bytes a call; Linux stops just under 2^31 */
@@ -186,4 +187,16 @@ int gpt_raw_fsync_parent(const char *path)
     close(fd);
     errno = error;
     return result;
+}
+
+bool gpt_raw_is_in(int fd, const uint32_t *kinds, size_t n)
+{
+    struct statfs fs;
+
+    if (fstatfs(fd, &fs) != 0)
+        return false;
+    for (size_t i = 0; i < n; i++)
+        if ((uint32_t)fs.f_type == kinds[i])
+            return true;
+    return false;
 }

@@ -235,7 +235,8 @@ static int complete_one(const char *dir, const char *name, const char *base,
     r.journal = gpt_arena_printf(&r.names, "%s%s", dir, name);
     status = r.journal ? read_journal(&r, &gone, err)
                        : gpt_no_memory(err, "a file name");
-    /* It was there a moment ago: the file that is asked for may be, now. */
+    /* A journal that has just gone was completed by another program: the file
+     * that is asked for may be there now. */
     if (status == GPT_OK && (gone || names_file(&r, base))) {
         *done = true;
         if (!gone)

@@ -12,7 +12,6 @@
 #include <fcntl.h>
 #include <pthread.h>
 #include <sys/stat.h>
-#include <sys/statfs.h>
 #include <sys/statvfs.h>
 
 static struct gpt_out *promises; /* outputs in memory, under the mutex */
@@ -20,10 +19,9 @@ static pthread_mutex_t mutex = PTHREAD_MUTEX_INITIALIZER;
 
 static bool is_memory(const struct gpt_out *out)
 {
-    struct statfs fs;
+    static const uint32_t tmpfs = GPT_FS_TMPFS;
 
-    return fstatfs(out->fd, &fs) == 0 &&
-           (unsigned long)fs.f_type == 0x01021994; /* tmpfs */
+    return gpt_raw_is_in(out->fd, &tmpfs, 1);
 }
 
 /* What an output has still to take of the room. Bytes that have a page already

@@ -3,29 +3,25 @@
 #include "base/io_internal.h"
 
 #include <sys/stat.h>
-#include <sys/statfs.h>
 
 /* By the kind of file system: others copy page by page, which a read and a
- * write do as well. Numbers are those of statfs(2). */
+ * write do as well. */
 bool gpt_out_shares(const struct gpt_out *out, const struct gpt_in *in)
 {
-    static const unsigned long kinds[] = {
-        0x58465342 /* XFS */,    0x9123683e /* btrfs */,
-        0xca451a4e /* bcachefs */, 0x7461636f /* OCFS2 */,
-        0x2fc12fc1 /* ZFS */,    0x6969 /* NFS */,
-        0xfe534d42 /* SMB */,
+    static const uint32_t kinds[] = {
+        GPT_FS_XFS,
+        GPT_FS_BTRFS,
+        0xca451a4e, /* bcachefs */
+        0x7461636f, /* OCFS2 */
+        0x2fc12fc1, /* ZFS */
+        0x6969,     /* NFS */
+        0xfe534d42, /* SMB */
     };
     struct stat a, b;
-    struct statfs fs;
 
-    if (out->stream || fstat(out->fd, &a) != 0 ||
-        fstat(gpt_in_descriptor(in), &b) != 0 || a.st_dev != b.st_dev ||
-        fstatfs(out->fd, &fs) != 0)
-        return false;
-    for (size_t i = 0; i < GPT_COUNT(kinds); i++)
-        if ((unsigned long)fs.f_type == kinds[i])
-            return true;
-    return false;
+    return !out->stream && fstat(out->fd, &a) == 0 &&
+           fstat(gpt_in_descriptor(in), &b) == 0 && a.st_dev == b.st_dev &&
+           gpt_raw_is_in(out->fd, kinds, GPT_COUNT(kinds));
 }
 
 bool gpt_out_share(struct gpt_out *out, int64_t offset, const struct gpt_in *in,

@@ -43,8 +43,8 @@ cJSON *gpt_json_add(cJSON *parent, const char *name, cJSON *item);
 
 /* True when a function of cJSON had no memory in this thread since the last
  * call. Functions that build a tree need not look at each result: a tree is
- * complete when this is false after its last member was added. It is built and
- * printed in one thread, or the one that builds it calls this. */
+ * complete when this is false after its last member was added. Build and print
+ * a tree in one thread, or call this in the thread that has built it. */
 bool gpt_json_out_of_memory(void);
 
 /* Text of `root`, pretty or on one line; freed with cJSON_free(). Numbers that

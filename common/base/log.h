@@ -18,7 +18,8 @@ struct gpt_log_options {
 void gpt_log_setup(const struct gpt_log_options *options);
 /* Changes the form alone: for messages before all options are known. */
 void gpt_log_as_json(bool json);
-/* Says no more than this from now on: of several processes, one speaks. */
+/* Drops messages above this level from now on, so that of several processes
+ * only one speaks. */
 void gpt_log_limit(enum gpt_log_level level);
 void gpt_log(enum gpt_log_level level, const char *fmt, ...) GPT_PRINTF(2, 3);
 #define gpt_info(...) gpt_log(GPT_LOG_INFO, __VA_ARGS__)

@@ -240,8 +240,8 @@ static int settle(const struct gpt_parse *p, struct gpt_args *args,
     return status;
 }
 
-/* Runs after start(), because errors in it shall look as the log options want
- * them. */
+/* Runs after start(), so that its errors have the form that the log options ask
+ * for. */
 static int print_config(const struct gpt_parse *p, struct gpt_args *args)
 {
     struct gpt_buf b = {0};

@@ -135,8 +135,8 @@ static void join_unknown(struct gpt_err *all, const struct gpt_err *one,
         memcpy(all->hint + n, more, strlen(more) + 1);
 }
 
-/* What messages call an option by another program's name: with its value, where
- * that is what cannot be. */
+/* What messages call an option of another program: its name, and its value
+ * where that is what is refused. */
 static void label_foreign(char label[LABEL], const char *name, size_t len,
                           const struct gpt_foreign_option *f,
                           const char *value)
@@ -168,7 +168,7 @@ static const char *find_refused(const struct gpt_foreign_option *f,
     return NULL;
 }
 
-/* Whether a word "--name" or "--name=value" is no option of the program, nor
+/* True when a word "--name" or "--name=value" is no option of the program, nor
  * one that it translates or skips; its name and its label are filled in. *w is
  * what follows the word. */
 static bool is_unknown_long(const struct gpt_program *program,

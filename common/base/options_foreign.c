@@ -57,7 +57,7 @@ int gpt_opt_expand_foreign(struct gpt_parse *p,
     return GPT_OK;
 }
 
-/* Whether `words`, with blanks between them, have `word`. */
+/* True when `word` is one of `words`, which have blanks between them. */
 static bool is_among(const char *word, const char *words)
 {
     const size_t len = strlen(word);
@@ -152,7 +152,7 @@ static int warn_of_source(const struct gpt_parse *p, const char *source)
     return status == GPT_OK ? GPT_OK : gpt_no_memory(p->err, "a message");
 }
 
-/* Whether the source of name i was met before it. */
+/* True when a name before name i came from the same source. */
 static bool is_reported(const struct gpt_parse *p, size_t i)
 {
     for (size_t k = 0; k < i; k++)

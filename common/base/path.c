@@ -145,8 +145,9 @@ size_t gpt_path_there(const char *path)
     return len;
 }
 
-/* From the deepest up; one that is not empty ends it, as those above hold it.
- * An absolute path begins with the root, which is always there. */
+/* Removes from the deepest directory upwards, and stops at the first that is
+ * not empty, as all above contain it. An absolute path begins with the root,
+ * which is always there. */
 void gpt_path_rmdirs(const char *path, size_t there)
 {
     char part[GPT_PATH_BYTES];

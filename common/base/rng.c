@@ -90,7 +90,7 @@ static void normal_pair(struct gpt_rng r, uint64_t pair, float out[2])
     uint64_t a = ((uint64_t)w[0] << 32 | w[1]) >> 11;
     uint64_t b = ((uint64_t)w[2] << 32 | w[3]) >> 11;
     double radius = sqrt(-2 * log((double)(a + 1) * 0x1p-53)); /* (0, 1] */
-    double angle = 2 * 3.14159265358979323846 * ((double)b * 0x1p-53);
+    double angle = 2 * M_PI * ((double)b * 0x1p-53);
     out[0] = (float)(radius * cos(angle));
     out[1] = (float)(radius * sin(angle));
 }

@@ -14,8 +14,8 @@ bool gpt_signals_take_save(void);
 /* From then on a write to a pipe that nothing reads fails with EPIPE: for jobs
  * that must outlive a reader of their messages, or a peer. */
 void gpt_signals_ignore_pipes(void);
-/* Undoes what this process ignores, for a program that it starts; safe between
- * fork() and exec(). */
+/* Gives signals that this process ignores their default action again, for a
+ * program that it starts; safe between fork() and exec(). */
 void gpt_signals_for_child(void);
 const char *gpt_signal_name(int sig); /* "SIGTERM" */
 /* Dies of `sig` as if it had not been caught, so that the shell sees 128+n.

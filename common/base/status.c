@@ -6,18 +6,22 @@
 #include <stdio.h>
 #include <string.h>
 
-/* Longer text is cut: the object has no memory of its own to grow. */
-GPT_PRINTF(2, 0)
-static void set_text(struct gpt_err *err, const char *fmt, va_list args)
+/* Longer text is cut: the object has no memory of its own to grow. Rank and
+ * hint are reset: those of an earlier failure must not be taken for this
+ * one's. */
+GPT_PRINTF(3, 0)
+static void begin_failure(struct gpt_err *err, int status, const char *fmt,
+                          va_list args)
 {
     char text[sizeof(err->text)];
 
     vsnprintf(text, sizeof(text), fmt, args);
     memcpy(err->text, text, sizeof(text));
+    err->status = status;
+    err->rank = -1;
+    err->hint[0] = '\0';
 }
 
-/* Rank and hint are reset: those of an earlier failure must not be taken for
- * this one's. */
 int gpt_fail(struct gpt_err *err, int status, const char *fmt, ...)
 {
     va_list args;
@@ -25,11 +29,8 @@ int gpt_fail(struct gpt_err *err, int status, const char *fmt, ...)
     if (!err)
         return status;
     va_start(args, fmt);
-    set_text(err, fmt, args);
+    begin_failure(err, status, fmt, args);
     va_end(args);
-    err->status = status;
-    err->rank = -1;
-    err->hint[0] = '\0';
     return status;
 }
 
@@ -43,11 +44,8 @@ int gpt_fail_errno(struct gpt_err *err, int status, const char *fmt, ...)
     if (!err)
         return status;
     va_start(args, fmt);
-    set_text(err, fmt, args);
+    begin_failure(err, status, fmt, args);
     va_end(args);
-    err->status = status;
-    err->rank = -1;
-    err->hint[0] = '\0';
     size_t len = strlen(err->text);
     snprintf(err->text + len, sizeof(err->text) - len, ": %s",
              strerror_r(error, reason, sizeof(reason)));

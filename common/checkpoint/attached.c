@@ -3,8 +3,16 @@
 
 #include "checkpoint/huggingface.h"
 #include "checkpoint/run_state.h"
+#include "tokenizer/gguf_tokens.h"
 
 #include <string.h>
+
+/* Weights are no small file: a GGUF file can only mean the vocabulary in it. */
+int gpt_attachment_read(const struct gpt_attachment *a, char **text,
+                        size_t *len, struct gpt_err *err)
+{
+    return gpt_gguf_read(a->name, text, len, a->path, GPT_FILE_LIMIT, err);
+}
 
 const char *gpt_target_attached(const struct gpt_target *t, const char *name)
 {

@@ -6,6 +6,11 @@
 #include "checkpoint/target.h"
 #include "tokenizer/tokenizer.h"
 
+/* The contents of a file that is put beside weights, at most 256 MiB; *text is
+ * freed with gpt_free(). */
+int gpt_attachment_read(const struct gpt_attachment *a, char **text,
+                        size_t *len, struct gpt_err *err) GPT_MUST_USE;
+
 /* Where the file lies that will be called `name`; NULL when there is none. */
 const char *gpt_target_attached(const struct gpt_target *t, const char *name);
 

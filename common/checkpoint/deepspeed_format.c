@@ -183,8 +183,8 @@ static int import_tensors(struct gpt_source *s, struct gpt_err *err)
         if (!d->files.params[i].used &&
             !is_tied_output(s, d->files.params[i].name))
             return gpt_fail(err, GPT_EDATA,
-                            "%s: parameter '%.200s' is none of model_type "
-                            "%s's",
+                            "%s: parameter '%.200s' is not one of a model of "
+                            "model_type %s",
                             s->dir, d->files.params[i].name,
                             family->model_type);
     return GPT_OK;

@@ -68,8 +68,9 @@ struct gpt_format {
     X(hf)                  \
     X(gguf)                \
     X(llmc)
-/* Those that are read alone, asked before the others: a directory of DeepSpeed
- * may hold weights of Hugging Face as well, without what the optimizer has. */
+/* Formats that are only read. They are asked before the others: a directory of
+ * DeepSpeed may hold weights of Hugging Face as well, which lack the state of
+ * the optimizer. */
 #define GPT_FORMAT_READ_LIST(X) X(deepspeed)
 
 #define X(name) extern const struct gpt_format gpt_format_##name;

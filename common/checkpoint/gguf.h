@@ -17,8 +17,9 @@ struct gpt_gguf_arch {
     struct gpt_config base; /* what no key says */
     const struct gpt_hf_rule *rules; /* GPT_HF_*: without a prefix */
     size_t n_rules;
-    /* Queries and keys are in the order of pairs of neighbours. A model that
-     * turns pairs is as it is; one that turns halves is permuted. */
+    /* Rows of queries and keys are in the order of neighbouring pairs: they are
+     * stored as they are when rotary positions turn pairs, and permuted when
+     * they turn halves. */
     bool pairs;
     bool whole_heads;   /* rotary positions turn all elements */
     bool says_parallel; /* a key tells parallel_blocks */
@@ -103,9 +104,9 @@ void gpt_gguf_add_string(struct gpt_gguf_keys *k, const void *p, size_t n);
 
 void gpt_gguf_put_config(struct gpt_gguf_keys *k, const struct gpt_config *c,
                          const struct gpt_gguf_arch *arch);
-/* The vocabulary among what is attached, for a model of t's vocabulary; "none"
- * with a warning where nothing is. GPT_EDATA for one that such files cannot
- * say. */
+/* Puts the attached vocabulary, for a model of t's vocabulary size; "none",
+ * with a warning, where none is attached. GPT_EDATA for a vocabulary that a
+ * GGUF file cannot hold. */
 int gpt_gguf_put_vocabulary(struct gpt_gguf_keys *k,
                             const struct gpt_target *t,
                             struct gpt_err *err) GPT_MUST_USE;

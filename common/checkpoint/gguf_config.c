@@ -57,8 +57,7 @@ static void key_name(char *buf, size_t cap, const struct gpt_gguf_arch *arch,
  * rotary positions were scaled. */
 static double turns_of(const struct gpt_config *c, int64_t i, int64_t n)
 {
-    const double pi = 3.14159265358979323846;
-    const double wave = 2 * pi * pow(c->rotary_base, (double)i / (double)n);
+    const double wave = 2 * M_PI * pow(c->rotary_base, (double)i / (double)n);
 
     return (double)c->rotary_positions / wave;
 }
@@ -270,8 +269,8 @@ static int check_unknown(const struct gpt_gguf_arch *arch,
                          !(key->real > 0 || key->real < 0);
         if (!known && !off)
             return gpt_fail(err, GPT_EDATA,
-                            "%s: '%.200s' is not known: the model may compute "
-                            "what this one does not",
+                            "%s: the key '%.200s' is not known: its model may "
+                            "compute something that this program does not",
                             gpt_in_path(g->in), name);
     }
     return GPT_OK;

@@ -263,7 +263,7 @@ static int open_params(struct gguf *g, const struct gpt_config *c,
     for (int64_t i = 0; i < g->file.n_tensors; i++)
         if (!g->entries[i].used)
             return gpt_fail(err, GPT_EDATA,
-                            "%s: tensor '%s' is none of architecture %s",
+                            "%s: tensor '%s' is not one of architecture %s",
                             gpt_in_path(g->file.in),
                             g->entries[i].t->name.data, g->arch->name);
     return GPT_OK;

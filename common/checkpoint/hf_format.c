@@ -5,8 +5,8 @@
 #include "checkpoint/attached.h"
 #include "checkpoint/format.h"
 #include "checkpoint/huggingface.h"
-#include "checkpoint/output.h"
 #include "checkpoint/pour.h"
+#include "checkpoint/small_file.h"
 
 #include "base/num.h"
 

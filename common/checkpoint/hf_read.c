@@ -337,8 +337,8 @@ static int check_unknown(const struct gpt_hf *hf, const char *prefix,
             if (!is_ignored(hf, name) &&
                 !bsearch(&name, known, n, sizeof(*known), compare_names))
                 status = gpt_fail(err, GPT_EDATA,
-                                  "%s/%s: tensor '%.200s' is none of "
-                                  "model_type %s's",
+                                  "%s/%s: tensor '%.200s' is not one of a "
+                                  "model of model_type %s",
                                   hf->dir, hf->names[s], name,
                                   hf->extra.family->model_type);
         }

@@ -6,8 +6,8 @@
 
 #include "base/io.h"
 #include "base/num.h"
-#include "checkpoint/output.h"
 #include "checkpoint/pour.h"
+#include "checkpoint/small_file.h"
 
 #include <assert.h>
 #include <stdio.h>

@@ -224,13 +224,14 @@ struct gpt_pour;
 void gpt_megatron_put_args(struct gpt_pickle_out *o, const struct gpt_target *t,
                            int64_t file, enum gpt_dtype dtype);
 
-/* The names of a schedule's numbers, in Megatron-LM and in gpt-checkpoint(5).
- * The last row has none. */
+/* The names of a schedule's numbers, in Megatron-LM (`there`) and in
+ * gpt-checkpoint(5) (`here`). The last row has none. */
 struct gpt_megatron_field {
     const char *there, *here;
 };
 extern const struct gpt_megatron_field gpt_megatron_schedule[];
-/* Its words, likewise, and what they are where there is none. */
+/* The names of a schedule's words, in the same way, and the word that an absent
+ * one stands for. */
 struct gpt_megatron_word {
     const char *there, *here, *absent;
 };

@@ -209,8 +209,8 @@ out:
 
 /* ---- all of it ---- */
 
-/* Layout and options of the run that wrote it, as its arguments have them. A
- * run without arguments is one rank's. */
+/* Layout and options of the run that wrote the checkpoint, from its arguments.
+ * A run without arguments had one rank. */
 static struct gpt_target_options find_layout(const struct gpt_megatron *m)
 {
     const struct gpt_pickle_value *args =
@@ -265,7 +265,7 @@ static int try_style(struct gpt_megatron *m, enum gpt_megatron_names style,
         gpt_free(r.cuts);
     }
     gpt_arena_free(&t.arena);
-    /* while weights are read: those of the model, not those that are proved */
+    /* the weights to compare with are the model's, not those of the buckets */
     m->buckets = NULL;
     for (int64_t i = 0; status == GPT_OK && *fits && i < b->table.n; i++)
         status = prove(m, b, i, fits, err);

@@ -96,7 +96,8 @@ int64_t gpt_megatron_dist_layers(const struct gpt_megatron *m)
     return n;
 }
 
-/* The shape of one layer, whether there are others beside it. */
+/* Reports the last two dimensions, which are those of one layer, also where a
+ * tensor has all layers. */
 static int bad_shape(const struct gpt_megatron *m, const struct gpt_tensor *t,
                      const struct gpt_param *p, int64_t rows,
                      struct gpt_err *err)
@@ -214,8 +215,8 @@ int gpt_megatron_check_dist(const struct gpt_megatron *m, struct gpt_err *err)
             strncmp(name, "optimizer.", 10) != 0 &&
             strncmp(name, "rng_state", 9) != 0)
             return gpt_fail(err, GPT_EDATA,
-                            "%s: tensor '%.200s' is none of GPT's", m->dir,
-                            name);
+                            "%s: tensor '%.200s' is not one of a GPT model",
+                            m->dir, name);
     }
     return GPT_OK;
 }

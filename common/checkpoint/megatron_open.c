@@ -45,7 +45,7 @@ static bool parse_rank(const char *name, int64_t *tp, int64_t *pp, int *parts)
     return *at == '\0' && *parts > 0;
 }
 
-/* Whether a directory of a rank holds a file of Megatron-LM's. */
+/* True when the directory of a rank holds a file of Megatron-LM's. */
 static bool is_rank(const char *dir, const char *name)
 {
     char file[GPT_PATH_BYTES];

@@ -349,11 +349,10 @@ void gpt_megatron_report_run(const struct gpt_target *t)
 
     if (state_real(schedule, "decoupled_lr", 0) > 0)
         gpt_warn("%s: has no groups of parameters with a decoupled learning "
-                 "rate: with Megatron-LM all go on at the common one",
+                 "rate: Megatron-LM will train all of them at the common one",
                  t->path);
-    gpt_info("%s: has no state of random number generators, which Megatron-LM "
-             "is told with no-load-rng: random numbers here follow from the "
-             "seed",
+    gpt_info("%s: has no state of random number generators, as random numbers "
+             "here follow from the seed: Megatron-LM resumes with no-load-rng",
              t->path);
 }
 

@@ -396,8 +396,8 @@ static bool has_adam(const struct gpt_source *s)
             k++;
         if (k == GPT_N_ADAM_KINDS) {
             gpt_warn("%s: its optimizer state is left out: format megatron is "
-                     "written with that of Adam alone, and '%s' is none of "
-                     "Adam's",
+                     "written with that of Adam only, and '%s' is a state "
+                     "that Adam does not have",
                      s->dir, name);
             return false;
         }
@@ -423,8 +423,9 @@ static void plan_blocks(struct gpt_target *t)
                    : t->o.shard_optimizer ? GPT_MEGATRON_DISTRIBUTED
                                           : GPT_MEGATRON_PLAIN;
     /* A run of Megatron-LM computes in the type of its weights, and has fp32
-     * copies of them. A native one says what it computes in, and has fp32
-     * weights alone: to resume as it was, they are rounded to that type. */
+     * copies of them. A native run has fp32 weights alone and says in which
+     * type it computes: its weights are rounded to that type, so that
+     * Megatron-LM resumes the run as it was. */
     if (p->optimizer != GPT_MEGATRON_NONE && p->dtype == GPT_N_DTYPES)
         p->dtype = run_dtype(t->source);
     /* the model's own weights are in every file, whatever the optimizer */

@@ -100,9 +100,9 @@ static int check_part(const struct gpt_megatron *m,
     return GPT_OK;
 }
 
-/* What an optimizer keeps of a tensor, or the tensor itself. A weight that the
- * optimizer has in fp32 is taken from there: the one that was computed with is
- * its rounding. */
+/* Returns what an optimizer keeps of a tensor, or the tensor itself. A weight
+ * is taken from the optimizer where that has it in fp32: the model's own is
+ * that one, rounded. */
 static const struct gpt_safetensor *
 choose_entry(const struct gpt_megatron *m, const struct gpt_megatron_chunk *c,
              const struct gpt_safetensor *weight, int kind)
@@ -220,8 +220,8 @@ static int check_unused(const struct gpt_megatron *m, struct gpt_err *err)
                      strcmp(name, "output_layer.weight") == 0))
                     continue;
                 return gpt_fail(err, GPT_EDATA,
-                                "%s/%s: tensor '%.200s' is none of GPT's",
-                                m->dir, m->ranks[i].file, name);
+                                "%s/%s: tensor '%.200s' is not one of a "
+                                "GPT model", m->dir, m->ranks[i].file, name);
             }
         }
     return GPT_OK;

@@ -47,8 +47,9 @@ static void add_word(cJSON *json, const struct gpt_pickle_value *there,
     cJSON_AddStringToObject(json, word->here, text);
 }
 
-/* A run of these programs that was written as one of Megatron-LM is what it
- * was. A file that Megatron-LM has written since does not have it. */
+/* A run of these programs that was converted to Megatron-LM's format has its
+ * own state in the file, which is taken as it is. A file that Megatron-LM has
+ * written since lacks it. */
 static int add_own_run(struct gpt_megatron *m, bool *found, struct gpt_err *err)
 {
     const struct gpt_pickle_value *v =

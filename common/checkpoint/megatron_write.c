@@ -5,7 +5,7 @@
  * Start at gpt_megatron_write(). */
 #include "checkpoint/megatron_write.h"
 
-#include "checkpoint/output.h"
+#include "checkpoint/small_file.h"
 #include "checkpoint/pour.h"
 
 #include <stdio.h>

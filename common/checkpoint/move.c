@@ -99,7 +99,7 @@ static int gather_band(const struct target *g, struct gpt_box *b,
     }
     if (want != 0)
         return gpt_fail(err, GPT_EDATA,
-                        "tensor '%s': %lld elements are in no file",
+                        "tensor '%s': %lld of its elements are in no file",
                         g->t->name, (long long)want);
     return GPT_OK;
 }
@@ -281,7 +281,7 @@ static int64_t tile_limit(const struct gpt_tensor *t, int64_t *span)
     }
     if (!in)
         return COPY_BYTES;
-    if (seen && hi - lo <= *span && gpt_in_shown(in, lo, (size_t)(hi - lo)))
+    if (seen && hi - lo <= *span && gpt_in_look(in, lo, (size_t)(hi - lo)))
         return SEEN_BYTES;
     *span = 0;
     return GPT_TILE_BYTES;
@@ -422,18 +422,18 @@ void gpt_box_free(struct gpt_box *b)
     gpt_free(b->window);
 }
 
-void gpt_tensor_show(const struct gpt_tensor *t)
+void gpt_tensor_look_begin(const struct gpt_tensor *t)
 {
     const struct gpt_in *last = NULL;
 
     for (size_t i = 0; i < t->n; last = t->pieces[i++].in)
         if (t->pieces[i].in && t->pieces[i].in != last)
-            gpt_in_show(t->pieces[i].in);
+            gpt_in_look_begin(t->pieces[i].in);
 }
 
-/* Pieces of one file that follow each other are one stretch of it, with what
- * lies between. */
-void gpt_tensor_hide(const struct gpt_tensor *t)
+/* Boxes of one file that follow each other are dropped as one stretch of it,
+ * with what lies between them. */
+void gpt_tensor_look_drop(const struct gpt_tensor *t)
 {
     for (size_t i = 0, j; i < t->n; i = j) {
         int64_t lo = INT64_MAX, hi = 0;
@@ -447,6 +447,6 @@ void gpt_tensor_hide(const struct gpt_tensor *t)
             hi = gpt_max_i64(hi, end_of(p, t->ndim));
         }
         if (t->pieces[i].in && lo < hi)
-            gpt_in_hide(t->pieces[i].in, lo, hi - lo);
+            gpt_in_look_drop(t->pieces[i].in, lo, hi - lo);
     }
 }

@@ -41,7 +41,7 @@ static int read_source(const struct gpt_box *b, void *dst, int64_t offset,
     const uint8_t *seen = NULL;
 
     if (b->near && n < LOOK)
-        seen = gpt_in_shown(b->in, offset, n);
+        seen = gpt_in_look(b->in, offset, n);
     if (seen) {
         memcpy(dst, seen, n);
         return GPT_OK;
@@ -62,7 +62,7 @@ static const uint8_t *see_elements(const struct gpt_box *b, int64_t offset,
 {
     return b->packed || bytes > b->span || offset % b->src_size != 0
                ? NULL
-               : gpt_in_shown(b->in, offset, (size_t)bytes);
+               : gpt_in_look(b->in, offset, (size_t)bytes);
 }
 
 /* Moves n contiguous elements. Without a conversion they go from the file into
@@ -415,6 +415,6 @@ int gpt_box_move(struct gpt_box *b, struct gpt_err *err)
     if (!b->near)
         return GPT_OK;
     if (span >= LOOK && !gpt_box_transposed(b))
-        gpt_in_pass(b->in, b->offset, span);
-    return gpt_in_kept(b->in, err);
+        gpt_in_look_pass(b->in, b->offset, span);
+    return gpt_in_look_check(b->in, err);
 }

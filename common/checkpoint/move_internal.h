@@ -66,7 +66,7 @@ struct gpt_tiling {
     int d;
 };
 /* As gpt_tensor_gather() checks the box. span: as in struct gpt_box, of files
- * that are shown (gpt_in_show()). */
+ * that are shown (gpt_in_look_begin()). */
 int gpt_tiling_make(struct gpt_tiling *g, const struct gpt_tensor *t,
                     const int64_t *begin, const int64_t *shape,
                     enum gpt_dtype dtype, int64_t span,
@@ -87,8 +87,8 @@ int gpt_tiling_sum(const struct gpt_tiling *g, int64_t i,
 bool gpt_tiling_run(const struct gpt_tiling *g, int64_t i, struct gpt_in **in,
                     int64_t *offset);
 
-/* Files of a tensor that is about to be moved, and that has been. */
-void gpt_tensor_show(const struct gpt_tensor *t);
-void gpt_tensor_hide(const struct gpt_tensor *t);
+/* Looks at the files of a tensor that is about to be moved, until it was. */
+void gpt_tensor_look_begin(const struct gpt_tensor *t);
+void gpt_tensor_look_drop(const struct gpt_tensor *t);
 
 #endif

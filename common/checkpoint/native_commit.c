@@ -2,7 +2,7 @@
  * directory gets its name, then the tracker names it. */
 #include "checkpoint/native.h"
 #include "checkpoint/native_internal.h"
-#include "checkpoint/output.h"
+#include "checkpoint/small_file.h"
 
 #include "base/io.h"
 

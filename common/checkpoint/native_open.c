@@ -52,8 +52,9 @@ static int add_candidate(struct gpt_buf *list, int64_t iteration,
                : gpt_no_memory(err, "a name");
 }
 
-/* Adds those of others that are before the tracked one, or those after it; all
- * are before one that is not known. */
+/* Adds the iterations of `others` that come before the tracked one, or those
+ * that come after it. Where no tracked one is known, all of them are before
+ * it. */
 static int add_others(struct gpt_buf *list, const int64_t *others, size_t n,
                       int64_t tracked, bool before, struct gpt_err *err)
 {

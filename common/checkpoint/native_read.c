@@ -235,7 +235,7 @@ static int check_entries(const struct gpt_checkpoint *c,
     for (size_t i = 0; i < list->n_slices; i++) {
         if (i && by_entry(&sorted[i - 1], &sorted[i]) == 0)
             return gpt_fail(err, GPT_EDATA,
-                            "%s/%s: '%s' of file %s is two slices", c->dir,
+                            "%s/%s: '%s' of file %s is in two slices", c->dir,
                             GPT_MANIFEST, sorted[i]->entry,
                             c->files[sorted[i]->file].name);
         used[sorted[i]->file]++;

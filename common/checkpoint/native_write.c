@@ -1,10 +1,11 @@
 /* Writing the files of native checkpoints. A writer notes what it wrote (files,
  * slices) in its list; native_commit.c says it all in the manifest and
  * publishes the directory. Start at gpt_checkpoint_write_plan(). */
+#include "checkpoint/attached.h"
 #include "checkpoint/native.h"
 #include "checkpoint/native_internal.h"
-#include "checkpoint/output.h"
 #include "checkpoint/pour.h"
+#include "checkpoint/small_file.h"
 
 #include "base/hash.h"
 

@@ -258,8 +258,8 @@ int gpt_tensor_view(struct gpt_tensor *out, const struct gpt_tensor *in,
     return GPT_OK;
 }
 
-/* Two rules: the rows that both have, and one row held for those that are
- * new. */
+/* Rows that both tensors have are those of `in`. New rows repeat its last one,
+ * or are zero. */
 int gpt_tensor_resize(struct gpt_tensor *out, const struct gpt_tensor *in,
                       bool repeat_last, struct gpt_err *err)
 {

@@ -58,7 +58,7 @@ struct pour {
     struct gpt_err *err;
 };
 
-/* What one thread has, over all the tiles that it takes. */
+/* Memory of one thread, for all the tiles that it takes. */
 struct hand {
     struct gpt_box box;
     uint8_t *tile, *packed;
@@ -122,7 +122,7 @@ static int cut_parts(struct pour *w, struct gpt_err *err)
 
         p->crc = p->zip_crc = 0;
         if (p->tensor) {
-            gpt_tensor_show(p->tensor);
+            gpt_tensor_look_begin(p->tensor);
             GPT_TRY(gpt_tiling_make(&k->tiling, p->tensor, p->begin, p->shape,
                                     p->dtype, span, err));
         } else {
@@ -263,7 +263,7 @@ static int fetch(const struct pour *w, struct hand *h, const struct gpt_part *p,
     GPT_TRY(gpt_tiling_sum(g, i, err));
     gpt_tiling_place(g, i, &t->at, bytes);
     if (!p->packing && gpt_tiling_run(g, i, &t->in, &t->from))
-        t->data = gpt_in_shown(t->in, t->from, (size_t)*bytes);
+        t->data = gpt_in_look(t->in, t->from, (size_t)*bytes);
     else
         t->in = NULL;
     t->seen = t->data != NULL;
@@ -297,10 +297,11 @@ static int make_tile(const struct pour *w, struct hand *h,
     return GPT_OK;
 }
 
-/* Where it can be shared it is, else written. What is shared, or looked at, has
- * been read for its checksum before: a source that changes in between is found
- * when the output is verified. The first refusal of the kernel counts for the
- * whole file, as it is the file system's. */
+/* Shares a tile with the input where the file system can, else writes it. What
+ * is shared, or looked at in place, has been read for its checksum before: a
+ * source that changes in between is found when the output is verified. The
+ * first refusal of the kernel counts for the whole file, as it is the file
+ * system's. */
 static int put_tile(struct pour *w, const struct gpt_part *p,
                     const struct tile *t, struct gpt_err *err)
 {
@@ -326,12 +327,12 @@ static int put_seen(struct pour *w, struct hand *h, const struct gpt_part *p,
 
     if (!t->seen)
         return status;
-    int kept = gpt_in_kept(t->in, &e);
+    int kept = gpt_in_look_check(t->in, &e);
     if (kept == GPT_OK && status != GPT_OK)
         kept = gather(w, h, &k->tiling, i, &e);
     if (kept != GPT_OK && err)
         *err = e;
-    gpt_in_pass(t->in, t->from, t->sum->bytes);
+    gpt_in_look_pass(t->in, t->from, t->sum->bytes);
     return kept != GPT_OK ? kept : status;
 }
 
@@ -354,7 +355,7 @@ static int end_part(struct pour *w, int64_t part, struct gpt_err *err)
                                       s->zip_crc, s->bytes);
     }
     if (p->tensor)
-        gpt_tensor_hide(p->tensor);
+        gpt_tensor_look_drop(p->tensor);
     if (!w->p->resume || !p->tensor)
         return GPT_OK;
 #pragma omp critical(gpt_pour_note)

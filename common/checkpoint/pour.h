@@ -46,8 +46,8 @@ struct gpt_pour {
      * that is made of them gets its name. */
     const struct gpt_source *source;
     bool spoilt; /* by the functions below: they are not */
-    /* Set by gpt_pour_files(): the work that this is a share of, NULL: it is
-     * the whole; that it has failed, so that all shares end. */
+    /* Set by gpt_pour_files(). whole: the work that this is a share of; NULL:
+     * this is the whole. failed: a share has failed, and all others end. */
     struct gpt_pour *whole;
     atomic_bool failed;
 };

@@ -48,8 +48,8 @@ bool gpt_resume_unfinished(const struct gpt_resume *r);
 void gpt_resume_forget(struct gpt_resume *r);
 /* Bytes of disk that are taken already. */
 int64_t gpt_resume_held(const struct gpt_resume *r);
-/* published: the output has its name. Else what is there stays if a part of it
- * is whole: *kept. */
+/* published: the output has its name. Otherwise the parts that were written
+ * stay if one of them is whole, which *kept tells. */
 void gpt_resume_close(struct gpt_resume *r, bool published, bool *kept);
 
 #endif

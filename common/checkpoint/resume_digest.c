@@ -8,8 +8,8 @@
 
 #include <string.h>
 
-/* Numbers one by one and not whole structures: these have gaps between their
- * members, which hold anything. */
+/* Adds numbers one by one, as the gaps between members of a structure may hold
+ * anything. */
 static void add_number(struct gpt_xxh64 *h, int64_t number)
 {
     gpt_xxh64_add(h, &number, sizeof(number));

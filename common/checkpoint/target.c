@@ -13,9 +13,9 @@
 #include <stdio.h>
 #include <string.h>
 
-/* An iteration that joins others becomes the one that is resumed, which ends
- * the run that is there. One whose list is left is this conversion's own: it
- * died after the iteration had got its name. */
+/* An iteration that is added to others becomes the one that is resumed, which
+ * would end the run that wrote them. An iteration whose list of parts is left
+ * is this conversion's own: it died after the iteration had got its name. */
 static int check_others(const struct gpt_target *t, struct gpt_err *err)
 {
     if (!t->format->shares_dir || t->o.force ||
@@ -249,11 +249,11 @@ int gpt_target_write(struct gpt_target *t, gpt_bytes_done *done, void *context,
     if (status != GPT_OK && !kept)
         gpt_path_rmdirs(t->o.save, there);
     if (status == GPT_OK && pour.taken > 0)
-        gpt_info("%s: %s of it were whole after an interruption, and were "
+        gpt_info("%s: %s of it were complete after an interruption, and were "
                  "kept",
                  t->path, gpt_text_bytes(taken, (double)pour.taken));
     if (kept && err && !err->hint[0])
-        return gpt_hint(err, "what is whole was kept: the same command goes on "
-                             "from there");
+        return gpt_hint(err, "what is complete was kept: the same command "
+                             "resumes from there");
     return status;
 }

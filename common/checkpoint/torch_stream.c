@@ -99,7 +99,7 @@ static int place_stream(struct gpt_torch *t,
                                  "storage %u of the list, '%.99s', is "
                                  "%s",
                                  i, key.key ? key.key : "",
-                                 s ? "there twice" : "none of the pickle's");
+                                 s ? "there twice" : "not one of the pickle's");
         GPT_TRY(gpt_in_read(t->in, count, at, sizeof(count), err));
         if (gpt_get_u64(count) != (uint64_t)s->count)
             return gpt_torch_bad(t, at, err,

@@ -308,7 +308,7 @@ static int walk_sequence(struct walk *w, const struct gpt_pickle_value *v,
 {
     bool plain = true;
 
-    /* one that holds others makes all of them values of their own */
+    /* if one item holds others, all items are values of their own */
     for (int64_t i = 0; i < n && plain; i++)
         plain = !holds_others(items[i]);
     if (plain)

@@ -10,6 +10,7 @@
 #include "base/hash.h"
 #include "base/num.h"
 #include "checkpoint/pour.h"
+#include "checkpoint/zip.h"
 
 #include <assert.h>
 #include <stdio.h>
@@ -56,7 +57,7 @@ static size_t fill_head(uint8_t head[HEAD_BYTES], const struct entry *e)
     /* The fields are those of APPNOTE.TXT, 4.3.7; dates and rights stay 0, so
      * that the same checkpoint gives the same bytes. */
     memset(head, 0, HEAD_BYTES);
-    gpt_put_u32(head, 0x04034b50);
+    gpt_put_u32(head, GPT_ZIP_HEADER);
     gpt_put_u16(head + 4, VERSION_NEEDED);
     gpt_put_u16(head + 6, 8); /* a descriptor follows the data */
     if (e->bytes >= WIDE) {
@@ -140,7 +141,7 @@ static int list_entry(struct gpt_buf *b, const struct entry *e)
 
     /* 4.3.12, the same without a date; the header's filler is not repeated
      * here, as readers take it from the header */
-    gpt_put_u32(row, 0x02014b50);
+    gpt_put_u32(row, GPT_ZIP_ENTRY);
     gpt_put_u16(row + 6, VERSION_NEEDED);
     gpt_put_u16(row + 8, 8);
     gpt_put_u32(row + 16, e->crc);
@@ -180,7 +181,7 @@ static int compose_list(struct gpt_buf *b, const struct archive *a)
     const int64_t bytes = (int64_t)b->len, end = a->end + bytes;
     /* 4.3.14 to 4.3.16; offsets count from the start of the file, where the
      * archive begins */
-    gpt_put_u32(tail, 0x06064b50);
+    gpt_put_u32(tail, GPT_ZIP_END64);
     gpt_put_u64(tail + 4, 44);
     gpt_put_u16(tail + 12, VERSION_NEEDED);
     gpt_put_u16(tail + 14, VERSION_NEEDED);
@@ -188,12 +189,12 @@ static int compose_list(struct gpt_buf *b, const struct archive *a)
     gpt_put_u64(tail + 32, (uint64_t)a->n);
     gpt_put_u64(tail + 40, (uint64_t)bytes);
     gpt_put_u64(tail + 48, (uint64_t)a->end);
-    gpt_put_u32(tail + 56, 0x07064b50);
+    gpt_put_u32(tail + 56, GPT_ZIP_LOCATOR);
     gpt_put_u64(tail + 64, (uint64_t)end);
     gpt_put_u32(tail + 72, 1);
     /* fields without room are all ones; readers then take the 64-bit record */
     const uint16_t n = a->n < UINT16_MAX ? (uint16_t)a->n : UINT16_MAX;
-    gpt_put_u32(tail + 76, 0x06054b50);
+    gpt_put_u32(tail + 76, GPT_ZIP_END);
     gpt_put_u16(tail + 84, n);
     gpt_put_u16(tail + 86, n);
     gpt_put_u32(tail + 88, (uint32_t)gpt_min_i64(bytes, WIDE));

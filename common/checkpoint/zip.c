@@ -72,11 +72,11 @@ static int read_end64(struct reader *r, int64_t end, int64_t *list_end)
     if (end < LOCATOR_BYTES)
         return GPT_OK;
     GPT_TRY(read_at(r, locator, end - LOCATOR_BYTES, sizeof(locator)));
-    if (gpt_get_u32(locator) != 0x07064b50) /* an archive without one */
+    if (gpt_get_u32(locator) != GPT_ZIP_LOCATOR) /* an archive without one */
         return GPT_OK;
     int64_t at = (int64_t)gpt_get_u64(locator + 8);
     GPT_TRY(read_at(r, record, at, sizeof(record)));
-    if (gpt_get_u32(record) != 0x06064b50 ||
+    if (gpt_get_u32(record) != GPT_ZIP_END64 ||
         gpt_get_u64(record + 4) != END64_BYTES - 12 ||
         at != end - LOCATOR_BYTES - END64_BYTES)
         return bad_zip(r, at, "a bad 64-bit end record");
@@ -104,7 +104,7 @@ static int find_end(struct reader *r, uint8_t *record, int64_t *end)
     /* From the end: a comment could hold bytes that look like a record, whose
      * own comment would then not end with the file. */
     for (size_t i = n - END_BYTES + 1; i-- > 0;)
-        if (gpt_get_u32(tail + i) == 0x06054b50 &&
+        if (gpt_get_u32(tail + i) == GPT_ZIP_END &&
             i + END_BYTES + gpt_get_u16(tail + i + 20) == n) {
             memcpy(record, tail + i, END_BYTES);
             *end = r->size - (int64_t)(n - i);
@@ -206,7 +206,7 @@ static int read_header(const struct reader *r, struct gpt_zip_entry *e)
     const size_t n = strlen(e->name);
 
     GPT_TRY(read_at(r, header, e->header, HEADER_BYTES + n));
-    if (gpt_get_u32(header) != 0x04034b50)
+    if (gpt_get_u32(header) != GPT_ZIP_HEADER)
         return bad_zip(r, e->header, "no header of entry '%.99s' here",
                        e->name);
     if (gpt_get_u16(header + 26) != n ||
@@ -242,7 +242,7 @@ static int read_entry(const struct reader *r, const uint8_t *p, int64_t left,
     uint64_t stored, bytes, header, *wide[3];
     int n_wide = 0;
 
-    if (left < ENTRY_BYTES || gpt_get_u32(p) != 0x02014b50)
+    if (left < ENTRY_BYTES || gpt_get_u32(p) != GPT_ZIP_ENTRY)
         return bad_zip(r, at, "no entry of the archive's list here");
     /* name, extra field and comment follow the fixed part, in this order */
     const size_t n = gpt_get_u16(p + 28), extra = gpt_get_u16(p + 30);

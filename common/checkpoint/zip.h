@@ -12,6 +12,13 @@
 #include "base/io.h"
 #include "base/memory.h"
 
+/* The numbers that records of an archive begin with, little-endian. */
+#define GPT_ZIP_HEADER UINT32_C(0x04034b50)  /* before the data of an entry */
+#define GPT_ZIP_ENTRY UINT32_C(0x02014b50)   /* an entry in the list */
+#define GPT_ZIP_END64 UINT32_C(0x06064b50)   /* after the list, in 64 bits */
+#define GPT_ZIP_LOCATOR UINT32_C(0x07064b50) /* where that record is */
+#define GPT_ZIP_END UINT32_C(0x06054b50)     /* the last record */
+
 struct gpt_zip_entry {
     const char *name;
     int64_t header; /* offsets in the file: of the entry, of its data */

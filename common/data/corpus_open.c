@@ -343,7 +343,7 @@ static uint64_t digest_corpus(const struct gpt_corpus *c, bool epochs)
 {
     uint64_t h = mix_in(mix_in(1, (uint64_t)c->seq_length), c->seed);
 
-    /* as before these were there, where they are not used */
+    /* only where they are used: digests of runs without them stay valid */
     if (c->in_order)
         h = mix_in(h, 'o');
     if (c->documents)

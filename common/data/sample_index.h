@@ -11,8 +11,9 @@
 struct gpt_samples_plan {
     int64_t epochs;   /* times that every sequence is visited */
     int64_t n;        /* samples in all of them */
-    bool separate;    /* the last epoch is shuffled by itself, as little of */
-    int64_t n_before; /* it is used; samples that start before it */
+    bool separate;    /* the last epoch, little of which is used, is shuffled
+                       * by itself */
+    int64_t n_before; /* samples that start before the last epoch */
 };
 
 /* tokens >= 1 of one epoch; wanted samples, or 0 for one epoch. False when the

@@ -166,9 +166,10 @@ static double divide_by_length(const struct searches *s, double sum,
     return sum / pow((double)length, s->rule->length_penalty);
 }
 
-/* A candidate that ends counts only among the first `beams`: those after them
- * are there so that enough go on. With GPT_STOP_FIRST a full list is final;
- * else a better text may still take the place of the worst. */
+/* A candidate that ends its text counts only among the first `beams`; the
+ * candidates after these are there so that enough texts continue. With
+ * GPT_STOP_FIRST a full list is final; else a better text may still take the
+ * place of the worst. */
 static void finish_texts(struct searches *s, struct search *f, int64_t n,
                          int64_t length)
 {

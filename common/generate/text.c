@@ -3,7 +3,7 @@
 
 #include <string.h>
 
-/* Where the first stop string begins in held, or -1. Of several that are there,
+/* Where the first stop string begins in held, or -1. When several are there,
  * the one that begins first counts, not the one that is listed first. */
 static int64_t find_stop(const struct gpt_buf *held,
                          const struct gpt_list *stops)

@@ -4,8 +4,8 @@
 
 #include "base/num.h"
 
-/* The first window scores all of its targets; each one after it those that the
- * windows before did not reach. */
+/* The first window scores all of its targets, each later one those that the
+ * windows before it did not reach. */
 static bool next_of_megatron(const struct gpt_windows *w, int64_t i,
                              struct gpt_window *window)
 {

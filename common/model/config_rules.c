@@ -87,7 +87,7 @@ static int check_places(const struct gpt_config *c, int status,
     return GPT_OK;
 }
 
-/* Fields that say more about another one, which must be there. */
+/* Checks fields that only refine another field, which must then be set. */
 static int check_details(const struct gpt_config *c, int status,
                          const char *what, struct gpt_err *err)
 {

@@ -1,5 +1,5 @@
 /* Norms of a layer as calls of the backend; see norm_site.h. A site without
- * weights is no norm: what it adds to the stream is all that it does. */
+ * weights norms nothing: it only adds to the stream. */
 #include "model/norm_site.h"
 
 /* The norm of a site as an operation; forward and backward take the same one.

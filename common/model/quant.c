@@ -303,8 +303,8 @@ int gpt_quant_store_put(struct gpt_quant_store *s, int64_t i,
                     slice->shape[0], err);
 }
 
-/* Layer code finds a narrow matrix by its role, as it finds a vector: `at` is
- * set for both, as it says which parameters there are. */
+/* Layer code learns from `at` which parameters a layer has, so `at` is set for
+ * vectors and for narrow matrices, which it finds by their roles. */
 void gpt_quant_store_bind(const struct gpt_quant_store *s, int64_t layer,
                           struct gpt_roles *roles)
 {

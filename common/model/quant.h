@@ -20,8 +20,8 @@ struct gpt_quant_form {
 
 struct gpt_quant_store;
 
-/* Whether weights of the form are kept so: floats are where the device keeps
- * them otherwise than in rows; else they are a flat buffer. */
+/* True when weights of this form are kept in a store. Floats are where the
+ * device keeps them otherwise than in rows; else they are a flat buffer. */
 bool gpt_quant_store_wanted(struct gpt_backend *be, struct gpt_quant_form form);
 
 /* The bytes that gpt_quant_store_open() will allocate; 0 where the device

@@ -4,13 +4,11 @@
 
 #include <math.h>
 
-static const double pi = 3.14159265358979323846;
-
 /* Pair i makes `turns` turns over the positions of pretraining at this i. */
 static double pair_of(const struct gpt_config *c, double turns)
 {
     return (double)gpt_config_rotary(c) *
-           log((double)c->rotary_positions / (turns * 2 * pi)) /
+           log((double)c->rotary_positions / (turns * 2 * M_PI)) /
            (2 * log(c->rotary_base));
 }
 
@@ -41,7 +39,7 @@ static void scale_yarn(struct gpt_rope_scaling *s, const struct gpt_config *c)
 static void scale_llama3(struct gpt_rope_scaling *s,
                          const struct gpt_config *c)
 {
-    s->by_rate = (double)c->rotary_positions / (2 * pi);
+    s->by_rate = (double)c->rotary_positions / (2 * M_PI);
     s->from = c->rotary_low_factor;
     s->to = c->rotary_high_factor;
 }

@@ -122,7 +122,7 @@ static void bind_layer(const struct gpt_stage *s, struct gpt_binder *b,
     int64_t first = gpt_stage_group(s, chunk, i);
     bool again = i < chunk->recomputed;
 
-    /* shared first: what this layer keeps then replaces its part of that */
+    /* begins with the shared buffers; those of its own replace them below */
     if (again || gpt_stage_selective(s))
         *a = s->shared[i - first];
     if (i == first)

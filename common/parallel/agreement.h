@@ -34,11 +34,11 @@ void gpt_agreement_end(struct gpt_agreement *p);
 /* True on the rank that the others hand to. */
 bool gpt_agreement_first(const struct gpt_agreement *p);
 
-/* Within that, all ranks call gather and then answer, as often as they need. A
- * failure (status and *err) may be handed in instead of a text, and comes out
- * on the other side with its status, its text and its rank (err->rank). A rank
- * that does not come in time, falls silent, or posted a failure is GPT_EFAIL
- * with its number in the text. */
+/* Between the two, all ranks call gather and then answer, as often as they
+ * need. A failure (status and *err) may be handed in instead of a text, and
+ * comes out on the other side with its status, its text and its rank
+ * (err->rank). A rank that does not come in time, falls silent, or posted a
+ * failure is GPT_EFAIL with its number in the text. */
 
 /* On rank 0: parts[r] is what rank r handed in, for all `size` ranks (NULL for
  * its own); freed by gpt_agreement_free_parts(). Returns the first failure,

@@ -163,7 +163,7 @@ void gpt_comm_set_timeout(struct gpt_comm *c, double timeout)
     pthread_mutex_unlock(&c->lock);
 }
 
-/* The thread that sets it is the one that asks. */
+/* Takes no lock: the thread that sets the timeout is the one that reads it. */
 double gpt_comm_timeout(const struct gpt_comm *c)
 {
     return c->timeout;

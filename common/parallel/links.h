@@ -24,8 +24,8 @@ struct gpt_links_options {
 int gpt_links_open(struct gpt_links **l, struct gpt_store *store,
                    const struct gpt_links_options *o,
                    struct gpt_err *err) GPT_MUST_USE;
-/* Takes leave of the neighbours: that this rank ends is no loss to them. NULL
- * is fine. */
+/* Tells the neighbours that this rank ends, so that they do not take it for
+ * lost. NULL is fine. */
 void gpt_links_close(struct gpt_links *l);
 
 #endif

@@ -6,7 +6,8 @@
 #include <stdlib.h>
 #include <string.h>
 
-/* Whether all ranks of the job have met, counting this one or not. */
+/* Adds `change` to the number of ranks that have met. True when all ranks of
+ * the job have. */
 static bool have_met(struct gpt_world *w, int64_t change)
 {
     struct gpt_err ignored = {0};
@@ -17,8 +18,8 @@ static bool have_met(struct gpt_world *w, int64_t change)
 }
 
 /* While the ranks meet, a second process of a rank is in the place of another
- * rank, which all would wait for: all ranks fail by it. A job that runs goes
- * on when one more process is started for it. */
+ * rank, which all would wait for: all ranks fail by it. A job that runs
+ * continues when one more process is started for it. */
 static int take_rank(struct gpt_world *w, struct gpt_err *err)
 {
     int status =

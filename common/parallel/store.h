@@ -44,10 +44,10 @@ int gpt_store_add(struct gpt_store *s, const char *key, int64_t delta,
 int gpt_store_check(struct gpt_store *s, const char *key, bool *exists,
                     struct gpt_err *err) GPT_MUST_USE;
 
-/* Returns when all ranks called it with this name as often as this rank; after
- * `timeout` seconds GPT_EFAIL with the ranks that are missing: "ranks 3, 5 have
- * not come to 'data' within 600 s"; at once, as gpt_store_check_wait(). Rank 0
- * reports a wait of 5 seconds. */
+/* Returns when all ranks have called it with this name as often as this rank.
+ * GPT_EFAIL after `timeout` seconds names the ranks that are missing: "ranks 3,
+ * 5 have not come to 'data' within 600 s". GPT_EFAIL at once where
+ * gpt_store_check_wait() fails. Rank 0 reports a wait of 5 seconds. */
 int gpt_store_barrier(struct gpt_store *s, const char *name, double timeout,
                       struct gpt_err *err) GPT_MUST_USE;
 
@@ -66,16 +66,16 @@ int gpt_store_post_failure(struct gpt_store *s, const struct gpt_err *failure,
                            struct gpt_err *err);
 /* True when another rank failed: fills rank, status and text of *failure. A
  * lost connection counts as a failure of the process at its other end, which is
- * rank 0 or (rank -1) the launcher. False when no rank failed, or when this
- * process has posted that it did; *failure is filled in the second case, too.
- * Of this rank others may post that it failed: that it is lost, or there
- * twice. */
+ * rank 0 or (rank -1) the launcher. Also true when another process has posted
+ * that this rank failed: that it is lost, or there twice. False when no rank
+ * failed, or when this process has posted its own failure; *failure is filled
+ * in the second case, too. */
 bool gpt_store_failed(struct gpt_store *s, struct gpt_err *failure);
 
 /* Counts the long waits that this rank is in: change is 1 when one begins and
  * -1 when it ends. A rank that waits is not the one that holds up the others:
- * of a chain of ranks that wait for each other messages name the end. A wait
- * that fails is not counted down. */
+ * in a chain of ranks that wait for each other, messages name the rank at the
+ * end. A wait that fails is not counted down. */
 void gpt_store_count_wait(struct gpt_store *s, int64_t change);
 bool gpt_store_waits(struct gpt_store *s, int64_t rank);
 

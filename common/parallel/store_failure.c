@@ -1,6 +1,6 @@
-/* Reports of failures, which are values of the store. A rank that ends says
- * why; for one that is killed the server says it; all ranks look. Start at
- * gpt_store_failed(). */
+/* Reports of failures, which are values of the store. A rank that ends posts
+ * why, the server posts it for a rank that was killed, and all ranks look.
+ * Start at gpt_store_failed(). */
 #include "parallel/store_client.h"
 
 #include "base/num.h"

@@ -397,9 +397,9 @@ static double read_linger(const struct gpt_store_server *v)
                : 0;
 }
 
-/* When there is no memory for the list of descriptors, the thread sleeps for
- * 50 ms and tries again; clients wait meanwhile. Only clients that were polled
- * are read: one that was accepted in this turn is after them. */
+/* When there is no memory for the list of descriptors, the thread sleeps for 50
+ * ms and tries again; clients wait meanwhile. Only clients that were polled are
+ * read: a client that was accepted in this turn is listed after them. */
 static void *serve(void *arg)
 {
     struct gpt_store_server *v = arg;

@@ -14,9 +14,10 @@ struct gpt_inflater {
     const char *name;
     const char *magic; /* the bytes that its files begin with */
     size_t magic_len;
-    uint8_t loose; /* bits of the first one that may be others */
-    /* the library that this program was built without, in which case there is
-     * no `read`; no `read` and NULL here: recognised, but never supported */
+    uint8_t loose; /* bits of the first byte that may differ */
+    /* the library that this program was built without, which leaves `read`
+     * NULL. NULL, and no `read`: the format is recognised, but never
+     * supported */
     const char *library;
     /* NULL: nothing to prepare */
     int (*open)(struct gpt_input *in, struct gpt_err *err);

@@ -251,8 +251,8 @@ static int warn_of_twins(const struct paths *p, struct gpt_err *err)
         gpt_warn("input '%s' is the same file as '%s': its documents are read "
                  "twice", p->items[twin->at], p->items[first->at]);
     else if (n_twins > 1)
-        gpt_warn("%zu inputs are files that are read before, the first '%s', "
-                 "the same file as '%s': their documents are read again",
+        gpt_warn("%zu inputs are files that other inputs name, too, the first "
+                 "'%s', the same file as '%s': their documents are read again",
                  n_twins, p->items[twin->at], p->items[first->at]);
     gpt_free(files);
     return GPT_OK;

@@ -134,7 +134,7 @@ static int call_value(struct jinja_run *r, const struct jinja_node *node,
         return jinja_fail(r, "'%.*s' is undefined", gpt_str_shown(f.s.len),
                           f.s.data);
     default:
-        return jinja_fail(r, "%s is called", jinja_kind_name(f.kind));
+        return jinja_fail(r, "%s cannot be called", jinja_kind_name(f.kind));
     }
 }
 

@@ -139,7 +139,7 @@ static int parse_test(struct jinja_parser *p, struct jinja_node **node)
     } else if (argument_follows(p)) {
         /* Jinja refuses this, too: it would read as a test of the argument. */
         if (jinja_is(p, "is"))
-            return jinja_syntax_error(p, "a test of a test");
+            return jinja_syntax_error(p, "a test cannot test a test");
         GPT_TRY(jinja_parse_primary(p, &argument));
         GPT_TRY(parse_postfix(p, &argument));
         jinja_node_append(&test->kids, argument);

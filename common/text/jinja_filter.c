@@ -197,9 +197,10 @@ FUNCTION(filter_indent)
     bool first = true;
 
     if (self.kind != JINJA_STRING)
-        return jinja_fail(r, "'indent' of %s", jinja_kind_name(self.kind));
+        return jinja_fail(r, "'indent' of %s is not supported",
+                          jinja_kind_name(self.kind));
     if (width < 0 || width > 1000 || args[0].kind == JINJA_STRING)
-        return jinja_fail(r, "'indent' by this is not supported");
+        return jinja_fail(r, "'indent' takes a width of 0 to 1000");
     for (const char *p = s.data, *end = p + s.len; p <= end;) {
         const char *newline = memchr(p, '\n', (size_t)(end - p));
         const size_t n = (size_t)((newline ? newline : end) - p);

@@ -227,7 +227,7 @@ int jinja_parse_primary(struct jinja_parser *p, struct jinja_node **node)
     GPT_MUST_USE;
 int jinja_parse_number(struct jinja_parser *p, struct jinja_node **node)
     GPT_MUST_USE;
-/* Behind "(". */
+/* Parses arguments; their "(" was taken before. */
 int jinja_parse_arguments(struct jinja_parser *p, struct jinja_node **kids)
     GPT_MUST_USE;
 /* Several with commas between them are a tuple. */

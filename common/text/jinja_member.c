@@ -196,13 +196,13 @@ int jinja_slice(struct jinja_run *r, struct jinja_value v,
 
     for (int i = 0; i < 3; i++)
         if (limits[i].kind != JINJA_NONE && limits[i].kind != JINJA_INT)
-            return jinja_fail(r, "a slice by %s",
+            return jinja_fail(r, "a limit of a slice is %s, not int",
                               jinja_kind_name(limits[i].kind));
     if (v.kind == JINJA_UNDEFINED)
         return fail_undefined(r, v);
     if (step == 0 || (v.kind != JINJA_LIST && v.kind != JINJA_TUPLE &&
                       v.kind != JINJA_STRING))
-        return jinja_fail(r, "no such slice of %s", jinja_kind_name(v.kind));
+        return jinja_fail(r, "%s has no such slice", jinja_kind_name(v.kind));
     GPT_TRY(jinja_iterate(r, v, &items));
     GPT_TRY(jinja_list_new(r, &list));
     const int64_t n = (int64_t)items->n;

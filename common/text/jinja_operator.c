@@ -48,7 +48,7 @@ int jinja_add_beside(struct jinja_run *r, struct gpt_buf *b, bool safe,
                            : jinja_write(r, b, v.s.data, v.s.len);
 }
 
-/* Both together are safe where one of them is. */
+/* The joined string is safe when one of the two is. */
 static int join_strings(struct jinja_run *r, struct jinja_value a,
                         struct jinja_value b, struct jinja_value *v)
 {
@@ -161,7 +161,7 @@ static int compute_whole(struct jinja_run *r, enum jinja_op op, int64_t a,
     default:
         return divide_whole(r, op, a, b, &v->i);
     }
-    return fits ? GPT_OK : jinja_fail(r, "a number of more than 64 bits");
+    return fits ? GPT_OK : jinja_fail(r, "a number has more than 64 bits");
 }
 
 /* A division always gives a float, also of two integers. The rest of a

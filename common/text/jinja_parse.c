@@ -291,8 +291,8 @@ static int parse_with(struct jinja_parser *p, struct jinja_node **node)
     return parse_block(p, "endwith", &(*node)->kids);
 }
 
-/* Marks for training what the assistant says; its text is as it stands, in a
- * scope of its own. */
+/* {% generation %} marks what the assistant says, for training. Here its text
+ * is written as it is, in a scope of its own. */
 static int parse_generation(struct jinja_parser *p, struct jinja_node **node)
 {
     GPT_TRY(jinja_node_new(p, JINJA_N_WITH, node));

@@ -15,7 +15,7 @@ static int follow_path(struct jinja_run *r, struct jinja_value v,
     if (path.kind == JINJA_INT)
         return jinja_item(r, v, path, out);
     if (path.kind != JINJA_STRING)
-        return jinja_fail(r, "an attribute that is %s",
+        return jinja_fail(r, "the name of an attribute is %s, not str",
                           jinja_kind_name(path.kind));
     for (const char *p = path.s.data, *end = p + path.s.len; p <= end;) {
         const char *dot = memchr(p, '.', (size_t)(end - p));
@@ -67,7 +67,7 @@ static int pick(struct jinja_run *r, struct jinja_value self, bool last,
     const struct jinja_list *items;
 
     if (last && self.kind == JINJA_LAZY)
-        return jinja_fail(r, "'last' of a generator");
+        return jinja_fail(r, "'last' of a generator is not supported");
     GPT_TRY(jinja_iterate(r, self, &items));
     *v = jinja_undefined(jinja_literal("an element").s);
     if (items->n > 0)
@@ -147,7 +147,8 @@ FILTER(filter_items)
         GPT_TRY(jinja_find_method(JINJA_DICT, jinja_literal("items").s, &known)
                     ->call(r, self, args, v));
     else
-        return jinja_fail(r, "'items' of %s", jinja_kind_name(self.kind));
+        return jinja_fail(r, "'items' wants dict, not %s",
+                          jinja_kind_name(self.kind));
     *v = lazy_value(v->list);
     return GPT_OK;
 }
@@ -197,7 +198,7 @@ static int sort_list(struct jinja_run *r, struct jinja_list *list,
     return GPT_OK;
 }
 
-/* A new list; the one that is sorted stays as it is. */
+/* Makes a new list: the one that it sorts stays as it is. */
 FILTER(filter_sort)
 {
     struct jinja_list *list;

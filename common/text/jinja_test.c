@@ -258,11 +258,11 @@ FUNCTION(call_range)
                                                         JINJA_ABSENT))
             return jinja_fail(r, "range wants integers");
     if (step == 0)
-        return jinja_fail(r, "range with a step of 0");
+        return jinja_fail(r, "range cannot have a step of 0");
     GPT_TRY(jinja_list_new(r, &list));
     for (int64_t i = from; step > 0 ? i < to : i > to;) {
         if (list->n == MOST)
-            return jinja_fail(r, "range of more than %d", MOST);
+            return jinja_fail(r, "a range of more than %d numbers", MOST);
         GPT_TRY(jinja_list_add(r, list, jinja_int(i)));
         if (!gpt_add(i, step, &i))
             break;
@@ -279,7 +279,7 @@ static int make_dict(struct jinja_run *r, enum jinja_kind kind,
 {
     GPT_TRY(jinja_dict_new(r, kind, v));
     if (args->n > 1 || (args->n == 1 && args->items[0].kind != JINJA_DICT))
-        return jinja_fail(r, "a %s of this is not supported",
+        return jinja_fail(r, "%s() takes members by name, or a dict",
                           jinja_kind_name(kind));
     for (size_t k = 0; k <= args->n; k++) {
         const struct jinja_dict *d = k < args->n ? args->items[k].dict : named;

@@ -307,7 +307,7 @@ static int add_json_key(struct jinja_run *r, struct gpt_buf *b,
     if (key.kind == JINJA_STRING)
         return add_json_string(r, b, key.s, style->ascii);
     if (!jinja_is_number(key) && key.kind != JINJA_NONE)
-        return jinja_fail(r, "tojson: a key that is a %s",
+        return jinja_fail(r, "tojson: %s cannot be a key",
                           jinja_kind_name(key.kind));
     GPT_TRY(add(r, b, "\""));
     GPT_TRY(add_json(r, b, key, style, 0));

@@ -125,7 +125,7 @@ int jinja_dict_find(struct jinja_run *r, const struct jinja_dict *d,
 {
     *found = NULL;
     if (key.kind == JINJA_LIST || key.kind == JINJA_DICT)
-        return jinja_fail(r, "a key that is a %s", jinja_kind_name(key.kind));
+        return jinja_fail(r, "%s cannot be a key", jinja_kind_name(key.kind));
     /* A search in many keys costs steps, so that a hostile message with
      * thousands of them ends, too. */
     GPT_TRY(jinja_spend(r, d->keys.n / 8));

@@ -76,7 +76,8 @@ static inline VBMI2 uint64_t wrong_utf8(__m512i v, uint64_t wide, uint64_t *cut)
     return wrong;
 }
 
-/* A block: what its bytes become, and bits that say what becomes of them. */
+/* A block of 64 bytes: their values once unescaped, and a bit for each byte
+ * that says what is done with it. */
 struct block {
     __m512i v;
     uint64_t drop; /* these have no part in what is written */

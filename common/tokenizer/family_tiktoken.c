@@ -99,8 +99,8 @@ static int add_specials(struct loading *l, const char *const *words, size_t n,
     return GPT_OK;
 }
 
-/* The special tokens of a .tiktoken: those given, else those of the published
- * vocabulary that has the pattern. */
+/* The special tokens of a .tiktoken: those that are given, else those of the
+ * published vocabulary with the same pattern. */
 static int specials_after(struct loading *l)
 {
     const struct gpt_list *given = &l->o->special_tokens;

@@ -261,9 +261,10 @@ static int add_around(struct gpt_buf *b, const struct tokens *t)
     return gpt_buf_printf(b, "}},");
 }
 
-/* Whether a token has a place in model.vocab. Added ones have, so that their
- * ids are those of the file: to others the library gives the next ids after the
- * vocabulary, but here they may lie before it, and unused ones between them. */
+/* True for a token that model.vocab lists. It lists added tokens, too, so that
+ * they keep the ids of the file: the library gives tokens that are not listed
+ * the next ids after the vocabulary, but in this file they may lie before its
+ * end, and unused ones between them. */
 static bool is_in_vocab(const struct tokens *t, int64_t id)
 {
     const int32_t type = type_of(t, id);

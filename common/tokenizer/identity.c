@@ -10,8 +10,8 @@
 #include <string.h>
 
 /* A configuration beside a tokenizer.json names the end of a document and
- * changes no other id; a template of chats changes none. Programs rewrite both,
- * so that they do not count. */
+ * changes no other id; a chat template changes none. Other programs rewrite
+ * both files, so they are no part of the identity. */
 static bool counts(const char *path)
 {
     const char *name = gpt_path_name(path);

@@ -49,9 +49,9 @@ static int push_pair(const struct gpt_sp_model *m, struct gpt_sp_scratch *s,
     return gpt_pair_heap_push(&s->heap, left->rank, at, err);
 }
 
-/* Writes a symbol for each character or user-defined piece, where it begins. A
- * character is what its first byte says, as SentencePiece takes it: the text is
- * normalized and therefore UTF-8. */
+/* Writes a symbol for each character or user-defined piece, where it begins.
+ * The first byte of a character says how long it is, as in SentencePiece: the
+ * text is normalized and therefore UTF-8. */
 static void cut_symbols(const struct gpt_sp_model *m,
                         struct gpt_sp_symbol *symbols, const char *text,
                         size_t len)

@@ -9,8 +9,6 @@
 #include <math.h>
 #include <string.h>
 
-static const double pi = 3.14159265358979323846;
-
 const char *const gpt_lr_styles[] = {
     [GPT_LR_CONSTANT] = "constant",
     [GPT_LR_LINEAR] = "linear",
@@ -202,7 +200,7 @@ static double wsd_coefficient(const struct gpt_lr_schedule *s, int64_t samples)
     case GPT_WSD_LINEAR:
         return 1.0 - q;
     case GPT_WSD_COSINE:
-        return 0.5 * (cos(pi * q) + 1.0);
+        return 0.5 * (cos(M_PI * q) + 1.0);
     case GPT_WSD_EXPONENTIAL:
         return 2.0 * pow(0.5, q) - 1.0;
     case GPT_WSD_MINUS_SQRT:
@@ -223,7 +221,7 @@ static double decay_coefficient(const struct gpt_lr_schedule *s,
     if (s->style == GPT_LR_LINEAR)
         return 1.0 - r;
     if (s->style == GPT_LR_COSINE)
-        return 0.5 * (cos(pi * r) + 1.0);
+        return 0.5 * (cos(M_PI * r) + 1.0);
     return wsd_coefficient(s, samples);
 }
 
@@ -294,7 +292,7 @@ double gpt_lr_schedule_weight_decay(const struct gpt_lr_schedule *s,
         return s->end_wd;
     double r = (double)samples / (double)s->wd_incr_samples;
     if (s->wd_style == GPT_WD_COSINE)
-        r = 0.5 * (cos(pi * (1 - r)) + 1.0);
+        r = 0.5 * (cos(M_PI * (1 - r)) + 1.0);
     return s->start_wd + r * (s->end_wd - s->start_wd);
 }
 

@@ -31,9 +31,9 @@ struct gpt_gradient_hooks gpt_noise_hooks(struct gpt_noise *noise);
 
 /* Begins a step. */
 void gpt_noise_begin(struct gpt_noise *noise);
-/* After all sums: this rank's parts of both squared norms, as the gradients
- * are: times the loss scale, and *small with the weights of the microbatch.
- * Waits for the queue. */
+/* After all sums: this rank's parts of both squared norms. They are scaled as
+ * the gradients are: by the loss scale, and *small by the weights of the
+ * microbatch, too. Waits for the queue. */
 int gpt_noise_squares(struct gpt_noise *noise, double *small, double *big,
                       struct gpt_err *err) GPT_MUST_USE;
 

@@ -96,7 +96,7 @@ int gpt_optimizer_squares(struct gpt_optimizer *optimizer, struct gpt_queue *q,
 struct gpt_update {
     float *params;
     bool compact;  /* params holds this rank's shards alone, as states do;
-                    * else it is flat, of which they are updated */
+                    * else params is flat, and its shards are updated */
     void *weights; /* flat copy of params in `act`, or NULL */
     enum gpt_dtype act;
     float *const *gradients;

@@ -71,8 +71,9 @@ int64_t update_stretches(const struct gpt_flat *flat)
     return flat->shards == 1 ? 1 : flat->n_buckets;
 }
 
-/* Shards are cut from buckets: a rank that has one of each updates as many
- * stretches; one that has everything updates it in one go. */
+/* Shards are cut from buckets: a rank that has a shard of each bucket
+ * updates one stretch a bucket; a rank that has everything updates one
+ * stretch in all. */
 struct update_stretch update_stretch_of(const struct gpt_flat *flat,
                                         int64_t bucket)
 {
@@ -215,8 +216,8 @@ static int64_t second_place(const struct update_pieces *list, int64_t at)
     return 0;
 }
 
-/* Boxes are those of this rank's shards, whichever of them it is that writes:
- * their places follow from all pieces, not from the boxes that are left. */
+/* The boxes lie in this rank's shards, also those that another rank writes.
+ * Their places follow from all pieces, not from the boxes that are left. */
 int gpt_optimizer_select(const struct gpt_optimizer_options *o,
                          const struct gpt_flat *flat, enum gpt_kind kind,
                          struct gpt_ownership *boxes, struct gpt_err *err)

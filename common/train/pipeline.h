@@ -37,9 +37,9 @@ int gpt_pipeline_run(struct gpt_pipeline *pipeline, struct gpt_queue *q,
                      enum gpt_stage_mode mode, struct gpt_err *err)
     GPT_MUST_USE;
 
-/* What is called with logits in the passes that follow, on every tensor
- * parallel rank of the last stage, as gpt_stage_result.rows is. All zero:
- * nothing is. Copied. */
+/* A function that is called with the logits of the passes that follow, on every
+ * tensor parallel rank of the last stage, as gpt_stage_result.rows is. All
+ * zero: none. It is copied. */
 struct gpt_pipeline_watch {
     void (*rows)(void *context, int64_t microbatch,
                  const struct gpt_logit_rows *rows);

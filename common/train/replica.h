@@ -27,8 +27,8 @@ struct gpt_replica_options {
                               * only gpt_replica_memory() is wanted */
 };
 
-/* What ranks add up once a step, see step.c: some numbers, and how long so many
- * of the ranks computed, which take turns. */
+/* Numbers that ranks add up once a step: see step.c. GPT_REPLICA_TURN ranks at
+ * a time add how long they computed; they take turns. */
 enum { GPT_REPLICA_TURN = 64, GPT_REPLICA_SUMS = 15 + GPT_REPLICA_TURN };
 
 struct gpt_replica {

@@ -259,8 +259,9 @@ static void own_state(struct gpt_replica *r, struct gpt_step *step,
     own_turn(r, step, sums);
 }
 
-/* What gradients are divided by so that a mean over all rows of the batch, of
- * which ranks have the sums alone, becomes one over the unmasked rows. */
+/* Returns what gradients are divided by. The ranks' sums make a mean over all
+ * rows of the batch; divided by this share it is the mean over the rows that
+ * are not masked. */
 static double row_share(const struct gpt_replica *r,
                         const struct gpt_step *step, double unmasked)
 {

@@ -58,7 +58,7 @@ static size_t row_bytes(const struct gpt_replica *r)
            gpt_dtype_bytes(r->o.exec.act);
 }
 
-/* As many as the largest step has samples, all ranks together. */
+/* Texts of one pass of all ranks: as many as the largest step has samples. */
 static int64_t texts_of_pass(const struct gpt_replica *r, int64_t dp_size)
 {
     return micro_batches(r) * dp_size * r->o.exec.micro_batch;
@@ -75,7 +75,7 @@ static size_t tokens_of_rank(const struct gpt_replica *r)
                     (r->o.exec.seq_length + 1));
 }
 
-/* For predictions, which know no texts that are open. */
+/* Predictions call it before any texts are open. */
 int64_t gpt_texts_sums(const struct gpt_replica *r, int64_t dp_size)
 {
     return texts_of_pass(r, dp_size) * GPT_TEXT_ANSWERS;

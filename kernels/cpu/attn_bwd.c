@@ -52,7 +52,7 @@ static int64_t carve_work(struct work *w, float *mem, int64_t t, int64_t d)
     return at;
 }
 
-/* What one task knows. */
+/* A head whose gradients one task computes, and the memory for it. */
 struct task {
     struct attn_head h;
     struct work w;
@@ -79,8 +79,8 @@ static void grad_row(const struct attn_head *h, const struct attn_grad *row,
     hi = hi > n ? n : hi;
     if (hi < lo)
         lo = hi = hi < 0 ? 0 : hi;
-    /* The mask as factors: ones through the same function as forward's, so that
-     * both passes drop alike. */
+    /* The mask as factors: forward's function drops from a row of ones, so that
+     * both passes drop the same elements. */
     if (h->drop && hi > lo) {
         for (int64_t l = 0; l < hi - lo; l++)
             row->keep[l] = 1;

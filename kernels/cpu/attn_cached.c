@@ -216,8 +216,8 @@ static struct attn_groups item_of(const struct gpt_attn_cached *op,
                      left < r->groups ? left : r->groups);
 }
 
-/* New keys and values of an item; and what its tokens see, where they are many,
- * or there is one span. */
+/* Stores the new keys and values of an item. Attends, too, where the item has
+ * many new tokens or its cache is one span; else attend_part() does. */
 static void attend_item(const struct gpt_attn_cached *op, const struct room *r,
                         int64_t n, float *work)
 {

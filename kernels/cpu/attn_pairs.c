@@ -39,7 +39,7 @@ void cpu_attn_fetch_to_write(const uint16_t *rows, int64_t ld, int64_t n,
             __builtin_prefetch(rows + i * ld + j, 1);
 }
 
-/* Those after the n rows from i on. */
+/* Fetches the rows after the n rows from i on. */
 static void fetch_next(struct attn_rows r, int64_t i, int64_t n)
 {
     if (i + n < r.n)

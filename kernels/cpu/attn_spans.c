@@ -195,8 +195,9 @@ void cpu_attn_span(const struct gpt_attn_cached *op,
     }
 }
 
-/* A part without keys has a sum of zero, and one whose scores are no numbers
- * has none that is a number: this stays, as in a text of one span. */
+/* A part without keys has a sum of zero. A part whose scores are no numbers
+ * has a sum that is none either, and so has the result, as in a text of one
+ * span. */
 void cpu_attn_join_spans(float *out, const float *parts, int64_t step,
                          const struct attn_share *shares, int64_t hop,
                          int64_t spans, int64_t d)

@@ -338,7 +338,7 @@ static void multiply_area(struct area *r, float *work)
     }
 }
 
-/* All groups of an area. */
+/* Multiplies all groups of an area. */
 static void multiply_groups(const struct plan *w, const struct area *where,
                             float *work)
 {

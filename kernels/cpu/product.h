@@ -55,25 +55,27 @@ struct cpu_product cpu_block_of(const struct cpu_product *whole, int64_t m0,
                                 int64_t n0, int64_t bm, int64_t bn,
                                 float *room);
 
-/* What is left to do with the sums of a block: the epilogue, and storing. */
+/* Does what is left to do with the sums of a block: the epilogue, and
+ * storing. */
 void cpu_finish_block(const struct cpu_product *block);
 
-/* All of a product of bf16, by the instructions of cpu_pairs. */
+/* Computes a whole product of bf16, by the instructions of cpu_pairs. */
 void cpu_multiply_pairs(struct gpt_queue *q, const struct cpu_product *whole);
 
-/* All of a product of floats, or of bf16 widened, by tiles; b is w, or
- * where that is NULL, that of the product (tiles.c). */
+/* Computes a whole product of floats, or of bf16 widened, by tiles. b is w;
+ * where w is NULL, it is the product's own (tiles.c). */
 void cpu_multiply_tiles(struct gpt_queue *q, const struct cpu_product *whole,
                         const struct gpt_quant *w);
 
-/* Whether few rows are to be summed as they are alone. */
+/* True when the product has few rows, which are to get the sums that each gets
+ * alone. */
 bool cpu_has_few_rows(const struct cpu_product *whole);
 
-/* Few rows of a, floats, in the order in which cpu_isa->dots reads them: they
- * go to work memory, and lda becomes 0. One row stays where it is. */
+/* Puts few rows of a, floats, into work memory, in the order in which
+ * cpu_isa->dots reads them; lda becomes 0. One row stays where it is. */
 bool cpu_pack_inputs(struct gpt_queue *q, struct cpu_product *whole);
 
-/* All of a product of floats whose b is w (quant.c). */
+/* Computes a whole product of floats whose b is w (quant.c). */
 void cpu_multiply_quant(struct gpt_queue *q, const struct cpu_product *whole,
                         const struct gpt_quant *w);
 
@@ -92,7 +94,8 @@ void cpu_multiply_panels(struct gpt_queue *q, const struct cpu_product *whole,
 bool cpu_round_inputs(struct gpt_queue *q, struct cpu_product *whole,
                       const struct gpt_quant *w);
 
-/* All of a product of bf16 with both factors rounded to eight bits (fp8.c). */
+/* Computes a whole product of bf16 with both factors rounded to eight bits
+ * (fp8.c). */
 void cpu_multiply_fp8(struct gpt_queue *q, const struct cpu_product *whole,
                       const struct gpt_fp8_factors *fp8);
 
@@ -100,7 +103,8 @@ void cpu_multiply_fp8(struct gpt_queue *q, const struct cpu_product *whole,
  * the calling thread alone. */
 bool cpu_library(const struct cpu_product *block);
 
-/* How it does so for bf16: by a primitive, which floats can have, too. */
+/* Multiplies a block as cpu_library() does bf16: by a primitive of oneDNN,
+ * which takes floats, too. */
 bool cpu_library_primitive(const struct cpu_product *block);
 
 /* True when this processor multiplies bf16 and oneDNN's products on it are

@@ -132,7 +132,7 @@ bool cuda_flash_bwd(struct gpt_queue *q, const struct gpt_attn *op,
 bool cuda_hopper_fwd(struct gpt_queue *q, const struct gpt_attn *op);
 bool cuda_hopper_bwd(struct gpt_queue *q, const struct gpt_attn *op,
                      const struct gpt_attn_grad *grad);
-/* Whether backward may run on the process's GPU. */
+/* True when this backward may run on the process's GPU. */
 bool cuda_hopper_here();
 #else
 static inline bool cuda_hopper_fwd(struct gpt_queue *, const struct gpt_attn *) { return false; }

@@ -66,7 +66,7 @@ void cuda_fail(struct gpt_queue *q, const char *fmt, ...) GPT_PRINTF(2, 3);
 /* Makes the process's device the calling thread's. */
 void cuda_use_device();
 
-/* Whether a device runs kernels that only Hopper runs. */
+/* True when a device runs the kernels that are for Hopper alone. */
 bool cuda_runs_hopper(const cudaDeviceProp &p);
 bool cuda_hopper_backward(void); /* not: GPT_CUDA_FLASH=mma-backward */
 

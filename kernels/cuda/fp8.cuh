@@ -9,7 +9,7 @@ extern "C" {
 #include "fp8.h"
 }
 
-/* Whether GPUs of this compute capability have tensor cores of eight bits. */
+/* True when GPUs of this compute capability have tensor cores of eight bits. */
 bool cuda_can_fp8(int major, int minor);
 
 /* An element in memory. */

@@ -105,9 +105,9 @@ static void run_epilogue(struct gpt_queue *q, const struct gpt_matmul *op)
     });
 }
 
-/* Whether the library's epilogue is faster than a pass of our own. With factors of eight bits it
- * multiplies by GELU's slope in a pass that takes as long as three such products: 1.07 ms
- * for 16384 x 6400 on an H100 (cuBLASLt 13.1). */
+/* True when the library's epilogue is faster than a pass of our own. With factors of eight bits it
+ * multiplies by GELU's slope in a pass that takes as long as three such products: 1.07 ms for 16384
+ * x 6400 on an H100 (cuBLASLt 13.1). */
 static bool worth_fusing(const struct gpt_matmul *op)
 {
     return op->fp8.a == GPT_FP8_NONE || op->epilogue != GPT_EPI_DGELU;

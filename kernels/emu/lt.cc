@@ -328,8 +328,8 @@ static bool has_scales(const cublasLtMatmulDescOpaque_t &e)
            (!e.b_scale || emu::on_device(e.b_scale, sizeof(*e.b_scale)));
 }
 
-/* What the caller promised when it asked, and what it brings now. A library may
- * read a misaligned address wrongly instead of refusing it. */
+/* True when a product, its work space and its alignment are those that the caller asked for. A
+ * library may read a misaligned address wrongly instead of refusing it. */
 static bool keeps_promises(const choice &k, const lt_product &p, const void *work,
                            size_t work_bytes)
 {

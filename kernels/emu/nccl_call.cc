@@ -81,9 +81,8 @@ static void sum_parts(const std::vector<const char *> &in, const call &c)
 
 /* ---- one call ---- */
 
-/* What this member makes of what all have sent it. Every member makes the
- * result from the same bytes in the same order, so that all members have equal
- * bits, as with NCCL. */
+/* Makes the result of this member from what all members have sent. Every member makes it from the
+ * same bytes in the same order, so that all members have equal bits, as with NCCL. */
 static void make_result(const std::vector<const char *> &in, size_t rank,
                         const call &c)
 {

@@ -297,7 +297,7 @@ static uint64_t digest(const void *p, size_t bytes)
     return h;
 }
 
-/* From pinned memory: it must still be then what it is now. */
+/* A copy from pinned memory happens later: the bytes must still be the same then. */
 static cudaError_t put_copy_in(void *dst, const void *src, size_t bytes,
                                cudaStream_t stream)
 {

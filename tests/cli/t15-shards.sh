@@ -54,7 +54,7 @@ check 'is read twice' [ "$(wc -c <twice_text_document.bin)" = 8 ]
 ln tree/a.json linked.json
 expect 0 'patterns that overlap' pp overlap linked.json 'tree/*.json*' \
     'tree/[aB].json*'
-err_has "3 inputs are files that are read before, the first 'tree/a.json'"
+err_has "3 inputs are files that other inputs name, too, the first 'tree/a.json'"
 err_has "the same file as 'linked.json'"
 rm linked.json
 expect 0 'other files' pp others tree/B.jsonl tree/a.json

@@ -31,8 +31,8 @@ run() { # directory section
     GPT_CUDA_PTX=$1 BUILD=$BUILD "$unit" "$2"
 }
 eight() { # directory; from where the test's golden numbers are found
-    (cd "$top" &&
-        GPT_CUDA_PTX=$1 BUILD=$BUILD "$BUILD/tests/unit/test_fp8.t")
+    (cd "$top" && export BUILD &&
+        GPT_CUDA_PTX=$1 "$BUILD/tests/unit/test_fp8.t")
 }
 all='ptx-hopper ptx-attention ptx-rows'
 if [ -n "${GPT_TEST_SWEEP:-}" ]; then

@@ -7,10 +7,7 @@
 OMP_NUM_THREADS=1
 export OMP_NUM_THREADS
 
-if gpt-train --version | grep -q ' Gloo'; then :; else
-    skip 'built without Gloo'
-    tap_done
-fi
+needs_gloo
 make_data
 
 run() { # ranks options...

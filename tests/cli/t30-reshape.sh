@@ -261,7 +261,7 @@ config() { # sed script, error
 }
 config 's/"n_embd": 16/"n_embd": 32/' 'config.json says 67 x 32'
 config 's/"n_layer": 2/"n_layer": 3/' "no tensor 'transformer.h.2.ln_1.weight'"
-config 's/"n_layer": 2/"n_layer": 1/' "'transformer.h.1.attn.c_attn.bias' is none of model_type gpt2's"
+config 's/"n_layer": 2/"n_layer": 1/' "'transformer.h.1.attn.c_attn.bias' is not one of a model of model_type gpt2"
 config 's/"n_layer": 2/"n_layer": 60000/' 'the files hold 28 tensors'
 config 's/"n_head": 2/"n_head": 3/' 'not a multiple of num_attention_heads'
 config 's/"n_head": 2/"n_head": -2/' "'n_head' is -2, out of range"

@@ -259,7 +259,7 @@ END
     err_has "$3"
 }
 refused swiglu True 'its model says 16 x 32'
-refused normalization '"RMSNorm"' "input_layernorm.bias' is none of GPT's"
+refused normalization '"RMSNorm"' "input_layernorm.bias' is not one of a GPT model"
 refused normalization '"BatchNorm"' 'its run had normalization BatchNorm'
 refused quick_geglu True 'its run had quick_geglu'
 refused multi_latent_attention True 'its run had multi_latent_attention'

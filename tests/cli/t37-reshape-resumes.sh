@@ -53,7 +53,7 @@ each() { # fault option...: dies there, or fails; then the same again
             find made
             return 1
         }
-        grep -q 'were whole after an interruption' err && kept=$((kept + 1))
+        grep -q 'were complete after an interruption' err && kept=$((kept + 1))
         same || {
             echo "after $fault $n"
             return 1
@@ -98,7 +98,7 @@ expect 0 'at two ranks' into $tp 2
 mv made whole
 check 'a death' damage
 check 'it goes on' goes_on
-check 'and says so' grep -q 'were whole after an interruption' err
+check 'and says so' grep -q 'were complete after an interruption' err
 damage
 for file in $half/*; do
     size=$(wc -c <"$file")

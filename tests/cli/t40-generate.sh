@@ -4,10 +4,6 @@
 # failures.
 . "$(dirname "$0")/../lib/tap.sh"
 
-command -v gpt-train >/dev/null || {
-    skip 'there is no gpt-train'
-    tap_done
-}
 i=0
 while [ $i -lt 200 ]; do
     echo '{"text": "quick brown"}'

@@ -5,10 +5,6 @@
 # shellcheck disable=SC2046 # lists of words
 . "$(dirname "$0")/../lib/tap.sh"
 
-command -v gpt-train >/dev/null || {
-    skip 'there is no gpt-train'
-    tap_done
-}
 i=0
 while [ $i -lt 200 ]; do
     echo '{"text": "quick brown"}'

@@ -5,10 +5,6 @@
 # transformers in tests/parity.
 . "$(dirname "$0")/../lib/tap.sh"
 
-command -v gpt-train >/dev/null || {
-    skip 'there is no gpt-train'
-    tap_done
-}
 i=0
 while [ $i -lt 200 ]; do
     printf '%s\n' '{"text": "one:\ntwo.\n\nsix"}'

@@ -4,10 +4,6 @@
 # whole. Figures are compared with a slow reference in tests/parity/scores.sh.
 . "$(dirname "$0")/../lib/tap.sh"
 
-command -v gpt-train >/dev/null || {
-    skip 'there is no gpt-train'
-    tap_done
-}
 # One document of 257 tokens with its end: 16 samples of 16 tokens.
 awk 'BEGIN {
     printf "{\"text\": \""

@@ -2,21 +2,9 @@
 # gpt-generate --interactive answers each line before it reads the next, and
 # --stats-file has the figures of a run.
 . "$(dirname "$0")/../lib/tap.sh"
+. "$top/tests/lib/quick.sh"
 
-command -v gpt-train >/dev/null || {
-    skip 'there is no gpt-train'
-    tap_done
-}
-awk 'BEGIN { for (i = 0; i < 200; i++) print "{\"text\": \"quick brown\"}" }' \
-    >corpus.jsonl
-expect 0 'a corpus' gpt-preprocess --input corpus.jsonl --output-prefix d \
-    --tokenizer-type ByteTokenizer --append-eod
-expect 0 'a model that knows it' gpt-train --data-path d_text_document \
-    --tokenizer-type ByteTokenizer --num-layers 2 --hidden-size 32 \
-    --num-attention-heads 2 --seq-length 32 --micro-batch-size 4 \
-    --split 100,0,0 --hidden-dropout 0 --attention-dropout 0 --eval-iters 0 \
-    --save ckpt --no-save-optim --train-iters 80 --lr 1e-2 \
-    --lr-decay-style constant
+make_quick_model
 
 talk() {
     gpt-generate --load ckpt --interactive --greedy --threads 1 "$@"

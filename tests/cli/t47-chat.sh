@@ -4,10 +4,6 @@
 # travel with the model.
 . "$(dirname "$0")/../lib/tap.sh"
 
-command -v gpt-train >/dev/null || {
-    skip 'there is no gpt-train'
-    tap_done
-}
 awk 'BEGIN { for (i = 0; i < 200; i++)
     print "{\"text\": \"U:quick\\nA: brown\\n<|end|>\"}" }' >corpus.jsonl
 expect 0 'a corpus' gpt-preprocess --input corpus.jsonl --output-prefix d \

@@ -8,10 +8,7 @@ unset RANK WORLD_SIZE OMP_NUM_THREADS 2>/dev/null
 GPT_THREADS=1
 export GPT_THREADS
 
-if gpt-train --version | grep -q ' Gloo'; then :; else
-    skip 'built without Gloo'
-    tap_done
-fi
+needs_gloo
 
 make_data
 # A checkpoint of four ranks, whose words four ranks cannot share equally.

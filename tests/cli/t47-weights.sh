@@ -6,10 +6,6 @@
 # test_kernels_quant.
 . "$(dirname "$0")/../lib/tap.sh"
 
-command -v gpt-train >/dev/null || {
-    skip 'there is no gpt-train'
-    tap_done
-}
 awk 'BEGIN {
     printf "{\"text\": \""
     for (i = 0; i < 64; i++) printf "%c%c%d ", 97 + i % 7, 97 + i % 5, i % 10

@@ -5,10 +5,6 @@
 # of `make asan` (BUILD=build/asan).
 . "$(dirname "$0")/../lib/tap.sh"
 
-command -v gpt-train >/dev/null || {
-    skip 'there is no gpt-train'
-    tap_done
-}
 perl -MIO::Socket::INET -MIO::Select -MTime::HiRes -e 1 2>/dev/null || {
     skip 'perl has no sockets'
     tap_done

@@ -8,8 +8,8 @@ browser=
 for b in chromium chromium-browser google-chrome; do
     command -v $b >/dev/null && browser=$b
 done
-[ -n "$browser" ] && command -v gpt-train >/dev/null || {
-    skip 'there is no chromium, or no gpt-train'
+[ -n "$browser" ] || {
+    skip 'there is no chromium'
     tap_done
 }
 . "$top/tests/lib/server.sh"

@@ -10,10 +10,7 @@ for name in OMP_NUM_THREADS GPT_THREADS RANK WORLD_SIZE MASTER_ADDR \
     unset $name
 done
 
-if gpt-train --version | grep -q ' Gloo'; then :; else
-    skip 'built without Gloo'
-    tap_done
-fi
+needs_gloo
 make_data
 
 steps=10

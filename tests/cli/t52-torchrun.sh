@@ -13,10 +13,7 @@ if [ ! -x "$torchrun" ]; then
     skip 'no torchrun'
     tap_done
 fi
-if gpt-train --version | grep -q ' Gloo'; then :; else
-    skip 'built without Gloo'
-    tap_done
-fi
+needs_gloo
 unset OMP_NUM_THREADS GPT_THREADS
 make_data
 

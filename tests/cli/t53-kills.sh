@@ -8,10 +8,7 @@
 . "$top/tests/lib/train.sh"
 unset OMP_NUM_THREADS GPT_THREADS RANK WORLD_SIZE 2>/dev/null
 
-if gpt-train --version | grep -q ' Gloo'; then :; else
-    skip 'built without Gloo'
-    tap_done
-fi
+needs_gloo
 make_data
 seed=${GPT_TEST_SEED:-$$}
 echo "# GPT_TEST_SEED=$seed"

@@ -7,10 +7,7 @@
 . "$top/tests/lib/ranks.sh"
 unset OMP_NUM_THREADS GPT_THREADS RANK WORLD_SIZE 2>/dev/null
 
-if gpt-train --version | grep -q ' Gloo'; then :; else
-    skip 'built without Gloo'
-    tap_done
-fi
+needs_gloo
 make_data
 
 # Waits until a file has a line with the text, at most 20 s.

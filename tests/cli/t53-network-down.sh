@@ -6,10 +6,7 @@
 . "$top/tests/lib/ranks.sh"
 unset OMP_NUM_THREADS GPT_THREADS RANK WORLD_SIZE 2>/dev/null
 
-if gpt-train --version | grep -q ' Gloo'; then :; else
-    skip 'built without Gloo'
-    tap_done
-fi
+needs_gloo
 if [ -z "${IN_NAMESPACE:-}" ]; then
     if unshare -rn ip link set lo up 2>/dev/null; then
         cd "$top" || exit 1

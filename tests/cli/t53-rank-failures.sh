@@ -7,10 +7,7 @@
 . "$top/tests/lib/ranks.sh"
 unset OMP_NUM_THREADS GPT_THREADS RANK WORLD_SIZE 2>/dev/null
 
-if gpt-train --version | grep -q ' Gloo'; then :; else
-    skip 'built without Gloo'
-    tap_done
-fi
+needs_gloo
 make_data
 sed 's/the/THE/g' corpus.jsonl | head -n 50 >other.jsonl
 expect 0 'and another' gpt-preprocess --input other.jsonl \

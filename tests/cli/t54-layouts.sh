@@ -8,10 +8,7 @@
 OMP_NUM_THREADS=1
 export OMP_NUM_THREADS
 
-if gpt-train --version | grep -q ' Gloo'; then :; else
-    skip 'built without Gloo'
-    tap_done
-fi
+needs_gloo
 
 steps=10
 [ "${GPT_LAYOUTS:-}" = all ] && steps=50

@@ -146,7 +146,8 @@ expect 0 'a broken line' gpt-report run=middle.jsonl --json
 err_has 'warning: middle.jsonl:3: '
 err_has '1 line is skipped'
 # The end of a name is another run's name: each is warned of.
-: >new.jsonl >drawn
+: >new.jsonl
+: >drawn
 : >a-new.jsonl
 (gpt-report middle.jsonl a-new.jsonl new.jsonl --follow --interval 0.1 \
     >drawn 2>said & echo $! >pid

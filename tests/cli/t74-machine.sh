@@ -80,10 +80,7 @@ else
 fi
 
 # ---- a rank that is slow: its losses take long ----
-if gpt-train --version | grep -q ' Gloo'; then :; else
-    skip 'built without Gloo'
-    tap_done
-fi
+needs_gloo
 if command -v cc >/dev/null; then :; else
     skip 'no compiler'
     tap_done

@@ -7,7 +7,7 @@ CC=${CC:-gcc}
 cd "${1:-$(dirname "$0")/../..}" || exit 1
 all=$(mktemp "${TMPDIR:-/tmp}/headers.XXXXXX") || exit 1
 trap 'rm -f "$all"' EXIT
-syntax="-std=c11 -D_GNU_SOURCE -DGPT_ISA=base -Icommon -Ikernels -I. -Wall
+syntax="-std=c11 -fopenmp -D_GNU_SOURCE -DGPT_ISA=base -Icommon -Ikernels -I. -Wall
     -Wextra -fsyntax-only -x c"
 bad=0
 headers=$(find common kernels cmd -name '*.h' ! -path 'kernels/emu/*' \

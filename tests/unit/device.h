@@ -7,6 +7,7 @@
 #define GPT_TESTS_DEVICE_H
 
 #include "backend.h"
+#include "tests/lib/random.h"
 #include "tests/lib/tap.h"
 
 #include <unistd.h>
@@ -37,28 +38,6 @@ struct trial {
 static struct gpt_backend *cpu_be, *dev_be;
 static struct gpt_queue *cpu_q, *dev_q;
 static bool emulated;
-
-static uint32_t rnd_state = 12345;
-
-__attribute__((unused)) static double rnd(void) /* uniform in [-1, 1) */
-{
-    rnd_state = rnd_state * 1664525u + 1013904223u;
-    return (double)(rnd_state >> 8) / (1 << 23) - 1;
-}
-
-__attribute__((unused)) static int64_t rnd_int(int64_t lo, int64_t hi)
-{
-    return lo + (int64_t)((rnd() + 1) / 2 * (double)(hi - lo + 1));
-}
-
-__attribute__((unused)) static float *rnd_floats(int64_t n, double scale)
-{
-    float *x = malloc((size_t)(n + 1) * sizeof(*x));
-
-    for (int64_t i = 0; i < n; i++)
-        x[i] = (float)(rnd() * scale);
-    return x;
-}
 
 static void need(int status, const struct gpt_err *err)
 {

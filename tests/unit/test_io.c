@@ -551,19 +551,19 @@ static void test_look(void)
     memset(text, 'x', N);
     is_int(gpt_write_file("seen", 0, text, N, &err), GPT_OK, "a file");
     is_int(gpt_in_open(&in, "seen", &err), GPT_OK, "open");
-    ok(!gpt_in_shown(in, 0, N), "nothing is shown that was not asked for");
-    gpt_in_show(in);
-    seen = gpt_in_shown(in, 1, N - 1);
+    ok(!gpt_in_look(in, 0, N), "nothing is shown that was not asked for");
+    gpt_in_look_begin(in);
+    seen = gpt_in_look(in, 1, N - 1);
     if (!seen) {
         skip("the file system's files are only read");
     } else {
         ok(seen[0] == 'x' && seen[N - 2] == 'x', "its bytes");
-        ok(!gpt_in_shown(in, 1, N), "not past its end");
-        is_int(gpt_in_kept(in, &err), GPT_OK, "it is whole");
-        gpt_in_hide(in, 1, N - 1);
+        ok(!gpt_in_look(in, 1, N), "not past its end");
+        is_int(gpt_in_look_check(in, &err), GPT_OK, "it is whole");
+        gpt_in_look_drop(in, 1, N - 1);
         is_int(truncate("seen", 10), 0, "cut by another");
         ok(seen[N - 2] == 0, "what has gone is zeros");
-        is_int(gpt_in_kept(in, &err), GPT_EDATA, "and is reported");
+        is_int(gpt_in_look_check(in, &err), GPT_EDATA, "and is reported");
         has_text("seen", "xxxxxxxxxx", "the file is as the other left it");
     }
     gpt_in_close(in);
@@ -594,16 +594,16 @@ static void test_pass(void)
     is_int(gpt_write_file("seen", 0, "", 0, &err), GPT_OK, "a file");
     is_int(truncate("seen", N), 0, "of 48 MiB");
     is_int(gpt_in_open(&in, "seen", &err), GPT_OK, "open");
-    gpt_in_show(in);
+    gpt_in_look_begin(in);
     const int64_t before = mapped_bytes();
     if (before >= 0)
-        seen = gpt_in_shown(in, 0, N);
+        seen = gpt_in_look(in, 0, N);
     for (int64_t i = 0; seen && i < PASSED; i += 512)
         sum += seen[i];
     if (!seen || mapped_bytes() - before < PASSED / 2) {
         skip("nothing says what counts as memory");
     } else {
-        gpt_in_pass(in, 0, PASSED);
+        gpt_in_look_pass(in, 0, PASSED);
         ok(mapped_bytes() - before < LEFT, "most of it counts no more");
         for (int64_t i = 0; i < PASSED; i += 512)
             sum += seen[i];
@@ -637,7 +637,7 @@ __attribute__((unused)) static int meet_bus(void)
     if (write_file("seen", GPT_OUT_FORCE, "x") != GPT_OK ||
         gpt_in_open(&in, "seen", &err) != GPT_OK)
         return 1;
-    gpt_in_show(in);
+    gpt_in_look_begin(in);
     kill(getpid(), SIGBUS);
     return 0;
 }
@@ -664,8 +664,8 @@ static int look_at_overlay(void)
     if (write_file("own/seen", 0, "x") != GPT_OK ||
         gpt_in_open(&in, "own/seen", &err) != GPT_OK)
         return 1;
-    gpt_in_show(in);
-    return gpt_in_shown(in, 0, 1) ? 2 : 0;
+    gpt_in_look_begin(in);
+    return gpt_in_look(in, 0, 1) ? 2 : 0;
 }
 
 /* Two outputs are compared with what is free together, and what one has written

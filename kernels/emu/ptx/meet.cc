@@ -14,8 +14,8 @@
 namespace emu {
 namespace ptx {
 
-/* All lanes have the same number, or it is an error: barriers take that of one
- * lane, and which one is not said. */
+/* Fails unless all lanes have the same number: a barrier takes that of one lane, and PTX does not
+ * say of which. */
 static uint32_t uniform(struct warp &w, const struct instruction &i,
                         const struct operand &o, uint32_t lanes)
 {

@@ -44,7 +44,7 @@ void put_in_flight(unsigned at, unsigned bytes, bool reads)
     }
 }
 
-/* The engine is another proxy: it may come before what its own thread did. */
+/* The copy engine is another proxy: it may overtake accesses that its own thread made before. */
 static void begin_bulk_copy(unsigned at, unsigned bytes, bool reads)
 {
     if (at - SHARED_FIRST + bytes <= shared_bytes)

@@ -316,7 +316,7 @@ row<uint64_t> addresses(struct warp &w, const struct operand &o);
 char *shared_for(unsigned address, unsigned bytes, bool write, unsigned lane);
 /* Marks shared memory as being written by a copy. */
 void put_in_flight(unsigned at, unsigned bytes, bool reads);
-/* Whether a product reads any of these that a warp has not yet waited for. */
+/* True when a product reads any of these that a warp has not yet waited for. */
 bool read_by_products(unsigned address, unsigned bytes);
 void take_from_flight(unsigned address, unsigned bytes);
 char *global_for(uint64_t address, unsigned bytes);
