@@ -101,8 +101,7 @@ static int import_part(struct gpt_source *s, const struct gpt_param *p,
                         s->dir, name, there->ndim, (long long)there->shape[0],
                         (long long)there->shape[1], (long long)shape[0],
                         (long long)shape[1]);
-    if (here->n == 0)
-        here->dtype = there->dtype;
+    gpt_tensor_widen(here, there->dtype);
     return p->vocab_rows
                ? gpt_tensor_resize(here, there, kind == GPT_KIND_PARAMETERS,
                                    err)

@@ -230,10 +230,7 @@ static int open_part(struct gpt_hf *hf, const struct gpt_param *p,
     }
     GPT_TRY(check_entry(hf, st, shard, p->ndim, shape, err));
     struct gpt_tensor there = gpt_tensor_make(name, st->dtype, p->ndim, shape);
-    /* parts of one parameter may have several types; a file of one type is
-     * usual */
-    if (here->n == 0)
-        here->dtype = st->dtype;
+    gpt_tensor_widen(here, st->dtype);
     int status;
     GPT_TRY_GOTO(status,
                  gpt_stored_add(&there, hf->shards[shard].in, st, err),
@@ -348,6 +345,9 @@ out:
     return status;
 }
 
+/* What a pickled object of torch.nn.Module has its parts in. */
+#define MODULES "_modules."
+
 /* The files have no word table of this name. What wraps a model puts its own
  * words before all names, and a dict around the tensors does, too. */
 static int fail_of_words(const struct gpt_hf *hf, const char *name,
@@ -369,8 +369,14 @@ static int fail_of_words(const struct gpt_hf *hf, const char *name,
                                  "not that of what wraps it, nor a dict "
                                  "around it");
         }
+    if (!any)
+        return gpt_fail(err, GPT_EDATA, "%s: no tensor '%s', nor any other",
+                        hf->dir, name);
     gpt_fail(err, GPT_EDATA, "%s: no tensor '%s'; the first is '%.200s'",
-             hf->dir, name, any ? any : "");
+             hf->dir, name, any);
+    if (strncmp(any, MODULES, strlen(MODULES)) == 0)
+        return gpt_hint(err, "torch.save() was given the model: save its "
+                             "state_dict()");
     return gpt_hint(err, "config.json describes another model than the files "
                          "hold, or one of them is missing");
 }

@@ -298,9 +298,15 @@ enum gpt_dtype gpt_megatron_cut_dtype(const struct gpt_megatron_output *p,
                                       const struct gpt_megatron_block *block,
                                       const struct gpt_megatron_cut *cut)
 {
-    return block->dtype == GPT_N_DTYPES
-               ? p->sources[block->kind][cut->boxes[0].row]->dtype
-               : block->dtype;
+    const struct gpt_tensor *const *sources = p->sources[block->kind];
+    enum gpt_dtype dtype = block->dtype;
+
+    if (dtype != GPT_N_DTYPES)
+        return dtype;
+    dtype = sources[cut->boxes[0].row]->dtype;
+    for (int i = 1; i < cut->n_boxes; i++)
+        dtype = gpt_dtype_join(dtype, sources[cut->boxes[i].row]->dtype);
+    return dtype;
 }
 
 /* What a dry run shows, and the total of progress. */
