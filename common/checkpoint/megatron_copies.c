@@ -60,7 +60,8 @@ static int compare_ranks(struct check *c, int64_t pp, int64_t v,
     return GPT_OK;
 }
 
-/* The copy of the word table that a last stage has, under either name. */
+/* Ranks cut the table in the same way in all stages, so their parts are equal.
+ * The copy of the word table that a last stage has, under either name. */
 static const struct gpt_safetensor *
 find_head(const struct gpt_megatron_chunk *chunk)
 {

@@ -72,7 +72,8 @@ static int list_tensor(void *context, const char *path,
     return GPT_OK;
 }
 
-/* Names are copied, so the list outlives the tree. */
+/* Names are copied, so the list outlives the tree. A name that comes twice is
+ * refused, as one of the two would be lost. */
 int gpt_torch_list(struct gpt_safetensors *st, const struct gpt_torch *t,
                    const struct gpt_pickle_value *from, struct gpt_err *err)
 {
