@@ -152,6 +152,7 @@ int gpt_deepspeed_find_frozen(struct gpt_deepspeed *d, const char *name,
     *param = NULL;
     if (!module)
         return GPT_OK;
+    /* names of entries are those of parameters, which outlive this call */
     if (!d->states.tensors)
         GPT_TRY(gpt_torch_list(&d->states, &d->model, module, err));
     const struct gpt_safetensor *entry = gpt_safetensors_find(&d->states, name);

@@ -429,7 +429,8 @@ static void free_llmc_plan(struct gpt_target *t)
     gpt_free(p);
 }
 
-/* The type that holds the values of all tensors, unless one is asked for. */
+/* The type that holds the values of all tensors, unless one is asked for. Norms
+ * of fp32 beside matrices of bf16 are usual. */
 static int choose_type(struct gpt_target *t, struct llmc_plan *plan,
                        struct gpt_err *err)
 {

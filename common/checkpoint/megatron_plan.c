@@ -294,6 +294,8 @@ static void name_file(const struct gpt_target *t, struct gpt_target_file *f,
         snprintf(f->name, sizeof(f->name), "mp_rank_%02lld/%s", tp, name);
 }
 
+/* A gate and what it is multiplied with are one tensor there, and may have come
+ * in two types. */
 enum gpt_dtype gpt_megatron_cut_dtype(const struct gpt_megatron_output *p,
                                       const struct gpt_megatron_block *block,
                                       const struct gpt_megatron_cut *cut)
