@@ -46,6 +46,10 @@ struct gpt_pour {
      * that is made of them gets its name. */
     const struct gpt_source *source;
     bool spoilt; /* by the functions below: they are not */
+    /* Elements that became infinite as fp16, over all files, and the name of a
+     * tensor that has some, the first of the alphabet. */
+    int64_t infinite;
+    const char *infinite_in;
     /* Set by gpt_pour_files(): the work that this is a share of, NULL: it is
      * the whole; that it has failed, so that all shares end. */
     struct gpt_pour *whole;
