@@ -35,6 +35,10 @@ err_has 'left out: rng_state'
 check 'are the model' is_model "$golden/megatron/tp2pp2"
 check 'which keeps its iteration' [ -d b/iter_0001234 ]
 check 'and its layout' [ -f b/iter_0001234/model_tp01_pp01.safetensors ]
+expect 0 'inspect a run' gpt-reshape inspect b
+grep -o '[0-9.k ]*parameters' out >count
+expect 0 'inspect all ranks' gpt-reshape inspect "$golden/megatron/tp2pp2"
+check 'copies count once' grep -qFf count out
 expect 0 'inspect them' gpt-reshape inspect "$golden/megatron/tp2pp2" --json
 out_has '"format":"megatron"'
 out_has '"layout":{"tensor_parallel":2,"pipeline_parallel":2},"iteration":1234'
