@@ -15,6 +15,7 @@
 #include "base/hash.h"
 #include "base/memory.h"
 #include "base/num.h"
+#include "base/signals.h"
 #include "checkpoint/move_internal.h"
 #include "checkpoint/resume.h"
 
@@ -303,11 +304,9 @@ static int64_t count_infinite(const uint8_t *tile, int64_t bytes)
 static void watch_cast(const struct pour *w, const struct gpt_part *p,
                        const struct work *k, const struct tile *t)
 {
-    int64_t n;
+    const int64_t n =
+        k->narrows ? count_infinite(t->data, t->sum->bytes) : 0;
 
-    if (!k->narrows)
-        return;
-    n = count_infinite(t->data, t->sum->bytes);
     if (n == 0)
         return;
 #pragma omp critical(gpt_pour_infinite)
@@ -421,6 +420,8 @@ static int pour_tile(struct pour *w, struct hand *h, int64_t tile,
 
     if (atomic_load(&whole_of(w->p)->failed))
         return gpt_fail(err, GPT_EFAIL, "another file has failed");
+    if (whole_of(w->p)->stops)
+        GPT_TRY(gpt_signals_check(err));
     if (atomic_load(&k->left) == 0)
         return GPT_OK; /* by an earlier run */
     GPT_TRY(make_tile(w, h, p, k, tile - k->first, &t, err));

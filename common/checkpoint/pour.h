@@ -46,6 +46,7 @@ struct gpt_pour {
      * that is made of them gets its name. */
     const struct gpt_source *source;
     bool spoilt; /* by the functions below: they are not */
+    bool stops;  /* fails at a signal that asks to stop */
     /* Elements that became infinite as fp16, over all files, and the name of a
      * tensor that has some, the first of the alphabet. */
     int64_t infinite;

@@ -223,6 +223,7 @@ int gpt_target_write(struct gpt_target *t, gpt_bytes_done *done, void *context,
         .context = context,
         .flags = GPT_OUT_PART | (t->o.force ? GPT_OUT_FORCE : 0),
         .source = t->source,
+        .stops = true,
     };
     char taken[32];
     const size_t there = gpt_path_there(t->o.save);
