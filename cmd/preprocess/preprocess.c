@@ -166,9 +166,7 @@ static int write_chunks(struct run *run, struct gpt_err *err)
         const struct gpt_line_chunk *c = gpt_chunk_stream_next(run->stream,
                                                                &end);
 
-        if (gpt_signals_stop())
-            return gpt_fail(err, GPT_EFAIL, "stopped by %s",
-                            gpt_signal_name(gpt_signals_stop()));
+        GPT_TRY(gpt_signals_check(err));
         if (c) {
             GPT_TRY(write_chunk(run, c, err));
             gpt_chunk_stream_release(run->stream);

@@ -7,6 +7,7 @@
 #include "cmd/reshape/compare.h"
 
 #include "base/num.h"
+#include "base/signals.h"
 #include "base/utf8.h"
 #include "checkpoint/names.h"
 #include "model/params.h"
@@ -53,6 +54,7 @@ static int compare_tiles(const struct gpt_tensor *in,
     memcpy(shape, out->shape, sizeof(shape));
     GPT_TRY(rows_of_tile(out, out->dtype, &row, &step, err));
     for (; begin[0] < rows; begin[0] += step) {
+        GPT_TRY(gpt_signals_check(err));
         shape[0] = gpt_min_i64(step, rows - begin[0]);
         GPT_TRY(gpt_tensor_gather(in, begin, shape, out->dtype, a, err));
         if (packing && packing->pack && !packing_of(in))
@@ -349,6 +351,7 @@ static int measure(struct difference *d, struct pair *p,
     memcpy(shape, x->shape, sizeof(shape));
     GPT_TRY(rows_of_tile(x, GPT_F64, &row, &step, err));
     for (; begin[0] < rows; begin[0] += step) {
+        GPT_TRY(gpt_signals_check(err));
         shape[0] = gpt_min_i64(step, rows - begin[0]);
         GPT_TRY(gpt_tensor_gather(x, begin, shape, GPT_F64, a, err));
         GPT_TRY(gpt_tensor_gather(y, begin, shape, GPT_F64, b, err));

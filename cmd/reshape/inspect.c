@@ -84,6 +84,25 @@ static void add_run(struct report *r, const struct gpt_source *s)
     gpt_json_add(r->head, "state", cJSON_Duplicate(s->state, true));
 }
 
+/* Those of the model, once each: ranks and stages have copies of some in their
+ * files, and old files have what is no parameter. */
+static int count_parameters(struct report *r, const struct gpt_source *s,
+                            struct gpt_err *err)
+{
+    r->parameters = 0;
+    for (int64_t i = 0; i < s->n_tensors; i++) {
+        const struct gpt_tensor *t = &s->tensors[i];
+        int64_t count = 1; /* of a tensor that a reader has checked */
+
+        for (int d = 0; d < t->ndim; d++)
+            count *= t->shape[d];
+        if (!gpt_name_is_optimizer(t->name) &&
+            !gpt_add(r->parameters, count, &r->parameters))
+            return gpt_fail(err, GPT_EDATA, "%s: its sizes overflow", s->dir);
+    }
+    return GPT_OK;
+}
+
 /* Rows are the tensors under the names that the files have, so that a listing
  * can be compared with other tools' listings. */
 static int fill_report(struct report *r, const struct gpt_source *s,
@@ -96,7 +115,8 @@ static int fill_report(struct report *r, const struct gpt_source *s,
         add_run(r, s);
     for (int64_t i = 0; i < s->n_files; i++)
         GPT_TRY(add_file(r, &s->files[i], err));
-    return gpt_source_list(s, add_row, r, err);
+    GPT_TRY(gpt_source_list(s, add_row, r, err));
+    return count_parameters(r, s, err);
 }
 
 /* ---- printing ---- */

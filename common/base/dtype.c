@@ -62,3 +62,13 @@ bool gpt_dtype_is_float(enum gpt_dtype t)
 {
     return t == GPT_F16 || t == GPT_BF16 || t == GPT_F32 || t == GPT_F64;
 }
+
+/* F16 has more bits of a fraction than BF16, and BF16 more of an exponent. */
+enum gpt_dtype gpt_dtype_join(enum gpt_dtype a, enum gpt_dtype b)
+{
+    if (a == b)
+        return a;
+    if (gpt_dtype_bytes(a) != gpt_dtype_bytes(b))
+        return gpt_dtype_bytes(a) > gpt_dtype_bytes(b) ? a : b;
+    return GPT_F32;
+}

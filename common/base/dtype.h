@@ -33,6 +33,8 @@ const char *gpt_dtype_name(enum gpt_dtype t); /* "BF16" */
 /* "BF16", "bf16", "bfloat16", "fp16", "float32" ...; false when unknown. */
 bool gpt_dtype_parse(const char *text, enum gpt_dtype *t);
 bool gpt_dtype_is_float(enum gpt_dtype t);
+/* The smallest float type that holds every value of both float types. */
+enum gpt_dtype gpt_dtype_join(enum gpt_dtype a, enum gpt_dtype b);
 
 float gpt_bf16_to_f32(uint16_t x);
 uint16_t gpt_f32_to_bf16(float x);

@@ -15,14 +15,15 @@ typedef int gpt_fault_not_empty; /* ISO C wants a declaration in every file */
 static const char *const kind_names[GPT_FAULT_KINDS] = {
     "read", "write", "fsync", "rename", "alloc", "unlink"};
 
-enum { KILL = -1 }; /* no error: the process dies there */
+/* No error: the process dies there, or is asked to stop. */
+enum { KILL = -1, INT = -2 };
 
 static const struct {
     const char *name;
     int value;
 } errors[] = {{"EIO", EIO},       {"ENOSPC", ENOSPC}, {"EINTR", EINTR},
               {"EAGAIN", EAGAIN}, {"EDQUOT", EDQUOT}, {"ENOMEM", ENOMEM},
-              {"KILL", KILL}};
+              {"KILL", KILL},     {"INT", INT}};
 
 static struct {
     int kind; /* -1: none */
@@ -89,6 +90,10 @@ int gpt_fault(enum gpt_fault_kind kind)
         return 0;
     if (plan.error == KILL)
         raise(SIGKILL);
+    if (plan.error == INT) {
+        raise(SIGINT);
+        return 0;
+    }
     errno = plan.error;
     return 1;
 }

@@ -4,6 +4,7 @@
  *
  *     GPT_FAULT=write:3:ENOSPC   the third write fails with ENOSPC
  *     GPT_FAULT=rename:2:KILL    SIGKILL comes before the second rename
+ *     GPT_FAULT=write:5:INT      SIGINT comes before the fifth write
  *     GPT_FAULT=alloc:17         the seventeenth allocation gives NULL
  *     GPT_FAULT=count            nothing fails; the number of calls of every
  *                                kind is printed on stderr at exit

@@ -94,6 +94,13 @@ int gpt_signals_stop(void)
     return stop_signal;
 }
 
+int gpt_signals_check(struct gpt_err *err)
+{
+    return stop_signal ? gpt_fail(err, GPT_EFAIL, "stopped by %s",
+                                  gpt_signal_name(stop_signal))
+                       : GPT_OK;
+}
+
 bool gpt_signals_take_save(void)
 {
     /* A signal between the two lines is not lost: it sets the flag again after

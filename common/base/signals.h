@@ -9,6 +9,8 @@
 void gpt_signals_setup(void);
 /* The signal that asked to stop, or 0. */
 int gpt_signals_stop(void);
+/* GPT_EFAIL with its name, or GPT_OK: for loops that end by a failure. */
+int gpt_signals_check(struct gpt_err *err) GPT_MUST_USE;
 /* True once for every SIGUSR1 (several before the call count as one). */
 bool gpt_signals_take_save(void);
 /* From then on a write to a pipe that nothing reads fails with EPIPE: for jobs

@@ -175,9 +175,7 @@ static int add_part(struct gpt_tensor *t, const struct gpt_torch *part,
         box.shape[k] = there.shape[k];
         box.stride[k] = there.stride[k];
     }
-    /* parts of other types are cast, as by every reader of pieces */
-    if (t->n == 0)
-        t->dtype = there.dtype;
+    gpt_tensor_widen(t, there.dtype);
     return gpt_tensor_add(t, &box, err);
 }
 

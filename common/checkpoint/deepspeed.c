@@ -193,7 +193,14 @@ void gpt_deepspeed_close(struct gpt_deepspeed *d)
             gpt_tensor_free(&d->params[i].kinds[k]);
     for (int64_t i = 0; i < d->n_files; i++)
         gpt_torch_close(&d->files[i]);
+    for (size_t i = 0; i < d->n_whole; i++)
+        gpt_tensor_free(&d->whole[i]->kinds[0]);
+    for (int64_t i = 0; i < d->n_others; i++)
+        gpt_torch_close(&d->others[i]);
     gpt_torch_close(&d->model);
+    gpt_safetensors_close(&d->states);
+    gpt_free(d->others);
+    gpt_free(d->whole);
     gpt_free(d->params);
     gpt_free(d->files);
     gpt_free(d->file_names);

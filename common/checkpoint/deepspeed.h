@@ -27,13 +27,20 @@ struct gpt_deepspeed {
     bool universal;
     const char *model_file;
     struct gpt_torch model;  /* states of the first rank */
+    struct gpt_torch *others; /* of other ranks, for parts of what is frozen */
+    int64_t n_others;
+    struct gpt_safetensors states; /* tensors of the model's states, when a
+                                   * frozen one was looked for */
     struct gpt_torch *files; /* one a rank, or one a tensor */
     const char **file_names;
     int64_t n_files;
     size_t cap_files, cap_names;
     struct gpt_deepspeed_param *params;
     int64_t n;
-    bool has_optimizer; /* moments of all parameters */
+    struct gpt_deepspeed_param **whole; /* that are in the model's states */
+    size_t n_whole, cap_whole;
+    int64_t n_frozen; /* parameters without moments */
+    bool has_optimizer; /* moments of all parameters that were trained */
     int64_t step;       /* of Adam, or -1 */
     struct gpt_arena arena;
 };
@@ -54,6 +61,24 @@ int gpt_deepspeed_open_zero(struct gpt_deepspeed *d, bool optimizer,
                             struct gpt_err *err) GPT_MUST_USE;
 int gpt_deepspeed_open_universal(struct gpt_deepspeed *d, bool optimizer,
                                  struct gpt_err *err) GPT_MUST_USE;
+
+/* Parameters that were not trained and of which each rank has a part: how many
+ * there are; and appends them to those that were, for which there is room. */
+int64_t gpt_deepspeed_count_frozen(const struct gpt_deepspeed *d);
+int gpt_deepspeed_add_frozen(struct gpt_deepspeed *d,
+                             struct gpt_err *err) GPT_MUST_USE;
+/* One that is whole in the states of the model, by its name. *param is NULL
+ * when there is none. */
+int gpt_deepspeed_find_frozen(struct gpt_deepspeed *d, const char *name,
+                              struct gpt_deepspeed_param **param,
+                              struct gpt_err *err) GPT_MUST_USE;
+/* A name and its torch.Size as a parameter without elements yet; *n: elements.
+ * GPT_EDATA names the file of the model's states. */
+int gpt_deepspeed_read_param(struct gpt_deepspeed *d,
+                             const struct gpt_pickle_value *key,
+                             const struct gpt_pickle_value *size,
+                             struct gpt_deepspeed_param *p, int64_t *n,
+                             struct gpt_err *err) GPT_MUST_USE;
 
 /* Opens a file of the step, by its name there; it stays open. */
 int gpt_deepspeed_add_file(struct gpt_deepspeed *d, const char *name,

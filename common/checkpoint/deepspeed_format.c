@@ -7,6 +7,7 @@
 #include "checkpoint/huggingface.h"
 #include "checkpoint/run_state.h"
 
+#include "base/log.h"
 #include "base/num.h"
 
 #include <stdlib.h>
@@ -86,6 +87,8 @@ static int import_part(struct gpt_source *s, const struct gpt_param *p,
     gpt_hf_shape(&s->config, rule, p, shape);
     param = find_param(&d->files, name);
     if (!param)
+        GPT_TRY(gpt_deepspeed_find_frozen(&d->files, name, &param, err));
+    if (!param)
         return gpt_fail(err, GPT_EDATA, "%s: no parameter '%s'", s->dir, name);
     /* as a weight or as a moment: the kinds have the same parameters */
     param->used = true;
@@ -101,8 +104,7 @@ static int import_part(struct gpt_source *s, const struct gpt_param *p,
                         s->dir, name, there->ndim, (long long)there->shape[0],
                         (long long)there->shape[1], (long long)shape[0],
                         (long long)shape[1]);
-    if (here->n == 0)
-        here->dtype = there->dtype;
+    gpt_tensor_widen(here, there->dtype);
     return p->vocab_rows
                ? gpt_tensor_resize(here, there, kind == GPT_KIND_PARAMETERS,
                                    err)
@@ -152,21 +154,41 @@ static bool is_tied_output(const struct gpt_source *s, const char *name)
            strcmp(name, rule->name + 1) == 0;
 }
 
-/* All parameters there are parameters here; the word table tells whether they
+/* A run whose optimizer has state of some parameters alone is none that could
+ * go on here, where all of them are trained. */
+static void leave_state(struct gpt_source *s)
+{
+    struct deepspeed_source *d = s->data;
+
+    if (d->files.n_frozen == 0)
+        return;
+    gpt_warn("%s: %lld of its parameters %s frozen and %s no optimizer state: "
+             "weights alone are converted",
+             s->at, (long long)d->files.n_frozen,
+             d->files.n_frozen == 1 ? "was" : "were",
+             d->files.n_frozen == 1 ? "has" : "have");
+    d->files.has_optimizer = false;
+}
+
+/* Weights first: they tell whether there are moments of all parameters.
+ * All parameters there are parameters here; the word table tells whether they
  * have the family's prefix. */
 static int import_tensors(struct gpt_source *s, struct gpt_err *err)
 {
     struct deepspeed_source *d = s->data;
     const struct gpt_hf_family *family = d->extra.family;
     const struct gpt_param words = {.role = GPT_WORD_EMBEDDING};
-    const int kinds = d->files.has_optimizer ? GPT_N_ADAM_KINDS : 1;
     char name[NAME];
 
     if (d->files.n)
         qsort(d->files.params, (size_t)d->files.n, sizeof(*d->files.params),
               compare_params);
     gpt_hf_name(name, sizeof(name), &family->rules[0], &words, family->prefix);
-    const char *prefix = find_param(&d->files, name) ? family->prefix : "";
+    /* what was not trained is looked for by whole names */
+    const char *prefix = find_param(&d->files, name) ||
+                                 !find_param(&d->files, family->rules[0].name)
+                             ? family->prefix
+                             : "";
     /* a table is no larger than the files justify */
     if (s->config.num_layers > d->files.n)
         return gpt_fail(err, GPT_EDATA,
@@ -175,9 +197,11 @@ static int import_tensors(struct gpt_source *s, struct gpt_err *err)
                         s->dir, (long long)s->config.num_layers,
                         (long long)d->files.n);
     GPT_TRY(gpt_params_build(&d->table, &s->config, err));
-    GPT_TRY(gpt_new(&d->tensors, (size_t)(d->table.n * kinds),
+    GPT_TRY(gpt_new(&d->tensors, (size_t)(d->table.n * GPT_N_ADAM_KINDS),
                     sizeof(*d->tensors), "tensors", err));
-    for (int k = 0; k < kinds; k++)
+    GPT_TRY(import_kind(s, GPT_KIND_PARAMETERS, prefix, err));
+    leave_state(s);
+    for (int k = 1; d->files.has_optimizer && k < GPT_N_ADAM_KINDS; k++)
         GPT_TRY(import_kind(s, (enum gpt_kind)k, prefix, err));
     for (int64_t i = 0; i < d->files.n; i++)
         if (!d->files.params[i].used &&

@@ -258,31 +258,6 @@ static int cut_ranks(struct reader *r, struct gpt_deepspeed_param *p,
     return GPT_OK;
 }
 
-/* A name and its torch.Size. *n: elements. */
-static int read_shape(struct reader *r, const struct gpt_pickle_value *key,
-                      const struct gpt_pickle_value *value,
-                      struct gpt_deepspeed_param *p, int64_t *n,
-                      struct gpt_err *err)
-{
-    struct gpt_pickle_value **sizes;
-    int64_t count, shape[GPT_TENSOR_DIMS];
-
-    *n = 1;
-    p->name = key->kind == GPT_PICKLE_STRING
-                  ? gpt_arena_printf(&r->d->arena, "%.*s", (int)key->n,
-                                     key->text)
-                  : NULL;
-    if (!p->name || !gpt_pickle_sequence(value, &sizes, &count) || count > 2)
-        return bad_file(&r->d->model, "a parameter without name or shape", err);
-    for (int64_t i = 0; i < count; i++)
-        if (!gpt_pickle_int(sizes[i], &shape[i]) || shape[i] < 0 ||
-            !gpt_mul(*n, shape[i], n))
-            return bad_file(&r->d->model, "a shape that is none", err);
-    for (int k = 0; k < GPT_N_ADAM_KINDS; k++)
-        p->kinds[k] = gpt_tensor_make(p->name, GPT_F32, (int)count, shape);
-    return GPT_OK;
-}
-
 /* Fills between parameters, of newer versions; absent: none. */
 static int64_t padding_of(const struct gpt_pickle_value *paddings,
                           int64_t group, int64_t i)
@@ -316,6 +291,7 @@ static int cut_params(struct reader *r, struct gpt_err *err)
     for (int64_t g = 0; g < n; g++)
         if (gpt_pickle_mapping(groups[g]))
             total += gpt_pickle_pairs(gpt_pickle_mapping(groups[g]));
+    total += gpt_deepspeed_count_frozen(r->d);
     GPT_TRY(gpt_new(&r->d->params, (size_t)total, sizeof(*r->d->params),
                     "parameters", err));
     for (int64_t g = 0; g < n; g++) {
@@ -328,7 +304,8 @@ static int cut_params(struct reader *r, struct gpt_err *err)
             int64_t count;
 
             gpt_pickle_pair(map, i, &key, &value);
-            GPT_TRY(read_shape(r, key, value, p, &count, err));
+            GPT_TRY(
+                gpt_deepspeed_read_param(r->d, key, value, p, &count, err));
             r->d->n++;
             GPT_TRY(r->sharded ? cut_ranks(r, p, &at, count, err)
                                : cut_group(r, p, g, &at, count, err));
@@ -358,9 +335,11 @@ int gpt_deepspeed_open_zero(struct gpt_deepspeed *d, bool optimizer,
         gpt_warn("%s: its optimizer state is left out: it is not that of Adam",
                  d->dir);
     GPT_TRY_GOTO(status, cut_params(&r, err), out);
+    if (r.sharded)
+        GPT_TRY_GOTO(status, gpt_deepspeed_add_frozen(d, err), out);
     d->has_optimizer = r.optimizer;
     /* what is not covered was cut off, or is of another run */
-    for (int64_t i = 0; i < d->n; i++)
+    for (int64_t i = 0; i < d->n - d->n_frozen; i++)
         for (int k = 0; k < (r.optimizer ? GPT_N_ADAM_KINDS : 1); k++)
             GPT_TRY_GOTO(status,
                          gpt_tensor_check(&d->params[i].kinds[k], d->dir, err),

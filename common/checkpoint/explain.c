@@ -6,6 +6,7 @@
 #include "checkpoint/names.h"
 
 #include "base/io.h"
+#include "checkpoint/dcp.h"
 #include "checkpoint/huggingface.h"
 
 #include <dirent.h>
@@ -89,11 +90,24 @@ static int explain_file(const char *path, struct gpt_err *err)
                          "'%.*s'", n, slash ? path : ".");
 }
 
+/* What FSDP and its users save. Megatron-LM's, which are read, have a file of
+ * their own beside. */
+static int explain_dcp(struct gpt_err *err)
+{
+    return gpt_hint(err, "it is of torch.distributed.checkpoint, of which only "
+                         "Megatron-LM's are read: make one file of it with "
+                         "dcp_to_torch_save() of its format_utils, and save "
+                         "the model's state dict from that as %s beside "
+                         "config.json", GPT_HF_OLD_WEIGHTS);
+}
+
 /* For a directory that no front end recognises. */
 static int explain_directory(const char *path, struct gpt_err *err)
 {
     char below[GPT_PATH_BYTES];
 
+    if (gpt_path_holds(path, GPT_DCP_METADATA))
+        return explain_dcp(err);
     if (gpt_path_holds(path, GPT_HF_WEIGHTS) ||
         gpt_path_holds(path, GPT_HF_INDEX))
         return gpt_hint(err, "it has weights of a Hugging Face directory; "
@@ -128,6 +142,8 @@ static int explain_weights(const char *dir, struct gpt_err *err)
     }
     if (d)
         closedir(d);
+    if (gpt_path_holds(dir, GPT_DCP_METADATA))
+        return explain_dcp(err);
     if (part[0])
         return gpt_hint(err, "%.100s is one part of the model: the index, "
                              "which names all parts, is missing beside it",

@@ -42,7 +42,7 @@ struct gpt_format {
     int (*open)(struct gpt_source *s, const char *path,
                 const struct gpt_source_options *options, struct gpt_err *err);
     void (*close)(struct gpt_source *s);
-    /* gpt_source_check(); NULL: the format has no checksums of files. */
+    /* gpt_source_check(); NULL: nothing can be found by reading alone. */
     int (*check)(const struct gpt_source *s, struct gpt_err *err);
     int (*list)(const struct gpt_source *s, gpt_stored_visit *visit,
                 void *context, struct gpt_err *err);

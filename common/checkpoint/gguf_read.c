@@ -191,9 +191,7 @@ static bool fits(const struct gpt_gguf_tensor *t, int ndim,
 }
 
 /* The entry is marked, so that a tensor that no parameter uses is found at
- * the end. Elements of one parameter may have several types, when only some
- * of its tensors are packed; the first decides what a conversion without a
- * type writes. */
+ * the end. */
 static int open_part(struct gguf *g, const struct gpt_config *c,
                      const struct gpt_param *p, const struct gpt_hf_rule *rule,
                      struct gpt_tensor *here, struct gpt_err *err)
@@ -218,8 +216,7 @@ static int open_part(struct gguf *g, const struct gpt_config *c,
                         (long long)shape[0], (long long)shape[1]);
     e->used = true;
     struct gpt_tensor there = gpt_tensor_make(name, e->dtype, p->ndim, shape);
-    if (here->n == 0)
-        here->dtype = e->dtype;
+    gpt_tensor_widen(here, e->dtype);
     int status;
     GPT_TRY_GOTO(status, add_entry(&there, g, e, err), out);
     status = gpt_hf_import(here, &there, c, rule, p, err);

@@ -54,14 +54,14 @@ static bool always_plain(const struct gpt_param *p)
     return p->ndim < 2 || p->role == GPT_POSITION_EMBEDDING;
 }
 
-/* The type of a tensor that is written. */
+/* The type of a tensor that is written, which has that of its elements. */
 static int choose_type(struct planned *to, const struct gpt_target *t,
-                       const struct gpt_param *p, enum gpt_dtype here,
-                       struct gpt_err *err)
+                       const struct gpt_param *p, struct gpt_err *err)
 {
     const struct gpt_packing *packing = t->o.packing;
 
-    to->t.dtype = t->o.dtype == GPT_N_DTYPES ? here : t->o.dtype;
+    if (t->o.dtype != GPT_N_DTYPES)
+        to->t.dtype = t->o.dtype;
     if (to->t.dtype == GPT_F64) {
         gpt_fail(err, GPT_EDATA,
                  "tensor '%s' is of type F64, which programs that read GGUF "
@@ -81,8 +81,8 @@ static int choose_type(struct planned *to, const struct gpt_target *t,
 /* The tensor of that name: the last one, where neighbours share it, or a new
  * one. */
 static int plan_tensor(struct gpt_target *t, const struct gpt_param *p,
-                       const struct gpt_hf_rule *rule, enum gpt_dtype here,
-                       struct planned **out, struct gpt_err *err)
+                       const struct gpt_hf_rule *rule, struct planned **out,
+                       struct gpt_err *err)
 {
     struct gguf_plan *plan = t->data;
     char name[NAME];
@@ -100,8 +100,8 @@ static int plan_tensor(struct gpt_target *t, const struct gpt_param *p,
     if (!kept)
         return gpt_no_memory(err, "names of tensors");
     *out = &plan->list[plan->n++];
-    (*out)->t = gpt_tensor_make(kept, here, p->ndim, shape);
-    return choose_type(*out, t, p, here, err);
+    (*out)->t = gpt_tensor_make(kept, GPT_F32, p->ndim, shape);
+    return GPT_OK;
 }
 
 /* Shapes are compared here too: the source may be of a format that does not
@@ -125,7 +125,9 @@ static int plan_param(struct gpt_target *t, const struct gpt_param *p,
                         (long long)here->shape[1], (long long)p->shape[0],
                         (long long)p->shape[1]);
     while ((rule = gpt_gguf_next_rule(plan->arch, &t->o.config, p, &at))) {
-        GPT_TRY(plan_tensor(t, p, rule, here->dtype, &there, err));
+        GPT_TRY(plan_tensor(t, p, rule, &there, err));
+        gpt_tensor_widen(&there->t, here->dtype);
+        GPT_TRY(choose_type(there, t, p, err));
         GPT_TRY(gpt_hf_export(&there->t, here, &t->o.config, rule, p, err));
     }
     return GPT_OK;

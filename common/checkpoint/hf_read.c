@@ -10,7 +10,6 @@
 
 #include "base/io.h"
 #include "base/log.h"
-#include "base/num.h"
 #include "checkpoint/names.h"
 #include "checkpoint/safetensors.h"
 #include "checkpoint/torch.h"
@@ -230,10 +229,7 @@ static int open_part(struct gpt_hf *hf, const struct gpt_param *p,
     }
     GPT_TRY(check_entry(hf, st, shard, p->ndim, shape, err));
     struct gpt_tensor there = gpt_tensor_make(name, st->dtype, p->ndim, shape);
-    /* parts of one parameter may have several types; a file of one type is
-     * usual */
-    if (here->n == 0)
-        here->dtype = st->dtype;
+    gpt_tensor_widen(here, st->dtype);
     int status;
     GPT_TRY_GOTO(status,
                  gpt_stored_add(&there, hf->shards[shard].in, st, err),
@@ -348,6 +344,9 @@ out:
     return status;
 }
 
+/* What a pickled object of torch.nn.Module has its parts in. */
+#define MODULES "_modules."
+
 /* The files have no word table of this name. What wraps a model puts its own
  * words before all names, and a dict around the tensors does, too. */
 static int fail_of_words(const struct gpt_hf *hf, const char *name,
@@ -369,8 +368,14 @@ static int fail_of_words(const struct gpt_hf *hf, const char *name,
                                  "not that of what wraps it, nor a dict "
                                  "around it");
         }
+    if (!any)
+        return gpt_fail(err, GPT_EDATA, "%s: no tensor '%s', nor any other",
+                        hf->dir, name);
     gpt_fail(err, GPT_EDATA, "%s: no tensor '%s'; the first is '%.200s'",
-             hf->dir, name, any ? any : "");
+             hf->dir, name, any);
+    if (strncmp(any, MODULES, strlen(MODULES)) == 0)
+        return gpt_hint(err, "torch.save() was given the model: save its "
+                             "state_dict()");
     return gpt_hint(err, "config.json describes another model than the files "
                          "hold, or one of them is missing");
 }
@@ -411,59 +416,6 @@ static int open_tensors(struct gpt_hf *hf, struct gpt_err *err)
 
 /* ---- the output layer ---- */
 
-/* True in *equal when two matrices of one type and shape have the same
- * elements, read block by block. Views may repeat elements, and would make a
- * small file a long read: a matrix larger than its file is equal to none. */
-static int compare_elements(const struct gpt_hf *hf,
-                            const struct gpt_safetensor *a, size_t shard_a,
-                            const struct gpt_safetensor *b, size_t shard_b,
-                            bool *equal, struct gpt_err *err)
-{
-    enum { BLOCK = 1 << 20 };
-    struct gpt_tensor x = gpt_tensor_make(a->name, a->dtype, 2, a->shape);
-    struct gpt_tensor y = gpt_tensor_make(b->name, b->dtype, 2, b->shape);
-    const int64_t size = (int64_t)gpt_dtype_bytes(a->dtype);
-    int64_t begin[GPT_TENSOR_DIMS] = {0}, shape[GPT_TENSOR_DIMS] = {0}, bytes;
-    char *blocks;
-    int status;
-
-    *equal = gpt_safetensor_bytes(a, &bytes) &&
-             bytes <= gpt_in_size(hf->shards[shard_a].in);
-    GPT_TRY(gpt_new(&blocks, 2, BLOCK, "tensors", err));
-    GPT_TRY_GOTO(status, gpt_stored_add(&x, hf->shards[shard_a].in, a, err),
-                 out);
-    GPT_TRY_GOTO(status, gpt_stored_add(&y, hf->shards[shard_b].in, b, err),
-                 out);
-    /* Whole rows, or parts of one that is longer than a block. Both matrices
-     * are read in the order of rows, whatever order their files have. */
-    shape[1] = gpt_min_i64(a->shape[1], BLOCK / size);
-    const int64_t rows = shape[1] ? BLOCK / size / shape[1] : a->shape[0];
-    while (*equal && begin[0] < a->shape[0]) {
-        const int64_t columns = gpt_min_i64(shape[1], a->shape[1] - begin[1]);
-        const int64_t box[GPT_TENSOR_DIMS] = {
-            gpt_min_i64(rows, a->shape[0] - begin[0]), columns};
-
-        GPT_TRY_GOTO(status,
-                     gpt_tensor_gather(&x, begin, box, a->dtype, blocks, err),
-                     out);
-        GPT_TRY_GOTO(status, gpt_tensor_gather(&y, begin, box, a->dtype,
-                                               blocks + BLOCK, err),
-                     out);
-        *equal = memcmp(blocks, blocks + BLOCK,
-                        (size_t)(box[0] * columns * size)) == 0;
-        begin[1] += columns;
-        if (begin[1] == a->shape[1]) {
-            begin[1] = 0;
-            begin[0] += box[0];
-        }
-    }
-out:
-    gpt_tensor_free(&x);
-    gpt_tensor_free(&y);
-    gpt_free(blocks);
-    return status;
-}
-
 /* A file may have an output layer although config.json says that the embedding
  * serves as one. A copy of the embedding is left out. Another one is what the
  * model was trained with, and is loaded, as transformers 5 does. */
@@ -487,13 +439,8 @@ static int settle_head(struct gpt_hf *hf, struct gpt_err *err)
     }
     if (!hf->config.tied_embeddings || !head || !words)
         return GPT_OK;
-    equal = head->dtype == words->dtype && head->ndim == 2 &&
-            words->ndim == 2 &&
-            memcmp(head->shape, words->shape,
-                   (size_t)head->ndim * sizeof(*head->shape)) == 0;
-    if (equal)
-        GPT_TRY(compare_elements(hf, head, at_head, words, at_words,
-                                 &equal, err));
+    GPT_TRY(gpt_stored_equal(&equal, hf->shards[at_head].in, head,
+                             hf->shards[at_words].in, words, err));
     hf->config.tied_embeddings = equal;
     if (!equal)
         gpt_warn("%s: %s says tie_word_embeddings, but %s is not the "

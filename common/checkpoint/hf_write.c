@@ -153,9 +153,10 @@ static int plan_param(struct gpt_hf_plan *p, const struct gpt_param *row,
 
     GPT_TRY(find_here(source, row, &here, err));
     while ((rule = gpt_hf_next_rule(p->extra.family, row, &at))) {
-        GPT_TRY(plan_tensor(p, row, rule,
-                            dtype == GPT_N_DTYPES ? here->dtype : dtype, &there,
-                            err));
+        GPT_TRY(plan_tensor(p, row, rule, dtype, &there, err));
+        /* a neighbour may have begun the tensor, with another type */
+        if (dtype == GPT_N_DTYPES)
+            gpt_tensor_widen(there, here->dtype);
         GPT_TRY(gpt_hf_export(there, here, &p->config, rule, row, err));
     }
     return GPT_OK;

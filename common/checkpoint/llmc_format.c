@@ -429,16 +429,20 @@ static void free_llmc_plan(struct gpt_target *t)
     gpt_free(p);
 }
 
-/* The type of the word table, unless one is asked for. */
+/* The type that holds the values of all tensors, unless one is asked for. Norms
+ * of fp32 beside matrices of bf16 are usual. */
 static int choose_type(struct gpt_target *t, struct llmc_plan *plan,
                        struct gpt_err *err)
 {
-    const struct gpt_tensor *words =
-        gpt_source_find(t->source, plan->table.rows[0].name);
+    plan->dtype = t->o.dtype;
+    for (int64_t i = 0; t->o.dtype == GPT_N_DTYPES && i < plan->table.n; i++) {
+        const struct gpt_tensor *here =
+            gpt_source_find(t->source, plan->table.rows[i].name);
 
-    plan->dtype = t->o.dtype != GPT_N_DTYPES ? t->o.dtype
-                  : words                    ? words->dtype
-                                             : GPT_F32;
+        if (here)
+            plan->dtype = i ? gpt_dtype_join(plan->dtype, here->dtype)
+                            : here->dtype;
+    }
     for (size_t i = 0; i < GPT_COUNT(versions); i++)
         if (versions[i].dtype == plan->dtype)
             return GPT_OK;

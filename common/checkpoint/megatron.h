@@ -5,8 +5,9 @@
  *
  * megatron_open.c finds and opens the files, megatron_names.c knows what
  * tensors were called over the years, megatron_config.c makes a model's
- * configuration of the arguments, megatron_read.c merges the ranks' parts, and
- * megatron_write.c writes a directory. Start at gpt_megatron_open(). */
+ * configuration of the arguments, megatron_read.c merges the ranks' parts,
+ * megatron_copies.c compares what several ranks have, and megatron_write.c
+ * writes a directory. Start at gpt_megatron_open(). */
 #ifndef GPT_CHECKPOINT_MEGATRON_H
 #define GPT_CHECKPOINT_MEGATRON_H
 
@@ -66,6 +67,7 @@ struct gpt_megatron {
     struct gpt_tensor *tensors; /* one a parameter, in the table's order, then
                                  * one for each moment of each */
     int64_t n;
+    bool checks_copies; /* by gpt_megatron_check_copies() */
     bool has_optimizer;
     int64_t step; /* of the optimizer */
     cJSON *state;
@@ -179,6 +181,11 @@ int gpt_megatron_add_run(struct gpt_megatron *m,
 int gpt_megatron_merge(struct gpt_megatron *m,
                        struct gpt_err *err) GPT_MUST_USE;
 
+/* Reads what several ranks have copies of, and warns when they differ: the
+ * first rank's is what is converted. */
+int gpt_megatron_check_copies(const struct gpt_megatron *m,
+                              struct gpt_err *err) GPT_MUST_USE;
+
 /* ---- names ---- */
 
 /* How a writer calls tensors. */
@@ -206,6 +213,8 @@ const char *gpt_megatron_alias(enum gpt_param_role role, int i);
 int64_t gpt_megatron_layers(const struct gpt_safetensors *tensors);
 /* True for what an optimizer has state of: not for constants. */
 bool gpt_megatron_is_parameter(const char *name);
+/* What a stage without the word table has of it, in old trees. */
+#define GPT_MEGATRON_HEAD "word_embeddings_for_head."
 /* True for what is in state dicts beside parameters. */
 bool gpt_megatron_ignores(const char *name);
 /* The path of a parameter in a state dict, its keys separated by '/'; false

@@ -70,6 +70,7 @@ static int open_alone(struct gpt_source *s, const char *path,
     GPT_TRY(gpt_megatron_open(&m, path, o->iteration, o->optimizer, err));
     /* from here on close_megatron() frees it, also after a failure */
     s->data = m;
+    m->checks_copies = o->verify_later;
     s->dir = m->dir;
     s->config = m->config;
     s->iteration = m->iteration;
@@ -96,6 +97,13 @@ static int open_megatron(struct gpt_source *s, const char *path,
 static void close_megatron(struct gpt_source *s)
 {
     gpt_megatron_close(s->data);
+}
+
+/* There are no checksums of files; copies are what tells of another run's file
+ * among those of a directory. */
+static int check_megatron(const struct gpt_source *s, struct gpt_err *err)
+{
+    return gpt_megatron_check_copies(s->data, err);
 }
 
 /* The tensors of each file, under the names that they have there. */
@@ -152,6 +160,7 @@ const struct gpt_format gpt_format_megatron = {
     .recognises = recognise_megatron,
     .open = open_megatron,
     .close = close_megatron,
+    .check = check_megatron,
     .list = list_megatron,
     .shares_groups = gpt_megatron_shares_groups,
     .plan = gpt_megatron_plan,

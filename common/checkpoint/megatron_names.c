@@ -192,7 +192,7 @@ bool gpt_megatron_is_parameter(const char *name)
 bool gpt_megatron_ignores(const char *name)
 {
     static const char *const parts[] = {
-        "word_embeddings_for_head.",
+        GPT_MEGATRON_HEAD,
         "_extra_state",
         "inv_freq",
         "attention_mask",

@@ -294,13 +294,21 @@ static void name_file(const struct gpt_target *t, struct gpt_target_file *f,
         snprintf(f->name, sizeof(f->name), "mp_rank_%02lld/%s", tp, name);
 }
 
+/* A gate and what it is multiplied with are one tensor there, and may have come
+ * in two types. */
 enum gpt_dtype gpt_megatron_cut_dtype(const struct gpt_megatron_output *p,
                                       const struct gpt_megatron_block *block,
                                       const struct gpt_megatron_cut *cut)
 {
-    return block->dtype == GPT_N_DTYPES
-               ? p->sources[block->kind][cut->boxes[0].row]->dtype
-               : block->dtype;
+    const struct gpt_tensor *const *sources = p->sources[block->kind];
+    enum gpt_dtype dtype = block->dtype;
+
+    if (dtype != GPT_N_DTYPES)
+        return dtype;
+    dtype = sources[cut->boxes[0].row]->dtype;
+    for (int i = 1; i < cut->n_boxes; i++)
+        dtype = gpt_dtype_join(dtype, sources[cut->boxes[i].row]->dtype);
+    return dtype;
 }
 
 /* What a dry run shows, and the total of progress. */

@@ -144,9 +144,8 @@ static int add_part(struct gpt_megatron *m, struct gpt_tensor *out,
     if (param->split == GPT_SPLIT_COLUMNS)
         p.shape[1] /= m->tp_size;
     GPT_TRY(check_part(m, r, param, &p, err));
-    /* parts keep their own types; a reader casts each */
-    if (tp == 0) /* the type of all parts, unless ranks differ */
-        out->dtype = p.entry->dtype;
+    if (tp == 0 || param->split != GPT_SPLIT_NONE)
+        gpt_tensor_widen(out, p.entry->dtype);
     if (param->role == GPT_QKV_WEIGHT || param->role == GPT_QKV_BIAS)
         return add_qkv(out, m, &p, tp, err);
     switch (param->split) {

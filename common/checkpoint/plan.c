@@ -48,6 +48,12 @@ int gpt_tensor_add(struct gpt_tensor *t, const struct gpt_file_box *p,
     return GPT_OK;
 }
 
+/* A tensor without pieces has a type by default, which is none of theirs. */
+void gpt_tensor_widen(struct gpt_tensor *t, enum gpt_dtype of_pieces)
+{
+    t->dtype = t->n ? gpt_dtype_join(t->dtype, of_pieces) : of_pieces;
+}
+
 /* Strides of a tight box, innermost first. A shape whose bytes overflow is
  * refused here, before an offset is computed from it. */
 int gpt_tensor_add_rows(struct gpt_tensor *t, struct gpt_in *in,

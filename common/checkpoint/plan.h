@@ -49,6 +49,9 @@ void gpt_tensor_free(struct gpt_tensor *t);
 
 int gpt_tensor_add(struct gpt_tensor *t, const struct gpt_file_box *p,
                    struct gpt_err *err) GPT_MUST_USE;
+/* Before pieces of a type are added: the tensor gets the smallest type that
+ * holds every value of those that it has and of these. */
+void gpt_tensor_widen(struct gpt_tensor *t, enum gpt_dtype of_pieces);
 /* The box at `begin` of `shape`, which lies row-major and tight at byte
  * `offset` of `in`. */
 int gpt_tensor_add_rows(struct gpt_tensor *t, struct gpt_in *in,

@@ -15,12 +15,14 @@
 #include "base/hash.h"
 #include "base/memory.h"
 #include "base/num.h"
+#include "base/signals.h"
 #include "checkpoint/move_internal.h"
 #include "checkpoint/resume.h"
 
 #include <assert.h>
 #include <omp.h>
 #include <stdatomic.h>
+#include <string.h>
 
 enum {
     CHECK_BYTES = 1 << 20, /* read at once to be summed, or written at once
@@ -31,6 +33,7 @@ enum {
 
 /* A part while it is written. */
 struct work {
+    bool narrows; /* to fp16, from another type */
     struct gpt_tiling tiling; /* of bytes in memory, n alone */
     int64_t first;            /* of its tiles among all */
     atomic_llong left;        /* tiles that are not written; 0: whole */
@@ -108,6 +111,17 @@ static int64_t packed_bytes(const struct gpt_packing *k, int64_t bytes)
     return elements / k->elements * k->bytes;
 }
 
+/* The type of a tensor may be that of the output already; its pieces have that
+ * of the input. */
+static bool narrows(const struct gpt_part *p)
+{
+    bool other = false;
+
+    for (size_t i = 0; p->dtype == GPT_F16 && i < p->tensor->n; i++)
+        other |= p->tensor->pieces[i].dtype != GPT_F16;
+    return other && !p->packing;
+}
+
 /* Tiles are numbered through all parts, in the order of the file, so that it
  * grows from its beginning to its end but for what threads have in hand. */
 static int cut_parts(struct pour *w, struct gpt_err *err)
@@ -123,6 +137,7 @@ static int cut_parts(struct pour *w, struct gpt_err *err)
         p->crc = p->zip_crc = 0;
         if (p->tensor) {
             gpt_tensor_look_begin(p->tensor);
+            k->narrows = narrows(p);
             GPT_TRY(gpt_tiling_make(&k->tiling, p->tensor, p->begin, p->shape,
                                     p->dtype, span, err));
         } else {
@@ -274,6 +289,37 @@ static int fetch(const struct pour *w, struct hand *h, const struct gpt_part *p,
     return GPT_OK;
 }
 
+/* Infinities in a tile that was cast to fp16, where they are rare. */
+static int64_t count_infinite(const uint8_t *tile, int64_t bytes)
+{
+    const uint16_t *x = (const uint16_t *)(const void *)tile;
+    int64_t n = 0;
+
+    for (int64_t i = 0; i < bytes / (int64_t)sizeof(*x); i++)
+        n += (x[i] & 0x7fff) == 0x7c00;
+    return n;
+}
+
+/* A number that fp16 does not hold is lost without an error: it is counted. */
+static void watch_cast(const struct pour *w, const struct gpt_part *p,
+                       const struct work *k, const struct tile *t)
+{
+    const int64_t n =
+        k->narrows ? count_infinite(t->data, t->sum->bytes) : 0;
+
+    if (n == 0)
+        return;
+#pragma omp critical(gpt_pour_infinite)
+    {
+        struct gpt_pour *whole = whole_of(w->p);
+
+        whole->infinite += n;
+        if (!whole->infinite_in ||
+            strcmp(p->tensor->name, whole->infinite_in) < 0)
+            whole->infinite_in = p->tensor->name;
+    }
+}
+
 /* Fills the tile and its sums. */
 static int make_tile(const struct pour *w, struct hand *h,
                      const struct gpt_part *p, const struct work *k, int64_t i,
@@ -291,6 +337,7 @@ static int make_tile(const struct pour *w, struct hand *h,
         t->at = packed_bytes(p->packing, t->at);
         sum->bytes = packed_bytes(p->packing, sum->bytes);
     }
+    watch_cast(w, p, k, t);
     sum->crc = gpt_crc32c(0, t->data, (size_t)sum->bytes);
     if (w->zip)
         sum->zip_crc = gpt_crc32(0, t->data, (size_t)sum->bytes);
@@ -374,6 +421,8 @@ static int pour_tile(struct pour *w, struct hand *h, int64_t tile,
 
     if (atomic_load(&whole_of(w->p)->failed))
         return gpt_fail(err, GPT_EFAIL, "another file has failed");
+    if (whole_of(w->p)->stops)
+        GPT_TRY(gpt_signals_check(err));
     if (atomic_load(&k->left) == 0)
         return GPT_OK; /* by an earlier run */
     GPT_TRY(make_tile(w, h, p, k, tile - k->first, &t, err));

@@ -46,6 +46,11 @@ struct gpt_pour {
      * that is made of them gets its name. */
     const struct gpt_source *source;
     bool spoilt; /* by the functions below: they are not */
+    bool stops;  /* fails at a signal that asks to stop */
+    /* Elements that became infinite as fp16, over all files, and the name of a
+     * tensor that has some, the first of the alphabet. */
+    int64_t infinite;
+    const char *infinite_in;
     /* Set by gpt_pour_files(). whole: the work that this is a share of; NULL:
      * this is the whole. failed: a share has failed, and all others end. */
     struct gpt_pour *whole;

@@ -2,6 +2,8 @@
  * source.h. Start at gpt_source_open(). */
 #include "checkpoint/format.h"
 
+#include "base/num.h"
+
 #include <assert.h>
 #include <stdlib.h>
 #include <string.h>
@@ -188,6 +190,69 @@ int gpt_stored_add(struct gpt_tensor *t, struct gpt_in *in,
     memcpy(box.shape, entry->shape, (size_t)t->ndim * sizeof(*box.shape));
     memcpy(box.stride, entry->strides, (size_t)t->ndim * sizeof(*box.stride));
     return gpt_tensor_add(t, &box, err);
+}
+
+enum { BLOCK = 1 << 20 };
+
+/* Block by block: whole rows, or parts of one that is longer than a block. Both
+ * are read in the order of rows, whatever order their files have. */
+static int compare_blocks(bool *equal, const struct gpt_tensor *a,
+                          const struct gpt_tensor *b, char *blocks,
+                          struct gpt_err *err)
+{
+    const int64_t size = (int64_t)gpt_dtype_bytes(a->dtype);
+    const int64_t width = a->ndim > 1 ? a->shape[1] : 1;
+    const int64_t columns = gpt_min_i64(width, BLOCK / size);
+    const int64_t rows = columns ? BLOCK / size / columns : a->shape[0];
+    int64_t begin[GPT_TENSOR_DIMS] = {0};
+
+    while (*equal && begin[0] < a->shape[0]) {
+        const int64_t box[GPT_TENSOR_DIMS] = {
+            gpt_min_i64(rows, a->shape[0] - begin[0]),
+            gpt_min_i64(columns, width - begin[1])};
+
+        GPT_TRY(gpt_tensor_gather(a, begin, box, a->dtype, blocks, err));
+        GPT_TRY(
+            gpt_tensor_gather(b, begin, box, a->dtype, blocks + BLOCK, err));
+        *equal = memcmp(blocks, blocks + BLOCK,
+                        (size_t)(box[0] * box[1] * size)) == 0;
+        begin[1] += box[1];
+        if (begin[1] == width) {
+            begin[1] = 0;
+            begin[0] += box[0];
+        }
+    }
+    return GPT_OK;
+}
+
+/* Views may repeat elements, and would make a small file a long read: what is
+ * larger than its file is equal to nothing. */
+int gpt_stored_equal(bool *equal, struct gpt_in *in_a,
+                     const struct gpt_safetensor *a, struct gpt_in *in_b,
+                     const struct gpt_safetensor *b, struct gpt_err *err)
+{
+    int64_t bytes;
+    char *blocks;
+    int status;
+
+    *equal = a->dtype == b->dtype && a->ndim == b->ndim &&
+             (a->ndim == 1 || a->ndim == 2) &&
+             memcmp(a->shape, b->shape,
+                    (size_t)a->ndim * sizeof(*a->shape)) == 0 &&
+             gpt_safetensor_bytes(a, &bytes) && bytes <= gpt_in_size(in_a);
+    if (!*equal)
+        return GPT_OK;
+    struct gpt_tensor x = gpt_tensor_make(a->name, a->dtype, a->ndim, a->shape);
+    struct gpt_tensor y = gpt_tensor_make(b->name, b->dtype, b->ndim, b->shape);
+    GPT_TRY(gpt_new(&blocks, 2, BLOCK, "tensors", err));
+    GPT_TRY_GOTO(status, gpt_stored_add(&x, in_a, a, err), out);
+    GPT_TRY_GOTO(status, gpt_stored_add(&y, in_b, b, err), out);
+    status = compare_blocks(equal, &x, &y, blocks, err);
+out:
+    gpt_tensor_free(&x);
+    gpt_tensor_free(&y);
+    gpt_free(blocks);
+    return status;
 }
 
 int gpt_source_list(const struct gpt_source *s, gpt_stored_visit *visit,

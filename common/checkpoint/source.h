@@ -126,6 +126,12 @@ struct gpt_stored gpt_stored_tensor(const struct gpt_tensor *t);
 int gpt_stored_add(struct gpt_tensor *t, struct gpt_in *in,
                    const struct gpt_safetensor *entry,
                    struct gpt_err *err) GPT_MUST_USE;
+/* True in *equal when entries of two files, vectors or matrices, have one type,
+ * one shape and the same elements, which are read. */
+int gpt_stored_equal(bool *equal, struct gpt_in *in_a,
+                     const struct gpt_safetensor *a, struct gpt_in *in_b,
+                     const struct gpt_safetensor *b,
+                     struct gpt_err *err) GPT_MUST_USE;
 typedef int gpt_stored_visit(void *context, const struct gpt_stored *tensor,
                              struct gpt_err *err);
 /* Calls visit() for each; ends at its first failure and returns that. */

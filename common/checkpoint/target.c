@@ -223,6 +223,7 @@ int gpt_target_write(struct gpt_target *t, gpt_bytes_done *done, void *context,
         .context = context,
         .flags = GPT_OUT_PART | (t->o.force ? GPT_OUT_FORCE : 0),
         .source = t->source,
+        .stops = true,
     };
     char taken[32];
     const size_t there = gpt_path_there(t->o.save);
@@ -243,6 +244,11 @@ int gpt_target_write(struct gpt_target *t, gpt_bytes_done *done, void *context,
         status = t->format->write(t, &pour, err);
     if (status == GPT_OK)
         report_left_out(t);
+    if (status == GPT_OK && pour.infinite)
+        gpt_warn("%s: infinite as fp16, which ends at 65504: %lld element%s, "
+                 "as of '%s'; bf16 and fp32 hold them",
+                 t->path, (long long)pour.infinite, gpt_plural(pour.infinite),
+                 pour.infinite_in);
     if (pour.spoilt)
         gpt_resume_forget(pour.resume);
     gpt_resume_close(pour.resume, status == GPT_OK, &kept);

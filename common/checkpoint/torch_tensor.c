@@ -5,7 +5,6 @@
 #include "checkpoint/torch_internal.h"
 
 #include "base/num.h"
-#include "checkpoint/safetensors_internal.h"
 
 #include <stdarg.h>
 #include <stdio.h>
@@ -39,14 +38,16 @@ unwrap(const struct gpt_pickle_value *v)
 }
 
 /* The arguments of each: storage, offset, size, stride, ...; `type` is the
- * index of an element type that is not the storage's. */
+ * index of an element type that is not the storage's, `marks` that of a dict
+ * which says how elements differ from those of the storage. */
 static const struct {
     const char *name;
     uint32_t type; /* 0: the storage's */
+    uint32_t marks; /* 0: none */
 } rebuilders[] = {
-    {"torch._utils._rebuild_tensor_v2", 0},
-    {"torch._utils._rebuild_tensor", 0},
-    {"torch._utils._rebuild_tensor_v3", 6},
+    {"torch._utils._rebuild_tensor_v2", 0, 6},
+    {"torch._utils._rebuild_tensor", 0, 0},
+    {"torch._utils._rebuild_tensor_v3", 6, 7},
 };
 
 /* The row of `rebuilders`, or -1. */
@@ -172,6 +173,24 @@ static void take_type(const struct gpt_pickle_value *v, int64_t *element,
         *element = (int64_t)gpt_dtype_bytes(out->dtype);
 }
 
+/* Elements that are the negative or the conjugate of what is stored are of no
+ * type that is read here. */
+static void take_marks(const struct gpt_pickle_value *marks,
+                       struct gpt_torch_tensor *out)
+{
+    static const struct {
+        const char *key, *type;
+    } views[] = {{"neg", "a negative view (call resolve_neg())"},
+                 {"conj", "a conjugate view (call resolve_conj())"}};
+    int64_t yes;
+
+    for (size_t i = 0; i < GPT_COUNT(views); i++)
+        if (gpt_pickle_int(gpt_pickle_find(marks, views[i].key), &yes) && yes) {
+            out->type = views[i].type;
+            out->dtype = GPT_N_DTYPES;
+        }
+}
+
 /* Turns strides of elements into bytes, and finds the end of the last element.
  * False when anything overflows, as only a hostile file can make it. */
 static bool measure(struct gpt_torch_tensor *out, int64_t first,
@@ -223,6 +242,8 @@ int gpt_torch_tensor(const struct gpt_torch *t, const char *name,
     out->type = s->type;
     if (rebuilders[kind].type)
         take_type(argument(v, rebuilders[kind].type), &element, out);
+    if (rebuilders[kind].marks)
+        take_marks(argument(v, rebuilders[kind].marks), out);
     if (!gpt_pickle_int(argument(v, 1), &first) || first < 0 ||
         !take_sizes(argument(v, 2), out->shape, &out->ndim) ||
         !take_sizes(argument(v, 3), out->stride, &n_stride) ||
@@ -377,88 +398,5 @@ int gpt_torch_walk(const struct gpt_torch *t,
     gpt_buf_free(&w.path);
     if (status != GPT_OK && err && !err->status)
         return gpt_no_memory(err, "a path of keys");
-    return status;
-}
-
-/* ---- as safetensors ---- */
-
-struct listing {
-    const struct gpt_torch *t;
-    struct gpt_safetensors *st;
-    size_t cap;
-};
-
-/* A gpt_torch_visit. Values that are no tensors are left out: a state dict has
- * none that matter to weights. */
-static int list_tensor(void *context, const char *path,
-                       const struct gpt_pickle_value *v,
-                       const struct gpt_torch_tensor *tensor,
-                       struct gpt_err *err)
-{
-    struct listing *l = context;
-    struct gpt_safetensors *st = l->st;
-
-    (void)v;
-    if (!tensor)
-        return GPT_OK;
-    if (tensor->dtype == GPT_N_DTYPES)
-        return gpt_fail(err, GPT_EDATA,
-                        "%s: tensor '%.200s' is of type %s, which is not read",
-                        gpt_in_path(l->t->in), path, tensor->type);
-    GPT_TRY(gpt_grow(&st->tensors, &l->cap, (size_t)st->n + 1,
-                     sizeof(*st->tensors), "tensors", err));
-    struct gpt_safetensor *to = &st->tensors[st->n];
-    *to = (struct gpt_safetensor){
-        .name = gpt_arena_strdup(&st->arena, path),
-        .dtype = tensor->dtype,
-        .ndim = tensor->ndim,
-        .begin = tensor->begin,
-        .end = tensor->end,
-    };
-    memcpy(to->shape, tensor->shape, sizeof(to->shape));
-    int64_t *strides = NULL;
-    if (!tensor->tight)
-        strides = gpt_arena_alloc(&st->arena, 1, sizeof(tensor->stride));
-    if (!to->name || (!tensor->tight && !strides))
-        return gpt_no_memory(err, "tensors");
-    if (strides)
-        memcpy(strides, tensor->stride, sizeof(tensor->stride));
-    to->strides = strides;
-    st->n++;
-    return GPT_OK;
-}
-
-/* Names are copied, so the list outlives the tree. */
-int gpt_torch_list(struct gpt_safetensors *st, const struct gpt_torch *t,
-                   const struct gpt_pickle_value *from, struct gpt_err *err)
-{
-    struct listing l = {.t = t, .st = st};
-    int status;
-
-    *st = (struct gpt_safetensors){0};
-    GPT_TRY_GOTO(status, gpt_torch_walk(t, from, list_tensor, &l, err), fail);
-    GPT_TRY_GOTO(status, gpt_safetensors_index(st, gpt_in_path(t->in), err),
-                 fail);
-    return GPT_OK;
-fail:
-    gpt_safetensors_close(st);
-    return status;
-}
-
-/* The file stays open for the tensors' elements; the tree is not needed any
- * more. */
-int gpt_torch_open_tensors(struct gpt_safetensors *st, const char *path,
-                           struct gpt_err *err)
-{
-    struct gpt_torch t;
-
-    *st = (struct gpt_safetensors){0};
-    GPT_TRY(gpt_torch_open(&t, path, err));
-    int status = gpt_torch_list(st, &t, t.root, err);
-    if (status == GPT_OK) {
-        st->in = t.in;
-        t.in = NULL;
-    }
-    gpt_torch_close(&t);
     return status;
 }

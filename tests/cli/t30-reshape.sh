@@ -70,6 +70,20 @@ else
     skip 'tests/parity/logits is not built'
 fi
 
+# ---- numbers that are lost ----
+cp -r "$hf" large
+printf '\000\000\200\107' | dd of=large/model.safetensors bs=4 conv=notrunc \
+    seek=$(($(wc -c <"$hf/model.safetensors") / 4 - 1)) 2>dd.err # 65536
+expect 0 'a number that fp16 does not hold' into large large16 \
+    --target-params-dtype fp16
+err_has 'infinite as fp16, which ends at 65504: '
+expect 0 'to other formats, too' into large large16hf --to hf \
+    --target-params-dtype fp16
+err_has "1 element, as of 'transformer.wte.weight'"
+expect 0 'to one that holds them' into large largehf --to hf \
+    --target-params-dtype bf16
+check 'without a warning' sh -c '! grep -q infinite "$0"' "$scratch/err"
+
 if [ -x "$BUILD/gpt-train" ]; then
     train() {
         gpt-train --data-path x_text_document \

@@ -116,6 +116,13 @@ first = s % (b"0", b"\4", b"\0", b"\1")
 for name, kind in (("untyped", b"X\1\0\0\0t"), ("odd", b"ctorch\nOddStorage\n")):
     archive(name + ".pt", [("a/data.pkl", first.replace(
         b"ctorch\nFloatStorage\n", kind)), ("a/data/0", bytes(16))])
+sparse = first.replace(b"_rebuild_tensor_v2", b"_rebuild_sparse_tensor")
+negated = first.replace(b")Rt", b")R}X\3\0\0\0neg\x88st")
+for name, text in (("sparse", sparse), ("negated", negated),
+                   ("module", first.replace(b"}(X\1\0\0\0a",
+                                            b"}(X\n\0\0\0_modules.a")),
+                   ("nothing", p)):
+    archive(name + ".pt", [("a/data.pkl", text), ("a/data/0", bytes(16))])
 b = bytearray(open("good.pt", "rb").read())
 def change(name, at, new):
     c = bytearray(b)
@@ -160,6 +167,17 @@ refused overlap 'no header of entry'
 refused same "differs from the archive's list"
 refused many '65535 entries'
 refused list 'the list of entries'
+# Of a checkpoint, what is no plain tensor is not passed over.
+no_weights() { # file, error
+    cp "$1.pt" single/pytorch_model.bin
+    expect 3 "$1: $2" gpt-reshape --load-path single --save-path x
+    err_has "$2"
+}
+no_weights sparse \
+    "tensor 'a' is made by torch._utils._rebuild_sparse_tensor, which is not read"
+no_weights negated "tensor 'a' is of type a negative view"
+no_weights module 'torch.save() was given the model: save its state_dict()'
+no_weights nothing "no tensor 'transformer.wte.weight', nor any other"
 
 # ---- at random, against PyTorch ----
 if find_python 'torch, numpy, safetensors' && [ -x "$BUILD/tests/unit/test_torch.t" ]

@@ -35,10 +35,37 @@ err_has 'left out: rng_state'
 check 'are the model' is_model "$golden/megatron/tp2pp2"
 check 'which keeps its iteration' [ -d b/iter_0001234 ]
 check 'and its layout' [ -f b/iter_0001234/model_tp01_pp01.safetensors ]
+expect 0 'inspect a run' gpt-reshape inspect b
+grep -o '[0-9.k ]*parameters' out >count
+expect 0 'inspect all ranks' gpt-reshape inspect "$golden/megatron/tp2pp2"
+check 'copies count once' grep -qFf count out
 expect 0 'inspect them' gpt-reshape inspect "$golden/megatron/tp2pp2" --json
 out_has '"format":"megatron"'
 out_has '"layout":{"tensor_parallel":2,"pipeline_parallel":2},"iteration":1234'
 out_has '"consumed_train_samples":4936'
+
+# ---- copies ----
+# The same model after rounding is that of another run.
+into "$hf" rounded --to hf --target-params-dtype bf16 -q
+into rounded rounded32 --to hf --target-params-dtype fp32 -q
+into "$hf" first --to megatron $tp 2 $pp 2 -q
+into rounded32 second --to megatron $tp 2 $pp 2 -q
+cp -r first mixed
+expect 0 'ranks of one run' into first one --to hf
+check 'have equal copies' sh -c '! grep -q copies "$0"' "$scratch/err"
+cp second/release/mp_rank_01_001/* mixed/release/mp_rank_01_001
+expect 0 'a rank of another run' into mixed two --to hf
+err_has 'ranks have copies of one tensor that differ, '
+err_has "of mp_rank_01_001/model_optim_rng.pt: a file may be of another run"
+expect 0 'of whom nobody asks' into mixed two --to hf -f --no-verify-input
+check 'is not told' sh -c '! grep -q copies "$0"' "$scratch/err"
+rm -rf mixed
+cp -r first mixed
+for rank in 00 01; do
+    cp second/release/mp_rank_${rank}_001/* mixed/release/mp_rank_${rank}_001
+done
+expect 0 'a stage of another run' into mixed two --to hf -f
+err_has "differ, 2 in all, first 'output_layer.weight' of mp_rank_00_001/"
 
 # ---- what a directory is ----
 cp -r "$golden/hf" named

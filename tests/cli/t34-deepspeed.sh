@@ -61,6 +61,19 @@ if [ -x "$BUILD/gpt-train" ]; then
     err_has 'override-opt_param-scheduler'
 fi
 
+# ---- parameters that were not trained ----
+for stage in stage1 stage3; do
+    frozen=${golden}_frozen/$stage
+    rm -rf native
+    expect 0 "frozen parameters, $stage" into "$frozen" native --verify
+    err_has '3 of its parameters were frozen and have no optimizer state'
+    check 'are those of the model' gpt-reshape verify native "$frozen/weights"
+done
+cp -r "$frozen" parts
+rm parts/global_step3/zero_pp_rank_1_mp_rank_00_model_states.pt
+expect 3 'parts of them are gone' into parts x
+err_has 'missing, though it has a part of each parameter that was frozen'
+
 # ---- damaged ----
 damage() { # stage
     rm -rf bad

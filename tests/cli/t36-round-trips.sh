@@ -100,6 +100,22 @@ through_hf() { # directory type
         esac
     }
 }
+# Files of two types, a tensor each: what holds tensors of both types loses no
+# bit of either.
+file_of() { # tensor
+    sed -n "s/.*\"$1\":[^\"]*\"\(.*\)\".*/\1/p" mix/*.index.json
+}
+through_types() { # directory, tensor of fp32 among those of bf16
+    leg "$1" wide --to hf --max-shard-size 1 &&
+        leg "$1" mix --to hf --max-shard-size 1 --target-params-dtype bf16 &&
+        f=$(file_of "$2") && cp wide/"$f" mix/"$f" &&
+        for format in native megatron gguf llmc; do
+            rm -rf mixed
+            leg mix mixed --to $format --verify || [ $format = llmc ] || return
+            [ ! -e mixed ] || leg mixed h --to hf --max-shard-size 1 || return
+            cmp wide/"$f" h/"$f" || return
+        done
+}
 for model in gpt2 llama qwen2 qwen3 gpt_neox falcon gemma gemma2 olmo2 bloom \
     opt; do
     options_of $model
@@ -132,6 +148,18 @@ for model in gpt2 llama qwen2 qwen3 gpt_neox falcon gemma gemma2 olmo2 bloom \
     for type in fp32 bf16 fp16; do
         check "$model: through Hugging Face in $type" through_hf run $type
     done
+    case $model in
+    gpt2)
+        check 'gpt2: norms of another type' through_types run \
+            transformer.h.3.ln_1.bias
+        ;;
+    llama)
+        check 'llama: keys of another type' through_types run \
+            model.layers.3.self_attn.k_proj.weight
+        check 'llama: a gate of another type' through_types run \
+            model.layers.3.mlp.up_proj.weight
+        ;;
+    esac
     case " $formats " in
     *' megatron '*)
         check "$model: through Megatron-LM" through_megatron run

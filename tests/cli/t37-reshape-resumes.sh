@@ -82,9 +82,9 @@ llmc --to llmc
 END
 
 # ---- what is not whole ----
-damage() { # what is there after a death in the middle
+damage() { # what is there after a death in the middle, or another signal
     rm -rf made && mkdir made
-    GPT_FAULT=write:40:KILL "$faulty" --load-path run --save-path made/x $tp 2 \
+    GPT_FAULT=write:40:${1:-KILL} "$faulty" --load-path run --save-path made/x $tp 2 \
         --threads 1 >err 2>&1
     list=made/x/.iter_0000002.resume
     half=made/x/.iter_0000002.part
@@ -99,6 +99,11 @@ mv made whole
 check 'a death' damage
 check 'it goes on' goes_on
 check 'and says so' grep -q 'were complete after an interruption' err
+check 'a ^C' damage INT
+check 'stops it' grep -q 'error: stopped by SIGINT' err
+check 'which says that nothing is lost' grep -q 'the same command goes on' err
+check 'nor is it' goes_on
+check 'or hardly anything' grep -q 'were complete after an interruption' err
 damage
 for file in $half/*; do
     size=$(wc -c <"$file")

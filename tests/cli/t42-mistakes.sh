@@ -136,6 +136,13 @@ mkdir adapter
 : >adapter/adapter_config.json
 wrong 3 'it is an adapter of PEFT: merge_and_unload()' gpt-reshape \
     inspect adapter
+mkdir sharded
+: >sharded/.metadata
+wrong 3 'it is of torch.distributed.checkpoint, of which only' gpt-reshape \
+    inspect sharded
+cp "$top/tests/golden/hf/config.json" sharded
+wrong 3 'it is of torch.distributed.checkpoint, of which only' gpt-reshape \
+    inspect sharded
 wrong 3 'it is not a checkpoint itself' gpt-reshape --load-path above \
     --save-path x
 into() { # status, next step, save path, options...

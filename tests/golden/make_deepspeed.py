@@ -8,6 +8,9 @@ config.json, `latest`, global_step3/. Two data parallel ranks train on a CPU for
 three steps, save, and train for twenty more; losses.txt has the losses of all. All
 samples are the same sixteen bytes and the first of them again. DIR/universal
 is that of stage 1 as ds_to_universal.py makes it.
+
+DIR_frozen has runs whose word table, keys and first norm were not trained, and
+in weights/ what the model then was.
 """
 import glob
 import os
@@ -21,6 +24,7 @@ HERE = os.path.dirname(os.path.abspath(__file__))
 TEXT = b"1234567890,.-+/("
 BEFORE, AFTER, SEQUENCE = 3, 20, 16
 VARIANTS = {"zero1": (1, "gpt2"), "zero2": (2, "llama"), "zero3": (3, "llama")}
+FROZEN = {"stage1": (1, "tied"), "stage3": (3, "tied")}
 
 
 def build(kind):
@@ -35,8 +39,10 @@ def build(kind):
     else:
         config = transformers.LlamaConfig(
             vocab_size=64, hidden_size=16, intermediate_size=24,
-            num_hidden_layers=2, num_attention_heads=4, num_key_value_heads=2,
-            max_position_embeddings=SEQUENCE, tie_word_embeddings=False,
+            num_hidden_layers=1 if kind == "tied" else 2,
+            num_attention_heads=4, num_key_value_heads=2,
+            max_position_embeddings=SEQUENCE,
+            tie_word_embeddings=kind == "tied",
             rms_norm_eps=1e-5, bos_token_id=63, eos_token_id=63)
         model = transformers.LlamaForCausalLM(config)
     with torch.no_grad():
@@ -48,8 +54,9 @@ def build(kind):
 
 def groups(model):
     """Weight decay for matrices alone, as the Trainer has it."""
-    matrices = [p for p in model.parameters() if p.dim() > 1]
-    rest = [p for p in model.parameters() if p.dim() == 1]
+    trained = [p for p in model.parameters() if p.requires_grad]
+    matrices = [p for p in trained if p.dim() > 1]
+    rest = [p for p in trained if p.dim() == 1]
     return [{"params": matrices, "weight_decay": 0.01},
             {"params": rest, "weight_decay": 0.0}]
 
@@ -65,9 +72,12 @@ def run(rank, name, directory, port):
     # an operation that would be compiled, for minutes; the package has
     # PyTorch itself under the name of this module
     sys.modules["deepspeed.comm.torch"].build_shm_op = lambda: None
-    stage, kind = VARIANTS[name]
+    stage, kind = {**VARIANTS, **FROZEN}[name]
     deepspeed.init_distributed("gloo")
     config, model = build(kind)
+    for n, p in model.named_parameters():
+        p.requires_grad = name not in FROZEN or not any(
+            part in n for part in ("embed", "k_proj", "input_layernorm"))
     settings = {
         "train_batch_size": 2, "train_micro_batch_size_per_gpu": 1,
         "gradient_clipping": 1.0, "zero_allow_untested_optimizer": True,
@@ -81,6 +91,9 @@ def run(rank, name, directory, port):
     for step in range(BEFORE + AFTER):
         if step == BEFORE:
             engine.save_checkpoint(directory)
+            if name in FROZEN:
+                save_weights(rank, stage, config, model, directory)
+                break
         logits = engine(ids[:, :-1]).logits
         loss = torch.nn.functional.cross_entropy(
             logits.float().view(-1, 64), ids[:, 1:].reshape(-1))
@@ -90,11 +103,22 @@ def run(rank, name, directory, port):
     if rank == 0:
         config.architectures = [type(model).__name__]
         config.save_pretrained(directory)
-        with open(directory + "/losses.txt", "w") as f:
-            f.writelines(f"{x:.7f}\n" for x in losses)
+        if name not in FROZEN:
+            with open(directory + "/losses.txt", "w") as f:
+                f.writelines(f"{x:.7f}\n" for x in losses)
         for script in glob.glob(directory + "/*.py"):
             os.remove(script)
     torch.distributed.barrier()
+
+
+def save_weights(rank, stage, config, model, directory):
+    import deepspeed
+    with deepspeed.zero.GatheredParameters(list(model.parameters()),
+                                           enabled=stage == 3):
+        if rank == 0:
+            config.architectures = [type(model).__name__]
+            model.save_pretrained(directory + "/weights")
+            os.remove(directory + "/weights/generation_config.json")
 
 
 def corpus(directory):
@@ -125,6 +149,9 @@ if __name__ == "__main__":
     for i, name in enumerate(VARIANTS):
         torch.multiprocessing.spawn(run, nprocs=2, args=(
             name, f"{top}/{name}", 29680 + i))
+    for i, name in enumerate(FROZEN):
+        torch.multiprocessing.spawn(run, nprocs=2, args=(
+            name, f"{top}_frozen/{name}", 29690 + i))
     out = top + "/universal"
     from deepspeed.checkpoint import ds_to_universal
     sys.argv = ["ds_to_universal.py", "--input_folder", top +
