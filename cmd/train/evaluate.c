@@ -23,6 +23,10 @@
 enum { NAME = 160 };
 
 /* A row of the table at the end: NaN where it has no such figure. */
+/* No figure is below 0, so that this one stands for what a row cannot have. One
+ * that is NaN, as of a model that diverged, is a figure. */
+static const double no_figure = -1;
+
 struct row {
     char name[NAME];
     double loss, ppl, bits, accuracy, normalized;
@@ -321,7 +325,7 @@ static int evaluate_split(struct gpt_evaluator *e, const char *set,
 {
     struct gpt_report_eval line = *head;
     struct gpt_evaluation sum;
-    struct row row = {.accuracy = (double)NAN, .normalized = (double)NAN};
+    struct row row = {.accuracy = no_figure, .normalized = no_figure};
 
     GPT_TRY(sum_losses(e, split, first, &sum, err));
     snprintf(row.name, sizeof(row.name), "%s%s%s",
@@ -329,9 +333,10 @@ static int evaluate_split(struct gpt_evaluator *e, const char *set,
              set ? set : "");
     line.what = row.name;
     row.loss = line.loss = sum.loss / (double)(sum.rows > 0 ? sum.rows : 1);
-    row.bits = line.bits_per_byte =
+    line.bits_per_byte =
         sum.bytes > 0 ? sum.text_loss / (double)sum.bytes / log(2)
                       : (double)NAN;
+    row.bits = sum.bytes > 0 ? line.bits_per_byte : no_figure;
     row.ppl = gpt_report_perplexity(row.loss);
     *loss = line.loss;
     GPT_TRY(gpt_report_eval(e->run.report, &line, err));
@@ -379,12 +384,12 @@ static int score_tasks(struct gpt_evaluator *e,
 {
     for (int64_t i = 0; i < e->n_tasks; i++) {
         struct gpt_score_figures f;
-        struct row row = {.loss = (double)NAN, .bits = (double)NAN};
+        struct row row = {.loss = no_figure, .bits = no_figure};
 
         GPT_TRY(gpt_score_set_run(&e->tasks[i], e->texts, &f, err));
         row.ppl = f.perplexity;
         row.accuracy = f.accuracy;
-        row.normalized = f.normalized;
+        row.normalized = e->tasks[i].choices ? f.normalized : no_figure;
         snprintf(row.name, sizeof(row.name), "score-%s", e->tasks[i].name);
         const struct gpt_report_score line = {
             .what = row.name,
@@ -469,8 +474,8 @@ int gpt_evaluator_run(struct gpt_evaluator *e, struct gpt_train_state *state,
 /* Six digits fit into a column whatever the size of the number. */
 static int add_figure(struct gpt_buf *b, double x)
 {
-    return isfinite(x) ? gpt_buf_printf(b, " %11.6g", x)
-                       : gpt_buf_printf(b, " %11s", "-");
+    return x < 0 ? gpt_buf_printf(b, " %11s", "-")
+                 : gpt_buf_printf(b, " %11.6g", gpt_report_number(x));
 }
 
 /* One table for all: what a row cannot have is a dash, so that every column is
