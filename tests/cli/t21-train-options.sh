@@ -251,6 +251,9 @@ err_has '--inter-node-latency (it is for gpt-train advise)'
 idle '--score-interval (there is no --score-set), --sample-interval (there is' \
     --score-interval 1 --sample-interval 1 --sample-top-p 0.5
 err_has '--sample-top-p (nothing is drawn by chance'
+expect 0 'a warm-up that is a fraction of the decay' train --train-iters 9 \
+    --lr-decay-style constant --lr-decay-iters 6 --lr-warmup-fraction 0.5
+err_lacks 'without effect'
 expect 0 'nothing to say' train --train-iters 1
 err_lacks 'without effect'
 expect 2 'the file of another tokenizer' train --train-iters 1 \
@@ -294,6 +297,12 @@ err_has '--save big: a checkpoint takes '
 expect 6 'a loss that is not a number' train --train-iters 50 --lr 1000 \
     --clip-grad 0 --lr-decay-style constant
 err_lacks '-nan'
+expect 0 'a step too far' train --train-iters 1 --lr 1000 --weight-decay 1e3 \
+    --lr-decay-style constant --save far
+err_has '| lm loss value: NAN | lm loss PPL: NAN |'
+expect 0 'a model whose loss is no number' train --load far --eval-only
+check 'has no perplexity either, and no dash in their places' \
+    grep -q '^validation *nan *nan *nan *- *-$' out
 
 # ---- a sample that cannot be read at a later step ----
 awk 'BEGIN { for (i = 0; i < 60; i++) {
