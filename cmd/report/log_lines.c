@@ -118,7 +118,8 @@ static int take_evaluation(struct gpt_metrics *h, char *line, const char *what,
     snprintf(name, sizeof(name), "%s_loss", what);
     GPT_TRY(gpt_metrics_add(h, name, loss, err));
     snprintf(name, sizeof(name), "%s_ppl", what);
-    GPT_TRY(gpt_metrics_add(h, name, isnan(loss) ? loss : exp(fmin(20, loss)), err));
+    GPT_TRY(gpt_metrics_add(h, name,
+                            isnan(loss) ? loss : exp(fmin(20, loss)), err));
     value = strstr(line, bits);
     if (!value)
         return GPT_OK;
