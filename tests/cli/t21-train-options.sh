@@ -262,6 +262,9 @@ err_has '--tokenizer-model has no effect on ByteTokenizer'
 expect 0 'more threads than cores' train --train-iters 1 --threads 1000
 err_has '--threads 1000: this process has'
 
+expect 2 'a seed that the order of samples does not take' train \
+    --train-iters 1 --seed 4294967296
+err_has '--seed: 4294967296 is out of range (0 to 4294967295)'
 expect 0 'any separator of a split' train --train-iters 1 --split 80/20/0
 err_has ' validation loss at the end of training'
 
