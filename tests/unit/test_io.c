@@ -569,30 +569,6 @@ static void test_look(void)
     unlink("seen");
 }
 
-/* A file that is mapped, also after its descriptor is closed. */
-static void test_watch(void)
-{
-    enum { N = 64 << 10 };
-    static char text[N];
-    const uint8_t *seen = NULL;
-    struct gpt_in *in;
-
-    memset(text, 'x', N);
-    is_int(gpt_write_file("seen", 0, text, N, &err), GPT_OK, "a file");
-    is_int(gpt_in_open(&in, "seen", &err), GPT_OK, "open");
-    is_int(gpt_in_map(in, &seen, &err), GPT_OK, "a map");
-    is_int(gpt_in_whole(in, &err), GPT_OK, "nobody watches it");
-    gpt_in_watch(in);
-    gpt_in_map_only(in);
-    ok(seen[N - 1] == 'x', "its bytes");
-    is_int(gpt_in_whole(in, &err), GPT_OK, "it is whole");
-    is_int(truncate("seen", 10), 0, "cut by another");
-    ok(seen[N - 1] == 0, "what has gone is zeros");
-    is_int(gpt_in_whole(in, &err), GPT_EIO, "and is reported");
-    gpt_in_close(in);
-    unlink("seen");
-}
-
 /* Bytes of files that count as memory of this process; -1: nothing says. */
 static int64_t mapped_bytes(void)
 {
@@ -808,7 +784,6 @@ int main(void)
     test_streams();
     test_input();
     test_look();
-    test_watch();
     test_pass();
     test_sums();
     test_directory();
