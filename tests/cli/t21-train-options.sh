@@ -322,7 +322,7 @@ rare() { # options...
 }
 expect 3 'is above the vocabulary' rare --vocab-size 122 --save rare
 err_has 'is 122, must be from 0 to 121'
-err_has 'hint: gpt-dataset info shows which tokenizer'
+err_has 'info shows which tokenizer'
 err_has ' saved checkpoint at iteration '
 check 'what was trained is kept' test "$(tracker rare)" -gt 1
 expect 0 'and resumed with the right one' rare --vocab-size 122 --load rare \
