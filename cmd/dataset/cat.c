@@ -184,7 +184,7 @@ static int print_set(const struct gpt_dataset_options *o, const char *prefix,
     int64_t n = gpt_indexed_n_documents(set);
     GPT_TRY_GOTO(status, gpt_dataset_parse_range(o->documents, n, prefix,
                                                  &d.begin, &d.end, err), out);
-    if (o->tail > 0) /* of the range, where both are given */
+    if (o->tail >= 0) /* of the range, where both are given */
         d.begin = gpt_max_i64(d.begin, d.end - o->tail);
     if (o->sources)
         GPT_TRY_GOTO(status, gpt_sources_open(&sources, prefix, n, err), out);
@@ -216,7 +216,8 @@ out:
 static const struct gpt_opt options[] = {
     GPT_DATASET_DOCUMENTS,
     {.kind = GPT_OPT_INT, .name = "tail", .arg = "N", GPT_DATASET_AT(tail),
-     .def = "0", .min = 0, .max = 1e18, .help = "the last N documents"},
+     .def = "-1", .min = -1, .max = 1e18,
+     .help = "the last N documents, -1 = all"},
     GPT_DATASET_GROUP("Output"),
     {.kind = GPT_OPT_FLAG, .name = "jsonl", GPT_DATASET_AT(jsonl),
      .help = "a JSON object a document"},

@@ -118,7 +118,8 @@ static int take_evaluation(struct gpt_metrics *h, char *line, const char *what,
     snprintf(name, sizeof(name), "%s_loss", what);
     GPT_TRY(gpt_metrics_add(h, name, loss, err));
     snprintf(name, sizeof(name), "%s_ppl", what);
-    GPT_TRY(gpt_metrics_add(h, name, exp(fmin(20, loss)), err));
+    GPT_TRY(gpt_metrics_add(h, name,
+                            isnan(loss) ? loss : exp(fmin(20, loss)), err));
     value = strstr(line, bits);
     if (!value)
         return GPT_OK;
@@ -181,6 +182,17 @@ static int take_other(struct gpt_metrics *h, const char *line,
     return GPT_OK;
 }
 
+/* A line of steps which were all skipped has no loss: it counts as one that is
+ * no number, as null in metrics.jsonl. */
+static int note_no_loss(struct gpt_metrics *h, struct gpt_err *err)
+{
+    if (isfinite(gpt_metrics_now(h, "lm_loss")) ||
+        !(gpt_metrics_now(h, "skipped_iterations") > 0 ||
+          gpt_metrics_now(h, "nan_iterations") > 0))
+        return GPT_OK;
+    return gpt_metrics_add(h, "lm_loss", (double)NAN, err);
+}
+
 /* Evaluations first: their lines have "iteration" as well. */
 static int take_line(struct gpt_metrics *h, char *line, struct gpt_err *err)
 {
@@ -199,6 +211,7 @@ static int take_line(struct gpt_metrics *h, char *line, struct gpt_err *err)
         return take_other(h, line, err);
     GPT_TRY(gpt_metrics_line(h, iteration, err));
     GPT_TRY(take_parts(h, rest, err));
+    GPT_TRY(note_no_loss(h, err));
     gpt_metrics_place(h);
     return GPT_OK;
 }

@@ -83,8 +83,7 @@ int gpt_metrics_add(struct gpt_metrics *h, const char *name, double value,
     return GPT_OK;
 }
 
-/* The value of the last line, or NaN. */
-static double of_last_line(const struct gpt_metrics *h, const char *name)
+double gpt_metrics_now(const struct gpt_metrics *h, const char *name)
 {
     const struct gpt_series *s = gpt_metrics_find(h, name);
 
@@ -101,14 +100,14 @@ void gpt_metrics_place(struct gpt_metrics *h)
 {
     struct gpt_moment *at = &h->at[h->n_lines - 1];
     const struct gpt_series *times = gpt_metrics_find(h, "elapsed_ms");
-    const double samples = of_last_line(h, "consumed_samples");
-    const double ms = of_last_line(h, "elapsed_ms");
+    const double samples = gpt_metrics_now(h, "consumed_samples");
+    const double ms = gpt_metrics_now(h, "elapsed_ms");
 
     if (isfinite(samples))
         at->samples = samples;
     if (!isfinite(ms))
         return;
-    int64_t steps = of_last_line(h, "restarts") == 0 ? at->iteration : 1;
+    int64_t steps = gpt_metrics_now(h, "restarts") == 0 ? at->iteration : 1;
     if (times->n > 1)
         steps = at->iteration - h->at[times->line[times->n - 2]].iteration;
     at->ms += steps > 0 ? ms * (double)steps : 0;

@@ -49,6 +49,8 @@ int gpt_metrics_line(struct gpt_metrics *h, int64_t iteration,
 /* A number of the last line. */
 int gpt_metrics_add(struct gpt_metrics *h, const char *name, double value,
                     struct gpt_err *err) GPT_MUST_USE;
+/* The value that the last line has of a field, or NaN. */
+double gpt_metrics_now(const struct gpt_metrics *h, const char *name);
 /* After the numbers of a line: sets where it is on the axes. */
 void gpt_metrics_place(struct gpt_metrics *h);
 

@@ -44,6 +44,55 @@ static int take_object(struct gpt_metrics *h, const cJSON *object,
     return GPT_OK;
 }
 
+/* The length of the word at the start of text[0..n) by which Python, and what
+ * is made with it, writes a number that JSON has not; 0: there is none. */
+static size_t no_number(const char *text, size_t n)
+{
+    static const char *const words[] = {"NaN", "-NaN", "Infinity", "-Infinity"};
+
+    for (size_t i = 0; i < GPT_COUNT(words); i++) {
+        const size_t len = strlen(words[i]);
+
+        if (len <= n && memcmp(text, words[i], len) == 0)
+            return len;
+    }
+    return 0;
+}
+
+/* Appends a line with null in the place of these words, but in strings. */
+static int add_strict(struct gpt_buf *b, const char *line, size_t n)
+{
+    bool in_string = false;
+
+    for (size_t at = 0; at < n;) {
+        const size_t word = in_string ? 0 : no_number(line + at, n - at);
+        const size_t len =
+            word ? word : (size_t)1 + (line[at] == '\\' && at + 1 < n);
+
+        in_string ^= line[at] == '"';
+        GPT_TRY(word ? gpt_buf_add(b, "null", 4)
+                     : gpt_buf_add(b, line + at, len));
+        at += len;
+    }
+    return GPT_OK;
+}
+
+/* Parses a line, with the words of Python where it has such. */
+static int parse_line(cJSON **object, const char *line, size_t n,
+                      const char *where, struct gpt_err *err)
+{
+    struct gpt_buf strict = {0};
+
+    if (!memmem(line, n, "NaN", 3) && !memmem(line, n, "Infinity", 8))
+        return gpt_json_parse(object, line, n, where, err);
+    int status = add_strict(&strict, line, n) == GPT_OK
+                     ? gpt_json_parse(object, strict.data, strict.len, where,
+                                      err)
+                     : gpt_no_memory(err, "a line of metrics");
+    gpt_buf_free(&strict);
+    return status;
+}
+
 /* Takes a line; one that is no line of metrics leaves no trace. */
 static int take_json_line(struct gpt_metrics *h, const char *line, size_t n,
                           const char *where, struct gpt_err *err)
@@ -52,7 +101,7 @@ static int take_json_line(struct gpt_metrics *h, const char *line, size_t n,
 
     if (n == 0)
         return GPT_OK;
-    GPT_TRY(gpt_json_parse(&object, line, n, where, err));
+    GPT_TRY(parse_line(&object, line, n, where, err));
     int status = take_object(h, object, where, err);
     cJSON_Delete(object);
     return status;

@@ -63,6 +63,18 @@ static double sum(const struct gpt_metrics *h, const char *name)
     return total;
 }
 
+/* A line whose steps were all skipped, or whose loss was no number: the last
+ * loss is of a line before it, which a reader must know. */
+static double without(const struct gpt_metrics *h, const char *name)
+{
+    const struct gpt_series *s = gpt_metrics_find(h, name);
+    double lines = s ? 0 : (double)NAN;
+
+    for (size_t i = 0; s && i < s->n; i++)
+        lines += !isfinite(s->value[i]);
+    return lines;
+}
+
 /* The field by which a run is judged: its validation loss, or that of the first
  * set with a name, by which gpt-train chooses the best checkpoint, too. */
 static const char *validation_of(const struct gpt_metrics *h)
@@ -121,6 +133,7 @@ int gpt_results_of(struct gpt_results *r, const struct gpt_metrics *h,
         .test = last(h, "test_loss"),
         .skipped = sum(h, "skipped_iterations"),
         .restarts = fmax((double)h->restarts, last(h, "restarts")),
+        .without_loss = without(h, "lm_loss"),
     };
     find_best(r, h);
     GPT_TRY(median(h, "tokens_per_second", &r->tokens_per_second, err));
@@ -170,6 +183,7 @@ const struct gpt_result_column gpt_result_columns[] = {
     {"mfu", "utilization", AT(mfu), text_share},
     {"skipped_iterations", "skipped", AT(skipped), text_whole},
     {"restarts", "restarts", AT(restarts), text_whole},
+    {"lines_without_loss", "without loss", AT(without_loss), text_whole},
 };
 const size_t gpt_n_result_columns = GPT_COUNT(gpt_result_columns);
 

@@ -13,6 +13,7 @@ struct gpt_results {
     double tokens_per_second, step_ms;  /* medians over log lines */
     double mfu;                         /* a median, too */
     double skipped, restarts;
+    double without_loss; /* lines of steps whose loss is no number */
 };
 
 int gpt_results_of(struct gpt_results *r, const struct gpt_metrics *h,

@@ -53,6 +53,13 @@ static bool rate_falls(const struct gpt_train_plan *p)
     return p->schedule.style != GPT_LR_CONSTANT;
 }
 
+/* A warm-up that is a fraction is one of the decay, also of a rate that does
+ * not fall. */
+static bool length_counts(const struct gpt_train_plan *p)
+{
+    return rate_falls(p) || p->options->lr_warmup_fraction > 0;
+}
+
 /* Without a rate of its own what is decoupled has no floor of its own, either:
  * both ends are those of the other parameters. */
 static bool is_decoupled(const struct gpt_train_plan *p)
@@ -75,7 +82,8 @@ static bool has_floor(const struct gpt_train_plan *p)
 /* WarmupLR has an end of its warm-up, and of nothing else. */
 static bool decays_at_all(const struct gpt_train_plan *p)
 {
-    return p->schedule.style != GPT_LR_WARMUP;
+    return p->schedule.style != GPT_LR_WARMUP ||
+           p->options->lr_warmup_fraction > 0;
 }
 
 /* The warm-up of Megatron's schedules has one shape. */
@@ -298,8 +306,9 @@ static const struct effect rows[] = {
      .reason = CONSTANT_RATE},
     {.option = "decoupled-min-lr", .works = is_decoupled,
      .reason = "there is no --decoupled-lr"},
-    {.option = "lr-decay-iters", .works = rate_falls, .reason = CONSTANT_RATE},
-    {.option = "lr-decay-samples", .works = rate_falls,
+    {.option = "lr-decay-iters", .works = length_counts,
+     .reason = CONSTANT_RATE},
+    {.option = "lr-decay-samples", .works = length_counts,
      .reason = CONSTANT_RATE},
     /* A second row for an option: each has its own reason, and one schedule
      * cannot be of both kinds. */

@@ -20,9 +20,10 @@
 #include <stdio.h>
 #include <string.h>
 
-enum { NAME = 160 };
+enum { NAME = 160, NO_FIGURE = -1 };
 
-/* A row of the table at the end: NaN where it has no such figure. */
+/* A row of the table at the end: NO_FIGURE where it cannot have one. NaN, as of
+ * a model that diverged, is one. */
 struct row {
     char name[NAME];
     double loss, ppl, bits, accuracy, normalized;
@@ -321,19 +322,19 @@ static int evaluate_split(struct gpt_evaluator *e, const char *set,
 {
     struct gpt_report_eval line = *head;
     struct gpt_evaluation sum;
-    struct row row = {.accuracy = (double)NAN, .normalized = (double)NAN};
+    struct row row = {.accuracy = NO_FIGURE, .normalized = NO_FIGURE};
 
     GPT_TRY(sum_losses(e, split, first, &sum, err));
     snprintf(row.name, sizeof(row.name), "%s%s%s",
              split == GPT_TEST ? "test" : "validation", set ? "-" : "",
              set ? set : "");
     line.what = row.name;
-    row.loss = line.loss = sum.loss / (double)(sum.rows > 0 ? sum.rows : 1);
-    row.bits = line.bits_per_byte =
-        sum.bytes > 0 ? sum.text_loss / (double)sum.bytes / log(2)
-                      : (double)NAN;
+    *loss = row.loss = line.loss = sum.loss / (sum.rows ? (double)sum.rows : 1);
+    line.bits_per_byte = sum.bytes > 0
+                             ? sum.text_loss / (double)sum.bytes / log(2)
+                             : (double)NAN;
+    row.bits = sum.bytes > 0 ? line.bits_per_byte : NO_FIGURE;
     row.ppl = gpt_report_perplexity(row.loss);
-    *loss = line.loss;
     GPT_TRY(gpt_report_eval(e->run.report, &line, err));
     return add_row(e, &row, err);
 }
@@ -379,12 +380,12 @@ static int score_tasks(struct gpt_evaluator *e,
 {
     for (int64_t i = 0; i < e->n_tasks; i++) {
         struct gpt_score_figures f;
-        struct row row = {.loss = (double)NAN, .bits = (double)NAN};
+        struct row row = {.loss = NO_FIGURE, .bits = NO_FIGURE};
 
         GPT_TRY(gpt_score_set_run(&e->tasks[i], e->texts, &f, err));
         row.ppl = f.perplexity;
         row.accuracy = f.accuracy;
-        row.normalized = f.normalized;
+        row.normalized = e->tasks[i].choices ? f.normalized : NO_FIGURE;
         snprintf(row.name, sizeof(row.name), "score-%s", e->tasks[i].name);
         const struct gpt_report_score line = {
             .what = row.name,
@@ -469,8 +470,8 @@ int gpt_evaluator_run(struct gpt_evaluator *e, struct gpt_train_state *state,
 /* Six digits fit into a column whatever the size of the number. */
 static int add_figure(struct gpt_buf *b, double x)
 {
-    return isfinite(x) ? gpt_buf_printf(b, " %11.6g", x)
-                       : gpt_buf_printf(b, " %11s", "-");
+    return x < 0 ? gpt_buf_printf(b, " %11s", "-")
+                 : gpt_buf_printf(b, " %11.6g", gpt_report_number(x));
 }
 
 /* One table for all: what a row cannot have is a dash, so that every column is

@@ -54,6 +54,7 @@
 #define ONE_SUM "gradients are summed in one way"
 #define ONE_FORMAT                                                             \
     "checkpoints have a format of their own, which gpt-reshape converts"
+#define ASYNC "--async-save writes in a thread, from a copy in memory"
 #define NCCL_ALONE "NCCL is set up by its own environment variables"
 #define EVEN                                                                   \
     "layers are divided evenly; --decoder-first-pipeline-num-layers and "      \
@@ -64,6 +65,9 @@
     "--data-parallel-sharding-strategy says what data parallel ranks share"
 #define WEIGHTS                                                                \
     "--train-data-path, --valid-data-path and --test-data-path take weights"
+#define BY_WIDTH                                                               \
+    "rates and initial weights do not follow from the width: --lr, "           \
+    "--decoupled-lr and --init-method-std set them"
 #define NO_HISTORY                                                             \
     "there is no delayed scaling: leave it out, and --fp8-recipe tensorwise "  \
     "scales by the tensor at hand"
@@ -87,6 +91,9 @@ const struct gpt_foreign_option gpt_train_foreign[] = {
     SKIP("transformer-impl", MEGATRON, ONE_MODEL),
     SKIP_FLAG("use-mcore-models", MEGATRON, ONE_MODEL),
     SKIP_FLAG("use-legacy-models", MEGATRON, ONE_MODEL),
+    SKIP_FLAG("legacy-tokenizer", MEGATRON,
+              "a tokenizer is read from its files in one way"),
+    SKIP_FLAG("test-mode", MEGATRON, "no test runs beside a training"),
     SKIP_FLAG("enable-experimental", MEGATRON, ONE_MODEL),
     SKIP_FLAG("attention-softmax-in-fp32", MEGATRON, FLOAT_SUMS),
     SKIP_FLAG("apply-query-key-layer-scaling", MEGATRON, FLOAT_SUMS),
@@ -176,6 +183,8 @@ const struct gpt_foreign_option gpt_train_foreign[] = {
               "gradients are summed in single precision"),
     SKIP_FLAG("no-overlap-p2p-communication", MEGATRON,
               "stages send to each other in one way"),
+    SKIP_FLAG("overlap-p2p-communication-warmup-flush", MEGATRON,
+              "stages send to each other in one way"),
     SKIP_FLAG("tp-comm-overlap", MEGATRON,
               "sums of tensor parallel ranks are not cut into parts"),
     SKIP("tp-comm-overlap-cfg", MEGATRON,
@@ -220,6 +229,10 @@ const struct gpt_foreign_option gpt_train_foreign[] = {
     SKIP("ckpt-format", MEGATRON, ONE_FORMAT),
     SKIP("dist-ckpt-format", MEGATRON, ONE_FORMAT),
     SKIP_FLAG("use-dist-ckpt", MEGATRON, ONE_FORMAT),
+    SKIP_FLAG("dist-ckpt-save-pre-mcore-014", MEGATRON, ONE_FORMAT),
+    SKIP_FLAG("verify-integrity", MEGATRON, ALWAYS),
+    SKIP("async-strategy", MEGATRON, ASYNC),
+    SKIP_FLAG("async-ckpt-use-cpu-shm", MEGATRON, ASYNC),
     /* which of Megatron's levels: a model that differs is never loaded */
     SKIP("dist-ckpt-strictness", MEGATRON,
          "a checkpoint of another model is always refused"),
@@ -259,6 +272,10 @@ const struct gpt_foreign_option gpt_train_foreign[] = {
            "add the tokens to the vocabulary, or raise --vocab-size"),
     ANSWER("step-batch-size-schedule", MEGATRON,
            "--rampup-batch-size START INCREMENT SAMPLES grows the batch"),
+    ANSWER("eval-global-batch-size", MEGATRON,
+           "a validation has --eval-iters batches of --global-batch-size"),
+    SKIP("eval-micro-batch-size", MEGATRON,
+         "a validation has the --micro-batch-size of training"),
     ANSWER("spec", MEGATRON, ONE_MODEL),
 
     /* reports; a profiler of PyTorch's has no counterpart, the times of a step
@@ -320,6 +337,8 @@ const struct gpt_foreign_option gpt_train_foreign[] = {
            "--vocab-size and --make-vocab-size-divisible-by make it"),
     ANSWER("embedding-init-method-std", MEGATRON,
            "all weights are drawn with the deviation of --init-method-std"),
+    ANSWER("use-mup", MEGATRON, BY_WIDTH),
+    ANSWER("mup-base-hidden-size", MEGATRON, BY_WIDTH),
     ANSWER("quick-geglu", MEGATRON,
            "--geglu has the tanh form; --activation-function names others"),
     ANSWER("glu-activation", OLDER, "write --swiglu or --geglu"),

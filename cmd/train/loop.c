@@ -104,8 +104,8 @@ static int rescue_steps(struct gpt_run *r, int status, struct gpt_err *err)
     struct gpt_err second = {0};
 
     if (status == GPT_EDATA && err && !err->hint[0])
-        gpt_hint(err, "gpt-dataset info shows which tokenizer the data are "
-                      "from; ids must be below its vocabulary's size");
+        gpt_hint(err, "gpt-dataset verify finds damage; where an id is too "
+                      "large, info shows which tokenizer the data are from");
     if (r->saver && r->plan.topology.world_size == 1 &&
         save(r, &second) != GPT_OK)
         gpt_warn("the steps before the error were not saved: %s", second.text);

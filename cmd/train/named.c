@@ -76,6 +76,10 @@ static int take_word(struct gpt_named *named, int64_t *n, const char *option,
     if (!name)
         return gpt_no_memory(err, "names");
     GPT_TRY(check_name(named, *n, option, name, err));
+    if (sign && sign[1] == '\0') {
+        gpt_fail(err, GPT_EUSAGE, "%s: nothing is after '%s'", option, *word);
+        return gpt_hint(err, "a variable of a script may not be set");
+    }
     if (sign)
         *word = sign + 1;
     named[(*n)++] = (struct gpt_named){.name = name,

@@ -559,7 +559,7 @@ const struct gpt_opt gpt_train_option_table[] = {
      .help = "skip up to N steps in a row whose loss or gradient is not "
              "finite, then give up"},
     {.kind = GPT_OPT_INT, .name = "seed", .arg = "N", .def = "1234",
-     AT(seed), .min = 0, .max = (double)GPT_JSON_EXACT,
+     AT(seed), .min = 0, .max = UINT32_MAX,
      .help = "of initial weights, dropout and data order"},
 
     /* The schedule follows Megatron-LM's rules, and is a function of the

@@ -211,17 +211,17 @@ static int plan_sharding(struct gpt_train_plan *p,
 
 /* ---- recomputation ---- */
 
-/* The layers of the smallest stage; all chunks of a stage have as many as its
+/* The layers of the largest stage; all chunks of a stage have as many as its
  * first. Every rank must find the same. */
-static int least_layers(const struct gpt_train_plan *p, int64_t *least,
-                        struct gpt_err *err)
+static int most_layers(const struct gpt_train_plan *p, int64_t *most,
+                       struct gpt_err *err)
 {
-    *least = INT64_MAX;
+    *most = 0;
     for (int64_t i = 0; i < p->topology.size[GPT_PP]; i++) {
         struct gpt_layout layout;
 
         GPT_TRY(gpt_train_layout(p, p->topology.at[GPT_TP], i, &layout, err));
-        *least = gpt_min_i64(*least, layout.chunk[0].n_layers);
+        *most = gpt_max_i64(*most, layout.chunk[0].n_layers);
     }
     return GPT_OK;
 }
@@ -237,7 +237,7 @@ static int plan_recompute(struct gpt_train_plan *p,
     const int method = gpt_train_choice(gpt_train_methods, o->recompute_method);
     const bool full = what == GPT_GRANULARITY_FULL;
     struct gpt_execution *e = &p->replica.exec;
-    int64_t least;
+    int64_t most;
 
     if (full && o->recompute_activations)
         return gpt_fail(err, GPT_EUSAGE,
@@ -258,13 +258,14 @@ static int plan_recompute(struct gpt_train_plan *p,
         e->recompute = GPT_RECOMPUTE_SELECTIVE;
     if (!full)
         return GPT_OK;
-    GPT_TRY(least_layers(p, &least, err));
-    if (o->recompute_layers > least)
+    /* A smaller stage of uneven ones recomputes all of its layers. */
+    GPT_TRY(most_layers(p, &most, err));
+    if (o->recompute_layers > most)
         return gpt_fail(err, GPT_EUSAGE,
                         "--recompute-num-layers %lld is above the %lld "
                         "layer%s of a %sstage",
-                        (long long)o->recompute_layers, (long long)least,
-                        gpt_plural(least),
+                        (long long)o->recompute_layers, (long long)most,
+                        gpt_plural(most),
                         p->topology.chunks > 1 ? "virtual " : "");
     return GPT_OK;
 }

@@ -340,7 +340,7 @@ int gpt_report_step(struct gpt_report *r, const struct gpt_report_step *s,
 
 double gpt_report_perplexity(double loss)
 {
-    return exp(fmin(20, loss));
+    return isnan(loss) ? loss : exp(fmin(20, loss));
 }
 
 /* Where in the run: "iteration 100" or "the end of training". */
@@ -392,7 +392,8 @@ int gpt_report_eval(struct gpt_report *r, const struct gpt_report_eval *e,
                  e->bits_per_byte);
     snprintf(text, sizeof(text),
              " %s loss at %s | lm loss value: %.6E | lm loss PPL: %.6E | %s",
-             e->what, place_of(at, e->iteration, e->end), e->loss, ppl, bits);
+             e->what, place_of(at, e->iteration, e->end),
+             gpt_report_number(e->loss), gpt_report_number(ppl), bits);
     print_framed(text);
     snprintf(names[0], sizeof(names[0]), "%s_loss", e->what);
     snprintf(names[1], sizeof(names[1]), "%s_ppl", e->what);

@@ -54,6 +54,12 @@ int gpt_in_map(struct gpt_in *in, const uint8_t **data, struct gpt_err *err)
 /* Closes the descriptor of a mapped file; only the mapping stays, and
  * gpt_in_read() fails. For readers of thousands of files. */
 void gpt_in_map_only(struct gpt_in *in);
+/* A page of a mapped file that has gone, since another process cut it or the
+ * disk fails, ends the program by SIGBUS. After gpt_in_watch() it is zeros, and
+ * gpt_in_whole(), which is called after each reading, fails. Without memory for
+ * that the first has no effect. */
+void gpt_in_watch(struct gpt_in *in);
+int gpt_in_whole(const struct gpt_in *in, struct gpt_err *err) GPT_MUST_USE;
 
 /* For readers of large files. From gpt_in_look_begin() on, until close,
  * gpt_in_look() gives the n bytes at `offset` in the kernel's own pages,

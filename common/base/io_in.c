@@ -22,6 +22,7 @@ struct gpt_in {
     int64_t size;
     char *path;
     void *map; /* NULL until gpt_in_map() */
+    struct gpt_look *watch; /* of the map; NULL until gpt_in_watch() */
     /* NULL until gpt_in_look_begin(), or for good */
     _Atomic(struct gpt_look *) look;
     struct gpt_block_sums *sums; /* NULL until gpt_in_keep_sums() */
@@ -112,7 +113,9 @@ void gpt_in_close(struct gpt_in *in)
 {
     if (!in)
         return;
-    if (in->map && in->size > 0)
+    if (in->watch)
+        gpt_look_close(in->watch);
+    else if (in->map && in->size > 0)
         munmap(in->map, (size_t)in->size);
     gpt_look_close(atomic_load(&in->look));
     gpt_sums_close(in->sums);
@@ -230,6 +233,20 @@ void gpt_in_map_only(struct gpt_in *in)
         return;
     close(in->fd);
     in->fd = -1;
+}
+
+void gpt_in_watch(struct gpt_in *in)
+{
+    if (in->map && in->size > 0 && !in->watch)
+        in->watch = gpt_look_at(in->map, (size_t)in->size);
+}
+
+int gpt_in_whole(const struct gpt_in *in, struct gpt_err *err)
+{
+    if (!in->watch || !gpt_look_lost(in->watch))
+        return GPT_OK;
+    gpt_fail(err, GPT_EIO, "cannot read '%s': a page of it is gone", in->path);
+    return gpt_hint(err, "another process has cut the file, or its disk fails");
 }
 
 /* ---- looking ---- */

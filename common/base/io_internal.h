@@ -60,6 +60,8 @@ void gpt_sums_close(struct gpt_block_sums *s); /* NULL is fine */
 struct gpt_look;
 /* NULL where the file is to be read instead. Thread-safe. */
 struct gpt_look *gpt_look_open(int fd, int64_t size);
+/* Takes over a mapping of a file. NULL: no memory, and it is the caller's. */
+struct gpt_look *gpt_look_at(uint8_t *data, size_t size);
 void gpt_look_close(struct gpt_look *l); /* NULL is fine */
 const uint8_t *gpt_look_data(const struct gpt_look *l);
 /* True when zeros were seen in the place of a page that had gone. */

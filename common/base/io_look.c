@@ -115,20 +115,25 @@ static void install(void)
     sigaction(SIGBUS, &action, &before);
 }
 
-struct gpt_look *gpt_look_open(int fd, int64_t size)
+struct gpt_look *gpt_look_at(uint8_t *data, size_t size)
 {
     static pthread_once_t once = PTHREAD_ONCE_INIT;
-    struct gpt_look *l;
 
+    pthread_once(&once, install);
+    pthread_mutex_lock(&mutex);
+    struct gpt_look *l = add_look(data, size);
+    pthread_mutex_unlock(&mutex);
+    return l;
+}
+
+struct gpt_look *gpt_look_open(int fd, int64_t size)
+{
     if (size == 0 || !is_local(fd))
         return NULL;
-    pthread_once(&once, install);
     uint8_t *data = mmap(NULL, (size_t)size, PROT_READ, MAP_SHARED, fd, 0);
     if (data == MAP_FAILED)
         return NULL;
-    pthread_mutex_lock(&mutex);
-    l = add_look(data, (size_t)size);
-    pthread_mutex_unlock(&mutex);
+    struct gpt_look *l = gpt_look_at(data, (size_t)size);
     if (!l)
         munmap(data, (size_t)size);
     return l;

@@ -116,6 +116,7 @@ static int open_bin(struct gpt_indexed *set, enum impl impl,
     gpt_in_map_only(set->idx_file); /* blends have thousands of files */
     if (impl == MMAP) {
         GPT_TRY(gpt_in_map(set->bin_file, &set->bytes, err));
+        gpt_in_watch(set->bin_file);
         /* A map outlives its descriptor. */
         gpt_in_map_only(set->bin_file);
         return GPT_OK;
@@ -438,6 +439,9 @@ int gpt_indexed_read(const struct gpt_indexed *set, int64_t i, int64_t begin,
         /* Signed types keep their sign: the caller refuses an id below 0, as it
          * knows the vocabulary. */
         int64_t good = widen(dst + done, src, some, set->idx.dtype);
+
+        if (set->bin_file)
+            GPT_TRY(gpt_in_whole(set->bin_file, err));
         if (good != some)
             return gpt_fail(err, GPT_EDATA,
                             "%s.bin:%" PRId64 ": token %" PRId64

@@ -153,6 +153,10 @@ int cpu_choose(const char *isa, const char *matmul, struct gpt_err *err)
         dnnl = false; /* our tiles are as fast there, and never slow */
     else if (matmul && strcmp(matmul, "portable") == 0)
         dnnl = false;
+    if (dnnl && !cpu_library_prepare())
+        return gpt_fail(err, GPT_EDEVICE,
+                        "cpu: out of memory: the code of oneDNN needs 64 MiB "
+                        "of address space (ulimit -v)");
     /* Nothing is changed before everything is known to be right: tests call
      * this with wrong names and go on. */
     assert(found->table->mr <= CPU_MR_MAX && found->table->nr <= CPU_NR_MAX);

@@ -12,6 +12,7 @@
 #include <dnnl.h>
 #include <omp.h>
 #include <pthread.h>
+#include <sys/mman.h>
 
 /* What a primitive is made for. Only compared whole: no padding. */
 struct shape {
@@ -324,6 +325,46 @@ bool cpu_library(const struct cpu_product *b)
     return run_held(b->narrow ? run_primitive : run_sgemm, b);
 }
 
+/* Makes oneDNN compile its products of floats, which it does at the first. */
+static void compile_products(void)
+{
+    enum { N = 64 };
+    static float a[N * N], b[N * N], c[N * N];
+
+    for (int i = 0; i < 4; i++) {
+        const struct cpu_product p = {.m = N, .n = N, .k = N, .lda = N,
+                                      .ldb = N, .ldc = N, .ta = i & 1,
+                                      .tb = i & 2, .a = a, .b = b, .c = c};
+
+        (void)cpu_library(&p);
+    }
+}
+
+static pthread_once_t prepared = PTHREAD_ONCE_INIT;
+static bool has_room;
+
+static void prepare(void)
+{
+    const size_t room = (size_t)64 << 20;
+    void *p = mmap(NULL, room, PROT_NONE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
+
+    has_room = p != MAP_FAILED;
+    if (!has_room)
+        return;
+    munmap(p, room);
+    compile_products();
+}
+
+/* Without memory for its code oneDNN throws an exception of C++, which nothing
+ * here can catch: a limit (ulimit -v) would end the program by a signal. Now,
+ * before other threads and buffers, there is most room. Later it needs buffers
+ * alone, and says so where it gets none. */
+bool cpu_library_prepare(void)
+{
+    pthread_once(&prepared, prepare);
+    return has_room;
+}
+
 /* An emulator or a hypervisor may announce instructions that it does not carry
  * out rightly; a small product is tried before bf16 is trusted to them. Sums of
  * small whole numbers are exact, whatever their order. */
@@ -364,6 +405,11 @@ bool cpu_library_bf16(void)
     return (isa & bf16) == bf16 && multiplies();
 }
 #else
+bool cpu_library_prepare(void)
+{
+    return true;
+}
+
 bool cpu_library_primitive(const struct cpu_product *b)
 {
     (void)b;

@@ -99,6 +99,10 @@ bool cpu_round_inputs(struct gpt_queue *q, struct cpu_product *whole,
 void cpu_multiply_fp8(struct gpt_queue *q, const struct cpu_product *whole,
                       const struct gpt_fp8_factors *fp8);
 
+/* Before any block is given to oneDNN, where it is used: false where a limit
+ * leaves it no memory for its code. */
+bool cpu_library_prepare(void);
+
 /* One block by oneDNN; false where it has no such product. Deterministic: in
  * the calling thread alone. */
 bool cpu_library(const struct cpu_product *block);

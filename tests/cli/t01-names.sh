@@ -67,6 +67,14 @@ out_has 'position-embedding-type = none'
 expect 2 'a table after the name that takes it away' train \
     --no_position_embedding --position-embedding-type learned_absolute
 err_has '--no_position_embedding excludes --position-embedding-type learned_abs'
+expect 0 'what its own tests say' train --lr 1 --test-mode --legacy-tokenizer \
+    --overlap-p2p-communication-warmup-flush --dist-ckpt-save-pre-mcore-014 \
+    --verify-integrity --async-strategy mcore --eval-micro-batch-size 2
+err_has 'warning: 7 names of Megatron-LM without effect here'
+expect 2 'what scales by the width' train --lr 1 --use-mup \
+    --eval-global-batch-size 8
+err_has 'do not follow from the width'
+err_has '--eval-iters batches of --global-batch-size'
 expect 0 'sums of gradients in bf16' train --lr 1 --grad-reduce-in-bf16
 err_has '--grad-reduce-in-bf16 (a name of Megatron-LM) has no effect here: gradients'
 expect 0 'many names have a line together' train --lr 1 --use-flash-attn \

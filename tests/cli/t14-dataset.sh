@@ -62,6 +62,8 @@ check 'the text' cmp out want
 expect 0 'cat as JSON lines' gpt-dataset cat a --jsonl --documents 2:4
 printf '{"document":2,"ids":[[100,101],[102,103,256]]}\n{"document":3,"ids":[104,256]}\n' >want
 check 'a list of sequences' cmp out want
+expect 0 'no document' gpt-dataset cat a --tail 0
+check 'is nothing' test ! -s out
 expect 0 'the tail' gpt-dataset cat a --jsonl --tail 2 --documents :4
 check 'of the range' cmp out want
 expect 0 'one document' gpt-dataset cat a --documents 3

@@ -403,6 +403,14 @@ expect 4 'a save in the background that fails' limited --save limited-async \
     --save-interval 5 --async-save
 check 'loses steps, too' grep -q \
     'steps 1 to [0-9]* are lost: there is no checkpoint' err
+# shellcheck disable=SC3045 # dash and bash have it; else the test is left out
+if (ulimit -v 90000 && gpt-train --version) 2>/dev/null | grep -q oneDNN; then
+    narrow() { (ulimit -v 90000; GPT_CPU_MATMUL=dnnl train "$@"); }
+    expect 5 'no room for the code of products' narrow --train-iters 1
+    err_has 'of address space (ulimit -v)'
+else
+    skip 'this build does not start with so little address space, or needs less'
+fi
 cp $data.idx late.idx
 cp $data.bin late.bin
 printf '\377\377' | dd of=late.bin bs=1 seek=3000 conv=notrunc 2>/dev/null

@@ -251,6 +251,9 @@ err_has '--inter-node-latency (it is for gpt-train advise)'
 idle '--score-interval (there is no --score-set), --sample-interval (there is' \
     --score-interval 1 --sample-interval 1 --sample-top-p 0.5
 err_has '--sample-top-p (nothing is drawn by chance'
+expect 0 'a warm-up that is a fraction of the decay' train --train-iters 9 \
+    --lr-decay-style constant --lr-decay-iters 6 --lr-warmup-fraction 0.5
+err_lacks 'without effect'
 expect 0 'nothing to say' train --train-iters 1
 err_lacks 'without effect'
 expect 2 'the file of another tokenizer' train --train-iters 1 \
@@ -259,6 +262,9 @@ err_has '--tokenizer-model has no effect on ByteTokenizer'
 expect 0 'more threads than cores' train --train-iters 1 --threads 1000
 err_has '--threads 1000: this process has'
 
+expect 2 'a seed that the order of samples does not take' train \
+    --train-iters 1 --seed 4294967296
+err_has '--seed: 4294967296 is out of range (0 to 4294967295)'
 expect 0 'any separator of a split' train --train-iters 1 --split 80/20/0
 err_has ' validation loss at the end of training'
 
@@ -294,6 +300,12 @@ err_has '--save big: a checkpoint takes '
 expect 6 'a loss that is not a number' train --train-iters 50 --lr 1000 \
     --clip-grad 0 --lr-decay-style constant
 err_lacks '-nan'
+expect 0 'a step too far' train --train-iters 1 --lr 1000 --weight-decay 1e3 \
+    --lr-decay-style constant --save far
+err_has '| lm loss value: NAN | lm loss PPL: NAN |'
+expect 0 'a model whose loss is no number' train --load far --eval-only
+check 'has no perplexity either, and no dash in their places' \
+    grep -q '^validation *nan *nan *nan *- *-$' out
 
 # ---- a sample that cannot be read at a later step ----
 awk 'BEGIN { for (i = 0; i < 60; i++) {
@@ -310,7 +322,7 @@ rare() { # options...
 }
 expect 3 'is above the vocabulary' rare --vocab-size 122 --save rare
 err_has 'is 122, must be from 0 to 121'
-err_has 'hint: gpt-dataset info shows which tokenizer'
+err_has 'info shows which tokenizer'
 err_has ' saved checkpoint at iteration '
 check 'what was trained is kept' test "$(tracker rare)" -gt 1
 expect 0 'and resumed with the right one' rare --vocab-size 122 --load rare \

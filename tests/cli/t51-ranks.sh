@@ -95,8 +95,11 @@ refused 1 '--recompute-num-layers 2 --recompute-granularity selective' \
 refused 1 '--recompute-num-layers 9 --recompute-granularity full' \
     'is above the 8 layers of a stage'
 refused 2 "$pp 2 --decoder-last-pipeline-num-layers 2 \
---recompute-granularity full --recompute-num-layers 3" \
-    'is above the 2 layers of a stage'
+--recompute-granularity full --recompute-num-layers 7" \
+    'is above the 6 layers of a stage'
+expect 0 'a stage with fewer layers recomputes all of its' dry 2 $small \
+    $pp 2 --decoder-last-pipeline-num-layers 2 \
+    --recompute-granularity full --recompute-num-layers 3
 
 expect 0 'sequence parallelism alone is switched off, as in Megatron' \
     dry 1 --config gpt2-124m --vocab-size 50257 --sequence-parallel

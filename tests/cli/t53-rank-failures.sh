@@ -116,8 +116,8 @@ check 'rank 0 cannot write' all_end 4 'rank 0: cannot write' 0 1
 end_all
 
 # shellcheck disable=SC3045 # dash and bash have it; else the test is left out
-if (ulimit -v 200000 && gpt-train --version) >/dev/null 2>&1; then
-    echo 200000 >limit.1
+if (ulimit -v 230000 && gpt-train --version) >/dev/null 2>&1; then
+    echo 230000 >limit.1
     start --hidden-size 256 --num-layers 12
     check 'a rank without memory' all_end 5 \
         'rank 1: cpu: out of memory: ' 0 1

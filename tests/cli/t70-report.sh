@@ -27,7 +27,7 @@ printf '%s' '"consumed_samples":800,"seconds":10.8,"lm_loss":1,' >>want
 printf '%s' '"validation_loss":2,"best_validation_loss":2,' >>want
 printf '%s' '"best_iteration":80,"test_loss":null,' >>want
 printf '%s' '"tokens_per_second":1000,"elapsed_ms":100,"mfu":null,' >>want
-printf '%s\n' '"skipped_iterations":1,"restarts":0}' >>want
+printf '%s\n' '"skipped_iterations":1,"restarts":0,"lines_without_loss":0}' >>want
 check 'they are those of the lines' cmp out want
 expect 0 'the utilization' gpt-report run --json --peak-tflops 2
 out_has '"mfu":0.25'
@@ -100,6 +100,22 @@ check 'dots' grep -q "$(printf '\342\240')" out
 printf '{"iteration":%d,"lm_loss":null}\n' 1 2 >gap.jsonl
 expect 0 'a loss that is no number' gpt-report gap.jsonl --text
 check 'is not drawn' sh -c "! grep -q '$(printf '\342\240')' out"
+cat >python.jsonl <<'X'
+{"iteration":1,"lm_loss":3.5,"note":"NaN\"NaN"}
+{"iteration":2,"lm_loss":NaN,"grad_norm":-Infinity}
+{"iteration":3,"lm_loss":Infinity,"grad_norm":2}
+X
+expect 0 'numbers that Python writes' gpt-report python.jsonl --csv
+check 'no line is skipped' test "$(wc -l <out)" = 4 -a ! -s err
+expect 0 'lines that have no loss' gpt-report python.jsonl --json
+out_has '"lm_loss":3.5,'
+out_has '"lines_without_loss":2'
+echo ' iteration 1/ 9 | number of nan iterations: 1 |' >nan.log
+echo ' validation loss at iteration 1 | lm loss value: NAN | ' >>nan.log
+expect 0 'and lines of a log' gpt-report nan.log --json
+out_has '"lines_without_loss":1'
+expect 0 'whose perplexity is no number' gpt-report nan.log --csv
+check 'is empty' grep -q ',,$' out
 expect 0 'in colours' gpt-report run other.jsonl --text --color always
 check 'each has one' grep -q "$(printf '\033')\[34m" out
 expect 0 'bits a byte' gpt-report run --text --ascii --bytes-per-token 4

@@ -122,6 +122,8 @@ err_has 'write NAME=short_text_document'
 expect 2 'a name that no log line has room for' train \
     --valid-set a123456789b123456789c123456789d123456789e=$data
 err_has 'is longer than 40 characters'
+expect 2 'a name without a data set' train --valid-set a=
+err_has "nothing is after 'a='"
 expect 2 'a name twice' train --valid-set a=$data a=$data
 err_has 'the name a comes twice'
 expect 2 'a weight' train --multiple-validation-sets

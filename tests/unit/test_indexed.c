@@ -6,6 +6,7 @@
 #include "tests/lib/tap.h"
 #include "tests/lib/writer.h"
 
+#include <string.h>
 #include <unistd.h>
 
 static char dir[] = "/tmp/gpt-test-indexed.XXXXXX";
@@ -381,6 +382,39 @@ static void test_mock(void)
     gpt_indexed_close(set);
 }
 
+/* The .bin is cut while it is open: by page faults or by reads that is an error
+ * and no end by a signal. */
+static void test_cut(void)
+{
+    enum { N = 64 << 10 };
+    static int32_t tokens[N];
+    const struct gpt_indexed_block block = {
+        tokens, N, (const int32_t[]){N}, 1, (const int32_t[]){1}, 1};
+    struct gpt_err err = {0};
+
+    for (int i = 0; i < N; i++)
+        tokens[i] = 70000;
+    for (int lazy = 0; lazy < 2; lazy++) {
+        const char *prefix = at(lazy ? "cut-read" : "cut-mapped");
+        const char *impl = lazy ? "lazy" : "mmap";
+        struct gpt_indexed *set;
+        char bin[300];
+        int32_t got;
+
+        is_int(write_set(prefix, GPT_I32, &block, 1, 0, &err), GPT_OK,
+               "writes many pages");
+        is_int(gpt_indexed_open(&set, prefix, impl, &err), GPT_OK, "opens");
+        is_int(gpt_indexed_read(set, 0, N - 1, 1, &got, &err), GPT_OK, "reads");
+        ok(got == 70000, "%s: the last token", impl);
+        snprintf(bin, sizeof(bin), "%s.bin", prefix);
+        is_int(truncate(bin, 8), 0, "another process cuts it");
+        is_int(gpt_indexed_read(set, 0, N - 1, 1, &got, &err),
+               lazy ? GPT_EDATA : GPT_EIO, "%s: reports it", impl);
+        ok(strstr(err.text, bin) != NULL, "%s: by its name", impl);
+        gpt_indexed_close(set);
+    }
+}
+
 int main(void)
 {
     test_mock();
@@ -393,6 +427,7 @@ int main(void)
     test_types();
     test_hostile();
     test_quirks();
+    test_cut();
     char command[128];
     snprintf(command, sizeof(command), "rm -rf '%s'", dir);
     if (system(command) != 0)
