@@ -170,6 +170,14 @@ answers 'text to ids' 200 /tokenize '{"content": "ab"}'
 out_has '{"tokens":[97,98],"count":2}'
 answers 'what is no id' 400 /detokenize '{"tokens": [97.5]}'
 out_has "'tokens' holds what is no token id of 0 to "
+while read -r path body; do
+    answers "what $path does not know" 400 "$path" "$body"
+done <<'END'
+/detokenize {"tokens": [97], "skip_special_tokens": true}
+/detokenize [97]
+/tokenize {"prompt": "a", "content": "b"}
+END
+answers 'ids of another model' 404 /detokenize '{"tokens": [97], "model": "b"}'
 answers 'ids to text' 200 /detokenize '{"tokens": [97, 98, 255]}'
 check 'which is UTF-8' grep -q "$(printf 'ab\357\277\275')" out
 answers 'what lm-eval asks' 200 /tokenizer_info ''
