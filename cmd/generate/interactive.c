@@ -92,7 +92,8 @@ static int keep_answer(struct conversation *c, enum gpt_finish finish,
     return add_message(c, "assistant", c->said.data ? c->said.data : "", err);
 }
 
-/* The whole conversation is a prompt, which the template makes. */
+/* The whole conversation is a prompt, which the template makes. A message that
+ * is refused here is there already, for keep_answer() to take out. */
 static int encode_message(struct conversation *c, const char *line, size_t len,
                           struct gpt_err *err)
 {

@@ -244,8 +244,9 @@ static int keep_string(struct gpt_prompts *p, const cJSON *object,
     return *kept ? GPT_OK : gpt_no_memory(err, what);
 }
 
-/* Fields of requests to a server. A line has none of them: what they ask for is
- * told once each, since lines may well hold what is for their reader alone. */
+/* Fields of requests to a server, and transformers' name of the first. A line
+ * has none of them: a warning names each once, since lines may well hold
+ * what is for their reader alone. */
 static const struct {
     const char *key, *instead;
 } of_requests[] = {

@@ -9,8 +9,8 @@
 /* Templates look at few variables, and each is compared with those before. */
 enum { MOST_VARIABLES = 64 };
 
-/* A content of several parts becomes one text, a line a part: templates of
- * models that read text alone take strings. */
+/* A content of several parts becomes one text, a line a part, also where one is
+ * empty: templates of models that read text alone take strings. */
 static int join_parts(const cJSON *parts, struct gpt_buf *text,
                       struct gpt_err *err)
 {

@@ -185,7 +185,9 @@ int gpt_info_tokenize(struct gpt_server *s, const struct gpt_buf *body,
     return status;
 }
 
-/* The bytes of all tokens together: a character may be cut between two. */
+/* The bytes of all tokens together: a character may be cut between two. A field
+ * that leaves some of them out elsewhere is refused, like any other that is not
+ * known. */
 static int join_tokens(const struct gpt_server *s, const cJSON *root,
                        struct gpt_buf *text, struct gpt_err *err)
 {
