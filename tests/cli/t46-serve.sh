@@ -30,7 +30,7 @@ grep -q 'no libmicrohttpd' err && {
 
 . "$top/tests/lib/server.sh"
 
-serve --load ckpt --batch-size 3
+serve --load ckpt/./ --batch-size 3
 answers 'health' 200 /health ''
 out_has '"ok"'
 answers 'models' 200 /v1/models ''
@@ -287,6 +287,11 @@ for bad in 8080 host: :x :70000 no.such.host.invalid:1; do
     expect 2 "$bad" gpt-generate --load ckpt --serve "$bad"
 done
 expect 2 'a prompt beside it' gpt-generate --load ckpt --serve :0 -p a
+for bad in '' "$(printf 'a\377')"; do
+    expect 2 "a model's name '$bad'" gpt-generate --load ckpt --serve :0 \
+        --served-model-name "$bad"
+    err_has '--served-model-name'
+done
 printf 'a\0b\n' >odd
 expect 3 'a key file with a byte 0' gpt-generate --load ckpt --serve :0 \
     --api-key-file odd
