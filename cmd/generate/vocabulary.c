@@ -1,7 +1,10 @@
 /* See vocabulary.h. Start at gpt_vocabulary_open(). */
 #include "cmd/generate/vocabulary.h"
 
+#include "base/io.h"
 #include "base/log.h"
+#include "tokenizer/gguf_tokens.h"
+#include "tokenizer/hf_files.h"
 #include "tokenizer/identity.h"
 
 #include <string.h>
@@ -10,6 +13,7 @@
 enum {
     TEXT = 300,
     MOST_PADDING = 1024, /* rows that a writer may have added to a table */
+    MOST_CONFIG = 16 << 20, /* bytes of a configuration with a template */
 };
 
 /* The tokenizers in question; strings are in the arena or the source. */
@@ -128,6 +132,52 @@ static int check_size(const struct vocabularies *v,
                                "with, or insist with --allow-vocab-mismatch");
 }
 
+/* What the configuration beside the weights says of the beginning of a text,
+ * where the vocabulary's own files have no place for it: transformers and
+ * llama.cpp obey it, and a model was trained so. */
+static int begin_texts(const struct vocabularies *v, struct gpt_tokenizer *tok,
+                       const char *text, size_t len, struct gpt_err *err)
+{
+    cJSON *config = NULL;
+
+    GPT_TRY(gpt_json_parse(&config, text, len, GPT_HF_TOKENIZER_CONFIG, err));
+    const cJSON *add =
+        cJSON_GetObjectItemCaseSensitive(config, "add_bos_token");
+    const cJSON *bos = cJSON_GetObjectItemCaseSensitive(config, "bos_token");
+
+    if (cJSON_IsObject(bos)) /* an AddedToken with its flags */
+        bos = cJSON_GetObjectItemCaseSensitive(bos, "content");
+    if (cJSON_IsTrue(add) && cJSON_IsString(bos) &&
+        !gpt_tokenizer_begin_with(tok, bos->valuestring))
+        gpt_warn("%s: texts begin with '%.100s' there, which the vocabulary "
+                 "does not have", v->source->dir, bos->valuestring);
+    cJSON_Delete(config);
+    return GPT_OK;
+}
+
+/* The processors of a tokenizer.json say it themselves. */
+static int read_beginning(const struct vocabularies *v,
+                          struct gpt_tokenizer *tok, struct gpt_err *err)
+{
+    static const char name[] = GPT_HF_TOKENIZER_CONFIG;
+    const char *dir = v->source->dir;
+    const bool keys = gpt_gguf_recognises(dir);
+    char path[GPT_JOINED_BYTES], *text;
+    size_t len;
+
+    if (strcmp(v->used.type, "HuggingFaceTokenizer") == 0 ||
+        (!keys && !gpt_path_holds(dir, name)) ||
+        (keys && !gpt_gguf_tokenizer_type(dir)))
+        return GPT_OK;
+    if (!keys)
+        GPT_TRY(gpt_path_join(path, sizeof(path), dir, name, err));
+    GPT_TRY(gpt_gguf_read(name, &text, &len, keys ? dir : path, MOST_CONFIG,
+                          err));
+    const int status = begin_texts(v, tok, text, len, err);
+    gpt_free(text);
+    return status;
+}
+
 int gpt_vocabulary_open(struct gpt_tokenizer **tok,
                         const struct gpt_source *source,
                         const struct gpt_tokenizer_options *given, bool insist,
@@ -140,7 +190,8 @@ int gpt_vocabulary_open(struct gpt_tokenizer **tok,
     GPT_TRY_GOTO(status, find_tokenizers(&v, given, err), out);
     GPT_TRY_GOTO(status, gpt_tokenizer_open_given(tok, &v.used, err), out);
     GPT_TRY_GOTO(status, compare_with_kept(&v, *tok, err), out);
-    status = check_size(&v, *tok, err);
+    GPT_TRY_GOTO(status, check_size(&v, *tok, err), out);
+    status = read_beginning(&v, *tok, err);
 out:
     gpt_arena_free(&v.arena);
     return status;
