@@ -364,6 +364,22 @@ begins 'a beginning' pieces-hf $((n + 1))
 expect 0 'which goes along' gpt-reshape --load-path pieces-hf \
     --save-path pieces.gguf --to gguf
 begins 'as a key' pieces.gguf $((n + 1))
+echo '{"tokenizer_class": "LlamaTokenizer", "bos_token": "<s>"}' \
+    >pieces-hf/tokenizer_config.json
+begins 'by the class' pieces-hf $((n + 1))
+both() { # the last added token
+    echo '{"version": "1.0", "added_tokens": [{"id": '"$1"', "content": "<s>",
+        "special": true}], "normalizer": {"type": "Prepend", "prepend": "_"},
+        "model": {"type": "BPE", "vocab": {"<s>": 0}, "merges": []}}' \
+        >pieces-hf/tokenizer.json
+}
+both 1
+begins 'the pieces, in place of what was made of them' pieces-hf $((n + 1))
+err_has 'the vocabulary is that of tokenizer.model'
+both 100000
+expect 3 'which have not all of its tokens' gen pieces-hf --prompt quick
+err_has "normalizer.type: 'Prepend' is not supported"
+rm pieces-hf/tokenizer.json
 config true '"<none>"'
 begins 'one that is not there' pieces-hf "$n"
 err_has "texts begin with '<none>' there, which the vocabulary does not have"
