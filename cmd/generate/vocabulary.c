@@ -214,11 +214,12 @@ static bool has_beginning(const cJSON *config)
  * where the vocabulary's own files have no place for it: transformers and
  * llama.cpp obey it, and a model was trained so. */
 static int begin_texts(const struct vocabularies *v, struct gpt_tokenizer *tok,
-                       const char *text, size_t len, struct gpt_err *err)
+                       const char *text, size_t len, const char *what,
+                       struct gpt_err *err)
 {
     cJSON *config = NULL;
 
-    GPT_TRY(gpt_json_parse(&config, text, len, GPT_HF_TOKENIZER_CONFIG, err));
+    GPT_TRY(gpt_json_parse(&config, text, len, what, err));
     const cJSON *bos = cJSON_GetObjectItemCaseSensitive(config, "bos_token");
 
     if (cJSON_IsObject(bos)) /* an AddedToken with its flags */
@@ -247,9 +248,9 @@ static int read_beginning(const struct vocabularies *v,
         return GPT_OK;
     if (!keys)
         GPT_TRY(gpt_path_join(path, sizeof(path), dir, name, err));
-    GPT_TRY(gpt_gguf_read(name, &text, &len, keys ? dir : path, MOST_CONFIG,
-                          err));
-    const int status = begin_texts(v, tok, text, len, err);
+    const char *from = keys ? dir : path;
+    GPT_TRY(gpt_gguf_read(name, &text, &len, from, MOST_CONFIG, err));
+    const int status = begin_texts(v, tok, text, len, from, err);
     gpt_free(text);
     return status;
 }

@@ -383,4 +383,7 @@ rm pieces-hf/tokenizer.json
 config true '"<none>"'
 begins 'one that is not there' pieces-hf "$n"
 err_has "texts begin with '<none>' there, which the vocabulary does not have"
+config true '"<s>'
+expect 3 'a configuration that is none' gen pieces-hf --prompt quick
+err_has 'pieces-hf/tokenizer_config.json: offset '
 tap_done
