@@ -92,12 +92,16 @@ static int keep_answer(struct conversation *c, enum gpt_finish finish,
     return add_message(c, "assistant", c->said.data ? c->said.data : "", err);
 }
 
-/* The whole conversation is a prompt, which the template makes. */
-static int encode_message(struct conversation *c, const char *line,
+/* The whole conversation is a prompt, which the template makes. A message that
+ * is refused here is there already, for keep_answer() to take out. */
+static int encode_message(struct conversation *c, const char *line, size_t len,
                           struct gpt_err *err)
 {
     c->said.len = 0;
     GPT_TRY(add_message(c, "user", line, err));
+    if (memchr(line, '\0', len))
+        return gpt_fail(err, GPT_EDATA,
+                        "the line holds a NUL byte, which a message cannot");
     return gpt_chat_encode(c->m->chat, c->input, c->chat_encoder, &c->ids, err);
 }
 
@@ -195,7 +199,7 @@ static int encode_line(struct conversation *c, const char *line, size_t len,
     c->ids.len = 0;
     gpt_prompt_check_utf8(line, len, "the line");
     if (c->messages)
-        GPT_TRY(encode_message(c, line, err));
+        GPT_TRY(encode_message(c, line, len, err));
     else
         GPT_TRY(encode_alone(c, line, len, err));
     if ((int64_t)c->ids.len > most)

@@ -250,16 +250,30 @@ static int keep_string(struct gpt_prompts *p, const cJSON *object,
     return *kept ? GPT_OK : gpt_no_memory(err, what);
 }
 
-/* Fields of requests to a server. A line has none of them: what they ask for is
- * told once each, since lines may well hold what is for their reader alone. */
+/* Fields of requests to a server, and transformers' name of the first. A line
+ * has none of them: a warning names each once, since lines may well hold
+ * what is for their reader alone. */
 static const struct {
     const char *key, *instead;
 } of_requests[] = {
-    {"max_tokens", "--tokens"},   {"temperature", "--temperature"},
-    {"top_p", "--top-p"},         {"top_k", "--top-k"},
-    {"min_p", "--min-p"},         {"n", "--num-samples"},
-    {"stop", "--stop"},           {"logprobs", "--logprobs"},
-    {"echo", "--echo"},           {"logit_bias", "--logit-bias"},
+    {"max_tokens", "--tokens"},
+    {"max_completion_tokens", "--tokens"},
+    {"max_new_tokens", "--tokens"},
+    {"temperature", "--temperature"},
+    {"top_p", "--top-p"},
+    {"top_k", "--top-k"},
+    {"min_p", "--min-p"},
+    {"repetition_penalty", "--repetition-penalty"},
+    {"presence_penalty", "--presence-penalty"},
+    {"frequency_penalty", "--frequency-penalty"},
+    {"n", "--num-samples"},
+    {"best_of", "--num-samples"},
+    {"stop", "--stop"},
+    {"ignore_eos", "--ignore-eod"},
+    {"logprobs", "--logprobs"},
+    {"top_logprobs", "--logprobs"},
+    {"echo", "--echo"},
+    {"logit_bias", "--logit-bias"},
     {"messages", "--serve or --interactive --chat"},
 };
 

@@ -9,11 +9,14 @@
 #include "base/progress.h"
 #include "base/signals.h"
 #include "base/thread.h"
+#include "base/utf8.h"
 #include "cmd/generate/serve_listen.h"
 #include "generate/score.h"
 
 #include <pthread.h>
 #include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
 #include <time.h>
 
 /* Ends calls in the queue whose time is over, or whose clients have hung up:
@@ -115,14 +118,48 @@ static void fail_calls(struct gpt_serving *w)
 
 /* ---- set-up ---- */
 
-/* The last part of the checkpoint's path, unless there is a better name. */
-static const char *model_name(const struct gpt_generate_options *o)
+static void copy_last_part(char *to, size_t size, const char *path)
 {
-    const char *name = gpt_path_name(o->load);
+    size_t end = strlen(path);
 
-    if (o->served_model_name)
-        return o->served_model_name;
-    return *name ? name : o->load;
+    while (end > 0 && path[end - 1] == '/')
+        end--;
+    size_t begin = end;
+    while (begin > 0 && path[begin - 1] != '/')
+        begin--;
+    snprintf(to, size, "%.*s", (int)(end - begin), path + begin);
+}
+
+/* The path is taken as it was given, so that a link has the name that its user
+ * knows. A dot names no model, and no client can ask for it. */
+static void name_by_path(struct gpt_serving *w, const char *path)
+{
+    copy_last_part(w->name, sizeof(w->name), path);
+    if (strcmp(w->name, ".") != 0 && strcmp(w->name, "..") != 0)
+        return;
+    char *real = realpath(path, NULL);
+    if (real)
+        copy_last_part(w->name, sizeof(w->name), real);
+    free(real);
+}
+
+/* The name is part of all answers, which are UTF-8, and of a path. */
+static int name_model(struct gpt_serving *w, struct gpt_err *err)
+{
+    const struct gpt_generate_options *o = w->s.m->o;
+
+    name_by_path(w, o->load);
+    w->s.model = o->served_model_name ? o->served_model_name : w->name;
+    const size_t len = strlen(w->s.model);
+    size_t at = 0;
+    for (size_t n;
+         at < len && (n = gpt_utf8_length(w->s.model + at, len - at));)
+        at += n;
+    if (len > 0 && at == len)
+        return GPT_OK;
+    gpt_fail(err, GPT_EUSAGE, "the model's name '%s' is %s", w->s.model,
+             len > 0 ? "no UTF-8" : "empty");
+    return gpt_hint(err, "name it with --served-model-name NAME");
 }
 
 /* As many slots as the memory that is allowed has room for, which is that of
@@ -172,7 +209,7 @@ static int serve(struct gpt_serving *w, struct gpt_err *err)
     const struct gpt_sink sink = {gpt_serving_take, gpt_serving_end, w};
     const int64_t prefixes = count_prefix_slots(w);
 
-    w->s.model = model_name(o);
+    GPT_TRY(name_model(w, err));
     w->s.started = gpt_now();
     if (o->api_key_file)
         GPT_TRY(gpt_listen_read_keys(&w->s.keys, &w->keys,

@@ -9,8 +9,8 @@
 /* Templates look at few variables, and each is compared with those before. */
 enum { MOST_VARIABLES = 64 };
 
-/* A content of several parts becomes one text, a line a part: templates of
- * models that read text alone take strings. */
+/* A content of several parts becomes one text, a line a part, also where one is
+ * empty: templates of models that read text alone take strings. */
 static int join_parts(const cJSON *parts, struct gpt_buf *text,
                       struct gpt_err *err)
 {
@@ -26,7 +26,7 @@ static int join_parts(const cJSON *parts, struct gpt_buf *text,
             return gpt_fail(err, GPT_EDATA, "'content': a part of type "
                             "'%.32s', only 'text' is known here",
                             cJSON_IsString(type) ? type->valuestring : "?");
-        if (text->len > 0 && gpt_buf_add(text, "\n", 1) != GPT_OK)
+        if (part != parts->child && gpt_buf_add(text, "\n", 1) != GPT_OK)
             return gpt_no_memory(err, "a request");
         if (gpt_buf_add(text, item->valuestring, strlen(item->valuestring)) !=
             GPT_OK)
@@ -76,7 +76,8 @@ static int add_message(cJSON *messages, const cJSON *given,
     const cJSON *role = gpt_field(given, "role");
     const cJSON *name = gpt_field(given, "name");
 
-    GPT_TRY(gpt_fields_check(given, known, idle, "a message", err));
+    GPT_TRY(gpt_fields_check(given, known, idle, "'messages': an element",
+                             err));
     if (!cJSON_IsString(role) || (name && !cJSON_IsString(name)))
         return gpt_fail(err, GPT_EDATA,
                         "'%s' of a message must be a string",
@@ -128,8 +129,11 @@ static int make_input(cJSON *input, const cJSON *body, struct gpt_err *err)
     const cJSON *given = gpt_field(body, "messages"), *item;
     cJSON *messages = cJSON_AddArrayToObject(input, "messages");
 
-    if (!cJSON_IsArray(given) || cJSON_GetArraySize(given) == 0)
-        return gpt_fail(err, GPT_EDATA, "no 'messages'");
+    if (!cJSON_IsArray(given))
+        return gpt_fail(err, GPT_EDATA, "'messages' must be a list of objects "
+                        "with 'role' and 'content'");
+    if (cJSON_GetArraySize(given) == 0)
+        return gpt_fail(err, GPT_EDATA, "'messages' is missing or empty");
     cJSON_ArrayForEach(item, given) GPT_TRY(add_message(messages, item, err));
     GPT_TRY(add_variables(input, body, err));
     return gpt_json_out_of_memory() ? gpt_no_memory(err, "a request") : GPT_OK;

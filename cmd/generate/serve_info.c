@@ -153,6 +153,10 @@ static int tokenize(struct gpt_server *s, const cJSON *root,
 
     GPT_TRY(gpt_fields_check(root, known, NULL, "the body", err));
     GPT_TRY(gpt_call_check_model(s, root, err));
+    if (gpt_field(root, "content") && gpt_field(root, "prompt"))
+        return gpt_fail(err, GPT_EDATA,
+                        "'prompt' and 'content' are names of one text; give "
+                        "one of them");
     GPT_TRY(gpt_json_string(root, gpt_field(root, "content") ? "content"
                                                              : "prompt",
                             &text, "the body", err));
@@ -181,13 +185,19 @@ int gpt_info_tokenize(struct gpt_server *s, const struct gpt_buf *body,
     return status;
 }
 
-/* The bytes of all tokens together: a character may be cut between two. */
-static int join_tokens(const struct gpt_server *s, const cJSON *tokens,
+/* The bytes of all tokens together: a character may be cut between two. A field
+ * that leaves some of them out elsewhere is refused, like any other that is not
+ * known. */
+static int join_tokens(const struct gpt_server *s, const cJSON *root,
                        struct gpt_buf *text, struct gpt_err *err)
 {
+    static const char *const known[] = {"tokens", "model", NULL};
     struct gpt_stream stream = {0};
-    const cJSON *item;
+    const cJSON *tokens, *item;
 
+    GPT_TRY(gpt_fields_check(root, known, NULL, "the body", err));
+    GPT_TRY(gpt_call_check_model(s, root, err));
+    tokens = gpt_field(root, "tokens");
     if (!cJSON_IsArray(tokens))
         return gpt_fail(err, GPT_EDATA, "'tokens' is no list");
     cJSON_ArrayForEach(item, tokens)
@@ -214,8 +224,7 @@ int gpt_info_detokenize(struct gpt_server *s, const struct gpt_buf *body,
     int status;
 
     GPT_TRY(gpt_json_parse(&root, body->data, body->len, "the body", err));
-    const cJSON *tokens = cJSON_GetObjectItemCaseSensitive(root, "tokens");
-    GPT_TRY_GOTO(status, join_tokens(s, tokens, &text, err), out);
+    GPT_TRY_GOTO(status, join_tokens(s, root, &text, err), out);
     GPT_TRY_GOTO(status, gpt_buf_printf(out, "{\"prompt\":"), out);
     GPT_TRY_GOTO(status, gpt_json_add_string(out, text.data, text.len), out);
     status = gpt_buf_printf(out, "}\n");

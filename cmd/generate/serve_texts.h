@@ -20,6 +20,7 @@ struct gpt_serving {
     double swept;        /* when calls were last looked at for their time */
     double stop_by;      /* by when calls end after a signal */
     struct gpt_buf keys; /* text of the key file */
+    char name[256];      /* the model's, where no option gives one */
 };
 
 /* Begins the texts that wait, from `t` on, as many as there is room for. */

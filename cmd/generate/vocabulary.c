@@ -1,8 +1,12 @@
 /* See vocabulary.h. Start at gpt_vocabulary_open(). */
 #include "cmd/generate/vocabulary.h"
 
+#include "base/io.h"
 #include "base/log.h"
+#include "tokenizer/gguf_tokens.h"
+#include "tokenizer/hf_files.h"
 #include "tokenizer/identity.h"
+#include "tokenizer/tokenizer_json.h"
 
 #include <string.h>
 
@@ -10,7 +14,11 @@
 enum {
     TEXT = 300,
     MOST_PADDING = 1024, /* rows that a writer may have added to a table */
+    MOST_CONFIG = 16 << 20, /* bytes of a configuration with a template */
 };
+
+static const char of_json[] = "HuggingFaceTokenizer";
+static const char of_pieces[] = "SentencePieceTokenizer";
 
 /* The tokenizers in question; strings are in the arena or the source. */
 struct vocabularies {
@@ -26,15 +34,72 @@ static const cJSON *kept_options(const struct gpt_source *source)
     return cJSON_GetObjectItemCaseSensitive(source->state, "tokenizer");
 }
 
+/* ---- the family ---- */
+
+/* The tokens of a vocabulary; 0 where it does not open. What is not read here
+ * is refused before its tokens are loaded, so that the question costs little
+ * where the answer matters. */
+static int64_t count_tokens(const char *type, const char *model)
+{
+    const struct gpt_tokenizer_options o = {.type = type, .model = model};
+    struct gpt_tokenizer *tok;
+
+    if (gpt_tokenizer_open(&tok, &o, NULL) != GPT_OK)
+        return 0;
+    const int64_t n = gpt_tokenizer_vocab_size(tok);
+    gpt_tokenizer_close(tok);
+    return n;
+}
+
+/* Whether all tokens that were added to a vocabulary are among the first n: the
+ * roles of a chat may be among those that are not. */
+static bool adds_nothing(const char *path, int64_t n)
+{
+    struct gpt_hf_file file = {0};
+    const cJSON *token;
+    bool among = gpt_hf_file_read(&file, path, NULL) == GPT_OK;
+
+    cJSON_ArrayForEach(token, cJSON_GetObjectItemCaseSensitive(file.root,
+                                                               "added_tokens"))
+        among = among && cJSON_GetNumberValue(cJSON_GetObjectItemCaseSensitive(
+                             token, "id")) < (double)n;
+    gpt_hf_file_close(&file);
+    return among;
+}
+
+/* Models of SentencePiece have both files: the tokenizer.json that transformers
+ * made of a tokenizer.model is none that is read here. It may have tokens that
+ * the other does not have. */
+static bool is_of_pieces(const char *dir)
+{
+    char json[GPT_JOINED_BYTES], pieces[GPT_JOINED_BYTES];
+
+    if (!gpt_path_holds(dir, GPT_HF_TOKENIZER) ||
+        !gpt_path_holds(dir, GPT_HF_PIECES) ||
+        gpt_path_join(json, sizeof(json), dir, GPT_HF_TOKENIZER, NULL) !=
+            GPT_OK ||
+        gpt_path_join(pieces, sizeof(pieces), dir, GPT_HF_PIECES, NULL) !=
+            GPT_OK ||
+        count_tokens(of_json, json) > 0)
+        return false;
+    const int64_t n = count_tokens(of_pieces, pieces);
+    return n > 0 && adds_nothing(json, n);
+}
+
 /* The family of the tokenizer that the checkpoint's run had. Weights of other
  * programs name none, so the files beside them tell which it is. */
 static const char *find_family(const struct gpt_source *source)
 {
-    const cJSON *type =
+    const cJSON *kept =
         cJSON_GetObjectItemCaseSensitive(kept_options(source), "type");
+    const char *type = cJSON_IsString(kept)
+                           ? kept->valuestring
+                           : gpt_tokenizer_type_in(source->dir);
 
-    return cJSON_IsString(type) ? type->valuestring
-                                : gpt_tokenizer_type_in(source->dir);
+    return !cJSON_IsString(kept) && strcmp(type, of_json) == 0 &&
+                   is_of_pieces(source->dir)
+               ? of_pieces
+               : type;
 }
 
 /* What the command line leaves open is taken from the checkpoint, unless the
@@ -128,6 +193,68 @@ static int check_size(const struct vocabularies *v,
                                "with, or insist with --allow-vocab-mismatch");
 }
 
+/* Where add_bos_token is left out, transformers' class decides. */
+static bool has_beginning(const cJSON *config)
+{
+    static const char *const classes[] = {
+        "LlamaTokenizer", "LlamaTokenizerFast", "CodeLlamaTokenizer",
+        "CodeLlamaTokenizerFast", "GemmaTokenizer", "GemmaTokenizerFast"};
+    const cJSON *add =
+        cJSON_GetObjectItemCaseSensitive(config, "add_bos_token");
+    const char *class = cJSON_GetStringValue(
+        cJSON_GetObjectItemCaseSensitive(config, "tokenizer_class"));
+    bool begins = false;
+
+    for (size_t i = 0; class && i < GPT_COUNT(classes); i++)
+        begins |= strcmp(class, classes[i]) == 0;
+    return cJSON_IsBool(add) ? cJSON_IsTrue(add) : begins;
+}
+
+/* What the configuration beside the weights says of the beginning of a text,
+ * where the vocabulary's own files have no place for it: transformers and
+ * llama.cpp obey it, and a model was trained so. */
+static int begin_texts(const struct vocabularies *v, struct gpt_tokenizer *tok,
+                       const char *text, size_t len, const char *what,
+                       struct gpt_err *err)
+{
+    cJSON *config = NULL;
+
+    GPT_TRY(gpt_json_parse(&config, text, len, what, err));
+    const cJSON *bos = cJSON_GetObjectItemCaseSensitive(config, "bos_token");
+
+    if (cJSON_IsObject(bos)) /* an AddedToken with its flags */
+        bos = cJSON_GetObjectItemCaseSensitive(bos, "content");
+    if (has_beginning(config) && cJSON_IsString(bos) &&
+        !gpt_tokenizer_begin_with(tok, bos->valuestring))
+        gpt_warn("%s: texts begin with '%.100s' there, which the vocabulary "
+                 "does not have", v->source->dir, bos->valuestring);
+    cJSON_Delete(config);
+    return GPT_OK;
+}
+
+/* The processors of a tokenizer.json say it themselves. */
+static int read_beginning(const struct vocabularies *v,
+                          struct gpt_tokenizer *tok, struct gpt_err *err)
+{
+    static const char name[] = GPT_HF_TOKENIZER_CONFIG;
+    const char *dir = v->source->dir;
+    const bool keys = gpt_gguf_recognises(dir);
+    char path[GPT_JOINED_BYTES], *text;
+    size_t len;
+
+    if (strcmp(v->used.type, of_json) == 0 ||
+        (!keys && !gpt_path_holds(dir, name)) ||
+        (keys && !gpt_gguf_tokenizer_type(dir)))
+        return GPT_OK;
+    if (!keys)
+        GPT_TRY(gpt_path_join(path, sizeof(path), dir, name, err));
+    const char *from = keys ? dir : path;
+    GPT_TRY(gpt_gguf_read(name, &text, &len, from, MOST_CONFIG, err));
+    const int status = begin_texts(v, tok, text, len, from, err);
+    gpt_free(text);
+    return status;
+}
+
 int gpt_vocabulary_open(struct gpt_tokenizer **tok,
                         const struct gpt_source *source,
                         const struct gpt_tokenizer_options *given, bool insist,
@@ -138,9 +265,15 @@ int gpt_vocabulary_open(struct gpt_tokenizer **tok,
 
     *tok = NULL;
     GPT_TRY_GOTO(status, find_tokenizers(&v, given, err), out);
+    if (!v.others && strcmp(v.used.type, of_pieces) == 0 &&
+        gpt_path_holds(source->dir, GPT_HF_TOKENIZER))
+        gpt_info("%s: the vocabulary is that of tokenizer.model; the "
+                 "tokenizer.json there is of a kind that is not read here",
+                 source->dir);
     GPT_TRY_GOTO(status, gpt_tokenizer_open_given(tok, &v.used, err), out);
     GPT_TRY_GOTO(status, compare_with_kept(&v, *tok, err), out);
-    status = check_size(&v, *tok, err);
+    GPT_TRY_GOTO(status, check_size(&v, *tok, err), out);
+    status = read_beginning(&v, *tok, err);
 out:
     gpt_arena_free(&v.arena);
     return status;
@@ -161,7 +294,7 @@ int gpt_vocabulary_open_special(struct gpt_tokenizer **tok,
     /* The command line's choice is for prompts, and not for what templates
      * write. */
     v.used.special = "parse";
-    v.used.hf_no_special = strcmp(v.used.type, "HuggingFaceTokenizer") == 0;
+    v.used.hf_no_special = strcmp(v.used.type, of_json) == 0;
     status = gpt_tokenizer_open_given(tok, &v.used, err);
 out:
     gpt_arena_free(&v.arena);

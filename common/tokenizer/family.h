@@ -35,6 +35,7 @@ struct gpt_tokenizer {
     int32_t unk;      /* except this one; -1 = none */
     int32_t *before, *after; /* ids around each text, by gpt_encode() */
     size_t n_before, n_after;
+    int32_t begin; /* the only one of `before`, by gpt_tokenizer_begin_with() */
 };
 
 struct gpt_encoder {

@@ -113,6 +113,34 @@ size_t gpt_tokenizer_before(const struct gpt_tokenizer *tok)
     return tok->n_before;
 }
 
+/* A special token goes first: another one may have the same text. */
+static int32_t find_token(const struct gpt_tokenizer *tok, const char *name)
+{
+    const size_t len = strlen(name);
+    int32_t id = gpt_special_token(tok, name, len);
+    size_t n;
+
+    for (int32_t i = 0; len > 0 && id < 0 && i < tok->vocab_size; i++) {
+        const char *text = gpt_token_bytes(tok, i, &n);
+
+        if (n == len && memcmp(text, name, n) == 0)
+            id = i;
+    }
+    return id;
+}
+
+bool gpt_tokenizer_begin_with(struct gpt_tokenizer *tok, const char *name)
+{
+    const int32_t id = find_token(tok, name);
+
+    if (tok->n_before > 0 || id < 0)
+        return tok->n_before > 0;
+    tok->begin = id;
+    tok->before = &tok->begin;
+    tok->n_before = 1;
+    return true;
+}
+
 int gpt_encoder_open(struct gpt_encoder **enc,
                      const struct gpt_tokenizer *tok, struct gpt_err *err)
 {

@@ -52,6 +52,10 @@ int32_t gpt_tokenizer_eod(const struct gpt_tokenizer *tok); /* -1 = none */
 int32_t gpt_tokenizer_bos(const struct gpt_tokenizer *tok);
 /* How many tokens it puts there. */
 size_t gpt_tokenizer_before(const struct gpt_tokenizer *tok);
+/* Puts the token of that name before each text from now on, unless the files of
+ * the tokenizer put some there; false where neither does. Before encoders are
+ * opened. */
+bool gpt_tokenizer_begin_with(struct gpt_tokenizer *tok, const char *name);
 
 /* A thread's private state: caches and scratch. One thread at a time. */
 struct gpt_encoder;

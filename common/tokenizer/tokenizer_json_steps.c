@@ -97,8 +97,8 @@ static int read_normalizer(struct reading *r, const cJSON *part,
     if (strcmp(type, "NFC") != 0) {
         refuse(r, field, "type", type);
         if (strcmp(type, "Prepend") == 0 || strcmp(type, "Replace") == 0)
-            gpt_hint(r->err, "for such a model take its tokenizer.model and "
-                             "SentencePieceTokenizer");
+            gpt_hint(r->err, "such models have a tokenizer.model, too; name "
+                             "that file as the model of the tokenizer");
         return GPT_EDATA;
     }
     r->p->nfc = true;

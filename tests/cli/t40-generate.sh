@@ -222,6 +222,14 @@ for line in '{"prompt": 5}' '{"other": "a"}' '[1]' '{"prompt": "a"' \
     expect 3 "a bad line: $line" gen --jsonl --prompt-file bad
     err_has 'bad:2'
 done
+for field in max_tokens max_completion_tokens max_new_tokens temperature top_p \
+    top_k min_p repetition_penalty presence_penalty frequency_penalty n best_of \
+    stop ignore_eos logprobs top_logprobs echo logit_bias messages; do
+    printf '{"prompt": "a", "%s": 1}\n' $field
+done >fields
+expect 0 'fields of requests' gen --jsonl --tokens 1 --prompt-file fields
+check 'each is said to have no effect' test "$(grep -c \
+    "fields:[0-9]*: the field '.*' has no effect here; --.* has" err)" = 19
 
 # ---- options ----
 for bad in --tokens=0 --temperature=-1 --top-k=-1 --top-p=1.5 --top-p=nan \

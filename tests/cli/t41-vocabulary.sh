@@ -333,4 +333,53 @@ err_has 'prompts:5'
 printf '%s\n' '{"id": 1, "prompt": 5}' >prompts
 expect 3 'none is good' gen bpe --jsonl --prompt-file prompts --num-samples 2
 check 'an error for each sample' test "$(grep -c '"id":1,' out)" = 2
+# ---- what texts begin with, where a vocabulary's files cannot say it ----
+pieces=$top/tests/golden/families/bpe.model
+expect 0 'tokens of pieces' gpt-preprocess --input corpus.jsonl \
+    --output-prefix p --tokenizer-model "$pieces" --append-eod
+expect 0 'a model of them' train p --tokenizer-model "$pieces" \
+    --train-iters 1 --save pieces
+expect 0 'elsewhere' gpt-reshape --load-path pieces --save-path pieces-hf \
+    --to hf
+begins() { # description, checkpoint, tokens of a prompt
+    expect 0 "$1" gen "$2" --prompt quick --jsonl --tokens 1
+    out_has "\"prompt_tokens\":$3,"
+}
+expect 0 'a prompt' gen pieces --prompt quick --jsonl --tokens 1
+n=$(sed 's/.*"prompt_tokens":\([0-9]*\).*/\1/' out)
+config() {
+    echo "{\"add_bos_token\": $1, \"bos_token\": $2}" \
+        >pieces-hf/tokenizer_config.json
+}
+rm -f pieces-hf/tokenizer_config.json
+begins 'nothing is said' pieces-hf "$n"
+config false '"<s>"'
+begins 'no beginning' pieces-hf "$n"
+config true '{"content": "<s>"}'
+begins 'a beginning' pieces-hf $((n + 1))
+expect 0 'which goes along' gpt-reshape --load-path pieces-hf \
+    --save-path pieces.gguf --to gguf
+begins 'as a key' pieces.gguf $((n + 1))
+echo '{"tokenizer_class": "LlamaTokenizer", "bos_token": "<s>"}' \
+    >pieces-hf/tokenizer_config.json
+begins 'by the class' pieces-hf $((n + 1))
+both() { # the last added token
+    echo '{"version": "1.0", "added_tokens": [{"id": '"$1"', "content": "<s>",
+        "special": true}], "normalizer": {"type": "Prepend", "prepend": "_"},
+        "model": {"type": "BPE", "vocab": {"<s>": 0}, "merges": []}}' \
+        >pieces-hf/tokenizer.json
+}
+both 1
+begins 'the pieces, in place of what was made of them' pieces-hf $((n + 1))
+err_has 'the vocabulary is that of tokenizer.model'
+both 100000
+expect 3 'which have not all of its tokens' gen pieces-hf --prompt quick
+err_has "normalizer.type: 'Prepend' is not supported"
+rm pieces-hf/tokenizer.json
+config true '"<none>"'
+begins 'one that is not there' pieces-hf "$n"
+err_has "texts begin with '<none>' there, which the vocabulary does not have"
+config true '"<s>'
+expect 3 'a configuration that is none' gen pieces-hf --prompt quick
+err_has 'pieces-hf/tokenizer_config.json: offset '
 tap_done

@@ -18,7 +18,7 @@ grep -q 'no libmicrohttpd' err && {
 
 . "$top/tests/lib/server.sh"
 
-serve --load ckpt --batch-size 3
+serve --load ckpt/./ --batch-size 3
 answers 'health' 200 /health ''
 out_has '"ok"'
 answers 'models' 200 /v1/models ''
@@ -158,6 +158,14 @@ answers 'text to ids' 200 /tokenize '{"content": "ab"}'
 out_has '{"tokens":[97,98],"count":2}'
 answers 'what is no id' 400 /detokenize '{"tokens": [97.5]}'
 out_has "'tokens' holds what is no token id of 0 to "
+while read -r path body; do
+    answers "what $path does not know" 400 "$path" "$body"
+done <<'END'
+/detokenize {"tokens": [97], "skip_special_tokens": true}
+/detokenize [97]
+/tokenize {"prompt": "a", "content": "b"}
+END
+answers 'ids of another model' 404 /detokenize '{"tokens": [97], "model": "b"}'
 answers 'ids to text' 200 /detokenize '{"tokens": [97, 98, 255]}'
 check 'which is UTF-8' grep -q "$(printf 'ab\357\277\275')" out
 answers 'what lm-eval asks' 200 /tokenizer_info ''
@@ -267,6 +275,11 @@ for bad in 8080 host: :x :70000 no.such.host.invalid:1; do
     expect 2 "$bad" gpt-generate --load ckpt --serve "$bad"
 done
 expect 2 'a prompt beside it' gpt-generate --load ckpt --serve :0 -p a
+for bad in '' "$(printf 'a\377')"; do
+    expect 2 "a model's name '$bad'" gpt-generate --load ckpt --serve :0 \
+        --served-model-name "$bad"
+    err_has '--served-model-name'
+done
 printf 'a\0b\n' >odd
 expect 3 'a key file with a byte 0' gpt-generate --load ckpt --serve :0 \
     --api-key-file odd

@@ -39,6 +39,10 @@ echo '{{ raise_exception("never") }}' >bad
 expect 0 'a message that the template refuses' sh -c 'printf "a\nb\n" |
     gpt-generate --load ckpt --interactive --chat --chat-template bad --greedy'
 err_has 'the chat template: line 1: the template says: never'
+expect 0 'a line with a NUL' sh -c 'printf "qui\0ck\nquick\n" | gpt-generate \
+    --load ckpt --interactive --chat --chat-template template --greedy --tokens 6'
+err_has 'the line holds a NUL byte, which a message cannot'
+check 'the next is answered' test "$(cat out)" = "$(printf '\n brown')"
 echo '{{ raise_exception("tools: " ~ tools ~ ", documents: " ~ documents) }}' >bad
 expect 0 'variables that transformers sets' sh -c 'echo a | gpt-generate \
     --load ckpt --interactive --chat --chat-template bad --greedy'
@@ -117,6 +121,12 @@ answers 'a content in parts' 200 /v1/chat/completions '{"messages": [{"role":
     "user", "content": [{"type": "text", "text": "quick"}]}], "max_tokens": 6,
     "temperature": 0, "chat_template_kwargs": {"mood": " b"}}'
 out_has '"content":"rown'
+for first in '' ab; do
+    answers "a line for each part, '$first' first" 200 /v1/chat/completions \
+        '{"messages": [{"role": "user", "content": [{"type": "text", "text":
+        "'"$first"'"}, {"type": "text", "text": ""}]}], "max_tokens": 1}'
+    out_has '"prompt_tokens":'"$((6 + ${#first})),"
+done
 answers 'probabilities' 200 /v1/chat/completions \
     "{$hello, \"max_tokens\": 2, \"logprobs\": true, \"top_logprobs\": 2}"
 out_has '"logprobs":{"content":[{"token":" ","logprob":-'
@@ -137,6 +147,10 @@ for bad in '{}' '{"messages": []}' '{"messages": "a"}' '{"messages": ["a"]}' \
     '{"messages": [{"role": "other", "content": ""}]}' \
     '{"messages": [{"role": "user", "content": [{"type": "image_url"}]}]}'; do
     answers "$bad" 400 /v1/chat/completions "$bad"
+done
+for bad in '{}' '{"messages": []}' '{"messages": "a"}' '{"messages": ["a"]}'; do
+    answers "param of $bad" 400 /v1/chat/completions "$bad"
+    out_has '"param":"messages"'
 done
 while read -r field value; do
     answers "$field" 400 /v1/chat/completions "{$hello, \"$field\": $value}"
