@@ -180,12 +180,12 @@ $(BUILD)/config.mk: share/build/probe.sh share/build/deps.sh
 isa_flags_base =
 isa_flags_avx2 = -mavx2 -mfma -mf16c
 isa_flags_avx512 = -mavx512f -mavx512bw -mavx512vl -mavx512dq -mfma -mf16c
+fused = -O3 -ffp-contract=fast $(FUSE)
 define isa_rule
 $(BUILD)/kernels/cpu/isa/%.$(1).o: kernels/cpu/isa/%.c
 	@mkdir -p $$(@D)
-	$(CC) $(ALL_CPPFLAGS) -DGPT_ISA=$(1) $(ALL_CFLAGS) -O3 \
-	    -ffp-contract=fast $(isa_flags_$(1)) \
-	    -MMD -MP -c -o $$@ $$<
+	$(CC) $(ALL_CPPFLAGS) -DGPT_ISA=$(1) $(ALL_CFLAGS) $(fused) \
+	    $(isa_flags_$(1)) -MMD -MP -c -o $$@ $$<
 endef
 $(foreach i,$(isas),$(eval $(call isa_rule,$(i))))
 
@@ -199,7 +199,7 @@ pair_flags_avx512vnni = $(isa_flags_avx512) -mavx512vnni
 pair_flags_amx = $(isa_flags_avx512) -mavx512bf16 -mamx-tile -mamx-bf16
 define pair_rule
 	@mkdir -p $(@D)
-	$(CC) $(ALL_CPPFLAGS) $(ALL_CFLAGS) -O3 -ffp-contract=fast \
+	$(CC) $(ALL_CPPFLAGS) $(ALL_CFLAGS) $(fused) \
 	    $(pair_flags_$(basename $(@F))) -MMD -MP -c -o $@ $<
 endef
 $(BUILD)/kernels/cpu/pair/%.o: kernels/cpu/pair/%.c

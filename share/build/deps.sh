@@ -7,7 +7,7 @@ set -eu
 
 needed="gcc libc6-dev make libcjson-dev perl"
 useful="liblzma-dev zlib1g-dev libzstd-dev libdnnl-dev libgloo-dev g++ mandoc"
-useful="$useful xz-utils libmicrohttpd-dev"
+useful="$useful xz-utils libmicrohttpd-dev curl"
 
 command -v dpkg-query >/dev/null 2>&1 || exit 0
 missing() {

@@ -1,6 +1,7 @@
 #!/bin/sh
 # Prints make variables for what this machine offers: FEATURES (-D flags),
-# FEATURE_LIBS, CXX_SRC, ISAS, PAIRS, FEW, NVCC, CUDA_LIB, GPU_ARCHS, HAVE_CXX.
+# FEATURE_LIBS, CXX_SRC, ISAS, PAIRS, FEW, FUSE, NVCC, CUDA_LIB, GPU_ARCHS,
+# HAVE_CXX.
 # Reads CC, CXX, CUDA_ARCHS, and DNNL, LZMA, ZLIB, ZSTD, GLOO, MICROHTTPD and
 # CUDA (auto, 0 or 1) from the environment; what is asked for with 1 and missing
 # is an error.
@@ -63,6 +64,12 @@ elif [ "$GLOO" = 1 ]; then
     exit 1
 fi
 
+# GCC 14 fuses no sums of 256 bits that a loop carries on, unless it is told to:
+# whether it fuses would then depend on how many rows a loop has, and the bits of
+# a text on the texts beside it.
+fuse=
+accepts --param=avoid-fma-max-bits=0 -Werror &&
+    fuse=--param=avoid-fma-max-bits=0
 isas=
 pairs=
 few=
@@ -134,6 +141,7 @@ echo "CXX_SRC = $cxx_src"
 echo "ISAS =$isas"
 echo "PAIRS = $pairs"
 echo "FEW = $few"
+echo "FUSE = $fuse"
 echo "NVCC = $nvcc"
 echo "CUDA_LIB = $cuda_lib"
 echo "GPU_ARCHS =$archs"

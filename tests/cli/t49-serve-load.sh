@@ -9,6 +9,10 @@ perl -MIO::Socket::INET -MIO::Select -MTime::HiRes -e 1 2>/dev/null || {
     skip 'perl has no sockets'
     tap_done
 }
+command -v curl >/dev/null || {
+    skip 'there is no curl'
+    tap_done
+}
 . "$top/tests/lib/server.sh"
 clients=${GPT_CLIENTS:-40}
 seconds=${GPT_LOAD_SECONDS:-3}
