@@ -265,11 +265,16 @@ struct gpt_embed_grad {
  * to 1 while x goes from `from` to `to`, and x is i, or rate * by_rate where
  * that is not 0.
  * Sines and cosines are multiplied by `attention`. rope_scaling.h computes it;
- * linear interpolation, Llama 3's rule and YaRN are such ramps. */
+ * linear interpolation, Llama 3's rule and YaRN are such ramps. With n_divisors
+ * above 0 there is no ramp: the rate of pair i, of n_divisors, is divided by
+ * divisors[i] (LongRoPE). */
+enum { GPT_ROPE_DIVISORS = 128 };
 struct gpt_rope_scaling {
     double factor; /* 0: none, and the rest is not read */
     double by_rate, from, to;
     double attention;
+    int64_t n_divisors;
+    float divisors[GPT_ROPE_DIVISORS];
 };
 
 /* Rotary positions (Su et al. 2021) in place: in every query and key head of

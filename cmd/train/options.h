@@ -26,6 +26,7 @@ struct gpt_train_options {
     double rotary_high_factor, rotary_fast, rotary_slow, rotary_attention;
     bool rotary_interleaved;
     const char *rotary_scaling; /* of gpt_rotary_scalings */
+    const char *rotary_short_factors, *rotary_long_factors; /* NULL: none */
     const char *normalization, *activation; /* of gpt_normalizations, ... */
     bool norm_plus_one, gated, swiglu, geglu, squared_relu;
     bool no_linear_bias, qkv_bias, qk_norm, parallel_blocks, shared_norm;

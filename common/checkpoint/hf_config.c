@@ -268,6 +268,7 @@ static int read_value(struct gpt_hf_reader *r, const struct gpt_hf_key *key,
         return GPT_OK;
     case GPT_HF_OTHER_DROPOUT: /* with the numbers of other keys: below */
     case GPT_HF_TWO_PARAMETERS:
+    case GPT_HF_BEFORE:
     case GPT_HF_ROTARY_SIZE:
     case GPT_HF_TURNS:
     case GPT_HF_WIDTH:
@@ -431,6 +432,10 @@ int gpt_hf_config_parse(struct gpt_config *c, struct gpt_hf_extra *extra,
     /* only now: numbers that these are compared with may follow them */
     for (size_t i = 0; i < family->n_keys; i++)
         GPT_TRY(read_later(&r, &family->keys[i], err));
+    for (size_t i = 0; i < family->n_keys; i++)
+        if (family->keys[i].kind == GPT_HF_BEFORE)
+            GPT_TRY(gpt_hf_read_before(&r, &family->keys[i],
+                                       find_value(&r, &family->keys[i]), err));
     GPT_TRY(gpt_hf_settle_window(c, family, r.uses_window ? r.window : 0,
                                  r.layer_types, what, err));
     GPT_TRY(check_unknown(&r, err));

@@ -35,6 +35,12 @@ const struct gpt_hf_scaling_number gpt_hf_scaling_numbers[] = {
 };
 const size_t gpt_hf_n_scaling_numbers = GPT_COUNT(gpt_hf_scaling_numbers);
 
+const struct gpt_hf_scaling_number gpt_hf_scaling_lists[] = {
+    {"long_factor", offsetof(struct gpt_config, rotary_long_factors)},
+    {"short_factor", offsetof(struct gpt_config, rotary_short_factors)},
+};
+const size_t gpt_hf_n_scaling_lists = GPT_COUNT(gpt_hf_scaling_lists);
+
 /* Keys of files of the hub that concern names, tools, heads for other tasks, or
  * generation. Any other key that a family does not have may change what the
  * model computes: it is refused. */
@@ -270,8 +276,7 @@ static const struct gpt_hf_family qwen3 = {
 };
 
 /* Phi-3's products are fused: queries, keys, values; gate, up. The function is
- * Llama's, so that such a model also fits "llama", with other tensors. Its long
- * texts have a scaling of their own (longrope), which is refused. */
+ * Llama's, so that such a model also fits "llama", with other tensors. */
 static const struct gpt_hf_rule phi3_rules[] = {
     RULE(WORD_EMBEDDING, SAME, "embed_tokens.weight"),
     RULE(NORM1_WEIGHT, SAME, "layers.%.input_layernorm.weight"),
@@ -281,7 +286,9 @@ static const struct gpt_hf_rule phi3_rules[] = {
     LLAMA_FUSED_MLP,
     LLAMA_ENDS,
 };
-/* The positions of pretraining concern that scaling alone: they are a note. */
+/* Long texts have a scaling of their own, LongRoPE, whose positions of
+ * pretraining stand beside its lists. What else Phi-4-mini's files have is the
+ * same in all of them, and no class reads it. */
 static const struct gpt_hf_key phi3_keys[] = {
     ARCHITECTURES,
     NO_ATTENTION_BIAS,
@@ -289,15 +296,18 @@ static const struct gpt_hf_key phi3_keys[] = {
     BOS("1"),
     KEY("embd_pdrop", OTHER_DROPOUT, "0"),
     EOS("32000"),
+    KEY("full_attn_mod", ONLY, "1"),
     KEY("hidden_act", ACTIVATION, "\"silu\""),
     HIDDEN("3072"),
     INIT("0.02"),
     FFN("8192"),
+    KEY("interpolate_factor", ONLY, "1"),
     POSITIONS("4096"),
     TYPE,
     HEADS("32"),
     LAYERS("32"),
     KV_HEADS("0"),
+    KEY("original_max_position_embeddings", BEFORE, "4096"),
     NO_PAD,
     ROTARY_SHARE("1"),
     RATE("resid_pdrop", hidden_dropout, "0"),
@@ -313,6 +323,7 @@ static const struct gpt_hf_family phi3 = {
     .model_type = "phi3",
     .architecture = "Phi3ForCausalLM",
     .prefix = "model.",
+    .turns_again = true,
     .base = {LLAMA_BASE},
     TABLES(phi3_rules, phi3_keys),
 };

@@ -45,6 +45,7 @@ enum gpt_hf_kind {
     GPT_HF_THETA,      /* rotary_base */
     GPT_HF_SCALING,    /* an object: rotary scaling */
     GPT_HF_PARAMETERS, /* the same with base and share, of newer files */
+    GPT_HF_BEFORE, /* rotary_positions of LongRoPE, whatever its object says */
     GPT_HF_TWO_PARAMETERS, /* two: of layers without a window and with one */
     GPT_HF_LOCAL_THETA, /* rotary_local_base */
     GPT_HF_ROTARY_SIZE, /* elements of a head that turn, and not their share */
@@ -90,6 +91,8 @@ struct gpt_hf_family {
     bool unturned_full; /* beside layers with a window others do not turn */
     bool local_angles;  /* layers with a window have angles without scaling */
     bool needs_window;  /* the class computes something else without one */
+    bool turns_again;   /* the class computes a cache again where LongRoPE turns
+                         * its keys otherwise */
     struct gpt_config base; /* what no key says */
     const struct gpt_hf_rule *rules;
     size_t n_rules;
@@ -117,6 +120,10 @@ struct gpt_hf_scaling_number {
 };
 extern const struct gpt_hf_scaling_number gpt_hf_scaling_numbers[];
 extern const size_t gpt_hf_n_scaling_numbers;
+
+/* A list of it: GPT_ROTARY_PAIRS doubles of struct gpt_config. */
+extern const struct gpt_hf_scaling_number gpt_hf_scaling_lists[];
+extern const size_t gpt_hf_n_scaling_lists;
 
 /* True for a key that says nothing about what a model computes. */
 bool gpt_hf_is_note(const char *key);

@@ -29,13 +29,17 @@ int gpt_hf_read_size(const struct gpt_hf_reader *r, const char *key,
                      const cJSON *item, int64_t *out,
                      struct gpt_err *err) GPT_MUST_USE;
 
-/* An object of rotary scaling; one of two such objects; and how many elements
- * of a head turn. */
+/* An object of rotary scaling; one of two such objects; the positions of
+ * pretraining beside it, where item NULL is absence; and how many elements of a
+ * head turn. */
 int gpt_hf_read_scaling(const struct gpt_hf_reader *r, const char *key,
                         const cJSON *object, struct gpt_err *err) GPT_MUST_USE;
 int gpt_hf_read_two_scalings(const struct gpt_hf_reader *r, const char *key,
                              const cJSON *object,
                              struct gpt_err *err) GPT_MUST_USE;
+int gpt_hf_read_before(const struct gpt_hf_reader *r,
+                       const struct gpt_hf_key *key, const cJSON *item,
+                       struct gpt_err *err) GPT_MUST_USE;
 int gpt_hf_read_rotary_size(const struct gpt_hf_reader *r, const char *key,
                             const cJSON *item,
                             struct gpt_err *err) GPT_MUST_USE;

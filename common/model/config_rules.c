@@ -4,6 +4,37 @@
 #include "model/config_rules.h"
 
 #include "backend.h"
+#include "model/factors.h"
+
+/* Both lists have a factor for each pair, and a model of another kind has none:
+ * factors that nothing reads would make two models of one. A logarithm of the
+ * positions of pretraining is divided by, which is 0 for one position. */
+static int check_factors(const struct gpt_config *c, int status,
+                         const char *what, struct gpt_err *err)
+{
+    const int64_t pairs = gpt_config_factors(c);
+    const int64_t few = gpt_factors_length(c->rotary_short_factors);
+    const int64_t many = gpt_factors_length(c->rotary_long_factors);
+
+    if (pairs > GPT_ROTARY_PAIRS)
+        return gpt_fail(err, status,
+                        "%s: rotary_scaling longrope turns %lld pairs of a "
+                        "head: at most %d are supported", what,
+                        (long long)pairs, GPT_ROTARY_PAIRS);
+    if (few != pairs || many != pairs)
+        return gpt_fail(err, status,
+                        "%s: %s has %lld factors, but rotary positions turn "
+                        "%lld pairs of a head", what,
+                        few != pairs ? "rotary_short_factors"
+                                     : "rotary_long_factors",
+                        (long long)(few != pairs ? few : many),
+                        (long long)pairs);
+    if (c->rotary_scaling == GPT_SCALING_LONGROPE && c->rotary_positions < 2)
+        return gpt_fail(err, status,
+                        "%s: rotary_scaling longrope needs rotary_positions, "
+                        "the positions of pretraining, 2 or more", what);
+    return GPT_OK;
+}
 
 /* What the formula of each kind of scaling reads. A missing number would be a
  * division by zero, or a model that turns no pair as it was trained to. */
@@ -12,13 +43,15 @@ static int check_scaling(const struct gpt_config *c, int status,
 {
     const char *kind = gpt_rotary_scalings[c->rotary_scaling];
 
+    GPT_TRY(check_factors(c, status, what, err));
     if (c->rotary_scaling == GPT_SCALING_NONE)
         return GPT_OK;
     if (c->position_embedding != GPT_POSITION_ROPE)
         return gpt_fail(err, status,
                         "%s: rotary_scaling %s without rotary positions", what,
                         kind);
-    if (!(c->rotary_factor >= 1))
+    if (!(c->rotary_factor >= 1) &&
+        (c->rotary_scaling != GPT_SCALING_LONGROPE || c->rotary_factor > 0))
         return gpt_fail(err, status,
                         "%s: rotary_scaling %s: rotary_factor is %g, must be "
                         "at least 1",

@@ -69,7 +69,7 @@ static void apply_rope(const struct gpt_layer *layer,
 
     if (!gpt_config_turns(c, layer->number))
         return;
-    gpt_rotary_fill(&op, c, layer->number);
+    gpt_rotary_fill(&op, c, layer->number, pass->is_long);
     pass->be->rope(pass->q, &op);
 }
 

@@ -62,11 +62,32 @@ static double dynamic_base(const struct gpt_config *c)
     return c->rotary_base * pow(stretch, r / (r - 2));
 }
 
+/* LongRoPE, as transformers has it: what sharpens scores follows from how much
+ * longer the longest text is, and is the same in short ones. */
+static void scale_longrope(struct gpt_rope_scaling *s,
+                           const struct gpt_config *c, bool is_long)
+{
+    const double before = (double)c->rotary_positions;
+    const double factor = c->rotary_factor > 0
+                              ? c->rotary_factor
+                              : (double)c->max_positions / before;
+    const double *from =
+        is_long ? c->rotary_long_factors : c->rotary_short_factors;
+
+    s->factor = 1; /* there is a scaling */
+    s->n_divisors = gpt_config_factors(c);
+    for (int64_t i = 0; i < s->n_divisors; i++)
+        s->divisors[i] = (float)from[i];
+    s->attention = c->rotary_attention > 0 ? c->rotary_attention
+                   : factor > 1 ? sqrt(1 + log(factor) / log(before))
+                                : 1;
+}
+
 /* Kinds differ in constants alone, so that kernels know one formula. Layers
  * with a window never see more of a text than in pretraining, and may have
  * angles of their own, which are not stretched (Gemma 3, OLMo 3). */
 void gpt_rotary_fill(struct gpt_rope *op, const struct gpt_config *c,
-                     int64_t layer)
+                     int64_t layer, bool is_long)
 {
     struct gpt_rope_scaling *s = &op->scaling;
     const bool local = c->rotary_local_base > 0 &&
@@ -98,6 +119,9 @@ void gpt_rotary_fill(struct gpt_rope *op, const struct gpt_config *c,
         return;
     case GPT_SCALING_YARN:
         scale_yarn(s, c);
+        return;
+    case GPT_SCALING_LONGROPE:
+        scale_longrope(s, c, is_long);
         return;
     }
 }

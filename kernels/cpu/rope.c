@@ -12,7 +12,7 @@
 struct rope {
     const struct gpt_rope *op;
     float *rates; /* (rotary / 2): base^(-2 i / rotary), scaled */
-    float size;   /* of sines and cosines: not 1 with YaRN alone */
+    float size;   /* of sines and cosines: not 1 with YaRN and LongRoPE */
     float *work;
     int64_t each;
     const float *table; /* (t, rotary): cosines, then sines; or NULL */

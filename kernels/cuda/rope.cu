@@ -10,7 +10,7 @@ struct rope {
     int half;
     double log2_rate; /* of angles from one pair to the next */
     bool inverse, interleaved;
-    float size; /* of sines and cosines: not 1 with YaRN alone */
+    float size; /* of sines and cosines: not 1 with YaRN and LongRoPE */
     struct gpt_rope_scaling scaling;
     const int32_t *positions;
 };

@@ -34,7 +34,12 @@ granite="$rope --normalization RMSNorm --swiglu --disable-bias-linear
 cohere2="$rope --swiglu --disable-bias-linear --no-norm-bias --shared-norm
 --rotary-interleaved --window-size 4 --window-attn-skip-freq 2
 --no-rope-freq [0]+[1] --logit-multiplier 0.25"
-names='llama neox falcon gemma gemma2 olmo2 bloom opt qwen gptj granite cohere2'
+# the text that is generated is longer than those of pretraining
+longrope="$rope --rotary-scaling-type longrope --rotary-original-positions 7"
+phi4="$longrope --normalization RMSNorm --swiglu --disable-bias-linear
+--rotary-short-factors 1,1.5 --rotary-long-factors 1.0,9.75"
+names='llama neox falcon gemma gemma2 olmo2 bloom opt qwen gptj granite cohere2
+phi4'
 train() { # options...
     # shellcheck disable=SC2086 # options are words
     gpt-train --num-layers 2 $tiny --global-batch-size 4 --train-iters 6 \
@@ -108,6 +113,11 @@ expect 2 'other layers' train --load gemma2 --save gemma2-same --force \
 err_has '--window-attn-skip-freq is [0,1] here and 2 in gemma2'
 expect 0 'a word for the same positions' train --load llama --save llama-same \
     --use-checkpoint-args --train-iters 7 --position-embedding-type rotary
+expect 0 'the same factors' train --load phi4 --save phi4-same \
+    --use-checkpoint-args --train-iters 7 --rotary-short-factors 1.0,1.50
+expect 2 'other factors' train --load phi4 --save phi4-same --force \
+    --use-checkpoint-args --train-iters 7 --rotary-long-factors 1,2.25
+err_has '--rotary-long-factors is 1,2.25 here and 1,9.75 in phi4'
 expect 0 'a preset gives way' train --config llama-tiny --load neox \
     --save neox-preset --use-checkpoint-args --train-iters 7 \
     --use-checkpoint-opt-param-scheduler
@@ -136,6 +146,7 @@ qwen qwen2
 gptj gptj
 granite granite
 cohere2 cohere2
+phi4 phi3
 END
 # Mistral without a window is Llama by another name, which training keeps
 # shellcheck disable=SC2086 # options are words
@@ -188,6 +199,21 @@ changed opt 's/"word_embed_proj_dim":.*/"word_embed_proj_dim": 8/' \
 changed opt "$(add '"layerdrop": 0.1')" 'layerdrop is 0.1'
 changed bloom "$(add '"apply_residual_connection_post_layernorm": true')" \
     'apply_residual_connection_post_layernorm is true'
+changed phi4 's/"long_factor":.*/"long_factor": [1, 2.5, 3],/' \
+    'rotary_long_factors has 3 factors, but rotary positions turn 2 pairs'
+changed phi4 's/"short_factor":.*/"short_factor": [1, 0],/' \
+    "'short_factor' is not a list of numbers above 0"
+changed phi4 's/"short_factor":.*/"short_factor": 2,/' \
+    "'short_factor' is not a list"
+changed phi4 's/"original_max_position_embeddings":.*/\
+"original_max_position_embeddings": 1,/' 'the positions of pretraining, 2 or more'
+changed phi4 's/"longrope"/"mrope"/' 'type is mrope'
+changed phi4 "$(add '"interpolate_factor": 2')" 'interpolate_factor is 2'
+cp -r phi4-hf phi4-su
+sed -i 's/"longrope"/"su"/' phi4-su/config.json
+expect 0 'an early name' gpt-reshape --load-path phi4-su --save-path phi4-new
+check 'is the same' cmp phi4-new/*/model_tp00_pp00.safetensors \
+    phi4-back/*/model_tp00_pp00.safetensors
 changed olmo2 's/"hidden_act":.*/"hidden_act": "xielu",/' 'hidden_act is xielu'
 
 changed gptj 's/"rotary_dim":.*/"rotary_dim": 64,/' 'rotary_dim is 64'
@@ -224,7 +250,19 @@ refused '--rotary-scaling-type linear needs --rotary-scaling-factor' \
     "$rope --rotary-scaling-type linear"
 refused '--rotary-scaling-type yarn needs --rotary-original-positions' \
     "$rope --rotary-scaling-type yarn --rotary-scaling-factor 2"
-refused 'longrope' "$rope --rotary-scaling-type longrope"
+refused 'longrope needs --rotary-original-positions' \
+    "$rope --rotary-scaling-type longrope"
+refused 'longrope needs --rotary-short-factors LIST' "$longrope"
+refused '--rotary-long-factors needs --rotary-scaling-type longrope' \
+    "$rope --rotary-long-factors 1,2"
+refused "--rotary-short-factors: '1,,2' is no list of factors" \
+    "$longrope --rotary-short-factors 1,,2"
+refused 'rotary_long_factors has 1 factors, but rotary positions turn 2 pairs' \
+    "$longrope --kv-channels 4 --rotary-short-factors 1,2
+    --rotary-long-factors 1"
+refused 'rotary_scaling longrope turns 129 pairs of a head: at most 128' \
+    "$longrope --kv-channels 258 --rotary-short-factors 1
+    --rotary-long-factors 1"
 refused '--squared-relu excludes' '--swiglu --squared-relu'
 refused '--attention-head-type multiquery has 1 query groups' \
     '--attention-head-type multiquery --num-query-groups 2'
@@ -281,7 +319,7 @@ check 'a gate' same '--swiglu' '--activation-function silu --gated-linear-unit'
 
 # ---- GPUs, emulated ----
 if [ -f "$BUILD/libgpt-cuda-emu.so" ]; then
-    for name in gemma2 olmo2 bloom opt qwen gptj granite cohere2; do
+    for name in gemma2 olmo2 bloom opt qwen gptj granite cohere2 phi4; do
         eval "options=\$$name"
         # shellcheck disable=SC2086 # options are words
         expect 0 "$name on a GPU" gpt-train --num-layers 2 $tiny \

@@ -84,6 +84,9 @@ CASES = {
                    rotary_positions=12),
     "yarn": dict(**LLAMA, rotary_scaling="yarn", rotary_factor=4,
                  rotary_fast=2, rotary_slow=0.25, rotary_positions=8),
+    "longrope": dict(**LLAMA, rotary_scaling="longrope", rotary_positions=8,
+                     rotary_short_factors=[1, 1.5],
+                     rotary_long_factors=[1.25, 7.5]),
     "linear": dict(**LLAMA, rotary_scaling="linear", rotary_factor=3,
                    rotary_interleaved=True),
     "dynamic": dict(**LLAMA, rotary_scaling="dynamic", rotary_factor=2,
@@ -264,7 +267,7 @@ def slides(c, layer):
         c["window_attn_skip_freq"], layer, False)
 
 
-def rates(c, n, local):
+def rates(c, n, local, length):
     """Angles a position, and the size of sines and cosines."""
     base, kind, factor = (c["rotary_base"], c["rotary_scaling"],
                           c["rotary_factor"])
@@ -294,13 +297,19 @@ def rates(c, n, local):
         ramp = ((torch.arange(n // 2) - low) / (high - low)).clamp(0, 1)
         rate = rate / factor * ramp + rate * (1 - ramp)
         return rate, 0.1 * math.log(factor) + 1
+    if kind == "longrope":
+        which = "long" if length > before else "short"
+        factor = factor or c["max_positions"] / before
+        return (rate / torch.tensor(c[f"rotary_{which}_factors"]),
+                math.sqrt(1 + math.log(factor) / math.log(before)))
     return rate, 1
 
 
 def rope(x, c, layer):
     """Turns halves of the first elements of (B, T, ..., D), by sequence."""
     n = int(c["head_size"] * c["rotary_percent"])
-    rate, size = rates(c, n, c["rotary_local_base"] and slides(c, layer))
+    rate, size = rates(c, n, c["rotary_local_base"] and slides(c, layer),
+                       x.shape[1])
     angle = torch.arange(x.shape[1])[:, None] * rate
     angle = angle.view(1, x.shape[1], *[1] * (x.dim() - 3), n // 2)
     cos, sin, rest = angle.cos() * size, angle.sin() * size, x[..., n:]

@@ -46,6 +46,18 @@ def scaled(**scaling):
     return dict(rope_parameters=dict(rope_theta=1000.0, **scaling))
 
 
+SHORT, LONG = [1.0, 1.05, 1.3, 1.7, 2.1], [1.0, 1.5, 3.25, 7.0, 19.5]
+
+
+def longrope(before, short, long, **more):
+    return dict(original_max_position_embeddings=before, **scaled(
+        rope_type="longrope", short_factor=short, long_factor=long, **more))
+
+
+def words(factors):
+    return ",".join(map(str, factors))
+
+
 # name: class, its configuration, options of gpt-train
 CASES = {
     "llama": ("Llama", dict(**GROUPS, head_dim=8),
@@ -88,6 +100,27 @@ CASES = {
                           rms_norm_eps=1e-6, sliding_window=None,
                           original_max_position_embeddings=160),
              LLAMA + "--num-attention-heads 3 --num-query-groups 1"),
+    # the greedy text crosses the positions of pretraining; training is short
+    "phi3-longrope": ("Phi3", dict(num_attention_heads=3, num_key_value_heads=1,
+                                   rms_norm_eps=1e-6, **longrope(40, SHORT,
+                                                                 LONG)),
+                      LLAMA + "--num-attention-heads 3 --num-query-groups 1 "
+                      "--rotary-base 1000 --rotary-scaling-type longrope "
+                      "--rotary-original-positions 40 "
+                      f"--rotary-short-factors {words(SHORT)} "
+                      f"--rotary-long-factors {words(LONG)}"),
+    # all of it is long; a part of a head turns, as in Phi-4-mini
+    "phi4-mini": ("Phi3", dict(**GROUPS, hidden_size=48, rms_norm_eps=1e-6,
+                               tie_word_embeddings=True, **longrope(
+                                   16, SHORT[:3], LONG[:3], attention_factor=1.2,
+                                   partial_rotary_factor=0.75)),
+                  LLAMA.replace("--untie-embeddings-and-output-weights", GQA) +
+                  "--hidden-size 48 --rotary-percent 0.75 "
+                  "--rotary-base 1000 --rotary-scaling-type longrope "
+                  "--rotary-original-positions 16 "
+                  "--rotary-attention-factor 1.2 "
+                  f"--rotary-short-factors {words(SHORT[:3])} "
+                  f"--rotary-long-factors {words(LONG[:3])}"),
     "neox": ("GPTNeoX", dict(num_attention_heads=3, rope_parameters=dict(
         rope_type="default", rope_theta=10000.0, partial_rotary_factor=0.4)),
              f"{ROPE} --rotary-percent 0.4 --num-attention-heads 3 "
@@ -420,6 +453,24 @@ def greedy(m, prompt):
     return " ".join(map(str, ids[len(prompt):]))
 
 
+def scores(name, d, m, ids):
+    """Texts with one context that end before the positions of pretraining and
+    after them, as each is when all of it goes through the model at once."""
+    lines, want = [], []
+    for n, more in ((30, 60), (30, 5), (30, 5), (30, 11), (30, 12), (35, 70)):
+        text = ids[:n + more]
+        rows = logits(m, text[:-1]).log_softmax(-1)[n - 1:]
+        want.append(rows.gather(1, torch.tensor(text[n:])[:, None]).sum())
+        lines.append(json.dumps({
+            "context": " ".join(map(str, text[:n])),
+            "continuation": "".join(f" {i}" for i in text[n:])}) + "\n")
+    out = run("gpt-generate", "--load", d("hf"), "--tokenizer-type",
+              "NullTokenizer", "--vocab-size", VOCAB - 1, "--score", "--device",
+              "cpu", stdin="".join(lines))
+    got = [json.loads(line)["logprob"] for line in out.splitlines()]
+    close(torch.tensor(got), torch.tensor(want), f"{name}: scores", 1e-3)
+
+
 def train_there(m, tokens):
     """Ten steps on one sample, by torch.optim; matrices alone decay."""
     m.train()
@@ -527,6 +578,8 @@ def case(work, name, cls, changes, options, tokens):
                    " ".join(map(str, prompt)), "--device", device)
         ok(text.split() == want.split(),
            f"{name}: the same greedy text on {device}", f"{text}\n{want}")
+    if "longrope" in options:
+        scores(name, d, m, long)
     want = train_there(m, tokens)
     trains(work, d, name, options, want, type(back), m, tokens)
 

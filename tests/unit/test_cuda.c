@@ -504,6 +504,11 @@ static void check_rope(int64_t b, int64_t t, int64_t h, int64_t g, int64_t d,
                                        .to = b == 3 ? 4 : 1,
                                        .attention = 1.25};
 
+    /* others have a divisor for each pair */
+    scaling.n_divisors = given && b == 2 ? rotary / 2 : 0;
+    for (int64_t i = 0; i < scaling.n_divisors; i++)
+        scaling.divisors[i] = 1 + 0.3F * (float)i;
+
     int64_t n = b * t, count = n * (h + 2 * g) * d;
     int32_t *positions = rnd_ints(n, 0, 300);
     float *x = rnd_floats(count, 1);
