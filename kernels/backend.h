@@ -285,7 +285,10 @@ struct gpt_rope_scaling {
  * `rotary` (even, at most D) on do not change. With `interleaved` the points
  * are elements 2 i and 2 i + 1. The angle is computed in float, as PyTorch
  * users do.
- * positions (N) int32 in device memory, or NULL: row n has position n mod t. */
+ * positions (N) int32 in device memory, or NULL: row n has position n mod t.
+ * With query_growth b above 0, where all of a head turns, queries (and their
+ * gradients) are also multiplied by 1 + b ln(1 + floor(position /
+ * query_positions)). */
 struct gpt_rope {
     int64_t n, t, h, g, d, rotary;
     double base;
@@ -293,6 +296,8 @@ struct gpt_rope {
     struct gpt_rope_scaling scaling;
     enum gpt_dtype act;
     bool inverse;
+    float query_growth;
+    int64_t query_positions;
     void *qkv;
     const int32_t *positions;
 };

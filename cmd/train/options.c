@@ -212,7 +212,7 @@ const struct gpt_opt gpt_train_option_table[] = {
     {.kind = GPT_OPT_INT, .name = "rotary-local-base", .arg = "N",
      .def = "0", AT(rotary_local_base), .min = 0, .max = 1000000000000,
      .help = "base in layers with a window, 0 = as in the others"},
-    /* Which of the next nine a kind reads is a table in plan_model.c: one that
+    /* Which of the next ten a kind reads is a table in plan_model.c: one that
      * would not be used is refused. 0 is the default of the kind. */
     {.kind = GPT_OPT_CHOICE, .name = "rotary-scaling-type", .arg = "TYPE",
      .def = "none", AT(rotary_scaling), .choices = gpt_rotary_scalings,
@@ -238,6 +238,9 @@ const struct gpt_opt gpt_train_option_table[] = {
     {.kind = GPT_OPT_REAL, .name = "rotary-attention-factor", .arg = "X",
      .def = "0", AT(rotary_attention), .min = 0, .max = 1e3,
      .help = "yarn, longrope: factor of queries and keys, 0 = by formula"},
+    {.kind = GPT_OPT_REAL, .name = "rotary-query-growth", .arg = "X",
+     .def = "0", AT(rotary_query_growth), .min = 0, .max = 1e3,
+     .help = "growth of queries past the positions of pretraining"},
     {.kind = GPT_OPT_STRING, .name = "rotary-short-factors", .arg = "LIST",
      AT(rotary_short_factors), .min = 1,
      .help = "longrope: what the rate of each pair is divided by"},

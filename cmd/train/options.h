@@ -24,6 +24,7 @@ struct gpt_train_options {
     int64_t rotary_base, rotary_positions;
     double rotary_percent, rotary_factor, rotary_low_factor;
     double rotary_high_factor, rotary_fast, rotary_slow, rotary_attention;
+    double rotary_query_growth;
     bool rotary_interleaved;
     const char *rotary_scaling; /* of gpt_rotary_scalings */
     const char *rotary_short_factors, *rotary_long_factors; /* NULL: none */

@@ -92,6 +92,8 @@ static const struct {
     {"rotary-beta-slow", YARN, "--rotary-scaling-type yarn"},
     {"rotary-attention-factor", YARN | LONGROPE,
      "--rotary-scaling-type yarn or longrope"},
+    {"rotary-query-growth", DYNAMIC | LLAMA3 | YARN | LONGROPE,
+     "--rotary-scaling-type dynamic, llama3, yarn or longrope"},
     {"rotary-short-factors", LONGROPE, "--rotary-scaling-type longrope"},
     {"rotary-long-factors", LONGROPE, "--rotary-scaling-type longrope"},
 };
@@ -168,6 +170,7 @@ static int plan_scaling(struct gpt_config *c,
     c->rotary_slow = kind == YARN ? o->rotary_slow : 0;
     c->rotary_attention =
         kind == YARN || kind == LONGROPE ? o->rotary_attention : 0;
+    c->rotary_query_growth = kind != LINEAR ? o->rotary_query_growth : 0;
     if (kind != LONGROPE)
         return GPT_OK;
     GPT_TRY(plan_factors(c->rotary_short_factors, o->rotary_short_factors,

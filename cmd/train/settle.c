@@ -171,6 +171,8 @@ static const struct rule rules[] = {
     {"rotary-attention-factor", "position-embedding-type", has_no_angles,
      NULL},
     {"rotary-attention-factor", "rotary-scaling-type", has_no_scaling, NULL},
+    {"rotary-query-growth", "position-embedding-type", has_no_angles, NULL},
+    {"rotary-query-growth", "rotary-scaling-type", has_no_scaling, NULL},
     {"rotary-short-factors", "position-embedding-type", has_no_angles, NULL},
     {"rotary-short-factors", "rotary-scaling-type", has_no_scaling, NULL},
     {"rotary-long-factors", "position-embedding-type", has_no_angles, NULL},

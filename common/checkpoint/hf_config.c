@@ -326,14 +326,35 @@ static int read_key(struct gpt_hf_reader *r, const struct gpt_hf_key *key,
     return status;
 }
 
+/* An older file has the object under another name, which goes before the
+ * default of the class. Where both are absent, the default is read as if it was
+ * in the file; most classes have none. */
+static int read_parameters(const struct gpt_hf_reader *r,
+                           const struct gpt_hf_key *key, const cJSON *item,
+                           struct gpt_err *err)
+{
+    const cJSON *old = cJSON_GetObjectItemCaseSensitive(r->json,
+                                                        "rope_scaling");
+    cJSON *def = NULL;
+
+    if (!item && (!old || cJSON_IsNull(old)) &&
+        !(def = cJSON_Parse(key->def)))
+        return gpt_no_memory(err, r->what);
+    item = def && !cJSON_IsNull(def) ? def : item;
+    int status =
+        item ? gpt_hf_read_scaling(r, key->name, item, err) : GPT_OK;
+    cJSON_Delete(def);
+    return status;
+}
+
 /* What depends on other keys, whatever their order. */
 static int read_later(const struct gpt_hf_reader *r,
                       const struct gpt_hf_key *key, struct gpt_err *err)
 {
     const cJSON *item = find_value(r, key);
 
-    if (key->kind == GPT_HF_PARAMETERS && item)
-        return gpt_hf_read_scaling(r, key->name, item, err);
+    if (key->kind == GPT_HF_PARAMETERS)
+        return read_parameters(r, key, item, err);
     if (key->kind == GPT_HF_TWO_PARAMETERS && item)
         return gpt_hf_read_two_scalings(r, key->name, item, err);
     if (key->kind == GPT_HF_ROTARY_SIZE && item)

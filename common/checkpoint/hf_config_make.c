@@ -86,13 +86,34 @@ static cJSON *scaling_value(const struct gpt_config *c,
                                         : *(const double *)at;
 
         /* base and share have keys of their own, which all versions read */
-        if (v > 0 && at != &c->rotary_base && at != &c->rotary_percent &&
+        if ((v > 0 || (family->grows_queries &&
+                       at == &c->rotary_query_growth)) &&
+            at != &c->rotary_base && at != &c->rotary_percent &&
             !(apart && n->offset == 0))
             cJSON_AddNumberToObject(json, n->name, v);
     }
     add_lists(json, c);
     cJSON_AddStringToObject(json, apart ? "type" : "rope_type",
                             gpt_rotary_scalings[c->rotary_scaling]);
+    return json;
+}
+
+/* The object of newer versions, where its absence is not "default": the class
+ * has a scaling of its own. A model without any says so by name: a null would
+ * be that scaling again. Both forms are written, and say the same. */
+static cJSON *parameters_value(const struct gpt_hf_key *key,
+                               const struct gpt_config *c,
+                               const struct gpt_hf_family *family)
+{
+    const bool plain = c->rotary_scaling == GPT_SCALING_NONE;
+    cJSON *json;
+
+    if (strcmp(key->def, "null") == 0)
+        return NULL;
+    json = plain ? cJSON_CreateObject() : scaling_value(c, family);
+    cJSON_AddNumberToObject(json, "rope_theta", c->rotary_base);
+    if (plain)
+        cJSON_AddStringToObject(json, "rope_type", "default");
     return json;
 }
 
@@ -270,6 +291,7 @@ static cJSON *make_value(const struct gpt_hf_key *key,
                    ? NULL
                    : cJSON_Parse(key->def);
     case GPT_HF_PARAMETERS:
+        return parameters_value(key, c, extra->family);
     case GPT_HF_TURNS_EVERY:
     case GPT_HF_ONLY:
     case GPT_HF_UNUSED:

@@ -1,7 +1,7 @@
 /* The tables of families; see hf_family.h. Gemma, OLMo and others with norms
  * after blocks are in hf_family_post.c, blocks side by side in
- * hf_family_parallel.c, small differences from Llama in hf_family_llama.c, what
- * is older than Llama in hf_family_classic.c.
+ * hf_family_parallel.c, small differences from Llama in hf_family_llama.c and
+ * hf_family_2025.c, what is older than Llama in hf_family_classic.c.
  *
  * Keys are in the order in which transformers writes them, which is
  * alphabetical. Defaults are those of its configuration classes: files omit
@@ -30,6 +30,7 @@ const struct gpt_hf_scaling_number gpt_hf_scaling_numbers[] = {
     {"beta_slow", offsetof(struct gpt_config, rotary_slow)},
     {"attention_factor", offsetof(struct gpt_config, rotary_attention)},
     {"original_max_position_embeddings", 0},
+    {"llama_4_scaling_beta", offsetof(struct gpt_config, rotary_query_growth)},
     {"rope_theta", offsetof(struct gpt_config, rotary_base)},
     {"partial_rotary_factor", offsetof(struct gpt_config, rotary_percent)},
 };
@@ -507,7 +508,7 @@ const struct gpt_hf_family *const gpt_hf_families[] = {
     &gpt_hf_arcee, &gpt_hf_seed, &gpt_hf_nemotron, &gpt_hf_stablelm,
     &gpt_hf_stablelm_parallel, &gpt_hf_cohere, &gpt_hf_cohere2, &gpt_hf_phi,
     &gpt_hf_gptj, &gpt_hf_vaultgemma, &gpt_hf_hyperclovax, &gpt_hf_helium,
-    &gpt_hf_internlm3, &gpt_hf_jais2,
+    &gpt_hf_internlm3, &gpt_hf_jais2, &gpt_hf_ministral3,
 };
 const size_t gpt_hf_n_families = GPT_COUNT(gpt_hf_families);
 

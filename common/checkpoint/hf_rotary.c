@@ -40,6 +40,39 @@ static int read_scaling_list(const struct gpt_hf_reader *r, const cJSON *list,
     return GPT_OK;
 }
 
+/* Two numbers of YaRN, from which its factor of sines and cosines follows where
+ * there are both: what DeepSeek's models have instead of the factor. */
+static bool is_sharpness(const char *key)
+{
+    return strcmp(key, "mscale") == 0 || strcmp(key, "mscale_all_dim") == 0;
+}
+
+static double sharpness(double factor, double number)
+{
+    return factor > 1 ? 0.1 * number * log(factor) + 1 : 1;
+}
+
+/* Only YaRN reads them: with another kind they would say something else. */
+static int read_sharpness(const struct gpt_hf_reader *r, const cJSON *object,
+                          struct gpt_err *err)
+{
+    const cJSON *one = cJSON_GetObjectItemCaseSensitive(object, "mscale");
+    const cJSON *all = cJSON_GetObjectItemCaseSensitive(object,
+                                                        "mscale_all_dim");
+    struct gpt_config *c = r->c;
+
+    if (c->rotary_scaling != GPT_SCALING_YARN && (one || all))
+        return gpt_hf_refuse(r, one ? "mscale" : "mscale_all_dim",
+                             one ? one : all, "its absence without yarn", err);
+    if (c->rotary_attention > 0 || !cJSON_IsNumber(one) ||
+        !cJSON_IsNumber(all) || !(one->valuedouble > 0) ||
+        !(all->valuedouble > 0))
+        return GPT_OK;
+    c->rotary_attention = sharpness(c->rotary_factor, one->valuedouble) /
+                          sharpness(c->rotary_factor, all->valuedouble);
+    return GPT_OK;
+}
+
 /* A number that is not known belongs to a formula that is not, or changes one
  * that is ("truncate", "mscale"). A null is a default of its class. */
 static int read_scaling_number(const struct gpt_hf_reader *r, const cJSON *item,
@@ -51,6 +84,10 @@ static int read_scaling_number(const struct gpt_hf_reader *r, const cJSON *item,
 
         if (strcmp(item->string, n->name) != 0)
             continue;
+        /* other classes pass over it, or compute something of that kind */
+        if (n->offset == offsetof(struct gpt_config, rotary_query_growth) &&
+            !r->extra->family->grows_queries)
+            break;
         if (cJSON_IsNull(item))
             return GPT_OK;
         if (n->offset == 0)
@@ -69,6 +106,12 @@ static int read_scaling_number(const struct gpt_hf_reader *r, const cJSON *item,
     /* what its absence means */
     if (strcmp(item->string, "truncate") == 0 && cJSON_IsTrue(item))
         return GPT_OK;
+    /* the model's own number again */
+    if (strcmp(item->string, "max_position_embeddings") == 0 &&
+        cJSON_IsNumber(item))
+        return GPT_OK;
+    if (is_sharpness(item->string) && cJSON_IsNumber(item))
+        return GPT_OK; /* gpt_hf_read_scaling() reads both */
     return gpt_hf_refuse(r, item->string, item,
                          "its absence from rotary scaling", err);
 }
@@ -118,6 +161,8 @@ static void settle_scaling(struct gpt_config *c)
     c->rotary_fast = !yarn ? 0 : c->rotary_fast > 0 ? c->rotary_fast : 32;
     c->rotary_slow = !yarn ? 0 : c->rotary_slow > 0 ? c->rotary_slow : 1;
     c->rotary_attention = yarn || longrope ? c->rotary_attention : 0;
+    if (c->rotary_positions == 0)
+        c->rotary_query_growth = 0;
     memset(c->rotary_short_factors, 0, lists);
     memset(c->rotary_long_factors, 0, lists);
 }
@@ -134,6 +179,13 @@ int gpt_hf_read_scaling(const struct gpt_hf_reader *r, const char *key,
     cJSON_ArrayForEach(item, object)
         GPT_TRY(is_type(item->string) ? read_scaling_type(r, item, err)
                                       : read_scaling_number(r, item, err));
+    GPT_TRY(read_sharpness(r, object, err));
+    if (r->extra->family->grows_queries &&
+        !cJSON_GetObjectItemCaseSensitive(object, "llama_4_scaling_beta"))
+        return gpt_fail(err, GPT_EDATA,
+                        "%s: '%s' has no llama_4_scaling_beta, without which "
+                        "%s computes nothing", r->what, key,
+                        r->extra->family->architecture);
     settle_scaling(r->c);
     return GPT_OK;
 }

@@ -117,6 +117,8 @@ static const struct field fields[] = {
      .identity = true, .optional = true},
     {"rotary_positions", SIZE, AT(rotary_positions), 0, 1 << 24,
      .identity = true, .optional = true},
+    {"rotary_query_growth", RATE, AT(rotary_query_growth), 0, 1e3,
+     .identity = true, .optional = true},
     {"rotary_short_factors", FACTORS, AT(rotary_short_factors), 0, 1e6,
      .identity = true, .optional = true},
     {"rotary_long_factors", FACTORS, AT(rotary_long_factors), 0, 1e6,

@@ -75,6 +75,8 @@ struct gpt_config {
     double rotary_attention; /* yarn, longrope: factor of sines and cosines,
                               * 0 = by its formula */
     int64_t rotary_positions;    /* of pretraining: all but linear */
+    double rotary_query_growth;  /* queries are multiplied by 1 + this *
+                                  * ln(1 + floor(position / those)) */
     double rotary_short_factors[GPT_ROTARY_PAIRS]; /* longrope: what the rate
                                   * of a pair is divided by, */
     double rotary_long_factors[GPT_ROTARY_PAIRS]; /* ... in texts of more than

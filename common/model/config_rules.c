@@ -135,6 +135,11 @@ static int check_details(const struct gpt_config *c, int status,
                         "%s: window_attn_skip_freq 1 leaves no layer with a "
                         "window: 2 or more, or no window_size",
                         what);
+    if (c->rotary_query_growth > 0 &&
+        (c->rotary_positions < 1 || gpt_config_rotary(c) != c->head_size))
+        return gpt_fail(err, status,
+                        "%s: rotary_query_growth needs rotary_positions, the "
+                        "positions of pretraining, and rotary_percent 1", what);
     if (c->rotary_local_base > 0 && c->window_size == 0)
         return gpt_fail(err, status,
                         "%s: rotary_local_base needs window_size: it is of "

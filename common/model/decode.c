@@ -89,8 +89,8 @@ static void begin_piece(const struct gpt_decoder *d, struct walk *w)
 }
 
 /* The next stretch of the piece, or the next piece. Only tokens that come one
- * by one are two stretches: what they had up to the last one that fits is turned
- * again with the first that does not. */
+ * by one are two stretches: what the text has up to the last one that fits is
+ * turned again with the first that does not. */
 static void end_stretch(const struct gpt_decoder *d, struct walk *w)
 {
     const int64_t end = end_of_piece(d, &w->pieces[w->piece]);

@@ -96,6 +96,8 @@ void gpt_rotary_fill(struct gpt_rope *op, const struct gpt_config *c,
     op->rotary = gpt_config_rotary(c);
     op->base = local ? c->rotary_local_base : c->rotary_base;
     op->interleaved = c->rotary_interleaved;
+    op->query_growth = (float)c->rotary_query_growth;
+    op->query_positions = c->rotary_positions;
     /* no pair is past 2^60: all of them are interpolated */
     *s = (struct gpt_rope_scaling){
         .factor = c->rotary_factor,

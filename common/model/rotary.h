@@ -8,8 +8,9 @@
 #include "backend.h"
 #include "model/config.h"
 
-/* Sets rotary, base, interleaved and scaling of a layer (its global number,
- * from 0) that turns. is_long: of texts as gpt_config_is_long() has it. */
+/* Sets rotary, base, interleaved, scaling and the growth of queries of a layer
+ * (its global number, from 0) that turns. is_long: of texts as
+ * gpt_config_is_long() has it. */
 void gpt_rotary_fill(struct gpt_rope *op, const struct gpt_config *c,
                      int64_t layer, bool is_long);
 

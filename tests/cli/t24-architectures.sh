@@ -38,8 +38,11 @@ cohere2="$rope --swiglu --disable-bias-linear --no-norm-bias --shared-norm
 longrope="$rope --rotary-scaling-type longrope --rotary-original-positions 7"
 phi4="$longrope --normalization RMSNorm --swiglu --disable-bias-linear
 --rotary-short-factors 1,1.5 --rotary-long-factors 1.0,9.75"
+ministral3="$rope --normalization RMSNorm --swiglu --disable-bias-linear
+--rotary-scaling-type yarn --rotary-scaling-factor 4
+--rotary-original-positions 3 --rotary-query-growth 0.5"
 names='llama neox falcon gemma gemma2 olmo2 bloom opt qwen gptj granite cohere2
-phi4'
+phi4 ministral3'
 train() { # options...
     # shellcheck disable=SC2086 # options are words
     gpt-train --num-layers 2 $tiny --global-batch-size 4 --train-iters 6 \
@@ -147,6 +150,7 @@ gptj gptj
 granite granite
 cohere2 cohere2
 phi4 phi3
+ministral3 ministral3
 END
 # Mistral without a window is Llama by another name, which training keeps
 # shellcheck disable=SC2086 # options are words
@@ -206,9 +210,16 @@ changed phi4 's/"short_factor":.*/"short_factor": [1, 0],/' \
 changed phi4 's/"short_factor":.*/"short_factor": 2,/' \
     "'short_factor' is not a list"
 changed phi4 's/"original_max_position_embeddings":.*/\
-"original_max_position_embeddings": 1,/' 'the positions of pretraining, 2 or more'
+"original_max_position_embeddings": 1,/' \
+    'the positions of pretraining, 2 or more'
 changed phi4 's/"longrope"/"mrope"/' 'type is mrope'
 changed phi4 "$(add '"interpolate_factor": 2')" 'interpolate_factor is 2'
+changed ministral3 's/"llama_4_scaling_beta":.*//' \
+    'no llama_4_scaling_beta, without which Ministral3ForCausalLM'
+changed phi4 's/"longrope"/"longrope", "mscale": 1/' \
+    'mscale is 1: only its absence without yarn'
+changed phi4 's/"longrope"/"longrope", "llama_4_scaling_beta": 1/' \
+    'llama_4_scaling_beta is 1'
 cp -r phi4-hf phi4-su
 sed -i 's/"longrope"/"su"/' phi4-su/config.json
 expect 0 'an early name' gpt-reshape --load-path phi4-su --save-path phi4-new
@@ -255,6 +266,11 @@ refused 'longrope needs --rotary-original-positions' \
 refused 'longrope needs --rotary-short-factors LIST' "$longrope"
 refused '--rotary-long-factors needs --rotary-scaling-type longrope' \
     "$rope --rotary-long-factors 1,2"
+refused 'rotary_query_growth needs rotary_positions' \
+    "$rope --rotary-percent 0.5 --rotary-scaling-type llama3
+    --rotary-query-growth 1"
+refused '--rotary-query-growth needs --rotary-scaling-type dynamic' \
+    "$rope --rotary-query-growth 1"
 refused "--rotary-short-factors: '1,,2' is no list of factors" \
     "$longrope --rotary-short-factors 1,,2"
 refused 'rotary_long_factors has 1 factors, but rotary positions turn 2 pairs' \
@@ -319,7 +335,8 @@ check 'a gate' same '--swiglu' '--activation-function silu --gated-linear-unit'
 
 # ---- GPUs, emulated ----
 if [ -f "$BUILD/libgpt-cuda-emu.so" ]; then
-    for name in gemma2 olmo2 bloom opt qwen gptj granite cohere2 phi4; do
+    for name in gemma2 olmo2 bloom opt qwen gptj granite cohere2 phi4 \
+        ministral3; do
         eval "options=\$$name"
         # shellcheck disable=SC2086 # options are words
         expect 0 "$name on a GPU" gpt-train --num-layers 2 $tiny \

@@ -41,7 +41,7 @@ LATER = dict(qk_norm_whole=False, window_size=0, window_attn_skip_freq=0,
              no_pre_norm=False, position_offset=0, no_norm_bias=False,
              no_attention_bias=False, output_bias=False, no_rope_freq=0,
              rotary_local_base=0, embedding_multiplier=0,
-             residual_multiplier=0, logit_multiplier=0)
+             residual_multiplier=0, logit_multiplier=0, rotary_query_growth=0)
 # Heads of another size than width / heads, an odd vocabulary and widths.
 LLAMA = dict(position_embedding="rope", rotary_base=100.0,
              normalization="RMSNorm", norm_epsilon=1e-6, activation="silu",
@@ -84,6 +84,9 @@ CASES = {
                    rotary_positions=12),
     "yarn": dict(**LLAMA, rotary_scaling="yarn", rotary_factor=4,
                  rotary_fast=2, rotary_slow=0.25, rotary_positions=8),
+    "ministral3": dict(**LLAMA, rotary_scaling="yarn", rotary_factor=4,
+                       rotary_fast=2, rotary_slow=0.25, rotary_positions=3,
+                       rotary_query_growth=0.5),
     "longrope": dict(**LLAMA, rotary_scaling="longrope", rotary_positions=8,
                      rotary_short_factors=[1, 1.5],
                      rotary_long_factors=[1.25, 7.5]),
@@ -345,6 +348,10 @@ def attention(x, p, name, c, doc_start, layer):
     if c["position_embedding"] == "rope" and not is_one(c["no_rope_freq"],
                                                         layer, True):
         q, k = rope(q, c, layer), rope(k, c, layer)
+        if c["rotary_query_growth"]:
+            far = torch.arange(q.shape[1]) // c["rotary_positions"]
+            q = q * (1 + c["rotary_query_growth"] * torch.log(1 + far)).view(
+                1, -1, 1, 1, 1)
     score = torch.einsum("btgpd,bsgd->bgpts", q, k) / math.sqrt(
         c["query_pre_attn_scalar"] or d)
     if c["attn_logit_softcapping"]:

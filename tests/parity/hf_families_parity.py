@@ -112,7 +112,8 @@ CASES = {
     # all of it is long; a part of a head turns, as in Phi-4-mini
     "phi4-mini": ("Phi3", dict(**GROUPS, hidden_size=48, rms_norm_eps=1e-6,
                                tie_word_embeddings=True, **longrope(
-                                   16, SHORT[:3], LONG[:3], attention_factor=1.2,
+                                   16, SHORT[:3], LONG[:3],
+                                   attention_factor=1.2,
                                    partial_rotary_factor=0.75)),
                   LLAMA.replace("--untie-embeddings-and-output-weights", GQA) +
                   "--hidden-size 48 --rotary-percent 0.75 "
@@ -357,6 +358,15 @@ CASES = {
                "--kv-channels 8 --rotary-interleaved --rotary-base 100000"),
     "internlm3": ("InternLM3", dict(**GROUPS, head_dim=10),
                   LLAMA.replace("1e-6", "1e-5") + GQA + "--kv-channels 10"),
+    # within training, and within the text that is generated, queries grow
+    "ministral3": ("Ministral3", dict(**GROUPS, head_dim=8, **scaled(
+        rope_type="yarn", factor=16.0, original_max_position_embeddings=10,
+        beta_fast=32.0, beta_slow=1.0, mscale=1.0, mscale_all_dim=1.0,
+        llama_4_scaling_beta=0.3, max_position_embeddings=160)),
+                   LLAMA.replace("1e-6", "1e-5") + GQA + "--kv-channels 8 "
+                   "--rotary-base 1000 --rotary-scaling-type yarn "
+                   "--rotary-scaling-factor 16 --rotary-attention-factor 1 "
+                   "--rotary-original-positions 10 --rotary-query-growth 0.3"),
     "jais2": ("Jais2", dict(**GROUPS, hidden_size=48),
               f"{ROPE} {GQA} --hidden-size 48 --squared-relu "
               "--untie-embeddings-and-output-weights"),

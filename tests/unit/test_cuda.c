@@ -515,6 +515,8 @@ static void check_rope(int64_t b, int64_t t, int64_t h, int64_t g, int64_t d,
     struct gpt_rope op = {.n = n, .t = t, .h = h, .g = g, .d = d,
                           .rotary = rotary, .base = 10000,
                           .interleaved = h % 2 == 0, .scaling = scaling,
+                          .query_growth = d == rotary && b > 1 ? 0.5F : 0,
+                          .query_positions = 3,
                           .positions = given ? positions : NULL};
     struct operand ops[] = {{"qkv", ACT, count, x, true, 1},
                             {"positions", I32, n, positions, false, 0},
