@@ -31,7 +31,8 @@ struct gpt_train_options {
     const char *normalization, *activation; /* of gpt_normalizations, ... */
     bool norm_plus_one, gated, swiglu, geglu, squared_relu;
     bool no_linear_bias, qkv_bias, qk_norm, parallel_blocks, shared_norm;
-    bool qk_norm_whole, scale_embedding, embedding_norm, post_norm, no_pre_norm;
+    bool qk_norm_turned, qk_norm_whole, scale_embedding, embedding_norm;
+    bool post_norm, no_pre_norm;
     bool no_norm_bias, no_attention_bias, output_bias;
     const char *window_size; /* "N" or "N,0", NULL: none */
     const char *window_skip, *no_rope; /* "N" or a list, NULL: none */

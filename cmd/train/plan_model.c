@@ -69,6 +69,7 @@ enum {
     DYNAMIC = 1 << GPT_SCALING_DYNAMIC,
     LLAMA3 = 1 << GPT_SCALING_LLAMA3,
     YARN = 1 << GPT_SCALING_YARN,
+    NTK_ALPHA = 1 << GPT_SCALING_NTK_ALPHA,
     LONGROPE = 1 << GPT_SCALING_LONGROPE,
 };
 static const struct {
@@ -82,7 +83,8 @@ static const struct {
     {"rotary-local-base", ANY_ROPE, "--position-embedding-type rope"},
     {"no-rope-freq", ANY_ROPE, "--position-embedding-type rope"},
     {"rotary-scaling-type", ANY_ROPE, "--position-embedding-type rope"},
-    {"rotary-scaling-factor", LINEAR | DYNAMIC | LLAMA3 | YARN | LONGROPE,
+    {"rotary-scaling-factor",
+     LINEAR | DYNAMIC | LLAMA3 | YARN | NTK_ALPHA | LONGROPE,
      "--rotary-scaling-type"},
     {"rotary-original-positions", DYNAMIC | LLAMA3 | YARN | LONGROPE,
      "--rotary-scaling-type dynamic, llama3, yarn or longrope"},
@@ -151,7 +153,7 @@ static int plan_scaling(struct gpt_config *c,
                         "--rotary-scaling-factor X, at least 1",
                         o->rotary_scaling);
     /* a ramp over turns or pairs needs to know over which positions */
-    if (kind != LINEAR) {
+    if (kind != LINEAR && kind != NTK_ALPHA) {
         c->rotary_positions = o->rotary_positions > 0 ? o->rotary_positions
                               : llama3                ? 8192
                                                       : 0;
@@ -170,7 +172,8 @@ static int plan_scaling(struct gpt_config *c,
     c->rotary_slow = kind == YARN ? o->rotary_slow : 0;
     c->rotary_attention =
         kind == YARN || kind == LONGROPE ? o->rotary_attention : 0;
-    c->rotary_query_growth = kind != LINEAR ? o->rotary_query_growth : 0;
+    c->rotary_query_growth =
+        c->rotary_positions > 0 ? o->rotary_query_growth : 0;
     if (kind != LONGROPE)
         return GPT_OK;
     GPT_TRY(plan_factors(c->rotary_short_factors, o->rotary_short_factors,
@@ -325,7 +328,8 @@ int gpt_train_plan_model(struct gpt_train_plan *p,
         .no_attention_bias = o->no_attention_bias,
         .qkv_bias = o->qkv_bias,
         .output_bias = o->output_bias,
-        .qk_norm = o->qk_norm || o->qk_norm_whole,
+        .qk_norm = o->qk_norm || o->qk_norm_whole || o->qk_norm_turned,
+        .qk_norm_turned = o->qk_norm_turned,
         .qk_norm_whole = o->qk_norm_whole,
         .window_full_layers = o->window_full_layers,
         .attn_logit_softcapping = o->score_cap,

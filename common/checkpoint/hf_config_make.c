@@ -79,6 +79,13 @@ static cJSON *scaling_value(const struct gpt_config *c,
         cJSON_Delete(json);
         return cJSON_CreateNull();
     }
+    if (c->rotary_scaling == GPT_SCALING_NTK_ALPHA) {
+        cJSON_AddNumberToObject(json, "alpha", c->rotary_factor);
+        /* "dynamic" asks for it, and the class does not read it */
+        cJSON_AddNumberToObject(json, "factor", 1);
+        cJSON_AddStringToObject(json, "rope_type", "dynamic");
+        return json;
+    }
     for (size_t i = 0; i < gpt_hf_n_scaling_numbers; i++) {
         const struct gpt_hf_scaling_number *n = &gpt_hf_scaling_numbers[i];
         const void *at = (const char *)c + n->offset;

@@ -93,6 +93,8 @@ struct gpt_hf_family {
     bool needs_window;  /* the class computes something else without one */
     bool turns_again;   /* the class computes a cache again where LongRoPE turns
                          * its keys otherwise */
+    bool has_alpha;     /* the class has ntk_alpha, which its files call
+                         * "dynamic" with a number "alpha" */
     bool grows_queries; /* the class computes rotary_query_growth; without that
                          * number it fails */
     struct gpt_config base; /* what no key says */

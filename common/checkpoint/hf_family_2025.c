@@ -3,8 +3,9 @@
  *
  * Classes of these years know one object of rotary positions alone, and some
  * have a scaling in it where a file says nothing: such families write the
- * object in any case (ROPE_OF). A switch that is MUST here is off in every model that
- * was published, and its class has been compared with it off alone. */
+ * object in any case (ROPE_OF). A switch that is MUST here is off in every
+ * model that was published, and its class has been compared with it off
+ * alone. */
 #include "checkpoint/hf_rows.h"
 
 /* Rows of biases and norms of heads wait for models that have them. */
@@ -17,8 +18,8 @@ static const struct gpt_hf_rule llama_rules[] = {
 /* Mistral's layer, whose queries grow with their positions: by 0.1 times the
  * logarithm of how often a text has been as long as texts of pretraining were,
  * so that attention over many keys stays as sharp as over few. Without an
- * object of rotary positions its class has YaRN. Files with pictures, too, are of
- * another type, and hold this one under other names: they are refused. */
+ * object of rotary positions its class has YaRN. Files with pictures, too, are
+ * of another type, and hold this one under other names: they are refused. */
 static const struct gpt_hf_key ministral3_keys[] = {
     ARCHITECTURES,
     ATTENTION_DROPOUT,
@@ -54,4 +55,73 @@ const struct gpt_hf_family gpt_hf_ministral3 = {
     .grows_queries = true,
     .base = {LLAMA_BASE},
     TABLES(llama_rules, ministral3_keys),
+};
+
+/* ---- Hunyuan ---- */
+
+/* Norms of heads come after positions. What else its files have is of the
+ * tokenizer, of pictures, or of an older implementation, whose layers could
+ * share keys and values: that is off in all of them. */
+static const struct gpt_hf_rule hunyuan_rules[] = {
+    RULE(WORD_EMBEDDING, SAME, "embed_tokens.weight"),
+    RULE(NORM1_WEIGHT, SAME, "layers.%.input_layernorm.weight"),
+    LLAMA_QKV,
+    RULE(Q_NORM_WEIGHT, SAME, "layers.%.self_attn.query_layernorm.weight"),
+    RULE(K_NORM_WEIGHT, SAME, "layers.%.self_attn.key_layernorm.weight"),
+    RULE(PROJ_WEIGHT, SAME, "layers.%.self_attn.o_proj.weight"),
+    LLAMA_NORM2,
+    LLAMA_MLP,
+    LLAMA_ENDS,
+};
+static const struct gpt_hf_key hunyuan_keys[] = {
+    ARCHITECTURES,
+    NO_ATTENTION_BIAS,
+    ATTENTION_DROPOUT,
+    /* of heads, again: head_dim counts */
+    KEY("attention_head_dim", UNUSED, "null"),
+    BOS("1"),
+    KEY("cla_share_factor", UNUSED, "null"),
+    KEY("class_num", UNUSED, "null"),
+    KEY("dense_list", UNUSED, "null"),
+    KEY("eod_token_id", UNUSED, "null"),
+    EOS("2"),
+    HEAD_DIM("0"),
+    KEY("hidden_act", ACTIVATION, "\"silu\""),
+    HIDDEN("4096"),
+    KEY("im_end_id", UNUSED, "null"),
+    KEY("im_newline_id", UNUSED, "null"),
+    KEY("im_start_id", UNUSED, "null"),
+    INIT("0.02"),
+    FFN("11008"),
+    KEY("mask_init_id", UNUSED, "null"),
+    POSITIONS("2048"),
+    NO_MLP_BIAS,
+    TYPE,
+    KEY("norm_type", ONLY, "\"rms\""),
+    HEADS("32"),
+    LAYERS("32"),
+    KV_HEADS("0"),
+    KEY("org_vocab_size", UNUSED, "null"),
+    KEY("pad_id", UNUSED, "null"),
+    NO_PAD,
+    KEY("pool_type", UNUSED, "null"),
+    RMS_EPS("1e-5"),
+    ROPE("10000"),
+    KEY("text_end_id", UNUSED, "null"),
+    KEY("text_start_id", UNUSED, "null"),
+    TIED("false"),
+    DTYPE,
+    CACHE,
+    KEY("use_cla", MUST, "false"),
+    KEY("use_qk_norm", ONLY, "true"),
+    KEY("use_rotary_pos_emb", ONLY, "true"),
+    VOCAB("290943"),
+};
+const struct gpt_hf_family gpt_hf_hunyuan = {
+    .model_type = "hunyuan_v1_dense",
+    .architecture = "HunYuanDenseV1ForCausalLM",
+    .prefix = "model.",
+    .has_alpha = true,
+    .base = {LLAMA_BASE, .qk_norm = true, .qk_norm_turned = true},
+    TABLES(hunyuan_rules, hunyuan_keys),
 };

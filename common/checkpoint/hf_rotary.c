@@ -110,8 +110,11 @@ static int read_scaling_number(const struct gpt_hf_reader *r, const cJSON *item,
     if (strcmp(item->string, "max_position_embeddings") == 0 &&
         cJSON_IsNumber(item))
         return GPT_OK;
-    if (is_sharpness(item->string) && cJSON_IsNumber(item))
-        return GPT_OK; /* gpt_hf_read_scaling() reads both */
+    /* gpt_hf_read_scaling() reads these */
+    if ((is_sharpness(item->string) ||
+         (r->extra->family->has_alpha && strcmp(item->string, "alpha") == 0)) &&
+        cJSON_IsNumber(item))
+        return GPT_OK;
     return gpt_hf_refuse(r, item->string, item,
                          "its absence from rotary scaling", err);
 }
@@ -129,13 +132,30 @@ static int read_scaling_type(const struct gpt_hf_reader *r, const cJSON *item,
     if (strcmp(name, "su") == 0)
         name = gpt_rotary_scalings[GPT_SCALING_LONGROPE];
     for (int i = 0; gpt_rotary_scalings[i]; i++)
-        if (strcmp(gpt_rotary_scalings[i], name) == 0) {
+        if (i != GPT_SCALING_NTK_ALPHA &&
+            strcmp(gpt_rotary_scalings[i], name) == 0) {
             r->c->rotary_scaling = i;
             return GPT_OK;
         }
     return gpt_hf_refuse(r, item->string, item,
                          "default, linear, dynamic, llama3, yarn or longrope",
                          err);
+}
+
+/* True where a number of its own replaces "dynamic": then the class reads that
+ * and the base alone, whatever else is in the object. */
+static bool read_alpha(struct gpt_config *c, const cJSON *object)
+{
+    const cJSON *alpha = cJSON_GetObjectItemCaseSensitive(object, "alpha");
+
+    if (c->rotary_scaling != GPT_SCALING_DYNAMIC || !cJSON_IsNumber(alpha) ||
+        !(alpha->valuedouble > 0 || alpha->valuedouble < 0))
+        return false;
+    c->rotary_scaling = GPT_SCALING_NTK_ALPHA;
+    c->rotary_factor = alpha->valuedouble;
+    c->rotary_attention = c->rotary_fast = c->rotary_slow = 0;
+    c->rotary_positions = 0;
+    return true;
 }
 
 /* Numbers that a kind does not read are 0 in the model, whatever the file says;
@@ -179,6 +199,8 @@ int gpt_hf_read_scaling(const struct gpt_hf_reader *r, const char *key,
     cJSON_ArrayForEach(item, object)
         GPT_TRY(is_type(item->string) ? read_scaling_type(r, item, err)
                                       : read_scaling_number(r, item, err));
+    if (r->extra->family->has_alpha && read_alpha(r->c, object))
+        return GPT_OK;
     GPT_TRY(read_sharpness(r, object, err));
     if (r->extra->family->grows_queries &&
         !cJSON_GetObjectItemCaseSensitive(object, "llama_4_scaling_beta"))

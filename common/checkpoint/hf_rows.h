@@ -150,6 +150,6 @@ extern const struct gpt_hf_family gpt_hf_cohere, gpt_hf_cohere2, gpt_hf_phi;
 extern const struct gpt_hf_family gpt_hf_gptj, gpt_hf_vaultgemma;
 extern const struct gpt_hf_family gpt_hf_hyperclovax, gpt_hf_helium;
 extern const struct gpt_hf_family gpt_hf_internlm3, gpt_hf_jais2;
-extern const struct gpt_hf_family gpt_hf_ministral3;
+extern const struct gpt_hf_family gpt_hf_ministral3, gpt_hf_hunyuan;
 
 #endif

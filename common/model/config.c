@@ -48,6 +48,7 @@ const char *const gpt_rotary_scalings[] = {
     [GPT_SCALING_DYNAMIC] = "dynamic",
     [GPT_SCALING_LLAMA3] = "llama3",
     [GPT_SCALING_YARN] = "yarn",
+    [GPT_SCALING_NTK_ALPHA] = "ntk_alpha",
     [GPT_SCALING_LONGROPE] = "longrope",
     NULL,
 };
@@ -142,6 +143,8 @@ static const struct field fields[] = {
      .optional = true},
     {"qk_norm", FLAG, AT(qk_norm), 0, 1, .identity = true, .optional = true},
     {"qk_norm_whole", FLAG, AT(qk_norm_whole), 0, 1, .identity = true,
+     .optional = true},
+    {"qk_norm_turned", FLAG, AT(qk_norm_turned), 0, 1, .identity = true,
      .optional = true},
     {"window_size", SIZE, AT(window_size), 0, 1 << 24, .identity = true,
      .optional = true},

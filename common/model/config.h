@@ -35,10 +35,12 @@ enum gpt_rotary_scaling {
                           * of pretraining */
     GPT_SCALING_LLAMA3,
     GPT_SCALING_YARN,
+    GPT_SCALING_NTK_ALPHA, /* a larger base, by a number: rotary_factor */
     GPT_SCALING_LONGROPE, /* a divisor for each pair, of two lists: texts that
                            * are longer than those of pretraining have others */
 };
-/* "none", "linear", "dynamic", "llama3", "yarn", "longrope", NULL. */
+/* "none", "linear", "dynamic", "llama3", "yarn", "ntk_alpha", "longrope",
+ * NULL. */
 extern const char *const gpt_rotary_scalings[];
 
 /* "LayerNorm", "RMSNorm", NULL: in the order of enum gpt_norm_kind. */
@@ -74,7 +76,7 @@ struct gpt_config {
                                       * pretraining */
     double rotary_attention; /* yarn, longrope: factor of sines and cosines,
                               * 0 = by its formula */
-    int64_t rotary_positions;    /* of pretraining: all but linear */
+    int64_t rotary_positions;    /* of pretraining: all but linear, ntk_alpha */
     double rotary_query_growth;  /* queries are multiplied by 1 + this *
                                   * ln(1 + floor(position / those)) */
     double rotary_short_factors[GPT_ROTARY_PAIRS]; /* longrope: what the rate
@@ -95,6 +97,7 @@ struct gpt_config {
     bool output_bias;            /* the output layer adds one */
     bool qk_norm;                /* norms of each head's query and key */
     bool qk_norm_whole;          /* ... of all queries and of all keys */
+    bool qk_norm_turned;         /* ... after positions turned them */
     int64_t window_size;         /* positions before its own to which a token
                                   * attends; 0: all, as the next two */
     int64_t window_attn_skip_freq; /* layers that attend to all

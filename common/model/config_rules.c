@@ -56,7 +56,8 @@ static int check_scaling(const struct gpt_config *c, int status,
                         "%s: rotary_scaling %s: rotary_factor is %g, must be "
                         "at least 1",
                         what, kind, c->rotary_factor);
-    if (c->rotary_scaling != GPT_SCALING_LINEAR && c->rotary_positions < 1)
+    if (c->rotary_scaling != GPT_SCALING_LINEAR &&
+        c->rotary_scaling != GPT_SCALING_NTK_ALPHA && c->rotary_positions < 1)
         return gpt_fail(err, status,
                         "%s: rotary_scaling %s needs rotary_positions, the "
                         "positions of pretraining",
@@ -100,6 +101,11 @@ static int check_places(const struct gpt_config *c, int status,
          "after them"},
         {c->qk_norm_whole && !c->qk_norm,
          "qk_norm_whole needs qk_norm: it says of what those norms are"},
+        {c->qk_norm_turned && (!c->qk_norm || c->qk_norm_whole),
+         "qk_norm_turned needs qk_norm, and excludes qk_norm_whole: it says "
+         "when each head is normed"},
+        {c->qk_norm_turned && c->position_embedding != GPT_POSITION_ROPE,
+         "qk_norm_turned needs position_embedding rope: nothing else turns"},
         {c->qk_norm_whole && c->normalization != GPT_RMSNORM,
          "qk_norm_whole needs normalization RMSNorm"},
         {c->output_bias && c->logit_multiplier > 0,

@@ -47,19 +47,25 @@ static void scale_llama3(struct gpt_rope_scaling *s,
 }
 
 /* A larger base slows the slowest pair by the factor and the fastest not at
- * all. The model's own length decides, not that of a text: angles of keys in a
+ * all. Two elements are the fastest pair alone. */
+static double stretched_base(const struct gpt_config *c, double stretch)
+{
+    const double r = (double)gpt_config_rotary(c);
+
+    return r <= 2 ? c->rotary_base : c->rotary_base * pow(stretch, r / (r - 2));
+}
+
+/* The model's own length decides, not that of a text: angles of keys in a
  * cache must not change while a text grows. */
 static double dynamic_base(const struct gpt_config *c)
 {
     double length = (double)c->max_positions;
     double before = (double)c->rotary_positions;
-    double r = (double)gpt_config_rotary(c);
 
-    if (length <= before || r <= 2)
+    if (length <= before)
         return c->rotary_base;
-    double stretch = c->rotary_factor * length / before -
-                     (c->rotary_factor - 1);
-    return c->rotary_base * pow(stretch, r / (r - 2));
+    return stretched_base(c, c->rotary_factor * length / before -
+                                 (c->rotary_factor - 1));
 }
 
 /* LongRoPE, as transformers has it: what sharpens scores follows from how much
@@ -115,6 +121,10 @@ void gpt_rotary_fill(struct gpt_rope *op, const struct gpt_config *c,
     case GPT_SCALING_DYNAMIC:
         s->factor = 0;
         op->base = dynamic_base(c);
+        return;
+    case GPT_SCALING_NTK_ALPHA:
+        s->factor = 0;
+        op->base = stretched_base(c, c->rotary_factor);
         return;
     case GPT_SCALING_LLAMA3:
         scale_llama3(s, c);

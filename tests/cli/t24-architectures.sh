@@ -41,8 +41,10 @@ phi4="$longrope --normalization RMSNorm --swiglu --disable-bias-linear
 ministral3="$rope --normalization RMSNorm --swiglu --disable-bias-linear
 --rotary-scaling-type yarn --rotary-scaling-factor 4
 --rotary-original-positions 3 --rotary-query-growth 0.5"
+hunyuan="$rope --normalization RMSNorm --swiglu --disable-bias-linear
+--qk-norm-turned --rotary-scaling-type ntk_alpha --rotary-scaling-factor 3"
 names='llama neox falcon gemma gemma2 olmo2 bloom opt qwen gptj granite cohere2
-phi4 ministral3'
+phi4 ministral3 hunyuan'
 train() { # options...
     # shellcheck disable=SC2086 # options are words
     gpt-train --num-layers 2 $tiny --global-batch-size 4 --train-iters 6 \
@@ -151,6 +153,7 @@ granite granite
 cohere2 cohere2
 phi4 phi3
 ministral3 ministral3
+hunyuan hunyuan_v1_dense
 END
 # Mistral without a window is Llama by another name, which training keeps
 # shellcheck disable=SC2086 # options are words
@@ -220,6 +223,9 @@ changed phi4 's/"longrope"/"longrope", "mscale": 1/' \
     'mscale is 1: only its absence without yarn'
 changed phi4 's/"longrope"/"longrope", "llama_4_scaling_beta": 1/' \
     'llama_4_scaling_beta is 1'
+changed hunyuan 's/"dynamic"/"ntk_alpha"/' 'type is ntk_alpha'
+changed hunyuan "$(add '"use_qk_norm": false')" 'use_qk_norm is false'
+changed phi4 's/"longrope"/"longrope", "alpha": 1/' 'alpha is 1'
 cp -r phi4-hf phi4-su
 sed -i 's/"longrope"/"su"/' phi4-su/config.json
 expect 0 'an early name' gpt-reshape --load-path phi4-su --save-path phi4-new
@@ -266,6 +272,10 @@ refused 'longrope needs --rotary-original-positions' \
 refused 'longrope needs --rotary-short-factors LIST' "$longrope"
 refused '--rotary-long-factors needs --rotary-scaling-type longrope' \
     "$rope --rotary-long-factors 1,2"
+refused 'qk_norm_turned needs position_embedding rope' --qk-norm-turned
+refused '--rotary-original-positions needs --rotary-scaling-type dynamic' \
+    "$rope --rotary-scaling-type ntk_alpha --rotary-scaling-factor 2
+    --rotary-original-positions 8"
 refused 'rotary_query_growth needs rotary_positions' \
     "$rope --rotary-percent 0.5 --rotary-scaling-type llama3
     --rotary-query-growth 1"
@@ -336,7 +346,7 @@ check 'a gate' same '--swiglu' '--activation-function silu --gated-linear-unit'
 # ---- GPUs, emulated ----
 if [ -f "$BUILD/libgpt-cuda-emu.so" ]; then
     for name in gemma2 olmo2 bloom opt qwen gptj granite cohere2 phi4 \
-        ministral3; do
+        ministral3 hunyuan; do
         eval "options=\$$name"
         # shellcheck disable=SC2086 # options are words
         expect 0 "$name on a GPU" gpt-train --num-layers 2 $tiny \

@@ -41,7 +41,8 @@ LATER = dict(qk_norm_whole=False, window_size=0, window_attn_skip_freq=0,
              no_pre_norm=False, position_offset=0, no_norm_bias=False,
              no_attention_bias=False, output_bias=False, no_rope_freq=0,
              rotary_local_base=0, embedding_multiplier=0,
-             residual_multiplier=0, logit_multiplier=0, rotary_query_growth=0)
+             residual_multiplier=0, logit_multiplier=0, rotary_query_growth=0,
+             qk_norm_turned=False)
 # Heads of another size than width / heads, an odd vocabulary and widths.
 LLAMA = dict(position_embedding="rope", rotary_base=100.0,
              normalization="RMSNorm", norm_epsilon=1e-6, activation="silu",
@@ -84,6 +85,8 @@ CASES = {
                    rotary_positions=12),
     "yarn": dict(**LLAMA, rotary_scaling="yarn", rotary_factor=4,
                  rotary_fast=2, rotary_slow=0.25, rotary_positions=8),
+    "hunyuan": dict(**LLAMA, qk_norm=True, qk_norm_turned=True,
+                    rotary_scaling="ntk_alpha", rotary_factor=3.5),
     "ministral3": dict(**LLAMA, rotary_scaling="yarn", rotary_factor=4,
                        rotary_fast=2, rotary_slow=0.25, rotary_positions=3,
                        rotary_query_growth=0.5),
@@ -280,6 +283,8 @@ def rates(c, n, local, length):
     if kind == "dynamic":
         base *= (factor * c["max_positions"] / before - (factor - 1)) ** (
             n / (n - 2))
+    if kind == "ntk_alpha":
+        base *= factor ** (n / (n - 2))
     rate = base ** (-torch.arange(0, n, 2) / n)
     if kind == "linear":
         rate = rate / factor
@@ -342,7 +347,7 @@ def attention(x, p, name, c, doc_start, layer):
     if c["qk_norm_whole"]:
         q = norm(q.flatten(2), p, name + ".q_layernorm", c).view(q.shape)
         k = norm(k.flatten(2), p, name + ".k_layernorm", c).view(k.shape)
-    elif c["qk_norm"]:
+    elif c["qk_norm"] and not c["qk_norm_turned"]:
         q = norm(q, p, name + ".q_layernorm", c)
         k = norm(k, p, name + ".k_layernorm", c)
     if c["position_embedding"] == "rope" and not is_one(c["no_rope_freq"],
@@ -352,6 +357,9 @@ def attention(x, p, name, c, doc_start, layer):
             far = torch.arange(q.shape[1]) // c["rotary_positions"]
             q = q * (1 + c["rotary_query_growth"] * torch.log(1 + far)).view(
                 1, -1, 1, 1, 1)
+    if c["qk_norm_turned"]:
+        q = norm(q, p, name + ".q_layernorm", c)
+        k = norm(k, p, name + ".k_layernorm", c)
     score = torch.einsum("btgpd,bsgd->bgpts", q, k) / math.sqrt(
         c["query_pre_attn_scalar"] or d)
     if c["attn_logit_softcapping"]:

@@ -367,6 +367,11 @@ CASES = {
                    "--rotary-base 1000 --rotary-scaling-type yarn "
                    "--rotary-scaling-factor 16 --rotary-attention-factor 1 "
                    "--rotary-original-positions 10 --rotary-query-growth 0.3"),
+    "hunyuan": ("HunYuanDenseV1", dict(**GROUPS, head_dim=8, **scaled(
+        rope_type="dynamic", alpha=7.5, factor=1.0)),
+                LLAMA.replace("1e-6", "1e-5") + GQA + "--kv-channels 8 "
+                "--qk-norm-turned --rotary-base 1000 "
+                "--rotary-scaling-type ntk_alpha --rotary-scaling-factor 7.5"),
     "jais2": ("Jais2", dict(**GROUPS, hidden_size=48),
               f"{ROPE} {GQA} --hidden-size 48 --squared-relu "
               "--untie-embeddings-and-output-weights"),
