@@ -170,6 +170,23 @@ static int read_must(const struct gpt_hf_reader *r,
     return same ? GPT_OK : gpt_hf_refuse(r, key->name, item, key->def, err);
 }
 
+/* A list with a layer of another kind is one of a hybrid model. */
+static int check_attention(const struct gpt_hf_reader *r,
+                           const struct gpt_hf_key *key, const cJSON *list,
+                           struct gpt_err *err)
+{
+    const cJSON *item;
+
+    cJSON_ArrayForEach(item, list)
+        if (!cJSON_IsString(item) ||
+            (strcmp(item->valuestring, "attention") != 0 &&
+             strcmp(item->valuestring, "full_attention") != 0))
+            return gpt_hf_refuse(r, key->name, item, "attention", err);
+    return cJSON_IsArray(list)
+               ? GPT_OK
+               : gpt_hf_wrong_type(r, key->name, "a list", err);
+}
+
 /* Which layers are of which kind. All of these keys are put together in
  * gpt_hf_settle_window(), since they say the same thing in several ways. */
 static int read_layers(struct gpt_hf_reader *r, const struct gpt_hf_key *key,
@@ -259,7 +276,10 @@ static int read_value(struct gpt_hf_reader *r, const struct gpt_hf_key *key,
         return read_layers(r, key, item, err);
     case GPT_HF_MUST:
     case GPT_HF_ONLY:
+    case GPT_HF_SAID:
         return read_must(r, key, item, err);
+    case GPT_HF_ATTENTION:
+        return check_attention(r, key, item, err);
     case GPT_HF_BOS:
         r->extra->bos_token_id = token_id(item);
         return GPT_OK;
@@ -315,7 +335,7 @@ static int read_key(struct gpt_hf_reader *r, const struct gpt_hf_key *key,
     if (item)
         return read_value(r, key, item, err);
     /* a row without a default is a key that every file has */
-    if (!key->def)
+    if (!key->def || key->kind == GPT_HF_SAID)
         return gpt_fail(err, GPT_EDATA, "%s: no field '%s'", r->what,
                         key->name);
     cJSON *def = cJSON_Parse(is_null_value(r, key) ? "null" : key->def);

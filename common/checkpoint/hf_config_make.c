@@ -173,6 +173,16 @@ static cJSON *cap_value(double cap)
     return cJSON_CreateRaw(text);
 }
 
+/* In the word that all versions know. */
+static cJSON *attention_value(const struct gpt_config *c)
+{
+    cJSON *list = cJSON_CreateArray();
+
+    for (int64_t l = 0; l < c->num_layers; l++)
+        gpt_json_add(list, NULL, cJSON_CreateString("attention"));
+    return list;
+}
+
 /* What scores are multiplied by, or a factor of the model, where 0 is 1, or its
  * inverse. */
 static cJSON *factor_value(const struct gpt_hf_key *key,
@@ -292,7 +302,10 @@ static cJSON *make_value(const struct gpt_hf_key *key,
     case GPT_HF_DTYPE:
         return cJSON_CreateString(torch_name(dtype));
     case GPT_HF_NOTE:
+    case GPT_HF_SAID:
         return cJSON_Parse(key->def);
+    case GPT_HF_ATTENTION:
+        return attention_value(c);
     case GPT_HF_MUST: /* true is said; what is off is left out */
         return strcmp(key->def, "false") == 0 || strcmp(key->def, "null") == 0
                    ? NULL

@@ -66,6 +66,9 @@ enum gpt_hf_kind {
     GPT_HF_WIDTH,       /* hidden_size, again; absent or null: the same */
     GPT_HF_MUST,        /* nothing but the value of `def` */
     GPT_HF_ONLY,        /* the same, and never written */
+    GPT_HF_SAID,        /* the same as MUST, and it must be said: the class
+                         * has another default */
+    GPT_HF_ATTENTION,   /* a list: "attention" for each layer; must be said */
     GPT_HF_UNUSED,      /* the class does not read it; never written */
     GPT_HF_ARCHITECTURES,
     GPT_HF_BOS,

@@ -125,3 +125,129 @@ const struct gpt_hf_family gpt_hf_hunyuan = {
     .base = {LLAMA_BASE, .qk_norm = true, .qk_norm_turned = true},
     TABLES(hunyuan_rules, hunyuan_keys),
 };
+
+/* ---- EXAONE ---- */
+
+/* Before EXAONE 4: Llama's function, which transformers computes by its class,
+ * under names of GPT-2's kind. Both names of a key are read, and the first ones
+ * are written, which all versions know. */
+static const struct gpt_hf_rule exaone_rules[] = {
+    RULE(WORD_EMBEDDING, SAME, "wte.weight"),
+    RULE(NORM1_WEIGHT, SAME, "h.%.ln_1.weight"),
+    RULE(QKV_WEIGHT, Q, "h.%.attn.attention.q_proj.weight"),
+    RULE(QKV_WEIGHT, K, "h.%.attn.attention.k_proj.weight"),
+    RULE(QKV_WEIGHT, V, "h.%.attn.attention.v_proj.weight"),
+    RULE(PROJ_WEIGHT, SAME, "h.%.attn.attention.out_proj.weight"),
+    RULE(NORM2_WEIGHT, SAME, "h.%.ln_2.weight"),
+    RULE(GATE_WEIGHT, SAME, "h.%.mlp.c_fc_0.weight"),
+    RULE(FC1_WEIGHT, SAME, "h.%.mlp.c_fc_1.weight"),
+    RULE(FC2_WEIGHT, SAME, "h.%.mlp.c_proj.weight"),
+    RULE(FINAL_NORM_WEIGHT, SAME, "ln_f.weight"),
+    RULE(OUTPUT_WEIGHT, SAME, "/lm_head.weight"),
+};
+static const struct gpt_hf_key exaone_keys[] = {
+    {"activation_function", "hidden_act", GPT_HF_ACTIVATION, "\"silu\"", 0},
+    ARCHITECTURES,
+    NO_ATTENTION_BIAS,
+    ATTENTION_DROPOUT,
+    BOS("1"),
+    KEY("embed_dropout", UNUSED, "null"),
+    EOS("361"),
+    HEAD_DIM("0"),
+    HIDDEN("4096"),
+    INIT("0.02"),
+    FFN("14336"),
+    {"layer_norm_epsilon", "rms_norm_eps", GPT_HF_RATE, "1e-5",
+     AT(norm_epsilon)},
+    POSITIONS("4096"),
+    NO_MLP_BIAS,
+    TYPE,
+    HEADS("32"),
+    KV_HEADS("8"),
+    {"num_layers", "num_hidden_layers", GPT_HF_SIZE, "32", AT(num_layers)},
+    NO_PAD,
+    ROPE("500000"),
+    TIED("false"),
+    DTYPE,
+    CACHE,
+    VOCAB("102400"),
+};
+const struct gpt_hf_family gpt_hf_exaone = {
+    .model_type = "exaone",
+    .architecture = "ExaoneForCausalLM",
+    .prefix = "transformer.",
+    .base = {LLAMA_BASE},
+    TABLES(exaone_rules, exaone_keys),
+};
+
+/* ---- Granite 4 ---- */
+
+/* The small models of a class of hybrid ones: attention in all layers, and in
+ * place of experts the feed-forward that all tokens share, gate and up in one
+ * tensor. Granite's function, then, with Granite's four factors. Other layers,
+ * experts, and a model without positions, which is the default, are refused;
+ * what Mamba's layers would be is checked by the class in any case. */
+static const struct gpt_hf_rule granite_hybrid_rules[] = {
+    LLAMA_ATTENTION,
+    LLAMA_NORM2,
+    RULE(GATE_WEIGHT, FIRST, "layers.%.shared_mlp.input_linear.weight"),
+    RULE(FC1_WEIGHT, SECOND, "layers.%.shared_mlp.input_linear.weight"),
+    RULE(FC2_WEIGHT, SAME, "layers.%.shared_mlp.output_linear.weight"),
+    LLAMA_ENDS,
+};
+static const struct gpt_hf_key granite_hybrid_keys[] = {
+    ARCHITECTURES,
+    NO_ATTENTION_BIAS,
+    ATTENTION_DROPOUT,
+    KEY("attention_multiplier", SCORE_SCALE, "1"),
+    BOS("1"),
+    {"embedding_multiplier", NULL, GPT_HF_MULTIPLIER, "1",
+     AT(embedding_multiplier)},
+    EOS("2"),
+    KEY("hidden_act", ACTIVATION, "\"silu\""),
+    HIDDEN("4096"),
+    KEY("init_method", UNUSED, "null"),
+    INIT("0.02"),
+    KEY("intermediate_size", UNUSED, "null"),
+    KEY("layer_types", ATTENTION, NULL),
+    {"logits_scaling", NULL, GPT_HF_DIVISOR, "1", AT(logit_multiplier)},
+    KEY("mamba_chunk_size", UNUSED, "null"),
+    KEY("mamba_conv_bias", UNUSED, "null"),
+    KEY("mamba_d_conv", UNUSED, "null"),
+    KEY("mamba_d_head", UNUSED, "null"),
+    KEY("mamba_d_state", UNUSED, "null"),
+    KEY("mamba_expand", UNUSED, "null"),
+    KEY("mamba_n_groups", UNUSED, "null"),
+    /* one divides every width */
+    KEY("mamba_n_heads", NOTE, "1"),
+    KEY("mamba_proj_bias", UNUSED, "null"),
+    POSITIONS("2048"),
+    TYPE,
+    KEY("normalization_function", ONLY, "\"rmsnorm\""),
+    HEADS("32"),
+    KEY("num_experts_per_tok", UNUSED, "null"),
+    LAYERS("32"),
+    KV_HEADS("0"),
+    KEY("num_local_experts", SAID, "0"),
+    KEY("output_router_logits", UNUSED, "null"),
+    NO_PAD,
+    KEY("position_embedding_type", SAID, "\"rope\""),
+    {"residual_multiplier", NULL, GPT_HF_MULTIPLIER, "1",
+     AT(residual_multiplier)},
+    RMS_EPS("1e-6"),
+    ROPE("10000"),
+    KEY("router_aux_loss_coef", UNUSED, "null"),
+    SIZE("shared_intermediate_size", ffn_hidden_size, "1024"),
+    TIED("false"),
+    KEY("time_step_limit", UNUSED, "null"),
+    DTYPE,
+    CACHE,
+    VOCAB("32000"),
+};
+const struct gpt_hf_family gpt_hf_granite_hybrid = {
+    .model_type = "granitemoehybrid",
+    .architecture = "GraniteMoeHybridForCausalLM",
+    .prefix = "model.",
+    .base = {LLAMA_BASE},
+    TABLES(granite_hybrid_rules, granite_hybrid_keys),
+};

@@ -372,6 +372,18 @@ CASES = {
                 LLAMA.replace("1e-6", "1e-5") + GQA + "--kv-channels 8 "
                 "--qk-norm-turned --rotary-base 1000 "
                 "--rotary-scaling-type ntk_alpha --rotary-scaling-factor 7.5"),
+    "granite4": ("GraniteMoeHybrid", dict(
+        **GROUPS, hidden_size=48, shared_intermediate_size=52,
+        num_local_experts=0, position_embedding_type="rope", mamba_n_heads=4,
+        layer_types=["attention"] * 2, embedding_multiplier=3.0,
+        logits_scaling=5.0, residual_multiplier=0.3,
+        attention_multiplier=0.25),
+                 LLAMA + GQA + "--hidden-size 48 --embedding-multiplier 3 "
+                 "--residual-multiplier 0.3 --logit-multiplier 0.2 "
+                 "--query-pre-attn-scalar 16"),
+    "exaone": ("Exaone", dict(**GROUPS, head_dim=8),
+               LLAMA.replace("1e-6", "1e-5") + GQA + "--kv-channels 8 "
+               "--rotary-base 500000"),
     "jais2": ("Jais2", dict(**GROUPS, hidden_size=48),
               f"{ROPE} {GQA} --hidden-size 48 --squared-relu "
               "--untie-embeddings-and-output-weights"),
@@ -596,7 +608,8 @@ def case(work, name, cls, changes, options, tokens):
     if "longrope" in options:
         scores(name, d, m, long)
     want = train_there(m, tokens)
-    trains(work, d, name, options, want, type(back), m, tokens)
+    trains(work, d, name, options, want, transformers.AutoModelForCausalLM, m,
+           tokens)
 
 
 def main():
