@@ -145,6 +145,8 @@ static const struct gpt_hf_rule exaone_rules[] = {
     RULE(FINAL_NORM_WEIGHT, SAME, "ln_f.weight"),
     RULE(OUTPUT_WEIGHT, SAME, "/lm_head.weight"),
 };
+/* Dropout of words alone is a key of the first implementation; the class has
+ * none there. */
 static const struct gpt_hf_key exaone_keys[] = {
     {"activation_function", "hidden_act", GPT_HF_ACTIVATION, "\"silu\"", 0},
     ARCHITECTURES,
@@ -250,4 +252,119 @@ const struct gpt_hf_family gpt_hf_granite_hybrid = {
     .prefix = "model.",
     .base = {LLAMA_BASE},
     TABLES(granite_hybrid_rules, granite_hybrid_keys),
+};
+
+/* ---- CWM, Ministral, IQuest-Coder ---- */
+
+/* Three more descendants of Llama: with windows in most layers, in those of a
+ * list, and without any. The first has Llama 3's scaling where a file has no
+ * object of rotary positions, and a list of its own where a file has none:
+ * that begins with a full layer, which no number here says. All files have it.
+ */
+static const struct gpt_hf_key cwm_keys[] = {
+    ARCHITECTURES,
+    NO_ATTENTION_BIAS,
+    ATTENTION_DROPOUT,
+    BOS("128000"),
+    EOS("128001"),
+    HEAD_DIM("128"),
+    KEY("hidden_act", ACTIVATION, "\"silu\""),
+    HIDDEN("6144"),
+    INIT("0.02"),
+    FFN("21504"),
+    KEY("layer_types", LAYER_TYPES, NULL),
+    POSITIONS("131072"),
+    NO_MLP_BIAS,
+    TYPE,
+    HEADS("48"),
+    LAYERS("64"),
+    KV_HEADS("8"),
+    RMS_EPS("1e-5"),
+    ROPE_OF("{\"rope_type\": \"llama3\", \"rope_theta\": 1000000,"
+            " \"factor\": 16, \"original_max_position_embeddings\": 8192,"
+            " \"low_freq_factor\": 1, \"high_freq_factor\": 4}",
+            "1000000"),
+    KEY("sliding_window", WINDOW, "8192"),
+    TIED("false"),
+    DTYPE,
+    CACHE,
+    VOCAB("128256"),
+};
+const struct gpt_hf_family gpt_hf_cwm = {
+    .model_type = "cwm",
+    .architecture = "CwmForCausalLM",
+    .prefix = "model.",
+    .base = {LLAMA_BASE},
+    TABLES(llama_rules, cwm_keys),
+};
+
+/* Mistral's keys and a list of layers; without one all have the window. Files
+ * of before that class are of the type of Mistral, and have no such list. */
+static const struct gpt_hf_key ministral_keys[] = {
+    ARCHITECTURES,
+    ATTENTION_DROPOUT,
+    BOS("1"),
+    EOS("2"),
+    HEAD_DIM("0"),
+    KEY("hidden_act", ACTIVATION, "\"silu\""),
+    HIDDEN("4096"),
+    INIT("0.02"),
+    FFN("14336"),
+    KEY("layer_types", LAYER_TYPES, "null"),
+    POSITIONS("131072"),
+    TYPE,
+    HEADS("32"),
+    LAYERS("32"),
+    KV_HEADS("8"),
+    RMS_EPS("1e-6"),
+    ROPE("10000"),
+    KEY("sliding_window", WINDOW, "4096"),
+    TIED("false"),
+    DTYPE,
+    CACHE,
+    VOCAB("32000"),
+};
+const struct gpt_hf_family gpt_hf_ministral = {
+    .model_type = "ministral",
+    .architecture = "MinistralForCausalLM",
+    .prefix = "model.",
+    .base = {LLAMA_BASE},
+    TABLES(llama_rules, ministral_keys),
+};
+
+/* transformers computes it by Llama's class, which is why a window is refused
+ * there: its original implementation had one, and no model that was published
+ * has it. */
+static const struct gpt_hf_key iquest_keys[] = {
+    ARCHITECTURES,
+    NO_ATTENTION_BIAS,
+    ATTENTION_DROPOUT,
+    BOS("1"),
+    EOS("2"),
+    HEAD_DIM("128"),
+    KEY("hidden_act", ACTIVATION, "\"silu\""),
+    HIDDEN("5120"),
+    INIT("0.02"),
+    FFN("27648"),
+    POSITIONS("131072"),
+    NO_MLP_BIAS,
+    TYPE,
+    HEADS("40"),
+    LAYERS("80"),
+    KV_HEADS("8"),
+    NO_PAD,
+    RMS_EPS("1e-5"),
+    ROPE("10000"),
+    TIED("false"),
+    DTYPE,
+    CACHE,
+    KEY("use_sliding_window", MUST, "false"),
+    VOCAB("76800"),
+};
+const struct gpt_hf_family gpt_hf_iquest = {
+    .model_type = "iquestcoder",
+    .architecture = "IQuestCoderForCausalLM",
+    .prefix = "model.",
+    .base = {LLAMA_BASE},
+    TABLES(llama_rules, iquest_keys),
 };

@@ -226,6 +226,12 @@ changed phi4 's/"longrope"/"longrope", "llama_4_scaling_beta": 1/' \
 changed hunyuan 's/"dynamic"/"ntk_alpha"/' 'type is ntk_alpha'
 changed hunyuan "$(add '"use_qk_norm": false')" 'use_qk_norm is false'
 changed phi4 's/"longrope"/"longrope", "alpha": 1/' 'alpha is 1'
+hybrid='s/"granite"/"granitemoehybrid"/; /"mlp_bias"/d'
+changed granite "$hybrid" "no field 'layer_types'"
+changed granite "$hybrid; $(add '"layer_types": ["attention", "mamba"]')" \
+    'layer_types is mamba: only attention'
+changed granite "$hybrid; $(add '"layer_types": ["attention"]')" \
+    "no field 'num_local_experts'"
 cp -r phi4-hf phi4-su
 sed -i 's/"longrope"/"su"/' phi4-su/config.json
 expect 0 'an early name' gpt-reshape --load-path phi4-su --save-path phi4-new

@@ -381,6 +381,27 @@ CASES = {
                  LLAMA + GQA + "--hidden-size 48 --embedding-multiplier 3 "
                  "--residual-multiplier 0.3 --logit-multiplier 0.2 "
                  "--query-pre-attn-scalar 16"),
+    # Llama 3's scaling by default
+    "cwm": ("Cwm", dict(**GROUPS, head_dim=8, num_hidden_layers=4,
+                        sliding_window=9, bos_token_id=0),
+            LLAMA.replace("1e-6", "1e-5") + GQA + "--num-layers 4 "
+            "--kv-channels 8 --window-size 8 "
+            "--window-full-layers 1 --rotary-base 1000000 "
+            "--rotary-scaling-type llama3 --rotary-scaling-factor 16"),
+    "cwm-plain": ("Cwm", dict(**GROUPS, head_dim=8, num_hidden_layers=8,
+                              sliding_window=9, bos_token_id=0,
+                              **scaled(rope_type="default")),
+                  LLAMA.replace("1e-6", "1e-5") + GQA + "--num-layers 8 "
+                  "--kv-channels 8 --window-size 8 "
+                  "--window-attn-skip-freq [0,1,1,1] --rotary-base 1000"),
+    "ministral": ("Ministral", dict(**GROUPS, hidden_size=48, head_dim=8,
+                                    num_hidden_layers=4, sliding_window=9,
+                                    layer_types=["sliding_attention",
+                                                 "full_attention"] * 2),
+                  LLAMA + GQA + "--hidden-size 48 --num-layers 4 "
+                  "--window-size 8 --window-attn-skip-freq 2"),
+    "iquest": ("IQuestCoder", dict(**GROUPS, head_dim=8),
+               LLAMA.replace("1e-6", "1e-5") + GQA + "--kv-channels 8"),
     "exaone": ("Exaone", dict(**GROUPS, head_dim=8),
                LLAMA.replace("1e-6", "1e-5") + GQA + "--kv-channels 8 "
                "--rotary-base 500000"),
