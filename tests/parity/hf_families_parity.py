@@ -393,7 +393,7 @@ CASES = {
                               **scaled(rope_type="default")),
                   LLAMA.replace("1e-6", "1e-5") + GQA + "--num-layers 8 "
                   "--kv-channels 8 --window-size 8 "
-                  "--window-attn-skip-freq [0,1,1,1] --rotary-base 1000"),
+                  "--window-attn-skip-freq [0,1,1,1]*2 --rotary-base 1000"),
     "ministral": ("Ministral", dict(**GROUPS, hidden_size=48, head_dim=8,
                                     num_hidden_layers=4, sliding_window=9,
                                     layer_types=["sliding_attention",
