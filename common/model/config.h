@@ -147,6 +147,11 @@ int64_t gpt_config_rotary(const struct gpt_config *c);
  * refuses. */
 int64_t gpt_config_factors(const struct gpt_config *c);
 
+/* What LongRoPE multiplies sines and cosines by where a model has no number of
+ * its own for it: transformers' formula, by how much longer the longest text is
+ * than those of pretraining. */
+double gpt_config_sharpness(const struct gpt_config *c);
+
 /* True where a text of `length` tokens has the second list, which is of texts
  * that are longer than those of pretraining. */
 bool gpt_config_is_long(const struct gpt_config *c, int64_t length);

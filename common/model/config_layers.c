@@ -50,6 +50,17 @@ int64_t gpt_config_factors(const struct gpt_config *c)
                                                      : 0;
 }
 
+/* A factor that is not said is what two other fields say. */
+double gpt_config_sharpness(const struct gpt_config *c)
+{
+    const double before = (double)c->rotary_positions;
+    const double factor = c->rotary_factor > 0
+                              ? c->rotary_factor
+                              : (double)c->max_positions / before;
+
+    return factor > 1 ? sqrt(1 + log(factor) / log(before)) : 1;
+}
+
 /* One answer for all tokens of a text: keys that were turned by one list mean
  * nothing to queries that were turned by the other. */
 bool gpt_config_is_long(const struct gpt_config *c, int64_t length)

@@ -73,10 +73,6 @@ static double dynamic_base(const struct gpt_config *c)
 static void scale_longrope(struct gpt_rope_scaling *s,
                            const struct gpt_config *c, bool is_long)
 {
-    const double before = (double)c->rotary_positions;
-    const double factor = c->rotary_factor > 0
-                              ? c->rotary_factor
-                              : (double)c->max_positions / before;
     const double *from =
         is_long ? c->rotary_long_factors : c->rotary_short_factors;
 
@@ -85,8 +81,7 @@ static void scale_longrope(struct gpt_rope_scaling *s,
     for (int64_t i = 0; i < s->n_divisors; i++)
         s->divisors[i] = (float)from[i];
     s->attention = c->rotary_attention > 0 ? c->rotary_attention
-                   : factor > 1 ? sqrt(1 + log(factor) / log(before))
-                                : 1;
+                                           : gpt_config_sharpness(c);
 }
 
 /* Kinds differ in constants alone, so that kernels know one formula. Layers
