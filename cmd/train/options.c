@@ -280,6 +280,8 @@ const struct gpt_opt gpt_train_option_table[] = {
     /* GPT-J, and Phi */
     {.kind = GPT_OPT_FLAG, .name = "no-attention-bias", AT(no_attention_bias),
      .help = "attention without biases, the feed-forward with them"},
+    {.kind = GPT_OPT_FLAG, .name = "no-qkv-bias", AT(no_qkv_bias),
+     .help = "queries, keys and values without biases, all else with them"},
     {.kind = GPT_OPT_FLAG, .name = "output-bias", AT(output_bias),
      .help = "a bias of every word's logit"},
     /* GPT-NeoX and GPT-J; Megatron-LM itself has no name for them. */

@@ -1,7 +1,7 @@
 /* LongRoPE in GGUF files: two lists of factors, which are tensors, and two
- * keys, as llama.cpp's converter writes them for Phi-3. llama.cpp takes the list
- * of long texts where its context is longer than texts of pretraining were,
- * whatever the length of a text. Start at gpt_gguf_read_longrope(). */
+ * keys, as llama.cpp's converter writes them for Phi-3. llama.cpp takes the
+ * list of long texts where its context is longer than texts of pretraining
+ * were, whatever the length of a text. Start at gpt_gguf_read_longrope(). */
 #include "checkpoint/gguf_internal.h"
 
 #include <math.h>
@@ -10,7 +10,9 @@
 
 #define BEFORE_KEY "rope.scaling.original_context_length"
 
-/* A list becomes one of the model, which is checked as a whole later. */
+/* A list becomes one of the model, which is checked as a whole later: whether
+ * there are as many numbers as pairs that turn, its rules know. One list
+ * without the other is refused here. */
 static int take_list(double *to, const struct gpt_gguf_list *list,
                      const char *name, const struct gpt_gguf *g,
                      struct gpt_err *err)

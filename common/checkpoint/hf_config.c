@@ -170,23 +170,6 @@ static int read_must(const struct gpt_hf_reader *r,
     return same ? GPT_OK : gpt_hf_refuse(r, key->name, item, key->def, err);
 }
 
-/* A list with a layer of another kind is one of a hybrid model. */
-static int check_attention(const struct gpt_hf_reader *r,
-                           const struct gpt_hf_key *key, const cJSON *list,
-                           struct gpt_err *err)
-{
-    const cJSON *item;
-
-    cJSON_ArrayForEach(item, list)
-        if (!cJSON_IsString(item) ||
-            (strcmp(item->valuestring, "attention") != 0 &&
-             strcmp(item->valuestring, "full_attention") != 0))
-            return gpt_hf_refuse(r, key->name, item, "attention", err);
-    return cJSON_IsArray(list)
-               ? GPT_OK
-               : gpt_hf_wrong_type(r, key->name, "a list", err);
-}
-
 /* Which layers are of which kind. All of these keys are put together in
  * gpt_hf_settle_window(), since they say the same thing in several ways. */
 static int read_layers(struct gpt_hf_reader *r, const struct gpt_hf_key *key,
@@ -212,6 +195,13 @@ static int read_layers(struct gpt_hf_reader *r, const struct gpt_hf_key *key,
                                  err);
     case GPT_HF_USE_WINDOW:
         return read_flag(r, key->name, item, &r->uses_window, err);
+    case GPT_HF_PATTERN:
+        cJSON_Delete(r->expanded);
+        r->expanded = NULL;
+        GPT_TRY(gpt_hf_expand_pattern(&r->expanded, item, key->name, r->what,
+                                      err));
+        r->layer_types = r->expanded;
+        return GPT_OK;
     default: /* layer_types */
         r->layer_types = null ? NULL : item;
         return null ? GPT_OK : gpt_hf_check_layer_types(item, r->what, err);
@@ -273,13 +263,14 @@ static int read_value(struct gpt_hf_reader *r, const struct gpt_hf_key *key,
     case GPT_HF_TURNS_EVERY:
     case GPT_HF_USE_WINDOW:
     case GPT_HF_LAYER_TYPES:
+    case GPT_HF_PATTERN:
         return read_layers(r, key, item, err);
     case GPT_HF_MUST:
     case GPT_HF_ONLY:
     case GPT_HF_SAID:
         return read_must(r, key, item, err);
     case GPT_HF_ATTENTION:
-        return check_attention(r, key, item, err);
+        return gpt_hf_check_attention(item, key->name, r->what, err);
     case GPT_HF_BOS:
         r->extra->bos_token_id = token_id(item);
         return GPT_OK;
@@ -451,37 +442,48 @@ static int find_family(struct gpt_hf_reader *r, struct gpt_err *err)
                     type, list);
 }
 
-/* The padded size is only completed to run the checks: padding depends on the
- * layout, which the caller knows. */
+/* In the order in which one thing depends on another: keys, those that are
+ * compared with others, windows of layers, what is left over, the rules of the
+ * model. The padded size is only completed to run the checks: padding depends
+ * on the layout, which the caller knows. */
+static int parse_config(struct gpt_hf_reader *r, struct gpt_err *err)
+{
+    const struct gpt_hf_family *family = r->extra->family;
+    struct gpt_config *c = r->c;
+    struct gpt_err inner = {0};
+
+    /* keys overwrite what the family's class fixes */
+    *c = family->base;
+    for (size_t i = 0; i < family->n_keys; i++)
+        GPT_TRY(read_key(r, &family->keys[i], err));
+    /* only now: numbers that these are compared with may follow them */
+    for (size_t i = 0; i < family->n_keys; i++)
+        GPT_TRY(read_later(r, &family->keys[i], err));
+    for (size_t i = 0; i < family->n_keys; i++)
+        if (family->keys[i].kind == GPT_HF_BEFORE)
+            GPT_TRY(gpt_hf_read_before(r, &family->keys[i],
+                                       find_value(r, &family->keys[i]), err));
+    GPT_TRY(gpt_hf_settle_window(c, family, r->uses_window ? r->window : 0,
+                                 r->layer_types, r->what, err));
+    GPT_TRY(check_unknown(r, err));
+    if (gpt_config_complete(c, 1, 1, &inner) != GPT_OK)
+        return gpt_fail(err, GPT_EDATA, "%s: %s", r->what, inner.text);
+    c->padded_vocab_size = 0;
+    return GPT_OK;
+}
+
 int gpt_hf_config_parse(struct gpt_config *c, struct gpt_hf_extra *extra,
                         const cJSON *json, const char *what,
                         struct gpt_err *err)
 {
     struct gpt_hf_reader r = {.c = c, .extra = extra, .json = json,
                               .what = what, .uses_window = true};
-    struct gpt_err inner = {0};
 
     if (!cJSON_IsObject(json))
         return gpt_fail(err, GPT_EDATA, "%s: not a JSON object", what);
     *extra = (struct gpt_hf_extra){0};
     GPT_TRY(find_family(&r, err));
-    const struct gpt_hf_family *family = extra->family;
-    /* keys overwrite what the family's class fixes */
-    *c = family->base;
-    for (size_t i = 0; i < family->n_keys; i++)
-        GPT_TRY(read_key(&r, &family->keys[i], err));
-    /* only now: numbers that these are compared with may follow them */
-    for (size_t i = 0; i < family->n_keys; i++)
-        GPT_TRY(read_later(&r, &family->keys[i], err));
-    for (size_t i = 0; i < family->n_keys; i++)
-        if (family->keys[i].kind == GPT_HF_BEFORE)
-            GPT_TRY(gpt_hf_read_before(&r, &family->keys[i],
-                                       find_value(&r, &family->keys[i]), err));
-    GPT_TRY(gpt_hf_settle_window(c, family, r.uses_window ? r.window : 0,
-                                 r.layer_types, what, err));
-    GPT_TRY(check_unknown(&r, err));
-    if (gpt_config_complete(c, 1, 1, &inner) != GPT_OK)
-        return gpt_fail(err, GPT_EDATA, "%s: %s", what, inner.text);
-    c->padded_vocab_size = 0;
-    return GPT_OK;
+    int status = parse_config(&r, err);
+    cJSON_Delete(r.expanded);
+    return status;
 }

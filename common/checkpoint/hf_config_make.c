@@ -173,7 +173,8 @@ static cJSON *cap_value(double cap)
     return cJSON_CreateRaw(text);
 }
 
-/* In the word that all versions know. */
+/* In the word that all versions know. It is always written: without a list the
+ * class of a hybrid model has Mamba in all layers. */
 static cJSON *attention_value(const struct gpt_config *c)
 {
     cJSON *list = cJSON_CreateArray();
@@ -200,7 +201,9 @@ static cJSON *factor_value(const struct gpt_hf_key *key,
     return cap_value(!(x > 0) ? 1 : key->kind == GPT_HF_DIVISOR ? 1 / x : x);
 }
 
-/* Other kinds have their positions of pretraining in the object. */
+/* Other kinds have their positions of pretraining in the object, and a model
+ * without scaling has none: the class then takes its default, and does not read
+ * it. */
 static cJSON *before_value(const struct gpt_config *c)
 {
     return c->rotary_scaling == GPT_SCALING_LONGROPE
@@ -227,6 +230,10 @@ static cJSON *layers_value(const struct gpt_hf_key *key,
         return gpt_hf_every_value(c->window_attn_skip_freq);
     case GPT_HF_TURNS:
         return gpt_hf_turns_value(c);
+    case GPT_HF_PATTERN:
+        return gpt_hf_pattern_value(c);
+    case GPT_HF_ATTENTION:
+        return attention_value(c);
     default: /* layer_types */
         return gpt_hf_layer_types_value(c, family);
     }
@@ -287,7 +294,9 @@ static cJSON *make_value(const struct gpt_hf_key *key,
     case GPT_HF_WINDOW_LAYERS:
     case GPT_HF_WINDOW_EVERY:
     case GPT_HF_LAYER_TYPES:
+    case GPT_HF_PATTERN:
     case GPT_HF_TURNS:
+    case GPT_HF_ATTENTION:
         return layers_value(key, c, extra->family);
     case GPT_HF_WIDTH:
         return cJSON_CreateNumber((double)c->hidden_size);
@@ -304,8 +313,6 @@ static cJSON *make_value(const struct gpt_hf_key *key,
     case GPT_HF_NOTE:
     case GPT_HF_SAID:
         return cJSON_Parse(key->def);
-    case GPT_HF_ATTENTION:
-        return attention_value(c);
     case GPT_HF_MUST: /* true is said; what is off is left out */
         return strcmp(key->def, "false") == 0 || strcmp(key->def, "null") == 0
                    ? NULL

@@ -510,7 +510,7 @@ const struct gpt_hf_family *const gpt_hf_families[] = {
     &gpt_hf_gptj, &gpt_hf_vaultgemma, &gpt_hf_hyperclovax, &gpt_hf_helium,
     &gpt_hf_internlm3, &gpt_hf_jais2, &gpt_hf_ministral3,
     &gpt_hf_hunyuan, &gpt_hf_exaone, &gpt_hf_granite_hybrid,
-    &gpt_hf_cwm, &gpt_hf_ministral, &gpt_hf_iquest,
+    &gpt_hf_cwm, &gpt_hf_ministral, &gpt_hf_iquest, &gpt_hf_gpt_neo,
 };
 const size_t gpt_hf_n_families = GPT_COUNT(gpt_hf_families);
 

@@ -63,6 +63,7 @@ enum gpt_hf_kind {
     GPT_HF_TURNS,       /* a list: 1 for a layer that turns */
     GPT_HF_TURNS_EVERY, /* no_rope_freq, where there is no list */
     GPT_HF_LAYER_TYPES, /* "full_attention" or "sliding_attention" of each */
+    GPT_HF_PATTERN,     /* the same as names that repeat: GPT-Neo's */
     GPT_HF_WIDTH,       /* hidden_size, again; absent or null: the same */
     GPT_HF_MUST,        /* nothing but the value of `def` */
     GPT_HF_ONLY,        /* the same, and never written */
@@ -93,6 +94,7 @@ struct gpt_hf_family {
     const char *prefix; /* of tensors of the base model, "model." */
     bool unturned_full; /* beside layers with a window others do not turn */
     bool local_angles;  /* layers with a window have angles without scaling */
+    bool counts_window; /* the class wants a number where no layer has one */
     bool needs_window;  /* the class computes something else without one */
     bool turns_again;   /* the class computes a cache again where LongRoPE turns
                          * its keys otherwise */

@@ -59,9 +59,10 @@ const struct gpt_hf_family gpt_hf_ministral3 = {
 
 /* ---- Hunyuan ---- */
 
-/* Norms of heads come after positions. What else its files have is of the
- * tokenizer, of pictures, or of an older implementation, whose layers could
- * share keys and values: that is off in all of them. */
+/* Norms of heads come after positions, with a weight for all heads of queries
+ * and one for those of keys, as in Qwen 3, by other names. What else its files
+ * have is of the tokenizer, of pictures, or of an older implementation, whose
+ * layers could share keys and values: that is off in all of them. */
 static const struct gpt_hf_rule hunyuan_rules[] = {
     RULE(WORD_EMBEDDING, SAME, "embed_tokens.weight"),
     RULE(NORM1_WEIGHT, SAME, "layers.%.input_layernorm.weight"),
@@ -73,6 +74,9 @@ static const struct gpt_hf_rule hunyuan_rules[] = {
     LLAMA_MLP,
     LLAMA_ENDS,
 };
+/* Its positions are "dynamic" with a number "alpha", which enlarges the base
+ * once and for all: the length of a text changes nothing, unlike what the word
+ * means elsewhere. "factor" and the numbers of YaRN beside it are not read. */
 static const struct gpt_hf_key hunyuan_keys[] = {
     ARCHITECTURES,
     NO_ATTENTION_BIAS,
@@ -128,9 +132,10 @@ const struct gpt_hf_family gpt_hf_hunyuan = {
 
 /* ---- EXAONE ---- */
 
-/* Before EXAONE 4: Llama's function, which transformers computes by its class,
- * under names of GPT-2's kind. Both names of a key are read, and the first ones
- * are written, which all versions know. */
+/* Before EXAONE 4, in three sizes, and EXAONE Deep: Llama's function, which
+ * transformers computes by its class, under names of GPT-2's kind. Both names
+ * of a key are read, and the first ones are written, which all versions
+ * know. */
 static const struct gpt_hf_rule exaone_rules[] = {
     RULE(WORD_EMBEDDING, SAME, "wte.weight"),
     RULE(NORM1_WEIGHT, SAME, "h.%.ln_1.weight"),
@@ -197,6 +202,8 @@ static const struct gpt_hf_rule granite_hybrid_rules[] = {
     RULE(FC2_WEIGHT, SAME, "layers.%.shared_mlp.output_linear.weight"),
     LLAMA_ENDS,
 };
+/* The width of the feed-forward is that of what is shared: "intermediate_size"
+ * is that of experts. */
 static const struct gpt_hf_key granite_hybrid_keys[] = {
     ARCHITECTURES,
     NO_ATTENTION_BIAS,
@@ -299,7 +306,8 @@ const struct gpt_hf_family gpt_hf_cwm = {
 };
 
 /* Mistral's keys and a list of layers; without one all have the window. Files
- * of before that class are of the type of Mistral, and have no such list. */
+ * of before that class are of the type of Mistral, and have no such list: the
+ * same model, with the window in all layers or in none. */
 static const struct gpt_hf_key ministral_keys[] = {
     ARCHITECTURES,
     ATTENTION_DROPOUT,

@@ -15,6 +15,7 @@ struct gpt_hf_reader {
     int64_t window; /* tokens, one's own included; 0: all */
     bool uses_window;
     const cJSON *layer_types; /* NULL: as the family has it */
+    cJSON *expanded;          /* a list that is made of a pattern, or NULL */
 };
 
 /* need: what would be supported. */

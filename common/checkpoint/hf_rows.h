@@ -153,5 +153,6 @@ extern const struct gpt_hf_family gpt_hf_internlm3, gpt_hf_jais2;
 extern const struct gpt_hf_family gpt_hf_ministral3, gpt_hf_hunyuan;
 extern const struct gpt_hf_family gpt_hf_exaone, gpt_hf_granite_hybrid;
 extern const struct gpt_hf_family gpt_hf_cwm, gpt_hf_ministral, gpt_hf_iquest;
+extern const struct gpt_hf_family gpt_hf_gpt_neo;
 
 #endif

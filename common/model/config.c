@@ -139,6 +139,8 @@ static const struct field fields[] = {
      .optional = true},
     {"qkv_bias", FLAG, AT(qkv_bias), 0, 1, .identity = true,
      .optional = true},
+    {"no_qkv_bias", FLAG, AT(no_qkv_bias), 0, 1, .identity = true,
+     .optional = true},
     {"output_bias", FLAG, AT(output_bias), 0, 1, .identity = true,
      .optional = true},
     {"qk_norm", FLAG, AT(qk_norm), 0, 1, .identity = true, .optional = true},

@@ -94,6 +94,7 @@ struct gpt_config {
     bool no_linear_bias;         /* linear layers add no bias, */
     bool no_attention_bias;      /* ... those of attention do not */
     bool qkv_bias;               /* ... but that of Q, K and V does */
+    bool no_qkv_bias;            /* that of Q, K and V adds none, others do */
     bool output_bias;            /* the output layer adds one */
     bool qk_norm;                /* norms of each head's query and key */
     bool qk_norm_whole;          /* ... of all queries and of all keys */

@@ -112,6 +112,10 @@ static int check_places(const struct gpt_config *c, int status,
          "output_bias excludes logit_multiplier"},
         {c->no_norm_bias && c->normalization != GPT_LAYERNORM,
          "no_norm_bias needs normalization LayerNorm: no other has a bias"},
+        {c->no_qkv_bias &&
+             (c->no_linear_bias || c->no_attention_bias || c->qkv_bias),
+         "no_qkv_bias excludes no_linear_bias, no_attention_bias and qkv_bias: "
+         "it says that of attention's biases one is there"},
         {c->no_attention_bias && c->no_linear_bias,
          "no_attention_bias excludes no_linear_bias, which takes all biases "
          "away"},

@@ -41,10 +41,12 @@ phi4="$longrope --normalization RMSNorm --swiglu --disable-bias-linear
 ministral3="$rope --normalization RMSNorm --swiglu --disable-bias-linear
 --rotary-scaling-type yarn --rotary-scaling-factor 4
 --rotary-original-positions 3 --rotary-query-growth 0.5"
+gptneo='--no-qkv-bias --query-pre-attn-scalar 1 --window-size 3
+--window-full-layers 1'
 hunyuan="$rope --normalization RMSNorm --swiglu --disable-bias-linear
 --qk-norm-turned --rotary-scaling-type ntk_alpha --rotary-scaling-factor 3"
 names='llama neox falcon gemma gemma2 olmo2 bloom opt qwen gptj granite cohere2
-phi4 ministral3 hunyuan'
+phi4 ministral3 hunyuan gptneo'
 train() { # options...
     # shellcheck disable=SC2086 # options are words
     gpt-train --num-layers 2 $tiny --global-batch-size 4 --train-iters 6 \
@@ -154,6 +156,7 @@ cohere2 cohere2
 phi4 phi3
 ministral3 ministral3
 hunyuan hunyuan_v1_dense
+gptneo gpt_neo
 END
 # Mistral without a window is Llama by another name, which training keeps
 # shellcheck disable=SC2086 # options are words
@@ -226,6 +229,18 @@ changed phi4 's/"longrope"/"longrope", "llama_4_scaling_beta": 1/' \
 changed hunyuan 's/"dynamic"/"ntk_alpha"/' 'type is ntk_alpha'
 changed hunyuan "$(add '"use_qk_norm": false')" 'use_qk_norm is false'
 changed phi4 's/"longrope"/"longrope", "alpha": 1/' 'alpha is 1'
+changed gptneo 's/"attention_types":.*/"attention_types": [[["local"], "x"]],/' \
+    "'attention_types' is not a list of names and their number"
+changed gptneo 's/"attention_types":.*/"attention_types": [[["far"], 2]],/' \
+    'attention_types has a name that is neither global nor local'
+changed gptneo 's/"attention_types":.*/"attention_types": [[["local"], 3]],/' \
+    'has 3 entries for 2 layers'
+changed gptneo 's/"attention_types":.*/"attention_types": 2,/' \
+    "'attention_types' is not a list"
+changed gptneo 's/"attention_types":.*/\
+"attention_types": [[["local","local"], 65536]],/' 'has too many layers'
+expect 3 'no biases of GPT-Neo for Megatron-LM' gpt-reshape \
+    --load-path gptneo --save-path x --to megatron
 hybrid='s/"granite"/"granitemoehybrid"/; /"mlp_bias"/d'
 changed granite "$hybrid" "no field 'layer_types'"
 changed granite "$hybrid; $(add '"layer_types": ["attention", "mamba"]')" \
@@ -278,6 +293,8 @@ refused 'longrope needs --rotary-original-positions' \
 refused 'longrope needs --rotary-short-factors LIST' "$longrope"
 refused '--rotary-long-factors needs --rotary-scaling-type longrope' \
     "$rope --rotary-long-factors 1,2"
+refused 'no_qkv_bias excludes no_linear_bias' \
+    '--no-qkv-bias --disable-bias-linear'
 refused 'qk_norm_turned needs position_embedding rope' --qk-norm-turned
 refused '--rotary-original-positions needs --rotary-scaling-type dynamic' \
     "$rope --rotary-scaling-type ntk_alpha --rotary-scaling-factor 2
@@ -352,7 +369,7 @@ check 'a gate' same '--swiglu' '--activation-function silu --gated-linear-unit'
 # ---- GPUs, emulated ----
 if [ -f "$BUILD/libgpt-cuda-emu.so" ]; then
     for name in gemma2 olmo2 bloom opt qwen gptj granite cohere2 phi4 \
-        ministral3 hunyuan; do
+        ministral3 hunyuan gptneo; do
         eval "options=\$$name"
         # shellcheck disable=SC2086 # options are words
         expect 0 "$name on a GPU" gpt-train --num-layers 2 $tiny \

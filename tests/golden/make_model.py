@@ -42,7 +42,7 @@ LATER = dict(qk_norm_whole=False, window_size=0, window_attn_skip_freq=0,
              no_attention_bias=False, output_bias=False, no_rope_freq=0,
              rotary_local_base=0, embedding_multiplier=0,
              residual_multiplier=0, logit_multiplier=0, rotary_query_growth=0,
-             qk_norm_turned=False)
+             qk_norm_turned=False, no_qkv_bias=False)
 # Heads of another size than width / heads, an odd vocabulary and widths.
 LLAMA = dict(position_embedding="rope", rotary_base=100.0,
              normalization="RMSNorm", norm_epsilon=1e-6, activation="silu",
@@ -85,6 +85,8 @@ CASES = {
                    rotary_positions=12),
     "yarn": dict(**LLAMA, rotary_scaling="yarn", rotary_factor=4,
                  rotary_fast=2, rotary_slow=0.25, rotary_positions=8),
+    "gpt_neo": dict(no_qkv_bias=True, query_pre_attn_scalar=1, window_size=3,
+                    window_attn_skip_freq="[0,1]"),
     "hunyuan": dict(**LLAMA, qk_norm=True, qk_norm_turned=True,
                     rotary_scaling="ntk_alpha", rotary_factor=3.5),
     "ministral3": dict(**LLAMA, rotary_scaling="yarn", rotary_factor=4,
@@ -205,7 +207,7 @@ def shapes(c):
             ("self_attention.linear_qkv.weight",
              ((heads + 2 * groups) * d, h), True),
             ("self_attention.linear_qkv.bias", ((heads + 2 * groups) * d,),
-             own or c["qkv_bias"]),
+             own and not c["no_qkv_bias"] or c["qkv_bias"]),
             ("self_attention.q_layernorm.weight",
              (heads * d if whole else d,), qk),
             ("self_attention.q_layernorm.bias", (d,), qk and norm_bias),

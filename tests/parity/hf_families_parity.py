@@ -405,6 +405,21 @@ CASES = {
     "exaone": ("Exaone", dict(**GROUPS, head_dim=8),
                LLAMA.replace("1e-6", "1e-5") + GQA + "--kv-channels 8 "
                "--rotary-base 500000"),
+    "gpt_neo": ("GPTNeo", dict(num_heads=6, num_hidden_layers=4,
+                               intermediate_size=52, window_size=9,
+                               attention_types=[[["global", "local"], 2]],
+                               resid_dropout=0.0, embed_dropout=0.0,
+                               attention_dropout=0.0),
+                "--num-attention-heads 6 --num-layers 4 --no-qkv-bias "
+                "--query-pre-attn-scalar 1 --window-size 8 "
+                "--window-attn-skip-freq [0,1]*2"),
+    "gpt_neo-global": ("GPTNeo", dict(num_heads=3, num_layers=2, window_size=9,
+                                      attention_types=[[["global"], 2]],
+                                      hidden_size=30, resid_dropout=0.0,
+                                      embed_dropout=0.0,
+                                      attention_dropout=0.0),
+                       "--num-attention-heads 3 --no-qkv-bias "
+                       "--query-pre-attn-scalar 1"),
     "jais2": ("Jais2", dict(**GROUPS, hidden_size=48),
               f"{ROPE} {GQA} --hidden-size 48 --squared-relu "
               "--untie-embeddings-and-output-weights"),

@@ -527,6 +527,7 @@ int main(void)
         "rope",       "rope_part", "alibi", "nowhere",
         "llama",      "llama_biases", "qwen2", "qwen3", "llama3", "yarn",
         "longrope",   "ministral3", "hunyuan",
+        "gpt_neo",
         "linear",     "dynamic", "neox", "falcon", "gemma", "squared", "relu",
         "window", "window_long", "gemma1", "gemma2", "cap_alibi", "olmo2",
         "bloom", "opt", "gptj", "cohere", "granite", "gemma3",
