@@ -265,11 +265,16 @@ struct gpt_embed_grad {
  * to 1 while x goes from `from` to `to`, and x is i, or rate * by_rate where
  * that is not 0.
  * Sines and cosines are multiplied by `attention`. rope_scaling.h computes it;
- * linear interpolation, Llama 3's rule and YaRN are such ramps. */
+ * linear interpolation, Llama 3's rule and YaRN are such ramps. With n_divisors
+ * above 0 there is no ramp: the rate of pair i, of n_divisors, is divided by
+ * divisors[i] (LongRoPE). */
+enum { GPT_ROPE_DIVISORS = 128 };
 struct gpt_rope_scaling {
     double factor; /* 0: none, and the rest is not read */
     double by_rate, from, to;
     double attention;
+    int64_t n_divisors;
+    float divisors[GPT_ROPE_DIVISORS];
 };
 
 /* Rotary positions (Su et al. 2021) in place: in every query and key head of
@@ -280,7 +285,10 @@ struct gpt_rope_scaling {
  * `rotary` (even, at most D) on do not change. With `interleaved` the points
  * are elements 2 i and 2 i + 1. The angle is computed in float, as PyTorch
  * users do.
- * positions (N) int32 in device memory, or NULL: row n has position n mod t. */
+ * positions (N) int32 in device memory, or NULL: row n has position n mod t.
+ * With query_growth b above 0, where all of a head turns, queries (and their
+ * gradients) are also multiplied by 1 + b ln(1 + floor(position /
+ * query_positions)). */
 struct gpt_rope {
     int64_t n, t, h, g, d, rotary;
     double base;
@@ -288,6 +296,8 @@ struct gpt_rope {
     struct gpt_rope_scaling scaling;
     enum gpt_dtype act;
     bool inverse;
+    float query_growth;
+    int64_t query_positions;
     void *qkv;
     const int32_t *positions;
 };

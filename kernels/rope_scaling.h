@@ -17,6 +17,8 @@ GPT_BOTH_SIDES static inline double gpt_rope_scaled(
 {
     if (s->factor == 0)
         return rate;
+    if (s->n_divisors > 0)
+        return rate / (double)s->divisors[i];
     double x = s->by_rate == 0 ? (double)i : rate * s->by_rate;
     double kept = (x - s->from) / (s->to - s->from);
 

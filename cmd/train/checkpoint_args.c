@@ -7,6 +7,7 @@
 #include "base/json.h"
 #include "checkpoint/run_state.h"
 #include "tokenizer/tokenizer_options.h"
+#include "model/factors.h"
 #include "model/layer_list.h"
 #include "cmd/train/settle.h"
 
@@ -117,6 +118,27 @@ static void print_field(const struct gpt_opt *opt, const void *field,
     }
 }
 
+/* A list of factors, as it would be typed: the shortest text of each number, so
+ * that the line of the log can be copied. The configuration was checked when
+ * the checkpoint was opened; what does not fit into a list cannot be there. */
+static bool read_factors(const cJSON *list, struct gpt_arena *arena,
+                         const char **text)
+{
+    double factors[GPT_ROTARY_PAIRS + 1] = {0};
+    struct gpt_buf b = {0};
+    const cJSON *item;
+    int64_t n = 0;
+
+    cJSON_ArrayForEach(item, list)
+        if (n < GPT_ROTARY_PAIRS && cJSON_IsNumber(item))
+            factors[n++] = item->valuedouble;
+    *text = gpt_factors_print(&b, factors) == GPT_OK && b.data
+                ? gpt_arena_strdup(arena, b.data)
+                : NULL;
+    gpt_buf_free(&b);
+    return *text != NULL;
+}
+
 /* Writes the JSON value into `field`, which has the row's type; false where it
  * has another type or is no choice of the row. A text that is a number in the
  * model, as a window, is kept in the arena. */
@@ -129,6 +151,8 @@ static bool read_value(const struct gpt_opt *opt, const cJSON *item,
                                                  item->valuedouble);
         return *(const char **)field != NULL;
     }
+    if (opt->kind == GPT_OPT_STRING && cJSON_IsArray(item))
+        return read_factors(item, arena, field);
     /* a list of layers */
     if (opt->kind == GPT_OPT_STRING && cJSON_IsString(item)) {
         *(const char **)field = gpt_arena_strdup(arena, item->valuestring);
@@ -195,6 +219,18 @@ static bool same_layers(const struct gpt_train_options *o, const char *option,
            x == y;
 }
 
+/* The same of two lists of factors: "1.0" is another "1". */
+static bool same_factors(const char *option, const char *a, const char *b)
+{
+    double x[GPT_ROTARY_PAIRS], y[GPT_ROTARY_PAIRS];
+
+    return (strcmp(option, "rotary-short-factors") == 0 ||
+            strcmp(option, "rotary-long-factors") == 0) &&
+           gpt_factors_parse(x, a, NULL) == GPT_OK &&
+           gpt_factors_parse(y, b, NULL) == GPT_OK &&
+           memcmp(x, y, sizeof(x)) == 0;
+}
+
 /* One field of the checkpoint. Fields without an option are skipped: the
  * comparison of models when weights are loaded finds what differs there. A
  * 0 that the option does not take says that the model has no such thing, as a
@@ -213,7 +249,9 @@ static int take_field(const struct taking *t, const cJSON *item)
     const bool typed = t->args->origin[row] == GPT_FROM_COMMAND;
     if (!read_value(opt, item, negate, t->arena, &there))
         return GPT_OK;
-    char here_text[512], there_text[512]; /* lists of layers are long */
+    /* lists of factors are long, and have up to 24 letters a number */
+    char here_text[24 * GPT_ROTARY_PAIRS + 1];
+    char there_text[sizeof(here_text)];
     print_field(opt, field, here_text, sizeof(here_text));
     print_field(opt, &there, there_text, sizeof(there_text));
     if (opt->choices == gpt_train_positions) /* "rotary" is another "rope" */
@@ -226,7 +264,8 @@ static int take_field(const struct taking *t, const cJSON *item)
         return GPT_OK;
     if (typed && strcmp(here_text, there_text) != 0 &&
         !is_open(opt, field, here_text, there_text) &&
-        !same_layers(t->o, opt->name, here_text, there_text)) {
+        !same_layers(t->o, opt->name, here_text, there_text) &&
+        !same_factors(opt->name, here_text, there_text)) {
         gpt_fail(t->err, GPT_EUSAGE,
                  "--use-checkpoint-args: --%s is %s here and %s in %s",
                  opt->name, here_text, there_text, t->dir);

@@ -167,6 +167,8 @@ const struct gpt_opt gpt_train_option_table[] = {
      .help = "norm every head's queries and keys"},
     {.kind = GPT_OPT_FLAG, .name = "qk-norm-whole", AT(qk_norm_whole),
      .help = "... all queries of a token as one, and all keys"},
+    {.kind = GPT_OPT_FLAG, .name = "qk-norm-turned", AT(qk_norm_turned),
+     .help = "... each head, after rotary positions turned it"},
     /* No defaults, and no 0: a model of a checkpoint that lacks these has 0
      * there, and then they count as not given. */
     {.kind = GPT_OPT_STRING, .name = "window-size", .arg = "N,0",
@@ -213,7 +215,7 @@ const struct gpt_opt gpt_train_option_table[] = {
     {.kind = GPT_OPT_INT, .name = "rotary-local-base", .arg = "N",
      .def = "0", AT(rotary_local_base), .min = 0, .max = 1000000000000,
      .help = "base in layers with a window, 0 = as in the others"},
-    /* Which of the next seven a kind reads is a table in plan_model.c: one that
+    /* Which of the next ten a kind reads is a table in plan_model.c: one that
      * would not be used is refused. 0 is the default of the kind. */
     {.kind = GPT_OPT_CHOICE, .name = "rotary-scaling-type", .arg = "TYPE",
      .def = "none", AT(rotary_scaling), .choices = gpt_rotary_scalings,
@@ -238,7 +240,16 @@ const struct gpt_opt gpt_train_option_table[] = {
      .help = "yarn: pairs of fewer turns are stretched in full"},
     {.kind = GPT_OPT_REAL, .name = "rotary-attention-factor", .arg = "X",
      .def = "0", AT(rotary_attention), .min = 0, .max = 1e3,
-     .help = "yarn: factor of queries and keys, 0 = 0.1 ln(scaling) + 1"},
+     .help = "yarn, longrope: factor of queries and keys, 0 = by formula"},
+    {.kind = GPT_OPT_REAL, .name = "rotary-query-growth", .arg = "X",
+     .def = "0", AT(rotary_query_growth), .min = 0, .max = 1e3,
+     .help = "growth of queries past the positions of pretraining"},
+    {.kind = GPT_OPT_STRING, .name = "rotary-short-factors", .arg = "LIST",
+     AT(rotary_short_factors), .min = 1,
+     .help = "longrope: what the rate of each pair is divided by"},
+    {.kind = GPT_OPT_STRING, .name = "rotary-long-factors", .arg = "LIST",
+     AT(rotary_long_factors), .min = 1,
+     .help = "longrope: the same in texts longer than in pretraining"},
     {.kind = GPT_OPT_CHOICE, .name = "normalization", .arg = "TYPE",
      .def = "LayerNorm", AT(normalization), .choices = gpt_normalizations,
      .help = "kind of norms"},
@@ -270,6 +281,8 @@ const struct gpt_opt gpt_train_option_table[] = {
     /* GPT-J, and Phi */
     {.kind = GPT_OPT_FLAG, .name = "no-attention-bias", AT(no_attention_bias),
      .help = "attention without biases, the feed-forward with them"},
+    {.kind = GPT_OPT_FLAG, .name = "no-qkv-bias", AT(no_qkv_bias),
+     .help = "queries, keys and values without biases, all else with them"},
     {.kind = GPT_OPT_FLAG, .name = "output-bias", AT(output_bias),
      .help = "a bias of every word's logit"},
     /* GPT-NeoX and GPT-J; Megatron-LM itself has no name for them. */

@@ -24,13 +24,16 @@ struct gpt_train_options {
     int64_t rotary_base, rotary_positions;
     double rotary_percent, rotary_factor, rotary_low_factor;
     double rotary_high_factor, rotary_fast, rotary_slow, rotary_attention;
+    double rotary_query_growth;
     bool rotary_interleaved;
     const char *rotary_scaling; /* of gpt_rotary_scalings */
+    const char *rotary_short_factors, *rotary_long_factors; /* NULL: none */
     const char *normalization, *activation; /* of gpt_normalizations, ... */
     bool norm_plus_one, gated, swiglu, geglu, squared_relu;
     bool no_linear_bias, qkv_bias, qk_norm, parallel_blocks, shared_norm;
-    bool qk_norm_whole, scale_embedding, embedding_norm, post_norm, no_pre_norm;
-    bool no_norm_bias, no_attention_bias, output_bias;
+    bool qk_norm_turned, qk_norm_whole, scale_embedding, embedding_norm;
+    bool post_norm, no_pre_norm;
+    bool no_norm_bias, no_attention_bias, no_qkv_bias, output_bias;
     const char *window_size; /* "N" or "N,0", NULL: none */
     const char *window_skip, *no_rope; /* "N" or a list, NULL: none */
     int64_t window_full_layers, position_offset, rotary_local_base;

@@ -6,6 +6,7 @@
 #include "backend.h"
 #include "base/memory.h"
 #include "tokenizer/tokenizer_options.h"
+#include "model/factors.h"
 #include "model/layer_list.h"
 
 #include <string.h>
@@ -68,6 +69,8 @@ enum {
     DYNAMIC = 1 << GPT_SCALING_DYNAMIC,
     LLAMA3 = 1 << GPT_SCALING_LLAMA3,
     YARN = 1 << GPT_SCALING_YARN,
+    NTK_ALPHA = 1 << GPT_SCALING_NTK_ALPHA,
+    LONGROPE = 1 << GPT_SCALING_LONGROPE,
 };
 static const struct {
     const char *name;
@@ -80,15 +83,21 @@ static const struct {
     {"rotary-local-base", ANY_ROPE, "--position-embedding-type rope"},
     {"no-rope-freq", ANY_ROPE, "--position-embedding-type rope"},
     {"rotary-scaling-type", ANY_ROPE, "--position-embedding-type rope"},
-    {"rotary-scaling-factor", LINEAR | DYNAMIC | LLAMA3 | YARN,
+    {"rotary-scaling-factor",
+     LINEAR | DYNAMIC | LLAMA3 | YARN | NTK_ALPHA | LONGROPE,
      "--rotary-scaling-type"},
-    {"rotary-original-positions", DYNAMIC | LLAMA3 | YARN,
-     "--rotary-scaling-type dynamic, llama3 or yarn"},
+    {"rotary-original-positions", DYNAMIC | LLAMA3 | YARN | LONGROPE,
+     "--rotary-scaling-type dynamic, llama3, yarn or longrope"},
     {"rotary-low-freq-factor", LLAMA3, "--rotary-scaling-type llama3"},
     {"rotary-high-freq-factor", LLAMA3, "--rotary-scaling-type llama3"},
     {"rotary-beta-fast", YARN, "--rotary-scaling-type yarn"},
     {"rotary-beta-slow", YARN, "--rotary-scaling-type yarn"},
-    {"rotary-attention-factor", YARN, "--rotary-scaling-type yarn"},
+    {"rotary-attention-factor", YARN | LONGROPE,
+     "--rotary-scaling-type yarn or longrope"},
+    {"rotary-query-growth", DYNAMIC | LLAMA3 | YARN | LONGROPE,
+     "--rotary-scaling-type dynamic, llama3, yarn or longrope"},
+    {"rotary-short-factors", LONGROPE, "--rotary-scaling-type longrope"},
+    {"rotary-long-factors", LONGROPE, "--rotary-scaling-type longrope"},
 };
 
 /* A value that would not be used is a mistake, not a preference; defaults do
@@ -109,6 +118,24 @@ static int check_rotary_options(const struct gpt_config *c,
     return GPT_OK;
 }
 
+/* The lists of longrope, which has no others to fall back on: they were
+ * searched for when the model was stretched (Ding et al. 2024), and no formula
+ * gives them. How many there must be is a rule of the model, which knows how
+ * much of a head turns. The message names the option, as both are read here. */
+static int plan_factors(double *factors, const char *text, const char *option,
+                        struct gpt_err *err)
+{
+    struct gpt_err inner = {0};
+
+    if (!text)
+        return gpt_fail(err, GPT_EUSAGE,
+                        "--rotary-scaling-type longrope needs --%s LIST, a "
+                        "number for each pair that turns", option);
+    if (gpt_factors_parse(factors, text, &inner) != GPT_OK)
+        return gpt_fail(err, GPT_EUSAGE, "--%s: %s", option, inner.text);
+    return GPT_OK;
+}
+
 /* Numbers of the scaling, where its formula reads them. Llama 3.1's own are the
  * defaults of its kind. */
 static int plan_scaling(struct gpt_config *c,
@@ -120,13 +147,13 @@ static int plan_scaling(struct gpt_config *c,
     if (kind == ANY_ROPE)
         return GPT_OK;
     c->rotary_factor = o->rotary_factor > 0 ? o->rotary_factor : llama3 ? 8 : 0;
-    if (c->rotary_factor < 1)
+    if (c->rotary_factor < 1 && !(kind == LONGROPE && o->rotary_factor <= 0))
         return gpt_fail(err, GPT_EUSAGE,
                         "--rotary-scaling-type %s needs "
                         "--rotary-scaling-factor X, at least 1",
                         o->rotary_scaling);
     /* a ramp over turns or pairs needs to know over which positions */
-    if (kind != LINEAR) {
+    if (kind != LINEAR && kind != NTK_ALPHA) {
         c->rotary_positions = o->rotary_positions > 0 ? o->rotary_positions
                               : llama3                ? 8192
                                                       : 0;
@@ -143,8 +170,16 @@ static int plan_scaling(struct gpt_config *c,
     c->rotary_high_factor = llama3 ? o->rotary_high_factor : 0;
     c->rotary_fast = kind == YARN ? o->rotary_fast : 0;
     c->rotary_slow = kind == YARN ? o->rotary_slow : 0;
-    c->rotary_attention = kind == YARN ? o->rotary_attention : 0;
-    return GPT_OK;
+    c->rotary_attention =
+        kind == YARN || kind == LONGROPE ? o->rotary_attention : 0;
+    c->rotary_query_growth =
+        c->rotary_positions > 0 ? o->rotary_query_growth : 0;
+    if (kind != LONGROPE)
+        return GPT_OK;
+    GPT_TRY(plan_factors(c->rotary_short_factors, o->rotary_short_factors,
+                         "rotary-short-factors", err));
+    return plan_factors(c->rotary_long_factors, o->rotary_long_factors,
+                        "rotary-long-factors", err);
 }
 
 static int plan_positions(struct gpt_config *c,
@@ -291,9 +326,11 @@ int gpt_train_plan_model(struct gpt_train_plan *p,
         .norm_epsilon = o->norm_epsilon,
         .no_linear_bias = o->no_linear_bias,
         .no_attention_bias = o->no_attention_bias,
+        .no_qkv_bias = o->no_qkv_bias,
         .qkv_bias = o->qkv_bias,
         .output_bias = o->output_bias,
-        .qk_norm = o->qk_norm || o->qk_norm_whole,
+        .qk_norm = o->qk_norm || o->qk_norm_whole || o->qk_norm_turned,
+        .qk_norm_turned = o->qk_norm_turned,
         .qk_norm_whole = o->qk_norm_whole,
         .window_full_layers = o->window_full_layers,
         .attn_logit_softcapping = o->score_cap,

@@ -23,6 +23,7 @@ struct gpt_gguf_arch {
     bool pairs;
     bool whole_heads;   /* rotary positions turn all elements */
     bool says_parallel; /* a key tells parallel_blocks */
+    bool has_lists;     /* llama.cpp has LongRoPE's lists of it */
     bool needs_head;    /* llama.cpp wants the output layer of tied ones, too */
 };
 
@@ -30,6 +31,17 @@ struct gpt_gguf_arch {
 #define GPT_GGUF_WORDS "token_embd.weight"
 #define GPT_GGUF_HEAD "output.weight"
 #define GPT_GGUF_FREQS "rope_freqs.weight"
+#define GPT_GGUF_LONG "rope_factors_long.weight"
+#define GPT_GGUF_SHORT "rope_factors_short.weight"
+
+/* What a file has of these lists of rotary factors. */
+struct gpt_gguf_list {
+    float *x; /* NULL: there is none */
+    int64_t n;
+};
+struct gpt_gguf_lists {
+    struct gpt_gguf_list freqs, many, few; /* of long texts, of short ones */
+};
 
 /* The rules of p's role one after the other, from *at = 0 on. */
 const struct gpt_hf_rule *gpt_gguf_next_rule(const struct gpt_gguf_arch *arch,
@@ -70,11 +82,12 @@ int gpt_gguf_find_arch(const struct gpt_gguf_arch **arch, struct gpt_gguf *g,
                        struct gpt_err *err) GPT_MUST_USE;
 
 /* GPT_EDATA names the key. *c is complete but for padding; n_words: rows of
- * the word table. `ropes` (n_ropes) are the elements of rope_freqs.weight. */
+ * the word table. */
 int gpt_gguf_read_config(struct gpt_config *c,
                          const struct gpt_gguf_arch **arch, struct gpt_gguf *g,
-                         int64_t n_words, bool tied, const float *ropes,
-                         int64_t n_ropes, struct gpt_err *err) GPT_MUST_USE;
+                         int64_t n_words, bool tied,
+                         const struct gpt_gguf_lists *lists,
+                         struct gpt_err *err) GPT_MUST_USE;
 /* The first architecture that can say what the model is, that of `family`
  * before others. GPT_EDATA names what each of them lacks. */
 int gpt_gguf_choose(const struct gpt_config *c, const char *family,

@@ -79,7 +79,7 @@ static const struct gpt_gguf_arch archs[] = {
     {.name = "qwen3", .family = "qwen3", .base = {LLAMA_BASE, .qk_norm = true},
      TABLE(halves)},
     {.name = "phi3", .family = "phi3", .base = {LLAMA_BASE}, TABLE(phi3),
-     .needs_head = true},
+     .needs_head = true, .has_lists = true},
     {.name = "starcoder2", .family = "starcoder2",
      .base = {.position_embedding = GPT_POSITION_ROPE,
               .activation = GPT_GELU},
@@ -248,8 +248,20 @@ static const char *misfit(const struct gpt_config *c,
     if (!arch->base.gated && c->activation <= GPT_GELU_EXACT)
         read.activation = c->activation;
     if (c->rotary_scaling == GPT_SCALING_DYNAMIC ||
+        c->rotary_scaling == GPT_SCALING_NTK_ALPHA ||
+        (c->rotary_scaling == GPT_SCALING_LONGROPE && !arch->has_lists) ||
         (c->rotary_scaling == GPT_SCALING_LLAMA3 && !arch->pairs))
         return "rotary_scaling";
+    /* lists are there, and the factor is not, from which no more follows than
+     * the number that is */
+    if (c->rotary_scaling == GPT_SCALING_LONGROPE && arch->has_lists) {
+        memcpy(read.rotary_short_factors, c->rotary_short_factors,
+               sizeof(read.rotary_short_factors));
+        memcpy(read.rotary_long_factors, c->rotary_long_factors,
+               sizeof(read.rotary_long_factors));
+        read.rotary_attention = c->rotary_attention;
+        read.rotary_positions = c->rotary_positions;
+    }
     if (arch->whole_heads && gpt_config_rotary(c) != c->head_size)
         return "rotary_percent";
     if (c->rotary_scaling == GPT_SCALING_YARN) {

@@ -30,8 +30,7 @@ static const char *const noted[] = {
     "tensor_data_layout", "rope.scaling.yarn_log_multiplier",
 };
 
-/* The shortest decimal that is this float: 1e-5 was written, and is meant. */
-static double shortest(double v)
+double gpt_gguf_shortest(double v)
 {
     char text[32];
     double d = v;
@@ -78,7 +77,7 @@ static int read_key(struct gpt_config *c, const struct gpt_gguf_arch *arch,
     if (gpt_gguf_fields[i].whole)
         return gpt_gguf_int(g, name, 0, INT32_MAX, to, err);
     GPT_TRY(gpt_gguf_real(g, name, to, err));
-    *(double *)to = shortest(*(double *)to);
+    *(double *)to = gpt_gguf_shortest(*(double *)to);
     return GPT_OK;
 }
 
@@ -123,7 +122,8 @@ static int read_scaling(struct gpt_config *c, const struct gpt_gguf_arch *arch,
 
     key_name(name, sizeof(name), arch, "rope.scaling.type");
     GPT_TRY(gpt_gguf_text(g, name, &type, err));
-    if (strcmp(type, "none") == 0)
+    /* newer files name LongRoPE, older ones have its lists alone */
+    if (strcmp(type, "none") == 0 || strcmp(type, "longrope") == 0)
         return GPT_OK;
     if (strcmp(type, "linear") == 0)
         c->rotary_scaling = GPT_SCALING_LINEAR;
@@ -185,7 +185,7 @@ static int read_own_real(const struct gpt_gguf *g, const char *name, double *to,
                          struct gpt_err *err)
 {
     GPT_TRY(gpt_gguf_real(g, name, to, err));
-    *to = shortest(*to);
+    *to = gpt_gguf_shortest(*to);
     return GPT_OK;
 }
 
@@ -206,7 +206,7 @@ static int read_ropes(struct gpt_config *c, const struct gpt_gguf *g,
     c->rotary_factor = 1;
     for (int64_t i = 0; i < n; i++)
         c->rotary_factor = fmax(c->rotary_factor, (double)ropes[i]);
-    c->rotary_factor = shortest(c->rotary_factor);
+    c->rotary_factor = gpt_gguf_shortest(c->rotary_factor);
     GPT_TRY(gpt_gguf_int(g, POSITIONS_KEY, 1, INT32_MAX, &c->rotary_positions,
                          err));
     GPT_TRY(read_own_real(g, FACTOR_KEY, &c->rotary_factor, err));
@@ -262,6 +262,9 @@ static int check_unknown(const struct gpt_gguf_arch *arch,
             known = strcmp(name + prefix + 1, gpt_gguf_fields[i].name) == 0;
         for (size_t i = 0; !known && i < GPT_COUNT(noted); i++)
             known = strcmp(name + prefix + 1, noted[i]) == 0;
+        known = known ||
+                (c->rotary_scaling == GPT_SCALING_LONGROPE &&
+                 strcmp(name + prefix + 1, GPT_GGUF_ATTN_FACTOR) == 0);
         if (strcmp(name + prefix + 1, "attention.sliding_window") == 0)
             GPT_TRY(check_window(c, name, g, err));
         const bool off = key->type != GPT_GGUF_STRING &&
@@ -302,8 +305,9 @@ static int read_own(struct gpt_config *c, const struct gpt_gguf_arch *arch,
  * The model's own checks come last, and see a complete configuration. */
 int gpt_gguf_read_config(struct gpt_config *c,
                          const struct gpt_gguf_arch **arch, struct gpt_gguf *g,
-                         int64_t n_words, bool tied, const float *ropes,
-                         int64_t n_ropes, struct gpt_err *err)
+                         int64_t n_words, bool tied,
+                         const struct gpt_gguf_lists *lists,
+                         struct gpt_err *err)
 {
     struct gpt_err inner = {0};
 
@@ -315,7 +319,8 @@ int gpt_gguf_read_config(struct gpt_config *c,
     GPT_TRY(read_scaling(c, *arch, g, err));
     GPT_TRY(read_keys(c, *arch, g, err));
     GPT_TRY(read_rotary(c, *arch, g, err));
-    GPT_TRY(read_ropes(c, g, ropes, n_ropes, err));
+    GPT_TRY(read_ropes(c, g, lists->freqs.x, lists->freqs.n, err));
+    GPT_TRY(gpt_gguf_read_longrope(c, *arch, g, lists, err));
     GPT_TRY(read_own(c, *arch, g, err));
     GPT_TRY(check_unknown(*arch, c, g, err));
     if (gpt_config_complete(c, 1, 1, &inner) != GPT_OK)
@@ -372,6 +377,7 @@ void gpt_gguf_put_config(struct gpt_gguf_keys *k, const struct gpt_config *c,
         key_name(name, sizeof(name), arch, "rope.scaling.type");
         gpt_gguf_put_text(k, name, gpt_rotary_scalings[c->rotary_scaling]);
     }
+    gpt_gguf_put_longrope(k, c, arch);
     if (arch->says_parallel) {
         key_name(name, sizeof(name), arch, "use_parallel_residual");
         gpt_gguf_put_int(k, name, GPT_GGUF_BOOL, c->parallel_blocks);

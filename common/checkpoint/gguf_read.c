@@ -301,25 +301,24 @@ out:
     return status;
 }
 
-/* rope_freqs.weight is a constant of the model, so it is read here and now. */
-static int read_ropes(struct gguf *g, float **ropes, int64_t *n,
-                      struct gpt_err *err)
+/* Rotary factors are constants of the model, so they are read here and now. */
+static int read_list(struct gguf *g, const char *name,
+                     struct gpt_gguf_list *list, struct gpt_err *err)
 {
-    struct entry *e = find_entry(g, GPT_GGUF_FREQS);
+    struct entry *e = find_entry(g, name);
 
-    *ropes = NULL;
-    *n = 0;
     if (!e)
         return GPT_OK;
     if (e->t->type != gpt_gguf_number(GPT_F32) || e->t->ndim != 1 ||
         e->t->elements > MOST_ROPES)
         return gpt_fail(err, GPT_EDATA, "%s: tensor '%s' is no list of F32",
-                        gpt_in_path(g->file.in), GPT_GGUF_FREQS);
+                        gpt_in_path(g->file.in), name);
     e->used = true;
-    *n = e->t->elements;
-    GPT_TRY(gpt_new(ropes, (size_t)*n, sizeof(**ropes), "rotary factors", err));
-    return gpt_in_read(g->file.in, *ropes, e->t->offset,
-                       (size_t)*n * sizeof(**ropes), err);
+    list->n = e->t->elements;
+    GPT_TRY(gpt_new(&list->x, (size_t)list->n, sizeof(*list->x),
+                    "rotary factors", err));
+    return gpt_in_read(g->file.in, list->x, e->t->offset,
+                       (size_t)list->n * sizeof(*list->x), err);
 }
 
 /* The word table tells the number of tokens, even where a key does: it is
@@ -328,19 +327,23 @@ static int read_config(struct gpt_source *s, struct gguf *g,
                        struct gpt_err *err)
 {
     const struct entry *words = find_entry(g, GPT_GGUF_WORDS);
-    float *ropes;
-    int64_t n;
+    struct gpt_gguf_lists lists = {0};
+    int status;
     bool tied;
 
     if (!words || words->t->ndim != 2)
         return gpt_fail(err, GPT_EDATA, "%s: no tensor '%s' of two dimensions",
                         gpt_in_path(g->file.in), GPT_GGUF_WORDS);
     GPT_TRY(settle_head(g, words, &tied, err));
-    int status = read_ropes(g, &ropes, &n, err);
-    if (status == GPT_OK)
-        status = gpt_gguf_read_config(&s->config, &g->arch, &g->file,
-                                      words->t->shape[0], tied, ropes, n, err);
-    gpt_free(ropes);
+    GPT_TRY_GOTO(status, read_list(g, GPT_GGUF_FREQS, &lists.freqs, err), out);
+    GPT_TRY_GOTO(status, read_list(g, GPT_GGUF_LONG, &lists.many, err), out);
+    GPT_TRY_GOTO(status, read_list(g, GPT_GGUF_SHORT, &lists.few, err), out);
+    status = gpt_gguf_read_config(&s->config, &g->arch, &g->file,
+                                  words->t->shape[0], tied, &lists, err);
+out:
+    gpt_free(lists.freqs.x);
+    gpt_free(lists.many.x);
+    gpt_free(lists.few.x);
     return status;
 }
 

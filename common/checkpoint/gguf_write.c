@@ -13,12 +13,13 @@
 #include <stdio.h>
 #include <string.h>
 
-/* A parameter is in three tensors at most; two more are no parameters. */
-enum { NAME = GPT_PARAM_NAME + 32, MOST_PARTS = 3, EXTRA = 2 };
+/* A parameter is in three tensors at most; three more are no parameters. */
+enum { NAME = GPT_PARAM_NAME + 32, MOST_PARTS = 3, EXTRA = 3 };
 
 struct planned {
     struct gpt_tensor t; /* of the type that is written, F32 where packed */
     const struct gpt_packing *packing; /* NULL: plain */
+    const float *constant; /* what has no source; NULL: it has one */
     int64_t offset, bytes; /* in the data */
 };
 
@@ -26,7 +27,7 @@ struct gguf_plan {
     const struct gpt_gguf_arch *arch;
     struct planned *list; /* in the order of the file */
     int64_t n;
-    float *ropes; /* of the tensor rope_freqs.weight, which has no source */
+    float *ropes; /* of tensors of rotary factors, which have no source */
     struct gpt_gguf_keys keys;
 };
 
@@ -151,20 +152,40 @@ static int plan_head(struct gpt_target *t, const struct gpt_param_table *table,
     return GPT_OK;
 }
 
+/* A tensor whose elements are in memory, and no parameter of the model. */
+static void plan_constant(struct gguf_plan *plan, const char *name,
+                          const float *x, int64_t n)
+{
+    struct planned *p = &plan->list[plan->n++];
+
+    p->t = gpt_tensor_make(name, GPT_F32, 1, &n);
+    p->constant = x;
+}
+
 /* llama.cpp has no keys for Llama 3's scaling, only what follows from it: a
- * factor for each rate. */
+ * factor for each rate. Of LongRoPE it has both lists. */
 static int plan_ropes(struct gpt_target *t, struct gpt_err *err)
 {
     struct gguf_plan *plan = t->data;
     const struct gpt_config *c = &t->o.config;
     const int64_t n = gpt_config_rotary(c) / 2;
 
-    if (c->rotary_scaling != GPT_SCALING_LLAMA3)
+    if (c->rotary_scaling != GPT_SCALING_LLAMA3 &&
+        c->rotary_scaling != GPT_SCALING_LONGROPE)
         return GPT_OK;
-    GPT_TRY(gpt_new(&plan->ropes, (size_t)n, sizeof(*plan->ropes),
+    GPT_TRY(gpt_new(&plan->ropes, 2 * (size_t)n, sizeof(*plan->ropes),
                     "rotary factors", err));
-    gpt_gguf_ropes(c, plan->ropes, n);
-    plan->list[plan->n++].t = gpt_tensor_make(GPT_GGUF_FREQS, GPT_F32, 1, &n);
+    if (c->rotary_scaling == GPT_SCALING_LLAMA3) {
+        gpt_gguf_ropes(c, plan->ropes, n);
+        plan_constant(plan, GPT_GGUF_FREQS, plan->ropes, n);
+        return GPT_OK;
+    }
+    for (int64_t i = 0; i < n; i++) {
+        plan->ropes[i] = (float)c->rotary_long_factors[i];
+        plan->ropes[n + i] = (float)c->rotary_short_factors[i];
+    }
+    plan_constant(plan, GPT_GGUF_LONG, plan->ropes, n);
+    plan_constant(plan, GPT_GGUF_SHORT, plan->ropes + n, n);
     return GPT_OK;
 }
 
@@ -335,8 +356,8 @@ static int make_parts(const struct gguf_plan *plan,
                                .dtype = from->t.dtype,
                                .packing = from->packing};
         memcpy(p->shape, from->t.shape, sizeof(p->shape));
-        if (from->t.n == 0)
-            p->data = plan->ropes;
+        if (from->constant)
+            p->data = from->constant;
         else
             p->tensor = &from->t;
     }

@@ -195,6 +195,13 @@ static int read_layers(struct gpt_hf_reader *r, const struct gpt_hf_key *key,
                                  err);
     case GPT_HF_USE_WINDOW:
         return read_flag(r, key->name, item, &r->uses_window, err);
+    case GPT_HF_PATTERN:
+        cJSON_Delete(r->expanded);
+        r->expanded = NULL;
+        GPT_TRY(gpt_hf_expand_pattern(&r->expanded, item, key->name, r->what,
+                                      err));
+        r->layer_types = r->expanded;
+        return GPT_OK;
     default: /* layer_types */
         r->layer_types = null ? NULL : item;
         return null ? GPT_OK : gpt_hf_check_layer_types(item, r->what, err);
@@ -256,10 +263,14 @@ static int read_value(struct gpt_hf_reader *r, const struct gpt_hf_key *key,
     case GPT_HF_TURNS_EVERY:
     case GPT_HF_USE_WINDOW:
     case GPT_HF_LAYER_TYPES:
+    case GPT_HF_PATTERN:
         return read_layers(r, key, item, err);
     case GPT_HF_MUST:
     case GPT_HF_ONLY:
+    case GPT_HF_SAID:
         return read_must(r, key, item, err);
+    case GPT_HF_ATTENTION:
+        return gpt_hf_check_attention(item, key->name, r->what, err);
     case GPT_HF_BOS:
         r->extra->bos_token_id = token_id(item);
         return GPT_OK;
@@ -268,6 +279,7 @@ static int read_value(struct gpt_hf_reader *r, const struct gpt_hf_key *key,
         return GPT_OK;
     case GPT_HF_OTHER_DROPOUT: /* with the numbers of other keys: below */
     case GPT_HF_TWO_PARAMETERS:
+    case GPT_HF_BEFORE:
     case GPT_HF_ROTARY_SIZE:
     case GPT_HF_TURNS:
     case GPT_HF_WIDTH:
@@ -314,7 +326,7 @@ static int read_key(struct gpt_hf_reader *r, const struct gpt_hf_key *key,
     if (item)
         return read_value(r, key, item, err);
     /* a row without a default is a key that every file has */
-    if (!key->def)
+    if (!key->def || key->kind == GPT_HF_SAID)
         return gpt_fail(err, GPT_EDATA, "%s: no field '%s'", r->what,
                         key->name);
     cJSON *def = cJSON_Parse(is_null_value(r, key) ? "null" : key->def);
@@ -325,14 +337,35 @@ static int read_key(struct gpt_hf_reader *r, const struct gpt_hf_key *key,
     return status;
 }
 
+/* An older file has the object under another name, which goes before the
+ * default of the class. Where both are absent, the default is read as if it was
+ * in the file; most classes have none. */
+static int read_parameters(const struct gpt_hf_reader *r,
+                           const struct gpt_hf_key *key, const cJSON *item,
+                           struct gpt_err *err)
+{
+    const cJSON *old = cJSON_GetObjectItemCaseSensitive(r->json,
+                                                        "rope_scaling");
+    cJSON *def = NULL;
+
+    if (!item && (!old || cJSON_IsNull(old)) &&
+        !(def = cJSON_Parse(key->def)))
+        return gpt_no_memory(err, r->what);
+    item = def && !cJSON_IsNull(def) ? def : item;
+    int status =
+        item ? gpt_hf_read_scaling(r, key->name, item, err) : GPT_OK;
+    cJSON_Delete(def);
+    return status;
+}
+
 /* What depends on other keys, whatever their order. */
 static int read_later(const struct gpt_hf_reader *r,
                       const struct gpt_hf_key *key, struct gpt_err *err)
 {
     const cJSON *item = find_value(r, key);
 
-    if (key->kind == GPT_HF_PARAMETERS && item)
-        return gpt_hf_read_scaling(r, key->name, item, err);
+    if (key->kind == GPT_HF_PARAMETERS)
+        return read_parameters(r, key, item, err);
     if (key->kind == GPT_HF_TWO_PARAMETERS && item)
         return gpt_hf_read_two_scalings(r, key->name, item, err);
     if (key->kind == GPT_HF_ROTARY_SIZE && item)
@@ -409,33 +442,48 @@ static int find_family(struct gpt_hf_reader *r, struct gpt_err *err)
                     type, list);
 }
 
-/* The padded size is only completed to run the checks: padding depends on the
- * layout, which the caller knows. */
+/* In the order in which one thing depends on another: keys, those that are
+ * compared with others, windows of layers, what is left over, the rules of the
+ * model. The padded size is only completed to run the checks: padding depends
+ * on the layout, which the caller knows. */
+static int parse_config(struct gpt_hf_reader *r, struct gpt_err *err)
+{
+    const struct gpt_hf_family *family = r->extra->family;
+    struct gpt_config *c = r->c;
+    struct gpt_err inner = {0};
+
+    /* keys overwrite what the family's class fixes */
+    *c = family->base;
+    for (size_t i = 0; i < family->n_keys; i++)
+        GPT_TRY(read_key(r, &family->keys[i], err));
+    /* only now: numbers that these are compared with may follow them */
+    for (size_t i = 0; i < family->n_keys; i++)
+        GPT_TRY(read_later(r, &family->keys[i], err));
+    for (size_t i = 0; i < family->n_keys; i++)
+        if (family->keys[i].kind == GPT_HF_BEFORE)
+            GPT_TRY(gpt_hf_read_before(r, &family->keys[i],
+                                       find_value(r, &family->keys[i]), err));
+    GPT_TRY(gpt_hf_settle_window(c, family, r->uses_window ? r->window : 0,
+                                 r->layer_types, r->what, err));
+    GPT_TRY(check_unknown(r, err));
+    if (gpt_config_complete(c, 1, 1, &inner) != GPT_OK)
+        return gpt_fail(err, GPT_EDATA, "%s: %s", r->what, inner.text);
+    c->padded_vocab_size = 0;
+    return GPT_OK;
+}
+
 int gpt_hf_config_parse(struct gpt_config *c, struct gpt_hf_extra *extra,
                         const cJSON *json, const char *what,
                         struct gpt_err *err)
 {
     struct gpt_hf_reader r = {.c = c, .extra = extra, .json = json,
                               .what = what, .uses_window = true};
-    struct gpt_err inner = {0};
 
     if (!cJSON_IsObject(json))
         return gpt_fail(err, GPT_EDATA, "%s: not a JSON object", what);
     *extra = (struct gpt_hf_extra){0};
     GPT_TRY(find_family(&r, err));
-    const struct gpt_hf_family *family = extra->family;
-    /* keys overwrite what the family's class fixes */
-    *c = family->base;
-    for (size_t i = 0; i < family->n_keys; i++)
-        GPT_TRY(read_key(&r, &family->keys[i], err));
-    /* only now: numbers that these are compared with may follow them */
-    for (size_t i = 0; i < family->n_keys; i++)
-        GPT_TRY(read_later(&r, &family->keys[i], err));
-    GPT_TRY(gpt_hf_settle_window(c, family, r.uses_window ? r.window : 0,
-                                 r.layer_types, what, err));
-    GPT_TRY(check_unknown(&r, err));
-    if (gpt_config_complete(c, 1, 1, &inner) != GPT_OK)
-        return gpt_fail(err, GPT_EDATA, "%s: %s", what, inner.text);
-    c->padded_vocab_size = 0;
-    return GPT_OK;
+    int status = parse_config(&r, err);
+    cJSON_Delete(r.expanded);
+    return status;
 }

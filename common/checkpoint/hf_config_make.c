@@ -41,15 +41,50 @@ static cJSON *activation_value(const struct gpt_config *c, const char *def)
     return a ? cJSON_CreateString(a->name) : NULL;
 }
 
-/* Numbers that a formula does not read are 0 in the model, and left out. */
-static cJSON *scaling_value(const struct gpt_config *c)
+/* As many numbers as pairs turn: what follows them in a list is nothing. */
+static void add_lists(cJSON *json, const struct gpt_config *c)
 {
+    for (size_t i = 0; i < gpt_hf_n_scaling_lists; i++) {
+        const double *at =
+            (const double *)(const void *)((const char *)c +
+                                           gpt_hf_scaling_lists[i].offset);
+
+        if (gpt_config_factors(c) > 0)
+            gpt_json_add(json, gpt_hf_scaling_lists[i].name,
+                         cJSON_CreateDoubleArray(at,
+                                                 (int)gpt_config_factors(c)));
+    }
+}
+
+/* Phi-3 has its positions of pretraining beside the object, which has three
+ * entries and no more for older versions of its class, under older names. */
+static bool says_before(const struct gpt_hf_family *family)
+{
+    for (size_t i = 0; i < family->n_keys; i++)
+        if (family->keys[i].kind == GPT_HF_BEFORE)
+            return true;
+    return false;
+}
+
+/* Numbers that a formula does not read are 0 in the model, and left out. */
+static cJSON *scaling_value(const struct gpt_config *c,
+                            const struct gpt_hf_family *family)
+{
+    const bool apart = c->rotary_scaling == GPT_SCALING_LONGROPE &&
+                       says_before(family);
     cJSON *json = cJSON_CreateObject();
 
     /* null and not {}: classes of older versions look for a type in it */
     if (c->rotary_scaling == GPT_SCALING_NONE) {
         cJSON_Delete(json);
         return cJSON_CreateNull();
+    }
+    if (c->rotary_scaling == GPT_SCALING_NTK_ALPHA) {
+        cJSON_AddNumberToObject(json, "alpha", c->rotary_factor);
+        /* "dynamic" asks for it, and the class does not read it */
+        cJSON_AddNumberToObject(json, "factor", 1);
+        cJSON_AddStringToObject(json, "rope_type", "dynamic");
+        return json;
     }
     for (size_t i = 0; i < gpt_hf_n_scaling_numbers; i++) {
         const struct gpt_hf_scaling_number *n = &gpt_hf_scaling_numbers[i];
@@ -58,11 +93,34 @@ static cJSON *scaling_value(const struct gpt_config *c)
                                         : *(const double *)at;
 
         /* base and share have keys of their own, which all versions read */
-        if (v > 0 && at != &c->rotary_base && at != &c->rotary_percent)
+        if ((v > 0 || (family->grows_queries &&
+                       at == &c->rotary_query_growth)) &&
+            at != &c->rotary_base && at != &c->rotary_percent &&
+            !(apart && n->offset == 0))
             cJSON_AddNumberToObject(json, n->name, v);
     }
-    cJSON_AddStringToObject(json, "rope_type",
+    add_lists(json, c);
+    cJSON_AddStringToObject(json, apart ? "type" : "rope_type",
                             gpt_rotary_scalings[c->rotary_scaling]);
+    return json;
+}
+
+/* The object of newer versions, where its absence is not "default": the class
+ * has a scaling of its own. A model without any says so by name: a null would
+ * be that scaling again. Both forms are written, and say the same. */
+static cJSON *parameters_value(const struct gpt_hf_key *key,
+                               const struct gpt_config *c,
+                               const struct gpt_hf_family *family)
+{
+    const bool plain = c->rotary_scaling == GPT_SCALING_NONE;
+    cJSON *json;
+
+    if (strcmp(key->def, "null") == 0)
+        return NULL;
+    json = plain ? cJSON_CreateObject() : scaling_value(c, family);
+    cJSON_AddNumberToObject(json, "rope_theta", c->rotary_base);
+    if (plain)
+        cJSON_AddStringToObject(json, "rope_type", "default");
     return json;
 }
 
@@ -74,11 +132,12 @@ static double local_base(const struct gpt_config *c)
 
 /* Both kinds of layers, in the way of newer versions: with one base in its old
  * place they would take another one for layers with a window. */
-static cJSON *two_scalings(const struct gpt_config *c)
+static cJSON *two_scalings(const struct gpt_config *c,
+                           const struct gpt_hf_family *family)
 {
     const bool plain = c->rotary_scaling == GPT_SCALING_NONE;
     cJSON *json = cJSON_CreateObject();
-    cJSON *all = plain ? cJSON_CreateObject() : scaling_value(c);
+    cJSON *all = plain ? cJSON_CreateObject() : scaling_value(c, family);
     cJSON *local = cJSON_CreateObject();
 
     cJSON_AddNumberToObject(all, "rope_theta", c->rotary_base);
@@ -114,6 +173,44 @@ static cJSON *cap_value(double cap)
     return cJSON_CreateRaw(text);
 }
 
+/* In the word that all versions know. It is always written: without a list the
+ * class of a hybrid model has Mamba in all layers. */
+static cJSON *attention_value(const struct gpt_config *c)
+{
+    cJSON *list = cJSON_CreateArray();
+
+    for (int64_t l = 0; l < c->num_layers; l++)
+        gpt_json_add(list, NULL, cJSON_CreateString("attention"));
+    return list;
+}
+
+/* What scores are multiplied by, or a factor of the model, where 0 is 1, or its
+ * inverse. */
+static cJSON *factor_value(const struct gpt_hf_key *key,
+                           const struct gpt_config *c)
+{
+    const double x =
+        key->kind == GPT_HF_SCORE_SCALE
+            ? 0
+            : *(const double *)(const void *)((const char *)c + key->offset);
+
+    if (key->kind == GPT_HF_SCORE_SCALE)
+        return cap_value(
+            1 / sqrt(c->query_pre_attn_scalar > 0 ? c->query_pre_attn_scalar
+                                                  : (double)c->head_size));
+    return cap_value(!(x > 0) ? 1 : key->kind == GPT_HF_DIVISOR ? 1 / x : x);
+}
+
+/* Other kinds have their positions of pretraining in the object, and a model
+ * without scaling has none: the class then takes its default, and does not read
+ * it. */
+static cJSON *before_value(const struct gpt_config *c)
+{
+    return c->rotary_scaling == GPT_SCALING_LONGROPE
+               ? cJSON_CreateNumber((double)c->rotary_positions)
+               : NULL;
+}
+
 /* Which layers are of which kind. A class reads a number or a list: both are
  * written where the number says enough, and readers of either understand. */
 static cJSON *layers_value(const struct gpt_hf_key *key,
@@ -133,6 +230,10 @@ static cJSON *layers_value(const struct gpt_hf_key *key,
         return gpt_hf_every_value(c->window_attn_skip_freq);
     case GPT_HF_TURNS:
         return gpt_hf_turns_value(c);
+    case GPT_HF_PATTERN:
+        return gpt_hf_pattern_value(c);
+    case GPT_HF_ATTENTION:
+        return attention_value(c);
     default: /* layer_types */
         return gpt_hf_layer_types_value(c, family);
     }
@@ -171,32 +272,31 @@ static cJSON *make_value(const struct gpt_hf_key *key,
                    ? cJSON_CreateNull()
                    : cJSON_CreateNumber((double)c->ffn_hidden_size);
     case GPT_HF_SCORE_SCALE:
-        return cap_value(
-            1 / sqrt(c->query_pre_attn_scalar > 0 ? c->query_pre_attn_scalar
-                                                  : (double)c->head_size));
     case GPT_HF_MULTIPLIER:
-        return cap_value(*(const double *)at > 0 ? *(const double *)at : 1);
     case GPT_HF_DIVISOR:
-        return cap_value(*(const double *)at > 0 ? 1 / *(const double *)at
-                                                 : 1);
+        return factor_value(key, c);
     case GPT_HF_ROTARY_SIZE:
         return cJSON_CreateNumber((double)gpt_config_rotary(c));
     case GPT_HF_LOCAL_THETA:
         return cJSON_CreateNumber(local_base(c));
     case GPT_HF_TWO_PARAMETERS:
-        return two_scalings(c);
+        return two_scalings(c, extra->family);
     case GPT_HF_OTHER_DROPOUT:
         return cJSON_CreateNumber(c->hidden_dropout);
     case GPT_HF_THETA:
         return cJSON_CreateNumber(c->rotary_base);
     case GPT_HF_SCALING:
-        return scaling_value(c);
+        return scaling_value(c, extra->family);
+    case GPT_HF_BEFORE:
+        return before_value(c);
     case GPT_HF_WINDOW:
     case GPT_HF_USE_WINDOW:
     case GPT_HF_WINDOW_LAYERS:
     case GPT_HF_WINDOW_EVERY:
     case GPT_HF_LAYER_TYPES:
+    case GPT_HF_PATTERN:
     case GPT_HF_TURNS:
+    case GPT_HF_ATTENTION:
         return layers_value(key, c, extra->family);
     case GPT_HF_WIDTH:
         return cJSON_CreateNumber((double)c->hidden_size);
@@ -211,12 +311,14 @@ static cJSON *make_value(const struct gpt_hf_key *key,
     case GPT_HF_DTYPE:
         return cJSON_CreateString(torch_name(dtype));
     case GPT_HF_NOTE:
+    case GPT_HF_SAID:
         return cJSON_Parse(key->def);
     case GPT_HF_MUST: /* true is said; what is off is left out */
         return strcmp(key->def, "false") == 0 || strcmp(key->def, "null") == 0
                    ? NULL
                    : cJSON_Parse(key->def);
     case GPT_HF_PARAMETERS:
+        return parameters_value(key, c, extra->family);
     case GPT_HF_TURNS_EVERY:
     case GPT_HF_ONLY:
     case GPT_HF_UNUSED:
@@ -313,6 +415,9 @@ int gpt_hf_choose_family(const struct gpt_config *c,
         /* what does not fit is kept for the message */
         *family = gpt_hf_families[i];
         GPT_TRY_GOTO(status, find_misfit(c, *family, &field, err), out);
+        if (!field && c->rotary_scaling == GPT_SCALING_LONGROPE &&
+            !(*family)->turns_again)
+            field = "rotary_scaling";
         if (!field)
             goto out;
         if (gpt_buf_printf(&b, "%s%s: %s", i > 0 ? ", " : "",

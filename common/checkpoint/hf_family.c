@@ -1,7 +1,7 @@
 /* The tables of families; see hf_family.h. Gemma, OLMo and others with norms
  * after blocks are in hf_family_post.c, blocks side by side in
- * hf_family_parallel.c, small differences from Llama in hf_family_llama.c, what
- * is older than Llama in hf_family_classic.c.
+ * hf_family_parallel.c, small differences from Llama in hf_family_llama.c and
+ * hf_family_2025.c, what is older than Llama in hf_family_classic.c.
  *
  * Keys are in the order in which transformers writes them, which is
  * alphabetical. Defaults are those of its configuration classes: files omit
@@ -30,10 +30,17 @@ const struct gpt_hf_scaling_number gpt_hf_scaling_numbers[] = {
     {"beta_slow", offsetof(struct gpt_config, rotary_slow)},
     {"attention_factor", offsetof(struct gpt_config, rotary_attention)},
     {"original_max_position_embeddings", 0},
+    {"llama_4_scaling_beta", offsetof(struct gpt_config, rotary_query_growth)},
     {"rope_theta", offsetof(struct gpt_config, rotary_base)},
     {"partial_rotary_factor", offsetof(struct gpt_config, rotary_percent)},
 };
 const size_t gpt_hf_n_scaling_numbers = GPT_COUNT(gpt_hf_scaling_numbers);
+
+const struct gpt_hf_scaling_number gpt_hf_scaling_lists[] = {
+    {"long_factor", offsetof(struct gpt_config, rotary_long_factors)},
+    {"short_factor", offsetof(struct gpt_config, rotary_short_factors)},
+};
+const size_t gpt_hf_n_scaling_lists = GPT_COUNT(gpt_hf_scaling_lists);
 
 /* Keys of files of the hub that concern names, tools, heads for other tasks, or
  * generation. Any other key that a family does not have may change what the
@@ -270,8 +277,7 @@ static const struct gpt_hf_family qwen3 = {
 };
 
 /* Phi-3's products are fused: queries, keys, values; gate, up. The function is
- * Llama's, so that such a model also fits "llama", with other tensors. Its long
- * texts have a scaling of their own (longrope), which is refused. */
+ * Llama's, so that such a model also fits "llama", with other tensors. */
 static const struct gpt_hf_rule phi3_rules[] = {
     RULE(WORD_EMBEDDING, SAME, "embed_tokens.weight"),
     RULE(NORM1_WEIGHT, SAME, "layers.%.input_layernorm.weight"),
@@ -281,7 +287,9 @@ static const struct gpt_hf_rule phi3_rules[] = {
     LLAMA_FUSED_MLP,
     LLAMA_ENDS,
 };
-/* The positions of pretraining concern that scaling alone: they are a note. */
+/* Long texts have a scaling of their own, LongRoPE, whose positions of
+ * pretraining stand beside its lists. What else Phi-4-mini's files have is the
+ * same in all of them, and no class reads it. */
 static const struct gpt_hf_key phi3_keys[] = {
     ARCHITECTURES,
     NO_ATTENTION_BIAS,
@@ -289,15 +297,18 @@ static const struct gpt_hf_key phi3_keys[] = {
     BOS("1"),
     KEY("embd_pdrop", OTHER_DROPOUT, "0"),
     EOS("32000"),
+    KEY("full_attn_mod", ONLY, "1"),
     KEY("hidden_act", ACTIVATION, "\"silu\""),
     HIDDEN("3072"),
     INIT("0.02"),
     FFN("8192"),
+    KEY("interpolate_factor", ONLY, "1"),
     POSITIONS("4096"),
     TYPE,
     HEADS("32"),
     LAYERS("32"),
     KV_HEADS("0"),
+    KEY("original_max_position_embeddings", BEFORE, "4096"),
     NO_PAD,
     ROTARY_SHARE("1"),
     RATE("resid_pdrop", hidden_dropout, "0"),
@@ -313,6 +324,7 @@ static const struct gpt_hf_family phi3 = {
     .model_type = "phi3",
     .architecture = "Phi3ForCausalLM",
     .prefix = "model.",
+    .turns_again = true,
     .base = {LLAMA_BASE},
     TABLES(phi3_rules, phi3_keys),
 };
@@ -496,7 +508,9 @@ const struct gpt_hf_family *const gpt_hf_families[] = {
     &gpt_hf_arcee, &gpt_hf_seed, &gpt_hf_nemotron, &gpt_hf_stablelm,
     &gpt_hf_stablelm_parallel, &gpt_hf_cohere, &gpt_hf_cohere2, &gpt_hf_phi,
     &gpt_hf_gptj, &gpt_hf_vaultgemma, &gpt_hf_hyperclovax, &gpt_hf_helium,
-    &gpt_hf_internlm3, &gpt_hf_jais2,
+    &gpt_hf_internlm3, &gpt_hf_jais2, &gpt_hf_ministral3,
+    &gpt_hf_hunyuan, &gpt_hf_exaone, &gpt_hf_granite_hybrid,
+    &gpt_hf_cwm, &gpt_hf_ministral, &gpt_hf_iquest, &gpt_hf_gpt_neo,
 };
 const size_t gpt_hf_n_families = GPT_COUNT(gpt_hf_families);
 

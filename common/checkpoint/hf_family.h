@@ -45,6 +45,7 @@ enum gpt_hf_kind {
     GPT_HF_THETA,      /* rotary_base */
     GPT_HF_SCALING,    /* an object: rotary scaling */
     GPT_HF_PARAMETERS, /* the same with base and share, of newer files */
+    GPT_HF_BEFORE, /* rotary_positions of LongRoPE, whatever its object says */
     GPT_HF_TWO_PARAMETERS, /* two: of layers without a window and with one */
     GPT_HF_LOCAL_THETA, /* rotary_local_base */
     GPT_HF_ROTARY_SIZE, /* elements of a head that turn, and not their share */
@@ -62,9 +63,13 @@ enum gpt_hf_kind {
     GPT_HF_TURNS,       /* a list: 1 for a layer that turns */
     GPT_HF_TURNS_EVERY, /* no_rope_freq, where there is no list */
     GPT_HF_LAYER_TYPES, /* "full_attention" or "sliding_attention" of each */
+    GPT_HF_PATTERN,     /* the same as names that repeat: GPT-Neo's */
     GPT_HF_WIDTH,       /* hidden_size, again; absent or null: the same */
     GPT_HF_MUST,        /* nothing but the value of `def` */
     GPT_HF_ONLY,        /* the same, and never written */
+    GPT_HF_SAID,        /* the same as MUST, and it must be said: the class
+                         * has another default */
+    GPT_HF_ATTENTION,   /* a list: "attention" for each layer; must be said */
     GPT_HF_UNUSED,      /* the class does not read it; never written */
     GPT_HF_ARCHITECTURES,
     GPT_HF_BOS,
@@ -89,7 +94,14 @@ struct gpt_hf_family {
     const char *prefix; /* of tensors of the base model, "model." */
     bool unturned_full; /* beside layers with a window others do not turn */
     bool local_angles;  /* layers with a window have angles without scaling */
+    bool counts_window; /* the class wants a number where no layer has one */
     bool needs_window;  /* the class computes something else without one */
+    bool turns_again;   /* the class computes a cache again where LongRoPE turns
+                         * its keys otherwise */
+    bool has_alpha;     /* the class has ntk_alpha, which its files call
+                         * "dynamic" with a number "alpha" */
+    bool grows_queries; /* the class computes rotary_query_growth; without that
+                         * number it fails */
     struct gpt_config base; /* what no key says */
     const struct gpt_hf_rule *rules;
     size_t n_rules;
@@ -117,6 +129,10 @@ struct gpt_hf_scaling_number {
 };
 extern const struct gpt_hf_scaling_number gpt_hf_scaling_numbers[];
 extern const size_t gpt_hf_n_scaling_numbers;
+
+/* A list of it: GPT_ROTARY_PAIRS doubles of struct gpt_config. */
+extern const struct gpt_hf_scaling_number gpt_hf_scaling_lists[];
+extern const size_t gpt_hf_n_scaling_lists;
 
 /* True for a key that says nothing about what a model computes. */
 bool gpt_hf_is_note(const char *key);

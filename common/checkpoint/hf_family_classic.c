@@ -1,7 +1,7 @@
 /* Families of Hugging Face with LayerNorm that are older than Llama, or built
- * like those: Falcon of 40B and above, StarCoder, OPT, BLOOM and Jais 2; see
- * hf_family.h. Fused products of queries, keys and values have our order: query
- * heads of a group, its key, its value. */
+ * like those: Falcon of 40B and above, StarCoder, OPT, BLOOM, GPT-Neo and
+ * Jais 2; see hf_family.h. Fused products of queries, keys and values have our
+ * order: query heads of a group, its key, its value. */
 #include "checkpoint/hf_rows.h"
 
 /* ---- Falcon 40B ---- */
@@ -315,4 +315,66 @@ const struct gpt_hf_family gpt_hf_jais2 = {
     .prefix = "model.",
     .base = {.position_embedding = GPT_POSITION_ROPE, .rotary_percent = 1},
     TABLES(jais2_rules, jais2_keys),
+};
+
+/* ---- GPT-Neo ---- */
+
+/* GPT-2 with a window in every other layer, scores as they are, and no biases
+ * of queries, keys and values. Its matrices are not transposed, unlike those of
+ * GPT-2 under the same names. The window is written where no layer has one,
+ * too: a number, which the class wants. */
+static const struct gpt_hf_rule gpt_neo_rules[] = {
+    RULE(WORD_EMBEDDING, SAME, "wte.weight"),
+    RULE(POSITION_EMBEDDING, SAME, "wpe.weight"),
+    RULE(NORM1_WEIGHT, SAME, "h.%.ln_1.weight"),
+    RULE(NORM1_BIAS, SAME, "h.%.ln_1.bias"),
+    RULE(QKV_WEIGHT, Q, "h.%.attn.attention.q_proj.weight"),
+    RULE(QKV_WEIGHT, K, "h.%.attn.attention.k_proj.weight"),
+    RULE(QKV_WEIGHT, V, "h.%.attn.attention.v_proj.weight"),
+    RULE(PROJ_WEIGHT, SAME, "h.%.attn.attention.out_proj.weight"),
+    RULE(PROJ_BIAS, SAME, "h.%.attn.attention.out_proj.bias"),
+    RULE(NORM2_WEIGHT, SAME, "h.%.ln_2.weight"),
+    RULE(NORM2_BIAS, SAME, "h.%.ln_2.bias"),
+    RULE(FC1_WEIGHT, SAME, "h.%.mlp.c_fc.weight"),
+    RULE(FC1_BIAS, SAME, "h.%.mlp.c_fc.bias"),
+    RULE(FC2_WEIGHT, SAME, "h.%.mlp.c_proj.weight"),
+    RULE(FC2_BIAS, SAME, "h.%.mlp.c_proj.bias"),
+    RULE(FINAL_NORM_WEIGHT, SAME, "ln_f.weight"),
+    RULE(FINAL_NORM_BIAS, SAME, "ln_f.bias"),
+    RULE(OUTPUT_WEIGHT, SAME, "/lm_head.weight"),
+};
+static const struct gpt_hf_key gpt_neo_keys[] = {
+    KEY("activation_function", ACTIVATION, "\"gelu_new\""),
+    ARCHITECTURES,
+    RATE("attention_dropout", attention_dropout, "0"),
+    /* what the pattern below says, layer after layer */
+    KEY("attention_layers", UNUSED, "null"),
+    KEY("attention_types", PATTERN, "[[[\"global\", \"local\"], 12]]"),
+    BOS("50256"),
+    KEY("embed_dropout", OTHER_DROPOUT, "0"),
+    EOS("50256"),
+    HIDDEN("2048"),
+    INIT("0.02"),
+    KEY("intermediate_size", INNER, "null"),
+    RATE("layer_norm_epsilon", norm_epsilon, "1e-5"),
+    POSITIONS("2048"),
+    TYPE,
+    {"num_heads", "num_attention_heads", GPT_HF_SIZE, "16",
+     AT(num_attention_heads)},
+    {"num_layers", "num_hidden_layers", GPT_HF_SIZE, "24", AT(num_layers)},
+    RATE("resid_dropout", hidden_dropout, "0"),
+    TIED("true"),
+    DTYPE,
+    CACHE,
+    VOCAB("50257"),
+    KEY("window_size", WINDOW, "256"),
+};
+const struct gpt_hf_family gpt_hf_gpt_neo = {
+    .model_type = "gpt_neo",
+    .architecture = "GPTNeoForCausalLM",
+    .prefix = "transformer.",
+    .counts_window = true,
+    .base = {.position_embedding = GPT_POSITION_LEARNED, .no_qkv_bias = true,
+             .query_pre_attn_scalar = 1},
+    TABLES(gpt_neo_rules, gpt_neo_keys),
 };

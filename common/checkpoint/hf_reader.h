@@ -15,6 +15,7 @@ struct gpt_hf_reader {
     int64_t window; /* tokens, one's own included; 0: all */
     bool uses_window;
     const cJSON *layer_types; /* NULL: as the family has it */
+    cJSON *expanded;          /* a list that is made of a pattern, or NULL */
 };
 
 /* need: what would be supported. */
@@ -29,13 +30,17 @@ int gpt_hf_read_size(const struct gpt_hf_reader *r, const char *key,
                      const cJSON *item, int64_t *out,
                      struct gpt_err *err) GPT_MUST_USE;
 
-/* An object of rotary scaling; one of two such objects; and how many elements
- * of a head turn. */
+/* An object of rotary scaling; one of two such objects; the positions of
+ * pretraining beside it, where item NULL is absence; and how many elements of a
+ * head turn. */
 int gpt_hf_read_scaling(const struct gpt_hf_reader *r, const char *key,
                         const cJSON *object, struct gpt_err *err) GPT_MUST_USE;
 int gpt_hf_read_two_scalings(const struct gpt_hf_reader *r, const char *key,
                              const cJSON *object,
                              struct gpt_err *err) GPT_MUST_USE;
+int gpt_hf_read_before(const struct gpt_hf_reader *r,
+                       const struct gpt_hf_key *key, const cJSON *item,
+                       struct gpt_err *err) GPT_MUST_USE;
 int gpt_hf_read_rotary_size(const struct gpt_hf_reader *r, const char *key,
                             const cJSON *item,
                             struct gpt_err *err) GPT_MUST_USE;

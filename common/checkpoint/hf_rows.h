@@ -41,8 +41,10 @@
 #define HEAD_DIM(def) SIZE("head_dim", head_size, def)
 #define ATTENTION_DROPOUT RATE("attention_dropout", attention_dropout, "0")
 /* Written in the way that all versions read. */
-#define ROPE(def)                                  \
-    KEY("rope_parameters", PARAMETERS, "null"),    \
+#define ROPE(def) ROPE_OF("null", def)
+/* parameters: the object that the class has without one, as JSON. */
+#define ROPE_OF(parameters, def)                   \
+    KEY("rope_parameters", PARAMETERS, parameters), \
     KEY("rope_scaling", SCALING, "null"),          \
     KEY("rope_theta", THETA, def)
 
@@ -148,5 +150,9 @@ extern const struct gpt_hf_family gpt_hf_cohere, gpt_hf_cohere2, gpt_hf_phi;
 extern const struct gpt_hf_family gpt_hf_gptj, gpt_hf_vaultgemma;
 extern const struct gpt_hf_family gpt_hf_hyperclovax, gpt_hf_helium;
 extern const struct gpt_hf_family gpt_hf_internlm3, gpt_hf_jais2;
+extern const struct gpt_hf_family gpt_hf_ministral3, gpt_hf_hunyuan;
+extern const struct gpt_hf_family gpt_hf_exaone, gpt_hf_granite_hybrid;
+extern const struct gpt_hf_family gpt_hf_cwm, gpt_hf_ministral, gpt_hf_iquest;
+extern const struct gpt_hf_family gpt_hf_gpt_neo;
 
 #endif

@@ -30,6 +30,74 @@ int gpt_hf_check_layer_types(const cJSON *list, const char *what,
     return GPT_OK;
 }
 
+/* Newer versions of the library rename the kind when they read a file, and
+ * write the new name: both are read. */
+int gpt_hf_check_attention(const cJSON *list, const char *key,
+                           const char *what, struct gpt_err *err)
+{
+    const cJSON *item;
+
+    if (!cJSON_IsArray(list))
+        return gpt_fail(err, GPT_EDATA, "%s: '%s' is not a list", what, key);
+    cJSON_ArrayForEach(item, list)
+        if (!cJSON_IsString(item) ||
+            (strcmp(item->valuestring, "attention") != 0 &&
+             strcmp(item->valuestring, full) != 0))
+            return gpt_fail(err, GPT_EDATA,
+                            "%s: %s is %.200s: only attention is supported",
+                            what, key, cJSON_IsString(item)
+                                           ? item->valuestring
+                                           : "what is no name");
+    return GPT_OK;
+}
+
+/* One entry of a pattern. A model has 65536 layers at most, and as long a list
+ * is none of any model. */
+static int expand_entry(cJSON *list, const cJSON *entry, const char *key,
+                        const char *what, struct gpt_err *err)
+{
+    const cJSON *names = cJSON_GetArrayItem(entry, 0), *item;
+    const cJSON *times = cJSON_GetArrayItem(entry, 1);
+
+    if (!cJSON_IsArray(names) || !cJSON_IsNumber(times) ||
+        !(times->valuedouble >= 0 && times->valuedouble <= 65536))
+        return gpt_fail(err, GPT_EDATA,
+                        "%s: '%s' is not a list of names and their number",
+                        what, key);
+    for (int i = 0; i < times->valueint; i++)
+        cJSON_ArrayForEach(item, names) {
+            const bool local = cJSON_IsString(item) &&
+                               strcmp(item->valuestring, "local") == 0;
+
+            if (!local && (!cJSON_IsString(item) ||
+                           strcmp(item->valuestring, "global") != 0))
+                return gpt_fail(err, GPT_EDATA,
+                                "%s: %s has a name that is neither global nor "
+                                "local", what, key);
+            if (cJSON_GetArraySize(list) >= 65536)
+                return gpt_fail(err, GPT_EDATA, "%s: %s has too many layers",
+                                what, key);
+            gpt_json_add(list, NULL, cJSON_CreateString(local ? sliding
+                                                              : full));
+        }
+    return GPT_OK;
+}
+
+/* How many layers there must be is compared where the list is used, as with one
+ * that was in the file. */
+int gpt_hf_expand_pattern(cJSON **list, const cJSON *pattern, const char *key,
+                          const char *what, struct gpt_err *err)
+{
+    const cJSON *entry;
+
+    if (!cJSON_IsArray(pattern))
+        return gpt_fail(err, GPT_EDATA, "%s: '%s' is not a list", what, key);
+    *list = cJSON_CreateArray();
+    cJSON_ArrayForEach(entry, pattern)
+        GPT_TRY(expand_entry(*list, entry, key, what, err));
+    return GPT_OK;
+}
+
 /* True for a layer with a window, by the list. Its entries have been checked to
  * be texts. */
 static bool slides(const cJSON *item)
@@ -217,7 +285,7 @@ cJSON *gpt_hf_window_value(const struct gpt_config *c,
 {
     if (c->window_size > 0)
         return cJSON_CreateNumber((double)(c->window_size + 1));
-    return family->base.window_attn_skip_freq > 0
+    return family->base.window_attn_skip_freq > 0 || family->counts_window
                ? cJSON_CreateNumber((double)c->max_positions)
                : cJSON_CreateNull();
 }
@@ -239,6 +307,24 @@ cJSON *gpt_hf_layer_types_value(const struct gpt_config *c,
                                             ? sliding
                                             : full));
     return list;
+}
+
+/* All layers are named once: what repeats need not be found, and the class
+ * makes a list of it in any case. */
+cJSON *gpt_hf_pattern_value(const struct gpt_config *c)
+{
+    cJSON *pattern = cJSON_CreateArray(), *entry = cJSON_CreateArray();
+    cJSON *names = cJSON_CreateArray();
+
+    for (int64_t l = 0; l < c->num_layers; l++)
+        gpt_json_add(names, NULL,
+                     cJSON_CreateString(gpt_config_window(c, l, INT64_MAX) > 0
+                                            ? "local"
+                                            : "global"));
+    gpt_json_add(entry, NULL, names);
+    gpt_json_add(entry, NULL, cJSON_CreateNumber(1));
+    gpt_json_add(pattern, NULL, entry);
+    return pattern;
 }
 
 /* A model without such layers leaves the number out too: its class has a

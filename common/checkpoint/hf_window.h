@@ -8,6 +8,14 @@
 /* GPT_EDATA unless "layer_types" is a list of what can be read. */
 int gpt_hf_check_layer_types(const cJSON *list, const char *what,
                              struct gpt_err *err) GPT_MUST_USE;
+/* GPT_EDATA unless it is a list of "attention", or of its newer name: a layer
+ * of another kind is one of a hybrid model. */
+int gpt_hf_check_attention(const cJSON *list, const char *key,
+                           const char *what, struct gpt_err *err) GPT_MUST_USE;
+/* Makes such a list, the caller's, of [[["global", "local"], 6], ...], where
+ * each entry is names and how often they follow each other. */
+int gpt_hf_expand_pattern(cJSON **list, const cJSON *pattern, const char *key,
+                          const char *what, struct gpt_err *err) GPT_MUST_USE;
 /* Sets the window's fields, and those of layers that turn by it. window:
  * tokens, one's own included, 0: none; layer_types NULL: the layers are those
  * that the fields say already. */
@@ -28,6 +36,8 @@ cJSON *gpt_hf_window_value(const struct gpt_config *c,
                            const struct gpt_hf_family *family);
 cJSON *gpt_hf_layer_types_value(const struct gpt_config *c,
                                 const struct gpt_hf_family *family);
+/* The reverse of gpt_hf_expand_pattern(). */
+cJSON *gpt_hf_pattern_value(const struct gpt_config *c);
 /* NULL for a list of layers, which has no number. */
 cJSON *gpt_hf_every_value(int64_t layers);
 cJSON *gpt_hf_turns_value(const struct gpt_config *c);

@@ -276,8 +276,9 @@ static int begin_prompt(struct gpt_batch *b, const struct gpt_request *q,
 
     GPT_TRY(gpt_prefixes_copy(b->prefixes, b->d, slot, q->prompt, q->n_prompt,
                               &cached, err));
-    *piece = (struct gpt_decode_piece){slot, q->n_prompt - cached,
-                                       q->prompt + cached};
+    *piece = (struct gpt_decode_piece){.slot = slot,
+                                       .n = q->n_prompt - cached,
+                                       .tokens = q->prompt + cached};
     b->speed.prompt_tokens += piece->n;
     if (q->cached)
         *q->cached += cached;
@@ -399,8 +400,10 @@ int gpt_batch_step(struct gpt_batch *b, struct gpt_err *err)
         feed_text(b, t);
         t->row = rows;
         rows += 1 + t->n_guesses;
-        b->pieces[i] = (struct gpt_decode_piece){b->slot[i], 1 + t->n_guesses,
-                                                 t->fed};
+        b->pieces[i] = (struct gpt_decode_piece){.slot = b->slot[i],
+                                                 .n = 1 + t->n_guesses,
+                                                 .tokens = t->fed,
+                                                 .one_by_one = true};
         b->active[i] = i;
     }
     GPT_TRY(gpt_decoder_extend(b->d, b->pieces, n, GPT_LOGITS_ALL, b->logits,

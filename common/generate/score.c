@@ -20,7 +20,8 @@ struct gpt_scorer {
                              * behind them is that of `context` */
     float *logits;          /* (PIECE, V) */
     struct gpt_ids context; /* of the last text of the call before, */
-    int64_t kept;           /* which is in this slot */
+    int64_t kept;           /* which is in this slot, */
+    bool is_long;           /* ... turned for a long text */
     struct gpt_decode_piece *pieces; /* (slots) */
     int64_t *row;           /* (slots): of `last`, for each text */
     struct gpt_top *top;
@@ -116,6 +117,27 @@ static bool same_ids(const int32_t *a, int64_t n_a, const int32_t *b,
     return n_a == n_b && memcmp(a, b, (size_t)n_a * sizeof(*a)) == 0;
 }
 
+/* A text is scored as it is when all of it goes through the model at once: with
+ * LongRoPE its context is turned as the whole of it is. */
+static int64_t whole_of(const struct gpt_scored_text *t)
+{
+    return t->n - 1;
+}
+
+static bool is_long(const struct gpt_scorer *s, const struct gpt_scored_text *t)
+{
+    return gpt_config_is_long(gpt_decoder_shape(s->d)->config, whole_of(t));
+}
+
+/* True where the context of text i is that of the text before. */
+static bool is_again(const struct gpt_scorer *s,
+                     const struct gpt_scored_text *t, int64_t i)
+{
+    return i > 0 &&
+           same_ids(t[i - 1].tokens, t[i - 1].first, t[i].tokens, t[i].first) &&
+           is_long(s, &t[i - 1]) == is_long(s, &t[i]);
+}
+
 /* The context of the call before goes on in the first slot. */
 static int take_kept(struct gpt_scorer *s, int64_t n, struct gpt_err *err)
 {
@@ -134,22 +156,24 @@ static int put_contexts(struct gpt_scorer *s, const struct gpt_scored_text *t,
                         int64_t n, struct gpt_err *err)
 {
     const bool found = same_ids(s->context.data, (int64_t)s->context.len,
-                                t[0].tokens, t[0].first);
+                                t[0].tokens, t[0].first) &&
+                       is_long(s, &t[0]) == s->is_long;
     int64_t pieces = 0;
 
     s->context.len = 0;
     if (found)
         GPT_TRY(take_kept(s, t[0].first, err));
     for (int64_t i = found; i < n; i++) {
-        s->row[i] = i > 0 && same_ids(t[i - 1].tokens, t[i - 1].first,
-                                      t[i].tokens, t[i].first)
-                        ? s->row[i - 1]
-                        : pieces;
+        s->row[i] = is_again(s, t, i) ? s->row[i - 1] : pieces;
         if (s->row[i] != pieces)
             continue;
         gpt_decoder_truncate(s->d, s->slot + i, 0);
-        s->pieces[pieces++] = (struct gpt_decode_piece){s->slot + i, t[i].first,
-                                                        t[i].tokens};
+        s->pieces[pieces++] = (struct gpt_decode_piece){
+            .slot = s->slot + i,
+            .n = t[i].first,
+            .tokens = t[i].tokens,
+            .whole = whole_of(&t[i]),
+        };
     }
     if (pieces > 0)
         GPT_TRY(gpt_decoder_extend(s->d, s->pieces, pieces, GPT_LOGITS_LAST,
@@ -171,6 +195,7 @@ static int keep_context(struct gpt_scorer *s, const struct gpt_scored_text *t,
         memcpy(s->last + s->slots * s->vocab, row,
                (size_t)s->vocab * sizeof(*row));
     s->kept = n - 1;
+    s->is_long = is_long(s, &t[n - 1]);
     return gpt_ids_add(&s->context, t[n - 1].tokens, (size_t)t[n - 1].first,
                        err);
 }
@@ -212,8 +237,12 @@ static int score_pieces(const struct scoring *c, struct gpt_scored_text *t,
 
         if (rows <= 0)
             continue;
-        s->pieces[pieces++] = (struct gpt_decode_piece){s->slot + i, rows,
-                                                        t[i].tokens + at};
+        s->pieces[pieces++] = (struct gpt_decode_piece){
+            .slot = s->slot + i,
+            .n = rows,
+            .tokens = t[i].tokens + at,
+            .whole = whole_of(&t[i]),
+        };
         room -= rows;
     }
     assert(room >= 0);

@@ -8,6 +8,7 @@
 #include "base/memory.h"
 #include "base/num.h"
 #include "model/config_rules.h"
+#include "model/factors.h"
 #include "model/layer_list.h"
 
 #include <math.h>
@@ -16,9 +17,10 @@
 
 /* How a field is stored, and how JSON writes it: a SIZE as a whole number, a
  * RATE as any, a FLAG as true or false, a CHOICE by name, LAYERS as a number or
- * as the text of a list. In memory a RATE is double, a FLAG bool, all others
- * are int64_t. */
-enum kind { SIZE, RATE, FLAG, CHOICE, LAYERS };
+ * as the text of a list, FACTORS as a list of numbers, where there are any. In
+ * memory a RATE is double, FACTORS are GPT_ROTARY_PAIRS of them, a FLAG is
+ * bool, all others are int64_t. */
+enum kind { SIZE, RATE, FLAG, CHOICE, LAYERS, FACTORS };
 
 struct field {
     const char *name;
@@ -46,6 +48,8 @@ const char *const gpt_rotary_scalings[] = {
     [GPT_SCALING_DYNAMIC] = "dynamic",
     [GPT_SCALING_LLAMA3] = "llama3",
     [GPT_SCALING_YARN] = "yarn",
+    [GPT_SCALING_NTK_ALPHA] = "ntk_alpha",
+    [GPT_SCALING_LONGROPE] = "longrope",
     NULL,
 };
 
@@ -98,7 +102,7 @@ static const struct field fields[] = {
      .identity = true, .optional = true},
     {"no_rope_freq", LAYERS, AT(no_rope_freq), 0, (double)GPT_LAYERS_MAX,
      .identity = true, .optional = true, .odd = true},
-    {"rotary_scaling", CHOICE, AT(rotary_scaling), 0, GPT_SCALING_YARN,
+    {"rotary_scaling", CHOICE, AT(rotary_scaling), 0, GPT_SCALING_LONGROPE,
      .identity = true, .optional = true, .names = gpt_rotary_scalings},
     {"rotary_factor", RATE, AT(rotary_factor), 0, 1e6, .identity = true,
      .optional = true},
@@ -113,6 +117,12 @@ static const struct field fields[] = {
     {"rotary_attention", RATE, AT(rotary_attention), 0, 1e3,
      .identity = true, .optional = true},
     {"rotary_positions", SIZE, AT(rotary_positions), 0, 1 << 24,
+     .identity = true, .optional = true},
+    {"rotary_query_growth", RATE, AT(rotary_query_growth), 0, 1e3,
+     .identity = true, .optional = true},
+    {"rotary_short_factors", FACTORS, AT(rotary_short_factors), 0, 1e6,
+     .identity = true, .optional = true},
+    {"rotary_long_factors", FACTORS, AT(rotary_long_factors), 0, 1e6,
      .identity = true, .optional = true},
     {"normalization", CHOICE, AT(normalization), 0, GPT_RMSNORM,
      .identity = true, .optional = true, .names = gpt_normalizations},
@@ -129,10 +139,14 @@ static const struct field fields[] = {
      .optional = true},
     {"qkv_bias", FLAG, AT(qkv_bias), 0, 1, .identity = true,
      .optional = true},
+    {"no_qkv_bias", FLAG, AT(no_qkv_bias), 0, 1, .identity = true,
+     .optional = true},
     {"output_bias", FLAG, AT(output_bias), 0, 1, .identity = true,
      .optional = true},
     {"qk_norm", FLAG, AT(qk_norm), 0, 1, .identity = true, .optional = true},
     {"qk_norm_whole", FLAG, AT(qk_norm_whole), 0, 1, .identity = true,
+     .optional = true},
+    {"qk_norm_turned", FLAG, AT(qk_norm_turned), 0, 1, .identity = true,
      .optional = true},
     {"window_size", SIZE, AT(window_size), 0, 1 << 24, .identity = true,
      .optional = true},
@@ -180,9 +194,17 @@ static const void *field_at(const struct gpt_config *c, const struct field *f)
     return (const char *)c + f->offset;
 }
 
+/* Loops over fields are over their numbers, so that a list is as any field. */
+static int64_t field_count(const struct field *f)
+{
+    return f->kind == FACTORS ? GPT_ROTARY_PAIRS : 1;
+}
+
 /* Every kind as a double, which holds all sizes exactly: the limits are far
- * below 2^53. So ranges, comparison and JSON need no case for each kind. */
-static double field_value(const struct gpt_config *c, const struct field *f)
+ * below 2^53. So ranges, comparison and JSON need no case for each kind. i: of
+ * field_count(). */
+static double field_value(const struct gpt_config *c, const struct field *f,
+                          int64_t i)
 {
     switch (f->kind) {
     case SIZE:
@@ -190,7 +212,8 @@ static double field_value(const struct gpt_config *c, const struct field *f)
     case LAYERS:
         return (double)*(const int64_t *)field_at(c, f);
     case RATE:
-        return *(const double *)field_at(c, f);
+    case FACTORS:
+        return ((const double *)field_at(c, f))[i];
     case FLAG:
         return *(const bool *)field_at(c, f);
     }
@@ -221,49 +244,20 @@ int64_t gpt_config_padded_vocab(int64_t vocab, int64_t divisible_by, int64_t tp)
     return gpt_round_up(vocab, divisible_by * tp);
 }
 
-int64_t gpt_config_rotary(const struct gpt_config *c)
-{
-    return (int64_t)((double)c->head_size * c->rotary_percent);
-}
-
-/* In float, whatever the type of activations: transformers rounds the factor to
- * bf16 there, which is within the error of bf16. */
-float gpt_config_word_scale(const struct gpt_config *c)
-{
-    return c->scale_embedding ? sqrtf((float)c->hidden_size)
-                              : (float)c->embedding_multiplier;
-}
-
-bool gpt_config_turns(const struct gpt_config *c, int64_t layer)
-{
-    return c->position_embedding == GPT_POSITION_ROPE &&
-           !gpt_layers_entry(c->no_rope_freq, layer, true);
-}
-
-/* One function for layers, flops and what a device must be able to do: all
- * three agree on which texts are too short for a window to matter. */
-int64_t gpt_config_window(const struct gpt_config *c, int64_t layer,
-                          int64_t length)
-{
-    if (layer < c->window_full_layers)
-        return 0;
-    if (!gpt_layers_entry(c->window_attn_skip_freq, layer, false))
-        return 0;
-    /* the last token of a text that fits sees all of it */
-    return c->window_size + 1 < length ? c->window_size : 0;
-}
-
 static int check_ranges(const struct gpt_config *c, int status,
                         const char *what, struct gpt_err *err)
 {
     for (size_t i = 0; i < GPT_COUNT(fields); i++) {
         const struct field *f = &fields[i];
-        double v = field_value(c, f);
 
-        /* written so that NaN is outside, too */
-        if (!(v >= f->min && v <= f->max))
-            return gpt_fail(err, status, "%s: %s is %g, must be %g to %g",
-                            what, f->name, v, f->min, f->max);
+        for (int64_t k = 0; k < field_count(f); k++) {
+            const double v = field_value(c, f, k);
+
+            /* written so that NaN is outside, too */
+            if (!(v >= f->min && v <= f->max))
+                return gpt_fail(err, status, "%s: %s is %g, must be %g to %g",
+                                what, f->name, v, f->min, f->max);
+        }
     }
     return GPT_OK;
 }
@@ -340,10 +334,21 @@ static cJSON *layers_to_json(const struct gpt_config *c, const struct field *f)
     return json;
 }
 
+/* NULL where there are none. */
+static cJSON *factors_to_json(const struct gpt_config *c, const struct field *f)
+{
+    const double *factors = field_at(c, f);
+    const int64_t n = gpt_factors_length(factors);
+
+    return n > 0 ? cJSON_CreateDoubleArray(factors, (int)n) : NULL;
+}
+
 static cJSON *to_json(const struct gpt_config *c, const struct field *f)
 {
-    double v = field_value(c, f);
+    double v = field_value(c, f, 0);
 
+    if (f->kind == FACTORS)
+        return factors_to_json(c, f);
     if (f->kind == LAYERS)
         return layers_to_json(c, f);
     if (f->kind == FLAG)
@@ -357,8 +362,13 @@ cJSON *gpt_config_to_json(const struct gpt_config *c)
 {
     cJSON *json = cJSON_CreateObject();
 
-    for (size_t i = 0; i < GPT_COUNT(fields); i++)
-        gpt_json_add(json, fields[i].name, to_json(c, &fields[i]));
+    for (size_t i = 0; i < GPT_COUNT(fields); i++) {
+        cJSON *value = to_json(c, &fields[i]);
+
+        /* most models have no factors: such lists are left out */
+        if (value || fields[i].kind != FACTORS)
+            gpt_json_add(json, fields[i].name, value);
+    }
     return json;
 }
 
@@ -396,6 +406,33 @@ static double from_json(const struct gpt_config *c, const struct field *f,
     return (double)NAN;
 }
 
+/* Zeros follow the list, as its length is that of what is above 0. */
+static int read_factors(struct gpt_config *c, const struct field *f,
+                        const cJSON *list, const char *what,
+                        struct gpt_err *err)
+{
+    double *to = (double *)(void *)((char *)c + f->offset);
+    const cJSON *item;
+    int64_t n = 0;
+
+    memset(to, 0, GPT_ROTARY_PAIRS * sizeof(*to));
+    if (list && !cJSON_IsArray(list))
+        return gpt_fail(err, GPT_EDATA, "%s: wrong type of field '%s'", what,
+                        f->name);
+    cJSON_ArrayForEach(item, list) {
+        if (n == GPT_ROTARY_PAIRS)
+            return gpt_fail(err, GPT_EDATA, "%s: %s has more than %d numbers",
+                            what, f->name, GPT_ROTARY_PAIRS);
+        if (!cJSON_IsNumber(item) ||
+            !(item->valuedouble > f->min && item->valuedouble <= f->max))
+            return gpt_fail(err, GPT_EDATA,
+                            "%s: an element of %s is no number above %g and up "
+                            "to %g", what, f->name, f->min, f->max);
+        to[n++] = item->valuedouble;
+    }
+    return GPT_OK;
+}
+
 /* A file is input from anywhere: nothing is written before type, range and
  * wholeness hold, and messages name file, field, value and limit. */
 static int read_field(struct gpt_config *c, const struct field *f,
@@ -404,6 +441,8 @@ static int read_field(struct gpt_config *c, const struct field *f,
     char *to = (char *)c + f->offset;
     double v = item ? from_json(c, f, item) : 0;
 
+    if (f->kind == FACTORS)
+        return read_factors(c, f, item, what, err);
     if (!item && !f->optional)
         return gpt_fail(err, GPT_EDATA, "%s: no field '%s'", what, f->name);
     if (isnan(v))
@@ -439,12 +478,13 @@ const char *gpt_config_difference(const struct gpt_config *a,
 {
     /* both sides come from options or JSON, which keep every double; a format
      * that has the inverse of a rate loses its last bits */
-    for (size_t i = 0; i < GPT_COUNT(fields); i++) {
-        const double x = field_value(a, &fields[i]);
-        const double y = field_value(b, &fields[i]);
+    for (size_t i = 0; i < GPT_COUNT(fields); i++)
+        for (int64_t k = 0; k < field_count(&fields[i]); k++) {
+            const double x = field_value(a, &fields[i], k);
+            const double y = field_value(b, &fields[i], k);
 
-        if (fields[i].identity && !(fabs(x - y) <= 1e-12 * fabs(x)))
-            return fields[i].name;
-    }
+            if (fields[i].identity && !(fabs(x - y) <= 1e-12 * fabs(x)))
+                return fields[i].name;
+        }
     return NULL;
 }

@@ -10,6 +10,7 @@
 
 #include "base/json.h"
 #include "base/status.h"
+#include "model/factors.h"
 
 /* How a model knows the position of a token: by a table that is added to the
  * words (GPT-2), by turning queries and keys (rotary positions, Su et al.
@@ -34,8 +35,12 @@ enum gpt_rotary_scaling {
                           * of pretraining */
     GPT_SCALING_LLAMA3,
     GPT_SCALING_YARN,
+    GPT_SCALING_NTK_ALPHA, /* a larger base, by a number: rotary_factor */
+    GPT_SCALING_LONGROPE, /* a divisor for each pair, of two lists: texts that
+                           * are longer than those of pretraining have others */
 };
-/* "none", "linear", "dynamic", "llama3", "yarn", NULL. */
+/* "none", "linear", "dynamic", "llama3", "yarn", "ntk_alpha", "longrope",
+ * NULL. */
 extern const char *const gpt_rotary_scalings[];
 
 /* "LayerNorm", "RMSNorm", NULL: in the order of enum gpt_norm_kind. */
@@ -61,15 +66,23 @@ struct gpt_config {
                                   * scaling then; 0: they are as the others */
     int64_t no_rope_freq;        /* layers that do not turn (layer_list.h):
                                   * every so many-th, or a list with 1 */
-    int64_t rotary_scaling;      /* enum gpt_rotary_scaling; the next six are
-                                  * 0 unless its formula has them */
-    double rotary_factor;        /* how much longer texts are, >= 1 */
+    int64_t rotary_scaling;      /* enum gpt_rotary_scaling; what follows is 0
+                                  * unless its formula has it */
+    double rotary_factor;        /* how much longer texts are, >= 1; longrope:
+                                  * 0 = max_positions over those of
+                                  * pretraining */
     double rotary_low_factor, rotary_high_factor; /* llama3 */
     double rotary_fast, rotary_slow; /* yarn: turns over the positions of
                                       * pretraining */
-    double rotary_attention; /* yarn: factor of sines and cosines, 0 = by its
-                              * formula */
-    int64_t rotary_positions;    /* of pretraining: all but linear */
+    double rotary_attention; /* yarn, longrope: factor of sines and cosines,
+                              * 0 = by its formula */
+    int64_t rotary_positions;    /* of pretraining: all but linear, ntk_alpha */
+    double rotary_query_growth;  /* queries are multiplied by 1 + this *
+                                  * ln(1 + floor(position / those)) */
+    double rotary_short_factors[GPT_ROTARY_PAIRS]; /* longrope: what the rate
+                                  * of a pair is divided by, */
+    double rotary_long_factors[GPT_ROTARY_PAIRS]; /* ... in texts of more than
+                                  * rotary_positions; then zeros */
     int64_t vocab_size;          /* V: ids that exist */
     int64_t padded_vocab_size;   /* rows of the word table, >= V */
     int64_t normalization;       /* enum gpt_norm_kind */
@@ -81,9 +94,11 @@ struct gpt_config {
     bool no_linear_bias;         /* linear layers add no bias, */
     bool no_attention_bias;      /* ... those of attention do not */
     bool qkv_bias;               /* ... but that of Q, K and V does */
+    bool no_qkv_bias;            /* that of Q, K and V adds none, others do */
     bool output_bias;            /* the output layer adds one */
     bool qk_norm;                /* norms of each head's query and key */
     bool qk_norm_whole;          /* ... of all queries and of all keys */
+    bool qk_norm_turned;         /* ... after positions turned them */
     int64_t window_size;         /* positions before its own to which a token
                                   * attends; 0: all, as the next two */
     int64_t window_attn_skip_freq; /* layers that attend to all
@@ -127,6 +142,20 @@ int64_t gpt_config_padded_vocab(int64_t vocab, int64_t divisible_by,
 
 /* How many elements of a head rotary positions turn; an even number. */
 int64_t gpt_config_rotary(const struct gpt_config *c);
+
+/* How many factors each list of LongRoPE has: half of that, or 0 for another
+ * model. Above GPT_ROTARY_PAIRS in a model that gpt_config_complete()
+ * refuses. */
+int64_t gpt_config_factors(const struct gpt_config *c);
+
+/* What LongRoPE multiplies sines and cosines by where a model has no number of
+ * its own for it: transformers' formula, by how much longer the longest text is
+ * than those of pretraining. */
+double gpt_config_sharpness(const struct gpt_config *c);
+
+/* True where a text of `length` tokens has the second list, which is of texts
+ * that are longer than those of pretraining. */
+bool gpt_config_is_long(const struct gpt_config *c, int64_t length);
 
 /* True for a layer (its global number, from 0) whose queries and keys turn. */
 bool gpt_config_turns(const struct gpt_config *c, int64_t layer);

@@ -4,6 +4,37 @@
 #include "model/config_rules.h"
 
 #include "backend.h"
+#include "model/factors.h"
+
+/* Both lists have a factor for each pair, and a model of another kind has none:
+ * factors that nothing reads would make two models of one. A logarithm of the
+ * positions of pretraining is divided by, which is 0 for one position. */
+static int check_factors(const struct gpt_config *c, int status,
+                         const char *what, struct gpt_err *err)
+{
+    const int64_t pairs = gpt_config_factors(c);
+    const int64_t few = gpt_factors_length(c->rotary_short_factors);
+    const int64_t many = gpt_factors_length(c->rotary_long_factors);
+
+    if (pairs > GPT_ROTARY_PAIRS)
+        return gpt_fail(err, status,
+                        "%s: rotary_scaling longrope turns %lld pairs of a "
+                        "head: at most %d are supported", what,
+                        (long long)pairs, GPT_ROTARY_PAIRS);
+    if (few != pairs || many != pairs)
+        return gpt_fail(err, status,
+                        "%s: %s has %lld factors, but rotary positions turn "
+                        "%lld pairs of a head", what,
+                        few != pairs ? "rotary_short_factors"
+                                     : "rotary_long_factors",
+                        (long long)(few != pairs ? few : many),
+                        (long long)pairs);
+    if (c->rotary_scaling == GPT_SCALING_LONGROPE && c->rotary_positions < 2)
+        return gpt_fail(err, status,
+                        "%s: rotary_scaling longrope needs rotary_positions, "
+                        "the positions of pretraining, 2 or more", what);
+    return GPT_OK;
+}
 
 /* What the formula of each kind of scaling reads. A missing number would be a
  * division by zero, or a model that turns no pair as it was trained to. */
@@ -12,18 +43,21 @@ static int check_scaling(const struct gpt_config *c, int status,
 {
     const char *kind = gpt_rotary_scalings[c->rotary_scaling];
 
+    GPT_TRY(check_factors(c, status, what, err));
     if (c->rotary_scaling == GPT_SCALING_NONE)
         return GPT_OK;
     if (c->position_embedding != GPT_POSITION_ROPE)
         return gpt_fail(err, status,
                         "%s: rotary_scaling %s without rotary positions", what,
                         kind);
-    if (!(c->rotary_factor >= 1))
+    if (!(c->rotary_factor >= 1) &&
+        (c->rotary_scaling != GPT_SCALING_LONGROPE || c->rotary_factor > 0))
         return gpt_fail(err, status,
                         "%s: rotary_scaling %s: rotary_factor is %g, must be "
                         "at least 1",
                         what, kind, c->rotary_factor);
-    if (c->rotary_scaling != GPT_SCALING_LINEAR && c->rotary_positions < 1)
+    if (c->rotary_scaling != GPT_SCALING_LINEAR &&
+        c->rotary_scaling != GPT_SCALING_NTK_ALPHA && c->rotary_positions < 1)
         return gpt_fail(err, status,
                         "%s: rotary_scaling %s needs rotary_positions, the "
                         "positions of pretraining",
@@ -67,12 +101,21 @@ static int check_places(const struct gpt_config *c, int status,
          "after them"},
         {c->qk_norm_whole && !c->qk_norm,
          "qk_norm_whole needs qk_norm: it says of what those norms are"},
+        {c->qk_norm_turned && (!c->qk_norm || c->qk_norm_whole),
+         "qk_norm_turned needs qk_norm, and excludes qk_norm_whole: it says "
+         "when each head is normed"},
+        {c->qk_norm_turned && c->position_embedding != GPT_POSITION_ROPE,
+         "qk_norm_turned needs position_embedding rope: nothing else turns"},
         {c->qk_norm_whole && c->normalization != GPT_RMSNORM,
          "qk_norm_whole needs normalization RMSNorm"},
         {c->output_bias && c->logit_multiplier > 0,
          "output_bias excludes logit_multiplier"},
         {c->no_norm_bias && c->normalization != GPT_LAYERNORM,
          "no_norm_bias needs normalization LayerNorm: no other has a bias"},
+        {c->no_qkv_bias &&
+             (c->no_linear_bias || c->no_attention_bias || c->qkv_bias),
+         "no_qkv_bias excludes no_linear_bias, no_attention_bias and qkv_bias: "
+         "it says that of attention's biases one is there"},
         {c->no_attention_bias && c->no_linear_bias,
          "no_attention_bias excludes no_linear_bias, which takes all biases "
          "away"},
@@ -102,6 +145,11 @@ static int check_details(const struct gpt_config *c, int status,
                         "%s: window_attn_skip_freq 1 leaves no layer with a "
                         "window: 2 or more, or no window_size",
                         what);
+    if (c->rotary_query_growth > 0 &&
+        (c->rotary_positions < 1 || gpt_config_rotary(c) != c->head_size))
+        return gpt_fail(err, status,
+                        "%s: rotary_query_growth needs rotary_positions, the "
+                        "positions of pretraining, and rotary_percent 1", what);
     if (c->rotary_local_base > 0 && c->window_size == 0)
         return gpt_fail(err, status,
                         "%s: rotary_local_base needs window_size: it is of "

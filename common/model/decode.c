@@ -6,7 +6,10 @@
  * piece alone. That is why a text does not depend on those beside it. */
 #include "model/decode_internal.h"
 
+#include "base/num.h"
+
 #include <assert.h>
+#include <string.h>
 
 /* ---- checks ---- */
 
@@ -41,12 +44,67 @@ static int check_piece(const struct gpt_decoder *d,
 
 /* ---- blocks ---- */
 
-/* A walk over pieces: the next token of the next piece. */
+/* A walk over pieces, in stretches of a text: its tokens [at, end), which were
+ * turned alike. A piece is a stretch, and LongRoPE may want the tokens before
+ * it, too. */
 struct walk {
     const struct gpt_decode_piece *pieces;
-    int64_t n, at, done; /* piece, tokens of it that are in blocks */
+    int64_t n, piece;
+    int64_t at, end;
+    int64_t wanted; /* its first token that is new: others give no logits */
+    bool is_long;
     enum gpt_logits which;
 };
+
+static int64_t end_of_piece(const struct gpt_decoder *d,
+                            const struct gpt_decode_piece *piece)
+{
+    return d->length[piece->slot] + piece->n;
+}
+
+/* The piece that the walk comes to: what it adds, and where the text is turned
+ * otherwise from now on, all that it has. Tokens that are added one by one are
+ * a stretch up to the last that leaves the text as it was. */
+static void begin_piece(const struct gpt_decoder *d, struct walk *w)
+{
+    if (w->piece == w->n)
+        return;
+    const struct gpt_decode_piece *piece = &w->pieces[w->piece];
+    const int64_t length = d->length[piece->slot];
+    const int64_t before = d->o.config->rotary_positions;
+
+    w->at = w->wanted = length;
+    w->end = end_of_piece(d, piece);
+    if (!d->history)
+        return;
+    w->is_long = gpt_config_is_long(d->o.config,
+                                    gpt_max_i64(w->end, piece->whole));
+    /* the others follow as a stretch of their own */
+    if (w->is_long && piece->one_by_one && length < before) {
+        w->is_long = false;
+        w->end = before;
+    }
+    if (w->is_long != d->is_long[piece->slot])
+        w->at = 0;
+}
+
+/* The next stretch of the piece, or the next piece. Only tokens that come one
+ * by one are two stretches: what the text has up to the last one that fits is
+ * turned again with the first that does not. */
+static void end_stretch(const struct gpt_decoder *d, struct walk *w)
+{
+    const int64_t end = end_of_piece(d, &w->pieces[w->piece]);
+
+    if (w->end == end) {
+        w->piece++;
+        begin_piece(d, w);
+        return;
+    }
+    w->at = 0;
+    w->wanted = w->end;
+    w->end = end;
+    w->is_long = true;
+}
 
 /* Tokens of a part at most. Where sums follow the shapes of products, parts are
  * chunks: a prompt whose beginning is copied then has the shapes that it has as
@@ -57,10 +115,10 @@ static int64_t most_of_part(const struct gpt_decoder *d)
                                                   : GPT_DECODE_CHUNK;
 }
 
-/* Tokens of a part, of the `left` that its piece has: as many as a block takes,
- * cut at a multiple of a chunk. A few tokens after the last chunk are a part of
- * their own, since they go through other products. Where sums are chosen, bits
- * do not depend on where else a piece is cut. */
+/* Tokens of a part, of the `left` that its stretch has: as many as a block
+ * takes, cut at a multiple of a chunk. A few tokens after the last chunk are a
+ * part of their own, since they go through other products. Where sums are
+ * chosen, bits do not depend on where else a piece is cut. */
 static int64_t part_size(int64_t left, int64_t most)
 {
     const int64_t over = left % GPT_DECODE_CHUNK;
@@ -70,21 +128,36 @@ static int64_t part_size(int64_t left, int64_t most)
     return over <= GPT_DECODE_FEW && left > over ? left - over : left;
 }
 
-/* The part of the piece that the walk is at, whatever is beside it. */
+/* The part of the stretch that the walk is at, whatever is beside it. Of a text
+ * that is computed again, what it had is apart from what is new: so new tokens
+ * have the same bits however many come at once. */
 static struct gpt_decode_part next_part(const struct gpt_decoder *d,
                                         const struct walk *w)
 {
-    const struct gpt_decode_piece *piece = &w->pieces[w->at];
-    const int64_t left = piece->n - w->done;
-    const int64_t n = part_size(left, most_of_part(d));
-    const bool all = w->which == GPT_LOGITS_ALL;
+    const struct gpt_decode_piece *piece = &w->pieces[w->piece];
+    const bool again = w->at < w->wanted;
+    const int64_t stop = again ? w->wanted : w->end;
+    const int64_t n = part_size(stop - w->at, most_of_part(d));
 
     return (struct gpt_decode_part){
         .slot = (int32_t)piece->slot,
-        .start = (int32_t)(d->length[piece->slot] + w->done),
+        .start = (int32_t)w->at,
         .n = (int32_t)n,
-        .wants = all ? (int32_t)n : n == left,
+        .wants = w->which == GPT_LOGITS_ALL
+                     ? (again ? 0 : (int32_t)n)
+                     : w->at + n == end_of_piece(d, piece),
     };
+}
+
+/* Token i of the text to which the piece is added. Those that the text had are
+ * asked for where there is a history alone. */
+static int32_t token_at(const struct gpt_decoder *d,
+                        const struct gpt_decode_piece *piece, int64_t i)
+{
+    const int64_t length = d->length[piece->slot];
+
+    return i < length ? d->history[piece->slot * d->o.positions + i]
+                      : piece->tokens[i - length];
 }
 
 /* Fills the message with as many parts as it has room for; a slot has one part
@@ -93,28 +166,60 @@ static void fill_block(struct gpt_decoder *d, struct walk *w)
 {
     struct gpt_decode_message *m = d->message;
     const int64_t most = gpt_decoder_rows(&d->o);
+    int64_t last = -1;
 
     m->kind = GPT_DECODE_ROWS;
     m->n_parts = m->n_rows = 0;
-    while (w->at < w->n) {
-        const struct gpt_decode_piece *piece = &w->pieces[w->at];
+    while (w->piece < w->n && w->piece != last) {
+        const struct gpt_decode_piece *piece = &w->pieces[w->piece];
         const struct gpt_decode_part part = next_part(d, w);
         const bool few = part.n <= GPT_DECODE_FEW;
 
-        if (m->n_parts > 0 &&
-            (m->n_rows + part.n > most || few != m->few || w->done > 0))
+        if (m->n_parts > 0 && (m->n_rows + part.n > most || few != m->few ||
+                               w->is_long != m->is_long))
             return;
         m->few = few;
-        for (int32_t i = 0; i < part.n; i++)
-            d->tokens[m->n_rows + i] = piece->tokens[w->done + i];
+        m->is_long = w->is_long;
+        for (int64_t i = 0; i < part.n; i++)
+            d->tokens[m->n_rows + i] = token_at(d, piece, w->at + i);
         m->parts[m->n_parts++] = part;
         m->n_rows += part.n;
-        w->done += part.n;
-        if (w->done < piece->n)
-            return;
-        w->at++;
-        w->done = 0;
+        last = w->piece;
+        w->at += part.n;
+        if (w->at == w->end)
+            end_stretch(d, w);
     }
+}
+
+/* What is added becomes a part of the texts. The history has room for it: a
+ * text is never longer than its slot. */
+static void keep_pieces(struct gpt_decoder *d,
+                        const struct gpt_decode_piece *pieces, int64_t n)
+{
+    for (int64_t i = 0; i < n; i++) {
+        const struct gpt_decode_piece *piece = &pieces[i];
+        const int64_t length = d->length[piece->slot];
+        const int64_t end = end_of_piece(d, piece);
+
+        if (d->history) {
+            memcpy(d->history + piece->slot * d->o.positions + length,
+                   piece->tokens, (size_t)piece->n * sizeof(*piece->tokens));
+            d->is_long[piece->slot] = gpt_config_is_long(
+                d->o.config, gpt_max_i64(end, piece->whole));
+        }
+        d->length[piece->slot] = (int32_t)end;
+    }
+}
+
+/* The cache of a text that was to be computed again may be turned in both ways:
+ * nothing of it can be used. Others stay as they were. */
+static int fail_pieces(struct gpt_decoder *d,
+                       const struct gpt_decode_piece *pieces, int64_t n,
+                       int status)
+{
+    for (int64_t i = 0; d->history && i < n; i++)
+        d->length[pieces[i].slot] = 0;
+    return status;
 }
 
 /* All checks come before any work, and lengths grow only when all of it is
@@ -130,15 +235,18 @@ int gpt_decoder_extend(struct gpt_decoder *d,
     assert(d->rank == 0 && n <= d->o.slots);
     for (int64_t i = 0; i < n; i++)
         GPT_TRY(check_piece(d, &pieces[i], err));
-    while (w.at < n) {
+    begin_piece(d, &w);
+    while (w.piece < n) {
         fill_block(d, &w);
-        GPT_TRY(gpt_decoder_tell(d, err));
-        GPT_TRY(gpt_decoder_obey(d, logits, err));
+        int status = gpt_decoder_tell(d, err);
+        if (status == GPT_OK)
+            status = gpt_decoder_obey(d, logits, err);
+        if (status != GPT_OK)
+            return fail_pieces(d, pieces, n, status);
         logits += gpt_decoder_count_wanted(d->message) *
                   d->o.config->vocab_size;
     }
-    for (int64_t i = 0; i < n; i++)
-        d->length[pieces[i].slot] += (int32_t)pieces[i].n;
+    keep_pieces(d, pieces, n);
     return GPT_OK;
 }
 
@@ -146,7 +254,8 @@ int gpt_decoder_append(struct gpt_decoder *d, int64_t slot,
                        const int32_t *tokens, int64_t n, enum gpt_logits which,
                        float *logits, struct gpt_err *err)
 {
-    const struct gpt_decode_piece piece = {slot, n, tokens};
+    const struct gpt_decode_piece piece = {
+        .slot = slot, .n = n, .tokens = tokens};
 
     return gpt_decoder_extend(d, &piece, 1, which, logits, err);
 }
@@ -160,7 +269,8 @@ int gpt_decoder_step(struct gpt_decoder *d, const int32_t *slots,
     struct gpt_decode_piece *pieces = d->pieces;
 
     for (int64_t i = 0; i < n; i++)
-        pieces[i] = (struct gpt_decode_piece){slots[i], 1, &tokens[i]};
+        pieces[i] = (struct gpt_decode_piece){
+            .slot = slots[i], .n = 1, .tokens = &tokens[i]};
     return gpt_decoder_extend(d, pieces, n, GPT_LOGITS_LAST, logits, err);
 }
 
@@ -193,6 +303,12 @@ int gpt_decoder_copy(struct gpt_decoder *d, int64_t from, int64_t to,
     /* the length grows only when the copies are there: a device that fails
      * leaves a slot that is shorter, and not one with holes */
     GPT_TRY(gpt_decoder_obey(d, NULL, err));
+    if (d->history) {
+        memcpy(d->history + to * d->o.positions,
+               d->history + from * d->o.positions,
+               (size_t)n * sizeof(*d->history));
+        d->is_long[to] = d->is_long[from];
+    }
     d->length[to] = (int32_t)n;
     return GPT_OK;
 }

@@ -7,6 +7,11 @@
  * are only guessed. Texts are never padded, and a text's logits do not depend
  * on what is in the other slots, nor on what is added to them beside it.
  *
+ * A model with LongRoPE turns the keys of a text otherwise once it is longer
+ * than texts of pretraining were: all of it goes through the layers again then,
+ * as it does when it is cut to fewer tokens and continued. Callers see nothing
+ * of it but the time.
+ *
  * Ranks may share a model (decode_ranks.h). The first one then calls what is
  * here; the others follow it, and have no logits.
  *
@@ -76,19 +81,24 @@ enum gpt_logits {
     GPT_LOGITS_ALL,  /* (n, V): after each */
 };
 
-/* Tokens (n), n >= 1, that are added to the text in `slot`. */
+/* Tokens (n), n >= 1, that are added to the text in `slot`. Where LongRoPE asks
+ * how long the text is, it is as long as with all of them, or at least `whole`
+ * tokens; or, one_by_one, as long as with each of them. */
 struct gpt_decode_piece {
     int64_t slot, n;
     const int32_t *tokens; /* borrowed */
+    int64_t whole;
+    bool one_by_one;
 };
 
 /* Texts of up to this many new tokens get the bits that they would get token by
- * token: a guess may be checked with them. */
+ * token, with one_by_one: a guess may be checked with them. */
 enum { GPT_DECODE_SAME_BITS = 8 };
 
 /* Adds tokens to n texts, no slot twice, n <= slots. logits: float, host
  * memory, those of the first piece first. GPT_EDATA for an id outside the
- * vocabulary or a text longer than the slot; nothing is added then. */
+ * vocabulary or a text longer than the slot; nothing is added then. A device
+ * that fails may leave texts empty that it was to compute again. */
 int gpt_decoder_extend(struct gpt_decoder *d,
                        const struct gpt_decode_piece *pieces, int64_t n,
                        enum gpt_logits which, float *logits,

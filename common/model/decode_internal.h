@@ -55,7 +55,7 @@ struct gpt_decode_message {
     int32_t n_parts, n_rows;
     int32_t few; /* tokens of each part: GPT_DECODE_FEW at most */
     int32_t from, to, length; /* of a copy */
-    int32_t unused;
+    int32_t is_long; /* all parts are of texts that gpt_config_is_long() */
     struct gpt_decode_part parts[]; /* (slots), then tokens (rows) */
 };
 
@@ -74,7 +74,11 @@ struct gpt_decoder {
     struct gpt_layer *layers;
     struct gpt_roles outer; /* what is outside layers */
     void *buffers[GPT_DECODE_BUFFERS];
-    int32_t *length; /* (slots) tokens held; of the first rank */
+    int32_t *length; /* (slots) tokens held; of the first rank, as these: */
+    /* (slots, positions) and (slots): all tokens of a text, and whether its
+     * keys are turned as those of a long one. NULL where no text is. */
+    int32_t *history;
+    bool *is_long;
     struct gpt_decode_message *message; /* the block in work */
     int32_t *tokens;                    /* (rows), within the message */
     int32_t *rows_pos;                  /* (rows) */

@@ -191,6 +191,12 @@ static int alloc_host(struct gpt_decoder *d,
     GPT_TRY(gpt_new(&d->slot, slots, int32, "a decoder's slots", err));
     GPT_TRY(gpt_new(&d->runs, slots, sizeof(*d->runs), "a decoder's slots",
                     err));
+    if (d->rank == 0 && gpt_config_is_long(o->config, o->positions)) {
+        GPT_TRY(gpt_new(&d->history, slots * (size_t)o->positions, int32,
+                        "the texts of a decoder", err));
+        GPT_TRY(gpt_new(&d->is_long, slots, sizeof(*d->is_long),
+                        "a decoder's slots", err));
+    }
     return gpt_new(&d->pieces, slots, sizeof(*d->pieces), "a decoder's slots",
                    err);
 }
@@ -312,6 +318,8 @@ void gpt_decoder_close(struct gpt_decoder *d)
     gpt_free(d->len);
     gpt_free(d->slot);
     gpt_free(d->runs);
+    gpt_free(d->history);
+    gpt_free(d->is_long);
     gpt_free(d->pieces);
     gpt_free(d);
 }

@@ -292,6 +292,7 @@ static void run_block(struct gpt_decoder *d, float *logits)
         .sums = m->few ? GPT_SUMS_FEW : GPT_SUMS_MANY,
         .cache = &cache,
         .positions = d->buffers[GPT_DECODE_POSITIONS],
+        .is_long = m->is_long,
         .work.x = d->buffers[GPT_DECODE_BLOCK],
     };
 

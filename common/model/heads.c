@@ -69,7 +69,7 @@ static void apply_rope(const struct gpt_layer *layer,
 
     if (!gpt_config_turns(c, layer->number))
         return;
-    gpt_rotary_fill(&op, c, layer->number);
+    gpt_rotary_fill(&op, c, layer->number, pass->is_long);
     pass->be->rope(pass->q, &op);
 }
 
@@ -119,11 +119,9 @@ static void sum_over_heads(const struct gpt_pass *pass,
         gpt_comm_call(pass->tp, pass->q, &call);
 }
 
-/* In generation both are in place: the cache takes what attention sees, and no
- * backward reads the product again. */
-void gpt_heads_make(const struct gpt_layer *layer,
-                    const struct gpt_pass *pass,
-                    const struct gpt_layer_acts *acts)
+static void norm_heads(const struct gpt_layer *layer,
+                       const struct gpt_pass *pass,
+                       const struct gpt_layer_acts *acts)
 {
     struct gpt_head_norm norm = head_norm_op(layer, pass, acts);
 
@@ -132,7 +130,27 @@ void gpt_heads_make(const struct gpt_layer *layer,
         sum_over_heads(pass, &norm, NULL, acts->squares);
     if (pass->config->qk_norm)
         pass->be->head_norm(pass->q, &norm);
-    apply_rope(layer, pass, heads_of(acts), false);
+}
+
+/* In generation both are in place: the cache takes what attention sees, and no
+ * backward reads the product again. */
+void gpt_heads_make(const struct gpt_layer *layer,
+                    const struct gpt_pass *pass,
+                    const struct gpt_layer_acts *acts)
+{
+    /* turned in place, so that backward finds what was normed */
+    if (pass->config->qk_norm_turned)
+        apply_rope(layer, pass, acts->qkv, false);
+    gpt_heads_make_again(layer, pass, acts);
+}
+
+void gpt_heads_make_again(const struct gpt_layer *layer,
+                          const struct gpt_pass *pass,
+                          const struct gpt_layer_acts *acts)
+{
+    norm_heads(layer, pass, acts);
+    if (!pass->config->qk_norm_turned)
+        apply_rope(layer, pass, heads_of(acts), false);
 }
 
 void gpt_heads_backward(const struct gpt_layer *layer,
@@ -151,11 +169,14 @@ void gpt_heads_backward(const struct gpt_layer *layer,
     };
 
     /* a rotation's transpose is the rotation back */
-    apply_rope(layer, pass, pass->work.dwide, true);
+    if (!pass->config->qk_norm_turned)
+        apply_rope(layer, pass, pass->work.dwide, true);
     if (norm.squares)
         sum_over_heads(pass, &norm, pass->work.dwide, pass->work.dots);
     if (pass->config->qk_norm)
         pass->be->head_norm_bwd(pass->q, &norm, &grad);
+    if (pass->config->qk_norm_turned)
+        apply_rope(layer, pass, pass->work.dwide, true);
 }
 
 /* Texts of a run are one call; runs follow each other in the rows. */

@@ -5,10 +5,15 @@
 
 #include "model/layer.h"
 
-/* Queries and keys as attention takes them: normed, then turned; from acts->qkv
- * to acts->heads, or in place. */
+/* Queries and keys as attention takes them: normed, then turned, or the other
+ * way round; from acts->qkv to acts->heads, or in place. Turned first, they are
+ * so in acts->qkv, too. */
 void gpt_heads_make(const struct gpt_layer *layer, const struct gpt_pass *pass,
                     const struct gpt_layer_acts *acts);
+/* acts->heads once more, from what that left in acts->qkv. */
+void gpt_heads_make_again(const struct gpt_layer *layer,
+                          const struct gpt_pass *pass,
+                          const struct gpt_layer_acts *acts);
 /* work.dwide from the gradient of heads to that of qkv, in place. */
 void gpt_heads_backward(const struct gpt_layer *layer,
                         const struct gpt_pass *pass,

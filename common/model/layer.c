@@ -392,7 +392,7 @@ static void attention_backward(const struct gpt_layer *layer,
     /* selective: attention's output and log-sum-exp were not kept, nor heads
      * where they are not in qkv's place */
     if (pass->selective && acts->heads)
-        gpt_heads_make(layer, pass, acts);
+        gpt_heads_make_again(layer, pass, acts);
     if (pass->selective)
         gpt_heads_attend(layer, pass, acts);
     backward_sum(layer, pass, GPT_PROJ_WEIGHT, GPT_PROJ_BIAS,

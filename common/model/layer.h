@@ -100,6 +100,7 @@ struct gpt_pass {
     float beta;               /* of weight gradients: 0 overwrites, 1 adds */
     const int32_t *doc_start; /* (B, T) device, or NULL */
     const int32_t *positions; /* (N) device, or NULL: row n mod T */
+    bool is_long; /* texts, as gpt_config_is_long() has it */
     /* Generation: attention goes to this cache instead; NULL in training. */
     const struct gpt_pass_cache *cache;
     enum gpt_sums sums; /* of products forward */

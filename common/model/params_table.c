@@ -95,10 +95,10 @@ static bool has_attention_bias(const struct gpt_config *c)
     return has_linear_bias(c) && !c->no_attention_bias;
 }
 
-/* Qwen 2 has these biases and no others. */
+/* Qwen 2 has these biases and no others, GPT-Neo all others. */
 static bool has_qkv_bias(const struct gpt_config *c)
 {
-    return has_attention_bias(c) || c->qkv_bias;
+    return (has_attention_bias(c) && !c->no_qkv_bias) || c->qkv_bias;
 }
 
 /* Of GPT-J and Phi: of every word, however often it is said. */

@@ -45,26 +45,48 @@ static void scale_llama3(struct gpt_rope_scaling *s,
 }
 
 /* A larger base slows the slowest pair by the factor and the fastest not at
- * all. The model's own length decides, not that of a text: angles of keys in a
+ * all. Two elements are the fastest pair alone. */
+static double stretched_base(const struct gpt_config *c, double stretch)
+{
+    const double r = (double)gpt_config_rotary(c);
+
+    return r <= 2 ? c->rotary_base : c->rotary_base * pow(stretch, r / (r - 2));
+}
+
+/* The model's own length decides, not that of a text: angles of keys in a
  * cache must not change while a text grows. */
 static double dynamic_base(const struct gpt_config *c)
 {
     double length = (double)c->max_positions;
     double before = (double)c->rotary_positions;
-    double r = (double)gpt_config_rotary(c);
 
-    if (length <= before || r <= 2)
+    if (length <= before)
         return c->rotary_base;
-    double stretch = c->rotary_factor * length / before -
-                     (c->rotary_factor - 1);
-    return c->rotary_base * pow(stretch, r / (r - 2));
+    return stretched_base(c, c->rotary_factor * length / before -
+                                 (c->rotary_factor - 1));
+}
+
+/* LongRoPE, as transformers has it: what sharpens scores follows from how much
+ * longer the longest text is, and is the same in short ones. */
+static void scale_longrope(struct gpt_rope_scaling *s,
+                           const struct gpt_config *c, bool is_long)
+{
+    const double *from =
+        is_long ? c->rotary_long_factors : c->rotary_short_factors;
+
+    s->factor = 1; /* there is a scaling */
+    s->n_divisors = gpt_config_factors(c);
+    for (int64_t i = 0; i < s->n_divisors; i++)
+        s->divisors[i] = (float)from[i];
+    s->attention = c->rotary_attention > 0 ? c->rotary_attention
+                                           : gpt_config_sharpness(c);
 }
 
 /* Kinds differ in constants alone, so that kernels know one formula. Layers
  * with a window never see more of a text than in pretraining, and may have
  * angles of their own, which are not stretched (Gemma 3, OLMo 3). */
 void gpt_rotary_fill(struct gpt_rope *op, const struct gpt_config *c,
-                     int64_t layer)
+                     int64_t layer, bool is_long)
 {
     struct gpt_rope_scaling *s = &op->scaling;
     const bool local = c->rotary_local_base > 0 &&
@@ -73,6 +95,8 @@ void gpt_rotary_fill(struct gpt_rope *op, const struct gpt_config *c,
     op->rotary = gpt_config_rotary(c);
     op->base = local ? c->rotary_local_base : c->rotary_base;
     op->interleaved = c->rotary_interleaved;
+    op->query_growth = (float)c->rotary_query_growth;
+    op->query_positions = c->rotary_positions;
     /* no pair is past 2^60: all of them are interpolated */
     *s = (struct gpt_rope_scaling){
         .factor = c->rotary_factor,
@@ -91,11 +115,18 @@ void gpt_rotary_fill(struct gpt_rope *op, const struct gpt_config *c,
         s->factor = 0;
         op->base = dynamic_base(c);
         return;
+    case GPT_SCALING_NTK_ALPHA:
+        s->factor = 0;
+        op->base = stretched_base(c, c->rotary_factor);
+        return;
     case GPT_SCALING_LLAMA3:
         scale_llama3(s, c);
         return;
     case GPT_SCALING_YARN:
         scale_yarn(s, c);
+        return;
+    case GPT_SCALING_LONGROPE:
+        scale_longrope(s, c, is_long);
         return;
     }
 }

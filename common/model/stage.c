@@ -132,6 +132,7 @@ struct gpt_pass gpt_stage_pass(const struct gpt_stage *s, struct gpt_queue *q,
         .dropout = slot->dropout,
         .selective = gpt_stage_selective(s),
         .beta = chunk->fresh ? 0.0F : 1.0F,
+        .is_long = gpt_config_is_long(s->o.config, s->o.exec.seq_length),
         .doc_start = s->o.exec.documents ? slot->in.doc_start : NULL,
         .work = s->work,
     };

@@ -12,7 +12,7 @@
 struct rope {
     const struct gpt_rope *op;
     float *rates; /* (rotary / 2): base^(-2 i / rotary), scaled */
-    float size;   /* of sines and cosines: not 1 with YaRN alone */
+    float size;   /* of sines and cosines: not 1 with YaRN and LongRoPE */
     float *work;
     int64_t each;
     const float *table; /* (t, rotary): cosines, then sines; or NULL */
@@ -64,12 +64,25 @@ static void make_angles(const struct rope *r, float position, float *to)
     }
 }
 
+/* What the queries of a row are multiplied by, beside `size`. In float, as the
+ * angles. */
+static float growth_of(const struct gpt_rope *op, int64_t n)
+{
+    const int64_t at = op->positions ? op->positions[n] : n % op->t;
+
+    return op->query_growth > 0
+               ? 1 + op->query_growth * logf(1 + (float)(at /
+                                                         op->query_positions))
+               : 1;
+}
+
 static void rotate_row(const struct rope *r, int64_t n)
 {
     const struct gpt_rope *op = r->op;
     int64_t half = op->rotary / 2, heads = op->h / op->g + 2;
     float *angles = r->work + omp_get_thread_num() * r->each;
-    float *wide = angles + op->rotary;
+    float *wide = angles + op->rotary, *of_queries = angles;
+    const float growth = growth_of(op, n);
 
     if (r->table)
         memcpy(angles, r->table + n % op->t * op->rotary,
@@ -78,13 +91,19 @@ static void rotate_row(const struct rope *r, int64_t n)
         make_angles(r, (float)op->positions[n], angles);
     if (op->inverse)
         cpu_isa->scale(angles + half, half, -1);
+    if (growth > 1) {
+        of_queries = wide + op->rotary;
+        memcpy(of_queries, angles, (size_t)op->rotary * sizeof(*angles));
+        cpu_isa->scale(of_queries, op->rotary, growth);
+    }
     for (int64_t k = 0; k < op->g * heads; k++) {
         int64_t at = (n * op->g * heads + k) * op->d;
+        const float *turns = k % heads < heads - 2 ? of_queries : angles;
 
         /* A group is query heads, a key, a value (Megatron's order). */
         if (k % heads == heads - 1)
             continue; /* a value */
-        rotate_head(op, at, angles, angles + half, wide);
+        rotate_head(op, at, turns, turns + half, wide);
     }
 }
 
@@ -127,7 +146,7 @@ void cpu_rope(struct gpt_queue *q, const struct gpt_rope *op)
     int64_t half = op->rotary / 2;
     struct rope r = {
         .op = op,
-        .each = (2 * op->rotary + 15) / 16 * 16,
+        .each = (3 * op->rotary + 15) / 16 * 16,
         .size = op->scaling.factor > 0 ? (float)op->scaling.attention : 1,
     };
     r.rates = cpu_work(q, (size_t)(half + r.each * omp_get_max_threads()));

@@ -10,9 +10,11 @@ struct rope {
     int half;
     double log2_rate; /* of angles from one pair to the next */
     bool inverse, interleaved;
-    float size; /* of sines and cosines: not 1 with YaRN alone */
+    float size; /* of sines and cosines: not 1 with YaRN and LongRoPE */
     struct gpt_rope_scaling scaling;
     const int32_t *positions;
+    float growth; /* of queries with their positions */
+    int64_t growth_positions;
 };
 
 /* Sine and cosine of a pair's angle, times size. */
@@ -73,15 +75,22 @@ template <class T, int W> static __global__ void rope_all(struct rope p, T *qkv)
     if (n >= p.n)
         return;
     /* Angles cost more than the turns of a head: they are computed once a row. */
-    float position = (float)(p.positions ? p.positions[n] : n % p.t), sine[W], cosine[W];
+    int64_t place = p.positions ? p.positions[n] : n % p.t;
+    float position = (float)place, sine[W], cosine[W], query_sine[W], query_cosine[W];
+    float grown = p.growth > 0 ? 1 + p.growth * logf(1 + (float)(place / p.growth_positions)) : 1;
 #pragma unroll
-    for (int k = 0; k < W; k++)
+    for (int k = 0; k < W; k++) {
         turn_of(p, position, i + k, &sine[k], &cosine[k]);
+        query_sine[k] = sine[k] * grown, query_cosine[k] = cosine[k] * grown;
+    }
     /* They serve all heads of the row. */
     T *row = qkv + n * p.groups * p.heads * p.d + (p.interleaved ? 2 * i : i);
-    for (int64_t g = 0; g < p.groups; g++, row += p.d) /* past the group's value */
-        for (int64_t k = 0; k < p.heads - 1; k++, row += p.d)
-            turn(p, row, sine, cosine);
+    for (int64_t g = 0; g < p.groups; g++, row += p.d) { /* past the group's value */
+        for (int64_t k = 0; k < p.heads - 2; k++, row += p.d)
+            turn(p, row, query_sine, query_cosine);
+        turn(p, row, sine, cosine);
+        row += p.d;
+    }
 }
 
 void cuda_rope(struct gpt_queue *q, const struct gpt_rope *op)
@@ -93,7 +102,7 @@ void cuda_rope(struct gpt_queue *q, const struct gpt_rope *op)
     struct rope p = {op->n, op->t, op->h / op->g + 2, op->g, op->d, (int)(op->rotary / 2),
                      -2 * log2(op->base) / (double)op->rotary, op->inverse, op->interleaved,
                      op->scaling.factor > 0 ? (float)op->scaling.attention : 1.0f, op->scaling,
-                     op->positions};
+                     op->positions, op->query_growth, op->query_positions};
     /* A piece of a half, or of neighbours, begins at a multiple of its size. */
     bool wide = p.half % WIDE == 0 && op->d % (2 * WIDE) == 0 && (uintptr_t)op->qkv % 16 == 0;
     with_type(op->act, [&](auto type) {

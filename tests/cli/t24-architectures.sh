@@ -34,7 +34,19 @@ granite="$rope --normalization RMSNorm --swiglu --disable-bias-linear
 cohere2="$rope --swiglu --disable-bias-linear --no-norm-bias --shared-norm
 --rotary-interleaved --window-size 4 --window-attn-skip-freq 2
 --no-rope-freq [0]+[1] --logit-multiplier 0.25"
-names='llama neox falcon gemma gemma2 olmo2 bloom opt qwen gptj granite cohere2'
+# the text that is generated is longer than those of pretraining
+longrope="$rope --rotary-scaling-type longrope --rotary-original-positions 7"
+phi4="$longrope --normalization RMSNorm --swiglu --disable-bias-linear
+--rotary-short-factors 1,1.5 --rotary-long-factors 1.0,9.75"
+ministral3="$rope --normalization RMSNorm --swiglu --disable-bias-linear
+--rotary-scaling-type yarn --rotary-scaling-factor 4
+--rotary-original-positions 3 --rotary-query-growth 0.5"
+gptneo='--no-qkv-bias --query-pre-attn-scalar 1 --window-size 3
+--window-full-layers 1'
+hunyuan="$rope --normalization RMSNorm --swiglu --disable-bias-linear
+--qk-norm-turned --rotary-scaling-type ntk_alpha --rotary-scaling-factor 3"
+names='llama neox falcon gemma gemma2 olmo2 bloom opt qwen gptj granite cohere2
+phi4 ministral3 hunyuan gptneo'
 train() { # options...
     # shellcheck disable=SC2086 # options are words
     gpt-train --num-layers 2 $tiny --global-batch-size 4 --train-iters 6 \
@@ -108,6 +120,11 @@ expect 2 'other layers' train --load gemma2 --save gemma2-same --force \
 err_has '--window-attn-skip-freq is [0,1] here and 2 in gemma2'
 expect 0 'a word for the same positions' train --load llama --save llama-same \
     --use-checkpoint-args --train-iters 7 --position-embedding-type rotary
+expect 0 'the same factors' train --load phi4 --save phi4-same \
+    --use-checkpoint-args --train-iters 7 --rotary-short-factors 1.0,1.50
+expect 2 'other factors' train --load phi4 --save phi4-same --force \
+    --use-checkpoint-args --train-iters 7 --rotary-long-factors 1,2.25
+err_has '--rotary-long-factors is 1,2.25 here and 1,9.75 in phi4'
 expect 0 'a preset gives way' train --config llama-tiny --load neox \
     --save neox-preset --use-checkpoint-args --train-iters 7 \
     --use-checkpoint-opt-param-scheduler
@@ -136,6 +153,10 @@ qwen qwen2
 gptj gptj
 granite granite
 cohere2 cohere2
+phi4 phi3
+ministral3 ministral3
+hunyuan hunyuan_v1_dense
+gptneo gpt_neo
 END
 # Mistral without a window is Llama by another name, which training keeps
 # shellcheck disable=SC2086 # options are words
@@ -188,6 +209,49 @@ changed opt 's/"word_embed_proj_dim":.*/"word_embed_proj_dim": 8/' \
 changed opt "$(add '"layerdrop": 0.1')" 'layerdrop is 0.1'
 changed bloom "$(add '"apply_residual_connection_post_layernorm": true')" \
     'apply_residual_connection_post_layernorm is true'
+changed phi4 's/"long_factor":.*/"long_factor": [1, 2.5, 3],/' \
+    'rotary_long_factors has 3 factors, but rotary positions turn 2 pairs'
+changed phi4 's/"short_factor":.*/"short_factor": [1, 0],/' \
+    "'short_factor' is not a list of numbers above 0"
+changed phi4 's/"short_factor":.*/"short_factor": 2,/' \
+    "'short_factor' is not a list"
+changed phi4 's/"original_max_position_embeddings":.*/\
+"original_max_position_embeddings": 1,/' \
+    'the positions of pretraining, 2 or more'
+changed phi4 's/"longrope"/"mrope"/' 'type is mrope'
+changed phi4 "$(add '"interpolate_factor": 2')" 'interpolate_factor is 2'
+changed ministral3 's/"llama_4_scaling_beta":.*//' \
+    'no llama_4_scaling_beta, without which Ministral3ForCausalLM'
+changed phi4 's/"longrope"/"longrope", "mscale": 1/' \
+    'mscale is 1: only its absence without yarn'
+changed phi4 's/"longrope"/"longrope", "llama_4_scaling_beta": 1/' \
+    'llama_4_scaling_beta is 1'
+changed hunyuan 's/"dynamic"/"ntk_alpha"/' 'type is ntk_alpha'
+changed hunyuan "$(add '"use_qk_norm": false')" 'use_qk_norm is false'
+changed phi4 's/"longrope"/"longrope", "alpha": 1/' 'alpha is 1'
+changed gptneo 's/"attention_types":.*/"attention_types": [[["local"], "x"]],/' \
+    "'attention_types' is not a list of names and their number"
+changed gptneo 's/"attention_types":.*/"attention_types": [[["far"], 2]],/' \
+    'attention_types has a name that is neither global nor local'
+changed gptneo 's/"attention_types":.*/"attention_types": [[["local"], 3]],/' \
+    'has 3 entries for 2 layers'
+changed gptneo 's/"attention_types":.*/"attention_types": 2,/' \
+    "'attention_types' is not a list"
+changed gptneo 's/"attention_types":.*/\
+"attention_types": [[["local","local"], 65536]],/' 'has too many layers'
+expect 3 'no biases of GPT-Neo for Megatron-LM' gpt-reshape \
+    --load-path gptneo --save-path x --to megatron
+hybrid='s/"granite"/"granitemoehybrid"/; /"mlp_bias"/d'
+changed granite "$hybrid" "no field 'layer_types'"
+changed granite "$hybrid; $(add '"layer_types": ["attention", "mamba"]')" \
+    'layer_types is mamba: only attention'
+changed granite "$hybrid; $(add '"layer_types": ["attention"]')" \
+    "no field 'num_local_experts'"
+cp -r phi4-hf phi4-su
+sed -i 's/"longrope"/"su"/' phi4-su/config.json
+expect 0 'an early name' gpt-reshape --load-path phi4-su --save-path phi4-new
+check 'is the same' cmp phi4-new/*/model_tp00_pp00.safetensors \
+    phi4-back/*/model_tp00_pp00.safetensors
 changed olmo2 's/"hidden_act":.*/"hidden_act": "xielu",/' 'hidden_act is xielu'
 
 changed gptj 's/"rotary_dim":.*/"rotary_dim": 64,/' 'rotary_dim is 64'
@@ -224,7 +288,30 @@ refused '--rotary-scaling-type linear needs --rotary-scaling-factor' \
     "$rope --rotary-scaling-type linear"
 refused '--rotary-scaling-type yarn needs --rotary-original-positions' \
     "$rope --rotary-scaling-type yarn --rotary-scaling-factor 2"
-refused 'longrope' "$rope --rotary-scaling-type longrope"
+refused 'longrope needs --rotary-original-positions' \
+    "$rope --rotary-scaling-type longrope"
+refused 'longrope needs --rotary-short-factors LIST' "$longrope"
+refused '--rotary-long-factors needs --rotary-scaling-type longrope' \
+    "$rope --rotary-long-factors 1,2"
+refused 'no_qkv_bias excludes no_linear_bias' \
+    '--no-qkv-bias --disable-bias-linear'
+refused 'qk_norm_turned needs position_embedding rope' --qk-norm-turned
+refused '--rotary-original-positions needs --rotary-scaling-type dynamic' \
+    "$rope --rotary-scaling-type ntk_alpha --rotary-scaling-factor 2
+    --rotary-original-positions 8"
+refused 'rotary_query_growth needs rotary_positions' \
+    "$rope --rotary-percent 0.5 --rotary-scaling-type llama3
+    --rotary-query-growth 1"
+refused '--rotary-query-growth needs --rotary-scaling-type dynamic' \
+    "$rope --rotary-query-growth 1"
+refused "--rotary-short-factors: '1,,2' is no list of factors" \
+    "$longrope --rotary-short-factors 1,,2"
+refused 'rotary_long_factors has 1 factors, but rotary positions turn 2 pairs' \
+    "$longrope --kv-channels 4 --rotary-short-factors 1,2
+    --rotary-long-factors 1"
+refused 'rotary_scaling longrope turns 129 pairs of a head: at most 128' \
+    "$longrope --kv-channels 258 --rotary-short-factors 1
+    --rotary-long-factors 1"
 refused '--squared-relu excludes' '--swiglu --squared-relu'
 refused '--attention-head-type multiquery has 1 query groups' \
     '--attention-head-type multiquery --num-query-groups 2'
@@ -281,7 +368,8 @@ check 'a gate' same '--swiglu' '--activation-function silu --gated-linear-unit'
 
 # ---- GPUs, emulated ----
 if [ -f "$BUILD/libgpt-cuda-emu.so" ]; then
-    for name in gemma2 olmo2 bloom opt qwen gptj granite cohere2; do
+    for name in gemma2 olmo2 bloom opt qwen gptj granite cohere2 phi4 \
+        ministral3 hunyuan gptneo; do
         eval "options=\$$name"
         # shellcheck disable=SC2086 # options are words
         expect 0 "$name on a GPU" gpt-train --num-layers 2 $tiny \

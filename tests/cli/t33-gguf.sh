@@ -197,6 +197,23 @@ if [ -x "$BUILD/gpt-train" ]; then
     expect 0 'as it was' gpt-reshape inspect odd2 --json
     out_has '"rotary_positions":30'
     out_has '"rotary_factor":3'
+    expect 0 'LongRoPE' gpt-train --data-path x_text_document \
+        --vocab-size 300 --hidden-size 16 --num-attention-heads 2 \
+        --seq-length 4 --train-iters 1 --lr 1e-3 --split 100,0,0 \
+        --num-layers 1 --position-embedding-type rope \
+        --normalization RMSNorm --swiglu --disable-bias-linear --save far \
+        --rotary-scaling-type longrope --rotary-original-positions 3 \
+        --rotary-short-factors 1,1.1,2,3 --rotary-long-factors 1,4.7,5,6
+    expect 0 'goes out' into far far.gguf --verify
+    expect 0 'comes back' into far.gguf far2
+    expect 0 'as it was' gpt-reshape verify far far2
+    gpt-reshape inspect far --json | grep -o '"rotary_.*"vocab_size"' >a
+    gpt-reshape inspect far2 --json | grep -o '"rotary_.*"vocab_size"' >b
+    check 'with its lists' grep -q '"rotary_long_factors":\[1,4.7,5,6\]' b
+    check 'and the rest of its positions' cmp a b
+    sed 's/rope_factors_short/rope_factors_shorx/' far.gguf >one.gguf
+    expect 3 'one of two lists' into one.gguf one
+    err_has "'rope_factors_short.weight' has 0 elements"
 fi
 
 # ---- files that were made to harm ----

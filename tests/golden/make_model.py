@@ -41,7 +41,8 @@ LATER = dict(qk_norm_whole=False, window_size=0, window_attn_skip_freq=0,
              no_pre_norm=False, position_offset=0, no_norm_bias=False,
              no_attention_bias=False, output_bias=False, no_rope_freq=0,
              rotary_local_base=0, embedding_multiplier=0,
-             residual_multiplier=0, logit_multiplier=0)
+             residual_multiplier=0, logit_multiplier=0, rotary_query_growth=0,
+             qk_norm_turned=False, no_qkv_bias=False)
 # Heads of another size than width / heads, an odd vocabulary and widths.
 LLAMA = dict(position_embedding="rope", rotary_base=100.0,
              normalization="RMSNorm", norm_epsilon=1e-6, activation="silu",
@@ -84,6 +85,16 @@ CASES = {
                    rotary_positions=12),
     "yarn": dict(**LLAMA, rotary_scaling="yarn", rotary_factor=4,
                  rotary_fast=2, rotary_slow=0.25, rotary_positions=8),
+    "gpt_neo": dict(no_qkv_bias=True, query_pre_attn_scalar=1, window_size=3,
+                    window_attn_skip_freq="[0,1]"),
+    "hunyuan": dict(**LLAMA, qk_norm=True, qk_norm_turned=True,
+                    rotary_scaling="ntk_alpha", rotary_factor=3.5),
+    "ministral3": dict(**LLAMA, rotary_scaling="yarn", rotary_factor=4,
+                       rotary_fast=2, rotary_slow=0.25, rotary_positions=3,
+                       rotary_query_growth=0.5),
+    "longrope": dict(**LLAMA, rotary_scaling="longrope", rotary_positions=8,
+                     rotary_short_factors=[1, 1.5],
+                     rotary_long_factors=[1.25, 7.5]),
     "linear": dict(**LLAMA, rotary_scaling="linear", rotary_factor=3,
                    rotary_interleaved=True),
     "dynamic": dict(**LLAMA, rotary_scaling="dynamic", rotary_factor=2,
@@ -196,7 +207,7 @@ def shapes(c):
             ("self_attention.linear_qkv.weight",
              ((heads + 2 * groups) * d, h), True),
             ("self_attention.linear_qkv.bias", ((heads + 2 * groups) * d,),
-             own or c["qkv_bias"]),
+             own and not c["no_qkv_bias"] or c["qkv_bias"]),
             ("self_attention.q_layernorm.weight",
              (heads * d if whole else d,), qk),
             ("self_attention.q_layernorm.bias", (d,), qk and norm_bias),
@@ -264,7 +275,7 @@ def slides(c, layer):
         c["window_attn_skip_freq"], layer, False)
 
 
-def rates(c, n, local):
+def rates(c, n, local, length):
     """Angles a position, and the size of sines and cosines."""
     base, kind, factor = (c["rotary_base"], c["rotary_scaling"],
                           c["rotary_factor"])
@@ -274,6 +285,8 @@ def rates(c, n, local):
     if kind == "dynamic":
         base *= (factor * c["max_positions"] / before - (factor - 1)) ** (
             n / (n - 2))
+    if kind == "ntk_alpha":
+        base *= factor ** (n / (n - 2))
     rate = base ** (-torch.arange(0, n, 2) / n)
     if kind == "linear":
         rate = rate / factor
@@ -294,13 +307,19 @@ def rates(c, n, local):
         ramp = ((torch.arange(n // 2) - low) / (high - low)).clamp(0, 1)
         rate = rate / factor * ramp + rate * (1 - ramp)
         return rate, 0.1 * math.log(factor) + 1
+    if kind == "longrope":
+        which = "long" if length > before else "short"
+        factor = factor or c["max_positions"] / before
+        return (rate / torch.tensor(c[f"rotary_{which}_factors"]),
+                math.sqrt(1 + math.log(factor) / math.log(before)))
     return rate, 1
 
 
 def rope(x, c, layer):
     """Turns halves of the first elements of (B, T, ..., D), by sequence."""
     n = int(c["head_size"] * c["rotary_percent"])
-    rate, size = rates(c, n, c["rotary_local_base"] and slides(c, layer))
+    rate, size = rates(c, n, c["rotary_local_base"] and slides(c, layer),
+                       x.shape[1])
     angle = torch.arange(x.shape[1])[:, None] * rate
     angle = angle.view(1, x.shape[1], *[1] * (x.dim() - 3), n // 2)
     cos, sin, rest = angle.cos() * size, angle.sin() * size, x[..., n:]
@@ -330,12 +349,19 @@ def attention(x, p, name, c, doc_start, layer):
     if c["qk_norm_whole"]:
         q = norm(q.flatten(2), p, name + ".q_layernorm", c).view(q.shape)
         k = norm(k.flatten(2), p, name + ".k_layernorm", c).view(k.shape)
-    elif c["qk_norm"]:
+    elif c["qk_norm"] and not c["qk_norm_turned"]:
         q = norm(q, p, name + ".q_layernorm", c)
         k = norm(k, p, name + ".k_layernorm", c)
     if c["position_embedding"] == "rope" and not is_one(c["no_rope_freq"],
                                                         layer, True):
         q, k = rope(q, c, layer), rope(k, c, layer)
+        if c["rotary_query_growth"]:
+            far = torch.arange(q.shape[1]) // c["rotary_positions"]
+            q = q * (1 + c["rotary_query_growth"] * torch.log(1 + far)).view(
+                1, -1, 1, 1, 1)
+    if c["qk_norm_turned"]:
+        q = norm(q, p, name + ".q_layernorm", c)
+        k = norm(k, p, name + ".k_layernorm", c)
     score = torch.einsum("btgpd,bsgd->bgpts", q, k) / math.sqrt(
         c["query_pre_attn_scalar"] or d)
     if c["attn_logit_softcapping"]:

@@ -53,6 +53,17 @@ CASES = {
     "qwen2": (LLAMA + UNTIED + GQA + "--add-qkv-bias", "qwen2"),
     "qwen3": (LLAMA + GQA + "--kv-channels 32 --qk-layernorm", "qwen3"),
     "phi3": (LLAMA + UNTIED + GQA, "phi3"),
+    # llama.cpp's context is as long as texts of pretraining, and longer
+    "longrope short": (LLAMA + UNTIED + GQA + "--rotary-percent 0.5 "
+                    "--rotary-scaling-type longrope "
+                    "--rotary-original-positions 128 "
+                    "--rotary-short-factors 1,1.25,2,3.5 "
+                    "--rotary-long-factors 1,7,9,31", "phi3"),
+    "longrope long": (LLAMA + GQA + "--rotary-scaling-type longrope "
+                   "--rotary-original-positions 2 "
+                   "--rotary-short-factors 1,2,3,4,5,6,7,8 "
+                   "--rotary-long-factors 1,1.25,2,3.5,9.1,12,17,19.99",
+                   "phi3"),
     "gptneox": (ROPE + MHA + UNTIED + "--rotary-percent 0.25", "gptneox"),
     "gptneox side by side": (ROPE + MHA + UNTIED +
                              "--parallel-residual", "gptneox"),
@@ -318,7 +329,7 @@ def main(golden):
         at = name.replace(" ", "_")
         if not test(make(at, options), f"{name}: a model"):
             continue
-        if arch == "phi3":
+        if arch == "phi3" and "longrope" not in options:
             run("gpt-reshape", "--load-path", at, "--save-path", at + "_hf",
                 "--to", "hf")
             at = "fused"

@@ -46,6 +46,18 @@ def scaled(**scaling):
     return dict(rope_parameters=dict(rope_theta=1000.0, **scaling))
 
 
+SHORT, LONG = [1.0, 1.05, 1.3, 1.7, 2.1], [1.0, 1.5, 3.25, 7.0, 19.5]
+
+
+def longrope(before, short, long, **more):
+    return dict(original_max_position_embeddings=before, **scaled(
+        rope_type="longrope", short_factor=short, long_factor=long, **more))
+
+
+def words(factors):
+    return ",".join(map(str, factors))
+
+
 # name: class, its configuration, options of gpt-train
 CASES = {
     "llama": ("Llama", dict(**GROUPS, head_dim=8),
@@ -88,6 +100,28 @@ CASES = {
                           rms_norm_eps=1e-6, sliding_window=None,
                           original_max_position_embeddings=160),
              LLAMA + "--num-attention-heads 3 --num-query-groups 1"),
+    # the greedy text crosses the positions of pretraining; training is short
+    "phi3-longrope": ("Phi3", dict(num_attention_heads=3, num_key_value_heads=1,
+                                   rms_norm_eps=1e-6, **longrope(40, SHORT,
+                                                                 LONG)),
+                      LLAMA + "--num-attention-heads 3 --num-query-groups 1 "
+                      "--rotary-base 1000 --rotary-scaling-type longrope "
+                      "--rotary-original-positions 40 "
+                      f"--rotary-short-factors {words(SHORT)} "
+                      f"--rotary-long-factors {words(LONG)}"),
+    # all of it is long; a part of a head turns, as in Phi-4-mini
+    "phi4-mini": ("Phi3", dict(**GROUPS, hidden_size=48, rms_norm_eps=1e-6,
+                               tie_word_embeddings=True, **longrope(
+                                   16, SHORT[:3], LONG[:3],
+                                   attention_factor=1.2,
+                                   partial_rotary_factor=0.75)),
+                  LLAMA.replace("--untie-embeddings-and-output-weights", GQA) +
+                  "--hidden-size 48 --rotary-percent 0.75 "
+                  "--rotary-base 1000 --rotary-scaling-type longrope "
+                  "--rotary-original-positions 16 "
+                  "--rotary-attention-factor 1.2 "
+                  f"--rotary-short-factors {words(SHORT[:3])} "
+                  f"--rotary-long-factors {words(LONG[:3])}"),
     "neox": ("GPTNeoX", dict(num_attention_heads=3, rope_parameters=dict(
         rope_type="default", rope_theta=10000.0, partial_rotary_factor=0.4)),
              f"{ROPE} --rotary-percent 0.4 --num-attention-heads 3 "
@@ -324,6 +358,68 @@ CASES = {
                "--kv-channels 8 --rotary-interleaved --rotary-base 100000"),
     "internlm3": ("InternLM3", dict(**GROUPS, head_dim=10),
                   LLAMA.replace("1e-6", "1e-5") + GQA + "--kv-channels 10"),
+    # within training, and within the text that is generated, queries grow
+    "ministral3": ("Ministral3", dict(**GROUPS, head_dim=8, **scaled(
+        rope_type="yarn", factor=16.0, original_max_position_embeddings=10,
+        beta_fast=32.0, beta_slow=1.0, mscale=1.0, mscale_all_dim=1.0,
+        llama_4_scaling_beta=0.3, max_position_embeddings=160)),
+                   LLAMA.replace("1e-6", "1e-5") + GQA + "--kv-channels 8 "
+                   "--rotary-base 1000 --rotary-scaling-type yarn "
+                   "--rotary-scaling-factor 16 --rotary-attention-factor 1 "
+                   "--rotary-original-positions 10 --rotary-query-growth 0.3"),
+    "hunyuan": ("HunYuanDenseV1", dict(**GROUPS, head_dim=8, **scaled(
+        rope_type="dynamic", alpha=7.5, factor=1.0)),
+                LLAMA.replace("1e-6", "1e-5") + GQA + "--kv-channels 8 "
+                "--qk-norm-turned --rotary-base 1000 "
+                "--rotary-scaling-type ntk_alpha --rotary-scaling-factor 7.5"),
+    "granite4": ("GraniteMoeHybrid", dict(
+        **GROUPS, hidden_size=48, shared_intermediate_size=52,
+        num_local_experts=0, position_embedding_type="rope", mamba_n_heads=4,
+        layer_types=["attention"] * 2, embedding_multiplier=3.0,
+        logits_scaling=5.0, residual_multiplier=0.3,
+        attention_multiplier=0.25),
+                 LLAMA + GQA + "--hidden-size 48 --embedding-multiplier 3 "
+                 "--residual-multiplier 0.3 --logit-multiplier 0.2 "
+                 "--query-pre-attn-scalar 16"),
+    # Llama 3's scaling by default
+    "cwm": ("Cwm", dict(**GROUPS, head_dim=8, num_hidden_layers=4,
+                        sliding_window=9, bos_token_id=0),
+            LLAMA.replace("1e-6", "1e-5") + GQA + "--num-layers 4 "
+            "--kv-channels 8 --window-size 8 "
+            "--window-full-layers 1 --rotary-base 1000000 "
+            "--rotary-scaling-type llama3 --rotary-scaling-factor 16"),
+    "cwm-plain": ("Cwm", dict(**GROUPS, head_dim=8, num_hidden_layers=8,
+                              sliding_window=9, bos_token_id=0,
+                              **scaled(rope_type="default")),
+                  LLAMA.replace("1e-6", "1e-5") + GQA + "--num-layers 8 "
+                  "--kv-channels 8 --window-size 8 "
+                  "--window-attn-skip-freq [0,1,1,1]*2 --rotary-base 1000"),
+    "ministral": ("Ministral", dict(**GROUPS, hidden_size=48, head_dim=8,
+                                    num_hidden_layers=4, sliding_window=9,
+                                    layer_types=["sliding_attention",
+                                                 "full_attention"] * 2),
+                  LLAMA + GQA + "--hidden-size 48 --num-layers 4 "
+                  "--window-size 8 --window-attn-skip-freq 2"),
+    "iquest": ("IQuestCoder", dict(**GROUPS, head_dim=8),
+               LLAMA.replace("1e-6", "1e-5") + GQA + "--kv-channels 8"),
+    "exaone": ("Exaone", dict(**GROUPS, head_dim=8),
+               LLAMA.replace("1e-6", "1e-5") + GQA + "--kv-channels 8 "
+               "--rotary-base 500000"),
+    "gpt_neo": ("GPTNeo", dict(num_heads=6, num_hidden_layers=4,
+                               intermediate_size=52, window_size=9,
+                               attention_types=[[["global", "local"], 2]],
+                               resid_dropout=0.0, embed_dropout=0.0,
+                               attention_dropout=0.0),
+                "--num-attention-heads 6 --num-layers 4 --no-qkv-bias "
+                "--query-pre-attn-scalar 1 --window-size 8 "
+                "--window-attn-skip-freq [0,1]*2"),
+    "gpt_neo-global": ("GPTNeo", dict(num_heads=3, num_layers=2, window_size=9,
+                                      attention_types=[[["global"], 2]],
+                                      hidden_size=30, resid_dropout=0.0,
+                                      embed_dropout=0.0,
+                                      attention_dropout=0.0),
+                       "--num-attention-heads 3 --no-qkv-bias "
+                       "--query-pre-attn-scalar 1"),
     "jais2": ("Jais2", dict(**GROUPS, hidden_size=48),
               f"{ROPE} {GQA} --hidden-size 48 --squared-relu "
               "--untie-embeddings-and-output-weights"),
@@ -418,6 +514,24 @@ def greedy(m, prompt):
         for _ in range(100):
             ids.append(int(m(torch.tensor([ids])).logits[0, -1].argmax()))
     return " ".join(map(str, ids[len(prompt):]))
+
+
+def scores(name, d, m, ids):
+    """Texts with one context that end before the positions of pretraining and
+    after them, as each is when all of it goes through the model at once."""
+    lines, want = [], []
+    for n, more in ((30, 60), (30, 5), (30, 5), (30, 11), (30, 12), (35, 70)):
+        text = ids[:n + more]
+        rows = logits(m, text[:-1]).log_softmax(-1)[n - 1:]
+        want.append(rows.gather(1, torch.tensor(text[n:])[:, None]).sum())
+        lines.append(json.dumps({
+            "context": " ".join(map(str, text[:n])),
+            "continuation": "".join(f" {i}" for i in text[n:])}) + "\n")
+    out = run("gpt-generate", "--load", d("hf"), "--tokenizer-type",
+              "NullTokenizer", "--vocab-size", VOCAB - 1, "--score", "--device",
+              "cpu", stdin="".join(lines))
+    got = [json.loads(line)["logprob"] for line in out.splitlines()]
+    close(torch.tensor(got), torch.tensor(want), f"{name}: scores", 1e-3)
 
 
 def train_there(m, tokens):
@@ -527,8 +641,11 @@ def case(work, name, cls, changes, options, tokens):
                    " ".join(map(str, prompt)), "--device", device)
         ok(text.split() == want.split(),
            f"{name}: the same greedy text on {device}", f"{text}\n{want}")
+    if "longrope" in options:
+        scores(name, d, m, long)
     want = train_there(m, tokens)
-    trains(work, d, name, options, want, type(back), m, tokens)
+    trains(work, d, name, options, want, transformers.AutoModelForCausalLM, m,
+           tokens)
 
 
 def main():

@@ -504,12 +504,19 @@ static void check_rope(int64_t b, int64_t t, int64_t h, int64_t g, int64_t d,
                                        .to = b == 3 ? 4 : 1,
                                        .attention = 1.25};
 
+    /* others have a divisor for each pair */
+    scaling.n_divisors = given && b == 2 ? rotary / 2 : 0;
+    for (int64_t i = 0; i < scaling.n_divisors; i++)
+        scaling.divisors[i] = 1 + 0.3F * (float)i;
+
     int64_t n = b * t, count = n * (h + 2 * g) * d;
     int32_t *positions = rnd_ints(n, 0, 300);
     float *x = rnd_floats(count, 1);
     struct gpt_rope op = {.n = n, .t = t, .h = h, .g = g, .d = d,
                           .rotary = rotary, .base = 10000,
                           .interleaved = h % 2 == 0, .scaling = scaling,
+                          .query_growth = d == rotary && b > 1 ? 0.5F : 0,
+                          .query_positions = 3,
                           .positions = given ? positions : NULL};
     struct operand ops[] = {{"qkv", ACT, count, x, true, 1},
                             {"positions", I32, n, positions, false, 0},

@@ -2,272 +2,10 @@
  * position, several architectures, prompts longer than a block, texts of
  * different lengths together, slots that are used again. */
 #include "model/abilities.h"
-#include "model/weights.h"
-#include "tests/lib/model.h"
+#include "tests/lib/naive.h"
 #include "tests/lib/tap.h"
 
 #include <assert.h>
-
-/* ---- the naive forward pass ---- */
-
-static void naive_norm(const double *x, const float *w, const float *b,
-                       int64_t n, const struct gpt_config *c, double *y)
-{
-    double mean = 0, var = 0, one = c->norm_plus_one ? 1 : 0;
-
-    for (int64_t i = 0; i < n && c->normalization == GPT_LAYERNORM; i++)
-        mean += x[i] / (double)n;
-    for (int64_t i = 0; i < n; i++)
-        var += (x[i] - mean) * (x[i] - mean) / (double)n;
-    for (int64_t i = 0; i < n; i++)
-        y[i] = (x[i] - mean) / sqrt(var + c->norm_epsilon) *
-                   ((double)w[i] + one) +
-               (b ? (double)b[i] : 0);
-}
-
-/* y (out) = W (out, in) x + b */
-static void naive_linear(const double *x, const float *w, const float *b,
-                         int64_t in, int64_t out, double *y)
-{
-    for (int64_t o = 0; o < out; o++) {
-        y[o] = b ? (double)b[o] : 0;
-        for (int64_t i = 0; i < in; i++)
-            y[o] += (double)w[o * in + i] * x[i];
-    }
-}
-
-/* Queries and keys of a row of qkv, turned by position t. */
-static void naive_turn(const struct gpt_config *c, double *qkv, int64_t t)
-{
-    int64_t per = c->num_attention_heads / c->num_query_groups + 2;
-    int64_t d = c->head_size, half = d / 2;
-
-    for (int64_t h = 0; h < c->num_query_groups * per; h++)
-        for (int64_t i = 0; i < half && h % per < per - 1; i++) {
-            double *x = qkv + h * d + i, a = x[0], b = x[half];
-            double angle = (double)t * pow(c->rotary_base, -2.0 * (double)i /
-                                                               (double)d);
-
-            x[0] = a * cos(angle) - b * sin(angle);
-            x[half] = b * cos(angle) + a * sin(angle);
-        }
-}
-
-/* One query head at position t over qkv rows 0..t. */
-static void naive_head(const struct gpt_config *c, const double *qkv,
-                       int64_t t, int64_t h, int64_t from, double *out)
-{
-    int64_t per = c->num_attention_heads / c->num_query_groups;
-    int64_t d = c->head_size, ld = c->num_query_groups * (per + 2) * d;
-    int64_t base = h / per * (per + 2) * d;
-    const double *query = qkv + t * ld + base + h % per * d;
-    double p[512], sum = 0, cap = c->attn_logit_softcapping;
-
-    for (int64_t s = from; s <= t; s++) {
-        const double *key = qkv + s * ld + base + per * d;
-        double dot = 0;
-
-        for (int64_t i = 0; i < d; i++)
-            dot += query[i] * key[i];
-        dot /= sqrt(c->query_pre_attn_scalar > 0 ? c->query_pre_attn_scalar
-                                                 : (double)d);
-        dot = cap > 0 ? cap * tanh(dot / cap) : dot;
-        if (c->position_embedding == GPT_POSITION_ALIBI)
-            dot -= (double)(t - s) *
-                   (double)gpt_alibi_slope(h, c->num_attention_heads);
-        sum += p[s] = exp(dot);
-    }
-    for (int64_t i = 0; i < d; i++)
-        out[i] = 0;
-    for (int64_t s = from; s <= t; s++)
-        for (int64_t i = 0; i < d; i++)
-            out[i] += p[s] / sum * qkv[s * ld + base + (per + 1) * d + i];
-}
-
-static double naive_activation(const struct gpt_config *c, double x)
-{
-    if (c->activation == GPT_SILU)
-        return x / (1 + exp(-x));
-    if (c->activation == GPT_GELU_EXACT)
-        return 0.5 * x * erfc(-x / sqrt(2));
-    return 0.5 * x * (1 + tanh(sqrt(2 / 3.14159265358979323846) *
-                               (x + 0.044715 * x * x * x)));
-}
-
-/* y (C) = the feed-forward of the normed x; wide: room for 2 F. */
-static void naive_feed_forward(const struct gpt_config *c,
-                               const struct gpt_roles *w, const double *x,
-                               double *wide, double *y)
-{
-    int64_t n = c->hidden_size, f = c->ffn_hidden_size;
-
-    naive_linear(x, w->at[GPT_FC1_WEIGHT], w->at[GPT_FC1_BIAS], n, f, wide);
-    if (c->gated)
-        naive_linear(x, w->at[GPT_GATE_WEIGHT], w->at[GPT_GATE_BIAS], n, f,
-                     wide + f);
-    for (int64_t k = 0; k < f; k++)
-        wide[k] = c->gated ? naive_activation(c, wide[f + k]) * wide[k]
-                           : naive_activation(c, wide[k]);
-    naive_linear(wide, w->at[GPT_FC2_WEIGHT], w->at[GPT_FC2_BIAS], f, n, y);
-}
-
-/* One norm of the heads [first, end) of all groups of a row, in place. */
-static void naive_whole_norm(const struct gpt_config *c, const float *w,
-                             double *qkv, int64_t first, int64_t end)
-{
-    int64_t per = c->num_attention_heads / c->num_query_groups + 2;
-    int64_t d = c->head_size, n = c->num_query_groups * (end - first) * d;
-    double *x = gpt_alloc((size_t)n, sizeof(*x));
-
-    for (int64_t i = 0; i < n; i++)
-        x[i] = qkv[(i / d / (end - first) * per + first +
-                    i / d % (end - first)) * d + i % d];
-    naive_norm(x, w, NULL, n, c, x);
-    for (int64_t i = 0; i < n; i++)
-        qkv[(i / d / (end - first) * per + first +
-             i / d % (end - first)) * d + i % d] = x[i];
-    gpt_free(x);
-}
-
-/* Norms of a row's query and key heads, in place. */
-static void naive_head_norms(const struct gpt_config *c,
-                             const struct gpt_roles *w, double *qkv)
-{
-    int64_t per = c->num_attention_heads / c->num_query_groups + 2;
-
-    if (c->qk_norm_whole) {
-        naive_whole_norm(c, w->at[GPT_Q_NORM_WEIGHT], qkv, 0, per - 2);
-        naive_whole_norm(c, w->at[GPT_K_NORM_WEIGHT], qkv, per - 2, per - 1);
-        return;
-    }
-    for (int64_t h = 0; h < c->num_query_groups * per; h++) {
-        bool key = h % per == per - 2;
-        double *x = qkv + h * c->head_size;
-
-        if (c->qk_norm && h % per < per - 1)
-            naive_norm(x, w->at[key ? GPT_K_NORM_WEIGHT : GPT_Q_NORM_WEIGHT],
-                       w->at[key ? GPT_K_NORM_BIAS : GPT_Q_NORM_BIAS],
-                       c->head_size, c, x);
-    }
-}
-
-/* The first position that position t of a layer attends to. */
-static int64_t first_seen(const struct gpt_config *c, int64_t layer, int64_t t)
-{
-    bool all = c->window_size == 0 || layer < c->window_full_layers ||
-               (c->window_attn_skip_freq > 0 &&
-                (layer + 1) % c->window_attn_skip_freq == 0);
-
-    return all || t < c->window_size ? 0 : t - c->window_size;
-}
-
-/* Heads of a layer at position t, turned as that layer turns them. */
-static void naive_turn_layer(const struct gpt_config *c, int64_t layer,
-                             double *qkv, int64_t t)
-{
-    struct gpt_config own = *c;
-
-    if (c->rotary_local_base > 0 && first_seen(c, layer, 1 << 20) > 0)
-        own.rotary_base = c->rotary_local_base;
-    if (c->position_embedding == GPT_POSITION_ROPE &&
-        (c->no_rope_freq == 0 || (layer + 1) % c->no_rope_freq != 0))
-        naive_turn(&own, qkv, t);
-}
-
-static double factor_of(double x) { return x > 0 ? x : 1; }
-
-/* x (t, C) through one layer, in place. */
-static void naive_layer(struct model *m, int64_t layer, int64_t t, double *x)
-{
-    const struct gpt_config *c = &m->c;
-    int64_t d = c->head_size, n = c->hidden_size, f = c->ffn_hidden_size;
-    int64_t heads = c->num_attention_heads * d;
-    int64_t ld = heads + 2 * c->num_query_groups * d;
-    struct gpt_roles w;
-
-    gpt_roles_bind(&w, &m->flat, layer, m->w, GPT_F32);
-    double *qkv = gpt_alloc((size_t)(t * ld), sizeof(*qkv));
-    double *y = gpt_alloc((size_t)(3 * n + heads + 2 * f), sizeof(*y));
-    double *att = y + n, *wide = att + heads, *normed = wide + 2 * f;
-    double *sum = normed + n;
-    for (int64_t i = 0; i < t; i++) {
-        if (c->no_pre_norm)
-            memcpy(y, x + i * n, (size_t)n * sizeof(*y));
-        else
-            naive_norm(x + i * n, w.at[GPT_NORM1_WEIGHT],
-                       w.at[GPT_NORM1_BIAS], n, c, y);
-        naive_linear(y, w.at[GPT_QKV_WEIGHT], w.at[GPT_QKV_BIAS], n, ld,
-                     qkv + i * ld);
-        naive_head_norms(c, &w, qkv + i * ld);
-        naive_turn_layer(c, layer, qkv + i * ld, i);
-    }
-    for (int64_t i = 0; i < t; i++) {
-        for (int64_t h = 0; h < c->num_attention_heads; h++)
-            naive_head(c, qkv, i, h, first_seen(c, layer, i), att + h * d);
-        naive_linear(att, w.at[GPT_PROJ_WEIGHT], w.at[GPT_PROJ_BIAS], heads, n,
-                     y);
-        if (c->post_norm)
-            naive_norm(y, w.at[GPT_POST1_WEIGHT], w.at[GPT_POST1_BIAS], n, c,
-                       y);
-        for (int64_t k = 0; k < n; k++)
-            sum[k] = x[i * n + k] + y[k] * factor_of(c->residual_multiplier);
-        bool shared = c->shared_norm;
-        if (c->no_pre_norm)
-            memcpy(normed, sum, (size_t)n * sizeof(*sum));
-        else
-            naive_norm(c->parallel_blocks ? x + i * n : sum,
-                   w.at[shared ? GPT_NORM1_WEIGHT : GPT_NORM2_WEIGHT],
-                   w.at[shared ? GPT_NORM1_BIAS : GPT_NORM2_BIAS], n, c,
-                   normed);
-        naive_feed_forward(c, &w, normed, wide, y);
-        if (c->post_norm)
-            naive_norm(y, w.at[GPT_POST2_WEIGHT], w.at[GPT_POST2_BIAS], n, c,
-                       y);
-        for (int64_t k = 0; k < n; k++)
-            x[i * n + k] = sum[k] + y[k] * factor_of(c->residual_multiplier);
-    }
-    gpt_free(qkv);
-    gpt_free(y);
-}
-
-/* logits (t, V) of a text. */
-static double *naive_logits(struct model *m, const int32_t *tokens, int64_t t)
-{
-    const struct gpt_config *c = &m->c;
-    int64_t n = c->hidden_size, v = c->vocab_size;
-    struct gpt_roles w;
-
-    gpt_roles_bind(&w, &m->flat, -1, m->w, GPT_F32);
-    const float *wte = w.at[GPT_WORD_EMBEDDING];
-    const float *wpe = w.at[GPT_POSITION_EMBEDDING];
-    double *x = gpt_alloc((size_t)(t * n + n), sizeof(*x)), *y = x + t * n;
-    double *logits = gpt_alloc((size_t)(t * v), sizeof(*logits));
-    for (int64_t i = 0; i < t; i++)
-        for (int64_t k = 0; k < n; k++)
-            x[i * n + k] =
-                (double)wte[tokens[i] * n + k] *
-                    (c->scale_embedding ? sqrt((double)n)
-                                        : factor_of(c->embedding_multiplier)) +
-                (wpe ? (double)wpe[(i + c->position_offset) * n + k] : 0);
-    for (int64_t i = 0; i < t && c->embedding_norm; i++)
-        naive_norm(x + i * n, w.at[GPT_EMBEDDING_NORM_WEIGHT],
-                   w.at[GPT_EMBEDDING_NORM_BIAS], n, c, x + i * n);
-    for (int64_t l = 0; l < c->num_layers; l++)
-        naive_layer(m, l, t, x);
-    for (int64_t i = 0; i < t; i++) {
-        naive_norm(x + i * n, w.at[GPT_FINAL_NORM_WEIGHT],
-                   w.at[GPT_FINAL_NORM_BIAS], n, c, y);
-        naive_linear(y, gpt_roles_output(&w), w.at[GPT_OUTPUT_BIAS], n, v,
-                     logits + i * v);
-    }
-    for (int64_t i = 0; i < t * v; i++)
-        logits[i] *= factor_of(c->logit_multiplier);
-    for (int64_t i = 0; i < t * v && c->final_logit_softcapping > 0; i++)
-        logits[i] = c->final_logit_softcapping *
-                    tanh(logits[i] / c->final_logit_softcapping);
-    gpt_free(x);
-    return logits;
-}
 
 /* ---- comparisons ---- */
 
@@ -395,8 +133,9 @@ static void test_pieces(struct model *m)
 
     for (int i = 0; i < N; i++) {
         make_text(text + i * T, T, v, 50 + i);
-        pieces[i] = (struct gpt_decode_piece){(i * 2 + 1) % N, lengths[i],
-                                              text + i * T};
+        pieces[i] = (struct gpt_decode_piece){.slot = (i * 2 + 1) % N,
+                                              .n = lengths[i],
+                                              .tokens = text + i * T};
     }
     must(gpt_decoder_extend(d, pieces, N, GPT_LOGITS_ALL, together, &err),
          &err);
@@ -554,7 +293,11 @@ static void test_few_at_once(struct model *m)
     for (int i = 0; i < N; i++) {
         make_text(text[i], T, v, 70 + i);
         pieces[i] = (struct gpt_decode_piece){
-            i, i == 1 ? 3 : GPT_DECODE_SAME_BITS, text[i] + 9 + i};
+            .slot = i,
+            .n = i == 1 ? 3 : GPT_DECODE_SAME_BITS,
+            .tokens = text[i] + 9 + i,
+            .one_by_one = true,
+        };
         must(gpt_decoder_append(d, i, text[i], 9 + i, GPT_LOGITS_LAST, alone,
                                 &err),
              &err);
@@ -597,6 +340,62 @@ static void test_together(struct model *m, bool pieces)
             test_cuts(m, (struct gpt_quant_form){GPT_I8, 32, i}, i);
         }
     }
+}
+
+/* The logits of token n - 1 are those of the first n tokens as a text. */
+static void check_last(struct model *m, const char *what, const int32_t *text,
+                       int64_t n, const float *got)
+{
+    const int64_t v = m->c.vocab_size;
+    double *want = naive_logits(m, text, n);
+    const double off = distance(got, want + (n - 1) * v, v);
+
+    ok(off < 1e-4, "%s: %lld tokens: %.1e", what, (long long)n, off);
+    gpt_free(want);
+}
+
+/* A text that grows past the positions of pretraining, one that is cut back,
+ * one that is copied, two that are turned otherwise side by side, and one of
+ * which it is known how long it will be. */
+static void test_long_texts(struct model *m)
+{
+    enum { T = 20 };
+    const int64_t v = m->c.vocab_size;
+    struct gpt_decoder *d = decoder_of(m, 3, T);
+    float *got = gpt_alloc((size_t)(T * v), sizeof(*got));
+    const int32_t slot = 1, both[2] = {1, 2};
+    int32_t text[T], next[2];
+    struct gpt_err err = {0};
+
+    make_text(text, T, v, 90);
+    for (int64_t n = 1; n <= T; n++) {
+        must(gpt_decoder_step(d, &slot, text + n - 1, 1, got, &err), &err);
+        check_last(m, "longrope, one by one", text, n, got);
+    }
+    must(gpt_decoder_copy(d, 1, 2, 5, &err), &err);
+    gpt_decoder_truncate(d, 1, T - 1);
+    next[0] = text[T - 1];
+    next[1] = text[5];
+    must(gpt_decoder_step(d, both, next, 2, got, &err), &err);
+    check_last(m, "longrope, beside a short text", text, T, got);
+    check_last(m, "longrope, copied from a long text", text, 6, got + v);
+    gpt_decoder_truncate(d, 1, 7);
+    must(gpt_decoder_append(d, 1, text + 7, 3, GPT_LOGITS_LAST, got, &err),
+         &err);
+    check_last(m, "longrope, cut back", text, 10, got);
+    must(gpt_decoder_append(d, 1, text + 10, 7, GPT_LOGITS_ALL, got, &err),
+         &err);
+    check_last(m, "longrope, appended", text, 17, got + 6 * v);
+
+    const struct gpt_decode_piece piece = {
+        .slot = 0, .n = 5, .tokens = text, .whole = T};
+    double *want = naive_logits(m, text, T);
+    must(gpt_decoder_extend(d, &piece, 1, GPT_LOGITS_ALL, got, &err), &err);
+    double off = distance(got, want, 5 * v);
+    ok(off < 1e-4, "longrope, the beginning of a long text: %.1e", off);
+    gpt_free(want);
+    gpt_free(got);
+    gpt_decoder_close(d);
 }
 
 static void test_refusals(struct model *m)
@@ -765,6 +564,27 @@ static const struct {
       .logit_multiplier = 0.5}},
 };
 
+/* 12 positions of pretraining are within what the tests bring. */
+static void test_longrope(void)
+{
+    const struct gpt_config c = {
+        .num_layers = 2, .hidden_size = 30, .num_attention_heads = 6,
+        .num_query_groups = 2, .head_size = 8, .ffn_hidden_size = 64,
+        .max_positions = 512, .position_embedding = GPT_POSITION_ROPE,
+        .rotary_base = 1000, .rotary_percent = 1,
+        .rotary_scaling = GPT_SCALING_LONGROPE, .rotary_positions = 12,
+        .rotary_short_factors = {1, 1.1, 1.4, 2},
+        .rotary_long_factors = {1, 2.5, 7, 19}, .vocab_size = 61,
+        .normalization = GPT_RMSNORM, .norm_epsilon = 1e-5, .init_std = 0.02,
+        .tied_embeddings = true};
+    struct model m;
+
+    open_model(&m, c);
+    test_long_texts(&m);
+    test_together(&m, false);
+    close_model(&m);
+}
+
 int main(void)
 {
     for (size_t i = 0; i < GPT_COUNT(models); i++) {
@@ -796,5 +616,6 @@ int main(void)
             test_abilities(&m);
         close_model(&m);
     }
+    test_longrope();
     return tap_done();
 }

@@ -526,6 +526,8 @@ int main(void)
         "wide_heads", "masks", "micro", "untied", "long",
         "rope",       "rope_part", "alibi", "nowhere",
         "llama",      "llama_biases", "qwen2", "qwen3", "llama3", "yarn",
+        "longrope",   "ministral3", "hunyuan",
+        "gpt_neo",
         "linear",     "dynamic", "neox", "falcon", "gemma", "squared", "relu",
         "window", "window_long", "gemma1", "gemma2", "cap_alibi", "olmo2",
         "bloom", "opt", "gptj", "cohere", "granite", "gemma3",

@@ -1,0 +1,293 @@
+/* A forward pass in double, a loop a formula, for tests of decoding: every
+ * variant of a model that they have. Start at naive_logits(), at the end. */
+#ifndef GPT_TESTS_NAIVE_H
+#define GPT_TESTS_NAIVE_H
+
+#include "model/weights.h"
+#include "tests/lib/model.h"
+
+#include <math.h>
+#include <string.h>
+
+static void naive_norm(const double *x, const float *w, const float *b,
+                       int64_t n, const struct gpt_config *c, double *y)
+{
+    double mean = 0, var = 0, one = c->norm_plus_one ? 1 : 0;
+
+    for (int64_t i = 0; i < n && c->normalization == GPT_LAYERNORM; i++)
+        mean += x[i] / (double)n;
+    for (int64_t i = 0; i < n; i++)
+        var += (x[i] - mean) * (x[i] - mean) / (double)n;
+    for (int64_t i = 0; i < n; i++)
+        y[i] = (x[i] - mean) / sqrt(var + c->norm_epsilon) *
+                   ((double)w[i] + one) +
+               (b ? (double)b[i] : 0);
+}
+
+/* y (out) = W (out, in) x + b */
+static void naive_linear(const double *x, const float *w, const float *b,
+                         int64_t in, int64_t out, double *y)
+{
+    for (int64_t o = 0; o < out; o++) {
+        y[o] = b ? (double)b[o] : 0;
+        for (int64_t i = 0; i < in; i++)
+            y[o] += (double)w[o * in + i] * x[i];
+    }
+}
+
+/* What LongRoPE divides the rate of pair i by in a text of n tokens, and what
+ * it makes of the size of queries and keys. */
+static double naive_divisor(const struct gpt_config *c, int64_t n, int64_t i)
+{
+    if (c->rotary_scaling != GPT_SCALING_LONGROPE)
+        return 1;
+    return n > c->rotary_positions ? c->rotary_long_factors[i]
+                                   : c->rotary_short_factors[i];
+}
+
+static double naive_size(const struct gpt_config *c)
+{
+    const double before = (double)c->rotary_positions;
+
+    return c->rotary_scaling == GPT_SCALING_LONGROPE
+               ? sqrt(1 + log((double)c->max_positions / before) / log(before))
+               : 1;
+}
+
+/* Queries and keys of a row of qkv, turned by position t of a text of n. */
+static void naive_turn(const struct gpt_config *c, double *qkv, int64_t t,
+                       int64_t n)
+{
+    int64_t per = c->num_attention_heads / c->num_query_groups + 2;
+    int64_t d = c->head_size, half = d / 2;
+    double size = naive_size(c);
+
+    for (int64_t h = 0; h < c->num_query_groups * per; h++)
+        for (int64_t i = 0; i < half && h % per < per - 1; i++) {
+            double *x = qkv + h * d + i, a = x[0], b = x[half];
+            double angle = (double)t * pow(c->rotary_base, -2.0 * (double)i /
+                                                               (double)d) /
+                           naive_divisor(c, n, i);
+
+            x[0] = (a * cos(angle) - b * sin(angle)) * size;
+            x[half] = (b * cos(angle) + a * sin(angle)) * size;
+        }
+}
+
+/* One query head at position t over qkv rows 0..t. */
+static void naive_head(const struct gpt_config *c, const double *qkv,
+                       int64_t t, int64_t h, int64_t from, double *out)
+{
+    int64_t per = c->num_attention_heads / c->num_query_groups;
+    int64_t d = c->head_size, ld = c->num_query_groups * (per + 2) * d;
+    int64_t base = h / per * (per + 2) * d;
+    const double *query = qkv + t * ld + base + h % per * d;
+    double p[512], sum = 0, cap = c->attn_logit_softcapping;
+
+    for (int64_t s = from; s <= t; s++) {
+        const double *key = qkv + s * ld + base + per * d;
+        double dot = 0;
+
+        for (int64_t i = 0; i < d; i++)
+            dot += query[i] * key[i];
+        dot /= sqrt(c->query_pre_attn_scalar > 0 ? c->query_pre_attn_scalar
+                                                 : (double)d);
+        dot = cap > 0 ? cap * tanh(dot / cap) : dot;
+        if (c->position_embedding == GPT_POSITION_ALIBI)
+            dot -= (double)(t - s) *
+                   (double)gpt_alibi_slope(h, c->num_attention_heads);
+        sum += p[s] = exp(dot);
+    }
+    for (int64_t i = 0; i < d; i++)
+        out[i] = 0;
+    for (int64_t s = from; s <= t; s++)
+        for (int64_t i = 0; i < d; i++)
+            out[i] += p[s] / sum * qkv[s * ld + base + (per + 1) * d + i];
+}
+
+static double naive_activation(const struct gpt_config *c, double x)
+{
+    if (c->activation == GPT_SILU)
+        return x / (1 + exp(-x));
+    if (c->activation == GPT_GELU_EXACT)
+        return 0.5 * x * erfc(-x / sqrt(2));
+    return 0.5 * x * (1 + tanh(sqrt(2 / 3.14159265358979323846) *
+                               (x + 0.044715 * x * x * x)));
+}
+
+/* y (C) = the feed-forward of the normed x; wide: room for 2 F. */
+static void naive_feed_forward(const struct gpt_config *c,
+                               const struct gpt_roles *w, const double *x,
+                               double *wide, double *y)
+{
+    int64_t n = c->hidden_size, f = c->ffn_hidden_size;
+
+    naive_linear(x, w->at[GPT_FC1_WEIGHT], w->at[GPT_FC1_BIAS], n, f, wide);
+    if (c->gated)
+        naive_linear(x, w->at[GPT_GATE_WEIGHT], w->at[GPT_GATE_BIAS], n, f,
+                     wide + f);
+    for (int64_t k = 0; k < f; k++)
+        wide[k] = c->gated ? naive_activation(c, wide[f + k]) * wide[k]
+                           : naive_activation(c, wide[k]);
+    naive_linear(wide, w->at[GPT_FC2_WEIGHT], w->at[GPT_FC2_BIAS], f, n, y);
+}
+
+/* One norm of the heads [first, end) of all groups of a row, in place. */
+static void naive_whole_norm(const struct gpt_config *c, const float *w,
+                             double *qkv, int64_t first, int64_t end)
+{
+    int64_t per = c->num_attention_heads / c->num_query_groups + 2;
+    int64_t d = c->head_size, n = c->num_query_groups * (end - first) * d;
+    double *x = gpt_alloc((size_t)n, sizeof(*x));
+
+    for (int64_t i = 0; i < n; i++)
+        x[i] = qkv[(i / d / (end - first) * per + first +
+                    i / d % (end - first)) * d + i % d];
+    naive_norm(x, w, NULL, n, c, x);
+    for (int64_t i = 0; i < n; i++)
+        qkv[(i / d / (end - first) * per + first +
+             i / d % (end - first)) * d + i % d] = x[i];
+    gpt_free(x);
+}
+
+/* Norms of a row's query and key heads, in place. */
+static void naive_head_norms(const struct gpt_config *c,
+                             const struct gpt_roles *w, double *qkv)
+{
+    int64_t per = c->num_attention_heads / c->num_query_groups + 2;
+
+    if (c->qk_norm_whole) {
+        naive_whole_norm(c, w->at[GPT_Q_NORM_WEIGHT], qkv, 0, per - 2);
+        naive_whole_norm(c, w->at[GPT_K_NORM_WEIGHT], qkv, per - 2, per - 1);
+        return;
+    }
+    for (int64_t h = 0; h < c->num_query_groups * per; h++) {
+        bool key = h % per == per - 2;
+        double *x = qkv + h * c->head_size;
+
+        if (c->qk_norm && h % per < per - 1)
+            naive_norm(x, w->at[key ? GPT_K_NORM_WEIGHT : GPT_Q_NORM_WEIGHT],
+                       w->at[key ? GPT_K_NORM_BIAS : GPT_Q_NORM_BIAS],
+                       c->head_size, c, x);
+    }
+}
+
+/* The first position that position t of a layer attends to. */
+static int64_t first_seen(const struct gpt_config *c, int64_t layer, int64_t t)
+{
+    bool all = c->window_size == 0 || layer < c->window_full_layers ||
+               (c->window_attn_skip_freq > 0 &&
+                (layer + 1) % c->window_attn_skip_freq == 0);
+
+    return all || t < c->window_size ? 0 : t - c->window_size;
+}
+
+/* Heads of a layer at position t of n, turned as that layer turns them. */
+static void naive_turn_layer(const struct gpt_config *c, int64_t layer,
+                             double *qkv, int64_t t, int64_t n)
+{
+    struct gpt_config own = *c;
+
+    if (c->rotary_local_base > 0 && first_seen(c, layer, 1 << 20) > 0)
+        own.rotary_base = c->rotary_local_base;
+    if (c->position_embedding == GPT_POSITION_ROPE &&
+        (c->no_rope_freq == 0 || (layer + 1) % c->no_rope_freq != 0))
+        naive_turn(&own, qkv, t, n);
+}
+
+static double factor_of(double x) { return x > 0 ? x : 1; }
+
+/* x (t, C) through one layer, in place. */
+static void naive_layer(struct model *m, int64_t layer, int64_t t, double *x)
+{
+    const struct gpt_config *c = &m->c;
+    int64_t d = c->head_size, n = c->hidden_size, f = c->ffn_hidden_size;
+    int64_t heads = c->num_attention_heads * d;
+    int64_t ld = heads + 2 * c->num_query_groups * d;
+    struct gpt_roles w;
+
+    gpt_roles_bind(&w, &m->flat, layer, m->w, GPT_F32);
+    double *qkv = gpt_alloc((size_t)(t * ld), sizeof(*qkv));
+    double *y = gpt_alloc((size_t)(3 * n + heads + 2 * f), sizeof(*y));
+    double *att = y + n, *wide = att + heads, *normed = wide + 2 * f;
+    double *sum = normed + n;
+    for (int64_t i = 0; i < t; i++) {
+        if (c->no_pre_norm)
+            memcpy(y, x + i * n, (size_t)n * sizeof(*y));
+        else
+            naive_norm(x + i * n, w.at[GPT_NORM1_WEIGHT],
+                       w.at[GPT_NORM1_BIAS], n, c, y);
+        naive_linear(y, w.at[GPT_QKV_WEIGHT], w.at[GPT_QKV_BIAS], n, ld,
+                     qkv + i * ld);
+        naive_head_norms(c, &w, qkv + i * ld);
+        naive_turn_layer(c, layer, qkv + i * ld, i, t);
+    }
+    for (int64_t i = 0; i < t; i++) {
+        for (int64_t h = 0; h < c->num_attention_heads; h++)
+            naive_head(c, qkv, i, h, first_seen(c, layer, i), att + h * d);
+        naive_linear(att, w.at[GPT_PROJ_WEIGHT], w.at[GPT_PROJ_BIAS], heads, n,
+                     y);
+        if (c->post_norm)
+            naive_norm(y, w.at[GPT_POST1_WEIGHT], w.at[GPT_POST1_BIAS], n, c,
+                       y);
+        for (int64_t k = 0; k < n; k++)
+            sum[k] = x[i * n + k] + y[k] * factor_of(c->residual_multiplier);
+        bool shared = c->shared_norm;
+        if (c->no_pre_norm)
+            memcpy(normed, sum, (size_t)n * sizeof(*sum));
+        else
+            naive_norm(c->parallel_blocks ? x + i * n : sum,
+                   w.at[shared ? GPT_NORM1_WEIGHT : GPT_NORM2_WEIGHT],
+                   w.at[shared ? GPT_NORM1_BIAS : GPT_NORM2_BIAS], n, c,
+                   normed);
+        naive_feed_forward(c, &w, normed, wide, y);
+        if (c->post_norm)
+            naive_norm(y, w.at[GPT_POST2_WEIGHT], w.at[GPT_POST2_BIAS], n, c,
+                       y);
+        for (int64_t k = 0; k < n; k++)
+            x[i * n + k] = sum[k] + y[k] * factor_of(c->residual_multiplier);
+    }
+    gpt_free(qkv);
+    gpt_free(y);
+}
+
+/* logits (t, V) of a text. */
+static double *naive_logits(struct model *m, const int32_t *tokens, int64_t t)
+{
+    const struct gpt_config *c = &m->c;
+    int64_t n = c->hidden_size, v = c->vocab_size;
+    struct gpt_roles w;
+
+    gpt_roles_bind(&w, &m->flat, -1, m->w, GPT_F32);
+    const float *wte = w.at[GPT_WORD_EMBEDDING];
+    const float *wpe = w.at[GPT_POSITION_EMBEDDING];
+    double *x = gpt_alloc((size_t)(t * n + n), sizeof(*x)), *y = x + t * n;
+    double *logits = gpt_alloc((size_t)(t * v), sizeof(*logits));
+    for (int64_t i = 0; i < t; i++)
+        for (int64_t k = 0; k < n; k++)
+            x[i * n + k] =
+                (double)wte[tokens[i] * n + k] *
+                    (c->scale_embedding ? sqrt((double)n)
+                                        : factor_of(c->embedding_multiplier)) +
+                (wpe ? (double)wpe[(i + c->position_offset) * n + k] : 0);
+    for (int64_t i = 0; i < t && c->embedding_norm; i++)
+        naive_norm(x + i * n, w.at[GPT_EMBEDDING_NORM_WEIGHT],
+                   w.at[GPT_EMBEDDING_NORM_BIAS], n, c, x + i * n);
+    for (int64_t l = 0; l < c->num_layers; l++)
+        naive_layer(m, l, t, x);
+    for (int64_t i = 0; i < t; i++) {
+        naive_norm(x + i * n, w.at[GPT_FINAL_NORM_WEIGHT],
+                   w.at[GPT_FINAL_NORM_BIAS], n, c, y);
+        naive_linear(y, gpt_roles_output(&w), w.at[GPT_OUTPUT_BIAS], n, v,
+                     logits + i * v);
+    }
+    for (int64_t i = 0; i < t * v; i++)
+        logits[i] *= factor_of(c->logit_multiplier);
+    for (int64_t i = 0; i < t * v && c->final_logit_softcapping > 0; i++)
+        logits[i] = c->final_logit_softcapping *
+                    tanh(logits[i] / c->final_logit_softcapping);
+    gpt_free(x);
+    return logits;
+}
+
+#endif
