@@ -147,8 +147,8 @@ static int describe_slices(const struct gpt_manifest_slice *slices, int64_t n,
     return GPT_OK;
 }
 
-/* Slices as parts of the file: of a plan or, with sources NULL, in memory. It
- * is the writer of the file that says where each of them is. */
+/* Makes parts of the file from slices, which come from a plan or, with sources
+ * NULL, from memory. The writer of the file says where each of them lies. */
 static int make_parts(const struct gpt_tensor_slice *slices,
                       const struct gpt_tensor *const *sources, int64_t n,
                       struct gpt_part **parts, struct gpt_err *err)
@@ -166,7 +166,8 @@ static int make_parts(const struct gpt_tensor_slice *slices,
     return GPT_OK;
 }
 
-/* Files that are written, and where they are in the writer's list. */
+/* The files that are written together, and where they are in the writer's
+ * list. */
 struct batch {
     struct gpt_checkpoint_writer *w;
     const struct gpt_checkpoint_file *files;
