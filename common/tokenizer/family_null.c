@@ -16,7 +16,7 @@ struct null_tokenizer {
     char (*texts)[CELL]; /* (vocab_size) " 17" */
 };
 
-/* Also a tokenizer whose texts could not be allocated. */
+/* Closes a tokenizer, even one whose texts could not be allocated. */
 static void null_close(struct gpt_tokenizer *tok)
 {
     gpt_free(((struct null_tokenizer *)tok)->texts);
