@@ -181,7 +181,7 @@ int gpt_raw_fsync_parent(const char *path)
     }
     int fd = open(dir, O_RDONLY | O_DIRECTORY | O_CLOEXEC);
     if (fd < 0)
-        return errno == EACCES ? 0 : -1; /* not readable */
+        return errno == EACCES ? 0 : -1; /* writable but not readable */
     int result = gpt_raw_fsync(fd);
     int error = errno;
     close(fd);

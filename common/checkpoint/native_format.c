@@ -3,11 +3,11 @@
  * of tensors (the parameters, each kind of optimizer state) becomes a file, and
  * model/params.h says what a rank holds. Start at open_native() and
  * plan_native(). */
+#include "checkpoint/fill.h"
 #include "checkpoint/format.h"
 #include "checkpoint/manifest.h"
 #include "checkpoint/names.h"
 #include "checkpoint/native.h"
-#include "checkpoint/pour.h"
 #include "checkpoint/run_state.h"
 
 #include "model/params.h"
@@ -392,7 +392,7 @@ static cJSON *make_state(const struct gpt_source *s)
 
 /* Weights before attached files: what may fill the disk comes first. */
 static int write_files(const struct gpt_target *t,
-                       struct gpt_checkpoint_writer *w, struct gpt_pour *pour,
+                       struct gpt_checkpoint_writer *w, struct gpt_fill *fill,
                        struct gpt_err *err)
 {
     const struct native_plan *plan = t->data;
@@ -406,7 +406,7 @@ static int write_files(const struct gpt_target *t,
             t->files[i].name, c->slices, c->sources, t->files[i].tensors,
             t->files[i].bytes};
     }
-    int status = gpt_checkpoint_write_plan(w, files, t->n_files, pour, err);
+    int status = gpt_checkpoint_write_plan(w, files, t->n_files, fill, err);
     gpt_free(files);
     GPT_TRY(status);
     for (int64_t i = 0; i < t->o.n_attached; i++)
@@ -417,15 +417,15 @@ static int write_files(const struct gpt_target *t,
 
 /* Writes all files. The iteration is the source's: a conversion is not a step.
  * Commit and abort both free the writer. */
-static int write_native(struct gpt_target *t, struct gpt_pour *pour,
+static int write_native(struct gpt_target *t, struct gpt_fill *fill,
                         struct gpt_err *err)
 {
     const struct gpt_target_options *o = &t->o;
     struct gpt_checkpoint_writer *w;
 
     GPT_TRY(gpt_checkpoint_create(&w, o->save, t->source->iteration,
-                                  pour->flags, err));
-    int status = write_files(t, w, pour, err);
+                                  fill->flags, err));
+    int status = write_files(t, w, fill, err);
     if (status != GPT_OK) {
         gpt_checkpoint_abort(w);
         return status;
