@@ -67,9 +67,9 @@ static int add_token(struct gpt_added *a, size_t index, const char *what,
     /* A text may begin like the token at each of its bytes: this bounds what a
      * search looks at. */
     if (token->len > GPT_TOKEN_MAX)
-        return gpt_fail(err, GPT_EDATA, "%s: added token %d of %zu bytes, "
-                        "limit %d", what, (int)token->id, token->len,
-                        GPT_TOKEN_MAX);
+        return gpt_fail(err, GPT_EDATA, "%s: added token %d has %zu bytes, "
+                        "must have at most %d", what, (int)token->id,
+                        token->len, GPT_TOKEN_MAX);
     for (size_t i = 0; i < token->len; i++) {
         uint8_t byte = (uint8_t)token->text[i];
         uint32_t next = child_of(a, at, byte);

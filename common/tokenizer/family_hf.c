@@ -184,8 +184,9 @@ static int place_token(const struct hf *f, const struct gpt_added_token *token,
     int32_t same = find_in_vocab(t, token, bytes);
     if ((same >= 0 && same != token->id) || (same < 0 && place->data))
         return gpt_fail(f->err, GPT_EDATA, "%s: added token '%.200s' has id "
-                        "%d, in model.vocab %s %d", f->path, token->text,
-                        (int)token->id, same >= 0 ? "it has" : "another has",
+                        "%d, but in model.vocab %s %d", f->path, token->text,
+                        (int)token->id,
+                        same >= 0 ? "it has id" : "another token has id",
                         (int)(same >= 0 ? same : token->id));
     if (same < 0)
         GPT_TRY(check_next(f, token, next));
@@ -326,8 +327,8 @@ static int copy_around(const struct hf *f, const int32_t *from, size_t n,
     for (size_t i = 0; i < n; i++) {
         (*ids)[i] = from[i];
         if (from[i] >= f->t->vocab.n)
-            return gpt_fail(f->err, GPT_EDATA, "%s: post_processor: token %d "
-                            "of %lld", f->path, (int)from[i],
+            return gpt_fail(f->err, GPT_EDATA, "%s: post_processor: token id "
+                            "is %d, must be below %lld", f->path, (int)from[i],
                             (long long)f->t->vocab.n);
     }
     *n_ids = n;

@@ -224,7 +224,8 @@ static int append_long(const struct gpt_bpe *bpe, struct gpt_bpe_scratch *s,
 {
     if (len >= NONE)
         return gpt_fail(err, GPT_EDATA,
-                        "%zu bytes without a break between words, limit 4 GiB",
+                        "the text has %zu bytes without a break between "
+                        "words, must have less than 4 GiB",
                         len);
     GPT_TRY(gpt_grow(&s->nodes, &s->nodes_cap, len, sizeof(*s->nodes),
                      "a long piece of text", err));
