@@ -200,7 +200,8 @@ static int build_samples(struct gpt_samples *s, const struct gpt_indexed *set,
     if (status != GPT_OK || s->n_visits <= INT32_MAX)
         return status;
     gpt_fail(err, GPT_EDATA, "%s: the index has %" PRId64 " visits, "
-             "Megatron-LM takes at most 2147483647", gpt_indexed_prefix(set), s->n_visits);
+             "Megatron-LM takes at most 2147483647", gpt_indexed_prefix(set),
+             s->n_visits);
     gpt_samples_free(s);
     return GPT_EDATA;
 }

@@ -65,7 +65,8 @@ int gpt_sources_check(struct gpt_in *in, int64_t n_documents,
     if (rest == n_documents * GPT_SOURCE_BYTES)
         return GPT_OK;
     return gpt_fail(err, GPT_EDATA, "%s: it has %lld bytes of records, but "
-                    "%lld documents need %lld", gpt_in_path(in), (long long)rest,
+                    "%lld documents need %lld", gpt_in_path(in),
+                    (long long)rest,
                     (long long)n_documents,
                     (long long)(n_documents * GPT_SOURCE_BYTES));
 }
