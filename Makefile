@@ -104,15 +104,20 @@ parity_src := $(wildcard tests/parity/*.c)
 
 cmd_obj := $(cmd_src:%.c=$(BUILD)/%.o)
 lib_obj := $(lib_src:%.c=$(BUILD)/%.o) $(CXX_SRC:%.cc=$(BUILD)/%.o)
-# ISAS=, PAIRS= and FEW= on the command line leave machine code out, and what
-# needs it.
+# Instruction sets, by what is compiled for them. The probe finds ISAS, PAIRS and
+# FEW; set empty on the command line they leave machine code out, and here what
+# needs that goes, too.
+# Vector loops: a copy of each kernels/cpu/isa/*.c.
 isas = base $(ISAS)
-bytes = $(if $(filter avx512,$(ISAS)),$(filter avx512vnni,$(FEW)))
-pairs = $(if $(bytes),$(if $(filter avx512bf16,$(PAIRS)), \
+# avx512vnni or nothing: what the sets beyond AVX-512 all need.
+vnni = $(if $(filter avx512,$(ISAS)),$(filter avx512vnni,$(FEW)))
+# Products of bf16: files of kernels/cpu/pair/.
+pairs = $(if $(vnni),$(if $(filter avx512bf16,$(PAIRS)), \
             $(filter avx512bf16 $(FEW),$(PAIRS))))
+# Products with weights in fewer bits: files of kernels/cpu/few/ and many/.
 few = $(if $(isa_src),$(filter avx2,$(ISAS))) \
       $(if $(filter avx2,$(ISAS)),$(filter avx2vnni,$(FEW))) \
-      $(if $(bytes),$(filter avx512vnni $(pairs),$(FEW)) \
+      $(if $(vnni),$(filter avx512vnni $(pairs),$(FEW)) \
                   $(filter avx512bf16,$(pairs)))
 isa_obj := $(foreach i,$(isas),$(isa_src:%.c=$(BUILD)/%.$(i).o)) \
            $(pairs:%=$(BUILD)/kernels/cpu/pair/%.o) \

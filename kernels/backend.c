@@ -33,7 +33,8 @@ struct plugin {
     gpt_plugin_built_fn *built;
 };
 
-/* The folder of the running program, with a slash; "" when not known. */
+/* Writes the folder of the running program, with a slash, to path; "" when it
+ * is not known. */
 static void program_folder(char *path, size_t cap)
 {
     ssize_t n = readlink("/proc/self/exe", path, cap - 1);
@@ -46,7 +47,8 @@ static void program_folder(char *path, size_t cap)
         path[0] = 0;
 }
 
-/* In $GPT_PLUGIN_DIR; beside the program; or where `make install` puts it. */
+/* Opens the library `file` from $GPT_PLUGIN_DIR, from the program's folder, or
+ * from where `make install` puts it. NULL where none can be loaded. */
 static void *find_library(const char *file)
 {
     static const char *const places[] = {"", "../lib/gpt/"};
@@ -62,15 +64,16 @@ static void *find_library(const char *file)
     program_folder(folder, sizeof(folder));
     for (size_t i = 0; i < GPT_COUNT(places); i++) {
         snprintf(path, sizeof(path), "%s%s%s", folder, places[i], file);
-        /* The first that is there, even when it cannot be loaded: dlerror()
-         * then says why, which is what the user needs to know. */
+        /* The first file that exists is opened, even when it cannot be loaded:
+         * dlerror() then says why, which is what the user needs to know. */
         if (access(path, R_OK) == 0)
             return dlopen(path, RTLD_NOW | RTLD_LOCAL);
     }
     return NULL;
 }
 
-/* A function of a library; ISO C has no cast from what dlsym() returns. */
+/* Finds a function of a library; ISO C has no cast from what dlsym()
+ * returns. */
 static bool look_up(void *library, const char *name, void *function)
 {
     void *address = dlsym(library, name);

@@ -23,8 +23,9 @@ static const char *tf32_attn_slow(const struct gpt_attn *op)
     return gpu_attn_slow(op, true);
 }
 
-/* Where a GPU is here, its plugin keeps the choice. That of a plan is kept in
- * the plan, so that several plans in a process do not share it. */
+/* Records whether TF32 is allowed. Where there is a GPU, its plugin keeps the
+ * choice; a plan keeps its own, so that several plans in a process do not share
+ * it. */
 static void allow_tf32(struct gpt_backend *be, bool allow)
 {
     be->attn_slow = allow ? tf32_attn_slow : attn_slow;

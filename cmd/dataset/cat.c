@@ -205,7 +205,8 @@ static int run_cat(const struct gpt_dataset_options *o,
 
     GPT_TRY(gpt_dataset_open_tokenizer(&tok, o, err));
     if (o->strip_eod && !tok)
-        return gpt_fail(err, GPT_EUSAGE, "--strip-eod needs a vocabulary");
+        return gpt_fail(err, GPT_EUSAGE, "--strip-eod needs a vocabulary, "
+                        "which tells the end-of-document token");
     for (int i = 0; i < n; i++)
         GPT_TRY_GOTO(status, print_set(o, sets[i], tok, err), out);
 out:

@@ -73,7 +73,8 @@ int gpt_dataset_parse_range(const char *text, int64_t n, const char *prefix,
      * digit. */
     if (*end > n || *begin > n)
         return gpt_fail(err, GPT_EUSAGE,
-                        "--documents is '%.100s', %.300s has %lld document%s",
+                        "--documents is '%.100s', but %.300s has %lld "
+                        "document%s",
                         text, prefix, (long long)n, gpt_plural(n));
     return GPT_OK;
 }

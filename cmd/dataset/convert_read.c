@@ -61,9 +61,9 @@ static int check_size(const struct gpt_foreign *s, int64_t tokens,
     if (gpt_mul(tokens, item_of(s), &bytes) && bytes == size)
         return GPT_OK;
     return gpt_fail(err, GPT_EDATA,
-                    "%s: size is %" PRId64 " bytes, the index has %" PRId64
-                    " tokens of %" PRId64 " bytes", s->data_path, size, tokens,
-                    item_of(s));
+                    "%s: size is %" PRId64 " bytes, but the index counts "
+                    "%" PRId64 " tokens of %" PRId64 " bytes each",
+                    s->data_path, size, tokens, item_of(s));
 }
 
 /* ---- MMIDIDX, TNTIDX ---- */
@@ -113,8 +113,8 @@ static int read_ds(struct gpt_foreign *s, struct gpt_err *err)
         if (end < before || end > tokens)
             return gpt_fail(err, GPT_EDATA,
                             "%s:%" PRId64 ": end of document %" PRId64 " is %"
-                            PRId64 ", the one before is %" PRId64
-                            ", the last %" PRId64, s->index_path, 8 * i, i, end,
+                            PRId64 ", must be from %" PRId64 ", the end before"
+                            " it, to %" PRId64, s->index_path, 8 * i, i, end,
                             before, tokens);
         GPT_TRY(set_length(s, i, end - before, 8 * i, err));
         gpt_put_u64(s->documents + 8 * (i + 1), (uint64_t)i + 1);
@@ -166,7 +166,7 @@ static int read_llmc(struct gpt_foreign *s, int64_t eod, struct gpt_err *err)
     if (!(magic == GPT_LLMC_U16 && version == 1) &&
         !(magic == GPT_LLMC_U32 && version == 7))
         return gpt_fail(err, GPT_EDATA, "%s:0: magic is %" PRIu32
-                        " and version %" PRIu32 ": not a known file of tokens",
+                        " and version %" PRIu32 ": not a file of llm.c",
                         s->data_path, magic, version);
     s->dtype = magic == GPT_LLMC_U16 ? GPT_U16 : GPT_I32;
     s->part.offset = GPT_LLMC_HEADER;

@@ -40,7 +40,8 @@ static int tntidx_index(struct gpt_out *out, const struct gpt_foreign *s,
     uint8_t header[GPT_TNTIDX_HEADER];
 
     if (!gpt_tntidx_header(header, s->dtype, n, p->n_documents))
-        return gpt_fail(err, GPT_EFAIL, "%s: type of tokens", s->data_path);
+        return gpt_fail(err, GPT_EFAIL, "%s: tokens cannot be of type %s",
+                        s->data_path, gpt_dtype_name(s->dtype));
     GPT_TRY(gpt_out_write(out, header, sizeof(header), err));
     for (int64_t i = 0; i <= n; i++)
         GPT_TRY(put_word(out, (uint64_t)i, err));
@@ -66,8 +67,8 @@ static int check_width(const struct gpt_foreign *s, struct gpt_err *err)
     if (s->dtype == GPT_U16 || s->dtype == GPT_I32)
         return GPT_OK;
     return gpt_fail(err, GPT_EDATA,
-                    "%s: tokens are of type %s, the format has U16 and 32 bits",
-                    s->data_path, gpt_dtype_name(s->dtype));
+                    "%s: tokens are of type %s, but this format holds U16 and "
+                    "I32", s->data_path, gpt_dtype_name(s->dtype));
 }
 
 /* The end of each document, in tokens from the beginning. Sequences are lost:

@@ -18,15 +18,16 @@ static int read_identity(cJSON **root, const cJSON **tokenizer,
 {
     *root = NULL;
     if (!o->tokenizer_like)
-        return gpt_fail(err, GPT_EUSAGE, "--tokenizer-like is needed");
+        return gpt_fail(err, GPT_EUSAGE, "--tokenizer-like is needed: a "
+                        "description.txt of Megatron-LM");
     GPT_TRY(gpt_json_read(root, o->tokenizer_like, 1 << 20, err));
     *tokenizer = cJSON_GetObjectItemCaseSensitive(*root, "tokenizer");
     if (cJSON_IsObject(*tokenizer))
         return GPT_OK;
     cJSON_Delete(*root);
     *root = NULL;
-    return gpt_fail(err, GPT_EDATA, "%s: no object 'tokenizer'",
-                    o->tokenizer_like);
+    return gpt_fail(err, GPT_EDATA, "%s has no object 'tokenizer': name a "
+                    "description.txt of Megatron-LM", o->tokenizer_like);
 }
 
 /* Writes the four files of a split. A split without a share has none, which is

@@ -199,8 +199,9 @@ static int build_samples(struct gpt_samples *s, const struct gpt_indexed *set,
      * has one. */
     if (status != GPT_OK || s->n_visits <= INT32_MAX)
         return status;
-    gpt_fail(err, GPT_EDATA, "%s: %" PRId64 " visits, Megatron numbers them in"
-             " 31 bits", gpt_indexed_prefix(set), s->n_visits);
+    gpt_fail(err, GPT_EDATA, "%s: the index has %" PRId64 " visits, "
+             "Megatron-LM takes at most 2147483647", gpt_indexed_prefix(set),
+             s->n_visits);
     gpt_samples_free(s);
     return GPT_EDATA;
 }
@@ -219,7 +220,8 @@ static int cache_directory(char *path, size_t cap,
 
     if (n > 0 && (size_t)n < cap)
         return GPT_OK;
-    return gpt_fail(err, GPT_EUSAGE, "the name of the cache is too long");
+    return gpt_fail(err, GPT_EUSAGE, "the name of the cache's directory has %d "
+                    "bytes, must have less than %zu", n, cap);
 }
 
 int gpt_cache_write(const struct gpt_indexed *set, int split, int64_t wanted,

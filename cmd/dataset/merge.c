@@ -182,7 +182,7 @@ static int run_merge(const struct gpt_dataset_options *o,
     GPT_TRY(gpt_dataset_check_output(o, err));
     if ((n > 0) == (o->input != NULL))
         return gpt_fail(err, GPT_EUSAGE,
-                        "merge needs PREFIX... or --input, one of the two");
+                        "merge takes PREFIX... or --input DIR, and not both");
     if (o->input)
         GPT_TRY_GOTO(status, list_sets(o->input, &arena, &sets, &n_sets, err),
                      out);

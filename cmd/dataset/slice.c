@@ -18,7 +18,8 @@ static int run_slice(const struct gpt_dataset_options *o,
     (void)n;
     GPT_TRY(gpt_dataset_check_output(o, err));
     if (!o->documents)
-        return gpt_fail(err, GPT_EUSAGE, "--documents is needed");
+        return gpt_fail(err, GPT_EUSAGE, "slice needs --documents A:B, the "
+                        "documents that it takes");
     GPT_TRY(gpt_dataset_open_set(&set, sets[0], err));
     range.set = set;
     /* "A:" ends with the last document, so their number is needed here */

@@ -52,7 +52,7 @@ static int check_type(const struct gpt_indexed *first,
     if (got == want)
         return GPT_OK;
     return gpt_fail(err, GPT_EDATA,
-                    "%s: tokens are of type %s, those of %s of type %s",
+                    "%s: tokens are of type %s, but those of %s are of type %s",
                     gpt_indexed_prefix(set), gpt_dtype_name(got),
                     gpt_indexed_prefix(first), gpt_dtype_name(want));
 }
@@ -102,7 +102,7 @@ int gpt_write_documents(const struct gpt_dataset_options *o, const char *what,
     char size[32];
 
     if (n < 1)
-        return gpt_fail(err, GPT_EUSAGE, "there is no data set to take");
+        return gpt_fail(err, GPT_EUSAGE, "no data set was named");
     for (int64_t i = 0; i < n; i++) {
         enum gpt_dtype dtype = gpt_indexed_dtype(ranges[i].set);
 

@@ -3,7 +3,7 @@
 #ifndef GPT_CMD_GENERATE_CHOICE_H
 #define GPT_CMD_GENERATE_CHOICE_H
 
-#include "cmd/generate/loaded.h"
+#include "cmd/generate/loaded_model.h"
 
 struct gpt_chosen_rules {
     struct gpt_choice choice;

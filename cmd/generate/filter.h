@@ -2,7 +2,7 @@
 #ifndef GPT_CMD_GENERATE_FILTER_H
 #define GPT_CMD_GENERATE_FILTER_H
 
-#include "cmd/generate/loaded.h"
+#include "cmd/generate/loaded_model.h"
 
 /* Reads the prompts of command line, files or standard input, and writes their
  * texts to standard output. The model is open without a decoder. GPT_EDATA

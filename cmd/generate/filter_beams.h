@@ -2,7 +2,7 @@
 #ifndef GPT_CMD_GENERATE_FILTER_BEAMS_H
 #define GPT_CMD_GENERATE_FILTER_BEAMS_H
 
-#include "cmd/generate/loaded.h"
+#include "cmd/generate/loaded_model.h"
 #include "cmd/generate/writer.h"
 
 /* GPT_EUSAGE for options that a search does not obey. */

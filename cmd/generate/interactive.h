@@ -3,7 +3,7 @@
 #ifndef GPT_CMD_GENERATE_INTERACTIVE_H
 #define GPT_CMD_GENERATE_INTERACTIVE_H
 
-#include "cmd/generate/loaded.h"
+#include "cmd/generate/loaded_model.h"
 
 /* Reads lines of standard input until it ends, and continues each on standard
  * output before it reads the next one. The model is open without a decoder. */

@@ -1,9 +1,9 @@
 /* The option table of gpt-generate: a row an option. */
 #include "cmd/generate/options.h"
 
-#include "base/json.h"
 #include "backend.h"
-#include "cmd/generate/loaded.h"
+#include "base/json.h"
+#include "cmd/generate/loaded_model.h"
 #include "cmd/generate/perplexity.h"
 #include "generate/batch.h"
 

@@ -1,7 +1,7 @@
 /* The options of gpt-generate. What this folder does: the table is options.c,
- * the model of a command loaded.h, the choice of tokens choice.h; the front
- * ends are the rows of a table in main.c: filter.h (prompts in, texts out) and
- * those beside it. */
+ * the model of a command loaded_model.h, the choice of tokens choice.h; the
+ * front ends are the rows of a table in main.c: filter.h (prompts in, texts
+ * out) and those beside it. */
 #ifndef GPT_CMD_GENERATE_OPTIONS_H
 #define GPT_CMD_GENERATE_OPTIONS_H
 

@@ -2,7 +2,7 @@
 #ifndef GPT_CMD_GENERATE_PERPLEXITY_H
 #define GPT_CMD_GENERATE_PERPLEXITY_H
 
-#include "cmd/generate/loaded.h"
+#include "cmd/generate/loaded_model.h"
 
 /* The names of the conventions, NULL-terminated. */
 extern const char *const gpt_perplexity_names[];

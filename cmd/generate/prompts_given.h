@@ -2,7 +2,7 @@
 #ifndef GPT_CMD_GENERATE_PROMPTS_GIVEN_H
 #define GPT_CMD_GENERATE_PROMPTS_GIVEN_H
 
-#include "cmd/generate/loaded.h"
+#include "cmd/generate/loaded_model.h"
 #include "cmd/generate/prompts.h"
 
 /* What a file holds. */

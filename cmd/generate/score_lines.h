@@ -2,7 +2,7 @@
 #ifndef GPT_CMD_GENERATE_SCORE_LINES_H
 #define GPT_CMD_GENERATE_SCORE_LINES_H
 
-#include "cmd/generate/loaded.h"
+#include "cmd/generate/loaded_model.h"
 
 /* Reads JSON lines with "context" and "continuation", or with a "text" whose
  * last word is the continuation, and writes a line with the log-probability of

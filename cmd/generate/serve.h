@@ -8,7 +8,7 @@
 #ifndef GPT_CMD_GENERATE_SERVE_H
 #define GPT_CMD_GENERATE_SERVE_H
 
-#include "cmd/generate/loaded.h"
+#include "cmd/generate/loaded_model.h"
 #include "generate/text.h"
 
 #include <pthread.h>

@@ -93,8 +93,8 @@ static int check_options(const struct options *o, const struct gpt_args *args,
                           gpt_option_given(args, "master-addr") ||
                           gpt_option_given(args, "master-port")))
         return gpt_fail(err, GPT_EUSAGE,
-                        "--standalone is one node with a free port: not with "
-                        "--nnodes, --master-addr, --master-port");
+                        "--standalone starts one node with a free port: leave "
+                        "out --nnodes, --master-addr and --master-port");
     if (o->nnodes > 1 && !gpt_option_given(args, "master-addr"))
         return gpt_fail(err, GPT_EUSAGE,
                         "%lld nodes need --master-addr, the name or address "

@@ -82,7 +82,9 @@ static int open_store(struct job *j, struct gpt_err *err)
                                         .port = o->master_port,
                                         .run_id = "gpt-launch.0.0"};
     if (strlen(o->master_addr) >= sizeof(j->launch.host))
-        return gpt_fail(err, GPT_EUSAGE, "--master-addr is too long");
+        return gpt_fail(err, GPT_EUSAGE, "--master-addr has %zu bytes, must "
+                        "have less than %zu", strlen(o->master_addr),
+                        sizeof(j->launch.host));
     snprintf(j->launch.host, sizeof(j->launch.host), "%s", o->master_addr);
     /* The store is open before any rank is started: ranks of other nodes wait
      * for it, and rank 0 need not serve it. It outlives them, so that the

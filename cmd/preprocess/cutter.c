@@ -30,8 +30,9 @@ static int check_line(struct gpt_cutter *cut, const struct gpt_line_chunk *c)
         gpt_max_i64(cut->max_line, gpt_input_size(cut->in) + 1);
 
     if ((int64_t)c->len >= limit)
-        return gpt_fail(&cut->err, GPT_EDATA, "%s: a line of %lld bytes or "
-                        "more", gpt_input_name(cut->in), (long long)limit);
+        return gpt_fail(&cut->err, GPT_EDATA, "%s: a line has %lld bytes or "
+                        "more: more than is read as one line",
+                        gpt_input_name(cut->in), (long long)limit);
     if ((int64_t)c->len >= cut->long_line)
         cut->wait_alone(cut->user);
     return GPT_OK;

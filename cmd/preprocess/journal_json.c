@@ -349,8 +349,8 @@ static int read_digest(const cJSON *o, struct gpt_xxh64 *h,
     for (size_t i = 0; good && i < sizeof(*h); i++)
         good = sscanf(hex + 2 * i, "%2hhx", &bytes[i]) == 1;
     return good ? GPT_OK
-                : gpt_fail(err, GPT_EDATA, "%s: digest: not %zu bytes",
-                           j->path, sizeof(*h));
+                : gpt_fail(err, GPT_EDATA, "%s: digest: is not %zu bytes in "
+                           "hexadecimal", j->path, sizeof(*h));
 }
 
 int gpt_sums_from_json(struct gpt_journal_about *j, const cJSON *o,
@@ -368,7 +368,8 @@ int gpt_sums_from_json(struct gpt_journal_about *j, const cJSON *o,
         if (i++ >= j->o->n_inputs || !cJSON_IsString(item) ||
             sscanf(item->valuestring, "%" SCNx64 " %" SCNd64 " %" SCNd64,
                    &s->xxh64, &s->begin, &s->bytes) != 3)
-            return gpt_fail(err, GPT_EDATA, "%s: sums: item %lld", j->path,
+            return gpt_fail(err, GPT_EDATA, "%s: sums: item %lld is damaged, "
+                            "or more than there are inputs", j->path,
                             (long long)i);
     }
     j->n_sums = i;
@@ -387,8 +388,8 @@ static int read_bad(const cJSON *o, struct gpt_bad_report *bad,
                      item->valuestring);
     if (bad->n_named <= bad->n)
         return GPT_OK;
-    return gpt_fail(err, GPT_EDATA, "%s: bad_named: more than the %lld bad "
-                    "lines", j->path, (long long)bad->n);
+    return gpt_fail(err, GPT_EDATA, "%s: bad_named: has more items than the "
+                    "%lld bad lines", j->path, (long long)bad->n);
 }
 
 int gpt_point_from_json(const struct gpt_journal_about *j, const cJSON *o,

@@ -78,8 +78,8 @@ static int add_sequence(struct gpt_line_chunk_worker *w,
     if (n == 0)
         return GPT_OK;
     if (n > (size_t)w->max_sequence)
-        return gpt_fail(err, GPT_EDATA, "a sequence of %zu tokens, limit %lld",
-                        n, (long long)w->max_sequence);
+        return gpt_fail(err, GPT_EDATA, "a sequence has %zu tokens, must have "
+                        "at most %lld", n, (long long)w->max_sequence);
     return add_length(key, (int32_t)n, err);
 }
 
@@ -133,8 +133,8 @@ static int add_document(struct gpt_line_chunk_worker *w,
     /* The scratch file of the writer counts sequences of a document in 31
      * bits. */
     if (sequences > INT32_MAX)
-        return gpt_fail(err, GPT_EDATA, "a document of %zu sequences, limit %d",
-                        sequences, INT32_MAX);
+        return gpt_fail(err, GPT_EDATA, "a document has %zu sequences, must "
+                        "have at most %d", sequences, INT32_MAX);
     GPT_TRY(gpt_grow(&key->document_sequences, &key->documents_cap,
                      key->n_documents + 1, sizeof(int32_t), "documents", err));
     if (w->places)

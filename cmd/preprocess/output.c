@@ -42,8 +42,8 @@ static int check_keys(const struct gpt_preprocess_options *o,
     for (int64_t k = 0; k < o->n_keys; k++)
         for (int64_t j = 0; j < k; j++)
             if (strcmp(o->keys[j], o->keys[k]) == 0)
-                return gpt_fail(err, GPT_EUSAGE, "key '%s' is named twice",
-                                o->keys[k]);
+                return gpt_fail(err, GPT_EUSAGE, "--json-keys names '%s' "
+                                "twice", o->keys[k]);
     return GPT_OK;
 }
 

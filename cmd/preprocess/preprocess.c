@@ -287,7 +287,7 @@ static int check_options(struct run *run, struct gpt_err *err)
         return gpt_fail(err, GPT_EUSAGE, "tokens are written as uint16 or "
                         "int32, not as %s", gpt_dtype_name(run->dtype));
     if (run->dtype == GPT_U16 && vocabulary > UINT16_MAX + 1)
-        return gpt_fail(err, GPT_EUSAGE, "the vocabulary has %lld tokens, "
+        return gpt_fail(err, GPT_EUSAGE, "the vocabulary has %lld tokens, but "
                         "uint16 holds %d", (long long)vocabulary,
                         UINT16_MAX + 1);
     if (o->empty == GPT_EMPTY_EOD && !o->append_eod)

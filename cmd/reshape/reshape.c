@@ -6,9 +6,9 @@
 #include "base/io.h"
 #include "base/num.h"
 #include "base/progress.h"
-#include "model/geometry.h"
-#include "checkpoint/pour.h"
+#include "checkpoint/fill.h"
 #include "cmd/reshape/compare.h"
+#include "model/geometry.h"
 #include "tokenizer/hf_files.h"
 
 #include <string.h>
@@ -19,7 +19,7 @@
  * model. */
 int64_t gpt_reshape_memory(void)
 {
-    return gpt_pour_memory(0);
+    return gpt_fill_memory(0);
 }
 
 /* The target refers to the source's tensors and the arena's paths, so it goes

@@ -9,11 +9,11 @@
 #include "base/hash.h"
 #include "base/io.h"
 #include "base/log.h"
-#include "tokenizer/tokenizer_options.h"
-#include "cmd/train/named.h"
+#include "cmd/train/named_words.h"
 #include "cmd/train/prompt_samples.h"
 #include "cmd/train/score_sets.h"
 #include "cmd/train/valid_sets.h"
+#include "tokenizer/tokenizer_options.h"
 
 #include <inttypes.h>
 #include <math.h>

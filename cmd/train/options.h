@@ -72,7 +72,8 @@ struct gpt_train_options {
 
     /* precision */
     bool bf16, fp16, tf32;
-    const char *fp8_format, *fp8_recipe; /* NULL: no products of eight bits */
+    const char *fp8_format; /* NULL: no products of eight bits */
+    const char *fp8_recipe; /* the only one there is; for --print-config */
     bool ends_in_bf16; /* the first and the last layers, as many as... */
     int64_t bf16_at_start, bf16_at_end;
     double loss_scale, initial_loss_scale, min_loss_scale;

@@ -7,7 +7,7 @@
  * token. */
 #include "cmd/train/prompt_samples.h"
 
-#include "cmd/train/lines.h"
+#include "cmd/train/read_lines.h"
 #include "generate/text.h"
 
 #include <math.h>
@@ -125,7 +125,7 @@ static int read_prompts(struct gpt_prompt_samples *p, const char *path,
     const struct gpt_line_reader reader = {read_object, read_text, p};
 
     GPT_TRY(gpt_encoder_open(&p->encoder, p->o.tokenizer, err));
-    GPT_TRY(gpt_lines_read(path, &reader, err));
+    GPT_TRY(gpt_read_lines(path, &reader, err));
     GPT_TRY(gpt_sampler_open(&p->sampler, p->o.vocab_size, err));
     GPT_TRY(gpt_new(&p->texts, (size_t)p->n, sizeof(*p->texts), "texts", err));
     return gpt_new(&p->answers, (size_t)p->n, sizeof(*p->answers), "texts",

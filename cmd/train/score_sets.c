@@ -10,7 +10,7 @@
 
 #include "base/json.h"
 #include "base/num.h"
-#include "cmd/train/lines.h"
+#include "cmd/train/read_lines.h"
 #include "generate/logprob.h"
 #include "generate/pair.h"
 
@@ -221,7 +221,7 @@ int gpt_score_set_read(struct gpt_score_set *set, const char *name,
     r.pairs.begin = o->eod;
     int status = gpt_encoder_open(&r.pairs.encoder, o->tokenizer, err);
     if (status == GPT_OK)
-        status = gpt_lines_read(path, &reader, err);
+        status = gpt_read_lines(path, &reader, err);
     gpt_encoder_close(r.pairs.encoder);
     gpt_pair_encoder_free(&r.pairs);
     gpt_buf_free(&r.text);

@@ -3,7 +3,7 @@
 #include "cmd/train/valid_sets.h"
 
 #include "cmd/train/data_names.h"
-#include "cmd/train/named.h"
+#include "cmd/train/named_words.h"
 #include "cmd/train/vocabulary.h"
 
 #include <string.h>

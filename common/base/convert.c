@@ -83,7 +83,7 @@ static inline uint16_t to_f16(float x)
     return (uint16_t)(sign | h);
 }
 
-/* To float, rounding to odd: inexact results get their last bit set. */
+/* Narrows to float, rounding to odd: inexact results get their last bit set. */
 static inline float narrow_odd(double x)
 {
     float f = (float)x;
@@ -175,7 +175,7 @@ static const struct pair pairs[] = {
     {GPT_F64, GPT_BF16, RUNS(f64_bf16)}, {GPT_F64, GPT_F32, RUNS(f64_f32)},
 };
 
-/* The best that this machine has, found once. */
+/* The best set that this machine has, found once. */
 static int best;
 
 static void find_best(void)

@@ -24,8 +24,8 @@ static bool has_avx2vnni(void)
 #endif
 }
 
-/* All four parts that the flags in the Makefile let the compiler use: some
- * processors have F alone. */
+/* True for all four parts that the flags in the Makefile let the compiler use:
+ * some processors have F alone. */
 static bool has_avx512(void)
 {
 #ifdef GPT_HAVE_ISA_avx512
@@ -67,8 +67,8 @@ static bool has_base(void)
     return true;
 }
 
-/* Best last. `loops`: the set of vector loops; the others are for products
- * alone. */
+/* All sets, the best one last. `loops` is the set whose vector loops a set
+ * uses; a set that names another one has products of its own alone. */
 static const struct {
     const char *name, *loops;
     bool (*is_there)(void);
@@ -100,8 +100,8 @@ bool gpt_cpu_has(const char *isa)
     return i < N_SETS && sets[i].is_there();
 }
 
-/* Scripts empty a variable where they cannot unset it: GPT_THREADS and
- * GPT_CONFIG are read so, too. */
+/* An empty variable counts as unset: scripts empty a variable where they cannot
+ * unset it. GPT_THREADS and GPT_CONFIG are read so, too. */
 const char *gpt_cpu_named(void)
 {
     const char *named = getenv("GPT_CPU_ISA");
@@ -126,8 +126,8 @@ int gpt_cpu_check(const char *isa, struct gpt_err *err)
                           isa);
 }
 
-/* The best row up to `most`, and up to that of the environment. A name that is
- * no set limits nothing here: gpt_cpu_check() refuses it. */
+/* The best row up to `most`, and up to the environment's. A name that is no set
+ * limits nothing here: gpt_cpu_check() refuses it. */
 static size_t best(size_t most)
 {
     const char *named = gpt_cpu_named();

@@ -39,7 +39,7 @@ uint32_t gpt_crc_run(const struct gpt_crc_tables *t, uint32_t r,
     return r;
 }
 
-/* a * b modulo the polynomial. Bit 31 is the coefficient of x^0. */
+/* Computes a * b modulo the polynomial. Bit 31 is the coefficient of x^0. */
 static uint32_t multiply(uint32_t polynomial, uint32_t a, uint32_t b)
 {
     uint32_t product = 0;

@@ -26,7 +26,7 @@ static void make_tables(void)
     make_constants();
 }
 
-/* r: the register, which is inverted outside. */
+/* Runs n bytes through the register r, which the caller inverts. */
 static uint32_t run_tables(uint32_t r, const uint8_t *p, size_t n)
 {
     return gpt_crc_run(&tables, r, p, n);
@@ -41,9 +41,9 @@ enum { LANES = 4, LANE = 16 }; /* registers that fold side by side; bytes */
  * eight bytes and of their last. */
 static uint64_t past_all[2], past_one[2];
 
-/* x^n modulo the polynomial, as the upper half of a 64-bit factor. Bits are
- * reversed, and the product of two reversed numbers is one place too low: n is
- * one less than the bits to move by. */
+/* Computes x^n modulo the polynomial, as the upper half of a 64-bit factor.
+ * Bits are reversed, and the product of two reversed numbers is one place too
+ * low: n is one less than the bits to move by. */
 static uint64_t power(int n)
 {
     uint32_t r = UINT32_C(1) << 31;

@@ -55,7 +55,8 @@ static uint32_t run_tables(uint32_t r, const uint8_t *p, size_t n)
 #ifdef __x86_64__
 #include <nmmintrin.h>
 
-/* The register after BLOCK zero bytes, a byte at a time. */
+/* The register after BLOCK zero bytes, which are run through it one at a
+ * time. */
 static uint32_t past_block(uint32_t r)
 {
     return move[0][r & 255] ^ move[1][r >> 8 & 255] ^ move[2][r >> 16 & 255] ^

@@ -85,7 +85,8 @@ int gpt_fault(enum gpt_fault_kind kind)
 {
     pthread_once(&once, read_plan);
     long n = atomic_fetch_add(&calls[kind], 1) + 1;
-    /* Counted by an atomic, so that exactly one thread gets the failure. */
+    /* Calls are counted by an atomic, so that exactly one thread gets the
+     * failure. */
     if ((int)kind != plan.kind || n != plan.nth)
         return 0;
     if (plan.error == KILL)

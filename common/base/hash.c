@@ -27,8 +27,8 @@ uint64_t gpt_hash64(const void *p, size_t n, uint64_t seed)
     return fold(h ^ tail ^ 0xd6e8feb86659fd93, 0xa0761d6478bd642f);
 }
 
-/* Slow and simple. Its values are part of the meaning of checkpoints, too
- * (gpt_rng_open()). */
+/* FNV-1a is slow and simple. Its values are part of the meaning of checkpoints,
+ * too (gpt_rng_open()). */
 uint64_t gpt_fnv1a(const char *s)
 {
     uint64_t h = 0xcbf29ce484222325;

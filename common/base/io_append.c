@@ -120,7 +120,7 @@ int gpt_append_lock(struct gpt_append *a, struct gpt_err *err)
     return GPT_OK;
 }
 
-/* For a log of steps that a resumed run repeats. */
+/* A log of steps is cut when a resumed run repeats them. */
 int gpt_append_cut(struct gpt_append *a, int64_t size, struct gpt_err *err)
 {
     if (ftruncate(a->fd, size) != 0)
@@ -143,7 +143,8 @@ int gpt_append_close(struct gpt_append *a, struct gpt_err *err)
     return status;
 }
 
-/* For failures: lines that were written stay, and nothing is synced. */
+/* Drops a log after a failure: lines that were written stay, and nothing is
+ * synced. */
 void gpt_append_drop(struct gpt_append *a)
 {
     if (a)

@@ -12,7 +12,7 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
-/* Everything up to the point where the name may change. */
+/* Does everything up to the point where the name may change. */
 static int make_durable(struct gpt_out *out, struct gpt_err *err)
 {
     GPT_TRY(gpt_out_flush(out, err));

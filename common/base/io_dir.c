@@ -178,7 +178,7 @@ static int replace_in_two_steps(struct gpt_outdir *dir)
         return -1;
     }
     /* The old directory keeps a temporary name until the new one is in place,
-     * and gets its own back when that fails. */
+     * and gets its own name back when that fails. */
     int result = rename(dir->target, old);
     if (result == 0 && rename(dir->tmp, dir->target) != 0) {
         int error = errno;

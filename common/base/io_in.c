@@ -28,7 +28,7 @@ struct gpt_in {
     struct gpt_block_sums *sums; /* NULL until gpt_in_keep_sums() */
 };
 
-/* Without an offset, for streams. */
+/* Reports a failed read of a stream, which has no offset. */
 static int cannot_read(struct gpt_err *err, const char *path)
 {
     return gpt_fail_errno(err, GPT_EIO, "cannot read '%s'", path);
@@ -139,7 +139,8 @@ bool gpt_in_is_current(const struct gpt_in *in)
            mine.st_dev == now.st_dev && mine.st_ino == now.st_ino;
 }
 
-/* All zero where the system does not say: then it is that of no file. */
+/* The stamp is all zero where the system does not say: then it matches no
+ * file. */
 struct gpt_in_stamp gpt_in_stamp(const struct gpt_in *in)
 {
     struct stat st;

@@ -73,8 +73,8 @@ static void on_bus(int sig, siginfo_t *info, void *context)
         sigaction(sig, &before, NULL);
 }
 
-/* A free entry, or a new one. Its address is set last, as the handler sees it
- * from then on. */
+/* Takes a free entry, or adds one. Its address is set last, as the handler sees
+ * the entry from then on. */
 static struct gpt_look *add_look(uint8_t *data, size_t size)
 {
     struct gpt_look *l = atomic_load(&looks);
@@ -93,10 +93,10 @@ static struct gpt_look *add_look(uint8_t *data, size_t size)
     return l;
 }
 
-/* Local file systems, whose pages are those that a read copies from. Over a
- * network a page may be old, and a server that is away stops the process where
- * no signal wakes it. Overlay is left out, as it does not tell what lies below
- * it. */
+/* True for local file systems, whose pages are those that a read copies from.
+ * Over a network a page may be old, and a server that is away stops the process
+ * where no signal wakes it. Overlay is left out, as it does not tell what lies
+ * below it. */
 static bool is_local(int fd)
 {
     static const uint32_t kinds[] = {GPT_FS_TMPFS, GPT_FS_EXT, GPT_FS_XFS,

@@ -138,7 +138,7 @@ static int open_kept(struct gpt_out *out, const char *name, int64_t expected,
     return GPT_OK;
 }
 
-/* at < 0: under a name of its own. */
+/* Opens a regular file. With at < 0 it gets a temporary name of its own. */
 static int open_regular(struct gpt_out *out, int64_t expected, int64_t at,
                         struct gpt_err *err)
 {
@@ -264,7 +264,7 @@ int gpt_out_cannot_write(struct gpt_out *out, size_t n, int64_t offset,
                           (long long)offset, out->path);
 }
 
-/* Starts the disk early, so that the fsync at the end is short. */
+/* Starts writing to the disk early, so that the fsync at the end is short. */
 static void write_back(struct gpt_out *out)
 {
     sync_file_range(out->fd, out->written_back,
@@ -401,7 +401,8 @@ int gpt_out_pwrite(struct gpt_out *out, const void *p, size_t n,
     }
     if (gpt_raw_write(out->fd, p, n, offset) != 0)
         return gpt_out_cannot_write(out, n, offset, err);
-    /* The disk begins early here, too. Small writes are left to the fsync. */
+    /* writing to the disk begins early here, too; small writes are left to the
+     * fsync */
     if (n >= UNBUFFERED && !(out->flags & GPT_OUT_NOSYNC))
         sync_file_range(out->fd, offset, (off_t)n, SYNC_FILE_RANGE_WRITE);
     long long end = offset + (long long)n, old = atomic_load(&out->end);

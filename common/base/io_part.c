@@ -9,7 +9,7 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
-/* The name "PATH.part" beside the file that `path` really is; freed with
+/* Makes the name "PATH.part" beside the file that `path` really is; freed with
  * gpt_free(). */
 static int part_of(char **part, const char *path, struct gpt_err *err)
 {
@@ -52,8 +52,9 @@ skip:
     return status;
 }
 
-/* A file of the old set that the new one does not have, such as the .json of an
- * older run: left behind, it would describe tokens that are gone. */
+/* Adds the removal of a file of the old set that the new one does not have,
+ * such as the .json of an older run: left behind, it would describe tokens that
+ * are gone. */
 static int add_gone(struct gpt_publish_entry *e, size_t *n, const char *path,
                     struct gpt_err *err)
 {

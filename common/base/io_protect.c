@@ -24,7 +24,7 @@ static pthread_mutex_t lock = PTHREAD_MUTEX_INITIALIZER;
 static struct input *inputs;
 static size_t n_inputs, cap_inputs;
 
-/* With the lock. */
+/* Adds an input to the list. The lock is held. */
 static int add(const char *path, const struct stat *st, struct gpt_err *err)
 {
     /* The same file is mostly named again at once, if at all. */
@@ -83,8 +83,8 @@ static bool is_below(const char *full, const char *dir)
     return strncmp(full, dir, n) == 0 && full[n] == '/';
 }
 
-/* The input that an output would replace: the same file, or any file below the
- * directory `dir`, which would go with it. The lock is held. */
+/* Finds the input that an output would replace: the same file, or any file
+ * below the directory `dir`, which would go with it. The lock is held. */
 static const struct input *find(const struct stat *st, const char *dir)
 {
     for (size_t i = 0; i < n_inputs; i++)

@@ -114,7 +114,7 @@ void gpt_publish_finish(const struct gpt_publish_entry *e, size_t n,
 
 /* ---- the journal ---- */
 
-/* "dir/.name.publish" for "dir/name"; freed with gpt_free(). */
+/* Makes "dir/.name.publish" of "dir/name"; freed with gpt_free(). */
 static char *journal_name(const char *path)
 {
     size_t dir = gpt_publish_dir(path);
@@ -160,7 +160,7 @@ static int add_entry(struct gpt_buf *b, const struct gpt_publish_entry *e,
     return gpt_buf_add(b, "", 1);
 }
 
-/* Strings that end in NUL, as a file name may hold anything else. */
+/* Writes strings that end in NUL, as a file name may hold anything else. */
 static int describe(struct gpt_buf *b, const struct gpt_publish_entry *e,
                     size_t n, const char *journal, struct gpt_err *err)
 {
@@ -229,8 +229,8 @@ static int look_at_files(struct gpt_publish_entry *e, struct gpt_err *err)
     return e->old ? GPT_OK : gpt_no_memory(err, "a file name");
 }
 
-/* The steps in reverse. What cannot be taken back stays as it is, with the
- * journal: the next program goes forward from there. */
+/* Takes the steps back in reverse. What cannot be taken back stays as it is,
+ * with the journal: the next program goes forward from there. */
 static bool take_back(struct gpt_publish_entry *e, size_t n)
 {
     bool good = true;
@@ -244,7 +244,7 @@ static bool take_back(struct gpt_publish_entry *e, size_t n)
     return good;
 }
 
-/* After the journal has its name. */
+/* Exchanges the files after the journal has its name. */
 static int exchange(struct gpt_publish_entry *e, size_t n, bool sync,
                     const char *journal, bool *pending, struct gpt_err *err)
 {

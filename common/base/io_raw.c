@@ -62,7 +62,7 @@ int gpt_raw_write(int fd, const void *p, size_t n, int64_t offset)
     return 0;
 }
 
-/* As write_once(). */
+/* Reads once, as write_once() writes. */
 static ssize_t read_once(int fd, void *p, size_t n, int64_t offset)
 {
     if (gpt_fault(GPT_FAULT_READ))
@@ -108,7 +108,7 @@ int64_t gpt_raw_copy(int to, int64_t to_offset, int from, int64_t offset,
                    : copy_file_range(from, &in, to, &out,
                                      (size_t)(n < CHUNK ? n : CHUNK), 0);
     while (done < 0 && errno == EINTR);
-    /* Different file systems, old kernels, special files. */
+    /* this happens across file systems, with old kernels and special files */
     if (done < 0 && (errno == EXDEV || errno == EINVAL || errno == ENOSYS ||
                      errno == EOPNOTSUPP || errno == EBADF ||
                      errno == ETXTBSY || errno == EPERM))
@@ -130,7 +130,7 @@ int gpt_raw_fsync(int fd)
                : result;
 }
 
-/* For file systems without RENAME_NOREPLACE: link() never replaces. */
+/* Renames on file systems without RENAME_NOREPLACE: link() never replaces. */
 static int rename_by_link(const char *from, const char *to)
 {
     if (link(from, to) == 0)
@@ -173,7 +173,7 @@ int gpt_raw_fsync_parent(const char *path)
     int len = slash ? (int)(slash - path) : 1;
 
     if (slash == path)
-        len = 1; /* "/" itself */
+        len = 1; /* the slash is the root directory itself */
     if (snprintf(dir, sizeof(dir), "%.*s", len, slash ? path : ".") >=
         (int)sizeof(dir)) {
         errno = ENAMETOOLONG;

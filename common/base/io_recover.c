@@ -48,8 +48,8 @@ static int not_a_journal(const struct recovery *r, struct gpt_err *err)
                          "it");
 }
 
-/* NULL at the end, or where no NUL follows: what comes from a file need not be
- * a string. */
+/* Takes a string of the journal. NULL at the end, or where no NUL follows: what
+ * comes from a file need not be a string. */
 static char *take_string(struct recovery *r, size_t *at)
 {
     char *s = r->text + *at, *end = memchr(s, '\0', r->len - *at);
@@ -60,7 +60,8 @@ static char *take_string(struct recovery *r, size_t *at)
     return s;
 }
 
-/* A temporary name for `base`, or the part of a run that resumes. */
+/* True for a temporary name of `base`, or for the part of a run that
+ * resumes. */
 static bool fits(const char *name, const char *base, bool part)
 {
     size_t n = strlen(base);
@@ -70,7 +71,7 @@ static bool fits(const char *name, const char *base, bool part)
     return gpt_is_temp_of(name, base);
 }
 
-/* The five strings of an entry become paths. */
+/* Takes an entry, whose five strings become paths. */
 static int take_entry(struct recovery *r, size_t *at, struct gpt_err *err)
 {
     char *to = take_string(r, at), *from = to ? take_string(r, at) : NULL;
@@ -118,7 +119,8 @@ static int parse(struct recovery *r, struct gpt_err *err)
     return r->n > 0 ? GPT_OK : not_a_journal(r, err);
 }
 
-/* Only what the user made himself is obeyed; root obeys all. */
+/* Reads a journal. Only journals that the user made are obeyed; root obeys
+ * all. */
 static int read_journal(struct recovery *r, bool *gone, struct gpt_err *err)
 {
     struct stat st;
@@ -214,8 +216,9 @@ static int complete(struct recovery *r, struct gpt_err *err)
     return GPT_OK;
 }
 
-/* base == NULL: whatever the journal names. A reader completes only what it
- * asks for: other journals in the directory may be other users'. */
+/* True when the journal names the file `base`, or where base is NULL, always. A
+ * reader completes only what it asks for: other journals in the directory may
+ * be other users'. */
 static bool names_file(const struct recovery *r, const char *base)
 {
     for (size_t i = 0; base && i < r->n; i++)
@@ -250,7 +253,7 @@ static int complete_one(const char *dir, const char *name, const char *base,
     return status;
 }
 
-/* dir is "" or ends in a slash. */
+/* Completes what waits in dir, which is "" or ends in a slash. */
 static int complete_in(const char *dir, const char *base, bool *done,
                        struct gpt_err *err)
 {
@@ -310,8 +313,9 @@ int gpt_out_complete(const char *dir, struct gpt_err *err)
 
 /* ---- what killed programs left, and nothing needs ---- */
 
-/* Any age and any process: the caller holds the lock of the directory, so that
- * every writer is gone. Files that wait for their names get these first. */
+/* Removes temporary files of any age and process: the caller holds the lock of
+ * the directory, so that every writer is gone. Files that wait for their names
+ * get these first. */
 void gpt_out_sweep(const char *dir)
 {
     char full[GPT_PATH_BYTES + 300];

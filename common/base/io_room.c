@@ -24,8 +24,9 @@ static bool is_memory(const struct gpt_out *out)
     return gpt_raw_is_in(out->fd, &tmpfs, 1);
 }
 
-/* What an output has still to take of the room. Bytes that have a page already
- * are no longer free: those that were written, by an earlier run, too. */
+/* The bytes that an output has still to take of the room. Bytes that have a
+ * page already are no longer free: those that were written, by an earlier run,
+ * too. */
 static int64_t bytes_left(const struct gpt_out *out)
 {
     struct stat st;

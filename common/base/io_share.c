@@ -4,7 +4,7 @@
 
 #include <sys/stat.h>
 
-/* By the kind of file system: others copy page by page, which a read and a
+/* The kind of file system decides: others copy page by page, which a read and a
  * write do as well. */
 bool gpt_out_shares(const struct gpt_out *out, const struct gpt_in *in)
 {

@@ -20,13 +20,13 @@ struct gpt_block_sums {
     atomic_uchar *taken; /* by a thread that sums it, or has */
 };
 
-/* The last block is shorter. */
+/* The end of block i; the last block is shorter. */
 static int64_t end_of_block(const struct gpt_in *in, int64_t i)
 {
     return gpt_min_i64((i + 1) * BLOCK, gpt_in_size(in));
 }
 
-/* Five bytes a MiB of the file. */
+/* The sums take five bytes for each MiB of the file. */
 int gpt_sums_open(struct gpt_block_sums **sums, int64_t size,
                   struct gpt_err *err)
 {

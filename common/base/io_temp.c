@@ -70,7 +70,8 @@ struct gpt_temp *gpt_temp_add(const char *path, bool is_dir)
     return t;
 }
 
-/* A flag, not a free: a handler may be reading the entry at this moment. */
+/* Only a flag is cleared, and nothing freed: a handler may be reading the entry
+ * at this moment. */
 void gpt_temp_drop(struct gpt_temp *t)
 {
     if (t)
@@ -109,9 +110,9 @@ void gpt_out_cleanup(void)
 
 /* ---- names ---- */
 
-/* In the directory of the target: rename(2) works within one file system only.
- * The leading dot hides it from globs, pid and random number keep writers
- * apart, on machines that share a file system as well. */
+/* The name is in the directory of the target: rename(2) works within one file
+ * system only. The leading dot hides it from globs; pid and random number keep
+ * writers apart, on machines that share a file system as well. */
 char *gpt_temp_name(const char *path)
 {
     uint32_t random = 0;
@@ -140,8 +141,8 @@ char *gpt_part_name(const char *path)
     return name;
 }
 
-/* Hidden, unlike that of a file: programs that list directories by their
- * beginnings must not meet half of one. */
+/* The directory is hidden, unlike a file's part: programs that list directories
+ * by their beginnings must not meet half of one. */
 char *gpt_part_dir_name(const char *path)
 {
     const char *base = gpt_path_name(path);
@@ -153,8 +154,8 @@ char *gpt_part_dir_name(const char *path)
     return name;
 }
 
-/* The process that made `name`, a temporary name for `base`; 0 when it is
- * none. */
+/* The pid of the process that made `name`, a temporary name for `base`; 0 when
+ * it is none. */
 static long maker_of(const char *name, const char *base)
 {
     size_t len = strlen(base);

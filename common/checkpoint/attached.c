@@ -22,8 +22,9 @@ const char *gpt_target_attached(const struct gpt_target *t, const char *name)
     return NULL;
 }
 
-/* The type that a run of this project kept, or NULL. A run on numbers keeps no
- * files: those that go along with it were given. */
+/* The tokenizer type that a run of this project kept, or NULL. A run on numbers
+ * keeps no files: the files that are written along with it were given by the
+ * user. */
 static const char *kept_type(const struct gpt_target *t)
 {
     const cJSON *kept =

@@ -46,7 +46,8 @@ static int count_iterations(const char *dir, char *name, size_t cap)
     return n;
 }
 
-/* For a run of which no checkpoint opens, or not the one that was asked for. */
+/* Explains a run of which no checkpoint opens, or not the one that was asked
+ * for. */
 static int explain_run(const char *path, struct gpt_err *err)
 {
     char name[256];
@@ -59,7 +60,8 @@ static int explain_run(const char *path, struct gpt_err *err)
                   : gpt_hint(err, "no directory iter_* is in %.150s", path);
 }
 
-/* A path that is not there may be the name of a model on a hub. */
+/* Explains a path that does not exist: it may be the name of a model on a
+ * hub. */
 static int explain_missing(const char *path, struct gpt_err *err)
 {
     const char *slash = strchr(path, '/');
@@ -76,8 +78,8 @@ static int explain_missing(const char *path, struct gpt_err *err)
                  : gpt_hint(err, "check the path: its directory is not there");
 }
 
-/* Users complete a path with Tab down to the file of weights, or have half of a
- * download. */
+/* Explains a file: users complete a path with Tab down to the file of weights,
+ * or have half of a download. */
 static int explain_file(const char *path, struct gpt_err *err)
 {
     const char *slash = strrchr(path, '/');
@@ -101,7 +103,7 @@ static int explain_dcp(struct gpt_err *err)
                          "config.json", GPT_HF_OLD_WEIGHTS);
 }
 
-/* For a directory that no front end recognises. */
+/* Explains a directory that no front end recognises. */
 static int explain_directory(const char *path, struct gpt_err *err)
 {
     char below[GPT_PATH_BYTES];
@@ -124,8 +126,8 @@ static int explain_directory(const char *path, struct gpt_err *err)
                     GPT_TRACKER, GPT_MANIFEST);
 }
 
-/* For a configuration without weights: they are not all downloaded, or are not
- * those of PyTorch. */
+/* Explains a configuration without weights: they are not all downloaded, or are
+ * not those of PyTorch. */
 static int explain_weights(const char *dir, struct gpt_err *err)
 {
     DIR *d = opendir(dir);
@@ -175,7 +177,7 @@ void gpt_source_explain(const char *path, struct gpt_err *err)
     if (!gpt_path_exists(path))
         explain_missing(path, err);
     else if (!gpt_path_is_dir(path)) {
-        if (!gpt_format_of(path)) /* of one that is a file all is said */
+        if (!gpt_format_of(path)) /* for a path that is a file, this says all */
             explain_file(path, err);
     } else if (!gpt_format_of(path))
         explain_directory(path, err);

@@ -14,7 +14,7 @@
 #include "checkpoint/source.h"
 #include "checkpoint/target.h"
 
-struct gpt_pour;
+struct gpt_fill;
 struct gpt_format {
     const char *name;  /* as users choose it: "hf" */
     const char *title; /* in reports: "huggingface" */
@@ -54,8 +54,8 @@ struct gpt_format {
      * failure. */
     int (*plan)(struct gpt_target *t, struct gpt_err *err);
     void (*free_plan)(struct gpt_target *t);
-    /* Writes, and publishes under t->path, with pour->flags. */
-    int (*write)(struct gpt_target *t, struct gpt_pour *pour,
+    /* Writes, and publishes under t->path, with fill->flags. */
+    int (*write)(struct gpt_target *t, struct gpt_fill *fill,
                  struct gpt_err *err);
 };
 

@@ -27,7 +27,7 @@ int gpt_gguf_read_ends(struct gpt_source *s, struct gpt_gguf *g,
                        struct gpt_err *err) GPT_MUST_USE;
 int gpt_gguf_plan(struct gpt_target *t, struct gpt_err *err) GPT_MUST_USE;
 void gpt_gguf_free_plan(struct gpt_target *t);
-int gpt_gguf_write(struct gpt_target *t, struct gpt_pour *pour,
+int gpt_gguf_write(struct gpt_target *t, struct gpt_fill *fill,
                    struct gpt_err *err) GPT_MUST_USE;
 
 #endif

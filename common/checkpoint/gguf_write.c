@@ -1,5 +1,5 @@
 /* Writing GGUF files. The plan has the header whole, vocabulary included, and
- * the tensors as views of the source's; writing pours them, and packs those
+ * the tensors as views of the source's; writing fills them, and packs those
  * that are asked for packed. Start at gpt_gguf_plan().
  *
  * As llama.cpp's converter has it, vectors and the table of positions are F32
@@ -8,7 +8,7 @@
 #include "checkpoint/gguf_internal.h"
 
 #include "base/num.h"
-#include "checkpoint/pour.h"
+#include "checkpoint/fill.h"
 
 #include <stdio.h>
 #include <string.h>
@@ -364,7 +364,7 @@ static int make_parts(const struct gguf_plan *plan,
     return GPT_OK;
 }
 
-int gpt_gguf_write(struct gpt_target *t, struct gpt_pour *pour,
+int gpt_gguf_write(struct gpt_target *t, struct gpt_fill *fill,
                    struct gpt_err *err)
 {
     const struct gguf_plan *plan = t->data;
@@ -377,7 +377,7 @@ int gpt_gguf_write(struct gpt_target *t, struct gpt_pour *pour,
     GPT_TRY_GOTO(status, make_parts(plan, &header, &parts, err), done);
     const int64_t end = gpt_round_up(last->offset + last->bytes,
                                      GPT_GGUF_ALIGN);
-    status = gpt_pour_file(pour, t->path, t->files[0].name,
+    status = gpt_fill_file(fill, t->path, t->files[0].name,
                            (int64_t)header.b.len + end, parts, plan->n + 1,
                            err);
 done:

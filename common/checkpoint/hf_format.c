@@ -3,9 +3,9 @@
  * becomes a source, and a source becomes a directory. Start at open_hf() and
  * plan_hf(). */
 #include "checkpoint/attached.h"
+#include "checkpoint/fill.h"
 #include "checkpoint/format.h"
 #include "checkpoint/huggingface.h"
-#include "checkpoint/pour.h"
 #include "checkpoint/small_file.h"
 
 #include "base/num.h"
@@ -237,16 +237,16 @@ static int write_vocabulary(const struct gpt_target *t, const char *dir,
 /* The directory appears under its name when all of it is on disk. Files inside
  * are written with GPT_OUT_INSIDE: they need no name of their own before the
  * directory has its name. */
-static int write_hf(struct gpt_target *t, struct gpt_pour *pour,
+static int write_hf(struct gpt_target *t, struct gpt_fill *fill,
                     struct gpt_err *err)
 {
-    const unsigned inside = pour->flags | GPT_OUT_INSIDE;
+    const unsigned inside = fill->flags | GPT_OUT_INSIDE;
     struct gpt_outdir *dir;
     int status;
 
-    GPT_TRY(gpt_outdir_open(&dir, t->o.save, pour->flags, err));
+    GPT_TRY(gpt_outdir_open(&dir, t->o.save, fill->flags, err));
     GPT_TRY_GOTO(status,
-                 gpt_hf_write(t->data, gpt_outdir_path(dir), inside, pour, err),
+                 gpt_hf_write(t->data, gpt_outdir_path(dir), inside, fill, err),
                  fail);
     GPT_TRY_GOTO(status,
                  write_vocabulary(t, gpt_outdir_path(dir),

@@ -1,12 +1,12 @@
 /* Writing a Hugging Face directory. gpt_hf_plan() makes the tensors as views of
- * the source's and assigns them to shards; gpt_hf_write() pours them. The bytes
- * of a shard are moved once, from the source's files into the shard, whatever
- * the permutation. */
+ * the source's and assigns them to shards; gpt_hf_write() writes them. The
+ * bytes of a shard are moved once, from the source's files into the shard,
+ * whatever the permutation. */
 #include "checkpoint/huggingface.h"
 
 #include "base/io.h"
 #include "base/num.h"
-#include "checkpoint/pour.h"
+#include "checkpoint/fill.h"
 #include "checkpoint/small_file.h"
 
 #include <assert.h>
@@ -224,7 +224,7 @@ struct place {
 
 /* Headers and data are in the order of the plan; the writer sorts them as
  * safetensors does. After the commit the abort does nothing. */
-static int write_shard(void *context, int64_t shard, struct gpt_pour *pour,
+static int write_shard(void *context, int64_t shard, struct gpt_fill *fill,
                        struct gpt_err *err)
 {
     const struct place *place = context;
@@ -256,7 +256,7 @@ static int write_shard(void *context, int64_t shard, struct gpt_pour *pour,
     GPT_TRY_GOTO(status, gpt_safetensors_create(&file, path, place->flags,
                                                 headers, n, NULL, 0, err),
                  out);
-    GPT_TRY_GOTO(status, gpt_safetensors_pour(file, pour, name, parts, err),
+    GPT_TRY_GOTO(status, gpt_safetensors_fill(file, fill, name, parts, err),
                  out);
     status = gpt_safetensors_commit(file, NULL, NULL, err);
     file = NULL;
@@ -327,11 +327,11 @@ static cJSON *make_generation_config(const struct gpt_hf_plan *plan)
  * crash, as the directory has no name yet, but a full disk is met by the large
  * files first. */
 int gpt_hf_write(const struct gpt_hf_plan *plan, const char *dir,
-                 unsigned flags, struct gpt_pour *pour, struct gpt_err *err)
+                 unsigned flags, struct gpt_fill *fill, struct gpt_err *err)
 {
     struct place place = {plan, dir, flags};
 
-    GPT_TRY(gpt_pour_files(pour, NULL, plan->n_shards, write_shard, &place,
+    GPT_TRY(gpt_fill_files(fill, NULL, plan->n_shards, write_shard, &place,
                            err));
     flags = gpt_small_flags(flags);
     if (plan->n_shards > 1)

@@ -8,9 +8,9 @@
 
 #include "base/json.h"
 #include "base/memory.h"
-#include "model/params.h"
 #include "checkpoint/hf_family.h"
 #include "checkpoint/source.h"
+#include "model/params.h"
 #include "tokenizer/hf_files.h"
 
 #define GPT_HF_CONFIG "config.json"
@@ -146,7 +146,7 @@ void gpt_hf_shard_name(char *buf, size_t cap, int64_t shard, int64_t n_shards);
  * the directory that is open at `dir`. `done` hears the bytes of all tensors
  * written so far. */
 int gpt_hf_write(const struct gpt_hf_plan *plan, const char *dir,
-                 unsigned flags, struct gpt_pour *pour,
+                 unsigned flags, struct gpt_fill *fill,
                  struct gpt_err *err) GPT_MUST_USE;
 
 #endif

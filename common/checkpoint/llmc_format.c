@@ -11,9 +11,9 @@
 
 #include "backend.h"
 #include "base/num.h"
+#include "checkpoint/fill.h"
 #include "checkpoint/llmc_state.h"
 #include "checkpoint/names.h"
-#include "checkpoint/pour.h"
 #include "checkpoint/run_state.h"
 
 #include <assert.h>
@@ -588,7 +588,7 @@ static int make_parts(const struct llmc_plan *plan, const uint8_t *head,
     return GPT_OK;
 }
 
-static int write_llmc(struct gpt_target *t, struct gpt_pour *pour,
+static int write_llmc(struct gpt_target *t, struct gpt_fill *fill,
                       struct gpt_err *err)
 {
     const struct llmc_plan *plan = t->data;
@@ -599,7 +599,7 @@ static int write_llmc(struct gpt_target *t, struct gpt_pour *pour,
     fill_head(head, &t->o.config, plan);
     status = make_parts(plan, head, &parts, err);
     if (status == GPT_OK)
-        status = gpt_pour_file(pour, t->path, t->files[0].name,
+        status = gpt_fill_file(fill, t->path, t->files[0].name,
                                t->files[0].bytes, parts, plan->n + 1, err);
     gpt_free(parts);
     return status;

@@ -61,7 +61,8 @@ static int add_slice(struct gpt_manifest_list *l, struct gpt_manifest_slice s,
     return GPT_OK;
 }
 
-/* Linear, as a rank adds a few files of its own. */
+/* Adds a file. The search for its name is linear, as a rank adds only a few
+ * files. */
 int gpt_manifest_add_file(struct gpt_manifest_list *l, const char *name,
                           struct gpt_err *err)
 {
@@ -73,7 +74,8 @@ int gpt_manifest_add_file(struct gpt_manifest_list *l, const char *name,
     return add_file(l, (struct gpt_manifest_file){.name = name}, err);
 }
 
-/* By name alone: slices of one tensor in one file come to lie together. */
+/* Compares by name alone, so that slices of one tensor in one file come to lie
+ * together. */
 static int compare_tensors(const void *a, const void *b)
 {
     const struct gpt_manifest_slice *const *x = a, *const *y = b;
@@ -249,8 +251,8 @@ int gpt_manifest_print(struct gpt_buf *b, struct gpt_manifest_list *l)
 
 /* ---- parsing ---- */
 
-/* Every failure of parsing names the file or tensor that is wrong;
- * gpt_manifest_parse() puts the manifest's name before it. */
+/* Reports what is wrong with a file or tensor; gpt_manifest_parse() puts the
+ * manifest's name before it. */
 static int fail_name(struct gpt_err *err, const char *is, const char *name)
 {
     return gpt_fail(err, GPT_EDATA, "%s '%.200s'", is, name);
@@ -355,8 +357,8 @@ static int parse_tensor(struct gpt_manifest_list *l, const struct file_index *x,
     return GPT_OK;
 }
 
-/* The index is by pointers into the list of files, which does not grow while
- * slices are parsed. */
+/* Parses the tensors. The index is by pointers into the list of files, which
+ * does not grow while slices are parsed. */
 static int parse_tensors(struct gpt_manifest_list *l, size_t first,
                          const cJSON *tensors, struct gpt_err *err)
 {
@@ -405,7 +407,8 @@ int gpt_manifest_parse(struct gpt_manifest_list *l, const cJSON *root,
 
 /* ---- weights alone ---- */
 
-/* A file without tensors was attached, and stays. */
+/* True for a file that gpt_manifest_keep_weights() keeps: one with weights, or
+ * one without tensors, which was attached. */
 static bool is_kept(const struct gpt_manifest_file *f, size_t weights)
 {
     return weights > 0 || !gpt_name_holds_tensors(f->name);

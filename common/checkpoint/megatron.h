@@ -12,9 +12,9 @@
 #define GPT_CHECKPOINT_MEGATRON_H
 
 #include "base/json.h"
-#include "model/params.h"
 #include "checkpoint/source.h"
 #include "checkpoint/torch.h"
+#include "model/params.h"
 
 #define GPT_MEGATRON_RELEASE "release"
 #define GPT_MEGATRON_FILE "model_optim_rng.pt"
@@ -225,7 +225,7 @@ bool gpt_megatron_path(char *buf, size_t cap, enum gpt_megatron_names style,
 /* ---- writing ---- */
 struct gpt_target;
 struct gpt_target_options;
-struct gpt_pour;
+struct gpt_fill;
 
 /* Puts the key "args" and its value into the dict that is open: the options
  * that a run of Megatron-LM with this model and layout has had. dtype: of the
@@ -250,7 +250,7 @@ int gpt_megatron_plan(struct gpt_target *t, struct gpt_err *err) GPT_MUST_USE;
 /* True when ranks share query groups in this layout and naming. */
 bool gpt_megatron_shares_groups(const struct gpt_target_options *options);
 void gpt_megatron_free_plan(struct gpt_target *t);
-int gpt_megatron_write(struct gpt_target *t, struct gpt_pour *pour,
+int gpt_megatron_write(struct gpt_target *t, struct gpt_fill *fill,
                        struct gpt_err *err) GPT_MUST_USE;
 
 #endif

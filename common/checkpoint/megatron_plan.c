@@ -205,7 +205,7 @@ static int add_cut(struct gpt_target *t, struct gpt_megatron_rank_plan *r,
         GPT_TRY(name_cut(t, s, layout->chunk[chunk].first_layer, &c->path,
                          err));
     }
-    /* rows of the same width, so that boxes are poured one after the other */
+    /* rows of the same width, so that boxes are written one after the other */
     c->boxes[c->n_boxes].row = row;
     memcpy(c->boxes[c->n_boxes].begin, s->begin, sizeof(s->begin));
     memcpy(c->boxes[c->n_boxes].shape, s->shape, sizeof(s->shape));

@@ -5,8 +5,8 @@
  * Start at gpt_megatron_write(). */
 #include "checkpoint/megatron_write.h"
 
+#include "checkpoint/fill.h"
 #include "checkpoint/small_file.h"
-#include "checkpoint/pour.h"
 
 #include <stdio.h>
 #include <string.h>
@@ -125,7 +125,7 @@ struct place {
 };
 
 /* A rank's directory is made inside the temporary one of the iteration. */
-static int write_file(void *context, int64_t file, struct gpt_pour *pour,
+static int write_file(void *context, int64_t file, struct gpt_fill *fill,
                       struct gpt_err *err)
 {
     const struct place *place = context;
@@ -150,8 +150,8 @@ static int write_file(void *context, int64_t file, struct gpt_pour *pour,
     GPT_TRY_GOTO(status, kind->put(&pickle, t, rank, err), out);
     GPT_TRY_GOTO(status, make_contents(&c, p, &p->ranks[rank], err), out);
     kind->list(&c, t, &p->ranks[rank]);
-    status = gpt_torch_write(pour, path, t->files[file].name,
-                             pour->flags | GPT_OUT_INSIDE, &pickle, c.sizes,
+    status = gpt_torch_write(fill, path, t->files[file].name,
+                             fill->flags | GPT_OUT_INSIDE, &pickle, c.sizes,
                              c.n_sizes, c.parts, c.n_parts, err);
 out:
     gpt_pickle_out_free(&pickle);
@@ -161,7 +161,7 @@ out:
 }
 
 static int write_files(const struct gpt_target *t, const char *dir,
-                       struct gpt_pour *pour, struct gpt_err *err)
+                       struct gpt_fill *fill, struct gpt_err *err)
 {
     struct place place = {t, dir};
     int64_t *bytes;
@@ -169,7 +169,7 @@ static int write_files(const struct gpt_target *t, const char *dir,
     GPT_TRY(gpt_new(&bytes, (size_t)t->n_files, sizeof(*bytes), "files", err));
     for (int64_t i = 0; i < t->n_files; i++)
         bytes[i] = t->files[i].bytes;
-    const int status = gpt_pour_files(pour, bytes, t->n_files, write_file,
+    const int status = gpt_fill_files(fill, bytes, t->n_files, write_file,
                                       &place, err);
     gpt_free(bytes);
     return status;
@@ -192,15 +192,15 @@ static int write_tracker(const struct gpt_target *t, struct gpt_err *err)
 
 /* The directory of the iteration appears when all of its files are on disk,
  * then the tracker names it: the order that makes a crash harmless. */
-int gpt_megatron_write(struct gpt_target *t, struct gpt_pour *pour,
+int gpt_megatron_write(struct gpt_target *t, struct gpt_fill *fill,
                        struct gpt_err *err)
 {
     struct gpt_outdir *dir;
 
     /* the root stays when this fails: it may hold other iterations */
     GPT_TRY(gpt_path_mkdirs(t->o.save, err));
-    GPT_TRY(gpt_outdir_open(&dir, t->path, pour->flags, err));
-    const int status = write_files(t, gpt_outdir_path(dir), pour, err);
+    GPT_TRY(gpt_outdir_open(&dir, t->path, fill->flags, err));
+    const int status = write_files(t, gpt_outdir_path(dir), fill, err);
     if (status != GPT_OK) {
         gpt_outdir_abort(dir);
         return status;

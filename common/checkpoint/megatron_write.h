@@ -1,6 +1,6 @@
 /* What a classic Megatron checkpoint that is written will hold: a plan made
  * from headers, shared by the files that write one. megatron_plan.c makes it,
- * megatron_pickle.c says it in pickles, megatron_write.c pours tensors. Start
+ * megatron_pickle.c says it in pickles, megatron_write.c writes tensors. Start
  * at struct gpt_megatron_rank_plan. */
 #ifndef GPT_CHECKPOINT_MEGATRON_WRITE_H
 #define GPT_CHECKPOINT_MEGATRON_WRITE_H

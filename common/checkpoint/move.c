@@ -6,7 +6,7 @@
  * scratch of each thread are all that is held. What is only copied has small
  * tiles, which stay in the cache between the read, the checksum and the write;
  * a transposition has large ones, whose runs are long on both sides. Of a file
- * that is written, threads share the tiles (pour.c); gpt_tensor_gather(), which
+ * that is written, threads share the tiles (fill.c); gpt_tensor_gather(), which
  * fills memory, shares out the bands of its one tile.
  *
  * A transposition reads many short runs, one a column of the destination. Read

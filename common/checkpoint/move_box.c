@@ -33,8 +33,9 @@ static int convert(const struct gpt_box *b, void *dst, const void *src,
     return GPT_OK;
 }
 
-/* n bytes of what the box is of, whose elements may have to be unpacked. A
- * short run is not worth a system call where it can be looked at. */
+/* Reads n bytes of the source at `offset`, whose elements may have to be
+ * unpacked. A short run is not worth a system call where it can be looked
+ * at. */
 static int read_source(const struct gpt_box *b, void *dst, int64_t offset,
                        size_t n, struct gpt_err *err)
 {
@@ -55,8 +56,8 @@ static int64_t source_size(const struct gpt_box *b)
     return b->packed ? b->packed->elements * b->src_size : gpt_in_size(b->in);
 }
 
-/* Elements where the kernel keeps them; NULL where they are to be read. They
- * are used as they lie, so they must be aligned as elements are. */
+/* Returns elements where the kernel keeps them, or NULL where they must be
+ * read. They are used as they lie, so they must be aligned as elements are. */
 static const uint8_t *see_elements(const struct gpt_box *b, int64_t offset,
                                    int64_t bytes)
 {
@@ -366,7 +367,7 @@ bool gpt_box_is_run(struct gpt_box *b)
            (b->from[N - 1] == b->src_size || b->shape[N - 1] == 1);
 }
 
-/* A piece without a file: dummy rows of optimizer state. */
+/* Fills a box that has no file with zeros: dummy rows of optimizer state. */
 static void zero_box(const struct gpt_box *b)
 {
     for (int64_t i = 0; i < b->shape[0]; i++)

@@ -1,4 +1,4 @@
-/* Moving elements from files into memory: tiles, which pour.c asks move.c for,
+/* Moving elements from files into memory: tiles, which fill.c asks move.c for,
  * and boxes, which move.c hands to move_box.c. */
 #ifndef GPT_CHECKPOINT_MOVE_INTERNAL_H
 #define GPT_CHECKPOINT_MOVE_INTERNAL_H

@@ -47,8 +47,9 @@ const char *gpt_name_parameter(const char *tensor, size_t *prefix)
 
 /* ---- files ---- */
 
-/* "model", or "optimizer_exp_avg" for "optimizer.exp_avg.". Derived from the
- * prefix, so that state of an unknown kind gets a file, too. */
+/* Makes "model", or "optimizer_exp_avg" of "optimizer.exp_avg.". The stem is
+ * derived from the prefix, so that state of an unknown kind gets a file,
+ * too. */
 static void make_stem(char *buf, size_t cap, const char *prefix)
 {
     size_t n = strlen(prefix);

@@ -24,7 +24,7 @@ struct gpt_tensor_slice {
 
 /* ---- writing ---- */
 struct gpt_checkpoint_writer;
-struct gpt_pour;
+struct gpt_fill;
 
 /* Begins ROOT/iter_%07d (under a temporary name). */
 int gpt_checkpoint_create(struct gpt_checkpoint_writer **w, const char *root,
@@ -45,7 +45,7 @@ int gpt_checkpoint_write(struct gpt_checkpoint_writer *w, const char *file,
                          const struct gpt_tensor_slice *slices, int64_t n,
                          struct gpt_err *err) GPT_MUST_USE;
 /* Files of a plan: slices[i] (data not read) of a file comes from sources[i],
- * cast to slices[i].dtype, by the threads of `pour`, several files at once. */
+ * cast to slices[i].dtype, by the threads of `fill`, several files at once. */
 struct gpt_checkpoint_file {
     const char *name;
     const struct gpt_tensor_slice *slices;
@@ -54,7 +54,7 @@ struct gpt_checkpoint_file {
 };
 int gpt_checkpoint_write_plan(struct gpt_checkpoint_writer *w,
                               const struct gpt_checkpoint_file *files,
-                              int64_t n_files, struct gpt_pour *pour,
+                              int64_t n_files, struct gpt_fill *fill,
                               struct gpt_err *err) GPT_MUST_USE;
 /* Bytes of a file of such slices. */
 int gpt_checkpoint_file_bytes(const struct gpt_tensor_slice *slices, int64_t n,

@@ -58,8 +58,8 @@ out:
     return GPT_OK;
 }
 
-/* Written last into the directory, so that a directory with a manifest has all
- * of its files. */
+/* Writes the manifest last into the directory, so that a directory with a
+ * manifest has all of its files. */
 static int put_manifest(struct gpt_checkpoint_writer *w,
                         const struct gpt_config *config, int64_t tp_size,
                         int64_t pp_size, const cJSON *state,
@@ -134,8 +134,8 @@ static int merge_all(struct gpt_checkpoint_writer *w, char **parts,
     return GPT_OK;
 }
 
-/* On rank 0, after every rank has its files on disk: manifest, directory,
- * tracker. */
+/* Writes manifest, directory and tracker on rank 0, after every rank has its
+ * files on disk. */
 static int commit_merged(struct gpt_checkpoint_writer *w, char **parts,
                          const struct gpt_config *config, int64_t tp_size,
                          int64_t pp_size, const cJSON *state,

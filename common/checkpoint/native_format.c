@@ -3,11 +3,11 @@
  * of tensors (the parameters, each kind of optimizer state) becomes a file, and
  * model/params.h says what a rank holds. Start at open_native() and
  * plan_native(). */
+#include "checkpoint/fill.h"
 #include "checkpoint/format.h"
 #include "checkpoint/manifest.h"
 #include "checkpoint/names.h"
 #include "checkpoint/native.h"
-#include "checkpoint/pour.h"
 #include "checkpoint/run_state.h"
 
 #include "model/params.h"
@@ -119,8 +119,8 @@ static int list_native(const struct gpt_source *s, gpt_stored_visit *visit,
 
 /* ---- planning ---- */
 
-/* What a file will hold, beside its struct gpt_target_file. Both arrays have
- * the same length, which is that struct's `tensors`. */
+/* The tensors that a file will hold. Both arrays have as many entries as its
+ * struct gpt_target_file says in `tensors`. */
 struct content {
     struct gpt_tensor_slice *slices;
     const struct gpt_tensor **sources; /* one a slice */
@@ -232,8 +232,8 @@ static bool mixes_rules(const struct gpt_source *s)
     return cJSON_IsString(name) && strcmp(name->valuestring, "muon") == 0;
 }
 
-/* The sources of a kind, one a row of the parameter table; NULL where the
- * parameter has no such state. */
+/* Finds the sources of a kind, one for each row of the parameter table; NULL
+ * where the parameter has no such state. */
 static int find_sources(struct gpt_target *t, const char *kind,
                         const char **names, const struct gpt_tensor **sources,
                         struct gpt_err *err)
@@ -257,9 +257,10 @@ static int find_sources(struct gpt_target *t, const char *kind,
     return GPT_OK;
 }
 
-/* One rank's slices of a kind. Two holders of the same elements must not both
- * write them, as slices of a tensor are disjoint: the second copy of a tied
- * table is left out, and of what TP does not cut only rank 0 writes. */
+/* Plans one rank's slices of a kind. Two holders of the same elements must not
+ * both write them, as slices of a tensor are disjoint: the second copy of a
+ * tied table is left out, and rank 0 alone writes what tensor parallelism does
+ * not cut. */
 static int plan_slices(struct gpt_target *t, int64_t file,
                        const struct gpt_flat *flat, bool optimizer,
                        const char **names, const struct gpt_tensor **sources,
@@ -376,8 +377,8 @@ static int plan_native(struct gpt_target *t, struct gpt_err *err)
 
 /* ---- writing ---- */
 
-/* The state of the source's run, or that of a run that has not begun and whose
- * weights come from elsewhere. */
+/* Makes the state of the source's run, or that of a run that has not begun and
+ * whose weights come from elsewhere. */
 static cJSON *make_state(const struct gpt_source *s)
 {
     if (s->state)
@@ -391,7 +392,7 @@ static cJSON *make_state(const struct gpt_source *s)
 
 /* Weights before attached files: what may fill the disk comes first. */
 static int write_files(const struct gpt_target *t,
-                       struct gpt_checkpoint_writer *w, struct gpt_pour *pour,
+                       struct gpt_checkpoint_writer *w, struct gpt_fill *fill,
                        struct gpt_err *err)
 {
     const struct native_plan *plan = t->data;
@@ -405,7 +406,7 @@ static int write_files(const struct gpt_target *t,
             t->files[i].name, c->slices, c->sources, t->files[i].tensors,
             t->files[i].bytes};
     }
-    int status = gpt_checkpoint_write_plan(w, files, t->n_files, pour, err);
+    int status = gpt_checkpoint_write_plan(w, files, t->n_files, fill, err);
     gpt_free(files);
     GPT_TRY(status);
     for (int64_t i = 0; i < t->o.n_attached; i++)
@@ -414,17 +415,17 @@ static int write_files(const struct gpt_target *t,
     return GPT_OK;
 }
 
-/* The iteration is the source's: a conversion is not a step. Commit and abort
- * both free the writer. */
-static int write_native(struct gpt_target *t, struct gpt_pour *pour,
+/* Writes all files. The iteration is the source's: a conversion is not a step.
+ * Commit and abort both free the writer. */
+static int write_native(struct gpt_target *t, struct gpt_fill *fill,
                         struct gpt_err *err)
 {
     const struct gpt_target_options *o = &t->o;
     struct gpt_checkpoint_writer *w;
 
     GPT_TRY(gpt_checkpoint_create(&w, o->save, t->source->iteration,
-                                  pour->flags, err));
-    int status = write_files(t, w, pour, err);
+                                  fill->flags, err));
+    int status = write_files(t, w, fill, err);
     if (status != GPT_OK) {
         gpt_checkpoint_abort(w);
         return status;

@@ -43,7 +43,7 @@ void gpt_checkpoint_close(struct gpt_checkpoint *c)
     gpt_free(c);
 }
 
-/* Bytewise, as in the manifest, and not by the locale. */
+/* Compares bytewise, as the manifest is sorted, and not by the locale. */
 static int compare_tensors(const void *a, const void *b)
 {
     const struct gpt_tensor *x = a, *y = b;
@@ -210,7 +210,7 @@ static int read_tensor(struct gpt_checkpoint *c,
     return gpt_tensor_check(t, c->dir, err);
 }
 
-/* Files by number, entries of one file by name. */
+/* Compares files by number, and entries of one file by name. */
 static int by_entry(const void *a, const void *b)
 {
     const struct gpt_manifest_slice *const *x = a, *const *y = b;
@@ -283,7 +283,7 @@ out:
 
 /* ---- opening ---- */
 
-/* What every reader needs before files are opened. Each number is checked
+/* Reads what every reader needs before files are opened. Each number is checked
  * against its range here, as the manifest's own checksum guards against
  * accidents only. */
 static int read_head(struct gpt_checkpoint *c, struct gpt_err *err)

@@ -2,9 +2,9 @@
  * slices) in its list; native_commit.c says it all in the manifest and
  * publishes the directory. Start at gpt_checkpoint_write_plan(). */
 #include "checkpoint/attached.h"
+#include "checkpoint/fill.h"
 #include "checkpoint/native.h"
 #include "checkpoint/native_internal.h"
-#include "checkpoint/pour.h"
 #include "checkpoint/small_file.h"
 
 #include "base/hash.h"
@@ -147,8 +147,8 @@ static int describe_slices(const struct gpt_manifest_slice *slices, int64_t n,
     return GPT_OK;
 }
 
-/* Slices as parts of the file: of a plan or, with sources NULL, in memory. It
- * is the writer of the file that says where each of them is. */
+/* Makes parts of the file from slices, which come from a plan or, with sources
+ * NULL, from memory. The writer of the file says where each of them lies. */
 static int make_parts(const struct gpt_tensor_slice *slices,
                       const struct gpt_tensor *const *sources, int64_t n,
                       struct gpt_part **parts, struct gpt_err *err)
@@ -166,7 +166,8 @@ static int make_parts(const struct gpt_tensor_slice *slices,
     return GPT_OK;
 }
 
-/* Files that are written, and where they are in the writer's list. */
+/* The files that are written together, and where they are in the writer's
+ * list. */
 struct batch {
     struct gpt_checkpoint_writer *w;
     const struct gpt_checkpoint_file *files;
@@ -174,7 +175,7 @@ struct batch {
     size_t *first; /* slice of each */
 };
 
-static int write_file(void *context, int64_t i, struct gpt_pour *pour,
+static int write_file(void *context, int64_t i, struct gpt_fill *fill,
                       struct gpt_err *err)
 {
     const struct batch *b = context;
@@ -203,7 +204,7 @@ static int write_file(void *context, int64_t i, struct gpt_pour *pour,
     GPT_TRY_GOTO(status,
                  make_parts(file->slices, file->sources, n, &parts, err), out);
     GPT_TRY_GOTO(status,
-                 gpt_safetensors_pour(out, pour, file->name, parts, err), out);
+                 gpt_safetensors_fill(out, fill, file->name, parts, err), out);
     status = gpt_safetensors_commit(out, &f->size, &f->crc, err);
     out = NULL;
 out:
@@ -221,7 +222,7 @@ out:
  * wrong, but then the writer can only be aborted. */
 int gpt_checkpoint_write_plan(struct gpt_checkpoint_writer *w,
                               const struct gpt_checkpoint_file *files,
-                              int64_t n_files, struct gpt_pour *pour,
+                              int64_t n_files, struct gpt_fill *fill,
                               struct gpt_err *err)
 {
     struct batch b = {.w = w, .files = files, .first_file = w->list.n_files};
@@ -242,7 +243,7 @@ int gpt_checkpoint_write_plan(struct gpt_checkpoint_writer *w,
                                              files[i].n, err),
                      out);
     }
-    status = gpt_pour_files(pour, bytes, n_files, write_file, &b, err);
+    status = gpt_fill_files(fill, bytes, n_files, write_file, &b, err);
 out:
     gpt_free(bytes);
     gpt_free(b.first);
@@ -255,9 +256,9 @@ int gpt_checkpoint_write(struct gpt_checkpoint_writer *w, const char *file,
 {
     const struct gpt_checkpoint_file one = {file, slices, NULL, n, 0};
     /* one thread: the others have a step to compute meanwhile */
-    struct gpt_pour pour = {.threads = 1};
+    struct gpt_fill fill = {.threads = 1};
 
-    return gpt_checkpoint_write_plan(w, &one, 1, &pour, err);
+    return gpt_checkpoint_write_plan(w, &one, 1, &fill, err);
 }
 
 /* Lays the header out as the writer will: names of entries and notes count too,

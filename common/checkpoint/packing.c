@@ -26,8 +26,8 @@ static void put_half(uint8_t *p, float x)
     gpt_put_u16(p, gpt_f32_to_f16(x));
 }
 
-/* NaN compares false and is passed over: a block of them gets a scale of 0.
- * The element of the largest magnitude, with its sign; the first of several. */
+/* The element of the largest magnitude, with its sign; of several the first.
+ * NaN compares false and is passed over: a block of them gets a scale of 0. */
 static float extreme(const float *x)
 {
     float most = 0, at = 0;
@@ -40,8 +40,8 @@ static float extreme(const float *x)
     return at;
 }
 
-/* In the order of the elements, and only by comparing: the smallest of zeros
- * of both signs is the first. */
+/* Finds the least and the largest element in the order of the elements, and
+ * only by comparing: the smallest of zeros of both signs is the first. */
 static void range(const float *x, float *lo, float *hi)
 {
     *lo = *hi = x[0];
@@ -51,8 +51,9 @@ static void range(const float *x, float *lo, float *hi)
     }
 }
 
-/* Cut to the whole number below, as its converter to small integers does, and
- * kept in range. A NaN, which no range holds, becomes 0. */
+/* Cuts v to the whole number below, as the reference's conversion to small
+ * integers does, and keeps it in range. A NaN, which no range holds, becomes
+ * 0. */
 static uint8_t clip(double v, int most)
 {
     return !(v > 0) ? 0 : v >= most ? (uint8_t)most : (uint8_t)v;
@@ -60,7 +61,7 @@ static uint8_t clip(double v, int most)
 
 /* ---- 32 elements ---- */
 
-/* f16 d; i8 q[32]: d q. */
+/* A block is f16 d; i8 q[32]. An element is d q. */
 static void unpack_q8_0(float *to, const uint8_t *b)
 {
     const float d = half(b);
@@ -69,8 +70,8 @@ static void unpack_q8_0(float *to, const uint8_t *b)
         to[i] = d * (float)(int8_t)b[2 + i];
 }
 
-/* By the inverse, as the reference has it: a quotient would round some
- * elements to the other side. Halves go away from zero. */
+/* Elements are multiplied by the inverse, as the reference has it: a quotient
+ * would round some elements to the other side. Halves go away from zero. */
 static void pack_q8_0(uint8_t *b, const float *x)
 {
     const float d = fabsf(extreme(x)) / 127;
@@ -153,7 +154,7 @@ static void pack_signed(uint8_t *q, uint8_t *high, uint8_t *scale,
     pack_nibbles(q, high, v);
 }
 
-/* f16 d; q: d (q - 8). */
+/* A block is f16 d; q. An element is d (q - 8). */
 static void unpack_q4_0(float *to, const uint8_t *b)
 {
     unpack_signed(to, b, b + 2, NULL, 8);
@@ -164,7 +165,7 @@ static void pack_q4_0(uint8_t *b, const float *x)
     pack_signed(b + 2, NULL, b, x, 8);
 }
 
-/* f16 d, m; q: d q + m. */
+/* A block is f16 d, m; q. An element is d q + m. */
 static void unpack_q4_1(float *to, const uint8_t *b)
 {
     unpack_unsigned(to, b, b + 4, NULL);
@@ -188,7 +189,8 @@ static void pack_unsigned(uint8_t *q, uint8_t *high, uint8_t *scale,
     pack_nibbles(q, high, v);
 }
 
-/* f16 d, m; q. The largest element is the largest number but for rounding. */
+/* A block is f16 d, m; q. The largest element is the largest number but for
+ * rounding. */
 static void pack_q4_1(uint8_t *b, const float *x)
 {
     pack_unsigned(b + 4, NULL, b, x, 15);
@@ -200,19 +202,19 @@ static void unpack_q5_0(float *to, const uint8_t *b)
     unpack_signed(to, b, b + 6, b + 2, 16);
 }
 
-/* f16 d; u32 of fifth bits; q. */
+/* A block is f16 d; u32 of fifth bits; q. */
 static void pack_q5_0(uint8_t *b, const float *x)
 {
     pack_signed(b + 6, b + 2, b, x, 16);
 }
 
-/* As pack_q5_1() has it. */
+/* A block is as pack_q5_1() makes it. */
 static void unpack_q5_1(float *to, const uint8_t *b)
 {
     unpack_unsigned(to, b, b + 8, b + 4);
 }
 
-/* f16 d, m; u32 of fifth bits; q. */
+/* A block is f16 d, m; u32 of fifth bits; q. */
 static void pack_q5_1(uint8_t *b, const float *x)
 {
     pack_unsigned(b + 8, b + 4, b, x, 31);
@@ -233,8 +235,8 @@ static void part_scale(const uint8_t *s, int j, float *scale, float *least)
     *least = (float)((s[j + 4] >> 4) | (s[j] >> 6) << 4);
 }
 
-/* f16 d, m; 12 bytes of scales; fifth bits (q5_K only); q, two parts in 32
- * bytes. */
+/* A block is f16 d, m; 12 bytes of scales; fifth bits (q5_K only); q, two parts
+ * in 32 bytes. */
 static void unpack_k(float *to, const uint8_t *b, const uint8_t *high,
                      const uint8_t *q)
 {
@@ -254,7 +256,7 @@ static void unpack_k(float *to, const uint8_t *b, const uint8_t *high,
     }
 }
 
-/* Numbers follow the scales. */
+/* In a block of q4_K the numbers follow the scales. */
 static void unpack_q4_k(float *to, const uint8_t *b)
 {
     unpack_k(to, b, NULL, b + 16);
@@ -267,8 +269,8 @@ static void unpack_q5_k(float *to, const uint8_t *b)
     unpack_k(to, b, b + 16, b + 48);
 }
 
-/* 128 bytes of low nibbles, 64 of two high bits, 16 scales, f16 d. Each half of
- * the block has four parts of 32, whose high bits share a byte. */
+/* A block is 128 bytes of low nibbles, 64 of two high bits, 16 scales, f16 d.
+ * Each half of the block has four parts of 32, whose high bits share a byte. */
 static void unpack_q6_k(float *to, const uint8_t *b)
 {
     const float d = half(b + 208);
@@ -316,8 +318,8 @@ const struct gpt_packing *gpt_packing_named(const char *name)
 
 /* ---- stretches ---- */
 
-/* Blocks first..last, of which the wanted floats are a part, through a buffer
- * that holds some at once. */
+/* Blocks that hold the wanted floats are read through a buffer that takes some
+ * of them at once. */
 int gpt_packed_read(const struct gpt_packed *p, struct gpt_in *in, void *dst,
                     int64_t offset, size_t bytes, struct gpt_err *err)
 {
@@ -355,8 +357,8 @@ int gpt_packed_read(const struct gpt_packed *p, struct gpt_in *in, void *dst,
     return GPT_OK;
 }
 
-/* What a reader will see of a matrix that is written: for comparing it with
- * its source. */
+/* Rounds x to what a reader will see of a matrix that is written: for comparing
+ * it with its source. */
 void gpt_packing_round(const struct gpt_packing *p, float *x, int64_t n)
 {
     uint8_t block[GPT_PACKED_BYTES];

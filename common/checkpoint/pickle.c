@@ -57,8 +57,8 @@ static void GPT_PRINTF(2, 3)
 
 /* ---- input ---- */
 
-/* n bytes of the pickle, or the failure that it ends before them: `cut` tells a
- * reader of a stream that more bytes could help. The length is compared as 64
+/* Takes n bytes of the pickle, or fails where it ends before them: `cut` tells
+ * a reader of a stream that more bytes could help. The length is compared as 64
  * bits, because it may come from the file as such. */
 static int take_bytes(struct machine *m, uint64_t n, const uint8_t **out)
 {
@@ -72,7 +72,7 @@ static int take_bytes(struct machine *m, uint64_t n, const uint8_t **out)
     return GPT_OK;
 }
 
-/* An unsigned little-endian number of 1, 2, 4 or 8 bytes. */
+/* Takes an unsigned little-endian number of 1, 2, 4 or 8 bytes. */
 static int take_number(struct machine *m, int bytes, uint64_t *out)
 {
     const uint8_t *p;
@@ -84,7 +84,7 @@ static int take_number(struct machine *m, int bytes, uint64_t *out)
     return GPT_OK;
 }
 
-/* A line, its end excluded: arguments of protocol 0, and names. */
+/* Takes a line without its end: arguments of protocol 0, and names. */
 static int take_line(struct machine *m, const char **text, size_t *n)
 {
     const uint8_t *start = m->data + m->pos;
@@ -227,8 +227,8 @@ static int put_memo(struct machine *m, uint64_t index)
     return GPT_OK;
 }
 
-/* The same node again, and no copy: this is how shared values and circles come
- * into the tree. */
+/* Pushes the same node again, and no copy: this is how shared values and
+ * circles come into the tree. */
 static int get_memo(struct machine *m, uint64_t index)
 {
     if (index >= m->n_memo || !m->memo[index])
@@ -269,7 +269,7 @@ static int op_pop(struct machine *m, int arg)
     return pop_value(m, &v);
 }
 
-/* No writer duplicates; the opcode is there for completeness. */
+/* No writer uses this opcode; it is here for completeness. */
 static int op_dup(struct machine *m, int arg)
 {
     struct gpt_pickle_value *v;
@@ -279,7 +279,8 @@ static int op_dup(struct machine *m, int arg)
     return push_value(m, v);
 }
 
-/* A node each time, and no shared one: offsets are for messages. */
+/* Every None is a node of its own, since a node holds the offset for
+ * messages. */
 static int op_none(struct machine *m, int arg)
 {
     struct gpt_pickle_value *v;
@@ -297,13 +298,13 @@ static int push_int(struct machine *m, enum gpt_pickle_kind kind, int64_t i)
     return GPT_OK;
 }
 
-/* arg: the value. */
+/* arg is the value. */
 static int op_bool(struct machine *m, int arg)
 {
     return push_int(m, GPT_PICKLE_BOOL, arg);
 }
 
-/* arg: bytes of the number; only that of four has a sign. */
+/* arg is the number of bytes; only a number of four bytes has a sign. */
 static int op_int(struct machine *m, int arg)
 {
     uint64_t u;
@@ -326,8 +327,8 @@ static int push_text(struct machine *m, enum gpt_pickle_kind kind,
     return GPT_OK;
 }
 
-/* A little-endian number in two's complement of any length. arg: bytes of the
- * length field. */
+/* Reads a little-endian number in two's complement of any length. arg is how
+ * many bytes the length field has. */
 static int op_long(struct machine *m, int arg)
 {
     const uint8_t *p;
@@ -344,7 +345,7 @@ static int op_long(struct machine *m, int arg)
     return push_int(m, GPT_PICKLE_INT, (int64_t)u);
 }
 
-/* Eight bytes, big-endian, the only number of a pickle that is. */
+/* Reads eight bytes, big-endian: no other number of a pickle is. */
 static int op_float(struct machine *m, int arg)
 {
     struct gpt_pickle_value *v;
@@ -360,8 +361,8 @@ static int op_float(struct machine *m, int arg)
     return GPT_OK;
 }
 
-/* Numbers of protocol 0. "I00" and "I01" are bools, "L" has an L after the
- * digits. */
+/* Reads numbers of protocol 0. "I00" and "I01" are bools, "L" has an L after
+ * the digits. */
 static int op_text_number(struct machine *m, int arg)
 {
     struct gpt_pickle_value *v;
@@ -395,7 +396,8 @@ static int op_text_number(struct machine *m, int arg)
     return BAD(m, "a number of more than 64 bits");
 }
 
-/* Without NUL, which would end the string early where it is printed. */
+/* True for UTF-8 without NUL, which would end the string early where it is
+ * printed. */
 static bool is_utf8(const uint8_t *p, size_t n)
 {
     if (n && memchr(p, 0, n))
@@ -419,8 +421,8 @@ static int push_string(struct machine *m, const uint8_t *p, size_t n)
                      n);
 }
 
-/* arg: bytes of the length field. Lengths over the end of the pickle are found
- * by take_bytes() before anything is allocated. */
+/* arg is how many bytes the length field has. take_bytes() finds lengths past
+ * the end of the pickle before anything is allocated. */
 static int op_string(struct machine *m, int arg)
 {
     const uint8_t *p;
@@ -431,8 +433,8 @@ static int op_string(struct machine *m, int arg)
     return push_string(m, p, (size_t)n);
 }
 
-/* Bytes of protocol 3 and later. Before, bytes are a call of _codecs.encode().
- */
+/* Reads bytes of protocol 3 and later. Before, bytes are a call of
+ * _codecs.encode(). */
 static int op_bytes(struct machine *m, int arg)
 {
     const uint8_t *p;
@@ -443,8 +445,8 @@ static int op_bytes(struct machine *m, int arg)
     return push_text(m, GPT_PICKLE_BLOB, p, (size_t)n);
 }
 
-/* 'V' is raw UTF-8 with \u escapes, 'S' a quoted literal. Escapes stay as they
- * are written: names of tensors have none. */
+/* Reads text of protocol 0: 'V' is raw UTF-8 with \u escapes, 'S' a quoted
+ * literal. Escapes stay as they are written: names of tensors have none. */
 static int op_text_string(struct machine *m, int arg)
 {
     const char *line;
@@ -473,7 +475,7 @@ static int collect(struct machine *m, enum gpt_pickle_kind kind)
     return push_value(m, v);
 }
 
-/* arg: kind of the container. */
+/* arg is the kind of the container. */
 static int op_collect(struct machine *m, int arg)
 {
     return collect(m, (enum gpt_pickle_kind)arg);
@@ -490,7 +492,7 @@ static int op_empty(struct machine *m, int arg)
     return GPT_OK;
 }
 
-/* arg: items. */
+/* arg is the number of items. */
 static int op_tuple(struct machine *m, int arg)
 {
     struct gpt_pickle_value *v;
@@ -587,7 +589,7 @@ static int push_global(struct machine *m, const char *module, size_t n_module,
     return GPT_OK;
 }
 
-/* Two lines, module and name, up to protocol 3. */
+/* Reads two lines, module and name, as up to protocol 3. */
 static int op_global(struct machine *m, int arg)
 {
     const char *module, *name;
@@ -599,7 +601,7 @@ static int op_global(struct machine *m, int arg)
     return push_global(m, module, n_module, name, n_name);
 }
 
-/* From protocol 4 on, both are strings on the stack. */
+/* From protocol 4 on, module and name are strings on the stack. */
 static int op_stack_global(struct machine *m, int arg)
 {
     struct gpt_pickle_value *module, *name;
@@ -625,8 +627,8 @@ static int push_object(struct machine *m, struct gpt_pickle_value *callee,
     return GPT_OK;
 }
 
-/* REDUCE and NEWOBJ are one here: a name and arguments. arg 3: NEWOBJ_EX, whose
- * keywords become the state's place: no checkpoint has both. */
+/* REDUCE and NEWOBJ are alike: a name and arguments. arg 3 is NEWOBJ_EX, whose
+ * keywords are stored as the state: no checkpoint has both. */
 static int op_call(struct machine *m, int arg)
 {
     struct gpt_pickle_value *args, *callee, *keywords = NULL;
@@ -642,8 +644,8 @@ static int op_call(struct machine *m, int arg)
     return GPT_OK;
 }
 
-/* Instances of protocol 0: a mark, then the arguments; 'o' has the class first,
- * 'i' names it. */
+/* Makes an instance of protocol 0: a mark, then the arguments; 'o' has the
+ * class first, 'i' names it. */
 static int op_instance(struct machine *m, int arg)
 {
     struct gpt_pickle_value *callee, *args, **values;
@@ -701,7 +703,8 @@ static int op_persistent(struct machine *m, int arg)
     return GPT_OK;
 }
 
-/* arg: bytes of the index; 0: the next one; -1: digits on a line. */
+/* Reads an index of the memo. arg is how many bytes it has; 0 means the next
+ * index, -1 digits on a line. */
 static int take_index(struct machine *m, int arg, uint64_t *index)
 {
     const char *line;
@@ -724,7 +727,8 @@ static int take_index(struct machine *m, int arg, uint64_t *index)
     return GPT_OK;
 }
 
-/* PUT leaves the stack as it is, GET pushes; both number alike. */
+/* Serves PUT and MEMOIZE, which leave the stack as it is. Indices are read as
+ * for GET. */
 static int op_put(struct machine *m, int arg)
 {
     uint64_t index;
@@ -733,7 +737,8 @@ static int op_put(struct machine *m, int arg)
     return put_memo(m, index);
 }
 
-/* Like op_put(), by an index of one, four or any number of bytes. */
+/* Serves GET, which pushes a value, by an index of one, four or any number of
+ * bytes. */
 static int op_get(struct machine *m, int arg)
 {
     uint64_t index;

@@ -36,8 +36,8 @@ bool gpt_pickle_is_call(const struct gpt_pickle_value *v, const char *name)
 
 /* ---- numbers ---- */
 
-/* Bytes in protocol 2 are a call: of a string whose characters, all below 256,
- * are the bytes in UTF-8. Returns how many there are, or -1. */
+/* Decodes bytes of protocol 2, which are a call: of a string whose characters,
+ * all below 256, are the bytes in UTF-8. Returns how many there are, or -1. */
 static int decode_bytes(const struct gpt_pickle_value *v, uint8_t *out, int cap)
 {
     int n = 0;
@@ -64,7 +64,7 @@ static int decode_bytes(const struct gpt_pickle_value *v, uint8_t *out, int cap)
     return n;
 }
 
-/* numpy.float64(x) and the like: scalar(dtype, bytes), where the dtype is
+/* Reads numpy.float64(x) and the like: scalar(dtype, bytes), where the dtype is
  * dtype('f8', ...) with a state that has the order of bytes. Returns the kind
  * letter, or 0. */
 static char numpy_scalar(const struct gpt_pickle_value *v, uint8_t *bytes,
@@ -297,7 +297,7 @@ static int print_values(struct gpt_buf *b, struct gpt_pickle_value **items,
     return gpt_buf_add(b, brackets + 1, 1);
 }
 
-/* A call: its name, its arguments, and what was set afterwards. */
+/* Prints a call: its name, its arguments, and what was set afterwards. */
 static int print_object(struct gpt_buf *b, const struct gpt_pickle_value *v,
                         int depth, int64_t most)
 {
@@ -316,7 +316,8 @@ static int print_object(struct gpt_buf *b, const struct gpt_pickle_value *v,
     return gpt_pickle_print(b, v->state, depth - 1, most);
 }
 
-/* The shortest text that reads back as the same double, as Python prints it. */
+/* Prints the shortest text that reads back as the same double, as Python
+ * does. */
 static int print_number(struct gpt_buf *b, const struct gpt_pickle_value *v)
 {
     if (v->kind == GPT_PICKLE_BOOL)

@@ -49,7 +49,8 @@ void gpt_pickle_put_string(struct gpt_pickle_out *o, const char *text)
     put_bytes(o, text, strlen(text));
 }
 
-/* In the form that Python chooses: the shortest. LONG1 has two's complement. */
+/* Writes a number in the form that Python chooses: the shortest. LONG1 has
+ * two's complement. */
 void gpt_pickle_put_int(struct gpt_pickle_out *o, int64_t i)
 {
     uint8_t bytes[10] = {0x8a, 8};
@@ -68,7 +69,7 @@ void gpt_pickle_put_int(struct gpt_pickle_out *o, int64_t i)
     }
 }
 
-/* Big-endian, unlike all other numbers. */
+/* Writes the number big-endian, unlike all other numbers. */
 void gpt_pickle_put_real(struct gpt_pickle_out *o, double f)
 {
     uint8_t bytes[9] = {'G'};
@@ -80,13 +81,13 @@ void gpt_pickle_put_real(struct gpt_pickle_out *o, double f)
     put_bytes(o, bytes, sizeof(bytes));
 }
 
-/* One opcode each since protocol 2. */
+/* A bool is one opcode since protocol 2. */
 void gpt_pickle_put_bool(struct gpt_pickle_out *o, bool b)
 {
     put_op(o, b ? 0x88 : 0x89);
 }
 
-/* A name only; the reader decides what it means. */
+/* Writes a name only; the reader decides what it means. */
 void gpt_pickle_put_global(struct gpt_pickle_out *o, const char *module,
                            const char *name)
 {
@@ -189,7 +190,7 @@ static const char *storage_name(enum gpt_dtype dtype)
     return NULL;
 }
 
-/* A tuple of as many numbers as there are dimensions. */
+/* Writes a tuple of as many numbers as there are dimensions. */
 static void put_sizes(struct gpt_pickle_out *o, const int64_t *sizes, int n)
 {
     put_op(o, '(');

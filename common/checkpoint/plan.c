@@ -54,8 +54,8 @@ void gpt_tensor_widen(struct gpt_tensor *t, enum gpt_dtype of_pieces)
     t->dtype = t->n ? gpt_dtype_join(t->dtype, of_pieces) : of_pieces;
 }
 
-/* Strides of a tight box, innermost first. A shape whose bytes overflow is
- * refused here, before an offset is computed from it. */
+/* Computes the strides of a tight box, innermost first. A shape whose bytes
+ * overflow is refused here, before an offset is computed from it. */
 int gpt_tensor_add_rows(struct gpt_tensor *t, struct gpt_in *in,
                         int64_t offset, enum gpt_dtype dtype,
                         const int64_t *begin, const int64_t *shape,
@@ -75,7 +75,8 @@ int gpt_tensor_add_rows(struct gpt_tensor *t, struct gpt_in *in,
     return gpt_tensor_add(t, &p, err);
 }
 
-/* At most the rest of a row, whole rows, and the beginning of another. */
+/* The elements are at most three boxes: the rest of a row, whole rows, and the
+ * beginning of another row. */
 int gpt_tensor_add_flat(struct gpt_tensor *t, struct gpt_in *in, int64_t offset,
                         enum gpt_dtype dtype, const int64_t *begin,
                         const int64_t *shape, int64_t from, int64_t end,
@@ -116,7 +117,8 @@ static bool disjoint(const struct gpt_file_box *a, const struct gpt_file_box *b,
     return false;
 }
 
-/* Elements of a shape, or -1 when that overflows or is negative. */
+/* The number of elements of a shape, or -1 when that overflows or is
+ * negative. */
 static int64_t volume(const int64_t *shape, int ndim)
 {
     int64_t n = 1;

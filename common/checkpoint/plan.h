@@ -4,8 +4,8 @@
  * which makes pieces of pieces and moves nothing. Bytes move once, a few
  * megabytes at a time.
  *
- * Read gpt_tensor_view() for how conversions are written, gpt_pour() of
- * checkpoint/pour.h for how they are carried out. */
+ * Read gpt_tensor_view() for how conversions are written, gpt_fill() of
+ * checkpoint/fill.h for how they are carried out. */
 #ifndef GPT_CHECKPOINT_PLAN_H
 #define GPT_CHECKPOINT_PLAN_H
 

@@ -4,7 +4,7 @@
 #include "checkpoint/resume.h"
 
 #include "base/hash.h"
-#include "checkpoint/pour.h"
+#include "checkpoint/fill.h"
 
 #include <string.h>
 

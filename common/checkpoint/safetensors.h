@@ -31,7 +31,7 @@ struct gpt_safetensor {
 };
 
 struct gpt_part;
-struct gpt_pour;
+struct gpt_fill;
 struct gpt_safetensors_note {
     const char *key, *value;
 };
@@ -81,8 +81,8 @@ int gpt_safetensors_create(struct gpt_safetensors_writer **w, const char *path,
                            const struct gpt_safetensors_note *notes,
                            int64_t n_notes, struct gpt_err *err) GPT_MUST_USE;
 /* Writes the data: parts[i] is that of tensors[i], in all but its place in the
- * file, which is filled in. name: as gpt_pour() has it. */
-int gpt_safetensors_pour(struct gpt_safetensors_writer *w, struct gpt_pour *p,
+ * file, which is filled in. name: as gpt_fill() has it. */
+int gpt_safetensors_fill(struct gpt_safetensors_writer *w, struct gpt_fill *p,
                          const char *name, struct gpt_part *parts,
                          struct gpt_err *err) GPT_MUST_USE;
 /* Publishes; frees w whatever the result. Size and CRC-32C of the whole file

@@ -1,11 +1,11 @@
 /* Writing safetensors: the header, which says where every tensor will be, then
- * the tensors in the order of the file (pour.h). Start at
+ * the tensors in the order of the file (fill.h). Start at
  * gpt_safetensors_create(); lay_out() decides the order and the header. */
 #include "checkpoint/safetensors.h"
 
 #include "base/hash.h"
 #include "base/num.h"
-#include "checkpoint/pour.h"
+#include "checkpoint/fill.h"
 
 #include <stdio.h>
 #include <stdlib.h>
@@ -206,7 +206,7 @@ out:
 
 /* Parts in the order of the file, so that it grows from its beginning to its
  * end; their checksums become that of the file. */
-int gpt_safetensors_pour(struct gpt_safetensors_writer *w, struct gpt_pour *p,
+int gpt_safetensors_fill(struct gpt_safetensors_writer *w, struct gpt_fill *p,
                          const char *name, struct gpt_part *parts,
                          struct gpt_err *err)
 {
@@ -222,7 +222,7 @@ int gpt_safetensors_pour(struct gpt_safetensors_writer *w, struct gpt_pour *p,
         sorted[k].bytes = w->bytes[i];
         at += w->bytes[i];
     }
-    int status = gpt_pour(p, w->out, name, sorted, w->n, false, err);
+    int status = gpt_fill(p, w->out, name, sorted, w->n, false, err);
     for (int64_t k = 0; status == GPT_OK && k < w->n; k++) {
         w->crc = gpt_crc_join(GPT_CRC32C_POLYNOMIAL, w->crc, sorted[k].crc,
                               sorted[k].bytes);

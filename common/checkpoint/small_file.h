@@ -1,5 +1,5 @@
 /* Small files of a checkpoint, which front ends write in one call; large ones
- * are written by checkpoint/pour.h. */
+ * are written by checkpoint/fill.h. */
 #ifndef GPT_CHECKPOINT_SMALL_FILE_H
 #define GPT_CHECKPOINT_SMALL_FILE_H
 

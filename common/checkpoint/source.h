@@ -7,10 +7,10 @@
 
 #include "base/json.h"
 #include "base/memory.h"
-#include "parallel/agreement.h"
-#include "model/config.h"
 #include "checkpoint/plan.h"
 #include "checkpoint/safetensors.h"
+#include "model/config.h"
+#include "parallel/agreement.h"
 
 struct gpt_format;
 
@@ -71,7 +71,7 @@ struct gpt_source_options {
     int64_t iteration; /* which one of several; < 0: the newest */
     bool verify;       /* check the checksums that the format has */
     /* With verify: those of files of tensors by gpt_source_check(), and not
-     * now. What gpt_pour() has read of them by then is not read again. */
+     * now. What gpt_fill() has read of them by then is not read again. */
     bool verify_later;
     /* Where a format keeps optimizer state apart from weights that can be used
      * alone: also that state, and the weights that go with it. */

@@ -4,11 +4,11 @@
 
 #include "base/log.h"
 #include "base/num.h"
-#include "model/params.h"
+#include "checkpoint/fill.h"
 #include "checkpoint/names.h"
-#include "checkpoint/pour.h"
 #include "checkpoint/resume.h"
 #include "checkpoint/run_state.h"
+#include "model/params.h"
 
 #include <stdio.h>
 #include <string.h>
@@ -218,7 +218,7 @@ static void report_left_out(const struct gpt_target *t)
 int gpt_target_write(struct gpt_target *t, gpt_bytes_done *done, void *context,
                      struct gpt_err *err)
 {
-    struct gpt_pour pour = {
+    struct gpt_fill fill = {
         .done = done,
         .context = context,
         .flags = GPT_OUT_PART | (t->o.force ? GPT_OUT_FORCE : 0),
@@ -228,7 +228,7 @@ int gpt_target_write(struct gpt_target *t, gpt_bytes_done *done, void *context,
     char taken[32];
     const size_t there = gpt_path_there(t->o.save);
     bool kept;
-    int status = open_resume(&pour.resume, t, err);
+    int status = open_resume(&fill.resume, t, err);
 
     if (status != GPT_OK) {
         gpt_path_rmdirs(t->o.save, there);
@@ -237,27 +237,27 @@ int gpt_target_write(struct gpt_target *t, gpt_bytes_done *done, void *context,
     /* The run that made it died between its name and the end: nothing has
      * reported it, and its tracker may not name it. The same command makes it
      * again. */
-    if (gpt_resume_unfinished(pour.resume))
-        pour.flags |= GPT_OUT_FORCE;
-    status = check_room(t, gpt_resume_held(pour.resume), err);
+    if (gpt_resume_unfinished(fill.resume))
+        fill.flags |= GPT_OUT_FORCE;
+    status = check_room(t, gpt_resume_held(fill.resume), err);
     if (status == GPT_OK)
-        status = t->format->write(t, &pour, err);
+        status = t->format->write(t, &fill, err);
     if (status == GPT_OK)
         report_left_out(t);
-    if (status == GPT_OK && pour.infinite)
+    if (status == GPT_OK && fill.infinite)
         gpt_warn("%s: infinite as fp16, which ends at 65504: %lld element%s, "
                  "as of '%s'; bf16 and fp32 hold them",
-                 t->path, (long long)pour.infinite, gpt_plural(pour.infinite),
-                 pour.infinite_in);
-    if (pour.spoilt)
-        gpt_resume_forget(pour.resume);
-    gpt_resume_close(pour.resume, status == GPT_OK, &kept);
+                 t->path, (long long)fill.infinite, gpt_plural(fill.infinite),
+                 fill.infinite_in);
+    if (fill.spoilt)
+        gpt_resume_forget(fill.resume);
+    gpt_resume_close(fill.resume, status == GPT_OK, &kept);
     if (status != GPT_OK && !kept)
         gpt_path_rmdirs(t->o.save, there);
-    if (status == GPT_OK && pour.taken > 0)
+    if (status == GPT_OK && fill.taken > 0)
         gpt_info("%s: %s of it were complete after an interruption, and were "
                  "kept",
-                 t->path, gpt_text_bytes(taken, (double)pour.taken));
+                 t->path, gpt_text_bytes(taken, (double)fill.taken));
     if (kept && err && !err->hint[0])
         return gpt_hint(err, "what is complete was kept: the same command "
                              "resumes from there");

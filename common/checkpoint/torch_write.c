@@ -9,7 +9,7 @@
 
 #include "base/hash.h"
 #include "base/num.h"
-#include "checkpoint/pour.h"
+#include "checkpoint/fill.h"
 #include "checkpoint/zip.h"
 
 #include <assert.h>
@@ -275,7 +275,7 @@ static int put_all(const struct archive *a, struct gpt_buf *list,
 
 /* The list is composed twice. Its first length gives the size of the file,
  * which is reserved, so that a full disk is met before the work. */
-int gpt_torch_write(struct gpt_pour *pour, const char *path, const char *name,
+int gpt_torch_write(struct gpt_fill *fill, const char *path, const char *name,
                     unsigned flags, const struct gpt_pickle_out *o,
                     const int64_t *bytes, int64_t n, struct gpt_part *parts,
                     int64_t n_parts, struct gpt_err *err)
@@ -295,7 +295,7 @@ int gpt_torch_write(struct gpt_pour *pour, const char *path, const char *name,
                  out);
     place_parts(&a, parts, n_parts);
     GPT_TRY_GOTO(status,
-                 gpt_pour(pour, a.out, name, parts, n_parts, true, err), out);
+                 gpt_fill(fill, a.out, name, parts, n_parts, true, err), out);
     sum_storages(&a, parts, n_parts);
     GPT_TRY_GOTO(status, put_all(&a, &list, err), out);
     status = gpt_out_commit(a.out, err);

@@ -115,12 +115,13 @@ int gpt_split_parse(double edge[4], const char *text, struct gpt_err *err)
                             "split '%s' has more than three numbers", text);
         if (len >= sizeof(word))
             return gpt_fail(err, GPT_EUSAGE,
-                            "split '%s' is not three numbers", text);
+                            "split '%s' has a number that is too long",
+                            text);
         memcpy(word, p, len);
         word[len] = '\0';
         if (!gpt_parse_real(word, &share[n++]))
             return gpt_fail(err, GPT_EUSAGE,
-                            "split '%s': '%s' is no number", text, word);
+                            "split '%s': '%s' is not a number", text, word);
         p += len;
         p += strcspn(p, digits);
     }
@@ -203,8 +204,9 @@ int gpt_blend_build(struct gpt_blend *blend, const double *weight, int64_t n,
     if (n < 1 || n > GPT_BLEND_MAX || size < 0 || size > UINT32_MAX)
         return gpt_fail(err, GPT_EUSAGE,
                         "a blend of %" PRId64 " data sets with %" PRId64
-                        " samples: at most %d and 4294967295", n, size,
-                        GPT_BLEND_MAX);
+                        " samples is too large: at most %d data sets and"
+                        " 4294967295 samples are taken",
+                        n, size, GPT_BLEND_MAX);
     GPT_TRY_GOTO(status, gpt_blend_order_open(&order, weight, n, size, err),
                  out);
     GPT_TRY_GOTO(status, gpt_new(&blend->taken, (size_t)n,

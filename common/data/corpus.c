@@ -189,7 +189,8 @@ int gpt_corpus_get(const struct gpt_corpus *c, enum gpt_split split,
 
     if (i < 0 || i >= s->size)
         return gpt_fail(err, GPT_EFAIL,
-                        "sample %" PRId64 " of the %s split: it has %" PRId64,
+                        "sample %" PRId64 " is past the end of the %s split, "
+                        "which has %" PRId64 " samples",
                         i, gpt_split_names[split], s->size);
     assert(!s->blended || s->blend.set[i] < s->n_members);
     const struct gpt_corpus_member *m =

@@ -127,8 +127,9 @@ static int build_blend(struct gpt_corpus_split *s, const char *name,
     int status = GPT_OK;
     if (size < wanted) {
         gpt_fail(err, GPT_EDATA,
-                 "%s split: %" PRId64 " samples wanted, one epoch of its %"
-                 PRId64 " data sets has %" PRId64, name, wanted, n, size);
+                 "%s split: %" PRId64 " samples are wanted, but one epoch of "
+                 "its %" PRId64 " data sets has %" PRId64,
+                 name, wanted, n, size);
         status = gpt_hint(err, "give weights: weighted data sets are repeated"
                                " as often as needed");
     } else {
@@ -143,7 +144,7 @@ static int build_blend(struct gpt_corpus_split *s, const char *name,
         if (s->blend.taken[i] > s->member[i].samples.plan.n)
             status = gpt_fail(err, GPT_EDATA,
                               "%s: %s split: the blend takes %" PRId64
-                              " samples of %" PRId64,
+                              " samples, but %" PRId64 " are there",
                               gpt_indexed_prefix(s->member[i].set), name,
                               s->blend.taken[i],
                               s->member[i].samples.plan.n);

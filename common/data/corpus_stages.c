@@ -154,7 +154,8 @@ int gpt_corpus_open_stages(struct gpt_corpus *c,
         most += stages->stage[i].n;
     if (most > GPT_BLEND_MAX)
         return gpt_fail(err, GPT_EUSAGE,
-                        "data stages: %" PRId64 " words, at most %d are taken",
+                        "data stages: all stages together name %" PRId64
+                        " data sets and weights, at most %d are taken",
                         most, GPT_BLEND_MAX);
     GPT_TRY(gpt_new(&s->member, (size_t)most, sizeof(*s->member), "a split",
                     err));

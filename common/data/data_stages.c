@@ -44,7 +44,8 @@ static int check_stage(const struct gpt_data_stages *s, const char *path,
 
     if (!gpt_parse_int(word, &s->stage[s->n].first) || now->first < 0)
         return gpt_fail(err, GPT_EDATA,
-                        "%s:%lld: '%.100s' is no number of a sample", path,
+                        "%s:%lld: a stage begins with the number of a sample, "
+                        "not with '%.100s'", path,
                         (long long)number, word);
     if (s->n == 0 && now->first != 0)
         return gpt_fail(err, GPT_EDATA,
@@ -52,8 +53,8 @@ static int check_stage(const struct gpt_data_stages *s, const char *path,
                         path, (long long)number, (long long)now->first);
     if (s->n > 0 && now->first <= now[-1].first)
         return gpt_fail(err, GPT_EDATA,
-                        "%s:%lld: stage %lld begins at sample %lld, after the "
-                        "one before it, at %lld",
+                        "%s:%lld: stage %lld begins at sample %lld, but must "
+                        "begin after the stage before it, at %lld",
                         path, (long long)number, (long long)s->n + 1,
                         (long long)now->first, (long long)now[-1].first);
     if (now->n == 0)

@@ -38,7 +38,7 @@ static int read_paths(struct gpt_sources *s, const char *prefix,
     GPT_TRY(gpt_provenance_read(&s->root, prefix, err));
     const cJSON *inputs = cJSON_GetObjectItemCaseSensitive(s->root, "inputs");
     if (!cJSON_IsArray(inputs))
-        return gpt_fail(err, GPT_EDATA, "%s.json: no list 'inputs'", prefix);
+        return gpt_fail(err, GPT_EDATA, "%s.json has no list 'inputs'", prefix);
     GPT_TRY(gpt_new(&s->paths, (size_t)cJSON_GetArraySize(inputs),
                     sizeof(*s->paths), "names of inputs", err));
     cJSON_ArrayForEach(input, inputs)
@@ -59,12 +59,14 @@ int gpt_sources_check(struct gpt_in *in, int64_t n_documents,
     if (rest >= 0)
         GPT_TRY(gpt_in_read(in, magic, 0, sizeof(magic), err));
     if (memcmp(magic, GPT_SOURCES_MAGIC, sizeof(magic)) != 0)
-        return gpt_fail(err, GPT_EDATA, "%s: does not begin with "
-                        GPT_SOURCES_MAGIC, gpt_in_path(in));
+        return gpt_fail(err, GPT_EDATA, "%s: is no file of document sources: "
+                        "it does not begin with " GPT_SOURCES_MAGIC,
+                        gpt_in_path(in));
     if (rest == n_documents * GPT_SOURCE_BYTES)
         return GPT_OK;
-    return gpt_fail(err, GPT_EDATA, "%s: %lld bytes of records, %lld documents "
-                    "need %lld", gpt_in_path(in), (long long)rest,
+    return gpt_fail(err, GPT_EDATA, "%s: it has %lld bytes of records, but "
+                    "%lld documents need %lld", gpt_in_path(in),
+                    (long long)rest,
                     (long long)n_documents,
                     (long long)(n_documents * GPT_SOURCE_BYTES));
 }
@@ -125,8 +127,8 @@ int gpt_sources_get(const struct gpt_sources *s, int64_t document,
     source->offset = gpt_get_u64(record + 8);
     /* A hostile file may name any input. */
     if (source->input >= s->n_paths)
-        return gpt_fail(err, GPT_EDATA, "%s: document %lld is of input %u, "
-                        "must be below %lld", gpt_in_path(s->in),
+        return gpt_fail(err, GPT_EDATA, "%s: document %lld comes from input "
+                        "number %u, must be below %lld", gpt_in_path(s->in),
                         (long long)document, source->input,
                         (long long)s->n_paths);
     *path = s->paths[source->input];

@@ -144,20 +144,23 @@ static int check_block(const struct gpt_indexed_writer *w,
     for (int64_t i = 0; i < b->n_sequences; i++) {
         if (b->lengths[i] < 0)
             return gpt_fail(err, GPT_EFAIL,
-                            "%s: length of sequence %" PRId64 " is %d",
+                            "%s: length of sequence %" PRId64
+                            " is %d, must be at least 0",
                             w->prefix, w->n_sequences + i, b->lengths[i]);
         tokens += b->lengths[i];
     }
     if (tokens != b->n_tokens)
         return gpt_fail(err, GPT_EFAIL,
-                        "%s: a block has %" PRId64 " tokens, its sequences %"
-                        PRId64, w->prefix, b->n_tokens, tokens);
+                        "%s: a block has %" PRId64 " tokens, but its "
+                        "sequences have %" PRId64, w->prefix, b->n_tokens,
+                        tokens);
     for (int64_t d = 0; d < b->n_documents; d++) {
         *closed += b->document_sequences[d];
         if (b->document_sequences[d] < 0 ||
             *closed > w->n_sequences + b->n_sequences)
             return gpt_fail(err, GPT_EFAIL,
-                            "%s: document %" PRId64 " has %d sequences",
+                            "%s: document %" PRId64 " has %d sequences, more "
+                            "than were written or less than 0",
                             w->prefix, w->n_documents + d,
                             b->document_sequences[d]);
     }
@@ -256,7 +259,8 @@ static int write_mmididx(struct gpt_indexed_writer *w, struct gpt_err *err)
     int64_t item = (int64_t)gpt_dtype_bytes(w->dtype);
 
     if (!gpt_idx_header(header, w->dtype, w->n_sequences, w->n_documents))
-        return gpt_fail(err, GPT_EFAIL, "%s: type of tokens", w->prefix);
+        return gpt_fail(err, GPT_EFAIL, "%s: tokens cannot be of type %s",
+                        w->prefix, gpt_dtype_name(w->dtype));
     GPT_TRY(gpt_out_write(w->idx, header, sizeof(header), err));
     GPT_TRY(stream_values(w, w->lengths, w->n_sequences, AS_IT_IS, 1, err));
     GPT_TRY(stream_values(w, w->lengths, w->n_sequences, SUM_BEFORE, item,
@@ -272,7 +276,8 @@ static int write_tntidx(struct gpt_indexed_writer *w, struct gpt_err *err)
     int64_t n = w->n_sequences;
 
     if (!gpt_tntidx_header(header, w->dtype, n, w->n_documents))
-        return gpt_fail(err, GPT_EFAIL, "%s: type of tokens", w->prefix);
+        return gpt_fail(err, GPT_EFAIL, "%s: tokens cannot be of type %s",
+                        w->prefix, gpt_dtype_name(w->dtype));
     GPT_TRY(gpt_out_write(w->idx, header, sizeof(header), err));
     GPT_TRY(put_word(w, 0, err));
     GPT_TRY(stream_values(w, w->lengths, n, NUMBER, 1, err));
@@ -289,7 +294,8 @@ static int write_idx(struct gpt_indexed_writer *w, struct gpt_err *err)
 {
     if (w->n_closed != w->n_sequences)
         return gpt_fail(err, GPT_EFAIL,
-                        "%s: %" PRId64 " sequences, %" PRId64 " in documents",
+                        "%s: it has %" PRId64 " sequences, but %" PRId64
+                        " belong to documents",
                         w->prefix, w->n_sequences, w->n_closed);
     return w->tntidx ? write_tntidx(w, err) : write_mmididx(w, err);
 }

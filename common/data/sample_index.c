@@ -170,9 +170,9 @@ static int check_sizes(struct gpt_samples *s,
     if (!enough)
         return gpt_fail(err, GPT_EDATA,
                         "%" PRId64 " sequences with %" PRId64
-                        " tokens, one sample of sequence length %" PRId64
-                        " takes %" PRId64, n, s->n_tokens, source->seq_length,
-                        source->seq_length + 1);
+                        " tokens are too few: one sample of sequence length %"
+                        PRId64 " takes %" PRId64, n, s->n_tokens,
+                        source->seq_length, source->seq_length + 1);
     if (!plan_samples(s, source) || s->plan.n >= UINT32_MAX ||
         !gpt_mul(s->plan.epochs, n, &s->n_visits) ||
         s->n_visits > UINT32_MAX || source->end > UINT32_MAX)

@@ -63,8 +63,8 @@ static int check_header(struct tntidx *t, struct gpt_err *err)
     if (!fits || sizes != n || documents == 0)
         return gpt_fail(err, GPT_EDATA,
                         "%s:%d: %" PRIu64 " items, %" PRIu64 " sizes and %"
-                        PRIu64 " document indices are not those of %" PRId64
-                        " bytes with a size an item", t->path,
+                        PRIu64 " document indices do not fill the file's %"
+                        PRId64 " bytes with one size for each item", t->path,
                         GPT_TNTIDX_ITEMS, n, sizes, documents, t->size);
     t->n = (int64_t)n;
     t->n_documents = (int64_t)documents - 1;
@@ -90,9 +90,9 @@ static int check_bin(const struct tntidx *t, int64_t tokens,
     if (gpt_mul(tokens, item, &bytes) && bytes == t->bin_bytes)
         return GPT_OK;
     return gpt_fail(err, GPT_EDATA,
-                    "%s: its .bin has %" PRId64 " bytes, the index has %" PRId64
-                    " tokens of %" PRId64 " bytes", t->path, t->bin_bytes,
-                    tokens, item);
+                    "%s: its .bin has %" PRId64 " bytes, but the index counts %"
+                    PRId64 " tokens of %" PRId64 " bytes each", t->path,
+                    t->bin_bytes, tokens, item);
 }
 
 /* Takes the sizes as lengths, after the offsets agreed with them: the tokens

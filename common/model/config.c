@@ -262,7 +262,7 @@ static int check_ranges(const struct gpt_config *c, int status,
     return GPT_OK;
 }
 
-/* One model has one description: what changes nothing is 0. */
+/* Sets what changes nothing to 0, so that one model has one description. */
 static void settle(struct gpt_config *c)
 {
     double *const factors[] = {&c->embedding_multiplier,
@@ -319,7 +319,8 @@ int gpt_config_complete(struct gpt_config *c, int64_t divisible_by, int64_t tp,
     return gpt_config_check(c, GPT_EUSAGE, "model", err);
 }
 
-/* Old checkpoints have a number, and so has what a number can say. */
+/* Writes a number where a number says it, as old checkpoints do, and a list as
+ * text elsewhere. */
 static cJSON *layers_to_json(const struct gpt_config *c, const struct field *f)
 {
     const int64_t layers = *(const int64_t *)field_at(c, f);

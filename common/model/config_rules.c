@@ -36,8 +36,9 @@ static int check_factors(const struct gpt_config *c, int status,
     return GPT_OK;
 }
 
-/* What the formula of each kind of scaling reads. A missing number would be a
- * division by zero, or a model that turns no pair as it was trained to. */
+/* Checks that what the formula of each kind of scaling reads is given. A
+ * missing number would be a division by zero, or a model that turns no pair as
+ * it was trained to. */
 static int check_scaling(const struct gpt_config *c, int status,
                          const char *what, struct gpt_err *err)
 {
@@ -175,7 +176,8 @@ static int check_details(const struct gpt_config *c, int status,
     return GPT_OK;
 }
 
-/* Rules between fields. Ranges hold already, so that no product overflows. */
+/* Checks the rules between fields. Ranges hold already, so that no product
+ * overflows. */
 int gpt_config_check(const struct gpt_config *c, int status, const char *what,
                      struct gpt_err *err)
 {

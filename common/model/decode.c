@@ -106,19 +106,19 @@ static void end_stretch(const struct gpt_decoder *d, struct walk *w)
     w->is_long = true;
 }
 
-/* Tokens of a part at most. Where sums follow the shapes of products, parts are
- * chunks: a prompt whose beginning is copied then has the shapes that it has as
- * a whole. */
+/* How many tokens a part has at most. Where sums follow the shapes of products,
+ * parts are chunks: a prompt whose beginning is copied then has the shapes that
+ * it has as a whole. */
 static int64_t most_of_part(const struct gpt_decoder *d)
 {
     return d->be->abilities & GPT_CAN_CHOOSE_SUMS ? gpt_decoder_rows(&d->o)
                                                   : GPT_DECODE_CHUNK;
 }
 
-/* Tokens of a part, of the `left` that its stretch has: as many as a block
- * takes, cut at a multiple of a chunk. A few tokens after the last chunk are a
- * part of their own, since they go through other products. Where sums are
- * chosen, bits do not depend on where else a piece is cut. */
+/* How many tokens the next part takes of the `left` that its stretch has: as many
+ * as a block takes, cut at a multiple of a chunk. A few tokens after the last
+ * chunk are a part of their own, since they go through other products. Where
+ * sums are chosen, bits do not depend on where else a piece is cut. */
 static int64_t part_size(int64_t left, int64_t most)
 {
     const int64_t over = left % GPT_DECODE_CHUNK;
@@ -313,7 +313,8 @@ int gpt_decoder_copy(struct gpt_decoder *d, int64_t from, int64_t to,
     return GPT_OK;
 }
 
-/* A message of the first rank is trusted: it has checked what callers gave. */
+/* A message of the first rank is trusted: the first rank has checked what
+ * callers gave. */
 int gpt_decoder_follow(struct gpt_decoder *d, struct gpt_err *err)
 {
     assert(d->rank > 0);

@@ -37,8 +37,8 @@ int64_t gpt_decoder_rows(const struct gpt_decoder_options *o)
     return gpt_max_i64(o->slots, gpt_min_i64(most, o->slots * o->positions));
 }
 
-/* A step wants those of all texts at once; a prompt whose tokens are all scored
- * takes several turns, as V floats a row are large. */
+/* A step needs the logits of all texts at once; a prompt whose tokens are all
+ * scored takes several turns, as V floats a row are large. */
 int64_t gpt_decoder_logit_rows(const struct gpt_decoder_options *o)
 {
     return gpt_max_i64(o->slots, GPT_DECODE_LOGIT_ROWS);
@@ -51,7 +51,7 @@ int64_t gpt_decoder_message_bytes(const struct gpt_decoder_options *o)
            gpt_decoder_rows(o) * (int64_t)sizeof(int32_t);
 }
 
-/* Ranks that share the model, and the layers of this one. */
+/* How many tensor parallel ranks share each layer of the model. */
 static int64_t tp_size(const struct gpt_decoder_options *o)
 {
     return o->ranks ? o->ranks->layout.size[GPT_TP] : 1;
@@ -300,7 +300,8 @@ void gpt_decoder_close(struct gpt_decoder *d)
 
     if (!d)
         return;
-    /* The others stop to follow. When that fails they have failed, too. */
+    /* the other ranks are asked to stop; when that fails they have failed,
+     * too */
     if (d->opened && d->rank == 0) {
         d->message->kind = GPT_DECODE_END;
         (void)!gpt_decoder_tell(d, &ignored);

@@ -15,8 +15,8 @@ static size_t row_bytes(const struct gpt_decoder *d)
 
 /* ---- what the message describes ---- */
 
-/* Texts with equally many new tokens, side by side, are one call of attention.
- */
+/* Lists the runs of the block: texts with equally many new tokens, side by
+ * side, which are one call of attention. */
 static int64_t list_runs(struct gpt_decoder *d)
 {
     const struct gpt_decode_message *m = d->message;
@@ -72,8 +72,8 @@ static void embed_tokens(struct gpt_decoder *d, const struct gpt_pass *pass)
                             d->o.act, GPT_SUM);
 }
 
-/* The norm after the embedding, where there is one: normed rows become the
- * stream. */
+/* Applies the norm after the embedding, where there is one: its output becomes
+ * the stream. */
 static void norm_embedded(struct gpt_decoder *d, const struct gpt_pass *pass,
                           const struct gpt_norm_acts *acts)
 {
@@ -159,10 +159,10 @@ static void *own_logits(const struct gpt_decoder *d, int64_t first,
                : d->buffers[GPT_DECODE_LOGITS];
 }
 
-/* Rows first..first+n of what is wanted, which begin at `rows` on the device:
- * those of the words that this rank has, then those of all ranks to the first
- * rank's host memory. All turns share one buffer. The queue copies a turn out
- * before it computes the next one. */
+/* Copies rows first .. first + n - 1 of the wanted logits to the first rank's
+ * host memory. Each rank computes those of its own words, at `rows` on the
+ * device, which are then joined. All turns share one buffer. The queue copies a
+ * turn out before it computes the next one. */
 static void give_logits(struct gpt_decoder *d, char *rows, int64_t first,
                         int64_t n, float *logits)
 {
@@ -200,8 +200,8 @@ static void give_logits(struct gpt_decoder *d, char *rows, int64_t first,
                             logits ? logits + first * c->vocab_size : NULL);
 }
 
-/* The normed rows that are wanted, side by side: where they are, or copied to
- * the buffer of a block's output, which nothing reads any more. */
+/* Returns the n normed rows that are wanted, side by side: where they are, or
+ * copied to the buffer of a block's output, which nothing reads any more. */
 static char *wanted_rows(struct gpt_decoder *d, int64_t n)
 {
     const struct gpt_decode_message *m = d->message;
@@ -246,10 +246,10 @@ static void give_all_logits(struct gpt_decoder *d, float *logits)
 
 /* ---- a block ---- */
 
-/* The stream begins with the embedding, or comes from the stage before; it ends
- * with logits, or goes to the next stage. The first rank, which is done with a
- * block without logits to give, goes on to the next block of a prompt while
- * the stages after it still work on this one. */
+/* Runs a block. The stream begins with the embedding, or comes from the stage
+ * before; it ends with logits, or goes to the next stage. The first rank, when
+ * it is done with a block that gives no logits, starts the next block of a
+ * prompt while the stages after it still work on this one. */
 static void run_block(struct gpt_decoder *d, float *logits)
 {
     const struct gpt_decode_message *m = d->message;
@@ -324,7 +324,8 @@ static void copy_cache(struct gpt_decoder *d, char *cache)
                 row_bytes * (size_t)gpt_cache_rows(m->length));
 }
 
-/* A copy is of this rank's heads in its layers: nothing is exchanged. */
+/* Each rank copies the cache of its own heads and layers: nothing is
+ * exchanged. */
 int gpt_decoder_obey(struct gpt_decoder *d, float *logits, struct gpt_err *err)
 {
     if (d->message->kind == GPT_DECODE_ROWS)

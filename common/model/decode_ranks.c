@@ -115,8 +115,9 @@ int gpt_decoder_sync(struct gpt_decoder *d, struct gpt_err *err)
 
 /* ---- the stream ---- */
 
-/* Stages have the same tensor parallel ranks, each of which holds all rows: a
- * rank sends to the one in its place. */
+/* Sends rows to the rank `peer`, or receives them. Stages have the same tensor
+ * parallel ranks, each of which holds all rows: a rank sends to the one in its
+ * place. */
 static void move_rows(struct gpt_decoder *d, bool send, int64_t peer,
                       int64_t rows)
 {
@@ -162,8 +163,8 @@ static char *words_at(const struct gpt_decoder *d, int64_t first, int64_t n)
            (size_t)(first * n) * sizeof(float);
 }
 
-/* From the buffer, where the words of each rank are a block (n, words), to rows
- * of all words. */
+/* Copies logits from the buffer, where the words of each rank are a block (n,
+ * words), to rows of all words. */
 static void copy_out(struct gpt_decoder *d, int64_t n, float *logits)
 {
     const int64_t vocab = d->o.config->vocab_size;

@@ -12,9 +12,9 @@ struct gpt_fp8_types gpt_fp8_of_layer(const struct gpt_fp8_layers *layers,
     return layers->types;
 }
 
-/* A rule of the narrowest device, for all: a run is the same everywhere. Tensor
- * cores read 16 bytes of a row at a time. Every size is a row's length
- * in one of the three products of its layer. */
+/* Checks the sizes for the narrowest device, whichever device is used: a run is
+ * the same everywhere. Tensor cores read 16 bytes of a row at a time. Every
+ * size is a row's length in one of the three products of its layer. */
 int gpt_fp8_check(const struct gpt_widths *w, int64_t n, enum gpt_dtype act,
                   struct gpt_err *err)
 {

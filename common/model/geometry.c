@@ -85,8 +85,9 @@ int64_t gpt_message_bytes(const struct gpt_config *c, struct gpt_rows rows,
     return rows.kept * c->hidden_size * (int64_t)gpt_dtype_bytes(act);
 }
 
-/* Keys that a token meets: half of the text, as it is causal; with a window the
- * first tokens of a text meet fewer, all others the whole window. */
+/* The mean number of keys that a token sees: half of the text, as it is causal.
+ * With a window the first tokens of a text see fewer, all others the whole
+ * window. */
 static double mean_keys(int64_t window, int64_t seq_length)
 {
     const double t = (double)seq_length;

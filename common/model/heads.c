@@ -6,8 +6,8 @@
 
 #include <math.h>
 
-/* What attention reads: qkv itself, where norms of heads and rotation are in
- * place. */
+/* The tensor that attention reads: qkv itself, where norms of heads and
+ * rotation are in place. */
 static void *heads_of(const struct gpt_layer_acts *acts)
 {
     return acts->heads ? acts->heads : acts->qkv;
@@ -49,8 +49,9 @@ struct gpt_attn gpt_layer_attn(const struct gpt_layer *layer,
     };
 }
 
-/* Turns queries and keys of qkv by their positions, or their gradients back.
- * Layers may differ: some do not turn, and some have angles of their own. */
+/* Turns the queries and keys of qkv by their positions, or their gradients
+ * back. Layers may differ: some do not turn, and some have angles of their
+ * own. */
 static void apply_rope(const struct gpt_layer *layer,
                        const struct gpt_pass *pass, void *qkv, bool inverse)
 {
@@ -100,8 +101,8 @@ static struct gpt_head_norm head_norm_op(const struct gpt_layer *layer,
     };
 }
 
-/* Sums over the heads of all ranks, where these are normed together: of
- * squares, or of what backward wants (dqkv). Two numbers a row. */
+/* Sums over the heads of all ranks, where these are normed together: the
+ * squares, or what backward needs (dqkv). A row has two sums. */
 static void sum_over_heads(const struct gpt_pass *pass,
                            const struct gpt_head_norm *norm, const void *dqkv,
                            float *sums)
@@ -179,7 +180,8 @@ void gpt_heads_backward(const struct gpt_layer *layer,
         apply_rope(layer, pass, pass->work.dwide, true);
 }
 
-/* Texts of a run are one call; runs follow each other in the rows. */
+/* Attends for the texts of one run in one call; runs follow each other in the
+ * rows. */
 static void attend_run(const struct gpt_pass *pass, const struct gpt_attn *attn,
                        const struct gpt_pass_run *run, int64_t text,
                        int64_t row)

@@ -46,8 +46,8 @@ void gpt_layer_bind(struct gpt_layer *layer, const struct gpt_flat *flat,
 
 /* ---- norms ---- */
 
-/* In front of attention: adds what the layer before has left, if there is one,
- * with that layer's dropout. */
+/* The site in front of attention: it adds what the layer before has left, if
+ * there is one, with that layer's dropout. */
 static struct gpt_norm_site site1(const struct gpt_layer *layer,
                                   const struct gpt_layer_acts *acts,
                                   const struct gpt_rng *x_rng)
@@ -62,8 +62,9 @@ static struct gpt_norm_site site1(const struct gpt_layer *layer,
     };
 }
 
-/* In front of the feed-forward: adds attention's output. Where both blocks read
- * the same stream there is nothing to add, and they may share a norm. */
+/* The site in front of the feed-forward: it adds attention's output. Where both
+ * blocks read the same stream there is nothing to add, and they may share a
+ * norm. */
 static struct gpt_norm_site site2(const struct gpt_layer *layer,
                                   const struct gpt_pass *pass,
                                   const struct gpt_layer_acts *acts)
@@ -166,7 +167,7 @@ static struct gpt_activate activate_op(const struct gpt_pass *pass,
     };
 }
 
-/* acts->activated from acts->pre; also once more, in backward. */
+/* Computes acts->activated from acts->pre; backward calls it once more. */
 static void activate(const struct gpt_pass *pass,
                      const struct gpt_layer_acts *acts)
 {
@@ -175,7 +176,8 @@ static void activate(const struct gpt_pass *pass,
     pass->be->activate(pass->q, &op);
 }
 
-/* activated (N, F) from the normed rows y; `pre` keeps what backward needs. */
+/* Computes activated (N, F) from the normed rows y; `pre` keeps what backward
+ * needs. */
 static void feed_forward(const struct gpt_layer *layer,
                          const struct gpt_pass *pass,
                          const struct gpt_layer_acts *acts, void *y)
@@ -194,8 +196,8 @@ static void feed_forward(const struct gpt_layer *layer,
 
 /* ---- forward ---- */
 
-/* work.x, what a block gives, before it is added; or its gradient. Granite's
- * deep models add less of each block than all. */
+/* Multiplies work.x, a block's output before it is added, or its gradient.
+ * Granite's deep models add only a part of each block's output. */
 static void multiply_output(const struct gpt_pass *pass)
 {
     const float factor = (float)pass->config->residual_multiplier;
@@ -205,7 +207,7 @@ static void multiply_output(const struct gpt_pass *pass)
                         pass->rows * pass->widths.hidden, factor, pass->act);
 }
 
-/* work.x: attention's output, for the second norm to add. */
+/* Computes attention's output in work.x, for the second norm to add. */
 static void add_attention(const struct gpt_layer *layer,
                           const struct gpt_pass *pass,
                           const struct gpt_layer_acts *acts)
@@ -220,9 +222,9 @@ static void add_attention(const struct gpt_layer *layer,
     gpt_output_normed(pass, post_site1(layer, acts));
 }
 
-/* Both blocks side by side read r as it came in: the first one's output then
- * waits in acts->att, and its product is made together with the second one's.
- */
+/* Computes the layer up to the activation. Where both blocks lie side by side
+ * they read r as it came in: the first one's output then waits in acts->att,
+ * and its product is made together with the second one's. */
 static void forward_to_activation(const struct gpt_layer *layer,
                                   const struct gpt_pass *pass,
                                   const struct gpt_layer_acts *acts,
@@ -245,7 +247,8 @@ static void forward_to_activation(const struct gpt_layer *layer,
     feed_forward(layer, pass, acts, norm2.acts->y);
 }
 
-/* Blocks side by side are one sum over the ranks: its bias is both biases. */
+/* Computes the feed-forward's output. Blocks side by side are one sum over the
+ * ranks, with the bias of both. */
 static void add_feed_forward(const struct gpt_layer *layer,
                              const struct gpt_pass *pass,
                              const struct gpt_layer_acts *acts)
@@ -290,11 +293,12 @@ void gpt_layer_forward(const struct gpt_layer *layer,
 
 /* ---- backward ---- */
 
-/* Backward of fc1 or qkv: work.dwide is the gradient of the output, y (rows,
- * C) the input. The input's gradient, a sum over the ranks, goes to work.dy.
- * Two transfers run beside the two products: y's rows are gathered from the
- * other ranks while this rank computes its part of the input's gradient, and
- * the parts are summed while it computes the weights' gradient. */
+/* Computes the gradients of fc1 or qkv. work.dwide is the gradient of the
+ * output, y (rows, C) the input. The input's gradient, a sum over the ranks,
+ * goes to work.dy. Two transfers run beside the two products: y's rows are
+ * gathered from the other ranks while this rank computes its part of the
+ * input's gradient, and the parts are summed while it computes the weights'
+ * gradient. */
 static void backward_wide(const struct gpt_layer *layer,
                           const struct gpt_pass *pass,
                           const struct gpt_linear *parts, void *y)
@@ -317,9 +321,9 @@ static void backward_wide(const struct gpt_layer *layer,
     gpt_pass_join(pass, job);
 }
 
-/* Backward of fc2 or proj: work.x is the gradient of the output, h (N, in) the
- * input, whose gradient goes to dh, which may be h; with `pre` the one in front
- * of GELU. */
+/* Computes the gradients of fc2 or proj. work.x is the gradient of the output,
+ * h (N, in) the input. The input's gradient goes to dh, which may be h; with
+ * `pre` it is the one in front of GELU. */
 static void backward_sum(const struct gpt_layer *layer,
                          const struct gpt_pass *pass,
                          enum gpt_param_role weight, enum gpt_param_role bias,
@@ -341,7 +345,8 @@ static void backward_sum(const struct gpt_layer *layer,
     gpt_linear_dx(pass, &layer->w, &one, in, dy, dh, pre);
 }
 
-/* From work.x, the gradient of fc2's output, to work.dwide, that of fc1's. */
+/* Computes work.dwide, the gradient of fc1's output, from work.x, that of
+ * fc2's. */
 static void activation_backward(const struct gpt_layer *layer,
                                 const struct gpt_pass *pass,
                                 const struct gpt_layer_acts *acts)
@@ -359,7 +364,8 @@ static void activation_backward(const struct gpt_layer *layer,
                                pass->work.dwide);
 }
 
-/* From work.x, the gradient of fc2's output, to work.dy, that of norm2.y. */
+/* Computes work.dy, the gradient of norm2.y, from work.x, that of fc2's
+ * output. */
 static void feed_forward_backward(const struct gpt_layer *layer,
                                   const struct gpt_pass *pass,
                                   const struct gpt_layer_acts *acts,
@@ -373,7 +379,8 @@ static void feed_forward_backward(const struct gpt_layer *layer,
     backward_wide(layer, pass, &parts, norm2->acts->y);
 }
 
-/* From work.x, the gradient of proj's output, to work.dy, that of norm1.y. */
+/* Computes work.dy, the gradient of norm1.y, from work.x, that of proj's
+ * output. */
 static void attention_backward(const struct gpt_layer *layer,
                                const struct gpt_pass *pass,
                                const struct gpt_layer_acts *acts,
@@ -404,8 +411,8 @@ static void attention_backward(const struct gpt_layer *layer,
     backward_wide(layer, pass, &qkv, acts->norm1.y);
 }
 
-/* Blocks side by side: work.x, the gradient of their sum, is that of either
- * output, and the second norm's backward leaves it as it is. */
+/* Where blocks lie side by side, work.x, the gradient of their sum, is that of
+ * either output, and the second norm's backward leaves it as it is. */
 void gpt_layer_backward(const struct gpt_layer *layer,
                         const struct gpt_pass *pass,
                         const struct gpt_layer_acts *acts,

@@ -57,8 +57,8 @@ int64_t gpt_layers_pack(const bool *entry, int64_t n, bool odd)
 
 enum { MOST = 1024, DEPTH = 16 };
 
-/* Entries of all lists so far: a list that is read is the end of them, so that
- * two lists side by side are their sum. */
+/* The entries of all lists so far. A list that is read is appended to them, so
+ * that two lists side by side are their sum. */
 struct list_text {
     const char *at;
     bool entry[MOST];
@@ -92,8 +92,9 @@ static bool take_number(struct list_text *t, int64_t *number)
     return true;
 }
 
-/* "[1, 0]": entries are added. An entry is a truth value in Megatron-LM, where
- * another number would count as 1: it is refused, as it is a slip. */
+/* Reads the entries of a list such as "[1, 0]" and appends them. An entry is a
+ * truth value in Megatron-LM, where another number would count as 1: it is
+ * refused here, as it is a slip. */
 static bool take_entries(struct list_text *t)
 {
     int64_t value;
@@ -106,8 +107,9 @@ static bool take_entries(struct list_text *t)
     return take(t, ']');
 }
 
-/* The entries from `from` on, so many times. The limit comes before the product
- * of two numbers of the text, which may overflow. */
+/* Repeats the entries from `from` on, so that there are `times` of them. The
+ * limit is checked before two numbers of the text are multiplied, which may
+ * overflow. */
 static bool multiply(struct list_text *t, int64_t from, int64_t times)
 {
     const int64_t n = t->n - from;
@@ -121,8 +123,8 @@ static bool multiply(struct list_text *t, int64_t from, int64_t times)
     return true;
 }
 
-/* A list in brackets, or a sum in parentheses, and by what it is multiplied;
- * then the same after each '+'. */
+/* Reads a list in brackets, or a sum in parentheses, and the number by which it
+ * is multiplied; then the same after each '+'. */
 static bool take_sum(struct list_text *t)
 {
     do {
@@ -176,7 +178,8 @@ int gpt_layers_parse(int64_t *layers, const char *text, int64_t n, bool odd,
     return GPT_OK;
 }
 
-/* Every entry, though a list may repeat: a reader sees the model's layers. */
+/* Prints every entry, even where the list repeats: a reader sees the model's
+ * layers. */
 int gpt_layers_print(struct gpt_buf *b, int64_t layers, int64_t n, bool odd)
 {
     if (layers < GPT_LAYERS_LIST)

@@ -35,8 +35,8 @@ void gpt_linear_measure(const struct gpt_pass *pass, const struct gpt_roles *w,
                             GPT_F32, GPT_MAX);
 }
 
-/* Sums forward may be coarse; gradients add up over a whole step, and their
- * errors with them. */
+/* Chooses the types of eight bits. Sums forward may be coarse; gradients add up
+ * over a whole step, and their errors with them. */
 static struct gpt_fp8_factors factors(const struct gpt_pass *pass,
                                       const struct gpt_roles *w,
                                       enum gpt_linear_tensor a,
@@ -111,8 +111,8 @@ void gpt_linear_gelu(const struct gpt_pass *pass, const struct gpt_roles *w,
     pass->be->matmul(pass->q, &op);
 }
 
-/* This rank's columns of the output, from the inputs of all ranks. The bias is
- * whole on every rank. */
+/* Computes this rank's columns of the output, from the inputs of all ranks. The
+ * bias is whole on every rank. */
 static void whole_sums(const struct gpt_pass *pass, const struct gpt_roles *w,
                        const struct gpt_linear_part *part, int64_t in,
                        const void *x, bool add)
@@ -156,7 +156,8 @@ void gpt_linear_partial(const struct gpt_pass *pass, const struct gpt_roles *w,
     pass->be->matmul(pass->q, &op);
 }
 
-/* One call for both blocks where they are side by side: half the waiting. */
+/* One sum over ranks serves both blocks where they are side by side, which
+ * halves the waiting. */
 void gpt_linear_sum(const struct gpt_pass *pass)
 {
     if (pass->columns)
@@ -205,8 +206,8 @@ void gpt_linear_dx(const struct gpt_pass *pass, const struct gpt_roles *w,
     }
 }
 
-/* In float whatever `act` is: a step adds many small terms. The first
- * microbatch overwrites (beta 0). */
+/* Gradients of weights are float whatever `act` is: a step adds many small
+ * terms. The first microbatch overwrites (beta 0). */
 void gpt_linear_dw(const struct gpt_pass *pass, const struct gpt_roles *dw,
                    const struct gpt_linear *parts, int64_t in, void *dy,
                    const void *x)

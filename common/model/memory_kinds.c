@@ -28,8 +28,8 @@ const char *gpt_memory_kind_name(enum gpt_memory_kind kind)
     return kinds[kind].name;
 }
 
-/* One loop for both sums: a new kind cannot be in one of them and be forgotten
- * in the other. */
+/* Sums all kinds, or those of the device. One loop serves both sums, so that a
+ * new kind cannot be forgotten in one of them. */
 static double sum_kinds(const struct gpt_memory *memory, bool with_host)
 {
     double sum = 0;

@@ -16,7 +16,7 @@ int64_t gpt_microbatch_bytes(int64_t rows)
     return GPT_ALIGN + 5 * part_bytes(rows);
 }
 
-/* Part i of a block. */
+/* The address of part i of a block. */
 static void *part_at(char *base, int64_t rows, int64_t i)
 {
     return base ? base + GPT_ALIGN + i * part_bytes(rows) : NULL;

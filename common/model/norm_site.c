@@ -40,8 +40,8 @@ void gpt_norm_site_forward(const struct gpt_pass *pass,
     pass->be->norm_fwd(pass->q, &op);
 }
 
-/* dresid += dy, where there is no norm between them: the sum that norms begin
- * with. */
+/* Adds dy to dresid: the sum that a norm begins with, where there is no
+ * norm. */
 static void add_gradient(const struct gpt_pass *pass, const void *dy)
 {
     const struct gpt_norm add = {
@@ -104,7 +104,8 @@ struct gpt_pass gpt_output_pass(const struct gpt_pass *pass,
     return own;
 }
 
-/* work.x, what the next norm adds, from what gpt_output_pass() has kept. */
+/* Computes work.x, what the next norm adds, from what gpt_output_pass() has
+ * kept. */
 void gpt_output_normed(const struct gpt_pass *pass, struct gpt_norm_site site)
 {
     struct gpt_norm_acts acts = *site.acts;
@@ -118,7 +119,7 @@ void gpt_output_normed(const struct gpt_pass *pass, struct gpt_norm_site site)
     gpt_norm_site_forward(pass, &site, acts.r);
 }
 
-/* From the gradient of what was added to that of the block's output, both in
+/* Turns the gradient of what was added into that of the block's output, both in
  * work.x. A norm's backward adds to a stream, which is empty here. */
 void gpt_output_normed_backward(const struct gpt_pass *pass,
                                 const struct gpt_norm_site *site)

@@ -29,9 +29,10 @@ struct gpt_layout gpt_layout_even(const struct gpt_config *c, int64_t tp_size,
     return layout;
 }
 
-/* Both rules of a layout: what tensor parallel ranks share must divide, and the
- * layers must divide over stages and chunks. gpt_topology_layers() knows the
- * second alone, so that even and uneven stages cannot differ in it. */
+/* Checks both rules of a layout: what tensor parallel ranks share must divide,
+ * and the layers must divide over stages and chunks. gpt_topology_layers()
+ * knows the second rule alone, so that even and uneven stages cannot differ in
+ * it. */
 int gpt_layout_init(struct gpt_layout *layout, const struct gpt_config *c,
                     const struct gpt_topology *t, int64_t first, int64_t last,
                     struct gpt_err *err)

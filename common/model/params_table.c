@@ -101,7 +101,7 @@ static bool has_qkv_bias(const struct gpt_config *c)
     return (has_attention_bias(c) && !c->no_qkv_bias) || c->qkv_bias;
 }
 
-/* Of GPT-J and Phi: of every word, however often it is said. */
+/* GPT-J and Phi have a bias for every word's logit. */
 static bool has_output_bias(const struct gpt_config *c)
 {
     return c->output_bias;
@@ -112,8 +112,8 @@ static bool has_qk_norm(const struct gpt_config *c)
     return c->qk_norm && !c->qk_norm_whole;
 }
 
-/* Of OLMo 2: the same roles with other shapes, so that loading and saving need
- * not know which of the two norms a model has. */
+/* OLMo 2 norms all heads together: the same roles with other shapes, so that
+ * loading and saving need not know which of the two norms a model has. */
 static bool has_whole_qk_norm(const struct gpt_config *c)
 {
     return c->qk_norm_whole;
@@ -126,7 +126,8 @@ static bool has_qk_norm_bias(const struct gpt_config *c)
     return has_qk_norm(c) && has_norm_bias(c);
 }
 
-/* Neighbours like their matrices, when the width is a multiple of 64. */
+/* The biases of gate and fc1 are neighbours in memory, as their matrices are,
+ * when the width is a multiple of 64. */
 static bool has_gate_bias(const struct gpt_config *c)
 {
     return c->gated && has_linear_bias(c);
@@ -275,8 +276,8 @@ static int64_t split_unit(const struct gpt_config *c,
     return split == GPT_SPLIT_BY_GROUP ? w.qkv / w.groups : 1;
 }
 
-/* What follows from other columns is derived here: vectors are not decayed, and
- * rows of the vocabulary may be dummies. */
+/* Fills columns that follow from others: vectors are not decayed, and rows of
+ * the vocabulary may be dummies. */
 static void fill_row(struct gpt_param *p, const struct kind *k, int64_t layer,
                      const struct gpt_config *c)
 {
@@ -305,7 +306,7 @@ static void fill_row(struct gpt_param *p, const struct kind *k, int64_t layer,
                  (long long)layer, k->name);
 }
 
-/* Rows of one place (and layer) appended to the table. */
+/* Appends the rows of one place (and layer) to the table. */
 static void add_rows(struct gpt_param_table *t, const struct gpt_config *c,
                      enum gpt_param_place place, int64_t layer)
 {

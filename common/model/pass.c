@@ -85,7 +85,8 @@ void gpt_pass_sum(const struct gpt_pass *pass, const void *part, void *mine)
         gpt_comm_call(pass->tp, pass->q, &call);
 }
 
-/* One row is complete as it comes. Of several each rank sends a block. */
+/* Gives every rank all columns. A single row is complete as it comes; of
+ * several rows each rank sends a block. */
 void gpt_pass_join_columns(const struct gpt_pass *pass, const void *mine,
                            int64_t width, void *out)
 {

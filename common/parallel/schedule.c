@@ -271,7 +271,8 @@ static int check(int64_t stages, int64_t chunks, int64_t microbatches,
                         GPT_MAX_STAGES, GPT_MAX_CHUNKS);
     if (microbatches < 1 || microbatches > INT32_MAX / (8 * chunks))
         return gpt_fail(
-            err, GPT_EUSAGE, "%lld microbatches a step, limits are 1 and %lld",
+            err, GPT_EUSAGE, "a step has %lld microbatches, must have 1 to "
+            "%lld",
             (long long)microbatches, (long long)(INT32_MAX / (8 * chunks)));
     if (chunks > 1 && stages < 2)
         return gpt_fail(err, GPT_EUSAGE,

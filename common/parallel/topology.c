@@ -60,13 +60,14 @@ int gpt_topology_init(struct gpt_topology *t, int64_t world_size, int64_t rank,
 
     *t = (struct gpt_topology){0};
     if (world_size < 1 || rank < 0 || rank >= world_size)
-        return gpt_fail(err, GPT_EUSAGE, "rank %lld is not in a world of %lld",
-                        (long long)rank, (long long)world_size);
+        return gpt_fail(err, GPT_EUSAGE, "rank %lld is not one of %lld ranks, "
+                        "which count from 0", (long long)rank,
+                        (long long)world_size);
     describe_sizes(size, text, sizeof(text));
     if (chunks < 1 || !multiply_sizes(size, &replica))
         return gpt_fail(err, GPT_EUSAGE,
-                        "parallel sizes %s, virtual stages %lld: not all at "
-                        "least 1",
+                        "parallel sizes %s and virtual stages %lld must all be "
+                        "at least 1",
                         text, (long long)chunks);
     /* The data parallel size is not given: it is what the other sizes leave of
      * the world, and only this remainder can go wrong. */
@@ -159,8 +160,8 @@ static int middle_layers(const struct gpt_topology *t, int64_t num_layers,
 
     if (num_layers < 1 || first < 0 || last < 0)
         return gpt_fail(err, GPT_EUSAGE,
-                        "%lld layers, first stage %lld, last stage %lld: "
-                        "negative or none",
+                        "%lld layers, first stage %lld, last stage %lld: a "
+                        "model has at least 1 layer, a stage at least 0",
                         (long long)num_layers, (long long)first,
                         (long long)last);
     if ((first > 0 || last > 0) && t->size[GPT_PP] < 2)

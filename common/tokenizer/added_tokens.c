@@ -32,8 +32,8 @@ struct gpt_added {
 
 /* ---- building ---- */
 
-/* The child of a node by a byte, 0 = none. Lists are short below the root,
- * whose children have an index of their own, first[]. */
+/* The child of a node by a byte; 0 means that it has none. Lists are short
+ * below the root, whose children have an index of their own, first[]. */
 static uint32_t child_of(const struct gpt_added *a, uint32_t parent,
                          uint8_t byte)
 {
@@ -67,9 +67,9 @@ static int add_token(struct gpt_added *a, size_t index, const char *what,
     /* A text may begin like the token at each of its bytes: this bounds what a
      * search looks at. */
     if (token->len > GPT_TOKEN_MAX)
-        return gpt_fail(err, GPT_EDATA, "%s: added token %d of %zu bytes, "
-                        "limit %d", what, (int)token->id, token->len,
-                        GPT_TOKEN_MAX);
+        return gpt_fail(err, GPT_EDATA, "%s: added token %d has %zu bytes, "
+                        "must have at most %d", what, (int)token->id,
+                        token->len, GPT_TOKEN_MAX);
     for (size_t i = 0; i < token->len; i++) {
         uint8_t byte = (uint8_t)token->text[i];
         uint32_t next = child_of(a, at, byte);
@@ -86,7 +86,7 @@ static int add_token(struct gpt_added *a, size_t index, const char *what,
     return GPT_OK;
 }
 
-/* What next_start() reads: the root's children by their byte. */
+/* Fills what next_start() reads: the root's children by their byte. */
 static void index_first_bytes(struct gpt_added *a)
 {
     int n_first = 0;
@@ -142,7 +142,8 @@ int gpt_added_open(struct gpt_added **out, const struct gpt_added_token *tokens,
     return GPT_OK;
 }
 
-/* From the first to the last: tables of all ids are made once. */
+/* The search goes from the first token to the last: tables of all ids are made
+ * once. */
 bool gpt_added_is_special(const struct gpt_added *a, int32_t id)
 {
     for (size_t i = 0; a && i < a->n; i++)
@@ -194,7 +195,7 @@ static size_t next_start(const struct gpt_added *a, const char *text,
     return at;
 }
 
-/* Start of the character that ends before position i > 0. */
+/* The start of the character that ends before position i > 0. */
 static size_t char_before(const char *text, size_t i)
 {
     assert(i > 0);
@@ -206,8 +207,8 @@ static size_t char_before(const char *text, size_t i)
     return start;
 }
 
-/* The character at text, and its length. A byte that is not UTF-8 counts as
- * U+0000, which is neither a word character nor white space. */
+/* Decodes the character at text and sets its length. A byte that is not UTF-8
+ * counts as U+0000, which is neither a word character nor white space. */
 static uint32_t char_at(const char *text, size_t len, size_t *n)
 {
     uint32_t cp;
@@ -238,9 +239,9 @@ static bool is_alone(const char *text, size_t len, size_t start, size_t end)
            !gpt_unicode_is_word(char_at(text + end, len - end, &n));
 }
 
-/* `start` moved before the white space there, but not before `limit`. Where the
- * token at `start` is of white space that the last one took, `limit` is after
- * it. */
+/* Returns `start` moved before the white space there, but not before `limit`.
+ * Where the token at `start` is of white space that the last one took, `limit`
+ * is after it. */
 static size_t take_left(const char *text, size_t start, size_t limit)
 {
     size_t n;
@@ -257,8 +258,8 @@ static size_t take_left(const char *text, size_t start, size_t limit)
     return start;
 }
 
-/* `end` moved after the white space there. Several tokens in a row of blanks
- * would each walk to its end, in quadratic time: so that end is kept. */
+/* Returns `end` moved after the white space there. Several tokens in a row of
+ * blanks would each walk to its end, in quadratic time: so that end is kept. */
 static size_t take_right(const char *text, size_t len, size_t end,
                          struct gpt_added_search *search)
 {

@@ -30,8 +30,8 @@ int gpt_letter_byte(uint32_t cp)
     return (int)(n <= 0x20 ? n : n - 0x21 + 0x7F);
 }
 
-/* First come the bytes that are their own letters, in three ranges, then those
- * that are moved. */
+/* The first ranks are bytes that are their own letters, in three ranges; the
+ * bytes that are moved follow. */
 uint8_t gpt_byte_of_rank(int rank)
 {
     int kept[] = {0x21, 0x7E, 0xA1, 0xAC, 0xAE, 0xFF};
@@ -47,7 +47,8 @@ uint8_t gpt_byte_of_rank(int rank)
     return (uint8_t)gpt_letter_byte((uint32_t)(FIRST_MOVED + rank));
 }
 
-/* A letter below U+0080 takes one byte, any other two: GPT_BYTELEVEL_MAX. */
+/* A letter below U+0080 takes one byte, any other letter two:
+ * GPT_BYTELEVEL_MAX. */
 size_t gpt_bytelevel_encode(const char *bytes, size_t len, char *out)
 {
     size_t n = 0;
@@ -58,7 +59,8 @@ size_t gpt_bytelevel_encode(const char *bytes, size_t len, char *out)
     return n;
 }
 
-/* A text with any other character is no byte text: a special token's name. */
+/* A text with any other character is not made of byte letters: it is a special
+ * token's name. */
 bool gpt_bytelevel_decode(const char *text, size_t len, char *out,
                           size_t *out_len)
 {

@@ -22,7 +22,8 @@ static const char *const special_names[] = {
     "pad_token", "cls_token", "mask_token",
 };
 
-/* A token is a string, or an object with it and its flags. */
+/* The text of a token, which is a string, or an object with the text and
+ * flags. */
 static const cJSON *text_of_token(const cJSON *token)
 {
     if (cJSON_IsObject(token))
@@ -30,7 +31,8 @@ static const cJSON *text_of_token(const cJSON *token)
     return cJSON_IsString(token) ? token : NULL;
 }
 
-/* What an earlier file has said stays. */
+/* Adds the special tokens of a configuration. What an earlier file has said
+ * stays. */
 static void add_special(struct gpt_chat *chat, const cJSON *config)
 {
     for (size_t i = 0; i < GPT_COUNT(special_names); i++) {
@@ -59,7 +61,8 @@ static void add_special(struct gpt_chat *chat, const cJSON *config)
 
 /* ---- where a template is ---- */
 
-/* Messages of the template begin with the place that it is from. */
+/* Compiles a template, whose messages begin with the place that it comes
+ * from. */
 static int compile(struct gpt_chat *chat, const char *text, size_t len,
                    const char *place, struct gpt_err *err)
 {
@@ -68,7 +71,8 @@ static int compile(struct gpt_chat *chat, const char *text, size_t len,
     return status == GPT_OK ? GPT_OK : gpt_context(err, "%s", place);
 }
 
-/* The limit of a template is that of its file, too. */
+/* Reads and compiles a template's file, whose size has the limit of
+ * templates. */
 static int compile_file(struct gpt_chat *chat, const char *path,
                         struct gpt_err *err)
 {
@@ -101,7 +105,7 @@ const cJSON *gpt_chat_find_template(const cJSON *config)
     return NULL;
 }
 
-/* One of the two configurations; only the first may hold a template. */
+/* Reads one of the two configurations; only the first may hold a template. */
 static int read_config(struct gpt_chat *chat, const char *dir,
                        const char *name, struct gpt_err *err)
 {
@@ -124,8 +128,8 @@ static int read_config(struct gpt_chat *chat, const char *dir,
     return status;
 }
 
-/* transformers writes templates to a file of their own now, and reads it
- * first. */
+/* Reads the files of a directory. transformers writes templates to a file of
+ * their own now, and reads that first. */
 static int read_directory(struct gpt_chat *chat, const char *dir,
                           struct gpt_err *err)
 {
@@ -140,7 +144,7 @@ static int read_directory(struct gpt_chat *chat, const char *dir,
     return read_config(chat, dir, GPT_HF_SPECIAL_TOKENS, err);
 }
 
-/* Special tokens are ids there. */
+/* Reads the special tokens of a GGUF file, where they are ids. */
 static int read_keys(struct gpt_chat *chat, struct gpt_gguf *g,
                      const struct gpt_tokenizer *tok, const char *path,
                      struct gpt_err *err)
@@ -179,8 +183,8 @@ static int read_keys(struct gpt_chat *chat, struct gpt_gguf *g,
                : GPT_OK;
 }
 
-/* The tokens of the file are those of the tokenizer, which was opened from
- * it. */
+/* Reads template and tokens of a GGUF file. The tokens are the tokenizer's,
+ * which was opened from the same file. */
 static int read_gguf(struct gpt_chat *chat, const char *path,
                      const struct gpt_tokenizer *tok, struct gpt_err *err)
 {
@@ -195,7 +199,8 @@ static int read_gguf(struct gpt_chat *chat, const char *path,
 
 /* ---- the whole ---- */
 
-/* A file that is given comes first, and other templates are then left out. */
+/* Reads the template. A file that is given comes first, and other templates are
+ * then left out. */
 static int read_all(struct gpt_chat *chat, const char *dir, const char *file,
                     const struct gpt_tokenizer *tok, struct gpt_err *err)
 {
@@ -225,7 +230,7 @@ int gpt_chat_open(struct gpt_chat **out, const char *dir, const char *file,
     return status;
 }
 
-/* Also of one that was opened half-way. */
+/* Closes a chat, even one that was opened half-way. */
 void gpt_chat_close(struct gpt_chat *chat)
 {
     if (!chat)
@@ -235,8 +240,8 @@ void gpt_chat_close(struct gpt_chat *chat)
     gpt_free(chat);
 }
 
-/* The special tokens come first: what the caller gives under such a name
- * counts more, as with transformers. */
+/* Renders the template. Special tokens are put in first: what the caller gives
+ * under such a name counts more, as with transformers. */
 static int render(const struct gpt_chat *chat, const cJSON *input,
                   struct gpt_buf *text, struct gpt_err *err)
 {

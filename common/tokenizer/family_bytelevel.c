@@ -37,7 +37,7 @@ int gpt_bytelevel_new(struct gpt_bytelevel **t,
     return GPT_OK;
 }
 
-/* In reverse: the merges borrow the vocabulary. */
+/* Parts are closed in reverse: the merges borrow the vocabulary. */
 void gpt_bytelevel_close(struct gpt_tokenizer *tok)
 {
     struct gpt_bytelevel *t = (struct gpt_bytelevel *)tok;
@@ -54,7 +54,8 @@ void gpt_bytelevel_close(struct gpt_tokenizer *tok)
 
 /* ---- tokens that merging does not make ---- */
 
-/* A search for them: short tokens are merged some at a time. */
+/* A search for tokens that merging does not make: short tokens are merged some
+ * at a time. */
 struct whole_search {
     struct gpt_bytelevel *t;
     bool any; /* found */

@@ -23,7 +23,7 @@ enum {
     ENTRY_BYTES = 6, /* the least that a token takes in the file: "a":0, */
 };
 
-/* A file on its way to a tokenizer. */
+/* A tokenizer.json while a tokenizer is made of it. */
 struct hf {
     struct gpt_bytelevel *t;
     const struct gpt_tokenizer_options *o;
@@ -113,9 +113,9 @@ static int check_model(const struct hf *f, const cJSON *model)
 
 /* ---- added tokens ---- */
 
-/* One more than the highest id of an added token. Ids may leave gaps, but a
- * file must not make us allocate more than its own size justifies: hence the
- * limit. */
+/* Counts ids: one more than the highest id of an added token. Ids may leave
+ * gaps, but a file must not make us allocate more than its own size justifies:
+ * hence the limit. */
 static int count_ids(const struct hf *f, const cJSON *added, int64_t *n_ids)
 {
     int64_t n = (int64_t)(f->file.vocab.len / ENTRY_BYTES);
@@ -184,8 +184,9 @@ static int place_token(const struct hf *f, const struct gpt_added_token *token,
     int32_t same = find_in_vocab(t, token, bytes);
     if ((same >= 0 && same != token->id) || (same < 0 && place->data))
         return gpt_fail(f->err, GPT_EDATA, "%s: added token '%.200s' has id "
-                        "%d, in model.vocab %s %d", f->path, token->text,
-                        (int)token->id, same >= 0 ? "it has" : "another has",
+                        "%d, but in model.vocab %s %d", f->path, token->text,
+                        (int)token->id,
+                        same >= 0 ? "it has id" : "another token has id",
                         (int)(same >= 0 ? same : token->id));
     if (same < 0)
         GPT_TRY(check_next(f, token, next));
@@ -199,7 +200,7 @@ static int place_token(const struct hf *f, const struct gpt_added_token *token,
     return GPT_OK;
 }
 
-/* What Hugging Face assumes where a flag is absent. */
+/* Reads flags, with Hugging Face's values where one is absent. */
 static int read_flags(const struct hf *f, const cJSON *item,
                       struct gpt_added_token *token, bool *normalized)
 {
@@ -239,7 +240,8 @@ out:
     return status;
 }
 
-/* Added tokens by the text that they are searched for in. */
+/* Lists of added tokens, by whether text is normalized before they are searched
+ * for. */
 struct added_lists {
     struct gpt_added_token *raw, *normalized;
     size_t n_raw, n_normalized;
@@ -300,8 +302,8 @@ static int read_added(struct hf *f, const cJSON *added)
     return status;
 }
 
-/* Before the added tokens are placed, so that the map holds only tokens that
- * text may become by merging. */
+/* Fills the map before the added tokens are placed, so that it holds only
+ * tokens that text may become by merging. */
 static int fill_map(struct hf *f)
 {
     struct gpt_vocab *v = &f->t->vocab;
@@ -325,16 +327,17 @@ static int copy_around(const struct hf *f, const int32_t *from, size_t n,
     for (size_t i = 0; i < n; i++) {
         (*ids)[i] = from[i];
         if (from[i] >= f->t->vocab.n)
-            return gpt_fail(f->err, GPT_EDATA, "%s: post_processor: token %d "
-                            "of %lld", f->path, (int)from[i],
+            return gpt_fail(f->err, GPT_EDATA, "%s: post_processor: token id "
+                            "is %d, must be below %lld", f->path, (int)from[i],
                             (long long)f->t->vocab.n);
     }
     *n_ids = n;
     return GPT_OK;
 }
 
-/* The id of an added token by its text, else of one of the model; -1 = none.
- * The members that are read were checked by add_token(). */
+/* Finds the id of an added token by its text, else of one of the model; -1
+ * where there is none. The members that are read were checked by
+ * add_token(). */
 static int32_t find_token(const struct hf *f, const char *text)
 {
     const cJSON *added = member_of(f->root, "added_tokens");
@@ -345,9 +348,10 @@ static int32_t find_token(const struct hf *f, const char *text)
     return gpt_token_map_find(&f->t->map, text, strlen(text));
 }
 
-/* eos_token of tokenizer_config.json: a string, or an object with `content`.
- * *named is false where the file does not have the member at all, as in one
- * that names a class and no tokens; null means that there is no such token. */
+/* Finds the id of eos_token in tokenizer_config.json, which is a string, or an
+ * object with `content`. *named is false where the file does not have the
+ * member at all, as in one that names a class and no tokens; null means that
+ * there is no such token. */
 static int eod_of_config(const struct hf *f, const char *path, bool *named)
 {
     cJSON *config;
@@ -368,7 +372,8 @@ static int eod_of_config(const struct hf *f, const char *path, bool *named)
     return status;
 }
 
-/* Without a configuration that names it, the names that are common decide. */
+/* Finds the end of a document. Without a configuration that names it, the
+ * common names decide. */
 static int find_eod(const struct hf *f)
 {
     char path[GPT_JOINED_BYTES];

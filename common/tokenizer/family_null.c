@@ -16,7 +16,7 @@ struct null_tokenizer {
     char (*texts)[CELL]; /* (vocab_size) " 17" */
 };
 
-/* Also a tokenizer whose texts could not be allocated. */
+/* Closes a tokenizer, even one whose texts could not be allocated. */
 static void null_close(struct gpt_tokenizer *tok)
 {
     gpt_free(((struct null_tokenizer *)tok)->texts);
@@ -74,8 +74,8 @@ static int null_encode(struct gpt_encoder *enc, const char *text, size_t len,
         /* one blank after a number, and a number after each blank */
         if (id < 0 || (at < len && text[at] != ' ') || at + 1 == len)
             return gpt_fail(err, GPT_EDATA,
-                            "offset %zu of a text: not an id below %lld, with "
-                            "one space between", start,
+                            "offset %zu of a text: here must be an id below "
+                            "%lld; ids have one space between them", start,
                             (long long)enc->tok->vocab_size);
         const int32_t found = (int32_t)id;
 

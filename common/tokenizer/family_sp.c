@@ -232,8 +232,8 @@ static int encode_short(struct sp_encoder *e, const char *part, size_t len,
     return GPT_OK;
 }
 
-/* The same for a longer part, whose key is a hash; beyond GPT_CACHE_LONG
- * without the cache. */
+/* Encodes a longer part, whose cache key is a hash; parts beyond GPT_CACHE_LONG
+ * bypass the cache. */
 static int encode_long(struct sp_encoder *e, const char *part, size_t len,
                        struct gpt_ids *ids, struct gpt_err *err)
 {
@@ -253,7 +253,7 @@ static int encode_long(struct sp_encoder *e, const char *part, size_t len,
     return GPT_OK;
 }
 
-/* One of several unknown ids in a row stays. Inside a part the search has seen
+/* Keeps one of several unknown ids in a row. Inside a part the search has seen
  * to that; here it is done where two parts meet. `first` is where this part's
  * ids begin, `text_first` where those of the text do. */
 static void join_unknown(const struct gpt_sp_model *m, struct gpt_ids *ids,
@@ -345,7 +345,8 @@ static int sp_encode(struct gpt_encoder *enc, const char *text, size_t len,
     return encode_plain(e, text + done, len - done, ids, err);
 }
 
-/* As printed when the model was opened, once for all texts. */
+/* The text of a token as it was printed when the model was opened, once for all
+ * texts. */
 static const char *sp_token(const struct gpt_tokenizer *tok, int32_t id,
                             size_t *len)
 {

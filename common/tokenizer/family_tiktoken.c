@@ -22,7 +22,7 @@ struct special {
     int64_t id;
 };
 
-/* A file of ranks on its way to a tokenizer. */
+/* A file of ranks while a tokenizer is made of it. */
 struct loading {
     struct gpt_bytelevel *t;
     const struct gpt_tokenizer_options *o;
@@ -48,7 +48,7 @@ static const struct {
     {"qwen2", {"<|endoftext|>", "<|im_start|>", "<|im_end|>"}},
 };
 
-/* Megatron's own; its JSON files must have them. */
+/* Megatron's own special tokens, which its JSON files must have. */
 static const char *const megatron[] = {"<unk>",  "<s>",   "</s>", "<mask>",
                                        "<pad>", "<cls>", "<sep>"};
 
@@ -99,8 +99,8 @@ static int add_specials(struct loading *l, const char *const *words, size_t n,
     return GPT_OK;
 }
 
-/* The special tokens of a .tiktoken: those that are given, else those of the
- * published vocabulary with the same pattern. */
+/* Lists the special tokens of a .tiktoken: those that are given, else those of
+ * the published vocabulary with the same pattern. */
 static int specials_after(struct loading *l)
 {
     const struct gpt_list *given = &l->o->special_tokens;
@@ -114,8 +114,8 @@ static int specials_after(struct loading *l)
     return GPT_OK;
 }
 
-/* The special tokens of Megatron's JSON: `shift` ids. Those without a name are
- * called by number, as Megatron calls them. */
+/* Lists the special tokens of Megatron's JSON: `shift` ids. A token without a
+ * name is called by its number, as Megatron calls it. */
 static int specials_before(struct loading *l)
 {
     const struct gpt_list *given = &l->o->special_tokens;

@@ -9,9 +9,10 @@
 #include <stdio.h>
 #include <string.h>
 
-/* A configuration beside a tokenizer.json names the end of a document and
- * changes no other id; a chat template changes none. Other programs rewrite
- * both files, so they are no part of the identity. */
+/* True for a file that is part of the identity. A configuration beside a
+ * tokenizer.json names the end of a document and changes no other id; a chat
+ * template changes none. Other programs rewrite both files, so they are left
+ * out. */
 static bool counts(const char *path)
 {
     const char *name = gpt_path_name(path);

@@ -55,8 +55,9 @@ enum gpt_piece_kind gpt_piece_kind(const uint8_t *p, size_t len, size_t *n)
     return k == GPT_PIECE_WIDE ? gpt_piece_wide_kind(p, len, n) : k;
 }
 
-/* First position at or after i that is not of the given kind. ASCII takes one
- * look into the table a byte; only a byte beyond it costs a decoding. */
+/* The first position at or after i that is not of the given kind. ASCII takes
+ * one look into the table for each byte; only a byte beyond it costs a
+ * decoding. */
 static size_t run_end(const uint8_t *p, size_t i, size_t len,
                       enum gpt_piece_kind kind)
 {

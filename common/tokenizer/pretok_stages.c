@@ -56,7 +56,8 @@ bool gpt_deepseek_cjk(const uint8_t *p, size_t n)
     return (cp >= 0x4E00 && cp <= 0x9FA5) || (cp >= 0x3040 && cp <= 0x30FF);
 }
 
-/* Bits of the character at position i, OUTSIDE alone where the text ends. */
+/* The classes of the character at position i; OUTSIDE alone where the text
+ * ends. */
 static unsigned inner_at(const struct inner *t, size_t i, size_t *n)
 {
     if (i == t->len)
@@ -81,7 +82,7 @@ static bool letter_at(const struct inner *t, size_t i)
     return i < t->len && (t->p[i] | 32) >= 'a' && (t->p[i] | 32) <= 'z';
 }
 
-/* \s*[\r\n]+|\s+(?!\S)|\s+ */
+/* Matches \s*[\r\n]+|\s+(?!\S)|\s+ */
 static size_t match_spaces(const struct inner *t, size_t start)
 {
     size_t i = start, last = start, after_line_end = 0, n;

@@ -103,7 +103,7 @@ const struct gpt_pretok *gpt_pretok_by_regex(const char *const *regex,
     return NULL;
 }
 
-/* The first row of a name: rows of one name cut alike. */
+/* The first row of a name is returned: rows of one name cut alike. */
 const struct gpt_pretok *gpt_pretok_by_name(const char *name)
 {
     for (size_t i = 0; i < GPT_COUNT(table); i++)

@@ -14,8 +14,8 @@ int gpt_sp_check_len(size_t len, struct gpt_err *err)
 {
     return len <= INT32_MAX
                ? GPT_OK
-               : gpt_fail(err, GPT_EDATA, "a text of %zu bytes, limit 2 GiB",
-                          len);
+               : gpt_fail(err, GPT_EDATA, "a text has %zu bytes, must have "
+                          "less than 2 GiB", len);
 }
 
 /* A model without bytes to fall back to has one unknown id for all that it does

@@ -237,8 +237,9 @@ static int count_pieces(const struct reading *r)
         m->n += f.id == 1 && f.wire == BYTES;
     }
     if (m->n == 0 || m->n > GPT_VOCAB_MAX)
-        return gpt_fail(r->err, GPT_EDATA, "%s: %lld pieces", r->path,
-                        (long long)m->n);
+        return gpt_fail(r->err, GPT_EDATA, "%s: the model has %lld pieces, "
+                        "must have 1 to %lld", r->path, (long long)m->n,
+                        (long long)GPT_VOCAB_MAX);
     GPT_TRY(gpt_new(&m->texts, (size_t)m->n, sizeof(*m->texts),
                     "a vocabulary", r->err));
     return gpt_new(&m->pieces, (size_t)m->n, sizeof(*m->pieces),
@@ -308,14 +309,15 @@ static int index_piece(const struct reading *r, int32_t id)
     if (type == GPT_SP_UNKNOWN) {
         if (m->unk >= 0)
             return gpt_fail(r->err, GPT_EDATA, "%s: pieces %d and %d are both "
-                            "the unknown one", r->path, (int)m->unk, (int)id);
+                            "of type UNKNOWN", r->path, (int)m->unk, (int)id);
         m->unk = id;
     }
     if (type != GPT_SP_BYTE)
         return GPT_OK;
     int byte = byte_of(text);
     if (byte < 0)
-        return gpt_fail(r->err, GPT_EDATA, "%s: piece %d, '%.*s', is no byte",
+        return gpt_fail(r->err, GPT_EDATA, "%s: piece %d of type BYTE is "
+                        "'%.*s', must be '<0x00>' to '<0xFF>'",
                         r->path, (int)id,
                         gpt_str_shown(text.len), text.data);
     m->byte_id[byte] = id;
@@ -332,11 +334,13 @@ static int index_pieces(const struct reading *r)
     for (int64_t id = 0; id < m->n; id++)
         GPT_TRY(index_piece(r, (int32_t)id));
     if (m->unk < 0)
-        return gpt_fail(r->err, GPT_EDATA, "%s: no unknown piece", r->path);
+        return gpt_fail(r->err, GPT_EDATA, "%s: no piece has type UNKNOWN",
+                        r->path);
     for (int byte = 0; byte < 256 && m->byte_fallback; byte++)
         if (m->byte_id[byte] < 0)
-            return gpt_fail(r->err, GPT_EDATA, "%s: byte_fallback without a "
-                            "piece for byte 0x%02x", r->path, (unsigned)byte);
+            return gpt_fail(r->err, GPT_EDATA, "%s: byte_fallback is set, but "
+                            "byte 0x%02x has no piece", r->path,
+                            (unsigned)byte);
     return GPT_OK;
 }
 

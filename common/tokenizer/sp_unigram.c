@@ -97,8 +97,8 @@ static int allocate_trie(struct gpt_sp_trie *t, size_t n_nodes,
     size_t n_slots = 512;
 
     if (n_nodes >= UINT32_MAX)
-        return gpt_fail(err, GPT_EDATA, "a model of %zu bytes of pieces",
-                        n_nodes);
+        return gpt_fail(err, GPT_EDATA, "the model's pieces have %zu bytes, "
+                        "must have less than 4 GiB", n_nodes);
     while (n_slots < n_nodes * 2)
         n_slots *= 2;
     t->mask = n_slots - 1;

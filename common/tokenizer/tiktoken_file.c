@@ -83,8 +83,8 @@ static int add_token(const struct reading *f, const char *text, size_t len,
     if (!decode_base64(text, len, bytes, &token->len))
         return refuse_entry(f, "the token is not base64");
     if (token->len > GPT_TOKEN_MAX)
-        return gpt_fail(f->err, GPT_EDATA, "%s:%lld: a token of %zu bytes, "
-                        "limit %d", f->path, f->place, token->len,
+        return gpt_fail(f->err, GPT_EDATA, "%s:%lld: the token has %zu bytes, "
+                        "must have at most %d", f->path, f->place, token->len,
                         GPT_TOKEN_MAX);
     token->data = bytes;
     r->n = rank >= r->n ? rank + 1 : r->n;

@@ -55,8 +55,9 @@ static int add_tokens(struct loading *l)
             token->len = text->len;
         }
         if (token->len > GPT_TOKEN_MAX)
-            return gpt_fail(l->err, GPT_EDATA, "%s: token %lld of %zu bytes, "
-                            "limit %d", l->vocab_file, (long long)id,
+            return gpt_fail(l->err, GPT_EDATA, "%s: token %lld has %zu bytes, "
+                            "must have at most %d", l->vocab_file,
+                            (long long)id,
                             token->len, GPT_TOKEN_MAX);
         bytes += token->len + 1; /* NUL, for printing */
     }
@@ -186,8 +187,8 @@ static int load_merges(struct loading *l, const char *text, size_t len)
 
 static int no_pair(struct loading *l, long long number)
 {
-    return gpt_fail(l->err, GPT_EDATA, "%s: number %lld is no pair of tokens",
-                    l->merge_file, number);
+    return gpt_fail(l->err, GPT_EDATA, "%s: merge number %lld is not a pair of "
+                    "tokens", l->merge_file, number);
 }
 
 /* Reads "left right" or ["left", "right"]; their letters go to `room`, which

@@ -30,7 +30,8 @@ struct gpt_event_file {
 
 enum { VARINT = 0, FIXED64 = 1, BYTES = 2, FIXED32 = 5 };
 
-/* Seven bits a byte, the lowest first; the eighth says that more follow. */
+/* Appends a number, seven bits a byte, the lowest first; the eighth bit says
+ * that more bytes follow. */
 static int add_varint(struct gpt_buf *b, uint64_t v)
 {
     uint8_t bytes[10];
@@ -43,7 +44,7 @@ static int add_varint(struct gpt_buf *b, uint64_t v)
     return gpt_buf_add(b, bytes, n);
 }
 
-/* The number of a field, and how its value is written. */
+/* Appends the number of a field, and how its value is written. */
 static int add_key(struct gpt_buf *b, unsigned field, unsigned type)
 {
     return add_varint(b, field << 3 | type);
@@ -87,8 +88,9 @@ static size_t varint_size(uint64_t v)
     return n;
 }
 
-/* Messages inside messages begin with their size: that of a value is a tag with
- * key and length, and a float with its key. */
+/* Appends a summary of one number. Messages inside messages begin with their
+ * size: that of a value is a tag with key and length, and a float with its
+ * key. */
 static int add_summary(struct gpt_buf *b, const char *tag, float value)
 {
     const size_t tag_size = strlen(tag);
@@ -102,7 +104,7 @@ static int add_summary(struct gpt_buf *b, const char *tag, float value)
     return add_float(b, 2, value);
 }
 
-/* A message inside another one: its key, its size, and what it holds. */
+/* Appends a message inside another one: its key, its size, and its contents. */
 static int add_message(struct gpt_buf *b, unsigned field,
                        const struct gpt_buf *message)
 {
@@ -111,8 +113,8 @@ static int add_message(struct gpt_buf *b, unsigned field,
     return gpt_buf_add(b, message->data, message->len);
 }
 
-/* A one-dimensional tensor of one string: what TensorBoard's own writer makes
- * of a text. */
+/* Appends a one-dimensional tensor of one string, as TensorBoard's own writer
+ * makes it of a text. */
 static int add_text_value(struct gpt_buf *value, const char *tag,
                           const char *text)
 {
@@ -133,8 +135,8 @@ out:
     return status;
 }
 
-/* A summary of one value. The sizes of what is inside come first, so that it is
- * put together from the inside out. */
+/* Appends a summary of one text. The sizes of what is inside come first, so
+ * that it is put together from the inside out. */
 static int add_text_summary(struct gpt_buf *b, const char *tag,
                             const char *text)
 {
@@ -152,7 +154,7 @@ out:
 
 /* ---- records ---- */
 
-/* The constant is TFRecord's. */
+/* The checksum of TFRecord, whose constant this is. */
 static uint32_t masked_checksum(const void *p, size_t n)
 {
     const uint32_t crc = gpt_crc32c(0, p, n);
@@ -187,7 +189,7 @@ static int write_version(struct gpt_event_file *f, struct gpt_err *err)
     return write_record(f, err);
 }
 
-/* What each event begins with. */
+/* Writes the time and the step, with which each event begins. */
 static int begin_event(struct gpt_event_file *f, double when, int64_t step)
 {
     f->event.len = 0;
@@ -256,9 +258,9 @@ int gpt_event_file_close(struct gpt_event_file *f, struct gpt_err *err)
 
 /* ---- names ---- */
 
-/* As Megatron-LM's training_log() and evaluate_and_print_results() call them.
- * Its x axis is the iteration; what it also writes against samples is left
- * out. */
+/* The tags under which Megatron-LM's training_log() and
+ * evaluate_and_print_results() write these fields. The x axis is the iteration;
+ * what Megatron-LM also writes against samples is left out. */
 static const struct {
     const char *field, *tag;
     double factor;
@@ -288,7 +290,8 @@ static const struct {
     {"_bits_per_byte", " bits per byte"},
 };
 
-/* The tag of such a field, in `buf`; NULL for another field. */
+/* The tag of a field of one validation set, in `buf`; NULL for another
+ * field. */
 static const char *tag_of_set(const char *field, char *buf, size_t cap)
 {
     static const char before[] = "validation-";

@@ -135,9 +135,9 @@ static void average(float *weight, int64_t n, int64_t micro_batches)
         weight[i] = (float)((double)weight[i] * scale);
 }
 
-/* Makes weights of a mask. A rule's are those of a microbatch alone: the mean
- * over all of them is made here. The divisor is constant where the batch as a
- * whole is averaged. */
+/* Makes weights of a mask. The weights of a loss rule are those of a microbatch
+ * alone, so the mean over all microbatches is made here. The divisor is
+ * constant where the batch as a whole is averaged. */
 static int weigh(const struct gpt_feed *f, struct batch *b,
                  const struct gpt_microbatch_block *at, const int32_t *tokens,
                  int64_t sample0)
@@ -193,7 +193,7 @@ static int make_micro(const struct gpt_feed *f, struct batch *b, int64_t i,
     return GPT_OK;
 }
 
-/* The corpus begins anew at its end. */
+/* Reads the tokens of microbatch i. The corpus begins anew at its end. */
 static int fill_micro(const struct gpt_feed *f, struct batch *b, int64_t i)
 {
     int64_t size = gpt_corpus_size(f->o.corpus, b->split);
@@ -332,8 +332,8 @@ void gpt_feed_ahead(struct gpt_feed *f, enum gpt_split split, int64_t first,
     pthread_mutex_unlock(&f->mutex);
 }
 
-/* Turns to the other batch, when the thread has left it; what still computes
- * with the first one is noted. */
+/* Turns to the other batch, when the thread has left it, and notes what still
+ * computes with the first one. */
 static struct batch *next_batch(struct gpt_feed *f)
 {
     const struct batch *b = &f->batches[f->now];
@@ -373,7 +373,8 @@ void gpt_feed_use(struct gpt_feed *f, const struct gpt_corpus *corpus)
     f->batches[0].n = f->batches[1].n = 0;
 }
 
-/* No split is that of the batch, so that no read takes it for its own. */
+/* The batch gets a split that no read asks for, so that none takes it for its
+ * own. */
 int gpt_feed_give(struct gpt_feed *f, const int32_t *tokens, int64_t n,
                   struct gpt_err *err)
 {
@@ -410,8 +411,8 @@ float *gpt_feed_losses(struct gpt_feed *f, int64_t i)
     return f->batches[f->now].loss + i * rows(&f->o);
 }
 
-/* Row by row in double, in the order of samples: the order in which a schedule
- * computes microbatches does not show in the log. */
+/* The losses are added row by row in double, in the order of samples: the order
+ * in which a schedule computes microbatches does not show in the log. */
 double gpt_feed_loss(const struct gpt_feed *f, int64_t *counted)
 {
     const struct batch *b = &f->batches[f->now];
@@ -432,8 +433,8 @@ double gpt_feed_loss(const struct gpt_feed *f, int64_t *counted)
     return sum;
 }
 
-/* In the order of gpt_feed_loss(), so that the two agree to the last bit where
- * every token is text. */
+/* The losses are added in the order of gpt_feed_loss(), so that the two agree
+ * to the last bit where every token is text. */
 double gpt_feed_text_loss(const struct gpt_feed *f, int64_t *bytes)
 {
     const struct batch *b = &f->batches[f->now];

@@ -29,7 +29,8 @@ struct gpt_loss_rule {
 
 /* ---- weights of tokens ---- */
 
-/* One line, without its end: empty, a comment, or an id and a number. */
+/* Reads one line, without its end: it is empty, a comment, or an id and a
+ * number. */
 static int read_line(struct gpt_loss_rule *r, const char *path, int64_t number,
                      char *line, struct gpt_err *err)
 {
@@ -108,7 +109,7 @@ static void weigh_samples(const struct gpt_loss_rule *r,
     }
 }
 
-/* Megatron's: the mean over the microbatch. */
+/* Weighs tokens as Megatron-LM does: by the mean over the microbatch. */
 static void weigh_tokens(const struct gpt_loss_rows *rows)
 {
     const int64_t n = rows->samples * rows->length;
@@ -122,7 +123,8 @@ static void weigh_tokens(const struct gpt_loss_rows *rows)
 
 /* ---- plug-ins ---- */
 
-/* What it was given is to blame while it opens; later it is the plug-in. */
+/* Reports a failure of the plug-in. While the plug-in opens, what it was given
+ * is to blame; later it is the plug-in itself. */
 static int fail_plugin(const struct gpt_loss_rule *r, int status,
                        const char *what, const char *message,
                        struct gpt_err *err)
@@ -169,7 +171,8 @@ static int check_losses(void *context, struct gpt_err *err)
     return fail_plugin(r, GPT_EFAIL, "losses", r->failure, err);
 }
 
-/* A path without a slash would be looked for in the system's folders. */
+/* Opens the library of a plug-in. A path without a slash would be looked for in
+ * the system's folders. */
 static int open_plugin(struct gpt_loss_rule *r, const char *path,
                        const char *args, struct gpt_err *err)
 {

@@ -89,7 +89,7 @@ bool gpt_lr_counts_steps(enum gpt_lr_style style)
     return style == GPT_LR_WARMUP || style == GPT_LR_WARMUP_DECAY;
 }
 
-/* For callers whose users know no other names of the fields. */
+/* The names of the fields for callers whose users know no other ones. */
 static const struct gpt_lr_schedule_names plain_names = {
     .max_lr = "the learning rate",
     .min_lr = "the least learning rate",
@@ -122,7 +122,8 @@ static int check_wd(const struct gpt_lr_schedule *s,
     return GPT_OK;
 }
 
-/* The schedule of what is decoupled: the same but for its ends. */
+/* The schedule of decoupled parameters: the same as the common one but for its
+ * ends. */
 static struct gpt_lr_schedule decoupled(const struct gpt_lr_schedule *s)
 {
     struct gpt_lr_schedule d = *s;

@@ -110,8 +110,9 @@ void gpt_noise_begin(struct gpt_noise *n)
     memset(n->seen, 0, (size_t)n->o.flat->n_buckets * sizeof(*n->seen));
 }
 
-/* The elements of a slice in this rank's shard; their number may be 0. Without
- * shards every data parallel rank has all sums, and the first one counts. */
+/* Adds the squares of the elements of a slice in this rank's shard; their
+ * number may be 0. Without shards every data parallel rank has all sums, and
+ * the first one counts. */
 static void measure_shard(const struct gpt_noise *n, int64_t i)
 {
     const struct gpt_flat *flat = n->o.flat;

@@ -18,14 +18,15 @@
 
 #include <math.h>
 
-/* Gradients that count in the norm; gaps inside are zero. */
+/* A run of gradients that count in the norm; gaps inside it are zero. */
 struct norm_run {
     int64_t bucket, offset, n; /* elements, from the shard's begin on */
 };
 
 /* ---- memory ---- */
 
-/* Sums of squares and segments are after the states, in the same allocation. */
+/* Bytes of the optimizer. Sums of squares and segments follow the states in the
+ * same allocation. */
 static int64_t own_bytes(const struct gpt_optimizer_options *o,
                          const struct gpt_flat *flat)
 {
@@ -231,7 +232,7 @@ int gpt_optimizer_squares(struct gpt_optimizer *o, struct gpt_queue *q,
     return GPT_OK;
 }
 
-/* An update in progress: what a piece needs besides its place. */
+/* An update in progress: what each piece of it needs besides its place. */
 struct update {
     const struct gpt_update *u;
     struct gpt_queue *q;
@@ -247,7 +248,8 @@ static void *weight_at(const struct gpt_update *u, int64_t i)
     return (char *)u->weights + (size_t)i * gpt_dtype_bytes(u->act);
 }
 
-/* Element i of a piece, among parameters; and its gradient. */
+/* The addresses of element i of a piece among parameters, and among
+ * gradients. */
 static float *param_at(const struct gpt_update *u, const struct update_piece *p,
                        int64_t i)
 {
@@ -265,14 +267,15 @@ static double rate_of(const struct gpt_update *u, const struct update_piece *p)
     return p->decoupled && u->decoupled ? u->decoupled_lr : u->lr;
 }
 
-/* Segments of a piece, on the device. */
+/* The segments of a piece, on the device. */
 static const struct gpt_adamw_segment *
 segments_of(const struct gpt_optimizer *o, const struct update_piece *p)
 {
     return (const struct gpt_adamw_segment *)o->device_segments + p->segment;
 }
 
-/* Lengths, places and factors of a pass; the work is the backend's. */
+/* Hands the lengths, places and factors of a pass to the backend, which does
+ * the work. */
 static void update_by_adam(struct gpt_optimizer *o, const struct update *now,
                            const struct update_piece *p)
 {
@@ -324,7 +327,8 @@ static void update_by_descent(struct gpt_optimizer *o, const struct update *now,
 
 /* ---- Muon ---- */
 
-/* The elements of a piece that are of its matrix: the gap after it is not. */
+/* The elements of a piece that belong to its matrix, without the gap after
+ * it. */
 static void matrix_range(const struct update_piece *p, int64_t *begin,
                          int64_t *end)
 {
@@ -341,9 +345,9 @@ static void mix(const struct gpt_optimizer *o, struct gpt_queue *q, int64_t n,
     o->be->mix(q, &op);
 }
 
-/* momentum <- mu momentum + (1 - mu) g, and what is to be made orthogonal: the
- * momentum, or with Nesterov's rule a step further, mu momentum + (1 - mu) g.
- * Coupled decay is a part of g. */
+/* Sets momentum to mu momentum + (1 - mu) g, and makes what is to become
+ * orthogonal: the momentum, or with Nesterov's rule a step further, mu momentum
+ * + (1 - mu) g. Coupled decay is a part of g. */
 static void mix_momentum(struct gpt_optimizer *o, const struct update *now,
                          const struct update_piece *p)
 {
@@ -394,9 +398,9 @@ static void step_matrix(struct gpt_optimizer *o, const struct update *now,
                     end - begin);
 }
 
-/* The matrices of a bucket, pieces[0..n). The gather is a call of all data
- * parallel ranks, for every bucket that has matrices at all: a rank whose shard
- * holds none of them takes part. */
+/* Updates the matrices of a bucket, pieces[0] to pieces[n - 1]. The gather is a
+ * call of all data parallel ranks, for every bucket that has matrices at all: a
+ * rank whose shard holds none of them takes part. */
 static void update_matrices(struct gpt_optimizer *o, const struct update *now,
                             int64_t bucket, const struct update_piece *pieces,
                             int64_t n)
@@ -417,7 +421,7 @@ static void update_matrices(struct gpt_optimizer *o, const struct update *now,
             step_matrix(o, now, &pieces[i]);
 }
 
-/* Bucket by bucket on all ranks alike. */
+/* Updates bucket by bucket, on all ranks in the same order. */
 static void update_by_muon(struct gpt_optimizer *o, const struct update *now)
 {
     int64_t at = 0;

@@ -30,7 +30,8 @@ static const struct {
     [MUON_RULE] = {GPT_KIND_MOMENTUM, GPT_KIND_PARAMETERS, true},
 };
 
-/* The one place that decides by optimizer. */
+/* The rule that updates a parameter. No other place decides by the
+ * optimizer. */
 static enum update_rule rule_of(const struct gpt_optimizer_options *o,
                                 const struct gpt_param *p)
 {
@@ -39,8 +40,8 @@ static enum update_rule rule_of(const struct gpt_optimizer_options *o,
     return o->kind == GPT_MUON && gpt_muon_updates(p) ? MUON_RULE : ADAM_RULE;
 }
 
-/* Megatron-LM's two: of positions, and of biases of the output, the rate is the
- * common one. */
+/* True for Megatron-LM's two kinds of decoupled parameters; positions, and
+ * biases of the output, take the common rate. */
 static bool is_decoupled(const struct gpt_param *p)
 {
     return p->role == GPT_WORD_EMBEDDING || p->role == GPT_OUTPUT_WEIGHT;
@@ -168,7 +169,8 @@ static void list_pieces(struct update_pieces *list,
     }
 }
 
-/* There is a piece more than boundaries: of stretches, and of slices. */
+/* There is one piece more than there are boundaries, which are those of
+ * stretches and of slices. */
 int update_pieces_new(struct update_pieces *list,
                       const struct gpt_optimizer_options *o,
                       const struct gpt_flat *flat, struct gpt_err *err)

@@ -80,7 +80,8 @@ void gpt_pipeline_watch(struct gpt_pipeline *p,
 
 /* ---- actions ---- */
 
-/* The stage knows no microbatches by number. */
+/* The microbatch that a stage computes, for the watch: the stage itself knows
+ * no microbatches by number. */
 struct watched {
     const struct gpt_pipeline *p;
     int64_t microbatch;
@@ -111,8 +112,8 @@ static void forward(struct gpt_pipeline *p, const struct work *w,
         gpt_stage_input(p->o.stage, a->chunk, a->slot), &result);
 }
 
-/* The end of the way has no gradient to receive: its gradient is that of the
- * loss. */
+/* Computes a backward pass. The last stage receives no gradient: its gradient
+ * is that of the loss. */
 static void backward(struct gpt_pipeline *p, const struct work *w,
                      const struct gpt_action *a)
 {

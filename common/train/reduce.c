@@ -30,8 +30,8 @@
 #include <assert.h>
 #include <string.h>
 
-/* Buffers that layers share under ZeRO-2: backward fills one of them while the
- * lane sums the other. */
+/* How many buffers layers share under ZeRO-2: backward fills one of them while
+ * the lane sums the other. */
 enum { TURNS = 2 };
 
 /* This rank's part of a gradient that tensor parallel ranks hold in parts. */
@@ -84,9 +84,9 @@ static int64_t turn_of(int64_t bucket)
     return bucket % TURNS;
 }
 
-/* Where everything is, in elements from `base`; with base NULL, how much it is.
- * Pointers go to r, which may be NULL, too: prediction and allocation share
- * this code, so they cannot differ. */
+/* Lays everything out, in elements from `base`; with base NULL it only computes
+ * the size. Pointers go to r, which may be NULL, too: prediction and allocation
+ * share this code, so they cannot differ. */
 static int64_t lay_out(const struct gpt_reducer_options *o,
                        struct gpt_reducer *r, float *base)
 {
@@ -171,9 +171,9 @@ int64_t gpt_reducer_memory(const struct gpt_reducer_options *o)
 
 /* ---- a bucket ---- */
 
-/* The sum of a bucket: whole, or this rank's shard of it. Under ZeRO-2 a layer
- * is summed after every microbatch. The first sum of a step is written to the
- * shard; later ones go to the shard's place in the shared buffer, which is
+/* Begins the sum of a bucket: whole, or this rank's shard of it. Under ZeRO-2 a
+ * layer is summed after every microbatch. The first sum of a step is written to
+ * the shard; later ones go to the shard's place in the shared buffer, which is
  * no longer read, and the lane adds them to the shard. */
 static int64_t begin_sum(struct gpt_reducer *r, int64_t b)
 {
@@ -268,8 +268,8 @@ static void sum_tied(struct gpt_reducer *r)
                         s->count, GPT_F32, GPT_SUM);
 }
 
-/* Many short vectors: they are packed for one call, as each call costs a round
- * trip. */
+/* Sums many short vectors: they are packed for one call, as each call costs a
+ * round trip. */
 static void sum_pieces(struct gpt_reducer *r)
 {
     float *at = r->packed;

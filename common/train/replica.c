@@ -166,7 +166,8 @@ static int open_gatherer(struct gpt_replica *r, struct gpt_err *err)
     return gpt_gatherer_open(&r->gatherer, r->be, &options, err);
 }
 
-/* Between the stage and the reducer: it sees gradients that are not summed. */
+/* Opens the measurement of noise between the stage and the reducer, where it
+ * sees gradients that are not summed. */
 static int open_noise(struct gpt_replica *r, struct gpt_err *err)
 {
     const struct gpt_noise_options options = {

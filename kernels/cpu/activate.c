@@ -6,17 +6,19 @@
 #include "cpu/cpu.h"
 #include "cpu/pair/pair.h"
 
-/* Floats of a part; a whole number of vectors, so that the cut changes no
- * result. */
+/* Floats that one task takes. It is a whole number of vectors, so that the cut
+ * changes no result. */
 enum { PART = 512 };
 
-/* About how long an element takes: an exp. */
+/* True when the work pays for threads: an element takes about as long as an
+ * exp. */
 static bool worth_threads(const struct gpt_activate *op)
 {
     return cpu_worth_threads(op->n * op->f);
 }
 
-/* Elements j to j + n of a row of bf16; up: NULL without a gate. */
+/* Computes elements j to j + n of a row of bf16. up is NULL where there is no
+ * gate. */
 static void forward_part(const uint16_t *x, const uint16_t *up, uint16_t *y,
                          int64_t n, int kind)
 {

@@ -38,8 +38,8 @@ static int64_t segment_of(const struct gpt_adamw_segment *segments, int64_t n,
     return lo;
 }
 
-/* Cuts [begin, end) at the end of the segment that it begins in. *decay: of
- * that segment; without segments nothing is decayed. */
+/* Cuts [begin, end) at the end of the segment that it begins in, and sets
+ * *decay to that segment's. Without segments nothing is decayed. */
 static int64_t cut_segment(const struct gpt_adamw_segment *segments, int64_t n,
                            int64_t begin, int64_t end, bool *decay)
 {
@@ -50,8 +50,8 @@ static int64_t cut_segment(const struct gpt_adamw_segment *segments, int64_t n,
                                                     : end;
 }
 
-/* Elements begin .. end - 1, segment by segment. Factors of exactly 1 and 0
- * take the place of tests in the inner loop. */
+/* Updates elements begin .. end - 1, segment by segment. Factors of exactly 1
+ * and 0 take the place of tests in the inner loop. */
 static void update_chunk(const struct gpt_adamw *op, struct cpu_adamw_rates r,
                          int64_t begin, int64_t end)
 {

@@ -13,8 +13,9 @@
 #include <omp.h>
 #include <string.h>
 
-/* A thread's memory. Panels: of keys and values transposed (for scores), of
- * keys (for dQ); of a tile's queries and output gradients (for dK, dV). */
+/* A thread's memory. Panels hold the keys and values transposed (for scores),
+ * the keys as they are (for dQ), and a tile's queries and output gradients (for
+ * dK, dV). */
 struct work {
     int64_t d_pad, t_pad;
     float *keys_t, *values_t, *keys, *queries, *douts;
@@ -60,15 +61,15 @@ struct task {
     float *dq;
 };
 
-/* A row of a tile: s holds scores, dp their gradient's first factor; keep is
- * room for a mask, delta the row's sum of dO * O. */
+/* A row of a tile. s holds scores, dp the first factor of their gradient, keep
+ * is room for a mask, and delta is the row's sum of dO * O. */
 struct attn_grad {
     float *s, *dp, *keep; /* (n) each */
     float delta;
 };
 
-/* Probabilities (times mask) and dS of keys j .. j + n - 1, in the places of s
- * and dp. */
+/* Turns the scores s and dp of keys j .. j + n - 1 into probabilities (times
+ * the mask) and dS, in the same places. */
 static void grad_row(const struct attn_head *h, const struct attn_grad *row,
                      int64_t query, int64_t j, int64_t n)
 {
@@ -79,8 +80,8 @@ static void grad_row(const struct attn_head *h, const struct attn_grad *row,
     hi = hi > n ? n : hi;
     if (hi < lo)
         lo = hi = hi < 0 ? 0 : hi;
-    /* The mask as factors: forward's function drops from a row of ones, so that
-     * both passes drop the same elements. */
+    /* The mask is needed as factors: forward's function drops from a row of
+     * ones, so that both passes drop the same elements. */
     if (h->drop && hi > lo) {
         for (int64_t l = 0; l < hi - lo; l++)
             row->keep[l] = 1;
@@ -93,14 +94,16 @@ static void grad_row(const struct attn_head *h, const struct attn_grad *row,
                           h->scale, h->lse[query], row->delta);
     if (h->cap > 0)
         cpu_isa->times(dp + lo, cap_slope, hi - lo);
-    /* Products go over whole tiles: what is not seen must add nothing. */
+    /* Products go over whole tiles, so that keys which are not seen must hold
+     * zeros. */
     memset(s, 0, (size_t)lo * sizeof(*s));
     memset(dp, 0, (size_t)lo * sizeof(*dp));
     memset(s + hi, 0, (size_t)(n - hi) * sizeof(*s));
     memset(dp + hi, 0, (size_t)(n - hi) * sizeof(*dp));
 }
 
-/* Queries q .. q + m - 1 against keys j .. of a tile `height` keys high. */
+/* Adds the gradients of queries q .. q + m - 1 against keys j .. of a tile
+ * `height` keys high. */
 static void grad_tile(const struct task *k, int64_t q, int64_t m, int64_t j,
                       int64_t height, const float *delta)
 {
@@ -181,8 +184,8 @@ static void grad_queries(const struct task *k, int64_t q, int64_t m)
                (size_t)h->d * sizeof(*k->dq));
 }
 
-/* dk and dv: where this head's gradients of keys and values go, rows ldk
- * floats apart. */
+/* Computes the gradients of one head. Those of keys and values go to dk and dv,
+ * whose rows are ldk floats apart. */
 static void head_grad(struct task *k, float *dk, float *dv, int64_t ldk)
 {
     const struct attn_head *h = &k->h;
@@ -210,7 +213,7 @@ static void head_grad(struct task *k, float *dk, float *dv, int64_t ldk)
     }
 }
 
-/* Scratch: dK and dV of every head, where heads share keys. */
+/* Where heads share keys, scratch holds dK and dV of every head. */
 size_t cpu_attn_scratch(const struct gpt_attn *op)
 {
     if (op->h == op->g)

@@ -13,11 +13,11 @@
 #include <string.h>
 
 enum { SPAN = ATTN_SPAN, BLOCK = GPT_CACHE_BLOCK };
-/* From about this many new tokens on the packing of tiles, which takes as long
- * as a pass over the cache, is paid back. */
+/* From about this many new tokens on, packing tiles pays, although it takes as
+ * long as a pass over the cache. */
 enum { TOKENS = 8 };
 
-/* n groups of row b, from number `first` on. */
+/* The n groups of row b from number `first` on. */
 static struct attn_groups groups_of(const struct gpt_attn_cached *op,
                                     int64_t b, int64_t first, int64_t n)
 {
@@ -76,7 +76,7 @@ static bool by_pairs(const struct gpt_attn_cached *op)
     return op->narrow_cache && cpu_pairs;
 }
 
-/* Query head h of a group. */
+/* Attends from all new tokens of query head h of a group. */
 static void attend_piece(const struct gpt_attn_cached *op,
                          const struct attn_groups *g, int64_t h, float *work)
 {
@@ -108,7 +108,7 @@ static void attend_piece(const struct gpt_attn_cached *op,
         cpu_attn_head(&head, work);
 }
 
-/* Work memory of the longest piece. */
+/* Floats of work memory that the longest piece needs. */
 static int64_t piece_work(const struct gpt_attn_cached *op)
 {
     int64_t end = 0;
@@ -139,8 +139,8 @@ static bool check_rows(struct gpt_queue *q, const struct gpt_attn_cached *op)
 
 /* ---- the operation ---- */
 
-/* Memory of a call: scratch of each thread, and the parts of all queries; and
- * how it is cut. */
+/* How the memory of a call is cut: scratch for each thread, and the parts of
+ * all queries. */
 struct room {
     size_t each;            /* floats of a thread */
     int64_t tokens, queries; /* of a row that is read by spans, and of all */
@@ -150,7 +150,7 @@ struct room {
     struct attn_share *part_shares;
 };
 
-/* The longest text that is read by spans. */
+/* The length of the longest text that is read by spans. */
 static int64_t longest_text(const struct gpt_attn_cached *op)
 {
     int64_t end = 1;
@@ -161,9 +161,10 @@ static int64_t longest_text(const struct gpt_attn_cached *op)
     return end;
 }
 
-/* A thread that reads all groups of a text reads one stretch of memory; but
- * every thread should have some turns, since cores differ in speed from moment
- * to moment. Packing a long piece pays by itself. */
+/* How many groups of a text a thread takes at once. A thread that reads all
+ * groups reads one stretch of memory; but every thread should have several
+ * items, since cores differ in speed from moment to moment. Packing a long
+ * piece pays by itself. */
 static int64_t groups_of_item(const struct gpt_attn_cached *op, int64_t spans)
 {
     enum { TURNS = 4 };
@@ -189,7 +190,7 @@ static bool make_room(struct gpt_queue *q, const struct gpt_attn_cached *op,
     r->keys = end < SPAN ? end : SPAN;
     r->groups = groups_of_item(op, r->spans);
     r->shares = (op->g + r->groups - 1) / r->groups;
-    /* The same memory serves both ways. */
+    /* One piece of memory serves both ways, which never run at once. */
     const int64_t piece = piece_work(op);
     const int64_t few = cpu_attn_span_work(r->tokens * r->groups * per,
                                            r->keys, op->d);
@@ -205,7 +206,7 @@ static bool make_room(struct gpt_queue *q, const struct gpt_attn_cached *op,
     return true;
 }
 
-/* Item n of a span: some groups of a row. */
+/* The groups of a row that item n of a span stands for. */
 static struct attn_groups item_of(const struct gpt_attn_cached *op,
                                   const struct room *r, int64_t n)
 {
@@ -216,8 +217,8 @@ static struct attn_groups item_of(const struct gpt_attn_cached *op,
                      left < r->groups ? left : r->groups);
 }
 
-/* Stores the new keys and values of an item. Attends, too, where the item has
- * many new tokens or its cache is one span; else attend_part() does. */
+/* Stores the new keys and values of an item. It also attends where the item has
+ * many new tokens or its cache is one span; attend_part() does so elsewhere. */
 static void attend_item(const struct gpt_attn_cached *op, const struct room *r,
                         int64_t n, float *work)
 {
@@ -232,7 +233,7 @@ static void attend_item(const struct gpt_attn_cached *op, const struct room *r,
     }
 }
 
-/* The place of token i's first query head among the queries. */
+/* The place among all queries of token i's first query head. */
 static int64_t query_at(const struct gpt_attn_cached *op, const struct room *r,
                         int64_t b, int64_t i)
 {
@@ -252,7 +253,7 @@ static void attend_part(const struct gpt_attn_cached *op, const struct room *r,
         cpu_attn_span(op, &g, span, r->keys, &parts, work);
 }
 
-/* All parts first, then all sums of parts: a loop over threads each. */
+/* Computes all parts, then the sums of parts: two loops over threads. */
 static void attend_by_spans(const struct gpt_attn_cached *op,
                             const struct room *r)
 {

@@ -38,7 +38,7 @@ void cpu_attn_view(const struct gpt_attn *op, int64_t b, int64_t h,
     };
 }
 
-/* Queries of one task: enough to pay for packing the keys again. */
+/* Queries of one task: enough of them to pay for packing the keys again. */
 enum { RUN = 4 * ATTN_BQ };
 
 void cpu_attn_fwd(struct gpt_queue *q, const struct gpt_attn *op)

@@ -7,9 +7,9 @@
 #include <math.h>
 #include <string.h>
 
-/* A thread's memory: keys transposed and values, in panels, tile after tile;
- * then one tile of scores, sums of values, the rows' statistics, and a tile of
- * keys of bf16 as floats. */
+/* A thread's memory. Keys (transposed) and values lie in panels, tile after
+ * tile; behind them are one tile of scores, the sums of values, the statistics
+ * of rows, and a tile of bf16 keys widened to floats. */
 struct work {
     float *keys, *values, *scores, *out, *max, *sum, *wide;
     int64_t d_pad;
@@ -55,8 +55,8 @@ int64_t cpu_attn_first(const struct attn_head *h, int64_t from, int64_t n)
     return first;
 }
 
-/* Panels of b go outside, rows of a inside: a panel stays in the first cache
- * while all rows pass by it. */
+/* The loop over panels of b is outside, that over rows of a inside: a panel
+ * stays in the first cache while all rows pass by it. */
 void cpu_attn_product(const struct cpu_tile *all, int64_t panel_floats)
 {
     int64_t mr = cpu_isa->mr, nr = cpu_isa->nr;
@@ -188,7 +188,7 @@ static void softmax_row(const struct attn_head *h, const struct attn_row *row,
                       h->drop_at + (uint64_t)(query * h->drop_row + j + lo));
 }
 
-/* Queries q .. q + m - 1 against the tile of keys from j on. */
+/* Attends from queries q .. q + m - 1 to the tile of keys from j on. */
 static void attend_tile(const struct attn_head *h, struct work w, int64_t q,
                         int64_t m, int64_t j, int64_t height)
 {

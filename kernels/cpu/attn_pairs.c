@@ -17,7 +17,7 @@
 #include <omp.h>
 #include <string.h>
 
-/* Queries of a tile, and of a task. */
+/* BQ is the queries of a tile, RUN those of a task. */
 enum { BQ = 64, RUN = 8 * BQ, BK = ATTN_PAIR_KEYS };
 
 /* ---- rows ---- */
@@ -214,7 +214,7 @@ static int64_t carve_forward(struct work *w, float *mem, int64_t t, int64_t d)
     return cpu_attn_carve(parts, GPT_COUNT(parts), mem);
 }
 
-/* Panel i of the tile's queries against the tile of keys from j on. */
+/* Attends from panel i of the tile's queries to the tile of keys from j on. */
 static void attend_tile(const struct attn_pair_head *x, const struct work *w,
                         int64_t i, int64_t j)
 {
@@ -258,7 +258,8 @@ static void store_panel(const struct attn_pair_head *x, const struct work *w,
     cpu_pairs->store_queries(&to);
 }
 
-/* m queries from q on: a running maximum and sum as in attn_head.c. */
+/* Attends from m queries from q on, with a running maximum and sum as in
+ * attn_head.c. */
 static void attend_queries(const struct attn_pair_head *x,
                            const struct work *w, int64_t q, int64_t m,
                            uint16_t *out)
@@ -301,7 +302,7 @@ static void attend_run(const struct attn_pair_head *x, const struct work *w,
     cpu_pairs->end();
 }
 
-/* Floats of work memory for a piece, and for its queries in bf16. */
+/* Floats of work memory for a piece, including room for its queries in bf16. */
 int64_t cpu_attn_pairs_work(int64_t keys, int64_t queries, int64_t d)
 {
     struct work w;

@@ -10,8 +10,9 @@
  * loads and stores of sums. */
 enum { BQ = 128, QUERY_CHUNKS = BQ / PAIR_CHUNK, BK = ATTN_PAIR_KEYS };
 
-/* A thread's memory. Operands of all queries are packed once a head, those of a
- * tile of keys when its turn comes; *_t: summed over their rows. */
+/* A thread's memory. Operands of all queries are packed once for each head,
+ * those of a tile of keys when the tile is reached. Operands named *_t are
+ * summed over their rows. */
 struct work {
     uint16_t *queries, *douts, *queries_t, *douts_t;
     uint16_t *keys, *values, *keys_t;
@@ -54,7 +55,7 @@ static int64_t carve_backward(struct work *w, float *mem,
     return cpu_attn_carve(parts, GPT_COUNT(parts), mem);
 }
 
-/* A head's backward: see attn_bwd.c for the formulas. */
+/* The backward pass of one head; attn_bwd.c has the formulas. */
 struct task {
     struct attn_pair_head x;
     struct work w;
@@ -68,9 +69,9 @@ struct task {
     int64_t panels; /* of queries */
 };
 
-/* The factors of dV, dK and dQ that come from panel i, the slot-th of its tile,
- * and the keys from j on; and dQ. Scores of 32 keys at a time stay in the first
- * cache. */
+/* Computes the factors of dV, dK and dQ that come from panel i (number `slot`
+ * of its tile) and the keys from j on, and adds to dQ. Scores of 32 keys at a
+ * time stay in the first cache. */
 static void grad_panel(const struct task *k, int64_t i, int64_t slot, int64_t j)
 {
     const struct attn_pair_head *x = &k->x;
@@ -105,7 +106,7 @@ static void grad_panel(const struct task *k, int64_t i, int64_t slot, int64_t j)
                       w->tile.ds_pairs + to.lo * PAIR_CHUNK, to.hi - to.lo);
 }
 
-/* Keys that panels of a tile see, of those from its first on. */
+/* Which keys the panels of a tile see, counted from the tile's first key. */
 struct seen {
     int64_t slots; /* panels */
     struct attn_span of[QUERY_CHUNKS];
@@ -116,8 +117,8 @@ static bool sees(const struct seen *seen, int64_t slot, int64_t l)
     return l >= seen->of[slot].lo && l < seen->of[slot].hi;
 }
 
-/* The slots that see keys l .. l + 31. One between them that does not adds
- * nothing. */
+/* The slots that see keys l .. l + 31, as one range. A slot inside the range
+ * that does not see them adds nothing. */
 static struct attn_span slots_of(const struct work *w, const struct seen *seen,
                                  int64_t l)
 {
@@ -139,7 +140,8 @@ static struct attn_span slots_of(const struct work *w, const struct seen *seen,
     return slots;
 }
 
-/* to (32, d_pad) += 32 keys' scores of n queries, times dO or the queries. */
+/* Adds to `to`, which is (32, d_pad), the scores of 32 keys by n queries times
+ * dO or the queries. */
 static void sum_queries(float *to, const struct task *k, const uint16_t *scores,
                         const uint16_t *rows, int64_t n)
 {
@@ -149,8 +151,8 @@ static void sum_queries(float *to, const struct task *k, const uint16_t *scores,
         .ldc = k->x.d_pad, .next_c = PAIR_PANEL});
 }
 
-/* Memory of the panel from row `at` on, which is far away: asked for while the
- * panel before is worked on. */
+/* Asks for the memory of the panel from row `at` on, which lies far away, while
+ * the panel before it is worked on. */
 static void fetch_panel(const struct task *k, int64_t at)
 {
     const struct attn_pair_head *x = &k->x;
@@ -165,8 +167,8 @@ static void fetch_panel(const struct task *k, int64_t at)
     cpu_attn_fetch_to_write(k->dq + at * x->q.ld, x->q.ld, n, d);
 }
 
-/* Panel i, before it meets its first keys. rowsum(dP * P) equals
- * rowsum(dO * O). */
+/* Packs panel i before it meets its first keys, and computes its delta, since
+ * rowsum(dP * P) equals rowsum(dO * O). */
 static void open_panel(const struct task *k, int64_t i)
 {
     const struct attn_pair_head *x = &k->x;
@@ -190,7 +192,8 @@ static void open_panel(const struct task *k, int64_t i)
     fetch_panel(k, from + PAIR_PANEL);
 }
 
-/* A tile of panels from `i` on against the keys from j on. */
+/* Adds the gradients of a tile of panels from `i` on against the keys from j
+ * on. */
 static void grad_tile(const struct task *k, int64_t i, int64_t j)
 {
     const struct work *w = &k->w;
@@ -220,7 +223,7 @@ static void grad_tile(const struct task *k, int64_t i, int64_t j)
     }
 }
 
-/* n rows of (BK, d_pad), rounded. */
+/* Rounds n rows of (BK, d_pad) to bf16 and stores them. */
 static void store_rows(const struct task *k, uint16_t *to, const float *from,
                        int64_t n)
 {
@@ -228,7 +231,7 @@ static void store_rows(const struct task *k, uint16_t *to, const float *from,
         cpu_isa->narrow(to + i * k->x.k.ld, from + i * k->x.d_pad, k->x.h.d);
 }
 
-/* dK and dV of n keys from j on. */
+/* Scales and stores dK and dV of the n keys from j on. */
 static void store_keys(const struct task *k, int64_t j, int64_t n)
 {
     const struct attn_pair_head *x = &k->x;
@@ -256,8 +259,8 @@ static void store_keys(const struct task *k, int64_t j, int64_t n)
     }
 }
 
-/* The tile of keys from j on: queries in order, so that no sum is shared
- * between threads. */
+/* Computes dK and dV of the tile of keys from j on. Queries come in order, so
+ * that no sum is shared between threads. */
 static void grad_keys(const struct task *k, int64_t j)
 {
     const struct attn_pair_head *x = &k->x;
@@ -298,7 +301,7 @@ static void grad_head(const struct task *k)
     cpu_pairs->end();
 }
 
-/* What backward has for all heads. */
+/* What the backward passes of all heads have in common. */
 struct backward {
     const struct gpt_attn *op;
     const struct gpt_attn_grad *grad;
@@ -307,8 +310,8 @@ struct backward {
     int64_t each, per; /* floats a thread; heads of a group */
 };
 
-/* Head i, in a thread's memory; where heads share keys, `sums` gets dK and
- * dV. */
+/* The task of head i in a thread's memory. Where heads share keys, dK and dV go
+ * to `sums`. */
 static struct task task_of(const struct backward *b, int64_t i, float *sums)
 {
     const struct gpt_attn *op = b->op;
@@ -328,8 +331,8 @@ static struct task task_of(const struct backward *b, int64_t i, float *sums)
     return k;
 }
 
-/* A group's heads one after the other: the sums of their shared keys stay in
- * the thread's memory. */
+/* Computes a group's heads one after the other: the sums of their shared keys
+ * stay in the thread's memory. */
 static void grad_group(const struct backward *b, int64_t group)
 {
     const struct gpt_attn *op = b->op;
@@ -346,8 +349,8 @@ static void grad_group(const struct backward *b, int64_t group)
                         2 * op->d);
 }
 
-/* Gradients of shared keys: those of a group's heads, in their order. They are
- * added up in the first one's place, and rounded once. */
+/* Adds the gradients of shared keys over a group's heads, in the order of
+ * heads. They are added up in the first head's place, and rounded once. */
 static void add_heads(const struct backward *b)
 {
     const struct gpt_attn *op = b->op;
@@ -370,8 +373,9 @@ static void add_heads(const struct backward *b)
     }
 }
 
-/* A task is a group; where these are too few for the threads, a head, whose dK
- * and dV wait in scratch. Both ways add the same floats in the same order. */
+/* A task is a group of heads. Where there are fewer groups than threads, a task
+ * is one head, whose dK and dV wait in scratch. Both ways add the same floats
+ * in the same order. */
 void cpu_attn_pairs_bwd(struct gpt_queue *q, const struct gpt_attn *op,
                         const struct gpt_attn_grad *grad)
 {

@@ -10,7 +10,7 @@
 
 enum { SPAN = ATTN_SPAN, BLOCK = GPT_CACHE_BLOCK };
 
-/* Keys first..end of the cache, which token i of a row sees. */
+/* The keys first .. end - 1 of the cache, which token i of a row sees. */
 struct stretch {
     int64_t first, end;
 };
@@ -29,22 +29,25 @@ static struct stretch span_of(const struct gpt_attn_cached *op, int64_t pos,
         (span + 1) * SPAN < last + 1 ? (span + 1) * SPAN : last + 1};
 }
 
-/* A thread's memory for a few tokens of a row, by token, then query head:
- * queries and sums of values in the order in which keys come, both `wide`
- * floats; scores, `far` floats; and what is known of them. */
+/* A thread's memory for a few tokens of a row, ordered by token, then by query
+ * head. Queries and sums of values are `wide` floats each, in the order in
+ * which keys are read; scores are `far` floats each; shares are the sums and
+ * maxima of each head. */
 struct few {
     int64_t wide, far;
     float *queries, *sums, *scores;
     struct attn_share *shares;
 };
 
-/* Whole chunks are read and written; what is past d is never given out. */
+/* Rows are padded to whole chunks, which are read and written whole; what lies
+ * past d is never given out. */
 static int64_t wide_of(int64_t d)
 {
     return attn_round(d, CPU_CHUNK);
 }
 
-/* Rows of scores do not all begin in the same set of the first cache. */
+/* Floats from one row of scores to the next, such that rows do not all begin in
+ * the same set of the first cache. */
 static int64_t far_of(int64_t keys)
 {
     return attn_round(keys, 16) + 16;
@@ -66,7 +69,7 @@ static struct few carve_few(float *mem, int64_t queries, int64_t keys,
     return f;
 }
 
-/* Queries in their order, and sums that are 0. */
+/* Copies the queries in their order, and sets the sums to 0. */
 static void open_few(const struct gpt_attn_cached *op,
                      const struct attn_groups *g, const struct few *f)
 {
@@ -84,14 +87,15 @@ static void open_few(const struct gpt_attn_cached *op,
            (size_t)(g->len * heads * f->wide) * sizeof(*f->sums));
 }
 
-/* What a pass over keys or values does with those of one group that token i
- * sees in a block, of which `seen` is the first's place in its stretch. */
+/* A function that pass_over() calls for each block of a group that token i
+ * sees. `seen` is the place of the block's first key in the token's stretch. */
 typedef void visitor(const struct attn_groups *g, const struct few *f,
                      int64_t i, int64_t group, int64_t seen,
                      const struct cpu_keys *keys);
 
-/* Memory is read from its beginning to its end, which the processor foresees:
- * block after block, group after group. */
+/* Calls the visitor for block after block, and in a block for group after
+ * group: memory is read from its beginning to its end, which the processor
+ * foresees. */
 static void pass_over(const struct gpt_attn_cached *op,
                       const struct attn_groups *g, const char *cache,
                       int64_t span, const struct few *f, visitor *visit)
@@ -129,7 +133,8 @@ static void score_keys(const struct attn_groups *g, const struct few *f,
     }
 }
 
-/* The same of values, whose sums grow block by block. */
+/* Adds a block of values to the sums of a group's query heads for token i, as
+ * many heads at a time as one pass over the values serves. */
 static void sum_values(const struct attn_groups *g, const struct few *f,
                        int64_t i, int64_t group, int64_t seen,
                        const struct cpu_keys *values)
@@ -144,8 +149,8 @@ static void sum_values(const struct attn_groups *g, const struct few *f,
     }
 }
 
-/* Scores of token i's query head h become weights, relative to the largest of
- * the span; of a span without keys there is nothing. */
+/* Turns the scores of token i's query head h into weights, relative to the
+ * largest score of the span. A span without keys gives an empty share. */
 static struct attn_share weigh_scores(const struct gpt_attn_cached *op,
                                       const struct attn_groups *g, int64_t i,
                                       int64_t h, struct stretch s,
@@ -158,8 +163,8 @@ static struct attn_share weigh_scores(const struct gpt_attn_cached *op,
         return share;
     attn_cap(scores, NULL, n, op->softcap, op->scale);
     attn_lean(scores, n, attn_slope_of(op, g, h), g->pos + i - s.first);
-    /* A span's row of scores is short enough to be held whole: the plain
-     * softmax, less its maximum, as in attn_head.c. */
+    /* A span's row of scores is short enough to be held whole, so the plain
+     * softmax with its maximum taken off serves, as in attn_head.c. */
     share.top = cpu_isa->max(scores, n) * op->scale;
     share.sum = cpu_isa->exp_sum(scores, n, op->scale, share.top);
     return share;
@@ -195,9 +200,8 @@ void cpu_attn_span(const struct gpt_attn_cached *op,
     }
 }
 
-/* A part without keys has a sum of zero. A part whose scores are no numbers
- * has a sum that is none either, and so has the result, as in a text of one
- * span. */
+/* A part without keys has a sum of zero. A part with a NaN among its scores has
+ * a sum that is NaN, and so has the result, as in a text of one span. */
 void cpu_attn_join_spans(float *out, const float *parts, int64_t step,
                          const struct attn_share *shares, int64_t hop,
                          int64_t spans, int64_t d)

@@ -13,9 +13,9 @@
 #include <assert.h>
 #include <string.h>
 
-/* One operand of n elements. slot: the address of the pointer to it, an
- * argument or a member of the operation's copy. A NULL pointer is an operand
- * that is not there. */
+/* One operand of n elements. slot is the address of the pointer to it, which is
+ * an argument or a member of the operation's copy. A NULL pointer stands for an
+ * operand that is not given. */
 struct operand {
     void *slot;
     bool read, written;
@@ -28,7 +28,7 @@ struct operand {
 #define OUT(slot, n) {(slot), false, true, (n), NULL, NULL}
 #define IN_OUT(slot, n) {(slot), true, true, (n), NULL, NULL}
 
-/* Whole cache lines, so that two operands never share one. */
+/* Rounds up to whole cache lines, so that two operands never share one. */
 static int64_t padded(int64_t n)
 {
     return (n + 15) / 16 * 16;
@@ -111,7 +111,7 @@ static int64_t head_elements(const struct gpt_head_norm *op)
     return op->n * (op->h + 2 * op->g) * op->d;
 }
 
-/* Weights of queries or keys, of which there are `heads`. */
+/* Elements of the weights of `heads` heads of queries or of keys. */
 static int64_t weights_of(const struct gpt_head_norm *op, int64_t heads)
 {
     return op->squares ? heads * op->d : op->d;

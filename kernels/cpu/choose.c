@@ -18,11 +18,12 @@ const struct cpu_few *cpu_few;
 const struct cpu_many *cpu_many;
 bool cpu_use_dnnl, cpu_use_dnnl_bf16, cpu_float_panels;
 
-/* Best first. A row without a table is not in this build. Sets of products of
- * narrow numbers have the vector loops of the set below them: AVX-VNNI those of
- * AVX2, which processors have that lack AVX-512, the others those of AVX-512.
- * Products with bytes have roads of AVX2 for rounded inputs alone. Weights of
- * floats lie in panels where that was measured to be faster. */
+/* All instruction sets, best first. A row without a table is not in this build.
+ * The sets of products of narrow numbers take their vector loops from the set
+ * below them: AVX-VNNI from AVX2, since processors that have it lack AVX-512,
+ * the others from AVX-512. AVX2 multiplies bytes as bytes for rounded inputs
+ * alone. Weights of floats lie in panels where that was measured to be
+ * faster. */
 struct set {
     const char *name;
     const struct cpu_isa *table;

@@ -18,8 +18,9 @@
 #include <dnnl.h>
 #endif
 
-/* Memory: a header of 64 bytes keeps what follows aligned. Big blocks are
- * mapped, which zeroes them for nothing, and in huge pages where there are. */
+/* Every allocation begins with a header of 64 bytes, which keeps what follows
+ * aligned. Big blocks are mapped, which zeroes them for nothing, and in huge
+ * pages where there are any. */
 struct block {
     size_t bytes; /* with the header */
     bool mapped;
@@ -83,7 +84,8 @@ static void cpu_free(struct gpt_backend *be, void *mem)
     block_close(mem);
 }
 
-/* All that the machine has: it is promised freely, and taken when touched. */
+/* All memory of the machine counts as available: the kernel promises it freely,
+ * and takes it when it is touched. */
 static void cpu_memory(struct gpt_backend *be, int64_t *available,
                        int64_t *total)
 {

@@ -16,7 +16,7 @@ static int64_t word_row(const struct gpt_embed *op, int64_t i)
 
 enum { PART = 256 };
 
-/* Columns j .. j + n - 1 of row i, in float and rounded at the end. */
+/* Computes columns j .. j + n - 1 of row i in float, rounded at the end. */
 static void forward_part(const struct gpt_embed *op,
                          const struct cpu_drop *drop, int64_t i, int64_t j,
                          int64_t n)
@@ -69,7 +69,7 @@ void cpu_embed_fwd(struct gpt_queue *q, const struct gpt_embed *op)
  * same line of a table. */
 enum { COLUMNS = 64 };
 
-/* Each thread adds to its columns of the tables themselves. */
+/* No scratch is needed: each thread adds to its own columns of the tables. */
 size_t cpu_embed_scratch(int64_t n, int64_t c, bool positions)
 {
     (void)n, (void)c, (void)positions;

@@ -9,8 +9,8 @@
 #include <assert.h>
 #include <omp.h>
 
-/* Compared as integers, among which a NaN is the largest. Which thread finds
- * the largest does not matter. */
+/* Finds the largest magnitude. Values are compared as integers, among which a
+ * NaN is the largest, so that it does not matter which thread finds it. */
 void cpu_amax(struct gpt_queue *q, float *amax, const void *x, int64_t n)
 {
     const uint16_t *bits = x;
@@ -28,14 +28,15 @@ void cpu_amax(struct gpt_queue *q, float *amax, const void *x, int64_t n)
     *amax = gpt_fp8_float_of(most);
 }
 
-/* Both factors in bf16, and sums. */
+/* Scratch holds both factors in bf16, and the sums. */
 size_t cpu_fp8_scratch(int64_t m, int64_t n, int64_t k)
 {
     return (size_t)(m + n) * (size_t)k * sizeof(uint16_t) +
            (size_t)m * (size_t)n * sizeof(float);
 }
 
-/* rows x columns, rows ld apart, as values of eight bits into `to`, tight. */
+/* Rounds rows x columns values, rows ld apart, to what eight bits hold, and
+ * writes them to `to` as bf16 without room between rows. */
 static void round_factor(uint16_t *to, const uint16_t *from, int64_t rows,
                          int64_t columns, int64_t ld, float scale,
                          enum gpt_fp8 type)
@@ -51,7 +52,7 @@ static void round_factor(uint16_t *to, const uint16_t *from, int64_t rows,
         }
 }
 
-/* c = by * sums + old c, and the epilogue, block by block. */
+/* Writes c = by * sums + old c, then the epilogue, block by block. */
 static void finish(struct gpt_queue *q, const struct cpu_product *p,
                    const float *sums, float by)
 {

@@ -10,7 +10,8 @@
 #include <math.h>
 #include <string.h>
 
-/* What a head of a row of qkv is normed with; w NULL: a value, which is not. */
+/* What a head of a row of qkv is normed with. w is NULL for a value, which is
+ * not normed. */
 struct head {
     int64_t at; /* of its first element */
     int64_t number; /* among the queries, or the keys, of its row */
@@ -18,7 +19,7 @@ struct head {
     bool key;
 };
 
-/* Elements of the weights of queries, and of keys. */
+/* How many weights queries have, and keys. */
 static int64_t query_weights(const struct gpt_head_norm *op)
 {
     return op->squares ? op->h * op->d : op->d;
@@ -29,8 +30,8 @@ static int64_t key_weights(const struct gpt_head_norm *op)
     return op->squares ? op->g * op->d : op->d;
 }
 
-/* Head k of row n. A group is query heads, a key, a value (Megatron's order).
- * scale: the weights of queries, then of keys. */
+/* Describes head k of row n. A group is query heads, a key, a value (Megatron's
+ * order). scale holds the weights of queries, then those of keys. */
 static struct head head_at(const struct gpt_head_norm *op, const float *scale,
                            int64_t n, int64_t k)
 {
@@ -53,7 +54,8 @@ static int64_t all_heads(const struct gpt_head_norm *op)
     return op->h + 2 * op->g;
 }
 
-/* Weights of queries, then of keys, with 1 added where the norm wants it. */
+/* Widens the weights of queries, then of keys, and adds 1 where the norm wants
+ * it. */
 static float *scales_of(struct gpt_queue *q, const struct gpt_head_norm *op)
 {
     const int64_t nq = query_weights(op), nk = key_weights(op);
@@ -67,7 +69,8 @@ static float *scales_of(struct gpt_queue *q, const struct gpt_head_norm *op)
     return scale;
 }
 
-/* 1 / deviation of the queries, or the keys, of row n of all ranks. */
+/* The inverse deviation of the queries, or the keys, of row n over all
+ * ranks. */
 static float wide_rstd(const struct gpt_head_norm *op, int64_t n, bool key)
 {
     const float width = (float)((key ? op->g_all : op->h_all) * op->d);
@@ -111,7 +114,7 @@ void cpu_head_norm(struct gpt_queue *q, const struct gpt_head_norm *op)
         }
 }
 
-/* Sums over the heads of a row, one product of two or three factors a head. */
+/* Sums products of two or three factors over the heads of a row. */
 void cpu_head_norm_sums(struct gpt_queue *q, const struct gpt_head_norm *op,
                         const void *dqkv, float *sums)
 {
@@ -142,8 +145,9 @@ void cpu_head_norm_sums(struct gpt_queue *q, const struct gpt_head_norm *op,
     }
 }
 
-/* What a block of rows has in scratch: dwq, dbq, dwk, dbk, and a head's
- * gradient; or, with weights of every head, those of all queries and keys. */
+/* What a block of rows keeps in scratch: dwq, dbq, dwk, dbk, and a head's
+ * gradient; or, with weights of every head, the gradients of all queries and
+ * keys. */
 enum { PARTS = 5 };
 
 size_t cpu_head_norm_scratch(int64_t n, int64_t d)
@@ -192,7 +196,7 @@ static void backward_wide(const struct gpt_head_norm *op,
     }
 }
 
-/* Gradients of weights: blocks in order. */
+/* Adds the gradients of weights block by block, in order. */
 static void add_wide(const struct gpt_head_norm *op,
                      const struct gpt_head_norm_grad *grad, int64_t blocks)
 {
@@ -205,7 +209,8 @@ static void add_wide(const struct gpt_head_norm *op,
     }
 }
 
-/* Blocks of rows first, then blocks in order, as in norm.c. */
+/* Computes the gradients of each block of rows, then adds the blocks in order,
+ * as norm.c does. */
 void cpu_head_norm_bwd(struct gpt_queue *q, const struct gpt_head_norm *op,
                        const struct gpt_head_norm_grad *grad)
 {

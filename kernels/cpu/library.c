@@ -14,7 +14,8 @@
 #include <pthread.h>
 #include <sys/mman.h>
 
-/* What a primitive is made for. Only compared whole: no padding. */
+/* The shape and types for which a primitive is compiled. Shapes are compared
+ * bit by bit, so the struct has no padding. */
 struct shape {
     int64_t m, n, k, lda, ldb, ldc;
     int64_t ta, tb, add, narrow;
@@ -38,7 +39,7 @@ struct kept {
     struct primitive list[KEPT];
     unsigned next; /* to be replaced */
 };
-/* A thread's own: a primitive's operands are set before each run, which two
+/* The primitives of one thread: operands are set before each run, which two
  * threads could not share. OpenMP keeps its threads, and they keep these. */
 static _Thread_local struct kept kept;
 
@@ -123,8 +124,8 @@ static bool plan_matmul(dnnl_primitive_desc_t *pd, dnnl_engine_t engine,
 
 /* ---- primitives ---- */
 
-/* One for all threads. It is opened at the first product, not before main():
- * oneDNN reads the processor and its environment then. */
+/* The engine, one for all threads. It is opened at the first product, not
+ * before main(): oneDNN reads the processor and its environment then. */
 static dnnl_engine_t the_engine(void)
 {
     static dnnl_engine_t engine; /* for the life of the program */
@@ -149,7 +150,8 @@ static void release_primitive(struct primitive *p)
     *p = (struct primitive){.run = NULL};
 }
 
-/* p->run of the operands described, added to what is there or not. */
+/* Compiles p->run for the described operands; `beta` says whether it adds to
+ * what is there. */
 static bool compile_primitive(struct primitive *p, const desc d[OPERANDS],
                               dnnl_engine_t engine)
 {

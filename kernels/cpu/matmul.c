@@ -32,8 +32,8 @@ static size_t element(const struct cpu_product *p)
 
 /* ---- epilogues ---- */
 
-/* Row by row while the block is in the cache: a separate pass over c would read
- * and write all of it again. */
+/* Finishes row i while its block is in the cache: a separate pass over c would
+ * read and write all of it again. */
 static void float_epilogue(const struct cpu_product *p, float *c, int64_t i)
 {
     float *aux = p->aux ? (float *)p->aux + i * p->ld_aux : NULL;
@@ -46,8 +46,8 @@ static void float_epilogue(const struct cpu_product *p, float *c, int64_t i)
         cpu_isa->gelu_grad(c, aux, p->n);
 }
 
-/* GELU is that of what is stored before it, with the bits of a pass of its own,
- * by which backward may compute it again. */
+/* Finishes and rounds a row. GELU is that of what is stored before it, with the
+ * bits of a pass of its own, by which backward may compute it again. */
 static void narrow_epilogue(const struct cpu_product *p, float *c, int64_t i,
                             const float *bias)
 {
@@ -105,8 +105,8 @@ struct cpu_product cpu_block_of(const struct cpu_product *whole, int64_t m0,
         p.bias = cpu_at(whole, p.bias, n0);
     if (p.aux)
         p.aux = (char *)p.aux + (size_t)(m0 * p.ld_aux + n0) * element(whole);
-    /* Sums of what ends as bf16 are made in `room`: a thread's own floats, in
-     * which beta's old c is the first term. */
+    /* What ends as bf16 is summed in `room`, the thread's own floats, in which
+     * beta's old c is the first term. */
     p.m0 = m0;
     if (!p.c16) {
         p.c += m0 * p.ldc + n0;
@@ -120,7 +120,7 @@ struct cpu_product cpu_block_of(const struct cpu_product *whole, int64_t m0,
     return p;
 }
 
-/* An empty sum; oneDNN has no such case. */
+/* Finishes a block of empty sums; oneDNN has no such case. */
 static void empty_block(const struct cpu_product *p)
 {
     for (int64_t i = 0; i < p->m && p->beta == 0; i++)
@@ -169,13 +169,14 @@ static void multiply_blocks(struct gpt_queue *q, const struct cpu_product *p)
 
 /* ---- few rows ---- */
 
-/* Rows of a meet STRIP rows of b, which stay in the second cache. bf16 becomes
- * floats on the way, ROWS rows of a at a time. */
+/* With up to FEW rows of a, they meet STRIP rows of b at a time, which stay in
+ * the second cache. bf16 becomes floats on the way, ROWS rows of a at a
+ * time. */
 enum { FEW = 16, ROWS = 8, STRIP = 16 };
 
 static void multiply_strip(const struct cpu_product *p, int64_t n0, float *room)
 {
-    /* bf16 rows of b are widened once for all rows of a. */
+    /* Rows of b in bf16 are widened once for all rows of a. */
     int64_t n = p->n - n0 < STRIP ? p->n - n0 : STRIP, ldb = p->ldb;
     float *sums = room, *wide = room + ROWS * STRIP;
     const float *b = cpu_floats(p, p->b, n0 * ldb, n, p->k, &ldb, wide);
@@ -229,10 +230,11 @@ static void multiply_few_rows(struct gpt_queue *q, const struct cpu_product *p)
 
 /* ---- the operation ---- */
 
-/* oneDNN (2.6) multiplies blocks of this size without packing them, which with
- * a transposed `a` whose rows are a multiple of 4 KiB apart takes twice as long
- * (F = 3072, AVX2: 38 against 83 GFLOP/s a core of the tiles here). And it
- * rounds by shape, where tiles sum each element in one order. */
+/* True when oneDNN multiplies. oneDNN (2.6) takes blocks of this size without
+ * packing them, which with a transposed `a` whose rows are a multiple of 4 KiB
+ * apart takes twice as long (F = 3072, AVX2: 38 against 83 GFLOP/s a core of
+ * the tiles here). And it rounds by shape, where tiles sum each element in one
+ * order. */
 static bool by_library(const struct gpt_matmul *op)
 {
     if (op->act == GPT_BF16)

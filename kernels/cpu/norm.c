@@ -6,7 +6,8 @@
 #include <omp.h>
 #include <string.h>
 
-/* out = in + dropout(x) for row i, which is at in, x (NULL: none) and out. */
+/* Computes out = in + dropout(x) for row i. in, x (NULL: none) and out point to
+ * the row. */
 static void add_residual(const struct gpt_norm *op, const struct cpu_drop *drop,
                          int64_t i, const float *in, const float *x, float *out)
 {
@@ -30,15 +31,17 @@ static void add_residual(const struct gpt_norm *op, const struct cpu_drop *drop,
         }
 }
 
-/* What the loops take: weights as floats, with 1 added where the norm asks for
- * that, and for bf16 a thread's rows in floats, `each` floats a thread. */
+/* What the loops read: weights as floats, with 1 added where the norm asks for
+ * that, and for bf16 room for a thread's rows as floats, `each` floats a
+ * thread. */
 struct widened {
     const float *w, *b;
     float *rows;
     int64_t each;
 };
 
-/* n elements at `from` of type `act`, as floats at `to`, `more` added. */
+/* Returns the n elements at `from` of type `act` as floats, `more` added to
+ * each; they are written to `to` where they are not so yet. */
 static const float *floats_of(float *to, const void *from, enum gpt_dtype act,
                               int64_t n, float more)
 {
@@ -50,8 +53,8 @@ static const float *floats_of(float *to, const void *from, enum gpt_dtype act,
     return to;
 }
 
-/* rows: how many rows of floats a thread needs for bf16. False after a
- * failure. */
+/* Widens the weights, and finds room for `rows` rows of floats a thread, which
+ * bf16 needs. False after a failure. */
 static bool widen_weights(struct gpt_queue *q, const struct gpt_norm *op,
                           int64_t rows, struct widened *wide)
 {
@@ -69,7 +72,7 @@ static bool widen_weights(struct gpt_queue *q, const struct gpt_norm *op,
     return true;
 }
 
-/* y is the norm of row i, which is at x. */
+/* Writes to y the norm of row i, which is at x. */
 static void norm_row(const struct gpt_norm *op, const struct widened *wide,
                      int64_t i, const float *x, float *y)
 {
@@ -81,7 +84,7 @@ static void norm_row(const struct gpt_norm *op, const struct widened *wide,
                       centred ? op->mean[i] : 0, op->rstd[i]);
 }
 
-/* The row is still in the cache when it is read again. */
+/* Adds and norms a row, which is still in the cache when it is read again. */
 static void forward_row(const struct gpt_norm *op, const struct cpu_drop *drop,
                         const struct widened *wide, int64_t i)
 {
@@ -94,8 +97,8 @@ static void forward_row(const struct gpt_norm *op, const struct cpu_drop *drop,
         norm_row(op, wide, i, out, (float *)op->y + at);
 }
 
-/* A row of bf16. The norm is that of the sum as it is stored: recomputing it
- * later from resid_out then gives the same bits. */
+/* Adds and norms a row of bf16. The norm is that of the sum as it is stored:
+ * recomputing it later from resid_out then gives the same bits. */
 static void forward_narrow(const struct gpt_norm *op,
                            const struct cpu_drop *drop,
                            const struct widened *wide, int64_t i)
@@ -145,9 +148,9 @@ size_t cpu_norm_scratch(int64_t n, int64_t c)
     return (size_t)(cpu_row_blocks(n) * 2 * c) * sizeof(float);
 }
 
-/* One row: its gradient is at dr, that of y at dy, and x is what was normed.
- * dx (NULL: none) is the gradient of what dropout took: the same mask and
- * scale, from the same counters. */
+/* Computes the gradient of one row. Its own gradient is at dr, that of y at dy,
+ * and x is what was normed. dx (NULL: none) is the gradient of what dropout
+ * took: the same mask and scale, from the same counters. */
 static void backward_row(const struct gpt_norm *op, const struct cpu_drop *drop,
                          int64_t i, const float *w, const float *x,
                          const float *dy, float *dr, float *dx, float *dw,
@@ -177,8 +180,8 @@ static void backward_float(const struct gpt_norm *op,
                  grad->dx ? (float *)grad->dx + at : NULL, dw, db);
 }
 
-/* A row of bf16, by way of floats. dx comes from dresid before that is
- * rounded. */
+/* Computes the gradient of a row of bf16 by way of floats. dx comes from dresid
+ * before that is rounded. */
 static void backward_narrow(const struct gpt_norm *op,
                             const struct gpt_norm_grad *grad,
                             const struct cpu_drop *drop,

@@ -24,7 +24,8 @@ static void pack_panel(const struct cpu_packing *o, int64_t i)
     cpu_pairs->pack(&band);
 }
 
-/* Chunk c of all panels: 32 stored rows across k, read from end to end. */
+/* Packs chunk c of all panels: 32 stored rows across k, read from end to
+ * end. */
 static void pack_across(const struct cpu_packing *o, int64_t c)
 {
     int64_t at = c * PAIR_CHUNK;

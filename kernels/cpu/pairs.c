@@ -22,15 +22,15 @@
  * MiB. */
 enum { GROUP = 64, BLOCK = 576 };
 enum { READY = 1 << 22 }; /* floats: what is packed before */
-/* Bytes. What is larger has left the caches when it is read, and is stored past
- * them: then its lines need not be read before. */
+/* Bytes. A result larger than this has left the caches when it is read, and is
+ * stored past them: then its lines need not be read before. */
 enum { PAST = 4 << 20 };
 /* Floats between rows of sums beyond their width, or rows would fall into the
  * same few sets of a cache. */
 enum { GAP = 16 };
 
-/* How a product is cut. `pass` is the operand of which blocks are, `still` the
- * one whose panels come one after the other. */
+/* How a product is cut. `pass` is the operand that is cut into blocks, `still`
+ * the one whose panels come one after the other. */
 struct plan {
     const struct cpu_product *p;
     bool still_a, plain;      /* plain: c is floats, and the sums themselves */
@@ -46,8 +46,8 @@ struct plan {
     int64_t *taken;           /* (blocks): panels of still, by some thread */
 };
 
-/* A group's products for an area of c: blocks from `block0` on, and still from
- * `still0`. */
+/* The products of one group for an area of c: blocks from `block0` on, and
+ * still from `still0`. */
 struct area {
     const struct plan *w;
     int64_t block0, blocks, still0, still_n;
@@ -55,7 +55,7 @@ struct area {
     int64_t begun; /* blocks that a thread has taken */
 };
 
-/* A thread's place in it: a block, and memory. */
+/* What a thread works on in an area: a block, and memory. */
 struct place {
     const struct plan *w;
     struct area *area;
@@ -98,7 +98,7 @@ static uint16_t *ready_panel(const struct area *r, int64_t at)
     return r->w->ready + at / PAIR_PANEL * r->chunks * PAIR_VALUES;
 }
 
-/* The panel of still at row or column `at`. */
+/* Returns the panel of still at row or column `at`, packed. */
 static const uint16_t *packed_panel(const struct place *t, int64_t at)
 {
     const struct plan *w = t->w;
@@ -127,7 +127,7 @@ static void pack_ready(const struct area *r)
 
 /* ---- sweeps ---- */
 
-/* Part of c: rows or columns of still from s on, of pass from p on. */
+/* A part of c: rows or columns of still from s on, of pass from p on. */
 struct part {
     int64_t m0, n0, m, n;
 };
@@ -139,7 +139,7 @@ static struct part part_of(const struct plan *w, int64_t s, int64_t s_n,
                       : (struct part){p, s, p_n, s_n};
 }
 
-/* Floats are two lines a row. */
+/* Asks for floats of c, two lines a row. */
 static void announce_floats(const float *c, int64_t ld, int64_t next,
                             struct cpu_pair_sweep *s)
 {
@@ -154,7 +154,8 @@ static void announce_narrow(const uint16_t *x, int64_t ld, int64_t next,
     *to = (struct cpu_pair_ahead){(const char *)x, ld * 2, next * 2};
 }
 
-/* What is read where a part's sums go: c, and what an epilogue takes. */
+/* Asks for what is read where a part's sums go: c, and what an epilogue
+ * takes. */
 static void announce(const struct plan *w, const struct cpu_pair_finish *f,
                      struct cpu_pair_sweep *s)
 {
@@ -170,8 +171,8 @@ static void announce(const struct plan *w, const struct cpu_pair_finish *f,
                         &s->beside[f->add]);
 }
 
-/* The panel that comes after this one: rows that are to be packed, or lines
- * that are. */
+/* Asks for the panel after this one: rows that are to be packed, or packed
+ * lines. */
 static void announce_panel(const struct place *t, int64_t next,
                            struct cpu_pair_sweep *s)
 {
@@ -194,7 +195,7 @@ static void announce_panel(const struct place *t, int64_t next,
         mem, ld, from.along_k || w->ready ? rows * ld : r->chunks * rows * ld};
 }
 
-/* What becomes of a part's sums. Where c itself is the sums, a group's are
+/* Says what becomes of a part's sums. Where c itself is the sums, a group's are
  * added to those of groups before. */
 static struct cpu_pair_finish finish_of(const struct place *t,
                                         const struct part *a)
@@ -221,7 +222,7 @@ static struct cpu_pair_finish finish_of(const struct place *t,
         .ldc = ldc};
 }
 
-/* Sums of a part that wait for the next group. */
+/* The sums of a part that wait for the next group. */
 static float *kept_sums(const struct place *t, const struct part *a)
 {
     const struct plan *w = t->w;
@@ -232,8 +233,8 @@ static float *kept_sums(const struct place *t, const struct part *a)
     return w->sums + (a->m0 - m0) * w->ld_sums + a->n0 - n0;
 }
 
-/* The still panel at `at` with all of the block; `next`: the panel that this
- * thread takes then, or -1. */
+/* Multiplies the still panel at `at` with all of the block. next is the panel
+ * that this thread takes then, or -1. */
 static void multiply_panel(const struct place *t, int64_t at, int64_t next)
 {
     const struct plan *w = t->w;
@@ -268,14 +269,15 @@ static void multiply_panel(const struct place *t, int64_t at, int64_t next)
 
 /* ---- threads ---- */
 
-/* Panels of still in an area's block that no thread has taken. */
+/* How many panels of still no thread has taken yet for block i of an area. */
 static int64_t panels_left(const struct area *r, int64_t i)
 {
     return cpu_panels_of(r->still_n) -
            __atomic_load_n(&r->w->taken[i], __ATOMIC_RELAXED);
 }
 
-/* The next row or column of still for this thread, or -1. */
+/* Takes the next row or column of still for this thread; -1 when none is
+ * left. */
 static int64_t take_panel(const struct area *r, int64_t i)
 {
     int64_t at = __atomic_fetch_add(&r->w->taken[i], 1, __ATOMIC_RELAXED);
@@ -283,9 +285,9 @@ static int64_t take_panel(const struct area *r, int64_t i)
     return at < cpu_panels_of(r->still_n) ? r->still0 + at * PAIR_PANEL : -1;
 }
 
-/* A block that no thread has begun, or else the one with most work, if that is
- * worth packing the block once more: about as much time as three panels take.
- * -1: none. */
+/* Takes a block that no thread has begun, or else the one with most work, if
+ * that is worth packing the block once more: about as much time as three panels
+ * take. -1 where there is none. */
 static int64_t take_block(struct area *r)
 {
     enum { WORTH = 8 };
@@ -357,7 +359,8 @@ static void multiply_groups(const struct plan *w, const struct area *where,
 
 /* ---- the whole ---- */
 
-/* Almost equal pieces of n, multiples of a panel: about `count` of them. */
+/* The size of almost equal pieces of n that are multiples of a panel. Makes
+ * about `count` of them, and sets *pieces to their number. */
 static int64_t cut(int64_t n, int64_t count, int64_t *pieces)
 {
     int64_t piece = up((n + count - 1) / count, PAIR_PANEL);
@@ -383,9 +386,9 @@ static void plan_blocks(struct plan *w, int64_t threads)
     w->block = cut(w->pass_n, count, &w->blocks);
 }
 
-/* An area is all of c, or where sums are kept, what a block of each thread has
- * with some of the other operand, so that sums take little memory. Floats of
- * them. */
+/* Plans areas, and returns how many floats of sums one has. An area is all of
+ * c, or where sums are kept, what a block of each thread has with some of the
+ * other operand, so that sums take little memory. */
 static int64_t plan_area(struct plan *w, int64_t threads)
 {
     enum { LONG = 1024 };
@@ -418,9 +421,9 @@ static void multiply_all(const struct plan *w, float *work)
         }
 }
 
-/* Blocks are of b, and where a is stored transposed, of a, since panels of that
- * are costly to pack. Of a also where few rows meet a larger b: then no thread
- * packs what another has packed, and there are many panels to be taken. */
+/* True when blocks are of a. Blocks are of b otherwise. A transposed a is
+ * costly to pack; and where few rows meet a larger b, blocks of a let no thread
+ * pack what another has packed, and there are many panels to be taken. */
 static bool blocks_of_a(const struct cpu_product *p, int64_t group)
 {
     return p->ta || (p->m < p->n && cpu_panels_of(p->m) * group <= BLOCK);

@@ -11,11 +11,11 @@
 
 #include <omp.h>
 
-/* Inputs that stay in the second cache while panels pass, in floats. */
+/* Inputs of up to so many floats stay in the second cache while panels pass. */
 enum { FEW_INPUTS = 1 << 17 };
 
-/* Groups of rows, a part of k of each: parts follow each other by k, then by
- * rows. The end of the loop is a barrier: all is packed. */
+/* Packs a part of k of each group of rows: parts follow each other by k, then
+ * by rows. The end of the loop is a barrier: all is packed then. */
 static void pack_rows(const struct cpu_product *p, float *to)
 {
     const int64_t mr = cpu_isa->mr, groups = gpt_ceil_div(p->m, mr);
@@ -33,8 +33,8 @@ static void pack_rows(const struct cpu_product *p, float *to)
     }
 }
 
-/* Columns k0.. of all rows, k of them, with what a panel, which is `block`, has
- * of these at b. Rows after the first ones find it in a cache. */
+/* Multiplies columns k0 .. k0 + k - 1 of all rows with what the panel `block`
+ * has of them at b. Rows after the first ones find it in a cache. */
 static void multiply_part(const struct cpu_product *block, const float *a,
                           const float *b, int64_t k0, int64_t k)
 {
@@ -55,7 +55,7 @@ static void multiply_part(const struct cpu_product *block, const float *a,
     }
 }
 
-/* Panels first..end, in the order of memory. */
+/* Multiplies panels first .. end - 1, in the order of memory. */
 static void multiply_panels(const struct cpu_product *p,
                             const struct gpt_quant *w, const float *a,
                             int64_t first, int64_t end)
@@ -85,7 +85,7 @@ static void multiply_few(struct gpt_queue *q, const struct cpu_product *p,
     const int64_t panels = gpt_ceil_div(p->n, cpu_isa->nr);
     float *packed = NULL;
 
-    /* one row is the same packed */
+    /* a single row looks the same packed */
     if (p->m > 1 && !(packed = cpu_work(q, (size_t)(p->m * p->k))))
         return;
 #pragma omp parallel if (cpu_product_worth_threads(p))

@@ -5,7 +5,8 @@
 
 #include <string.h>
 
-/* What products do not take in panels stays in rows: see few_road(). */
+/* True when products take the matrix in panels. What they do not take so stays
+ * in rows: see few_road(). */
 static bool has_panels(const struct gpt_quant *w, int64_t k)
 {
     if (w->type == GPT_F32)
@@ -27,7 +28,8 @@ size_t cpu_quant_bytes(const struct gpt_quant *w, int64_t n, int64_t k)
     return (size_t)(gpt_ceil_div(n, side) * cpu_panel_bytes(w, k));
 }
 
-/* Row `row` of the matrix, among zeros: `bytes` of values, and scales. */
+/* Copies row `row` of the matrix into its panel, which holds zeros: the values,
+ * and the scales of its groups. */
 static void put_row(char *to, const struct gpt_quant *w, int64_t row,
                     const char *values, const uint16_t *scales, int64_t k)
 {
@@ -49,7 +51,7 @@ static void put_row(char *to, const struct gpt_quant *w, int64_t row,
                sizeof(*scales));
 }
 
-/* Panels of a tile's columns. */
+/* Arranges floats as panels with a tile's columns. */
 static void arrange_floats(float *to, const float *from, int64_t rows,
                            int64_t k)
 {

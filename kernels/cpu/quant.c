@@ -35,7 +35,8 @@ static const int8_t *bytes_of(const struct gpt_quant *w, int64_t row,
     return (const int8_t *)w->values + row * k;
 }
 
-/* The same as a row of a matrix in panels: parts of it go to rows, first. */
+/* Does what cpu_quant_row() does for a matrix in panels: parts of a panel's row
+ * are put together first. */
 static void panel_row(float *to, const struct gpt_quant *w, int64_t row,
                       int64_t at, int64_t n, int64_t k)
 {
@@ -69,7 +70,7 @@ static void panel_row(float *to, const struct gpt_quant *w, int64_t row,
     }
 }
 
-/* The same as a row of a matrix of floats. */
+/* Does what cpu_quant_row() does for a matrix of floats. */
 static void float_row(float *to, const struct gpt_quant *w, int64_t row,
                       int64_t at, int64_t n, int64_t k)
 {
@@ -111,9 +112,10 @@ void cpu_quant_row(float *to, const struct gpt_quant *w, int64_t row,
 
 /* ---- few rows, by instructions for fewer bits ---- */
 
-/* Strips whose sums are finished together: rows of one strip are too short to
- * keep a processor busy. Rows of many texts, which may all fall into one set of
- * the first cache, are finished aside, where they do not, and copied. */
+/* TOGETHER strips are finished together: rows of one strip are too short to
+ * keep a processor busy. Rows of ASIDE_FROM texts or more may all fall into one
+ * set of the first cache; they are finished aside, LD_ASIDE floats apart, and
+ * copied. */
 enum { TOGETHER = 8, ASIDE_FROM = 17, LD_ASIDE = TOGETHER * FEW_ROWS + 16 };
 
 static int64_t floats_aside(const struct cpu_product *p)
@@ -121,7 +123,8 @@ static int64_t floats_aside(const struct cpu_product *p)
     return p->m < ASIDE_FROM || p->beta != 0 ? 0 : p->m * LD_ASIDE;
 }
 
-/* What a thread multiplies: strips first..end. room: floats_aside(). */
+/* Multiplies a thread's strips first .. end - 1. room holds floats_aside()
+ * floats. */
 static void multiply_strips(const struct cpu_product *p,
                             const struct gpt_quant *w,
                             const struct cpu_few_road *road,
@@ -161,7 +164,7 @@ static void multiply_strips(const struct cpu_product *p,
         cpu_pairs->end();
 }
 
-/* The road of few rows for this form, or NULL. */
+/* The road that few rows take with weights of this form, or NULL. */
 static const struct cpu_few_road *few_road(const struct cpu_product *p,
                                            const struct gpt_quant *w)
 {
@@ -173,8 +176,8 @@ static const struct cpu_few_road *few_road(const struct cpu_product *p,
     return road && road->panels == w->arranged ? road : NULL;
 }
 
-/* Each thread has strips side by side, so that it reads one stretch of memory
- * from its beginning to its end. */
+/* Multiplies few rows by a road. Each thread has strips side by side, so that
+ * it reads one stretch of memory from its beginning to its end. */
 static void multiply_few_by_road(struct gpt_queue *q,
                                  const struct cpu_product *p,
                                  const struct gpt_quant *w,
@@ -217,8 +220,8 @@ static void multiply_few_by_road(struct gpt_queue *q,
 
 enum { STRIP = 64 }; /* rows of weights */
 
-/* A thread has whole strips; a strip's rows are read once for all rows of a,
- * and in the order of memory. */
+/* Multiplies few rows by dot products. A thread has whole strips; a strip's
+ * rows are read once for all rows of a, and in the order of memory. */
 static void multiply_few(const struct cpu_product *p, const struct gpt_quant *w,
                          int64_t n0)
 {
@@ -241,12 +244,13 @@ static void multiply_few(const struct cpu_product *p, const struct gpt_quant *w,
 
 /* ---- many rows, by pairs ---- */
 
-/* Rows of weights at a time: their bf16 stays in the third cache, and is
- * written and read again there. Products of this width are as fast as wider
- * ones. */
+/* How many rows of weights are widened at a time: their bf16 stays in the third
+ * cache, and is written and read again there. Products of this width are as
+ * fast as wider ones. */
 enum { WIDE = 4 * CPU_BN };
 
-/* The part of p whose columns are n0.. of c, at most WIDE; b is not set. */
+/* The part of p whose columns are those of c from n0 on, at most WIDE; b is not
+ * set. */
 static struct cpu_product columns_of(const struct cpu_product *p, int64_t n0)
 {
     struct cpu_product part = *p;
@@ -258,8 +262,9 @@ static struct cpu_product columns_of(const struct cpu_product *p, int64_t n0)
     return part;
 }
 
-/* a = high + low + at most 2^-17 of itself: all first parts, then the others,
- * so that one product of twice the rows reads and packs the weights once. */
+/* Splits a into high + low, which differs from it by at most 2^-17 of itself.
+ * All high parts come first, then the low ones, so that one product of twice
+ * the rows reads and packs the weights once. */
 static void split_rows(uint16_t *to, const struct cpu_product *p)
 {
 #pragma omp parallel for schedule(static)
@@ -268,9 +273,9 @@ static void split_rows(uint16_t *to, const struct cpu_product *p)
                        (const float *)p->a + i * p->lda, p->k);
 }
 
-/* Row `row` of bytes as bf16. Where there is one scale, it is that of the sum;
- * of several, each is multiplied with its bytes, and what bf16 does not hold of
- * the 15 bits goes to `low`. */
+/* Turns row `row` of bytes into bf16. Where there is one scale, it is applied
+ * to the sum; of several, each is multiplied with its bytes, and what bf16 does
+ * not hold of the 15 bits goes to `low`. */
 static void narrow_row(uint16_t *high, uint16_t *low, const struct gpt_quant *w,
                        int64_t row, int64_t k)
 {
@@ -289,7 +294,7 @@ static void narrow_row(uint16_t *high, uint16_t *low, const struct gpt_quant *w,
     }
 }
 
-/* Rows n0.. of w, `rows` of them, as bf16 in `room`. */
+/* Turns `rows` rows of w from n0 on into bf16, in `room`. */
 static void narrow_rows(uint16_t *room, const struct gpt_quant *w, int64_t n0,
                         int64_t rows, int64_t k)
 {
@@ -298,7 +303,7 @@ static void narrow_rows(uint16_t *room, const struct gpt_quant *w, int64_t n0,
         narrow_row(room + i * k, room + (rows + i) * k, w, n0 + i, k);
 }
 
-/* A row of a block from its sums of both parts, the small terms first. */
+/* Joins a row of a block from its sums of both parts, the small terms first. */
 static void join_row(const struct cpu_product *row, const float *high,
                      const float *low, const uint16_t *scales)
 {
@@ -331,9 +336,9 @@ static void join_rows(const struct cpu_product *part, const float *sums,
         }
 }
 
-/* Products of bf16 in place of those of floats: half of their rate, or a third
- * where weights have two parts, which with tiles is still several times that of
- * floats. */
+/* Multiplies by products of bf16 in place of those of floats: at half of their
+ * rate, or a third where weights have two parts, which with tiles is still
+ * several times that of floats. */
 static void multiply_split(struct gpt_queue *q, const struct cpu_product *p,
                            const struct gpt_quant *w)
 {
@@ -381,8 +386,8 @@ static void multiply_split(struct gpt_queue *q, const struct cpu_product *p,
     }
 }
 
-/* By the road of this form, or else by dots: inputs that are to be rounded were
- * so before they came to these. */
+/* Multiplies few rows by the road of this form, or else by dots. Inputs that
+ * are to be rounded were rounded before they came here. */
 static void multiply_few_rows(struct gpt_queue *q, const struct cpu_product *p,
                               const struct gpt_quant *w)
 {
@@ -400,7 +405,7 @@ static void multiply_few_rows(struct gpt_queue *q, const struct cpu_product *p,
         multiply_few(&packed, w, n0);
 }
 
-/* The same with many rows, whose weights become floats, or bf16, where no road
+/* Multiplies many rows, whose weights become floats, or bf16, where no road
  * takes them as they are. */
 static void multiply_many_rows(struct gpt_queue *q, const struct cpu_product *p,
                                const struct gpt_quant *w)

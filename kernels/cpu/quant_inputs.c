@@ -5,7 +5,7 @@
 
 #include "base/num.h"
 
-/* A row, or its groups one after the other. */
+/* Rounds a row, or its groups one after the other. */
 static void round_row(float *to, const float *x, int64_t k, enum cpu_form form)
 {
     enum { PART = 512 };

@@ -10,8 +10,9 @@
 #include <assert.h>
 #include <omp.h>
 
-/* Items a thread: cores of one machine differ in speed from moment to moment.
- * Panels of a block below which reading the inputs costs more than that. */
+/* TURNS is how many items each thread has at least: cores of one machine differ
+ * in speed from moment to moment. With fewer than SMALL panels in a block,
+ * reading the inputs would cost more than such a difference. */
 enum { TURNS = 4, SMALL = 6 };
 
 /* How a product is cut: an item is a block of columns, for a range of rows. */
@@ -82,8 +83,8 @@ static struct cpu_many_block block_of(const struct plan *l, int64_t i,
         .chunks = chunks < l->group ? chunks : l->group};
 }
 
-/* The weights of `next` come while those of `b` are multiplied: a few lines
- * with every chunk, evenly. */
+/* Lets the weights of `next` be fetched while those of `b` are multiplied: a
+ * few lines with every chunk, evenly. */
 static void announce(const struct plan *l, struct cpu_many_block *b,
                      const struct cpu_many_block *next)
 {
@@ -110,7 +111,7 @@ static void announce(const struct plan *l, struct cpu_many_block *b,
                                 next->columns, panels * cpu_many_turns(b));
 }
 
-/* All rows of an item with one group of chunks. */
+/* Multiplies all rows of an item with one group of chunks. */
 static void multiply_group(const struct plan *l, struct cpu_many_block *b,
                            int64_t range)
 {
@@ -131,7 +132,8 @@ static void multiply_group(const struct plan *l, struct cpu_many_block *b,
     }
 }
 
-/* Item i; the one after it begins with block `next`, or is NULL. */
+/* Multiplies item i. The item after it begins with block `next`; NULL where
+ * there is none. */
 static void multiply_item(const struct plan *l, int64_t i,
                           const struct cpu_many_block *next, char *packed)
 {
@@ -150,8 +152,9 @@ static void multiply_item(const struct plan *l, int64_t i,
     }
 }
 
-/* Inputs are packed by panels; where threads are more, by parts of panels. The
- * loops end with barriers: all is measured, and then all is packed. */
+/* Packs inputs by panels; where there are more threads than panels, by parts of
+ * panels. The loops end with barriers: all is measured, and then all is
+ * packed. */
 static void pack_panels(const struct plan *l, int64_t threads)
 {
     const int64_t chunks = cpu_many_chunks(&l->in);
@@ -168,7 +171,7 @@ static void pack_panels(const struct plan *l, int64_t threads)
                              cpu_cut(chunks, parts, i % parts + 1));
 }
 
-/* Items in turn; the next one is known while a thread works on one. */
+/* Takes items in turn; a thread knows its next one while it works on one. */
 static void multiply_items(struct plan *l, char *packed)
 {
     int64_t i = cpu_take(&l->next);

@@ -2,11 +2,11 @@
  * Flat sums are cut into fixed blocks whose results are added in order. */
 #include "cpu/cpu.h"
 
-/* 64 KiB of floats. A constant: were it n / threads, sums would depend on the
- * number of threads. */
+/* 64 KiB of floats. This is a constant: were it n / threads, sums would depend
+ * on the number of threads. */
 enum { BLOCK = 1 << 14 };
 
-/* Double sums of floats: a gradient norm of 10^9 elements has then 29 bits to
+/* Sums floats in double: a gradient norm of 10^9 elements has then 29 bits to
  * spare, and the order of blocks is fixed besides. */
 static void flat_sum(struct gpt_queue *q, double *out, const float *x,
                      int64_t n, bool squares)
@@ -57,8 +57,8 @@ void cpu_bias_add(struct gpt_queue *q, void *x, const void *bias, int64_t m,
     }
 }
 
-/* Threads own columns, rows are added in their order; rows of bf16 are widened
- * in the first cache. */
+/* Sums rows. Threads own columns, and rows are added in their order; rows of
+ * bf16 are widened in the first cache. */
 void cpu_bias_grad(struct gpt_queue *q, float *dbias, const void *dy, int64_t m,
                    int64_t n, enum gpt_dtype act)
 {

@@ -8,7 +8,7 @@
 #include <omp.h>
 #include <string.h>
 
-/* What is the same for all rows. work: `each` floats a thread. */
+/* What all rows share. work has `each` floats a thread. */
 struct rope {
     const struct gpt_rope *op;
     float *rates; /* (rotary / 2): base^(-2 i / rotary), scaled */
@@ -18,7 +18,7 @@ struct rope {
     const float *table; /* (t, rotary): cosines, then sines; or NULL */
 };
 
-/* Pairs of neighbours; halves are cpu_isa->turn(). */
+/* Turns pairs of neighbours; cpu_isa->turn() turns pairs of halves. */
 static void rotate_neighbours(float *x, int64_t half, const float *cosine,
                               const float *sine)
 {
@@ -30,8 +30,8 @@ static void rotate_neighbours(float *x, int64_t half, const float *cosine,
     }
 }
 
-/* In float, and rounded once: sums of rounded products would lose more than
- * bf16 itself does. */
+/* Turns a head in float, and rounds once: sums of rounded products would lose
+ * more than bf16 itself does. */
 static void rotate_head(const struct gpt_rope *op, int64_t at,
                         const float *cosine, const float *sine, float *wide)
 {
@@ -49,7 +49,8 @@ static void rotate_head(const struct gpt_rope *op, int64_t at,
         cpu_isa->narrow(x16, wide, op->rotary);
 }
 
-/* to (rotary): cosines and sines of a position, the latter not inverted. */
+/* Writes the cosines and sines of a position to `to`, (rotary) floats; sines
+ * are not inverted. */
 static void make_angles(const struct rope *r, float position, float *to)
 {
     const int64_t half = r->op->rotary / 2;
@@ -115,8 +116,8 @@ static bool is_kept(const struct cpu_angles *kept, const struct gpt_rope *op)
            memcmp(&kept->scaling, &op->scaling, sizeof(op->scaling)) == 0;
 }
 
-/* The table of positions below t; NULL after recording a failure. Layers of two
- * kinds take turns with it, and fill it anew. */
+/* Returns the table of positions below t, or NULL after recording a failure.
+ * Layers of two kinds take turns with it, and fill it anew. */
 static const float *angle_table(struct gpt_queue *q, const struct rope *r)
 {
     const struct gpt_rope *op = r->op;
@@ -124,7 +125,7 @@ static const float *angle_table(struct gpt_queue *q, const struct rope *r)
 
     if (is_kept(kept, op))
         return kept->space.mem;
-    kept->t = 0; /* nothing, should there be no memory */
+    kept->t = 0; /* without memory nothing was written */
     float *to = cpu_angle_space(q, (size_t)(op->t * op->rotary));
     if (!to)
         return NULL;

@@ -3,8 +3,8 @@
  * scores, tile by tile (attn.h). */
 #include "cpu/cpu.h"
 
-/* Elements of a task: a few cache pages, and a whole number of vectors, so that
- * the cut changes no result. */
+/* Elements of a task: a few pages, and a whole number of vectors, so that the
+ * cut changes no result. */
 enum { BLOCK = 4096 };
 
 void cpu_softcap(struct gpt_queue *q, void *x, void *slope, int64_t n, float c,

@@ -15,15 +15,17 @@
  * columns of a tile's rows, stays in the second cache with the part of b that
  * passes by it. */
 enum { KC = CPU_KC };
-/* Rows of a that are packed together: where rows of memory are columns of a, a
- * panel is less than a line of each, so that several are packed at once. */
+/* How many rows of a are packed together: where rows of memory are columns of
+ * a, a panel is less than a line of each, so that several are packed at
+ * once. */
 enum { GROUP = 72 };
-/* A thread takes so many items or more: cores of one machine differ in speed
+/* A thread takes at least so many items: cores of one machine differ in speed
  * from moment to moment. */
 enum { TURNS = 4 };
-/* Columns of an item at most, and rows at least, since every item packs columns
- * of b for itself; columns at least where all of a is packed before, which it
- * is up to so many floats: more of them where weights would become floats in
+/* An item has at most COLUMNS columns and at least LEAST_ROWS rows, since every
+ * item packs columns of b for itself. Where all of a is packed before, it has
+ * at least FEW_COLUMNS columns. All of a is packed before when it has at most
+ * PACKED_A floats, or PACKED_WEIGHTS where weights would become floats in
  * several items. */
 enum { COLUMNS = CPU_BN, LEAST_ROWS = 256 };
 enum { FEW_COLUMNS = 192, PACKED_A = 1 << 20, PACKED_WEIGHTS = 1 << 22 };
@@ -31,8 +33,8 @@ enum { FEW_COLUMNS = 192, PACKED_A = 1 << 20, PACKED_WEIGHTS = 1 << 22 };
  * if it came sooner it would not stay in the second cache. */
 enum { LAST_ROWS = 72 };
 
-/* Columns of an item whose panels are weights as they lie in memory, where they
- * may be a multiple of a cache's ways apart. */
+/* How many columns an item has whose panels are weights as they lie in memory,
+ * where they may be a multiple of a cache's ways apart. */
 enum { LAID_COLUMNS = 192 };
 
 struct sweep {
@@ -50,8 +52,8 @@ struct room {
     float *a, *b, *wide, *sums;
 };
 
-/* Part of the sums of an item, which is `block`: columns k0.. of a, k of them,
- * and columns of c from n0 on. */
+/* A part of the sums of an item, which is `block`: columns k0 .. k0 + k - 1 of
+ * a, and columns of c from n0 on. */
 struct part {
     struct cpu_product block;
     int64_t n0, k0, k;
@@ -72,9 +74,9 @@ const float *cpu_floats(const struct cpu_product *p, const void *mem,
 
 /* ---- packing ---- */
 
-/* Rows m0.. of a, columns k0..: mc x kc of them as panels. A panel holds mr
- * rows so that a step over k reads one run of memory, whatever the strides of
- * the matrix: from here on transposed operands are as others. */
+/* Packs mc rows of a from m0 on, kc columns from k0 on, as panels. A panel
+ * holds mr rows so that a step over k reads one run of memory, whatever the
+ * strides of the matrix: from here on transposed operands are as others. */
 static void pack_a(const struct cpu_product *p, float *to, int64_t m0,
                    int64_t mc, int64_t k0, int64_t kc, float *room)
 {
@@ -107,8 +109,9 @@ static void pack_b(const struct part *part, float *to, float *room)
     }
 }
 
-/* Columns of a panel of weights from column `column` on, as one of a tile. No
- * set has byte roads that turn bits and leave panels of bytes to tiles. */
+/* Widens columns of a panel of weights, from column `column` on, as those of
+ * one tile. No set has byte roads that turn bits and leave panels of bytes to
+ * tiles. */
 static void widen_columns(const struct part *part, const struct gpt_quant *w,
                           float *to, int64_t column)
 {
@@ -126,9 +129,9 @@ static void widen_columns(const struct part *part, const struct gpt_quant *w,
                               column % CPU_PANEL, part->k);
 }
 
-/* Weights in fewer bits become floats a panel at a time; those that lie in
- * panels, whose rows are columns of tiles, as they are read. Bytes with a scale
- * a row have roads of their own where they lie so. */
+/* Turns weights in fewer bits into floats, a panel at a time. Weights that lie
+ * in panels, whose rows are columns of tiles, are widened as they are read.
+ * Bytes with a scale a row have roads of their own where they lie so. */
 static void pack_weights(const struct part *part, const struct gpt_quant *w,
                          float *to, float *room)
 {
@@ -148,14 +151,14 @@ static void pack_weights(const struct part *part, const struct gpt_quant *w,
     }
 }
 
-/* Panels of weights that lie so. */
+/* The panels of float weights that lie in memory as tiles read them. */
 static const float *laid_at(const struct sweep *s, const struct part *part)
 {
     return (const float *)s->w->values + part->n0 * s->p->k +
            part->k0 * cpu_isa->nr;
 }
 
-/* Panels of the part, packed or as they lie. */
+/* The panels of the part: packed, or where they lie. */
 static const float *panels_of(const struct sweep *s, const struct part *part,
                               const struct room *room)
 {
@@ -168,9 +171,9 @@ static const float *panels_of(const struct sweep *s, const struct part *part,
     return room->b;
 }
 
-/* All of a, for all items. Parts of `packed` follow each other by k0, then by
- * m0. Threads write to places of their own; the end of the loop is a barrier,
- * before anybody reads. */
+/* Packs all of a for all items. Parts of `packed` follow each other by k0, then
+ * by m0. Threads write to places of their own; the end of the loop is a
+ * barrier, before any of it is read. */
 static void pack_whole_a(struct cpu_product *p, float *to, float *work,
                          int64_t each)
 {
@@ -191,8 +194,8 @@ static void pack_whole_a(struct cpu_product *p, float *to, float *work,
 
 /* ---- what comes next ---- */
 
-/* Times that tiles ask for lines while m rows meet a part; not 0, even if an
- * empty part asks for none. */
+/* How often tiles ask for lines while m rows meet a part. It is not 0, even if
+ * an empty part asks for none. */
 static int64_t turns_of(const struct part *part, int64_t m)
 {
     return gpt_ceil_div(m, cpu_isa->mr) *
@@ -200,7 +203,7 @@ static int64_t turns_of(const struct part *part, int64_t m)
            gpt_ceil_div(part->k + 1, CPU_TILE_STEP);
 }
 
-/* Rows of b, or of weights, of a part. */
+/* Says which rows of b, or of weights, of a part are fetched ahead. */
 static struct cpu_many_ahead ahead_b(const struct sweep *s,
                                      const struct part *part, int64_t turns)
 {
@@ -235,7 +238,8 @@ static struct cpu_many_ahead ahead_b(const struct sweep *s,
                              p->n * value, part->k, turns);
 }
 
-/* m rows of a from m0 on, or where all of a is packed, of that. */
+/* Says which m rows of a from m0 on are fetched ahead, packed where all of a is
+ * packed. */
 static struct cpu_many_ahead ahead_a(const struct part *part, int64_t m0,
                                      int64_t m, int64_t turns)
 {
@@ -256,7 +260,7 @@ static struct cpu_many_ahead ahead_a(const struct part *part, int64_t m0,
 
 /* ---- multiplication ---- */
 
-/* m rows of c from m0 on += panels of a times panels of b. */
+/* Adds m rows of panels of a, from m0 on, times panels of b to c. */
 static void multiply_group(const struct sweep *s, const struct part *part,
                            int64_t m0, int64_t m, const float *a,
                            const float *b, struct cpu_many_ahead *ahead)
@@ -282,7 +286,7 @@ static void multiply_group(const struct sweep *s, const struct part *part,
     }
 }
 
-/* The epilogue of m rows while they are in the cache. */
+/* Applies the epilogue to m rows while they are in the cache. */
 static void finish_rows(const struct cpu_product *p, int64_t m0, int64_t m)
 {
     struct cpu_product rows = *p;
@@ -296,7 +300,7 @@ static void finish_rows(const struct cpu_product *p, int64_t m0, int64_t m)
     cpu_finish_block(&rows);
 }
 
-/* `then` is what the thread multiplies next, or NULL. */
+/* Multiplies a part. `then` is what the thread multiplies next, or NULL. */
 static void multiply_part(const struct sweep *s, const struct part *part,
                           const struct part *then, const float *b,
                           const struct room *room)
@@ -328,7 +332,7 @@ static void multiply_part(const struct sweep *s, const struct part *part,
     }
 }
 
-/* That of item i which begins at k0. */
+/* The part of item i that begins at k0. */
 static struct part part_of(const struct sweep *s, int64_t i, int64_t k0,
                            float *sums)
 {
@@ -342,8 +346,8 @@ static struct part part_of(const struct sweep *s, int64_t i, int64_t k0,
         .k = gpt_min_i64(s->p->k - k0, KC)};
 }
 
-/* The part after `part`, of its item or the beginning of item `next`; false
- * where that is not known. */
+/* Finds the part after `part`: of its item, or the beginning of item `next`.
+ * False where that is not known. */
 static bool part_after(const struct sweep *s, const struct part *part,
                        int64_t next, struct part *then)
 {
@@ -361,7 +365,7 @@ static bool part_after(const struct sweep *s, const struct part *part,
     return true;
 }
 
-/* Items in turn; the next one is known while a thread works on one. */
+/* Takes items in turn; a thread knows its next one while it works on one. */
 static void multiply_items(struct sweep *s, const struct room *room)
 {
     for (int64_t i = cpu_take(&s->next), next; i < s->items; i = next) {
@@ -380,7 +384,8 @@ static void multiply_items(struct sweep *s, const struct room *room)
 
 /* ---- items ---- */
 
-/* Panels that one item has, out of so many, for at least `wanted` items. */
+/* How many of the panels one item has, so that there are at least `wanted`
+ * items. */
 static int64_t share(int64_t panels, int64_t wanted, int64_t least,
                      int64_t most)
 {
@@ -391,7 +396,7 @@ static int64_t share(int64_t panels, int64_t wanted, int64_t least,
     return gpt_ceil_div(panels, gpt_ceil_div(panels, each));
 }
 
-/* Results do not depend on how c is cut. */
+/* Cuts c into items. Results do not depend on how it is cut. */
 static void cut_items(struct sweep *s, int64_t threads)
 {
     const struct cpu_product *p = s->p;

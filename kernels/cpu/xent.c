@@ -11,7 +11,7 @@ static float *logits_of(const struct gpt_xent *op, int64_t i)
     return (float *)op->logits + i * (op->ld ? op->ld : op->v);
 }
 
-/* Columns here that are words and no dummies. */
+/* How many of this rank's columns are words and no dummies. */
 static int64_t real_columns(const struct gpt_xent *op)
 {
     int64_t real = op->v_real - op->v_begin;
@@ -19,21 +19,22 @@ static int64_t real_columns(const struct gpt_xent *op)
     return real < 0 ? 0 : real < op->v ? real : op->v;
 }
 
-/* The loss scale is in device memory, since it changes without the host. */
+/* The weight of row i times the loss scale, which is in device memory, since it
+ * changes without the host. */
 static float weight_of(const struct gpt_xent *op, int64_t i)
 {
     return op->scale ? op->weight[i] * *op->scale : op->weight[i];
 }
 
-/* What smoothing spreads over each column. */
+/* The part of the probability that smoothing spreads over each column. */
 static float spread_of(const struct gpt_xent *op)
 {
     return op->smoothing / (float)op->v_real;
 }
 
-/* The loss of a row: lse is the logarithm of the sum of exponentials, `sum` the
- * sum of the logits. Without smoothing and z-loss it is lse - target, to the
- * bit. */
+/* Computes the loss of a row. lse is the logarithm of the sum of exponentials,
+ * `sum` the sum of the logits. Without smoothing and z-loss it is lse - target,
+ * to the bit. */
 static float loss_of(const struct gpt_xent *op, float lse, float target,
                      float sum)
 {
@@ -44,8 +45,8 @@ static float loss_of(const struct gpt_xent *op, float lse, float target,
     return op->z_loss > 0 ? loss + op->z_loss * lse * lse : loss;
 }
 
-/* Row i from exponentials to its gradient: factor makes weighted probabilities
- * of them, lse is as above. */
+/* Turns the exponentials of row i into its gradient: factor makes weighted
+ * probabilities of them, lse is as above. */
 static void gradient(const struct gpt_xent *op, int64_t i, float factor,
                      float lse)
 {
@@ -70,8 +71,8 @@ static void gradient(const struct gpt_xent *op, int64_t i, float factor,
     memset(x + real, 0, (size_t)(op->v - real) * sizeof(*x));
 }
 
-/* Less the largest logit no exponential overflows. Where no gradient is wanted
- * the logits stay, and the pass writes nothing. */
+/* Sums exponentials of the logits less the largest one, so that none overflows.
+ * Where no gradient is wanted the logits stay, and the pass writes nothing. */
 static float exponentials(const struct gpt_xent *op, float *x, float max)
 {
     int64_t real = real_columns(op);
@@ -80,13 +81,15 @@ static float exponentials(const struct gpt_xent *op, float *x, float max)
                     : cpu_isa->sum_exp(x, real, max);
 }
 
-/* Read before the exponentials take their place; only smoothing needs it. */
+/* Sums the logits before exponentials take their place; only smoothing needs
+ * the sum. */
 static float sum_logits(const struct gpt_xent *op, const float *x, int64_t n)
 {
     return op->smoothing > 0 ? (float)cpu_isa->sum_plain(x, n) : 0;
 }
 
-/* The target's logit is read before exponentials take its place. */
+/* Computes loss and gradient of a row that lies on one rank. The target's logit
+ * is read before exponentials take its place. */
 static void whole_row(const struct gpt_xent *op, int64_t i)
 {
     float *x = logits_of(op, i);
@@ -117,7 +120,8 @@ static bool targets_ready(struct gpt_queue *q, const char *what,
     return true;
 }
 
-/* A row of bf16, by way of floats in `room`, which stay in the second cache. */
+/* Does what whole_row() does for a row of bf16, by way of floats in `room`,
+ * which stay in the second cache. */
 static void narrow_row(const struct gpt_xent *op, int64_t i, float *room)
 {
     uint16_t *x = (uint16_t *)op->logits + i * (op->ld ? op->ld : op->v);
@@ -152,10 +156,11 @@ void cpu_xent(struct gpt_queue *q, const struct gpt_xent *op)
     }
 }
 
-/* What ranks tell each other of a row. */
+/* Which statistics of a row ranks exchange. */
 enum { LARGEST, SUM, TARGET, LOGITS };
 
-/* What this rank's columns contribute, relative to its own largest logit. */
+/* Computes what this rank's columns contribute, relative to its own largest
+ * logit. */
 static void partial_row(const struct gpt_xent *op, int64_t i, float *stats)
 {
     float *x = logits_of(op, i);
@@ -177,7 +182,8 @@ void cpu_xent_partial(struct gpt_queue *q, const struct gpt_xent *op,
         partial_row(op, i, stats + i * GPT_XENT_STATS);
 }
 
-/* stats: of the row, `next` floats from rank to rank. */
+/* Finishes row i. stats are those of the row, `next` floats from rank to
+ * rank. */
 static void finish_row(const struct gpt_xent *op, int64_t i, const float *stats,
                        int64_t next, int64_t ranks, int64_t rank)
 {

@@ -36,8 +36,8 @@ struct rows {
     bool gated;
 };
 
-/* Where features i .. i + W of the output have their inputs. Rows of a gated input
- * are twice as long; W divides a row, so that a thread's features are in one. */
+/* The place of the inputs of features i .. i + W - 1 of the output. Rows of a gated input are twice
+ * as long; W divides a row, so that a thread's features are in one. */
 static __device__ inline int64_t input_of(const rows &p, int64_t i)
 {
     return p.gated ? i + i / p.f * p.f : i;

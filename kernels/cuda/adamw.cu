@@ -55,7 +55,7 @@ template <class U> static __device__ struct block_segments segments_of(const U &
     return found;
 }
 
-/* W elements from i on. */
+/* Updates W elements from i on. */
 template <int W, class T>
 static __device__ void elements(const update<T> &u, const struct block_segments &b, int64_t i)
 {

@@ -33,7 +33,7 @@ template <class T> static __global__ void row_deltas(struct attn_shape s, gradie
         p.delta[(b * s.h + h) * s.t + t] = sum;
 }
 
-/* P M and dS of (query t of head h, key j): q . k and dout . v are known. */
+/* Computes P M and dS of (query t of head h, key j), where q . k and dout . v are known. */
 struct pair {
     float p, ds;
 };

@@ -4,8 +4,8 @@
 
 enum { WARPS = 4, MOST = ATTN_MAX_D / 32 };
 
-/* One query of one head a warp: t_new is one or few, so that there is little to
- * share between queries; what counts is to read the cache with many warps. */
+/* A warp has one query of one head: t_new is one or few, so that there is little to share between
+ * queries; what counts is to read the cache with many warps. */
 template <class T> struct cached {
     int64_t t_new, h, g, d, t_max, b, head0, h_global;
     float scale;
@@ -17,13 +17,13 @@ template <class T> struct cached {
     const int32_t *pos, *len, *slot; /* device */
 };
 
-/* Where position t of a group lies, from its position 0 on. */
+/* The offset of position t of a group from its position 0. */
 template <class T> static __device__ int64_t key_at(const cached<T> &p, int64_t t)
 {
     return (t / GPT_CACHE_BLOCK * p.g * GPT_CACHE_BLOCK + t % GPT_CACHE_BLOCK) * p.d;
 }
 
-/* Where position t of row b's group lies in the cache. */
+/* The offset in the cache of position t of row b's group. */
 template <class T>
 static __device__ int64_t cache_at(const cached<T> &p, int64_t b, int64_t g, int64_t t)
 {
@@ -120,7 +120,7 @@ static bool fits(struct gpt_queue *q, const struct gpt_attn_cached *op)
     return true;
 }
 
-/* pos, len and slot of all rows, in work memory. */
+/* Copies pos, len and slot of all rows to work memory. */
 static const int32_t *upload(struct gpt_queue *q, const struct gpt_attn_cached *op)
 {
     const int32_t *from[] = {op->pos, op->len, op->slot};

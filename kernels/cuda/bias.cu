@@ -2,8 +2,8 @@
  * many; then columns of these are added in a fixed order. */
 #include "cuda/device.cuh"
 
-/* Neighbouring threads read neighbouring columns: 32 lanes make whole lines of
- * memory. DEPTH rows at a time keep enough reads under way. */
+/* Neighbouring threads read neighbouring columns: 32 lanes make whole lines of memory. DEPTH rows
+ * are added at a time, which keeps enough reads under way. */
 enum { LANES = 32, DEPTH = 8 };
 /* Parts depend on the matrix alone: blocks enough for any GPU, of PART_ROWS rows
  * or more. Atomics would save the second pass, and add in another order at every

@@ -289,7 +289,7 @@ static bool describe_library(char *text, size_t cap)
     return found;
 }
 
-/* By its UUID. */
+/* Names the device by its UUID. */
 static int name_device(char *text, size_t cap, struct gpt_err *err)
 {
     cudaDeviceProp p;

@@ -188,7 +188,7 @@ static void queue_close(struct gpt_queue *q)
     free(q);
 }
 
-/* What launches depend on. */
+/* Reads the properties of the device on which launches depend. */
 static cudaError_t read_device(struct gpt_queue *q)
 {
     cudaDeviceProp p;
@@ -488,7 +488,7 @@ gpt_plugin_open(struct gpt_backend **out, size_t table_bytes, int device, bool w
     return GPT_OK;
 }
 
-/* What was built, for the version that programs print. */
+/* Says what was built, for the version that programs print. */
 extern "C" __attribute__((visibility("default"))) const char *gpt_plugin_built(void)
 {
     return GPT_CUDA_ARCHS;

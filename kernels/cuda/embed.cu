@@ -14,8 +14,7 @@ template <class T> struct lookup {
     struct cuda_drop drop;
 };
 
-/* By what words are multiplied. A product with 1 costs nothing beside memory, and
- * changes no bit. */
+/* The factor of words. A product with 1 costs nothing beside memory, and changes no bit. */
 static float scale_of(const struct gpt_embed *op)
 {
     return op->scale != 0 ? op->scale : 1;
@@ -142,15 +141,15 @@ template <class T> static __device__ int64_t word_end(const own_gradient<T> &p, 
     return hi;
 }
 
-/* Rows of one word: where this lane's is in dout, its counter of dropout, and how many
- * lanes have one. */
+/* The rows of one word that a warp adds: where this lane's row is in dout, its counter of dropout,
+ * and how many lanes have a row. */
 struct run {
     int64_t row;
     uint64_t counter;
     int n;
 };
 
-/* Sorted rows i.. end that have this key. */
+/* Finds the sorted rows from i on, before end, that have this key. */
 template <class T>
 static __device__ inline run run_from(const own_gradient<T> &p, int64_t i, int64_t end,
                                       int32_t key)
@@ -163,8 +162,8 @@ static __device__ inline run run_from(const own_gradient<T> &p, int64_t i, int64
     return {row, drop_begin(p.drop, row, p.c), __popc(__ballot_sync(ALL_LANES, equal))};
 }
 
-/* sum += columns j.. of the run's rows of dout, in order. All lanes of a warp call it,
- * those past c too. */
+/* Adds columns j .. of the run's rows of dout to sum, in order. All lanes of a warp call it, even
+ * those past c. */
 template <class T, int W>
 static __device__ void add_run(const own_gradient<T> &p, float (&sum)[W], const run &r, int64_t j)
 {
@@ -184,7 +183,7 @@ static __device__ void add_run(const own_gradient<T> &p, float (&sum)[W], const 
     }
 }
 
-/* Once an element of the table, after all its rows; dw: what the table has there. */
+/* Adds to an element of the table, once, after all its rows. dw is what the table holds there. */
 template <class T, int W>
 static __device__ void add_to_table(const own_gradient<T> &p, int32_t key, int64_t j,
                                     float (&dw)[W], const float (&sum)[W])
@@ -195,8 +194,8 @@ static __device__ void add_to_table(const own_gradient<T> &p, int32_t key, int64
     store(p.dw + key * p.c + j, dw);
 }
 
-/* A block for each sorted row; those that begin a word, or a piece, add it up to its
- * end. */
+/* Each sorted row has a block. Blocks whose row begins a word, or a piece, add the word up to the
+ * piece's end. */
 template <class T, int W> static __global__ void add_rows(gradient<T> both)
 {
     const own_gradient<T> p = own_part(both);
@@ -228,8 +227,8 @@ template <class T, int W> static __global__ void add_rows(gradient<T> both)
     }
 }
 
-/* A block for each PIECE of sorted rows: adds the sums of the word that begins in it
- * and goes on in the next, if there is one. */
+/* Each PIECE of sorted rows has a block, which adds the sums of the word that begins in the piece
+ * and continues in the next, if there is one. */
 template <class T, int W> static __global__ void add_parts(gradient<T> both)
 {
     const own_gradient<T> p = own_part(both);

@@ -51,7 +51,7 @@ template <bool DROP> static __device__ float ds_of(float p, float dp, float delt
 
 /* ---- dK, dV ---- */
 
-/* Those that dropout leaves, as `a` of a product. */
+/* Makes of the probabilities that dropout leaves the operand `a` of a product. */
 template <bool DROP, class T>
 static __device__ void round_kept(uint32_t (&a)[N / 2][4], const float (&p)[N][4])
 {
@@ -64,7 +64,7 @@ static __device__ void round_kept(uint32_t (&a)[N / 2][4], const float (&p)[N][4
     hopper_round<T>(a, stays);
 }
 
-/* Element i of a vector. */
+/* Returns element i of a vector. */
 static __device__ float at4(const float4 &x, int i)
 {
     return i < 2 ? i ? x.y : x.x : i > 2 ? x.w : x.z;
@@ -74,7 +74,7 @@ static __device__ int at4(const int4 &x, int i)
     return i < 2 ? i ? x.y : x.x : i > 2 ? x.w : x.z;
 }
 
-/* What is known of this lane's queries 16 i.. of a tile: [0], [1] of the first of two
+/* Returns what is known of this lane's queries 16 i .. of a tile: [0], [1] of the first of two
  * fragments, [2], [3] of the second. */
 template <class V, class X> static __device__ V of_queries(const X (&x)[QUERIES], int i)
 {
@@ -120,7 +120,7 @@ static __device__ void probabilities_of_keys(float (&p)[N][4], const struct attn
         }
 }
 
-/* dS^T of a warp's 16 keys, for both warpgroups. row: this lane's first. */
+/* Computes dS^T of a warp's 16 keys, for both warpgroups. row is this lane's first. */
 template <class T>
 static __device__ void share_ds(tile<T, ROWS, QUERIES> &to, const uint32_t (&a)[N / 2][4],
                                 int row)
@@ -133,8 +133,8 @@ static __device__ void share_ds(tile<T, ROWS, QUERIES> &to, const uint32_t (&a)[
                                           threadIdx.x % 4 * 2) = a[i][e];
 }
 
-/* x, of which the compiler knows nothing: what is computed from it is not kept over the
- * loop, in registers that there are not. */
+/* Returns x, of which the compiler knows nothing from here on: what is computed from it is not kept
+ * over the loop, in registers that there are not. */
 static __device__ int opaque(int x)
 {
 #ifndef GPT_CUDA_EMU
@@ -168,7 +168,7 @@ struct key_step {
     bool follows;     /* another of the same piece of work */
 };
 
-/* All that the warp did before is over. */
+/* Arrives when all that the warp did before is over. */
 static __device__ void warp_arrive(struct mbarrier &b)
 {
     __syncwarp();
@@ -176,7 +176,7 @@ static __device__ void warp_arrive(struct mbarrier &b)
         mbarrier_arrive(b);
 }
 
-/* What the warp left of dQ is there. */
+/* Gives the place of dQ back once the warp has left its part there. */
 static __device__ void give_back(struct mbarrier &back)
 {
     fence_async();
@@ -245,7 +245,7 @@ static __device__ void add_tile(float (&dk)[D / 8][4], float (&dv)[D / 8][4],
         hopper_add<T>(dk, b, stage.q[i]);
 }
 
-/* dq = this warpgroup's part of dS K, begun. */
+/* Begins dq = this warpgroup's part of dS K. */
 template <int D, class T>
 static __device__ void begin_dq(float (&dq)[N][4], const memory<D, T> &m, int group)
 {
@@ -287,7 +287,7 @@ static __device__ void leave_dq(float (&dq)[N][4], memory<D, T> &m, const struct
     }
 }
 
-/* dk += this warpgroup's rows of dS^T Q, begun. */
+/* Begins dk += this warpgroup's rows of dS^T Q. */
 template <int D, class T>
 static __device__ void begin_dk(float (&dk)[D / 8][4], const tile<T, ROWS, QUERIES> &ds,
                                 const tile<T, QUERIES, D> &q, int group)
@@ -300,8 +300,8 @@ static __device__ void begin_dk(float (&dk)[D / 8][4], const tile<T, ROWS, QUERI
     wgmma_commit();
 }
 
-/* One step of queries. Its last dK is still under way at the end, when the scores
- * of the next step begin. */
+/* Makes one step of queries. Its last dK is still under way at the end, when the scores of the next
+ * step begin. */
 template <bool DROP, int D, class T>
 static __device__ void add_step(float (&dk)[D / 8][4], float (&dv)[D / 8][4], memory<D, T> &m,
                                 const struct attn_shape &s, const grads<T> &grad, unsigned step,

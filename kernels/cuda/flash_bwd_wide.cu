@@ -61,8 +61,8 @@ static __device__ void give(T *to, const struct place &w, const float (&x)[N][4]
     }
 }
 
-/* sum (16, D / 2) += the warp's rows of an exchanged tile times its half of the
- * columns of a tile (STEP, D). */
+/* Adds the warp's rows of an exchanged tile times its half of the columns of a tile (STEP, D) to
+ * sum (16, D / 2). */
 template <int D, class T>
 static __device__ void add_half(float (&sum)[D / 16][4], const struct place &w, const T *given,
                                 const T *tile)
@@ -219,7 +219,7 @@ static __global__ void __launch_bounds__(FLASH_THREADS, 2)
     store_half<D>(p.dqkv + q_at, w, dq, s.scale, t, s);
 }
 
-/* Both passes, in order: gradients of keys and values of a group, then of queries. */
+/* Launches both passes in order: gradients of keys and values of a group, then of queries. */
 template <int D, class T>
 static void launch_backward(struct gpt_queue *q, const struct gpt_attn *op,
                             const struct gpt_attn_grad *grad)

@@ -27,7 +27,7 @@ template <int D, class T> struct running {
     float out[M][D / 8][4], max[M][2], sum[M][2];
 };
 
-/* Scores of sample b that query t does not see become -inf. */
+/* Sets scores of sample b that query t does not see to -inf. */
 template <int N>
 static __device__ void hide_unseen(float (&s)[N][4], const struct attn_shape &a, int64_t b, int t,
                                    int key)
@@ -46,8 +46,8 @@ static __device__ void hide_unseen(float (&s)[N][4], const struct attn_shape &a,
         }
 }
 
-/* Scores of 16 queries become probabilities relative to the maximum so far;
- * scale includes log2(e). What was summed under an older maximum shrinks. */
+/* Turns scores of 16 queries into probabilities relative to the maximum so far; scale includes
+ * log2(e). What was summed under an older maximum shrinks. */
 template <int D, int N>
 static __device__ void softmax(float (&s)[N][4], float (&out)[D / 8][4], float (&max)[2],
                                float (&sum)[2], float scale)
@@ -83,7 +83,7 @@ static __device__ void softmax(float (&s)[N][4], float (&out)[D / 8][4], float (
     }
 }
 
-/* Dropout of probabilities; kept: see flash_keep_rows. */
+/* Drops probabilities; kept is described at flash_keep_rows(). */
 template <int N>
 static __device__ void drop_scores(float (&s)[N][4], float scale, uint32_t kept)
 {
@@ -100,7 +100,7 @@ struct place {
     int row, t; /* the warp's first query in the block's tile, in the sequence */
 };
 
-/* One tile of keys, which begins at `key`. */
+/* Attends to one tile of keys, which begins at `key`. */
 template <int D, class T>
 static __device__ void attend_tile(const struct attn_shape &a, running<D, T> &r,
                                    const struct place &at, const T *queries, const T *keys,

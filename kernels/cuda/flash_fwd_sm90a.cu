@@ -95,8 +95,8 @@ template <int D> struct running {
     float slope;     /* ALiBi's, before scores are scaled */
 };
 
-/* Scores that a query does not see become -inf. key: of the tile's first. The
- * warp decides together: no lane leaves the others behind. */
+/* Sets scores that a query does not see to -inf. key is the tile's first. The warp decides
+ * together: no lane leaves the others behind. */
 template <int D>
 static __device__ void hide_unseen(float (&s)[N][4], const running<D> &r, int key)
 {
@@ -185,7 +185,7 @@ template <int D> static __device__ void shrink_sums(running<D> &r, const float (
             r.out[n][e] *= shrink[e / 2];
 }
 
-/* From scores of the tile that begins at `key` to probabilities. */
+/* Turns scores of the tile that begins at `key` into probabilities. */
 template <bool DROP, int D>
 static __device__ void probabilities(float (&s)[N][4], running<D> &r, float (&shrink)[2],
                                      const struct attn_shape &shape, int key,
@@ -199,8 +199,8 @@ static __device__ void probabilities(float (&s)[N][4], running<D> &r, float (&sh
         drop_scores(s, stay);
 }
 
-/* All tiles of keys of piece number `piece`. step: of the first tile in the rings;
- * drop_at: the counter of (the warp's first query, key 0). */
+/* Attends to all tiles of keys of piece number `piece`. step is the first tile's in the rings;
+ * drop_at is the counter of (the warp's first query, key 0). */
 template <bool DROP, int D, int GROUPS, class T>
 static __device__ void attend(running<D> &r, memory<D, GROUPS, T> &m, const struct attn_shape &s,
                               const struct hopper_queries &p, unsigned piece, unsigned step,

@@ -15,7 +15,8 @@ bool cuda_can_fp8(int major, int minor)
 
 /* ---- the largest element ---- */
 
-/* As integers: a NaN is then the largest of all, and no order matters. */
+/* Finds the largest magnitude. Values are compared as integers: a NaN is then the largest of all,
+ * and no order matters. */
 static __global__ void largest(uint32_t *amax, const uint4 *x, int64_t n)
 {
     __shared__ uint32_t part[THREADS / 32];
@@ -74,7 +75,7 @@ struct rounding {
     float *reciprocal; /* of the scale */
 };
 
-/* Two numbers, the first in the lower byte. */
+/* Rounds two numbers, the first into the lower byte. */
 template <enum gpt_fp8 TYPE> static __device__ inline uint32_t two_of(float x, float y)
 {
 #if defined(__CUDA_ARCH__) && __CUDA_ARCH__ >= 890
@@ -90,7 +91,7 @@ template <enum gpt_fp8 TYPE> static __device__ inline uint32_t two_of(float x, f
 #endif
 }
 
-/* Eight neighbours, scaled. The scale is not a power of two, so that the product
+/* Rounds eight neighbours after scaling them. The scale is not a power of two, so that the product
  * is rounded to float before it is rounded to eight bits, on every device. */
 template <enum gpt_fp8 TYPE>
 static __device__ inline uint2 round_eight(const __nv_bfloat16 *from, float scale)

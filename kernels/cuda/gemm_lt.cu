@@ -106,7 +106,7 @@ int gemm_open(struct gemm **out, struct gpt_err *err)
     return GPT_OK;
 }
 
-/* Whatever of it was made. */
+/* Frees whatever was made of a plan. */
 static void close_plan(struct plan *p)
 {
     if (p->c)
@@ -224,7 +224,7 @@ static cublasStatus_t multiply(struct gemm *g, const struct plan *p, const struc
 
 /* ---- the choice of an algorithm ---- */
 
-/* Milliseconds of p->algo, into `to`; infinite when it does not work. */
+/* Measures milliseconds of p->algo, whose product goes to `to`; infinite when it does not work. */
 static float time_of(struct gemm *g, const struct plan *p, const struct gemm_call *c, void *to,
                      cudaStream_t stream, cudaEvent_t begun, cudaEvent_t ended)
 {
@@ -309,7 +309,7 @@ static bool choose_algorithm(struct gemm *g, struct plan *p, const struct gemm_c
     return found;
 }
 
-/* The call without its addresses, and how they are aligned. */
+/* Makes the key of a plan: the call without its addresses, and how these are aligned. */
 static void key_of(const struct gemm_call *c, struct plan *p)
 {
     const void *const at[] = {c->a, c->b, c->c, c->bias, c->aux};

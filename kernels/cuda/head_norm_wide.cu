@@ -13,7 +13,8 @@ template <class T> struct rows {
     const T *in, *w[2];
 };
 
-/* Element i of a row: whether it is of a key, and its weight; -1: of a value. */
+/* What element i of a row is: whether it belongs to a key, and the number of its weight; -1 for a
+ * value. */
 struct place {
     int key;
     int64_t at;
@@ -42,8 +43,8 @@ template <class T> static __device__ float weight_of(const rows<T> &p, struct pl
     return to_float(p.w[e.key][e.at]) + p.offset;
 }
 
-/* A warp a row: lanes take elements in turn, so that the order of a sum follows
- * from the width alone. */
+/* Sums a row in each warp: lanes take elements in turn, so that the order of a sum follows from the
+ * width alone. */
 template <class T> static __global__ void sum_rows(rows<T> p, const T *dqkv, float *sums)
 {
     int64_t n = (int64_t)blockIdx.x * WARPS + threadIdx.x / 32;
@@ -87,7 +88,7 @@ template <class T> static __global__ void norm_rows(rows<T> p, T *out)
         out[i] = from_float<T>(x * rstd_of(p, i / p.row, e.key) * weight_of(p, e));
 }
 
-/* dx = r (w dy - x r^2 dot / n), in the place of dy. */
+/* Computes dx = r (w dy - x r^2 dot / n) in the place of dy. */
 template <class T> static __global__ void norm_rows_grad(rows<T> p, T *dqkv)
 {
     int64_t i = (int64_t)blockIdx.x * THREADS + threadIdx.x;

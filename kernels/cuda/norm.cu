@@ -28,7 +28,7 @@ static __device__ inline void load_inputs(inputs<T, W> &in, const forward<T> &p,
         in.x = load_words<W>(p.x + i * p.c + j);
 }
 
-/* Those of resid_out, as memory holds them. */
+/* Computes W elements of resid_out, as memory holds them. */
 template <class T, int W>
 static __device__ inline void residual(float (&r)[W], const inputs<T, W> &in,
                                        const forward<T> &p, int64_t i, int64_t j,
@@ -63,7 +63,7 @@ static __device__ inline void load_affine(affine<T, W> &a, const forward<T> &p, 
         a.b = load_words<W>(p.b + j);
 }
 
-/* Those of y. */
+/* Computes W elements of y. */
 template <class T, int W>
 static __device__ inline void normed(float (&y)[W], const affine<T, W> &a, const forward<T> &p,
                                      int64_t i, int64_t j, float mean, float rstd)

@@ -106,13 +106,13 @@ template <class T, int W, int PIECES> struct row_share {
     float mean, rstd;
 };
 
-/* Where a lane's pieces of a row are: from `first` on, `step` apart, before c. */
+/* The columns of a lane's pieces of a row: from `first` on, `step` apart, before c. */
 struct columns {
     int first, step, c;
 };
 
-/* All of a row at once: nothing is waited for before all is asked for. Zeros where
- * there is no row, and past c. */
+/* Reads all of a row's pieces at once: nothing is waited for before all is asked for. Where there
+ * is no row, and past c, they are zeros. */
 template <class T, int W, int PIECES>
 static __device__ void load_row(row_share<T, W, PIECES> &r, const backward<T> &p, int64_t i,
                                 bool here, const columns &at)
@@ -167,7 +167,7 @@ static __device__ void convert_again(row_share<T, W, PIECES> &r, words<T, W> (&w
     }
 }
 
-/* dresid and dx of row i, m0 and m1 being its means of dnorm and dnorm norm. */
+/* Computes dresid and dx of row i, whose means of dnorm and dnorm norm are m0 and m1. */
 template <class T, int W, int PIECES>
 static __device__ void row_grads(const backward<T> &p, const row_share<T, W, PIECES> &r,
                                  const words<T, W> (&w)[PIECES], int64_t i, float m0, float m1,

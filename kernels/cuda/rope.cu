@@ -17,7 +17,7 @@ struct rope {
     int64_t growth_positions;
 };
 
-/* Sine and cosine of a pair's angle, times size. */
+/* Computes sine and cosine of a pair's angle, times size. */
 static __device__ void turn_of(const struct rope &p, float position, int i, float *sine,
                                float *cosine)
 {

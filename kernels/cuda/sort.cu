@@ -31,7 +31,7 @@ static __device__ inline pass own_pass(const passes &p)
     return blockIdx.y ? p.of[1] : p.of[0];
 }
 
-/* first.. becomes 0..; what is not in 0..limit-1 becomes limit. */
+/* The key of element i: first .. becomes 0 .., and what is not in 0 .. limit - 1 becomes limit. */
 static __device__ inline int32_t key_of(const pass &p, int64_t i)
 {
     if (p.from)
@@ -64,7 +64,7 @@ static __global__ void __launch_bounds__(THREADS) count_digits(passes all)
         p.counts[((int64_t)blockIdx.x << p.bits) + d] = count[d];
 }
 
-/* Where this block's first element of each digit goes: after all with a lower digit,
+/* Finds where this block's first element of each digit goes: after all elements with a lower digit,
  * and those of earlier blocks with the same. */
 static __device__ void first_places(int *place, const pass &p)
 {
@@ -169,7 +169,7 @@ static __global__ void __launch_bounds__(THREADS) move_keys(passes all)
     }
 }
 
-/* Bits of the largest key. */
+/* How many bits the largest key has. */
 static int bits_of(const struct cuda_list &list)
 {
     int bits = 1;

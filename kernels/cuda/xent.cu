@@ -31,8 +31,8 @@ struct share {
     float max, sum;
 };
 
-/* What a sum up to `max` is multiplied by when the largest is `top`. Without the
- * test, -inf less -inf would be NaN before the first logit. */
+/* The factor of a sum up to `max` when the largest logit is `top`. Without the test, -inf less -inf
+ * would be NaN before the first logit. */
 static __device__ inline float shrink(float max, float top)
 {
     return max == top ? 1 : exp2_fast((max - top) * LOG2E);
@@ -53,8 +53,8 @@ template <int W> static __device__ inline void add_to_share(share &s, const floa
     s = {top, sum};
 }
 
-/* BATCH pieces of a row, `step` apart, from column j on: none is waited for before all
- * are asked for. The first is before n; it stands in for those that are not. */
+/* Reads BATCH pieces of a row, `step` apart, from column j on: none is waited for before all are
+ * asked for. The first is before n; it stands in for those that are not. */
 template <class T, int W>
 static __device__ inline void load_batch(words<T, W> (&at)[BATCH], const T *from, int j, int step,
                                          int n)
@@ -64,7 +64,7 @@ static __device__ inline void load_batch(words<T, W> (&at)[BATCH], const T *from
         at[k] = load_words<W>(from + (j + k * step < n ? j + k * step : j));
 }
 
-/* x where its column, j or later, is before n, else `other`. */
+/* Keeps x where its column, j or later, is before n, and takes `other` elsewhere. */
 template <int W>
 static __device__ inline void replace_from(float (&x)[W], int j, int n, float other)
 {
@@ -73,7 +73,7 @@ static __device__ inline void replace_from(float (&x)[W], int j, int n, float ot
         x[e] = j + e < n ? x[e] : other;
 }
 
-/* This thread's share of the columns that are real. The first `kept` stay in `keep`. */
+/* Computes this thread's share of the columns that are real. The first `kept` stay in `keep`. */
 template <class T, int W>
 static __device__ share thread_share(const loss<T> &p, const T *row, T *keep, int kept)
 {
@@ -108,7 +108,7 @@ static __device__ inline share warp_share(share s)
     return {top, warp_sum(s.sum * shrink(s.max, top))};
 }
 
-/* The share of all threads of the block; every thread gets it. */
+/* Joins the shares of all threads of the block; every thread gets the result. */
 static __device__ share block_share(share s)
 {
     __shared__ share part[MOST_THREADS / 32];
@@ -121,13 +121,13 @@ static __device__ share block_share(share s)
     return warp_share(lane < blockDim.x / 32 ? part[lane] : share{-INFINITY, 0});
 }
 
-/* What smoothing spreads over each column. */
+/* The part of the probability that smoothing spreads over each column. */
 template <class T> static __device__ float spread_of(const loss<T> &p)
 {
     return p.smoothing / (float)p.v_real;
 }
 
-/* The loss of a row, `sum` being that of its logits; see kernels/cpu/xent.c. */
+/* Computes the loss of a row, `sum` being that of its logits; see kernels/cpu/xent.c. */
 template <class T>
 static __device__ float loss_of(const loss<T> &p, float lse, float target, float sum)
 {
@@ -138,7 +138,7 @@ static __device__ float loss_of(const loss<T> &p, float lse, float target, float
     return p.z_loss > 0 ? x + p.z_loss * lse * lse : x;
 }
 
-/* Sum of the row's real logits here, for smoothing alone; thread 0 gets it. */
+/* Sums the row's real logits here, for smoothing alone; thread 0 gets the sum. */
 template <class T> static __device__ float sum_logits(const loss<T> &p, const T *row)
 {
     float sum[1] = {0};
@@ -156,7 +156,7 @@ struct slope {
     float shift, by, less;
 };
 
-/* Columns begin.. of the gradient. from: the logits of those that this thread has in
+/* Writes columns begin .. of the gradient. from holds the logits of those that this thread has in
  * thread_share(): the row itself, or what was kept of it. */
 template <class T, int W>
 static __device__ void column_grads(const loss<T> &p, T *row, const T *from, int begin, int end,
@@ -187,7 +187,7 @@ static __device__ void column_grads(const loss<T> &p, T *row, const T *from, int
     }
 }
 
-/* Zeros in columns begin.., where begin is a multiple of W. */
+/* Writes zeros to columns from begin on, which is a multiple of W. */
 template <class T, int W>
 static __device__ void clear_columns(T *row, int begin, int end)
 {

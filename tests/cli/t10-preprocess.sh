@@ -462,7 +462,7 @@ for n in 65499 65500 65536 65537; do
         --output-prefix v$n --vocab-file big-vocab.json --dtype uint16 \
         --merge-file "$top/tests/golden/gpt2/merges.txt" --force
 done
-err_has 'the vocabulary has 65537 tokens, uint16 holds 65536'
+err_has 'the vocabulary has 65537 tokens, but uint16 holds 65536'
 nothing_left m_
 
 # ---- outputs ----

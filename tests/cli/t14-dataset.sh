@@ -210,7 +210,7 @@ printf '\1\0\0\0\2\0\0\0' >wide.bin
 printf 'MMIDIDX\0\0\1\0\0\0\0\0\0\0\4\1\0\0\0\0\0\0\0\2\0\0\0\0\0\0\0\2\0\0\0\0\0\0\0\0\0\0\0\0\0\0\0\0\0\0\0\1\0\0\0\0\0\0\0' >wide.idx
 expect 0 'a set of 32 bits' gpt-dataset verify wide
 expect 3 'types must agree' gpt-dataset merge a wide --output-prefix x
-err_has 'wide: tokens are of type I32, those of a of type U16'
+err_has 'wide: tokens are of type I32, but those of a are of type U16'
 expect 0 'cut into three' gpt-dataset slice whole --documents :2 \
     --output-prefix s1
 expect 0 'the middle' gpt-dataset slice whole --documents 2:3003 \

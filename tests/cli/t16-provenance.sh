@@ -111,7 +111,7 @@ check 'whose tokenizer is' grep -q '^	"tokenizer":	{' m.json
 cp m-00001-of-00002_text_document.sources whole
 head -c 40 whole >m-00001-of-00002_text_document.sources
 expect 3 'sources that are cut' gpt-dataset merge m-*.idx --output-prefix new
-err_has 'm-00001-of-00002_text_document.sources: 32 bytes of records,'
+err_has 'm-00001-of-00002_text_document.sources: it has 32 bytes of records, but'
 rm m-00001-of-00002_text_document.sources
 expect 7 'a JSON that exists' gpt-dataset merge m-*.idx --output-prefix m
 rm m.*
@@ -155,10 +155,10 @@ expect 7 'a JSON that exists' sh -c "echo {} >no2_text_document.json
 err_has "'no2_text_document.json' exists already"
 head -c 80 first.sources >$set.sources
 expect 3 'sources that are cut' gpt-dataset cat $set --sources
-err_has '72 bytes of records, 5 documents need 80'
+err_has '72 bytes of records, but 5 documents need 80'
 { printf 'GPTSRC1\0\377\377\377\377'; tail -c +13 first.sources; } >$set.sources
 expect 3 'an input that is not there' gpt-dataset cat $set --sources
-err_has 'document 0 is of input 4294967295, must be below 2'
+err_has 'document 0 comes from input number 4294967295, must be below 2'
 cp first.sources $set.sources
 echo '{"inputs": [{"path": 3}]}' >$set.json
 expect 3 'a JSON without names' gpt-dataset cat $set --sources

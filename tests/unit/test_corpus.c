@@ -156,7 +156,7 @@ static void test_blends(void)
     o.n_samples[GPT_TRAIN] = 100000;
     is_int(gpt_corpus_open(&c, &o, &err), GPT_EDATA,
            "without weights nothing is repeated");
-    ok(strstr(err.text, "100000 samples wanted") && err.hint[0],
+    ok(strstr(err.text, "100000 samples are wanted") && err.hint[0],
        "numbers: %s", err.text);
 
     /* one set with a weight: blended where splits share it, and else not */
@@ -425,10 +425,12 @@ static void test_stage_files(void)
         {"", "holds no stage"},
         {"# nothing\n\n", "holds no stage"},
         {"5 a\n", ":1: the first stage begins at sample 0, not 5"},
-        {"x a\n", ":1: 'x' is no number"},
-        {"-1 a\n", ":1: '-1' is no number"},
+        {"x a\n", ":1: a stage begins with the number of a sample, not "
+                  "with 'x'"},
+        {"-1 a\n", ":1: a stage begins with the number of a sample, not "
+                   "with '-1'"},
         {"0 a\n\n10\n", ":3: a stage without data sets"},
-        {"0 a\n10 b\n10 c\n", ":3: stage 3 begins at sample 10, after"},
+        {"0 a\n10 b\n10 c\n", ":3: stage 3 begins at sample 10, but must"},
         {"0 a b\n", ":1: several data sets need a weight each"},
     };
     struct gpt_data_stages s;

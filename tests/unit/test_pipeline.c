@@ -358,7 +358,7 @@ static void test_refused(void)
         {4, 2, 6, 0, "6 microbatches are not a multiple of 4"},
         {1, 2, 4, 0, "at least 2 pipeline stages"},
         {4, 1, 0, 0, "0 microbatches"},
-        {4, 1, INT64_MAX, 0, "microbatches a step"},
+        {4, 1, INT64_MAX, 0, "microbatches, must have"},
         {4, 1, 8, 4, "stage 4 of 4"},
         {4, 1, 8, -1, "stage -1"},
         {0, 1, 8, 0, "of 0"},

@@ -1,9 +1,9 @@
 /* Compares the checkpoint plan with a naive model, element by element: random
  * tensors in a file, cut into random boxes with permuted strides, behind random
  * views, read in random boxes and types. */
+#include "checkpoint/fill.h"
 #include "checkpoint/move_internal.h"
 #include "checkpoint/plan.h"
-#include "checkpoint/pour.h"
 
 #include "base/hash.h"
 #include "base/memory.h"
@@ -213,25 +213,25 @@ static void test_random(enum gpt_dtype source)
 }
 
 /* Larger than a tile, so that bands, tiles and blocks of a transposition have
- * edges; a file that is poured has the bytes that one gather gives, whatever
+ * edges; a file that is filled has the bytes that one gather gives, whatever
  * the threads are. */
-static void compare_poured(const struct gpt_tensor *t, const float *want,
+static void compare_filled(const struct gpt_tensor *t, const float *want,
                            size_t bytes, int threads)
 {
     struct gpt_part part = {.tensor = t, .dtype = GPT_F32, .offset = 24,
                             .bytes = (int64_t)bytes,
                             .shape = {t->shape[0], t->shape[1]}};
-    struct gpt_pour pour = {.threads = threads};
+    struct gpt_fill fill = {.threads = threads};
     struct gpt_out *out;
     char path[300], *text = NULL;
     size_t n = 0;
 
-    snprintf(path, sizeof(path), "%s/gpt-poured-%d",
+    snprintf(path, sizeof(path), "%s/gpt-filled-%d",
              getenv("TMPDIR") ? getenv("TMPDIR") : "/tmp", (int)getpid());
     if (gpt_out_open(&out, path, GPT_OUT_NOSYNC, 0, &err))
         abort();
-    is_int(gpt_pour(&pour, out, "x", &part, 1, true, &err), GPT_OK,
-           "poured by %d threads", threads);
+    is_int(gpt_fill(&fill, out, "x", &part, 1, true, &err), GPT_OK,
+           "filled by %d threads", threads);
     if (gpt_out_commit(out, &err) ||
         gpt_read_file(path, 1 << 26, &text, &n, &err))
         abort();
@@ -239,7 +239,7 @@ static void compare_poured(const struct gpt_tensor *t, const float *want,
     ok(n == bytes + 24 && memcmp(text + 24, want, bytes) == 0, "the same");
     ok(part.crc == gpt_crc32c(0, want, bytes) &&
            part.zip_crc == gpt_crc32(0, want, bytes) &&
-           pour.bytes == (int64_t)bytes,
+           fill.bytes == (int64_t)bytes,
        "and its checksums");
     gpt_free(text);
 }
@@ -283,8 +283,8 @@ static void test_large(void)
                 wrong += memcmp(&want, &got[r * C + c], sizeof(want)) != 0;
             }
         is_int(wrong, 0, "every element");
-        compare_poured(&t, got, sizeof(*x) * R * C, 1);
-        compare_poured(&t, got, sizeof(*x) * R * C, 3);
+        compare_filled(&t, got, sizeof(*x) * R * C, 1);
+        compare_filled(&t, got, sizeof(*x) * R * C, 3);
         gpt_tensor_free(&t);
     }
     gpt_in_close(in);
@@ -428,8 +428,8 @@ struct filled {
 };
 
 /* What a front end does with one file, without a file. */
-static int fill(void *context, int64_t i, struct gpt_pour *share,
-                struct gpt_err *e)
+static int write_one(void *context, int64_t i, struct gpt_fill *share,
+                     struct gpt_err *e)
 {
     struct filled *f = context;
     int first = -1;
@@ -453,11 +453,11 @@ static void test_files(int threads)
     static const int64_t bytes[FILES] = {3, 1, 4, 1, 5, 9, 2};
 
     for (int fail = -1; fail < 6; fail += 3) {
-        struct gpt_pour pour = {.threads = threads};
+        struct gpt_fill fill = {.threads = threads};
         struct filled f = {.first = -1, .fail = fail};
         bool once = true;
 
-        is_int(gpt_pour_files(&pour, bytes, FILES, fill, &f, &err),
+        is_int(gpt_fill_files(&fill, bytes, FILES, write_one, &f, &err),
                fail < 0 ? GPT_OK : GPT_EDATA, "%d threads, failure of %d",
                threads, fail);
         for (int i = 0; i < FILES; i++)

@@ -84,8 +84,8 @@ static void test_sequences(void)
     is_int((int64_t)n, 2 * (3 + 10 + 11 + 4 + 12 + 5), "all tokens");
     o.limits.sequence = 10;
     is_int(gpt_preprocess(&o, &stats, &err), GPT_EDATA, "too long");
-    snprintf(want, sizeof(want), "%s:3: a sequence of 11 tokens, limit 10",
-             path);
+    snprintf(want, sizeof(want), "%s:3: a sequence has 11 tokens, must "
+             "have at most 10", path);
     is_str(err.text, want, "told with file and line");
     o.skip_bad = true;
     o.quarantine = quarantine;
@@ -120,7 +120,7 @@ static void test_lines(void)
     o.limits.line = 5000;
     o.chunk_bytes = 1000;
     is_int(gpt_preprocess(&o, &stats, &err), GPT_EDATA, "too long");
-    ok(strstr(err.text, "a line of 5000 bytes or more"), "said so");
+    ok(strstr(err.text, "a line has 5000 bytes or more"), "said so");
     close(fd[0]);
 }
 

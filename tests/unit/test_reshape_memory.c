@@ -3,7 +3,7 @@
  * to ranks in bf16, transposed and rounded, by as many threads as are ever
  * used; what this process has held at most is measured. */
 #include "base/io.h"
-#include "checkpoint/pour.h"
+#include "checkpoint/fill.h"
 #include "cmd/reshape/reshape.h"
 #include "tests/lib/tap.h"
 #include "tests/lib/tree.h"
@@ -104,7 +104,7 @@ int main(void)
     if (gpt_path_mkdirs(load, &err) != GPT_OK)
         return 1;
     make_model();
-    omp_set_num_threads(GPT_POUR_THREADS);
+    omp_set_num_threads(GPT_FILL_THREADS);
     const struct gpt_reshape_options o = {
         .load = load, .save = save, .to = &gpt_format_native, .tp = 2, .pp = 2,
         .divisible_by = 128, .dtype = GPT_BF16};

@@ -1,7 +1,7 @@
 /* The safetensors reader with hostile files, one row for each rule of the
  * format (its README, attacks/README.md and tensor.rs), and with files that
  * must be accepted; then files of this project's writer. */
-#include "checkpoint/pour.h"
+#include "checkpoint/fill.h"
 #include "checkpoint/safetensors.h"
 
 #include "base/hash.h"
@@ -214,7 +214,7 @@ static void test_writer(void)
     char path[300], bytes[64] = "0123456789abcdefghijklmnopqrst";
     struct gpt_part parts[] = {
         {.data = bytes}, {.data = bytes + 3}, {.data = bytes + 19}, {0}};
-    struct gpt_pour pour = {.threads = 2};
+    struct gpt_fill fill = {.threads = 2};
     struct gpt_safetensors_writer *w = NULL;
     struct gpt_safetensors st;
     int64_t size = 0, predicted = 0;
@@ -226,7 +226,7 @@ static void test_writer(void)
              getenv("TMPDIR") ? getenv("TMPDIR") : "/tmp", (int)getpid());
     is_int(gpt_safetensors_create(&w, path, 0, tensors, 4, notes, 1, &err),
            GPT_OK, "create: %s", err.text);
-    is_int(gpt_safetensors_pour(w, &pour, "x", parts, &err), GPT_OK, "data");
+    is_int(gpt_safetensors_fill(w, &fill, "x", parts, &err), GPT_OK, "data");
     is_int(gpt_safetensors_commit(w, &size, &crc, &err), GPT_OK, "commit");
     is_int(gpt_safetensors_size(tensors, 4, notes, 1, &predicted, &err),
            GPT_OK, "predicts");

@@ -143,9 +143,9 @@ static void test_refused(void)
          "6 ranks are not a multiple of the parallel sizes tensor 4 x"},
         {2, 0, 2, 2, 1, "not a multiple of the parallel sizes tensor 2 x "
                         "pipeline 2"},
-        {4, 4, 1, 1, 1, "rank 4 is not in a world of 4"},
+        {4, 4, 1, 1, 1, "rank 4 is not one of 4 ranks"},
         {4, -1, 1, 1, 1, "rank -1"},
-        {0, 0, 1, 1, 1, "a world of 0"},
+        {0, 0, 1, 1, 1, "not one of 0 ranks"},
         {4, 0, 0, 1, 1, "at least 1"},
         {4, 0, 1, -2, 1, "at least 1"},
         {4, 0, 1, 1, 0, "at least 1"},
@@ -181,8 +181,8 @@ static void test_layers_refused(void)
         {3, 2, 14, 4, 0, "5 layers of pipeline stage 1"},
         {3, 2, 11, 3, 0, "3 layers of pipeline stage 0"},
         {1, 1, 4, 4, 0, "at least 2"},
-        {2, 1, 0, 0, 0, "negative or none"},
-        {2, 1, 4, -1, 0, "negative or none"},
+        {2, 1, 0, 0, 0, "at least 1 layer"},
+        {2, 1, 4, -1, 0, "at least 1 layer"},
     };
     struct gpt_topology t;
     struct gpt_err err = {0};

@@ -81,14 +81,14 @@ static int32_t result_of(const struct gpt_bpe *bpe, uint32_t rank)
 
 /* ---- short pieces ---- */
 
-/* Ranks with their places in the low bits, so that the lowest rank, and of
- * equal ones the leftmost, is a plain minimum: a branch on it would be
- * mispredicted about every time. */
+/* Ranks are kept with their places in the low bits, so that the lowest rank,
+ * and of equal ones the leftmost, is a plain minimum: a branch on it would be
+ * mispredicted nearly every time. */
 enum { PLACE_BITS = 6 };
 _Static_assert(SHORT_PIECE <= 1 << PLACE_BITS, "a place fits beside a rank");
 _Static_assert(GPT_RANK_BITS + PLACE_BITS < 32, "and they fit into 32 bits");
 
-/* GPT_NO_RANK stays the largest of all. */
+/* Puts the place into a rank; GPT_NO_RANK stays the largest of all. */
 static uint32_t place_rank(uint32_t rank, size_t place)
 {
     return rank == GPT_NO_RANK ? rank : rank << PLACE_BITS | (uint32_t)place;
@@ -224,7 +224,8 @@ static int append_long(const struct gpt_bpe *bpe, struct gpt_bpe_scratch *s,
 {
     if (len >= NONE)
         return gpt_fail(err, GPT_EDATA,
-                        "%zu bytes without a break between words, limit 4 GiB",
+                        "the text has %zu bytes without a break between "
+                        "words, must have less than 4 GiB",
                         len);
     GPT_TRY(gpt_grow(&s->nodes, &s->nodes_cap, len, sizeof(*s->nodes),
                      "a long piece of text", err));

@@ -38,8 +38,9 @@ const struct gpt_cache_key gpt_cache_mask[GPT_CACHE_SHORT + 1] = {
     HIGH(12), HIGH(13), HIGH(14), HIGH(15),
 };
 
-/* The three tables in one block, at an address where large pages begin, so that
- * a look at a random line does not miss the TLB as well as the cache. */
+/* Allocates the three tables in one block, at an address where large pages
+ * begin, so that a look at a random line does not miss the TLB as well as the
+ * cache. */
 int gpt_cache_open(struct gpt_cache *c, int64_t vocab_size,
                    struct gpt_err *err)
 {
@@ -67,9 +68,9 @@ void gpt_cache_close(struct gpt_cache *c)
     memset(c, 0, sizeof(*c));
 }
 
-/* Room for some words in the block. When there is none the block begins anew:
- * slots are cleared, and the generation makes entries of short pieces that
- * point into the block invalid without a visit to their lines. */
+/* Takes room for some words in the block. When there is none the block begins
+ * anew: slots are cleared, and the generation makes entries of short pieces
+ * that point into the block invalid without a visit to their lines. */
 static uint32_t *take_block(struct gpt_cache *c, size_t words)
 {
     assert(words < BLOCK);
@@ -85,7 +86,7 @@ static uint32_t *take_block(struct gpt_cache *c, size_t words)
 
 /* ---- short pieces ---- */
 
-/* What an entry has in place of ids when they are too many for it: their place
+/* What an entry holds instead of ids when they are too many for it: their place
  * in the block, valid in one generation. */
 enum { PLACE, COUNT, GENERATION };
 
@@ -181,8 +182,8 @@ uint32_t gpt_cache_hash_long(const struct gpt_cache *c, const char *piece,
     return hash;
 }
 
-/* The slot of a piece, or the free one where it belongs. There is always a free
- * one: SLOTS_FULL. */
+/* Finds the slot of a piece, or the free one where it belongs. SLOTS_FULL sees
+ * to it that there is always a free one. */
 static struct gpt_cache_slot *find_slot(const struct gpt_cache *c,
                                         uint32_t hash, const char *piece,
                                         size_t len)

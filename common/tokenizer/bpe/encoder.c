@@ -34,9 +34,9 @@ struct probe {
     struct gpt_cache_line *line;
 };
 
-/* The way of wide.h, for runs of characters of three bytes. Not where a whole
- * piece may be a token that merging its parts would not make: a run has parts
- * only. */
+/* Opens wide.h's encoder for runs of characters of three bytes. It is not used
+ * where a whole piece may be a token that merging its parts would not make: a
+ * run has parts only. */
 static int open_wide(struct gpt_bpe_encoder *e, struct gpt_err *err)
 {
     gpt_cut_narrow_fn *narrow = gpt_cut_narrow_like(e->model->pretok);
@@ -78,9 +78,9 @@ static uint64_t seams_of(const struct gpt_bpe_encoder *e, const char *part,
     return gpt_seams_of(gpt_bpe_seams(e->model->bpe), part, len);
 }
 
-/* The ids of a part, by whatever the vocabulary has in place of merging: a
- * whole piece that is a token stays one. A part of a piece is never such a
- * token, gpt_seams_fix() sees to that. */
+/* Makes the ids of a part as the vocabulary has it: a whole piece that is a
+ * token stays one. A part of a piece is never such a token; gpt_seams_fix()
+ * sees to that. */
 static int merge_part(struct gpt_bpe_encoder *e, const char *part, size_t len,
                       struct gpt_ids *ids, struct gpt_err *err)
 {
@@ -92,7 +92,7 @@ static int merge_part(struct gpt_bpe_encoder *e, const char *part, size_t len,
     return gpt_bpe_merge(e->model->bpe, &e->scratch, part, len, ids, err);
 }
 
-/* Through the cache of long parts. */
+/* Encodes a part through the cache of long parts. */
 static int encode_kept(struct gpt_bpe_encoder *e, uint32_t hash,
                        const char *part, size_t len, struct gpt_ids *ids,
                        struct gpt_err *err)
@@ -112,7 +112,7 @@ static int encode_short(struct gpt_bpe_encoder *e, const char *part,
                         size_t len, const struct probe *probe,
                         struct gpt_ids *ids, struct gpt_err *err);
 
-/* A short part outside a batch: its line is not prefetched. */
+/* Encodes a short part outside a batch, whose line is not prefetched. */
 static int encode_probed(struct gpt_bpe_encoder *e, const char *part,
                          size_t len, size_t readable, struct gpt_ids *ids,
                          struct gpt_err *err)
@@ -190,7 +190,7 @@ static int stay_apart(struct gpt_bpe_encoder *e, const char *meet,
     return GPT_OK;
 }
 
-/* Drops the last id; returns the bytes that it stood for. */
+/* Drops the last id, and returns how many bytes it stood for. */
 static size_t drop_id(struct gpt_bpe_encoder *e, struct gpt_ids *ids)
 {
     assert(ids->len > 0);

@@ -12,8 +12,8 @@ void gpt_late_clear(struct gpt_late *late)
     late->marks = 0;
 }
 
-/* The number of a piece that waits already, n_pieces for another. Most pieces
- * are others, and nearly always a clear mark says so. */
+/* Finds the number of a piece that waits already; n_pieces where it does not.
+ * Most pieces do not, and nearly always a clear mark says so. */
 static size_t find_waiting(const struct gpt_late *late,
                            struct gpt_cache_key key, uint64_t mark)
 {

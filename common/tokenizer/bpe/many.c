@@ -8,13 +8,14 @@
 #include <assert.h>
 #include <string.h>
 
-/* Ranks with their places in the low bits: the lowest rank, and of equal ones
- * the leftmost, is a plain minimum. */
+/* Ranks are kept with their places in the low bits: the lowest rank, and of
+ * equal ones the leftmost, is a plain minimum. */
 enum { PLACE_BITS = 4, PLACES = 1 << PLACE_BITS };
 _Static_assert(GPT_BPE_MANY_BYTES + 1 == PLACES, "a place fits beside a rank");
 _Static_assert(GPT_RANK_BITS + PLACE_BITS < 32, "and they fit into 32 bits");
 
-/* GPT_NO_RANK, which has all bits, stays the largest of all. */
+/* Puts the place into a rank. GPT_NO_RANK, which has all bits, stays the
+ * largest of all. */
 static inline uint32_t place_rank(uint32_t rank, uint32_t place)
 {
     return rank << PLACE_BITS | place | -(uint32_t)(rank == GPT_NO_RANK);
@@ -156,9 +157,9 @@ static inline GPT_AVX2 unsigned top_bits(__m256i words)
     return (unsigned)_mm256_movemask_pd(_mm256_castsi256_pd(words));
 }
 
-/* The rank of a pair by the words of a line that are it (`found`), and whether
- * some are free. Where all are others, the next lines are searched as well,
- * which is rare. */
+/* The rank of a pair, or GPT_NO_RANK. `found` marks the words of a line that
+ * hold the pair, `unused` those that are free. Where all hold other pairs, the
+ * next lines are searched as well, which is rare. */
 static inline uint32_t rank_in_line(const struct gpt_pairs *t, size_t place,
                                     uint64_t name, unsigned found,
                                     unsigned unused)
@@ -173,7 +174,7 @@ static inline uint32_t rank_in_line(const struct gpt_pairs *t, size_t place,
            -(uint32_t)(found == 0);
 }
 
-/* All words of a line at once. */
+/* Compares all words of a line at once. */
 static inline GPT_AVX2 uint32_t rank_avx2(const struct gpt_pairs *t,
                                           size_t place, uint64_t name)
 {

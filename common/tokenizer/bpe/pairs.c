@@ -48,8 +48,8 @@ static void fill_bytes(struct gpt_pairs *t)
             gpt_pairs_rank(t, t->byte_id[i >> 8], t->byte_id[i & 255]);
 }
 
-/* The four tables in one block, which for GPT-2's vocabulary is one large
- * page: a merge looks at random places of them. */
+/* Allocates the four tables in one block, which for GPT-2's vocabulary is one
+ * large page: a merge looks at random places of them. */
 static int take_tables(struct gpt_pairs *t, size_t n_slots, size_t n_merges,
                        struct gpt_err *err)
 {

@@ -22,9 +22,8 @@
 
 enum { EDGE = -2, INNER = -1 };
 
-/* A pair seen in the present round, before it is known whether it occurs often
- * enough to be kept. Most do not, which is why they have a list of their own.
- */
+/* A pair seen in this round, before it is known whether it occurs often enough
+ * to be kept. Most do not, which is why they have a list of their own. */
 struct candidate {
     struct gpt_bpe_pair pair;
     size_t n_filled;
@@ -35,9 +34,9 @@ struct sighting {
     struct gpt_bpe_place place;
 };
 
-/* The pairs that came up in one pass: the count of the bytes, or a merge. Those
+/* The pairs that came up in one pass: the count of the bytes, or a merge. Pairs
  * of a merge all hold the new token, so that an index by neighbour finds them;
- * those of the bytes are found by both bytes. */
+ * pairs of the count are found by both bytes. */
 struct round {
     struct candidate *candidate;
     size_t n_candidates, cap_candidates;
@@ -167,7 +166,7 @@ static void uncount_pair(struct trainer *t, int32_t new_token, int32_t left,
         gpt_bpe_pairs_lower(&t->pairs, left, right, count);
 }
 
-/* Merges `pair` at one of its places, unless it has gone from there. */
+/* Merges `pair` at one of its places, unless the pair has gone from there. */
 static int merge_at(struct trainer *t, const struct gpt_bpe_pair *pair,
                     struct gpt_bpe_place place, int32_t new_token,
                     struct gpt_err *err)
@@ -303,7 +302,7 @@ static int count_piece(struct trainer *t, uint32_t (*seen)[GPT_BPE_BYTES],
     return GPT_OK;
 }
 
-/* The first round, with an index by both bytes. */
+/* Counts the pairs of bytes in the first round, with an index by both bytes. */
 static int count_byte_pairs(struct trainer *t, struct gpt_err *err)
 {
     uint32_t(*seen)[GPT_BPE_BYTES];

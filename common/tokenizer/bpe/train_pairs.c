@@ -33,7 +33,7 @@ static size_t first_slot(const struct gpt_bpe_pairs *pairs, uint64_t name)
     return (name * 0x9E3779B97F4A7C15u >> 20) & (pairs->n_slots - 1);
 }
 
-/* The slot that holds (left, right), or the free one where it belongs. */
+/* Finds the slot that holds (left, right), or the free one where it belongs. */
 static uint32_t *find_slot(const struct gpt_bpe_pairs *pairs, int32_t left,
                            int32_t right)
 {
@@ -77,7 +77,8 @@ void gpt_bpe_pairs_lower(struct gpt_bpe_pairs *pairs, int32_t left,
 
 /* ---- by rank ---- */
 
-/* The highest count first; of equal ones the lowest left, then right id. */
+/* True when a comes first: the pair with the highest count, and of equal ones
+ * with the lowest left id, then right id. */
 static bool goes_before(const struct gpt_bpe_rank *a,
                         const struct gpt_bpe_rank *b)
 {

@@ -25,7 +25,7 @@ enum {
     BATCH = 64,       /* characters between two checks of the room for ids */
 };
 
-/* A run on its way. */
+/* A run of characters that is being encoded. */
 struct walk {
     struct gpt_wide *w;
     const struct gpt_seams *seams;
@@ -150,8 +150,8 @@ static size_t group_end(struct walk *k, const struct gpt_wide_char *c,
     return end;
 }
 
-/* The same for the blank at text[at] and what has to be merged with it. A blank
- * that meets no token's end is a group of its own. */
+/* Finds the end of the blank at text[at] and of what has to be merged with it.
+ * A blank that meets no token's end is a group of its own. */
 static size_t blank_end(struct walk *k, size_t at)
 {
     const struct gpt_wide_char *c = char_at(k, at + 1);

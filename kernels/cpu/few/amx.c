@@ -21,7 +21,7 @@ static inline int64_t parts_of(const struct cpu_few_inputs *in)
     return in->bytes ? 4 : 3;
 }
 
-/* Texts of a group: almost equally many in all groups. */
+/* The first text of group g. Texts are spread almost equally over groups. */
 static inline int64_t group_begin(const struct cpu_few_inputs *in, int64_t g)
 {
     return in->m * g / cpu_few_groups(in);
@@ -35,8 +35,8 @@ static void measure_inputs(const struct cpu_few_inputs *in)
         in->units[i] = unit_of(in->x + i * in->ldx, in->k);
 }
 
-/* Digit number `part` of 16 floats: each is what the ones before leave, times
- * 128. All of it is exact. */
+/* Digit number `part` of 16 floats: each digit is what those before it leave,
+ * times 128. All of it is exact. */
 static inline __m128i digits_of(__m512 x, float unit, int64_t part)
 {
     enum { NEAREST = _MM_FROUND_TO_NEAREST_INT | _MM_FROUND_NO_EXC };
@@ -50,7 +50,8 @@ static inline __m128i digits_of(__m512 x, float unit, int64_t part)
     return _mm512_cvtsepi32_epi8(_mm512_cvtps_epi32(x));
 }
 
-/* 64 bytes of a column: digits of 64 floats, or of the n that there are. */
+/* Writes 64 bytes of a column: the digits of 64 floats, or of the n that there
+ * are. */
 static void put_digit(char *to, const float *x, int64_t n, float unit,
                       int64_t part)
 {
@@ -61,15 +62,16 @@ static void put_digit(char *to, const float *x, int64_t n, float unit,
                       part));
 }
 
-/* The upper half of a float's bits: its value without the last 16. Three times
- * eight bits of what remains are all of the 24 of a float. */
+/* The upper half of a float's bits: its value without the last 16. Three such
+ * parts of eight bits each hold all 24 bits of a float. */
 static inline __m512 upper(__m512 x)
 {
     return _mm512_castsi512_ps(_mm512_and_si512(
         _mm512_castps_si512(x), _mm512_set1_epi32((int32_t)0xffff0000)));
 }
 
-/* 64 bytes of a column: bf16 number `part` of 32 floats, or of the n. */
+/* Writes 64 bytes of a column: part number `part`, in bf16, of 32 floats, or of
+ * the n that there are. */
 static void put_part(char *to, const float *x, int64_t n, int64_t part)
 {
     const __m512i odd = _mm512_set_epi16(
@@ -92,13 +94,13 @@ static int64_t packed_bytes(const struct cpu_few_inputs *in)
     return cpu_few_groups(in) * cpu_few_chunks(in) * FEW_TILES;
 }
 
-/* Chunks of all groups, a group's side by side. */
+/* How many chunks all groups have. Chunks of a group lie side by side. */
 static int64_t count_chunks(const struct cpu_few_inputs *in)
 {
     return cpu_few_groups(in) * cpu_few_chunks(in);
 }
 
-/* The chunk's columns are put side by side, and turned into tiles. */
+/* Puts the columns of chunk i side by side, and turns them into tiles. */
 static void pack_chunk_of(const struct cpu_few_inputs *in, int64_t i)
 {
     const int64_t chunks = cpu_few_chunks(in), g = i / chunks;
@@ -217,7 +219,7 @@ static inline void fetch(struct ahead *a, int64_t n)
         dot(3, 6, 7);                                                         \
     } while (0)
 
-/* Group g of the inputs. */
+/* Multiplies a strip of weights with group g of the inputs. */
 static inline __attribute__((always_inline)) void
 multiply_group(const struct cpu_few_strip *s, int64_t g, int tiles, bool bytes,
                struct ahead *next)
@@ -264,7 +266,8 @@ static void store_sums(void *sums, int tiles)
     }
 }
 
-/* The sums of all parts of up to 16 texts become one, the smallest first. */
+/* Joins the sums of all parts of up to 16 texts into one, the smallest
+ * first. */
 static inline __m512 joined(const void *row, int64_t m, __mmask16 texts,
                             bool bytes)
 {
@@ -284,7 +287,7 @@ static inline __m512 joined(const void *row, int64_t m, __mmask16 texts,
     return v;
 }
 
-/* Sixteen results of a text from row `at` of the strip on. */
+/* Writes sixteen results of a text from row `at` of the strip on. */
 static void put_results(const struct cpu_few_strip *s, const float *sums,
                         int64_t at, int64_t text)
 {
@@ -362,7 +365,8 @@ const struct cpu_few_road cpu_few_tiles = {.room = packed_bytes,
                                            .pack = pack_chunk_of,
                                            .multiply = multiply_strip};
 
-/* Steps with rounded inputs wait for memory: tiles would gain nothing. */
+/* Rounded inputs are multiplied by vectors, which keep up with memory: tiles
+ * would gain nothing. */
 const struct cpu_few cpu_few_amx = {
     .road = {[CPU_BF16] = &cpu_few_tiles,
              [CPU_BYTES] = &cpu_few_tiles,

@@ -21,15 +21,15 @@
 
 #include <string.h>
 
-/* What inputs become: numbers for bytes, floats for bf16. */
+/* What packed inputs are: bytes as numbers of 16 bits, or floats for bf16. */
 enum kind { BYTES, FLOATS };
-/* The vectors of a panel; values of a vector of floats. */
+/* VECTORS is how many vectors a panel has, EIGHT the floats of a vector. */
 enum { VECTORS = CPU_PANEL / 8, EIGHT = 8, FOUR = 4 };
 /* Steps after which the next texts take their turn: all of them find such a
  * part of a panel, 16 KiB, and their inputs for it in the first cache. */
 enum { TURN = 128, GROUP_STEPS = CPU_GROUP / 4 };
-/* Texts of a block, which have registers for their sums, and texts whose sums
- * are kept meanwhile. */
+/* TEXTS is how many texts a block has, as many as registers hold sums for; KEPT
+ * is how many texts have sums that are kept meanwhile. */
 enum { TEXTS = 6, KEPT = 32 };
 
 /* Bytes of a text in a step. */
@@ -67,7 +67,7 @@ row_of(const struct cpu_few_inputs *in, const enum kind kind)
     return row;
 }
 
-/* Eight whole numbers, two steps of a text. */
+/* Writes eight whole numbers: two steps of a text. */
 static inline void put_steps(char *to, int64_t apart, __m256i v)
 {
 #ifdef __AVXVNNI__
@@ -86,7 +86,8 @@ static inline void put_steps(char *to, int64_t apart, __m256i v)
 #endif
 }
 
-/* What takes off what turned bits add: v are sums of inputs in lanes. */
+/* What sums begin with, to take off what turned bits add. v holds sums of
+ * inputs in lanes. */
 static inline int32_t begin_of(__m256i v)
 {
     int32_t lanes[EIGHT];
@@ -97,7 +98,8 @@ static inline int32_t begin_of(__m256i v)
     return -128 * (PLUS != 0 ? even + odd : even);
 }
 
-/* A group of a text, of which n values are there. */
+/* Packs a group of a text, of which n values are there, and returns its
+ * head. */
 static inline struct head put_bytes(char *to, int64_t apart, const float *x,
                                     int64_t n)
 {
@@ -114,7 +116,7 @@ static inline struct head put_bytes(char *to, int64_t apart, const float *x,
     return head;
 }
 
-/* `steps` steps of a text as floats, of which n are there. */
+/* Writes `steps` steps of a text as floats, of which n are there. */
 static inline void put_floats(char *to, int64_t apart, int64_t steps,
                               const float *x, int64_t n, bool rounded)
 {
@@ -164,7 +166,7 @@ static inline int turns_of_step(enum kind kind)
     return kind == FLOATS || PLUS == 0 ? 2 : 1;
 }
 
-/* Weights of a turn. */
+/* The weights of one turn of a step. */
 static inline __attribute__((always_inline)) __m256i
 weights_at(const char *w, int turn, const enum kind kind)
 {
@@ -179,7 +181,7 @@ weights_at(const char *w, int turn, const enum kind kind)
     return turn == 0 ? v : _mm256_srai_epi16(v, 8);
 }
 
-/* Four bytes of inputs, for all rows. */
+/* Four bytes of inputs, repeated for all rows. */
 static inline __m256i four_of(const char *x)
 {
     int32_t four;
@@ -188,7 +190,8 @@ static inline __m256i four_of(const char *x)
     return _mm256_set1_epi32(four);
 }
 
-/* Products of a turn: of floats they are fused with the sums. */
+/* Adds the products of one turn to sums. Products of floats are fused with the
+ * addition. */
 static inline __attribute__((always_inline)) __m256i
 add_turn(__m256i sums, __m256i w, __m256i x, const enum kind kind)
 {
@@ -199,8 +202,9 @@ add_turn(__m256i sums, __m256i w, __m256i x, const enum kind kind)
                : add_products(sums, w, x);
 }
 
-/* What a step adds to the sums of C texts and R vectors of rows. A turn has
- * all sums before the next one: an addition takes as long as eight others. */
+/* Adds one step to the sums of C texts and R vectors of rows. A turn updates
+ * all sums before the next one begins: an addition takes as long as eight
+ * others. */
 static inline __attribute__((always_inline)) void
 add_step(__m256i (*sums)[VECTORS], const char *w, const char *x, const int C,
          const int R, const enum kind kind)
@@ -225,7 +229,7 @@ add_step(__m256i (*sums)[VECTORS], const char *w, const char *x, const int C,
 
 /* ---- turns ---- */
 
-/* `steps` steps, a multiple of four, of R vectors of bf16 at w. */
+/* Adds `steps` steps, a multiple of four, of R vectors of bf16 at w. */
 static inline __attribute__((always_inline)) void
 add_steps(__m256i (*kept)[VECTORS], const char *w, const char *x,
           int64_t steps, struct ahead *next, const int M, const int R)
@@ -254,7 +258,7 @@ add_steps(__m256i (*kept)[VECTORS], const char *w, const char *x,
             kept[i][r] = sums[i][r];
 }
 
-/* What a group adds to the floats that are kept. */
+/* Adds one group of weights to the floats that are kept. */
 static inline __attribute__((always_inline)) void
 add_group(__m256i (*kept)[VECTORS], const char *w, const char *scales,
           const char *heads, struct ahead *next, const int M, const int R)
@@ -298,7 +302,8 @@ struct turn {
     struct ahead next; /* what is behind it, beside four steps at a time */
 };
 
-/* M texts, whose packed inputs are at x, in their turn. */
+/* Multiplies M texts, whose packed inputs are at x, with their part of a
+ * panel. */
 static inline __attribute__((always_inline)) void
 take_turn(__m256i (*kept)[VECTORS], struct turn *t, const char *x,
           const int M, const enum kind kind)
@@ -328,7 +333,7 @@ take_turn(__m256i (*kept)[VECTORS], struct turn *t, const char *x,
     }
 }
 
-/* Results of a text from what is kept. */
+/* Writes the results of a text from the sums that are kept. */
 static inline void put_results(const struct cpu_few_strip *s, int64_t text,
                                const __m256i kept[VECTORS])
 {
@@ -358,21 +363,21 @@ static inline struct block block_of(const struct task *t, int64_t i)
     return block_at(m, gpt_ceil_div(m, TEXTS), t->block + i);
 }
 
-/* The packed inputs of a block. */
+/* The packed inputs of block b. */
 static inline const char *inputs_of(const struct task *t, struct block b)
 {
     return t->s->in->packed + b.first * t->row.parts * t->row.bytes;
 }
 
-/* Where a step lies in a panel. */
+/* The offset of a step in a panel. */
 static inline int64_t step_at(int64_t step, enum kind kind)
 {
     return kind == BYTES ? step / GROUP_STEPS * CPU_GROUP_BYTES
                          : step * CPU_STEP;
 }
 
-/* The turn of the steps from `step` on. What follows them in memory is the
- * next turn's, or another panel's. */
+/* The turn that begins with step `step`. What follows its steps in memory is
+ * the next turn's, or another panel's. */
 static inline __attribute__((always_inline)) struct turn
 turn_of(const struct task *t, int64_t step, const enum kind kind)
 {
@@ -394,7 +399,7 @@ turn_of(const struct task *t, int64_t step, const enum kind kind)
         take_turn(kept + (b.first - first), &turn, inputs_of(t, b), M, kind); \
         break
 
-/* All turns of some blocks with a panel. Sums are kept between turns, and
+/* Makes all turns of some blocks with a panel. Sums are kept between turns, and
  * become results in the end. */
 static inline __attribute__((always_inline)) void
 multiply_blocks(const struct task *t, const enum kind kind)
@@ -443,7 +448,7 @@ multiply_strip(const struct cpu_few_strip *s, const enum kind kind)
 
 /* ---- roads ---- */
 
-/* Rows are packed one by one. */
+/* Rows are packed one by one, so that there are m pieces of work. */
 static int64_t count_rows(const struct cpu_few_inputs *in)
 {
     return in->m;

@@ -19,19 +19,19 @@ static inline int64_t text_bytes(const struct cpu_few_inputs *in)
     return cpu_panel_row(2 * in->k) / 4 * STEP_BYTES;
 }
 
-/* Blocks of texts follow each other. */
+/* Bytes of all packed inputs. Blocks of texts follow each other. */
 static int64_t packed_bytes(const struct cpu_few_inputs *in)
 {
     return gpt_round_up(in->m * text_bytes(in), 64);
 }
 
-/* Rows are packed one by one. */
+/* Rows are packed one by one, so that there are m pieces of work. */
 static int64_t count_rows(const struct cpu_few_inputs *in)
 {
     return in->m;
 }
 
-/* A row among zeros, which end its last four steps. */
+/* Packs row i. Zeros fill the last four of its steps. */
 static inline void put_row(const struct cpu_few_inputs *in, int64_t i,
                            bool rounded)
 {
@@ -67,7 +67,7 @@ static void pack_rounded(const struct cpu_few_inputs *in, int64_t i)
 
 /* ---- sums ---- */
 
-/* The values of a turn, of all words: bf16 is the upper half of a float. */
+/* The values of a turn, one of each word: bf16 is the upper half of a float. */
 static inline __m512 values_at(const char *w, int turn)
 {
     const __m512i words = _mm512_load_si512(w);
@@ -77,7 +77,7 @@ static inline __m512 values_at(const char *w, int turn)
                   : _mm512_and_si512(words, _mm512_set1_epi32(-0x10000)));
 }
 
-/* What a step of weights adds to the sums of M texts. */
+/* Adds one step of weights to the sums of M texts. */
 static inline __attribute__((always_inline)) void
 add_step(__m512 (*sums)[SIDES], const char *w, const char *x, const int M)
 {
@@ -97,7 +97,7 @@ add_step(__m512 (*sums)[SIDES], const char *w, const char *x, const int M)
     }
 }
 
-/* What four steps add to those of one text. */
+/* Adds four steps to the sums of one text. */
 static inline __attribute__((always_inline)) void
 add_alone(__m256 halves[HALVES], const char *w, const char *x)
 {
@@ -124,7 +124,7 @@ add_alone(__m256 halves[HALVES], const char *w, const char *x)
 #define PANEL(s, w, text, asks, M)                                            \
     multiply_pairs(s, w, text, asks, M, STEP_BYTES, add_step, add_alone)
 
-/* A strip is one panel. */
+/* Multiplies a strip, which is one panel. */
 static void multiply_strip(const struct cpu_few_strip *s)
 {
     EACH_BLOCK(PANEL, s, BLOCK_TEXTS,

@@ -8,25 +8,25 @@
 
 /* ---- inputs ---- */
 
-/* A text takes so many bytes: its pairs. */
+/* Bytes of a text: its pairs of bf16. */
 static inline int64_t text_bytes(const struct cpu_few_inputs *in)
 {
     return cpu_panel_row(2 * in->k);
 }
 
-/* Blocks of texts follow each other. */
+/* Bytes of all packed inputs. Blocks of texts follow each other. */
 static int64_t packed_bytes(const struct cpu_few_inputs *in)
 {
     return gpt_round_up(in->m * text_bytes(in), 64);
 }
 
-/* Rows are packed one by one. */
+/* Rows are packed one by one, so that there are m pieces of work. */
 static int64_t count_rows(const struct cpu_few_inputs *in)
 {
     return in->m;
 }
 
-/* A row among zeros, which end its last four pairs. */
+/* Packs row i. Zeros fill the last four of its pairs. */
 static void pack_row(const struct cpu_few_inputs *in, int64_t i)
 {
     const struct block b = block_of_text(in->m, BLOCK_TEXTS, i);
@@ -51,7 +51,7 @@ static void pack_row(const struct cpu_few_inputs *in, int64_t i)
 
 /* ---- sums ---- */
 
-/* What a step of weights adds to the sums of M texts. */
+/* Adds one step of weights to the sums of M texts. */
 static inline __attribute__((always_inline)) void
 add_step(__m512 (*sums)[SIDES], const char *w, const char *x, const int M)
 {
@@ -67,7 +67,7 @@ add_step(__m512 (*sums)[SIDES], const char *w, const char *x, const int M)
     }
 }
 
-/* What four steps add to those of one text. */
+/* Adds four steps to the sums of one text. */
 static inline __attribute__((always_inline)) void
 add_alone(__m256 halves[HALVES], const char *w, const char *x)
 {
@@ -86,7 +86,7 @@ add_alone(__m256 halves[HALVES], const char *w, const char *x)
 #define PANEL(s, w, text, asks, M)                                            \
     multiply_pairs(s, w, text, asks, M, 4, add_step, add_alone)
 
-/* A strip is one panel. */
+/* Multiplies a strip, which is one panel. */
 static void multiply_strip(const struct cpu_few_strip *s)
 {
     EACH_BLOCK(PANEL, s, BLOCK_TEXTS,

@@ -14,13 +14,13 @@
  * have 18 vectors of sums. */
 enum { DIGITS = 3, TEXTS_OF_DIGITS = 3, MOST_SUMS = TEXTS_OF_DIGITS * DIGITS };
 
-/* What a block of texts begins with, for each of them. */
+/* The head of a block holds one of these for each of its texts. */
 struct head {
     int32_t over[DIGITS]; /* 128 times the sum of digits */
     float unit;           /* of the first digit */
 };
 
-/* A text takes so many bytes. */
+/* Bytes of a text's packed inputs. */
 static inline int64_t text_bytes(const struct cpu_few_inputs *in, int digits)
 {
     return (int64_t)sizeof(struct head) + cpu_panel_row(in->k) * digits;
@@ -33,8 +33,8 @@ static inline int64_t panel_bytes(const struct cpu_few_inputs *in)
 
 /* ---- inputs ---- */
 
-/* Digits are from -128 to 127: what is left of a number without its last digit
- * is a multiple of 256. */
+/* Takes the last digit off the numbers *x. Digits are from -128 to 127, so that
+ * what is left of a number is a multiple of 256. */
 static inline __m512i take_digit(__m512i *x)
 {
     const __m512i digit = _mm512_srai_epi32(_mm512_slli_epi32(*x, 24), 24);
@@ -43,7 +43,8 @@ static inline __m512i take_digit(__m512i *x)
     return digit;
 }
 
-/* Bytes of 16 lanes, each four of which go `apart`. */
+/* Writes the bytes of 16 lanes, four at a time, each four `apart` bytes after
+ * those before. */
 static inline void put_fours(char *to, int64_t apart, __m512i lanes)
 {
     char bytes[16];
@@ -53,9 +54,9 @@ static inline void put_fours(char *to, int64_t apart, __m512i lanes)
         memcpy(to, bytes + l, 4);
 }
 
-/* n inputs among zeros, `all` of them, as digits in units, of which the first
- * digit's is `unit`: four of each digit side by side, the next four `apart`.
- * over: 128 times the sums of digits. */
+/* Packs n inputs, filled up with zeros to `all`, as digits. unit is what the
+ * first digit counts. Four values of each digit lie side by side, the next four
+ * `apart` bytes further. over becomes 128 times the sums of digits. */
 static inline __attribute__((always_inline)) void
 put_digits(char *to, int64_t apart, const float *x, int64_t n, int64_t all,
            float unit, int32_t over[DIGITS], const int digits)
@@ -104,7 +105,7 @@ static void pack_bytes(const struct cpu_few_inputs *in, int64_t i)
                 1);
 }
 
-/* Blocks of texts follow each other. */
+/* Bytes of all packed inputs. Blocks of texts follow each other. */
 static int64_t room_of_digits(const struct cpu_few_inputs *in)
 {
     return gpt_round_up(in->m * text_bytes(in, DIGITS), 64);
@@ -115,7 +116,7 @@ static int64_t room_of_bytes(const struct cpu_few_inputs *in)
     return gpt_round_up(in->m * text_bytes(in, 1), 64);
 }
 
-/* Rows are packed one by one. */
+/* Rows are packed one by one, so that there are m pieces of work. */
 static int64_t count_rows(const struct cpu_few_inputs *in)
 {
     return in->m;
@@ -123,7 +124,8 @@ static int64_t count_rows(const struct cpu_few_inputs *in)
 
 /* ---- sums ---- */
 
-/* Results of a side of a panel for a text, from sums of digits. */
+/* Writes the results of a text for one side of a panel, from its sums of
+ * digits. */
 static inline __attribute__((always_inline)) void
 put_results(const struct cpu_few_strip *s, int64_t text, int side,
             const struct head *head, __m512i (*sums)[SIDES], const int digits)
@@ -148,13 +150,13 @@ put_results(const struct cpu_few_strip *s, int64_t text, int side,
         times(v, scale, s->add, _mm512_maskz_loadu_ps(lanes, y)));
 }
 
-/* 64 weights without a sign. */
+/* Loads 64 weights, turned into bytes without a sign. */
 static inline __m512i weights_at(const char *w)
 {
     return _mm512_xor_si512(_mm512_load_si512(w), _mm512_set1_epi8(-128));
 }
 
-/* What a step of weights adds to C sums, whose inputs are at x. */
+/* Adds one step of weights to C sums, whose inputs are at x. */
 static inline __attribute__((always_inline)) void
 add_step(__m512i (*sums)[SIDES], const char *w, const char *x, const int C)
 {
@@ -169,7 +171,7 @@ add_step(__m512i (*sums)[SIDES], const char *w, const char *x, const int C)
     }
 }
 
-/* add_products() of half as many lanes. */
+/* Does what add_products() does for half as many lanes. */
 static inline __attribute__((always_inline)) __m256i
 add_half_products(__m256i sums, __m256i a, __m256i b)
 {
@@ -177,8 +179,8 @@ add_half_products(__m256i sums, __m256i a, __m256i b)
     return sums;
 }
 
-/* What four times `fours` steps add to the sums of one number a step. With
- * halves of vectors memory comes faster. */
+/* Adds four times `fours` steps to the sums of one number a step. With halves
+ * of vectors memory comes faster. */
 static inline __attribute__((always_inline)) void
 add_alone(__m512i (*sums)[SIDES], const char *w, const char *x, int64_t fours)
 {
@@ -201,8 +203,9 @@ add_alone(__m512i (*sums)[SIDES], const char *w, const char *x, int64_t fours)
     join_sums(sums[0], halves);
 }
 
-/* A panel of weights with M texts from `text` on. Steps lie in a loop of their
- * own: where it has one loop, GCC 12 keeps sums in two registers each. */
+/* Multiplies a panel of weights with the M texts from `text` on. Steps have a
+ * loop of their own: with a single loop GCC 12 keeps each sum in two
+ * registers. */
 static inline __attribute__((always_inline)) void
 multiply_panel(const struct cpu_few_strip *s, const char *w, int64_t text,
                bool asks, const int digits, const int M)
@@ -257,9 +260,9 @@ const struct cpu_few_road cpu_few_bytes = {
 
 /* ---- a scale for 32 ---- */
 
-/* A group of a text: what the weights' upper bits add to the sums of each
- * digit, the unit of the first digit, and the digits. Those of a block's texts
- * lie side by side. */
+/* A group of a text is packed as what the weights' upper bits add to the sums
+ * of each digit, then the unit of the first digit, then the digits. The groups
+ * of a block's texts lie side by side. */
 enum { STEPS = CPU_GROUP / 4 };
 
 static inline int64_t group_bytes(const int digits)
@@ -278,7 +281,7 @@ static inline int64_t room_of_groups(const struct cpu_few_inputs *in,
     return gpt_round_up(in->m * groups_of(in) * group_bytes(digits), 64);
 }
 
-/* Group of a text, number i of M: n inputs. */
+/* Packs one group of text number i of M: n inputs. */
 static inline __attribute__((always_inline)) void
 pack_group(char *to, int64_t i, int64_t M, const float *x, int64_t n,
            const int digits)
@@ -293,7 +296,7 @@ pack_group(char *to, int64_t i, int64_t M, const float *x, int64_t n,
     memcpy(units + 4 * i, &unit, sizeof(unit));
 }
 
-/* All groups of a row, among those of the other texts of its block. */
+/* Packs all groups of a row, among those of the other texts of its block. */
 static inline __attribute__((always_inline)) void
 pack_groups(const struct cpu_few_inputs *in, int64_t i, int64_t most,
             const int digits)
@@ -308,7 +311,7 @@ pack_groups(const struct cpu_few_inputs *in, int64_t i, int64_t most,
     }
 }
 
-/* The float of the sums of a group's digits, the smallest first. */
+/* Joins the sums of a group's digits into floats, the smallest first. */
 static inline __attribute__((always_inline)) __m512
 join_digits(__m512i (*sums)[SIDES], int side, const int digits)
 {
@@ -320,8 +323,8 @@ join_digits(__m512i (*sums)[SIDES], int side, const int digits)
     return v;
 }
 
-/* What a group of a panel adds to the sums of M texts. All is exact until its
- * sum becomes a float. */
+/* Adds one group of a panel to the sums of M texts. All is exact until a
+ * group's sum becomes a float. */
 static inline __attribute__((always_inline)) void
 add_group(__m512 (*to)[SIDES], const char *w, const char *x, bool asks,
           const int digits, const int M)
@@ -361,7 +364,8 @@ add_group(__m512 (*to)[SIDES], const char *w, const char *x, bool asks,
     }
 }
 
-/* The same with groups. */
+/* Multiplies a panel of weights that have a scale for every 32 with the M texts
+ * from `text` on. */
 static inline __attribute__((always_inline)) void
 multiply_groups(const struct cpu_few_strip *s, const char *w, int64_t text,
                 bool asks, const int digits, const int M)

@@ -13,15 +13,15 @@
 
 #include <string.h>
 
-/* Texts at a time, rows of weights that they meet side by side, and rows whose
- * sums over lanes are made together. */
+/* TEXTS are multiplied at a time, with SIDE rows of weights side by side; the
+ * sums over lanes of EIGHT rows are made together. */
 enum { TEXTS = 4, SIDE = 2, EIGHT = 8 };
 /* A half of a chunk is a vector of bytes. */
 enum { HALF = FEW_CHUNK / 2, FOUR = 4 };
 
 /* ---- weights ---- */
 
-/* HALF weights, as factors of add_products(). */
+/* HALF weights in the form that add_products() takes. */
 struct half {
 #ifdef __AVXVNNI__
     __m256i bytes;
@@ -44,7 +44,7 @@ half_at(const char *w)
 #endif
 }
 
-/* sums += products with HALF inputs. */
+/* Adds the products with HALF inputs to sums. */
 static inline __attribute__((always_inline)) __m256i
 add_half(__m256i sums, struct half w, const input *x)
 {
@@ -56,7 +56,7 @@ add_half(__m256i sums, struct half w, const input *x)
 #endif
 }
 
-/* `bytes` weights at the end of a row, among zeros. */
+/* Copies the `bytes` weights at the end of a row to `room`, among zeros. */
 static inline const char *ended(char *room, int64_t size, const char *w,
                                 int64_t bytes)
 {
@@ -66,8 +66,8 @@ static inline const char *ended(char *room, int64_t size, const char *w,
 
 /* ---- reading ahead ---- */
 
-/* The strip after this one, while TEXTS texts after TEXTS texts meet SIDE rows
- * after SIDE rows of this one. */
+/* Reading ahead fetches the strip after this one, while TEXTS texts after TEXTS
+ * texts meet SIDE rows after SIDE rows of this one. */
 static inline struct ahead ahead_of(const struct cpu_few_strip *s)
 {
     const int64_t turns = FEW_ROWS / SIDE, bytes = FEW_ROWS * s->in->k;
@@ -105,8 +105,8 @@ static int64_t count_rows(const struct cpu_few_inputs *in)
     return in->m;
 }
 
-/* n values, a multiple of 8, of which `there` are inputs, and the others zero;
- * returns the sum of all of them. */
+/* Packs n values, a multiple of 8, of which `there` are inputs and the others
+ * zero. Returns the sum of all of them. */
 static inline int32_t pack_values(input *to, int64_t n, const float *x,
                                   int64_t there, float unit)
 {
@@ -135,7 +135,7 @@ static void pack_bytes(const struct cpu_few_inputs *in, int64_t i)
                                     head->unit);
 }
 
-/* A chunk of a row of weights with one text. */
+/* Adds the products of one chunk of a row of weights with one text. */
 static inline __attribute__((always_inline)) void
 add_chunk(__m256i sums[2], const char *w, const input *x)
 {
@@ -143,9 +143,9 @@ add_chunk(__m256i sums[2], const char *w, const input *x)
     sums[1] = add_half(sums[1], half_at(w + HALF), x + HALF);
 }
 
-/* A row of weights with one text. The halves of chunks have sums of their own,
- * and several chunks are one turn: so the processor sees more lines at a time.
- */
+/* Multiplies a row of weights with one text. The two halves of a chunk have
+ * sums of their own, and several chunks are one turn: the processor sees more
+ * lines at a time so. */
 static inline __m256i sum_row(const char *w, const input *x, int64_t k)
 {
     __m256i sums[2] = {0};
@@ -162,8 +162,9 @@ static inline __m256i sum_row(const char *w, const input *x, int64_t k)
     return _mm256_add_epi32(sums[0], sums[1]);
 }
 
-/* Weights are widened once for all texts, and inputs come from the first cache.
- * k weights of SIDE rows, ld bytes apart, with M texts, ldx bytes apart. */
+/* Multiplies k weights of each of SIDE rows, ld bytes apart, with M texts, ldx
+ * bytes apart. Weights are widened once for all texts, and inputs come from the
+ * first cache. */
 static inline __attribute__((always_inline)) void
 add_halves(__m256i sums[TEXTS][SIDE], const char *w, int64_t ld, const char *x,
            int64_t ldx, int64_t k, const int M)
@@ -181,7 +182,8 @@ add_halves(__m256i sums[TEXTS][SIDE], const char *w, int64_t ld, const char *x,
     }
 }
 
-/* The same of whole rows: sums r and r + 1 of each text. */
+/* Multiplies SIDE whole rows with M texts; the sums go to places r and r + 1 of
+ * each text. */
 static inline __attribute__((always_inline)) void
 sum_rows(__m256i to[TEXTS][EIGHT], int r, const char *w, int64_t ld,
          const char *x, int64_t ldx, int64_t k, const int M)
@@ -204,14 +206,15 @@ sum_rows(__m256i to[TEXTS][EIGHT], int r, const char *w, int64_t ld,
             to[i][r + j] = sums[i][j];
 }
 
-/* The sums over lanes of eight vectors, in eight lanes. */
+/* Adds up the lanes of each of eight vectors; the eight sums are the lanes of
+ * the result. */
 static inline __m256i sum_lanes(const __m256i v[EIGHT])
 {
     return sum_halves(sum_fours(sum_twos(v[0], v[1]), sum_twos(v[2], v[3])),
                       sum_fours(sum_twos(v[4], v[5]), sum_twos(v[6], v[7])));
 }
 
-/* Results of a text from row `row` of the strip on, n of them. */
+/* Writes n results of a text from row `row` of the strip on. */
 static inline void put_results(const struct cpu_few_strip *s, int64_t row,
                                int64_t n, int64_t text,
                                const struct head *head, const __m256i *sums)
@@ -227,9 +230,9 @@ static inline void put_results(const struct cpu_few_strip *s, int64_t row,
                           s->add ? eight_of(y, n) : _mm256_setzero_ps()));
 }
 
-/* Up to EIGHT rows of weights from row `row` of the strip on, M texts from
- * `text` on. Where rows are fewer, the last one stands for those that are not
- * there. */
+/* Multiplies up to EIGHT rows of weights from row `row` of the strip on with M
+ * texts from `text` on. Where rows are fewer, the last one stands for those
+ * that are missing. */
 static inline __attribute__((always_inline)) void
 multiply_rows(const struct cpu_few_strip *s, int64_t row, int64_t text,
               struct ahead *next, const int M)
@@ -255,8 +258,8 @@ multiply_rows(const struct cpu_few_strip *s, int64_t row, int64_t text,
                     sums[i]);
 }
 
-/* All rows of the strip with M texts from `text` on: M is a constant for the
- * compiler. */
+/* Multiplies all rows of the strip with M texts from `text` on. M is a constant
+ * for the compiler. */
 static inline __attribute__((always_inline)) void
 multiply_texts(const struct cpu_few_strip *s, int64_t text, struct ahead *next,
                const int M)

@@ -58,7 +58,7 @@ void ISA(gelu_grad)(float *c, const float *aux, int64_t n)
 
 /* ---- any activation ---- */
 
-/* A value and its slope: backward of a gated layer wants both. */
+/* A value and its slope: backward of a gated layer needs both. */
 struct point {
     vf value, slope;
 };

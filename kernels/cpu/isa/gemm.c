@@ -7,9 +7,9 @@
 
 #include <string.h>
 
-/* What a tile writes, and what is read after it, is asked for a line at a time,
- * every STEP of k: many lines at once would take all the buffers that a core
- * has for lines on their way, and hold up what the tile itself reads. */
+/* Lines that a tile writes, and lines that are read after it, are asked for one
+ * at a time, every STEP of k: many at once would take all the buffers that a
+ * core has for lines on their way, and hold up what the tile itself reads. */
 enum { STEP = CPU_TILE_STEP };
 
 struct lines {
@@ -32,8 +32,8 @@ static inline __attribute__((always_inline)) void ask(struct lines *l)
     }
 }
 
-/* Sums of M rows of a tile whose row i of a begins at a + i * a_row, or for a
- * tile with fewer rows, at a + row[i]. The loops over rows unroll. */
+/* Computes the sums of M rows of a tile. Row i of a begins at a + i * a_row, or
+ * for a tile with fewer rows, at a + row[i]. The loops over rows unroll. */
 static inline __attribute__((always_inline)) void
 sum_tile(const struct cpu_tile *t, int64_t a_row, int64_t a_col,
          const int64_t *row, vf acc[MR][NV], const int M)
@@ -61,7 +61,7 @@ sum_tile(const struct cpu_tile *t, int64_t a_row, int64_t a_col,
     }
 }
 
-/* M rows of c, all columns. */
+/* Writes M rows of c, all columns. */
 static inline __attribute__((always_inline)) void
 put_rows(const struct cpu_tile *t, vf acc[MR][NV], const int M)
 {
@@ -81,7 +81,7 @@ put_rows(const struct cpu_tile *t, vf acc[MR][NV], const int M)
     }
 }
 
-/* What is there of c, by way of a buffer. */
+/* Writes the part of a tile that lies inside c, by way of a buffer. */
 static inline void put_part(const struct cpu_tile *t, vf acc[MR][NV])
 {
     float out[MR][NR];
@@ -106,7 +106,8 @@ whole_tile(const struct cpu_tile *t, int64_t a_row, int64_t a_col)
     put_rows(t, acc, MR);
 }
 
-/* A tile cut off at an edge: rows that are not there repeat the last one. */
+/* Computes a tile cut off at an edge: rows that are missing repeat the last
+ * one. */
 static void edge_tile(const struct cpu_tile *t)
 {
     int64_t row[MR];
@@ -119,8 +120,8 @@ static void edge_tile(const struct cpu_tile *t)
     put_part(t, acc);
 }
 
-/* Panels of b, one after the other, with M rows of a panel of a: with the code
- * around them tiles overlap. */
+/* Multiplies panels of b, one after the other, with M rows of a panel of a. The
+ * processor overlaps tiles when the code around them is in one loop. */
 static inline __attribute__((always_inline)) void
 row_of_tiles(const struct cpu_tile *t, const int M)
 {
@@ -187,7 +188,7 @@ static inline void transpose4(float *to, int64_t to_row, const float *from,
     *(v4_any *)(to + 3 * to_row) = GPT_LANES(i4, b, d, 2, 3, 6, 7);
 }
 
-/* Two columns of a panel, four rows. */
+/* Packs two columns of a panel, four rows. */
 static inline void transpose2(float *to, int64_t to_row, const float *from,
                               int64_t from_row)
 {
@@ -198,9 +199,9 @@ static inline void transpose2(float *to, int64_t to_row, const float *from,
     }
 }
 
-/* A source whose rows are the panel's columns, col floats apart. Rows that are
- * a power of two apart fall into the same few lines of a cache, so a line is
- * used up (16 floats) with only four rows in flight. */
+/* Packs a source whose rows are the panel's columns, col floats apart. Rows
+ * that are a power of two apart fall into the same few lines of a cache, so a
+ * line is used up (16 floats) with only four rows in flight. */
 static inline __attribute__((always_inline)) void
 transpose_panel(float *to, const float *from, int64_t col, int64_t k,
                 int64_t width)
@@ -223,9 +224,9 @@ transpose_panel(float *to, const float *from, int64_t col, int64_t k,
     }
 }
 
-/* The last panel, or a source with strides both ways. Zeros fill the columns
- * that are not there: they add nothing to sums, and tiles need no case for
- * them. */
+/* Packs the last panel, or a source with strides both ways. Zeros fill the
+ * columns that are missing: they add nothing to sums, and tiles need no case
+ * for them. */
 static void pack_part(float *to, const float *from, int64_t row, int64_t col,
                       int64_t k, int64_t n, int64_t width)
 {
@@ -234,8 +235,8 @@ static void pack_part(float *to, const float *from, int64_t row, int64_t col,
             to[l * width + j] = j < n ? from[l * row + j * col] : 0;
 }
 
-/* Panels of `width` columns out of n: to[l * width + j] =
- * from[l * row + j * col]. */
+/* Packs n columns as panels of `width` columns: to[l * width + j] = from[l *
+ * row + j * col]. */
 static inline __attribute__((always_inline)) void
 pack_panels(float *to, const float *from, int64_t row, int64_t col, int64_t k,
             int64_t n, int64_t width)
@@ -271,7 +272,8 @@ void ISA(pack_b)(float *to, const float *b, int64_t row, int64_t col, int64_t k,
     pack_panels(to, b, row, col, k, n, NR);
 }
 
-/* Four bytes of a column, two values of bf16, lie side by side. */
+/* Widens a panel of bf16, in which two values of a column, four bytes, lie side
+ * by side. */
 void ISA(widen_panel)(float *to, const void *b, int64_t k)
 {
     typedef uint32_t words __attribute__((vector_size(4 * W)));
@@ -290,9 +292,10 @@ void ISA(widen_panel)(float *to, const void *b, int64_t k)
         }
 }
 
-/* Four values of a column lie side by side, and the scales of a panel's columns
- * behind the 32 values of their group. A byte times its scale is exact in a
- * float: tiles multiply the numbers that the bits stand for. */
+/* Widens columns of a panel of bytes, in which four values of a column lie side
+ * by side, and the scales of a panel's columns behind the 32 values of their
+ * group. A byte times its scale is exact in a float: tiles multiply the numbers
+ * that the bits stand for. */
 void ISA(widen_groups)(float *to, const void *panel, int64_t column,
                        int64_t k)
 {
@@ -325,8 +328,8 @@ void ISA(pack_a)(float *to, const float *a, int64_t row, int64_t col, int64_t m,
     pack_panels(to, a, col, row, k, m, MR);
 }
 
-/* Groups of few rows are read as often as panels pass: the last one has no
- * zeros for rows that are not there. */
+/* Packs m rows of a. Groups of few rows are read as often as panels pass, so
+ * the last one has no zeros for rows that are missing. */
 void ISA(pack_rows)(float *to, const float *a, int64_t row, int64_t m,
                     int64_t k)
 {

@@ -15,11 +15,11 @@ static __attribute__((noinline)) float rounded_product(float x, float y)
     return x * y;
 }
 
-/* AMD's processors foresee memory that is read from its beginning to its end,
- * and ask for twice as much of it at once as a program can (Zen 4: 29 and 15
- * GB/s a core); rows side by side they do not foresee. But 16 bytes of one row
- * take as long as 16 floats, so that bytes for one row of x come faster side by
- * side. */
+/* True when rows are read one after the other. AMD's processors foresee memory
+ * that is read from its beginning to its end, and ask for twice as much of it
+ * at once as a program can (Zen 4: 29 and 15 GB/s a core); they do not foresee
+ * rows side by side. But 16 bytes of one row take as long as 16 floats, so that
+ * bytes for one row of x come faster side by side. */
 static inline bool reads_in_order(int64_t m, enum kind kind)
 {
 #if defined(__AVX512F__)
@@ -32,11 +32,11 @@ static inline bool reads_in_order(int64_t m, enum kind kind)
 #endif
 }
 
-/* On others, while a strip of rows is multiplied, the next one is asked for:
- * stretches side by side, as far apart as the processor foresees, and far
- * enough ahead of what is multiplied. A call has n rows, and the next call
- * those after them. Where rows are short, strips have the fewest rows, and what
- * follows a strip is left to the processor. */
+/* On other processors, while a strip of rows is multiplied, the next one is
+ * asked for: stretches side by side, as far apart as the processor foresees,
+ * and far enough ahead of what is multiplied. A call has n rows, and the next
+ * call those after them. Where rows are short, strips have the fewest rows, and
+ * what follows a strip is left to the processor. */
 static inline int64_t strip_of(int64_t row_bytes, int64_t n)
 {
     enum { LEAST = 4, ENOUGH = 48 << 10 };
@@ -46,7 +46,7 @@ static inline int64_t strip_of(int64_t row_bytes, int64_t n)
     return rows < LEAST ? LEAST : rows / LEAST * LEAST;
 }
 
-/* In a register: the compiler would load it again for each product. */
+/* Keeps v in a register: the compiler would load it again for each product. */
 static inline vf held(vf v)
 {
 #if defined(__AVX512F__)
@@ -68,15 +68,15 @@ struct ends {
     bool add;
 };
 
-/* Rows that are multiplied at once, from row i on. */
+/* How many rows are multiplied at once from row i on. */
 static inline int64_t rows_from(int64_t i, int64_t m)
 {
     return m - i >= EIGHT ? EIGHT : m - i < 4 ? m - i : 4;
 }
 
-/* Memory that is read soon, in order, `step` lines at a time: what is near goes
- * to the first cache, else to the second, since the first one asks for too few
- * at once. */
+/* Memory that will be read soon, in order. It is asked for `step` lines at a
+ * time. Near lines go to the first cache, others to the second, since the first
+ * one asks for too few at once. */
 struct ahead {
     const char *at, *end;
     int64_t step;
@@ -92,8 +92,9 @@ fetch(struct ahead *a, const bool near)
             __builtin_prefetch(a->at, 0, 2);
 }
 
-/* A part of a product: rows first..end of w, columns begin..to of k. Sums of
- * columns before are in `kept`, and these go there, too, until k is reached. */
+/* A part of a product: rows first .. end - 1 of w, columns begin .. to - 1 of
+ * k. The sums over earlier columns are in `kept`, and the new ones go there,
+ * too, until k is reached. */
 enum { KEPT = 16 };
 
 struct part {
@@ -102,7 +103,7 @@ struct part {
     struct ahead *next;
 };
 
-/* Sums to where they are kept, or from there. */
+/* Moves sums to the place where they are kept (`keep`), or back from there. */
 static inline __attribute__((always_inline)) void
 move_sums(vf acc[8][4], vf (*kept)[EIGHT], int64_t first, const int M,
           const int R, bool keep)
@@ -117,7 +118,7 @@ move_sums(vf acc[8][4], vf (*kept)[EIGHT], int64_t first, const int M,
                 acc[i][r] = kept[r][first + i];
 }
 
-/* Results from the sums of M x R vectors. */
+/* Writes results from the sums of M x R vectors. */
 static inline __attribute__((always_inline)) void
 put_results(const struct ends *e, const struct rows *w, vf acc[8][4],
             int64_t j, int64_t first_row, const int M, const int R,
@@ -146,10 +147,10 @@ put_results(const struct ends *e, const struct rows *w, vf acc[8][4],
         }
 }
 
-/* M rows of x against R rows of w from row j on; w is read from the cache once
- * for all M, x once for all R. Each result has one vector of sums, so that it
- * does not depend on M and R: a text is generated the same, to the bit,
- * whatever is generated beside it. */
+/* Multiplies M rows of x with R rows of w from row j on; w is read from the
+ * cache once for all M, x once for all R. Each result has one vector of sums,
+ * so that it does not depend on M and R: a text is generated the same, to the
+ * bit, whatever is generated beside it. */
 static inline __attribute__((always_inline)) void
 dots_of(const struct ends *e, const struct rows *w, const struct part *p,
         int64_t j, int64_t first_row, const int M, const int R, enum kind kind,
@@ -218,7 +219,7 @@ dots_of(const struct ends *e, const struct rows *w, const struct part *p,
     put_results(e, w, acc, j, first_row, M, R, kind);
 }
 
-/* The same of all rows of a part, with at most 8 rows of x. */
+/* Multiplies all rows of a part with at most 8 rows of x. */
 static inline __attribute__((always_inline)) void
 some_dots(const struct ends *e, const struct rows *w, const struct part *p,
           enum kind kind, bool packed)
@@ -250,8 +251,9 @@ some_dots(const struct ends *e, const struct rows *w, const struct part *p,
             dots_of(e, w, p, j, i, 1, 1, kind, packed);
 }
 
-/* Some rows of x with a part of all of k: a block of x stays in the first cache
- * while rows of w pass, which come from the second, or from memory. */
+/* Multiplies some rows of x with a part of all of k. A block of x stays in the
+ * first cache while rows of w pass, which come from the second, or from
+ * memory. */
 static inline __attribute__((always_inline)) void
 block_dots(const struct ends *e, const struct rows *w, struct part *p,
            enum kind kind, bool packed)
@@ -269,10 +271,10 @@ block_dots(const struct ends *e, const struct rows *w, struct part *p,
     } while (p->to < w->k);
 }
 
-/* Bytes to what is asked for, where that goes to the first cache. */
+/* How many bytes ahead memory is asked for that goes to the first cache. */
 enum { NEAR = 6144 };
 
-/* Rows of w at a time where they are read in order. */
+/* How many rows of w are taken at a time where they are read in order. */
 static int64_t rows_at_once(const struct rows *w, int64_t row_bytes)
 {
     enum { ENOUGH = 64 << 10 };
@@ -281,9 +283,10 @@ static int64_t rows_at_once(const struct rows *w, int64_t row_bytes)
     return !w->in_order ? w->n : rows < 4 ? 4 : rows < KEPT ? rows : KEPT;
 }
 
-/* Rows of x stay in the first cache while those of w pass. Where w is read in
- * order, the rows after those that are multiplied come meanwhile. One row of x
- * is faster with floats than memory: the processor itself looks ahead. */
+/* Multiplies all rows of w. Rows of x stay in the first cache while rows of w
+ * pass. Where w is read in order, the rows after those that are multiplied come
+ * meanwhile. With floats and one row of x multiplying is faster than memory:
+ * the processor itself looks ahead. */
 static inline __attribute__((always_inline)) void
 all_dots(const struct ends *e, const struct rows *w, enum kind kind,
          bool packed)

@@ -10,8 +10,8 @@
 
 #include <string.h>
 
-/* What rows of floats are padded to (CPU_CHUNK) is a multiple of it in every
- * instruction set, so that whole vectors are read and written. */
+/* A multiple of this, in every instruction set, is what rows of floats are
+ * padded to (CPU_CHUNK), so that whole vectors are read and written. */
 enum { CHUNK = 2 * W };
 
 struct chunk {
@@ -23,7 +23,7 @@ static inline struct chunk split_pairs(vu pairs)
     return (struct chunk){(vf)(pairs << 16), (vf)(pairs & 0xffff0000u)};
 }
 
-/* A vector of a row. AVX-512 loads it in two halves, which memory answers
+/* Loads a vector of a row. AVX-512 loads it in two halves, which memory answers
  * faster than one load of all of it. */
 #if defined(__AVX512F__)
 static inline vf load_row(const float *x)
@@ -41,7 +41,7 @@ static inline vf load_row(const float *x)
 }
 #endif
 
-/* Columns l .. l + left of a row; past its end they are 0. */
+/* Loads columns l .. l + left - 1 of a row; columns past its end are 0. */
 static inline __attribute__((always_inline)) struct chunk
 load_chunk(const void *row, int64_t l, int64_t left, const bool narrow)
 {
@@ -61,7 +61,7 @@ load_chunk(const void *row, int64_t l, int64_t left, const bool narrow)
     return (struct chunk){load_row(x), load_row(x + W)};
 }
 
-/* The other way: even and odd columns to where they belong. */
+/* Puts even and odd columns back where they belong: undoes deinterleave(). */
 static inline struct chunk interleave(struct chunk c)
 {
     const vf e = c.low, o = c.high;
@@ -131,15 +131,15 @@ void ISA(from_chunks)(float *y, const float *x, int64_t d, float factor,
 
 /* ---- scores ---- */
 
-/* Queries in the order of a chunk's columns. */
+/* The queries, in the order of a chunk's columns. */
 struct queries {
     float *y;
     const float *x;
     int64_t ldy, ldx;
 };
 
-/* A chunk of a key with M queries, added to the sums of key r at acc[r], R of
- * them a query. */
+/* Adds a chunk of a key with M queries to the sums of key r at acc[r]; R sums
+ * belong to a query. */
 static inline __attribute__((always_inline)) void
 chunk_dots(vf *acc, const struct queries *q, int64_t l, struct chunk k,
            const int M, const int R)
@@ -151,9 +151,9 @@ chunk_dots(vf *acc, const struct queries *q, int64_t l, struct chunk k,
     }
 }
 
-/* M queries with R keys from key j on, C whole chunks of each, or 0: as many as
- * there are. Keys are read one after the other, which the processor foresees,
- * and not side by side. */
+/* Computes the scores of M queries with R keys from key j on. A key has C whole
+ * chunks, or, where C is 0, as many as there are. Keys are read one after the
+ * other, which the processor foresees, and not side by side. */
 static inline __attribute__((always_inline)) void
 some_dots(const struct queries *q, const struct cpu_keys *keys, int64_t j,
           const int M, const int R, const int C, const bool narrow)
@@ -182,7 +182,8 @@ some_dots(const struct queries *q, const struct cpu_keys *keys, int64_t j,
             q->y[i * q->ldy + j + r] = dot[i * R + r];
 }
 
-/* R: as many keys as their sums with M queries fit registers. */
+/* Computes the scores of M queries. R is how many keys have sums with M queries
+ * in registers. */
 static inline __attribute__((always_inline)) void
 all_dots(const struct queries *q, const struct cpu_keys *keys, const int M,
          const int C, const bool narrow)
@@ -234,8 +235,8 @@ struct weights {
     int64_t ldy, lda;
 };
 
-/* Outputs of M queries, C chunks of columns from column l on. They are read and
- * written once for all rows. */
+/* Adds values to the outputs of M queries, C chunks of columns from column l
+ * on. Outputs are read and written once for all rows. */
 static inline __attribute__((always_inline)) void
 some_sums(const struct weights *w, const struct cpu_keys *values, int64_t l,
           const int M, const int C, const bool narrow)
@@ -280,7 +281,7 @@ some_sums(const struct weights *w, const struct cpu_keys *values, int64_t l,
         }
 }
 
-/* Columns in strips whose sums stay in registers over all rows. */
+/* Adds all columns in strips, whose sums stay in registers over all rows. */
 static inline __attribute__((always_inline)) void
 all_sums(const struct weights *w, const struct cpu_keys *values, const int M,
          const bool narrow)

@@ -3,8 +3,9 @@
 
 #include <math.h>
 
-/* Two passes over a row that is in the first cache: the deviation is taken
- * from the mean itself, nothing cancels. mean NULL: root mean square. */
+/* Computes mean and inverse deviation in two passes over a row that is in the
+ * first cache: the deviation is taken from the mean itself, so that nothing
+ * cancels. Where mean is NULL, the root mean square takes its place. */
 void ISA(moments)(const float *x, int64_t n, float eps, float *mean,
                   float *rstd)
 {

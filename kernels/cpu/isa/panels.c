@@ -5,7 +5,8 @@
 
 #include <string.h>
 
-/* M rows of c, all columns or, by way of a buffer, what is there of them. */
+/* Writes M rows of c. A panel that is cut off at the edge of c is written by
+ * way of a buffer. */
 static inline __attribute__((always_inline)) void
 put_rows(const struct cpu_panel *p, vf (*sums)[NV], const int M)
 {
@@ -29,9 +30,9 @@ put_rows(const struct cpu_panel *p, vf (*sums)[NV], const int M)
     }
 }
 
-/* So much is asked for before it is read, past the end of the panel, too, into
- * the second cache: lines one by one, since many at once take all the buffers
- * that a core has for lines on their way. */
+/* How far ahead memory is asked for, past the end of the panel, too, into the
+ * second cache. Lines are asked for one by one: many at once would take all the
+ * buffers that a core has for lines on their way. */
 enum { AHEAD = 8 << 10 };
 
 static inline __attribute__((always_inline)) void ask(const float *b)
@@ -41,10 +42,10 @@ static inline __attribute__((always_inline)) void ask(const float *b)
         __builtin_prefetch(b + AHEAD / 4 + i, 0, 2);
 }
 
-/* Sums of M rows of a, which is a constant for the compiler, so that they stay
- * in registers over all of k: a step loads a row of the panel once for all of
- * them, and a float of each for all columns. Where `asks` is set, lines that
- * follow are asked for. */
+/* Computes the sums of M rows of a. M is a constant for the compiler, so that
+ * sums stay in registers over all of k: a step loads a row of the panel once
+ * for all of them, and a float of each for all columns. Where `asks` is set,
+ * lines that follow are asked for. */
 static inline __attribute__((always_inline)) void
 sum_rows(const struct cpu_panel *p, vf (*sums)[NV], const int M,
          const bool asks)
@@ -66,9 +67,9 @@ sum_rows(const struct cpu_panel *p, vf (*sums)[NV], const int M,
     }
 }
 
-/* With so many rows or more multiplying takes nearly as long as memory does,
- * and what follows is asked for. With fewer the processor itself looks ahead,
- * and is slower when it is asked to. */
+/* With so many rows or more, multiplying takes nearly as long as memory does,
+ * and what follows is asked for. With fewer rows the processor itself looks
+ * ahead, and is slower when it is asked to. */
 enum { WAITS = 3 };
 
 static inline __attribute__((always_inline)) void
@@ -84,7 +85,7 @@ rows_of(const struct cpu_panel *p, const int M)
 }
 
 #if defined(__AVX512F__)
-/* One row: memory comes faster to halves of vectors. */
+/* Multiplies one row: memory comes faster to halves of vectors. */
 static void one_row(const struct cpu_panel *p)
 {
     typedef float half __attribute__((vector_size(4 * W / 2)));
@@ -112,8 +113,8 @@ static void one_row(const struct cpu_panel *p)
 }
 #endif
 
-/* Rows of a have as many cases as a tile has rows, so that none is multiplied
- * that is not there; a set with smaller tiles has no more than its own. */
+/* There is a case for each number of rows up to a tile's, so that no row is
+ * multiplied in vain; a set with smaller tiles has only its own cases. */
 #define ROWS(M)                                                               \
     case M:                                                                   \
         if ((M) <= MR)                                                        \

@@ -28,7 +28,8 @@ static inline vq multiply_words(vq a, uint32_t m)
 #endif
 }
 
-/* a0 b0 a1 b1 ... of 64-bit lanes: the lower and the upper half */
+/* Interleaves 64-bit lanes, a0 b0 a1 b1 ...: `low` gets the lower half of them,
+ * `high` the upper. */
 static inline void zip_halves(vq a, vq b, vu *low, vu *high)
 {
 #if defined(__AVX512F__)
@@ -84,7 +85,8 @@ static inline vi dropped(vu word, uint32_t below)
     return (vi)(word >> 8) < (int32_t)below;
 }
 
-/* Up to 4 W elements, of which the first `skip` belong to what came before. */
+/* Drops some of up to 4 W elements, of which the first `skip` belong to what
+ * came before. */
 static int64_t drop_some(float *y, const float *x, int64_t n,
                          const struct cpu_drop *d, uint64_t block, int64_t skip)
 {

@@ -3,9 +3,9 @@
 
 #include <math.h>
 
-/* Two chains, as a comparison waits for the one before. larger() gives its
- * second argument where the first is NaN: a maximum ignores NaN, and exp() of
- * that element brings it into the sum, where it stays. */
+/* Computes a maximum by two chains, as a comparison waits for the one before.
+ * larger() gives its second argument where the first is NaN: a maximum ignores
+ * NaN, and exp() of that element brings it into the sum, where it stays. */
 float ISA(max)(const float *x, int64_t n)
 {
     vf a = all(-INFINITY), b = a;
@@ -43,8 +43,8 @@ float ISA(exp_sum)(float *x, int64_t n, float scale, float shift)
     return lanes_sum(sum);
 }
 
-/* The same terms in the same order as exp_sum(), so that a loss is the same
- * with and without its gradient. */
+/* Adds the same terms in the same order as exp_sum(), so that a loss is the
+ * same with and without its gradient. */
 float ISA(sum_exp)(const float *x, int64_t n, float shift)
 {
     vf t = all(shift), sum = {0};
@@ -57,7 +57,7 @@ float ISA(sum_exp)(const float *x, int64_t n, float shift)
     return lanes_sum(sum);
 }
 
-/* Two vectors of sums: a fused multiply-add waits four cycles for the one
+/* Two vectors hold sums: a fused multiply-add waits four cycles for the one
  * before. */
 float ISA(dot)(const float *x, const float *y, int64_t n)
 {
@@ -88,8 +88,9 @@ void ISA(times)(float *x, const float *y, int64_t n)
         x[j] *= y[j];
 }
 
-/* From e^(2 |v|), without cancellation where |v| is large; near 0 by the
- * continued fraction, which is within 1e-7 of the value up to 0.6 there. */
+/* Computes tanh from e^(2 |v|), without cancellation where |v| is large; near 0
+ * by the continued fraction, which is within 1e-7 of the value up to 0.6
+ * there. */
 static inline vf tanh_of(vf v)
 {
     vf size = pick(v < all(0), -v, v), square = v * v;
@@ -140,7 +141,7 @@ void ISA(softmax_grad)(float *s, float *dp, const float *keep, int64_t n,
         bool part = left < W;
         vf sj = part ? load_part(s + j, left, 0) : load(s + j);
         vf dj = part ? load_part(dp + j, left, 0) : load(dp + j);
-        /* Without dropout `keep` is no memory that must be read. */
+        /* `keep` is NULL without dropout. */
         vf kj = !keep  ? all(1)
                 : part ? load_part(keep + j, left, 0)
                        : load(keep + j);

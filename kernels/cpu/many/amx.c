@@ -13,9 +13,9 @@ enum { TILE_BYTES = MANY_TILES / 2 };
 
 /* ---- inputs ---- */
 
-/* Both parts of 32 floats, of which there are n, or the first one. What the
- * first part leaves of a float is exact; the second part rounds that to its 8
- * bits. */
+/* Writes both parts of 32 floats, of which n are there, or the first part
+ * alone. What the first part leaves of a float is exact; the second part rounds
+ * that to its 8 bits. */
 static inline void put_parts(char *to, const float *x, int64_t n, int64_t parts)
 {
     const __m512 a = _mm512_maskz_loadu_ps(lanes_of(n), x);
@@ -52,8 +52,8 @@ static void pack_inputs(const struct cpu_many_inputs *in, int64_t panel,
 
 /* ---- sums ---- */
 
-/* What a panel of inputs needs beside its tiles: weights that are packed next,
- * the inputs after these, and where the results go. */
+/* What a panel of inputs needs beside its tiles: the weights that are packed
+ * next, the inputs after these, and where the results go. */
 struct beside {
     struct cpu_many_ahead *weights, inputs, y;
 };
@@ -123,7 +123,7 @@ static void sum_bf16(const struct cpu_many_block *b, const char *a,
     store_sums(sums);
 }
 
-/* Two tiles of one part of inputs times two of weights. */
+/* Multiplies two tiles of one part of the inputs with two of weights. */
 #define MULTIPLY_PART(dot, a, w)                                              \
     do {                                                                      \
         TILE_LOAD(4, a, tight);                                               \
@@ -149,15 +149,16 @@ static void sum_bf16(const struct cpu_many_block *b, const char *a,
         sums += MANY_SIDE * MANY_SIDE;                                        \
     } while (0)
 
-/* Inputs that are rounded to bf16 have one part. */
+/* Computes sums of inputs that are rounded to bf16, which have one part. */
 static void sum_rounded(const struct cpu_many_block *b, const char *a,
                         const char *w, float *sums, struct beside *to)
 {
     SUM_PART(TILE_DOT);
 }
 
-/* The sums of each part by themselves: they have 32 bits, and registers hold
- * those of one part. The weights stay in the first cache for the next part. */
+/* Computes the sums of each part by themselves: they have 32 bits, and
+ * registers hold those of one part. The weights stay in the first cache for the
+ * next part. */
 static void sum_bytes(const struct cpu_many_block *b, const char *a,
                       const char *w, float *sums, struct beside *to)
 {
@@ -185,8 +186,8 @@ static struct beside beside_of(struct cpu_many_block *b, int64_t panel)
     return to;
 }
 
-/* Sums of a group of chunks are added to those of groups before as floats, in
- * ascending order, at y. */
+/* Adds the sums of a group of chunks to those of the groups before as floats,
+ * in ascending order, at y. */
 static void multiply_panel(struct cpu_many_block *b, int64_t panel, float *y,
                            int64_t ldy, bool add)
 {

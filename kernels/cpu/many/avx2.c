@@ -13,13 +13,13 @@ enum { MOST_BLOCKS = 2 / PARTS };
 
 /* ---- sums ---- */
 
-/* Sums of a row of inputs and eight columns: by AVX2, of two parts of four
- * products each, of the first four columns and of the others. */
+/* Sums of a row of inputs and eight columns. AVX2 has two parts with four
+ * products each, one for the first four columns and one for the others. */
 struct sums {
     __m256i part[PARTS];
 };
 
-/* A step of weights. */
+/* Loads one step of weights. */
 static inline __attribute__((always_inline)) struct sums step_at(const char *w)
 {
 #ifdef __AVXVNNI__
@@ -32,8 +32,8 @@ static inline __attribute__((always_inline)) struct sums step_at(const char *w)
 #endif
 }
 
-/* Four inputs, for all columns: bytes fill 32 bits of a lane, numbers of 16
- * bits two lanes, which are two parts. */
+/* Repeats four inputs for all columns: bytes fill 32 bits of a lane, numbers of
+ * 16 bits two lanes, which are two parts. */
 static inline __m256i four_of(const input *x)
 {
 #ifdef __AVXVNNI__
@@ -49,9 +49,9 @@ static inline __m256i four_of(const input *x)
 #endif
 }
 
-/* The sums of eight columns, in their order. Both parts have two sums of each
- * of four columns side by side: even places are added to odd ones, and then
- * each half of the vector has two columns of either part. */
+/* Joins the parts into the sums of eight columns, in order. Both parts have two
+ * sums of each of four columns side by side: even places are added to odd ones,
+ * and then each half of the vector has two columns of either part. */
 static inline __m256i whole_of(struct sums s)
 {
 #ifdef __AVXVNNI__
@@ -67,8 +67,8 @@ static inline __m256i whole_of(struct sums s)
 #endif
 }
 
-/* What `steps` steps add to the sums of ROWS rows and some blocks of columns,
- * `apart` bytes apart. */
+/* Adds `steps` steps to the sums of ROWS rows and some blocks of columns, which
+ * lie `apart` bytes apart. */
 static inline __attribute__((always_inline)) void
 add_steps(struct sums sums[ROWS][MOST_BLOCKS], const input *x, const char *w,
           int64_t apart, int64_t steps, const int blocks)
@@ -95,7 +95,8 @@ add_steps(struct sums sums[ROWS][MOST_BLOCKS], const input *x, const char *w,
 
 /* ---- results ---- */
 
-/* Rows and columns of a panel of inputs and of a block that are multiplied. */
+/* Which rows of a panel of inputs and which columns of a block are
+ * multiplied. */
 struct place {
     const struct cpu_many_block *b;
     int64_t first; /* of the panel's rows, in the matrix */
@@ -105,7 +106,8 @@ struct place {
     bool add;
 };
 
-/* Results of row `row` in the columns from `column` of the block on. */
+/* Writes the results of row `row` in the columns from `column` of the block
+ * on. */
 static inline void put_row(const struct place *p, int64_t row, int64_t column,
                            __m256 v, __m256 scale)
 {
@@ -116,8 +118,9 @@ static inline void put_row(const struct place *p, int64_t row, int64_t column,
                           p->add ? eight_of(y, n) : _mm256_setzero_ps()));
 }
 
-/* Sums of whole numbers, of rows that are there. What PLUS added is taken off
- * while they are exact; the unit's and the scale's products are rounded. */
+/* Turns sums of whole numbers into results, for the rows that are there. What
+ * PLUS added is taken off while sums are exact; the products with unit and
+ * scale are rounded. */
 static inline __attribute__((always_inline)) void
 put_sums(const struct place *p, struct sums sums[ROWS][MOST_BLOCKS],
          const __m256i plus[MOST_BLOCKS], const int blocks)
@@ -146,8 +149,8 @@ put_sums(const struct place *p, struct sums sums[ROWS][MOST_BLOCKS],
     }
 }
 
-/* ROWS rows of inputs, with the block's chunks of some blocks of columns at w.
- */
+/* Multiplies ROWS rows of inputs with the block's chunks of some blocks of
+ * columns at w. */
 static inline __attribute__((always_inline)) void
 multiply_rows(const struct place *p, struct cpu_many_ahead *next,
               const input *x, const char *w, const __m256i plus[MOST_BLOCKS],
@@ -170,8 +173,9 @@ multiply_rows(const struct place *p, struct cpu_many_ahead *next,
     put_sums(p, sums, plus, blocks);
 }
 
-/* All rows of a panel with some blocks of columns, whose weights stay in the
- * first cache meanwhile. What comes next is asked for beside the first rows. */
+/* Multiplies all rows of a panel with some blocks of columns, whose weights
+ * stay in the first cache meanwhile. What comes next is asked for beside the
+ * first rows. */
 static inline __attribute__((always_inline)) void
 multiply_columns(struct place *p, struct cpu_many_ahead *next, const input *x,
                  const char *w, const int blocks)
@@ -202,7 +206,7 @@ static inline struct place place_of(const struct cpu_many_block *b,
                           .add = add};
 }
 
-/* The block's chunks of the first rows of a panel of inputs. */
+/* The inputs of the block's first chunk in a panel of inputs. */
 static inline const input *inputs_at(const struct cpu_many_block *b,
                                      int64_t panel)
 {
@@ -211,8 +215,8 @@ static inline const input *inputs_at(const struct cpu_many_block *b,
            b->begin * VALUES;
 }
 
-/* What follows is fetched as often as cpu_many_turns() says: beside PARTS of
- * 32 columns. */
+/* What is fetched next, or NULL. It is fetched as often as cpu_many_turns()
+ * says: beside PARTS of 32 columns. */
 static inline struct cpu_many_ahead *next_of(struct cpu_many_block *b,
                                              int64_t column)
 {
@@ -243,7 +247,7 @@ static const struct cpu_many_road bytes = {
 
 /* ---- a scale for 32 ---- */
 
-/* What a group of ROWS rows at x adds to their sums in eight columns. */
+/* Adds one group of ROWS rows at x to their sums in eight columns. */
 static inline __attribute__((always_inline)) void
 add_group(__m256 sums[ROWS], const input *x, const char *w, const float *units,
           const float *scales, const int32_t *begins)
@@ -265,8 +269,8 @@ add_group(__m256 sums[ROWS], const input *x, const char *w, const float *units,
             sums[i]);
 }
 
-/* ROWS rows with the eight columns at w, group after group: sums are floats,
- * in the order of k. */
+/* Multiplies ROWS rows with the eight columns at w, group after group: sums are
+ * floats, in the order of k. */
 static inline void multiply_groups(const struct place *p,
                                    struct cpu_many_ahead *next, const input *x,
                                    char *w, const float *units)
@@ -291,8 +295,8 @@ static inline void multiply_groups(const struct place *p,
             put_row(p, p->row + i, p->column, sums[i], _mm256_set1_ps(1));
 }
 
-/* Eight columns pass by all rows of the panel: weights of 8 bytes for each k
- * stay in the first cache, rows come from the second. */
+/* Multiplies eight columns at a time with all rows of the panel: weights of 8
+ * bytes for each k stay in the first cache, rows come from the second. */
 static void multiply_grouped(struct cpu_many_block *b, int64_t panel, float *y,
                              int64_t ldy, bool add)
 {

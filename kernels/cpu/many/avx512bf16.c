@@ -5,10 +5,11 @@
 
 #include <string.h>
 
-/* Rows at a time: their sums of 32 columns are 16 vectors. */
+/* How many rows are multiplied at a time: their sums of 32 columns are 16
+ * vectors. */
 enum { ROWS = 8 };
 
-/* 32 values of a row, or what there is of them, among zeros. */
+/* Packs 32 values of a row, or what there is of them, among zeros. */
 static void put_chunk(const struct cpu_many_inputs *in, char *to,
                       const float *x, int64_t k, int64_t c, float unit)
 {
@@ -31,8 +32,8 @@ static void pack_inputs(const struct cpu_many_inputs *in, int64_t panel,
     pack_panel(in, panel, begin, end, put_chunk);
 }
 
-/* Sums of ROWS rows of inputs at a. A row's pair goes to all lanes, whose
- * columns have pairs of their own. */
+/* Computes the sums of ROWS rows of inputs at a. A row's pair is repeated in
+ * all lanes, whose columns have pairs of their own. */
 static inline __attribute__((always_inline)) void
 sum_rows(struct cpu_many_block *b, const char *a, const char *w, float *to,
          bool fetch)
@@ -65,8 +66,9 @@ sum_rows(struct cpu_many_block *b, const char *a, const char *w, float *to,
     store_floats(to, sum, ROWS);
 }
 
-/* Sums of a group of chunks are added to those of groups before, in ascending
- * order, at y. Weights that come next are fetched beside the first rows. */
+/* Adds the sums of a group of chunks to those of the groups before, in
+ * ascending order, at y. Weights that come next are fetched beside the first
+ * rows. */
 static void multiply_panel(struct cpu_many_block *b, int64_t panel, float *y,
                            int64_t ldy, bool add)
 {

@@ -11,8 +11,8 @@
 /* First parts have a sign, and are stored as what they are above -128. What
  * that adds to a sum, 128 times its weights, is taken from it in the end. */
 enum { PLUS = 128 };
-/* Rows at a time: their sums of three parts and 32 columns are 24 vectors, of
- * one part 16. */
+/* How many rows are multiplied at a time: ROWS rows of three parts have 24
+ * vectors of sums in 32 columns, ROWS_OF_BYTES rows of one part 16. */
 enum { ROWS = 4, PARTS = 3, ROWS_OF_BYTES = 8 };
 
 static void put_chunk(const struct cpu_many_inputs *in, char *to,
@@ -28,7 +28,7 @@ static void pack_inputs(const struct cpu_many_inputs *in, int64_t panel,
     pack_panel(in, panel, begin, end, put_chunk);
 }
 
-/* Four bytes of 32 columns. */
+/* Weights: four bytes of each of 32 columns. */
 struct weights {
     __m512i left, right;
 };
@@ -40,7 +40,7 @@ static inline struct weights weights_at(const char *w, int64_t l)
         _mm512_load_si512(w + MANY_TILES / 2 + 64 * l)};
 }
 
-/* Four bytes of inputs, for all columns. */
+/* Repeats four bytes of inputs for all columns. */
 static inline __m512i four_of(const char *a)
 {
     int32_t four;
@@ -49,7 +49,7 @@ static inline __m512i four_of(const char *a)
     return _mm512_set1_epi32(four);
 }
 
-/* What PLUS adds to the first parts' sums. */
+/* Computes what PLUS adds to the first parts' sums. */
 static struct weights sum_weights(const struct cpu_many_block *b, const char *w)
 {
     const __m512i plus = _mm512_set1_epi8((char)PLUS);
@@ -65,9 +65,9 @@ static struct weights sum_weights(const struct cpu_many_block *b, const char *w)
     return sum;
 }
 
-/* Sums of all parts of `rows` rows of inputs at a, whose parts lie `apart`. Two
- * loads of weights serve all rows and parts; each of these is loaded once for
- * 32 columns. */
+/* Computes the sums of all parts of `rows` rows of inputs at a, whose parts lie
+ * `apart`. Two loads of weights serve all rows and parts; each of these is
+ * loaded once for 32 columns. */
 static inline __attribute__((always_inline)) void
 sum_rows(struct cpu_many_block *b, const char *a, int64_t apart, const char *w,
          const struct weights *plus, int32_t *sums, bool fetch,
@@ -116,9 +116,9 @@ sum_rows(struct cpu_many_block *b, const char *a, int64_t apart, const char *w,
     }
 }
 
-/* Sums of a group of chunks are added to those of groups before as floats, in
- * ascending order, at y. Weights that come next are fetched beside as many rows
- * as turns are counted for. */
+/* Adds the sums of a group of chunks to those of the groups before as floats,
+ * in ascending order, at y. Weights that come next are fetched beside as many
+ * rows as turns are counted for. */
 static inline __attribute__((always_inline)) void
 multiply_parts(struct cpu_many_block *b, int64_t panel, float *y, int64_t ldy,
                bool add, const int parts, const int rows)
@@ -165,8 +165,8 @@ const struct cpu_many_road cpu_many_bytes = {
 
 /* ---- a scale for 32 ---- */
 
-/* A chunk of a row: 32 bytes and their unit twice. What is past the end of a
- * row or of the matrix is zero, with a unit that is a number. */
+/* Packs a chunk of a row: 32 bytes, and their unit twice. What is past the end
+ * of a row or of the matrix is zero, with a unit that is a number. */
 static void put_groups(const struct cpu_many_inputs *in, char *to,
                        const float *x, int64_t k, int64_t c, float unit)
 {
@@ -197,7 +197,7 @@ static void pack_grouped_inputs(const struct cpu_many_inputs *in, int64_t panel,
     pack_panel(in, panel, begin, end, put_groups);
 }
 
-/* What a packed chunk of weights ends with, of group g. */
+/* The scales of group g, with which a packed chunk of weights ends. */
 static inline float *scales_at(char *w, int64_t g)
 {
     return (float *)(void *)(w + MANY_TILES) + g * MANY_SIDE;
@@ -208,7 +208,7 @@ static inline int32_t *begins_at(char *w, int64_t g)
     return (int32_t *)(void *)(w + MANY_TILES + MANY_FLOATS) + g * MANY_SIDE;
 }
 
-/* The scale of group g of a row, which is there. */
+/* The scale of group g of a row that exists. */
 static inline float scale_of(const struct gpt_quant *w, int64_t row, int64_t g,
                              int64_t k)
 {
@@ -221,9 +221,9 @@ static inline float scale_of(const struct gpt_quant *w, int64_t row, int64_t g,
     return gpt_bf16_to_f32(scale);
 }
 
-/* Scales of group g of the packed chunk w, `at` of all groups of a row. In rows
- * of memory they lie a row apart, but there is only one for 32 bytes. Those
- * that are not there are zero. */
+/* Writes the scales of group g of the packed chunk w, which is number `at` of
+ * all groups of a row. In rows of memory they lie a row apart, but there is
+ * only one for 32 bytes. Those of rows that do not exist are zero. */
 static void put_scales(const struct cpu_many_block *b, char *w, int64_t column,
                        int64_t g, int64_t at)
 {
@@ -237,8 +237,9 @@ static void put_scales(const struct cpu_many_block *b, char *w, int64_t column,
     }
 }
 
-/* Sums begin with what takes off PLUS. A group's sum is then exact, and is not
- * made of two large ones that cancel after they are rounded. */
+/* Writes what sums begin with, which takes off PLUS. A group's sum is then
+ * exact, and is not made of two large ones that cancel after they are
+ * rounded. */
 static void put_begins(char *w, int64_t g)
 {
     const __m512i plus = _mm512_set1_epi8((char)PLUS);
@@ -269,8 +270,8 @@ static void pack_grouped_weights(const struct cpu_many_block *b)
             }
 }
 
-/* What group g of a chunk adds to the sums of ROWS rows of inputs at a, whose
- * units are `units`. Eight products of bytes become a float with three more
+/* Adds group g of a chunk to the sums of ROWS rows of inputs at a, whose units
+ * are `units`. Eight products of bytes become a float with three more
  * instructions: they take 8 of 11 parts of the time at the peak. The order of
  * additions is that of groups, for each element. */
 static inline __attribute__((always_inline)) void
@@ -313,9 +314,9 @@ add_group(__m512 sums[ROWS][2], const char *a, const float *units,
     }
 }
 
-/* Sums over a block of ROWS rows of inputs at a: 8 vectors of floats, beside 8
- * of whole numbers. The lines that come next are fetched beside the first rows.
- */
+/* Computes the sums over a block of ROWS rows of inputs at a: 8 vectors of
+ * floats, beside 8 of whole numbers. The lines that come next are fetched
+ * beside the first rows. */
 static inline __attribute__((always_inline)) void
 sum_grouped(struct cpu_many_block *b, const char *a, const float *units,
             const char *w, float *to, bool fetch)

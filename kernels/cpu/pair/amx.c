@@ -9,7 +9,7 @@
 #include "cpu/pair/scores.h"
 #include "cpu/pair/tiles.h"
 
-/* All eight registers hold 16 rows of 64 bytes. */
+/* Configures all eight registers for 16 rows of 64 bytes. */
 static void configure_tiles(void)
 {
     struct {
@@ -25,7 +25,8 @@ static void configure_tiles(void)
     __asm__ volatile("ldtilecfg %0" : : "m"(shape));
 }
 
-/* Tiles that are in use make the kernel save 8 KiB at every switch. */
+/* Releases the tiles: as long as they are in use the kernel saves 8 KiB at
+ * every switch. */
 static void release_tiles(void)
 {
     __asm__ volatile("tilerelease" ::);

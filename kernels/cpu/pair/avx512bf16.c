@@ -9,8 +9,8 @@
 
 #include <string.h>
 
-/* Rows of a at a time: 2 x 8 vectors of sums, 2 of b and 1 of a stay in
- * registers. */
+/* How many rows of a are multiplied at a time: 2 x 8 vectors of sums, 2 of b
+ * and 1 of a stay in registers. */
 enum { ROWS = 8 };
 
 static inline __m512bh pairs_of(__m512i words)
@@ -18,7 +18,7 @@ static inline __m512bh pairs_of(__m512i words)
     return (__m512bh)words;
 }
 
-/* 8 x 32 of c, from row `at` of its 32 on. */
+/* Multiplies 8 x 32 of c, from row `at` of its 32 on. */
 static inline __attribute__((always_inline)) void
 multiply_rows(const struct cpu_pair_sweep *s, const uint16_t *a,
               const uint16_t *b, const struct sums *sums, int64_t at,
@@ -61,7 +61,7 @@ multiply_rows(const struct cpu_pair_sweep *s, const uint16_t *a,
             _mm512_storeu_ps(to + i * sums->ld_to + 16 * j, sum[i][j]);
 }
 
-/* 32 x 32 of c. The first rows' products hide what is fetched. */
+/* Multiplies 32 x 32 of c. The first rows' products hide what is fetched. */
 static void multiply_panels(const struct cpu_pair_sweep *s, int64_t panel,
                             const uint16_t *a, const uint16_t *b,
                             const struct sums *sums)
@@ -85,8 +85,8 @@ static void multiply_by_vectors(const struct cpu_pair_sweep *s)
             multiply_panels(s, i, s->still, pass, &sums);
         else
             multiply_panels(s, i, pass, s->still, &sums);
-        /* At once: vectors multiply and finish, so that neither could hide the
-         * other, and the sums are in the first cache. */
+        /* Results are finished at once: vectors multiply and finish, so that
+         * neither could hide the other, and the sums are in the first cache. */
         if (s->finish) {
             struct finishing due = finishing_of(s, i, room);
 
@@ -95,7 +95,7 @@ static void multiply_by_vectors(const struct cpu_pair_sweep *s)
     }
 }
 
-/* Vectors need no configuration. */
+/* Stands for the configuration of tiles, which vectors do not need. */
 static void nothing(void) {}
 
 const struct cpu_pairs cpu_pairs_avx512bf16 = {

@@ -1,6 +1,6 @@
 /* Files of lines that evaluation reads: JSON Lines, or plain ones. */
-#ifndef GPT_CMD_TRAIN_LINES_H
-#define GPT_CMD_TRAIN_LINES_H
+#ifndef GPT_CMD_TRAIN_READ_LINES_H
+#define GPT_CMD_TRAIN_READ_LINES_H
 
 #include "base/json.h"
 
@@ -16,7 +16,7 @@ struct gpt_line_reader {
 
 /* A file whose first character is a brace is JSON Lines. GPT_EDATA names file
  * and line. Nothing that the program writes may be this file. */
-int gpt_lines_read(const char *path, const struct gpt_line_reader *reader,
+int gpt_read_lines(const char *path, const struct gpt_line_reader *reader,
                    struct gpt_err *err) GPT_MUST_USE;
 
 #endif

@@ -1,7 +1,7 @@
 /* Words of options that name what they say: NAME=WORD, and the words that
  * follow it up to the next name. */
-#ifndef GPT_CMD_TRAIN_NAMED_H
-#define GPT_CMD_TRAIN_NAMED_H
+#ifndef GPT_CMD_TRAIN_NAMED_WORDS_H
+#define GPT_CMD_TRAIN_NAMED_WORDS_H
 
 #include "base/list.h"
 #include "base/memory.h"

@@ -1,5 +1,5 @@
-/* The model of a command; see loaded.h. */
-#include "cmd/generate/loaded.h"
+/* The model of a command; see loaded_model.h. */
+#include "cmd/generate/loaded_model.h"
 
 #include "base/io.h"
 #include "base/log.h"

@@ -1,7 +1,7 @@
 /* The model of a command: the checkpoint, its tokenizer, and, once it is known
  * how long texts are and how many, its weights and a decoder. */
-#ifndef GPT_CMD_GENERATE_LOADED_H
-#define GPT_CMD_GENERATE_LOADED_H
+#ifndef GPT_CMD_GENERATE_LOADED_MODEL_H
+#define GPT_CMD_GENERATE_LOADED_MODEL_H
 
 #include "base/io.h"
 #include "checkpoint/source.h"

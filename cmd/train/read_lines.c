@@ -1,8 +1,9 @@
-/* Lines of files; see lines.h. A file is read whole: what is evaluated at every
- * interval is small beside the data of a training. A line that is wrong ends
- * the reading, where gpt-generate would skip it: a figure that is compared over
- * a run must be one of the same lines, and a user is there at the start. */
-#include "cmd/train/lines.h"
+/* Lines of files; see read_lines.h. A file is read whole: what is evaluated at
+ * every interval is small beside the data of a training. A line that is wrong
+ * ends the reading, where gpt-generate would skip it: a figure that is compared
+ * over a run must be one of the same lines, and a user is there at the
+ * start. */
+#include "cmd/train/read_lines.h"
 
 #include "base/io.h"
 #include "base/memory.h"
@@ -44,7 +45,7 @@ static int take_line(const struct gpt_line_reader *r, bool json,
 }
 
 /* The number of a line counts empty ones, as editors do. */
-int gpt_lines_read(const char *path, const struct gpt_line_reader *r,
+int gpt_read_lines(const char *path, const struct gpt_line_reader *r,
                    struct gpt_err *err)
 {
     char *text = NULL, where[GPT_JOINED_BYTES];

@@ -7,16 +7,16 @@
  * A checkpoint of several files is filled several files at a time, since the
  * kernel lets one thread at a time write to a file.
  *
- * Start at gpt_pour_files(), or at gpt_pour() for one file. */
-#ifndef GPT_CHECKPOINT_POUR_H
-#define GPT_CHECKPOINT_POUR_H
+ * Start at gpt_fill_files(), or at gpt_fill() for one file. */
+#ifndef GPT_CHECKPOINT_FILL_H
+#define GPT_CHECKPOINT_FILL_H
 
 #include "checkpoint/plan.h"
 
 #include <stdatomic.h>
 
 enum {
-    GPT_POUR_THREADS = 16, /* most: each holds a tile and scratch */
+    GPT_FILL_THREADS = 16, /* most: each holds a tile and scratch */
 };
 
 struct gpt_part {
@@ -28,14 +28,14 @@ struct gpt_part {
     const struct gpt_packing *packing; /* of floats; NULL: as they are */
     const void *data;
 
-    /* filled by gpt_pour(): CRC-32C of the bytes, and CRC-32 if asked for */
+    /* filled by gpt_fill(): CRC-32C of the bytes, and CRC-32 if asked for */
     uint32_t crc, zip_crc;
 };
 
 struct gpt_resume;
 struct gpt_source;
-struct gpt_pour {
-    int threads; /* 0: those of OpenMP; see gpt_pour_threads() */
+struct gpt_fill {
+    int threads; /* 0: those of OpenMP; see gpt_fill_threads() */
     gpt_bytes_done *done; /* NULL is fine; called by one thread at a time */
     void *context;
     int64_t bytes;             /* of parts so far, over all files */
@@ -51,22 +51,22 @@ struct gpt_pour {
      * tensor that has some, the first of the alphabet. */
     int64_t infinite;
     const char *infinite_in;
-    /* Set by gpt_pour_files(). whole: the work that this is a share of; NULL:
+    /* Set by gpt_fill_files(). whole: the work that this is a share of; NULL:
      * this is the whole. failed: a share has failed, and all others end. */
-    struct gpt_pour *whole;
+    struct gpt_fill *whole;
     atomic_bool failed;
 };
 
 /* Writes all parts into `out`, which is empty or what an earlier run has left;
  * name: the file among those of the checkpoint. Parts do not overlap. After a
  * failure, parts that are whole are noted. */
-int gpt_pour(struct gpt_pour *p, struct gpt_out *out, const char *name,
+int gpt_fill(struct gpt_fill *p, struct gpt_out *out, const char *name,
              struct gpt_part *parts, int64_t n, bool zip,
              struct gpt_err *err) GPT_MUST_USE;
 
 /* The same into a file at `path` of its own, of so many bytes, which gets its
  * name at the end. */
-int gpt_pour_file(struct gpt_pour *p, const char *path, const char *name,
+int gpt_fill_file(struct gpt_fill *p, const char *path, const char *name,
                   int64_t bytes, struct gpt_part *parts, int64_t n,
                   struct gpt_err *err) GPT_MUST_USE;
 
@@ -74,15 +74,15 @@ int gpt_pour_file(struct gpt_pour *p, const char *path, const char *name,
  * threads: what it is given instead of p. The largest come first; bytes NULL:
  * as they are. Returns the first failure; files that were under way then have
  * failed, too. */
-typedef int gpt_pour_one(void *context, int64_t file, struct gpt_pour *share,
+typedef int gpt_fill_one(void *context, int64_t file, struct gpt_fill *share,
                          struct gpt_err *err);
-int gpt_pour_files(struct gpt_pour *p, const int64_t *bytes, int64_t n,
-                   gpt_pour_one *write, void *context,
+int gpt_fill_files(struct gpt_fill *p, const int64_t *bytes, int64_t n,
+                   gpt_fill_one *write, void *context,
                    struct gpt_err *err) GPT_MUST_USE;
 
-/* Threads that such a number means: 0 is all, GPT_POUR_THREADS the most. */
-int gpt_pour_threads(int asked);
+/* Threads that such a number means: 0 is all, GPT_FILL_THREADS the most. */
+int gpt_fill_threads(int asked);
 /* Most bytes of memory that it takes with so many threads, 0 as above. */
-int64_t gpt_pour_memory(int threads);
+int64_t gpt_fill_memory(int threads);
 
 #endif

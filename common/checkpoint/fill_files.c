@@ -1,10 +1,10 @@
-/* Whole files, and several of them at once; see pour.h. Start at
- * gpt_pour_files().
+/* Whole files, and several of them at once; see fill.h. Start at
+ * gpt_fill_files().
  *
  * write(2) holds a lock of its file, so that threads which share one file wait
  * for each other wherever writing is most of the work. So each file has a lane,
  * with its share of the threads, and no write waits for one of another lane. */
-#include "checkpoint/pour.h"
+#include "checkpoint/fill.h"
 
 #include "base/memory.h"
 #include "base/num.h"
@@ -19,9 +19,9 @@ struct turn {
 };
 
 struct batch {
-    struct gpt_pour *p;
+    struct gpt_fill *p;
     struct turn *turns; /* the files in their order */
-    gpt_pour_one *write;
+    gpt_fill_one *write;
     void *context;
     int status; /* the first failure */
     struct gpt_err *err;
@@ -29,9 +29,9 @@ struct batch {
 
 /* One file of a lane. The first failure is noted before others can follow from
  * it: they end when they see the flag. */
-static void pour_one(struct batch *b, int64_t file, int threads)
+static void fill_one(struct batch *b, int64_t file, int threads)
 {
-    struct gpt_pour share = {.threads = threads,
+    struct gpt_fill share = {.threads = threads,
                              .flags = b->p->flags,
                              .resume = b->p->resume,
                              .whole = b->p};
@@ -42,7 +42,7 @@ static void pour_one(struct batch *b, int64_t file, int threads)
     const int status = b->write(b->context, file, &share, &e);
     if (status == GPT_OK)
         return;
-#pragma omp critical(gpt_pour_error)
+#pragma omp critical(gpt_fill_error)
     if (b->status == GPT_OK) {
         b->status = status;
         if (b->err)
@@ -52,12 +52,12 @@ static void pour_one(struct batch *b, int64_t file, int threads)
 }
 
 /* n files from turn `first` on, in so many lanes. */
-static void pour_lanes(struct batch *b, int64_t first, int64_t n, int lanes,
+static void fill_lanes(struct batch *b, int64_t first, int64_t n, int lanes,
                        int threads)
 {
 #pragma omp parallel for schedule(dynamic) num_threads(lanes) if (lanes > 1)
     for (int64_t i = 0; i < n; i++)
-        pour_one(b, b->turns[first + i].file,
+        fill_one(b, b->turns[first + i].file,
                  threads / lanes + (omp_get_thread_num() < threads % lanes));
 }
 
@@ -81,7 +81,7 @@ static int order_files(struct batch *b, const int64_t *bytes, int64_t n,
 }
 
 /* After the last tile: what no tile has read is left to be summed. */
-static int check_source(struct gpt_pour *p, struct gpt_err *err)
+static int check_source(struct gpt_fill *p, struct gpt_err *err)
 {
     const int status =
         p->source ? gpt_source_check(p->source, err) : GPT_OK;
@@ -92,12 +92,12 @@ static int check_source(struct gpt_pour *p, struct gpt_err *err)
 
 /* The files that are left when all lanes have had as many share the threads
  * anew, so that none has nothing to do. */
-int gpt_pour_files(struct gpt_pour *p, const int64_t *bytes, int64_t n,
-                   gpt_pour_one *write, void *context, struct gpt_err *err)
+int gpt_fill_files(struct gpt_fill *p, const int64_t *bytes, int64_t n,
+                   gpt_fill_one *write, void *context, struct gpt_err *err)
 {
     struct batch b = {.p = p, .write = write, .context = context,
                       .status = GPT_OK, .err = err};
-    const int threads = gpt_pour_threads(p->threads);
+    const int threads = gpt_fill_threads(p->threads);
     const int lanes = (int)gpt_min_i64(threads, n);
     const int64_t rest = n % gpt_max_i64(1, lanes);
     const int levels = omp_get_max_active_levels();
@@ -107,9 +107,9 @@ int gpt_pour_files(struct gpt_pour *p, const int64_t *bytes, int64_t n,
     GPT_TRY(order_files(&b, bytes, n, err));
     if (threads > lanes || rest > 0)
         omp_set_max_active_levels(2); /* threads inside of lanes */
-    pour_lanes(&b, 0, n - rest, lanes, threads);
+    fill_lanes(&b, 0, n - rest, lanes, threads);
     if (rest > 0)
-        pour_lanes(&b, n - rest, rest, (int)rest, threads);
+        fill_lanes(&b, n - rest, rest, (int)rest, threads);
     omp_set_max_active_levels(levels);
     gpt_free(b.turns);
     return b.status == GPT_OK ? check_source(p, err) : b.status;
@@ -117,14 +117,14 @@ int gpt_pour_files(struct gpt_pour *p, const int64_t *bytes, int64_t n,
 
 /* The size is known, so that a full disk is reported at once. What is between
  * parts and behind the last is zero. */
-int gpt_pour_file(struct gpt_pour *p, const char *path, const char *name,
+int gpt_fill_file(struct gpt_fill *p, const char *path, const char *name,
                   int64_t bytes, struct gpt_part *parts, int64_t n,
                   struct gpt_err *err)
 {
     struct gpt_out *out;
 
     GPT_TRY(gpt_out_open(&out, path, p->flags, bytes, err));
-    int status = gpt_pour(p, out, name, parts, n, false, err);
+    int status = gpt_fill(p, out, name, parts, n, false, err);
     if (status == GPT_OK)
         status = check_source(p, err);
     if (status == GPT_OK)

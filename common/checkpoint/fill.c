@@ -1,7 +1,6 @@
-/* Carrying out the plan of a file; see pour.h, and pour_files.c for several.
- * gpt_pour() cuts the parts into
- * tiles and has threads take them one by one; pour_tile() is what happens to
- * each.
+/* Filling a file from its plan; see fill.h, and fill_files.c for several files.
+ * gpt_fill() cuts the parts into tiles and has threads take them one by one;
+ * fill_tile() gathers, sums and writes one.
  *
  * A tile that is only copied stays in the cache from the read to the write, and
  * its checksum is taken in between, for nothing. Where the file system shares
@@ -10,7 +9,7 @@
  * Checksums of tiles are joined when the last tile of a part is written, by the
  * thread that wrote it: so the sum of a part is that of its bytes in order,
  * however the tiles fell to threads. */
-#include "checkpoint/pour.h"
+#include "checkpoint/fill.h"
 
 #include "base/hash.h"
 #include "base/memory.h"
@@ -44,8 +43,8 @@ struct tile_sum {
     int64_t bytes;
 };
 
-struct pour {
-    struct gpt_pour *p;
+struct fill {
+    struct gpt_fill *p;
     struct gpt_out *out;
     const char *name;
     struct gpt_part *parts;
@@ -69,17 +68,17 @@ struct hand {
 
 /* A number that was asked for is not cut to that of processors: more threads
  * are of use to disks that answer late, though not to copies in memory. */
-int gpt_pour_threads(int asked)
+int gpt_fill_threads(int asked)
 {
     const int n = asked > 0 ? asked : omp_get_max_threads();
 
-    return n < GPT_POUR_THREADS ? n : GPT_POUR_THREADS;
+    return n < GPT_FILL_THREADS ? n : GPT_FILL_THREADS;
 }
 
 /* Packed tiles are smaller than their floats. */
 static int64_t held_bytes(int threads)
 {
-    return gpt_pour_threads(threads) *
+    return gpt_fill_threads(threads) *
            (int64_t)(GPT_TILE_BYTES + GPT_TILE_SCRATCH);
 }
 
@@ -88,12 +87,12 @@ static int64_t seen_bytes(int threads)
     return gpt_min_i64(SEEN_BYTES, MOST_BYTES - held_bytes(threads));
 }
 
-int64_t gpt_pour_memory(int threads)
+int64_t gpt_fill_memory(int threads)
 {
     return held_bytes(threads) + seen_bytes(threads);
 }
 
-static struct gpt_pour *whole_of(struct gpt_pour *p)
+static struct gpt_fill *whole_of(struct gpt_fill *p)
 {
     return p->whole ? p->whole : p;
 }
@@ -124,10 +123,10 @@ static bool narrows(const struct gpt_part *p)
 
 /* Tiles are numbered through all parts, in the order of the file, so that it
  * grows from its beginning to its end but for what threads have in hand. */
-static int cut_parts(struct pour *w, struct gpt_err *err)
+static int cut_parts(struct fill *w, struct gpt_err *err)
 {
     const int threads = whole_of(w->p)->threads;
-    const int64_t span = seen_bytes(threads) / gpt_pour_threads(threads);
+    const int64_t span = seen_bytes(threads) / gpt_fill_threads(threads);
 
     GPT_TRY(gpt_new(&w->works, (size_t)w->n, sizeof(*w->works), "parts", err));
     for (int64_t i = 0; i < w->n; i++) {
@@ -153,7 +152,7 @@ static int cut_parts(struct pour *w, struct gpt_err *err)
 }
 
 /* The part that a tile is of. */
-static int64_t find_part(const struct pour *w, int64_t tile)
+static int64_t find_part(const struct fill *w, int64_t tile)
 {
     int64_t lo = 0, hi = w->n - 1;
 
@@ -172,7 +171,7 @@ static int64_t find_part(const struct pour *w, int64_t tile)
 /* ---- what was written before ---- */
 
 /* Sums of what the file has in the place of a part. */
-static int sum_there(const struct pour *w, const struct gpt_part *p,
+static int sum_there(const struct fill *w, const struct gpt_part *p,
                      uint8_t *buffer, struct tile_sum *sum, struct gpt_err *err)
 {
     *sum = (struct tile_sum){.bytes = p->bytes};
@@ -189,7 +188,7 @@ static int sum_there(const struct pour *w, const struct gpt_part *p,
 
 /* A part that was noted and is there is whole. One that cannot be read, or is
  * not what was noted, is written again. */
-static int64_t take_part(struct pour *w, int64_t i, uint8_t *buffer)
+static int64_t take_part(struct fill *w, int64_t i, uint8_t *buffer)
 {
     struct gpt_part *p = &w->parts[i];
     struct tile_sum sum;
@@ -206,9 +205,9 @@ static int64_t take_part(struct pour *w, int64_t i, uint8_t *buffer)
 
 /* Reading is the whole cost, so it is shared among threads like the writing. A
  * part that is taken has no tiles left to write. */
-static int take_parts(struct pour *w, struct gpt_err *err)
+static int take_parts(struct fill *w, struct gpt_err *err)
 {
-    const int threads = gpt_pour_threads(w->p->threads);
+    const int threads = gpt_fill_threads(w->p->threads);
     int64_t bytes = 0;
     uint8_t *buffers;
 
@@ -220,7 +219,7 @@ static int take_parts(struct pour *w, struct gpt_err *err)
         bytes += take_part(
             w, i, buffers + (size_t)omp_get_thread_num() * CHECK_BYTES);
     gpt_free(buffers);
-#pragma omp critical(gpt_pour_done)
+#pragma omp critical(gpt_fill_done)
     {
         whole_of(w->p)->bytes += bytes;
         whole_of(w->p)->taken += bytes;
@@ -253,7 +252,7 @@ struct tile {
 };
 
 /* Scratch is made when the first tile needs it. */
-static int gather(const struct pour *w, struct hand *h,
+static int gather(const struct fill *w, struct hand *h,
                   const struct gpt_tiling *g, int64_t i, struct gpt_err *err)
 {
     if (!h->tile)
@@ -263,7 +262,7 @@ static int gather(const struct pour *w, struct hand *h,
 
 /* Tile i of a part in the type that is asked for. One that is bytes of a file
  * is looked at, where that can be done, and not gathered. */
-static int fetch(const struct pour *w, struct hand *h, const struct gpt_part *p,
+static int fetch(const struct fill *w, struct hand *h, const struct gpt_part *p,
                  const struct gpt_tiling *g, int64_t i, struct tile *t,
                  struct gpt_err *err)
 {
@@ -301,7 +300,7 @@ static int64_t count_infinite(const uint8_t *tile, int64_t bytes)
 }
 
 /* A number that fp16 does not hold is lost without an error: it is counted. */
-static void watch_cast(const struct pour *w, const struct gpt_part *p,
+static void watch_cast(const struct fill *w, const struct gpt_part *p,
                        const struct work *k, const struct tile *t)
 {
     const int64_t n =
@@ -309,9 +308,9 @@ static void watch_cast(const struct pour *w, const struct gpt_part *p,
 
     if (n == 0)
         return;
-#pragma omp critical(gpt_pour_infinite)
+#pragma omp critical(gpt_fill_infinite)
     {
-        struct gpt_pour *whole = whole_of(w->p);
+        struct gpt_fill *whole = whole_of(w->p);
 
         whole->infinite += n;
         if (!whole->infinite_in ||
@@ -321,7 +320,7 @@ static void watch_cast(const struct pour *w, const struct gpt_part *p,
 }
 
 /* Fills the tile and its sums. */
-static int make_tile(const struct pour *w, struct hand *h,
+static int make_tile(const struct fill *w, struct hand *h,
                      const struct gpt_part *p, const struct work *k, int64_t i,
                      struct tile *t, struct gpt_err *err)
 {
@@ -349,7 +348,7 @@ static int make_tile(const struct pour *w, struct hand *h,
  * source that changes in between is found when the output is verified. The
  * first refusal of the kernel counts for the whole file, as it is the file
  * system's. */
-static int put_tile(struct pour *w, const struct gpt_part *p,
+static int put_tile(struct fill *w, const struct gpt_part *p,
                     const struct tile *t, struct gpt_err *err)
 {
     const int64_t offset = p->offset + t->at;
@@ -365,7 +364,7 @@ static int put_tile(struct pour *w, const struct gpt_part *p,
 
 /* A write fails, too, when what it is given has gone: then reading says so, and
  * in other words than those of a disk that is full. */
-static int put_seen(struct pour *w, struct hand *h, const struct gpt_part *p,
+static int put_seen(struct fill *w, struct hand *h, const struct gpt_part *p,
                     const struct work *k, int64_t i, const struct tile *t,
                     struct gpt_err *err)
 {
@@ -386,7 +385,7 @@ static int put_seen(struct pour *w, struct hand *h, const struct gpt_part *p,
 /* The last tile of a part has been written. Sums of its tiles were stored
  * before the counter went down, which orders them for the thread that comes
  * here. */
-static int end_part(struct pour *w, int64_t part, struct gpt_err *err)
+static int end_part(struct fill *w, int64_t part, struct gpt_err *err)
 {
     const struct work *k = &w->works[part];
     struct gpt_part *p = &w->parts[part];
@@ -405,13 +404,13 @@ static int end_part(struct pour *w, int64_t part, struct gpt_err *err)
         gpt_tensor_look_drop(p->tensor);
     if (!w->p->resume || !p->tensor)
         return GPT_OK;
-#pragma omp critical(gpt_pour_note)
+#pragma omp critical(gpt_fill_note)
     status = gpt_resume_note(w->p->resume, w->name, w->digest, part, p->crc,
                              err);
     return status;
 }
 
-static int pour_tile(struct pour *w, struct hand *h, int64_t tile,
+static int fill_tile(struct fill *w, struct hand *h, int64_t tile,
                      struct gpt_err *err)
 {
     const int64_t part = find_part(w, tile);
@@ -428,9 +427,9 @@ static int pour_tile(struct pour *w, struct hand *h, int64_t tile,
     GPT_TRY(make_tile(w, h, p, k, tile - k->first, &t, err));
     GPT_TRY(put_seen(w, h, p, k, tile - k->first, &t, err));
     if (p->tensor)
-#pragma omp critical(gpt_pour_done)
+#pragma omp critical(gpt_fill_done)
     {
-        struct gpt_pour *whole = whole_of(w->p);
+        struct gpt_fill *whole = whole_of(w->p);
 
         whole->bytes += t.sum->bytes;
         if (whole->done)
@@ -444,11 +443,11 @@ static int pour_tile(struct pour *w, struct hand *h, int64_t tile,
 
 /* Tiles that are under way when one fails are finished, others are not
  * begun. */
-static void pour_all(struct pour *w)
+static void fill_all(struct fill *w)
 {
     const int64_t most = gpt_max_i64(1, w->n_tiles);
     const int threads =
-        (int)gpt_min_i64(gpt_pour_threads(w->p->threads), most);
+        (int)gpt_min_i64(gpt_fill_threads(w->p->threads), most);
 
 #pragma omp parallel num_threads(threads) if (threads > 1)
     {
@@ -458,10 +457,10 @@ static void pour_all(struct pour *w)
         for (int64_t i = 0; i < w->n_tiles; i++) {
             struct gpt_err e = {0};
             const int status =
-                atomic_load(&w->failed) ? GPT_OK : pour_tile(w, &h, i, &e);
+                atomic_load(&w->failed) ? GPT_OK : fill_tile(w, &h, i, &e);
 
             if (status != GPT_OK)
-#pragma omp critical(gpt_pour_error)
+#pragma omp critical(gpt_fill_error)
             {
                 if (w->status == GPT_OK) {
                     w->status = status;
@@ -480,10 +479,10 @@ static void pour_all(struct pour *w)
 /* Everything that several threads look at is made before they begin, and read
  * after they have ended; between, each writes its own tile's sum, and counters
  * are atomic. */
-int gpt_pour(struct gpt_pour *p, struct gpt_out *out, const char *name,
+int gpt_fill(struct gpt_fill *p, struct gpt_out *out, const char *name,
              struct gpt_part *parts, int64_t n, bool zip, struct gpt_err *err)
 {
-    struct pour w = {.p = p, .out = out, .name = name, .parts = parts, .n = n,
+    struct fill w = {.p = p, .out = out, .name = name, .parts = parts, .n = n,
                      .zip = zip, .status = GPT_OK, .err = err};
     int status;
 
@@ -492,7 +491,7 @@ int gpt_pour(struct gpt_pour *p, struct gpt_out *out, const char *name,
     GPT_TRY_GOTO(status, cut_parts(&w, err), out);
     if (p->resume)
         GPT_TRY_GOTO(status, take_parts(&w, err), out);
-    pour_all(&w);
+    fill_all(&w);
     status = w.status;
 out:
     gpt_free(w.works);

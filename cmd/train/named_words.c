@@ -1,7 +1,7 @@
-/* Names before words; see named.h. The names become parts of fields of metrics
- * and of tags, which is why their characters are few: programs that read these
- * split them at spaces, slashes and commas. Start at take_word(). */
-#include "cmd/train/named.h"
+/* Names before words; see named_words.h. The names become parts of fields of
+ * metrics and of tags, which is why their characters are few: programs that
+ * read these split them at spaces, slashes and commas. Start at take_word(). */
+#include "cmd/train/named_words.h"
 
 #include "base/io.h"
 
