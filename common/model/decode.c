@@ -115,10 +115,10 @@ static int64_t most_of_part(const struct gpt_decoder *d)
                                                   : GPT_DECODE_CHUNK;
 }
 
-/* How many tokens the next part takes of the `left` that its stretch has: as many
- * as a block takes, cut at a multiple of a chunk. A few tokens after the last
- * chunk are a part of their own, since they go through other products. Where
- * sums are chosen, bits do not depend on where else a piece is cut. */
+/* How many tokens the next part takes of the `left` that its stretch has: as
+ * many as a block takes, cut at a multiple of a chunk. A few tokens after the
+ * last chunk are a part of their own, since they go through other products.
+ * Where sums are chosen, bits do not depend on where else a piece is cut. */
 static int64_t part_size(int64_t left, int64_t most)
 {
     const int64_t over = left % GPT_DECODE_CHUNK;

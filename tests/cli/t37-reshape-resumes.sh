@@ -101,7 +101,8 @@ check 'it goes on' goes_on
 check 'and says so' grep -q 'were complete after an interruption' err
 check 'a ^C' damage INT
 check 'stops it' grep -q 'error: stopped by SIGINT' err
-check 'which says that nothing is lost' grep -q 'the same command goes on' err
+check 'which says that nothing is lost' grep -q \
+    'the same command resumes from there' err
 check 'nor is it' goes_on
 check 'or hardly anything' grep -q 'were complete after an interruption' err
 damage
