@@ -14,6 +14,8 @@
 #include "text/unicode.h"
 #include "text/unicode_nfc.h"
 #include "tokenizer/hf_files.h"
+#include "tokenizer/sp_model.h"
+#include "tokenizer/vocab_chars.h"
 
 #include <stdio.h>
 #include <string.h>
@@ -84,8 +86,8 @@ static int refuse_model(const struct hf *f, const char *key, const char *value)
                     "supported", f->path, key, value);
 }
 
-/* Refuses what would give other ids than merging alone. unk_token, fuse_unk and
- * byte_fallback never matter: every byte has a token. */
+/* Refuses what would give other ids than merging alone. unk_token and fuse_unk
+ * never matter: every byte has a token. */
 static int check_model(const struct hf *f, const cJSON *model)
 {
     static const char *const affixes[] = {"continuing_subword_prefix",
@@ -111,6 +113,19 @@ static int check_model(const struct hf *f, const cJSON *model)
     return GPT_OK;
 }
 
+/* A vocabulary of characters needs its bytes for those that it lacks. That a
+ * text is a token as a whole is done for pieces only. */
+static int check_chars_model(const struct hf *f, const cJSON *model, bool whole)
+{
+    bool fallback;
+
+    GPT_TRY(gpt_json_bool_or(model, "byte_fallback", false, &fallback, f->path,
+                             f->err));
+    if (!fallback)
+        return refuse_model(f, "byte_fallback", "false");
+    return whole ? refuse_model(f, "ignore_merges", "true") : GPT_OK;
+}
+
 /* ---- added tokens ---- */
 
 /* One more than the highest id of an added token. Ids may leave gaps, but a
@@ -134,6 +149,27 @@ static int count_ids(const struct hf *f, const cJSON *added, int64_t *n_ids)
     return GPT_OK;
 }
 
+/* The id of an added token in a vocabulary of characters, -1 if it is not there:
+ * there, "\n" and "<0x0A>" are two tokens
+ * of the same bytes. */
+static int32_t find_in_chars(const struct gpt_bytelevel *t,
+                             const struct gpt_added_token *token, char *scratch)
+{
+    const struct gpt_str *place = &t->vocab.tokens[token->id];
+    const size_t len = gpt_chars_print(token->text, token->len, scratch);
+    const int byte =
+        gpt_sp_byte_of((struct gpt_str){token->text, token->len});
+    const int32_t fallback = t->vocab.fallback_id[(uint8_t)scratch[0]];
+
+    if (byte >= 0)
+        return fallback;
+    if (place->data && gpt_str_equal(*place, scratch, len) &&
+        (len > 1 || token->id != fallback))
+        return token->id;
+    const int32_t id = gpt_token_map_find(&t->map, scratch, len);
+    return len == 1 && id == fallback ? -1 : id;
+}
+
 /* The id that an added token has in the vocabulary, -1 if it is not there. The
  * vocabulary is in the letters of bytes, the added token in plain text; where
  * its text has letters only, these are compared. One that cannot be written in
@@ -145,6 +181,8 @@ static int32_t find_in_vocab(const struct gpt_bytelevel *t,
     const struct gpt_str *place = &t->vocab.tokens[token->id];
     size_t len;
 
+    if (t->spaces)
+        return find_in_chars(t, token, scratch);
     if (gpt_bytelevel_decode(token->text, token->len, scratch, &len))
         return gpt_token_map_find(&t->map, scratch, len);
     return place->data && place->len == token->len &&
@@ -189,13 +227,16 @@ static int place_token(const struct hf *f, const struct gpt_added_token *token,
                         (int)(same >= 0 ? same : token->id));
     if (same < 0)
         GPT_TRY(check_next(f, token, next));
-    else if (place->len == 1 ||
+    else if (t->spaces || place->len == 1 ||
              gpt_utf8_valid(place->data, place->len) == place->len)
         return GPT_OK;
     /* Its own text: letters of it may be those of bytes, which are none. A
      * single letter stays its byte, which other texts are made of. */
-    memcpy(bytes, token->text, token->len);
     *place = (struct gpt_str){bytes, token->len};
+    if (t->spaces)
+        place->len = gpt_chars_print(token->text, token->len, bytes);
+    else
+        memcpy(bytes, token->text, token->len);
     return GPT_OK;
 }
 
@@ -215,10 +256,57 @@ static int read_flags(const struct hf *f, const cJSON *item,
                             f->path, f->err);
 }
 
+/* A token that was found with the space before it is printed with it, as the
+ * library does it since 0.23. The names of special tokens stay as they are. */
+static int print_space(const struct hf *f, const struct gpt_added_token *token)
+{
+    struct gpt_bytelevel *t = f->t;
+    struct gpt_str *place = &t->vocab.tokens[token->id];
+
+    if (token->special)
+        return GPT_OK;
+    if (gpt_token_map_find(&t->map, place->data, place->len) == token->id)
+        return gpt_fail(f->err, GPT_EDATA, "%s: added token '%.200s' of "
+                        "model.vocab: normalized with Prepend is not supported",
+                        f->path, token->text);
+    char *text = gpt_arena_alloc(&t->vocab.arena, place->len + 2, 1);
+    if (!text)
+        return gpt_no_memory(f->err, "a vocabulary");
+    text[0] = ' ';
+    memcpy(text + 1, place->data, place->len);
+    *place = (struct gpt_str){text, place->len + 1};
+    return GPT_OK;
+}
+
+/* The form of a token that is searched for in normalized text where that has a
+ * vocabulary of characters: U+2581 is a space here, and one is before each
+ * text. White space around such a token would be another there. */
+static int space_token(const struct hf *f, struct gpt_added_token *token)
+{
+    const bool prepend = f->pipeline.prepend;
+    if (prepend)
+        GPT_TRY(print_space(f, token));
+    char *text = gpt_arena_alloc(&f->t->vocab.arena, token->len + 2, 1);
+
+    if (!text)
+        return gpt_no_memory(f->err, "a vocabulary");
+    if (token->lstrip || token->rstrip)
+        return gpt_fail(f->err, GPT_EDATA, "%s: added token '%.200s': %s with "
+                        "normalized is not supported", f->path, token->text,
+                        token->lstrip ? "lstrip" : "rstrip");
+    text[0] = ' ';
+    token->len = prepend + gpt_chars_spaces(token->text, token->len,
+                                            text + prepend);
+    token->text = text;
+    return GPT_OK;
+}
+
 /* A token that is searched for in normalized text must be in that form itself,
  * or it would never be found. */
 static int normalize_token(const struct hf *f, struct gpt_added_token *token)
 {
+    if (f->pipeline.spaces == GPT_HF_NORMALIZED)
+        return space_token(f, token);
     struct gpt_buf b = {0};
     int status;
 
@@ -389,6 +477,18 @@ static int find_eod(const struct hf *f)
 
 /* ---- the whole ---- */
 
+static void take_pipeline(const struct hf *f)
+{
+    const struct gpt_hf_pipeline *p = &f->pipeline;
+
+    f->t->nfc = p->nfc;
+    f->t->spaces = p->spaces;
+    f->t->prepend = p->prepend;
+    f->t->prefix_space = p->prefix_space;
+    f->t->prefix_first = p->prefix_first;
+    f->t->base.first_space = p->strip;
+}
+
 static int load_root(struct hf *f)
 {
     const cJSON *model = member_of(f->root, "model");
@@ -405,11 +505,12 @@ static int load_root(struct hf *f)
     GPT_TRY(gpt_hf_pipeline_read(&f->pipeline, f->root, !f->o->hf_no_special,
                                  f->path, f->err));
     GPT_TRY(count_ids(f, added, &n_ids));
-    GPT_TRY(gpt_vocab_load_json(&t->vocab, f->file.vocab, f->file.merges,
-                                n_ids, f->path, f->err));
+    if (f->pipeline.spaces)
+        GPT_TRY(check_chars_model(f, model, whole));
+    GPT_TRY((f->pipeline.spaces ? gpt_vocab_load_chars : gpt_vocab_load_json)(
+        &t->vocab, f->file.vocab, f->file.merges, n_ids, f->path, f->err));
     GPT_TRY(fill_map(f));
-    t->nfc = f->pipeline.nfc;
-    t->prefix_space = f->pipeline.prefix_space;
+    take_pipeline(f);
     GPT_TRY(read_added(f, added));
     GPT_TRY(copy_around(f, f->pipeline.before, f->pipeline.n_before,
                         &t->base.before, &t->base.n_before));

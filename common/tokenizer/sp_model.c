@@ -278,8 +278,7 @@ static bool is_normal(uint8_t type)
            type == GPT_SP_UNUSED;
 }
 
-/* The byte that a piece such as <0x0A> is for; -1 for any other text. */
-static int byte_of(struct gpt_str text)
+int gpt_sp_byte_of(struct gpt_str text)
 {
     static const char digits[] = "0123456789ABCDEF";
 
@@ -313,7 +312,7 @@ static int index_piece(const struct reading *r, int32_t id)
     }
     if (type != GPT_SP_BYTE)
         return GPT_OK;
-    int byte = byte_of(text);
+    int byte = gpt_sp_byte_of(text);
     if (byte < 0)
         return gpt_fail(r->err, GPT_EDATA, "%s: piece %d, '%.*s', is no byte",
                         r->path, (int)id,
