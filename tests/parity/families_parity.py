@@ -13,6 +13,7 @@ that are difficult for patterns; TEXT files are cut into documents.
 """
 import argparse
 import base64
+import collections
 import json
 import os
 import random
@@ -68,7 +69,7 @@ WORDS = [" the", "ing", " don't", "<|endoftext|>", "<|im_start|>", "</s>", "  ",
          "\u4e2d\u56fd", "\u0645\u0631\u062d\u0628\u0627",
          " \u0928\u092e\u0938\u094d\u0924\u0947", "e\u0301", "\u1100\u1161",
          "  \n  ", "aaaaaaaaaaaaaaaa", "HTTPServer", "we'LL", "<s>", "<unk>",
-         "<0x0A>", "\u2581he", " the x"]
+         "<0x0A>", "\u2581he", " the x", "e the"]
 
 
 def hard_strings(n, seed):
@@ -227,7 +228,7 @@ CHARS = {  # normalizer, pre-tokenizer, whether decoding drops a space
 }
 
 
-def make_chars(name, sample, vocab_size=1000):
+def make_chars(name, sample, vocab_size=1000, alphabet=120):
     """A tokenizer like Llama 2's: <unk>, <s>, </s>, the bytes, then the merges
     of a vocabulary that lacks some characters of the sample."""
     t = Tokenizer(models.BPE())
@@ -235,8 +236,11 @@ def make_chars(name, sample, vocab_size=1000):
     t.pre_tokenizer = pre_tokenizers.Metaspace(MARK, "never", True)
     # no merge may make the text of a byte or of a special token
     sample = [s.replace("<", " ") for s in sample]
+    counts = collections.Counter("".join(sample))
+    known = set(sorted(counts, key=lambda c: (-counts[c], c))[:alphabet])
+    sample = ["".join(c for c in s if c in known) for s in sample]
     t.train_from_iterator(sample, trainers.BpeTrainer(
-        vocab_size=vocab_size, show_progress=False, limit_alphabet=120))
+        vocab_size=vocab_size, show_progress=False))
     trained = json.loads(t.to_str())["model"]
     words = ["<unk>", "<s>", "</s>"] + [f"<0x{b:02X}>" for b in range(256)]
     words += sorted(trained["vocab"], key=trained["vocab"].get)
@@ -261,7 +265,7 @@ def make_chars(name, sample, vocab_size=1000):
                   AddedToken("12", lstrip=True, normalized=False),
                   AddedToken("\u4e2d", rstrip=True, normalized=False),
                   AddedToken(MARK + "he", normalized=False),
-                  AddedToken("the", single_word=True, normalized=True),
+                  AddedToken("e the", single_word=True, normalized=True),
                   AddedToken("e x", normalized=True)])
     t.post_processor = processors.TemplateProcessing(
         single="<s> $A", special_tokens=[("<s>", 1)])
