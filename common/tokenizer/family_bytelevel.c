@@ -225,7 +225,11 @@ static int space_text(struct gpt_buf *out, bool before, bool marks,
     return GPT_OK;
 }
 
-/* True for a text that gets a space because it begins with none. */
+/* True for a text that gets a space because it begins with none. In a
+ * vocabulary of characters U+2581 is a space, too, which Metaspace has put
+ * there by the time that it looks. e->first is compared as an address: added
+ * tokens are cut out of a text where it lies, so that only its own beginning is
+ * there. */
 static bool lacks_space(const struct bytelevel_encoder *e, struct gpt_str text)
 {
     const struct gpt_bytelevel *t = tokenizer_of(e);

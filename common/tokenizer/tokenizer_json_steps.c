@@ -197,7 +197,8 @@ static int read_bytelevel(struct reading *r, const cJSON *part,
 }
 
 /* Spaces as U+2581, and one before the text where there is none. Without
- * "split" a text stays one piece. */
+ * "split" a text stays one piece. Files of old versions have add_prefix_space
+ * in place of a scheme; the library refuses it where the two do not fit. */
 static int read_metaspace(struct reading *r, const cJSON *part,
                           const char *field)
 {
@@ -405,8 +406,9 @@ static int read_post_processor(struct reading *r, const cJSON *part,
 
 /* ---- decoder ---- */
 
-/* A list of steps for characters: each once, in this order. The space that is
- * dropped is that of the whole text. */
+/* A list of steps for characters: each once, in this order. Without Fuse each
+ * token would lose its space, and without ByteFallback "<0x0A>" would be text.
+ * The space that is dropped is that of the whole text. */
 static int read_chars_decoder(struct reading *r, const cJSON *part,
                               const char *type, const char *field)
 {

@@ -20,7 +20,7 @@ enum gpt_hf_spaces {
 struct gpt_hf_pipeline {
     bool nfc;
     enum gpt_hf_spaces spaces;
-    bool prepend;      /* text gets a space before it, whatever it begins with */
+    bool prepend;      /* text gets a space before it, always */
     bool prefix_space; /* text that begins with no space gets one */
     bool prefix_first; /* only where it is the first of a document */
     bool strip;        /* decoding drops a space at the beginning */

@@ -34,8 +34,9 @@ struct loading {
 
 /* ---- tokens ---- */
 
-/* Writes the bytes that a text stands for; returns how many. A text that is not all byte letters is
- * a special token: it stands for itself, and no merge can make it. */
+/* Writes the bytes that a text stands for; returns how many. A text that is not
+ * all byte letters is a special token: it stands for itself, and no merge can
+ * make it. */
 static size_t print_token(const struct loading *l, const struct gpt_str *text,
                           char *bytes)
 {
@@ -101,10 +102,11 @@ static int check_chars(struct loading *l)
 {
     for (int byte = 0; byte < 256; byte++) {
         char name[8], c = (char)byte;
-        int32_t id = byte == ' ' ? gpt_vocab_name_find(&l->names, GPT_SP_SPACE,
-                                                       strlen(GPT_SP_SPACE))
-                     : byte < 128 ? gpt_vocab_name_find(&l->names, &c, 1)
-                                  : -1;
+        const char *text = byte == ' ' ? GPT_SP_SPACE : &c;
+        const size_t len = byte == ' ' ? strlen(GPT_SP_SPACE) : 1;
+        /* beyond ASCII a byte is no character */
+        int32_t id =
+            byte < 128 ? gpt_vocab_name_find(&l->names, text, len) : -1;
 
         snprintf(name, sizeof(name), "<0x%02X>", (unsigned)byte);
         l->v->fallback_id[byte] =

@@ -16,6 +16,9 @@
 #include <assert.h>
 #include <string.h>
 
+/* Texts of the file have U+2581 for a space, and so has a text that was
+ * normalized; here both have the space. A space in a text of the file then
+ * looks the same, but no normalized text holds one, and no merge makes it. */
 size_t gpt_chars_spaces(const char *text, size_t len, char *out)
 {
     const size_t space = strlen(GPT_SP_SPACE);
@@ -31,6 +34,7 @@ size_t gpt_chars_spaces(const char *text, size_t len, char *out)
     return n;
 }
 
+/* The decoder's steps, Replace and ByteFallback, for one token. */
 size_t gpt_chars_print(const char *text, size_t len, char *out)
 {
     const int byte = gpt_sp_byte_of((struct gpt_str){text, len});
@@ -41,7 +45,9 @@ size_t gpt_chars_print(const char *text, size_t len, char *out)
     return 1;
 }
 
-/* Characters on their way to merges. */
+/* Characters on their way to merges. A character of n bytes has n - 2
+ * beginnings of two bytes and more, which others may share, so that its n bytes
+ * are room for all that it adds. */
 struct joining {
     struct gpt_vocab *v;
     struct gpt_str *prefixes; /* (n_prefixes), their ids from v->n on */
@@ -76,7 +82,8 @@ static int32_t prefix_of(struct joining *j, const char *text, size_t n,
     return (int32_t)j->v->n + at;
 }
 
-/* Adds the merges of a token that is a character. */
+/* Adds the merges of a token that is a character: those of its beginnings that
+ * are new, and the last one, which makes the character itself. */
 static void join_char(struct joining *j, int32_t id)
 {
     const struct gpt_str c = j->v->tokens[id];
@@ -112,6 +119,8 @@ static int append_prefixes(struct joining *j, const char *what,
     return GPT_OK;
 }
 
+/* Room is made once: a character of the vocabulary adds at most as many merges
+ * and beginnings as it has bytes. */
 static int join_all(struct joining *j, size_t n_bytes, const char *what,
                     struct gpt_err *err)
 {
@@ -133,6 +142,7 @@ static int join_all(struct joining *j, size_t n_bytes, const char *what,
     return append_prefixes(j, what, err);
 }
 
+/* The merges of the file keep their order behind the new ones. */
 int gpt_chars_join(struct gpt_vocab *v, const char *what, struct gpt_err *err)
 {
     struct joining j = {.v = v};
