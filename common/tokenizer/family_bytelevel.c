@@ -9,14 +9,18 @@
 #include "base/cpu.h"
 #include "base/memory.h"
 #include "tokenizer/bpe/many.h"
+#include "tokenizer/sp_normalize.h"
+#include "tokenizer/vocab_chars.h"
 #include "text/unicode_nfc.h"
 
 #include <assert.h>
+#include <string.h>
 
 struct bytelevel_encoder {
     struct gpt_encoder base;
     struct gpt_bpe_encoder bpe;
     struct gpt_buf normal, spaced; /* scratch */
+    const char *first; /* where a text that begins its document is */
 };
 
 /* In the order in which they are tried: a vocabulary may have several of them,
@@ -33,7 +37,8 @@ int gpt_bytelevel_new(struct gpt_bytelevel **t,
                       struct gpt_err *err)
 {
     GPT_TRY(gpt_new(t, 1, sizeof(**t), "a tokenizer", err));
-    (*t)->base = (struct gpt_tokenizer){.family = family, .eod = -1};
+    (*t)->base = (struct gpt_tokenizer){.family = family, .eod = -1,
+                                         .unk = -1};
     return GPT_OK;
 }
 
@@ -140,12 +145,13 @@ int gpt_bytelevel_finish(struct gpt_bytelevel *t, gpt_pretok_fn *cut,
 {
     bool any = false;
 
+    t->vocab.n += t->vocab.n_prefixes; /* tokens of their own from now on */
     GPT_TRY(gpt_bpe_open(&t->bpe, &t->vocab, what, err));
     if (whole)
         GPT_TRY(find_whole(t, &any, err));
     t->model = (struct gpt_bpe_model){.pretok = cut, .bpe = t->bpe,
                                       .whole = any ? &t->map : NULL};
-    t->base.vocab_size = t->vocab.n;
+    t->base.vocab_size = t->vocab.n - t->vocab.n_prefixes;
     return GPT_OK;
 }
 
@@ -186,19 +192,67 @@ static const struct gpt_bytelevel *tokenizer_of(
     return (const struct gpt_bytelevel *)e->base.tok;
 }
 
+/* Brings a text into *out: with a space before it, and where `marks` is set one
+ * in place of each U+2581, which is what a vocabulary of characters has for it.
+ * Fails only when memory is out. */
+static int write_spaced(struct gpt_buf *out, bool before, bool marks,
+                        const char *text, size_t len)
+{
+    const size_t n = strlen(GPT_SP_SPACE);
+    const char *mark;
+
+    out->len = 0;
+    if (before)
+        GPT_TRY(gpt_buf_add(out, " ", 1));
+    while (marks && (mark = memmem(text, len, GPT_SP_SPACE, n))) {
+        GPT_TRY(gpt_buf_add(out, text, (size_t)(mark - text)));
+        GPT_TRY(gpt_buf_add(out, " ", 1));
+        len -= (size_t)(mark - text) + n;
+        text = mark + n;
+    }
+    return gpt_buf_add(out, text, len);
+}
+
+/* The same for a text that mostly stays as it is, and then is not copied. */
+static int space_text(struct gpt_buf *out, bool before, bool marks,
+                      struct gpt_str *text, struct gpt_err *err)
+{
+    if (!before && !(marks && memmem(text->data, text->len, GPT_SP_SPACE,
+                                     strlen(GPT_SP_SPACE))))
+        return GPT_OK;
+    if (write_spaced(out, before, marks, text->data, text->len) != GPT_OK)
+        return gpt_no_memory(err, "a text");
+    *text = (struct gpt_str){out->data, out->len};
+    return GPT_OK;
+}
+
+/* True for a text that gets a space because it begins with none. In a
+ * vocabulary of characters U+2581 is a space, too, which Metaspace has put
+ * there by the time that it looks. e->first is compared as an address: added
+ * tokens are cut out of a text where it lies, so that only its own beginning is
+ * there. */
+static bool lacks_space(const struct bytelevel_encoder *e, struct gpt_str text)
+{
+    const struct gpt_bytelevel *t = tokenizer_of(e);
+    const size_t n = strlen(GPT_SP_SPACE);
+
+    return t->prefix_space && (!t->prefix_first || text.data == e->first) &&
+           text.data[0] != ' ' &&
+           !(t->spaces && text.len >= n &&
+             memcmp(text.data, GPT_SP_SPACE, n) == 0);
+}
+
 /* Encodes a text without added tokens. */
 static int encode_words(struct bytelevel_encoder *e, const char *text,
                         size_t len, struct gpt_ids *ids, struct gpt_err *err)
 {
-    if (len && tokenizer_of(e)->prefix_space && text[0] != ' ') {
-        e->spaced.len = 0;
-        if (gpt_buf_add(&e->spaced, " ", 1) != GPT_OK ||
-            gpt_buf_add(&e->spaced, text, len) != GPT_OK)
-            return gpt_no_memory(err, "a text");
-        text = e->spaced.data;
-        len = e->spaced.len;
-    }
-    return gpt_bpe_encode(&e->bpe, text, len, ids, err);
+    const bool marks = tokenizer_of(e)->spaces == GPT_HF_PRETOKENIZED;
+    struct gpt_str words = {text, len};
+
+    if (len)
+        GPT_TRY(space_text(&e->spaced, lacks_space(e, words), marks, &words,
+                           err));
+    return gpt_bpe_encode(&e->bpe, words.data, words.len, ids, err);
 }
 
 typedef int encode_fn(struct bytelevel_encoder *e, const char *text,
@@ -243,8 +297,11 @@ static int encode_normalized(struct bytelevel_encoder *e, const char *text,
         text = e->normal.data;
         len = e->normal.len;
     }
-    return encode_around(e, t->added_normalized, encode_words, text, len, ids,
-                         err);
+    struct gpt_str normal = {text, len};
+    if (t->spaces == GPT_HF_NORMALIZED && len)
+        GPT_TRY(space_text(&e->normal, t->prepend, true, &normal, err));
+    return encode_around(e, t->added_normalized, encode_words, normal.data,
+                         normal.len, ids, err);
 }
 
 int gpt_bytelevel_encode_text(struct gpt_encoder *enc, const char *text,
@@ -252,9 +309,16 @@ int gpt_bytelevel_encode_text(struct gpt_encoder *enc, const char *text,
                               struct gpt_err *err)
 {
     struct bytelevel_encoder *e = (struct bytelevel_encoder *)enc;
+    const struct gpt_bytelevel *t = tokenizer_of(e);
+    const size_t first = ids->len;
 
-    return encode_around(e, tokenizer_of(e)->added, encode_normalized, text,
-                         len, ids, err);
+    e->first = text;
+    GPT_TRY(encode_around(e, t->added, encode_normalized, text, len, ids,
+                          err));
+    return t->vocab.n_prefixes
+               ? gpt_chars_expand(ids, first, &t->vocab, t->base.vocab_size,
+                                  err)
+               : GPT_OK;
 }
 
 /* ---- decoding ---- */

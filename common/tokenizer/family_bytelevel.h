@@ -8,6 +8,7 @@
 #include "tokenizer/added_tokens.h"
 #include "tokenizer/bpe/encoder.h"
 #include "tokenizer/token_map.h"
+#include "tokenizer/tokenizer_json_steps.h"
 #include "tokenizer/family.h"
 
 struct gpt_bytelevel {
@@ -20,7 +21,10 @@ struct gpt_bytelevel {
     struct gpt_added *added_normalized; /* and in what normalization makes */
     bool parse_special; /* special tokens in the text are these tokens */
     bool nfc;           /* text is brought into form C */
-    bool prefix_space;  /* text that begins with no U+0020 gets one */
+    enum gpt_hf_spaces spaces; /* a vocabulary of characters */
+    bool prepend;      /* text gets a space before it */
+    bool prefix_space; /* text that begins with no U+0020 gets one */
+    bool prefix_first; /* only at the beginning of a document */
 };
 
 /* An empty one; gpt_tokenizer_close() frees whatever it holds by then. */

@@ -6,34 +6,14 @@
 #include "base/io.h"
 #include "base/json.h"
 #include "base/memory.h"
-#include "tokenizer/bytelevel.h"
-#include "tokenizer/tokenizer_json.h"
-#include "tokenizer/tokenizer_json_steps.h"
-#include "tokenizer/family_bytelevel.h"
+#include "tokenizer/family_hf.h"
 #include "tokenizer/gguf_tokens.h"
-#include "text/unicode.h"
-#include "text/unicode_nfc.h"
 #include "tokenizer/hf_files.h"
 
 #include <stdio.h>
 #include <string.h>
 
-enum {
-    MAX_CONFIG = 1 << 26,
-    ENTRY_BYTES = 6, /* the least that a token takes in the file: "a":0, */
-};
-
-/* A tokenizer.json while a tokenizer is made of it. */
-struct hf {
-    struct gpt_bytelevel *t;
-    const struct gpt_tokenizer_options *o;
-    char path[GPT_PATH_BYTES];
-    struct gpt_hf_file file;
-    const cJSON *root; /* of it, without vocabulary and merges */
-    struct gpt_hf_pipeline pipeline;
-    int64_t n_listed; /* tokens of model.vocab */
-    struct gpt_err *err;
-};
+enum { MAX_CONFIG = 1 << 26 };
 
 static const cJSON *member_of(const cJSON *obj, const char *key)
 {
@@ -50,7 +30,7 @@ static bool is_absent(const cJSON *item)
 
 /* The library refuses another version, and a member that it does not know: a
  * later format may change the meaning of the members that are known. */
-static int check_members(const struct hf *f)
+static int check_members(const struct gpt_hf_load *f)
 {
     static const char *const known[] = {
         "version",    "truncation",    "padding",        "added_tokens",
@@ -78,15 +58,17 @@ static int check_members(const struct hf *f)
 
 /* ---- the model ---- */
 
-static int refuse_model(const struct hf *f, const char *key, const char *value)
+/* A model that would give other ids is refused by the member that says so. */
+static int refuse_model(const struct gpt_hf_load *f, const char *key,
+                        const char *value)
 {
     return gpt_fail(f->err, GPT_EDATA, "%s: model.%s: '%.100s' is not "
                     "supported", f->path, key, value);
 }
 
-/* Refuses what would give other ids than merging alone. unk_token, fuse_unk and
- * byte_fallback never matter: every byte has a token. */
-static int check_model(const struct hf *f, const cJSON *model)
+/* Refuses what would give other ids than merging alone. unk_token and fuse_unk
+ * never matter: every byte has a token. */
+static int check_model(const struct gpt_hf_load *f, const cJSON *model)
 {
     static const char *const affixes[] = {"continuing_subword_prefix",
                                           "end_of_word_suffix"};
@@ -111,200 +93,25 @@ static int check_model(const struct hf *f, const cJSON *model)
     return GPT_OK;
 }
 
-/* ---- added tokens ---- */
-
-/* Counts ids: one more than the highest id of an added token. Ids may leave
- * gaps, but a file must not make us allocate more than its own size justifies:
- * hence the limit. */
-static int count_ids(const struct hf *f, const cJSON *added, int64_t *n_ids)
+/* A vocabulary of characters needs its bytes for those that it lacks. That a
+ * text is a token as a whole is done for pieces only. */
+static int check_chars_model(const struct gpt_hf_load *f, const cJSON *model,
+                             bool whole)
 {
-    int64_t n = (int64_t)(f->file.vocab.len / ENTRY_BYTES);
-    int64_t limit = 2 * (n + cJSON_GetArraySize(added)) + 65536;
+    bool fallback;
 
-    *n_ids = 0;
-    if (!is_absent(added) && !cJSON_IsArray(added))
-        return gpt_fail(f->err, GPT_EDATA, "%s: added_tokens is no array",
-                        f->path);
-    for (const cJSON *i = added ? added->child : NULL; i; i = i->next) {
-        int64_t id;
-
-        GPT_TRY(gpt_json_int(i, "id", 0, limit, &id, f->path, f->err));
-        *n_ids = id >= *n_ids ? id + 1 : *n_ids;
-    }
-    return GPT_OK;
-}
-
-/* The id that an added token has in the vocabulary, -1 if it is not there. The
- * vocabulary is in the letters of bytes, the added token in plain text; where
- * its text has letters only, these are compared. One that cannot be written in
- * such letters can only be at its own place. `scratch` has room for the token's
- * text. */
-static int32_t find_in_vocab(const struct gpt_bytelevel *t,
-                             const struct gpt_added_token *token, char *scratch)
-{
-    const struct gpt_str *place = &t->vocab.tokens[token->id];
-    size_t len;
-
-    if (gpt_bytelevel_decode(token->text, token->len, scratch, &len))
-        return gpt_token_map_find(&t->map, scratch, len);
-    return place->data && place->len == token->len &&
-                   memcmp(place->data, token->text, token->len) == 0
-               ? token->id
-               : -1;
-}
-
-/* The library (tokenizers up to 0.22) reads the id of an added token that is
- * not in the vocabulary, but gives it the next one after those that there are.
- * A file whose ids are others means other tokens there than here. */
-static int check_next(const struct hf *f, const struct gpt_added_token *token,
-                      int64_t next)
-{
-    if (token->id == next)
-        return GPT_OK;
-    gpt_fail(f->err, GPT_EDATA, "%s: added token '%.200s' has id %d, but "
-             "Hugging Face's library would give it %lld", f->path, token->text,
-             (int)token->id, (long long)next);
-    return gpt_hint(f->err, "list added_tokens in the order of their ids, "
-                            "which must follow those of model.vocab without "
-                            "gaps");
-}
-
-/* Puts an added token into the vocabulary, where it may be already: then the
- * token of the file must be the same. `next` is the id of a new token. */
-static int place_token(const struct hf *f, const struct gpt_added_token *token,
-                       int64_t next)
-{
-    struct gpt_bytelevel *t = f->t;
-    struct gpt_str *place = &t->vocab.tokens[token->id];
-    char *bytes = gpt_arena_alloc(&t->vocab.arena, token->len + 1, 1);
-
-    if (!bytes)
-        return gpt_no_memory(f->err, "a vocabulary");
-    /* -1, or the id that the vocabulary gives it: only its own will do */
-    int32_t same = find_in_vocab(t, token, bytes);
-    if ((same >= 0 && same != token->id) || (same < 0 && place->data))
-        return gpt_fail(f->err, GPT_EDATA, "%s: added token '%.200s' has id "
-                        "%d, but in model.vocab %s %d", f->path, token->text,
-                        (int)token->id,
-                        same >= 0 ? "it has id" : "another token has id",
-                        (int)(same >= 0 ? same : token->id));
-    if (same < 0)
-        GPT_TRY(check_next(f, token, next));
-    else if (place->len == 1 ||
-             gpt_utf8_valid(place->data, place->len) == place->len)
-        return GPT_OK;
-    /* Its own text: letters of it may be those of bytes, which are none. A
-     * single letter stays its byte, which other texts are made of. */
-    memcpy(bytes, token->text, token->len);
-    *place = (struct gpt_str){bytes, token->len};
-    return GPT_OK;
-}
-
-/* Reads flags, with Hugging Face's values where one is absent. */
-static int read_flags(const struct hf *f, const cJSON *item,
-                      struct gpt_added_token *token, bool *normalized)
-{
-    GPT_TRY(gpt_json_bool_or(item, "special", false, &token->special, f->path,
+    GPT_TRY(gpt_json_bool_or(model, "byte_fallback", false, &fallback, f->path,
                              f->err));
-    GPT_TRY(gpt_json_bool_or(item, "lstrip", false, &token->lstrip, f->path,
-                             f->err));
-    GPT_TRY(gpt_json_bool_or(item, "rstrip", false, &token->rstrip, f->path,
-                             f->err));
-    GPT_TRY(gpt_json_bool_or(item, "single_word", false, &token->single_word,
-                             f->path, f->err));
-    return gpt_json_bool_or(item, "normalized", !token->special, normalized,
-                            f->path, f->err);
+    if (!fallback)
+        return refuse_model(f, "byte_fallback", "false");
+    return whole ? refuse_model(f, "ignore_merges", "true") : GPT_OK;
 }
 
-/* A token that is searched for in normalized text must be in that form itself,
- * or it would never be found. */
-static int normalize_token(const struct hf *f, struct gpt_added_token *token)
-{
-    struct gpt_buf b = {0};
-    int status;
-
-    if (!f->pipeline.nfc ||
-        gpt_nfc_stable(token->text, token->len) == token->len)
-        return GPT_OK;
-    GPT_TRY_GOTO(status, gpt_nfc(&b, token->text, token->len, f->err), out);
-    char *text = gpt_arena_alloc(&f->t->vocab.arena, b.len + 1, 1);
-    if (!text) {
-        status = gpt_no_memory(f->err, "a vocabulary");
-        goto out;
-    }
-    memcpy(text, b.data, b.len);
-    token->text = text;
-    token->len = b.len;
-out:
-    gpt_buf_free(&b);
-    return status;
-}
-
-/* Lists of added tokens, by whether text is normalized before they are searched
- * for. */
-struct added_lists {
-    struct gpt_added_token *raw, *normalized;
-    size_t n_raw, n_normalized;
-    int64_t next; /* the id of one that is not in the vocabulary */
-};
-
-/* Reads one added token, places it, and lists it for the search. */
-static int add_token(const struct hf *f, const cJSON *item,
-                     struct added_lists *lists)
-{
-    struct gpt_added_token token = {0};
-    const char *text;
-    int64_t id;
-    bool normalized;
-
-    GPT_TRY(gpt_json_string(item, "content", &text, f->path, f->err));
-    GPT_TRY(gpt_json_int(item, "id", 0, f->t->vocab.n - 1, &id, f->path,
-                         f->err));
-    GPT_TRY(read_flags(f, item, &token, &normalized));
-    token.text = text;
-    token.len = strlen(text);
-    token.id = (int32_t)id;
-    GPT_TRY(place_token(f, &token, lists->next));
-    lists->next = id >= lists->next ? id + 1 : lists->next;
-    if (normalized)
-        GPT_TRY(normalize_token(f, &token));
-    if (normalized)
-        lists->normalized[lists->n_normalized++] = token;
-    else
-        lists->raw[lists->n_raw++] = token;
-    return GPT_OK;
-}
-
-/* Both lists are as long as all added tokens, which is simpler than a count. */
-static int fill_added(struct hf *f, const cJSON *added,
-                      struct added_lists *lists)
-{
-    size_t n = (size_t)cJSON_GetArraySize(added);
-
-    GPT_TRY(gpt_new(&lists->raw, n, sizeof(*lists->raw), "tokens", f->err));
-    GPT_TRY(gpt_new(&lists->normalized, n, sizeof(*lists->raw), "tokens",
-                    f->err));
-    for (const cJSON *i = added ? added->child : NULL; i; i = i->next)
-        GPT_TRY(add_token(f, i, lists));
-    GPT_TRY(gpt_added_open(&f->t->added, lists->raw, lists->n_raw, f->path,
-                           f->err));
-    return gpt_added_open(&f->t->added_normalized, lists->normalized,
-                          lists->n_normalized, f->path, f->err);
-}
-
-static int read_added(struct hf *f, const cJSON *added)
-{
-    struct added_lists lists = {.next = f->n_listed};
-    int status = fill_added(f, added, &lists);
-
-    gpt_free(lists.raw);
-    gpt_free(lists.normalized);
-    return status;
-}
+/* ---- tokens ---- */
 
 /* Fills the map before the added tokens are placed, so that it holds only
  * tokens that text may become by merging. */
-static int fill_map(struct hf *f)
+static int fill_map(struct gpt_hf_load *f)
 {
     struct gpt_vocab *v = &f->t->vocab;
 
@@ -320,8 +127,8 @@ static int fill_map(struct hf *f)
 /* ---- special tokens ---- */
 
 /* Copies the ids around a text, which are only now known to be in range. */
-static int copy_around(const struct hf *f, const int32_t *from, size_t n,
-                       int32_t **ids, size_t *n_ids)
+static int copy_around(const struct gpt_hf_load *f, const int32_t *from,
+                       size_t n, int32_t **ids, size_t *n_ids)
 {
     GPT_TRY(gpt_new(ids, n, sizeof(**ids), "special tokens", f->err));
     for (size_t i = 0; i < n; i++) {
@@ -338,7 +145,7 @@ static int copy_around(const struct hf *f, const int32_t *from, size_t n,
 /* Finds the id of an added token by its text, else of one of the model; -1
  * where there is none. The members that are read were checked by
  * add_token(). */
-static int32_t find_token(const struct hf *f, const char *text)
+static int32_t find_token(const struct gpt_hf_load *f, const char *text)
 {
     const cJSON *added = member_of(f->root, "added_tokens");
 
@@ -352,7 +159,8 @@ static int32_t find_token(const struct hf *f, const char *text)
  * object with `content`. *named is false where the file does not have the
  * member at all, as in one that names a class and no tokens; null means that
  * there is no such token. */
-static int eod_of_config(const struct hf *f, const char *path, bool *named)
+static int eod_of_config(const struct gpt_hf_load *f, const char *path,
+                         bool *named)
 {
     cJSON *config;
     int status = GPT_OK;
@@ -374,7 +182,7 @@ static int eod_of_config(const struct hf *f, const char *path, bool *named)
 
 /* Finds the end of a document. Without a configuration that names it, the
  * common names decide. */
-static int find_eod(const struct hf *f)
+static int find_eod(const struct gpt_hf_load *f)
 {
     char path[GPT_JOINED_BYTES];
     const char *slash = strrchr(f->path, '/');
@@ -394,7 +202,20 @@ static int find_eod(const struct hf *f)
 
 /* ---- the whole ---- */
 
-static int load_root(struct hf *f)
+/* The steps that the tokenizer does on each text. */
+static void take_pipeline(const struct gpt_hf_load *f)
+{
+    const struct gpt_hf_pipeline *p = &f->pipeline;
+
+    f->t->nfc = p->nfc;
+    f->t->spaces = p->spaces;
+    f->t->prepend = p->prepend;
+    f->t->prefix_space = p->prefix_space;
+    f->t->prefix_first = p->prefix_first;
+    f->t->base.first_space = p->strip;
+}
+
+static int load_root(struct gpt_hf_load *f)
 {
     const cJSON *model = member_of(f->root, "model");
     const cJSON *added = member_of(f->root, "added_tokens");
@@ -409,13 +230,14 @@ static int load_root(struct hf *f)
                              f->err));
     GPT_TRY(gpt_hf_pipeline_read(&f->pipeline, f->root, !f->o->hf_no_special,
                                  f->path, f->err));
-    GPT_TRY(count_ids(f, added, &n_ids));
-    GPT_TRY(gpt_vocab_load_json(&t->vocab, f->file.vocab, f->file.merges,
-                                n_ids, f->path, f->err));
+    GPT_TRY(gpt_hf_count_ids(f, added, &n_ids));
+    if (f->pipeline.spaces)
+        GPT_TRY(check_chars_model(f, model, whole));
+    GPT_TRY((f->pipeline.spaces ? gpt_vocab_load_chars : gpt_vocab_load_json)(
+        &t->vocab, f->file.vocab, f->file.merges, n_ids, f->path, f->err));
     GPT_TRY(fill_map(f));
-    t->nfc = f->pipeline.nfc;
-    t->prefix_space = f->pipeline.prefix_space;
-    GPT_TRY(read_added(f, added));
+    take_pipeline(f);
+    GPT_TRY(gpt_hf_read_added(f, added));
     GPT_TRY(copy_around(f, f->pipeline.before, f->pipeline.n_before,
                         &t->base.before, &t->base.n_before));
     GPT_TRY(copy_around(f, f->pipeline.after, f->pipeline.n_after,
@@ -424,7 +246,7 @@ static int load_root(struct hf *f)
     return gpt_bytelevel_finish(t, f->pipeline.cut, whole, f->path, f->err);
 }
 
-static int load_file(struct hf *f)
+static int load_file(struct gpt_hf_load *f)
 {
     int status;
 
@@ -439,7 +261,7 @@ out:
 static int hf_open(struct gpt_tokenizer **tok,
                    const struct gpt_tokenizer_options *o, struct gpt_err *err)
 {
-    struct hf f = {.o = o, .err = err};
+    struct gpt_hf_load f = {.o = o, .err = err};
 
     if (!o->model)
         return gpt_fail(err, GPT_EUSAGE, "HuggingFaceTokenizer needs a "

@@ -29,6 +29,8 @@ gpt_pretok_fn gpt_pretok_megatron_v1;
 gpt_pretok_fn gpt_pretok_starcoder; /* StarCoder, SmolLM */
 gpt_pretok_fn gpt_pretok_deepseek3;
 
+gpt_pretok_fn gpt_pretok_whole; /* the text as it is, in no table */
+
 /* A pre-tokenizer as files name it: by regular expressions, applied one after
  * the other, each to the pieces that the one before has made. */
 enum { GPT_PRETOK_STAGES = 3 };

@@ -279,8 +279,7 @@ static bool is_normal(uint8_t type)
            type == GPT_SP_UNUSED;
 }
 
-/* The byte that a piece such as <0x0A> is for; -1 for any other text. */
-static int byte_of(struct gpt_str text)
+int gpt_sp_byte_of(struct gpt_str text)
 {
     static const char digits[] = "0123456789ABCDEF";
 
@@ -314,7 +313,7 @@ static int index_piece(const struct reading *r, int32_t id)
     }
     if (type != GPT_SP_BYTE)
         return GPT_OK;
-    int byte = byte_of(text);
+    int byte = gpt_sp_byte_of(text);
     if (byte < 0)
         return gpt_fail(r->err, GPT_EDATA, "%s: piece %d of type BYTE is "
                         "'%.*s', must be '<0x00>' to '<0xFF>'",

@@ -46,6 +46,8 @@ void gpt_sp_model_free(struct gpt_sp_model *m);
 /* The id of a piece, the model's unknown one if there is none. */
 int32_t gpt_sp_find(const struct gpt_sp_model *m, const char *piece,
                     size_t len);
+/* The byte that a piece such as <0x0A> is for; -1 for any other text. */
+int gpt_sp_byte_of(struct gpt_str text);
 /* Bytes of the longest user-defined piece that text[0..len) begins with. */
 size_t gpt_sp_user_prefix(const struct gpt_sp_model *m, const char *text,
                           size_t len);

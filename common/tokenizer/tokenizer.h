@@ -3,7 +3,8 @@
  *
  * The folder: a family is a file, family_*.c, with the calls of family.h. The
  * byte-level families (GPT-2, Hugging Face, tiktoken) cut a text into pieces
- * (pretok*) and encode the pieces by byte pairs (bpe/encoder.h); SentencePiece
+ * (pretok*) and encode the pieces by byte pairs (bpe/encoder.h), vocabularies
+ * of characters after a step from bytes to these (vocab_chars.h); SentencePiece
  * normalizes it (sp_normalize.h) and then searches (sp_encode.h). Files of
  * vocabularies are read by vocab*, tiktoken_file, tokenizer_json* and sp_model.
  */

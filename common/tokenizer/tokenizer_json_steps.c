@@ -7,6 +7,8 @@
  */
 #include "tokenizer/tokenizer_json_steps.h"
 
+#include "tokenizer/sp_normalize.h"
+
 #include <assert.h>
 #include <stdio.h>
 #include <string.h>
@@ -29,6 +31,7 @@ struct reading {
     const char *regex[GPT_PRETOK_STAGES];
     size_t n_regex;
     bool bytelevel;
+    size_t n_decoders; /* of those of decoders[], in their order */
     bool removed; /* what an expression does not match is left out */
     struct pieces pieces;
     struct gpt_err *err;
@@ -90,17 +93,55 @@ static int each_part(struct reading *r, const cJSON *part, const char *field,
 
 /* ---- normalizer ---- */
 
+/* A part that changes texts as no model here does. */
+static int refuse_spaces(const struct reading *r, const char *field,
+                         const char *key, const char *value)
+{
+    refuse(r, field, key, value);
+    return gpt_hint(r->err, "many such models have a tokenizer.model, too; "
+                            "name that file as the model of the tokenizer");
+}
+
+/* True for Replace of one text by another. */
+static bool replaces(const cJSON *part, const char *from, const char *to)
+{
+    return strcmp(string_of(member_of(part, "pattern"), "String"), from) == 0 &&
+           strcmp(string_of(part, "content"), to) == 0;
+}
+
+/* Spaces as U+2581, and one before the text: in either order these make the
+ * same. They are not done beside form C. */
+static int read_spaces(struct reading *r, const cJSON *part, const char *type,
+                       const char *field)
+{
+    const bool prepend = strcmp(type, "Prepend") == 0;
+
+    if (r->p->nfc)
+        return refuse(r, field, "type after NFC", type);
+    if (prepend) {
+        if (strcmp(string_of(part, "prepend"), GPT_SP_SPACE) != 0)
+            return refuse_spaces(r, field, "prepend",
+                                 string_of(part, "prepend"));
+        if (r->p->prepend)
+            return refuse_spaces(r, field, "type", "a second Prepend");
+        r->p->prepend = true;
+        return GPT_OK;
+    }
+    if (!replaces(part, " ", GPT_SP_SPACE))
+        return refuse_spaces(r, field, "content", string_of(part, "content"));
+    r->p->spaces = GPT_HF_NORMALIZED;
+    return GPT_OK;
+}
+
 static int read_normalizer(struct reading *r, const cJSON *part,
                            const char *type, const char *field)
 {
-    (void)part;
-    if (strcmp(type, "NFC") != 0) {
-        refuse(r, field, "type", type);
-        if (strcmp(type, "Prepend") == 0 || strcmp(type, "Replace") == 0)
-            gpt_hint(r->err, "such models have a tokenizer.model, too; name "
-                             "that file as the model of the tokenizer");
-        return GPT_EDATA;
-    }
+    if (strcmp(type, "Prepend") == 0 || strcmp(type, "Replace") == 0)
+        return read_spaces(r, part, type, field);
+    if (strcmp(type, "NFC") != 0)
+        return refuse(r, field, "type", type);
+    if (r->p->spaces || r->p->prepend)
+        return refuse(r, field, "type after Replace or Prepend", type);
     r->p->nfc = true;
     return GPT_OK;
 }
@@ -155,9 +196,51 @@ static int read_bytelevel(struct reading *r, const cJSON *part,
     return add_regex(r, gpt_pretok_row(0)->regex[0], field);
 }
 
+/* Spaces as U+2581, and one before the text where there is none. Without
+ * "split" a text stays one piece. Files of old versions have add_prefix_space
+ * in place of a scheme; the library refuses it where the two do not fit. */
+static int read_metaspace(struct reading *r, const cJSON *part,
+                          const char *field)
+{
+    const char *scheme = member_of(part, "prepend_scheme")
+                             ? string_of(part, "prepend_scheme")
+                             : "always";
+    const bool never = strcmp(scheme, "never") == 0;
+
+    if (r->p->spaces || r->p->prepend || r->p->nfc)
+        return refuse(r, field, "type after a normalizer", "Metaspace");
+    if (strcmp(string_of(part, "replacement"), GPT_SP_SPACE) != 0)
+        return refuse_spaces(r, field, "replacement",
+                             string_of(part, "replacement"));
+    if (flag_of(part, "split", true))
+        return refuse_spaces(r, field, "split", "true");
+    r->p->prefix_first = strcmp(scheme, "first") == 0;
+    if ((!never && !r->p->prefix_first && strcmp(scheme, "always") != 0) ||
+        (!never && !flag_of(part, "add_prefix_space", true)))
+        return refuse_spaces(r, field, "prepend_scheme", scheme);
+    r->p->prefix_space = !never;
+    r->p->spaces = GPT_HF_PRETOKENIZED;
+    return GPT_OK;
+}
+
+/* Where the normalizer has replaced all spaces there is none to split at. */
+static bool splits_nothing(const struct reading *r, const cJSON *part)
+{
+    return r->p->spaces == GPT_HF_NORMALIZED &&
+           strcmp(string_of(part, "behavior"), "MergedWithPrevious") == 0 &&
+           strcmp(string_of(member_of(part, "pattern"), "String"), " ") == 0 &&
+           !flag_of(part, "invert", false);
+}
+
 static int read_pre_tokenizer(struct reading *r, const cJSON *part,
                               const char *type, const char *field)
 {
+    if (strcmp(type, "Split") == 0 && splits_nothing(r, part))
+        return GPT_OK;
+    if (r->p->spaces)
+        return refuse(r, field, "type after U+2581 for spaces", type);
+    if (strcmp(type, "Metaspace") == 0 && !r->bytelevel && !r->n_regex)
+        return read_metaspace(r, part, field);
     if (r->bytelevel)
         return refuse(r, field, "type after ByteLevel", type);
     if (strcmp(type, "ByteLevel") == 0)
@@ -175,6 +258,13 @@ static int read_pre_tokenizer(struct reading *r, const cJSON *part,
 /* Finds the pre-tokenizer that the expressions name, all of them together. */
 static int find_cut(struct reading *r)
 {
+    if (r->p->spaces) {
+        r->p->cut = gpt_pretok_whole;
+        return GPT_OK;
+    }
+    if (r->p->prepend)
+        return refuse_spaces(r, "normalizer", "type",
+                             "Prepend without Replace");
     if (!r->bytelevel)
         return gpt_fail(r->err, GPT_EDATA,
                         "%s: pre_tokenizer without ByteLevel is not supported",
@@ -316,12 +406,42 @@ static int read_post_processor(struct reading *r, const cJSON *part,
 
 /* ---- decoder ---- */
 
+/* A list of steps for characters: each once, in this order. Without Fuse each
+ * token would lose its space, and without ByteFallback "<0x0A>" would be text.
+ * The space that is dropped is that of the whole text. */
+static int read_chars_decoder(struct reading *r, const cJSON *part,
+                              const char *type, const char *field)
+{
+    static const char *const decoders[] = {"Replace", "ByteFallback", "Fuse",
+                                           "Strip"};
+    const size_t i = r->n_decoders++;
+
+    if (i == GPT_COUNT(decoders) || strcmp(type, decoders[i]) != 0)
+        return refuse(r, field, "type", type);
+    if (i == 0 && !replaces(part, GPT_SP_SPACE, " "))
+        return refuse(r, field, "content", string_of(part, "content"));
+    if (i < 3)
+        return GPT_OK;
+    const cJSON *start = member_of(part, "start"),
+                *stop = member_of(part, "stop");
+
+    if (strcmp(string_of(part, "content"), " ") != 0)
+        return refuse(r, field, "content", string_of(part, "content"));
+    if (!cJSON_IsNumber(start) || start->valuedouble != 1)
+        return refuse(r, field, "start", "not 1");
+    if (!cJSON_IsNumber(stop) || stop->valuedouble != 0)
+        return refuse(r, field, "stop", "not 0");
+    r->p->strip = true;
+    return GPT_OK;
+}
+
 /* The decoder is not needed to encode. It is read because another one than that
  * of bytes would mean that tokens are not bytes. */
 static int read_decoder(struct reading *r, const cJSON *part, const char *type,
                         const char *field)
 {
-    (void)part;
+    if (r->p->spaces)
+        return read_chars_decoder(r, part, type, field);
     return strcmp(type, "ByteLevel") == 0 ? GPT_OK
                                           : refuse(r, field, "type", type);
 }
@@ -347,6 +467,11 @@ int gpt_hf_pipeline_read(struct gpt_hf_pipeline *p, const cJSON *root,
                           "post_processor", "processors",
                           read_post_processor));
     GPT_TRY(split_around(&r));
-    return each_part(&r, member_of(root, "decoder"), "decoder", "decoders",
-                     read_decoder);
+    GPT_TRY(each_part(&r, member_of(root, "decoder"), "decoder", "decoders",
+                      read_decoder));
+    return p->spaces && r.n_decoders < 3
+               ? gpt_fail(err, GPT_EDATA, "%s: decoder: less than Replace, "
+                          "ByteFallback and Fuse is not supported for a "
+                          "vocabulary of characters", what)
+               : GPT_OK;
 }

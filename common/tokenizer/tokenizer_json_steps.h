@@ -8,9 +8,22 @@
 #include "tokenizer/pretok.h"
 #include "tokenizer/vocab.h"
 
+/* What stands for spaces in a vocabulary of characters: U+2581, put there by
+ * the normalizer, so that added tokens are searched for in what it makes, or by
+ * the pre-tokenizer, behind that search. */
+enum gpt_hf_spaces {
+    GPT_HF_BYTES, /* none: a vocabulary of bytes */
+    GPT_HF_NORMALIZED,
+    GPT_HF_PRETOKENIZED,
+};
+
 struct gpt_hf_pipeline {
     bool nfc;
-    bool prefix_space; /* text that begins with no U+0020 gets one */
+    enum gpt_hf_spaces spaces;
+    bool prepend;      /* text gets a space before it, always */
+    bool prefix_space; /* text that begins with no space gets one */
+    bool prefix_first; /* only where it is the first of a document */
+    bool strip;        /* decoding drops a space at the beginning */
     gpt_pretok_fn *cut;
     int32_t before[8], after[8]; /* ids around each text */
     size_t n_before, n_after;

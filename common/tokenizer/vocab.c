@@ -11,6 +11,9 @@
 #include "base/io.h"
 #include "text/json_scan.h"
 #include "tokenizer/bytelevel.h"
+#include "tokenizer/sp_model.h"
+#include "tokenizer/sp_normalize.h"
+#include "tokenizer/vocab_chars.h"
 #include "tokenizer/vocab_names.h"
 
 #include <assert.h>
@@ -21,6 +24,7 @@
 struct loading {
     struct gpt_vocab *v;
     const char *vocab_file, *merge_file;
+    bool chars; /* tokens are of characters, not of the letters of bytes */
     struct gpt_vocab_names names;
     size_t cap;            /* of v->merges */
     int32_t last;          /* what the merge before makes; -1 at first */
@@ -30,8 +34,23 @@ struct loading {
 
 /* ---- tokens ---- */
 
-/* Finds the bytes that tokens stand for. A text that is not all byte letters is
- * a special token: it stands for itself, and no merge can make it. */
+/* Writes the bytes that a text stands for; returns how many. A text that is not
+ * all byte letters is a special token: it stands for itself, and no merge can
+ * make it. */
+static size_t print_token(const struct loading *l, const struct gpt_str *text,
+                          char *bytes)
+{
+    size_t len;
+
+    if (l->chars)
+        return gpt_chars_print(text->data, text->len, bytes);
+    if (gpt_bytelevel_decode(text->data, text->len, bytes, &len))
+        return len;
+    memcpy(bytes, text->data, text->len);
+    return text->len;
+}
+
+/* Finds the bytes that tokens stand for. */
 static int add_tokens(struct loading *l)
 {
     struct gpt_vocab *v = l->v;
@@ -50,10 +69,7 @@ static int add_tokens(struct loading *l)
         if (!text->data)
             continue;
         token->data = bytes;
-        if (!gpt_bytelevel_decode(text->data, text->len, bytes, &token->len)) {
-            memcpy(bytes, text->data, text->len);
-            token->len = text->len;
-        }
+        token->len = print_token(l, text, bytes);
         if (token->len > GPT_TOKEN_MAX)
             return gpt_fail(l->err, GPT_EDATA, "%s: token %lld has %zu bytes, "
                             "must have at most %d", l->vocab_file,
@@ -81,6 +97,31 @@ static int check_bytes(struct loading *l)
     return GPT_OK;
 }
 
+/* Any text can be encoded because a byte is that of a character's token, or has
+ * a token of its own. The space is U+2581. */
+static int check_chars(struct loading *l)
+{
+    for (int byte = 0; byte < 256; byte++) {
+        char name[8], c = (char)byte;
+        const char *text = byte == ' ' ? GPT_SP_SPACE : &c;
+        const size_t len = byte == ' ' ? strlen(GPT_SP_SPACE) : 1;
+        /* beyond ASCII a byte is no character */
+        int32_t id =
+            byte < 128 ? gpt_vocab_name_find(&l->names, text, len) : -1;
+
+        snprintf(name, sizeof(name), "<0x%02X>", (unsigned)byte);
+        l->v->fallback_id[byte] =
+            gpt_vocab_name_find(&l->names, name, strlen(name));
+        if (id < 0 && byte != ' ')
+            id = l->v->fallback_id[byte];
+        if (id < 0)
+            return gpt_fail(l->err, GPT_EDATA, "%s: no token '%s'",
+                            l->vocab_file, byte == ' ' ? GPT_SP_SPACE : name);
+        l->v->byte_id[byte] = id;
+    }
+    return GPT_OK;
+}
+
 static int load_tokens(struct loading *l, struct gpt_str json,
                        const struct gpt_vocab_ids *ids)
 {
@@ -89,7 +130,7 @@ static int load_tokens(struct loading *l, struct gpt_str json,
     GPT_TRY(add_tokens(l));
     /* by name: vocabularies that were made from GPT-2's have it elsewhere */
     l->v->eod = gpt_vocab_name_find(&l->names, "<|endoftext|>", 13);
-    return check_bytes(l);
+    return l->chars ? check_chars(l) : check_bytes(l);
 }
 
 /* ---- merges.txt ---- */
@@ -136,6 +177,24 @@ static int find_result(struct loading *l, const struct halves *h, int32_t *id)
     return *id >= 0 ? GPT_OK : missing_token(l, h->line, l->joined.data, len);
 }
 
+/* A token of a byte takes no part in merges here: it stands for what has no
+ * token, and its text for that byte. */
+static int check_merge(struct loading *l, const struct gpt_merge *merge,
+                       long long line)
+{
+    const int32_t ids[] = {merge->left, merge->right, merge->result};
+
+    for (size_t i = 0; i < GPT_COUNT(ids); i++) {
+        const struct gpt_str *text = &l->names.texts[ids[i]];
+
+        if (gpt_sp_byte_of(*text) >= 0)
+            return gpt_fail(l->err, GPT_EDATA, "%s:%lld: a merge with '%.*s', "
+                            "which is a byte, is not supported", l->merge_file,
+                            line, gpt_str_shown(text->len), text->data);
+    }
+    return GPT_OK;
+}
+
 static int add_merge(struct loading *l, const struct halves *h)
 {
     struct gpt_vocab *v = l->v;
@@ -148,6 +207,8 @@ static int add_merge(struct loading *l, const struct halves *h)
     if (merge.right < 0)
         return missing_token(l, h->line, h->right, h->right_len);
     GPT_TRY(find_result(l, h, &merge.result));
+    if (l->chars)
+        GPT_TRY(check_merge(l, &merge, h->line));
     l->last = merge.result;
     GPT_TRY(gpt_grow(&v->merges, &l->cap, v->n_merges + 1, sizeof(*v->merges),
                      "merges", l->err));
@@ -289,14 +350,14 @@ int gpt_vocab_load(struct gpt_vocab *v, const char *vocab_file,
     return status;
 }
 
-int gpt_vocab_load_json(struct gpt_vocab *v, struct gpt_str vocab,
-                        struct gpt_str merges, int64_t n_ids,
-                        const char *what, struct gpt_err *err)
+static int load_json(struct gpt_vocab *v, bool chars, struct gpt_str vocab,
+                     struct gpt_str merges, int64_t n_ids, const char *what,
+                     struct gpt_err *err)
 {
     char vocab_name[GPT_JOINED_BYTES], merges_name[GPT_JOINED_BYTES];
     const struct gpt_vocab_ids ids = {.gaps = true, .least = n_ids};
-    struct loading l = {.v = v, .vocab_file = vocab_name, .last = -1,
-                        .merge_file = merges_name, .err = err};
+    struct loading l = {.v = v, .chars = chars, .vocab_file = vocab_name,
+                        .last = -1, .merge_file = merges_name, .err = err};
     int status;
 
     snprintf(vocab_name, sizeof(vocab_name), "%s: model.vocab", what);
@@ -307,6 +368,21 @@ int gpt_vocab_load_json(struct gpt_vocab *v, struct gpt_str vocab,
 out:
     free_loading(&l);
     return status;
+}
+
+int gpt_vocab_load_json(struct gpt_vocab *v, struct gpt_str vocab,
+                        struct gpt_str merges, int64_t n_ids,
+                        const char *what, struct gpt_err *err)
+{
+    return load_json(v, false, vocab, merges, n_ids, what, err);
+}
+
+int gpt_vocab_load_chars(struct gpt_vocab *v, struct gpt_str vocab,
+                         struct gpt_str merges, int64_t n_ids,
+                         const char *what, struct gpt_err *err)
+{
+    GPT_TRY(load_json(v, true, vocab, merges, n_ids, what, err));
+    return gpt_chars_join(v, what, err);
 }
 
 void gpt_vocab_free(struct gpt_vocab *v)

@@ -19,6 +19,8 @@ struct gpt_vocab {
     size_t n_merges;
     bool shared_ranks; /* merges in a row with the same result have one rank */
     int32_t byte_id[256];
+    int32_t fallback_id[256]; /* of "<0x0A>" and the like; characters only */
+    int64_t n_prefixes; /* behind the n tokens: see vocab_chars.h */
     int32_t eod; /* id of "<|endoftext|>", -1 = none */
     struct gpt_arena arena; /* owns the bytes */
 };
@@ -38,6 +40,11 @@ int gpt_vocab_load(struct gpt_vocab *v, const char *vocab_file,
 int gpt_vocab_load_json(struct gpt_vocab *v, struct gpt_str vocab,
                         struct gpt_str merges, int64_t n_ids,
                         const char *what, struct gpt_err *err) GPT_MUST_USE;
+/* The same where the tokens are of characters: see vocab_chars.h. GPT_EDATA
+ * also for merges of tokens that are bytes. */
+int gpt_vocab_load_chars(struct gpt_vocab *v, struct gpt_str vocab,
+                         struct gpt_str merges, int64_t n_ids,
+                         const char *what, struct gpt_err *err) GPT_MUST_USE;
 /* Fills in the rest of a vocabulary of which only the tokens are known, those
  * of `map`: the token of lowest id that two neighbours make is merged, as
  * tiktoken does. */

@@ -23,13 +23,14 @@ back() { # prefix options...
 }
 
 for kind in "HuggingFaceTokenizer qwen2.json" \
+    "HuggingFaceTokenizer chars-first.json" \
     "TikTokenizer small.tiktoken --tiktoken-pattern o200k" \
     "SentencePieceTokenizer bpe.model" "Llama2Tokenizer bpe.model"; do
     set -- $kind
     type=$1 file=$2
     shift 2
     set -- --tokenizer-type "$type" --tokenizer-model "$golden/$file" "$@"
-    expect 0 "$type: tokens" encode "$type" "$@"
+    expect 0 "$type: tokens" encode "$type" --force "$@"
     expect 0 'and text again' back "$type" "$@"
     check 'the beginning is the same' grep -q "hello world, it's" out
     check 'and the code' grep -q 'def f(x):.n    return x' out
@@ -83,16 +84,19 @@ printf '1 2 3\n' >want
 check 'the same' cmp want out
 
 # ---- training and generation ----
-if command -v gpt-train >/dev/null; then
-    set -- --tokenizer-type SentencePieceTokenizer \
-        --tokenizer-model "$golden/bpe.model"
-    i=0
-    while [ $i -lt 100 ]; do
-        echo '{"text": "hello world"}'
-        i=$((i + 1))
-    done >corpus.jsonl
-    expect 0 'a corpus' encode sp --append-eod "$@"
-    expect 0 'a model with a SentencePiece tokenizer' gpt-train \
+i=0
+while [ $i -lt 100 ]; do
+    echo '{"text": "hello world"}'
+    i=$((i + 1))
+done >corpus.jsonl
+for kind in "SentencePieceTokenizer bpe.model" \
+    "HuggingFaceTokenizer chars-first.json"; do
+    command -v gpt-train >/dev/null || break
+    rm -rf ckpt hf
+    set -- --tokenizer-type "${kind% *}" \
+        --tokenizer-model "$golden/${kind#* }"
+    expect 0 "${kind#* }: a corpus" encode sp --append-eod --force "$@"
+    expect 0 'a model with this tokenizer' gpt-train \
         --data-path sp_text_document --num-layers 1 --hidden-size 32 \
         --num-attention-heads 2 --seq-length 16 --micro-batch-size 4 \
         --split 100,0,0 --hidden-dropout 0 --attention-dropout 0 \
@@ -110,6 +114,13 @@ if command -v gpt-train >/dev/null; then
         hf/generation_config.json
     expect 2 'another family without its file' gpt-generate --load ckpt \
         --prompt x --tokenizer-type TikTokenizer
+done
+if command -v gpt-train >/dev/null; then
+    check 'the file of characters goes along' cmp hf/tokenizer.json \
+        "$golden/chars-first.json"
+    expect 3 'but not to GGUF' gpt-reshape --load-path hf --save-path x.gguf \
+        --to gguf
+    err_has 'no word for the way in which hf/tokenizer.json cuts texts'
 fi
 
 # ---- refusals ----
@@ -117,6 +128,10 @@ sed 's/"NFC"/"NFKC"/' "$golden/qwen2.json" >nfkc.json
 expect 3 'a feature that there is not' encode x \
     --tokenizer-type HuggingFaceTokenizer --tokenizer-model nfkc.json
 err_has "nfkc.json: normalizer.type: 'NFKC' is not supported"
+sed 's/"he":/"<0x41>e":/; s/\["h","e"\]/["<0x41>","e"]/' \
+    "$golden/chars-first.json" >merged.json
+expect 3 'a merge with a byte' encode x --tokenizer-model merged.json
+err_has "model.merges:1: a merge with '<0x41>', which is a byte"
 expect 2 'ranks without a pattern' encode x --tokenizer-type TikTokenizer \
     --tokenizer-model "$golden/small.tiktoken"
 err_has '--tiktoken-pattern'

@@ -374,7 +374,7 @@ begins 'the pieces, in place of what was made of them' pieces-hf $((n + 1))
 err_has 'the vocabulary is that of tokenizer.model'
 both 100000
 expect 3 'which have not all of its tokens' gen pieces-hf --prompt quick
-err_has "normalizer.type: 'Prepend' is not supported"
+err_has "normalizer.prepend: '_' is not supported"
 rm pieces-hf/tokenizer.json
 config true '"<none>"'
 begins 'one that is not there' pieces-hf "$n"

@@ -77,6 +77,21 @@ def hf(name, steps, normalizer=None, template=None, ignore_merges=False):
     return cases
 
 
+def chars(kind):
+    name = f"chars-{kind}.json"
+    t = parity.make_chars(kind, SAMPLE, vocab_size=90, alphabet=50)
+    save_json(name, json.loads(t.to_str()))
+    cases = []
+    for special in "plain", "parse":
+        t.encode_special_tokens = special == "plain"
+        ids = [t.encode(s).ids for s in TEXTS]
+        cases.append({"type": "HuggingFaceTokenizer", "file": name,
+                      "special": special, "ids": ids,
+                      "decoded": [t.decode(i, skip_special_tokens=False)
+                                  for i in ids]})
+    return cases
+
+
 def ranks(name):
     words = [bytes([b]) for b in range(256)] + [
         w.encode() for w in ("th", "the", " the", "he", "llo", "hello", "in",
@@ -137,6 +152,7 @@ def main():
         + hf("starcoder.json", parity.TRAINED["starcoder"])
         + hf("deepseek3.json", parity.TRAINED["deepseek3"])
         + hf("space.json", parity.TRAINED["gpt2-space"])
+        + sum(map(chars, parity.CHARS), [])
         + ranks("small.tiktoken")
         + sp("unigram.model", model_type="unigram", vocab_size=120,
              user_defined_symbols=["<mark>"])

@@ -13,6 +13,7 @@ that are difficult for patterns; TEXT files are cut into documents.
 """
 import argparse
 import base64
+import collections
 import json
 import os
 import random
@@ -67,7 +68,8 @@ WORDS = [" the", "ing", " don't", "<|endoftext|>", "<|im_start|>", "</s>", "  ",
          "\u65e5\u672c\u8a9e\u306e", "\r\n", "\n\n", "def f(x):\n    return x",
          "\u4e2d\u56fd", "\u0645\u0631\u062d\u0628\u0627",
          " \u0928\u092e\u0938\u094d\u0924\u0947", "e\u0301", "\u1100\u1161",
-         "  \n  ", "aaaaaaaaaaaaaaaa", "HTTPServer", "we'LL"]
+         "  \n  ", "aaaaaaaaaaaaaaaa", "HTTPServer", "we'LL", "<s>", "<unk>",
+         "<0x0A>", "\u2581he", " the x", "e the"]
 
 
 def hard_strings(n, seed):
@@ -211,6 +213,77 @@ def check_hf(programs, name, path, texts):
                  "--tokenizer-model", path], texts, encode, None)
 
 
+# ---- Hugging Face, vocabularies of characters ----
+
+MARK = "\u2581"
+UNDERLINED = normalizers.Replace(" ", MARK)
+CHARS = {  # normalizer, pre-tokenizer, whether decoding drops a space
+    "prepend": (normalizers.Sequence([normalizers.Prepend(MARK), UNDERLINED]),
+                None, True),
+    "replace": (UNDERLINED, pre_tokenizers.Split(" ", "merged_with_previous"),
+                False),
+    "first": (None, pre_tokenizers.Metaspace(MARK, "first", False), True),
+    "always": (None, pre_tokenizers.Metaspace(MARK, "always", False), True),
+    "never": (None, pre_tokenizers.Metaspace(MARK, "never", False), False),
+}
+
+
+def make_chars(name, sample, vocab_size=1000, alphabet=120):
+    """A tokenizer like Llama 2's: <unk>, <s>, </s>, the bytes, then the merges
+    of a vocabulary that lacks some characters of the sample."""
+    t = Tokenizer(models.BPE())
+    t.normalizer = UNDERLINED
+    t.pre_tokenizer = pre_tokenizers.Metaspace(MARK, "never", True)
+    # no merge may make the text of a byte or of a special token
+    sample = [s.replace("<", " ") for s in sample]
+    counts = collections.Counter("".join(sample))
+    known = set(sorted(counts, key=lambda c: (-counts[c], c))[:alphabet])
+    sample = ["".join(c for c in s if c in known) for s in sample]
+    t.train_from_iterator(sample, trainers.BpeTrainer(
+        vocab_size=vocab_size, show_progress=False))
+    trained = json.loads(t.to_str())["model"]
+    words = ["<unk>", "<s>", "</s>"] + [f"<0x{b:02X}>" for b in range(256)]
+    words += sorted(trained["vocab"], key=trained["vocab"].get)
+    merges = [tuple(m) for m in trained["merges"]]
+    for n in range(1, 4):  # runs of spaces, as code has them
+        words.append(MARK * 2 ** n)
+        merges.append((MARK * 2 ** (n - 1),) * 2)
+    t = Tokenizer(models.BPE({w: i for i, w in enumerate(words)}, merges,
+                             unk_token="<unk>", fuse_unk=True,
+                             byte_fallback=True))
+    normalizer, pre_tokenizer, strip = CHARS[name]
+    if normalizer:
+        t.normalizer = normalizer
+    if pre_tokenizer:
+        t.pre_tokenizer = pre_tokenizer
+    t.decoder = decoders.Sequence(
+        [decoders.Replace(MARK, " "), decoders.ByteFallback(),
+         decoders.Fuse()] + ([decoders.Strip(" ", 1, 0)] if strip else []))
+    t.add_special_tokens(["<unk>", "<s>", "</s>", AddedToken(
+        "<|im_start|>", rstrip=True, special=True, normalized=False)])
+    t.add_tokens([AddedToken("\n\n", normalized=False),
+                  AddedToken("12", lstrip=True, normalized=False),
+                  AddedToken("\u4e2d", rstrip=True, normalized=False),
+                  AddedToken(MARK + "he", normalized=False),
+                  AddedToken("e the", single_word=True, normalized=True),
+                  AddedToken("e x", normalized=True)])
+    t.post_processor = processors.TemplateProcessing(
+        single="<s> $A", special_tokens=[("<s>", 1)])
+    return t
+
+
+def check_chars(programs, name, path, texts):
+    t = Tokenizer.from_file(path)
+
+    def encode(strings, plain):
+        t.encode_special_tokens = plain
+        return [e.ids[1:] for e in t.encode_batch(strings)]
+    options = ["--tokenizer-type", "HuggingFaceTokenizer",
+               "--tokenizer-model", path]
+    return both(programs, "chars " + name, options + [NO_TEMPLATE], texts,
+                encode, lambda ids: t.decode(ids, skip_special_tokens=False))
+
+
 # ---- tiktoken ----
 
 def check_ranks(programs, name, path, texts):
@@ -340,6 +413,11 @@ def main():
             jobs.append((f"hf {name}", lambda n=name, p=path: (
                 train_hf(n, TRAINED[n], sample, p),
                 check_hf(programs, n, p, texts))[1]))
+        for name in CHARS:
+            path = os.path.join(folder, f"chars-{name}.json")
+            jobs.append((f"chars {name}", lambda n=name, p=path: (
+                make_chars(n, sample).save(p),
+                check_chars(programs, n, p, texts))[1]))
         jobs.append(("megatron",
                      lambda: check_megatron(programs, folder, texts)))
         for name in SP_TRAINED:
