@@ -1,7 +1,6 @@
 /* Carrying out the plan of a file; see pour.h, and pour_files.c for several.
- * gpt_pour() cuts the parts into
- * tiles and has threads take them one by one; pour_tile() is what happens to
- * each.
+ * gpt_pour() cuts the parts into tiles and has threads take them one by one;
+ * pour_tile() is what happens to each.
  *
  * A tile that is only copied stays in the cache from the read to the write, and
  * its checksum is taken in between, for nothing. Where the file system shares
