@@ -78,8 +78,8 @@ static int bad_metadata(const struct gpt_torch *t,
 
 /* ---- tensors ---- */
 
-/* What is no tensor, states of other kinds and objects, has no size and is not
- * listed. */
+/* What is no tensor, states of other kinds and objects, has no size; of it only
+ * the name is kept. */
 static int list_tensors(struct gpt_dcp *d, const struct gpt_torch *t,
                         struct gpt_err *err)
 {
@@ -95,17 +95,22 @@ static int list_tensors(struct gpt_dcp *d, const struct gpt_torch *t,
     GPT_TRY(gpt_new(&d->tensors, (size_t)n, sizeof(*d->tensors), "tensors",
                     err));
     GPT_TRY(gpt_new(&d->used, (size_t)n, sizeof(*d->used), "tensors", err));
+    GPT_TRY(gpt_new(&d->objects, (size_t)n, sizeof(*d->objects), "names",
+                    err));
     for (int64_t i = 0; i < n; i++) {
         gpt_pickle_pair(map, i, &key, &value);
         const struct gpt_pickle_value *size = gpt_pickle_find(value, "size");
 
+        const char *name = copy_text(d, key);
+
         /* bytes of an object, or a class that is newer than this reader */
+        if (!size && name)
+            d->objects[d->n_objects++] = name;
         if (!size)
             continue;
         if (!read_sizes(size, shape, &ndim))
             return bad_metadata(t, value, "a tensor of a shape that is not "
                                 "read", err);
-        const char *name = copy_text(d, key);
         if (!name)
             return bad_metadata(t, value, "a tensor without a name", err);
         d->tensors[d->n++] = gpt_tensor_make(name, GPT_F32, ndim, shape);
@@ -268,6 +273,7 @@ void gpt_dcp_close(struct gpt_dcp *d)
         gpt_in_close(d->files[i].in);
     gpt_free(d->tensors);
     gpt_free(d->used);
+    gpt_free(d->objects);
     gpt_free(d->files);
     gpt_arena_free(&d->arena);
     gpt_free(d);

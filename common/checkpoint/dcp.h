@@ -24,6 +24,8 @@ struct gpt_dcp {
     struct gpt_tensor *tensors; /* by name; types of their first parts */
     bool *used; /* one a tensor, false at first: for a reader's own marks */
     int64_t n;
+    const char **objects; /* names of what is no tensor, in the file's order */
+    int64_t n_objects;
     struct gpt_dcp_file *files; /* in the order of first mention */
     int64_t n_files;
 

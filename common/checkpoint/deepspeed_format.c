@@ -141,17 +141,13 @@ static int import_kind(struct gpt_source *s, enum gpt_kind kind,
 }
 
 /* The output layer that is the word table has a name of its own in universal
- * checkpoints, of which the rule is the one beside the base model. */
+ * checkpoints. */
 static bool is_tied_output(const struct gpt_source *s, const char *name)
 {
     const struct deepspeed_source *d = s->data;
-    const struct gpt_param output = {.role = GPT_OUTPUT_WEIGHT};
-    size_t at = 0;
-    const struct gpt_hf_rule *rule =
-        gpt_hf_next_rule(d->extra.family, &output, &at);
+    const char *output = gpt_hf_output_name(d->extra.family);
 
-    return s->config.tied_embeddings && rule &&
-           strcmp(name, rule->name + 1) == 0;
+    return s->config.tied_embeddings && output && strcmp(name, output) == 0;
 }
 
 /* A run whose optimizer has state of some parameters alone is none that could

@@ -92,15 +92,13 @@ static int explain_file(const char *path, struct gpt_err *err)
                          "'%.*s'", n, slash ? path : ".");
 }
 
-/* What FSDP and its users save. Megatron-LM's, which are read, have a file of
- * their own beside. */
+/* What FSDP and its users save, without what says which model it is.
+ * Megatron-LM's have a file of their own beside. */
 static int explain_dcp(struct gpt_err *err)
 {
-    return gpt_hint(err, "it is of torch.distributed.checkpoint, of which only "
-                         "Megatron-LM's are read: make one file of it with "
-                         "dcp_to_torch_save() of its format_utils, and save "
-                         "the model's state dict from that as %s beside "
-                         "config.json", GPT_HF_OLD_WEIGHTS);
+    return gpt_hint(err, "it is of torch.distributed.checkpoint: copy %s of "
+                         "the model, which transformers' save_pretrained() "
+                         "writes, into it or beside it", GPT_HF_CONFIG);
 }
 
 /* Explains a directory that no front end recognises. */
@@ -144,8 +142,6 @@ static int explain_weights(const char *dir, struct gpt_err *err)
     }
     if (d)
         closedir(d);
-    if (gpt_path_holds(dir, GPT_DCP_METADATA))
-        return explain_dcp(err);
     if (part[0])
         return gpt_hint(err, "%.100s is one part of the model: the index, "
                              "which names all parts, is missing beside it",
@@ -183,6 +179,7 @@ void gpt_source_explain(const char *path, struct gpt_err *err)
         explain_directory(path, err);
     else if (err->status == GPT_EDATA && gpt_path_holds(path, GPT_TRACKER))
         explain_run(path, err);
-    else if (err->status == GPT_EDATA && lacks_weights(path))
+    else if (err->status == GPT_EDATA &&
+             gpt_format_of(path) == &gpt_format_hf && lacks_weights(path))
         explain_weights(path, err);
 }

@@ -4,6 +4,8 @@
  * parameters (gate and up of Phi-3). */
 #include "checkpoint/huggingface.h"
 
+#include "base/io.h"
+
 #include <stdio.h>
 #include <string.h>
 
@@ -47,6 +49,34 @@ void gpt_hf_name(char *buf, size_t cap, const struct gpt_hf_rule *rule,
                  (long long)p->layer, layer + 1);
     else
         snprintf(buf, cap, "%s%s", prefix, name);
+}
+
+/* Its rule is the one that stands beside the base model. */
+const char *gpt_hf_output_name(const struct gpt_hf_family *family)
+{
+    const struct gpt_param output = {.role = GPT_OUTPUT_WEIGHT};
+    size_t at = 0;
+    const struct gpt_hf_rule *rule = gpt_hf_next_rule(family, &output, &at);
+
+    return rule ? rule->name + 1 : NULL;
+}
+
+/* Old files also have the causal mask of each layer and the rates of rotary
+ * positions, which are constants, and some have the tied output layer a second
+ * time. */
+bool gpt_hf_ignores(const struct gpt_hf_family *family,
+                    const struct gpt_config *c, const char *name)
+{
+    static const char *const constants[] = {
+        ".attn.bias", ".attn.masked_bias", ".attention.bias",
+        ".attention.masked_bias", ".rotary_emb.inv_freq",
+    };
+    const char *output = gpt_hf_output_name(family);
+
+    for (size_t i = 0; i < GPT_COUNT(constants); i++)
+        if (gpt_path_ends_in(name, constants[i]))
+            return true;
+    return c->tied_embeddings && output && strcmp(name, output) == 0;
 }
 
 /* True when dimension 0 here is dimension 1 there: Conv1D computes x W and we

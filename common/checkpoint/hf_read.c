@@ -259,28 +259,6 @@ static int open_param(struct gpt_hf *hf, const struct gpt_param *p,
     return GPT_OK;
 }
 
-/* Old files also have the causal mask of each layer and the rates of rotary
- * positions, which are constants, and some have the tied output layer a second
- * time. */
-static bool is_ignored(const struct gpt_hf *hf, const char *name)
-{
-    static const char *const constants[] = {
-        ".attn.bias", ".attn.masked_bias", ".attention.bias",
-        ".attention.masked_bias", ".rotary_emb.inv_freq",
-    };
-    const struct gpt_param output = {.role = GPT_OUTPUT_WEIGHT};
-    size_t at = 0;
-
-    for (size_t i = 0; i < GPT_COUNT(constants); i++)
-        if (gpt_path_ends_in(name, constants[i]))
-            return true;
-    /* its rule is the one that stands beside the base model */
-    const struct gpt_hf_rule *rule =
-        gpt_hf_next_rule(hf->extra.family, &output, &at);
-    return hf->config.tied_embeddings && rule &&
-           strcmp(name, rule->name + 1) == 0;
-}
-
 static int compare_names(const void *a, const void *b)
 {
     const char *const *x = a, *const *y = b;
@@ -330,7 +308,7 @@ static int check_unknown(const struct gpt_hf *hf, const char *prefix,
         for (int64_t i = 0; status == GPT_OK && i < hf->shards[s].n; i++) {
             const char *name = hf->shards[s].tensors[i].name;
 
-            if (!is_ignored(hf, name) &&
+            if (!gpt_hf_ignores(hf->extra.family, &hf->config, name) &&
                 !bsearch(&name, known, n, sizeof(*known), compare_names))
                 status = gpt_fail(err, GPT_EDATA,
                                   "%s/%s: tensor '%.200s' is not one of a "
@@ -423,13 +401,12 @@ static int settle_head(struct gpt_hf *hf, struct gpt_err *err)
 {
     const struct gpt_hf_family *family = hf->extra.family;
     const struct gpt_param in = {.role = GPT_WORD_EMBEDDING};
-    const struct gpt_param output = {.role = GPT_OUTPUT_WEIGHT};
-    size_t at = 0, at_head = 0, at_words = 0;
+    const char *output = gpt_hf_output_name(family);
+    size_t at_head = 0, at_words = 0;
     char name[NAME];
     bool equal;
-    const struct gpt_hf_rule *rule = gpt_hf_next_rule(family, &output, &at);
     const struct gpt_safetensor *head =
-        rule ? find_entry(hf, rule->name + 1, &at_head) : NULL;
+        output ? find_entry(hf, output, &at_head) : NULL;
 
     gpt_hf_name(name, sizeof(name), &family->rules[0], &in, family->prefix);
     const struct gpt_safetensor *words = find_entry(hf, name, &at_words);

@@ -49,6 +49,12 @@ void gpt_hf_name(char *buf, size_t cap, const struct gpt_hf_rule *rule,
  * has no dummy rows. */
 void gpt_hf_shape(const struct gpt_config *c, const struct gpt_hf_rule *rule,
                   const struct gpt_param *p, int64_t *shape);
+/* The name of the output layer, which has no prefix; NULL: there is none. */
+const char *gpt_hf_output_name(const struct gpt_hf_family *family);
+/* True for a tensor that is no parameter and need not be one: a constant, or
+ * the output layer that config.json says is the word table. */
+bool gpt_hf_ignores(const struct gpt_hf_family *family,
+                    const struct gpt_config *c, const char *name);
 /* Appends to `out` what the tensor there holds of the parameter (rows padded by
  * the last one), and the reverse. */
 int gpt_hf_import(struct gpt_tensor *out, const struct gpt_tensor *there,

@@ -225,6 +225,23 @@ static int compare_blocks(bool *equal, const struct gpt_tensor *a,
     return GPT_OK;
 }
 
+int gpt_tensor_equal(bool *equal, const struct gpt_tensor *a,
+                     const struct gpt_tensor *b, struct gpt_err *err)
+{
+    char *blocks;
+
+    *equal = a->dtype == b->dtype && a->ndim == b->ndim &&
+             (a->ndim == 1 || a->ndim == 2) &&
+             memcmp(a->shape, b->shape,
+                    (size_t)a->ndim * sizeof(*a->shape)) == 0;
+    if (!*equal)
+        return GPT_OK;
+    GPT_TRY(gpt_new(&blocks, 2, BLOCK, "tensors", err));
+    int status = compare_blocks(equal, a, b, blocks, err);
+    gpt_free(blocks);
+    return status;
+}
+
 /* Views may repeat elements, and would make a small file a long read: what is
  * larger than its file is equal to nothing. */
 int gpt_stored_equal(bool *equal, struct gpt_in *in_a,
@@ -232,26 +249,20 @@ int gpt_stored_equal(bool *equal, struct gpt_in *in_a,
                      const struct gpt_safetensor *b, struct gpt_err *err)
 {
     int64_t bytes;
-    char *blocks;
     int status;
 
-    *equal = a->dtype == b->dtype && a->ndim == b->ndim &&
-             (a->ndim == 1 || a->ndim == 2) &&
-             memcmp(a->shape, b->shape,
-                    (size_t)a->ndim * sizeof(*a->shape)) == 0 &&
+    *equal = a->ndim > 0 && a->ndim <= 2 && b->ndim > 0 && b->ndim <= 2 &&
              gpt_safetensor_bytes(a, &bytes) && bytes <= gpt_in_size(in_a);
     if (!*equal)
         return GPT_OK;
     struct gpt_tensor x = gpt_tensor_make(a->name, a->dtype, a->ndim, a->shape);
     struct gpt_tensor y = gpt_tensor_make(b->name, b->dtype, b->ndim, b->shape);
-    GPT_TRY(gpt_new(&blocks, 2, BLOCK, "tensors", err));
     GPT_TRY_GOTO(status, gpt_stored_add(&x, in_a, a, err), out);
     GPT_TRY_GOTO(status, gpt_stored_add(&y, in_b, b, err), out);
-    status = compare_blocks(equal, &x, &y, blocks, err);
+    status = gpt_tensor_equal(equal, &x, &y, err);
 out:
     gpt_tensor_free(&x);
     gpt_tensor_free(&y);
-    gpt_free(blocks);
     return status;
 }
 

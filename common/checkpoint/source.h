@@ -126,6 +126,11 @@ struct gpt_stored gpt_stored_tensor(const struct gpt_tensor *t);
 int gpt_stored_add(struct gpt_tensor *t, struct gpt_in *in,
                    const struct gpt_safetensor *entry,
                    struct gpt_err *err) GPT_MUST_USE;
+/* True in *equal when two vectors or matrices, which their pieces cover, have
+ * one type, one shape and the same elements, which are read. */
+int gpt_tensor_equal(bool *equal, const struct gpt_tensor *a,
+                     const struct gpt_tensor *b,
+                     struct gpt_err *err) GPT_MUST_USE;
 /* True in *equal when entries of two files, vectors or matrices, have one type,
  * one shape and the same elements, which are read. */
 int gpt_stored_equal(bool *equal, struct gpt_in *in_a,

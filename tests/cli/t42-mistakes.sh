@@ -138,10 +138,7 @@ wrong 3 'it is an adapter of PEFT: merge_and_unload()' gpt-reshape \
     inspect adapter
 mkdir sharded
 : >sharded/.metadata
-wrong 3 'it is of torch.distributed.checkpoint, of which only' gpt-reshape \
-    inspect sharded
-cp "$top/tests/golden/hf/config.json" sharded
-wrong 3 'it is of torch.distributed.checkpoint, of which only' gpt-reshape \
+wrong 3 'it is of torch.distributed.checkpoint: copy config.json' gpt-reshape \
     inspect sharded
 wrong 3 'it is not a checkpoint itself' gpt-reshape --load-path above \
     --save-path x

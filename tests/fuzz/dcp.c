@@ -1,12 +1,38 @@
 /* Fuzz target: a checkpoint of torch.distributed.checkpoint. Input is the
  * length of `.metadata` in four bytes, that file, and after it __0_0.distcp.
  * What is accepted is covered by its parts, and the last element of each tensor
- * can be read. */
+ * can be read. Then it is opened as one of a model. */
+#include "base/log.h"
 #include "base/num.h"
 #include "checkpoint/dcp.h"
+#include "checkpoint/source.h"
 #include "tests/fuzz/files.h"
 
 int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size);
+
+/* Of one layer, in the tensors of make_dcp.py. */
+static const char config[] =
+    "{\"model_type\": \"llama\", \"vocab_size\": 3, \"hidden_size\": 2, "
+    "\"intermediate_size\": 2, \"num_hidden_layers\": 1, "
+    "\"num_attention_heads\": 1, \"max_position_embeddings\": 4, "
+    "\"tie_word_embeddings\": true}";
+
+static void open_model(void)
+{
+    const struct gpt_source_options options = {.iteration = -1,
+                                               .optimizer = true};
+    struct gpt_source s;
+    struct gpt_err err = {0};
+
+    fuzz_write("config.json", (const uint8_t *)config, sizeof(config) - 1);
+    gpt_log_limit(GPT_LOG_ERROR);
+    const int status = gpt_source_open(&s, fuzz_top, &options, &err);
+    fuzz_check(status, &err);
+    for (int64_t i = 0; status == GPT_OK && i < s.n_tensors; i++)
+        if (fuzz_read_last(&s.tensors[i], &err) != GPT_OK)
+            abort();
+    gpt_source_close(&s);
+}
 
 int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
 {
@@ -31,5 +57,6 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
             (fuzz_read_last(&d->tensors[i], &err) != GPT_OK && !err.text[0]))
             abort();
     gpt_dcp_close(d);
+    open_model();
     return 0;
 }

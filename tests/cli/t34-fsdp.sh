@@ -1,0 +1,118 @@
+#!/bin/sh
+# Checkpoints of torch.distributed.checkpoint as FSDP's programs save them, with
+# weights and losses of tests/golden/make_fsdp.py.
+. "$(dirname "$0")/../lib/tap.sh"
+
+golden=$top/tests/golden/fsdp
+into() { # from to option...
+    from=$1 to=$2
+    shift 2
+    gpt-reshape --load-path "$from" --save-path "$to" "$@"
+}
+echo '1234567890,.-+/(' | awk '{ for (i = 0; i < 20; i++) t = t $0
+    print "{\"text\": \"" t "\"}" }' >x.jsonl
+gpt-preprocess --input x.jsonl --output-prefix x -q \
+    --tokenizer-type ByteTokenizer
+train() {
+    gpt-train --data-path x_text_document --use-checkpoint-args \
+        --train-iters 23 --global-batch-size 2 --micro-batch-size 2 \
+        --seq-length 16 --split 100,0,0 --lr 1e-2 --weight-decay 0.01 \
+        --lr-decay-style constant --log-interval 1 \
+        --make-vocab-size-divisible-by 64 "$@"
+}
+for name in titan/step-3 accelerate/checkpoint-3 plain; do
+    run=$golden/${name%%/*}
+    rm -rf native hf on
+    expect 0 "$name" into "$golden/$name" native --verify \
+        --make-vocab-size-divisible-by 64
+    check 'is the model that was saved' gpt-reshape verify native "$run/weights"
+    expect 0 'to Hugging Face' into "$golden/$name" hf --to hf
+    check 'is that model, too' gpt-reshape verify hf "$run/weights"
+    [ "$name" != plain ] || continue
+    check 'with its optimizer' [ -f \
+        native/iter_0000003/optimizer_exp_avg_sq_tp00_pp00.safetensors ]
+    [ -x "$BUILD/gpt-train" ] || continue
+    expect 0 'is trained on' train --load "$golden/$name" --save on \
+        --override-opt_param-scheduler
+    sed -n 's/.*"lm_loss":\([0-9.e+-]*\).*/\1/p' on/metrics.jsonl |
+        awk '{ print NR + 3, $1 }' >got
+    awk 'NR > 3 { print NR, $1 }' "$run/losses.txt" >want
+    check 'with the losses of PyTorch' awk '
+        NR == FNR { want[$1] = $2; next }
+        { d = want[$1] - $2
+          if (!($1 in want) || d > 1e-4 || d < -1e-4) bad = 1; n++ }
+        END { exit bad || n != 20 }' want got
+done
+expect 0 'weights alone' into "$golden/plain" none
+err_has 'weights alone are read: there are no moments of Adam'
+err_has 'left out: train_state'
+expect 0 'the state of a run' into "$golden/titan/step-3" titan
+err_has 'left out: train_state, lr_scheduler'
+expect 0 'the directory of weights' \
+    into "$golden/accelerate/checkpoint-3/pytorch_model_fsdp_0" weights
+expect 0 'is the whole' into "$golden/accelerate/checkpoint-3" both
+check 'with the state beside it' gpt-reshape verify weights both
+expect 0 'a plan' into "$golden/titan/step-3" x --dry-run
+expect 0 'inspect' gpt-reshape inspect "$golden/titan/step-3"
+out_has 'titan/step-3: torch.distributed.checkpoint'
+out_has 'app.optim.state.model.norm.weight.exp_avg_sq'
+expect 2 'is not written' into "$golden/plain" x --to dcp
+cp -r "$golden/accelerate/checkpoint-3" bare
+rm -r bare/optimizer_0
+expect 3 'no configuration' into bare/pytorch_model_fsdp_0 x
+err_has 'copy config.json of the model'
+cp "$golden/accelerate/config.json" bare
+expect 0 'no directory of the optimizer' into bare alone
+err_has 'weights alone are read'
+
+# ---- damaged ----
+damage() {
+    rm -rf bad
+    cp -r "$golden/titan" bad
+    part=bad/step-3/__1_0.distcp
+}
+# Replaces a text in .metadata by one of its length.
+edit() { # from to
+    LC_ALL=C sed "s/$1/$2/" bad/step-3/.metadata >new
+    check "$1 was there" sh -c '! cmp -s new bad/step-3/.metadata'
+    mv new bad/step-3/.metadata
+}
+damage
+rm $part
+expect 3 'a file is gone' into bad/step-3 x
+err_has '__1_0.distcp: missing, though .metadata names it'
+damage
+head -c 50000 "$golden/titan/step-3/__1_0.distcp" >$part
+expect 3 'a file is cut' into bad/step-3 x
+err_has '__1_0.distcp'
+damage
+: >$part
+expect 3 'an empty file' into bad/step-3 x
+err_has '__1_0.distcp'
+damage
+cp bad/step-3/__0_0.distcp $part
+expect 3 'the file of another rank' into bad/step-3 x
+err_has '__1_0.distcp'
+damage
+head -c 20000 "$golden/titan/step-3/.metadata" >bad/step-3/.metadata
+expect 3 'a cut .metadata' into bad/step-3 x
+err_has '.metadata'
+damage
+edit __1_0.distcp __0_0.distcp
+expect 3 'parts of another file' into bad/step-3 x
+err_has '__0_0.distcp'
+damage
+edit __1_0.distcp ..%1_0.distcp
+expect 3 'a name that is not there' into bad/step-3 x
+damage
+edit model.norm.weight model.xxxx.weight
+expect 3 'a tensor of another name' into bad/step-3 x
+damage
+sed -i 's/"hidden_size": 16/"hidden_size": 32/' bad/config.json
+expect 3 'another model' into bad/step-3 x
+err_has 'config.json says'
+damage
+sed -i 's/"num_hidden_layers": 1/"num_hidden_layers": 2/' bad/config.json
+expect 3 'a layer that is not there' into bad/step-3 x
+err_has "no tensor 'app.model.model.layers.1."
+tap_done
