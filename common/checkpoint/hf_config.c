@@ -396,18 +396,18 @@ static bool has_key(const struct gpt_hf_family *family, const char *name)
     return gpt_hf_is_note(name);
 }
 
-static int fail_of_key(const struct gpt_hf_reader *r, const char *key,
-                       struct gpt_err *err)
+int gpt_hf_unknown_key(const char *what, const char *key,
+                       const char *model_type, struct gpt_err *err)
 {
     if (strcmp(key, "quantization_config") == 0) {
-        gpt_fail(err, GPT_EDATA, "%s: '%s': its weights are quantized", r->what,
+        gpt_fail(err, GPT_EDATA, "%s: '%s': its weights are quantized", what,
                  key);
         return gpt_hint(err, "name the model that was quantized, or save it "
                              "after dequantize() of transformers");
     }
     gpt_fail(err, GPT_EDATA, "%s: '%.200s' is not known of model_type %s: the "
-             "model may compute what this one does not", r->what, key,
-             r->extra->family->model_type);
+             "model may compute what this one does not", what, key,
+             model_type);
     return gpt_hint(err, "remove the key when it changes nothing that the "
                          "model computes");
 }
@@ -421,7 +421,8 @@ static int check_unknown(const struct gpt_hf_reader *r, struct gpt_err *err)
     cJSON_ArrayForEach(item, r->json)
         if (!cJSON_IsNull(item) && !cJSON_IsFalse(item) &&
             !has_key(r->extra->family, item->string))
-            return fail_of_key(r, item->string, err);
+            return gpt_hf_unknown_key(r->what, item->string,
+                                      r->extra->family->model_type, err);
     return GPT_OK;
 }
 

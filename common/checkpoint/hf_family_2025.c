@@ -19,7 +19,7 @@ static const struct gpt_hf_rule llama_rules[] = {
  * logarithm of how often a text has been as long as texts of pretraining were,
  * so that attention over many keys stays as sharp as over few. Without an
  * object of rotary positions its class has YaRN. Files with pictures, too, are
- * of another type, and hold this one under other names: they are refused. */
+ * of another type, and hold this one under other names: see hf_pictures.c. */
 static const struct gpt_hf_key ministral3_keys[] = {
     ARCHITECTURES,
     ATTENTION_DROPOUT,

@@ -122,7 +122,7 @@ const struct gpt_hf_family gpt_hf_vaultgemma = {
 
 /* Gemma 2 with norms of heads, and two bases of angles: one of layers with a
  * window, which are five of six. Models that read pictures, too, are of another
- * type, and hold this one under other names: they are refused. */
+ * type, and hold this one under other names: see hf_pictures.c. */
 static const struct gpt_hf_key gemma3_keys[] = {
     ARCHITECTURES,
     NO_ATTENTION_BIAS,

@@ -25,6 +25,7 @@ struct gpt_hf {
     const char *index; /* that names the shards */
     struct gpt_config config;
     struct gpt_hf_extra extra;
+    const struct gpt_hf_outer *outer; /* whose text part this is, or NULL */
     struct gpt_param_table table;
     const char **names; /* of the shards' files, in the arena */
     struct gpt_safetensors *shards;
@@ -171,6 +172,22 @@ static int open_files(struct gpt_hf *hf, struct gpt_err *err)
     }
     return gpt_fail(err, GPT_EDATA, "%s: neither %s nor %s, nor %s", hf->dir,
                     GPT_HF_WEIGHTS, GPT_HF_INDEX, GPT_HF_OLD_WEIGHTS);
+}
+
+/* Only now: the index has the names of all. */
+static int take_text(struct gpt_hf *hf, struct gpt_err *err)
+{
+    int64_t left = 0;
+
+    for (size_t i = 0; hf->outer && i < hf->n_shards; i++)
+        GPT_TRY(gpt_hf_text_tensors(&hf->shards[i], hf->outer, hf->names[i],
+                                    &left, err));
+    if (left)
+        gpt_warn("%s: model_type %s reads pictures, too: the %lld tensors for "
+                 "that are left out, and its text part is read as a model of "
+                 "model_type %s", hf->dir, gpt_hf_outer_type(hf->outer),
+                 (long long)left, hf->extra.family->model_type);
+    return GPT_OK;
 }
 
 /* ---- tensors ---- */
@@ -442,6 +459,8 @@ int gpt_hf_open(struct gpt_hf **out, const char *dir, int64_t divisible_by,
                  gpt_path_join(path, sizeof(path), dir, GPT_HF_CONFIG, err),
                  fail);
     GPT_TRY_GOTO(status, gpt_json_read(&json, path, CONFIG_LIMIT, err), fail);
+    GPT_TRY_GOTO(status, gpt_hf_text_config(&json, &hf->outer, path, err),
+                 fail);
     GPT_TRY_GOTO(status, gpt_hf_config_parse(&hf->config, &hf->extra, json,
                                              path, err),
                  fail);
@@ -453,6 +472,7 @@ int gpt_hf_open(struct gpt_hf **out, const char *dir, int64_t divisible_by,
                                         hf->config.vocab_size, &hf->arena, err),
                  fail);
     GPT_TRY_GOTO(status, open_files(hf, err), fail);
+    GPT_TRY_GOTO(status, take_text(hf, err), fail);
     GPT_TRY_GOTO(status, settle_head(hf, err), fail);
     GPT_TRY_GOTO(status, open_tensors(hf, err), fail);
     if (gpt_path_holds(dir, GPT_HF_ADAPTER))

@@ -23,6 +23,9 @@ int gpt_hf_refuse(const struct gpt_hf_reader *r, const char *key,
                   const cJSON *value, const char *need, struct gpt_err *err);
 int gpt_hf_wrong_type(const struct gpt_hf_reader *r, const char *key,
                       const char *need, struct gpt_err *err);
+/* A key that models of the type do not have. */
+int gpt_hf_unknown_key(const char *what, const char *key,
+                       const char *model_type, struct gpt_err *err);
 int gpt_hf_read_number(const struct gpt_hf_reader *r, const char *key,
                        const cJSON *item, double *out,
                        struct gpt_err *err) GPT_MUST_USE;

@@ -103,6 +103,23 @@ int gpt_hf_unwrap(const char **name, struct gpt_arena *arena,
 int gpt_hf_unwrap_names(struct gpt_safetensors *st, const char *path,
                         struct gpt_err *err) GPT_MUST_USE;
 
+/* ---- models that read pictures, too (hf_pictures.c) ---- */
+struct gpt_hf_outer;
+
+/* Replaces config.json's tree by that of the part that reads text, completed
+ * by what the whole says, and sets *outer, where it is of such a type; else
+ * *outer is NULL and nothing changes. GPT_EDATA: no such part, or a key that is
+ * not known. */
+int gpt_hf_text_config(cJSON **json, const struct gpt_hf_outer **outer,
+                       const char *what, struct gpt_err *err) GPT_MUST_USE;
+/* Drops the tensors of what sees, adds their number to *left, and names the
+ * others as a model of the part's own family has them; GPT_EDATA when two get
+ * one name. */
+int gpt_hf_text_tensors(struct gpt_safetensors *st,
+                        const struct gpt_hf_outer *outer, const char *path,
+                        int64_t *left, struct gpt_err *err) GPT_MUST_USE;
+const char *gpt_hf_outer_type(const struct gpt_hf_outer *outer);
+
 /* ---- reading ---- */
 struct gpt_hf;
 

@@ -262,6 +262,32 @@ changed cohere2 's/sliding_attention/full_attention/' \
 changed cohere2 's/"sliding_window":.*/"sliding_window": null,/' \
     'sliding_window is null: only a number'
 
+# ---- text parts of models that read pictures, too ----
+ids() { # directory
+    gpt-generate --load "$1" --tokenizer-type NullTokenizer --vocab-size 60 \
+        --greedy --prompt '5 17 2 40 9' --tokens 24 --ignore-eod --device cpu
+}
+while read -r name type left; do
+    cp -r "$top/tests/golden/pictures/$name" "$name-hf"
+    expect 0 "the text part of $name" gpt-reshape --load-path "$name-hf" \
+        --save-path "$name-out" --to hf --verify
+    err_has "model_type $name reads pictures, too: the $left tensors for that"
+    check "it goes out as $type" grep -q "\"model_type\":.*\"$type\"" \
+        "$name-out/config.json"
+    for dir in "$name-hf" "$name-out"; do
+        ids "$dir" >a
+        check "$dir: the text of transformers" diff -w a "$name-hf/text.txt"
+    done
+done <<END
+gemma3 gemma3_text 23
+mistral3 ministral3 15
+END
+changed gemma3 's/"text_config"/"other"/' "no object 'text_config'"
+changed gemma3 "$(add '"experts": 2')" "'experts' is not known of model_type"
+changed mistral3 's/"vision_feature_layer"/"quantization_config"/' \
+    'its weights are quantized'
+changed mistral3 's/"ministral3"/"mistral3"/' 'model_type is mistral3'
+
 # ---- what is typed, and a preset ----
 for word in rotary absolute; do
     expect 0 "a preset of rope, and $word" train --config llama-tiny --dry-run \

@@ -2,19 +2,21 @@
 in bf16 within its error, the same greedy text, on emulated CUDA too, where it is
 built; ten AdamW steps to the same weights at TP 1, TP 2 with sequence
 parallelism, PP 2 and on emulated CUDA, and back in transformers with the same
-logits. Prints TAP. Usage: hf_families_parity.py BUILD [CASE...] (from the
+logits. Text parts of models that read pictures, too, have the same logits and
+texts. Prints TAP. Usage: hf_families_parity.py BUILD [CASE...] (from the
 repository's root).
 """
 import json
 import os
 import random
+import shutil
 import subprocess
 import sys
 import tempfile
 
 import torch
 import transformers
-from safetensors.torch import load_file
+from safetensors.torch import load_file, save_file
 
 BUILD = os.path.abspath(sys.argv[1])
 DEVICES = ["cpu"] + ["cuda-emu"] * os.path.exists(
@@ -426,6 +428,29 @@ CASES = {
 }
 
 
+# A text part of a model that reads pictures, too: the whole's class and
+# settings, the part's class and settings, the type that goes out.
+SEES = dict(hidden_size=16, intermediate_size=20, num_hidden_layers=1,
+            num_attention_heads=2, image_size=28, patch_size=14)
+PARTS = {
+    f"{name}{', untied' * (not tied)}": (
+        whole, dict(tie_word_embeddings=tied, image_token_index=VOCAB - 1,
+                    **more), part, {**GROUPS, **changes}, goes_out)
+    for tied in (True, False)
+    for name, whole, more, part, changes, goes_out in (
+        ("gemma3-pictures", "Gemma3", dict(
+            mm_tokens_per_image=4, vision_config=dict(
+                model_type="siglip_vision_model", **SEES)),
+         "Gemma3TextConfig", dict(hidden_size=48, head_dim=8, sliding_window=7,
+                                  num_hidden_layers=7), "gemma3_text"),
+        ("mistral3-pictures", "Mistral3", dict(vision_config=dict(
+            model_type="pixtral", head_dim=8, **SEES)), "MistralConfig",
+         dict(head_dim=8, sliding_window=9), "mistral"),
+        ("mistral3-newer", "Mistral3", dict(vision_config=dict(
+            model_type="pixtral", head_dim=8, **SEES)), "Ministral3Config",
+         dict(head_dim=8), "ministral3"))
+}
+
 # of the feed-forward, where it is not intermediate_size
 NOT_SO_NAMED = {"ffn_hidden_size", "ffn_dim", "n_inner"}
 
@@ -648,6 +673,48 @@ def case(work, name, cls, changes, options, tokens):
            tokens)
 
 
+def part_case(work, name, cls, settings, part, changes, goes_out):
+    """Logits of text alone; names of tensors as they are saved, and as they are
+    in memory; the part goes out as a model of its own."""
+    d = lambda x: os.path.join(work, f"{name}-{x}".replace(", ", "-"))
+    config = getattr(transformers, cls + "Config")(
+        text_config=getattr(transformers, part)(**{**SMALL, **changes}),
+        **settings)
+    m = getattr(transformers, cls + "ForConditionalGeneration")(config)
+    with torch.no_grad():
+        for p in m.parameters():
+            p.add_(torch.randn_like(p) * 0.08)
+    m.save_pretrained(d("hf"))
+    m = model(type(m), d("hf"))
+    for kind in "hf", "memory":
+        if kind == "memory":
+            os.mkdir(d(kind))
+            tied = settings["tie_word_embeddings"]
+            save_file({k: v for k, v in m.state_dict().items()
+                       if k != "lm_head.weight" or not tied},
+                      d(kind) + "/model.safetensors")
+            shutil.copy(d("hf") + "/config.json", d(kind))
+        long = [random.randrange(VOCAB - 1) for _ in range(150)]
+        close(numbers(run("tests/parity/logits", d(kind), *long)),
+              logits(m, long), f"{name}, names of {kind}: logits", 1e-5)
+        run("gpt-reshape", "--load-path", d(kind), "--save-path",
+            d("out-" + kind), "--to", "hf", "--verify")
+        back = transformers.AutoModelForCausalLM.from_pretrained(
+            d("out-" + kind), dtype=torch.float32,
+            attn_implementation="eager").eval()
+        ok(back.config.model_type == goes_out,
+           f"{name}: goes out as {goes_out}", back.config.model_type)
+        close(logits(back, long), logits(m, long),
+              f"{name}: back in transformers", 1e-6)
+    text = run("gpt-generate", "--load", d("hf"), "--tokenizer-type",
+               "NullTokenizer", "--vocab-size", VOCAB - 1, "--greedy",
+               "--tokens", 100, "--ignore-eod", "--device", "cpu", "--prompt",
+               " ".join(map(str, long[:7])))
+    want = greedy(m, long[:7])
+    ok(text.split() == want.split(), f"{name}: the same greedy text",
+       f"{text}\n{want}")
+
+
 def main():
     random.seed(1)
     torch.manual_seed(3)
@@ -663,6 +730,16 @@ def main():
             try:
                 case(work, name, cls, changes, options, tokens)
             except Exception as e:  # a class that fails is a failed case
+                ok(False, name, e)
+        for name, (cls, settings, part, changes, goes_out) in PARTS.items():
+            if only and name not in only:
+                continue
+            if not hasattr(transformers, part) or not known(cls):
+                ok(True, f"{name} # SKIP this transformers has no {part}")
+                continue
+            try:
+                part_case(work, name, cls, settings, part, changes, goes_out)
+            except Exception as e:
                 ok(False, name, e)
     print(f"1..{count}")
     return failed != 0
