@@ -129,7 +129,7 @@ static int explain_directory(const char *path, struct gpt_err *err)
 static int explain_weights(const char *dir, struct gpt_err *err)
 {
     DIR *d = opendir(dir);
-    char part[256] = "", other[256] = "";
+    char part[256] = "", other[256] = "", below[GPT_PATH_BYTES];
 
     for (struct dirent *e; d && !part[0] && (e = readdir(d));) {
         const bool weights = gpt_path_ends_in(e->d_name, ".safetensors");
@@ -150,6 +150,10 @@ static int explain_weights(const char *dir, struct gpt_err *err)
         return gpt_hint(err, "%.100s is there: if it holds the whole model by "
                              "the names of transformers, call it %s", other,
                         GPT_HF_WEIGHTS);
+    /* config.json may stand above the steps of a run */
+    if (find_below(dir, below, sizeof(below)))
+        return gpt_hint(err, "the weights are missing beside config.json; "
+                             "'%.200s' is a checkpoint", below);
     return gpt_hint(err, "the weights are missing beside config.json");
 }
 

@@ -59,6 +59,10 @@ out_has 'app.optim.state.model.norm.weight.exp_avg_sq'
 expect 2 'is not written' into "$golden/plain" x --to dcp
 cp -r "$golden/accelerate/checkpoint-3" bare
 rm -r bare/optimizer_0
+mkdir steps
+cp -r "$golden/titan/step-3" "$golden/titan/config.json" steps
+expect 3 'the directory of steps' into steps x
+err_has "'steps/step-3' is a checkpoint"
 expect 3 'no configuration' into bare/pytorch_model_fsdp_0 x
 err_has 'copy config.json of the model'
 cp "$golden/accelerate/config.json" bare
