@@ -720,8 +720,8 @@ static void test_nfc(void)
     }
 }
 
-/* A vocabulary of characters has a token for each byte, so that also a text that
- * is not UTF-8 comes back; beginnings of characters are no tokens. */
+/* A vocabulary of characters has a token for each byte, so that also a text
+ * that is not UTF-8 comes back; beginnings of characters are no tokens. */
 static void test_broken_chars(void)
 {
     static const char text[] = "\xff\xe4\xb8 \xf0\x9f\x98\x81"
