@@ -720,6 +720,34 @@ static void test_nfc(void)
     }
 }
 
+/* A vocabulary of characters has a token for each byte, so that also a text
+ * that is not UTF-8 comes back; beginnings of characters are no tokens. */
+static void test_broken_chars(void)
+{
+    static const char text[] = "\xff\xe4\xb8 \xf0\x9f\x98\x81"
+                               "a\xe4\xb8\xad\xb8\xe4";
+    struct gpt_tokenizer *tok;
+    struct gpt_encoder *enc;
+    struct gpt_ids ids = {0};
+    struct gpt_err err = {0};
+
+    if (!ok(open_file(&tok, HF, GOLDEN "chars-never.json", &err) == GPT_OK &&
+                gpt_encoder_open(&enc, tok, &err) == GPT_OK, "characters"))
+        abort();
+    ok(gpt_encode(enc, text, strlen(text), &ids, &err) == GPT_OK,
+       "a text that is not UTF-8");
+    bool tokens = ids.len > 0;
+    for (size_t i = 0; i < ids.len; i++)
+        tokens = tokens && ids.data[i] < gpt_tokenizer_vocab_size(tok);
+    ok(tokens, "its ids are tokens");
+    ok(ids.len > 1 && ids.data[0] == 1, "behind the one that begins a text");
+    memmove(ids.data, ids.data + 1, --ids.len * sizeof(*ids.data));
+    ok(decodes_to(tok, &ids, text), "and back");
+    gpt_free(ids.data);
+    gpt_encoder_close(enc);
+    gpt_tokenizer_close(tok);
+}
+
 /* Every row of the table is found by its expressions and cuts to the end. */
 static void test_table(void)
 {
@@ -760,6 +788,7 @@ int main(void)
     test_added();
     test_other_forms();
     test_nfc();
+    test_broken_chars();
     test_table();
     return tap_done();
 }
