@@ -35,9 +35,8 @@ int gpt_hf_count_ids(const struct gpt_hf_load *f, const cJSON *added,
     return GPT_OK;
 }
 
-/* The id of an added token in a vocabulary of characters, -1 if it is not
- * there: "\n" and "<0x0A>" are two tokens
- * of the same bytes. */
+/* Finds the id of an added token in a vocabulary of characters, -1 if it is not
+ * there: "\n" and "<0x0A>" are two tokens of the same bytes. */
 static int32_t find_in_chars(const struct gpt_bytelevel *t,
                              const struct gpt_added_token *token,
                              char *scratch)
