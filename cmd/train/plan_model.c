@@ -127,13 +127,18 @@ static int plan_factors(double *factors, const char *text, const char *option,
 {
     struct gpt_err inner = {0};
 
-    if (!text)
-        return gpt_fail(err, GPT_EUSAGE,
-                        "--rotary-scaling-type longrope needs --%s LIST, a "
-                        "number for each pair that turns", option);
-    if (gpt_factors_parse(factors, text, &inner) != GPT_OK)
+    if (text && gpt_factors_parse(factors, text, &inner) != GPT_OK)
         return gpt_fail(err, GPT_EUSAGE, "--%s: %s", option, inner.text);
     return GPT_OK;
+}
+
+static int need_factors(const char *text, const char *option,
+                        struct gpt_err *err)
+{
+    return text ? GPT_OK
+                : gpt_fail(err, GPT_EUSAGE,
+                           "--rotary-scaling-type longrope needs --%s LIST, a "
+                           "number for each pair that turns", option);
 }
 
 /* Numbers of the scaling, where its formula reads them. Llama 3.1's own are the
@@ -176,10 +181,9 @@ static int plan_scaling(struct gpt_config *c,
         c->rotary_positions > 0 ? o->rotary_query_growth : 0;
     if (kind != LONGROPE)
         return GPT_OK;
-    GPT_TRY(plan_factors(c->rotary_short_factors, o->rotary_short_factors,
-                         "rotary-short-factors", err));
-    return plan_factors(c->rotary_long_factors, o->rotary_long_factors,
-                        "rotary-long-factors", err);
+    GPT_TRY(need_factors(o->rotary_short_factors, "rotary-short-factors",
+                         err));
+    return need_factors(o->rotary_long_factors, "rotary-long-factors", err);
 }
 
 static int plan_positions(struct gpt_config *c,
@@ -189,6 +193,11 @@ static int plan_positions(struct gpt_config *c,
     c->position_embedding = gpt_train_position(o->position_embedding_type);
     c->rotary_scaling = gpt_train_choice(gpt_rotary_scalings,
                                          o->rotary_scaling);
+    /* a list that is none is refused before one that is not wanted */
+    GPT_TRY(plan_factors(c->rotary_short_factors, o->rotary_short_factors,
+                         "rotary-short-factors", err));
+    GPT_TRY(plan_factors(c->rotary_long_factors, o->rotary_long_factors,
+                         "rotary-long-factors", err));
     GPT_TRY(check_rotary_options(c, args, err));
     /* fields of rotary positions are 0 in models without them */
     if (c->position_embedding != GPT_POSITION_ROPE) {

@@ -445,7 +445,7 @@ static const struct {
      "rstrip with normalized is not supported"},
     {"an added token at another's id", HF, "chars-first.json",
      "\"id\":0,\"content\":\"<unk>\"", "\"id\":3,\"content\":\"<unk>\"",
-     "in model.vocab it has 0"},
+     "in model.vocab it has id 0"},
     {"no base64", "TikTokenizer", "small.tiktoken", "AA== 0", "A*== 0",
      ":1: the token is not base64"},
     {"no rank", "TikTokenizer", "small.tiktoken", "AQ== 1", "AQ==",
