@@ -448,12 +448,6 @@ multiply_strip(const struct cpu_few_strip *s, const enum kind kind)
 
 /* ---- roads ---- */
 
-/* Rows are packed one by one, so that there are m pieces of work. */
-static int64_t count_rows(const struct cpu_few_inputs *in)
-{
-    return in->m;
-}
-
 #define ROAD(name, kind, rounded)                                             \
     static int64_t name##_room(const struct cpu_few_inputs *in)               \
     {                                                                         \
@@ -470,7 +464,8 @@ static int64_t count_rows(const struct cpu_few_inputs *in)
         multiply_strip(s, kind);                                              \
     }                                                                         \
     static const struct cpu_few_road name = {                                 \
-        .panels = true, .room = name##_room, .parts = count_rows,             \
+        .panels = true, .room = name##_room,                                  \
+        .parts = cpu_few_rows_of,                                             \
         .pack = name##_pack, .multiply = name##_multiply}
 
 ROAD(bf16, FLOATS, false);

@@ -25,12 +25,6 @@ static int64_t packed_bytes(const struct cpu_few_inputs *in)
     return gpt_round_up(in->m * text_bytes(in), 64);
 }
 
-/* Rows are packed one by one, so that there are m pieces of work. */
-static int64_t count_rows(const struct cpu_few_inputs *in)
-{
-    return in->m;
-}
-
 /* Packs row i. Zeros fill the last four of its steps. */
 static inline void put_row(const struct cpu_few_inputs *in, int64_t i,
                            bool rounded)
@@ -132,10 +126,10 @@ static void multiply_strip(const struct cpu_few_strip *s)
 }
 
 const struct cpu_few_road cpu_few_floats = {
-    .panels = true, .room = packed_bytes, .parts = count_rows,
+    .panels = true, .room = packed_bytes, .parts = cpu_few_rows_of,
     .pack = pack_row, .multiply = multiply_strip};
 const struct cpu_few_road cpu_few_rounded_floats = {
-    .panels = true, .room = packed_bytes, .parts = count_rows,
+    .panels = true, .room = packed_bytes, .parts = cpu_few_rows_of,
     .pack = pack_rounded, .multiply = multiply_strip};
 
 const struct cpu_few cpu_few_avx512 = {

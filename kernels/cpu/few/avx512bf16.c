@@ -20,12 +20,6 @@ static int64_t packed_bytes(const struct cpu_few_inputs *in)
     return gpt_round_up(in->m * text_bytes(in), 64);
 }
 
-/* Rows are packed one by one, so that there are m pieces of work. */
-static int64_t count_rows(const struct cpu_few_inputs *in)
-{
-    return in->m;
-}
-
 /* Packs row i. Zeros fill the last four of its pairs. */
 static void pack_row(const struct cpu_few_inputs *in, int64_t i)
 {
@@ -94,7 +88,7 @@ static void multiply_strip(const struct cpu_few_strip *s)
 }
 
 const struct cpu_few_road cpu_few_bf16 = {
-    .panels = true, .room = packed_bytes, .parts = count_rows,
+    .panels = true, .room = packed_bytes, .parts = cpu_few_rows_of,
     .pack = pack_row, .multiply = multiply_strip};
 
 const struct cpu_few cpu_few_avx512bf16 = {

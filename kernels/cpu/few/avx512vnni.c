@@ -116,12 +116,6 @@ static int64_t room_of_bytes(const struct cpu_few_inputs *in)
     return gpt_round_up(in->m * text_bytes(in, 1), 64);
 }
 
-/* Rows are packed one by one, so that there are m pieces of work. */
-static int64_t count_rows(const struct cpu_few_inputs *in)
-{
-    return in->m;
-}
-
 /* ---- sums ---- */
 
 /* Writes the results of a text for one side of a panel, from its sums of
@@ -252,10 +246,10 @@ static void multiply_bytes(const struct cpu_few_strip *s)
 }
 
 const struct cpu_few_road cpu_few_digits = {
-    .panels = true, .room = room_of_digits, .parts = count_rows,
+    .panels = true, .room = room_of_digits, .parts = cpu_few_rows_of,
     .pack = pack_row, .multiply = multiply_strip};
 const struct cpu_few_road cpu_few_bytes = {
-    .panels = true, .room = room_of_bytes, .parts = count_rows,
+    .panels = true, .room = room_of_bytes, .parts = cpu_few_rows_of,
     .pack = pack_bytes, .multiply = multiply_bytes};
 
 /* ---- a scale for 32 ---- */
@@ -404,7 +398,8 @@ multiply_groups(const struct cpu_few_strip *s, const char *w, int64_t text,
         EACH_BLOCK(groups, s, most, groups_of(s->in) * CPU_GROUP_BYTES);      \
     }                                                                         \
     const struct cpu_few_road name = {                                        \
-        .panels = true, .room = name##_room, .parts = count_rows,             \
+        .panels = true, .room = name##_room,                                  \
+        .parts = cpu_few_rows_of,                                             \
         .pack = name##_pack, .multiply = name##_multiply}
 
 GROUPED(cpu_few_grouped, BLOCK_TEXTS, 1, GROUPS_OF_BYTES);

@@ -159,10 +159,11 @@ put_sums(const struct cpu_few_strip *s, int64_t text,
 
 /* ---- bf16 ---- */
 
-/* A panel of bf16 with M texts from `text` on, which have `bytes` each in a
- * step of their packed inputs. add_step() and add_alone() are what a step adds
- * to the sums of M texts, and four steps to those of one: constants for the
- * compiler. With halves of vectors memory comes faster to one text. */
+/* Multiplies a panel of bf16 with the M texts from `text` on, which have
+ * `bytes` each in a step of their packed inputs. add_step() adds one step to
+ * the sums of M texts, and add_alone() four steps to those of one; the compiler
+ * sees both as constants. With halves of vectors memory comes faster to one
+ * text. */
 static inline __attribute__((always_inline)) void
 multiply_pairs(const struct cpu_few_strip *s, const char *w, int64_t text,
                bool asks, const int M, const int bytes,

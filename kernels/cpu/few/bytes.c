@@ -100,11 +100,6 @@ static int64_t room_of_bytes(const struct cpu_few_inputs *in)
     return in->m * row_bytes(in);
 }
 
-static int64_t count_rows(const struct cpu_few_inputs *in)
-{
-    return in->m;
-}
-
 /* Packs n values, a multiple of 8, of which `there` are inputs and the others
  * zero. Returns the sum of all of them. */
 static inline int32_t pack_values(input *to, int64_t n, const float *x,
@@ -289,5 +284,5 @@ static void multiply_bytes(const struct cpu_few_strip *s)
 }
 
 const struct cpu_few_road OF_SET(cpu_few_bytes) = {
-    .room = room_of_bytes, .parts = count_rows,
+    .room = room_of_bytes, .parts = cpu_few_rows_of,
     .pack = pack_bytes, .multiply = multiply_bytes};

@@ -89,6 +89,12 @@ struct cpu_few_road {
     void (*multiply)(const struct cpu_few_strip *strip);
 };
 
+/* `parts` of roads that pack rows one by one: there are m pieces of work. */
+static inline int64_t cpu_few_rows_of(const struct cpu_few_inputs *in)
+{
+    return in->m;
+}
+
 extern const struct cpu_few_road cpu_few_tiles, /* AMX: inputs as they are */
     cpu_few_floats, cpu_few_digits,             /* AVX-512: the same */
     cpu_few_grouped_digits,
