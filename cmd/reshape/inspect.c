@@ -11,7 +11,7 @@
 #include "base/utf8.h"
 #include "checkpoint/format.h"
 #include "checkpoint/names.h"
-#include "checkpoint/torch.h"
+#include "checkpoint/torch/torch.h"
 
 #include <assert.h>
 #include <math.h>

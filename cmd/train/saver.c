@@ -9,7 +9,7 @@
 #include "base/memory.h"
 #include "base/num.h"
 #include "base/thread.h"
-#include "checkpoint/native.h"
+#include "checkpoint/native/native.h"
 #include "tokenizer/tokenizer_options.h"
 
 #include <stdatomic.h>

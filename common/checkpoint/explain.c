@@ -6,8 +6,8 @@
 #include "checkpoint/names.h"
 
 #include "base/io.h"
-#include "checkpoint/dcp.h"
-#include "checkpoint/huggingface.h"
+#include "checkpoint/dcp/dcp.h"
+#include "checkpoint/huggingface/huggingface.h"
 
 #include <dirent.h>
 #include <stdio.h>

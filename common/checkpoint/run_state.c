@@ -3,7 +3,7 @@
  * they went: base/json.h tells when a tree lacks something. */
 #include "checkpoint/run_state.h"
 
-#include "checkpoint/hf_family.h"
+#include "checkpoint/huggingface/family.h"
 
 #include <stdio.h>
 

@@ -8,7 +8,7 @@
 #include "base/json.h"
 #include "base/memory.h"
 #include "checkpoint/plan.h"
-#include "checkpoint/safetensors.h"
+#include "checkpoint/safetensors/safetensors.h"
 #include "model/config.h"
 #include "parallel/agreement.h"
 

@@ -1,6 +1,6 @@
 /* What Hugging Face's libraries call the files of a vocabulary, in a model's
- * directory as in a checkpoint here. checkpoint/huggingface.h has those of
- * weights. */
+ * directory as in a checkpoint here. checkpoint/huggingface/huggingface.h has
+ * those of weights. */
 #ifndef GPT_TOKENIZER_HF_FILES_H
 #define GPT_TOKENIZER_HF_FILES_H
 

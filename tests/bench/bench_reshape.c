@@ -18,7 +18,7 @@
 #include "base/memory.h"
 #include "base/num.h"
 #include "checkpoint/names.h"
-#include "checkpoint/native.h"
+#include "checkpoint/native/native.h"
 #include "cmd/reshape/reshape.h"
 #include "model/params.h"
 #include "tests/bench/bench.h"

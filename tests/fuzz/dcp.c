@@ -4,7 +4,7 @@
  * can be read. Then it is opened as one of a model. */
 #include "base/log.h"
 #include "base/num.h"
-#include "checkpoint/dcp.h"
+#include "checkpoint/dcp/dcp.h"
 #include "checkpoint/source.h"
 #include "tests/fuzz/files.h"
 

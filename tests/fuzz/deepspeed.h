@@ -4,7 +4,7 @@
 #ifndef GPT_TESTS_FUZZ_DEEPSPEED_H
 #define GPT_TESTS_FUZZ_DEEPSPEED_H
 
-#include "checkpoint/deepspeed.h"
+#include "checkpoint/deepspeed/deepspeed.h"
 #include "tests/fuzz/files.h"
 
 static void fuzz_deepspeed(const char *const *names, size_t n,

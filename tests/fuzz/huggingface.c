@@ -3,7 +3,7 @@
  * last element of each tensor can be read; a config.json that is accepted can
  * be made again of what was read. */
 #include "base/io.h"
-#include "checkpoint/huggingface.h"
+#include "checkpoint/huggingface/huggingface.h"
 #include "tests/fuzz/files.h"
 #include "tokenizer/chat.h"
 

@@ -1,6 +1,6 @@
 /* Fuzz target: the files and slices of a manifest. A list that is accepted is
  * printed and read again; as the pieces of a tensor it is valid or refused. */
-#include "checkpoint/manifest.h"
+#include "checkpoint/native/manifest.h"
 
 #include <stdlib.h>
 #include <string.h>

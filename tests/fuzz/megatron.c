@@ -2,7 +2,7 @@
  * is accepted every tensor is covered by its parts, and the last element of
  * each can be read. Input with the first key of distrib_optim.pt is both that
  * file and the one of the rank. */
-#include "checkpoint/megatron.h"
+#include "checkpoint/megatron/megatron.h"
 #include "tests/fuzz/files.h"
 
 int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size);

@@ -3,7 +3,7 @@
  * and the file. Of what is accepted the last element of each tensor can be
  * read, and the state of the run is read or refused. */
 #include "base/num.h"
-#include "checkpoint/manifest.h"
+#include "checkpoint/native/manifest.h"
 #include "checkpoint/source.h"
 #include "cmd/train/best.h"
 #include "cmd/train/lr_schedule_json.h"

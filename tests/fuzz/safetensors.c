@@ -1,6 +1,6 @@
 /* Fuzz target: a safetensors file. The tensors of a file that is accepted must
  * tile the data exactly, and each must be found by its name. */
-#include "checkpoint/safetensors.h"
+#include "checkpoint/safetensors/safetensors.h"
 
 #include <stdlib.h>
 #include <string.h>

@@ -2,7 +2,7 @@
  * accepted every tensor must lie in the file, the ends of each can be read, and
  * every value can be printed. */
 #include "base/memory.h"
-#include "checkpoint/torch.h"
+#include "checkpoint/torch/torch.h"
 
 #include <stdio.h>
 #include <stdlib.h>

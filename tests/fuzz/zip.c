@@ -1,7 +1,7 @@
 /* Fuzz target: a zip archive. The entries of one that is accepted lie in it one
  * after another, before the list; each is found by its name; and the archive
  * reads the same where it is a window of a longer file. */
-#include "checkpoint/zip.h"
+#include "checkpoint/torch/zip.h"
 
 #include <stdio.h>
 #include <stdlib.h>

@@ -2,7 +2,7 @@
 #ifndef GPT_TESTS_CHECKPOINT_H
 #define GPT_TESTS_CHECKPOINT_H
 
-#include "checkpoint/native.h"
+#include "checkpoint/native/native.h"
 
 #include <string.h>
 

@@ -219,9 +219,11 @@ sub dependencies {
     return \%needs;
 }
 
-# One module: files of a folder whose names begin with the same word.
+# One module: files of a folder whose names begin with the same word, and all of a
+# checkpoint format.
 sub module {
     my ($file) = @_;
+    return $1 if $file =~ m{^(common/checkpoint/\w+)/};
     return $file =~ m{^(.*/[^/_.]+)} ? $1 : $file;
 }
 

@@ -1,8 +1,8 @@
 /* Native checkpoints: tensors are read back whole and in any slice, in any
  * layout; every damage is GPT_EDATA; an older complete iteration replaces a
  * damaged one. */
-#include "checkpoint/manifest.h"
-#include "checkpoint/native.h"
+#include "checkpoint/native/manifest.h"
+#include "checkpoint/native/native.h"
 #include "checkpoint/source.h"
 
 #include "base/io.h"

@@ -2,7 +2,7 @@
  * format (its README, attacks/README.md and tensor.rs), and with files that
  * must be accepted; then files of this project's writer. */
 #include "checkpoint/fill.h"
-#include "checkpoint/safetensors.h"
+#include "checkpoint/safetensors/safetensors.h"
 
 #include "base/hash.h"
 #include "base/num.h"

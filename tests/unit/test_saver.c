@@ -9,7 +9,7 @@
 #include "tests/lib/tree.h"
 
 #include "base/progress.h"
-#include "checkpoint/native.h"
+#include "checkpoint/native/native.h"
 
 #include <sys/resource.h>
 #include <sys/stat.h>

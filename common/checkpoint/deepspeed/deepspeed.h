@@ -1,0 +1,97 @@
+/* Checkpoints of DeepSpeed: parameters and state of an optimizer as ZeRO cuts
+ * them, flat vectors over the data parallel ranks (zero.c), or whole tensors of
+ * a universal checkpoint (universal.c), with the names of transformers' models
+ * and their config.json beside. format.c makes a source of them. Start at
+ * gpt_deepspeed_find(). Source: DeepSpeed, utils/zero_to_fp32.py,
+ * runtime/engine.py, checkpoint/ds_to_universal.py. */
+#ifndef GPT_CHECKPOINT_DEEPSPEED_H
+#define GPT_CHECKPOINT_DEEPSPEED_H
+
+#include "base/memory.h"
+#include "checkpoint/names.h"
+#include "checkpoint/plan.h"
+#include "checkpoint/torch/torch.h"
+
+enum { GPT_DEEPSPEED_RANKS = 4096 };
+
+/* A parameter of the model by its name there, and what is kept of it. */
+struct gpt_deepspeed_param {
+    const char *name;
+    struct gpt_tensor kinds[GPT_N_ADAM_KINDS];
+    bool used; /* false at first: for a reader's own marks */
+};
+
+struct gpt_deepspeed {
+    char root[GPT_PATH_BYTES]; /* with config.json */
+    char dir[GPT_PATH_BYTES];  /* of the step */
+    bool universal;
+    const char *model_file;
+    struct gpt_torch model;  /* states of the first rank */
+    struct gpt_torch *others; /* of other ranks, for parts of what is frozen */
+    int64_t n_others;
+    struct gpt_safetensors states; /* tensors of the model's states, when a
+                                   * frozen one was looked for */
+    struct gpt_torch *files; /* one a rank, or one a tensor */
+    const char **file_names;
+    int64_t n_files;
+    size_t cap_files, cap_names;
+    struct gpt_deepspeed_param *params;
+    int64_t n;
+    struct gpt_deepspeed_param **whole; /* that are in the model's states */
+    size_t n_whole, cap_whole;
+    int64_t n_frozen; /* parameters without moments */
+    bool has_optimizer; /* moments of all parameters that were trained */
+    int64_t step;       /* of Adam, or -1 */
+    struct gpt_arena arena;
+};
+
+/* Finds the newest step at `path`: a root with `latest` or `latest_universal`,
+ * or the directory of a step. False when there is none. Of *d only paths are
+ * filled. */
+bool gpt_deepspeed_find(struct gpt_deepspeed *d, const char *path);
+
+/* Headers and pickles only; optimizer: moments, too. GPT_EDATA names the file
+ * and what is wrong. Close also what failed. */
+int gpt_deepspeed_open(struct gpt_deepspeed *d, bool optimizer,
+                       struct gpt_err *err) GPT_MUST_USE;
+void gpt_deepspeed_close(struct gpt_deepspeed *d);
+
+/* The two kinds of directories. */
+int gpt_deepspeed_open_zero(struct gpt_deepspeed *d, bool optimizer,
+                            struct gpt_err *err) GPT_MUST_USE;
+int gpt_deepspeed_open_universal(struct gpt_deepspeed *d, bool optimizer,
+                                 struct gpt_err *err) GPT_MUST_USE;
+
+/* Parameters that were not trained and of which each rank has a part: how many
+ * there are; and appends them to those that were, for which there is room. */
+int64_t gpt_deepspeed_count_frozen(const struct gpt_deepspeed *d);
+int gpt_deepspeed_add_frozen(struct gpt_deepspeed *d,
+                             struct gpt_err *err) GPT_MUST_USE;
+/* One that is whole in the states of the model, by its name. *param is NULL
+ * when there is none. */
+int gpt_deepspeed_find_frozen(struct gpt_deepspeed *d, const char *name,
+                              struct gpt_deepspeed_param **param,
+                              struct gpt_err *err) GPT_MUST_USE;
+/* A name and its torch.Size as a parameter without elements yet; *n: elements.
+ * GPT_EDATA names the file of the model's states. */
+int gpt_deepspeed_read_param(struct gpt_deepspeed *d,
+                             const struct gpt_pickle_value *key,
+                             const struct gpt_pickle_value *size,
+                             struct gpt_deepspeed_param *p, int64_t *n,
+                             struct gpt_err *err) GPT_MUST_USE;
+
+/* Opens a file of the step, by its name there; it stays open. */
+int gpt_deepspeed_add_file(struct gpt_deepspeed *d, const char *name,
+                           struct gpt_torch **out,
+                           struct gpt_err *err) GPT_MUST_USE;
+/* Adam's count, a number or a tensor of one; -1 when it is neither. */
+int gpt_deepspeed_read_step(const struct gpt_torch *t,
+                            const struct gpt_pickle_value *v, int64_t *step,
+                            struct gpt_err *err) GPT_MUST_USE;
+/* Appends elements [first, first + n) of a tensor in the order of rows, which
+ * lie tight at byte `offset` of `in`. */
+int gpt_deepspeed_add_span(struct gpt_tensor *t, struct gpt_in *in,
+                           int64_t offset, enum gpt_dtype dtype, int64_t first,
+                           int64_t n, struct gpt_err *err) GPT_MUST_USE;
+
+#endif

@@ -1,0 +1,310 @@
+/* Architectures of GGUF files as tables: which tensor is which parameter, and
+ * what a key is in struct gpt_config. Rules are those of Hugging Face's
+ * families (huggingface/family.h) with other names. config.c reads and writes
+ * keys by these tables. Start at archs[]. */
+#include "checkpoint/gguf/gguf.h"
+
+#include "backend.h"
+
+#include <stdio.h>
+#include <string.h>
+
+/* ---- tensors ---- */
+
+#define RULE(role, order, name) {GPT_##role, GPT_HF_##order, name}
+#define EMBEDDINGS                                       \
+    RULE(WORD_EMBEDDING, SAME, GPT_GGUF_WORDS),          \
+    RULE(POSITION_EMBEDDING, SAME, "position_embd.weight"), \
+    RULE(NORM1_WEIGHT, SAME, "blk.%.attn_norm.weight"),  \
+    RULE(NORM1_BIAS, SAME, "blk.%.attn_norm.bias")
+#define SPLIT(q, k)                                      \
+    RULE(QKV_WEIGHT, q, "blk.%.attn_q.weight"),          \
+    RULE(QKV_WEIGHT, k, "blk.%.attn_k.weight"),          \
+    RULE(QKV_WEIGHT, V, "blk.%.attn_v.weight"),          \
+    RULE(QKV_BIAS, q, "blk.%.attn_q.bias"),              \
+    RULE(QKV_BIAS, k, "blk.%.attn_k.bias"),              \
+    RULE(QKV_BIAS, V, "blk.%.attn_v.bias")
+#define FUSED                                            \
+    RULE(QKV_WEIGHT, QKV, "blk.%.attn_qkv.weight"),      \
+    RULE(QKV_BIAS, QKV, "blk.%.attn_qkv.bias")
+#define BETWEEN                                          \
+    RULE(Q_NORM_WEIGHT, SAME, "blk.%.attn_q_norm.weight"), \
+    RULE(K_NORM_WEIGHT, SAME, "blk.%.attn_k_norm.weight"), \
+    RULE(PROJ_WEIGHT, SAME, "blk.%.attn_output.weight"), \
+    RULE(PROJ_BIAS, SAME, "blk.%.attn_output.bias"),     \
+    RULE(NORM2_WEIGHT, SAME, "blk.%.ffn_norm.weight"),   \
+    RULE(NORM2_BIAS, SAME, "blk.%.ffn_norm.bias")
+#define APART                                            \
+    RULE(GATE_WEIGHT, SAME, "blk.%.ffn_gate.weight"),    \
+    RULE(FC1_WEIGHT, SAME, "blk.%.ffn_up.weight"),       \
+    RULE(FC1_BIAS, SAME, "blk.%.ffn_up.bias")
+#define TOGETHER                                         \
+    RULE(GATE_WEIGHT, FIRST, "blk.%.ffn_up.weight"),     \
+    RULE(FC1_WEIGHT, SECOND, "blk.%.ffn_up.weight")
+#define ENDS                                             \
+    RULE(FC2_WEIGHT, SAME, "blk.%.ffn_down.weight"),     \
+    RULE(FC2_BIAS, SAME, "blk.%.ffn_down.bias"),         \
+    RULE(FINAL_NORM_WEIGHT, SAME, "output_norm.weight"), \
+    RULE(FINAL_NORM_BIAS, SAME, "output_norm.bias"),     \
+    RULE(OUTPUT_WEIGHT, SAME, GPT_GGUF_HEAD)
+
+static const struct gpt_hf_rule fused[] = {EMBEDDINGS, FUSED, BETWEEN, APART,
+                                           ENDS};
+static const struct gpt_hf_rule halves[] = {EMBEDDINGS, SPLIT(Q, K), BETWEEN,
+                                            APART, ENDS};
+static const struct gpt_hf_rule pairs[] = {
+    EMBEDDINGS, SPLIT(Q_PAIRS, K_PAIRS), BETWEEN, APART, ENDS};
+static const struct gpt_hf_rule phi3[] = {EMBEDDINGS, FUSED, BETWEEN, TOGETHER,
+                                          ENDS};
+
+/* ---- architectures ---- */
+
+#define TABLE(r) .rules = (r), .n_rules = GPT_COUNT(r)
+#define LLAMA_BASE                                                         \
+    .position_embedding = GPT_POSITION_ROPE, .normalization = GPT_RMSNORM, \
+    .activation = GPT_SILU, .gated = true, .no_linear_bias = true
+
+/* In the order in which a model to be written tries them. One is here when
+ * llama.cpp has written the same text as this project of a model of it
+ * (tests/parity/gguf.sh). */
+static const struct gpt_gguf_arch archs[] = {
+    {.name = "gpt2", .family = "gpt2",
+     .base = {.position_embedding = GPT_POSITION_LEARNED,
+              .activation = GPT_GELU},
+     TABLE(fused), .needs_head = true},
+    {.name = "llama", .family = "llama", .base = {LLAMA_BASE}, TABLE(pairs),
+     .pairs = true, .whole_heads = true},
+    {.name = "qwen2", .family = "qwen2",
+     .base = {LLAMA_BASE, .qkv_bias = true}, TABLE(halves)},
+    {.name = "qwen3", .family = "qwen3", .base = {LLAMA_BASE, .qk_norm = true},
+     TABLE(halves)},
+    {.name = "phi3", .family = "phi3", .base = {LLAMA_BASE}, TABLE(phi3),
+     .needs_head = true, .has_lists = true},
+    {.name = "starcoder2", .family = "starcoder2",
+     .base = {.position_embedding = GPT_POSITION_ROPE,
+              .activation = GPT_GELU},
+     TABLE(halves), .whole_heads = true, .needs_head = true},
+    {.name = "gptneox", .family = "gpt_neox",
+     .base = {.position_embedding = GPT_POSITION_ROPE,
+              .activation = GPT_GELU_EXACT},
+     TABLE(fused), .says_parallel = true, .needs_head = true},
+    {.name = "falcon", .family = "falcon",
+     .base = {.position_embedding = GPT_POSITION_ROPE,
+              .activation = GPT_GELU_EXACT, .no_linear_bias = true,
+              .parallel_blocks = true, .shared_norm = true},
+     TABLE(fused), .needs_head = true},
+};
+
+/* A model that turns neighbours is in the order of pairs already. */
+const struct gpt_hf_rule *gpt_gguf_next_rule(const struct gpt_gguf_arch *arch,
+                                             const struct gpt_config *c,
+                                             const struct gpt_param *p,
+                                             size_t *at)
+{
+    const bool as_is = arch->pairs && c->rotary_interleaved;
+
+    while (*at < arch->n_rules) {
+        const struct gpt_hf_rule *rule =
+            &(as_is ? halves : arch->rules)[(*at)++];
+
+        if (rule->role == p->role)
+            return rule;
+    }
+    return NULL;
+}
+
+/* ---- types ---- */
+
+static const struct {
+    enum gpt_dtype dtype;
+    uint32_t number, file_type;
+} plain_types[] = {
+    {GPT_F32, 0, 0}, {GPT_F16, 1, 1}, {GPT_BF16, 30, 32}, {GPT_F64, 28, 0}};
+
+/* F64 is read because the format has it; no program writes models of it. */
+bool gpt_gguf_dtype(uint32_t ggml_type, enum gpt_dtype *dtype)
+{
+    for (size_t i = 0; i < GPT_COUNT(plain_types); i++)
+        if (plain_types[i].number == ggml_type) {
+            *dtype = plain_types[i].dtype;
+            return true;
+        }
+    return false;
+}
+
+/* Types without a number are never written: a plan has F32 in their place. */
+uint32_t gpt_gguf_number(enum gpt_dtype dtype)
+{
+    for (size_t i = 0; i < GPT_COUNT(plain_types); i++)
+        if (plain_types[i].dtype == dtype)
+            return plain_types[i].number;
+    return plain_types[0].number;
+}
+
+uint32_t gpt_gguf_file_type(enum gpt_dtype dtype)
+{
+    for (size_t i = 0; i < GPT_COUNT(plain_types); i++)
+        if (plain_types[i].dtype == dtype)
+            return plain_types[i].file_type;
+    return plain_types[0].file_type;
+}
+
+/* ---- keys ---- */
+
+const struct gpt_gguf_field gpt_gguf_fields[] = {
+#define AT(field) offsetof(struct gpt_config, field)
+    {"context_length", true, GPT_GGUF_ALL, true, AT(max_positions)},
+    {"embedding_length", true, GPT_GGUF_ALL, true, AT(hidden_size)},
+    {"block_count", true, GPT_GGUF_ALL, true, AT(num_layers)},
+    {"feed_forward_length", true, GPT_GGUF_ALL, true, AT(ffn_hidden_size)},
+    {"attention.head_count", true, GPT_GGUF_ALL, true, AT(num_attention_heads)},
+    {"attention.head_count_kv", true, GPT_GGUF_ALL, false,
+     AT(num_query_groups)},
+    {"attention.key_length", true, GPT_GGUF_ALL, false, AT(head_size)},
+    {"attention.value_length", true, GPT_GGUF_ALL, false, AT(head_size)},
+    {"attention.layer_norm_epsilon", false, GPT_GGUF_LAYERNORM, true,
+     AT(norm_epsilon)},
+    {"attention.layer_norm_rms_epsilon", false, GPT_GGUF_RMS, true,
+     AT(norm_epsilon)},
+    {"rope.freq_base", false, GPT_GGUF_ROPE, false, AT(rotary_base)},
+    {"rope.scaling.factor", false, GPT_GGUF_SCALED, false, AT(rotary_factor)},
+    {"rope.scaling.original_context_length", true, GPT_GGUF_SCALED, false,
+     AT(rotary_positions)},
+};
+const size_t gpt_gguf_n_fields = GPT_COUNT(gpt_gguf_fields);
+
+/* Files of other programs may have keys that mean nothing for their
+ * architecture, such as a rotary base of GPT-2. These are not read, or the
+ * model would differ from itself after a round trip. */
+bool gpt_gguf_is_used(const struct gpt_gguf_arch *arch,
+                      enum gpt_gguf_use use, const struct gpt_config *c)
+{
+    switch (use) {
+    case GPT_GGUF_ROPE:
+        return arch->base.position_embedding == GPT_POSITION_ROPE;
+    case GPT_GGUF_LAYERNORM:
+        return arch->base.normalization == GPT_LAYERNORM;
+    case GPT_GGUF_RMS:
+        return arch->base.normalization == GPT_RMSNORM;
+    case GPT_GGUF_SCALED:
+        return c->rotary_scaling == GPT_SCALING_LINEAR ||
+               c->rotary_scaling == GPT_SCALING_YARN;
+    case GPT_GGUF_ALL:
+        break;
+    }
+    return true;
+}
+
+/* ---- finding ---- */
+
+/* The list in the message is made of the table, so that it cannot be out of
+ * date. */
+int gpt_gguf_find_arch(const struct gpt_gguf_arch **arch, struct gpt_gguf *g,
+                       struct gpt_err *err)
+{
+    const char *name = NULL;
+    char list[160] = "";
+    size_t used = 0;
+
+    GPT_TRY(gpt_gguf_text(g, "general.architecture", &name, err));
+    if (!name)
+        return gpt_fail(err, GPT_EDATA, "%s: no key 'general.architecture'",
+                        gpt_in_path(g->in));
+    for (size_t i = 0; i < GPT_COUNT(archs); i++) {
+        if (strcmp(archs[i].name, name) == 0) {
+            *arch = &archs[i];
+            return GPT_OK;
+        }
+        used += (size_t)snprintf(list + used, sizeof(list) - used, "%s%s",
+                                 i ? ", " : "", archs[i].name);
+    }
+    return gpt_fail(err, GPT_EDATA,
+                    "%s: general.architecture is %.100s: only %s are supported",
+                    gpt_in_path(g->in), name, list);
+}
+
+/* The field in which a model differs from what its keys will say. */
+static const char *misfit(const struct gpt_config *c,
+                          const struct gpt_gguf_arch *arch)
+{
+    struct gpt_config read = arch->base;
+
+    /* what keys carry, and what follows from tensors */
+    read.vocab_size = c->vocab_size;
+    read.padded_vocab_size = c->padded_vocab_size;
+    read.tied_embeddings = c->tied_embeddings;
+    read.init_std = c->init_std;
+    read.rotary_percent = c->rotary_percent;
+    read.rotary_scaling = c->rotary_scaling;
+    for (size_t i = 0; i < gpt_gguf_n_fields; i++)
+        if (gpt_gguf_is_used(arch, gpt_gguf_fields[i].use, c))
+            memcpy((char *)&read + gpt_gguf_fields[i].offset,
+                   (const char *)c + gpt_gguf_fields[i].offset,
+                   sizeof(int64_t));
+    if (arch->says_parallel)
+        read.parallel_blocks = c->parallel_blocks;
+    if (arch->pairs)
+        read.rotary_interleaved = c->rotary_interleaved;
+    if (!arch->base.gated && c->activation <= GPT_GELU_EXACT)
+        read.activation = c->activation;
+    if (c->rotary_scaling == GPT_SCALING_DYNAMIC ||
+        c->rotary_scaling == GPT_SCALING_NTK_ALPHA ||
+        (c->rotary_scaling == GPT_SCALING_LONGROPE && !arch->has_lists) ||
+        (c->rotary_scaling == GPT_SCALING_LLAMA3 && !arch->pairs))
+        return "rotary_scaling";
+    /* lists are there, and the factor is not, from which no more follows than
+     * the number that is */
+    if (c->rotary_scaling == GPT_SCALING_LONGROPE && arch->has_lists) {
+        memcpy(read.rotary_short_factors, c->rotary_short_factors,
+               sizeof(read.rotary_short_factors));
+        memcpy(read.rotary_long_factors, c->rotary_long_factors,
+               sizeof(read.rotary_long_factors));
+        read.rotary_attention = c->rotary_attention;
+        read.rotary_positions = c->rotary_positions;
+    }
+    if (arch->whole_heads && gpt_config_rotary(c) != c->head_size)
+        return "rotary_percent";
+    if (c->rotary_scaling == GPT_SCALING_YARN) {
+        read.rotary_fast = 32;
+        read.rotary_slow = 1;
+    }
+    if (c->rotary_scaling == GPT_SCALING_LLAMA3) {
+        read.rotary_factor = c->rotary_factor;
+        read.rotary_low_factor = c->rotary_low_factor;
+        read.rotary_high_factor = c->rotary_high_factor;
+        read.rotary_positions = c->rotary_positions;
+    }
+    return gpt_config_difference(c, &read);
+}
+
+/* The family that the model came from goes first: Phi-3 and Llama are the
+ * same function in other tensors, and a user expects the names that the model
+ * had. The message lists what each architecture lacks; which one is meant, we
+ * cannot know. */
+int gpt_gguf_choose(const struct gpt_config *c, const char *family,
+                    const struct gpt_gguf_arch **arch, struct gpt_err *err)
+{
+    char list[400] = "";
+    size_t used = 0;
+
+    for (size_t i = 0; family && i < GPT_COUNT(archs); i++)
+        if (strcmp(archs[i].family, family) == 0 && !misfit(c, &archs[i])) {
+            *arch = &archs[i];
+            return GPT_OK;
+        }
+    for (size_t i = 0; i < GPT_COUNT(archs); i++) {
+        const char *field = misfit(c, &archs[i]);
+
+        if (!field) {
+            *arch = &archs[i];
+            return GPT_OK;
+        }
+        if (used < sizeof(list))
+            used += (size_t)snprintf(list + used, sizeof(list) - used,
+                                     "%s%s: %s", i ? ", " : "", archs[i].name,
+                                     field);
+    }
+    return gpt_fail(err, GPT_EDATA,
+                    "no architecture of GGUF files is this model; it differs "
+                    "in %s", list);
+}

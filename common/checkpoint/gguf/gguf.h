@@ -1,0 +1,127 @@
+/* GGUF files, which llama.cpp runs: one file with the configuration and the
+ * vocabulary as keys, then the tensors. What an architecture there is, its keys
+ * and its tensors, is a row of arch.c. Source: ggml, docs/gguf.md; llama.cpp,
+ * gguf-py/gguf/constants.py and convert_hf_to_gguf.py. */
+#ifndef GPT_CHECKPOINT_GGUF_H
+#define GPT_CHECKPOINT_GGUF_H
+
+#include "base/dtype.h"
+#include "base/memory.h"
+#include "checkpoint/huggingface/family.h"
+#include "checkpoint/target.h"
+#include "tokenizer/gguf_file.h"
+
+struct gpt_gguf_arch {
+    const char *name;   /* general.architecture */
+    const char *family; /* model_type of Hugging Face's models of this kind */
+    struct gpt_config base; /* what no key says */
+    const struct gpt_hf_rule *rules; /* GPT_HF_*: without a prefix */
+    size_t n_rules;
+    /* Rows of queries and keys are in the order of neighbouring pairs: they are
+     * stored as they are when rotary positions turn pairs, and permuted when
+     * they turn halves. */
+    bool pairs;
+    bool whole_heads;   /* rotary positions turn all elements */
+    bool says_parallel; /* a key tells parallel_blocks */
+    bool has_lists;     /* llama.cpp has LongRoPE's lists of it */
+    bool needs_head;    /* llama.cpp wants the output layer of tied ones, too */
+};
+
+/* Tensors that are no parameters of ours. */
+#define GPT_GGUF_WORDS "token_embd.weight"
+#define GPT_GGUF_HEAD "output.weight"
+#define GPT_GGUF_FREQS "rope_freqs.weight"
+#define GPT_GGUF_LONG "rope_factors_long.weight"
+#define GPT_GGUF_SHORT "rope_factors_short.weight"
+
+/* What a file has of these lists of rotary factors. */
+struct gpt_gguf_list {
+    float *x; /* NULL: there is none */
+    int64_t n;
+};
+struct gpt_gguf_lists {
+    struct gpt_gguf_list freqs, many, few; /* of long texts, of short ones */
+};
+
+/* The rules of p's role one after the other, from *at = 0 on. */
+const struct gpt_hf_rule *gpt_gguf_next_rule(const struct gpt_gguf_arch *arch,
+                                             const struct gpt_config *c,
+                                             const struct gpt_param *p,
+                                             size_t *at);
+
+/* ggml's numbers of plain types. */
+bool gpt_gguf_dtype(uint32_t ggml_type, enum gpt_dtype *dtype);
+uint32_t gpt_gguf_number(enum gpt_dtype dtype); /* F32, F16, BF16 */
+/* general.file_type of a file of them */
+uint32_t gpt_gguf_file_type(enum gpt_dtype dtype);
+
+/* ---- configuration ---- */
+
+/* A key that is a field of struct gpt_config. */
+enum gpt_gguf_use { /* when it is there */
+    GPT_GGUF_ALL,
+    GPT_GGUF_ROPE,      /* with rotary positions */
+    GPT_GGUF_LAYERNORM, /* with norms of this kind */
+    GPT_GGUF_RMS,
+    GPT_GGUF_SCALED, /* with linear or YaRN scaling of rotary positions */
+};
+struct gpt_gguf_field {
+    const char *name; /* after the architecture's: "llama." */
+    bool whole;       /* an int64_t, else a double */
+    enum gpt_gguf_use use;
+    bool must; /* be in a file */
+    size_t offset; /* in struct gpt_config */
+};
+extern const struct gpt_gguf_field gpt_gguf_fields[];
+extern const size_t gpt_gguf_n_fields;
+bool gpt_gguf_is_used(const struct gpt_gguf_arch *arch,
+                      enum gpt_gguf_use use, const struct gpt_config *c);
+
+/* That of general.architecture; GPT_EDATA lists those that there are. */
+int gpt_gguf_find_arch(const struct gpt_gguf_arch **arch, struct gpt_gguf *g,
+                       struct gpt_err *err) GPT_MUST_USE;
+
+/* GPT_EDATA names the key. *c is complete but for padding; n_words: rows of
+ * the word table. */
+int gpt_gguf_read_config(struct gpt_config *c,
+                         const struct gpt_gguf_arch **arch, struct gpt_gguf *g,
+                         int64_t n_words, bool tied,
+                         const struct gpt_gguf_lists *lists,
+                         struct gpt_err *err) GPT_MUST_USE;
+/* The first architecture that can say what the model is, that of `family`
+ * before others. GPT_EDATA names what each of them lacks. */
+int gpt_gguf_choose(const struct gpt_config *c, const char *family,
+                    const struct gpt_gguf_arch **arch,
+                    struct gpt_err *err) GPT_MUST_USE;
+/* Factors of the n rotary rates of a model with Llama 3's scaling. */
+void gpt_gguf_ropes(const struct gpt_config *c, float *to, int64_t n);
+
+/* ---- keys that are written ---- */
+
+struct gpt_gguf_keys {
+    struct gpt_buf b;
+    int64_t n;
+    bool failed; /* memory was out */
+};
+void gpt_gguf_put_int(struct gpt_gguf_keys *k, const char *name,
+                      enum gpt_gguf_type type, int64_t value);
+void gpt_gguf_put_real(struct gpt_gguf_keys *k, const char *name, double value);
+void gpt_gguf_put_text(struct gpt_gguf_keys *k, const char *name,
+                       const char *text);
+/* Begins an array of n; elements follow. */
+void gpt_gguf_put_array(struct gpt_gguf_keys *k, const char *name,
+                        enum gpt_gguf_type element, int64_t n);
+void gpt_gguf_add_u32(struct gpt_gguf_keys *k, uint32_t v);
+void gpt_gguf_add_u64(struct gpt_gguf_keys *k, uint64_t v);
+void gpt_gguf_add_string(struct gpt_gguf_keys *k, const void *p, size_t n);
+
+void gpt_gguf_put_config(struct gpt_gguf_keys *k, const struct gpt_config *c,
+                         const struct gpt_gguf_arch *arch);
+/* Puts the attached vocabulary, for a model of t's vocabulary size; "none",
+ * with a warning, where none is attached. GPT_EDATA for a vocabulary that a
+ * GGUF file cannot hold. */
+int gpt_gguf_put_vocabulary(struct gpt_gguf_keys *k,
+                            const struct gpt_target *t,
+                            struct gpt_err *err) GPT_MUST_USE;
+
+#endif

@@ -1,0 +1,33 @@
+/* What the two halves of GGUF's front end share: read.c has its row of the
+ * table of formats, write.c makes and writes targets. */
+#ifndef GPT_CHECKPOINT_GGUF_INTERNAL_H
+#define GPT_CHECKPOINT_GGUF_INTERNAL_H
+
+#include "checkpoint/format.h"
+#include "checkpoint/gguf/gguf.h"
+#include "checkpoint/huggingface/huggingface.h"
+
+/* A key of an architecture: a factor of sines and cosines. */
+#define GPT_GGUF_ATTN_FACTOR "rope.scaling.attn_factor"
+
+/* The shortest decimal that is this float: 1e-5 was written, and is meant. */
+double gpt_gguf_shortest(double v);
+
+/* LongRoPE, if the file has its lists: once the positions of the model and what
+ * turns are known; and its keys. */
+int gpt_gguf_read_longrope(struct gpt_config *c,
+                           const struct gpt_gguf_arch *arch, struct gpt_gguf *g,
+                           const struct gpt_gguf_lists *lists,
+                           struct gpt_err *err) GPT_MUST_USE;
+void gpt_gguf_put_longrope(struct gpt_gguf_keys *k, const struct gpt_config *c,
+                           const struct gpt_gguf_arch *arch);
+
+/* The tokens that begin and end texts, into the source. */
+int gpt_gguf_read_ends(struct gpt_source *s, struct gpt_gguf *g,
+                       struct gpt_err *err) GPT_MUST_USE;
+int gpt_gguf_plan(struct gpt_target *t, struct gpt_err *err) GPT_MUST_USE;
+void gpt_gguf_free_plan(struct gpt_target *t);
+int gpt_gguf_write(struct gpt_target *t, struct gpt_fill *fill,
+                   struct gpt_err *err) GPT_MUST_USE;
+
+#endif

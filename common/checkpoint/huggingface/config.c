@@ -1,0 +1,489 @@
+/* Reads config.json of Hugging Face's models by the tables of family.c: a row
+ * says which field a key is, and what its absence means. Every key of the file
+ * is taken: one that a family does not have, and that is no note (names, tools,
+ * generation), is refused by name, as the model may compute something that this
+ * one does not. A null counts as absent. Start at gpt_hf_config_parse(); rotary
+ * positions are in rotary.c, and config_make.c is the reverse. */
+#include "checkpoint/huggingface/huggingface.h"
+
+#include "backend.h"
+#include "base/log.h"
+#include "checkpoint/huggingface/reader.h"
+#include "checkpoint/huggingface/window.h"
+
+#include <math.h>
+#include <string.h>
+
+/* ---- values ---- */
+
+/* A feature is refused by its name and its value, so that the message can be
+ * searched for in the model's config.json. */
+int gpt_hf_refuse(const struct gpt_hf_reader *r, const char *key,
+                  const cJSON *value, const char *need, struct gpt_err *err)
+{
+    char *text = gpt_json_print(value, false);
+    const char *shown = cJSON_IsString(value) ? value->valuestring : text;
+    int status = gpt_fail(err, GPT_EDATA, "%s: %s is %.200s: only %s is "
+                          "supported", r->what, key, shown ? shown : "?", need);
+
+    cJSON_free(text);
+    return status;
+}
+
+/* The type that is wanted, in words: the file's own is in front of the user. */
+int gpt_hf_wrong_type(const struct gpt_hf_reader *r, const char *key,
+                      const char *need, struct gpt_err *err)
+{
+    return gpt_fail(err, GPT_EDATA, "%s: '%s' is not %s", r->what, key, need);
+}
+
+/* 0 passes here and means what the format means by it; other sizes of 0 are
+ * refused when the model is checked. Ranges of rates are the model's, too. */
+int gpt_hf_read_number(const struct gpt_hf_reader *r, const char *key,
+                       const cJSON *item, double *out, struct gpt_err *err)
+{
+    if (!cJSON_IsNumber(item))
+        return gpt_hf_wrong_type(r, key, "a number", err);
+    *out = item->valuedouble;
+    return GPT_OK;
+}
+
+/* A size such as 2.5 would be cut to 2 without a word. */
+int gpt_hf_read_size(const struct gpt_hf_reader *r, const char *key,
+                     const cJSON *item, int64_t *out, struct gpt_err *err)
+{
+    double v = 0;
+
+    GPT_TRY(gpt_hf_read_number(r, key, item, &v, err));
+    /* written so that NaN is outside */
+    if (!(v >= 0 && v <= INT32_MAX) || v != (double)(int64_t)v)
+        return gpt_fail(err, GPT_EDATA, "%s: '%s' is %g, out of range: 0 to %d",
+                        r->what, key, v, INT32_MAX);
+    *out = (int64_t)v;
+    return GPT_OK;
+}
+
+/* 0 and 1 are no flags there: json of Python writes false and true. */
+static int read_flag(const struct gpt_hf_reader *r, const char *key,
+                     const cJSON *item, bool *out, struct gpt_err *err)
+{
+    if (!cJSON_IsBool(item))
+        return gpt_hf_wrong_type(r, key, "true or false", err);
+    *out = cJSON_IsTrue(item);
+    return GPT_OK;
+}
+
+/* Names that differ by rounding alone are one activation; plain "gelu" is the
+ * form with the error function, which is another. One that is not known is
+ * refused: a model with another would give
+ * texts that are wrong without a sign of it. */
+static int read_activation(const struct gpt_hf_reader *r,
+                           const struct gpt_hf_key *row, const cJSON *item,
+                           struct gpt_err *err)
+{
+    const char *key = row->name;
+
+    /* Gemma's first files say so, and were trained with the other form */
+    if (row->kind == GPT_HF_TANH_ACTIVATION && cJSON_IsString(item) &&
+        strcmp(item->valuestring, "gelu") == 0) {
+        r->c->activation = GPT_GELU;
+        return GPT_OK;
+    }
+    for (size_t i = 0; cJSON_IsString(item) && i < gpt_hf_n_activations; i++)
+        if (strcmp(item->valuestring, gpt_hf_activations[i].name) == 0) {
+            r->c->activation = gpt_hf_activations[i].activation;
+            return GPT_OK;
+        }
+    return gpt_hf_refuse(r, key, item, "gelu_new, gelu, silu, relu or relu2",
+                         err);
+}
+
+/* An id, or the first of a list of ids, as newer files have it for several ends
+ * of a text. Anything else counts as none: a wrong id must not keep the weights
+ * from being read. */
+static int64_t token_id(const cJSON *item)
+{
+    if (cJSON_IsArray(item))
+        item = cJSON_GetArrayItem(item, 0);
+    if (!cJSON_IsNumber(item) || !(item->valuedouble >= 0) ||
+        item->valuedouble > INT32_MAX)
+        return GPT_TOKEN_NONE;
+    return (int64_t)item->valuedouble;
+}
+
+/* One dropout serves the embedding and the residual stream here. The weights do
+ * not depend on either, so a difference is a warning. */
+static int compare_dropout(const struct gpt_hf_reader *r, const char *key,
+                           const cJSON *item, struct gpt_err *err)
+{
+    double v = 0;
+
+    GPT_TRY(gpt_hf_read_number(r, key, item, &v, err));
+    if (v < r->c->hidden_dropout || v > r->c->hidden_dropout)
+        gpt_warn("%s: %s %g is trained as %g, the dropout of the residual "
+                 "stream", r->what, key, v, r->c->hidden_dropout);
+    return GPT_OK;
+}
+
+/* ---- factors ---- */
+
+/* The inverse of an inverse is a number that was whole, but for its last
+ * bits. */
+static double inverse(double x)
+{
+    const double y = 1 / x, whole = round(y);
+
+    return fabs(y - whole) <= 1e-12 * whole ? whole : y;
+}
+
+/* 0 would make nothing of all that is multiplied, and means "none" in the
+ * fields: it is refused. */
+static int read_factor(const struct gpt_hf_reader *r,
+                       const struct gpt_hf_key *key, const cJSON *item,
+                       struct gpt_err *err)
+{
+    double x = 0;
+
+    GPT_TRY(gpt_hf_read_number(r, key->name, item, &x, err));
+    if (!(x > 0))
+        return gpt_hf_refuse(r, key->name, item, "a number above 0", err);
+    if (key->kind == GPT_HF_SCORE_SCALE)
+        r->c->query_pre_attn_scalar = inverse(x * x);
+    else
+        *(double *)(void *)((char *)r->c + key->offset) =
+            key->kind == GPT_HF_DIVISOR ? inverse(x) : x;
+    return GPT_OK;
+}
+
+/* ---- reading ---- */
+
+/* Compared as JSON: a number is one however it is written. */
+static int read_must(const struct gpt_hf_reader *r,
+                     const struct gpt_hf_key *key, const cJSON *item,
+                     struct gpt_err *err)
+{
+    cJSON *need = cJSON_Parse(key->def);
+    bool same = need && cJSON_Compare(item, need, true);
+
+    cJSON_Delete(need);
+    return same ? GPT_OK : gpt_hf_refuse(r, key->name, item, key->def, err);
+}
+
+/* Which layers are of which kind. All of these keys are put together in
+ * gpt_hf_settle_window(), since they say the same thing in several ways. */
+static int read_layers(struct gpt_hf_reader *r, const struct gpt_hf_key *key,
+                       const cJSON *item, struct gpt_err *err)
+{
+    const bool null = cJSON_IsNull(item);
+
+    switch (key->kind) {
+    case GPT_HF_WINDOW:
+        return null ? GPT_OK
+                    : gpt_hf_read_size(r, key->name, item, &r->window, err);
+    case GPT_HF_WINDOW_LAYERS:
+        return gpt_hf_read_size(r, key->name, item, &r->c->window_full_layers,
+                                err);
+    case GPT_HF_WINDOW_EVERY:
+        /* "LLLG" says nothing that can be counted on without the list */
+        if (!cJSON_IsNumber(item) && !r->layer_types)
+            return gpt_hf_refuse(r, key->name, item, "a number", err);
+        return gpt_hf_read_every(&r->c->window_attn_skip_freq, item, key->name,
+                                 r->what, err);
+    case GPT_HF_TURNS_EVERY:
+        return gpt_hf_read_every(&r->c->no_rope_freq, item, key->name, r->what,
+                                 err);
+    case GPT_HF_USE_WINDOW:
+        return read_flag(r, key->name, item, &r->uses_window, err);
+    case GPT_HF_PATTERN:
+        cJSON_Delete(r->expanded);
+        r->expanded = NULL;
+        GPT_TRY(gpt_hf_expand_pattern(&r->expanded, item, key->name, r->what,
+                                      err));
+        r->layer_types = r->expanded;
+        return GPT_OK;
+    default: /* layer_types */
+        r->layer_types = null ? NULL : item;
+        return null ? GPT_OK : gpt_hf_check_layer_types(item, r->what, err);
+    }
+}
+
+/* item: the value in the file, or the default. */
+static int read_value(struct gpt_hf_reader *r, const struct gpt_hf_key *key,
+                      const cJSON *item, struct gpt_err *err)
+{
+    void *to = (char *)r->c + key->offset;
+    const bool null = cJSON_IsNull(item);
+    bool flag = false;
+
+    switch (key->kind) {
+    case GPT_HF_SIZE:
+        return gpt_hf_read_size(r, key->name, item, to, err);
+    case GPT_HF_RATE:
+        return gpt_hf_read_number(r, key->name, item, to, err);
+    case GPT_HF_FLAG:
+        return read_flag(r, key->name, item, to, err);
+    case GPT_HF_NOT:
+        GPT_TRY(read_flag(r, key->name, item, &flag, err));
+        *(bool *)to = !flag;
+        return GPT_OK;
+    case GPT_HF_ACTIVATION:
+    case GPT_HF_TANH_ACTIVATION:
+        return read_activation(r, key, item, err);
+    /* null is 0 here, and not the class's default */
+    case GPT_HF_CAP:
+        *(double *)to = 0;
+        return null ? GPT_OK : gpt_hf_read_number(r, key->name, item, to, err);
+    case GPT_HF_SCORE_SCALE:
+    case GPT_HF_MULTIPLIER:
+    case GPT_HF_DIVISOR:
+        return read_factor(r, key, item, err);
+    case GPT_HF_LOCAL_THETA:
+        return gpt_hf_read_number(r, key->name, item,
+                                  &r->c->rotary_local_base, err);
+    case GPT_HF_SCALAR:
+        return gpt_hf_read_number(r, key->name, item,
+                                  &r->c->query_pre_attn_scalar, err);
+    case GPT_HF_MULTIQUERY:
+        GPT_TRY(read_flag(r, key->name, item, &flag, err));
+        r->c->num_query_groups = flag; /* 0 is filled in: as many as heads */
+        return GPT_OK;
+    /* absence is filled in by gpt_config_complete() */
+    case GPT_HF_INNER:
+        return null ? GPT_OK
+                    : gpt_hf_read_size(r, key->name, item,
+                                       &r->c->ffn_hidden_size, err);
+    case GPT_HF_THETA:
+        return gpt_hf_read_number(r, key->name, item, &r->c->rotary_base, err);
+    case GPT_HF_SCALING:
+        return null ? GPT_OK : gpt_hf_read_scaling(r, key->name, item, err);
+    case GPT_HF_WINDOW:
+    case GPT_HF_WINDOW_LAYERS:
+    case GPT_HF_WINDOW_EVERY:
+    case GPT_HF_TURNS_EVERY:
+    case GPT_HF_USE_WINDOW:
+    case GPT_HF_LAYER_TYPES:
+    case GPT_HF_PATTERN:
+        return read_layers(r, key, item, err);
+    case GPT_HF_MUST:
+    case GPT_HF_ONLY:
+    case GPT_HF_SAID:
+        return read_must(r, key, item, err);
+    case GPT_HF_ATTENTION:
+        return gpt_hf_check_attention(item, key->name, r->what, err);
+    case GPT_HF_BOS:
+        r->extra->bos_token_id = token_id(item);
+        return GPT_OK;
+    case GPT_HF_EOS:
+        r->extra->eos_token_id = token_id(item);
+        return GPT_OK;
+    case GPT_HF_OTHER_DROPOUT: /* with the numbers of other keys: below */
+    case GPT_HF_TWO_PARAMETERS:
+    case GPT_HF_BEFORE:
+    case GPT_HF_ROTARY_SIZE:
+    case GPT_HF_TURNS:
+    case GPT_HF_WIDTH:
+    case GPT_HF_UNUSED:
+    case GPT_HF_PARAMETERS:
+    case GPT_HF_ARCHITECTURES:
+    case GPT_HF_MODEL_TYPE:
+    case GPT_HF_DTYPE:
+    case GPT_HF_NOTE:
+        return GPT_OK;
+    }
+    return GPT_OK;
+}
+
+/* In the file by its own name or its alias; NULL when absent or null. */
+static const cJSON *find_value(const struct gpt_hf_reader *r,
+                               const struct gpt_hf_key *key)
+{
+    const cJSON *item = cJSON_GetObjectItemCaseSensitive(r->json, key->name);
+
+    if (!item && key->alias)
+        item = cJSON_GetObjectItemCaseSensitive(r->json, key->alias);
+    return cJSON_IsNull(item) ? NULL : item;
+}
+
+/* A token, a cap or a window that is null in the file is none; a key that is
+ * not there has its default. */
+static bool is_null_value(const struct gpt_hf_reader *r,
+                          const struct gpt_hf_key *key)
+{
+    return (key->kind == GPT_HF_BOS || key->kind == GPT_HF_EOS ||
+            key->kind == GPT_HF_CAP || key->kind == GPT_HF_WINDOW) &&
+           cJSON_IsNull(
+               cJSON_GetObjectItemCaseSensitive(r->json, key->name));
+}
+
+/* Defaults go the way of values, so that a row says in one place what absence
+ * means. */
+static int read_key(struct gpt_hf_reader *r, const struct gpt_hf_key *key,
+                    struct gpt_err *err)
+{
+    const cJSON *item = find_value(r, key);
+
+    if (item)
+        return read_value(r, key, item, err);
+    /* a row without a default is a key that every file has */
+    if (!key->def || key->kind == GPT_HF_SAID)
+        return gpt_fail(err, GPT_EDATA, "%s: no field '%s'", r->what,
+                        key->name);
+    cJSON *def = cJSON_Parse(is_null_value(r, key) ? "null" : key->def);
+    if (!def)
+        return gpt_no_memory(err, r->what);
+    int status = read_value(r, key, def, err);
+    cJSON_Delete(def);
+    return status;
+}
+
+/* An older file has the object under another name, which goes before the
+ * default of the class. Where both are absent, the default is read as if it was
+ * in the file; most classes have none. */
+static int read_parameters(const struct gpt_hf_reader *r,
+                           const struct gpt_hf_key *key, const cJSON *item,
+                           struct gpt_err *err)
+{
+    const cJSON *old = cJSON_GetObjectItemCaseSensitive(r->json,
+                                                        "rope_scaling");
+    cJSON *def = NULL;
+
+    if (!item && (!old || cJSON_IsNull(old)) &&
+        !(def = cJSON_Parse(key->def)))
+        return gpt_no_memory(err, r->what);
+    item = def && !cJSON_IsNull(def) ? def : item;
+    int status =
+        item ? gpt_hf_read_scaling(r, key->name, item, err) : GPT_OK;
+    cJSON_Delete(def);
+    return status;
+}
+
+/* What depends on other keys, whatever their order. */
+static int read_later(const struct gpt_hf_reader *r,
+                      const struct gpt_hf_key *key, struct gpt_err *err)
+{
+    const cJSON *item = find_value(r, key);
+
+    if (key->kind == GPT_HF_PARAMETERS)
+        return read_parameters(r, key, item, err);
+    if (key->kind == GPT_HF_TWO_PARAMETERS && item)
+        return gpt_hf_read_two_scalings(r, key->name, item, err);
+    if (key->kind == GPT_HF_ROTARY_SIZE && item)
+        return gpt_hf_read_rotary_size(r, key->name, item, err);
+    if (key->kind == GPT_HF_TURNS && item)
+        return gpt_hf_read_turns(r->c, item, key->name, r->what, err);
+    if (key->kind == GPT_HF_OTHER_DROPOUT && item)
+        return compare_dropout(r, key->name, item, err);
+    /* another width means a product between embedding and layers */
+    if (key->kind == GPT_HF_WIDTH && item) {
+        int64_t width = 0;
+
+        GPT_TRY(gpt_hf_read_size(r, key->name, item, &width, err));
+        if (width != r->c->hidden_size)
+            return gpt_hf_refuse(r, key->name, item, "the hidden_size", err);
+    }
+    return GPT_OK;
+}
+
+/* An alias counts: a file may have either name. */
+static bool has_key(const struct gpt_hf_family *family, const char *name)
+{
+    for (size_t i = 0; i < family->n_keys; i++)
+        if (strcmp(family->keys[i].name, name) == 0 ||
+            (family->keys[i].alias &&
+             strcmp(family->keys[i].alias, name) == 0))
+            return true;
+    return gpt_hf_is_note(name);
+}
+
+int gpt_hf_unknown_key(const char *what, const char *key,
+                       const char *model_type, struct gpt_err *err)
+{
+    if (strcmp(key, "quantization_config") == 0) {
+        gpt_fail(err, GPT_EDATA, "%s: '%s': its weights are quantized", what,
+                 key);
+        return gpt_hint(err, "name the model that was quantized, or save it "
+                             "after dequantize() of transformers");
+    }
+    gpt_fail(err, GPT_EDATA, "%s: '%.200s' is not known of model_type %s: the "
+             "model may compute what this one does not", what, key,
+             model_type);
+    return gpt_hint(err, "remove the key when it changes nothing that the "
+                         "model computes");
+}
+
+/* A feature that is off, by null or false, is no feature. Here a file that is
+ * newer than this program shows itself. */
+static int check_unknown(const struct gpt_hf_reader *r, struct gpt_err *err)
+{
+    const cJSON *item;
+
+    cJSON_ArrayForEach(item, r->json)
+        if (!cJSON_IsNull(item) && !cJSON_IsFalse(item) &&
+            !has_key(r->extra->family, item->string))
+            return gpt_hf_unknown_key(r->what, item->string,
+                                      r->extra->family->model_type, err);
+    return GPT_OK;
+}
+
+/* "architectures" would name the head, too; the type alone says which classes
+ * read the file, as in transformers' AutoModelForCausalLM. */
+static int find_family(struct gpt_hf_reader *r, struct gpt_err *err)
+{
+    char list[640];
+    const char *type;
+
+    GPT_TRY(gpt_json_string(r->json, "model_type", &type, r->what, err));
+    r->extra->family = gpt_hf_family_find(type, r->json);
+    if (r->extra->family)
+        return GPT_OK;
+    gpt_hf_family_list(list, sizeof(list));
+    return gpt_fail(err, GPT_EDATA,
+                    "%s: model_type is %.200s: only %s are supported", r->what,
+                    type, list);
+}
+
+/* In the order in which one thing depends on another: keys, those that are
+ * compared with others, windows of layers, what is left over, the rules of the
+ * model. The padded size is only completed to run the checks: padding depends
+ * on the layout, which the caller knows. */
+static int parse_config(struct gpt_hf_reader *r, struct gpt_err *err)
+{
+    const struct gpt_hf_family *family = r->extra->family;
+    struct gpt_config *c = r->c;
+    struct gpt_err inner = {0};
+
+    /* keys overwrite what the family's class fixes */
+    *c = family->base;
+    for (size_t i = 0; i < family->n_keys; i++)
+        GPT_TRY(read_key(r, &family->keys[i], err));
+    /* only now: numbers that these are compared with may follow them */
+    for (size_t i = 0; i < family->n_keys; i++)
+        GPT_TRY(read_later(r, &family->keys[i], err));
+    for (size_t i = 0; i < family->n_keys; i++)
+        if (family->keys[i].kind == GPT_HF_BEFORE)
+            GPT_TRY(gpt_hf_read_before(r, &family->keys[i],
+                                       find_value(r, &family->keys[i]), err));
+    GPT_TRY(gpt_hf_settle_window(c, family, r->uses_window ? r->window : 0,
+                                 r->layer_types, r->what, err));
+    GPT_TRY(check_unknown(r, err));
+    if (gpt_config_complete(c, 1, 1, &inner) != GPT_OK)
+        return gpt_fail(err, GPT_EDATA, "%s: %s", r->what, inner.text);
+    c->padded_vocab_size = 0;
+    return GPT_OK;
+}
+
+int gpt_hf_config_parse(struct gpt_config *c, struct gpt_hf_extra *extra,
+                        const cJSON *json, const char *what,
+                        struct gpt_err *err)
+{
+    struct gpt_hf_reader r = {.c = c, .extra = extra, .json = json,
+                              .what = what, .uses_window = true};
+
+    if (!cJSON_IsObject(json))
+        return gpt_fail(err, GPT_EDATA, "%s: not a JSON object", what);
+    *extra = (struct gpt_hf_extra){0};
+    GPT_TRY(find_family(&r, err));
+    int status = parse_config(&r, err);
+    cJSON_Delete(r.expanded);
+    return status;
+}

@@ -1,0 +1,435 @@
+/* Writes config.json of Hugging Face's models by the tables of family.c, and
+ * finds the family of a model by writing and reading. Start at
+ * gpt_hf_config_make(). */
+#include "checkpoint/huggingface/huggingface.h"
+
+#include "checkpoint/huggingface/window.h"
+
+#include <math.h>
+#include <stdio.h>
+#include <string.h>
+
+/* As torch prints them, without "torch.". */
+static const char *torch_name(enum gpt_dtype t)
+{
+    return t == GPT_BF16  ? "bfloat16"
+           : t == GPT_F16 ? "float16"
+           : t == GPT_F64 ? "float64"
+                          : "float32";
+}
+
+/* null, not absence: absence means the default of the class. */
+static cJSON *token_value(int64_t id)
+{
+    return id >= 0 ? cJSON_CreateNumber((double)id) : cJSON_CreateNull();
+}
+
+/* A family's own word where it means this activation, else the first one. */
+static cJSON *activation_value(const struct gpt_config *c, const char *def)
+{
+    cJSON *own = cJSON_Parse(def);
+    const struct gpt_hf_activation *a = NULL;
+
+    /* backwards: the first of several names is left at the end */
+    for (size_t i = gpt_hf_n_activations; i-- > 0;)
+        if (gpt_hf_activations[i].activation == c->activation) {
+            a = &gpt_hf_activations[i];
+            if (own && strcmp(own->valuestring, a->name) == 0)
+                return own;
+        }
+    cJSON_Delete(own);
+    return a ? cJSON_CreateString(a->name) : NULL;
+}
+
+/* As many numbers as pairs turn: what follows them in a list is nothing. */
+static void add_lists(cJSON *json, const struct gpt_config *c)
+{
+    for (size_t i = 0; i < gpt_hf_n_scaling_lists; i++) {
+        const double *at =
+            (const double *)(const void *)((const char *)c +
+                                           gpt_hf_scaling_lists[i].offset);
+
+        if (gpt_config_factors(c) > 0)
+            gpt_json_add(json, gpt_hf_scaling_lists[i].name,
+                         cJSON_CreateDoubleArray(at,
+                                                 (int)gpt_config_factors(c)));
+    }
+}
+
+/* Phi-3 has its positions of pretraining beside the object, which has three
+ * entries and no more for older versions of its class, under older names. */
+static bool says_before(const struct gpt_hf_family *family)
+{
+    for (size_t i = 0; i < family->n_keys; i++)
+        if (family->keys[i].kind == GPT_HF_BEFORE)
+            return true;
+    return false;
+}
+
+/* Numbers that a formula does not read are 0 in the model, and left out. */
+static cJSON *scaling_value(const struct gpt_config *c,
+                            const struct gpt_hf_family *family)
+{
+    const bool apart = c->rotary_scaling == GPT_SCALING_LONGROPE &&
+                       says_before(family);
+    cJSON *json = cJSON_CreateObject();
+
+    /* null and not {}: classes of older versions look for a type in it */
+    if (c->rotary_scaling == GPT_SCALING_NONE) {
+        cJSON_Delete(json);
+        return cJSON_CreateNull();
+    }
+    if (c->rotary_scaling == GPT_SCALING_NTK_ALPHA) {
+        cJSON_AddNumberToObject(json, "alpha", c->rotary_factor);
+        /* "dynamic" asks for it, and the class does not read it */
+        cJSON_AddNumberToObject(json, "factor", 1);
+        cJSON_AddStringToObject(json, "rope_type", "dynamic");
+        return json;
+    }
+    for (size_t i = 0; i < gpt_hf_n_scaling_numbers; i++) {
+        const struct gpt_hf_scaling_number *n = &gpt_hf_scaling_numbers[i];
+        const void *at = (const char *)c + n->offset;
+        const double v = n->offset == 0 ? (double)c->rotary_positions
+                                        : *(const double *)at;
+
+        /* base and share have keys of their own, which all versions read */
+        if ((v > 0 || (family->grows_queries &&
+                       at == &c->rotary_query_growth)) &&
+            at != &c->rotary_base && at != &c->rotary_percent &&
+            !(apart && n->offset == 0))
+            cJSON_AddNumberToObject(json, n->name, v);
+    }
+    add_lists(json, c);
+    cJSON_AddStringToObject(json, apart ? "type" : "rope_type",
+                            gpt_rotary_scalings[c->rotary_scaling]);
+    return json;
+}
+
+/* The object of newer versions, where its absence is not "default": the class
+ * has a scaling of its own. A model without any says so by name: a null would
+ * be that scaling again. Both forms are written, and say the same. */
+static cJSON *parameters_value(const struct gpt_hf_key *key,
+                               const struct gpt_config *c,
+                               const struct gpt_hf_family *family)
+{
+    const bool plain = c->rotary_scaling == GPT_SCALING_NONE;
+    cJSON *json;
+
+    if (strcmp(key->def, "null") == 0)
+        return NULL;
+    json = plain ? cJSON_CreateObject() : scaling_value(c, family);
+    cJSON_AddNumberToObject(json, "rope_theta", c->rotary_base);
+    if (plain)
+        cJSON_AddStringToObject(json, "rope_type", "default");
+    return json;
+}
+
+/* Classes with two bases ask for both, also where they are one. */
+static double local_base(const struct gpt_config *c)
+{
+    return c->rotary_local_base > 0 ? c->rotary_local_base : c->rotary_base;
+}
+
+/* Both kinds of layers, in the way of newer versions: with one base in its old
+ * place they would take another one for layers with a window. */
+static cJSON *two_scalings(const struct gpt_config *c,
+                           const struct gpt_hf_family *family)
+{
+    const bool plain = c->rotary_scaling == GPT_SCALING_NONE;
+    cJSON *json = cJSON_CreateObject();
+    cJSON *all = plain ? cJSON_CreateObject() : scaling_value(c, family);
+    cJSON *local = cJSON_CreateObject();
+
+    cJSON_AddNumberToObject(all, "rope_theta", c->rotary_base);
+    if (plain)
+        cJSON_AddStringToObject(all, "rope_type", "default");
+    cJSON_AddNumberToObject(local, "rope_theta", local_base(c));
+    cJSON_AddStringToObject(local, "rope_type", "default");
+    gpt_json_add(json, "full_attention", all);
+    gpt_json_add(json, "sliding_attention", local);
+    return json;
+}
+
+/* The class with the head that we have: other tools choose by it. */
+static cJSON *architectures_value(const struct gpt_hf_family *family)
+{
+    cJSON *list = cJSON_CreateArray();
+
+    gpt_json_add(list, NULL, cJSON_CreateString(family->architecture));
+    return list;
+}
+
+/* A cap, null for none. Classes of newer versions take "30.0" and refuse "30",
+ * which is how cJSON would print it. */
+static cJSON *cap_value(double cap)
+{
+    char text[40];
+    const int n = snprintf(text, sizeof(text), "%.17g", cap);
+
+    if (!(cap > 0))
+        return cJSON_CreateNull();
+    if (strspn(text, "0123456789") == (size_t)n)
+        snprintf(text + n, sizeof(text) - (size_t)n, ".0");
+    return cJSON_CreateRaw(text);
+}
+
+/* In the word that all versions know. It is always written: without a list the
+ * class of a hybrid model has Mamba in all layers. */
+static cJSON *attention_value(const struct gpt_config *c)
+{
+    cJSON *list = cJSON_CreateArray();
+
+    for (int64_t l = 0; l < c->num_layers; l++)
+        gpt_json_add(list, NULL, cJSON_CreateString("attention"));
+    return list;
+}
+
+/* What scores are multiplied by, or a factor of the model, where 0 is 1, or its
+ * inverse. */
+static cJSON *factor_value(const struct gpt_hf_key *key,
+                           const struct gpt_config *c)
+{
+    const double x =
+        key->kind == GPT_HF_SCORE_SCALE
+            ? 0
+            : *(const double *)(const void *)((const char *)c + key->offset);
+
+    if (key->kind == GPT_HF_SCORE_SCALE)
+        return cap_value(
+            1 / sqrt(c->query_pre_attn_scalar > 0 ? c->query_pre_attn_scalar
+                                                  : (double)c->head_size));
+    return cap_value(!(x > 0) ? 1 : key->kind == GPT_HF_DIVISOR ? 1 / x : x);
+}
+
+/* Other kinds have their positions of pretraining in the object, and a model
+ * without scaling has none: the class then takes its default, and does not read
+ * it. */
+static cJSON *before_value(const struct gpt_config *c)
+{
+    return c->rotary_scaling == GPT_SCALING_LONGROPE
+               ? cJSON_CreateNumber((double)c->rotary_positions)
+               : NULL;
+}
+
+/* Which layers are of which kind. A class reads a number or a list: both are
+ * written where the number says enough, and readers of either understand. */
+static cJSON *layers_value(const struct gpt_hf_key *key,
+                           const struct gpt_config *c,
+                           const struct gpt_hf_family *family)
+{
+    switch (key->kind) {
+    case GPT_HF_WINDOW:
+        return gpt_hf_window_value(c, family);
+    case GPT_HF_USE_WINDOW:
+        return cJSON_CreateBool(c->window_size > 0);
+    case GPT_HF_WINDOW_LAYERS:
+        return c->window_size > 0
+                   ? cJSON_CreateNumber((double)c->window_full_layers)
+                   : NULL;
+    case GPT_HF_WINDOW_EVERY:
+        return gpt_hf_every_value(c->window_attn_skip_freq);
+    case GPT_HF_TURNS:
+        return gpt_hf_turns_value(c);
+    case GPT_HF_PATTERN:
+        return gpt_hf_pattern_value(c);
+    case GPT_HF_ATTENTION:
+        return attention_value(c);
+    default: /* layer_types */
+        return gpt_hf_layer_types_value(c, family);
+    }
+}
+
+/* NULL for what is not written. */
+static cJSON *make_value(const struct gpt_hf_key *key,
+                         const struct gpt_config *c,
+                         const struct gpt_hf_extra *extra,
+                         enum gpt_dtype dtype)
+{
+    const void *at = (const char *)c + key->offset;
+
+    switch (key->kind) {
+    case GPT_HF_SIZE:
+        return cJSON_CreateNumber((double)*(const int64_t *)at);
+    case GPT_HF_RATE:
+        return cJSON_CreateNumber(*(const double *)at);
+    case GPT_HF_FLAG:
+        return cJSON_CreateBool(*(const bool *)at);
+    case GPT_HF_NOT:
+        return cJSON_CreateBool(!*(const bool *)at);
+    case GPT_HF_ACTIVATION:
+    case GPT_HF_TANH_ACTIVATION:
+        return activation_value(c, key->def);
+    case GPT_HF_CAP:
+        return cap_value(*(const double *)at);
+    case GPT_HF_SCALAR:
+        return cJSON_CreateNumber(c->query_pre_attn_scalar > 0
+                                      ? c->query_pre_attn_scalar
+                                      : (double)c->head_size);
+    case GPT_HF_MULTIQUERY:
+        return cJSON_CreateBool(c->num_query_groups == 1);
+    case GPT_HF_INNER: /* null where it has the default, as on the hub */
+        return c->ffn_hidden_size == 4 * c->hidden_size
+                   ? cJSON_CreateNull()
+                   : cJSON_CreateNumber((double)c->ffn_hidden_size);
+    case GPT_HF_SCORE_SCALE:
+    case GPT_HF_MULTIPLIER:
+    case GPT_HF_DIVISOR:
+        return factor_value(key, c);
+    case GPT_HF_ROTARY_SIZE:
+        return cJSON_CreateNumber((double)gpt_config_rotary(c));
+    case GPT_HF_LOCAL_THETA:
+        return cJSON_CreateNumber(local_base(c));
+    case GPT_HF_TWO_PARAMETERS:
+        return two_scalings(c, extra->family);
+    case GPT_HF_OTHER_DROPOUT:
+        return cJSON_CreateNumber(c->hidden_dropout);
+    case GPT_HF_THETA:
+        return cJSON_CreateNumber(c->rotary_base);
+    case GPT_HF_SCALING:
+        return scaling_value(c, extra->family);
+    case GPT_HF_BEFORE:
+        return before_value(c);
+    case GPT_HF_WINDOW:
+    case GPT_HF_USE_WINDOW:
+    case GPT_HF_WINDOW_LAYERS:
+    case GPT_HF_WINDOW_EVERY:
+    case GPT_HF_LAYER_TYPES:
+    case GPT_HF_PATTERN:
+    case GPT_HF_TURNS:
+    case GPT_HF_ATTENTION:
+        return layers_value(key, c, extra->family);
+    case GPT_HF_WIDTH:
+        return cJSON_CreateNumber((double)c->hidden_size);
+    case GPT_HF_ARCHITECTURES:
+        return architectures_value(extra->family);
+    case GPT_HF_BOS:
+        return token_value(extra->bos_token_id);
+    case GPT_HF_EOS:
+        return token_value(extra->eos_token_id);
+    case GPT_HF_MODEL_TYPE:
+        return cJSON_CreateString(extra->family->model_type);
+    case GPT_HF_DTYPE:
+        return cJSON_CreateString(torch_name(dtype));
+    case GPT_HF_NOTE:
+    case GPT_HF_SAID:
+        return cJSON_Parse(key->def);
+    case GPT_HF_MUST: /* true is said; what is off is left out */
+        return strcmp(key->def, "false") == 0 || strcmp(key->def, "null") == 0
+                   ? NULL
+                   : cJSON_Parse(key->def);
+    case GPT_HF_PARAMETERS:
+        return parameters_value(key, c, extra->family);
+    case GPT_HF_TURNS_EVERY:
+    case GPT_HF_ONLY:
+    case GPT_HF_UNUSED:
+        return NULL;
+    }
+    return NULL;
+}
+
+cJSON *gpt_hf_config_make(const struct gpt_config *c,
+                          const struct gpt_hf_extra *extra,
+                          enum gpt_dtype dtype)
+{
+    cJSON *json = cJSON_CreateObject();
+
+    for (size_t i = 0; i < extra->family->n_keys; i++) {
+        /* rows are in the order of transformers: files can be compared */
+        const struct gpt_hf_key *key = &extra->family->keys[i];
+        cJSON *value = make_value(key, c, extra, dtype);
+
+        if (value)
+            gpt_json_add(json, key->name, value);
+    }
+    return json;
+}
+
+/* A model fits a family when what would be written, read again, is the same
+ * model. The round trip needs no list of what each family lacks. *field is what
+ * differs, or NULL; where memory was out there is no answer, as a model that
+ * was not compared would be taken for one of the next family. */
+static int find_misfit(const struct gpt_config *c,
+                       const struct gpt_hf_family *family, const char **field,
+                       struct gpt_err *err)
+{
+    struct gpt_hf_extra extra = {.family = family}, again;
+    struct gpt_config read;
+    cJSON *made = gpt_hf_config_make(c, &extra, GPT_F32);
+    /* through text: what is compared is what a reader of the file sees, and
+     * a number that is written in a way of its own is one there */
+    char *text = gpt_json_print(made, false);
+    cJSON *json = text ? cJSON_Parse(text) : NULL;
+    int status = GPT_EFAIL;
+
+    *field = GPT_HF_CONFIG;
+    /* no message: that a family does not fit is an answer */
+    if (json)
+        status = gpt_hf_config_parse(&read, &again, json, *field, NULL);
+    if (status == GPT_OK)
+        *field = gpt_config_difference(c, &read);
+    cJSON_free(text);
+    cJSON_Delete(made);
+    cJSON_Delete(json);
+    return gpt_json_out_of_memory() || status == GPT_EFAIL
+               ? gpt_no_memory(err, GPT_HF_CONFIG)
+               : GPT_OK;
+}
+
+/* The row of a model type, of which some have several, that has the model; else
+ * *family stays. */
+static int choose_of_type(const struct gpt_config *c, const char *model_type,
+                          const struct gpt_hf_family **family, bool *chosen,
+                          struct gpt_err *err)
+{
+    const char *field;
+
+    *chosen = false;
+    for (size_t i = 0; i < gpt_hf_n_families && !*chosen; i++) {
+        if (strcmp(gpt_hf_families[i]->model_type, model_type) != 0)
+            continue;
+        GPT_TRY(find_misfit(c, gpt_hf_families[i], &field, err));
+        *chosen = !field;
+        if (*chosen)
+            *family = gpt_hf_families[i];
+    }
+    return GPT_OK;
+}
+
+/* The message lists what each family lacks: which one is meant, we cannot
+ * know. */
+int gpt_hf_choose_family(const struct gpt_config *c,
+                         const struct gpt_hf_family **family,
+                         struct gpt_err *err)
+{
+    struct gpt_buf b = {0};
+    const char *field;
+    bool chosen;
+    int status;
+
+    if (*family) {
+        GPT_TRY(choose_of_type(c, (*family)->model_type, family, &chosen, err));
+        if (chosen)
+            return GPT_OK;
+    }
+    for (size_t i = 0; i < gpt_hf_n_families; i++) {
+        /* what does not fit is kept for the message */
+        *family = gpt_hf_families[i];
+        GPT_TRY_GOTO(status, find_misfit(c, *family, &field, err), out);
+        if (!field && c->rotary_scaling == GPT_SCALING_LONGROPE &&
+            !(*family)->turns_again)
+            field = "rotary_scaling";
+        if (!field)
+            goto out;
+        if (gpt_buf_printf(&b, "%s%s: %s", i > 0 ? ", " : "",
+                           (*family)->model_type, field) != GPT_OK) {
+            status = gpt_no_memory(err, "a message");
+            goto out;
+        }
+    }
+    status = gpt_fail(err, GPT_EDATA,
+                      "no family of Hugging Face is this model; it differs in "
+                      "%s", b.data ? b.data : "");
+out:
+    gpt_buf_free(&b);
+    return status;
+}

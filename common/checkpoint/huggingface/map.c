@@ -1,0 +1,245 @@
+/* Tensors there and parameters here. Rules (family.c) name them; make_runs()
+ * says which rows correspond, once, for both directions. A parameter may be in
+ * several tensors (queries, keys and values), and a tensor may hold several
+ * parameters (gate and up of Phi-3). */
+#include "checkpoint/huggingface/huggingface.h"
+
+#include "base/io.h"
+
+#include <stdio.h>
+#include <string.h>
+
+const char *const gpt_hf_vocab_files[GPT_HF_VOCAB_FILES + 1] = {
+    GPT_HF_VOCAB,
+    GPT_HF_MERGES,
+    GPT_HF_TOKENIZER,
+    GPT_HF_TOKENIZER_CONFIG,
+    GPT_HF_SPECIAL_TOKENS,
+    GPT_HF_ADDED_TOKENS,
+    GPT_HF_PIECES,
+    GPT_HF_CHAT_TEMPLATE,
+};
+
+/* A search: a model has some twenty rules, and is opened once. */
+const struct gpt_hf_rule *gpt_hf_next_rule(const struct gpt_hf_family *family,
+                                           const struct gpt_param *p,
+                                           size_t *at)
+{
+    while (*at < family->n_rules) {
+        const struct gpt_hf_rule *rule = &family->rules[(*at)++];
+
+        if (rule->role == p->role)
+            return rule;
+    }
+    return NULL;
+}
+
+/* A rule's name is trusted: it is a constant of family.c. */
+void gpt_hf_name(char *buf, size_t cap, const struct gpt_hf_rule *rule,
+                 const struct gpt_param *p, const char *prefix)
+{
+    const char *name = rule->name, *layer = strchr(name, '%');
+
+    if (name[0] == '/') {
+        name++;
+        prefix = "";
+    }
+    if (layer)
+        snprintf(buf, cap, "%s%.*s%lld%s", prefix, (int)(layer - name), name,
+                 (long long)p->layer, layer + 1);
+    else
+        snprintf(buf, cap, "%s%s", prefix, name);
+}
+
+/* Its rule is the one that stands beside the base model. */
+const char *gpt_hf_output_name(const struct gpt_hf_family *family)
+{
+    const struct gpt_param output = {.role = GPT_OUTPUT_WEIGHT};
+    size_t at = 0;
+    const struct gpt_hf_rule *rule = gpt_hf_next_rule(family, &output, &at);
+
+    return rule ? rule->name + 1 : NULL;
+}
+
+/* Old files also have the causal mask of each layer and the rates of rotary
+ * positions, which are constants, and some have the tied output layer a second
+ * time. */
+bool gpt_hf_ignores(const struct gpt_hf_family *family,
+                    const struct gpt_config *c, const char *name)
+{
+    static const char *const constants[] = {
+        ".attn.bias", ".attn.masked_bias", ".attention.bias",
+        ".attention.masked_bias", ".rotary_emb.inv_freq",
+    };
+    const char *output = gpt_hf_output_name(family);
+
+    for (size_t i = 0; i < GPT_COUNT(constants); i++)
+        if (gpt_path_ends_in(name, constants[i]))
+            return true;
+    return c->tied_embeddings && output && strcmp(name, output) == 0;
+}
+
+/* True when dimension 0 here is dimension 1 there: Conv1D computes x W and we
+ * compute x W^T. */
+static bool is_transposed(const struct gpt_hf_rule *rule,
+                          const struct gpt_param *p)
+{
+    return p->ndim == 2 && (rule->order == GPT_HF_TRANSPOSED ||
+                            rule->order == GPT_HF_CONV_QKV);
+}
+
+/* The one place that knows how large a tensor is for its order: its outputs are
+ * rows, unless it is transposed. */
+static int64_t outputs(const struct gpt_config *c,
+                       const struct gpt_hf_rule *rule,
+                       const struct gpt_param *p)
+{
+    switch (rule->order) {
+    case GPT_HF_Q:
+    case GPT_HF_Q_PAIRS:
+        return c->num_attention_heads * c->head_size;
+    case GPT_HF_K:
+    case GPT_HF_K_PAIRS:
+    case GPT_HF_V:
+        return c->num_query_groups * c->head_size;
+    case GPT_HF_FIRST:
+    case GPT_HF_SECOND:
+        return 2 * p->shape[0];
+    case GPT_HF_SAME:
+    case GPT_HF_TRANSPOSED:
+    case GPT_HF_CONV_QKV:
+    case GPT_HF_QKV:
+        break;
+    }
+    /* the vocabulary there has no dummy rows */
+    return p->vocab_rows ? c->vocab_size : p->shape[0];
+}
+
+void gpt_hf_shape(const struct gpt_config *c, const struct gpt_hf_rule *rule,
+                  const struct gpt_param *p, int64_t *shape)
+{
+    const bool swap = is_transposed(rule, p);
+
+    shape[swap] = outputs(c, rule, p);
+    shape[!swap] = p->shape[1];
+}
+
+/* Rows that correspond: row `here` + r of a parameter, in its own dimensions,
+ * is index `there` + r of the dimension that rows are in there. */
+struct run {
+    int64_t here, there, n;
+};
+
+/* Runs of group g of linear_qkv. There, all queries come first, or alone, then
+ * all keys, then all values. Here, the heads of a query group are together (its
+ * queries, its key, its value), so that a rank of tensor parallelism holds
+ * consecutive rows. */
+static int64_t group_runs(struct run *to, const struct gpt_config *c,
+                          enum gpt_hf_order order, int64_t g)
+{
+    const int64_t d = c->head_size, groups = c->num_query_groups;
+    const int64_t heads = c->num_attention_heads, q = heads / groups;
+    const int64_t row = g * (q + 2) * d;
+    const bool all = order == GPT_HF_QKV || order == GPT_HF_CONV_QKV;
+    int64_t n = 0;
+
+    if (all || order == GPT_HF_Q)
+        to[n++] = (struct run){row, g * q * d, q * d};
+    if (all || order == GPT_HF_K)
+        to[n++] = (struct run){row + q * d, ((all ? heads : 0) + g) * d, d};
+    if (all || order == GPT_HF_V)
+        to[n++] = (struct run){row + (q + 1) * d,
+                               ((all ? heads + groups : 0) + g) * d, d};
+    return n;
+}
+
+/* Row i of the first half of a head and row i of its second half are rows 2 i
+ * and 2 i + 1 there, in one of group g's heads after the other. Each row is a
+ * run of its own. */
+static int64_t pair_runs(struct run *to, const struct gpt_config *c,
+                         enum gpt_hf_order order, int64_t g)
+{
+    const int64_t d = c->head_size, q = c->num_attention_heads /
+                                        c->num_query_groups;
+    const int64_t heads = order == GPT_HF_Q_PAIRS ? q : 1;
+    const int64_t here = (g * (q + 2) + (order == GPT_HF_Q_PAIRS ? 0 : q)) * d;
+    int64_t n = 0;
+
+    for (int64_t h = 0; h < heads; h++)
+        for (int64_t i = 0; i < d; i++)
+            to[n++] = (struct run){here + h * d + i % 2 * (d / 2) + i / 2,
+                                   (g * heads + h) * d + i, 1};
+    return n;
+}
+
+/* A tensor whose order is ours is one run, linear_qkv too, where a family keeps
+ * a group's heads together. */
+static int make_runs(struct run **out, int64_t *n, const struct gpt_config *c,
+                     const struct gpt_hf_rule *rule, const struct gpt_param *p,
+                     struct gpt_err *err)
+{
+    const bool qkv = p->split == GPT_SPLIT_BY_GROUP &&
+                     rule->order != GPT_HF_SAME;
+    const bool pairs =
+        rule->order == GPT_HF_Q_PAIRS || rule->order == GPT_HF_K_PAIRS;
+    const int64_t groups = qkv ? c->num_query_groups : 1;
+    const int64_t most = pairs ? p->shape[0] : 3 * groups;
+
+    *n = 0;
+    GPT_TRY(gpt_new(out, (size_t)most, sizeof(**out), "views", err));
+    /* at most three runs a group, or one a row: for these there is room */
+    for (int64_t g = 0; qkv && g < groups; g++)
+        *n += pairs ? pair_runs(*out + *n, c, rule->order, g)
+                    : group_runs(*out + *n, c, rule->order, g);
+    if (!qkv)
+        (*out)[(*n)++] = (struct run){
+            0, rule->order == GPT_HF_SECOND ? p->shape[0] : 0,
+            p->vocab_rows ? c->vocab_size : p->shape[0]};
+    return GPT_OK;
+}
+
+/* One rule of a view for each run of rows. Import and export differ in the
+ * direction only: the sides of the rule change places, and with them the
+ * dimension that rows are in. */
+static int view_rows(struct gpt_tensor *out, const struct gpt_tensor *in,
+                     const struct gpt_config *c, const struct gpt_hf_rule *rule,
+                     const struct gpt_param *p, bool import,
+                     struct gpt_err *err)
+{
+    struct run *runs;
+    int64_t n;
+    int status = make_runs(&runs, &n, c, rule, p, err);
+    bool swap = is_transposed(rule, p);
+
+    for (int64_t i = 0; status == GPT_OK && i < n; i++) {
+        struct gpt_map m = {.perm = {swap, !swap, 2, 3}};
+        int row_to = swap && !import, row_from = swap && import;
+
+        m.to[row_to] = import ? runs[i].here : runs[i].there;
+        m.from[row_from] = import ? runs[i].there : runs[i].here;
+        m.shape[row_to] = runs[i].n;
+        m.shape[!row_to] = p->shape[1];
+        status = gpt_tensor_view(out, in, &m, 1, err);
+    }
+    gpt_free(runs);
+    return status;
+}
+
+/* The vocabulary there has no dummy rows. Those that padding adds repeat the
+ * last row, as Megatron's converters have it; they take no probability either
+ * way. */
+int gpt_hf_import(struct gpt_tensor *out, const struct gpt_tensor *there,
+                  const struct gpt_config *c, const struct gpt_hf_rule *rule,
+                  const struct gpt_param *p, struct gpt_err *err)
+{
+    if (p->vocab_rows)
+        return gpt_tensor_resize(out, there, true, err);
+    return view_rows(out, there, c, rule, p, true, err);
+}
+
+int gpt_hf_export(struct gpt_tensor *there, const struct gpt_tensor *here,
+                  const struct gpt_config *c, const struct gpt_hf_rule *rule,
+                  const struct gpt_param *p, struct gpt_err *err)
+{
+    return view_rows(there, here, c, rule, p, false, err);
+}

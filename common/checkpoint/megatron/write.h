@@ -1,0 +1,107 @@
+/* What a classic Megatron checkpoint that is written will hold: a plan made
+ * from headers, shared by the files that write one. plan.c makes it, pickle.c
+ * says it in pickles, write.c writes tensors. Start at struct
+ * gpt_megatron_rank_plan. */
+#ifndef GPT_CHECKPOINT_MEGATRON_WRITE_H
+#define GPT_CHECKPOINT_MEGATRON_WRITE_H
+
+#include "checkpoint/megatron/megatron.h"
+#include "checkpoint/names.h"
+#include "checkpoint/target.h"
+#include "checkpoint/torch/write.h"
+
+enum {
+    GPT_MEGATRON_JOINED = 2,   /* most parameters in one tensor */
+    GPT_MEGATRON_GROUPS = 2,   /* of parameters: decayed, not decayed */
+    GPT_MEGATRON_PATH = GPT_PARAM_NAME + 64,
+};
+
+/* A rank's tensor: boxes of the source's parameters after each other, rows of
+ * the same width. There is one of each kind: weights, moments. */
+struct gpt_megatron_cut {
+    const char *path; /* in the state dict, keys separated by '/' */
+    struct {
+        int64_t row; /* of the parameter table */
+        int64_t begin[GPT_TENSOR_DIMS], shape[GPT_TENSOR_DIMS];
+    } boxes[GPT_MEGATRON_JOINED];
+    int n_boxes;
+    int ndim;
+    int64_t shape[GPT_PARAM_DIMS], count;
+    int64_t chunk;  /* of an interleaved stage */
+    int64_t group;  /* of the optimizer */
+    int64_t number; /* in the optimizer's state */
+    bool shared;    /* a tied table that two stages have */
+    bool copy;      /* the second one of these */
+    int64_t offset; /* in the buffer of a distributed optimizer, elements */
+    int64_t order;  /* among the modules of the chunk */
+};
+
+/* A rank's tensors, in the order in which Megatron-LM registers them: that of
+ * its optimizer's numbers. */
+struct gpt_megatron_rank_plan {
+    struct gpt_megatron_cut *cuts;
+    int64_t n;
+    int64_t group_size[GPT_MEGATRON_GROUPS];
+    /* Where each chunk's cuts begin, and elements of its buffer. */
+    int64_t first[GPT_MAX_CHUNKS + 1], elements[GPT_MAX_CHUNKS];
+};
+
+enum gpt_megatron_optimizer {
+    GPT_MEGATRON_NONE,        /* weights alone */
+    GPT_MEGATRON_PLAIN,       /* in the file of the weights */
+    GPT_MEGATRON_DISTRIBUTED, /* in a file beside it */
+};
+
+/* A kind of tensors in a file: every cut, of this kind. */
+struct gpt_megatron_block {
+    enum gpt_kind kind;
+    enum gpt_dtype dtype;
+    const char *key; /* in the optimizer's state; NULL: weights */
+};
+
+struct gpt_megatron_output {
+    struct gpt_param_table table;
+    const struct gpt_tensor **sources[GPT_N_ADAM_KINDS]; /* one a parameter */
+    struct gpt_tensor *resized;                     /* vocabulary tables */
+    int64_t n_resized;
+    struct gpt_megatron_rank_plan *ranks;
+    int64_t n_ranks, chunks;
+    bool released; /* "release": weights of no iteration */
+    enum gpt_megatron_optimizer optimizer;
+    enum gpt_dtype dtype; /* of weights; GPT_N_DTYPES: each its own */
+    /* What is in the model's file, and, for a distributed optimizer, in the
+     * other. */
+    struct gpt_megatron_block blocks[4], shards[3];
+    int n_blocks, n_shards;
+};
+
+/* The parameters as this layout and naming cut them. */
+int gpt_megatron_build_table(struct gpt_param_table *table,
+                             const struct gpt_target_options *options,
+                             struct gpt_err *err) GPT_MUST_USE;
+/* Fills *r with the cuts of a rank (t->o says of which layout and naming, and
+ * t->data has the table): what it holds, in the order in which Megatron-LM
+ * registers it. r->cuts is freed with gpt_free(). */
+int gpt_megatron_plan_cuts(struct gpt_target *t, int64_t rank,
+                           struct gpt_megatron_rank_plan *r,
+                           struct gpt_err *err) GPT_MUST_USE;
+/* The type of a cut in a block. */
+enum gpt_dtype gpt_megatron_cut_dtype(const struct gpt_megatron_output *p,
+                                      const struct gpt_megatron_block *block,
+                                      const struct gpt_megatron_cut *cut);
+
+/* The pickle of the model's file: storage n * b + i is cut i of block b. The
+ * last storage, after those, is the loss scale where there is one
+ * (gpt_megatron_scale()). */
+int gpt_megatron_put_model(struct gpt_pickle_out *o, const struct gpt_target *t,
+                           int64_t rank, struct gpt_err *err) GPT_MUST_USE;
+/* Says what a run of Megatron-LM has that is not written. */
+void gpt_megatron_report_run(const struct gpt_target *t);
+/* The pickle of the other file: storage n_shards * chunk + k. */
+int gpt_megatron_put_shards(struct gpt_pickle_out *o,
+                            const struct gpt_target *t, int64_t rank,
+                            struct gpt_err *err) GPT_MUST_USE;
+/* True when the source's run has a loss scale; fills it. */
+bool gpt_megatron_scale(const struct gpt_target *t, float *scale);
+
+#endif
