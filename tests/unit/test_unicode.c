@@ -60,7 +60,7 @@ static void test_round_trip(void)
     long bad = 0;
 
     for (uint32_t cp = 0; cp < 0x110000; cp++) {
-        char text[4];
+        char text[4] = {0};
         uint32_t back = 0;
         int n = gpt_utf8_encode(cp, text);
         bool surrogate = cp >= 0xD800 && cp < 0xE000;
