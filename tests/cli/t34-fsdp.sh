@@ -2,27 +2,12 @@
 # Checkpoints of torch.distributed.checkpoint as FSDP's programs save them, with
 # weights and losses of tests/golden/make_fsdp.py.
 . "$(dirname "$0")/../lib/tap.sh"
+. "$top/tests/lib/named_runs.sh"
 
 golden=$top/tests/golden/fsdp
-into() { # from to option...
-    from=$1 to=$2
-    shift 2
-    gpt-reshape --load-path "$from" --save-path "$to" "$@"
-}
-echo '1234567890,.-+/(' | awk '{ for (i = 0; i < 20; i++) t = t $0
-    print "{\"text\": \"" t "\"}" }' >x.jsonl
-gpt-preprocess --input x.jsonl --output-prefix x -q \
-    --tokenizer-type ByteTokenizer
-train() {
-    gpt-train --data-path x_text_document --use-checkpoint-args \
-        --train-iters 23 --global-batch-size 2 --micro-batch-size 2 \
-        --seq-length 16 --split 100,0,0 --lr 1e-2 --weight-decay 0.01 \
-        --lr-decay-style constant --log-interval 1 \
-        --make-vocab-size-divisible-by 64 "$@"
-}
 for name in titan/step-3 accelerate/checkpoint-3 plain; do
     run=$golden/${name%%/*}
-    rm -rf native hf on
+    rm -rf native hf
     expect 0 "$name" into "$golden/$name" native --verify \
         --make-vocab-size-divisible-by 64
     check 'is the model that was saved' gpt-reshape verify native "$run/weights"
@@ -31,17 +16,7 @@ for name in titan/step-3 accelerate/checkpoint-3 plain; do
     [ "$name" != plain ] || continue
     check 'with its optimizer' [ -f \
         native/iter_0000003/optimizer_exp_avg_sq_tp00_pp00.safetensors ]
-    [ -x "$BUILD/gpt-train" ] || continue
-    expect 0 'is trained on' train --load "$golden/$name" --save on \
-        --override-opt_param-scheduler
-    sed -n 's/.*"lm_loss":\([0-9.e+-]*\).*/\1/p' on/metrics.jsonl |
-        awk '{ print NR + 3, $1 }' >got
-    awk 'NR > 3 { print NR, $1 }' "$run/losses.txt" >want
-    check 'with the losses of PyTorch' awk '
-        NR == FNR { want[$1] = $2; next }
-        { d = want[$1] - $2
-          if (!($1 in want) || d > 1e-4 || d < -1e-4) bad = 1; n++ }
-        END { exit bad || n != 20 }' want got
+    trains_on "$golden/$name" "$run/losses.txt"
 done
 expect 0 'weights alone' into "$golden/plain" none
 err_has 'weights alone are read: there are no moments of Adam'

@@ -5,9 +5,8 @@ Usage: make_deepspeed.py [DIR | corpus]   (needs torch, transformers, deepspeed 
 
 One directory a stage of ZeRO, as the Trainer of transformers leaves it:
 config.json, `latest`, global_step3/. Two data parallel ranks train on a CPU for
-three steps, save, and train for twenty more; losses.txt has the losses of all. All
-samples are the same sixteen bytes and the first of them again. DIR/universal
-is that of stage 1 as ds_to_universal.py makes it.
+three steps, save, and train for twenty more; losses.txt has the losses of all.
+DIR/universal is that of stage 1 as ds_to_universal.py makes it.
 
 DIR_frozen has runs whose word table, keys and first norm were not trained, and
 in weights/ what the model then was.
@@ -20,53 +19,23 @@ import warnings
 
 import torch
 
+import named_runs
+from named_runs import AFTER, BEFORE
+
 HERE = os.path.dirname(os.path.abspath(__file__))
-TEXT = b"1234567890,.-+/("
-BEFORE, AFTER, SEQUENCE = 3, 20, 16
 VARIANTS = {"zero1": (1, "gpt2"), "zero2": (2, "llama"), "zero3": (3, "llama")}
 FROZEN = {"stage1": (1, "tied"), "stage3": (3, "tied")}
 
 
 def build(kind):
-    import transformers
-    torch.manual_seed(7)
-    if kind == "gpt2":
-        config = transformers.GPT2Config(
-            vocab_size=64, n_positions=SEQUENCE, n_embd=16, n_layer=2, n_head=2,
-            resid_pdrop=0.0, embd_pdrop=0.0, attn_pdrop=0.0, bos_token_id=63,
-            eos_token_id=63)
-        model = transformers.GPT2LMHeadModel(config)
-    else:
-        config = transformers.LlamaConfig(
-            vocab_size=64, hidden_size=16, intermediate_size=24,
-            num_hidden_layers=1 if kind == "tied" else 2,
-            num_attention_heads=4, num_key_value_heads=2,
-            max_position_embeddings=SEQUENCE,
-            tie_word_embeddings=kind == "tied",
-            rms_norm_eps=1e-5, bos_token_id=63, eos_token_id=63)
-        model = transformers.LlamaForCausalLM(config)
-    with torch.no_grad():
-        for i, p in enumerate(model.parameters()):
-            if p.dim() == 1:
-                p += 0.01 * torch.sin(torch.arange(p.numel()) + i)
-    return config, model
-
-
-def groups(model):
-    """Weight decay for matrices alone, as the Trainer has it."""
-    trained = [p for p in model.parameters() if p.requires_grad]
-    matrices = [p for p in trained if p.dim() > 1]
-    rest = [p for p in trained if p.dim() == 1]
-    return [{"params": matrices, "weight_decay": 0.01},
-            {"params": rest, "weight_decay": 0.0}]
+    tied = {} if kind == "gpt2" else {"tie_word_embeddings": kind == "tied"}
+    return named_runs.build(kind, 64, 1 if kind == "tied" else 2, 24, **tied)
 
 
 def run(rank, name, directory, port):
     warnings.filterwarnings("ignore")
-    os.environ.update(MASTER_ADDR="127.0.0.1", MASTER_PORT=str(port),
-                      RANK=str(rank), LOCAL_RANK=str(rank), WORLD_SIZE="2",
-                      DS_ACCELERATOR="cpu")
-    torch.set_num_threads(1)
+    named_runs.set_ranks(port, RANK=str(rank), LOCAL_RANK=str(rank),
+                         WORLD_SIZE="2", DS_ACCELERATOR="cpu")
     import deepspeed
     import deepspeed.comm.torch
     # an operation that would be compiled, for minutes; the package has
@@ -82,11 +51,9 @@ def run(rank, name, directory, port):
         "train_batch_size": 2, "train_micro_batch_size_per_gpu": 1,
         "gradient_clipping": 1.0, "zero_allow_untested_optimizer": True,
         "zero_optimization": {"stage": stage, "reduce_bucket_size": 1000}}
-    optimizer = torch.optim.AdamW(groups(model), lr=1e-2, betas=(0.9, 0.999),
-                                  eps=1e-8)
+    optimizer = named_runs.adam(model)
     engine, *_ = deepspeed.initialize(model=model, optimizer=optimizer,
                                       config=settings)
-    ids = torch.tensor([list(TEXT + TEXT[:1])])
     losses = []
     for step in range(BEFORE + AFTER):
         if step == BEFORE:
@@ -94,18 +61,14 @@ def run(rank, name, directory, port):
             if name in FROZEN:
                 save_weights(rank, stage, config, model, directory)
                 break
-        logits = engine(ids[:, :-1]).logits
-        loss = torch.nn.functional.cross_entropy(
-            logits.float().view(-1, 64), ids[:, 1:].reshape(-1))
+        loss = named_runs.loss_of(engine)
         engine.backward(loss)
         engine.step()
         losses.append(loss.item())
     if rank == 0:
-        config.architectures = [type(model).__name__]
         config.save_pretrained(directory)
         if name not in FROZEN:
-            with open(directory + "/losses.txt", "w") as f:
-                f.writelines(f"{x:.7f}\n" for x in losses)
+            named_runs.write_losses(directory, losses)
         for script in glob.glob(directory + "/*.py"):
             os.remove(script)
     torch.distributed.barrier()
@@ -116,8 +79,7 @@ def save_weights(rank, stage, config, model, directory):
     with deepspeed.zero.GatheredParameters(list(model.parameters()),
                                            enabled=stage == 3):
         if rank == 0:
-            config.architectures = [type(model).__name__]
-            model.save_pretrained(directory + "/weights")
+                model.save_pretrained(directory + "/weights")
             os.remove(directory + "/weights/generation_config.json")
 
 
