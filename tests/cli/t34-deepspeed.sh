@@ -1,5 +1,5 @@
 #!/bin/sh
-# Checkpoints of DeepSpeed: stages 1 to 3 of ZeRO, and universal ones, with the
+# Checkpoints of DeepSpeed: stages 0 to 3 of ZeRO, and universal ones, with the
 # losses of tests/golden/make_deepspeed.py after training is resumed.
 . "$(dirname "$0")/../lib/tap.sh"
 . "$top/tests/lib/named_runs.sh"
@@ -43,6 +43,31 @@ if [ -x "$BUILD/gpt-train" ]; then
     expect 3 'a schedule is asked for' train --load "$golden/zero1" --save x
     err_has 'override-opt_param-scheduler'
 fi
+
+# ---- without ZeRO ----
+for name in stage0:1e-4 stage0_bf16:1e-2 stage0_fused:1e-2; do
+    whole=${golden}_whole/${name%:*}
+    rm -rf native
+    expect 0 "${name%:*}" into "$whole" native --verify \
+        --make-vocab-size-divisible-by 64
+    check 'with its optimizer, in fp32' sh -c \
+        'grep -l F32 native/iter_0000003/*.safetensors | grep -c . | grep -qx 3'
+    # of two roundings, where it computed in bf16
+    trains_on "$whole" "$whole/losses.txt" "${name#*:}"
+done
+expect 0 'weights as they were computed with' into "$whole" hf --to hf
+check 'are of bf16' grep -q 'dtype.*bfloat16' hf/config.json
+expect 0 'inspect of it' gpt-reshape inspect "$whole"
+out_has 'mp_rank_00_model_states.pt'
+cp -r "$whole" other
+sed -i 's/exp_avg_sq/max_avg_sq/' other/global_step3/*.pt
+expect 0 'an optimizer that is none of Adam' into other stateless
+err_has 'its optimizer state and its weights in fp32 are left out'
+cp -r "$whole" buried
+sed -i 's/fp32_groups_flat/fp32_groups_gone/; s/param_groups/param_buried/' \
+    buried/global_step3/*.pt
+expect 0 'an optimizer of another form' into buried formless
+err_has 'its optimizer state is left out: it is of a kind that is not read'
 
 # ---- parameters that were not trained ----
 for stage in stage1 stage3; do

@@ -6,7 +6,8 @@ Usage: make_deepspeed.py [DIR | corpus]   (needs torch, transformers, deepspeed 
 One directory a stage of ZeRO, as the Trainer of transformers leaves it:
 config.json, `latest`, global_step3/. Two data parallel ranks train on a CPU for
 three steps, save, and train for twenty more; losses.txt has the losses of all.
-DIR/universal is that of stage 1 as ds_to_universal.py makes it.
+DIR/universal is that of stage 1 as ds_to_universal.py makes it. DIR_whole has
+runs without ZeRO.
 
 DIR_frozen has runs whose word table, keys and first norm were not trained, and
 in weights/ what the model then was.
@@ -24,6 +25,10 @@ from named_runs import AFTER, BEFORE
 
 HERE = os.path.dirname(os.path.abspath(__file__))
 VARIANTS = {"zero1": (1, "gpt2"), "zero2": (2, "llama"), "zero3": (3, "llama")}
+# without ZeRO: the optimizer is PyTorch's, wrapped for bf16, or for bf16 by what
+# takes fused ones, for which one of that name stands in
+WHOLE = {"stage0": (0, "tied"), "stage0_bf16": (0, "tied"),
+         "stage0_fused": (0, "tied")}
 FROZEN = {"stage1": (1, "tied"), "stage3": (3, "tied")}
 
 
@@ -41,7 +46,7 @@ def run(rank, name, directory, port):
     # an operation that would be compiled, for minutes; the package has
     # PyTorch itself under the name of this module
     sys.modules["deepspeed.comm.torch"].build_shm_op = lambda: None
-    stage, kind = {**VARIANTS, **FROZEN}[name]
+    stage, kind = {**VARIANTS, **WHOLE, **FROZEN}[name]
     deepspeed.init_distributed("gloo")
     config, model = build(kind)
     for n, p in model.named_parameters():
@@ -52,6 +57,14 @@ def run(rank, name, directory, port):
         "gradient_clipping": 1.0, "zero_allow_untested_optimizer": True,
         "zero_optimization": {"stage": stage, "reduce_bucket_size": 1000}}
     optimizer = named_runs.adam(model)
+    if name == "stage0_fused":
+        deepspeed.ops.adam.FusedAdam = type("FusedAdam", (torch.optim.AdamW,),
+                                            {})
+        sys.modules["deepspeed.runtime.engine"].FusedAdam = \
+            deepspeed.ops.adam.FusedAdam
+        optimizer.__class__ = deepspeed.ops.adam.FusedAdam
+    if name in ("stage0_bf16", "stage0_fused"):
+        settings["bf16"] = {"enabled": True}
     engine, *_ = deepspeed.initialize(model=model, optimizer=optimizer,
                                       config=settings)
     losses = []
@@ -69,6 +82,11 @@ def run(rank, name, directory, port):
         config.save_pretrained(directory)
         if name not in FROZEN:
             named_runs.write_losses(directory, losses)
+        if name == "stage0_fused":
+            # a container without checksums: tests edit it
+            file = directory + "/global_step3/mp_rank_00_model_states.pt"
+            torch.save(torch.load(file, weights_only=False), file,
+                       _use_new_zipfile_serialization=False)
         for script in glob.glob(directory + "/*.py"):
             os.remove(script)
     torch.distributed.barrier()
@@ -79,7 +97,7 @@ def save_weights(rank, stage, config, model, directory):
     with deepspeed.zero.GatheredParameters(list(model.parameters()),
                                            enabled=stage == 3):
         if rank == 0:
-                model.save_pretrained(directory + "/weights")
+            model.save_pretrained(directory + "/weights")
             os.remove(directory + "/weights/generation_config.json")
 
 
@@ -111,6 +129,9 @@ if __name__ == "__main__":
     for i, name in enumerate(VARIANTS):
         torch.multiprocessing.spawn(run, nprocs=2, args=(
             name, f"{top}/{name}", 29680 + i))
+    for i, name in enumerate(WHOLE):
+        torch.multiprocessing.spawn(run, nprocs=2, args=(
+            name, f"{top}_whole/{name}", 29700 + i))
     for i, name in enumerate(FROZEN):
         torch.multiprocessing.spawn(run, nprocs=2, args=(
             name, f"{top}_frozen/{name}", 29690 + i))

@@ -200,25 +200,29 @@ static int make_state(struct gpt_source *s, struct gpt_err *err)
 
 /* ---- the source ---- */
 
-/* The ranks' files, in their order, or one file a tensor. */
+static void list_file(struct gpt_source *s, struct gpt_source_file *to,
+                      const char *name, const struct gpt_torch *t)
+{
+    *to = (struct gpt_source_file){name, gpt_in_size(t->in), t->n_storages};
+    s->weight_bytes += to->bytes;
+    s->n_files++;
+}
+
+/* The ranks' files, in their order, one file a tensor, or the model's alone. */
 static int list_files(struct gpt_source *s, struct gpt_err *err)
 {
-    const struct deepspeed_source *d = s->data;
-    struct gpt_source_file *files =
-        gpt_arena_alloc(&s->arena, (size_t)d->files.n_files, sizeof(*files));
+    const struct deepspeed_source *source = s->data;
+    const struct gpt_deepspeed *d = &source->files;
+    struct gpt_source_file *files = gpt_arena_alloc(
+        &s->arena, (size_t)gpt_max_i64(d->n_files, 1), sizeof(*files));
 
     if (!files)
         return gpt_no_memory(err, "names of files");
-    for (int64_t i = 0; i < d->files.n_files; i++) {
-        files[i] = (struct gpt_source_file){
-            .name = d->files.file_names[i],
-            .bytes = gpt_in_size(d->files.files[i].in),
-            .tensors = d->files.files[i].n_storages,
-        };
-        s->weight_bytes += files[i].bytes;
-    }
     s->files = files;
-    s->n_files = d->files.n_files;
+    for (int64_t i = 0; i < d->n_files; i++)
+        list_file(s, &files[i], d->file_names[i], &d->files[i]);
+    if (d->n_files == 0)
+        list_file(s, files, d->model_file, &d->model);
     return gpt_hf_import_attached(s, err);
 }
 
