@@ -18,6 +18,29 @@ for name in titan/step-3 accelerate/checkpoint-3 plain; do
         native/iter_0000003/optimizer_exp_avg_sq_tp00_pp00.safetensors ]
     trains_on "$golden/$name" "$run/losses.txt"
 done
+# Steps are counted there and no samples, of which a schedule is a function: half
+# of a decay over six steps, and the rate after one more.
+if [ -x "$BUILD/gpt-train" ]; then
+    rm -rf on
+    expect 0 'a schedule goes on' train --load "$golden/titan/step-3" \
+        --save on --override-opt_param-scheduler --train-iters 6 \
+        --lr-decay-style linear
+    err_has 'counted no samples: 3 steps are taken for 6'
+    check 'where it was' sh -c \
+        'head -n 1 on/metrics.jsonl | grep -q "\"learning_rate\":0.00333"'
+fi
+# Trainer's directory: what is beside is counted by, or named.
+cp -r "$golden/accelerate" trainer
+echo '{"global_step": 7, "log_history": []}' >trainer/checkpoint-3/trainer_state.json
+touch trainer/checkpoint-3/scheduler.pt trainer/checkpoint-3/rng_state_0.pth
+expect 0 "Trainer's checkpoint" into trainer/checkpoint-3 trained
+err_has 'left out: scheduler.pt, rng_state_0.pth'
+check 'at the step that it counts' [ -d trained/iter_0000007 ]
+expect 0 'inspect of it' gpt-reshape inspect trainer/checkpoint-3
+out_has 'pytorch_model_fsdp_0/__0_0.distcp'
+rm trainer/config.json
+expect 3 'without config.json' gpt-reshape inspect trainer/checkpoint-3
+err_has 'copy config.json of the model'
 expect 0 'weights alone' into "$golden/plain" none
 err_has 'weights alone are read: there are no moments of Adam'
 err_has 'left out: train_state'

@@ -241,14 +241,15 @@ static int import_tensors(struct gpt_source *s, bool optimizer,
     return check_rest(s, err);
 }
 
-/* The run's place is Adam's count, which is all that tensors say of it. */
+/* The run's place is that of Trainer's own file, or else Adam's count, which is
+ * all that tensors say of it. */
 static int make_state(struct gpt_source *s, struct gpt_err *err)
 {
     struct dcp_source *d = s->data;
 
     /* a step that was skipped for its gradients is not counted there either */
     if (d->has_optimizer)
-        s->iteration = d->step;
+        s->iteration = gpt_dcp_model_iteration(&d->files, d->step);
     d->state = gpt_run_state_make(s->iteration, 0, 0);
     if (d->has_optimizer)
         gpt_run_state_put_run(d->state, d->step, GPT_RUN_SEED_UNKNOWN,
@@ -260,6 +261,19 @@ static int make_state(struct gpt_source *s, struct gpt_err *err)
     gpt_run_state_put_family(d->state, s->family);
     s->state = d->state;
     return d->state ? GPT_OK : gpt_no_memory(err, "the state of a run");
+}
+
+/* Files of accelerate's two directories have the same names. */
+static const char *name_file(struct gpt_source *s, int part, const char *name)
+{
+    const struct dcp_source *d = s->data;
+
+    return d->files.state_dir[0]
+               ? gpt_arena_printf(&s->arena, "%s/%s",
+                                  part ? GPT_DCP_FSDP_OPTIMIZER
+                                       : GPT_DCP_FSDP_MODEL,
+                                  name)
+               : name;
 }
 
 /* Those of the weights, and of the optimizer where it has a directory. */
@@ -279,14 +293,19 @@ static int list_files(struct gpt_source *s, struct gpt_err *err)
             struct gpt_source_file *f = &files[s->n_files++];
 
             *f = (struct gpt_source_file){
-                .name = parts[k]->files[i].name,
+                .name = name_file(s, k, parts[k]->files[i].name),
                 .bytes = gpt_in_size(parts[k]->files[i].in),
                 .tensors = parts[k]->files[i].parts,
             };
+            if (!f->name)
+                return gpt_no_memory(err, "names of files");
             s->weight_bytes += f->bytes;
         }
     s->files = files;
-    return gpt_hf_import_attached(s, err);
+    GPT_TRY(gpt_hf_import_attached(s, err));
+    return strcmp(d->files.run_dir, s->dir) != 0
+               ? gpt_hf_import_trainer(s, d->files.run_dir, err)
+               : GPT_OK;
 }
 
 static int open_alone(struct gpt_source *s, const char *path,

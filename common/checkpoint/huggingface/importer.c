@@ -257,6 +257,32 @@ void gpt_hf_importer_free(struct gpt_hf_importer *im)
 
 /* ---- other files ---- */
 
+#define TEMPLATES "additional_chat_templates"
+
+static int leave_out(struct gpt_source *s, const char *name,
+                     struct gpt_err *err)
+{
+    s->left_out = gpt_arena_printf(&s->arena, "%s%s%s",
+                                   s->left_out ? s->left_out : "",
+                                   s->left_out ? ", " : "", name);
+    return s->left_out ? GPT_OK : gpt_no_memory(err, "names of files");
+}
+
+/* Schedules and states of random numbers are objects of Python. The optimizer's
+ * state of one file has numbers where parameters have names. */
+int gpt_hf_import_trainer(struct gpt_source *s, const char *dir,
+                          struct gpt_err *err)
+{
+    static const char *const names[] = {
+        "optimizer.pt", "optimizer.bin", "scheduler.pt", "scaler.pt",
+        "rng_state.pth", "rng_state_0.pth"};
+
+    for (size_t i = 0; i < GPT_COUNT(names); i++)
+        if (gpt_path_holds(dir, names[i]))
+            GPT_TRY(leave_out(s, names[i], err));
+    return GPT_OK;
+}
+
 int gpt_hf_import_attached(struct gpt_source *s, struct gpt_err *err)
 {
     const char **attached =
@@ -268,5 +294,9 @@ int gpt_hf_import_attached(struct gpt_source *s, struct gpt_err *err)
         if (gpt_path_holds(s->dir, *f))
             attached[s->n_attached++] = *f;
     s->attached = attached;
-    return GPT_OK;
+    /* a directory of more templates, of which the tokenizer has names; the one
+     * that is used by default is a file that is attached */
+    if (gpt_path_holds(s->dir, TEMPLATES))
+        GPT_TRY(leave_out(s, TEMPLATES, err));
+    return gpt_hf_import_trainer(s, s->dir, err);
 }
