@@ -119,6 +119,28 @@ def corpus(directory):
     torch.save(dict(common, optimizer_state_dict={
         "fp32_flat_groups": flat, "optimizer_state_dict": adam,
         "partition_count": 1}), directory + "/zero3", **old)
+    directory = os.path.join(directory, "..", "whole")
+    os.makedirs(directory, exist_ok=True)
+    groups = [{"params": [0]}, {"params": [1]}]
+    adam = {"state": {i: {"exp_avg": t, "exp_avg_sq": t,
+                          "step": torch.tensor(3.)}
+                      for i, t in enumerate((flat[0].view(3, 2), flat[1]))},
+            "param_groups": groups}
+    weights = {"wte.weight": flat[0].view(3, 2), "ln_f.weight": flat[1]}
+    weights["lm_head.weight"] = weights["wte.weight"]
+    half = {k: v.to(torch.bfloat16) for k, v in weights.items()}
+    half["lm_head.weight"] = half["wte.weight"]
+    torch.save(dict(common, module=weights, optimizer=adam, param_shapes=None,
+                    buffer_names=[]), directory + "/fp32", **old)
+    torch.save(dict(common, module=half, buffer_names=["x"], optimizer={
+        "optimizer_state_dict": adam, "fp32_groups": [[flat[0].view(3, 2)],
+                                                      [flat[1]]]}),
+        directory + "/bf16", **old)
+    adam = {"state": {i: {"exp_avg": t, "exp_avg_sq": t, "step": 3}
+                      for i, t in enumerate(flat)}, "param_groups": groups}
+    torch.save(dict(common, module=half, optimizer={
+        "optimizer_state_dict": adam, "fp32_groups_flat": flat}),
+        directory + "/fused", **old)
 
 
 if __name__ == "__main__":
