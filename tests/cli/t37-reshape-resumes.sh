@@ -133,6 +133,14 @@ check 'has its own files alone' sh -c \
     'ls made/x/iter_0000002 | grep -c tp00_pp01 | grep -qx 3 &&
      ! ls made/x/iter_0000002 | grep tp01'
 damage
+cp $list lines
+check 'a death after the name' goes_on
+cp lines $list
+check 'and another in what comes after it' sh -c \
+    'GPT_FAULT=write:40:KILL "$@" >err 2>&1; [ -d made/x/.iter_0000002.part ]' \
+    sh "$faulty" --load-path run --save-path made/x $tp 2 --threads 1
+check 'it goes on, too' goes_on
+damage
 cp -r $half kept
 expect 0 'a reader does not see it' gpt-reshape inspect run
 expect 3 'as nothing is published' gpt-reshape inspect made/x
