@@ -146,6 +146,11 @@ expect 0 'a reader does not see it' gpt-reshape inspect run
 expect 3 'as nothing is published' gpt-reshape inspect made/x
 rm -rf kept
 
+# ---- a comparison that is interrupted ----
+check 'a ^C while two checkpoints are compared' sh -c \
+    '! GPT_FAULT=read:5:INT "$0" verify run whole/x >err 2>&1 &&
+     grep -q "stopped by SIGINT" err && ! grep -q "by how much" err' "$faulty"
+
 # ---- what fp16 does not hold ----
 # The first and the last element of the weights become the largest of fp32.
 expect 0 'weights in fp32' gpt-reshape --load-path run --save-path huge --to hf
