@@ -54,6 +54,8 @@ expect 0 'a plan' into "$golden/titan/step-3" x --dry-run
 expect 0 'inspect' gpt-reshape inspect "$golden/titan/step-3"
 out_has 'titan/step-3: torch.distributed.checkpoint'
 out_has 'app.optim.state.model.norm.weight.exp_avg_sq'
+expect 3 'a type that is not read' into "$golden/eight_bits" x
+err_has "'model.embed_tokens.weight' is of type torch.float8_e4m3fn"
 expect 2 'is not written' into "$golden/plain" x --to dcp
 cp -r "$golden/accelerate/checkpoint-3" bare
 rm -r bare/optimizer_0

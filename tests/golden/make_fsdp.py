@@ -8,6 +8,7 @@ titan/step-3     as torchtitan: keys app.model and app.optim; three ranks
 accelerate/      as accelerate and Trainer: checkpoint-3/pytorch_model_fsdp_0 and
                  optimizer_0; two ranks, a tied model, compiled
 plain/           weights of bf16 alone, by one process without a group
+eight_bits/      one of fp8
 
 Ranks train on a CPU for three steps, save, and train for twenty more;
 losses.txt has the losses of all, weights/ what the model was when it was saved.
@@ -99,6 +100,14 @@ def plain(directory):
     save_file(weights, directory + "/weights/model.safetensors")
 
 
+def eight_bits(directory):
+    config, model = build("plain")
+    words = model.model.embed_tokens.weight.detach()
+    dcp.save({"model.embed_tokens.weight": words.to(torch.float8_e4m3fn)},
+             checkpoint_id=directory, no_dist=True)
+    config.save_pretrained(directory)
+
+
 if __name__ == "__main__":
     warnings.filterwarnings("ignore")
     top = sys.argv[1] if len(sys.argv) > 1 else os.path.join(HERE, "fsdp")
@@ -106,3 +115,4 @@ if __name__ == "__main__":
         torch.multiprocessing.spawn(run, nprocs=RANKS[name], args=(
             name, f"{top}/{name}", 29700 + i))
     plain(top + "/plain")
+    eight_bits(top + "/eight_bits")
