@@ -9,6 +9,7 @@
 #include "base/num.h"
 #include "base/options.h"
 #include "base/progress.h"
+#include "base/signals.h"
 #include "parallel/topology.h"
 #include "checkpoint/lock.h"
 #include "cmd/reshape/compare.h"
@@ -407,8 +408,8 @@ static int do_verify(const struct options *o, const struct gpt_args *args,
         gpt_compare_equal(&b, args->positional[1], args->positional[2], dtype,
                           err),
         &b);
-    /* a difference; other failures have hints of their own */
-    if (status != GPT_EFAIL || err->hint[0])
+    /* a difference; other failures have hints of their own, or a signal */
+    if (status != GPT_EFAIL || err->hint[0] || gpt_signals_stop())
         return status;
     return gpt_hint(err, "gpt-reshape diff shows by how much; "
                          "--target-params-dtype TYPE rounds the first before");

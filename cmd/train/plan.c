@@ -4,6 +4,7 @@
  * plan_data.c. */
 #include "cmd/train/plan.h"
 
+#include "base/log.h"
 #include "base/num.h"
 
 /* What messages of the library call the values of options. */
@@ -180,6 +181,18 @@ int gpt_train_plan_rest(struct gpt_train_plan *p, int64_t iteration,
             consumed + (p->train_iters - iteration) * p->rampup.global_batch;
     }
     return p->train_iters > iteration ? gpt_train_plan_refit(p, err) : GPT_OK;
+}
+
+int64_t gpt_train_plan_samples(const struct gpt_train_plan *p,
+                               int64_t iteration, const char *what)
+{
+    int64_t n;
+
+    if (!gpt_mul(iteration, p->rampup.global_batch, &n) || n >= GPT_JSON_EXACT)
+        return 0;
+    gpt_log_line(" %s: its run counted no samples: %lld steps are taken for "
+                 "%lld", what, (long long)iteration, (long long)n);
+    return n;
 }
 
 /* Length in steps and in samples, whichever was given: schedules count samples,

@@ -59,6 +59,11 @@ int gpt_train_plan(struct gpt_train_plan *plan,
 int gpt_train_plan_rest(struct gpt_train_plan *plan, int64_t iteration,
                         int64_t consumed, struct gpt_err *err) GPT_MUST_USE;
 
+/* Samples of so many steps of this plan, for a run at `what` of a program that
+ * counts steps alone: its place in the data, and in the schedule. */
+int64_t gpt_train_plan_samples(const struct gpt_train_plan *plan,
+                               int64_t iteration, const char *what);
+
 /* The part of the model that tensor parallel rank tp_rank of stage pp_rank
  * has. */
 int gpt_train_layout(const struct gpt_train_plan *plan, int64_t tp_rank,

@@ -407,6 +407,9 @@ static int read_run(struct gpt_replica *r, const struct gpt_source *source,
                     struct gpt_train_plan *plan, struct gpt_err *err)
 {
     GPT_TRY(read_position(r, state, source->state, source->dir, err));
+    if (state->iteration > 0 && state->consumed_train == 0)
+        state->consumed_train = state->scheduled =
+            gpt_train_plan_samples(plan, state->iteration, source->dir);
     GPT_TRY(gpt_train_plan_rest(plan, state->iteration, state->consumed_train,
                                 err));
     report_precision(r, source->state, source->dir);

@@ -72,3 +72,13 @@ enum gpt_dtype gpt_dtype_join(enum gpt_dtype a, enum gpt_dtype b)
         return gpt_dtype_bytes(a) > gpt_dtype_bytes(b) ? a : b;
     return GPT_F32;
 }
+
+int64_t gpt_f16_infinite(const void *x, int64_t bytes)
+{
+    const uint16_t *e = x;
+    int64_t n = 0;
+
+    for (int64_t i = 0; i < bytes / (int64_t)sizeof(*e); i++)
+        n += (e[i] & 0x7fff) == 0x7c00;
+    return n;
+}

@@ -40,6 +40,8 @@ float gpt_bf16_to_f32(uint16_t x);
 uint16_t gpt_f32_to_bf16(float x);
 float gpt_f16_to_f32(uint16_t x);
 uint16_t gpt_f32_to_f16(float x); /* overflow gives infinity */
+/* Infinities among `bytes` bytes of elements of fp16. */
+int64_t gpt_f16_infinite(const void *x, int64_t bytes);
 
 /* n elements from one type to another, among the float types; same type is a
  * copy. Regions do not overlap. False when the pair is not supported. */

@@ -6,6 +6,7 @@
 #include "base/hash.h"
 #include "base/memory.h"
 #include "base/num.h"
+#include "base/signals.h"
 
 #include <stdatomic.h>
 
@@ -108,8 +109,10 @@ int gpt_in_sum_all(struct gpt_in *in, uint32_t *crc, struct gpt_err *err)
 #pragma omp parallel for schedule(dynamic) if (s->n > 1)
     for (int64_t i = 0; i < s->n; i++) {
         struct gpt_err e = {0};
-        const int failed = sum_block(in, s, i, &e);
+        int failed = gpt_signals_check(&e); /* a file may take minutes */
 
+        if (failed == GPT_OK)
+            failed = sum_block(in, s, i, &e);
         if (failed != GPT_OK)
 #pragma omp critical(gpt_in_sum_error)
         {

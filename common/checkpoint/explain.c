@@ -106,7 +106,8 @@ static int explain_directory(const char *path, struct gpt_err *err)
 {
     char below[GPT_PATH_BYTES];
 
-    if (gpt_path_holds(path, GPT_DCP_METADATA))
+    if (gpt_path_holds(path, GPT_DCP_METADATA) ||
+        gpt_path_holds(path, GPT_DCP_FSDP_MODEL))
         return explain_dcp(err);
     if (gpt_path_holds(path, GPT_HF_WEIGHTS) ||
         gpt_path_holds(path, GPT_HF_INDEX))

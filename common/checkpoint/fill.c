@@ -170,18 +170,43 @@ static int64_t find_part(const struct fill *w, int64_t tile)
 
 /* ---- what was written before ---- */
 
-/* Sums of what the file has in the place of a part. */
-static int sum_there(const struct fill *w, const struct gpt_part *p,
-                     uint8_t *buffer, struct tile_sum *sum, struct gpt_err *err)
+/* A number that fp16 does not hold is lost without an error: it is counted. */
+static void note_infinite(const struct fill *w, const struct gpt_part *p,
+                          int64_t n)
 {
+    if (n == 0)
+        return;
+#pragma omp critical(gpt_fill_infinite)
+    {
+        struct gpt_fill *whole = whole_of(w->p);
+
+        whole->infinite += n;
+        if (!whole->infinite_in ||
+            strcmp(p->tensor->name, whole->infinite_in) < 0)
+            whole->infinite_in = p->tensor->name;
+    }
+}
+
+/* Sums of what the file has in the place of a part, and infinities in it. */
+static int sum_there(const struct fill *w, int64_t part, uint8_t *buffer,
+                     struct tile_sum *sum, int64_t *infinite,
+                     struct gpt_err *err)
+{
+    const struct gpt_part *p = &w->parts[part];
+
     *sum = (struct tile_sum){.bytes = p->bytes};
+    *infinite = 0;
     for (int64_t at = 0; at < p->bytes; at += CHECK_BYTES) {
         const size_t n = (size_t)gpt_min_i64(CHECK_BYTES, p->bytes - at);
 
+        if (whole_of(w->p)->stops)
+            GPT_TRY(gpt_signals_check(err));
         GPT_TRY(gpt_out_reread(w->out, buffer, n, p->offset + at, err));
         sum->crc = gpt_crc32c(sum->crc, buffer, n);
         if (w->zip)
             sum->zip_crc = gpt_crc32(sum->zip_crc, buffer, n);
+        if (w->works[part].narrows)
+            *infinite += gpt_f16_infinite(buffer, (int64_t)n);
     }
     return GPT_OK;
 }
@@ -192,11 +217,14 @@ static int64_t take_part(struct fill *w, int64_t i, uint8_t *buffer)
 {
     struct gpt_part *p = &w->parts[i];
     struct tile_sum sum;
+    int64_t infinite;
     uint32_t crc;
 
     if (!p->tensor || !gpt_resume_find(w->p->resume, w->digest, i, &crc) ||
-        sum_there(w, p, buffer, &sum, NULL) != GPT_OK || sum.crc != crc)
+        sum_there(w, i, buffer, &sum, &infinite, NULL) != GPT_OK ||
+        sum.crc != crc)
         return 0;
+    note_infinite(w, p, infinite);
     p->crc = sum.crc;
     p->zip_crc = sum.zip_crc;
     atomic_store(&w->works[i].left, 0);
@@ -288,37 +316,6 @@ static int fetch(const struct fill *w, struct hand *h, const struct gpt_part *p,
     return GPT_OK;
 }
 
-/* Infinities in a tile that was cast to fp16, where they are rare. */
-static int64_t count_infinite(const uint8_t *tile, int64_t bytes)
-{
-    const uint16_t *x = (const uint16_t *)(const void *)tile;
-    int64_t n = 0;
-
-    for (int64_t i = 0; i < bytes / (int64_t)sizeof(*x); i++)
-        n += (x[i] & 0x7fff) == 0x7c00;
-    return n;
-}
-
-/* A number that fp16 does not hold is lost without an error: it is counted. */
-static void watch_cast(const struct fill *w, const struct gpt_part *p,
-                       const struct work *k, const struct tile *t)
-{
-    const int64_t n =
-        k->narrows ? count_infinite(t->data, t->sum->bytes) : 0;
-
-    if (n == 0)
-        return;
-#pragma omp critical(gpt_fill_infinite)
-    {
-        struct gpt_fill *whole = whole_of(w->p);
-
-        whole->infinite += n;
-        if (!whole->infinite_in ||
-            strcmp(p->tensor->name, whole->infinite_in) < 0)
-            whole->infinite_in = p->tensor->name;
-    }
-}
-
 /* Fills the tile and its sums. */
 static int make_tile(const struct fill *w, struct hand *h,
                      const struct gpt_part *p, const struct work *k, int64_t i,
@@ -336,7 +333,8 @@ static int make_tile(const struct fill *w, struct hand *h,
         t->at = packed_bytes(p->packing, t->at);
         sum->bytes = packed_bytes(p->packing, sum->bytes);
     }
-    watch_cast(w, p, k, t);
+    if (k->narrows)
+        note_infinite(w, p, gpt_f16_infinite(t->data, sum->bytes));
     sum->crc = gpt_crc32c(0, t->data, (size_t)sum->bytes);
     if (w->zip)
         sum->zip_crc = gpt_crc32(0, t->data, (size_t)sum->bytes);

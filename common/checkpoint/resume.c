@@ -26,6 +26,9 @@ enum {
     TRIES = 10,       /* to lock a name that others remove */
 };
 
+/* A line of its own: gpt_resume_unfinished(). */
+#define PUBLISHED "published"
+
 /* A line, without the file's name: the digest has it. */
 struct noted {
     uint64_t digest;
@@ -43,6 +46,7 @@ struct gpt_resume {
     const char **names; /* of files with a line */
     size_t n_names, names_cap;
     bool added; /* a line by this process */
+    bool published; /* by a run that ended before the list was removed */
     struct gpt_arena arena;
 };
 
@@ -154,6 +158,7 @@ static int take_line(struct gpt_resume *r, char *line, struct gpt_err *err)
     unsigned crc;
     int end = 0;
 
+    r->published = r->published || strcmp(line, PUBLISHED) == 0;
     if (!at ||
         sscanf(at, " %16llx %lld %8x%n", &digest, &part, &crc, &end) != 3 ||
         at[end] != '\0')
@@ -238,6 +243,7 @@ static int sweep(const struct gpt_resume *r, const char *dir,
 static int discard(struct gpt_resume *r, struct gpt_err *err)
 {
     r->n = r->n_names = 0;
+    r->published = false;
     if (ftruncate(r->fd, 0) != 0)
         return gpt_fail_errno(err, GPT_EIO, "cannot write '%s'", r->list);
     return r->is_file ? gpt_out_remove_part(r->target, err)
@@ -262,6 +268,31 @@ static int compare_files(struct gpt_resume *r, const char *const *files,
                            : sweep(r, r->part, "", err);
 }
 
+static int add_line(struct gpt_resume *r, const char *line, int n,
+                    struct gpt_err *err)
+{
+    ssize_t done;
+
+    do
+        done = write(r->fd, line, (size_t)n);
+    while (done < 0 && errno == EINTR);
+    return done == n ? GPT_OK
+                     : gpt_fail_errno(err, GPT_EIO, "cannot write '%s'",
+                                      r->list);
+}
+
+/* The name of the part goes with the publication, and the list after it: so one
+ * without the other is a death in between. It is written down, as the next run
+ * makes a part again, and may be interrupted, too. */
+static int note_published(struct gpt_resume *r, struct gpt_err *err)
+{
+    if (r->published || r->n == 0 || gpt_path_exists(r->part) ||
+        !gpt_path_exists(r->target))
+        return GPT_OK;
+    r->published = true;
+    return add_line(r, PUBLISHED "\n", (int)strlen(PUBLISHED "\n"), err);
+}
+
 int gpt_resume_open(struct gpt_resume **out, const char *path, bool is_file,
                     const char *const *files, int64_t n_files,
                     struct gpt_err *err)
@@ -277,6 +308,7 @@ int gpt_resume_open(struct gpt_resume **out, const char *path, bool is_file,
     GPT_TRY_GOTO(status, lock_list(r, err), fail);
     GPT_TRY_GOTO(status, read_list(r, err), fail);
     GPT_TRY_GOTO(status, compare_files(r, files, n_files, err), fail);
+    GPT_TRY_GOTO(status, note_published(r, err), fail);
     *out = r;
     return GPT_OK;
 fail:
@@ -302,17 +334,12 @@ bool gpt_resume_find(const struct gpt_resume *r, uint64_t digest, int64_t part,
 int gpt_resume_note(struct gpt_resume *r, const char *file, uint64_t digest,
                     int64_t part, uint32_t crc, struct gpt_err *err)
 {
-    ssize_t done;
     char line[GPT_PATH_BYTES];
     const int n = snprintf(line, sizeof(line), "%.1000s %016llx %lld %08x\n",
                            file, (unsigned long long)digest, (long long)part,
                            (unsigned)crc);
 
-    do
-        done = write(r->fd, line, (size_t)n);
-    while (done < 0 && errno == EINTR);
-    if (done != n)
-        return gpt_fail_errno(err, GPT_EIO, "cannot write '%s'", r->list);
+    GPT_TRY(add_line(r, line, n, err));
     r->added = true;
     return GPT_OK;
 }
@@ -340,11 +367,9 @@ static int64_t held_in(const char *path, int depth)
     return total;
 }
 
-/* The name of the part goes with the publication, and the list after it: so one
- * without the other is a death in between. */
 bool gpt_resume_unfinished(const struct gpt_resume *r)
 {
-    return r->n > 0 && !gpt_path_exists(r->part) && gpt_path_exists(r->target);
+    return r->published;
 }
 
 int64_t gpt_resume_held(const struct gpt_resume *r)

@@ -42,7 +42,8 @@ int gpt_resume_note(struct gpt_resume *r, const char *file, uint64_t digest,
                     int64_t part, uint32_t crc,
                     struct gpt_err *err) GPT_MUST_USE;
 /* True when the output got its name, and the run ended before it had removed
- * the list: what comes after the name may be missing. */
+ * the list: what comes after the name may be missing. A line "published" of the
+ * list says so when a later run is interrupted, too. */
 bool gpt_resume_unfinished(const struct gpt_resume *r);
 /* What was written is worth nothing: gpt_resume_close() is not to keep it. */
 void gpt_resume_forget(struct gpt_resume *r);

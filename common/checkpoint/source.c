@@ -3,6 +3,7 @@
 #include "checkpoint/format.h"
 
 #include "base/num.h"
+#include "base/signals.h"
 
 #include <assert.h>
 #include <stdlib.h>
@@ -211,6 +212,7 @@ static int compare_blocks(bool *equal, const struct gpt_tensor *a,
             gpt_min_i64(rows, a->shape[0] - begin[0]),
             gpt_min_i64(columns, width - begin[1])};
 
+        GPT_TRY(gpt_signals_check(err)); /* a table has gigabytes */
         GPT_TRY(gpt_tensor_gather(a, begin, box, a->dtype, blocks, err));
         GPT_TRY(
             gpt_tensor_gather(b, begin, box, a->dtype, blocks + BLOCK, err));

@@ -510,4 +510,14 @@ if [ -x "$faulty" ]; then
 else
     skip 'gpt-reshape with faults is not built'
 fi
+# ---- beside the weights of Hugging Face ----
+cp -r "$hf" beside
+mkdir beside/additional_chat_templates
+echo '{{ messages }}' | tee beside/chat_template.jinja \
+    >beside/additional_chat_templates/tool_use.jinja
+touch beside/optimizer.pt beside/scheduler.pt
+expect 0 'more than a model' gpt-reshape convert beside beside2 --to hf
+err_has 'left out: additional_chat_templates, optimizer.pt, scheduler.pt'
+check 'its template goes along' cmp beside/chat_template.jinja \
+    beside2/chat_template.jinja
 tap_done

@@ -1,48 +1,31 @@
 #!/bin/sh
-# Checkpoints of DeepSpeed: stages 1 to 3 of ZeRO, and universal ones, with the
+# Checkpoints of DeepSpeed: stages 0 to 3 of ZeRO, and universal ones, with the
 # losses of tests/golden/make_deepspeed.py after training is resumed.
 . "$(dirname "$0")/../lib/tap.sh"
+. "$top/tests/lib/named_runs.sh"
 
 golden=$top/tests/golden/deepspeed
-into() { # from to option...
-    from=$1 to=$2
-    shift 2
-    gpt-reshape --load-path "$from" --save-path "$to" "$@"
-}
-echo '1234567890,.-+/(' | awk '{ for (i = 0; i < 20; i++) t = t $0
-    print "{\"text\": \"" t "\"}" }' >x.jsonl
-gpt-preprocess --input x.jsonl --output-prefix x -q \
-    --tokenizer-type ByteTokenizer
-train() {
-    gpt-train --data-path x_text_document --use-checkpoint-args \
-        --train-iters 23 --global-batch-size 2 --micro-batch-size 2 \
-        --seq-length 16 --split 100,0,0 --lr 1e-2 --weight-decay 0.01 \
-        --lr-decay-style constant --log-interval 1 \
-        --make-vocab-size-divisible-by 64 "$@"
-}
 for name in "$golden"/*; do
     stage=$(basename "$name")
-    rm -rf native on
+    rm -rf native
     expect 0 "$stage" into "$name" native --make-vocab-size-divisible-by 64 \
         --verify
     check 'with its optimizer' [ -f \
         native/iter_0000003/optimizer_exp_avg_sq_tp00_pp00.safetensors ]
-    [ -x "$BUILD/gpt-train" ] || continue
-    expect 0 'is trained on' train --load "$name" --save on \
-        --override-opt_param-scheduler
-    sed -n 's/.*"lm_loss":\([0-9.e+-]*\).*/\1/p' on/metrics.jsonl |
-        awk '{ print NR + 3, $1 }' >got
-    awk 'NR > 3 { print NR, $1 }' "$name/losses.txt" >want
-    check 'with the losses of PyTorch' awk '
-        NR == FNR { want[$1] = $2; next }
-        { d = want[$1] - $2
-          if (!($1 in want) || d > 1e-4 || d < -1e-4) bad = 1; n++ }
-        END { exit bad || n != 20 }' want got
+    trains_on "$name" "$name/losses.txt"
 done
 expect 0 'the directory of a step' into "$golden/zero1/global_step3" step
 expect 0 'inspect' gpt-reshape inspect "$golden/zero2"
 out_has 'zero2: deepspeed'
 out_has 'model.layers.1.mlp.gate_proj.weight'
+# Names of a model that torch.compile() had wrapped.
+cp -r "$golden/universal" wrapped
+for f in wrapped/global_step3/zero/*.weight wrapped/global_step3/zero/*.bias; do
+    mv "$f" "${f%/*}/_orig_mod.${f##*/}"
+done
+expect 0 'words of a wrapper before names' into wrapped unwrapped
+expect 0 'and without them' into "$golden/universal" bare
+check 'the same model and state, too' gpt-reshape verify unwrapped bare
 # The names that files of the optimizer have where the run is of bf16.
 cp -r "$golden/zero2" bf16
 for f in bf16/global_step3/zero_*; do
@@ -60,6 +43,31 @@ if [ -x "$BUILD/gpt-train" ]; then
     expect 3 'a schedule is asked for' train --load "$golden/zero1" --save x
     err_has 'override-opt_param-scheduler'
 fi
+
+# ---- without ZeRO ----
+for name in stage0:1e-4 stage0_bf16:1e-2 stage0_fused:1e-2; do
+    whole=${golden}_whole/${name%:*}
+    rm -rf native
+    expect 0 "${name%:*}" into "$whole" native --verify \
+        --make-vocab-size-divisible-by 64
+    check 'with its optimizer, in fp32' sh -c \
+        'grep -l F32 native/iter_0000003/*.safetensors | grep -c . | grep -qx 3'
+    # of two roundings, where it computed in bf16
+    trains_on "$whole" "$whole/losses.txt" "${name#*:}"
+done
+expect 0 'weights as they were computed with' into "$whole" hf --to hf
+check 'are of bf16' grep -q 'dtype.*bfloat16' hf/config.json
+expect 0 'inspect of it' gpt-reshape inspect "$whole"
+out_has 'mp_rank_00_model_states.pt'
+cp -r "$whole" other
+sed -i 's/exp_avg_sq/max_avg_sq/' other/global_step3/*.pt
+expect 0 'an optimizer that is none of Adam' into other stateless
+err_has 'its optimizer state and its weights in fp32 are left out'
+cp -r "$whole" buried
+sed -i 's/fp32_groups_flat/fp32_groups_gone/; s/param_groups/param_buried/' \
+    buried/global_step3/*.pt
+expect 0 'an optimizer of another form' into buried formless
+err_has 'its optimizer state is left out: it is of a kind that is not read'
 
 # ---- parameters that were not trained ----
 for stage in stage1 stage3; do

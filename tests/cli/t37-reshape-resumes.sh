@@ -133,10 +133,48 @@ check 'has its own files alone' sh -c \
     'ls made/x/iter_0000002 | grep -c tp00_pp01 | grep -qx 3 &&
      ! ls made/x/iter_0000002 | grep tp01'
 damage
+cp $list lines
+check 'a death after the name' goes_on
+cp lines $list
+check 'and another in what comes after it' sh -c \
+    'GPT_FAULT=write:40:KILL "$@" >err 2>&1; [ -d made/x/.iter_0000002.part ]' \
+    sh "$faulty" --load-path run --save-path made/x $tp 2 --threads 1
+check 'it goes on, too' goes_on
+damage
 cp -r $half kept
 expect 0 'a reader does not see it' gpt-reshape inspect run
 expect 3 'as nothing is published' gpt-reshape inspect made/x
 rm -rf kept
+
+# ---- a comparison that is interrupted ----
+check 'a ^C while two checkpoints are compared' sh -c \
+    '! GPT_FAULT=read:5:INT "$0" verify run whole/x >err 2>&1 &&
+     grep -q "stopped by SIGINT" err && ! grep -q "by how much" err' "$faulty"
+
+# ---- what fp16 does not hold ----
+# The first and the last element of the weights become the largest of fp32.
+expect 0 'weights in fp32' gpt-reshape --load-path run --save-path huge --to hf
+header=$(od -An -t u8 -N 8 huge/model.safetensors | tr -d ' ')
+size=$(wc -c <huge/model.safetensors)
+for at in $((8 + header)) $((size - 4)); do
+    printf '\377\377\177\177' | dd of=huge/model.safetensors bs=1 seek="$at" \
+        conv=notrunc 2>/dev/null
+done
+half() { # program
+    "$1" --load-path huge --save-path made --to hf --target-params-dtype fp16 \
+        --threads 1
+}
+rm -rf made
+expect 0 'as fp16' half gpt-reshape
+err_has 'infinite as fp16, which ends at 65504: 2 elements'
+rm -rf made
+check 'a death when the first is written' sh -c \
+    'GPT_FAULT=write:30:KILL "$@" >err 2>&1; [ -s .made.resume ]' sh "$faulty" \
+    --load-path huge --save-path made --to hf --target-params-dtype fp16 \
+    --threads 1
+expect 0 'it goes on' half gpt-reshape
+err_has 'were complete after an interruption'
+err_has 'infinite as fp16, which ends at 65504: 2 elements'
 
 # ---- moments of chance, with threads ----
 by_chance() {

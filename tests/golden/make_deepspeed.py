@@ -5,9 +5,9 @@ Usage: make_deepspeed.py [DIR | corpus]   (needs torch, transformers, deepspeed 
 
 One directory a stage of ZeRO, as the Trainer of transformers leaves it:
 config.json, `latest`, global_step3/. Two data parallel ranks train on a CPU for
-three steps, save, and train for twenty more; losses.txt has the losses of all. All
-samples are the same sixteen bytes and the first of them again. DIR/universal
-is that of stage 1 as ds_to_universal.py makes it.
+three steps, save, and train for twenty more; losses.txt has the losses of all.
+DIR/universal is that of stage 1 as ds_to_universal.py makes it. DIR_whole has
+runs without ZeRO.
 
 DIR_frozen has runs whose word table, keys and first norm were not trained, and
 in weights/ what the model then was.
@@ -20,59 +20,33 @@ import warnings
 
 import torch
 
+import named_runs
+from named_runs import AFTER, BEFORE
+
 HERE = os.path.dirname(os.path.abspath(__file__))
-TEXT = b"1234567890,.-+/("
-BEFORE, AFTER, SEQUENCE = 3, 20, 16
 VARIANTS = {"zero1": (1, "gpt2"), "zero2": (2, "llama"), "zero3": (3, "llama")}
+# without ZeRO: the optimizer is PyTorch's, wrapped for bf16, or for bf16 by what
+# takes fused ones, for which one of that name stands in
+WHOLE = {"stage0": (0, "tied"), "stage0_bf16": (0, "tied"),
+         "stage0_fused": (0, "tied")}
 FROZEN = {"stage1": (1, "tied"), "stage3": (3, "tied")}
 
 
 def build(kind):
-    import transformers
-    torch.manual_seed(7)
-    if kind == "gpt2":
-        config = transformers.GPT2Config(
-            vocab_size=64, n_positions=SEQUENCE, n_embd=16, n_layer=2, n_head=2,
-            resid_pdrop=0.0, embd_pdrop=0.0, attn_pdrop=0.0, bos_token_id=63,
-            eos_token_id=63)
-        model = transformers.GPT2LMHeadModel(config)
-    else:
-        config = transformers.LlamaConfig(
-            vocab_size=64, hidden_size=16, intermediate_size=24,
-            num_hidden_layers=1 if kind == "tied" else 2,
-            num_attention_heads=4, num_key_value_heads=2,
-            max_position_embeddings=SEQUENCE,
-            tie_word_embeddings=kind == "tied",
-            rms_norm_eps=1e-5, bos_token_id=63, eos_token_id=63)
-        model = transformers.LlamaForCausalLM(config)
-    with torch.no_grad():
-        for i, p in enumerate(model.parameters()):
-            if p.dim() == 1:
-                p += 0.01 * torch.sin(torch.arange(p.numel()) + i)
-    return config, model
-
-
-def groups(model):
-    """Weight decay for matrices alone, as the Trainer has it."""
-    trained = [p for p in model.parameters() if p.requires_grad]
-    matrices = [p for p in trained if p.dim() > 1]
-    rest = [p for p in trained if p.dim() == 1]
-    return [{"params": matrices, "weight_decay": 0.01},
-            {"params": rest, "weight_decay": 0.0}]
+    tied = {} if kind == "gpt2" else {"tie_word_embeddings": kind == "tied"}
+    return named_runs.build(kind, 64, 1 if kind == "tied" else 2, 24, **tied)
 
 
 def run(rank, name, directory, port):
     warnings.filterwarnings("ignore")
-    os.environ.update(MASTER_ADDR="127.0.0.1", MASTER_PORT=str(port),
-                      RANK=str(rank), LOCAL_RANK=str(rank), WORLD_SIZE="2",
-                      DS_ACCELERATOR="cpu")
-    torch.set_num_threads(1)
+    named_runs.set_ranks(port, RANK=str(rank), LOCAL_RANK=str(rank),
+                         WORLD_SIZE="2", DS_ACCELERATOR="cpu")
     import deepspeed
     import deepspeed.comm.torch
     # an operation that would be compiled, for minutes; the package has
     # PyTorch itself under the name of this module
     sys.modules["deepspeed.comm.torch"].build_shm_op = lambda: None
-    stage, kind = {**VARIANTS, **FROZEN}[name]
+    stage, kind = {**VARIANTS, **WHOLE, **FROZEN}[name]
     deepspeed.init_distributed("gloo")
     config, model = build(kind)
     for n, p in model.named_parameters():
@@ -82,11 +56,17 @@ def run(rank, name, directory, port):
         "train_batch_size": 2, "train_micro_batch_size_per_gpu": 1,
         "gradient_clipping": 1.0, "zero_allow_untested_optimizer": True,
         "zero_optimization": {"stage": stage, "reduce_bucket_size": 1000}}
-    optimizer = torch.optim.AdamW(groups(model), lr=1e-2, betas=(0.9, 0.999),
-                                  eps=1e-8)
+    optimizer = named_runs.adam(model)
+    if name == "stage0_fused":
+        deepspeed.ops.adam.FusedAdam = type("FusedAdam", (torch.optim.AdamW,),
+                                            {})
+        sys.modules["deepspeed.runtime.engine"].FusedAdam = \
+            deepspeed.ops.adam.FusedAdam
+        optimizer.__class__ = deepspeed.ops.adam.FusedAdam
+    if name in ("stage0_bf16", "stage0_fused"):
+        settings["bf16"] = {"enabled": True}
     engine, *_ = deepspeed.initialize(model=model, optimizer=optimizer,
                                       config=settings)
-    ids = torch.tensor([list(TEXT + TEXT[:1])])
     losses = []
     for step in range(BEFORE + AFTER):
         if step == BEFORE:
@@ -94,18 +74,19 @@ def run(rank, name, directory, port):
             if name in FROZEN:
                 save_weights(rank, stage, config, model, directory)
                 break
-        logits = engine(ids[:, :-1]).logits
-        loss = torch.nn.functional.cross_entropy(
-            logits.float().view(-1, 64), ids[:, 1:].reshape(-1))
+        loss = named_runs.loss_of(engine)
         engine.backward(loss)
         engine.step()
         losses.append(loss.item())
     if rank == 0:
-        config.architectures = [type(model).__name__]
         config.save_pretrained(directory)
         if name not in FROZEN:
-            with open(directory + "/losses.txt", "w") as f:
-                f.writelines(f"{x:.7f}\n" for x in losses)
+            named_runs.write_losses(directory, losses)
+        if name == "stage0_fused":
+            # a container without checksums: tests edit it
+            file = directory + "/global_step3/mp_rank_00_model_states.pt"
+            torch.save(torch.load(file, weights_only=False), file,
+                       _use_new_zipfile_serialization=False)
         for script in glob.glob(directory + "/*.py"):
             os.remove(script)
     torch.distributed.barrier()
@@ -116,7 +97,6 @@ def save_weights(rank, stage, config, model, directory):
     with deepspeed.zero.GatheredParameters(list(model.parameters()),
                                            enabled=stage == 3):
         if rank == 0:
-            config.architectures = [type(model).__name__]
             model.save_pretrained(directory + "/weights")
             os.remove(directory + "/weights/generation_config.json")
 
@@ -139,6 +119,28 @@ def corpus(directory):
     torch.save(dict(common, optimizer_state_dict={
         "fp32_flat_groups": flat, "optimizer_state_dict": adam,
         "partition_count": 1}), directory + "/zero3", **old)
+    directory = os.path.join(directory, "..", "whole")
+    os.makedirs(directory, exist_ok=True)
+    groups = [{"params": [0]}, {"params": [1]}]
+    adam = {"state": {i: {"exp_avg": t, "exp_avg_sq": t,
+                          "step": torch.tensor(3.)}
+                      for i, t in enumerate((flat[0].view(3, 2), flat[1]))},
+            "param_groups": groups}
+    weights = {"wte.weight": flat[0].view(3, 2), "ln_f.weight": flat[1]}
+    weights["lm_head.weight"] = weights["wte.weight"]
+    half = {k: v.to(torch.bfloat16) for k, v in weights.items()}
+    half["lm_head.weight"] = half["wte.weight"]
+    torch.save(dict(common, module=weights, optimizer=adam, param_shapes=None,
+                    buffer_names=[]), directory + "/fp32", **old)
+    torch.save(dict(common, module=half, buffer_names=["x"], optimizer={
+        "optimizer_state_dict": adam, "fp32_groups": [[flat[0].view(3, 2)],
+                                                      [flat[1]]]}),
+        directory + "/bf16", **old)
+    adam = {"state": {i: {"exp_avg": t, "exp_avg_sq": t, "step": 3}
+                      for i, t in enumerate(flat)}, "param_groups": groups}
+    torch.save(dict(common, module=half, optimizer={
+        "optimizer_state_dict": adam, "fp32_groups_flat": flat}),
+        directory + "/fused", **old)
 
 
 if __name__ == "__main__":
@@ -149,6 +151,9 @@ if __name__ == "__main__":
     for i, name in enumerate(VARIANTS):
         torch.multiprocessing.spawn(run, nprocs=2, args=(
             name, f"{top}/{name}", 29680 + i))
+    for i, name in enumerate(WHOLE):
+        torch.multiprocessing.spawn(run, nprocs=2, args=(
+            name, f"{top}_whole/{name}", 29700 + i))
     for i, name in enumerate(FROZEN):
         torch.multiprocessing.spawn(run, nprocs=2, args=(
             name, f"{top}_frozen/{name}", 29690 + i))

@@ -8,10 +8,10 @@ titan/step-3     as torchtitan: keys app.model and app.optim; three ranks
 accelerate/      as accelerate and Trainer: checkpoint-3/pytorch_model_fsdp_0 and
                  optimizer_0; two ranks, a tied model, compiled
 plain/           weights of bf16 alone, by one process without a group
+eight_bits/      one of fp8
 
 Ranks train on a CPU for three steps, save, and train for twenty more;
 losses.txt has the losses of all, weights/ what the model was when it was saved.
-All samples are the same sixteen bytes and the first of them again.
 """
 import os
 import sys
@@ -21,42 +21,18 @@ import torch
 import torch.distributed.checkpoint as dcp
 from torch.distributed.checkpoint.state_dict import get_state_dict
 
+import named_runs
+from named_runs import AFTER, BEFORE
+
 HERE = os.path.dirname(os.path.abspath(__file__))
-TEXT = b"1234567890,.-+/("
-BEFORE, AFTER, SEQUENCE, VOCAB = 3, 20, 16, 61
+VOCAB = 61
 RANKS = {"titan": 3, "accelerate": 2}
 
 
 def build(name):
-    import transformers
-    torch.manual_seed(7)
     if name == "accelerate":
-        config = transformers.GPT2Config(
-            vocab_size=VOCAB, n_positions=SEQUENCE, n_embd=16, n_layer=1,
-            n_head=2, resid_pdrop=0.0, embd_pdrop=0.0, attn_pdrop=0.0,
-            bos_token_id=60, eos_token_id=60)
-        model = transformers.GPT2LMHeadModel(config)
-    else:
-        config = transformers.LlamaConfig(
-            vocab_size=VOCAB, hidden_size=16, intermediate_size=20,
-            num_hidden_layers=1, num_attention_heads=4, num_key_value_heads=2,
-            max_position_embeddings=SEQUENCE, tie_word_embeddings=False,
-            rms_norm_eps=1e-5, bos_token_id=60, eos_token_id=60)
-        model = transformers.LlamaForCausalLM(config)
-    config.architectures = [type(model).__name__]
-    with torch.no_grad():
-        for i, p in enumerate(model.parameters()):
-            if p.dim() == 1:
-                p += 0.01 * torch.sin(torch.arange(p.numel()) + i)
-    return config, model
-
-
-def groups(model):
-    """Weight decay for matrices alone."""
-    matrices = [p for p in model.parameters() if p.dim() > 1]
-    rest = [p for p in model.parameters() if p.dim() == 1]
-    return [{"params": matrices, "weight_decay": 0.01},
-            {"params": rest, "weight_decay": 0.0}]
+        return named_runs.build("gpt2", VOCAB, 1, 20)
+    return named_runs.build("llama", VOCAB, 1, 20, tie_word_embeddings=False)
 
 
 def whole(t):
@@ -87,25 +63,20 @@ def save(rank, name, directory, config, model, weights, state):
 
 def run(rank, name, directory, port):
     warnings.filterwarnings("ignore")
-    os.environ.update(MASTER_ADDR="127.0.0.1", MASTER_PORT=str(port))
-    torch.set_num_threads(1)
+    named_runs.set_ranks(port)
     from torch.distributed.fsdp import fully_shard
     torch.distributed.init_process_group("gloo", rank=rank,
                                          world_size=RANKS[name])
     mesh = torch.distributed.device_mesh.init_device_mesh("cpu", (RANKS[name],))
     config, model = build(name)
     fully_shard(model, mesh=mesh)
-    optimizer = torch.optim.AdamW(groups(model), lr=1e-2, betas=(0.9, 0.999),
-                                  eps=1e-8)
-    ids = torch.tensor([list(TEXT + TEXT[:1])])
+    optimizer = named_runs.adam(model)
     losses = []
     for step in range(BEFORE + AFTER):
         if step == BEFORE:
             weights, state = get_state_dict(model, optimizer)
             save(rank, name, directory, config, model, weights, state)
-        logits = model(ids[:, :-1]).logits
-        loss = torch.nn.functional.cross_entropy(
-            logits.float().view(-1, VOCAB), ids[:, 1:].reshape(-1))
+        loss = named_runs.loss_of(model)
         loss.backward()
         # of the whole, as gpt-train clips
         torch.nn.utils.clip_grad_norm_(model.parameters(), 1.0)
@@ -113,8 +84,7 @@ def run(rank, name, directory, port):
         optimizer.zero_grad()
         losses.append(loss.item())
     if rank == 0:
-        with open(directory + "/losses.txt", "w") as f:
-            f.writelines(f"{x:.7f}\n" for x in losses)
+        named_runs.write_losses(directory, losses)
     torch.distributed.destroy_process_group()
 
 
@@ -130,6 +100,14 @@ def plain(directory):
     save_file(weights, directory + "/weights/model.safetensors")
 
 
+def eight_bits(directory):
+    config, model = build("plain")
+    words = model.model.embed_tokens.weight.detach()
+    dcp.save({"model.embed_tokens.weight": words.to(torch.float8_e4m3fn)},
+             checkpoint_id=directory, no_dist=True)
+    config.save_pretrained(directory)
+
+
 if __name__ == "__main__":
     warnings.filterwarnings("ignore")
     top = sys.argv[1] if len(sys.argv) > 1 else os.path.join(HERE, "fsdp")
@@ -137,3 +115,4 @@ if __name__ == "__main__":
         torch.multiprocessing.spawn(run, nprocs=RANKS[name], args=(
             name, f"{top}/{name}", 29700 + i))
     plain(top + "/plain")
+    eight_bits(top + "/eight_bits")

@@ -5,6 +5,7 @@
 #include "tests/lib/tap.h"
 
 #include <signal.h>
+#include <string.h>
 #include <sys/wait.h>
 #include <unistd.h>
 
@@ -101,6 +102,22 @@ static int interrupted_read(void)
     return gpt_read_file("-", 100, &data, &len, &err) == GPT_EIO ? 0 : 2;
 }
 
+/* A file of many gigabytes is not summed to its end first. */
+static int interrupted_sum(void)
+{
+    struct gpt_in *in;
+    struct gpt_err err;
+    uint32_t crc;
+
+    gpt_signals_setup();
+    if (gpt_in_open(&in, "/proc/self/exe", &err) != GPT_OK)
+        return 1;
+    raise(SIGTERM);
+    const int status = gpt_in_sum_all(in, &crc, &err);
+    gpt_in_close(in);
+    return status == GPT_EFAIL && strstr(err.text, "SIGTERM") ? 0 : 2;
+}
+
 /* A shell's background jobs ignore signals, and a parent may block some. */
 static void take_signals(void)
 {
@@ -134,6 +151,7 @@ int main(void)
        "a second SIGINT kills at once");
     is_int(rmdir(dir), 0, "and leaves no temporary file");
     is_int(result_of(interrupted_read), 0, "a waiting read is interrupted");
+    is_int(result_of(interrupted_sum), 0, "a checksum is interrupted");
     is_str(gpt_signal_name(SIGTERM), "SIGTERM", "names");
     is_str(gpt_signal_name(0), "signal", "of others");
     return tap_done();

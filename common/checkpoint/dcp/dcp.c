@@ -166,13 +166,14 @@ static int add_part(struct gpt_tensor *t, const struct gpt_torch *part,
     if (!gpt_torch_is_tensor(part->root))
         return bad_metadata(part, part->root, "a part that is no tensor", err);
     GPT_TRY(gpt_torch_tensor(part, t->name, part->root, &there, err));
-    if (there.ndim != t->ndim || ndim != t->ndim ||
-        there.dtype == GPT_N_DTYPES)
+    if (there.dtype == GPT_N_DTYPES)
         return gpt_fail(err, GPT_EDATA,
-                        "%s: tensor '%.200s' has %d dimensions, its part %d "
-                        "of %s",
-                        gpt_in_path(part->in), t->name, t->ndim, there.ndim,
-                        there.type);
+                        "%s: tensor '%.200s' is of type %s, which is not read",
+                        gpt_in_path(part->in), t->name, there.type);
+    if (there.ndim != t->ndim || ndim != t->ndim)
+        return gpt_fail(err, GPT_EDATA,
+                        "%s: tensor '%.200s' has %d dimensions, its part %d",
+                        gpt_in_path(part->in), t->name, t->ndim, there.ndim);
     box.offset = there.begin;
     box.dtype = there.dtype;
     for (int k = 0; k < ndim; k++) {

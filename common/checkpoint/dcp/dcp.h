@@ -10,6 +10,9 @@
 #include "checkpoint/plan.h"
 
 #define GPT_DCP_METADATA ".metadata"
+/* Directories of accelerate's, for the first model and the first optimizer. */
+#define GPT_DCP_FSDP_MODEL "pytorch_model_fsdp_0"
+#define GPT_DCP_FSDP_OPTIMIZER "optimizer_0"
 
 enum { GPT_DCP_FILES = 65536 };
 

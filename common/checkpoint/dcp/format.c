@@ -15,25 +15,21 @@
  * Start at open_dcp(). */
 #include "checkpoint/dcp/model.h"
 #include "checkpoint/format.h"
-#include "checkpoint/huggingface/huggingface.h"
+#include "checkpoint/huggingface/importer.h"
 #include "checkpoint/run_state.h"
 
 #include "base/log.h"
-#include "base/num.h"
 
 #include <stdio.h>
 #include <string.h>
 
-enum { NAME = GPT_PARAM_NAME + 320, CONFIG_LIMIT = 1 << 20 };
+enum { NAME = GPT_PARAM_NAME + 320 };
 
 struct dcp_source {
     struct gpt_dcp_model files;
     struct gpt_hf_extra extra;
     const char *keys[GPT_DCP_KINDS]; /* before names, of each kind */
-    const char *prefix;              /* of the base model, or "" */
-    struct gpt_param_table table;
-    struct gpt_tensor *tensors;
-    int64_t n;
+    struct gpt_hf_importer model;
     int64_t step; /* of Adam */
     bool has_optimizer;
     cJSON *state;
@@ -55,11 +51,8 @@ static void close_dcp(struct gpt_source *s)
 
     if (!d)
         return;
-    for (int64_t i = 0; i < d->n; i++)
-        gpt_tensor_free(&d->tensors[i]);
+    gpt_hf_importer_free(&d->model);
     gpt_dcp_model_close(&d->files);
-    gpt_free(d->tensors);
-    gpt_params_free(&d->table);
     cJSON_Delete(d->state);
     gpt_free(d);
 }
@@ -76,73 +69,16 @@ static struct gpt_dcp_entry *find_entry(const struct dcp_source *d, int kind,
     return n < NAME ? gpt_dcp_model_entry(&d->files, kind, whole) : NULL;
 }
 
-/* What one tensor there holds of a parameter. Dummy rows that padding adds
- * repeat the last row of weights; of moments they are zero, as no step has
- * touched them. */
-static int import_part(struct gpt_source *s, const struct gpt_param *p,
-                       const struct gpt_hf_rule *rule, enum gpt_kind kind,
-                       struct gpt_tensor *here, struct gpt_err *err)
+/* For the importer: state of a parameter has its weight's name. */
+static int find_tensor(void *context, enum gpt_kind kind, const char *name,
+                       struct gpt_hf_found *found, struct gpt_err *err)
 {
-    struct dcp_source *d = s->data;
-    int64_t shape[2];
-    char name[NAME];
+    struct gpt_dcp_entry *e = find_entry(context, (int)kind, name);
 
-    gpt_hf_name(name, sizeof(name), rule, p, d->prefix);
-    gpt_hf_shape(&s->config, rule, p, shape);
-    struct gpt_dcp_entry *e = find_entry(d, (int)kind, name);
-    if (!e) {
-        gpt_fail(err, GPT_EDATA, "%s: no tensor '%s%s'", s->at, d->keys[kind],
-                 name);
-        return gpt_hint(err, "config.json describes another model than the "
-                             "files hold");
-    }
-    /* moments have the shape of their weight, and are compared as it is: their
-     * files may be of another run */
-    e->used = true;
-    const struct gpt_tensor *there = e->tensor;
-    if (there->ndim != p->ndim || there->shape[0] != shape[0] ||
-        (p->ndim == 2 && there->shape[1] != shape[1]))
-        return gpt_fail(err, GPT_EDATA,
-                        "%s: tensor '%.200s' has %d dimensions, %lld x %lld; "
-                        "config.json says %lld x %lld",
-                        s->at, there->name, there->ndim,
-                        (long long)there->shape[0], (long long)there->shape[1],
-                        (long long)shape[0], (long long)shape[1]);
-    if (!gpt_dtype_is_float(there->dtype))
-        return gpt_fail(err, GPT_EDATA, "%s: tensor '%.200s' is of type %s",
-                        s->at, there->name, gpt_dtype_name(there->dtype));
-    gpt_tensor_widen(here, there->dtype);
-    return p->vocab_rows
-               ? gpt_tensor_resize(here, there, kind == GPT_KIND_PARAMETERS,
-                                   err)
-               : gpt_hf_import(here, there, &s->config, rule, p, err);
-}
-
-/* One tensor of a kind for each parameter, under the names of native ones. */
-static int import_kind(struct gpt_source *s, enum gpt_kind kind,
-                       struct gpt_err *err)
-{
-    struct dcp_source *d = s->data;
-
-    for (int64_t i = 0; i < d->table.n; i++) {
-        const struct gpt_param *p = &d->table.rows[i];
-        const struct gpt_hf_rule *rule;
-        const char *name = gpt_arena_printf(&s->arena, "%s%s",
-                                            gpt_kind_prefix(kind), p->name);
-        struct gpt_tensor *here = &d->tensors[d->n];
-        size_t at = 0;
-
-        /* names outlive the table, which belongs to this source, too */
-        if (!name)
-            return gpt_no_memory(err, "names of tensors");
-        *here = gpt_tensor_make(name, GPT_F32, p->ndim, p->shape);
-        d->n++;
-        while ((rule = gpt_hf_next_rule(d->extra.family, p, &at)))
-            GPT_TRY(import_part(s, p, rule, kind, here, err));
-        if (here->n == 0)
-            return gpt_fail(err, GPT_EDATA,
-                            "%s: model_type %s has no tensor for '%s'", s->at,
-                            d->extra.family->model_type, p->name);
+    (void)err;
+    if (e) {
+        found->tensor = *e->tensor;
+        found->used = &e->used;
     }
     return GPT_OK;
 }
@@ -154,17 +90,16 @@ static int find_model(struct gpt_source *s, struct gpt_err *err)
     struct dcp_source *d = s->data;
     const struct gpt_hf_family *family = d->extra.family;
     const struct gpt_dcp *w = d->files.weights;
-    const struct gpt_param words = {.role = GPT_WORD_EMBEDDING};
     const char **keys = &d->keys[GPT_KIND_PARAMETERS];
     char name[NAME];
 
-    d->prefix = family->prefix;
-    gpt_hf_name(name, sizeof(name), &family->rules[0], &words, d->prefix);
+    d->model.prefix = family->prefix;
+    gpt_hf_word_name(name, sizeof(name), family, family->prefix);
     GPT_TRY(gpt_dcp_model_keys(&d->files, GPT_KIND_PARAMETERS, name, keys,
                                err));
     /* AutoModel is the base model: its names lack the prefix */
     if (!*keys) {
-        d->prefix = "";
+        d->model.prefix = "";
         GPT_TRY(gpt_dcp_model_keys(&d->files, GPT_KIND_PARAMETERS,
                                    family->rules[0].name, keys, err));
     }
@@ -177,39 +112,6 @@ static int find_model(struct gpt_source *s, struct gpt_err *err)
                          "the type that config.json says");
 }
 
-/* A file may have an output layer although config.json says that the embedding
- * serves as one: a copy is left out, another one is loaded, as
- * huggingface/read.c does. What is larger than its files is no copy, and is not
- * read. */
-static int settle_head(struct gpt_source *s, struct gpt_err *err)
-{
-    struct dcp_source *d = s->data;
-    const struct gpt_param words = {.role = GPT_WORD_EMBEDDING};
-    const char *output = gpt_hf_output_name(d->extra.family);
-    char name[NAME];
-    bool equal;
-
-    gpt_hf_name(name, sizeof(name), &d->extra.family->rules[0], &words,
-                d->prefix);
-    const struct gpt_dcp_entry *in = find_entry(d, GPT_KIND_PARAMETERS, name);
-    const struct gpt_dcp_entry *out =
-        output ? find_entry(d, GPT_KIND_PARAMETERS, output) : NULL;
-    int64_t held = 0, bytes;
-    for (int64_t i = 0; i < d->files.weights->n_files; i++)
-        held += gpt_in_size(d->files.weights->files[i].in);
-    if (!s->config.tied_embeddings || !in || !out || in->tensor->ndim != 2 ||
-        !gpt_mul(in->tensor->shape[0], in->tensor->shape[1], &bytes) ||
-        bytes > held)
-        return GPT_OK;
-    GPT_TRY(gpt_tensor_equal(&equal, in->tensor, out->tensor, err));
-    s->config.tied_embeddings = equal;
-    if (!equal)
-        gpt_warn("%s: %s says tie_word_embeddings, but %s is not the "
-                 "embedding: it is loaded as an output layer of its own",
-                 s->at, GPT_HF_CONFIG, out->tensor->name);
-    return GPT_OK;
-}
-
 /* ---- the optimizer ---- */
 
 /* True when a moment of each tensor that a parameter was made of is there. The
@@ -219,12 +121,10 @@ static int has_moments(struct gpt_source *s, int kind, bool *all,
                        struct gpt_err *err)
 {
     struct dcp_source *d = s->data;
-    const struct gpt_param words = {.role = GPT_WORD_EMBEDDING};
     const size_t skip = strlen(d->keys[GPT_KIND_PARAMETERS]);
     char name[NAME];
 
-    gpt_hf_name(name, sizeof(name), &d->extra.family->rules[0], &words,
-                d->prefix);
+    gpt_hf_word_name(name, sizeof(name), d->extra.family, d->model.prefix);
     GPT_TRY(gpt_dcp_model_keys(&d->files, kind, name, &d->keys[kind], err));
     *all = d->keys[kind] != NULL;
     for (int64_t i = 0; *all && i < d->files.n; i++) {
@@ -256,8 +156,10 @@ static int import_state(struct gpt_source *s, struct gpt_err *err)
         return GPT_OK;
     }
     d->has_optimizer = true;
-    for (int k = 1; k < GPT_N_ADAM_KINDS; k++)
-        GPT_TRY(import_kind(s, (enum gpt_kind)k, err));
+    for (int k = 1; k < GPT_N_ADAM_KINDS; k++) {
+        d->model.keys[k] = d->keys[k];
+        GPT_TRY(gpt_hf_import_kind(&d->model, (enum gpt_kind)k, err));
+    }
     return GPT_OK;
 }
 
@@ -304,17 +206,11 @@ static int check_rest(struct gpt_source *s, struct gpt_err *err)
         const bool inside = strncmp(e->name, keys, skip) == 0 &&
                             (skip > 0 || !gpt_dcp_is_of_run(e->name));
 
-        if (e->kind != GPT_KIND_PARAMETERS || e->used ||
-            (inside && gpt_hf_ignores(d->extra.family, &s->config,
-                                      e->name + skip)))
+        if (e->kind != GPT_KIND_PARAMETERS || e->used)
             continue;
-        if (inside)
-            return gpt_fail(err, GPT_EDATA,
-                            "%s: tensor '%.200s' is not one of a model of "
-                            "model_type %s",
-                            s->at, e->tensor->name,
-                            d->extra.family->model_type);
-        GPT_TRY(leave_out(s, e->name, err));
+        GPT_TRY(inside ? gpt_hf_import_check(&d->model, e->name + skip,
+                                             e->tensor->name, NULL, err)
+                       : leave_out(s, e->name, err));
     }
     /* schedules and places in data are objects of Python, and are not read */
     for (int64_t i = 0; i < d->files.weights->n_objects; i++)
@@ -329,33 +225,31 @@ static int import_tensors(struct gpt_source *s, bool optimizer,
 {
     struct dcp_source *d = s->data;
 
-    /* whether there is an output layer decides what the table has */
+    d->model.where = s->at;
+    d->model.config = &s->config;
+    d->model.family = d->extra.family;
+    d->model.find = find_tensor;
+    d->model.context = d;
+    d->model.n_held = d->files.n;
+    for (int64_t i = 0; i < d->files.weights->n_files; i++)
+        d->model.bytes += gpt_in_size(d->files.weights->files[i].in);
     GPT_TRY(find_model(s, err));
-    GPT_TRY(settle_head(s, err));
-    /* a table is no larger than the files justify */
-    if (s->config.num_layers > d->files.n)
-        return gpt_fail(err, GPT_EDATA,
-                        "%s: config.json says %lld layers, the files hold "
-                        "%lld tensors",
-                        s->at, (long long)s->config.num_layers,
-                        (long long)d->files.n);
-    GPT_TRY(gpt_params_build(&d->table, &s->config, err));
-    GPT_TRY(gpt_new(&d->tensors, (size_t)(d->table.n * GPT_N_ADAM_KINDS),
-                    sizeof(*d->tensors), "tensors", err));
-    GPT_TRY(import_kind(s, GPT_KIND_PARAMETERS, err));
+    d->model.keys[GPT_KIND_PARAMETERS] = d->keys[GPT_KIND_PARAMETERS];
+    GPT_TRY(gpt_hf_import_model(&d->model, err));
     if (optimizer)
         GPT_TRY(import_state(s, err));
     return check_rest(s, err);
 }
 
-/* The run's place is Adam's count, which is all that tensors say of it. */
+/* The run's place is that of Trainer's own file, or else Adam's count, which is
+ * all that tensors say of it. */
 static int make_state(struct gpt_source *s, struct gpt_err *err)
 {
     struct dcp_source *d = s->data;
 
     /* a step that was skipped for its gradients is not counted there either */
     if (d->has_optimizer)
-        s->iteration = d->step;
+        s->iteration = gpt_dcp_model_iteration(&d->files, d->step);
     d->state = gpt_run_state_make(s->iteration, 0, 0);
     if (d->has_optimizer)
         gpt_run_state_put_run(d->state, d->step, GPT_RUN_SEED_UNKNOWN,
@@ -369,6 +263,19 @@ static int make_state(struct gpt_source *s, struct gpt_err *err)
     return d->state ? GPT_OK : gpt_no_memory(err, "the state of a run");
 }
 
+/* Files of accelerate's two directories have the same names. */
+static const char *name_file(struct gpt_source *s, int part, const char *name)
+{
+    const struct dcp_source *d = s->data;
+
+    return d->files.state_dir[0]
+               ? gpt_arena_printf(&s->arena, "%s/%s",
+                                  part ? GPT_DCP_FSDP_OPTIMIZER
+                                       : GPT_DCP_FSDP_MODEL,
+                                  name)
+               : name;
+}
+
 /* Those of the weights, and of the optimizer where it has a directory. */
 static int list_files(struct gpt_source *s, struct gpt_err *err)
 {
@@ -378,56 +285,27 @@ static int list_files(struct gpt_source *s, struct gpt_err *err)
         parts[0]->n_files + (parts[1] ? parts[1]->n_files : 0);
     struct gpt_source_file *files =
         gpt_arena_alloc(&s->arena, (size_t)n, sizeof(*files));
-    const char **attached =
-        gpt_arena_alloc(&s->arena, GPT_HF_VOCAB_FILES, sizeof(*attached));
 
-    if (!files || !attached)
+    if (!files)
         return gpt_no_memory(err, "names of files");
     for (int k = 0; k < 2 && parts[k]; k++)
         for (int64_t i = 0; i < parts[k]->n_files; i++) {
             struct gpt_source_file *f = &files[s->n_files++];
 
             *f = (struct gpt_source_file){
-                .name = parts[k]->files[i].name,
+                .name = name_file(s, k, parts[k]->files[i].name),
                 .bytes = gpt_in_size(parts[k]->files[i].in),
                 .tensors = parts[k]->files[i].parts,
             };
+            if (!f->name)
+                return gpt_no_memory(err, "names of files");
             s->weight_bytes += f->bytes;
         }
     s->files = files;
-    for (const char *const *f = gpt_hf_vocab_files; *f; f++)
-        if (gpt_path_holds(s->dir, *f))
-            attached[s->n_attached++] = *f;
-    s->attached = attached;
-    return GPT_OK;
-}
-
-/* config.json first: it is small, and says what the files must hold. */
-static int read_config(struct gpt_source *s, const struct gpt_source_options *o,
-                       struct gpt_err *err)
-{
-    struct dcp_source *d = s->data;
-    char path[GPT_PATH_BYTES];
-    cJSON *json;
-    int status;
-
-    GPT_TRY(gpt_path_join(path, sizeof(path), s->dir, GPT_HF_CONFIG, err));
-    GPT_TRY(gpt_json_read(&json, path, CONFIG_LIMIT, err));
-    GPT_TRY_GOTO(status, gpt_hf_config_parse(&s->config, &d->extra, json, path,
-                                             err),
-                 out);
-    status = gpt_hf_read_generation(&d->extra, s->dir, json,
-                                    s->config.vocab_size, &s->arena, err);
-out:
-    cJSON_Delete(json);
-    GPT_TRY(status);
-    s->bos_token_id = d->extra.bos_token_id;
-    s->eos_token_id = d->extra.eos_token_id;
-    s->family = d->extra.family->model_type;
-    s->ends = d->extra.ends;
-    s->unused_settings = d->extra.unused_settings;
-    return gpt_config_complete(&s->config, gpt_max_i64(o->divisible_by, 1),
-                               gpt_max_i64(o->tp_size, 1), err);
+    GPT_TRY(gpt_hf_import_attached(s, err));
+    return strcmp(d->files.run_dir, s->dir) != 0
+               ? gpt_hf_import_trainer(s, d->files.run_dir, err)
+               : GPT_OK;
 }
 
 static int open_alone(struct gpt_source *s, const char *path,
@@ -445,11 +323,13 @@ static int open_alone(struct gpt_source *s, const char *path,
     s->dir = d->files.root;
     s->at = d->files.dir;
     s->tp_size = s->pp_size = 1;
-    GPT_TRY(read_config(s, o, err));
+    GPT_TRY(gpt_hf_import_config(&s->config, &d->extra, NULL, s->dir,
+                                 o->divisible_by, o->tp_size, &s->arena, err));
+    gpt_hf_import_extra(s, &d->extra);
     GPT_TRY(gpt_dcp_model_open(&d->files, o->optimizer, err));
     GPT_TRY(import_tensors(s, o->optimizer, err));
-    s->tensors = d->tensors;
-    s->n_tensors = d->n;
+    s->tensors = d->model.tensors;
+    s->n_tensors = d->model.n;
     GPT_TRY(make_state(s, err));
     return list_files(s, err);
 }

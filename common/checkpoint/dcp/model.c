@@ -15,9 +15,8 @@
 #include <stdlib.h>
 #include <string.h>
 
-/* Names of accelerate's, for the first model and the first optimizer. */
-#define FSDP_MODEL "pytorch_model_fsdp_0"
-#define FSDP_OPTIMIZER "optimizer_0"
+/* Trainer keeps its place in it, and the log of all steps. */
+#define TRAINER_STATE "trainer_state.json"
 
 /* ---- finding ---- */
 
@@ -56,12 +55,18 @@ bool gpt_dcp_model_find(struct gpt_dcp_model *m, const char *path)
 {
     /* the path of the weights alone means the optimizer beside them, too */
     m->state_dir[0] = '\0';
+    snprintf(m->run_dir, sizeof(m->run_dir), "%s", path);
     if (holds_dcp(path)) {
+        char up[GPT_PATH_BYTES];
+
+        if (gpt_path_holds(path, "../" GPT_DCP_FSDP_MODEL) &&
+            gpt_path_join(up, sizeof(up), path, "..", NULL) == GPT_OK)
+            memcpy(m->run_dir, up, sizeof(up));
         snprintf(m->dir, sizeof(m->dir), "%s", path);
-        (void)(find_dir(m->state_dir, path, "../" FSDP_OPTIMIZER) ||
+        (void)(find_dir(m->state_dir, path, "../" GPT_DCP_FSDP_OPTIMIZER) ||
                (m->state_dir[0] = '\0'));
-    } else if (find_dir(m->dir, path, FSDP_MODEL)) {
-        (void)(find_dir(m->state_dir, path, FSDP_OPTIMIZER) ||
+    } else if (find_dir(m->dir, path, GPT_DCP_FSDP_MODEL)) {
+        (void)(find_dir(m->state_dir, path, GPT_DCP_FSDP_OPTIMIZER) ||
                (m->state_dir[0] = '\0'));
     } else {
         return false;
@@ -274,6 +279,26 @@ int gpt_dcp_model_step(const struct gpt_dcp_model *m, int64_t *step,
     else if (count[GPT_DCP_STEP] == 0)
         *why = "Adam's count of steps is missing";
     return GPT_OK;
+}
+
+/* A step that was skipped is counted by Trainer and not by Adam. A file of it
+ * that is damaged is of no use here, as Adam's count is nearly the same. */
+int64_t gpt_dcp_model_iteration(const struct gpt_dcp_model *m, int64_t step)
+{
+    enum { LIMIT = 64 << 20 }; /* it has the losses of all steps */
+    char path[GPT_PATH_BYTES];
+    int64_t n = step;
+    cJSON *json = NULL;
+
+    if (gpt_path_holds(m->run_dir, TRAINER_STATE) &&
+        gpt_path_join(path, sizeof(path), m->run_dir, TRAINER_STATE, NULL) ==
+            GPT_OK &&
+        gpt_json_read(&json, path, LIMIT, NULL) == GPT_OK &&
+        gpt_json_int(json, "global_step", 0, GPT_JSON_EXACT - 1, &n, path,
+                     NULL) != GPT_OK)
+        n = step;
+    cJSON_Delete(json);
+    return n;
 }
 
 /* ---- opening ---- */

@@ -26,6 +26,7 @@ struct gpt_dcp_model {
     char root[GPT_PATH_BYTES]; /* with config.json */
     char dir[GPT_PATH_BYTES];  /* with .metadata */
     char state_dir[GPT_PATH_BYTES]; /* of the optimizer, or "" */
+    char run_dir[GPT_PATH_BYTES];   /* with what Trainer has beside them */
     struct gpt_dcp *weights, *state; /* state: NULL where it is in weights */
     struct gpt_dcp_entry *entries; /* by kind and name */
     int64_t n;
@@ -57,6 +58,9 @@ int gpt_dcp_model_keys(struct gpt_dcp_model *m, int kind, const char *name,
  * says why there is no state of Adam that could go on. */
 int gpt_dcp_model_step(const struct gpt_dcp_model *m, int64_t *step,
                        const char **why, struct gpt_err *err) GPT_MUST_USE;
+
+/* The steps of the run: what Trainer wrote of it beside, or else `step`. */
+int64_t gpt_dcp_model_iteration(const struct gpt_dcp_model *m, int64_t step);
 
 /* The first word, of *n bytes, of a name behind the keys that are around those
  * of the model: "lr_scheduler" of "app.lr_scheduler.0" for "app.model.". */

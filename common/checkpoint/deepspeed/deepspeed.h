@@ -1,9 +1,10 @@
 /* Checkpoints of DeepSpeed: parameters and state of an optimizer as ZeRO cuts
- * them, flat vectors over the data parallel ranks (zero.c), or whole tensors of
- * a universal checkpoint (universal.c), with the names of transformers' models
- * and their config.json beside. format.c makes a source of them. Start at
- * gpt_deepspeed_find(). Source: DeepSpeed, utils/zero_to_fp32.py,
- * runtime/engine.py, checkpoint/ds_to_universal.py. */
+ * them, flat vectors over the data parallel ranks (zero.c), or whole tensors,
+ * of a universal checkpoint (universal.c) or of a run without ZeRO, which is
+ * stage 0 (whole.c). Names are those of transformers' models, whose config.json
+ * is beside; format.c makes a source of them. Start at gpt_deepspeed_find().
+ * Source: DeepSpeed, utils/zero_to_fp32.py, runtime/engine.py,
+ * checkpoint/ds_to_universal.py. */
 #ifndef GPT_CHECKPOINT_DEEPSPEED_H
 #define GPT_CHECKPOINT_DEEPSPEED_H
 
@@ -56,11 +57,14 @@ int gpt_deepspeed_open(struct gpt_deepspeed *d, bool optimizer,
                        struct gpt_err *err) GPT_MUST_USE;
 void gpt_deepspeed_close(struct gpt_deepspeed *d);
 
-/* The two kinds of directories. */
+/* The kinds of directories: with files of ranks, with a file a tensor, and with
+ * everything in the states of the model. */
 int gpt_deepspeed_open_zero(struct gpt_deepspeed *d, bool optimizer,
                             struct gpt_err *err) GPT_MUST_USE;
 int gpt_deepspeed_open_universal(struct gpt_deepspeed *d, bool optimizer,
                                  struct gpt_err *err) GPT_MUST_USE;
+int gpt_deepspeed_open_whole(struct gpt_deepspeed *d, bool optimizer,
+                             struct gpt_err *err) GPT_MUST_USE;
 
 /* Parameters that were not trained and of which each rank has a part: how many
  * there are; and appends them to those that were, for which there is room. */

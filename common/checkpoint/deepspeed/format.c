@@ -4,7 +4,7 @@
  * open_deepspeed(). */
 #include "checkpoint/deepspeed/deepspeed.h"
 #include "checkpoint/format.h"
-#include "checkpoint/huggingface/huggingface.h"
+#include "checkpoint/huggingface/importer.h"
 #include "checkpoint/run_state.h"
 
 #include "base/log.h"
@@ -13,14 +13,12 @@
 #include <stdlib.h>
 #include <string.h>
 
-enum { NAME = GPT_PARAM_NAME + 64, CONFIG_LIMIT = 1 << 20 };
+enum { NAME = GPT_PARAM_NAME + 64 };
 
 struct deepspeed_source {
     struct gpt_deepspeed files;
     struct gpt_hf_extra extra;
-    struct gpt_param_table table;
-    struct gpt_tensor *tensors;
-    int64_t n;
+    struct gpt_hf_importer model;
     cJSON *state;
 };
 
@@ -40,11 +38,8 @@ static void close_deepspeed(struct gpt_source *s)
 
     if (!d)
         return;
-    for (int64_t i = 0; i < d->n; i++)
-        gpt_tensor_free(&d->tensors[i]);
+    gpt_hf_importer_free(&d->model);
     gpt_deepspeed_close(&d->files);
-    gpt_free(d->tensors);
-    gpt_params_free(&d->table);
     cJSON_Delete(d->state);
     gpt_free(d);
 }
@@ -69,85 +64,22 @@ static struct gpt_deepspeed_param *find_param(const struct gpt_deepspeed *d,
                 : NULL;
 }
 
-/* What one tensor there holds of a parameter. Dummy rows that padding adds
- * repeat the last row of weights; of moments they are zero, as no step has
- * touched them. */
-static int import_part(struct gpt_source *s, const struct gpt_param *p,
-                       const struct gpt_hf_rule *rule, const char *prefix,
-                       enum gpt_kind kind, struct gpt_tensor *here,
-                       struct gpt_err *err)
+/* For the importer. What was not trained is looked for by whole names, once
+ * there is a table: the states of the model have the tied output layer, too, in
+ * the type that was computed in, which is no other than the word table. */
+static int find_tensor(void *context, enum gpt_kind kind, const char *name,
+                       struct gpt_hf_found *found, struct gpt_err *err)
 {
-    struct deepspeed_source *d = s->data;
-    struct gpt_deepspeed_param *param;
-    const struct gpt_tensor *there;
-    int64_t shape[2];
-    char name[NAME];
+    struct deepspeed_source *d = context;
+    struct gpt_deepspeed_param *param = find_param(&d->files, name);
 
-    gpt_hf_name(name, sizeof(name), rule, p, prefix);
-    gpt_hf_shape(&s->config, rule, p, shape);
-    param = find_param(&d->files, name);
-    if (!param)
+    if (!param && d->model.table.n > 0)
         GPT_TRY(gpt_deepspeed_find_frozen(&d->files, name, &param, err));
-    if (!param)
-        return gpt_fail(err, GPT_EDATA, "%s: no parameter '%s'", s->dir, name);
-    /* as a weight or as a moment: the kinds have the same parameters */
-    param->used = true;
-    there = &param->kinds[kind];
-    if (!there->name)
-        return gpt_fail(err, GPT_EDATA, "%s: parameter '%s' has no moments",
-                        s->dir, name);
-    if (there->ndim != p->ndim || there->shape[0] != shape[0] ||
-        (p->ndim == 2 && there->shape[1] != shape[1]))
-        return gpt_fail(err, GPT_EDATA,
-                        "%s: parameter '%s' has %d dimensions, %lld x %lld; "
-                        "config.json says %lld x %lld",
-                        s->dir, name, there->ndim, (long long)there->shape[0],
-                        (long long)there->shape[1], (long long)shape[0],
-                        (long long)shape[1]);
-    gpt_tensor_widen(here, there->dtype);
-    return p->vocab_rows
-               ? gpt_tensor_resize(here, there, kind == GPT_KIND_PARAMETERS,
-                                   err)
-               : gpt_hf_import(here, there, &s->config, rule, p, err);
-}
-
-/* One tensor of a kind for each parameter, under the names of native ones. */
-static int import_kind(struct gpt_source *s, enum gpt_kind kind,
-                       const char *prefix, struct gpt_err *err)
-{
-    struct deepspeed_source *d = s->data;
-
-    for (int64_t i = 0; i < d->table.n; i++) {
-        const struct gpt_param *p = &d->table.rows[i];
-        const struct gpt_hf_rule *rule;
-        const char *name = gpt_arena_printf(&s->arena, "%s%s",
-                                            gpt_kind_prefix(kind), p->name);
-        struct gpt_tensor *here = &d->tensors[d->n];
-        size_t at = 0;
-
-        /* names outlive the table, which belongs to this source, too */
-        if (!name)
-            return gpt_no_memory(err, "names of tensors");
-        *here = gpt_tensor_make(name, GPT_F32, p->ndim, p->shape);
-        d->n++;
-        while ((rule = gpt_hf_next_rule(d->extra.family, p, &at)))
-            GPT_TRY(import_part(s, p, rule, prefix, kind, here, err));
-        if (here->n == 0)
-            return gpt_fail(err, GPT_EDATA,
-                            "%s: model_type %s has no tensor for '%s'", s->dir,
-                            d->extra.family->model_type, p->name);
+    if (param) {
+        found->tensor = param->kinds[kind];
+        found->used = &param->used;
     }
     return GPT_OK;
-}
-
-/* The output layer that is the word table has a name of its own in universal
- * checkpoints. */
-static bool is_tied_output(const struct gpt_source *s, const char *name)
-{
-    const struct deepspeed_source *d = s->data;
-    const char *output = gpt_hf_output_name(d->extra.family);
-
-    return s->config.tied_embeddings && output && strcmp(name, output) == 0;
 }
 
 /* A run whose optimizer has state of some parameters alone is none that could
@@ -166,6 +98,16 @@ static void leave_state(struct gpt_source *s)
     d->files.has_optimizer = false;
 }
 
+/* Universal checkpoints have a file a tensor, the others large ones. */
+static int64_t count_bytes(const struct gpt_deepspeed *d)
+{
+    int64_t bytes = d->model_file ? gpt_in_size(d->model.in) : 0;
+
+    for (int64_t i = 0; i < d->n_files; i++)
+        bytes += gpt_in_size(d->files[i].in);
+    return bytes;
+}
+
 /* Weights first: they tell whether there are moments of all parameters.
  * All parameters there are parameters here; the word table tells whether they
  * have the family's prefix. */
@@ -173,40 +115,35 @@ static int import_tensors(struct gpt_source *s, struct gpt_err *err)
 {
     struct deepspeed_source *d = s->data;
     const struct gpt_hf_family *family = d->extra.family;
-    const struct gpt_param words = {.role = GPT_WORD_EMBEDDING};
     char name[NAME];
 
+    /* of torch.compile() and of layers that are computed again */
+    for (int64_t i = 0; i < d->files.n; i++)
+        GPT_TRY(gpt_hf_unwrap(&d->files.params[i].name, &d->files.arena, err));
     if (d->files.n)
         qsort(d->files.params, (size_t)d->files.n, sizeof(*d->files.params),
               compare_params);
-    gpt_hf_name(name, sizeof(name), &family->rules[0], &words, family->prefix);
-    /* what was not trained is looked for by whole names */
-    const char *prefix = find_param(&d->files, name) ||
-                                 !find_param(&d->files, family->rules[0].name)
-                             ? family->prefix
-                             : "";
-    /* a table is no larger than the files justify */
-    if (s->config.num_layers > d->files.n)
-        return gpt_fail(err, GPT_EDATA,
-                        "%s: config.json says %lld layers, the files hold "
-                        "%lld parameters",
-                        s->dir, (long long)s->config.num_layers,
-                        (long long)d->files.n);
-    GPT_TRY(gpt_params_build(&d->table, &s->config, err));
-    GPT_TRY(gpt_new(&d->tensors, (size_t)(d->table.n * GPT_N_ADAM_KINDS),
-                    sizeof(*d->tensors), "tensors", err));
-    GPT_TRY(import_kind(s, GPT_KIND_PARAMETERS, prefix, err));
+    gpt_hf_word_name(name, sizeof(name), family, family->prefix);
+    const bool whole = find_param(&d->files, name) ||
+                       !find_param(&d->files, family->rules[0].name);
+    d->model = (struct gpt_hf_importer){
+        .where = s->at,
+        .config = &s->config,
+        .family = family,
+        .find = find_tensor,
+        .context = d,
+        .n_held = d->files.n,
+        .bytes = count_bytes(&d->files),
+        .prefix = whole ? family->prefix : "",
+    };
+    GPT_TRY(gpt_hf_import_model(&d->model, err));
     leave_state(s);
     for (int k = 1; d->files.has_optimizer && k < GPT_N_ADAM_KINDS; k++)
-        GPT_TRY(import_kind(s, (enum gpt_kind)k, prefix, err));
+        GPT_TRY(gpt_hf_import_kind(&d->model, (enum gpt_kind)k, err));
     for (int64_t i = 0; i < d->files.n; i++)
-        if (!d->files.params[i].used &&
-            !is_tied_output(s, d->files.params[i].name))
-            return gpt_fail(err, GPT_EDATA,
-                            "%s: parameter '%.200s' is not one of a model of "
-                            "model_type %s",
-                            s->dir, d->files.params[i].name,
-                            family->model_type);
+        if (!d->files.params[i].used)
+            GPT_TRY(gpt_hf_import_check(&d->model, d->files.params[i].name,
+                                        d->files.params[i].name, NULL, err));
     return GPT_OK;
 }
 
@@ -263,49 +200,30 @@ static int make_state(struct gpt_source *s, struct gpt_err *err)
 
 /* ---- the source ---- */
 
-/* The ranks' files, in their order, or one file a tensor. */
-static int list_files(struct gpt_source *s, struct gpt_err *err)
+static void list_file(struct gpt_source *s, struct gpt_source_file *to,
+                      const char *name, const struct gpt_torch *t)
 {
-    const struct deepspeed_source *d = s->data;
-    struct gpt_source_file *files =
-        gpt_arena_alloc(&s->arena, (size_t)d->files.n_files, sizeof(*files));
-    const char **attached =
-        gpt_arena_alloc(&s->arena, GPT_HF_VOCAB_FILES, sizeof(*attached));
-
-    if (!files || !attached)
-        return gpt_no_memory(err, "names of files");
-    for (int64_t i = 0; i < d->files.n_files; i++) {
-        files[i] = (struct gpt_source_file){
-            .name = d->files.file_names[i],
-            .bytes = gpt_in_size(d->files.files[i].in),
-            .tensors = d->files.files[i].n_storages,
-        };
-        s->weight_bytes += files[i].bytes;
-    }
-    s->files = files;
-    s->n_files = d->files.n_files;
-    for (const char *const *f = gpt_hf_vocab_files; *f; f++)
-        if (gpt_path_holds(s->dir, *f))
-            attached[s->n_attached++] = *f;
-    s->attached = attached;
-    return GPT_OK;
+    *to = (struct gpt_source_file){name, gpt_in_size(t->in), t->n_storages};
+    s->weight_bytes += to->bytes;
+    s->n_files++;
 }
 
-/* config.json first: it is small, and says what the files must hold. */
-static int read_config(struct gpt_source *s, const struct gpt_source_options *o,
-                       struct gpt_err *err)
+/* The ranks' files, in their order, one file a tensor, or the model's alone. */
+static int list_files(struct gpt_source *s, struct gpt_err *err)
 {
-    struct deepspeed_source *d = s->data;
-    char path[GPT_PATH_BYTES];
-    cJSON *json;
+    const struct deepspeed_source *source = s->data;
+    const struct gpt_deepspeed *d = &source->files;
+    struct gpt_source_file *files = gpt_arena_alloc(
+        &s->arena, (size_t)gpt_max_i64(d->n_files, 1), sizeof(*files));
 
-    GPT_TRY(gpt_path_join(path, sizeof(path), s->dir, GPT_HF_CONFIG, err));
-    GPT_TRY(gpt_json_read(&json, path, CONFIG_LIMIT, err));
-    int status = gpt_hf_config_parse(&s->config, &d->extra, json, path, err);
-    cJSON_Delete(json);
-    GPT_TRY(status);
-    return gpt_config_complete(&s->config, gpt_max_i64(o->divisible_by, 1),
-                               gpt_max_i64(o->tp_size, 1), err);
+    if (!files)
+        return gpt_no_memory(err, "names of files");
+    s->files = files;
+    for (int64_t i = 0; i < d->n_files; i++)
+        list_file(s, &files[i], d->file_names[i], &d->files[i]);
+    if (d->n_files == 0)
+        list_file(s, files, d->model_file, &d->model);
+    return gpt_hf_import_attached(s, err);
 }
 
 static int open_alone(struct gpt_source *s, const char *path,
@@ -321,16 +239,14 @@ static int open_alone(struct gpt_source *s, const char *path,
     s->dir = d->files.root;
     s->at = d->files.dir;
     s->tp_size = s->pp_size = 1;
-    GPT_TRY(read_config(s, o, err));
+    GPT_TRY(gpt_hf_import_config(&s->config, &d->extra, NULL, s->dir,
+                                 o->divisible_by, o->tp_size, &s->arena, err));
     /* what a text begins and ends with goes along into other formats */
-    s->bos_token_id = d->extra.bos_token_id;
-    s->eos_token_id = d->extra.eos_token_id;
-    s->family = d->extra.family->model_type;
-    s->ends = d->extra.ends;
+    gpt_hf_import_extra(s, &d->extra);
     GPT_TRY(gpt_deepspeed_open(&d->files, o->optimizer, err));
     GPT_TRY(import_tensors(s, err));
-    s->tensors = d->tensors;
-    s->n_tensors = d->n;
+    s->tensors = d->model.tensors;
+    s->n_tensors = d->model.n;
     GPT_TRY(make_state(s, err));
     return list_files(s, err);
 }

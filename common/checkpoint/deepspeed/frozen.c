@@ -5,7 +5,7 @@
 #include "checkpoint/deepspeed/deepspeed.h"
 
 #include "base/num.h"
-#include "checkpoint/source.h"
+#include "checkpoint/huggingface/huggingface.h"
 
 #include <stdio.h>
 
@@ -153,8 +153,10 @@ int gpt_deepspeed_find_frozen(struct gpt_deepspeed *d, const char *name,
     if (!module)
         return GPT_OK;
     /* names of entries are those of parameters, which outlive this call */
-    if (!d->states.tensors)
+    if (!d->states.tensors) {
         GPT_TRY(gpt_torch_list(&d->states, &d->model, module, err));
+        GPT_TRY(gpt_hf_unwrap_names(&d->states, gpt_in_path(d->model.in), err));
+    }
     const struct gpt_safetensor *entry = gpt_safetensors_find(&d->states, name);
     if (!entry || entry->ndim < 1 || entry->ndim > 2 ||
         !gpt_dtype_is_float(entry->dtype))

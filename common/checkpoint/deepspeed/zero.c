@@ -325,10 +325,7 @@ int gpt_deepspeed_open_zero(struct gpt_deepspeed *d, bool optimizer,
 
     GPT_TRY(open_ranks(d, err));
     if (d->n_files == 0)
-        return gpt_fail(err, GPT_EDATA,
-                        "%s: no zero_pp_rank_0_mp_rank_00_optim_states.pt: "
-                        "only steps of ZeRO, stages 1 to 3, are read",
-                        d->dir);
+        return gpt_deepspeed_open_whole(d, optimizer, err);
     for (int64_t i = 0; i < d->n_files; i++)
         GPT_TRY_GOTO(status, take_rank(&r, i, err), out);
     if (optimizer && !r.optimizer)

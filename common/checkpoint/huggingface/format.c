@@ -5,12 +5,9 @@
 #include "checkpoint/attached.h"
 #include "checkpoint/fill.h"
 #include "checkpoint/format.h"
-#include "checkpoint/huggingface/huggingface.h"
+#include "checkpoint/huggingface/importer.h"
 #include "checkpoint/small_file.h"
 
-#include "base/num.h"
-
-#include <assert.h>
 #include <stdio.h>
 
 /* ---- reading ---- */
@@ -46,22 +43,6 @@ static int list_shards(struct gpt_source *s, struct gpt_err *err)
     return GPT_OK;
 }
 
-/* The list of names is this format's; what is there is attached. */
-static int list_vocabulary(struct gpt_source *s, struct gpt_err *err)
-{
-    const char **attached =
-        gpt_arena_alloc(&s->arena, GPT_HF_VOCAB_FILES, sizeof(*attached));
-
-    if (!attached)
-        return gpt_no_memory(err, "files of a vocabulary");
-    for (const char *const *f = gpt_hf_vocab_files; *f; f++)
-        if (gpt_path_holds(s->dir, *f))
-            attached[s->n_attached++] = *f;
-    assert(s->n_attached <= GPT_HF_VOCAB_FILES);
-    s->attached = attached;
-    return GPT_OK;
-}
-
 /* Padding is applied here, when the parameters become views. The source then
  * has a vocabulary of the height that was asked for, as a native checkpoint has
  * that was saved with that padding. */
@@ -80,18 +61,14 @@ static int open_alone(struct gpt_source *s, const char *path,
     s->dir = gpt_arena_strdup(&s->arena, path);
     if (!s->dir)
         return gpt_no_memory(err, "a directory's name");
-    GPT_TRY(gpt_hf_open(&hf, path, gpt_max_i64(o->divisible_by, 1),
-                        gpt_max_i64(o->tp_size, 1), err));
+    GPT_TRY(gpt_hf_open(&hf, path, o->divisible_by, o->tp_size, err));
     s->data = hf;
     s->config = *gpt_hf_config(hf);
-    s->bos_token_id = gpt_hf_extra(hf).bos_token_id;
-    s->eos_token_id = gpt_hf_extra(hf).eos_token_id;
-    s->family = gpt_hf_extra(hf).family->model_type;
-    s->ends = gpt_hf_extra(hf).ends;
-    s->unused_settings = gpt_hf_extra(hf).unused_settings;
+    const struct gpt_hf_extra extra = gpt_hf_extra(hf);
+    gpt_hf_import_extra(s, &extra);
     s->tensors = gpt_hf_tensors(hf, &s->n_tensors);
     GPT_TRY(list_shards(s, err));
-    return list_vocabulary(s, err);
+    return gpt_hf_import_attached(s, err);
 }
 
 /* Every rank opens all the files, of which it reads headers alone. One that
