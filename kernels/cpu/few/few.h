@@ -53,7 +53,7 @@ static inline int64_t cpu_few_chunks(const struct cpu_few_inputs *in)
 {
     const int64_t bytes = in->bytes ? in->k : 2 * in->k;
 
-    return (bytes + FEW_CHUNK - 1) / FEW_CHUNK;
+    return gpt_ceil_div(bytes, FEW_CHUNK);
 }
 
 static inline int64_t cpu_few_groups(const struct cpu_few_inputs *in)
