@@ -229,9 +229,11 @@ static int start_stream(struct run *run, struct gpt_err *err)
 
 static int write_data_sets(struct run *run, struct gpt_err *err)
 {
-    GPT_TRY(gpt_outputs_open(&run->out, run->o, run->dtype,
-                             run->journal ? &run->at : NULL, err));
-    int status;
+    int status = gpt_outputs_open(&run->out, run->o, run->dtype,
+                                  run->journal ? &run->at : NULL, err);
+
+    if (status != GPT_OK)
+        return status == GPT_EDATA ? gpt_hint_no_resume(err) : status;
     GPT_TRY_GOTO(status, start_stream(run, err), out);
     GPT_TRY_GOTO(status, write_chunks(run, err), out);
     take_sums(run, run->o->n_inputs);
