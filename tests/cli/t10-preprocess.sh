@@ -289,13 +289,13 @@ done
 for n in 1 5; do
     expect 3 "over the limit, $n workers" pp mixed.jsonl over --workers $n \
         --on-error quarantine=over_bad --max-errors 12
-    err_has 'mixed.jsonl:60013: bad line number 13, limit 12'
+    err_has 'mixed.jsonl:60013: bad line number 13: --max-errors allows 12'
     err_has '13 bad lines before the failure: blank line 2'
     nothing_left over_
 done
 expect 3 'no bad line allowed' pp mixed.jsonl over --on-error skip \
     --max-errors 0
-err_has 'mixed.jsonl:25001: bad line number 1, limit 0'
+err_has 'mixed.jsonl:25001: bad line number 1: --max-errors allows 0'
 nothing_left over_
 expect 0 'skipped, any number' pp mixed.jsonl skip --append-eod --on-error skip
 err_has '13 bad lines skipped, no limit: blank line 2'
