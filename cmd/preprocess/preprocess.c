@@ -63,8 +63,8 @@ static int count_bad_lines(struct run *run, const struct gpt_line_chunk *c,
         if (limit >= 0 && bad->n > limit) {
             gpt_fail(err, GPT_EDATA, "bad line number %lld: --max-errors allows "
                      "%lld", (long long)bad->n, (long long)limit);
-            gpt_hint(err, "mend the lines, the first of which are named above, or "
-                     "allow more; --max-errors -1 is any number");
+            gpt_hint(err, "mend the lines, the first of which are named above, "
+                     "or allow more; --max-errors -1 is any number");
             return add_place(err, c, line, c->bad[i].at);
         }
         GPT_TRY(gpt_outputs_add_bad(run->out, c, c->bad[i].at, err));
