@@ -5,9 +5,9 @@
  * gpt_preprocess(), at the end, and read upwards. */
 #include "cmd/preprocess/preprocess.h"
 
+#include "base/clock.h"
 #include "base/log.h"
 #include "base/memory.h"
-#include "base/progress.h"
 #include "base/signals.h"
 #include "cmd/preprocess/chunk_stream.h"
 #include "cmd/preprocess/journal.h"

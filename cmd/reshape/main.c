@@ -2,6 +2,7 @@
  * cmd/reshape/reshape.h, showing is cmd/reshape/inspect.h; here are the options
  * and what is reported. Formats to choose from are those of
  * checkpoint/format.h, without a list of their own. */
+#include "base/clock.h"
 #include "base/dtype.h"
 #include "base/io.h"
 #include "base/log.h"

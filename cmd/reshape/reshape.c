@@ -3,9 +3,9 @@
  * compared with the source. Start at gpt_reshape_open(). */
 #include "cmd/reshape/reshape.h"
 
+#include "base/clock.h"
 #include "base/io.h"
 #include "base/num.h"
-#include "base/progress.h"
 #include "checkpoint/fill.h"
 #include "cmd/reshape/compare.h"
 #include "model/geometry.h"
