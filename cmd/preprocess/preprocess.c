@@ -61,8 +61,8 @@ static int count_bad_lines(struct run *run, const struct gpt_line_chunk *c,
             add_place(&bad->named[bad->n_named++], c, line, c->bad[i].at);
         }
         if (limit >= 0 && bad->n > limit) {
-            gpt_fail(err, GPT_EDATA, "bad line number %lld: --max-errors allows "
-                     "%lld", (long long)bad->n, (long long)limit);
+            gpt_fail(err, GPT_EDATA, "bad line number %lld: --max-errors "
+                     "allows %lld", (long long)bad->n, (long long)limit);
             gpt_hint(err, "mend the lines, the first of which are named above, "
                      "or allow more; --max-errors -1 is any number");
             return add_place(err, c, line, c->bad[i].at);
@@ -290,17 +290,17 @@ static int check_options(struct run *run, struct gpt_err *err)
     if (run->dtype != GPT_U16 && run->dtype != GPT_I32)
         return gpt_fail(err, GPT_EUSAGE, "tokens are written as uint16 or "
                         "int32, not as %s", gpt_dtype_name(run->dtype));
-    if (run->dtype == GPT_U16 && vocabulary > UINT16_MAX + 1)
-        return gpt_fail(err, GPT_EUSAGE, "the vocabulary has %lld tokens, but "
-                        "uint16 holds %d", (long long)vocabulary,
-                        UINT16_MAX + 1);
+    if (run->dtype == GPT_U16 && vocabulary > UINT16_MAX + 1) {
+        gpt_fail(err, GPT_EUSAGE, "the vocabulary has %lld tokens, but uint16 "
+                 "holds %d", (long long)vocabulary, UINT16_MAX + 1);
+        return gpt_hint(err, "--dtype int32 holds them");
+    }
     if (o->empty == GPT_EMPTY_EOD && !o->append_eod)
-        return gpt_fail(err, GPT_EUSAGE, "an empty document can become a lone "
-                        "end-of-document token only where that token is "
-                        "appended to documents");
+        return gpt_fail(err, GPT_EUSAGE, "--empty eod needs --append-eod, "
+                        "which says that documents have an end");
     if (o->append_eod && gpt_tokenizer_eod(o->tokenizer) < 0)
-        return gpt_fail(err, GPT_EDATA, "the vocabulary has no "
-                        "<|endoftext|> to append to documents");
+        return gpt_fail(err, GPT_EDATA, "--append-eod: the vocabulary has no "
+                        "end-of-document token");
     return GPT_OK;
 }
 

@@ -416,7 +416,7 @@ check 'ends of documents alone' [ "$(hex eod_text_document.bin)" = \
     610000010001620000010001 ]
 check 'four sequences' gpt-dataset verify eod_text_document --eod 256
 expect 2 '--empty eod without --append-eod' bytes m --empty eod
-err_has 'a lone end-of-document token only where that token is appended'
+err_has '--empty eod needs --append-eod'
 expect 0 '--dtype int32' bytes wide --append-eod --dtype int32
 check 'of four bytes' [ "$(hex wide_text_document.bin)" = \
     61000000000100006200000000010000 ]
