@@ -417,8 +417,8 @@ int gpt_point_from_json(const struct gpt_journal_about *j, const cJSON *o,
                         (long long)j->o->n_inputs);
     if (p->stats.bad.n == 0 || strcmp(was, on_error(j->o)) == 0)
         return GPT_OK;
-    /* After a bad line a run cannot change what becomes of them: half
-     * of them would be in the quarantine file. */
+    /* After a bad line a run cannot change what becomes of them: half of them
+     * would be in the quarantine file. */
     gpt_fail(err, GPT_EEXIST, "'%s' belongs to an unfinished run, which "
              "skipped bad lines with --on-error %s%s", j->path,
              strcmp(was, "skip") == 0 ? "" : "quarantine=", was);
