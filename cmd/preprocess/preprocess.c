@@ -300,7 +300,7 @@ static int check_options(struct run *run, struct gpt_err *err)
                         "which says that documents have an end");
     if (o->append_eod && gpt_tokenizer_eod(o->tokenizer) < 0)
         return gpt_fail(err, GPT_EDATA, "--append-eod: the vocabulary has no "
-                        "end-of-document token");
+                        "end-of-document token, such as <|endoftext|>");
     return GPT_OK;
 }
 

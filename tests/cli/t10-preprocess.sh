@@ -378,7 +378,7 @@ sed 's/<|endoftext|>/<|end|>/' "$top/tests/golden/gpt2/vocab.json" >vocab.json
 expect 3 'no end of document to append' gpt-preprocess --append-eod \
     --input small.jsonl --output-prefix m --vocab-file vocab.json \
     --merge-file "$top/tests/golden/gpt2/merges.txt"
-err_has 'no <|endoftext|>'
+err_has 'no end-of-document token, such as <|endoftext|>'
 expect 2 'a format that is not written' pp small.jsonl m --dataset-impl tar
 err_has tar
 expect 2 'too many workers' pp small.jsonl m --workers 100000
