@@ -69,6 +69,8 @@ struct gpt_buf {
     size_t len, cap;
 };
 
+/* Append, or make room for that. GPT_EFAIL when memory is out, of which the
+ * caller makes a message (gpt_no_memory()); what is in the buffer stays. */
 int gpt_buf_add(struct gpt_buf *b, const void *p, size_t n) GPT_MUST_USE;
 int gpt_buf_reserve(struct gpt_buf *b, size_t more) GPT_MUST_USE;
 int gpt_buf_printf(struct gpt_buf *b, const char *fmt, ...) GPT_PRINTF(2, 3);

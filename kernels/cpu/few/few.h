@@ -49,6 +49,7 @@ struct cpu_few_inputs {
     float *units; /* (m) for AMX, with bytes: what the fixed points count */
 };
 
+/* Chunks of a row of weights; and groups of rows of inputs (see above). */
 static inline int64_t cpu_few_chunks(const struct cpu_few_inputs *in)
 {
     const int64_t bytes = in->bytes ? in->k : 2 * in->k;
