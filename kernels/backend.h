@@ -308,13 +308,13 @@ struct gpt_rope {
  * are those held here, head0 the first one's global number of h_global.
  * doc_start (B, T) int32 or NULL: first position to which t may attend, never
  * less than that of t - 1 in a sample (the documents of a sequence do not
- * attend to each other). window: with W above 0
- * t attends to itself and the W positions before it alone. softcap: with c
- * above 0 a scaled score s becomes c * tanh(s / c), before ALiBi is added; a
- * backend needs GPT_CAN_WINDOW and GPT_CAN_CAP for them. Probability dropout:
- * element index ((sample * h_global + head) * T + tq) * T + tk of dropout.rng;
- * of the dropout struct only p, rng, sample0 and samples are read. Never
- * stores T x T for all heads. Source: Vaswani et al. 2017; Dao et al. 2022. */
+ * attend to each other). window: with W above 0 t attends to itself and the W
+ * positions before it alone. softcap: with c above 0 a scaled score s becomes
+ * c * tanh(s / c), before ALiBi is added; a backend needs GPT_CAN_WINDOW and
+ * GPT_CAN_CAP for them. Probability dropout: element index
+ * ((sample * h_global + head) * T + tq) * T + tk of dropout.rng; of the dropout
+ * struct only p, rng, sample0 and samples are read. Never stores T x T for all
+ * heads. Source: Vaswani et al. 2017; Dao et al. 2022. */
 struct gpt_attn {
     int64_t b, t, h, g, d, head0, h_global;
     float scale; /* usually 1/sqrt(D) */
@@ -397,10 +397,10 @@ struct gpt_attn_cached {
  * from v_begin on (target and v_real stay global numbers). xent_partial()
  * writes stats (N, 4) float, of the columns here: largest logit, sum of
  * exp(logit - largest), logit of the target (0: it is elsewhere), sum of the
- * logits (0: there is no smoothing), and with
- * `grad` leaves those exponentials in logits (or the logits, on a device where
- * computing the exponentials again is cheaper). xent_finish(), given the stats
- * of all ranks (ranks, N, 4), combines them in the order of ranks. */
+ * logits (0: there is no smoothing), and with `grad` leaves those exponentials
+ * in logits (or the logits, on a device where computing the exponentials again
+ * is cheaper). xent_finish(), given the stats of all ranks (ranks, N, 4),
+ * combines them in the order of ranks. */
 enum { GPT_XENT_STATS = 4 };
 struct gpt_xent {
     int64_t n, v, v_real, ld;
@@ -415,18 +415,19 @@ struct gpt_xent {
     float smoothing, z_loss;
 };
 
+/* Which elements of a flat buffer are decayed: segment i is [begin_i,
+ * begin_{i+1}). Lists of them are in device memory. */
+struct gpt_decay_segment {
+    int64_t begin;
+    bool decay;
+};
+
 /* One pass of AdamW (Loshchilov and Hutter 2019) over flat buffers:
  *   g' = g * grad_scale; m = b1 m + (1-b1) g'; v = b2 v + (1-b2) g'^2
  *   p -= lr * (m/(1-b1^t) / (sqrt(v/(1-b2^t)) + eps) + wd * p)
  * With `coupled` decay it is Adam (Kingma and Ba 2015): wd * p is added to g',
  * and p is not decayed besides.
- * p, m, v, g (n) float; p_act: a copy of p in `act`, or NULL. Segments, in
- * device memory, tell which elements are decayed: segment i is [begin_i,
- * begin_{i+1}). */
-struct gpt_adamw_segment {
-    int64_t begin;
-    bool decay;
-};
+ * p, m, v, g (n) float; p_act: a copy of p in `act`, or NULL. */
 struct gpt_adamw {
     int64_t n;
     float *p, *m, *v;
@@ -436,7 +437,7 @@ struct gpt_adamw {
     double lr, beta1, beta2, eps, weight_decay, grad_scale;
     bool coupled;
     int64_t step; /* t, from 1 */
-    const struct gpt_adamw_segment *segments;
+    const struct gpt_decay_segment *segments; /* (n_segments) */
     int64_t n_segments;
 };
 
@@ -450,7 +451,7 @@ struct gpt_sgd {
     void *p_act;
     enum gpt_dtype act;
     double lr, momentum, weight_decay, grad_scale;
-    const struct gpt_adamw_segment *segments;
+    const struct gpt_decay_segment *segments; /* (n_segments) */
     int64_t n_segments;
 };
 
@@ -594,8 +595,8 @@ struct gpt_backend {
      * NULL, else of w * x * dqkv. NULL without GPT_CAN_NORM_WIDE. */
     void (*head_norm_sums)(struct gpt_queue *q, const struct gpt_head_norm *op,
                            const void *dqkv, float *sums);
-    /* y (n, c) = x (n, c) with dropout; y may be x. For places where
-     * no norm follows, which would include the dropout. */
+    /* y (n, c) = x (n, c) with dropout; y may be x. For places where no norm
+     * follows, which would include the dropout. */
     void (*dropout)(struct gpt_queue *q, void *y, const void *x, int64_t n,
                     int64_t c, enum gpt_dtype act,
                     const struct gpt_dropout *dropout);

@@ -161,8 +161,7 @@ static int put_documents(struct dump *d, struct gpt_err *err)
 {
     for (int64_t i = d->begin; i < d->end; i++) {
         GPT_TRY(put_document(d, i, err));
-        if (gpt_signals_stop())
-            return gpt_fail(err, GPT_EFAIL, "stopped");
+        GPT_TRY(gpt_signals_check(err));
     }
     return GPT_OK;
 }

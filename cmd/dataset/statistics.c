@@ -144,7 +144,7 @@ static int count_document(struct gpt_stat *s, const struct counts *c,
     }
     if (document_length(set, d) > 0)
         count_last(s, last);
-    return gpt_signals_stop() ? gpt_fail(err, GPT_EFAIL, "stopped") : GPT_OK;
+    return gpt_signals_check(err);
 }
 
 /* Ties go by id, so that the list does not depend on qsort(). */

@@ -37,6 +37,8 @@ struct gpt_stat {
     int64_t n_top;
 };
 
+/* Counts a set: its index, and with options->tokens its .bin, which is read
+ * once. gpt_stat_free() frees what *s holds. GPT_EFAIL after a signal. */
 int gpt_stat(struct gpt_stat *s, const struct gpt_indexed *set,
              const struct gpt_stat_options *options, struct gpt_err *err)
     GPT_MUST_USE;

@@ -129,8 +129,7 @@ static int check_tokens(struct token_check *p, struct gpt_err *err)
         if (eod && end <= there)
             check_eod(p, i, begin, end);
         begin = end;
-        if (gpt_signals_stop())
-            return gpt_fail(err, GPT_EFAIL, "stopped");
+        GPT_TRY(gpt_signals_check(err));
     }
     return GPT_OK;
 }

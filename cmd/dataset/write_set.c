@@ -131,10 +131,7 @@ int gpt_copy_bytes(struct gpt_out *out, const char *path, int64_t offset,
         n -= some;
         if (o->report)
             o->report(o->user, gpt_out_tell(out));
-        if (gpt_signals_stop()) {
-            status = gpt_fail(err, GPT_EFAIL, "stopped");
-            break;
-        }
+        GPT_TRY_GOTO(status, gpt_signals_check(err), out);
     }
 out:
     gpt_in_close(in);

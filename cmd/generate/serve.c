@@ -2,11 +2,11 @@
  * queue into the batch while it has room, then a step for all texts. */
 #include "cmd/generate/serve_texts.h"
 
+#include "base/clock.h"
 #include "base/io.h"
 #include "base/log.h"
 #include "base/memory.h"
 #include "base/num.h"
-#include "base/progress.h"
 #include "base/signals.h"
 #include "base/thread.h"
 #include "base/utf8.h"

@@ -3,8 +3,8 @@
  * client shall not take one text for another. */
 #include "cmd/generate/serve.h"
 
+#include "base/clock.h"
 #include "base/num.h"
-#include "base/progress.h"
 #include "cmd/generate/serve_fields.h"
 
 #include <math.h>

@@ -3,8 +3,8 @@
  * the list its descriptor is open, and is no other's. */
 #include "cmd/generate/serve_clients.h"
 
+#include "base/clock.h"
 #include "base/memory.h"
-#include "base/progress.h"
 
 #include <sys/socket.h>
 

@@ -3,8 +3,8 @@
 #include "cmd/generate/serve_info.h"
 
 #include "base/asset.h"
+#include "base/clock.h"
 #include "base/json.h"
-#include "base/progress.h"
 #include "cmd/generate/json_out.h"
 #include "cmd/generate/serve_fields.h"
 

@@ -2,7 +2,7 @@
  * them, and gpt_serving_take(), which hears of their tokens. */
 #include "cmd/generate/serve_texts.h"
 
-#include "base/progress.h"
+#include "base/clock.h"
 
 #include <math.h>
 #include <pthread.h>

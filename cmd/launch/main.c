@@ -44,7 +44,7 @@ static const struct gpt_opt table[] = {
     {.kind = GPT_OPT_FLAG, .name = "standalone", AT(standalone),
      .help = "one node, any free port"},
     {.kind = GPT_OPT_INT, .name = "threads", .arg = "N", COMMON(threads),
-     .def = "0", .min = 0, .max = 4096,
+     .def = "0", .min = 0, .max = GPT_MOST_THREADS,
      .help = "CPU threads of a process, 0 = cores / processes"},
     /* Programs that read and write, as a filter does. */
     {.kind = GPT_OPT_FLAG, .name = "stdio", AT(stdio),

@@ -17,9 +17,9 @@
  * see become() in children.c. */
 #include "cmd/launch/ranks.h"
 
+#include "base/clock.h"
 #include "base/io.h"
 #include "base/log.h"
-#include "base/progress.h"
 #include "base/signals.h"
 #include "cmd/launch/children.h"
 #include "parallel/store.h"

@@ -159,8 +159,10 @@ static int begin_or_resume(struct gpt_journal *j, const cJSON *run,
 out:
     cJSON_Delete(was);
     GPT_TRY(status);
-    if (found)
-        return read_points(j, data, len, at, p, err);
+    if (found) {
+        status = read_points(j, data, len, at, p, err);
+        return status == GPT_EDATA ? gpt_hint_no_resume(err) : status;
+    }
     GPT_TRY(gpt_append_cut(j->file, 0, err));
     j->has_point = false;
     return add_line(j, run, err);

@@ -34,6 +34,9 @@ int gpt_journal_open(struct gpt_journal **journal,
                      const struct gpt_preprocess_options *options,
                      enum gpt_dtype dtype, struct gpt_point *point,
                      bool *found, struct gpt_err *err) GPT_MUST_USE;
+/* Says in the hint what is left to a user whose unfinished run cannot be
+ * resumed; returns the status. */
+int gpt_hint_no_resume(struct gpt_err *err);
 /* Adds a point; it is on disk on return. */
 int gpt_journal_add(struct gpt_journal *journal, const struct gpt_point *point,
                     struct gpt_err *err) GPT_MUST_USE;

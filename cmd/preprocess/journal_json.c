@@ -1,7 +1,7 @@
 /* The lines of a journal as JSON: see journal_json.h. The first part of this
  * file is the line that describes the run, the second the lines that are points
  * in it. cJSON holds numbers as doubles: counts up to 2^53 are exact, and a
- * digest,  which has 64 bits, is text.
+ * digest, which has 64 bits, is text.
  *
  *     {"version":"0.1.0","tokenizer":[...],"dtype":"U16",...,"keys":["text"],
  *      "inputs":[{"path":"a.jsonl","begin":0,"end":-1,"bytes":81,...}]}
@@ -16,6 +16,12 @@
 #include <stdio.h>
 #include <string.h>
 #include <sys/stat.h>
+
+int gpt_hint_no_resume(struct gpt_err *err)
+{
+    return gpt_hint(err, "--no-resume gives the unfinished run up and starts "
+                    "over");
+}
 
 static void put_int(cJSON *object, const char *name, int64_t v)
 {
@@ -176,8 +182,7 @@ int gpt_resume_check(const struct gpt_journal_about *j, const cJSON *now,
     gpt_fail(err, GPT_EEXIST, "'%s' belongs to an unfinished run, which "
              "differs from this one: %s", j->path, b.data ? b.data : "");
     gpt_buf_free(&b);
-    return gpt_hint(err, "--no-resume gives the unfinished run up and starts "
-                    "over");
+    return gpt_hint_no_resume(err);
 }
 
 /* ---- points: written ---- */
@@ -412,11 +417,10 @@ int gpt_point_from_json(const struct gpt_journal_about *j, const cJSON *o,
                         (long long)j->o->n_inputs);
     if (p->stats.bad.n == 0 || strcmp(was, on_error(j->o)) == 0)
         return GPT_OK;
-    /* After a bad line a run cannot change what becomes of them: half
-     * of them would be in the quarantine file. */
+    /* After a bad line a run cannot change what becomes of them: half of them
+     * would be in the quarantine file. */
     gpt_fail(err, GPT_EEXIST, "'%s' belongs to an unfinished run, which "
              "skipped bad lines with --on-error %s%s", j->path,
              strcmp(was, "skip") == 0 ? "" : "quarantine=", was);
-    return gpt_hint(err, "--no-resume gives the unfinished run up and starts "
-                    "over");
+    return gpt_hint_no_resume(err);
 }

@@ -63,6 +63,7 @@ struct gpt_line_chunk {
     struct gpt_err err;
 };
 
+/* Makes an empty chunk of n_keys keys, whose arrays grow as they are filled. */
 int gpt_line_chunk_init(struct gpt_line_chunk *c, size_t n_keys,
                         struct gpt_err *err) GPT_MUST_USE;
 void gpt_line_chunk_free(struct gpt_line_chunk *c, size_t n_keys);

@@ -5,16 +5,10 @@
 
 #include "base/utf8.h"
 #include "text/content.h"
+#include "text/str.h"
 
 #include <stdio.h>
 #include <string.h>
-
-static const char *skip_blanks(const char *p, const char *end)
-{
-    while (p < end && (*p == ' ' || *p == '\t' || *p == '\r' || *p == '\n'))
-        p++;
-    return p;
-}
 
 enum { COMMAND = 400 }; /* bytes; with more a hint has no room for a sentence */
 
@@ -43,7 +37,7 @@ static const char *through(char command[COMMAND],
 static void hint_at_syntax(const struct gpt_line_chunk *c, const char *line,
                            const char *end, struct gpt_err *err)
 {
-    const char *p = skip_blanks(line, end);
+    const char *p = gpt_skip_blanks(line, end);
     char command[COMMAND];
 
     if (gpt_utf8_mark(p, (size_t)(end - p)) > 0)

@@ -3,9 +3,9 @@
  * Start at gpt_preprocess_plan_open(). */
 #include "cmd/preprocess/plan.h"
 
+#include "base/clock.h"
 #include "base/io.h"
 #include "base/num.h"
-#include "base/progress.h"
 #include "data/shard_names.h"
 #include "text/inputs.h"
 

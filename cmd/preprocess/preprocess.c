@@ -5,9 +5,9 @@
  * gpt_preprocess(), at the end, and read upwards. */
 #include "cmd/preprocess/preprocess.h"
 
+#include "base/clock.h"
 #include "base/log.h"
 #include "base/memory.h"
-#include "base/progress.h"
 #include "base/signals.h"
 #include "cmd/preprocess/chunk_stream.h"
 #include "cmd/preprocess/journal.h"
@@ -61,8 +61,10 @@ static int count_bad_lines(struct run *run, const struct gpt_line_chunk *c,
             add_place(&bad->named[bad->n_named++], c, line, c->bad[i].at);
         }
         if (limit >= 0 && bad->n > limit) {
-            gpt_fail(err, GPT_EDATA, "bad line number %lld, limit %lld",
-                     (long long)bad->n, (long long)limit);
+            gpt_fail(err, GPT_EDATA, "bad line number %lld: --max-errors "
+                     "allows %lld", (long long)bad->n, (long long)limit);
+            gpt_hint(err, "mend the lines, the first of which are named above, "
+                     "or allow more; --max-errors -1 is any number");
             return add_place(err, c, line, c->bad[i].at);
         }
         GPT_TRY(gpt_outputs_add_bad(run->out, c, c->bad[i].at, err));
@@ -229,9 +231,11 @@ static int start_stream(struct run *run, struct gpt_err *err)
 
 static int write_data_sets(struct run *run, struct gpt_err *err)
 {
-    GPT_TRY(gpt_outputs_open(&run->out, run->o, run->dtype,
-                             run->journal ? &run->at : NULL, err));
-    int status;
+    int status = gpt_outputs_open(&run->out, run->o, run->dtype,
+                                  run->journal ? &run->at : NULL, err);
+
+    if (status != GPT_OK)
+        return status == GPT_EDATA ? gpt_hint_no_resume(err) : status;
     GPT_TRY_GOTO(status, start_stream(run, err), out);
     GPT_TRY_GOTO(status, write_chunks(run, err), out);
     take_sums(run, run->o->n_inputs);
@@ -286,17 +290,17 @@ static int check_options(struct run *run, struct gpt_err *err)
     if (run->dtype != GPT_U16 && run->dtype != GPT_I32)
         return gpt_fail(err, GPT_EUSAGE, "tokens are written as uint16 or "
                         "int32, not as %s", gpt_dtype_name(run->dtype));
-    if (run->dtype == GPT_U16 && vocabulary > UINT16_MAX + 1)
-        return gpt_fail(err, GPT_EUSAGE, "the vocabulary has %lld tokens, but "
-                        "uint16 holds %d", (long long)vocabulary,
-                        UINT16_MAX + 1);
+    if (run->dtype == GPT_U16 && vocabulary > UINT16_MAX + 1) {
+        gpt_fail(err, GPT_EUSAGE, "the vocabulary has %lld tokens, but uint16 "
+                 "holds %d", (long long)vocabulary, UINT16_MAX + 1);
+        return gpt_hint(err, "--dtype int32 holds them");
+    }
     if (o->empty == GPT_EMPTY_EOD && !o->append_eod)
-        return gpt_fail(err, GPT_EUSAGE, "an empty document can become a lone "
-                        "end-of-document token only where that token is "
-                        "appended to documents");
+        return gpt_fail(err, GPT_EUSAGE, "--empty eod needs --append-eod, "
+                        "which says that documents have an end");
     if (o->append_eod && gpt_tokenizer_eod(o->tokenizer) < 0)
-        return gpt_fail(err, GPT_EDATA, "the vocabulary has no "
-                        "<|endoftext|> to append to documents");
+        return gpt_fail(err, GPT_EDATA, "--append-eod: the vocabulary has no "
+                        "end-of-document token, such as <|endoftext|>");
     return GPT_OK;
 }
 

@@ -4,6 +4,7 @@
  * JSON, decompressed, so that they can be compared for any compression. */
 #include "cmd/preprocess/report.h"
 
+#include "base/clock.h"
 #include "base/log.h"
 #include "base/memory.h"
 #include "base/num.h"

@@ -1,9 +1,9 @@
 /* Columns of metrics; see metrics.h.
  *
  * Lines are not all alike: validations have other fields than steps, ranks add
- * waits, and later versions of gpt-train add more. Each field is
- * therefore a list of (line, value), which costs nothing for the lines that
- * lack it, and nothing here knows the names of fields but those of the axes.
+ * waits, and later versions of gpt-train add more. Each field is therefore a
+ * list of (line, value), which costs nothing for the lines that lack it, and
+ * nothing here knows the names of fields but those of the axes.
  *
  * Positions on the axes are a table of their own, a row a line, because several
  * fields share them. A line that says nothing of an axis, as a validation, is

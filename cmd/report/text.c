@@ -33,18 +33,16 @@ static const char *tail(const char *name, size_t most)
 
 /* Words and numbers in lines, and not a table: a run has up to thirteen
  * results, which no terminal has columns for. */
-static int add_results(struct gpt_buf *b, const struct gpt_metrics *h,
-                       int64_t columns, struct gpt_err *err)
+static int add_results(struct gpt_buf *b, const char *name,
+                       const struct gpt_results *r, int64_t columns)
 {
-    struct gpt_results r;
     char text[32], word[64];
     int64_t used = columns;
 
-    GPT_TRY(gpt_results_of(&r, h, err));
-    GPT_TRY(gpt_buf_printf(b, "%s", h->name));
+    GPT_TRY(gpt_buf_printf(b, "%s", name));
     for (size_t i = 0; i < gpt_n_result_columns; i++) {
         const struct gpt_result_column *column = &gpt_result_columns[i];
-        const double v = gpt_result(&r, column);
+        const double v = gpt_result(r, column);
 
         if (isnan(v))
             continue;
@@ -183,9 +181,8 @@ static int add_chart(struct gpt_buf *b, const struct gpt_chart *chart,
     struct gpt_plot *plot;
 
     find_bounds(curves, n, o, &p);
-    GPT_TRY(add_legend(b, chart, curves, n, &p) == GPT_OK
-                ? GPT_OK
-                : gpt_no_memory(err, "a report"));
+    if (add_legend(b, chart, curves, n, &p) != GPT_OK)
+        return gpt_no_memory(err, "a report");
     GPT_TRY(gpt_plot_new(&plot, &p, err));
     draw_curves(plot, curves, n, o);
     int status = gpt_plot_text(plot, b);
@@ -201,8 +198,13 @@ int gpt_text_report(struct gpt_buf *b, const struct gpt_text_options *o,
     struct curve *curves = NULL;
     int status = GPT_OK;
 
-    for (size_t i = 0; i < n_runs; i++)
-        GPT_TRY(add_results(b, &runs[i], o->columns, err));
+    for (size_t i = 0; i < n_runs; i++) {
+        struct gpt_results r;
+
+        GPT_TRY(gpt_results_of(&r, &runs[i], err));
+        if (add_results(b, runs[i].name, &r, o->columns) != GPT_OK)
+            return gpt_no_memory(err, "a report");
+    }
     GPT_TRY(gpt_new(&curves, n_runs * GPT_CHART_FIELDS, sizeof(*curves),
                     "curves", err));
     for (size_t i = 0; i < charts->n && status == GPT_OK; i++) {

@@ -2,6 +2,7 @@
  * cmd/reshape/reshape.h, showing is cmd/reshape/inspect.h; here are the options
  * and what is reported. Formats to choose from are those of
  * checkpoint/format.h, without a list of their own. */
+#include "base/clock.h"
 #include "base/dtype.h"
 #include "base/io.h"
 #include "base/log.h"
@@ -10,13 +11,13 @@
 #include "base/options.h"
 #include "base/progress.h"
 #include "base/signals.h"
-#include "parallel/topology.h"
 #include "checkpoint/lock.h"
 #include "cmd/reshape/compare.h"
 #include "cmd/reshape/foreign.h"
 #include "cmd/reshape/inspect.h"
 #include "cmd/reshape/print_plan.h"
 #include "cmd/reshape/reshape.h"
+#include "parallel/stage_options.h"
 
 #include <stdio.h>
 #include <string.h>
@@ -30,7 +31,7 @@ struct options {
     bool to_transformers, print_structure, json, dry_run, verify;
     bool no_verify_input, shard_optimizer;
     int64_t tp, pp, divisible_by, true_vocab, max_shard_size;
-    int64_t layers_per_chunk, chunks, first_layers, last_layers;
+    struct gpt_stage_layers stages;
 };
 
 static const char *const dtypes[] = {"fp32", "fp16", "bf16", "q8_0", "q4_0",
@@ -84,20 +85,7 @@ static const struct gpt_opt table[] = {
     {.kind = GPT_OPT_INT, .name = "target-pipeline-model-parallel-size",
      .arg = "N", AT(pp), .def = "0", .min = 0, .max = 65536,
      .help = "of the output; 0: the input's"},
-    {.kind = GPT_OPT_INT, .name = "num-layers-per-virtual-pipeline-stage",
-     .arg = "N", .def = "0", AT(layers_per_chunk), .min = 0, .max = 65536,
-     .help = "interleave: a rank gets several stages of N layers, 0 = one",
-     .one_of = "virtual stages"},
-    {.kind = GPT_OPT_INT, .name = "num-virtual-stages-per-pipeline-rank",
-     .arg = "N", .def = "0", AT(chunks), .min = 0, .max = GPT_MAX_CHUNKS,
-     .help = "the same by their number, 0 = one",
-     .one_of = "virtual stages"},
-    {.kind = GPT_OPT_INT, .name = "decoder-first-pipeline-num-layers",
-     .arg = "N", .def = "0", AT(first_layers), .min = 0, .max = 65536,
-     .help = "layers of the first stage, 0 = as the others"},
-    {.kind = GPT_OPT_INT, .name = "decoder-last-pipeline-num-layers",
-     .arg = "N", .def = "0", AT(last_layers), .min = 0, .max = 65536,
-     .help = "layers of the last stage, 0 = as the others"},
+    GPT_STAGE_LAYERS_OPTIONS(struct options, stages),
     {.kind = GPT_OPT_CHOICE, .name = "target-params-dtype", .arg = "TYPE",
      AT(dtype), .choices = dtypes,
      .help = "of the parameters; default: the input's; q*_*: packed matrices "
@@ -234,24 +222,6 @@ static int check_effect(const struct gpt_format *to,
     return GPT_OK;
 }
 
-/* The same rules as gpt-train's, which reads what is written for such stages.
- * That layers divide is found out with the plan, when there is a model. */
-static int check_stages(const struct options *o, struct gpt_err *err)
-{
-    if (o->layers_per_chunk > 0 && o->chunks > 0)
-        return gpt_fail(err, GPT_EUSAGE,
-                        "--num-layers-per-virtual-pipeline-stage and "
-                        "--num-virtual-stages-per-pipeline-rank exclude each "
-                        "other");
-    if (o->layers_per_chunk > 0 && o->first_layers + o->last_layers > 0)
-        return gpt_fail(err, GPT_EUSAGE,
-                        "--num-layers-per-virtual-pipeline-stage is for even "
-                        "stages; with --decoder-%s-pipeline-num-layers give "
-                        "--num-virtual-stages-per-pipeline-rank",
-                        o->first_layers > 0 ? "first" : "last");
-    return GPT_OK;
-}
-
 /* The index of a style among those of the format, which are fewer than those
  * that the option takes where a format has none. */
 static int find_style(const struct gpt_format *to, const char *name, int *style,
@@ -303,10 +273,7 @@ static int convert(const struct options *o, const struct gpt_args *args,
         .to = find_format(o),
         .tp = o->tp,
         .pp = o->pp,
-        .chunks = o->chunks,
-        .layers_per_chunk = o->layers_per_chunk,
-        .first_layers = o->first_layers,
-        .last_layers = o->last_layers,
+        .stages = o->stages,
         .divisible_by = o->divisible_by,
         .repad = gpt_option_given(args, "make-vocab-size-divisible-by"),
         .true_vocab = o->true_vocab,
@@ -320,7 +287,7 @@ static int convert(const struct options *o, const struct gpt_args *args,
         .force = o->common.force,
     };
     GPT_TRY(check_effect(ro.to, packing, args, err));
-    GPT_TRY(check_stages(o, err));
+    GPT_TRY(gpt_stage_layers_check(&o->stages, err));
     GPT_TRY(find_style(ro.to, o->style, &ro.style, err));
     GPT_TRY(gpt_reshape_open(&r, &ro, err));
     int status = only_plan ? gpt_reshape_measure(&r, &rate, err) : GPT_OK;

@@ -3,9 +3,9 @@
  * compared with the source. Start at gpt_reshape_open(). */
 #include "cmd/reshape/reshape.h"
 
+#include "base/clock.h"
 #include "base/io.h"
 #include "base/num.h"
-#include "base/progress.h"
 #include "checkpoint/fill.h"
 #include "cmd/reshape/compare.h"
 #include "model/geometry.h"
@@ -119,10 +119,10 @@ static int set_vocabulary(const struct gpt_reshape *r, struct gpt_config *c,
 static int count_chunks(const struct gpt_reshape *r, int64_t pp_size,
                         int64_t *chunks, struct gpt_err *err)
 {
-    const int64_t each = r->o->layers_per_chunk;
+    const int64_t each = r->o->stages.layers_per_chunk;
     const int64_t layers = r->source.config.num_layers;
 
-    *chunks = r->o->chunks;
+    *chunks = r->o->stages.chunks;
     if (each == 0)
         return GPT_OK;
     if (layers % (pp_size * each) != 0)
@@ -157,7 +157,8 @@ static int hint_layers(int status, const struct gpt_reshape_options *o,
 {
     if (status != GPT_EUSAGE || err->hint[0])
         return status;
-    if (o->chunks + o->layers_per_chunk + o->first_layers + o->last_layers)
+    if (o->stages.chunks || o->stages.layers_per_chunk ||
+        o->stages.first_layers || o->stages.last_layers)
         return gpt_hint(err, "gpt-reshape inspect shows how many layers there "
                              "are to share out");
     return gpt_hint(err, "choose a divisor with "
@@ -176,8 +177,8 @@ static int plan_target(struct gpt_reshape *r, struct gpt_err *err)
         .config = r->source.config,
         .tp_size = o->tp ? o->tp : r->source.tp_size,
         .pp_size = o->pp ? o->pp : r->source.pp_size,
-        .first_layers = o->first_layers,
-        .last_layers = o->last_layers,
+        .first_layers = o->stages.first_layers,
+        .last_layers = o->stages.last_layers,
         .dtype = o->dtype,
         .packing = o->packing,
         .style = o->style,

@@ -5,13 +5,13 @@
 #define GPT_CMD_RESHAPE_RESHAPE_H
 
 #include "checkpoint/format.h"
+#include "parallel/stage_options.h"
 
 struct gpt_reshape_options {
     const char *load, *save;
     const struct gpt_format *to;
     int64_t tp, pp;       /* 0: the input's */
-    int64_t chunks, first_layers, last_layers; /* struct gpt_target_options */
-    int64_t layers_per_chunk; /* instead of chunks; 0: not given */
+    struct gpt_stage_layers stages;
     int64_t divisible_by; /* padding of the vocabulary, times tp */
     bool repad;           /* divisible_by was asked for */
     int64_t true_vocab;   /* 0: the input's */

@@ -4,9 +4,9 @@
  * gpt_command_pipe_line(). */
 #include "cmd/train/command_pipe.h"
 
+#include "base/clock.h"
 #include "base/log.h"
 #include "base/memory.h"
-#include "base/progress.h"
 #include "base/signals.h"
 
 #include <errno.h>

@@ -12,8 +12,8 @@
  * gpt_hardware_choose(). */
 #include "cmd/train/hardware.h"
 
+#include "base/clock.h"
 #include "base/memory.h"
-#include "base/progress.h"
 
 #include <stdio.h>
 #include <string.h>

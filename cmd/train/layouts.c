@@ -39,8 +39,9 @@ static void set_parts(struct gpt_train_options *o, const int64_t *part,
 {
     o->tp_size = part[GPT_PART_TENSOR];
     o->pp_size = part[GPT_PART_PIPELINE];
-    o->layers_per_chunk = 0;
-    o->chunks = part[GPT_PART_CHUNKS] > 1 ? part[GPT_PART_CHUNKS] : 0;
+    o->stages.layers_per_chunk = 0;
+    o->stages.chunks =
+        part[GPT_PART_CHUNKS] > 1 ? part[GPT_PART_CHUNKS] : 0;
     o->micro_batch_size = part[GPT_PART_MICRO];
     o->sharding = gpt_train_shardings[part[GPT_PART_SHARDING]];
     o->distributed_optimizer = false;

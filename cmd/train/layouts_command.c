@@ -39,10 +39,10 @@ static void take_given(struct gpt_advice *a)
 {
     const struct gpt_train_options *o = a->o;
     const int zero = gpt_train_choice(gpt_train_shardings, o->sharding);
+    const int64_t each = o->stages.layers_per_chunk;
     const int64_t chunks =
-        o->layers_per_chunk > 0
-            ? o->num_layers / gpt_max_i64(o->pp_size * o->layers_per_chunk, 1)
-            : gpt_max_i64(o->chunks, 1);
+        each > 0 ? o->num_layers / gpt_max_i64(o->pp_size * each, 1)
+                 : gpt_max_i64(o->stages.chunks, 1);
     const int64_t value[GPT_N_PARTS] = {
         [GPT_PART_TENSOR] = o->tp_size,
         [GPT_PART_PIPELINE] = o->pp_size,
@@ -90,7 +90,7 @@ static int take_model(struct gpt_advice *a, struct gpt_err *err)
      * were given are tried with the ranks that there are. */
     one.dry_run = true;
     one.tp_size = one.pp_size = one.micro_batch_size = 1;
-    one.chunks = one.layers_per_chunk = 0;
+    one.stages.chunks = one.stages.layers_per_chunk = 0;
     one.sequence_parallel = false;
     GPT_TRY(gpt_train_plan(&plan, &one, a->args, &alone, err));
     gpt_abilities_warn(&plan.replica.config, plan.replica.exec.act,

@@ -8,8 +8,8 @@
  * alone would wait for the others. Start at run_steps(). */
 #include "cmd/train/loop.h"
 
+#include "base/clock.h"
 #include "base/log.h"
-#include "base/progress.h"
 #include "base/signals.h"
 #include "cmd/train/run.h"
 #include "train/step.h"

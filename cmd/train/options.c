@@ -9,7 +9,6 @@
 #include "data/indexed.h"
 #include "tokenizer/tokenizer_options.h"
 #include "parallel/comm.h"
-#include "parallel/topology.h"
 #include "model/config.h"
 #include "train/lr_schedule.h"
 #include "train/optimizer.h"
@@ -342,20 +341,7 @@ const struct gpt_opt gpt_train_option_table[] = {
     {.kind = GPT_OPT_INT, .name = "pipeline-model-parallel-size", .arg = "N",
      .def = "1", AT(pp_size), .min = 1, .max = 4096,
      .help = "stages that the layers are cut into"},
-    {.kind = GPT_OPT_INT, .name = "num-layers-per-virtual-pipeline-stage",
-     .arg = "N", .def = "0", AT(layers_per_chunk), .min = 0, .max = 65536,
-     .help = "interleave: a rank gets several stages of N layers, 0 = one",
-     .one_of = "virtual stages"},
-    {.kind = GPT_OPT_INT, .name = "num-virtual-stages-per-pipeline-rank",
-     .arg = "N", .def = "0", AT(chunks), .min = 0, .max = GPT_MAX_CHUNKS,
-     .help = "the same by their number, 0 = one",
-     .one_of = "virtual stages"},
-    {.kind = GPT_OPT_INT, .name = "decoder-first-pipeline-num-layers",
-     .arg = "N", .def = "0", AT(first_layers), .min = 0, .max = 65536,
-     .help = "layers of the first stage, 0 = as the others"},
-    {.kind = GPT_OPT_INT, .name = "decoder-last-pipeline-num-layers",
-     .arg = "N", .def = "0", AT(last_layers), .min = 0, .max = 65536,
-     .help = "layers of the last stage, 0 = as the others"},
+    GPT_STAGE_LAYERS_OPTIONS(struct gpt_train_options, stages),
     {.kind = GPT_OPT_FLAG, .name = "sequence-parallel", AT(sequence_parallel),
      .help = "tensor parallel ranks share norms and dropout, too"},
     {.kind = GPT_OPT_FLAG, .name = "use-distributed-optimizer",

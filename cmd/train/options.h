@@ -9,6 +9,7 @@
 
 #include "base/options.h"
 #include "tokenizer/tokenizer.h"
+#include "parallel/stage_options.h"
 #include "model/config.h"
 
 struct gpt_train_options {
@@ -45,8 +46,7 @@ struct gpt_train_options {
 
     /* layout over ranks */
     int64_t tp_size, pp_size;
-    int64_t layers_per_chunk, chunks; /* one of them, 0 = not given */
-    int64_t first_layers, last_layers; /* of an uneven stage, 0 = even */
+    struct gpt_stage_layers stages;
     bool sequence_parallel, distributed_optimizer, overlap_reduce;
     bool overlap_gather, overlap_tensor;
     const char *sharding; /* data parallel */

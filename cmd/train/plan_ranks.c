@@ -14,22 +14,12 @@
 static int count_chunks(const struct gpt_train_options *o, int64_t *chunks,
                         struct gpt_err *err)
 {
-    const int64_t each = o->layers_per_chunk;
+    const int64_t each = o->stages.layers_per_chunk;
 
-    *chunks = o->chunks > 0 ? o->chunks : 1;
+    GPT_TRY(gpt_stage_layers_check(&o->stages, err));
+    *chunks = gpt_max_i64(o->stages.chunks, 1);
     if (each == 0)
         return GPT_OK;
-    if (o->chunks > 0)
-        return gpt_fail(err, GPT_EUSAGE,
-                        "--num-layers-per-virtual-pipeline-stage and "
-                        "--num-virtual-stages-per-pipeline-rank exclude each "
-                        "other");
-    if (o->first_layers > 0 || o->last_layers > 0)
-        return gpt_fail(err, GPT_EUSAGE,
-                        "--num-layers-per-virtual-pipeline-stage is for even "
-                        "stages; with --decoder-%s-pipeline-num-layers give "
-                        "--num-virtual-stages-per-pipeline-rank",
-                        o->first_layers > 0 ? "first" : "last");
     /* the number of stages is not known to fit the layers yet */
     if (o->num_layers % (o->pp_size * each) != 0)
         return gpt_fail(err, GPT_EUSAGE,
@@ -74,8 +64,8 @@ int gpt_train_layout(const struct gpt_train_plan *p, int64_t tp_rank,
     there.at[GPT_TP] = tp_rank;
     there.at[GPT_PP] = pp_rank;
     if (gpt_layout_init(layout, &p->replica.config, &there,
-                        p->options->first_layers, p->options->last_layers,
-                        err) != GPT_OK)
+                        p->options->stages.first_layers,
+                        p->options->stages.last_layers, err) != GPT_OK)
         return gpt_context(err,
                            "--num-layers %lld, --pipeline-model-parallel-size "
                            "%lld",
@@ -96,7 +86,7 @@ static int check_stages(const struct gpt_train_plan *p,
 {
     const int64_t stages = p->topology.size[GPT_PP];
 
-    if (o->first_layers > 0 || o->last_layers > 0 ||
+    if (o->stages.first_layers > 0 || o->stages.last_layers > 0 ||
         o->num_layers % (stages * p->topology.chunks) == 0)
         return GPT_OK;
     gpt_fail(err, GPT_EUSAGE,

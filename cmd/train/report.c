@@ -3,6 +3,7 @@
  * an interface. Start at gpt_report_step(). */
 #include "cmd/train/report.h"
 
+#include "base/clock.h"
 #include "base/json.h"
 #include "base/log.h"
 #include "base/memory.h"

@@ -30,6 +30,8 @@ struct gpt_report_options {
 
 struct gpt_report;
 
+/* Opens what the log's numbers go to, and the progress line. Closing fails
+ * where the last numbers could not be written; NULL is fine. */
 int gpt_report_open(struct gpt_report **report,
                     const struct gpt_report_options *options,
                     struct gpt_err *err) GPT_MUST_USE;

@@ -42,9 +42,9 @@ struct gpt_run {
     struct gpt_buf option_text;
     char metrics[GPT_PATH_BYTES], samples[GPT_PATH_BYTES];
     char carrier[320]; /* what carries bytes between ranks, in words */
-    int lock;
+    int lock; /* of --save (checkpoint/lock.h) */
     bool replaces; /* --save holds another run's checkpoints; known to rank 0 */
-    double started;
+    double started; /* gpt_now() */
     int64_t bad_steps; /* in a row whose loss was not finite */
     int64_t steps;     /* made by this process */
     int64_t saving;    /* iteration of the newest save that was begun */

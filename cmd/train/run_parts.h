@@ -14,6 +14,7 @@ static inline bool gpt_run_is_first(const struct gpt_run *r)
     return r->world->topology.rank == 0;
 }
 
+/* True of a run of one process, which waits for no other. */
 static inline bool gpt_run_is_alone(const struct gpt_run *r)
 {
     return r->world->topology.world_size == 1;

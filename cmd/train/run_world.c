@@ -26,6 +26,10 @@ static int check_sizes(const struct gpt_world_options *o, struct gpt_err *err)
                  "--pipeline-model-parallel-size %lld",
                  (long long)ranks, ranks == 1 ? " is" : "s are", (long long)tp,
                  (long long)pp);
+        if (o->imagined > 0)
+            return gpt_hint(err, "--world-size %lld is the least; its "
+                                 "multiples have more data parallel ranks",
+                            (long long)(tp * pp));
         return gpt_hint(err, "gpt-launch --standalone --nproc-per-node %lld "
                              "gpt-train ... starts as many on this machine",
                         (long long)(tp * pp));

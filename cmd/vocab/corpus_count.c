@@ -206,8 +206,8 @@ static int read_corpus(struct pool *p, struct gpt_blocks *blocks,
     for (int64_t n = 0; !end && (j = take_spare(p)) != NULL; n++) {
         j->number = n;
         status = gpt_blocks_next(blocks, &j->block, &end, err);
-        if (status == GPT_OK && gpt_signals_stop())
-            status = gpt_fail(err, GPT_EFAIL, "interrupted while reading");
+        if (status == GPT_OK)
+            status = gpt_signals_check(err);
         /* A failure to read has the number of its block: one of an earlier line
          * counts before it. */
         if (status != GPT_OK || end) {

@@ -8,6 +8,7 @@
  * are sums, and training does not depend on the order of the pieces. */
 #include "cmd/vocab/train_vocab.h"
 
+#include "base/clock.h"
 #include "base/io.h"
 #include "base/log.h"
 #include "base/memory.h"

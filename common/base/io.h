@@ -224,6 +224,7 @@ int gpt_outdir_remove_part(const char *path, struct gpt_err *err) GPT_MUST_USE;
  * GPT_OUT_FORCE, unless it is empty. */
 struct gpt_outdir;
 
+/* GPT_EEXIST where `path` may not be replaced; flags: GPT_OUT_FORCE, _PART. */
 int gpt_outdir_open(struct gpt_outdir **dir, const char *path, unsigned flags,
                     struct gpt_err *err) GPT_MUST_USE;
 const char *gpt_outdir_path(const struct gpt_outdir *dir);
@@ -239,6 +240,8 @@ void gpt_outdir_abort(struct gpt_outdir *dir);
 /* Logs that only grow (metrics.jsonl). One line is one write(2). */
 struct gpt_append;
 
+/* Opens a log at its end, or creates it. GPT_EIO where `path` is a link to a
+ * file: the name of a log can be guessed. */
 int gpt_append_open(struct gpt_append **a, const char *path,
                     struct gpt_err *err) GPT_MUST_USE;
 int gpt_append_line(struct gpt_append *a, const char *line,

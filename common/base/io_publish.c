@@ -172,7 +172,8 @@ static int describe(struct gpt_buf *b, const struct gpt_publish_entry *e,
         GPT_TRY_GOTO(status, add_entry(b, &e[i], journal), fail);
     GPT_TRY_GOTO(status, gpt_buf_printf(b, "%08" PRIx32,
                                         gpt_crc32c(0, b->data, b->len)), fail);
-    return gpt_buf_add(b, "", 1);
+    GPT_TRY_GOTO(status, gpt_buf_add(b, "", 1), fail);
+    return GPT_OK;
 fail:
     return gpt_fail(err, status, "cannot describe what becomes of '%s'",
                     e[n - 1].to);

@@ -35,16 +35,13 @@ int gpt_new(void *out_pointer, size_t n, size_t size, const char *what,
  * a tree of JSON. Returns GPT_EFAIL. */
 int gpt_no_memory(struct gpt_err *err, const char *what);
 
-/* Grows *array (elements of `size` bytes, capacity *cap) so that at least
- * `need` fit; the new part is not initialised. For lists that grow. */
-static inline int gpt_grow(void *array_pointer, size_t *cap, size_t need,
-                           size_t size, const char *what, struct gpt_err *err)
-    GPT_MUST_USE;
 int gpt_grow_now(void *array_pointer, size_t *cap, size_t need, size_t size,
                  const char *what, struct gpt_err *err) GPT_MUST_USE;
-
-static inline int gpt_grow(void *array_pointer, size_t *cap, size_t need,
-                           size_t size, const char *what, struct gpt_err *err)
+/* Grows *array_pointer (elements of `size` bytes, capacity *cap) so that at
+ * least `need` fit; the new part is not initialised. For lists that grow. */
+GPT_MUST_USE static inline int gpt_grow(void *array_pointer, size_t *cap,
+                                        size_t need, size_t size,
+                                        const char *what, struct gpt_err *err)
 {
     void *array;
 
@@ -72,6 +69,8 @@ struct gpt_buf {
     size_t len, cap;
 };
 
+/* Append, or make room for that. GPT_EFAIL when memory is out, of which the
+ * caller makes a message (gpt_no_memory()); what is in the buffer stays. */
 int gpt_buf_add(struct gpt_buf *b, const void *p, size_t n) GPT_MUST_USE;
 int gpt_buf_reserve(struct gpt_buf *b, size_t more) GPT_MUST_USE;
 int gpt_buf_printf(struct gpt_buf *b, const char *fmt, ...) GPT_PRINTF(2, 3);

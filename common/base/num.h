@@ -25,9 +25,11 @@ static inline bool gpt_add(int64_t a, int64_t b, int64_t *out)
     return true;
 }
 
+/* The least integer that is not below a / b, and the least multiple of b that
+ * is not below a; b > 0. */
 static inline int64_t gpt_ceil_div(int64_t a, int64_t b)
 {
-    return a / b + (a % b != 0);
+    return a / b + (a % b > 0);
 }
 
 static inline int64_t gpt_round_up(int64_t a, int64_t b)

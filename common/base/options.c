@@ -5,6 +5,7 @@
 #include "base/cpu.h"
 #include "base/io.h"
 #include "base/log.h"
+#include "base/memory.h"
 #include "base/num.h"
 #include "base/options_internal.h"
 #include "base/signals.h"
@@ -197,7 +198,7 @@ static int print_text(struct gpt_buf *b, int status, struct gpt_err *err)
     if (b->len > 0 && status == GPT_OK)
         fwrite(b->data, 1, b->len, stdout);
     else if (status != GPT_OK && !err->status)
-        gpt_fail(err, status, "out of memory for text");
+        gpt_no_memory(err, "a text");
     gpt_buf_free(b);
     return status;
 }
@@ -339,7 +340,7 @@ int gpt_main(const struct gpt_program *program, int argc, char **argv)
     struct gpt_parse p = {.program = program, .arena = &arena, .err = &err};
     p.options = gpt_arena_alloc(&arena, 1, program->options_bytes);
     int status = p.options ? run_program(&p, argc, argv)
-                           : gpt_fail(&err, GPT_EFAIL, "out of memory");
+                           : gpt_no_memory(&err, "the options");
     /* The first error is the one to report; a stdout that cannot be written
      * after it is a consequence. */
     int flushed = check_stdout(status == GPT_OK ? &err : NULL);

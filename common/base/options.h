@@ -24,13 +24,13 @@ enum {
     GPT_OPT_REQUIRED = 2, /* GPT_EUSAGE when not given */
     GPT_OPT_FILE = 4,     /* completions offer file names */
     GPT_OPT_DIR = 8,
+    GPT_OPT_LOCAL = 16, /* concerns this process alone: how it runs and what it
+                         * shows; or a name that differs between machines */
+    GPT_OPT_SET = 32,   /* completions offer data sets, without .bin and .idx */
     GPT_OPT_INPUT = 64, /* names files that are read: no output of the program
                          * may be one of them (gpt_in_protect()) */
     GPT_OPT_ONCE = 128, /* of a list: given again, it replaces what was given
                          * before instead of adding to it */
-    GPT_OPT_LOCAL = 16, /* concerns this process alone: how it runs and what it
-                         * shows; or a name that differs between machines */
-    GPT_OPT_SET = 32,   /* completions offer data sets, without .bin and .idx */
 };
 
 /* One row. Option names are written with '-'; '_' is accepted for it. */

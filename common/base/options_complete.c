@@ -68,6 +68,17 @@ const char *gpt_opt_negation(const struct gpt_opt *o, char *buf, size_t cap)
     return buf;
 }
 
+int gpt_opt_add_text(struct gpt_buf *b, const char *text, const char *left_out)
+{
+    for (; text && *text; text++) {
+        char c = *text == '\n' ? ' ' : *text;
+
+        if (!strchr(left_out, c))
+            GPT_TRY(gpt_buf_add(b, &c, 1));
+    }
+    return GPT_OK;
+}
+
 int gpt_opt_add_words(struct gpt_buf *b, const char *const *words)
 {
     for (size_t i = 0; words[i]; i++)

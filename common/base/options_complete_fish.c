@@ -2,20 +2,9 @@
  * gpt_opt_complete_fish(). */
 #include "base/options_internal.h"
 
-#include <string.h>
-
-/* Text inside quotes, less what would end it or mean something in there: fish
- * has escapes for both, but a help text can do without these characters. */
-static int add_text(struct gpt_buf *b, const char *text)
-{
-    for (; text && *text; text++) {
-        char c = *text == '\n' ? ' ' : *text;
-
-        if (!strchr("'\\", c))
-            GPT_TRY(gpt_buf_add(b, &c, 1));
-    }
-    return GPT_OK;
-}
+/* What would end a text in quotes, or mean something in there: fish has escapes
+ * for both, but a help text can do without these characters. */
+static const char left_out[] = "'\\";
 
 /* -x says that a value is no file name, -r that it may be one; -a has more that
  * is offered, where "(...)" is run. In a loop over a pattern that nothing
@@ -54,7 +43,7 @@ static int add_row(struct gpt_buf *b, const struct gpt_program *program,
     if (gpt_opt_takes_value(o))
         GPT_TRY(add_action(b, program, gpt_opt_offer(o), o->choices));
     GPT_TRY(gpt_buf_printf(b, " -d '"));
-    GPT_TRY(add_text(b, o->help));
+    GPT_TRY(gpt_opt_add_text(b, o->help, left_out));
     GPT_TRY(gpt_buf_printf(b, "'\n"));
     return *gpt_opt_negation(o, negation, sizeof(negation))
                ? gpt_buf_printf(b, "complete -c %s -l %s -d 'not --%s'\n",

@@ -3,8 +3,6 @@
  * gpt_opt_complete_zsh(). */
 #include "base/options_internal.h"
 
-#include <string.h>
-
 /* In a pattern of files, (N:r) is nothing where none is, and their names less
  * the last suffix. */
 static const char functions[] =
@@ -23,17 +21,8 @@ static const char functions[] =
     /* The pattern says that a typed '_' is '-' as well. */
     "_arguments -s -M 'm:{_}={-}'";
 
-/* Text inside quotes, less what would end it or mean something in there. */
-static int add_text(struct gpt_buf *b, const char *text)
-{
-    for (; text && *text; text++) {
-        char c = *text == '\n' ? ' ' : *text;
-
-        if (!strchr("'[]:`\\", c))
-            GPT_TRY(gpt_buf_add(b, &c, 1));
-    }
-    return GPT_OK;
-}
+/* What would end a text in quotes, or mean something in there. */
+static const char left_out[] = "'[]:`\\";
 
 /* Choices are a list in parentheses, which _arguments knows; all else is a
  * function to be called. */
@@ -70,12 +59,13 @@ static int add_row(struct gpt_buf *b, const struct gpt_program *program,
                                o->letter, o->name, o->letter, o->name, equals));
     else
         GPT_TRY(gpt_buf_printf(b, " \\\n    '--%s%s[", o->name, equals));
-    GPT_TRY(add_text(b, o->help));
+    GPT_TRY(gpt_opt_add_text(b, o->help, left_out));
     GPT_TRY(gpt_buf_printf(b, "]"));
     if (gpt_opt_takes_value(o)) {
         GPT_TRY(gpt_buf_printf(b, "%s:",
                                o->kind == GPT_OPT_LIST ? ":*-*" : ""));
-        GPT_TRY(add_text(b, gpt_opt_arg(o, buf, sizeof(buf))));
+        GPT_TRY(gpt_opt_add_text(b, gpt_opt_arg(o, buf, sizeof(buf)),
+                                 left_out));
         GPT_TRY(gpt_buf_printf(b, ":"));
         GPT_TRY(add_action(b, program, gpt_opt_offer(o), o->choices));
     }

@@ -165,6 +165,8 @@ int gpt_opt_each_row(const struct gpt_program *program, struct gpt_buf *b,
                      gpt_opt_add_row_fn *add);
 /* Writes words with blanks between them. */
 int gpt_opt_add_words(struct gpt_buf *b, const char *const *words);
+/* Writes a text (NULL: none) as one line, less the characters of `left_out`. */
+int gpt_opt_add_text(struct gpt_buf *b, const char *text, const char *left_out);
 /* The name that turns a flag the other way, into buf; "" where there is none:
  * of values, and of the answers that every program has. */
 const char *gpt_opt_negation(const struct gpt_opt *o, char *buf, size_t cap);

@@ -2,6 +2,7 @@
  * the clock and does the rest only when a line is due. */
 #include "base/progress.h"
 
+#include "base/clock.h"
 #include "base/memory.h"
 #include "base/num.h"
 #include "base/terminal.h"
@@ -9,7 +10,6 @@
 #include <assert.h>
 #include <stdio.h>
 #include <string.h>
-#include <time.h>
 #include <unistd.h>
 
 #define START_DELAY 1.0   /* seconds before anything is shown */
@@ -30,15 +30,6 @@ struct gpt_progress {
     double rate, rate_time; /* units a second, and when that was last */
     int64_t rate_done;
 };
-
-/* CLOCK_MONOTONIC does not jump when the time of day is set. */
-double gpt_now(void)
-{
-    struct timespec t;
-
-    clock_gettime(CLOCK_MONOTONIC, &t);
-    return (double)t.tv_sec + 1e-9 * (double)t.tv_nsec;
-}
 
 struct gpt_progress *gpt_progress_open(const char *mode, const char *what,
                                        const char *unit, int64_t total)

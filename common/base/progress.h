@@ -17,7 +17,4 @@ struct gpt_progress *gpt_progress_open(const char *mode, const char *what,
 void gpt_progress_set(struct gpt_progress *p, int64_t done, const char *note);
 void gpt_progress_close(struct gpt_progress *p);
 
-/* Seconds since an arbitrary start, monotonic. */
-double gpt_now(void);
-
 #endif

@@ -10,10 +10,9 @@
 #include <time.h>
 
 /* Runs function(arg) in a thread of its own, joined by gpt_thread_join().
- * `name` has at most 15 characters. Signals that ask a
- * process to do something are blocked in the thread, so that they interrupt
- * main, which waits for them (base/signals.h). GPT_EFAIL names the thread and
- * the reason. */
+ * `name` has at most 15 characters. Signals that ask a process to do something
+ * are blocked in the thread, so that they interrupt main, which waits for them
+ * (base/signals.h). GPT_EFAIL names the thread and the reason. */
 int gpt_thread_start(pthread_t *thread, const char *name,
                      void *(*function)(void *), void *arg,
                      struct gpt_err *err) GPT_MUST_USE;

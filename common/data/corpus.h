@@ -74,8 +74,8 @@ bool gpt_corpus_ends(const struct gpt_corpus *c, enum gpt_split split);
 
 /* tokens (seq_length + 1) int32 of sample i; thread-safe. With `documents` it
  * is one sequence between the two tokens, clipped at the end or padded with -1;
- * no end is added to a sequence that has it. GPT_EDATA names
- * prefix, sequence and position of a token id >= vocab_size or < 0. */
+ * no end is added to a sequence that has it. GPT_EDATA names prefix, sequence
+ * and position of a token id >= vocab_size or < 0. */
 int gpt_corpus_get(const struct gpt_corpus *c, enum gpt_split split,
                    int64_t i, int32_t *tokens, struct gpt_err *err)
     GPT_MUST_USE;

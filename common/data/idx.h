@@ -26,6 +26,7 @@ struct gpt_idx {
     const uint8_t *documents; /* int64 (n_documents + 1), sequence numbers */
 };
 
+/* Element i of an array. */
 static inline int32_t gpt_idx_i32(const uint8_t *array, int64_t i)
 {
     int32_t v;

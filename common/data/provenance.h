@@ -59,9 +59,9 @@ struct gpt_set_origin {
 
 struct gpt_provenance {
     struct gpt_set_origin origin;
-    const char *key;
+    const char *key; /* whose texts the set has */
     enum gpt_dtype dtype;
-    const struct gpt_key_counts *counts;
+    const struct gpt_key_counts *counts; /* of this key */
     const struct gpt_input_sum *sums; /* of each input */
     const struct gpt_bad_report *bad;
 };

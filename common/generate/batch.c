@@ -3,9 +3,9 @@
  * (take_token()). */
 #include "generate/batch.h"
 
+#include "base/clock.h"
 #include "base/memory.h"
 #include "base/num.h"
-#include "base/progress.h"
 #include "generate/adjust.h"
 #include "generate/guess.h"
 #include "tokenizer/ids.h"

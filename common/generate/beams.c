@@ -3,9 +3,9 @@
  * searches share each step of the decoder (gpt_search_beams()). */
 #include "generate/beams.h"
 
+#include "base/clock.h"
 #include "base/memory.h"
 #include "base/num.h"
-#include "base/progress.h"
 #include "base/signals.h"
 #include "generate/adjust.h"
 

@@ -21,6 +21,7 @@ struct gpt_linear {
     int64_t width;
 };
 
+/* A layer of one weight: `out` outputs, and rows as long. */
 static inline struct gpt_linear gpt_linear_one(enum gpt_param_role weight,
                                                enum gpt_param_role bias,
                                                int64_t out)

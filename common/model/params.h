@@ -105,9 +105,11 @@ struct gpt_param_table {
     int64_t n;
 };
 
+/* The rows of a model of this configuration, which is a valid one. */
 int gpt_params_build(struct gpt_param_table *t, const struct gpt_config *c,
                      struct gpt_err *err) GPT_MUST_USE;
 void gpt_params_free(struct gpt_param_table *t);
+/* NULL where the model has no such parameter. */
 const struct gpt_param *gpt_params_find(const struct gpt_param_table *t,
                                         const char *name);
 int64_t gpt_param_count(const struct gpt_param *p); /* global elements */

@@ -9,6 +9,7 @@
 #include "model/quant.h"
 
 #include "base/memory.h"
+#include "base/num.h"
 
 #include <assert.h>
 #include <math.h>
@@ -60,7 +61,7 @@ static int64_t scale_bytes(const struct gpt_slice *s, int64_t rows,
 
 static int64_t whole_lines(int64_t bytes)
 {
-    return (bytes + LINE - 1) / LINE * LINE;
+    return gpt_round_up(bytes, LINE);
 }
 
 static struct gpt_quant quant_of(struct gpt_quant_form form)

@@ -35,8 +35,8 @@ enum gpt_recompute {
 };
 
 /* A loss of tokens in the place of cross-entropy, of which it is a function
- * (gpt_loss.h has the struct of a call). `check` reports a failure of
- * calls before. */
+ * (gpt_loss.h has the struct of a call). `check` reports a failure of calls
+ * before. */
 struct gpt_loss_tokens;
 struct gpt_token_loss {
     void *context;

@@ -89,6 +89,7 @@ struct gpt_binder {
 int gpt_stage_bind(struct gpt_stage *s, struct gpt_binder *b,
                    struct gpt_err *err) GPT_MUST_USE;
 
+/* True when backward computes again what is cheap, and no whole layer. */
 static inline bool gpt_stage_selective(const struct gpt_stage *s)
 {
     return s->o.exec.recompute == GPT_RECOMPUTE_SELECTIVE;

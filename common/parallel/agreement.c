@@ -20,9 +20,9 @@
  * Start at gpt_agreement_settle(). */
 #include "parallel/agreement.h"
 
+#include "base/clock.h"
 #include "base/memory.h"
 #include "base/num.h"
-#include "base/progress.h"
 #include "base/thread.h"
 #include "parallel/wait.h"
 

@@ -11,8 +11,8 @@
 #include "parallel/comm_internal.h"
 #include "parallel/wait.h"
 
+#include "base/clock.h"
 #include "base/memory.h"
-#include "base/progress.h"
 
 #include <assert.h>
 #include <pthread.h>

@@ -14,9 +14,9 @@
  * Start at exchange(), then reduce_slices(). */
 #include "parallel/comm_internal.h"
 
+#include "base/clock.h"
 #include "base/memory.h"
 #include "base/num.h"
-#include "base/progress.h"
 #include "parallel/comm_sum.h"
 #include "parallel/gloo.h"
 

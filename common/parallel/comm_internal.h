@@ -19,17 +19,20 @@ struct gpt_comm {
     char name[64];
     int64_t *ranks; /* world ranks */
     int64_t size, index;
-    int64_t calls, bytes;
-    double waited;
+    int64_t calls, bytes; /* made, and sent, so far */
+    double waited;        /* seconds in calls, so far */
 
     pthread_t watcher;
     pthread_mutex_t lock; /* of what follows */
     pthread_cond_t wake;
-    bool started, closing, watching, waiting;
-    const char *what; /* the call that is waited in, and its number */
+    bool started, closing; /* the watcher is there; it is to end */
+    bool watching;         /* it works on a call (comm_watch.c) */
+    bool waiting;          /* a call is under way: */
+    const char *what; /* ... its name, and number */
     int64_t number;
-    double since, timeout;
-    bool posted, failed;
+    double since, timeout; /* ... when it began, and seconds that it has */
+    bool posted;           /* ... that this rank has come to it */
+    bool failed;
     bool aborted; /* the watcher has ended the call that waited, after it was
                    * found to have failed by another thread */
     struct gpt_err why;

@@ -22,8 +22,8 @@
  * Start at watch(). */
 #include "parallel/comm_internal.h"
 
+#include "base/clock.h"
 #include "base/memory.h"
-#include "base/progress.h"
 #include "base/thread.h"
 
 #include <assert.h>

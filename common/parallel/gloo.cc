@@ -3,8 +3,8 @@
  * answer can be named. No exception leaves this file. Start at
  * gpt_gloo_exchange(). */
 extern "C" {
+#include "base/clock.h"
 #include "base/memory.h"
-#include "base/progress.h"
 #include "base/signals.h"
 #include "base/thread.h"
 #include "parallel/gloo.h"

@@ -17,8 +17,8 @@
  * Start at run_job(). */
 #include "parallel/lane.h"
 
+#include "base/clock.h"
 #include "base/memory.h"
-#include "base/progress.h"
 #include "base/thread.h"
 
 #include <assert.h>

@@ -16,8 +16,8 @@
  * Start at meet_neighbours(), then watch_links(). */
 #include "parallel/links.h"
 
+#include "base/clock.h"
 #include "base/memory.h"
-#include "base/progress.h"
 #include "base/thread.h"
 #include "parallel/net.h"
 #include "parallel/wait.h"

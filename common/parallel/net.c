@@ -1,8 +1,8 @@
 /* TCP connections; see net.h. Start at gpt_net_connect(). */
 #include "parallel/net.h"
 
+#include "base/clock.h"
 #include "base/memory.h"
-#include "base/progress.h"
 #include "base/signals.h"
 #include "base/thread.h"
 

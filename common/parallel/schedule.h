@@ -30,9 +30,8 @@ const char *gpt_action_name(enum gpt_action_kind kind); /* "send-forward" */
 bool gpt_action_sends(enum gpt_action_kind kind);
 bool gpt_action_receives(enum gpt_action_kind kind);
 
-/* Neighbouring actions of the same group > 0 are posted
- * together (a send and a receive that may not wait for one another): at most
- * one of each kind. */
+/* Neighbouring actions of the same group > 0 are posted together (a send and a
+ * receive that may not wait for one another): at most one of each kind. */
 struct gpt_action {
     enum gpt_action_kind kind;
     int32_t microbatch, chunk; /* chunk: of this stage */

@@ -22,6 +22,7 @@ struct gpt_play_event {
     int64_t to, receive;   /* the receiver and its action; to -1: computing */
 };
 
+/* The beginning of a step of so many stages, each with its plan (borrowed). */
 int gpt_play_open(struct gpt_play *y, const struct gpt_pipeline_plan *plans,
                   int64_t stages, struct gpt_err *err) GPT_MUST_USE;
 void gpt_play_close(struct gpt_play *y);

@@ -14,6 +14,7 @@
  * Start at gpt_store_open(), then set_locked(). */
 #include "parallel/store_client.h"
 
+#include "base/memory.h"
 #include "base/num.h"
 #include "base/signals.h"
 #include "parallel/net.h"
@@ -205,7 +206,7 @@ static int read_value(struct gpt_store *s, void **value, size_t *len,
     int status = gpt_new(&p, (size_t)n + 1, 1, "a value of the store", err);
     if (status != GPT_OK) {
         s->lost = true; /* the value is still to be read */
-        gpt_fail(&s->why, GPT_EFAIL, "out of memory for a value of the store");
+        gpt_no_memory(&s->why, "a value of the store");
         return status;
     }
     status = read_reply(s, p, (size_t)n, err);

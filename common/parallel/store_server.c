@@ -11,7 +11,7 @@
  * the others do not notice. Start at serve(). */
 #include "parallel/store.h"
 
-#include "base/progress.h"
+#include "base/clock.h"
 #include "base/thread.h"
 #include "parallel/net.h"
 #include "parallel/store_wire.h"

@@ -45,11 +45,11 @@ struct gpt_wire_field {
 };
 
 struct gpt_wire_request {
-    bool started, counted;
+    bool started, counted; /* the code is read; so is how many strings come */
     enum gpt_wire_code code;
-    struct gpt_wire_field *fields;
+    struct gpt_wire_field *fields; /* (n) read, of `want` */
     size_t n, want, cap;
-    uint64_t number;
+    uint64_t number; /* of a message that has one */
     size_t end; /* bytes read; when done, the length of the message */
 };
 

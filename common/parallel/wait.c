@@ -3,8 +3,8 @@
  * is wrong, or a file system is slow. */
 #include "parallel/wait.h"
 
+#include "base/clock.h"
 #include "base/log.h"
-#include "base/progress.h"
 
 #include <math.h>
 #include <stdarg.h>

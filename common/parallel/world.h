@@ -4,10 +4,10 @@
  * is in. Start at gpt_world_open().
  *
  * From the bottom up: store.h (small values, barriers, reports of failure);
- * links.h (the ends of ranks);
- * topology.h (coordinates and groups); comm.h (collectives over a group,
- * through Gloo or NCCL), lane.h (collectives beside computing); schedule.h
- * (pipelines); agreement.h (a thread's votes through the store). */
+ * links.h (the ends of ranks); topology.h (coordinates and groups); comm.h
+ * (collectives over a group, through Gloo or NCCL), lane.h (collectives beside
+ * computing); schedule.h (pipelines); agreement.h (a thread's votes through the
+ * store). */
 #ifndef GPT_PARALLEL_WORLD_H
 #define GPT_PARALLEL_WORLD_H
 

@@ -6,6 +6,7 @@
 #include "base/io.h"
 #include "base/log.h"
 #include "base/utf8.h"
+#include "text/str.h"
 
 #include <stdio.h>
 #include <string.h>
@@ -153,21 +154,14 @@ int gpt_content_check_text(const void *bytes, size_t n, const char *name,
 
 /* ---- JSON ---- */
 
-static const char *skip_blanks(const char *p, const char *end)
-{
-    while (p < end && (*p == ' ' || *p == '\t' || *p == '\r' || *p == '\n'))
-        p++;
-    return p;
-}
-
 /* On the next line a key follows, or the end of an object. */
 bool gpt_content_is_pretty(const char *line, const char *end)
 {
     const char *newline = memchr(line, '\n', (size_t)(end - line));
-    const char *first = skip_blanks(line, end);
+    const char *first = gpt_skip_blanks(line, end);
 
     if (!newline || first == end || *first != '{')
         return false;
-    const char *next = skip_blanks(newline, end);
+    const char *next = gpt_skip_blanks(newline, end);
     return next < end && (*next == '"' || *next == '}');
 }

@@ -38,6 +38,14 @@ static inline bool gpt_str_next_line(struct gpt_str *rest,
     return true;
 }
 
+/* The first byte from p on that is none of JSON's white space, or `end`. */
+static inline const char *gpt_skip_blanks(const char *p, const char *end)
+{
+    while (p < end && (*p == ' ' || *p == '\t' || *p == '\r' || *p == '\n'))
+        p++;
+    return p;
+}
+
 /* How many of len bytes a message quotes, for "%.*s". */
 static inline int gpt_str_shown(size_t len)
 {

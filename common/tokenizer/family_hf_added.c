@@ -243,12 +243,12 @@ static int add_token(const struct gpt_hf_load *f, const cJSON *item,
     token.id = (int32_t)id;
     GPT_TRY(place_token(f, &token, lists->next));
     lists->next = id >= lists->next ? id + 1 : lists->next;
-    if (normalized)
+    if (normalized) {
         GPT_TRY(normalize_token(f, &token));
-    if (normalized)
         lists->normalized[lists->n_normalized++] = token;
-    else
+    } else {
         lists->raw[lists->n_raw++] = token;
+    }
     return GPT_OK;
 }
 

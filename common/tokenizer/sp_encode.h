@@ -20,6 +20,7 @@ struct gpt_sp_trie {
     size_t longest;        /* bytes of a piece, or of a character */
 };
 
+/* Makes it of the pieces that a text can have: normal ones, and a user's. */
 int gpt_sp_trie_open(struct gpt_sp_trie *t, const struct gpt_sp_model *m,
                      struct gpt_err *err) GPT_MUST_USE;
 void gpt_sp_trie_close(struct gpt_sp_trie *t);

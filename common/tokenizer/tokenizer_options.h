@@ -47,7 +47,7 @@
     {.kind = GPT_OPT_CHOICE, .name = "tiktoken-pattern", .arg = "NAME",        \
      GPT_TOKENIZER_AT(type_, member, tiktoken_pattern),                        \
      .choices = gpt_pretok_names,                                              \
-     .help = "TikTokenizer: how text is cut; default for a .json: v2"},        \
+     .help = "TikTokenizer: how text is cut (default for a .json: v2)"},       \
     {.kind = GPT_OPT_INT, .name = "tiktoken-num-special-tokens", .arg = "N",   \
      GPT_TOKENIZER_AT(type_, member, tiktoken_num_special), .def = "0",        \
      .min = 0, .max = 1 << 20,                                                 \

@@ -79,7 +79,7 @@ static int spell(struct spelling *s, const struct gpt_bpe_trained *model,
     return GPT_OK;
 fail:
     spelling_free(s);
-    return gpt_fail(err, status, "cannot allocate the vocabulary's text");
+    return gpt_no_memory(err, "the text of the vocabulary");
 }
 
 static int write_token(struct gpt_out *out, const struct spelling *s,

@@ -20,6 +20,7 @@ struct gpt_noise_options {
     int64_t dp_rank;
 };
 
+/* Bytes of device memory. */
 int64_t gpt_noise_memory(const struct gpt_flat *flat);
 int gpt_noise_open(struct gpt_noise **noise, struct gpt_backend *be,
                    const struct gpt_noise_options *options,

@@ -30,7 +30,7 @@ struct norm_run {
 static int64_t own_bytes(const struct gpt_optimizer_options *o,
                          const struct gpt_flat *flat)
 {
-    const size_t each = sizeof(double) + sizeof(struct gpt_adamw_segment);
+    const size_t each = sizeof(double) + sizeof(struct gpt_decay_segment);
 
     return update_first_bytes(o, flat) + update_second_bytes(o, flat) +
            flat->n * (int64_t)each;
@@ -56,13 +56,13 @@ int64_t gpt_optimizer_memory(const struct gpt_optimizer_options *o,
 static void add_segment(struct gpt_optimizer *o, struct update_piece *p,
                         int64_t begin, bool decay)
 {
-    struct gpt_adamw_segment *last = o->segments + o->n_segments - 1;
+    struct gpt_decay_segment *last = o->segments + o->n_segments - 1;
 
     if (p->n_segments > 0 && last->decay == decay)
         return;
     if (p->n_segments++ == 0)
         p->segment = o->n_segments;
-    o->segments[o->n_segments++] = (struct gpt_adamw_segment){
+    o->segments[o->n_segments++] = (struct gpt_decay_segment){
         .begin = p->n_segments == 1 ? 0 : begin - p->begin,
         .decay = decay,
     };
@@ -268,10 +268,10 @@ static double rate_of(const struct gpt_update *u, const struct update_piece *p)
 }
 
 /* The segments of a piece, on the device. */
-static const struct gpt_adamw_segment *
+static const struct gpt_decay_segment *
 segments_of(const struct gpt_optimizer *o, const struct update_piece *p)
 {
-    return (const struct gpt_adamw_segment *)o->device_segments + p->segment;
+    return (const struct gpt_decay_segment *)o->device_segments + p->segment;
 }
 
 /* Hands the lengths, places and factors of a pass to the backend, which does

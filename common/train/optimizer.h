@@ -40,8 +40,8 @@ struct gpt_optimizer {
     float *first, *second;
     struct update_piece *pieces; /* updated by one rule each */
     int64_t n_pieces;
-    struct gpt_adamw_segment *segments; /* of all pieces */
-    struct norm_run *runs;                  /* what counts in the norm */
+    struct gpt_decay_segment *segments; /* of all pieces */
+    struct norm_run *runs;              /* what counts in the norm */
     int64_t n_segments, n_runs;
     double *run_sums; /* host */
     void *memory, *sums, *device_segments; /* device */

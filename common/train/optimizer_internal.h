@@ -41,6 +41,7 @@ struct update_stretch {
     int64_t bucket, begin, end, compact;
 };
 
+/* How many there are, and number `bucket` of them. */
 int64_t update_stretches(const struct gpt_flat *flat);
 struct update_stretch update_stretch_of(const struct gpt_flat *flat,
                                         int64_t bucket);

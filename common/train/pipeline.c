@@ -4,8 +4,8 @@
  * proved that the order cannot deadlock. Start at run_plan(). */
 #include "train/pipeline.h"
 
+#include "base/clock.h"
 #include "base/memory.h"
-#include "base/progress.h"
 
 #include <assert.h>
 #include <string.h>

@@ -14,7 +14,7 @@
  * Start at gpt_step_train(). */
 #include "train/step.h"
 
-#include "base/progress.h"
+#include "base/clock.h"
 
 #include <math.h>
 #include <string.h>

@@ -21,7 +21,7 @@ static void update_range(const struct gpt_adamw *op,
 }
 
 /* The segment that holds element i: the last one beginning at or before it. */
-static int64_t segment_of(const struct gpt_adamw_segment *segments, int64_t n,
+static int64_t segment_of(const struct gpt_decay_segment *segments, int64_t n,
                           int64_t i)
 {
     int64_t lo = 0, hi = n;
@@ -40,7 +40,7 @@ static int64_t segment_of(const struct gpt_adamw_segment *segments, int64_t n,
 
 /* Cuts [begin, end) at the end of the segment that it begins in, and sets
  * *decay to that segment's. Without segments nothing is decayed. */
-static int64_t cut_segment(const struct gpt_adamw_segment *segments, int64_t n,
+static int64_t cut_segment(const struct gpt_decay_segment *segments, int64_t n,
                            int64_t begin, int64_t end, bool *decay)
 {
     const int64_t s = segment_of(segments, n, begin);

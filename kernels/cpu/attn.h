@@ -3,6 +3,7 @@
 #ifndef GPT_KERNELS_CPU_ATTN_H
 #define GPT_KERNELS_CPU_ATTN_H
 
+#include "base/num.h"
 #include "cpu/cpu.h"
 
 /* Queries and keys of a tile of scores; both multiples of every instruction
@@ -26,11 +27,6 @@ struct attn_head {
     uint64_t drop_at;            /* counter of (query 0, key 0) */
     int64_t drop_row;            /* counters between queries */
 };
-
-static inline int64_t attn_round(int64_t n, int64_t to)
-{
-    return (n + to - 1) / to * to;
-}
 
 /* ALiBi's slope in units of scores before they are scaled; 0: there is none. */
 static inline float attn_slope(bool alibi, int64_t head, int64_t heads,

@@ -28,8 +28,8 @@ static int64_t carve_work(struct work *w, float *mem, int64_t t, int64_t d)
 {
     int64_t at = 0;
 
-    w->d_pad = attn_round(d, CPU_NR_MAX);
-    w->t_pad = attn_round(t, ATTN_BK);
+    w->d_pad = gpt_round_up(d, CPU_NR_MAX);
+    w->t_pad = gpt_round_up(t, ATTN_BK);
     struct {
         float **to;
         int64_t floats;
@@ -48,7 +48,7 @@ static int64_t carve_work(struct work *w, float *mem, int64_t t, int64_t d)
     };
     for (size_t i = 0; i < GPT_COUNT(parts); i++) {
         *parts[i].to = mem ? mem + at : NULL;
-        at += attn_round(parts[i].floats, 16);
+        at += gpt_round_up(parts[i].floats, 16);
     }
     return at;
 }
@@ -109,7 +109,7 @@ static void grad_tile(const struct task *k, int64_t q, int64_t m, int64_t j,
 {
     const struct attn_head *h = &k->h;
     const struct work *w = &k->w;
-    int64_t nr = cpu_isa->nr, d = h->d, d_use = attn_round(d, nr);
+    int64_t nr = cpu_isa->nr, d = h->d, d_use = gpt_round_up(d, nr);
     int64_t n = q + m - j < height ? q + m - j : height;
     struct cpu_tile t = {.m = m,
                          .n = n,

@@ -174,7 +174,7 @@ static int64_t groups_of_item(const struct gpt_attn_cached *op, int64_t spans)
 
     if (op->t_new > TOKENS || shares >= op->g)
         return 1;
-    return (op->g + shares - 1) / shares;
+    return gpt_ceil_div(op->g, shares);
 }
 
 static bool make_room(struct gpt_queue *q, const struct gpt_attn_cached *op,
@@ -186,15 +186,15 @@ static bool make_room(struct gpt_queue *q, const struct gpt_attn_cached *op,
 
     r->tokens = op->t_new < TOKENS ? op->t_new : TOKENS;
     r->queries = op->b * r->tokens * op->h;
-    r->spans = (end + SPAN - 1) / SPAN;
+    r->spans = gpt_ceil_div(end, SPAN);
     r->keys = end < SPAN ? end : SPAN;
     r->groups = groups_of_item(op, r->spans);
-    r->shares = (op->g + r->groups - 1) / r->groups;
+    r->shares = gpt_ceil_div(op->g, r->groups);
     /* One piece of memory serves both ways, which never run at once. */
     const int64_t piece = piece_work(op);
     const int64_t few = cpu_attn_span_work(r->tokens * r->groups * per,
                                            r->keys, op->d);
-    r->each = (size_t)attn_round(piece > few ? piece : few, 16);
+    r->each = (size_t)gpt_round_up(piece > few ? piece : few, 16);
     if (r->spans > 1)
         parts = (size_t)(r->queries * r->spans * (op->d + 2));
     r->threads = cpu_work(q, r->each * threads + parts);

@@ -53,7 +53,7 @@ void cpu_attn_fwd(struct gpt_queue *q, const struct gpt_attn *op)
     struct cpu_drop drop = {0};
     if (op->dropout.p > 0)
         drop = cpu_drop_of(&op->dropout);
-    int64_t runs = (op->t + RUN - 1) / RUN, heads = op->b * op->h;
+    int64_t runs = gpt_ceil_div(op->t, RUN), heads = op->b * op->h;
     /* The causal mask leaves half of the T x T scores. */
     int64_t pairs = op->b * op->h * op->t * op->t / 2;
     /* A task's result depends on its own queries only, so the order in which a

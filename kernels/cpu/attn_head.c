@@ -19,8 +19,8 @@ struct work {
  * lies beyond d is computed from the zeros that panels end with. */
 static struct work carve_work(float *mem, int64_t nk, int64_t d)
 {
-    struct work w = {.d_pad = attn_round(d, CPU_NR_MAX)};
-    int64_t nk_pad = attn_round(nk, ATTN_BK);
+    struct work w = {.d_pad = gpt_round_up(d, CPU_NR_MAX)};
+    int64_t nk_pad = gpt_round_up(nk, ATTN_BK);
 
     w.keys = mem;
     w.values = w.keys + nk_pad * d;
@@ -34,12 +34,11 @@ static struct work carve_work(float *mem, int64_t nk, int64_t d)
 
 size_t cpu_attn_work(int64_t nk, int64_t d)
 {
-    int64_t d_pad = attn_round(d, CPU_NR_MAX);
-    int64_t floats =
-        attn_round(nk, ATTN_BK) * (d + d_pad) +
-        ATTN_BQ * (ATTN_BK + d_pad + 2) + ATTN_BK * d;
+    int64_t d_pad = gpt_round_up(d, CPU_NR_MAX);
+    int64_t floats = gpt_round_up(nk, ATTN_BK) * (d + d_pad) +
+                     ATTN_BQ * (ATTN_BK + d_pad + 2) + ATTN_BK * d;
 
-    return (size_t)attn_round(floats, 16);
+    return (size_t)gpt_round_up(floats, 16);
 }
 
 int64_t cpu_attn_first(const struct attn_head *h, int64_t from, int64_t n)
@@ -224,7 +223,7 @@ static void attend_tile(const struct attn_head *h, struct work w, int64_t q,
                             .add = true};
     /* No more columns than tiles of this instruction set touch: d_pad is for
      * the widest one. */
-    sums.n = attn_round(h->d, cpu_isa->nr);
+    sums.n = gpt_round_up(h->d, cpu_isa->nr);
     cpu_attn_product(&sums, height * cpu_isa->nr);
 }
 

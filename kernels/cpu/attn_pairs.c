@@ -43,17 +43,17 @@ void cpu_attn_fetch_to_write(const uint16_t *rows, int64_t ld, int64_t n,
 static void fetch_next(struct attn_rows r, int64_t i, int64_t n)
 {
     if (i + n < r.n)
-        cpu_attn_fetch(attn_cut(r, i + n, attn_least(r.n - i - n, n)));
+        cpu_attn_fetch(attn_cut(r, i + n, gpt_min_i64(r.n - i - n, n)));
 }
 
 void cpu_attn_pack_along(uint16_t *to, struct attn_rows r, bool for_a)
 {
-    const int64_t step = attn_chunks(r.width) * PAIR_VALUES;
+    const int64_t step = cpu_panels_of(r.width) * PAIR_VALUES;
 
     for (int64_t i = 0; i < r.n; i += PAIR_PANEL) {
         const struct cpu_pair_band band = {
             .from = attn_cut(r, i, 0).at, .ld = r.ld,
-            .rows = attn_least(r.n - i, PAIR_PANEL), .columns = r.width,
+            .rows = gpt_min_i64(r.n - i, PAIR_PANEL), .columns = r.width,
             .to = to + i / PAIR_PANEL * step, .step = PAIR_VALUES,
             .along_k = true, .for_a = for_a};
 
@@ -68,7 +68,7 @@ void cpu_attn_pack_across(uint16_t *to, struct attn_rows r, int64_t chunks,
     for (int64_t i = 0; i < r.n; i += PAIR_CHUNK) {
         const struct cpu_pair_band band = {
             .from = attn_cut(r, i, 0).at, .ld = r.ld,
-            .rows = attn_least(r.n - i, PAIR_CHUNK), .columns = r.width,
+            .rows = gpt_min_i64(r.n - i, PAIR_CHUNK), .columns = r.width,
             .to = to + i / PAIR_CHUNK * PAIR_VALUES,
             .step = chunks * PAIR_VALUES, .along_k = false, .for_a = for_a};
 
@@ -92,7 +92,7 @@ struct attn_pair_head cpu_attn_pair_head(const struct gpt_attn *op, int64_t i)
     head.k = (struct attn_rows){qkv + (head.h.k - base), ld, t, d, 0};
     head.v = (struct attn_rows){qkv + (head.h.v - base), ld, t, d, 0};
     head.out = head.h.out - (float *)op->out;
-    head.chunks = attn_chunks(d);
+    head.chunks = cpu_panels_of(d);
     head.d_pad = head.chunks * PAIR_CHUNK;
     return head;
 }
@@ -100,12 +100,14 @@ struct attn_pair_head cpu_attn_pair_head(const struct gpt_attn *op, int64_t i)
 void cpu_attn_open_panel(struct attn_panel *p, const struct attn_pair_head *x,
                          int64_t at)
 {
-    *p = (struct attn_panel){.at = at, .n = attn_least(x->q.n - at, PAIR_PANEL),
-                             .position = x->h.q0 + at, .lowest = INT32_MAX};
+    *p = (struct attn_panel){.at = at,
+                             .n = gpt_min_i64(x->q.n - at, PAIR_PANEL),
+                             .position = x->h.q0 + at,
+                             .lowest = INT32_MAX};
     for (int64_t i = 0; i < PAIR_PANEL; i++) {
         p->first[i] =
             i < p->n ? (int32_t)attn_first(&x->h, at + i) : INT32_MAX;
-        p->lowest = (int32_t)attn_least(p->lowest, p->first[i]);
+        p->lowest = (int32_t)gpt_min_i64(p->lowest, p->first[i]);
         p->highest = p->first[i] > p->highest ? p->first[i] : p->highest;
         p->top[i] = -INFINITY;
     }
@@ -119,7 +121,7 @@ int64_t cpu_attn_carve(const struct attn_part *parts, size_t n, float *mem)
         float *here = mem ? mem + at : NULL;
 
         memcpy(parts[i].to, &here, sizeof(here));
-        at += attn_round(parts[i].bytes, 64) / (int64_t)sizeof(float);
+        at += gpt_round_up(parts[i].bytes, 64) / (int64_t)sizeof(float);
     }
     return at;
 }
@@ -162,7 +164,7 @@ const float *cpu_attn_mask(const struct attn_pair_head *x,
     for (int64_t i = 0; i < p->n; i++) {
         float *row = tile->rows + i * BK;
 
-        cpu_isa->drop(row, row, attn_round(n, 64), h->drop,
+        cpu_isa->drop(row, row, gpt_round_up(n, 64), h->drop,
                       h->drop_at + (uint64_t)((p->at + i) * h->drop_row + key));
     }
     /* a panel of floats is 32 columns where pairs are multiplied */
@@ -197,8 +199,8 @@ struct work {
 
 static int64_t carve_forward(struct work *w, float *mem, int64_t t, int64_t d)
 {
-    const int64_t d_pad = attn_chunks(d) * PAIR_CHUNK;
-    const int64_t all = attn_round(t, BK) * d_pad, tile = BK * PAIR_PANEL;
+    const int64_t d_pad = cpu_panels_of(d) * PAIR_CHUNK;
+    const int64_t all = gpt_round_up(t, BK) * d_pad, tile = BK * PAIR_PANEL;
     const struct attn_part parts[] = {
         {&w->keys, 2 * all},
         {&w->values, 2 * all},
@@ -264,7 +266,7 @@ static void attend_queries(const struct attn_pair_head *x,
                            const struct work *w, int64_t q, int64_t m,
                            uint16_t *out)
 {
-    const int64_t panels = attn_chunks(m);
+    const int64_t panels = cpu_panels_of(m);
     int64_t j = cpu_attn_first(&x->h, q, m) / BK * BK;
 
     if (!x->piece)
@@ -285,20 +287,20 @@ static void attend_queries(const struct attn_pair_head *x,
 static void attend_run(const struct attn_pair_head *x, const struct work *w,
                        int64_t from, uint16_t *out)
 {
-    const int64_t end = attn_least(from + RUN, x->q.n), keys = x->h.q0 + end;
+    const int64_t end = gpt_min_i64(from + RUN, x->q.n), keys = x->h.q0 + end;
     int64_t j = cpu_attn_first(&x->h, from, end - from) / BK * BK;
 
     cpu_pairs->begin();
     /* tile j is at j * d_pad, whatever is before it */
     for (; j < keys; j += BK) {
-        const int64_t n = attn_least(keys - j, BK);
+        const int64_t n = gpt_min_i64(keys - j, BK);
 
         cpu_attn_pack_along(w->keys + j * x->d_pad, attn_cut(x->k, j, n), true);
         cpu_attn_pack_across(w->values + j * x->d_pad, attn_cut(x->v, j, n),
                              ATTN_KEY_CHUNKS, true);
     }
     for (int64_t q = from; q < end; q += BQ)
-        attend_queries(x, w, q, attn_least(end - q, BQ), out);
+        attend_queries(x, w, q, gpt_min_i64(end - q, BQ), out);
     cpu_pairs->end();
 }
 
@@ -308,7 +310,7 @@ int64_t cpu_attn_pairs_work(int64_t keys, int64_t queries, int64_t d)
     struct work w;
 
     return carve_forward(&w, NULL, keys, d) +
-           attn_round(queries * d, 32) / 2;
+           gpt_round_up(queries * d, 32) / 2;
 }
 
 /* Where a query's sums begin and end does not depend on what is beside it in
@@ -326,8 +328,8 @@ void cpu_attn_pairs_piece(const struct attn_head *h, float *mem)
         .k = {h->narrow_k, h->ldk, keys, d, h->block},
         .v = {h->narrow_v, h->ldv, keys, d, h->block},
         .piece = true,
-        .chunks = attn_chunks(d),
-        .d_pad = attn_chunks(d) * PAIR_CHUNK};
+        .chunks = cpu_panels_of(d),
+        .d_pad = cpu_panels_of(d) * PAIR_CHUNK};
 
     carve_forward(&w, mem, keys, d);
     for (int64_t i = 0; i < h->nq; i++)
@@ -343,7 +345,7 @@ void cpu_attn_pairs_fwd(struct gpt_queue *q, const struct gpt_attn *op)
     struct work sizes;
     const int64_t each = carve_forward(&sizes, NULL, op->t, op->d);
     float *work = cpu_work(q, (size_t)(each * omp_get_max_threads()));
-    const int64_t runs = (op->t + RUN - 1) / RUN, heads = op->b * op->h;
+    const int64_t runs = gpt_ceil_div(op->t, RUN), heads = op->b * op->h;
     const struct cpu_drop drop = cpu_drop_of(&op->dropout);
     if (!work)
         return;

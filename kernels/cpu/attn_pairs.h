@@ -5,7 +5,7 @@
 #define GPT_KERNELS_CPU_ATTN_PAIRS_H
 
 #include "cpu/attn.h"
-#include "cpu/pair/pair.h"
+#include "cpu/pack.h"
 
 /* Keys of a tile, whole panels. */
 enum { ATTN_PAIR_KEYS = 128, ATTN_KEY_CHUNKS = ATTN_PAIR_KEYS / PAIR_CHUNK };
@@ -16,16 +16,6 @@ struct attn_rows {
     const uint16_t *at;
     int64_t ld, n, width, block;
 };
-
-static inline int64_t attn_least(int64_t a, int64_t b)
-{
-    return a < b ? a : b;
-}
-
-static inline int64_t attn_chunks(int64_t n)
-{
-    return (n + PAIR_CHUNK - 1) / PAIR_CHUNK;
-}
 
 /* Rows [from, from + n) of an operand; a cut is where a block begins. */
 static inline struct attn_rows attn_cut(struct attn_rows r, int64_t from,
@@ -85,8 +75,8 @@ static inline struct attn_span attn_seen(const struct attn_panel *p,
 
     return (struct attn_span){
         before / PAIR_CHUNK * PAIR_CHUNK,
-        attn_least(attn_round(p->position + p->n - j, PAIR_PANEL),
-                   ATTN_PAIR_KEYS)};
+        gpt_min_i64(gpt_round_up(p->position + p->n - j, PAIR_PANEL),
+                    ATTN_PAIR_KEYS)};
 }
 
 /* What a task needs for a tile of scores. keep, cap_slope: see cpu_pair_grad;

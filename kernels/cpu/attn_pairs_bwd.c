@@ -27,7 +27,8 @@ static int64_t carve_backward(struct work *w, float *mem,
                               const struct gpt_attn *op)
 {
     const int64_t t = op->t, d = op->d;
-    const int64_t d_pad = attn_chunks(d) * PAIR_CHUNK, panels = attn_chunks(t);
+    const int64_t d_pad = cpu_panels_of(d) * PAIR_CHUNK;
+    const int64_t panels = cpu_panels_of(t);
     const int64_t all = panels * PAIR_PANEL * d_pad, tile = BK * PAIR_PANEL;
     const struct attn_part parts[] = {
         {&w->queries, 2 * all},
@@ -126,7 +127,7 @@ static struct attn_span slots_of(const struct work *w, const struct seen *seen,
 
     for (int64_t s = 0; s < seen->slots; s++)
         if (sees(seen, s, l)) {
-            slots.lo = attn_least(slots.lo, s);
+            slots.lo = gpt_min_i64(slots.lo, s);
             slots.hi = s + 1;
         }
     for (int64_t s = slots.lo; s < slots.hi; s++) {
@@ -156,7 +157,7 @@ static void sum_queries(float *to, const struct task *k, const uint16_t *scores,
 static void fetch_panel(const struct task *k, int64_t at)
 {
     const struct attn_pair_head *x = &k->x;
-    const int64_t n = attn_least(x->q.n - at, PAIR_PANEL), d = x->h.d;
+    const int64_t n = gpt_min_i64(x->q.n - at, PAIR_PANEL), d = x->h.d;
 
     if (n <= 0)
         return;
@@ -197,7 +198,7 @@ static void open_panel(const struct task *k, int64_t i)
 static void grad_tile(const struct task *k, int64_t i, int64_t j)
 {
     const struct work *w = &k->w;
-    struct seen seen = {.slots = attn_least(k->panels - i, QUERY_CHUNKS)};
+    struct seen seen = {.slots = gpt_min_i64(k->panels - i, QUERY_CHUNKS)};
 
     for (int64_t s = 0; s < seen.slots; s++) {
         /* The first tile of keys meets every panel: each is packed when the
@@ -265,7 +266,7 @@ static void grad_keys(const struct task *k, int64_t j)
 {
     const struct attn_pair_head *x = &k->x;
     const struct work *w = &k->w;
-    const int64_t n = attn_least(x->k.n - j, BK);
+    const int64_t n = gpt_min_i64(x->k.n - j, BK);
     const size_t bytes = (size_t)(BK * x->d_pad) * sizeof(float);
 
     cpu_attn_pack_along(w->keys, attn_cut(x->k, j, n), true);
@@ -315,8 +316,9 @@ struct backward {
 static struct task task_of(const struct backward *b, int64_t i, float *sums)
 {
     const struct gpt_attn *op = b->op;
-    struct task k = {.x = cpu_attn_pair_head(op, i), .sums = sums,
-                     .panels = attn_chunks(op->t)};
+    struct task k = {.x = cpu_attn_pair_head(op, i),
+                     .sums = sums,
+                     .panels = cpu_panels_of(op->t)};
     const uint16_t *qkv = op->qkv;
     uint16_t *dqkv = b->grad->dqkv;
 

@@ -43,14 +43,14 @@ struct few {
  * past d is never given out. */
 static int64_t wide_of(int64_t d)
 {
-    return attn_round(d, CPU_CHUNK);
+    return gpt_round_up(d, CPU_CHUNK);
 }
 
 /* Floats from one row of scores to the next, such that rows do not all begin in
  * the same set of the first cache. */
 static int64_t far_of(int64_t keys)
 {
-    return attn_round(keys, 16) + 16;
+    return gpt_round_up(keys, 16) + 16;
 }
 
 int64_t cpu_attn_span_work(int64_t queries, int64_t keys, int64_t d)

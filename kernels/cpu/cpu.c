@@ -4,6 +4,7 @@
 #include "cpu/pair/pair.h"
 
 #include "base/cpu.h"
+#include "base/memory.h"
 #include "queue_fail.h"
 
 #include <omp.h>
@@ -101,7 +102,7 @@ static int cpu_queue_open(struct gpt_backend *be, struct gpt_queue **q,
     (void)be;
     *q = calloc(1, sizeof(**q));
     if (!*q)
-        return gpt_fail(err, GPT_EFAIL, "cpu: out of memory: a queue");
+        return gpt_no_memory(err, "a queue of the CPU");
     return GPT_OK;
 }
 

@@ -3,6 +3,7 @@
  * eight bits are exact in bf16. So both factors are rounded into scratch, their
  * product is that of bf16 in float, and the scales, old c and the epilogue come
  * after it. Start at cpu_multiply_fp8(). */
+#include "base/num.h"
 #include "cpu/product.h"
 #include "fp8.h"
 
@@ -56,8 +57,8 @@ static void round_factor(uint16_t *to, const uint16_t *from, int64_t rows,
 static void finish(struct gpt_queue *q, const struct cpu_product *p,
                    const float *sums, float by)
 {
-    const int64_t rows = (p->m + CPU_BM - 1) / CPU_BM;
-    const int64_t columns = (p->n + CPU_BN - 1) / CPU_BN;
+    const int64_t rows = gpt_ceil_div(p->m, CPU_BM);
+    const int64_t columns = gpt_ceil_div(p->n, CPU_BN);
     const int64_t each = CPU_BM * CPU_BN;
     float *rooms = cpu_work(q, (size_t)(each * omp_get_max_threads()));
 

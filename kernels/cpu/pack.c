@@ -3,18 +3,13 @@
 #include "cpu/pack.h"
 #include "cpu/cpu.h"
 
-static int64_t least(int64_t a, int64_t b)
-{
-    return a < b ? a : b;
-}
-
 static void pack_panel(const struct cpu_packing *o, int64_t i)
 {
     int64_t at = i * PAIR_PANEL;
     const struct cpu_pair_band band = {
         .from = cpu_stored_at(&o->from, o->first + at, o->k0),
         .ld = o->from.ld,
-        .rows = least(o->n - at, PAIR_PANEL),
+        .rows = gpt_min_i64(o->n - at, PAIR_PANEL),
         .columns = o->k,
         .to = o->to + i * o->next,
         .step = PAIR_VALUES,
@@ -32,7 +27,7 @@ static void pack_across(const struct cpu_packing *o, int64_t c)
     const struct cpu_pair_band band = {
         .from = cpu_stored_at(&o->from, o->first, o->k0 + at),
         .ld = o->from.ld,
-        .rows = least(o->k - at, PAIR_CHUNK),
+        .rows = gpt_min_i64(o->k - at, PAIR_CHUNK),
         .columns = o->n,
         .to = o->to + c * PAIR_VALUES,
         .step = o->next,

@@ -63,16 +63,6 @@ struct place {
     uint16_t *block, *panel;
 };
 
-static int64_t up(int64_t n, int64_t to)
-{
-    return (n + to - 1) / to * to;
-}
-
-static int64_t least(int64_t a, int64_t b)
-{
-    return a < b ? a : b;
-}
-
 /* ---- packing ---- */
 
 static struct cpu_stored stored_of(const struct plan *w, bool a)
@@ -107,8 +97,8 @@ static const uint16_t *packed_panel(const struct place *t, int64_t at)
     if (w->ready)
         return ready_panel(r, at);
     cpu_pack_all(&(struct cpu_packing){
-        stored_of(w, w->still_a), at, least(w->still_n - at, PAIR_PANEL), r->k0,
-        r->k, t->panel, r->chunks * PAIR_VALUES});
+        stored_of(w, w->still_a), at, gpt_min_i64(w->still_n - at, PAIR_PANEL),
+        r->k0, r->k, t->panel, r->chunks * PAIR_VALUES});
     return t->panel;
 }
 
@@ -239,8 +229,8 @@ static void multiply_panel(const struct place *t, int64_t at, int64_t next)
 {
     const struct plan *w = t->w;
     const struct area *r = t->area;
-    const struct part a =
-        part_of(w, at, least(w->still_n - at, PAIR_PANEL), t->pass0, t->pass_n);
+    const struct part a = part_of(
+        w, at, gpt_min_i64(w->still_n - at, PAIR_PANEL), t->pass0, t->pass_n);
     const struct cpu_pair_finish f = finish_of(t, &a);
     struct cpu_pair_sweep s = {
         .still = packed_panel(t, at),
@@ -310,7 +300,7 @@ static void multiply_block(struct place *t)
     if (at < 0)
         return;
     t->pass0 = (r->block0 + t->at) * t->w->block;
-    t->pass_n = least(t->w->pass_n - t->pass0, t->w->block);
+    t->pass_n = gpt_min_i64(t->w->pass_n - t->pass0, t->w->block);
     pack_block(t);
     while (at >= 0) {
         int64_t next = take_panel(r, t->at);
@@ -349,7 +339,7 @@ static void multiply_groups(const struct plan *w, const struct area *where,
 
         r.g = g;
         r.k0 = g * w->group * PAIR_CHUNK;
-        r.k = least(w->p->k - r.k0, w->group * PAIR_CHUNK);
+        r.k = gpt_min_i64(w->p->k - r.k0, w->group * PAIR_CHUNK);
         r.chunks = cpu_panels_of(r.k);
         if (w->ready)
             pack_ready(&r);
@@ -363,9 +353,9 @@ static void multiply_groups(const struct plan *w, const struct area *where,
  * about `count` of them, and sets *pieces to their number. */
 static int64_t cut(int64_t n, int64_t count, int64_t *pieces)
 {
-    int64_t piece = up((n + count - 1) / count, PAIR_PANEL);
+    int64_t piece = gpt_round_up(gpt_ceil_div(n, count), PAIR_PANEL);
 
-    *pieces = (n + piece - 1) / piece;
+    *pieces = gpt_ceil_div(n, piece);
     return piece;
 }
 
@@ -375,11 +365,11 @@ static void plan_blocks(struct plan *w, int64_t threads)
 {
     enum { SMALL = 3 * PAIR_PANEL, FEW = 8 };
     int64_t most = BLOCK / w->group * PAIR_PANEL;
-    int64_t count = (w->pass_n + most - 1) / most;
+    int64_t count = gpt_ceil_div(w->pass_n, most);
 
     if (count < FEW * threads &&
         (count > 1 || cpu_panels_of(w->still_n) < FEW * threads)) {
-        count = up(count, threads);
+        count = gpt_round_up(count, threads);
         while (count > 1 && w->pass_n / count < SMALL)
             count--;
     }
@@ -398,10 +388,10 @@ static int64_t plan_area(struct plan *w, int64_t threads)
     w->span = w->still_n;
     if (!w->kept)
         return 0;
-    w->wide = least(w->blocks, threads);
-    w->span = least(w->span, LONG * (threads / w->wide));
-    pass = up(w->wide * w->block, PAIR_PANEL);
-    still = up(w->span, PAIR_PANEL);
+    w->wide = gpt_min_i64(w->blocks, threads);
+    w->span = gpt_min_i64(w->span, LONG * (threads / w->wide));
+    pass = gpt_round_up(w->wide * w->block, PAIR_PANEL);
+    still = gpt_round_up(w->span, PAIR_PANEL);
     w->ld_sums = (w->still_a ? pass : still) + GAP;
     return (w->still_a ? still : pass) * w->ld_sums;
 }
@@ -410,12 +400,12 @@ static void multiply_all(const struct plan *w, float *work)
 {
     for (int64_t s = 0; s < w->still_n; s += w->span)
         for (int64_t b = 0; b < w->blocks; b += w->wide) {
-            const struct area where = {.w = w,
-                                       .block0 = b,
-                                       .blocks = least(w->blocks - b, w->wide),
-                                       .still0 = s,
-                                       .still_n = least(w->still_n - s,
-                                                        w->span)};
+            const struct area where = {
+                .w = w,
+                .block0 = b,
+                .blocks = gpt_min_i64(w->blocks - b, w->wide),
+                .still0 = s,
+                .still_n = gpt_min_i64(w->still_n - s, w->span)};
 
             multiply_groups(w, &where, work);
         }
@@ -440,16 +430,17 @@ void cpu_multiply_pairs(struct gpt_queue *q, const struct cpu_product *product)
         return;
     w.plain = !p.c16 && p.epilogue == GPT_EPI_NONE;
     w.kept = w.groups > 1 && !w.plain;
-    w.group = (chunks + w.groups - 1) / w.groups;
+    w.group = gpt_ceil_div(chunks, w.groups);
     w.still_a = !blocks_of_a(&p, w.group);
     w.still_n = w.still_a ? p.m : p.n;
     w.pass_n = w.still_a ? p.n : p.m;
     plan_blocks(&w, threads);
     int64_t sums = plan_area(&w, threads);
-    int64_t pack = up(w.still_n, PAIR_PANEL) * w.group * PAIR_CHUNK / 2;
+    int64_t pack =
+        gpt_round_up(w.still_n, PAIR_PANEL) * w.group * PAIR_CHUNK / 2;
     bool ready = p.ta && w.blocks > 2 && !w.kept && pack <= READY;
-    w.each =
-        (up(w.block, PAIR_PANEL) + PAIR_PANEL) * w.group * PAIR_CHUNK / 2;
+    w.each = (gpt_round_up(w.block, PAIR_PANEL) + PAIR_PANEL) * w.group *
+             PAIR_CHUNK / 2;
     float *work = cpu_work(q, (size_t)(w.each * threads + sums +
                                        2 * w.blocks + (ready ? pack : 0)));
 

@@ -20,7 +20,7 @@ enum { PART = 512 }; /* floats that are converted in the first cache */
 
 static int64_t groups_of(const struct gpt_quant *w, int64_t k)
 {
-    return w->group ? (k + CPU_GROUP - 1) / CPU_GROUP : 1;
+    return w->group ? gpt_ceil_div(k, CPU_GROUP) : 1;
 }
 
 static const uint16_t *scales_of(const struct gpt_quant *w, int64_t row,
@@ -188,7 +188,7 @@ static void multiply_few_by_road(struct gpt_queue *q,
                                 .m = p->m,
                                 .k = p->k,
                                 .bytes = w->type == GPT_I8};
-    const int64_t strips = (p->n + FEW_ROWS - 1) / FEW_ROWS;
+    const int64_t strips = gpt_ceil_div(p->n, FEW_ROWS);
     const size_t packed = (size_t)road->room(&in) / sizeof(float);
     const size_t units = (size_t)gpt_round_up(p->m, 16);
     const int64_t aside = floats_aside(p);

@@ -37,6 +37,7 @@ static inline int64_t cpu_panel_row(int64_t bytes)
     return gpt_round_up(bytes, 16);
 }
 
+/* Bytes of a panel of the matrix, whose rows have k values. */
 static inline int64_t cpu_panel_bytes(const struct gpt_quant *w, int64_t k)
 {
     const int64_t row = w->type == GPT_BF16 ? 2 * k : k;
@@ -66,6 +67,7 @@ static inline int64_t cpu_panel_scale_at(const struct gpt_quant *w, int64_t row,
            (g + 1) * CPU_GROUP_BYTES - 2 * (CPU_PANEL - row % CPU_PANEL);
 }
 
+/* The form in which a matrix meets its inputs. */
 static inline enum cpu_form cpu_form_of(const struct gpt_quant *w)
 {
     return (w->type == GPT_BF16 ? CPU_BF16 : w->group ? CPU_GROUPS

@@ -1,5 +1,6 @@
 /* Sums: of squares, of elements, of columns; the bias of columns.
  * Flat sums are cut into fixed blocks whose results are added in order. */
+#include "base/num.h"
 #include "cpu/cpu.h"
 
 /* 64 KiB of floats. This is a constant: were it n / threads, sums would depend
@@ -11,7 +12,7 @@ enum { BLOCK = 1 << 14 };
 static void flat_sum(struct gpt_queue *q, double *out, const float *x,
                      int64_t n, bool squares)
 {
-    int64_t blocks = (n + BLOCK - 1) / BLOCK;
+    int64_t blocks = gpt_ceil_div(n, BLOCK);
     /* Two floats make a double; the memory is aligned for both. */
     double *part = (double *)(void *)cpu_work(q, (size_t)(2 * blocks + 2));
 

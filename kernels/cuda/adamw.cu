@@ -13,7 +13,7 @@ template <class T> struct update {
     const float *g;
     T *copy; /* or NULL */
     float b1, b2, one_b1, one_b2, step_size, inv_bias2, eps, grad_scale, keep, couple;
-    const struct gpt_adamw_segment *segments;
+    const struct gpt_decay_segment *segments;
     int64_t n_segments;
 };
 
@@ -138,7 +138,7 @@ template <class T> struct descent {
     const float *g;
     T *copy; /* or NULL */
     float lr, momentum, weight_decay, grad_scale;
-    const struct gpt_adamw_segment *segments;
+    const struct gpt_decay_segment *segments;
     int64_t n_segments;
 };
 

@@ -393,7 +393,7 @@ static void bench_flat(void)
 {
     int64_t n = (1 << 25) + 16 * 333;
     float *p = filled(4 * n);
-    struct gpt_adamw_segment seg = {0, true};
+    struct gpt_decay_segment seg = {0, true};
     struct pass k = {.x = p, .n = n, .sum = memory(sizeof(double), "bench")};
 
     k.adamw = (struct gpt_adamw){.n = n,

@@ -289,13 +289,13 @@ done
 for n in 1 5; do
     expect 3 "over the limit, $n workers" pp mixed.jsonl over --workers $n \
         --on-error quarantine=over_bad --max-errors 12
-    err_has 'mixed.jsonl:60013: bad line number 13, limit 12'
+    err_has 'mixed.jsonl:60013: bad line number 13: --max-errors allows 12'
     err_has '13 bad lines before the failure: blank line 2'
     nothing_left over_
 done
 expect 3 'no bad line allowed' pp mixed.jsonl over --on-error skip \
     --max-errors 0
-err_has 'mixed.jsonl:25001: bad line number 1, limit 0'
+err_has 'mixed.jsonl:25001: bad line number 1: --max-errors allows 0'
 nothing_left over_
 expect 0 'skipped, any number' pp mixed.jsonl skip --append-eod --on-error skip
 err_has '13 bad lines skipped, no limit: blank line 2'
@@ -378,7 +378,7 @@ sed 's/<|endoftext|>/<|end|>/' "$top/tests/golden/gpt2/vocab.json" >vocab.json
 expect 3 'no end of document to append' gpt-preprocess --append-eod \
     --input small.jsonl --output-prefix m --vocab-file vocab.json \
     --merge-file "$top/tests/golden/gpt2/merges.txt"
-err_has 'no <|endoftext|>'
+err_has 'no end-of-document token, such as <|endoftext|>'
 expect 2 'a format that is not written' pp small.jsonl m --dataset-impl tar
 err_has tar
 expect 2 'too many workers' pp small.jsonl m --workers 100000
@@ -416,7 +416,7 @@ check 'ends of documents alone' [ "$(hex eod_text_document.bin)" = \
     610000010001620000010001 ]
 check 'four sequences' gpt-dataset verify eod_text_document --eod 256
 expect 2 '--empty eod without --append-eod' bytes m --empty eod
-err_has 'a lone end-of-document token only where that token is appended'
+err_has '--empty eod needs --append-eod'
 expect 0 '--dtype int32' bytes wide --append-eod --dtype int32
 check 'of four bytes' [ "$(hex wide_text_document.bin)" = \
     61000000000100006200000000010000 ]

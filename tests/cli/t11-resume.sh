@@ -159,10 +159,19 @@ expect 0 'half a line of the journal counts for nothing' gpt-preprocess \
 check 'same bytes' same_as once damaged
 rm damaged_*
 begin damaged
+cp damaged.resume whole
+sed -n '1p;$p' whole >damaged.resume
+expect 3 'lines of the journal are lost' gpt-preprocess \
+    --output-prefix damaged --input part.aa.good tail.jsonl $bytes \
+    --on-error skip
+err_has "damaged.resume: 'first_sum' is 1, out of range"
+err_has '--no-resume gives the unfinished run up'
+mv whole damaged.resume
 head -c 1000 part.aa >damaged_text_document.bin.part
 expect 3 'lost tokens' gpt-preprocess --output-prefix damaged \
     --input part.aa.good tail.jsonl $bytes --on-error skip
 err_has 'bytes, must have'
+err_has '--no-resume gives the unfinished run up'
 expect 0 'given up' gpt-preprocess --output-prefix damaged --no-resume \
     --input part.aa $bytes --on-error skip
 check 'same bytes' same_as skip damaged

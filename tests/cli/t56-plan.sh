@@ -202,6 +202,7 @@ err_has '--world-size is for --dry-run, --simulate and gpt-train advise'
 expect 2 'nor as many as do not fit' gpt-train --vocab-size 10 --dry-run \
     --world-size 3 --tensor-model-parallel-size 2
 err_has '3 ranks are not a multiple'
+err_has '--world-size 2 is the least'
 expect 2 'two precisions' gpt-train --vocab-size 10 --dry-run --bf16 --fp16
 err_has 'exclude each other'
 expect 2 'a loss scale without half precision' gpt-train --vocab-size 10 \

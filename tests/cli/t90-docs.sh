@@ -54,6 +54,13 @@ xrefs_exist() {
     done | { ! grep .; }
 }
 
+# A command of .Dl that is wider than the text, 67 columns, is broken where its
+# words end, and a shell then takes it for two.
+commands_fit() {
+    sed -n 's/^\.Dl //p' "$1" | sed -e 's/^"\(.*\)"$/\1/' -e 's/\\e/\\/g' \
+        -e 's/\\(dq/"/g' -e 's/\\&//g' | { ! grep -E '^.{68}'; }
+}
+
 if command -v mandoc >/dev/null; then
     for page in "$top"/man/*.[157]; do
         check "mandoc -Tlint ${page##*/}" mandoc -Tlint -W warning "$page"
@@ -63,6 +70,7 @@ else
 fi
 for page in "$top"/man/*.[157]; do
     check "${page##*/} refers to pages that exist" xrefs_exist "$page"
+    check "${page##*/} breaks no command" commands_fit "$page"
 done
 
 for source in "$top"/cmd/*/main.c; do

@@ -173,7 +173,7 @@ examples gpt-reshape.1
 check 'the model was trained further' test -d further/iter_0000004
 { echo '{"id": 1, "prompt": "the king"}'
   echo '{"id": 2, "prompt": "an old house"}'; } >prompts.jsonl
-echo '{"text": "the old king sees a house"}' >lambada_test.jsonl
+echo '{"text": "the old king sees a house"}' >lambada.jsonl
 printf ' = A king = \n \n The old king sees a house . \n' >wiki.test.tokens
 expect 0 'a model that chats' \
     gpt-reshape --load-path ckpt --save-path SmolLM2-135M-Instruct --to hf

@@ -212,7 +212,7 @@ static void run_rows(const char *suffix)
 
 static void run_flat(void)
 {
-    static const struct gpt_adamw_segment decayed = {0, true};
+    static const struct gpt_decay_segment decayed = {0, true};
     double block = 2 * (double)(n * c), broad = 2 * (double)(n * wide);
     double all = (double)weights;
     int64_t few = tiny ? 16 : 64;

@@ -417,7 +417,8 @@ sub check_includes {
 # ---- options: the library names none ----
 
 sub check_options {
-    my $rows = qr{^common/(base/options|tokenizer/tokenizer_options)};
+    my $rows = qr{^common/(base/options|tokenizer/tokenizer_options|
+                             parallel/stage_options)}x;
     for my $file (grep { $_ !~ $rows } @library) {
         my $n = 0;
         for my $line (split /\n/, $words{$file}) {

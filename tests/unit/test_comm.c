@@ -5,7 +5,7 @@
 
 #include "tests/lib/tap.h"
 
-#include "base/progress.h"
+#include "base/clock.h"
 
 #include <signal.h>
 #include <sys/wait.h>

@@ -860,7 +860,7 @@ static void run_adamw(struct trial *t)
 
 static void check_adamw(int64_t n, int64_t step, bool coupled)
 {
-    struct gpt_adamw_segment seg[] = {
+    struct gpt_decay_segment seg[] = {
         {0, true}, {n / 3, false}, {n / 3 + n / 5, true}};
     struct gpt_adamw op = {.n = n, .lr = 0.01, .beta1 = 0.9, .beta2 = 0.95,
                            .eps = 1e-8, .weight_decay = 0.1,
@@ -897,7 +897,7 @@ static void run_sgd(struct trial *t)
 
 static void check_sgd(int64_t n, bool momentum)
 {
-    struct gpt_adamw_segment seg[] = {{0, true}, {n / 3, false}};
+    struct gpt_decay_segment seg[] = {{0, true}, {n / 3, false}};
     struct gpt_sgd op = {.n = n, .lr = 0.01, .momentum = momentum ? 0.9 : 0,
                          .weight_decay = 0.1, .grad_scale = 0.7,
                          .n_segments = 2};

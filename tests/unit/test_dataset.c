@@ -6,6 +6,7 @@
 #include "cmd/dataset/json_text.h"
 #include "cmd/dataset/statistics.h"
 #include "cmd/dataset/verify.h"
+#include "tests/lib/files.h"
 #include "tests/lib/tap.h"
 #include "tests/lib/writer.h"
 
@@ -15,32 +16,7 @@ static char dir[] = "/tmp/gpt-test-dataset.XXXXXX";
 
 static const char *at(const char *name)
 {
-    static char paths[4][256];
-    static int next;
-    char *p = paths[next++ % 4];
-
-    snprintf(p, sizeof(paths[0]), "%s/%s", dir, name);
-    return p;
-}
-
-static size_t get_file(const char *path, char *bytes, size_t cap)
-{
-    FILE *f = fopen(path, "rb");
-    size_t n = f ? fread(bytes, 1, cap, f) : 0;
-
-    if (f)
-        fclose(f);
-    return n;
-}
-
-static void put_file(const char *path, const void *bytes, size_t n)
-{
-    FILE *f = fopen(path, "wb");
-
-    if (!f || fwrite(bytes, 1, n, f) != n || fclose(f) != 0) {
-        perror(path);
-        exit(1);
-    }
+    return path_in(dir, name);
 }
 
 /* ---- statistics ---- */

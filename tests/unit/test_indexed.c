@@ -3,6 +3,7 @@
 #include "data/indexed.h"
 
 #include "base/io.h"
+#include "tests/lib/files.h"
 #include "tests/lib/tap.h"
 #include "tests/lib/writer.h"
 
@@ -13,33 +14,7 @@ static char dir[] = "/tmp/gpt-test-indexed.XXXXXX";
 
 static const char *at(const char *name)
 {
-    static char paths[4][256];
-    static int next;
-    char *p = paths[next++ % 4];
-
-    snprintf(p, sizeof(paths[0]), "%s/%s", dir, name);
-    return p;
-}
-
-static void put_file(const char *path, const void *bytes, size_t n)
-{
-    FILE *f = fopen(path, "wb");
-
-    if (!f || fwrite(bytes, 1, n, f) != n || fclose(f) != 0) {
-        perror(path);
-        exit(1);
-    }
-}
-
-static size_t get_file(const char *path, uint8_t *bytes, size_t cap)
-{
-    FILE *f = fopen(path, "rb");
-
-    if (!f)
-        return 0;
-    size_t n = fread(bytes, 1, cap, f);
-    fclose(f);
-    return n;
+    return path_in(dir, name);
 }
 
 /* Sequences 1 2 3 | 4, two documents, 16 bits: made by Megatron itself. */

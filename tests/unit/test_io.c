@@ -4,6 +4,7 @@
 #include "base/io.h"
 #include "base/hash.h"
 #include "base/memory.h"
+#include "tests/lib/files.h"
 #include "tests/lib/tap.h"
 
 #include <dirent.h>
@@ -31,14 +32,6 @@ static int entries(const char *path)
         n++;
     closedir(d);
     return n;
-}
-
-static void put_file(const char *path, const char *text)
-{
-    FILE *f = fopen(path, "w");
-
-    if (!f || fputs(text, f) < 0 || fclose(f) != 0)
-        ok(false, "cannot make %s", path);
 }
 
 static void has_text(const char *path, const char *want, const char *what)
@@ -81,7 +74,7 @@ static void test_replace(void)
 
     /* Somebody else is faster. */
     is_int(gpt_out_open(&out, "b", 0, 0, &err), GPT_OK, "open b");
-    put_file("b", "theirs");
+    put_text("b", "theirs");
     is_int(gpt_out_commit(out, &err), GPT_EEXIST, "a race is lost cleanly");
     has_text("b", "theirs", "the other's file stays");
     is_int(entries("."), 2, "nothing is left");
@@ -104,7 +97,7 @@ static void test_modes(void)
     is_int(st.st_mode & 0777, 0640, "a new file's comes from the umask");
     unlink("m");
 
-    put_file("target", "old");
+    put_text("target", "old");
     if (symlink("target", "link") != 0)
         ok(false, "symlink");
     is_int(write_file("link", 0, "new"), GPT_EEXIST, "a link's target exists");
@@ -312,7 +305,7 @@ static void test_input(void)
     const uint8_t *map, *again;
     char buf[8] = "";
 
-    put_file("in", "0123456789");
+    put_text("in", "0123456789");
     is_int(gpt_in_open(&in, "in", &err), GPT_OK, "open");
     is_int(gpt_in_size(in), 10, "size");
     is_str(gpt_in_path(in), "in", "path");
@@ -340,7 +333,7 @@ static void test_input(void)
     is_int(gpt_in_read(in, buf, 0, 1, &err), GPT_EIO, "and is all");
     gpt_in_close(in);
 
-    put_file("in", "");
+    put_text("in", "");
     is_int(gpt_in_open(&in, "in", &err), GPT_OK, "open empty");
     is_int(gpt_in_map(in, &map, &err), GPT_OK, "map empty");
     ok(map != NULL, "valid");
@@ -393,7 +386,7 @@ static void test_directory(void)
            "an empty directory needs no force");
     is_int(gpt_outdir_commit(dir, &err), GPT_OK, "commit");
     is_int(gpt_outdir_open(&dir, "empty/one", 0, &err), GPT_OK, "again");
-    put_file("empty/one/x", "y");
+    put_text("empty/one/x", "y");
     is_int(gpt_outdir_commit(dir, &err), GPT_EEXIST, "unless it got filled");
     has_text("empty/one/x", "y", "which stays");
     is_int(entries("empty"), 1, "nothing is left");
@@ -457,7 +450,7 @@ static void test_orphans(void)
     struct timespec old[2] = {{.tv_sec = 1000}, {.tv_sec = 1000}};
 
     for (size_t i = 0; i < GPT_COUNT(rows); i++) {
-        put_file(rows[i].name, "x");
+        put_text(rows[i].name, "x");
         if (rows[i].old && utimensat(-100, rows[i].name, old, 0) != 0)
             ok(false, "utimensat");
     }
@@ -499,7 +492,7 @@ static void test_paths(void)
     is_int(gpt_path_mkdirs("x/y//z/", &err), GPT_OK, "mkdirs");
     ok(gpt_path_is_dir("x/y/z"), "made them");
     is_int(gpt_path_mkdirs("x/y", &err), GPT_OK, "again is fine");
-    put_file("x/f", "");
+    put_text("x/f", "");
     is_int(gpt_path_mkdirs("x/f/g", &err), GPT_EIO, "through a file");
     is_str(err.text, "cannot make directory 'x/f': Not a directory",
            "names the part");

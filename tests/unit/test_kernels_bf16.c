@@ -706,7 +706,7 @@ static void small_ones(void)
 static void adamw(void)
 {
     enum { N = 1000 };
-    struct gpt_adamw_segment segment = {0, true};
+    struct gpt_decay_segment segment = {0, true};
     float *p = rnd_floats(N, 1), *m = calloc(N, sizeof(*m));
     float *v = calloc(N, sizeof(*v)), *g = rnd_floats(N, 1);
     uint16_t narrow[N];

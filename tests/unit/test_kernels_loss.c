@@ -148,7 +148,7 @@ static void check_adamw(int64_t n, int64_t step, bool with_copy, bool coupled)
 
     for (int64_t i = 2 * n; i < 3 * n; i++)
         p0[i] = fabsf(p0[i]);
-    struct gpt_adamw_segment seg[] = {
+    struct gpt_decay_segment seg[] = {
         {0, true}, {n / 3, false}, {n / 3 + n / 5, true}};
     struct adamw_case k = {{.n = n,
                             .p = out,
@@ -216,7 +216,7 @@ static void check_sgd(int64_t n, bool momentum)
 {
     float *before = rnd_floats(2 * n, 1), *out = poisoned(2 * n);
     float *g = rnd_floats(n, 3);
-    const struct gpt_adamw_segment seg[] = {{0, false}, {n / 3, true}};
+    const struct gpt_decay_segment seg[] = {{0, false}, {n / 3, true}};
     struct sgd_case k = {{.n = n,
                           .p = out,
                           .m = momentum ? out + n : NULL,

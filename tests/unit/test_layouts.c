@@ -10,8 +10,8 @@
 #include "tests/lib/trainer.h"
 #include "tests/lib/tree.h"
 
+#include "base/clock.h"
 #include "base/hash.h"
-#include "base/progress.h"
 #include "train/texts.h"
 #include "cmd/train/estimate.h"
 

@@ -5,8 +5,8 @@
 #include "tests/lib/job.h"
 #include "tests/lib/tap.h"
 
+#include "base/clock.h"
 #include "base/memory.h"
-#include "base/progress.h"
 #include "parallel/net.h"
 
 #include <stdatomic.h>

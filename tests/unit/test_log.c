@@ -1,5 +1,6 @@
 /* base/log.h and base/progress.h: the bytes on stderr, with a pipe and with a
  * terminal. */
+#include "base/clock.h"
 #include "base/log.h"
 #include "base/progress.h"
 #include "base/terminal.h"

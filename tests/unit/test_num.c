@@ -179,6 +179,8 @@ int main(void)
     ok(gpt_mul(-3, 4, &v) && v == -12, "product");
     is_int(gpt_ceil_div(7, 2), 4, "7 / 2 up");
     is_int(gpt_ceil_div(8, 2), 4, "8 / 2 up");
+    is_int(gpt_ceil_div(-1, 2), 0, "-1 / 2 up");
+    is_int(gpt_round_up(-40, 32), -32, "-40, a multiple of 32");
     is_int(gpt_round_up(129, 128), 256, "round up");
     is_int(gpt_round_up(128, 128), 128, "round up, nothing to do");
     return tap_done();

@@ -3,6 +3,7 @@
 #include "base/io.h"
 #include "base/memory.h"
 #include "base/options.h"
+#include "tests/lib/files.h"
 #include "tests/lib/tap.h"
 
 #include <unistd.h>
@@ -187,19 +188,11 @@ static void test_refuses(void)
     is_int(parse(longer, &o), GPT_EUSAGE, "a very long name");
 }
 
-static void put_file(const char *path, const char *text)
-{
-    FILE *f = fopen(path, "w");
-
-    if (!f || fputs(text, f) < 0 || fclose(f) != 0)
-        ok(false, "cannot make %s", path);
-}
-
 static void test_config(void)
 {
     struct options o;
 
-    put_file("c", "# comment\n\n num_layers = 3 # three\r\nbias=false\n"
+    put_text("c", "# comment\n\n num_layers = 3 # three\r\nbias=false\n"
                   "input = \"a #\\\"b\\\\\\n\"  # quoted\n"
                   "data-path = x \"y z\" # w\nkind = cosine");
     is_int(parse("--config|c", &o), GPT_OK, "a configuration file");
@@ -212,12 +205,12 @@ static void test_config(void)
     is_int(parse("-n|4|--config|c|--data-path|z", &o), GPT_OK,
            "the command line wins");
     ok(o.layers == 4 && o.data.n == 1, "wherever --config stands");
-    put_file("m", "\xEF\xBB\xBFnum-layers = 7\nbias = Off\nno-query = YES\n");
+    put_text("m", "\xEF\xBB\xBFnum-layers = 7\nbias = Off\nno-query = YES\n");
     is_int(parse("--config|m", &o), GPT_OK, "a file with a mark of UTF-8");
     ok(o.layers == 7 && !o.bias && o.no_query, "and other words of a flag");
     is_int(parse("--bias=on|--no-query=False", &o), GPT_OK, "the same words");
     ok(o.bias && !o.no_query, "on the command line");
-    put_file("d", "num-layers = 9\nno-query = true\n");
+    put_text("d", "num-layers = 9\nno-query = true\n");
     is_int(parse("--config|c|--config|d", &o), GPT_OK, "two files");
     ok(o.layers == 9 && o.no_query && !o.bias, "the later one wins");
     is_int(parse("--config|d|--config|c", &o), GPT_OK, "the other way round");
@@ -240,7 +233,7 @@ static void test_config(void)
     unsetenv("GPT_THREADS");
     is_int(parse("--config|tiny", &o), GPT_OK, "a preset");
     is_int(o.layers, 2, "is read");
-    put_file("tiny", "num-layers = 5\n");
+    put_text("tiny", "num-layers = 5\n");
     is_int(parse("--config|tiny", &o), GPT_OK, "a file of that name");
     is_int(o.layers, 5, "goes first");
     unlink("tiny");
@@ -269,7 +262,7 @@ static void test_bad_config(void)
     struct options o;
 
     for (size_t i = 0; i < GPT_COUNT(rows); i++) {
-        put_file("bad", rows[i].text);
+        put_text("bad", rows[i].text);
         is_int(parse("--config|bad", &o), GPT_EUSAGE, "refuses row %zu", i);
         if (!ok(strstr(err.text, rows[i].says) &&
                     strstr(err.hint, rows[i].hint),
@@ -300,7 +293,7 @@ static void test_round_trip(void)
     ok(strstr(first.data, "num-layers = 7  # command line\n") &&
            strstr(first.data, "kind = linear  # default\n"),
        "says who set what");
-    put_file("printed", first.data);
+    put_text("printed", first.data);
     is_int(parse("--config|printed", &p), GPT_OK, "read back");
     ok(p.layers == 7 && p.size == 1024 && !p.bias && p.common.threads == 2,
        "has the same numbers");
@@ -319,7 +312,7 @@ static void test_lines(void)
     struct options o, p;
     struct gpt_buf given = {0}, shared = {0}, both = {0};
 
-    put_file("kept.conf", "rate = 0.5\n");
+    put_text("kept.conf", "rate = 0.5\n");
     is_int(parse("--config|kept.conf|--input|a  # b|-n|7|--data-path|x y|-q",
                  &o),
            GPT_OK, "options from two places");
@@ -340,7 +333,7 @@ static void test_lines(void)
            GPT_OK, "lines of both");
     is_str(both.data, "input = \"a  # b\"\nnum-layers = 7\nrate = 0.5\n",
            "fulfil both");
-    put_file("kept.conf", given.data);
+    put_text("kept.conf", given.data);
     is_int(parse("--config|kept.conf", &p), GPT_OK, "read back");
     is_str(p.input, o.input, "as they were");
     gpt_buf_free(&given);
@@ -382,7 +375,7 @@ int main(void)
         return 1;
     }
     setenv("GPT_DATADIR", "share", 1);
-    put_file("share/presets/tiny.conf", "num-layers = 2\n");
+    put_text("share/presets/tiny.conf", "num-layers = 2\n");
     test_defaults();
     test_accepts();
     test_refuses();

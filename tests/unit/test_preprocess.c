@@ -51,24 +51,33 @@ static bool take_result(struct gpt_buf *all)
     return true;
 }
 
-static int run(int64_t workers, int64_t chunk_bytes,
-               struct gpt_preprocess_stats *stats, struct gpt_err *err)
+/* Both files, one key. */
+static struct gpt_preprocess_options options_of(int64_t workers,
+                                                int64_t chunk_bytes)
 {
-    const struct gpt_input_range inputs[] = {{path_a, 0, -1}, {path_b, 0, -1}};
-    const char *keys[] = {"text"};
-    struct gpt_preprocess_options o = {
+    static const struct gpt_input_range inputs[] = {{path_a, 0, -1},
+                                                    {path_b, 0, -1}};
+    static const char *const keys[] = {"text"};
+
+    return (struct gpt_preprocess_options){
         .inputs = inputs,
-        .n_inputs = 2,
+        .n_inputs = GPT_COUNT(inputs),
         .keys = keys,
-        .n_keys = 1,
+        .n_keys = GPT_COUNT(keys),
         .output_prefix = prefix,
         .tokenizer = tok,
-        .append_eod = true,
         .out_flags = GPT_OUT_NOSYNC,
         .workers = workers,
         .chunk_bytes = chunk_bytes,
     };
+}
 
+static int run(int64_t workers, int64_t chunk_bytes,
+               struct gpt_preprocess_stats *stats, struct gpt_err *err)
+{
+    struct gpt_preprocess_options o = options_of(workers, chunk_bytes);
+
+    o.append_eod = true;
     return gpt_preprocess(&o, stats, err);
 }
 
@@ -142,23 +151,12 @@ static int run_skipping(int64_t chunk_bytes, int64_t max_bad,
                         struct gpt_preprocess_stats *stats,
                         struct gpt_err *err)
 {
-    const struct gpt_input_range inputs[] = {{path_a, 0, -1}, {path_b, 0, -1}};
-    const char *keys[] = {"text"};
-    struct gpt_preprocess_options o = {
-        .inputs = inputs,
-        .n_inputs = 2,
-        .keys = keys,
-        .n_keys = 1,
-        .output_prefix = prefix,
-        .tokenizer = tok,
-        .out_flags = GPT_OUT_NOSYNC,
-        .workers = 1 + chunk_bytes % 4,
-        .chunk_bytes = chunk_bytes,
-        .skip_bad = true,
-        .max_bad = max_bad,
-        .quarantine = quarantine,
-    };
+    struct gpt_preprocess_options o =
+        options_of(1 + chunk_bytes % 4, chunk_bytes);
 
+    o.skip_bad = true;
+    o.max_bad = max_bad;
+    o.quarantine = quarantine;
     return gpt_preprocess(&o, stats, err);
 }
 
@@ -217,7 +215,7 @@ static void test_skip(void)
         unlink(quarantine);
         is_int(run_skipping(chunks[i], 3, quarantine, &stats, &err), GPT_EDATA,
                "one more than the limit");
-        ok(strstr(err.text, ":203: bad line number 4, limit 3") != NULL,
+        ok(strstr(err.text, ":203: bad line number 4: --max-errors allows 3"),
            "said so");
         ok(!take_result(&got) && !gpt_path_exists(quarantine), "no files");
     }

@@ -8,7 +8,7 @@
 #include "tests/lib/tap.h"
 #include "tests/lib/tree.h"
 
-#include "base/progress.h"
+#include "base/clock.h"
 #include "checkpoint/native/native.h"
 
 #include <sys/resource.h>

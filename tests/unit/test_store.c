@@ -4,8 +4,8 @@
 
 #include "tests/lib/tap.h"
 
+#include "base/clock.h"
 #include "base/memory.h"
-#include "base/progress.h"
 #include "parallel/store_wire.h"
 
 #include <errno.h>

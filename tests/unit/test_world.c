@@ -4,7 +4,7 @@
 
 #include "tests/lib/tap.h"
 
-#include "base/progress.h"
+#include "base/clock.h"
 
 #include <omp.h>
 #include <signal.h>

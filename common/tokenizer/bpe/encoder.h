@@ -32,6 +32,7 @@ struct gpt_bpe_encoder {
     struct gpt_bpe_scratch scratch;
 };
 
+/* Each thread opens one of its own; `model` outlives it. */
 int gpt_bpe_encoder_open(struct gpt_bpe_encoder *e,
                          const struct gpt_bpe_model *model,
                          struct gpt_err *err) GPT_MUST_USE;

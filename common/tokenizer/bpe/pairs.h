@@ -76,6 +76,7 @@ static inline uint64_t *gpt_pairs_find(const struct gpt_pairs *t, size_t place,
     }
 }
 
+/* The word of `seen` that has the bit of a pair; *bit is that bit. */
 static inline uint64_t *gpt_pairs_seen(const struct gpt_pairs *t, uint64_t name,
                                        uint64_t *bit)
 {

@@ -22,6 +22,7 @@ struct gpt_seams {
 
 enum { GPT_SEAMS_ANY = 1 }; /* in place of a character of a span */
 
+/* From all tokens of a vocabulary, which is not needed afterwards. */
 int gpt_seams_open(struct gpt_seams *s, const struct gpt_vocab *v,
                    struct gpt_err *err) GPT_MUST_USE;
 void gpt_seams_close(struct gpt_seams *s);

@@ -175,7 +175,7 @@ static struct ahead ahead_of(const struct cpu_few_strip *s, int64_t row)
     return (struct ahead){.from = s->values + row * ld,
                           .apart = apart,
                           .end = lines,
-                          .step = (lines + turns - 1) / turns};
+                          .step = gpt_ceil_div(lines, turns)};
 }
 
 static inline void fetch(struct ahead *a, int64_t n)

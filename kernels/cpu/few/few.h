@@ -49,11 +49,12 @@ struct cpu_few_inputs {
     float *units; /* (m) for AMX, with bytes: what the fixed points count */
 };
 
+/* Chunks of a row of weights; and groups of rows of inputs (see above). */
 static inline int64_t cpu_few_chunks(const struct cpu_few_inputs *in)
 {
     const int64_t bytes = in->bytes ? in->k : 2 * in->k;
 
-    return (bytes + FEW_CHUNK - 1) / FEW_CHUNK;
+    return gpt_ceil_div(bytes, FEW_CHUNK);
 }
 
 static inline int64_t cpu_few_groups(const struct cpu_few_inputs *in)

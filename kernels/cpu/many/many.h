@@ -51,6 +51,7 @@ struct cpu_many_inputs {
     float *units;  /* (m) with bytes: what the fixed points count */
 };
 
+/* Chunks of a row; and bytes of a packed panel of inputs. */
 static inline int64_t cpu_many_chunks(const struct cpu_many_inputs *in)
 {
     const int64_t bytes = in->bytes ? in->k : 2 * in->k;
