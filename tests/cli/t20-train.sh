@@ -118,6 +118,7 @@ stopped() { # signal number
 }
 check 'SIGTERM: saves, reports it, ends by the signal' stopped TERM 15
 check 'SIGHUP, too' stopped HUP 1
+check 'SIGUSR2, which batch systems are asked for' stopped USR2 12
 saved_and_went_on() {
     signalled USR1 usr1 || return 1
     for _ in 1 2 3 4 5 6 7 8 9 10; do
