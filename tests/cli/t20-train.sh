@@ -409,6 +409,19 @@ if (ulimit -v 90000 && gpt-train --version) 2>/dev/null | grep -q oneDNN; then
     narrow() { (ulimit -v 90000; GPT_CPU_MATMUL=dnnl train "$@"); }
     expect 5 'no room for the code of products' narrow --train-iters 1
     err_has 'of address space (ulimit -v)'
+    narrow_bf16() { # limits: whatever there is room for, no signal ends it
+        for limit; do
+            status=0
+            # shellcheck disable=SC3045
+            (ulimit -v "$limit"; ulimit -c 0
+                GPT_THREADS=1 GPT_CPU_MATMUL=dnnl gpt-train --mock-data \
+                    --config gpt2-tiny --vocab-size 500 --bf16 --lr 0.001 \
+                    --train-iters 1 --eval-iters 0) || status=$?
+            [ $status = 0 ] || [ $status = 5 ] || return 1
+        done
+    }
+    check 'nor for that of bf16' narrow_bf16 112000 114000 116000 118000 120000 \
+        122000 124000 126000
 else
     skip 'this build does not start with so little address space, or needs less'
 fi
