@@ -401,7 +401,7 @@ static int run_steps(struct gpt_run *r, struct gpt_err *err)
         return evaluate_only(r, err);
     if (r->state.iteration >= r->plan.train_iters) {
         gpt_log_line(" nothing to do: iteration %lld of %lld; a larger %s "
-                     "continues the run",
+                     "continues the run, and --eval-only evaluates it",
                      (long long)r->state.iteration,
                      (long long)r->plan.train_iters,
                      r->o->epochs > 0          ? "--epochs"

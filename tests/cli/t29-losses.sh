@@ -192,7 +192,7 @@ rows='--document-samples --bos-token-id 257 --eos-token-id 256'
             by$batch/metrics.jsonl
     done
     expect 0 'nothing is left' gpt-train $free $rows --epochs 3 --load by2
-    err_has 'a larger --epochs continues the run'
+    err_has 'a larger --epochs continues the run, and --eval-only evaluates it'
     for i in idx bin; do cp data_text_document.$i second.$i; done
     expect 0 'an epoch of two data sets' gpt-train $free $rows --epochs 1 \
         --data-path data_text_document second
