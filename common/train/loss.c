@@ -172,8 +172,8 @@ static int check_losses(void *context, struct gpt_err *err)
 }
 
 /* Opens the library of a plug-in. A path without a slash would be looked for in
- * the system's folders. A file that cannot be read is told as such: dlopen()
- * has one failure for all. */
+ * the system's folders. A file that cannot be read has its own failure:
+ * dlopen() has one for all. */
 static int open_plugin(struct gpt_loss_rule *r, const char *path,
                        const char *args, struct gpt_err *err)
 {
