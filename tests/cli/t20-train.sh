@@ -132,6 +132,25 @@ saved_and_went_on() {
 }
 check 'SIGUSR1: saves and continues' saved_and_went_on
 
+# ---- a terminal ----
+if script -qec true /dev/null >/dev/null 2>&1; then
+    shown() { # terminal: what a run of some seconds shows on it
+        TERM=$1 script -qec "timeout -s INT 2 gpt-train --mock-data \
+            --config gpt2-tiny --vocab-size 300 --train-iters 1000000 \
+            --eval-iters 0 --log-interval 1000000 --threads 1" /dev/null \
+            </dev/null >"shown-$1" 2>&1
+    }
+    escape=$(printf '\033')
+    shown xterm
+    check 'progress is drawn on a terminal' grep -q "$escape\[Ktrain" shown-xterm
+    shown dumb
+    check 'and a dumb one gets no escapes' \
+        sh -c "grep -q 'nothing of this run' shown-dumb &&
+            ! grep -q '$escape' shown-dumb"
+else
+    skip 'no script(1)'
+fi
+
 # ---- options of checkpoints ----
 expect 0 'keeps two checkpoints' train --save keep --save-interval 5 \
     --keep-checkpoints 2
