@@ -139,15 +139,22 @@ static int cut_llmc(struct gpt_foreign *s, const uint8_t *tokens, int64_t n,
     for (int64_t i = 0; i < n; i++)
         documents += i + 1 == n || gpt_token_at(tokens, s->dtype, i) == eod;
     GPT_TRY(new_arrays(s, documents, documents, err));
+    const int64_t room = documents;
     documents = 0;
     for (int64_t i = 0; i < n; i++) {
         if (i + 1 < n && gpt_token_at(tokens, s->dtype, i) != eod)
             continue;
+        if (documents == room) /* between the passes another program wrote */
+            break;
         gpt_put_u32(s->lengths + 4 * documents, (uint32_t)(i + 1 - first));
         first = i + 1;
         documents++;
         gpt_put_u64(s->documents + 8 * documents, (uint64_t)documents);
     }
+    GPT_TRY(gpt_in_whole(s->data, err));
+    if (documents < room || first < n)
+        return gpt_fail(err, GPT_EIO, "%s: another program is changing it",
+                        s->data_path);
     return GPT_OK;
 }
 
@@ -161,8 +168,10 @@ static int read_llmc(struct gpt_foreign *s, int64_t eod, struct gpt_err *err)
                         " bytes, the header alone has %d", s->data_path, size,
                         GPT_LLMC_HEADER);
     GPT_TRY(gpt_in_map(s->data, &image, err));
+    gpt_in_watch(s->data);
     uint32_t magic = gpt_get_u32(image), version = gpt_get_u32(image + 4);
     uint32_t count = gpt_get_u32(image + 8);
+    GPT_TRY(gpt_in_whole(s->data, err));
     if (!(magic == GPT_LLMC_U16 && version == 1) &&
         !(magic == GPT_LLMC_U32 && version == 7))
         return gpt_fail(err, GPT_EDATA, "%s:0: magic is %" PRIu32

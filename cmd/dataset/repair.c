@@ -242,8 +242,9 @@ static int repair_set(struct repair *r, const char *prefix,
     *damaged = gpt_damages_total(&r->damages) > 0;
     if (!*damaged)
         return GPT_OK;
-    GPT_TRY(refuse_hopeless(r, readable, err));
-    return write_repaired(r, o, err);
+    int status = refuse_hopeless(r, readable, err);
+    GPT_TRY(gpt_in_whole(r->set.bin_file, err)); /* else no token counts */
+    return status == GPT_OK ? write_repaired(r, o, err) : status;
 }
 
 static int repair_and_report(struct repair *r,

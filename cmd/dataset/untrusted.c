@@ -31,7 +31,9 @@ int gpt_untrusted_open(struct gpt_untrusted *set, const char *prefix,
     set->image_bytes = gpt_in_size(set->idx_file);
     set->bin_bytes = gpt_in_size(set->bin_file);
     GPT_TRY(gpt_in_map(set->idx_file, &set->image, err));
-    return gpt_in_map(set->bin_file, &set->bytes, err);
+    GPT_TRY(gpt_in_map(set->bin_file, &set->bytes, err));
+    gpt_in_watch(set->bin_file);
+    return GPT_OK;
 }
 
 void gpt_untrusted_close(struct gpt_untrusted *set)

@@ -13,7 +13,9 @@ struct gpt_untrusted {
     int64_t image_bytes, bin_bytes;
 };
 
-/* GPT_EIO when one of the files is not there. Close it in any case. */
+/* GPT_EIO when one of the files is not there. Close it in any case. What
+ * another program cuts of the .bin reads as zeros, which gpt_in_whole() tells
+ * afterwards. */
 int gpt_untrusted_open(struct gpt_untrusted *set, const char *prefix,
                        struct gpt_err *err) GPT_MUST_USE;
 void gpt_untrusted_close(struct gpt_untrusted *set);

@@ -182,6 +182,8 @@ int gpt_verify(const char *prefix, const struct gpt_verify_options *options,
     /* Tokens are looked at only when the index says where they are. */
     if (readable)
         status = check_tokens(&p, err);
+    if (status == GPT_OK)
+        status = gpt_in_whole(set.bin_file, err);
     if (options->tokenizer)
         check_tokenizer(prefix, options->tokenizer, all);
 out:

@@ -7,14 +7,14 @@
  * themselves before that, with the same reason: the grace is for those that
  * hang. Launchers of other nodes see the report in the store and do the same.
  *
- * Signals: SIGINT and SIGTERM are passed on and are no failure, so a rank that
- * ends by the very signal that was passed on, or with status 0 after it has
- * saved, has ended well. A second, different one is passed on as well. SIGUSR1
- * asks the ranks to save. Each rank is the leader of a process group of its
- * own, so that a Ctrl-C at the terminal reaches it once, through this process,
- * and not a second time from the terminal; and so that children of a rank
- * (sh -c) get the signal, too. A launcher that is killed takes its ranks along:
- * see become() in children.c. */
+ * Signals: those that ask to stop are passed on and are no failure, so a rank
+ * that ends by the very signal that was passed on, or with status 0 after it
+ * has saved, has ended well. A second, different one is passed on as well.
+ * SIGUSR1 asks the ranks to save. Each rank is the leader of a process group of
+ * its own, so that a Ctrl-C at the terminal reaches it once, through this
+ * process, and not a second time from the terminal; and so that children of a
+ * rank (sh -c) get the signal, too. A launcher that is killed takes its ranks
+ * along: see become() in children.c. */
 #include "cmd/launch/ranks.h"
 
 #include "base/clock.h"

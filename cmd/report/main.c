@@ -311,7 +311,7 @@ static int draw_once(const struct options *o, const struct gpt_args *args,
                      char **said, struct gpt_err *err)
 {
     static const char clear[] = "\033[H\033[2J\033[3J";
-    const bool clears = isatty(descriptor_of(o));
+    const bool clears = gpt_terminal_obeys(descriptor_of(o));
     struct gpt_buf b = {0};
     struct report r;
     int status;

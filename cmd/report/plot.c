@@ -96,8 +96,10 @@ static void draw_line(struct gpt_plot *p, int curve, const int64_t a[2],
 /* A range of one value is drawn in the middle; what is no number nowhere. */
 static double along(const double range[2], double v)
 {
-    return range[1] > range[0] ? (v - range[0]) / (range[1] - range[0])
-                               : isfinite(v) ? 0.5 : (double)NAN;
+    /* halves, as the difference of two numbers may be none */
+    return range[1] > range[0]
+               ? (v / 2 - range[0] / 2) / (range[1] / 2 - range[0] / 2)
+               : isfinite(v) ? 0.5 : (double)NAN;
 }
 
 /* A value far beyond the borders would make draw_line() count dots that are
@@ -162,7 +164,7 @@ static void label_value(const struct gpt_plot *p, int64_t line, char text[32])
     const double t = p->o.lines > 1
                          ? (double)line / (double)(p->o.lines - 1)
                          : 0.5;
-    const double v = p->o.y[1] + t * (p->o.y[0] - p->o.y[1]);
+    const double v = (1 - t) * p->o.y[1] + t * p->o.y[0];
 
     snprintf(text, 32, "%.5g", p->o.log ? pow(10, v) : v);
 }

@@ -107,7 +107,8 @@ static size_t list_curves(const struct gpt_chart *chart,
     return n;
 }
 
-/* A chart without a finite value has an axis around 0. */
+/* Smooth values of a constant differ in their last digits: such a chart has one
+ * value. A chart without a finite value has an axis around 0. */
 static void find_bounds(const struct curve *curves, size_t n,
                         const struct gpt_text_options *o,
                         struct gpt_plot_options *p)
@@ -127,6 +128,10 @@ static void find_bounds(const struct curve *curves, size_t n,
     }
     if (p->y[0] > p->y[1])
         p->y[0] = p->y[1] = 0;
+    const double size =
+        o->log ? 1 : fmax(fabs(p->y[0]), fabs(p->y[1]));
+    if (p->y[1] - p->y[0] <= 1e-9 * size)
+        p->y[0] = p->y[1];
 }
 
 /* What is not finite interrupts a curve, and the pen is lifted between two. */

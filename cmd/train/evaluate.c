@@ -314,7 +314,8 @@ static int sum_losses(struct gpt_evaluator *e, enum gpt_split split,
 
 /* One split or set: its line of the log, its metrics, its row. Bits a byte are
  * the losses of tokens that are text, in bits, over the bytes of these tokens:
- * both sums are over all ranks, so that no rank's text weighs more. */
+ * both sums are over all ranks, so that no rank's text weighs more. The loss of
+ * no token is no number, and so not the lowest one. */
 static int evaluate_split(struct gpt_evaluator *e, const char *set,
                           enum gpt_split split, int64_t first,
                           const struct gpt_report_eval *head, double *loss,
@@ -329,10 +330,10 @@ static int evaluate_split(struct gpt_evaluator *e, const char *set,
              split == GPT_TEST ? "test" : "validation", set ? "-" : "",
              set ? set : "");
     line.what = row.name;
-    *loss = row.loss = line.loss = sum.loss / (sum.rows ? (double)sum.rows : 1);
-    line.bits_per_byte = sum.bytes > 0
-                             ? sum.text_loss / (double)sum.bytes / log(2)
-                             : (double)NAN;
+    *loss = row.loss = line.loss = sum.loss / (double)sum.rows;
+    line.bits_per_byte = sum.text_loss / (double)sum.bytes / log(2);
+    if (sum.rows == 0 && e->first)
+        gpt_warn("%s: no token of its batches counts a loss", row.name);
     row.bits = sum.bytes > 0 ? line.bits_per_byte : NO_FIGURE;
     row.ppl = gpt_report_perplexity(row.loss);
     GPT_TRY(gpt_report_eval(e->run.report, &line, err));
@@ -433,8 +434,7 @@ static bool due(const struct gpt_evaluator *e, int64_t iteration,
     return iteration % (interval > 0 ? interval : e->o->eval_interval) == 0;
 }
 
-/* The clock of training stops meanwhile, as evaluations are no part of the
- * throughput. */
+/* The clock of training stops meanwhile: no evaluation is in the throughput. */
 int gpt_evaluator_run(struct gpt_evaluator *e, struct gpt_train_state *state,
                       bool end, bool *validated, struct gpt_err *err)
 {

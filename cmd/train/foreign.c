@@ -47,6 +47,7 @@
     "ranks share a layer by --tensor-model-parallel-size and "                 \
     "--sequence-parallel; whole sequences are not cut over ranks of their own"
 #define ALWAYS "that is always done"
+#define SAVES "SIGTERM and SIGUSR2 always save before the run ends"
 #define NO_MEASURE                                                             \
     "--timing-log-level 1 logs the times of the parts of a step"
 /* Sums have one order whatever buckets and layouts are: the first fact that
@@ -210,10 +211,8 @@ const struct gpt_foreign_option gpt_train_foreign[] = {
     /* a restart is what other launchers do; noticing is what it needs */
     SKIP_FLAG("enable-ft-package", MEGATRON,
               "ranks notice themselves that another one hangs"),
-    SKIP_FLAG("adlr-autoresume", MEGATRON,
-              "SIGTERM always saves before the run ends"),
-    SKIP("adlr-autoresume-interval", MEGATRON,
-         "SIGTERM always saves before the run ends"),
+    SKIP_FLAG("adlr-autoresume", MEGATRON, SAVES),
+    SKIP("adlr-autoresume-interval", MEGATRON, SAVES),
     SKIP("lazy-mpu-init", MEGATRON, NO_PYTHON),
     SKIP("empty-unused-memory-level", MEGATRON,
          "memory is allocated once, before the first step"),
@@ -246,8 +245,10 @@ const struct gpt_foreign_option gpt_train_foreign[] = {
     SKIP_FLAG("ckpt-assume-constant-structure", MEGATRON, NO_PYTHON),
     SKIP_FLAG("auto-detect-ckpt-format", MEGATRON, ALWAYS),
     SKIP_FLAG("dist-ckpt-optim-fully-reshardable", MEGATRON, ALWAYS),
-    SKIP_FLAG("exit-signal-handler", MEGATRON,
-              "SIGTERM always saves before the run ends"),
+    SKIP_FLAG("exit-signal-handler", MEGATRON, SAVES),
+    SKIP_FLAG("exit-signal-handler-for-dataloader", MEGATRON, SAVES),
+    SKIP_FLAG("exit-signal-handler-for-training", MEGATRON, SAVES),
+    ONLY("exit-signal", MEGATRON, "SIGTERM", SAVES),
     ANSWER("non-persistent-save-interval", MEGATRON,
            "--save-interval N --keep-checkpoints 1 keeps the newest alone"),
     ANSWER("save-retain-interval", MEGATRON,

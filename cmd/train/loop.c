@@ -233,6 +233,16 @@ static void log_stage(const struct gpt_run *r, int64_t first, int64_t batch)
     }
 }
 
+/* Masks may leave nothing of the data, and a run that learns nothing looks like
+ * one that has learned all. */
+static void warn_masked(const struct gpt_run *r)
+{
+    if (r->plan.topology.rank == 0)
+        gpt_warn("no token of the first step counts a loss: "
+                 "--document-samples, --eod-mask-loss and --pad-token-id say "
+                 "which do not");
+}
+
 /* A step that is skipped consumes its samples, so that the same batch does not
  * fail again; it does not move the schedule. Megatron-LM counts both in this
  * way. Rate, decay and batch size are functions of these counts alone, so that
@@ -264,6 +274,8 @@ static int one_step(struct gpt_run *r, struct gpt_step *step,
     if (r->state.iteration + 1 < r->plan.train_iters)
         gpt_feed_ahead(r->feed, GPT_TRAIN, first + batch, next / micro);
     GPT_TRY(gpt_step_train(r->replica, r->feed, step, err));
+    if (r->steps == 0 && step->loss == 0 && step->grad_norm == 0)
+        warn_masked(r);
     /* Later steps neither allocate nor load, so that a rank that is lost is
      * noticed sooner. */
     if (++r->steps == 1)
@@ -401,7 +413,7 @@ static int run_steps(struct gpt_run *r, struct gpt_err *err)
         return evaluate_only(r, err);
     if (r->state.iteration >= r->plan.train_iters) {
         gpt_log_line(" nothing to do: iteration %lld of %lld; a larger %s "
-                     "continues the run",
+                     "continues the run, and --eval-only evaluates it",
                      (long long)r->state.iteration,
                      (long long)r->plan.train_iters,
                      r->o->epochs > 0          ? "--epochs"

@@ -36,6 +36,9 @@ void gpt_log_lines_to_stdout(void);
 
 /* The width of the terminal behind a descriptor; 0 where none is known. */
 int gpt_terminal_columns(int fd);
+/* A terminal that obeys escape sequences: TERM=dumb, as in a shell within an
+ * editor, is one that shows them. */
+bool gpt_terminal_obeys(int fd);
 
 /* "gpt-train: error: text" and "hint: ..."; see status.h. */
 void gpt_log_error(const struct gpt_err *err);

@@ -96,12 +96,11 @@ static void occupy_standard_files(void)
  * the environment. */
 bool gpt_wants_color(const char *when, int fd)
 {
-    const char *no_color = getenv("NO_COLOR"), *term = getenv("TERM");
+    const char *no_color = getenv("NO_COLOR");
 
     if (strcmp(when, "auto") != 0)
         return strcmp(when, "always") == 0;
-    return isatty(fd) && !(no_color && *no_color) &&
-           !(term && strcmp(term, "dumb") == 0);
+    return gpt_terminal_obeys(fd) && !(no_color && *no_color);
 }
 
 /* --quiet and --verbose win over GPT_LOG: the variable is for a whole session,

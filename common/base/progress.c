@@ -35,12 +35,13 @@ struct gpt_progress *gpt_progress_open(const char *mode, const char *what,
                                        const char *unit, int64_t total)
 {
     bool always = mode && strcmp(mode, "always") == 0;
-    bool terminal = isatty(STDERR_FILENO) && !gpt_log_is_json();
+    bool terminal = gpt_terminal_obeys(STDERR_FILENO) && !gpt_log_is_json();
+    bool background = isatty(STDERR_FILENO) && !gpt_terminal_foreground();
 
     /* NULL is a progress that shows nothing, so that callers need no test. */
     if ((mode && strcmp(mode, "never") == 0) || !gpt_log_wants(GPT_LOG_INFO))
         return NULL;
-    if (terminal && !always && !gpt_terminal_foreground())
+    if (background && !gpt_log_is_json() && !always)
         return NULL;
     struct gpt_progress *p = gpt_alloc(1, sizeof(*p));
     if (!p)

@@ -62,7 +62,7 @@ static void catch_signal(int sig, void (*handler)(int))
 
 void gpt_signals_setup(void)
 {
-    static const int stops[] = {SIGINT, SIGTERM, SIGHUP, SIGXCPU};
+    static const int stops[] = {SIGINT, SIGTERM, SIGHUP, SIGXCPU, SIGUSR2};
 
     for (size_t i = 0; i < GPT_COUNT(stops); i++)
         catch_signal(stops[i], on_stop);
@@ -119,9 +119,10 @@ const char *gpt_signal_name(int sig)
         const char *name;
     } names[] = {
         {SIGINT, "SIGINT"},   {SIGTERM, "SIGTERM"}, {SIGHUP, "SIGHUP"},
-        {SIGXCPU, "SIGXCPU"}, {SIGUSR1, "SIGUSR1"}, {SIGKILL, "SIGKILL"},
-        {SIGSEGV, "SIGSEGV"}, {SIGABRT, "SIGABRT"}, {SIGBUS, "SIGBUS"},
-        {SIGPIPE, "SIGPIPE"}, {SIGFPE, "SIGFPE"},   {SIGILL, "SIGILL"},
+        {SIGXCPU, "SIGXCPU"}, {SIGUSR1, "SIGUSR1"}, {SIGUSR2, "SIGUSR2"},
+        {SIGKILL, "SIGKILL"}, {SIGQUIT, "SIGQUIT"}, {SIGSEGV, "SIGSEGV"},
+        {SIGABRT, "SIGABRT"}, {SIGBUS, "SIGBUS"},   {SIGPIPE, "SIGPIPE"},
+        {SIGFPE, "SIGFPE"},   {SIGILL, "SIGILL"},
     };
 
     for (size_t i = 0; i < GPT_COUNT(names); i++)

@@ -6,6 +6,8 @@
 #include <poll.h>
 #include <pthread.h>
 #include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
 #include <sys/ioctl.h>
 #include <unistd.h>
 
@@ -51,6 +53,13 @@ int gpt_terminal_columns(int fd)
     struct winsize size;
 
     return ioctl(fd, TIOCGWINSZ, &size) == 0 ? size.ws_col : 0;
+}
+
+bool gpt_terminal_obeys(int fd)
+{
+    const char *term = getenv("TERM");
+
+    return isatty(fd) && !(term && strcmp(term, "dumb") == 0);
 }
 
 /* Asked at every line, so that no handler of SIGWINCH is needed. */

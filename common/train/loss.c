@@ -172,12 +172,16 @@ static int check_losses(void *context, struct gpt_err *err)
 }
 
 /* Opens the library of a plug-in. A path without a slash would be looked for in
- * the system's folders. */
+ * the system's folders. A file that cannot be read has its own failure:
+ * dlopen() has one for all. */
 static int open_plugin(struct gpt_loss_rule *r, const char *path,
                        const char *args, struct gpt_err *err)
 {
     char message[MESSAGE] = "", place[GPT_PATH_BYTES];
+    struct gpt_in *in;
 
+    GPT_TRY(gpt_in_open(&in, path, err));
+    gpt_in_close(in);
     snprintf(place, sizeof(place), "%s%s", strchr(path, '/') ? "" : "./", path);
     r->library = dlopen(place, RTLD_NOW | RTLD_LOCAL);
     if (!r->library)

@@ -122,6 +122,22 @@ static bool plan_matmul(dnnl_primitive_desc_t *pd, dnnl_engine_t engine,
 }
 #endif
 
+/* ---- memory ---- */
+
+/* Without memory for its code oneDNN throws an exception of C++, which nothing
+ * here can catch, or crashes: a limit (ulimit -v) would end the program by a
+ * signal. So it is asked before whether there is as much. */
+static bool has_room(size_t bytes)
+{
+    void *p =
+        mmap(NULL, bytes, PROT_NONE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
+
+    if (p == MAP_FAILED)
+        return false;
+    munmap(p, bytes);
+    return true;
+}
+
 /* ---- primitives ---- */
 
 /* The engine, one for all threads. It is opened at the first product, not
@@ -214,7 +230,11 @@ static struct primitive *find_primitive(const struct shape *s)
      * hold them all. */
     struct primitive *p = &kept.list[kept.next++ % KEPT];
     release_primitive(p);
-    return make_primitive(p, s) ? p : NULL;
+    bool made;
+    /* one thread at a time, as all of them would find the same room */
+#pragma omp critical(cpu_library_compile)
+    made = has_room((size_t)32 << 20) && make_primitive(p, s);
+    return made ? p : NULL;
 }
 
 /* OpenMP ends threads when a smaller team is asked for, and a thread's own
@@ -343,28 +363,21 @@ static void compile_products(void)
 }
 
 static pthread_once_t prepared = PTHREAD_ONCE_INIT;
-static bool has_room;
+static bool had_room;
 
 static void prepare(void)
 {
-    const size_t room = (size_t)64 << 20;
-    void *p = mmap(NULL, room, PROT_NONE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
-
-    has_room = p != MAP_FAILED;
-    if (!has_room)
-        return;
-    munmap(p, room);
-    compile_products();
+    had_room = has_room((size_t)64 << 20);
+    if (had_room)
+        compile_products();
 }
 
-/* Without memory for its code oneDNN throws an exception of C++, which nothing
- * here can catch: a limit (ulimit -v) would end the program by a signal. Now,
- * before other threads and buffers, there is most room. Later it needs buffers
- * alone, and says so where it gets none. */
+/* Now, before other threads and buffers, there is most room. Later products of
+ * floats need buffers alone, and say so where they get none. */
 bool cpu_library_prepare(void)
 {
     pthread_once(&prepared, prepare);
-    return has_room;
+    return had_room;
 }
 
 /* An emulator or a hypervisor may announce instructions that it does not carry

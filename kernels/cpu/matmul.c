@@ -163,7 +163,8 @@ static void multiply_blocks(struct gpt_queue *q, const struct cpu_product *p)
         good = library_block(&part) && good;
     }
     if (!good)
-        cpu_fail(q, "matmul: oneDNN refused %lld x %lld x %lld",
+        cpu_fail(q, "matmul: oneDNN refused %lld x %lld x %lld: it has no such "
+                 "product, or too little memory (ulimit -v)",
                  (long long)p->m, (long long)p->n, (long long)p->k);
 }
 

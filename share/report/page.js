@@ -46,13 +46,14 @@ function along(run, iteration) {
     return to[low] + t * (to[high] - to[low]);
 }
 
+// Halves, here and below: the difference of two numbers may be none.
 function makeScale(from, to, log, a, b) {
     const f = log ? Math.log : v => v, g = log ? Math.exp : v => v;
-    const low = f(from), size = (f(to) - low) || 1;
+    const low = f(from), size = (f(to) / 2 - low / 2) || 1;
     return {
         from, to, log,
-        place: v => a + (f(v) - low) / size * (b - a),
-        value: p => g(low + (p - a) / (b - a) * size),
+        place: v => a + (f(v) / 2 - low / 2) / size * (b - a),
+        value: p => g(low + (p - a) / (b - a) * size * 2),
     };
 }
 
@@ -66,10 +67,12 @@ function ticks(scale, n) {
             made.push(10 ** e);
         return made;
     }
-    const rough = (scale.to - scale.from) / n;
+    const rough = (scale.to / 2 - scale.from / 2) / n * 2;
     const power = 10 ** Math.floor(Math.log10(rough));
     const step = [1, 2, 5, 10].map(k => k * power).find(s => s >= rough);
-    if (!(step > 0)) return [scale.from];
+    // Finer than numbers are: counting would not go on.
+    if (!(step > 1e-15 * Math.max(Math.abs(scale.from), Math.abs(scale.to))))
+        return [scale.from];
     for (let i = Math.ceil(scale.from / step - 1e-9);
          i * step <= scale.to + step * 1e-9; i++)
         made.push(i * step + 0); // + 0: zero has no sign
@@ -131,9 +134,12 @@ function bounds(curves, part) {
         });
     if (part) x = part;
     if (y[0] > y[1]) y = state.logY ? [1, 10] : [0, 1];
-    const pad = y[1] > y[0] ? 0.04 * (y[1] - y[0]) : Math.abs(y[0]) * 0.1 || 1;
-    if (!state.logY) y = [y[0] - pad, y[1] + pad];
-    else if (y[0] === y[1]) y = [y[0] / 2, y[1] * 2];
+    // Smooth values of a constant differ in their last digits.
+    const size = Math.max(Math.abs(y[0]), Math.abs(y[1]));
+    const flat = y[1] - y[0] <= 1e-9 * size, most = Number.MAX_VALUE;
+    const pad = flat ? size * 0.1 || 1 : 0.04 * y[1] - 0.04 * y[0];
+    if (!state.logY) y = [Math.max(y[0] - pad, -most), Math.min(y[1] + pad, most)];
+    else if (flat) y = [y[0] / 2, Math.min(y[1] * 2, most)];
     return {x, y};
 }
 

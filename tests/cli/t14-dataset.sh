@@ -486,4 +486,26 @@ err_has 'lengths are wrong as well; merge the parts again'
 expect 3 'verify says the same' gpt-dataset verify both
 check 'in the same words' grep -q 'lengths are wrong as well; merge the' out
 check 'and recommends no repair' sh -c '! grep -q "gpt-dataset repair" out'
+
+# ---- another program cuts a .bin that is read ----
+preload=$BUILD/tests/lib/preload.so
+cut() { # nth-map what command...: the .bin is cut when it has been mapped
+    nth=$1
+    shift
+    expect 4 "$1" env LD_PRELOAD="$preload" GPT_PRELOAD="mmap:$nth:CUT" \
+        gpt-dataset "$2" cut $3
+    err_has "cannot read 'cut.bin': a page of it is gone"
+}
+if [ -f "$preload" ] && LD_PRELOAD=$preload GPT_PRELOAD=count \
+    gpt-dataset --version 2>&1 | grep -q '^preload: open'; then
+    cp a.idx cut.idx
+    cp a.bin cut.bin
+    cut 2 'while it is verified' verify '--eod 256'
+    printf '\0\0\0\0\0\0' | cat a.bin - >cut.bin
+    cut 2 'while it is repaired' repair '--output-prefix x'
+    rm cut.idx
+    cp l.bin cut.bin
+    cut 1 'while it is converted' convert '--eod 256 --output-prefix x'
+    check 'nothing is written' [ ! -e x.bin ]
+fi
 tap_done

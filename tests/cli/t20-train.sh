@@ -118,6 +118,7 @@ stopped() { # signal number
 }
 check 'SIGTERM: saves, reports it, ends by the signal' stopped TERM 15
 check 'SIGHUP, too' stopped HUP 1
+check 'SIGUSR2, which batch systems are asked for' stopped USR2 12
 saved_and_went_on() {
     signalled USR1 usr1 || return 1
     for _ in 1 2 3 4 5 6 7 8 9 10; do
@@ -130,6 +131,25 @@ saved_and_went_on() {
     [ "$(find usr1 -name 'iter_*' | wc -l)" = 2 ]
 }
 check 'SIGUSR1: saves and continues' saved_and_went_on
+
+# ---- a terminal ----
+if script -qec true /dev/null >/dev/null 2>&1; then
+    shown() { # terminal: what a run of some seconds shows on it
+        TERM=$1 script -qec "timeout -s INT 2 gpt-train --mock-data \
+            --config gpt2-tiny --vocab-size 300 --train-iters 1000000 \
+            --eval-iters 0 --log-interval 1000000 --threads 1" /dev/null \
+            </dev/null >"shown-$1" 2>&1
+    }
+    escape=$(printf '\033')
+    shown xterm
+    check 'progress is drawn on a terminal' grep -q "$escape\[Ktrain" shown-xterm
+    shown dumb
+    check 'and a dumb one gets no escapes' \
+        sh -c "grep -q 'nothing of this run' shown-dumb &&
+            ! grep -q '$escape' shown-dumb"
+else
+    skip 'no script(1)'
+fi
 
 # ---- options of checkpoints ----
 expect 0 'keeps two checkpoints' train --save keep --save-interval 5 \
@@ -408,6 +428,19 @@ if (ulimit -v 90000 && gpt-train --version) 2>/dev/null | grep -q oneDNN; then
     narrow() { (ulimit -v 90000; GPT_CPU_MATMUL=dnnl train "$@"); }
     expect 5 'no room for the code of products' narrow --train-iters 1
     err_has 'of address space (ulimit -v)'
+    narrow_bf16() { # limits: whatever there is room for, no signal ends it
+        for limit; do
+            status=0
+            # shellcheck disable=SC3045
+            (ulimit -v "$limit"; ulimit -c 0
+                GPT_THREADS=1 GPT_CPU_MATMUL=dnnl gpt-train --mock-data \
+                    --config gpt2-tiny --vocab-size 500 --bf16 --lr 0.001 \
+                    --train-iters 1 --eval-iters 0) || status=$?
+            [ $status = 0 ] || [ $status = 5 ] || return 1
+        done
+    }
+    check 'nor for that of bf16' narrow_bf16 112000 114000 116000 118000 120000 \
+        122000 124000 126000
 else
     skip 'this build does not start with so little address space, or needs less'
 fi

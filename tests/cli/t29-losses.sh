@@ -192,7 +192,7 @@ rows='--document-samples --bos-token-id 257 --eos-token-id 256'
             by$batch/metrics.jsonl
     done
     expect 0 'nothing is left' gpt-train $free $rows --epochs 3 --load by2
-    err_has 'a larger --epochs continues the run'
+    err_has 'a larger --epochs continues the run, and --eval-only evaluates it'
     for i in idx bin; do cp data_text_document.$i second.$i; done
     expect 0 'an epoch of two data sets' gpt-train $free $rows --epochs 1 \
         --data-path data_text_document second
@@ -236,8 +236,12 @@ rows='--document-samples --bos-token-id 257 --eos-token-id 256'
     err_has 'wrong.txt: holds a NUL byte'
     expect 2 'two rules for weights' gpt-train $model \
         --token-loss-weights keys.txt --calculate-per-token-loss
-    expect 2 'a plug-in that is not there' gpt-train $model \
+    expect 4 'a plug-in that is not there' gpt-train $model \
         --loss-plugin ./nowhere.so
+    err_has "cannot open './nowhere.so'"
+    echo text >text.so
+    expect 2 'a plug-in that is no library' gpt-train $model \
+        --loss-plugin text.so
     err_has 'loss plug-in:'
     err_has 'gpt_loss.h says what --loss-plugin takes'
     expect 2 'a library that is no plug-in' gpt-train $model \

@@ -104,7 +104,7 @@ start() { # program
     done
 }
 waits='touch ready-$RANK; while :; do sleep 0.05; done'
-for signal in TERM HUP; do
+for signal in TERM HUP USR2; do
     start "trap 'echo saved >done-\$RANK; exit 0' $signal; $waits"
     kill -$signal $pid
     wait $pid

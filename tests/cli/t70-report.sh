@@ -230,6 +230,53 @@ check 'long curves are thinned' \
     sh -c "grep -o '\"lm_loss\":{\"x\":\\[[0-9,]*' two.html | head -n 1 |
         awk -F, '{ exit !(NF >= 8 && NF <= 16) }'"
 
+# Smooth values of a constant differ in their last digits; the ends of the range
+# of numbers differ by more than any number.
+line='{"iteration":%d,"%s":%s}\n'
+for i in 1 2 3 4 5 6 7 8; do
+    # shellcheck disable=SC2059 # a format
+    printf "$line" $i learning_rate 0.001 >>constant.jsonl
+    # shellcheck disable=SC2059
+    printf "$line" $i huge "$([ $((i % 2)) = 0 ] || printf -)1e308" >>huge.jsonl
+done
+expect 0 'a constant, smoothed' gpt-report constant.jsonl --text --ascii \
+    --smoothing 0.6
+check 'is a line' test "$(grep -c '[|+]a*aaa' out)" = 1
+expect 0 'the largest numbers' gpt-report huge.jsonl --text
+out_has '     1e+308 +'
+out_has '    -1e+308 +'
+check 'every label is a number' sh -c '! grep -qi "nan\|inf" out'
+if command -v node >/dev/null; then
+    cat >axes.js <<'X'
+const src = require("fs").readFileSync(process.argv[2], "utf8");
+const made = ["makeScale", "ticks", "smooth", "bounds"].map(name => {
+    const at = src.indexOf(`function ${name}(`);
+    return src.slice(at, src.indexOf("\n}\n", at) + 3);
+}).join("");
+const state = {logX: false, logY: false};
+const f = new Function("state", made + "return {makeScale, ticks, smooth, bounds};")(state);
+const push = Array.prototype.push;
+let count = 0;
+Array.prototype.push = function(...all) {
+    if (++count > 100) { console.log("endless"); process.exit(1); }
+    return push.apply(this, all);
+};
+for (const y of [f.smooth(Array(100).fill(0.001), 0.6), [-1e308, 1e308], [1, 2]]) {
+    const x = y.map((v, i) => i), all = f.bounds([{x, y}], null);
+    const scale = f.makeScale(...all.y, false, 274, 10);
+    count = 0;
+    const good = f.ticks(scale, 5).length > 1 && f.ticks(scale, 5).every(isFinite) &&
+        y.map(scale.place).every(at => at > 10 && at < 274);
+    if (!good) { console.log(y.slice(0, 2), all); process.exit(1); }
+}
+f.ticks(f.makeScale(50000, 50000 + 1e-11, false, 0, 1), 5); // zoomed in
+X
+    check 'axes of the page end' timeout 20 node axes.js \
+        "$top/share/report/page.js"
+else
+    skip 'no node: axes are not computed' || :
+fi
+
 browser=
 for b in chromium chromium-browser google-chrome; do
     command -v $b >/dev/null && browser=$b

@@ -7,8 +7,9 @@ awk 'BEGIN { for (i = 0; i < 300; i++) printf "{\"text\":\"%d a b c\"}\n", i }' 
     >corpus.jsonl
 expect 0 'a data set' gpt-preprocess --input corpus.jsonl --output-prefix d \
     --tokenizer-type ByteTokenizer --append-eod
-train() { # option...
-    gpt-train --num-layers 1 --hidden-size 16 --num-attention-heads 2 \
+train() { (train_exec "$@"); } # option...
+train_exec() { # the same for the background: $! is then the pid of gpt-train
+    exec gpt-train --num-layers 1 --hidden-size 16 --num-attention-heads 2 \
         --seq-length 16 --max-position-embeddings 16 --vocab-size 257 \
         --data-path d_text_document --micro-batch-size 2 \
         --global-batch-size 2 --lr 1e-3 --threads 1 --device cpu \
@@ -45,8 +46,7 @@ check 'it got it' test "$(wc -l <first)" = 1
 expect 0 'one that is killed' train --log-metrics-command 'kill -9 $$'
 err_has 'was ended by SIGKILL'
 # A command that does not read holds up nothing: 30 seconds are what it has.
-(train --train-iters 3 --log-metrics-command 'sleep 100' >slow.log 2>&1
-    echo $? >slow.status) &
+train_exec --train-iters 3 --log-metrics-command 'sleep 100' >slow.log 2>&1 &
 slow=$!
 i=0
 while [ $i -lt 600 ] && ! grep -q 'iteration *3/' slow.log 2>/dev/null; do
@@ -55,23 +55,22 @@ while [ $i -lt 600 ] && ! grep -q 'iteration *3/' slow.log 2>/dev/null; do
 done
 check 'one that does not read does not hold up steps' \
     grep -q 'iteration *3/' slow.log
-pkill -P $slow -TERM gpt-train 2>/dev/null
+kill -TERM $slow
 wait $slow
 check 'and a signal ends the wait for it' \
     grep -q 'has not ended; it is left alone' slow.log
 
 # One that reads gets all lines, and may end.
 rm -f got.jsonl
-(train --train-iters 1000000 --metrics own.jsonl \
-    --log-metrics-command 'sleep 0.5; cat > got.jsonl' >quick.log 2>&1
-    echo $? >quick.status) &
+train_exec --train-iters 1000000 --metrics own.jsonl \
+    --log-metrics-command 'sleep 0.5; cat > got.jsonl' >quick.log 2>&1 &
 quick=$!
 until_line() { # file: has lines, after 60 seconds at the latest
     i=0
     until [ -s "$1" ] || [ $i = 600 ]; do sleep 0.1; i=$((i + 1)); done
 }
 until_line own.jsonl
-pkill -P $quick -TERM gpt-train 2>/dev/null
+kill -TERM $quick
 wait $quick
 check 'after a signal, too, all lines are sent' cmp got.jsonl own.jsonl
 check 'and the command ends' sh -c '! grep "has not ended" quick.log'

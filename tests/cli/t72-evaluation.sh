@@ -387,4 +387,16 @@ X
 else
     skip 'built without Gloo' || :
 fi
+
+# ---- nothing to look at: every document is one token ----
+yes '{"text":"a"}' | head -n 60 >one.jsonl
+expect 0 'documents of one token' gpt-preprocess --input one.jsonl \
+    --output-prefix one --tokenizer-type ByteTokenizer
+# shellcheck disable=SC2086 # a word list
+expect 0 'of which none counts a loss' gpt-train $rest --document-samples \
+    --data-path one_text_document --split 80,20,0 --save one --save-best
+err_has 'no token of the first step counts a loss'
+err_has 'validation: no token of its batches counts a loss'
+check 'which is no figure' grep -q '"validation_loss":null' one/metrics.jsonl
+check 'and not the best one' [ ! -e one/best ]
 tap_done

@@ -97,12 +97,12 @@ random_kills() {
         rm -rf work && cp -rp old work
         delay=$(awk -v i=$i -v seed="${GPT_SEED:-7}" 'BEGIN {
             srand(seed * 1000 + i); printf "%.4f", rand() * 0.06 }')
-        (cd work && exec sh ../run) >out 2>&1 <corpus.in &
+        (cd work && exec setsid sh ../run) >out 2>&1 <corpus.in &
         pid=$!
         sleep "$delay"
-        # the program, and the shell around it
-        # shellcheck disable=SC2046 # a list of words
-        kill -9 $(ps -o pid= --ppid $pid) $pid 2>/dev/null
+        # the program, and the shell around it; too early for a group it is
+        # the shell alone
+        kill -9 -- -$pid $pid 2>/dev/null
         wait $pid 2>/dev/null
         foreign_sees_one || { echo "after $delay s: mixed"; return 1; }
         (cd work && sh ../reader) >out 2>&1

@@ -6,6 +6,7 @@
  *
  *     GPT_PRELOAD=open:3:EMFILE  the third open fails
  *     GPT_PRELOAD=write:2:KILL   SIGKILL comes before the second write
+ *     GPT_PRELOAD=mmap:2:CUT     the second file is cut once it is mapped
  *     GPT_PRELOAD=count          nothing fails; at exit "preload: KIND CALLS"
  *                                a kind is written to standard error
  *
@@ -37,6 +38,7 @@ static const char *const kind_names[KINDS] = {
     "open", "read", "write", "fsync", "rename", "mmap", "truncate", "reserve",
     "copy", "mkdir", "opendir", "close", "unlink", "lock", "mode", "thread"};
 
+enum { KILL = -1, CUT = -2 }; /* what is no error of the call */
 static const struct {
     const char *name;
     int value;
@@ -44,7 +46,8 @@ static const struct {
               {"EMFILE", EMFILE}, {"ENOMEM", ENOMEM}, {"EACCES", EACCES},
               {"EXDEV", EXDEV},   {"EAGAIN", EAGAIN}, {"EPERM", EPERM},
               {"EDQUOT", EDQUOT}, {"EOPNOTSUPP", EOPNOTSUPP},
-              {"EINVAL", EINVAL}, {"ENOLCK", ENOLCK}, {"KILL", -1}};
+              {"EINVAL", EINVAL}, {"ENOLCK", ENOLCK}, {"KILL", KILL},
+              {"CUT", CUT}};
 
 static int failing = -1, error = EIO; /* kind, or -1 */
 static long nth;
@@ -106,7 +109,7 @@ static bool fails(enum kind kind)
 
     if ((int)kind != failing || n != nth)
         return false;
-    if (error < 0)
+    if (error == KILL)
         raise(SIGKILL);
     errno = error;
     return true;
@@ -288,14 +291,29 @@ int close(int fd)
 
 /* ---- memory and threads ---- */
 
+/* As another program would that has the file. */
+static void cut(int fd)
+{
+    char name[32];
+
+    snprintf(name, sizeof(name), "/proc/self/fd/%d", fd);
+    if (truncate(name, 0) != 0)
+        abort();
+}
+
 void *mmap(void *p, size_t n, int protection, int flags, int fd, off_t offset)
 {
     /* Memory without a file is malloc's to ask for, and that of oneDNN, whose
      * code generator (2.6) crashes when it gets none. */
-    if (fd >= 0 && fails(MMAP))
+    const bool due = fd >= 0 && fails(MMAP);
+
+    if (due && error != CUT)
         return MAP_FAILED;
-    return REAL(void *(*)(void *, size_t, int, int, int, off_t), "mmap")(
+    void *map = REAL(void *(*)(void *, size_t, int, int, int, off_t), "mmap")(
         p, n, protection, flags, fd, offset);
+    if (due)
+        cut(fd);
+    return map;
 }
 
 int pthread_create(pthread_t *thread, const pthread_attr_t *attr,

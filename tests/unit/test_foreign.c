@@ -12,7 +12,7 @@
 /* One of these is a value for every option that a name is translated into. */
 static const char *const values[] = {"1", "0.5", "linear", "uniform", "true",
                                      "single", "True", "fp32",
-                                     "core_attn", NULL};
+                                     "core_attn", "SIGTERM", NULL};
 
 static int parse(const struct gpt_program *p, char **argv, int argc,
                  struct gpt_err *err)
