@@ -69,8 +69,9 @@ static int add_ids(struct gpt_ids *ids, const cJSON *list, int64_t vocab,
 }
 
 /* An empty prompt is the beginning of a document. */
-static int check_prompt(const struct gpt_server *s, struct gpt_call_prompt *p,
-                        const char *field, struct gpt_err *err)
+static int check_prompt(struct gpt_call *call, const struct gpt_server *s,
+                        struct gpt_call_prompt *p, const char *field,
+                        struct gpt_err *err)
 {
     struct gpt_ids *ids = &p->ids;
     const int32_t eod = gpt_loaded_eod(s->m);
@@ -83,12 +84,13 @@ static int check_prompt(const struct gpt_server *s, struct gpt_call_prompt *p,
         GPT_TRY(gpt_ids_add(ids, &eod, 1, err));
         p->hidden = p->string ? 1 : 0;
     }
-    if ((int64_t)ids->len > most)
-        return gpt_fail(err, GPT_EDATA,
-                        "'%s': a prompt of %zu tokens, but the model has %lld "
-                        "positions",
-                        field, ids->len, (long long)most);
-    return GPT_OK;
+    if ((int64_t)ids->len <= most)
+        return GPT_OK;
+    call->code = "context_length_exceeded"; /* agents shorten theirs by it */
+    return gpt_fail(err, GPT_EDATA,
+                    "'%s': a prompt of %zu tokens, but the model has %lld "
+                    "positions",
+                    field, ids->len, (long long)most);
 }
 
 /* The string is kept, to be repeated as it was. */
@@ -116,7 +118,7 @@ static int read_prompt(struct gpt_call *call, const struct gpt_server *s,
     else
         return gpt_fail(err, GPT_EDATA,
                         "'prompt' must be strings, or lists of token ids");
-    return check_prompt(s, p, "prompt", err);
+    return check_prompt(call, s, p, "prompt", err);
 }
 
 /* A list of numbers is one prompt, a list of anything else several. */
@@ -142,7 +144,7 @@ static int read_prompts(struct gpt_call *call, const struct gpt_server *s,
     if (call->chat) {
         call->n_prompts = 1;
         GPT_TRY(gpt_call_read_chat(s, body, &call->prompts->ids, err));
-        return check_prompt(s, call->prompts, "messages", err);
+        return check_prompt(call, s, call->prompts, "messages", err);
     }
     if (!several)
         return read_prompt(call, s, prompt, err);
@@ -343,7 +345,14 @@ static int read_stream_options(struct gpt_call *call, const cJSON *body,
         gpt_fields_check(options, known, idle, "the object", err);
     if (status == GPT_OK)
         status = gpt_field_flag(options, "include_usage", &call->usage, err);
-    return status == GPT_OK ? GPT_OK : gpt_context(err, "'stream_options'");
+    if (status != GPT_OK)
+        return gpt_context(err, "'stream_options'");
+    /* OpenAI's API refuses this, too: a client without a stream expects what
+     * does not come. An object without members says nothing. */
+    return call->stream || !options->child
+               ? GPT_OK
+               : gpt_fail(err, GPT_EDATA,
+                          "'stream_options' without 'stream': true");
 }
 
 /* The best of several by their probability would be another text than the one
@@ -416,12 +425,14 @@ static int make_texts(struct gpt_call *call, struct gpt_err *err)
 /* The tree of the body lives only here; a call keeps copies. A call that is
  * refused half-way is freed like one that was answered. */
 int gpt_call_parse(struct gpt_call **out, struct gpt_server *s, bool chat,
-                   const char *body, size_t len, struct gpt_err *err)
+                   const char *body, size_t len, const char **code,
+                   struct gpt_err *err)
 {
     struct gpt_call *call = NULL;
     cJSON *root = NULL;
     int status;
 
+    *code = NULL;
     GPT_TRY(gpt_json_parse(&root, body, len, "the body", err));
     GPT_TRY_GOTO(status, gpt_new(&call, 1, sizeof(*call), "a request", err),
                  out);
@@ -434,6 +445,8 @@ int gpt_call_parse(struct gpt_call **out, struct gpt_server *s, bool chat,
     status = make_texts(call, err);
 out:
     cJSON_Delete(root);
+    if (call)
+        *code = call->code;
     if (status == GPT_OK)
         *out = call;
     else

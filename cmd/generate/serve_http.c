@@ -70,12 +70,13 @@ static enum MHD_Result send_bytes(struct MHD_Connection *c, int status,
 /* Without memory for the message the connection is closed, which is an answer,
  * too. The text is for people. */
 static enum MHD_Result send_refusal(struct MHD_Connection *c, int status,
-                                    struct header more, const char *text)
+                                    struct header more, const char *code,
+                                    const char *text)
 {
     struct gpt_buf b = {0};
     enum MHD_Result result = MHD_NO;
 
-    if (gpt_answer_error(status, text, &b) == GPT_OK)
+    if (gpt_answer_error(status, code, text, &b) == GPT_OK)
         result = send_bytes(c, status, JSON, more, b.data, b.len);
     gpt_buf_free(&b);
     return result;
@@ -84,7 +85,7 @@ static enum MHD_Result send_refusal(struct MHD_Connection *c, int status,
 static enum MHD_Result send_error(struct MHD_Connection *c, int status,
                                   const char *text)
 {
-    return send_refusal(c, status, none, text);
+    return send_refusal(c, status, none, NULL, text);
 }
 
 /* ---- calls ---- */
@@ -227,6 +228,7 @@ static enum MHD_Result begin_call(struct gpt_server *s,
     const bool chat = q->route->chat;
     struct gpt_call *call = NULL;
     struct gpt_err err = {0};
+    const char *code;
 
     /* Before the body is read as JSON: no message could be answered. */
     if (chat && !s->chat_encoder)
@@ -234,10 +236,10 @@ static enum MHD_Result begin_call(struct gpt_server *s,
                                       ? s->no_chat
                                       : "the model has no template of chats");
     int failed =
-        gpt_call_parse(&call, s, chat, q->body.data, q->body.len, &err);
+        gpt_call_parse(&call, s, chat, q->body.data, q->body.len, &code, &err);
 
     if (failed != GPT_OK)
-        return send_error(c, status_of(failed), err.text);
+        return send_refusal(c, status_of(failed), none, code, err.text);
     const union MHD_ConnectionInfo *info =
         MHD_get_connection_info(c, MHD_CONNECTION_INFO_CONNECTION_FD);
 
@@ -290,7 +292,7 @@ static enum MHD_Result refuse_request(struct gpt_server *s,
             "Allow", strcmp(method, "GET") == 0 ? "GET, HEAD" : method};
 
         snprintf(text, sizeof(text), "the method of this path is %s", method);
-        return send_refusal(c, status, allow, text);
+        return send_refusal(c, status, allow, NULL, text);
     }
     snprintf(text, sizeof(text), "the body is longer than %s",
              gpt_text_bytes(size, (double)s->m->o->max_request_size));
@@ -368,7 +370,7 @@ static enum MHD_Result begin_request(struct gpt_http *h, struct request *q,
     const struct gpt_framing framing = gpt_framing_of(c);
 
     if (framing.fault)
-        return send_refusal(c, 400, closes, framing.fault);
+        return send_refusal(c, 400, closes, NULL, framing.fault);
     /* A connection may have been idle; its time is that of this body. */
     gpt_clients_mark(&h->clients, client_of(c), false);
     q->route = gpt_route_find(

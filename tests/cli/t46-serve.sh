@@ -105,7 +105,7 @@ while read -r field said; do
     answers "param is $field" 400 /v1/completions \
         "{\"prompt\": \"a\", \"$field\": $said}"
     out_has "\"message\":\"'$field'"
-    out_has "\"type\":\"invalid_request_error\",\"param\":\"$field\",\"code\":400}"
+    out_has "\"type\":\"invalid_request_error\",\"param\":\"$field\",\"code\":null}"
 done <<'END'
 temperature "hot"
 n 2000000
@@ -116,6 +116,7 @@ suffix "b"
 max_tokens 2000000000
 response_format {"type": "json_object"}
 stream_options 5
+stream_options {"include_usage": true}
 END
 answers 'limits in digits' 400 /v1/completions \
     '{"prompt": "a", "seed": 9e17, "max_tokens": 1}'
@@ -125,6 +126,7 @@ do
     answers "param of $bad" 400 /v1/completions "$bad"
     out_has '"param":"prompt"'
 done
+out_has '"code":"context_length_exceeded"'
 answers 'no field, no param' 400 /v1/completions '{"prompt": "a'
 out_has '"param":null'
 answers 'fields that say nothing' 200 /v1/completions '{"prompt": "quick",
@@ -132,7 +134,7 @@ answers 'fields that say nothing' 200 /v1/completions '{"prompt": "quick",
     "echo": null, "store": false, "user": "u", "stop": [], "max_tokens": 6}'
 out_has '"text":" brown","logprobs":null'
 answers 'another model' 404 /v1/completions '{"prompt": "a", "model": "other"}'
-out_has '"param":"model"'
+out_has '"param":"model","code":"model_not_found"'
 answers 'a seed that is drawn' 200 /v1/completions '{"prompt": "a", "seed": -1,
     "max_tokens": 1, "response_format": {"type": "text"}}'
 long=$(awk 'BEGIN { for (i = 0; i < 40; i++) printf "\303\251" }')
@@ -141,6 +143,7 @@ check 'is shown without half a character' sh -c \
     "iconv -f UTF-8 -t UTF-8 out >/dev/null"
 answers 'no such path' 404 /v2 ''
 out_has 'POST /v1/completions makes texts'
+out_has '"param":null,"code":null}'
 answers 'one model' 200 /v1/models/ckpt ''
 out_has '{"id":"ckpt","object":"model",'
 answers 'and no other one' 404 /v1/models/other ''
@@ -149,6 +152,7 @@ answers 'a head alone' 200 /health '' -I
 answers 'another method' 405 /v1/completions '' -i
 out_has 'Allow: POST'
 out_has 'the method of this path is POST'
+out_has '"code":"method_not_supported"'
 answers 'and of what is read' 405 /health '{}' -i
 out_has 'Allow: GET, HEAD'
 head -c 9000000 /dev/zero | tr '\0' a >long
@@ -242,6 +246,7 @@ printf 'secret\n\nother\n' >keys
 awk 'BEGIN { for (i = 0; i < 500; i++) printf "long-key-%d\n", i }' >>keys
 serve --load ckpt --batch-size 1 --max-queue 1 --api-key-file keys --served-model-name m
 answers 'no key' 401 /v1/models ''
+out_has '"code":"invalid_api_key"'
 answers 'a wrong key' 401 /v1/models '' -H 'Authorization: Bearer secre'
 answers 'a key' 200 /v1/models '' -H 'Authorization: Bearer other'
 out_has '"id":"m"'
@@ -263,6 +268,7 @@ until grep -q '^gpt_requests_waiting 1' out || [ $tries -gt 300 ]; do
 done
 ask /v1/completions '{"prompt": "a"}' -H 'Authorization: Bearer secret'
 check 'a full queue' test "$status" = 429
+out_has '"code":"rate_limit_exceeded"'
 wait $client
 check 'the one before is answered' grep -q '"index":999' busy
 kill -TERM $pid

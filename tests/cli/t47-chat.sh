@@ -172,6 +172,7 @@ prediction {"type": "content", "content": "a"}
 stream_options 5
 stream_options {"continuous_usage_stats": true}
 stream_options {"include_usage": 1}
+stream_options {"include_usage": true}
 END
 answers 'what can be said of a field' 400 /v1/chat/completions \
     "{$hello, \"tools\": [], \"tool_choice\": \"required\"}"
@@ -188,7 +189,7 @@ done <<'END'
 "safety_identifier": "u", "prompt_cache_key": "k", "service_tier": "default"
 "logprobs": false, "top_logprobs": 0, "stop": [], "logit_bias": {}
 "stream": false, "stream_options": {}, "response_format": {"type": "text"}
-"stream_options": {"include_usage": true, "include_obfuscation": false}
+"stream": null, "stream_options": {}
 END
 nulls=$(for field in max_tokens temperature top_p top_k n stream stream_options \
     logprobs top_logprobs stop seed presence_penalty frequency_penalty \

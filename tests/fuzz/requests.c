@@ -83,6 +83,7 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
 {
     struct gpt_call *call;
     struct gpt_err err = {0};
+    const char *code;
 
     if (!model.tokenizer)
         begin();
@@ -94,7 +95,8 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
         return 0;
     }
     const int status = gpt_call_parse(&call, &server, data[0] == 'c',
-                                      (const char *)data + 1, size - 1, &err);
+                                      (const char *)data + 1, size - 1, &code,
+                                      &err);
     fuzz_check(status, &err);
     if (status == GPT_OK) {
         check_call(call);

@@ -68,6 +68,8 @@ def chats(client, load):
         check(False, "another form is refused")
     except openai.BadRequestError as e:
         check("'response_format'" in str(e), "another form is refused")
+        check((e.type, e.param, e.code) == ("invalid_request_error",
+              "response_format", None), "no word is no code")
     try:
         client.chat.completions.create(**how, tools=[
             {"type": "function", "function": {"name": "f"}}])
@@ -128,6 +130,8 @@ def main():
             check(False, "another model is refused")
         except openai.NotFoundError as e:
             check("only 'tiny'" in str(e), "another model is refused")
+            check((e.type, e.param, e.code) == ("invalid_request_error",
+                  "model", "model_not_found"), "with OpenAI's words for it")
         chats(client, load)
         server.terminate()
         server.communicate(timeout=60)
