@@ -360,6 +360,16 @@ begins 'a beginning' pieces-hf $((n + 1))
 expect 0 'which goes along' gpt-reshape --load-path pieces-hf \
     --save-path pieces.gguf --to gguf
 begins 'as a key' pieces.gguf $((n + 1))
+echo '{"add_bos_token": true, "bos_token": "<s>", "add_eos_token": true,
+    "eos_token": "</s>"}' >pieces-hf/tokenizer_config.json
+begins 'a beginning and an end' pieces-hf $((n + 2))
+expect 0 'which go along' gpt-reshape --load-path pieces-hf \
+    --save-path ends.gguf --to gguf
+begins 'as keys' ends.gguf $((n + 2))
+echo '{"add_eos_token": true, "eos_token": "<none>"}' \
+    >pieces-hf/tokenizer_config.json
+begins 'an end that is not there' pieces-hf "$n"
+err_has "texts end with '<none>' there, which the vocabulary does not have"
 echo '{"tokenizer_class": "LlamaTokenizer", "bos_token": "<s>"}' \
     >pieces-hf/tokenizer_config.json
 begins 'by the class' pieces-hf $((n + 1))
