@@ -436,6 +436,8 @@ int gpt_call_parse(struct gpt_call **out, struct gpt_server *s, bool chat,
     GPT_TRY(gpt_json_parse(&root, body, len, "the body", err));
     GPT_TRY_GOTO(status, gpt_new(&call, 1, sizeof(*call), "a request", err),
                  out);
+    if (chat)
+        gpt_json_keep_numbers(root, body); /* which its template may show */
     call->created = (int64_t)time(NULL);
     call->chat = chat;
     call->deadline = s->m->o->request_timeout > 0

@@ -47,6 +47,11 @@ echo '{{ raise_exception("tools: " ~ tools ~ ", documents: " ~ documents) }}' >b
 expect 0 'variables that transformers sets' sh -c 'echo a | gpt-generate \
     --load ckpt --interactive --chat --chat-template bad --greedy'
 err_has 'the template says: tools: None, documents: None'
+echo '{{ raise_exception("x: " ~ x) }}' >bad
+expect 0 'numbers as they are written' sh -c 'echo a | gpt-generate --load ckpt \
+    --interactive --chat --chat-template bad --greedy \
+    --chat-template-kwargs "{\"x\": [1, 1.0, -1e3]}"'
+err_has 'the template says: x: [1, 1.0, -1000.0]'
 echo '{% if 0 %}a{% endif %}' >empty
 expect 0 'messages without a text' sh -c 'echo a | gpt-generate --load ckpt \
     --interactive --chat --chat-template empty --greedy'

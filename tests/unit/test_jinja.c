@@ -11,6 +11,7 @@ static cJSON *parse(const char *text)
 
     if (gpt_json_parse(&root, text, strlen(text), "test", NULL) != GPT_OK)
         exit(1);
+    gpt_json_keep_numbers(root, text);
     return root;
 }
 
