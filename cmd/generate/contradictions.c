@@ -128,8 +128,8 @@ int gpt_contradictions_check(const struct gpt_generate_options *o,
     return GPT_OK;
 }
 
-/* Of texts alone: where there are none, all options of choices say so. A seed
- * is no contradiction, since scripts give one to every command. */
+/* Where there are no texts at all, every option of choices has its reason. A
+ * seed is no contradiction, since scripts give one to every command. */
 static bool draws_nothing(const struct gpt_generate_options *o)
 {
     const bool texts = !o->serve && !o->score && !o->perplexity;

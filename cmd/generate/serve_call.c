@@ -23,7 +23,7 @@ enum { MOST_TEXTS = 1024, MOST_STOPS = 64, MOST_TOP = 100 };
 static const char *const of_texts[] = {"prompt", "echo", "best_of",
                                        COMMON_FIELDS};
 static const char *const of_chats[] = {
-    "messages", "max_completion_tokens", "top_logprobs",
+    "messages", "tools", "max_completion_tokens", "top_logprobs",
     "chat_template_kwargs", "add_generation_prompt", COMMON_FIELDS};
 /* Those that clients send all the same: names for accounts and caches, which no
  * text depends on, and the absence of tools, sounds and stored answers. */

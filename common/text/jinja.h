@@ -29,6 +29,11 @@ int gpt_jinja_compile(struct gpt_jinja **t, const char *text, size_t len,
                       struct gpt_err *err) GPT_MUST_USE;
 void gpt_jinja_free(struct gpt_jinja *t); /* NULL is fine */
 
+/* True when the word is a name or a whole string in the template, outside of
+ * its text: one that has it nowhere does not look at the variable, or at the
+ * member of a message, of that name. */
+bool gpt_jinja_mentions(const struct gpt_jinja *t, const char *word);
+
 enum {
     GPT_JINJA_STEPS = 4000000, /* expressions and statements of a rendering */
     GPT_JINJA_BYTES = 64 << 20, /* memory of a rendering's values */

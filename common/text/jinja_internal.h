@@ -185,6 +185,7 @@ struct jinja_node {
 
 struct gpt_jinja {
     struct gpt_arena arena;
+    const struct jinja_token *tokens;
     struct jinja_node *body;
 };
 

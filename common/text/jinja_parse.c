@@ -379,13 +379,26 @@ int gpt_jinja_compile(struct gpt_jinja **out, const char *text, size_t len,
 
     GPT_TRY(gpt_new(&t, 1, sizeof(*t), "a template", err));
     struct jinja_parser p = {.arena = &t->arena, .err = err};
-    GPT_TRY_GOTO(status, jinja_lex(&p.at, text, len, &t->arena, err), fail);
+    GPT_TRY_GOTO(status, jinja_lex(&t->tokens, text, len, &t->arena, err),
+                 fail);
+    p.at = t->tokens;
     GPT_TRY_GOTO(status, parse_body(&p, none, &t->body), fail);
     *out = t;
     return GPT_OK;
 fail:
     gpt_jinja_free(t);
     return status;
+}
+
+bool gpt_jinja_mentions(const struct gpt_jinja *t, const char *word)
+{
+    const struct jinja_token *at = t->tokens;
+
+    while (at->type != JINJA_EOF &&
+           ((at->type != JINJA_NAME && at->type != JINJA_LITERAL) ||
+            !gpt_str_equal(at->s, word, strlen(word))))
+        at++;
+    return at->type != JINJA_EOF;
 }
 
 /* Renderings have ended: they borrow what is here. */

@@ -24,7 +24,8 @@ static void must(int status)
 static void begin(void)
 {
     static const char template[] =
-        "{% for m in messages %}[{{ m.role }}]{{ m.content }}{% endfor %}";
+        "{% for m in messages %}[{{ m.role }}]{{ m.content }}{{ m.tool_calls }}"
+        "{% endfor %}{{ tools }}";
     const struct gpt_tokenizer_options o = {
         .type = "GPT2BPETokenizer",
         .vocab_file = "tests/golden/gpt2/vocab.json",
