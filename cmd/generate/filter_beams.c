@@ -38,7 +38,7 @@ int gpt_check_beam_options(const struct gpt_generate_options *o,
         return GPT_OK;
     for (size_t i = 0; i < GPT_COUNT(without_effect); i++)
         if (without_effect[i].given) {
-            gpt_fail(err, GPT_EUSAGE, "--%s with --num-beams",
+            gpt_fail(err, GPT_EUSAGE, "--%s has no effect beside --num-beams",
                      without_effect[i].name);
             return gpt_hint(err, "a beam search does not obey it; leave one of "
                                  "the two out");

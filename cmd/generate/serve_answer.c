@@ -357,7 +357,9 @@ int gpt_answer_piece(const struct gpt_server *s, struct gpt_call_text *t,
     t->call->bytes -= held_bytes(t);
     t->out.len = t->tokens.len = t->token_logprobs.len = 0;
     t->top_logprobs.len = t->offsets.len = 0;
-    return gpt_buf_printf(out, "]}\n\n");
+    /* a client that wants the counts finds the member in every piece */
+    return gpt_buf_printf(out, "]%s}\n\n",
+                          t->call->usage ? ",\"usage\":null" : "");
 }
 
 /* The counts come in a piece without choices, and only on demand: old clients

@@ -59,10 +59,7 @@ static int add_ids(struct gpt_ids *ids, const cJSON *list, int64_t vocab,
     {
         int32_t id;
 
-        if (!gpt_field_id(item, vocab, &id))
-            return gpt_fail(err, GPT_EDATA,
-                            "'prompt' holds what is no token id of 0 to %lld",
-                            (long long)vocab - 1);
+        GPT_TRY(gpt_field_id(item, "prompt", vocab, &id, err));
         GPT_TRY(gpt_ids_add(ids, &id, 1, err));
     }
     return GPT_OK;
@@ -305,7 +302,8 @@ static int read_logprobs(struct gpt_call *call, const cJSON *body,
     /* OpenAI's API refuses this, too. */
     if (n > 0 && !call->choice.logprobs)
         return gpt_fail(err, GPT_EDATA,
-                        "'top_logprobs' without 'logprobs': true");
+                        "'top_logprobs' has no effect without 'logprobs': "
+                        "true");
     call->choice.n_top = gpt_max_i64(n, 0);
     return GPT_OK;
 }
@@ -320,10 +318,18 @@ static int read_lengths(struct gpt_call *call, const struct gpt_server *s,
     call->max_tokens = call->chat ? s->m->positions : 16;
     GPT_TRY(gpt_field_integer(body, "max_tokens", least, 1000000000,
                               &call->max_tokens, err));
-    return call->chat
-               ? gpt_field_integer(body, "max_completion_tokens", least,
-                                   1000000000, &call->max_tokens, err)
-               : GPT_OK;
+    if (!call->chat)
+        return GPT_OK;
+    int64_t n = call->max_tokens;
+
+    GPT_TRY(gpt_field_integer(body, "max_completion_tokens", least, 1000000000,
+                              &n, err));
+    if (n != call->max_tokens && gpt_field(body, "max_tokens"))
+        return gpt_fail(err, GPT_EDATA, "'max_tokens' and "
+                        "'max_completion_tokens' are names of one number; give "
+                        "one of them");
+    call->max_tokens = n;
+    return GPT_OK;
 }
 
 /* What a stream may send beside its text: the count of its tokens at the end.
@@ -352,7 +358,8 @@ static int read_stream_options(struct gpt_call *call, const cJSON *body,
     return call->stream || !options->child
                ? GPT_OK
                : gpt_fail(err, GPT_EDATA,
-                          "'stream_options' without 'stream': true");
+                          "'stream_options' has no effect without 'stream': "
+                          "true");
 }
 
 /* The best of several by their probability would be another text than the one
@@ -370,7 +377,9 @@ static int read_form(struct gpt_call *call, const cJSON *body,
     GPT_TRY(gpt_field_integer(body, "best_of", 1, MOST_TEXTS, &best_of, err));
     return best_of == call->n
                ? GPT_OK
-               : gpt_fail(err, GPT_EDATA, "'best_of' must be 'n'");
+               : gpt_fail(err, GPT_EDATA,
+                          "'best_of' is %lld, but it can only be 'n', %lld",
+                          (long long)best_of, (long long)call->n);
 }
 
 /* In the order of what costs least. A seed that the client does not give is

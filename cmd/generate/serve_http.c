@@ -300,6 +300,8 @@ static enum MHD_Result refuse_request(struct gpt_server *s,
                       status == 401   ? "the key is missing or wrong"
                       : status == 404 ? gpt_route_absent(path)
                       : status == 413 ? text
+                      : status == 415 ? "the body has a Content-Encoding; send "
+                                        "it as it is"
                                       : "too many long requests; try again");
 }
 
@@ -377,9 +379,9 @@ static enum MHD_Result begin_request(struct gpt_http *h, struct request *q,
         h->s, path, method,
         MHD_lookup_connection_value(c, MHD_HEADER_KIND, "Authorization"),
         &q->refusal);
-    if (q->route && framing.announced > most) {
+    if (q->route && (framing.announced > most || framing.encoded)) {
         q->route = NULL;
-        q->refusal = 413;
+        q->refusal = framing.encoded ? 415 : 413;
     }
     return !q->route &&
                    (framing.announced > GPT_CALL_REQUESTS * most ||

@@ -330,6 +330,10 @@ check 'or numbers' grep -q '^{"id":3,.*prompts:3' out
 check 'one is too long' grep -q '^{"id":"d",.*16 positions' out
 err_has '4 of 6 prompts are not answered'
 err_has 'prompts:5'
+printf '%s\n' '{"prompt": "a", "seed": null}' ' ' '{"prompt": "a"}' >prompts
+expect 3 'a blank line' gen bpe --jsonl --prompt-file prompts
+out_has '{"id":2,"sample":1,"error":"prompts:2: blank line"}'
+err_has '1 of 3 prompts are not answered'
 printf '%s\n' '{"id": 1, "prompt": 5}' >prompts
 expect 3 'none is good' gen bpe --jsonl --prompt-file prompts --num-samples 2
 check 'an error for each sample' test "$(grep -c '"id":1,' out)" = 2

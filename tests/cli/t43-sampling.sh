@@ -140,7 +140,7 @@ check 'has an error in each place' test "$(grep -c '"error":' out)" = 2
 check 'others are answered' test "$(grep -c '"score":' out)" = 4
 expect 2 'more texts than beams' gen --num-beams 2 --num-samples 3 -p a
 expect 2 'beams that would be drawn' gen --num-beams 2 --top-p 0.5 -p a
-err_has '--top-p with --num-beams'
+err_has '--top-p has no effect beside --num-beams'
 expect 2 'beams with probabilities' gen --num-beams 2 --logprobs 0 -p a
 
 # ---- refusals ----

@@ -191,7 +191,7 @@ expect 0 'a text that ends with them' gen -p abc --max-positions 5 --ignore-eod 
     --jsonl
 out_has '"prompt_tokens":3,"tokens":3,'
 expect 2 'more than the model has' gen -p a --max-positions 17
-err_has '--max-positions 17, but the model has 16'
+err_has '--max-positions is 17, but the model has 16'
 
 # ---- weights alone are read ----
 expect 0 'a score' gen --score --prompt-file one

@@ -83,6 +83,8 @@ body='{"prompt": "a", "n": 1, "seed": 6, "temperature": 3, "max_tokens": 9, "str
 answers 'a stream' 200 /v1/completions "$body" -N
 check 'ends as one' test "$(tail -n 2 out | head -n 1)" = 'data: [DONE]'
 out_has '"choices":[],"usage":{"prompt_tokens":1,"completion_tokens":9'
+check 'and null in all pieces before' test \
+    "$(grep -c '"usage":null}$' out)" = "$(($(grep -c '^data: {' out) - 1))"
 check 'pieces of the same text' test "$(sed -n \
     's/.*"text":"\(.*\)","logprobs".*/\1/p' out | tr -d '\n')" = \
     "$(head -n 1 want | sed 's/^"//; s/"$//')"
@@ -120,7 +122,11 @@ stream_options {"include_usage": true}
 END
 answers 'limits in digits' 400 /v1/completions \
     '{"prompt": "a", "seed": 9e17, "max_tokens": 1}'
-out_has "'seed' must be a number from -1 to 9007199254740992"
+out_has "'seed' must be a number from -1 to 9007199254740992, and not 9e+17"
+answers 'what is no integer' 400 /v1/completions '{"prompt": "a", "n": 1.5}'
+out_has "'n' must be an integer, and not 1.5"
+answers 'an id that is too large' 400 /v1/completions '{"prompt": [1, 300]}'
+out_has "'prompt' holds 300, which is no token id of 0 to 256"
 for bad in '{}' '{"prompt": "a prompt that is longer than all of the positions"}'
 do
     answers "param of $bad" 400 /v1/completions "$bad"
@@ -155,13 +161,18 @@ out_has 'the method of this path is POST'
 out_has '"code":"method_not_supported"'
 answers 'and of what is read' 405 /health '{}' -i
 out_has 'Allow: GET, HEAD'
+answers 'a body in another form' 415 /v1/completions '{"prompt": "a"}' \
+    -H 'Content-Encoding: gzip'
+out_has 'the body has a Content-Encoding; send it as it is'
+answers 'in no other form' 200 /v1/completions '{"prompt": "a"}' \
+    -H 'Content-Encoding: identity'
 head -c 9000000 /dev/zero | tr '\0' a >long
 ask /v1/completions '' --data-binary @long
 check 'a body that is too long' test "$status" = 413
 answers 'text to ids' 200 /tokenize '{"content": "ab"}'
 out_has '{"tokens":[97,98],"count":2}'
 answers 'what is no id' 400 /detokenize '{"tokens": [97.5]}'
-out_has "'tokens' holds what is no token id of 0 to "
+out_has "'tokens' holds 97.5, which is no token id of 0 to 256"
 while read -r path body; do
     answers "what $path does not know" 400 "$path" "$body"
 done <<'END'

@@ -119,6 +119,11 @@ out_has '"object":"chat.completion"'
 out_has '"message":{"role":"assistant","content":" brown"}'
 out_has '"finish_reason":"length"'
 out_has '"usage":{"prompt_tokens":10,"completion_tokens":6'
+answers 'one number of tokens by both names' 200 /v1/chat/completions \
+    "{$hello, \"max_tokens\": 6, \"max_completion_tokens\": 6}"
+answers 'and two numbers' 400 /v1/chat/completions \
+    "{$hello, \"max_tokens\": 6, \"max_completion_tokens\": 5}"
+out_has "'max_tokens' and 'max_completion_tokens' are names of one number"
 answers 'an end that the client names' 200 /v1/chat/completions \
     "{$hello, \"stop\": \"\\n\", \"max_completion_tokens\": 40}"
 out_has '"content":" brown"},"logprobs":null,"finish_reason":"stop"'
