@@ -156,12 +156,19 @@ static int read_prompts(const char *path, struct gpt_buf *b,
 int gpt_prompts_read_text(struct gpt_prompts *p, const char *path, bool whole,
                           struct gpt_err *err)
 {
+    static const char mark[] = "\xEF\xBB\xBF"; /* of editors: no text */
     struct gpt_buf b = {0};
     int status = read_prompts(path, &b, err);
 
-    if (status == GPT_OK)
-        status =
-            add(p, b.data, whole ? b.len : without_newline(b.data, b.len), err);
+    if (status == GPT_OK && whole) {
+        status = add(p, b.data, b.len, err);
+    } else if (status == GPT_OK) {
+        const size_t skip =
+            b.len >= 3 && memcmp(b.data, mark, 3) == 0 ? 3 : 0;
+
+        status = add(p, b.data + skip,
+                     without_newline(b.data + skip, b.len - skip), err);
+    }
     gpt_buf_free(&b);
     return status;
 }
