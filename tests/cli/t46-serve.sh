@@ -253,7 +253,7 @@ check 'after what was under way' grep -q 'DONE' last
 check 'and it says so' grep -q 'stopping' log
 
 # ---- keys and a full queue ----
-printf 'secret\n\nother\n' >keys
+printf 'secret\r\n\n \t\n\tother \n' >keys
 awk 'BEGIN { for (i = 0; i < 500; i++) printf "long-key-%d\n", i }' >>keys
 serve --load ckpt --batch-size 1 --max-queue 1 --api-key-file keys --served-model-name m
 answers 'no key' 401 /v1/models ''
@@ -300,5 +300,9 @@ done
 printf 'a\0b\n' >odd
 expect 3 'a key file with a byte 0' gpt-generate --load ckpt --serve :0 \
     --api-key-file odd
+printf ' \n\n' >odd
+expect 3 'a key file of blanks' gpt-generate --load ckpt --serve :0 \
+    --api-key-file odd
+err_has 'odd: no key in it'
 expect 4 'no key file' gpt-generate --load ckpt --serve :0 --api-key-file none
 tap_done
