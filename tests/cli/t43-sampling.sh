@@ -156,4 +156,6 @@ expect 0 'a vocabulary without newlines' gpt-vocab --input corpus.jsonl \
     --output-prefix v --vocab-size 262
 expect 2 'log-probabilities without JSON' gen -p a --logprobs 1
 err_has 'add --jsonl'
+expect 2 'a seed that is too large' gen -p a --seed 99999999999999999999
+err_has '--seed: 99999999999999999999 is out of range (-1 to 9007199254740992)'
 tap_done
