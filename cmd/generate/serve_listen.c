@@ -116,8 +116,8 @@ static int read_keys(struct gpt_buf *text, const char *path,
     return GPT_OK;
 }
 
-/* A header has no blanks at its ends, so that a key with some could not be sent,
- * and one of blanks alone would be none. */
+/* A header has no blanks at its ends, so that a key with some could not be
+ * sent, and one of blanks alone would be none. */
 static char *trim(char *line)
 {
     line += strspn(line, " \t");
