@@ -11,8 +11,8 @@
  * template is compiled, methods when they are called.
  *
  * Statements: set (also of a block, of a tuple and of a namespace's member),
- * if, for with loop, else and a condition, macro, with, raw, break, continue,
- * generation. Upper and lower case are known for ASCII alone. */
+ * if, for with loop, else and a condition, macro, call, with, raw, break,
+ * continue, generation. Upper and lower case are known for ASCII alone. */
 #ifndef GPT_TEXT_JINJA_H
 #define GPT_TEXT_JINJA_H
 

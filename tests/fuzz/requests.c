@@ -62,6 +62,12 @@ static void check_call(const struct gpt_call *call)
     }
 }
 
+/* A request for another model is refused as well. */
+static void check_refusal(int status, const struct gpt_err *err)
+{
+    fuzz_check(status == GPT_EUSAGE ? GPT_EDATA : status, err);
+}
+
 static void inform(gpt_informer *answer, const uint8_t *data, size_t size)
 {
     struct gpt_buf body = {0}, out = {0};
@@ -70,7 +76,7 @@ static void inform(gpt_informer *answer, const uint8_t *data, size_t size)
 
     must(gpt_buf_add(&body, data, size));
     const int status = answer(&server, &body, &out, &err);
-    fuzz_check(status, &err);
+    check_refusal(status, &err);
     if (status == GPT_OK) {
         if (gpt_json_parse(&json, out.data, out.len, "answer", &err) != GPT_OK)
             abort();
@@ -98,7 +104,7 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
     const int status = gpt_call_parse(&call, &server, data[0] == 'c',
                                       (const char *)data + 1, size - 1, &code,
                                       &err);
-    fuzz_check(status, &err);
+    check_refusal(status, &err);
     if (status == GPT_OK) {
         check_call(call);
         gpt_call_free(call);
