@@ -300,8 +300,7 @@ int jinja_macro(struct jinja_run *r, const struct jinja_node *node,
 
     GPT_TRY(jinja_new(r, &macro, 1, sizeof(*macro)));
     *macro = (struct jinja_macro){node, r->scope};
-    *v = (struct jinja_value){.kind = JINJA_MACRO};
-    v->macro = macro;
+    *v = (struct jinja_value){.kind = JINJA_MACRO, .macro = macro};
     return GPT_OK;
 }
 
