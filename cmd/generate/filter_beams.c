@@ -45,7 +45,7 @@ int gpt_check_beam_options(const struct gpt_generate_options *o,
         }
     if (o->num_samples > o->num_beams)
         return gpt_fail(err, GPT_EUSAGE,
-                        "--num-samples %lld, but a search with --num-beams "
+                        "--num-samples is %lld, but a search with --num-beams "
                         "%lld finds no more than its beams",
                         (long long)o->num_samples, (long long)o->num_beams);
     return GPT_OK;

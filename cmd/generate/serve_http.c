@@ -60,6 +60,10 @@ static enum MHD_Result send_bytes(struct MHD_Connection *c, int status,
         MHD_add_response_header(r, more.name, more.value);
     if (status == 429 || status == 503)
         MHD_add_response_header(r, "Retry-After", "1");
+    /* OpenAI's clients send every request again that got 500 or more: these
+     * would get the same answer, after the same time. */
+    if (status == 501 || status == 504)
+        MHD_add_response_header(r, "x-should-retry", "false");
     if (status == 401)
         MHD_add_response_header(r, "WWW-Authenticate", "Bearer");
     enum MHD_Result result = MHD_queue_response(c, (unsigned)status, r);

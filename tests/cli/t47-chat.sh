@@ -341,7 +341,8 @@ answers 'messages without a text' 400 /v1/chat/completions "{$hello}"
 out_has 'the template makes no text of the messages'
 stop_server
 serve --load ckpt
-answers 'a model without a template' 501 /v1/chat/completions "{$hello}"
+answers 'a model without a template' 501 /v1/chat/completions "{$hello}" -i
+out_has 'x-should-retry: false'
 out_has 'no template of chats'
 stop_server
 mkdir -p odd
