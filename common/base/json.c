@@ -198,13 +198,15 @@ static char *take_number(const char **text)
     return copy;
 }
 
-/* Members of a tree are in the order of its text. */
+/* Members of a tree are in the order of its text, in which a bracket follows
+ * the last one: a number alone may have nothing behind it. */
 static void keep_numbers(cJSON *item, const char **text)
 {
-    if (cJSON_IsNumber(item))
-        item->valuestring = take_number(text);
-    for (cJSON *kid = item->child; kid; kid = kid->next)
+    for (cJSON *kid = item->child; kid; kid = kid->next) {
+        if (cJSON_IsNumber(kid))
+            kid->valuestring = take_number(text);
         keep_numbers(kid, text);
+    }
 }
 
 void gpt_json_keep_numbers(cJSON *root, const char *text)
