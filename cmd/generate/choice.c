@@ -146,11 +146,13 @@ static int check_options(const struct gpt_generate_options *o,
                          struct gpt_err *err)
 {
     if (o->top_p_decay > 0 && o->top_p == 0) {
-        gpt_fail(err, GPT_EUSAGE, "--top-p-decay without --top-p");
+        gpt_fail(err, GPT_EUSAGE, "--top-p-decay has no effect without "
+                 "--top-p");
         return gpt_hint(err, "give --top-p P, from which it starts");
     }
     if (o->top_p_bound > 0 && o->top_p_decay == 0) {
-        gpt_fail(err, GPT_EUSAGE, "--top-p-bound without --top-p-decay");
+        gpt_fail(err, GPT_EUSAGE, "--top-p-bound has no effect without "
+                 "--top-p-decay");
         return gpt_hint(err, "give --top-p-decay X as well");
     }
     for (int64_t i = 0; i < o->stop.n; i++)

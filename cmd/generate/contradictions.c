@@ -42,6 +42,7 @@ static const char *const of_choices[] = {
     "frequency-penalty", "logit-bias", "prevent-newline-after-colon",
     "num-beams", "length-penalty", "early-stopping", "greedy", "semantics",
     "seed", NULL};
+static const char *const of_chance[] = {"seed", NULL};
 static const char *const of_input[] = {"jsonl", "add-bos", NULL};
 static const char *const of_tokens[] = {"logprobs", "return-logits", NULL};
 
@@ -68,6 +69,7 @@ int gpt_contradictions_check(const struct gpt_generate_options *o,
     } others[] = {
         {"top-k", o->top_k > 1},
         {"top-p", o->top_p > 0 && o->top_p < 1},
+        {"min-p", o->min_p > 0},
         {"temperature", o->temperature > 0},
     };
 
@@ -126,6 +128,17 @@ int gpt_contradictions_check(const struct gpt_generate_options *o,
     return GPT_OK;
 }
 
+/* Where there are no texts at all, every option of choices has its reason. A
+ * seed is no contradiction, since scripts give one to every command. */
+static bool draws_nothing(const struct gpt_generate_options *o)
+{
+    const bool texts = !o->serve && !o->score && !o->perplexity;
+    const bool first = o->top_k == 1 && strcmp(o->semantics, "megatron") == 0;
+
+    return texts &&
+           (o->greedy || o->temperature == 0 || first || o->num_beams > 1);
+}
+
 int gpt_contradictions_report(const struct gpt_generate_options *o,
                               const struct gpt_args *args, struct gpt_err *err)
 {
@@ -138,6 +151,7 @@ int gpt_contradictions_report(const struct gpt_generate_options *o,
         {of_tokens, o->serve != NULL, "requests say it themselves"},
         {of_choices, o->serve != NULL, "requests say it themselves"},
         {of_tokens, o->perplexity != NULL, "all tokens together are scored"},
+        {of_chance, draws_nothing(o), "nothing is drawn"},
         {of_choices, o->score || o->perplexity, "no text is made"},
         {of_texts, o->score || o->perplexity, "no text is made"},
         {of_batches, o->perplexity != NULL, "one window is scored at a time"},

@@ -38,14 +38,14 @@ int gpt_check_beam_options(const struct gpt_generate_options *o,
         return GPT_OK;
     for (size_t i = 0; i < GPT_COUNT(without_effect); i++)
         if (without_effect[i].given) {
-            gpt_fail(err, GPT_EUSAGE, "--%s with --num-beams",
+            gpt_fail(err, GPT_EUSAGE, "--%s has no effect beside --num-beams",
                      without_effect[i].name);
             return gpt_hint(err, "a beam search does not obey it; leave one of "
                                  "the two out");
         }
     if (o->num_samples > o->num_beams)
         return gpt_fail(err, GPT_EUSAGE,
-                        "--num-samples %lld, but a search with --num-beams "
+                        "--num-samples is %lld, but a search with --num-beams "
                         "%lld finds no more than its beams",
                         (long long)o->num_samples, (long long)o->num_beams);
     return GPT_OK;

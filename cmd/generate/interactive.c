@@ -119,6 +119,7 @@ static int read_variables(struct conversation *c, struct gpt_err *err)
             return gpt_fail(err, GPT_EUSAGE,
                             "--chat-template-kwargs: '%.64s' is no object of "
                             "JSON", json);
+        gpt_json_keep_numbers(c->input, json);
     } else {
         c->input = cJSON_CreateObject();
     }

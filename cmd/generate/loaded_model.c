@@ -40,7 +40,7 @@ int gpt_loaded_open(struct gpt_loaded *m, struct gpt_err *err)
                                        : m->config->max_positions;
     if (m->positions > m->config->max_positions)
         return gpt_fail(err, GPT_EUSAGE,
-                        "--max-positions %lld, but the model has %lld",
+                        "--max-positions is %lld, but the model has %lld",
                         (long long)m->positions,
                         (long long)m->config->max_positions);
     if (m->source.unused_settings)

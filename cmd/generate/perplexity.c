@@ -311,12 +311,12 @@ static int settle(struct measurement *p, struct gpt_err *err)
                                     : gpt_min_i64(STRIDE, p->length);
     if (p->length > positions)
         return gpt_fail(err, GPT_EUSAGE,
-                        "--window %lld, but the model has %lld positions",
+                        "--window is %lld, but the model has %lld positions",
                         (long long)p->length, (long long)positions);
     if (p->length < p->how->least)
         return gpt_fail(err, GPT_EUSAGE,
-                        "--window %lld: the convention %s scores tokens of "
-                        "windows of %lld and more",
+                        "--window is %lld, but the convention %s scores tokens "
+                        "of windows of %lld and more",
                         (long long)p->length, p->how->name,
                         (long long)p->how->least);
     if (o->overlapping_eval && p->how->rule != GPT_WINDOWS_MEGATRON)
@@ -326,7 +326,8 @@ static int settle(struct measurement *p, struct gpt_err *err)
                         p->how->name);
     if (p->stride > p->length)
         return gpt_fail(err, GPT_EUSAGE,
-                        "--overlapping-eval %lld, but a window has %lld tokens",
+                        "--overlapping-eval is %lld, but a window has %lld "
+                        "tokens",
                         (long long)p->stride, (long long)p->length);
     if (o->add_bos && p->how->rule != GPT_WINDOWS_LLAMA_CPP)
         return gpt_fail(err, GPT_EUSAGE,

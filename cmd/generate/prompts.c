@@ -156,12 +156,19 @@ static int read_prompts(const char *path, struct gpt_buf *b,
 int gpt_prompts_read_text(struct gpt_prompts *p, const char *path, bool whole,
                           struct gpt_err *err)
 {
+    static const char mark[] = "\xEF\xBB\xBF"; /* of editors: no text */
     struct gpt_buf b = {0};
     int status = read_prompts(path, &b, err);
 
-    if (status == GPT_OK)
-        status =
-            add(p, b.data, whole ? b.len : without_newline(b.data, b.len), err);
+    if (status == GPT_OK && whole) {
+        status = add(p, b.data, b.len, err);
+    } else if (status == GPT_OK) {
+        const size_t skip =
+            b.len >= 3 && memcmp(b.data, mark, 3) == 0 ? 3 : 0;
+
+        status = add(p, b.data + skip,
+                     without_newline(b.data + skip, b.len - skip), err);
+    }
     gpt_buf_free(&b);
     return status;
 }
@@ -318,8 +325,10 @@ static int read_object(struct gpt_prompts *p, struct gpt_prompt *prompt,
     const cJSON *value = cJSON_GetObjectItemCaseSensitive(object, key);
     GPT_TRY(keep_id(p, prompt, cJSON_GetObjectItemCaseSensitive(object, "id"),
                     what, err));
-    GPT_TRY(gpt_json_int_or(object, "seed", -1, 0, GPT_JSON_EXACT,
-                            &prompt->seed, what, err));
+    /* as in a request, where clients send null for what was not set */
+    if (!cJSON_IsNull(cJSON_GetObjectItemCaseSensitive(object, "seed")))
+        GPT_TRY(gpt_json_int_or(object, "seed", -1, 0, GPT_JSON_EXACT,
+                                &prompt->seed, what, err));
     tell_unused(p, object, what);
     if (!value)
         return refuse_without_text(object, what, err);
@@ -333,6 +342,13 @@ static int read_object(struct gpt_prompts *p, struct gpt_prompt *prompt,
     return GPT_OK;
 }
 
+static bool is_blank(const char *line, size_t len)
+{
+    while (len > 0 && memchr(" \t\r", line[len - 1], 3))
+        len--;
+    return len == 0;
+}
+
 /* Each line is parsed for itself: what it holds is copied, and its tree is
  * freed before the next one. */
 static int read_line(struct gpt_prompts *p, struct gpt_prompt *prompt,
@@ -341,6 +357,8 @@ static int read_line(struct gpt_prompts *p, struct gpt_prompt *prompt,
 {
     cJSON *object = NULL;
 
+    if (is_blank(line, len))
+        return gpt_fail(err, GPT_EDATA, "%s: blank line", what);
     if (has_escaped_nul(line, len))
         return gpt_fail(err, GPT_EDATA, "%s: a prompt cannot hold \\u0000",
                         what);
@@ -374,8 +392,8 @@ static int add_line(struct gpt_prompts *p, const char *line, size_t len,
     return GPT_OK;
 }
 
-/* The last line may lack its newline. An empty line is no object, and an error
- * like any other. */
+/* The last line may lack its newline. A blank line is an error like any other:
+ * outputs are counted by lines. */
 int gpt_prompts_parse_jsonl(struct gpt_prompts *p, const char *text, size_t len,
                             const char *name, struct gpt_err *err)
 {

@@ -30,7 +30,8 @@ int gpt_prompts_add(struct gpt_prompts *p, const char *text, size_t len,
                     struct gpt_err *err) GPT_MUST_USE;
 
 /* Appends the whole of a file ("-": standard input) as one prompt, without the
- * newline at its end unless it is wanted whole. At most 1 GiB. */
+ * byte order mark at its beginning and the newline at its end, unless it is
+ * wanted whole. At most 1 GiB. */
 int gpt_prompts_read_text(struct gpt_prompts *p, const char *path, bool whole,
                           struct gpt_err *err) GPT_MUST_USE;
 

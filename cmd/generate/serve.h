@@ -54,6 +54,7 @@ struct gpt_call {
     int64_t n_prompts;
     struct gpt_call_text *texts; /* (n_prompts * n) */
     struct gpt_arena arena;
+    const char *code; /* why it is refused, as gpt_answer_error() has it */
     int fd; /* of its connection */
     /* how far it is; the main thread's */
     int64_t wanted, begun, ended; /* texts */
@@ -102,9 +103,10 @@ int gpt_serve(struct gpt_loaded *m, struct gpt_err *err) GPT_MUST_USE;
 /* ---- calls (serve_call.c) ---- */
 
 /* Makes a call of a request's body: a completion's, or a chat's. GPT_EDATA: the
- * client's mistake; GPT_EUSAGE: it wants another model. */
+ * client's mistake, for which *code is set where the API has a word for it;
+ * GPT_EUSAGE: it wants another model. */
 int gpt_call_parse(struct gpt_call **call, struct gpt_server *s, bool chat,
-                   const char *body, size_t len,
+                   const char *body, size_t len, const char **code,
                    struct gpt_err *err) GPT_MUST_USE;
 /* GPT_EUSAGE where a body names another model than the one that is served. */
 int gpt_call_check_model(const struct gpt_server *s, const cJSON *body,
@@ -155,8 +157,9 @@ int gpt_answer_whole(const struct gpt_server *s, const struct gpt_call *call,
 /* Why a call was cut. */
 const char *gpt_answer_cut(const struct gpt_call *call);
 /* An error as OpenAI's API has it. A text that begins with a name in single
- * quotes is about that field of the request, its `param`. */
-int gpt_answer_error(int status, const char *text,
+ * quotes is about that field of the request, its `param`. The code is the API's
+ * word for what went wrong; NULL: the one of the status, or none. */
+int gpt_answer_error(int status, const char *code, const char *text,
                      struct gpt_buf *out) GPT_MUST_USE;
 
 /* ---- HTTP (serve_http.c) ---- */

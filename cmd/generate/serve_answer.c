@@ -357,7 +357,9 @@ int gpt_answer_piece(const struct gpt_server *s, struct gpt_call_text *t,
     t->call->bytes -= held_bytes(t);
     t->out.len = t->tokens.len = t->token_logprobs.len = 0;
     t->top_logprobs.len = t->offsets.len = 0;
-    return gpt_buf_printf(out, "]}\n\n");
+    /* a client that wants the counts finds the member in every piece */
+    return gpt_buf_printf(out, "]%s}\n\n",
+                          t->call->usage ? ",\"usage\":null" : "");
 }
 
 /* The counts come in a piece without choices, and only on demand: old clients
@@ -369,7 +371,7 @@ int gpt_answer_stream_end(const struct gpt_server *s,
      * is a part of it. */
     if (call->cut) {
         GPT_TRY(gpt_buf_printf(out, "data: "));
-        GPT_TRY(gpt_answer_error(call->cut, gpt_answer_cut(call), out));
+        GPT_TRY(gpt_answer_error(call->cut, NULL, gpt_answer_cut(call), out));
         GPT_TRY(gpt_buf_add(out, "\n", 1));
     } else if (call->usage) {
         GPT_TRY(gpt_buf_printf(out, "data: "));
@@ -387,7 +389,7 @@ int gpt_answer_whole(const struct gpt_server *s, const struct gpt_call *call,
                      struct gpt_buf *out)
 {
     if (call->cut)
-        return gpt_answer_error(call->cut, gpt_answer_cut(call), out);
+        return gpt_answer_error(call->cut, NULL, gpt_answer_cut(call), out);
     GPT_TRY(add_head(s, call, out));
     for (int64_t i = 0; i < call->wanted; i++) {
         if (i > 0)
@@ -433,8 +435,28 @@ static int add_param(struct gpt_buf *out, const char *text)
     return gpt_json_add_words(out, name);
 }
 
-/* The type is what OpenAI's clients turn into the class of an exception. */
-int gpt_answer_error(int status, const char *text, struct gpt_buf *out)
+/* The word for a refusal where the status alone says why, or NULL. What is not
+ * there is the model, or the path, for which there is no word. */
+static const char *code_of(int status, const char *text)
+{
+    switch (status) {
+    case 401:
+        return "invalid_api_key";
+    case 404:
+        return text[0] == '\'' ? "model_not_found" : NULL;
+    case 405:
+        return "method_not_supported";
+    case 429:
+        return "rate_limit_exceeded";
+    default:
+        return NULL;
+    }
+}
+
+/* OpenAI's clients make the class of an exception of the status, and give the
+ * four members as they are; code is a string or null there. */
+int gpt_answer_error(int status, const char *code, const char *text,
+                     struct gpt_buf *out)
 {
     const char *type = status == 401   ? "authentication_error"
                        : status == 429 ? "rate_limit_error"
@@ -445,5 +467,9 @@ int gpt_answer_error(int status, const char *text, struct gpt_buf *out)
     GPT_TRY(gpt_json_add_words(out, text));
     GPT_TRY(gpt_buf_printf(out, ",\"type\":\"%s\",\"param\":", type));
     GPT_TRY(add_param(out, text));
-    return gpt_buf_printf(out, ",\"code\":%d}}\n", status);
+    if (!code)
+        code = code_of(status, text);
+    if (!code)
+        return gpt_buf_printf(out, ",\"code\":null}}\n");
+    return gpt_buf_printf(out, ",\"code\":\"%s\"}}\n", code);
 }

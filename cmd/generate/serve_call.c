@@ -23,7 +23,7 @@ enum { MOST_TEXTS = 1024, MOST_STOPS = 64, MOST_TOP = 100 };
 static const char *const of_texts[] = {"prompt", "echo", "best_of",
                                        COMMON_FIELDS};
 static const char *const of_chats[] = {
-    "messages", "max_completion_tokens", "top_logprobs",
+    "messages", "tools", "max_completion_tokens", "top_logprobs",
     "chat_template_kwargs", "add_generation_prompt", COMMON_FIELDS};
 /* Those that clients send all the same: names for accounts and caches, which no
  * text depends on, and the absence of tools, sounds and stored answers. */
@@ -59,18 +59,16 @@ static int add_ids(struct gpt_ids *ids, const cJSON *list, int64_t vocab,
     {
         int32_t id;
 
-        if (!gpt_field_id(item, vocab, &id))
-            return gpt_fail(err, GPT_EDATA,
-                            "'prompt' holds what is no token id of 0 to %lld",
-                            (long long)vocab - 1);
+        GPT_TRY(gpt_field_id(item, "prompt", vocab, &id, err));
         GPT_TRY(gpt_ids_add(ids, &id, 1, err));
     }
     return GPT_OK;
 }
 
 /* An empty prompt is the beginning of a document. */
-static int check_prompt(const struct gpt_server *s, struct gpt_call_prompt *p,
-                        const char *field, struct gpt_err *err)
+static int check_prompt(struct gpt_call *call, const struct gpt_server *s,
+                        struct gpt_call_prompt *p, const char *field,
+                        struct gpt_err *err)
 {
     struct gpt_ids *ids = &p->ids;
     const int32_t eod = gpt_loaded_eod(s->m);
@@ -83,12 +81,13 @@ static int check_prompt(const struct gpt_server *s, struct gpt_call_prompt *p,
         GPT_TRY(gpt_ids_add(ids, &eod, 1, err));
         p->hidden = p->string ? 1 : 0;
     }
-    if ((int64_t)ids->len > most)
-        return gpt_fail(err, GPT_EDATA,
-                        "'%s': a prompt of %zu tokens, but the model has %lld "
-                        "positions",
-                        field, ids->len, (long long)most);
-    return GPT_OK;
+    if ((int64_t)ids->len <= most)
+        return GPT_OK;
+    call->code = "context_length_exceeded"; /* agents shorten theirs by it */
+    return gpt_fail(err, GPT_EDATA,
+                    "'%s': a prompt of %zu tokens, but the model has %lld "
+                    "positions",
+                    field, ids->len, (long long)most);
 }
 
 /* The string is kept, to be repeated as it was. */
@@ -116,7 +115,7 @@ static int read_prompt(struct gpt_call *call, const struct gpt_server *s,
     else
         return gpt_fail(err, GPT_EDATA,
                         "'prompt' must be strings, or lists of token ids");
-    return check_prompt(s, p, "prompt", err);
+    return check_prompt(call, s, p, "prompt", err);
 }
 
 /* A list of numbers is one prompt, a list of anything else several. */
@@ -142,7 +141,7 @@ static int read_prompts(struct gpt_call *call, const struct gpt_server *s,
     if (call->chat) {
         call->n_prompts = 1;
         GPT_TRY(gpt_call_read_chat(s, body, &call->prompts->ids, err));
-        return check_prompt(s, call->prompts, "messages", err);
+        return check_prompt(call, s, call->prompts, "messages", err);
     }
     if (!several)
         return read_prompt(call, s, prompt, err);
@@ -303,7 +302,8 @@ static int read_logprobs(struct gpt_call *call, const cJSON *body,
     /* OpenAI's API refuses this, too. */
     if (n > 0 && !call->choice.logprobs)
         return gpt_fail(err, GPT_EDATA,
-                        "'top_logprobs' without 'logprobs': true");
+                        "'top_logprobs' has no effect without 'logprobs': "
+                        "true");
     call->choice.n_top = gpt_max_i64(n, 0);
     return GPT_OK;
 }
@@ -318,10 +318,18 @@ static int read_lengths(struct gpt_call *call, const struct gpt_server *s,
     call->max_tokens = call->chat ? s->m->positions : 16;
     GPT_TRY(gpt_field_integer(body, "max_tokens", least, 1000000000,
                               &call->max_tokens, err));
-    return call->chat
-               ? gpt_field_integer(body, "max_completion_tokens", least,
-                                   1000000000, &call->max_tokens, err)
-               : GPT_OK;
+    if (!call->chat)
+        return GPT_OK;
+    int64_t n = call->max_tokens;
+
+    GPT_TRY(gpt_field_integer(body, "max_completion_tokens", least, 1000000000,
+                              &n, err));
+    if (n != call->max_tokens && gpt_field(body, "max_tokens"))
+        return gpt_fail(err, GPT_EDATA, "'max_tokens' and "
+                        "'max_completion_tokens' are names of one number; give "
+                        "one of them");
+    call->max_tokens = n;
+    return GPT_OK;
 }
 
 /* What a stream may send beside its text: the count of its tokens at the end.
@@ -343,7 +351,15 @@ static int read_stream_options(struct gpt_call *call, const cJSON *body,
         gpt_fields_check(options, known, idle, "the object", err);
     if (status == GPT_OK)
         status = gpt_field_flag(options, "include_usage", &call->usage, err);
-    return status == GPT_OK ? GPT_OK : gpt_context(err, "'stream_options'");
+    if (status != GPT_OK)
+        return gpt_context(err, "'stream_options'");
+    /* OpenAI's API refuses this, too: a client without a stream expects what
+     * does not come. An object without members says nothing. */
+    return call->stream || !options->child
+               ? GPT_OK
+               : gpt_fail(err, GPT_EDATA,
+                          "'stream_options' has no effect without 'stream': "
+                          "true");
 }
 
 /* The best of several by their probability would be another text than the one
@@ -361,7 +377,9 @@ static int read_form(struct gpt_call *call, const cJSON *body,
     GPT_TRY(gpt_field_integer(body, "best_of", 1, MOST_TEXTS, &best_of, err));
     return best_of == call->n
                ? GPT_OK
-               : gpt_fail(err, GPT_EDATA, "'best_of' must be 'n'");
+               : gpt_fail(err, GPT_EDATA,
+                          "'best_of' is %lld, but it can only be 'n', %lld",
+                          (long long)best_of, (long long)call->n);
 }
 
 /* In the order of what costs least. A seed that the client does not give is
@@ -416,15 +434,19 @@ static int make_texts(struct gpt_call *call, struct gpt_err *err)
 /* The tree of the body lives only here; a call keeps copies. A call that is
  * refused half-way is freed like one that was answered. */
 int gpt_call_parse(struct gpt_call **out, struct gpt_server *s, bool chat,
-                   const char *body, size_t len, struct gpt_err *err)
+                   const char *body, size_t len, const char **code,
+                   struct gpt_err *err)
 {
     struct gpt_call *call = NULL;
     cJSON *root = NULL;
     int status;
 
+    *code = NULL;
     GPT_TRY(gpt_json_parse(&root, body, len, "the body", err));
     GPT_TRY_GOTO(status, gpt_new(&call, 1, sizeof(*call), "a request", err),
                  out);
+    if (chat)
+        gpt_json_keep_numbers(root, body); /* which its template may show */
     call->created = (int64_t)time(NULL);
     call->chat = chat;
     call->deadline = s->m->o->request_timeout > 0
@@ -434,6 +456,8 @@ int gpt_call_parse(struct gpt_call **out, struct gpt_server *s, bool chat,
     status = make_texts(call, err);
 out:
     cJSON_Delete(root);
+    if (call)
+        *code = call->code;
     if (status == GPT_OK)
         *out = call;
     else

@@ -9,6 +9,11 @@
 /* Templates look at few variables, and each is compared with those before. */
 enum { MOST_VARIABLES = 64 };
 
+struct chat {
+    const struct gpt_server *s;
+    bool tools; /* the template sees some */
+};
+
 /* A content of several parts becomes one text, a line a part, also where one is
  * empty: templates of models that read text alone take strings. */
 static int join_parts(const cJSON *parts, struct gpt_buf *text,
@@ -36,7 +41,8 @@ static int join_parts(const cJSON *parts, struct gpt_buf *text,
 }
 
 /* A model that ended at once has said nothing, and its client says so by null,
- * or leaves the content out. All others say something. */
+ * or leaves the content out; so does one that gives back a call of a tool. All
+ * others say something. */
 static int add_content(cJSON *message, const char *role, const cJSON *content,
                        struct gpt_err *err)
 {
@@ -58,12 +64,164 @@ static int add_content(cJSON *message, const char *role, const cJSON *content,
     return status;
 }
 
+/* ---- calls of tools ---- */
+
+/* Clients send arguments as a text of JSON; templates want the object, whose
+ * members they write in a form of their own. */
+static int parse_arguments(cJSON *function, struct gpt_err *err)
+{
+    const cJSON *given = gpt_field(function, "arguments");
+    cJSON *object;
+
+    if (cJSON_IsObject(given))
+        return GPT_OK;
+    if (given && !cJSON_IsString(given))
+        return gpt_fail(err, GPT_EDATA,
+                        "'arguments' of a call must be a string of JSON");
+    const char *text =
+        given && *given->valuestring ? given->valuestring : "{}";
+    const int status = gpt_json_parse(&object, text, strlen(text),
+                                      "'arguments' of a call", err);
+    if (status != GPT_OK)
+        return status;
+    gpt_json_keep_numbers(object, text);
+    if (!cJSON_IsObject(object)) {
+        cJSON_Delete(object);
+        return gpt_fail(err, GPT_EDATA,
+                        "'arguments' of a call must be an object of JSON");
+    }
+    if (cJSON_HasObjectItem(function, "arguments"))
+        cJSON_ReplaceItemInObjectCaseSensitive(function, "arguments", object);
+    else
+        gpt_json_add(function, "arguments", object);
+    return GPT_OK;
+}
+
+/* One that is no function is refused by its type, as of OpenAI's own tools. */
+static int check_type(const cJSON *given, const char *what,
+                      struct gpt_err *err)
+{
+    const cJSON *type = gpt_field(given, "type");
+
+    if (!type ||
+        (cJSON_IsString(type) && strcmp(type->valuestring, "function") == 0))
+        return GPT_OK;
+    return gpt_fail(err, GPT_EDATA, "'type' of %s can only be \"function\" "
+                    "here", what);
+}
+
+/* A name is what a model is asked to write, and what it has written. */
+static int check_function(const cJSON *function, const char *what,
+                          struct gpt_err *err)
+{
+    if (cJSON_IsString(gpt_field(function, "name")))
+        return GPT_OK;
+    return gpt_fail(err, GPT_EDATA,
+                    "'function' of %s must be an object with a string 'name'",
+                    what);
+}
+
+static int add_call(cJSON *calls, const cJSON *given, struct gpt_err *err)
+{
+    static const char what[] = "a call";
+    static const char *const known[] = {"id", "type", "function", NULL};
+    static const char *const of_function[] = {"name", "arguments", NULL};
+    static const struct gpt_idle_field idle[] = {
+        {"index", {NULL, NULL}}, /* its place in a stream */
+        {NULL, {NULL, NULL}},
+    };
+    const cJSON *function = gpt_field(given, "function");
+
+    GPT_TRY(gpt_fields_check(given, known, idle, "'tool_calls': an element",
+                             err));
+    GPT_TRY(check_type(given, what, err));
+    GPT_TRY(check_function(function, what, err));
+    GPT_TRY(gpt_fields_check(function, of_function, NULL, "'function'", err));
+    cJSON *copy = gpt_json_add(calls, NULL, cJSON_Duplicate(given, true));
+    cJSON_DeleteItemFromObjectCaseSensitive(copy, "index");
+    return parse_arguments(
+        cJSON_GetObjectItemCaseSensitive(copy, "function"), err);
+}
+
+/* What a template does not look at would be dropped in silence. */
+static int add_calls(const struct chat *c, cJSON *message, const cJSON *given,
+                     struct gpt_err *err)
+{
+    const cJSON *item;
+
+    if (!cJSON_IsArray(given))
+        return gpt_fail(err, GPT_EDATA, "'tool_calls' must be a list");
+    if (!given->child)
+        return GPT_OK;
+    if (!gpt_chat_knows(c->s->m->chat, c->tools, "tool_calls"))
+        return gpt_fail(err, GPT_EDATA, "'tool_calls': the template of the "
+                        "model has no place for them");
+    cJSON *calls = cJSON_AddArrayToObject(message, "tool_calls");
+    cJSON_ArrayForEach(item, given) GPT_TRY(add_call(calls, item, err));
+    return GPT_OK;
+}
+
+/* What the template sees of tools: the list as it is, or nothing where the
+ * client wants none of them called. Its elements are the template's to
+ * write. */
+static int add_tools(struct chat *c, cJSON *input, const cJSON *body,
+                     struct gpt_err *err)
+{
+    static const char what[] = "an element of 'tools'";
+    const cJSON *given = gpt_field(body, "tools"), *item;
+    const char *choice = cJSON_GetStringValue(gpt_field(body, "tool_choice"));
+
+    if (given && !cJSON_IsArray(given))
+        return gpt_fail(err, GPT_EDATA, "'tools' must be a list");
+    cJSON_ArrayForEach(item, given)
+    {
+        GPT_TRY(check_type(item, what, err));
+        GPT_TRY(check_function(gpt_field(item, "function"), what, err));
+    }
+    c->tools =
+        given && given->child && !(choice && strcmp(choice, "none") == 0);
+    if (!c->tools) {
+        cJSON_AddNullToObject(input, "tools");
+        return GPT_OK;
+    }
+    /* Nothing here looks at what the model writes. */
+    if (cJSON_IsFalse(gpt_field(body, "parallel_tool_calls")))
+        return gpt_fail(err, GPT_EDATA, "'parallel_tool_calls' can only be "
+                        "true beside 'tools' here");
+    if (!gpt_chat_knows(c->s->m->chat, true, "tools"))
+        return gpt_fail(err, GPT_EDATA, "'tools': the template of the model "
+                        "has no place for them");
+    gpt_json_add(input, "tools", cJSON_Duplicate(given, true));
+    return GPT_OK;
+}
+
+/* ---- messages ---- */
+
+/* Members that are strings, in the client's order. */
+static int add_member(const struct chat *c, cJSON *message, const char *role,
+                      const cJSON *item, struct gpt_err *err)
+{
+    if (strcmp(item->string, "content") == 0)
+        return add_content(message, role, item, err);
+    if (strcmp(item->string, "tool_calls") == 0)
+        return add_calls(c, message, item, err);
+    if (!cJSON_IsString(item))
+        return gpt_fail(err, GPT_EDATA, "'%.64s' of a message must be a "
+                        "string", item->string);
+    cJSON_AddStringToObject(message, item->string, item->valuestring);
+    return GPT_OK;
+}
+
 /* A field that the template may not see would be dropped in silence, so that
  * others are refused. */
-static int add_message(cJSON *messages, const cJSON *given,
-                       struct gpt_err *err)
+static int check_message(const cJSON *given, const char *role,
+                         struct gpt_err *err)
 {
     static const char *const known[] = {"role", "content", "name", NULL};
+    static const char *const of_calls[] = {"role", "content", "name",
+                                           "tool_calls", NULL};
+    static const char *const of_results[] = {"role", "content", "name",
+                                             "tool_call_id", NULL};
     /* what a message is of anyway, as the harness sends it; and what a client
      * gives back of an answer */
     static const struct gpt_idle_field idle[] = {
@@ -72,28 +230,40 @@ static int add_message(cJSON *messages, const cJSON *given,
         {"annotations", {"[]", NULL}},
         {NULL, {NULL, NULL}},
     };
-    cJSON *message = gpt_json_add(messages, NULL, cJSON_CreateObject());
-    const cJSON *role = gpt_field(given, "role");
-    const cJSON *name = gpt_field(given, "name");
 
-    GPT_TRY(gpt_fields_check(given, known, idle, "'messages': an element",
-                             err));
-    if (!cJSON_IsString(role) || (name && !cJSON_IsString(name)))
-        return gpt_fail(err, GPT_EDATA,
-                        "'%s' of a message must be a string",
-                        cJSON_IsString(role) ? "name" : "role");
-    if (strcmp(role->valuestring, "tool") == 0 ||
-        strcmp(role->valuestring, "function") == 0)
-        return gpt_fail(err, GPT_EDATA, "'role': messages of tools are not "
-                        "known here");
-    cJSON_AddStringToObject(message, "role", role->valuestring);
-    if (name)
-        cJSON_AddStringToObject(message, "name", name->valuestring);
-    return add_content(message, role->valuestring, gpt_field(given, "content"),
-                       err);
+    return gpt_fields_check(given,
+                            strcmp(role, "assistant") == 0 ? of_calls
+                            : strcmp(role, "tool") == 0    ? of_results
+                                                           : known,
+                            idle, "'messages': an element", err);
 }
 
-/* What the template sees. Its other variables are the client's own. */
+static int add_message(const struct chat *c, cJSON *messages,
+                       const cJSON *given, struct gpt_err *err)
+{
+    cJSON *message = gpt_json_add(messages, NULL, cJSON_CreateObject());
+    const char *role = cJSON_GetStringValue(gpt_field(given, "role"));
+    const cJSON *item;
+
+    GPT_TRY(check_message(given, role ? role : "", err));
+    if (!role)
+        return gpt_fail(err, GPT_EDATA, "'role' of a message must be a string");
+    if (strcmp(role, "function") == 0)
+        return gpt_fail(err, GPT_EDATA, "'role' can only be \"tool\" of a "
+                        "result here, and not \"function\"");
+    cJSON_ArrayForEach(item, given)
+    {
+        if (!cJSON_IsNull(item) && strcmp(item->string, "type") != 0 &&
+            strcmp(item->string, "annotations") != 0)
+            GPT_TRY(add_member(c, message, role, item, err));
+    }
+    return gpt_field(given, "content")
+               ? GPT_OK
+               : add_content(message, role, NULL, err);
+}
+
+/* What the template sees beside messages. Its other variables are the client's
+ * own. */
 static int add_variables(cJSON *input, const cJSON *body, struct gpt_err *err)
 {
     const cJSON *more = gpt_field(body, "chat_template_kwargs"), *item;
@@ -101,7 +271,6 @@ static int add_variables(cJSON *input, const cJSON *body, struct gpt_err *err)
 
     GPT_TRY(gpt_field_flag(body, "add_generation_prompt", &prompt, err));
     cJSON_AddBoolToObject(input, "add_generation_prompt", prompt);
-    cJSON_AddNullToObject(input, "tools");
     cJSON_AddNullToObject(input, "documents");
     if (more && !cJSON_IsObject(more))
         return gpt_fail(err, GPT_EDATA,
@@ -122,19 +291,23 @@ static int add_variables(cJSON *input, const cJSON *body, struct gpt_err *err)
     return GPT_OK;
 }
 
-/* The tree is built from the body's: templates see names and strings, and
- * never what the client sent beside them. */
-static int make_input(cJSON *input, const cJSON *body, struct gpt_err *err)
+/* The tree is built from the body's: templates see names and strings, tools and
+ * their calls, and never what the client sent beside them. */
+static int make_input(cJSON *input, const struct gpt_server *s,
+                      const cJSON *body, struct gpt_err *err)
 {
     const cJSON *given = gpt_field(body, "messages"), *item;
     cJSON *messages = cJSON_AddArrayToObject(input, "messages");
+    struct chat c = {.s = s};
 
     if (!cJSON_IsArray(given))
         return gpt_fail(err, GPT_EDATA, "'messages' must be a list of objects "
                         "with 'role' and 'content'");
     if (cJSON_GetArraySize(given) == 0)
         return gpt_fail(err, GPT_EDATA, "'messages' is missing or empty");
-    cJSON_ArrayForEach(item, given) GPT_TRY(add_message(messages, item, err));
+    GPT_TRY(add_tools(&c, input, body, err));
+    cJSON_ArrayForEach(item, given)
+        GPT_TRY(add_message(&c, messages, item, err));
     GPT_TRY(add_variables(input, body, err));
     return gpt_json_out_of_memory() ? gpt_no_memory(err, "a request") : GPT_OK;
 }
@@ -145,7 +318,7 @@ int gpt_call_read_chat(const struct gpt_server *s, const cJSON *body,
                        struct gpt_ids *ids, struct gpt_err *err)
 {
     cJSON *input = cJSON_CreateObject();
-    int status = make_input(input, body, err);
+    int status = make_input(input, s, body, err);
 
     if (status == GPT_OK)
         status = gpt_chat_encode(s->m->chat, input, s->chat_encoder, ids, err);

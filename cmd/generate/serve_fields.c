@@ -72,11 +72,14 @@ int gpt_field_number(const cJSON *object, const char *key, double least,
 
     if (!item)
         return GPT_OK;
-    if (!cJSON_IsNumber(item) || !(item->valuedouble >= least) ||
-        !(item->valuedouble <= most))
+    if (!cJSON_IsNumber(item))
         return gpt_fail(err, GPT_EDATA,
                         "'%s' must be a number from %.16g to %.16g", key,
                         least, most);
+    if (!(item->valuedouble >= least) || !(item->valuedouble <= most))
+        return gpt_fail(err, GPT_EDATA,
+                        "'%s' must be a number from %.16g to %.16g, and not "
+                        "%.16g", key, least, most, item->valuedouble);
     *x = item->valuedouble;
     return GPT_OK;
 }
@@ -89,19 +92,28 @@ int gpt_field_integer(const cJSON *object, const char *key, int64_t least,
     GPT_TRY(gpt_field_number(object, key, (double)least, (double)most, &value,
                              err));
     if (value != floor(value))
-        return gpt_fail(err, GPT_EDATA, "'%s' must be an integer", key);
+        return gpt_fail(err, GPT_EDATA,
+                        "'%s' must be an integer, and not %.16g", key, value);
     *x = (int64_t)value;
     return GPT_OK;
 }
 
-bool gpt_field_id(const cJSON *item, int64_t vocab, int32_t *id)
+int gpt_field_id(const cJSON *item, const char *key, int64_t vocab,
+                 int32_t *id, struct gpt_err *err)
 {
     const double x = cJSON_IsNumber(item) ? item->valuedouble : -1;
 
-    if (!(x >= 0 && x < (double)vocab) || x != floor(x))
-        return false;
-    *id = (int32_t)x;
-    return true;
+    if (x >= 0 && x < (double)vocab && x == floor(x)) {
+        *id = (int32_t)x;
+        return GPT_OK;
+    }
+    if (cJSON_IsNumber(item))
+        return gpt_fail(err, GPT_EDATA,
+                        "'%s' holds %.16g, which is no token id of 0 to %lld",
+                        key, x, (long long)vocab - 1);
+    return gpt_fail(err, GPT_EDATA,
+                    "'%s' holds what is no token id of 0 to %lld", key,
+                    (long long)vocab - 1);
 }
 
 int gpt_field_flag(const cJSON *object, const char *key, bool *x,

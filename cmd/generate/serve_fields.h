@@ -30,8 +30,10 @@ int gpt_field_number(const cJSON *object, const char *key, double least,
 int gpt_field_integer(const cJSON *object, const char *key, int64_t least,
                       int64_t most, int64_t *x,
                       struct gpt_err *err) GPT_MUST_USE;
-/* The value itself: false where it is no id of a vocabulary of so many. */
-bool gpt_field_id(const cJSON *item, int64_t vocab, int32_t *id);
+/* An element of the list `key`, which must be an id of a vocabulary of so
+ * many. */
+int gpt_field_id(const cJSON *item, const char *key, int64_t vocab,
+                 int32_t *id, struct gpt_err *err) GPT_MUST_USE;
 /* A 1 for true would be taken by some servers and refused by others; here it
  * is refused. */
 int gpt_field_flag(const cJSON *object, const char *key, bool *x,

@@ -7,13 +7,13 @@
 #ifdef GPT_HAVE_MICROHTTPD
 
 #include <microhttpd.h>
-#include <stdbool.h>
 #include <stdlib.h>
 #include <string.h>
 #include <strings.h>
 
 struct headers {
     int lengths, codings;
+    bool encoded;
     bool longer;     /* a name goes on behind one of the two */
     bool unknown;    /* one of the codings is not that of chunks */
     uint64_t length; /* the library has looked at the number */
@@ -41,6 +41,8 @@ static enum MHD_Result note_header(void *user, enum MHD_ValueKind kind,
     } else if (is_header(h, name, MHD_HTTP_HEADER_TRANSFER_ENCODING)) {
         h->codings++;
         h->unknown |= !value || strcasecmp(value, "chunked") != 0;
+    } else if (strcasecmp(name, MHD_HTTP_HEADER_CONTENT_ENCODING) == 0) {
+        h->encoded |= value && strcasecmp(value, "identity") != 0;
     }
     return MHD_YES;
 }
@@ -60,6 +62,7 @@ struct gpt_framing gpt_framing_of(struct MHD_Connection *c)
         f.fault = "the request has several headers Content-Length";
     else if (h.codings > 1 || h.unknown)
         f.fault = "Transfer-Encoding may be 'chunked' alone";
+    f.encoded = h.encoded;
     f.announced = h.codings > 0 ? 0 : h.length;
     return f;
 }

@@ -60,6 +60,10 @@ static enum MHD_Result send_bytes(struct MHD_Connection *c, int status,
         MHD_add_response_header(r, more.name, more.value);
     if (status == 429 || status == 503)
         MHD_add_response_header(r, "Retry-After", "1");
+    /* OpenAI's clients send every request again that got 500 or more: these
+     * would get the same answer, after the same time. */
+    if (status == 501 || status == 504)
+        MHD_add_response_header(r, "x-should-retry", "false");
     if (status == 401)
         MHD_add_response_header(r, "WWW-Authenticate", "Bearer");
     enum MHD_Result result = MHD_queue_response(c, (unsigned)status, r);
@@ -70,12 +74,13 @@ static enum MHD_Result send_bytes(struct MHD_Connection *c, int status,
 /* Without memory for the message the connection is closed, which is an answer,
  * too. The text is for people. */
 static enum MHD_Result send_refusal(struct MHD_Connection *c, int status,
-                                    struct header more, const char *text)
+                                    struct header more, const char *code,
+                                    const char *text)
 {
     struct gpt_buf b = {0};
     enum MHD_Result result = MHD_NO;
 
-    if (gpt_answer_error(status, text, &b) == GPT_OK)
+    if (gpt_answer_error(status, code, text, &b) == GPT_OK)
         result = send_bytes(c, status, JSON, more, b.data, b.len);
     gpt_buf_free(&b);
     return result;
@@ -84,7 +89,7 @@ static enum MHD_Result send_refusal(struct MHD_Connection *c, int status,
 static enum MHD_Result send_error(struct MHD_Connection *c, int status,
                                   const char *text)
 {
-    return send_refusal(c, status, none, text);
+    return send_refusal(c, status, none, NULL, text);
 }
 
 /* ---- calls ---- */
@@ -227,6 +232,7 @@ static enum MHD_Result begin_call(struct gpt_server *s,
     const bool chat = q->route->chat;
     struct gpt_call *call = NULL;
     struct gpt_err err = {0};
+    const char *code;
 
     /* Before the body is read as JSON: no message could be answered. */
     if (chat && !s->chat_encoder)
@@ -234,10 +240,10 @@ static enum MHD_Result begin_call(struct gpt_server *s,
                                       ? s->no_chat
                                       : "the model has no template of chats");
     int failed =
-        gpt_call_parse(&call, s, chat, q->body.data, q->body.len, &err);
+        gpt_call_parse(&call, s, chat, q->body.data, q->body.len, &code, &err);
 
     if (failed != GPT_OK)
-        return send_error(c, status_of(failed), err.text);
+        return send_refusal(c, status_of(failed), none, code, err.text);
     const union MHD_ConnectionInfo *info =
         MHD_get_connection_info(c, MHD_CONNECTION_INFO_CONNECTION_FD);
 
@@ -290,7 +296,7 @@ static enum MHD_Result refuse_request(struct gpt_server *s,
             "Allow", strcmp(method, "GET") == 0 ? "GET, HEAD" : method};
 
         snprintf(text, sizeof(text), "the method of this path is %s", method);
-        return send_refusal(c, status, allow, text);
+        return send_refusal(c, status, allow, NULL, text);
     }
     snprintf(text, sizeof(text), "the body is longer than %s",
              gpt_text_bytes(size, (double)s->m->o->max_request_size));
@@ -298,6 +304,8 @@ static enum MHD_Result refuse_request(struct gpt_server *s,
                       status == 401   ? "the key is missing or wrong"
                       : status == 404 ? gpt_route_absent(path)
                       : status == 413 ? text
+                      : status == 415 ? "the body has a Content-Encoding; send "
+                                        "it as it is"
                                       : "too many long requests; try again");
 }
 
@@ -368,16 +376,16 @@ static enum MHD_Result begin_request(struct gpt_http *h, struct request *q,
     const struct gpt_framing framing = gpt_framing_of(c);
 
     if (framing.fault)
-        return send_refusal(c, 400, closes, framing.fault);
+        return send_refusal(c, 400, closes, NULL, framing.fault);
     /* A connection may have been idle; its time is that of this body. */
     gpt_clients_mark(&h->clients, client_of(c), false);
     q->route = gpt_route_find(
         h->s, path, method,
         MHD_lookup_connection_value(c, MHD_HEADER_KIND, "Authorization"),
         &q->refusal);
-    if (q->route && framing.announced > most) {
+    if (q->route && (framing.announced > most || framing.encoded)) {
         q->route = NULL;
-        q->refusal = 413;
+        q->refusal = framing.encoded ? 415 : 413;
     }
     return !q->route &&
                    (framing.announced > GPT_CALL_REQUESTS * most ||

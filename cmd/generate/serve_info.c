@@ -205,10 +205,8 @@ static int join_tokens(const struct gpt_server *s, const cJSON *root,
         size_t len = 0;
         int32_t id;
 
-        if (!gpt_field_id(item, s->m->config->vocab_size, &id))
-            return gpt_fail(err, GPT_EDATA,
-                            "'tokens' holds what is no token id of 0 to %lld",
-                            (long long)s->m->config->vocab_size - 1);
+        GPT_TRY(gpt_field_id(item, "tokens", s->m->config->vocab_size, &id,
+                             err));
         const char *bytes = gpt_token_bytes(s->m->tokenizer, id, &len);
         GPT_TRY(gpt_stream_add(&stream, bytes, len, text));
     }

@@ -116,6 +116,16 @@ static int read_keys(struct gpt_buf *text, const char *path,
     return GPT_OK;
 }
 
+/* A header has no blanks at its ends, so that a key with some could not be
+ * sent, and one of blanks alone would be none. */
+static char *trim(char *line)
+{
+    line += strspn(line, " \t");
+    for (size_t n = strlen(line); n > 0 && strchr(" \t", line[n - 1]); n--)
+        line[n - 1] = '\0';
+    return line;
+}
+
 /* The list points into the text, which is cut into lines. */
 int gpt_listen_read_keys(struct gpt_list *keys, struct gpt_buf *text,
                          const char *path, struct gpt_err *err)
@@ -126,6 +136,9 @@ int gpt_listen_read_keys(struct gpt_list *keys, struct gpt_buf *text,
     GPT_TRY(read_keys(text, path, err));
     for (char *line = strtok_r(text->data, "\r\n", &rest); line;
          line = strtok_r(NULL, "\r\n", &rest)) {
+        line = trim(line);
+        if (!*line)
+            continue;
         GPT_TRY(gpt_grow(&keys->items, &cap, (size_t)keys->n + 1,
                          sizeof(*keys->items), "keys", err));
         keys->items[keys->n++] = line;

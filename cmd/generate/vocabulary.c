@@ -194,47 +194,66 @@ static int check_size(const struct vocabularies *v,
 }
 
 /* Where add_bos_token is left out, transformers' class decides. */
-static bool has_beginning(const cJSON *config)
+static bool begins_by_class(const cJSON *config)
 {
     static const char *const classes[] = {
         "LlamaTokenizer", "LlamaTokenizerFast", "CodeLlamaTokenizer",
         "CodeLlamaTokenizerFast", "GemmaTokenizer", "GemmaTokenizerFast"};
-    const cJSON *add =
-        cJSON_GetObjectItemCaseSensitive(config, "add_bos_token");
     const char *class = cJSON_GetStringValue(
         cJSON_GetObjectItemCaseSensitive(config, "tokenizer_class"));
     bool begins = false;
 
     for (size_t i = 0; class && i < GPT_COUNT(classes); i++)
         begins |= strcmp(class, classes[i]) == 0;
-    return cJSON_IsBool(add) ? cJSON_IsTrue(add) : begins;
+    return begins;
 }
 
-/* What the configuration beside the weights says of the beginning of a text,
- * where the vocabulary's own files have no place for it: transformers and
- * llama.cpp obey it, and a model was trained so. */
-static int begin_texts(const struct vocabularies *v, struct gpt_tokenizer *tok,
-                       const char *text, size_t len, const char *what,
-                       struct gpt_err *err)
+/* One end of all texts, by the members of a configuration. */
+struct end_of_texts {
+    const char *flag, *token, *verb;
+    bool otherwise; /* where the flag is left out */
+    bool (*set)(struct gpt_tokenizer *tok, const char *name);
+};
+
+static void set_end(const struct vocabularies *v, struct gpt_tokenizer *tok,
+                    const cJSON *config, const struct end_of_texts *end)
+{
+    const cJSON *add = cJSON_GetObjectItemCaseSensitive(config, end->flag);
+    const cJSON *name = cJSON_GetObjectItemCaseSensitive(config, end->token);
+
+    if (cJSON_IsObject(name)) /* an AddedToken with its flags */
+        name = cJSON_GetObjectItemCaseSensitive(name, "content");
+    if ((cJSON_IsBool(add) ? cJSON_IsTrue(add) : end->otherwise) &&
+        cJSON_IsString(name) && !end->set(tok, name->valuestring))
+        gpt_warn("%s: texts %s with '%.100s' there, which the vocabulary does "
+                 "not have", v->source->dir, end->verb, name->valuestring);
+}
+
+/* What the configuration beside the weights says of the ends of a text, where
+ * the vocabulary's own files have no place for it: transformers and llama.cpp
+ * obey it, and a model was trained so. */
+static int set_ends(const struct vocabularies *v, struct gpt_tokenizer *tok,
+                    const char *text, size_t len, const char *what,
+                    struct gpt_err *err)
 {
     cJSON *config = NULL;
 
     GPT_TRY(gpt_json_parse(&config, text, len, what, err));
-    const cJSON *bos = cJSON_GetObjectItemCaseSensitive(config, "bos_token");
+    const struct end_of_texts ends[] = {
+        {"add_bos_token", "bos_token", "begin", begins_by_class(config),
+         gpt_tokenizer_begin_with},
+        {"add_eos_token", "eos_token", "end", false, gpt_tokenizer_end_with},
+    };
 
-    if (cJSON_IsObject(bos)) /* an AddedToken with its flags */
-        bos = cJSON_GetObjectItemCaseSensitive(bos, "content");
-    if (has_beginning(config) && cJSON_IsString(bos) &&
-        !gpt_tokenizer_begin_with(tok, bos->valuestring))
-        gpt_warn("%s: texts begin with '%.100s' there, which the vocabulary "
-                 "does not have", v->source->dir, bos->valuestring);
+    for (size_t i = 0; i < GPT_COUNT(ends); i++)
+        set_end(v, tok, config, &ends[i]);
     cJSON_Delete(config);
     return GPT_OK;
 }
 
 /* The processors of a tokenizer.json say it themselves. */
-static int read_beginning(const struct vocabularies *v,
-                          struct gpt_tokenizer *tok, struct gpt_err *err)
+static int read_ends(const struct vocabularies *v, struct gpt_tokenizer *tok,
+                     struct gpt_err *err)
 {
     static const char name[] = GPT_HF_TOKENIZER_CONFIG;
     const char *dir = v->source->dir;
@@ -250,7 +269,7 @@ static int read_beginning(const struct vocabularies *v,
         GPT_TRY(gpt_path_join(path, sizeof(path), dir, name, err));
     const char *from = keys ? dir : path;
     GPT_TRY(gpt_gguf_read(name, &text, &len, from, MOST_CONFIG, err));
-    const int status = begin_texts(v, tok, text, len, from, err);
+    const int status = set_ends(v, tok, text, len, from, err);
     gpt_free(text);
     return status;
 }
@@ -273,7 +292,7 @@ int gpt_vocabulary_open(struct gpt_tokenizer **tok,
     GPT_TRY_GOTO(status, gpt_tokenizer_open_given(tok, &v.used, err), out);
     GPT_TRY_GOTO(status, compare_with_kept(&v, *tok, err), out);
     GPT_TRY_GOTO(status, check_size(&v, *tok, err), out);
-    status = read_beginning(&v, *tok, err);
+    status = read_ends(&v, *tok, err);
 out:
     gpt_arena_free(&v.arena);
     return status;

@@ -173,6 +173,47 @@ int gpt_json_parse(cJSON **root, const char *text, size_t len,
     return GPT_OK;
 }
 
+/* ---- numbers as they were written ---- */
+
+/* The next number at *text or behind it, and *text behind that: a digit or a
+ * sign that is in no string begins one. */
+static char *take_number(const char **text)
+{
+    const char *p = *text;
+
+    while (*p != '-' && !(*p >= '0' && *p <= '9')) {
+        if (*p++ != '"')
+            continue;
+        for (; *p != '"'; p++)
+            p += *p == '\\';
+        p++;
+    }
+    const size_t n = strspn(p, "0123456789+-.eE");
+    char *copy = cJSON_malloc(n + 1);
+    if (copy) {
+        memcpy(copy, p, n);
+        copy[n] = '\0';
+    }
+    *text = p + n;
+    return copy;
+}
+
+/* Members of a tree are in the order of its text, in which a bracket follows
+ * the last one: a number alone may have nothing behind it. */
+static void keep_numbers(cJSON *item, const char **text)
+{
+    for (cJSON *kid = item->child; kid; kid = kid->next) {
+        if (cJSON_IsNumber(kid))
+            kid->valuestring = take_number(text);
+        keep_numbers(kid, text);
+    }
+}
+
+void gpt_json_keep_numbers(cJSON *root, const char *text)
+{
+    keep_numbers(root, &text);
+}
+
 int gpt_json_read(cJSON **root, const char *path, int64_t limit,
                   struct gpt_err *err)
 {

@@ -16,6 +16,11 @@
  * an object are GPT_EDATA. The caller frees with cJSON_Delete(). */
 int gpt_json_parse(cJSON **root, const char *text, size_t len,
                    const char *what, struct gpt_err *err) GPT_MUST_USE;
+/* Gives each number in an object or a list that was parsed of `text` its own
+ * text there, as the item's valuestring: a double does not say whether it was
+ * 1, 1.0 or 1e0. Copies of an item have it, too. Memory: see
+ * gpt_json_out_of_memory(). */
+void gpt_json_keep_numbers(cJSON *root, const char *text);
 /* gpt_read_file() and gpt_json_parse(). */
 int gpt_json_read(cJSON **root, const char *path, int64_t limit,
                   struct gpt_err *err) GPT_MUST_USE;

@@ -97,8 +97,9 @@ static void range_text(const struct gpt_opt *o, double v, char *buf, size_t cap)
         snprintf(buf, cap, "at least %.15g", o->min);
     else if (o->min <= -none && v >= o->min)
         snprintf(buf, cap, "at most %.15g", o->max);
-    else
-        snprintf(buf, cap, "%.15g to %.15g", o->min, o->max);
+    else /* a large bound is an integer, of which every digit counts */
+        snprintf(buf, cap, "%.15g to %.*g", o->min, o->max < none ? 15 : 16,
+                 o->max);
 }
 
 static int check_range(struct gpt_parse *p, const struct gpt_opt *o, double v,

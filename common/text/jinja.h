@@ -11,8 +11,8 @@
  * template is compiled, methods when they are called.
  *
  * Statements: set (also of a block, of a tuple and of a namespace's member),
- * if, for with loop, else and a condition, macro, with, raw, break, continue,
- * generation. Upper and lower case are known for ASCII alone. */
+ * if, for with loop, else and a condition, macro, call, with, raw, break,
+ * continue, generation. Upper and lower case are known for ASCII alone. */
 #ifndef GPT_TEXT_JINJA_H
 #define GPT_TEXT_JINJA_H
 
@@ -28,6 +28,11 @@ struct gpt_jinja;
 int gpt_jinja_compile(struct gpt_jinja **t, const char *text, size_t len,
                       struct gpt_err *err) GPT_MUST_USE;
 void gpt_jinja_free(struct gpt_jinja *t); /* NULL is fine */
+
+/* True when the word is a name or a whole string in the template, outside of
+ * its text: one that has it nowhere does not look at the variable, or at the
+ * member of a message, of that name. */
+bool gpt_jinja_mentions(const struct gpt_jinja *t, const char *word);
 
 enum {
     GPT_JINJA_STEPS = 4000000, /* expressions and statements of a rendering */

@@ -29,6 +29,20 @@ static int compare(struct jinja_run *r, enum jinja_op op, struct jinja_value a,
     return GPT_OK;
 }
 
+static int add_elements(struct jinja_run *r, const struct jinja_node *node,
+                        struct jinja_list *args)
+{
+    const struct jinja_list *items;
+    struct jinja_value v;
+
+    GPT_TRY(jinja_evaluate(r, node, &v));
+    GPT_TRY(jinja_iterate(r, v, &items));
+    GPT_TRY(jinja_spend(r, items->n));
+    for (size_t i = 0; i < items->n; i++)
+        GPT_TRY(jinja_list_add(r, args, items->items[i]));
+    return GPT_OK;
+}
+
 /* Arguments of a call: those by position, and those by name. */
 static int evaluate_arguments(struct jinja_run *r, const struct jinja_node *kid,
                               struct jinja_list **args,
@@ -44,6 +58,8 @@ static int evaluate_arguments(struct jinja_run *r, const struct jinja_node *kid,
         if (kid->kind == JINJA_N_KEYWORD) {
             GPT_TRY(jinja_evaluate(r, kid->a, &v));
             GPT_TRY(jinja_dict_set(r, named->dict, key, v));
+        } else if (kid->kind == JINJA_N_SPREAD) {
+            GPT_TRY(add_elements(r, kid->a, *args));
         } else {
             GPT_TRY(jinja_evaluate(r, kid, &v));
             GPT_TRY(jinja_list_add(r, *args, v));
@@ -296,6 +312,8 @@ static int evaluate_node(struct jinja_run *r, const struct jinja_node *node,
         return jinja_attribute(r, a, node->name, v);
     case JINJA_N_SLICE:
         return evaluate_slice(r, node, v);
+    case JINJA_N_MACRO:
+        return jinja_macro(r, node, v);
     case JINJA_N_CALL:
         return call_value(r, node, v);
     case JINJA_N_FILTER:

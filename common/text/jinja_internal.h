@@ -129,6 +129,7 @@ enum jinja_node_kind {
     JINJA_N_ABSENT,
     JINJA_N_CALL,    /* a(kids) */
     JINJA_N_KEYWORD, /* name=a, among the kids of a call */
+    JINJA_N_SPREAD,  /* *a, among the kids of a call */
     JINJA_N_FILTER,  /* a|function(kids) */
     JINJA_N_TEST,    /* a is function(kids) */
     JINJA_N_NOT,
@@ -146,7 +147,8 @@ enum jinja_node_kind {
     JINJA_N_FOR,    /* target b in a, if c: kids, else d */
     JINJA_N_SET,    /* target b = a */
     JINJA_N_SET_BLOCK, /* target b, kids */
-    JINJA_N_MACRO,     /* name, parameters a, kids */
+    JINJA_N_MACRO,     /* name, parameters a, kids; as an expression the block
+                        * of a call */
     JINJA_N_WITH,      /* a: a list of SET, kids */
     JINJA_N_BREAK,
     JINJA_N_CONTINUE,
@@ -175,6 +177,7 @@ struct jinja_node {
     enum jinja_node_kind kind;
     enum jinja_op op;
     int line;
+    bool calls_back; /* of a macro: it looks at 'caller' */
     struct gpt_str name;
     struct jinja_value value; /* of a constant */
     const struct jinja_function *function;
@@ -185,6 +188,7 @@ struct jinja_node {
 
 struct gpt_jinja {
     struct gpt_arena arena;
+    const struct jinja_token *tokens;
     struct jinja_node *body;
 };
 
@@ -194,7 +198,8 @@ struct jinja_parser {
     struct gpt_err *err;
     const struct jinja_token *at; /* the next token; the last one is EOF */
     int depth, loops; /* of nesting; loops: those that break may leave */
-    int macros;       /* that are around */
+    int macros;       /* that are around, and blocks of calls */
+    struct jinja_node *macro; /* the innermost of them; NULL: a block */
     const struct jinja_node *parameters; /* of the innermost macro */
 };
 
@@ -261,6 +266,9 @@ int jinja_write(struct jinja_run *r, struct gpt_buf *b, const void *bytes,
 
 int jinja_evaluate(struct jinja_run *r, const struct jinja_node *node,
                    struct jinja_value *v) GPT_MUST_USE;
+/* A macro as a value, which sees the names that are known now. */
+int jinja_macro(struct jinja_run *r, const struct jinja_node *node,
+                struct jinja_value *v) GPT_MUST_USE;
 int jinja_call_macro(struct jinja_run *r, const struct jinja_macro *macro,
                      const struct jinja_list *args,
                      const struct jinja_dict *named,

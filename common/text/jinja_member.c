@@ -151,7 +151,10 @@ int jinja_item(struct jinja_run *r, struct jinja_value v,
     *out = jinja_undefined(key.kind == JINJA_STRING
                                ? key.s
                                : jinja_literal("an element").s);
-    if (v.kind == JINJA_DICT) {
+    /* What cannot be a key is no member, and no error of Jinja: a type of JSON
+     * schema, which may be a list, is looked up so. */
+    if (v.kind == JINJA_DICT && key.kind != JINJA_LIST &&
+        key.kind != JINJA_DICT) {
         GPT_TRY(jinja_dict_find(r, v.dict, key, &value));
         if (value) {
             *out = *value;

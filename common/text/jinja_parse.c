@@ -251,24 +251,58 @@ static int parse_parameters(struct jinja_parser *p, struct jinja_node **list)
     return jinja_expect(p, ")");
 }
 
-/* A loop around a macro is not one that its body may leave. */
+/* The body of a macro, or of the block of a call. A loop around it is not one
+ * that it may leave: it runs somewhere else. */
+static int parse_macro_body(struct jinja_parser *p, struct jinja_node *node,
+                            const char *end, struct jinja_node *macro)
+{
+    const int loops = p->loops;
+    const struct jinja_node *parameters = p->parameters;
+    struct jinja_node *around = p->macro;
+
+    p->loops = 0;
+    p->macros++;
+    p->parameters = node->a;
+    p->macro = macro;
+    GPT_TRY(parse_block(p, end, &node->kids));
+    p->macro = around;
+    p->parameters = parameters;
+    p->macros--;
+    p->loops = loops;
+    return GPT_OK;
+}
+
 static int parse_macro(struct jinja_parser *p, struct jinja_node **node)
 {
-    /* A 'break' in a macro would leave a loop that runs somewhere else. */
-    const int loops = p->loops;
-    const struct jinja_node *around = p->parameters;
-
     GPT_TRY(jinja_node_new(p, JINJA_N_MACRO, node));
     GPT_TRY(jinja_expect_name(p, &(*node)->name));
     GPT_TRY(parse_parameters(p, &(*node)->a));
     GPT_TRY(expect_end(p));
-    p->loops = 0;
-    p->macros++;
-    p->parameters = (*node)->a;
-    GPT_TRY(parse_block(p, "endmacro", &(*node)->kids));
-    p->parameters = around;
-    p->macros--;
-    p->loops = loops;
+    return parse_macro_body(p, *node, "endmacro", *node);
+}
+
+/* A call with one argument more, by the name of caller: a macro that has the
+ * block as its body. */
+static int parse_call(struct jinja_parser *p, struct jinja_node **node)
+{
+    static const struct gpt_str name = {"caller", 6};
+    struct jinja_node *block = NULL, *call = NULL, *caller = NULL;
+
+    GPT_TRY(jinja_node_new(p, JINJA_N_OUTPUT, node));
+    GPT_TRY(jinja_node_new(p, JINJA_N_MACRO, &block));
+    GPT_TRY(jinja_node_new(p, JINJA_N_KEYWORD, &caller));
+    block->name = caller->name = name;
+    caller->a = block;
+    if (jinja_is(p, "("))
+        GPT_TRY(parse_parameters(p, &block->a));
+    GPT_TRY(jinja_parse_expression(p, true, &call));
+    if (call->kind != JINJA_N_CALL)
+        return jinja_syntax_error(p, "'call' is followed by no call of a "
+                                     "macro");
+    (*node)->a = call;
+    GPT_TRY(expect_end(p));
+    GPT_TRY(parse_macro_body(p, block, "endcall", NULL));
+    jinja_node_append(&call->kids, caller);
     return GPT_OK;
 }
 
@@ -324,6 +358,7 @@ static int parse_tag(struct jinja_parser *p, struct jinja_node **node)
         {"set", parse_set},       {"macro", parse_macro},
         {"with", parse_with},     {"generation", parse_generation},
         {"break", parse_leave},   {"continue", parse_leave},
+        {"call", parse_call},
     };
 
     for (size_t i = 0; i < GPT_COUNT(tags); i++)
@@ -379,13 +414,26 @@ int gpt_jinja_compile(struct gpt_jinja **out, const char *text, size_t len,
 
     GPT_TRY(gpt_new(&t, 1, sizeof(*t), "a template", err));
     struct jinja_parser p = {.arena = &t->arena, .err = err};
-    GPT_TRY_GOTO(status, jinja_lex(&p.at, text, len, &t->arena, err), fail);
+    GPT_TRY_GOTO(status, jinja_lex(&t->tokens, text, len, &t->arena, err),
+                 fail);
+    p.at = t->tokens;
     GPT_TRY_GOTO(status, parse_body(&p, none, &t->body), fail);
     *out = t;
     return GPT_OK;
 fail:
     gpt_jinja_free(t);
     return status;
+}
+
+bool gpt_jinja_mentions(const struct gpt_jinja *t, const char *word)
+{
+    const struct jinja_token *at = t->tokens;
+
+    while (at->type != JINJA_EOF &&
+           ((at->type != JINJA_NAME && at->type != JINJA_LITERAL) ||
+            !gpt_str_equal(at->s, word, strlen(word))))
+        at++;
+    return at->type != JINJA_EOF;
 }
 
 /* Renderings have ended: they borrow what is here. */

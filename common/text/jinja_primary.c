@@ -44,14 +44,14 @@ static int parse_dict(struct jinja_parser *p, struct jinja_node **kids)
 /* Behind "(": positions first, then names. */
 int jinja_parse_arguments(struct jinja_parser *p, struct jinja_node **kids)
 {
-    bool named = false;
+    bool named = false, spread = false;
 
     while (!jinja_is(p, ")")) {
         const struct jinja_token *word = p->at;
         struct jinja_node *kid;
 
-        if (jinja_is(p, "*") || jinja_is(p, "**"))
-            return jinja_syntax_error(p, "'*' before an argument is not "
+        if (jinja_is(p, "**"))
+            return jinja_syntax_error(p, "'**' before an argument is not "
                                          "supported");
         /* A name and '=' cannot begin an expression, so that two tokens are
          * enough to know. */
@@ -62,9 +62,13 @@ int jinja_parse_arguments(struct jinja_parser *p, struct jinja_node **kids)
             p->at += 2;
             GPT_TRY(jinja_parse_expression(p, true, &kid->a));
             named = true;
-        } else if (named) {
+        } else if (!spread && jinja_accept(p, "*")) {
+            GPT_TRY(jinja_node_new(p, JINJA_N_SPREAD, &kid));
+            GPT_TRY(jinja_parse_expression(p, true, &kid->a));
+            spread = true;
+        } else if (named || spread) {
             return jinja_syntax_error(p, "an argument without a name follows "
-                                         "one with a name");
+                                         "one with a name or with '*'");
         } else {
             GPT_TRY(jinja_parse_expression(p, true, &kid));
         }
@@ -130,18 +134,25 @@ int jinja_parse_number(struct jinja_parser *p, struct jinja_node **node)
     return GPT_OK;
 }
 
-/* True when the next name is what a macro is called with beside its parameters,
- * and no parameter of that name. The caller alone needs a value then. */
-static bool is_of_call(const struct jinja_parser *p)
+/* In a macro the next name may be what it is called with beside its parameters,
+ * unless a parameter has that name, where the caller alone needs a value. The
+ * caller is known in a macro that is in no other one. */
+static int check_of_call(struct jinja_parser *p)
 {
     const struct jinja_node *own = p->parameters;
+    const bool caller = jinja_is(p, "caller");
 
-    if (!jinja_is(p, "varargs") && !jinja_is(p, "kwargs") &&
-        !jinja_is(p, "caller"))
-        return false;
+    if (!caller && !jinja_is(p, "varargs") && !jinja_is(p, "kwargs"))
+        return GPT_OK;
     while (own && !gpt_str_equal(own->name, p->at->s.data, p->at->s.len))
         own = own->next;
-    return !own || (jinja_is(p, "caller") && !own->a);
+    if (own && (!caller || own->a))
+        return GPT_OK;
+    if (own || !caller || !p->macro || p->macros > 1)
+        return jinja_syntax_error(p, "'%.*s' in a macro is not supported",
+                                  gpt_str_shown(p->at->s.len), p->at->s.data);
+    p->macro->calls_back = true;
+    return GPT_OK;
 }
 
 /* Jinja has the constants in two spellings. They are words and no variables:
@@ -167,9 +178,8 @@ static int parse_name(struct jinja_parser *p, struct jinja_node **node)
             return GPT_OK;
         }
     GPT_TRY(jinja_node_new(p, JINJA_N_NAME, node));
-    if (p->macros && is_of_call(p))
-        return jinja_syntax_error(p, "'%.*s' in a macro is not supported",
-                                  gpt_str_shown(p->at->s.len), p->at->s.data);
+    if (p->macros)
+        GPT_TRY(check_of_call(p));
     return jinja_expect_name(p, &(*node)->name);
 }
 

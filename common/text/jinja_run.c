@@ -293,14 +293,22 @@ static int run_set(struct jinja_run *r, const struct jinja_node *node)
 
 /* A macro sees what is around its definition, and not what is around its
  * call. */
-static int run_macro(struct jinja_run *r, const struct jinja_node *node)
+int jinja_macro(struct jinja_run *r, const struct jinja_node *node,
+                struct jinja_value *v)
 {
-    struct jinja_value v = {.kind = JINJA_MACRO};
     struct jinja_macro *macro = NULL;
 
     GPT_TRY(jinja_new(r, &macro, 1, sizeof(*macro)));
     *macro = (struct jinja_macro){node, r->scope};
-    v.macro = macro;
+    *v = (struct jinja_value){.kind = JINJA_MACRO, .macro = macro};
+    return GPT_OK;
+}
+
+static int run_macro(struct jinja_run *r, const struct jinja_node *node)
+{
+    struct jinja_value v;
+
+    GPT_TRY(jinja_macro(r, node, &v));
     return define(r, node->name, v);
 }
 
@@ -386,6 +394,20 @@ static int run_list(struct jinja_run *r, const struct jinja_node *node)
 
 /* ---- macros ---- */
 
+/* The block of a call, where the macro looks at it. */
+static int bind_caller(struct jinja_run *r, const struct jinja_macro *macro,
+                       const struct jinja_dict *named, size_t *used)
+{
+    const struct jinja_value key = jinja_literal("caller");
+    struct jinja_value *found;
+
+    if (!macro->node->calls_back)
+        return GPT_OK;
+    GPT_TRY(jinja_dict_find(r, named, key, &found));
+    *used += found != NULL;
+    return define(r, key.s, found ? *found : jinja_undefined(key.s));
+}
+
 /* A parameter that is not given has its own value, which may use the ones
  * before, or is undefined. */
 static int bind_parameters(struct jinja_run *r,
@@ -413,6 +435,7 @@ static int bind_parameters(struct jinja_run *r,
             GPT_TRY(jinja_evaluate(r, p->a, &v));
         GPT_TRY(define(r, p->name, v));
     }
+    GPT_TRY(bind_caller(r, macro, named, &used));
     if (args->n > i || used < named->keys.n)
         return jinja_fail(r, "the macro '%.*s' has no such argument",
                           gpt_str_shown(macro->node->name.len),

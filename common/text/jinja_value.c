@@ -5,7 +5,9 @@
 
 #include "text/unicode.h"
 
+#include <errno.h>
 #include <math.h>
+#include <stdlib.h>
 #include <string.h>
 
 /* Knows its name, for the message of what is done with it. */
@@ -156,12 +158,25 @@ int jinja_dict_set(struct jinja_run *r, struct jinja_dict *d,
     return jinja_list_add(r, &d->values, v);
 }
 
-/* JSON's numbers have no kind here: what is whole is an integer. */
-static struct jinja_value number_from_json(double x)
+/* A number is an integer or a float by its text, as in Python; without its text
+ * (gpt_json_keep_numbers()) what is whole is an integer. */
+static int number_from_json(struct jinja_run *r, const cJSON *item,
+                            struct jinja_value *v)
 {
-    if (x == floor(x) && fabs(x) < 9e15)
-        return jinja_int((int64_t)x);
-    return (struct jinja_value){.kind = JINJA_REAL, .x = x};
+    const char *text = item->valuestring;
+    const double x = item->valuedouble;
+
+    *v = (struct jinja_value){.kind = JINJA_REAL, .x = x};
+    if (text && text[strcspn(text, ".eE")] == '\0') {
+        errno = 0;
+        *v = jinja_int(strtoll(text, NULL, 10));
+        if (errno == ERANGE)
+            return gpt_fail(r->err, GPT_EDATA, "the number %.40s of more than "
+                            "64 bits is not supported", text);
+    } else if (!text && x == floor(x) && fabs(x) < 9e15) {
+        *v = jinja_int((int64_t)x);
+    }
+    return GPT_OK;
 }
 
 /* Strings are borrowed: the tree outlives the rendering. */
@@ -175,7 +190,7 @@ int jinja_from_json(struct jinja_run *r, const cJSON *item,
     if (cJSON_IsBool(item))
         *v = jinja_bool(cJSON_IsTrue(item));
     else if (cJSON_IsNumber(item))
-        *v = number_from_json(item->valuedouble);
+        return number_from_json(r, item, v);
     else if (cJSON_IsString(item))
         *v = jinja_literal(item->valuestring);
     if (!cJSON_IsArray(item) && !cJSON_IsObject(item))

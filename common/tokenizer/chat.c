@@ -12,6 +12,8 @@ enum { MAX_CONFIG = 64 << 20 };
 
 struct gpt_chat {
     struct gpt_jinja *template;
+    struct gpt_jinja *with_tools; /* NULL: the same */
+    struct gpt_err no_tools; /* why that one is not known, or no error */
     cJSON *special; /* an object: names of special tokens */
 };
 
@@ -63,46 +65,63 @@ static void add_special(struct gpt_chat *chat, const cJSON *config)
 
 /* Compiles a template, whose messages begin with the place that it comes
  * from. */
-static int compile(struct gpt_chat *chat, const char *text, size_t len,
+static int compile(struct gpt_jinja **template, const char *text, size_t len,
                    const char *place, struct gpt_err *err)
 {
-    const int status = gpt_jinja_compile(&chat->template, text, len, err);
+    const int status = gpt_jinja_compile(template, text, len, err);
 
     return status == GPT_OK ? GPT_OK : gpt_context(err, "%s", place);
 }
 
 /* Reads and compiles a template's file, whose size has the limit of
  * templates. */
-static int compile_file(struct gpt_chat *chat, const char *path,
+static int compile_file(struct gpt_jinja **template, const char *path,
                         struct gpt_err *err)
 {
     char *text;
     size_t len;
 
     GPT_TRY(gpt_read_file(path, GPT_JINJA_SOURCE, &text, &len, err));
-    const int status = compile(chat, text, len, path, err);
+    const int status = compile(template, text, len, path, err);
     gpt_free(text);
     return status;
 }
 
-const cJSON *gpt_chat_find_template(const cJSON *config)
+const cJSON *gpt_chat_find_template(const cJSON *config, const char *wanted)
 {
     const cJSON *found =
         cJSON_GetObjectItemCaseSensitive(config, "chat_template");
     const cJSON *item;
 
     if (!cJSON_IsArray(found))
-        return cJSON_IsString(found) ? found : NULL;
+        return cJSON_IsString(found) && strcmp(wanted, "default") == 0 ? found
+                                                                       : NULL;
     cJSON_ArrayForEach(item, found)
     {
         const cJSON *name = cJSON_GetObjectItemCaseSensitive(item, "name");
         const cJSON *text = cJSON_GetObjectItemCaseSensitive(item, "template");
 
         if (cJSON_IsString(name) && cJSON_IsString(text) &&
-            strcmp(name->valuestring, "default") == 0)
+            strcmp(name->valuestring, wanted) == 0)
             return text;
     }
     return NULL;
+}
+
+/* Compiles the templates of one place; NULL: there is none. A template for
+ * tools that is not supported is no reason to refuse other chats. */
+static int compile_both(struct gpt_chat *chat, const char *text,
+                        const char *tools, const char *path,
+                        struct gpt_err *err)
+{
+    if (chat->template || !text)
+        return GPT_OK;
+    GPT_TRY(compile(&chat->template, text, strlen(text), path, err));
+    if (tools)
+        chat->no_tools.status =
+            compile(&chat->with_tools, tools, strlen(tools),
+                    "the template for tools", &chat->no_tools);
+    return GPT_OK;
 }
 
 /* Reads one of the two configurations; only the first may hold a template. */
@@ -111,7 +130,7 @@ static int read_config(struct gpt_chat *chat, const char *dir,
 {
     char path[GPT_JOINED_BYTES];
     cJSON *config;
-    int status = GPT_OK;
+    int status;
 
     if (!gpt_path_holds(dir, name))
         return GPT_OK;
@@ -120,10 +139,10 @@ static int read_config(struct gpt_chat *chat, const char *dir,
     add_special(chat, config);
     /* Special tokens are read also where the template is another file's: it
      * names them as variables. */
-    const cJSON *text = gpt_chat_find_template(config);
-    if (text && !chat->template)
-        status = compile(chat, text->valuestring, strlen(text->valuestring),
-                         path, err);
+    status = compile_both(
+        chat, cJSON_GetStringValue(gpt_chat_find_template(config, "default")),
+        cJSON_GetStringValue(gpt_chat_find_template(config, "tool_use")), path,
+        err);
     cJSON_Delete(config);
     return status;
 }
@@ -138,7 +157,7 @@ static int read_directory(struct gpt_chat *chat, const char *dir,
 
     if (!chat->template && gpt_path_holds(dir, name)) {
         GPT_TRY(gpt_path_join(path, sizeof(path), dir, name, err));
-        GPT_TRY(compile_file(chat, path, err));
+        GPT_TRY(compile_file(&chat->template, path, err));
     }
     GPT_TRY(read_config(chat, dir, GPT_HF_TOKENIZER_CONFIG, err));
     return read_config(chat, dir, GPT_HF_SPECIAL_TOKENS, err);
@@ -157,7 +176,7 @@ static int read_keys(struct gpt_chat *chat, struct gpt_gguf *g,
         {"tokenizer.ggml.unknown_token_id", "unk_token"},
         {"tokenizer.ggml.padding_token_id", "pad_token"},
     };
-    const char *text = NULL;
+    const char *text = NULL, *tools = NULL;
 
     for (size_t i = 0; i < GPT_COUNT(ids); i++) {
         const int64_t n = gpt_tokenizer_vocab_size(tok);
@@ -178,9 +197,8 @@ static int read_keys(struct gpt_chat *chat, struct gpt_gguf *g,
         cJSON_AddStringToObject(chat->special, ids[i].name, name);
     }
     GPT_TRY(gpt_gguf_text(g, "tokenizer.chat_template", &text, err));
-    return text && !chat->template
-               ? compile(chat, text, strlen(text), path, err)
-               : GPT_OK;
+    GPT_TRY(gpt_gguf_text(g, "tokenizer.chat_template.tool_use", &tools, err));
+    return compile_both(chat, text, tools, path, err);
 }
 
 /* Reads template and tokens of a GGUF file. The tokens are the tokenizer's,
@@ -207,7 +225,7 @@ static int read_all(struct gpt_chat *chat, const char *dir, const char *file,
     if (!chat->special)
         return gpt_no_memory(err, "a template");
     if (file)
-        GPT_TRY(compile_file(chat, file, err));
+        GPT_TRY(compile_file(&chat->template, file, err));
     GPT_TRY(gpt_gguf_recognises(dir) ? read_gguf(chat, dir, tok, err)
                                      : read_directory(chat, dir, err));
     return gpt_json_out_of_memory() ? gpt_no_memory(err, "a template") : GPT_OK;
@@ -236,8 +254,21 @@ void gpt_chat_close(struct gpt_chat *chat)
     if (!chat)
         return;
     gpt_jinja_free(chat->template);
+    gpt_jinja_free(chat->with_tools);
     cJSON_Delete(chat->special);
     gpt_free(chat);
+}
+
+static const struct gpt_jinja *choose(const struct gpt_chat *chat, bool tools)
+{
+    return tools && chat->with_tools ? chat->with_tools : chat->template;
+}
+
+/* A template that is not supported may know it: the rendering says why not. */
+bool gpt_chat_knows(const struct gpt_chat *chat, bool tools, const char *name)
+{
+    return (tools && chat->no_tools.status != GPT_OK) ||
+           gpt_jinja_mentions(choose(chat, tools), name);
 }
 
 /* Renders the template. Special tokens are put in first: what the caller gives
@@ -246,8 +277,12 @@ static int render(const struct gpt_chat *chat, const cJSON *input,
                   struct gpt_buf *text, struct gpt_err *err)
 {
     const struct gpt_jinja_input in = {input, chat->special, 0};
+    const bool tools =
+        cJSON_IsArray(cJSON_GetObjectItemCaseSensitive(input, "tools"));
 
-    if (gpt_jinja_render(chat->template, &in, text, err) == GPT_OK)
+    if (tools && chat->no_tools.status != GPT_OK)
+        return gpt_fail(err, GPT_EDATA, "%s", chat->no_tools.text);
+    if (gpt_jinja_render(choose(chat, tools), &in, text, err) == GPT_OK)
         return GPT_OK;
     return gpt_context(err, "the chat template");
 }

@@ -36,6 +36,7 @@ struct gpt_tokenizer {
     int32_t *before, *after; /* ids around each text, by gpt_encode() */
     size_t n_before, n_after;
     int32_t begin; /* the only one of `before`, by gpt_tokenizer_begin_with() */
+    int32_t end;   /* the only one of `after`, by gpt_tokenizer_end_with() */
 };
 
 struct gpt_encoder {

@@ -470,17 +470,31 @@ static int add_named(struct gpt_buf *b, const struct tokens *t,
     return gpt_buf_printf(b, ",");
 }
 
+/* A template alone is a string, one beside that for tools a list of both. */
+static int add_templates(struct gpt_buf *b, const char *chat, const char *tools)
+{
+    const struct gpt_str chat_text = {chat, strlen(chat)};
+
+    GPT_TRY(gpt_buf_printf(b, "\"chat_template\":"));
+    if (tools)
+        GPT_TRY(gpt_buf_printf(b, "[{\"name\":\"default\",\"template\":"));
+    GPT_TRY(add_string(b, chat_text));
+    if (tools) {
+        GPT_TRY(gpt_buf_printf(b, "},{\"name\":\"tool_use\",\"template\":"));
+        GPT_TRY(add_string(b, (struct gpt_str){tools, strlen(tools)}));
+        GPT_TRY(gpt_buf_printf(b, "}]"));
+    }
+    return gpt_buf_printf(b, ",");
+}
+
 static int add_config(struct gpt_buf *b, const struct tokens *t,
-                      const char *chat)
+                      const char *chat, const char *tools)
 {
     GPT_TRY(gpt_buf_printf(b, "{"));
     GPT_TRY(add_named(b, t, "bos_token", t->bos));
     GPT_TRY(add_named(b, t, "eos_token", t->eos));
-    if (chat) {
-        GPT_TRY(gpt_buf_printf(b, "\"chat_template\":"));
-        GPT_TRY(add_string(b, (struct gpt_str){chat, strlen(chat)}));
-        GPT_TRY(gpt_buf_printf(b, ","));
-    }
+    if (chat)
+        GPT_TRY(add_templates(b, chat, tools));
     return gpt_buf_printf(b, "\"add_bos_token\":%s,\"add_eos_token\":%s}\n",
                           t->add_bos ? "true" : "false",
                           t->add_eos ? "true" : "false");
@@ -491,10 +505,12 @@ static int add_config(struct gpt_buf *b, const struct tokens *t,
 static int write_config(struct gpt_buf *b, struct tokens *t,
                         struct gpt_err *err)
 {
-    const char *chat = NULL;
+    const char *chat = NULL, *tools = NULL;
 
     GPT_TRY(gpt_gguf_text(&t->g, "tokenizer.chat_template", &chat, err));
-    if (add_config(b, t, chat) != GPT_OK)
+    GPT_TRY(gpt_gguf_text(&t->g, "tokenizer.chat_template.tool_use", &tools,
+                          err));
+    if (add_config(b, t, chat, tools) != GPT_OK)
         return gpt_no_memory(err, "a vocabulary");
     /* a token may be a part of a character, and a template anything */
     if (gpt_utf8_valid(b->data, b->len) == b->len)

@@ -141,6 +141,18 @@ bool gpt_tokenizer_begin_with(struct gpt_tokenizer *tok, const char *name)
     return true;
 }
 
+bool gpt_tokenizer_end_with(struct gpt_tokenizer *tok, const char *name)
+{
+    const int32_t id = find_token(tok, name);
+
+    if (tok->n_after > 0 || id < 0)
+        return tok->n_after > 0;
+    tok->end = id;
+    tok->after = &tok->end;
+    tok->n_after = 1;
+    return true;
+}
+
 int gpt_encoder_open(struct gpt_encoder **enc,
                      const struct gpt_tokenizer *tok, struct gpt_err *err)
 {

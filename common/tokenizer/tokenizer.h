@@ -57,6 +57,8 @@ size_t gpt_tokenizer_before(const struct gpt_tokenizer *tok);
  * the tokenizer put some there; false where neither does. Before encoders are
  * opened. */
 bool gpt_tokenizer_begin_with(struct gpt_tokenizer *tok, const char *name);
+/* The same after each text. */
+bool gpt_tokenizer_end_with(struct gpt_tokenizer *tok, const char *name);
 
 /* A thread's private state: caches and scratch. One thread at a time. */
 struct gpt_encoder;

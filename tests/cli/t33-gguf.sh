@@ -70,6 +70,13 @@ check 'and the template of chats' grep -qF \
     first-hf/tokenizer_config.json
 expect 0 'from file to file' into first.gguf first-again.gguf
 check 'it stays' grep -qF 'messages[0].content' first-again.gguf
+cp -r first both
+rm both/chat_template.jinja
+both='"chat_template":[{"name":"default","template":"a"},{"name":"tool_use","template":"b"}]'
+echo "{$both}" >both/tokenizer_config.json
+expect 0 'one for tools beside it' into both both.gguf
+expect 0 'goes back, too' into both.gguf both-hf --to hf
+check 'as both were' grep -qF "$both" both-hf/tokenizer_config.json
 cp -r first long
 {
     printf '{#'

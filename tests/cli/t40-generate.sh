@@ -70,6 +70,9 @@ gen --greedy --prompt quick >want 2>err
 say file 'quick\n'
 expect 0 'a prompt file' gen --greedy --prompt-file file
 check 'without its newline' cmp want out
+say marked '\357\273\277quick\r\n'
+expect 0 'a file of an editor that marks it' gen --greedy --prompt-file marked
+check 'without its mark' cmp want out
 gen --greedy <file >out 2>err
 check 'standard input' cmp want out
 gen --greedy --prompt-file - <file >out 2>err

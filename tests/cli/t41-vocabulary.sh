@@ -330,6 +330,10 @@ check 'or numbers' grep -q '^{"id":3,.*prompts:3' out
 check 'one is too long' grep -q '^{"id":"d",.*16 positions' out
 err_has '4 of 6 prompts are not answered'
 err_has 'prompts:5'
+printf '%s\n' '{"prompt": "a", "seed": null}' ' ' '{"prompt": "a"}' >prompts
+expect 3 'a blank line' gen bpe --jsonl --prompt-file prompts
+out_has '{"id":2,"sample":1,"error":"prompts:2: blank line"}'
+err_has '1 of 3 prompts are not answered'
 printf '%s\n' '{"id": 1, "prompt": 5}' >prompts
 expect 3 'none is good' gen bpe --jsonl --prompt-file prompts --num-samples 2
 check 'an error for each sample' test "$(grep -c '"id":1,' out)" = 2
@@ -360,6 +364,16 @@ begins 'a beginning' pieces-hf $((n + 1))
 expect 0 'which goes along' gpt-reshape --load-path pieces-hf \
     --save-path pieces.gguf --to gguf
 begins 'as a key' pieces.gguf $((n + 1))
+echo '{"add_bos_token": true, "bos_token": "<s>", "add_eos_token": true,
+    "eos_token": "</s>"}' >pieces-hf/tokenizer_config.json
+begins 'a beginning and an end' pieces-hf $((n + 2))
+expect 0 'which go along' gpt-reshape --load-path pieces-hf \
+    --save-path ends.gguf --to gguf
+begins 'as keys' ends.gguf $((n + 2))
+echo '{"add_eos_token": true, "eos_token": "<none>"}' \
+    >pieces-hf/tokenizer_config.json
+begins 'an end that is not there' pieces-hf "$n"
+err_has "texts end with '<none>' there, which the vocabulary does not have"
 echo '{"tokenizer_class": "LlamaTokenizer", "bos_token": "<s>"}' \
     >pieces-hf/tokenizer_config.json
 begins 'by the class' pieces-hf $((n + 1))

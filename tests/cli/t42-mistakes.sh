@@ -112,7 +112,7 @@ wrong 2 'give --vocab-file and --merge-file, --tokenizer-model' \
 wrong 3 '--vocab-file names vocab.json and --merge-file merges.txt; here they' \
     gpt-generate --load ckpt -p a --vocab-file merges.txt --merge-file vocab.json
 
-for option in '--top-k 40' '--top-p 0.9' '--temperature 0.7'; do
+for option in '--top-k 40' '--top-p 0.9' '--min-p 0.1' '--temperature 0.7'; do
     # shellcheck disable=SC2086 # an option and its value
     gen 2 'leave one of them out' --greedy $option
     err_has "${option%% *} has no effect beside --greedy"
@@ -121,6 +121,13 @@ echo 'top-k = 40' >choice.conf
 expect 0 'but what a file says gives way' gpt-generate --load ckpt --prompt 1 \
     --tokenizer-type NullTokenizer --vocab-size 66 --tokens 1 \
     --config choice.conf --greedy --top-p 1 --temperature 0
+for option in --greedy '--temperature 0' '--top-k 1' '--num-beams 2'; do
+    # shellcheck disable=SC2086 # an option and its value
+    expect 0 "a seed beside $option" gpt-generate --load ckpt --prompt 1 \
+        --tokenizer-type NullTokenizer --vocab-size 66 --tokens 1 --seed 5 \
+        $option
+    err_has 'without effect here: --seed (nothing is drawn)'
+done
 
 # ---- gpt-reshape ----
 wrong 2 'to convert: --load-path DIR --save-path DIR' gpt-reshape

@@ -140,7 +140,7 @@ check 'has an error in each place' test "$(grep -c '"error":' out)" = 2
 check 'others are answered' test "$(grep -c '"score":' out)" = 4
 expect 2 'more texts than beams' gen --num-beams 2 --num-samples 3 -p a
 expect 2 'beams that would be drawn' gen --num-beams 2 --top-p 0.5 -p a
-err_has '--top-p with --num-beams'
+err_has '--top-p has no effect beside --num-beams'
 expect 2 'beams with probabilities' gen --num-beams 2 --logprobs 0 -p a
 
 # ---- refusals ----
@@ -156,4 +156,6 @@ expect 0 'a vocabulary without newlines' gpt-vocab --input corpus.jsonl \
     --output-prefix v --vocab-size 262
 expect 2 'log-probabilities without JSON' gen -p a --logprobs 1
 err_has 'add --jsonl'
+expect 2 'a seed that is too large' gen -p a --seed 99999999999999999999
+err_has '--seed: 99999999999999999999 is out of range (-1 to 9007199254740992)'
 tap_done

@@ -116,7 +116,7 @@ err_has 'no token is scored: the text is empty'
 check 'and no hint of windows' sh -c '! grep -q -e --window err'
 expect 2 'windows that leave gaps' gen --perplexity megatron \
     --overlapping-eval 17 -p abc
-err_has '--overlapping-eval 17, but a window has 16 tokens'
+err_has '--overlapping-eval is 17, but a window has 16 tokens'
 expect 2 'windows of another convention' gen --perplexity lm-eval \
     --overlapping-eval 2 -p abc
 expect 0 'bytes that are no characters' gen --perplexity lm-eval -p \
@@ -191,7 +191,7 @@ expect 0 'a text that ends with them' gen -p abc --max-positions 5 --ignore-eod 
     --jsonl
 out_has '"prompt_tokens":3,"tokens":3,'
 expect 2 'more than the model has' gen -p a --max-positions 17
-err_has '--max-positions 17, but the model has 16'
+err_has '--max-positions is 17, but the model has 16'
 
 # ---- weights alone are read ----
 expect 0 'a score' gen --score --prompt-file one

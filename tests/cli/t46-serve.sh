@@ -83,6 +83,8 @@ body='{"prompt": "a", "n": 1, "seed": 6, "temperature": 3, "max_tokens": 9, "str
 answers 'a stream' 200 /v1/completions "$body" -N
 check 'ends as one' test "$(tail -n 2 out | head -n 1)" = 'data: [DONE]'
 out_has '"choices":[],"usage":{"prompt_tokens":1,"completion_tokens":9'
+check 'and null in all pieces before' test \
+    "$(grep -c '"usage":null}$' out)" = "$(($(grep -c '^data: {' out) - 1))"
 check 'pieces of the same text' test "$(sed -n \
     's/.*"text":"\(.*\)","logprobs".*/\1/p' out | tr -d '\n')" = \
     "$(head -n 1 want | sed 's/^"//; s/"$//')"
@@ -105,7 +107,7 @@ while read -r field said; do
     answers "param is $field" 400 /v1/completions \
         "{\"prompt\": \"a\", \"$field\": $said}"
     out_has "\"message\":\"'$field'"
-    out_has "\"type\":\"invalid_request_error\",\"param\":\"$field\",\"code\":400}"
+    out_has "\"type\":\"invalid_request_error\",\"param\":\"$field\",\"code\":null}"
 done <<'END'
 temperature "hot"
 n 2000000
@@ -116,15 +118,21 @@ suffix "b"
 max_tokens 2000000000
 response_format {"type": "json_object"}
 stream_options 5
+stream_options {"include_usage": true}
 END
 answers 'limits in digits' 400 /v1/completions \
     '{"prompt": "a", "seed": 9e17, "max_tokens": 1}'
-out_has "'seed' must be a number from -1 to 9007199254740992"
+out_has "'seed' must be a number from -1 to 9007199254740992, and not 9e+17"
+answers 'what is no integer' 400 /v1/completions '{"prompt": "a", "n": 1.5}'
+out_has "'n' must be an integer, and not 1.5"
+answers 'an id that is too large' 400 /v1/completions '{"prompt": [1, 300]}'
+out_has "'prompt' holds 300, which is no token id of 0 to 256"
 for bad in '{}' '{"prompt": "a prompt that is longer than all of the positions"}'
 do
     answers "param of $bad" 400 /v1/completions "$bad"
     out_has '"param":"prompt"'
 done
+out_has '"code":"context_length_exceeded"'
 answers 'no field, no param' 400 /v1/completions '{"prompt": "a'
 out_has '"param":null'
 answers 'fields that say nothing' 200 /v1/completions '{"prompt": "quick",
@@ -132,7 +140,7 @@ answers 'fields that say nothing' 200 /v1/completions '{"prompt": "quick",
     "echo": null, "store": false, "user": "u", "stop": [], "max_tokens": 6}'
 out_has '"text":" brown","logprobs":null'
 answers 'another model' 404 /v1/completions '{"prompt": "a", "model": "other"}'
-out_has '"param":"model"'
+out_has '"param":"model","code":"model_not_found"'
 answers 'a seed that is drawn' 200 /v1/completions '{"prompt": "a", "seed": -1,
     "max_tokens": 1, "response_format": {"type": "text"}}'
 long=$(awk 'BEGIN { for (i = 0; i < 40; i++) printf "\303\251" }')
@@ -141,6 +149,7 @@ check 'is shown without half a character' sh -c \
     "iconv -f UTF-8 -t UTF-8 out >/dev/null"
 answers 'no such path' 404 /v2 ''
 out_has 'POST /v1/completions makes texts'
+out_has '"param":null,"code":null}'
 answers 'one model' 200 /v1/models/ckpt ''
 out_has '{"id":"ckpt","object":"model",'
 answers 'and no other one' 404 /v1/models/other ''
@@ -149,15 +158,21 @@ answers 'a head alone' 200 /health '' -I
 answers 'another method' 405 /v1/completions '' -i
 out_has 'Allow: POST'
 out_has 'the method of this path is POST'
+out_has '"code":"method_not_supported"'
 answers 'and of what is read' 405 /health '{}' -i
 out_has 'Allow: GET, HEAD'
+answers 'a body in another form' 415 /v1/completions '{"prompt": "a"}' \
+    -H 'Content-Encoding: gzip'
+out_has 'the body has a Content-Encoding; send it as it is'
+answers 'in no other form' 200 /v1/completions '{"prompt": "a"}' \
+    -H 'Content-Encoding: identity'
 head -c 9000000 /dev/zero | tr '\0' a >long
 ask /v1/completions '' --data-binary @long
 check 'a body that is too long' test "$status" = 413
 answers 'text to ids' 200 /tokenize '{"content": "ab"}'
 out_has '{"tokens":[97,98],"count":2}'
 answers 'what is no id' 400 /detokenize '{"tokens": [97.5]}'
-out_has "'tokens' holds what is no token id of 0 to "
+out_has "'tokens' holds 97.5, which is no token id of 0 to 256"
 while read -r path body; do
     answers "what $path does not know" 400 "$path" "$body"
 done <<'END'
@@ -238,10 +253,11 @@ check 'after what was under way' grep -q 'DONE' last
 check 'and it says so' grep -q 'stopping' log
 
 # ---- keys and a full queue ----
-printf 'secret\n\nother\n' >keys
+printf 'secret\r\n\n \t\n\tother \n' >keys
 awk 'BEGIN { for (i = 0; i < 500; i++) printf "long-key-%d\n", i }' >>keys
 serve --load ckpt --batch-size 1 --max-queue 1 --api-key-file keys --served-model-name m
 answers 'no key' 401 /v1/models ''
+out_has '"code":"invalid_api_key"'
 answers 'a wrong key' 401 /v1/models '' -H 'Authorization: Bearer secre'
 answers 'a key' 200 /v1/models '' -H 'Authorization: Bearer other'
 out_has '"id":"m"'
@@ -263,6 +279,7 @@ until grep -q '^gpt_requests_waiting 1' out || [ $tries -gt 300 ]; do
 done
 ask /v1/completions '{"prompt": "a"}' -H 'Authorization: Bearer secret'
 check 'a full queue' test "$status" = 429
+out_has '"code":"rate_limit_exceeded"'
 wait $client
 check 'the one before is answered' grep -q '"index":999' busy
 kill -TERM $pid
@@ -283,5 +300,9 @@ done
 printf 'a\0b\n' >odd
 expect 3 'a key file with a byte 0' gpt-generate --load ckpt --serve :0 \
     --api-key-file odd
+printf ' \n\n' >odd
+expect 3 'a key file of blanks' gpt-generate --load ckpt --serve :0 \
+    --api-key-file odd
+err_has 'odd: no key in it'
 expect 4 'no key file' gpt-generate --load ckpt --serve :0 --api-key-file none
 tap_done

@@ -47,6 +47,11 @@ echo '{{ raise_exception("tools: " ~ tools ~ ", documents: " ~ documents) }}' >b
 expect 0 'variables that transformers sets' sh -c 'echo a | gpt-generate \
     --load ckpt --interactive --chat --chat-template bad --greedy'
 err_has 'the template says: tools: None, documents: None'
+echo '{{ raise_exception("x: " ~ x) }}' >bad
+expect 0 'numbers as they are written' sh -c 'echo a | gpt-generate --load ckpt \
+    --interactive --chat --chat-template bad --greedy \
+    --chat-template-kwargs "{\"x\": [1, 1.0, -1e3]}"'
+err_has 'the template says: x: [1, 1.0, -1000.0]'
 echo '{% if 0 %}a{% endif %}' >empty
 expect 0 'messages without a text' sh -c 'echo a | gpt-generate --load ckpt \
     --interactive --chat --chat-template empty --greedy'
@@ -114,6 +119,11 @@ out_has '"object":"chat.completion"'
 out_has '"message":{"role":"assistant","content":" brown"}'
 out_has '"finish_reason":"length"'
 out_has '"usage":{"prompt_tokens":10,"completion_tokens":6'
+answers 'one number of tokens by both names' 200 /v1/chat/completions \
+    "{$hello, \"max_tokens\": 6, \"max_completion_tokens\": 6}"
+answers 'and two numbers' 400 /v1/chat/completions \
+    "{$hello, \"max_tokens\": 6, \"max_completion_tokens\": 5}"
+out_has "'max_tokens' and 'max_completion_tokens' are names of one number"
 answers 'an end that the client names' 200 /v1/chat/completions \
     "{$hello, \"stop\": \"\\n\", \"max_completion_tokens\": 40}"
 out_has '"content":" brown"},"logprobs":null,"finish_reason":"stop"'
@@ -157,7 +167,6 @@ while read -r field value; do
     out_has "'$field'"
 done <<'END'
 echo true
-tools [{}]
 tools true
 tool_choice "required"
 functions [{}]
@@ -172,6 +181,7 @@ prediction {"type": "content", "content": "a"}
 stream_options 5
 stream_options {"continuous_usage_stats": true}
 stream_options {"include_usage": 1}
+stream_options {"include_usage": true}
 END
 answers 'what can be said of a field' 400 /v1/chat/completions \
     "{$hello, \"tools\": [], \"tool_choice\": \"required\"}"
@@ -188,7 +198,7 @@ done <<'END'
 "safety_identifier": "u", "prompt_cache_key": "k", "service_tier": "default"
 "logprobs": false, "top_logprobs": 0, "stop": [], "logit_bias": {}
 "stream": false, "stream_options": {}, "response_format": {"type": "text"}
-"stream_options": {"include_usage": true, "include_obfuscation": false}
+"stream": null, "stream_options": {}
 END
 nulls=$(for field in max_tokens temperature top_p top_k n stream stream_options \
     logprobs top_logprobs stop seed presence_penalty frequency_penalty \
@@ -225,21 +235,114 @@ awk -v hello="$hello" 'BEGIN { printf "{%s, \"chat_template_kwargs\": {", hello
     print "}}" }' >many
 answers 'thousands of variables' 400 /v1/chat/completions '' --data-binary @many
 out_has "'chat_template_kwargs' has 20000 members, limit 64"
-answers 'calls of tools' 400 /v1/chat/completions \
-    '{"messages": [{"role": "assistant", "content": "", "tool_calls": [{}]}]}'
-out_has "'tool_calls' can only be [] here"
-answers 'results of tools' 400 /v1/chat/completions \
-    '{"messages": [{"role": "tool", "content": "a"}]}'
+answers 'tools that the template does not look at' 400 /v1/chat/completions \
+    "{$hello, \"tools\": [{\"function\": {\"name\": \"f\"}}]}"
+out_has "'tools': the template of the model has no place for them"
+call='{"id": "1", "type": "function", "function": {"name": "f", "arguments": "{}"}}'
+answers 'and calls of them' 400 /v1/chat/completions \
+    '{"messages": [{"role": "assistant", "tool_calls": ['"$call"']}]}'
+out_has "'tool_calls': the template of the model has no place for them"
+answers 'but tools that are not to be called' 200 /v1/chat/completions \
+    "{$hello, \"tools\": [{\"function\": {\"name\": \"f\"}}],
+    \"tool_choice\": \"none\", \"max_tokens\": 1}"
 answers 'what the template refuses' 400 /v1/chat/completions \
     '{"messages": [{"role": "other", "content": "a"}]}'
 out_has 'the template says: no role other'
 stop_server
+# ---- tools: the template shows in an error what it sees of them ----
+cat >tools <<'EOF'
+{%- for m in messages -%}
+{%- set call = m.tool_calls[0] if m.tool_calls else none -%}
+{{ raise_exception([m.role, m.content, m.name|default(none),
+    m.tool_call_id|default(none), call, tools]|tojson) if loop.last }}
+{%- endfor -%}
+EOF
+serve --load ckpt --chat-template tools
+sees() { # description, members of the body, what the template says
+    answers "$1" 400 /v1/chat/completions "{$2}"
+    out_has "the template says: $(printf '%s' "$3" | sed 's/"/\\"/g')\""
+}
+tool='{"type": "function", "function": {"name": "f", "strict": null,
+    "parameters": {"b": 1.0, "a": [1e3, 7]}}}'
+sees 'tools as they are' '"messages": [{"role": "user", "content": "a"}],
+    "tool_choice": "auto", "parallel_tool_calls": true, "tools": ['"$tool"']' \
+    '["user", "a", null, null, null, [{"type": "function", "function": {"name": "f", "strict": null, "parameters": {"b": 1.0, "a": [1000.0, 7]}}}]]'
+sees 'none where none is to be called' '"messages": [{"role": "user", "content":
+    "a"}], "tool_choice": "none", "tools": ['"$tool"']' \
+    '["user", "a", null, null, null, null]'
+sees 'arguments are an object' '"messages": [{"role": "assistant", "content":
+    null, "tool_calls": [{"id": "x", "index": 0, "function": {"name": "f",
+    "arguments": "{\"k\": 1.0, \"n\": [{}]}"}, "type": "function"}]}]' \
+    '["assistant", "", null, null, {"id": "x", "function": {"name": "f", "arguments": {"k": 1.0, "n": [{}]}}, "type": "function"}, null]'
+sees 'none are an empty one' '"messages": [{"role": "assistant", "tool_calls":
+    [{"function": {"name": "f", "arguments": ""}}]}]' \
+    '["assistant", "", null, null, {"function": {"name": "f", "arguments": {}}}, null]'
+sees 'a result' '"messages": [{"role": "tool", "tool_call_id": "x", "name": "f",
+    "content": [{"type": "text", "text": "a"}, {"type": "text", "text": "b"}]}]' \
+    '["tool", "a\\nb", "f", "x", null, null]'
+while read -r field body; do
+    answers "$body" 400 /v1/chat/completions "{$hello, $body}"
+    out_has "\"param\":\"$field\""
+done <<'END'
+type "tools": [{"type": "custom", "custom": {"name": "f"}}]
+function "tools": [{"type": "function"}]
+function "tools": [{}]
+function "tools": [5]
+tool_choice "tools": [{"function": {"name": "f"}}], "tool_choice": "required"
+parallel_tool_calls "tools": [{"function": {"name": "f"}}], "parallel_tool_calls": false
+END
+while read -r field message; do
+    answers "$message" 400 /v1/chat/completions "{\"messages\": [{$message}]}"
+    out_has "\"param\":\"$field\""
+done <<'END'
+tool_calls "role": "user", "content": "a", "tool_calls": [{}]
+tool_call_id "role": "user", "content": "a", "tool_call_id": "x"
+tool_call_id "role": "tool", "content": "a", "tool_call_id": 5
+content "role": "tool", "tool_call_id": "x"
+role "role": "function", "name": "f", "content": "a"
+tool_calls "role": "assistant", "tool_calls": {}
+tool_calls "role": "assistant", "tool_calls": [5]
+function "role": "assistant", "tool_calls": [{}]
+kind "role": "assistant", "tool_calls": [{"kind": 1, "function": {"name": "f"}}]
+type "role": "assistant", "tool_calls": [{"type": "custom", "function": {"name": "f"}}]
+more "role": "assistant", "tool_calls": [{"function": {"name": "f", "more": 1}}]
+arguments "role": "assistant", "tool_calls": [{"function": {"name": "f", "arguments": 5}}]
+arguments "role": "assistant", "tool_calls": [{"function": {"name": "f", "arguments": "{"}}]
+arguments "role": "assistant", "tool_calls": [{"function": {"name": "f", "arguments": "[1]"}}]
+END
+stop_server
+
+# A template of its own for chats with tools.
+mkdir -p two
+cp -r hf/. two
+says() { printf '{"name": "%s", "template": "{{ raise_exception('"'%s'"' ~ %s) }}"}' "$@"; }
+printf '{"chat_template": [%s, %s]}' "$(says default plain messages)" \
+    "$(says tool_use special tools)" >two/tokenizer_config.json
+serve --load two --tokenizer-type ByteTokenizer
+answers 'a template of their own' 400 /v1/chat/completions "{$hello,
+    \"tools\": [{\"function\": {\"name\": \"f\"}}]}"
+out_has 'the template says: special'
+answers 'and the one of other chats' 400 /v1/chat/completions "{$hello}"
+out_has 'the template says: plain'
+stop_server
+printf '{"chat_template": [{"name": "tool_use", "template": "{%% block a %%}"},
+    {"name": "default", "template": "%s"}]}' "$(python_json)" \
+    >two/tokenizer_config.json
+serve --load two --tokenizer-type ByteTokenizer
+answers 'one that is not supported' 400 /v1/chat/completions "{$hello,
+    \"tools\": [{\"function\": {\"name\": \"f\"}}]}"
+out_has "the template for tools: line 1: the tag 'block' is not supported"
+answers 'is none of other chats' 200 /v1/chat/completions \
+    "{$hello, \"max_tokens\": 1}"
+stop_server
+
 serve --load ckpt --chat-template empty
 answers 'messages without a text' 400 /v1/chat/completions "{$hello}"
 out_has 'the template makes no text of the messages'
 stop_server
 serve --load ckpt
-answers 'a model without a template' 501 /v1/chat/completions "{$hello}"
+answers 'a model without a template' 501 /v1/chat/completions "{$hello}" -i
+out_has 'x-should-retry: false'
 out_has 'no template of chats'
 stop_server
 mkdir -p odd

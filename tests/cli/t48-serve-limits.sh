@@ -214,10 +214,11 @@ check 'two prompts that wait begin in one pass' grep -q \
 
 # ---- times ----
 serve --load ckpt --request-timeout 1 --batch-size 2
-answers 'a request that takes too long' 504 /v1/completions "{$long}"
+answers 'a request that takes too long' 504 /v1/completions "{$long}" -i
+out_has 'x-should-retry: false'
 out_has 'took longer'
 answers 'a stream that does' 200 /v1/completions "{$long, \"stream\": true}" -N
-out_has '"code":504'
+out_has '"message":"the request took longer than it may"'
 check 'ends as one' test "$(tail -n 2 out | head -n 1)" = 'data: [DONE]'
 ask /metrics ''
 out_has 'gpt_requests_cut_total 2'

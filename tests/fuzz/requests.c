@@ -24,7 +24,8 @@ static void must(int status)
 static void begin(void)
 {
     static const char template[] =
-        "{% for m in messages %}[{{ m.role }}]{{ m.content }}{% endfor %}";
+        "{% for m in messages %}[{{ m.role }}]{{ m.content }}{{ m.tool_calls }}"
+        "{% endfor %}{{ tools }}";
     const struct gpt_tokenizer_options o = {
         .type = "GPT2BPETokenizer",
         .vocab_file = "tests/golden/gpt2/vocab.json",
@@ -61,6 +62,12 @@ static void check_call(const struct gpt_call *call)
     }
 }
 
+/* A request for another model is refused as well. */
+static void check_refusal(int status, const struct gpt_err *err)
+{
+    fuzz_check(status == GPT_EUSAGE ? GPT_EDATA : status, err);
+}
+
 static void inform(gpt_informer *answer, const uint8_t *data, size_t size)
 {
     struct gpt_buf body = {0}, out = {0};
@@ -69,7 +76,7 @@ static void inform(gpt_informer *answer, const uint8_t *data, size_t size)
 
     must(gpt_buf_add(&body, data, size));
     const int status = answer(&server, &body, &out, &err);
-    fuzz_check(status, &err);
+    check_refusal(status, &err);
     if (status == GPT_OK) {
         if (gpt_json_parse(&json, out.data, out.len, "answer", &err) != GPT_OK)
             abort();
@@ -83,6 +90,7 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
 {
     struct gpt_call *call;
     struct gpt_err err = {0};
+    const char *code;
 
     if (!model.tokenizer)
         begin();
@@ -94,8 +102,9 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
         return 0;
     }
     const int status = gpt_call_parse(&call, &server, data[0] == 'c',
-                                      (const char *)data + 1, size - 1, &err);
-    fuzz_check(status, &err);
+                                      (const char *)data + 1, size - 1, &code,
+                                      &err);
+    check_refusal(status, &err);
     if (status == GPT_OK) {
         check_call(call);
         gpt_call_free(call);

@@ -29,7 +29,9 @@ TOOLS = [{"type": "function", "function": {
     "parameters": {"type": "object", "required": ["place"], "properties": {
         "place": {"type": "string", "description": "city, é"},
         "unit": {"type": "string", "enum": ["c", "f"]},
-        "days": {"type": "integer", "default": 3}}}}}]
+        "list": {"type": "array", "items": {"type": ["number", "null"]}},
+        "days": {"type": "integer", "default": 3, "minimum": -0.0,
+                 "maximum": 1e3, "x": [2 ** 62, 1e16, 1e-7]}}}}}]
 
 
 done = []  # of checks

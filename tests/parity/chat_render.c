@@ -32,6 +32,8 @@ static int answer(const char *line, size_t len)
 
     int status = gpt_json_parse(&root, line, len, "line", &err);
     if (status == GPT_OK)
+        gpt_json_keep_numbers(root, line);
+    if (status == GPT_OK)
         status = render(root, &text, &err);
     if (status == GPT_OK)
         cJSON_AddStringToObject(out, "text", text.data ? text.data : "");

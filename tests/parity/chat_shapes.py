@@ -94,6 +94,27 @@ def macro(rng):
     return f"{{% macro m({given}) %}}{used}{{% endmacro %}}{{{{ m({call}) }}}}"
 
 
+def call(rng):
+    """A macro that calls back the block of its call, with what is spread."""
+    n = rng.randrange(3)
+    back = ", ".join(rng.choice(["a", "1", "*[a, 2]", "b", "*l"])
+                     for _ in range(rng.choice([n, n, n, 1])))
+    body = rng.choice(["{{ caller(%s) }}", "[{{ caller(%s) }}{{ b }}]",
+                       "{%% for b in l %%}{{ caller(%s) }},{%% endfor %%}",
+                       "{%% set c = caller(%s) %%}{{ c|upper }}",
+                       "{%% if caller %%}{{ caller(%s) }}{%% endif %%}",
+                       "none%.0s"]) % back
+    names = ["x", "y=3", "z='q'"][:n]
+    given = rng.choice(["", "1", "*l", "1, *l", "*l, b=2", "b=5", "*'u'",
+                        "b=4, *l"])
+    block = "".join(rng.choice([
+        "{{ x }}", "{{ y }}", "{{ l }}", "<{{ b }}>", "{{ caller }}", "t",
+        "{% set l = [8] %}{{ l }}"]) for _ in range(3))
+    return ("{%% set l = [6] %%}{%% macro m(a, b='d') %%}%s{{ l }}"
+            "{%% endmacro %%}{%% call%s m(%s) %%}%s{%% endcall %%}{{ l }}"
+            % (body, f"({', '.join(names)})" if names else "", given, block))
+
+
 def main():
     parser = argparse.ArgumentParser()
     parser.add_argument("build")
@@ -103,7 +124,8 @@ def main():
     rng = random.Random(args.seed)
     given = {"s": "<s>", "t": "A b"}
     for name, draw in (("safe strings", safe), ("loops", loops),
-                       ("parameters of macros", macro)):
+                       ("parameters of macros", macro),
+                       ("calls of macros", call)):
         sources = [draw(rng) for _ in range(args.count)]
         got = subprocess.run(
             [f"{args.build}/tests/parity/chat_render"], text=True, check=True,

@@ -41,9 +41,10 @@ def run(*command, **options):
     return done.stdout
 
 
-def model_of(seed, **sizes):
+def model_of(seed, positions=96, **sizes):
     torch.manual_seed(seed)
-    config = GPT2Config(vocab_size=257, n_positions=96, initializer_range=0.15,
+    config = GPT2Config(vocab_size=257, n_positions=positions,
+                        initializer_range=0.15,
                         bos_token_id=EOD, eos_token_id=EOD, resid_pdrop=0,
                         embd_pdrop=0, attn_pdrop=0, **sizes)
     model = GPT2LMHeadModel(config).eval()

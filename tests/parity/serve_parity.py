@@ -3,13 +3,18 @@ of the filter.
 
     serve_parity.py BUILD_DIRECTORY
 """
+import copy
+import glob
 import json
+import os
 import re
 import subprocess
 import sys
 import tempfile
 
+import jinja2
 import openai
+from chat_parity import SPECIAL, TOOLS
 from generate_parity import BUILD, check, finish, model_of, run
 
 
@@ -68,34 +73,102 @@ def chats(client, load):
         check(False, "another form is refused")
     except openai.BadRequestError as e:
         check("'response_format'" in str(e), "another form is refused")
+        check((e.type, e.param, e.code) == ("invalid_request_error",
+              "response_format", None), "no word is no code")
     try:
         client.chat.completions.create(**how, tools=[
             {"type": "function", "function": {"name": "f"}}])
-        check(False, "tools are refused")
+        check(False, "tools that a template does not know are refused")
     except openai.BadRequestError as e:
-        check("'tools'" in str(e), "tools are refused")
+        check("'tools'" in str(e),
+              "tools that a template does not know are refused")
+
+
+def start(*command):
+    """A server and its address; None where this build has none."""
+    server = subprocess.Popen([*command, "--serve", "127.0.0.1:0"],
+                              stderr=subprocess.PIPE, text=True)
+    for line in server.stderr:
+        if "no libmicrohttpd" in line:
+            return server, None
+        found = re.search(r"http://\S+/", line)
+        if found:
+            return server, found.group(0)
+    raise SystemExit("the server does not start")
+
+
+def call(place, **more):
+    """A call as a client has it: its arguments are a string."""
+    arguments = json.dumps({"place": place, **more}, ensure_ascii=False)
+    return {"id": "abcdef123", "type": "function",
+            "function": {"name": "get_weather", "arguments": arguments}}
+
+
+def tools_of(name, source, load, top):
+    """A conversation with tools by one template: the text is the filter's of
+    what transformers makes of it."""
+    from transformers.utils import chat_template_utils as utils
+    with open(f"{top}/template", "w", encoding="utf-8") as f:
+        f.write(source)
+    server, url = start(*load, "--chat-template", f"{top}/template")
+    client = openai.OpenAI(base_url=url + "v1", api_key="none", max_retries=0,
+                           timeout=60)
+    messages = [{"role": "system", "content": "Be brief."},
+                {"role": "user", "content": "Weather in \"Köln\"?"},
+                {"role": "assistant", "content": "",
+                 "tool_calls": [call("Köln", days=2, x=1.0, y=None)]},
+                {"role": "tool", "tool_call_id": "abcdef123",
+                 "name": "get_weather", "content": "{\"t\": 7.50}"}]
+    seen = copy.deepcopy(messages)
+    for one in seen[2]["tool_calls"]:
+        one["function"]["arguments"] = json.loads(one["function"]["arguments"])
+    for n in (2, 3, 4):
+        how = dict(model="tiny", messages=messages[:n], tools=TOOLS, seed=5,
+                   max_tokens=9, tool_choice="auto")
+        try:
+            prompt = utils._compile_jinja_template(source).render(
+                messages=seen[:n], tools=TOOLS, documents=None,
+                add_generation_prompt=True, **SPECIAL)
+        except jinja2.TemplateError as e:
+            try:
+                client.chat.completions.create(**how)
+                check(False, f"{name}: {n} messages are refused")
+            except openai.BadRequestError as said:
+                check(str(e) in str(said), f"{name}: {n} messages are refused")
+            continue
+        want = json.loads(run(*load, "--jsonl", "-p", prompt, "--seed", "5",
+                              "--tokens", "9", stdin=subprocess.DEVNULL))
+        got = client.chat.completions.create(**how)
+        check(got.choices[0].message.content == want["text"]
+              and got.usage.prompt_tokens == len(prompt.encode()),
+              f"{name}: tools and {n} messages are transformers'")
+    server.terminate()
+    server.communicate(timeout=60)
+
+
+def tools(load, top):
+    with open(f"{top}/tiny/tokenizer_config.json", "w", encoding="utf-8") as f:
+        json.dump(SPECIAL, f)
+    here = os.path.dirname(os.path.abspath(__file__))
+    for path in sorted(glob.glob(f"{here}/../golden/chat/*.jinja")):
+        with open(path, encoding="utf-8") as f:
+            source = f.read()
+        if "tool_calls" in source:
+            tools_of(os.path.basename(path), source, load, top)
 
 
 def main():
-    model = model_of(7, n_layer=2, n_embd=32, n_head=4)
+    model = model_of(7, 4096, n_layer=2, n_embd=32, n_head=4)
     with tempfile.TemporaryDirectory() as top:
         model.save_pretrained(f"{top}/tiny", safe_serialization=True)
         load = [f"{BUILD}/gpt-generate", "--load", f"{top}/tiny",
                 "--tokenizer-type", "ByteTokenizer"]
         with open(f"{top}/template", "w", encoding="utf-8") as f:
             f.write(TEMPLATE)
-        server = subprocess.Popen([*load, "--serve", "127.0.0.1:0",
-                                   "--chat-template", f"{top}/template"],
-                                  stderr=subprocess.PIPE, text=True)
-        url = None
-        for line in server.stderr:
-            if "no libmicrohttpd" in line:
-                print("1..0 # SKIP this build has no libmicrohttpd")
-                return 0
-            found = re.search(r"http://\S+/", line)
-            if found:
-                url = found.group(0)
-                break
+        server, url = start(*load, "--chat-template", f"{top}/template")
+        if not url:
+            print("1..0 # SKIP this build has no libmicrohttpd")
+            return 0
         client = openai.OpenAI(base_url=url + "v1", api_key="none",
                                max_retries=0, timeout=60)
         check(client.models.list().data[0].id == "tiny", "the model's name")
@@ -128,10 +201,13 @@ def main():
             check(False, "another model is refused")
         except openai.NotFoundError as e:
             check("only 'tiny'" in str(e), "another model is refused")
+            check((e.type, e.param, e.code) == ("invalid_request_error",
+                  "model", "model_not_found"), "with OpenAI's words for it")
         chats(client, load)
         server.terminate()
         server.communicate(timeout=60)
         check(server.returncode == -15, "SIGTERM ends the server")
+        tools(load, top)
     return finish()
 
 

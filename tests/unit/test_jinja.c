@@ -11,6 +11,7 @@ static cJSON *parse(const char *text)
 
     if (gpt_json_parse(&root, text, strlen(text), "test", NULL) != GPT_OK)
         exit(1);
+    gpt_json_keep_numbers(root, text);
     return root;
 }
 
@@ -88,20 +89,47 @@ static const char input_text[] =
     "{\"s\": \"word\", \"e\": \"\\u00e9\", \"n\": 5, \"none\": null,"
     " \"list\": [1, 2, 3], \"d\": {\"k\": 1}}";
 
+/* The template ends with an error that says so. */
+static void refuses(const char *source, const char *message)
+{
+    cJSON *input = parse(input_text);
+    struct gpt_buf text = {0};
+    struct gpt_err err;
+    const int status = render(source, input, NULL, 1, &text, &err);
+
+    if (!ok(status == GPT_EDATA && strstr(err.text, message), "%s", message))
+        printf("# status %d: %s\n", status, err.text);
+    gpt_buf_free(&text);
+    cJSON_Delete(input);
+}
+
+/* The template makes that text. */
+static void writes(const char *source, const char *want)
+{
+    cJSON *input = parse(input_text);
+    struct gpt_buf text = {0};
+    struct gpt_err err;
+    const int status = render(source, input, NULL, 1, &text, &err);
+
+    if (!ok(status == GPT_OK && strcmp(text.data, want) == 0, "%s", source))
+        printf("# status %d: %s %s\n", status, err.text,
+               text.data ? text.data : "");
+    gpt_buf_free(&text);
+    cJSON_Delete(input);
+}
+
 static void test_refusals(void)
 {
     static const struct {
         const char *source, *message;
     } cases[] = {
         {"a\nb {% include 'x' %}", "line 2: the tag 'include' is not supp"},
-        {"{% call f() %}{% endcall %}", "'call' is not supported"},
         {"{{ s|shuffle }}", "line 1: the filter 'shuffle' is not supported"},
         {"{{ s is green }}", "the test 'green' is not supported"},
         {"\n\n{{ s.center(9) }}", "line 3: the method 'center' of str is not"},
         {"{{ list.append(4) }}", "the method 'append' of list is not"},
         {"{{ joiner(',') }}", "the function 'joiner' is not supported"},
         {"{{ s.split(sep=',', nope=1) }}", "'split' has an argument"},
-        {"{{ f(*list) }}", "'*' before an argument is not supported"},
         {"{% for x in list recursive %}{% endfor %}", "'recursive'"},
         {"{{ s % 1 }}", "'%' of a string is not supported"},
         {"{{ e|upper }}", "case of U+00E9 is not supported"},
@@ -152,19 +180,40 @@ static void test_refusals(void)
          "{% for i in range(99) %}{% set ns.t = ns.t + ns.t %}{% endfor %}",
          "more than"},
     };
-    cJSON *input = parse(input_text);
-    struct gpt_buf text = {0};
-    struct gpt_err err;
 
-    for (size_t i = 0; i < GPT_COUNT(cases); i++) {
-        const int status = render(cases[i].source, input, NULL, 1, &text, &err);
+    for (size_t i = 0; i < GPT_COUNT(cases); i++)
+        refuses(cases[i].source, cases[i].message);
+}
 
-        if (!ok(status == GPT_EDATA && strstr(err.text, cases[i].message),
-                "%s", cases[i].message))
-            printf("# status %d: %s\n", status, err.text);
-    }
-    gpt_buf_free(&text);
-    cJSON_Delete(input);
+/* Blocks of calls, and lists that are spread over arguments. */
+static void test_calls(void)
+{
+    static const struct {
+        const char *source, *message;
+    } cases[] = {
+        {"{% call f() %}{% endcall %}", "'f' is undefined"},
+        {"{% call s %}{% endcall %}", "'call' is followed by no call"},
+        {"{% call s|upper %}{% endcall %}", "'call' is followed by no call"},
+        {"{% macro m() %}{% endmacro %}{% call m() %}{% endcall %}",
+         "no such argument"},
+        {"{% macro m() %}{{ caller() }}{% endmacro %}{{ m() }}",
+         "'caller' is undefined"},
+        {"{% macro m() %}{% call m() %}{{ caller() }}{% endcall %}"
+         "{% endmacro %}", "'caller' in a macro"},
+        {"{{ f(**d) }}", "'**' before an argument is not supported"},
+        {"{{ f(*list) }}", "'f' is undefined"},
+        {"{{ f(*list, 1) }}", "an argument without a name follows"},
+        {"{% macro m(a) %}{% endmacro %}{{ m(*list) }}", "no such argument"},
+        {"{% macro m(a) %}{% endmacro %}{{ m(*n) }}", "int is no list"},
+    };
+
+    for (size_t i = 0; i < GPT_COUNT(cases); i++)
+        refuses(cases[i].source, cases[i].message);
+    writes("{% macro m(a) %}{{ caller(a, 'z') }}{% endmacro %}"
+           "{% call(x, y=0, z=4) m(*[3]) %}{{ x }}{{ y }}{{ z }}{% endcall %}",
+           "3z4");
+    writes("{% macro m(a, b, c=2) %}{{ a }}{{ b }}{{ c }}{% endmacro %}"
+           "{{ m(*'xy') }}{{ m(n, *[6], c=7) }}", "xy2567");
 }
 
 /* Generators: they are true even with nothing in them, are taken once, and have
@@ -220,19 +269,9 @@ static void test_texts(void)
         {"{% macro m(a) %}{{ m.name }}{% endmacro %}{{ m(1) }}", "m"},
         {"{{ strftime_now('%Z%%Z%z|%Y') }}", "%Z|1970"},
     };
-    cJSON *input = parse(input_text);
-    struct gpt_buf text = {0};
-    struct gpt_err err;
 
-    for (size_t i = 0; i < GPT_COUNT(cases); i++) {
-        const int status = render(cases[i].source, input, NULL, 1, &text, &err);
-
-        if (!ok(status == GPT_OK && strcmp(text.data, cases[i].text) == 0,
-                "%s", cases[i].source))
-            printf("# status %d: %s %s\n", status, err.text, text.data);
-    }
-    gpt_buf_free(&text);
-    cJSON_Delete(input);
+    for (size_t i = 0; i < GPT_COUNT(cases); i++)
+        writes(cases[i].source, cases[i].text);
 }
 
 /* Nesting of every kind ends in a message, and not at the stack's end. */
@@ -319,6 +358,7 @@ int main(void)
     test_sizes();
     test_goldens();
     test_refusals();
+    test_calls();
     test_texts();
     test_nesting();
     test_depth_of_values();

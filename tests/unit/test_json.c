@@ -106,6 +106,31 @@ static void test_ints(void)
     }
 }
 
+static void test_numbers(void)
+{
+    static const char text[] = "[1.0, {\"2\\\"3\": -4e0, \"\\\\\": 05},"
+                               "\n[\"-6\", 12345678901234567890], 7]";
+    static const char *const want[] = {"1.0", "-4e0", "05",
+                                       "12345678901234567890", "7"};
+    struct gpt_err err = {0};
+    cJSON *root;
+
+    is_int(gpt_json_parse(&root, text, strlen(text), "f", &err), GPT_OK, "ok");
+    gpt_json_keep_numbers(root, text);
+    const cJSON *object = cJSON_GetArrayItem(root, 1);
+    const cJSON *got[] = {
+        cJSON_GetArrayItem(root, 0), object->child, object->child->next,
+        cJSON_GetArrayItem(cJSON_GetArrayItem(root, 2), 1),
+        cJSON_GetArrayItem(root, 3)};
+    for (size_t i = 0; i < GPT_COUNT(want); i++)
+        ok(got[i]->valuestring && strcmp(got[i]->valuestring, want[i]) == 0,
+           "%s is kept", want[i]);
+    cJSON *copy = cJSON_Duplicate(root, true);
+    ok(strcmp(copy->child->valuestring, "1.0") == 0, "in a copy, too");
+    cJSON_Delete(copy);
+    cJSON_Delete(root);
+}
+
 static void test_fields(void)
 {
     static const char text[] = "{\"b\":true,\"r\":0.5,\"s\":\"x\",\"n\":3}";
@@ -193,6 +218,7 @@ int main(void)
     test_accepts();
     test_refuses();
     test_ints();
+    test_numbers();
     test_fields();
     test_print();
     test_out_of_memory();

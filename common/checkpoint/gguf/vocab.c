@@ -377,9 +377,13 @@ static int put_chat_template(struct vocabulary *v)
     if (file)
         return put_template_file(v, file);
     GPT_TRY(read_config(v, &config));
-    const cJSON *text = gpt_chat_find_template(config);
+    const cJSON *text = gpt_chat_find_template(config, "default");
+    const cJSON *tools = gpt_chat_find_template(config, "tool_use");
     if (text)
         gpt_gguf_put_text(v->k, "tokenizer.chat_template", text->valuestring);
+    if (text && tools)
+        gpt_gguf_put_text(v->k, "tokenizer.chat_template.tool_use",
+                          tools->valuestring);
     cJSON_Delete(config);
     return GPT_OK;
 }
