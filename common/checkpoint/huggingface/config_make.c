@@ -327,15 +327,33 @@ static cJSON *make_value(const struct gpt_hf_key *key,
     return NULL;
 }
 
+/* The row whose name follows `last`'s; the first one for NULL, and NULL after
+ * the last. */
+static const struct gpt_hf_key *next_key(const struct gpt_hf_family *family,
+                                         const struct gpt_hf_key *last)
+{
+    const struct gpt_hf_key *next = NULL;
+
+    for (size_t i = 0; i < family->n_keys; i++) {
+        const struct gpt_hf_key *key = &family->keys[i];
+
+        if ((!last || strcmp(key->name, last->name) > 0) &&
+            (!next || strcmp(key->name, next->name) < 0))
+            next = key;
+    }
+    return next;
+}
+
+/* In the order of names, as transformers writes them: files can be
+ * compared. */
 cJSON *gpt_hf_config_make(const struct gpt_config *c,
                           const struct gpt_hf_extra *extra,
                           enum gpt_dtype dtype)
 {
     cJSON *json = cJSON_CreateObject();
 
-    for (size_t i = 0; i < extra->family->n_keys; i++) {
-        /* rows are in the order of transformers: files can be compared */
-        const struct gpt_hf_key *key = &extra->family->keys[i];
+    for (const struct gpt_hf_key *key = next_key(extra->family, NULL); key;
+         key = next_key(extra->family, key)) {
         cJSON *value = make_value(key, c, extra, dtype);
 
         if (value)

@@ -105,7 +105,7 @@ struct gpt_hf_family {
     struct gpt_config base; /* what no key says */
     const struct gpt_hf_rule *rules;
     size_t n_rules;
-    const struct gpt_hf_key *keys; /* in the order in which they are written */
+    const struct gpt_hf_key *keys; /* written in the order of their names */
     size_t n_keys;
 };
 

@@ -48,6 +48,13 @@
     KEY("rope_scaling", SCALING, "null"),          \
     KEY("rope_theta", THETA, def)
 
+/* Keys of nearly all classes. A table may have its rows in any order. */
+#define COMMON_KEYS ARCHITECTURES, ATTENTION_DROPOUT, INIT("0.02"), TYPE, DTYPE, \
+                    CACHE
+#define LLAMA_KEYS COMMON_KEYS, KEY("hidden_act", ACTIVATION, "\"silu\"")
+/* The tokens that begin and end a text. */
+#define ENDS(bos, eos) BOS(bos), EOS(eos)
+
 #define RMS_EPS(def) RATE("rms_norm_eps", norm_epsilon, def)
 #define ROTARY_SHARE(def) RATE("partial_rotary_factor", rotary_percent, def)
 /* One switch for biases that are all there or not, here all off: where it is on
