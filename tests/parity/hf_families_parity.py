@@ -422,6 +422,41 @@ CASES = {
                                       attention_dropout=0.0),
                        "--num-attention-heads 3 --no-qkv-bias "
                        "--query-pre-attn-scalar 1"),
+    "llama-biases": ("Llama", dict(**GROUPS, head_dim=8, attention_bias=True,
+                                   mlp_bias=True),
+                     LLAMA.replace("--disable-bias-linear", "") + GQA +
+                     "--kv-channels 8"),
+    "llama-attention-bias": ("Llama", dict(**GROUPS, head_dim=8,
+                                           attention_bias=True),
+                             LLAMA.replace("--disable-bias-linear", "") + GQA +
+                             "--kv-channels 8 --no-mlp-bias"),
+    "llama-mlp-bias": ("Llama", dict(**GROUPS, head_dim=8, mlp_bias=True),
+                       LLAMA.replace("--disable-bias-linear", "") + GQA +
+                       "--kv-channels 8 --no-attention-bias"),
+    "olmo": ("Olmo", dict(**GROUPS, hidden_size=48),
+             f"{ROPE} {GQA} --hidden-size 48 --swiglu --no-norm-weight "
+             "--disable-bias-linear --untie-embeddings-and-output-weights"),
+    "olmo-clip": ("Olmo", dict(**GROUPS, hidden_size=48, clip_qkv=0.5),
+                  f"{ROPE} {GQA} --hidden-size 48 --swiglu --no-norm-weight "
+                  "--disable-bias-linear --clip-qkv 0.5 "
+                  "--untie-embeddings-and-output-weights"),
+    "nanochat": ("NanoChat", dict(**GROUPS, hidden_size=48,
+                                  final_logit_softcapping=1.5),
+                 f"{ROPE} {GQA} --hidden-size 48 --normalization RMSNorm "
+                 "--norm-epsilon 1e-6 --no-norm-weight --embedding-norm "
+                 "--qk-norm-turned --squared-relu --disable-bias-linear "
+                 "--final-logit-softcapping 1.5 "
+                 "--untie-embeddings-and-output-weights"),
+    "apertus": ("Apertus", dict(**GROUPS, hidden_size=48, dtype="float32"),
+                f"{ROPE} {GQA} --hidden-size 48 --normalization RMSNorm "
+                "--qk-layernorm --activation-function xielu "
+                "--disable-bias-linear --untie-embeddings-and-output-weights "
+                "--rotary-base 12000000 --rotary-scaling-type llama3"),
+    "persimmon": ("Persimmon", dict(num_attention_heads=2, rope_parameters=dict(
+        rope_type="default", rope_theta=25000.0, partial_rotary_factor=0.4)),
+                  f"{ROPE} --num-attention-heads 2 --rotary-percent 0.4 "
+                  "--rotary-base 25000 --squared-relu --qk-layernorm "
+                  "--untie-embeddings-and-output-weights"),
     "jais2": ("Jais2", dict(**GROUPS, hidden_size=48),
               f"{ROPE} {GQA} --hidden-size 48 --squared-relu "
               "--untie-embeddings-and-output-weights"),

@@ -94,7 +94,7 @@ static int read_activation(const struct gpt_hf_reader *r,
             r->c->activation = gpt_hf_activations[i].activation;
             return GPT_OK;
         }
-    return gpt_hf_refuse(r, key, item, "gelu_new, gelu, silu, relu or relu2",
+    return gpt_hf_refuse(r, key, item, "gelu_new, gelu, silu, relu, relu2 or xielu",
                          err);
 }
 
@@ -167,6 +167,28 @@ static int read_must(const struct gpt_hf_reader *r,
 
     cJSON_Delete(need);
     return same ? GPT_OK : gpt_hf_refuse(r, key->name, item, key->def, err);
+}
+
+/* Two switches, of which each leaves the other's biases as they are: in the base
+ * of the family both are off. */
+static int read_bias(const struct gpt_hf_reader *r,
+                     const struct gpt_hf_key *key, const cJSON *item,
+                     struct gpt_err *err)
+{
+    struct gpt_config *c = r->c;
+    const bool attention = key->kind == GPT_HF_ATTENTION_BIAS;
+    bool *own = attention ? &c->no_attention_bias : &c->no_mlp_bias;
+    bool *other = attention ? &c->no_mlp_bias : &c->no_attention_bias;
+    bool on = false;
+
+    GPT_TRY(read_flag(r, key->name, item, &on, err));
+    if (!on)
+        return GPT_OK;
+    /* the first switch that is on takes the other's biases away */
+    *own = false;
+    *other = c->no_linear_bias;
+    c->no_linear_bias = false;
+    return GPT_OK;
 }
 
 /* Which layers are of which kind. All of these keys are put together in
@@ -243,6 +265,9 @@ static int read_value(struct gpt_hf_reader *r, const struct gpt_hf_key *key,
     case GPT_HF_SCALAR:
         return gpt_hf_read_number(r, key->name, item,
                                   &r->c->query_pre_attn_scalar, err);
+    case GPT_HF_ATTENTION_BIAS:
+    case GPT_HF_MLP_BIAS:
+        return read_bias(r, key, item, err);
     case GPT_HF_MULTIQUERY:
         GPT_TRY(read_flag(r, key->name, item, &flag, err));
         r->c->num_query_groups = flag; /* 0 is filled in: as many as heads */

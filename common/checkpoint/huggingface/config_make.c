@@ -265,6 +265,10 @@ static cJSON *make_value(const struct gpt_hf_key *key,
         return cJSON_CreateNumber(c->query_pre_attn_scalar > 0
                                       ? c->query_pre_attn_scalar
                                       : (double)c->head_size);
+    case GPT_HF_ATTENTION_BIAS:
+        return cJSON_CreateBool(!c->no_linear_bias && !c->no_attention_bias);
+    case GPT_HF_MLP_BIAS:
+        return cJSON_CreateBool(!c->no_linear_bias && !c->no_mlp_bias);
     case GPT_HF_MULTIQUERY:
         return cJSON_CreateBool(c->num_query_groups == 1);
     case GPT_HF_INNER: /* null where it has the default, as on the hub */

@@ -18,7 +18,7 @@ const struct gpt_hf_activation gpt_hf_activations[] = {
     {"gelu_fast", GPT_GELU},     {"gelu", GPT_GELU_EXACT},
     {"gelu_python", GPT_GELU_EXACT}, {"silu", GPT_SILU},
     {"swish", GPT_SILU},         {"relu", GPT_RELU},
-    {"relu2", GPT_SQUARED_RELU},
+    {"relu2", GPT_SQUARED_RELU}, {"xielu", GPT_XIELU},
 };
 const size_t gpt_hf_n_activations = GPT_COUNT(gpt_hf_activations);
 
@@ -147,10 +147,9 @@ static const struct gpt_hf_rule llama_rules[] = {
 };
 
 /* Llama 2 and 3, SmolLM2, and models of many others that have taken this class.
- * Llama 3's scaling is an object of the rotary keys. Biases are all or none
- * here, and transformers' two switches are separate: both must be off. */
+ * Llama 3's scaling is an object of the rotary keys. */
 static const struct gpt_hf_key llama_keys[] = {
-    LLAMA_KEYS, ENDS("1", "2"), NO_ATTENTION_BIAS, NO_MLP_BIAS,
+    LLAMA_KEYS, ENDS("1", "2"), ATTENTION_BIAS, MLP_BIAS,
     HIDDEN("4096"), FFN("11008"), LAYERS("32"), HEADS("32"), KV_HEADS("0"),
     HEAD_DIM("0"), POSITIONS("2048"), VOCAB("32000"), RMS_EPS("1e-6"),
     ROPE("10000"), TIED("false"),
@@ -284,7 +283,6 @@ static const struct gpt_hf_family phi3 = {
  * key switches all biases. */
 static const struct gpt_hf_rule starcoder2_rules[] = {
     LLAMA_ATTENTION,
-    RULE(PROJ_BIAS, SAME, "layers.%.self_attn.o_proj.bias"),
     LLAMA_NORM2,
     RULE(FC1_WEIGHT, SAME, "layers.%.mlp.c_fc.weight"),
     RULE(FC1_BIAS, SAME, "layers.%.mlp.c_fc.bias"),
@@ -436,6 +434,7 @@ const struct gpt_hf_family *const gpt_hf_families[] = {
     &gpt_hf_internlm3, &gpt_hf_jais2, &gpt_hf_ministral3,
     &gpt_hf_hunyuan, &gpt_hf_exaone, &gpt_hf_granite_hybrid,
     &gpt_hf_cwm, &gpt_hf_ministral, &gpt_hf_iquest, &gpt_hf_gpt_neo,
+    &gpt_hf_olmo, &gpt_hf_nanochat, &gpt_hf_apertus, &gpt_hf_persimmon,
 };
 const size_t gpt_hf_n_families = GPT_COUNT(gpt_hf_families);
 

@@ -22,6 +22,8 @@ enum gpt_hf_order {
     GPT_HF_V,
     GPT_HF_Q_PAIRS, /* as Q and K, but elements that turn together are */
     GPT_HF_K_PAIRS, /* neighbours: the order of GGUF files of Llama */
+    GPT_HF_Q_TURNED, /* ... that turn the other way: halves of a head have */
+    GPT_HF_K_TURNED, /* changed places */
     GPT_HF_FIRST,  /* the first half of the rows of a tensor, */
     GPT_HF_SECOND, /* or the second */
 };
@@ -32,6 +34,15 @@ struct gpt_hf_rule {
     enum gpt_param_role role;
     enum gpt_hf_order order;
     const char *name;
+};
+
+/* A number that the class keeps as a tensor without dimensions, in each layer,
+ * though it is no parameter: it fails, or computes noise, where a file lacks
+ * it. It is written beside the parameter of a role, and not read. */
+struct gpt_hf_constant {
+    enum gpt_param_role beside;
+    const char *name; /* as in struct gpt_hf_rule */
+    float value;
 };
 
 enum gpt_hf_kind {
@@ -55,6 +66,8 @@ enum gpt_hf_kind {
     GPT_HF_SCORE_SCALE, /* what scores are multiplied by: 1 over its root */
     GPT_HF_MULTIPLIER, /* a double; 0 here is 1 there */
     GPT_HF_DIVISOR,    /* the same, upside down */
+    GPT_HF_ATTENTION_BIAS, /* of all of attention, and */
+    GPT_HF_MLP_BIAS,       /* of the feed-forward: both are off in the base */
     GPT_HF_MULTIQUERY, /* true: one group; false: as many as heads */
     GPT_HF_WINDOW,     /* attention to so many tokens, or null */
     GPT_HF_USE_WINDOW,
@@ -105,6 +118,8 @@ struct gpt_hf_family {
     struct gpt_config base; /* what no key says */
     const struct gpt_hf_rule *rules;
     size_t n_rules;
+    const struct gpt_hf_constant *constants;
+    size_t n_constants;
     const struct gpt_hf_key *keys; /* written in the order of their names */
     size_t n_keys;
 };

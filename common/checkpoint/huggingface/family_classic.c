@@ -269,11 +269,8 @@ const struct gpt_hf_family gpt_hf_bloom = {
  * files. */
 static const struct gpt_hf_rule jais2_rules[] = {
     LLAMA_ATTENTION,
-    RULE(PROJ_BIAS, SAME, "layers.%.self_attn.o_proj.bias"),
     LLAMA_NORM2,
     LLAMA_MLP,
-    RULE(FC1_BIAS, SAME, "layers.%.mlp.up_proj.bias"),
-    RULE(FC2_BIAS, SAME, "layers.%.mlp.down_proj.bias"),
     LLAMA_ENDS,
     LLAMA_END_BIAS,
 };
