@@ -114,6 +114,8 @@ int gpt_params_build(struct gpt_param_table *t, const struct gpt_config *c,
 void gpt_params_free(struct gpt_param_table *t);
 const struct gpt_param *gpt_params_find(const struct gpt_param_table *t,
                                         const char *name);
+/* True for what a norm multiplies by. */
+bool gpt_param_is_scale(enum gpt_param_role role);
 int64_t gpt_param_count(const struct gpt_param *p); /* global elements */
 
 /* Consecutive layers that a rank computes without asking another stage. */

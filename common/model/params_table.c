@@ -375,6 +375,14 @@ const struct gpt_param *gpt_params_find(const struct gpt_param_table *t,
     return NULL;
 }
 
+bool gpt_param_is_scale(enum gpt_param_role role)
+{
+    for (size_t i = 0; i < GPT_COUNT(kinds); i++)
+        if (kinds[i].role == role)
+            return kinds[i].init == GPT_INIT_ONE;
+    return false;
+}
+
 int64_t gpt_param_count(const struct gpt_param *p)
 {
     return p->shape[0] * p->shape[1];

@@ -27,6 +27,10 @@ PROMPTS = ["The quick brown", "In the beginning", "It's 1611;"]
 ROPE = "--position-embedding-type rope "
 LLAMA = (ROPE + "--normalization RMSNorm --norm-epsilon 1e-6 --swiglu "
          "--disable-bias-linear ")
+GEMMA = (ROPE + "--normalization RMSNorm --norm-epsilon 1e-6 --geglu "
+         "--disable-bias-linear --apply-layernorm-1p --scale-embedding ")
+COHERE = (ROPE + "--rotary-interleaved --no-norm-bias --shared-norm --swiglu "
+          "--disable-bias-linear ")
 UNTIED = "--untie-embeddings-and-output-weights "
 GQA = "--num-attention-heads 4 --num-query-groups 2 "
 MHA = "--num-attention-heads 4 "
@@ -71,6 +75,46 @@ CASES = {
                "--shared-norm",
                "falcon"),
     "starcoder2": (ROPE + GQA, "starcoder2"),
+    "gemma": (GEMMA + GQA, "gemma"),
+    "gemma2": (GEMMA + GQA + "--num-layers 4 --post-norm --window-size 9 "
+               "--window-attn-skip-freq 2 --attn-logit-softcapping 20 "
+               "--final-logit-softcapping 30", "gemma2"),
+    "gemma3": (GEMMA + GQA + "--num-layers 7 --post-norm --qk-layernorm "
+               "--window-size 9 --window-attn-skip-freq 6 --rotary-base 1000 "
+               "--rotary-local-base 10000 --rotary-scaling-type linear "
+               "--rotary-scaling-factor 3", "gemma3"),
+    "olmo2": (LLAMA + UNTIED + GQA + "--no-pre-norm --qk-norm-whole", "olmo2"),
+    "olmo3": (LLAMA + UNTIED + GQA + "--no-pre-norm --qk-norm-whole "
+              "--num-layers 4 --window-size 9 --window-attn-skip-freq 4",
+              "olmo2"),
+    "granite": (LLAMA + GQA + "--embedding-multiplier 3 "
+                "--residual-multiplier 0.4 --logit-multiplier 0.5 "
+                "--query-pre-attn-scalar 25", "granite"),
+    "smollm3": (LLAMA + GQA + "--num-layers 4 --no-rope-freq 4", "smollm3"),
+    "arcee": (ROPE + GQA + UNTIED + "--normalization RMSNorm --squared-relu "
+              "--disable-bias-linear", "arcee"),
+    "olmo": (ROPE + MHA + UNTIED + "--swiglu --no-norm-weight "
+             "--disable-bias-linear --clip-qkv 2", "olmo"),
+    "exaone4": (LLAMA + UNTIED + GQA + "--no-pre-norm --qk-layernorm",
+                "exaone4"),
+    "hunyuan": (LLAMA + UNTIED + GQA + "--qk-norm-turned "
+                "--rotary-scaling-type ntk_alpha --rotary-scaling-factor 50",
+                "hunyuan-dense"),
+    "glm4": (LLAMA + UNTIED + GQA + "--rotary-percent 0.5 "
+             "--rotary-interleaved --post-norm --add-qkv-bias", "glm4"),
+    "command-r": (COHERE + GQA + "--logit-multiplier 0.5", "command-r"),
+    "cohere2": (COHERE + GQA + "--num-layers 4 --logit-multiplier 0.5 "
+                "--window-size 9 --window-attn-skip-freq 4 --no-rope-freq 4",
+                "cohere2"),
+    "stablelm": (ROPE + GQA + UNTIED + "--rotary-percent 0.25 --swiglu "
+                 "--disable-bias-linear --add-qkv-bias", "stablelm"),
+    "nemotron": (ROPE + GQA + UNTIED + "--rotary-percent 0.5 "
+                 "--apply-layernorm-1p --squared-relu --disable-bias-linear",
+                 "nemotron"),
+    "phi2": (ROPE + MHA + UNTIED + "--rotary-percent 0.5 --shared-norm "
+             "--output-bias", "phi2"),
+    "bloom": (MHA + "--position-embedding-type alibi --embedding-norm "
+              "--ffn-hidden-size 256", "bloom"),
 }
 
 

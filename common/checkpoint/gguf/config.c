@@ -63,6 +63,41 @@ static double turns_of(const struct gpt_config *c, int64_t i, int64_t n)
 
 /* ---- reading ---- */
 
+/* The inverse of an inverse is a whole number, but for its last bits. */
+static double inverse(double x)
+{
+    const double y = 1 / x, whole = round(y);
+
+    return fabs(y - whole) <= 1e-6 * whole ? whole : gpt_gguf_shortest(y);
+}
+
+/* From the number of a key to that of its field, in place. */
+static int read_form(double *x, enum gpt_gguf_form form, const char *name,
+                     const struct gpt_gguf *g, struct gpt_err *err)
+{
+    /* absent, or written as absent by some converters */
+    if (form == GPT_GGUF_SAME || *x == 0)
+        return GPT_OK;
+    if (!(*x > 0))
+        return gpt_fail(err, GPT_EDATA, "%s: '%s' is %g, must be above 0",
+                        gpt_in_path(g->in), name, *x);
+    if (form == GPT_GGUF_INVERSE)
+        *x = inverse(*x);
+    else if (form == GPT_GGUF_ROOT)
+        *x = inverse(*x * *x);
+    return GPT_OK;
+}
+
+static double write_form(const struct gpt_config *c, double x,
+                         enum gpt_gguf_form form)
+{
+    if (form == GPT_GGUF_SAME)
+        return x;
+    if (form == GPT_GGUF_ROOT)
+        return 1 / sqrt(x > 0 ? x : (double)c->head_size);
+    return !(x > 0) ? 1 : form == GPT_GGUF_INVERSE ? 1 / x : x;
+}
+
 /* A number that is absent, or 0, is completed from others where it can be. */
 static int read_key(struct gpt_config *c, const struct gpt_gguf_arch *arch,
                     const struct gpt_gguf *g, size_t i, struct gpt_err *err)
@@ -78,7 +113,7 @@ static int read_key(struct gpt_config *c, const struct gpt_gguf_arch *arch,
         return gpt_gguf_int(g, name, 0, INT32_MAX, to, err);
     GPT_TRY(gpt_gguf_real(g, name, to, err));
     *(double *)to = gpt_gguf_shortest(*(double *)to);
-    return GPT_OK;
+    return read_form(to, gpt_gguf_fields[i].form, name, g, err);
 }
 
 /* Two keys give the size of a head, because llama.cpp lets values have
@@ -227,20 +262,35 @@ static int read_ropes(struct gpt_config *c, const struct gpt_gguf *g,
                     c->rotary_high_factor);
 }
 
-/* A window that no text of the model leaves is none. */
-static int check_window(const struct gpt_config *c, const char *name,
-                        const struct gpt_gguf *g, struct gpt_err *err)
+#define WINDOW_KEY "attention.sliding_window"
+
+/* A window that no text of the model leaves is none, unless layers without one
+ * do not turn, or have other angles. It counts the token itself. */
+static int read_window(struct gpt_config *c, const struct gpt_gguf_arch *arch,
+                       const struct gpt_gguf *g, struct gpt_err *err)
 {
     int64_t window = 0;
+    char name[96];
 
+    key_name(name, sizeof(name), arch, WINDOW_KEY);
     GPT_TRY(gpt_gguf_int(g, name, 0, INT32_MAX, &window, err));
-    if (window == 0 || window >= c->max_positions)
+    if (arch->must_window && window == 0)
+        return gpt_fail(err, GPT_EDATA, "%s: no key '%s'", gpt_in_path(g->in),
+                        name);
+    if (arch->window_every > 0 && window > 1)
+        c->window_size = window - 1;
+    if (c->window_size > 0)
+        gpt_gguf_settle_window(c, arch);
+    if (c->window_size > 0 && window >= c->max_positions &&
+        !arch->unturned_full && !(c->rotary_local_base > 0))
+        c->window_size = c->window_attn_skip_freq = 0;
+    if (arch->window_every > 0 || window == 0 || window >= c->max_positions)
         return GPT_OK;
     return gpt_fail(err, GPT_EDATA,
                     "%s: '%s' is %lld and the model has %lld positions: "
-                    "attention to a window is not supported",
-                    gpt_in_path(g->in), name, (long long)window,
-                    (long long)c->max_positions);
+                    "attention to a window is not supported of architecture "
+                    "%s", gpt_in_path(g->in), name, (long long)window,
+                    (long long)c->max_positions, arch->name);
 }
 
 /* A key that is not known may change what the model computes; one that is 0 or
@@ -265,8 +315,6 @@ static int check_unknown(const struct gpt_gguf_arch *arch,
         known = known ||
                 (c->rotary_scaling == GPT_SCALING_LONGROPE &&
                  strcmp(name + prefix + 1, GPT_GGUF_ATTN_FACTOR) == 0);
-        if (strcmp(name + prefix + 1, "attention.sliding_window") == 0)
-            GPT_TRY(check_window(c, name, g, err));
         const bool off = key->type != GPT_GGUF_STRING &&
                          key->type != GPT_GGUF_ARRAY && key->whole == 0 &&
                          !(key->real > 0 || key->real < 0);
@@ -305,16 +353,18 @@ static int read_own(struct gpt_config *c, const struct gpt_gguf_arch *arch,
  * The model's own checks come last, and see a complete configuration. */
 int gpt_gguf_read_config(struct gpt_config *c,
                          const struct gpt_gguf_arch **arch, struct gpt_gguf *g,
-                         int64_t n_words, bool tied,
-                         const struct gpt_gguf_lists *lists,
+                         const struct gpt_gguf_seen *seen,
                          struct gpt_err *err)
 {
+    const struct gpt_gguf_lists *lists = &seen->lists;
     struct gpt_err inner = {0};
 
     GPT_TRY(gpt_gguf_find_arch(arch, g, err));
     *c = (*arch)->base;
-    c->vocab_size = n_words;
-    c->tied_embeddings = tied;
+    c->vocab_size = seen->words;
+    c->tied_embeddings = seen->tied;
+    if ((*arch)->free_bias)
+        c->qkv_bias = seen->qkv_bias;
     c->init_std = gpt_config_default().init_std;
     GPT_TRY(read_scaling(c, *arch, g, err));
     GPT_TRY(read_keys(c, *arch, g, err));
@@ -322,6 +372,10 @@ int gpt_gguf_read_config(struct gpt_config *c,
     GPT_TRY(read_ropes(c, g, lists->freqs.x, lists->freqs.n, err));
     GPT_TRY(gpt_gguf_read_longrope(c, *arch, g, lists, err));
     GPT_TRY(read_own(c, *arch, g, err));
+    GPT_TRY(read_window(c, *arch, g, err));
+    if ((*arch)->wide_layers > 0 && (*arch)->wide_layers == c->num_layers)
+        c->query_pre_attn_scalar =
+            (double)c->hidden_size / (double)c->num_attention_heads;
     GPT_TRY(check_unknown(*arch, c, g, err));
     if (gpt_config_complete(c, 1, 1, &inner) != GPT_OK)
         return gpt_fail(err, GPT_EDATA, "%s: %s", gpt_in_path(g->in),
@@ -345,6 +399,17 @@ void gpt_gguf_ropes(const struct gpt_config *c, float *to, int64_t n)
     }
 }
 
+/* What "alpha" makes of the base: see rotary.c of the model. A file has the
+ * result alone. */
+static double folded_base(const struct gpt_config *c)
+{
+    const double n = (double)gpt_config_rotary(c);
+
+    return c->rotary_scaling == GPT_SCALING_NTK_ALPHA
+               ? c->rotary_base * pow(c->rotary_factor, n / (n - 2))
+               : c->rotary_base;
+}
+
 /* Keys that have their default are written as well, as llama.cpp's converter
  * does: older versions of llama.cpp want some of them. Only the size of heads
  * is left out where it follows from the width, for the same reason. */
@@ -362,10 +427,20 @@ void gpt_gguf_put_config(struct gpt_gguf_keys *k, const struct gpt_config *c,
                           offsetof(struct gpt_config, head_size)))
             continue;
         key_name(name, sizeof(name), arch, gpt_gguf_fields[i].name);
-        if (!gpt_gguf_fields[i].whole)
-            gpt_gguf_put_real(k, name, *(const double *)at);
+        const double x = gpt_gguf_fields[i].whole ? 0 : *(const double *)at;
+        if (at == &c->rotary_base)
+            gpt_gguf_put_real(k, name, folded_base(c));
+        else if (!gpt_gguf_fields[i].whole)
+            gpt_gguf_put_real(k, name,
+                              write_form(c, x, gpt_gguf_fields[i].form));
         else if (*(const int64_t *)at)
             gpt_gguf_put_int(k, name, GPT_GGUF_U32, *(const int64_t *)at);
+    }
+    if (arch->must_window || c->window_size > 0) {
+        key_name(name, sizeof(name), arch, WINDOW_KEY);
+        gpt_gguf_put_int(k, name, GPT_GGUF_U32,
+                         c->window_size > 0 ? c->window_size + 1
+                                            : c->max_positions);
     }
     key_name(name, sizeof(name), arch, "vocab_size");
     gpt_gguf_put_int(k, name, GPT_GGUF_U32, c->vocab_size);

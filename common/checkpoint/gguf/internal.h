@@ -13,6 +13,9 @@
 /* The shortest decimal that is this float: 1e-5 was written, and is meant. */
 double gpt_gguf_shortest(double v);
 
+void gpt_gguf_settle_window(struct gpt_config *c,
+                            const struct gpt_gguf_arch *arch);
+
 /* LongRoPE, if the file has its lists: once the positions of the model and what
  * turns are known; and its keys. */
 int gpt_gguf_read_longrope(struct gpt_config *c,
