@@ -280,6 +280,13 @@ config 's/"n_layer": 2/"n_layer": 60000/' 'the files hold 28 tensors'
 config 's/"n_head": 2/"n_head": 3/' 'not a multiple of num_attention_heads'
 config 's/"n_head": 2/"n_head": -2/' "'n_head' is -2, out of range"
 config 's/"model_type": "gpt2"/"model_type": "mamba"/' 'model_type is mamba'
+# what other models have is named, with the key that says so
+config 's/"model_type": "gpt2"/"model_type": "new", "num_local_experts": 8/' \
+    'model_type is new, whose models have experts (num_local_experts)'
+config 's/"model_type": "gpt2"/"model_type": "old", "state_size": 0/' \
+    'model_type is old: only gpt2'
+config 's/"model_type": "gpt2"/"model_type": "bitnet"/' \
+    'whose models have weights of three values (model_type)'
 config 's/gelu_new/mish/' 'activation_function is mish'
 config 's/"n_layer": 2/"n_layer": 2, "logit_cap": 30/' "'logit_cap' is not known"
 err_has 'remove the key when it changes nothing'

@@ -454,14 +454,19 @@ static int check_unknown(const struct gpt_hf_reader *r, struct gpt_err *err)
  * read the file, as in transformers' AutoModelForCausalLM. */
 static int find_family(struct gpt_hf_reader *r, struct gpt_err *err)
 {
-    char list[640];
-    const char *type;
+    char list[1000];
+    const char *type, *key, *why;
 
     GPT_TRY(gpt_json_string(r->json, "model_type", &type, r->what, err));
     r->extra->family = gpt_hf_family_find(type, r->json);
     if (r->extra->family)
         return GPT_OK;
     gpt_hf_family_list(list, sizeof(list));
+    why = gpt_hf_why_unknown(r->json, type, &key);
+    if (why)
+        return gpt_fail(err, GPT_EDATA,
+                        "%s: model_type is %.200s, whose models have %s (%s): "
+                        "only %s are supported", r->what, type, why, key, list);
     return gpt_fail(err, GPT_EDATA,
                     "%s: model_type is %.200s: only %s are supported", r->what,
                     type, list);
