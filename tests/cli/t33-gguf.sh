@@ -323,8 +323,7 @@ bad nokey "no key 'llama.context_length'" \
      "x" x 199'
 bad parts 'it is one of 3 files' \
     'print head(3, 0, 2), $arch, key("split.count", 2, pack("v", 3)), "x" x 99'
-# ---- architectures with keys and tensors of their own ----
-run() { # name steps option...: a model in directory NAME
+run() { # name option...: a model in directory NAME
     name=$1
     shift
     gpt-train --mock-data --vocab-size 50 --hidden-size 16 \
@@ -332,6 +331,55 @@ run() { # name steps option...: a model in directory NAME
         --global-batch-size 1 --train-iters 2 --lr 1e-2 --device cpu -q \
         --position-embedding-type rope --save "$name" "$@"
 }
+
+# ---- pairs of characters, as pieces with scores ----
+characters() { # pattern of merges to leave out
+    perl -CO -e 'my @pieces = ("\x{2581}t", "he", "the", "\x{2581}the", "th",
+        "\x{2581}th");
+    my @list = ("<unk>", "<s>", "</s>", (map sprintf("<0x%02X>", $_), 0 .. 255),
+        "\x{2581}", split(//, "theao"), @pieces);
+    my %id = map { $list[$_] => $_ } 0 .. $#list;
+    my @merges;
+    for my $p (@pieces) {
+        for my $n (1 .. length($p) - 1) {
+            my @half = (substr($p, 0, $n), substr($p, $n));
+            push @merges, "@half" if $id{$half[0]} && $id{$half[1]};
+        }
+    }
+    @merges = grep !/$ARGV[0]/, @merges;
+    print "{\"added_tokens\":[", join(",", map(qq({"id":$_,
+        "content":"$list[$_]","special":true}), 0 .. 2)), "],\"normalizer\":
+        {\"type\":\"Sequence\",\"normalizers\":[{\"type\":\"Prepend\",
+        \"prepend\":\"\x{2581}\"},{\"type\":\"Replace\",\"pattern\":
+        {\"String\":\" \"},\"content\":\"\x{2581}\"}]},\"decoder\":
+        {\"type\":\"Sequence\",\"decoders\":[{\"type\":\"Replace\",
+        \"pattern\":{\"String\":\"\x{2581}\"},\"content\":\" \"},
+        {\"type\":\"ByteFallback\"},{\"type\":\"Fuse\"}]},
+        \"model\":{\"type\":\"BPE\",\"byte_fallback\":true,
+        \"unk_token\":\"<unk>\",\"vocab\":{",
+        join(",", map "\"$list[$_]\":$_", 0 .. $#list), "},\"merges\":[",
+        join(",", map "\"$_\"", @merges), "]}}\n";' "$1"
+}
+run wide --num-layers 1 --vocab-size 280
+into wide pieces --to hf -q
+rm -f pieces/tokenizer_config.json
+characters '^$' >pieces/tokenizer.json
+expect 0 'a vocabulary of characters' into pieces pieces.gguf
+echo '{"text":"the  hat oath \u00e9"}' >text.jsonl
+ids() { # type model
+    gpt-preprocess --input text.jsonl --output-prefix ids \
+        --tokenizer-type "$1" --tokenizer-model "$2" --force -q &&
+        gpt-dataset cat ids_text_document
+}
+ids HuggingFaceTokenizer pieces/tokenizer.json >want
+ids SentencePieceTokenizer pieces.gguf >got
+check 'gives the same ids from either' cmp got want
+check 'of which there are some' grep -q '[0-9] [0-9]' want
+characters 't he' >pieces/tokenizer.json
+expect 3 'a cut that is no pair' into pieces pieces.gguf --force
+err_has "pairs that make 'the' are missing, or do not follow each other"
+
+# ---- architectures with keys and tensors of their own ----
 gemma='--normalization RMSNorm --geglu --disable-bias-linear
 --apply-layernorm-1p --scale-embedding'
 round() { # arch options...

@@ -14,6 +14,7 @@ import urllib.request
 
 import gguf
 import numpy as np
+import sentencepiece
 import xllamacpp
 
 BUILD = os.path.abspath(sys.argv[1])
@@ -279,8 +280,13 @@ def compare_vocabularies(golden):
     run("gpt-preprocess", "--input", "t.jsonl", "--output-prefix", "b",
         "--tokenizer-type", "ByteTokenizer", "-q")
     for name in ("bpe.model", "unigram.model", "llama3.json", "qwen2.json",
-                 "starcoder.json", "deepseek3.json"):
+                 "starcoder.json", "deepseek3.json", "llama2.json",
+                 "gemma.json"):
         path = os.path.join(golden, name)
+        if name in ("llama2.json", "gemma.json"):
+            path = os.path.abspath("from-" + name)
+            converted(os.path.join(golden, "bpe.model"),
+                      name == "llama2.json", path)
         model = name.endswith(".model")
         kind = ["--tokenizer-type", "SentencePieceTokenizer" if model else
                 "HuggingFaceTokenizer", "--tokenizer-model"]
@@ -307,17 +313,69 @@ def compare_vocabularies(golden):
         r = run("gpt-reshape", "--load-path", "h" + name, "--save-path", out)
         if not test(r.returncode == 0, f"{name}: goes into a file"):
             continue
+        # what goes out as pieces with scores comes back as a model of those
+        pieces = kind
+        if name in ("llama2.json", "gemma.json"):
+            pieces = ["--tokenizer-type", "SentencePieceTokenizer",
+                      "--tokenizer-model"]
         server = llama_cpp(out)
         same = True
-        for text in TEXTS:
+        for text in TEXTS + HARD * name.startswith(("llama2", "gemma")):
             want = ids_here([*kind, path], text)
-            own = ids_here([*kind, out], text)
+            own = ids_here([*pieces, out], text)
             got = ids_there(server, text)
             if not want == got == own:
                 same = False
                 print(f"# {text!r}: {want}\n# llama.cpp: {got}\n# here: {own}")
         test(same, f"{name}: the same ids of texts")
         del server
+
+
+def converted(model, prepend, to):
+    """A tokenizer.json of a SentencePiece model of pairs, as transformers makes
+    it for Llama 2 (with a space in front of a text) and Gemma."""
+    p = sentencepiece.SentencePieceProcessor(model_file=model)
+    n = p.vocab_size()
+    vocab = {p.id_to_piece(i): i for i in range(n)}
+    merges = []
+    for piece, i in vocab.items():
+        if p.is_control(i) or p.is_unknown(i) or p.is_byte(i):
+            continue
+        cuts = [(piece[:k], piece[k:]) for k in range(1, len(piece))]
+        cuts = [c for c in cuts if c[0] in vocab and c[1] in vocab]
+        merges += [(*c, p.get_score(i)) for c in
+                   sorted(cuts, key=lambda c: (vocab[c[0]], vocab[c[1]]))]
+    merges.sort(key=lambda m: (m[2], len(m[0]), len(m[1])), reverse=True)
+    space = [{"type": "Replace", "pattern": {"String": " "},
+              "content": "\u2581"}]
+    if prepend:
+        space.insert(0, {"type": "Prepend", "prepend": "\u2581"})
+    decoder = [{"type": "Replace", "pattern": {"String": "\u2581"},
+                "content": " "}, {"type": "ByteFallback"}, {"type": "Fuse"}]
+    if prepend:
+        decoder.append({"type": "Strip", "content": " ", "start": 1,
+                        "stop": 0})
+    added = [i for i in range(n) if p.is_control(i) or p.is_unknown(i)]
+    with open(to, "w") as f:
+        json.dump(dict(
+            version="1.0", truncation=None, padding=None,
+            added_tokens=[dict(id=i, content=p.id_to_piece(i), special=True,
+                               single_word=False, lstrip=False, rstrip=False,
+                               normalized=False) for i in added],
+            normalizer=dict(type="Sequence", normalizers=space),
+            pre_tokenizer=None, post_processor=None,
+            decoder=dict(type="Sequence", decoders=decoder),
+            model=dict(type="BPE", dropout=None, unk_token="<unk>",
+                       continuing_subword_prefix=None,
+                       end_of_word_suffix=None, fuse_unk=True,
+                       byte_fallback=True, ignore_merges=False, vocab=vocab,
+                       merges=[" ".join(m[:2]) for m in merges])), f)
+
+
+HARD = ["", " ", "  ", " a", "a ", "   the   other  the", "\n\n\tthe\r\n",
+        "the\u2581end", "\u2581", "\U0001f600\U0001f680 \u200d", "\x01\x7f",
+        "caf\u00e9 cafe\u0301 \ufb01", "<0x41>the",
+        "hello hello world world" * 9, "12345 6.78 \u0663", "t" * 70]
 
 
 def make_phi3(llama, to):

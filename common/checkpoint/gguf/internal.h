@@ -6,6 +6,7 @@
 #include "checkpoint/format.h"
 #include "checkpoint/gguf/gguf.h"
 #include "checkpoint/huggingface/huggingface.h"
+#include "tokenizer/family_bytelevel.h"
 
 /* A key of an architecture: a factor of sines and cosines. */
 #define GPT_GGUF_ATTN_FACTOR "rope.scaling.attn_factor"
@@ -24,6 +25,13 @@ int gpt_gguf_read_longrope(struct gpt_config *c,
                            struct gpt_err *err) GPT_MUST_USE;
 void gpt_gguf_put_longrope(struct gpt_gguf_keys *k, const struct gpt_config *c,
                            const struct gpt_gguf_arch *arch);
+
+/* Pieces and scores of a vocabulary of characters, for `rows` ids. types (rows)
+ * is filled but for bytes and places without a token. GPT_EDATA where scores
+ * would give other tokens; `what` names the file. */
+int gpt_gguf_put_chars(struct gpt_gguf_keys *k, const struct gpt_bytelevel *t,
+                       int64_t rows, uint8_t *types, const char *what,
+                       struct gpt_err *err) GPT_MUST_USE;
 
 /* The tokens that begin and end texts, into the source. */
 int gpt_gguf_read_ends(struct gpt_source *s, struct gpt_gguf *g,
