@@ -294,6 +294,16 @@ config 's/"n_layer": 2/"n_layer": 2, "quantization_config": {}/' \
     "'quantization_config': its weights are quantized"
 config 's/_layer_idx": false/_layer_idx": true/' 'scale_attn_by_inverse_layer_idx is true'
 config 's/"n_layer"/x/' 'not valid JSON'
+# keys in an object, as MPT has those of attention
+nested() { # object, error
+    echo "{\"model_type\":\"mpt\",\"attn_config\":{$1}}" >bad/config.json
+    expect 3 "config.json: $2" into bad x
+    err_has "$2"
+}
+nested '"qk_ln":true' 'attn_config.qk_ln is true: only false is supported'
+nested '"alibi":false' 'attn_config.alibi is false: only true is supported'
+nested '"rope":true' "'attn_config.rope' is not known of model_type mpt"
+nested '"clip_qkv":"x"' "'attn_config.clip_qkv' is not a number"
 mkdir pickled
 cp "$hf/config.json" pickled
 : >pickled/pytorch_model.bin

@@ -114,6 +114,8 @@ CASES = {
                  "nemotron"),
     "phi2": (ROPE + MHA + UNTIED + "--rotary-percent 0.5 --shared-norm "
              "--output-bias", "phi2"),
+    "mpt": (MHA + "--position-embedding-type alibi --no-norm-bias "
+            "--disable-bias-linear --clip-qkv 3", "mpt"),
     "bloom": (MHA + "--position-embedding-type alibi --embedding-norm "
               "--ffn-hidden-size 256", "bloom"),
 }

@@ -452,6 +452,16 @@ CASES = {
                 "--qk-layernorm --activation-function xielu "
                 "--disable-bias-linear --untie-embeddings-and-output-weights "
                 "--rotary-base 12000000 --rotary-scaling-type llama3"),
+    "mpt": ("Mpt", dict(n_heads=3, max_seq_len=160),
+            "--num-attention-heads 3 --ffn-hidden-size 120 --no-norm-bias "
+            "--position-embedding-type alibi --disable-bias-linear "
+            "--activation-function gelu_exact"),
+    "mpt-clip": ("Mpt", dict(n_heads=6, hidden_size=48, max_seq_len=160,
+                             attn_config=dict(clip_qkv=0.2)),
+                 "--num-attention-heads 6 --hidden-size 48 "
+                 "--ffn-hidden-size 192 --no-norm-bias --clip-qkv 0.2 "
+                 "--position-embedding-type alibi --disable-bias-linear "
+                 "--activation-function gelu_exact"),
     "persimmon": ("Persimmon", dict(num_attention_heads=2, rope_parameters=dict(
         rope_type="default", rope_theta=25000.0, partial_rotary_factor=0.4)),
                   f"{ROPE} --num-attention-heads 2 --rotary-percent 0.4 "
@@ -521,8 +531,10 @@ def make(directory, name, changes):
     cls = getattr(transformers, name + "ForCausalLM",
                   transformers.AutoModelForCausalLM)
     settings = {**SMALL, **changes}
-    if not NOT_SO_NAMED.isdisjoint(settings) or name == "Bloom":
+    if not NOT_SO_NAMED.isdisjoint(settings) or name in ("Bloom", "Mpt"):
         del settings["intermediate_size"]
+    if name == "Mpt": # which has names of its own
+        del settings["max_position_embeddings"]
     config = (getattr(transformers, name + "TextConfig", None) or
               getattr(transformers, name + "Config"))(**settings)
     config._attn_implementation = "eager"

@@ -192,6 +192,11 @@ static const struct gpt_gguf_arch archs[] = {
      .base = {.position_embedding = GPT_POSITION_ALIBI,
               .embedding_norm = true, .activation = GPT_GELU},
      TABLE(fused), .needs_head = true},
+    {.name = "mpt", .family = "mpt",
+     .base = {.position_embedding = GPT_POSITION_ALIBI, .no_norm_bias = true,
+              .no_linear_bias = true, .activation = GPT_GELU_EXACT},
+     TABLE(fused), .needs_head = true, .says_alibi = true,
+     .uses = GPT_GGUF_HAS(CLIP)},
 };
 
 /* A model that turns neighbours is in the order of pairs already. */

@@ -27,7 +27,7 @@ enum { PUBLISHED_POSITIONS = 8192 };
 static const char *const noted[] = {
     "rope.dimension_count", "rope.scaling.type", "use_parallel_residual",
     "attention.sliding_window", "vocab_size", "rope.scaling.finetuned",
-    "tensor_data_layout", "rope.scaling.yarn_log_multiplier",
+    "attention.max_alibi_bias", "tensor_data_layout", "rope.scaling.yarn_log_multiplier",
 };
 
 double gpt_gguf_shortest(double v)
@@ -263,6 +263,27 @@ static int read_ropes(struct gpt_config *c, const struct gpt_gguf *g,
 }
 
 #define WINDOW_KEY "attention.sliding_window"
+#define ALIBI_KEY "attention.max_alibi_bias"
+enum { ALIBI_BIAS = 8 };
+
+/* ALiBi is there by its number, and a file without it is of a model with
+ * learned positions. */
+static int check_alibi(const struct gpt_gguf_arch *arch,
+                       const struct gpt_gguf *g, struct gpt_err *err)
+{
+    double bias = 0;
+    char name[96];
+
+    if (!arch->says_alibi)
+        return GPT_OK;
+    key_name(name, sizeof(name), arch, ALIBI_KEY);
+    GPT_TRY(gpt_gguf_real(g, name, &bias, err));
+    return fabs(bias - ALIBI_BIAS) < 1e-6
+               ? GPT_OK
+               : gpt_fail(err, GPT_EDATA, "%s: '%s' is %g: only %d is "
+                          "supported", gpt_in_path(g->in), name, bias,
+                          ALIBI_BIAS);
+}
 
 /* A window that no text of the model leaves is none, unless layers without one
  * do not turn, or have other angles. It counts the token itself. */
@@ -373,6 +394,7 @@ int gpt_gguf_read_config(struct gpt_config *c,
     GPT_TRY(gpt_gguf_read_longrope(c, *arch, g, lists, err));
     GPT_TRY(read_own(c, *arch, g, err));
     GPT_TRY(read_window(c, *arch, g, err));
+    GPT_TRY(check_alibi(*arch, g, err));
     if ((*arch)->wide_layers > 0 && (*arch)->wide_layers == c->num_layers)
         c->query_pre_attn_scalar =
             (double)c->hidden_size / (double)c->num_attention_heads;
@@ -441,6 +463,10 @@ void gpt_gguf_put_config(struct gpt_gguf_keys *k, const struct gpt_config *c,
         gpt_gguf_put_int(k, name, GPT_GGUF_U32,
                          c->window_size > 0 ? c->window_size + 1
                                             : c->max_positions);
+    }
+    if (arch->says_alibi) {
+        key_name(name, sizeof(name), arch, ALIBI_KEY);
+        gpt_gguf_put_real(k, name, ALIBI_BIAS);
     }
     key_name(name, sizeof(name), arch, "vocab_size");
     gpt_gguf_put_int(k, name, GPT_GGUF_U32, c->vocab_size);

@@ -47,6 +47,7 @@ struct gpt_gguf_arch {
     bool plus_one;      /* norms are stored with 1 added, as llama.cpp
                          * multiplies by what is stored */
     bool folds_alpha;   /* the base is stored as "alpha" has enlarged it */
+    bool says_alibi;    /* a key has the exponent of the smallest slope, 8 */
     unsigned uses;      /* of keys: GPT_GGUF_HAS() */
     /* Every so many-th layer attends to all tokens where there is a window; 0:
      * there is none in any model. Those layers do not turn, and others have

@@ -12,6 +12,7 @@
 #include "checkpoint/huggingface/window.h"
 
 #include <math.h>
+#include <stdio.h>
 #include <string.h>
 
 /* ---- values ---- */
@@ -318,11 +319,24 @@ static int read_value(struct gpt_hf_reader *r, const struct gpt_hf_key *key,
     return GPT_OK;
 }
 
+/* By a name with a dot: in an object; NULL where there is none. */
+static const cJSON *find_item(const cJSON *json, const char *name)
+{
+    const char *dot = strchr(name, '.');
+    char outer[64];
+
+    if (!dot)
+        return cJSON_GetObjectItemCaseSensitive(json, name);
+    snprintf(outer, sizeof(outer), "%.*s", (int)(dot - name), name);
+    return cJSON_GetObjectItemCaseSensitive(
+        cJSON_GetObjectItemCaseSensitive(json, outer), dot + 1);
+}
+
 /* In the file by its own name or its alias; NULL when absent or null. */
 static const cJSON *find_value(const struct gpt_hf_reader *r,
                                const struct gpt_hf_key *key)
 {
-    const cJSON *item = cJSON_GetObjectItemCaseSensitive(r->json, key->name);
+    const cJSON *item = find_item(r->json, key->name);
 
     if (!item && key->alias)
         item = cJSON_GetObjectItemCaseSensitive(r->json, key->alias);
@@ -336,8 +350,7 @@ static bool is_null_value(const struct gpt_hf_reader *r,
 {
     return (key->kind == GPT_HF_BOS || key->kind == GPT_HF_EOS ||
             key->kind == GPT_HF_CAP || key->kind == GPT_HF_WINDOW) &&
-           cJSON_IsNull(
-               cJSON_GetObjectItemCaseSensitive(r->json, key->name));
+           cJSON_IsNull(find_item(r->json, key->name));
 }
 
 /* Defaults go the way of values, so that a row says in one place what absence
@@ -436,17 +449,38 @@ int gpt_hf_unknown_key(const char *what, const char *key,
                          "model computes");
 }
 
-/* A feature that is off, by null or false, is no feature. Here a file that is
- * newer than this program shows itself. */
-static int check_unknown(const struct gpt_hf_reader *r, struct gpt_err *err)
+static bool has_keys_in(const struct gpt_hf_family *family, const char *outer)
 {
+    const size_t n = strlen(outer);
+
+    for (size_t i = 0; i < family->n_keys; i++)
+        if (strncmp(family->keys[i].name, outer, n) == 0 &&
+            family->keys[i].name[n] == '.')
+            return true;
+    return false;
+}
+
+/* A feature that is off, by null or false, is no feature. Here a file that is
+ * newer than this program shows itself. outer: what the object is in, "a.". */
+static int check_unknown(const struct gpt_hf_reader *r, const cJSON *object,
+                         const char *outer, struct gpt_err *err)
+{
+    const struct gpt_hf_family *family = r->extra->family;
     const cJSON *item;
 
-    cJSON_ArrayForEach(item, r->json)
-        if (!cJSON_IsNull(item) && !cJSON_IsFalse(item) &&
-            !has_key(r->extra->family, item->string))
-            return gpt_hf_unknown_key(r->what, item->string,
-                                      r->extra->family->model_type, err);
+    cJSON_ArrayForEach(item, object)
+    {
+        char name[256];
+
+        if (cJSON_IsNull(item) || cJSON_IsFalse(item))
+            continue;
+        snprintf(name, sizeof(name), "%s%.200s", outer, item->string);
+        if (!*outer && cJSON_IsObject(item) && has_keys_in(family, name)) {
+            snprintf(name, sizeof(name), "%.200s.", item->string);
+            GPT_TRY(check_unknown(r, item, name, err));
+        } else if (!has_key(family, name) && !gpt_hf_is_note(item->string))
+            return gpt_hf_unknown_key(r->what, name, family->model_type, err);
+    }
     return GPT_OK;
 }
 
@@ -495,7 +529,7 @@ static int parse_config(struct gpt_hf_reader *r, struct gpt_err *err)
                                        find_value(r, &family->keys[i]), err));
     GPT_TRY(gpt_hf_settle_window(c, family, r->uses_window ? r->window : 0,
                                  r->layer_types, r->what, err));
-    GPT_TRY(check_unknown(r, err));
+    GPT_TRY(check_unknown(r, r->json, "", err));
     if (gpt_config_complete(c, 1, 1, &inner) != GPT_OK)
         return gpt_fail(err, GPT_EDATA, "%s: %s", r->what, inner.text);
     c->padded_vocab_size = 0;

@@ -348,6 +348,24 @@ static const struct gpt_hf_key *next_key(const struct gpt_hf_family *family,
     return next;
 }
 
+/* "a.b" is b in an object a, which the first such name makes. */
+static void add_value(cJSON *json, const char *name, cJSON *value)
+{
+    const char *dot = strchr(name, '.');
+    char outer[64];
+    cJSON *object;
+
+    if (!dot) {
+        gpt_json_add(json, name, value);
+        return;
+    }
+    snprintf(outer, sizeof(outer), "%.*s", (int)(dot - name), name);
+    object = cJSON_GetObjectItemCaseSensitive(json, outer);
+    if (!object)
+        object = gpt_json_add(json, outer, cJSON_CreateObject());
+    gpt_json_add(object, dot + 1, value);
+}
+
 /* In the order of names, as transformers writes them: files can be
  * compared. */
 cJSON *gpt_hf_config_make(const struct gpt_config *c,
@@ -361,7 +379,7 @@ cJSON *gpt_hf_config_make(const struct gpt_config *c,
         cJSON *value = make_value(key, c, extra, dtype);
 
         if (value)
-            gpt_json_add(json, key->name, value);
+            add_value(json, key->name, value);
     }
     return json;
 }

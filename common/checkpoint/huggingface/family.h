@@ -93,7 +93,8 @@ enum gpt_hf_kind {
 };
 
 struct gpt_hf_key {
-    const char *name, *alias; /* alias: another name when read, or NULL */
+    /* "a.b": b in an object a. alias: another name when read, or NULL. */
+    const char *name, *alias;
     enum gpt_hf_kind kind;
     const char *def; /* what absence means, as JSON; NULL: it must be there */
     size_t offset;   /* in struct gpt_config */

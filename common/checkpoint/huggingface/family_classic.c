@@ -1,6 +1,6 @@
 /* Families of Hugging Face with LayerNorm that are older than Llama, or built
- * like those: Falcon of 40B and above, StarCoder, OPT, BLOOM, GPT-Neo and Jais
- * 2; see family.h. Fused products of queries, keys and values have our order:
+ * like those: Falcon of 40B and above, StarCoder, OPT, BLOOM, GPT-Neo, Jais 2
+ * and MPT; see family.h. Fused products of queries, keys and values have our order:
  * query heads of a group, its key, its value. */
 #include "checkpoint/huggingface/rows.h"
 
@@ -352,4 +352,65 @@ const struct gpt_hf_family gpt_hf_gpt_neo = {
     .base = {.position_embedding = GPT_POSITION_LEARNED, .no_qkv_bias = true,
              .query_pre_attn_scalar = 1},
     TABLES(gpt_neo_rules, gpt_neo_keys),
+};
+
+/* ---- MPT ---- */
+
+/* ALiBi and no bias anywhere. What attention does is in an object of its own.
+ * The class has ALiBi, a width of four and exact GELU whatever a file says:
+ * keys of its first implementation that say otherwise are refused. */
+static const struct gpt_hf_rule mpt_rules[] = {
+    RULE(WORD_EMBEDDING, SAME, "wte.weight"),
+    RULE(NORM1_WEIGHT, SAME, "blocks.%.norm_1.weight"),
+    RULE(QKV_WEIGHT, QKV, "blocks.%.attn.Wqkv.weight"),
+    RULE(PROJ_WEIGHT, SAME, "blocks.%.attn.out_proj.weight"),
+    RULE(NORM2_WEIGHT, SAME, "blocks.%.norm_2.weight"),
+    RULE(FC1_WEIGHT, SAME, "blocks.%.ffn.up_proj.weight"),
+    RULE(FC2_WEIGHT, SAME, "blocks.%.ffn.down_proj.weight"),
+    RULE(FINAL_NORM_WEIGHT, SAME, "norm_f.weight"),
+    RULE(OUTPUT_WEIGHT, SAME, "/lm_head.weight"),
+};
+static const struct gpt_hf_key mpt_keys[] = {
+    ARCHITECTURES, TYPE, DTYPE, CACHE, INIT("0.02"), ENDS("null", "null"),
+    TIED("true"), VOCAB("50368"),
+    KEY("attn_config.alibi", MUST, "true"),
+    KEY("attn_config.alibi_bias_max", MUST, "8"),
+    KEY("attn_config.attn_impl", UNUSED, "null"),
+    /* a whole number there, and 0 in all files */
+    KEY("attn_config.attn_pdrop", NOTE, "0"),
+    KEY("attn_config.attn_type", MUST, "\"multihead_attention\""),
+    KEY("attn_config.attn_uses_sequence_id", MUST, "false"),
+    CAP("attn_config.clip_qkv", clip_qkv, "null"),
+    KEY("attn_config.prefix_lm", MUST, "false"),
+    /* all queries as one vector, by LayerNorm */
+    KEY("attn_config.qk_ln", MUST, "false"),
+    KEY("attn_config.softmax_scale", MUST, "null"),
+    {"d_model", "hidden_size", GPT_HF_SIZE, "2048", AT(hidden_size)},
+    KEY("emb_pdrop", OTHER_DROPOUT, "0"),
+    /* of gradients */
+    KEY("embedding_fraction", ONLY, "1"),
+    KEY("expansion_ratio", MUST, "4"),
+    KEY("init_config", UNUSED, "null"),
+    KEY("init_device", UNUSED, "null"),
+    RATE("layer_norm_epsilon", norm_epsilon, "1e-5"),
+    KEY("learned_pos_emb", UNUSED, "null"),
+    KEY("logit_scale", MUST, "null"),
+    {"max_seq_len", "max_position_embeddings", GPT_HF_SIZE, "2048",
+     AT(max_positions)},
+    {"n_heads", "num_attention_heads", GPT_HF_SIZE, "16",
+     AT(num_attention_heads)},
+    {"n_layers", "num_hidden_layers", GPT_HF_SIZE, "24", AT(num_layers)},
+    KEY("no_bias", MUST, "true"),
+    KEY("norm_type", UNUSED, "null"),
+    RATE("resid_pdrop", hidden_dropout, "0"),
+    KEY("tokenizer_name", UNUSED, "null"),
+    KEY("verbose", UNUSED, "null"),
+};
+const struct gpt_hf_family gpt_hf_mpt = {
+    .model_type = "mpt",
+    .architecture = "MptForCausalLM",
+    .prefix = "transformer.",
+    .base = {.position_embedding = GPT_POSITION_ALIBI, .no_norm_bias = true,
+             .no_linear_bias = true, .activation = GPT_GELU_EXACT},
+    TABLES(mpt_rules, mpt_keys),
 };
