@@ -114,6 +114,10 @@ CASES = {
                  "nemotron"),
     "phi2": (ROPE + MHA + UNTIED + "--rotary-percent 0.5 --shared-norm "
              "--output-bias", "phi2"),
+    "mistral3": (LLAMA + UNTIED + GQA + "--rotary-scaling-type yarn "
+                 "--rotary-scaling-factor 16 --rotary-original-positions 10 "
+                 "--rotary-attention-factor 1 --rotary-query-growth 0.3",
+                 "mistral3"),
     "mpt": (MHA + "--position-embedding-type alibi --no-norm-bias "
             "--disable-bias-linear --clip-qkv 3", "mpt"),
     "bloom": (MHA + "--position-embedding-type alibi --embedding-norm "

@@ -138,6 +138,9 @@ static const struct gpt_gguf_arch archs[] = {
     {.name = "smollm3", .family = "smollm3",
      .base = {LLAMA_BASE, .no_rope_freq = 4}, TABLE(pairs), .pairs = true,
      .whole_heads = true, .has_freqs = true},
+    {.name = "mistral3", .family = "ministral3", .base = {LLAMA_BASE},
+     TABLE(pairs), .pairs = true, .whole_heads = true, .has_freqs = true,
+     .uses = GPT_GGUF_HAS(GROWTH)},
     {.name = "arcee", .family = "arcee",
      .base = {.position_embedding = GPT_POSITION_ROPE,
               .normalization = GPT_RMSNORM, .activation = GPT_SQUARED_RELU,
@@ -318,6 +321,12 @@ const struct gpt_gguf_field gpt_gguf_fields[] = {
      AT(final_logit_softcapping), GPT_GGUF_SAME},
     {"final_logit_softcapping", false, GPT_GGUF_CAP, false,
      AT(final_logit_softcapping), GPT_GGUF_SAME},
+    {"attention.temperature_scale", false, GPT_GGUF_GROWTH, false,
+     AT(rotary_query_growth), GPT_GGUF_SAME},
+    {"rope.scaling.yarn_beta_fast", false, GPT_GGUF_GROWTH, false,
+     AT(rotary_fast), GPT_GGUF_SAME},
+    {"rope.scaling.yarn_beta_slow", false, GPT_GGUF_GROWTH, false,
+     AT(rotary_slow), GPT_GGUF_SAME},
     {"attention.clamp_kqv", false, GPT_GGUF_CLIP, false, AT(clip_qkv), GPT_GGUF_SAME},
 };
 const size_t gpt_gguf_n_fields = GPT_COUNT(gpt_gguf_fields);
@@ -346,6 +355,10 @@ bool gpt_gguf_is_used(const struct gpt_gguf_arch *arch,
     case GPT_GGUF_CAPS:
     case GPT_GGUF_CAP:
     case GPT_GGUF_CLIP:
+        break;
+    case GPT_GGUF_GROWTH:
+        if (c->rotary_scaling != GPT_SCALING_YARN)
+            return false;
         break;
     }
     return arch->uses >> use & 1;
@@ -455,10 +468,14 @@ static const char *misfit(const struct gpt_config *c,
     }
     if (arch->whole_heads && gpt_config_rotary(c) != c->head_size)
         return "rotary_percent";
-    if (c->rotary_scaling == GPT_SCALING_YARN) {
+    if (c->rotary_scaling == GPT_SCALING_YARN &&
+        !(arch->uses & GPT_GGUF_HAS(GROWTH))) {
         read.rotary_fast = 32;
         read.rotary_slow = 1;
     }
+    /* a key says that the factor of sines and cosines is 1 */
+    if (gpt_gguf_is_used(arch, GPT_GGUF_GROWTH, c))
+        read.rotary_attention = 1;
     if (c->rotary_scaling == GPT_SCALING_LLAMA3) {
         read.rotary_factor = c->rotary_factor;
         read.rotary_low_factor = c->rotary_low_factor;

@@ -20,6 +20,8 @@
 #define LOW_KEY "gpt.rotary_low_factor"
 #define HIGH_KEY "gpt.rotary_high_factor"
 
+#define YARN_KEY "rope.scaling.yarn_log_multiplier"
+
 enum { PUBLISHED_POSITIONS = 8192 };
 
 /* Keys of an architecture that are read otherwise, or say nothing about what
@@ -194,8 +196,19 @@ static int read_rotary(struct gpt_config *c, const struct gpt_gguf_arch *arch,
     if (c->rotary_base <= 0)
         c->rotary_base = 10000;
     if (c->rotary_scaling == GPT_SCALING_YARN) {
-        c->rotary_fast = 32;
-        c->rotary_slow = 1;
+        c->rotary_fast = c->rotary_fast > 0 ? c->rotary_fast : 32;
+        c->rotary_slow = c->rotary_slow > 0 ? c->rotary_slow : 1;
+    }
+    if (gpt_gguf_is_used(arch, GPT_GGUF_GROWTH, c)) {
+        double multiplier = 0;
+
+        /* two such numbers, of which the other is 1: 1 takes it back */
+        key_name(name, sizeof(name), arch, YARN_KEY);
+        GPT_TRY(gpt_gguf_real(g, name, &multiplier, err));
+        if (fabs(multiplier - 1) > 1e-6)
+            return gpt_fail(err, GPT_EDATA, "%s: '%s' is %g: only 1 is "
+                            "supported", gpt_in_path(g->in), name, multiplier);
+        c->rotary_attention = 1;
     }
     if (c->rotary_scaling == GPT_SCALING_LINEAR)
         c->rotary_positions = 0;
@@ -463,6 +476,10 @@ void gpt_gguf_put_config(struct gpt_gguf_keys *k, const struct gpt_config *c,
         gpt_gguf_put_int(k, name, GPT_GGUF_U32,
                          c->window_size > 0 ? c->window_size + 1
                                             : c->max_positions);
+    }
+    if (gpt_gguf_is_used(arch, GPT_GGUF_GROWTH, c)) {
+        key_name(name, sizeof(name), arch, YARN_KEY);
+        gpt_gguf_put_real(k, name, 1);
     }
     if (arch->says_alibi) {
         key_name(name, sizeof(name), arch, ALIBI_KEY);

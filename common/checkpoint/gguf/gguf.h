@@ -25,6 +25,7 @@ enum gpt_gguf_use {
     GPT_GGUF_CAPS,    /* of scores and logits */
     GPT_GGUF_CAP,     /* of logits alone */
     GPT_GGUF_CLIP,    /* of queries, keys and values */
+    GPT_GGUF_GROWTH,  /* of queries, and numbers of YaRN */
 };
 #define GPT_GGUF_HAS(use) (1U << GPT_GGUF_##use)
 
