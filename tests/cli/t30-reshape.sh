@@ -304,6 +304,10 @@ nested '"qk_ln":true' 'attn_config.qk_ln is true: only false is supported'
 nested '"alibi":false' 'attn_config.alibi is false: only true is supported'
 nested '"rope":true' "'attn_config.rope' is not known of model_type mpt"
 nested '"clip_qkv":"x"' "'attn_config.clip_qkv' is not a number"
+echo '{"model_type":"codegen","n_head":6,"n_embd":48,"rotary_dim":4}' \
+    >bad/config.json
+expect 3 'six heads are not four parts' into bad x
+err_has '6 heads are not four equal parts, which models of model_type codegen'
 mkdir pickled
 cp "$hf/config.json" pickled
 : >pickled/pytorch_model.bin

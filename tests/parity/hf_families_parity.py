@@ -226,6 +226,12 @@ CASES = {
                 f"{ROPE} --rotary-percent 0.4 --rotary-interleaved "
                 "--num-attention-heads 2 --shared-norm --no-attention-bias "
                 "--output-bias --untie-embeddings-and-output-weights"),
+    "codegen": ("CodeGen", dict(num_attention_heads=8, hidden_size=64,
+                                n_inner=52, rotary_dim=4, **NO_DROPOUT),
+                f"{ROPE} --rotary-percent 0.5 --rotary-interleaved "
+                "--num-attention-heads 8 --hidden-size 64 --shared-norm "
+                "--no-attention-bias --output-bias "
+                "--untie-embeddings-and-output-weights"),
     "phi": ("Phi", dict(**GROUPS, hidden_size=48, rope_parameters=dict(
         rope_type="default", rope_theta=10000.0, partial_rotary_factor=0.5)),
             f"{ROPE} {GQA} --hidden-size 48 --rotary-percent 0.5 "
@@ -643,6 +649,7 @@ def trains(work, d, name, options, want, there, there0, tokens):
     if len(DEVICES) > 1:
         layouts[", emulated CUDA"] = (1, ["--device", DEVICES[1]])
     if "--num-attention-heads 6" in options or \
+            "--num-attention-heads 8" in options or \
             "--num-attention-heads 2" in options:
         layouts[", TP 2 and SP"] = (2, ["--tensor-model-parallel-size", 2,
                                         "--sequence-parallel"])

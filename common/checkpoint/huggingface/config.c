@@ -529,6 +529,11 @@ static int parse_config(struct gpt_hf_reader *r, struct gpt_err *err)
                                        find_value(r, &family->keys[i]), err));
     GPT_TRY(gpt_hf_settle_window(c, family, r->uses_window ? r->window : 0,
                                  r->layer_types, r->what, err));
+    if (family->in_quarters && c->num_attention_heads % 4 != 0)
+        return gpt_fail(err, GPT_EDATA,
+                        "%s: %lld heads are not four equal parts, which models "
+                        "of model_type %s have", r->what,
+                        (long long)c->num_attention_heads, family->model_type);
     GPT_TRY(check_unknown(r, r->json, "", err));
     if (gpt_config_complete(c, 1, 1, &inner) != GPT_OK)
         return gpt_fail(err, GPT_EDATA, "%s: %s", r->what, inner.text);

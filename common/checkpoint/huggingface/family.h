@@ -17,6 +17,7 @@ enum gpt_hf_order {
     GPT_HF_TRANSPOSED, /* Conv1D: (in, out) */
     GPT_HF_CONV_QKV,   /* transposed, and all queries, all keys, all values */
     GPT_HF_QKV,        /* all queries, all keys, all values */
+    GPT_HF_QUARTERS,   /* queries, values and keys of each quarter of heads */
     GPT_HF_Q,          /* the queries alone: three tensors are linear_qkv */
     GPT_HF_K,
     GPT_HF_V,
@@ -112,6 +113,7 @@ struct gpt_hf_family {
     bool needs_window;  /* the class computes something else without one */
     bool turns_again;   /* the class computes a cache again where LongRoPE turns
                          * its keys otherwise */
+    bool in_quarters;   /* the class cuts the heads into four parts */
     bool has_alpha;     /* the class has ntk_alpha, which its files call
                          * "dynamic" with a number "alpha" */
     bool grows_queries; /* the class computes rotary_query_growth; without that

@@ -1,5 +1,5 @@
 /* Families of Hugging Face with attention and feed-forward side by side after
- * one norm: Cohere, Phi and GPT-J; see family.h. GPT-NeoX, whose blocks have a
+ * one norm: Cohere, Phi, GPT-J and CodeGen; see family.h. GPT-NeoX, whose blocks have a
  * norm each, is in family.c, Falcon in family_classic.c beside it. */
 #include "checkpoint/huggingface/rows.h"
 
@@ -139,8 +139,7 @@ static const struct gpt_hf_rule gptj_rules[] = {
 };
 /* Neighbours turn; how many elements of a head is a number, and null would be
  * the whole width of the model, which no head has. The base of angles is fixed
- * by the class. CodeGen's files are alike, but mix queries, keys and values in
- * an order of its own: another type, which is refused. */
+ * by the class. */
 static const struct gpt_hf_key gptj_keys[] = {
     KEY("activation_function", ACTIVATION, "\"gelu_new\""),
     ARCHITECTURES,
@@ -176,4 +175,34 @@ const struct gpt_hf_family gpt_hf_gptj = {
              .output_bias = true, .parallel_blocks = true,
              .shared_norm = true},
     TABLES(gptj_rules, gptj_keys),
+};
+
+/* ---- CodeGen ---- */
+
+/* GPT-J's keys and layer, with queries, keys and values in one tensor. */
+static const struct gpt_hf_rule codegen_rules[] = {
+    RULE(WORD_EMBEDDING, SAME, "wte.weight"),
+    RULE(NORM1_WEIGHT, SAME, "h.%.ln_1.weight"),
+    RULE(NORM1_BIAS, SAME, "h.%.ln_1.bias"),
+    RULE(QKV_WEIGHT, QUARTERS, "h.%.attn.qkv_proj.weight"),
+    RULE(PROJ_WEIGHT, SAME, "h.%.attn.out_proj.weight"),
+    RULE(FC1_WEIGHT, SAME, "h.%.mlp.fc_in.weight"),
+    RULE(FC1_BIAS, SAME, "h.%.mlp.fc_in.bias"),
+    RULE(FC2_WEIGHT, SAME, "h.%.mlp.fc_out.weight"),
+    RULE(FC2_BIAS, SAME, "h.%.mlp.fc_out.bias"),
+    RULE(FINAL_NORM_WEIGHT, SAME, "ln_f.weight"),
+    RULE(FINAL_NORM_BIAS, SAME, "ln_f.bias"),
+    RULE(OUTPUT_WEIGHT, SAME, "/lm_head.weight"),
+    RULE(OUTPUT_BIAS, SAME, "/lm_head.bias"),
+};
+const struct gpt_hf_family gpt_hf_codegen = {
+    .model_type = "codegen",
+    .architecture = "CodeGenForCausalLM",
+    .prefix = "transformer.",
+    .in_quarters = true,
+    .base = {.position_embedding = GPT_POSITION_ROPE, .rotary_base = 10000,
+             .rotary_interleaved = true, .no_attention_bias = true,
+             .output_bias = true, .parallel_blocks = true,
+             .shared_norm = true},
+    TABLES(codegen_rules, gptj_keys),
 };

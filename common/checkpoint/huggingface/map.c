@@ -112,6 +112,7 @@ static int64_t outputs(const struct gpt_config *c,
     case GPT_HF_TRANSPOSED:
     case GPT_HF_CONV_QKV:
     case GPT_HF_QKV:
+    case GPT_HF_QUARTERS:
         break;
     }
     /* the vocabulary there has no dummy rows */
@@ -175,6 +176,21 @@ static int64_t pair_runs(struct run *to, const struct gpt_config *c,
     return n;
 }
 
+/* The ranks that trained CodeGen were four, whatever the model. A head is a
+ * group. */
+static int64_t quarter_runs(struct run *to, const struct gpt_config *c,
+                            int64_t g)
+{
+    const int64_t d = c->head_size, heads = c->num_attention_heads / 4;
+    const int64_t there = (g / heads * 3 * heads + g % heads) * d;
+    const int64_t here = g * 3 * d;
+
+    to[0] = (struct run){here, there, d};
+    to[1] = (struct run){here + d, there + 2 * heads * d, d};
+    to[2] = (struct run){here + 2 * d, there + heads * d, d};
+    return 3;
+}
+
 /* A rotation the other way is ours of the halves that have changed places, and
  * scores do not depend on the order of elements. */
 static int64_t turned_runs(struct run *to, const struct gpt_config *c,
@@ -214,6 +230,8 @@ static int make_runs(struct run **out, int64_t *n, const struct gpt_config *c,
     for (int64_t g = 0; qkv && g < groups; g++)
         *n += pairs    ? pair_runs(*out + *n, c, rule->order, g)
               : turned ? turned_runs(*out + *n, c, rule->order, g)
+              : rule->order == GPT_HF_QUARTERS
+                  ? quarter_runs(*out + *n, c, g)
                        : group_runs(*out + *n, c, rule->order, g);
     if (!qkv)
         (*out)[(*n)++] = (struct run){

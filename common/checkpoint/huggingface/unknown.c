@@ -50,7 +50,6 @@ static const struct {
     {"bert-generation", "the layers of an encoder"},
     {"bitnet", "weights of three values"},
     {"blt", "layers between bytes and words"},
-    {"codegen", "queries, keys and values in an order of their own"},
     {"ctrl", "positions by a formula"},
     {"fuyu", "pictures"},
     {"granite_swa", "a number beside each head's scores"},
