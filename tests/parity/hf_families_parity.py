@@ -208,6 +208,10 @@ CASES = {
                         word_embed_proj_dim=30),
             "--num-attention-heads 3 --activation-function relu "
             "--position-offset 2"),
+    "biogpt": ("BioGpt", dict(num_attention_heads=6, hidden_dropout_prob=0.0,
+                              attention_probs_dropout_prob=0.0),
+               "--num-attention-heads 6 --activation-function gelu_exact "
+               "--position-offset 2 --scale-embedding"),
     "galactica": ("OPT", dict(num_attention_heads=2, ffn_dim=52, dropout=0.0,
                               word_embed_proj_dim=30, enable_bias=False,
                               activation_function="gelu"),

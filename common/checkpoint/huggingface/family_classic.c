@@ -1,5 +1,5 @@
 /* Families of Hugging Face with LayerNorm that are older than Llama, or built
- * like those: Falcon of 40B and above, StarCoder, OPT, BLOOM, GPT-Neo, Jais 2
+ * like those: Falcon of 40B and above, StarCoder, OPT, BioGPT, BLOOM, GPT-Neo, Jais 2
  * and MPT; see family.h. Fused products of queries, keys and values have our order:
  * query heads of a group, its key, its value. */
 #include "checkpoint/huggingface/rows.h"
@@ -211,6 +211,51 @@ const struct gpt_hf_family gpt_hf_opt = {
              .position_offset = 2,
              .norm_epsilon = 1e-5},
     TABLES(opt_rules, opt_keys),
+};
+
+/* ---- BioGPT ---- */
+
+/* OPT's layer and table of positions with GELU, and words times the root of the
+ * width. The class reads no epsilon. */
+static const struct gpt_hf_rule biogpt_rules[] = {
+    RULE(WORD_EMBEDDING, SAME, "embed_tokens.weight"),
+    RULE(POSITION_EMBEDDING, SAME, "embed_positions.weight"),
+    RULE(NORM1_WEIGHT, SAME, "layers.%.self_attn_layer_norm.weight"),
+    RULE(NORM1_BIAS, SAME, "layers.%.self_attn_layer_norm.bias"),
+    LLAMA_QKV,
+    LLAMA_QKV_BIAS,
+    RULE(PROJ_WEIGHT, SAME, "layers.%.self_attn.out_proj.weight"),
+    RULE(PROJ_BIAS, SAME, "layers.%.self_attn.out_proj.bias"),
+    RULE(NORM2_WEIGHT, SAME, "layers.%.final_layer_norm.weight"),
+    RULE(NORM2_BIAS, SAME, "layers.%.final_layer_norm.bias"),
+    RULE(FC1_WEIGHT, SAME, "layers.%.fc1.weight"),
+    RULE(FC1_BIAS, SAME, "layers.%.fc1.bias"),
+    RULE(FC2_WEIGHT, SAME, "layers.%.fc2.weight"),
+    RULE(FC2_BIAS, SAME, "layers.%.fc2.bias"),
+    RULE(FINAL_NORM_WEIGHT, SAME, "layer_norm.weight"),
+    RULE(FINAL_NORM_BIAS, SAME, "layer_norm.bias"),
+    RULE(OUTPUT_WEIGHT, SAME, "/output_projection.weight"),
+};
+static const struct gpt_hf_key biogpt_keys[] = {
+    ARCHITECTURES, TYPE, DTYPE, CACHE, INIT("0.02"), ENDS("0", "2"),
+    HIDDEN("1024"), FFN("4096"), LAYERS("24"), HEADS("16"), POSITIONS("1024"),
+    VOCAB("42384"), TIED("true"),
+    KEY("activation_dropout", ONLY, "0"),
+    RATE("attention_probs_dropout_prob", attention_dropout, "0.1"),
+    KEY("hidden_act", ACTIVATION, "\"gelu\""),
+    RATE("hidden_dropout_prob", hidden_dropout, "0.1"),
+    KEY("layer_norm_eps", UNUSED, "null"),
+    /* layers that training leaves out at random */
+    KEY("layerdrop", ONLY, "0"),
+    FLAG("scale_embedding", scale_embedding, "true"),
+};
+const struct gpt_hf_family gpt_hf_biogpt = {
+    .model_type = "biogpt",
+    .architecture = "BioGptForCausalLM",
+    .prefix = "biogpt.",
+    .base = {.position_embedding = GPT_POSITION_LEARNED, .position_offset = 2,
+             .norm_epsilon = 1e-5},
+    TABLES(biogpt_rules, biogpt_keys),
 };
 
 /* ---- BLOOM ---- */
