@@ -171,7 +171,8 @@ struct gpt_norm {
 /* The backward of a norm takes the forward's struct and
  *   dresid (N, C) act, read and written: dresid += d(norm)(dy)
  *   dx (N, C) act, written: the new dresid times the dropout mask (may be NULL)
- *   dw, db (C) float, added to; those of absent w and b NULL. scratch: gpt_backend.norm_scratch() bytes. */
+ *   dw, db (C) float, added to; those of absent w and b NULL.
+ * scratch: gpt_backend.norm_scratch() bytes. */
 struct gpt_norm_grad {
     const void *dy;
     void *dresid, *dx;
@@ -219,9 +220,9 @@ struct gpt_head_norm_grad {
  * of gpt_matmul, GELU_EXACT x times the normal distribution's integral, SILU x
  * times the logistic function, SQUARED_RELU max(x, 0)^2. XIELU (Huang and
  * Schlag 2024), never gated, is x / 2 and to it, with s(a) = ln(1 + e^a), for
- * x > 0 s(alpha_p) x^2, else (s(alpha_n) + 1/2) (e^x - 1 - x). Of bf16 GELU, SILU and
- * their slopes, in products too, may be off by a few units of 2^-14 of their
- * size before they are rounded, which is by 2^-9. */
+ * x > 0 s(alpha_p) x^2, else (s(alpha_n) + 1/2) (e^x - 1 - x). Of bf16 GELU,
+ * SILU and their slopes, in products too, may be off by a few units of 2^-14 of
+ * their size before they are rounded, which is by 2^-9. */
 enum gpt_activation {
     GPT_GELU,
     GPT_GELU_EXACT,

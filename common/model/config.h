@@ -45,8 +45,8 @@ extern const char *const gpt_rotary_scalings[];
 
 /* "LayerNorm", "RMSNorm", NULL: in the order of enum gpt_norm_kind. */
 extern const char *const gpt_normalizations[];
-/* "gelu", "gelu_exact", "silu", "relu", "squared_relu", "xielu", NULL: in the order of
- * enum gpt_activation. */
+/* "gelu", "gelu_exact", "silu", "relu", "squared_relu", "xielu", NULL: in the
+ * order of enum gpt_activation. */
 extern const char *const gpt_activations[];
 
 struct gpt_config {
@@ -88,7 +88,7 @@ struct gpt_config {
     int64_t normalization;       /* enum gpt_norm_kind */
     bool norm_plus_one;          /* norms multiply by 1 + weight */
     bool no_norm_bias;           /* LayerNorm adds nothing after the weight */
-    bool no_norm_weight;         /* norms multiply by nothing, and add nothing */
+    bool no_norm_weight;         /* norms multiply and add nothing */
     double norm_epsilon;
     int64_t activation;          /* enum gpt_activation */
     bool gated;                  /* activation(gate) * up, two products */

@@ -1,6 +1,6 @@
 /* Capped logits: in place, with the derivative left for backward, which
- * multiplies by it; the product with one number; and numbers that are cut off at
- * a limit. Attention caps its own scores, tile by tile (attn.h). */
+ * multiplies by it; the product with one number; and numbers that are cut off
+ * at a limit. Attention caps its own scores, tile by tile (attn.h). */
 #include "cpu/cpu.h"
 
 /* Elements of a task: a few pages, and a whole number of vectors, so that the
@@ -45,7 +45,7 @@ void cpu_scale(struct gpt_queue *q, void *x, int64_t n, float factor,
         cpu_isa->scale(to + i, n - i < BLOCK ? n - i : BLOCK, factor);
 }
 
-/* Written so that NaN stays one, in both directions: a broken step must show. */
+/* Written so that NaN stays one in both directions: a broken step must show. */
 void cpu_clip(struct gpt_queue *q, void *x, int64_t n, float limit,
               enum gpt_dtype act)
 {

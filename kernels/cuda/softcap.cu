@@ -1,4 +1,4 @@
-/* Capped logits, the product with their derivative, and with a number; cutting off at a limit: an element a
+/* Capped logits, the product with their derivative, and with a number; a limit: an element a
  * thread, or as many as a thread loads at once. */
 #include "cuda/device.cuh"
 

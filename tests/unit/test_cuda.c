@@ -144,7 +144,8 @@ static void run_norm(struct trial *t)
                           .plus_one = k->n % 2 == 0,
                           .act = t->act, .resid_in = m[0],
                           .x = k->with_x ? m[1] : NULL, .resid_out = m[2],
-                          .y = m[3], .w = bare ? NULL : m[4], .b = k->with_b ? m[5] : NULL,
+                          .y = m[3], .w = bare ? NULL : m[4],
+                          .b = k->with_b ? m[5] : NULL,
                           .mean = m[6], .rstd = m[7], .dropout = k->drop};
 
     t->be->norm_fwd(t->q, &op);
@@ -158,7 +159,8 @@ static void run_norm_bwd(struct trial *t)
     struct gpt_norm op = {.kind = k->kind, .n = k->n, .c = k->c, .eps = 1e-5F,
                           .plus_one = k->n % 2 == 0,
                           .act = t->act, .resid_in = m[0], .resid_out = m[0],
-                          .y = m[1], .w = bare ? NULL : m[2], .mean = m[3], .rstd = m[4],
+                          .y = m[1], .w = bare ? NULL : m[2], .mean = m[3],
+                          .rstd = m[4],
                           .dropout = k->drop};
     struct gpt_norm_grad grad = {.dy = m[5], .dresid = m[6],
                                  .dx = k->with_x ? m[7] : NULL,

@@ -233,8 +233,8 @@ static int find_pre(const struct vocabulary *v, const struct gpt_bytelevel *t,
     return gpt_hint(v->err, "leave its files out to write the weights alone");
 }
 
-/* A vocabulary of characters. Its bytes stand for what has no token, so that the
- * unknown one is never used. */
+/* A vocabulary of characters. Its bytes stand for what has no token, so that
+ * the unknown one is never used. */
 static int put_chars(struct vocabulary *v)
 {
     const struct gpt_bytelevel *t = (const struct gpt_bytelevel *)v->tok;

@@ -95,8 +95,8 @@ static int read_activation(const struct gpt_hf_reader *r,
             r->c->activation = gpt_hf_activations[i].activation;
             return GPT_OK;
         }
-    return gpt_hf_refuse(r, key, item, "gelu_new, gelu, silu, relu, relu2 or xielu",
-                         err);
+    return gpt_hf_refuse(r, key, item,
+                         "gelu_new, gelu, silu, relu, relu2 or xielu", err);
 }
 
 /* An id, or the first of a list of ids, as newer files have it for several ends
@@ -230,6 +230,14 @@ static int read_layers(struct gpt_hf_reader *r, const struct gpt_hf_key *key,
     }
 }
 
+/* Where the number of a kind goes that has one place alone. */
+static double *number_of(struct gpt_config *c, const struct gpt_hf_key *key)
+{
+    return key->kind == GPT_HF_THETA         ? &c->rotary_base
+           : key->kind == GPT_HF_LOCAL_THETA ? &c->rotary_local_base
+                                             : &c->query_pre_attn_scalar;
+}
+
 /* item: the value in the file, or the default. */
 static int read_value(struct gpt_hf_reader *r, const struct gpt_hf_key *key,
                       const cJSON *item, struct gpt_err *err)
@@ -260,12 +268,11 @@ static int read_value(struct gpt_hf_reader *r, const struct gpt_hf_key *key,
     case GPT_HF_MULTIPLIER:
     case GPT_HF_DIVISOR:
         return read_factor(r, key, item, err);
+    case GPT_HF_THETA:
     case GPT_HF_LOCAL_THETA:
-        return gpt_hf_read_number(r, key->name, item,
-                                  &r->c->rotary_local_base, err);
     case GPT_HF_SCALAR:
-        return gpt_hf_read_number(r, key->name, item,
-                                  &r->c->query_pre_attn_scalar, err);
+        return gpt_hf_read_number(r, key->name, item, number_of(r->c, key),
+                                  err);
     case GPT_HF_ATTENTION_BIAS:
     case GPT_HF_MLP_BIAS:
         return read_bias(r, key, item, err);
@@ -278,8 +285,6 @@ static int read_value(struct gpt_hf_reader *r, const struct gpt_hf_key *key,
         return null ? GPT_OK
                     : gpt_hf_read_size(r, key->name, item,
                                        &r->c->ffn_hidden_size, err);
-    case GPT_HF_THETA:
-        return gpt_hf_read_number(r, key->name, item, &r->c->rotary_base, err);
     case GPT_HF_SCALING:
         return null ? GPT_OK : gpt_hf_read_scaling(r, key->name, item, err);
     case GPT_HF_WINDOW:
@@ -422,90 +427,6 @@ static int read_later(const struct gpt_hf_reader *r,
     return GPT_OK;
 }
 
-/* An alias counts: a file may have either name. */
-static bool has_key(const struct gpt_hf_family *family, const char *name)
-{
-    for (size_t i = 0; i < family->n_keys; i++)
-        if (strcmp(family->keys[i].name, name) == 0 ||
-            (family->keys[i].alias &&
-             strcmp(family->keys[i].alias, name) == 0))
-            return true;
-    return gpt_hf_is_note(name);
-}
-
-int gpt_hf_unknown_key(const char *what, const char *key,
-                       const char *model_type, struct gpt_err *err)
-{
-    if (strcmp(key, "quantization_config") == 0) {
-        gpt_fail(err, GPT_EDATA, "%s: '%s': its weights are quantized", what,
-                 key);
-        return gpt_hint(err, "name the model that was quantized, or save it "
-                             "after dequantize() of transformers");
-    }
-    gpt_fail(err, GPT_EDATA, "%s: '%.200s' is not known of model_type %s: the "
-             "model may compute what this one does not", what, key,
-             model_type);
-    return gpt_hint(err, "remove the key when it changes nothing that the "
-                         "model computes");
-}
-
-static bool has_keys_in(const struct gpt_hf_family *family, const char *outer)
-{
-    const size_t n = strlen(outer);
-
-    for (size_t i = 0; i < family->n_keys; i++)
-        if (strncmp(family->keys[i].name, outer, n) == 0 &&
-            family->keys[i].name[n] == '.')
-            return true;
-    return false;
-}
-
-/* A feature that is off, by null or false, is no feature. Here a file that is
- * newer than this program shows itself. outer: what the object is in, "a.". */
-static int check_unknown(const struct gpt_hf_reader *r, const cJSON *object,
-                         const char *outer, struct gpt_err *err)
-{
-    const struct gpt_hf_family *family = r->extra->family;
-    const cJSON *item;
-
-    cJSON_ArrayForEach(item, object)
-    {
-        char name[256];
-
-        if (cJSON_IsNull(item) || cJSON_IsFalse(item))
-            continue;
-        snprintf(name, sizeof(name), "%s%.200s", outer, item->string);
-        if (!*outer && cJSON_IsObject(item) && has_keys_in(family, name)) {
-            snprintf(name, sizeof(name), "%.200s.", item->string);
-            GPT_TRY(check_unknown(r, item, name, err));
-        } else if (!has_key(family, name) && !gpt_hf_is_note(item->string))
-            return gpt_hf_unknown_key(r->what, name, family->model_type, err);
-    }
-    return GPT_OK;
-}
-
-/* "architectures" would name the head, too; the type alone says which classes
- * read the file, as in transformers' AutoModelForCausalLM. */
-static int find_family(struct gpt_hf_reader *r, struct gpt_err *err)
-{
-    char list[1000];
-    const char *type, *key, *why;
-
-    GPT_TRY(gpt_json_string(r->json, "model_type", &type, r->what, err));
-    r->extra->family = gpt_hf_family_find(type, r->json);
-    if (r->extra->family)
-        return GPT_OK;
-    gpt_hf_family_list(list, sizeof(list));
-    why = gpt_hf_why_unknown(r->json, type, &key);
-    if (why)
-        return gpt_fail(err, GPT_EDATA,
-                        "%s: model_type is %.200s, whose models have %s (%s): "
-                        "only %s are supported", r->what, type, why, key, list);
-    return gpt_fail(err, GPT_EDATA,
-                    "%s: model_type is %.200s: only %s are supported", r->what,
-                    type, list);
-}
-
 /* In the order in which one thing depends on another: keys, those that are
  * compared with others, windows of layers, what is left over, the rules of the
  * model. The padded size is only completed to run the checks: padding depends
@@ -534,7 +455,7 @@ static int parse_config(struct gpt_hf_reader *r, struct gpt_err *err)
                         "%s: %lld heads are not four equal parts, which models "
                         "of model_type %s have", r->what,
                         (long long)c->num_attention_heads, family->model_type);
-    GPT_TRY(check_unknown(r, r->json, "", err));
+    GPT_TRY(gpt_hf_check_unknown(r, r->json, "", err));
     if (gpt_config_complete(c, 1, 1, &inner) != GPT_OK)
         return gpt_fail(err, GPT_EDATA, "%s: %s", r->what, inner.text);
     c->padded_vocab_size = 0;
@@ -551,7 +472,7 @@ int gpt_hf_config_parse(struct gpt_config *c, struct gpt_hf_extra *extra,
     if (!cJSON_IsObject(json))
         return gpt_fail(err, GPT_EDATA, "%s: not a JSON object", what);
     *extra = (struct gpt_hf_extra){0};
-    GPT_TRY(find_family(&r, err));
+    GPT_TRY(gpt_hf_find_family(&r, err));
     int status = parse_config(&r, err);
     cJSON_Delete(r.expanded);
     return status;

@@ -184,21 +184,30 @@ static cJSON *attention_value(const struct gpt_config *c)
     return list;
 }
 
-/* What scores are multiplied by, or a factor of the model, where 0 is 1, or its
- * inverse. */
+/* What scores are divided or multiplied by, or a factor of the model, where 0 is
+ * 1, or its inverse. Rows of scores have no place in the struct. */
 static cJSON *factor_value(const struct gpt_hf_key *key,
                            const struct gpt_config *c)
 {
-    const double x =
-        key->kind == GPT_HF_SCORE_SCALE
-            ? 0
-            : *(const double *)(const void *)((const char *)c + key->offset);
+    const void *at = (const char *)c + key->offset;
+    const double x = key->offset ? *(const double *)at : 0;
+    const double under = c->query_pre_attn_scalar > 0 ? c->query_pre_attn_scalar
+                                                      : (double)c->head_size;
 
+    if (key->kind == GPT_HF_SCALAR)
+        return cJSON_CreateNumber(under);
     if (key->kind == GPT_HF_SCORE_SCALE)
-        return cap_value(
-            1 / sqrt(c->query_pre_attn_scalar > 0 ? c->query_pre_attn_scalar
-                                                  : (double)c->head_size));
+        return cap_value(1 / sqrt(under));
     return cap_value(!(x > 0) ? 1 : key->kind == GPT_HF_DIVISOR ? 1 / x : x);
+}
+
+static cJSON *bias_value(const struct gpt_hf_key *key,
+                         const struct gpt_config *c)
+{
+    const bool none = key->kind == GPT_HF_ATTENTION_BIAS ? c->no_attention_bias
+                                                         : c->no_mlp_bias;
+
+    return cJSON_CreateBool(!c->no_linear_bias && !none);
 }
 
 /* Other kinds have their positions of pretraining in the object, and a model
@@ -261,20 +270,16 @@ static cJSON *make_value(const struct gpt_hf_key *key,
         return activation_value(c, key->def);
     case GPT_HF_CAP:
         return cap_value(*(const double *)at);
-    case GPT_HF_SCALAR:
-        return cJSON_CreateNumber(c->query_pre_attn_scalar > 0
-                                      ? c->query_pre_attn_scalar
-                                      : (double)c->head_size);
     case GPT_HF_ATTENTION_BIAS:
-        return cJSON_CreateBool(!c->no_linear_bias && !c->no_attention_bias);
     case GPT_HF_MLP_BIAS:
-        return cJSON_CreateBool(!c->no_linear_bias && !c->no_mlp_bias);
+        return bias_value(key, c);
     case GPT_HF_MULTIQUERY:
         return cJSON_CreateBool(c->num_query_groups == 1);
     case GPT_HF_INNER: /* null where it has the default, as on the hub */
         return c->ffn_hidden_size == 4 * c->hidden_size
                    ? cJSON_CreateNull()
                    : cJSON_CreateNumber((double)c->ffn_hidden_size);
+    case GPT_HF_SCALAR:
     case GPT_HF_SCORE_SCALE:
     case GPT_HF_MULTIPLIER:
     case GPT_HF_DIVISOR:

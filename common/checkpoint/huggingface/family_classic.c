@@ -1,7 +1,7 @@
 /* Families of Hugging Face with LayerNorm that are older than Llama, or built
- * like those: Falcon of 40B and above, StarCoder, OPT, BioGPT, BLOOM, GPT-Neo, Jais 2
- * and MPT; see family.h. Fused products of queries, keys and values have our order:
- * query heads of a group, its key, its value. */
+ * like those: Falcon of 40B and above, StarCoder, OPT, BioGPT, BLOOM, GPT-Neo,
+ * Jais 2 and MPT; see family.h. Fused products of queries, keys and values have
+ * our order but for MPT's: query heads of a group, its key, its value. */
 #include "checkpoint/huggingface/rows.h"
 
 /* ---- Falcon 40B ---- */

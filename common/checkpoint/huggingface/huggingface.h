@@ -83,11 +83,6 @@ int gpt_hf_choose_family(const struct gpt_config *c,
                          const struct gpt_hf_family **family,
                          struct gpt_err *err) GPT_MUST_USE;
 
-/* What a model of no family has that families here do not, "experts", and the
- * key that says so; NULL where nothing is known. */
-const char *gpt_hf_why_unknown(const cJSON *config, const char *type,
-                               const char **key);
-
 /* ---- generation ---- */
 
 /* Ends of a text, and settings of generation: those of generation_config.json

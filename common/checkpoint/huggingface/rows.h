@@ -50,8 +50,8 @@
     KEY("rope_theta", THETA, def)
 
 /* Keys of nearly all classes. A table may have its rows in any order. */
-#define COMMON_KEYS ARCHITECTURES, ATTENTION_DROPOUT, INIT("0.02"), TYPE, DTYPE, \
-                    CACHE
+#define COMMON_KEYS \
+    ARCHITECTURES, ATTENTION_DROPOUT, INIT("0.02"), TYPE, DTYPE, CACHE
 #define LLAMA_KEYS COMMON_KEYS, KEY("hidden_act", ACTIVATION, "\"silu\"")
 /* The tokens that begin and end a text. */
 #define ENDS(bos, eos) BOS(bos), EOS(eos)

@@ -1,8 +1,12 @@
-/* Why a model of Hugging Face's is of no family here: what its config.json has
- * that these do not compute. Start at gpt_hf_why_unknown(). */
-#include "checkpoint/huggingface/huggingface.h"
+/* What config.json has that is not known here: a type of models, which is
+ * refused by what such models have, or a key. Start at gpt_hf_find_family() and
+ * gpt_hf_check_unknown(). */
+#include "checkpoint/huggingface/reader.h"
 
+#include <stdio.h>
 #include <string.h>
+
+/* ---- types of models ---- */
 
 /* In the order in which they are looked for: a model may have several of
  * them. */
@@ -67,7 +71,8 @@ static bool is_on(const cJSON *item)
            !(cJSON_IsNumber(item) && item->valuedouble == 0);
 }
 
-const char *gpt_hf_why_unknown(const cJSON *config, const char *type,
+/* "experts", and the key that says so; NULL where nothing is known. */
+static const char *why_unknown(const cJSON *config, const char *type,
                                const char **key)
 {
     *key = "model_type";
@@ -80,4 +85,90 @@ const char *gpt_hf_why_unknown(const cJSON *config, const char *type,
             return signs[i].what;
     }
     return NULL;
+}
+
+/* "architectures" would name the head, too; the type alone says which classes
+ * read the file, as in transformers' AutoModelForCausalLM. */
+int gpt_hf_find_family(struct gpt_hf_reader *r, struct gpt_err *err)
+{
+    char list[1000];
+    const char *type, *key, *why;
+
+    GPT_TRY(gpt_json_string(r->json, "model_type", &type, r->what, err));
+    r->extra->family = gpt_hf_family_find(type, r->json);
+    if (r->extra->family)
+        return GPT_OK;
+    gpt_hf_family_list(list, sizeof(list));
+    why = why_unknown(r->json, type, &key);
+    if (why)
+        return gpt_fail(err, GPT_EDATA,
+                        "%s: model_type is %.200s, whose models have %s (%s): "
+                        "only %s are supported", r->what, type, why, key, list);
+    return gpt_fail(err, GPT_EDATA,
+                    "%s: model_type is %.200s: only %s are supported", r->what,
+                    type, list);
+}
+
+/* ---- keys ---- */
+
+/* An alias counts: a file may have either name. */
+static bool has_key(const struct gpt_hf_family *family, const char *name)
+{
+    for (size_t i = 0; i < family->n_keys; i++)
+        if (strcmp(family->keys[i].name, name) == 0 ||
+            (family->keys[i].alias &&
+             strcmp(family->keys[i].alias, name) == 0))
+            return true;
+    return gpt_hf_is_note(name);
+}
+
+int gpt_hf_unknown_key(const char *what, const char *key,
+                       const char *model_type, struct gpt_err *err)
+{
+    if (strcmp(key, "quantization_config") == 0) {
+        gpt_fail(err, GPT_EDATA, "%s: '%s': its weights are quantized", what,
+                 key);
+        return gpt_hint(err, "name the model that was quantized, or save it "
+                             "after dequantize() of transformers");
+    }
+    gpt_fail(err, GPT_EDATA, "%s: '%.200s' is not known of model_type %s: the "
+             "model may compute what this one does not", what, key,
+             model_type);
+    return gpt_hint(err, "remove the key when it changes nothing that the "
+                         "model computes");
+}
+
+static bool has_keys_in(const struct gpt_hf_family *family, const char *outer)
+{
+    const size_t n = strlen(outer);
+
+    for (size_t i = 0; i < family->n_keys; i++)
+        if (strncmp(family->keys[i].name, outer, n) == 0 &&
+            family->keys[i].name[n] == '.')
+            return true;
+    return false;
+}
+
+/* A feature that is off, by null or false, is no feature. Here a file that is
+ * newer than this program shows itself. outer: what the object is in, "a.". */
+int gpt_hf_check_unknown(const struct gpt_hf_reader *r, const cJSON *object,
+                         const char *outer, struct gpt_err *err)
+{
+    const struct gpt_hf_family *family = r->extra->family;
+    const cJSON *item;
+
+    cJSON_ArrayForEach(item, object)
+    {
+        char name[256];
+
+        if (cJSON_IsNull(item) || cJSON_IsFalse(item))
+            continue;
+        snprintf(name, sizeof(name), "%s%.200s", outer, item->string);
+        if (!*outer && cJSON_IsObject(item) && has_keys_in(family, name)) {
+            snprintf(name, sizeof(name), "%.200s.", item->string);
+            GPT_TRY(gpt_hf_check_unknown(r, item, name, err));
+        } else if (!has_key(family, name) && !gpt_hf_is_note(item->string))
+            return gpt_hf_unknown_key(r->what, name, family->model_type, err);
+    }
+    return GPT_OK;
 }
