@@ -228,8 +228,9 @@ void cuda_norm_fwd(struct gpt_queue *q, const struct gpt_norm *op)
         const int W = decltype(width)::value;
         forward<T> p = {op->n, op->c, op->kind == GPT_LAYERNORM, op->eps,
                      op->plus_one || !op->w ? 1.0f : 0.0f, (const T *)op->resid_in,
-                     (const T *)op->x, (const T *)op->w, (const T *)op->b, (T *)op->resid_out, (T *)op->y,
-                     op->mean, op->rstd, cuda_drop_of(&op->dropout)};
+                     (const T *)op->x, (const T *)op->w, (const T *)op->b,
+                     (T *)op->resid_out, (T *)op->y, op->mean, op->rstd,
+                     cuda_drop_of(&op->dropout)};
         /* The order of a row's sum depends on c and W alone, and W on how rows lie in
          * memory. */
         if constexpr (W > 1)

@@ -220,89 +220,33 @@ const struct gpt_hf_rule *gpt_gguf_next_rule(const struct gpt_gguf_arch *arch,
     return NULL;
 }
 
-/* Blocks of one element: floats on both sides, so that moving tensors needs no
- * word for it. */
-static void add_one(uint8_t *block, const float *from)
-{
-    const float x = *from + 1;
-
-    memcpy(block, &x, sizeof(x));
-}
-
-static void take_one(float *to, const uint8_t *block)
-{
-    memcpy(to, block, sizeof(*to));
-    *to -= 1;
-}
-
-static const struct gpt_packing shifted = {
-    .name = "f32", .elements = 1, .bytes = sizeof(float), .unpack = take_one,
-    .pack = add_one};
-
-const struct gpt_packing *gpt_gguf_shifted(const struct gpt_gguf_arch *arch,
-                                           const struct gpt_param *p)
-{
-    return arch->plus_one && p->init == GPT_INIT_ZERO && p->ndim == 1 &&
-                   gpt_param_is_scale(p->role)
-               ? &shifted
-               : NULL;
-}
-
-/* ---- types ---- */
-
-static const struct {
-    enum gpt_dtype dtype;
-    uint32_t number, file_type;
-} plain_types[] = {
-    {GPT_F32, 0, 0}, {GPT_F16, 1, 1}, {GPT_BF16, 30, 32}, {GPT_F64, 28, 0}};
-
-/* F64 is read because the format has it; no program writes models of it. */
-bool gpt_gguf_dtype(uint32_t ggml_type, enum gpt_dtype *dtype)
-{
-    for (size_t i = 0; i < GPT_COUNT(plain_types); i++)
-        if (plain_types[i].number == ggml_type) {
-            *dtype = plain_types[i].dtype;
-            return true;
-        }
-    return false;
-}
-
-/* Types without a number are never written: a plan has F32 in their place. */
-uint32_t gpt_gguf_number(enum gpt_dtype dtype)
-{
-    for (size_t i = 0; i < GPT_COUNT(plain_types); i++)
-        if (plain_types[i].dtype == dtype)
-            return plain_types[i].number;
-    return plain_types[0].number;
-}
-
-uint32_t gpt_gguf_file_type(enum gpt_dtype dtype)
-{
-    for (size_t i = 0; i < GPT_COUNT(plain_types); i++)
-        if (plain_types[i].dtype == dtype)
-            return plain_types[i].file_type;
-    return plain_types[0].file_type;
-}
-
 /* ---- keys ---- */
 
 const struct gpt_gguf_field gpt_gguf_fields[] = {
 #define AT(field) offsetof(struct gpt_config, field)
-    {"context_length", true, GPT_GGUF_ALL, true, AT(max_positions), GPT_GGUF_SAME},
-    {"embedding_length", true, GPT_GGUF_ALL, true, AT(hidden_size), GPT_GGUF_SAME},
+    {"context_length", true, GPT_GGUF_ALL, true,
+     AT(max_positions), GPT_GGUF_SAME},
+    {"embedding_length", true, GPT_GGUF_ALL, true,
+     AT(hidden_size), GPT_GGUF_SAME},
     {"block_count", true, GPT_GGUF_ALL, true, AT(num_layers), GPT_GGUF_SAME},
-    {"feed_forward_length", true, GPT_GGUF_ALL, true, AT(ffn_hidden_size), GPT_GGUF_SAME},
-    {"attention.head_count", true, GPT_GGUF_ALL, true, AT(num_attention_heads), GPT_GGUF_SAME},
+    {"feed_forward_length", true, GPT_GGUF_ALL, true,
+     AT(ffn_hidden_size), GPT_GGUF_SAME},
+    {"attention.head_count", true, GPT_GGUF_ALL, true,
+     AT(num_attention_heads), GPT_GGUF_SAME},
     {"attention.head_count_kv", true, GPT_GGUF_ALL, false,
      AT(num_query_groups), GPT_GGUF_SAME},
-    {"attention.key_length", true, GPT_GGUF_ALL, false, AT(head_size), GPT_GGUF_SAME},
-    {"attention.value_length", true, GPT_GGUF_ALL, false, AT(head_size), GPT_GGUF_SAME},
+    {"attention.key_length", true, GPT_GGUF_ALL, false,
+     AT(head_size), GPT_GGUF_SAME},
+    {"attention.value_length", true, GPT_GGUF_ALL, false,
+     AT(head_size), GPT_GGUF_SAME},
     {"attention.layer_norm_epsilon", false, GPT_GGUF_LAYERNORM, true,
      AT(norm_epsilon), GPT_GGUF_SAME},
     {"attention.layer_norm_rms_epsilon", false, GPT_GGUF_RMS, true,
      AT(norm_epsilon), GPT_GGUF_SAME},
-    {"rope.freq_base", false, GPT_GGUF_ROPE, false, AT(rotary_base), GPT_GGUF_SAME},
-    {"rope.scaling.factor", false, GPT_GGUF_SCALED, false, AT(rotary_factor), GPT_GGUF_SAME},
+    {"rope.freq_base", false, GPT_GGUF_ROPE, false,
+     AT(rotary_base), GPT_GGUF_SAME},
+    {"rope.scaling.factor", false, GPT_GGUF_SCALED, false,
+     AT(rotary_factor), GPT_GGUF_SAME},
     {"rope.scaling.original_context_length", true, GPT_GGUF_SCALED, false,
      AT(rotary_positions), GPT_GGUF_SAME},
     {"embedding_scale", false, GPT_GGUF_FACTORS, false,
@@ -311,10 +255,10 @@ const struct gpt_gguf_field gpt_gguf_fields[] = {
      AT(residual_multiplier), GPT_GGUF_FACTOR},
     {"attention.scale", false, GPT_GGUF_FACTORS, false,
      AT(query_pre_attn_scalar), GPT_GGUF_ROOT},
-    {"logit_scale", false, GPT_GGUF_LOGITS, true, AT(logit_multiplier),
-     GPT_GGUF_FACTOR},
-    {"logit_scale", false, GPT_GGUF_DIVISOR, true, AT(logit_multiplier),
-     GPT_GGUF_INVERSE},
+    {"logit_scale", false, GPT_GGUF_LOGITS, true,
+     AT(logit_multiplier), GPT_GGUF_FACTOR},
+    {"logit_scale", false, GPT_GGUF_DIVISOR, true,
+     AT(logit_multiplier), GPT_GGUF_INVERSE},
     {"attn_logit_softcapping", false, GPT_GGUF_CAPS, true,
      AT(attn_logit_softcapping), GPT_GGUF_SAME},
     {"final_logit_softcapping", false, GPT_GGUF_CAPS, true,
@@ -327,7 +271,8 @@ const struct gpt_gguf_field gpt_gguf_fields[] = {
      AT(rotary_fast), GPT_GGUF_SAME},
     {"rope.scaling.yarn_beta_slow", false, GPT_GGUF_GROWTH, false,
      AT(rotary_slow), GPT_GGUF_SAME},
-    {"attention.clamp_kqv", false, GPT_GGUF_CLIP, false, AT(clip_qkv), GPT_GGUF_SAME},
+    {"attention.clamp_kqv", false, GPT_GGUF_CLIP, false,
+     AT(clip_qkv), GPT_GGUF_SAME},
 };
 const size_t gpt_gguf_n_fields = GPT_COUNT(gpt_gguf_fields);
 
@@ -390,23 +335,6 @@ int gpt_gguf_find_arch(const struct gpt_gguf_arch **arch, struct gpt_gguf *g,
     return gpt_fail(err, GPT_EDATA,
                     "%s: general.architecture is %.100s: only %s are supported",
                     gpt_in_path(g->in), name, list);
-}
-
-/* What follows of a window, in a model whose positions and window are known. */
-void gpt_gguf_settle_window(struct gpt_config *c,
-                            const struct gpt_gguf_arch *arch)
-{
-    c->window_attn_skip_freq =
-        arch->window_every > c->num_layers ? 0 : arch->window_every;
-    if (arch->unturned_full)
-        c->no_rope_freq = c->window_attn_skip_freq;
-    if (arch->local_base > 0)
-        c->rotary_local_base = arch->local_base;
-    if (arch->plain_local)
-        c->rotary_local_base = c->rotary_base;
-    if (c->rotary_local_base == c->rotary_base &&
-        c->rotary_scaling == GPT_SCALING_NONE)
-        c->rotary_local_base = 0;
 }
 
 /* The field in which a model differs from what its keys will say. */

@@ -1,6 +1,6 @@
-/* A vocabulary of characters (tokenizer/vocab_chars.h) as pieces with scores, as
- * llama.cpp has those of SentencePiece: a tokenizer.json of Llama 2, Mistral or
- * Gemma has pairs in the order in which they are merged, and llama.cpp merges
+/* A vocabulary of characters (tokenizer/vocab_chars.h) as pieces with scores,
+ * as llama.cpp has those of SentencePiece. A tokenizer.json of Llama 2, Mistral
+ * or Gemma has pairs in the order in which they are merged; llama.cpp merges
  * what makes the piece of the highest score. Both are the same where all pairs
  * that make a token follow each other, and no pair that makes one is missing:
  * such files were made of a SentencePiece model. Others are refused. Start at

@@ -28,8 +28,8 @@ enum { PUBLISHED_POSITIONS = 8192 };
  * the model computes. */
 static const char *const noted[] = {
     "rope.dimension_count", "rope.scaling.type", "use_parallel_residual",
-    "attention.sliding_window", "vocab_size", "rope.scaling.finetuned",
-    "attention.max_alibi_bias", "tensor_data_layout", "rope.scaling.yarn_log_multiplier",
+    GPT_GGUF_WINDOW, "vocab_size", "rope.scaling.finetuned",
+    GPT_GGUF_ALIBI, "tensor_data_layout", "rope.scaling.yarn_log_multiplier",
 };
 
 double gpt_gguf_shortest(double v)
@@ -275,58 +275,6 @@ static int read_ropes(struct gpt_config *c, const struct gpt_gguf *g,
                     c->rotary_high_factor);
 }
 
-#define WINDOW_KEY "attention.sliding_window"
-#define ALIBI_KEY "attention.max_alibi_bias"
-enum { ALIBI_BIAS = 8 };
-
-/* ALiBi is there by its number, and a file without it is of a model with
- * learned positions. */
-static int check_alibi(const struct gpt_gguf_arch *arch,
-                       const struct gpt_gguf *g, struct gpt_err *err)
-{
-    double bias = 0;
-    char name[96];
-
-    if (!arch->says_alibi)
-        return GPT_OK;
-    key_name(name, sizeof(name), arch, ALIBI_KEY);
-    GPT_TRY(gpt_gguf_real(g, name, &bias, err));
-    return fabs(bias - ALIBI_BIAS) < 1e-6
-               ? GPT_OK
-               : gpt_fail(err, GPT_EDATA, "%s: '%s' is %g: only %d is "
-                          "supported", gpt_in_path(g->in), name, bias,
-                          ALIBI_BIAS);
-}
-
-/* A window that no text of the model leaves is none, unless layers without one
- * do not turn, or have other angles. It counts the token itself. */
-static int read_window(struct gpt_config *c, const struct gpt_gguf_arch *arch,
-                       const struct gpt_gguf *g, struct gpt_err *err)
-{
-    int64_t window = 0;
-    char name[96];
-
-    key_name(name, sizeof(name), arch, WINDOW_KEY);
-    GPT_TRY(gpt_gguf_int(g, name, 0, INT32_MAX, &window, err));
-    if (arch->must_window && window == 0)
-        return gpt_fail(err, GPT_EDATA, "%s: no key '%s'", gpt_in_path(g->in),
-                        name);
-    if (arch->window_every > 0 && window > 1)
-        c->window_size = window - 1;
-    if (c->window_size > 0)
-        gpt_gguf_settle_window(c, arch);
-    if (c->window_size > 0 && window >= c->max_positions &&
-        !arch->unturned_full && !(c->rotary_local_base > 0))
-        c->window_size = c->window_attn_skip_freq = 0;
-    if (arch->window_every > 0 || window == 0 || window >= c->max_positions)
-        return GPT_OK;
-    return gpt_fail(err, GPT_EDATA,
-                    "%s: '%s' is %lld and the model has %lld positions: "
-                    "attention to a window is not supported of architecture "
-                    "%s", gpt_in_path(g->in), name, (long long)window,
-                    (long long)c->max_positions, arch->name);
-}
-
 /* A key that is not known may change what the model computes; one that is 0 or
  * false switches something off. */
 static int check_unknown(const struct gpt_gguf_arch *arch,
@@ -406,8 +354,8 @@ int gpt_gguf_read_config(struct gpt_config *c,
     GPT_TRY(read_ropes(c, g, lists->freqs.x, lists->freqs.n, err));
     GPT_TRY(gpt_gguf_read_longrope(c, *arch, g, lists, err));
     GPT_TRY(read_own(c, *arch, g, err));
-    GPT_TRY(read_window(c, *arch, g, err));
-    GPT_TRY(check_alibi(*arch, g, err));
+    GPT_TRY(gpt_gguf_read_window(c, *arch, g, err));
+    GPT_TRY(gpt_gguf_check_alibi(*arch, g, err));
     if ((*arch)->wide_layers > 0 && (*arch)->wide_layers == c->num_layers)
         c->query_pre_attn_scalar =
             (double)c->hidden_size / (double)c->num_attention_heads;
@@ -471,19 +419,10 @@ void gpt_gguf_put_config(struct gpt_gguf_keys *k, const struct gpt_config *c,
         else if (*(const int64_t *)at)
             gpt_gguf_put_int(k, name, GPT_GGUF_U32, *(const int64_t *)at);
     }
-    if (arch->must_window || c->window_size > 0) {
-        key_name(name, sizeof(name), arch, WINDOW_KEY);
-        gpt_gguf_put_int(k, name, GPT_GGUF_U32,
-                         c->window_size > 0 ? c->window_size + 1
-                                            : c->max_positions);
-    }
+    gpt_gguf_put_window(k, c, arch);
     if (gpt_gguf_is_used(arch, GPT_GGUF_GROWTH, c)) {
         key_name(name, sizeof(name), arch, YARN_KEY);
         gpt_gguf_put_real(k, name, 1);
-    }
-    if (arch->says_alibi) {
-        key_name(name, sizeof(name), arch, ALIBI_KEY);
-        gpt_gguf_put_real(k, name, ALIBI_BIAS);
     }
     key_name(name, sizeof(name), arch, "vocab_size");
     gpt_gguf_put_int(k, name, GPT_GGUF_U32, c->vocab_size);
@@ -510,40 +449,4 @@ void gpt_gguf_put_config(struct gpt_gguf_keys *k, const struct gpt_config *c,
         gpt_gguf_put_real(k, LOW_KEY, c->rotary_low_factor);
         gpt_gguf_put_real(k, HIGH_KEY, c->rotary_high_factor);
     }
-}
-
-/* What ends an answer of a chat ends a text, beside the end of documents. */
-static int read_end_of_turn(struct gpt_source *s, struct gpt_gguf *g,
-                            struct gpt_err *err)
-{
-    int64_t id = -1;
-
-    GPT_TRY(gpt_gguf_int(g, "tokenizer.ggml.eot_token_id", 0, UINT32_MAX,
-                         &id, err));
-    if (id < 0 || id >= s->config.vocab_size || id == s->eos_token_id)
-        return GPT_OK;
-    if (s->eos_token_id >= 0)
-        s->ends.ids[s->ends.n++] = (int32_t)s->eos_token_id;
-    s->ends.ids[s->ends.n++] = (int32_t)id;
-    return GPT_OK;
-}
-
-/* Ids beyond the table are a way of saying that there is none: some writers
- * fill in 2^32 - 1. */
-int gpt_gguf_read_ends(struct gpt_source *s, struct gpt_gguf *g,
-                       struct gpt_err *err)
-{
-    const struct {
-        const char *key;
-        int64_t *id;
-    } rows[] = {{"tokenizer.ggml.bos_token_id", &s->bos_token_id},
-                {"tokenizer.ggml.eos_token_id", &s->eos_token_id}};
-
-    for (size_t i = 0; i < GPT_COUNT(rows); i++) {
-        int64_t id = GPT_TOKEN_NONE;
-
-        GPT_TRY(gpt_gguf_int(g, rows[i].key, 0, UINT32_MAX, &id, err));
-        *rows[i].id = id < s->config.vocab_size ? id : GPT_TOKEN_NONE;
-    }
-    return read_end_of_turn(s, g, err);
 }

@@ -14,8 +14,23 @@
 /* The shortest decimal that is this float: 1e-5 was written, and is meant. */
 double gpt_gguf_shortest(double v);
 
+/* Keys of an architecture: the window of attention, and the exponent of ALiBi's
+ * smallest slope. */
+#define GPT_GGUF_WINDOW "attention.sliding_window"
+#define GPT_GGUF_ALIBI "attention.max_alibi_bias"
+
+/* What follows of a window in such an architecture. */
 void gpt_gguf_settle_window(struct gpt_config *c,
                             const struct gpt_gguf_arch *arch);
+/* Once all other numbers are known. */
+int gpt_gguf_read_window(struct gpt_config *c, const struct gpt_gguf_arch *arch,
+                         const struct gpt_gguf *g,
+                         struct gpt_err *err) GPT_MUST_USE;
+int gpt_gguf_check_alibi(const struct gpt_gguf_arch *arch,
+                         const struct gpt_gguf *g,
+                         struct gpt_err *err) GPT_MUST_USE;
+void gpt_gguf_put_window(struct gpt_gguf_keys *k, const struct gpt_config *c,
+                         const struct gpt_gguf_arch *arch);
 
 /* LongRoPE, if the file has its lists: once the positions of the model and what
  * turns are known; and its keys. */

@@ -190,8 +190,7 @@ static bool fits(const struct gpt_gguf_tensor *t, int ndim,
            (ndim == 1 || t->shape[1] == shape[1]);
 }
 
-/* Floats as they are stored become those of the model: as if they were
- * packed. */
+/* Floats as they are stored become those of the model, as packed ones do. */
 static int set_shifted(struct gguf *g, struct entry *e,
                        const struct gpt_packing *packing,
                        struct gpt_arena *arena, struct gpt_err *err)

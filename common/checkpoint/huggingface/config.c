@@ -170,8 +170,8 @@ static int read_must(const struct gpt_hf_reader *r,
     return same ? GPT_OK : gpt_hf_refuse(r, key->name, item, key->def, err);
 }
 
-/* Two switches, of which each leaves the other's biases as they are: in the base
- * of the family both are off. */
+/* Two switches, of which each leaves the other's biases as they are: in the
+ * base of the family both are off. */
 static int read_bias(const struct gpt_hf_reader *r,
                      const struct gpt_hf_key *key, const cJSON *item,
                      struct gpt_err *err)

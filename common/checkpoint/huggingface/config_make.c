@@ -184,8 +184,8 @@ static cJSON *attention_value(const struct gpt_config *c)
     return list;
 }
 
-/* What scores are divided or multiplied by, or a factor of the model, where 0 is
- * 1, or its inverse. Rows of scores have no place in the struct. */
+/* What scores are divided or multiplied by, or a factor of the model, where 0
+ * is 1, or its inverse. Rows of scores have no place in the struct. */
 static cJSON *factor_value(const struct gpt_hf_key *key,
                            const struct gpt_config *c)
 {

@@ -1,6 +1,6 @@
 /* Families of Hugging Face with attention and feed-forward side by side after
- * one norm: Cohere, Phi, GPT-J and CodeGen; see family.h. GPT-NeoX, whose blocks
- * have a norm each, is in family.c, Falcon in family_classic.c beside it. */
+ * one norm: Cohere, Phi, GPT-J and CodeGen; see family.h. GPT-NeoX, whose
+ * blocks have a norm each, is in family.c, Falcon in family_classic.c. */
 #include "checkpoint/huggingface/rows.h"
 
 /* ---- Cohere ---- */
