@@ -151,7 +151,7 @@ enum gpt_norm_kind { GPT_LAYERNORM, GPT_RMSNORM };
 /* Residual add, dropout and norm in one pass:
  *   resid_out = resid_in + dropout(x)      (x NULL: resid_out = resid_in)
  *   y = (resid_out - mean) * rstd * w + b
- * resid_in, x, resid_out, y (N, C) act; w, b (C) act (b NULL: none); mean,
+ * resid_in, x, resid_out, y (N, C) act; w, b (C) act (NULL: none); mean,
  * rstd (N) float, written (mean unused for RMSNorm). resid_out may be
  * resid_in. y NULL: only resid_out is written. Source: Ba et al.
  * 2016; Zhang and Sennrich 2019. */
@@ -171,7 +171,8 @@ struct gpt_norm {
 /* The backward of a norm takes the forward's struct and
  *   dresid (N, C) act, read and written: dresid += d(norm)(dy)
  *   dx (N, C) act, written: the new dresid times the dropout mask (may be NULL)
- *   dw, db (C) float, added to. scratch: gpt_backend.norm_scratch() bytes. */
+ *   dw, db (C) float, added to; those of absent w and b NULL.
+ * scratch: gpt_backend.norm_scratch() bytes. */
 struct gpt_norm_grad {
     const void *dy;
     void *dresid, *dx;
@@ -181,7 +182,7 @@ struct gpt_norm_grad {
 
 /* The same norms over D elements, of every query and key head of qkv
  * (N, G * (H/G + 2) * D), as attention takes it. Values are copied. wq, bq are
- * of all queries, wk, bk of all keys: (D) act, b NULL: none. out may be in.
+ * of all queries, wk, bk of all keys: (D) act, NULL: none. out may be in.
  * Source: Henry et al. 2020; Dehghani et al. 2023.
  *
  * Or RMSNorm over all queries of a row together, and over all keys, as in
@@ -204,7 +205,7 @@ struct gpt_head_norm {
 
 /* Its backward takes the forward's struct (out is not read): dqkv, the
  * gradient of out, becomes that of in. dwq ... dbk (D) float, added to; those
- * of absent biases NULL. scratch: gpt_backend.head_norm_scratch() bytes. With
+ * of absent ones NULL. scratch: gpt_backend.head_norm_scratch() bytes. With
  * squares the rank's dwq (H * D), dwk (G * D), and dots (N, 2) float: the sums
  * over all ranks of w * x * dqkv. */
 struct gpt_head_norm_grad {
@@ -217,15 +218,18 @@ struct gpt_head_norm_grad {
 /* out (N, F) = f(pre), pre (N, F); or gated: f(gate) * up, where a row of pre
  * (N, 2F) is its F gates, then its F ups (Shazeer 2020). GELU is the tanh form
  * of gpt_matmul, GELU_EXACT x times the normal distribution's integral, SILU x
- * times the logistic function, SQUARED_RELU max(x, 0)^2. Of bf16 GELU, SILU and
- * their slopes, in products too, may be off by a few units of 2^-14 of their
- * size before they are rounded, which is by 2^-9. */
+ * times the logistic function, SQUARED_RELU max(x, 0)^2. XIELU (Huang and
+ * Schlag 2024), never gated, is x / 2 and to it, with s(a) = ln(1 + e^a), for
+ * x > 0 s(alpha_p) x^2, else (s(alpha_n) + 1/2) (e^x - 1 - x). Of bf16 GELU,
+ * SILU and their slopes, in products too, may be off by a few units of 2^-14 of
+ * their size before they are rounded, which is by 2^-9. */
 enum gpt_activation {
     GPT_GELU,
     GPT_GELU_EXACT,
     GPT_SILU,
     GPT_RELU,
     GPT_SQUARED_RELU,
+    GPT_XIELU,
 };
 struct gpt_activate {
     enum gpt_activation kind;
@@ -234,6 +238,7 @@ struct gpt_activate {
     enum gpt_dtype act;
     const void *pre;
     void *out;
+    const void *alpha_p, *alpha_n; /* (1) act each, of XIELU alone */
 };
 
 /* out (N, C) = dropout(scale * wte[tokens] + wpe[positions]); rows of wte held
@@ -582,6 +587,10 @@ struct gpt_backend {
     /* dpre (as pre), written, from dout (N, F); op->out is not read. */
     void (*activate_bwd)(struct gpt_queue *q, const struct gpt_activate *op,
                          const void *dout, void *dpre);
+    /* The gradients of XIELU's two parameters, (1) float each, added to, from
+     * that of op->out; op->out is not read. */
+    void (*xielu_grads)(struct gpt_queue *q, const struct gpt_activate *op,
+                        const void *dout, float *dalpha_p, float *dalpha_n);
     void (*norm_fwd)(struct gpt_queue *q, const struct gpt_norm *op);
     void (*norm_bwd)(struct gpt_queue *q, const struct gpt_norm *op,
                      const struct gpt_norm_grad *grad);
@@ -626,6 +635,12 @@ struct gpt_backend {
     /* x (n) act *= factor, in place */
     void (*scale)(struct gpt_queue *q, void *x, int64_t n, float factor,
                   enum gpt_dtype act);
+    /* x (n) act = max(-limit, min(x, limit)), in place; and its backward: d (n)
+     * act = 0 where that x, as clip() has left it, is at a limit. */
+    void (*clip)(struct gpt_queue *q, void *x, int64_t n, float limit,
+                 enum gpt_dtype act);
+    void (*clip_bwd)(struct gpt_queue *q, void *d, const void *x, int64_t n,
+                     float limit, enum gpt_dtype act);
     void (*xent)(struct gpt_queue *q, const struct gpt_xent *op);
     void (*xent_partial)(struct gpt_queue *q, const struct gpt_xent *op,
                          float *stats);

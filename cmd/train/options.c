@@ -182,6 +182,9 @@ const struct gpt_opt gpt_train_option_table[] = {
     {.kind = GPT_OPT_REAL, .name = "query-pre-attn-scalar", .arg = "X",
      AT(query_scalar), .def = "0", .min = 0, .max = 1e9,
      .help = "divide scores by its root, 0 = by that of a head's size"},
+    {.kind = GPT_OPT_REAL, .name = "clip-qkv", .arg = "X",
+     AT(clip_qkv), .def = "0", .min = 0, .max = 1e6,
+     .help = "queries, keys and values stay in -X to X, 0 = anywhere"},
     {.kind = GPT_OPT_REAL, .name = "attn-logit-softcapping", .arg = "X",
      AT(score_cap), .def = "0", .min = 0, .max = 1e6,
      .help = "attention scores s become X tanh(s / X), 0 = stay"},
@@ -256,6 +259,8 @@ const struct gpt_opt gpt_train_option_table[] = {
      .help = "norms multiply by 1 + weight"},
     {.kind = GPT_OPT_FLAG, .name = "no-norm-bias", AT(no_norm_bias),
      .help = "LayerNorm without biases"},
+    {.kind = GPT_OPT_FLAG, .name = "no-norm-weight", AT(no_norm_weight),
+     .help = "norms of any kind without weights and biases"},
     /* No default: a preset's name must give way to --swiglu, and a row of
      * several that say one thing is reset to nothing. */
     {.kind = GPT_OPT_CHOICE, .name = "activation-function", .arg = "NAME",
@@ -280,6 +285,8 @@ const struct gpt_opt gpt_train_option_table[] = {
     /* GPT-J, and Phi */
     {.kind = GPT_OPT_FLAG, .name = "no-attention-bias", AT(no_attention_bias),
      .help = "attention without biases, the feed-forward with them"},
+    {.kind = GPT_OPT_FLAG, .name = "no-mlp-bias", AT(no_mlp_bias),
+     .help = "the feed-forward without biases, attention with them"},
     {.kind = GPT_OPT_FLAG, .name = "no-qkv-bias", AT(no_qkv_bias),
      .help = "queries, keys and values without biases, all else with them"},
     {.kind = GPT_OPT_FLAG, .name = "output-bias", AT(output_bias),

@@ -34,11 +34,12 @@ struct gpt_train_options {
     bool no_linear_bias, qkv_bias, qk_norm, parallel_blocks, shared_norm;
     bool qk_norm_turned, qk_norm_whole, scale_embedding, embedding_norm;
     bool post_norm, no_pre_norm;
+    bool no_norm_weight, no_mlp_bias;
     bool no_norm_bias, no_attention_bias, no_qkv_bias, output_bias;
     const char *window_size; /* "N" or "N,0", NULL: none */
     const char *window_skip, *no_rope; /* "N" or a list, NULL: none */
     int64_t window_full_layers, position_offset, rotary_local_base;
-    double score_cap, logit_cap, query_scalar;
+    double score_cap, logit_cap, query_scalar, clip_qkv;
     double embedding_multiplier, residual_multiplier, logit_multiplier;
     int64_t make_vocab_size_divisible_by;
     double norm_epsilon, init_method_std, hidden_dropout, attention_dropout;

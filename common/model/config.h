@@ -45,8 +45,8 @@ extern const char *const gpt_rotary_scalings[];
 
 /* "LayerNorm", "RMSNorm", NULL: in the order of enum gpt_norm_kind. */
 extern const char *const gpt_normalizations[];
-/* "gelu", "gelu_exact", "silu", "relu", "squared_relu", NULL: in the order of
- * enum gpt_activation. */
+/* "gelu", "gelu_exact", "silu", "relu", "squared_relu", "xielu", NULL: in the
+ * order of enum gpt_activation. */
 extern const char *const gpt_activations[];
 
 struct gpt_config {
@@ -88,11 +88,13 @@ struct gpt_config {
     int64_t normalization;       /* enum gpt_norm_kind */
     bool norm_plus_one;          /* norms multiply by 1 + weight */
     bool no_norm_bias;           /* LayerNorm adds nothing after the weight */
+    bool no_norm_weight;         /* norms multiply and add nothing */
     double norm_epsilon;
     int64_t activation;          /* enum gpt_activation */
     bool gated;                  /* activation(gate) * up, two products */
     bool no_linear_bias;         /* linear layers add no bias, */
     bool no_attention_bias;      /* ... those of attention do not */
+    bool no_mlp_bias;            /* ... those of the feed-forward do not */
     bool qkv_bias;               /* ... but that of Q, K and V does */
     bool no_qkv_bias;            /* that of Q, K and V adds none, others do */
     bool output_bias;            /* the output layer adds one */
@@ -105,6 +107,8 @@ struct gpt_config {
                                   * (layer_list.h): every so many-th, or a list
                                   * with 0 */
     int64_t window_full_layers;  /* so do the first so many */
+    double clip_qkv;             /* queries, keys and values stay between this
+                                  * and its negative; 0: as they are */
     double attn_logit_softcapping;  /* scores are c tanh(score / c); 0: as they
                                      * are */
     double final_logit_softcapping; /* so are logits */

@@ -117,6 +117,18 @@ static int check_places(const struct gpt_config *c, int status,
              (c->no_linear_bias || c->no_attention_bias || c->qkv_bias),
          "no_qkv_bias excludes no_linear_bias, no_attention_bias and qkv_bias: "
          "it says that of attention's biases one is there"},
+        {c->no_norm_weight && (c->norm_plus_one || c->no_norm_bias),
+         "no_norm_weight excludes norm_plus_one and no_norm_bias: there is "
+         "nothing to which these could apply"},
+        {c->activation == GPT_XIELU && c->gated,
+         "activation xielu excludes gated"},
+        {c->clip_qkv > 0 && c->qk_norm_turned,
+         "clip_qkv excludes qk_norm_turned"},
+        {c->no_norm_weight && c->qk_norm_whole,
+         "no_norm_weight excludes qk_norm_whole"},
+        {c->no_mlp_bias && (c->no_linear_bias || c->no_attention_bias),
+         "no_mlp_bias excludes no_linear_bias and no_attention_bias, which "
+         "take all biases away, or all others"},
         {c->no_attention_bias && c->no_linear_bias,
          "no_attention_bias excludes no_linear_bias, which takes all biases "
          "away"},

@@ -79,11 +79,12 @@ static void norm_embedded(struct gpt_decoder *d, const struct gpt_pass *pass,
 {
     const struct gpt_norm_site site = {
         .acts = acts,
+        .norms = d->o.config->embedding_norm,
         .w = d->outer.at[GPT_EMBEDDING_NORM_WEIGHT],
         .b = d->outer.at[GPT_EMBEDDING_NORM_BIAS],
     };
 
-    if (!site.w)
+    if (!site.norms)
         return;
     /* by way of the other buffer: a norm's output may not be its input */
     gpt_norm_site_forward(pass, &site, acts->r);
@@ -140,6 +141,7 @@ static void run_layers(struct gpt_decoder *d, struct gpt_pass *pass,
     };
     const struct gpt_norm_site last = {
         .acts = &end,
+        .norms = true,
         .w = d->outer.at[GPT_FINAL_NORM_WEIGHT],
         .b = d->outer.at[GPT_FINAL_NORM_BIAS],
         .x_rng = d->n_layers > 0 ? &no_rng : NULL,

@@ -131,6 +131,20 @@ static void norm_heads(const struct gpt_layer *layer,
         sum_over_heads(pass, &norm, NULL, acts->squares);
     if (pass->config->qk_norm)
         pass->be->head_norm(pass->q, &norm);
+    else if (acts->heads)
+        pass->be->copy(pass->q, acts->heads, acts->qkv,
+                       (size_t)(pass->n * pass->widths.qkv) *
+                           gpt_dtype_bytes(pass->act));
+}
+
+/* Limits what the product gave, in place: backward finds it so. */
+static void clip(const struct gpt_pass *pass, const struct gpt_layer_acts *acts)
+{
+    const float limit = (float)pass->config->clip_qkv;
+
+    if (limit > 0)
+        pass->be->clip(pass->q, acts->qkv, pass->n * pass->widths.qkv, limit,
+                       pass->act);
 }
 
 /* In generation both are in place: the cache takes what attention sees, and no
@@ -139,6 +153,7 @@ void gpt_heads_make(const struct gpt_layer *layer,
                     const struct gpt_pass *pass,
                     const struct gpt_layer_acts *acts)
 {
+    clip(pass, acts);
     /* turned in place, so that backward finds what was normed */
     if (pass->config->qk_norm_turned)
         apply_rope(layer, pass, acts->qkv, false);
@@ -178,6 +193,10 @@ void gpt_heads_backward(const struct gpt_layer *layer,
         pass->be->head_norm_bwd(pass->q, &norm, &grad);
     if (pass->config->qk_norm_turned)
         apply_rope(layer, pass, pass->work.dwide, true);
+    if (pass->config->clip_qkv > 0)
+        pass->be->clip_bwd(pass->q, pass->work.dwide, acts->qkv,
+                           pass->n * pass->widths.qkv,
+                           (float)pass->config->clip_qkv, pass->act);
 }
 
 /* Attends for the texts of one run in one call; runs follow each other in the

@@ -49,11 +49,13 @@ void gpt_layer_bind(struct gpt_layer *layer, const struct gpt_flat *flat,
 /* The site in front of attention: it adds what the layer before has left, if
  * there is one, with that layer's dropout. */
 static struct gpt_norm_site site1(const struct gpt_layer *layer,
+                                  const struct gpt_pass *pass,
                                   const struct gpt_layer_acts *acts,
                                   const struct gpt_rng *x_rng)
 {
     return (struct gpt_norm_site){
         .acts = &acts->norm1,
+        .norms = !pass->config->no_pre_norm,
         .w = layer->w.at[GPT_NORM1_WEIGHT],
         .b = layer->w.at[GPT_NORM1_BIAS],
         .dw = layer->dw.at[GPT_NORM1_WEIGHT],
@@ -70,9 +72,10 @@ static struct gpt_norm_site site2(const struct gpt_layer *layer,
                                   const struct gpt_layer_acts *acts)
 {
     if (pass->config->shared_norm)
-        return site1(layer, acts, NULL);
+        return site1(layer, pass, acts, NULL);
     return (struct gpt_norm_site){
         .acts = &acts->norm2,
+        .norms = !pass->config->no_pre_norm,
         .w = layer->w.at[GPT_NORM2_WEIGHT],
         .b = layer->w.at[GPT_NORM2_BIAS],
         .dw = layer->dw.at[GPT_NORM2_WEIGHT],
@@ -90,6 +93,7 @@ static struct gpt_norm_site post_site(const struct gpt_layer *layer,
 {
     return (struct gpt_norm_site){
         .acts = acts,
+        .norms = true,
         .w = layer->w.at[weight],
         .b = layer->w.at[bias],
         .dw = layer->dw.at[weight],
@@ -153,7 +157,8 @@ static bool is_fused(const struct gpt_layer *layer, const struct gpt_pass *pass)
 
 /* Rows of `pre` have the gate's columns first, then fc1's: the order in which
  * both are in the flat buffer. */
-static struct gpt_activate activate_op(const struct gpt_pass *pass,
+static struct gpt_activate activate_op(const struct gpt_layer *layer,
+                                       const struct gpt_pass *pass,
                                        const struct gpt_layer_acts *acts)
 {
     return (struct gpt_activate){
@@ -164,14 +169,17 @@ static struct gpt_activate activate_op(const struct gpt_pass *pass,
         .act = pass->act,
         .pre = acts->pre,
         .out = acts->activated,
+        .alpha_p = layer->w.at[GPT_ALPHA_P],
+        .alpha_n = layer->w.at[GPT_ALPHA_N],
     };
 }
 
 /* Computes acts->activated from acts->pre; backward calls it once more. */
-static void activate(const struct gpt_pass *pass,
+static void activate(const struct gpt_layer *layer,
+                     const struct gpt_pass *pass,
                      const struct gpt_layer_acts *acts)
 {
-    struct gpt_activate op = activate_op(pass, acts);
+    struct gpt_activate op = activate_op(layer, pass, acts);
 
     pass->be->activate(pass->q, &op);
 }
@@ -191,7 +199,7 @@ static void feed_forward(const struct gpt_layer *layer,
         return;
     }
     gpt_linear_wide(pass, &layer->w, &parts, x, acts->pre);
-    activate(pass, acts);
+    activate(layer, pass, acts);
 }
 
 /* ---- forward ---- */
@@ -232,7 +240,7 @@ static void forward_to_activation(const struct gpt_layer *layer,
 {
     const struct gpt_linear qkv =
         gpt_linear_one(GPT_QKV_WEIGHT, GPT_QKV_BIAS, pass->widths.qkv);
-    struct gpt_norm_site norm1 = site1(layer, acts, x_rng);
+    struct gpt_norm_site norm1 = site1(layer, pass, acts, x_rng);
     struct gpt_norm_site norm2 = site2(layer, pass, acts);
 
     gpt_norm_site_forward(pass, &norm1, r);
@@ -352,16 +360,20 @@ static void activation_backward(const struct gpt_layer *layer,
                                 const struct gpt_layer_acts *acts)
 {
     const bool fused = is_fused(layer, pass);
-    struct gpt_activate op = activate_op(pass, acts);
+    struct gpt_activate op = activate_op(layer, pass, acts);
 
     if (pass->selective)
-        activate(pass, acts);
+        activate(layer, pass, acts);
     backward_sum(layer, pass, GPT_FC2_WEIGHT, GPT_FC2_BIAS, pass->widths.ffn,
                  acts->activated, fused ? pass->work.dwide : acts->activated,
                  fused ? acts->pre : NULL);
-    if (!fused)
-        pass->be->activate_bwd(pass->q, &op, acts->activated,
-                               pass->work.dwide);
+    if (fused)
+        return;
+    if (op.alpha_p)
+        pass->be->xielu_grads(pass->q, &op, acts->activated,
+                              layer->dw.at[GPT_ALPHA_P],
+                              layer->dw.at[GPT_ALPHA_N]);
+    pass->be->activate_bwd(pass->q, &op, acts->activated, pass->work.dwide);
 }
 
 /* Computes work.dy, the gradient of norm2.y, from work.x, that of fc2's
@@ -418,7 +430,7 @@ void gpt_layer_backward(const struct gpt_layer *layer,
                         const struct gpt_layer_acts *acts,
                         const struct gpt_rng *x_rng)
 {
-    struct gpt_norm_site norm1 = site1(layer, acts, x_rng);
+    struct gpt_norm_site norm1 = site1(layer, pass, acts, x_rng);
     struct gpt_norm_site norm2 = site2(layer, pass, acts);
     const struct gpt_norm_site post1 = post_site1(layer, acts);
     const struct gpt_norm_site post2 = post_site2(layer, acts);

@@ -1,5 +1,5 @@
-/* Norms of a layer as calls of the backend; see norm_site.h. A site without
- * weights norms nothing: it only adds to the stream. */
+/* Norms of a layer as calls of the backend; see norm_site.h. A site that
+ * norms nothing only adds to the stream. */
 #include "model/norm_site.h"
 
 /* The norm of a site as an operation; forward and backward take the same one.
@@ -17,7 +17,7 @@ static struct gpt_norm norm_op(const struct gpt_pass *pass,
         .act = pass->act,
         .resid_in = r,
         .resid_out = site->acts->r,
-        .y = site->w ? site->acts->y : NULL,
+        .y = site->norms ? site->acts->y : NULL,
         .w = site->w,
         .b = site->b,
         .mean = site->acts->mean,
@@ -70,7 +70,7 @@ void gpt_norm_site_backward(const struct gpt_pass *pass,
         .scratch = pass->work.scratch,
     };
 
-    if (site->w) {
+    if (site->norms) {
         pass->be->norm_bwd(pass->q, &op, &grad);
         return;
     }
@@ -88,7 +88,7 @@ void gpt_norm_site_again(const struct gpt_pass *pass,
     struct gpt_norm op = norm_op(pass, site, site->acts->r);
 
     op.x = NULL;
-    if (site->w)
+    if (site->norms)
         pass->be->norm_fwd(pass->q, &op);
 }
 

@@ -10,7 +10,8 @@
  * reads r and x (work.x when x_rng), backward reads work.dy. */
 struct gpt_norm_site {
     const struct gpt_norm_acts *acts;
-    const void *w, *b;
+    bool norms; /* false: it only adds to the stream */
+    const void *w, *b; /* NULL: there is none */
     float *dw, *db;
     const struct gpt_rng *x_rng; /* NULL: nothing is added */
 };

@@ -22,6 +22,8 @@ enum gpt_param_init {
     GPT_INIT_ONE,
     GPT_INIT_NORMAL,        /* N(0, init_std) */
     GPT_INIT_NORMAL_OUTPUT, /* N(0, init_std / sqrt(2 L)) */
+    GPT_INIT_ALPHA_P, /* where the growth is 0.8, on both sides */
+    GPT_INIT_ALPHA_N,
 };
 
 /* Where in the pipeline a parameter lives. */
@@ -71,6 +73,8 @@ enum gpt_param_role {
     GPT_FC1_WEIGHT,
     GPT_GATE_BIAS,
     GPT_FC1_BIAS,
+    GPT_ALPHA_P, /* of XIELU: its growth above 0, and below */
+    GPT_ALPHA_N,
     GPT_FC2_WEIGHT,
     GPT_FC2_BIAS,
     GPT_POST2_WEIGHT,
@@ -95,7 +99,7 @@ struct gpt_param {
     bool decay;      /* weight decay applies: matrices, not vectors */
     bool tied; /* also the output layer's: a second copy on the last stage */
     bool sequence_sum; /* gradient is summed over TP ranks under SP */
-    bool heads_sum; /* ... under TP: each rank sees its own heads alone */
+    bool heads_sum; /* ... under TP: each rank sees its own columns alone */
     enum gpt_first_write first_write;
     enum gpt_param_init init;
 };
@@ -112,6 +116,8 @@ void gpt_params_free(struct gpt_param_table *t);
 /* NULL where the model has no such parameter. */
 const struct gpt_param *gpt_params_find(const struct gpt_param_table *t,
                                         const char *name);
+/* True for what a norm multiplies by. */
+bool gpt_param_is_scale(enum gpt_param_role role);
 int64_t gpt_param_count(const struct gpt_param *p); /* global elements */
 
 /* Consecutive layers that a rank computes without asking another stage. */

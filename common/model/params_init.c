@@ -36,6 +36,13 @@ void gpt_param_init(const struct gpt_config *c, const struct gpt_slice *slice,
         for (int64_t i = 0; i < slice->count; i++)
             dst[i] = slice->param->init == GPT_INIT_ONE ? 1.0F : 0.0F;
         return;
+    /* ln(e^g - 1) for what is left of 0.8 when a half is added */
+    case GPT_INIT_ALPHA_P:
+    case GPT_INIT_ALPHA_N:
+        for (int64_t i = 0; i < slice->count; i++)
+            dst[i] = (float)log(expm1(
+                slice->param->init == GPT_INIT_ALPHA_P ? 0.8 : 0.3));
+        return;
     case GPT_INIT_NORMAL:
         init_normal(slice, seed, c->init_std, dst);
         return;

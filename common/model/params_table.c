@@ -36,17 +36,25 @@ static bool is_untied(const struct gpt_config *c)
     return !c->tied_embeddings;
 }
 
+/* OLMo and nanochat leave the scale of what is normed to the matrices that
+ * read it. */
+static bool has_norm_weight(const struct gpt_config *c)
+{
+    return !c->no_norm_weight;
+}
+
 /* RMSNorm takes no mean away, and has nothing to put in its place; Cohere's
  * LayerNorm puts nothing there. */
 static bool has_norm_bias(const struct gpt_config *c)
 {
-    return c->normalization == GPT_LAYERNORM && !c->no_norm_bias;
+    return c->normalization == GPT_LAYERNORM && !c->no_norm_bias &&
+           has_norm_weight(c);
 }
 
 /* BLOOM's large models were not stable without it. */
 static bool has_embedding_norm(const struct gpt_config *c)
 {
-    return c->embedding_norm;
+    return c->embedding_norm && has_norm_weight(c);
 }
 
 static bool has_embedding_norm_bias(const struct gpt_config *c)
@@ -57,7 +65,7 @@ static bool has_embedding_norm_bias(const struct gpt_config *c)
 /* OLMo 2 norms what blocks give and not what they read. */
 static bool has_norm1(const struct gpt_config *c)
 {
-    return !c->no_pre_norm;
+    return !c->no_pre_norm && has_norm_weight(c);
 }
 
 static bool has_norm1_bias(const struct gpt_config *c)
@@ -72,7 +80,10 @@ static bool has_norm2(const struct gpt_config *c)
 }
 
 /* Gemma 2 and OLMo 2 norm what blocks give, before it is added. */
-static bool has_post_norm(const struct gpt_config *c) { return c->post_norm; }
+static bool has_post_norm(const struct gpt_config *c)
+{
+    return c->post_norm && has_norm_weight(c);
+}
 
 static bool has_post_norm_bias(const struct gpt_config *c)
 {
@@ -95,6 +106,12 @@ static bool has_attention_bias(const struct gpt_config *c)
     return has_linear_bias(c) && !c->no_attention_bias;
 }
 
+/* Llama's switch of attention's biases leaves the feed-forward without. */
+static bool has_mlp_bias(const struct gpt_config *c)
+{
+    return has_linear_bias(c) && !c->no_mlp_bias;
+}
+
 /* Qwen 2 has these biases and no others, GPT-Neo all others. */
 static bool has_qkv_bias(const struct gpt_config *c)
 {
@@ -109,7 +126,7 @@ static bool has_output_bias(const struct gpt_config *c)
 
 static bool has_qk_norm(const struct gpt_config *c)
 {
-    return c->qk_norm && !c->qk_norm_whole;
+    return c->qk_norm && !c->qk_norm_whole && has_norm_weight(c);
 }
 
 /* OLMo 2 norms all heads together: the same roles with other shapes, so that
@@ -130,7 +147,12 @@ static bool has_qk_norm_bias(const struct gpt_config *c)
  * when the width is a multiple of 64. */
 static bool has_gate_bias(const struct gpt_config *c)
 {
-    return c->gated && has_linear_bias(c);
+    return c->gated && has_mlp_bias(c);
+}
+
+static bool has_alpha(const struct gpt_config *c)
+{
+    return c->activation == GPT_XIELU;
 }
 
 /* ---- the table ---- */
@@ -147,7 +169,8 @@ static bool has_gate_bias(const struct gpt_config *c)
  *
  * sequence_sum marks what every rank holds whole while sequence parallel ranks
  * compute its gradient from their own rows: norms, and biases that are added
- * after a sum. heads_sum marks norms of heads, of which every rank has its own;
+ * after a sum. heads_sum marks what a rank reads with its own columns alone: norms of
+ * heads, and numbers of the activation;
  * where all heads are normed together, each has weights of its own, and goes
  * with its rank. The weights of residual blocks' outputs begin smaller, as each
  * of them adds to the stream. */
@@ -214,19 +237,23 @@ static const struct kind kinds[] = {
     {IN_LAYER(GATE_BIAS, "mlp.linear_gate.bias", FFN, ONE),
      .split = GPT_SPLIT_ROWS, .present = has_gate_bias},
     {IN_LAYER(FC1_BIAS, "mlp.linear_fc1.bias", FFN, ONE),
-     .split = GPT_SPLIT_ROWS, .present = has_linear_bias},
+     .split = GPT_SPLIT_ROWS, .present = has_mlp_bias},
+    {IN_LAYER(ALPHA_P, "mlp.activation.alpha_p", ONE, ONE),
+     .init = GPT_INIT_ALPHA_P, .heads_sum = true, .present = has_alpha},
+    {IN_LAYER(ALPHA_N, "mlp.activation.alpha_n", ONE, ONE),
+     .init = GPT_INIT_ALPHA_N, .heads_sum = true, .present = has_alpha},
     {IN_LAYER(FC2_WEIGHT, "mlp.linear_fc2.weight", CHANNELS, FFN),
      .split = GPT_SPLIT_COLUMNS, .init = GPT_INIT_NORMAL_OUTPUT,
      .first_write = GPT_FIRST_PRODUCT},
     {IN_LAYER(FC2_BIAS, "mlp.linear_fc2.bias", CHANNELS, ONE),
-     .sequence_sum = true, .present = has_linear_bias},
+     .sequence_sum = true, .present = has_mlp_bias},
     {IN_LAYER(POST2_WEIGHT, "post_mlp_layernorm.weight", CHANNELS, ONE),
      .init = GPT_INIT_ONE, .sequence_sum = true, .present = has_post_norm},
     {IN_LAYER(POST2_BIAS, "post_mlp_layernorm.bias", CHANNELS, ONE),
      .sequence_sum = true, .present = has_post_norm_bias},
     {OUTSIDE(FINAL_NORM_WEIGHT, FINAL, "decoder.final_layernorm.weight",
              CHANNELS, ONE),
-     .init = GPT_INIT_ONE, .sequence_sum = true},
+     .init = GPT_INIT_ONE, .sequence_sum = true, .present = has_norm_weight},
     {OUTSIDE(FINAL_NORM_BIAS, FINAL, "decoder.final_layernorm.bias", CHANNELS,
              ONE),
      .sequence_sum = true, .present = has_norm_bias},
@@ -346,6 +373,14 @@ const struct gpt_param *gpt_params_find(const struct gpt_param_table *t,
         if (strcmp(t->rows[i].name, name) == 0)
             return &t->rows[i];
     return NULL;
+}
+
+bool gpt_param_is_scale(enum gpt_param_role role)
+{
+    for (size_t i = 0; i < GPT_COUNT(kinds); i++)
+        if (kinds[i].role == role)
+            return kinds[i].init == GPT_INIT_ONE;
+    return false;
 }
 
 int64_t gpt_param_count(const struct gpt_param *p)

@@ -183,6 +183,7 @@ static struct gpt_norm_site end_site(const struct gpt_stage *s,
 {
     return (struct gpt_norm_site){
         .acts = &slot->end,
+        .norms = true,
         .w = s->w.at[GPT_FINAL_NORM_WEIGHT],
         .b = s->w.at[GPT_FINAL_NORM_BIAS],
         .dw = s->dw.at[GPT_FINAL_NORM_WEIGHT],

@@ -37,6 +37,7 @@ static struct gpt_norm_site embedded_site(const struct gpt_stage *s,
 {
     return (struct gpt_norm_site){
         .acts = &slot->embedded,
+        .norms = s->o.config->embedding_norm,
         .w = s->w.at[GPT_EMBEDDING_NORM_WEIGHT],
         .b = s->w.at[GPT_EMBEDDING_NORM_BIAS],
         .dw = s->dw.at[GPT_EMBEDDING_NORM_WEIGHT],
@@ -50,7 +51,7 @@ void gpt_stage_embed(struct gpt_stage *s, const struct gpt_pass *pass,
     int64_t c = s->widths.hidden;
     void *r = slot->layers[0].norm1.r;
     const struct gpt_norm_site norm = embedded_site(s, slot);
-    void *out = norm.w ? slot->embedded.r : r;
+    void *out = norm.norms ? slot->embedded.r : r;
     struct gpt_embed embed = embed_op(s, pass, slot);
     struct gpt_dropout dropout = gpt_pass_dropout(
         pass, s->embedding_rng, s->o.config->hidden_dropout);
@@ -58,7 +59,7 @@ void gpt_stage_embed(struct gpt_stage *s, const struct gpt_pass *pass,
     embed.out = gpt_pass_part(pass, out);
     /* dropout comes after the norm and after the sum: without both, it is part
      * of the lookup */
-    if (!pass->tp && !norm.w) {
+    if (!pass->tp && !norm.norms) {
         embed.dropout = dropout;
         s->be->embed_fwd(pass->q, &embed);
         return;
@@ -69,7 +70,7 @@ void gpt_stage_embed(struct gpt_stage *s, const struct gpt_pass *pass,
         embed.wpe = NULL;
     s->be->embed_fwd(pass->q, &embed);
     gpt_pass_sum(pass, embed.out, out);
-    if (norm.w)
+    if (norm.norms)
         gpt_norm_site_forward(pass, &norm, out);
     s->be->dropout(pass->q, r, r, pass->rows, c, s->o.exec.act, &dropout);
 }
@@ -98,7 +99,7 @@ void gpt_stage_embed_backward(struct gpt_stage *s, const struct gpt_pass *pass,
 
     whole.rows = pass->n;
     whole.sequence = false;
-    if (norm.w)
+    if (norm.norms)
         embedded_backward(s, pass, &norm);
     else
         embed.dropout = gpt_pass_dropout(&whole, s->embedding_rng,

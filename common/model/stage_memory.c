@@ -84,8 +84,11 @@ static void bind_derived(const struct gpt_stage *s, struct gpt_binder *b,
 {
     if (!s->o.config->no_pre_norm)
         a->norm1.y = take_rows(s, b, kind);
-    /* norms of heads need their input in backward: qkv stays as it is */
-    if (s->o.config->qk_norm)
+    /* norms of heads need their input in backward, and what was clipped must be
+     * seen there: qkv stays as it is */
+    if (s->o.config->qk_norm ||
+        (s->o.config->clip_qkv > 0 &&
+         s->o.config->position_embedding == GPT_POSITION_ROPE))
         a->heads = take_all(s, b, kind, s->widths.qkv);
     a->att = take_all(s, b, kind, s->widths.attention);
     a->lse = take_block(b, kind, s->rows.n, s->widths.heads, sizeof(float));

@@ -197,6 +197,42 @@ void cpu_bf16_scale(struct gpt_queue *q, void *x, int64_t n, float factor,
     unstage(q, list, GPT_COUNT(list));
 }
 
+/* A limit is compared with what clip() has stored: as that was rounded. */
+static float limit_of(float limit, enum gpt_dtype act)
+{
+    uint16_t narrow;
+
+    if (act != GPT_BF16)
+        return limit;
+    cpu_isa->narrow(&narrow, &limit, 1);
+    cpu_isa->widen(&limit, &narrow, 1);
+    return limit;
+}
+
+void cpu_bf16_clip(struct gpt_queue *q, void *x, int64_t n, float limit,
+                   enum gpt_dtype act)
+{
+    struct operand list[] = {IN_OUT(&x, n)};
+    const float rounded = limit_of(limit, act);
+
+    if (!stage(q, &act, list, GPT_COUNT(list)))
+        return;
+    cpu_clip(q, x, n, rounded, act);
+    unstage(q, list, GPT_COUNT(list));
+}
+
+void cpu_bf16_clip_bwd(struct gpt_queue *q, void *d, const void *x, int64_t n,
+                       float limit, enum gpt_dtype act)
+{
+    struct operand list[] = {IN_OUT(&d, n), IN(&x, n)};
+    const float rounded = limit_of(limit, act);
+
+    if (!stage(q, &act, list, GPT_COUNT(list)))
+        return;
+    cpu_clip_bwd(q, d, x, n, rounded, act);
+    unstage(q, list, GPT_COUNT(list));
+}
+
 void cpu_bf16_dropout(struct gpt_queue *q, void *y, const void *x, int64_t n,
                       int64_t c, enum gpt_dtype act,
                       const struct gpt_dropout *d)

@@ -122,6 +122,8 @@ void cpu_activate(struct gpt_queue *q, const struct gpt_activate *op);
 void cpu_gelu_narrow(uint16_t *y, const uint16_t *x, int64_t n);
 void cpu_activate_bwd(struct gpt_queue *q, const struct gpt_activate *op,
                       const void *dout, void *dpre);
+void cpu_xielu_grads(struct gpt_queue *q, const struct gpt_activate *op,
+                     const void *dout, float *dalpha_p, float *dalpha_n);
 void cpu_head_norm(struct gpt_queue *q, const struct gpt_head_norm *op);
 void cpu_head_norm_bwd(struct gpt_queue *q, const struct gpt_head_norm *op,
                        const struct gpt_head_norm_grad *grad);
@@ -134,6 +136,10 @@ void cpu_times(struct gpt_queue *q, void *x, const void *y, int64_t n,
                enum gpt_dtype act);
 void cpu_scale(struct gpt_queue *q, void *x, int64_t n, float factor,
                enum gpt_dtype act);
+void cpu_clip(struct gpt_queue *q, void *x, int64_t n, float limit,
+              enum gpt_dtype act);
+void cpu_clip_bwd(struct gpt_queue *q, void *d, const void *x, int64_t n,
+                  float limit, enum gpt_dtype act);
 void cpu_norm_fwd(struct gpt_queue *q, const struct gpt_norm *op);
 void cpu_norm_bwd(struct gpt_queue *q, const struct gpt_norm *op,
                   const struct gpt_norm_grad *grad);
@@ -191,5 +197,9 @@ void cpu_bf16_times(struct gpt_queue *q, void *x, const void *y, int64_t n,
                     enum gpt_dtype act);
 void cpu_bf16_scale(struct gpt_queue *q, void *x, int64_t n, float factor,
                     enum gpt_dtype act);
+void cpu_bf16_clip(struct gpt_queue *q, void *x, int64_t n, float limit,
+                   enum gpt_dtype act);
+void cpu_bf16_clip_bwd(struct gpt_queue *q, void *d, const void *x, int64_t n,
+                       float limit, enum gpt_dtype act);
 
 #endif

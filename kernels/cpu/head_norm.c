@@ -54,8 +54,8 @@ static int64_t all_heads(const struct gpt_head_norm *op)
     return op->h + 2 * op->g;
 }
 
-/* Widens the weights of queries, then of keys, and adds 1 where the norm wants
- * it. */
+/* The weights of queries, then of keys, with 1 added where the norm wants it;
+ * ones where there are none. */
 static float *scales_of(struct gpt_queue *q, const struct gpt_head_norm *op)
 {
     const int64_t nq = query_weights(op), nk = key_weights(op);
@@ -63,9 +63,9 @@ static float *scales_of(struct gpt_queue *q, const struct gpt_head_norm *op)
     const float *wq = op->wq, *wk = op->wk, one = op->plus_one ? 1 : 0;
 
     for (int64_t j = 0; scale && j < nq; j++)
-        scale[j] = wq[j] + one;
+        scale[j] = wq ? wq[j] + one : 1;
     for (int64_t j = 0; scale && j < nk; j++)
-        scale[nq + j] = wk[j] + one;
+        scale[nq + j] = wk ? wk[j] + one : 1;
     return scale;
 }
 

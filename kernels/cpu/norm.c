@@ -66,6 +66,11 @@ static bool widen_weights(struct gpt_queue *q, const struct gpt_norm *op,
     if (!mem)
         return false;
     wide->w = floats_of(mem, op->w, op->act, op->c, op->plus_one ? 1 : 0);
+    if (!op->w && op->y) {
+        for (int64_t j = 0; j < op->c; j++)
+            mem[j] = 1;
+        wide->w = mem;
+    }
     wide->b = floats_of(mem + c, op->b, op->act, op->c, 0);
     wide->rows = mem + 2 * c;
     wide->each = rows * c;
@@ -239,7 +244,8 @@ void cpu_norm_bwd(struct gpt_queue *q, const struct gpt_norm *op,
             int64_t n = c - j < COLUMNS ? c - j : COLUMNS;
             const float *dw = part + k * 2 * c + j;
 
-            cpu_isa->add(grad->dw + j, grad->dw + j, dw, n);
+            if (grad->dw)
+                cpu_isa->add(grad->dw + j, grad->dw + j, dw, n);
             if (grad->db)
                 cpu_isa->add(grad->db + j, grad->db + j, dw + c, n);
         }

@@ -1,6 +1,6 @@
 /* Capped logits: in place, with the derivative left for backward, which
- * multiplies by it; and the product with one number. Attention caps its own
- * scores, tile by tile (attn.h). */
+ * multiplies by it; the product with one number; and numbers that are cut off
+ * at a limit. Attention caps its own scores, tile by tile (attn.h). */
 #include "cpu/cpu.h"
 
 /* Elements of a task: a few pages, and a whole number of vectors, so that the
@@ -43,4 +43,30 @@ void cpu_scale(struct gpt_queue *q, void *x, int64_t n, float factor,
 #pragma omp parallel for schedule(static) if (cpu_worth_threads(n / 4))
     for (int64_t i = 0; i < n; i += BLOCK)
         cpu_isa->scale(to + i, n - i < BLOCK ? n - i : BLOCK, factor);
+}
+
+/* Written so that NaN stays one in both directions: a broken step must show. */
+void cpu_clip(struct gpt_queue *q, void *x, int64_t n, float limit,
+              enum gpt_dtype act)
+{
+    float *y = x;
+
+    if (!cpu_ready(q, "clip", act))
+        return;
+#pragma omp parallel for schedule(static) if (cpu_worth_threads(n / 4))
+    for (int64_t i = 0; i < n; i++)
+        y[i] = y[i] > limit ? limit : y[i] < -limit ? -limit : y[i];
+}
+
+void cpu_clip_bwd(struct gpt_queue *q, void *d, const void *x, int64_t n,
+                  float limit, enum gpt_dtype act)
+{
+    const float *y = x;
+    float *to = d;
+
+    if (!cpu_ready(q, "clip_bwd", act))
+        return;
+#pragma omp parallel for schedule(static) if (cpu_worth_threads(n / 4))
+    for (int64_t i = 0; i < n; i++)
+        to[i] = y[i] >= limit || y[i] <= -limit ? 0 : to[i];
 }

@@ -10,8 +10,37 @@ struct point {
     float value, slope;
 };
 
-template <int KIND> static __device__ inline point at(float x)
+/* What XIELU's parameters stand for. */
+struct alphas {
+    float above, below;
+};
+
+/* e^x - 1 - x for x <= 0, by its series where the difference would lose digits. x is kept below a
+ * number near 0, as the paper's code does. */
+static __device__ inline float exp_rest(float x)
 {
+    float m = x > -1e-6f ? -1e-6f : x, p = 1.0f / 40320;
+
+    if (m < -0.5f)
+        return expf(m) - 1 - x;
+    p = p * m + 1.0f / 5040;
+    p = p * m + 1.0f / 720;
+    p = p * m + 1.0f / 120;
+    p = p * m + 1.0f / 24;
+    p = p * m + 1.0f / 6;
+    p = p * m + 0.5f;
+    return p * m * m + (m - x);
+}
+
+template <int KIND> static __device__ inline point at(float x, const alphas &alpha)
+{
+    if (KIND == GPT_XIELU) {
+        if (x > 0)
+            return {alpha.above * x * x + 0.5f * x, 2 * alpha.above * x + 0.5f};
+        float rest = exp_rest(x);
+
+        return {alpha.below * rest + 0.5f * x, alpha.below * (rest + x) + 0.5f};
+    }
     if (KIND == GPT_GELU)
         return {gelu(x), gelu_slope(x)};
     if (KIND == GPT_GELU_EXACT) {
@@ -34,7 +63,19 @@ template <int KIND> static __device__ inline point at(float x)
 struct rows {
     int64_t n, f; /* rows; features of the output */
     bool gated;
+    const void *alpha_p, *alpha_n; /* of XIELU */
 };
+
+/* ln(1 + e^x) */
+static __device__ inline float softplus(float x) { return x > 20 ? x : log1pf(expf(x)); }
+
+template <class T, int KIND> static __device__ inline alphas alphas_of(const rows &p)
+{
+    if (KIND != GPT_XIELU)
+        return {0, 0};
+    return {softplus(to_float(*(const T *)p.alpha_p)),
+            softplus(to_float(*(const T *)p.alpha_n)) + 0.5f};
+}
 
 /* The place of the inputs of features i .. i + W - 1 of the output. Rows of a gated input are twice
  * as long; W divides a row, so that a thread's features are in one. */
@@ -54,12 +95,13 @@ static __global__ void forward(rows p, T *out, const T *pre)
     /* of what memory holds, as after a product whose aux was stored: recomputing
      * activations gives their bits again */
     float v[W], up[W];
+    const alphas alpha = alphas_of<T, KIND>(p);
     load(v, pre + from);
     if (p.gated)
         load(up, pre + from + p.f);
 #pragma unroll
     for (int e = 0; e < W; e++)
-        v[e] = at<KIND>(v[e]).value * (p.gated ? up[e] : 1);
+        v[e] = at<KIND>(v[e], alpha).value * (p.gated ? up[e] : 1);
     store(out + i, v);
 }
 
@@ -74,13 +116,14 @@ static __global__ void backward(rows p, T *dpre, const T *dout, const T *pre)
         return;
     int64_t from = input_of(p, i);
     float v[W], up[W], d[W], dup[W];
+    const alphas alpha = alphas_of<T, KIND>(p);
     load(v, pre + from);
     load(d, dout + i);
     if (p.gated)
         load(up, pre + from + p.f);
 #pragma unroll
     for (int e = 0; e < W; e++) {
-        point x = at<KIND>(v[e]);
+        point x = at<KIND>(v[e], alpha);
 
         dup[e] = d[e] * x.value;
         d[e] *= x.slope * (p.gated ? up[e] : 1);
@@ -105,6 +148,8 @@ template <class F> static void with_kind(enum gpt_activation kind, F f)
         return f(std::integral_constant<int, GPT_RELU>());
     case GPT_SQUARED_RELU:
         return f(std::integral_constant<int, GPT_SQUARED_RELU>());
+    case GPT_XIELU:
+        return f(std::integral_constant<int, GPT_XIELU>());
     }
 }
 
@@ -125,7 +170,7 @@ void cuda_activate(struct gpt_queue *q, const struct gpt_activate *op)
 {
     if (!cuda_ready(q, "activate", op->act) || !op->n || !op->f)
         return;
-    rows p = {op->n, op->f, op->gated};
+    rows p = {op->n, op->f, op->gated, op->alpha_p, op->alpha_n};
     with_all(op, op->pre, op->out, op->out, [&](auto type, auto width, auto kind) {
         using T = decltype(type);
         const int W = decltype(width)::value, KIND = decltype(kind)::value;
@@ -140,11 +185,58 @@ void cuda_activate_bwd(struct gpt_queue *q, const struct gpt_activate *op, const
 {
     if (!cuda_ready(q, "activate_bwd", op->act) || !op->n || !op->f)
         return;
-    rows p = {op->n, op->f, op->gated};
+    rows p = {op->n, op->f, op->gated, op->alpha_p, op->alpha_n};
     with_all(op, op->pre, dout, dpre, [&](auto type, auto width, auto kind) {
         using T = decltype(type);
         const int W = decltype(width)::value, KIND = decltype(kind)::value;
         launch(q, backward<T, W, KIND>, cuda_blocks(op->n * op->f, THREADS * W), THREADS, 0, p,
                (T *)dpre, (const T *)dout, (const T *)op->pre);
     });
+}
+
+/* ---- parameters of XIELU ---- */
+
+/* Blocks that sum: fixed, so that a sum does not depend on the device. */
+enum { SUM_BLOCKS = 256 };
+
+/* part (SUM_BLOCKS, 2): the gradients of a block's elements. The slope of ln(1 + e^a) is the
+ * logistic function of a. */
+template <class T>
+static __global__ void sum_alphas(rows p, float *part, const T *dout, const T *pre)
+{
+    float sums[2] = {0, 0};
+    int64_t each = (p.n * p.f + SUM_BLOCKS - 1) / SUM_BLOCKS;
+    int64_t begin = blockIdx.x * each, end = min(begin + each, p.n * p.f);
+
+    for (int64_t i = begin + threadIdx.x; i < end; i += THREADS) {
+        float x = to_float(pre[i]), d = to_float(dout[i]);
+
+        if (x > 0)
+            sums[0] += d * x * x;
+        else
+            sums[1] += d * exp_rest(x);
+    }
+    block_sum(sums);
+    if (threadIdx.x > 0)
+        return;
+    part[2 * blockIdx.x] = sums[0] / (1 + expf(-to_float(*(const T *)p.alpha_p)));
+    part[2 * blockIdx.x + 1] = sums[1] / (1 + expf(-to_float(*(const T *)p.alpha_n)));
+}
+
+void cuda_xielu_grads(struct gpt_queue *q, const struct gpt_activate *op, const void *dout,
+                      float *dalpha_p, float *dalpha_n)
+{
+    if (!cuda_ready(q, "xielu_grads", op->act) || !op->n || !op->f)
+        return;
+    float *part = (float *)cuda_work(q, 2 * SUM_BLOCKS * sizeof(float));
+    if (!part)
+        return;
+    rows p = {op->n, op->f, op->gated, op->alpha_p, op->alpha_n};
+    with_type(op->act, [&](auto type) {
+        using T = decltype(type);
+
+        launch(q, sum_alphas<T>, SUM_BLOCKS, THREADS, 0, p, part, (const T *)dout,
+               (const T *)op->pre);
+    });
+    cuda_add_columns(q, {{dalpha_p, dalpha_n}, {1, 1}}, part, SUM_BLOCKS);
 }

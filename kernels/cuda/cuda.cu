@@ -418,6 +418,7 @@ static struct gpt_backend table()
     be.bias_add = cuda_bias_add;
     be.activate = cuda_activate;
     be.activate_bwd = cuda_activate_bwd;
+    be.xielu_grads = cuda_xielu_grads;
     be.head_norm = cuda_head_norm;
     be.head_norm_bwd = cuda_head_norm_bwd;
     be.head_norm_scratch = gpu_head_norm_scratch;
@@ -425,6 +426,8 @@ static struct gpt_backend table()
     be.softcap = cuda_softcap;
     be.times = cuda_times;
     be.scale = cuda_scale;
+    be.clip = cuda_clip;
+    be.clip_bwd = cuda_clip_bwd;
     be.norm_fwd = cuda_norm_fwd;
     be.norm_bwd = cuda_norm_bwd;
     be.norm_scratch = gpu_norm_scratch;

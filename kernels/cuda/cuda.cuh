@@ -204,6 +204,8 @@ void cuda_bias_add(struct gpt_queue *q, void *x, const void *bias, int64_t m, in
 void cuda_activate(struct gpt_queue *q, const struct gpt_activate *op);
 void cuda_activate_bwd(struct gpt_queue *q, const struct gpt_activate *op, const void *dout,
                        void *dpre);
+void cuda_xielu_grads(struct gpt_queue *q, const struct gpt_activate *op, const void *dout,
+                      float *dalpha_p, float *dalpha_n);
 void cuda_head_norm(struct gpt_queue *q, const struct gpt_head_norm *op);
 void cuda_head_norm_bwd(struct gpt_queue *q, const struct gpt_head_norm *op,
                         const struct gpt_head_norm_grad *grad);
@@ -217,6 +219,9 @@ void cuda_softcap(struct gpt_queue *q, void *x, void *slope, int64_t n, float c,
                   enum gpt_dtype act);
 void cuda_times(struct gpt_queue *q, void *x, const void *y, int64_t n, enum gpt_dtype act);
 void cuda_scale(struct gpt_queue *q, void *x, int64_t n, float factor, enum gpt_dtype act);
+void cuda_clip(struct gpt_queue *q, void *x, int64_t n, float limit, enum gpt_dtype act);
+void cuda_clip_bwd(struct gpt_queue *q, void *d, const void *x, int64_t n, float limit,
+                   enum gpt_dtype act);
 void cuda_norm_fwd(struct gpt_queue *q, const struct gpt_norm *op);
 void cuda_norm_bwd(struct gpt_queue *q, const struct gpt_norm *op,
                    const struct gpt_norm_grad *grad);

@@ -27,6 +27,11 @@ template <class T> static __device__ bool is_value(const heads<T> &p, int64_t k)
     return k % p.group == p.group - 1;
 }
 
+template <class T> static __device__ float weight(const heads<T> &p, const T *w, int64_t j)
+{
+    return w ? to_float(w[j]) + p.offset : 1;
+}
+
 /* No shared memory: a warp sums its own head, so that heads of any size share a
  * block without barriers. Two passes, so that nothing cancels; the head is in
  * the cache the second time. */
@@ -59,7 +64,7 @@ template <class T> static __global__ void norm_heads(heads<T> p)
     }
     float rstd = rsqrtf(warp_sum(sum) / (float)p.d + p.eps);
     for (int64_t j = lane; j < p.d; j += 32) {
-        float v = (to_float(x[j]) - mean) * rstd * (to_float(w[j]) + p.offset);
+        float v = (to_float(x[j]) - mean) * rstd * weight(p, w, j);
 
         y[j] = from_float<T>(b ? v + to_float(b[j]) : v);
     }
@@ -90,7 +95,7 @@ static __device__ void one_head(const heads<T> &p, const T *x, T *dy, const T *w
     float rstd = rsqrtf(moments[0] / (float)p.d + p.eps);
     for (int64_t j = threadIdx.x; j < p.d; j += THREADS) {
         float norm = (to_float(x[j]) - mean) * rstd, g = to_float(dy[j]);
-        float dnorm = g * (to_float(w[j]) + p.offset);
+        float dnorm = g * weight(p, w, j);
 
         sums[0] += dnorm;
         sums[1] += dnorm * norm;
@@ -101,7 +106,7 @@ static __device__ void one_head(const heads<T> &p, const T *x, T *dy, const T *w
     float m0 = p.centred ? sums[0] / (float)p.d : 0, m1 = sums[1] / (float)p.d;
     for (int64_t j = threadIdx.x; j < p.d; j += THREADS) {
         float norm = (to_float(x[j]) - mean) * rstd;
-        float dnorm = to_float(dy[j]) * (to_float(w[j]) + p.offset);
+        float dnorm = to_float(dy[j]) * weight(p, w, j);
 
         dy[j] = from_float<T>(rstd * (dnorm - m0 - norm * m1));
     }

@@ -7,7 +7,7 @@
 template <class T> struct forward {
     int64_t n, c;
     bool centred;
-    float eps, offset; /* offset: 1 is added to weights, or 0 */
+    float eps, offset; /* offset: 1 is added to weights, which are 0 where w is NULL, or 0 */
     const T *resid_in, *x, *w, *b;
     T *resid_out, *y;
     float *mean, *rstd;
@@ -58,7 +58,8 @@ template <class T, int W>
 static __device__ inline void load_affine(affine<T, W> &a, const forward<T> &p, int64_t j)
 {
     a = {};
-    a.w = load_words<W>(p.w + j);
+    if (p.w)
+        a.w = load_words<W>(p.w + j);
     if (p.b)
         a.b = load_words<W>(p.b + j);
 }
@@ -226,9 +227,10 @@ void cuda_norm_fwd(struct gpt_queue *q, const struct gpt_norm *op)
         using T = decltype(type);
         const int W = decltype(width)::value;
         forward<T> p = {op->n, op->c, op->kind == GPT_LAYERNORM, op->eps,
-                     op->plus_one ? 1.0f : 0.0f, (const T *)op->resid_in, (const T *)op->x,
-                     (const T *)op->w, (const T *)op->b, (T *)op->resid_out, (T *)op->y,
-                     op->mean, op->rstd, cuda_drop_of(&op->dropout)};
+                     op->plus_one || !op->w ? 1.0f : 0.0f, (const T *)op->resid_in,
+                     (const T *)op->x, (const T *)op->w, (const T *)op->b,
+                     (T *)op->resid_out, (T *)op->y, op->mean, op->rstd,
+                     cuda_drop_of(&op->dropout)};
         /* The order of a row's sum depends on c and W alone, and W on how rows lie in
          * memory. */
         if constexpr (W > 1)

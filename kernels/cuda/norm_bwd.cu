@@ -12,13 +12,24 @@
 template <class T> struct backward {
     int64_t n, c, each;
     bool centred;
-    float offset; /* 1 is added to weights, or 0 */
+    float offset; /* 1 is added to weights, which are 0 where w is NULL, or 0 */
     const T *dy, *x, *w;
     const float *mean, *rstd;
     T *dresid, *dx;
     float *part; /* (blocks, 2, C): dw, db */
     struct cuda_drop drop;
 };
+
+/* W weights; zeros where there are none. */
+template <class T, int W>
+static __device__ inline void load_weights(float (&w)[W], const backward<T> &p, int64_t j)
+{
+#pragma unroll
+    for (int e = 0; e < W; e++)
+        w[e] = 0;
+    if (p.w)
+        load(w, p.w + j);
+}
 
 /* dw, db and the row's two means; then dresid and dx. */
 template <class T, int W>
@@ -34,7 +45,7 @@ static __device__ void norm_row(const backward<T> &p, int64_t i, float *dw, floa
 
         load(dy, p.dy + at + j);
         load(x, p.x + at + j);
-        load(w, p.w + j);
+        load_weights(w, p, j);
         load(gw, dw + j);
         load(gb, db + j);
 #pragma unroll
@@ -57,7 +68,7 @@ static __device__ void norm_row(const backward<T> &p, int64_t i, float *dw, floa
 
         load(dy, p.dy + at + j);
         load(x, p.x + at + j);
-        load(w, p.w + j);
+        load_weights(w, p, j);
         load(dr, p.dresid + at + j);
 #pragma unroll
         for (int e = 0; e < W; e++)
@@ -241,7 +252,7 @@ static __global__ void __launch_bounds__(THREADS, BLOCKS)
 
 #pragma unroll
     for (int k = 0; k < PIECES; k++)
-        if (at.first + k * at.step < at.c)
+        if (p.w && at.first + k * at.step < at.c)
             w[k] = load_words<W>(p.w + at.first + k * at.step);
     /* The next row is on its way while this one is computed, where a lane has the
      * registers. */
@@ -299,7 +310,7 @@ void cuda_norm_bwd(struct gpt_queue *q, const struct gpt_norm *op,
         using T = decltype(type);
         const int W = decltype(width)::value;
         backward<T> p = {op->n, c, each, op->kind == GPT_LAYERNORM,
-                         op->plus_one ? 1.0f : 0.0f, (const T *)grad->dy,
+                         op->plus_one || !op->w ? 1.0f : 0.0f, (const T *)grad->dy,
                      (const T *)op->resid_out, (const T *)op->w, op->mean, op->rstd,
                      (T *)grad->dresid, (T *)grad->dx, part, cuda_drop_of(&op->dropout)};
         bool done = false;

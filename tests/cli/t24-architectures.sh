@@ -45,8 +45,16 @@ gptneo='--no-qkv-bias --query-pre-attn-scalar 1 --window-size 3
 --window-full-layers 1'
 hunyuan="$rope --normalization RMSNorm --swiglu --disable-bias-linear
 --qk-norm-turned --rotary-scaling-type ntk_alpha --rotary-scaling-factor 3"
+olmo="$rope --swiglu --disable-bias-linear --no-norm-weight --clip-qkv 0.3
+--num-query-groups 2"
+nanochat="$rope --normalization RMSNorm --no-norm-weight --embedding-norm
+--qk-norm-turned --squared-relu --disable-bias-linear
+--final-logit-softcapping 2"
+apertus="$rope --normalization RMSNorm --qk-layernorm --disable-bias-linear
+--activation-function xielu"
+biases="$rope --normalization RMSNorm --swiglu --no-mlp-bias"
 names='llama neox falcon gemma gemma2 olmo2 bloom opt qwen gptj granite cohere2
-phi4 ministral3 hunyuan gptneo'
+phi4 ministral3 hunyuan gptneo olmo nanochat apertus biases'
 train() { # options...
     # shellcheck disable=SC2086 # options are words
     gpt-train --num-layers 2 $tiny --global-batch-size 4 --train-iters 6 \
@@ -252,7 +260,7 @@ sed -i 's/"longrope"/"su"/' phi4-su/config.json
 expect 0 'an early name' gpt-reshape --load-path phi4-su --save-path phi4-new
 check 'is the same' cmp phi4-new/*/model_tp00_pp00.safetensors \
     phi4-back/*/model_tp00_pp00.safetensors
-changed olmo2 's/"hidden_act":.*/"hidden_act": "xielu",/' 'hidden_act is xielu'
+changed olmo2 's/"hidden_act":.*/"hidden_act": "quick_gelu",/' 'hidden_act is quick_gelu'
 
 changed gptj 's/"rotary_dim":.*/"rotary_dim": 64,/' 'rotary_dim is 64'
 changed granite 's/"residual_multiplier":.*/"residual_multiplier": 0,/' \
@@ -366,6 +374,15 @@ refused '2 layers are too few: the first and last pipeline stages take 5' \
     '--decoder-first-pipeline-num-layers 5 --pipeline-model-parallel-size 2'
 refused 'no_norm_bias needs normalization LayerNorm' \
     '--no-norm-bias --normalization RMSNorm'
+refused 'no_norm_weight excludes norm_plus_one and no_norm_bias' \
+    '--no-norm-weight --apply-layernorm-1p'
+refused 'activation xielu excludes gated' \
+    '--activation-function xielu --gated-linear-unit'
+refused 'no_mlp_bias excludes no_linear_bias' \
+    '--no-mlp-bias --disable-bias-linear'
+refused 'clip_qkv excludes qk_norm_turned' \
+    "$rope --clip-qkv 1 --qk-norm-turned"
+refused "--clip-qkv: -1 is out of range (0 to 1000000)" '--clip-qkv -1'
 refused 'scale_embedding excludes embedding_multiplier' \
     '--scale-embedding --embedding-multiplier 2'
 

@@ -280,6 +280,13 @@ config 's/"n_layer": 2/"n_layer": 60000/' 'the files hold 28 tensors'
 config 's/"n_head": 2/"n_head": 3/' 'not a multiple of num_attention_heads'
 config 's/"n_head": 2/"n_head": -2/' "'n_head' is -2, out of range"
 config 's/"model_type": "gpt2"/"model_type": "mamba"/' 'model_type is mamba'
+# what other models have is named, with the key that says so
+config 's/"model_type": "gpt2"/"model_type": "new", "num_local_experts": 8/' \
+    'model_type is new, whose models have experts (num_local_experts)'
+config 's/"model_type": "gpt2"/"model_type": "old", "state_size": 0/' \
+    'model_type is old: only gpt2'
+config 's/"model_type": "gpt2"/"model_type": "bitnet"/' \
+    'whose models have weights of three values (model_type)'
 config 's/gelu_new/mish/' 'activation_function is mish'
 config 's/"n_layer": 2/"n_layer": 2, "logit_cap": 30/' "'logit_cap' is not known"
 err_has 'remove the key when it changes nothing'
@@ -287,6 +294,20 @@ config 's/"n_layer": 2/"n_layer": 2, "quantization_config": {}/' \
     "'quantization_config': its weights are quantized"
 config 's/_layer_idx": false/_layer_idx": true/' 'scale_attn_by_inverse_layer_idx is true'
 config 's/"n_layer"/x/' 'not valid JSON'
+# keys in an object, as MPT has those of attention
+nested() { # object, error
+    echo "{\"model_type\":\"mpt\",\"attn_config\":{$1}}" >bad/config.json
+    expect 3 "config.json: $2" into bad x
+    err_has "$2"
+}
+nested '"qk_ln":true' 'attn_config.qk_ln is true: only false is supported'
+nested '"alibi":false' 'attn_config.alibi is false: only true is supported'
+nested '"rope":true' "'attn_config.rope' is not known of model_type mpt"
+nested '"clip_qkv":"x"' "'attn_config.clip_qkv' is not a number"
+echo '{"model_type":"codegen","n_head":6,"n_embd":48,"rotary_dim":4}' \
+    >bad/config.json
+expect 3 'six heads are not four parts' into bad x
+err_has '6 heads are not four equal parts, which models of model_type codegen'
 mkdir pickled
 cp "$hf/config.json" pickled
 : >pickled/pytorch_model.bin

@@ -330,6 +330,102 @@ bad nokey "no key 'llama.context_length'" \
      "x" x 199'
 bad parts 'it is one of 3 files' \
     'print head(3, 0, 2), $arch, key("split.count", 2, pack("v", 3)), "x" x 99'
+run() { # name option...: a model in directory NAME
+    name=$1
+    shift
+    gpt-train --mock-data --vocab-size 50 --hidden-size 16 \
+        --num-attention-heads 2 --seq-length 16 --micro-batch-size 1 \
+        --global-batch-size 1 --train-iters 2 --lr 1e-2 --device cpu -q \
+        --position-embedding-type rope --save "$name" "$@"
+}
+
+# ---- pairs of characters, as pieces with scores ----
+characters() { # pattern of merges to leave out
+    perl -CO -e 'my @pieces = ("\x{2581}t", "he", "the", "\x{2581}the", "th",
+        "\x{2581}th");
+    my @list = ("<unk>", "<s>", "</s>", (map sprintf("<0x%02X>", $_), 0 .. 255),
+        "\x{2581}", split(//, "theao"), @pieces);
+    my %id = map { $list[$_] => $_ } 0 .. $#list;
+    my @merges;
+    for my $p (@pieces) {
+        for my $n (1 .. length($p) - 1) {
+            my @half = (substr($p, 0, $n), substr($p, $n));
+            push @merges, "@half" if $id{$half[0]} && $id{$half[1]};
+        }
+    }
+    @merges = grep !/$ARGV[0]/, @merges;
+    print "{\"added_tokens\":[", join(",", map(qq({"id":$_,
+        "content":"$list[$_]","special":true}), 0 .. 2)), "],\"normalizer\":
+        {\"type\":\"Sequence\",\"normalizers\":[{\"type\":\"Prepend\",
+        \"prepend\":\"\x{2581}\"},{\"type\":\"Replace\",\"pattern\":
+        {\"String\":\" \"},\"content\":\"\x{2581}\"}]},\"decoder\":
+        {\"type\":\"Sequence\",\"decoders\":[{\"type\":\"Replace\",
+        \"pattern\":{\"String\":\"\x{2581}\"},\"content\":\" \"},
+        {\"type\":\"ByteFallback\"},{\"type\":\"Fuse\"}]},
+        \"model\":{\"type\":\"BPE\",\"byte_fallback\":true,
+        \"unk_token\":\"<unk>\",\"vocab\":{",
+        join(",", map "\"$list[$_]\":$_", 0 .. $#list), "},\"merges\":[",
+        join(",", map "\"$_\"", @merges), "]}}\n";' "$1"
+}
+run wide --num-layers 1 --vocab-size 280
+into wide pieces --to hf -q
+rm -f pieces/tokenizer_config.json
+characters '^$' >pieces/tokenizer.json
+expect 0 'a vocabulary of characters' into pieces pieces.gguf
+echo '{"text":"the  hat oath \u00e9"}' >text.jsonl
+ids() { # type model
+    gpt-preprocess --input text.jsonl --output-prefix ids \
+        --tokenizer-type "$1" --tokenizer-model "$2" --force -q &&
+        gpt-dataset cat ids_text_document
+}
+ids HuggingFaceTokenizer pieces/tokenizer.json >want
+ids SentencePieceTokenizer pieces.gguf >got
+check 'gives the same ids from either' cmp got want
+check 'of which there are some' grep -q '[0-9] [0-9]' want
+characters 't he' >pieces/tokenizer.json
+expect 3 'a cut that is no pair' into pieces pieces.gguf --force
+err_has "pairs that make 'the' are missing, or do not follow each other"
+
+# ---- architectures with keys and tensors of their own ----
+gemma='--normalization RMSNorm --geglu --disable-bias-linear
+--apply-layernorm-1p --scale-embedding'
+round() { # arch options...
+    arch=$1
+    shift
+    # shellcheck disable=SC2086 # options are words
+    expect 0 "$arch: a model" run "own-$arch" $*
+    expect 0 "$arch: into a file" into "own-$arch" "own-$arch.gguf" --verify
+    out=own-$arch.gguf
+    check "$arch: by its name" grep -qaF "$arch.context_length" "$out"
+    expect 0 "$arch: back" into "$out" "own-$arch-back"
+    for from in "own-$arch" "$out" "own-$arch-back"; do
+        expect 0 "$arch: a text of $from" gpt-generate --load "$from" \
+            --tokenizer-type NullTokenizer --vocab-size 49 --prompt '1 2 3' \
+            --greedy --tokens 12 --ignore-eod --device cpu -q
+        [ "$from" = "own-$arch" ] && cp out want
+        check 'is the same' cmp out want
+    done
+}
+round gemma2 "$gemma --num-layers 4 --post-norm --window-size 5
+    --window-attn-skip-freq 2 --attn-logit-softcapping 20
+    --final-logit-softcapping 30"
+round gemma3 "$gemma --num-layers 7 --post-norm --qk-layernorm --window-size 5
+    --window-attn-skip-freq 6 --rotary-base 1000 --rotary-local-base 10000"
+round granite "--num-layers 2 --normalization RMSNorm --swiglu
+    --disable-bias-linear --embedding-multiplier 12 --residual-multiplier 0.25
+    --logit-multiplier 0.125 --query-pre-attn-scalar 64"
+round cohere2 "--num-layers 4 --rotary-interleaved --no-norm-bias --shared-norm
+    --swiglu --disable-bias-linear --logit-multiplier 0.5 --window-size 5
+    --window-attn-skip-freq 4 --no-rope-freq 4"
+perl -0777 -pe 's/gemma2\.attn_logit_softcapping/gemma2.attn_logit_softcappinh/' \
+    own-gemma2.gguf >uncapped.gguf
+expect 3 'no cap' gpt-reshape inspect uncapped.gguf
+err_has "no key 'gemma2.attn_logit_softcapping'"
+perl -0777 -pe 's/(granite\.logit_scale....)..../$1 . pack("f<", -8)/es or die' \
+    own-granite.gguf >negative.gguf
+expect 3 'a divisor below 0' gpt-reshape inspect negative.gguf
+err_has "'granite.logit_scale' is -8, must be above 0"
+
 # Values of a file that is whole but for them.
 perl -0777 -pe 's/(llama\.block_count....)..../$1 . pack("V", 60000)/es or die' \
     "$golden/gguf/plain.gguf" >layers.gguf

@@ -14,6 +14,7 @@ import urllib.request
 
 import gguf
 import numpy as np
+import sentencepiece
 import xllamacpp
 
 BUILD = os.path.abspath(sys.argv[1])
@@ -27,6 +28,10 @@ PROMPTS = ["The quick brown", "In the beginning", "It's 1611;"]
 ROPE = "--position-embedding-type rope "
 LLAMA = (ROPE + "--normalization RMSNorm --norm-epsilon 1e-6 --swiglu "
          "--disable-bias-linear ")
+GEMMA = (ROPE + "--normalization RMSNorm --norm-epsilon 1e-6 --geglu "
+         "--disable-bias-linear --apply-layernorm-1p --scale-embedding ")
+COHERE = (ROPE + "--rotary-interleaved --no-norm-bias --shared-norm --swiglu "
+          "--disable-bias-linear ")
 UNTIED = "--untie-embeddings-and-output-weights "
 GQA = "--num-attention-heads 4 --num-query-groups 2 "
 MHA = "--num-attention-heads 4 "
@@ -71,6 +76,52 @@ CASES = {
                "--shared-norm",
                "falcon"),
     "starcoder2": (ROPE + GQA, "starcoder2"),
+    "gemma": (GEMMA + GQA, "gemma"),
+    "gemma2": (GEMMA + GQA + "--num-layers 4 --post-norm --window-size 9 "
+               "--window-attn-skip-freq 2 --attn-logit-softcapping 20 "
+               "--final-logit-softcapping 30", "gemma2"),
+    "gemma3": (GEMMA + GQA + "--num-layers 7 --post-norm --qk-layernorm "
+               "--window-size 9 --window-attn-skip-freq 6 --rotary-base 1000 "
+               "--rotary-local-base 10000 --rotary-scaling-type linear "
+               "--rotary-scaling-factor 3", "gemma3"),
+    "olmo2": (LLAMA + UNTIED + GQA + "--no-pre-norm --qk-norm-whole", "olmo2"),
+    "olmo3": (LLAMA + UNTIED + GQA + "--no-pre-norm --qk-norm-whole "
+              "--num-layers 4 --window-size 9 --window-attn-skip-freq 4",
+              "olmo2"),
+    "granite": (LLAMA + GQA + "--embedding-multiplier 3 "
+                "--residual-multiplier 0.4 --logit-multiplier 0.5 "
+                "--query-pre-attn-scalar 25", "granite"),
+    "smollm3": (LLAMA + GQA + "--num-layers 4 --no-rope-freq 4", "smollm3"),
+    "arcee": (ROPE + GQA + UNTIED + "--normalization RMSNorm --squared-relu "
+              "--disable-bias-linear", "arcee"),
+    "olmo": (ROPE + MHA + UNTIED + "--swiglu --no-norm-weight "
+             "--disable-bias-linear --clip-qkv 2", "olmo"),
+    "exaone4": (LLAMA + UNTIED + GQA + "--no-pre-norm --qk-layernorm",
+                "exaone4"),
+    "hunyuan": (LLAMA + UNTIED + GQA + "--qk-norm-turned "
+                "--rotary-scaling-type ntk_alpha --rotary-scaling-factor 50",
+                "hunyuan-dense"),
+    "glm4": (LLAMA + UNTIED + GQA + "--rotary-percent 0.5 "
+             "--rotary-interleaved --post-norm --add-qkv-bias", "glm4"),
+    "command-r": (COHERE + GQA + "--logit-multiplier 0.5", "command-r"),
+    "cohere2": (COHERE + GQA + "--num-layers 4 --logit-multiplier 0.5 "
+                "--window-size 9 --window-attn-skip-freq 4 --no-rope-freq 4",
+                "cohere2"),
+    "stablelm": (ROPE + GQA + UNTIED + "--rotary-percent 0.25 --swiglu "
+                 "--disable-bias-linear --add-qkv-bias", "stablelm"),
+    "nemotron": (ROPE + GQA + UNTIED + "--rotary-percent 0.5 "
+                 "--apply-layernorm-1p --squared-relu --disable-bias-linear",
+                 "nemotron"),
+    "phi2": (ROPE + MHA + UNTIED + "--rotary-percent 0.5 --shared-norm "
+             "--output-bias", "phi2"),
+    "mistral3": (LLAMA + UNTIED + GQA + "--rotary-scaling-type yarn "
+                 "--rotary-scaling-factor 16 --rotary-original-positions 10 "
+                 "--rotary-attention-factor 1 --rotary-query-growth 0.3",
+                 "mistral3"),
+    "mpt": (MHA + "--position-embedding-type alibi --no-norm-bias "
+            "--disable-bias-linear --clip-qkv 3", "mpt"),
+    "bloom": (MHA + "--position-embedding-type alibi --embedding-norm "
+              "--ffn-hidden-size 256", "bloom"),
 }
 
 
@@ -235,8 +286,13 @@ def compare_vocabularies(golden):
     run("gpt-preprocess", "--input", "t.jsonl", "--output-prefix", "b",
         "--tokenizer-type", "ByteTokenizer", "-q")
     for name in ("bpe.model", "unigram.model", "llama3.json", "qwen2.json",
-                 "starcoder.json", "deepseek3.json"):
+                 "starcoder.json", "deepseek3.json", "llama2.json",
+                 "gemma.json"):
         path = os.path.join(golden, name)
+        if name in ("llama2.json", "gemma.json"):
+            path = os.path.abspath("from-" + name)
+            converted(os.path.join(golden, "bpe.model"),
+                      name == "llama2.json", path)
         model = name.endswith(".model")
         kind = ["--tokenizer-type", "SentencePieceTokenizer" if model else
                 "HuggingFaceTokenizer", "--tokenizer-model"]
@@ -263,17 +319,69 @@ def compare_vocabularies(golden):
         r = run("gpt-reshape", "--load-path", "h" + name, "--save-path", out)
         if not test(r.returncode == 0, f"{name}: goes into a file"):
             continue
+        # what goes out as pieces with scores comes back as a model of those
+        pieces = kind
+        if name in ("llama2.json", "gemma.json"):
+            pieces = ["--tokenizer-type", "SentencePieceTokenizer",
+                      "--tokenizer-model"]
         server = llama_cpp(out)
         same = True
-        for text in TEXTS:
+        for text in TEXTS + HARD * name.startswith(("llama2", "gemma")):
             want = ids_here([*kind, path], text)
-            own = ids_here([*kind, out], text)
+            own = ids_here([*pieces, out], text)
             got = ids_there(server, text)
             if not want == got == own:
                 same = False
                 print(f"# {text!r}: {want}\n# llama.cpp: {got}\n# here: {own}")
         test(same, f"{name}: the same ids of texts")
         del server
+
+
+def converted(model, prepend, to):
+    """A tokenizer.json of a SentencePiece model of pairs, as transformers makes
+    it for Llama 2 (with a space in front of a text) and Gemma."""
+    p = sentencepiece.SentencePieceProcessor(model_file=model)
+    n = p.vocab_size()
+    vocab = {p.id_to_piece(i): i for i in range(n)}
+    merges = []
+    for piece, i in vocab.items():
+        if p.is_control(i) or p.is_unknown(i) or p.is_byte(i):
+            continue
+        cuts = [(piece[:k], piece[k:]) for k in range(1, len(piece))]
+        cuts = [c for c in cuts if c[0] in vocab and c[1] in vocab]
+        merges += [(*c, p.get_score(i)) for c in
+                   sorted(cuts, key=lambda c: (vocab[c[0]], vocab[c[1]]))]
+    merges.sort(key=lambda m: (m[2], len(m[0]), len(m[1])), reverse=True)
+    space = [{"type": "Replace", "pattern": {"String": " "},
+              "content": "\u2581"}]
+    if prepend:
+        space.insert(0, {"type": "Prepend", "prepend": "\u2581"})
+    decoder = [{"type": "Replace", "pattern": {"String": "\u2581"},
+                "content": " "}, {"type": "ByteFallback"}, {"type": "Fuse"}]
+    if prepend:
+        decoder.append({"type": "Strip", "content": " ", "start": 1,
+                        "stop": 0})
+    added = [i for i in range(n) if p.is_control(i) or p.is_unknown(i)]
+    with open(to, "w") as f:
+        json.dump(dict(
+            version="1.0", truncation=None, padding=None,
+            added_tokens=[dict(id=i, content=p.id_to_piece(i), special=True,
+                               single_word=False, lstrip=False, rstrip=False,
+                               normalized=False) for i in added],
+            normalizer=dict(type="Sequence", normalizers=space),
+            pre_tokenizer=None, post_processor=None,
+            decoder=dict(type="Sequence", decoders=decoder),
+            model=dict(type="BPE", dropout=None, unk_token="<unk>",
+                       continuing_subword_prefix=None,
+                       end_of_word_suffix=None, fuse_unk=True,
+                       byte_fallback=True, ignore_merges=False, vocab=vocab,
+                       merges=[" ".join(m[:2]) for m in merges])), f)
+
+
+HARD = ["", " ", "  ", " a", "a ", "   the   other  the", "\n\n\tthe\r\n",
+        "the\u2581end", "\u2581", "\U0001f600\U0001f680 \u200d", "\x01\x7f",
+        "caf\u00e9 cafe\u0301 \ufb01", "<0x41>the",
+        "hello hello world world" * 9, "12345 6.78 \u0663", "t" * 70]
 
 
 def make_phi3(llama, to):

@@ -208,6 +208,10 @@ CASES = {
                         word_embed_proj_dim=30),
             "--num-attention-heads 3 --activation-function relu "
             "--position-offset 2"),
+    "biogpt": ("BioGpt", dict(num_attention_heads=6, hidden_dropout_prob=0.0,
+                              attention_probs_dropout_prob=0.0),
+               "--num-attention-heads 6 --activation-function gelu_exact "
+               "--position-offset 2 --scale-embedding"),
     "galactica": ("OPT", dict(num_attention_heads=2, ffn_dim=52, dropout=0.0,
                               word_embed_proj_dim=30, enable_bias=False,
                               activation_function="gelu"),
@@ -226,6 +230,12 @@ CASES = {
                 f"{ROPE} --rotary-percent 0.4 --rotary-interleaved "
                 "--num-attention-heads 2 --shared-norm --no-attention-bias "
                 "--output-bias --untie-embeddings-and-output-weights"),
+    "codegen": ("CodeGen", dict(num_attention_heads=8, hidden_size=64,
+                                n_inner=52, rotary_dim=4, **NO_DROPOUT),
+                f"{ROPE} --rotary-percent 0.5 --rotary-interleaved "
+                "--num-attention-heads 8 --hidden-size 64 --shared-norm "
+                "--no-attention-bias --output-bias "
+                "--untie-embeddings-and-output-weights"),
     "phi": ("Phi", dict(**GROUPS, hidden_size=48, rope_parameters=dict(
         rope_type="default", rope_theta=10000.0, partial_rotary_factor=0.5)),
             f"{ROPE} {GQA} --hidden-size 48 --rotary-percent 0.5 "
@@ -422,6 +432,51 @@ CASES = {
                                       attention_dropout=0.0),
                        "--num-attention-heads 3 --no-qkv-bias "
                        "--query-pre-attn-scalar 1"),
+    "llama-biases": ("Llama", dict(**GROUPS, head_dim=8, attention_bias=True,
+                                   mlp_bias=True),
+                     LLAMA.replace("--disable-bias-linear", "") + GQA +
+                     "--kv-channels 8"),
+    "llama-attention-bias": ("Llama", dict(**GROUPS, head_dim=8,
+                                           attention_bias=True),
+                             LLAMA.replace("--disable-bias-linear", "") + GQA +
+                             "--kv-channels 8 --no-mlp-bias"),
+    "llama-mlp-bias": ("Llama", dict(**GROUPS, head_dim=8, mlp_bias=True),
+                       LLAMA.replace("--disable-bias-linear", "") + GQA +
+                       "--kv-channels 8 --no-attention-bias"),
+    "olmo": ("Olmo", dict(**GROUPS, hidden_size=48),
+             f"{ROPE} {GQA} --hidden-size 48 --swiglu --no-norm-weight "
+             "--disable-bias-linear --untie-embeddings-and-output-weights"),
+    "olmo-clip": ("Olmo", dict(**GROUPS, hidden_size=48, clip_qkv=0.5),
+                  f"{ROPE} {GQA} --hidden-size 48 --swiglu --no-norm-weight "
+                  "--disable-bias-linear --clip-qkv 0.5 "
+                  "--untie-embeddings-and-output-weights"),
+    "nanochat": ("NanoChat", dict(**GROUPS, hidden_size=48,
+                                  final_logit_softcapping=1.5),
+                 f"{ROPE} {GQA} --hidden-size 48 --normalization RMSNorm "
+                 "--norm-epsilon 1e-6 --no-norm-weight --embedding-norm "
+                 "--qk-norm-turned --squared-relu --disable-bias-linear "
+                 "--final-logit-softcapping 1.5 "
+                 "--untie-embeddings-and-output-weights"),
+    "apertus": ("Apertus", dict(**GROUPS, hidden_size=48, dtype="float32"),
+                f"{ROPE} {GQA} --hidden-size 48 --normalization RMSNorm "
+                "--qk-layernorm --activation-function xielu "
+                "--disable-bias-linear --untie-embeddings-and-output-weights "
+                "--rotary-base 12000000 --rotary-scaling-type llama3"),
+    "mpt": ("Mpt", dict(n_heads=3, max_seq_len=160),
+            "--num-attention-heads 3 --ffn-hidden-size 120 --no-norm-bias "
+            "--position-embedding-type alibi --disable-bias-linear "
+            "--activation-function gelu_exact"),
+    "mpt-clip": ("Mpt", dict(n_heads=6, hidden_size=48, max_seq_len=160,
+                             attn_config=dict(clip_qkv=0.2)),
+                 "--num-attention-heads 6 --hidden-size 48 "
+                 "--ffn-hidden-size 192 --no-norm-bias --clip-qkv 0.2 "
+                 "--position-embedding-type alibi --disable-bias-linear "
+                 "--activation-function gelu_exact"),
+    "persimmon": ("Persimmon", dict(num_attention_heads=2, rope_parameters=dict(
+        rope_type="default", rope_theta=25000.0, partial_rotary_factor=0.4)),
+                  f"{ROPE} --num-attention-heads 2 --rotary-percent 0.4 "
+                  "--rotary-base 25000 --squared-relu --qk-layernorm "
+                  "--untie-embeddings-and-output-weights"),
     "jais2": ("Jais2", dict(**GROUPS, hidden_size=48),
               f"{ROPE} {GQA} --hidden-size 48 --squared-relu "
               "--untie-embeddings-and-output-weights"),
@@ -486,8 +541,10 @@ def make(directory, name, changes):
     cls = getattr(transformers, name + "ForCausalLM",
                   transformers.AutoModelForCausalLM)
     settings = {**SMALL, **changes}
-    if not NOT_SO_NAMED.isdisjoint(settings) or name == "Bloom":
+    if not NOT_SO_NAMED.isdisjoint(settings) or name in ("Bloom", "Mpt"):
         del settings["intermediate_size"]
+    if name == "Mpt": # which has names of its own
+        del settings["max_position_embeddings"]
     config = (getattr(transformers, name + "TextConfig", None) or
               getattr(transformers, name + "Config"))(**settings)
     config._attn_implementation = "eager"
@@ -596,6 +653,7 @@ def trains(work, d, name, options, want, there, there0, tokens):
     if len(DEVICES) > 1:
         layouts[", emulated CUDA"] = (1, ["--device", DEVICES[1]])
     if "--num-attention-heads 6" in options or \
+            "--num-attention-heads 8" in options or \
             "--num-attention-heads 2" in options:
         layouts[", TP 2 and SP"] = (2, ["--tensor-model-parallel-size", 2,
                                         "--sequence-parallel"])

@@ -133,6 +133,9 @@ static void check_bias(int64_t n, int64_t c)
     free(dbias), free(x), free(bias);
 }
 
+/* Norms without weights. */
+static bool bare;
+
 static void run_norm(struct trial *t)
 {
     const struct rows_case *k = t->params;
@@ -141,7 +144,8 @@ static void run_norm(struct trial *t)
                           .plus_one = k->n % 2 == 0,
                           .act = t->act, .resid_in = m[0],
                           .x = k->with_x ? m[1] : NULL, .resid_out = m[2],
-                          .y = m[3], .w = m[4], .b = k->with_b ? m[5] : NULL,
+                          .y = m[3], .w = bare ? NULL : m[4],
+                          .b = k->with_b ? m[5] : NULL,
                           .mean = m[6], .rstd = m[7], .dropout = k->drop};
 
     t->be->norm_fwd(t->q, &op);
@@ -155,10 +159,12 @@ static void run_norm_bwd(struct trial *t)
     struct gpt_norm op = {.kind = k->kind, .n = k->n, .c = k->c, .eps = 1e-5F,
                           .plus_one = k->n % 2 == 0,
                           .act = t->act, .resid_in = m[0], .resid_out = m[0],
-                          .y = m[1], .w = m[2], .mean = m[3], .rstd = m[4],
+                          .y = m[1], .w = bare ? NULL : m[2], .mean = m[3],
+                          .rstd = m[4],
                           .dropout = k->drop};
     struct gpt_norm_grad grad = {.dy = m[5], .dresid = m[6],
-                                 .dx = k->with_x ? m[7] : NULL, .dw = m[8],
+                                 .dx = k->with_x ? m[7] : NULL,
+                                 .dw = bare ? NULL : m[8],
                                  .db = k->with_b ? m[9] : NULL};
     struct gpt_norm first = op;
 
@@ -1125,22 +1131,75 @@ static void check_activate(int64_t n, int64_t f, bool gated)
     free(x), free(dy);
 }
 
+static void run_xielu(struct trial *t)
+{
+    struct gpt_activate op = *(const struct gpt_activate *)t->params;
+    float *grads = t->mem[5];
+
+    op.act = t->act;
+    op.pre = t->mem[0];
+    op.out = t->mem[2];
+    op.alpha_p = t->mem[4];
+    op.alpha_n = (char *)t->mem[4] + gpt_dtype_bytes(t->act);
+    t->be->activate(t->q, &op);
+    t->be->activate_bwd(t->q, &op, t->mem[1], t->mem[3]);
+    t->be->xielu_grads(t->q, &op, t->mem[1], grads, grads + 1);
+}
+
+static void check_xielu(int64_t n, int64_t f)
+{
+    float *x = rnd_floats(n * f, 6), *dy = rnd_floats(n * f, 1);
+    float alpha[2] = {0.3F, -0.7F}, start[2] = {0.5F, -2};
+    struct gpt_activate op = {.kind = GPT_XIELU, .n = n, .f = f};
+    struct operand ops[] = {{"pre", ACT, n * f, x, false, 0},
+                            {"dout", ACT, n * f, dy, false, 0},
+                            {"out", ACT, n * f, NULL, true, 0},
+                            {"dpre", ACT, n * f, NULL, true, 0},
+                            {"alpha", ACT, 2, alpha, false, 0},
+                            {"dalpha", F32, 2, start, true, 2}};
+
+    compare(run_xielu, &op, ops, GPT_COUNT(ops), "xielu of %lldx%lld",
+            (long long)n, (long long)f);
+    free(x), free(dy);
+}
+
+static void run_clip(struct trial *t)
+{
+    const int64_t n = *(const int64_t *)t->params;
+
+    t->be->clip(t->q, t->mem[0], n, 1.3F, t->act);
+    t->be->clip_bwd(t->q, t->mem[1], t->mem[0], n, 1.3F, t->act);
+}
+
+static void check_clip(int64_t n)
+{
+    float *x = rnd_floats(n, 3), *d = rnd_floats(n, 1);
+    struct operand ops[] = {{"x", ACT, n, x, true, 1},
+                            {"d", ACT, n, d, true, 1}};
+
+    /* numbers of all types, none of them near the limit */
+    for (int64_t i = 0; i < n; i++)
+        x[i] = roundf(4 * x[i]) / 4;
+    compare(run_clip, &n, ops, GPT_COUNT(ops), "clipped %lld", (long long)n);
+    free(x), free(d);
+}
+
 static void run_head_norm(struct trial *t)
 {
     struct gpt_head_norm op = *(const struct gpt_head_norm *)t->params;
     bool centred = op.kind == GPT_LAYERNORM;
     struct gpt_head_norm_grad grad = {
-        .dqkv = t->mem[6], .dwq = t->mem[7],
+        .dqkv = t->mem[6], .dwq = bare ? NULL : t->mem[7],
         .dbq = centred ? (float *)t->mem[7] + op.d : NULL,
-        .dwk = (float *)t->mem[7] + 2 * op.d,
+        .dwk = bare ? NULL : (float *)t->mem[7] + 2 * op.d,
         .dbk = centred ? (float *)t->mem[7] + 3 * op.d : NULL,
         .scratch = t->mem[8]};
 
     op.act = t->act;
     op.in = t->mem[0];
-    op.wq = t->mem[1];
+    op.wq = bare ? NULL : t->mem[1];
     op.bq = centred ? t->mem[2] : NULL;
-    op.wk = t->mem[3];
+    op.wk = bare ? NULL : t->mem[3];
     op.bk = centred ? t->mem[4] : NULL;
     op.out = t->mem[5];
     t->be->head_norm(t->q, &op);
@@ -1175,6 +1234,17 @@ static void check_head_norm(enum gpt_norm_kind kind, int64_t n, int64_t h,
             (long long)n, (long long)h, (long long)g, (long long)d,
             plus_one ? " plus one" : "");
     free(x), free(dy), free(w);
+}
+
+/* Rows of all lengths, and heads. */
+static void check_bare(void)
+{
+    bare = true;
+    check_norm(GPT_LAYERNORM, 9, 96, 0.2, true, false);
+    check_norm(GPT_RMSNORM, 5, 33, 0, false, false);
+    check_norm(GPT_LAYERNORM, 3, 9000, 0, true, false);
+    check_head_norm(GPT_RMSNORM, 7, 4, 2, 32, false);
+    bare = false;
 }
 
 /* All heads together; sums of all ranks are those of this one twice. */
@@ -1264,6 +1334,11 @@ static void more(void)
     check_activate(10, 100, false);
     check_activate(3, 1001, true);
     check_activate(7, 64, true);
+    check_xielu(1, 1);
+    check_xielu(70, 100);
+    check_clip(1);
+    check_clip(1000);
+    check_bare();
     check_head_norm(GPT_RMSNORM, 5, 4, 2, 8, false);
     check_head_norm(GPT_LAYERNORM, 70, 3, 1, 80, false);
     check_head_norm(GPT_RMSNORM, 530, 2, 2, 33, true);
@@ -1711,6 +1786,9 @@ static void ptx_rows(void)
     check_sgd(65, true);
     check_mix(65);
     check_activate(5, 48, true);
+    check_xielu(5, 48);
+    check_clip(100);
+    check_bare();
     check_head_norm(GPT_RMSNORM, 7, 4, 2, 32, false);
     check_wide_norm(5, 4, 2, 16);
     check_softcap(100);

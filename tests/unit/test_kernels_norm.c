@@ -376,6 +376,39 @@ static void check_sum_only(int64_t n, int64_t c)
     free(rstd);
 }
 
+/* No weights are weights of one, forward and backward. */
+static void check_bare(enum gpt_norm_kind kind, int64_t n, int64_t c)
+{
+    float *in = rnd_floats(n * c, 2), *dy = rnd_floats(n * c, 1);
+    float *dresid = rnd_floats(n * c, 1), *w = malloc((size_t)c * sizeof(*w));
+    float *out[2], *scratch = malloc(be->norm_scratch(n, c));
+    const size_t bytes = (size_t)(n * c) * sizeof(float);
+
+    for (int64_t j = 0; j < c; j++)
+        w[j] = 1;
+    for (int i = 0; i < 2; i++) {
+        float *dw = malloc((size_t)c * sizeof(*dw));
+
+        out[i] = poisoned(3 * n * c + 2 * n);
+        struct gpt_norm op = {.kind = kind, .n = n, .c = c, .eps = 1e-5F,
+                              .act = GPT_F32, .resid_in = in,
+                              .resid_out = out[i] + 2 * n * c, .y = out[i],
+                              .w = i ? NULL : w, .mean = out[i] + 3 * n * c,
+                              .rstd = out[i] + 3 * n * c + n};
+        struct gpt_norm_grad grad = {.dy = dy, .dresid = out[i] + n * c,
+                                     .dw = i ? NULL : dw, .scratch = scratch};
+
+        memcpy(out[i] + n * c, dresid, bytes);
+        be->norm_fwd(q, &op);
+        be->norm_bwd(q, &op, &grad);
+        free(dw);
+    }
+    ok(memcmp(out[0], out[1], 3 * bytes) == 0, "%s: norm %d %lldx%lld without "
+       "weights", setting, (int)kind, (long long)n, (long long)c);
+    free(in), free(dy), free(dresid), free(w), free(scratch);
+    free(out[0]), free(out[1]);
+}
+
 static void body(void)
 {
     check_sum_only(9, 37);
@@ -388,6 +421,8 @@ static void body(void)
             check_norm((enum gpt_norm_kind)kind, n, c, 0, i & 1, true);
             check_norm((enum gpt_norm_kind)kind, n, c, 0.3f, true, kind == 0);
         }
+    check_bare(GPT_LAYERNORM, 70, 133);
+    check_bare(GPT_RMSNORM, 3, 64);
     check_dropout(1, 1, 0.5f);
     check_dropout(33, 201, 0.1f);
     check_dropout(9, 7, 0);

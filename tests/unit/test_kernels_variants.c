@@ -5,6 +5,16 @@
 
 /* ---- activations ---- */
 
+/* What XIELU is trained to. */
+static float alpha_p = 0.3F, alpha_n = -0.7F;
+
+static double xielu(double p, double n, double x)
+{
+    double above = log1p(exp(p)), below = 0.5 + log1p(exp(n));
+
+    return x > 0 ? above * x * x + x / 2 : below * (expm1(x) - x) + x / 2;
+}
+
 static double reference(enum gpt_activation kind, double x)
 {
     double u = sqrt(2 / M_PI) * (x + 0.044715 * x * x * x);
@@ -20,6 +30,8 @@ static double reference(enum gpt_activation kind, double x)
         return fmax(x, 0);
     case GPT_SQUARED_RELU:
         return fmax(x, 0) * fmax(x, 0);
+    case GPT_XIELU:
+        return xielu((double)alpha_p, (double)alpha_n, x);
     }
     return (double)NAN;
 }
@@ -57,7 +69,8 @@ static void check_activate(enum gpt_activation kind, int64_t n, int64_t f,
     double *want = malloc((size_t)(outs + ins) * sizeof(*want));
     struct activate_case k = {
         .op = {.kind = kind, .gated = gated, .n = n, .f = f, .act = GPT_F32,
-               .pre = pre, .out = out},
+               .pre = pre, .out = out, .alpha_p = &alpha_p,
+               .alpha_n = &alpha_n},
         .dout = dout, .dpre = out + outs, .wide = wide};
     char name[80];
 
@@ -77,12 +90,87 @@ static void check_activate(enum gpt_activation kind, int64_t n, int64_t f,
              (int)kind, (long long)n, (long long)f, gated ? " gated" : "");
     ok(same_bytes(run_activate, &k, out, outs + ins),
        "%s: equal for 1, 2, 3 threads", name);
-    close_to(out, want, outs, 4e-7, "%s: forward", name);
+    /* numbers of a float, and what follows from them, are rounded there */
+    close_to(out, want, outs, kind == GPT_XIELU ? 1e-6 : 4e-7, "%s: forward",
+             name);
     close_to(out + outs, want + outs, ins, 3e-6, "%s: backward", name);
     pre[0] = NAN;
     be->activate(q, &k.op);
     ok(isnan(out[0]), "%s: NaN stays", name);
     free(pre), free(dout), free(out), free(want);
+}
+
+/* The gradients of XIELU's two numbers, beside central differences. */
+static void run_alphas(void *ctx)
+{
+    struct activate_case *k = ctx;
+
+    k->dpre[0] = k->dpre[1] = 0.25F;
+    be->xielu_grads(q, &k->op, k->dout, k->dpre, k->dpre + 1);
+}
+
+static void check_alphas(int64_t n, int64_t f, enum gpt_dtype act)
+{
+    float *pre = rnd_floats(n * f, 3), *dout = rnd_floats(n * f, 1), got[2];
+    uint16_t *narrow = malloc(2 * (size_t)(n * f) * sizeof(*narrow));
+    uint16_t alpha[2];
+    double want[2] = {0.25, 0.25}, h = 1e-4;
+    struct activate_case k = {
+        .op = {.kind = GPT_XIELU, .n = n, .f = f, .act = act, .pre = pre,
+               .alpha_p = &alpha_p, .alpha_n = &alpha_n},
+        .dout = dout, .dpre = got};
+    const float p0 = alpha_p, n0 = alpha_n;
+
+    if (act == GPT_BF16) {
+        gpt_convert(narrow, GPT_BF16, pre, GPT_F32, n * f);
+        gpt_convert(narrow + n * f, GPT_BF16, dout, GPT_F32, n * f);
+        gpt_convert(pre, GPT_F32, narrow, GPT_BF16, n * f);
+        gpt_convert(dout, GPT_F32, narrow + n * f, GPT_BF16, n * f);
+        gpt_convert(alpha, GPT_BF16, &alpha_p, GPT_F32, 1);
+        gpt_convert(alpha + 1, GPT_BF16, &alpha_n, GPT_F32, 1);
+        gpt_convert(&alpha_p, GPT_F32, alpha, GPT_BF16, 1);
+        gpt_convert(&alpha_n, GPT_F32, alpha + 1, GPT_BF16, 1);
+        k.op.pre = narrow;
+        k.dout = (const float *)(const void *)(narrow + n * f);
+        k.op.alpha_p = alpha;
+        k.op.alpha_n = alpha + 1;
+    }
+    for (int64_t i = 0; i < n * f; i++) {
+        const double x = (double)pre[i], d = (double)dout[i] / (2 * h);
+        const double p = (double)alpha_p, m = (double)alpha_n;
+
+        want[0] += d * (xielu(p + h, m, x) - xielu(p - h, m, x));
+        want[1] += d * (xielu(p, m + h, x) - xielu(p, m - h, x));
+    }
+    ok(same_bytes(run_alphas, &k, got, 2),
+       "%s: xielu's numbers, %lldx%lld: equal for 1, 2, 3 threads", setting,
+       (long long)n, (long long)f);
+    close_to(got, want, 2, 2e-5, "%s: xielu's numbers, %lldx%lld %s", setting,
+             (long long)n, (long long)f, gpt_dtype_name(act));
+    alpha_p = p0, alpha_n = n0;
+    free(pre), free(dout), free(narrow);
+}
+
+/* ---- what is cut off at a limit ---- */
+
+static void check_clip(int64_t n)
+{
+    float *x = rnd_floats(n, 3), *d = rnd_floats(n, 1);
+    float *y = malloc((size_t)n * sizeof(*y)), *g = malloc((size_t)n *
+                                                           sizeof(*g));
+    bool good = true;
+
+    memcpy(y, x, (size_t)n * sizeof(*y));
+    memcpy(g, d, (size_t)n * sizeof(*g));
+    y[0] = NAN;
+    be->clip(q, y, n, 1.5F, GPT_F32);
+    be->clip_bwd(q, g, y, n, 1.5F, GPT_F32);
+    for (int64_t i = 1; i < n; i++)
+        good = good && y[i] == fminf(1.5F, fmaxf(-1.5F, x[i])) &&
+               g[i] == (fabsf(x[i]) < 1.5F ? d[i] : 0);
+    ok(good && isnan(y[0]) && !isnan(g[0]), "%s: clipped %lld", setting,
+       (long long)n);
+    free(x), free(d), free(y), free(g);
 }
 
 /* Every number of bf16 from 2^-30 to 9, of both signs: below -9 a gate of GELU
@@ -293,6 +381,21 @@ static void check_head_norm(enum gpt_norm_kind kind, int64_t n, int64_t h,
         close_to(dw + i * d, want + 2 * count + i * d, d, 2e-5,
                  "%s: gradient of weights %d", name, i);
     }
+    if (!plus_one && !centred) {
+        /* no weights are weights of one */
+        float *bare = malloc((size_t)count * sizeof(*bare));
+
+        for (int64_t j = 0; j < 4 * d; j++)
+            w[j] = 1;
+        be->head_norm(q, &k.op);
+        k.op.wq = k.op.wk = NULL;
+        k.op.out = bare;
+        be->head_norm(q, &k.op);
+        ok(memcmp(out, bare, (size_t)count * sizeof(*bare)) == 0,
+           "%s: without weights", name);
+        k.op.wq = w, k.op.wk = w + 2 * d;
+        free(bare);
+    }
     k.op.out = in; /* generation norms in place */
     be->head_norm(q, &k.op);
     ok(memcmp(in, out, (size_t)count * sizeof(*in)) == 0, "%s: in place", name);
@@ -307,6 +410,13 @@ static void body(void)
         check_activate((enum gpt_activation)kind, 5, 33, true);
         check_activate((enum gpt_activation)kind, 70, 256, true);
     }
+    check_activate(GPT_XIELU, 1, 1, false);
+    check_activate(GPT_XIELU, 70, 133, false);
+    check_alphas(1, 1, GPT_F32);
+    check_alphas(70, 133, GPT_F32);
+    check_alphas(5, 1030, GPT_BF16);
+    check_clip(7);
+    check_clip(9000);
     check_narrow(GPT_GELU, false);
     check_narrow(GPT_SILU, false);
     check_narrow(GPT_SILU, true);

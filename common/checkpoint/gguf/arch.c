@@ -2,7 +2,7 @@
  * what a key is in struct gpt_config. Rules are those of Hugging Face's
  * families (huggingface/family.h) with other names. config.c reads and writes
  * keys by these tables. Start at archs[]. */
-#include "checkpoint/gguf/gguf.h"
+#include "checkpoint/gguf/internal.h"
 
 #include "backend.h"
 
@@ -14,6 +14,8 @@
 #define RULE(role, order, name) {GPT_##role, GPT_HF_##order, name}
 #define EMBEDDINGS                                       \
     RULE(WORD_EMBEDDING, SAME, GPT_GGUF_WORDS),          \
+    RULE(EMBEDDING_NORM_WEIGHT, SAME, "token_embd_norm.weight"), \
+    RULE(EMBEDDING_NORM_BIAS, SAME, "token_embd_norm.bias"), \
     RULE(POSITION_EMBEDDING, SAME, "position_embd.weight"), \
     RULE(NORM1_WEIGHT, SAME, "blk.%.attn_norm.weight"),  \
     RULE(NORM1_BIAS, SAME, "blk.%.attn_norm.bias")
@@ -31,11 +33,16 @@
     RULE(Q_NORM_WEIGHT, SAME, "blk.%.attn_q_norm.weight"), \
     RULE(K_NORM_WEIGHT, SAME, "blk.%.attn_k_norm.weight"), \
     RULE(PROJ_WEIGHT, SAME, "blk.%.attn_output.weight"), \
-    RULE(PROJ_BIAS, SAME, "blk.%.attn_output.bias"),     \
+    RULE(PROJ_BIAS, SAME, "blk.%.attn_output.bias")
+#define BEFORE                                           \
     RULE(NORM2_WEIGHT, SAME, "blk.%.ffn_norm.weight"),   \
     RULE(NORM2_BIAS, SAME, "blk.%.ffn_norm.bias")
+#define AFTER                                            \
+    RULE(POST1_WEIGHT, SAME, "blk.%.post_attention_norm.weight"), \
+    RULE(POST2_WEIGHT, SAME, "blk.%.post_ffw_norm.weight")
 #define APART                                            \
     RULE(GATE_WEIGHT, SAME, "blk.%.ffn_gate.weight"),    \
+    RULE(GATE_BIAS, SAME, "blk.%.ffn_gate.bias"),        \
     RULE(FC1_WEIGHT, SAME, "blk.%.ffn_up.weight"),       \
     RULE(FC1_BIAS, SAME, "blk.%.ffn_up.bias")
 #define TOGETHER                                         \
@@ -46,16 +53,23 @@
     RULE(FC2_BIAS, SAME, "blk.%.ffn_down.bias"),         \
     RULE(FINAL_NORM_WEIGHT, SAME, "output_norm.weight"), \
     RULE(FINAL_NORM_BIAS, SAME, "output_norm.bias"),     \
-    RULE(OUTPUT_WEIGHT, SAME, GPT_GGUF_HEAD)
+    RULE(OUTPUT_WEIGHT, SAME, GPT_GGUF_HEAD),            \
+    RULE(OUTPUT_BIAS, SAME, "output.bias")
 
-static const struct gpt_hf_rule fused[] = {EMBEDDINGS, FUSED, BETWEEN, APART,
-                                           ENDS};
+static const struct gpt_hf_rule fused[] = {EMBEDDINGS, FUSED, BETWEEN, BEFORE,
+                                           APART, ENDS};
 static const struct gpt_hf_rule halves[] = {EMBEDDINGS, SPLIT(Q, K), BETWEEN,
-                                            APART, ENDS};
+                                            BEFORE, AFTER, APART, ENDS};
 static const struct gpt_hf_rule pairs[] = {
-    EMBEDDINGS, SPLIT(Q_PAIRS, K_PAIRS), BETWEEN, APART, ENDS};
-static const struct gpt_hf_rule phi3[] = {EMBEDDINGS, FUSED, BETWEEN, TOGETHER,
-                                          ENDS};
+    EMBEDDINGS, SPLIT(Q_PAIRS, K_PAIRS), BETWEEN, BEFORE, APART, ENDS};
+static const struct gpt_hf_rule phi3[] = {EMBEDDINGS, FUSED,    BETWEEN,
+                                          BEFORE,     TOGETHER, ENDS};
+static const struct gpt_hf_rule glm4[] = {
+    EMBEDDINGS, SPLIT(Q, K), BETWEEN, BEFORE, AFTER, TOGETHER, ENDS};
+/* the norm before the feed-forward has the name of one after attention */
+static const struct gpt_hf_rule seed[] = {
+    EMBEDDINGS, SPLIT(Q, K), BETWEEN,
+    RULE(NORM2_WEIGHT, SAME, "blk.%.post_attention_norm.weight"), APART, ENDS};
 
 /* ---- architectures ---- */
 
@@ -63,6 +77,15 @@ static const struct gpt_hf_rule phi3[] = {EMBEDDINGS, FUSED, BETWEEN, TOGETHER,
 #define LLAMA_BASE                                                         \
     .position_embedding = GPT_POSITION_ROPE, .normalization = GPT_RMSNORM, \
     .activation = GPT_SILU, .gated = true, .no_linear_bias = true
+
+#define GEMMA_BASE                                                         \
+    .position_embedding = GPT_POSITION_ROPE, .normalization = GPT_RMSNORM, \
+    .activation = GPT_GELU, .gated = true, .no_linear_bias = true,         \
+    .norm_plus_one = true, .scale_embedding = true
+#define COHERE_BASE                                                        \
+    .position_embedding = GPT_POSITION_ROPE, .rotary_interleaved = true,   \
+    .no_norm_bias = true, .activation = GPT_SILU, .gated = true,           \
+    .no_linear_bias = true, .parallel_blocks = true, .shared_norm = true
 
 /* In the order in which a model to be written tries them. One is here when
  * llama.cpp has written the same text as this project of a model of it
@@ -73,7 +96,7 @@ static const struct gpt_gguf_arch archs[] = {
               .activation = GPT_GELU},
      TABLE(fused), .needs_head = true},
     {.name = "llama", .family = "llama", .base = {LLAMA_BASE}, TABLE(pairs),
-     .pairs = true, .whole_heads = true},
+     .pairs = true, .whole_heads = true, .has_freqs = true},
     {.name = "qwen2", .family = "qwen2",
      .base = {LLAMA_BASE, .qkv_bias = true}, TABLE(halves)},
     {.name = "qwen3", .family = "qwen3", .base = {LLAMA_BASE, .qk_norm = true},
@@ -93,6 +116,90 @@ static const struct gpt_gguf_arch archs[] = {
               .activation = GPT_GELU_EXACT, .no_linear_bias = true,
               .parallel_blocks = true, .shared_norm = true},
      TABLE(fused), .needs_head = true},
+    {.name = "gemma", .family = "gemma", .base = {GEMMA_BASE}, TABLE(halves),
+     .plus_one = true, .whole_heads = true},
+    {.name = "gemma2", .family = "gemma2",
+     .base = {GEMMA_BASE, .post_norm = true}, TABLE(halves), .plus_one = true,
+     .whole_heads = true, .uses = GPT_GGUF_HAS(CAPS), .window_every = 2,
+     .must_window = true, .wide_layers = 46},
+    {.name = "gemma3", .family = "gemma3_text",
+     .base = {GEMMA_BASE, .post_norm = true, .qk_norm = true}, TABLE(halves),
+     .plus_one = true, .whole_heads = true, .uses = GPT_GGUF_HAS(CAP),
+     .window_every = 6, .must_window = true, .local_base = 10000,
+     .wide_layers = 62},
+    {.name = "olmo2", .family = "olmo2",
+     .base = {LLAMA_BASE, .qk_norm = true, .qk_norm_whole = true,
+              .post_norm = true, .no_pre_norm = true},
+     TABLE(halves), .whole_heads = true, .window_every = 4,
+     .plain_local = true},
+    {.name = "granite", .family = "granite", .base = {LLAMA_BASE},
+     TABLE(pairs), .pairs = true, .whole_heads = true,
+     .uses = GPT_GGUF_HAS(FACTORS) | GPT_GGUF_HAS(DIVISOR)},
+    {.name = "smollm3", .family = "smollm3",
+     .base = {LLAMA_BASE, .no_rope_freq = 4}, TABLE(pairs), .pairs = true,
+     .whole_heads = true, .has_freqs = true},
+    {.name = "mistral3", .family = "ministral3", .base = {LLAMA_BASE},
+     TABLE(pairs), .pairs = true, .whole_heads = true, .has_freqs = true,
+     .uses = GPT_GGUF_HAS(GROWTH)},
+    {.name = "arcee", .family = "arcee",
+     .base = {.position_embedding = GPT_POSITION_ROPE,
+              .normalization = GPT_RMSNORM, .activation = GPT_SQUARED_RELU,
+              .no_linear_bias = true},
+     TABLE(pairs), .pairs = true, .whole_heads = true, .has_freqs = true},
+    {.name = "olmo", .family = "olmo",
+     .base = {.position_embedding = GPT_POSITION_ROPE,
+              .activation = GPT_SILU, .gated = true, .no_linear_bias = true,
+              .no_norm_weight = true},
+     TABLE(pairs), .pairs = true, .whole_heads = true,
+     .uses = GPT_GGUF_HAS(CLIP)},
+    {.name = "exaone", .family = "exaone", .base = {LLAMA_BASE},
+     TABLE(halves), .has_freqs = true},
+    {.name = "exaone4", .family = "exaone4",
+     .base = {LLAMA_BASE, .qk_norm = true, .post_norm = true,
+              .no_pre_norm = true},
+     TABLE(halves), .whole_heads = true, .has_freqs = true},
+    {.name = "seed_oss", .family = "seed_oss", .base = {LLAMA_BASE},
+     TABLE(seed), .free_bias = true},
+    {.name = "hunyuan-dense", .family = "hunyuan_v1_dense",
+     .base = {LLAMA_BASE, .qk_norm = true, .qk_norm_turned = true},
+     TABLE(halves), .whole_heads = true, .folds_alpha = true},
+    {.name = "ernie4_5", .family = "ernie4_5",
+     .base = {LLAMA_BASE, .rotary_interleaved = true}, TABLE(halves),
+     .whole_heads = true},
+    {.name = "glm4", .family = "glm4",
+     .base = {LLAMA_BASE, .rotary_interleaved = true, .post_norm = true},
+     TABLE(glm4), .free_bias = true},
+    {.name = "command-r", .family = "cohere", .base = {COHERE_BASE},
+     TABLE(halves), .uses = GPT_GGUF_HAS(LOGITS)},
+    {.name = "cohere2", .family = "cohere2", .base = {COHERE_BASE},
+     TABLE(halves), .uses = GPT_GGUF_HAS(LOGITS), .window_every = 4,
+     .must_window = true, .unturned_full = true},
+    {.name = "stablelm", .family = "stablelm",
+     .base = {.position_embedding = GPT_POSITION_ROPE, .activation = GPT_SILU,
+              .gated = true, .no_linear_bias = true},
+     TABLE(halves), .free_bias = true, .needs_head = true},
+    {.name = "nemotron", .family = "nemotron",
+     .base = {.position_embedding = GPT_POSITION_ROPE, .norm_plus_one = true,
+              .activation = GPT_SQUARED_RELU, .no_linear_bias = true},
+     TABLE(halves), .plus_one = true, .needs_head = true},
+    {.name = "phi2", .family = "phi",
+     .base = {.position_embedding = GPT_POSITION_ROPE, .activation = GPT_GELU,
+              .output_bias = true, .parallel_blocks = true,
+              .shared_norm = true},
+     TABLE(fused), .needs_head = true},
+    {.name = "starcoder", .family = "gpt_bigcode",
+     .base = {.position_embedding = GPT_POSITION_LEARNED,
+              .activation = GPT_GELU},
+     TABLE(fused), .needs_head = true},
+    {.name = "bloom", .family = "bloom",
+     .base = {.position_embedding = GPT_POSITION_ALIBI,
+              .embedding_norm = true, .activation = GPT_GELU},
+     TABLE(fused), .needs_head = true},
+    {.name = "mpt", .family = "mpt",
+     .base = {.position_embedding = GPT_POSITION_ALIBI, .no_norm_bias = true,
+              .no_linear_bias = true, .activation = GPT_GELU_EXACT},
+     TABLE(fused), .needs_head = true, .says_alibi = true,
+     .uses = GPT_GGUF_HAS(CLIP)},
 };
 
 /* A model that turns neighbours is in the order of pairs already. */
@@ -113,63 +220,59 @@ const struct gpt_hf_rule *gpt_gguf_next_rule(const struct gpt_gguf_arch *arch,
     return NULL;
 }
 
-/* ---- types ---- */
-
-static const struct {
-    enum gpt_dtype dtype;
-    uint32_t number, file_type;
-} plain_types[] = {
-    {GPT_F32, 0, 0}, {GPT_F16, 1, 1}, {GPT_BF16, 30, 32}, {GPT_F64, 28, 0}};
-
-/* F64 is read because the format has it; no program writes models of it. */
-bool gpt_gguf_dtype(uint32_t ggml_type, enum gpt_dtype *dtype)
-{
-    for (size_t i = 0; i < GPT_COUNT(plain_types); i++)
-        if (plain_types[i].number == ggml_type) {
-            *dtype = plain_types[i].dtype;
-            return true;
-        }
-    return false;
-}
-
-/* Types without a number are never written: a plan has F32 in their place. */
-uint32_t gpt_gguf_number(enum gpt_dtype dtype)
-{
-    for (size_t i = 0; i < GPT_COUNT(plain_types); i++)
-        if (plain_types[i].dtype == dtype)
-            return plain_types[i].number;
-    return plain_types[0].number;
-}
-
-uint32_t gpt_gguf_file_type(enum gpt_dtype dtype)
-{
-    for (size_t i = 0; i < GPT_COUNT(plain_types); i++)
-        if (plain_types[i].dtype == dtype)
-            return plain_types[i].file_type;
-    return plain_types[0].file_type;
-}
-
 /* ---- keys ---- */
 
 const struct gpt_gguf_field gpt_gguf_fields[] = {
 #define AT(field) offsetof(struct gpt_config, field)
-    {"context_length", true, GPT_GGUF_ALL, true, AT(max_positions)},
-    {"embedding_length", true, GPT_GGUF_ALL, true, AT(hidden_size)},
-    {"block_count", true, GPT_GGUF_ALL, true, AT(num_layers)},
-    {"feed_forward_length", true, GPT_GGUF_ALL, true, AT(ffn_hidden_size)},
-    {"attention.head_count", true, GPT_GGUF_ALL, true, AT(num_attention_heads)},
+    {"context_length", true, GPT_GGUF_ALL, true,
+     AT(max_positions), GPT_GGUF_SAME},
+    {"embedding_length", true, GPT_GGUF_ALL, true,
+     AT(hidden_size), GPT_GGUF_SAME},
+    {"block_count", true, GPT_GGUF_ALL, true, AT(num_layers), GPT_GGUF_SAME},
+    {"feed_forward_length", true, GPT_GGUF_ALL, true,
+     AT(ffn_hidden_size), GPT_GGUF_SAME},
+    {"attention.head_count", true, GPT_GGUF_ALL, true,
+     AT(num_attention_heads), GPT_GGUF_SAME},
     {"attention.head_count_kv", true, GPT_GGUF_ALL, false,
-     AT(num_query_groups)},
-    {"attention.key_length", true, GPT_GGUF_ALL, false, AT(head_size)},
-    {"attention.value_length", true, GPT_GGUF_ALL, false, AT(head_size)},
+     AT(num_query_groups), GPT_GGUF_SAME},
+    {"attention.key_length", true, GPT_GGUF_ALL, false,
+     AT(head_size), GPT_GGUF_SAME},
+    {"attention.value_length", true, GPT_GGUF_ALL, false,
+     AT(head_size), GPT_GGUF_SAME},
     {"attention.layer_norm_epsilon", false, GPT_GGUF_LAYERNORM, true,
-     AT(norm_epsilon)},
+     AT(norm_epsilon), GPT_GGUF_SAME},
     {"attention.layer_norm_rms_epsilon", false, GPT_GGUF_RMS, true,
-     AT(norm_epsilon)},
-    {"rope.freq_base", false, GPT_GGUF_ROPE, false, AT(rotary_base)},
-    {"rope.scaling.factor", false, GPT_GGUF_SCALED, false, AT(rotary_factor)},
+     AT(norm_epsilon), GPT_GGUF_SAME},
+    {"rope.freq_base", false, GPT_GGUF_ROPE, false,
+     AT(rotary_base), GPT_GGUF_SAME},
+    {"rope.scaling.factor", false, GPT_GGUF_SCALED, false,
+     AT(rotary_factor), GPT_GGUF_SAME},
     {"rope.scaling.original_context_length", true, GPT_GGUF_SCALED, false,
-     AT(rotary_positions)},
+     AT(rotary_positions), GPT_GGUF_SAME},
+    {"embedding_scale", false, GPT_GGUF_FACTORS, false,
+     AT(embedding_multiplier), GPT_GGUF_FACTOR},
+    {"residual_scale", false, GPT_GGUF_FACTORS, false,
+     AT(residual_multiplier), GPT_GGUF_FACTOR},
+    {"attention.scale", false, GPT_GGUF_FACTORS, false,
+     AT(query_pre_attn_scalar), GPT_GGUF_ROOT},
+    {"logit_scale", false, GPT_GGUF_LOGITS, true,
+     AT(logit_multiplier), GPT_GGUF_FACTOR},
+    {"logit_scale", false, GPT_GGUF_DIVISOR, true,
+     AT(logit_multiplier), GPT_GGUF_INVERSE},
+    {"attn_logit_softcapping", false, GPT_GGUF_CAPS, true,
+     AT(attn_logit_softcapping), GPT_GGUF_SAME},
+    {"final_logit_softcapping", false, GPT_GGUF_CAPS, true,
+     AT(final_logit_softcapping), GPT_GGUF_SAME},
+    {"final_logit_softcapping", false, GPT_GGUF_CAP, false,
+     AT(final_logit_softcapping), GPT_GGUF_SAME},
+    {"attention.temperature_scale", false, GPT_GGUF_GROWTH, false,
+     AT(rotary_query_growth), GPT_GGUF_SAME},
+    {"rope.scaling.yarn_beta_fast", false, GPT_GGUF_GROWTH, false,
+     AT(rotary_fast), GPT_GGUF_SAME},
+    {"rope.scaling.yarn_beta_slow", false, GPT_GGUF_GROWTH, false,
+     AT(rotary_slow), GPT_GGUF_SAME},
+    {"attention.clamp_kqv", false, GPT_GGUF_CLIP, false,
+     AT(clip_qkv), GPT_GGUF_SAME},
 };
 const size_t gpt_gguf_n_fields = GPT_COUNT(gpt_gguf_fields);
 
@@ -190,9 +293,20 @@ bool gpt_gguf_is_used(const struct gpt_gguf_arch *arch,
         return c->rotary_scaling == GPT_SCALING_LINEAR ||
                c->rotary_scaling == GPT_SCALING_YARN;
     case GPT_GGUF_ALL:
+        return true;
+    case GPT_GGUF_FACTORS:
+    case GPT_GGUF_LOGITS:
+    case GPT_GGUF_DIVISOR:
+    case GPT_GGUF_CAPS:
+    case GPT_GGUF_CAP:
+    case GPT_GGUF_CLIP:
+        break;
+    case GPT_GGUF_GROWTH:
+        if (c->rotary_scaling != GPT_SCALING_YARN)
+            return false;
         break;
     }
-    return true;
+    return arch->uses >> use & 1;
 }
 
 /* ---- finding ---- */
@@ -203,7 +317,7 @@ int gpt_gguf_find_arch(const struct gpt_gguf_arch **arch, struct gpt_gguf *g,
                        struct gpt_err *err)
 {
     const char *name = NULL;
-    char list[160] = "";
+    char list[400] = "";
     size_t used = 0;
 
     GPT_TRY(gpt_gguf_text(g, "general.architecture", &name, err));
@@ -241,6 +355,24 @@ static const char *misfit(const struct gpt_config *c,
             memcpy((char *)&read + gpt_gguf_fields[i].offset,
                    (const char *)c + gpt_gguf_fields[i].offset,
                    sizeof(int64_t));
+    if (arch->window_every > 0 && c->window_size > 0) {
+        read.window_size = c->window_size;
+        gpt_gguf_settle_window(&read, arch);
+    }
+    if (arch->free_bias)
+        read.qkv_bias = c->qkv_bias;
+    if (arch->wide_layers > 0 && arch->wide_layers == c->num_layers &&
+        c->hidden_size % c->num_attention_heads == 0)
+        read.query_pre_attn_scalar =
+            (double)(c->hidden_size / c->num_attention_heads);
+    if (read.query_pre_attn_scalar == (double)c->head_size)
+        read.query_pre_attn_scalar = 0;
+    if (arch->uses & GPT_GGUF_HAS(CAPS) && !(c->attn_logit_softcapping > 0 &&
+                                             c->final_logit_softcapping > 0))
+        return c->attn_logit_softcapping > 0 ? "final_logit_softcapping"
+                                             : "attn_logit_softcapping";
+    if (arch->folds_alpha && c->rotary_scaling == GPT_SCALING_NTK_ALPHA)
+        read.rotary_factor = c->rotary_factor;
     if (arch->says_parallel)
         read.parallel_blocks = c->parallel_blocks;
     if (arch->pairs)
@@ -248,9 +380,9 @@ static const char *misfit(const struct gpt_config *c,
     if (!arch->base.gated && c->activation <= GPT_GELU_EXACT)
         read.activation = c->activation;
     if (c->rotary_scaling == GPT_SCALING_DYNAMIC ||
-        c->rotary_scaling == GPT_SCALING_NTK_ALPHA ||
+        (c->rotary_scaling == GPT_SCALING_NTK_ALPHA && !arch->folds_alpha) ||
         (c->rotary_scaling == GPT_SCALING_LONGROPE && !arch->has_lists) ||
-        (c->rotary_scaling == GPT_SCALING_LLAMA3 && !arch->pairs))
+        (c->rotary_scaling == GPT_SCALING_LLAMA3 && !arch->has_freqs))
         return "rotary_scaling";
     /* lists are there, and the factor is not, from which no more follows than
      * the number that is */
@@ -264,10 +396,14 @@ static const char *misfit(const struct gpt_config *c,
     }
     if (arch->whole_heads && gpt_config_rotary(c) != c->head_size)
         return "rotary_percent";
-    if (c->rotary_scaling == GPT_SCALING_YARN) {
+    if (c->rotary_scaling == GPT_SCALING_YARN &&
+        !(arch->uses & GPT_GGUF_HAS(GROWTH))) {
         read.rotary_fast = 32;
         read.rotary_slow = 1;
     }
+    /* a key says that the factor of sines and cosines is 1 */
+    if (gpt_gguf_is_used(arch, GPT_GGUF_GROWTH, c))
+        read.rotary_attention = 1;
     if (c->rotary_scaling == GPT_SCALING_LLAMA3) {
         read.rotary_factor = c->rotary_factor;
         read.rotary_low_factor = c->rotary_low_factor;
@@ -284,7 +420,7 @@ static const char *misfit(const struct gpt_config *c,
 int gpt_gguf_choose(const struct gpt_config *c, const char *family,
                     const struct gpt_gguf_arch **arch, struct gpt_err *err)
 {
-    char list[400] = "";
+    char list[1000] = "";
     size_t used = 0;
 
     for (size_t i = 0; family && i < GPT_COUNT(archs); i++)

@@ -20,14 +20,16 @@
 #define LOW_KEY "gpt.rotary_low_factor"
 #define HIGH_KEY "gpt.rotary_high_factor"
 
+#define YARN_KEY "rope.scaling.yarn_log_multiplier"
+
 enum { PUBLISHED_POSITIONS = 8192 };
 
 /* Keys of an architecture that are read otherwise, or say nothing about what
  * the model computes. */
 static const char *const noted[] = {
     "rope.dimension_count", "rope.scaling.type", "use_parallel_residual",
-    "attention.sliding_window", "vocab_size", "rope.scaling.finetuned",
-    "tensor_data_layout", "rope.scaling.yarn_log_multiplier",
+    GPT_GGUF_WINDOW, "vocab_size", "rope.scaling.finetuned",
+    GPT_GGUF_ALIBI, "tensor_data_layout", "rope.scaling.yarn_log_multiplier",
 };
 
 double gpt_gguf_shortest(double v)
@@ -63,6 +65,41 @@ static double turns_of(const struct gpt_config *c, int64_t i, int64_t n)
 
 /* ---- reading ---- */
 
+/* The inverse of an inverse is a whole number, but for its last bits. */
+static double inverse(double x)
+{
+    const double y = 1 / x, whole = round(y);
+
+    return fabs(y - whole) <= 1e-6 * whole ? whole : gpt_gguf_shortest(y);
+}
+
+/* From the number of a key to that of its field, in place. */
+static int read_form(double *x, enum gpt_gguf_form form, const char *name,
+                     const struct gpt_gguf *g, struct gpt_err *err)
+{
+    /* absent, or written as absent by some converters */
+    if (form == GPT_GGUF_SAME || *x == 0)
+        return GPT_OK;
+    if (!(*x > 0))
+        return gpt_fail(err, GPT_EDATA, "%s: '%s' is %g, must be above 0",
+                        gpt_in_path(g->in), name, *x);
+    if (form == GPT_GGUF_INVERSE)
+        *x = inverse(*x);
+    else if (form == GPT_GGUF_ROOT)
+        *x = inverse(*x * *x);
+    return GPT_OK;
+}
+
+static double write_form(const struct gpt_config *c, double x,
+                         enum gpt_gguf_form form)
+{
+    if (form == GPT_GGUF_SAME)
+        return x;
+    if (form == GPT_GGUF_ROOT)
+        return 1 / sqrt(x > 0 ? x : (double)c->head_size);
+    return !(x > 0) ? 1 : form == GPT_GGUF_INVERSE ? 1 / x : x;
+}
+
 /* A number that is absent, or 0, is completed from others where it can be. */
 static int read_key(struct gpt_config *c, const struct gpt_gguf_arch *arch,
                     const struct gpt_gguf *g, size_t i, struct gpt_err *err)
@@ -78,7 +115,7 @@ static int read_key(struct gpt_config *c, const struct gpt_gguf_arch *arch,
         return gpt_gguf_int(g, name, 0, INT32_MAX, to, err);
     GPT_TRY(gpt_gguf_real(g, name, to, err));
     *(double *)to = gpt_gguf_shortest(*(double *)to);
-    return GPT_OK;
+    return read_form(to, gpt_gguf_fields[i].form, name, g, err);
 }
 
 /* Two keys give the size of a head, because llama.cpp lets values have
@@ -159,8 +196,19 @@ static int read_rotary(struct gpt_config *c, const struct gpt_gguf_arch *arch,
     if (c->rotary_base <= 0)
         c->rotary_base = 10000;
     if (c->rotary_scaling == GPT_SCALING_YARN) {
-        c->rotary_fast = 32;
-        c->rotary_slow = 1;
+        c->rotary_fast = c->rotary_fast > 0 ? c->rotary_fast : 32;
+        c->rotary_slow = c->rotary_slow > 0 ? c->rotary_slow : 1;
+    }
+    if (gpt_gguf_is_used(arch, GPT_GGUF_GROWTH, c)) {
+        double multiplier = 0;
+
+        /* two such numbers, of which the other is 1: 1 takes it back */
+        key_name(name, sizeof(name), arch, YARN_KEY);
+        GPT_TRY(gpt_gguf_real(g, name, &multiplier, err));
+        if (fabs(multiplier - 1) > 1e-6)
+            return gpt_fail(err, GPT_EDATA, "%s: '%s' is %g: only 1 is "
+                            "supported", gpt_in_path(g->in), name, multiplier);
+        c->rotary_attention = 1;
     }
     if (c->rotary_scaling == GPT_SCALING_LINEAR)
         c->rotary_positions = 0;
@@ -227,22 +275,6 @@ static int read_ropes(struct gpt_config *c, const struct gpt_gguf *g,
                     c->rotary_high_factor);
 }
 
-/* A window that no text of the model leaves is none. */
-static int check_window(const struct gpt_config *c, const char *name,
-                        const struct gpt_gguf *g, struct gpt_err *err)
-{
-    int64_t window = 0;
-
-    GPT_TRY(gpt_gguf_int(g, name, 0, INT32_MAX, &window, err));
-    if (window == 0 || window >= c->max_positions)
-        return GPT_OK;
-    return gpt_fail(err, GPT_EDATA,
-                    "%s: '%s' is %lld and the model has %lld positions: "
-                    "attention to a window is not supported",
-                    gpt_in_path(g->in), name, (long long)window,
-                    (long long)c->max_positions);
-}
-
 /* A key that is not known may change what the model computes; one that is 0 or
  * false switches something off. */
 static int check_unknown(const struct gpt_gguf_arch *arch,
@@ -265,8 +297,6 @@ static int check_unknown(const struct gpt_gguf_arch *arch,
         known = known ||
                 (c->rotary_scaling == GPT_SCALING_LONGROPE &&
                  strcmp(name + prefix + 1, GPT_GGUF_ATTN_FACTOR) == 0);
-        if (strcmp(name + prefix + 1, "attention.sliding_window") == 0)
-            GPT_TRY(check_window(c, name, g, err));
         const bool off = key->type != GPT_GGUF_STRING &&
                          key->type != GPT_GGUF_ARRAY && key->whole == 0 &&
                          !(key->real > 0 || key->real < 0);
@@ -305,16 +335,18 @@ static int read_own(struct gpt_config *c, const struct gpt_gguf_arch *arch,
  * The model's own checks come last, and see a complete configuration. */
 int gpt_gguf_read_config(struct gpt_config *c,
                          const struct gpt_gguf_arch **arch, struct gpt_gguf *g,
-                         int64_t n_words, bool tied,
-                         const struct gpt_gguf_lists *lists,
+                         const struct gpt_gguf_seen *seen,
                          struct gpt_err *err)
 {
+    const struct gpt_gguf_lists *lists = &seen->lists;
     struct gpt_err inner = {0};
 
     GPT_TRY(gpt_gguf_find_arch(arch, g, err));
     *c = (*arch)->base;
-    c->vocab_size = n_words;
-    c->tied_embeddings = tied;
+    c->vocab_size = seen->words;
+    c->tied_embeddings = seen->tied;
+    if ((*arch)->free_bias)
+        c->qkv_bias = seen->qkv_bias;
     c->init_std = gpt_config_default().init_std;
     GPT_TRY(read_scaling(c, *arch, g, err));
     GPT_TRY(read_keys(c, *arch, g, err));
@@ -322,6 +354,11 @@ int gpt_gguf_read_config(struct gpt_config *c,
     GPT_TRY(read_ropes(c, g, lists->freqs.x, lists->freqs.n, err));
     GPT_TRY(gpt_gguf_read_longrope(c, *arch, g, lists, err));
     GPT_TRY(read_own(c, *arch, g, err));
+    GPT_TRY(gpt_gguf_read_window(c, *arch, g, err));
+    GPT_TRY(gpt_gguf_check_alibi(*arch, g, err));
+    if ((*arch)->wide_layers > 0 && (*arch)->wide_layers == c->num_layers)
+        c->query_pre_attn_scalar =
+            (double)c->hidden_size / (double)c->num_attention_heads;
     GPT_TRY(check_unknown(*arch, c, g, err));
     if (gpt_config_complete(c, 1, 1, &inner) != GPT_OK)
         return gpt_fail(err, GPT_EDATA, "%s: %s", gpt_in_path(g->in),
@@ -345,6 +382,17 @@ void gpt_gguf_ropes(const struct gpt_config *c, float *to, int64_t n)
     }
 }
 
+/* What "alpha" makes of the base: see rotary.c of the model. A file has the
+ * result alone. */
+static double folded_base(const struct gpt_config *c)
+{
+    const double n = (double)gpt_config_rotary(c);
+
+    return c->rotary_scaling == GPT_SCALING_NTK_ALPHA
+               ? c->rotary_base * pow(c->rotary_factor, n / (n - 2))
+               : c->rotary_base;
+}
+
 /* Keys that have their default are written as well, as llama.cpp's converter
  * does: older versions of llama.cpp want some of them. Only the size of heads
  * is left out where it follows from the width, for the same reason. */
@@ -362,10 +410,19 @@ void gpt_gguf_put_config(struct gpt_gguf_keys *k, const struct gpt_config *c,
                           offsetof(struct gpt_config, head_size)))
             continue;
         key_name(name, sizeof(name), arch, gpt_gguf_fields[i].name);
-        if (!gpt_gguf_fields[i].whole)
-            gpt_gguf_put_real(k, name, *(const double *)at);
+        const double x = gpt_gguf_fields[i].whole ? 0 : *(const double *)at;
+        if (at == &c->rotary_base)
+            gpt_gguf_put_real(k, name, folded_base(c));
+        else if (!gpt_gguf_fields[i].whole)
+            gpt_gguf_put_real(k, name,
+                              write_form(c, x, gpt_gguf_fields[i].form));
         else if (*(const int64_t *)at)
             gpt_gguf_put_int(k, name, GPT_GGUF_U32, *(const int64_t *)at);
+    }
+    gpt_gguf_put_window(k, c, arch);
+    if (gpt_gguf_is_used(arch, GPT_GGUF_GROWTH, c)) {
+        key_name(name, sizeof(name), arch, YARN_KEY);
+        gpt_gguf_put_real(k, name, 1);
     }
     key_name(name, sizeof(name), arch, "vocab_size");
     gpt_gguf_put_int(k, name, GPT_GGUF_U32, c->vocab_size);
@@ -392,40 +449,4 @@ void gpt_gguf_put_config(struct gpt_gguf_keys *k, const struct gpt_config *c,
         gpt_gguf_put_real(k, LOW_KEY, c->rotary_low_factor);
         gpt_gguf_put_real(k, HIGH_KEY, c->rotary_high_factor);
     }
-}
-
-/* What ends an answer of a chat ends a text, beside the end of documents. */
-static int read_end_of_turn(struct gpt_source *s, struct gpt_gguf *g,
-                            struct gpt_err *err)
-{
-    int64_t id = -1;
-
-    GPT_TRY(gpt_gguf_int(g, "tokenizer.ggml.eot_token_id", 0, UINT32_MAX,
-                         &id, err));
-    if (id < 0 || id >= s->config.vocab_size || id == s->eos_token_id)
-        return GPT_OK;
-    if (s->eos_token_id >= 0)
-        s->ends.ids[s->ends.n++] = (int32_t)s->eos_token_id;
-    s->ends.ids[s->ends.n++] = (int32_t)id;
-    return GPT_OK;
-}
-
-/* Ids beyond the table are a way of saying that there is none: some writers
- * fill in 2^32 - 1. */
-int gpt_gguf_read_ends(struct gpt_source *s, struct gpt_gguf *g,
-                       struct gpt_err *err)
-{
-    const struct {
-        const char *key;
-        int64_t *id;
-    } rows[] = {{"tokenizer.ggml.bos_token_id", &s->bos_token_id},
-                {"tokenizer.ggml.eos_token_id", &s->eos_token_id}};
-
-    for (size_t i = 0; i < GPT_COUNT(rows); i++) {
-        int64_t id = GPT_TOKEN_NONE;
-
-        GPT_TRY(gpt_gguf_int(g, rows[i].key, 0, UINT32_MAX, &id, err));
-        *rows[i].id = id < s->config.vocab_size ? id : GPT_TOKEN_NONE;
-    }
-    return read_end_of_turn(s, g, err);
 }

@@ -11,6 +11,24 @@
 #include "checkpoint/target.h"
 #include "tokenizer/gguf_file.h"
 
+/* When a key is there. */
+enum gpt_gguf_use {
+    GPT_GGUF_ALL,
+    GPT_GGUF_ROPE,      /* with rotary positions */
+    GPT_GGUF_LAYERNORM, /* with norms of this kind */
+    GPT_GGUF_RMS,
+    GPT_GGUF_SCALED,  /* with linear or YaRN scaling of rotary positions */
+    /* in architectures that say so: */
+    GPT_GGUF_FACTORS, /* of words, of scores, of what blocks give */
+    GPT_GGUF_LOGITS,  /* of logits, */
+    GPT_GGUF_DIVISOR, /* ... which are divided by it */
+    GPT_GGUF_CAPS,    /* of scores and logits */
+    GPT_GGUF_CAP,     /* of logits alone */
+    GPT_GGUF_CLIP,    /* of queries, keys and values */
+    GPT_GGUF_GROWTH,  /* of queries, and numbers of YaRN */
+};
+#define GPT_GGUF_HAS(use) (1U << GPT_GGUF_##use)
+
 struct gpt_gguf_arch {
     const char *name;   /* general.architecture */
     const char *family; /* model_type of Hugging Face's models of this kind */
@@ -25,6 +43,24 @@ struct gpt_gguf_arch {
     bool says_parallel; /* a key tells parallel_blocks */
     bool has_lists;     /* llama.cpp has LongRoPE's lists of it */
     bool needs_head;    /* llama.cpp wants the output layer of tied ones, too */
+    bool has_freqs;     /* llama.cpp has Llama 3's factors of it */
+    bool free_bias;     /* that of queries, keys, values is there or not */
+    bool plus_one;      /* norms are stored with 1 added, as llama.cpp
+                         * multiplies by what is stored */
+    bool folds_alpha;   /* the base is stored as "alpha" has enlarged it */
+    bool says_alibi;    /* a key has the exponent of the smallest slope, 8 */
+    unsigned uses;      /* of keys: GPT_GGUF_HAS() */
+    /* Every so many-th layer attends to all tokens where there is a window; 0:
+     * there is none in any model. Those layers do not turn, and others have
+     * this base. */
+    int64_t window_every;
+    bool must_window; /* the key has to be there */
+    bool unturned_full;
+    double local_base; /* of layers with a window, without a scaling; 0: the
+                        * same as of others, with it */
+    bool plain_local;  /* the same base without a scaling */
+    int64_t wide_layers; /* a model of so many divides scores by the root of
+                          * the width over the heads */
 };
 
 /* Tensors that are no parameters of ours. */
@@ -49,6 +85,11 @@ const struct gpt_hf_rule *gpt_gguf_next_rule(const struct gpt_gguf_arch *arch,
                                              const struct gpt_param *p,
                                              size_t *at);
 
+/* Floats that are stored with 1 added, where the architecture does so with the
+ * parameter; else NULL. */
+const struct gpt_packing *gpt_gguf_shifted(const struct gpt_gguf_arch *arch,
+                                           const struct gpt_param *p);
+
 /* ggml's numbers of plain types. */
 bool gpt_gguf_dtype(uint32_t ggml_type, enum gpt_dtype *dtype);
 uint32_t gpt_gguf_number(enum gpt_dtype dtype); /* F32, F16, BF16 */
@@ -57,20 +98,22 @@ uint32_t gpt_gguf_file_type(enum gpt_dtype dtype);
 
 /* ---- configuration ---- */
 
-/* A key that is a field of struct gpt_config. */
-enum gpt_gguf_use { /* when it is there */
-    GPT_GGUF_ALL,
-    GPT_GGUF_ROPE,      /* with rotary positions */
-    GPT_GGUF_LAYERNORM, /* with norms of this kind */
-    GPT_GGUF_RMS,
-    GPT_GGUF_SCALED, /* with linear or YaRN scaling of rotary positions */
+/* How the number of a key is that of a field. */
+enum gpt_gguf_form {
+    GPT_GGUF_SAME,
+    GPT_GGUF_FACTOR,  /* a field of 0 is 1 there */
+    GPT_GGUF_INVERSE, /* the same, upside down */
+    GPT_GGUF_ROOT,    /* query_pre_attn_scalar: 1 over its root */
 };
+
+/* A key that is a field of struct gpt_config. */
 struct gpt_gguf_field {
     const char *name; /* after the architecture's: "llama." */
     bool whole;       /* an int64_t, else a double */
     enum gpt_gguf_use use;
     bool must; /* be in a file */
     size_t offset; /* in struct gpt_config */
+    enum gpt_gguf_form form;
 };
 extern const struct gpt_gguf_field gpt_gguf_fields[];
 extern const size_t gpt_gguf_n_fields;
@@ -81,12 +124,16 @@ bool gpt_gguf_is_used(const struct gpt_gguf_arch *arch,
 int gpt_gguf_find_arch(const struct gpt_gguf_arch **arch, struct gpt_gguf *g,
                        struct gpt_err *err) GPT_MUST_USE;
 
-/* GPT_EDATA names the key. *c is complete but for padding; n_words: rows of
- * the word table. */
+/* What tensors say of the model. */
+struct gpt_gguf_seen {
+    int64_t words; /* rows of the word table */
+    bool tied, qkv_bias;
+    struct gpt_gguf_lists lists;
+};
+/* GPT_EDATA names the key. *c is complete but for padding. */
 int gpt_gguf_read_config(struct gpt_config *c,
                          const struct gpt_gguf_arch **arch, struct gpt_gguf *g,
-                         int64_t n_words, bool tied,
-                         const struct gpt_gguf_lists *lists,
+                         const struct gpt_gguf_seen *seen,
                          struct gpt_err *err) GPT_MUST_USE;
 /* The first architecture that can say what the model is, that of `family`
  * before others. GPT_EDATA names what each of them lacks. */

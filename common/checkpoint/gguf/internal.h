@@ -6,12 +6,31 @@
 #include "checkpoint/format.h"
 #include "checkpoint/gguf/gguf.h"
 #include "checkpoint/huggingface/huggingface.h"
+#include "tokenizer/family_bytelevel.h"
 
 /* A key of an architecture: a factor of sines and cosines. */
 #define GPT_GGUF_ATTN_FACTOR "rope.scaling.attn_factor"
 
 /* The shortest decimal that is this float: 1e-5 was written, and is meant. */
 double gpt_gguf_shortest(double v);
+
+/* Keys of an architecture: the window of attention, and the exponent of ALiBi's
+ * smallest slope. */
+#define GPT_GGUF_WINDOW "attention.sliding_window"
+#define GPT_GGUF_ALIBI "attention.max_alibi_bias"
+
+/* What follows of a window in such an architecture. */
+void gpt_gguf_settle_window(struct gpt_config *c,
+                            const struct gpt_gguf_arch *arch);
+/* Once all other numbers are known. */
+int gpt_gguf_read_window(struct gpt_config *c, const struct gpt_gguf_arch *arch,
+                         const struct gpt_gguf *g,
+                         struct gpt_err *err) GPT_MUST_USE;
+int gpt_gguf_check_alibi(const struct gpt_gguf_arch *arch,
+                         const struct gpt_gguf *g,
+                         struct gpt_err *err) GPT_MUST_USE;
+void gpt_gguf_put_window(struct gpt_gguf_keys *k, const struct gpt_config *c,
+                         const struct gpt_gguf_arch *arch);
 
 /* LongRoPE, if the file has its lists: once the positions of the model and what
  * turns are known; and its keys. */
@@ -21,6 +40,13 @@ int gpt_gguf_read_longrope(struct gpt_config *c,
                            struct gpt_err *err) GPT_MUST_USE;
 void gpt_gguf_put_longrope(struct gpt_gguf_keys *k, const struct gpt_config *c,
                            const struct gpt_gguf_arch *arch);
+
+/* Pieces and scores of a vocabulary of characters, for `rows` ids. types (rows)
+ * is filled but for bytes and places without a token. GPT_EDATA where scores
+ * would give other tokens; `what` names the file. */
+int gpt_gguf_put_chars(struct gpt_gguf_keys *k, const struct gpt_bytelevel *t,
+                       int64_t rows, uint8_t *types, const char *what,
+                       struct gpt_err *err) GPT_MUST_USE;
 
 /* The tokens that begin and end texts, into the source. */
 int gpt_gguf_read_ends(struct gpt_source *s, struct gpt_gguf *g,

@@ -190,11 +190,26 @@ static bool fits(const struct gpt_gguf_tensor *t, int ndim,
            (ndim == 1 || t->shape[1] == shape[1]);
 }
 
+/* Floats as they are stored become those of the model, as packed ones do. */
+static int set_shifted(struct gguf *g, struct entry *e,
+                       const struct gpt_packing *packing,
+                       struct gpt_arena *arena, struct gpt_err *err)
+{
+    if (e->packed || e->dtype != GPT_F32)
+        return gpt_fail(err, GPT_EDATA,
+                        "%s: tensor '%s' is of ggml's type %u: only F32 is "
+                        "supported of norms of architecture %s",
+                        gpt_in_path(g->file.in), e->t->name.data, e->t->type,
+                        g->arch->name);
+    return set_packed(g, e, packing, arena, err);
+}
+
 /* The entry is marked, so that a tensor that no parameter uses is found at
  * the end. */
 static int open_part(struct gguf *g, const struct gpt_config *c,
                      const struct gpt_param *p, const struct gpt_hf_rule *rule,
-                     struct gpt_tensor *here, struct gpt_err *err)
+                     struct gpt_tensor *here, struct gpt_arena *arena,
+                     struct gpt_err *err)
 {
     char name[GPT_PARAM_NAME + 32];
     int64_t shape[2];
@@ -215,6 +230,8 @@ static int open_part(struct gguf *g, const struct gpt_config *c,
                         (long long)e->t->shape[0], (long long)e->t->shape[1],
                         (long long)shape[0], (long long)shape[1]);
     e->used = true;
+    if (gpt_gguf_shifted(g->arch, p))
+        GPT_TRY(set_shifted(g, e, gpt_gguf_shifted(g->arch, p), arena, err));
     struct gpt_tensor there = gpt_tensor_make(name, e->dtype, p->ndim, shape);
     gpt_tensor_widen(here, e->dtype);
     int status;
@@ -227,14 +244,14 @@ out:
 
 static int open_param(struct gguf *g, const struct gpt_config *c,
                       const struct gpt_param *p, struct gpt_tensor *here,
-                      struct gpt_err *err)
+                      struct gpt_arena *arena, struct gpt_err *err)
 {
     const struct gpt_hf_rule *rule;
     size_t at = 0;
 
     *here = gpt_tensor_make(p->name, GPT_F32, p->ndim, p->shape);
     while ((rule = gpt_gguf_next_rule(g->arch, c, p, &at)))
-        GPT_TRY(open_part(g, c, p, rule, here, err));
+        GPT_TRY(open_part(g, c, p, rule, here, arena, err));
     if (here->n == 0)
         return gpt_fail(err, GPT_EDATA, "%s: architecture %s has no tensor for "
                         "'%s'", gpt_in_path(g->file.in), g->arch->name,
@@ -245,7 +262,7 @@ static int open_param(struct gguf *g, const struct gpt_config *c,
 /* The number of layers is compared with that of tensors first: the parameter
  * table has rows for as many layers as a key claims. */
 static int open_params(struct gguf *g, const struct gpt_config *c,
-                       struct gpt_err *err)
+                       struct gpt_arena *arena, struct gpt_err *err)
 {
     if (c->num_layers > g->file.n_tensors)
         return gpt_fail(err, GPT_EDATA,
@@ -256,7 +273,8 @@ static int open_params(struct gguf *g, const struct gpt_config *c,
     GPT_TRY(gpt_new(&g->tensors, (size_t)g->table.n, sizeof(*g->tensors),
                     "tensors", err));
     for (int64_t i = 0; i < g->table.n; i++)
-        GPT_TRY(open_param(g, c, &g->table.rows[i], &g->tensors[g->n++], err));
+        GPT_TRY(open_param(g, c, &g->table.rows[i], &g->tensors[g->n++], arena,
+                           err));
     for (int64_t i = 0; i < g->file.n_tensors; i++)
         if (!g->entries[i].used)
             return gpt_fail(err, GPT_EDATA,
@@ -327,23 +345,24 @@ static int read_config(struct gpt_source *s, struct gguf *g,
                        struct gpt_err *err)
 {
     const struct entry *words = find_entry(g, GPT_GGUF_WORDS);
-    struct gpt_gguf_lists lists = {0};
+    struct gpt_gguf_seen seen = {
+        .qkv_bias = find_entry(g, "blk.0.attn_q.bias") != NULL};
+    struct gpt_gguf_lists *lists = &seen.lists;
     int status;
-    bool tied;
 
     if (!words || words->t->ndim != 2)
         return gpt_fail(err, GPT_EDATA, "%s: no tensor '%s' of two dimensions",
                         gpt_in_path(g->file.in), GPT_GGUF_WORDS);
-    GPT_TRY(settle_head(g, words, &tied, err));
-    GPT_TRY_GOTO(status, read_list(g, GPT_GGUF_FREQS, &lists.freqs, err), out);
-    GPT_TRY_GOTO(status, read_list(g, GPT_GGUF_LONG, &lists.many, err), out);
-    GPT_TRY_GOTO(status, read_list(g, GPT_GGUF_SHORT, &lists.few, err), out);
-    status = gpt_gguf_read_config(&s->config, &g->arch, &g->file,
-                                  words->t->shape[0], tied, &lists, err);
+    GPT_TRY(settle_head(g, words, &seen.tied, err));
+    GPT_TRY_GOTO(status, read_list(g, GPT_GGUF_FREQS, &lists->freqs, err), out);
+    GPT_TRY_GOTO(status, read_list(g, GPT_GGUF_LONG, &lists->many, err), out);
+    GPT_TRY_GOTO(status, read_list(g, GPT_GGUF_SHORT, &lists->few, err), out);
+    seen.words = words->t->shape[0];
+    status = gpt_gguf_read_config(&s->config, &g->arch, &g->file, &seen, err);
 out:
-    gpt_free(lists.freqs.x);
-    gpt_free(lists.many.x);
-    gpt_free(lists.few.x);
+    gpt_free(lists->freqs.x);
+    gpt_free(lists->many.x);
+    gpt_free(lists->few.x);
     return status;
 }
 
@@ -422,7 +441,7 @@ static int open_alone(struct gpt_source *s, const char *path,
     GPT_TRY(read_config(s, g, err));
     GPT_TRY(gpt_config_complete(&s->config, gpt_max_i64(o->divisible_by, 1),
                                 gpt_max_i64(o->tp_size, 1), err));
-    GPT_TRY(open_params(g, &s->config, err));
+    GPT_TRY(open_params(g, &s->config, &s->arena, err));
     GPT_TRY(gpt_gguf_read_ends(s, &g->file, err));
     s->family = g->arch->family;
     s->tensors = g->tensors;

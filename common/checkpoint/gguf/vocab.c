@@ -5,7 +5,7 @@
  *
  * A way of cutting texts that llama.cpp has no name for is refused: it would
  * give other tokens, and the model noise. */
-#include "checkpoint/gguf/gguf.h"
+#include "checkpoint/gguf/internal.h"
 
 #include "base/io.h"
 #include "base/log.h"
@@ -17,6 +17,7 @@
 #include "tokenizer/family_bytelevel.h"
 #include "tokenizer/gguf_tokens.h"
 #include "tokenizer/sp_model.h"
+#include "tokenizer/sp_normalize.h"
 #include "tokenizer/tokenizer_json.h"
 
 #include <stdio.h>
@@ -119,6 +120,31 @@ static bool has_conditions(const cJSON *token)
     return false;
 }
 
+/* In a vocabulary of characters one with U+2581 is not found in a text, where
+ * that stands for no space yet: it is a piece as others are. */
+static bool is_piece(const struct vocabulary *v, const cJSON *token)
+{
+    const cJSON *text = cJSON_GetObjectItemCaseSensitive(token, "content");
+
+    return v->tok->family == &gpt_family_hf &&
+           ((const struct gpt_bytelevel *)v->tok)->spaces &&
+           cJSON_IsString(text) && strstr(text->valuestring, GPT_SP_SPACE);
+}
+
+static enum gpt_gguf_token type_of(const cJSON *token, const cJSON *model)
+{
+    const cJSON *unknown = cJSON_GetObjectItemCaseSensitive(model, "unk_token");
+    const cJSON *text = cJSON_GetObjectItemCaseSensitive(token, "content");
+
+    if (cJSON_IsTrue(cJSON_GetObjectItemCaseSensitive(model,
+                                                      "byte_fallback")) &&
+        cJSON_Compare(unknown, text, true))
+        return GPT_GGUF_UNKNOWN;
+    return cJSON_IsTrue(cJSON_GetObjectItemCaseSensitive(token, "special"))
+               ? GPT_GGUF_CONTROL
+               : GPT_GGUF_USER;
+}
+
 /* Tokens that are found in a text by themselves are marked, from the list of
  * the file. */
 static int mark_added(struct vocabulary *v)
@@ -137,11 +163,9 @@ static int mark_added(struct vocabulary *v)
         id = cJSON_GetObjectItemCaseSensitive(item, "id");
         n += has_conditions(item);
         if (cJSON_IsNumber(id) && id->valuedouble >= 0 &&
-            id->valuedouble < (double)v->rows)
-            v->types[(int64_t)id->valuedouble] =
-                cJSON_IsTrue(cJSON_GetObjectItemCaseSensitive(item, "special"))
-                    ? GPT_GGUF_CONTROL
-                    : GPT_GGUF_USER;
+            id->valuedouble < (double)v->rows && !is_piece(v, item))
+            v->types[(int64_t)id->valuedouble] = type_of(
+                item, cJSON_GetObjectItemCaseSensitive(file.root, "model"));
     }
     if (n)
         gpt_warn("%s: %lld added tokens take white space beside them, or stand "
@@ -207,6 +231,23 @@ static int find_pre(const struct vocabulary *v, const struct gpt_bytelevel *t,
              "GGUF files have no word for the way in which %s cuts texts",
              v->o.model ? v->o.model : v->o.type);
     return gpt_hint(v->err, "leave its files out to write the weights alone");
+}
+
+/* A vocabulary of characters. Its bytes stand for what has no token, so that
+ * the unknown one is never used. */
+static int put_chars(struct vocabulary *v)
+{
+    const struct gpt_bytelevel *t = (const struct gpt_bytelevel *)v->tok;
+
+    GPT_TRY(mark_added(v));
+    if (v->tok->eod >= 0)
+        v->types[v->tok->eod] = GPT_GGUF_CONTROL;
+    GPT_TRY(gpt_gguf_put_chars(v->k, t, v->rows, v->types, v->o.model,
+                               v->err));
+    put_types(v);
+    put_ids(v, t->base.n_before ? t->base.before[0] : -1, t->base.n_before == 1,
+            t->base.n_after == 1);
+    return GPT_OK;
 }
 
 /* Types are known before tokens: a control token is written as it is, and one
@@ -399,6 +440,9 @@ static int put_tokenizer(struct vocabulary *v)
     memset(v->types, GPT_GGUF_NORMAL, (size_t)v->rows);
     if (family == &gpt_family_bytes)
         put_bytes(v);
+    else if (family == &gpt_family_hf &&
+             ((const struct gpt_bytelevel *)v->tok)->spaces)
+        GPT_TRY(put_chars(v));
     else if (family == &gpt_family_gpt2 || family == &gpt_family_hf ||
              family == &gpt_family_tiktoken)
         GPT_TRY(put_bytelevel(v));

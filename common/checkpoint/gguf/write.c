@@ -60,6 +60,7 @@ static int choose_type(struct planned *to, const struct gpt_target *t,
                        const struct gpt_param *p, struct gpt_err *err)
 {
     const struct gpt_packing *packing = t->o.packing;
+    const struct gguf_plan *plan = t->data;
 
     if (t->o.dtype != GPT_N_DTYPES)
         to->t.dtype = t->o.dtype;
@@ -69,8 +70,10 @@ static int choose_type(struct planned *to, const struct gpt_target *t,
                  "files do not compute with", p->name);
         return gpt_hint(err, "choose a smaller type of parameters");
     }
-    if (always_plain(p))
+    if (always_plain(p)) {
         to->t.dtype = GPT_F32;
+        to->packing = gpt_gguf_shifted(plan->arch, p);
+    }
     else if (packing && to->t.shape[1] % packing->elements == 0) {
         to->packing = packing;
         to->t.dtype = GPT_F32;

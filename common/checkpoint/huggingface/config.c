@@ -12,6 +12,7 @@
 #include "checkpoint/huggingface/window.h"
 
 #include <math.h>
+#include <stdio.h>
 #include <string.h>
 
 /* ---- values ---- */
@@ -94,8 +95,8 @@ static int read_activation(const struct gpt_hf_reader *r,
             r->c->activation = gpt_hf_activations[i].activation;
             return GPT_OK;
         }
-    return gpt_hf_refuse(r, key, item, "gelu_new, gelu, silu, relu or relu2",
-                         err);
+    return gpt_hf_refuse(r, key, item,
+                         "gelu_new, gelu, silu, relu, relu2 or xielu", err);
 }
 
 /* An id, or the first of a list of ids, as newer files have it for several ends
@@ -169,6 +170,28 @@ static int read_must(const struct gpt_hf_reader *r,
     return same ? GPT_OK : gpt_hf_refuse(r, key->name, item, key->def, err);
 }
 
+/* Two switches, of which each leaves the other's biases as they are: in the
+ * base of the family both are off. */
+static int read_bias(const struct gpt_hf_reader *r,
+                     const struct gpt_hf_key *key, const cJSON *item,
+                     struct gpt_err *err)
+{
+    struct gpt_config *c = r->c;
+    const bool attention = key->kind == GPT_HF_ATTENTION_BIAS;
+    bool *own = attention ? &c->no_attention_bias : &c->no_mlp_bias;
+    bool *other = attention ? &c->no_mlp_bias : &c->no_attention_bias;
+    bool on = false;
+
+    GPT_TRY(read_flag(r, key->name, item, &on, err));
+    if (!on)
+        return GPT_OK;
+    /* the first switch that is on takes the other's biases away */
+    *own = false;
+    *other = c->no_linear_bias;
+    c->no_linear_bias = false;
+    return GPT_OK;
+}
+
 /* Which layers are of which kind. All of these keys are put together in
  * gpt_hf_settle_window(), since they say the same thing in several ways. */
 static int read_layers(struct gpt_hf_reader *r, const struct gpt_hf_key *key,
@@ -207,6 +230,14 @@ static int read_layers(struct gpt_hf_reader *r, const struct gpt_hf_key *key,
     }
 }
 
+/* Where the number of a kind goes that has one place alone. */
+static double *number_of(struct gpt_config *c, const struct gpt_hf_key *key)
+{
+    return key->kind == GPT_HF_THETA         ? &c->rotary_base
+           : key->kind == GPT_HF_LOCAL_THETA ? &c->rotary_local_base
+                                             : &c->query_pre_attn_scalar;
+}
+
 /* item: the value in the file, or the default. */
 static int read_value(struct gpt_hf_reader *r, const struct gpt_hf_key *key,
                       const cJSON *item, struct gpt_err *err)
@@ -237,12 +268,14 @@ static int read_value(struct gpt_hf_reader *r, const struct gpt_hf_key *key,
     case GPT_HF_MULTIPLIER:
     case GPT_HF_DIVISOR:
         return read_factor(r, key, item, err);
+    case GPT_HF_THETA:
     case GPT_HF_LOCAL_THETA:
-        return gpt_hf_read_number(r, key->name, item,
-                                  &r->c->rotary_local_base, err);
     case GPT_HF_SCALAR:
-        return gpt_hf_read_number(r, key->name, item,
-                                  &r->c->query_pre_attn_scalar, err);
+        return gpt_hf_read_number(r, key->name, item, number_of(r->c, key),
+                                  err);
+    case GPT_HF_ATTENTION_BIAS:
+    case GPT_HF_MLP_BIAS:
+        return read_bias(r, key, item, err);
     case GPT_HF_MULTIQUERY:
         GPT_TRY(read_flag(r, key->name, item, &flag, err));
         r->c->num_query_groups = flag; /* 0 is filled in: as many as heads */
@@ -252,8 +285,6 @@ static int read_value(struct gpt_hf_reader *r, const struct gpt_hf_key *key,
         return null ? GPT_OK
                     : gpt_hf_read_size(r, key->name, item,
                                        &r->c->ffn_hidden_size, err);
-    case GPT_HF_THETA:
-        return gpt_hf_read_number(r, key->name, item, &r->c->rotary_base, err);
     case GPT_HF_SCALING:
         return null ? GPT_OK : gpt_hf_read_scaling(r, key->name, item, err);
     case GPT_HF_WINDOW:
@@ -293,11 +324,24 @@ static int read_value(struct gpt_hf_reader *r, const struct gpt_hf_key *key,
     return GPT_OK;
 }
 
+/* By a name with a dot: in an object; NULL where there is none. */
+static const cJSON *find_item(const cJSON *json, const char *name)
+{
+    const char *dot = strchr(name, '.');
+    char outer[64];
+
+    if (!dot)
+        return cJSON_GetObjectItemCaseSensitive(json, name);
+    snprintf(outer, sizeof(outer), "%.*s", (int)(dot - name), name);
+    return cJSON_GetObjectItemCaseSensitive(
+        cJSON_GetObjectItemCaseSensitive(json, outer), dot + 1);
+}
+
 /* In the file by its own name or its alias; NULL when absent or null. */
 static const cJSON *find_value(const struct gpt_hf_reader *r,
                                const struct gpt_hf_key *key)
 {
-    const cJSON *item = cJSON_GetObjectItemCaseSensitive(r->json, key->name);
+    const cJSON *item = find_item(r->json, key->name);
 
     if (!item && key->alias)
         item = cJSON_GetObjectItemCaseSensitive(r->json, key->alias);
@@ -311,8 +355,7 @@ static bool is_null_value(const struct gpt_hf_reader *r,
 {
     return (key->kind == GPT_HF_BOS || key->kind == GPT_HF_EOS ||
             key->kind == GPT_HF_CAP || key->kind == GPT_HF_WINDOW) &&
-           cJSON_IsNull(
-               cJSON_GetObjectItemCaseSensitive(r->json, key->name));
+           cJSON_IsNull(find_item(r->json, key->name));
 }
 
 /* Defaults go the way of values, so that a row says in one place what absence
@@ -384,64 +427,6 @@ static int read_later(const struct gpt_hf_reader *r,
     return GPT_OK;
 }
 
-/* An alias counts: a file may have either name. */
-static bool has_key(const struct gpt_hf_family *family, const char *name)
-{
-    for (size_t i = 0; i < family->n_keys; i++)
-        if (strcmp(family->keys[i].name, name) == 0 ||
-            (family->keys[i].alias &&
-             strcmp(family->keys[i].alias, name) == 0))
-            return true;
-    return gpt_hf_is_note(name);
-}
-
-int gpt_hf_unknown_key(const char *what, const char *key,
-                       const char *model_type, struct gpt_err *err)
-{
-    if (strcmp(key, "quantization_config") == 0) {
-        gpt_fail(err, GPT_EDATA, "%s: '%s': its weights are quantized", what,
-                 key);
-        return gpt_hint(err, "name the model that was quantized, or save it "
-                             "after dequantize() of transformers");
-    }
-    gpt_fail(err, GPT_EDATA, "%s: '%.200s' is not known of model_type %s: the "
-             "model may compute what this one does not", what, key,
-             model_type);
-    return gpt_hint(err, "remove the key when it changes nothing that the "
-                         "model computes");
-}
-
-/* A feature that is off, by null or false, is no feature. Here a file that is
- * newer than this program shows itself. */
-static int check_unknown(const struct gpt_hf_reader *r, struct gpt_err *err)
-{
-    const cJSON *item;
-
-    cJSON_ArrayForEach(item, r->json)
-        if (!cJSON_IsNull(item) && !cJSON_IsFalse(item) &&
-            !has_key(r->extra->family, item->string))
-            return gpt_hf_unknown_key(r->what, item->string,
-                                      r->extra->family->model_type, err);
-    return GPT_OK;
-}
-
-/* "architectures" would name the head, too; the type alone says which classes
- * read the file, as in transformers' AutoModelForCausalLM. */
-static int find_family(struct gpt_hf_reader *r, struct gpt_err *err)
-{
-    char list[640];
-    const char *type;
-
-    GPT_TRY(gpt_json_string(r->json, "model_type", &type, r->what, err));
-    r->extra->family = gpt_hf_family_find(type, r->json);
-    if (r->extra->family)
-        return GPT_OK;
-    gpt_hf_family_list(list, sizeof(list));
-    return gpt_fail(err, GPT_EDATA,
-                    "%s: model_type is %.200s: only %s are supported", r->what,
-                    type, list);
-}
-
 /* In the order in which one thing depends on another: keys, those that are
  * compared with others, windows of layers, what is left over, the rules of the
  * model. The padded size is only completed to run the checks: padding depends
@@ -465,7 +450,12 @@ static int parse_config(struct gpt_hf_reader *r, struct gpt_err *err)
                                        find_value(r, &family->keys[i]), err));
     GPT_TRY(gpt_hf_settle_window(c, family, r->uses_window ? r->window : 0,
                                  r->layer_types, r->what, err));
-    GPT_TRY(check_unknown(r, err));
+    if (family->in_quarters && c->num_attention_heads % 4 != 0)
+        return gpt_fail(err, GPT_EDATA,
+                        "%s: %lld heads are not four equal parts, which models "
+                        "of model_type %s have", r->what,
+                        (long long)c->num_attention_heads, family->model_type);
+    GPT_TRY(gpt_hf_check_unknown(r, r->json, "", err));
     if (gpt_config_complete(c, 1, 1, &inner) != GPT_OK)
         return gpt_fail(err, GPT_EDATA, "%s: %s", r->what, inner.text);
     c->padded_vocab_size = 0;
@@ -482,7 +472,7 @@ int gpt_hf_config_parse(struct gpt_config *c, struct gpt_hf_extra *extra,
     if (!cJSON_IsObject(json))
         return gpt_fail(err, GPT_EDATA, "%s: not a JSON object", what);
     *extra = (struct gpt_hf_extra){0};
-    GPT_TRY(find_family(&r, err));
+    GPT_TRY(gpt_hf_find_family(&r, err));
     int status = parse_config(&r, err);
     cJSON_Delete(r.expanded);
     return status;

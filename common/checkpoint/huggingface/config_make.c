@@ -184,21 +184,30 @@ static cJSON *attention_value(const struct gpt_config *c)
     return list;
 }
 
-/* What scores are multiplied by, or a factor of the model, where 0 is 1, or its
- * inverse. */
+/* What scores are divided or multiplied by, or a factor of the model, where 0
+ * is 1, or its inverse. Rows of scores have no place in the struct. */
 static cJSON *factor_value(const struct gpt_hf_key *key,
                            const struct gpt_config *c)
 {
-    const double x =
-        key->kind == GPT_HF_SCORE_SCALE
-            ? 0
-            : *(const double *)(const void *)((const char *)c + key->offset);
+    const void *at = (const char *)c + key->offset;
+    const double x = key->offset ? *(const double *)at : 0;
+    const double under = c->query_pre_attn_scalar > 0 ? c->query_pre_attn_scalar
+                                                      : (double)c->head_size;
 
+    if (key->kind == GPT_HF_SCALAR)
+        return cJSON_CreateNumber(under);
     if (key->kind == GPT_HF_SCORE_SCALE)
-        return cap_value(
-            1 / sqrt(c->query_pre_attn_scalar > 0 ? c->query_pre_attn_scalar
-                                                  : (double)c->head_size));
+        return cap_value(1 / sqrt(under));
     return cap_value(!(x > 0) ? 1 : key->kind == GPT_HF_DIVISOR ? 1 / x : x);
+}
+
+static cJSON *bias_value(const struct gpt_hf_key *key,
+                         const struct gpt_config *c)
+{
+    const bool none = key->kind == GPT_HF_ATTENTION_BIAS ? c->no_attention_bias
+                                                         : c->no_mlp_bias;
+
+    return cJSON_CreateBool(!c->no_linear_bias && !none);
 }
 
 /* Other kinds have their positions of pretraining in the object, and a model
@@ -261,16 +270,16 @@ static cJSON *make_value(const struct gpt_hf_key *key,
         return activation_value(c, key->def);
     case GPT_HF_CAP:
         return cap_value(*(const double *)at);
-    case GPT_HF_SCALAR:
-        return cJSON_CreateNumber(c->query_pre_attn_scalar > 0
-                                      ? c->query_pre_attn_scalar
-                                      : (double)c->head_size);
+    case GPT_HF_ATTENTION_BIAS:
+    case GPT_HF_MLP_BIAS:
+        return bias_value(key, c);
     case GPT_HF_MULTIQUERY:
         return cJSON_CreateBool(c->num_query_groups == 1);
     case GPT_HF_INNER: /* null where it has the default, as on the hub */
         return c->ffn_hidden_size == 4 * c->hidden_size
                    ? cJSON_CreateNull()
                    : cJSON_CreateNumber((double)c->ffn_hidden_size);
+    case GPT_HF_SCALAR:
     case GPT_HF_SCORE_SCALE:
     case GPT_HF_MULTIPLIER:
     case GPT_HF_DIVISOR:
@@ -327,19 +336,55 @@ static cJSON *make_value(const struct gpt_hf_key *key,
     return NULL;
 }
 
+/* The row whose name follows `last`'s; the first one for NULL, and NULL after
+ * the last. */
+static const struct gpt_hf_key *next_key(const struct gpt_hf_family *family,
+                                         const struct gpt_hf_key *last)
+{
+    const struct gpt_hf_key *next = NULL;
+
+    for (size_t i = 0; i < family->n_keys; i++) {
+        const struct gpt_hf_key *key = &family->keys[i];
+
+        if ((!last || strcmp(key->name, last->name) > 0) &&
+            (!next || strcmp(key->name, next->name) < 0))
+            next = key;
+    }
+    return next;
+}
+
+/* "a.b" is b in an object a, which the first such name makes. */
+static void add_value(cJSON *json, const char *name, cJSON *value)
+{
+    const char *dot = strchr(name, '.');
+    char outer[64];
+    cJSON *object;
+
+    if (!dot) {
+        gpt_json_add(json, name, value);
+        return;
+    }
+    snprintf(outer, sizeof(outer), "%.*s", (int)(dot - name), name);
+    object = cJSON_GetObjectItemCaseSensitive(json, outer);
+    if (!object)
+        object = gpt_json_add(json, outer, cJSON_CreateObject());
+    gpt_json_add(object, dot + 1, value);
+}
+
+/* In the order of names, as transformers writes them: files can be
+ * compared. */
 cJSON *gpt_hf_config_make(const struct gpt_config *c,
                           const struct gpt_hf_extra *extra,
                           enum gpt_dtype dtype)
 {
     cJSON *json = cJSON_CreateObject();
 
-    for (size_t i = 0; i < extra->family->n_keys; i++) {
-        /* rows are in the order of transformers: files can be compared */
-        const struct gpt_hf_key *key = &extra->family->keys[i];
+    for (const struct gpt_hf_key *key = next_key(extra->family, NULL); key;
+         key = next_key(extra->family, key)) {
         cJSON *value = make_value(key, c, extra, dtype);
 
         if (value)
-            gpt_json_add(json, key->name, value);
+            add_value(json, key->name, value);
     }
     return json;
 }

@@ -1,11 +1,11 @@
-/* The tables of families; see family.h. Gemma, OLMo and others with norms after
- * blocks are in family_post.c, blocks side by side in family_parallel.c, small
- * differences from Llama in family_llama.c and family_2025.c, what is older
- * than Llama in family_classic.c.
+/* The tables of families; see family.h. Those of Llama's function are in
+ * family_llama.c, with factors in family_factors.c, without a gate or with
+ * LayerNorm in family_plain.c, with norms after blocks in family_post.c, with
+ * blocks side by side in family_parallel.c, and what is older than Llama in
+ * family_classic.c.
  *
- * Keys are in the order in which transformers writes them, which is
- * alphabetical. Defaults are those of its configuration classes: files omit
- * what has the default. */
+ * Defaults are those of transformers' configuration classes: files omit what
+ * has the default. */
 #include "checkpoint/huggingface/rows.h"
 
 #include <stdio.h>
@@ -18,7 +18,7 @@ const struct gpt_hf_activation gpt_hf_activations[] = {
     {"gelu_fast", GPT_GELU},     {"gelu", GPT_GELU_EXACT},
     {"gelu_python", GPT_GELU_EXACT}, {"silu", GPT_SILU},
     {"swish", GPT_SILU},         {"relu", GPT_RELU},
-    {"relu2", GPT_SQUARED_RELU},
+    {"relu2", GPT_SQUARED_RELU}, {"xielu", GPT_XIELU},
 };
 const size_t gpt_hf_n_activations = GPT_COUNT(gpt_hf_activations);
 
@@ -147,32 +147,13 @@ static const struct gpt_hf_rule llama_rules[] = {
 };
 
 /* Llama 2 and 3, SmolLM2, and models of many others that have taken this class.
- * Llama 3's scaling is an object of the rotary keys. Biases are all or none
- * here, and transformers' two switches are separate: both must be off. */
+ * Llama 3's scaling is an object of the rotary keys. */
 static const struct gpt_hf_key llama_keys[] = {
-    ARCHITECTURES,
-    NO_ATTENTION_BIAS,
-    ATTENTION_DROPOUT,
-    BOS("1"),
-    EOS("2"),
-    HEAD_DIM("0"),
-    KEY("hidden_act", ACTIVATION, "\"silu\""),
-    HIDDEN("4096"),
-    INIT("0.02"),
-    FFN("11008"),
-    POSITIONS("2048"),
-    NO_MLP_BIAS,
-    TYPE,
-    HEADS("32"),
-    LAYERS("32"),
-    KV_HEADS("0"),
-    RMS_EPS("1e-6"),
+    LLAMA_KEYS, ENDS("1", "2"), ATTENTION_BIAS, MLP_BIAS,
+    HIDDEN("4096"), FFN("11008"), LAYERS("32"), HEADS("32"), KV_HEADS("0"),
+    HEAD_DIM("0"), POSITIONS("2048"), VOCAB("32000"), RMS_EPS("1e-6"),
+    ROPE("10000"), TIED("false"),
     KEY("rope_interleaved", MUST, "false"),
-    ROPE("10000"),
-    TIED("false"),
-    DTYPE,
-    CACHE,
-    VOCAB("32000"),
 };
 static const struct gpt_hf_family llama = {
     .model_type = "llama",
@@ -185,27 +166,11 @@ static const struct gpt_hf_family llama = {
 /* Llama with a window of attention. Absence of the key means 4096 tokens, null
  * means none. */
 static const struct gpt_hf_key mistral_keys[] = {
-    ARCHITECTURES,
-    ATTENTION_DROPOUT,
-    BOS("1"),
-    EOS("2"),
-    HEAD_DIM("0"),
-    KEY("hidden_act", ACTIVATION, "\"silu\""),
-    HIDDEN("4096"),
-    INIT("0.02"),
-    FFN("14336"),
-    POSITIONS("131072"),
-    TYPE,
-    HEADS("32"),
-    LAYERS("32"),
-    KV_HEADS("8"),
-    RMS_EPS("1e-6"),
-    ROPE("10000"),
+    LLAMA_KEYS, ENDS("1", "2"),
+    HIDDEN("4096"), FFN("14336"), LAYERS("32"), HEADS("32"), KV_HEADS("8"),
+    HEAD_DIM("0"), POSITIONS("131072"), VOCAB("32000"), RMS_EPS("1e-6"),
+    ROPE("10000"), TIED("false"),
     KEY("sliding_window", WINDOW, "4096"),
-    TIED("false"),
-    DTYPE,
-    CACHE,
-    VOCAB("32000"),
 };
 static const struct gpt_hf_family mistral = {
     .model_type = "mistral",
@@ -291,34 +256,17 @@ static const struct gpt_hf_rule phi3_rules[] = {
  * pretraining stand beside its lists. What else Phi-4-mini's files have is the
  * same in all of them, and no class reads it. */
 static const struct gpt_hf_key phi3_keys[] = {
-    ARCHITECTURES,
-    NO_ATTENTION_BIAS,
-    ATTENTION_DROPOUT,
-    BOS("1"),
+    LLAMA_KEYS, ENDS("1", "32000"), NO_ATTENTION_BIAS, NO_PAD,
+    HIDDEN("3072"), FFN("8192"), LAYERS("32"), HEADS("32"), KV_HEADS("0"),
+    POSITIONS("4096"), VOCAB("32064"), RMS_EPS("1e-5"), ROPE("10000"),
+    TIED("false"),
     KEY("embd_pdrop", OTHER_DROPOUT, "0"),
-    EOS("32000"),
     KEY("full_attn_mod", ONLY, "1"),
-    KEY("hidden_act", ACTIVATION, "\"silu\""),
-    HIDDEN("3072"),
-    INIT("0.02"),
-    FFN("8192"),
     KEY("interpolate_factor", ONLY, "1"),
-    POSITIONS("4096"),
-    TYPE,
-    HEADS("32"),
-    LAYERS("32"),
-    KV_HEADS("0"),
     KEY("original_max_position_embeddings", BEFORE, "4096"),
-    NO_PAD,
     ROTARY_SHARE("1"),
     RATE("resid_pdrop", hidden_dropout, "0"),
-    RMS_EPS("1e-5"),
-    ROPE("10000"),
     KEY("sliding_window", WINDOW, "null"),
-    TIED("false"),
-    DTYPE,
-    CACHE,
-    VOCAB("32064"),
 };
 static const struct gpt_hf_family phi3 = {
     .model_type = "phi3",
@@ -335,7 +283,6 @@ static const struct gpt_hf_family phi3 = {
  * key switches all biases. */
 static const struct gpt_hf_rule starcoder2_rules[] = {
     LLAMA_ATTENTION,
-    RULE(PROJ_BIAS, SAME, "layers.%.self_attn.o_proj.bias"),
     LLAMA_NORM2,
     RULE(FC1_WEIGHT, SAME, "layers.%.mlp.c_fc.weight"),
     RULE(FC1_BIAS, SAME, "layers.%.mlp.c_fc.bias"),
@@ -406,30 +353,18 @@ static const struct gpt_hf_rule neox_rules[] = {
 /* The base and the share of a head have names of their own here. Dropout after
  * the embedding is that of the residual stream, as here. */
 static const struct gpt_hf_key neox_keys[] = {
-    ARCHITECTURES,
+    COMMON_KEYS, ENDS("0", "2"),
+    HIDDEN("6144"), FFN("24576"), LAYERS("44"), HEADS("64"), POSITIONS("2048"),
+    VOCAB("50432"), TIED("false"),
     KEY("attention_bias", MUST, "true"),
-    ATTENTION_DROPOUT,
-    BOS("0"),
-    EOS("2"),
     KEY("hidden_act", ACTIVATION, "\"gelu\""),
     RATE("hidden_dropout", hidden_dropout, "0"),
-    HIDDEN("6144"),
-    INIT("0.02"),
-    FFN("24576"),
     RATE("layer_norm_eps", norm_epsilon, "1e-5"),
-    POSITIONS("2048"),
-    TYPE,
-    HEADS("64"),
-    LAYERS("44"),
     KEY("rope_parameters", PARAMETERS, "null"),
     KEY("rope_scaling", SCALING, "null"),
     KEY("rotary_emb_base", THETA, "10000"),
     RATE("rotary_pct", rotary_percent, "0.25"),
-    TIED("false"),
-    DTYPE,
-    CACHE,
     FLAG("use_parallel_residual", parallel_blocks, "true"),
-    VOCAB("50432"),
 };
 static const struct gpt_hf_family neox = {
     .model_type = "gpt_neox",
@@ -452,33 +387,21 @@ static const struct gpt_hf_rule falcon_rules[] = {
 /* 0: four times the hidden size. Its positions are rotary unless ALiBi is on,
  * which comes with other norms. */
 static const struct gpt_hf_key falcon_keys[] = {
+    COMMON_KEYS, ENDS("11", "11"),
+    HIDDEN("4544"), LAYERS("32"), HEADS("71"), POSITIONS("2048"),
+    VOCAB("65024"), ROPE("10000"), TIED("true"),
     KEY("activation", ACTIVATION, "\"gelu\""),
     KEY("alibi", MUST, "false"),
     KEY("apply_residual_connection_post_layernorm", MUST, "false"),
-    ARCHITECTURES,
-    ATTENTION_DROPOUT,
     NOT("bias", no_linear_bias, "false"),
-    BOS("11"),
-    EOS("11"),
     SIZE("ffn_hidden_size", ffn_hidden_size, "0"),
     RATE("hidden_dropout", hidden_dropout, "0"),
-    HIDDEN("4544"),
-    INIT("0.02"),
     RATE("layer_norm_epsilon", norm_epsilon, "1e-5"),
-    POSITIONS("2048"),
-    TYPE,
     KEY("multi_query", MULTIQUERY, "true"),
     KEY("new_decoder_architecture", MUST, "false"),
-    HEADS("71"),
-    LAYERS("32"),
     KEY("num_kv_heads", UNUSED, "null"),
     KEY("num_ln_in_parallel_attn", MUST, "null"),
     KEY("parallel_attn", MUST, "true"),
-    ROPE("10000"),
-    TIED("true"),
-    DTYPE,
-    CACHE,
-    VOCAB("65024"),
 };
 static const struct gpt_hf_family falcon = {
     .model_type = "falcon",
@@ -511,6 +434,8 @@ const struct gpt_hf_family *const gpt_hf_families[] = {
     &gpt_hf_internlm3, &gpt_hf_jais2, &gpt_hf_ministral3,
     &gpt_hf_hunyuan, &gpt_hf_exaone, &gpt_hf_granite_hybrid,
     &gpt_hf_cwm, &gpt_hf_ministral, &gpt_hf_iquest, &gpt_hf_gpt_neo,
+    &gpt_hf_olmo, &gpt_hf_nanochat, &gpt_hf_apertus, &gpt_hf_persimmon,
+    &gpt_hf_mpt, &gpt_hf_codegen, &gpt_hf_biogpt,
 };
 const size_t gpt_hf_n_families = GPT_COUNT(gpt_hf_families);
 

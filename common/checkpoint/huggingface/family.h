@@ -17,11 +17,14 @@ enum gpt_hf_order {
     GPT_HF_TRANSPOSED, /* Conv1D: (in, out) */
     GPT_HF_CONV_QKV,   /* transposed, and all queries, all keys, all values */
     GPT_HF_QKV,        /* all queries, all keys, all values */
+    GPT_HF_QUARTERS,   /* queries, values and keys of each quarter of heads */
     GPT_HF_Q,          /* the queries alone: three tensors are linear_qkv */
     GPT_HF_K,
     GPT_HF_V,
     GPT_HF_Q_PAIRS, /* as Q and K, but elements that turn together are */
     GPT_HF_K_PAIRS, /* neighbours: the order of GGUF files of Llama */
+    GPT_HF_Q_TURNED, /* ... that turn the other way: halves of a head have */
+    GPT_HF_K_TURNED, /* changed places */
     GPT_HF_FIRST,  /* the first half of the rows of a tensor, */
     GPT_HF_SECOND, /* or the second */
 };
@@ -32,6 +35,15 @@ struct gpt_hf_rule {
     enum gpt_param_role role;
     enum gpt_hf_order order;
     const char *name;
+};
+
+/* A number that the class keeps as a tensor without dimensions, in each layer,
+ * though it is no parameter: it fails, or computes noise, where a file lacks
+ * it. It is written beside the parameter of a role, and not read. */
+struct gpt_hf_constant {
+    enum gpt_param_role beside;
+    const char *name; /* as in struct gpt_hf_rule */
+    float value;
 };
 
 enum gpt_hf_kind {
@@ -55,6 +67,8 @@ enum gpt_hf_kind {
     GPT_HF_SCORE_SCALE, /* what scores are multiplied by: 1 over its root */
     GPT_HF_MULTIPLIER, /* a double; 0 here is 1 there */
     GPT_HF_DIVISOR,    /* the same, upside down */
+    GPT_HF_ATTENTION_BIAS, /* of all of attention, and */
+    GPT_HF_MLP_BIAS,       /* of the feed-forward: both are off in the base */
     GPT_HF_MULTIQUERY, /* true: one group; false: as many as heads */
     GPT_HF_WINDOW,     /* attention to so many tokens, or null */
     GPT_HF_USE_WINDOW,
@@ -80,7 +94,8 @@ enum gpt_hf_kind {
 };
 
 struct gpt_hf_key {
-    const char *name, *alias; /* alias: another name when read, or NULL */
+    /* "a.b": b in an object a. alias: another name when read, or NULL. */
+    const char *name, *alias;
     enum gpt_hf_kind kind;
     const char *def; /* what absence means, as JSON; NULL: it must be there */
     size_t offset;   /* in struct gpt_config */
@@ -98,6 +113,7 @@ struct gpt_hf_family {
     bool needs_window;  /* the class computes something else without one */
     bool turns_again;   /* the class computes a cache again where LongRoPE turns
                          * its keys otherwise */
+    bool in_quarters;   /* the class cuts the heads into four parts */
     bool has_alpha;     /* the class has ntk_alpha, which its files call
                          * "dynamic" with a number "alpha" */
     bool grows_queries; /* the class computes rotary_query_growth; without that
@@ -105,7 +121,9 @@ struct gpt_hf_family {
     struct gpt_config base; /* what no key says */
     const struct gpt_hf_rule *rules;
     size_t n_rules;
-    const struct gpt_hf_key *keys; /* in the order in which they are written */
+    const struct gpt_hf_constant *constants;
+    size_t n_constants;
+    const struct gpt_hf_key *keys; /* written in the order of their names */
     size_t n_keys;
 };
 

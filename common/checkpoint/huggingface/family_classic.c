@@ -1,7 +1,7 @@
 /* Families of Hugging Face with LayerNorm that are older than Llama, or built
- * like those: Falcon of 40B and above, StarCoder, OPT, BLOOM, GPT-Neo and Jais
- * 2; see family.h. Fused products of queries, keys and values have our order:
- * query heads of a group, its key, its value. */
+ * like those: Falcon of 40B and above, StarCoder, OPT, BioGPT, BLOOM, GPT-Neo,
+ * Jais 2 and MPT; see family.h. Fused products of queries, keys and values have
+ * our order but for MPT's: query heads of a group, its key, its value. */
 #include "checkpoint/huggingface/rows.h"
 
 /* ---- Falcon 40B ---- */
@@ -213,6 +213,51 @@ const struct gpt_hf_family gpt_hf_opt = {
     TABLES(opt_rules, opt_keys),
 };
 
+/* ---- BioGPT ---- */
+
+/* OPT's layer and table of positions with GELU, and words times the root of the
+ * width. The class reads no epsilon. */
+static const struct gpt_hf_rule biogpt_rules[] = {
+    RULE(WORD_EMBEDDING, SAME, "embed_tokens.weight"),
+    RULE(POSITION_EMBEDDING, SAME, "embed_positions.weight"),
+    RULE(NORM1_WEIGHT, SAME, "layers.%.self_attn_layer_norm.weight"),
+    RULE(NORM1_BIAS, SAME, "layers.%.self_attn_layer_norm.bias"),
+    LLAMA_QKV,
+    LLAMA_QKV_BIAS,
+    RULE(PROJ_WEIGHT, SAME, "layers.%.self_attn.out_proj.weight"),
+    RULE(PROJ_BIAS, SAME, "layers.%.self_attn.out_proj.bias"),
+    RULE(NORM2_WEIGHT, SAME, "layers.%.final_layer_norm.weight"),
+    RULE(NORM2_BIAS, SAME, "layers.%.final_layer_norm.bias"),
+    RULE(FC1_WEIGHT, SAME, "layers.%.fc1.weight"),
+    RULE(FC1_BIAS, SAME, "layers.%.fc1.bias"),
+    RULE(FC2_WEIGHT, SAME, "layers.%.fc2.weight"),
+    RULE(FC2_BIAS, SAME, "layers.%.fc2.bias"),
+    RULE(FINAL_NORM_WEIGHT, SAME, "layer_norm.weight"),
+    RULE(FINAL_NORM_BIAS, SAME, "layer_norm.bias"),
+    RULE(OUTPUT_WEIGHT, SAME, "/output_projection.weight"),
+};
+static const struct gpt_hf_key biogpt_keys[] = {
+    ARCHITECTURES, TYPE, DTYPE, CACHE, INIT("0.02"), ENDS("0", "2"),
+    HIDDEN("1024"), FFN("4096"), LAYERS("24"), HEADS("16"), POSITIONS("1024"),
+    VOCAB("42384"), TIED("true"),
+    KEY("activation_dropout", ONLY, "0"),
+    RATE("attention_probs_dropout_prob", attention_dropout, "0.1"),
+    KEY("hidden_act", ACTIVATION, "\"gelu\""),
+    RATE("hidden_dropout_prob", hidden_dropout, "0.1"),
+    KEY("layer_norm_eps", UNUSED, "null"),
+    /* layers that training leaves out at random */
+    KEY("layerdrop", ONLY, "0"),
+    FLAG("scale_embedding", scale_embedding, "true"),
+};
+const struct gpt_hf_family gpt_hf_biogpt = {
+    .model_type = "biogpt",
+    .architecture = "BioGptForCausalLM",
+    .prefix = "biogpt.",
+    .base = {.position_embedding = GPT_POSITION_LEARNED, .position_offset = 2,
+             .norm_epsilon = 1e-5},
+    TABLES(biogpt_rules, biogpt_keys),
+};
+
 /* ---- BLOOM ---- */
 
 /* ALiBi, and a norm after the embedding; a head's query, key and value follow
@@ -231,19 +276,15 @@ static const struct gpt_hf_rule bloom_rules[] = {
 /* The length of its texts is only in files of the hub; keys of the program that
  * trained it, which the class does not read, are there, too. */
 static const struct gpt_hf_key bloom_keys[] = {
+    COMMON_KEYS, ENDS("1", "2"),
+    VOCAB("250880"), TIED("true"),
     KEY("apply_residual_connection_post_layernorm", MUST, "false"),
-    ARCHITECTURES,
-    ATTENTION_DROPOUT,
     KEY("attention_softmax_in_fp32", UNUSED, "null"),
     KEY("bias_dropout_fusion", UNUSED, "null"),
-    BOS("1"),
-    EOS("2"),
     RATE("hidden_dropout", hidden_dropout, "0"),
     {"hidden_size", "n_embed", GPT_HF_SIZE, "64", AT(hidden_size)},
-    INIT("0.02"),
     RATE("layer_norm_epsilon", norm_epsilon, "1e-5"),
     KEY("masked_softmax_fusion", UNUSED, "null"),
-    TYPE,
     {"n_head", "num_attention_heads", GPT_HF_SIZE, "8",
      AT(num_attention_heads)},
     {"n_layer", "num_hidden_layers", GPT_HF_SIZE, "2", AT(num_layers)},
@@ -255,11 +296,7 @@ static const struct gpt_hf_key bloom_keys[] = {
     KEY("skip_bias_add_qkv", UNUSED, "null"),
     /* the order of a sum over ranks of the run that trained it */
     KEY("slow_but_exact", UNUSED, "null"),
-    TIED("true"),
-    DTYPE,
     KEY("unk_token_id", UNUSED, "null"),
-    CACHE,
-    VOCAB("250880"),
 };
 const struct gpt_hf_family gpt_hf_bloom = {
     .model_type = "bloom",
@@ -277,37 +314,20 @@ const struct gpt_hf_family gpt_hf_bloom = {
  * files. */
 static const struct gpt_hf_rule jais2_rules[] = {
     LLAMA_ATTENTION,
-    RULE(PROJ_BIAS, SAME, "layers.%.self_attn.o_proj.bias"),
     LLAMA_NORM2,
     LLAMA_MLP,
-    RULE(FC1_BIAS, SAME, "layers.%.mlp.up_proj.bias"),
-    RULE(FC2_BIAS, SAME, "layers.%.mlp.down_proj.bias"),
     LLAMA_ENDS,
     LLAMA_END_BIAS,
 };
 static const struct gpt_hf_key jais2_keys[] = {
-    ARCHITECTURES,
-    KEY("attention_bias", MUST, "true"),
-    ATTENTION_DROPOUT,
-    BOS("0"),
-    EOS("150024"),
-    HEAD_DIM("0"),
-    KEY("hidden_act", ACTIVATION, "\"relu2\""),
-    HIDDEN("3328"),
-    INIT("0.02"),
-    FFN("26624"),
-    RATE("layer_norm_eps", norm_epsilon, "1e-5"),
-    POSITIONS("8192"),
-    KEY("mlp_bias", MUST, "true"),
-    TYPE,
-    HEADS("26"),
-    LAYERS("32"),
-    KV_HEADS("0"),
-    ROPE("10000"),
+    COMMON_KEYS, ENDS("0", "150024"),
+    HIDDEN("3328"), FFN("26624"), LAYERS("32"), HEADS("26"), KV_HEADS("0"),
+    HEAD_DIM("0"), POSITIONS("8192"), VOCAB("150272"), ROPE("10000"),
     TIED("false"),
-    DTYPE,
-    CACHE,
-    VOCAB("150272"),
+    KEY("attention_bias", MUST, "true"),
+    KEY("hidden_act", ACTIVATION, "\"relu2\""),
+    RATE("layer_norm_eps", norm_epsilon, "1e-5"),
+    KEY("mlp_bias", MUST, "true"),
 };
 const struct gpt_hf_family gpt_hf_jais2 = {
     .model_type = "jais2",
@@ -377,4 +397,65 @@ const struct gpt_hf_family gpt_hf_gpt_neo = {
     .base = {.position_embedding = GPT_POSITION_LEARNED, .no_qkv_bias = true,
              .query_pre_attn_scalar = 1},
     TABLES(gpt_neo_rules, gpt_neo_keys),
+};
+
+/* ---- MPT ---- */
+
+/* ALiBi and no bias anywhere. What attention does is in an object of its own.
+ * The class has ALiBi, a width of four and exact GELU whatever a file says:
+ * keys of its first implementation that say otherwise are refused. */
+static const struct gpt_hf_rule mpt_rules[] = {
+    RULE(WORD_EMBEDDING, SAME, "wte.weight"),
+    RULE(NORM1_WEIGHT, SAME, "blocks.%.norm_1.weight"),
+    RULE(QKV_WEIGHT, QKV, "blocks.%.attn.Wqkv.weight"),
+    RULE(PROJ_WEIGHT, SAME, "blocks.%.attn.out_proj.weight"),
+    RULE(NORM2_WEIGHT, SAME, "blocks.%.norm_2.weight"),
+    RULE(FC1_WEIGHT, SAME, "blocks.%.ffn.up_proj.weight"),
+    RULE(FC2_WEIGHT, SAME, "blocks.%.ffn.down_proj.weight"),
+    RULE(FINAL_NORM_WEIGHT, SAME, "norm_f.weight"),
+    RULE(OUTPUT_WEIGHT, SAME, "/lm_head.weight"),
+};
+static const struct gpt_hf_key mpt_keys[] = {
+    ARCHITECTURES, TYPE, DTYPE, CACHE, INIT("0.02"), ENDS("null", "null"),
+    TIED("true"), VOCAB("50368"),
+    KEY("attn_config.alibi", MUST, "true"),
+    KEY("attn_config.alibi_bias_max", MUST, "8"),
+    KEY("attn_config.attn_impl", UNUSED, "null"),
+    /* a whole number there, and 0 in all files */
+    KEY("attn_config.attn_pdrop", NOTE, "0"),
+    KEY("attn_config.attn_type", MUST, "\"multihead_attention\""),
+    KEY("attn_config.attn_uses_sequence_id", MUST, "false"),
+    CAP("attn_config.clip_qkv", clip_qkv, "null"),
+    KEY("attn_config.prefix_lm", MUST, "false"),
+    /* all queries as one vector, by LayerNorm */
+    KEY("attn_config.qk_ln", MUST, "false"),
+    KEY("attn_config.softmax_scale", MUST, "null"),
+    {"d_model", "hidden_size", GPT_HF_SIZE, "2048", AT(hidden_size)},
+    KEY("emb_pdrop", OTHER_DROPOUT, "0"),
+    /* of gradients */
+    KEY("embedding_fraction", ONLY, "1"),
+    KEY("expansion_ratio", MUST, "4"),
+    KEY("init_config", UNUSED, "null"),
+    KEY("init_device", UNUSED, "null"),
+    RATE("layer_norm_epsilon", norm_epsilon, "1e-5"),
+    KEY("learned_pos_emb", UNUSED, "null"),
+    KEY("logit_scale", MUST, "null"),
+    {"max_seq_len", "max_position_embeddings", GPT_HF_SIZE, "2048",
+     AT(max_positions)},
+    {"n_heads", "num_attention_heads", GPT_HF_SIZE, "16",
+     AT(num_attention_heads)},
+    {"n_layers", "num_hidden_layers", GPT_HF_SIZE, "24", AT(num_layers)},
+    KEY("no_bias", MUST, "true"),
+    KEY("norm_type", UNUSED, "null"),
+    RATE("resid_pdrop", hidden_dropout, "0"),
+    KEY("tokenizer_name", UNUSED, "null"),
+    KEY("verbose", UNUSED, "null"),
+};
+const struct gpt_hf_family gpt_hf_mpt = {
+    .model_type = "mpt",
+    .architecture = "MptForCausalLM",
+    .prefix = "transformer.",
+    .base = {.position_embedding = GPT_POSITION_ALIBI, .no_norm_bias = true,
+             .no_linear_bias = true, .activation = GPT_GELU_EXACT},
+    TABLES(mpt_rules, mpt_keys),
 };

@@ -1,5 +1,10 @@
-/* Families of Hugging Face whose layers are Llama's with small differences: a
- * factor, a rotation, an activation, biases. See family.h.
+/* Families of Hugging Face that compute what Llama does with small
+ * differences: a rotation, a window, layers that do not turn, norms of heads,
+ * biases, or other names alone. See family.h.
+ *
+ * Newer classes know one object of rotary positions alone, and some have a
+ * scaling in it where a file says nothing: such families write the object in
+ * any case (ROPE_OF).
  *
  * A switch that is MUST here is off in every model that was published, and its
  * class has been compared with it off alone. */
@@ -10,88 +15,23 @@ static const struct gpt_hf_rule llama_rules[] = {
     LLAMA_ATTENTION, LLAMA_NORM2, LLAMA_MLP, LLAMA_ENDS,
 };
 
-/* ---- Granite ---- */
-
-/* Four factors: of words, of what blocks give, of scores, and what logits are
- * divided by. */
-static const struct gpt_hf_key granite_keys[] = {
-    ARCHITECTURES,
-    NO_ATTENTION_BIAS,
-    ATTENTION_DROPOUT,
-    /* files have 1 over the size of a head, or over 8 roots of it: no other
-     * class of Llama's kin says the factor itself */
-    KEY("attention_multiplier", SCORE_SCALE, "1"),
-    BOS("1"),
-    /* 12 in the files: words begin small, and the stream is not to */
-    {"embedding_multiplier", NULL, GPT_HF_MULTIPLIER, "1",
-     AT(embedding_multiplier)},
-    EOS("2"),
-    HEAD_DIM("0"),
-    KEY("hidden_act", ACTIVATION, "\"silu\""),
-    HIDDEN("4096"),
-    INIT("0.02"),
-    FFN("11008"),
-    /* a divisor, where all others are factors */
-    {"logits_scaling", NULL, GPT_HF_DIVISOR, "1", AT(logit_multiplier)},
-    POSITIONS("2048"),
-    NO_MLP_BIAS,
-    TYPE,
-    HEADS("32"),
-    LAYERS("32"),
-    KV_HEADS("0"),
-    /* 0.22: forty layers that add all they give would grow the stream */
-    {"residual_multiplier", NULL, GPT_HF_MULTIPLIER, "1",
-     AT(residual_multiplier)},
-    RMS_EPS("1e-6"),
-    ROPE("10000"),
-    TIED("false"),
-    DTYPE,
-    CACHE,
-    VOCAB("32000"),
-};
-const struct gpt_hf_family gpt_hf_granite = {
-    .model_type = "granite",
-    .architecture = "GraniteForCausalLM",
-    .prefix = "model.",
-    .base = {LLAMA_BASE},
-    TABLES(llama_rules, granite_keys),
-};
-
 /* ---- SmolLM3 ---- */
 
 /* Some layers do not turn. A window is in the class, and in no model. */
 static const struct gpt_hf_key smollm3_keys[] = {
-    ARCHITECTURES,
-    NO_ATTENTION_BIAS,
-    ATTENTION_DROPOUT,
-    BOS("128000"),
-    EOS("128001"),
-    HEAD_DIM("0"),
-    KEY("hidden_act", ACTIVATION, "\"silu\""),
-    HIDDEN("2048"),
-    INIT("0.02"),
-    FFN("11008"),
+    LLAMA_KEYS, ENDS("128000", "128001"), NO_ATTENTION_BIAS, NO_MLP_BIAS,
+    NO_PAD,
+    HIDDEN("2048"), FFN("11008"), LAYERS("36"), HEADS("16"), KV_HEADS("4"),
+    HEAD_DIM("0"), POSITIONS("32768"), VOCAB("128256"), RMS_EPS("1e-6"),
+    ROPE("2000000"), TIED("true"),
     /* written by the class itself, "full_attention" for each layer */
     KEY("layer_types", LAYER_TYPES, "null"),
-    POSITIONS("32768"),
-    NO_MLP_BIAS,
-    TYPE,
     /* the list counts; without it every so many-th layer does not turn. In the
      * list 1 is a layer that does, whatever its name says. */
     KEY("no_rope_layer_interval", TURNS_EVERY, "4"),
     KEY("no_rope_layers", TURNS, "null"),
-    HEADS("16"),
-    LAYERS("36"),
-    KV_HEADS("4"),
-    NO_PAD,
-    RMS_EPS("1e-6"),
-    ROPE("2000000"),
     KEY("sliding_window", UNUSED, "null"),
-    TIED("true"),
-    DTYPE,
-    CACHE,
     KEY("use_sliding_window", MUST, "false"),
-    VOCAB("128256"),
 };
 const struct gpt_hf_family gpt_hf_smollm3 = {
     .model_type = "smollm3",
@@ -136,43 +76,6 @@ const struct gpt_hf_family gpt_hf_ernie = {
     .prefix = "model.",
     .base = {LLAMA_BASE, .rotary_interleaved = true},
     TABLES(llama_rules, ernie_keys),
-};
-
-/* ---- Arcee ---- */
-
-/* Squared ReLU without a gate: the first product is called as that beside a
- * gate. */
-static const struct gpt_hf_key arcee_keys[] = {
-    ARCHITECTURES,
-    NO_ATTENTION_BIAS,
-    ATTENTION_DROPOUT,
-    BOS("128000"),
-    EOS("128001"),
-    HEAD_DIM("0"),
-    KEY("hidden_act", ACTIVATION, "\"relu2\""),
-    HIDDEN("2560"),
-    INIT("0.02"),
-    FFN("18432"),
-    POSITIONS("4096"),
-    NO_MLP_BIAS,
-    TYPE,
-    HEADS("32"),
-    LAYERS("32"),
-    KV_HEADS("0"),
-    RMS_EPS("1e-5"),
-    ROPE("10000"),
-    TIED("false"),
-    DTYPE,
-    CACHE,
-    VOCAB("32000"),
-};
-const struct gpt_hf_family gpt_hf_arcee = {
-    .model_type = "arcee",
-    .architecture = "ArceeForCausalLM",
-    .prefix = "model.",
-    .base = {.position_embedding = GPT_POSITION_ROPE, .rotary_percent = 1,
-             .normalization = GPT_RMSNORM, .no_linear_bias = true},
-    TABLES(llama_rules, arcee_keys),
 };
 
 /* ---- Seed-OSS ---- */
@@ -230,189 +133,15 @@ const struct gpt_hf_family gpt_hf_glm = {
     TABLES(glm_rules, glm_keys),
 };
 
-/* ---- StableLM ---- */
-
-/* LayerNorm with its biases and no others, or those of queries, keys and
- * values. The parallel form has one norm: that of the feed-forward is absent
- * from its files, and its row finds no parameter. */
-static const struct gpt_hf_rule stablelm_rules[] = {
-    LLAMA_ATTENTION, LLAMA_NORM2, LLAMA_MLP, LLAMA_ENDS, LLAMA_END_BIAS,
-};
-#define STABLELM_KEYS                                  \
-    ARCHITECTURES,                                     \
-    ATTENTION_DROPOUT,                                 \
-    BOS("0"),                                          \
-    EOS("0"),                                          \
-    KEY("hidden_act", ACTIVATION, "\"silu\""),         \
-    RATE("hidden_dropout", hidden_dropout, "0"),       \
-    HIDDEN("2560"),                                    \
-    INIT("0.02"),                                      \
-    FFN("6912"),                                       \
-    RATE("layer_norm_eps", norm_epsilon, "1e-5"),      \
-    POSITIONS("4096"),                                 \
-    TYPE,                                              \
-    HEADS("32"),                                       \
-    LAYERS("32"),                                      \
-    KV_HEADS("32"),                                    \
-    ROTARY_SHARE("0.25"),                              \
-    /* a norm for each head, with weights of its own */\
-    KEY("qk_layernorm", MUST, "false"),                \
-    ROPE("10000"),                                     \
-    TIED("false"),                                     \
-    DTYPE,                                             \
-    CACHE,                                             \
-    FLAG("use_qkv_bias", qkv_bias, "false"),           \
-    VOCAB("50304")
-static const struct gpt_hf_key stablelm_keys[] = {
-    STABLELM_KEYS,
-    KEY("use_parallel_residual", MUST, "false"),
-};
-static const struct gpt_hf_key stablelm_parallel_keys[] = {
-    STABLELM_KEYS,
-    KEY("use_parallel_residual", MUST, "true"),
-};
-#define STABLELM_BASE                                                       \
-    .position_embedding = GPT_POSITION_ROPE, .gated = true,                 \
-    .no_linear_bias = true
-const struct gpt_hf_family gpt_hf_stablelm = {
-    .model_type = "stablelm",
-    .architecture = "StableLmForCausalLM",
-    .prefix = "model.",
-    .base = {STABLELM_BASE},
-    TABLES(stablelm_rules, stablelm_keys),
-};
-const struct gpt_hf_family gpt_hf_stablelm_parallel = {
-    .model_type = "stablelm",
-    .architecture = "StableLmForCausalLM",
-    .when = "use_parallel_residual",
-    .prefix = "model.",
-    .base = {STABLELM_BASE, .parallel_blocks = true, .shared_norm = true},
-    TABLES(stablelm_rules, stablelm_parallel_keys),
-};
-
-/* ---- Nemotron ---- */
-
-/* LayerNorm that multiplies by 1 + weight, squared ReLU without a gate: what
- * Megatron-LM calls layernorm_1p and squared_relu, where these models were
- * trained. Their large successors mix in layers of other kinds, under
- * other types. */
-static const struct gpt_hf_key nemotron_keys[] = {
-    ARCHITECTURES,
-    NO_ATTENTION_BIAS,
-    ATTENTION_DROPOUT,
-    BOS("2"),
-    EOS("3"),
-    HEAD_DIM("0"),
-    KEY("hidden_act", ACTIVATION, "\"relu2\""),
-    HIDDEN("6144"),
-    INIT("0.0134"),
-    FFN("24576"),
-    POSITIONS("4096"),
-    NO_MLP_BIAS,
-    TYPE,
-    RATE("norm_eps", norm_epsilon, "1e-5"),
-    HEADS("48"),
-    LAYERS("32"),
-    KV_HEADS("0"),
-    ROTARY_SHARE("0.5"),
-    ROPE("10000"),
-    TIED("false"),
-    DTYPE,
-    CACHE,
-    VOCAB("256000"),
-};
-const struct gpt_hf_family gpt_hf_nemotron = {
-    .model_type = "nemotron",
-    .architecture = "NemotronForCausalLM",
-    .prefix = "model.",
-    .base = {.position_embedding = GPT_POSITION_ROPE, .norm_plus_one = true,
-             .no_linear_bias = true},
-    TABLES(stablelm_rules, nemotron_keys),
-};
-
-/* ---- HyperCLOVA X ---- */
-
-/* Granite's four factors, and norms of what blocks give, which a switch takes
- * away. The factor of logits multiplies, though it has the name of Granite's
- * divisor. A factor of what blocks give beside such norms is refused where the
- * model is checked. */
-static const struct gpt_hf_rule hyperclovax_rules[] = {
-    LLAMA_ATTENTION,
-    RULE(POST1_WEIGHT, SAME, "layers.%.post_norm1.weight"),
-    LLAMA_NORM2,
-    LLAMA_MLP,
-    RULE(POST2_WEIGHT, SAME, "layers.%.post_norm2.weight"),
-    LLAMA_ENDS,
-};
-static const struct gpt_hf_key hyperclovax_keys[] = {
-    ARCHITECTURES,
-    NO_ATTENTION_BIAS,
-    ATTENTION_DROPOUT,
-    /* the default is 1 over the root of a head, which the class writes out:
-     * absence is no factor of 1, as it is with Granite */
-    KEY("attention_multiplier", SCORE_SCALE, NULL),
-    BOS("1"),
-    {"embedding_multiplier", NULL, GPT_HF_MULTIPLIER, "1",
-     AT(embedding_multiplier)},
-    EOS("2"),
-    HEAD_DIM("0"),
-    KEY("hidden_act", ACTIVATION, "\"silu\""),
-    HIDDEN("4096"),
-    INIT("0.02"),
-    FFN("11008"),
-    {"logits_scaling", NULL, GPT_HF_MULTIPLIER, "1", AT(logit_multiplier)},
-    POSITIONS("2048"),
-    NO_MLP_BIAS,
-    TYPE,
-    HEADS("32"),
-    LAYERS("32"),
-    KV_HEADS("0"),
-    {"residual_multiplier", NULL, GPT_HF_MULTIPLIER, "1",
-     AT(residual_multiplier)},
-    RMS_EPS("1e-6"),
-    ROPE("10000"),
-    TIED("false"),
-    DTYPE,
-    CACHE,
-    FLAG("use_post_norm", post_norm, "true"),
-    VOCAB("32000"),
-};
-const struct gpt_hf_family gpt_hf_hyperclovax = {
-    .model_type = "hyperclovax",
-    .architecture = "HyperCLOVAXForCausalLM",
-    .prefix = "model.",
-    .base = {LLAMA_BASE},
-    TABLES(hyperclovax_rules, hyperclovax_keys),
-};
-
 /* ---- Helium ---- */
 
 /* Neighbours turn, as in Ernie. Its class wants heads that make up the width:
  * a model with others has an output product that it cannot load. */
 static const struct gpt_hf_key helium_keys[] = {
-    ARCHITECTURES,
-    NO_ATTENTION_BIAS,
-    ATTENTION_DROPOUT,
-    BOS("1"),
-    EOS("2"),
-    HEAD_DIM("128"),
-    KEY("hidden_act", ACTIVATION, "\"silu\""),
-    HIDDEN("2560"),
-    INIT("0.02"),
-    FFN("7040"),
-    POSITIONS("4096"),
-    NO_MLP_BIAS,
-    TYPE,
-    HEADS("20"),
-    LAYERS("24"),
-    KV_HEADS("20"),
-    NO_PAD,
-    RMS_EPS("1e-8"),
-    ROPE("100000"),
-    TIED("false"),
-    DTYPE,
-    CACHE,
-    VOCAB("48000"),
+    LLAMA_KEYS, ENDS("1", "2"), NO_ATTENTION_BIAS, NO_MLP_BIAS, NO_PAD,
+    HIDDEN("2560"), FFN("7040"), LAYERS("24"), HEADS("20"), KV_HEADS("20"),
+    HEAD_DIM("128"), POSITIONS("4096"), VOCAB("48000"), RMS_EPS("1e-8"),
+    ROPE("100000"), TIED("false"),
 };
 const struct gpt_hf_family gpt_hf_helium = {
     .model_type = "helium",
@@ -427,30 +156,13 @@ const struct gpt_hf_family gpt_hf_helium = {
 /* transformers reads it with Llama's class; the names of its switches of biases
  * are its own, and newer files may have Llama's. */
 static const struct gpt_hf_key internlm3_keys[] = {
-    ARCHITECTURES,
-    ATTENTION_DROPOUT,
+    LLAMA_KEYS, ENDS("1", "2"), NO_PAD,
+    HIDDEN("4096"), FFN("10240"), LAYERS("48"), HEADS("32"), KV_HEADS("2"),
+    HEAD_DIM("128"), POSITIONS("32768"), VOCAB("128512"), RMS_EPS("1e-5"),
+    ROPE("10000"), TIED("false"),
     {"bias", "mlp_bias", GPT_HF_MUST, "false", 0},
-    BOS("1"),
-    EOS("2"),
-    HEAD_DIM("128"),
-    KEY("hidden_act", ACTIVATION, "\"silu\""),
-    HIDDEN("4096"),
-    INIT("0.02"),
-    FFN("10240"),
-    POSITIONS("32768"),
-    TYPE,
-    HEADS("32"),
-    LAYERS("48"),
-    KV_HEADS("2"),
-    NO_PAD,
     /* with biases of queries, keys and values alone it would be Qwen 2 */
     {"qkv_bias", "attention_bias", GPT_HF_MUST, "false", 0},
-    RMS_EPS("1e-5"),
-    ROPE("10000"),
-    TIED("false"),
-    DTYPE,
-    CACHE,
-    VOCAB("128512"),
 };
 const struct gpt_hf_family gpt_hf_internlm3 = {
     .model_type = "internlm3",
@@ -458,4 +170,190 @@ const struct gpt_hf_family gpt_hf_internlm3 = {
     .prefix = "model.",
     .base = {LLAMA_BASE},
     TABLES(llama_rules, internlm3_keys),
+};
+
+/* ---- Ministral 3 ---- */
+
+/* Mistral's layer, whose queries grow with their positions: by 0.1 times the
+ * logarithm of how often a text has been as long as texts of pretraining were,
+ * so that attention over many keys stays as sharp as over few. Without an
+ * object of rotary positions its class has YaRN. Files with pictures, too, are
+ * of another type, and hold this one under other names: see pictures.c. */
+static const struct gpt_hf_key ministral3_keys[] = {
+    LLAMA_KEYS, ENDS("1", "2"), NO_PAD,
+    HIDDEN("4096"), FFN("14336"), LAYERS("34"), HEADS("32"), KV_HEADS("8"),
+    HEAD_DIM("128"), POSITIONS("262144"), VOCAB("131072"), RMS_EPS("1e-5"),
+    TIED("false"),
+    ROPE_OF("{\"rope_type\": \"yarn\", \"rope_theta\": 1000000,"
+            " \"factor\": 16, \"original_max_position_embeddings\": 16384,"
+            " \"beta_fast\": 32, \"beta_slow\": 1, \"mscale\": 1,"
+            " \"mscale_all_dim\": 1, \"llama_4_scaling_beta\": 0.1}",
+            "1000000"),
+    KEY("sliding_window", WINDOW, "null"),
+};
+const struct gpt_hf_family gpt_hf_ministral3 = {
+    .model_type = "ministral3",
+    .architecture = "Ministral3ForCausalLM",
+    .prefix = "model.",
+    .grows_queries = true,
+    .base = {LLAMA_BASE},
+    TABLES(llama_rules, ministral3_keys),
+};
+
+/* ---- Hunyuan ---- */
+
+/* Norms of heads come after positions, with a weight for all heads of queries
+ * and one for those of keys, as in Qwen 3, by other names. What else its files
+ * have is of the tokenizer, of pictures, or of an older implementation, whose
+ * layers could share keys and values: that is off in all of them. */
+static const struct gpt_hf_rule hunyuan_rules[] = {
+    RULE(WORD_EMBEDDING, SAME, "embed_tokens.weight"),
+    RULE(NORM1_WEIGHT, SAME, "layers.%.input_layernorm.weight"),
+    LLAMA_QKV,
+    RULE(Q_NORM_WEIGHT, SAME, "layers.%.self_attn.query_layernorm.weight"),
+    RULE(K_NORM_WEIGHT, SAME, "layers.%.self_attn.key_layernorm.weight"),
+    RULE(PROJ_WEIGHT, SAME, "layers.%.self_attn.o_proj.weight"),
+    LLAMA_NORM2,
+    LLAMA_MLP,
+    LLAMA_ENDS,
+};
+/* Its positions are "dynamic" with a number "alpha", which enlarges the base
+ * once and for all: the length of a text changes nothing, unlike what the word
+ * means elsewhere. "factor" and the numbers of YaRN beside it are not read. */
+static const struct gpt_hf_key hunyuan_keys[] = {
+    LLAMA_KEYS, ENDS("1", "2"), NO_ATTENTION_BIAS, NO_MLP_BIAS, NO_PAD,
+    HIDDEN("4096"), FFN("11008"), LAYERS("32"), HEADS("32"), KV_HEADS("0"),
+    HEAD_DIM("0"), POSITIONS("2048"), VOCAB("290943"), RMS_EPS("1e-5"),
+    ROPE("10000"), TIED("false"),
+    /* of heads, again: head_dim counts */
+    KEY("attention_head_dim", UNUSED, "null"),
+    KEY("cla_share_factor", UNUSED, "null"),
+    KEY("class_num", UNUSED, "null"),
+    KEY("dense_list", UNUSED, "null"),
+    KEY("eod_token_id", UNUSED, "null"),
+    KEY("im_end_id", UNUSED, "null"),
+    KEY("im_newline_id", UNUSED, "null"),
+    KEY("im_start_id", UNUSED, "null"),
+    KEY("mask_init_id", UNUSED, "null"),
+    KEY("norm_type", ONLY, "\"rms\""),
+    KEY("org_vocab_size", UNUSED, "null"),
+    KEY("pad_id", UNUSED, "null"),
+    KEY("pool_type", UNUSED, "null"),
+    KEY("text_end_id", UNUSED, "null"),
+    KEY("text_start_id", UNUSED, "null"),
+    KEY("use_cla", MUST, "false"),
+    KEY("use_qk_norm", ONLY, "true"),
+    KEY("use_rotary_pos_emb", ONLY, "true"),
+};
+const struct gpt_hf_family gpt_hf_hunyuan = {
+    .model_type = "hunyuan_v1_dense",
+    .architecture = "HunYuanDenseV1ForCausalLM",
+    .prefix = "model.",
+    .has_alpha = true,
+    .base = {LLAMA_BASE, .qk_norm = true, .qk_norm_turned = true},
+    TABLES(hunyuan_rules, hunyuan_keys),
+};
+
+/* ---- EXAONE ---- */
+
+/* Before EXAONE 4, in three sizes, and EXAONE Deep: Llama's function, which
+ * transformers computes by its class, under names of GPT-2's kind. Both names
+ * of a key are read, and the first ones are written, which all versions
+ * know. */
+static const struct gpt_hf_rule exaone_rules[] = {
+    RULE(WORD_EMBEDDING, SAME, "wte.weight"),
+    RULE(NORM1_WEIGHT, SAME, "h.%.ln_1.weight"),
+    RULE(QKV_WEIGHT, Q, "h.%.attn.attention.q_proj.weight"),
+    RULE(QKV_WEIGHT, K, "h.%.attn.attention.k_proj.weight"),
+    RULE(QKV_WEIGHT, V, "h.%.attn.attention.v_proj.weight"),
+    RULE(PROJ_WEIGHT, SAME, "h.%.attn.attention.out_proj.weight"),
+    RULE(NORM2_WEIGHT, SAME, "h.%.ln_2.weight"),
+    RULE(GATE_WEIGHT, SAME, "h.%.mlp.c_fc_0.weight"),
+    RULE(FC1_WEIGHT, SAME, "h.%.mlp.c_fc_1.weight"),
+    RULE(FC2_WEIGHT, SAME, "h.%.mlp.c_proj.weight"),
+    RULE(FINAL_NORM_WEIGHT, SAME, "ln_f.weight"),
+    RULE(OUTPUT_WEIGHT, SAME, "/lm_head.weight"),
+};
+/* Dropout of words alone is a key of the first implementation; the class has
+ * none there. */
+static const struct gpt_hf_key exaone_keys[] = {
+    COMMON_KEYS, ENDS("1", "361"), NO_ATTENTION_BIAS, NO_MLP_BIAS, NO_PAD,
+    HIDDEN("4096"), FFN("14336"), HEADS("32"), KV_HEADS("8"), HEAD_DIM("0"),
+    POSITIONS("4096"), VOCAB("102400"), ROPE("500000"), TIED("false"),
+    {"activation_function", "hidden_act", GPT_HF_ACTIVATION, "\"silu\"", 0},
+    KEY("embed_dropout", UNUSED, "null"),
+    {"layer_norm_epsilon", "rms_norm_eps", GPT_HF_RATE, "1e-5",
+     AT(norm_epsilon)},
+    {"num_layers", "num_hidden_layers", GPT_HF_SIZE, "32", AT(num_layers)},
+};
+const struct gpt_hf_family gpt_hf_exaone = {
+    .model_type = "exaone",
+    .architecture = "ExaoneForCausalLM",
+    .prefix = "transformer.",
+    .base = {LLAMA_BASE},
+    TABLES(exaone_rules, exaone_keys),
+};
+
+/* ---- CWM, Ministral, IQuest-Coder ---- */
+
+/* Three more descendants of Llama: with windows in most layers, in those of a
+ * list, and without any. The first has Llama 3's scaling where a file has no
+ * object of rotary positions, and a list of its own where a file has none:
+ * that begins with a full layer, which no number here says. All files have it.
+ */
+static const struct gpt_hf_key cwm_keys[] = {
+    LLAMA_KEYS, ENDS("128000", "128001"), NO_ATTENTION_BIAS, NO_MLP_BIAS,
+    HIDDEN("6144"), FFN("21504"), LAYERS("64"), HEADS("48"), KV_HEADS("8"),
+    HEAD_DIM("128"), POSITIONS("131072"), VOCAB("128256"), RMS_EPS("1e-5"),
+    TIED("false"),
+    KEY("layer_types", LAYER_TYPES, NULL),
+    ROPE_OF("{\"rope_type\": \"llama3\", \"rope_theta\": 1000000,"
+            " \"factor\": 16, \"original_max_position_embeddings\": 8192,"
+            " \"low_freq_factor\": 1, \"high_freq_factor\": 4}",
+            "1000000"),
+    KEY("sliding_window", WINDOW, "8192"),
+};
+const struct gpt_hf_family gpt_hf_cwm = {
+    .model_type = "cwm",
+    .architecture = "CwmForCausalLM",
+    .prefix = "model.",
+    .base = {LLAMA_BASE},
+    TABLES(llama_rules, cwm_keys),
+};
+
+/* Mistral's keys and a list of layers; without one all have the window. Files
+ * of before that class are of the type of Mistral, and have no such list: the
+ * same model, with the window in all layers or in none. */
+static const struct gpt_hf_key ministral_keys[] = {
+    LLAMA_KEYS, ENDS("1", "2"),
+    HIDDEN("4096"), FFN("14336"), LAYERS("32"), HEADS("32"), KV_HEADS("8"),
+    HEAD_DIM("0"), POSITIONS("131072"), VOCAB("32000"), RMS_EPS("1e-6"),
+    ROPE("10000"), TIED("false"),
+    KEY("layer_types", LAYER_TYPES, "null"),
+    KEY("sliding_window", WINDOW, "4096"),
+};
+const struct gpt_hf_family gpt_hf_ministral = {
+    .model_type = "ministral",
+    .architecture = "MinistralForCausalLM",
+    .prefix = "model.",
+    .base = {LLAMA_BASE},
+    TABLES(llama_rules, ministral_keys),
+};
+
+/* transformers computes it by Llama's class, which is why a window is refused
+ * there: its original implementation had one, and no model that was published
+ * has it. */
+static const struct gpt_hf_key iquest_keys[] = {
+    LLAMA_KEYS, ENDS("1", "2"), NO_ATTENTION_BIAS, NO_MLP_BIAS, NO_PAD,
+    HIDDEN("5120"), FFN("27648"), LAYERS("80"), HEADS("40"), KV_HEADS("8"),
+    HEAD_DIM("128"), POSITIONS("131072"), VOCAB("76800"), RMS_EPS("1e-5"),
+    ROPE("10000"), TIED("false"),
+    KEY("use_sliding_window", MUST, "false"),
+};
+const struct gpt_hf_family gpt_hf_iquest = {
+    .model_type = "iquestcoder",
+    .architecture = "IQuestCoderForCausalLM",
+    .prefix = "model.",
+    .base = {LLAMA_BASE},
+    TABLES(llama_rules, iquest_keys),
 };

@@ -1,6 +1,6 @@
 /* Families of Hugging Face with attention and feed-forward side by side after
- * one norm: Cohere, Phi and GPT-J; see family.h. GPT-NeoX, whose blocks have a
- * norm each, is in family.c, Falcon in family_classic.c beside it. */
+ * one norm: Cohere, Phi, GPT-J and CodeGen; see family.h. GPT-NeoX, whose
+ * blocks have a norm each, is in family.c, Falcon in family_classic.c. */
 #include "checkpoint/huggingface/rows.h"
 
 /* ---- Cohere ---- */
@@ -12,30 +12,14 @@ static const struct gpt_hf_rule cohere_rules[] = {
 };
 /* A norm for each head, with weights of its own, is Command-R+'s. */
 static const struct gpt_hf_key cohere_keys[] = {
-    ARCHITECTURES,
-    NO_ATTENTION_BIAS,
-    ATTENTION_DROPOUT,
-    BOS("5"),
-    EOS("255001"),
-    KEY("hidden_act", ACTIVATION, "\"silu\""),
-    HIDDEN("8192"),
-    INIT("0.02"),
-    FFN("22528"),
+    LLAMA_KEYS, ENDS("5", "255001"), NO_ATTENTION_BIAS,
+    HIDDEN("8192"), FFN("22528"), LAYERS("40"), HEADS("64"), KV_HEADS("0"),
+    POSITIONS("8192"), VOCAB("256000"), ROPE("500000"), TIED("true"),
     RATE("layer_norm_eps", norm_epsilon, "1e-5"),
     {"logit_scale", NULL, GPT_HF_MULTIPLIER, "0.0625", AT(logit_multiplier)},
-    POSITIONS("8192"),
     /* of the tokenizer: texts may be longer than the positions here say */
     KEY("model_max_length", UNUSED, "null"),
-    TYPE,
-    HEADS("64"),
-    LAYERS("40"),
-    KV_HEADS("0"),
-    ROPE("500000"),
-    TIED("true"),
-    DTYPE,
-    CACHE,
     KEY("use_qk_norm", MUST, "false"),
-    VOCAB("256000"),
 };
 #define COHERE_BASE                                                         \
     .position_embedding = GPT_POSITION_ROPE, .rotary_percent = 1,           \
@@ -54,43 +38,27 @@ const struct gpt_hf_family gpt_hf_cohere = {
  * could mean another function must have the value that it has. A model without
  * windows would turn in no layer at all: that is refused. */
 static const struct gpt_hf_key cohere2_keys[] = {
-    ARCHITECTURES,
-    NO_ATTENTION_BIAS,
-    ATTENTION_DROPOUT,
-    BOS("5"),
+    LLAMA_KEYS, ENDS("5", "255001"), NO_ATTENTION_BIAS,
+    HIDDEN("8192"), FFN("22528"), LAYERS("40"), HEADS("64"), KV_HEADS("0"),
+    HEAD_DIM("0"), POSITIONS("8192"), VOCAB("256000"), ROPE("10000"),
+    TIED("true"),
     /* of generation: a cache that forgets what no window reaches */
     KEY("cache_implementation", UNUSED, "null"),
-    EOS("255001"),
-    HEAD_DIM("0"),
-    KEY("hidden_act", ACTIVATION, "\"silu\""),
-    HIDDEN("8192"),
-    INIT("0.02"),
-    FFN("22528"),
     RATE("layer_norm_eps", norm_epsilon, "1e-5"),
     KEY("layer_switch", UNUSED, "null"),
     KEY("layer_types", LAYER_TYPES, "null"),
     {"logit_scale", NULL, GPT_HF_MULTIPLIER, "0.0625", AT(logit_multiplier)},
-    POSITIONS("8192"),
-    TYPE,
-    HEADS("64"),
-    LAYERS("40"),
-    KV_HEADS("0"),
     KEY("order_of_interleaved_layers", ONLY, "\"local_attn_first\""),
     KEY("position_embedding_type", ONLY, "\"rope_gptj\""),
-    ROPE("10000"),
     KEY("rotary_pct", ONLY, "1"),
     KEY("sliding_window", WINDOW, "4096"),
     /* where there is no list: newer versions write that instead */
     {"sliding_window_pattern", "_sliding_window_pattern", GPT_HF_WINDOW_EVERY,
      "4", 0},
-    TIED("true"),
-    DTYPE,
-    CACHE,
     KEY("use_embedding_sharing", UNUSED, "null"),
     KEY("use_gated_activation", ONLY, "true"),
     KEY("use_parallel_block", ONLY, "true"),
     KEY("use_parallel_embedding", UNUSED, "null"),
-    VOCAB("256000"),
 };
 const struct gpt_hf_family gpt_hf_cohere2 = {
     .model_type = "cohere2",
@@ -128,30 +96,16 @@ static const struct gpt_hf_rule phi_rules[] = {
     RULE(OUTPUT_BIAS, SAME, "/lm_head.bias"),
 };
 static const struct gpt_hf_key phi_keys[] = {
-    ARCHITECTURES,
-    ATTENTION_DROPOUT,
-    BOS("1"),
+    COMMON_KEYS, ENDS("1", "2"),
+    HIDDEN("2048"), FFN("8192"), LAYERS("24"), HEADS("32"), KV_HEADS("0"),
+    POSITIONS("2048"), VOCAB("51200"), ROPE("10000"), TIED("false"),
     KEY("embd_pdrop", OTHER_DROPOUT, "0"),
-    EOS("2"),
     KEY("hidden_act", ACTIVATION, "\"gelu_new\""),
-    HIDDEN("2048"),
-    INIT("0.02"),
-    FFN("8192"),
     RATE("layer_norm_eps", norm_epsilon, "1e-5"),
-    POSITIONS("2048"),
-    TYPE,
-    HEADS("32"),
-    LAYERS("24"),
-    KV_HEADS("0"),
     ROTARY_SHARE("0.5"),
     /* one norm for all heads, with a bias */
     FLAG("qk_layernorm", qk_norm, "false"),
     RATE("resid_pdrop", hidden_dropout, "0"),
-    ROPE("10000"),
-    TIED("false"),
-    DTYPE,
-    CACHE,
-    VOCAB("51200"),
 };
 const struct gpt_hf_family gpt_hf_phi = {
     .model_type = "phi",
@@ -185,8 +139,7 @@ static const struct gpt_hf_rule gptj_rules[] = {
 };
 /* Neighbours turn; how many elements of a head is a number, and null would be
  * the whole width of the model, which no head has. The base of angles is fixed
- * by the class. CodeGen's files are alike, but mix queries, keys and values in
- * an order of its own: another type, which is refused. */
+ * by the class. */
 static const struct gpt_hf_key gptj_keys[] = {
     KEY("activation_function", ACTIVATION, "\"gelu_new\""),
     ARCHITECTURES,
@@ -222,4 +175,34 @@ const struct gpt_hf_family gpt_hf_gptj = {
              .output_bias = true, .parallel_blocks = true,
              .shared_norm = true},
     TABLES(gptj_rules, gptj_keys),
+};
+
+/* ---- CodeGen ---- */
+
+/* GPT-J's keys and layer, with queries, keys and values in one tensor. */
+static const struct gpt_hf_rule codegen_rules[] = {
+    RULE(WORD_EMBEDDING, SAME, "wte.weight"),
+    RULE(NORM1_WEIGHT, SAME, "h.%.ln_1.weight"),
+    RULE(NORM1_BIAS, SAME, "h.%.ln_1.bias"),
+    RULE(QKV_WEIGHT, QUARTERS, "h.%.attn.qkv_proj.weight"),
+    RULE(PROJ_WEIGHT, SAME, "h.%.attn.out_proj.weight"),
+    RULE(FC1_WEIGHT, SAME, "h.%.mlp.fc_in.weight"),
+    RULE(FC1_BIAS, SAME, "h.%.mlp.fc_in.bias"),
+    RULE(FC2_WEIGHT, SAME, "h.%.mlp.fc_out.weight"),
+    RULE(FC2_BIAS, SAME, "h.%.mlp.fc_out.bias"),
+    RULE(FINAL_NORM_WEIGHT, SAME, "ln_f.weight"),
+    RULE(FINAL_NORM_BIAS, SAME, "ln_f.bias"),
+    RULE(OUTPUT_WEIGHT, SAME, "/lm_head.weight"),
+    RULE(OUTPUT_BIAS, SAME, "/lm_head.bias"),
+};
+const struct gpt_hf_family gpt_hf_codegen = {
+    .model_type = "codegen",
+    .architecture = "CodeGenForCausalLM",
+    .prefix = "transformer.",
+    .in_quarters = true,
+    .base = {.position_embedding = GPT_POSITION_ROPE, .rotary_base = 10000,
+             .rotary_interleaved = true, .no_attention_bias = true,
+             .output_bias = true, .parallel_blocks = true,
+             .shared_norm = true},
+    TABLES(codegen_rules, gptj_keys),
 };

@@ -11,30 +11,14 @@ static const struct gpt_hf_rule gemma_rules[] = {
 };
 /* "hidden_activation" is what a few versions read instead of "hidden_act". */
 static const struct gpt_hf_key gemma_keys[] = {
-    ARCHITECTURES,
-    NO_ATTENTION_BIAS,
-    ATTENTION_DROPOUT,
-    BOS("2"),
-    EOS("1"),
-    HEAD_DIM("256"),
+    COMMON_KEYS, ENDS("2", "1"), NO_ATTENTION_BIAS,
+    HIDDEN("3072"), FFN("24576"), LAYERS("28"), HEADS("16"), KV_HEADS("16"),
+    HEAD_DIM("256"), POSITIONS("8192"), VOCAB("256000"), RMS_EPS("1e-6"),
+    ROPE("10000"), TIED("true"),
     KEY("hidden_act", TANH_ACTIVATION, "\"gelu_pytorch_tanh\""),
     KEY("hidden_activation", ONLY, "\"gelu_pytorch_tanh\""),
-    HIDDEN("3072"),
-    INIT("0.02"),
-    FFN("24576"),
-    POSITIONS("8192"),
-    TYPE,
-    HEADS("16"),
-    LAYERS("28"),
-    KV_HEADS("16"),
-    RMS_EPS("1e-6"),
-    ROPE("10000"),
-    TIED("true"),
-    DTYPE,
     /* of embedding models, which see what follows */
     KEY("use_bidirectional_attention", MUST, "null"),
-    CACHE,
-    VOCAB("256000"),
 };
 #define GEMMA_BASE LLAMA_BASE, .norm_plus_one = true, .scale_embedding = true
 const struct gpt_hf_family gpt_hf_gemma = {
@@ -58,39 +42,23 @@ static const struct gpt_hf_rule gemma2_rules[] = {
 };
 /* Every second layer attends to all tokens; newer files list the layers. */
 static const struct gpt_hf_key gemma2_keys[] = {
-    ARCHITECTURES,
-    NO_ATTENTION_BIAS,
-    ATTENTION_DROPOUT,
+    COMMON_KEYS, ENDS("2", "1"), NO_ATTENTION_BIAS,
+    HIDDEN("2304"), FFN("9216"), LAYERS("26"), HEADS("8"), KV_HEADS("4"),
+    HEAD_DIM("256"), POSITIONS("8192"), VOCAB("256000"), RMS_EPS("1e-6"),
+    ROPE("10000"), TIED("true"),
     CAP("attn_logit_softcapping", attn_logit_softcapping, "50"),
-    BOS("2"),
     /* of generation: a cache that forgets what no window reaches */
     KEY("cache_implementation", UNUSED, "null"),
-    EOS("1"),
     CAP("final_logit_softcapping", final_logit_softcapping, "30"),
-    HEAD_DIM("256"),
     /* the class reads the second one; files have both */
     KEY("hidden_act", ONLY, "\"gelu_pytorch_tanh\""),
     KEY("hidden_activation", ACTIVATION, "\"gelu_pytorch_tanh\""),
-    HIDDEN("2304"),
-    INIT("0.02"),
-    FFN("9216"),
     KEY("layer_types", LAYER_TYPES, "null"),
-    POSITIONS("8192"),
-    TYPE,
-    HEADS("8"),
-    LAYERS("26"),
-    KV_HEADS("4"),
     /* 144 in 27B: the width over the heads, where a head has 128 */
     KEY("query_pre_attn_scalar", SCALAR, "256"),
-    RMS_EPS("1e-6"),
-    ROPE("10000"),
     KEY("sliding_window", WINDOW, "4096"),
-    TIED("true"),
-    DTYPE,
     /* of embedding models, which see what follows */
     KEY("use_bidirectional_attention", MUST, "null"),
-    CACHE,
-    VOCAB("256000"),
 };
 const struct gpt_hf_family gpt_hf_gemma2 = {
     .model_type = "gemma2",
@@ -124,28 +92,17 @@ const struct gpt_hf_family gpt_hf_vaultgemma = {
  * window, which are five of six. Models that read pictures, too, are of another
  * type, and hold this one under other names: see pictures.c. */
 static const struct gpt_hf_key gemma3_keys[] = {
-    ARCHITECTURES,
-    NO_ATTENTION_BIAS,
-    ATTENTION_DROPOUT,
+    COMMON_KEYS, ENDS("2", "1"), NO_ATTENTION_BIAS,
+    HIDDEN("2304"), FFN("9216"), LAYERS("26"), HEADS("8"), KV_HEADS("4"),
+    HEAD_DIM("256"), POSITIONS("131072"), VOCAB("262208"), RMS_EPS("1e-6"),
+    TIED("true"),
     /* the class has the key of Gemma 2, and caps no scores by it */
     KEY("attn_logit_softcapping", UNUSED, "null"),
-    BOS("2"),
     KEY("cache_implementation", UNUSED, "null"),
-    EOS("1"),
     CAP("final_logit_softcapping", final_logit_softcapping, "null"),
-    HEAD_DIM("256"),
     KEY("hidden_activation", ACTIVATION, "\"gelu_pytorch_tanh\""),
-    HIDDEN("2304"),
-    INIT("0.02"),
-    FFN("9216"),
     KEY("layer_types", LAYER_TYPES, "null"),
-    POSITIONS("131072"),
-    TYPE,
-    HEADS("8"),
-    LAYERS("26"),
-    KV_HEADS("4"),
     KEY("query_pre_attn_scalar", SCALAR, "256"),
-    RMS_EPS("1e-6"),
     /* older files have the two bases apart, newer ones two objects; what is
      * written has both forms: either version reads one and skips the other */
     KEY("rope_local_base_freq", LOCAL_THETA, "10000"),
@@ -155,11 +112,7 @@ static const struct gpt_hf_key gemma3_keys[] = {
     KEY("sliding_window", WINDOW, "4096"),
     {"sliding_window_pattern", "_sliding_window_pattern", GPT_HF_WINDOW_EVERY,
      "6", 0},
-    TIED("true"),
-    DTYPE,
     KEY("use_bidirectional_attention", MUST, "false"),
-    CACHE,
-    VOCAB("262208"),
 };
 const struct gpt_hf_family gpt_hf_gemma3 = {
     .model_type = "gemma3_text",
@@ -203,26 +156,10 @@ static const struct gpt_hf_rule olmo2_rules[] = {
     LLAMA_ENDS,
 };
 static const struct gpt_hf_key olmo2_keys[] = {
-    ARCHITECTURES,
-    NO_ATTENTION_BIAS,
-    ATTENTION_DROPOUT,
-    BOS("null"),
-    EOS("50279"),
-    KEY("hidden_act", ACTIVATION, "\"silu\""),
-    HIDDEN("4096"),
-    INIT("0.02"),
-    FFN("11008"),
-    POSITIONS("2048"),
-    TYPE,
-    HEADS("32"),
-    LAYERS("32"),
-    KV_HEADS("0"),
-    RMS_EPS("1e-5"),
-    ROPE("10000"),
+    LLAMA_KEYS, ENDS("null", "50279"), NO_ATTENTION_BIAS,
+    HIDDEN("4096"), FFN("11008"), LAYERS("32"), HEADS("32"), KV_HEADS("0"),
+    POSITIONS("2048"), VOCAB("50304"), RMS_EPS("1e-5"), ROPE("10000"),
     TIED("false"),
-    DTYPE,
-    CACHE,
-    VOCAB("50304"),
 };
 const struct gpt_hf_family gpt_hf_olmo2 = {
     .model_type = "olmo2",
@@ -238,30 +175,14 @@ const struct gpt_hf_family gpt_hf_olmo2 = {
 /* With windows, beside which full layers alone have scaled angles: long texts
  * reach only those. Both kinds have one base, which older files say once. */
 static const struct gpt_hf_key olmo3_keys[] = {
-    ARCHITECTURES,
-    NO_ATTENTION_BIAS,
-    ATTENTION_DROPOUT,
-    BOS("null"),
-    EOS("50279"),
-    KEY("hidden_act", ACTIVATION, "\"silu\""),
-    HIDDEN("4096"),
-    INIT("0.02"),
-    FFN("11008"),
+    LLAMA_KEYS, ENDS("null", "50279"), NO_ATTENTION_BIAS,
+    HIDDEN("4096"), FFN("11008"), LAYERS("32"), HEADS("32"), KV_HEADS("0"),
+    POSITIONS("2048"), VOCAB("50304"), RMS_EPS("1e-5"), TIED("false"),
     KEY("layer_types", LAYER_TYPES, "null"),
-    POSITIONS("2048"),
-    TYPE,
-    HEADS("32"),
-    LAYERS("32"),
-    KV_HEADS("0"),
-    RMS_EPS("1e-5"),
     KEY("rope_parameters", TWO_PARAMETERS, "null"),
     KEY("rope_scaling", SCALING, "null"),
     KEY("rope_theta", THETA, "500000"),
     KEY("sliding_window", WINDOW, "4096"),
-    TIED("false"),
-    DTYPE,
-    CACHE,
-    VOCAB("50304"),
 };
 const struct gpt_hf_family gpt_hf_olmo3 = {
     .model_type = "olmo3",
@@ -280,30 +201,14 @@ const struct gpt_hf_family gpt_hf_olmo3 = {
  * window, full layers do not turn; the small models have none, and turn in all
  * layers. */
 static const struct gpt_hf_key exaone4_keys[] = {
-    ARCHITECTURES,
-    ATTENTION_DROPOUT,
-    BOS("0"),
-    EOS("2"),
-    HEAD_DIM("0"),
-    KEY("hidden_act", ACTIVATION, "\"silu\""),
-    HIDDEN("4096"),
-    INIT("0.02"),
-    FFN("16384"),
+    LLAMA_KEYS, ENDS("0", "2"),
+    HIDDEN("4096"), FFN("16384"), LAYERS("32"), HEADS("32"), KV_HEADS("32"),
+    HEAD_DIM("0"), POSITIONS("2048"), VOCAB("102400"), RMS_EPS("1e-5"),
+    ROPE("10000"), TIED("false"),
     KEY("layer_types", LAYER_TYPES, "null"),
-    POSITIONS("2048"),
-    TYPE,
-    HEADS("32"),
-    LAYERS("32"),
-    KV_HEADS("32"),
-    RMS_EPS("1e-5"),
-    ROPE("10000"),
     KEY("sliding_window", WINDOW, "4096"),
     /* a number, or a word such as "LLLG" beside the list */
     KEY("sliding_window_pattern", WINDOW_EVERY, "4"),
-    TIED("false"),
-    DTYPE,
-    CACHE,
-    VOCAB("102400"),
 };
 const struct gpt_hf_family gpt_hf_exaone4 = {
     .model_type = "exaone4",

@@ -144,6 +144,8 @@ struct gpt_hf_plan {
     struct gpt_hf_extra extra;
     struct gpt_tensor *tensors; /* names and order of transformers */
     int64_t *shard;             /* of each tensor */
+    const void **constants;     /* of each tensor: its bytes, where it is no
+                                 * parameter; else NULL */
     int64_t n, n_shards;
     int64_t n_params;   /* that the tensors hold: what a reader will see */
     int64_t total_size; /* bytes of tensors */

@@ -69,7 +69,8 @@ bool gpt_hf_ignores(const struct gpt_hf_family *family,
 {
     static const char *const constants[] = {
         ".attn.bias", ".attn.masked_bias", ".attention.bias",
-        ".attention.masked_bias", ".rotary_emb.inv_freq",
+        ".attention.masked_bias", ".rotary_emb.inv_freq", ".act_fn.beta",
+        ".act_fn.eps",
     };
     const char *output = gpt_hf_output_name(family);
 
@@ -97,9 +98,11 @@ static int64_t outputs(const struct gpt_config *c,
     switch (rule->order) {
     case GPT_HF_Q:
     case GPT_HF_Q_PAIRS:
+    case GPT_HF_Q_TURNED:
         return c->num_attention_heads * c->head_size;
     case GPT_HF_K:
     case GPT_HF_K_PAIRS:
+    case GPT_HF_K_TURNED:
     case GPT_HF_V:
         return c->num_query_groups * c->head_size;
     case GPT_HF_FIRST:
@@ -109,6 +112,7 @@ static int64_t outputs(const struct gpt_config *c,
     case GPT_HF_TRANSPOSED:
     case GPT_HF_CONV_QKV:
     case GPT_HF_QKV:
+    case GPT_HF_QUARTERS:
         break;
     }
     /* the vocabulary there has no dummy rows */
@@ -172,6 +176,39 @@ static int64_t pair_runs(struct run *to, const struct gpt_config *c,
     return n;
 }
 
+/* The ranks that trained CodeGen were four, whatever the model. A head is a
+ * group. */
+static int64_t quarter_runs(struct run *to, const struct gpt_config *c,
+                            int64_t g)
+{
+    const int64_t d = c->head_size, heads = c->num_attention_heads / 4;
+    const int64_t there = (g / heads * 3 * heads + g % heads) * d;
+    const int64_t here = g * 3 * d;
+
+    to[0] = (struct run){here, there, d};
+    to[1] = (struct run){here + d, there + 2 * heads * d, d};
+    to[2] = (struct run){here + 2 * d, there + heads * d, d};
+    return 3;
+}
+
+/* A rotation the other way is ours of the halves that have changed places, and
+ * scores do not depend on the order of elements. */
+static int64_t turned_runs(struct run *to, const struct gpt_config *c,
+                           enum gpt_hf_order order, int64_t g)
+{
+    const int64_t d = c->head_size, q = c->num_attention_heads /
+                                        c->num_query_groups;
+    const bool query = order == GPT_HF_Q_TURNED;
+    const int64_t heads = query ? q : 1;
+    const int64_t here = (g * (q + 2) + (query ? 0 : q)) * d;
+    int64_t n = 0;
+
+    for (int64_t half = 0; half < 2 * heads; half++)
+        to[n++] = (struct run){here + half * (d / 2),
+                               (g * heads * 2 + (half ^ 1)) * (d / 2), d / 2};
+    return n;
+}
+
 /* A tensor whose order is ours is one run, linear_qkv too, where a family keeps
  * a group's heads together. */
 static int make_runs(struct run **out, int64_t *n, const struct gpt_config *c,
@@ -182,15 +219,20 @@ static int make_runs(struct run **out, int64_t *n, const struct gpt_config *c,
                      rule->order != GPT_HF_SAME;
     const bool pairs =
         rule->order == GPT_HF_Q_PAIRS || rule->order == GPT_HF_K_PAIRS;
+    const bool turned =
+        rule->order == GPT_HF_Q_TURNED || rule->order == GPT_HF_K_TURNED;
     const int64_t groups = qkv ? c->num_query_groups : 1;
-    const int64_t most = pairs ? p->shape[0] : 3 * groups;
+    const int64_t most = pairs || turned ? p->shape[0] : 3 * groups;
 
     *n = 0;
     GPT_TRY(gpt_new(out, (size_t)most, sizeof(**out), "views", err));
     /* at most three runs a group, or one a row: for these there is room */
     for (int64_t g = 0; qkv && g < groups; g++)
-        *n += pairs ? pair_runs(*out + *n, c, rule->order, g)
-                    : group_runs(*out + *n, c, rule->order, g);
+        *n += pairs    ? pair_runs(*out + *n, c, rule->order, g)
+              : turned ? turned_runs(*out + *n, c, rule->order, g)
+              : rule->order == GPT_HF_QUARTERS
+                  ? quarter_runs(*out + *n, c, g)
+                       : group_runs(*out + *n, c, rule->order, g);
     if (!qkv)
         (*out)[(*n)++] = (struct run){
             0, rule->order == GPT_HF_SECOND ? p->shape[0] : 0,

@@ -23,6 +23,13 @@ int gpt_hf_refuse(const struct gpt_hf_reader *r, const char *key,
                   const cJSON *value, const char *need, struct gpt_err *err);
 int gpt_hf_wrong_type(const struct gpt_hf_reader *r, const char *key,
                       const char *need, struct gpt_err *err);
+/* Sets r->extra->family; GPT_EDATA says what models of an unknown type have. */
+int gpt_hf_find_family(struct gpt_hf_reader *r,
+                       struct gpt_err *err) GPT_MUST_USE;
+/* Every key of the object is one of the family, or a note, or off: else
+ * GPT_EDATA. outer: "", or "a." for the object a of the file. */
+int gpt_hf_check_unknown(const struct gpt_hf_reader *r, const cJSON *object,
+                         const char *outer, struct gpt_err *err) GPT_MUST_USE;
 /* A key that models of the type do not have. */
 int gpt_hf_unknown_key(const char *what, const char *key,
                        const char *model_type, struct gpt_err *err);

@@ -15,6 +15,7 @@
 #define KEY(name, kind, def) {name, NULL, GPT_HF_##kind, def, 0}
 #define CAP(name, field, def) {name, NULL, GPT_HF_CAP, def, AT(field)}
 #define RULE(role, order, name) {GPT_##role, GPT_HF_##order, name}
+#define CONSTANTS(c) .constants = (c), .n_constants = GPT_COUNT(c)
 #define TABLES(r, k) \
     .rules = (r), .n_rules = GPT_COUNT(r), .keys = (k), .n_keys = GPT_COUNT(k)
 
@@ -48,10 +49,20 @@
     KEY("rope_scaling", SCALING, "null"),          \
     KEY("rope_theta", THETA, def)
 
+/* Keys of nearly all classes. A table may have its rows in any order. */
+#define COMMON_KEYS \
+    ARCHITECTURES, ATTENTION_DROPOUT, INIT("0.02"), TYPE, DTYPE, CACHE
+#define LLAMA_KEYS COMMON_KEYS, KEY("hidden_act", ACTIVATION, "\"silu\"")
+/* The tokens that begin and end a text. */
+#define ENDS(bos, eos) BOS(bos), EOS(eos)
+
 #define RMS_EPS(def) RATE("rms_norm_eps", norm_epsilon, def)
 #define ROTARY_SHARE(def) RATE("partial_rotary_factor", rotary_percent, def)
-/* One switch for biases that are all there or not, here all off: where it is on
- * some classes leave out the output's, and others do not. */
+/* One switch for biases of attention that are all there or not. Where the class
+ * leaves out the output's nevertheless, or has a bias where it should be off,
+ * the switch must be off. */
+#define ATTENTION_BIAS KEY("attention_bias", ATTENTION_BIAS, "false")
+#define MLP_BIAS KEY("mlp_bias", MLP_BIAS, "false")
 #define NO_ATTENTION_BIAS KEY("attention_bias", MUST, "false")
 #define NO_MLP_BIAS KEY("mlp_bias", MUST, "false")
 
@@ -63,7 +74,10 @@
 #define LLAMA_MLP                                              \
     RULE(GATE_WEIGHT, SAME, "layers.%.mlp.gate_proj.weight"),  \
     RULE(FC1_WEIGHT, SAME, "layers.%.mlp.up_proj.weight"),     \
-    RULE(FC2_WEIGHT, SAME, "layers.%.mlp.down_proj.weight")
+    RULE(GATE_BIAS, SAME, "layers.%.mlp.gate_proj.bias"),      \
+    RULE(FC1_BIAS, SAME, "layers.%.mlp.up_proj.bias"),         \
+    RULE(FC2_WEIGHT, SAME, "layers.%.mlp.down_proj.weight"),   \
+    RULE(FC2_BIAS, SAME, "layers.%.mlp.down_proj.bias")
 #define LLAMA_ENDS                                             \
     RULE(FINAL_NORM_WEIGHT, SAME, "norm.weight"),              \
     RULE(OUTPUT_WEIGHT, SAME, "/lm_head.weight")
@@ -84,7 +98,8 @@
     LLAMA_QKV, LLAMA_QKV_BIAS,                                              \
     RULE(Q_NORM_WEIGHT, SAME, "layers.%.self_attn.q_norm.weight"),          \
     RULE(K_NORM_WEIGHT, SAME, "layers.%.self_attn.k_norm.weight"),          \
-    RULE(PROJ_WEIGHT, SAME, "layers.%.self_attn.o_proj.weight")
+    RULE(PROJ_WEIGHT, SAME, "layers.%.self_attn.o_proj.weight"),            \
+    RULE(PROJ_BIAS, SAME, "layers.%.self_attn.o_proj.bias")
 #define LLAMA_NORM2                                                         \
     RULE(NORM2_WEIGHT, SAME, "layers.%.post_attention_layernorm.weight"),   \
     RULE(NORM2_BIAS, SAME, "layers.%.post_attention_layernorm.bias")
@@ -154,5 +169,8 @@ extern const struct gpt_hf_family gpt_hf_ministral3, gpt_hf_hunyuan;
 extern const struct gpt_hf_family gpt_hf_exaone, gpt_hf_granite_hybrid;
 extern const struct gpt_hf_family gpt_hf_cwm, gpt_hf_ministral, gpt_hf_iquest;
 extern const struct gpt_hf_family gpt_hf_gpt_neo;
+extern const struct gpt_hf_family gpt_hf_olmo, gpt_hf_nanochat, gpt_hf_apertus;
+extern const struct gpt_hf_family gpt_hf_persimmon, gpt_hf_mpt;
+extern const struct gpt_hf_family gpt_hf_codegen, gpt_hf_biogpt;
 
 #endif

@@ -140,6 +140,33 @@ static int plan_tensor(struct gpt_hf_plan *p, const struct gpt_param *row,
     return GPT_OK;
 }
 
+/* Numbers of the class that belong beside the parameter `row`, in the type of
+ * its last tensor. */
+static int plan_constants(struct gpt_hf_plan *p, const struct gpt_param *row,
+                          struct gpt_err *err)
+{
+    const struct gpt_hf_family *family = p->extra.family;
+    const enum gpt_dtype dtype = p->tensors[p->n - 1].dtype;
+
+    for (size_t i = 0; i < family->n_constants; i++) {
+        const struct gpt_hf_constant *c = &family->constants[i];
+        const struct gpt_hf_rule rule = {.name = c->name};
+        char name[NAME];
+
+        if (c->beside != row->role)
+            continue;
+        gpt_hf_name(name, sizeof(name), &rule, row, family->prefix);
+        char *kept = gpt_arena_strdup(&p->arena, name);
+        void *bytes = gpt_arena_alloc(&p->arena, 1, sizeof(double));
+        if (!kept || !bytes)
+            return gpt_no_memory(err, "tensors to write");
+        gpt_convert(bytes, dtype, &c->value, GPT_F32, 1);
+        p->constants[p->n] = bytes;
+        p->tensors[p->n++] = gpt_tensor_make(kept, dtype, 0, NULL);
+    }
+    return GPT_OK;
+}
+
 /* Each rule gives what its tensor takes of the parameter; a parameter without a
  * rule cannot be here, as a family was chosen that has the model. */
 static int plan_param(struct gpt_hf_plan *p, const struct gpt_param *row,
@@ -159,7 +186,7 @@ static int plan_param(struct gpt_hf_plan *p, const struct gpt_param *row,
             gpt_tensor_widen(there, here->dtype);
         GPT_TRY(gpt_hf_export(there, here, &p->config, rule, row, err));
     }
-    return GPT_OK;
+    return plan_constants(p, row, err);
 }
 
 static int plan_tensors(struct gpt_hf_plan *p,
@@ -167,10 +194,13 @@ static int plan_tensors(struct gpt_hf_plan *p,
                         const struct gpt_source *source, enum gpt_dtype dtype,
                         struct gpt_err *err)
 {
-    const size_t most = (size_t)table->n * MOST_PARTS;
+    const size_t most =
+        (size_t)table->n * (MOST_PARTS + p->extra.family->n_constants);
 
     GPT_TRY(gpt_new(&p->tensors, most, sizeof(*p->tensors), "tensors", err));
     GPT_TRY(gpt_new(&p->shard, most, sizeof(*p->shard), "tensors", err));
+    GPT_TRY(gpt_new(&p->constants, most, sizeof(*p->constants), "tensors",
+                    err));
     p->n_params = table->n;
     for (int64_t i = 0; i < table->n; i++)
         GPT_TRY(plan_param(p, &table->rows[i], source, dtype, err));
@@ -209,6 +239,7 @@ void gpt_hf_plan_free(struct gpt_hf_plan *plan)
         gpt_tensor_free(&plan->tensors[i]);
     gpt_free(plan->tensors);
     gpt_free(plan->shard);
+    gpt_free(plan->constants);
     gpt_arena_free(&plan->arena);
     *plan = (struct gpt_hf_plan){0};
 }
@@ -249,7 +280,9 @@ static int write_shard(void *context, int64_t shard, struct gpt_fill *fill,
 
         if (plan->shard[i] != shard)
             continue;
-        parts[n] = (struct gpt_part){.tensor = t, .dtype = t->dtype};
+        parts[n] = (struct gpt_part){.tensor = plan->constants[i] ? NULL : t,
+                                     .data = plan->constants[i],
+                                     .dtype = t->dtype};
         memcpy(parts[n].shape, t->shape, sizeof(t->shape));
         headers[n++] = header_of(t);
     }

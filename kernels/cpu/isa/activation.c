@@ -109,9 +109,53 @@ static inline struct point squared_relu_at(vf x)
     return (struct point){y * y, all(2) * y};
 }
 
+/* e^x - 1 - x for x <= 0, by its series where the difference would lose
+ * digits. x is kept below a number near 0, as the paper's code does. */
+static inline vf exp_rest(vf x)
+{
+    vf m = pick(x > all(-1e-6f), all(-1e-6f), x);
+    vf p = all(1.0f / 40320);
+
+    p = p * m + all(1.0f / 5040);
+    p = p * m + all(1.0f / 720);
+    p = p * m + all(1.0f / 120);
+    p = p * m + all(1.0f / 24);
+    p = p * m + all(1.0f / 6);
+    p = p * m + all(0.5f);
+    vf far = vexp(pick(m < all(-80), all(-80), m)) - all(1) - m;
+    return pick(m > all(-0.5f), p * m * m, far) + (m - x);
+}
+
+/* alpha: of both sides of 0, as both are used. */
+static inline struct point xielu_at(vf x, const float *alpha)
+{
+    vf rest = exp_rest(x), beta = all(0.5f);
+    vf above = all(alpha[0]) * x, below = all(alpha[1]);
+    vi side = x > all(0);
+
+    return (struct point){
+        pick(side, above * x, below * rest) + beta * x,
+        pick(side, above + above, below * (rest + x)) + beta};
+}
+
+void ISA(xielu_sums)(double *sums, const float *dy, const float *x, int64_t n)
+{
+    vf above = {0}, below = {0};
+
+    for (int64_t j = 0; j < n; j += W) {
+        vf v = any_load(x, j, n), d = any_load(dy, j, n);
+        vi side = v > all(0);
+
+        above += pick(side, d * v * v, all(0));
+        below += pick(side, all(0), d * exp_rest(v));
+    }
+    sums[0] += (double)lanes_sum(above);
+    sums[1] += (double)lanes_sum(below);
+}
+
 /* The kind is a constant in every loop below, so that each compiles to straight
  * code without the part that it does not use. */
-static inline struct point at(vf x, int kind)
+static inline struct point at(vf x, int kind, const float *alpha)
 {
     switch (kind) {
     case GPT_GELU:
@@ -122,16 +166,18 @@ static inline struct point at(vf x, int kind)
         return silu_at(x);
     case GPT_RELU:
         return relu_at(x);
+    case GPT_XIELU:
+        return xielu_at(x, alpha);
     default:
         return squared_relu_at(x);
     }
 }
 
 static inline void activate_as(float *y, const float *x, const float *up,
-                               int64_t n, int kind)
+                               int64_t n, int kind, const float *alpha)
 {
     for (int64_t j = 0; j < n; j += W) {
-        vf v = at(any_load(x, j, n), kind).value;
+        vf v = at(any_load(x, j, n), kind, alpha).value;
 
         any_store(y, up ? v * any_load(up, j, n) : v, j, n);
     }
@@ -139,10 +185,10 @@ static inline void activate_as(float *y, const float *x, const float *up,
 
 static inline void activate_grad_as(float *dx, float *dup, const float *dy,
                                     const float *x, const float *up, int64_t n,
-                                    int kind)
+                                    int kind, const float *alpha)
 {
     for (int64_t j = 0; j < n; j += W) {
-        struct point p = at(any_load(x, j, n), kind);
+        struct point p = at(any_load(x, j, n), kind, alpha);
         vf d = any_load(dy, j, n);
 
         if (up) {
@@ -154,15 +200,16 @@ static inline void activate_grad_as(float *dx, float *dup, const float *dy,
 }
 
 #define EACH_KIND(X)                                                          \
-    X(GPT_GELU) X(GPT_GELU_EXACT) X(GPT_SILU) X(GPT_RELU) X(GPT_SQUARED_RELU)
+    X(GPT_GELU) X(GPT_GELU_EXACT) X(GPT_SILU) X(GPT_RELU)                     \
+    X(GPT_SQUARED_RELU) X(GPT_XIELU)
 
 void ISA(activate)(float *y, const float *x, const float *up, int64_t n,
-                   int kind)
+                   int kind, const float *alpha)
 {
     switch (kind) {
 #define ONE(k)                                                                \
     case k:                                                                   \
-        activate_as(y, x, up, n, k);                                          \
+        activate_as(y, x, up, n, k, alpha);                                   \
         break;
         EACH_KIND(ONE)
 #undef ONE
@@ -170,12 +217,13 @@ void ISA(activate)(float *y, const float *x, const float *up, int64_t n,
 }
 
 void ISA(activate_grad)(float *dx, float *dup, const float *dy, const float *x,
-                        const float *up, int64_t n, int kind)
+                        const float *up, int64_t n, int kind,
+                        const float *alpha)
 {
     switch (kind) {
 #define ONE(k)                                                                \
     case k:                                                                   \
-        activate_grad_as(dx, dup, dy, x, up, n, k);                           \
+        activate_grad_as(dx, dup, dy, x, up, n, k, alpha);                    \
         break;
         EACH_KIND(ONE)
 #undef ONE

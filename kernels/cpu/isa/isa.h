@@ -153,13 +153,19 @@ struct cpu_adamw_rates {
     X(void, bias_gelu, (float *c, float *aux, const float *bias, int64_t n))  \
     X(void, gelu, (float *y, const float *x, int64_t n))                      \
     X(void, gelu_grad, (float *c, const float *aux, int64_t n))               \
-    /* y = f(x), times up where that is not NULL; kind: gpt_activation */     \
+    /* y = f(x), times up where that is not NULL; kind: gpt_activation;       \
+     * alpha: XIELU's two slopes' growth */                                   \
     X(void, activate,                                                         \
-      (float *y, const float *x, const float *up, int64_t n, int kind))       \
+      (float *y, const float *x, const float *up, int64_t n, int kind,        \
+       const float *alpha))                                                   \
     /* dx = dy f'(x) [up], and dup = dy f(x) where up is not NULL */          \
     X(void, activate_grad,                                                    \
       (float *dx, float *dup, const float *dy, const float *x,                \
-       const float *up, int64_t n, int kind))                                 \
+       const float *up, int64_t n, int kind, const float *alpha))             \
+    /* sums (2) += dy x^2 where x > 0, dy (e^x - 1 - x) elsewhere: what the   \
+     * gradients of XIELU's alpha are made of */                              \
+    X(void, xielu_sums,                                                       \
+      (double *sums, const float *dy, const float *x, int64_t n))             \
     /* norm.c: mean (when wanted) and reciprocal deviation of a row */        \
     X(void, moments,                                                          \
       (const float *x, int64_t n, float eps, float *mean, float *rstd))       \
