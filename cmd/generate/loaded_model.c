@@ -27,7 +27,8 @@ int gpt_loaded_open(struct gpt_loaded *m, struct gpt_err *err)
     const bool first = gpt_job_first(&m->job);
     const struct gpt_source_options how = {.iteration = m->o->iteration,
                                            .verify = m->o->verify && first,
-                                           .weights_only = true};
+                                           .weights_only = true,
+                                           .adapters = &m->o->adapters};
 
     if (first && m->o->stats_file)
         GPT_TRY(open_stats_file(m, err));

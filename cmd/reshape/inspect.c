@@ -9,6 +9,7 @@
 
 #include "base/num.h"
 #include "base/utf8.h"
+#include "checkpoint/adapter/adapter.h"
 #include "checkpoint/format.h"
 #include "checkpoint/names.h"
 #include "checkpoint/torch/torch.h"
@@ -430,6 +431,32 @@ out:
     return status;
 }
 
+/* An adapter of PEFT: what its configuration says, and its tensors. */
+static int inspect_adapter(struct report *r, struct gpt_buf *out,
+                           const char *path, bool json, struct gpt_err *err)
+{
+    struct gpt_adapter a;
+    int status;
+
+    GPT_TRY_GOTO(status, gpt_adapter_open(&a, path, err), out);
+    r->format = "adapter of PEFT";
+    cJSON_AddStringToObject(r->head, "directory", path);
+    gpt_json_add(r->head, "config", cJSON_Duplicate(a.config.json, true));
+    const struct gpt_source_file file = {a.file, gpt_in_size(a.weights.in),
+                                         a.n};
+    GPT_TRY_GOTO(status, add_file(r, &file, err), out);
+    for (int64_t i = 0; i < a.n; i++) {
+        const struct gpt_stored entry =
+            gpt_stored_entry(a.entries[i].tensor, a.file);
+
+        GPT_TRY_GOTO(status, add_row(r, &entry, err), out);
+    }
+    status = print_report(out, r, path, json, err);
+out:
+    gpt_adapter_close(&a);
+    return status;
+}
+
 /* Checksums are not checked: inspecting reads headers, however large the
  * files. */
 static int inspect_source(struct report *r, struct gpt_buf *out,
@@ -486,7 +513,9 @@ int gpt_inspect(struct gpt_buf *out, const char *path, bool json,
     const bool is_file = gpt_path_exists(path) && !gpt_path_is_dir(path);
     int status;
 
-    if (!is_file || gpt_format_of(path))
+    if (!is_file && gpt_adapter_recognises(path))
+        status = inspect_adapter(&r, out, path, json, err);
+    else if (!is_file || gpt_format_of(path))
         status = inspect_source(&r, out, path, json, err);
     else if (gpt_torch_recognises(path))
         status = inspect_torch(&r, out, path, json, err);

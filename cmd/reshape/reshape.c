@@ -17,9 +17,9 @@
 /* Headers, pickles and plans grow with the number of tensors alone, and are
  * small beside what threads hold, which is this. It does not depend on the
  * model. */
-int64_t gpt_reshape_memory(void)
+int64_t gpt_reshape_memory(const struct gpt_reshape *r)
 {
-    return gpt_fill_memory(0);
+    return gpt_fill_memory(0, r->source.n_adapters > 0);
 }
 
 /* The target refers to the source's tensors and the arena's paths, so it goes
@@ -266,7 +266,8 @@ int gpt_reshape_open(struct gpt_reshape *r, const struct gpt_reshape_options *o,
                                       .verify = o->verify_input,
                                       .verify_later = o->verify_input,
                                       .optimizer = o->to->keeps_state,
-                                      .weights_only = !o->to->keeps_state};
+                                      .weights_only = !o->to->keeps_state,
+                                      .adapters = o->adapters};
     int status;
 
     *r = (struct gpt_reshape){.o = o};
@@ -282,6 +283,9 @@ int gpt_reshape_open(struct gpt_reshape *r, const struct gpt_reshape_options *o,
                      ? gpt_in_protect(r->source.dir, err)
                      : gpt_in_protect_dir(r->source.dir, err),
                  fail);
+    for (int64_t i = 0; i < r->source.n_adapters; i++)
+        GPT_TRY_GOTO(status, gpt_in_protect_dir(r->source.adapters[i], err),
+                     fail);
     GPT_TRY_GOTO(status, collect_attachments(r, err), fail);
     GPT_TRY_GOTO(status, plan_target(r, err), fail);
     GPT_TRY_GOTO(status, check_apart(r, err), fail);

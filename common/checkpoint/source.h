@@ -6,6 +6,7 @@
 #define GPT_CHECKPOINT_SOURCE_H
 
 #include "base/json.h"
+#include "base/list.h"
 #include "base/memory.h"
 #include "checkpoint/plan.h"
 #include "checkpoint/safetensors/safetensors.h"
@@ -51,6 +52,9 @@ struct gpt_source {
     /* What the files keep of a run beside tensors and cannot be read, as they
      * call it: "rng_state", or NULL. */
     const char *left_out;
+    /* Directories of adapters that its tensors show merged, in their order. */
+    const char *const *adapters;
+    int64_t n_adapters;
     /* One a parameter, and those of the optimizer. */
     const struct gpt_tensor *tensors;
     int64_t n_tensors;
@@ -63,6 +67,7 @@ struct gpt_source {
 
     /* private */
     void *data; /* of the front end */
+    struct gpt_merged *merged; /* what the adapters need, or NULL */
     const struct gpt_tensor **by_name;
     struct gpt_arena arena;
 };
@@ -82,6 +87,9 @@ struct gpt_source_options {
     /* A format that stores the vocabulary without dummy rows gets rows up to a
      * multiple of divisible_by * tp_size; 0 counts as 1. */
     int64_t divisible_by, tp_size;
+    /* Directories of adapters (adapter/adapter.h), to be merged into the
+     * weights in this order; NULL: none. Then weights alone are opened. */
+    const struct gpt_list *adapters;
     /* The ranks that open it together, or NULL: one rank. All open it, with
      * the front end that rank 0 chooses, or none. */
     struct gpt_agreement *peers;

@@ -119,7 +119,7 @@ int main(void)
     ok(usage.ru_maxrss < 256 * 1024, "%ld KiB, at most 256 MiB",
        (long)usage.ru_maxrss);
 #endif
-    ok(gpt_reshape_memory() < 256 << 20, "and so says the plan");
+    ok(gpt_reshape_memory(&r) < 256 << 20, "and so says the plan");
     gpt_reshape_close(&r);
     remove_tree(top);
     return tap_done();
