@@ -69,8 +69,15 @@ int gpt_product_make(struct gpt_product *p, const struct gpt_tensor *w,
     if (p->right.n)
         GPT_TRY(gpt_tensor_turn(&p->right_turned, &p->right, err));
     p->base = gpt_tensor_make(w->name, w->dtype, w->ndim, w->shape);
-    for (size_t i = 0; p->lengths.n && i < w->n; i++)
-        GPT_TRY(gpt_tensor_add(&p->base, &w->pieces[i], err));
+    p->rows_end = 0;
+    p->rows = w->shape[0];
+    for (size_t i = 0; p->lengths.n && i < w->n; i++) {
+        const struct gpt_file_box *b = &w->pieces[i];
+
+        p->rows = gpt_min_i64(p->rows, b->begin[0]);
+        p->rows_end = gpt_max_i64(p->rows_end, b->begin[0] + b->shape[0]);
+        GPT_TRY(gpt_tensor_add(&p->base, b, err));
+    }
     return GPT_OK;
 }
 
@@ -233,7 +240,7 @@ static int fail_of_sum(const struct gpt_merge *m, double base, double sum,
                     m->product->what, (long long)(m->columns ? at : line),
                     (long long)(m->columns ? line : at),
                     m->product->base.name, base, sum,
-                    gpt_dtype_name(m->dtype));
+                    gpt_dtype_name(m->kept));
 }
 
 /* What one output is multiplied by; 1 without lengths. */
@@ -250,7 +257,7 @@ static int add_line(const struct gpt_merge *m, const float *factors,
                     const float *base, float *sum, float scale, int64_t line,
                     int64_t at, int64_t n, struct gpt_err *err)
 {
-    const float most = largest(m->dtype);
+    const float most = largest(m->kept);
     int beyond = 0;
 
     for (int64_t j = 0; j < n; j++)
@@ -280,15 +287,23 @@ static void add_doubles(const struct gpt_merge *m, const float *factors,
     }
 }
 
-/* Scales sums and rounds them to the type of the matrix. */
-static void round_sums(const struct gpt_merge *m, float *sum, int64_t n)
+/* Rounds n <= BLOCK floats to a type of two bytes. */
+static void round_floats(float *x, enum gpt_dtype type, int64_t n)
 {
     uint16_t rounded[BLOCK];
 
+    if (gpt_dtype_bytes(type) != 2)
+        return;
+    (void)!gpt_convert(rounded, type, x, GPT_F32, (size_t)n);
+    (void)!gpt_convert(x, GPT_F32, rounded, type, (size_t)n);
+}
+
+/* Scales sums and rounds them to the type of the matrix. */
+static void round_sums(const struct gpt_merge *m, float *sum, int64_t n)
+{
     for (int64_t j = 0; j < n; j++)
         sum[j] *= m->product->scale;
-    (void)!gpt_convert(rounded, m->dtype, sum, GPT_F32, (size_t)n);
-    (void)!gpt_convert(sum, GPT_F32, rounded, m->dtype, (size_t)n);
+    round_floats(sum, m->kept, n);
 }
 
 /* Elements [at, at + n) of a line, n <= BLOCK, which are at `dst`. */
@@ -296,7 +311,8 @@ static int finish_line(const struct gpt_merge *m, struct gpt_merge_room *room,
                        const float *factors, uint8_t *dst, float *sum,
                        int64_t line, int64_t at, int64_t n, struct gpt_err *err)
 {
-    const bool rounds = m->product->rounds && gpt_dtype_bytes(m->dtype) == 2;
+    const bool narrow = gpt_dtype_bytes(m->kept) == 2;
+    const bool rounds = m->product->rounds && narrow;
 
     if (m->dtype == GPT_F64) {
         add_doubles(m, factors, (double *)(void *)dst, sum, line, at, n);
@@ -310,6 +326,8 @@ static int finish_line(const struct gpt_merge *m, struct gpt_merge_room *room,
         round_sums(m, sum, n);
     GPT_TRY(add_line(m, factors, room->base, sum,
                      rounds ? 1 : m->product->scale, line, at, n, err));
+    if (narrow && m->dtype != m->kept)
+        round_floats(sum, m->kept, n);
     (void)!gpt_convert(dst, m->dtype, sum, GPT_F32, (size_t)n);
     return GPT_OK;
 }
@@ -381,16 +399,16 @@ static void add_squares(const struct gpt_product *p, double *squares,
 static int sum_squares(struct gpt_product *p, double *squares, float *x,
                        struct gpt_err *err)
 {
-    const int64_t rows = p->base.shape[0], columns = p->base.shape[1];
+    const int64_t rows = p->rows_end, columns = p->base.shape[1];
     const int64_t step =
         gpt_max_i64(1, NORM_BYTES / (int64_t)sizeof(*x) / columns);
     const struct gpt_merge plain = {
-        .product = p, .dtype = GPT_F32, .lines = rows, .n = columns,
+        .product = p, .dtype = GPT_F32, .kept = GPT_F32, .lines = rows, .n = columns,
         .pitch = columns * (int64_t)sizeof(*x)};
     struct gpt_merge_room *room = NULL;
     int status = make_room(&room, rank_of(p), err);
 
-    for (int64_t i = 0; status == GPT_OK && i < rows; i += step) {
+    for (int64_t i = p->rows; status == GPT_OK && i < rows; i += step) {
         const int64_t begin[GPT_TENSOR_DIMS] = {i};
         const int64_t box[GPT_TENSOR_DIMS] = {gpt_min_i64(step, rows - i),
                                               columns};
@@ -480,6 +498,11 @@ int gpt_merge_read(const struct gpt_merge *m, struct gpt_in *in, void *dst,
     assert(offset >= m->begin && (offset - m->begin) % size == 0);
     pthread_once(&once, find_best);
     GPT_TRY(read_base(m, in, dst, offset, bytes, room, err));
+    for (int64_t i = 0, n = (int64_t)bytes / size; !m->product && i < n;
+         i += BLOCK)
+        round_floats((float *)dst + i, m->kept, gpt_min_i64(BLOCK, n - i));
+    if (!m->product)
+        return GPT_OK;
     GPT_TRY(make_room(room, rank_of(m->product), err));
     GPT_TRY(find_factors(m->product, &factors, err));
     for (int64_t i = (offset - m->begin) / size, n = (int64_t)bytes / size,
@@ -537,7 +560,8 @@ static bool extend(struct gpt_merge *m, const struct gpt_merge *next)
     const int64_t end = gpt_max_i64(m->at + m->n, next->at + next->n);
     int64_t apart, begin;
 
-    if (m->dtype != next->dtype || m->packed != next->packed ||
+    if (m->dtype != next->dtype || m->kept != next->kept ||
+        m->packed != next->packed ||
         m->under != next->under || m->columns != next->columns ||
         m->pitch != next->pitch || (end - at) * size > m->pitch ||
         !gpt_mul(next->line - m->line, m->pitch, &apart) ||
@@ -554,9 +578,11 @@ static bool extend(struct gpt_merge *m, const struct gpt_merge *next)
 }
 
 /* Pieces that follow each other mostly lie in one stretch: one of them is then
- * made for all, so that what was read for one piece serves the next. */
-int gpt_merge_pieces(struct gpt_tensor *w, struct gpt_product *p,
-                     struct gpt_arena *arena, struct gpt_err *err)
+ * made for all, so that what was read for one piece serves the next. type: of
+ * the model's elements; GPT_N_DTYPES: as each piece has it. */
+static int wrap_pieces(struct gpt_tensor *w, struct gpt_product *p,
+                       enum gpt_dtype type, struct gpt_arena *arena,
+                       struct gpt_err *err)
 {
     struct gpt_merge *last = NULL;
     const struct gpt_in *in = NULL;
@@ -564,12 +590,15 @@ int gpt_merge_pieces(struct gpt_tensor *w, struct gpt_product *p,
     for (size_t i = 0; i < w->n; i++) {
         struct gpt_file_box *b = &w->pieces[i];
         struct gpt_merge m = {.product = p, .dtype = b->dtype,
+                              .kept = type != GPT_N_DTYPES ? type
+                                      : b->merge           ? b->merge->kept
+                                                           : b->dtype,
                               .packed = b->packed, .under = b->merge};
 
         if (!b->in || !line_up(&m, b, w->ndim))
             return gpt_fail(err, GPT_EDATA,
-                            "%s: the elements of the model's %s lie in an "
-                            "order to which nothing can be added", p->what,
+                            "%s: the elements of %s lie in an order to which "
+                            "nothing can be added", p ? p->what : "adapter",
                             w->name);
         if (m.under)
             m.packed = NULL; /* it has it */
@@ -584,4 +613,66 @@ int gpt_merge_pieces(struct gpt_tensor *w, struct gpt_product *p,
         b->packed = NULL;
     }
     return GPT_OK;
+}
+
+int gpt_merge_pieces(struct gpt_tensor *w, struct gpt_product *p,
+                     struct gpt_arena *arena, struct gpt_err *err)
+{
+    return wrap_pieces(w, p, GPT_N_DTYPES, arena, err);
+}
+
+/* ---- rounding ---- */
+
+static void unpack_f16(float *to, const uint8_t *block)
+{
+    *to = gpt_f16_to_f32(gpt_get_u16(block));
+}
+
+static void unpack_bf16(float *to, const uint8_t *block)
+{
+    *to = gpt_bf16_to_f32(gpt_get_u16(block));
+}
+
+/* Blocks of one element: a stretch of them is one of floats. */
+static const struct gpt_packing f16_as_floats = {
+    .name = "F16", .elements = 1, .bytes = 2, .unpack = unpack_f16};
+static const struct gpt_packing bf16_as_floats = {
+    .name = "BF16", .elements = 1, .bytes = 2, .unpack = unpack_bf16};
+
+/* A piece of two bytes an element, as one of floats. */
+static int widen(struct gpt_file_box *b, int ndim, struct gpt_arena *arena,
+                 struct gpt_err *err)
+{
+    struct gpt_packed *k = gpt_arena_alloc(arena, 1, sizeof(*k));
+    int64_t elements = 1;
+
+    if (!k)
+        return gpt_no_memory(err, "merging");
+    for (int d = 0; d < ndim; d++) {
+        elements += (b->shape[d] - 1) * (b->stride[d] / 2);
+        b->stride[d] *= 2;
+    }
+    *k = (struct gpt_packed){
+        b->dtype == GPT_F16 ? &f16_as_floats : &bf16_as_floats, b->offset,
+        elements};
+    b->offset = 0;
+    b->dtype = GPT_F32;
+    b->packed = k;
+    return GPT_OK;
+}
+
+/* Doubles stay what they are. */
+int gpt_merge_round(struct gpt_tensor *w, enum gpt_dtype type,
+                    struct gpt_arena *arena, struct gpt_err *err)
+{
+    for (size_t i = 0; i < w->n; i++) {
+        struct gpt_file_box *b = &w->pieces[i];
+
+        if (b->dtype == type || b->dtype == GPT_F64 || type == GPT_F64 ||
+            b->merge || b->packed)
+            return GPT_OK;
+        if (b->dtype != GPT_F32)
+            GPT_TRY(widen(b, w->ndim, arena, err));
+    }
+    return wrap_pieces(w, NULL, type, arena, err);
 }

@@ -41,6 +41,8 @@ struct gpt_product {
     /* private: W, and what its outputs are multiplied by, found when the first
      * element is read */
     struct gpt_tensor base;
+    int64_t rows, rows_end; /* that base has: of a tensor of two parameters,
+                             * those of one */
     pthread_mutex_t lock;
     float *factors;
 };
@@ -62,13 +64,20 @@ void gpt_product_free(struct gpt_product *p); /* zero is fine */
 int gpt_merge_pieces(struct gpt_tensor *w, struct gpt_product *p,
                      struct gpt_arena *arena, struct gpt_err *err) GPT_MUST_USE;
 
+/* Lets `w`, whose elements are of types that are not the model's, show them
+ * rounded to that type, as they are when they are loaded into the model. What
+ * is added later is added to these. */
+int gpt_merge_round(struct gpt_tensor *w, enum gpt_dtype type,
+                    struct gpt_arena *arena, struct gpt_err *err) GPT_MUST_USE;
+
 /* ---- for move.c ---- */
 
 /* A stretch of a file of which all is a rectangle of W, or lies between its
  * lines. A line is a row of W; of a file that has W transposed, a column. */
 struct gpt_merge {
-    struct gpt_product *product;
+    struct gpt_product *product; /* NULL: elements are rounded alone */
     enum gpt_dtype dtype;
+    enum gpt_dtype kept; /* each element is one of this type */
     const struct gpt_packed *packed; /* what the file holds, or NULL */
     const struct gpt_merge *under;   /* what is read in place of the file */
     int64_t begin, end; /* bytes of the file, or of floats that are packed */

@@ -30,12 +30,15 @@ static void add_merge(struct gpt_xxh64 *h, const struct gpt_merge *m)
     const struct gpt_product *p = m->product;
 
     add_numbers(h, place, (int)GPT_COUNT(place));
-    gpt_xxh64_add(h, &p->scale, sizeof(p->scale));
-    add_number(h, p->rounds);
+    add_number(h, m->kept);
     add_number(h, m->packed ? m->packed->begin : -1);
-    add_tensor(h, &p->left);
-    add_tensor(h, &p->right);
-    add_tensor(h, &p->lengths);
+    if (p) {
+        gpt_xxh64_add(h, &p->scale, sizeof(p->scale));
+        add_number(h, p->rounds);
+        add_tensor(h, &p->left);
+        add_tensor(h, &p->right);
+        add_tensor(h, &p->lengths);
+    }
     if (m->under)
         add_merge(h, m->under);
 }

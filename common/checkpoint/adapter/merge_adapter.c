@@ -279,13 +279,18 @@ static int change_whole(struct gpt_merged *m, struct gpt_tensor *there,
     const struct source_of_change *from = context;
     const struct gpt_safetensor *st = from->entry->tensor;
 
-    (void)m;
+    enum gpt_dtype type = there->dtype;
+
     if (st->ndim != there->ndim || st->shape[0] != there->shape[0] ||
         (st->ndim > 1 && st->shape[1] != there->shape[1]))
         return fail_of_shape(from->adapter, st, place->name, there->ndim,
                              there->shape, err);
+    if (there->n)
+        type = there->pieces[0].merge ? there->pieces[0].merge->kept
+                                      : there->pieces[0].dtype;
     there->n = 0;
-    return gpt_stored_add(there, from->adapter->weights.in, st, err);
+    GPT_TRY(gpt_stored_add(there, from->adapter->weights.in, st, err));
+    return gpt_merge_round(there, type, &m->arena, err);
 }
 
 /* ---- products ---- */
@@ -768,7 +773,8 @@ static int settle_vocabulary(struct gpt_merged *m, const struct gpt_adapter *a,
 }
 
 /* modules_to_save makes one of two tied layers a module of its own: peft trains
- * and merges it, and leaves the other as it was. */
+ * and merges it, and leaves the other as it was. What is stored for other
+ * reasons is loaded into both. */
 static int settle_ties(struct gpt_merged *m, const struct gpt_adapter *a,
                        bool *untied, struct gpt_err *err)
 {
@@ -781,11 +787,13 @@ static int settle_ties(struct gpt_merged *m, const struct gpt_adapter *a,
         return GPT_OK;
     GPT_TRY(find_whole(m, a, word, false, &in, err));
     GPT_TRY(find_whole(m, a, word, true, &out, err));
-    *untied = out != NULL;
-    if (in && !out && !a->config.keeps_ties)
-        *untied = in->tensor->shape[0] == m->config.vocab_size &&
-                  gpt_adapter_names(&a->config, "modules_to_save", in->module,
-                                    &item);
+    if (a->config.keeps_ties)
+        return GPT_OK;
+    *untied = (in && in->tensor->shape[0] == m->config.vocab_size &&
+               gpt_adapter_names(&a->config, "modules_to_save", in->module,
+                                 &item)) ||
+              (out && gpt_adapter_names(&a->config, "modules_to_save",
+                                        out->module, &item));
     if (!*untied)
         return GPT_OK;
     m->config.tied_embeddings = false;
