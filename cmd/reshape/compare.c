@@ -9,6 +9,7 @@
 #include "base/num.h"
 #include "base/signals.h"
 #include "base/utf8.h"
+#include "checkpoint/adapter/adapter.h"
 #include "checkpoint/names.h"
 #include "model/params.h"
 
@@ -137,11 +138,9 @@ static int open_pair(struct pair *p, const char *a, const char *b,
                                                 .verify = true,
                                                 .optimizer = !merges,
                                                 .weights_only = merges};
-    struct gpt_source_options merged = verified;
 
     *p = (struct pair){.path_a = a, .path_b = b};
-    merged.adapters = adapters;
-    GPT_TRY(gpt_source_open(&p->a, a, &merged, err));
+    GPT_TRY(gpt_source_open_merged(&p->a, a, &verified, adapters, err));
     GPT_TRY(gpt_source_open(&p->b, b, &verified, err));
     if (!merges)
         GPT_TRY(open_weights(p, err));

@@ -455,7 +455,8 @@ static const struct {
 };
 
 /* Only what plans or converts obeys the options of a conversion; verify rounds
- * to a type, too, and with diff it merges. Common options have an effect on all. */
+ * to a type, too, and merges, as diff does. Common options have an effect on
+ * all. */
 static int check_command(const struct options *o, const struct gpt_args *args,
                          size_t command, struct gpt_err *err)
 {

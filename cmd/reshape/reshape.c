@@ -6,6 +6,7 @@
 #include "base/io.h"
 #include "base/num.h"
 #include "base/progress.h"
+#include "checkpoint/adapter/adapter.h"
 #include "checkpoint/fill.h"
 #include "cmd/reshape/compare.h"
 #include "model/geometry.h"
@@ -248,6 +249,10 @@ static bool headers_open(const char *path, bool weights_only)
 static int explain_state(const struct gpt_reshape_options *o,
                          struct gpt_err *err)
 {
+    if (gpt_adapter_recognises(o->load))
+        return gpt_hint(err, "%.150s is an adapter of PEFT: --load-path names "
+                             "its model, which inspect shows, and "
+                             "--merge-adapter the adapter", o->load);
     if (err->status != GPT_EDATA || !o->to->keeps_state ||
         headers_open(o->load, false) || !headers_open(o->load, true))
         return err->status;
@@ -266,8 +271,7 @@ int gpt_reshape_open(struct gpt_reshape *r, const struct gpt_reshape_options *o,
                                       .verify = o->verify_input,
                                       .verify_later = o->verify_input,
                                       .optimizer = o->to->keeps_state,
-                                      .weights_only = !o->to->keeps_state,
-                                      .adapters = o->adapters};
+                                      .weights_only = !o->to->keeps_state};
     int status;
 
     *r = (struct gpt_reshape){.o = o};
@@ -275,7 +279,8 @@ int gpt_reshape_open(struct gpt_reshape *r, const struct gpt_reshape_options *o,
         from.divisible_by = o->divisible_by;
         from.tp_size = o->tp;
     }
-    if (gpt_source_open(&r->source, o->load, &from, err) != GPT_OK)
+    if (gpt_source_open_merged(&r->source, o->load, &from, o->adapters, err) !=
+        GPT_OK)
         return explain_state(o, err);
     /* An output directory around the input would replace it as well. */
     GPT_TRY_GOTO(status,

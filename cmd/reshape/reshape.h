@@ -4,6 +4,7 @@
 #ifndef GPT_CMD_RESHAPE_RESHAPE_H
 #define GPT_CMD_RESHAPE_RESHAPE_H
 
+#include "base/list.h"
 #include "checkpoint/format.h"
 
 struct gpt_reshape_options {

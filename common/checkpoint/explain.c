@@ -113,11 +113,10 @@ static int explain_directory(const char *path, struct gpt_err *err)
         gpt_path_holds(path, GPT_HF_INDEX))
         return gpt_hint(err, "it has weights of a Hugging Face directory; "
                              "config.json is missing beside them");
-    if (gpt_path_holds(path, GPT_ADAPTER_CONFIG))
-        return gpt_hint(err, "it is an adapter of PEFT: name its model here, "
-                             "and the adapter with --merge-adapter "
-                             "'%.200s'; gpt-reshape inspect shows which model "
-                             "that is", path);
+    if (gpt_path_holds(path, GPT_HF_ADAPTER))
+        return gpt_hint(err, "it is an adapter of PEFT: open its model, which "
+                             "gpt-reshape inspect names, and have the adapter "
+                             "merged into it");
     if (find_below(path, below, sizeof(below)))
         return gpt_hint(err, "it is not a checkpoint itself; '%.200s' is",
                         below);
@@ -149,9 +148,9 @@ static int explain_weights(const char *dir, struct gpt_err *err)
                              "which names all parts, is missing beside it",
                         part);
     if (gpt_adapter_recognises(dir))
-        return gpt_hint(err, "an adapter of PEFT is beside config.json: name "
-                             "its model here, and the adapter with "
-                             "--merge-adapter '%.200s'", dir);
+        return gpt_hint(err, "an adapter of PEFT is beside config.json: open "
+                             "its model, and have the adapter merged into "
+                             "it");
     if (other[0])
         return gpt_hint(err, "%.100s is there: if it holds the whole model by "
                              "the names of transformers, call it %s", other,

@@ -80,9 +80,10 @@ int gpt_fill_threads(int asked)
 /* Packed tiles are smaller than their floats. */
 static int64_t held_bytes(int threads, bool merges)
 {
+    const int64_t each = GPT_TILE_BYTES + GPT_TILE_SCRATCH;
+
     return gpt_fill_threads(threads) *
-           (int64_t)(GPT_TILE_BYTES + GPT_TILE_SCRATCH +
-                     (merges ? GPT_MERGE_SCRATCH : 0));
+           (merges ? each + GPT_MERGE_SCRATCH : each);
 }
 
 static int64_t seen_bytes(int threads, bool merges)

@@ -16,7 +16,7 @@
 #include <pthread.h>
 
 enum {
-    GPT_MERGE_RANK = 4096, /* the most */
+    GPT_MERGE_RANK = 4096,       /* the most */
     GPT_MERGE_SCRATCH = 5 << 18, /* bytes of a thread that merges, beside those
                                   * of its tile */
 };
@@ -28,7 +28,7 @@ enum {
  * is rounded to the type of W, once. The bits do not depend on which elements
  * are read together, or by how many threads. */
 struct gpt_product {
-    const char *what; /* names the product in messages */
+    const char *what;              /* names the product in messages */
     struct gpt_tensor left, right; /* right without pieces: ones, and rank 1 */
     struct gpt_tensor left_turned, right_turned;
     float scale;
@@ -74,12 +74,18 @@ int gpt_merge_round(struct gpt_tensor *w, enum gpt_dtype type,
 
 /* A stretch of a file of which all is a rectangle of W, or lies between its
  * lines. A line is a row of W; of a file that has W transposed, a column. */
-struct gpt_merge {
+struct gpt_merge_room;
+struct gpt_merging {
+    /* Merged elements [offset, offset + bytes) of the stretch. GPT_EDATA when
+     * one is not finite where the file's is. */
+    int (*read)(const struct gpt_merging *m, struct gpt_in *in, void *dst,
+                int64_t offset, size_t bytes, struct gpt_merge_room **room,
+                struct gpt_err *err);
     struct gpt_product *product; /* NULL: elements are rounded alone */
     enum gpt_dtype dtype;
-    enum gpt_dtype kept; /* each element is one of this type */
+    enum gpt_dtype kept;             /* each element is one of this type */
     const struct gpt_packed *packed; /* what the file holds, or NULL */
-    const struct gpt_merge *under;   /* what is read in place of the file */
+    const struct gpt_merging *under; /* what is read in place of the file */
     int64_t begin, end; /* bytes of the file, or of floats that are packed */
     int64_t pitch;      /* bytes from a line to the next */
     bool columns;
@@ -87,13 +93,9 @@ struct gpt_merge {
     int64_t at, n;       /* elements of each, the same */
 };
 
-struct gpt_merge_room; /* memory of a thread; NULL at first */
-void gpt_merge_room_free(struct gpt_merge_room *room);
-
-/* Merged elements [offset, offset + bytes) of the stretch. GPT_EDATA when one
- * is not finite where the file's is. */
-int gpt_merge_read(const struct gpt_merge *m, struct gpt_in *in, void *dst,
-                   int64_t offset, size_t bytes, struct gpt_merge_room **room,
-                   struct gpt_err *err) GPT_MUST_USE;
+/* Memory of a thread; NULL at first. */
+struct gpt_merge_room {
+    void (*free)(struct gpt_merge_room *room);
+};
 
 #endif

@@ -420,7 +420,8 @@ bool gpt_tiling_run(const struct gpt_tiling *g, int64_t i, struct gpt_in **in,
 
 void gpt_box_free(struct gpt_box *b)
 {
-    gpt_merge_room_free(b->room_to_merge);
+    if (b->room_to_merge)
+        b->room_to_merge->free(b->room_to_merge);
     gpt_free(b->raw);
     gpt_free(b->window);
 }

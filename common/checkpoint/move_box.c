@@ -35,8 +35,8 @@ static int convert(const struct gpt_box *b, void *dst, const void *src,
 }
 
 /* Reads n bytes of the source at `offset`, whose elements may have to be
- * unpacked or merged. A short run is not worth a system call where it can be looked
- * at. */
+ * unpacked or merged. A short run is not worth a system call where it can be
+ * looked at. */
 static int read_source(struct gpt_box *b, void *dst, int64_t offset,
                        size_t n, struct gpt_err *err)
 {
@@ -49,7 +49,7 @@ static int read_source(struct gpt_box *b, void *dst, int64_t offset,
         return GPT_OK;
     }
     if (b->merge)
-        return gpt_merge_read(b->merge, b->in, dst, offset, n,
+        return b->merge->read(b->merge, b->in, dst, offset, n,
                               &b->room_to_merge, err);
     return b->packed ? gpt_packed_read(b->packed, b->in, dst, offset, n, err)
                      : gpt_in_read(b->in, dst, offset, n, err);

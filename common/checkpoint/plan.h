@@ -13,7 +13,7 @@
 #include "base/io.h"
 #include "checkpoint/packing.h"
 
-struct gpt_merge;
+struct gpt_merging;
 enum {
     GPT_TENSOR_DIMS = 4,
     GPT_TENSOR_PIECES = 65536, /* most pieces of one tensor */
@@ -34,7 +34,7 @@ struct gpt_file_box {
     const struct gpt_packed *packed;
     /* NULL, or what is added to the elements as they are read (merge.h); it
      * knows how they are packed, and `packed` is NULL. */
-    const struct gpt_merge *merge;
+    const struct gpt_merging *merge;
 };
 
 struct gpt_tensor {

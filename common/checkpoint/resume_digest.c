@@ -24,7 +24,7 @@ static void add_numbers(struct gpt_xxh64 *h, const int64_t *numbers, int n)
 static void add_tensor(struct gpt_xxh64 *h, const struct gpt_tensor *t);
 
 /* What is added to a piece, and to what. */
-static void add_merge(struct gpt_xxh64 *h, const struct gpt_merge *m)
+static void add_merge(struct gpt_xxh64 *h, const struct gpt_merging *m)
 {
     const int64_t place[] = {m->begin, m->pitch, m->columns, m->line, m->at};
     const struct gpt_product *p = m->product;

@@ -3,7 +3,6 @@
 #include "checkpoint/format.h"
 
 #include "base/num.h"
-#include "checkpoint/adapter/adapter.h"
 
 #include <assert.h>
 #include <stdlib.h>
@@ -69,7 +68,7 @@ static int check_layers(const struct gpt_source *s, struct gpt_err *err)
 
 /* Front ends give tensors in whatever order suits them. Programs look them up
  * by name, so the index is made here, once for all formats. */
-static int index_tensors(struct gpt_source *s, struct gpt_err *err)
+int gpt_source_index(struct gpt_source *s, struct gpt_err *err)
 {
     GPT_TRY(check_layers(s, err));
     gpt_free(s->by_name);
@@ -84,18 +83,6 @@ static int index_tensors(struct gpt_source *s, struct gpt_err *err)
     return GPT_OK;
 }
 
-/* Adapters look for tensors by name, and give others in their place. */
-static int merge_adapters(struct gpt_source *s,
-                          const struct gpt_source_options *o,
-                          struct gpt_err *err)
-{
-    if (!o->adapters || o->adapters->n == 0)
-        return GPT_OK;
-    GPT_TRY(gpt_adapters_merge(s, o->adapters, o->divisible_by, o->tp_size,
-                               err));
-    return index_tensors(s, err);
-}
-
 /* The front end agrees with its peers itself, because it may try several
  * checkpoints in turn; what follows can fail on a single rank, and needs an
  * agreement of its own. */
@@ -104,15 +91,8 @@ int gpt_source_open(struct gpt_source *s, const char *path,
                     struct gpt_err *err)
 {
     static const struct gpt_source_options newest = {.iteration = -1};
-    struct gpt_source_options own = options ? *options : newest;
-    const struct gpt_source_options *o = &own;
-    bool merges;
+    const struct gpt_source_options *o = options ? options : &newest;
     int status;
-
-    if (own.adapters && own.adapters->n > 0) {
-        own.optimizer = false;
-        own.weights_only = true;
-    }
 
     *s = (struct gpt_source){
         .tp_size = 1,
@@ -124,24 +104,21 @@ int gpt_source_open(struct gpt_source *s, const char *path,
     GPT_TRY_GOTO(status, s->format->open(s, path, o, err), fail);
     if (!s->at)
         s->at = s->dir;
-    status = index_tensors(s, err);
-    if (status == GPT_OK)
-        status = merge_adapters(s, o, err);
+    status = gpt_source_index(s, err);
     GPT_TRY_GOTO(status, gpt_agreement_settle(o->peers, status, "", NULL, err),
                  fail);
     return GPT_OK;
 fail:
-    merges = s->merged != NULL;
     gpt_source_close(s);
-    if (!merges) /* else the model at the path has opened */
-        gpt_source_explain(path, err);
+    gpt_source_explain(path, err);
     return status;
 }
 
 /* The front end's part goes first: it may refer to what is in the arena. */
 void gpt_source_close(struct gpt_source *s)
 {
-    gpt_adapters_free(s->merged);
+    if (s->free_merged)
+        s->free_merged(s->merged);
     if (s->format)
         s->format->close(s);
     gpt_free(s->by_name);

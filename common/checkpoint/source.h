@@ -6,7 +6,6 @@
 #define GPT_CHECKPOINT_SOURCE_H
 
 #include "base/json.h"
-#include "base/list.h"
 #include "base/memory.h"
 #include "checkpoint/plan.h"
 #include "checkpoint/safetensors/safetensors.h"
@@ -68,6 +67,7 @@ struct gpt_source {
     /* private */
     void *data; /* of the front end */
     struct gpt_merged *merged; /* what the adapters need, or NULL */
+    void (*free_merged)(struct gpt_merged *merged);
     const struct gpt_tensor **by_name;
     struct gpt_arena arena;
 };
@@ -87,9 +87,6 @@ struct gpt_source_options {
     /* A format that stores the vocabulary without dummy rows gets rows up to a
      * multiple of divisible_by * tp_size; 0 counts as 1. */
     int64_t divisible_by, tp_size;
-    /* Directories of adapters (adapter/adapter.h), to be merged into the
-     * weights in this order; NULL: none. Then weights alone are opened. */
-    const struct gpt_list *adapters;
     /* The ranks that open it together, or NULL: one rank. All open it, with
      * the front end that rank 0 chooses, or none. */
     struct gpt_agreement *peers;
@@ -101,6 +98,8 @@ int gpt_source_open(struct gpt_source *s, const char *path,
                     const struct gpt_source_options *options,
                     struct gpt_err *err) GPT_MUST_USE;
 void gpt_source_close(struct gpt_source *s); /* zero is fine */
+/* For what gives an open source other tensors. */
+int gpt_source_index(struct gpt_source *s, struct gpt_err *err) GPT_MUST_USE;
 /* What verify_later has left. GPT_EDATA names the file that was altered. */
 int gpt_source_check(const struct gpt_source *s,
                      struct gpt_err *err) GPT_MUST_USE;

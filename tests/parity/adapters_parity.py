@@ -74,6 +74,8 @@ CASES = {
                                       bias="lora_only")),
     "embeddings": ("llama", {}, dict(
         r=3, target_modules=["embed_tokens", "lm_head", "q_proj"])),
+    "neox-head": ("neox", {}, dict(
+        r=3, target_modules=["lm_head", "query_key_value"])),
     "gpt2-embedding": ("gpt2", {}, dict(
         r=3, target_modules=["wpe", "c_attn"], fan_in_fan_out=True)),
     "lora-bias": ("qwen2", {}, dict(QV, lora_bias=True, use_rslora=True)),
@@ -176,6 +178,8 @@ def apart(model, path):
     there, most = weights(model), 0.0
     for name, w in there.items():
         mine = here.get(name)
+        if name == "lm_head.weight":  # files of some families call it so
+            mine = here.get(name, here.get("embed_out.weight"))
         for k, v in there.items():  # tied ones are stored once
             if mine is None and k in here and v.data_ptr() == w.data_ptr():
                 mine = here[k]

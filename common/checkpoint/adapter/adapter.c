@@ -3,7 +3,6 @@
 #include "checkpoint/adapter/adapter.h"
 
 #include "base/io.h"
-#include "base/num.h"
 #include "checkpoint/huggingface/huggingface.h"
 #include "checkpoint/torch/torch.h"
 
@@ -29,6 +28,7 @@ static const struct {
 /* Words of modules that are wrapped; what is behind them is the module's. */
 static const char *const wrapping[] = {".modules_to_save", ".base_layer"};
 
+/* Trainers leave adapter_config.json beside whole models, too. */
 bool gpt_adapter_recognises(const char *dir)
 {
     static const char *const models[] = {GPT_HF_WEIGHTS, GPT_HF_INDEX,
@@ -37,9 +37,10 @@ bool gpt_adapter_recognises(const char *dir)
     for (size_t i = 0; i < GPT_COUNT(models); i++)
         if (gpt_path_holds(dir, models[i]))
             return false;
-    return gpt_path_holds(dir, GPT_ADAPTER_CONFIG);
+    return gpt_path_holds(dir, GPT_HF_ADAPTER);
 }
 
+/* Names are in the arena, and so are those that messages use. */
 void gpt_adapter_close(struct gpt_adapter *a)
 {
     gpt_adapter_config_free(&a->config);
@@ -66,6 +67,7 @@ static bool split_tail(const char *tail, const char **leaf)
     return tail[0] == '.' && (!second || (second == last && **leaf));
 }
 
+/* The module is the first n characters of the name. */
 static int set_module(struct gpt_adapter *a, struct gpt_adapter_entry *e,
                       const char *name, size_t n, struct gpt_err *err)
 {
@@ -73,11 +75,14 @@ static int set_module(struct gpt_adapter *a, struct gpt_adapter_entry *e,
     return e->module ? GPT_OK : gpt_no_memory(err, "names of an adapter");
 }
 
+/* A tensor that is left out would be a part of the training that is lost. */
 static int fail_of_name(const struct gpt_adapter *a, const char *name,
                         struct gpt_err *err)
 {
-    gpt_fail(err, GPT_EDATA, "%s/%s: tensor '%.200s' is none of LoRA's that are "
-             "known", a->dir, a->file, name);
+    gpt_fail(err, GPT_EDATA,
+             "%s/%s: tensor '%.200s' is none of LoRA's that are "
+             "known",
+             a->dir, a->file, name);
     return gpt_hint(err, "merge_and_unload() of peft puts an adapter of its "
                          "kind into its model");
 }
@@ -104,6 +109,8 @@ static int read_whole(struct gpt_adapter *a, struct gpt_adapter_entry *e,
     return set_module(a, e, name, (size_t)(last - name), err);
 }
 
+/* Rows of the table are tried in their order; what fits none is the model's own
+ * tensor. The prefix is that of the class around the model. */
 static int read_name(struct gpt_adapter *a, struct gpt_adapter_entry *e,
                      struct gpt_err *err)
 {
@@ -130,6 +137,7 @@ static int read_name(struct gpt_adapter *a, struct gpt_adapter_entry *e,
     return read_whole(a, e, name, err);
 }
 
+/* Kinds of a module come together, and equal entries side by side. */
 static int by_module(const void *a, const void *b)
 {
     const struct gpt_adapter_entry *x = a, *y = b;
@@ -152,15 +160,20 @@ static int check_entry(const struct gpt_adapter *a,
         return gpt_fail(err, GPT_EDATA, "%s/%s: tensor '%.200s' is of type %s",
                         a->dir, a->file, t->name, gpt_dtype_name(t->dtype));
     if (!gpt_safetensor_bytes(t, &bytes) || bytes > gpt_in_size(a->weights.in))
-        return gpt_fail(err, GPT_EDATA, "%s/%s: tensor '%.200s' is larger than "
-                        "its file", a->dir, a->file, t->name);
+        return gpt_fail(err, GPT_EDATA,
+                        "%s/%s: tensor '%.200s' is larger than "
+                        "its file",
+                        a->dir, a->file, t->name);
     if (t->ndim >= 1 && t->ndim <= 2 && t->shape[0] > 0 &&
         (t->ndim == 1 || t->shape[1] > 0))
         return GPT_OK;
-    return gpt_fail(err, GPT_EDATA, "%s/%s: tensor '%.200s' is no vector and no "
-                    "matrix", a->dir, a->file, t->name);
+    return gpt_fail(err, GPT_EDATA,
+                    "%s/%s: tensor '%.200s' is no vector and no "
+                    "matrix",
+                    a->dir, a->file, t->name);
 }
 
+/* Sorted by module, so that its tensors are found together. */
 static int read_entries(struct gpt_adapter *a, struct gpt_err *err)
 {
     GPT_TRY(gpt_new(&a->entries, (size_t)a->weights.n, sizeof(*a->entries),
@@ -177,9 +190,10 @@ static int read_entries(struct gpt_adapter *a, struct gpt_err *err)
     qsort(a->entries, (size_t)a->n, sizeof(*a->entries), by_module);
     for (int64_t i = 1; i < a->n; i++)
         if (by_module(&a->entries[i - 1], &a->entries[i]) == 0)
-            return gpt_fail(err, GPT_EDATA, "%s/%s: '%.150s' and '%.150s' are "
-                            "the same of two adapters, or twice of one", a->dir,
-                            a->file, a->entries[i - 1].tensor->name,
+            return gpt_fail(err, GPT_EDATA,
+                            "%s/%s: '%.150s' and '%.150s' are "
+                            "the same of two adapters, or twice of one",
+                            a->dir, a->file, a->entries[i - 1].tensor->name,
                             a->entries[i].tensor->name);
     return GPT_OK;
 }
@@ -202,6 +216,7 @@ static int open_weights(struct gpt_adapter *a, struct gpt_err *err)
                : gpt_safetensors_open(&a->weights, path, err);
 }
 
+/* The configuration first: it is small, and says what is not merged. */
 int gpt_adapter_open(struct gpt_adapter *a, const char *dir,
                      struct gpt_err *err)
 {
@@ -211,13 +226,13 @@ int gpt_adapter_open(struct gpt_adapter *a, const char *dir,
     a->dir = gpt_arena_strdup(&a->arena, dir);
     if (!a->dir)
         return gpt_no_memory(err, "an adapter");
-    if (!gpt_path_holds(dir, GPT_ADAPTER_CONFIG)) {
-        gpt_fail(err, gpt_path_exists(dir) ? GPT_EDATA : GPT_EIO,
-                 "%s: no %s", dir, GPT_ADAPTER_CONFIG);
+    if (!gpt_path_holds(dir, GPT_HF_ADAPTER)) {
+        gpt_fail(err, gpt_path_exists(dir) ? GPT_EDATA : GPT_EIO, "%s: no %s",
+                 dir, GPT_HF_ADAPTER);
         return gpt_hint(err, "an adapter is the directory that peft's "
                              "save_pretrained() has written");
     }
-    GPT_TRY(gpt_path_join(path, sizeof(path), dir, GPT_ADAPTER_CONFIG, err));
+    GPT_TRY(gpt_path_join(path, sizeof(path), dir, GPT_HF_ADAPTER, err));
     /* messages about patterns name it later */
     const char *kept = gpt_arena_strdup(&a->arena, path);
     if (!kept)

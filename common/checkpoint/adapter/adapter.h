@@ -2,8 +2,8 @@
  * adapter_model.bin, beside no model. What an adapter adds becomes part of a
  * source that is open, whatever its format is: names are those of transformers'
  * class for the model's family, and the family's table (huggingface/family.h)
- * says which parameters they are. Start at gpt_adapters_merge(). Source: peft
- * 0.21, tuners/lora/ and utils/save_and_load.py. */
+ * says which parameters they are. Start at gpt_source_open_merged(). Source:
+ * peft 0.21, tuners/lora/ and utils/save_and_load.py. */
 #ifndef GPT_CHECKPOINT_ADAPTER_H
 #define GPT_CHECKPOINT_ADAPTER_H
 
@@ -11,7 +11,6 @@
 #include "base/list.h"
 #include "checkpoint/source.h"
 
-#define GPT_ADAPTER_CONFIG "adapter_config.json"
 #define GPT_ADAPTER_WEIGHTS "adapter_model.safetensors"
 #define GPT_ADAPTER_OLD_WEIGHTS "adapter_model.bin"
 
@@ -66,9 +65,9 @@ bool gpt_adapter_names(const struct gpt_adapter_config *c, const char *key,
 /* ---- files (adapter.c) ---- */
 
 enum gpt_adapter_kind {
-    GPT_ADAPTER_WHOLE, /* in the place of the model's tensor */
-    GPT_ADAPTER_A,     /* (rank, inputs) */
-    GPT_ADAPTER_B,     /* (outputs, rank) */
+    GPT_ADAPTER_WHOLE,       /* in the place of the model's tensor */
+    GPT_ADAPTER_A,           /* (rank, inputs) */
+    GPT_ADAPTER_B,           /* (outputs, rank) */
     GPT_ADAPTER_EMBEDDING_A, /* (rank, ids) */
     GPT_ADAPTER_EMBEDDING_B, /* (hidden, rank) */
     GPT_ADAPTER_BIAS,        /* (outputs), added to the bias */
@@ -105,15 +104,13 @@ void gpt_adapter_close(struct gpt_adapter *a); /* zero is fine */
 
 /* ---- merging (merge_adapter.c) ---- */
 
-/* Lets tensors of `s`, open and without an index by name, show what they are
- * with the adapters in the directories, one after the other. What a merged
- * model cannot go on with, a run's state and the optimizer's, is left out.
- * GPT_EDATA names file, tensor and both shapes. What was made for it is freed
- * by gpt_adapters_free(), also after a failure. */
-struct gpt_merged;
-int gpt_adapters_merge(struct gpt_source *s, const struct gpt_list *dirs,
-                       int64_t divisible_by, int64_t tp_size,
-                       struct gpt_err *err) GPT_MUST_USE;
-void gpt_adapters_free(struct gpt_merged *m); /* NULL is fine */
+/* gpt_source_open(), but weights alone: its tensors show what they are with the
+ * adapters in the directories, one after the other. A merged model is no step
+ * of a run: state of one is left out. Without adapters, or NULL, it is just
+ * gpt_source_open(). GPT_EDATA names file, tensor and both shapes. */
+int gpt_source_open_merged(struct gpt_source *s, const char *path,
+                           const struct gpt_source_options *options,
+                           const struct gpt_list *adapters,
+                           struct gpt_err *err) GPT_MUST_USE;
 
 #endif

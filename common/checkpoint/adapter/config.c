@@ -30,19 +30,24 @@ static const struct {
 static const char *const changing[] = {"pissa", "corda", "olora",
                                        "mica",  "loftq", "lora_ga"};
 
-static const cJSON *get(const struct gpt_adapter_config *c, const char *key)
+/* null is absence: peft writes all keys. */
+static const cJSON *find_key(const struct gpt_adapter_config *c,
+                             const char *key)
 {
     const cJSON *item = cJSON_GetObjectItemCaseSensitive(c->json, key);
 
     return cJSON_IsNull(item) ? NULL : item;
 }
 
+/* What a switch or a list is when it is not used. */
 static bool is_off(const cJSON *item)
 {
     return !item || cJSON_IsFalse(item) ||
            ((cJSON_IsArray(item) || cJSON_IsObject(item)) && !item->child);
 }
 
+/* One type of many, and of that one variants: each of them is refused by name,
+ * as merging it like plain LoRA would give a model that is almost right. */
 static int check_kind(const struct gpt_adapter_config *c, const char *path,
                       struct gpt_err *err)
 {
@@ -57,24 +62,28 @@ static int check_kind(const struct gpt_adapter_config *c, const char *path,
                              "done");
     }
     for (size_t i = 0; i < GPT_COUNT(variants); i++)
-        if (!is_off(get(c, variants[i].key)))
+        if (!is_off(find_key(c, variants[i].key)))
             return gpt_fail(err, GPT_EDATA,
                             "%s: '%s' is given: %s; such adapters are not "
-                            "merged", path, variants[i].key, variants[i].why);
+                            "merged",
+                            path, variants[i].key, variants[i].why);
     return GPT_OK;
 }
 
+/* How an adapter began is nothing that its weights tell, and for most kinds
+ * nothing that matters once it is trained. */
 static int check_init(const struct gpt_adapter_config *c, const char *path,
                       struct gpt_err *err)
 {
-    const cJSON *init = get(c, "init_lora_weights");
+    const cJSON *init = find_key(c, "init_lora_weights");
 
     for (size_t i = 0; cJSON_IsString(init) && i < GPT_COUNT(changing); i++)
         if (strncmp(init->valuestring, changing[i], strlen(changing[i])) == 0) {
             gpt_fail(err, GPT_EDATA,
                      "%s: init_lora_weights is '%.100s', for which peft takes "
                      "a part out of the model's weights when it loads the "
-                     "adapter", path, init->valuestring);
+                     "adapter",
+                     path, init->valuestring);
             return gpt_hint(err, "save it by save_pretrained() with "
                                  "path_initial_model_for_weight_conversion: it "
                                  "is plain LoRA then");
@@ -82,11 +91,12 @@ static int check_init(const struct gpt_adapter_config *c, const char *path,
     return GPT_OK;
 }
 
+/* Ranks are whole; alpha may be anything. JSON has no NaN, but 1e999. */
 static int check_number(double value, bool whole, const char *key,
                         const char *path, struct gpt_err *err)
 {
-    if (isfinite(value) && (!whole || (value >= 1 && value <= 1e9 &&
-                                       floor(value) >= value)))
+    if (isfinite(value) &&
+        (!whole || (value >= 1 && value <= 1e9 && floor(value) >= value)))
         return GPT_OK;
     return gpt_fail(err, GPT_EDATA, "%s: '%.100s' is %g%s", path, key, value,
                     whole ? ", and a rank is a whole number from 1 on" : "");
@@ -97,7 +107,7 @@ static int read_rules(const struct gpt_adapter_config *c, const char *key,
                       struct gpt_adapter_rule **rules, size_t *n, bool whole,
                       const char *path, struct gpt_err *err)
 {
-    const cJSON *object = get(c, key), *item;
+    const cJSON *object = find_key(c, key), *item;
     size_t cap = 0;
 
     if (object && !cJSON_IsObject(object))
@@ -107,17 +117,19 @@ static int read_rules(const struct gpt_adapter_config *c, const char *key,
         if (!cJSON_IsNumber(item))
             return gpt_fail(err, GPT_EDATA, "%s: %s: '%.100s' is no number",
                             path, key, item->string);
-        GPT_TRY(check_number(item->valuedouble, whole, item->string, path,
-                             err));
+        GPT_TRY(
+            check_number(item->valuedouble, whole, item->string, path, err));
         GPT_TRY(gpt_grow(rules, &cap, *n + 1, sizeof(**rules), key, err));
         (*rules)[*n].value = item->valuedouble;
-        GPT_TRY(gpt_pattern_open(&(*rules)[*n].pattern, item->string, path,
-                                 err));
+        GPT_TRY(
+            gpt_pattern_open(&(*rules)[*n].pattern, item->string, path, err));
         ++*n;
     }
     return GPT_OK;
 }
 
+/* What says which modules are targets is not read: the tensors that are there
+ * say it. Absent numbers are those of peft's class. */
 int gpt_adapter_config_read(struct gpt_adapter_config *c, const char *path,
                             struct gpt_err *err)
 {
@@ -138,12 +150,13 @@ int gpt_adapter_config_read(struct gpt_adapter_config *c, const char *path,
                              err));
     GPT_TRY(gpt_json_bool_or(c->json, "ensure_weight_tying", false,
                              &c->keeps_ties, path, err));
-    GPT_TRY(read_rules(c, "rank_pattern", &c->ranks, &c->n_ranks, true, path,
-                       err));
+    GPT_TRY(
+        read_rules(c, "rank_pattern", &c->ranks, &c->n_ranks, true, path, err));
     return read_rules(c, "alpha_pattern", &c->alphas, &c->n_alphas, false, path,
                       err);
 }
 
+/* The patterns of a list that may have been read in part. */
 static void free_rules(struct gpt_adapter_rule *rules, size_t n)
 {
     for (size_t i = 0; i < n; i++)
@@ -166,14 +179,15 @@ static int find_rule(struct gpt_adapter_config *c,
     bool fits = false;
 
     for (size_t i = 0; i < n && !fits; i++) {
-        GPT_TRY(gpt_pattern_ends(&fits, rules[i].pattern, module, &c->budget,
-                                 err));
+        GPT_TRY(
+            gpt_pattern_ends(&fits, rules[i].pattern, module, &c->budget, err));
         if (fits)
             *value = rules[i].value;
     }
     return GPT_OK;
 }
 
+/* In double, as Python has it; the product is scaled by its float. */
 int gpt_adapter_scale(struct gpt_adapter_config *c, const char *module,
                       int64_t *rank, double *scale, struct gpt_err *err)
 {
@@ -195,10 +209,11 @@ static bool ends_in_words(const char *module, const char *words)
            (k == n || module[n - k - 1] == '.');
 }
 
+/* The first that fits counts, as in peft. */
 bool gpt_adapter_names(const struct gpt_adapter_config *c, const char *key,
                        const char *module, const cJSON **item)
 {
-    const cJSON *list = get(c, key), *i;
+    const cJSON *list = find_key(c, key), *i;
 
     *item = NULL;
     cJSON_ArrayForEach(i, list)

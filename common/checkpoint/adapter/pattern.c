@@ -6,7 +6,6 @@
 
 #include "base/memory.h"
 
-#include <stdlib.h>
 #include <string.h>
 
 enum { MOST_STEPS = 4096, MOST_TEXT = 1024, MOST_DEPTH = 100, WORDS = 4 };
@@ -43,6 +42,7 @@ struct maker {
 
 /* ---- making ---- */
 
+/* What Python takes and this does not, and what Python does not take. */
 static int refuse(struct maker *m, const char *why)
 {
     gpt_fail(m->err, GPT_EDATA, "%s: pattern '%.200s', character %lld: %s",
@@ -50,6 +50,8 @@ static int refuse(struct maker *m, const char *why)
     return gpt_hint(m->err, "write the modules' names in its place");
 }
 
+/* Every repetition is written out, so a short text may ask for a long
+ * program. */
 static int emit(struct maker *m, enum op op, int a, int b)
 {
     if (m->p->n == MOST_STEPS)
@@ -71,6 +73,7 @@ static int insert(struct maker *m, int start, enum op op, int a, int b)
     return GPT_OK;
 }
 
+/* Paths are compared byte by byte: names of modules are ASCII. */
 static void add_byte(uint64_t *set, unsigned char c)
 {
     set[c / 64] |= (uint64_t)1 << c % 64;
@@ -82,6 +85,7 @@ static void add_range(uint64_t *set, int from, int to)
         add_byte(set, (unsigned char)c);
 }
 
+/* "[^...]", and classes in capitals. */
 static void invert(uint64_t *set)
 {
     for (int i = 0; i < WORDS; i++)
@@ -89,7 +93,7 @@ static void invert(uint64_t *set)
 }
 
 /* What follows a backslash: a class, or a character that stands for itself. */
-static int escaped(struct maker *m, uint64_t *set)
+static int read_escape(struct maker *m, uint64_t *set)
 {
     const char c = *m->at;
     uint64_t own[WORDS] = {0};
@@ -118,13 +122,13 @@ static int escaped(struct maker *m, uint64_t *set)
 }
 
 /* One character of a class, or an escape, which is no end of a range then. */
-static int class_item(struct maker *m, uint64_t *set)
+static int read_item(struct maker *m, uint64_t *set)
 {
     const unsigned char from = (unsigned char)*m->at++;
     unsigned char to = from;
 
     if (from == '\\')
-        return escaped(m, set);
+        return read_escape(m, set);
     if (m->at[0] == '-' && m->at[1] && m->at[1] != ']') {
         to = (unsigned char)m->at[1];
         if (to == '\\' || to < from)
@@ -136,7 +140,7 @@ static int class_item(struct maker *m, uint64_t *set)
 }
 
 /* After "[". A bracket that comes first stands for itself. */
-static int class(struct maker *m)
+static int read_class(struct maker *m)
 {
     uint64_t set[WORDS] = {0};
     const bool inverted = *m->at == '^';
@@ -146,7 +150,7 @@ static int class(struct maker *m)
     for (first = m->at; *m->at != ']' || m->at == first;) {
         if (!*m->at)
             return refuse(m, "a class has no end");
-        GPT_TRY(class_item(m, set));
+        GPT_TRY(read_item(m, set));
     }
     m->at++;
     if (inverted)
@@ -156,15 +160,15 @@ static int class(struct maker *m)
     return GPT_OK;
 }
 
-static int alternatives(struct maker *m);
+static int read_alternatives(struct maker *m);
 
 /* After "(". */
-static int group(struct maker *m)
+static int read_group(struct maker *m)
 {
     if (m->at[0] == '?' && m->at[1] != ':')
         return refuse(m, "this group is not supported");
     m->at += m->at[0] == '?' ? 2 : 0;
-    GPT_TRY(alternatives(m));
+    GPT_TRY(read_alternatives(m));
     if (*m->at != ')')
         return refuse(m, "a group has no end");
     m->at++;
@@ -172,15 +176,15 @@ static int group(struct maker *m)
 }
 
 /* What a repetition repeats. */
-static int atom(struct maker *m)
+static int read_atom(struct maker *m)
 {
     const char c = *m->at++;
     uint64_t set[WORDS] = {0};
 
     if (c == '(')
-        return group(m);
+        return read_group(m);
     if (c == '[')
-        return class(m);
+        return read_class(m);
     if (c == '^' || c == '$')
         return emit(m, c == '^' ? OP_BEGIN : OP_END, 0, 0);
     if (c == '*' || c == '+' || c == '?') {
@@ -188,7 +192,7 @@ static int atom(struct maker *m)
         return refuse(m, "there is nothing to repeat");
     }
     if (c == '\\')
-        GPT_TRY(escaped(m, set));
+        GPT_TRY(read_escape(m, set));
     else if (c == '.') {
         add_byte(set, '\n');
         invert(set);
@@ -200,7 +204,7 @@ static int atom(struct maker *m)
 }
 
 /* A number of digits at *at; -1 without one. */
-static long digits(const char **at)
+static long read_digits(const char **at)
 {
     long n = -1;
 
@@ -211,17 +215,17 @@ static long digits(const char **at)
 
 /* {m}, {m,}, {,n} or {m,n}; *most is -1 without an end. Anything else in braces
  * stands for itself. A text has too few digits for a number to overflow. */
-static bool counts(const char **at, long *least, long *most)
+static bool read_counts(const char **at, long *least, long *most)
 {
     const char *p = *at + 1;
     const size_t n = strspn(p, "0123456789,");
 
     if (n > 18 || p[n] != '}')
         return false;
-    *least = *most = digits(&p);
+    *least = *most = read_digits(&p);
     if (*p == ',') {
         p++;
-        *most = digits(&p);
+        *most = read_digits(&p);
         if (*least < 0 && *most < 0)
             return false;
         *least = *least < 0 ? 0 : *least;
@@ -232,7 +236,9 @@ static bool counts(const char **at, long *least, long *most)
     return true;
 }
 
-static int star(struct maker *m, int start)
+/* The atom from `start` on, any number of times: a fork before it, which can
+ * leave, and a jump behind it back to the fork. */
+static int repeat_any(struct maker *m, int start)
 {
     GPT_TRY(insert(m, start, OP_FORK, 1, m->p->n - start + 2));
     return emit(m, OP_JUMP, start - m->p->n, 0);
@@ -251,9 +257,9 @@ static int repeat(struct maker *m, const char *text, int start, long least,
         const int begin = m->p->n;
 
         m->at = text;
-        GPT_TRY(atom(m));
+        GPT_TRY(read_atom(m));
         if (i >= least && most < 0)
-            GPT_TRY(star(m, begin));
+            GPT_TRY(repeat_any(m, begin));
         else if (i >= least)
             GPT_TRY(insert(m, begin, OP_FORK, 1, m->p->n - begin + 1));
     }
@@ -261,23 +267,24 @@ static int repeat(struct maker *m, const char *text, int start, long least,
     return GPT_OK;
 }
 
-static int piece(struct maker *m)
+/* An atom and what repeats it. */
+static int read_piece(struct maker *m)
 {
     const int start = m->p->n;
     const char *text = m->at;
     long least, most;
 
-    GPT_TRY(atom(m));
+    GPT_TRY(read_atom(m));
     if (*m->at == '*') {
         m->at++;
-        GPT_TRY(star(m, start));
+        GPT_TRY(repeat_any(m, start));
     } else if (*m->at == '+') {
         m->at++;
         GPT_TRY(emit(m, OP_FORK, start - m->p->n, 1));
     } else if (*m->at == '?') {
         m->at++;
         GPT_TRY(insert(m, start, OP_FORK, 1, m->p->n - start + 1));
-    } else if (*m->at == '{' && counts(&m->at, &least, &most)) {
+    } else if (*m->at == '{' && read_counts(&m->at, &least, &most)) {
         GPT_TRY(repeat(m, text, start, least, most));
     } else
         return GPT_OK;
@@ -288,26 +295,27 @@ static int piece(struct maker *m)
 }
 
 /* Depth is that of groups and of alternatives. */
-static int alternatives(struct maker *m)
+static int read_alternatives(struct maker *m)
 {
     const int start = m->p->n;
 
     if (++m->depth > MOST_DEPTH)
         return refuse(m, "too many groups or alternatives");
     while (*m->at && *m->at != '|' && *m->at != ')')
-        GPT_TRY(piece(m));
+        GPT_TRY(read_piece(m));
     if (*m->at == '|') {
         m->at++;
         GPT_TRY(insert(m, start, OP_FORK, 1, m->p->n - start + 2));
         const int jump = m->p->n;
         GPT_TRY(emit(m, OP_JUMP, 0, 0));
-        GPT_TRY(alternatives(m));
+        GPT_TRY(read_alternatives(m));
         m->p->steps[jump].a = m->p->n - jump;
     }
     m->depth--;
     return GPT_OK;
 }
 
+/* Room for the longest program is taken at once: patterns are few. */
 int gpt_pattern_open(struct gpt_pattern **p, const char *text, const char *what,
                      struct gpt_err *err)
 {
@@ -320,14 +328,18 @@ int gpt_pattern_open(struct gpt_pattern **p, const char *text, const char *what,
                         "%s: a pattern of %zu characters, limit %d", what,
                         strlen(text), MOST_TEXT - 1);
     GPT_TRY(gpt_new(&m.p, 1, sizeof(*m.p), "a pattern", err));
-    strcpy(m.p->text, text);
+    memcpy(m.p->text, text, strlen(text) + 1);
     m.p->what = what;
     m.at = m.p->text;
-    GPT_TRY_GOTO(status, gpt_new(&m.p->steps, MOST_STEPS, sizeof(struct step),
-                                 "a pattern", err), fail);
-    GPT_TRY_GOTO(status, alternatives(&m), fail);
-    GPT_TRY_GOTO(status, *m.at ? refuse(&m, "a group has no beginning")
-                               : emit(&m, OP_MATCH, 0, 0), fail);
+    GPT_TRY_GOTO(
+        status,
+        gpt_new(&m.p->steps, MOST_STEPS, sizeof(struct step), "a pattern", err),
+        fail);
+    GPT_TRY_GOTO(status, read_alternatives(&m), fail);
+    GPT_TRY_GOTO(status,
+                 *m.at ? refuse(&m, "a group has no beginning")
+                       : emit(&m, OP_MATCH, 0, 0),
+                 fail);
     *p = m.p;
     return GPT_OK;
 fail:
@@ -346,6 +358,7 @@ void gpt_pattern_close(struct gpt_pattern *p)
 
 /* Steps at which a path may stand, after some of its characters. */
 struct places {
+    /* in the order in which they were added, and whether a step was */
     int list[MOST_STEPS], n;
     bool there[MOST_STEPS];
 };
@@ -375,6 +388,7 @@ static void add_place(struct places *to, const struct gpt_pattern *p, int step,
     }
 }
 
+/* Only sets take a character; all else was followed before. */
 static bool takes(const struct step *s, unsigned char c)
 {
     return s->op == OP_SET && (s->set[c / 64] >> c % 64 & 1);
@@ -386,6 +400,9 @@ struct walk {
     int stack[2 * MOST_STEPS + 2];
 };
 
+/* A path may begin to match at its beginning and behind each dot, so the first
+ * step is added there again. At the end it matches when it stands at the last
+ * step. Each character costs at most the steps of the program, once. */
 int gpt_pattern_ends(bool *matches, const struct gpt_pattern *p,
                      const char *path, int64_t *budget, struct gpt_err *err)
 {
@@ -414,5 +431,6 @@ int gpt_pattern_ends(bool *matches, const struct gpt_pattern *p,
     return *budget >= 0 ? GPT_OK
                         : gpt_fail(err, GPT_EDATA,
                                    "%s: its patterns take too many steps for "
-                                   "the modules that there are", p->what);
+                                   "the modules that there are",
+                                   p->what);
 }

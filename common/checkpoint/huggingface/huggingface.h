@@ -19,6 +19,7 @@
 #define GPT_HF_INDEX "model.safetensors.index.json"
 #define GPT_HF_OLD_WEIGHTS "pytorch_model.bin"
 #define GPT_HF_OLD_INDEX "pytorch_model.bin.index.json"
+#define GPT_HF_ADAPTER "adapter_config.json"
 
 /* What config.json says beyond struct gpt_config; GPT_TOKEN_NONE where it
  * says null. */

@@ -10,7 +10,6 @@
 
 #include "base/io.h"
 #include "base/log.h"
-#include "checkpoint/adapter/adapter.h"
 #include "checkpoint/names.h"
 #include "checkpoint/safetensors/safetensors.h"
 #include "checkpoint/torch/torch.h"
@@ -476,11 +475,10 @@ int gpt_hf_open(struct gpt_hf **out, const char *dir, int64_t divisible_by,
     GPT_TRY_GOTO(status, take_text(hf, err), fail);
     GPT_TRY_GOTO(status, settle_head(hf, err), fail);
     GPT_TRY_GOTO(status, open_tensors(hf, err), fail);
-    if (gpt_path_holds(dir, GPT_ADAPTER_CONFIG))
+    if (gpt_path_holds(dir, GPT_HF_ADAPTER))
         gpt_warn("%s: %s is there, an adapter of PEFT, which is not applied: "
-                 "the weights are those of %s alone; --merge-adapter of "
-                 "gpt-reshape and gpt-generate merges an adapter", dir,
-                 GPT_ADAPTER_CONFIG, hf->names[0]);
+                 "the weights are those of %s alone; gpt-reshape(1) says how "
+                 "it is merged", dir, GPT_HF_ADAPTER, hf->names[0]);
     cJSON_Delete(json);
     *out = hf;
     return GPT_OK;
