@@ -197,11 +197,11 @@ static int inspect_adapter(struct gpt_shown *r, struct gpt_buf *out,
     cJSON_AddStringToObject(r->head, "directory", path);
     gpt_json_add(r->head, "config", cJSON_Duplicate(a.config.json, true));
     const struct gpt_source_file file = {a.file, gpt_in_size(a.weights.in),
-                                         a.n};
+                                         a.weights.n};
     GPT_TRY_GOTO(status, gpt_report_add_file(r, &file, err), out);
-    for (int64_t i = 0; i < a.n; i++) {
+    for (int64_t i = 0; i < a.weights.n; i++) {
         const struct gpt_stored entry =
-            gpt_stored_entry(a.entries[i].tensor, a.file);
+            gpt_stored_entry(&a.weights.tensors[i], a.file);
 
         GPT_TRY_GOTO(status, gpt_report_add_row(r, &entry, err), out);
     }

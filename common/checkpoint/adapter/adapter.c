@@ -101,7 +101,7 @@ static int read_whole(struct gpt_adapter *a, struct gpt_adapter_entry *e,
         e->leaf = leaf;
         return set_module(a, e, name, (size_t)(at - name), err);
     }
-    if (!last || strstr(name, ".lora_") || strstr(name, ".original_module."))
+    if (!last || strstr(name, ".lora_"))
         return fail_of_name(a, name, err);
     e->leaf = gpt_arena_strdup(&a->arena, last + 1);
     if (!e->leaf)
@@ -173,29 +173,50 @@ static int check_entry(const struct gpt_adapter *a,
                     a->dir, a->file, t->name);
 }
 
+/* With bias "all" a module that is saved has its bias under two names: the one
+ * without its wrapper's word counts, as in peft. Else two are too many. */
+static int drop_doubles(struct gpt_adapter *a, struct gpt_err *err)
+{
+    int64_t n = 1;
+
+    for (int64_t i = 1; i < a->n; i++) {
+        struct gpt_adapter_entry *last = &a->entries[n - 1];
+        const struct gpt_adapter_entry *e = &a->entries[i];
+
+        if (by_module(last, e) != 0)
+            a->entries[n++] = *e;
+        else if (strstr(last->tensor->name, ".modules_to_save."))
+            *last = *e;
+        else if (!strstr(e->tensor->name, ".modules_to_save."))
+            return gpt_fail(err, GPT_EDATA,
+                            "%s/%s: '%.150s' and '%.150s' are the same of two "
+                            "adapters, or twice of one",
+                            a->dir, a->file, last->tensor->name,
+                            e->tensor->name);
+    }
+    a->n = n;
+    return GPT_OK;
+}
+
 /* Sorted by module, so that its tensors are found together. */
 static int read_entries(struct gpt_adapter *a, struct gpt_err *err)
 {
     GPT_TRY(gpt_new(&a->entries, (size_t)a->weights.n, sizeof(*a->entries),
                     "an adapter", err));
     for (int64_t i = 0; i < a->weights.n; i++) {
-        a->entries[i].tensor = &a->weights.tensors[i];
-        GPT_TRY(check_entry(a, a->entries[i].tensor, err));
-        GPT_TRY(read_name(a, &a->entries[i], err));
-        a->n++;
+        const struct gpt_safetensor *t = &a->weights.tensors[i];
+
+        GPT_TRY(check_entry(a, t, err));
+        if (strstr(t->name, ".original_module."))
+            continue; /* of a module of which another one was saved */
+        a->entries[a->n].tensor = t;
+        GPT_TRY(read_name(a, &a->entries[a->n++], err));
     }
     if (a->n == 0)
         return gpt_fail(err, GPT_EDATA, "%s/%s: it has no tensors", a->dir,
                         a->file);
     qsort(a->entries, (size_t)a->n, sizeof(*a->entries), by_module);
-    for (int64_t i = 1; i < a->n; i++)
-        if (by_module(&a->entries[i - 1], &a->entries[i]) == 0)
-            return gpt_fail(err, GPT_EDATA,
-                            "%s/%s: '%.150s' and '%.150s' are "
-                            "the same of two adapters, or twice of one",
-                            a->dir, a->file, a->entries[i - 1].tensor->name,
-                            a->entries[i].tensor->name);
-    return GPT_OK;
+    return drop_doubles(a, err);
 }
 
 /* As in peft, the file of safetensors counts where both are. */
