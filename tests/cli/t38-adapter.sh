@@ -126,7 +126,7 @@ err_has 'no adapter_config.json'
 edit() { # what perl makes of the file
     rm -rf bad
     cp -r "$adapter" bad
-    perl -0pi -e "$1" bad/adapter_model.safetensors
+    perl -0777 -pi -e "$1" bad/adapter_model.safetensors
 }
 edit 's/h\.1\.attn\.c_attn\.lora_A/h.7.attn.c_attn.lora_A/'
 expect 3 'a layer too many' into "$hf" x --merge-adapter bad
