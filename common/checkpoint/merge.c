@@ -75,8 +75,8 @@ static bool line_up(struct gpt_merging *m, const struct gpt_file_box *b,
     const int64_t across = ndim > 1 && columns > 1 ? b->stride[1] : size;
     const int64_t rows = b->shape[0], down = rows > 1 ? b->stride[0] : size;
 
-    /* a vector is one line, and so is a matrix of one column */
-    m->columns = columns == 1 || across != size;
+    /* a vector is one line, and so is a matrix of one column that is tight */
+    m->columns = across != size || (columns == 1 && down == size);
     m->line = m->columns ? (ndim > 1 ? b->begin[1] : 0) : b->begin[0];
     m->lines = m->columns ? columns : rows;
     m->at = m->columns ? b->begin[0] : ndim > 1 ? b->begin[1] : 0;
