@@ -77,7 +77,7 @@ SUM(base, )
 static sum_function *const sums[] = {sum_base, sum_base, sum_base};
 #endif
 
-static sum_function *best_sum = sums[0];
+static sum_function *best_sum = sum_base;
 
 static void find_best(void)
 {
