@@ -75,6 +75,16 @@ expect 0 'a text of the merged model' say --load "$merged"
 cp out want
 expect 0 'is that of the adapter' say --load "$hf" --merge-adapter "$adapter"
 check 'to the token' cmp want out
+if gpt-train --version | grep -q ' Gloo'; then
+    expect 0 'and of two ranks' timeout 100 gpt-launch -q --standalone \
+        --stdio --nproc-per-node 2 gpt-generate --load "$hf" \
+        --merge-adapter "$adapter" --tokenizer-type NullTokenizer \
+        --vocab-size 66 --greedy --prompt '1 2 3' --tokens 6 -q \
+        --tensor-model-parallel-size 2
+    check 'to the token, too' cmp want out
+else
+    skip 'built without Gloo'
+fi
 expect 3 'an adapter is no model' say --load "$adapter"
 err_has '--load names its model'
 expect 3 'nor for gpt-reshape' into "$adapter" x

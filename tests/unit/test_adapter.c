@@ -1,6 +1,6 @@
 /* What adapters are made of: patterns of names, against what Python's re says
- * of them; and merged elements, against sums that are made one by one, in random
- * matrices that lie in files in random ways. */
+ * of them; and merged elements, against sums that are made one by one, in
+ * random matrices that lie in files in random ways. */
 #include "base/memory.h"
 #include "base/rng.h"
 #include "checkpoint/adapter/adapter.h"

@@ -87,7 +87,8 @@ static int fail_of_name(const struct gpt_adapter *a, const char *name,
                          "kind into its model");
 }
 
-/* A tensor that is the module's own. */
+/* A tensor that is the module's own. Wrappers put a word between the module and
+ * the leaf: what was saved in its place, or what it adapts. */
 static int read_whole(struct gpt_adapter *a, struct gpt_adapter_entry *e,
                       const char *name, struct gpt_err *err)
 {

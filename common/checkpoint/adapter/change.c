@@ -75,8 +75,8 @@ static int change_param(struct gpt_merged *m, const struct gpt_place *place,
     return GPT_OK;
 }
 
-/* All parameters that the tensor there is of. */
-/* A tensor of a gate and of what it gates is two parameters. */
+/* A tensor of a gate and of what it gates is two parameters: the places of one
+ * name follow each other. */
 int gpt_change_all(struct gpt_merged *m, const struct gpt_place *place,
                    gpt_change_function *function, void *context,
                    struct gpt_err *err)
@@ -291,6 +291,7 @@ static int show_rows(struct gpt_tensor *out, const struct gpt_tensor *in,
                                 .shape = {n, out->shape[1]},
                                 .perm = {0, 1, 2, 3}};
 
+    /* between ids that are neighbours there are none */
     return n > 0 ? gpt_tensor_view(out, in, &map, 1, err) : GPT_OK;
 }
 

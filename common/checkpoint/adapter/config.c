@@ -200,7 +200,8 @@ int gpt_adapter_scale(struct gpt_adapter_config *c, const char *module,
     return GPT_OK;
 }
 
-/* "q_proj" names all modules whose last word it is. */
+/* "q_proj" names all modules whose last word it is, "mlp.up_proj" those whose
+ * last words these are: a part of a word is none. */
 static bool ends_in_words(const char *module, const char *words)
 {
     const size_t n = strlen(module), k = strlen(words);

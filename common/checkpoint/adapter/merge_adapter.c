@@ -90,7 +90,6 @@ static int merge_product(struct gpt_merged *m, struct gpt_adapter *a,
     if (place->tied || (m->config.tied_embeddings &&
                         m->table.rows[place->param].role == GPT_WORD_EMBEDDING))
         warn_of_tie(m, a, x);
-    /* Of a tied model both layers change, and users hear of it. */
     struct gpt_change from = {.adapter = a,
                               .entry = x,
                               .a = x->tensor,
@@ -136,7 +135,8 @@ static int merge_tokens(struct gpt_merged *m, struct gpt_adapter *a,
 }
 
 /* Entries [first, end) are those of a module. Whole tensors come first: peft
- * loads them before anything is merged. */
+ * loads them before anything is merged, and what is merged is added to them. A
+ * module has one adapter: of a Linear, of an embedding, or of some tokens. */
 static int merge_module(struct gpt_merged *m, struct gpt_adapter *a,
                         int64_t first, int64_t end, struct gpt_err *err)
 {
@@ -225,6 +225,7 @@ static int settle_vocabulary(struct gpt_merged *m, const struct gpt_adapter *a,
                             (long long)m->config.vocab_size,
                             m->table.rows[i].name);
     }
+    /* said, as every output has other shapes than its input then */
     gpt_info("%s: the vocabulary gets %lld ids, as the adapter has them, in "
              "place of %lld",
              a->dir, (long long)rows, (long long)m->config.vocab_size);
@@ -321,7 +322,8 @@ static int check_numbers(const struct gpt_adapter *a,
 }
 
 /* Before anything is planned: adapters are small, and a conversion that ends
- * halfway is not. */
+ * halfway is not. What is finite here may still become infinite in a narrow
+ * type, which is found when it is merged. */
 static int check_all_numbers(const struct gpt_adapter *a, struct gpt_err *err)
 {
     float *block;

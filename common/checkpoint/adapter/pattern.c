@@ -32,7 +32,8 @@ struct gpt_pattern {
     int n;
 };
 
-/* While it is made. */
+/* While it is made: the text from `at` on is to be read, and `depth` groups and
+ * alternatives are open. */
 struct maker {
     struct gpt_pattern *p;
     const char *at;
@@ -175,7 +176,8 @@ static int read_group(struct maker *m)
     return GPT_OK;
 }
 
-/* What a repetition repeats. */
+/* What a repetition repeats: a character, a class or a group. Anchors are steps
+ * of their own, which take no character. */
 static int read_atom(struct maker *m)
 {
     const char c = *m->at++;
@@ -294,7 +296,9 @@ static int read_piece(struct maker *m)
     return GPT_OK;
 }
 
-/* Depth is that of groups and of alternatives. */
+/* Alternatives of a group, or of all: the first goes on behind the others by a
+ * jump, whose length is known at the end. Depth counts groups and
+ * alternatives, so that a hostile text does not use up the stack. */
 static int read_alternatives(struct maker *m)
 {
     const int start = m->p->n;

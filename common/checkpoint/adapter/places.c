@@ -88,10 +88,8 @@ static const struct gpt_place *find_exact(const struct gpt_merged *m,
     return found;
 }
 
-/* The place of "MODULE.LEAF": an adapter may have been trained on the base
- * model, which lacks the family's prefix, or on one that reads pictures. */
-/* Three names are tried: the adapter's, that of a text part, and the second of
- * these behind the family's prefix. */
+/* Three names are tried: the adapter's own, that of a text part, if it is one,
+ * and the second of these behind the family's prefix. */
 int gpt_places_find(struct gpt_merged *m, const char *module, const char *leaf,
                     const struct gpt_place **place, struct gpt_err *err)
 {
@@ -198,6 +196,7 @@ int gpt_places_rebuild(struct gpt_merged *m, struct gpt_err *err)
     }
     gpt_places_free_tensors(m->tensors, m->table.n);
     gpt_params_free(&m->table);
+    /* names that others have kept are those of the new table */
     m->table = table;
     m->tensors = tensors;
     return list_places(m, err);
