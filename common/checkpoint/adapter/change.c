@@ -53,6 +53,8 @@ static int change_param(struct gpt_merged *m, const struct gpt_place *place,
     size_t at = 0;
     int status = GPT_OK;
 
+    /* parts that are not changed are shown and taken back, too, as a parameter
+     * is made of all of them */
     while (status == GPT_OK && (rule = gpt_hf_next_rule(m->family, p, &at))) {
         int64_t shape[2];
 
