@@ -4,6 +4,7 @@
 #include "base/io.h"
 #include "base/log.h"
 #include "base/num.h"
+#include "checkpoint/adapter/adapter.h"
 #include "checkpoint/load.h"
 #include "cmd/generate/vocabulary.h"
 
@@ -31,7 +32,13 @@ int gpt_loaded_open(struct gpt_loaded *m, struct gpt_err *err)
 
     if (first && m->o->stats_file)
         GPT_TRY(open_stats_file(m, err));
-    GPT_TRY(gpt_source_open(&m->source, m->o->load, &how, err));
+    const int status = gpt_source_open_merged(&m->source, m->o->load, &how,
+                                              &m->o->adapters, err);
+    if (status != GPT_OK && gpt_adapter_recognises(m->o->load))
+        return gpt_hint(err, "%.150s is an adapter of PEFT: --load names its "
+                             "model, which gpt-reshape inspect shows, and "
+                             "--merge-adapter the adapter", m->o->load);
+    GPT_TRY(status);
     m->own_config = m->source.config;
     m->config = &m->own_config;
     if (!first)

@@ -21,6 +21,10 @@ const struct gpt_opt gpt_generate_options[] = {
      .flags = GPT_OPT_REQUIRED | GPT_OPT_DIR,
      .help = "checkpoints of a run, one of its iter_* directories, a Hugging "
              "Face directory, or a file of GGUF or llm.c"},
+    {.kind = GPT_OPT_LIST, .name = "merge-adapter", .arg = "DIR", AT(adapters),
+     .flags = GPT_OPT_DIR,
+     .help = "adapters of PEFT (LoRA) to merge into the weights, in this "
+             "order"},
     {.kind = GPT_OPT_INT, .name = "iteration", .arg = "N", AT(iteration),
      .def = "-1", .min = -1, .max = 1e15,
      .help = "which checkpoint, -1 = the newest", .alias = "ckpt-step"},

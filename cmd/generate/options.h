@@ -14,6 +14,7 @@ struct gpt_generate_options {
     const char *load;
     int64_t iteration;
     bool verify, allow_vocab_mismatch;
+    struct gpt_list adapters;
     struct gpt_tokenizer_options tokenizer;
     /* prompts and texts */
     struct gpt_list prompt, prompt_file;

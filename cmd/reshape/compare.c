@@ -9,6 +9,7 @@
 #include "base/num.h"
 #include "base/signals.h"
 #include "base/utf8.h"
+#include "checkpoint/adapter/adapter.h"
 #include "checkpoint/names.h"
 #include "model/params.h"
 
@@ -130,15 +131,19 @@ static int open_weights(struct pair *p, struct gpt_err *err)
  * what was saved. Models of other sizes cannot be compared, and the message
  * names the first size. */
 static int open_pair(struct pair *p, const char *a, const char *b,
-                     struct gpt_err *err)
+                     const struct gpt_list *adapters, struct gpt_err *err)
 {
-    const struct gpt_source_options verified = {
-        .iteration = -1, .verify = true, .optimizer = true};
+    const bool merges = adapters && adapters->n > 0;
+    const struct gpt_source_options verified = {.iteration = -1,
+                                                .verify = true,
+                                                .optimizer = !merges,
+                                                .weights_only = merges};
 
     *p = (struct pair){.path_a = a, .path_b = b};
-    GPT_TRY(gpt_source_open(&p->a, a, &verified, err));
+    GPT_TRY(gpt_source_open_merged(&p->a, a, &verified, adapters, err));
     GPT_TRY(gpt_source_open(&p->b, b, &verified, err));
-    GPT_TRY(open_weights(p, err));
+    if (!merges)
+        GPT_TRY(open_weights(p, err));
     const char *field = gpt_config_difference(&p->a.config, &p->b.config);
     if (field) {
         gpt_fail(err, GPT_EFAIL, "%s and %s are models that differ in %s", a, b,
@@ -270,6 +275,10 @@ static int print_equal(struct gpt_buf *out, const struct pair *p,
     GPT_TRY(gpt_buf_add_shown(out, p->path_b, ""));
     GPT_TRY(gpt_buf_printf(out, " equals "));
     GPT_TRY(gpt_buf_add_shown(out, p->path_a, ""));
+    for (int64_t i = 0; i < p->a.n_adapters; i++) {
+        GPT_TRY(gpt_buf_printf(out, i ? " and " : " with "));
+        GPT_TRY(gpt_buf_add_shown(out, p->a.adapters[i], ""));
+    }
     GPT_TRY(gpt_buf_printf(out, ", %s: %lld tensor%s, %s elements\n", word,
                            (long long)p->n, gpt_plural(p->n),
                            gpt_text_si(count, (double)p->elements)));
@@ -282,13 +291,14 @@ static int print_equal(struct gpt_buf *out, const struct pair *p,
 /* Nothing is printed before all is compared: a sentence on standard output
  * means that the whole of it is true. */
 int gpt_compare_equal(struct gpt_buf *out, const char *a, const char *b,
-                      enum gpt_dtype dtype, struct gpt_err *err)
+                      const struct gpt_list *adapters, enum gpt_dtype dtype,
+                      struct gpt_err *err)
 {
     const struct gpt_packing *packing = NULL;
     struct pair p;
     int status;
 
-    GPT_TRY_GOTO(status, open_pair(&p, a, b, err), out);
+    GPT_TRY_GOTO(status, open_pair(&p, a, b, adapters, err), out);
     GPT_TRY_GOTO(status, compare_all(&p, dtype, &packing, err), out);
     if (print_equal(out, &p, dtype, packing) != GPT_OK)
         status = gpt_no_memory(err, "the report");
@@ -474,14 +484,15 @@ static int measure_all(struct pair *p, struct difference *list, int64_t *n,
 /* That there are differences is no failure here: they are what was asked for.
  * Tensors of one name are pairs, whatever their formats' order. */
 int gpt_compare_differences(struct gpt_buf *out, const char *a, const char *b,
-                            bool json, struct gpt_err *err)
+                            const struct gpt_list *adapters, bool json,
+                            struct gpt_err *err)
 {
     struct difference *list = NULL;
     struct pair p;
     int64_t n;
     int status;
 
-    GPT_TRY_GOTO(status, open_pair(&p, a, b, err), out);
+    GPT_TRY_GOTO(status, open_pair(&p, a, b, adapters, err), out);
     GPT_TRY_GOTO(status, gpt_new(&list, (size_t)p.a.n_tensors, sizeof(*list),
                                  "differences", err), out);
     GPT_TRY_GOTO(status, measure_all(&p, list, &n, err), out);

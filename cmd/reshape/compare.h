@@ -4,6 +4,7 @@
 #ifndef GPT_CMD_RESHAPE_COMPARE_H
 #define GPT_CMD_RESHAPE_COMPARE_H
 
+#include "base/list.h"
 #include "base/memory.h"
 #include "checkpoint/format.h"
 
@@ -15,14 +16,17 @@ int gpt_compare_rows(const struct gpt_tensor *in, const struct gpt_tensor *out,
                      struct gpt_err *err) GPT_MUST_USE;
 
 /* Appends a sentence that says in what way the checkpoint at b equals that at
- * a. dtype: the type that a's parameters are rounded to first; GPT_N_DTYPES:
- * none. GPT_EFAIL when they differ, naming the first tensor that does. */
+ * a, with the adapters (NULL: none) merged into that. dtype: the type that a's
+ * parameters are rounded to first; GPT_N_DTYPES: none. GPT_EFAIL when they
+ * differ, naming the first tensor that does. */
 int gpt_compare_equal(struct gpt_buf *out, const char *a, const char *b,
-                      enum gpt_dtype dtype, struct gpt_err *err) GPT_MUST_USE;
+                      const struct gpt_list *adapters, enum gpt_dtype dtype,
+                      struct gpt_err *err) GPT_MUST_USE;
 
 /* Appends the differences of each tensor, the largest first: a table, or one
  * JSON object. GPT_EFAIL when the models are of different sizes. */
 int gpt_compare_differences(struct gpt_buf *out, const char *a, const char *b,
-                            bool json, struct gpt_err *err) GPT_MUST_USE;
+                            const struct gpt_list *adapters, bool json,
+                            struct gpt_err *err) GPT_MUST_USE;
 
 #endif

@@ -32,6 +32,7 @@ struct options {
     bool no_verify_input, shard_optimizer;
     int64_t tp, pp, divisible_by, true_vocab, max_shard_size;
     struct gpt_stage_layers stages;
+    struct gpt_list adapters;
 };
 
 static const char *const dtypes[] = {"fp32", "fp16", "bf16", "q8_0", "q4_0",
@@ -70,6 +71,10 @@ static const struct gpt_opt table[] = {
     {.kind = GPT_OPT_FLAG,
      .name = "convert-checkpoint-from-megatron-to-transformers",
      AT(to_transformers), .help = "the same as --to hf"},
+    {.kind = GPT_OPT_LIST, .name = "merge-adapter", .arg = "DIR", AT(adapters),
+     .flags = GPT_OPT_DIR,
+     .help = "adapters of PEFT (LoRA) to merge into the input's weights, in "
+             "this order"},
     {.kind = GPT_OPT_FLAG, .name = "no-verify-input", AT(no_verify_input),
      .help = "do not check the checksums of a native input"},
     {.kind = GPT_OPT_STRING, .name = "vocab-file", .arg = "FILE",
@@ -166,11 +171,13 @@ static int carry_out(struct gpt_reshape *r, const struct options *o,
              gpt_text_duration(time, gpt_now() - start));
     if (o->verify) {
         GPT_TRY(gpt_reshape_verify(r, err));
+        const char *with = o->adapters.n ? " with its adapters merged" : "";
+
         if (r->o->dtype == GPT_N_DTYPES && !r->o->packing)
-            gpt_info("%s: equals the input, bit for bit", r->o->save);
+            gpt_info("%s: equals the input%s, bit for bit", r->o->save, with);
         else
-            gpt_info("%s: equals the input after rounding to %s", r->o->save,
-                     o->dtype);
+            gpt_info("%s: equals the input%s after rounding to %s", r->o->save,
+                     with, o->dtype);
     }
     return GPT_OK;
 }
@@ -284,6 +291,7 @@ static int convert(const struct options *o, const struct gpt_args *args,
         .merge_file = o->merge_file,
         .verify_input = !o->no_verify_input && !o->dry_run && !only_plan,
         .shard_optimizer = o->shard_optimizer,
+        .adapters = &o->adapters,
         .force = o->common.force,
     };
     GPT_TRY(check_effect(ro.to, packing, args, err));
@@ -372,8 +380,8 @@ static int do_verify(const struct options *o, const struct gpt_args *args,
         return gpt_hint(err, "packed matrices are recognised without it");
     }
     const int status = print_whole(
-        gpt_compare_equal(&b, args->positional[1], args->positional[2], dtype,
-                          err),
+        gpt_compare_equal(&b, args->positional[1], args->positional[2],
+                          &o->adapters, dtype, err),
         &b);
     /* a difference; other failures have hints of their own, or a signal */
     if (status != GPT_EFAIL || err->hint[0] || gpt_signals_stop())
@@ -390,8 +398,8 @@ static int do_diff(const struct options *o, const struct gpt_args *args,
     struct gpt_buf b = {0};
 
     return print_whole(gpt_compare_differences(&b, args->positional[1],
-                                               args->positional[2], o->json,
-                                               err),
+                                               args->positional[2],
+                                               &o->adapters, o->json, err),
                        &b);
 }
 
@@ -415,7 +423,8 @@ static const struct {
 };
 
 /* Only what plans or converts obeys the options of a conversion; verify rounds
- * to a type, too. Common options have an effect on all. */
+ * to a type, too, and merges, as diff does. Common options have an effect on
+ * all. */
 static int check_command(const struct options *o, const struct gpt_args *args,
                          size_t command, struct gpt_err *err)
 {
@@ -429,6 +438,8 @@ static int check_command(const struct options *o, const struct gpt_args *args,
             table[i].offset != offsetof(struct options, json) &&
             (table[i].offset != offsetof(struct options, dtype) ||
              commands[command].run != do_verify) &&
+            (table[i].offset != offsetof(struct options, adapters) ||
+             commands[command].most == 1) &&
             gpt_option_given(args, table[i].name))
             idle = table[i].name;
     return idle ? gpt_fail(err, GPT_EUSAGE, "--%s has no effect on %s", idle,
@@ -489,8 +500,8 @@ int main(int argc, char **argv)
         "inspect PATH [--json]",
         "globals FILE [--json]",
         "plan|convert FROM TO [OPTION]...",
-        "verify A B [--target-params-dtype TYPE]",
-        "diff A B [--json]",
+        "verify A B [--target-params-dtype TYPE] [--merge-adapter DIR...]",
+        "diff A B [--json] [--merge-adapter DIR...]",
         "--load-path PATH --save-path PATH [OPTION]...",
         NULL,
     };
@@ -499,6 +510,7 @@ int main(int argc, char **argv)
         "gpt-reshape --load-path ckpt --save-path ckpt-tp2 "
         "--target-tensor-model-parallel-size 2",
         "gpt-reshape --load-path ckpt --save-path hf --to hf --verify",
+        "gpt-reshape convert model model.gguf --merge-adapter adapter",
         NULL,
     };
     const struct gpt_program program = {

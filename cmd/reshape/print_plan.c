@@ -13,8 +13,11 @@ void gpt_plan_print(const struct gpt_reshape *r, double rate)
 {
     char size[32], time[32];
 
-    printf("read   %s: %s\n", r->source.dir,
-           gpt_text_bytes(size, (double)r->source.weight_bytes));
+    printf("read   %s: %s%s\n", r->source.dir,
+           gpt_text_bytes(size, (double)r->source.weight_bytes),
+           r->source.n_adapters ? ", adapters included" : "");
+    for (int64_t i = 0; i < r->source.n_adapters; i++)
+        printf("merge  %s\n", r->source.adapters[i]);
     for (int64_t i = 0; i < r->target.n_files; i++) {
         const struct gpt_target_file *f = &r->target.files[i];
 
@@ -25,7 +28,7 @@ void gpt_plan_print(const struct gpt_reshape *r, double rate)
     printf("total  %s to be written",
            gpt_text_bytes(size, (double)r->target.bytes));
     printf(", at most %s of memory\n",
-           gpt_text_bytes(size, (double)gpt_reshape_memory()));
+           gpt_text_bytes(size, (double)gpt_reshape_memory(r)));
     if (rate > 0) {
         printf("time   %s at least, ",
                gpt_text_duration(time, (double)r->target.bytes / rate));
@@ -46,7 +49,11 @@ int gpt_plan_print_json(const struct gpt_reshape *r, double rate,
     cJSON_AddStringToObject(root, "format", r->target.format->name);
     cJSON_AddNumberToObject(root, "read", (double)r->source.weight_bytes);
     cJSON_AddNumberToObject(root, "write", (double)r->target.bytes);
-    cJSON_AddNumberToObject(root, "memory", (double)gpt_reshape_memory());
+    cJSON_AddNumberToObject(root, "memory", (double)gpt_reshape_memory(r));
+    if (r->source.n_adapters)
+        gpt_json_add(root, "adapters",
+                     cJSON_CreateStringArray(r->source.adapters,
+                                             (int)r->source.n_adapters));
     if (rate > 0) {
         cJSON_AddNumberToObject(root, "bytes_per_second", rate);
         cJSON_AddNumberToObject(root, "seconds",

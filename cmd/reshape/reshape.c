@@ -6,6 +6,7 @@
 #include "base/clock.h"
 #include "base/io.h"
 #include "base/num.h"
+#include "checkpoint/adapter/adapter.h"
 #include "checkpoint/fill.h"
 #include "cmd/reshape/compare.h"
 #include "model/geometry.h"
@@ -17,9 +18,9 @@
 /* Headers, pickles and plans grow with the number of tensors alone, and are
  * small beside what threads hold, which is this. It does not depend on the
  * model. */
-int64_t gpt_reshape_memory(void)
+int64_t gpt_reshape_memory(const struct gpt_reshape *r)
 {
-    return gpt_fill_memory(0);
+    return gpt_fill_memory(0, r->source.n_adapters > 0);
 }
 
 /* The target refers to the source's tensors and the arena's paths, so it goes
@@ -249,6 +250,10 @@ static bool headers_open(const char *path, bool weights_only)
 static int explain_state(const struct gpt_reshape_options *o,
                          struct gpt_err *err)
 {
+    if (gpt_adapter_recognises(o->load))
+        return gpt_hint(err, "%.150s is an adapter of PEFT: --load-path names "
+                             "its model, which inspect shows, and "
+                             "--merge-adapter the adapter", o->load);
     if (err->status != GPT_EDATA || !o->to->keeps_state ||
         headers_open(o->load, false) || !headers_open(o->load, true))
         return err->status;
@@ -275,7 +280,8 @@ int gpt_reshape_open(struct gpt_reshape *r, const struct gpt_reshape_options *o,
         from.divisible_by = o->divisible_by;
         from.tp_size = o->tp;
     }
-    if (gpt_source_open(&r->source, o->load, &from, err) != GPT_OK)
+    if (gpt_source_open_merged(&r->source, o->load, &from, o->adapters, err) !=
+        GPT_OK)
         return explain_state(o, err);
     /* An output directory around the input would replace it as well. */
     GPT_TRY_GOTO(status,
@@ -283,6 +289,9 @@ int gpt_reshape_open(struct gpt_reshape *r, const struct gpt_reshape_options *o,
                      ? gpt_in_protect(r->source.dir, err)
                      : gpt_in_protect_dir(r->source.dir, err),
                  fail);
+    for (int64_t i = 0; i < r->source.n_adapters; i++)
+        GPT_TRY_GOTO(status, gpt_in_protect_dir(r->source.adapters[i], err),
+                     fail);
     GPT_TRY_GOTO(status, collect_attachments(r, err), fail);
     GPT_TRY_GOTO(status, plan_target(r, err), fail);
     GPT_TRY_GOTO(status, check_apart(r, err), fail);

@@ -4,6 +4,7 @@
 #ifndef GPT_CMD_RESHAPE_RESHAPE_H
 #define GPT_CMD_RESHAPE_RESHAPE_H
 
+#include "base/list.h"
 #include "checkpoint/format.h"
 #include "parallel/stage_options.h"
 
@@ -21,6 +22,7 @@ struct gpt_reshape_options {
     int64_t max_shard_size;
     const char *vocab_file, *merge_file; /* NULL: the input's */
     bool shard_optimizer; /* see struct gpt_target_options */
+    const struct gpt_list *adapters; /* merged into the input; NULL: none */
     bool verify_input, force;
 };
 
@@ -42,7 +44,7 @@ int gpt_reshape_open(struct gpt_reshape *r,
 void gpt_reshape_close(struct gpt_reshape *r);
 
 /* Most memory that carrying out takes, beyond headers. */
-int64_t gpt_reshape_memory(void);
+int64_t gpt_reshape_memory(const struct gpt_reshape *r);
 
 /* Bytes of output that the input is read and converted at in a second, measured
  * on its first tensors, 32 MiB at most; 0 where that is too little to measure.

@@ -6,6 +6,7 @@
 #include "checkpoint/names.h"
 
 #include "base/io.h"
+#include "checkpoint/adapter/adapter.h"
 #include "checkpoint/dcp/dcp.h"
 #include "checkpoint/huggingface/huggingface.h"
 
@@ -114,9 +115,9 @@ static int explain_directory(const char *path, struct gpt_err *err)
         return gpt_hint(err, "it has weights of a Hugging Face directory; "
                              "config.json is missing beside them");
     if (gpt_path_holds(path, GPT_HF_ADAPTER))
-        return gpt_hint(err, "it is an adapter of PEFT: merge_and_unload() of "
-                             "peft puts it into its model, and "
-                             "save_pretrained() keeps that");
+        return gpt_hint(err, "it is an adapter of PEFT: open its model, which "
+                             "gpt-reshape inspect names, and have the adapter "
+                             "merged into it");
     if (find_below(path, below, sizeof(below)))
         return gpt_hint(err, "it is not a checkpoint itself; '%.200s' is",
                         below);
@@ -147,6 +148,10 @@ static int explain_weights(const char *dir, struct gpt_err *err)
         return gpt_hint(err, "%.100s is one part of the model: the index, "
                              "which names all parts, is missing beside it",
                         part);
+    if (gpt_adapter_recognises(dir))
+        return gpt_hint(err, "an adapter of PEFT is beside config.json: open "
+                             "its model, and have the adapter merged into "
+                             "it");
     if (other[0])
         return gpt_hint(err, "%.100s is there: if it holds the whole model by "
                              "the names of transformers, call it %s", other,

@@ -15,8 +15,10 @@
 #include "base/memory.h"
 #include "base/num.h"
 #include "base/signals.h"
+#include "checkpoint/merge.h"
 #include "checkpoint/move_internal.h"
 #include "checkpoint/resume.h"
+#include "checkpoint/source.h"
 
 #include <assert.h>
 #include <omp.h>
@@ -76,20 +78,22 @@ int gpt_fill_threads(int asked)
 }
 
 /* Packed tiles are smaller than their floats. */
-static int64_t held_bytes(int threads)
+static int64_t held_bytes(int threads, bool merges)
 {
+    const int64_t each = GPT_TILE_BYTES + GPT_TILE_SCRATCH;
+
     return gpt_fill_threads(threads) *
-           (int64_t)(GPT_TILE_BYTES + GPT_TILE_SCRATCH);
+           (merges ? each + GPT_MERGE_SCRATCH : each);
 }
 
-static int64_t seen_bytes(int threads)
+static int64_t seen_bytes(int threads, bool merges)
 {
-    return gpt_min_i64(SEEN_BYTES, MOST_BYTES - held_bytes(threads));
+    return gpt_min_i64(SEEN_BYTES, MOST_BYTES - held_bytes(threads, merges));
 }
 
-int64_t gpt_fill_memory(int threads)
+int64_t gpt_fill_memory(int threads, bool merges)
 {
-    return held_bytes(threads) + seen_bytes(threads);
+    return held_bytes(threads, merges) + seen_bytes(threads, merges);
 }
 
 static struct gpt_fill *whole_of(struct gpt_fill *p)
@@ -126,7 +130,9 @@ static bool narrows(const struct gpt_part *p)
 static int cut_parts(struct fill *w, struct gpt_err *err)
 {
     const int threads = whole_of(w->p)->threads;
-    const int64_t span = seen_bytes(threads) / gpt_fill_threads(threads);
+    const struct gpt_source *from = whole_of(w->p)->source;
+    const int64_t span = seen_bytes(threads, from && from->n_adapters > 0) /
+                         gpt_fill_threads(threads);
 
     GPT_TRY(gpt_new(&w->works, (size_t)w->n, sizeof(*w->works), "parts", err));
     for (int64_t i = 0; i < w->n; i++) {

@@ -82,7 +82,8 @@ int gpt_fill_files(struct gpt_fill *p, const int64_t *bytes, int64_t n,
 
 /* Threads that such a number means: 0 is all, GPT_FILL_THREADS the most. */
 int gpt_fill_threads(int asked);
-/* Most bytes of memory that it takes with so many threads, 0 as above. */
-int64_t gpt_fill_memory(int threads);
+/* Most bytes of memory that it takes with so many threads, 0 as above; merges:
+ * of a source with adapters. */
+int64_t gpt_fill_memory(int threads, bool merges);
 
 #endif

@@ -18,6 +18,7 @@
 
 #include "base/memory.h"
 #include "base/num.h"
+#include "checkpoint/merge.h"
 
 #include <assert.h>
 #include <string.h>
@@ -55,6 +56,7 @@ static int64_t intersect(struct gpt_box *b, const struct target *g,
 
     b->in = p->in;
     b->packed = p->packed;
+    b->merge = p->merge;
     b->offset = p->offset;
     b->dst = g->dst;
     b->src_type = p->dtype;
@@ -169,7 +171,7 @@ static struct cut choose_cut(struct target *g)
     for (size_t i = 0; i < g->t->n; i++) {
         if (intersect(&b, g, &g->t->pieces[i]) == 0 || !b.in)
             continue;
-        casts = casts || b.src_type != b.dst_type;
+        casts = casts || b.src_type != b.dst_type || b.merge;
         if (!gpt_box_transposed(&b) || gpt_box_look(&b, b.offset))
             continue;
         used += b.shape[2] * b.src_size;
@@ -274,7 +276,7 @@ static int64_t tile_limit(const struct gpt_tensor *t, int64_t *span)
         if (p->shape[last] <= 1 || !p->in ||
             p->stride[last] == (int64_t)gpt_dtype_bytes(p->dtype))
             continue;
-        seen = seen && !p->packed && (!in || p->in == in);
+        seen = seen && !p->packed && !p->merge && (!in || p->in == in);
         in = p->in;
         lo = gpt_min_i64(lo, p->offset);
         hi = gpt_max_i64(hi, end_of(p, t->ndim));
@@ -406,7 +408,7 @@ bool gpt_tiling_run(const struct gpt_tiling *g, int64_t i, struct gpt_in **in,
     for (size_t k = 0; k < g->t->n; k++) {
         if (intersect(&b, &tile, &g->t->pieces[k]) == 0)
             continue;
-        if (found || !b.in || b.packed || b.src_type != b.dst_type ||
+        if (found || !b.in || b.packed || b.merge || b.src_type != b.dst_type ||
             !gpt_box_is_run(&b))
             return false;
         *in = b.in;
@@ -418,6 +420,8 @@ bool gpt_tiling_run(const struct gpt_tiling *g, int64_t i, struct gpt_in **in,
 
 void gpt_box_free(struct gpt_box *b)
 {
+    if (b->room_to_merge)
+        b->room_to_merge->free(b->room_to_merge);
     gpt_free(b->raw);
     gpt_free(b->window);
 }
@@ -441,7 +445,7 @@ void gpt_tensor_look_drop(const struct gpt_tensor *t)
         for (j = i; j < t->n && t->pieces[j].in == t->pieces[i].in; j++) {
             const struct gpt_file_box *p = &t->pieces[j];
 
-            if (p->packed)
+            if (p->packed || p->merge)
                 continue; /* is read */
             lo = gpt_min_i64(lo, p->offset);
             hi = gpt_max_i64(hi, end_of(p, t->ndim));

@@ -11,6 +11,7 @@
 #include "base/memory.h"
 #include "base/num.h"
 #include "base/vectors.h"
+#include "checkpoint/merge.h"
 
 #include <assert.h>
 #include <string.h>
@@ -34,9 +35,9 @@ static int convert(const struct gpt_box *b, void *dst, const void *src,
 }
 
 /* Reads n bytes of the source at `offset`, whose elements may have to be
- * unpacked. A short run is not worth a system call where it can be looked
- * at. */
-static int read_source(const struct gpt_box *b, void *dst, int64_t offset,
+ * unpacked or merged. A short run is not worth a system call where it can be
+ * looked at. */
+static int read_source(struct gpt_box *b, void *dst, int64_t offset,
                        size_t n, struct gpt_err *err)
 {
     const uint8_t *seen = NULL;
@@ -47,12 +48,17 @@ static int read_source(const struct gpt_box *b, void *dst, int64_t offset,
         memcpy(dst, seen, n);
         return GPT_OK;
     }
+    if (b->merge)
+        return b->merge->read(b->merge, b->in, dst, offset, n,
+                              &b->room_to_merge, err);
     return b->packed ? gpt_packed_read(b->packed, b->in, dst, offset, n, err)
                      : gpt_in_read(b->in, dst, offset, n, err);
 }
 
 static int64_t source_size(const struct gpt_box *b)
 {
+    if (b->merge)
+        return b->merge->end;
     return b->packed ? b->packed->elements * b->src_size : gpt_in_size(b->in);
 }
 
@@ -61,7 +67,7 @@ static int64_t source_size(const struct gpt_box *b)
 static const uint8_t *see_elements(const struct gpt_box *b, int64_t offset,
                                    int64_t bytes)
 {
-    return b->packed || bytes > b->span || offset % b->src_size != 0
+    return b->packed || b->merge || bytes > b->span || offset % b->src_size != 0
                ? NULL
                : gpt_in_look(b->in, offset, (size_t)bytes);
 }
@@ -69,7 +75,7 @@ static const uint8_t *see_elements(const struct gpt_box *b, int64_t offset,
 /* Moves n contiguous elements. Without a conversion they go from the file into
  * the destination directly; otherwise from where they lie or, through scratch,
  * in parts. */
-static int move_run(const struct gpt_box *b, int64_t offset, int64_t n,
+static int move_run(struct gpt_box *b, int64_t offset, int64_t n,
                     uint8_t *dst, struct gpt_err *err)
 {
     if (b->src_type == b->dst_type)
@@ -238,7 +244,7 @@ static int fill_window(struct gpt_box *b, int64_t offset, int64_t bytes,
                        const uint8_t **at, struct gpt_err *err)
 {
     if (b->window_in != b->in || b->window_packed != b->packed ||
-        offset < b->window_at ||
+        b->window_merge != b->merge || offset < b->window_at ||
         offset + bytes > b->window_at + b->window_bytes) {
         int64_t n = gpt_min_i64(GPT_BOX_WINDOW, source_size(b) - offset);
 
@@ -247,6 +253,7 @@ static int fill_window(struct gpt_box *b, int64_t offset, int64_t bytes,
         GPT_TRY(read_source(b, b->window, offset, (size_t)n, err));
         b->window_in = b->in;
         b->window_packed = b->packed;
+        b->window_merge = b->merge;
         b->window_at = offset;
         b->window_bytes = n;
     }
@@ -406,7 +413,7 @@ int gpt_box_move(struct gpt_box *b, struct gpt_err *err)
     assert(b->to[N - 1] == b->dst_size || b->shape[N - 1] == 1);
     simplify(b);
     const int64_t span = gpt_span_of(b->shape, b->from, N, b->src_size);
-    b->near = !b->packed && span <= b->span;
+    b->near = !b->packed && !b->merge && span <= b->span;
     GPT_TRY(make_room(b, err));
     for (int64_t i = 0; i < b->shape[0]; i++)
         for (int64_t j = 0; j < b->shape[1]; j++)

@@ -24,6 +24,8 @@ static inline int64_t gpt_span_of(const int64_t *shape, const int64_t *stride,
 struct gpt_box {
     struct gpt_in *in;
     const struct gpt_packed *packed; /* as in struct gpt_file_box */
+    const struct gpt_merging *merge;   /* the same */
+    struct gpt_merge_room *room_to_merge;
     int64_t shape[GPT_TENSOR_DIMS], from[GPT_TENSOR_DIMS], to[GPT_TENSOR_DIMS];
     int64_t offset;
     uint8_t *dst;
@@ -36,7 +38,8 @@ struct gpt_box {
     bool near;    /* this one is looked at */
     uint8_t *window; /* NULL: not to be used */
     const struct gpt_in *window_in; /* that it holds a part of, */
-    const struct gpt_packed *window_packed; /* unpacked from this, or NULL */
+    const struct gpt_packed *window_packed; /* unpacked from this, or NULL, */
+    const struct gpt_merging *window_merge; /* and merged by this, or NULL */
     int64_t window_at, window_bytes;
 };
 

@@ -13,6 +13,7 @@
 #include "base/io.h"
 #include "checkpoint/packing.h"
 
+struct gpt_merging;
 enum {
     GPT_TENSOR_DIMS = 4,
     GPT_TENSOR_PIECES = 65536, /* most pieces of one tensor */
@@ -31,6 +32,9 @@ struct gpt_file_box {
     /* NULL, or what `in` holds instead of plain elements: then dtype is
      * GPT_F32, and offset and strides are those in the stretch of floats. */
     const struct gpt_packed *packed;
+    /* NULL, or what is added to the elements as they are read (merge.h); it
+     * knows how they are packed, and `packed` is NULL. */
+    const struct gpt_merging *merge;
 };
 
 struct gpt_tensor {

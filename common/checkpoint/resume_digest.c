@@ -5,6 +5,7 @@
 
 #include "base/hash.h"
 #include "checkpoint/fill.h"
+#include "checkpoint/merge.h"
 
 #include <string.h>
 
@@ -18,6 +19,28 @@ static void add_number(struct gpt_xxh64 *h, int64_t number)
 static void add_numbers(struct gpt_xxh64 *h, const int64_t *numbers, int n)
 {
     gpt_xxh64_add(h, numbers, sizeof(*numbers) * (size_t)n);
+}
+
+static void add_tensor(struct gpt_xxh64 *h, const struct gpt_tensor *t);
+
+/* What is added to a piece, and to what. */
+static void add_merge(struct gpt_xxh64 *h, const struct gpt_merging *m)
+{
+    const int64_t place[] = {m->begin, m->pitch, m->columns, m->line, m->at};
+    const struct gpt_product *p = m->product;
+
+    add_numbers(h, place, (int)GPT_COUNT(place));
+    add_number(h, m->kept);
+    add_number(h, m->packed ? m->packed->begin : -1);
+    if (p) {
+        gpt_xxh64_add(h, &p->scale, sizeof(p->scale));
+        add_number(h, p->rounds);
+        add_tensor(h, &p->left);
+        add_tensor(h, &p->right);
+        add_tensor(h, &p->lengths);
+    }
+    if (m->under)
+        add_merge(h, m->under);
 }
 
 /* All that decides which bytes a part has: its boxes in files, and which files
@@ -37,6 +60,8 @@ static void add_tensor(struct gpt_xxh64 *h, const struct gpt_tensor *t)
         add_number(h, b->dtype);
         add_number(h, b->packed ? b->packed->begin : -1);
         add_number(h, b->packed ? (int64_t)b->packed->packing->ggml_type : -1);
+        if (b->merge && (i == 0 || b->merge != t->pieces[i - 1].merge))
+            add_merge(h, b->merge);
         if (b->in && b->in != last) {
             const struct gpt_in_stamp stamp = gpt_in_stamp(b->in);
 

@@ -29,6 +29,8 @@
 #define GPT_RUN_SCALE_LEFT "left"
 /* The format that weights come from: there is no run to resume. */
 #define GPT_RUN_CONVERTED "converted_from"
+/* A list: adapters that were merged into them then. */
+#define GPT_RUN_MERGED "merged_adapters"
 /* Hugging Face's type of the model that a run began with. */
 #define GPT_RUN_FAMILY "model_type"
 

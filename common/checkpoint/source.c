@@ -69,9 +69,11 @@ static int check_layers(const struct gpt_source *s, struct gpt_err *err)
 
 /* Front ends give tensors in whatever order suits them. Programs look them up
  * by name, so the index is made here, once for all formats. */
-static int index_tensors(struct gpt_source *s, struct gpt_err *err)
+int gpt_source_index(struct gpt_source *s, struct gpt_err *err)
 {
     GPT_TRY(check_layers(s, err));
+    gpt_free(s->by_name);
+    s->by_name = NULL;
     GPT_TRY(gpt_new(&s->by_name, (size_t)s->n_tensors, sizeof(*s->by_name),
                     "tensors", err));
     for (int64_t i = 0; i < s->n_tensors; i++)
@@ -103,7 +105,7 @@ int gpt_source_open(struct gpt_source *s, const char *path,
     GPT_TRY_GOTO(status, s->format->open(s, path, o, err), fail);
     if (!s->at)
         s->at = s->dir;
-    status = index_tensors(s, err);
+    status = gpt_source_index(s, err);
     GPT_TRY_GOTO(status, gpt_agreement_settle(o->peers, status, "", NULL, err),
                  fail);
     return GPT_OK;
@@ -116,6 +118,8 @@ fail:
 /* The front end's part goes first: it may refer to what is in the arena. */
 void gpt_source_close(struct gpt_source *s)
 {
+    if (s->free_merged)
+        s->free_merged(s->merged);
     if (s->format)
         s->format->close(s);
     gpt_free(s->by_name);

@@ -51,6 +51,9 @@ struct gpt_source {
     /* What the files keep of a run beside tensors and cannot be read, as they
      * call it: "rng_state", or NULL. */
     const char *left_out;
+    /* Directories of adapters that its tensors show merged, in their order. */
+    const char *const *adapters;
+    int64_t n_adapters;
     /* One a parameter, and those of the optimizer. */
     const struct gpt_tensor *tensors;
     int64_t n_tensors;
@@ -63,6 +66,8 @@ struct gpt_source {
 
     /* private */
     void *data; /* of the front end */
+    struct gpt_merged *merged; /* what the adapters need, or NULL */
+    void (*free_merged)(struct gpt_merged *merged);
     const struct gpt_tensor **by_name;
     struct gpt_arena arena;
 };
@@ -93,6 +98,8 @@ int gpt_source_open(struct gpt_source *s, const char *path,
                     const struct gpt_source_options *options,
                     struct gpt_err *err) GPT_MUST_USE;
 void gpt_source_close(struct gpt_source *s); /* zero is fine */
+/* For what gives an open source other tensors. */
+int gpt_source_index(struct gpt_source *s, struct gpt_err *err) GPT_MUST_USE;
 /* What verify_later has left. GPT_EDATA names the file that was altered. */
 int gpt_source_check(const struct gpt_source *s,
                      struct gpt_err *err) GPT_MUST_USE;

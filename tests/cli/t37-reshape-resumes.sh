@@ -19,6 +19,22 @@ gpt-preprocess --input x.jsonl --output-prefix x -q \
 expect 0 'a run' gpt-train --data-path x_text_document --vocab-size 67 \
     --num-layers 2 --hidden-size 32 --num-attention-heads 4 --seq-length 16 \
     --train-iters 2 --lr 1e-3 --split 100,0,0 --save run
+# An adapter of rank 2 for a matrix of the first layer.
+adapter() { # directory alpha
+    mkdir -p "$1"
+    printf '{"peft_type": "LORA", "r": 2, "lora_alpha": %s}' "$2" \
+        >"$1/adapter_config.json"
+    perl -e 'my $name = "base_model.model.transformer.h.0.mlp.c_fc.lora_%s";
+        my $head = sprintf("{\"$name.weight\":{\"dtype\":\"F32\"," .
+            "\"shape\":[2,32],\"data_offsets\":[0,256]},\"$name.weight\":{" .
+            "\"dtype\":\"F32\",\"shape\":[128,2]," .
+            "\"data_offsets\":[256,1280]}}", "A", "B");
+        print pack("Q<", length $head), $head,
+            pack("f<*", map { $_ % 7 - 3 } 1 .. 320)' \
+        >"$1/adapter_model.safetensors"
+}
+adapter one 1
+adapter other 2
 
 same() { # all files of the output, and no others
     # a small file that was being written is swept by later runs
@@ -79,6 +95,7 @@ distributed --use-distributed-optimizer
 hf --to hf --max-shard-size 20KB
 gguf --to gguf
 llmc --to llmc
+merged --merge-adapter one --target-tensor-model-parallel-size 2
 END
 
 # ---- what is not whole ----
@@ -132,6 +149,15 @@ expect 0 'another conversion to the same place' into $pp 2
 check 'has its own files alone' sh -c \
     'ls made/x/iter_0000002 | grep -c tp00_pp01 | grep -qx 3 &&
      ! ls made/x/iter_0000002 | grep tp01'
+rm -rf made && mkdir made
+GPT_FAULT=write:40:KILL "$faulty" --load-path run --save-path made/x $tp 2 \
+    --threads 1 --merge-adapter one >err 2>&1
+check 'a death while an adapter is merged' test -s made/x/.iter_0000000.resume
+into $tp 2 --merge-adapter other >err 2>&1
+check 'another adapter is another input' sh -c \
+    'grep -q "made/x: . files" err && ! grep -q interruption err'
+expect 0 'which is merged, and not the first' gpt-reshape verify run made/x \
+    --merge-adapter other
 damage
 cp $list lines
 check 'a death after the name' goes_on

@@ -141,7 +141,7 @@ wrong 4 'it is the name of a directory' gpt-reshape inspect nope
 wrong 3 "a checkpoint's directory holds" gpt-reshape inspect other
 mkdir adapter
 : >adapter/adapter_config.json
-wrong 3 'it is an adapter of PEFT: merge_and_unload()' gpt-reshape \
+wrong 3 'adapter/adapter_config.json: offset 0: not valid JSON' gpt-reshape \
     inspect adapter
 mkdir sharded
 : >sharded/.metadata

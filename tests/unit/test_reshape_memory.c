@@ -1,7 +1,8 @@
 /* Memory of a conversion: at most 256 MiB, whatever the model is. A model of
  * 420 MB, most of which is a hole in its file, goes from Hugging Face's order
  * to ranks in bf16, transposed and rounded, by as many threads as are ever
- * used; what this process has held at most is measured. */
+ * used; what this process has held at most is measured. Then the same with an
+ * adapter merged into its largest matrices. */
 #include "base/io.h"
 #include "checkpoint/fill.h"
 #include "cmd/reshape/reshape.h"
@@ -89,26 +90,43 @@ static void make_model(void)
         abort();
 }
 
-int main(void)
+/* An adapter, whose numbers are zero, too. */
+static void make_adapter(void)
+{
+    enum { RANK = 16 };
+    static char text[4096];
+    char name[400];
+    int64_t at = 0;
+
+    snprintf(name, sizeof(name), "{\"peft_type\":\"LORA\",\"r\":%d}", RANK);
+    write_text("../adapter/adapter_config.json", name, strlen(name));
+    snprintf(text, sizeof(text), "{");
+    for (int layer = 0; layer < 2; layer++) {
+        snprintf(name, sizeof(name), "transformer.h.%d.mlp.c_fc.lora_A.weight",
+                 layer);
+        add(text, sizeof(text), name, RANK, C, &at);
+        snprintf(name, sizeof(name), "transformer.h.%d.mlp.c_fc.lora_B.weight",
+                 layer);
+        add(text, sizeof(text), name, 4 * C, RANK, &at);
+    }
+    strcat(text, "}");
+    const size_t n = strlen(text);
+    memmove(text + 8, text, n);
+    memset(text, 0, 8);
+    text[0] = (char)(n & 255);
+    text[1] = (char)(n >> 8);
+    write_text("../adapter/adapter_model.safetensors", text, n + 8);
+    snprintf(name, sizeof(name), "%s/adapter/adapter_model.safetensors", top);
+    if (truncate(name, (off_t)n + 8 + at) != 0)
+        abort();
+}
+
+static void convert(const struct gpt_reshape_options *o)
 {
     struct gpt_reshape r;
     struct rusage usage;
-    char load[400], save[400];
-    const char *tmp = getenv("TMPDIR");
 
-    snprintf(top, sizeof(top), "%s/gpt-memory.XXXXXX", tmp ? tmp : "/tmp");
-    if (!mkdtemp(top))
-        return 1;
-    snprintf(load, sizeof(load), "%s/hf", top);
-    snprintf(save, sizeof(save), "%s/native", top);
-    if (gpt_path_mkdirs(load, &err) != GPT_OK)
-        return 1;
-    make_model();
-    omp_set_num_threads(GPT_FILL_THREADS);
-    const struct gpt_reshape_options o = {
-        .load = load, .save = save, .to = &gpt_format_native, .tp = 2, .pp = 2,
-        .divisible_by = 128, .dtype = GPT_BF16};
-    is_int(gpt_reshape_open(&r, &o, &err), GPT_OK, "opens: %s", err.text);
+    is_int(gpt_reshape_open(&r, o, &err), GPT_OK, "opens: %s", err.text);
     is_int(gpt_reshape_write(&r, NULL, NULL, &err), GPT_OK, "converts: %s",
            err.text);
     ok(r.source.weight_bytes > 400000000, "a model larger than the limit");
@@ -119,8 +137,35 @@ int main(void)
     ok(usage.ru_maxrss < 256 * 1024, "%ld KiB, at most 256 MiB",
        (long)usage.ru_maxrss);
 #endif
-    ok(gpt_reshape_memory() < 256 << 20, "and so says the plan");
+    ok(gpt_reshape_memory(&r) < 256 << 20, "and so says the plan");
     gpt_reshape_close(&r);
+}
+
+int main(void)
+{
+    char load[400], save[400], adapter[400];
+    const char *tmp = getenv("TMPDIR"), *dir = adapter;
+    const struct gpt_list adapters = {&dir, 1};
+
+    snprintf(top, sizeof(top), "%s/gpt-memory.XXXXXX", tmp ? tmp : "/tmp");
+    if (!mkdtemp(top))
+        return 1;
+    snprintf(load, sizeof(load), "%s/hf", top);
+    snprintf(save, sizeof(save), "%s/native", top);
+    snprintf(adapter, sizeof(adapter), "%s/adapter", top);
+    if (gpt_path_mkdirs(load, &err) != GPT_OK ||
+        gpt_path_mkdirs(adapter, &err) != GPT_OK)
+        return 1;
+    make_model();
+    make_adapter();
+    omp_set_num_threads(GPT_FILL_THREADS);
+    struct gpt_reshape_options o = {
+        .load = load, .save = save, .to = &gpt_format_native, .tp = 2, .pp = 2,
+        .divisible_by = 128, .dtype = GPT_BF16};
+    convert(&o);
+    o.force = true;
+    o.adapters = &adapters;
+    convert(&o);
     remove_tree(top);
     return tap_done();
 }

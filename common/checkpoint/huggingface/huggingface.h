@@ -49,6 +49,9 @@ void gpt_hf_name(char *buf, size_t cap, const struct gpt_hf_rule *rule,
  * has no dummy rows. */
 void gpt_hf_shape(const struct gpt_config *c, const struct gpt_hf_rule *rule,
                   const struct gpt_param *p, int64_t *shape);
+/* True when dimension 0 here is dimension 1 there. */
+bool gpt_hf_is_transposed(const struct gpt_hf_rule *rule,
+                          const struct gpt_param *p);
 /* The name of the output layer, which has no prefix; NULL: there is none. */
 const char *gpt_hf_output_name(const struct gpt_hf_family *family);
 /* True for a tensor that is no parameter and need not be one: a constant, or
@@ -118,6 +121,10 @@ int gpt_hf_text_config(cJSON **json, const struct gpt_hf_outer **outer,
 int gpt_hf_text_tensors(struct gpt_safetensors *st,
                         const struct gpt_hf_outer *outer, const char *path,
                         int64_t *left, struct gpt_err *err) GPT_MUST_USE;
+/* Replaces *name by one in the arena when it is that of a tensor of such a text
+ * part: as a model of the part's own family has it. */
+int gpt_hf_text_name(const char **name, struct gpt_arena *arena,
+                     struct gpt_err *err) GPT_MUST_USE;
 const char *gpt_hf_outer_type(const struct gpt_hf_outer *outer);
 
 /* ---- reading ---- */

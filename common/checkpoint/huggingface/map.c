@@ -80,9 +80,8 @@ bool gpt_hf_ignores(const struct gpt_hf_family *family,
     return c->tied_embeddings && output && strcmp(name, output) == 0;
 }
 
-/* True when dimension 0 here is dimension 1 there: Conv1D computes x W and we
- * compute x W^T. */
-static bool is_transposed(const struct gpt_hf_rule *rule,
+/* Conv1D computes x W and we compute x W^T. */
+bool gpt_hf_is_transposed(const struct gpt_hf_rule *rule,
                           const struct gpt_param *p)
 {
     return p->ndim == 2 && (rule->order == GPT_HF_TRANSPOSED ||
@@ -122,7 +121,7 @@ static int64_t outputs(const struct gpt_config *c,
 void gpt_hf_shape(const struct gpt_config *c, const struct gpt_hf_rule *rule,
                   const struct gpt_param *p, int64_t *shape)
 {
-    const bool swap = is_transposed(rule, p);
+    const bool swap = gpt_hf_is_transposed(rule, p);
 
     shape[swap] = outputs(c, rule, p);
     shape[!swap] = p->shape[1];
@@ -251,7 +250,7 @@ static int view_rows(struct gpt_tensor *out, const struct gpt_tensor *in,
     struct run *runs;
     int64_t n;
     int status = make_runs(&runs, &n, c, rule, p, err);
-    bool swap = is_transposed(rule, p);
+    bool swap = gpt_hf_is_transposed(rule, p);
 
     for (int64_t i = 0; status == GPT_OK && i < n; i++) {
         struct gpt_map m = {.perm = {swap, !swap, 2, 3}};

@@ -173,6 +173,17 @@ static int rename_tensor(const char **name, const struct gpt_hf_outer *outer,
     return *name ? GPT_OK : gpt_no_memory(err, "names of tensors");
 }
 
+/* The first type whose row fits. */
+int gpt_hf_text_name(const char **name, struct gpt_arena *arena,
+                     struct gpt_err *err)
+{
+    const char *given = *name;
+
+    for (size_t i = 0; *name == given && i < GPT_COUNT(outers); i++)
+        GPT_TRY(rename_tensor(name, &outers[i], arena, err));
+    return GPT_OK;
+}
+
 int gpt_hf_text_tensors(struct gpt_safetensors *st,
                         const struct gpt_hf_outer *outer, const char *path,
                         int64_t *left, struct gpt_err *err)

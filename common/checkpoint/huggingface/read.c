@@ -328,9 +328,8 @@ int gpt_hf_open(struct gpt_hf **out, const char *dir, int64_t divisible_by,
     GPT_TRY_GOTO(status, open_tensors(hf, err), fail);
     if (gpt_path_holds(dir, GPT_HF_ADAPTER))
         gpt_warn("%s: %s is there, an adapter of PEFT, which is not applied: "
-                 "the weights are those of %s alone; merge_and_unload() of "
-                 "peft puts an adapter into its model", dir, GPT_HF_ADAPTER,
-                 hf->names[0]);
+                 "the weights are those of %s alone; gpt-reshape(1) says how "
+                 "it is merged", dir, GPT_HF_ADAPTER, hf->names[0]);
     *out = hf;
     return GPT_OK;
 fail:

@@ -381,9 +381,14 @@ static int plan_native(struct gpt_target *t, struct gpt_err *err)
  * whose weights come from elsewhere. */
 static cJSON *make_state(const struct gpt_source *s)
 {
+    cJSON *state = s->state ? cJSON_Duplicate(s->state, true)
+                            : gpt_run_state_make(0, 0, 0);
+
+    if (s->n_adapters)
+        gpt_json_add(state, GPT_RUN_MERGED,
+                     cJSON_CreateStringArray(s->adapters, (int)s->n_adapters));
     if (s->state)
-        return cJSON_Duplicate(s->state, true);
-    cJSON *state = gpt_run_state_make(0, 0, 0);
+        return state;
     cJSON_AddStringToObject(state, GPT_RUN_CONVERTED, s->format->title);
     gpt_run_state_put_tokens(state, s->bos_token_id, s->eos_token_id, &s->ends);
     gpt_run_state_put_family(state, s->family);

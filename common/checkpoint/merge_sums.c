@@ -1,0 +1,343 @@
+/* Adding a product to a rectangle of a matrix in memory; see merge_internal.h.
+ * Start at gpt_merge_add().
+ *
+ * The factor that runs along a line is kept as a panel of doubles, for as many
+ * positions as fit. Tiles that follow each other have the same positions, so a
+ * panel is read once for many of them, and the cost is that of the sums. */
+#include "checkpoint/merge_internal.h"
+
+#include "base/cpu.h"
+#include "base/num.h"
+
+#include <float.h>
+#include <math.h>
+#include <pthread.h>
+#include <string.h>
+
+enum {
+    LANES = 32,      /* positions whose sums are in registers */
+    LINES = 16,      /* lines of a block */
+    PANEL = 1 << 16, /* doubles of a panel; more for a rank above 2048 */
+    LEFTS = 1 << 14, /* doubles of a block's lines */
+};
+
+struct room {
+    struct gpt_merge_room open;
+    const struct gpt_merging
+        *of; /* whose panel it is, and of which positions */
+    int64_t from;
+    double *panel, *lefts;
+    int64_t rank; /* that there is room for */
+    float sums[LINES * GPT_MERGE_BLOCK], base[GPT_MERGE_BLOCK];
+};
+
+_Static_assert((GPT_MERGE_RANK * LANES + LEFTS + LANES) * 8 +
+                       (LINES + 1) * GPT_MERGE_BLOCK * 4 + 256 <=
+                   GPT_MERGE_SCRATCH,
+               "see merge.h");
+
+/* ---- sums ---- */
+
+typedef double eight __attribute__((vector_size(64)));
+typedef float eight_floats __attribute__((vector_size(32)));
+
+/* n sums over the rank: to[j] = left[0] panel[0][j] + left[1] panel[1][j] + ...
+ * Lanes past n hold anything. */
+#define SUM(isa, target)                                                  \
+    target static void sum_##isa(float *to, const double *left,           \
+                                 const double *panel, int64_t width,      \
+                                 int64_t rank, int64_t n)                 \
+    {                                                                     \
+        for (int64_t j = 0; j < n; j += LANES) {                          \
+            eight s[LANES / 8] = {{0}}, v;                                \
+                                                                          \
+            for (int64_t k = 0; k < rank; k++)                            \
+                for (int i = 0; i < LANES / 8; i++) {                     \
+                    memcpy(&v, panel + k * width + j + 8 * i, sizeof(v)); \
+                    s[i] += left[k] * v;                                  \
+                }                                                         \
+            for (int i = 0; i < LANES / 8; i++) {                         \
+                const eight_floats f =                                    \
+                    __builtin_convertvector(s[i], eight_floats);          \
+                memcpy(to + j + 8 * i, &f, sizeof(f));                    \
+            }                                                             \
+        }                                                                 \
+    }
+
+typedef void sum_function(float *to, const double *left, const double *panel,
+                          int64_t width, int64_t rank, int64_t n);
+
+#if defined(__x86_64__) && defined(GPT_HAVE_ISA_avx512)
+SUM(base, )
+SUM(avx2, __attribute__((target("avx2"))))
+SUM(avx512, __attribute__((target("avx512f,avx512bw,avx512vl,avx512dq"))))
+static sum_function *const sums[] = {sum_base, sum_avx2, sum_avx512};
+#else
+SUM(base, )
+static sum_function *const sums[] = {sum_base, sum_base, sum_base};
+#endif
+
+static sum_function *best_sum = sum_base;
+
+static void find_best(void)
+{
+    static const char *const sets[] = {"base", "avx2", "avx512"};
+
+    for (size_t i = 0; i < GPT_COUNT(sets); i++)
+        if (strcmp(gpt_cpu_isa(), sets[i]) == 0)
+            best_sum = sums[i];
+}
+
+/* ---- memory of a thread ---- */
+
+/* A room begins with what is open of it. */
+static struct room *open_room(struct gpt_merge_room *room)
+{
+    return (struct room *)(void *)room;
+}
+
+static void free_room(struct gpt_merge_room *room)
+{
+    gpt_free(open_room(room)->panel);
+    gpt_free(open_room(room)->lefts);
+    gpt_free(room);
+}
+
+static int64_t panel_width(int64_t rank)
+{
+    return gpt_max_i64(LANES, PANEL / rank / LANES * LANES);
+}
+
+/* Lanes behind the last line of a panel are read, too. */
+int gpt_merge_make_room(struct gpt_merge_room **room, int64_t rank,
+                        struct gpt_err *err)
+{
+    static pthread_once_t once = PTHREAD_ONCE_INIT;
+    const int64_t width = panel_width(rank);
+    struct room *r;
+
+    pthread_once(&once, find_best);
+    if (!*room) {
+        GPT_TRY(gpt_new(&r, 1, sizeof(*r), "merging", err));
+        r->open.free = free_room;
+        *room = &r->open;
+    }
+    r = open_room(*room);
+    if (rank <= r->rank)
+        return GPT_OK;
+    gpt_free(r->panel);
+    gpt_free(r->lefts);
+    r->panel = r->lefts = NULL;
+    r->rank = 0;
+    r->of = NULL;
+    GPT_TRY(gpt_new(&r->panel, (size_t)gpt_max_i64(PANEL, width * rank) + LANES,
+                    sizeof(double), "merging", err));
+    GPT_TRY(gpt_new(&r->lefts, LEFTS, sizeof(double), "merging", err));
+    r->rank = rank;
+    return GPT_OK;
+}
+
+/* Positions [from, from + n) of the factor that runs along lines. */
+static int load_panel(const struct gpt_merging *m, struct room *room,
+                      int64_t from, struct gpt_err *err)
+{
+    const struct gpt_product *p = m->product;
+    const struct gpt_tensor *along = m->columns ? &p->left_turned : &p->right;
+    const int64_t rank = gpt_product_rank(p), width = panel_width(rank);
+    const int64_t n = gpt_min_i64(width, m->at + m->n - from);
+    const int64_t begin[GPT_TENSOR_DIMS] = {0, from};
+
+    if (room->of == m && room->from == from)
+        return GPT_OK;
+    room->of = NULL;
+    for (int64_t i = 0; along->n == 0 && i < n; i++)
+        room->panel[i] = 1; /* of one line */
+    /* tight at first, then spread from the last line on */
+    const int64_t shape[GPT_TENSOR_DIMS] = {rank, n};
+    if (along->n)
+        GPT_TRY(
+            gpt_tensor_gather(along, begin, shape, GPT_F64, room->panel, err));
+    for (int64_t k = rank - 1; n < width && k > 0; k--)
+        memmove(room->panel + k * width, room->panel + k * n,
+                (size_t)n * sizeof(double));
+    room->of = m;
+    room->from = from;
+    return GPT_OK;
+}
+
+/* The other factor, of lines [line, line + n). */
+static int load_lefts(const struct gpt_merging *m, struct room *room,
+                      int64_t line, int64_t n, struct gpt_err *err)
+{
+    const struct gpt_product *p = m->product;
+    const struct gpt_tensor *across = m->columns ? &p->right_turned : &p->left;
+    const int64_t begin[GPT_TENSOR_DIMS] = {line};
+    const int64_t shape[GPT_TENSOR_DIMS] = {n, gpt_product_rank(p)};
+
+    for (int64_t i = 0; across->n == 0 && i < n; i++)
+        room->lefts[i] = 1;
+    return across->n ? gpt_tensor_gather(across, begin, shape, GPT_F64,
+                                         room->lefts, err)
+                     : GPT_OK;
+}
+
+/* ---- blocks ---- */
+
+/* Largest float whose rounding to the type is finite. */
+static float largest(enum gpt_dtype type)
+{
+    return type == GPT_F16    ? 65519.996F
+           : type == GPT_BF16 ? 3.3961775e38F
+                              : FLT_MAX;
+}
+
+static int fail_of_sum(const struct gpt_merging *m, double base, double sum,
+                       int64_t line, int64_t at, struct gpt_err *err)
+{
+    return gpt_fail(err, GPT_EDATA,
+                    "%s: element %lld, %lld of the model's %s is %g, and with "
+                    "the adapter %g, which %s does not hold",
+                    m->product->what, (long long)(m->columns ? at : line),
+                    (long long)(m->columns ? line : at), m->product->base.name,
+                    base, sum, gpt_dtype_name(m->kept));
+}
+
+/* What one output is multiplied by; 1 without lengths. */
+static float factor_of(const struct gpt_merging *m, const float *factors,
+                       int64_t line, int64_t at)
+{
+    return !factors ? 1
+                    : factors[m->product->out_rows != m->columns ? line : at];
+}
+
+/* The sums of a line become merged elements. That all are finite is found
+ * without a branch; which one is not, afterwards. */
+static int add_line(const struct gpt_merging *m, const float *factors,
+                    const float *base, float *sum, float scale, int64_t line,
+                    int64_t at, int64_t n, struct gpt_err *err)
+{
+    const float most = largest(m->kept);
+    int beyond = 0;
+
+    for (int64_t j = 0; j < n; j++)
+        sum[j] = base[j] + sum[j] * scale;
+    for (int64_t j = 0; factors && j < n; j++)
+        sum[j] *= factor_of(m, factors, line, at + j);
+    for (int64_t j = 0; j < n; j++)
+        beyond |= !(fabsf(sum[j]) <= most); /* a NaN compares false */
+    /* what the file has itself is left alone */
+    for (int64_t j = 0; beyond && j < n; j++)
+        if (!(fabsf(sum[j]) <= most) && isfinite(base[j]))
+            return fail_of_sum(m, (double)base[j], (double)sum[j], line, at + j,
+                               err);
+    return GPT_OK;
+}
+
+/* A matrix of doubles: the sum is of double then. */
+static void add_doubles(const struct gpt_merging *m, const float *factors,
+                        double *x, const float *sum, int64_t line, int64_t at,
+                        int64_t n)
+{
+    for (int64_t j = 0; j < n; j++) {
+        const float scaled = sum[j] * m->product->scale;
+
+        x[j] = (x[j] + (double)scaled) *
+               (double)factor_of(m, factors, line, at + j);
+    }
+}
+
+/* Rounds n <= GPT_MERGE_BLOCK floats to a type of two bytes. */
+void gpt_merge_round_floats(float *x, enum gpt_dtype type, int64_t n)
+{
+    uint16_t rounded[GPT_MERGE_BLOCK];
+
+    if (gpt_dtype_bytes(type) != 2)
+        return;
+    (void)!gpt_convert(rounded, type, x, GPT_F32, (size_t)n);
+    (void)!gpt_convert(x, GPT_F32, rounded, type, (size_t)n);
+}
+
+/* Scales sums and rounds them to the type of the matrix. */
+static void round_sums(const struct gpt_merging *m, float *sum, int64_t n)
+{
+    for (int64_t j = 0; j < n; j++)
+        sum[j] *= m->product->scale;
+    gpt_merge_round_floats(sum, m->kept, n);
+}
+
+/* Elements [at, at + n) of a line, n <= GPT_MERGE_BLOCK, which are at `dst`. */
+static int finish_line(const struct gpt_merging *m, struct room *room,
+                       const float *factors, uint8_t *dst, float *sum,
+                       int64_t line, int64_t at, int64_t n, struct gpt_err *err)
+{
+    const bool narrow = gpt_dtype_bytes(m->kept) == 2;
+    const bool rounds = m->product->rounds && narrow;
+
+    if (m->dtype == GPT_F64) {
+        add_doubles(m, factors, (double *)(void *)dst, sum, line, at, n);
+        return GPT_OK;
+    }
+    if (!gpt_convert(room->base, GPT_F32, dst, m->dtype, (size_t)n))
+        return gpt_fail(err, GPT_EDATA,
+                        "%s: cannot be added to elements of "
+                        "type %s",
+                        m->product->what, gpt_dtype_name(m->dtype));
+    if (rounds)
+        round_sums(m, sum, n);
+    GPT_TRY(add_line(m, factors, room->base, sum,
+                     rounds ? 1 : m->product->scale, line, at, n, err));
+    if (narrow && m->dtype != m->kept)
+        gpt_merge_round_floats(sum, m->kept, n);
+    (void)!gpt_convert(dst, m->dtype, sum, GPT_F32, (size_t)n);
+    return GPT_OK;
+}
+
+/* A block of lines, all of whose positions are in the panel. */
+static int add_block(const struct gpt_merging *m, struct room *room,
+                     const float *factors, uint8_t *dst, int64_t line,
+                     int64_t lines, int64_t at, int64_t n, struct gpt_err *err)
+{
+    const int64_t rank = gpt_product_rank(m->product),
+                  width = panel_width(rank);
+
+    for (int64_t i = 0; i < lines; i++)
+        best_sum(room->sums + i * GPT_MERGE_BLOCK, room->lefts + i * rank,
+                 room->panel + (at - room->from), width, rank, n);
+    for (int64_t i = 0; i < lines; i++)
+        GPT_TRY(finish_line(m, room, factors, dst + i * m->pitch,
+                            room->sums + i * GPT_MERGE_BLOCK, line + i, at, n,
+                            err));
+    return GPT_OK;
+}
+
+/* Lines [line, line + lines), of each the elements [at, at + n), by their
+ * numbers in the matrix; the first of them is at `dst`. */
+int gpt_merge_add(const struct gpt_merging *m, struct gpt_merge_room *own,
+                  const float *factors, uint8_t *dst, int64_t line,
+                  int64_t lines, int64_t at, int64_t n, struct gpt_err *err)
+{
+    struct room *room = open_room(own);
+    const int64_t rank = gpt_product_rank(m->product),
+                  width = panel_width(rank);
+    const int64_t size = (int64_t)gpt_dtype_bytes(m->dtype);
+    const int64_t most = gpt_max_i64(1, gpt_min_i64(LINES, LEFTS / rank));
+    const int64_t end = at + n;
+
+    for (int64_t x = at, panel_end; x < end; x = panel_end) {
+        const int64_t from = m->at + (x - m->at) / width * width;
+
+        panel_end = gpt_min_i64(end, from + width);
+        GPT_TRY(load_panel(m, room, from, err));
+        for (int64_t i = 0; i < lines; i += most) {
+            const int64_t k = gpt_min_i64(most, lines - i);
+
+            GPT_TRY(load_lefts(m, room, line + i, k, err));
+            for (int64_t j = x; j < panel_end; j += GPT_MERGE_BLOCK)
+                GPT_TRY(add_block(
+                    m, room, factors, dst + i * m->pitch + (j - at) * size,
+                    line + i, k, j, gpt_min_i64(GPT_MERGE_BLOCK, panel_end - j),
+                    err));
+        }
+    }
+    return GPT_OK;
+}
