@@ -130,6 +130,19 @@ static const struct set *find_set(const char *isa)
     return NULL;
 }
 
+/* Products that are tiles of ours though the build has oneDNN. By AVX2 they are
+ * as fast, and never slow. Processors other than x86 have oneDNN's reference
+ * code, which allocates memory in every product. */
+static bool prefers_tiles(const struct set *s)
+{
+#ifdef __x86_64__
+    return strcmp(s->table->name, "avx2") == 0;
+#else
+    (void)s;
+    return true;
+#endif
+}
+
 int cpu_choose(const char *isa, const char *matmul, struct gpt_err *err)
 {
     GPT_TRY(gpt_cpu_check(isa, err));
@@ -150,9 +163,7 @@ int cpu_choose(const char *isa, const char *matmul, struct gpt_err *err)
     if (matmul && strcmp(matmul, "dnnl") == 0 && !dnnl)
         return gpt_fail(err, GPT_EDEVICE,
                         "GPT_CPU_MATMUL: this build has no oneDNN");
-    if (!matmul && strcmp(found->table->name, "avx2") == 0)
-        dnnl = false; /* our tiles are as fast there, and never slow */
-    else if (matmul && strcmp(matmul, "portable") == 0)
+    if (matmul ? strcmp(matmul, "portable") == 0 : prefers_tiles(found))
         dnnl = false;
     if (dnnl && !cpu_library_prepare())
         return gpt_fail(err, GPT_EDEVICE,
