@@ -141,14 +141,16 @@ static int compare_with_kept(struct vocabularies *v,
     struct gpt_tokenizer_identity used, kept;
     char given[TEXT], there[TEXT];
     struct gpt_tokenizer *other;
+    bool agree;
 
     if (!v->has_kept || !v->others ||
         gpt_tokenizer_open_given(&other, &v->kept, NULL) != GPT_OK)
         return GPT_OK;
-    bool agree = gpt_tokenizers_agree(tok, other);
-    int status = gpt_tokenizer_identify(&kept, &v->kept, other, err);
+    int status = gpt_tokenizers_agree(&agree, tok, other, err);
+    if (status == GPT_OK && !agree)
+        status = gpt_tokenizer_identify(&kept, &v->kept, other, err);
     gpt_tokenizer_close(other);
-    if (agree || status != GPT_OK)
+    if (status != GPT_OK || agree)
         return status;
     GPT_TRY(gpt_tokenizer_identify(&used, &v->used, tok, err));
     gpt_tokenizer_identity_text(given, sizeof(given), &used);

@@ -153,13 +153,14 @@ static int compare_tokens(const struct vocabulary *v,
     struct gpt_tokenizer_options options = v->o->tokenizer;
     struct gpt_tokenizer_identity there;
     struct gpt_tokenizer *own;
+    bool agree;
 
     options.vocab_size = v->o->vocab_size;
     GPT_TRY(gpt_tokenizer_open_given(&own, &options, err));
-    bool agree = gpt_tokenizers_agree(own, kept);
+    int status = gpt_tokenizers_agree(&agree, own, kept, err);
     gpt_tokenizer_close(own);
-    if (agree)
-        return GPT_OK;
+    if (status != GPT_OK || agree)
+        return status;
     GPT_TRY(gpt_tokenizer_identify(&there, kept_options, kept, err));
     return report_mismatch(v, dir, &there, err);
 }

@@ -124,62 +124,73 @@ void gpt_tokenizer_identity_text(char *buf, size_t cap,
                       i + 1 == id->n_files ? ")" : "");
 }
 
+static bool ids_equal(const struct gpt_ids *a, const struct gpt_ids *b)
+{
+    return a->len == b->len &&
+           (a->len == 0 ||
+            memcmp(a->data, b->data, a->len * sizeof(*a->data)) == 0);
+}
+
 /* Encodes the text of each token by both. Another list of merges shows in the
  * token that it does not make, or makes of other parts. */
-static bool encode_alike(struct gpt_encoder *a, struct gpt_encoder *b,
-                         const struct gpt_tokenizer *tok)
+static int encode_both(bool *alike, struct gpt_encoder *a,
+                       struct gpt_encoder *b, const struct gpt_tokenizer *tok,
+                       struct gpt_err *err)
 {
     struct gpt_ids ids_a = {0}, ids_b = {0};
-    bool alike = true;
+    int status = GPT_OK;
 
-    for (int64_t id = 0; alike && id < gpt_tokenizer_vocab_size(tok); id++) {
+    *alike = true;
+    for (int64_t id = 0; *alike && id < gpt_tokenizer_vocab_size(tok); id++) {
         size_t len;
         const char *bytes = gpt_token_bytes(tok, (int32_t)id, &len);
 
         ids_a.len = ids_b.len = 0;
-        alike = gpt_encode(a, bytes, len, &ids_a, NULL) ==
-                    gpt_encode(b, bytes, len, &ids_b, NULL) &&
-                ids_a.len == ids_b.len &&
-                (ids_a.len == 0 ||
-                 memcmp(ids_a.data, ids_b.data,
-                        ids_a.len * sizeof(*ids_a.data)) == 0);
+        GPT_TRY_GOTO(status, gpt_encode(a, bytes, len, &ids_a, err), out);
+        GPT_TRY_GOTO(status, gpt_encode(b, bytes, len, &ids_b, err), out);
+        *alike = ids_equal(&ids_a, &ids_b);
     }
+out:
     gpt_free(ids_a.data);
     gpt_free(ids_b.data);
-    return alike;
+    return status;
 }
 
 /* Families treat a text differently before it is cut, so that only files of one
  * family are held to the same ids. */
-static bool merge_alike(const struct gpt_tokenizer *a,
-                        const struct gpt_tokenizer *b)
+static int merge_both(bool *alike, const struct gpt_tokenizer *a,
+                      const struct gpt_tokenizer *b, struct gpt_err *err)
 {
     struct gpt_encoder *encoder_a = NULL, *encoder_b = NULL;
 
+    *alike = true;
     if (a->family != b->family)
-        return true;
-    bool alike = gpt_encoder_open(&encoder_a, a, NULL) == GPT_OK &&
-                 gpt_encoder_open(&encoder_b, b, NULL) == GPT_OK &&
-                 encode_alike(encoder_a, encoder_b, a);
+        return GPT_OK;
+    int status = gpt_encoder_open(&encoder_a, a, err);
+    if (status == GPT_OK)
+        status = gpt_encoder_open(&encoder_b, b, err);
+    if (status == GPT_OK)
+        status = encode_both(alike, encoder_a, encoder_b, a, err);
     gpt_encoder_close(encoder_a);
     gpt_encoder_close(encoder_b);
-    return alike;
+    return status;
 }
 
-bool gpt_tokenizers_agree(const struct gpt_tokenizer *a,
-                          const struct gpt_tokenizer *b)
+int gpt_tokenizers_agree(bool *agree, const struct gpt_tokenizer *a,
+                         const struct gpt_tokenizer *b, struct gpt_err *err)
 {
     const int64_t n = gpt_tokenizer_vocab_size(a);
 
+    *agree = false;
     if (n != gpt_tokenizer_vocab_size(b))
-        return false;
+        return GPT_OK;
     for (int64_t id = 0; id < n; id++) {
         size_t len_a, len_b;
         const char *bytes_a = gpt_token_bytes(a, (int32_t)id, &len_a);
         const char *bytes_b = gpt_token_bytes(b, (int32_t)id, &len_b);
 
         if (len_a != len_b || memcmp(bytes_a, bytes_b, len_a) != 0)
-            return false;
+            return GPT_OK;
     }
-    return merge_alike(a, b);
+    return merge_both(agree, a, b, err);
 }
