@@ -118,9 +118,9 @@ done
 if command -v gpt-train >/dev/null; then
     check 'the file of characters goes along' cmp hf/tokenizer.json \
         "$golden/chars-first.json"
-    expect 3 'but not to GGUF' gpt-reshape --load-path hf --save-path x.gguf \
-        --to gguf
-    err_has 'no word for the way in which hf/tokenizer.json cuts texts'
+    expect 3 'but not to GGUF, whose pieces have scores' \
+        gpt-reshape --load-path hf --save-path x.gguf --to gguf
+    err_has 'hf/tokenizer.json: its merges are not those of pieces with scores'
 fi
 
 # ---- refusals ----

@@ -168,6 +168,8 @@ expect 0 'a model of the hub' \
     gpt-reshape --load-path ckpt --save-path gpt2 --to hf
 mkdir gpt
 cp -r ckpt/iter_0000004 gpt/iter_0005000
+cp -r "$top/tests/golden/hf" model
+cp -r "$top/tests/golden/adapter" adapter
 change="s|--save ckpt \\.\\.\\.|--save further $small|"
 examples gpt-reshape.1
 check 'the model was trained further' test -d further/iter_0000004
@@ -182,7 +184,8 @@ echo '{% for m in messages %}{{ m.content }}{% endfor %}' \
 echo 'the king' >said
 change='s/--tokens 200/--tokens 20/; s/--top-k 40/& --tokens 8/
     s/--greedy/& --tokens 8/; s/--jsonl/& --tokens 8/
-    s/--chat$/& --tokens 8 <said/'
+    s/--chat$/& --tokens 8 <said/
+    /--merge-adapter/s/.Q:./"1 2" --tokenizer-type NullTokenizer --vocab-size 66/'
 [ "$gloo" = 1 ] || change="$change; /gpt-launch/d"
 next_port
 if command -v curl >where && gpt-generate --version | grep -q libmicrohttpd; then
