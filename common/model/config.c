@@ -481,18 +481,40 @@ int gpt_config_from_json(struct gpt_config *c, const cJSON *json,
     return gpt_config_check(c, GPT_EDATA, what, err);
 }
 
+/* Both sides come from options or JSON, which keep every double; a format that
+ * has the inverse of a rate loses its last bits. */
+static bool differs(const struct gpt_config *a, const struct gpt_config *b,
+                    const struct field *f)
+{
+    for (int64_t k = 0; k < field_count(f); k++) {
+        const double x = field_value(a, f, k), y = field_value(b, f, k);
+
+        if (!(fabs(x - y) <= 1e-12 * fabs(x)))
+            return true;
+    }
+    return false;
+}
+
+size_t gpt_config_differences(const struct gpt_config *a,
+                              const struct gpt_config *b, const char **names,
+                              size_t cap)
+{
+    size_t n = 0;
+
+    for (size_t i = 0; i < GPT_COUNT(fields); i++)
+        if (fields[i].identity && differs(a, b, &fields[i])) {
+            if (n < cap)
+                names[n] = fields[i].name;
+            n++;
+        }
+    return n;
+}
+
 const char *gpt_config_difference(const struct gpt_config *a,
                                   const struct gpt_config *b)
 {
-    /* both sides come from options or JSON, which keep every double; a format
-     * that has the inverse of a rate loses its last bits */
-    for (size_t i = 0; i < GPT_COUNT(fields); i++)
-        for (int64_t k = 0; k < field_count(&fields[i]); k++) {
-            const double x = field_value(a, &fields[i], k);
-            const double y = field_value(b, &fields[i], k);
+    const char *first = NULL;
 
-            if (fields[i].identity && !(fabs(x - y) <= 1e-12 * fabs(x)))
-                return fields[i].name;
-        }
-    return NULL;
+    gpt_config_differences(a, b, &first, 1);
+    return first;
 }
