@@ -184,7 +184,13 @@ size_t gpt_config_differences(const struct gpt_config *a,
                               const struct gpt_config *b, const char **names,
                               size_t cap);
 /* The first of them, or NULL. */
-const char *gpt_config_difference(const struct gpt_config *a,
-                                  const struct gpt_config *b);
+static inline const char *gpt_config_difference(const struct gpt_config *a,
+                                                const struct gpt_config *b)
+{
+    const char *name = NULL;
+
+    gpt_config_differences(a, b, &name, 1);
+    return name;
+}
 
 #endif
