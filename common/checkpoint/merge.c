@@ -44,7 +44,7 @@ static int read_merged(const struct gpt_merging *m, struct gpt_in *in,
     GPT_TRY(read_base(m, in, dst, offset, bytes, room, err));
     if (!m->product)
         return round_all(dst, m->kept, (int64_t)bytes / size);
-    GPT_TRY(gpt_merge_make_room(room, gpt_product_rank(m->product), err));
+    GPT_TRY(gpt_merge_make_room(room, err));
     GPT_TRY(gpt_product_factors(m->product, &factors, err));
     int64_t i = (offset - m->begin) / size, taken;
     for (int64_t n = (int64_t)bytes / size; n > 0;

@@ -17,7 +17,7 @@
 
 enum {
     GPT_MERGE_RANK = 4096,       /* the most */
-    GPT_MERGE_SCRATCH = 5 << 18, /* bytes of a thread that merges, beside those
+    GPT_MERGE_SCRATCH = 9 << 18, /* bytes of a thread that merges, beside those
                                   * of its tile */
 };
 

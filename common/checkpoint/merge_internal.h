@@ -17,8 +17,8 @@ static inline int64_t gpt_product_rank(const struct gpt_product *p)
 int gpt_product_factors(struct gpt_product *p, const float **factors,
                         struct gpt_err *err) GPT_MUST_USE;
 
-/* Lets the room be enough for a rank. */
-int gpt_merge_make_room(struct gpt_merge_room **room, int64_t rank,
+/* Makes a room where *room is NULL. */
+int gpt_merge_make_room(struct gpt_merge_room **room,
                         struct gpt_err *err) GPT_MUST_USE;
 
 /* Adds to a rectangle, lines [line, line + lines) and of each the elements

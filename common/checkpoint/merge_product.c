@@ -83,7 +83,7 @@ static int sum_squares(struct gpt_product *p, double *squares, float *x,
                                       .n = columns,
                                       .pitch = columns * (int64_t)sizeof(*x)};
     struct gpt_merge_room *room = NULL;
-    int status = gpt_merge_make_room(&room, gpt_product_rank(p), err);
+    int status = gpt_merge_make_room(&room, err);
 
     for (int64_t i = p->rows; status == GPT_OK && i < rows; i += step) {
         const int64_t begin[GPT_TENSOR_DIMS] = {i};
@@ -94,7 +94,8 @@ static int sum_squares(struct gpt_product *p, double *squares, float *x,
         if (status == GPT_OK)
             status = gpt_merge_add(&plain, room, NULL, (uint8_t *)x, i, box[0],
                                    0, columns, err);
-        add_squares(p, squares, x, i, box[0], columns);
+        if (status == GPT_OK)
+            add_squares(p, squares, x, i, box[0], columns);
     }
     if (room)
         room->free(room);

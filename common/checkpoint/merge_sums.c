@@ -3,7 +3,10 @@
  *
  * The factor that runs along a line is kept as a panel of doubles, for as many
  * positions as fit. Tiles that follow each other have the same positions, so a
- * panel is read once for many of them, and the cost is that of the sums. */
+ * panel is read once for many of them, and the cost is that of the sums. A
+ * panel is a list of strips of LANES positions; in a strip, the positions of a
+ * rank are together. So a strip is one stretch of memory, which stays in the
+ * cache while all lines of a block take their sums from it. */
 #include "checkpoint/merge_internal.h"
 
 #include "base/cpu.h"
@@ -15,57 +18,73 @@
 #include <string.h>
 
 enum {
-    LANES = 32,      /* positions whose sums are in registers */
+    LANES = 16,      /* positions of a strip, whose sums are in registers */
+    GROUP = 4,       /* lines whose sums are */
     LINES = 16,      /* lines of a block */
-    PANEL = 1 << 16, /* doubles of a panel; more for a rank above 2048 */
+    PANEL = 1 << 18, /* doubles of a panel */
     LEFTS = 1 << 14, /* doubles of a block's lines */
+    LOADED = LINES * GPT_MERGE_BLOCK / 2, /* doubles that are read at once */
 };
 
 struct room {
     struct gpt_merge_room open;
-    const struct gpt_merging
-        *of; /* whose panel it is, and of which positions */
-    int64_t from;
-    double *panel, *lefts;
-    int64_t rank; /* that there is room for */
-    float sums[LINES * GPT_MERGE_BLOCK], base[GPT_MERGE_BLOCK];
+    const struct gpt_merging *of; /* whose panel it is, or NULL, */
+    int64_t from;                 /* and of which positions */
+    double panel[PANEL], lefts[LEFTS];
+    union {
+        double loaded[LOADED]; /* of the panel, row after row */
+        float sums[LINES * GPT_MERGE_BLOCK];
+    };
+    float base[GPT_MERGE_BLOCK];
 };
 
-_Static_assert((GPT_MERGE_RANK * LANES + LEFTS + LANES) * 8 +
-                       (LINES + 1) * GPT_MERGE_BLOCK * 4 + 256 <=
-                   GPT_MERGE_SCRATCH,
-               "see merge.h");
+_Static_assert(sizeof(struct room) <= GPT_MERGE_SCRATCH, "see merge.h");
+_Static_assert(PANEL / GPT_MERGE_RANK >= LANES, "a strip fits");
 
 /* ---- sums ---- */
 
 typedef double eight __attribute__((vector_size(64)));
 typedef float eight_floats __attribute__((vector_size(32)));
 
-/* n sums over the rank: to[j] = left[0] panel[0][j] + left[1] panel[1][j] + ...
- * Lanes past n hold anything. */
+/* Sums over the rank of `lines` lines at the LANES positions of a strip:
+ * to[i][j] = left[i][0] strip[0][j] + left[i][1] strip[1][j] + ... Lines of
+ * `left` are `rank` apart, those of `to` GPT_MERGE_BLOCK. */
 #define SUM(isa, target)                                                  \
-    target static void sum_##isa(float *to, const double *left,           \
-                                 const double *panel, int64_t width,      \
-                                 int64_t rank, int64_t n)                 \
+    target static inline __attribute__((always_inline)) void group_##isa( \
+        float *to, const double *left, const double *strip, int64_t rank, \
+        int lines)                                                        \
     {                                                                     \
-        for (int64_t j = 0; j < n; j += LANES) {                          \
-            eight s[LANES / 8] = {{0}}, v;                                \
+        eight s[GROUP][LANES / 8] = {{{0}}}, v;                           \
                                                                           \
-            for (int64_t k = 0; k < rank; k++)                            \
-                for (int i = 0; i < LANES / 8; i++) {                     \
-                    memcpy(&v, panel + k * width + j + 8 * i, sizeof(v)); \
-                    s[i] += left[k] * v;                                  \
-                }                                                         \
-            for (int i = 0; i < LANES / 8; i++) {                         \
-                const eight_floats f =                                    \
-                    __builtin_convertvector(s[i], eight_floats);          \
-                memcpy(to + j + 8 * i, &f, sizeof(f));                    \
+        for (int64_t k = 0; k < rank; k++)                                \
+            for (int j = 0; j < LANES / 8; j++) {                         \
+                memcpy(&v, strip + k * LANES + 8 * j, sizeof(v));         \
+                for (int i = 0; i < lines; i++)                           \
+                    s[i][j] += left[i * rank + k] * v;                    \
             }                                                             \
-        }                                                                 \
+        for (int i = 0; i < lines; i++)                                   \
+            for (int j = 0; j < LANES / 8; j++) {                         \
+                const eight_floats f =                                    \
+                    __builtin_convertvector(s[i][j], eight_floats);       \
+                memcpy(to + i * GPT_MERGE_BLOCK + 8 * j, &f, sizeof(f));  \
+            }                                                             \
+    }                                                                     \
+    target static void sum_##isa(float *to, const double *left,           \
+                                 const double *strip, int64_t rank,       \
+                                 int64_t lines)                           \
+    {                                                                     \
+        int64_t i = 0;                                                    \
+                                                                          \
+        for (; i + GROUP <= lines; i += GROUP)                            \
+            group_##isa(to + i * GPT_MERGE_BLOCK, left + i * rank, strip, \
+                        rank, GROUP);                                     \
+        for (; i < lines; i++)                                            \
+            group_##isa(to + i * GPT_MERGE_BLOCK, left + i * rank, strip, \
+                        rank, 1);                                         \
     }
 
-typedef void sum_function(float *to, const double *left, const double *panel,
-                          int64_t width, int64_t rank, int64_t n);
+typedef void sum_function(float *to, const double *left, const double *strip,
+                          int64_t rank, int64_t lines);
 
 #if defined(__x86_64__) && defined(GPT_HAVE_ISA_avx512)
 SUM(base, )
@@ -98,68 +117,71 @@ static struct room *open_room(struct gpt_merge_room *room)
 
 static void free_room(struct gpt_merge_room *room)
 {
-    gpt_free(open_room(room)->panel);
-    gpt_free(open_room(room)->lefts);
     gpt_free(room);
 }
 
 static int64_t panel_width(int64_t rank)
 {
-    return gpt_max_i64(LANES, PANEL / rank / LANES * LANES);
+    return PANEL / rank / LANES * LANES;
 }
 
-/* Lanes behind the last line of a panel are read, too. */
-int gpt_merge_make_room(struct gpt_merge_room **room, int64_t rank,
-                        struct gpt_err *err)
+int gpt_merge_make_room(struct gpt_merge_room **room, struct gpt_err *err)
 {
     static pthread_once_t once = PTHREAD_ONCE_INIT;
-    const int64_t width = panel_width(rank);
     struct room *r;
 
     pthread_once(&once, find_best);
-    if (!*room) {
-        GPT_TRY(gpt_new(&r, 1, sizeof(*r), "merging", err));
-        r->open.free = free_room;
-        *room = &r->open;
-    }
-    r = open_room(*room);
-    if (rank <= r->rank)
+    if (*room)
         return GPT_OK;
-    gpt_free(r->panel);
-    gpt_free(r->lefts);
-    r->panel = r->lefts = NULL;
-    r->rank = 0;
-    r->of = NULL;
-    GPT_TRY(gpt_new(&r->panel, (size_t)gpt_max_i64(PANEL, width * rank) + LANES,
-                    sizeof(double), "merging", err));
-    GPT_TRY(gpt_new(&r->lefts, LEFTS, sizeof(double), "merging", err));
-    r->rank = rank;
+    GPT_TRY(gpt_new(&r, 1, sizeof(*r), "merging", err));
+    r->open.free = free_room;
+    *room = &r->open;
     return GPT_OK;
 }
 
-/* Positions [from, from + n) of the factor that runs along lines. */
+/* Rows [k, k + rows) of what was loaded, of positions [at, at + n) of the
+ * panel, go to their strips. Lanes behind the last position are zeros. */
+static void put_in_strips(struct room *room, int64_t rank, int64_t k,
+                          int64_t rows, int64_t at, int64_t n)
+{
+    for (int64_t j = 0; j < n; j += LANES) {
+        double *strip = room->panel + (at + j) * rank + k * LANES;
+        const int64_t lanes = gpt_min_i64(LANES, n - j);
+
+        for (int64_t i = 0; i < rows; i++) {
+            memset(strip + i * LANES, 0, LANES * sizeof(double));
+            memcpy(strip + i * LANES, room->loaded + i * n + j,
+                   (size_t)lanes * sizeof(double));
+        }
+    }
+}
+
+/* Positions [from, from + width) of the factor that runs along lines, as many
+ * as there are. Whole rows are read together where they are short. */
 static int load_panel(const struct gpt_merging *m, struct room *room,
                       int64_t from, struct gpt_err *err)
 {
     const struct gpt_product *p = m->product;
     const struct gpt_tensor *along = m->columns ? &p->left_turned : &p->right;
-    const int64_t rank = gpt_product_rank(p), width = panel_width(rank);
-    const int64_t n = gpt_min_i64(width, m->at + m->n - from);
-    const int64_t begin[GPT_TENSOR_DIMS] = {0, from};
+    const int64_t rank = gpt_product_rank(p);
+    const int64_t n = gpt_min_i64(panel_width(rank), m->at + m->n - from);
+    const int64_t wide = gpt_min_i64(n, LOADED), high = LOADED / wide;
 
     if (room->of == m && room->from == from)
         return GPT_OK;
     room->of = NULL;
     for (int64_t i = 0; along->n == 0 && i < n; i++)
-        room->panel[i] = 1; /* of one line */
-    /* tight at first, then spread from the last line on */
-    const int64_t shape[GPT_TENSOR_DIMS] = {rank, n};
-    if (along->n)
-        GPT_TRY(
-            gpt_tensor_gather(along, begin, shape, GPT_F64, room->panel, err));
-    for (int64_t k = rank - 1; n < width && k > 0; k--)
-        memmove(room->panel + k * width, room->panel + k * n,
-                (size_t)n * sizeof(double));
+        room->panel[i] = 1; /* of one line, of rank 1 */
+    for (int64_t j = 0; along->n && j < n; j += wide)
+        for (int64_t k = 0; k < rank; k += high) {
+            const int64_t begin[GPT_TENSOR_DIMS] = {k, from + j};
+            const int64_t shape[GPT_TENSOR_DIMS] = {gpt_min_i64(high, rank - k),
+                                                    gpt_min_i64(wide, n - j)};
+
+            GPT_TRY(gpt_tensor_gather(along, begin, shape, GPT_F64,
+                                      room->loaded, err));
+            put_in_strips(room, rank, k, shape[0], j, shape[1]);
+        }
     room->of = m;
     room->from = from;
     return GPT_OK;
@@ -292,21 +314,22 @@ static int finish_line(const struct gpt_merging *m, struct room *room,
     return GPT_OK;
 }
 
-/* A block of lines, all of whose positions are in the panel. */
+/* A block of lines. Positions [at, at + n) are of one block of the panel, whose
+ * strips are summed from the one that has the first of them on. */
 static int add_block(const struct gpt_merging *m, struct room *room,
                      const float *factors, uint8_t *dst, int64_t line,
                      int64_t lines, int64_t at, int64_t n, struct gpt_err *err)
 {
-    const int64_t rank = gpt_product_rank(m->product),
-                  width = panel_width(rank);
+    const int64_t rank = gpt_product_rank(m->product);
+    const int64_t before = (at - room->from) % LANES;
+    const double *strip = room->panel + (at - room->from - before) * rank;
 
-    for (int64_t i = 0; i < lines; i++)
-        best_sum(room->sums + i * GPT_MERGE_BLOCK, room->lefts + i * rank,
-                 room->panel + (at - room->from), width, rank, n);
+    for (int64_t j = 0; j < before + n; j += LANES)
+        best_sum(room->sums + j, room->lefts, strip + j * rank, rank, lines);
     for (int64_t i = 0; i < lines; i++)
         GPT_TRY(finish_line(m, room, factors, dst + i * m->pitch,
-                            room->sums + i * GPT_MERGE_BLOCK, line + i, at, n,
-                            err));
+                            room->sums + i * GPT_MERGE_BLOCK + before, line + i,
+                            at, n, err));
     return GPT_OK;
 }
 
@@ -332,11 +355,13 @@ int gpt_merge_add(const struct gpt_merging *m, struct gpt_merge_room *own,
             const int64_t k = gpt_min_i64(most, lines - i);
 
             GPT_TRY(load_lefts(m, room, line + i, k, err));
-            for (int64_t j = x; j < panel_end; j += GPT_MERGE_BLOCK)
-                GPT_TRY(add_block(
-                    m, room, factors, dst + i * m->pitch + (j - at) * size,
-                    line + i, k, j, gpt_min_i64(GPT_MERGE_BLOCK, panel_end - j),
-                    err));
+            for (int64_t j = x, next; j < panel_end; j = next) {
+                next = gpt_min_i64(panel_end, j + GPT_MERGE_BLOCK -
+                                                  (j - from) % GPT_MERGE_BLOCK);
+                GPT_TRY(add_block(m, room, factors,
+                                  dst + i * m->pitch + (j - at) * size,
+                                  line + i, k, j, next - j, err));
+            }
         }
     }
     return GPT_OK;

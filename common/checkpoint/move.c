@@ -262,7 +262,8 @@ static int64_t end_of(const struct gpt_file_box *p, int ndim)
  * want long runs, and so large tiles, where the source is read. Where it is
  * looked at, a run costs nothing, and the tile stays in the cache. What all
  * tiles look at stays in this process until the last of them: so it must be one
- * stretch of at most *span bytes, else *span becomes 0. */
+ * stretch of at most *span bytes, else *span becomes 0. Where a product is
+ * added, its factor along the lines may have to be read again for each tile. */
 static int64_t tile_limit(const struct gpt_tensor *t, int64_t *span)
 {
     const int last = t->ndim - 1;
@@ -270,6 +271,9 @@ static int64_t tile_limit(const struct gpt_tensor *t, int64_t *span)
     int64_t lo = INT64_MAX, hi = 0;
     bool seen = true;
 
+    for (size_t i = 0; i < t->n; i++)
+        if (t->pieces[i].merge && t->pieces[i].merge->product)
+            return GPT_TILE_BYTES;
     for (size_t i = 0; last >= 0 && i < t->n; i++) {
         const struct gpt_file_box *p = &t->pieces[i];
 
@@ -360,7 +364,9 @@ int gpt_tiling_gather(const struct gpt_tiling *g, int64_t i,
 
     tile_of(g, i, &tile);
     tile.dst = dst;
-    const struct cut cut = choose_cut(&tile);
+    struct cut cut = choose_cut(&tile);
+    if (!tile.window)
+        cut.bands = 1; /* one thread, and nothing that must fit */
     scratch->dst_type = g->dtype;
     scratch->dst_size = (int64_t)gpt_dtype_bytes(g->dtype);
     scratch->span = g->span;

@@ -207,9 +207,8 @@ static int64_t field_count(const struct field *f)
     return f->kind == FACTORS ? GPT_ROTARY_PAIRS : 1;
 }
 
-/* Every kind as a double, which holds all sizes exactly: the limits are far
- * below 2^53. So ranges, comparison and JSON need no case for each kind. i: of
- * field_count(). */
+/* Number i of a field of any kind. A double holds all sizes exactly, as their
+ * limits are far below 2^53. */
 static double field_value(const struct gpt_config *c, const struct field *f,
                           int64_t i)
 {
@@ -254,9 +253,7 @@ int64_t gpt_config_padded_vocab(int64_t vocab, int64_t divisible_by, int64_t tp)
 static int check_ranges(const struct gpt_config *c, int status,
                         const char *what, struct gpt_err *err)
 {
-    for (size_t i = 0; i < GPT_COUNT(fields); i++) {
-        const struct field *f = &fields[i];
-
+    for (const struct field *f = fields; f < fields + GPT_COUNT(fields); f++)
         for (int64_t k = 0; k < field_count(f); k++) {
             const double v = field_value(c, f, k);
 
@@ -265,7 +262,6 @@ static int check_ranges(const struct gpt_config *c, int status,
                 return gpt_fail(err, status, "%s: %s is %g, must be %g to %g",
                                 what, f->name, v, f->min, f->max);
         }
-    }
     return GPT_OK;
 }
 
@@ -481,9 +477,12 @@ int gpt_config_from_json(struct gpt_config *c, const cJSON *json,
     return gpt_config_check(c, GPT_EDATA, what, err);
 }
 
-const char *gpt_config_difference(const struct gpt_config *a,
-                                  const struct gpt_config *b)
+size_t gpt_config_differences(const struct gpt_config *a,
+                              const struct gpt_config *b, const char **names,
+                              size_t cap)
 {
+    size_t n = 0;
+
     /* both sides come from options or JSON, which keep every double; a format
      * that has the inverse of a rate loses its last bits */
     for (size_t i = 0; i < GPT_COUNT(fields); i++)
@@ -491,8 +490,11 @@ const char *gpt_config_difference(const struct gpt_config *a,
             const double x = field_value(a, &fields[i], k);
             const double y = field_value(b, &fields[i], k);
 
-            if (fields[i].identity && !(fabs(x - y) <= 1e-12 * fabs(x)))
-                return fields[i].name;
+            if (!fields[i].identity || fabs(x - y) <= 1e-12 * fabs(x))
+                continue;
+            if (n++ < cap)
+                names[n - 1] = fields[i].name;
+            break; /* a list is one field */
         }
-    return NULL;
+    return n;
 }

@@ -178,9 +178,19 @@ cJSON *gpt_config_to_json(const struct gpt_config *c);
 int gpt_config_from_json(struct gpt_config *c, const cJSON *json,
                          const char *what, struct gpt_err *err) GPT_MUST_USE;
 
-/* The first field in which two models differ (other than dropout and
- * padding), or NULL: "hidden_size". */
-const char *gpt_config_difference(const struct gpt_config *a,
-                                  const struct gpt_config *b);
+/* How many fields two models differ in, other than dropout and padding; the
+ * first `cap` of them in names, as "hidden_size". */
+size_t gpt_config_differences(const struct gpt_config *a,
+                              const struct gpt_config *b, const char **names,
+                              size_t cap);
+/* The first of them, or NULL. */
+static inline const char *gpt_config_difference(const struct gpt_config *a,
+                                                const struct gpt_config *b)
+{
+    const char *name = NULL;
+
+    gpt_config_differences(a, b, &name, 1);
+    return name;
+}
 
 #endif

@@ -107,6 +107,8 @@ no 3 'another method' "peft_type is 'LOHA'" 's/"LORA"/"LOHA"/'
 no 3 'a rank of 0' "'r' is 0" 's/"r": 2/"r": 0/'
 no 3 'another rank' 'are of rank 2 and 2; adapter_config.json says 3' \
     's/"r": 2/"r": 3/'
+no 3 'lengths that are lost' "no lora_magnitude_vector beside it" \
+    's/"use_dora": false/"use_dora": true/'
 no 3 'a rank that is no number' "'r'" 's/"r": 2/"r": "2"/'
 no 3 'a pattern that is none' 'there is nothing to repeat' \
     's/mlp.c_proj": 4/*+": 4/'

@@ -10,7 +10,7 @@
 
 #include <unistd.h>
 
-enum { ELEMENTS = 1 << 16 };
+enum { ELEMENTS = 1 << 20 };
 
 static struct gpt_err err;
 static struct gpt_rng rng;
@@ -222,6 +222,36 @@ static bool compare(const struct gpt_tensor *t, const double *want)
     return same;
 }
 
+/* True when a random matrix of that size is merged as the definition says. */
+static bool merges(struct gpt_in *in, enum gpt_dtype type,
+                   struct gpt_in *factors, int64_t rows, int64_t columns,
+                   int64_t rank)
+{
+    struct gpt_arena arena = {0};
+    struct gpt_product p = {
+        .what = "test",
+        .left = place(factors, GPT_F32, rows, rank),
+        .right = place(factors, GPT_F32, rank, columns),
+        .scale = (float)(1 + draw(9)) / 3, .rounds = draw(2)};
+    struct gpt_tensor w = place(in, type, rows, columns);
+    double *x = read_all(&w), *a = read_all(&p.left), *b = read_all(&p.right);
+
+    if (gpt_product_make(&p, &w, &err) != GPT_OK ||
+        gpt_merge_pieces(&w, &p, &arena, &err) != GPT_OK)
+        abort();
+    for (int64_t i = rows * columns; i-- > 0;)
+        x[i] = naive(x, a, b, i / columns, i % columns, rank, columns, p.scale,
+                     p.rounds && type != GPT_F32, type);
+    const bool same = compare(&w, x);
+    gpt_tensor_free(&w);
+    gpt_product_free(&p);
+    gpt_arena_free(&arena);
+    free(x);
+    free(a);
+    free(b);
+    return same;
+}
+
 static void test_merge(enum gpt_dtype type)
 {
     struct gpt_in *in = make_file(type), *factors = make_file(GPT_F32);
@@ -229,32 +259,34 @@ static void test_merge(enum gpt_dtype type)
 
     for (int n = 0; n < 60; n++) {
         const int64_t rows = 1 + draw(90), columns = 1 + draw(90);
-        const int64_t rank = 1 + draw(n % 10 ? 8 : 90);
-        struct gpt_arena arena = {0};
-        struct gpt_product p = {
-            .what = "test",
-            .left = place(factors, GPT_F32, rows, rank),
-            .right = place(factors, GPT_F32, rank, columns),
-            .scale = (float)(1 + draw(9)) / 3, .rounds = draw(2)};
-        struct gpt_tensor w = place(in, type, rows, columns);
-        double *x = read_all(&w), *a = read_all(&p.left),
-               *b = read_all(&p.right);
 
-        if (gpt_product_make(&p, &w, &err) != GPT_OK ||
-            gpt_merge_pieces(&w, &p, &arena, &err) != GPT_OK)
-            abort();
-        for (int64_t i = rows * columns; i-- > 0;)
-            x[i] = naive(x, a, b, i / columns, i % columns, rank, columns,
-                         p.scale, p.rounds && type != GPT_F32, type);
-        same &= compare(&w, x);
-        gpt_tensor_free(&w);
-        gpt_product_free(&p);
-        gpt_arena_free(&arena);
-        free(x);
-        free(a);
-        free(b);
+        same &= merges(in, type, factors, rows, columns,
+                       1 + draw(n % 10 ? 8 : 90));
     }
     ok(same, "random matrices of %s, in random boxes", gpt_dtype_name(type));
+    gpt_in_close(in);
+    gpt_in_close(factors);
+}
+
+/* Factors that are read in several parts, and lines that end inside a strip. */
+static void test_wide(void)
+{
+    static const struct {
+        int64_t rows, columns, rank;
+    } sizes[] = {
+        {5, 150, GPT_MERGE_RANK}, /* 64 positions at once */
+        {150, 5, GPT_MERGE_RANK},
+        {6, 601, 1000}, /* 256 */
+        {3, 40000, 9},   /* 29120, and more than a row is read of */
+        {40000, 3, 9},
+    };
+    struct gpt_in *in = make_file(GPT_BF16), *factors = make_file(GPT_F32);
+
+    for (size_t i = 0; i < GPT_COUNT(sizes); i++)
+        ok(merges(in, GPT_BF16, factors, sizes[i].rows, sizes[i].columns,
+                  sizes[i].rank),
+           "%lld x %lld of rank %lld", (long long)sizes[i].rows,
+           (long long)sizes[i].columns, (long long)sizes[i].rank);
     gpt_in_close(in);
     gpt_in_close(factors);
 }
@@ -332,6 +364,7 @@ int main(void)
     test_merge(GPT_F32);
     test_merge(GPT_BF16);
     test_merge(GPT_F16);
+    test_wide();
     test_lengths(true);
     test_lengths(false);
     test_overflow();

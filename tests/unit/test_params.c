@@ -254,6 +254,14 @@ static void test_config_json(void)
     back.hidden_size++;
     is_str(gpt_config_difference(&c, &back), "hidden_size",
            "the field that differs is named");
+    back.gated = !back.gated;
+    back.tied_embeddings = !back.tied_embeddings;
+    back.init_std = 1;
+    const char *names[3] = {NULL, NULL, "kept"};
+    is_int((int64_t)gpt_config_differences(&c, &back, names, 2), 3,
+           "all that differ are counted");
+    is_str(names[1], "gated", "as many as asked for are named");
+    is_str(names[2], "kept", "and no more");
 
     cJSON_SetNumberValue(cJSON_GetObjectItem(json, "num_layers"), 1e15);
     is_int(gpt_config_from_json(&back, json, "x.json", &err), GPT_EDATA,

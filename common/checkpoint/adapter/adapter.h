@@ -43,6 +43,7 @@ struct gpt_adapter_config {
     int64_t rank;
     double alpha;
     bool root_scale; /* alpha over the root of the rank */
+    bool dora;       /* every product has lengths of its outputs */
     bool keeps_ties; /* tied layers stay tied, whatever is stored of them */
     struct gpt_adapter_rule *ranks, *alphas;
     size_t n_ranks, n_alphas;

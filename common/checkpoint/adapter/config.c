@@ -99,7 +99,7 @@ static int check_number(double value, bool whole, const char *key,
         (!whole || (value >= 1 && value <= 1e9 && floor(value) >= value)))
         return GPT_OK;
     return gpt_fail(err, GPT_EDATA, "%s: '%.100s' is %g%s", path, key, value,
-                    whole ? ", and a rank is a whole number from 1 on" : "");
+                    whole ? ", a rank is a whole number from 1 to 1e9" : "");
 }
 
 /* rank_pattern or alpha_pattern: an object of numbers, in its order. */
@@ -148,6 +148,7 @@ int gpt_adapter_config_read(struct gpt_adapter_config *c, const char *path,
     GPT_TRY(check_number(c->alpha, false, "lora_alpha", path, err));
     GPT_TRY(gpt_json_bool_or(c->json, "use_rslora", false, &c->root_scale, path,
                              err));
+    GPT_TRY(gpt_json_bool_or(c->json, "use_dora", false, &c->dora, path, err));
     GPT_TRY(gpt_json_bool_or(c->json, "ensure_weight_tying", false,
                              &c->keeps_ties, path, err));
     GPT_TRY(

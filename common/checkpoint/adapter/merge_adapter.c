@@ -48,8 +48,9 @@ static void warn_of_tie(const struct gpt_merged *m, const struct gpt_adapter *a,
              a->dir, e->module, m->s->dir);
 }
 
-/* A and B are needed, and their rank is that of the configuration: a scale that
- * was made for another rank would be wrong. */
+/* A and B are needed, and of DoRA lengths; without these it would be another
+ * function. The rank is that of the configuration: a scale that was made for
+ * another rank would be wrong. */
 static int merge_product(struct gpt_merged *m, struct gpt_adapter *a,
                          const struct module *of, bool embedding,
                          struct gpt_err *err)
@@ -69,6 +70,14 @@ static int merge_product(struct gpt_merged *m, struct gpt_adapter *a,
                         "half, that of %s",
                         a->dir, a->file, (x ? x : y)->tensor->name,
                         x ? "B" : "A");
+    if (a->config.dora != (lengths != NULL))
+        return gpt_fail(err, GPT_EDATA,
+                        "%s/%s: tensor '%.200s' has %s beside it; %s says "
+                        "use_dora %s",
+                        a->dir, a->file, x->tensor->name,
+                        lengths ? "a lora_magnitude_vector"
+                                : "no lora_magnitude_vector",
+                        GPT_HF_ADAPTER, a->config.dora ? "true" : "false");
     GPT_TRY(gpt_places_need(m, a, x, "weight", &place, err));
     GPT_TRY(gpt_adapter_scale(&a->config, x->module, &rank, &scale, err));
     if (x->tensor->shape[0] != rank ||

@@ -4,6 +4,8 @@
  * keys by these tables. Start at archs[]. */
 #include "checkpoint/gguf/internal.h"
 
+#include "checkpoint/nearest.h"
+
 #include "backend.h"
 
 #include <stdio.h>
@@ -329,18 +331,27 @@ int gpt_gguf_find_arch(const struct gpt_gguf_arch **arch, struct gpt_gguf *g,
             *arch = &archs[i];
             return GPT_OK;
         }
-        used += (size_t)snprintf(list + used, sizeof(list) - used, "%s%s",
-                                 i ? ", " : "", archs[i].name);
+        if (used < sizeof(list))
+            used += (size_t)snprintf(list + used, sizeof(list) - used, "%s%s",
+                                     i ? ", " : "", archs[i].name);
     }
     return gpt_fail(err, GPT_EDATA,
                     "%s: general.architecture is %.100s: only %s are supported",
                     gpt_in_path(g->in), name, list);
 }
 
-/* The field in which a model differs from what its keys will say. */
-static const char *misfit(const struct gpt_config *c,
-                          const struct gpt_gguf_arch *arch)
+static void add_field(struct gpt_misfit *m, const char *field)
 {
+    if (m->n < GPT_MISFIT_FIELDS)
+        m->fields[m->n] = field;
+    m->n++;
+}
+
+/* The fields in which a model differs from what its keys will say. */
+static struct gpt_misfit misfit(const struct gpt_config *c,
+                                const struct gpt_gguf_arch *arch)
+{
+    struct gpt_misfit m = {.name = arch->name};
     struct gpt_config read = arch->base;
 
     /* what keys carry, and what follows from tensors */
@@ -369,8 +380,8 @@ static const char *misfit(const struct gpt_config *c,
         read.query_pre_attn_scalar = 0;
     if (arch->uses & GPT_GGUF_HAS(CAPS) && !(c->attn_logit_softcapping > 0 &&
                                              c->final_logit_softcapping > 0))
-        return c->attn_logit_softcapping > 0 ? "final_logit_softcapping"
-                                             : "attn_logit_softcapping";
+        add_field(&m, c->attn_logit_softcapping > 0 ? "final_logit_softcapping"
+                                                    : "attn_logit_softcapping");
     if (arch->folds_alpha && c->rotary_scaling == GPT_SCALING_NTK_ALPHA)
         read.rotary_factor = c->rotary_factor;
     if (arch->says_parallel)
@@ -383,7 +394,7 @@ static const char *misfit(const struct gpt_config *c,
         (c->rotary_scaling == GPT_SCALING_NTK_ALPHA && !arch->folds_alpha) ||
         (c->rotary_scaling == GPT_SCALING_LONGROPE && !arch->has_lists) ||
         (c->rotary_scaling == GPT_SCALING_LLAMA3 && !arch->has_freqs))
-        return "rotary_scaling";
+        add_field(&m, "rotary_scaling");
     /* lists are there, and the factor is not, from which no more follows than
      * the number that is */
     if (c->rotary_scaling == GPT_SCALING_LONGROPE && arch->has_lists) {
@@ -395,7 +406,7 @@ static const char *misfit(const struct gpt_config *c,
         read.rotary_positions = c->rotary_positions;
     }
     if (arch->whole_heads && gpt_config_rotary(c) != c->head_size)
-        return "rotary_percent";
+        add_field(&m, "rotary_percent");
     if (c->rotary_scaling == GPT_SCALING_YARN &&
         !(arch->uses & GPT_GGUF_HAS(GROWTH))) {
         read.rotary_fast = 32;
@@ -410,37 +421,37 @@ static const char *misfit(const struct gpt_config *c,
         read.rotary_high_factor = c->rotary_high_factor;
         read.rotary_positions = c->rotary_positions;
     }
-    return gpt_config_difference(c, &read);
+    const char *fields[GPT_MISFIT_FIELDS];
+    const size_t n =
+        gpt_config_differences(c, &read, fields, GPT_COUNT(fields));
+    for (size_t i = 0; i < n; i++)
+        add_field(&m, i < GPT_COUNT(fields) ? fields[i] : NULL);
+    return m;
 }
 
 /* The family that the model came from goes first: Phi-3 and Llama are the
  * same function in other tensors, and a user expects the names that the model
- * had. The message lists what each architecture lacks; which one is meant, we
- * cannot know. */
+ * had. */
 int gpt_gguf_choose(const struct gpt_config *c, const char *family,
                     const struct gpt_gguf_arch **arch, struct gpt_err *err)
 {
-    char list[1000] = "";
-    size_t used = 0;
+    struct gpt_nearest near = {.n = 0};
 
     for (size_t i = 0; family && i < GPT_COUNT(archs); i++)
-        if (strcmp(archs[i].family, family) == 0 && !misfit(c, &archs[i])) {
+        if (strcmp(archs[i].family, family) == 0 &&
+            misfit(c, &archs[i]).n == 0) {
             *arch = &archs[i];
             return GPT_OK;
         }
     for (size_t i = 0; i < GPT_COUNT(archs); i++) {
-        const char *field = misfit(c, &archs[i]);
+        const struct gpt_misfit m = misfit(c, &archs[i]);
 
-        if (!field) {
+        if (m.n == 0) {
             *arch = &archs[i];
             return GPT_OK;
         }
-        if (used < sizeof(list))
-            used += (size_t)snprintf(list + used, sizeof(list) - used,
-                                     "%s%s: %s", i ? ", " : "", archs[i].name,
-                                     field);
+        gpt_nearest_keep(&near, &m);
     }
-    return gpt_fail(err, GPT_EDATA,
-                    "no architecture of GGUF files is this model; it differs "
-                    "in %s", list);
+    return gpt_nearest_fail(&near, "architecture of GGUF files",
+                            GPT_COUNT(archs), err);
 }

@@ -1,6 +1,5 @@
-/* Writes config.json of Hugging Face's models by the tables of family.c, and
- * finds the family of a model by writing and reading. Start at
- * gpt_hf_config_make(). */
+/* Writes config.json of Hugging Face's models by the tables of family.c. Start
+ * at gpt_hf_config_make(). */
 #include "checkpoint/huggingface/huggingface.h"
 
 #include "checkpoint/huggingface/window.h"
@@ -387,94 +386,4 @@ cJSON *gpt_hf_config_make(const struct gpt_config *c,
             add_value(json, key->name, value);
     }
     return json;
-}
-
-/* A model fits a family when what would be written, read again, is the same
- * model. The round trip needs no list of what each family lacks. *field is what
- * differs, or NULL; where memory was out there is no answer, as a model that
- * was not compared would be taken for one of the next family. */
-static int find_misfit(const struct gpt_config *c,
-                       const struct gpt_hf_family *family, const char **field,
-                       struct gpt_err *err)
-{
-    struct gpt_hf_extra extra = {.family = family}, again;
-    struct gpt_config read;
-    cJSON *made = gpt_hf_config_make(c, &extra, GPT_F32);
-    /* through text: what is compared is what a reader of the file sees, and
-     * a number that is written in a way of its own is one there */
-    char *text = gpt_json_print(made, false);
-    cJSON *json = text ? cJSON_Parse(text) : NULL;
-    int status = GPT_EFAIL;
-
-    *field = GPT_HF_CONFIG;
-    /* no message: that a family does not fit is an answer */
-    if (json)
-        status = gpt_hf_config_parse(&read, &again, json, *field, NULL);
-    if (status == GPT_OK)
-        *field = gpt_config_difference(c, &read);
-    cJSON_free(text);
-    cJSON_Delete(made);
-    cJSON_Delete(json);
-    return gpt_json_out_of_memory() || status == GPT_EFAIL
-               ? gpt_no_memory(err, GPT_HF_CONFIG)
-               : GPT_OK;
-}
-
-/* The row of a model type, of which some have several, that has the model; else
- * *family stays. */
-static int choose_of_type(const struct gpt_config *c, const char *model_type,
-                          const struct gpt_hf_family **family, bool *chosen,
-                          struct gpt_err *err)
-{
-    const char *field;
-
-    *chosen = false;
-    for (size_t i = 0; i < gpt_hf_n_families && !*chosen; i++) {
-        if (strcmp(gpt_hf_families[i]->model_type, model_type) != 0)
-            continue;
-        GPT_TRY(find_misfit(c, gpt_hf_families[i], &field, err));
-        *chosen = !field;
-        if (*chosen)
-            *family = gpt_hf_families[i];
-    }
-    return GPT_OK;
-}
-
-/* The message lists what each family lacks: which one is meant, we cannot
- * know. */
-int gpt_hf_choose_family(const struct gpt_config *c,
-                         const struct gpt_hf_family **family,
-                         struct gpt_err *err)
-{
-    struct gpt_buf b = {0};
-    const char *field;
-    bool chosen;
-    int status;
-
-    if (*family) {
-        GPT_TRY(choose_of_type(c, (*family)->model_type, family, &chosen, err));
-        if (chosen)
-            return GPT_OK;
-    }
-    for (size_t i = 0; i < gpt_hf_n_families; i++) {
-        /* what does not fit is kept for the message */
-        *family = gpt_hf_families[i];
-        GPT_TRY_GOTO(status, find_misfit(c, *family, &field, err), out);
-        if (!field && c->rotary_scaling == GPT_SCALING_LONGROPE &&
-            !(*family)->turns_again)
-            field = "rotary_scaling";
-        if (!field)
-            goto out;
-        if (gpt_buf_printf(&b, "%s%s: %s", i > 0 ? ", " : "",
-                           (*family)->model_type, field) != GPT_OK) {
-            status = gpt_no_memory(err, "a message");
-            goto out;
-        }
-    }
-    status = gpt_fail(err, GPT_EDATA,
-                      "no family of Hugging Face is this model; it differs in "
-                      "%s", b.data ? b.data : "");
-out:
-    gpt_buf_free(&b);
-    return status;
 }

@@ -81,7 +81,7 @@ cJSON *gpt_hf_config_make(const struct gpt_config *c,
 
 /* Keeps *family, or takes another row of its type, if it is not NULL and can
  * say what the model is; else finds the first that can. GPT_EDATA names the
- * field in which each of them differs. */
+ * three nearest and the fields in which they differ. */
 int gpt_hf_choose_family(const struct gpt_config *c,
                          const struct gpt_hf_family **family,
                          struct gpt_err *err) GPT_MUST_USE;
