@@ -110,14 +110,14 @@ sed 's/decoder\.layers\.L\.//' "$top/man/gpt-checkpoint.5" >page
 names=$top/common/model/params_table.c
 check 'gpt-checkpoint(5) has the names of all parameters' awk '
     NR == FNR { while (match($0, /[a-z_0-9.]+\.[{](weight|bias)/) ||
-                       match($0, /[a-z_0-9.]+\.(weight|bias)/)) {
+                       match($0, /[a-z_0-9]+\.[a-z_0-9.]+/)) {
                     name = substr($0, RSTART, RLENGTH)
                     both = sub(/[{].*/, "", name) > 0
                     if (both) { on[name "weight"]; on[name "bias"] }
                     else on[name]
                     $0 = substr($0, RSTART + RLENGTH) }
                 next }
-    match($0, /"[a-z_0-9.]+\.(weight|bias)"/) {
+    !/^#/ && match($0, /"[a-z_0-9]+\.[a-z_0-9.]+"/) {
         name = substr($0, RSTART + 1, RLENGTH - 2); n++
         if (!(name in on)) { print name " is missing"; bad = 1 } }
     END { exit bad || n < 25 }' page "$names"
