@@ -98,6 +98,20 @@ for source in "$top"/cmd/*/main.c; do
     check "$p: zsh completion and table agree" same with_negations names
     "$p" --complete=fish | sed -n 's/.* -l \([^ ]*\).*/--\1/p' | sort -u >names
     check "$p: fish completion and table agree" same with_negations names
+    # A help text that has the first choice is taken to have them all. Others of
+    # these have more values than the words that completions offer.
+    "$p" --help >help
+    "$p" --complete=table | grep -vE '^--(device|nproc-per-node|hardware)' |
+        awk -F'\t' '$4 == "choices" { print $1, $5 }' |
+        while read -r name words; do
+            awk -v name="$name" 'substr($0, 1, 9) ~ /^ +-/ {
+                    on = index(substr($0, 1, 8 + length(name)) " ", name " ") }
+                on' help >text
+            for word in $words; do
+                grep -qwF -- "$word" text || echo "$name: $word"
+            done
+        done >not_named
+    check "$p: --help names all choices" sh -c '! grep . not_named'
     for shell in zsh fish; do
         if command -v $shell >/dev/null; then
             "$p" --complete=$shell >c.$shell
