@@ -7,6 +7,7 @@
 #include "cmd/dataset/option_table.h"
 
 #include <assert.h>
+#include <stdarg.h>
 #include <stdio.h>
 #include <string.h>
 

@@ -188,8 +188,7 @@ static int score_tokens(struct measurement *p, int64_t n, struct gpt_err *err)
     p->texts++;
     p->tokens += n;
     while (gpt_windows_next(&windows, &w)) {
-        if (gpt_signals_stop())
-            return gpt_fail(err, GPT_EFAIL, "stopped");
+        GPT_TRY(gpt_signals_check(err));
         GPT_TRY(score_window(p, &w, err));
         snprintf(note, sizeof(note), "loss %.4f",
                  -p->logprob / (double)p->scored);

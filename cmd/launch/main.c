@@ -69,7 +69,7 @@ static const struct gpt_opt table[] = {
      .help = "colour in messages; NO_COLOR is honoured"},
     {.kind = GPT_OPT_CHOICE, .name = "log-format", .arg = "FORMAT",
      .def = "text", .choices = gpt_log_format_choices, COMMON(log_format),
-     .help = "messages as text or as JSON lines"},
+     .help = "messages as text, or as lines of json"},
     {.kind = GPT_OPT_FLAG, .letter = 'q', .name = "quiet", COMMON(quiet),
      .help = "errors and warnings only"},
     {.kind = GPT_OPT_FLAG, .letter = 'v', .name = "verbose", COMMON(verbose),

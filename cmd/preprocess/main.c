@@ -33,7 +33,8 @@ static const struct gpt_opt table[] = {
      .help = "write PREFIX_KEY_document.bin and .idx"},
     {.kind = GPT_OPT_CHOICE, .name = "dataset-impl", .arg = "IMPL",
      AT(dataset_impl), .def = "mmap", .choices = dataset_impls,
-     .help = "format of the index: MMIDIDX for mmap, TNTIDX for the others"},
+     .help = "format of the index: MMIDIDX for mmap, TNTIDX for cached "
+             "and lazy"},
     {.kind = GPT_OPT_CHOICE, .name = "dtype", .arg = "TYPE", AT(dtype),
      .def = "auto", .choices = dtypes,
      .help = "type of tokens: uint16, int32, or auto, by vocabulary and index"},

@@ -62,8 +62,8 @@ static const struct gpt_opt table[] = {
              "else native"},
     {.kind = GPT_OPT_CHOICE, .name = "saver-transformer-impl", .arg = "IMPL",
      AT(style), .choices = styles,
-     .help = "names of tensors with --to megatron; default: "
-             "transformer_engine"},
+     .help = "names of tensors with --to megatron: transformer_engine, the "
+             "default, local or legacy"},
     {.kind = GPT_OPT_FLAG, .name = "use-distributed-optimizer",
      AT(shard_optimizer),
      .help = "optimizer state as Megatron-LM's distributed optimizer has it; "

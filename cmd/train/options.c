@@ -265,7 +265,7 @@ const struct gpt_opt gpt_train_option_table[] = {
      * several that say one thing is reset to nothing. */
     {.kind = GPT_OPT_CHOICE, .name = "activation-function", .arg = "NAME",
      AT(activation), .choices = gpt_activations,
-     .help = "activation of the feed-forward layer, gelu by default",
+     .help = "activation of the feed-forward layer, the first by default",
      .one_of = "activation"},
     {.kind = GPT_OPT_FLAG, .name = "gated-linear-unit", AT(gated),
      .help = "multiply the activation by a second product"},
@@ -610,8 +610,8 @@ const struct gpt_opt gpt_train_option_table[] = {
      .help = "learning rate where the warm-up starts"},
     {.kind = GPT_OPT_CHOICE, .name = "lr-warmup-style", .arg = "STYLE",
      AT(lr_warmup_style), .choices = gpt_lr_warmups,
-     .help = "shape of the warm-up of WarmupLR and WarmupDecayLR, log by "
-             "default"},
+     .help = "shape of the warm-up of WarmupLR and WarmupDecayLR: log, the "
+             "default, or linear"},
     {.kind = GPT_OPT_CHOICE, .name = "lr-wsd-decay-style", .arg = "STYLE",
      .def = "exponential", AT(lr_wsd_decay_style), .choices = gpt_wsd_styles,
      .help = "shape of the end of WSD"},
@@ -638,8 +638,8 @@ const struct gpt_opt gpt_train_option_table[] = {
      * others. Choices are the library's names, in the order of its enums. */
     {.kind = GPT_OPT_CHOICE, .name = "optimizer", .arg = "NAME",
      .def = "adam", AT(optimizer), .choices = gpt_optimizer_names,
-     .help = "rule that updates weights; muon: matrices of layers by Muon, "
-             "the rest by adam"},
+     .help = "rule that updates weights: adam, sgd, or muon: matrices of "
+             "layers by Muon, the rest by adam"},
     {.kind = GPT_OPT_FLAG, .name = "decoupled-weight-decay", .def = "true",
      AT(decoupled_decay),
      .help = "weight decay apart from the gradient: AdamW, not Adam"},
@@ -827,7 +827,7 @@ const struct gpt_opt gpt_train_option_table[] = {
     {.kind = GPT_OPT_CHOICE, .name = "cuda-graph-impl", .arg = "HOW",
      .def = "none", AT(graph_impl), .choices = gpt_train_graphs,
      .help = "record forward and backward, for models too small to keep a GPU "
-             "busy; all but none are the same here"},
+             "busy; all but the first are the same here"},
     {.kind = GPT_OPT_FLAG, .name = "enable-cuda-graph", AT(enable_graph),
      .help = "the same as --cuda-graph-impl local"},
 

@@ -18,7 +18,8 @@ static const struct gpt_opt table[] = {
              "patterns; '-' is standard input"},
     {.kind = GPT_OPT_CHOICE, .name = "input-format", .arg = "FORMAT",
      AT(input_format), .def = "auto", .choices = input_formats,
-     .help = "of the input; auto looks at name and first character"},
+     .help = "of the input: jsonl, text, or auto, by name and first "
+             "character"},
     {.kind = GPT_OPT_LIST, .name = "json-keys", .arg = "KEY", AT(json_keys),
      .def = "text", .help = "fields of JSON lines that hold the text"},
     {.kind = GPT_OPT_STRING, .name = "output-prefix", .arg = "PREFIX",

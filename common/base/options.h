@@ -96,7 +96,7 @@ struct gpt_common_options {
     {.kind = GPT_OPT_CHOICE, .name = "log-format", .arg = "FORMAT",            \
      .def = "text", .choices = gpt_log_format_choices,                         \
      .offset = GPT_COMMON_AT(base, log_format), .flags = GPT_OPT_LOCAL,        \
-     .help = "messages as text or as JSON lines"},                             \
+     .help = "messages as text, or as lines of json"},                         \
     {.kind = GPT_OPT_FLAG, .letter = 'q', .name = "quiet",                     \
      .offset = GPT_COMMON_AT(base, quiet), .flags = GPT_OPT_LOCAL,             \
      .help = "errors and warnings only"},                                      \

@@ -169,11 +169,11 @@ static bool has_alpha(const struct gpt_config *c)
  *
  * sequence_sum marks what every rank holds whole while sequence parallel ranks
  * compute its gradient from their own rows: norms, and biases that are added
- * after a sum. heads_sum marks what a rank reads with its own columns alone: norms of
- * heads, and numbers of the activation;
- * where all heads are normed together, each has weights of its own, and goes
- * with its rank. The weights of residual blocks' outputs begin smaller, as each
- * of them adds to the stream. */
+ * after a sum. heads_sum marks what a rank reads with its own columns alone:
+ * norms of heads, and numbers of the activation; where all heads are normed
+ * together, each has weights of its own, and goes with its rank. The weights
+ * of residual blocks' outputs begin smaller, as each of them adds to the
+ * stream. */
 static const struct kind kinds[] = {
     {OUTSIDE(WORD_EMBEDDING, EMBEDDING, "embedding.word_embeddings.weight",
              VOCAB, CHANNELS),

@@ -64,6 +64,7 @@ void gpt_store_table_close(struct gpt_store_table *t)
     for (size_t i = 0; i < t->n_heads; i++)
         while (t->heads[i]) {
             struct entry *e = t->heads[i];
+
             t->heads[i] = e->next;
             entry_free(e);
         }
@@ -263,6 +264,7 @@ static bool multi_get(const struct gpt_store_table *t,
     for (size_t i = 0; i < r->n; i++) {
         const struct gpt_wire_field *f = &r->fields[i];
         struct text v = value_of(t, (struct text){data + f->at, f->len});
+
         total += v.len;
         if (total > REPLY_MAX || !reply_value(reply, v))
             return false;
@@ -315,6 +317,7 @@ bool gpt_store_table_apply(struct gpt_store_table *t,
          * so the client cannot take the request for done. */
         for (size_t i = 0; i + 1 < r->n; i += 2) {
             const struct gpt_wire_field *k = &r->fields[i], *v = k + 1;
+
             if (!put(t, (struct text){data + k->at, k->len},
                      (struct text){data + v->at, v->len}, false))
                 return false;

@@ -53,10 +53,10 @@ static const float *floats_of(float *to, const void *from, enum gpt_dtype act,
     return to;
 }
 
-/* Widens the weights, and finds room for `rows` rows of floats a thread, which
- * bf16 needs. False after a failure. */
+/* Widens the weights, ones where a norm has none, and finds room for `rows`
+ * rows of floats a thread, which bf16 needs. False after a failure. */
 static bool widen_weights(struct gpt_queue *q, const struct gpt_norm *op,
-                          int64_t rows, struct widened *wide)
+                          bool norms, int64_t rows, struct widened *wide)
 {
     bool narrow = op->act == GPT_BF16;
     int64_t c = (op->c + 15) / 16 * 16;
@@ -66,7 +66,7 @@ static bool widen_weights(struct gpt_queue *q, const struct gpt_norm *op,
     if (!mem)
         return false;
     wide->w = floats_of(mem, op->w, op->act, op->c, op->plus_one ? 1 : 0);
-    if (!op->w && op->y) {
+    if (!op->w && norms) {
         for (int64_t j = 0; j < op->c; j++)
             mem[j] = 1;
         wide->w = mem;
@@ -136,7 +136,7 @@ void cpu_norm_fwd(struct gpt_queue *q, const struct gpt_norm *op)
     struct widened wide;
 
     if (!cpu_ready(q, "norm_fwd", narrow ? GPT_F32 : op->act) ||
-        !widen_weights(q, op, 2, &wide))
+        !widen_weights(q, op, op->y != NULL, 2, &wide))
         return;
     struct cpu_drop drop = drop_of(op);
 #pragma omp parallel for schedule(static) if (cpu_worth_threads(op->n * op->c))
@@ -214,7 +214,7 @@ void cpu_norm_bwd(struct gpt_queue *q, const struct gpt_norm *op,
     struct widened wide;
 
     if (!cpu_ready(q, "norm_bwd", narrow ? GPT_F32 : op->act) ||
-        !widen_weights(q, op, 4, &wide))
+        !widen_weights(q, op, true, 4, &wide))
         return;
     /* Gradients of w and b are sums over all rows. Each of up to 64 blocks of
      * rows sums its own, then blocks are added in order: the parentheses of the

@@ -15,21 +15,29 @@ struct alphas {
     float above, below;
 };
 
-/* e^x - 1 - x for x <= 0, by its series where the difference would lose digits. x is kept below a
- * number near 0, as the paper's code does. */
-static __device__ inline float exp_rest(float x)
+/* What XIELU is made of for x <= 0: e^x - 1, and that less x. */
+struct below {
+    float grown, rest;
+};
+
+/* By their series where the difference would lose digits; grown is no sum of rest and x, as a
+ * large x would leave nothing of it. x is kept below a number near 0, as the paper's code does. */
+static __device__ inline below below_at(float x)
 {
     float m = x > -1e-6f ? -1e-6f : x, p = 1.0f / 40320;
 
-    if (m < -0.5f)
-        return expf(m) - 1 - x;
+    if (m < -0.5f) {
+        float far = expf(m) - 1;
+
+        return {far, far - x};
+    }
     p = p * m + 1.0f / 5040;
     p = p * m + 1.0f / 720;
     p = p * m + 1.0f / 120;
     p = p * m + 1.0f / 24;
     p = p * m + 1.0f / 6;
     p = p * m + 0.5f;
-    return p * m * m + (m - x);
+    return {p * m * m + m, p * m * m + (m - x)};
 }
 
 template <int KIND> static __device__ inline point at(float x, const alphas &alpha)
@@ -37,9 +45,9 @@ template <int KIND> static __device__ inline point at(float x, const alphas &alp
     if (KIND == GPT_XIELU) {
         if (x > 0)
             return {alpha.above * x * x + 0.5f * x, 2 * alpha.above * x + 0.5f};
-        float rest = exp_rest(x);
+        below b = below_at(x);
 
-        return {alpha.below * rest + 0.5f * x, alpha.below * (rest + x) + 0.5f};
+        return {alpha.below * b.rest + 0.5f * x, alpha.below * b.grown + 0.5f};
     }
     if (KIND == GPT_GELU)
         return {gelu(x), gelu_slope(x)};
@@ -214,7 +222,7 @@ static __global__ void sum_alphas(rows p, float *part, const T *dout, const T *p
         if (x > 0)
             sums[0] += d * x * x;
         else
-            sums[1] += d * exp_rest(x);
+            sums[1] += d * below_at(x).rest;
     }
     block_sum(sums);
     if (threadIdx.x > 0)

@@ -98,6 +98,20 @@ for source in "$top"/cmd/*/main.c; do
     check "$p: zsh completion and table agree" same with_negations names
     "$p" --complete=fish | sed -n 's/.* -l \([^ ]*\).*/--\1/p' | sort -u >names
     check "$p: fish completion and table agree" same with_negations names
+    # A help text that has the first choice is taken to have them all. Others of
+    # these have more values than the words that completions offer.
+    "$p" --help >help
+    "$p" --complete=table | grep -vE '^--(device|nproc-per-node|hardware)' |
+        awk -F'\t' '$4 == "choices" { print $1, $5 }' |
+        while read -r name words; do
+            awk -v name="$name" 'substr($0, 1, 9) ~ /^ +-/ {
+                    on = index(substr($0, 1, 8 + length(name)) " ", name " ") }
+                on' help >text
+            for word in $words; do
+                grep -qwF -- "$word" text || echo "$name: $word"
+            done
+        done >not_named
+    check "$p: --help names all choices" sh -c '! grep . not_named'
     for shell in zsh fish; do
         if command -v $shell >/dev/null; then
             "$p" --complete=$shell >c.$shell
@@ -110,14 +124,14 @@ sed 's/decoder\.layers\.L\.//' "$top/man/gpt-checkpoint.5" >page
 names=$top/common/model/params_table.c
 check 'gpt-checkpoint(5) has the names of all parameters' awk '
     NR == FNR { while (match($0, /[a-z_0-9.]+\.[{](weight|bias)/) ||
-                       match($0, /[a-z_0-9.]+\.(weight|bias)/)) {
+                       match($0, /[a-z_0-9]+\.[a-z_0-9.]+/)) {
                     name = substr($0, RSTART, RLENGTH)
                     both = sub(/[{].*/, "", name) > 0
                     if (both) { on[name "weight"]; on[name "bias"] }
                     else on[name]
                     $0 = substr($0, RSTART + RLENGTH) }
                 next }
-    match($0, /"[a-z_0-9.]+\.(weight|bias)"/) {
+    !/^#/ && match($0, /"[a-z_0-9]+\.[a-z_0-9.]+"/) {
         name = substr($0, RSTART + 1, RLENGTH - 2); n++
         if (!(name in on)) { print name " is missing"; bad = 1 } }
     END { exit bad || n < 25 }' page "$names"

@@ -1146,7 +1146,8 @@ static void run_xielu(struct trial *t)
     t->be->xielu_grads(t->q, &op, t->mem[1], grads, grads + 1);
 }
 
-static void check_xielu(int64_t n, int64_t f)
+/* far: how far below 0 all numbers are, or 0 */
+static void check_xielu(int64_t n, int64_t f, float far)
 {
     float *x = rnd_floats(n * f, 6), *dy = rnd_floats(n * f, 1);
     float alpha[2] = {0.3F, -0.7F}, start[2] = {0.5F, -2};
@@ -1158,8 +1159,10 @@ static void check_xielu(int64_t n, int64_t f)
                             {"alpha", ACT, 2, alpha, false, 0},
                             {"dalpha", F32, 2, start, true, 2}};
 
-    compare(run_xielu, &op, ops, GPT_COUNT(ops), "xielu of %lldx%lld",
-            (long long)n, (long long)f);
+    for (int64_t i = 0; far > 0 && i < n * f; i++)
+        x[i] = -far * (1 + fabsf(x[i]));
+    compare(run_xielu, &op, ops, GPT_COUNT(ops), "xielu of %lldx%lld, -%g",
+            (long long)n, (long long)f, (double)far);
     free(x), free(dy);
 }
 
@@ -1334,8 +1337,9 @@ static void more(void)
     check_activate(10, 100, false);
     check_activate(3, 1001, true);
     check_activate(7, 64, true);
-    check_xielu(1, 1);
-    check_xielu(70, 100);
+    check_xielu(1, 1, 0);
+    check_xielu(70, 100, 0);
+    check_xielu(3, 40, 9e3F);
     check_clip(1);
     check_clip(1000);
     check_bare();
@@ -1786,7 +1790,7 @@ static void ptx_rows(void)
     check_sgd(65, true);
     check_mix(65);
     check_activate(5, 48, true);
-    check_xielu(5, 48);
+    check_xielu(5, 48, 0);
     check_clip(100);
     check_bare();
     check_head_norm(GPT_RMSNORM, 7, 4, 2, 32, false);

@@ -100,6 +100,35 @@ static void check_activate(enum gpt_activation kind, int64_t n, int64_t f,
     free(pre), free(dout), free(out), free(want);
 }
 
+/* Far from 0, and very near it, where sums of floats have no digits left. */
+static void check_far(void)
+{
+    enum { N = 12 };
+
+    float pre[N] = {-1e30F, -3e8F, -2e5F, -90, -20, -0.5F,
+                    -1e-3F, 0, 1e-3F, 90, 3e8F, 1e18F};
+    float dout[N], out[N], dpre[N];
+    const double n = (double)alpha_n, p = (double)alpha_p;
+    struct gpt_activate op = {.kind = GPT_XIELU, .n = 1, .f = N, .act = GPT_F32,
+                              .pre = pre, .out = out, .alpha_p = &alpha_p,
+                              .alpha_n = &alpha_n};
+    bool good = true;
+
+    for (int i = 0; i < N; i++)
+        dout[i] = 1;
+    be->activate(q, &op);
+    be->activate_bwd(q, &op, dout, dpre);
+    for (int i = 0; i < N; i++) {
+        const double x = (double)pre[i], y = xielu(p, n, x);
+        const double slope = x > 0 ? 2 * log1p(exp(p)) * x + 0.5
+                                   : (0.5 + log1p(exp(n))) * expm1(x) + 0.5;
+
+        good = good && fabs((double)out[i] - y) <= 1e-6 * (fabs(y) + 1) &&
+               fabs((double)dpre[i] - slope) <= 2e-6 * (fabs(slope) + 1);
+    }
+    ok(good, "%s: xielu far from 0", setting);
+}
+
 /* The gradients of XIELU's two numbers, beside central differences. */
 static void run_alphas(void *ctx)
 {
@@ -412,6 +441,7 @@ static void body(void)
     }
     check_activate(GPT_XIELU, 1, 1, false);
     check_activate(GPT_XIELU, 70, 133, false);
+    check_far();
     check_alphas(1, 1, GPT_F32);
     check_alphas(70, 133, GPT_F32);
     check_alphas(5, 1030, GPT_BF16);

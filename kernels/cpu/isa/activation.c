@@ -109,9 +109,15 @@ static inline struct point squared_relu_at(vf x)
     return (struct point){y * y, all(2) * y};
 }
 
-/* e^x - 1 - x for x <= 0, by its series where the difference would lose
- * digits. x is kept below a number near 0, as the paper's code does. */
-static inline vf exp_rest(vf x)
+/* What XIELU is made of for x <= 0: e^x - 1, and that less x. */
+struct below {
+    vf grown, rest;
+};
+
+/* By their series where the difference would lose digits; grown is no sum of
+ * rest and x, as a large x would leave nothing of it. x is kept below a number
+ * near 0, as the paper's code does. */
+static inline struct below below_at(vf x)
 {
     vf m = pick(x > all(-1e-6f), all(-1e-6f), x);
     vf p = all(1.0f / 40320);
@@ -122,20 +128,23 @@ static inline vf exp_rest(vf x)
     p = p * m + all(1.0f / 24);
     p = p * m + all(1.0f / 6);
     p = p * m + all(0.5f);
-    vf far = vexp(pick(m < all(-80), all(-80), m)) - all(1) - m;
-    return pick(m > all(-0.5f), p * m * m, far) + (m - x);
+    vf near = p * m * m;
+    vf far = vexp(pick(m < all(-80), all(-80), m)) - all(1);
+    vi is_near = m > all(-0.5f);
+    return (struct below){pick(is_near, near + m, far),
+                          pick(is_near, near + (m - x), far - x)};
 }
 
 /* alpha: of both sides of 0, as both are used. */
 static inline struct point xielu_at(vf x, const float *alpha)
 {
-    vf rest = exp_rest(x), beta = all(0.5f);
-    vf above = all(alpha[0]) * x, below = all(alpha[1]);
+    struct below b = below_at(x);
+    vf above = all(alpha[0]) * x, below = all(alpha[1]), beta = all(0.5f);
     vi side = x > all(0);
 
     return (struct point){
-        pick(side, above * x, below * rest) + beta * x,
-        pick(side, above + above, below * (rest + x)) + beta};
+        pick(side, above * x, below * b.rest) + beta * x,
+        pick(side, above + above, below * b.grown) + beta};
 }
 
 void ISA(xielu_sums)(double *sums, const float *dy, const float *x, int64_t n)
@@ -147,7 +156,7 @@ void ISA(xielu_sums)(double *sums, const float *dy, const float *x, int64_t n)
         vi side = v > all(0);
 
         above += pick(side, d * v * v, all(0));
-        below += pick(side, all(0), d * exp_rest(v));
+        below += pick(side, all(0), d * below_at(v).rest);
     }
     sums[0] += (double)lanes_sum(above);
     sums[1] += (double)lanes_sum(below);
