@@ -162,15 +162,15 @@ static int merge_both(bool *alike, const struct gpt_tokenizer *a,
                       const struct gpt_tokenizer *b, struct gpt_err *err)
 {
     struct gpt_encoder *encoder_a = NULL, *encoder_b = NULL;
+    int status;
 
     *alike = true;
     if (a->family != b->family)
         return GPT_OK;
-    int status = gpt_encoder_open(&encoder_a, a, err);
-    if (status == GPT_OK)
-        status = gpt_encoder_open(&encoder_b, b, err);
-    if (status == GPT_OK)
-        status = encode_both(alike, encoder_a, encoder_b, a, err);
+    GPT_TRY_GOTO(status, gpt_encoder_open(&encoder_a, a, err), out);
+    GPT_TRY_GOTO(status, gpt_encoder_open(&encoder_b, b, err), out);
+    status = encode_both(alike, encoder_a, encoder_b, a, err);
+out:
     gpt_encoder_close(encoder_a);
     gpt_encoder_close(encoder_b);
     return status;

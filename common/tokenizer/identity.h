@@ -37,10 +37,10 @@ bool gpt_tokenizer_identity_equal(const struct gpt_tokenizer_identity *a,
 void gpt_tokenizer_identity_text(char *buf, size_t cap,
                                  const struct gpt_tokenizer_identity *id);
 
-/* *agree: both have the same tokens under the same ids, whatever files they come
- * from: GPT-2's vocab.json and its tokenizer.json, for example. Of one family,
- * both must also make the same ids of the text of each token. O(V). Fails where
- * memory is out. */
+/* *agree: both have the same tokens under the same ids, whatever files they
+ * come from: GPT-2's vocab.json and its tokenizer.json, for example. Of one
+ * family, both must also make the same ids of the text of each token. O(V).
+ * Fails where memory is out. */
 int gpt_tokenizers_agree(bool *agree, const struct gpt_tokenizer *a,
                          const struct gpt_tokenizer *b,
                          struct gpt_err *err) GPT_MUST_USE;
