@@ -127,6 +127,14 @@ LC_ALL=C sed 's/messages.0..content/messages\xff0\xff.content/' first.gguf \
     >broken.gguf
 expect 3 'a template that is no UTF-8' into broken.gguf broken --to hf
 err_has 'is no UTF-8'
+cp -r "$golden/hf" ends-hf
+echo '{"bos_token_id": 66, "eos_token_id": [66, 5, 9, 11]}' \
+    >ends-hf/generation_config.json
+expect 0 'a model with four ends of texts' into ends-hf ends.gguf
+err_has 'token 11 ends a text of this model, and GGUF files have no key for it'
+expect 0 'three come back' into ends.gguf ends-back --to hf
+tr -d ' \t\n' <ends-back/generation_config.json >ends
+check 'in their order' grep -F '"eos_token_id":[66,5,9]' ends
 expect 0 'no tokens of one' into "$golden/hf" bare.gguf
 err_has 'holds no vocabulary, and bare.gguf will hold none'
 expect 0 'GPT-2 out and back' into bare.gguf back --verify

@@ -48,9 +48,13 @@ int gpt_gguf_put_chars(struct gpt_gguf_keys *k, const struct gpt_bytelevel *t,
                        int64_t rows, uint8_t *types, const char *what,
                        struct gpt_err *err) GPT_MUST_USE;
 
-/* The tokens that begin and end texts, into the source. */
+/* The tokens that begin and end texts, into the source; and into keys, where an
+ * id below 0 is none. There are keys for three tokens that end texts: a warning
+ * names what is left out. */
 int gpt_gguf_read_ends(struct gpt_source *s, struct gpt_gguf *g,
                        struct gpt_err *err) GPT_MUST_USE;
+void gpt_gguf_put_ends(struct gpt_gguf_keys *k, int64_t bos, int64_t eos,
+                       const struct gpt_end_ids *ends);
 int gpt_gguf_plan(struct gpt_target *t, struct gpt_err *err) GPT_MUST_USE;
 void gpt_gguf_free_plan(struct gpt_target *t);
 int gpt_gguf_write(struct gpt_target *t, struct gpt_fill *fill,

@@ -71,22 +71,6 @@ static void put_types(struct vocabulary *v)
         gpt_gguf_add_u32(v->k, v->types[id]);
 }
 
-/* The tokens that begin and end texts; an id below 0 is none. */
-static void put_ends(struct gpt_gguf_keys *k, int64_t bos, int64_t eos,
-                     const struct gpt_end_ids *ends)
-{
-    if (bos >= 0)
-        gpt_gguf_put_int(k, KEY("bos_token_id"), GPT_GGUF_U32, bos);
-    if (eos >= 0)
-        gpt_gguf_put_int(k, KEY("eos_token_id"), GPT_GGUF_U32, eos);
-    for (int i = 0; i < ends->n; i++)
-        if (ends->ids[i] != eos) { /* one key, for one more */
-            gpt_gguf_put_int(k, KEY("eot_token_id"), GPT_GGUF_U32,
-                             ends->ids[i]);
-            break;
-        }
-}
-
 static int64_t first_end(const struct gpt_source *s)
 {
     return s->eos_token_id < 0 && s->ends.n ? s->ends.ids[0] : s->eos_token_id;
@@ -101,7 +85,7 @@ static void put_ids(struct vocabulary *v, int64_t bos, bool add_bos,
 
     v->eos = first_end(s) >= 0 ? first_end(s) : gpt_tokenizer_eod(v->tok);
     v->bos = s->bos_token_id >= 0 ? s->bos_token_id : bos >= 0 ? bos : v->eos;
-    put_ends(v->k, v->bos, v->eos, &s->ends);
+    gpt_gguf_put_ends(v->k, v->bos, v->eos, &s->ends);
     gpt_gguf_put_int(v->k, KEY("add_bos_token"), GPT_GGUF_BOOL, add_bos);
     gpt_gguf_put_int(v->k, KEY("add_eos_token"), GPT_GGUF_BOOL, add_eos);
 }
@@ -468,8 +452,8 @@ int gpt_gguf_put_vocabulary(struct gpt_gguf_keys *k, const struct gpt_target *t,
                  "read it take and give numbers of tokens alone",
                  t->source->dir, t->o.save);
         gpt_gguf_put_text(k, KEY("model"), "none");
-        put_ends(k, t->source->bos_token_id, first_end(t->source),
-                 &t->source->ends);
+        gpt_gguf_put_ends(k, t->source->bos_token_id, first_end(t->source),
+                          &t->source->ends);
     }
     gpt_tokenizer_close(v.tok);
     gpt_free(v.types);
