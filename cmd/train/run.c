@@ -128,8 +128,8 @@ static int open_replica(struct gpt_run *r, const struct gpt_memory *memory,
     GPT_TRY(gpt_run_allocate(r, memory, err));
     r->context.options = r->o;
     r->context.plan = &r->plan;
-    GPT_TRY(gpt_options_print(r->args.program, r->o, &r->args,
-                              &r->option_text));
+    if (gpt_options_print(r->args.program, r->o, &r->args, &r->option_text))
+        return gpt_no_memory(err, "the options that checkpoints keep");
     r->context.option_text = r->option_text.data;
     GPT_TRY(fill_replica(r, err));
     GPT_TRY(gpt_run_fit_rest(r, planned, err));
