@@ -7,8 +7,7 @@
 #include "checkpoint/fill.h"
 #include "checkpoint/merge.h"
 #include "tests/lib/tap.h"
-
-#include <unistd.h>
+#include "tests/lib/tensor_file.h"
 
 enum { ELEMENTS = 1 << 20 };
 
@@ -103,32 +102,9 @@ static void test_bad_patterns(void)
 /* ---- merging ---- */
 
 /* Elements of the file, small and of all signs. */
-static float number(int64_t i)
+static double number(int64_t i)
 {
-    return (float)((i * 7919) % 1009 - 504) / 4096;
-}
-
-static struct gpt_in *make_file(enum gpt_dtype type)
-{
-    char path[300];
-    struct gpt_out *out;
-    struct gpt_in *in;
-    float *x = malloc(ELEMENTS * sizeof(*x));
-    char *bytes = malloc(ELEMENTS * 8);
-
-    snprintf(path, sizeof(path), "%s/gpt-adapter-%d",
-             getenv("TMPDIR") ? getenv("TMPDIR") : "/tmp", (int)getpid());
-    for (int64_t i = 0; i < ELEMENTS; i++)
-        x[i] = number(i);
-    if (!gpt_convert(bytes, type, x, GPT_F32, ELEMENTS) ||
-        gpt_out_open(&out, path, GPT_OUT_FORCE | GPT_OUT_NOSYNC, 0, &err) ||
-        gpt_out_write(out, bytes, ELEMENTS * gpt_dtype_bytes(type), &err) ||
-        gpt_out_commit(out, &err) || gpt_in_open(&in, path, &err))
-        abort();
-    unlink(path);
-    free(x);
-    free(bytes);
-    return in;
+    return (double)((i * 7919) % 1009 - 504) / 4096;
 }
 
 /* A matrix somewhere in a file: rows or columns together, with room between, in
@@ -254,7 +230,8 @@ static bool merges(struct gpt_in *in, enum gpt_dtype type,
 
 static void test_merge(enum gpt_dtype type)
 {
-    struct gpt_in *in = make_file(type), *factors = make_file(GPT_F32);
+    struct gpt_in *in = tensor_file(type, ELEMENTS, number);
+    struct gpt_in *factors = tensor_file(GPT_F32, ELEMENTS, number);
     bool same = true;
 
     for (int n = 0; n < 60; n++) {
@@ -280,7 +257,8 @@ static void test_wide(void)
         {3, 40000, 9},   /* 29120, and more than a row is read of */
         {40000, 3, 9},
     };
-    struct gpt_in *in = make_file(GPT_BF16), *factors = make_file(GPT_F32);
+    struct gpt_in *in = tensor_file(GPT_BF16, ELEMENTS, number);
+    struct gpt_in *factors = tensor_file(GPT_F32, ELEMENTS, number);
 
     for (size_t i = 0; i < GPT_COUNT(sizes); i++)
         ok(merges(in, GPT_BF16, factors, sizes[i].rows, sizes[i].columns,
@@ -295,7 +273,7 @@ static void test_wide(void)
 static void test_lengths(bool out_rows)
 {
     const int64_t rows = 37, columns = 53, n = out_rows ? rows : columns;
-    struct gpt_in *in = make_file(GPT_F32);
+    struct gpt_in *in = tensor_file(GPT_F32, ELEMENTS, number);
     struct gpt_arena arena = {0};
     struct gpt_product p = {.what = "test", .scale = 2, .out_rows = out_rows,
                             .left = place(in, GPT_F32, rows, 3),
@@ -320,7 +298,7 @@ static void test_lengths(bool out_rows)
             squares += v * v;
         }
         worst = fmax(worst,
-                     fabs(sqrt(squares) - fabs((double)number(100 + o))));
+                     fabs(sqrt(squares) - fabs(number(100 + o))));
     }
     ok(worst < 1e-6, "lengths of %s: %g apart", out_rows ? "rows" : "columns",
        worst);
@@ -335,7 +313,8 @@ static void test_lengths(bool out_rows)
 static void test_overflow(void)
 {
     const int64_t begin[GPT_TENSOR_DIMS] = {0};
-    struct gpt_in *in = make_file(GPT_F16), *factors = make_file(GPT_F32);
+    struct gpt_in *in = tensor_file(GPT_F16, ELEMENTS, number);
+    struct gpt_in *factors = tensor_file(GPT_F32, ELEMENTS, number);
     struct gpt_arena arena = {0};
     struct gpt_product p = {.what = "the adapter", .scale = 1e9F,
                             .left = place(factors, GPT_F32, 8, 2),

@@ -9,6 +9,7 @@
 #include "base/memory.h"
 #include "base/rng.h"
 #include "tests/lib/tap.h"
+#include "tests/lib/tensor_file.h"
 
 #include <stdatomic.h>
 #include <unistd.h>
@@ -28,29 +29,6 @@ static int64_t draw(int64_t n) /* 0 .. n - 1 */
 static double element(int64_t i)
 {
     return (double)(i % 251) + (double)(i % 7) / 64;
-}
-
-static struct gpt_in *make_file(enum gpt_dtype type)
-{
-    char path[300];
-    struct gpt_out *out;
-    struct gpt_in *in;
-    double *x = malloc(ELEMENTS * sizeof(*x));
-    char *bytes = malloc(ELEMENTS * 8);
-
-    snprintf(path, sizeof(path), "%s/gpt-plan-%d",
-             getenv("TMPDIR") ? getenv("TMPDIR") : "/tmp", (int)getpid());
-    for (int64_t i = 0; i < ELEMENTS; i++)
-        x[i] = element(i);
-    if (!gpt_convert(bytes, type, x, GPT_F64, ELEMENTS) ||
-        gpt_out_open(&out, path, GPT_OUT_FORCE | GPT_OUT_NOSYNC, 0, &err) ||
-        gpt_out_write(out, bytes, ELEMENTS * gpt_dtype_bytes(type), &err) ||
-        gpt_out_commit(out, &err) || gpt_in_open(&in, path, &err))
-        abort();
-    unlink(path);
-    free(x);
-    free(bytes);
-    return in;
 }
 
 /* Where each element of a tensor lies: an index of the file, -1 for zero. */
@@ -169,7 +147,7 @@ static int check_box(const struct gpt_tensor *t, const struct model *m,
 
 static void test_random(enum gpt_dtype source)
 {
-    struct gpt_in *in = make_file(source);
+    struct gpt_in *in = tensor_file(source, ELEMENTS, element);
     int wrong = 0, unchecked = 0;
     static struct model m, v;
 
@@ -346,7 +324,7 @@ static void test_refused(void)
         {"before the start", {{-1, 11}}, "leaves its size"},
         {"more than all", {{0, INT64_MAX}}, "leaves its size"},
     };
-    struct gpt_in *in = make_file(GPT_F32);
+    struct gpt_in *in = tensor_file(GPT_F32, ELEMENTS, element);
 
     for (size_t i = 0; i < GPT_COUNT(cases); i++) {
         int64_t shape[D] = {10};
@@ -387,7 +365,7 @@ static void test_refused(void)
 static void test_resize(void)
 {
     static const int64_t zero[D], rows[] = {3, 5, 9};
-    struct gpt_in *in = make_file(GPT_F32);
+    struct gpt_in *in = tensor_file(GPT_F32, ELEMENTS, element);
     int64_t shape[D] = {5, 4};
     struct gpt_tensor t = gpt_tensor_make("t", GPT_F32, 2, shape);
 
