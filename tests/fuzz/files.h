@@ -3,7 +3,7 @@
 #ifndef GPT_TESTS_FUZZ_FILES_H
 #define GPT_TESTS_FUZZ_FILES_H
 
-#include "checkpoint/plan.h"
+#include "checkpoint/source.h"
 #include "tests/lib/tree.h"
 
 #include <fcntl.h>
@@ -103,6 +103,14 @@ __attribute__((unused)) static int fuzz_read_last(const struct gpt_tensor *t,
         if ((begin[d] = t->shape[d] - 1) < 0)
             return GPT_OK;
     return gpt_tensor_gather(t, begin, shape, t->dtype, element, err);
+}
+
+/* Reads the last element of each tensor of an open source. */
+__attribute__((unused)) static void
+fuzz_read_tensors(const struct gpt_source *s, struct gpt_err *err)
+{
+    for (int64_t i = 0; i < s->n_tensors; i++)
+        fuzz_check(fuzz_read_last(&s->tensors[i], err), err);
 }
 
 #endif

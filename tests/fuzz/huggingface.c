@@ -79,9 +79,9 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
         return 0;
     const int status = gpt_source_open(&s, fuzz_top, &newest, &err);
     fuzz_check(status, &err);
-    for (int64_t i = 0; status == GPT_OK && i < s.n_tensors; i++)
-        fuzz_check(fuzz_read_last(&s.tensors[i], &err), &err);
-    if (status == GPT_OK)
-        gpt_source_close(&s);
+    if (status != GPT_OK)
+        return 0;
+    fuzz_read_tensors(&s, &err);
+    gpt_source_close(&s);
     return 0;
 }

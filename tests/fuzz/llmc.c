@@ -20,8 +20,7 @@ static void use(bool optimizer)
     fuzz_check(status, &err);
     if (status != GPT_OK)
         return;
-    for (int64_t i = 0; i < s.n_tensors; i++)
-        fuzz_check(fuzz_read_last(&s.tensors[i], &err), &err);
+    fuzz_read_tensors(&s, &err);
     gpt_source_close(&s);
 }
 

@@ -49,8 +49,7 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
     fuzz_check(status, &err);
     if (status != GPT_OK)
         return 0;
-    for (int64_t i = 0; i < s.n_tensors; i++)
-        fuzz_check(fuzz_read_last(&s.tensors[i], &err), &err);
+    fuzz_read_tensors(&s, &err);
     read_state(&s);
     gpt_source_close(&s);
     return 0;
