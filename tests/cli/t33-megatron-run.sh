@@ -3,20 +3,12 @@
 # like, and optimizer state, written and read, plain and distributed. Losses and
 # files of megatron-core itself are those of tests/golden/make_megatron_core.py.
 . "$(dirname "$0")/../lib/tap.sh"
+. "$top/tests/lib/named_runs.sh"
 
 golden=$top/tests/golden/megatron
 tp=--target-tensor-model-parallel-size
 pp=--target-pipeline-model-parallel-size
-into() { # from to option...
-    from=$1 to=$2
-    shift 2
-    gpt-reshape --load-path "$from" --save-path "$to" "$@"
-}
-# Sixteen bytes again and again: every sample is the same.
-echo '1234567890,.-+/(' | awk '{ for (i = 0; i < 20; i++) t = t $0
-    print "{\"text\": \"" t "\"}" }' >x.jsonl
-gpt-preprocess --input x.jsonl --output-prefix x -q \
-    --tokenizer-type ByteTokenizer
+schedule=--use-checkpoint-opt_param-scheduler
 
 # ---- megatron-core's own files ----
 for name in core-gpt core-qwen core-groups core-gpt-dist \
@@ -28,23 +20,8 @@ for name in core-gpt core-qwen core-groups core-gpt-dist \
     expect 0 "$name is read" into $golden/$name native $tp 1 --verify
     check 'with its optimizer' [ -f \
         native/iter_0000003/optimizer_exp_avg_sq_tp00_pp00.safetensors ]
-    [ -x "$BUILD/gpt-train" ] || continue
-    for from in $golden/$name native; do
-        rm -rf on
-        expect 0 'and trained on' gpt-train --load "$from" --save on \
-            --data-path x_text_document --use-checkpoint-args \
-            --use-checkpoint-opt_param-scheduler --train-iters 23 \
-            --global-batch-size 2 --micro-batch-size 2 --seq-length 16 \
-            --split 100,0,0 --lr 1e-2 --weight-decay 0.01 --log-interval 1 \
-            --make-vocab-size-divisible-by 64
-        sed -n 's/.*"lm_loss":\([0-9.e+-]*\).*/\1/p' on/metrics.jsonl |
-            awk '{ print NR + 3, $1 }' >got
-        awk 'NR > 3 { print NR, $1 }' $losses >want
-        check 'with the losses of megatron-core' awk '
-            NR == FNR { want[$1] = $2; next }
-            { d = want[$1] - $2
-              if (!($1 in want) || d > 1e-4 || d < -1e-4) bad = 1; n++ }
-            END { exit bad || n != 20 }' want got
+    for from in "$golden/$name" native; do
+        trains_on "$from" "$losses"
     done
 done
 rm -rf native
