@@ -12,14 +12,14 @@
 /* Both shapes as they are in their files. */
 static int fail_of_shape(const struct gpt_adapter *a,
                          const struct gpt_safetensor *t, const char *name,
-                         int ndim, const int64_t *shape, struct gpt_err *err)
+                         const struct gpt_tensor *there, struct gpt_err *err)
 {
     char own[64], theirs[64];
 
     snprintf(own, sizeof(own), t->ndim > 1 ? "%lld x %lld" : "%lld",
              (long long)t->shape[0], (long long)t->shape[1]);
-    snprintf(theirs, sizeof(theirs), ndim > 1 ? "%lld x %lld" : "%lld",
-             (long long)shape[0], (long long)shape[1]);
+    snprintf(theirs, sizeof(theirs), there->ndim > 1 ? "%lld x %lld" : "%lld",
+             (long long)there->shape[0], (long long)there->shape[1]);
     gpt_fail(err, GPT_EDATA,
              "%s/%s: tensor '%.200s' is %s, and '%.200s' of the "
              "model is %s",
@@ -103,8 +103,7 @@ int gpt_change_whole(struct gpt_merged *m, struct gpt_tensor *there,
 
     if (st->ndim != there->ndim || st->shape[0] != there->shape[0] ||
         (st->ndim > 1 && st->shape[1] != there->shape[1]))
-        return fail_of_shape(from->adapter, st, place->name, there->ndim,
-                             there->shape, err);
+        return fail_of_shape(from->adapter, st, place->name, there, err);
     if (there->n)
         type = there->pieces[0].merge ? there->pieces[0].merge->kept
                                       : there->pieces[0].dtype;
@@ -116,9 +115,11 @@ int gpt_change_whole(struct gpt_merged *m, struct gpt_tensor *there,
 
 /* ---- products ---- */
 
-/* Products are freed with what was merged, whether they are complete or not. */
+/* A product of the tensor `st` of an adapter. Products are freed with what was
+ * merged, whether they are complete or not. */
 static int new_product(struct gpt_merged *m, struct gpt_product **p,
-                       struct gpt_err *err)
+                       const struct gpt_change *from,
+                       const struct gpt_safetensor *st, struct gpt_err *err)
 {
     GPT_TRY(gpt_grow(&m->products, &m->cap_products, m->n_products + 1,
                      sizeof(struct gpt_product *), "adapters", err));
@@ -126,7 +127,21 @@ static int new_product(struct gpt_merged *m, struct gpt_product **p,
     if (!*p)
         return gpt_no_memory(err, "adapters");
     m->products[m->n_products++] = *p;
-    return GPT_OK;
+    (*p)->scale = from->scale;
+    (*p)->what = gpt_arena_printf(&m->arena, "%s/%s: '%s'", from->adapter->dir,
+                                  from->adapter->file, st->name);
+    return (*p)->what ? GPT_OK : gpt_no_memory(err, "adapters");
+}
+
+/* Adds a product, whose factors are set, to the tensor at a place. */
+static int add_product(struct gpt_merged *m, struct gpt_product *p,
+                       struct gpt_tensor *there, const struct gpt_place *place,
+                       struct gpt_err *err)
+{
+    GPT_TRY(gpt_product_make(p, there, err));
+    p->base.name = gpt_arena_strdup(&m->arena, place->name);
+    return p->base.name ? gpt_merge_pieces(there, p, &m->arena, err)
+                        : gpt_no_memory(err, "adapters");
 }
 
 /* The factors as the model's tensor has its dimensions. Of a Linear, (out, in),
@@ -163,15 +178,13 @@ static int check_factors(const struct gpt_change *from,
     const int64_t in = there->shape[!turned], out = there->shape[turned];
 
     if (there->ndim != 2 || from->a->ndim != 2 || from->a->shape[1] != in)
-        return fail_of_shape(from->adapter, from->a, place->name, there->ndim,
-                             there->shape, err);
+        return fail_of_shape(from->adapter, from->a, place->name, there, err);
     if (from->b->ndim != 2 || from->b->shape[0] != out)
-        return fail_of_shape(from->adapter, from->b, place->name, there->ndim,
-                             there->shape, err);
+        return fail_of_shape(from->adapter, from->b, place->name, there, err);
     if (from->lengths &&
         (from->lengths->ndim != 1 || from->lengths->shape[0] != out))
-        return fail_of_shape(from->adapter, from->lengths, place->name,
-                             there->ndim, there->shape, err);
+        return fail_of_shape(from->adapter, from->lengths, place->name, there,
+                             err);
     return GPT_OK;
 }
 
@@ -188,22 +201,14 @@ int gpt_change_sum(struct gpt_merged *m, struct gpt_tensor *there,
     struct gpt_product *p;
 
     GPT_TRY(check_factors(from, there, place, turned, err));
-    GPT_TRY(new_product(m, &p, err));
-    p->what = gpt_arena_printf(&m->arena, "%s/%s: '%s'", from->adapter->dir,
-                               from->adapter->file, from->a->name);
-    if (!p->what)
-        return gpt_no_memory(err, "adapters");
-    p->scale = from->scale;
+    GPT_TRY(new_product(m, &p, from, from->a, err));
     p->rounds = from->embedding && !from->lengths;
     p->out_rows = !turned;
     GPT_TRY(set_factors(p, from, turned, err));
     if (from->lengths)
         GPT_TRY(
             gpt_change_take(&p->lengths, from->adapter, from->lengths, err));
-    GPT_TRY(gpt_product_make(p, there, err));
-    p->base.name = gpt_arena_strdup(&m->arena, place->name);
-    return p->base.name ? gpt_merge_pieces(there, p, &m->arena, err)
-                        : gpt_no_memory(err, "adapters");
+    return add_product(m, p, there, place, err);
 }
 
 /* A vector is a matrix of one column, and its product that with a one. */
@@ -216,23 +221,14 @@ int gpt_change_bias(struct gpt_merged *m, struct gpt_tensor *there,
     struct gpt_product *p;
 
     if (st->ndim != 1 || there->ndim != 1 || st->shape[0] != there->shape[0])
-        return fail_of_shape(from->adapter, st, place->name, there->ndim,
-                             there->shape, err);
-    GPT_TRY(new_product(m, &p, err));
-    p->what = gpt_arena_printf(&m->arena, "%s/%s: '%s'", from->adapter->dir,
-                               from->adapter->file, st->name);
-    if (!p->what)
-        return gpt_no_memory(err, "adapters");
-    p->scale = from->scale;
+        return fail_of_shape(from->adapter, st, place->name, there, err);
+    GPT_TRY(new_product(m, &p, from, st, err));
     GPT_TRY(gpt_change_take(&p->left, from->adapter, st, err));
     p->left.ndim = 2;
     p->left.shape[1] = 1;
     for (size_t i = 0; i < p->left.n; i++)
         p->left.pieces[i].shape[1] = 1;
-    GPT_TRY(gpt_product_make(p, there, err));
-    p->base.name = gpt_arena_strdup(&m->arena, place->name);
-    return p->base.name ? gpt_merge_pieces(there, p, &m->arena, err)
-                        : gpt_no_memory(err, "adapters");
+    return add_product(m, p, there, place, err);
 }
 
 /* ---- rows of tokens ---- */
@@ -314,8 +310,7 @@ int gpt_change_rows(struct gpt_merged *m, struct gpt_tensor *there,
 
     (void)m;
     if (st->ndim != 2 || there->ndim != 2 || st->shape[1] != there->shape[1])
-        return fail_of_shape(from->adapter, st, place->name, there->ndim,
-                             there->shape, err);
+        return fail_of_shape(from->adapter, st, place->name, there, err);
     GPT_TRY(gpt_new(&ids, (size_t)n, sizeof(*ids), "ids", err));
     GPT_TRY_GOTO(status, read_ids(from, ids, n, there->shape[0], err), out);
     GPT_TRY_GOTO(status, gpt_change_take(&rows, from->adapter, st, err), out);
