@@ -143,7 +143,7 @@ uint16_t gpt_f32_to_f16(float x)
     target CONVERT(f64_bf16_##isa, uint16_t, double, to_bf16(narrow_odd(x))) \
     target CONVERT(f64_f32_##isa, float, double, (float)x)
 
-/* Types, and the loop of each instruction set in the order of sets[]. */
+/* Types, and the loop of each set of instructions, by gpt_cpu_loops(). */
 struct pair {
     enum gpt_dtype from, to;
     void (*run[3])(void *dst, const void *src, size_t n);
@@ -180,11 +180,7 @@ static int best;
 
 static void find_best(void)
 {
-    static const char *const sets[] = {"base", "avx2", "avx512"};
-
-    for (int i = 0; i < (int)GPT_COUNT(sets); i++)
-        if (strcmp(gpt_cpu_isa(), sets[i]) == 0)
-            best = i;
+    best = gpt_cpu_loops();
 }
 
 bool gpt_convert_with(int isa, void *dst, enum gpt_dtype dst_type,

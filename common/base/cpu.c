@@ -149,3 +149,13 @@ const char *gpt_cpu_isa(void)
 {
     return sets[best(AVX512)].loops;
 }
+
+int gpt_cpu_loops(void)
+{
+    static const char *const loops[] = {"base", "avx2", "avx512"};
+    int i = GPT_COUNT(loops) - 1;
+
+    while (i > 0 && strcmp(gpt_cpu_isa(), loops[i]) != 0)
+        i--;
+    return i;
+}

@@ -33,5 +33,7 @@ const char *gpt_cpu_best(void);
 /* The best of avx512, avx2 and base, for vector loops; not above GPT_CPU_ISA,
  * either. */
 const char *gpt_cpu_isa(void);
+/* The same as a number: 0 base, 1 avx2, 2 avx512. */
+int gpt_cpu_loops(void);
 
 #endif

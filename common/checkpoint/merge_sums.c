@@ -100,11 +100,7 @@ static sum_function *best_sum = sum_base;
 
 static void find_best(void)
 {
-    static const char *const sets[] = {"base", "avx2", "avx512"};
-
-    for (size_t i = 0; i < GPT_COUNT(sets); i++)
-        if (strcmp(gpt_cpu_isa(), sets[i]) == 0)
-            best_sum = sums[i];
+    best_sum = sums[gpt_cpu_loops()];
 }
 
 /* ---- memory of a thread ---- */
