@@ -85,21 +85,14 @@ bool gpt_hf_is_note(const char *key)
 static const struct gpt_hf_rule gpt2_rules[] = {
     RULE(WORD_EMBEDDING, SAME, "wte.weight"),
     RULE(POSITION_EMBEDDING, SAME, "wpe.weight"),
-    RULE(NORM1_WEIGHT, SAME, "h.%.ln_1.weight"),
-    RULE(NORM1_BIAS, SAME, "h.%.ln_1.bias"),
+    GPT2_NORM1,
     RULE(QKV_WEIGHT, CONV_QKV, "h.%.attn.c_attn.weight"),
     RULE(QKV_BIAS, CONV_QKV, "h.%.attn.c_attn.bias"),
     RULE(PROJ_WEIGHT, TRANSPOSED, "h.%.attn.c_proj.weight"),
     RULE(PROJ_BIAS, SAME, "h.%.attn.c_proj.bias"),
-    RULE(NORM2_WEIGHT, SAME, "h.%.ln_2.weight"),
-    RULE(NORM2_BIAS, SAME, "h.%.ln_2.bias"),
-    RULE(FC1_WEIGHT, TRANSPOSED, "h.%.mlp.c_fc.weight"),
-    RULE(FC1_BIAS, SAME, "h.%.mlp.c_fc.bias"),
-    RULE(FC2_WEIGHT, TRANSPOSED, "h.%.mlp.c_proj.weight"),
-    RULE(FC2_BIAS, SAME, "h.%.mlp.c_proj.bias"),
-    RULE(FINAL_NORM_WEIGHT, SAME, "ln_f.weight"),
-    RULE(FINAL_NORM_BIAS, SAME, "ln_f.bias"),
-    RULE(OUTPUT_WEIGHT, SAME, "/lm_head.weight"),
+    GPT2_NORM2,
+    GPT2_MLP(TRANSPOSED),
+    GPT2_ENDS,
 };
 /* Dropout after the embedding is a key of its own, and trained as the other: a
  * difference is a warning, as weights do not depend on it. */

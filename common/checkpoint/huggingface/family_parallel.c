@@ -122,8 +122,7 @@ const struct gpt_hf_family gpt_hf_phi = {
  * are not transposed, unlike those of GPT-2 under the same names. */
 static const struct gpt_hf_rule gptj_rules[] = {
     RULE(WORD_EMBEDDING, SAME, "wte.weight"),
-    RULE(NORM1_WEIGHT, SAME, "h.%.ln_1.weight"),
-    RULE(NORM1_BIAS, SAME, "h.%.ln_1.bias"),
+    GPT2_NORM1,
     RULE(QKV_WEIGHT, Q, "h.%.attn.q_proj.weight"),
     RULE(QKV_WEIGHT, K, "h.%.attn.k_proj.weight"),
     RULE(QKV_WEIGHT, V, "h.%.attn.v_proj.weight"),
@@ -132,9 +131,7 @@ static const struct gpt_hf_rule gptj_rules[] = {
     RULE(FC1_BIAS, SAME, "h.%.mlp.fc_in.bias"),
     RULE(FC2_WEIGHT, SAME, "h.%.mlp.fc_out.weight"),
     RULE(FC2_BIAS, SAME, "h.%.mlp.fc_out.bias"),
-    RULE(FINAL_NORM_WEIGHT, SAME, "ln_f.weight"),
-    RULE(FINAL_NORM_BIAS, SAME, "ln_f.bias"),
-    RULE(OUTPUT_WEIGHT, SAME, "/lm_head.weight"),
+    GPT2_ENDS,
     RULE(OUTPUT_BIAS, SAME, "/lm_head.bias"),
 };
 /* Neighbours turn; how many elements of a head is a number, and null would be
@@ -182,17 +179,14 @@ const struct gpt_hf_family gpt_hf_gptj = {
 /* GPT-J's keys and layer, with queries, keys and values in one tensor. */
 static const struct gpt_hf_rule codegen_rules[] = {
     RULE(WORD_EMBEDDING, SAME, "wte.weight"),
-    RULE(NORM1_WEIGHT, SAME, "h.%.ln_1.weight"),
-    RULE(NORM1_BIAS, SAME, "h.%.ln_1.bias"),
+    GPT2_NORM1,
     RULE(QKV_WEIGHT, QUARTERS, "h.%.attn.qkv_proj.weight"),
     RULE(PROJ_WEIGHT, SAME, "h.%.attn.out_proj.weight"),
     RULE(FC1_WEIGHT, SAME, "h.%.mlp.fc_in.weight"),
     RULE(FC1_BIAS, SAME, "h.%.mlp.fc_in.bias"),
     RULE(FC2_WEIGHT, SAME, "h.%.mlp.fc_out.weight"),
     RULE(FC2_BIAS, SAME, "h.%.mlp.fc_out.bias"),
-    RULE(FINAL_NORM_WEIGHT, SAME, "ln_f.weight"),
-    RULE(FINAL_NORM_BIAS, SAME, "ln_f.bias"),
-    RULE(OUTPUT_WEIGHT, SAME, "/lm_head.weight"),
+    GPT2_ENDS,
     RULE(OUTPUT_BIAS, SAME, "/lm_head.bias"),
 };
 const struct gpt_hf_family gpt_hf_codegen = {

@@ -105,6 +105,23 @@
     RULE(NORM2_BIAS, SAME, "layers.%.post_attention_layernorm.bias")
 #define LLAMA_END_BIAS RULE(FINAL_NORM_BIAS, SAME, "norm.bias")
 
+/* Tensors that GPT-2's descendants call alike. */
+#define GPT2_NORM1                                                          \
+    RULE(NORM1_WEIGHT, SAME, "h.%.ln_1.weight"),                            \
+    RULE(NORM1_BIAS, SAME, "h.%.ln_1.bias")
+#define GPT2_NORM2                                                          \
+    RULE(NORM2_WEIGHT, SAME, "h.%.ln_2.weight"),                            \
+    RULE(NORM2_BIAS, SAME, "h.%.ln_2.bias")
+#define GPT2_MLP(order)                                                     \
+    RULE(FC1_WEIGHT, order, "h.%.mlp.c_fc.weight"),                         \
+    RULE(FC1_BIAS, SAME, "h.%.mlp.c_fc.bias"),                              \
+    RULE(FC2_WEIGHT, order, "h.%.mlp.c_proj.weight"),                       \
+    RULE(FC2_BIAS, SAME, "h.%.mlp.c_proj.bias")
+#define GPT2_ENDS                                                           \
+    RULE(FINAL_NORM_WEIGHT, SAME, "ln_f.weight"),                           \
+    RULE(FINAL_NORM_BIAS, SAME, "ln_f.bias"),                               \
+    RULE(OUTPUT_WEIGHT, SAME, "/lm_head.weight")
+
 /* Tensors of all kinds of Falcon, and of BLOOM. */
 #define FALCON_ATTENTION                                                    \
     RULE(QKV_WEIGHT, SAME, "h.%.self_attention.query_key_value.weight"),    \
@@ -116,9 +133,7 @@
     RULE(FC1_BIAS, SAME, "h.%.mlp.dense_h_to_4h.bias"),                     \
     RULE(FC2_WEIGHT, SAME, "h.%.mlp.dense_4h_to_h.weight"),                 \
     RULE(FC2_BIAS, SAME, "h.%.mlp.dense_4h_to_h.bias"),                     \
-    RULE(FINAL_NORM_WEIGHT, SAME, "ln_f.weight"),                           \
-    RULE(FINAL_NORM_BIAS, SAME, "ln_f.bias"),                               \
-    RULE(OUTPUT_WEIGHT, SAME, "/lm_head.weight")
+    GPT2_ENDS
 
 /* What Llama's descendants share. */
 #define LLAMA_BASE                                                            \
