@@ -84,6 +84,15 @@ int gpt_source_index(struct gpt_source *s, struct gpt_err *err)
     return GPT_OK;
 }
 
+int gpt_source_leave_out(struct gpt_source *s, const char *name, int n,
+                         struct gpt_err *err)
+{
+    s->left_out = gpt_arena_printf(&s->arena, "%s%s%.*s",
+                                   s->left_out ? s->left_out : "",
+                                   s->left_out ? ", " : "", n, name);
+    return s->left_out ? GPT_OK : gpt_no_memory(err, "what is left out");
+}
+
 /* The front end agrees with its peers itself, because it may try several
  * checkpoints in turn; what follows can fail on a single rank, and needs an
  * agreement of its own. */

@@ -186,10 +186,7 @@ static int leave_out(struct gpt_source *s, const char *name,
             return GPT_OK;
         at += held;
     }
-    s->left_out = gpt_arena_printf(&s->arena, "%s%s%.*s",
-                                   s->left_out ? s->left_out : "",
-                                   s->left_out ? ", " : "", n, word);
-    return s->left_out ? GPT_OK : gpt_no_memory(err, "names of tensors");
+    return gpt_source_leave_out(s, word, n, err);
 }
 
 /* A tensor of the model that is no parameter means that it computes something

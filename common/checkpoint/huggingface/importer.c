@@ -7,6 +7,8 @@
 #include "base/log.h"
 #include "base/num.h"
 
+#include <string.h>
+
 enum { NAME = GPT_PARAM_NAME + 64, CONFIG_LIMIT = 1 << 20 };
 
 /* ---- config.json ---- */
@@ -259,15 +261,6 @@ void gpt_hf_importer_free(struct gpt_hf_importer *im)
 
 #define TEMPLATES "additional_chat_templates"
 
-static int leave_out(struct gpt_source *s, const char *name,
-                     struct gpt_err *err)
-{
-    s->left_out = gpt_arena_printf(&s->arena, "%s%s%s",
-                                   s->left_out ? s->left_out : "",
-                                   s->left_out ? ", " : "", name);
-    return s->left_out ? GPT_OK : gpt_no_memory(err, "names of files");
-}
-
 /* Schedules and states of random numbers are objects of Python. The optimizer's
  * state of one file has numbers where parameters have names. */
 int gpt_hf_import_trainer(struct gpt_source *s, const char *dir,
@@ -279,7 +272,8 @@ int gpt_hf_import_trainer(struct gpt_source *s, const char *dir,
 
     for (size_t i = 0; i < GPT_COUNT(names); i++)
         if (gpt_path_holds(dir, names[i]))
-            GPT_TRY(leave_out(s, names[i], err));
+            GPT_TRY(gpt_source_leave_out(s, names[i], (int)strlen(names[i]),
+                                         err));
     return GPT_OK;
 }
 
@@ -297,6 +291,6 @@ int gpt_hf_import_attached(struct gpt_source *s, struct gpt_err *err)
     /* a directory of more templates, of which the tokenizer has names; the one
      * that is used by default is a file that is attached */
     if (gpt_path_holds(s->dir, TEMPLATES))
-        GPT_TRY(leave_out(s, TEMPLATES, err));
+        GPT_TRY(gpt_source_leave_out(s, TEMPLATES, sizeof(TEMPLATES) - 1, err));
     return gpt_hf_import_trainer(s, s->dir, err);
 }
