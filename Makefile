@@ -304,13 +304,17 @@ $(BUILD)/completions/%.fish: $(BUILD)/%
 
 .PHONY: check check-programs check-all check-gpu bench-gpu cuda-report sweep matrix isas asan lint format bench bench-peers bench-layouts fuzz demo deps
 ASAN = -fsanitize=address,undefined -fno-sanitize-recover=undefined
+logged = sh tests/lib/logged.sh
 tests = $(sort $(unit_bins) $(fuzz_bins) $(emu_test) \
         $(wildcard tests/cli/*.sh tests/parity/*.sh))
 
 check-programs: $(bins) $(unit_bins) $(tiled_bins) $(fuzz_bins) $(parity_bins) $(fault_bins) $(preload) $(bench_bins) $(gpu_bench_bins) $(emu) $(emu_test) ## build all that check runs
 
 check: check-programs ## run all tests
-	BUILD='$(BUILD)' OMP_WAIT_POLICY=passive prove -j$(JOBS) $(tests)
+	@rm -rf $(BUILD)/tests/logs && mkdir -p $(BUILD)/tests/logs
+	BUILD='$(BUILD)' OMP_WAIT_POLICY=passive \
+	    prove -j$(JOBS) -e '$(logged) run $(BUILD)/tests/logs' $(tests) || \
+	    { $(logged) failures $(BUILD)/tests/logs; exit 1; }
 
 check-all: check matrix sweep isas asan lint $(if $(gpu),cuda-report) ## check, all layouts, sanitizers, lint
 
