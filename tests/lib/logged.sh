@@ -10,7 +10,10 @@ case $1 in
 run)
     log=$logs/$(basename "$3").log
     {
-        "$3"
+        case $3 in
+        *.sh) sh "$3" ;;
+        *) "$3" ;;
+        esac
         echo $? >"$log.status"
     } | tee "$log"
     exit "$(cat "$log.status")"
