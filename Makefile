@@ -345,9 +345,8 @@ bench-gpu:                   ## kernels and training steps on a GPU against peer
 lint:                        ## order, names, dialect, sizes; cppcheck, mandoc, shellcheck
 	sh tests/lib/lint.sh
 
-format:                      ## reformat changed C files (clang-format)
-	git diff --name-only --diff-filter=d HEAD -- '*.c' '*.h' | \
-	    xargs -r clang-format -i
+format:                      ## reformat changed lines of C (git clang-format)
+	git clang-format --force --extensions c,h HEAD
 
 bench: $(bins) $(bench_bins) ## measure: figure, floor, ratio, error
 	@set -e; for b in $(sort $(bench_bins)); do \
