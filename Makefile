@@ -167,7 +167,8 @@ lib: $(lib)                  ## build libgpt.a
 units: $(unit_bins) $(emu)   ## build the unit tests
 
 $(BUILD)/config.mk: share/build/probe.sh share/build/deps.sh
-	@mkdir -p $(@D)
+	@mkdir -p $(@D) || \
+	    { echo 'name another folder, as in make BUILD=/tmp/gpt' >&2; exit 1; }
 	@if [ -n "$(filter demo deps check check-all asan,$(MAKECMDGOALS))" ]; \
 	then sh share/build/deps.sh; fi
 	@CC='$(CC)' CXX='$(CXX)' DNNL='$(DNNL)' LZMA='$(LZMA)' \

@@ -195,9 +195,9 @@ void gpt_flat_free(struct gpt_flat *f);
 /* A shard of a bucket, in elements of the flat buffer: *begin, *end. */
 void gpt_bucket_shard(const struct gpt_flat *f, int64_t bucket, int64_t shard,
                       int64_t *begin, int64_t *end);
-/* What this rank's shard of its bucket has of a slice: elements `begin` to `end`
- * of the slice, none of them where these are equal. The first is element `at` of
- * the shard. */
+/* What this rank's shard of its bucket has of a slice: elements `begin` to
+ * `end` of the slice, none of them where these are equal. The first is element
+ * `at` of the shard. */
 struct gpt_shard_part {
     int64_t begin, end, at;
 };

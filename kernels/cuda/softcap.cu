@@ -43,8 +43,8 @@ void cuda_softcap(struct gpt_queue *q, void *x, void *slope, int64_t n, float c,
 
 /* ---- one tensor, by another or by a number ---- */
 
-/* Of each operation: whether it reads the other tensor, y, and what an element x
- * becomes, by an element of y and a number. */
+/* An operation says whether it reads the other tensor, y, and what an element x becomes, by
+ * an element of y and a number. */
 struct times {
     static const bool READS_Y = true;
     template <class T> static __device__ float of(float x, float y, float) { return x * y; }

@@ -347,8 +347,8 @@ static void add_field(struct gpt_misfit *m, const char *field)
     m->n++;
 }
 
-/* Takes into `read` what keys and tensors say of how positions are scaled. False
- * when files of the architecture have no way to say it. */
+/* Takes into `read` what keys and tensors say of how positions are scaled.
+ * False when files of the architecture have no way to say it. */
 static bool take_scaling(struct gpt_config *read, const struct gpt_config *c,
                          const struct gpt_gguf_arch *arch)
 {
