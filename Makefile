@@ -167,7 +167,8 @@ lib: $(lib)                  ## build libgpt.a
 units: $(unit_bins) $(emu)   ## build the unit tests
 
 $(BUILD)/config.mk: share/build/probe.sh share/build/deps.sh
-	@mkdir -p $(@D)
+	@mkdir -p $(@D) || \
+	    { echo 'name another folder, as in make BUILD=/tmp/gpt' >&2; exit 1; }
 	@if [ -n "$(filter demo deps check check-all asan,$(MAKECMDGOALS))" ]; \
 	then sh share/build/deps.sh; fi
 	@CC='$(CC)' CXX='$(CXX)' DNNL='$(DNNL)' LZMA='$(LZMA)' \
@@ -345,9 +346,8 @@ bench-gpu:                   ## kernels and training steps on a GPU against peer
 lint:                        ## order, names, dialect, sizes; cppcheck, mandoc, shellcheck
 	sh tests/lib/lint.sh
 
-format:                      ## reformat changed C files (clang-format)
-	git diff --name-only --diff-filter=d HEAD -- '*.c' '*.h' | \
-	    xargs -r clang-format -i
+format:                      ## reformat changed lines of C (git clang-format)
+	git clang-format --force --extensions c,h HEAD
 
 bench: $(bins) $(bench_bins) ## measure: figure, floor, ratio, error
 	@set -e; for b in $(sort $(bench_bins)); do \

@@ -122,7 +122,9 @@ static int make_requests(struct filter *f, struct gpt_err *err)
     int64_t samples = f->o->num_samples;
 
     if (!gpt_mul((int64_t)f->prompts.n, samples, &f->n_requests))
-        return gpt_fail(err, GPT_EUSAGE, "too many texts");
+        return gpt_fail(err, GPT_EUSAGE,
+                        "--num-samples %lld of %zu prompts are too many texts",
+                        (long long)samples, f->prompts.n);
     GPT_TRY(gpt_new(&f->requests, (size_t)f->n_requests, sizeof(*f->requests),
                     "requests", err));
     for (int64_t i = 0; i < f->n_requests; i++) {

@@ -154,8 +154,6 @@ int gpt_answer_stream_end(const struct gpt_server *s,
 /* The whole answer of a call that is no stream. */
 int gpt_answer_whole(const struct gpt_server *s, const struct gpt_call *call,
                      struct gpt_buf *out) GPT_MUST_USE;
-/* Why a call was cut. */
-const char *gpt_answer_cut(const struct gpt_call *call);
 /* An error as OpenAI's API has it. A text that begins with a name in single
  * quotes is about that field of the request, its `param`. The code is the API's
  * word for what went wrong; NULL: the one of the status, or none. */

@@ -362,47 +362,8 @@ int gpt_answer_piece(const struct gpt_server *s, struct gpt_call_text *t,
                           t->call->usage ? ",\"usage\":null" : "");
 }
 
-/* The counts come in a piece without choices, and only on demand: old clients
- * take the first choice of every piece. */
-int gpt_answer_stream_end(const struct gpt_server *s,
-                          const struct gpt_call *call, struct gpt_buf *out)
-{
-    /* The status of a stream was sent with its first byte, so that the error
-     * is a part of it. */
-    if (call->cut) {
-        GPT_TRY(gpt_buf_printf(out, "data: "));
-        GPT_TRY(gpt_answer_error(call->cut, NULL, gpt_answer_cut(call), out));
-        GPT_TRY(gpt_buf_add(out, "\n", 1));
-    } else if (call->usage) {
-        GPT_TRY(gpt_buf_printf(out, "data: "));
-        GPT_TRY(add_head(s, call, out));
-        GPT_TRY(gpt_buf_add(out, "]", 1));
-        GPT_TRY(add_usage(call, out));
-        GPT_TRY(gpt_buf_printf(out, "}\n\n"));
-    }
-    return gpt_buf_printf(out, "data: [DONE]\n\n");
-}
-
-/* All texts in the order of their prompts, whatever the order in which they
- * ended. */
-int gpt_answer_whole(const struct gpt_server *s, const struct gpt_call *call,
-                     struct gpt_buf *out)
-{
-    if (call->cut)
-        return gpt_answer_error(call->cut, NULL, gpt_answer_cut(call), out);
-    GPT_TRY(add_head(s, call, out));
-    for (int64_t i = 0; i < call->wanted; i++) {
-        if (i > 0)
-            GPT_TRY(gpt_buf_add(out, ",", 1));
-        GPT_TRY(add_choice(&call->texts[i], true, out));
-    }
-    GPT_TRY(gpt_buf_add(out, "]", 1));
-    GPT_TRY(add_usage(call, out));
-    return gpt_buf_add(out, "}\n", 2);
-}
-
-/* The status says the same to programs. */
-const char *gpt_answer_cut(const struct gpt_call *call)
+/* Why a call was cut; the status says the same to programs. */
+static const char *why_cut(const struct gpt_call *call)
 {
     static const struct {
         int status;
@@ -420,6 +381,45 @@ const char *gpt_answer_cut(const struct gpt_call *call)
     while (rows[i].status != call->cut)
         i++;
     return rows[i].text;
+}
+
+/* The counts come in a piece without choices, and only on demand: old clients
+ * take the first choice of every piece. */
+int gpt_answer_stream_end(const struct gpt_server *s,
+                          const struct gpt_call *call, struct gpt_buf *out)
+{
+    /* The status of a stream was sent with its first byte, so that the error
+     * is a part of it. */
+    if (call->cut) {
+        GPT_TRY(gpt_buf_printf(out, "data: "));
+        GPT_TRY(gpt_answer_error(call->cut, NULL, why_cut(call), out));
+        GPT_TRY(gpt_buf_add(out, "\n", 1));
+    } else if (call->usage) {
+        GPT_TRY(gpt_buf_printf(out, "data: "));
+        GPT_TRY(add_head(s, call, out));
+        GPT_TRY(gpt_buf_add(out, "]", 1));
+        GPT_TRY(add_usage(call, out));
+        GPT_TRY(gpt_buf_printf(out, "}\n\n"));
+    }
+    return gpt_buf_printf(out, "data: [DONE]\n\n");
+}
+
+/* All texts in the order of their prompts, whatever the order in which they
+ * ended. */
+int gpt_answer_whole(const struct gpt_server *s, const struct gpt_call *call,
+                     struct gpt_buf *out)
+{
+    if (call->cut)
+        return gpt_answer_error(call->cut, NULL, why_cut(call), out);
+    GPT_TRY(add_head(s, call, out));
+    for (int64_t i = 0; i < call->wanted; i++) {
+        if (i > 0)
+            GPT_TRY(gpt_buf_add(out, ",", 1));
+        GPT_TRY(add_choice(&call->texts[i], true, out));
+    }
+    GPT_TRY(gpt_buf_add(out, "]", 1));
+    GPT_TRY(add_usage(call, out));
+    return gpt_buf_add(out, "}\n", 2);
 }
 
 /* The field that a message is about, or null: serve_fields.h says where its

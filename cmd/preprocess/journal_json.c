@@ -310,8 +310,8 @@ static int read_counts(const cJSON *object, const char *name, int64_t *to,
     const cJSON *list = cJSON_GetObjectItemCaseSensitive(object, name), *item;
 
     if (cJSON_GetArraySize(list) != n)
-        return gpt_fail(err, GPT_EDATA, "%s: %s: %d items, must be %d", j->path,
-                        name, cJSON_GetArraySize(list), n);
+        return gpt_fail(err, GPT_EDATA, "%s: '%s' has %d items, must have %d",
+                        j->path, name, cJSON_GetArraySize(list), n);
     cJSON_ArrayForEach(item, list) {
         if (!cJSON_IsNumber(item) || !(item->valuedouble >= 0) ||
             item->valuedouble > 0x1p53)
@@ -328,9 +328,9 @@ static int read_keys(const cJSON *o, struct gpt_point *p,
     const cJSON *key, *keys = cJSON_GetObjectItemCaseSensitive(o, "keys");
 
     if (cJSON_GetArraySize(keys) != j->o->n_keys)
-        return gpt_fail(err, GPT_EDATA, "%s: keys: %d items, must be %lld",
-                        j->path, cJSON_GetArraySize(keys),
-                        (long long)j->o->n_keys);
+        return gpt_fail(err, GPT_EDATA,
+                        "%s: 'keys' has %d items, must have %lld", j->path,
+                        cJSON_GetArraySize(keys), (long long)j->o->n_keys);
     struct gpt_key_counts *at = p->keys;
     cJSON_ArrayForEach(key, keys) {
 #define X(field) GPT_TRY(read_int(key, #field, &at->field, j, err));

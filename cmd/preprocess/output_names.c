@@ -4,7 +4,6 @@
 #include "cmd/preprocess/output_names.h"
 
 #include "base/io.h"
-#include "base/list.h"
 #include "base/memory.h"
 
 #include <string.h>

@@ -370,9 +370,11 @@ static int check_options(const struct options *o, const struct gpt_args *args,
             return gpt_fail(err, GPT_EUSAGE, "--follow reads the runs again "
                             "and again, and standard input can be read once");
     }
-    if (o->text + o->csv + o->json + o->follow > 1)
-        return gpt_fail(err, GPT_EUSAGE, "--text, --follow, --csv and --json: "
-                        "one of them");
+    if (o->text + o->csv + o->json + o->follow > 1) {
+        gpt_fail(err, GPT_EUSAGE, "--text, --follow, --csv and --json exclude "
+                 "each other");
+        return gpt_hint(err, "give one of them");
+    }
     if (o->follow && o->output)
         return gpt_fail(err, GPT_EUSAGE, "--follow draws on the terminal: "
                         "--output has no effect with it");

@@ -44,7 +44,8 @@ static int count_parameters(struct gpt_shown *r, const struct gpt_source *s,
             count *= t->shape[d];
         if (!gpt_name_is_optimizer(t->name) &&
             !gpt_add(r->parameters, count, &r->parameters))
-            return gpt_fail(err, GPT_EDATA, "%s: its sizes overflow", s->dir);
+            return gpt_fail(err, GPT_EDATA,
+                            "%s: the sizes of its tensors overflow", s->dir);
     }
     return GPT_OK;
 }

@@ -4,7 +4,6 @@
 #include "cmd/train/options.h"
 
 #include "base/json.h"
-#include "base/memory.h"
 #include "backend.h"
 #include "data/indexed.h"
 #include "tokenizer/tokenizer_options.h"

@@ -8,7 +8,7 @@
 #include "base/io.h"
 #include "base/memory.h"
 #include "cmd/train/command_pipe.h"
-#include "train/event_file.h"
+#include "cmd/train/event_file.h"
 
 #include <math.h>
 #include <stdio.h>

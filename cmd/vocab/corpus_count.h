@@ -4,7 +4,7 @@
 #define GPT_CMD_VOCAB_CORPUS_COUNT_H
 
 #include "cmd/vocab/piece_count.h"
-#include "text/text_blocks.h"
+#include "cmd/vocab/text_blocks.h"
 
 struct gpt_count_options {
     struct gpt_blocks_options blocks; /* its threads are set from the below */

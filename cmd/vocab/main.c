@@ -6,7 +6,7 @@
 #include "cmd/vocab/foreign.h"
 #include "cmd/vocab/train_vocab.h"
 
-/* What "auto" looks at is in text/text_blocks.h. */
+/* What "auto" looks at is in text_blocks.h. */
 static const char *const input_formats[] = {"auto", "jsonl", "text", NULL};
 
 #define AT(field) .offset = offsetof(struct gpt_vocab_command, field)

@@ -104,7 +104,10 @@ int gpt_path_mkdirs(const char *path, struct gpt_err *err)
     size_t len = strlen(path);
 
     if (len >= sizeof(part))
-        return gpt_fail(err, GPT_EIO, "path of %zu bytes is too long", len);
+        return gpt_fail(err, GPT_EIO,
+                        "'%.100s...': a path of %zu bytes is too long, limit "
+                        "%zu",
+                        path, len, sizeof(part) - 1);
     for (size_t i = 1; i <= len; i++) {
         if (path[i] != '/' && path[i] != '\0')
             continue;

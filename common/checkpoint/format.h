@@ -37,8 +37,13 @@ struct gpt_format {
     /* True when `path` is such a checkpoint, judged by the names of files. When
      * false, errno is why it could not look, or what it did not find. */
     bool (*recognises)(const char *path);
-    /* Fills the public members of *s and s->data; peers agree on the result.
-     * close() also follows a failure. */
+    /* Where a directory may hold several checkpoints, the first that is whole
+     * for all peers is opened: fills s->data, or fails, on all peers alike.
+     * NULL: a path names one. */
+    int (*agree)(struct gpt_source *s, const char *path,
+                 const struct gpt_source_options *options, struct gpt_err *err);
+    /* Fills the public members of *s and s->data, on this rank alone. close()
+     * also follows a failure. */
     int (*open)(struct gpt_source *s, const char *path,
                 const struct gpt_source_options *options, struct gpt_err *err);
     void (*close)(struct gpt_source *s);

@@ -36,7 +36,7 @@ static int add_range(struct gpt_ownership *p, const struct gpt_slice *s,
 {
     const int64_t width = s->shape[1];
 
-    assert(begin >= end || (begin >= 0 && end <= s->count));
+    assert(begin >= 0 && end <= s->count);
     while (begin < end) {
         int64_t column = begin % width, left = end - begin;
         bool whole = column == 0 && left >= width;
@@ -50,19 +50,13 @@ static int add_range(struct gpt_ownership *p, const struct gpt_slice *s,
     return GPT_OK;
 }
 
-/* Adds what this rank's shard of its bucket has of a slice, which may be
- * nothing: the shard is an equal part of the bucket, wherever parameters begin
- * in it. */
 static int add_shard(struct gpt_ownership *p, const struct gpt_flat *flat,
                      const struct gpt_slice *s, struct gpt_err *err)
 {
-    int64_t shard, end;
+    const struct gpt_shard_part part = gpt_slice_shard(flat, s);
 
-    gpt_bucket_shard(flat, s->bucket, flat->shard, &shard, &end);
-    int64_t first = gpt_max_i64(shard, s->offset);
-    int64_t last = gpt_min_i64(end, s->offset + s->count);
-    return add_range(p, s, first - s->offset, last - s->offset,
-                     gpt_bucket_compact(flat, s->bucket) + first - shard, err);
+    return add_range(p, s, part.begin, part.end,
+                     gpt_bucket_compact(flat, s->bucket) + part.at, err);
 }
 
 /* ---- what a rank writes ---- */

@@ -7,7 +7,6 @@
  * between the opening and the lock. */
 #include "checkpoint/resume.h"
 
-#include "base/hash.h"
 #include "base/io.h"
 #include "base/memory.h"
 

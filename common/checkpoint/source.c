@@ -93,9 +93,8 @@ int gpt_source_leave_out(struct gpt_source *s, const char *name, int n,
     return s->left_out ? GPT_OK : gpt_no_memory(err, "what is left out");
 }
 
-/* The front end agrees with its peers itself, because it may try several
- * checkpoints in turn; what follows can fail on a single rank, and needs an
- * agreement of its own. */
+/* Ranks open the files each for itself. One that cannot, or that sees others,
+ * must not leave the others waiting, so that all of them fail with it. */
 int gpt_source_open(struct gpt_source *s, const char *path,
                     const struct gpt_source_options *options,
                     struct gpt_err *err)
@@ -111,10 +110,13 @@ int gpt_source_open(struct gpt_source *s, const char *path,
         .eos_token_id = GPT_TOKEN_UNKNOWN,
     };
     GPT_TRY_GOTO(status, choose_format(&s->format, path, o->peers, err), fail);
-    GPT_TRY_GOTO(status, s->format->open(s, path, o, err), fail);
+    if (s->format->agree)
+        GPT_TRY_GOTO(status, s->format->agree(s, path, o, err), fail);
+    status = s->format->open(s, path, o, err);
     if (!s->at)
         s->at = s->dir;
-    status = gpt_source_index(s, err);
+    if (status == GPT_OK)
+        status = gpt_source_index(s, err);
     GPT_TRY_GOTO(status, gpt_agreement_settle(o->peers, status, "", NULL, err),
                  fail);
     return GPT_OK;

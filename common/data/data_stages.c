@@ -116,8 +116,11 @@ int gpt_data_stages_read(struct gpt_data_stages *s, const char *path,
             *next++ = '\0';
         status = take_line(s, &cap, path, ++number, line, err);
     }
-    if (status == GPT_OK && s->n == 0)
-        status = gpt_fail(err, GPT_EDATA, "%s: holds no stage", path);
+    if (status == GPT_OK && s->n == 0) {
+        gpt_fail(err, GPT_EDATA, "%s: holds no stage", path);
+        status = gpt_hint(err, "a line '0 PREFIX' is a stage that begins at "
+                               "sample 0");
+    }
 out:
     gpt_free(text);
     if (status != GPT_OK)

@@ -193,6 +193,20 @@ void gpt_bucket_shard(const struct gpt_flat *f, int64_t bucket, int64_t shard,
     *end = *begin + n;
 }
 
+struct gpt_shard_part gpt_slice_shard(const struct gpt_flat *f,
+                                      const struct gpt_slice *s)
+{
+    int64_t begin, end;
+
+    gpt_bucket_shard(f, s->bucket, f->shard, &begin, &end);
+    const int64_t from = gpt_max_i64(begin, s->offset);
+    const int64_t to = gpt_min_i64(end, s->offset + s->count);
+    return from < to ? (struct gpt_shard_part){.begin = from - s->offset,
+                                               .end = to - s->offset,
+                                               .at = from - begin}
+                     : (struct gpt_shard_part){0};
+}
+
 int64_t gpt_flat_compact(const struct gpt_flat *f)
 {
     /* exact: every bucket is a multiple of 64 shards */

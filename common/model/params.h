@@ -195,6 +195,14 @@ void gpt_flat_free(struct gpt_flat *f);
 /* A shard of a bucket, in elements of the flat buffer: *begin, *end. */
 void gpt_bucket_shard(const struct gpt_flat *f, int64_t bucket, int64_t shard,
                       int64_t *begin, int64_t *end);
+/* What this rank's shard of its bucket has of a slice: elements `begin` to
+ * `end` of the slice, none of them where these are equal. The first is element
+ * `at` of the shard. */
+struct gpt_shard_part {
+    int64_t begin, end, at;
+};
+struct gpt_shard_part gpt_slice_shard(const struct gpt_flat *f,
+                                      const struct gpt_slice *s);
 /* A compact buffer holds what this rank keeps for its shards alone (optimizer
  * state): the shards of all buckets in their order. Its elements, and where in
  * it the shard of a bucket begins, a multiple of 64. */

@@ -2,8 +2,8 @@
  * file say what it is, not its name. Start at gpt_input_open().
  *
  * The folder makes lines and characters of bytes: input* read and decompress,
- * inputs* say which files, text_blocks cuts a corpus into blocks, jsonl takes
- * fields out of lines by json_scan, unicode* know characters. */
+ * inputs* say which files, jsonl takes fields out of lines by json_scan,
+ * unicode* know characters. */
 #ifndef GPT_TEXT_INPUT_H
 #define GPT_TEXT_INPUT_H
 

@@ -10,8 +10,8 @@
  * U+FFFD. A blank line is an error, as it is there.
  *
  * This folder reads texts: files and streams, compressed or not (input.h), as
- * lines, blocks (text_blocks.h) or fields of JSON Lines, and what Unicode says
- * of their characters (unicode.h). It knows nothing of tokens. Start here, or
+ * lines or fields of JSON Lines, and what Unicode says of their characters
+ * (unicode.h). It knows nothing of tokens. Start here, or
  * at inputs.h, where a command's words become files. */
 #ifndef GPT_TEXT_JSONL_H
 #define GPT_TEXT_JSONL_H

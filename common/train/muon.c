@@ -252,11 +252,8 @@ double gpt_muon_sums(const struct gpt_muon_options *o,
     for (int64_t i = 0; i < flat->n; i++) {
         const struct gpt_slice *s = &flat->slices[i];
         struct part parts[3];
-        int64_t begin, end;
 
-        gpt_bucket_shard(flat, s->bucket, flat->shard, &begin, &end);
-        if (!gpt_muon_updates(s->param) || s->offset >= end ||
-            s->offset + s->count <= begin)
+        if (!gpt_muon_updates(s->param) || gpt_slice_shard(flat, s).end == 0)
             continue;
         const int n = list_parts(o, flat, s, parts);
         for (int k = 0; k < n; k++)

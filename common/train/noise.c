@@ -5,7 +5,6 @@
 #include "train/noise.h"
 
 #include "base/memory.h"
-#include "base/num.h"
 
 #include <math.h>
 #include <string.h>
@@ -117,16 +116,13 @@ static void measure_shard(const struct gpt_noise *n, int64_t i)
 {
     const struct gpt_flat *flat = n->o.flat;
     const struct gpt_slice *s = &flat->slices[i];
-    int64_t begin, end;
+    const struct gpt_shard_part part = gpt_slice_shard(flat, s);
 
     if (!is_measured(s) || (flat->shards == 1 && n->o.dp_rank > 0))
         return;
-    gpt_bucket_shard(flat, s->bucket, flat->shard, &begin, &end);
-    const int64_t from = gpt_max_i64(begin, s->offset);
-    const int64_t to = gpt_min_i64(end, s->offset + s->count);
-    if (from < to)
+    if (part.begin < part.end)
         n->be->sumsq(n->o.q, n->sums + flat->n + i,
-                     n->o.shards[s->bucket] + from - begin, to - from);
+                     n->o.shards[s->bucket] + part.at, part.end - part.begin);
 }
 
 int gpt_noise_squares(struct gpt_noise *n, double *small, double *big,

@@ -125,14 +125,11 @@ static int64_t lay_out(const struct gpt_reducer_options *o,
 static struct piece piece_of(const struct gpt_flat *flat,
                              const struct gpt_slice *s, float *const *shards)
 {
-    int64_t begin, end;
+    const struct gpt_shard_part part = gpt_slice_shard(flat, s);
 
-    gpt_bucket_shard(flat, s->bucket, flat->shard, &begin, &end);
-    const int64_t from = gpt_max_i64(begin, s->offset);
-    const int64_t to = gpt_min_i64(end, s->offset + s->count);
     return (struct piece){
-        .at = shards && from < to ? shards[s->bucket] + from - begin : NULL,
-        .n = gpt_max_i64(to - from, 0),
+        .at = shards ? shards[s->bucket] + part.at : NULL,
+        .n = part.end - part.begin,
     };
 }
 

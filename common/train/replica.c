@@ -329,25 +329,19 @@ int gpt_replica_refresh(struct gpt_replica *r, struct gpt_err *err)
 
 /* Copies to `params` the part of a slice that it holds. values: the whole
  * slice. Compact `params` hold this rank's shard of each bucket only, one after
- * the other. So the slice is cut to the shard, and its place is counted from
- * the shard's begin. */
+ * the other. */
 static void put_slice(struct gpt_replica *r, const struct gpt_slice *s,
                       const float *values)
 {
-    int64_t begin = s->offset, end = s->offset + s->count, at = begin;
+    struct gpt_shard_part part = {.end = s->count, .at = s->offset};
 
     if (gpt_replica_compact(r)) {
-        int64_t shard, shard_end;
-
-        gpt_bucket_shard(&r->flat, s->bucket, r->flat.shard, &shard,
-                         &shard_end);
-        begin = gpt_max_i64(begin, shard);
-        end = gpt_min_i64(end, shard_end);
-        at = gpt_bucket_compact(&r->flat, s->bucket) + begin - shard;
+        part = gpt_slice_shard(&r->flat, s);
+        part.at += gpt_bucket_compact(&r->flat, s->bucket);
     }
-    if (begin < end)
-        r->be->copy_in(r->q, r->params + at, values + (begin - s->offset),
-                       (size_t)(end - begin) * sizeof(*values));
+    if (part.begin < part.end)
+        r->be->copy_in(r->q, r->params + part.at, values + part.begin,
+                       (size_t)(part.end - part.begin) * sizeof(*values));
 }
 
 /* Slice by slice through one host buffer. A value depends on the seed, the name

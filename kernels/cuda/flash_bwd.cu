@@ -239,30 +239,19 @@ static __global__ void __launch_bounds__(FLASH_THREADS, flash_blocks<D, T>)
 
 /* ---- launches ---- */
 
-template <int D, class T>
-static void launch_backward(struct gpt_queue *q, const struct gpt_attn *op,
-                            const struct gpt_attn_grad *grad)
-{
-    struct attn_shape s = flash_grad_shape(op);
-    flash_grad<T> p = flash_grad_of<T>(op, grad);
-    /* prepare, then the two passes, which read what it left: one stream. */
-    unsigned tiles = (unsigned)cuda_blocks(op->t, FLASH_ROWS);
-    const size_t shared = flash_shared<D, T>;
-
-    static_assert(shared <= FLASH_MEMORY, "a block's shared memory");
-    cuda_flash_prepare(q, op, grad, false);
-    launch(q, key_grads<D, T>, dim3(tiles, op->g, op->b), FLASH_THREADS, shared, s, p);
-    launch(q, query_grads<D, T>, dim3(tiles, op->h, op->b), FLASH_THREADS, shared, s, p);
-}
-
 bool cuda_flash_bwd(struct gpt_queue *q, const struct gpt_attn *op,
                     const struct gpt_attn_grad *grad)
 {
     if (!cuda_wide(op->act, op->d, grad->dout, grad->dqkv, grad->scratch))
         return false;
-    return flash_size(op, flash_sizes<64, 80, 96, 128>(), flash_sizes<64, 80>(),
-                      [&](auto type, auto d) {
-                          launch_backward<d.value, decltype(type)>(q, op, grad);
-                      }) ||
+    auto begin = [&](auto type, auto d) {
+        using T = decltype(type);
+        const int D = decltype(d)::value;
+        const size_t shared = flash_shared<D, T>;
+
+        static_assert(shared <= FLASH_MEMORY, "a block's shared memory");
+        flash_launch_bwd<T>(q, op, grad, FLASH_ROWS, shared, key_grads<D, T>, query_grads<D, T>);
+    };
+    return flash_size(op, flash_sizes<64, 80, 96, 128>(), flash_sizes<64, 80>(), begin) ||
            cuda_flash_bwd_wide(q, op, grad);
 }

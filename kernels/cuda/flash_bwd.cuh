@@ -184,6 +184,24 @@ __device__ inline void pairs_of_queries(const float (&p)[N][4], float (&ds)[N][4
         }
 }
 
+/* Launches backward: what is prepared, then gradients of keys and values, then of
+ * queries, each a block per `rows` positions with `shared` bytes. All go to one
+ * queue, since the passes read what was prepared. */
+template <class T>
+static void flash_launch_bwd(struct gpt_queue *q, const struct gpt_attn *op,
+                             const struct gpt_attn_grad *grad, int rows, size_t shared,
+                             void (*key_grads)(struct attn_shape, flash_grad<T>),
+                             void (*query_grads)(struct attn_shape, flash_grad<T>))
+{
+    struct attn_shape s = flash_grad_shape(op);
+    flash_grad<T> p = flash_grad_of<T>(op, grad);
+    unsigned tiles = (unsigned)cuda_blocks(op->t, rows);
+
+    cuda_flash_prepare(q, op, grad, false);
+    launch(q, key_grads, dim3(tiles, op->g, op->b), FLASH_THREADS, shared, s, p);
+    launch(q, query_grads, dim3(tiles, op->h, op->b), FLASH_THREADS, shared, s, p);
+}
+
 /* Heads that flash_bwd.cu does not do: of more than 128 elements, or of more than 80
  * floats; false when tensor cores do not do op. */
 bool cuda_flash_bwd_wide(struct gpt_queue *q, const struct gpt_attn *op,

@@ -219,28 +219,16 @@ static __global__ void __launch_bounds__(FLASH_THREADS, 2)
     store_half<D>(p.dqkv + q_at, w, dq, s.scale, t, s);
 }
 
-/* Launches both passes in order: gradients of keys and values of a group, then of queries. */
-template <int D, class T>
-static void launch_backward(struct gpt_queue *q, const struct gpt_attn *op,
-                            const struct gpt_attn_grad *grad)
-{
-    struct attn_shape s = flash_grad_shape(op);
-    flash_grad<T> p = flash_grad_of<T>(op, grad);
-    unsigned tiles = (unsigned)cuda_blocks(op->t, ROWS);
-    const size_t shared = sizeof(memory<D, T>);
-
-    static_assert(shared <= FLASH_MEMORY, "a block's shared memory");
-
-    cuda_flash_prepare(q, op, grad, false);
-    launch(q, key_grads<D, T>, dim3(tiles, op->g, op->b), FLASH_THREADS, shared, s, p);
-    launch(q, query_grads<D, T>, dim3(tiles, op->h, op->b), FLASH_THREADS, shared, s, p);
-}
-
 bool cuda_flash_bwd_wide(struct gpt_queue *q, const struct gpt_attn *op,
                          const struct gpt_attn_grad *grad)
 {
-    return flash_size(op, flash_sizes<192, 256>(), flash_sizes<96, 128>(),
-                      [&](auto type, auto d) {
-                          launch_backward<d.value, decltype(type)>(q, op, grad);
-                      });
+    auto begin = [&](auto type, auto d) {
+        using T = decltype(type);
+        const int D = decltype(d)::value;
+        const size_t shared = sizeof(memory<D, T>);
+
+        static_assert(shared <= FLASH_MEMORY, "a block's shared memory");
+        flash_launch_bwd<T>(q, op, grad, ROWS, shared, key_grads<D, T>, query_grads<D, T>);
+    };
+    return flash_size(op, flash_sizes<192, 256>(), flash_sizes<96, 128>(), begin);
 }

@@ -1,5 +1,5 @@
-/* Capped logits, the product with their derivative, and with a number; a limit: an element a
- * thread, or as many as a thread loads at once. */
+/* Elementwise work on one tensor: capped logits, products with another tensor or a number, a
+ * limit and its gradient. An element a thread, or as many as a thread loads at once. */
 #include "cuda/device.cuh"
 
 enum { THREADS = 256 };
@@ -27,36 +27,6 @@ static __global__ void softcap(T *x, T *slope, int64_t n, float c)
         store(slope + i, rise);
 }
 
-/* Bound by memory, like all of this file: two streams in, one out. */
-template <class T, int W> static __global__ void times(T *x, const T *y, int64_t n)
-{
-    int64_t i = ((int64_t)blockIdx.x * THREADS + threadIdx.x) * W;
-    float v[W], by[W];
-
-    if (i >= n)
-        return;
-    load(v, x + i);
-    load(by, y + i);
-#pragma unroll
-    for (int e = 0; e < W; e++)
-        v[e] *= by[e];
-    store(x + i, v);
-}
-
-template <class T, int W> static __global__ void scale(T *x, int64_t n, float factor)
-{
-    int64_t i = ((int64_t)blockIdx.x * THREADS + threadIdx.x) * W;
-    float v[W];
-
-    if (i >= n)
-        return;
-    load(v, x + i);
-#pragma unroll
-    for (int e = 0; e < W; e++)
-        v[e] *= factor;
-    store(x + i, v);
-}
-
 void cuda_softcap(struct gpt_queue *q, void *x, void *slope, int64_t n, float c,
                   enum gpt_dtype act)
 {
@@ -71,83 +41,91 @@ void cuda_softcap(struct gpt_queue *q, void *x, void *slope, int64_t n, float c,
     });
 }
 
-void cuda_times(struct gpt_queue *q, void *x, const void *y, int64_t n, enum gpt_dtype act)
+/* ---- one tensor, by another or by a number ---- */
+
+/* An operation says whether it reads the other tensor, y, and what an element x becomes, by
+ * an element of y and a number. */
+struct times {
+    static const bool READS_Y = true;
+    template <class T> static __device__ float of(float x, float y, float) { return x * y; }
+};
+
+struct scale {
+    static const bool READS_Y = false;
+    template <class T> static __device__ float of(float x, float, float by) { return x * by; }
+};
+
+/* NaN stays one. */
+struct clip {
+    static const bool READS_Y = false;
+    template <class T> static __device__ float of(float x, float, float limit)
+    {
+        return x > limit ? limit : x < -limit ? -limit : x;
+    }
+};
+
+/* limit: as the type rounds it, since y was stored. */
+struct clip_grad {
+    static const bool READS_Y = true;
+    template <class T> static __device__ float of(float x, float y, float limit)
+    {
+        float rounded = to_float(from_float<T>(limit));
+
+        return y >= rounded || y <= -rounded ? 0 : x;
+    }
+};
+
+/* Bound by memory, like all of this file. */
+template <class OP, class T, int W>
+static __global__ void update(T *x, const T *y, int64_t n, float by)
 {
-    if (!cuda_ready(q, "times", act) || !n)
+    int64_t i = ((int64_t)blockIdx.x * THREADS + threadIdx.x) * W;
+    float v[W], other[W] = {};
+
+    if (i >= n)
+        return;
+    load(v, x + i);
+    if (OP::READS_Y)
+        load(other, y + i);
+#pragma unroll
+    for (int e = 0; e < W; e++)
+        v[e] = OP::template of<T>(v[e], other[e], by);
+    store(x + i, v);
+}
+
+/* y: NULL where OP does not read it. */
+template <class OP>
+static void launch_update(struct gpt_queue *q, const char *name, void *x, const void *y, int64_t n,
+                          float by, enum gpt_dtype act)
+{
+    if (!cuda_ready(q, name, act) || !n)
         return;
     with_access(act, cuda_wide(act, n, x, y), [&](auto type, auto width) {
         using T = decltype(type);
         const int W = decltype(width)::value;
 
-        launch(q, times<T, W>, cuda_blocks(n / W, THREADS), THREADS, 0, (T *)x, (const T *)y, n);
+        launch(q, update<OP, T, W>, cuda_blocks(n / W, THREADS), THREADS, 0, (T *)x, (const T *)y,
+               n, by);
     });
+}
+
+void cuda_times(struct gpt_queue *q, void *x, const void *y, int64_t n, enum gpt_dtype act)
+{
+    launch_update<times>(q, "times", x, y, n, 0, act);
 }
 
 void cuda_scale(struct gpt_queue *q, void *x, int64_t n, float factor, enum gpt_dtype act)
 {
-    if (!cuda_ready(q, "scale", act) || !n)
-        return;
-    with_access(act, cuda_wide(act, n, x), [&](auto type, auto width) {
-        using T = decltype(type);
-        const int W = decltype(width)::value;
-
-        launch(q, scale<T, W>, cuda_blocks(n / W, THREADS), THREADS, 0, (T *)x, n, factor);
-    });
-}
-
-/* NaN stays one. */
-template <class T, int W> static __global__ void clip(T *x, int64_t n, float limit)
-{
-    int64_t i = ((int64_t)blockIdx.x * THREADS + threadIdx.x) * W;
-    float v[W];
-
-    if (i >= n)
-        return;
-    load(v, x + i);
-#pragma unroll
-    for (int e = 0; e < W; e++)
-        v[e] = v[e] > limit ? limit : v[e] < -limit ? -limit : v[e];
-    store(x + i, v);
-}
-
-/* limit: as the type rounds it, since x was stored. */
-template <class T, int W> static __global__ void clip_grad(T *d, const T *x, int64_t n, float limit)
-{
-    int64_t i = ((int64_t)blockIdx.x * THREADS + threadIdx.x) * W;
-    float g[W], v[W], rounded = to_float(from_float<T>(limit));
-
-    if (i >= n)
-        return;
-    load(g, d + i);
-    load(v, x + i);
-#pragma unroll
-    for (int e = 0; e < W; e++)
-        g[e] = v[e] >= rounded || v[e] <= -rounded ? 0 : g[e];
-    store(d + i, g);
+    launch_update<scale>(q, "scale", x, NULL, n, factor, act);
 }
 
 void cuda_clip(struct gpt_queue *q, void *x, int64_t n, float limit, enum gpt_dtype act)
 {
-    if (!cuda_ready(q, "clip", act) || !n)
-        return;
-    with_access(act, cuda_wide(act, n, x), [&](auto type, auto width) {
-        using T = decltype(type);
-        const int W = decltype(width)::value;
-
-        launch(q, clip<T, W>, cuda_blocks(n / W, THREADS), THREADS, 0, (T *)x, n, limit);
-    });
+    launch_update<clip>(q, "clip", x, NULL, n, limit, act);
 }
 
 void cuda_clip_bwd(struct gpt_queue *q, void *d, const void *x, int64_t n, float limit,
                    enum gpt_dtype act)
 {
-    if (!cuda_ready(q, "clip_bwd", act) || !n)
-        return;
-    with_access(act, cuda_wide(act, n, d, x), [&](auto type, auto width) {
-        using T = decltype(type);
-        const int W = decltype(width)::value;
-
-        launch(q, clip_grad<T, W>, cuda_blocks(n / W, THREADS), THREADS, 0, (T *)d, (const T *)x,
-               n, limit);
-    });
+    launch_update<clip_grad>(q, "clip_bwd", d, x, n, limit, act);
 }

@@ -195,7 +195,8 @@ err_has 'the list of runs names standard input twice'
 expect 2 'standard input again and again' gpt-report --follow -
 err_has 'can be read once'
 expect 2 'two kinds' gpt-report run --csv --json
-err_has 'one of them'
+err_has '--text, --follow, --csv and --json exclude each other'
+err_has 'give one of them'
 expect 2 'options of a page' gpt-report run --csv --title x
 err_has 'only a page has them'
 expect 2 'a file while it follows' gpt-report run --follow --output x

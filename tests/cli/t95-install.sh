@@ -50,6 +50,9 @@ expect 2 'a build in a folder with a space' \
 err_has 'has a space'
 expect 2 'a build in no folder' make -C "$top" -n CUDA=0 BUILD=
 err_has 'BUILD is empty'
+expect 2 'a build where no folder can be made' \
+    make -C "$top" CUDA=0 BUILD=/dev/null/build
+err_has 'name another folder, as in make BUILD='
 other() {
     make -C "$top" CUDA=0 BUILD="$scratch/other" "$@" \
         "$scratch/other/common/base/num.o"

@@ -1306,6 +1306,7 @@ static void run_softcap(struct trial *t)
     t->be->softcap(t->q, t->mem[0], t->mem[1], n, 0.8F, t->act);
     t->be->softcap(t->q, t->mem[2], NULL, n, 30, t->act);
     t->be->times(t->q, t->mem[3], t->mem[1], n, t->act);
+    t->be->scale(t->q, t->mem[4], n, -0.3F, t->act);
 }
 
 static void check_softcap(int64_t n)
@@ -1316,6 +1317,7 @@ static void check_softcap(int64_t n)
         {"slope", ACT, n, NULL, true, 1},
         {"logits", ACT, n, x, true, 1},
         {"times", ACT, n, y, true, 1},
+        {"scaled", ACT, n, y, true, 1},
     };
 
     compare(run_softcap, &n, ops, GPT_COUNT(ops), "capped %lld", (long long)n);

@@ -533,17 +533,53 @@ static void test_long_tokens(void)
     unlink(path);
 }
 
-/* ---- templates ---- */
+/* ---- changed copies of qwen2.json ---- */
+
+/* Compares a text's ids with the library's, and closes the tokenizer. */
+static void check_ids(struct gpt_tokenizer *tok, const char *text,
+                      const cJSON *want)
+{
+    struct gpt_encoder *enc;
+    struct gpt_ids ids = {0};
+    struct gpt_err err = {0};
+
+    ok(gpt_encoder_open(&enc, tok, &err) == GPT_OK &&
+           gpt_encode(enc, text, strlen(text), &ids, &err) == GPT_OK &&
+           same_ids(&ids, want),
+       "the library's ids");
+    gpt_free(ids.data);
+    gpt_encoder_close(enc);
+    gpt_tokenizer_close(tok);
+}
+
+/* Calls `check` with the cases of a golden file; at `path` it makes a copy for
+ * each. */
+static void each_case(const char *golden,
+                      void (*check)(const char *path, const cJSON *root,
+                                    const cJSON *c))
+{
+    char path[] = "/tmp/gpt-families.XXXXXX";
+    struct gpt_err err = {0};
+    cJSON *root;
+    int fd = mkstemp(path);
+
+    ok(fd >= 0 && close(fd) == 0, "scratch file");
+    if (!ok(gpt_json_read(&root, golden, 1 << 24, &err) == GPT_OK, "%s",
+            golden))
+        return;
+    for (const cJSON *c = get(root, "cases")->child; c; c = c->next)
+        check(path, root, c);
+    cJSON_Delete(root);
+    unlink(path);
+}
 
 /* The ids are the library's; none mean that it fails, or that the text is not
  * in the template once, which is refused here. */
-static void check_template(const char *path, const char *text, const cJSON *c)
+static void check_template(const char *path, const cJSON *root, const cJSON *c)
 {
     char *processor = cJSON_PrintUnformatted(get(c, "post_processor"));
     struct gpt_buf member = {0};
     struct gpt_tokenizer *tok;
-    struct gpt_encoder *enc;
-    struct gpt_ids ids = {0};
     struct gpt_err err = {0};
 
     if (!processor ||
@@ -553,85 +589,30 @@ static void check_template(const char *path, const char *text, const cJSON *c)
     bool refused = cJSON_IsNull(get(c, "ids"));
     is_int(open_file(&tok, HF, path, &err), refused ? GPT_EDATA : GPT_OK,
            "%.160s", processor);
-    if (tok) {
-        ok(gpt_encoder_open(&enc, tok, &err) == GPT_OK &&
-               gpt_encode(enc, text, strlen(text), &ids, &err) == GPT_OK &&
-               same_ids(&ids, get(c, "ids")),
-           "the library's ids");
-        gpt_free(ids.data);
-        gpt_encoder_close(enc);
-        gpt_tokenizer_close(tok);
-    }
+    if (tok)
+        check_ids(tok, text_of(root, "text"), get(c, "ids"));
     gpt_buf_free(&member);
     cJSON_free(processor);
 }
 
-static void test_templates(void)
-{
-    char path[] = "/tmp/gpt-families.XXXXXX";
-    struct gpt_err err = {0};
-    cJSON *root;
-    int fd = mkstemp(path);
-
-    ok(fd >= 0, "scratch file");
-    close(fd);
-    if (!ok(gpt_json_read(&root, GOLDEN "templates.json", 1 << 24, &err) ==
-                GPT_OK,
-            "templates.json"))
-        return;
-    for (const cJSON *c = get(root, "cases")->child; c; c = c->next)
-        check_template(path, text_of(root, "text"), c);
-    cJSON_Delete(root);
-    unlink(path);
-}
-
-/* ---- added tokens ---- */
-
-/* More added tokens after those of qwen2.json. */
-static void check_added(const char *path, const cJSON *c, int number)
+/* More added tokens after those of qwen2.json. White space with flags above
+ * all: one token may take another's (tests/golden/make_added.py). */
+static void check_added(const char *path, const cJSON *root, const cJSON *c)
 {
     char *added = cJSON_PrintUnformatted(get(c, "added"));
-    const char *text = text_of(c, "text");
     struct gpt_buf members = {0};
     struct gpt_tokenizer *tok;
-    struct gpt_encoder *enc;
-    struct gpt_ids ids = {0};
     struct gpt_err err = {0};
 
+    (void)root;
     if (!added || gpt_buf_printf(&members, ",%s,\"normalizer\"", added + 1) !=
                       GPT_OK)
         abort();
     spoil(path, "],\"normalizer\"", members.data, GOLDEN "qwen2.json");
-    if (ok(open_file(&tok, HF, path, &err) == GPT_OK, "tokens %d", number)) {
-        ok(gpt_encoder_open(&enc, tok, &err) == GPT_OK &&
-               gpt_encode(enc, text, strlen(text), &ids, &err) == GPT_OK &&
-               same_ids(&ids, get(c, "ids")),
-           "the library's ids");
-        gpt_free(ids.data);
-        gpt_encoder_close(enc);
-        gpt_tokenizer_close(tok);
-    }
+    if (ok(open_file(&tok, HF, path, &err) == GPT_OK, "tokens %.160s", added))
+        check_ids(tok, text_of(c, "text"), get(c, "ids"));
     gpt_buf_free(&members);
     cJSON_free(added);
-}
-
-/* White space with flags above all: one token may take another's
- * (tests/golden/make_added.py). */
-static void test_added(void)
-{
-    char path[] = "/tmp/gpt-families.XXXXXX";
-    struct gpt_err err = {0};
-    cJSON *root;
-    int fd = mkstemp(path), number = 0;
-
-    ok(fd >= 0 && close(fd) == 0, "scratch file");
-    if (!ok(gpt_json_read(&root, GOLDEN "added.json", 1 << 24, &err) == GPT_OK,
-            "added.json"))
-        return;
-    for (const cJSON *c = get(root, "cases")->child; c; c = c->next)
-        check_added(path, c, number++);
-    cJSON_Delete(root);
-    unlink(path);
 }
 
 /* A merge as a string, a letter by its number: the same tokenizer. */
@@ -784,8 +765,8 @@ int main(void)
     test_null();
     test_bad_files();
     test_long_tokens();
-    test_templates();
-    test_added();
+    each_case(GOLDEN "templates.json", check_template);
+    each_case(GOLDEN "added.json", check_added);
     test_other_forms();
     test_nfc();
     test_broken_chars();

@@ -6,7 +6,6 @@
 
 #include "base/clock.h"
 #include "base/memory.h"
-#include "parallel/store_wire.h"
 
 #include <errno.h>
 #include <fcntl.h>

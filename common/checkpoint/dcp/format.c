@@ -305,8 +305,8 @@ static int list_files(struct gpt_source *s, struct gpt_err *err)
                : GPT_OK;
 }
 
-static int open_alone(struct gpt_source *s, const char *path,
-                      const struct gpt_source_options *o, struct gpt_err *err)
+static int open_dcp(struct gpt_source *s, const char *path,
+                    const struct gpt_source_options *o, struct gpt_err *err)
 {
     struct dcp_source *d;
 
@@ -319,7 +319,6 @@ static int open_alone(struct gpt_source *s, const char *path,
                         path);
     s->dir = d->files.root;
     s->at = d->files.dir;
-    s->tp_size = s->pp_size = 1;
     GPT_TRY(gpt_hf_import_config(&s->config, &d->extra, NULL, s->dir,
                                  o->divisible_by, o->tp_size, &s->arena, err));
     gpt_hf_import_extra(s, &d->extra);
@@ -329,15 +328,6 @@ static int open_alone(struct gpt_source *s, const char *path,
     s->n_tensors = d->model.n;
     GPT_TRY(make_state(s, err));
     return list_files(s, err);
-}
-
-/* Every rank opens all the files, of which it reads headers alone, and of a
- * tied output layer and Adam's counts the elements. */
-static int open_dcp(struct gpt_source *s, const char *path,
-                    const struct gpt_source_options *o, struct gpt_err *err)
-{
-    return gpt_agreement_settle(o->peers, open_alone(s, path, o, err), "", NULL,
-                                err);
 }
 
 /* Tensors under their names there, whole: those of the run, and of an optimizer

@@ -226,8 +226,9 @@ static int list_files(struct gpt_source *s, struct gpt_err *err)
     return gpt_hf_import_attached(s, err);
 }
 
-static int open_alone(struct gpt_source *s, const char *path,
-                      const struct gpt_source_options *o, struct gpt_err *err)
+static int open_deepspeed(struct gpt_source *s, const char *path,
+                          const struct gpt_source_options *o,
+                          struct gpt_err *err)
 {
     struct deepspeed_source *d;
 
@@ -238,7 +239,6 @@ static int open_alone(struct gpt_source *s, const char *path,
         return gpt_fail(err, GPT_EDATA, "%s: no checkpoint of DeepSpeed", path);
     s->dir = d->files.root;
     s->at = d->files.dir;
-    s->tp_size = s->pp_size = 1;
     GPT_TRY(gpt_hf_import_config(&s->config, &d->extra, NULL, s->dir,
                                  o->divisible_by, o->tp_size, &s->arena, err));
     /* what a text begins and ends with goes along into other formats */
@@ -249,15 +249,6 @@ static int open_alone(struct gpt_source *s, const char *path,
     s->n_tensors = d->model.n;
     GPT_TRY(make_state(s, err));
     return list_files(s, err);
-}
-
-/* Every rank opens all the files, of which it reads headers and pickles. */
-static int open_deepspeed(struct gpt_source *s, const char *path,
-                          const struct gpt_source_options *o,
-                          struct gpt_err *err)
-{
-    return gpt_agreement_settle(o->peers, open_alone(s, path, o, err), "", NULL,
-                                err);
 }
 
 /* Parameters under their names there, whole. */

@@ -347,6 +347,51 @@ static void add_field(struct gpt_misfit *m, const char *field)
     m->n++;
 }
 
+/* Takes into `read` what keys and tensors say of how positions are scaled.
+ * False when files of the architecture have no way to say it. */
+static bool take_scaling(struct gpt_config *read, const struct gpt_config *c,
+                         const struct gpt_gguf_arch *arch)
+{
+    read->rotary_scaling = c->rotary_scaling;
+    switch (c->rotary_scaling) {
+    case GPT_SCALING_DYNAMIC:
+        return false;
+    case GPT_SCALING_NTK_ALPHA:
+        if (arch->folds_alpha)
+            read->rotary_factor = c->rotary_factor;
+        return arch->folds_alpha;
+    /* lists are there, and the factor is not, from which no more follows than
+     * the number that is */
+    case GPT_SCALING_LONGROPE:
+        if (!arch->has_lists)
+            return false;
+        memcpy(read->rotary_short_factors, c->rotary_short_factors,
+               sizeof(read->rotary_short_factors));
+        memcpy(read->rotary_long_factors, c->rotary_long_factors,
+               sizeof(read->rotary_long_factors));
+        read->rotary_attention = c->rotary_attention;
+        read->rotary_positions = c->rotary_positions;
+        return true;
+    case GPT_SCALING_LLAMA3:
+        read->rotary_factor = c->rotary_factor;
+        read->rotary_low_factor = c->rotary_low_factor;
+        read->rotary_high_factor = c->rotary_high_factor;
+        read->rotary_positions = c->rotary_positions;
+        return arch->has_freqs;
+    case GPT_SCALING_YARN:
+        /* a key says that the factor of sines and cosines is 1 */
+        if (gpt_gguf_is_used(arch, GPT_GGUF_GROWTH, c)) {
+            read->rotary_attention = 1;
+        } else {
+            read->rotary_fast = 32;
+            read->rotary_slow = 1;
+        }
+        return true;
+    default:
+        return true;
+    }
+}
+
 /* The fields in which a model differs from what its keys will say. */
 static struct gpt_misfit misfit(const struct gpt_config *c,
                                 const struct gpt_gguf_arch *arch)
@@ -360,7 +405,6 @@ static struct gpt_misfit misfit(const struct gpt_config *c,
     read.tied_embeddings = c->tied_embeddings;
     read.init_std = c->init_std;
     read.rotary_percent = c->rotary_percent;
-    read.rotary_scaling = c->rotary_scaling;
     for (size_t i = 0; i < gpt_gguf_n_fields; i++)
         if (gpt_gguf_is_used(arch, gpt_gguf_fields[i].use, c))
             memcpy((char *)&read + gpt_gguf_fields[i].offset,
@@ -382,45 +426,16 @@ static struct gpt_misfit misfit(const struct gpt_config *c,
                                              c->final_logit_softcapping > 0))
         add_field(&m, c->attn_logit_softcapping > 0 ? "final_logit_softcapping"
                                                     : "attn_logit_softcapping");
-    if (arch->folds_alpha && c->rotary_scaling == GPT_SCALING_NTK_ALPHA)
-        read.rotary_factor = c->rotary_factor;
     if (arch->says_parallel)
         read.parallel_blocks = c->parallel_blocks;
     if (arch->pairs)
         read.rotary_interleaved = c->rotary_interleaved;
     if (!arch->base.gated && c->activation <= GPT_GELU_EXACT)
         read.activation = c->activation;
-    if (c->rotary_scaling == GPT_SCALING_DYNAMIC ||
-        (c->rotary_scaling == GPT_SCALING_NTK_ALPHA && !arch->folds_alpha) ||
-        (c->rotary_scaling == GPT_SCALING_LONGROPE && !arch->has_lists) ||
-        (c->rotary_scaling == GPT_SCALING_LLAMA3 && !arch->has_freqs))
+    if (!take_scaling(&read, c, arch))
         add_field(&m, "rotary_scaling");
-    /* lists are there, and the factor is not, from which no more follows than
-     * the number that is */
-    if (c->rotary_scaling == GPT_SCALING_LONGROPE && arch->has_lists) {
-        memcpy(read.rotary_short_factors, c->rotary_short_factors,
-               sizeof(read.rotary_short_factors));
-        memcpy(read.rotary_long_factors, c->rotary_long_factors,
-               sizeof(read.rotary_long_factors));
-        read.rotary_attention = c->rotary_attention;
-        read.rotary_positions = c->rotary_positions;
-    }
     if (arch->whole_heads && gpt_config_rotary(c) != c->head_size)
         add_field(&m, "rotary_percent");
-    if (c->rotary_scaling == GPT_SCALING_YARN &&
-        !(arch->uses & GPT_GGUF_HAS(GROWTH))) {
-        read.rotary_fast = 32;
-        read.rotary_slow = 1;
-    }
-    /* a key says that the factor of sines and cosines is 1 */
-    if (gpt_gguf_is_used(arch, GPT_GGUF_GROWTH, c))
-        read.rotary_attention = 1;
-    if (c->rotary_scaling == GPT_SCALING_LLAMA3) {
-        read.rotary_factor = c->rotary_factor;
-        read.rotary_low_factor = c->rotary_low_factor;
-        read.rotary_high_factor = c->rotary_high_factor;
-        read.rotary_positions = c->rotary_positions;
-    }
     const char *fields[GPT_MISFIT_FIELDS];
     const size_t n =
         gpt_config_differences(c, &read, fields, GPT_COUNT(fields));

@@ -417,8 +417,8 @@ static int list_vocabulary(struct gpt_source *s, struct gguf *g,
 
 /* Padding is applied when the parameters become views, as for Hugging Face's
  * directories. */
-static int open_alone(struct gpt_source *s, const char *path,
-                      const struct gpt_source_options *o, struct gpt_err *err)
+static int open_gguf(struct gpt_source *s, const char *path,
+                     const struct gpt_source_options *o, struct gpt_err *err)
 {
     struct gguf *g;
 
@@ -448,15 +448,6 @@ static int open_alone(struct gpt_source *s, const char *path,
     s->n_tensors = g->n;
     fill_file(s, g);
     return list_vocabulary(s, g, err);
-}
-
-/* Ranks read the same file, each for itself; one that does not see it must
- * not leave the others waiting. */
-static int open_gguf(struct gpt_source *s, const char *path,
-                     const struct gpt_source_options *o, struct gpt_err *err)
-{
-    return gpt_agreement_settle(o->peers, open_alone(s, path, o, err), "", NULL,
-                                err);
 }
 
 /* Types are those that are read: F32 for packed ones, whose own name stands

@@ -46,8 +46,8 @@ static int list_shards(struct gpt_source *s, struct gpt_err *err)
 /* Padding is applied here, when the parameters become views. The source then
  * has a vocabulary of the height that was asked for, as a native checkpoint has
  * that was saved with that padding. */
-static int open_alone(struct gpt_source *s, const char *path,
-                      const struct gpt_source_options *o, struct gpt_err *err)
+static int open_hf(struct gpt_source *s, const char *path,
+                   const struct gpt_source_options *o, struct gpt_err *err)
 {
     struct gpt_hf *hf;
 
@@ -69,16 +69,6 @@ static int open_alone(struct gpt_source *s, const char *path,
     s->tensors = gpt_hf_tensors(hf, &s->n_tensors);
     GPT_TRY(list_shards(s, err));
     return gpt_hf_import_attached(s, err);
-}
-
-/* Every rank opens all the files, of which it reads headers alone. One that
- * does not see the directory, or another one, must not leave the others
- * waiting. */
-static int open_hf(struct gpt_source *s, const char *path,
-                   const struct gpt_source_options *o, struct gpt_err *err)
-{
-    return gpt_agreement_settle(o->peers, open_alone(s, path, o, err), "", NULL,
-                                err);
 }
 
 static void close_hf(struct gpt_source *s)

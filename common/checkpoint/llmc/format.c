@@ -331,8 +331,8 @@ static int open_state(struct gpt_source *s, struct gpt_err *err)
 }
 
 /* The head says less than a parameter table needs; the rest is GPT-2's. */
-static int open_alone(struct gpt_source *s, const char *path,
-                      const struct gpt_source_options *o, struct gpt_err *err)
+static int open_llmc(struct gpt_source *s, const char *path,
+                     const struct gpt_source_options *o, struct gpt_err *err)
 {
     struct gpt_err inner = {0};
     struct llmc *m;
@@ -373,14 +373,6 @@ static int open_alone(struct gpt_source *s, const char *path,
     s->n_files = 1;
     s->weight_bytes = m->files[0].bytes;
     return GPT_OK;
-}
-
-/* Ranks read the same file, each for itself. */
-static int open_llmc(struct gpt_source *s, const char *path,
-                     const struct gpt_source_options *o, struct gpt_err *err)
-{
-    return gpt_agreement_settle(o->peers, open_alone(s, path, o, err), "", NULL,
-                                err);
 }
 
 /* Names are the fields of llm.c's struct, and a layer's number. */

@@ -62,8 +62,9 @@ static int list_dist(struct gpt_source *s, const struct gpt_megatron *m,
     return GPT_OK;
 }
 
-static int open_alone(struct gpt_source *s, const char *path,
-                      const struct gpt_source_options *o, struct gpt_err *err)
+static int open_megatron(struct gpt_source *s, const char *path,
+                         const struct gpt_source_options *o,
+                         struct gpt_err *err)
 {
     struct gpt_megatron *m;
 
@@ -82,15 +83,6 @@ static int open_alone(struct gpt_source *s, const char *path,
     s->tensors = m->tensors;
     s->n_tensors = m->n;
     return m->dist ? list_dist(s, m, err) : list_ranks(s, m, err);
-}
-
-/* Every rank opens all the files, of which it reads headers and pickles. */
-static int open_megatron(struct gpt_source *s, const char *path,
-                         const struct gpt_source_options *o,
-                         struct gpt_err *err)
-{
-    return gpt_agreement_settle(o->peers, open_alone(s, path, o, err), "", NULL,
-                                err);
 }
 
 /* The source's members point into what is closed here. */

@@ -68,13 +68,24 @@ static int list_files(struct gpt_source *s, struct gpt_err *err)
     return GPT_OK;
 }
 
+static int agree_native(struct gpt_source *s, const char *path,
+                        const struct gpt_source_options *o,
+                        struct gpt_err *err)
+{
+    struct gpt_checkpoint *c;
+    const int status = gpt_checkpoint_open_all(&c, path, o, err);
+
+    s->data = c;
+    return status;
+}
+
 static int open_native(struct gpt_source *s, const char *path,
                        const struct gpt_source_options *o, struct gpt_err *err)
 {
-    struct gpt_checkpoint *c = NULL;
+    const struct gpt_checkpoint *c = s->data;
 
-    GPT_TRY(gpt_checkpoint_open_all(&c, path, o, err));
-    s->data = c;
+    (void)path; /* agree_native() has opened it */
+    (void)o;
     s->dir = gpt_checkpoint_dir(c);
     s->config = *gpt_checkpoint_config(c);
     s->iteration = gpt_checkpoint_iteration(c);
@@ -83,8 +94,6 @@ static int open_native(struct gpt_source *s, const char *path,
     s->files = gpt_checkpoint_files(c, &s->n_files);
     gpt_checkpoint_layout(c, &s->tp_size, &s->pp_size);
     gpt_run_state_take_origin(s);
-    /* No agreement is needed: files and their order are the manifest's, the
-     * same on all ranks. */
     return list_files(s, err);
 }
 
@@ -450,6 +459,7 @@ const struct gpt_format gpt_format_native = {
     .keeps_state = true,
     .shares_dir = true,
     .recognises = recognise_native,
+    .agree = agree_native,
     .open = open_native,
     .close = close_native,
     .check = check_native,

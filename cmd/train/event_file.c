@@ -9,7 +9,7 @@
  * dtype, 7 for strings; 2 tensor_shape, of 2 dim, of 1 size; 8 string_val), and
  * 9 metadata, of 1 plugin_data, of 1 plugin_name, by which TensorBoard knows
  * what draws it. */
-#include "train/event_file.h"
+#include "cmd/train/event_file.h"
 
 #include "base/hash.h"
 #include "base/io.h"

@@ -4,7 +4,7 @@
  * the last safe cut in it. Where there is none the block doubles, so that the
  * time stays linear however long a line is. The caller's memory goes round: a
  * block is filled in place, and only what comes after the cut is copied. */
-#include "text/text_blocks.h"
+#include "cmd/vocab/text_blocks.h"
 
 #include "base/memory.h"
 #include "text/content.h"

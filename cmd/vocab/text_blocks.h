@@ -2,8 +2,8 @@
  * each other and in any order: whole lines of JSON Lines, or plain text cut
  * only where a piece certainly ends. Each plain text file is one document.
  * Start at gpt_blocks_next(). */
-#ifndef GPT_TEXT_TEXT_BLOCKS_H
-#define GPT_TEXT_TEXT_BLOCKS_H
+#ifndef GPT_CMD_VOCAB_TEXT_BLOCKS_H
+#define GPT_CMD_VOCAB_TEXT_BLOCKS_H
 
 #include "base/status.h"
 

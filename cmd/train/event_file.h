@@ -1,8 +1,8 @@
 /* Event files as TensorBoard reads them: TFRecords of the protocol buffer
  * tensorflow.Event, scalars and texts. Sources: event.proto and summary.proto
  * of tensorflow/core, and the format of TFRecord in TensorFlow's guide. */
-#ifndef GPT_TRAIN_EVENT_FILE_H
-#define GPT_TRAIN_EVENT_FILE_H
+#ifndef GPT_CMD_TRAIN_EVENT_FILE_H
+#define GPT_CMD_TRAIN_EVENT_FILE_H
 
 #include "base/status.h"
 
