@@ -271,15 +271,26 @@ busy='{"prompt": "a", "n": 1000, "max_tokens": 31, "ignore_eos": true}'
 curl -s -m 100 -o busy -d "$busy" -H 'Authorization: Bearer secret' \
     "$url/v1/completions" &
 client=$!
-# Its place in the queue may not be taken by the one that is refused.
-tries=0
-until grep -q '^gpt_requests_waiting 1' out || [ $tries -gt 300 ]; do
-    ask /metrics '' -H 'Authorization: Bearer secret'
-    tries=$((tries + 1))
-done
+metric() { # figure value: waits for it
+    tries=0
+    until ask /metrics '' -H 'Authorization: Bearer secret' &&
+        grep -q "^gpt_requests_$1 $2\$" out || [ $tries -gt 300 ]; do
+        tries=$((tries + 1))
+    done
+    out_has "gpt_requests_$1 $2"
+}
+# One whose texts are being made, however many are not begun, does not wait.
+metric running 1
+out_has 'gpt_requests_waiting 0'
+curl -s -m 100 -o waits -d '{"prompt": "quick", "temperature": 0}' \
+    -H 'Authorization: Bearer secret' "$url/v1/completions" &
+waits=$!
+metric waiting 1
 ask /v1/completions '{"prompt": "a"}' -H 'Authorization: Bearer secret'
 check 'a full queue' test "$status" = 429
 out_has '"code":"rate_limit_exceeded"'
+wait $waits
+check 'the one that waits is answered' grep -q '"text":" brown"' waits
 wait $client
 check 'the one before is answered' grep -q '"index":999' busy
 kill -TERM $pid
