@@ -220,16 +220,21 @@ expect 3 'a prompt past the last position' gen \
     --prompt 'a prompt that is a good deal longer than 32 bytes'
 err_has '49 tokens'
 err_has '32 positions'
-expect 0 'a prompt up to it' gen --jsonl \
+expect 0 'a prompt up to it' gen --jsonl --ignore-eod \
     --prompt 'just as many bytes: thirty-two !'
 out_has '"tokens":1,"finish":"positions"'
 expect 4 'no such prompt file' gen --prompt-file nowhere
 for line in '{"prompt": 5}' '{"other": "a"}' '[1]' '{"prompt": "a"' \
-    '{"prompt": "a\u0000"}' '{"prompt": "a", "id": 9007199254740993}' ''; do
+    '{"prompt": "a\u0000"}' '{"prompt": "a", "id": 9007199254740993}' \
+    '{"prompt": "a", "seed": 9007199254740993}' '{"prompt": null}' ''; do
     printf '{"prompt": "fine"}\n%s\n' "$line" >bad
     expect 3 "a bad line: $line" gen --jsonl --prompt-file bad
     err_has 'bad:2'
 done
+printf '%s\n' '{"prompt": null, "text": "quick", "seed": null, "stop": null}' >nulls
+expect 0 'what is null is not given' gen --greedy --jsonl --prompt-file nulls
+out_has '"text":" brown"'
+check 'and needs no warning' sh -c '! grep warning err'
 for field in max_tokens max_completion_tokens max_new_tokens temperature top_p \
     top_k min_p repetition_penalty presence_penalty frequency_penalty n best_of \
     stop ignore_eos logprobs top_logprobs echo logit_bias messages; do

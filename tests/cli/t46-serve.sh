@@ -122,7 +122,9 @@ stream_options {"include_usage": true}
 END
 answers 'limits in digits' 400 /v1/completions \
     '{"prompt": "a", "seed": 9e17, "max_tokens": 1}'
-out_has "'seed' must be a number from -1 to 9007199254740992, and not 9e+17"
+out_has "'seed' must be a number from -1 to 9007199254740991, and not 9e+17"
+answers 'a seed that JSON would round to another' 400 /v1/completions \
+    '{"prompt": "a", "seed": 9007199254740993, "max_tokens": 1}'
 answers 'what is no integer' 400 /v1/completions '{"prompt": "a", "n": 1.5}'
 out_has "'n' must be an integer, and not 1.5"
 answers 'an id that is too large' 400 /v1/completions '{"prompt": [1, 300]}'
