@@ -288,8 +288,9 @@ curl -s -m 100 -o waits -d '{"prompt": "quick", "temperature": 0}' \
     -H 'Authorization: Bearer secret' "$url/v1/completions" &
 waits=$!
 metric waiting 1
-ask /v1/completions '{"prompt": "a"}' -H 'Authorization: Bearer secret'
-check 'a full queue' test "$status" = 429
+answers 'a full queue' 429 /v1/completions '{"prompt": "a"}' -i \
+    -H 'Authorization: Bearer secret'
+out_has 'Retry-After: 1'
 out_has '"code":"rate_limit_exceeded"'
 wait $waits
 check 'the one that waits is answered' grep -q '"text":" brown"' waits
