@@ -151,8 +151,7 @@ static int read_prompts(struct gpt_call *call, const struct gpt_server *s,
 
 /* ---- the choice of tokens ---- */
 
-/* Copied into the call, since the body's tree is freed before the call is
- * queued. */
+/* Copied into the call: the body's tree is freed before that is queued. */
 static int add_stop(struct gpt_call *call, const cJSON *item,
                     struct gpt_err *err)
 {
