@@ -76,7 +76,7 @@ static int choose_ends(struct gpt_chosen_rules *r, const struct gpt_loaded *m,
     return GPT_OK;
 }
 
-/* "ID:X", also "ID=X"; X is a number, inf or -inf. */
+/* "ID:X", also "ID=X"; X is a number or -inf. */
 static bool parse_bias(const char *word, struct gpt_bias *bias)
 {
     char id[32];

@@ -5,23 +5,38 @@
 
 #include <string.h>
 
-/* Everything else than control characters, quotes and backslashes goes out as
- * it is. */
+/* The character that `p` begins with if it is one that ends a line in Unicode,
+ * as Python's splitlines() and some readers of events take it: U+0085, U+2028
+ * or U+2029; else 0. */
+static unsigned line_end(const unsigned char *p, size_t n)
+{
+    if (n >= 2 && p[0] == 0xC2 && p[1] == 0x85)
+        return 0x85;
+    return n >= 3 && p[0] == 0xE2 && p[1] == 0x80 && (p[2] | 1) == 0xA9
+               ? 0x2000U | (p[2] & 0x3F)
+               : 0;
+}
+
+/* Everything else than control characters, quotes, backslashes and ends of
+ * lines goes out as it is: an object on a line is on one for all readers. */
 int gpt_json_add_string(struct gpt_buf *b, const char *text, size_t len)
 {
     int status = gpt_buf_add(b, "\"", 1);
 
     for (size_t i = 0; i < len && status == GPT_OK; i++) {
-        unsigned char c = (unsigned char)text[i];
+        const unsigned char c = (unsigned char)text[i];
+        const unsigned end =
+            line_end((const unsigned char *)text + i, len - i);
 
         if (c == '"' || c == '\\')
             status = gpt_buf_printf(b, "\\%c", c);
         else if (c == '\n')
             status = gpt_buf_add(b, "\\n", 2);
-        else if (c < 0x20 || c == 0x7F)
-            status = gpt_buf_printf(b, "\\u%04x", c);
+        else if (c < 0x20 || c == 0x7F || end)
+            status = gpt_buf_printf(b, "\\u%04x", end ? end : c);
         else
             status = gpt_buf_add(b, &text[i], 1);
+        i += end > 0xFF ? 2 : end > 0;
     }
     return status == GPT_OK ? gpt_buf_add(b, "\"", 1) : status;
 }

@@ -234,6 +234,15 @@ static int read_ids(struct gpt_prompts *p, struct gpt_prompt *prompt,
     return GPT_OK;
 }
 
+/* A field that is null is not given: tables that are written as lines have one
+ * where a cell is empty, and clients for what was not set. */
+static const cJSON *given(const cJSON *object, const char *key)
+{
+    const cJSON *item = cJSON_GetObjectItemCaseSensitive(object, key);
+
+    return cJSON_IsNull(item) ? NULL : item;
+}
+
 /* A line's text has one of several names: those of prompts, of documents and of
  * tasks. */
 static const char *text_key(const cJSON *object)
@@ -241,7 +250,7 @@ static const char *text_key(const cJSON *object)
     static const char *const keys[] = {"prompt", "text", "context"};
 
     for (size_t i = 0; i < GPT_COUNT(keys); i++)
-        if (cJSON_GetObjectItemCaseSensitive(object, keys[i]))
+        if (given(object, keys[i]))
             return keys[i];
     return keys[0];
 }
@@ -290,7 +299,7 @@ static void tell_unused(struct gpt_prompts *p, const cJSON *object,
     for (size_t i = 0; i < GPT_COUNT(of_requests); i++) {
         const char *key = of_requests[i].key;
 
-        if (p->said >> i & 1 || !cJSON_GetObjectItemCaseSensitive(object, key))
+        if (p->said >> i & 1 || !given(object, key))
             continue;
         p->said |= 1u << i;
         if (p->scored)
@@ -305,7 +314,7 @@ static void tell_unused(struct gpt_prompts *p, const cJSON *object,
 static int refuse_without_text(const cJSON *object, const char *what,
                                struct gpt_err *err)
 {
-    if (!cJSON_GetObjectItemCaseSensitive(object, "endings"))
+    if (!given(object, "endings"))
         return gpt_fail(err, GPT_EDATA,
                         "%s: no field 'prompt', 'text' or 'context'", what);
     return gpt_fail(err, GPT_EDATA,
@@ -322,17 +331,16 @@ static int read_object(struct gpt_prompts *p, struct gpt_prompt *prompt,
     if (!cJSON_IsObject(object))
         return gpt_fail(err, GPT_EDATA, "%s: not a JSON object", what);
     const char *key = text_key(object);
-    const cJSON *value = cJSON_GetObjectItemCaseSensitive(object, key);
+    const cJSON *value = given(object, key);
     GPT_TRY(keep_id(p, prompt, cJSON_GetObjectItemCaseSensitive(object, "id"),
                     what, err));
-    /* as in a request, where clients send null for what was not set */
-    if (!cJSON_IsNull(cJSON_GetObjectItemCaseSensitive(object, "seed")))
-        GPT_TRY(gpt_json_int_or(object, "seed", -1, 0, GPT_JSON_EXACT,
+    if (given(object, "seed"))
+        GPT_TRY(gpt_json_int_or(object, "seed", -1, 0, GPT_JSON_EXACT - 1,
                                 &prompt->seed, what, err));
     tell_unused(p, object, what);
     if (!value)
         return refuse_without_text(object, what, err);
-    if (cJSON_GetObjectItemCaseSensitive(object, "continuation"))
+    if (given(object, "continuation"))
         GPT_TRY(keep_string(p, object, "continuation", &prompt->continuation,
                             what, err));
     if (cJSON_IsArray(value))

@@ -86,7 +86,7 @@ struct gpt_server {
     pthread_cond_t more;           /* the queue is not empty any more */
     struct gpt_call *first, *last; /* the queue */
     struct gpt_call *running;      /* whose texts are all begun */
-    int64_t queued, active;        /* calls */
+    int64_t queued, active; /* calls of which no text is begun; other ones */
     int64_t unsent;                /* calls whose connections are there */
     bool closing;                  /* no new calls */
     /* counters since the start, guarded by the lock */

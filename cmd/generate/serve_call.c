@@ -151,8 +151,7 @@ static int read_prompts(struct gpt_call *call, const struct gpt_server *s,
 
 /* ---- the choice of tokens ---- */
 
-/* Copied into the call, since the body's tree is freed before the call is
- * queued. */
+/* Copied into the call: the body's tree is freed before that is queued. */
 static int add_stop(struct gpt_call *call, const cJSON *item,
                     struct gpt_err *err)
 {
@@ -399,7 +398,8 @@ static int read_call(struct gpt_call *call, const struct gpt_server *s,
     GPT_TRY(read_lengths(call, s, body, err));
     GPT_TRY(read_logprobs(call, body, err));
     GPT_TRY(gpt_field_flag(body, "ignore_eos", &ignore_eos, err));
-    GPT_TRY(gpt_field_integer(body, "seed", -1, GPT_JSON_EXACT, &seed, err));
+    GPT_TRY(gpt_field_integer(body, "seed", -1, GPT_JSON_EXACT - 1, &seed,
+                              err));
     GPT_TRY(read_sampling(call, s, body, err));
     GPT_TRY(read_stops(call, body, err));
     GPT_TRY(read_prompts(call, s, body, err));

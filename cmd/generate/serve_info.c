@@ -75,8 +75,8 @@ int gpt_info_tokenizer(struct gpt_server *s, const struct gpt_buf *body,
 
 /* A counter only grows, and begins at 0 with the server; a gauge is what is the
  * case now. Every figure has its help and its kind before it, as checkers of
- * the format want it. Waiting requests are those of which a text is not yet
- * begun. Of those that were cut, the client has the reason, but where it has
+ * the format want it. Waiting requests are those of which no text is begun
+ * yet. Of those that were cut, the client has the reason, but where it has
  * hung up. */
 int gpt_info_metrics(struct gpt_server *s, const struct gpt_buf *body,
                      struct gpt_buf *out, struct gpt_err *err)

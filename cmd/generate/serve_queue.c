@@ -8,6 +8,14 @@
 #include <pthread.h>
 #include <time.h>
 
+/* A call is counted among those that wait until its first text begins; the lock
+ * is held. */
+static void count_begun(struct gpt_server *s)
+{
+    s->queued--;
+    s->active++;
+}
+
 /* Takes a call, which is behind `before`, from the queue to those that run; the
  * lock is held. The other thread only adds calls at the end. */
 void gpt_calls_leave(struct gpt_server *s, struct gpt_call *call,
@@ -19,8 +27,8 @@ void gpt_calls_leave(struct gpt_server *s, struct gpt_call *call,
         s->first = call->next;
     if (!call->next)
         s->last = before;
-    s->queued--;
-    s->active++;
+    if (call->begun == 0)
+        count_begun(s);
     call->next = s->running;
     s->running = call;
 }
@@ -57,7 +65,9 @@ struct gpt_call_text *gpt_calls_next(struct gpt_server *s, bool wait)
 void gpt_calls_take(struct gpt_server *s, struct gpt_call_text *t)
 {
     pthread_mutex_lock(&s->lock);
-    if (++t->call->begun == t->call->wanted)
+    if (t->call->begun++ == 0)
+        count_begun(s);
+    if (t->call->begun == t->call->wanted)
         gpt_calls_leave(s, t->call, NULL);
     pthread_mutex_unlock(&s->lock);
 }

@@ -1,7 +1,7 @@
 /* Pairs as tokens; see pair.h. Start at gpt_pair_encode(). */
 #include "generate/pair.h"
 
-#include <ctype.h>
+#include "text/unicode.h"
 
 /* Spaces at a context's end belong to the continuation, since a token begins
  * with its space. */
@@ -38,6 +38,24 @@ static int add_begin(struct gpt_pair_encoder *e, struct gpt_err *err)
     return gpt_ids_add(&e->context, &e->begin, 1, err);
 }
 
+/* Bytes of a context before the white space at its end, of any script: the
+ * harness strips it as Python does. */
+static size_t stripped(const char *p, size_t len)
+{
+    while (len > 0) {
+        size_t at = len - 1;
+        uint32_t cp = 0;
+
+        while (at > 0 && ((unsigned char)p[at] & 0xC0) == 0x80)
+            at--;
+        const int n = gpt_utf8_decode((const uint8_t *)p + at, len - at, &cp);
+        if (n != (int)(len - at) || !gpt_unicode_is_blank(cp))
+            break;
+        len = at;
+    }
+    return len;
+}
+
 /* The pair is encoded together, since a token may reach over the seam, and is
  * divided where the context alone ends. A context without tokens, which need
  * not be an empty one, is the beginning of a text: what the tokenizer puts
@@ -46,12 +64,10 @@ static int add_begin(struct gpt_pair_encoder *e, struct gpt_err *err)
 int gpt_pair_encode(struct gpt_pair_encoder *e, const struct gpt_pair *pair,
                     int64_t *first, struct gpt_err *err)
 {
-    size_t len = pair->context_len;
+    const size_t len = stripped(pair->context, pair->context_len);
 
     if (pair->continuation_len == 0)
         return gpt_fail(err, GPT_EDATA, "the continuation is empty");
-    while (len > 0 && isspace((unsigned char)pair->context[len - 1]))
-        len--;
     e->text.len = e->ids.len = e->context.len = 0;
     if (gpt_buf_add(&e->text, pair->context, pair->context_len) != GPT_OK ||
         gpt_buf_add(&e->text, pair->continuation, pair->continuation_len) !=

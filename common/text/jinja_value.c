@@ -395,8 +395,7 @@ bool jinja_is_space(const char *p, size_t n)
     if (n == 1 && (unsigned char)*p >= 0x80)
         return false;
     gpt_utf8_decode((const uint8_t *)p, n, &code);
-    return gpt_unicode_class(code) == GPT_UC_SPACE ||
-           (code >= 0x1C && code <= 0x1F);
+    return gpt_unicode_is_blank(code);
 }
 
 /* What is not ASCII has more bytes than characters. */

@@ -35,6 +35,13 @@ static inline enum gpt_unicode_class gpt_unicode_class(uint32_t cp)
     return (enum gpt_unicode_class)(word >> 4 * (cp & 15) & 15);
 }
 
+/* What Python's strings take for white space: White_Space, and the separators
+ * of files, groups, records and units. */
+static inline bool gpt_unicode_is_blank(uint32_t cp)
+{
+    return gpt_unicode_class(cp) == GPT_UC_SPACE || (cp >= 0x1C && cp <= 0x1F);
+}
+
 /* Reads one character of p[0..len), len > 0: its code point and length 1..4.
  * 0 when the bytes are not the shortest UTF-8 form of a scalar value (RFC
  * 3629): a stray or missing continuation byte, an overlong form, a surrogate,

@@ -85,6 +85,11 @@ say want '%s\n%s\n' \
     '{"id":"a","sample":1,"text":" brown","prompt_tokens":5,"tokens":6,"finish":"eod"}' \
     '{"id":[1,2],"sample":1,"text":"ck brown","prompt_tokens":3,"tokens":8,"finish":"eod"}'
 check 'in and out' cmp want out
+say prompts '{"prompt": "\302\205-\342\200\250-\342\200\251-\342\200\252-\303\205"}\n'
+expect 0 'ends of lines in Unicode' gen --jsonl --echo --tokens 1 \
+    --prompt-file prompts
+check 'divide no line of output' grep -q \
+    "\"text\":\"\\\\u0085-\\\\u2028-\\\\u2029-$(printf '\342\200\252-\303\205')" out
 if script -qec true /dev/null >/dev/null 2>&1; then
     script -qec "gpt-generate --load ckpt" typescript </dev/null >out 2>&1
     check 'a terminal is not waited for' grep -q 'no prompt' out
@@ -215,16 +220,21 @@ expect 3 'a prompt past the last position' gen \
     --prompt 'a prompt that is a good deal longer than 32 bytes'
 err_has '49 tokens'
 err_has '32 positions'
-expect 0 'a prompt up to it' gen --jsonl \
+expect 0 'a prompt up to it' gen --jsonl --ignore-eod \
     --prompt 'just as many bytes: thirty-two !'
 out_has '"tokens":1,"finish":"positions"'
 expect 4 'no such prompt file' gen --prompt-file nowhere
 for line in '{"prompt": 5}' '{"other": "a"}' '[1]' '{"prompt": "a"' \
-    '{"prompt": "a\u0000"}' '{"prompt": "a", "id": 9007199254740993}' ''; do
+    '{"prompt": "a\u0000"}' '{"prompt": "a", "id": 9007199254740993}' \
+    '{"prompt": "a", "seed": 9007199254740993}' '{"prompt": null}' ''; do
     printf '{"prompt": "fine"}\n%s\n' "$line" >bad
     expect 3 "a bad line: $line" gen --jsonl --prompt-file bad
     err_has 'bad:2'
 done
+printf '%s\n' '{"prompt": null, "text": "quick", "seed": null, "stop": null}' >nulls
+expect 0 'what is null is not given' gen --greedy --jsonl --prompt-file nulls
+out_has '"text":" brown"'
+check 'and needs no warning' sh -c '! grep warning err'
 for field in max_tokens max_completion_tokens max_new_tokens temperature top_p \
     top_k min_p repetition_penalty presence_penalty frequency_penalty n best_of \
     stop ignore_eos logprobs top_logprobs echo logit_bias messages; do

@@ -122,7 +122,9 @@ stream_options {"include_usage": true}
 END
 answers 'limits in digits' 400 /v1/completions \
     '{"prompt": "a", "seed": 9e17, "max_tokens": 1}'
-out_has "'seed' must be a number from -1 to 9007199254740992, and not 9e+17"
+out_has "'seed' must be a number from -1 to 9007199254740991, and not 9e+17"
+answers 'a seed that JSON would round to another' 400 /v1/completions \
+    '{"prompt": "a", "seed": 9007199254740993, "max_tokens": 1}'
 answers 'what is no integer' 400 /v1/completions '{"prompt": "a", "n": 1.5}'
 out_has "'n' must be an integer, and not 1.5"
 answers 'an id that is too large' 400 /v1/completions '{"prompt": [1, 300]}'
@@ -271,15 +273,27 @@ busy='{"prompt": "a", "n": 1000, "max_tokens": 31, "ignore_eos": true}'
 curl -s -m 100 -o busy -d "$busy" -H 'Authorization: Bearer secret' \
     "$url/v1/completions" &
 client=$!
-# Its place in the queue may not be taken by the one that is refused.
-tries=0
-until grep -q '^gpt_requests_waiting 1' out || [ $tries -gt 300 ]; do
-    ask /metrics '' -H 'Authorization: Bearer secret'
-    tries=$((tries + 1))
-done
-ask /v1/completions '{"prompt": "a"}' -H 'Authorization: Bearer secret'
-check 'a full queue' test "$status" = 429
+metric() { # figure value: waits for it
+    tries=0
+    until ask /metrics '' -H 'Authorization: Bearer secret' &&
+        grep -q "^gpt_requests_$1 $2\$" out || [ $tries -gt 300 ]; do
+        tries=$((tries + 1))
+    done
+    out_has "gpt_requests_$1 $2"
+}
+# One whose texts are being made, however many are not begun, does not wait.
+metric running 1
+out_has 'gpt_requests_waiting 0'
+curl -s -m 100 -o waits -d '{"prompt": "quick", "temperature": 0}' \
+    -H 'Authorization: Bearer secret' "$url/v1/completions" &
+waits=$!
+metric waiting 1
+answers 'a full queue' 429 /v1/completions '{"prompt": "a"}' -i \
+    -H 'Authorization: Bearer secret'
+out_has 'Retry-After: 1'
 out_has '"code":"rate_limit_exceeded"'
+wait $waits
+check 'the one that waits is answered' grep -q '"text":" brown"' waits
 wait $client
 check 'the one before is answered' grep -q '"index":999' busy
 kill -TERM $pid

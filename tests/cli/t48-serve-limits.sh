@@ -192,8 +192,8 @@ together() { # texts of the first call
         clients="$clients $!"
     done
     waited=false
-    while ask /metrics '' && ! grep -q '^gpt_requests_waiting 0$' out; do
-        ! grep -q '^gpt_requests_waiting 3$' out || waited=true
+    while ask /metrics '' && ! grep -q '^gpt_requests_running 0$' out; do
+        ! grep -q '^gpt_requests_waiting 2$' out || waited=true
         sleep 0.05
     done
     for p in $clients; do
@@ -265,7 +265,7 @@ curl -s -m 60 -o cut -w '%{http_code}' "$url/v1/completions" -d "{$long}" \
     >cut.status &
 client=$!
 tries=0
-until ask /metrics '' && grep -q '^gpt_requests_waiting 1' out ||
+until ask /metrics '' && grep -q '^gpt_requests_running 1' out ||
     [ $tries -gt 100 ]; do
     sleep 0.05
     tries=$((tries + 1))

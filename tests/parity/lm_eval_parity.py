@@ -1,7 +1,8 @@
 """lm-eval-harness, by its model local-completions, against gpt-generate --serve:
 tasks like LAMBADA, of multiple choice, of texts without a context as BLiMP, and
 of windows over long texts as WikiText, over local files. Its accuracies and
-log-likelihoods must be those of gpt-generate --score and --perplexity.
+log-likelihoods must be those of gpt-generate --score and --perplexity; texts of
+a task that generates, also by local-chat-completions, are the filter's.
 
     lm_eval_parity.py BUILD_DIRECTORY
 """
@@ -70,6 +71,20 @@ metric_list:
     aggregation: weighted_perplexity
     higher_is_better: false
 """
+GENERATE = """output_type: generate_until
+doc_to_text: "{{text}}"
+doc_to_target: "{{text}}"
+generation_kwargs:
+  until: ["s", "a t", "\\n"]
+  max_gen_toks: 20
+  temperature: 0.0
+metric_list:
+  - metric: exact_match
+    aggregation: mean
+    higher_is_better: true
+"""
+TEMPLATE = ("{% for m in messages %}{{ m.role[0] }}:{{ m.content }};"
+            "{% endfor %}{% if add_generation_prompt %}a:{% endif %}")
 MAX_LENGTH = 96  # positions of the model
 
 
@@ -99,8 +114,9 @@ def sum_of_windows(load, text, window):
     return -figures["loss"] * figures["scored"]
 
 
-def serve(load):
-    server = subprocess.Popen([*load, "--serve", "127.0.0.1:0"],
+def serve(load, template):
+    server = subprocess.Popen([*load, "--serve", "127.0.0.1:0",
+                               "--chat-template", template],
                               stderr=subprocess.PIPE, text=True)
     for line in server.stderr:
         found = re.search(r"http://\S+/", line)
@@ -113,6 +129,38 @@ def samples_of(results, task):
     rows = sorted(results["samples"][task], key=lambda row: row["doc_id"])
     return [[float(r[0] if isinstance(r, (list, tuple)) else r)
              for r in row["filtered_resps"]] for row in rows]
+
+
+def filtered(load, prompts):
+    """What the filter makes of prompts with the settings of GENERATE."""
+    lines = "".join(json.dumps({"prompt": p}) + "\n" for p in prompts)
+    out = subprocess.run([*load, "--jsonl", "--greedy", "--tokens", "20",
+                          "--stop", "s", "a t", "\n"], input=lines,
+                         capture_output=True, text=True, check=True).stdout
+    return [json.loads(line)["text"] for line in out.split("\n")[:-1]]
+
+
+def compare_texts(load, top, url, rows):
+    """Texts of the harness, as a completion and as an answer in a chat."""
+    texts = [row["text"] for row in rows]
+    for name, path, chat, prompts in (
+            ("local-completions", "completions", False, texts),
+            ("local-chat-completions", "chat/completions", True,
+             [f"u:{text};a:" for text in texts])):
+        how = {} if chat else dict(tokenizer_backend="remote")
+        results = lm_eval.simple_evaluate(
+            model=name, model_args=dict(
+                model="tiny", base_url=f"{url}v1/{path}", num_concurrent=4,
+                max_retries=1, max_length=MAX_LENGTH, **how),
+            tasks=["local_made"], log_samples=True, apply_chat_template=chat,
+            task_manager=TaskManager(include_path=top,
+                                     include_defaults=False),
+            bootstrap_iters=0)
+        made = sorted(results["samples"]["local_made"],
+                      key=lambda row: row["doc_id"])
+        got, want = [row["resps"][0][0] for row in made], filtered(load, prompts)
+        if not check(got == want, f"{name}: texts are the filter's"):
+            print(f"# got {got}\n# want {want}")
 
 
 def main():
@@ -132,12 +180,16 @@ def main():
         write_lines(f"{top}/choices.jsonl", choices)
         write_lines(f"{top}/alone.jsonl", texts[:8])
         write_lines(f"{top}/long.jsonl", long)
+        write_lines(f"{top}/made.jsonl", texts)
+        with open(f"{top}/template", "w", encoding="utf-8") as f:
+            f.write(TEMPLATE)
         for name, body in (("texts", LAST_WORD), ("choices", CHOICE),
-                           ("alone", NO_CONTEXT), ("long", WINDOWS)):
+                           ("alone", NO_CONTEXT), ("long", WINDOWS),
+                           ("made", GENERATE)):
             with open(f"{top}/{name}.yaml", "w", encoding="utf-8") as f:
                 f.write(TASK.format(name=f"local_{name}", body=body,
                                     file=f"{top}/{name}.jsonl"))
-        server, url = serve(load)
+        server, url = serve(load, f"{top}/template")
         if not server:
             print("1..0 # SKIP this build has no libmicrohttpd")
             return 0
@@ -152,6 +204,7 @@ def main():
             task_manager=TaskManager(include_path=top,
                                      include_defaults=False),
             bootstrap_iters=0)
+        compare_texts(load, top, url, texts)
         server.terminate()
         server.communicate(timeout=60)
         mine = score(load, texts)

@@ -92,6 +92,12 @@ int main(void)
     test_pair(HF, after, "", "y", false, "2|88");
     test_pair(HF, none, "x", "y", false, "87|88");
     test_pair(HF, none, "  ", "y", false, "2|220 220 88");
+    /* white space of any script goes to the continuation, and only what ends a
+     * character that is whole */
+    test_pair(HF, none, "x \u3000", "y", false, "87|220 159 222 222 88");
+    test_pair(HF, none, "x\u00a0\x1f\u2003\xc2\x85", "y", false,
+              "87|126 254 219 288 225 126 227 88");
+    test_pair(HF, none, "x\x80", "y", false, "87 222|88");
     test_pair(SP, drops, "\x01", "the", false, "2|6");
     test_pair(SP, drops, "\x01", "the", true, "2|6");
     close(fd);
