@@ -6,6 +6,7 @@
 
 #include "base/clock.h"
 #include "base/memory.h"
+#include "base/signals.h"
 #include "parallel/store_wire.h"
 
 #include <errno.h>
@@ -563,9 +564,8 @@ static int serve_among_silent(void)
     return !left ? 3 : !served ? 4 : 0;
 }
 
-/* A server in a process of its own, stopped with a client that has connected
- * and not yet sent anything. */
-static pid_t stop_server(int *fd)
+/* A server in a process of its own, which can be stopped. */
+static pid_t serve_apart(int64_t *port_out)
 {
     int ports[2];
     int64_t port;
@@ -584,6 +584,17 @@ static pid_t stop_server(int *fd)
         exit(1);
     close(ports[0]);
     close(ports[1]);
+    *port_out = port;
+    return pid;
+}
+
+/* One that is stopped with a client that has connected and not yet sent
+ * anything. */
+static pid_t stop_server(int *fd)
+{
+    int64_t port;
+    pid_t pid = serve_apart(&port);
+
     *fd = raw_connect(port);
     usleep(200000); /* until it is accepted */
     kill(pid, SIGSTOP);
@@ -633,6 +644,67 @@ static void test_silent_clients(void)
     continue_server(stopped, stopped_fd);
     close(fd);
     gpt_store_server_close(v, 0);
+}
+
+/* ---- signals ---- */
+
+/* A rank that has got a signal when it joins. 0: it sees the failure that was
+ * posted before; 1: it only knows of the signal. */
+static pid_t fork_signalled(int64_t port)
+{
+    const struct gpt_launch_env l = launch(2, 1, port, true);
+    struct gpt_store *s;
+    struct gpt_err err = {0};
+    const pid_t pid = fork();
+
+    if (pid != 0)
+        return pid;
+    gpt_signals_setup();
+    raise(SIGTERM);
+    if (gpt_store_open(&s, &l, 60, &err) != GPT_OK)
+        _exit(strstr(err.text, "was stopped by SIGTERM") ? 1 : 2);
+    _exit(gpt_store_check_wait(s, &err) == GPT_EFAIL &&
+                  strcmp(err.text, "rank 0 failed: ended with status 9") == 0
+              ? 0
+              : 3);
+}
+
+static int status_of(pid_t pid)
+{
+    int status = -1;
+
+    return waitpid(pid, &status, 0) == pid && WIFEXITED(status)
+               ? WEXITSTATUS(status)
+               : -1;
+}
+
+/* A launcher that has seen a rank fail posts that and then sends a signal to
+ * the others. The store of a busy machine answers them late. */
+static void test_signals(void)
+{
+    int64_t port;
+    const pid_t server = serve_apart(&port);
+    const struct gpt_launch_env l = launch(2, 0, port, true);
+    struct gpt_err failure = {0}, err = {0};
+    struct gpt_store *s;
+
+    gpt_fail(&failure, GPT_OK, "ended with status 9");
+    gpt_fail_on_rank(&failure, 0);
+    ok(gpt_store_open(&s, &l, 60, &err) == GPT_OK &&
+           gpt_store_post_failure(s, &failure, &err) == GPT_OK,
+       "a failure is posted");
+    kill(server, SIGSTOP);
+    pid_t rank = fork_signalled(port);
+    usleep(300000);
+    kill(server, SIGCONT);
+    is_int(status_of(rank), 0, "a rank with a signal waits to see it");
+    gpt_store_close(s);
+    kill(server, SIGSTOP);
+    const double begun = gpt_now();
+    is_int(status_of(fork_signalled(port)), 1, "and ends without an answer");
+    ok(gpt_now() - begun < 30, "before its timeout");
+    kill(server, SIGKILL);
+    is_int(status_of(server), -1, "the server is killed");
 }
 
 /* ---- who does not answer ---- */
@@ -701,9 +773,11 @@ static void test_unreachable(void)
        "%s", err.text);
     pthread_join(thread, NULL);
     /* nobody accepts: the connection waits in the kernel */
+    const double begun = gpt_now();
     ok(gpt_store_open(&s, &l, 0.3, &err) == GPT_EIO &&
            strstr(err.text, "does not answer within 0.3 s"),
        "%s", err.text);
+    ok(gpt_now() - begun < 30, "it is not asked again");
     close(fd);
 }
 
@@ -765,6 +839,7 @@ int main(void)
     test_raw();
     test_does_not_read();
     test_silent_clients();
+    test_signals();
     test_unreachable();
     return tap_done();
 }
