@@ -51,7 +51,7 @@ static struct gpt_store *join(const struct gpt_store_server *v, int64_t world,
     struct gpt_store *s;
     struct gpt_err err = {0};
 
-    if (gpt_store_open(&s, &l, 5, &err) != GPT_OK) {
+    if (gpt_store_open(&s, &l, 60, &err) != GPT_OK) {
         printf("Bail out! %s\n", err.text);
         exit(1);
     }
@@ -152,7 +152,7 @@ static void *be_member(void *arg)
     struct gpt_err err = {0};
     char key[32];
 
-    if (gpt_store_open(&s, &l, 10, &err) != GPT_OK) {
+    if (gpt_store_open(&s, &l, 60, &err) != GPT_OK) {
         printf("# rank %lld: %s\n", (long long)m->rank, err.text);
         m->wrong = 1000;
         return NULL;
@@ -164,7 +164,7 @@ static void *be_member(void *arg)
                  (long long)m->rank);
         m->wrong += gpt_store_set(s, key, &m->rank, sizeof(m->rank), &err);
         m->wrong += gpt_store_add(s, "count", 1, &n, &err);
-        m->wrong += gpt_store_barrier(s, "round", 10, &err);
+        m->wrong += gpt_store_barrier(s, "round", 60, &err);
         m->wrong += gpt_store_add(s, "count", 0, &n, &err);
         m->wrong += n < (i + 1) * RANKS;
         for (int64_t r = 0; r < RANKS; r++) {
@@ -220,7 +220,7 @@ static void test_barrier_late(void)
     is_str(err.text, "rank 1 has not come to 'data' within 0.01 s",
            "one is missing");
     struct gpt_store *d = join(v, 4, 1);
-    is_int(gpt_store_barrier(d, "data", 5, &err), GPT_OK, "all are there");
+    is_int(gpt_store_barrier(d, "data", 60, &err), GPT_OK, "all are there");
     gpt_store_close(a);
     gpt_store_close(b);
     gpt_store_close(c);
@@ -298,7 +298,7 @@ static int raw_connect(int64_t port)
     struct sockaddr_in to = {.sin_family = AF_INET,
                              .sin_port = htons((uint16_t)port),
                              .sin_addr.s_addr = htonl(INADDR_LOOPBACK)};
-    struct timeval patience = {5, 0};
+    struct timeval patience = {60, 0};
     int fd = socket(AF_INET, SOCK_STREAM, 0);
 
     if (fd < 0 || connect(fd, (struct sockaddr *)&to, sizeof(to)) != 0)
@@ -634,10 +634,8 @@ static void test_silent_clients(void)
     int stopped_fd;
     pid_t stopped = stop_server(&stopped_fd);
     struct gpt_store_server *v = serve();
-    const struct timeval patience = {8, 0};
     const double begun = gpt_now();
     int fd = raw_connect(gpt_store_server_port(v));
-    setsockopt(fd, SOL_SOCKET, SO_RCVTIMEO, &patience, sizeof(patience));
     const bool ended = recv(fd, &byte, 1, 0) == 0;
     const double waited = gpt_now() - begun;
     ok(ended && waited > 4, "a silent client is dropped after %.1f s", waited);
@@ -791,7 +789,7 @@ static void come_and_go(const struct gpt_store_server *v, bool will)
     const pid_t pid = fork();
 
     if (pid == 0) {
-        int status = gpt_store_open(&s, &l, 5, &err);
+        int status = gpt_store_open(&s, &l, 60, &err);
 
         if (status == GPT_OK && will)
             status = gpt_store_leave_will(s, &err);
@@ -815,7 +813,7 @@ static void test_wills(void)
     ok(!gpt_store_failed(s, &failure),
        "whose place is not known to be its own");
     come_and_go(v, true);
-    for (int i = 0; i < 100 && !failed; i++) {
+    for (int i = 0; i < 1200 && !failed; i++) {
         usleep(50000);
         failed = gpt_store_failed(s, &failure);
     }
