@@ -462,7 +462,7 @@ rm -rf x
 if command -v flock >/dev/null; then
     into a locked 2>/dev/null
     : >locked/.lock
-    flock locked/.lock sh -c 'echo held; exec sleep 20' >held &
+    flock locked/.lock sh -c 'echo held; exec sleep 600' >held &
     holder=$!
     while ! [ -s held ]; do sleep 0.1; done
     expect 7 'a run is saving there' into a locked --force
