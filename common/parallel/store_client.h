@@ -40,8 +40,8 @@ int gpt_store_delete(struct gpt_store *s, const char *key,
 int gpt_store_check_signal(const struct gpt_store *s,
                            struct gpt_err *err) GPT_MUST_USE;
 
-/* Takes back what gpt_store_leave_will() left, if it left anything: what listens
- * on the port may be no store, and answer nothing. */
+/* Takes back what gpt_store_leave_will() left, if it left anything: what
+ * listens on the port may be no store, and answer nothing. */
 void gpt_store_withdraw_will(struct gpt_store *s);
 
 #endif

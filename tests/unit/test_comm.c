@@ -325,22 +325,14 @@ static void collectives(struct member *m)
     expect_true(m, gpt_comm_check(m->comm, &err) == GPT_OK, "no failure");
 }
 
-/* Ranks other than 1 say that they have come so far; rank 1 waits for all of
- * them. */
-static void has_come(struct member *m)
-{
-    struct gpt_err err = {0};
-    int64_t n;
-
-    must(gpt_store_add(m->store, "come", 1, &n, &err), &err);
-}
-
-static void wait_for_others(struct member *m)
+/* Rank 1 waits until all others have come so far. */
+static void gather(struct member *m)
 {
     struct gpt_err err = {0};
     int64_t n = 0;
 
-    while (n < m->size - 1) {
+    must(gpt_store_add(m->store, "come", m->rank != 1, &n, &err), &err);
+    while (m->rank == 1 && n < m->size - 1) {
         usleep(20000);
         must(gpt_store_add(m->store, "come", 0, &n, &err), &err);
     }
@@ -361,14 +353,14 @@ static void many_calls(struct member *m)
     must(m->be->sync(m->q, &err), &err); /* connected */
     /* rank 1 comes when the calls of the others have returned */
     if (m->rank == 1) {
-        wait_for_others(m);
+        gather(m);
         usleep(300000);
     }
     for (int64_t i = 0; i < FEW; i++)
         gpt_comm_all_reduce(m->comm, m->q, p, 1, GPT_F32, GPT_MAX);
     const double returned = gpt_now();
     if (m->rank != 1)
-        has_come(m);
+        gather(m);
     for (int64_t i = FEW; i < calls; i++)
         gpt_comm_all_reduce(m->comm, m->q, p, 1, GPT_F32, GPT_MAX);
     look_at(m, &x, p, 4);
@@ -448,7 +440,7 @@ static void one_vanishes(struct member *m)
 
 static void hang(struct member *m)
 {
-    wait_for_others(m);
+    gather(m);
     _exit(0);
 }
 
@@ -459,7 +451,7 @@ static void one_hangs(struct member *m)
     if (m->rank == 1)
         hang(m);
     expect_failure(m, "not arrived after 2 s: rank 1");
-    has_come(m);
+    gather(m);
 }
 
 /* The message names the first of many calls on the queue, not the last. */
@@ -477,7 +469,7 @@ static void one_is_behind(struct member *m)
     must(m->be->sync(m->q, &err), &err);
     expect_report(m, "all-reduce 2 of group 'test.all': not arrived after 1.5 "
                      "s: rank 1");
-    has_come(m);
+    gather(m);
     m->be->free(m->be, p);
 }
 
@@ -539,7 +531,7 @@ static void abort_hangs(struct member *m)
                        strstr(err.text, "NCCL does not end a collective"),
                 "the queue says why it is left alone");
     expect_report(m, "not arrived after 1.5 s: rank 1");
-    has_come(m);
+    gather(m);
     m->be->free(m->be, p);
 }
 
