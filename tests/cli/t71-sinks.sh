@@ -46,7 +46,7 @@ check 'it got it' test "$(wc -l <first)" = 1
 expect 0 'one that is killed' train --log-metrics-command 'kill -9 $$'
 err_has 'was ended by SIGKILL'
 # A command that does not read holds up nothing: 30 seconds are what it has.
-train_exec --train-iters 3 --log-metrics-command 'sleep 600' >slow.log 2>&1 &
+train_exec --train-iters 3 --log-metrics-command 'sleep 100' >slow.log 2>&1 &
 slow=$!
 until_true 60 grep 'iteration *3/' slow.log
 check 'one that does not read does not hold up steps' \
