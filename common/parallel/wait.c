@@ -14,7 +14,7 @@
 
 /* Seconds. */
 static const double silent = 5, between_reports = 60, between_checks = 0.25,
-                    after_signal = 1;
+                    after_signal = 2;
 
 struct gpt_wait gpt_wait_begin(double limit)
 {
