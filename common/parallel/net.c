@@ -1,10 +1,9 @@
 /* TCP connections; see net.h. Start at gpt_net_connect(). */
 #include "parallel/net.h"
 
-#include "base/clock.h"
 #include "base/memory.h"
-#include "base/signals.h"
 #include "base/thread.h"
+#include "parallel/wait.h"
 
 #include <errno.h>
 #include <fcntl.h>
@@ -66,16 +65,17 @@ static void *look_up(void *arg)
 
 /* True when the thread has finished. Otherwise it owns the struct from then
  * on. */
-static bool wait_for_lookup(struct lookup *l, double end)
+static bool wait_for_lookup(struct lookup *l, struct gpt_wait *wait)
 {
     const struct timespec tick = {0, 5 * 1000000L};
     bool done, give_up;
 
     do {
         nanosleep(&tick, NULL);
+        gpt_wait_heed_signal(wait);
         pthread_mutex_lock(&l->lock);
         done = l->done;
-        give_up = !done && (gpt_now() >= end || gpt_signals_stop());
+        give_up = !done && gpt_wait_is_over(wait);
         l->abandoned = give_up;
         pthread_mutex_unlock(&l->lock);
     } while (!done && !give_up);
@@ -83,8 +83,9 @@ static bool wait_for_lookup(struct lookup *l, double end)
 }
 
 /* Numbers need no resolver and no thread. NULL: `why` says the reason. */
-static struct lookup *find_addresses(const char *host, int64_t port, double end,
-                                     char *why, size_t cap)
+static struct lookup *find_addresses(const char *host, int64_t port,
+                                     struct gpt_wait *wait, char *why,
+                                     size_t cap)
 {
     struct lookup *l = gpt_alloc(1, sizeof(*l));
     pthread_t thread;
@@ -105,7 +106,7 @@ static struct lookup *find_addresses(const char *host, int64_t port, double end,
         return NULL;
     }
     pthread_detach(thread);
-    if (!wait_for_lookup(l, end)) {
+    if (!wait_for_lookup(l, wait)) {
         snprintf(why, cap, "the resolver does not answer");
         return NULL;
     }
@@ -120,23 +121,23 @@ static struct lookup *find_addresses(const char *host, int64_t port, double end,
 /* ---- connecting ---- */
 
 /* Waits for a connection that is under way. Returns its error, or 0. */
-static int finish_connecting(int fd, double end)
+static int finish_connecting(int fd, struct gpt_wait *wait)
 {
     struct pollfd p = {fd, POLLOUT, 0};
     socklen_t len = sizeof(int);
     int code = 0;
 
-    while (poll(&p, 1, TICK_MS) <= 0)
-        if (gpt_signals_stop())
-            return EINTR;
-        else if (gpt_now() >= end)
+    while (poll(&p, 1, TICK_MS) <= 0) {
+        gpt_wait_heed_signal(wait);
+        if (gpt_wait_is_over(wait))
             return ETIMEDOUT;
+    }
     return getsockopt(fd, SOL_SOCKET, SO_ERROR, &code, &len) == 0 ? code
                                                                   : errno;
 }
 
-static int connect_to(const struct addrinfo *a, double end, char *why,
-                      size_t cap)
+static int connect_to(const struct addrinfo *a, struct gpt_wait *wait,
+                      char *why, size_t cap)
 {
     int code = 0;
     int fd =
@@ -145,7 +146,7 @@ static int connect_to(const struct addrinfo *a, double end, char *why,
     if (fd < 0 || connect(fd, a->ai_addr, a->ai_addrlen) != 0)
         code = errno;
     if (fd >= 0 && (code == EINPROGRESS || code == EINTR))
-        code = finish_connecting(fd, end);
+        code = finish_connecting(fd, wait);
     if (code == 0 && fcntl(fd, F_SETFL, 0) == 0)
         return fd;
     snprintf(why, cap, "%s", code == ETIMEDOUT ? "no answer" : strerror(code));
@@ -157,14 +158,14 @@ static int connect_to(const struct addrinfo *a, double end, char *why,
 int gpt_net_connect(const char *host, int64_t port, double seconds, char *why,
                     size_t cap)
 {
-    const double end = gpt_now() + seconds;
-    struct lookup *l = find_addresses(host, port, end, why, cap);
+    struct gpt_wait wait = gpt_wait_begin(seconds);
+    struct lookup *l = find_addresses(host, port, &wait, why, cap);
     int fd = -1;
 
     if (!l)
         return -1;
     for (struct addrinfo *a = l->list; a && fd < 0; a = a->ai_next)
-        fd = connect_to(a, end, why, cap);
+        fd = connect_to(a, &wait, why, cap);
     free_lookup(l);
     return fd;
 }

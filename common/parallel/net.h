@@ -11,7 +11,7 @@
 /* Tries all addresses of `host` once, `seconds` at most. Returns a descriptor
  * that blocks, or -1 with the reason in `why`. The caller tries again: a host
  * may start later, and its name be known later still. A signal that asks to
- * stop ends it early. */
+ * stop ends it early, within two seconds. */
 int gpt_net_connect(const char *host, int64_t port, double seconds, char *why,
                     size_t cap);
 

@@ -255,20 +255,21 @@ static int check_sizes(const struct gpt_store *s, const char *key, size_t len,
 /* ---- open and close ---- */
 
 /* What listens on the port may be no store, and say nothing, or a part of an
- * answer: the limit is that of meeting, and a signal ends the wait. */
+ * answer: the limit is that of meeting, and a signal ends the wait soon. */
 static int await_bytes(struct gpt_store *s, double timeout,
                        struct gpt_err *err)
 {
-    const struct gpt_wait wait =
-        gpt_wait_begin(fmin(timeout, ANSWER_SECONDS));
+    struct gpt_wait wait = gpt_wait_begin(fmin(timeout, ANSWER_SECONDS));
     struct pollfd answer = {.fd = s->fd, .events = POLLIN};
 
     while (poll(&answer, 1, POLL_MS) <= 0) {
+        gpt_wait_heed_signal(&wait);
+        if (!gpt_wait_is_over(&wait))
+            continue;
         GPT_TRY(gpt_store_check_signal(s, err));
-        if (gpt_wait_is_over(&wait))
-            return gpt_fail(err, GPT_EIO, "the server at %s does not answer "
-                            "within %g s; is it another program?",
-                            s->where, wait.limit);
+        return gpt_fail(err, GPT_EIO, "the server at %s does not answer "
+                        "within %g s; is it another program?",
+                        s->where, wait.limit);
     }
     return GPT_OK;
 }

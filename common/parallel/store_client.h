@@ -22,6 +22,7 @@ struct gpt_store {
     char prefix[136];
     struct gpt_buf request, reply;
     size_t replied; /* bytes of reply that were read, world of one */
+    bool has_will;  /* the server keeps one of this rank */
     bool lost;      /* the connection; why: */
     struct gpt_err why;
 };
@@ -39,7 +40,8 @@ int gpt_store_delete(struct gpt_store *s, const char *key,
 int gpt_store_check_signal(const struct gpt_store *s,
                            struct gpt_err *err) GPT_MUST_USE;
 
-/* Takes back what gpt_store_leave_will() left. */
+/* Takes back what gpt_store_leave_will() left, if it left anything: what
+ * listens on the port may be no store, and answer nothing. */
 void gpt_store_withdraw_will(struct gpt_store *s);
 
 #endif

@@ -57,6 +57,7 @@ int gpt_store_leave_will(struct gpt_store *s, struct gpt_err *err)
              "ended without a word: its connection to the store was closed");
     gpt_fail_on_rank(&will, s->rank);
     will_key(key, sizeof(key), s->rank);
+    s->has_will = true;
     return gpt_store_set(s, key, report,
                          format_report(report, sizeof(report), &will), err);
 }
@@ -66,8 +67,9 @@ void gpt_store_withdraw_will(struct gpt_store *s)
     struct gpt_err ignored = {0};
     char key[32];
 
-    if (s->fd < 0 || s->agent_store)
+    if (!s->has_will)
         return;
+    s->has_will = false;
     will_key(key, sizeof(key), s->rank);
     (void)!gpt_store_delete(s, key, &ignored);
 }

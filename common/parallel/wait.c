@@ -5,6 +5,7 @@
 
 #include "base/clock.h"
 #include "base/log.h"
+#include "base/signals.h"
 
 #include <math.h>
 #include <stdarg.h>
@@ -12,7 +13,8 @@
 #include <time.h>
 
 /* Seconds. */
-static const double silent = 5, between_reports = 60, between_checks = 0.25;
+static const double silent = 5, between_reports = 60, between_checks = 0.25,
+                    after_signal = 2;
 
 struct gpt_wait gpt_wait_begin(double limit)
 {
@@ -33,6 +35,14 @@ double gpt_wait_left(const struct gpt_wait *w)
 bool gpt_wait_is_over(const struct gpt_wait *w)
 {
     return gpt_now() >= w->begun + w->limit;
+}
+
+void gpt_wait_heed_signal(struct gpt_wait *w)
+{
+    if (w->stopping || !gpt_signals_stop())
+        return;
+    w->stopping = true;
+    w->limit = fmin(w->limit, gpt_now() - w->begun + after_signal);
 }
 
 void gpt_wait_pause(struct gpt_wait *w)

@@ -10,12 +10,17 @@ struct gpt_wait {
     double begun, limit; /* limit: seconds; INFINITY: none */
     /* private */
     double pause, report_at, check_at;
+    bool stopping;
 };
 
 struct gpt_wait gpt_wait_begin(double limit);
 /* Seconds until the limit, at least 0. */
 double gpt_wait_left(const struct gpt_wait *w);
 bool gpt_wait_is_over(const struct gpt_wait *w);
+/* Leaves the wait two more seconds when a signal has asked to stop. It does not
+ * end at once: a launcher that has seen a rank fail sends a signal to the
+ * others, and one that reaches the store can still name that rank. */
+void gpt_wait_heed_signal(struct gpt_wait *w);
 /* Sleeps: 1 ms at first, so that a wait for ranks that arrive together is
  * quick, and 50 ms at most, so that a store that a thousand ranks ask is not
  * kept busy. Returns early on a signal. */

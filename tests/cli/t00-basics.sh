@@ -108,7 +108,7 @@ for source in "$top"/cmd/*/main.c; do
 
     [ -p endless ] || mkfifo endless
     expect 2 "$p does not wait for a configuration after a mistake" \
-        sh -c "timeout 20 $p --thread=1 --config - <>endless"
+        sh -c "timeout 60 $p --thread=1 --config - <>endless"
     expect 0 "$p starts with too many threads" \
         env OMP_NUM_THREADS=4096 "$p" --print-config
     case $p in

@@ -96,13 +96,7 @@ check 'kill -9 at any moment costs no byte' killed
 check 'and leaves no temporary file' \
     sh -c '! find killed | grep -i tmp'
 
-until_step() { # directory: a metrics line is there
-    for _ in 1 2 3 4 5 6 7 8 9 10 11 12 13 14 15 16 17 18 19 20; do
-        [ -s "$1/metrics.jsonl" ] && return 0
-        sleep 0.2
-    done
-    return 1
-}
+until_step() { until_true 60 test -s "$1/metrics.jsonl"; } # directory
 signalled() { # signal directory: status of a long run that gets it
     train_exec --train-iters 100000 --save "$2" --eval-iters 0 \
         --log-interval 1 2>err &
@@ -121,10 +115,7 @@ check 'SIGHUP, too' stopped HUP 1
 check 'SIGUSR2, which batch systems are asked for' stopped USR2 12
 saved_and_went_on() {
     signalled USR1 usr1 || return 1
-    for _ in 1 2 3 4 5 6 7 8 9 10; do
-        [ -e usr1/latest_checkpointed_iteration.txt ] && break
-        sleep 0.2
-    done
+    until_true 60 test -e usr1/latest_checkpointed_iteration.txt || return 1
     kill -0 $pid || return 1
     kill -TERM $pid
     wait $pid
@@ -134,16 +125,22 @@ check 'SIGUSR1: saves and continues' saved_and_went_on
 
 # ---- a terminal ----
 if script -qec true /dev/null >/dev/null 2>&1; then
-    shown() { # terminal: what a run of some seconds shows on it
-        TERM=$1 script -qec "timeout -s INT 2 gpt-train --mock-data \
+    # A run on a terminal, until it has shown the text, and some time more.
+    shown() { # terminal text seconds
+        TERM=$1 script -qec "echo \$\$ >pid-$1; exec gpt-train --mock-data \
             --config gpt2-tiny --vocab-size 300 --train-iters 1000000 \
             --eval-iters 0 --log-interval 1000000 --threads 1" /dev/null \
-            </dev/null >"shown-$1" 2>&1
+            </dev/null >"shown-$1" 2>&1 &
+        until_true 60 grep -q "$2" "shown-$1"
+        sleep "$3"
+        kill -TERM "$(cat "pid-$1")"
+        wait $!
     }
     escape=$(printf '\033')
-    shown xterm
+    shown xterm "$escape\[Ktrain" 0
     check 'progress is drawn on a terminal' grep -q "$escape\[Ktrain" shown-xterm
-    shown dumb
+    # longer than it takes to draw for the first time
+    shown dumb 'nothing of this run' 1.5
     check 'and a dumb one gets no escapes' \
         sh -c "grep -q 'nothing of this run' shown-dumb &&
             ! grep -q '$escape' shown-dumb"
@@ -245,7 +242,7 @@ two_runs() {
     train_exec --train-iters 100000 --save busy --load busy --eval-iters 0 \
         2>/dev/null &
     pid=$!
-    sleep 0.5
+    until_true 60 grep -qx "$pid" busy/.lock
     train --save busy --load busy 2>err
     status=$?
     kill -TERM $pid

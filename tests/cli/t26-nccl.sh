@@ -86,14 +86,15 @@ fi
 n=4
 run=0
 # shellcheck disable=SC2086 # a word list
-fails() { # description what text ranks...
+fails() { # description what minutes-of-a-step text ranks...
     description=$1
     what=$2
-    shift 2
+    minutes=$3
+    shift 3
     run=$((run + 1))
     start $three_d --device cuda-emu --distributed-backend nccl \
         --save "ckpt.$run" --save-interval 2 --log-interval 1000 \
-        --distributed-step-timeout-minutes 0.04
+        --distributed-step-timeout-minutes "$minutes"
     check "ranks train: run $run" begun "ckpt.$run"
     $what
     check "$description" all_end 1 "$@"
@@ -101,18 +102,18 @@ fails() { # description what text ranks...
 }
 kill_one() { kill -9 "$(pid 1)"; }
 stop_one() { kill -STOP "$(pid 1)"; }
-fails 'a rank is killed: the others name it' kill_one \
+fails 'a rank is killed: the others name it' kill_one 5 \
     'rank 1: ended without a word' 0 2 3
 echo 'export GPT_CUDA_EMU_NCCL=silent' | tee env.0 env.2 >env.3
-fails 'also when the library does not notice' kill_one \
+fails 'also when the library does not notice' kill_one 5 \
     'rank 1: ended without a word' 0 2 3
 rm env.*
 echo 'export GPT_CUDA_EMU_NCCL=fail=100' >env.2
-fails 'an error on the way: all say whose it is' true \
+fails 'an error on the way: all say whose it is' true 5 \
     'rank 2: ' 0 1 2 3
 check 'and of what' grep -F 'NCCL: internal error: forced' err.0 err.2
 echo 'export GPT_CUDA_EMU_NCCL=hang-abort' | tee env.0 >env.3
 rm env.2
-fails 'a rank hangs: also those that cannot abort name it' stop_one \
-    'not arrived after 2.4 s: rank' 0 2 3
+fails 'a rank hangs: also those that cannot abort name it' stop_one 0.1 \
+    'not arrived after 6 s: rank' 0 2 3
 tap_done

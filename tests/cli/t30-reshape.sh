@@ -462,13 +462,14 @@ rm -rf x
 if command -v flock >/dev/null; then
     into a locked 2>/dev/null
     : >locked/.lock
-    flock locked/.lock sh -c 'echo held; exec sleep 20' >held &
-    holder=$!
-    while ! [ -s held ]; do sleep 0.1; done
+    : >hold
+    flock locked/.lock sh -c 'echo held
+        while [ -e hold ]; do sleep 0.05; done' >held &
+    until_true 60 test -s held
     expect 7 'a run is saving there' into a locked --force
     err_has 'another run saves there'
-    kill "$holder"
-    wait "$holder"
+    rm hold
+    wait $!
 fi
 expect 2 'an ambiguous size' into a x --max-shard-size 5Gb
 rm -rf x

@@ -250,7 +250,7 @@ craft() { # name code
 }
 bad() { # name message code
     craft "$1" "$3"
-    expect 3 "$1" timeout 10 gpt-reshape inspect "$1.gguf"
+    expect 3 "$1" timeout 60 gpt-reshape inspect "$1.gguf"
     err_has "$2"
 }
 # Whether a text begins with a token follows from the model where no key says it.
@@ -437,18 +437,18 @@ err_has "'granite.logit_scale' is -8, must be above 0"
 # Values of a file that is whole but for them.
 perl -0777 -pe 's/(llama\.block_count....)..../$1 . pack("V", 60000)/es or die' \
     "$golden/gguf/plain.gguf" >layers.gguf
-expect 3 'more layers than tensors' timeout 10 gpt-reshape inspect layers.gguf
+expect 3 'more layers than tensors' timeout 60 gpt-reshape inspect layers.gguf
 err_has 'its keys say 60000 layers, it has 11 tensors'
 perl -0777 -pe 's/(llama\.attention\.head_count....)..../$1 . pack("V", 5)/es' \
     "$golden/gguf/plain.gguf" >heads.gguf
-expect 3 'heads that do not divide' timeout 10 gpt-reshape inspect heads.gguf
+expect 3 'heads that do not divide' timeout 60 gpt-reshape inspect heads.gguf
 perl -0777 -pe 's/blk\.0\.ffn_up/blk.0.ffn_uq/' "$golden/gguf/plain.gguf" \
     >renamed.gguf
-expect 3 'a missing tensor' timeout 10 gpt-reshape inspect renamed.gguf
+expect 3 'a missing tensor' timeout 60 gpt-reshape inspect renamed.gguf
 err_has "no tensor 'blk.0.ffn_up.weight'"
 perl -0777 -pe 's/llama\.rope\.freq_base/llama.rope.strange__/' \
     "$golden/gguf/plain.gguf" >strange.gguf
-expect 3 'a key that is not known' timeout 10 gpt-reshape inspect strange.gguf
+expect 3 'a key that is not known' timeout 60 gpt-reshape inspect strange.gguf
 err_has "'llama.rope.strange__' is not known"
 perl -0777 -pe 's/gpt-2/gpt-9/' "$golden/gguf/plain.gguf" >pre.gguf
 expect 0 'a vocabulary that is cut otherwise' into pre.gguf pre
@@ -456,7 +456,7 @@ err_has 'is not supported, and left out'
 expect 2 'no text from it' gpt-generate --load pre.gguf --prompt x
 err_has 'holds no vocabulary'
 head -c 62000 "$golden/gguf/plain.gguf" >cut.gguf
-expect 3 'a file that was cut' timeout 10 gpt-reshape inspect cut.gguf
+expect 3 'a file that was cut' timeout 60 gpt-reshape inspect cut.gguf
 err_has 'it is cut short'
 
 tap_done

@@ -81,7 +81,7 @@ fi
 bad() { # name message word value
     perl -0777 -pe 'substr($_, 4 * '"$3"', 4) = pack("V", '"$4"')' \
         "$golden/llmc/fp32.bin" >"$1.bin"
-    expect 3 "$1" timeout 10 gpt-reshape inspect "$1.bin"
+    expect 3 "$1" timeout 60 gpt-reshape inspect "$1.bin"
     err_has "$2"
 }
 bad version 'version 4: only 3 (fp32) and 5 (bf16)' 1 4

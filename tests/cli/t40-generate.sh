@@ -264,15 +264,11 @@ check 'is no news' sh -c '! grep -q error: err'
 # A process that a shell starts in the background ignores SIGINT; perl undoes
 # that.
 rm -f part
-perl -e '$SIG{INT} = "DEFAULT"; exec @ARGV' timeout 60 gpt-generate \
+perl -e '$SIG{INT} = "DEFAULT"; exec @ARGV' timeout 300 gpt-generate \
     --load ckpt --ignore-eod --num-samples 500000 --prompt a --jsonl \
     --prompt-file - </dev/null >part 2>err &
 pid=$!
-tries=0
-while [ ! -s part ] && [ $tries -lt 200 ]; do
-    sleep 0.1
-    tries=$((tries + 1))
-done
+until_true 60 test -s part
 kill -INT $pid
 wait $pid
 got=$?

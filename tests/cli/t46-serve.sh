@@ -210,14 +210,7 @@ done
 check 'forty clients' test "$(cat many* | grep -c '"text":" brown"')" = 40
 curl -s -m 0.2 -N -o cut "$url/v1/completions" -d \
     '{"prompt": "a", "n": 1000, "max_tokens": 31, "stream": true, "ignore_eos": true}'
-tries=0
-ask /metrics ''
-until grep -q '^gpt_requests_running 0$' out && grep -q '^gpt_requests_waiting 0$' out; do
-    sleep 0.1
-    tries=$((tries + 1))
-    [ $tries -lt 300 ] || break
-    ask /metrics ''
-done
+until_true 60 is_idle
 out_has 'gpt_requests_running 0'
 body='{"prompt": "a", "n": 1000, "max_tokens": 31, "ignore_eos": true}'
 ask /metrics ''
@@ -225,14 +218,7 @@ sed -n 's/^gpt_generated_tokens_total //p' out >before
 for client in 1 2; do # the second waits
     curl -s -m 0.3 -o cut "$url/v1/completions" -d "$body"
 done
-tries=0
-ask /metrics ''
-until grep -q '^gpt_requests_running 0$' out && grep -q '^gpt_requests_waiting 0$' out; do
-    sleep 0.1
-    tries=$((tries + 1))
-    [ $tries -lt 300 ] || break
-    ask /metrics ''
-done
+until_true 60 is_idle
 out_has 'gpt_requests_running 0'
 sed -n 's/^gpt_generated_tokens_total //p' out >tokens
 check 'nor those who wait for a whole answer' test \
@@ -241,11 +227,7 @@ answers 'a server that goes on' 200 /v1/completions '{"prompt": "a"}'
 curl -s -m 60 -N -o last "$url/v1/completions" -d \
     '{"prompt": "a", "n": 100, "max_tokens": 31, "ignore_eos": true, "stream": true}' &
 client=$!
-tries=0
-until [ -s last ] || [ $tries -gt 100 ]; do
-    sleep 0.05
-    tries=$((tries + 1))
-done
+until_true 60 test -s last
 kill -TERM $pid
 wait $client
 wait $pid

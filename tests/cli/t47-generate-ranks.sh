@@ -12,7 +12,7 @@ needs_gloo
 
 make_data
 # A checkpoint of four ranks, whose words four ranks cannot share equally.
-expect 0 'a model of four ranks' timeout 100 gpt-launch --standalone \
+expect 0 'a model of four ranks' timeout 200 gpt-launch --standalone \
     --nproc-per-node 4 gpt-train --data-path $data \
     --tokenizer-type ByteTokenizer --num-layers 5 --hidden-size 32 \
     --num-attention-heads 4 --seq-length 64 --micro-batch-size 2 \
@@ -33,7 +33,7 @@ ranks() { # tp pp options...
     tp=$1
     pp=$2
     shift 2
-    timeout 100 gpt-launch -q --standalone --stdio \
+    timeout 200 gpt-launch -q --standalone --stdio \
         --nproc-per-node $((tp * pp)) gpt-generate --load ckpt -q \
         --tensor-model-parallel-size "$tp" \
         --pipeline-model-parallel-size "$pp" "$@"
@@ -82,7 +82,7 @@ if [ -x "$torchrun" ]; then
     cp out want
     for layout in tensor pipeline; do
         # shellcheck disable=SC2086
-        expect 0 "torchrun, two $layout ranks" timeout 100 "$torchrun" \
+        expect 0 "torchrun, two $layout ranks" timeout 200 "$torchrun" \
             --standalone --no-python --nproc-per-node 2 gpt-generate \
             --load ckpt -q --$layout-model-parallel-size 2 $draw
         check 'the same bytes, once' cmp want out
@@ -129,17 +129,13 @@ if gpt-generate --load ckpt --serve 0.0.0.0:0 2>&1 |
     grep -q 'no libmicrohttpd' || ! command -v curl >/dev/null; then
     skip 'no libmicrohttpd, or no curl'
 else
-    timeout 60 gpt-launch --standalone --nproc-per-node 2 gpt-generate \
+    timeout 200 gpt-launch --standalone --nproc-per-node 2 gpt-generate \
         --load ckpt --serve 127.0.0.1:0 --tensor-model-parallel-size 2 \
         2>log &
     job=$!
-    tries=0
-    until grep -q 'http://' log || [ $tries = 200 ]; do
-        tries=$((tries + 1))
-        sleep 0.1
-    done
+    until_true 60 grep 'http://' log
     url=$(sed -n 's/.* at \(http.*\)\/$/\1/p' log)
-    expect 0 'the first rank serves' curl -s -m 20 "$url/v1/completions" \
+    expect 0 'the first rank serves' curl -s -m 60 "$url/v1/completions" \
         -d '{"prompt": "the cat", "temperature": 0, "max_tokens": 20}'
     sed 's/.*"text":"\([^"]*\)".*/\1/' out | tr -d '\n' >served
     expect 0 'what one process writes' one --greedy --tokens 20 -p 'the cat'
@@ -154,7 +150,7 @@ expect 0 'no prompt at all' ranks 1 2 --jsonl
 err_has 'no prompts'
 expect 3 'a prompt that is refused' ranks 2 1 -p "$(printf '%99s' '')"
 err_has 'positions'
-expect 2 'a number of ranks that does not fit' timeout 60 gpt-launch -q \
+expect 2 'a number of ranks that does not fit' timeout 200 gpt-launch -q \
     --standalone --nproc-per-node 3 gpt-generate --load ckpt -p a \
     --tensor-model-parallel-size 2
 err_has '--tensor-model-parallel-size 2 x --pipeline-model-parallel-size 1 are 2'
@@ -171,25 +167,21 @@ for launcher in gpt-launch by-hand; do
     run='echo $$ >pid.$RANK; exec gpt-generate --load ckpt --interactive \
         --pipeline-model-parallel-size 2 --greedy --tokens 9'
     if [ $launcher = gpt-launch ]; then
-        (timeout 60 gpt-launch --standalone --stdio --nproc-per-node 2 \
+        (timeout 200 gpt-launch --standalone --stdio --nproc-per-node 2 \
             --grace 5 sh -c "$run" <line.$launcher >talked 2>log
         echo $? >status) &
     else
         next_port
         WORLD_SIZE=2 MASTER_ADDR=127.0.0.1 MASTER_PORT=$port
         export WORLD_SIZE MASTER_ADDR MASTER_PORT
-        RANK=1 timeout 60 sh -c "$run" >talk1 2>log1 &
-        (RANK=0 timeout 60 sh -c "$run" <line.$launcher >talked 2>log
+        RANK=1 timeout 200 sh -c "$run" >talk1 2>log1 &
+        (RANK=0 timeout 200 sh -c "$run" <line.$launcher >talked 2>log
         echo $? >status) &
     fi
     job=$!
     exec 9>line.$launcher
     echo 'the cat' >&9
-    tries=0
-    until [ -s talked ] || [ $tries = 200 ]; do
-        tries=$((tries + 1))
-        sleep 0.1
-    done
+    until_true 60 test -s talked
     check "$launcher: the first answer" test -s talked
     kill -KILL "$(cat pid.1)"
     sleep 0.5

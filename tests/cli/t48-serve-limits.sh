@@ -81,7 +81,7 @@ check 'within the limit' grep -q '^gpt_prefix_cache_bytes 1048576$' two.metrics
 
 # ---- sizes ----
 long='"prompt": "a", "n": 1000, "max_tokens": 900, "ignore_eos": true'
-serve --load ckpt --max-request-size 1Ki --request-timeout 1 \
+serve --load ckpt --max-request-size 1Ki \
     --client-timeout 1 --max-connections 2 --batch-size 2
 answers 'a body that is too long' 413 /v1/completions \
     "{\"prompt\": \"$begin$other\"}"
@@ -92,7 +92,7 @@ check 'and is not asked for one' sh -c '! grep -q "100 Continue" out'
 answers 'nor is one at a path that is not there' 404 /v1/nothing x -i \
     -H 'Expect: 100-continue'
 check 'by any answer' sh -c '! grep -q "100 Continue" out'
-answers '99 GB are refused at once' 413 /v1/completions x -m 5 \
+answers '99 GB are refused at once' 413 /v1/completions x -m 60 \
     -H 'Content-Length: 99000000000'
 answers 'one that fits' 200 /v1/completions '{"prompt": "a"}'
 answers 'an answer that would be too long' 413 /v1/completions \
@@ -104,13 +104,15 @@ slow='use IO::Socket::INET; use Time::HiRes "time";
     print $s "POST /v1/completions HTTP/1.1\r\nHost: a\r\n",
         $ARGV[1] eq "head" ? "X-Slow: " : "Content-Length: 100\r\n\r\n";
     $SIG{PIPE} = "IGNORE";
-    for (1 .. 40) {
+    my $cut = 0;
+    for (1 .. 240) {
         $s->send(".");
         my $in = "";
         vec($in, fileno($s), 1) = 1;
-        last if select($in, undef, undef, 0.25) && !$s->sysread($in, 1);
+        $cut = select($in, undef, undef, 0.25) && !$s->sysread($in, 1);
+        last if $cut;
     }
-    printf "%.1f\n", time - $begun;'
+    printf "%s %.1f\n", $cut ? "cut" : "served", time - $begun;'
 # Two readers of such a head could disagree about where the body ends: nothing
 # of what follows it is taken for a request.
 framed='use IO::Socket::INET;
@@ -165,7 +167,7 @@ if perl -MIO::Socket::INET -MTime::HiRes -e 1 2>/dev/null; then
         answers 'beside a slow client' 200 /health ''
         wait $client
         check "a client that sends bytes of the $part now and then is cut" \
-            awk '{ exit !($1 < 5) }' slow.time || cat slow.time
+            grep -q '^cut' slow.time || sed 's/^/# /' slow.time
     done
 else
     skip 'perl has no sockets' || :
@@ -251,11 +253,7 @@ mv nan "$model"
 serve --load damaged --no-verify
 answers 'a model that fails' 500 /v1/completions '{"prompt": "a"}'
 out_has 'the server has failed'
-tries=0
-while kill -0 $pid 2>/dev/null && [ $tries -lt 100 ]; do
-    sleep 0.1
-    tries=$((tries + 1))
-done
+until_true 60 has_ended $pid
 stop_server 2>/dev/null
 check 'ends the server' test $got = 6
 
@@ -264,16 +262,12 @@ serve --load ckpt --stop-timeout 1 --batch-size 2
 curl -s -m 60 -o cut -w '%{http_code}' "$url/v1/completions" -d "{$long}" \
     >cut.status &
 client=$!
-tries=0
-until ask /metrics '' && grep -q '^gpt_requests_running 1' out ||
-    [ $tries -gt 100 ]; do
-    sleep 0.05
-    tries=$((tries + 1))
-done
+one_runs() { ask /metrics '' && grep -q '^gpt_requests_running 1' out; }
+until_true 60 one_runs
 begun=$(date +%s)
 stop_server
 wait $client
-check 'a stop waits no longer than it may' test $(($(date +%s) - begun)) -le 5
+check 'a stop waits no longer than it may' test $(($(date +%s) - begun)) -le 30
 check 'a request that is cut gets an answer' test "$(cat cut.status)" = 503
 check 'with the reason' grep -q 'the server is stopping' cut
 check 'SIGTERM ends it' test $got = 143

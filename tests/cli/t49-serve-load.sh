@@ -35,12 +35,7 @@ perl "$top/tests/lib/clients.pl" "${url##*:}" "$clients" "$seconds" 7 \
 got=$?
 sed 's/^\([^#]\)/# \1/' clients.log
 check "$clients clients for $seconds s have right answers" test $got = 0
-tries=0
-until ask /metrics '' && grep -q '^gpt_requests_running 0$' out &&
-    grep -q '^gpt_requests_waiting 0$' out || [ $tries -gt 100 ]; do
-    sleep 0.1
-    tries=$((tries + 1))
-done
+until_true 60 is_idle
 check 'no request is left behind' sh -c "grep -q 'requests_running 0' out &&
     grep -q 'requests_waiting 0' out"
 answers 'and the server goes on' 200 /v1/completions '{"prompt": "a"}'

@@ -65,13 +65,13 @@ order() { sed -n 's/^\[rank 2\] line \([0-9]*\) .*/\1/p' out >seen &&
 check 'in order' order
 
 # failures
-expect 5 'the status of the first failure' one --nproc-per-node 3 --grace 20 \
-    sh -c '[ $RANK = 1 ] && exit 5; sleep 60; exit 6'
+expect 5 'the status of the first failure' one --nproc-per-node 3 --grace 60 \
+    sh -c '[ $RANK = 1 ] && exit 5; sleep 600; exit 6'
 err_has 'rank 1 ended with status 5'
 check 'the others are not named' sh -c '! grep "rank [02]" err'
 expect 42 'any status' one sh -c 'exit 42'
 expect 137 'a killed copy' one --nproc-per-node 2 \
-    sh -c '[ $RANK = 1 ] && kill -9 $$; sleep 60'
+    sh -c '[ $RANK = 1 ] && kill -9 $$; sleep 600'
 err_has 'rank 1 was killed by SIGKILL (9)'
 err_has 'memory'
 expect 3 'where ends of children are ignored' timeout -s KILL 60 \
@@ -85,23 +85,15 @@ expect 3 'one that ignores SIGTERM is killed' one --nproc-per-node 2 \
 expect 4 'a program that is not there' one --nproc-per-node 2 ./missing
 err_has "cannot run './missing': No such file or directory"
 expect 4 'a program that is none' one ./
-expect 0 'a process that a copy started' one sh -c 'sleep 61 & echo $! >left'
-gone() { for _ in 1 2 3 4 5 6 7 8 9 10; do
-    # Where orphans are not reaped, a zombie counts as ended.
-    grep -q '^State:.*[RS] (' "/proc/$1/status" 2>/dev/null || return 0
-    sleep 0.1
-done; return 1; }
-check 'is killed' gone "$(cat left)"
+expect 0 'a process that a copy started' one sh -c 'sleep 610 & echo $! >left'
+check 'is killed' until_true 30 has_ended "$(cat left)"
 
 # signals
 start() { # program
     rm -f ready-* done-*
     gpt-launch --standalone --nproc-per-node 2 sh -c "$1" >out 2>err &
     pid=$!
-    for _ in 1 2 3 4 5 6 7 8 9 10 11 12 13 14 15 16 17 18 19 20; do
-        [ -f ready-0 ] && [ -f ready-1 ] && return
-        sleep 0.1
-    done
+    until_true 60 test -f ready-0 -a -f ready-1
 }
 waits='touch ready-$RANK; while :; do sleep 0.05; done'
 for signal in TERM HUP USR2; do
@@ -120,7 +112,8 @@ check 'and all see it' test -f done-0 -a -f done-1
 start "echo \$\$ >pid-\$RANK; $waits"
 kill -KILL $pid
 wait $pid 2>/dev/null
-check 'copies do not outlive a killed gpt-launch' gone "$(cat pid-1)"
+check 'copies do not outlive a killed gpt-launch' until_true 60 \
+    has_ended "$(cat pid-1)"
 
 # streams that nothing takes
 expect 0 'a standard error that is full' sh -c 'gpt-launch --standalone \
@@ -172,14 +165,16 @@ two() { # node program
     gpt-launch --nnodes 2 --node-rank "$1" --master-addr 127.0.0.1 \
         --master-port $port --nproc-per-node 2 --grace 1 sh -c "$2"
 }
-two 1 'echo $RANK $LOCAL_RANK $GROUP_RANK $WORLD_SIZE' >out1 2>err1 &
-expect 0 'node 0 of two' two 0 'echo $RANK; sleep 1'
+two 1 'echo $RANK $LOCAL_RANK $GROUP_RANK $WORLD_SIZE; touch there' >out1 \
+    2>err1 &
+expect 0 'node 0 of two' two 0 \
+    'echo $RANK; until [ -f there ]; do sleep 0.05; done'
 check 'node 1 of two' wait $!
 sort out1 >got
 printf '[rank 2] 2 0 1 4\n[rank 3] 3 1 1 4\n' >want
 check 'ranks go on over nodes' cmp got want
-two 1 '[ $RANK = 3 ] && exit 9; sleep 60' >out1 2>err1 &
-expect 1 'node 0 ends' two 0 'sleep 60'
+two 1 '[ $RANK = 3 ] && exit 9; sleep 600' >out1 2>err1 &
+expect 1 'node 0 ends' two 0 'sleep 600'
 err_has 'rank 3 ended with status 9'
 wait $!
 check 'when node 1 fails' test $? = 9

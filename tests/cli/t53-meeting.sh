@@ -10,24 +10,19 @@ unset OMP_NUM_THREADS GPT_THREADS RANK WORLD_SIZE 2>/dev/null
 needs_gloo
 make_data
 
-# Waits until a file has a line with the text, at most 20 s.
+# Waits until a file has a line with the text.
 until_line() { # file text
-    i=0
-    until grep -qF -e "$2" "$1" 2>/dev/null || [ $i = 200 ]; do
-        sleep 0.1
-        i=$((i + 1))
-    done
+    until_true 60 grep -F -e "$2" "$1"
     grep -F -e "$2" "$1"
 }
-# Sends a signal to the job in $!; it ends within 2 s with that status.
+# Sends a signal to $job; it ends soon, with that status. By itself it would
+# wait for ten minutes.
 ends_on() { # signal status file
     kill "-$1" "$job"
-    i=0
-    while kill -0 "$job" 2>/dev/null && [ $i -lt 20 ]; do
-        sleep 0.1
-        i=$((i + 1))
-    done
-    kill -0 "$job" 2>/dev/null && kill -9 "$job" && echo 'it goes on'
+    until_true 30 has_ended "$job" || {
+        kill -9 "$job"
+        echo 'it goes on'
+    }
     wait "$job"
     got=$?
     cat "$3"
@@ -83,7 +78,7 @@ twin() { # rank
     # shellcheck disable=SC2086 # a word list
     exec env RANK="$1" WORLD_SIZE=2 MASTER_ADDR=127.0.0.1 MASTER_PORT="$port" \
         gpt-train $tiny --num-layers 2 --global-batch-size 2 \
-        --train-iters 100000 --log-interval 1 --exit-duration-in-mins 2
+        --train-iters 1000000 --log-interval 1 --exit-duration-in-mins 5
 }
 (twin 0) >/dev/null 2>err.run0 &
 run0=$!
@@ -130,7 +125,8 @@ job=$!
 until_line err.0 'node 0 of 2: ranks 0 to 1 are started' >/dev/null
 expect 2 'a launcher of a node that is there ends' sh -c "
     gpt-launch --nnodes 3 --node-rank 1 --master-addr 127.0.0.1 \
-        --master-port $port sleep 9 & sleep 1
+        --master-port $port sleep 600 2>first &
+    until grep -q 'node 1 of 3: ranks 1 to 1 are started' first; do sleep 0.05; done
     gpt-launch --nnodes 3 --node-rank 1 --master-addr 127.0.0.1 \
         --master-port $port echo never; status=\$?; kill \$!; wait
     exit \$status"
@@ -168,12 +164,12 @@ silent_launcher() { # options...
         >/dev/null 2>agent/log &
     job=$!
 }
-# The other ranks end within 5 s and name the dead one.
+# The other ranks end and name the dead one.
 others_name() { # dead others...
     dead=$1
     shift
     for r; do
-        until_file "agent/status.$r" 100 || {
+        until_true 60 test -s "agent/status.$r" || {
             echo "rank $r goes on"
             return 1
         }

@@ -49,7 +49,9 @@ end_all
 check 'and the checkpoint is intact' continues stopped
 
 start --save asked --save-interval 1000000 --log-interval 1
-check 'three that save when they end' until_file asked/metrics.jsonl 600
+check 'three that save when they end' until_true 60 test -s asked/metrics.jsonl
+# KiB of address space that a rank of a small model takes
+usual=$(awk '/^VmSize/ { print $2 }' "/proc/$(pid 1)/status" 2>/dev/null)
 kill -TERM "$(pid 2)"
 check 'a signal to one rank stops all' sh -c '
     for r in 0 1 2; do
@@ -94,7 +96,7 @@ start --train-iters 2 --metrics /dev/null --tokenizer-type TikTokenizer \
     --tokenizer-model small.tiktoken @1:--tokenizer-model=elsewhere.tiktoken \
     --tiktoken-pattern v2 --allow-vocab-mismatch @1:--device @1:cpu
 check 'other names of files and devices are not' all_end 0 'running on' 0
-until_file status.1 600
+until_true 60 test -s status.1
 check 'by the other rank either' test "$(cat status.1)" = 0
 end_all
 rm env.0
@@ -115,16 +117,19 @@ start --metrics /dev/full
 check 'rank 0 cannot write' all_end 4 'rank 0: cannot write' 0 1
 end_all
 
+# A sanitizer reserves terabytes. Else the model takes 340 MB more than the small
+# one.
+usual=${usual:-0}
 # shellcheck disable=SC3045 # dash and bash have it; else the test is left out
-if (ulimit -v 230000 && gpt-train --version) >/dev/null 2>&1; then
-    echo 230000 >limit.1
-    start --hidden-size 256 --num-layers 12
+if [ $usual -gt 0 ] && [ $usual -lt 9000000 ] && (ulimit -v $usual); then
+    echo $usual >limit.1
+    start --hidden-size 384 --num-layers 12
     check 'a rank without memory' all_end 5 \
         'rank 1: cpu: out of memory: ' 0 1
     end_all
     rm limit.1
 else
-    skip 'this build does not start with so little address space'
+    skip 'no limit of address space, or a sanitizer'
 fi
 
 mkdir launched

@@ -168,14 +168,11 @@ err_has '1 line is skipped'
 (gpt-report middle.jsonl a-new.jsonl new.jsonl --follow --interval 0.1 \
     >drawn 2>said & echo $! >pid
     wait)&
-i=0
-until [ "$(grep -c '^middle.jsonl' drawn)" -ge 3 ] || [ $i -gt 100 ]; do
-    sleep 0.1
-    i=$((i + 1))
-done
+drawn_again() { [ "$(grep -c '^middle.jsonl' drawn)" -ge 3 ]; }
+until_true 60 drawn_again
 kill "$(cat pid)"
 wait
-check '--follow draws again' test "$(grep -c '^middle.jsonl' drawn)" -ge 3
+check '--follow draws again' drawn_again
 check 'and says so once' test "$(grep -c 'is skipped' said)" = 1
 check 'of each run' test "$(grep -c 'new.jsonl: no metrics yet' said)" = 2
 sed -i 's/middle.jsonl/run\/metrics.jsonl/' out
@@ -344,29 +341,21 @@ fi
 
 # ---- a terminal ----
 if command -v tmux >/dev/null && locale -a 2>/dev/null | grep -qi '^c.utf'; then
+    shows() { # file text
+        LC_ALL=C.UTF-8 tmux -S "$socket" capture-pane -p >"$1"
+        grep -q "$2" "$1"
+    }
     for columns in 80 200; do
         socket=$scratch/tmux-$columns
         LC_ALL=C.UTF-8 tmux -u -S "$socket" -f /dev/null new-session -d \
             -x $columns -y 100 "gpt-report run --follow --interval 0.2"
-        i=0
-        while [ $i -lt 100 ]; do
-            LC_ALL=C.UTF-8 tmux -S "$socket" capture-pane -p >pane-$columns
-            grep -q 'my_own' pane-$columns && break
-            sleep 0.1
-            i=$((i + 1))
-        done
+        until_true 60 shows pane-$columns my_own
         check "$columns columns: every chart" grep -q '^my_own' pane-$columns
         check "$columns columns: curves fill the width" \
             grep -q "+-\\{$((columns - 14))\\}\$" pane-$columns
         if [ $columns = 80 ]; then
             echo '{"iteration":7777,"my_late_field":1}' >>run/metrics.jsonl
-            i=0
-            while [ $i -lt 100 ]; do
-                LC_ALL=C.UTF-8 tmux -S "$socket" capture-pane -p >pane
-                grep -q my_late_field pane && break
-                sleep 0.1
-                i=$((i + 1))
-            done
+            until_true 60 shows pane my_late_field
             check 'a line that is added is drawn' grep -q my_late_field pane
         fi
         tmux -S "$socket" kill-server

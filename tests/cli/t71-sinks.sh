@@ -48,11 +48,7 @@ err_has 'was ended by SIGKILL'
 # A command that does not read holds up nothing: 30 seconds are what it has.
 train_exec --train-iters 3 --log-metrics-command 'sleep 100' >slow.log 2>&1 &
 slow=$!
-i=0
-while [ $i -lt 600 ] && ! grep -q 'iteration *3/' slow.log 2>/dev/null; do
-    sleep 0.1
-    i=$((i + 1))
-done
+until_true 60 grep 'iteration *3/' slow.log
 check 'one that does not read does not hold up steps' \
     grep -q 'iteration *3/' slow.log
 kill -TERM $slow
@@ -65,11 +61,7 @@ rm -f got.jsonl
 train_exec --train-iters 1000000 --metrics own.jsonl \
     --log-metrics-command 'sleep 0.5; cat > got.jsonl' >quick.log 2>&1 &
 quick=$!
-until_line() { # file: has lines, after 60 seconds at the latest
-    i=0
-    until [ -s "$1" ] || [ $i = 600 ]; do sleep 0.1; i=$((i + 1)); done
-}
-until_line own.jsonl
+until_true 60 test -s own.jsonl
 kill -TERM $quick
 wait $quick
 check 'after a signal, too, all lines are sent' cmp got.jsonl own.jsonl

@@ -32,9 +32,9 @@ static void be_rank(int64_t rank, int64_t size, int port_fd,
                                .run_id = "test"};
     struct gpt_err err = {0};
 
-    alarm(60);
+    alarm(300);
     if (read(port_fd, &l.port, sizeof(l.port)) != sizeof(l.port) ||
-        gpt_store_open(&me.store, &l, 10, &err) != GPT_OK)
+        gpt_store_open(&me.store, &l, 60, &err) != GPT_OK)
         _exit(99);
     int result = run(&me, context);
     fflush(stdout);

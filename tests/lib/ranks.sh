@@ -43,16 +43,7 @@ end_all() {
 }
 trap 'end_all; rm -rf "$scratch"' EXIT
 
-# Waits for a file, at most the given number of tenths of a second.
-until_file() { # file tenths
-    i=0
-    while [ ! -s "$1" ] && [ $i -lt "$2" ]; do
-        sleep 0.1
-        i=$((i + 1))
-    done
-    [ -s "$1" ]
-}
-begun() { until_file "$1/latest_checkpointed_iteration.txt" 600; }
+begun() { until_true 60 test -s "$1/latest_checkpointed_iteration.txt"; }
 pid() { cat "pid.$1"; }
 # True when these ranks end soon, with a status, and all print a message. "Soon"
 # is less than five seconds, and more on a machine with other work.
@@ -61,7 +52,7 @@ all_end() { # status text ranks...
     text=$2
     shift 2
     for r; do
-        until_file "status.$r" 600 || {
+        until_true 60 test -s "status.$r" || {
             echo "rank $r goes on"
             return 1
         }

@@ -4,20 +4,21 @@
 #   serve --load ckpt OPTION...    $pid and $url; false where the build cannot
 #   ask PATH BODY CURL_OPTION...   the answer in out, its status in $status
 #   answers WHAT STATUS PATH BODY CURL_OPTION...    as a check
+#   is_idle                        no request runs or waits
 #   stop_server                    its exit status in $got
+listens_or_ended() { grep -q 'http://' log || has_ended $pid; }
 serve() {
     rm -f log
     : >log
     gpt-generate --threads 1 --serve 127.0.0.1:0 "$@" 2>>log &
     pid=$!
-    tries=0
-    while ! grep -q 'http://' log && [ $tries -lt 300 ] &&
-        kill -0 $pid 2>/dev/null; do
-        sleep 0.1
-        tries=$((tries + 1))
-    done
+    until_true 60 listens_or_ended
     url=$(sed -n 's/.* at \(http.*\)\/$/\1/p' log)
     ! grep -q 'no libmicrohttpd' log
+}
+is_idle() {
+    ask /metrics '' && grep -q '^gpt_requests_running 0$' out &&
+        grep -q '^gpt_requests_waiting 0$' out
 }
 ask() {
     path=$1

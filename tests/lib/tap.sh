@@ -6,6 +6,7 @@
 #   expect 0 'makes a data set' gpt-preprocess --input a.jsonl ...
 #   expect 3 'refuses half a file' gpt-train ...; err_has 'truncated'
 #   check 'same bytes' cmp a b
+#   until_true 60 test -s file
 #   skip 'why' && ...
 
 # Background jobs of a shell and nohup ignore signals, and sh cannot undo that:
@@ -81,6 +82,23 @@ check() { # description command...
         sed 's/^/# /' "$scratch/check.log" | tail -n 20
         return 1
     }
+}
+
+# Waits until a command succeeds, and fails when it never does. The limit is
+# that of a failure: it is a minute where there is no reason for another, as a
+# busy machine may take ten times as long as a quiet one.
+until_true() { # seconds command...
+    tap_tries=$(($1 * 20))
+    shift
+    until "$@" >/dev/null 2>&1; do
+        tap_tries=$((tap_tries - 1))
+        [ $tap_tries -gt 0 ] || return 1
+        sleep 0.05
+    done
+}
+# True when a process has ended. Where orphans are not reaped, a zombie has.
+has_ended() { # pid
+    ! grep -q '^State:.*[DRST] (' "/proc/$1/status"
 }
 
 # Checks that the stderr (stdout) of the last expect has a fixed string.

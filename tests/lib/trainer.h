@@ -207,8 +207,8 @@ static int trainer_run(struct trainer *t,
     const struct gpt_world_options o = {
         .size = {[GPT_TP] = t->layout->tp, [GPT_PP] = t->layout->pp},
         .chunks = t->layout->chunks,
-        .timeout = 30,
-        .timeout_later = 30,
+        .timeout = 100,
+        .timeout_later = 100,
     };
     struct gpt_err err = {0};
 

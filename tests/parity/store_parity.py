@@ -51,7 +51,7 @@ class Client:
 
     def close(self):
         self.process.stdin.close()
-        self.process.wait(10)
+        self.process.wait(60)
 
 
 def our_clients(server, kind):
@@ -80,7 +80,7 @@ def our_clients(server, kind):
 
 
 def torch_clients(port):
-    timeout = datetime.timedelta(seconds=10)
+    timeout = datetime.timedelta(seconds=60)
     a = TCPStore("127.0.0.1", port, is_master=False, timeout=timeout)
     b = TCPStore("127.0.0.1", port, is_master=False, timeout=timeout)
     a.set("k", b"\x00bytes\xff")
@@ -152,7 +152,7 @@ def slurm_like(port):
                    MASTER_PORT=str(port))
         children.append(subprocess.Popen([program, "meet"], env=env, text=True,
                                          stdout=subprocess.PIPE))
-    lines = [c.communicate(timeout=30)[0].strip() for c in children]
+    lines = [c.communicate(timeout=120)[0].strip() for c in children]
     is_same(lines, [f"slurm rank {r} of 2, sum 3" for r in range(2)],
             "ranks of a Slurm-like environment")
 
@@ -195,7 +195,7 @@ def main():
     port = int(serve.stdout.readline())
     torch_clients(port)
     # a world that waits for its workers, as init_process_group does
-    timeout = datetime.timedelta(seconds=10)
+    timeout = datetime.timedelta(seconds=60)
     workers = [threading.Thread(target=TCPStore, args=(
         "127.0.0.1", port, 3, False, timeout)) for _ in range(3)]
     for w in workers:
@@ -204,7 +204,7 @@ def main():
         w.join(15)
     is_same(any(w.is_alive() for w in workers), False, "three workers meet")
     serve.stdin.close()
-    is_same(serve.wait(10), 0, "our server ends")
+    is_same(serve.wait(60), 0, "our server ends")
     launchers()
     print(f"1..{count}")
     return failures != 0

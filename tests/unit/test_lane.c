@@ -193,8 +193,8 @@ static int be_rank(int64_t rank, void *arg)
     const struct gpt_world_options o = {
         .size = {[GPT_TP] = 1, [GPT_PP] = 1},
         .chunks = 1,
-        .timeout = 20,
-        .timeout_later = 20,
+        .timeout = 100,
+        .timeout_later = 100,
     };
     struct member m = {.job = arg};
     struct gpt_err err = {0};
@@ -249,10 +249,10 @@ int main(void)
         snprintf(device, sizeof(device), "%s", jobs[i].device);
         if (!ranks_possible)
             skip("%s: built without Gloo", jobs[i].name);
-        else if (ranks_run(1, 1, 20, device_opens, device) != 0)
+        else if (ranks_run(1, 1, 120, device_opens, device) != 0)
             skip("%s: %s is not built", jobs[i].name, device);
         else
-            is_int(ranks_run(jobs[i].size, 1, 60, be_rank, &jobs[i]), 0, "%s",
+            is_int(ranks_run(jobs[i].size, 1, 300, be_rank, &jobs[i]), 0, "%s",
                    jobs[i].name);
     }
     return tap_done();

@@ -268,7 +268,7 @@ static bool same_results(const struct found *f, int64_t size)
 static bool run_job(struct job *j, struct found *found, int64_t size)
 {
     j->found = found;
-    return ranks_run(size, 1, 60, be_rank, j) == 0;
+    return ranks_run(size, 1, 300, be_rank, j) == 0;
 }
 
 static void test_layout(struct job *j, const struct found *want)

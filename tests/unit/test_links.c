@@ -62,7 +62,7 @@ static bool all_are_here(struct rank *rank)
 
     if (gpt_store_add(rank->store, "here", 1, &n, &err) != GPT_OK)
         return false;
-    for (int i = 0; i < 1000 && n < rank->size; i++) {
+    for (int i = 0; i < 6000 && n < rank->size; i++) {
         usleep(10000);
         if (gpt_store_add(rank->store, "here", 0, &n, &err) != GPT_OK)
             return false;
@@ -77,7 +77,7 @@ static int link_rank(struct rank *rank, const void *context)
     struct seen seen = {0};
     const struct gpt_links_options o = {.rank = rank->rank,
                                         .size = rank->size,
-                                        .timeout = 10,
+                                        .timeout = 60,
                                         .lost = take,
                                         .context = &seen};
     struct gpt_err err = {0};
@@ -104,7 +104,10 @@ static int link_rank(struct rank *rank, const void *context)
         gpt_links_close(links);
         return 10;
     }
-    const double end = gpt_now() + 3;
+    const bool loses =
+        scene->killed && !scene->reported &&
+        (rank->rank == VICTIM - 1 || rank->rank == VICTIM + 1);
+    const double end = gpt_now() + (loses ? 60 : 3);
     while (gpt_now() < end && !atomic_load(&seen.lost))
         usleep(10000);
     gpt_links_close(links);

@@ -241,7 +241,7 @@ static void ranks(int64_t size, int64_t cases)
         if (pids[r] < 0)
             exit(1);
         if (pids[r] == 0) {
-            alarm(120);
+            alarm(300);
             if (read(fds[0], &port, sizeof(port)) != sizeof(port))
                 _exit(99);
             _exit(be_rank(r, size, port, cases, findings + r * cases));

@@ -208,8 +208,8 @@ static int be_rank(int64_t rank, void *arg)
     const struct gpt_world_options o = {
         .size = {[GPT_TP] = m.job->tp, [GPT_PP] = m.job->pp},
         .chunks = 1,
-        .timeout = 20,
-        .timeout_later = 20,
+        .timeout = 100,
+        .timeout_later = 100,
     };
     struct gpt_err err = {0};
 
@@ -279,7 +279,7 @@ int main(void)
         const int64_t size = jobs[i].tp * jobs[i].pp * jobs[i].dp;
 
         if (ranks_possible || size == 1)
-            is_int(ranks_run(size, 1, 60, be_rank, &jobs[i]), 0, "%s",
+            is_int(ranks_run(size, 1, 300, be_rank, &jobs[i]), 0, "%s",
                    jobs[i].name);
         else
             skip("%s: built without Gloo", jobs[i].name);

@@ -4,57 +4,13 @@
 
 #include "tests/lib/tap.h"
 
-#include "base/clock.h"
 #include "base/memory.h"
+#include "tests/unit/store_rig.h"
 
 #include <errno.h>
-#include <fcntl.h>
-#include <netinet/in.h>
 #include <pthread.h>
-#include <signal.h>
-#include <sys/resource.h>
 #include <sys/socket.h>
-#include <sys/wait.h>
 #include <unistd.h>
-
-static struct gpt_launch_env launch(int64_t world, int64_t rank, int64_t port,
-                                    bool agent)
-{
-    return (struct gpt_launch_env){.launcher = "test",
-                               .world_size = world,
-                               .rank = rank,
-                               .host = "127.0.0.1",
-                               .port = port,
-                               .agent_store = agent,
-                               .run_id = "test.0.0"};
-}
-
-static struct gpt_store_server *serve(void)
-{
-    struct gpt_store_server *v;
-    struct gpt_err err = {0};
-
-    if (gpt_store_server_open(&v, "127.0.0.1", 0, &err) != GPT_OK) {
-        printf("Bail out! %s\n", err.text);
-        exit(1);
-    }
-    return v;
-}
-
-static struct gpt_store *join(const struct gpt_store_server *v, int64_t world,
-                              int64_t rank)
-{
-    struct gpt_launch_env l =
-        launch(world, rank, gpt_store_server_port(v), true);
-    struct gpt_store *s;
-    struct gpt_err err = {0};
-
-    if (gpt_store_open(&s, &l, 5, &err) != GPT_OK) {
-        printf("Bail out! %s\n", err.text);
-        exit(1);
-    }
-    return s;
-}
 
 /* ---- values ---- */
 
@@ -128,15 +84,6 @@ static void test_connected(void)
 
 enum { RANKS = 4, ROUNDS = 5 };
 
-static int64_t free_port(void)
-{
-    struct gpt_store_server *v = serve();
-    int64_t port = gpt_store_server_port(v);
-
-    gpt_store_server_close(v, 0);
-    return port;
-}
-
 struct member {
     int64_t rank, port;
     int wrong;
@@ -150,7 +97,7 @@ static void *be_member(void *arg)
     struct gpt_err err = {0};
     char key[32];
 
-    if (gpt_store_open(&s, &l, 10, &err) != GPT_OK) {
+    if (gpt_store_open(&s, &l, 60, &err) != GPT_OK) {
         printf("# rank %lld: %s\n", (long long)m->rank, err.text);
         m->wrong = 1000;
         return NULL;
@@ -162,7 +109,7 @@ static void *be_member(void *arg)
                  (long long)m->rank);
         m->wrong += gpt_store_set(s, key, &m->rank, sizeof(m->rank), &err);
         m->wrong += gpt_store_add(s, "count", 1, &n, &err);
-        m->wrong += gpt_store_barrier(s, "round", 10, &err);
+        m->wrong += gpt_store_barrier(s, "round", 60, &err);
         m->wrong += gpt_store_add(s, "count", 0, &n, &err);
         m->wrong += n < (i + 1) * RANKS;
         for (int64_t r = 0; r < RANKS; r++) {
@@ -218,7 +165,7 @@ static void test_barrier_late(void)
     is_str(err.text, "rank 1 has not come to 'data' within 0.01 s",
            "one is missing");
     struct gpt_store *d = join(v, 4, 1);
-    is_int(gpt_store_barrier(d, "data", 5, &err), GPT_OK, "all are there");
+    is_int(gpt_store_barrier(d, "data", 60, &err), GPT_OK, "all are there");
     gpt_store_close(a);
     gpt_store_close(b);
     gpt_store_close(c);
@@ -291,21 +238,6 @@ static void test_places(void)
 
 /* ---- hostile clients ---- */
 
-static int raw_connect(int64_t port)
-{
-    struct sockaddr_in to = {.sin_family = AF_INET,
-                             .sin_port = htons((uint16_t)port),
-                             .sin_addr.s_addr = htonl(INADDR_LOOPBACK)};
-    struct timeval patience = {5, 0};
-    int fd = socket(AF_INET, SOCK_STREAM, 0);
-
-    if (fd < 0 || connect(fd, (struct sockaddr *)&to, sizeof(to)) != 0)
-        exit(1);
-    setsockopt(fd, SOL_SOCKET, SO_RCVTIMEO, &patience, sizeof(patience));
-    return fd;
-}
-
-#define VALID "\0\xCE\xF7\x85\x3C"
 #define LEN(byte0, byte1, byte2) byte0 byte1 byte2 "\0\0\0\0\0"
 #define HUGE_LEN "\0\0\0\0\0\0\0\x80"
 
@@ -502,258 +434,8 @@ static void test_does_not_read(void)
     gpt_store_server_close(v, 1);
 }
 
-/* Starts a process of 100 connections that say nothing. It connects when
- * `start` ends, so that it inherits none that the server has accepted; it then
- * writes to `ready`, and ends when it can read from `go`. */
-static pid_t fork_silent(struct gpt_store_server *v, const int start[2],
-                         const int ready[2], const int go[2])
-{
-    const pid_t pid = fork();
-    char byte;
-
-    if (pid != 0)
-        return pid;
-    close(start[1]);
-    (void)!read(start[0], &byte, 1);
-    for (int i = 0; i < 100; i++)
-        raw_connect(gpt_store_server_port(v));
-    (void)!write(ready[1], "r", 1);
-    (void)!read(go[0], &byte, 1);
-    _exit(0);
-}
-
-/* Connections that say nothing leave descriptors to the process that serves,
- * here with 128 of them, and room for ranks. Those who connect run in another
- * process, which has descriptors of its own. */
-static int serve_among_silent(void)
-{
-    const struct rlimit few = {128, 128};
-    struct gpt_err err = {0};
-    int64_t n = 0;
-    char byte;
-    int start[2], ready[2], go[2];
-
-    if (setrlimit(RLIMIT_NOFILE, &few) != 0)
-        return 1;
-    struct gpt_store_server *v = serve();
-    if (pipe(start) != 0 || pipe(ready) != 0 || pipe(go) != 0)
-        return 1;
-    pid_t silent = fork_silent(v, start, ready, go);
-    pid_t more = fork_silent(v, start, ready, go);
-    close(start[1]);
-    alarm(100); /* one that has failed is then no wait without end */
-    if (read(ready[0], &byte, 1) != 1 || read(ready[0], &byte, 1) != 1)
-        return 2;
-    usleep(200000);
-    int own = 0, fds[40];
-    while (own < 40 && (fds[own] = open("/dev/null", O_RDONLY)) >= 0)
-        own++;
-    const bool left = own == 40;
-    for (int i = 0; i < own; i++)
-        close(fds[i]);
-    struct gpt_store *s = join(v, 2, 1);
-    const bool served =
-        gpt_store_add(s, "n", 1, &n, &err) == GPT_OK && n == 1;
-    gpt_store_close(s);
-    (void)!write(go[1], "gg", 2);
-    waitpid(silent, NULL, 0);
-    waitpid(more, NULL, 0);
-    gpt_store_server_close(v, 0);
-    return !left ? 3 : !served ? 4 : 0;
-}
-
-/* A server in a process of its own, stopped with a client that has connected
- * and not yet sent anything. */
-static pid_t stop_server(int *fd)
-{
-    int ports[2];
-    int64_t port;
-    pid_t pid;
-
-    fflush(stdout);
-    if (pipe(ports) != 0 || (pid = fork()) < 0)
-        exit(1);
-    if (pid == 0) {
-        port = gpt_store_server_port(serve());
-        if (write(ports[1], &port, sizeof(port)) == sizeof(port))
-            pause();
-        _exit(1);
-    }
-    if (read(ports[0], &port, sizeof(port)) != sizeof(port))
-        exit(1);
-    close(ports[0]);
-    close(ports[1]);
-    *fd = raw_connect(port);
-    usleep(200000); /* until it is accepted */
-    kill(pid, SIGSTOP);
-    return pid;
-}
-
-/* A job that was stopped as a whole has no client that is late. */
-static void continue_server(pid_t pid, int fd)
-{
-    static const char ping[] = VALID "\x0d" "abcd";
-    char answer[4];
-
-    kill(pid, SIGCONT);
-    usleep(200000); /* the server has its turn before the client's bytes */
-    ok(send(fd, ping, sizeof(ping) - 1, MSG_NOSIGNAL) > 0 &&
-           recv(fd, answer, 4, MSG_WAITALL) == 4 &&
-           memcmp(answer, "abcd", 4) == 0,
-       "a server that was stopped keeps its silent clients");
-    close(fd);
-    kill(pid, SIGKILL);
-    waitpid(pid, NULL, 0);
-}
-
-static void test_silent_clients(void)
-{
-    int status = -1;
-    char byte;
-
-    fflush(stdout);
-    pid_t pid = fork();
-    if (pid == 0)
-        _exit(serve_among_silent());
-    waitpid(pid, &status, 0);
-    ok(WIFEXITED(status) && WEXITSTATUS(status) == 0,
-       "200 silent clients leave descriptors: %d", WEXITSTATUS(status));
-
-    int stopped_fd;
-    pid_t stopped = stop_server(&stopped_fd);
-    struct gpt_store_server *v = serve();
-    const struct timeval patience = {8, 0};
-    const double begun = gpt_now();
-    int fd = raw_connect(gpt_store_server_port(v));
-    setsockopt(fd, SOL_SOCKET, SO_RCVTIMEO, &patience, sizeof(patience));
-    const bool ended = recv(fd, &byte, 1, 0) == 0;
-    const double waited = gpt_now() - begun;
-    ok(ended && waited > 4, "a silent client is dropped after %.1f s", waited);
-    continue_server(stopped, stopped_fd);
-    close(fd);
-    gpt_store_server_close(v, 0);
-}
-
-/* ---- who does not answer ---- */
-
-static void *answer_nonsense(void *arg)
-{
-    int fd = accept(*(int *)arg, NULL, NULL);
-
-    if (send(fd, "nonsense", 8, MSG_NOSIGNAL) != 8)
-        exit(1);
-    usleep(100000);
-    close(fd);
-    return NULL;
-}
-
-/* A byte of an answer is none. */
-static void *answer_in_part(void *arg)
-{
-    int fd = accept(*(int *)arg, NULL, NULL);
-    char byte;
-
-    if (send(fd, "n", 1, MSG_NOSIGNAL) != 1)
-        exit(1);
-    while (recv(fd, &byte, 1, 0) > 0)
-        continue;
-    close(fd);
-    return NULL;
-}
-
-static void test_unreachable(void)
-{
-    struct gpt_launch_env l = launch(2, 1, free_port(), false);
-    struct gpt_store *s;
-    struct gpt_store_server *v = serve(), *second;
-    struct gpt_err err = {0};
-    pthread_t thread;
-
-    is_int(gpt_store_open(&s, &l, 0.05, &err), GPT_EIO, "nobody listens");
-    ok(strstr(err.text, "cannot reach the store of rank 0 at 127.0.0.1:") &&
-           strstr(err.text, "within 0.05 s: Connection refused"),
-       "%s", err.text);
-    ok(gpt_store_server_open(&second, "127.0.0.1", gpt_store_server_port(v),
-                             &err) == GPT_EIO &&
-           strstr(err.text, "Address already in use") &&
-           strstr(err.hint, "MASTER_PORT"),
-       "%s", err.text);
-    gpt_store_server_close(v, 0);
-
-    struct sockaddr_in at = {.sin_family = AF_INET,
-                             .sin_addr.s_addr = htonl(INADDR_LOOPBACK)};
-    socklen_t len = sizeof(at);
-    int fd = socket(AF_INET, SOCK_STREAM, 0);
-    if (bind(fd, (struct sockaddr *)&at, sizeof(at)) != 0 ||
-        listen(fd, 1) != 0 ||
-        getsockname(fd, (struct sockaddr *)&at, &len) != 0)
-        exit(1);
-    pthread_create(&thread, NULL, answer_nonsense, &fd);
-    l.port = ntohs(at.sin_port);
-    ok(gpt_store_open(&s, &l, 1, &err) == GPT_EIO &&
-           strstr(err.text, "does not speak the protocol"),
-       "%s", err.text);
-    pthread_join(thread, NULL);
-    pthread_create(&thread, NULL, answer_in_part, &fd);
-    ok(gpt_store_open(&s, &l, 0.3, &err) == GPT_EIO &&
-           strstr(err.text, "does not answer within 0.3 s"),
-       "%s", err.text);
-    pthread_join(thread, NULL);
-    /* nobody accepts: the connection waits in the kernel */
-    ok(gpt_store_open(&s, &l, 0.3, &err) == GPT_EIO &&
-           strstr(err.text, "does not answer within 0.3 s"),
-       "%s", err.text);
-    close(fd);
-}
-
-/* A process that joins as rank 2 and is gone, with a will or without. */
-static void come_and_go(const struct gpt_store_server *v, bool will)
-{
-    const struct gpt_launch_env l =
-        launch(3, 2, gpt_store_server_port(v), false);
-    struct gpt_store *s;
-    struct gpt_err err;
-    const pid_t pid = fork();
-
-    if (pid == 0) {
-        int status = gpt_store_open(&s, &l, 5, &err);
-
-        if (status == GPT_OK && will)
-            status = gpt_store_leave_will(s, &err);
-        _exit(status);
-    }
-    int status = -1;
-    ok(waitpid(pid, &status, 0) == pid && WIFEXITED(status) &&
-           WEXITSTATUS(status) == 0,
-       "a process comes and goes");
-}
-
-static void test_wills(void)
-{
-    struct gpt_store_server *v = serve();
-    struct gpt_store *s = join(v, 3, 1);
-    struct gpt_err failure = {.rank = -1};
-    bool failed = false;
-
-    come_and_go(v, false);
-    usleep(100000);
-    ok(!gpt_store_failed(s, &failure),
-       "whose place is not known to be its own");
-    come_and_go(v, true);
-    for (int i = 0; i < 100 && !failed; i++) {
-        usleep(50000);
-        failed = gpt_store_failed(s, &failure);
-    }
-    ok(failed && failure.rank == 2 &&
-           strstr(failure.text, "ended without a word"),
-       "with a will: %s", failure.text);
-    gpt_store_close(s);
-    gpt_store_server_close(v, 0);
-}
-
 int main(void)
 {
-    test_wills();
     test_world_of_one();
     test_connected();
     test_ranks();
@@ -763,7 +445,5 @@ int main(void)
     test_hostile();
     test_raw();
     test_does_not_read();
-    test_silent_clients();
-    test_unreachable();
     return tap_done();
 }

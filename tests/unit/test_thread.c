@@ -16,7 +16,7 @@ static void *look_around(void *arg)
     struct seen *seen = arg;
 
     /* Named by the starter, perhaps after this began. */
-    for (int i = 0; i < 1000; i++) {
+    for (int i = 0; i < 60000; i++) {
         pthread_getname_np(pthread_self(), seen->name, sizeof(seen->name));
         if (strcmp(seen->name, "reader") == 0)
             break;

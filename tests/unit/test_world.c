@@ -184,8 +184,8 @@ static int be_rank(const struct job *j, int64_t rank, int64_t port)
     const struct gpt_world_options o = {
         .size = {[GPT_TP] = j->tp_size, [GPT_PP] = j->pp_size},
         .chunks = 1,
-        .timeout = 10,
-        .timeout_later = 5,
+        .timeout = 100,
+        .timeout_later = 100,
     };
     struct member m = {.rank = rank};
     struct gpt_err err = {0};
@@ -236,7 +236,7 @@ static void run_job(const struct job *j)
     for (int64_t r = 0; r < j->size; r++) {
         pids[r] = fork();
         if (pids[r] == 0) {
-            alarm(60);
+            alarm(300);
             _exit(be_rank(j, r, port));
         }
     }
@@ -252,7 +252,7 @@ static void run_job(const struct job *j)
         }
     }
     is_int(wrong, 0, "%s, %lld ranks", j->what, (long long)j->size);
-    ok(gpt_now() - begun < 10, "%s: within 10 s", j->what);
+    ok(gpt_now() - begun < 60, "%s: before a timeout", j->what);
 }
 
 #ifdef GPT_HAVE_GLOO
