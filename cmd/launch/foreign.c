@@ -13,7 +13,8 @@
 #define THEIRS "these are options of gpt-train: write them after its name"
 #define PLACED \
     "ranks run where the system puts them; numactl and taskset place a node's"
-#define EACH_RANK "lines are shown with the rank in front; --log-dir DIR keeps them"
+#define EACH_RANK                                                              \
+    "lines are shown with the rank in front; --log-dir DIR keeps them"
 #define COUNTS "write --nproc-per-node and --nnodes"
 #define MEETING "ranks meet through the store of node 0"
 
@@ -74,7 +75,8 @@ const struct gpt_foreign_option gpt_launch_foreign[] = {
      .answer = "gpt-train --config reads it; here write --nproc-per-node, "
                "--nnodes and --node-rank"},
     {"same-network", ACCELERATE, .answer = MEETING},
-    {"dynamo-backend", ACCELERATE, .answer = "programs are started as they are"},
+    {"dynamo-backend", ACCELERATE,
+     .answer = "programs are started as they are"},
     {"main-training-function", ACCELERATE, .answer = "give the program itself"},
     {"np", MPIRUN, .answer = COUNTS},
     {"n", MPIRUN, .answer = COUNTS},

@@ -1,5 +1,5 @@
 /* The second table of foreign.h: names of programs whose scripts are not taken
- * as they are. Each is answered with the nearest option of this program and with
+ * as they are. Each is answered with the nearest option of this program and
  * what differs; none is translated, so that a run is never another one than its
  * script says. */
 #include "cmd/train/foreign.h"

@@ -4,7 +4,8 @@
 
 #define SENTENCEPIECE "SentencePiece"
 #define TOKENIZERS "tokenizers"
-#define ALL_BYTES "all 256 bytes are in the vocabulary, so that no text is unknown"
+#define ALL_BYTES                                                              \
+    "all 256 bytes are in the vocabulary, so that no text is unknown"
 #define NO_MARKS "tokens have no mark: a blank is part of the word behind it"
 #define AS_IT_IS "texts are taken as they are, without a change"
 #define LAST_ID "<|endoftext|> is the one special token, and the last one"
@@ -28,7 +29,8 @@ const struct gpt_foreign_option gpt_vocab_foreign[] = {
     {"byte-fallback", SENTENCEPIECE, .answer = ALL_BYTES},
     {"unk-token", TOKENIZERS, .answer = ALL_BYTES},
     {"unk-id", SENTENCEPIECE, .answer = ALL_BYTES},
-    {"max-token-length", TOKENIZERS, .answer = "tokens have no greatest length"},
+    {"max-token-length", TOKENIZERS,
+     .answer = "tokens have no greatest length"},
     {"max-sentencepiece-length", SENTENCEPIECE,
      .answer = "tokens have no greatest length"},
     {"continuing-subword-prefix", TOKENIZERS, .answer = NO_MARKS},

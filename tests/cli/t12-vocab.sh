@@ -43,7 +43,7 @@ check "quiet says nothing" test ! -s err
 for n in 0 1; do
     expect 0 "pairs that occur once: $n" vocab once$n 300 --input three.jsonl \
         --min-frequency $n
-    err_has 'occurs 1 times'
+    err_has 'no other pair occurs 1 time'
 done
 check 'frequency 0 is frequency 1' cmp once0-merges.txt once1-merges.txt
 expect 0 'several files are one corpus' vocab c 262 --min-frequency 12 \
