@@ -15,6 +15,8 @@ struct gpt_log_options {
     bool color;
 };
 
+struct gpt_buf;
+
 void gpt_log_setup(const struct gpt_log_options *options);
 /* Changes the form alone: for messages before all options are known. */
 void gpt_log_as_json(bool json);
@@ -42,5 +44,9 @@ bool gpt_terminal_obeys(int fd);
 
 /* "gpt-train: error: text" and "hint: ..."; see status.h. */
 void gpt_log_error(const struct gpt_err *err);
+/* Appends what gpt_log_error() would write: for a handler of a signal, which
+ * can only write what is ready. */
+int gpt_log_prepare_error(struct gpt_buf *b,
+                          const struct gpt_err *err) GPT_MUST_USE;
 
 #endif

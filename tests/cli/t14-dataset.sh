@@ -503,6 +503,16 @@ if [ -f "$preload" ] && LD_PRELOAD=$preload GPT_PRELOAD=count \
     cut 2 'while it is verified' verify '--eod 256'
     printf '\0\0\0\0\0\0' | cat a.bin - >cut.bin
     cut 2 'while it is repaired' repair '--output-prefix x'
+    for what in info 'verify' 'repair --output-prefix x' 'cat'; do
+        cp a.idx cut.idx
+        cp a.bin cut.bin
+        # shellcheck disable=SC2086 # a word list
+        expect 4 "an .idx that is cut: $what" env LD_PRELOAD="$preload" \
+            GPT_PRELOAD="mmap:1:CUT" gpt-dataset ${what%% *} cut \
+            ${what#"${what%% *}"}
+        err_has "cannot read 'cut.idx': a page of it is gone"
+        err_has 'hint: another process has cut the file, or its disk fails'
+    done
     rm cut.idx
     cp l.bin cut.bin
     cut 1 'while it is converted' convert '--eod 256 --output-prefix x'
