@@ -104,7 +104,7 @@ static int add_message(struct gpt_buf *b, enum gpt_log_level level, bool bare,
     if (!bare)
         GPT_TRY(gpt_buf_printf(b, "%s: %s%s:%s ", setup.program, color,
                                level_names[level], *color ? "\033[0m" : ""));
-    GPT_TRY(gpt_buf_add_shown(b, text, bare ? "\t\n" : "\t"));
+    GPT_TRY(gpt_buf_add_shown(b, text, "\t"));
     return gpt_buf_add(b, "\n", 1);
 }
 

@@ -28,7 +28,7 @@ void gpt_log(enum gpt_log_level level, const char *fmt, ...) GPT_PRINTF(2, 3);
 #define gpt_warn(...) gpt_log(GPT_LOG_WARNING, __VA_ARGS__)
 #define gpt_debug(...) gpt_log(GPT_LOG_DEBUG, __VA_ARGS__)
 
-/* A line that is printed as it is (Megatron's log lines, tables); under
+/* A line that is printed without a level (Megatron's log lines, tables); under
  * --log-format json it becomes the msg of an info object. */
 void gpt_log_line(const char *fmt, ...) GPT_PRINTF(1, 2);
 

@@ -487,6 +487,20 @@ expect 3 'verify says the same' gpt-dataset verify both
 check 'in the same words' grep -q 'lengths are wrong as well; merge the' out
 check 'and recommends no repair' sh -c '! grep -q "gpt-dataset repair" out'
 
+# ---- names that a terminal would obey ----
+odd=$(printf 'n\nl\033[31m\201')
+cp a.idx "$odd.idx"
+cp a.bin "$odd.bin"
+for what in info stat verify; do
+    expect 0 "a name with control characters: $what" gpt-dataset $what "$odd"
+    out_has 'n\x0al\x1b[31m\x81'
+    check 'is one line' sh -c '! grep -q "^l" out'
+done
+head -c 40 a.idx >"$odd.idx"
+expect 3 'and in a finding' gpt-dataset verify "$odd"
+out_has 'n\x0al\x1b[31m\x81.idx'
+rm "$odd".*
+
 # ---- another program cuts a .bin that is read ----
 preload=$BUILD/tests/lib/preload.so
 cut() { # nth-map what command...: the .bin is cut when it has been mapped
