@@ -5,18 +5,18 @@
  * SIGBUS where a read would have returned an error. The handler puts a page of
  * zeros there and notes that, which gpt_in_look_check() reports afterwards; for
  * files whose numbers lead further, such as an index, it ends the process with
- * a message that was made beforehand. The handler runs in the thread that looked, at any moment of the others, so the
- * list of mappings only grows; entries of files that were closed are used
- * again. */
+ * a message that was made beforehand. The handler runs in the thread that
+ * looked, at any moment of the others, so the list of mappings only grows;
+ * entries of files that were closed are used again. */
 #include "base/io_internal.h"
 
 #include "base/memory.h"
 #include "base/num.h"
+#include "base/signals.h"
 
 #include <pthread.h>
 #include <signal.h>
 #include <stdatomic.h>
-#include <string.h>
 #include <sys/mman.h>
 #include <unistd.h>
 
@@ -25,7 +25,7 @@ struct gpt_look {
     _Atomic(uint8_t *) data; /* NULL: free */
     atomic_size_t size;
     atomic_bool lost;
-    _Atomic(const char *) words; /* to end with; NULL: go on with zeros */
+    _Atomic(const char *) words; /* to end with; NULL: use zeros */
 };
 
 static _Atomic(struct gpt_look *) looks;
@@ -57,14 +57,6 @@ static void pass_on(int sig)
     raise(sig);
 }
 
-static _Noreturn void end_with(const char *words)
-{
-    gpt_out_cleanup();
-    if (write(STDERR_FILENO, words, strlen(words)) < 0)
-        _exit(GPT_EIO); /* as without: there is nobody to be told */
-    _exit(GPT_EIO);
-}
-
 /* For any other address the old action comes back, and the instruction meets
  * it when it is repeated. */
 static void on_bus(int sig, siginfo_t *info, void *context)
@@ -79,7 +71,7 @@ static void on_bus(int sig, siginfo_t *info, void *context)
     struct gpt_look *l = find_look(at);
     const char *words = l ? atomic_load(&l->words) : NULL;
     if (words)
-        end_with(words);
+        gpt_signals_end(words, GPT_EIO);
     if (l && mmap(at - (uintptr_t)at % page, page, PROT_READ,
                   MAP_PRIVATE | MAP_ANONYMOUS | MAP_FIXED, -1, 0) != MAP_FAILED)
         atomic_store(&l->lost, true);

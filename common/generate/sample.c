@@ -385,7 +385,7 @@ static int32_t draw(const struct candidate *list, int64_t n, double u)
 /* A model gives no logit of minus infinity: where all are, a caller has
  * forbidden them. */
 static int fail_at_logits(const float *logits, int64_t vocab,
-                           struct gpt_err *err)
+                          struct gpt_err *err)
 {
     int64_t forbidden = 0;
 

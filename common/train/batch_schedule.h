@@ -33,8 +33,8 @@ struct gpt_rampup_names {
 /* Adds the steps of `text` in Megatron-LM's form: "THRESHOLD:BATCH", with
  * blanks or commas between several. A number may have a fraction and end in K,
  * M, B or T: 1e3, 1e6, 1e9, 1e12; what is left of a fraction is cut off.
- * Thresholds are tokens, `seq_length` a sample. GPT_EUSAGE names the word and begins with
- * `name`. */
+ * Thresholds are tokens, `seq_length` a sample. GPT_EUSAGE names the word and
+ * begins with `name`. */
 int gpt_batch_steps_add(struct gpt_rampup *r, const char *text,
                         int64_t seq_length, const char *name,
                         struct gpt_err *err) GPT_MUST_USE;
