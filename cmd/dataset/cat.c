@@ -11,6 +11,7 @@
 
 #include "base/num.h"
 #include "base/signals.h"
+#include "base/utf8.h"
 #include "cmd/dataset/json_text.h"
 #include "data/document_sources.h"
 
@@ -107,6 +108,24 @@ static int put_sequence(struct dump *d, int64_t i, bool last,
     return put_string(d, tok ? "\"" : "]", err);
 }
 
+/* A name with a line end would make two lines of one. */
+static int put_place(struct dump *d, const char *path,
+                     const struct gpt_source_record *s, struct gpt_err *err)
+{
+    struct gpt_buf shown = {0};
+    int status = gpt_buf_add_shown(&shown, path, "");
+
+    if (status != GPT_OK)
+        status = gpt_no_memory(err, "a file name");
+    else if (s->line)
+        status = gpt_out_printf(d->out, err, "%s:%u\t", shown.data, s->line);
+    else
+        status = gpt_out_printf(d->out, err, "%s@%" PRIu64 "\t", shown.data,
+                                s->offset);
+    gpt_buf_free(&shown);
+    return status;
+}
+
 /* "file":"...","line":17,"offset":1234, or file:17 and a tab. */
 static int put_source(struct dump *d, int64_t document, struct gpt_err *err)
 {
@@ -116,9 +135,7 @@ static int put_source(struct dump *d, int64_t document, struct gpt_err *err)
 
     GPT_TRY(gpt_sources_get(d->sources, document, &s, &path, err));
     if (!d->jsonl)
-        return s.line ? gpt_out_printf(d->out, err, "%s:%u\t", path, s.line)
-                      : gpt_out_printf(d->out, err, "%s@%" PRIu64 "\t", path,
-                                       s.offset);
+        return put_place(d, path, &s, err);
     GPT_TRY(put_string(d, "\"file\":\"", err));
     GPT_TRY(gpt_json_text_add(&d->json, d->out, path, strlen(path), err));
     GPT_TRY(gpt_json_text_end(&d->json, d->out, err));

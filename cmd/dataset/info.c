@@ -26,14 +26,15 @@ static int add_line(struct gpt_listing *l, const char *dtype,
 {
     char size[32];
 
-    return gpt_listing_check(
+    GPT_TRY(gpt_listing_check(
         gpt_buf_printf(&l->text,
-                       "%-4s %12" PRId64 " %12" PRId64 " %15" PRId64
-                       " %10s  %s\n",
+                       "%-4s %12" PRId64 " %12" PRId64 " %15" PRId64 " %10s  ",
                        dtype, counts->documents, counts->sequences,
                        counts->tokens,
-                       gpt_text_bytes(size, (double)counts->bytes), name),
-        err);
+                       gpt_text_bytes(size, (double)counts->bytes)),
+        err));
+    GPT_TRY(gpt_listing_check(gpt_buf_add_shown(&l->text, name, ""), err));
+    return gpt_listing_check(gpt_buf_add(&l->text, "\n", 1), err);
 }
 
 /* Adds a set to the list; made_by becomes a part of it. */

@@ -3,6 +3,7 @@
  * it. Start at run_stat(). */
 #include "cmd/dataset/command.h"
 
+#include "base/utf8.h"
 #include "cmd/dataset/listing.h"
 #include "cmd/dataset/statistics.h"
 
@@ -172,7 +173,9 @@ static int add_table(struct gpt_listing *l, const char *prefix,
                      const struct gpt_stat *s,
                      const struct gpt_tokenizer *tokenizer)
 {
-    GPT_TRY(gpt_buf_printf(&l->text, "%s%s\n", l->n++ ? "\n" : "", prefix));
+    GPT_TRY(gpt_buf_printf(&l->text, "%s", l->n++ ? "\n" : ""));
+    GPT_TRY(gpt_buf_add_shown(&l->text, prefix, ""));
+    GPT_TRY(gpt_buf_add(&l->text, "\n", 1));
     GPT_TRY(add_lengths(l, s));
     return s->top ? add_tokens(l, s, tokenizer) : GPT_OK;
 }

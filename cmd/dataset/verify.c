@@ -12,6 +12,7 @@
 #include "base/memory.h"
 #include "base/num.h"
 #include "base/signals.h"
+#include "base/utf8.h"
 #include "cmd/dataset/command.h"
 #include "cmd/dataset/listing.h"
 #include "cmd/dataset/untrusted.h"
@@ -275,6 +276,13 @@ static cJSON *findings_object(const char *prefix, const struct findings *f)
     return o;
 }
 
+static int add_words(struct gpt_listing *l, const char *word, const char *text)
+{
+    GPT_TRY(gpt_buf_printf(&l->text, "%-17s ", word));
+    GPT_TRY(gpt_buf_add_shown(&l->text, text, ""));
+    return gpt_buf_add(&l->text, "\n", 1);
+}
+
 /* The findings of a kind, one a line, and their hint once. */
 static int add_kind(struct gpt_listing *l, const struct findings *f,
                     enum gpt_damage kind)
@@ -287,8 +295,7 @@ static int add_kind(struct gpt_listing *l, const struct findings *f,
          * together. */
         if (f->items[i].kind != kind)
             continue;
-        GPT_TRY(gpt_buf_printf(&l->text, "%-17s %s\n", gpt_damage_word(kind),
-                               f->items[i].err.text));
+        GPT_TRY(add_words(l, gpt_damage_word(kind), f->items[i].err.text));
         hint = f->items[i].err.hint;
         shown++;
     }
@@ -296,7 +303,7 @@ static int add_kind(struct gpt_listing *l, const struct findings *f,
         GPT_TRY(gpt_buf_printf(&l->text, "%-17s and %" PRId64 " more\n",
                                gpt_damage_word(kind),
                                f->damages.count[kind] - shown));
-    return hint[0] ? gpt_buf_printf(&l->text, "%-17s %s\n", "", hint) : GPT_OK;
+    return hint[0] ? add_words(l, "", hint) : GPT_OK;
 }
 
 static int add_table(struct gpt_listing *l, const char *prefix,
@@ -304,12 +311,13 @@ static int add_table(struct gpt_listing *l, const char *prefix,
 {
     int64_t total = gpt_damages_total(&f->damages);
 
-    if (total == 0)
-        return gpt_buf_printf(&l->text, "%s: good\n", prefix);
     for (int k = 0; k < GPT_N_DAMAGES; k++)
         GPT_TRY(add_kind(l, f, k));
-    return gpt_buf_printf(&l->text, "%s: %" PRId64 " finding%s\n", prefix,
-                          total, gpt_plural(total));
+    GPT_TRY(gpt_buf_add_shown(&l->text, prefix, ""));
+    return total == 0
+               ? gpt_buf_printf(&l->text, ": good\n")
+               : gpt_buf_printf(&l->text, ": %" PRId64 " finding%s\n", total,
+                                gpt_plural(total));
 }
 
 static int add_findings(struct gpt_listing *l, const char *prefix,

@@ -99,6 +99,30 @@ static bool parse_bias(const char *word, struct gpt_bias *bias)
     return true;
 }
 
+/* A text must be able to go on: some token is left. */
+static int check_some_left(const struct gpt_chosen_rules *r, int64_t n,
+                           int64_t vocab, struct gpt_err *err)
+{
+    int64_t forbidden = 0;
+    bool *gone;
+
+    if (n < vocab)
+        return GPT_OK;
+    GPT_TRY(gpt_new(&gone, (size_t)vocab, sizeof(*gone), "biases of logits",
+                    err));
+    for (int64_t i = 0; i < n; i++)
+        if (isinf(r->bias[i].add) && !gone[r->bias[i].token]) {
+            gone[r->bias[i].token] = true;
+            forbidden++;
+        }
+    gpt_free(gone);
+    return forbidden < vocab
+               ? GPT_OK
+               : gpt_fail(err, GPT_EUSAGE,
+                          "--logit-bias forbids all %lld tokens of the model, "
+                          "so that none is left to choose", (long long)vocab);
+}
+
 /* The biases outlive the options' words, and a batch reads them at every step:
  * they are parsed once. */
 static int read_bias(struct gpt_chosen_rules *r, const struct gpt_loaded *m,
@@ -121,7 +145,7 @@ static int read_bias(struct gpt_chosen_rules *r, const struct gpt_loaded *m,
     }
     r->choice.sampling.bias = r->bias;
     r->choice.sampling.n_bias = words->n;
-    return GPT_OK;
+    return check_some_left(r, words->n, m->config->vocab_size, err);
 }
 
 /* A seed that is chosen is printed, so that a text can be had again. */

@@ -6,8 +6,16 @@
 #define TORCHRUN "torchrun"
 #define ACCELERATE "accelerate"
 #define DEEPSPEED "DeepSpeed"
+#define MPIRUN "mpirun"
+#define SLURM "Slurm"
 #define EACH_NODE \
     "start gpt-launch on each node: --nnodes N --node-rank I --master-addr HOST"
+#define THEIRS "these are options of gpt-train: write them after its name"
+#define PLACED \
+    "ranks run where the system puts them; numactl and taskset place a node's"
+#define EACH_RANK                                                              \
+    "lines are shown with the rank in front; --log-dir DIR keeps them"
+#define COUNTS "write --nproc-per-node and --nnodes"
 #define MEETING "ranks meet through the store of node 0"
 
 const struct gpt_foreign_option gpt_launch_foreign[] = {
@@ -26,12 +34,20 @@ const struct gpt_foreign_option gpt_launch_foreign[] = {
     {"max-restarts", TORCHRUN,
      .answer = "a job that failed is started again with the same command line; "
                "gpt-train resumes from its newest checkpoint"},
-    {"tee", TORCHRUN,
-     .answer = "lines are shown with the rank in front; --log-dir DIR keeps "
-               "them"},
-    {"redirects", TORCHRUN,
-     .answer = "lines are shown with the rank in front; --log-dir DIR keeps "
-               "them"},
+    {"tee", TORCHRUN, .answer = EACH_RANK},
+    {"redirects", TORCHRUN, .answer = EACH_RANK},
+    {"log-line-prefix-template", TORCHRUN, .answer = EACH_RANK},
+    {"logs-specs", TORCHRUN, .answer = EACH_RANK},
+    {"duplicate-stdout-filters", TORCHRUN, .answer = EACH_RANK},
+    {"duplicate-stderr-filters", TORCHRUN, .answer = EACH_RANK},
+    {"event-log-handler", TORCHRUN, .answer = EACH_RANK},
+    {"signals-to-handle", TORCHRUN,
+     .answer = "SIGTERM, SIGINT, SIGHUP and SIGUSR2 always reach the ranks"},
+    {"local-addr", TORCHRUN,
+     .answer = "write --master-addr, the address of node 0, on every node"},
+    {"numa-binding", TORCHRUN, .answer = PLACED},
+    {"virtual-local-rank", TORCHRUN,
+     .answer = "CUDA_VISIBLE_DEVICES says which devices ranks share"},
     {"local-ranks-filter", TORCHRUN,
      .answer = "rank 0 alone reports; --log-dir DIR has a file a rank"},
     {"module", TORCHRUN, .answer = "give the program itself", .flag = true},
@@ -47,6 +63,36 @@ const struct gpt_foreign_option gpt_launch_foreign[] = {
      .flag = true, .skip = true},
     {"use-megatron-lm", ACCELERATE, .answer = "gpt-train has these options",
      .flag = true, .skip = true},
+    {"mixed-precision", ACCELERATE, .answer = THEIRS},
+    {"gradient-accumulation-steps", ACCELERATE, .answer = THEIRS},
+    {"use-fsdp", ACCELERATE, .answer = THEIRS},
+    {"use-deepspeed", ACCELERATE, .answer = THEIRS},
+    {"zero-stage", ACCELERATE, .answer = THEIRS},
+    {"cpu", ACCELERATE, .answer = "write --device cpu after gpt-train"},
+    {"gpu-ids", ACCELERATE,
+     .answer = "CUDA_VISIBLE_DEVICES says which devices ranks get"},
+    {"config-file", ACCELERATE,
+     .answer = "gpt-train --config reads it; here write --nproc-per-node, "
+               "--nnodes and --node-rank"},
+    {"same-network", ACCELERATE, .answer = MEETING},
+    {"dynamo-backend", ACCELERATE,
+     .answer = "programs are started as they are"},
+    {"main-training-function", ACCELERATE, .answer = "give the program itself"},
+    {"np", MPIRUN, .answer = COUNTS},
+    {"n", MPIRUN, .answer = COUNTS},
+    {"host", MPIRUN, .answer = EACH_NODE},
+    {"map-by", MPIRUN, .answer = PLACED},
+    {"bind-to", MPIRUN, .answer = PLACED},
+    {"ntasks", SLURM, .answer = COUNTS},
+    {"ntasks-per-node", SLURM, .answer = COUNTS},
+    {"gpus-per-node", SLURM, .answer = COUNTS},
+    {"launcher", DEEPSPEED, .answer = EACH_NODE},
+    {"force-multi", DEEPSPEED, .answer = EACH_NODE},
+    {"ssh-port", DEEPSPEED, .answer = EACH_NODE},
+    {"bind-cores-to-rank", DEEPSPEED, .answer = PLACED},
+    {"no-local-rank", DEEPSPEED,
+     .answer = "ranks get their place by the environment alone"},
+    {"enable-each-rank-log", DEEPSPEED, .answer = EACH_RANK},
     {"num-gpus", DEEPSPEED, .means = "--nproc-per-node=%"},
     {"num-nodes", DEEPSPEED, .means = "--nnodes=%"},
     {"hostfile", DEEPSPEED, .answer = EACH_NODE},

@@ -5,6 +5,11 @@
 #include "cmd/preprocess/foreign.h"
 
 #define MEGATRON "Megatron-LM"
+#define NEOX "GPT-NeoX"
+#define DATATROVE "datatrove"
+#define SENTENCEPIECE "SentencePiece"
+#define SPECIALS                                                               \
+    "a tokenizer says which tokens begin a text; --append-eod ends it"
 #define FILES \
     "name its files: --vocab-file and --merge-file, or --tokenizer-model"
 #define ALL_CORES                                                              \
@@ -44,6 +49,30 @@ const struct gpt_foreign_option gpt_preprocess_foreign[] = {
      .answer = "data sets are not fetched: --input names files of JSON lines"},
     {"output-dir", "Transformers",
      .answer = "--output-prefix names the files: DIR/PREFIX"},
+    {"jsonl-keys", NEOX,
+     .answer = "--json-keys, with blanks between several and not commas"},
+    {"num-docs", NEOX,
+     .answer = "progress is counted in bytes of the input, which are known"},
+    {"ftfy", NEOX, .answer = "texts are taken as they are"},
+    {"text-column", "Transformers", .answer = "--json-keys"},
+    {"text-key", DATATROVE, .answer = "--json-keys"},
+    {"eos-token", DATATROVE,
+     .answer = "--append-eod adds that of the tokenizer"},
+    {"n-tasks", DATATROVE,
+     .answer = "--workers N in one program, --shard I/N in several"},
+    {"tokenizer", DATATROVE, .answer = FILES},
+    {"bos-id", SENTENCEPIECE, .answer = SPECIALS},
+    {"eos-id", SENTENCEPIECE, .answer = SPECIALS},
+    {"add-bos", SENTENCEPIECE, .answer = SPECIALS},
+    {"append-bos", SENTENCEPIECE, .answer = SPECIALS},
+    {"prepend-bos", SENTENCEPIECE, .answer = SPECIALS},
+    {"seq-length", MEGATRON,
+     .answer = "texts are stored whole; gpt-train --seq-length cuts samples"},
+    {"concat-tokens", "llm-foundry",
+     .answer = "texts are stored whole; gpt-train --seq-length cuts samples"},
+    {"make-vocab-size-divisible-by", MEGATRON,
+     .answer = "it pads the model and not the data: gpt-train takes it"},
+    {"multimodal", MEGATRON, .answer = "texts alone are read"},
     {"num-proc", "datasets", .means = "--threads=%"},
 };
 

@@ -7,6 +7,7 @@
 #include "cmd/report/text.h"
 
 #include "base/num.h"
+#include "base/utf8.h"
 #include "cmd/report/plot.h"
 #include "cmd/report/results.h"
 
@@ -23,12 +24,17 @@ enum {
 /* ---- results ---- */
 
 /* Longer names keep their ends: paths of runs that are compared mostly begin
- * alike and differ at the end. */
+ * alike and differ at the end. A character is not cut. */
 static const char *tail(const char *name, size_t most)
 {
     const size_t n = strlen(name);
 
-    return n > most ? name + (n - most) : name;
+    if (n <= most)
+        return name;
+    name += n - most;
+    while ((*name & 0xc0) == 0x80)
+        name++;
+    return name;
 }
 
 /* Words and numbers in lines, and not a table: a run has up to thirteen
@@ -39,7 +45,7 @@ static int add_results(struct gpt_buf *b, const char *name,
     char text[32], word[64];
     int64_t used = columns;
 
-    GPT_TRY(gpt_buf_printf(b, "%s", name));
+    GPT_TRY(gpt_buf_add_shown(b, name, ""));
     for (size_t i = 0; i < gpt_n_result_columns; i++) {
         const struct gpt_result_column *column = &gpt_result_columns[i];
         const double v = gpt_result(r, column);
@@ -162,11 +168,12 @@ static int add_legend(struct gpt_buf *b, const struct gpt_chart *chart,
     GPT_TRY(gpt_buf_printf(b, "\n%s%s%s%s", chart->title,
                            *chart->unit ? " (" : "", chart->unit,
                            *chart->unit ? ")" : ""));
-    for (size_t k = 0; n > 1 && k < n; k++)
-        GPT_TRY(gpt_buf_printf(b, "%s%s %s %s", k ? ", " : ": ",
-                               gpt_plot_sign(p, (int)k, sign),
-                               tail(curves[k].run->name, NAME),
-                               curves[k].field));
+    for (size_t k = 0; n > 1 && k < n; k++) {
+        GPT_TRY(gpt_buf_printf(b, "%s%s ", k ? ", " : ": ",
+                               gpt_plot_sign(p, (int)k, sign)));
+        GPT_TRY(gpt_buf_add_shown(b, tail(curves[k].run->name, NAME), ""));
+        GPT_TRY(gpt_buf_printf(b, " %s", curves[k].field));
+    }
     return gpt_buf_printf(b, "\n");
 }
 

@@ -34,6 +34,7 @@ static const struct {
     {"reset-attention-mask", false},
     /* a step, and what it does with gradients */
     {"rampup-batch-size", false},
+    {"step-batch-size-schedule", false},
     {"lr", true},
     {"min-lr", true},
     {"decoupled-lr", true},

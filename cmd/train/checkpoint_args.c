@@ -231,6 +231,17 @@ static bool same_factors(const char *option, const char *a, const char *b)
            memcmp(x, y, sizeof(x)) == 0;
 }
 
+/* NullTokenizer adds a token to the number that was typed for it, and the model
+ * has that token, too. */
+static bool same_null_size(const struct taking *t, const char *option,
+                           int64_t here, const union value *there)
+{
+    const char *type = t->o->tokenizer.type;
+
+    return strcmp(option, "vocab-size") == 0 && type &&
+           strcmp(type, "NullTokenizer") == 0 && here + 1 == there->count;
+}
+
 /* One field of the checkpoint. Fields without an option are skipped: the
  * comparison of models when weights are loaded finds what differs there. A
  * 0 that the option does not take says that the model has no such thing, as a
@@ -261,6 +272,8 @@ static int take_field(const struct taking *t, const cJSON *item)
         gpt_train_window(here_text, &window)) /* "7,0" is another "7" */
         snprintf(here_text, sizeof(here_text), "%lld", (long long)window);
     if (typed && is_free(item->string))
+        return GPT_OK;
+    if (typed && same_null_size(t, opt->name, t->o->vocab_size, &there))
         return GPT_OK;
     if (typed && strcmp(here_text, there_text) != 0 &&
         !is_open(opt, field, here_text, there_text) &&
@@ -313,8 +326,12 @@ static int take_tokenizer(const struct taking *t,
                              ? type->valuestring
                              : gpt_tokenizer_type_in(source->dir);
 
-    if (typed && !type)
+    if (typed && !type) {
+        if (strcmp(to->type, "NullTokenizer") == 0 &&
+            t->args->origin[gpt_train_row("vocab-size")] != GPT_FROM_COMMAND)
+            t->o->vocab_size = source->config.vocab_size - 1;
         return GPT_OK;
+    }
     if (typed)
         GPT_TRY(check_family(t, family));
     to->type = family;

@@ -271,8 +271,6 @@ const struct gpt_foreign_option gpt_train_foreign[] = {
            "a file of options, data-path = ... among them, is --config FILE"),
     ANSWER("vocab-extra-ids", MEGATRON,
            "add the tokens to the vocabulary, or raise --vocab-size"),
-    ANSWER("step-batch-size-schedule", MEGATRON,
-           "--rampup-batch-size START INCREMENT SAMPLES grows the batch"),
     ANSWER("eval-global-batch-size", MEGATRON,
            "a validation has --eval-iters batches of --global-batch-size"),
     SKIP("eval-micro-batch-size", MEGATRON,

@@ -65,6 +65,8 @@ int main(int argc, char **argv)
         .n_options = gpt_train_n_options,
         .foreign = gpt_train_foreign,
         .n_foreign = gpt_train_n_foreign,
+        .hints = gpt_train_hints,
+        .n_hints = gpt_train_n_hints,
         /* Ranks are started with one command line: what there is to say of it
          * is said once a node, as nodes may differ. Where ranks differ, they
          * fail, and that is printed. */

@@ -82,7 +82,7 @@ struct gpt_train_options {
 
     /* batches and length of the run */
     int64_t micro_batch_size, global_batch_size;
-    struct gpt_list rampup;
+    struct gpt_list rampup, batch_steps;
     int64_t train_iters, train_samples, epochs;
     int64_t exit_interval;
     double exit_duration_mins;

@@ -18,6 +18,7 @@ static const struct gpt_loss_scale_names scale_names = {
 static const struct gpt_rampup_names rampup_names = {
     .global_batch = "--global-batch-size",
     .rampup = "--rampup-batch-size",
+    .steps = "--step-batch-size-schedule",
 };
 
 /* --train-iters 0 asks for the losses of a model that was trained already. */
@@ -102,69 +103,70 @@ static void hint_batch(const struct gpt_train_plan *p,
                  (long long)gpt_round_up(batch, p->micro_samples));
 }
 
+/* Megatron's three numbers. */
+static int read_rampup(struct gpt_rampup *r, const struct gpt_train_options *o,
+                       struct gpt_err *err)
+{
+    int64_t *fields[] = {&r->start, &r->increment, &r->samples};
+
+    if (o->rampup.n == 0)
+        return GPT_OK;
+    if (o->rampup.n != 3)
+        return gpt_fail(err, GPT_EUSAGE,
+                        "--rampup-batch-size takes START "
+                        "INCREMENT SAMPLES, got %lld values",
+                        (long long)o->rampup.n);
+    for (int i = 0; i < 3; i++) {
+        if (!gpt_parse_int(o->rampup.items[i], fields[i]) ||
+            *fields[i] < 1 || *fields[i] > (int64_t)1 << 50)
+            return gpt_fail(err, GPT_EUSAGE,
+                            "--rampup-batch-size '%s' is "
+                            "not a count",
+                            o->rampup.items[i]);
+    }
+    return GPT_OK;
+}
+
+/* Megatron's words of tokens and sizes, which leave no size to be given. */
+static int read_batch_steps(struct gpt_rampup *r,
+                            const struct gpt_train_options *o,
+                            struct gpt_err *err)
+{
+    if (o->batch_steps.n == 0)
+        return GPT_OK;
+    if (o->global_batch_size > 0 || o->rampup.n > 0)
+        return gpt_fail(err, GPT_EUSAGE, "%s and %s exclude each other",
+                        rampup_names.steps,
+                        o->rampup.n > 0 ? rampup_names.rampup
+                                        : rampup_names.global_batch);
+    for (int64_t i = 0; i < o->batch_steps.n; i++)
+        GPT_TRY(gpt_batch_steps_add(r, o->batch_steps.items[i], o->seq_length,
+                                    rampup_names.steps, err));
+    return gpt_batch_steps_sort(r, rampup_names.steps, err);
+}
+
 /* Global batch sizes: every one of them is a whole number of microbatches on
- * every data parallel rank. */
+ * every data parallel rank. Sizes that change make sense with samples only, as
+ * their iterations are not known beforehand. */
 static int plan_rampup(struct gpt_train_plan *p,
                        const struct gpt_train_options *o, struct gpt_err *err)
 {
     struct gpt_rampup *r = &p->rampup;
-    int64_t *fields[] = {&r->start, &r->increment, &r->samples};
 
     r->global_batch =
         o->global_batch_size ? o->global_batch_size : p->micro_samples;
-    /* Megatron's three numbers; they make sense with samples only, as the
-     * iterations of a growing batch are not known beforehand */
-    if (o->rampup.n > 0) {
-        if (o->rampup.n != 3)
-            return gpt_fail(err, GPT_EUSAGE,
-                            "--rampup-batch-size takes START "
-                            "INCREMENT SAMPLES, got %lld values",
-                            (long long)o->rampup.n);
-        for (int i = 0; i < 3; i++) {
-            if (!gpt_parse_int(o->rampup.items[i], fields[i]) ||
-                *fields[i] < 1 || *fields[i] > (int64_t)1 << 50)
-                return gpt_fail(err, GPT_EUSAGE,
-                                "--rampup-batch-size '%s' is "
-                                "not a count",
-                                o->rampup.items[i]);
-        }
-        if (o->train_iters > 0)
-            return gpt_fail(err, GPT_EUSAGE,
-                            "--rampup-batch-size needs "
-                            "--train-samples, not --train-iters");
-    }
+    GPT_TRY(read_rampup(r, o, err));
+    GPT_TRY(read_batch_steps(r, o, err));
+    if ((o->rampup.n > 0 || o->batch_steps.n > 0) && o->train_iters > 0)
+        return gpt_fail(err, GPT_EUSAGE, "%s needs --train-samples, not "
+                        "--train-iters", o->rampup.n > 0 ? rampup_names.rampup
+                                                         : rampup_names.steps);
     const int status =
         gpt_rampup_check(r, p->micro_samples, &rampup_names, err);
-    if (status == GPT_EUSAGE && r->global_batch % p->micro_samples != 0)
+    if (status == GPT_EUSAGE && r->n_steps == 0 &&
+        r->global_batch % p->micro_samples != 0)
         hint_batch(p, o, err);
     return status;
-}
-
-/* Steps from *consumed_samples, which becomes the sample after the last of
- * them, until `samples` are consumed; a last partial step is not made. While
- * the batch grows the steps are counted one by one. */
-static int64_t count_steps(const struct gpt_train_plan *p, int64_t samples,
-                           int64_t *consumed_samples)
-{
-    int64_t steps = 0, batch = p->rampup.global_batch;
-    int64_t consumed = *consumed_samples;
-
-    while (p->rampup.start > 0 && consumed <= p->rampup.samples) {
-        int64_t now = gpt_rampup_global_batch(&p->rampup, consumed);
-
-        if (consumed + now > samples)
-            break;
-        consumed += now;
-        steps++;
-    }
-    /* from here on all steps have the full size */
-    if (consumed < samples &&
-        (p->rampup.start == 0 || consumed > p->rampup.samples)) {
-        steps += (samples - consumed) / batch;
-        consumed += (samples - consumed) / batch * batch;
-    }
-    *consumed_samples = consumed;
-    return steps;
 }
 
 /* A batch of another size than before makes other steps of the same samples:
@@ -174,8 +176,9 @@ int gpt_train_plan_rest(struct gpt_train_plan *p, int64_t iteration,
 {
     if (p->length_samples > 0) {
         p->train_samples = consumed;
-        p->train_iters = iteration + count_steps(p, p->length_samples,
-                                                 &p->train_samples);
+        p->train_iters = iteration + gpt_rampup_count(&p->rampup,
+                                                      p->length_samples,
+                                                      &p->train_samples);
     } else if (p->train_iters > iteration) {
         p->train_samples =
             consumed + (p->train_iters - iteration) * p->rampup.global_batch;
@@ -216,7 +219,8 @@ static int plan_length(struct gpt_train_plan *p,
     } else {
         p->train_samples = 0;
         p->length_samples = o->train_samples;
-        p->train_iters = count_steps(p, o->train_samples, &p->train_samples);
+        p->train_iters = gpt_rampup_count(&p->rampup, o->train_samples,
+                                          &p->train_samples);
         if (o->train_samples > 0 && p->train_iters == 0)
             return gpt_fail(err, GPT_EUSAGE,
                             "--train-samples %lld is below "

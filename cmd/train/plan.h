@@ -12,6 +12,7 @@
 #include "cmd/train/options.h"
 #include "train/reduce.h"
 #include "train/replica.h"
+#include "train/batch_schedule.h"
 #include "train/lr_schedule.h"
 
 struct gpt_train_plan {
@@ -23,7 +24,7 @@ struct gpt_train_plan {
     struct gpt_corpus_options corpus;
     struct gpt_mask_options masks;
     struct gpt_lr_schedule schedule;
-    struct gpt_rampup rampup; /* .global_batch is the full size */
+    struct gpt_rampup rampup; /* .global_batch is the largest size */
     int64_t train_iters;      /* of the whole run */
     int64_t train_samples;    /* consumed when it is over */
     int64_t length_samples;   /* the length where samples give it: those of

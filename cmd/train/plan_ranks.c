@@ -157,8 +157,8 @@ static int check_rounds(const struct gpt_train_plan *p, struct gpt_err *err)
     return gpt_fail(err, GPT_EUSAGE,
                     "virtual stages: the microbatches of a step must be a "
                     "multiple of --pipeline-model-parallel-size %lld, so "
-                    "--global-batch-size %lld (and what "
-                    "--rampup-batch-size makes of it) of %lld",
+                    "--global-batch-size %lld (and what --rampup-batch-size "
+                    "or --step-batch-size-schedule makes of it) of %lld",
                     (long long)stages, (long long)p->rampup.global_batch,
                     (long long)samples);
 }

@@ -62,6 +62,7 @@ static int check_epochs(const struct gpt_train_options *o, struct gpt_err *err)
         {"train-iters", o->train_iters > 0, false},
         {"train-samples", o->train_samples > 0, false},
         {"rampup-batch-size", o->rampup.n > 0, true},
+        {"step-batch-size-schedule", o->batch_steps.n > 0, true},
         {"lr-decay-samples", o->lr_decay_samples > 0, true},
         {"lr-warmup-samples", o->lr_warmup_samples > 0, true},
         {"lr-wsd-decay-samples", o->lr_wsd_decay_samples > 0, true},

@@ -108,6 +108,18 @@ static bool counts_iterations(const struct gpt_train_options *o, int64_t ranks)
     return o->train_iters > 0;
 }
 
+static bool has_batch_steps(const struct gpt_train_options *o, int64_t ranks)
+{
+    (void)ranks;
+    return o->batch_steps.n > 0;
+}
+
+static bool has_global_batch(const struct gpt_train_options *o, int64_t ranks)
+{
+    (void)ranks;
+    return o->global_batch_size > 0;
+}
+
 static bool counts_samples(const struct gpt_train_options *o, int64_t ranks)
 {
     (void)ranks;
@@ -191,6 +203,10 @@ static const struct rule rules[] = {
     {"recompute-num-layers", "recompute-activations", recomputes_no_layers,
      NULL},
     {"rampup-batch-size", "train-iters", counts_iterations, NULL},
+    {"step-batch-size-schedule", "train-iters", counts_iterations, NULL},
+    {"step-batch-size-schedule", "global-batch-size", has_global_batch, NULL},
+    {"global-batch-size", "step-batch-size-schedule", has_batch_steps, NULL},
+    {"rampup-batch-size", "step-batch-size-schedule", has_batch_steps, NULL},
     {"lr-decay-samples", "train-iters", counts_iterations, NULL},
     {"lr-warmup-samples", "train-iters", counts_iterations, NULL},
     {"lr-wsd-decay-samples", "train-iters", counts_iterations, NULL},

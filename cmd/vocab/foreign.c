@@ -4,6 +4,11 @@
 
 #define SENTENCEPIECE "SentencePiece"
 #define TOKENIZERS "tokenizers"
+#define ALL_BYTES                                                              \
+    "all 256 bytes are in the vocabulary, so that no text is unknown"
+#define NO_MARKS "tokens have no mark: a blank is part of the word behind it"
+#define AS_IT_IS "texts are taken as they are, without a change"
+#define LAST_ID "<|endoftext|> is the one special token, and the last one"
 
 const struct gpt_foreign_option gpt_vocab_foreign[] = {
     {"files", TOKENIZERS, .means = "--input=%"},
@@ -20,6 +25,43 @@ const struct gpt_foreign_option gpt_vocab_foreign[] = {
      .skip = true},
     {"model-type", SENTENCEPIECE,
      .answer = "what is trained is byte-level BPE, as GPT-2's"},
+    {"limit-alphabet", TOKENIZERS, .answer = ALL_BYTES},
+    {"byte-fallback", SENTENCEPIECE, .answer = ALL_BYTES},
+    {"unk-token", TOKENIZERS, .answer = ALL_BYTES},
+    {"unk-id", SENTENCEPIECE, .answer = ALL_BYTES},
+    {"max-token-length", TOKENIZERS,
+     .answer = "tokens have no greatest length"},
+    {"max-sentencepiece-length", SENTENCEPIECE,
+     .answer = "tokens have no greatest length"},
+    {"continuing-subword-prefix", TOKENIZERS, .answer = NO_MARKS},
+    {"end-of-word-suffix", TOKENIZERS, .answer = NO_MARKS},
+    {"dropout", TOKENIZERS, .answer = "merges are always applied"},
+    {"add-prefix-space", TOKENIZERS, .answer = AS_IT_IS},
+    {"add-dummy-prefix", SENTENCEPIECE, .answer = AS_IT_IS},
+    {"lowercase", TOKENIZERS, .answer = AS_IT_IS},
+    {"unicode-normalizer", TOKENIZERS, .answer = AS_IT_IS},
+    {"normalization-rule-name", SENTENCEPIECE, .answer = AS_IT_IS},
+    {"pattern", "tiktoken", .answer = "texts are cut by the pattern of GPT-2"},
+    {"split-digits", SENTENCEPIECE,
+     .answer = "texts are cut by the pattern of GPT-2"},
+    {"user-defined-symbols", SENTENCEPIECE,
+     .answer = "<|endoftext|> is the one special token"},
+    {"control-symbols", SENTENCEPIECE,
+     .answer = "<|endoftext|> is the one special token"},
+    {"bos-id", SENTENCEPIECE, .answer = LAST_ID},
+    {"eos-id", SENTENCEPIECE, .answer = LAST_ID},
+    {"pad-id", SENTENCEPIECE, .answer = LAST_ID},
+    {"hard-vocab-limit", SENTENCEPIECE,
+     .answer = "a vocabulary that stays smaller than --vocab-size is written "
+               "with a warning"},
+    {"num-threads", SENTENCEPIECE, .answer = "--threads"},
+    {"num-workers", TOKENIZERS, .answer = "--threads"},
+    {"max-sentence-length", SENTENCEPIECE,
+     .answer = "texts of any length are counted"},
+    {"train-extremely-large-corpus", SENTENCEPIECE,
+     .answer = "texts of any length are counted"},
+    {"shuffle-input-sentence", SENTENCEPIECE,
+     .answer = "the order of texts does not matter: all are counted"},
     {"input-sentence-size", SENTENCEPIECE,
      .answer = "all of the input is counted", .skip = true},
 };

@@ -30,7 +30,7 @@ static const struct gpt_opt table[] = {
      .def = "50257", .min = GPT_TRAINED_MIN, .max = GPT_TRAINED_MAX,
      .help = "tokens, with the 256 bytes and <|endoftext|>"},
     {.kind = GPT_OPT_INT, .name = "min-frequency", .arg = "N",
-     AT(min_frequency), .def = "2", .min = 1, .max = 1e15,
+     AT(min_frequency), .def = "2", .min = 0, .max = 1e15,
      .help = "merge no pair that is seen less often"},
     GPT_COMMON_OPTIONS(struct gpt_vocab_command, common),
 };

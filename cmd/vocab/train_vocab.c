@@ -140,7 +140,9 @@ static int merge_pieces(struct gpt_bpe_trained *model,
     /* The bytes and <|endoftext|> take up the rest of the vocabulary. */
     struct gpt_bpe_train_options to = {
         .max_merges = o->vocab_size - GPT_TRAINED_MIN,
-        .min_frequency = o->min_frequency,
+        /* as with Hugging Face, where 0 asks for what 1 asks for: a pair that
+         * does not occur is none */
+        .min_frequency = gpt_max_i64(o->min_frequency, 1),
     };
 
     GPT_TRY(gpt_piece_counter_list(counter, &pieces, err));
@@ -158,13 +160,14 @@ static void print_summary(const struct gpt_bpe_trained *model,
 {
     char time[32];
     long long n = (long long)gpt_vocab_size(model);
+    const int64_t enough = gpt_max_i64(o->min_frequency, 1);
 
     if (n < o->vocab_size)
         /* Fewer tokens than asked for is no failure: a small corpus has no more
          * pairs. */
         gpt_warn("the vocabulary has %lld tokens, not %lld: no other pair "
-                 "occurs %lld times", n, (long long)o->vocab_size,
-                 (long long)o->min_frequency);
+                 "occurs %lld time%s", n, (long long)o->vocab_size,
+                 (long long)enough, gpt_plural(enough));
     gpt_info("%lld tokens, %lld of them merges; %.3f bytes a token on this "
              "text; %s in all", n, (long long)model->n_merges,
              (double)model->n_bytes / (double)model->n_tokens,

@@ -55,9 +55,9 @@ int gpt_in_map(struct gpt_in *in, const uint8_t **data, struct gpt_err *err)
  * gpt_in_read() fails. For readers of thousands of files. */
 void gpt_in_map_only(struct gpt_in *in);
 /* A page of a mapped file that has gone, since another process cut it or the
- * disk fails, ends the program by SIGBUS. After gpt_in_watch() it is zeros, and
- * gpt_in_whole(), which is called after each reading, fails. Without memory for
- * that the first has no effect. */
+ * disk fails, ends the program with a message and GPT_EIO. After gpt_in_watch()
+ * it is zeros, and gpt_in_whole(), which is called after each reading, fails.
+ * Without memory for either SIGBUS ends the program. */
 void gpt_in_watch(struct gpt_in *in);
 int gpt_in_whole(const struct gpt_in *in, struct gpt_err *err) GPT_MUST_USE;
 

@@ -3,6 +3,7 @@
 
 #include "base/hash.h"
 #include "base/io_publish.h"
+#include "base/log.h"
 #include "base/memory.h"
 
 #include <errno.h>
@@ -22,7 +23,8 @@ struct gpt_in {
     int64_t size;
     char *path;
     void *map; /* NULL until gpt_in_map() */
-    struct gpt_look *watch; /* of the map; NULL until gpt_in_watch() */
+    struct gpt_look *watch; /* of the map; NULL: no memory */
+    struct gpt_buf last_words; /* where the map is not whole any more */
     /* NULL until gpt_in_look_begin(), or for good */
     _Atomic(struct gpt_look *) look;
     struct gpt_block_sums *sums; /* NULL until gpt_in_keep_sums() */
@@ -121,6 +123,7 @@ void gpt_in_close(struct gpt_in *in)
     gpt_sums_close(in->sums);
     if (in->fd >= 0)
         close(in->fd);
+    gpt_buf_free(&in->last_words);
     gpt_free(in->path);
     gpt_free(in);
 }
@@ -206,6 +209,23 @@ int gpt_in_read(struct gpt_in *in, void *dst, int64_t offset, size_t n,
     return GPT_OK;
 }
 
+static int report_gone(const struct gpt_in *in, struct gpt_err *err)
+{
+    gpt_fail(err, GPT_EIO, "cannot read '%s': a page of it is gone", in->path);
+    return gpt_hint(err, "another process has cut the file, or its disk fails");
+}
+
+/* Readers of a map look at it without asking whether it is whole. */
+static void guard(struct gpt_in *in)
+{
+    struct gpt_err gone;
+
+    in->watch = gpt_look_at(in->map, (size_t)in->size);
+    report_gone(in, &gone);
+    if (in->watch && gpt_log_prepare_error(&in->last_words, &gone) == GPT_OK)
+        gpt_look_end_with(in->watch, in->last_words.data);
+}
+
 int gpt_in_map(struct gpt_in *in, const uint8_t **data, struct gpt_err *err)
 {
     /* mmap(2) refuses length 0; callers get an address all the same and never
@@ -221,6 +241,7 @@ int gpt_in_map(struct gpt_in *in, const uint8_t **data, struct gpt_err *err)
         if (p == MAP_FAILED)
             return gpt_fail_errno(err, GPT_EIO, "cannot map '%s'", in->path);
         in->map = p;
+        guard(in);
     }
     *data = in->map;
     return GPT_OK;
@@ -238,16 +259,15 @@ void gpt_in_map_only(struct gpt_in *in)
 
 void gpt_in_watch(struct gpt_in *in)
 {
-    if (in->map && in->size > 0 && !in->watch)
-        in->watch = gpt_look_at(in->map, (size_t)in->size);
+    if (in->watch)
+        gpt_look_end_with(in->watch, NULL);
 }
 
 int gpt_in_whole(const struct gpt_in *in, struct gpt_err *err)
 {
     if (!in->watch || !gpt_look_lost(in->watch))
         return GPT_OK;
-    gpt_fail(err, GPT_EIO, "cannot read '%s': a page of it is gone", in->path);
-    return gpt_hint(err, "another process has cut the file, or its disk fails");
+    return report_gone(in, err);
 }
 
 /* ---- looking ---- */

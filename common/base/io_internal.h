@@ -63,6 +63,10 @@ struct gpt_look *gpt_look_open(int fd, int64_t size);
 /* Takes over a mapping of a file. NULL: no memory, and it is the caller's. */
 struct gpt_look *gpt_look_at(uint8_t *data, size_t size);
 void gpt_look_close(struct gpt_look *l); /* NULL is fine */
+/* The first page that has gone ends the process with GPT_EIO, after `words`
+ * are written to stderr; they are borrowed until close. NULL: pages become
+ * zeros. */
+void gpt_look_end_with(struct gpt_look *l, const char *words);
 const uint8_t *gpt_look_data(const struct gpt_look *l);
 /* True when zeros were seen in the place of a page that had gone. */
 bool gpt_look_lost(const struct gpt_look *l);

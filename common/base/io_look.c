@@ -3,14 +3,16 @@
  *
  * A page that has gone (another process cut the file, the disk fails) ends in
  * SIGBUS where a read would have returned an error. The handler puts a page of
- * zeros there and notes that, which gpt_in_look_check() reports afterwards. The
- * handler runs in the thread that looked, at any moment of the others, so the
- * list of mappings only grows; entries of files that were closed are used
- * again. */
+ * zeros there and notes that, which gpt_in_look_check() reports afterwards; for
+ * files whose numbers lead further, such as an index, it ends the process with
+ * a message that was made beforehand. The handler runs in the thread that
+ * looked, at any moment of the others, so the list of mappings only grows;
+ * entries of files that were closed are used again. */
 #include "base/io_internal.h"
 
 #include "base/memory.h"
 #include "base/num.h"
+#include "base/signals.h"
 
 #include <pthread.h>
 #include <signal.h>
@@ -23,6 +25,7 @@ struct gpt_look {
     _Atomic(uint8_t *) data; /* NULL: free */
     atomic_size_t size;
     atomic_bool lost;
+    _Atomic(const char *) words; /* to end with; NULL: use zeros */
 };
 
 static _Atomic(struct gpt_look *) looks;
@@ -66,6 +69,9 @@ static void on_bus(int sig, siginfo_t *info, void *context)
         return;
     }
     struct gpt_look *l = find_look(at);
+    const char *words = l ? atomic_load(&l->words) : NULL;
+    if (words)
+        gpt_signals_end(words, GPT_EIO);
     if (l && mmap(at - (uintptr_t)at % page, page, PROT_READ,
                   MAP_PRIVATE | MAP_ANONYMOUS | MAP_FIXED, -1, 0) != MAP_FAILED)
         atomic_store(&l->lost, true);
@@ -88,6 +94,7 @@ static struct gpt_look *add_look(uint8_t *data, size_t size)
         atomic_store(&looks, l);
     }
     atomic_store(&l->lost, false);
+    atomic_store(&l->words, NULL);
     atomic_store(&l->size, size);
     atomic_store(&l->data, data);
     return l;
@@ -152,6 +159,11 @@ void gpt_look_close(struct gpt_look *l)
 const uint8_t *gpt_look_data(const struct gpt_look *l)
 {
     return atomic_load(&l->data);
+}
+
+void gpt_look_end_with(struct gpt_look *l, const char *words)
+{
+    atomic_store(&l->words, words);
 }
 
 bool gpt_look_lost(const struct gpt_look *l)

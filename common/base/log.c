@@ -104,7 +104,7 @@ static int add_message(struct gpt_buf *b, enum gpt_log_level level, bool bare,
     if (!bare)
         GPT_TRY(gpt_buf_printf(b, "%s: %s%s:%s ", setup.program, color,
                                level_names[level], *color ? "\033[0m" : ""));
-    GPT_TRY(gpt_buf_add_shown(b, text, bare ? "\t\n" : "\t"));
+    GPT_TRY(gpt_buf_add_shown(b, text, "\t"));
     return gpt_buf_add(b, "\n", 1);
 }
 
@@ -174,14 +174,34 @@ void gpt_log_line(const char *fmt, ...)
     va_end(args);
 }
 
+static const char *error_text(const struct gpt_err *err)
+{
+    return err->text[0] ? err->text : gpt_status_word(err->status);
+}
+
+struct hint {
+    char text[sizeof(((struct gpt_err *)0)->hint) + sizeof("hint: ")];
+};
+
+static struct hint hint_of(const struct gpt_err *err)
+{
+    struct hint h;
+
+    snprintf(h.text, sizeof(h.text), "hint: %s", err->hint);
+    return h;
+}
+
 void gpt_log_error(const struct gpt_err *err)
 {
-    char hint[sizeof(err->hint) + sizeof("hint: ")];
+    emit(GPT_LOG_ERROR, false, error_text(err));
+    if (err->hint[0])
+        emit(GPT_LOG_ERROR, true, hint_of(err).text);
+}
 
-    emit(GPT_LOG_ERROR, false,
-         err->text[0] ? err->text : gpt_status_word(err->status));
-    if (err->hint[0]) {
-        snprintf(hint, sizeof(hint), "hint: %s", err->hint);
-        emit(GPT_LOG_ERROR, true, hint);
-    }
+int gpt_log_prepare_error(struct gpt_buf *b, const struct gpt_err *err)
+{
+    GPT_TRY(add_message(b, GPT_LOG_ERROR, false, error_text(err)));
+    return err->hint[0]
+               ? add_message(b, GPT_LOG_ERROR, true, hint_of(err).text)
+               : GPT_OK;
 }

@@ -15,6 +15,8 @@ struct gpt_log_options {
     bool color;
 };
 
+struct gpt_buf;
+
 void gpt_log_setup(const struct gpt_log_options *options);
 /* Changes the form alone: for messages before all options are known. */
 void gpt_log_as_json(bool json);
@@ -26,7 +28,7 @@ void gpt_log(enum gpt_log_level level, const char *fmt, ...) GPT_PRINTF(2, 3);
 #define gpt_warn(...) gpt_log(GPT_LOG_WARNING, __VA_ARGS__)
 #define gpt_debug(...) gpt_log(GPT_LOG_DEBUG, __VA_ARGS__)
 
-/* A line that is printed as it is (Megatron's log lines, tables); under
+/* A line that is printed without a level (Megatron's log lines, tables); under
  * --log-format json it becomes the msg of an info object. */
 void gpt_log_line(const char *fmt, ...) GPT_PRINTF(1, 2);
 
@@ -42,5 +44,9 @@ bool gpt_terminal_obeys(int fd);
 
 /* "gpt-train: error: text" and "hint: ..."; see status.h. */
 void gpt_log_error(const struct gpt_err *err);
+/* Appends what gpt_log_error() would write: for a handler of a signal, which
+ * can only write what is ready. */
+int gpt_log_prepare_error(struct gpt_buf *b,
+                          const struct gpt_err *err) GPT_MUST_USE;
 
 #endif

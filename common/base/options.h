@@ -157,6 +157,9 @@ struct gpt_program {
     size_t n_options;
     const struct gpt_foreign_option *foreign; /* may be NULL */
     size_t n_foreign;
+    const struct gpt_foreign_option *hints; /* more of them, that are answered
+                                             * alone; may be NULL */
+    size_t n_hints;
     size_t options_bytes;   /* sizeof() the options struct */
     int max_positional;     /* -1 = any number; 0 = none */
     bool stop_at_positional; /* what follows the first one are words, too:

@@ -164,18 +164,26 @@ static int list_table(const struct gpt_program *program, struct gpt_buf *b)
 }
 
 /* Fields as above: name, whose name it is, what becomes of it, and why. */
-static int list_foreign(const struct gpt_program *program, struct gpt_buf *b)
+static int list_foreign_rows(const struct gpt_foreign_option *rows, size_t n,
+                             const char *refused, struct gpt_buf *b)
 {
-    for (size_t i = 0; i < program->n_foreign; i++) {
-        const struct gpt_foreign_option *f = &program->foreign[i];
+    for (size_t i = 0; i < n; i++) {
+        const struct gpt_foreign_option *f = &rows[i];
 
         GPT_TRY(gpt_buf_printf(b, "--%s\t%s\t%s\t%s\n", f->name, f->source,
                                f->means  ? "means"
                                : f->skip ? "skipped"
-                                         : "refused",
+                                         : refused,
                                f->means ? f->means : f->answer));
     }
     return GPT_OK;
+}
+
+static int list_foreign(const struct gpt_program *program, struct gpt_buf *b)
+{
+    GPT_TRY(list_foreign_rows(program->foreign, program->n_foreign, "refused",
+                              b));
+    return list_foreign_rows(program->hints, program->n_hints, "hinted", b);
 }
 
 static int list_options(const struct gpt_program *program, struct gpt_buf *b)

@@ -22,6 +22,9 @@ gpt_opt_find_foreign(const struct gpt_program *program, const char *name,
     for (size_t i = 0; i < program->n_foreign; i++)
         if (gpt_opt_same_name(program->foreign[i].name, name, len))
             return &program->foreign[i];
+    for (size_t i = 0; i < program->n_hints; i++)
+        if (gpt_opt_same_name(program->hints[i].name, name, len))
+            return &program->hints[i];
     return NULL;
 }
 

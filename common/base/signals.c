@@ -5,6 +5,7 @@
 #include "base/io.h"
 
 #include <signal.h>
+#include <string.h>
 #include <unistd.h>
 
 static volatile sig_atomic_t stop_signal, save_asked;
@@ -36,6 +37,14 @@ static void on_stop(int sig)
         die_of(sig);
     }
     stop_signal = sig;
+}
+
+void gpt_signals_end(const char *words, int status)
+{
+    gpt_out_cleanup();
+    if (write(STDERR_FILENO, words, strlen(words)) < 0)
+        _exit(status); /* as after them */
+    _exit(status);
 }
 
 static void on_save(int sig)

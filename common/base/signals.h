@@ -24,5 +24,9 @@ const char *gpt_signal_name(int sig); /* "SIGTERM" */
 /* Dies of `sig` as if it had not been caught, so that the shell sees 128+n.
  * gpt_main() calls it after a run that was stopped. */
 void gpt_signals_reraise(int sig);
+/* For handlers of other signals: removes temporary files, writes `words` to
+ * stderr, and ends the process with `status`. */
+void gpt_signals_end(const char *words, int status)
+    __attribute__((noreturn));
 
 #endif

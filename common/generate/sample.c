@@ -382,6 +382,23 @@ static int32_t draw(const struct candidate *list, int64_t n, double u)
     return token;
 }
 
+/* A model gives no logit of minus infinity: where all are, a caller has
+ * forbidden them. */
+static int fail_at_logits(const float *logits, int64_t vocab,
+                          struct gpt_err *err)
+{
+    int64_t forbidden = 0;
+
+    for (int64_t i = 0; i < vocab; i++)
+        forbidden += logits[i] == -INFINITY;
+    return forbidden == vocab
+               ? gpt_fail(err, GPT_EUSAGE, "no token is left to choose: all "
+                          "are forbidden, by biases and by what else limits "
+                          "the choice")
+               : gpt_fail(err, GPT_EDIVERGED,
+                          "the model's logits are not finite numbers");
+}
+
 int gpt_sample(struct gpt_sampler *s, const float *logits, int64_t vocab,
                const struct gpt_sampling *rule, double u, int32_t *token,
                struct gpt_err *err)
@@ -390,8 +407,7 @@ int gpt_sample(struct gpt_sampler *s, const float *logits, int64_t vocab,
     int32_t best = largest(s->tops, logits, vocab);
 
     if (best < 0)
-        return gpt_fail(err, GPT_EDIVERGED,
-                        "the model's logits are not finite numbers");
+        return fail_at_logits(logits, vocab, err);
     if (gpt_sampling_is_greedy(rule)) {
         *token = best;
         return GPT_OK;

@@ -66,8 +66,9 @@ void gpt_sampler_close(struct gpt_sampler *s);
 
 /* Chooses from logits (V) float, host. u in [0, 1) selects by inverse of the
  * cumulative distribution in order of ids; greedy does not read it. Logits of
- * minus infinity take no part. GPT_EDIVERGED when a logit is not a number or
- * plus infinity, or when all take no part: the weights are useless. O(V). */
+ * minus infinity take no part. GPT_EUSAGE when none takes part: the caller has
+ * forbidden all. GPT_EDIVERGED when a logit is not a number or plus infinity:
+ * the weights are useless. O(V). */
 int gpt_sample(struct gpt_sampler *s, const float *logits, int64_t vocab,
                const struct gpt_sampling *rule, double u, int32_t *token,
                struct gpt_err *err) GPT_MUST_USE;

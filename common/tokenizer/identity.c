@@ -131,6 +131,22 @@ static bool ids_equal(const struct gpt_ids *a, const struct gpt_ids *b)
             memcmp(a->data, b->data, a->len * sizeof(*a->data)) == 0);
 }
 
+/* The ids of one text by both. A text that is none to either, as that of a
+ * NullTokenizer's token, which begins with a space, tells nothing. */
+static int encode_one(bool *alike, struct gpt_encoder *a, struct gpt_ids *ids_a,
+                      struct gpt_encoder *b, struct gpt_ids *ids_b,
+                      const char *text, size_t len, struct gpt_err *err)
+{
+    ids_a->len = ids_b->len = 0;
+    const int by_a = gpt_encode(a, text, len, ids_a, err);
+    const int by_b = gpt_encode(b, text, len, ids_b, err);
+
+    *alike = by_a == by_b && ids_equal(ids_a, ids_b);
+    if (by_a != GPT_OK && by_a != GPT_EDATA)
+        return by_a;
+    return by_b == GPT_EDATA ? GPT_OK : by_b;
+}
+
 /* Encodes the text of each token by both. Another list of merges shows in the
  * token that it does not make, or makes of other parts. */
 static int encode_both(bool *alike, struct gpt_encoder *a,
@@ -145,10 +161,8 @@ static int encode_both(bool *alike, struct gpt_encoder *a,
         size_t len;
         const char *bytes = gpt_token_bytes(tok, (int32_t)id, &len);
 
-        ids_a.len = ids_b.len = 0;
-        GPT_TRY_GOTO(status, gpt_encode(a, bytes, len, &ids_a, err), out);
-        GPT_TRY_GOTO(status, gpt_encode(b, bytes, len, &ids_b, err), out);
-        *alike = ids_equal(&ids_a, &ids_b);
+        GPT_TRY_GOTO(status, encode_one(alike, a, &ids_a, b, &ids_b, bytes,
+                                        len, err), out);
     }
 out:
     gpt_free(ids_a.data);

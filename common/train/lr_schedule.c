@@ -1,4 +1,4 @@
-/* Learning rate, weight decay and batch size by samples. Formulas are written
+/* Learning rate and weight decay by samples. Formulas are written
  * in the order of operations of the original, so that values are equal, not
  * only near. Start at gpt_lr_schedule_value(). */
 #include "train/lr_schedule.h"
@@ -295,56 +295,4 @@ double gpt_lr_schedule_weight_decay(const struct gpt_lr_schedule *s,
     if (s->wd_style == GPT_WD_COSINE)
         r = 0.5 * (cos(M_PI * (1 - r)) + 1.0);
     return s->start_wd + r * (s->end_wd - s->start_wd);
-}
-
-int gpt_rampup_check(const struct gpt_rampup *r, int64_t multiple,
-                     const struct gpt_rampup_names *names,
-                     struct gpt_err *err)
-{
-    const char *batch = names ? names->global_batch : "the global batch size";
-    const char *rampup = names ? names->rampup : "the ramp-up of the batch";
-
-    if (r->global_batch <= 0 || r->global_batch % multiple != 0)
-        return gpt_fail(err, GPT_EUSAGE,
-                        "%s is %" PRId64
-                        ", must be a multiple of micro batch * data parallel"
-                        " size = %" PRId64, batch, r->global_batch, multiple);
-    if (r->start == 0)
-        return GPT_OK;
-    if (r->start < 0 || r->increment <= 0 || r->samples < 0)
-        return gpt_fail(err, GPT_EUSAGE,
-                        "%s is %" PRId64 " %" PRId64 " %" PRId64
-                        ": start and increment must be > 0, samples >= 0",
-                        rampup, r->start, r->increment, r->samples);
-    if (r->start > r->global_batch ||
-        (r->global_batch - r->start) % r->increment != 0)
-        return gpt_fail(err, GPT_EUSAGE,
-                        "%s: steps of %" PRId64 " do not lead from %" PRId64
-                        " to %s %" PRId64, rampup, r->increment, r->start,
-                        batch, r->global_batch);
-    /* Every size on the way must divide over the ranks, so the start and each
-     * step must. */
-    if (r->start % multiple != 0 || r->increment % multiple != 0)
-        return gpt_fail(err, GPT_EUSAGE,
-                        "%s: start %" PRId64 " and increment %" PRId64
-                        " must be multiples of micro batch * data parallel"
-                        " size = %" PRId64, rampup, r->start, r->increment,
-                        multiple);
-    return GPT_OK;
-}
-
-/* The distance between increments is a quotient that need not be whole; it is a
- * double, and truncated after the division, as in the original, so that the
- * same sample begins a new batch size. With `samples` 0 the distance would be 0
- * and the quotient undefined; the ramp-up is then over before it begins. */
-int64_t gpt_rampup_global_batch(const struct gpt_rampup *r,
-                                int64_t consumed_samples)
-{
-    if (r->start == 0 || r->start == r->global_batch ||
-        consumed_samples > r->samples || r->samples == 0)
-        return r->global_batch;
-    int64_t n = (r->global_batch - r->start) / r->increment;
-    double each = (double)r->samples / (double)n;
-    int64_t steps = (int64_t)((double)consumed_samples / each);
-    return gpt_min_i64(r->start + steps * r->increment, r->global_batch);
 }

@@ -1,6 +1,6 @@
-/* What changes while training goes on: learning rate, weight decay and global
- * batch size, as pure functions of the samples consumed so far. The rules are
- * those of Megatron-LM's optimizer_param_scheduler.py, and two of DeepSpeed's
+/* What changes while training goes on: learning rate and weight decay, as pure
+ * functions of the samples consumed so far. The rules are those of
+ * Megatron-LM's optimizer_param_scheduler.py, and two of DeepSpeed's
  * lr_schedules.py. Everything counts samples; iterations become samples by the
  * global batch size. */
 #ifndef GPT_TRAIN_LR_SCHEDULE_H
@@ -84,26 +84,5 @@ double gpt_lr_schedule_decoupled(const struct gpt_lr_schedule *s,
                                  int64_t samples);
 double gpt_lr_schedule_weight_decay(const struct gpt_lr_schedule *s,
                                     int64_t samples);
-
-/* The global batch grows from `start` by `increment` at equal distances until
- * `samples` were consumed; from then on it is `global_batch`. start == 0: no
- * ramp-up. */
-struct gpt_rampup {
-    int64_t start, increment, samples;
-    int64_t global_batch;
-};
-
-struct gpt_rampup_names {
-    const char *global_batch, *rampup;
-};
-
-/* `multiple` = micro batch * data parallel size: every batch size on the way
- * must be a multiple of it. GPT_EUSAGE with the numbers otherwise; names may be
- * NULL. */
-int gpt_rampup_check(const struct gpt_rampup *r, int64_t multiple,
-                     const struct gpt_rampup_names *names,
-                     struct gpt_err *err) GPT_MUST_USE;
-int64_t gpt_rampup_global_batch(const struct gpt_rampup *r,
-                                int64_t consumed_samples);
 
 #endif

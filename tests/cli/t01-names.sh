@@ -36,6 +36,14 @@ expect 2 'a name that means something else is answered' train \
     --gradient_accumulation_steps 4
 err_has "unknown option '--gradient_accumulation_steps', a name of Transformers"
 err_has '--global-batch-size is accumulation steps x --micro-batch-size'
+expect 2 'names of GPT-NeoX and LitGPT' train --num-gpus 4 --gas 2 \
+    --zero_optimization.stage 1 --pipe_parallel_size 2 --train.max_tokens=9
+err_has "unknown options '--num-gpus', '--gas', '--zero_optimization.stage', "
+err_has '--num-gpus: gpt-launch starts the ranks'
+err_has '--gas: --global-batch-size is accumulation steps x --micro-batch-size'
+expect 2 'one of them' train --pipe_parallel_size 2
+err_has "'--pipe_parallel_size', a name of GPT-NeoX"
+err_has '--pipeline-model-parallel-size; for 0 write 1'
 expect 2 'all that are refused' train --num-experts 8 --moe-router-topk 2 \
     --fp8-margin 0 --fp8-interval 1 --lr 1e-3
 err_has "unknown options '--num-experts', '--moe-router-topk', '--fp8-margin', '--fp8-interval'"

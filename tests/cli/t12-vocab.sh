@@ -40,6 +40,12 @@ expect 0 'the tokenizer loads it' gpt-preprocess --input three.jsonl \
 expect 0 '_ for - and a short list' gpt-vocab --input three.jsonl --json_keys \
     text --output_prefix b --vocab_size 262 -q
 check "quiet says nothing" test ! -s err
+for n in 0 1; do
+    expect 0 "pairs that occur once: $n" vocab once$n 300 --input three.jsonl \
+        --min-frequency $n
+    err_has 'no other pair occurs 1 time'
+done
+check 'frequency 0 is frequency 1' cmp once0-merges.txt once1-merges.txt
 expect 0 'several files are one corpus' vocab c 262 --min-frequency 12 \
     --input three.jsonl three.jsonl
 err_has 'warning: the vocabulary has 259 tokens, not 262'
@@ -142,7 +148,7 @@ err_has 'no text'
 expect 2 'fewer tokens than bytes' vocab e 256 --input three.jsonl
 expect 2 'more than others read' vocab e 2097153 --input three.jsonl
 err_has '--vocab-size'
-expect 2 'frequency 0' vocab e 300 --input three.jsonl --min-frequency 0
+expect 2 'frequency -1' vocab e 300 --input three.jsonl --min-frequency -1
 expect 2 'no input' gpt-vocab --output-prefix e
 expect 2 'no output' gpt-vocab --input three.jsonl
 expect 2 'unknown format' vocab e 300 --input three.jsonl --input-format xml

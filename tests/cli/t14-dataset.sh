@@ -487,6 +487,20 @@ expect 3 'verify says the same' gpt-dataset verify both
 check 'in the same words' grep -q 'lengths are wrong as well; merge the' out
 check 'and recommends no repair' sh -c '! grep -q "gpt-dataset repair" out'
 
+# ---- names that a terminal would obey ----
+odd=$(printf 'n\nl\033[31m\201')
+cp a.idx "$odd.idx"
+cp a.bin "$odd.bin"
+for what in info stat verify; do
+    expect 0 "a name with control characters: $what" gpt-dataset $what "$odd"
+    out_has 'n\x0al\x1b[31m\x81'
+    check 'is one line' sh -c '! grep -q "^l" out'
+done
+head -c 40 a.idx >"$odd.idx"
+expect 3 'and in a finding' gpt-dataset verify "$odd"
+out_has 'n\x0al\x1b[31m\x81.idx'
+rm "$odd".*
+
 # ---- another program cuts a .bin that is read ----
 preload=$BUILD/tests/lib/preload.so
 cut() { # nth-map what command...: the .bin is cut when it has been mapped
@@ -503,6 +517,16 @@ if [ -f "$preload" ] && LD_PRELOAD=$preload GPT_PRELOAD=count \
     cut 2 'while it is verified' verify '--eod 256'
     printf '\0\0\0\0\0\0' | cat a.bin - >cut.bin
     cut 2 'while it is repaired' repair '--output-prefix x'
+    for what in info 'verify' 'repair --output-prefix x' 'cat'; do
+        cp a.idx cut.idx
+        cp a.bin cut.bin
+        # shellcheck disable=SC2086 # a word list
+        expect 4 "an .idx that is cut: $what" env LD_PRELOAD="$preload" \
+            GPT_PRELOAD="mmap:1:CUT" gpt-dataset ${what%% *} cut \
+            ${what#"${what%% *}"}
+        err_has "cannot read 'cut.idx': a page of it is gone"
+        err_has 'hint: another process has cut the file, or its disk fails'
+    done
     rm cut.idx
     cp l.bin cut.bin
     cut 1 'while it is converted' convert '--eod 256 --output-prefix x'

@@ -289,6 +289,28 @@ expect 0 'batches grow' gpt-train $common $data_options --train-samples 60 \
 check 'as told' test "$(sed -n 's/.*global batch size: *\([0-9]*\).*/\1/p' err |
     sort | uniq -c | awk '{ print $2 }' | tr '\n' ' ')" = '4 2 4 ' -o \
     "$(grep -cE 'global batch size: +2 ' err)" = 12
+# 16 tokens a sample: 2 samples a step up to 8, 6 up to 20, then 4
+steps() { # samples file options...: appends the batches and losses
+    n=$1 to=$2
+    shift 2
+    # shellcheck disable=SC2086 # word lists
+    expect 0 "a schedule of batches, $n samples" gpt-train $common \
+        $data_options --global-batch-size 0 --train-samples "$n" \
+        --step-batch-size-schedule "0:2, 0.32K:4 128:6" --lr-decay-style \
+        constant --log-interval 1 "$@"
+    sed -n 's/.*global batch size: *\([0-9]*\) |.*lm loss: \([^ ]*\).*/\1 \2/p' \
+        err >>"$to"
+}
+steps 30 at-once
+check 'of the sizes told' test "$(cut -d' ' -f1 at-once | tr '\n' ' ')" = \
+    '2 2 2 2 6 6 4 4 '
+steps 14 parts --save stepped
+steps 30 parts --save stepped --load stepped
+check 'resumes in the middle' cmp parts at-once
+# shellcheck disable=SC2086 # word lists
+expect 2 'a size that does not divide' gpt-train $common $data_options \
+    --global-batch-size 0 --train-samples 9 --step-batch-size-schedule 0:4 48:3
+err_has 'the batch of 3 must be a multiple of micro batch'
 
 
 # ---- what is kept, and what replaces a preset ----
@@ -354,6 +376,14 @@ wrong 'global' --global-batch-size 3
 wrong 'exclude each other' --train-samples 100
 wrong '--rampup-batch-size takes START INCREMENT SAMPLES' --rampup-batch-size 2
 wrong '--rampup-batch-size needs --train-samples' --rampup-batch-size 2 2 24
+wrong '--step-batch-size-schedule needs --train-samples' \
+    --step-batch-size-schedule 0:2 48:4 --global-batch-size 0
+wrong "--step-batch-size-schedule: '0=2' is no step" \
+    --step-batch-size-schedule '0:2,0=2' --global-batch-size 0
+wrong 'and --global-batch-size exclude each other' \
+    --step-batch-size-schedule '0:2 48:4'
+wrong 'the first step begins at sample 62' --global-batch-size 0 \
+    --step-batch-size-schedule 1K:2
 wrong '--vocab-size 100 is below' --vocab-size 100
 wrong 'lr-decay-style' --lr-decay-style quadratic
 wrong 'warm' --lr-warmup-iters 31

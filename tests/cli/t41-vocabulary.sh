@@ -100,6 +100,15 @@ goes_out bpe
 end_is "$end"
 expect 0 'a model of numbers' train v --tokenizer-type NullTokenizer \
     --vocab-size 261 --train-iters 1 --save numbers
+expect 0 'goes on' train v --tokenizer-type NullTokenizer \
+    --vocab-size 261 --train-iters 2 --load numbers --save numbers2
+expect 0 'with its own arguments, and the same typed' train v --tokenizer-type \
+    NullTokenizer --vocab-size 261 --train-iters 2 --load numbers \
+    --use-checkpoint-args --save numbers3
+expect 2 'and not with others' train v --tokenizer-type \
+    NullTokenizer --vocab-size 260 --train-iters 2 --load numbers \
+    --use-checkpoint-args --save numbers4
+err_has '--vocab-size is 260 here and 262 in numbers'
 goes_out numbers
 check 'has no end' sh -c '! grep -q eos_token_id gone/generation_config.json'
 goes_out numbers $(given v)

@@ -149,6 +149,10 @@ for bad in --logprobs=1 --return-logits --top-p-decay=0.5 --top-p-bound=0.5 \
     --min-p=2 --repetition-penalty=0 --semantics=none; do
     expect 2 "$bad" gen --prompt a "$bad"
 done
+all=$(awk 'BEGIN { for (i = 0; i < 257; i++) print i ":-inf" }')
+# shellcheck disable=SC2086 # a word an argument
+expect 2 'no token is left' gen --prompt a --logit-bias $all
+err_has '--logit-bias forbids all 257 tokens of the model'
 expect 2 'a bound above p' gen -p a --top-p 0.5 --top-p-decay 0.5 \
     --top-p-bound 0.6
 err_has 'above --top-p 0.5'

@@ -63,13 +63,17 @@ static void test_row(const struct gpt_program *p,
     ok(!(f->means && f->answer) && (f->means || f->answer) && f->source,
        "--%s has one outcome", f->name);
     alone.foreign = NULL;
-    alone.n_foreign = 0;
+    alone.n_foreign = alone.n_hints = 0;
     ok(parse_name(&alone, f->name, f->flag, &err) == GPT_EUSAGE &&
            strstr(err.text, "unknown option"),
        "--%s is no option of the program's own", f->name);
-    for (size_t i = 0; &p->foreign[i] < f; i++)
-        if (strcmp(p->foreign[i].name, f->name) == 0)
-            ok(false, "--%s has one row", f->name);
+    size_t rows = 0;
+    for (size_t i = 0; i < p->n_foreign; i++)
+        rows += strcmp(p->foreign[i].name, f->name) == 0;
+    for (size_t i = 0; i < p->n_hints; i++)
+        rows += strcmp(p->hints[i].name, f->name) == 0;
+    if (rows != 1)
+        ok(false, "--%s has one row", f->name);
 }
 
 int main(void)
@@ -81,11 +85,18 @@ int main(void)
         .options_bytes = sizeof(struct gpt_train_options),
         .foreign = gpt_train_foreign,
         .n_foreign = gpt_train_n_foreign,
+        .hints = gpt_train_hints,
+        .n_hints = gpt_train_n_hints,
     };
     struct gpt_err err;
 
     for (size_t i = 0; i < train.n_foreign; i++)
         test_row(&train, &train.foreign[i]);
+    for (size_t i = 0; i < train.n_hints; i++) {
+        ok(!train.hints[i].means && !train.hints[i].skip,
+           "--%s is answered alone", train.hints[i].name);
+        test_row(&train, &train.hints[i]);
+    }
     for (size_t i = 0; i < train.n_foreign; i++)
         if (train.foreign[i].only) {
             char word[100], program[] = "gpt-test", other[] = "2";

@@ -99,8 +99,8 @@ static void test_text(void)
     gpt_info("two\nlines \xc3\xa9\xc2\xa0");
     is_str(captured(), "gpt-x: info: two\\x0alines \xc3\xa9\xc2\xa0\n",
            "so are line ends");
-    gpt_log_line("| a\tb |\n| c |");
-    is_str(captured(), "| a\tb |\n| c |\n", "but not in a table");
+    gpt_log_line("| a\tb | %s", "a\nname");
+    is_str(captured(), "| a\tb | a\\x0aname\n", "also in a table");
     memset(longer, 'z', sizeof(longer) - 1);
     longer[sizeof(longer) - 1] = '\0';
     gpt_info("%s", longer);

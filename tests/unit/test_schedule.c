@@ -1,5 +1,6 @@
 /* Compares learning rate, weight decay and batch size with Megatron's;
  * refusals. */
+#include "train/batch_schedule.h"
 #include "train/lr_schedule.h"
 
 #include "tests/unit/golden.h"
@@ -94,6 +95,77 @@ static void test_share(void)
     ok(fabs(gpt_lr_schedule_value(&s, 4) - 32 / 32.4) < 1e-15, "after it");
 }
 
+/* Batches are counted as if one by one, also from inside the ramp-up. */
+static void test_count(const struct gpt_rampup *r, int64_t samples)
+{
+    int64_t steps = 0, at = 0, wrong = 0;
+
+    for (;; steps++) {
+        const int64_t now = gpt_rampup_global_batch(r, at);
+
+        if (at + now > samples)
+            break;
+        at += now;
+    }
+    for (int64_t from = 0, done = 0; done <= steps; done++) {
+        int64_t end = from;
+
+        wrong += gpt_rampup_count(r, samples, &end) != steps - done ||
+                 end != at;
+        from += gpt_rampup_global_batch(r, from);
+    }
+    is_int(wrong, 0, "%lld batches", (long long)steps);
+}
+
+/* What Megatron-LM's class makes of these, of 2048 tokens a sample. */
+static void test_steps(void)
+{
+    struct gpt_rampup r = {0};
+    struct gpt_err err = {0};
+    static const int64_t rows[][2] = {
+        {0, 24}, {732, 24}, {733, 8}, {488280, 8}, {488281, 48},
+        {976561, 48}, {976562, 24}, {INT64_MAX, 24},
+    };
+    static const char *const wrong[] = {
+        "2048:8", "0", "0:", ":8", "0:8x", "0:8 2047:8", "-1:8", "0:0", "0:nan",
+        "0:1e30", "0:8:8", "0:0.5", "",
+    };
+
+    is_int(gpt_batch_steps_add(&r, " 1b:48,0:24 ", 2048, "S", &err), GPT_OK,
+           "steps in any order");
+    is_int(gpt_batch_steps_add(&r, "1.5023M:8\t2B:2.4e1", 2048, "S", &err),
+           GPT_OK, "and of several words");
+    is_int(gpt_batch_steps_sort(&r, "S", &err), GPT_OK, "sorted");
+    is_int(r.global_batch, 48, "the largest");
+    for (size_t i = 0; i < GPT_COUNT(rows); i++)
+        is_int(gpt_rampup_global_batch(&r, rows[i][0]), rows[i][1],
+               "after %lld samples", (long long)rows[i][0]);
+    is_int(gpt_rampup_check(&r, 8, NULL, &err), GPT_OK, "multiples of 8");
+    is_int(gpt_rampup_check(&r, 16, NULL, &err), GPT_EUSAGE, "not of 16");
+    test_count(&r, 1000000);
+    for (size_t i = 0; i < GPT_COUNT(wrong); i++) {
+        r = (struct gpt_rampup){0};
+        int status = gpt_batch_steps_add(&r, wrong[i], 2048, "S", &err);
+
+        if (status == GPT_OK)
+            status = gpt_batch_steps_sort(&r, "S", &err);
+        is_int(status, GPT_EUSAGE, "'%s' is refused", wrong[i]);
+    }
+}
+
+/* The time does not grow with the samples. */
+static void test_long_rampup(void)
+{
+    const struct gpt_rampup r = {.start = 1, .increment = 1,
+                                 .samples = (int64_t)1 << 50,
+                                 .global_batch = 4};
+    int64_t end = 0;
+
+    ok(gpt_rampup_count(&r, (int64_t)1 << 50, &end) > (int64_t)1 << 48 &&
+           end <= (int64_t)1 << 50,
+       "a ramp-up of 2^50 samples");
+}
+
 static void test_rampups(void)
 {
     FILE *f = golden_open("tests/golden/schedule.txt");
@@ -109,7 +181,7 @@ static void test_rampups(void)
         if (sscanf(line, "%lld %lld %lld %lld", &start, &increment, &samples,
                    &full) != 4)
             exit(1);
-        const struct gpt_rampup r = {start, increment, samples, full};
+        const struct gpt_rampup r = {start, increment, samples, full, 0, {{0}}};
         is_int(gpt_rampup_check(&r, 1, NULL, &err), GPT_OK,
                "ramp-up %lld to %lld", start, full);
         int n = golden_array(f, "consumed", at);
@@ -118,13 +190,15 @@ static void test_rampups(void)
             wrong += gpt_rampup_global_batch(&r, (int64_t)at[i]) !=
                      (int64_t)want[i];
         is_int(wrong, 0, "%d values", n);
+        test_count(&r, samples + 5 * full);
         cases++;
     }
     fclose(f);
     is_int(cases, 4, "ramp-ups");
 
     const struct gpt_rampup none = {.global_batch = 64};
-    const struct gpt_rampup at_once = {8, 8, 0, 64};
+    const struct gpt_rampup at_once = {
+        .start = 8, .increment = 8, .global_batch = 64};
     is_int(gpt_rampup_global_batch(&none, 0), 64, "no ramp-up");
     is_int(gpt_rampup_global_batch(&at_once, 0), 64, "over no samples");
 }
@@ -164,7 +238,7 @@ static void test_refused(void)
 #undef REFUSED
 
     static const struct {
-        struct gpt_rampup r;
+        int64_t r[4];
         int64_t multiple;
         int status;
     } rows[] = {
@@ -175,9 +249,15 @@ static void test_refused(void)
         {{16, 0, 100, 64}, 8, GPT_EUSAGE}, {{16, 8, -1, 64}, 8, GPT_EUSAGE},
         {{0, 0, 0, 0}, 8, GPT_EUSAGE},
     };
-    for (size_t i = 0; i < GPT_COUNT(rows); i++)
-        is_int(gpt_rampup_check(&rows[i].r, rows[i].multiple, NULL, &err),
+    for (size_t i = 0; i < GPT_COUNT(rows); i++) {
+        const struct gpt_rampup r = {
+            .start = rows[i].r[0], .increment = rows[i].r[1],
+            .samples = rows[i].r[2], .global_batch = rows[i].r[3],
+        };
+
+        is_int(gpt_rampup_check(&r, rows[i].multiple, NULL, &err),
                rows[i].status, "ramp-up row %zu", i);
+    }
 
     enum gpt_lr_style a;
     enum gpt_wsd_style b;
@@ -193,6 +273,8 @@ int main(void)
     test_warmups();
     test_share();
     test_rampups();
+    test_steps();
+    test_long_rampup();
     test_refused();
     return tap_done();
 }
