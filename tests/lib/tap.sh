@@ -36,7 +36,7 @@ case $BUILD in
 esac
 PATH=$BUILD:$PATH
 GPT_DATADIR=$top/share
-export PATH GPT_DATADIR
+export BUILD PATH GPT_DATADIR
 . "$top/tests/lib/oracles.sh"
 unset GPT_FAULT NO_COLOR 2>/dev/null || :
 scratch=$(mktemp -d "${TMPDIR:-/tmp}/gpt-test.XXXXXX") || exit 1
