@@ -165,6 +165,7 @@ phi4 phi3
 ministral3 ministral3
 hunyuan hunyuan_v1_dense
 gptneo gpt_neo
+biases llama
 END
 # Mistral without a window is Llama by another name, which training keeps
 # shellcheck disable=SC2086 # options are words
@@ -200,7 +201,9 @@ changed() { # model, sed script, message
 add() { # key and value
     echo "s/\"model_type\"/$1, \"model_type\"/"
 }
-changed gemma2 "$(add '"attention_bias": true')" 'attention_bias is true'
+changed gemma2 's/"attention_bias":.*/"attention_bias": true,/' \
+    "no tensor 'model.layers.0.self_attn.q_proj.bias'"
+changed biases 's/"llama"/"internlm3"/' 'qkv_bias is true: only false'
 changed gemma2 "$(add '"use_bidirectional_attention": true')" \
     'use_bidirectional_attention is true'
 changed gemma2 "$(add '"altup_scale": 2')" "'altup_scale' is not known"

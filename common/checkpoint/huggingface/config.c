@@ -8,6 +8,7 @@
 
 #include "backend.h"
 #include "base/log.h"
+#include "checkpoint/huggingface/biases.h"
 #include "checkpoint/huggingface/reader.h"
 #include "checkpoint/huggingface/window.h"
 
@@ -170,28 +171,6 @@ static int read_must(const struct gpt_hf_reader *r,
     return same ? GPT_OK : gpt_hf_refuse(r, key->name, item, key->def, err);
 }
 
-/* Two switches, of which each leaves the other's biases as they are: in the
- * base of the family both are off. */
-static int read_bias(const struct gpt_hf_reader *r,
-                     const struct gpt_hf_key *key, const cJSON *item,
-                     struct gpt_err *err)
-{
-    struct gpt_config *c = r->c;
-    const bool attention = key->kind == GPT_HF_ATTENTION_BIAS;
-    bool *own = attention ? &c->no_attention_bias : &c->no_mlp_bias;
-    bool *other = attention ? &c->no_mlp_bias : &c->no_attention_bias;
-    bool on = false;
-
-    GPT_TRY(read_flag(r, key->name, item, &on, err));
-    if (!on)
-        return GPT_OK;
-    /* the first switch that is on takes the other's biases away */
-    *own = false;
-    *other = c->no_linear_bias;
-    c->no_linear_bias = false;
-    return GPT_OK;
-}
-
 /* Which layers are of which kind. All of these keys are put together in
  * gpt_hf_settle_window(), since they say the same thing in several ways. */
 static int read_layers(struct gpt_hf_reader *r, const struct gpt_hf_key *key,
@@ -274,8 +253,12 @@ static int read_value(struct gpt_hf_reader *r, const struct gpt_hf_key *key,
         return gpt_hf_read_number(r, key->name, item, number_of(r->c, key),
                                   err);
     case GPT_HF_ATTENTION_BIAS:
+    case GPT_HF_QKV_BIAS:
+    case GPT_HF_PROJ_BIAS:
     case GPT_HF_MLP_BIAS:
-        return read_bias(r, key, item, err);
+        GPT_TRY(read_flag(r, key->name, item, &flag, err));
+        gpt_hf_switch_biases(r->c, key->kind, flag);
+        return GPT_OK;
     case GPT_HF_MULTIQUERY:
         GPT_TRY(read_flag(r, key->name, item, &flag, err));
         r->c->num_query_groups = flag; /* 0 is filled in: as many as heads */

@@ -2,6 +2,7 @@
  * at gpt_hf_config_make(). */
 #include "checkpoint/huggingface/huggingface.h"
 
+#include "checkpoint/huggingface/biases.h"
 #include "checkpoint/huggingface/window.h"
 
 #include <math.h>
@@ -200,15 +201,6 @@ static cJSON *factor_value(const struct gpt_hf_key *key,
     return cap_value(!(x > 0) ? 1 : key->kind == GPT_HF_DIVISOR ? 1 / x : x);
 }
 
-static cJSON *bias_value(const struct gpt_hf_key *key,
-                         const struct gpt_config *c)
-{
-    const bool none = key->kind == GPT_HF_ATTENTION_BIAS ? c->no_attention_bias
-                                                         : c->no_mlp_bias;
-
-    return cJSON_CreateBool(!c->no_linear_bias && !none);
-}
-
 /* Other kinds have their positions of pretraining in the object, and a model
  * without scaling has none: the class then takes its default, and does not read
  * it. */
@@ -270,8 +262,10 @@ static cJSON *make_value(const struct gpt_hf_key *key,
     case GPT_HF_CAP:
         return cap_value(*(const double *)at);
     case GPT_HF_ATTENTION_BIAS:
+    case GPT_HF_QKV_BIAS:
+    case GPT_HF_PROJ_BIAS:
     case GPT_HF_MLP_BIAS:
-        return bias_value(key, c);
+        return cJSON_CreateBool(gpt_hf_has_biases(c, key->kind));
     case GPT_HF_MULTIQUERY:
         return cJSON_CreateBool(c->num_query_groups == 1);
     case GPT_HF_INNER: /* null where it has the default, as on the hub */

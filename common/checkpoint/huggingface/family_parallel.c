@@ -12,7 +12,7 @@ static const struct gpt_hf_rule cohere_rules[] = {
 };
 /* A norm for each head, with weights of its own, is Command-R+'s. */
 static const struct gpt_hf_key cohere_keys[] = {
-    LLAMA_KEYS, ENDS("5", "255001"), NO_ATTENTION_BIAS,
+    LLAMA_KEYS, ENDS("5", "255001"), ATTENTION_BIAS,
     HIDDEN("8192"), FFN("22528"), LAYERS("40"), HEADS("64"), KV_HEADS("0"),
     POSITIONS("8192"), VOCAB("256000"), ROPE("500000"), TIED("true"),
     RATE("layer_norm_eps", norm_epsilon, "1e-5"),
@@ -38,7 +38,7 @@ const struct gpt_hf_family gpt_hf_cohere = {
  * could mean another function must have the value that it has. A model without
  * windows would turn in no layer at all: that is refused. */
 static const struct gpt_hf_key cohere2_keys[] = {
-    LLAMA_KEYS, ENDS("5", "255001"), NO_ATTENTION_BIAS,
+    LLAMA_KEYS, ENDS("5", "255001"), ATTENTION_BIAS,
     HIDDEN("8192"), FFN("22528"), LAYERS("40"), HEADS("64"), KV_HEADS("0"),
     HEAD_DIM("0"), POSITIONS("8192"), VOCAB("256000"), ROPE("10000"),
     TIED("true"),
