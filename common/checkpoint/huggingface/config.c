@@ -227,6 +227,7 @@ static int read_value(struct gpt_hf_reader *r, const struct gpt_hf_key *key,
 
     switch (key->kind) {
     case GPT_HF_SIZE:
+    case GPT_HF_HEAD_SIZE:
         return gpt_hf_read_size(r, key->name, item, to, err);
     case GPT_HF_RATE:
         return gpt_hf_read_number(r, key->name, item, to, err);

@@ -250,6 +250,10 @@ static cJSON *make_value(const struct gpt_hf_key *key,
     switch (key->kind) {
     case GPT_HF_SIZE:
         return cJSON_CreateNumber((double)*(const int64_t *)at);
+    case GPT_HF_HEAD_SIZE:
+        return c->head_size * c->num_attention_heads == c->hidden_size
+                   ? NULL
+                   : cJSON_CreateNumber((double)c->head_size);
     case GPT_HF_RATE:
         return cJSON_CreateNumber(*(const double *)at);
     case GPT_HF_FLAG:

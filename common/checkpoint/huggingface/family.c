@@ -200,6 +200,7 @@ static const struct gpt_hf_key qwen2_keys[] = {
     ATTENTION_DROPOUT,
     BOS("null"),
     EOS("null"),
+    OWN_HEAD_DIM,
     QWEN_KEYS,
     KEY("use_mrope", MUST, "false"),
     KEY("use_sliding_window", USE_WINDOW, "false"),
@@ -250,6 +251,7 @@ static const struct gpt_hf_rule phi3_rules[] = {
  * same in all of them, and no class reads it. */
 static const struct gpt_hf_key phi3_keys[] = {
     LLAMA_KEYS, ENDS("1", "32000"), NO_ATTENTION_BIAS, NO_PAD,
+    OWN_HEAD_DIM,
     HIDDEN("3072"), FFN("8192"), LAYERS("32"), HEADS("32"), KV_HEADS("0"),
     POSITIONS("4096"), VOCAB("32064"), RMS_EPS("1e-5"), ROPE("10000"),
     TIED("false"),
@@ -294,6 +296,7 @@ static const struct gpt_hf_key starcoder2_keys[] = {
     EOS("50256"),
     KEY("hidden_act", ACTIVATION, "\"gelu_pytorch_tanh\""),
     HIDDEN("3072"),
+    OWN_HEAD_DIM,
     INIT("0.018042"),
     FFN("12288"),
     KEY("layer_types", LAYER_TYPES, "null"),

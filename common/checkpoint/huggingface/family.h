@@ -51,6 +51,8 @@ enum gpt_hf_kind {
     GPT_HF_RATE, /* double, */
     GPT_HF_FLAG, /* bool, */
     GPT_HF_NOT,  /* the opposite of a bool */
+    GPT_HF_HEAD_SIZE, /* head_size, written where it is not the width over the
+                       * heads: classes look for it, and hardly a file has it */
     GPT_HF_ACTIVATION,
     GPT_HF_INNER,  /* ffn_hidden_size, null where it is 4 hidden_size */
     GPT_HF_OTHER_DROPOUT, /* one that is trained as hidden_dropout */

@@ -58,6 +58,7 @@ static const struct gpt_hf_rule granite_hybrid_rules[] = {
  * is that of experts. */
 static const struct gpt_hf_key granite_hybrid_keys[] = {
     LLAMA_KEYS, ENDS("1", "2"), ATTENTION_BIAS, NO_PAD,
+    OWN_HEAD_DIM,
     HIDDEN("4096"), LAYERS("32"), HEADS("32"), KV_HEADS("0"), POSITIONS("2048"),
     VOCAB("32000"), RMS_EPS("1e-6"), ROPE("10000"), TIED("false"),
     KEY("attention_multiplier", SCORE_SCALE, "1"),

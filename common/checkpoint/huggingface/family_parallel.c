@@ -13,6 +13,7 @@ static const struct gpt_hf_rule cohere_rules[] = {
 /* A norm for each head, with weights of its own, is Command-R+'s. */
 static const struct gpt_hf_key cohere_keys[] = {
     LLAMA_KEYS, ENDS("5", "255001"), ATTENTION_BIAS,
+    OWN_HEAD_DIM,
     HIDDEN("8192"), FFN("22528"), LAYERS("40"), HEADS("64"), KV_HEADS("0"),
     POSITIONS("8192"), VOCAB("256000"), ROPE("500000"), TIED("true"),
     RATE("layer_norm_eps", norm_epsilon, "1e-5"),
@@ -97,6 +98,7 @@ static const struct gpt_hf_rule phi_rules[] = {
 };
 static const struct gpt_hf_key phi_keys[] = {
     COMMON_KEYS, ENDS("1", "2"),
+    OWN_HEAD_DIM,
     HIDDEN("2048"), FFN("8192"), LAYERS("24"), HEADS("32"), KV_HEADS("0"),
     POSITIONS("2048"), VOCAB("51200"), ROPE("10000"), TIED("false"),
     KEY("embd_pdrop", OTHER_DROPOUT, "0"),

@@ -136,6 +136,7 @@ const struct gpt_hf_family gpt_hf_nemotron = {
  * and a limit of queries, keys and values in OLMo 1.7. */
 static const struct gpt_hf_key olmo_keys[] = {
     LLAMA_KEYS, ENDS("null", "50279"), ATTENTION_BIAS, NO_PAD,
+    OWN_HEAD_DIM,
     HIDDEN("4096"), FFN("11008"), LAYERS("32"), HEADS("32"), KV_HEADS("0"),
     POSITIONS("2048"), VOCAB("50304"), ROPE("10000"), TIED("false"),
     CAP("clip_qkv", clip_qkv, "null"),
@@ -169,6 +170,7 @@ static const struct gpt_hf_rule nanochat_rules[] = {
 };
 static const struct gpt_hf_key nanochat_keys[] = {
     COMMON_KEYS, ENDS("0", "1"), ATTENTION_BIAS, NO_PAD,
+    OWN_HEAD_DIM,
     HIDDEN("768"), FFN("8192"), LAYERS("12"), HEADS("6"), KV_HEADS("0"),
     POSITIONS("2048"), VOCAB("50304"), RMS_EPS("1e-6"), ROPE("10000"),
     TIED("false"),
@@ -211,6 +213,7 @@ static const struct gpt_hf_constant apertus_constants[] = {
 };
 static const struct gpt_hf_key apertus_keys[] = {
     COMMON_KEYS, ENDS("1", "2"), ATTENTION_BIAS, MLP_BIAS, NO_PAD,
+    OWN_HEAD_DIM,
     HIDDEN("4096"), FFN("14336"), LAYERS("32"), HEADS("32"), KV_HEADS("0"),
     POSITIONS("65536"), VOCAB("131072"), RMS_EPS("1e-5"), TIED("false"),
     ROPE_OF("{\"rope_type\": \"llama3\", \"rope_theta\": 12000000,"

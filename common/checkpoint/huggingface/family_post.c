@@ -157,6 +157,7 @@ static const struct gpt_hf_rule olmo2_rules[] = {
 };
 static const struct gpt_hf_key olmo2_keys[] = {
     LLAMA_KEYS, ENDS("null", "50279"), ATTENTION_BIAS,
+    OWN_HEAD_DIM,
     HIDDEN("4096"), FFN("11008"), LAYERS("32"), HEADS("32"), KV_HEADS("0"),
     POSITIONS("2048"), VOCAB("50304"), RMS_EPS("1e-5"), ROPE("10000"),
     TIED("false"),
@@ -176,6 +177,7 @@ const struct gpt_hf_family gpt_hf_olmo2 = {
  * reach only those. Both kinds have one base, which older files say once. */
 static const struct gpt_hf_key olmo3_keys[] = {
     LLAMA_KEYS, ENDS("null", "50279"), ATTENTION_BIAS,
+    OWN_HEAD_DIM,
     HIDDEN("4096"), FFN("11008"), LAYERS("32"), HEADS("32"), KV_HEADS("0"),
     POSITIONS("2048"), VOCAB("50304"), RMS_EPS("1e-5"), TIED("false"),
     KEY("layer_types", LAYER_TYPES, "null"),

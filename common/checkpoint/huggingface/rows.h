@@ -40,6 +40,7 @@
 /* 0: as many as heads; the hidden size over heads */
 #define KV_HEADS(def) SIZE("num_key_value_heads", num_query_groups, def)
 #define HEAD_DIM(def) SIZE("head_dim", head_size, def)
+#define OWN_HEAD_DIM {"head_dim", NULL, GPT_HF_HEAD_SIZE, "0", AT(head_size)}
 #define ATTENTION_DROPOUT RATE("attention_dropout", attention_dropout, "0")
 /* Written in the way that all versions read. */
 #define ROPE(def) ROPE_OF("null", def)
