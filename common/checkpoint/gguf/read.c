@@ -346,7 +346,9 @@ static int read_config(struct gpt_source *s, struct gguf *g,
 {
     const struct entry *words = find_entry(g, GPT_GGUF_WORDS);
     struct gpt_gguf_seen seen = {
-        .qkv_bias = find_entry(g, "blk.0.attn_q.bias") != NULL};
+        .biases = {.qkv = find_entry(g, "blk.0.attn_q.bias") != NULL,
+                   .proj = find_entry(g, "blk.0.attn_output.bias") != NULL,
+                   .mlp = find_entry(g, "blk.0.ffn_down.bias") != NULL}};
     struct gpt_gguf_lists *lists = &seen.lists;
     int status;
 
