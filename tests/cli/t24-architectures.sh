@@ -167,6 +167,19 @@ hunyuan hunyuan_v1_dense
 gptneo gpt_neo
 biases llama
 END
+# the output layer of a state of memory, which transformers saves otherwise
+# shellcheck disable=SC2086 # options are words
+expect 0 'GPT-NeoX with an output layer' train $neox --save head \
+    --train-iters 1 --untie-embeddings-and-output-weights
+expect 0 'goes out' gpt-reshape --load-path head --save-path head-hf --to hf
+expect 0 'comes back' gpt-reshape --load-path head-hf --save-path head-first
+perl -pi -e 's/"embed_out.weight"/"lm_head.weight"  /' \
+    head-hf/model.safetensors
+check 'by its other name' grep -q '"lm_head.weight"' head-hf/model.safetensors
+expect 0 'and from its name in memory' gpt-reshape \
+    --load-path head-hf --save-path head-back --verify
+check 'the same' cmp head-first/*/model_tp00_pp00.safetensors \
+    head-back/*/model_tp00_pp00.safetensors
 # Mistral without a window is Llama by another name, which training keeps
 # shellcheck disable=SC2086 # options are words
 expect 0 'a model of Llama' train $llama --save plain --train-iters 1

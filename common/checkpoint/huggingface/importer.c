@@ -61,8 +61,13 @@ static int find(const struct gpt_hf_importer *im, enum gpt_kind kind,
                 const char *name, struct gpt_hf_found *found,
                 struct gpt_err *err)
 {
+    const char *output = gpt_hf_output_name(im->family);
+
     *found = (struct gpt_hf_found){0};
-    return im->find(im->context, kind, name, found, err);
+    GPT_TRY(im->find(im->context, kind, name, found, err));
+    if (found->tensor.name || !output || strcmp(name, output) != 0)
+        return GPT_OK;
+    return im->find(im->context, kind, GPT_HF_HEAD, found, err);
 }
 
 static void let_go(struct gpt_hf_found *found)
