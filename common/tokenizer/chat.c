@@ -117,7 +117,7 @@ static void say_others(const char *place, const struct gpt_buf *names)
 {
     if (names->len > 0)
         gpt_info("%s has more templates of chats, which are not used (%s): "
-                 "--chat-template takes one from a file", place, names->data);
+                 "one of them can be given as a file", place, names->data);
 }
 
 static int add_other(struct gpt_buf *names, const char *name)

@@ -5,7 +5,8 @@
 
 #include "checkpoint/huggingface/family.h"
 
-/* Of queries, keys and values; of attention's output; of the feed-forward. */
+/* Which there are: those of queries, keys and values; of attention's output;
+ * of the feed-forward. */
 struct gpt_hf_biases {
     bool qkv, proj, mlp;
 };

@@ -217,13 +217,29 @@ static double *number_of(struct gpt_config *c, const struct gpt_hf_key *key)
                                              : &c->query_pre_attn_scalar;
 }
 
+/* A flag that is no field. */
+static int read_switch(const struct gpt_hf_reader *r,
+                       const struct gpt_hf_key *key, const cJSON *item,
+                       struct gpt_err *err)
+{
+    bool on = false;
+
+    GPT_TRY(read_flag(r, key->name, item, &on, err));
+    if (key->kind == GPT_HF_NOT)
+        *(bool *)((char *)r->c + key->offset) = !on;
+    else if (key->kind == GPT_HF_MULTIQUERY)
+        r->c->num_query_groups = on; /* 0 is filled in: as many as heads */
+    else
+        gpt_hf_switch_biases(r->c, key->kind, on);
+    return GPT_OK;
+}
+
 /* item: the value in the file, or the default. */
 static int read_value(struct gpt_hf_reader *r, const struct gpt_hf_key *key,
                       const cJSON *item, struct gpt_err *err)
 {
     void *to = (char *)r->c + key->offset;
     const bool null = cJSON_IsNull(item);
-    bool flag = false;
 
     switch (key->kind) {
     case GPT_HF_SIZE:
@@ -234,9 +250,12 @@ static int read_value(struct gpt_hf_reader *r, const struct gpt_hf_key *key,
     case GPT_HF_FLAG:
         return read_flag(r, key->name, item, to, err);
     case GPT_HF_NOT:
-        GPT_TRY(read_flag(r, key->name, item, &flag, err));
-        *(bool *)to = !flag;
-        return GPT_OK;
+    case GPT_HF_MULTIQUERY:
+    case GPT_HF_ATTENTION_BIAS:
+    case GPT_HF_QKV_BIAS:
+    case GPT_HF_PROJ_BIAS:
+    case GPT_HF_MLP_BIAS:
+        return read_switch(r, key, item, err);
     case GPT_HF_ACTIVATION:
     case GPT_HF_TANH_ACTIVATION:
         return read_activation(r, key, item, err);
@@ -253,17 +272,6 @@ static int read_value(struct gpt_hf_reader *r, const struct gpt_hf_key *key,
     case GPT_HF_SCALAR:
         return gpt_hf_read_number(r, key->name, item, number_of(r->c, key),
                                   err);
-    case GPT_HF_ATTENTION_BIAS:
-    case GPT_HF_QKV_BIAS:
-    case GPT_HF_PROJ_BIAS:
-    case GPT_HF_MLP_BIAS:
-        GPT_TRY(read_flag(r, key->name, item, &flag, err));
-        gpt_hf_switch_biases(r->c, key->kind, flag);
-        return GPT_OK;
-    case GPT_HF_MULTIQUERY:
-        GPT_TRY(read_flag(r, key->name, item, &flag, err));
-        r->c->num_query_groups = flag; /* 0 is filled in: as many as heads */
-        return GPT_OK;
     /* absence is filled in by gpt_config_complete() */
     case GPT_HF_INNER:
         return null ? GPT_OK

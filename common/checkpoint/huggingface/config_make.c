@@ -239,6 +239,30 @@ static cJSON *layers_value(const struct gpt_hf_key *key,
     }
 }
 
+/* Left out where it follows from the width. */
+static cJSON *head_size_value(const struct gpt_config *c)
+{
+    return c->head_size * c->num_attention_heads == c->hidden_size
+               ? NULL
+               : cJSON_CreateNumber((double)c->head_size);
+}
+
+/* null where it has the default, as on the hub */
+static cJSON *inner_value(const struct gpt_config *c)
+{
+    return c->ffn_hidden_size == 4 * c->hidden_size
+               ? cJSON_CreateNull()
+               : cJSON_CreateNumber((double)c->ffn_hidden_size);
+}
+
+/* true is said; what is off is left out */
+static cJSON *must_value(const char *def)
+{
+    return strcmp(def, "false") == 0 || strcmp(def, "null") == 0
+               ? NULL
+               : cJSON_Parse(def);
+}
+
 /* NULL for what is not written. */
 static cJSON *make_value(const struct gpt_hf_key *key,
                          const struct gpt_config *c,
@@ -251,9 +275,7 @@ static cJSON *make_value(const struct gpt_hf_key *key,
     case GPT_HF_SIZE:
         return cJSON_CreateNumber((double)*(const int64_t *)at);
     case GPT_HF_HEAD_SIZE:
-        return c->head_size * c->num_attention_heads == c->hidden_size
-                   ? NULL
-                   : cJSON_CreateNumber((double)c->head_size);
+        return head_size_value(c);
     case GPT_HF_RATE:
         return cJSON_CreateNumber(*(const double *)at);
     case GPT_HF_FLAG:
@@ -272,10 +294,8 @@ static cJSON *make_value(const struct gpt_hf_key *key,
         return cJSON_CreateBool(gpt_hf_has_biases(c, key->kind));
     case GPT_HF_MULTIQUERY:
         return cJSON_CreateBool(c->num_query_groups == 1);
-    case GPT_HF_INNER: /* null where it has the default, as on the hub */
-        return c->ffn_hidden_size == 4 * c->hidden_size
-                   ? cJSON_CreateNull()
-                   : cJSON_CreateNumber((double)c->ffn_hidden_size);
+    case GPT_HF_INNER:
+        return inner_value(c);
     case GPT_HF_SCALAR:
     case GPT_HF_SCORE_SCALE:
     case GPT_HF_MULTIPLIER:
@@ -319,10 +339,8 @@ static cJSON *make_value(const struct gpt_hf_key *key,
     case GPT_HF_NOTE:
     case GPT_HF_SAID:
         return cJSON_Parse(key->def);
-    case GPT_HF_MUST: /* true is said; what is off is left out */
-        return strcmp(key->def, "false") == 0 || strcmp(key->def, "null") == 0
-                   ? NULL
-                   : cJSON_Parse(key->def);
+    case GPT_HF_MUST:
+        return must_value(key->def);
     case GPT_HF_PARAMETERS:
         return parameters_value(key, c, extra->family);
     case GPT_HF_TURNS_EVERY:
