@@ -13,6 +13,9 @@
 #include "base/num.h"
 
 #include <float.h>
+#if defined(__x86_64__)
+#include <immintrin.h>
+#endif
 #include <math.h>
 #include <pthread.h>
 #include <string.h>
@@ -49,7 +52,7 @@ typedef float eight_floats __attribute__((vector_size(32)));
 /* Sums over the rank of `lines` lines at the LANES positions of a strip:
  * to[i][j] = left[i][0] strip[0][j] + left[i][1] strip[1][j] + ... Lines of
  * `left` are `rank` apart, those of `to` GPT_MERGE_BLOCK. */
-#define SUM(isa, target)                                                  \
+#define SUM(isa, target, STEP)                                            \
     target static inline __attribute__((always_inline)) void group_##isa( \
         float *to, const double *left, const double *strip, int64_t rank, \
         int lines)                                                        \
@@ -60,7 +63,7 @@ typedef float eight_floats __attribute__((vector_size(32)));
             for (int j = 0; j < LANES / 8; j++) {                         \
                 memcpy(&v, strip + k * LANES + 8 * j, sizeof(v));         \
                 for (int i = 0; i < lines; i++)                           \
-                    s[i][j] += left[i * rank + k] * v;                    \
+                    s[i][j] = STEP(s[i][j], left[i * rank + k], v);       \
             }                                                             \
         for (int i = 0; i < lines; i++)                                   \
             for (int j = 0; j < LANES / 8; j++) {                         \
@@ -86,21 +89,38 @@ typedef float eight_floats __attribute__((vector_size(32)));
 typedef void sum_function(float *to, const double *left, const double *strip,
                           int64_t rank, int64_t lines);
 
+/* One rounding more or less is none where the product is exact, as that of two
+ * floats in a double is: fused, the sums have the same bits. Factors of doubles
+ * are multiplied, then added, on all processors. */
+#define ADD(sum, a, v) ((sum) + (a) * (v))
 #if defined(__x86_64__) && defined(GPT_HAVE_ISA_avx512)
-SUM(base, )
-SUM(avx2, __attribute__((target("avx2"))))
-SUM(avx512, __attribute__((target("avx512f,avx512bw,avx512vl,avx512dq"))))
-static sum_function *const sums[] = {sum_base, sum_avx2, sum_avx512};
+#define AVX512 __attribute__((target("avx512f,avx512bw,avx512vl,avx512dq,fma")))
+#define FUSED(sum, a, v) \
+    ((eight)_mm512_fmadd_pd(_mm512_set1_pd(a), (__m512d)(v), (__m512d)(sum)))
+SUM(base, , ADD)
+SUM(avx2, __attribute__((target("avx2"))), ADD)
+SUM(avx512, AVX512, ADD)
+SUM(fused, AVX512, FUSED)
+static sum_function *const sums[2][3] = {
+    {sum_base, sum_avx2, sum_avx512}, {sum_base, sum_avx2, sum_fused}};
 #else
-SUM(base, )
-static sum_function *const sums[] = {sum_base, sum_base, sum_base};
+SUM(base, , ADD)
+static sum_function *const sums[2][3] = {{sum_base, sum_base, sum_base},
+                                         {sum_base, sum_base, sum_base}};
 #endif
 
-static sum_function *best_sum = sum_base;
+static int loops;
 
 static void find_best(void)
 {
-    best_sum = sums[gpt_cpu_loops()];
+    loops = gpt_cpu_loops();
+}
+
+static sum_function *best_sum(const struct gpt_product *p)
+{
+    const bool exact = p->left.dtype != GPT_F64 && p->right.dtype != GPT_F64;
+
+    return sums[exact][loops];
 }
 
 /* ---- memory of a thread ---- */
@@ -320,8 +340,10 @@ static int add_block(const struct gpt_merging *m, struct room *room,
     const int64_t before = (at - room->from) % LANES;
     const double *strip = room->panel + (at - room->from - before) * rank;
 
+    sum_function *const sum = best_sum(m->product);
+
     for (int64_t j = 0; j < before + n; j += LANES)
-        best_sum(room->sums + j, room->lefts, strip + j * rank, rank, lines);
+        sum(room->sums + j, room->lefts, strip + j * rank, rank, lines);
     for (int64_t i = 0; i < lines; i++)
         GPT_TRY(finish_line(m, room, factors, dst + i * m->pitch,
                             room->sums + i * GPT_MERGE_BLOCK + before, line + i,

@@ -2,10 +2,13 @@
 #include "tokenizer/chat.h"
 
 #include "base/io.h"
+#include "base/log.h"
 #include "text/jinja.h"
 #include "tokenizer/gguf_file.h"
 #include "tokenizer/hf_files.h"
 
+#include <dirent.h>
+#include <stdlib.h>
 #include <string.h>
 
 enum { MAX_CONFIG = 64 << 20 };
@@ -108,6 +111,44 @@ const cJSON *gpt_chat_find_template(const cJSON *config, const char *wanted)
     return NULL;
 }
 
+/* Says which templates no chat has: a program may ask for them by their names,
+ * as for one of answers from documents, and gpt-generate has another way. */
+static void say_others(const char *place, const struct gpt_buf *names)
+{
+    if (names->len > 0)
+        gpt_info("%s has more templates of chats, which are not used (%s): "
+                 "one of them can be given as a file", place, names->data);
+}
+
+static int add_other(struct gpt_buf *names, const char *name)
+{
+    return gpt_buf_printf(names, "%s%.100s", names->len > 0 ? ", " : "", name);
+}
+
+static bool is_used(const char *name)
+{
+    return strcmp(name, "default") == 0 || strcmp(name, "tool_use") == 0;
+}
+
+/* The names in a list of templates. */
+static void say_others_of_list(const char *path, const cJSON *list)
+{
+    const cJSON *item;
+    struct gpt_buf names = {0};
+    int status = GPT_OK;
+
+    cJSON_ArrayForEach(item, list)
+    {
+        const char *name = cJSON_GetStringValue(
+            cJSON_GetObjectItemCaseSensitive(item, "name"));
+
+        if (name && !is_used(name) && status == GPT_OK)
+            status = add_other(&names, name);
+    }
+    say_others(path, &names);
+    gpt_buf_free(&names);
+}
+
 /* Compiles the templates of one place; NULL: there is none. A template for
  * tools that is not supported is no reason to refuse other chats. */
 static int compile_both(struct gpt_chat *chat, const char *text,
@@ -137,6 +178,9 @@ static int read_config(struct gpt_chat *chat, const char *dir,
     GPT_TRY(gpt_path_join(path, sizeof(path), dir, name, err));
     GPT_TRY(gpt_json_read(&config, path, MAX_CONFIG, err));
     add_special(chat, config);
+    if (!chat->template)
+        say_others_of_list(path, cJSON_GetObjectItemCaseSensitive(
+                                     config, "chat_template"));
     /* Special tokens are read also where the template is another file's: it
      * names them as variables. */
     status = compile_both(
@@ -145,6 +189,49 @@ static int read_config(struct gpt_chat *chat, const char *dir,
         err);
     cJSON_Delete(config);
     return status;
+}
+
+static int is_other_file(const struct dirent *entry)
+{
+    const char *end = strrchr(entry->d_name, '.');
+
+    return end && end != entry->d_name && strcmp(end, ".jinja") == 0 &&
+           strcmp(entry->d_name, "tool_use.jinja") != 0;
+}
+
+/* Reads what lies in a directory beside chat_template.jinja, a file a template:
+ * the one of chats with tools. One that is not supported is no reason to refuse
+ * other chats. */
+static int read_additional(struct gpt_chat *chat, const char *dir,
+                           struct gpt_err *err)
+{
+    struct dirent **entry;
+    struct gpt_buf names = {0};
+    char path[GPT_JOINED_BYTES];
+
+    if (!gpt_path_holds(dir, GPT_HF_TEMPLATES))
+        return GPT_OK;
+    GPT_TRY(gpt_path_join(path, sizeof(path), dir, GPT_HF_TEMPLATES, err));
+    const int n = scandir(path, &entry, is_other_file, alphasort);
+    for (int i = 0; i < n; i++) {
+        char *name = entry[i]->d_name;
+
+        *strrchr(name, '.') = '\0';
+        if (add_other(&names, name) != GPT_OK)
+            names.len = 0;
+        free(entry[i]);
+    }
+    if (n >= 0)
+        free(entry);
+    say_others(path, &names);
+    gpt_buf_free(&names);
+    if (!gpt_path_holds(path, "tool_use.jinja"))
+        return GPT_OK;
+    GPT_TRY(gpt_path_join(path, sizeof(path), dir,
+                          GPT_HF_TEMPLATES "/tool_use.jinja", err));
+    if (compile_file(&chat->with_tools, path, &chat->no_tools) != GPT_OK)
+        gpt_context(&chat->no_tools, "the template for tools");
+    return GPT_OK;
 }
 
 /* Reads the files of a directory. transformers writes templates to a file of
@@ -158,6 +245,7 @@ static int read_directory(struct gpt_chat *chat, const char *dir,
     if (!chat->template && gpt_path_holds(dir, name)) {
         GPT_TRY(gpt_path_join(path, sizeof(path), dir, name, err));
         GPT_TRY(compile_file(&chat->template, path, err));
+        GPT_TRY(read_additional(chat, dir, err));
     }
     GPT_TRY(read_config(chat, dir, GPT_HF_TOKENIZER_CONFIG, err));
     return read_config(chat, dir, GPT_HF_SPECIAL_TOKENS, err);

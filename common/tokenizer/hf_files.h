@@ -12,5 +12,7 @@
 #define GPT_HF_SPECIAL_TOKENS "special_tokens_map.json"
 #define GPT_HF_ADDED_TOKENS "added_tokens.json"
 #define GPT_HF_CHAT_TEMPLATE "chat_template.jinja"
+/* a directory of more, NAME.jinja */
+#define GPT_HF_TEMPLATES "additional_chat_templates"
 
 #endif

@@ -165,7 +165,21 @@ phi4 phi3
 ministral3 ministral3
 hunyuan hunyuan_v1_dense
 gptneo gpt_neo
+biases llama
 END
+# the output layer of a state of memory, which transformers saves otherwise
+# shellcheck disable=SC2086 # options are words
+expect 0 'GPT-NeoX with an output layer' train $neox --save head \
+    --train-iters 1 --untie-embeddings-and-output-weights
+expect 0 'goes out' gpt-reshape --load-path head --save-path head-hf --to hf
+expect 0 'comes back' gpt-reshape --load-path head-hf --save-path head-first
+perl -pi -e 's/"embed_out.weight"/"lm_head.weight"  /' \
+    head-hf/model.safetensors
+check 'by its other name' grep -q '"lm_head.weight"' head-hf/model.safetensors
+expect 0 'and from its name in memory' gpt-reshape \
+    --load-path head-hf --save-path head-back --verify
+check 'the same' cmp head-first/*/model_tp00_pp00.safetensors \
+    head-back/*/model_tp00_pp00.safetensors
 # Mistral without a window is Llama by another name, which training keeps
 # shellcheck disable=SC2086 # options are words
 expect 0 'a model of Llama' train $llama --save plain --train-iters 1
@@ -200,7 +214,9 @@ changed() { # model, sed script, message
 add() { # key and value
     echo "s/\"model_type\"/$1, \"model_type\"/"
 }
-changed gemma2 "$(add '"attention_bias": true')" 'attention_bias is true'
+changed gemma2 's/"attention_bias":.*/"attention_bias": true,/' \
+    "no tensor 'model.layers.0.self_attn.q_proj.bias'"
+changed biases 's/"llama"/"internlm3"/' 'qkv_bias is true: only false'
 changed gemma2 "$(add '"use_bidirectional_attention": true')" \
     'use_bidirectional_attention is true'
 changed gemma2 "$(add '"altup_scale": 2')" "'altup_scale' is not known"

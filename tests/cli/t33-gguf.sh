@@ -330,7 +330,7 @@ bad overlap 'overlap' \
 bad words "no tensor 'token_embd.weight'" 'print head(3, 0, 1), $arch, "x" x 99'
 bad noarch "no key 'general.architecture'" \
     'print head(3, 1, 0), tensor("token_embd.weight", [8, 4], 0, 0), "x" x 199'
-bad other 'general.architecture is mamba: only gpt2, llama' \
+bad other 'general.architecture is mamba: only gpt2, qwen2' \
     'print head(3, 1, 1), key("general.architecture", 8, str("mamba")),
      tensor("token_embd.weight", [8, 4], 0, 0), "x" x 199'
 bad nokey "no key 'llama.context_length'" \
@@ -425,6 +425,14 @@ round granite "--num-layers 2 --normalization RMSNorm --swiglu
 round cohere2 "--num-layers 4 --rotary-interleaved --no-norm-bias --shared-norm
     --swiglu --disable-bias-linear --logit-multiplier 0.5 --window-size 5
     --window-attn-skip-freq 4 --no-rope-freq 4"
+llama='--num-layers 2 --normalization RMSNorm --swiglu
+--untie-embeddings-and-output-weights'
+# neighbours that turn have rules of their own
+round llama "$llama --disable-bias-linear --rotary-interleaved"
+for bias in '' --no-attention-bias --no-mlp-bias '--no-mlp-bias --no-qkv-bias'; do
+    rm -rf own-llama*
+    round llama "$llama $bias"
+done
 perl -0777 -pe 's/gemma2\.attn_logit_softcapping/gemma2.attn_logit_softcappinh/' \
     own-gemma2.gguf >uncapped.gguf
 expect 3 'no cap' gpt-reshape inspect uncapped.gguf

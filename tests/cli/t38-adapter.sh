@@ -155,6 +155,16 @@ err_has 'rank 1'
 edit 's/h\.1\.attn\.c_attn\.lora_A/h.1.attn.c_attn.lora_X/'
 expect 3 'a name of no tensor' into "$hf" x --merge-adapter bad
 err_has "is none of LoRA's that are known"
+# a tensor more: lengths of outputs, of which the configuration says nothing
+edit 'my ($n) = unpack("Q<", $_);
+    my ($head, $data) = (substr($_, 8, $n), substr($_, 8 + $n));
+    my ($name) = $head =~ /"([^"]*h\.1\.attn\.c_attn\.)lora_A/;
+    my ($from, $to) = (length($data), length($data) + 192);
+    $head =~ s/\}\s*$/,"${name}lora_magnitude_vector":{"dtype":"F32","shape":[48],"data_offsets":[$from,$to]}}/;
+    $head .= " " x (-length($head) % 8);
+    $_ = pack("Q<", length($head)) . $head . $data . pack("f<", 1) x 48'
+expect 3 'lengths that nothing asks for' into "$hf" x --merge-adapter bad
+err_has 'a lora_magnitude_vector beside it; adapter_config.json says use_dora false'
 edit 'substr($_, -4) = "\0\0\xc0\x7f"'
 expect 3 'a number that is none' into "$hf" x --merge-adapter bad
 err_has 'numbers that are not finite'

@@ -336,6 +336,30 @@ answers 'is none of other chats' 200 /v1/chat/completions \
     "{$hello, \"max_tokens\": 1}"
 stop_server
 
+
+# Templates as files, which go before those of the configuration.
+mkdir two/additional_chat_templates
+template() { printf '{{ raise_exception("%s" ~ %s) }}' "$@"; }
+template one messages >two/chat_template.jinja
+template with tools >two/additional_chat_templates/tool_use.jinja
+template rag messages >two/additional_chat_templates/rag.jinja
+touch two/additional_chat_templates/README
+serve --load two --tokenizer-type ByteTokenizer
+answers 'a file for tools' 400 /v1/chat/completions "{$hello,
+    \"tools\": [{\"function\": {\"name\": \"f\"}}]}"
+out_has 'the template says: with'
+answers 'and the file of other chats' 400 /v1/chat/completions "{$hello}"
+out_has 'the template says: one'
+check 'others are named' grep -qF 'templates of chats, which are not used (rag)' \
+    log
+stop_server
+echo '{% block a %}' >two/additional_chat_templates/tool_use.jinja
+serve --load two --tokenizer-type ByteTokenizer
+answers 'a file that is not supported' 400 /v1/chat/completions "{$hello,
+    \"tools\": [{\"function\": {\"name\": \"f\"}}]}"
+out_has "tool_use.jinja: line 1: the tag 'block' is not supported"
+stop_server
+
 serve --load ckpt --chat-template empty
 answers 'messages without a text' 400 /v1/chat/completions "{$hello}"
 out_has 'the template makes no text of the messages'

@@ -45,6 +45,10 @@ CASES = {
                             "llama"),
     "llama of turned pairs": (LLAMA + UNTIED + GQA + "--rotary-interleaved",
                               "llama"),
+    **{f"llama with biases{less}": (
+        LLAMA.replace("--disable-bias-linear", less) + UNTIED + GQA, "llama")
+       for less in ("", " --no-attention-bias", " --no-mlp-bias",
+                    " --no-qkv-bias", " --no-mlp-bias --no-qkv-bias")},
     "llama3 scaling": (LLAMA + UNTIED + GQA +
                        "--rotary-scaling-type llama3 "
                        "--rotary-scaling-factor 4 "

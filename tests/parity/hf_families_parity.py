@@ -506,6 +506,41 @@ PARTS = {
          dict(head_dim=8), "ministral3"))
 }
 
+# Switches of biases: class, its configuration, what is on in turn. A head is
+# not of the width over their number.
+BOTH = ["attention_bias", "mlp_bias"]
+ALONE = [{"attention_bias": True}]
+EACH = [dict(zip(BOTH, on)) for on in ((True, False), (False, True),
+                                       (True, True))]
+SWITCHES = {
+    **{name: (dict(head_dim=8), EACH) for name in (
+        "SmolLM3", "Exaone", "IQuestCoder", "Arcee", "Nemotron", "Granite",
+        "HyperCLOVAX", "Helium")},
+    **{name: (dict(head_dim=10), ALONE) for name in (
+        "HunYuanDenseV1", "Cohere", "Cohere2", "Gemma", "Gemma2", "VaultGemma",
+        "Gemma3", "Olmo", "Olmo2", "Olmo3", "Qwen3", "NanoChat")},
+    "Apertus": (dict(dtype="float32", head_dim=10), ALONE),
+    # classes that look for the size of a head, which their files do not have
+    **{name: (dict(head_dim=10), [{}]) for name in (
+        "Qwen2", "Phi3", "Starcoder2")},
+    "Phi": (dict(head_dim=12), [{}]),
+    "Jais2": ({}, EACH + [dict.fromkeys(BOTH, False)]),
+    "SeedOss": (dict(head_dim=8), [
+        dict(attention_bias=a, attention_out_bias=o, mlp_bias=m)
+        for a in (True, False) for o in (True, False) for m in (True, False)]),
+    "Ernie4_5": (dict(head_dim=8), [dict(use_bias=True)]),
+    "InternLM3": (dict(head_dim=8), [dict(bias=True, qkv_bias=True)]),
+    # ... and no layer with a window
+    "Cwm": (dict(head_dim=8, bos_token_id=0), [
+        dict(mlp_bias=True), dict(layer_types=["full_attention"] * 2)]),
+    "Ministral": (dict(head_dim=8, sliding_window=9), [
+        dict(layer_types=["full_attention"] * 2)]),
+    "GPTNeoX": (dict(num_key_value_heads=None), [dict(attention_bias=False)]),
+    "GraniteMoeHybrid": (dict(
+        shared_intermediate_size=52, num_local_experts=0, mamba_n_heads=4,
+        position_embedding_type="rope", layer_types=["attention"] * 2), ALONE),
+}
+
 # of the feed-forward, where it is not intermediate_size
 NOT_SO_NAMED = {"ffn_hidden_size", "ffn_dim", "n_inner"}
 
@@ -773,6 +808,27 @@ def part_case(work, name, cls, settings, part, changes, goes_out):
        f"{text}\n{want}")
 
 
+def switched(work, cls, changes, switches):
+    """Logits here, and what comes back, with some biases."""
+    d = lambda x: os.path.join(
+        work, "-".join([cls, x, *(f"{k}{v}" for k, v in switches.items())]))
+    what = f"{cls} with {switches}"
+    there = make(d("hf"), cls, {**GROUPS, "hidden_size": 48, **changes,
+                                **switches})
+    m = model(there, d("hf"))
+    long = [random.randrange(VOCAB) for _ in range(40)]
+    close(numbers(run("tests/parity/logits", d("hf"), *long)), logits(m, long),
+          f"{what}: logits", 1e-5)
+    run("gpt-reshape", "--load-path", d("hf"), "--save-path", d("same"),
+        "--to", "hf", "--verify")
+    a, b = state(d("hf")), state(d("same"))
+    back = model(there, d("same"))
+    ok(a.keys() == b.keys() and all(torch.equal(a[k], b[k]) for k in a) and
+       back.config.model_type == m.config.model_type, f"{what}: and back",
+       a.keys() ^ b.keys())
+    close(logits(back, long), logits(m, long), f"{what}: the same", 1e-6)
+
+
 def main():
     random.seed(1)
     torch.manual_seed(3)
@@ -799,6 +855,17 @@ def main():
                 part_case(work, name, cls, settings, part, changes, goes_out)
             except Exception as e:
                 ok(False, name, e)
+        for cls, (changes, turns) in SWITCHES.items():
+            if only and "switches" not in only:
+                continue
+            if not known(cls):
+                ok(True, f"{cls} # SKIP this transformers has no {cls}")
+                continue
+            for switches in turns:
+                try:
+                    switched(work, cls, changes, switches)
+                except Exception as e:
+                    ok(False, f"{cls} with {switches}", e)
     print(f"1..{count}")
     return failed != 0
 

@@ -89,18 +89,20 @@ static const struct gpt_hf_rule seed[] = {
     .no_norm_bias = true, .activation = GPT_SILU, .gated = true,           \
     .no_linear_bias = true, .parallel_blocks = true, .shared_norm = true
 
-/* In the order in which a model to be written tries them. One is here when
- * llama.cpp has written the same text as this project of a model of it
+/* In the order in which a model to be written tries them: Llama's biases may be
+ * those of Qwen 2, whose name is then the one that users expect. One is here
+ * when llama.cpp has written the same text as this project of a model of it
  * (tests/parity/gguf.sh). */
 static const struct gpt_gguf_arch archs[] = {
     {.name = "gpt2", .family = "gpt2",
      .base = {.position_embedding = GPT_POSITION_LEARNED,
               .activation = GPT_GELU},
      TABLE(fused), .needs_head = true},
-    {.name = "llama", .family = "llama", .base = {LLAMA_BASE}, TABLE(pairs),
-     .pairs = true, .whole_heads = true, .has_freqs = true},
     {.name = "qwen2", .family = "qwen2",
      .base = {LLAMA_BASE, .qkv_bias = true}, TABLE(halves)},
+    {.name = "llama", .family = "llama", .base = {LLAMA_BASE}, TABLE(pairs),
+     .pairs = true, .whole_heads = true, .has_freqs = true,
+     .free_bias = {.qkv = true, .proj = true, .mlp = true}},
     {.name = "qwen3", .family = "qwen3", .base = {LLAMA_BASE, .qk_norm = true},
      TABLE(halves)},
     {.name = "phi3", .family = "phi3", .base = {LLAMA_BASE}, TABLE(phi3),
@@ -161,7 +163,7 @@ static const struct gpt_gguf_arch archs[] = {
               .no_pre_norm = true},
      TABLE(halves), .whole_heads = true, .has_freqs = true},
     {.name = "seed_oss", .family = "seed_oss", .base = {LLAMA_BASE},
-     TABLE(seed), .free_bias = true},
+     TABLE(seed), .free_bias = {.qkv = true}},
     {.name = "hunyuan-dense", .family = "hunyuan_v1_dense",
      .base = {LLAMA_BASE, .qk_norm = true, .qk_norm_turned = true},
      TABLE(halves), .whole_heads = true, .folds_alpha = true},
@@ -170,7 +172,7 @@ static const struct gpt_gguf_arch archs[] = {
      .whole_heads = true},
     {.name = "glm4", .family = "glm4",
      .base = {LLAMA_BASE, .rotary_interleaved = true, .post_norm = true},
-     TABLE(glm4), .free_bias = true},
+     TABLE(glm4), .free_bias = {.qkv = true}},
     {.name = "command-r", .family = "cohere", .base = {COHERE_BASE},
      TABLE(halves), .uses = GPT_GGUF_HAS(LOGITS)},
     {.name = "cohere2", .family = "cohere2", .base = {COHERE_BASE},
@@ -179,7 +181,7 @@ static const struct gpt_gguf_arch archs[] = {
     {.name = "stablelm", .family = "stablelm",
      .base = {.position_embedding = GPT_POSITION_ROPE, .activation = GPT_SILU,
               .gated = true, .no_linear_bias = true},
-     TABLE(halves), .free_bias = true, .needs_head = true},
+     TABLE(halves), .free_bias = {.qkv = true}, .needs_head = true},
     {.name = "nemotron", .family = "nemotron",
      .base = {.position_embedding = GPT_POSITION_ROPE, .norm_plus_one = true,
               .activation = GPT_SQUARED_RELU, .no_linear_bias = true},
@@ -211,10 +213,11 @@ const struct gpt_hf_rule *gpt_gguf_next_rule(const struct gpt_gguf_arch *arch,
                                              size_t *at)
 {
     const bool as_is = arch->pairs && c->rotary_interleaved;
+    const struct gpt_hf_rule *rules = as_is ? halves : arch->rules;
+    const size_t n_rules = as_is ? GPT_COUNT(halves) : arch->n_rules;
 
-    while (*at < arch->n_rules) {
-        const struct gpt_hf_rule *rule =
-            &(as_is ? halves : arch->rules)[(*at)++];
+    while (*at < n_rules) {
+        const struct gpt_hf_rule *rule = &rules[(*at)++];
 
         if (rule->role == p->role)
             return rule;
@@ -340,6 +343,18 @@ int gpt_gguf_find_arch(const struct gpt_gguf_arch **arch, struct gpt_gguf *g,
                     gpt_in_path(g->in), name, list);
 }
 
+void gpt_gguf_free_biases(struct gpt_config *c,
+                          const struct gpt_gguf_arch *arch,
+                          const struct gpt_hf_biases *there)
+{
+    struct gpt_hf_biases b = gpt_hf_biases_of(c);
+
+    b.qkv = arch->free_bias.qkv ? there->qkv : b.qkv;
+    b.proj = arch->free_bias.proj ? there->proj : b.proj;
+    b.mlp = arch->free_bias.mlp ? there->mlp : b.mlp;
+    gpt_hf_set_biases(c, &b);
+}
+
 static void add_field(struct gpt_misfit *m, const char *field)
 {
     if (m->n < GPT_MISFIT_FIELDS)
@@ -414,8 +429,8 @@ static struct gpt_misfit misfit(const struct gpt_config *c,
         read.window_size = c->window_size;
         gpt_gguf_settle_window(&read, arch);
     }
-    if (arch->free_bias)
-        read.qkv_bias = c->qkv_bias;
+    const struct gpt_hf_biases biases = gpt_hf_biases_of(c);
+    gpt_gguf_free_biases(&read, arch, &biases);
     if (arch->wide_layers > 0 && arch->wide_layers == c->num_layers &&
         c->hidden_size % c->num_attention_heads == 0)
         read.query_pre_attn_scalar =

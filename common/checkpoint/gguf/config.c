@@ -345,8 +345,7 @@ int gpt_gguf_read_config(struct gpt_config *c,
     *c = (*arch)->base;
     c->vocab_size = seen->words;
     c->tied_embeddings = seen->tied;
-    if ((*arch)->free_bias)
-        c->qkv_bias = seen->qkv_bias;
+    gpt_gguf_free_biases(c, *arch, &seen->biases);
     c->init_std = gpt_config_default().init_std;
     GPT_TRY(read_scaling(c, *arch, g, err));
     GPT_TRY(read_keys(c, *arch, g, err));

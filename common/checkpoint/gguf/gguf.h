@@ -7,7 +7,7 @@
 
 #include "base/dtype.h"
 #include "base/memory.h"
-#include "checkpoint/huggingface/family.h"
+#include "checkpoint/huggingface/biases.h"
 #include "checkpoint/target.h"
 #include "tokenizer/gguf_file.h"
 
@@ -44,7 +44,9 @@ struct gpt_gguf_arch {
     bool has_lists;     /* llama.cpp has LongRoPE's lists of it */
     bool needs_head;    /* llama.cpp wants the output layer of tied ones, too */
     bool has_freqs;     /* llama.cpp has Llama 3's factors of it */
-    bool free_bias;     /* that of queries, keys, values is there or not */
+    /* Biases that are there or not: llama.cpp adds those that a file has.
+     * Others are as `base` says. */
+    struct gpt_hf_biases free_bias;
     bool plus_one;      /* norms are stored with 1 added, as llama.cpp
                          * multiplies by what is stored */
     bool folds_alpha;   /* the base is stored as "alpha" has enlarged it */
@@ -127,7 +129,8 @@ int gpt_gguf_find_arch(const struct gpt_gguf_arch **arch, struct gpt_gguf *g,
 /* What tensors say of the model. */
 struct gpt_gguf_seen {
     int64_t words; /* rows of the word table */
-    bool tied, qkv_bias;
+    bool tied;
+    struct gpt_hf_biases biases;
     struct gpt_gguf_lists lists;
 };
 /* GPT_EDATA names the key. *c is complete but for padding. */
@@ -135,6 +138,10 @@ int gpt_gguf_read_config(struct gpt_config *c,
                          const struct gpt_gguf_arch **arch, struct gpt_gguf *g,
                          const struct gpt_gguf_seen *seen,
                          struct gpt_err *err) GPT_MUST_USE;
+/* Those biases of the architecture that are there or not, as they are there. */
+void gpt_gguf_free_biases(struct gpt_config *c,
+                          const struct gpt_gguf_arch *arch,
+                          const struct gpt_hf_biases *there);
 /* The first architecture that can say what the model is, that of `family`
  * before others. GPT_EDATA names what each of them lacks. */
 int gpt_gguf_choose(const struct gpt_config *c, const char *family,

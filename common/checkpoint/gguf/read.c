@@ -217,8 +217,7 @@ static int open_part(struct gguf *g, const struct gpt_config *c,
     gpt_hf_name(name, sizeof(name), rule, p, "");
     gpt_hf_shape(c, rule, p, shape);
     struct entry *e = find_entry(g, name);
-    /* a bias that a model's architecture could have, and this model has not,
-     * has no row in the parameter table and is not asked for */
+    /* a bias that this model does not have is not asked for */
     if (!e)
         return gpt_fail(err, GPT_EDATA, "%s: no tensor '%s'",
                         gpt_in_path(g->file.in), name);
@@ -296,8 +295,7 @@ static int settle_head(struct gguf *g, const struct entry *words, bool *tied,
     uint8_t *blocks;
     int status = GPT_OK;
 
-    /* of another type or size it is an output layer of its own, as it is where
-     * only one of the two was packed */
+    /* of another type or size, or packed alone, it is a layer of its own */
     *tied = !head;
     if (!head || head->bytes != words->bytes || head->t->type != words->t->type)
         return GPT_OK;
@@ -346,7 +344,9 @@ static int read_config(struct gpt_source *s, struct gguf *g,
 {
     const struct entry *words = find_entry(g, GPT_GGUF_WORDS);
     struct gpt_gguf_seen seen = {
-        .qkv_bias = find_entry(g, "blk.0.attn_q.bias") != NULL};
+        .biases = {find_entry(g, "blk.0.attn_q.bias") != NULL,
+                   find_entry(g, "blk.0.attn_output.bias") != NULL,
+                   find_entry(g, "blk.0.ffn_down.bias") != NULL}};
     struct gpt_gguf_lists *lists = &seen.lists;
     int status;
 

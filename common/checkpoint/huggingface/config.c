@@ -8,6 +8,7 @@
 
 #include "backend.h"
 #include "base/log.h"
+#include "checkpoint/huggingface/biases.h"
 #include "checkpoint/huggingface/reader.h"
 #include "checkpoint/huggingface/window.h"
 
@@ -170,28 +171,6 @@ static int read_must(const struct gpt_hf_reader *r,
     return same ? GPT_OK : gpt_hf_refuse(r, key->name, item, key->def, err);
 }
 
-/* Two switches, of which each leaves the other's biases as they are: in the
- * base of the family both are off. */
-static int read_bias(const struct gpt_hf_reader *r,
-                     const struct gpt_hf_key *key, const cJSON *item,
-                     struct gpt_err *err)
-{
-    struct gpt_config *c = r->c;
-    const bool attention = key->kind == GPT_HF_ATTENTION_BIAS;
-    bool *own = attention ? &c->no_attention_bias : &c->no_mlp_bias;
-    bool *other = attention ? &c->no_mlp_bias : &c->no_attention_bias;
-    bool on = false;
-
-    GPT_TRY(read_flag(r, key->name, item, &on, err));
-    if (!on)
-        return GPT_OK;
-    /* the first switch that is on takes the other's biases away */
-    *own = false;
-    *other = c->no_linear_bias;
-    c->no_linear_bias = false;
-    return GPT_OK;
-}
-
 /* Which layers are of which kind. All of these keys are put together in
  * gpt_hf_settle_window(), since they say the same thing in several ways. */
 static int read_layers(struct gpt_hf_reader *r, const struct gpt_hf_key *key,
@@ -238,25 +217,45 @@ static double *number_of(struct gpt_config *c, const struct gpt_hf_key *key)
                                              : &c->query_pre_attn_scalar;
 }
 
+/* A flag that is no field. */
+static int read_switch(const struct gpt_hf_reader *r,
+                       const struct gpt_hf_key *key, const cJSON *item,
+                       struct gpt_err *err)
+{
+    bool on = false;
+
+    GPT_TRY(read_flag(r, key->name, item, &on, err));
+    if (key->kind == GPT_HF_NOT)
+        *(bool *)((char *)r->c + key->offset) = !on;
+    else if (key->kind == GPT_HF_MULTIQUERY)
+        r->c->num_query_groups = on; /* 0 is filled in: as many as heads */
+    else
+        gpt_hf_switch_biases(r->c, key->kind, on);
+    return GPT_OK;
+}
+
 /* item: the value in the file, or the default. */
 static int read_value(struct gpt_hf_reader *r, const struct gpt_hf_key *key,
                       const cJSON *item, struct gpt_err *err)
 {
     void *to = (char *)r->c + key->offset;
     const bool null = cJSON_IsNull(item);
-    bool flag = false;
 
     switch (key->kind) {
     case GPT_HF_SIZE:
+    case GPT_HF_HEAD_SIZE:
         return gpt_hf_read_size(r, key->name, item, to, err);
     case GPT_HF_RATE:
         return gpt_hf_read_number(r, key->name, item, to, err);
     case GPT_HF_FLAG:
         return read_flag(r, key->name, item, to, err);
     case GPT_HF_NOT:
-        GPT_TRY(read_flag(r, key->name, item, &flag, err));
-        *(bool *)to = !flag;
-        return GPT_OK;
+    case GPT_HF_MULTIQUERY:
+    case GPT_HF_ATTENTION_BIAS:
+    case GPT_HF_QKV_BIAS:
+    case GPT_HF_PROJ_BIAS:
+    case GPT_HF_MLP_BIAS:
+        return read_switch(r, key, item, err);
     case GPT_HF_ACTIVATION:
     case GPT_HF_TANH_ACTIVATION:
         return read_activation(r, key, item, err);
@@ -273,13 +272,6 @@ static int read_value(struct gpt_hf_reader *r, const struct gpt_hf_key *key,
     case GPT_HF_SCALAR:
         return gpt_hf_read_number(r, key->name, item, number_of(r->c, key),
                                   err);
-    case GPT_HF_ATTENTION_BIAS:
-    case GPT_HF_MLP_BIAS:
-        return read_bias(r, key, item, err);
-    case GPT_HF_MULTIQUERY:
-        GPT_TRY(read_flag(r, key->name, item, &flag, err));
-        r->c->num_query_groups = flag; /* 0 is filled in: as many as heads */
-        return GPT_OK;
     /* absence is filled in by gpt_config_complete() */
     case GPT_HF_INNER:
         return null ? GPT_OK

@@ -2,6 +2,7 @@
  * at gpt_hf_config_make(). */
 #include "checkpoint/huggingface/huggingface.h"
 
+#include "checkpoint/huggingface/biases.h"
 #include "checkpoint/huggingface/window.h"
 
 #include <math.h>
@@ -200,15 +201,6 @@ static cJSON *factor_value(const struct gpt_hf_key *key,
     return cap_value(!(x > 0) ? 1 : key->kind == GPT_HF_DIVISOR ? 1 / x : x);
 }
 
-static cJSON *bias_value(const struct gpt_hf_key *key,
-                         const struct gpt_config *c)
-{
-    const bool none = key->kind == GPT_HF_ATTENTION_BIAS ? c->no_attention_bias
-                                                         : c->no_mlp_bias;
-
-    return cJSON_CreateBool(!c->no_linear_bias && !none);
-}
-
 /* Other kinds have their positions of pretraining in the object, and a model
  * without scaling has none: the class then takes its default, and does not read
  * it. */
@@ -247,6 +239,30 @@ static cJSON *layers_value(const struct gpt_hf_key *key,
     }
 }
 
+/* Left out where it follows from the width. */
+static cJSON *head_size_value(const struct gpt_config *c)
+{
+    return c->head_size * c->num_attention_heads == c->hidden_size
+               ? NULL
+               : cJSON_CreateNumber((double)c->head_size);
+}
+
+/* null where it has the default, as on the hub */
+static cJSON *inner_value(const struct gpt_config *c)
+{
+    return c->ffn_hidden_size == 4 * c->hidden_size
+               ? cJSON_CreateNull()
+               : cJSON_CreateNumber((double)c->ffn_hidden_size);
+}
+
+/* true is said; what is off is left out */
+static cJSON *must_value(const char *def)
+{
+    return strcmp(def, "false") == 0 || strcmp(def, "null") == 0
+               ? NULL
+               : cJSON_Parse(def);
+}
+
 /* NULL for what is not written. */
 static cJSON *make_value(const struct gpt_hf_key *key,
                          const struct gpt_config *c,
@@ -258,6 +274,8 @@ static cJSON *make_value(const struct gpt_hf_key *key,
     switch (key->kind) {
     case GPT_HF_SIZE:
         return cJSON_CreateNumber((double)*(const int64_t *)at);
+    case GPT_HF_HEAD_SIZE:
+        return head_size_value(c);
     case GPT_HF_RATE:
         return cJSON_CreateNumber(*(const double *)at);
     case GPT_HF_FLAG:
@@ -270,14 +288,14 @@ static cJSON *make_value(const struct gpt_hf_key *key,
     case GPT_HF_CAP:
         return cap_value(*(const double *)at);
     case GPT_HF_ATTENTION_BIAS:
+    case GPT_HF_QKV_BIAS:
+    case GPT_HF_PROJ_BIAS:
     case GPT_HF_MLP_BIAS:
-        return bias_value(key, c);
+        return cJSON_CreateBool(gpt_hf_has_biases(c, key->kind));
     case GPT_HF_MULTIQUERY:
         return cJSON_CreateBool(c->num_query_groups == 1);
-    case GPT_HF_INNER: /* null where it has the default, as on the hub */
-        return c->ffn_hidden_size == 4 * c->hidden_size
-                   ? cJSON_CreateNull()
-                   : cJSON_CreateNumber((double)c->ffn_hidden_size);
+    case GPT_HF_INNER:
+        return inner_value(c);
     case GPT_HF_SCALAR:
     case GPT_HF_SCORE_SCALE:
     case GPT_HF_MULTIPLIER:
@@ -321,10 +339,8 @@ static cJSON *make_value(const struct gpt_hf_key *key,
     case GPT_HF_NOTE:
     case GPT_HF_SAID:
         return cJSON_Parse(key->def);
-    case GPT_HF_MUST: /* true is said; what is off is left out */
-        return strcmp(key->def, "false") == 0 || strcmp(key->def, "null") == 0
-                   ? NULL
-                   : cJSON_Parse(key->def);
+    case GPT_HF_MUST:
+        return must_value(key->def);
     case GPT_HF_PARAMETERS:
         return parameters_value(key, c, extra->family);
     case GPT_HF_TURNS_EVERY:

@@ -200,6 +200,7 @@ static const struct gpt_hf_key qwen2_keys[] = {
     ATTENTION_DROPOUT,
     BOS("null"),
     EOS("null"),
+    OWN_HEAD_DIM,
     QWEN_KEYS,
     KEY("use_mrope", MUST, "false"),
     KEY("use_sliding_window", USE_WINDOW, "false"),
@@ -217,7 +218,7 @@ static const struct gpt_hf_family qwen2 = {
  * whatever the width. */
 static const struct gpt_hf_key qwen3_keys[] = {
     ARCHITECTURES,
-    NO_ATTENTION_BIAS,
+    ATTENTION_BIAS,
     ATTENTION_DROPOUT,
     BOS("null"),
     EOS("null"),
@@ -250,6 +251,7 @@ static const struct gpt_hf_rule phi3_rules[] = {
  * same in all of them, and no class reads it. */
 static const struct gpt_hf_key phi3_keys[] = {
     LLAMA_KEYS, ENDS("1", "32000"), NO_ATTENTION_BIAS, NO_PAD,
+    OWN_HEAD_DIM,
     HIDDEN("3072"), FFN("8192"), LAYERS("32"), HEADS("32"), KV_HEADS("0"),
     POSITIONS("4096"), VOCAB("32064"), RMS_EPS("1e-5"), ROPE("10000"),
     TIED("false"),
@@ -294,6 +296,7 @@ static const struct gpt_hf_key starcoder2_keys[] = {
     EOS("50256"),
     KEY("hidden_act", ACTIVATION, "\"gelu_pytorch_tanh\""),
     HIDDEN("3072"),
+    OWN_HEAD_DIM,
     INIT("0.018042"),
     FFN("12288"),
     KEY("layer_types", LAYER_TYPES, "null"),
@@ -349,7 +352,7 @@ static const struct gpt_hf_key neox_keys[] = {
     COMMON_KEYS, ENDS("0", "2"),
     HIDDEN("6144"), FFN("24576"), LAYERS("44"), HEADS("64"), POSITIONS("2048"),
     VOCAB("50432"), TIED("false"),
-    KEY("attention_bias", MUST, "true"),
+    NOT("attention_bias", no_attention_bias, "true"),
     KEY("hidden_act", ACTIVATION, "\"gelu\""),
     RATE("hidden_dropout", hidden_dropout, "0"),
     RATE("layer_norm_eps", norm_epsilon, "1e-5"),
@@ -424,13 +427,32 @@ const struct gpt_hf_family *const gpt_hf_families[] = {
     &gpt_hf_arcee, &gpt_hf_seed, &gpt_hf_nemotron, &gpt_hf_stablelm,
     &gpt_hf_stablelm_parallel, &gpt_hf_cohere, &gpt_hf_cohere2, &gpt_hf_phi,
     &gpt_hf_gptj, &gpt_hf_vaultgemma, &gpt_hf_hyperclovax, &gpt_hf_helium,
-    &gpt_hf_internlm3, &gpt_hf_jais2, &gpt_hf_ministral3,
+    &gpt_hf_internlm3, &gpt_hf_internlm3_biased, &gpt_hf_jais2,
+    &gpt_hf_ministral3,
     &gpt_hf_hunyuan, &gpt_hf_exaone, &gpt_hf_granite_hybrid,
     &gpt_hf_cwm, &gpt_hf_ministral, &gpt_hf_iquest, &gpt_hf_gpt_neo,
     &gpt_hf_olmo, &gpt_hf_nanochat, &gpt_hf_apertus, &gpt_hf_persimmon,
     &gpt_hf_mpt, &gpt_hf_codegen, &gpt_hf_biogpt,
 };
 const size_t gpt_hf_n_families = GPT_COUNT(gpt_hf_families);
+
+/* The key of a row's condition, by either name; NULL where there is none. */
+static const cJSON *condition_of(const struct gpt_hf_family *f,
+                                 const cJSON *config)
+{
+    const cJSON *item = NULL;
+
+    for (size_t i = 0; f->when && !item && i < f->n_keys; i++) {
+        const struct gpt_hf_key *key = &f->keys[i];
+
+        if (strcmp(key->name, f->when) != 0)
+            continue;
+        item = cJSON_GetObjectItemCaseSensitive(config, key->name);
+        if (!item && key->alias)
+            item = cJSON_GetObjectItemCaseSensitive(config, key->alias);
+    }
+    return item;
+}
 
 const struct gpt_hf_family *gpt_hf_family_find(const char *model_type,
                                                const cJSON *config)
@@ -440,8 +462,7 @@ const struct gpt_hf_family *gpt_hf_family_find(const char *model_type,
     /* a row with a condition that holds goes before one without */
     for (size_t i = 0; i < gpt_hf_n_families; i++) {
         const struct gpt_hf_family *f = gpt_hf_families[i];
-        const cJSON *item =
-            f->when ? cJSON_GetObjectItemCaseSensitive(config, f->when) : NULL;
+        const cJSON *item = condition_of(f, config);
 
         if (strcmp(f->model_type, model_type) != 0)
             continue;

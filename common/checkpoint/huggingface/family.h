@@ -51,6 +51,8 @@ enum gpt_hf_kind {
     GPT_HF_RATE, /* double, */
     GPT_HF_FLAG, /* bool, */
     GPT_HF_NOT,  /* the opposite of a bool */
+    GPT_HF_HEAD_SIZE, /* head_size, written where it is not the width over the
+                       * heads: classes look for it, and hardly a file has it */
     GPT_HF_ACTIVATION,
     GPT_HF_INNER,  /* ffn_hidden_size, null where it is 4 hidden_size */
     GPT_HF_OTHER_DROPOUT, /* one that is trained as hidden_dropout */
@@ -67,8 +69,10 @@ enum gpt_hf_kind {
     GPT_HF_SCORE_SCALE, /* what scores are multiplied by: 1 over its root */
     GPT_HF_MULTIPLIER, /* a double; 0 here is 1 there */
     GPT_HF_DIVISOR,    /* the same, upside down */
-    GPT_HF_ATTENTION_BIAS, /* of all of attention, and */
-    GPT_HF_MLP_BIAS,       /* of the feed-forward: both are off in the base */
+    GPT_HF_ATTENTION_BIAS, /* of all of attention */
+    GPT_HF_QKV_BIAS,       /* of queries, keys and values */
+    GPT_HF_PROJ_BIAS,      /* of attention's output */
+    GPT_HF_MLP_BIAS,       /* of the feed-forward */
     GPT_HF_MULTIQUERY, /* true: one group; false: as many as heads */
     GPT_HF_WINDOW,     /* attention to so many tokens, or null */
     GPT_HF_USE_WINDOW,

@@ -303,8 +303,7 @@ const struct gpt_hf_family gpt_hf_bloom = {
 /* ---- Jais 2 ---- */
 
 /* Llama's names for a block of GPT-2's kind that turns: LayerNorm, squared ReLU
- * without a gate, and biases everywhere. Both switches of biases are on in its
- * files. */
+ * without a gate, and biases everywhere, by two switches. */
 static const struct gpt_hf_rule jais2_rules[] = {
     LLAMA_ATTENTION,
     LLAMA_NORM2,
@@ -317,10 +316,10 @@ static const struct gpt_hf_key jais2_keys[] = {
     HIDDEN("3328"), FFN("26624"), LAYERS("32"), HEADS("26"), KV_HEADS("0"),
     HEAD_DIM("0"), POSITIONS("8192"), VOCAB("150272"), ROPE("10000"),
     TIED("false"),
-    KEY("attention_bias", MUST, "true"),
+    KEY("attention_bias", ATTENTION_BIAS, "true"),
     KEY("hidden_act", ACTIVATION, "\"relu2\""),
     RATE("layer_norm_eps", norm_epsilon, "1e-5"),
-    KEY("mlp_bias", MUST, "true"),
+    KEY("mlp_bias", MLP_BIAS, "true"),
 };
 const struct gpt_hf_family gpt_hf_jais2 = {
     .model_type = "jais2",

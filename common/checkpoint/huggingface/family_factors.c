@@ -15,7 +15,7 @@ static const struct gpt_hf_rule llama_rules[] = {
 /* Four factors: of words, of what blocks give, of scores, and what logits are
  * divided by. */
 static const struct gpt_hf_key granite_keys[] = {
-    LLAMA_KEYS, ENDS("1", "2"), NO_ATTENTION_BIAS, NO_MLP_BIAS,
+    LLAMA_KEYS, ENDS("1", "2"), ATTENTION_BIAS, MLP_BIAS,
     HIDDEN("4096"), FFN("11008"), LAYERS("32"), HEADS("32"), KV_HEADS("0"),
     HEAD_DIM("0"), POSITIONS("2048"), VOCAB("32000"), RMS_EPS("1e-6"),
     ROPE("10000"), TIED("false"),
@@ -57,7 +57,8 @@ static const struct gpt_hf_rule granite_hybrid_rules[] = {
 /* The width of the feed-forward is that of what is shared: "intermediate_size"
  * is that of experts. */
 static const struct gpt_hf_key granite_hybrid_keys[] = {
-    LLAMA_KEYS, ENDS("1", "2"), NO_ATTENTION_BIAS, NO_PAD,
+    LLAMA_KEYS, ENDS("1", "2"), ATTENTION_BIAS, NO_PAD,
+    OWN_HEAD_DIM,
     HIDDEN("4096"), LAYERS("32"), HEADS("32"), KV_HEADS("0"), POSITIONS("2048"),
     VOCAB("32000"), RMS_EPS("1e-6"), ROPE("10000"), TIED("false"),
     KEY("attention_multiplier", SCORE_SCALE, "1"),
@@ -111,7 +112,7 @@ static const struct gpt_hf_rule hyperclovax_rules[] = {
     LLAMA_ENDS,
 };
 static const struct gpt_hf_key hyperclovax_keys[] = {
-    LLAMA_KEYS, ENDS("1", "2"), NO_ATTENTION_BIAS, NO_MLP_BIAS,
+    LLAMA_KEYS, ENDS("1", "2"), ATTENTION_BIAS, MLP_BIAS,
     HIDDEN("4096"), FFN("11008"), LAYERS("32"), HEADS("32"), KV_HEADS("0"),
     HEAD_DIM("0"), POSITIONS("2048"), VOCAB("32000"), RMS_EPS("1e-6"),
     ROPE("10000"), TIED("false"),

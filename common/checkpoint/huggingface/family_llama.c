@@ -7,7 +7,8 @@
  * any case (ROPE_OF).
  *
  * A switch that is MUST here is off in every model that was published, and its
- * class has been compared with it off alone. */
+ * class has been compared with it off alone. Switches of biases have been
+ * compared on and off, though hardly any model has them on. */
 #include "checkpoint/huggingface/rows.h"
 
 /* Rows of biases and norms of heads wait for models that have them. */
@@ -19,7 +20,7 @@ static const struct gpt_hf_rule llama_rules[] = {
 
 /* Some layers do not turn. A window is in the class, and in no model. */
 static const struct gpt_hf_key smollm3_keys[] = {
-    LLAMA_KEYS, ENDS("128000", "128001"), NO_ATTENTION_BIAS, NO_MLP_BIAS,
+    LLAMA_KEYS, ENDS("128000", "128001"), ATTENTION_BIAS, MLP_BIAS,
     NO_PAD,
     HIDDEN("2048"), FFN("11008"), LAYERS("36"), HEADS("16"), KV_HEADS("4"),
     HEAD_DIM("0"), POSITIONS("32768"), VOCAB("128256"), RMS_EPS("1e-6"),
@@ -64,8 +65,7 @@ static const struct gpt_hf_key ernie_keys[] = {
     ROPE("500000"),
     TIED("true"),
     DTYPE,
-    /* biases of all products: RMSNorm is there either way */
-    KEY("use_bias", MUST, "false"),
+    NOT("use_bias", no_linear_bias, "false"), /* of all products */
     CACHE,
     KEY("use_rmsnorm", ONLY, "true"),
     VOCAB("103424"),
@@ -80,14 +80,13 @@ const struct gpt_hf_family gpt_hf_ernie = {
 
 /* ---- Seed-OSS ---- */
 
-/* Biases of queries, keys and values by a switch. */
+/* Three switches of biases, of which one is on in its files. */
 static const struct gpt_hf_key seed_keys[] = {
     ARCHITECTURES,
-    FLAG("attention_bias", qkv_bias, "true"),
+    QKV_BIAS("true"),
     /* not 0 by default, unlike all others here: fine-tuning drops */
     RATE("attention_dropout", attention_dropout, "0.1"),
-    /* the output's bias is a switch of its own, beside that of the others */
-    KEY("attention_out_bias", MUST, "false"),
+    KEY("attention_out_bias", PROJ_BIAS, "false"),
     BOS("0"),
     EOS("2"),
     HEAD_DIM("128"),
@@ -96,7 +95,7 @@ static const struct gpt_hf_key seed_keys[] = {
     INIT("0.02"),
     FFN("27648"),
     POSITIONS("524288"),
-    NO_MLP_BIAS,
+    MLP_BIAS,
     TYPE,
     HEADS("80"),
     LAYERS("64"),
@@ -138,7 +137,7 @@ const struct gpt_hf_family gpt_hf_glm = {
 /* Neighbours turn, as in Ernie. Its class wants heads that make up the width:
  * a model with others has an output product that it cannot load. */
 static const struct gpt_hf_key helium_keys[] = {
-    LLAMA_KEYS, ENDS("1", "2"), NO_ATTENTION_BIAS, NO_MLP_BIAS, NO_PAD,
+    LLAMA_KEYS, ENDS("1", "2"), QKV_BIAS("false"), MLP_BIAS, NO_PAD,
     HIDDEN("2560"), FFN("7040"), LAYERS("24"), HEADS("20"), KV_HEADS("20"),
     HEAD_DIM("128"), POSITIONS("4096"), VOCAB("48000"), RMS_EPS("1e-8"),
     ROPE("100000"), TIED("false"),
@@ -154,15 +153,22 @@ const struct gpt_hf_family gpt_hf_helium = {
 /* ---- InternLM 3 ---- */
 
 /* transformers reads it with Llama's class; the names of its switches of biases
- * are its own, and newer files may have Llama's. */
+ * are its own, and newer files may have Llama's. Both are on or off: the class
+ * refuses one alone. */
+#define INTERNLM3_KEYS                                                      \
+    LLAMA_KEYS, ENDS("1", "2"), NO_PAD,                                     \
+    HIDDEN("4096"), FFN("10240"), LAYERS("48"), HEADS("32"), KV_HEADS("2"), \
+    HEAD_DIM("128"), POSITIONS("32768"), VOCAB("128512"), RMS_EPS("1e-5"),  \
+    ROPE("10000"), TIED("false")
 static const struct gpt_hf_key internlm3_keys[] = {
-    LLAMA_KEYS, ENDS("1", "2"), NO_PAD,
-    HIDDEN("4096"), FFN("10240"), LAYERS("48"), HEADS("32"), KV_HEADS("2"),
-    HEAD_DIM("128"), POSITIONS("32768"), VOCAB("128512"), RMS_EPS("1e-5"),
-    ROPE("10000"), TIED("false"),
+    INTERNLM3_KEYS,
     {"bias", "mlp_bias", GPT_HF_MUST, "false", 0},
-    /* with biases of queries, keys and values alone it would be Qwen 2 */
     {"qkv_bias", "attention_bias", GPT_HF_MUST, "false", 0},
+};
+static const struct gpt_hf_key internlm3_biased_keys[] = {
+    INTERNLM3_KEYS,
+    {"bias", "mlp_bias", GPT_HF_MUST, "true", 0},
+    {"qkv_bias", "attention_bias", GPT_HF_SAID, "true", 0},
 };
 const struct gpt_hf_family gpt_hf_internlm3 = {
     .model_type = "internlm3",
@@ -170,6 +176,15 @@ const struct gpt_hf_family gpt_hf_internlm3 = {
     .prefix = "model.",
     .base = {LLAMA_BASE},
     TABLES(llama_rules, internlm3_keys),
+};
+const struct gpt_hf_family gpt_hf_internlm3_biased = {
+    .model_type = "internlm3",
+    .architecture = "InternLM3ForCausalLM",
+    .when = "bias",
+    .prefix = "model.",
+    .base = {.position_embedding = GPT_POSITION_ROPE, .rotary_percent = 1,
+             .normalization = GPT_RMSNORM, .gated = true},
+    TABLES(llama_rules, internlm3_biased_keys),
 };
 
 /* ---- Ministral 3 ---- */
@@ -209,10 +224,10 @@ const struct gpt_hf_family gpt_hf_ministral3 = {
 static const struct gpt_hf_rule hunyuan_rules[] = {
     RULE(WORD_EMBEDDING, SAME, "embed_tokens.weight"),
     RULE(NORM1_WEIGHT, SAME, "layers.%.input_layernorm.weight"),
-    LLAMA_QKV,
+    LLAMA_QKV, LLAMA_QKV_BIAS,
     RULE(Q_NORM_WEIGHT, SAME, "layers.%.self_attn.query_layernorm.weight"),
     RULE(K_NORM_WEIGHT, SAME, "layers.%.self_attn.key_layernorm.weight"),
-    RULE(PROJ_WEIGHT, SAME, "layers.%.self_attn.o_proj.weight"),
+    LLAMA_PROJ,
     LLAMA_NORM2,
     LLAMA_MLP,
     LLAMA_ENDS,
@@ -221,7 +236,7 @@ static const struct gpt_hf_rule hunyuan_rules[] = {
  * once and for all: the length of a text changes nothing, unlike what the word
  * means elsewhere. "factor" and the numbers of YaRN beside it are not read. */
 static const struct gpt_hf_key hunyuan_keys[] = {
-    LLAMA_KEYS, ENDS("1", "2"), NO_ATTENTION_BIAS, NO_MLP_BIAS, NO_PAD,
+    LLAMA_KEYS, ENDS("1", "2"), ATTENTION_BIAS, MLP_BIAS, NO_PAD,
     HIDDEN("4096"), FFN("11008"), LAYERS("32"), HEADS("32"), KV_HEADS("0"),
     HEAD_DIM("0"), POSITIONS("2048"), VOCAB("290943"), RMS_EPS("1e-5"),
     ROPE("10000"), TIED("false"),
@@ -266,18 +281,25 @@ static const struct gpt_hf_rule exaone_rules[] = {
     RULE(QKV_WEIGHT, Q, "h.%.attn.attention.q_proj.weight"),
     RULE(QKV_WEIGHT, K, "h.%.attn.attention.k_proj.weight"),
     RULE(QKV_WEIGHT, V, "h.%.attn.attention.v_proj.weight"),
+    RULE(QKV_BIAS, Q, "h.%.attn.attention.q_proj.bias"),
+    RULE(QKV_BIAS, K, "h.%.attn.attention.k_proj.bias"),
+    RULE(QKV_BIAS, V, "h.%.attn.attention.v_proj.bias"),
     RULE(PROJ_WEIGHT, SAME, "h.%.attn.attention.out_proj.weight"),
+    RULE(PROJ_BIAS, SAME, "h.%.attn.attention.out_proj.bias"),
     RULE(NORM2_WEIGHT, SAME, "h.%.ln_2.weight"),
     RULE(GATE_WEIGHT, SAME, "h.%.mlp.c_fc_0.weight"),
     RULE(FC1_WEIGHT, SAME, "h.%.mlp.c_fc_1.weight"),
+    RULE(GATE_BIAS, SAME, "h.%.mlp.c_fc_0.bias"),
+    RULE(FC1_BIAS, SAME, "h.%.mlp.c_fc_1.bias"),
     RULE(FC2_WEIGHT, SAME, "h.%.mlp.c_proj.weight"),
+    RULE(FC2_BIAS, SAME, "h.%.mlp.c_proj.bias"),
     RULE(FINAL_NORM_WEIGHT, SAME, "ln_f.weight"),
     RULE(OUTPUT_WEIGHT, SAME, "/lm_head.weight"),
 };
 /* Dropout of words alone is a key of the first implementation; the class has
  * none there. */
 static const struct gpt_hf_key exaone_keys[] = {
-    COMMON_KEYS, ENDS("1", "361"), NO_ATTENTION_BIAS, NO_MLP_BIAS, NO_PAD,
+    COMMON_KEYS, ENDS("1", "361"), ATTENTION_BIAS, MLP_BIAS, NO_PAD,
     HIDDEN("4096"), FFN("14336"), HEADS("32"), KV_HEADS("8"), HEAD_DIM("0"),
     POSITIONS("4096"), VOCAB("102400"), ROPE("500000"), TIED("false"),
     {"activation_function", "hidden_act", GPT_HF_ACTIVATION, "\"silu\"", 0},
@@ -302,7 +324,7 @@ const struct gpt_hf_family gpt_hf_exaone = {
  * that begins with a full layer, which no number here says. All files have it.
  */
 static const struct gpt_hf_key cwm_keys[] = {
-    LLAMA_KEYS, ENDS("128000", "128001"), NO_ATTENTION_BIAS, NO_MLP_BIAS,
+    LLAMA_KEYS, ENDS("128000", "128001"), NO_ATTENTION_BIAS, MLP_BIAS,
     HIDDEN("6144"), FFN("21504"), LAYERS("64"), HEADS("48"), KV_HEADS("8"),
     HEAD_DIM("128"), POSITIONS("131072"), VOCAB("128256"), RMS_EPS("1e-5"),
     TIED("false"),
@@ -317,6 +339,7 @@ const struct gpt_hf_family gpt_hf_cwm = {
     .model_type = "cwm",
     .architecture = "CwmForCausalLM",
     .prefix = "model.",
+    .counts_window = true,
     .base = {LLAMA_BASE},
     TABLES(llama_rules, cwm_keys),
 };
@@ -336,6 +359,7 @@ const struct gpt_hf_family gpt_hf_ministral = {
     .model_type = "ministral",
     .architecture = "MinistralForCausalLM",
     .prefix = "model.",
+    .counts_window = true,
     .base = {LLAMA_BASE},
     TABLES(llama_rules, ministral_keys),
 };
@@ -344,7 +368,7 @@ const struct gpt_hf_family gpt_hf_ministral = {
  * there: its original implementation had one, and no model that was published
  * has it. */
 static const struct gpt_hf_key iquest_keys[] = {
-    LLAMA_KEYS, ENDS("1", "2"), NO_ATTENTION_BIAS, NO_MLP_BIAS, NO_PAD,
+    LLAMA_KEYS, ENDS("1", "2"), ATTENTION_BIAS, MLP_BIAS, NO_PAD,
     HIDDEN("5120"), FFN("27648"), LAYERS("80"), HEADS("40"), KV_HEADS("8"),
     HEAD_DIM("128"), POSITIONS("131072"), VOCAB("76800"), RMS_EPS("1e-5"),
     ROPE("10000"), TIED("false"),

@@ -12,7 +12,8 @@ static const struct gpt_hf_rule cohere_rules[] = {
 };
 /* A norm for each head, with weights of its own, is Command-R+'s. */
 static const struct gpt_hf_key cohere_keys[] = {
-    LLAMA_KEYS, ENDS("5", "255001"), NO_ATTENTION_BIAS,
+    LLAMA_KEYS, ENDS("5", "255001"), ATTENTION_BIAS,
+    OWN_HEAD_DIM,
     HIDDEN("8192"), FFN("22528"), LAYERS("40"), HEADS("64"), KV_HEADS("0"),
     POSITIONS("8192"), VOCAB("256000"), ROPE("500000"), TIED("true"),
     RATE("layer_norm_eps", norm_epsilon, "1e-5"),
@@ -38,7 +39,7 @@ const struct gpt_hf_family gpt_hf_cohere = {
  * could mean another function must have the value that it has. A model without
  * windows would turn in no layer at all: that is refused. */
 static const struct gpt_hf_key cohere2_keys[] = {
-    LLAMA_KEYS, ENDS("5", "255001"), NO_ATTENTION_BIAS,
+    LLAMA_KEYS, ENDS("5", "255001"), ATTENTION_BIAS,
     HIDDEN("8192"), FFN("22528"), LAYERS("40"), HEADS("64"), KV_HEADS("0"),
     HEAD_DIM("0"), POSITIONS("8192"), VOCAB("256000"), ROPE("10000"),
     TIED("true"),
@@ -97,6 +98,7 @@ static const struct gpt_hf_rule phi_rules[] = {
 };
 static const struct gpt_hf_key phi_keys[] = {
     COMMON_KEYS, ENDS("1", "2"),
+    OWN_HEAD_DIM,
     HIDDEN("2048"), FFN("8192"), LAYERS("24"), HEADS("32"), KV_HEADS("0"),
     POSITIONS("2048"), VOCAB("51200"), ROPE("10000"), TIED("false"),
     KEY("embd_pdrop", OTHER_DROPOUT, "0"),

@@ -15,7 +15,7 @@ static const struct gpt_hf_rule llama_rules[] = {
 /* Squared ReLU without a gate: the first product is called as that beside a
  * gate. */
 static const struct gpt_hf_key arcee_keys[] = {
-    COMMON_KEYS, ENDS("128000", "128001"), NO_ATTENTION_BIAS, NO_MLP_BIAS,
+    COMMON_KEYS, ENDS("128000", "128001"), ATTENTION_BIAS, MLP_BIAS,
     HIDDEN("2560"), FFN("18432"), LAYERS("32"), HEADS("32"), KV_HEADS("0"),
     HEAD_DIM("0"), POSITIONS("4096"), VOCAB("32000"), RMS_EPS("1e-5"),
     ROPE("10000"), TIED("false"),
@@ -98,7 +98,7 @@ const struct gpt_hf_family gpt_hf_stablelm_parallel = {
  * other types. */
 static const struct gpt_hf_key nemotron_keys[] = {
     ARCHITECTURES,
-    NO_ATTENTION_BIAS,
+    ATTENTION_BIAS,
     ATTENTION_DROPOUT,
     BOS("2"),
     EOS("3"),
@@ -108,7 +108,7 @@ static const struct gpt_hf_key nemotron_keys[] = {
     INIT("0.0134"),
     FFN("24576"),
     POSITIONS("4096"),
-    NO_MLP_BIAS,
+    MLP_BIAS,
     TYPE,
     RATE("norm_eps", norm_epsilon, "1e-5"),
     HEADS("48"),
@@ -135,7 +135,8 @@ const struct gpt_hf_family gpt_hf_nemotron = {
 /* The first one: LayerNorm without weights, of which no file says the epsilon,
  * and a limit of queries, keys and values in OLMo 1.7. */
 static const struct gpt_hf_key olmo_keys[] = {
-    LLAMA_KEYS, ENDS("null", "50279"), NO_ATTENTION_BIAS, NO_PAD,
+    LLAMA_KEYS, ENDS("null", "50279"), ATTENTION_BIAS, NO_PAD,
+    OWN_HEAD_DIM,
     HIDDEN("4096"), FFN("11008"), LAYERS("32"), HEADS("32"), KV_HEADS("0"),
     POSITIONS("2048"), VOCAB("50304"), ROPE("10000"), TIED("false"),
     CAP("clip_qkv", clip_qkv, "null"),
@@ -159,13 +160,17 @@ static const struct gpt_hf_rule nanochat_rules[] = {
     RULE(QKV_WEIGHT, Q_TURNED, "layers.%.self_attn.q_proj.weight"),
     RULE(QKV_WEIGHT, K_TURNED, "layers.%.self_attn.k_proj.weight"),
     RULE(QKV_WEIGHT, V, "layers.%.self_attn.v_proj.weight"),
-    RULE(PROJ_WEIGHT, SAME, "layers.%.self_attn.o_proj.weight"),
+    RULE(QKV_BIAS, Q_TURNED, "layers.%.self_attn.q_proj.bias"),
+    RULE(QKV_BIAS, K_TURNED, "layers.%.self_attn.k_proj.bias"),
+    RULE(QKV_BIAS, V, "layers.%.self_attn.v_proj.bias"),
+    LLAMA_PROJ,
     RULE(FC1_WEIGHT, SAME, "layers.%.mlp.fc1.weight"),
     RULE(FC2_WEIGHT, SAME, "layers.%.mlp.fc2.weight"),
     RULE(OUTPUT_WEIGHT, SAME, "/lm_head.weight"),
 };
 static const struct gpt_hf_key nanochat_keys[] = {
-    COMMON_KEYS, ENDS("0", "1"), NO_ATTENTION_BIAS, NO_PAD,
+    COMMON_KEYS, ENDS("0", "1"), ATTENTION_BIAS, NO_PAD,
+    OWN_HEAD_DIM,
     HIDDEN("768"), FFN("8192"), LAYERS("12"), HEADS("6"), KV_HEADS("0"),
     POSITIONS("2048"), VOCAB("50304"), RMS_EPS("1e-6"), ROPE("10000"),
     TIED("false"),
@@ -191,10 +196,10 @@ const struct gpt_hf_family gpt_hf_nanochat = {
 static const struct gpt_hf_rule apertus_rules[] = {
     RULE(WORD_EMBEDDING, SAME, "embed_tokens.weight"),
     RULE(NORM1_WEIGHT, SAME, "layers.%.attention_layernorm.weight"),
-    LLAMA_QKV,
+    LLAMA_QKV, LLAMA_QKV_BIAS,
     RULE(Q_NORM_WEIGHT, SAME, "layers.%.self_attn.q_norm.weight"),
     RULE(K_NORM_WEIGHT, SAME, "layers.%.self_attn.k_norm.weight"),
-    RULE(PROJ_WEIGHT, SAME, "layers.%.self_attn.o_proj.weight"),
+    LLAMA_PROJ,
     RULE(NORM2_WEIGHT, SAME, "layers.%.feedforward_layernorm.weight"),
     RULE(FC1_WEIGHT, SAME, "layers.%.mlp.up_proj.weight"),
     RULE(ALPHA_P, SAME, "layers.%.mlp.act_fn.alpha_p"),
@@ -207,7 +212,8 @@ static const struct gpt_hf_constant apertus_constants[] = {
     {GPT_ALPHA_N, "layers.%.mlp.act_fn.eps", -1e-6F},
 };
 static const struct gpt_hf_key apertus_keys[] = {
-    COMMON_KEYS, ENDS("1", "2"), NO_ATTENTION_BIAS, NO_MLP_BIAS, NO_PAD,
+    COMMON_KEYS, ENDS("1", "2"), ATTENTION_BIAS, MLP_BIAS, NO_PAD,
+    OWN_HEAD_DIM,
     HIDDEN("4096"), FFN("14336"), LAYERS("32"), HEADS("32"), KV_HEADS("0"),
     POSITIONS("65536"), VOCAB("131072"), RMS_EPS("1e-5"), TIED("false"),
     ROPE_OF("{\"rope_type\": \"llama3\", \"rope_theta\": 12000000,"

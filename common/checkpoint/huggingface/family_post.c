@@ -11,7 +11,7 @@ static const struct gpt_hf_rule gemma_rules[] = {
 };
 /* "hidden_activation" is what a few versions read instead of "hidden_act". */
 static const struct gpt_hf_key gemma_keys[] = {
-    COMMON_KEYS, ENDS("2", "1"), NO_ATTENTION_BIAS,
+    COMMON_KEYS, ENDS("2", "1"), ATTENTION_BIAS,
     HIDDEN("3072"), FFN("24576"), LAYERS("28"), HEADS("16"), KV_HEADS("16"),
     HEAD_DIM("256"), POSITIONS("8192"), VOCAB("256000"), RMS_EPS("1e-6"),
     ROPE("10000"), TIED("true"),
@@ -42,7 +42,7 @@ static const struct gpt_hf_rule gemma2_rules[] = {
 };
 /* Every second layer attends to all tokens; newer files list the layers. */
 static const struct gpt_hf_key gemma2_keys[] = {
-    COMMON_KEYS, ENDS("2", "1"), NO_ATTENTION_BIAS,
+    COMMON_KEYS, ENDS("2", "1"), ATTENTION_BIAS,
     HIDDEN("2304"), FFN("9216"), LAYERS("26"), HEADS("8"), KV_HEADS("4"),
     HEAD_DIM("256"), POSITIONS("8192"), VOCAB("256000"), RMS_EPS("1e-6"),
     ROPE("10000"), TIED("true"),
@@ -92,7 +92,7 @@ const struct gpt_hf_family gpt_hf_vaultgemma = {
  * window, which are five of six. Models that read pictures, too, are of another
  * type, and hold this one under other names: see pictures.c. */
 static const struct gpt_hf_key gemma3_keys[] = {
-    COMMON_KEYS, ENDS("2", "1"), NO_ATTENTION_BIAS,
+    COMMON_KEYS, ENDS("2", "1"), ATTENTION_BIAS,
     HIDDEN("2304"), FFN("9216"), LAYERS("26"), HEADS("8"), KV_HEADS("4"),
     HEAD_DIM("256"), POSITIONS("131072"), VOCAB("262208"), RMS_EPS("1e-6"),
     TIED("true"),
@@ -156,7 +156,8 @@ static const struct gpt_hf_rule olmo2_rules[] = {
     LLAMA_ENDS,
 };
 static const struct gpt_hf_key olmo2_keys[] = {
-    LLAMA_KEYS, ENDS("null", "50279"), NO_ATTENTION_BIAS,
+    LLAMA_KEYS, ENDS("null", "50279"), ATTENTION_BIAS,
+    OWN_HEAD_DIM,
     HIDDEN("4096"), FFN("11008"), LAYERS("32"), HEADS("32"), KV_HEADS("0"),
     POSITIONS("2048"), VOCAB("50304"), RMS_EPS("1e-5"), ROPE("10000"),
     TIED("false"),
@@ -175,7 +176,8 @@ const struct gpt_hf_family gpt_hf_olmo2 = {
 /* With windows, beside which full layers alone have scaled angles: long texts
  * reach only those. Both kinds have one base, which older files say once. */
 static const struct gpt_hf_key olmo3_keys[] = {
-    LLAMA_KEYS, ENDS("null", "50279"), NO_ATTENTION_BIAS,
+    LLAMA_KEYS, ENDS("null", "50279"), ATTENTION_BIAS,
+    OWN_HEAD_DIM,
     HIDDEN("4096"), FFN("11008"), LAYERS("32"), HEADS("32"), KV_HEADS("0"),
     POSITIONS("2048"), VOCAB("50304"), RMS_EPS("1e-5"), TIED("false"),
     KEY("layer_types", LAYER_TYPES, "null"),

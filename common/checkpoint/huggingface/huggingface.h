@@ -20,6 +20,9 @@
 #define GPT_HF_OLD_WEIGHTS "pytorch_model.bin"
 #define GPT_HF_OLD_INDEX "pytorch_model.bin.index.json"
 #define GPT_HF_ADAPTER "adapter_config.json"
+/* What newer classes call their output layer in memory, whatever files that
+ * transformers saves call it: states of a run have this name. */
+#define GPT_HF_HEAD "lm_head.weight"
 
 /* What config.json says beyond struct gpt_config; GPT_TOKEN_NONE where it
  * says null. */

@@ -61,8 +61,13 @@ static int find(const struct gpt_hf_importer *im, enum gpt_kind kind,
                 const char *name, struct gpt_hf_found *found,
                 struct gpt_err *err)
 {
+    const char *output = gpt_hf_output_name(im->family);
+
     *found = (struct gpt_hf_found){0};
-    return im->find(im->context, kind, name, found, err);
+    GPT_TRY(im->find(im->context, kind, name, found, err));
+    if (found->tensor.name || !output || strcmp(name, output) != 0)
+        return GPT_OK;
+    return im->find(im->context, kind, GPT_HF_HEAD, found, err);
 }
 
 static void let_go(struct gpt_hf_found *found)
@@ -259,8 +264,6 @@ void gpt_hf_importer_free(struct gpt_hf_importer *im)
 
 /* ---- other files ---- */
 
-#define TEMPLATES "additional_chat_templates"
-
 /* Schedules and states of random numbers are objects of Python. The optimizer's
  * state of one file has numbers where parameters have names. */
 int gpt_hf_import_trainer(struct gpt_source *s, const char *dir,
@@ -290,7 +293,8 @@ int gpt_hf_import_attached(struct gpt_source *s, struct gpt_err *err)
     s->attached = attached;
     /* a directory of more templates, of which the tokenizer has names; the one
      * that is used by default is a file that is attached */
-    if (gpt_path_holds(s->dir, TEMPLATES))
-        GPT_TRY(gpt_source_leave_out(s, TEMPLATES, sizeof(TEMPLATES) - 1, err));
+    if (gpt_path_holds(s->dir, GPT_HF_TEMPLATES))
+        GPT_TRY(gpt_source_leave_out(s, GPT_HF_TEMPLATES,
+                                     sizeof(GPT_HF_TEMPLATES) - 1, err));
     return gpt_hf_import_trainer(s, s->dir, err);
 }

@@ -77,7 +77,8 @@ bool gpt_hf_ignores(const struct gpt_hf_family *family,
     for (size_t i = 0; i < GPT_COUNT(constants); i++)
         if (gpt_path_ends_in(name, constants[i]))
             return true;
-    return c->tied_embeddings && output && strcmp(name, output) == 0;
+    return c->tied_embeddings && output &&
+           (strcmp(name, output) == 0 || strcmp(name, GPT_HF_HEAD) == 0);
 }
 
 /* Conv1D computes x W and we compute x W^T. */

@@ -40,6 +40,7 @@
 /* 0: as many as heads; the hidden size over heads */
 #define KV_HEADS(def) SIZE("num_key_value_heads", num_query_groups, def)
 #define HEAD_DIM(def) SIZE("head_dim", head_size, def)
+#define OWN_HEAD_DIM {"head_dim", NULL, GPT_HF_HEAD_SIZE, "0", AT(head_size)}
 #define ATTENTION_DROPOUT RATE("attention_dropout", attention_dropout, "0")
 /* Written in the way that all versions read. */
 #define ROPE(def) ROPE_OF("null", def)
@@ -58,13 +59,13 @@
 
 #define RMS_EPS(def) RATE("rms_norm_eps", norm_epsilon, def)
 #define ROTARY_SHARE(def) RATE("partial_rotary_factor", rotary_percent, def)
-/* One switch for biases of attention that are all there or not. Where the class
- * leaves out the output's nevertheless, or has a bias where it should be off,
- * the switch must be off. */
+/* Switches of biases: of all of attention; of queries, keys and values alone,
+ * where the class has none of attention's output; of the feed-forward. */
 #define ATTENTION_BIAS KEY("attention_bias", ATTENTION_BIAS, "false")
+#define QKV_BIAS(def) KEY("attention_bias", QKV_BIAS, def)
 #define MLP_BIAS KEY("mlp_bias", MLP_BIAS, "false")
+/* One that the class does not read. */
 #define NO_ATTENTION_BIAS KEY("attention_bias", MUST, "false")
-#define NO_MLP_BIAS KEY("mlp_bias", MUST, "false")
 
 /* Tensors that Llama's descendants call alike. */
 #define LLAMA_QKV                                              \
@@ -86,6 +87,9 @@
     RULE(QKV_BIAS, Q, "layers.%.self_attn.q_proj.bias"),       \
     RULE(QKV_BIAS, K, "layers.%.self_attn.k_proj.bias"),       \
     RULE(QKV_BIAS, V, "layers.%.self_attn.v_proj.bias")
+#define LLAMA_PROJ                                                 \
+    RULE(PROJ_WEIGHT, SAME, "layers.%.self_attn.o_proj.weight"),   \
+    RULE(PROJ_BIAS, SAME, "layers.%.self_attn.o_proj.bias")
 #define LLAMA_FUSED_MLP                                            \
     RULE(GATE_WEIGHT, FIRST, "layers.%.mlp.gate_up_proj.weight"),  \
     RULE(FC1_WEIGHT, SECOND, "layers.%.mlp.gate_up_proj.weight"),  \
@@ -98,8 +102,7 @@
     LLAMA_QKV, LLAMA_QKV_BIAS,                                              \
     RULE(Q_NORM_WEIGHT, SAME, "layers.%.self_attn.q_norm.weight"),          \
     RULE(K_NORM_WEIGHT, SAME, "layers.%.self_attn.k_norm.weight"),          \
-    RULE(PROJ_WEIGHT, SAME, "layers.%.self_attn.o_proj.weight"),            \
-    RULE(PROJ_BIAS, SAME, "layers.%.self_attn.o_proj.bias")
+    LLAMA_PROJ
 #define LLAMA_NORM2                                                         \
     RULE(NORM2_WEIGHT, SAME, "layers.%.post_attention_layernorm.weight"),   \
     RULE(NORM2_BIAS, SAME, "layers.%.post_attention_layernorm.bias")
@@ -144,7 +147,7 @@
  * at what generation_config.json says. */
 #define GLM_KEYS                                         \
     ARCHITECTURES,                                       \
-    FLAG("attention_bias", qkv_bias, "true"),            \
+    QKV_BIAS("true"),                               \
     ATTENTION_DROPOUT,                                   \
     BOS("null"),                                         \
     EOS("151329"),                                       \
@@ -180,6 +183,7 @@ extern const struct gpt_hf_family gpt_hf_cohere, gpt_hf_cohere2, gpt_hf_phi;
 extern const struct gpt_hf_family gpt_hf_gptj, gpt_hf_vaultgemma;
 extern const struct gpt_hf_family gpt_hf_hyperclovax, gpt_hf_helium;
 extern const struct gpt_hf_family gpt_hf_internlm3, gpt_hf_jais2;
+extern const struct gpt_hf_family gpt_hf_internlm3_biased;
 extern const struct gpt_hf_family gpt_hf_ministral3, gpt_hf_hunyuan;
 extern const struct gpt_hf_family gpt_hf_exaone, gpt_hf_granite_hybrid;
 extern const struct gpt_hf_family gpt_hf_cwm, gpt_hf_ministral, gpt_hf_iquest;

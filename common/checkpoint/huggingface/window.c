@@ -291,14 +291,16 @@ cJSON *gpt_hf_window_value(const struct gpt_config *c,
 }
 
 /* Older versions compute the list, and ignore it; so does a model without a
- * window, unless layers with one would have other angles. */
+ * window, unless layers with one would have other angles, or the class wants a
+ * window: then the list says that no layer has it. */
 cJSON *gpt_hf_layer_types_value(const struct gpt_config *c,
                                 const struct gpt_hf_family *family)
 {
     cJSON *list;
 
     /* EXAONE 4 without a window cannot compute the list: it divides by 0 */
-    if (c->window_size == 0 && !family->unturned_full && !family->local_angles)
+    if (c->window_size == 0 && !family->unturned_full &&
+        !family->local_angles && !family->counts_window)
         return NULL;
     list = cJSON_CreateArray();
     for (int64_t l = 0; l < c->num_layers; l++)
