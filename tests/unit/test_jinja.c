@@ -348,6 +348,15 @@ static void test_sizes(void)
     ok(render("{{ v1 }}", variables, NULL, 1, &text, &err) == GPT_EDATA &&
            strstr(err.text, "steps"),
        "20000 variables: %s", err.text);
+    for (cJSON *item = cJSON_GetArrayItem(variables, 3000), *next; item;
+         item = next) {
+        next = item->next;
+        cJSON_Delete(cJSON_DetachItemViaPointer(variables, item));
+    }
+    ok(render("{% for i in range(90000) %}{{ none_of_them }}{% endfor %}",
+              variables, NULL, 1, &text, &err) == GPT_EDATA &&
+           strstr(err.text, "steps"),
+       "looking past 3000 for each of 90000 turns: %s", err.text);
     cJSON_Delete(variables);
     gpt_buf_free(&source);
     gpt_buf_free(&text);
