@@ -368,7 +368,8 @@ bench-layouts: $(BUILD)/tests/bench/bench_layouts $(BUILD)/tests/bench/bench_ove
 	GOMP_SPINCOUNT=1000 $(BUILD)/tests/bench/bench_layouts
 	$(BUILD)/tests/bench/bench_overlap
 
-# Each target: build/fuzz/NAME -max_total_time=60 tests/fuzz/corpus/NAME
+# Each target: build/fuzz/NAME -max_total_time=60 NEW tests/fuzz/corpus/NAME
+# writes what it finds to the directory NEW.
 # Kernels are left out, and no target calls them: their door leads nowhere.
 fuzz:                        ## build the fuzz targets with clang's libFuzzer
 	$(MAKE) BUILD=$(BUILD)/fuzz CC=clang CFLAGS='-O1 -g' isa_src= PAIRS= FEW= \
