@@ -122,7 +122,7 @@ few = $(if $(isa_src),$(filter avx2,$(ISAS))) \
 isa_obj := $(foreach i,$(isas),$(isa_src:%.c=$(BUILD)/%.$(i).o)) \
            $(pairs:%=$(BUILD)/kernels/cpu/pair/%.o) \
            $(patsubst %,$(BUILD)/kernels/cpu/few/%.o, \
-               $(few) $(filter avx512,$(ISAS))) \
+               $(few) $(if $(isa_src),$(filter avx512,$(ISAS)))) \
            $(patsubst %,$(BUILD)/kernels/cpu/few/bytes/%.o, \
                $(filter avx2 avx2vnni,$(few))) \
            $(few:%=$(BUILD)/kernels/cpu/many/%.o)
@@ -147,6 +147,7 @@ preload := $(BUILD)/tests/lib/preload.so
 
 fuzz_src := $(wildcard tests/fuzz/*.c)
 fuzz_bins := $(fuzz_src:tests/fuzz/%.c=$(BUILD)/tests/fuzz/%.t)
+fuzzers := $(fuzz_src:tests/fuzz/%.c=$(BUILD)/%) # with libFuzzer
 # Programs whose system calls and allocations can be made to fail (base/fault.h):
 # the files with hooks are compiled again and linked before the library.
 fault_src := $(shell grep -ls '"base/fault.h"' $(lib_src) $(cmd_src))
@@ -289,6 +290,11 @@ include share/build/cuda.mk
 $(fuzz_bins): %.t: %.o $(BUILD)/tests/lib/replay.o $(libs)
 	$(link)
 
+$(fuzzers): $(BUILD)/%: $(BUILD)/tests/fuzz/%.o $(libs)
+	$(CC) $(ALL_LDFLAGS) -fsanitize=fuzzer \
+	    -Wl,--defsym=gpt_backend_open_rank=LLVMFuzzerTestOneInput \
+	    -o $@ $^ $(ALL_LIBS)
+
 $(BUILD)/completions/%.bash: $(BUILD)/%
 	@mkdir -p $(@D)
 	$< --complete=bash > $@
@@ -303,7 +309,7 @@ $(BUILD)/completions/%.fish: $(BUILD)/%
 
 # ---- tests ----
 
-.PHONY: check check-programs check-all check-gpu bench-gpu cuda-report sweep matrix isas asan lint format bench bench-peers bench-layouts fuzz demo deps
+.PHONY: check check-programs check-all check-gpu bench-gpu cuda-report sweep matrix isas asan lint format bench bench-peers bench-layouts fuzz fuzzers demo deps
 ASAN = -fsanitize=address,undefined -fno-sanitize-recover=undefined
 logged = sh tests/lib/logged.sh
 tests = $(sort $(unit_bins) $(fuzz_bins) $(emu_test) \
@@ -362,20 +368,15 @@ bench-layouts: $(BUILD)/tests/bench/bench_layouts $(BUILD)/tests/bench/bench_ove
 	GOMP_SPINCOUNT=1000 $(BUILD)/tests/bench/bench_layouts
 	$(BUILD)/tests/bench/bench_overlap
 
-# Each target: build/fuzz/NAME -max_total_time=60 tests/fuzz/corpus/NAME
+# Each target: build/fuzz/NAME -max_total_time=60 NEW tests/fuzz/corpus/NAME
+# writes what it finds to the directory NEW.
 # Kernels are left out, and no target calls them: their door leads nowhere.
 fuzz:                        ## build the fuzz targets with clang's libFuzzer
 	$(MAKE) BUILD=$(BUILD)/fuzz CC=clang CFLAGS='-O1 -g' isa_src= PAIRS= FEW= \
 	    GLOO=0 \
 	    lib_src='$(filter common/%,$(lib_src))' \
-	    SANITIZE='$(ASAN) -fsanitize=fuzzer-no-link' lib $(BUILD)/fuzz/libcmd.a
-	@set -e; for f in $(fuzz_src); do n=$$(basename $$f .c); \
-	    clang -g -D_GNU_SOURCE -Icommon -Ikernels -I. $(ASAN) \
-	    -fsanitize=fuzzer \
-	    -Wl,--defsym=gpt_backend_open_rank=LLVMFuzzerTestOneInput \
-	    -o $(BUILD)/fuzz/$$n $$f $(BUILD)/fuzz/libcmd.a \
-	    $(BUILD)/fuzz/libgpt.a \
-	    $(ALL_LIBS) -fopenmp; echo "$(BUILD)/fuzz/$$n"; done
+	    SANITIZE='$(ASAN) -fsanitize=fuzzer-no-link' fuzzers
+fuzzers: $(fuzzers)
 
 demo: $(bins)                ## corpus to text in a few minutes, on screen
 	BUILD='$(BUILD)' sh share/examples/demo.sh

@@ -21,6 +21,8 @@
 #include "data/provenance.h"
 #include "tokenizer/identity.h"
 
+#include <string.h>
+
 /* Everything is read and put together at open; only writing is left to
  * commit. */
 struct gpt_provenance_merge {
@@ -48,9 +50,20 @@ static double number_of(const cJSON *o, const char *name)
 
 /* ---- the JSON ---- */
 
+/* By their texts: cJSON_Compare() compares members twice, those of members four
+ * times, and so on, which nested objects make too long. */
+static bool is_same(const cJSON *a, const cJSON *b)
+{
+    char *x = gpt_json_print(a, false), *y = gpt_json_print(b, false);
+    const bool same = x && y && strcmp(x, y) == 0;
+
+    cJSON_free(x);
+    cJSON_free(y);
+    return same;
+}
+
 /* True when all parts have the field with one value, or none has it: parts of
- * older programs lack some. cJSON_Compare() takes two missing items as
- * different. */
+ * older programs lack some. */
 static bool is_common(const struct gpt_provenance_merge *m, const char *name)
 {
     const cJSON *first = field_of(m->parts[0], name);
@@ -58,7 +71,7 @@ static bool is_common(const struct gpt_provenance_merge *m, const char *name)
     for (int64_t k = 1; k < m->n; k++) {
         const cJSON *v = field_of(m->parts[k], name);
 
-        if (!cJSON_Compare(first, v, true) && (first || v))
+        if (first && v ? !is_same(first, v) : first || v)
             return false;
     }
     return true;

@@ -75,7 +75,8 @@ static int64_t intersect(struct gpt_box *b, const struct target *g,
         b->from[d] = stride;
         b->to[d] = g->pitch[d];
         b->offset += (lo - begin) * stride;
-        b->dst += (lo - g->begin[d]) * g->pitch[d];
+        if (b->dst) /* where a run lies is asked without a place for it */
+            b->dst += (lo - g->begin[d]) * g->pitch[d];
         n *= hi - lo;
     }
     return n;

@@ -84,12 +84,21 @@ int gpt_source_index(struct gpt_source *s, struct gpt_err *err)
     return GPT_OK;
 }
 
+/* Each list is a new text: a file that has thousands of names would make it
+ * large, and all of them together far larger than the file. */
 int gpt_source_leave_out(struct gpt_source *s, const char *name, int n,
                          struct gpt_err *err)
 {
-    s->left_out = gpt_arena_printf(&s->arena, "%s%s%.*s",
-                                   s->left_out ? s->left_out : "",
-                                   s->left_out ? ", " : "", n, name);
+    enum { LONGEST = 60, MOST = 1000 };
+    const char *list = s->left_out ? s->left_out : "";
+    const size_t len = strlen(list);
+    const int shown = n < LONGEST ? n : LONGEST;
+
+    if (len >= MOST)
+        return GPT_OK;
+    s->left_out = gpt_arena_printf(
+        &s->arena, "%s%s%.*s%s", list, len ? ", " : "", shown, name,
+        len + 2 + (size_t)shown < MOST ? "" : ", and others");
     return s->left_out ? GPT_OK : gpt_no_memory(err, "what is left out");
 }
 

@@ -100,7 +100,8 @@ int gpt_source_open(struct gpt_source *s, const char *path,
 void gpt_source_close(struct gpt_source *s); /* zero is fine */
 /* For what gives an open source other tensors. */
 int gpt_source_index(struct gpt_source *s, struct gpt_err *err) GPT_MUST_USE;
-/* Appends the first n bytes of a name to what is left out. */
+/* Appends the first n bytes of a name to what is left out, at most 60; the list
+ * ends with "and others" when it is long. */
 int gpt_source_leave_out(struct gpt_source *s, const char *name, int n,
                          struct gpt_err *err) GPT_MUST_USE;
 /* What verify_later has left. GPT_EDATA names the file that was altered. */

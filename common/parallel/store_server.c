@@ -78,7 +78,8 @@ static void client_free(struct client *c)
 
 static const uint8_t *message(const struct client *c)
 {
-    return (const uint8_t *)c->in.data + c->taken;
+    /* nothing can be added to NULL, not even 0 */
+    return c->in.data ? (const uint8_t *)c->in.data + c->taken : NULL;
 }
 
 static size_t message_bytes(const struct client *c)

@@ -299,8 +299,7 @@ static int evaluate_node(struct jinja_run *r, const struct jinja_node *node,
         *v = node->value;
         return GPT_OK;
     case JINJA_N_NAME:
-        *v = jinja_lookup(r, node->name);
-        return GPT_OK;
+        return jinja_lookup(r, node->name, v);
     case JINJA_N_LIST:
     case JINJA_N_TUPLE:
         return evaluate_list(r, node, v);

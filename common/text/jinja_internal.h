@@ -273,8 +273,8 @@ int jinja_call_macro(struct jinja_run *r, const struct jinja_macro *macro,
                      const struct jinja_list *args,
                      const struct jinja_dict *named,
                      struct jinja_value *v) GPT_MUST_USE;
-struct jinja_value jinja_lookup(const struct jinja_run *r,
-                                struct gpt_str name);
+int jinja_lookup(struct jinja_run *r, struct gpt_str name,
+                 struct jinja_value *v) GPT_MUST_USE;
 
 /* Looks for items until there are n of them, or no more. A condition is
  * computed when an element is wanted: it sees what earlier turns have done. */

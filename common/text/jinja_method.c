@@ -81,6 +81,7 @@ static int match_end(struct jinja_run *r, struct gpt_str s,
             return jinja_fail(r, "%s wants a string, not %s",
                               at_end ? "endswith" : "startswith",
                               jinja_kind_name(w.kind));
+        GPT_TRY(jinja_spend(r, w.s.len / 64));
         if (w.s.len <= s.len &&
             memcmp(s.data + (at_end ? s.len - w.s.len : 0), w.s.data,
                    w.s.len) == 0)
@@ -134,6 +135,7 @@ static int split_from_end(struct jinja_run *r, struct jinja_value text,
     /* Every place is looked at, from the end; a part that is found is
      * skipped whole. */
     for (const char *p = end; p >= begin + by.len && most > 0;) {
+        GPT_TRY(jinja_spend(r, by.len / 64));
         if (memcmp(p - by.len, by.data, by.len) != 0) {
             p--;
             continue;
@@ -204,6 +206,7 @@ METHOD(do_splitlines)
     struct jinja_list *list;
 
     (void)args;
+    GPT_TRY(jinja_spend(r, rest.len / 64));
     GPT_TRY(jinja_list_new(r, &list));
     while (rest.len > 0) {
         const char *p = rest.data, *end = p + rest.len;
@@ -253,6 +256,7 @@ METHOD(do_find)
 
     if (args[0].kind != JINJA_STRING)
         return jinja_fail(r, "'find' wants a string");
+    GPT_TRY(jinja_spend(r, self.s.len / 64));
     at = jinja_find_part(self.s, 0, args[0].s);
     *v = (struct jinja_value){.kind = JINJA_STRING, .s = {self.s.data, at}};
     if (at != SIZE_MAX)
@@ -268,6 +272,7 @@ METHOD(do_count)
 
     if (args[0].kind != JINJA_STRING || args[0].s.len == 0)
         return jinja_fail(r, "'count' wants a string that is not empty");
+    GPT_TRY(jinja_spend(r, self.s.len / 64));
     for (size_t at = jinja_find_part(self.s, 0, args[0].s); at != SIZE_MAX; n++)
         at = jinja_find_part(self.s, at + args[0].s.len, args[0].s);
     *v = jinja_int(n);
@@ -278,6 +283,7 @@ METHOD(do_count)
 METHOD(do_isdigit)
 {
     (void)args;
+    GPT_TRY(jinja_spend(r, self.s.len / 64));
     *v = jinja_bool(self.s.len > 0);
     for (size_t i = 0; i < self.s.len; i++) {
         if ((unsigned char)self.s.data[i] >= 0x80)

@@ -98,19 +98,23 @@ static int open_scope(struct jinja_run *r, struct jinja_scope *parent)
 }
 
 /* Functions are found last: a template may have a variable called 'range'. */
-struct jinja_value jinja_lookup(const struct jinja_run *r, struct gpt_str name)
+int jinja_lookup(struct jinja_run *r, struct gpt_str name,
+                 struct jinja_value *v)
 {
-    for (const struct jinja_scope *s = r->scope; s; s = s->parent)
-        for (const struct jinja_variable *v = s->variables; v; v = v->next)
-            if (gpt_str_equal(v->name, name.data, name.len))
-                return v->value;
-    const struct jinja_function *f = jinja_find_builtin(name);
-    struct jinja_value v = jinja_undefined(name);
+    const struct jinja_variable *x = NULL;
+    size_t n = 0;
+
+    for (const struct jinja_scope *s = r->scope; s && !x; s = s->parent)
+        for (x = s->variables;
+             x && !gpt_str_equal(x->name, name.data, name.len); x = x->next)
+            n++;
+    const struct jinja_function *f = x ? NULL : jinja_find_builtin(name);
+    *v = x ? x->value : jinja_undefined(name);
     if (f) {
-        v.kind = JINJA_BUILTIN;
-        v.function = f;
+        v->kind = JINJA_BUILTIN;
+        v->function = f;
     }
-    return v;
+    return jinja_spend(r, n / 8); /* as jinja_dict_find() */
 }
 
 /* In the innermost scope, also where an outer one has the name: Jinja's
@@ -123,8 +127,7 @@ static int define(struct jinja_run *r, struct gpt_str name,
 
     for (; v && !gpt_str_equal(v->name, name.data, name.len); v = v->next)
         n++;
-    /* as jinja_dict_find(): a client may give thousands of variables */
-    GPT_TRY(jinja_spend(r, n / 8));
+    GPT_TRY(jinja_spend(r, n / 8)); /* as jinja_dict_find() */
     if (!v) {
         GPT_TRY(jinja_new(r, &v, 1, sizeof(*v)));
         v->name = name;
@@ -146,10 +149,11 @@ static int assign(struct jinja_run *r, const struct jinja_node *target,
     if (target->kind == JINJA_N_NAME)
         return define(r, target->name, value);
     if (target->kind == JINJA_N_ATTR) {
-        const struct jinja_value of = jinja_lookup(r, target->a->name);
         const struct jinja_value key = {.kind = JINJA_STRING,
                                         .s = target->name};
+        struct jinja_value of;
 
+        GPT_TRY(jinja_lookup(r, target->a->name, &of));
         /* A dict of a message is not the template's to change, and neither
          * is one of its own: Jinja's sandbox allows it for namespaces alone. */
         if (of.kind != JINJA_SPACE)

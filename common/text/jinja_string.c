@@ -21,6 +21,13 @@ static bool is_one_of(struct jinja_value chars, const char *p, size_t n)
     return false;
 }
 
+/* Each character of a text is looked for among those that are given, and both
+ * may be long. */
+static int spend_characters(struct jinja_run *r, struct jinja_value chars)
+{
+    return jinja_spend(r, chars.kind == JINJA_STRING ? chars.s.len / 64 : 0);
+}
+
 /* The result is a part of the text, which is borrowed: nothing is copied,
  * however long the message. */
 int jinja_strip(struct jinja_run *r, struct jinja_value text,
@@ -30,14 +37,18 @@ int jinja_strip(struct jinja_run *r, struct jinja_value text,
     const char *from = text.s.data, *end = from + text.s.len, *p;
 
     GPT_TRY(jinja_spend(r, text.s.len / 64));
-    while (left && from < end && is_one_of(chars, from, jinja_char(from, end)))
+    while (left && from < end &&
+           is_one_of(chars, from, jinja_char(from, end))) {
+        GPT_TRY(spend_characters(r, chars));
         from += jinja_char(from, end);
+    }
     while (right && end > from) {
         /* Back over the bytes that continue a character. */
         for (p = end - 1; p > from && ((unsigned char)*p & 0xC0) == 0x80;)
             p--;
         if (!is_one_of(chars, p, (size_t)(end - p)))
             break;
+        GPT_TRY(spend_characters(r, chars));
         end = p;
     }
     *v = (struct jinja_value){.kind = JINJA_STRING,

@@ -336,7 +336,7 @@ int jinja_order(struct jinja_run *r, struct jinja_value a, struct jinja_value b,
         const int c = n ? memcmp(a.s.data, b.s.data, n) : 0;
 
         *order = c ? c : (a.s.len > b.s.len) - (a.s.len < b.s.len);
-        return GPT_OK;
+        return jinja_spend(r, n / 64);
     }
     return jinja_fail(r, "'<' between %s and %s", jinja_kind_name(a.kind),
                       jinja_kind_name(b.kind));

@@ -108,6 +108,13 @@ expect 0 'a key of its own' sh -c "sed -i 's/\"key\":	\"text\"/\"key\":	\"k\"/;
     exec gpt-dataset merge m-*.idx --output-prefix m --force"
 check 'is not that of the whole' sh -c '! grep -q "\"key\":" m.json'
 check 'whose tokenizer is' grep -q '^	"tokenizer":	{' m.json
+for i in 1 2; do
+    perl -pi -e 's/"index":\t\K"MMIDIDX"/"{\"a\":" x 40 . 1 . "}" x 40/e' \
+        m-0000$i-of-00002_text_document.json
+done
+expect 0 'objects in objects' perl -e 'alarm 60; exec @ARGV' \
+    gpt-dataset merge m-*.idx --output-prefix m --force
+check 'are compared once' grep -q '"index":.*{' m.json
 cp m-00001-of-00002_text_document.sources whole
 head -c 40 whole >m-00001-of-00002_text_document.sources
 expect 3 'sources that are cut' gpt-dataset merge m-*.idx --output-prefix new

@@ -305,6 +305,10 @@ bad overflow 'a dimension of this size' \
     'print head(3, 1, 1), $arch, tensor("t", [1 << 40, 1 << 40], 0, 0)'
 bad bytes 'size overflows' \
     'print head(3, 1, 1), $arch, tensor("t", [1 << 62], 0, 0)'
+bad blocks2 'size overflows' \
+    'print head(3, 1, 1), $arch, tensor("t", [(1 << 63) - 32], 8, 0)'
+bad past2 '9223372036854775804 bytes from' \
+    'print head(3, 1, 1), $arch, tensor("t", [(1 << 61) - 1], 0, 0), "x" x 99'
 bad offset 'begins after the end of the file' \
     'print head(3, 1, 1), $arch, tensor("t", [1], 0, 1 << 62)'
 bad unaligned 'no multiple of the alignment' \

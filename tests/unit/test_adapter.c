@@ -92,11 +92,35 @@ static void test_bad_patterns(void)
     memset(text, '(', 300);
     text[300] = '\0';
     ok(gpt_pattern_open(&p, text, "test", &err) == GPT_EDATA, "%s", err.text);
+    for (int i = 0; i < 60; i++)
+        memcpy(text + 60 + 4 * i, "){1}", 5);
+    ok(gpt_pattern_open(&p, text, "test", &err) == GPT_EDATA,
+       "groups in groups, which are read 2^60 times: %s", err.text);
+    ok(gpt_pattern_open(&p, "((((){99}){99}){99}){99}", "test", &err) ==
+           GPT_EDATA,
+       "so are groups of nothing: %s", err.text);
     ok(gpt_pattern_open(&p, "(a*)*b", "test", &err) == GPT_OK &&
            gpt_pattern_ends(&matches, p, "aaaaaaaaaaaaaaaa", &budget, &err) ==
                GPT_EDATA,
        "steps are counted: %s", err.text);
     gpt_pattern_close(p);
+}
+
+/* A file may have very many of them. */
+static void test_small_patterns(void)
+{
+    enum { N = 1000 };
+    static struct gpt_pattern *p[N];
+    const double before = gpt_memory_resident();
+    bool opened = true;
+
+    for (int i = 0; i < N; i++)
+        opened &= gpt_pattern_open(&p[i], "a", "test", &err) == GPT_OK;
+    ok(opened && gpt_memory_resident() - before < N * 1e4,
+       "a short pattern takes little memory: %d bytes",
+       (int)((gpt_memory_resident() - before) / N));
+    for (int i = 0; i < N; i++)
+        gpt_pattern_close(p[i]);
 }
 
 /* ---- merging ---- */
@@ -340,6 +364,7 @@ int main(void)
     rng = gpt_rng_open(38, "adapter");
     test_patterns();
     test_bad_patterns();
+    test_small_patterns();
     test_merge(GPT_F32);
     test_merge(GPT_BF16);
     test_merge(GPT_F16);

@@ -118,6 +118,13 @@ static void writes(const char *source, const char *want)
     cJSON_Delete(input);
 }
 
+/* A text of a megabyte, and an expression very often. */
+#define LONG_TEXT                                                 \
+    "{% set ns = namespace(t='x') %}{% for i in range(20) %}"     \
+    "{% set ns.t = ns.t ~ ns.t %}{% endfor %}"
+#define MANY_TIMES(expression) \
+    "{% for i in range(2000) %}{% set y = " expression " %}{% endfor %}"
+
 static void test_refusals(void)
 {
     static const struct {
@@ -174,6 +181,14 @@ static void test_refusals(void)
         {"{% macro m() %}{{ m() }}{% endmacro %}{{ m() }}", "levels"},
         {"{{ range(99999)|sort(reverse=true) }}", "steps"},
         {"{{ range(99999)|map('string')|unique|list|length }}", "steps"},
+        {LONG_TEXT "{{ ns.t.strip(ns.t|replace('xx', 'yy') ~ 'x') }}", "steps"},
+        {LONG_TEXT "{{ ns.t.rsplit(ns.t[:99999]|replace('xx', 'yx')) }}",
+         "steps"},
+        {LONG_TEXT MANY_TIMES("ns.t.find('zz')"), "steps"},
+        {LONG_TEXT MANY_TIMES("ns.t.isdigit()"), "steps"},
+        {LONG_TEXT MANY_TIMES("ns.t.count('zz')"), "steps"},
+        {LONG_TEXT MANY_TIMES("ns.t.splitlines()"), "steps"},
+        {LONG_TEXT MANY_TIMES("ns.t < ns.t"), "steps"},
         {"{{ range(200000)|length }}", "range of more than 100000 numbers"},
         {"{{ 'x' * 20000000 }}", "more than"},
         {"{% set ns = namespace(t='xxxxxxxxxxxxxxxx') %}"
@@ -348,6 +363,15 @@ static void test_sizes(void)
     ok(render("{{ v1 }}", variables, NULL, 1, &text, &err) == GPT_EDATA &&
            strstr(err.text, "steps"),
        "20000 variables: %s", err.text);
+    for (cJSON *item = cJSON_GetArrayItem(variables, 3000), *next; item;
+         item = next) {
+        next = item->next;
+        cJSON_Delete(cJSON_DetachItemViaPointer(variables, item));
+    }
+    ok(render("{% for i in range(90000) %}{{ none_of_them }}{% endfor %}",
+              variables, NULL, 1, &text, &err) == GPT_EDATA &&
+           strstr(err.text, "steps"),
+       "looking past 3000 for each of 90000 turns: %s", err.text);
     cJSON_Delete(variables);
     gpt_buf_free(&source);
     gpt_buf_free(&text);

@@ -502,8 +502,29 @@ static void test_best(void)
     rmdir(link);
 }
 
+/* Names come from files, which may have very many. */
+static void test_left_out(void)
+{
+    struct gpt_source s = {0};
+    bool added = true;
+
+    for (int i = 0; i < 3000; i++) {
+        char name[16];
+        const int n = snprintf(name, sizeof(name), "name%d", i);
+
+        added &= gpt_source_leave_out(&s, name, n, &err) == GPT_OK;
+    }
+    ok(added && strncmp(s.left_out, "name0, name1, ", 14) == 0 &&
+           strcmp(s.left_out + strlen(s.left_out) - 12, ", and others") == 0,
+       "a long list of what is left out: ...%s",
+       s.left_out + strlen(s.left_out) - 12);
+    ok(s.arena.used < 1 << 20, "takes %zu bytes", s.arena.used);
+    gpt_arena_free(&s.arena);
+}
+
 int main(void)
 {
+    test_left_out();
     snprintf(root, sizeof(root), "%s/gpt-native.XXXXXX",
              getenv("TMPDIR") ? getenv("TMPDIR") : "/tmp");
     if (!mkdtemp(root))

@@ -8,7 +8,13 @@
 
 #include <string.h>
 
-enum { MOST_STEPS = 4096, MOST_TEXT = 1024, MOST_DEPTH = 100, WORDS = 4 };
+enum {
+    MOST_STEPS = 4096,
+    MOST_ATOMS = 8 * MOST_STEPS, /* that are read, repeated ones each time */
+    MOST_TEXT = 1024,
+    MOST_DEPTH = 100,
+    WORDS = 4
+};
 
 enum op {
     OP_SET,   /* takes a character */
@@ -27,17 +33,17 @@ struct step {
 
 struct gpt_pattern {
     const char *what;
-    char text[MOST_TEXT];
     struct step *steps;
+    size_t cap;
     int n;
 };
 
-/* While it is made: the text from `at` on is to be read, and `depth` groups and
- * alternatives are open. */
+/* While it is made: the text from `at` on is to be read, `depth` groups and
+ * alternatives are open, and `atoms` were read. */
 struct maker {
     struct gpt_pattern *p;
-    const char *at;
-    int depth;
+    const char *text, *at;
+    int depth, atoms;
     struct gpt_err *err;
 };
 
@@ -47,7 +53,7 @@ struct maker {
 static int refuse(struct maker *m, const char *why)
 {
     gpt_fail(m->err, GPT_EDATA, "%s: pattern '%.200s', character %lld: %s",
-             m->p->what, m->p->text, (long long)(m->at - m->p->text), why);
+             m->p->what, m->text, (long long)(m->at - m->text), why);
     return gpt_hint(m->err, "write the modules' names in its place");
 }
 
@@ -57,6 +63,8 @@ static int emit(struct maker *m, enum op op, int a, int b)
 {
     if (m->p->n == MOST_STEPS)
         return refuse(m, "it is too long, repetitions written out");
+    GPT_TRY(gpt_grow(&m->p->steps, &m->p->cap, (size_t)m->p->n + 1,
+                     sizeof(*m->p->steps), "a pattern", m->err));
     m->p->steps[m->p->n++] = (struct step){.op = op, .a = a, .b = b};
     return GPT_OK;
 }
@@ -64,9 +72,8 @@ static int emit(struct maker *m, enum op op, int a, int b)
 /* Puts a step in front of those from `start` on; their jumps stay right. */
 static int insert(struct maker *m, int start, enum op op, int a, int b)
 {
-    struct step *s = m->p->steps;
-
     GPT_TRY(emit(m, op, a, b));
+    struct step *s = m->p->steps;
     const struct step last = s[m->p->n - 1];
     memmove(s + start + 1, s + start,
             (size_t)(m->p->n - 1 - start) * sizeof(*s));
@@ -177,12 +184,16 @@ static int read_group(struct maker *m)
 }
 
 /* What a repetition repeats: a character, a class or a group. Anchors are steps
- * of their own, which take no character. */
+ * of their own, which take no character. A group in repeated groups is read
+ * again for each of them, even when it leaves no step. */
 static int read_atom(struct maker *m)
 {
-    const char c = *m->at++;
+    const char c = *m->at;
     uint64_t set[WORDS] = {0};
 
+    if (++m->atoms > MOST_ATOMS)
+        return refuse(m, "it is too long, repetitions written out");
+    m->at++;
     if (c == '(')
         return read_group(m);
     if (c == '[')
@@ -319,11 +330,10 @@ static int read_alternatives(struct maker *m)
     return GPT_OK;
 }
 
-/* Room for the longest program is taken at once: patterns are few. */
 int gpt_pattern_open(struct gpt_pattern **p, const char *text, const char *what,
                      struct gpt_err *err)
 {
-    struct maker m = {.err = err};
+    struct maker m = {.text = text, .at = text, .err = err};
     int status;
 
     *p = NULL;
@@ -332,13 +342,7 @@ int gpt_pattern_open(struct gpt_pattern **p, const char *text, const char *what,
                         "%s: a pattern of %zu characters, limit %d", what,
                         strlen(text), MOST_TEXT - 1);
     GPT_TRY(gpt_new(&m.p, 1, sizeof(*m.p), "a pattern", err));
-    memcpy(m.p->text, text, strlen(text) + 1);
     m.p->what = what;
-    m.at = m.p->text;
-    GPT_TRY_GOTO(
-        status,
-        gpt_new(&m.p->steps, MOST_STEPS, sizeof(struct step), "a pattern", err),
-        fail);
     GPT_TRY_GOTO(status, read_alternatives(&m), fail);
     GPT_TRY_GOTO(status,
                  *m.at ? refuse(&m, "a group has no beginning")
@@ -421,7 +425,7 @@ int gpt_pattern_ends(bool *matches, const struct gpt_pattern *p,
         *budget -= now->n + 1;
         if (!*c || *budget < 0)
             break;
-        memset(next->there, 0, sizeof(next->there));
+        memset(next->there, 0, (size_t)p->n * sizeof(*next->there));
         next->n = 0;
         for (int i = 0; i < now->n; i++)
             if (takes(&p->steps[now->list[i]], (unsigned char)*c))

@@ -80,7 +80,6 @@ static int set_packed(struct gguf *g, struct entry *e,
         return gpt_no_memory(err, "tensors");
     *e->packed = (struct gpt_packed){p, t->offset, t->elements};
     e->dtype = GPT_F32;
-    e->bytes = t->elements / p->elements * p->bytes;
     return GPT_OK;
 }
 
@@ -98,17 +97,17 @@ static int set_type(struct gguf *g, struct entry *e, struct gpt_arena *arena,
                         "%s: tensor '%s' is of ggml's type %u, which is not "
                         "supported",
                         gpt_in_path(g->file.in), t->name.data, t->type);
-    else if (!gpt_mul(t->elements, (int64_t)gpt_dtype_bytes(e->dtype),
-                      &e->bytes))
+    if (!gpt_mul(p ? t->elements / p->elements : t->elements,
+                 p ? p->bytes : (int64_t)gpt_dtype_bytes(e->dtype), &e->bytes))
         return gpt_fail(err, GPT_EDATA, "%s: tensor '%s': size overflows",
                         gpt_in_path(g->file.in), t->name.data);
     const int64_t size = gpt_in_size(g->file.in);
     if (t->offset > size || e->bytes > size - t->offset)
         return gpt_fail(err, GPT_EDATA,
-                        "%s: tensor '%s': bytes %lld to %lld are not in the "
-                        "file, which has %lld: it is cut short",
+                        "%s: tensor '%s': %lld bytes from %lld on are not in "
+                        "the file, which has %lld: it is cut short",
                         gpt_in_path(g->file.in), t->name.data,
-                        (long long)t->offset, (long long)(t->offset + e->bytes),
+                        (long long)e->bytes, (long long)t->offset,
                         (long long)size);
     return GPT_OK;
 }
