@@ -148,6 +148,7 @@ struct room {
     int64_t groups, shares; /* of an item, and items that share a row */
     float *threads, *part;
     struct attn_share *part_shares;
+    struct cpu_stretches items;
 };
 
 /* The length of the longest text that is read by spans. */
@@ -197,9 +198,16 @@ static bool make_room(struct gpt_queue *q, const struct gpt_attn_cached *op,
     r->each = (size_t)gpt_round_up(piece > few ? piece : few, 16);
     if (r->spans > 1)
         parts = (size_t)(r->queries * r->spans * (op->d + 2));
-    r->threads = cpu_work(q, r->each * threads + parts);
-    if (!r->threads)
+    const size_t marks = threads * CPU_APART * sizeof(*r->items.next);
+    float *mem = cpu_work(q, marks / sizeof(*mem) + r->each * threads + parts);
+
+    if (!mem)
         return false;
+    r->threads = mem + marks / sizeof(*mem);
+    r->items = (struct cpu_stretches){.n = op->b * r->shares,
+                                      .threads = (int64_t)threads,
+                                      .next = (int64_t *)(void *)mem};
+    cpu_open_stretches(&r->items);
     r->part = r->threads + r->each * threads;
     r->part_shares =
         (struct attn_share *)(void *)(r->part + r->queries * r->spans * op->d);
@@ -286,11 +294,13 @@ void cpu_attn_cached(struct gpt_queue *q, const struct gpt_attn_cached *op)
         return;
     for (int64_t b = 0; b < op->b; b++)
         pairs += (int64_t)op->len[b] * (op->pos[b] + op->len[b]) * op->h;
-#pragma omp parallel for schedule(dynamic) if (                                \
-        cpu_worth_threads(pairs * (op->d / 8 + 1)))
-    for (int64_t n = 0; n < op->b * r.shares; n++)
-        attend_item(op, &r, n,
-                    r.threads + (size_t)omp_get_thread_num() * r.each);
+#pragma omp parallel if (cpu_worth_threads(pairs * (op->d / 8 + 1)))
+    {
+        const int64_t me = omp_get_thread_num();
+
+        for (int64_t n; (n = cpu_take_near(&r.items, me)) >= 0;)
+            attend_item(op, &r, n, r.threads + (size_t)me * r.each);
+    }
     if (r.spans > 1)
         attend_by_spans(op, &r);
 }

@@ -252,6 +252,28 @@ bool cpu_has_few_rows(const struct cpu_product *p)
     return few && !p->ta && p->tb;
 }
 
+struct cpu_sharing cpu_share_few(const struct cpu_product *p, bool several)
+{
+    enum { ENOUGH = 16 }; /* rows */
+    const int64_t threads =
+        cpu_product_worth_threads(p) ? omp_get_max_threads() : 1;
+    int64_t parts = several ? gpt_min_i64(p->m / ENOUGH, threads) : 1;
+
+    while (parts > 1 && threads % parts != 0)
+        parts--;
+    parts = parts > 1 ? parts : 1;
+    return (struct cpu_sharing){parts, threads / parts};
+}
+
+struct cpu_product cpu_rows_of(const struct cpu_product *p, int64_t parts,
+                               int64_t i)
+{
+    const int64_t first = cpu_cut(p->m, parts, i);
+
+    return cpu_block_of(p, first, 0, cpu_cut(p->m, parts, i + 1) - first, p->n,
+                        NULL);
+}
+
 static int64_t tight(int64_t ld, int64_t columns)
 {
     return ld ? ld : columns;

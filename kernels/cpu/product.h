@@ -71,6 +71,20 @@ void cpu_multiply_tiles(struct gpt_queue *q, const struct cpu_product *whole,
  * alone. */
 bool cpu_has_few_rows(const struct cpu_product *whole);
 
+/* How threads share few rows, which are cut into `parts`: each part is the work
+ * of `shares` threads, which share its columns. Where `several` is set and
+ * threads have enough rows each, there are several parts: multiplying then
+ * takes longer than reading the weights once more does, and what a thread
+ * writes of its rows is in its own caches when the next operation reads it. */
+struct cpu_sharing {
+    int64_t parts, shares;
+};
+struct cpu_sharing cpu_share_few(const struct cpu_product *whole, bool several);
+
+/* The rows of part i of `parts`; m0 is the first. */
+struct cpu_product cpu_rows_of(const struct cpu_product *whole, int64_t parts,
+                               int64_t i);
+
 /* Puts few rows of a, floats, into work memory, in the order in which
  * cpu_isa->dots reads them; lda becomes 0. One row stays where it is. */
 bool cpu_pack_inputs(struct gpt_queue *q, struct cpu_product *whole);

@@ -176,43 +176,99 @@ static const struct cpu_few_road *few_road(const struct cpu_product *p,
     return road && road->panels == w->arranged ? road : NULL;
 }
 
-/* Multiplies few rows by a road. Each thread has strips side by side, so that
- * it reads one stretch of memory from its beginning to its end. */
+/* A product by a road, and how threads share it. */
+struct work {
+    const struct cpu_product *p;
+    const struct gpt_quant *w;
+    const struct cpu_few_road *road;
+    struct cpu_sharing by;
+    size_t packed, units, aside; /* floats of a part, and of a thread */
+    float *mem;
+};
+
+/* The inputs of a part of the rows. */
+static struct cpu_few_inputs inputs_of(const struct work *s, int64_t part)
+{
+    const struct cpu_product p = cpu_rows_of(s->p, s->by.parts, part);
+    float *mem = s->mem + (size_t)part * (s->packed + s->units);
+
+    return (struct cpu_few_inputs){.x = p.a,
+                                   .ldx = p.lda,
+                                   .m = p.m,
+                                   .k = p.k,
+                                   .bytes = s->w->type == GPT_I8,
+                                   .packed = (char *)(void *)mem,
+                                   .units = mem + s->packed};
+}
+
+/* Packs what a thread has of the inputs of its part. */
+static void pack_share(const struct work *s, int64_t part, int64_t share)
+{
+    const struct cpu_few_inputs in = inputs_of(s, part);
+    const int64_t n = s->road->parts(&in);
+
+    for (int64_t i = cpu_cut(n, s->by.shares, share);
+         i < cpu_cut(n, s->by.shares, share + 1); i++)
+        s->road->pack(&in, i);
+}
+
+/* Multiplies a thread's strips with the rows of its part. They lie side by
+ * side: it reads one stretch of memory from its beginning to its end. */
+static void multiply_share(const struct work *s, int64_t part, int64_t share)
+{
+    const struct cpu_product p = cpu_rows_of(s->p, s->by.parts, part);
+    const struct cpu_few_inputs in = inputs_of(s, part);
+    const int64_t strips = gpt_ceil_div(p.n, FEW_ROWS), n = s->by.shares;
+    float *rooms = s->mem + (size_t)s->by.parts * (s->packed + s->units);
+
+    multiply_strips(&p, s->w, s->road, &in, cpu_cut(strips, n, share),
+                    cpu_cut(strips, n, share + 1),
+                    rooms + (size_t)(part * n + share) * s->aside);
+}
+
+static bool make_room(struct gpt_queue *q, struct work *s)
+{
+    /* the first part is the longest */
+    const struct cpu_product p = cpu_rows_of(s->p, s->by.parts, 0);
+    struct cpu_few_inputs in = {
+        .m = p.m, .k = p.k, .bytes = s->w->type == GPT_I8};
+
+    s->packed = (size_t)s->road->room(&in) / sizeof(float);
+    s->units = (size_t)gpt_round_up(in.m, 16);
+    s->aside = (size_t)floats_aside(s->p);
+    s->mem = cpu_work(q, (size_t)s->by.parts * (s->packed + s->units) +
+                             (size_t)(s->by.parts * s->by.shares) * s->aside);
+    if (!s->mem)
+        return false;
+    in = inputs_of(s, 0);
+    if (s->road->measure)
+        s->road->measure(&in);
+    return true;
+}
+
+/* Inputs are packed by the threads that multiply them. */
 static void multiply_few_by_road(struct gpt_queue *q,
                                  const struct cpu_product *p,
                                  const struct gpt_quant *w,
                                  const struct cpu_few_road *road)
 {
-    struct cpu_few_inputs in = {.x = p->a,
-                                .ldx = p->lda,
-                                .m = p->m,
-                                .k = p->k,
-                                .bytes = w->type == GPT_I8};
-    const int64_t strips = gpt_ceil_div(p->n, FEW_ROWS);
-    const size_t packed = (size_t)road->room(&in) / sizeof(float);
-    const size_t units = (size_t)gpt_round_up(p->m, 16);
-    const int64_t aside = floats_aside(p);
-    float *mem = cpu_work(
-        q, packed + units + (size_t)(aside * omp_get_max_threads()));
+    struct work s = {.p = p,
+                     .w = w,
+                     .road = road,
+                     .by = cpu_share_few(p, road->panels)};
 
-    if (!mem)
+    if (!make_room(q, &s))
         return;
-    in.packed = (char *)(void *)mem;
-    in.units = mem + packed;
-    const int64_t parts = road->parts(&in);
-    if (road->measure)
-        road->measure(&in);
-#pragma omp parallel if (cpu_product_worth_threads(p))
+    const int64_t all = s.by.parts * s.by.shares;
+#pragma omp parallel if (all > 1)
     {
-        const int64_t n = omp_get_num_threads(), i = omp_get_thread_num();
-
         /* the end of the loop is a barrier: all is packed */
 #pragma omp for schedule(static)
-        for (int64_t part = 0; part < parts; part++)
-            road->pack(&in, part);
-        multiply_strips(p, w, road, &in, cpu_cut(strips, n, i),
-                        cpu_cut(strips, n, i + 1),
-                        mem + packed + units + i * aside);
+        for (int64_t i = 0; i < all; i++)
+            pack_share(&s, i / s.by.shares, i % s.by.shares);
+#pragma omp for schedule(static)
+        for (int64_t i = 0; i < all; i++)
+            multiply_share(&s, i / s.by.shares, i % s.by.shares);
     }
 }
 

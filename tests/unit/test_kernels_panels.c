@@ -205,6 +205,8 @@ static void body(void)
     /* inputs that do not stay in the second cache, more columns and rows than
      * items have */
     check(45, 37, 3000, true, false, GPT_SUMS_FEW);
+    /* rows that threads share, which are not the same number for each */
+    check(49, 67, 300, true, false, GPT_SUMS_FEW);
     check(150, 801, 1025, true, true, GPT_SUMS_MANY);
     for (int i = 0; i < 4; i++)
         check_rows(rnd_int(1, 100), rnd_int(1, 600));

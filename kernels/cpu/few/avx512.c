@@ -115,14 +115,14 @@ add_alone(__m256 halves[HALVES], const char *w, const char *x)
     }
 }
 
-#define PANEL(s, w, text, asks, M)                                            \
-    multiply_pairs(s, w, text, asks, M, STEP_BYTES, add_step, add_alone)
+#define PANEL(s, w, text, ahead, M)                                           \
+    multiply_pairs(s, w, text, ahead, M, STEP_BYTES, add_step, add_alone)
 
 /* Multiplies a strip, which is one panel. */
 static void multiply_strip(const struct cpu_few_strip *s)
 {
     EACH_BLOCK(PANEL, s, BLOCK_TEXTS,
-               cpu_panel_row(2 * s->in->k) * CPU_PANEL);
+               cpu_panel_row(2 * s->in->k) * CPU_PANEL, 1);
 }
 
 const struct cpu_few_road cpu_few_floats = {

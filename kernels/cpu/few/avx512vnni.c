@@ -202,7 +202,7 @@ add_alone(__m512i (*sums)[SIDES], const char *w, const char *x, int64_t fours)
  * registers. */
 static inline __attribute__((always_inline)) void
 multiply_panel(const struct cpu_few_strip *s, const char *w, int64_t text,
-               bool asks, const int digits, const int M)
+               struct ahead ahead, const int digits, const int M)
 {
     const char *end = w + panel_bytes(s->in);
     const struct head *heads = (const void *)(s->in->packed +
@@ -217,10 +217,10 @@ multiply_panel(const struct cpu_few_strip *s, const char *w, int64_t text,
         add_alone(sums, w, x, (end - w) / FOUR_STEPS);
     for (; M * digits > 1 && w < end; w += FOUR_STEPS) {
 #pragma GCC unroll 4
-        for (int l = 0; l < 4; l++, x += 4 * M * digits)
+        for (int l = 0; l < 4; l++, x += 4 * M * digits) {
             add_step(sums, w + l * CPU_STEP, x, M * digits);
-        if (asks && M * digits > WAITS)
-            ask(w, FOUR_STEPS / 64);
+            ask(&ahead, l);
+        }
     }
 #pragma GCC unroll 8
     for (int i = 0; i < M; i++)
@@ -230,19 +230,20 @@ multiply_panel(const struct cpu_few_strip *s, const char *w, int64_t text,
                         digits);
 }
 
-#define PANEL_OF_DIGITS(s, w, text, asks, M)                                  \
-    multiply_panel(s, w, text, asks, DIGITS, M)
-#define PANEL_OF_BYTES(s, w, text, asks, M)                                   \
-    multiply_panel(s, w, text, asks, 1, M)
+#define PANEL_OF_DIGITS(s, w, text, ahead, M)                                 \
+    multiply_panel(s, w, text, ahead, DIGITS, M)
+#define PANEL_OF_BYTES(s, w, text, ahead, M)                                  \
+    multiply_panel(s, w, text, ahead, 1, M)
 
 static void multiply_strip(const struct cpu_few_strip *s)
 {
-    EACH_BLOCK(PANEL_OF_DIGITS, s, TEXTS_OF_DIGITS, panel_bytes(s->in));
+    EACH_BLOCK(PANEL_OF_DIGITS, s, TEXTS_OF_DIGITS, panel_bytes(s->in),
+               DIGITS);
 }
 
 static void multiply_bytes(const struct cpu_few_strip *s)
 {
-    EACH_BLOCK(PANEL_OF_BYTES, s, BLOCK_TEXTS, panel_bytes(s->in));
+    EACH_BLOCK(PANEL_OF_BYTES, s, BLOCK_TEXTS, panel_bytes(s->in), 1);
 }
 
 const struct cpu_few_road cpu_few_digits = {
@@ -320,8 +321,8 @@ join_digits(__m512i (*sums)[SIDES], int side, const int digits)
 /* Adds one group of a panel to the sums of M texts. All is exact until a
  * group's sum becomes a float. */
 static inline __attribute__((always_inline)) void
-add_group(__m512 (*to)[SIDES], const char *w, const char *x, bool asks,
-          const int digits, const int M)
+add_group(__m512 (*to)[SIDES], const char *w, const char *x,
+          struct ahead *ahead, const int digits, const int M)
 {
     const char *units = x + 4 * digits * M, *values = units + 4 * M;
     __m512i sums[MOST_SUMS][SIDES];
@@ -337,8 +338,11 @@ add_group(__m512 (*to)[SIDES], const char *w, const char *x, bool asks,
         for (int l = 0; l < STEPS; l++) {
             add_step(sums, w + l * CPU_STEP, values + 4 * M * digits * l,
                      M * digits);
-            if (asks) /* and with the last step for the line of scales */
-                ask(w + l * CPU_STEP, l < STEPS - 1 ? SIDES : SIDES + 1);
+            ask(ahead, l % 4);
+        }
+        if (ahead->lines > 0) { /* the line of scales */
+            __builtin_prefetch(ahead->at, 0, 2);
+            ahead->at += 64;
         }
     }
     w += STEPS * CPU_STEP;
@@ -362,7 +366,7 @@ add_group(__m512 (*to)[SIDES], const char *w, const char *x, bool asks,
  * from `text` on. */
 static inline __attribute__((always_inline)) void
 multiply_groups(const struct cpu_few_strip *s, const char *w, int64_t text,
-                bool asks, const int digits, const int M)
+                struct ahead ahead, const int digits, const int M)
 {
     const int64_t groups = groups_of(s->in);
     const char *x = s->in->packed + text * groups * group_bytes(digits);
@@ -372,17 +376,17 @@ multiply_groups(const struct cpu_few_strip *s, const char *w, int64_t text,
     for (int i = 0; i < M; i++)
         sums[i][0] = sums[i][1] = _mm512_setzero_ps();
     for (int64_t g = 0; g < groups; g++) {
-        add_group(sums, w, x, asks && M * digits > WAITS, digits, M);
+        add_group(sums, w, x, &ahead, digits, M);
         w += CPU_GROUP_BYTES;
         x += M * group_bytes(digits);
     }
     put_sums(s, text, sums, M);
 }
 
-#define GROUPS_OF_DIGITS(s, w, text, asks, M)                                 \
-    multiply_groups(s, w, text, asks, DIGITS, M)
-#define GROUPS_OF_BYTES(s, w, text, asks, M)                                  \
-    multiply_groups(s, w, text, asks, 1, M)
+#define GROUPS_OF_DIGITS(s, w, text, ahead, M)                                \
+    multiply_groups(s, w, text, ahead, DIGITS, M)
+#define GROUPS_OF_BYTES(s, w, text, ahead, M)                                 \
+    multiply_groups(s, w, text, ahead, 1, M)
 
 #define GROUPED(name, most, digits, groups)                                   \
     static int64_t name##_room(const struct cpu_few_inputs *in)               \
@@ -395,7 +399,8 @@ multiply_groups(const struct cpu_few_strip *s, const char *w, int64_t text,
     }                                                                         \
     static void name##_multiply(const struct cpu_few_strip *s)                \
     {                                                                         \
-        EACH_BLOCK(groups, s, most, groups_of(s->in) * CPU_GROUP_BYTES);      \
+        EACH_BLOCK(groups, s, most, groups_of(s->in) * CPU_GROUP_BYTES,       \
+                   digits);                                                   \
     }                                                                         \
     const struct cpu_few_road name = {                                        \
         .panels = true, .room = name##_room,                                  \

@@ -1,9 +1,9 @@
 /* How rows of weights meet inputs by AVX-512: a panel of 32 rows (quant.h)
  * passes once for each few texts. Lanes of a vector are rows, a step of a text
  * goes to all lanes, and sums over k are in the order of k. The panel comes
- * from memory as processors foresee it, from its beginning to its end; all
- * texts but the first few have it from the second cache. AVX2 takes the blocks
- * of inputs alone. Start at EACH_BLOCK(). */
+ * from memory as processors foresee it, from its beginning to its end, or from
+ * the second cache, where texts of the panel before asked for it. AVX2 takes
+ * the blocks of inputs alone. Start at EACH_BLOCK(). */
 #ifndef GPT_KERNELS_CPU_FEW_BLOCKS_H
 #define GPT_KERNELS_CPU_FEW_BLOCKS_H
 
@@ -89,43 +89,70 @@ join_sums(__m512i sums[SIDES], const __m256i halves[HALVES])
 
 /* ---- blocks ---- */
 
-/* With more than these texts multiplying takes as long as memory does, and
- * what follows is asked for: so much before it is read, past the end of a
- * panel, too, into the second cache. With fewer the processor itself looks
- * ahead, and is slower when it is asked to. */
+/* Lines of memory that a block asks for, into the second cache: so many with
+ * every four steps. */
+struct ahead {
+    const char *at;
+    int lines;
+};
+
+/* With more than these texts multiplying takes as long as memory does, and a
+ * single block asks for what follows so much before it is read, past the end of
+ * a panel, too. With fewer the processor itself looks ahead, and is slower when
+ * it is asked to. */
 enum { WAITS = 4, AHEAD = 8 << 10 };
 
-static inline __attribute__((always_inline)) void ask(const char *w, int lines)
+/* What block i asks for. Of several blocks each asks for a part of the next
+ * panel: memory has as much time for it as all of them take. `columns` is the
+ * number of sums of a row of weights. */
+static inline struct ahead ahead_of(const char *panel, int64_t bytes,
+                                    int64_t blocks, int64_t i, int64_t columns)
 {
-    for (int i = 0; i < lines; i++)
-        __builtin_prefetch(w + AHEAD + 64 * i, 0, 2);
+    const int lines = FOUR_STEPS / 64;
+
+    if (blocks == 1)
+        return (struct ahead){panel + AHEAD, columns > WAITS ? lines : 0};
+    return (struct ahead){panel + bytes + bytes / blocks * i,
+                          (int)gpt_ceil_div(lines, blocks)};
 }
 
-#define ONE_BLOCK(multiply, s, panel, b, asks, most, M)                       \
+/* Asks for what belongs to step l of four. */
+static inline __attribute__((always_inline)) void ask(struct ahead *a, int l)
+{
+    const int n = a->lines * (l + 1) / 4 - a->lines * l / 4;
+
+    for (int i = 0; i < n; i++, a->at += 64)
+        __builtin_prefetch(a->at, 0, 2);
+}
+
+#define ONE_BLOCK(multiply, s, panel, b, ahead, most, M)                      \
     case M:                                                                   \
         if ((M) <= (most))                                                    \
-            multiply(s, panel, (b).first, asks, M);                           \
+            multiply(s, panel, (b).first, ahead, M);                          \
         break
 
-/* multiply(s, panel, first text, asks, M) of all texts, M at a time, which is a
- * constant for the compiler, and at most `most`. A panel has `bytes`. */
-#define EACH_BLOCK(multiply, s, most, bytes)                                  \
+/* multiply(s, panel, first text, ahead, M) of all texts, M at a time, which is
+ * a constant for the compiler, and at most `most`. A panel has `bytes`, and a
+ * text as many sums of a row as `digits`. */
+#define EACH_BLOCK(multiply, s, most, bytes, digits)                          \
     do {                                                                      \
         const int64_t m_ = (s)->in->m, blocks_ = gpt_ceil_div(m_, most);      \
         const char *panel_ = (s)->values + (s)->row / CPU_PANEL * (bytes);    \
                                                                               \
         for (int64_t i_ = 0; i_ < blocks_; i_++) {                            \
             const struct block b_ = block_at(m_, blocks_, i_);                \
+            const struct ahead a_ =                                           \
+                ahead_of(panel_, bytes, blocks_, i_, b_.texts * (digits));    \
                                                                               \
             switch (b_.texts) {                                               \
-                ONE_BLOCK(multiply, s, panel_, b_, i_ == 0, most, 1);         \
-                ONE_BLOCK(multiply, s, panel_, b_, i_ == 0, most, 2);         \
-                ONE_BLOCK(multiply, s, panel_, b_, i_ == 0, most, 3);         \
-                ONE_BLOCK(multiply, s, panel_, b_, i_ == 0, most, 4);         \
-                ONE_BLOCK(multiply, s, panel_, b_, i_ == 0, most, 5);         \
-                ONE_BLOCK(multiply, s, panel_, b_, i_ == 0, most, 6);         \
-                ONE_BLOCK(multiply, s, panel_, b_, i_ == 0, most, 7);         \
-                ONE_BLOCK(multiply, s, panel_, b_, i_ == 0, most, 8);         \
+                ONE_BLOCK(multiply, s, panel_, b_, a_, most, 1);              \
+                ONE_BLOCK(multiply, s, panel_, b_, a_, most, 2);              \
+                ONE_BLOCK(multiply, s, panel_, b_, a_, most, 3);              \
+                ONE_BLOCK(multiply, s, panel_, b_, a_, most, 4);              \
+                ONE_BLOCK(multiply, s, panel_, b_, a_, most, 5);              \
+                ONE_BLOCK(multiply, s, panel_, b_, a_, most, 6);              \
+                ONE_BLOCK(multiply, s, panel_, b_, a_, most, 7);              \
+                ONE_BLOCK(multiply, s, panel_, b_, a_, most, 8);              \
             }                                                                 \
         }                                                                     \
     } while (0)
@@ -166,7 +193,7 @@ put_sums(const struct cpu_few_strip *s, int64_t text,
  * text. */
 static inline __attribute__((always_inline)) void
 multiply_pairs(const struct cpu_few_strip *s, const char *w, int64_t text,
-               bool asks, const int M, const int bytes,
+               struct ahead ahead, const int M, const int bytes,
                void (*const add_step)(__m512 (*sums)[SIDES], const char *w,
                                       const char *x, const int M),
                void (*const add_alone)(__m256 halves[HALVES], const char *w,
@@ -190,10 +217,10 @@ multiply_pairs(const struct cpu_few_strip *s, const char *w, int64_t text,
     }
     for (; M > 1 && w < end; w += FOUR_STEPS) {
 #pragma GCC unroll 4
-        for (int l = 0; l < 4; l++, x += bytes * M)
+        for (int l = 0; l < 4; l++, x += bytes * M) {
             add_step(sums, w + l * CPU_STEP, x, M);
-        if (asks && M > WAITS)
-            ask(w, FOUR_STEPS / 64);
+            ask(&ahead, l);
+        }
     }
     put_sums(s, text, sums, M);
 }

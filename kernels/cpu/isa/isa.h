@@ -48,8 +48,9 @@ struct cpu_panel {
     const float *b;
     float *c;
     int64_t ldc;
-    bool add;  /* c += instead of c = */
-    bool asks; /* for what follows b, ahead of time */
+    bool add;          /* c += instead of c = */
+    const float *next; /* memory to ask for: `lines` lines a row of b, 0 to 2 */
+    int lines;
 };
 
 /* Keys or values of a cache: n rows of d numbers, tight, floats or bf16. */

@@ -30,33 +30,23 @@ put_rows(const struct cpu_panel *p, vf (*sums)[NV], const int M)
     }
 }
 
-/* How far ahead memory is asked for, past the end of the panel, too, into the
- * second cache. Lines are asked for one by one: many at once would take all the
- * buffers that a core has for lines on their way. */
-enum { AHEAD = 8 << 10 };
-
-static inline __attribute__((always_inline)) void ask(const float *b)
-{
-#pragma GCC unroll 2
-    for (int i = 0; i < NR; i += 16)
-        __builtin_prefetch(b + AHEAD / 4 + i, 0, 2);
-}
-
 /* Computes the sums of M rows of a. M is a constant for the compiler, so that
  * sums stay in registers over all of k: a step loads a row of the panel once
- * for all of them, and a float of each for all columns. Where `asks` is set,
- * lines that follow are asked for. */
+ * for all of them, and a float of each for all columns. Lines are asked for one
+ * by one, into the second cache: many at once would take all the buffers that a
+ * core has for lines on their way. */
 static inline __attribute__((always_inline)) void
 sum_rows(const struct cpu_panel *p, vf (*sums)[NV], const int M,
-         const bool asks)
+         const int lines)
 {
-    const float *a = p->a, *b = p->b;
+    const float *a = p->a, *b = p->b, *next = p->next;
 
     for (int64_t l = 0; l < p->k; l++, a += M, b += NR) {
         const vf b0 = load(b), b1 = load(b + W);
 
-        if (asks)
-            ask(b);
+#pragma GCC unroll 2
+        for (int i = 0; i < lines; i++, next += 16)
+            __builtin_prefetch(next, 0, 2);
 #pragma GCC unroll 12
         for (int i = 0; i < M; i++) {
             const vf ai = all(a[i]);
@@ -77,10 +67,12 @@ rows_of(const struct cpu_panel *p, const int M)
 {
     vf sums[MR][NV] = {{{0}}};
 
-    if (M >= WAITS && p->asks)
-        sum_rows(p, sums, M, true);
+    if (M < WAITS || p->lines == 0)
+        sum_rows(p, sums, M, 0);
+    else if (p->lines == 1)
+        sum_rows(p, sums, M, 1);
     else
-        sum_rows(p, sums, M, false);
+        sum_rows(p, sums, M, 2);
     put_rows(p, sums, M);
 }
 
