@@ -228,11 +228,14 @@ int64_t gpt_saver_saved(const struct gpt_saver *s)
 
 /* ---- taking a copy ---- */
 
-static const float *memory_of(const struct gpt_replica *r, int kind)
+static const float *memory_of(const struct gpt_replica *r, int kind, int64_t at)
 {
-    return kind == GPT_KIND_PARAMETERS
-               ? r->params
-               : gpt_optimizer_buffer(r->optimizer, (enum gpt_kind)kind);
+    const float *memory =
+        kind == GPT_KIND_PARAMETERS
+            ? r->params
+            : gpt_optimizer_buffer(r->optimizer, (enum gpt_kind)kind);
+
+    return memory ? memory + at : NULL; /* a rank may own nothing */
 }
 
 /* Waits for gathering first, which may still be reading or writing the
@@ -244,12 +247,10 @@ static int take_copy(struct gpt_saver *s, struct gpt_err *err)
 
     gpt_gatherer_wait(r->gatherer);
     for (int k = 0; s->copy && k < GPT_N_KINDS; k++) {
-        const float *from = memory_of(r, k);
-
         for (size_t i = 0; i < s->parts[k].n; i++) {
             const struct gpt_owned_box *p = &s->parts[k].items[i];
 
-            r->be->copy_out(r->q, to, from + p->at,
+            r->be->copy_out(r->q, to, memory_of(r, k, p->at),
                             (size_t)p->count * sizeof(*to));
             to += p->count;
         }
@@ -279,7 +280,7 @@ static int describe_parts(const struct gpt_saver *s, int kind,
                                      param->name),
             .dtype = GPT_F32,
             .ndim = param->ndim,
-            .data = s->copy ? copy : memory_of(s->replica, kind) + p->at,
+            .data = s->copy ? copy : memory_of(s->replica, kind, p->at),
         };
         for (int d = 0; d < param->ndim; d++) {
             t->global[d] = param->shape[d];

@@ -6,12 +6,15 @@
 
 vocab="--vocab-file $top/tests/golden/gpt2/vocab.json"
 vocab="$vocab --merge-file $top/tests/golden/gpt2/merges.txt"
+# However slow the machine is, no run gets so far that it can be resumed: what
+# fails then leaves nothing.
 # shellcheck disable=SC2086 # word lists
 pp() { # input prefix options...
     pp_in=$1
     pp_out=$2
     shift 2
-    gpt-preprocess --input "$pp_in" --output-prefix "$pp_out" $vocab "$@"
+    gpt-preprocess --input "$pp_in" --output-prefix "$pp_out" $vocab \
+        --resume-interval 1000 "$@"
 }
 nothing_left() { # prefix: no file of that name, no temporary file
     check "nothing is left of $1" sh -c "! ls -A | grep '$1'"
