@@ -100,26 +100,31 @@ int gpt_estimate_largest(const struct gpt_train_plan *plan,
     return GPT_OK;
 }
 
-/* Interleaved schedules take microbatches in groups of pp_size. */
-static bool can_schedule(const struct gpt_topology *t, int64_t micro_batches)
+/* True when steps of every size divide into microbatches of `b` samples.
+ * Interleaved schedules take them in groups of pp_size. */
+static bool divides(const struct gpt_train_plan *plan, int64_t b)
 {
-    return t->chunks == 1 || micro_batches % t->size[GPT_PP] == 0;
+    const struct gpt_topology *t = &plan->topology;
+    const int64_t group = t->chunks == 1 ? 1 : t->size[GPT_PP];
+
+    return gpt_rampup_check(&plan->rampup, b * t->size[GPT_DP] * group, NULL,
+                            NULL) == GPT_OK;
 }
 
 int gpt_estimate_fit(const struct gpt_train_plan *plan, struct gpt_backend *be,
                      double limit, int64_t *micro_batch, struct gpt_err *err)
 {
-    const struct gpt_topology *t = &plan->topology;
-    /* A rank's samples in a step of the full batch; steps of a growing batch
-     * have fewer microbatches of the same size. */
-    const int64_t samples = plan->rampup.global_batch / t->size[GPT_DP];
+    /* A rank's samples in a step of the largest batch; smaller steps have fewer
+     * microbatches of the same size. */
+    const int64_t samples =
+        plan->rampup.global_batch / plan->topology.size[GPT_DP];
     struct gpt_train_plan other = *plan;
     double most;
 
     *micro_batch = 0;
     /* the global batch stays: only divisors of a rank's share are tried */
     for (int64_t b = 1; b <= samples; b++) {
-        if (samples % b != 0 || !can_schedule(t, samples / b))
+        if (!divides(plan, b))
             continue;
         other.replica.exec.micro_batch = b;
         other.replica.micro_batches = samples / b;

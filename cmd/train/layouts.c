@@ -66,6 +66,8 @@ int gpt_layout_plan(const struct gpt_layout_search *s, const int64_t *part,
     struct gpt_topology topology;
 
     *options = *s->base;
+    if (options->batch_steps.n > 0)
+        options->global_batch_size = 0; /* which the schedule says */
     set_parts(options, part, s->ranks);
     GPT_TRY(gpt_train_world_options(&world, options, NULL));
     GPT_TRY(gpt_topology_init(&topology, s->ranks, 0, world.size,

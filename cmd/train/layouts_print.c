@@ -152,10 +152,12 @@ int gpt_advice_command(struct gpt_buf *b, const struct gpt_advice *a,
     if (p[GPT_PART_RECOMPUTE] > 0)
         GPT_TRY(gpt_buf_printf(b, " --recompute-granularity %s",
                                recomputes[p[GPT_PART_RECOMPUTE]]));
-    return gpt_buf_printf(b, " --micro-batch-size %lld --global-batch-size "
-                          "%lld",
-                          (long long)p[GPT_PART_MICRO],
-                          (long long)a->base.global_batch_size);
+    GPT_TRY(gpt_buf_printf(b, " --micro-batch-size %lld",
+                           (long long)p[GPT_PART_MICRO]));
+    return a->o->batch_steps.n > 0
+               ? GPT_OK
+               : gpt_buf_printf(b, " --global-batch-size %lld",
+                                (long long)a->base.global_batch_size);
 }
 
 /* ---- the table ---- */

@@ -7,6 +7,7 @@
 #include "backend.h"
 #include "data/indexed.h"
 #include "tokenizer/tokenizer_options.h"
+#include "train/batch_schedule.h"
 #include "parallel/comm.h"
 #include "model/config.h"
 #include "train/lr_schedule.h"
@@ -536,7 +537,7 @@ const struct gpt_opt gpt_train_option_table[] = {
      AT(micro_batch_size), .min = 1, .max = MAX_SIZE,
      .help = "samples that go through the model together"},
     {.kind = GPT_OPT_INT, .name = "global-batch-size", .arg = "N",
-     .def = "0", AT(global_batch_size), .min = 0, .max = MAX_SIZE,
+     .def = "0", AT(global_batch_size), .min = 0, .max = GPT_BATCH_LARGEST,
      .help = "samples of a step, 0 = micro batch size"},
     {.kind = GPT_OPT_LIST, .name = "rampup-batch-size", .arg = "N",
      AT(rampup), .help = "START INCREMENT SAMPLES: let the batch grow"},

@@ -226,7 +226,7 @@ static int plan_length(struct gpt_train_plan *p,
                             "--train-samples %lld is below "
                             "one batch of %lld",
                             (long long)o->train_samples,
-                            (long long)p->rampup.global_batch);
+                            (long long)gpt_rampup_global_batch(&p->rampup, 0));
     }
     if (p->train_iters == 0 && !gpt_train_is_dry(o) && !p->evaluates)
         return gpt_fail(err, GPT_EUSAGE,

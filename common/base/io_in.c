@@ -220,9 +220,11 @@ static void guard(struct gpt_in *in)
 {
     struct gpt_err gone;
 
-    in->watch = gpt_look_at(in->map, (size_t)in->size);
     report_gone(in, &gone);
-    if (in->watch && gpt_log_prepare_error(&in->last_words, &gone) == GPT_OK)
+    if (gpt_log_prepare_error(&in->last_words, &gone) != GPT_OK)
+        return; /* zeros that are taken for the file would be worse */
+    in->watch = gpt_look_at(in->map, (size_t)in->size);
+    if (in->watch)
         gpt_look_end_with(in->watch, in->last_words.data);
 }
 

@@ -66,7 +66,7 @@ void gpt_look_close(struct gpt_look *l); /* NULL is fine */
 /* The first page that has gone ends the process with GPT_EIO, after `words`
  * are written to stderr; they are borrowed until close. NULL: pages become
  * zeros. */
-void gpt_look_end_with(struct gpt_look *l, const char *words);
+void gpt_look_end_with(struct gpt_look *l, char *words);
 const uint8_t *gpt_look_data(const struct gpt_look *l);
 /* True when zeros were seen in the place of a page that had gone. */
 bool gpt_look_lost(const struct gpt_look *l);

@@ -10,6 +10,7 @@
  * entries of files that were closed are used again. */
 #include "base/io_internal.h"
 
+#include "base/log.h"
 #include "base/memory.h"
 #include "base/num.h"
 #include "base/signals.h"
@@ -25,7 +26,7 @@ struct gpt_look {
     _Atomic(uint8_t *) data; /* NULL: free */
     atomic_size_t size;
     atomic_bool lost;
-    _Atomic(const char *) words; /* to end with; NULL: use zeros */
+    _Atomic(char *) words; /* to end with; NULL: use zeros */
 };
 
 static _Atomic(struct gpt_look *) looks;
@@ -69,9 +70,11 @@ static void on_bus(int sig, siginfo_t *info, void *context)
         return;
     }
     struct gpt_look *l = find_look(at);
-    const char *words = l ? atomic_load(&l->words) : NULL;
-    if (words)
+    char *words = l ? atomic_load(&l->words) : NULL;
+    if (words) {
+        gpt_log_stamp(words);
         gpt_signals_end(words, GPT_EIO);
+    }
     if (l && mmap(at - (uintptr_t)at % page, page, PROT_READ,
                   MAP_PRIVATE | MAP_ANONYMOUS | MAP_FIXED, -1, 0) != MAP_FAILED)
         atomic_store(&l->lost, true);
@@ -161,7 +164,7 @@ const uint8_t *gpt_look_data(const struct gpt_look *l)
     return atomic_load(&l->data);
 }
 
-void gpt_look_end_with(struct gpt_look *l, const char *words)
+void gpt_look_end_with(struct gpt_look *l, char *words)
 {
     atomic_store(&l->words, words);
 }

@@ -77,6 +77,8 @@ static int add_json_string(struct gpt_buf *b, const char *text)
     return gpt_buf_add(b, "\"", 1);
 }
 
+static const char time_key[] = "{\"t\":";
+
 /* Milliseconds: what is compared are lines of several ranks, not
  * instructions. */
 static int add_json(struct gpt_buf *b, enum gpt_log_level level,
@@ -85,9 +87,9 @@ static int add_json(struct gpt_buf *b, enum gpt_log_level level,
     struct timespec now;
 
     clock_gettime(CLOCK_REALTIME, &now);
-    GPT_TRY(gpt_buf_printf(b, "{\"t\":%lld.%03ld,\"level\":\"%s\",\"program\":",
-                           (long long)now.tv_sec, now.tv_nsec / 1000000,
-                           level_names[level]));
+    GPT_TRY(gpt_buf_printf(b, "%s%lld.%03ld,\"level\":\"%s\",\"program\":",
+                           time_key, (long long)now.tv_sec,
+                           now.tv_nsec / 1000000, level_names[level]));
     GPT_TRY(add_json_string(b, setup.program));
     GPT_TRY(gpt_buf_printf(b, ",\"msg\":"));
     GPT_TRY(add_json_string(b, text));
@@ -204,4 +206,30 @@ int gpt_log_prepare_error(struct gpt_buf *b, const struct gpt_err *err)
     return err->hint[0]
                ? add_message(b, GPT_LOG_ERROR, true, hint_of(err).text)
                : GPT_OK;
+}
+
+static void put_digits(char *p, size_t n, long long v)
+{
+    for (; n > 0; v /= 10)
+        p[--n] = (char)('0' + v % 10);
+}
+
+/* Safe in a handler. Lines that do not begin as those of add_json() do are
+ * text, and have no time. */
+void gpt_log_stamp(char *lines)
+{
+    const size_t key = sizeof(time_key) - 1;
+    struct timespec now;
+
+    clock_gettime(CLOCK_REALTIME, &now);
+    for (char *at = lines;
+         strncmp(at, time_key, key) == 0 && (at = strchr(at, '.'));
+         at = strchr(at, '\n') + 1) {
+        char *seconds = at;
+
+        while (seconds[-1] != ':')
+            seconds--;
+        put_digits(seconds, (size_t)(at - seconds), now.tv_sec);
+        put_digits(at + 1, 3, now.tv_nsec / 1000000);
+    }
 }

@@ -45,8 +45,10 @@ bool gpt_terminal_obeys(int fd);
 /* "gpt-train: error: text" and "hint: ..."; see status.h. */
 void gpt_log_error(const struct gpt_err *err);
 /* Appends what gpt_log_error() would write: for a handler of a signal, which
- * can only write what is ready. */
+ * can only write what is ready. There gpt_log_stamp() makes the time of such
+ * lines, which JSON has, that of its call. */
 int gpt_log_prepare_error(struct gpt_buf *b,
                           const struct gpt_err *err) GPT_MUST_USE;
+void gpt_log_stamp(char *lines);
 
 #endif

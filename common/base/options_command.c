@@ -330,9 +330,18 @@ static int take_long(struct gpt_parse *p, struct words *w, const char *word)
     return take_flag(p, o, !negated);
 }
 
-/* -x, -xVALUE, and flags written together. */
+/* -x, -xVALUE, and flags written together. A word whose first letter is no
+ * option may be a name of another program, as mpirun's -np. */
 static int take_letters(struct gpt_parse *p, struct words *w, const char *word)
 {
+    const struct gpt_foreign_option *f =
+        gpt_opt_find_letter(p->program, word[1])
+            ? NULL
+            : gpt_opt_find_foreign(p->program, word + 1,
+                                   strcspn(word + 1, "="));
+
+    if (f)
+        return gpt_opt_refuse_foreign(f, word, p->err);
     for (const char *c = word + 1; *c; c++) {
         char label[3] = {'-', *c, '\0'};
         const struct gpt_opt *o = gpt_opt_find_letter(p->program, *c);

@@ -5,6 +5,7 @@
 #include "base/io.h"
 
 #include <signal.h>
+#include <stdatomic.h>
 #include <string.h>
 #include <unistd.h>
 
@@ -41,6 +42,10 @@ static void on_stop(int sig)
 
 void gpt_signals_end(const char *words, int status)
 {
+    static atomic_flag ended = ATOMIC_FLAG_INIT;
+
+    while (atomic_flag_test_and_set(&ended))
+        pause();
     gpt_out_cleanup();
     if (write(STDERR_FILENO, words, strlen(words)) < 0)
         _exit(status); /* as after them */

@@ -25,7 +25,8 @@ const char *gpt_signal_name(int sig); /* "SIGTERM" */
  * gpt_main() calls it after a run that was stopped. */
 void gpt_signals_reraise(int sig);
 /* For handlers of other signals: removes temporary files, writes `words` to
- * stderr, and ends the process with `status`. */
+ * stderr, and ends the process with `status`. Of several threads that call it
+ * the first one does. */
 void gpt_signals_end(const char *words, int status)
     __attribute__((noreturn));
 

@@ -52,9 +52,10 @@ static int add_step(struct gpt_rampup *r, const char *word, size_t len,
         !parse_count(word, (size_t)(colon - word), &step.first_sample) ||
         !parse_count(colon + 1, (size_t)(word + len - colon - 1),
                      &step.batch) ||
-        step.batch < 1) {
+        step.batch < 1 || step.batch > GPT_BATCH_LARGEST) {
         gpt_fail(err, GPT_EUSAGE, "%s: '%.*s' is no step", name, shown, word);
-        return gpt_hint(err, "a step is TOKENS:BATCH, as 0:768 or 250B:1536");
+        return gpt_hint(err, "a step is TOKENS:BATCH, as 0:768 or 250B:1536; "
+                        "a batch has 1 to %d samples", GPT_BATCH_LARGEST);
     }
     step.first_sample /= seq_length;
     r->steps[r->n_steps++] = step;

@@ -8,7 +8,10 @@
 
 #include <stdint.h>
 
-enum { GPT_BATCH_STEPS = 64 }; /* of a schedule, at most */
+enum {
+    GPT_BATCH_STEPS = 64,       /* of a schedule, at most */
+    GPT_BATCH_LARGEST = 1 << 24 /* samples; their tokens fit into an int64_t */
+};
 
 struct gpt_batch_step {
     int64_t first_sample; /* from which on a batch has... */

@@ -382,6 +382,12 @@ wrong "--step-batch-size-schedule: '0=2' is no step" \
     --step-batch-size-schedule '0:2,0=2' --global-batch-size 0
 wrong 'and --global-batch-size exclude each other' \
     --step-batch-size-schedule '0:2 48:4'
+wrong 'a batch has 1 to 16777216 samples' --global-batch-size 0 \
+    --step-batch-size-schedule 0:16.8M
+# shellcheck disable=SC2086 # word lists
+expect 2 'fewer samples than the first batch' gpt-train $common $data_options \
+    --global-batch-size 0 --train-samples 3 --step-batch-size-schedule 0:4 48:6
+err_has '--train-samples 3 is below one batch of 4'
 wrong 'the first step begins at sample 62' --global-batch-size 0 \
     --step-batch-size-schedule 1K:2
 wrong '--vocab-size 100 is below' --vocab-size 100

@@ -30,6 +30,10 @@ check 'and how long ranks waited' grep -q '"pipeline_wait_ms":[0-9.]*,"reduce_wa
 mpi() {
     timeout 60 mpirun --allow-run-as-root --oversubscribe -np 2 "$@"
 }
+for n in n np host; do
+    expect 2 "-$n of mpirun" gpt-launch "-$n" 2 gpt-train
+    err_has "unknown option '-$n', a name of mpirun"
+done
 if command -v mpirun >/dev/null 2>&1; then
     # shellcheck disable=SC2086
     expect 0 'mpirun' mpi gpt-train $two --metrics mpi.jsonl

@@ -36,6 +36,7 @@ done <<END
 23GiB --config gpt2-1.5b
 23GiB --config gpt2-1.5b --micro-batch-size 64
 10GiB --config gpt2-1.5b --micro-batch-size 64
+10GiB --config gpt2-1.5b --step-batch-size-schedule 0:64,1M:192 --micro-batch-size 64
 6GiB --config gpt2-1.5b --global-batch-size 96 --micro-batch-size 6
 3GiB --config gpt2-1.5b --global-batch-size 64 --bf16
 2GiB --config gpt2-124m --micro-batch-size 8 --async-save --save none
@@ -60,6 +61,10 @@ check 'GPT-3 on 128 ranks' follow 16GB $gpt3 --world-size 128
 expect 0 'the batch of the run stays' gpt-train --config gpt2-1.5b \
     --vocab-size 50257 --dry-run --memory-limit 10GiB --micro-batch-size 64
 out_has '--global-batch-size 64'
+expect 0 'a micro batch that fits divides every batch of a run' gpt-train \
+    --config gpt2-tiny --vocab-size 9 --dry-run --memory-limit 8GB \
+    --micro-batch-size 1 --step-batch-size-schedule 0:4 1K:24
+out_has 'fits into 7.5 GiB a rank: 4'
 expect 0 'one machine has no more memory with more ranks' gpt-train \
     --num-layers 512 --hidden-size 4096 --num-attention-heads 32 \
     --vocab-size 50257 --dry-run --device cpu

@@ -56,6 +56,12 @@ half=$(step --device-peak-tflops 400)
 whole=$(step --device-peak-tflops 800)
 check 'so do slower devices' \
     awk -v a="$half" -v b="$whole" 'BEGIN { exit !(a > b && b > 0) }'
+expect 0 'a schedule of batches' advise --gpus 16 --top 1 --json \
+    --train-samples 9000 --step-batch-size-schedule 0:32 1M:64,2M:48
+tr -d '\t\n' <out >advice.json
+check 'has its largest' test "$(field global_batch | tr -d ' ')" = 64
+command=$(sed 's/.*"command":[ ]*"\([^"]*\)".*/\1/' advice.json)
+expect 0 'and is planned' sh -c "$command --dry-run --world-size 16 -q"
 expect 0 'this machine' gpt-train advise --config gpt2-tiny --vocab-size 4096 \
     --gpus 2 --hardware cpu --global-batch-size 8 --top 2
 out_has '2 ranks of cpu'

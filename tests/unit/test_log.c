@@ -2,6 +2,7 @@
  * terminal. */
 #include "base/clock.h"
 #include "base/log.h"
+#include "base/memory.h"
 #include "base/progress.h"
 #include "base/terminal.h"
 #include "tests/lib/tap.h"
@@ -10,6 +11,7 @@
 #include <poll.h>
 #include <sys/ioctl.h>
 #include <termios.h>
+#include <time.h>
 #include <unistd.h>
 
 /* stderr goes to a pipe or a terminal whose other end is `from`. */
@@ -122,6 +124,36 @@ static void test_text(void)
     is_str(captured(), "gpt-x: \033[1;31merror:\033[0m io\n", "in colour");
 }
 
+/* Lines that are made now, and written when a page has gone. */
+static void test_prepared(void)
+{
+    const struct timespec moment = {0, 20 * 1000000L};
+    struct gpt_buf b = {0};
+    struct gpt_err err;
+    char *end;
+
+    gpt_fail(&err, GPT_EIO, "{\"t\":1.5 is gone");
+    gpt_hint(&err, "cut");
+    setup(GPT_LOG_INFO, false, false);
+    is_int(gpt_log_prepare_error(&b, &err), GPT_OK, "lines are prepared");
+    gpt_log_stamp(b.data);
+    is_str(b.data, "gpt-x: error: {\"t\":1.5 is gone\nhint: cut\n",
+           "and have no time in text");
+    b.len = 0;
+    setup(GPT_LOG_INFO, true, false);
+    is_int(gpt_log_prepare_error(&b, &err), GPT_OK, "in JSON");
+    nanosleep(&moment, NULL);
+    struct timespec now;
+    clock_gettime(CLOCK_REALTIME, &now);
+    const double then = (double)now.tv_sec + (double)now.tv_nsec / 1e9 - 0.002;
+    gpt_log_stamp(b.data);
+    ok(strtod(b.data + 5, &end) >= then, "they get the time, %s", b.data);
+    const char *second = strchr(end, '\n') + 1;
+    ok(strtod(second + 5, NULL) >= then, "all of them");
+    ok(strstr(end, "\"msg\":\"{\\\"t\\\":1.5 is gone\"}"), "and no text");
+    gpt_buf_free(&b);
+}
+
 static void test_json(void)
 {
     setup(GPT_LOG_DEBUG, true, true);
@@ -213,6 +245,7 @@ int main(void)
     }
     test_text();
     test_json();
+    test_prepared();
     test_plain_progress();
     release();
     test_terminal();

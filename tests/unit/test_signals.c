@@ -4,9 +4,12 @@
 #include "base/signals.h"
 #include "tests/lib/tap.h"
 
+#include <fcntl.h>
+#include <pthread.h>
 #include <signal.h>
 #include <string.h>
 #include <sys/wait.h>
+#include <time.h>
 #include <unistd.h>
 
 static int result_of(int (*body)(void))
@@ -132,6 +135,74 @@ static void take_signals(void)
     sigprocmask(SIG_SETMASK, &none, NULL);
 }
 
+static void *end(void *begin)
+{
+    pthread_barrier_wait(begin);
+    gpt_signals_end("words\n", 4);
+}
+
+/* Threads that meet one page that has gone: all wait to write to a full pipe
+ * until it is read. */
+static int end_in_threads(void)
+{
+    enum { THREADS = 32 };
+    static char full[1 << 16];
+    pthread_barrier_t begin;
+    pthread_t thread;
+
+    while (write(STDERR_FILENO, full, sizeof(full)) == sizeof(full))
+        ;
+    fcntl(STDERR_FILENO, F_SETFL, 0);
+    pthread_barrier_init(&begin, NULL, THREADS);
+    for (int i = 0; i < THREADS; i++)
+        if (pthread_create(&thread, NULL, end, &begin) != 0)
+            return 1;
+    for (;;)
+        pause();
+}
+
+/* Reads what a child writes to stderr after the zeros, up to its end. */
+static int read_words(pid_t child, int from, char *words, size_t cap)
+{
+    const struct timespec moment = {0, 200 * 1000000L};
+    int result = -1;
+    static char some[1 << 16];
+    size_t n = 0;
+    ssize_t got;
+
+    nanosleep(&moment, NULL); /* threads that are late find the same end */
+    while ((got = read(from, some, sizeof(some))) > 0)
+        for (ssize_t i = 0; i < got; i++)
+            if (some[i] && n + 1 < cap)
+                words[n++] = some[i];
+    words[n] = '\0';
+    waitpid(child, &result, 0);
+    return result;
+}
+
+static void ends_once(void)
+{
+    char words[100];
+    int pipes[2];
+
+    if (pipe(pipes) != 0 || fcntl(pipes[1], F_SETFL, O_NONBLOCK) != 0) {
+        ok(false, "a pipe");
+        return;
+    }
+    fflush(stdout);
+    const pid_t child = fork();
+    if (child == 0) {
+        alarm(120);
+        dup2(pipes[1], STDERR_FILENO);
+        _exit(end_in_threads());
+    }
+    close(pipes[1]);
+    const int result = read_words(child, pipes[0], words, sizeof(words));
+    close(pipes[0]);
+    ok(WIFEXITED(result) && WEXITSTATUS(result) == 4, "an end in a handler");
+    is_str(words, "words\n", "is told once, whatever threads meet it");
+}
+
 int main(void)
 {
     take_signals();
@@ -154,6 +225,7 @@ int main(void)
     is_int(rmdir(dir), 0, "and leaves no temporary file");
     is_int(result_of(interrupted_read), 0, "a waiting read is interrupted");
     is_int(result_of(interrupted_sum), 0, "a checksum is interrupted");
+    ends_once();
     is_str(gpt_signal_name(SIGTERM), "SIGTERM", "names");
     is_str(gpt_signal_name(0), "signal", "of others");
     return tap_done();
