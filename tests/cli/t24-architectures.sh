@@ -283,6 +283,11 @@ changed granite "$hybrid; $(add '"layer_types": ["attention", "mamba"]')" \
     'layer_types is mamba: only attention'
 changed granite "$hybrid; $(add '"layer_types": ["attention"]')" \
     "no field 'num_local_experts'"
+cp -r ministral3-hf null-hf
+sed -i 's/"head_dim":.*/"head_dim": null,/' null-hf/config.json
+expect 0 'heads of no size' gpt-reshape --load-path null-hf --save-path null-back
+check 'share the width' cmp null-back/*/model_tp00_pp00.safetensors \
+    ministral3-back/*/model_tp00_pp00.safetensors
 cp -r phi4-hf phi4-su
 sed -i 's/"longrope"/"su"/' phi4-su/config.json
 expect 0 'an early name' gpt-reshape --load-path phi4-su --save-path phi4-new
