@@ -252,6 +252,18 @@ changed phi4 's/"longrope"/"longrope", "llama_4_scaling_beta": 1/' \
     'llama_4_scaling_beta is 1'
 changed hunyuan 's/"dynamic"/"ntk_alpha"/' 'type is ntk_alpha'
 changed hunyuan "$(add '"use_qk_norm": false')" 'use_qk_norm is false'
+changed hunyuan "$(add '"mlp_bias": true')" 'mlp_bias is true: only false'
+# biases of the feed-forward, which the only class with such a layer has not
+for name in hunyuan apertus; do
+    eval "options=\$$name"
+    # shellcheck disable=SC2086 # options are words
+    expect 0 "$name with biases" train --train-iters 1 --save $name-biases \
+        ${options%--disable-bias-linear*} --no-attention-bias \
+        ${options#*--disable-bias-linear}
+    expect 3 'does not go out' gpt-reshape --load-path $name-biases \
+        --save-path $name-biases-hf --to hf
+    err_has 'no family of Hugging Face is this model'
+done
 changed phi4 's/"longrope"/"longrope", "alpha": 1/' 'alpha is 1'
 changed gptneo 's/"attention_types":.*/"attention_types": [[["local"], "x"]],/' \
     "'attention_types' is not a list of names and their number"
@@ -271,6 +283,11 @@ changed granite "$hybrid; $(add '"layer_types": ["attention", "mamba"]')" \
     'layer_types is mamba: only attention'
 changed granite "$hybrid; $(add '"layer_types": ["attention"]')" \
     "no field 'num_local_experts'"
+cp -r ministral3-hf null-hf
+sed -i 's/"head_dim":.*/"head_dim": null,/' null-hf/config.json
+expect 0 'heads of no size' gpt-reshape --load-path null-hf --save-path null-back
+check 'share the width' cmp null-back/*/model_tp00_pp00.safetensors \
+    ministral3-back/*/model_tp00_pp00.safetensors
 cp -r phi4-hf phi4-su
 sed -i 's/"longrope"/"su"/' phi4-su/config.json
 expect 0 'an early name' gpt-reshape --load-path phi4-su --save-path phi4-new

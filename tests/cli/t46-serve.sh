@@ -255,12 +255,12 @@ busy='{"prompt": "a", "n": 1000, "max_tokens": 31, "ignore_eos": true}'
 curl -s -m 100 -o busy -d "$busy" -H 'Authorization: Bearer secret' \
     "$url/v1/completions" &
 client=$!
+has_metric() { # figure value
+    ask /metrics '' -H 'Authorization: Bearer secret' &&
+        grep -q "^gpt_requests_$1 $2\$" out
+}
 metric() { # figure value: waits for it
-    tries=0
-    until ask /metrics '' -H 'Authorization: Bearer secret' &&
-        grep -q "^gpt_requests_$1 $2\$" out || [ $tries -gt 300 ]; do
-        tries=$((tries + 1))
-    done
+    until_true 60 has_metric "$1" "$2"
     out_has "gpt_requests_$1 $2"
 }
 # One whose texts are being made, however many are not begun, does not wait.

@@ -126,7 +126,8 @@ until_line err.0 'node 0 of 2: ranks 0 to 1 are started' >/dev/null
 expect 2 'a launcher of a node that is there ends' sh -c "
     gpt-launch --nnodes 3 --node-rank 1 --master-addr 127.0.0.1 \
         --master-port $port sleep 600 2>first &
-    until grep -q 'node 1 of 3: ranks 1 to 1 are started' first; do sleep 0.05; done
+    until grep -q 'node 1 of 3: ranks 1 to 1 are started' first ||
+        [ \$((i += 1)) = 1200 ]; do sleep 0.05; done
     gpt-launch --nnodes 3 --node-rank 1 --master-addr 127.0.0.1 \
         --master-port $port echo never; status=\$?; kill \$!; wait
     exit \$status"

@@ -86,6 +86,21 @@ __attribute__((unused)) static bool same_bytes(void (*run)(void *ctx),
     return same;
 }
 
+/* True when run() by so many threads writes what `out` has. */
+__attribute__((unused)) static bool same_by(int threads, void (*run)(void *ctx),
+                                            void *ctx, float *out, int64_t n)
+{
+    const int before = omp_get_max_threads();
+    float *first = copied(out, n);
+
+    omp_set_num_threads(threads);
+    run(ctx);
+    omp_set_num_threads(before);
+    const bool same = memcmp(first, out, (size_t)n * sizeof(*out)) == 0;
+    free(first);
+    return same;
+}
+
 /* Runs the body for every instruction set of this machine, for both ways to
  * multiply matrices, and as the environment says (GPT_CPU_ISA, GPT_CPU_MATMUL).
  * Fails when not even the plainest is there. With GPT_TEST_AS_IS set, only as

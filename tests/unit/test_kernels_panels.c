@@ -156,6 +156,8 @@ static void check(int64_t m, int64_t n, int64_t k, bool bias, bool add,
     is_int(wrong_elements(&p), 0, "%s: %lldx%lldx%lld: wrong elements", setting,
            (long long)m, (long long)n, (long long)k);
     ok(same, "%s: equal for 1, 2, 3 threads", setting);
+    if (m >= 32) /* two parts of the rows, each the work of two threads */
+        ok(same_by(4, run, &p, p.c, m * n), "%s: and for 4", setting);
     is_int(parts_that_differ(&p), 0, "%s: parts that differ", setting);
     if (bias)
         ok(!gelu_differs(&p), "%s: GELU of the same sums", setting);

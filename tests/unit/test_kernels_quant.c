@@ -302,6 +302,8 @@ static void check_inputs(enum gpt_dtype type, int64_t group, bool rounded,
            arranged ? " arranged" : "",
            (long long)m, (long long)n, (long long)k);
     ok(same, "%s: equal for 1, 2, 3 threads", setting);
+    if (m >= 32) /* two parts of the rows, each the work of two threads */
+        ok(same_by(4, run, &p, p.c, m * n), "%s: and for 4", setting);
     is_int(parts_that_depend(&p), 0, "%s: parts that depend on others",
            setting);
     free(p.a), free(p.c0), free(p.c), free(p.bias);

@@ -129,15 +129,26 @@ static int read_escape(struct maker *m, uint64_t *set)
     return GPT_OK;
 }
 
-/* One character of a class, or an escape, which is no end of a range then. */
+/* True where "-" and a character behind it make a range of what is before. */
+static bool begins_range(const char *at)
+{
+    return at[0] == '-' && at[1] && at[1] != ']';
+}
+
+/* One character of a class, a range of two, or an escape, which is no end of a
+ * range. */
 static int read_item(struct maker *m, uint64_t *set)
 {
     const unsigned char from = (unsigned char)*m->at++;
     unsigned char to = from;
 
-    if (from == '\\')
-        return read_escape(m, set);
-    if (m->at[0] == '-' && m->at[1] && m->at[1] != ']') {
+    if (from == '\\') {
+        GPT_TRY(read_escape(m, set));
+        return begins_range(m->at)
+                   ? refuse(m, "this range is not supported")
+                   : GPT_OK;
+    }
+    if (begins_range(m->at)) {
         to = (unsigned char)m->at[1];
         if (to == '\\' || to < from)
             return refuse(m, "this range is not supported");
@@ -168,6 +179,46 @@ static int read_class(struct maker *m)
     return GPT_OK;
 }
 
+/* A number of digits at *at; -1 without one. It grows no further when it is
+ * more than any program has steps. */
+static long read_digits(const char **at)
+{
+    long n = -1;
+
+    for (; **at >= '0' && **at <= '9'; ++*at)
+        if (n <= MOST_STEPS)
+            n = (n < 0 ? 0 : n) * 10 + **at - '0';
+    return n;
+}
+
+/* {m}, {m,}, {,n}, {m,n} or {,}; *most is -1 without an end. Anything else in
+ * braces stands for itself. */
+static bool read_counts(const char **at, long *least, long *most)
+{
+    const char *p = *at + 1;
+
+    if (**at != '{' || *p == '}')
+        return false;
+    *least = *most = read_digits(&p);
+    if (*p == ',') {
+        p++;
+        *most = read_digits(&p);
+        *least = *least < 0 ? 0 : *least;
+    }
+    if (*p != '}')
+        return false;
+    *at = p + 1;
+    return true;
+}
+
+/* True where a repetition begins. */
+static bool repeats(const char *at)
+{
+    long least, most;
+
+    return (*at && strchr("*+?", *at)) || read_counts(&at, &least, &most);
+}
+
 static int read_alternatives(struct maker *m);
 
 /* After "(". */
@@ -193,6 +244,8 @@ static int read_atom(struct maker *m)
 
     if (++m->atoms > MOST_ATOMS)
         return refuse(m, "it is too long, repetitions written out");
+    if (repeats(m->at))
+        return refuse(m, "there is nothing to repeat");
     m->at++;
     if (c == '(')
         return read_group(m);
@@ -200,10 +253,6 @@ static int read_atom(struct maker *m)
         return read_class(m);
     if (c == '^' || c == '$')
         return emit(m, c == '^' ? OP_BEGIN : OP_END, 0, 0);
-    if (c == '*' || c == '+' || c == '?') {
-        m->at--;
-        return refuse(m, "there is nothing to repeat");
-    }
     if (c == '\\')
         GPT_TRY(read_escape(m, set));
     else if (c == '.') {
@@ -214,39 +263,6 @@ static int read_atom(struct maker *m)
     GPT_TRY(emit(m, OP_SET, 0, 0));
     memcpy(m->p->steps[m->p->n - 1].set, set, sizeof(set));
     return GPT_OK;
-}
-
-/* A number of digits at *at; -1 without one. */
-static long read_digits(const char **at)
-{
-    long n = -1;
-
-    for (; **at >= '0' && **at <= '9'; ++*at)
-        n = (n < 0 ? 0 : n) * 10 + **at - '0';
-    return n;
-}
-
-/* {m}, {m,}, {,n} or {m,n}; *most is -1 without an end. Anything else in braces
- * stands for itself. A text has too few digits for a number to overflow. */
-static bool read_counts(const char **at, long *least, long *most)
-{
-    const char *p = *at + 1;
-    const size_t n = strspn(p, "0123456789,");
-
-    if (n > 18 || p[n] != '}')
-        return false;
-    *least = *most = read_digits(&p);
-    if (*p == ',') {
-        p++;
-        *most = read_digits(&p);
-        if (*least < 0 && *most < 0)
-            return false;
-        *least = *least < 0 ? 0 : *least;
-    }
-    if (*p != '}' || *least < 0)
-        return false;
-    *at = p + 1;
-    return true;
 }
 
 /* The atom from `start` on, any number of times: a fork before it, which can
@@ -288,6 +304,8 @@ static int read_piece(struct maker *m)
     long least, most;
 
     GPT_TRY(read_atom(m));
+    if ((*text == '^' || *text == '$') && repeats(m->at))
+        return refuse(m, "there is nothing to repeat");
     if (*m->at == '*') {
         m->at++;
         GPT_TRY(repeat_any(m, start));
@@ -297,14 +315,12 @@ static int read_piece(struct maker *m)
     } else if (*m->at == '?') {
         m->at++;
         GPT_TRY(insert(m, start, OP_FORK, 1, m->p->n - start + 1));
-    } else if (*m->at == '{' && read_counts(&m->at, &least, &most)) {
+    } else if (read_counts(&m->at, &least, &most)) {
         GPT_TRY(repeat(m, text, start, least, most));
     } else
         return GPT_OK;
     m->at += *m->at == '?'; /* the fewest: the same texts match */
-    if (*m->at && strchr("*+", *m->at))
-        return refuse(m, "a repetition is repeated");
-    return GPT_OK;
+    return repeats(m->at) ? refuse(m, "a repetition is repeated") : GPT_OK;
 }
 
 /* Alternatives of a group, or of all: the first goes on behind the others by a

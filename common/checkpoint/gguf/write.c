@@ -117,6 +117,7 @@ static int plan_param(struct gpt_target *t, const struct gpt_param *p,
     const struct gpt_tensor *here = gpt_source_find(t->source, p->name);
     const struct gpt_hf_rule *rule;
     struct planned *there;
+    bool ruled = false;
     size_t at = 0;
 
     if (!here)
@@ -133,7 +134,11 @@ static int plan_param(struct gpt_target *t, const struct gpt_param *p,
         gpt_tensor_widen(&there->t, here->dtype);
         GPT_TRY(choose_type(there, t, p, err));
         GPT_TRY(gpt_hf_export(&there->t, here, &t->o.config, rule, p, err));
+        ruled = true;
     }
+    if (!ruled) /* a mistake in the architecture's table: it would be lost */
+        return gpt_fail(err, GPT_EFAIL, "architecture %s has no tensor for "
+                        "'%s'", plan->arch->name, p->name);
     return GPT_OK;
 }
 

@@ -340,14 +340,21 @@ static const cJSON *find_value(const struct gpt_hf_reader *r,
     return cJSON_IsNull(item) ? NULL : item;
 }
 
-/* A token, a cap or a window that is null in the file is none; a key that is
- * not there has its default. */
-static bool is_null_value(const struct gpt_hf_reader *r,
-                          const struct gpt_hf_key *key)
+/* What is read where there is no value: of a key that is not there, its
+ * default. A token, a cap or a window that is null is none, and a size of heads
+ * is the width over their number, whatever the default. */
+static const char *value_of_none(const struct gpt_hf_reader *r,
+                                 const struct gpt_hf_key *key)
 {
-    return (key->kind == GPT_HF_BOS || key->kind == GPT_HF_EOS ||
-            key->kind == GPT_HF_CAP || key->kind == GPT_HF_WINDOW) &&
-           cJSON_IsNull(find_item(r->json, key->name));
+    if (!cJSON_IsNull(find_item(r->json, key->name)))
+        return key->def;
+    if (key->kind == GPT_HF_BOS || key->kind == GPT_HF_EOS ||
+        key->kind == GPT_HF_CAP || key->kind == GPT_HF_WINDOW)
+        return "null";
+    return key->kind == GPT_HF_SIZE &&
+                   key->offset == offsetof(struct gpt_config, head_size)
+               ? "0"
+               : key->def;
 }
 
 /* Defaults go the way of values, so that a row says in one place what absence
@@ -363,7 +370,7 @@ static int read_key(struct gpt_hf_reader *r, const struct gpt_hf_key *key,
     if (!key->def || key->kind == GPT_HF_SAID)
         return gpt_fail(err, GPT_EDATA, "%s: no field '%s'", r->what,
                         key->name);
-    cJSON *def = cJSON_Parse(is_null_value(r, key) ? "null" : key->def);
+    cJSON *def = cJSON_Parse(value_of_none(r, key));
     if (!def)
         return gpt_no_memory(err, r->what);
     int status = read_value(r, key, def, err);

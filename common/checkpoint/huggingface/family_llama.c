@@ -236,7 +236,7 @@ static const struct gpt_hf_rule hunyuan_rules[] = {
  * once and for all: the length of a text changes nothing, unlike what the word
  * means elsewhere. "factor" and the numbers of YaRN beside it are not read. */
 static const struct gpt_hf_key hunyuan_keys[] = {
-    LLAMA_KEYS, ENDS("1", "2"), ATTENTION_BIAS, MLP_BIAS, NO_PAD,
+    LLAMA_KEYS, ENDS("1", "2"), ATTENTION_BIAS, NO_MLP_BIAS, NO_PAD,
     HIDDEN("4096"), FFN("11008"), LAYERS("32"), HEADS("32"), KV_HEADS("0"),
     HEAD_DIM("0"), POSITIONS("2048"), VOCAB("290943"), RMS_EPS("1e-5"),
     ROPE("10000"), TIED("false"),

@@ -212,7 +212,7 @@ static const struct gpt_hf_constant apertus_constants[] = {
     {GPT_ALPHA_N, "layers.%.mlp.act_fn.eps", -1e-6F},
 };
 static const struct gpt_hf_key apertus_keys[] = {
-    COMMON_KEYS, ENDS("1", "2"), ATTENTION_BIAS, MLP_BIAS, NO_PAD,
+    COMMON_KEYS, ENDS("1", "2"), ATTENTION_BIAS, NO_MLP_BIAS, NO_PAD,
     OWN_HEAD_DIM,
     HIDDEN("4096"), FFN("14336"), LAYERS("32"), HEADS("32"), KV_HEADS("0"),
     POSITIONS("65536"), VOCAB("131072"), RMS_EPS("1e-5"), TIED("false"),

@@ -64,8 +64,9 @@
 #define ATTENTION_BIAS KEY("attention_bias", ATTENTION_BIAS, "false")
 #define QKV_BIAS(def) KEY("attention_bias", QKV_BIAS, def)
 #define MLP_BIAS KEY("mlp_bias", MLP_BIAS, "false")
-/* One that the class does not read. */
+/* One that the class does not read: it has no such biases. */
 #define NO_ATTENTION_BIAS KEY("attention_bias", MUST, "false")
+#define NO_MLP_BIAS KEY("mlp_bias", MUST, "false")
 
 /* Tensors that Llama's descendants call alike. */
 #define LLAMA_QKV                                              \
@@ -147,7 +148,7 @@
  * at what generation_config.json says. */
 #define GLM_KEYS                                         \
     ARCHITECTURES,                                       \
-    QKV_BIAS("true"),                               \
+    QKV_BIAS("true"),                                    \
     ATTENTION_DROPOUT,                                   \
     BOS("null"),                                         \
     EOS("151329"),                                       \

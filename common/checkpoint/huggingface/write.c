@@ -167,8 +167,8 @@ static int plan_constants(struct gpt_hf_plan *p, const struct gpt_param *row,
     return GPT_OK;
 }
 
-/* Each rule gives what its tensor takes of the parameter; a parameter without a
- * rule cannot be here, as a family was chosen that has the model. */
+/* Each rule gives what its tensor takes of the parameter. One without a rule is
+ * a mistake in a family's table: it would be lost. */
 static int plan_param(struct gpt_hf_plan *p, const struct gpt_param *row,
                       const struct gpt_source *source, enum gpt_dtype dtype,
                       struct gpt_err *err)
@@ -176,6 +176,7 @@ static int plan_param(struct gpt_hf_plan *p, const struct gpt_param *row,
     const struct gpt_hf_rule *rule;
     const struct gpt_tensor *here;
     struct gpt_tensor *there;
+    bool ruled = false;
     size_t at = 0;
 
     GPT_TRY(find_here(source, row, &here, err));
@@ -185,7 +186,11 @@ static int plan_param(struct gpt_hf_plan *p, const struct gpt_param *row,
         if (dtype == GPT_N_DTYPES)
             gpt_tensor_widen(there, here->dtype);
         GPT_TRY(gpt_hf_export(there, here, &p->config, rule, row, err));
+        ruled = true;
     }
+    if (!ruled)
+        return gpt_fail(err, GPT_EFAIL, "model_type %s has no tensor for '%s'",
+                        p->extra.family->model_type, row->name);
     return plan_constants(p, row, err);
 }
 
