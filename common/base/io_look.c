@@ -30,6 +30,7 @@ struct gpt_look {
 };
 
 static _Atomic(struct gpt_look *) looks;
+static atomic_size_t n_free; /* of them; not more than there are */
 static pthread_mutex_t mutex = PTHREAD_MUTEX_INITIALIZER;
 static struct sigaction before; /* what had been set for the signal */
 static size_t page;
@@ -86,8 +87,13 @@ static void on_bus(int sig, siginfo_t *info, void *context)
  * the entry from then on. */
 static struct gpt_look *add_look(uint8_t *data, size_t size)
 {
-    struct gpt_look *l = atomic_load(&looks);
+    struct gpt_look *l = NULL;
 
+    /* not looked for among thousands of files that are all open */
+    if (atomic_load(&n_free) > 0) {
+        atomic_fetch_sub(&n_free, 1);
+        l = atomic_load(&looks);
+    }
     while (l && atomic_load(&l->data))
         l = l->next;
     if (!l) {
@@ -156,6 +162,7 @@ void gpt_look_close(struct gpt_look *l)
     uint8_t *data = atomic_load(&l->data);
     const size_t size = atomic_load(&l->size);
     atomic_store(&l->data, NULL);
+    atomic_fetch_add(&n_free, 1);
     munmap(data, size);
 }
 
