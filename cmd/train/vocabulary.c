@@ -190,7 +190,6 @@ void gpt_train_take_tokens(struct gpt_train_state *state,
 {
     const int64_t end = o->eos_token >= 0 ? o->eos_token : eod;
     struct gpt_end_ids *ends = &state->ends;
-    int i = 0;
 
     state->has_tokens = true;
     state->bos_token_id =
@@ -202,9 +201,6 @@ void gpt_train_take_tokens(struct gpt_train_state *state,
     /* A source that names no ends leaves that to the tokenizer of what reads
      * the model: one end of the data alone would take its place. A full list
      * stays as it is. */
-    while (i < ends->n && ends->ids[i] != end)
-        i++;
-    if (end >= 0 && ends->n > 0 && i == ends->n &&
-        i < (int)GPT_COUNT(ends->ids))
+    if (end >= 0 && ends->n > 0 && ends->n < GPT_ENDS && !gpt_is_end(ends, end))
         ends->ids[ends->n++] = (int32_t)end;
 }

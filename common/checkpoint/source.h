@@ -26,6 +26,13 @@ struct gpt_end_ids {
     int32_t ids[GPT_ENDS];
     int n;
 };
+static inline bool gpt_is_end(const struct gpt_end_ids *ends, int64_t id)
+{
+    for (int i = 0; i < ends->n; i++)
+        if (ends->ids[i] == id)
+            return true;
+    return false;
+}
 
 struct gpt_source_file {
     const char *name; /* without the directory */

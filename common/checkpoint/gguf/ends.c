@@ -12,14 +12,6 @@
 static const char *const more_ends[] = {"tokenizer.ggml.eot_token_id",
                                         "tokenizer.ggml.eom_token_id"};
 
-static bool is_end(const struct gpt_end_ids *ends, int64_t id)
-{
-    for (int i = 0; i < ends->n; i++)
-        if (ends->ids[i] == id)
-            return true;
-    return false;
-}
-
 static int read_more_ends(struct gpt_source *s, struct gpt_gguf *g,
                           struct gpt_err *err)
 {
@@ -28,7 +20,7 @@ static int read_more_ends(struct gpt_source *s, struct gpt_gguf *g,
 
         GPT_TRY(gpt_gguf_int(g, more_ends[i], 0, UINT32_MAX, &id, err));
         if (id < 0 || id >= s->config.vocab_size || id == s->eos_token_id ||
-            is_end(&s->ends, id))
+            gpt_is_end(&s->ends, id))
             continue;
         if (s->ends.n == 0 && s->eos_token_id >= 0)
             s->ends.ids[s->ends.n++] = (int32_t)s->eos_token_id;
