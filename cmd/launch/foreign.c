@@ -16,11 +16,12 @@
 #define EACH_RANK                                                              \
     "lines are shown with the rank in front; --log-dir DIR keeps them"
 #define COUNTS "write --nproc-per-node and --nnodes"
+#define AS_IT_IS "programs are started as they are"
+#define ITSELF "give the program itself"
 #define MEETING "ranks meet through the store of node 0"
 
 const struct gpt_foreign_option gpt_launch_foreign[] = {
-    {"no-python", TORCHRUN, .answer = "programs are started as they are",
-     .flag = true, .skip = true},
+    {"no-python", TORCHRUN, .answer = AS_IT_IS, .flag = true, .skip = true},
     {"rdzv-backend", TORCHRUN, .answer = MEETING, .skip = true},
     {"rdzv-id", TORCHRUN, .answer = MEETING, .skip = true},
     {"rdzv-conf", TORCHRUN, .answer = MEETING, .skip = true},
@@ -28,8 +29,7 @@ const struct gpt_foreign_option gpt_launch_foreign[] = {
      .answer = "write --master-addr HOST --master-port PORT"},
     {"monitor-interval", TORCHRUN,
      .answer = "a process that ends is noticed at once", .skip = true},
-    {"start-method", TORCHRUN, .answer = "programs are started as they are",
-     .skip = true},
+    {"start-method", TORCHRUN, .answer = AS_IT_IS, .skip = true},
     {"role", TORCHRUN, .answer = "all ranks have one role", .skip = true},
     {"max-restarts", TORCHRUN,
      .answer = "a job that failed is started again with the same command line; "
@@ -50,8 +50,8 @@ const struct gpt_foreign_option gpt_launch_foreign[] = {
      .answer = "CUDA_VISIBLE_DEVICES says which devices ranks share"},
     {"local-ranks-filter", TORCHRUN,
      .answer = "rank 0 alone reports; --log-dir DIR has a file a rank"},
-    {"module", TORCHRUN, .answer = "give the program itself", .flag = true},
-    {"run-path", TORCHRUN, .answer = "give the program itself", .flag = true},
+    {"module", TORCHRUN, .answer = ITSELF, .flag = true},
+    {"run-path", TORCHRUN, .answer = ITSELF, .flag = true},
     {"num-machines", ACCELERATE, .means = "--nnodes=%"},
     {"machine-rank", ACCELERATE, .means = "--node-rank=%"},
     {"main-process-ip", ACCELERATE, .means = "--master-addr=%"},
@@ -75,9 +75,8 @@ const struct gpt_foreign_option gpt_launch_foreign[] = {
      .answer = "gpt-train --config reads it; here write --nproc-per-node, "
                "--nnodes and --node-rank"},
     {"same-network", ACCELERATE, .answer = MEETING},
-    {"dynamo-backend", ACCELERATE,
-     .answer = "programs are started as they are"},
-    {"main-training-function", ACCELERATE, .answer = "give the program itself"},
+    {"dynamo-backend", ACCELERATE, .answer = AS_IT_IS},
+    {"main-training-function", ACCELERATE, .answer = ITSELF},
     {"np", MPIRUN, .answer = COUNTS},
     {"n", MPIRUN, .answer = COUNTS},
     {"host", MPIRUN, .answer = EACH_NODE},

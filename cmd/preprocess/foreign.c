@@ -10,6 +10,7 @@
 #define SENTENCEPIECE "SentencePiece"
 #define SPECIALS                                                               \
     "a tokenizer says which tokens begin a text; --append-eod ends it"
+#define WHOLE "texts are stored whole; gpt-train --seq-length cuts samples"
 #define FILES \
     "name its files: --vocab-file and --merge-file, or --tokenizer-model"
 #define ALL_CORES                                                              \
@@ -66,10 +67,8 @@ const struct gpt_foreign_option gpt_preprocess_foreign[] = {
     {"add-bos", SENTENCEPIECE, .answer = SPECIALS},
     {"append-bos", SENTENCEPIECE, .answer = SPECIALS},
     {"prepend-bos", SENTENCEPIECE, .answer = SPECIALS},
-    {"seq-length", MEGATRON,
-     .answer = "texts are stored whole; gpt-train --seq-length cuts samples"},
-    {"concat-tokens", "llm-foundry",
-     .answer = "texts are stored whole; gpt-train --seq-length cuts samples"},
+    {"seq-length", MEGATRON, .answer = WHOLE},
+    {"concat-tokens", "llm-foundry", .answer = WHOLE},
     {"make-vocab-size-divisible-by", MEGATRON,
      .answer = "it pads the model and not the data: gpt-train takes it"},
     {"multimodal", MEGATRON, .answer = "texts alone are read"},

@@ -114,6 +114,7 @@ serve --load ckpt --chat-template template --batch-size 3 || {
     tap_done
 }
 hello='"messages": [{"role": "user", "content": "quick"}], "temperature": 0'
+tools='"tools": [{"function": {"name": "f"}}]'
 answers 'a chat' 200 /v1/chat/completions "{$hello, \"max_tokens\": 6}"
 out_has '"object":"chat.completion"'
 out_has '"message":{"role":"assistant","content":" brown"}'
@@ -236,14 +237,14 @@ awk -v hello="$hello" 'BEGIN { printf "{%s, \"chat_template_kwargs\": {", hello
 answers 'thousands of variables' 400 /v1/chat/completions '' --data-binary @many
 out_has "'chat_template_kwargs' has 20000 members, limit 64"
 answers 'tools that the template does not look at' 400 /v1/chat/completions \
-    "{$hello, \"tools\": [{\"function\": {\"name\": \"f\"}}]}"
+    "{$hello, $tools}"
 out_has "'tools': the template of the model has no place for them"
 call='{"id": "1", "type": "function", "function": {"name": "f", "arguments": "{}"}}'
 answers 'and calls of them' 400 /v1/chat/completions \
     '{"messages": [{"role": "assistant", "tool_calls": ['"$call"']}]}'
 out_has "'tool_calls': the template of the model has no place for them"
 answers 'but tools that are not to be called' 200 /v1/chat/completions \
-    "{$hello, \"tools\": [{\"function\": {\"name\": \"f\"}}],
+    "{$hello, $tools,
     \"tool_choice\": \"none\", \"max_tokens\": 1}"
 answers 'what the template refuses' 400 /v1/chat/completions \
     '{"messages": [{"role": "other", "content": "a"}]}'
@@ -319,8 +320,7 @@ says() { printf '{"name": "%s", "template": "{{ raise_exception('"'%s'"' ~ %s) }
 printf '{"chat_template": [%s, %s]}' "$(says default plain messages)" \
     "$(says tool_use special tools)" >two/tokenizer_config.json
 serve --load two --tokenizer-type ByteTokenizer
-answers 'a template of their own' 400 /v1/chat/completions "{$hello,
-    \"tools\": [{\"function\": {\"name\": \"f\"}}]}"
+answers 'a template of their own' 400 /v1/chat/completions "{$hello, $tools}"
 out_has 'the template says: special'
 answers 'and the one of other chats' 400 /v1/chat/completions "{$hello}"
 out_has 'the template says: plain'
@@ -329,13 +329,11 @@ printf '{"chat_template": [{"name": "tool_use", "template": "{%% block a %%}"},
     {"name": "default", "template": "%s"}]}' "$(python_json)" \
     >two/tokenizer_config.json
 serve --load two --tokenizer-type ByteTokenizer
-answers 'one that is not supported' 400 /v1/chat/completions "{$hello,
-    \"tools\": [{\"function\": {\"name\": \"f\"}}]}"
+answers 'one that is not supported' 400 /v1/chat/completions "{$hello, $tools}"
 out_has "the template for tools: line 1: the tag 'block' is not supported"
 answers 'is none of other chats' 200 /v1/chat/completions \
     "{$hello, \"max_tokens\": 1}"
 stop_server
-
 
 # Templates as files, which go before those of the configuration.
 mkdir two/additional_chat_templates
@@ -345,8 +343,7 @@ template with tools >two/additional_chat_templates/tool_use.jinja
 template rag messages >two/additional_chat_templates/rag.jinja
 touch two/additional_chat_templates/README
 serve --load two --tokenizer-type ByteTokenizer
-answers 'a file for tools' 400 /v1/chat/completions "{$hello,
-    \"tools\": [{\"function\": {\"name\": \"f\"}}]}"
+answers 'a file for tools' 400 /v1/chat/completions "{$hello, $tools}"
 out_has 'the template says: with'
 answers 'and the file of other chats' 400 /v1/chat/completions "{$hello}"
 out_has 'the template says: one'
@@ -355,8 +352,7 @@ check 'others are named' grep -qF 'templates of chats, which are not used (rag)'
 stop_server
 echo '{% block a %}' >two/additional_chat_templates/tool_use.jinja
 serve --load two --tokenizer-type ByteTokenizer
-answers 'a file that is not supported' 400 /v1/chat/completions "{$hello,
-    \"tools\": [{\"function\": {\"name\": \"f\"}}]}"
+answers 'a file that is not supported' 400 /v1/chat/completions "{$hello, $tools}"
 out_has "tool_use.jinja: line 1: the tag 'block' is not supported"
 stop_server
 
