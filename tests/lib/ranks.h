@@ -3,9 +3,10 @@
 #ifndef GPT_TESTS_RANKS_H
 #define GPT_TESTS_RANKS_H
 
-#include "parallel/store.h"
+#include "tests/lib/port.h"
 
 #include <omp.h>
+#include <stdbool.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <sys/wait.h>
@@ -18,19 +19,6 @@ static const bool ranks_possible = true;
 #else
 static const bool ranks_possible = false; /* more than one, that is */
 #endif
-
-/* A port that is free; another process may take it before its use. */
-static int64_t ranks_free_port(void)
-{
-    struct gpt_store_server *v;
-    struct gpt_err err = {0};
-
-    if (gpt_store_server_open(&v, "127.0.0.1", 0, &err) != GPT_OK)
-        return 0;
-    int64_t port = gpt_store_server_port(v);
-    gpt_store_server_close(v, 0);
-    return port;
-}
 
 static void ranks_set(const char *name, int64_t value)
 {
@@ -56,7 +44,7 @@ static void ranks_environment(int64_t rank, int64_t size, int64_t port)
 static int ranks_run(int64_t size, int threads, unsigned seconds,
                      int (*run)(int64_t rank, void *arg), void *arg)
 {
-    const int64_t port = ranks_free_port();
+    const int64_t port = free_port();
     pid_t pids[RANKS_MAX];
     int status, failed = 0;
 

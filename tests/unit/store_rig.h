@@ -3,6 +3,7 @@
 #define GPT_TESTS_STORE_RIG_H
 
 #include "parallel/store.h"
+#include "tests/lib/port.h"
 
 #include <netinet/in.h>
 #include <stdio.h>
@@ -47,16 +48,6 @@ static struct gpt_store *join(const struct gpt_store_server *v, int64_t world,
         exit(1);
     }
     return s;
-}
-
-/* A port that was free a moment ago. */
-static int64_t free_port(void)
-{
-    struct gpt_store_server *v = serve();
-    int64_t port = gpt_store_server_port(v);
-
-    gpt_store_server_close(v, 0);
-    return port;
 }
 
 /* A connection that has sent nothing yet. */

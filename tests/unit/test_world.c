@@ -2,6 +2,7 @@
  * agreement, and the first failure, which every rank reports. */
 #include "parallel/world.h"
 
+#include "tests/lib/port.h"
 #include "tests/lib/tap.h"
 
 #include "base/clock.h"
@@ -210,19 +211,6 @@ static int be_rank(const struct job *j, int64_t rank, int64_t port)
     expect_says(&m, &err, j->says);
     m.be->queue_close(m.q);
     return m.wrong;
-}
-
-/* A port that was free a moment ago. */
-static int64_t free_port(void)
-{
-    struct gpt_store_server *v;
-    struct gpt_err err = {0};
-
-    if (gpt_store_server_open(&v, "127.0.0.1", 0, &err) != GPT_OK)
-        return 0;
-    int64_t port = gpt_store_server_port(v);
-    gpt_store_server_close(v, 0);
-    return port;
 }
 
 static void run_job(const struct job *j)
