@@ -394,6 +394,14 @@ ids HuggingFaceTokenizer pieces/tokenizer.json >want
 ids SentencePieceTokenizer pieces.gguf >got
 check 'gives the same ids from either' cmp got want
 check 'of which there are some' grep -q '[0-9] [0-9]' want
+perl -i -pe '$x = join "", map "\"" . "x" x (65_000 + $_) . "\":$_,",
+    274 .. 399; s/"vocab":\{/"vocab":{$x/' pieces/tokenizer.json
+run tall --num-layers 1 --vocab-size 400
+into tall tall-hf --to hf -q
+cp pieces/tokenizer.json tall-hf
+rm -f tall-hf/tokenizer_config.json
+expect 0 'long tokens take no hour' timeout 60 gpt-reshape \
+    --load-path tall-hf --save-path tall.gguf -q
 characters 't he' >pieces/tokenizer.json
 expect 3 'a cut that is no pair' into pieces pieces.gguf --force
 err_has "pairs that make 'the' are missing, or do not follow each other"

@@ -25,6 +25,7 @@ struct pieces {
     struct gpt_merge *sorted; /* merges of the file, by both halves */
     size_t n;
     float *scores; /* by id; 0: no pair makes it */
+    uint8_t *has_length; /* by bytes: whether a piece has that many */
     const char *what;
 };
 
@@ -86,12 +87,17 @@ static int rank(struct pieces *p, struct gpt_err *err)
     return GPT_OK;
 }
 
-/* Every cut of a token into two tokens is a pair of the file. */
+/* Every cut of a token into two tokens is a pair of the file. Lengths that no
+ * piece has are passed over, as looking a part up takes time by its length:
+ * tokens of megabytes would take hours. */
 static int check_token(const struct pieces *p, int32_t id, struct gpt_err *err)
 {
     const struct gpt_str *t = &p->v->tokens[id];
 
     for (size_t n = 1; n < t->len; n++) {
+        if (!p->has_length[n] || !p->has_length[t->len - n])
+            continue;
+
         const struct gpt_merge pair = {
             .left = gpt_token_map_find(&p->map, t->data, n),
             .right = gpt_token_map_find(&p->map, t->data + n, t->len - n)};
@@ -103,7 +109,14 @@ static int check_token(const struct pieces *p, int32_t id, struct gpt_err *err)
     return GPT_OK;
 }
 
-/* Pieces of text: tokens that are not bytes, nor found by themselves. */
+/* A piece is of text: neither a byte, nor found by itself. */
+static bool is_piece(const struct gpt_vocab *v, int32_t id,
+                     const uint8_t *types)
+{
+    return v->tokens[id].data && types[id] == GPT_GGUF_NORMAL &&
+           !is_byte(v, id);
+}
+
 static int check_pieces(struct pieces *p, const uint8_t *types,
                         struct gpt_err *err)
 {
@@ -111,12 +124,12 @@ static int check_pieces(struct pieces *p, const uint8_t *types,
 
     GPT_TRY(gpt_token_map_open(&p->map, v->tokens, (size_t)v->n, err));
     for (int32_t id = 0; id < v->n; id++)
-        if (v->tokens[id].data && types[id] == GPT_GGUF_NORMAL &&
-            !is_byte(v, id))
+        if (is_piece(v, id, types)) {
             gpt_token_map_add(&p->map, id);
+            p->has_length[v->tokens[id].len] = true;
+        }
     for (int32_t id = 0; id < v->n; id++)
-        if (v->tokens[id].data && types[id] == GPT_GGUF_NORMAL &&
-            !is_byte(v, id))
+        if (is_piece(v, id, types))
             GPT_TRY(check_token(p, id, err));
     return GPT_OK;
 }
@@ -194,6 +207,9 @@ int gpt_gguf_put_chars(struct gpt_gguf_keys *k, const struct gpt_bytelevel *t,
                                  "a vocabulary", err), out);
     GPT_TRY_GOTO(status, gpt_new(&p.sorted, v->n_merges + 1,
                                  sizeof(*p.sorted), "merges", err), out);
+    GPT_TRY_GOTO(status, gpt_new(&p.has_length, longest + 1,
+                                 sizeof(*p.has_length), "a vocabulary", err),
+                 out);
     GPT_TRY_GOTO(status, rank(&p, err), out);
     GPT_TRY_GOTO(status, check_pieces(&p, types, err), out);
     put_keys(k, &p, t, rows, types, buf);
@@ -203,6 +219,7 @@ int gpt_gguf_put_chars(struct gpt_gguf_keys *k, const struct gpt_bytelevel *t,
                  "finds in it", what);
 out:
     gpt_token_map_close(&p.map);
+    gpt_free(p.has_length);
     gpt_free(p.sorted);
     gpt_free(p.scores);
     gpt_free(buf);
