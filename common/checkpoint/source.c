@@ -97,7 +97,8 @@ int gpt_source_leave_out(struct gpt_source *s, const char *name, int n,
     if (len >= MOST)
         return GPT_OK;
     s->left_out = gpt_arena_printf(
-        &s->arena, "%s%s%.*s%s", list, len ? ", " : "", shown, name,
+        &s->arena, "%s%s%.*s%s%s", list, len ? ", " : "", shown, name,
+        shown < n ? "..." : "",
         len + 2 + (size_t)shown < MOST ? "" : ", and others");
     return s->left_out ? GPT_OK : gpt_no_memory(err, "what is left out");
 }
