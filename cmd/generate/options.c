@@ -20,7 +20,8 @@ const struct gpt_opt gpt_generate_options[] = {
     {.kind = GPT_OPT_STRING, .name = "load", .arg = "DIR", AT(load),
      .flags = GPT_OPT_REQUIRED | GPT_OPT_DIR,
      .help = "checkpoints of a run, one of its iter_* directories, a Hugging "
-             "Face directory, or a file of GGUF or llm.c"},
+             "Face directory, a file of GGUF or llm.c, or others that "
+             "gpt-reshape reads"},
     {.kind = GPT_OPT_LIST, .name = "merge-adapter", .arg = "DIR", AT(adapters),
      .flags = GPT_OPT_DIR,
      .help = "adapters of PEFT (LoRA) to merge into the weights, in this "

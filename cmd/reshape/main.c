@@ -51,8 +51,8 @@ static const struct gpt_opt table[] = {
     {.kind = GPT_OPT_STRING, .name = "load-path", .arg = "PATH", AT(load_path),
      .flags = GPT_OPT_DIR,
      .help = "checkpoint to read: a native root or iter_* directory, a "
-             "directory of Hugging Face or Megatron-LM, or a file of GGUF or "
-             "llm.c"},
+             "directory of Hugging Face, Megatron-LM, DeepSpeed, nanoGPT or "
+             "others, or a file of GGUF or llm.c"},
     {.kind = GPT_OPT_STRING, .name = "save-path", .arg = "PATH", AT(save_path),
      .flags = GPT_OPT_DIR,
      .help = "to write: a native root, a new directory, or a new file"},

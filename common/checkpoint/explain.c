@@ -105,6 +105,17 @@ static int explain_dcp(struct gpt_err *err)
 /* Explains a directory that no front end recognises. */
 static int explain_directory(const char *path, struct gpt_err *err)
 {
+    static const struct {
+        const char *file, *hint;
+    } lacking[] = {
+        {"consolidated.00.pth", "it has weights of Meta's code; params.json is "
+                                "missing beside them"},
+        {"consolidated.safetensors", "it has weights of Mistral's code; "
+                                     "params.json is missing beside them"},
+        {"lit_model.pth", "it is of LitGPT, which is not read: 'litgpt "
+                          "convert_from_litgpt' writes the names of "
+                          "transformers"},
+    };
     char below[GPT_PATH_BYTES];
 
     if (gpt_path_holds(path, GPT_DCP_METADATA) ||
@@ -114,6 +125,9 @@ static int explain_directory(const char *path, struct gpt_err *err)
         gpt_path_holds(path, GPT_HF_INDEX))
         return gpt_hint(err, "it has weights of a Hugging Face directory; "
                              "config.json is missing beside them");
+    for (size_t i = 0; i < GPT_COUNT(lacking); i++)
+        if (gpt_path_holds(path, lacking[i].file))
+            return gpt_hint(err, "%s", lacking[i].hint);
     if (gpt_path_holds(path, GPT_HF_ADAPTER))
         return gpt_hint(err, "it is an adapter of PEFT: open its model, which "
                              "gpt-reshape inspect names, and have the adapter "

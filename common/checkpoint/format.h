@@ -5,7 +5,8 @@
  *
  * This folder reads and writes checkpoints: the native format (native.h),
  * Megatron-LM's (megatron.h), Hugging Face's (huggingface.h), GGUF files
- * (gguf.h), llm.c's, and the moving of tensors between any two layouts
+ * (gguf.h), llm.c's, those of programs that save by torch.save() (pth.h), and
+ * the moving of tensors between any two layouts
  * (plan.h). It knows a model's parameters and the names of optimizer state, and
  * computes nothing with them. Start here. */
 #ifndef GPT_CHECKPOINT_FORMAT_H
@@ -76,7 +77,7 @@ struct gpt_format {
 /* Formats that are only read. They are asked before the others: a directory of
  * DeepSpeed may hold weights of Hugging Face as well, which lack the state of
  * the optimizer. */
-#define GPT_FORMAT_READ_LIST(X) X(deepspeed) X(dcp)
+#define GPT_FORMAT_READ_LIST(X) X(deepspeed) X(dcp) X(nanogpt) X(meta)
 
 #define X(name) extern const struct gpt_format gpt_format_##name;
 GPT_FORMAT_LIST(X)

@@ -106,27 +106,6 @@ int gpt_deepspeed_add_file(struct gpt_deepspeed *d, const char *name,
     return GPT_OK;
 }
 
-int gpt_deepspeed_read_step(const struct gpt_torch *t,
-                            const struct gpt_pickle_value *v, int64_t *step,
-                            struct gpt_err *err)
-{
-    struct gpt_torch_tensor tensor;
-    float value;
-
-    /* PyTorch has it as a tensor of fp32, older versions as a number */
-    *step = -1;
-    if (gpt_pickle_int(v, step) || !v || !gpt_torch_is_tensor(v))
-        return GPT_OK;
-    GPT_TRY(gpt_torch_tensor(t, "step", v, &tensor, err));
-    if (tensor.dtype != GPT_F32 ||
-        tensor.end - tensor.begin != (int64_t)sizeof(value))
-        return GPT_OK;
-    GPT_TRY(gpt_in_read(t->in, &value, tensor.begin, sizeof(value), err));
-    if (value >= 0 && value < 0x1p53F)
-        *step = (int64_t)value;
-    return GPT_OK;
-}
-
 /* A range of elements is at most a part of a row, whole rows as one box, and a
  * part of a row. */
 int gpt_deepspeed_add_span(struct gpt_tensor *t, struct gpt_in *in,

@@ -88,10 +88,6 @@ int gpt_deepspeed_read_param(struct gpt_deepspeed *d,
 int gpt_deepspeed_add_file(struct gpt_deepspeed *d, const char *name,
                            struct gpt_torch **out,
                            struct gpt_err *err) GPT_MUST_USE;
-/* Adam's count, a number or a tensor of one; -1 when it is neither. */
-int gpt_deepspeed_read_step(const struct gpt_torch *t,
-                            const struct gpt_pickle_value *v, int64_t *step,
-                            struct gpt_err *err) GPT_MUST_USE;
 /* Appends elements [first, first + n) of a tensor in the order of rows, which
  * lie tight at byte `offset` of `in`. */
 int gpt_deepspeed_add_span(struct gpt_tensor *t, struct gpt_in *in,

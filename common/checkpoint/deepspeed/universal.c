@@ -60,7 +60,7 @@ static int take_step(struct gpt_deepspeed *d, const char *param,
         return GPT_OK;
     GPT_TRY(gpt_deepspeed_add_file(d, name, &file, err));
     v = gpt_pickle_find(file->root, "param");
-    return gpt_deepspeed_read_step(file, v ? v : file->root, &d->step, err);
+    return gpt_torch_count(file, v ? v : file->root, &d->step, err);
 }
 
 /* The second name of a tied table has weights alone, so moments may be missing;

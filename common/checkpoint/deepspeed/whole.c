@@ -330,9 +330,8 @@ static int take_param(struct whole *w, int64_t i, int64_t at, bool *fits,
                         : take_tensor(w, v, p, (enum gpt_kind)k, fits, err));
     }
     if (*fits && w->d->step < 0)
-        GPT_TRY(gpt_deepspeed_read_step(&w->d->model,
-                                        gpt_pickle_find(state, "step"),
-                                        &w->d->step, err));
+        GPT_TRY(gpt_torch_count(&w->d->model, gpt_pickle_find(state, "step"),
+                                &w->d->step, err));
     if (!*fits || (!w->flat && !w->masters))
         return GPT_OK;
     /* the weight stays until it was compared with its master */

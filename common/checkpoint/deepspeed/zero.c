@@ -136,10 +136,9 @@ static int take_moments(struct reader *r, const struct gpt_torch *t,
             return bad_file(t, "moments that are shorter than their weights",
                             err);
     }
-    return r->d->step < 0 ? gpt_deepspeed_read_step(
-                                t, gpt_pickle_find(state, "step"),
-                                &r->d->step, err)
-                          : GPT_OK;
+    if (r->d->step >= 0)
+        return GPT_OK;
+    return gpt_torch_count(t, gpt_pickle_find(state, "step"), &r->d->step, err);
 }
 
 /* Where weights and moments are, has other names in each stage. */

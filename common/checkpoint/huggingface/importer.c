@@ -70,6 +70,29 @@ static int find(const struct gpt_hf_importer *im, enum gpt_kind kind,
     return im->find(im->context, kind, GPT_HF_HEAD, found, err);
 }
 
+int gpt_hf_take_entry(struct gpt_hf_found *found, struct gpt_in *in,
+                      const struct gpt_safetensor *entry, const char *file,
+                      bool *used, struct gpt_err *err)
+{
+    const bool fits = entry->ndim <= GPT_PARAM_DIMS;
+
+    found->tensor = gpt_tensor_make(entry->name, entry->dtype,
+                                    fits ? entry->ndim : 0, entry->shape);
+    found->file = file;
+    found->used = used;
+    found->owned = true;
+    if (fits)
+        return gpt_stored_add(&found->tensor, in, entry, err);
+    found->tensor.ndim = entry->ndim;
+    memcpy(found->tensor.shape, entry->shape, sizeof(found->tensor.shape));
+    return GPT_OK;
+}
+
+static const char *said_in(const struct gpt_hf_importer *im)
+{
+    return im->said_in ? im->said_in : GPT_HF_CONFIG;
+}
+
 static void let_go(struct gpt_hf_found *found)
 {
     if (found->owned)
@@ -85,8 +108,8 @@ static int fail_missing(const struct gpt_hf_importer *im, enum gpt_kind kind,
         return gpt_fail(err, GPT_EDATA, "%s: no moments of tensor '%s%s'",
                         im->where, keys, name);
     gpt_fail(err, GPT_EDATA, "%s: no tensor '%s%s'", im->where, keys, name);
-    return gpt_hint(err, "config.json describes another model than the files "
-                         "hold, or one of them is missing");
+    return gpt_hint(err, "%s describes another model than the files hold, or "
+                         "one of them is missing", said_in(im));
 }
 
 /* A tensor against what config.json implies: an error is a file of another
@@ -104,10 +127,10 @@ static int check_tensor(const struct gpt_hf_importer *im,
         (ndim == 2 && t->shape[1] != shape[1]))
         return gpt_fail(err, GPT_EDATA,
                         "%s%s%s: tensor '%.200s' has %d dimensions, %lld x "
-                        "%lld; config.json says %lld x %lld",
+                        "%lld; %s says %lld x %lld",
                         im->where, slash, file, t->name, t->ndim,
                         (long long)t->shape[0], (long long)t->shape[1],
-                        (long long)shape[0], (long long)shape[1]);
+                        said_in(im), (long long)shape[0], (long long)shape[1]);
     if (!gpt_dtype_is_float(t->dtype))
         return gpt_fail(err, GPT_EDATA, "%s%s%s: tensor '%.200s' is of type %s",
                         im->where, slash, file, t->name,
@@ -230,9 +253,9 @@ int gpt_hf_import_model(struct gpt_hf_importer *im, struct gpt_err *err)
     GPT_TRY(settle_head(im, err));
     if (im->config->num_layers > im->n_held)
         return gpt_fail(err, GPT_EDATA,
-                        "%s: config.json says %lld layers, the files hold "
-                        "%lld tensors",
-                        im->where, (long long)im->config->num_layers,
+                        "%s: %s says %lld layers, the files hold %lld tensors",
+                        im->where, said_in(im),
+                        (long long)im->config->num_layers,
                         (long long)im->n_held);
     GPT_TRY(gpt_params_build(&im->table, im->config, err));
     GPT_TRY(gpt_new(&im->tensors, (size_t)(im->table.n * GPT_N_ADAM_KINDS),

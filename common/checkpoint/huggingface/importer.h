@@ -27,9 +27,17 @@ struct gpt_hf_found {
 typedef int gpt_hf_find(void *context, enum gpt_kind kind, const char *name,
                         struct gpt_hf_found *found, struct gpt_err *err);
 
+/* Fills *found with all of an entry, of `in`, of a file of that name. One of
+ * more dimensions than a parameter has gets no pieces. */
+int gpt_hf_take_entry(struct gpt_hf_found *found, struct gpt_in *in,
+                      const struct gpt_safetensor *entry, const char *file,
+                      bool *used, struct gpt_err *err) GPT_MUST_USE;
+
 struct gpt_hf_importer {
     /* Set before: */
     const char *where;         /* the directory, for messages */
+    const char *said_in; /* the file that says what the model is; NULL:
+                          * config.json */
     struct gpt_config *config; /* whether the output layer is tied is settled */
     const struct gpt_hf_family *family;
     gpt_hf_find *find;

@@ -196,8 +196,7 @@ static const struct gpt_safetensor *find_entry(const struct gpt_hf *hf,
     return t;
 }
 
-/* For the importer: a view of the whole entry. One of more dimensions than a
- * parameter has is refused by its shape. */
+/* For the importer: a view of the whole entry. */
 static int find_tensor(void *context, enum gpt_kind kind, const char *name,
                        struct gpt_hf_found *found, struct gpt_err *err)
 {
@@ -208,18 +207,9 @@ static int find_tensor(void *context, enum gpt_kind kind, const char *name,
     (void)kind; /* these files have weights alone */
     if (!entry)
         return GPT_OK;
-    found->tensor = gpt_tensor_make(entry->name, entry->dtype,
-                                    entry->ndim > GPT_PARAM_DIMS ? 0
-                                                                 : entry->ndim,
-                                    entry->shape);
-    found->file = hf->names[shard];
-    found->used = &hf->used[shard][entry - hf->shards[shard].tensors];
-    found->owned = true;
-    if (entry->ndim <= GPT_PARAM_DIMS)
-        return gpt_stored_add(&found->tensor, hf->shards[shard].in, entry, err);
-    found->tensor.ndim = entry->ndim;
-    memcpy(found->tensor.shape, entry->shape, sizeof(found->tensor.shape));
-    return GPT_OK;
+    return gpt_hf_take_entry(
+        found, hf->shards[shard].in, entry, hf->names[shard],
+        &hf->used[shard][entry - hf->shards[shard].tensors], err);
 }
 
 /* Everything in the files is a parameter or is known to be none. */

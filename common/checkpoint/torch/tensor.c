@@ -267,6 +267,27 @@ int gpt_torch_tensor(const struct gpt_torch *t, const char *name,
     return GPT_OK;
 }
 
+int gpt_torch_count(const struct gpt_torch *t, const struct gpt_pickle_value *v,
+                    int64_t *count, struct gpt_err *err)
+{
+    struct gpt_torch_tensor tensor;
+    float value;
+
+    /* PyTorch has Adam's step as a tensor of fp32, older versions as a
+     * number */
+    *count = -1;
+    if (gpt_pickle_int(v, count) || !v || !gpt_torch_is_tensor(v))
+        return GPT_OK;
+    GPT_TRY(gpt_torch_tensor(t, "a count", v, &tensor, err));
+    if (tensor.dtype != GPT_F32 ||
+        tensor.end - tensor.begin != (int64_t)sizeof(value))
+        return GPT_OK;
+    GPT_TRY(gpt_in_read(t->in, &value, tensor.begin, sizeof(value), err));
+    if (value >= 0 && value < 0x1p53F)
+        *count = (int64_t)value;
+    return GPT_OK;
+}
+
 /* ---- all of a file ---- */
 
 /* A walk in progress. `left` bounds it: shared values are visited at each

@@ -79,6 +79,10 @@ int gpt_torch_tensor(const struct gpt_torch *t, const char *name,
                      struct gpt_torch_tensor *out,
                      struct gpt_err *err) GPT_MUST_USE;
 
+/* A count, a number or a tensor of one; -1 when it is neither. */
+int gpt_torch_count(const struct gpt_torch *t, const struct gpt_pickle_value *v,
+                    int64_t *count, struct gpt_err *err) GPT_MUST_USE;
+
 /* Calls visit() for each value that holds no others, with its path of keys
  * ("model.language_model.encoder"); `tensor` is NULL for what is none. A list
  * of numbers is one value. GPT_EDATA when containers are nested too deep, or

@@ -1,0 +1,298 @@
+/* What front ends of torch.save()'s files share; see pth.h. */
+#include "checkpoint/pth/pth.h"
+
+#include "base/num.h"
+
+#include <stdio.h>
+#include <string.h>
+
+/* Also after a failure halfway: what was not made is zero. Tensors refer to
+ * files, so they go first. */
+void gpt_pth_close(struct gpt_source *s)
+{
+    struct gpt_pth *p = s->data;
+
+    if (!p)
+        return;
+    gpt_hf_importer_free(&p->model);
+    gpt_safetensors_close(&p->moments);
+    gpt_free(p->numbers);
+    for (int64_t i = 0; i < p->n_files; i++) {
+        gpt_safetensors_close(&p->files[i].weights);
+        gpt_torch_close(&p->files[i].torch);
+        gpt_free(p->files[i].used);
+    }
+    gpt_free(p->files);
+    cJSON_Delete(p->state);
+    gpt_free(p);
+}
+
+/* ---- files ---- */
+
+int gpt_pth_begin(struct gpt_source *s, const char *path,
+                  const struct gpt_source_options *options, const char *what,
+                  struct gpt_err *err)
+{
+    const char *name = gpt_path_name(path);
+    struct gpt_pth *p;
+
+    if (options->iteration >= 0) {
+        gpt_fail(err, GPT_EUSAGE,
+                 "%s: %s holds one model and no iterations; iteration %lld is "
+                 "asked for", path, what, (long long)options->iteration);
+        return gpt_hint(err, "ask for no iteration");
+    }
+    /* from here on gpt_pth_close() frees it, also after a failure */
+    GPT_TRY(gpt_new(&p, 1, sizeof(*p), "a checkpoint", err));
+    s->data = p;
+    if (gpt_path_is_dir(path))
+        snprintf(p->dir, sizeof(p->dir), "%s", path);
+    else if (name == path)
+        snprintf(p->dir, sizeof(p->dir), ".");
+    else /* a root's slash stays */
+        snprintf(p->dir, sizeof(p->dir), "%.*s",
+                 (int)gpt_max_i64(name - path - 1, 1), path);
+    s->dir = p->dir;
+    return GPT_OK;
+}
+
+/* The tree of a file of torch.save() is kept, as it has more than weights. */
+static int open_tensors(struct gpt_pth_file *f, const char *path,
+                        const char *key, struct gpt_err *err)
+{
+    if (gpt_path_ends_in(path, ".safetensors")) {
+        GPT_TRY(gpt_safetensors_open(&f->weights, path, err));
+        f->in = f->weights.in;
+        return GPT_OK;
+    }
+    GPT_TRY(gpt_torch_open(&f->torch, path, err));
+    f->in = f->torch.in;
+    const struct gpt_pickle_value *from =
+        key ? gpt_pickle_find(f->torch.root, key) : f->torch.root;
+    if (!gpt_pickle_mapping(from))
+        return gpt_fail(err, GPT_EDATA, "%s: no dict of weights%s%s%s", path,
+                        key ? " under '" : "", key ? key : "", key ? "'" : "");
+    return gpt_torch_list(&f->weights, &f->torch, from, err);
+}
+
+/* A file counts before it is open, so that what was opened of it is closed. */
+int gpt_pth_add(struct gpt_pth *p, const char *name, const char *key,
+                struct gpt_err *err)
+{
+    char path[GPT_PATH_BYTES];
+
+    GPT_TRY(gpt_path_join(path, sizeof(path), p->dir, name, err));
+    GPT_TRY(gpt_grow(&p->files, &p->cap_files, (size_t)p->n_files + 1,
+                     sizeof(*p->files), "files", err));
+    struct gpt_pth_file *f = &p->files[p->n_files++];
+    *f = (struct gpt_pth_file){.name = name};
+    GPT_TRY(open_tensors(f, path, key, err));
+    GPT_TRY(gpt_hf_unwrap_names(&f->weights, path, err));
+    return gpt_new(&f->used, (size_t)f->weights.n, sizeof(*f->used), "tensors",
+                   err);
+}
+
+/* Under the names of the files, those that are no parameters too. */
+int gpt_pth_list(const struct gpt_source *s, gpt_stored_visit *visit,
+                 void *context, struct gpt_err *err)
+{
+    const struct gpt_pth *p = s->data;
+
+    for (int64_t k = 0; k < p->n_files; k++)
+        for (int64_t i = 0; i < p->files[k].weights.n; i++) {
+            const struct gpt_stored stored = gpt_stored_entry(
+                &p->files[k].weights.tensors[i], p->files[k].name);
+
+            GPT_TRY(visit(context, &stored, err));
+        }
+    return GPT_OK;
+}
+
+/* ---- weights ---- */
+
+/* The tensor of Adam's that a weight's number names; *found stays as it is
+ * where there is none. */
+static int find_moment(struct gpt_pth *p, enum gpt_kind kind,
+                       const struct gpt_safetensor *weight,
+                       struct gpt_hf_found *found, struct gpt_err *err)
+{
+    static const char *const keys[] = {[GPT_KIND_EXP_AVG] = "exp_avg",
+                                       [GPT_KIND_EXP_AVG_SQ] = "exp_avg_sq"};
+    const struct gpt_pth_file *f = &p->files[0];
+    char name[64];
+
+    snprintf(name, sizeof(name), "%lld.%s",
+             (long long)p->numbers[weight - f->weights.tensors], keys[kind]);
+    const struct gpt_safetensor *e = gpt_safetensors_find(&p->moments, name);
+    return e ? gpt_hf_take_entry(found, f->in, e, f->name, NULL, err) : GPT_OK;
+}
+
+int gpt_pth_find(void *context, enum gpt_kind kind, const char *name,
+                 struct gpt_hf_found *found, struct gpt_err *err)
+{
+    struct gpt_pth *p = context;
+    struct gpt_pth_file *f = &p->files[0];
+    const struct gpt_safetensor *e = gpt_safetensors_find(&f->weights, name);
+
+    if (!e)
+        return GPT_OK;
+    if (kind != GPT_KIND_PARAMETERS)
+        return find_moment(p, kind, e, found, err);
+    return gpt_hf_take_entry(found, f->in, e, f->name,
+                             &f->used[e - f->weights.tensors], err);
+}
+
+/* Everything in the files is a parameter or is known to be none. */
+static int check_rest(const struct gpt_pth *p, struct gpt_err *err)
+{
+    for (int64_t k = 0; k < p->n_files; k++)
+        for (int64_t i = 0; i < p->files[k].weights.n; i++) {
+            const char *name = p->files[k].weights.tensors[i].name;
+
+            if (!p->files[k].used[i])
+                GPT_TRY(gpt_hf_import_check(&p->model, name, name,
+                                            p->files[k].name, err));
+        }
+    return GPT_OK;
+}
+
+/* Sizes are those of whole files, with what a conversion does not read. */
+static int list_files(struct gpt_source *s, struct gpt_err *err)
+{
+    const struct gpt_pth *p = s->data;
+    struct gpt_source_file *files =
+        gpt_arena_alloc(&s->arena, (size_t)p->n_files, sizeof(*files));
+
+    if (!files)
+        return gpt_no_memory(err, "names of files");
+    for (int64_t i = 0; i < p->n_files; i++) {
+        files[i] = (struct gpt_source_file){p->files[i].name,
+                                            gpt_in_size(p->files[i].in),
+                                            p->files[i].weights.n};
+        s->weight_bytes += files[i].bytes;
+    }
+    s->files = files;
+    s->n_files = p->n_files;
+    return gpt_hf_import_attached(s, err);
+}
+
+/* The rules of the configuration are the files' to keep, not the user's, so
+ * that a broken one is bad data. */
+int gpt_pth_import(struct gpt_source *s, const struct gpt_hf_family *family,
+                   gpt_hf_find *find, const char *said_in,
+                   const struct gpt_source_options *options,
+                   struct gpt_err *err)
+{
+    struct gpt_err inner = {0};
+    struct gpt_pth *p = s->data;
+
+    if (gpt_config_complete(&s->config, gpt_max_i64(options->divisible_by, 1),
+                            gpt_max_i64(options->tp_size, 1),
+                            &inner) != GPT_OK)
+        return gpt_fail(err, GPT_EDATA, "%s/%s: %s", p->dir, said_in,
+                        inner.text);
+    p->model.where = p->dir;
+    p->model.said_in = said_in;
+    p->model.config = &s->config;
+    p->model.family = family;
+    p->model.prefix = family->prefix;
+    p->model.find = find;
+    p->model.context = p;
+    /* limits of what a hostile file may claim */
+    for (int64_t i = 0; i < p->n_files; i++) {
+        p->model.n_held += p->files[i].weights.n;
+        p->model.bytes += gpt_in_size(p->files[i].in);
+    }
+    GPT_TRY(gpt_hf_import_model(&p->model, err));
+    GPT_TRY(check_rest(p, err));
+    s->tensors = p->model.tensors;
+    s->n_tensors = p->model.n;
+    return list_files(s, err);
+}
+
+/* ---- Adam ---- */
+
+/* PyTorch's state counts parameters in the order of the groups that it was
+ * given. One group has the order of the model; of two the first has the
+ * matrices, whose weights decay, and the second the vectors. Returns how many
+ * parameters there are. */
+static int64_t number_weights(struct gpt_pth *p, int64_t n_groups)
+{
+    const struct gpt_pth_file *f = &p->files[0];
+    int64_t n = 0;
+
+    for (int64_t group = 0; group < n_groups; group++)
+        for (int64_t i = 0; i < f->weights.n; i++)
+            if (f->used[i] &&
+                (n_groups == 1 ||
+                 (f->weights.tensors[i].ndim > 1) == (group == 0)))
+                p->numbers[i] = n++;
+    return n;
+}
+
+/* Dimensions that a tensor does not have are not looked at. */
+static bool same_shape(const struct gpt_safetensor *a,
+                       const struct gpt_safetensor *b)
+{
+    return a->ndim == b->ndim &&
+           memcmp(a->shape, b->shape,
+                  (size_t)a->ndim * sizeof(*a->shape)) == 0;
+}
+
+/* Both moments of each parameter have its shape: else the numbers are those of
+ * another order. */
+static bool moments_fit(const struct gpt_pth *p)
+{
+    static const char *const keys[] = {"exp_avg", "exp_avg_sq"};
+    const struct gpt_safetensors *weights = &p->files[0].weights;
+    char name[64];
+
+    for (int64_t i = 0; i < weights->n; i++)
+        for (size_t k = 0; p->files[0].used[i] && k < GPT_COUNT(keys); k++) {
+            snprintf(name, sizeof(name), "%lld.%s", (long long)p->numbers[i],
+                     keys[k]);
+            const struct gpt_safetensor *e =
+                gpt_safetensors_find(&p->moments, name);
+
+            if (!e || !same_shape(e, &weights->tensors[i]))
+                return false;
+        }
+    return true;
+}
+
+/* What is not Adam's, or does not fit, is no failure: weights alone can be
+ * used. The step of one parameter is that of all, as AdamW counts. */
+int gpt_pth_import_adam(struct gpt_source *s, const char **why,
+                        struct gpt_err *err)
+{
+    struct gpt_pth *p = s->data;
+    const struct gpt_torch *t = &p->files[0].torch;
+    const struct gpt_pickle_value *all = gpt_pickle_find(t->root, "optimizer");
+    const struct gpt_pickle_value *state = gpt_pickle_find(all, "state"), *key;
+    const struct gpt_pickle_value *first = NULL;
+    struct gpt_pickle_value **groups;
+    int64_t n_groups;
+
+    *why = "there is none";
+    if (!gpt_pickle_mapping(state) || gpt_pickle_pairs(state) == 0)
+        return GPT_OK;
+    *why = "its parameters are neither one group nor matrices and vectors";
+    if (!gpt_pickle_sequence(gpt_pickle_find(all, "param_groups"), &groups,
+                             &n_groups) || n_groups < 1 || n_groups > 2)
+        return GPT_OK;
+    GPT_TRY(gpt_torch_list(&p->moments, t, state, err));
+    GPT_TRY(gpt_new(&p->numbers, (size_t)p->files[0].weights.n,
+                    sizeof(*p->numbers), "numbers of parameters", err));
+    *why = "it is not that of Adam, or its parameters are in another order "
+           "than those of the model";
+    if (number_weights(p, n_groups) != gpt_pickle_pairs(state) ||
+        !moments_fit(p))
+        return GPT_OK;
+    gpt_pickle_pair(state, 0, &key, &first);
+    GPT_TRY(gpt_torch_count(t, gpt_pickle_find(first, "step"), &p->step, err));
+    *why = p->step < 0 ? "it does not say its step" : NULL;
+    for (int k = 1; !*why && k < GPT_N_ADAM_KINDS; k++)
+        GPT_TRY(gpt_hf_import_kind(&p->model, (enum gpt_kind)k, err));
+    s->n_tensors = p->model.n;
+    return GPT_OK;
+}

@@ -1,0 +1,126 @@
+#!/bin/sh
+# Checkpoints of nanoGPT, and of Meta's code of Llama, which are read: models
+# that tests/golden/make_pth.py computes by PyTorch, and files that were changed.
+. "$(dirname "$0")/../lib/tap.sh"
+
+golden=$top/tests/golden/pth
+into() { # from to option...
+    from=$1 to=$2
+    shift 2
+    gpt-reshape --load-path "$from" --save-path "$to" "$@"
+}
+gen() { # checkpoint option...
+    from=$1
+    shift
+    gpt-generate --load "$from" --tokenizer-type NullTokenizer \
+        --vocab-size 60 --device cpu -q "$@"
+}
+same_as_torch() { # name checkpoint
+    expect 0 "$1: a text" gen "$2" --prompt '1 2 3' --greedy --tokens 8 \
+        --ignore-eod
+    sed -n 1p "$golden/${1%% *}/expected.txt" >want
+    check 'is that of PyTorch' sh -c '[ "$(echo $(cat out))" = "$(cat want)" ]'
+    echo '{"context":"4 5 6","continuation":" 7 8 9"}' >pair
+    expect 0 'a score' gen "$2" --score --prompt-file pair
+    check 'is that of PyTorch' perl -ne '
+        BEGIN { open F, $ARGV[0]; $want = (<F>)[1]; shift }
+        /"logprob":([-0-9.e]+)/ or die; exit abs($1 - $want) > 1e-4' \
+        "$golden/${1%% *}/expected.txt" out
+}
+
+for name in nanogpt nanogpt_plain llama llama_parts; do
+    same_as_torch $name "$golden/$name"
+    expect 0 "$name: into two ranks" into "$golden/$name" $name.two --verify \
+        --target-tensor-model-parallel-size 2
+    same_as_torch "$name of two ranks" $name.two
+done
+check 'one file and two are the same model' gpt-reshape verify \
+    "$golden/llama" "$golden/llama_parts"
+
+
+# ---- nanoGPT ----
+expect 0 'inspect a file' gpt-reshape inspect "$golden/nanogpt/ckpt.pt"
+out_has 'nanoGPT'
+out_has 'transformer.h.1.attn.c_attn.weight  F32   [36, 12]'
+# bytes of all elements
+moments() { # name bytes
+    into "$golden/$1" "$1.one" --make-vocab-size-divisible-by 61 -q
+    for kind in model optimizer_exp_avg optimizer_exp_avg_sq; do
+        tail -c "$2" "$1.one/iter_0000002/${kind}_tp00_pp00.safetensors" >$kind
+    done
+    check "$1: first moments are those of their parameters" \
+        cmp model optimizer_exp_avg
+    check 'and others are not' sh -c '! cmp -s model optimizer_exp_avg_sq'
+}
+moments nanogpt 19248
+moments nanogpt_plain 18144
+printf '%s\n' '{"text":"5 6 7 8 9 10 11 12 13 14 15 16 17 18 19 20 21 22 23 24"}' \
+    >lines
+gpt-preprocess --input lines --output-prefix data --workers 1 -q \
+    --tokenizer-type NullTokenizer --vocab-size 60
+expect 0 'its training goes on' gpt-train --load "$golden/nanogpt" --save more \
+    --use-checkpoint-args --data-path data_text_document --split 1,0,0 \
+    --tokenizer-type NullTokenizer --vocab-size 60 --seq-length 8 \
+    --micro-batch-size 1 --global-batch-size 2 --train-iters 4 --lr 1e-3 \
+    --device cpu --log-interval 1 --override-opt_param-scheduler
+check 'at its step' [ -d more/iter_0000004 ]
+err_has 'iteration        3/'
+
+changed() { # directory expression: a copy whose file was changed in place
+    rm -rf changed
+    cp -r "$golden/$1" changed
+    chmod -R u+w changed
+    LC_ALL=C perl -pi -e "$2" changed/*.pt* changed/*.json 2>/dev/null
+}
+changed nanogpt_plain 's/n_layer/n_layex/'
+expect 3 'an argument that is missing' gpt-reshape inspect changed
+err_has "changed/ckpt.pt: model_args has n_layex, which nanoGPT's model does"
+changed nanogpt_plain 's/model_args/model_argx/'
+expect 3 'no arguments' gpt-reshape inspect changed
+err_has "no dict 'model_args'"
+changed nanogpt_plain 's/ln_f.weight/ln_g.weight/'
+expect 3 'a tensor that is missing' gpt-reshape inspect changed
+err_has "no tensor 'transformer.ln_f.weight'"
+err_has 'ckpt.pt describes another model than the files hold'
+changed nanogpt_plain 's/exp_avg_sq/exp_avg_sx/g'
+expect 0 'a state that is not of Adam' into changed left -q
+err_has 'its optimizer state is left out: it is not that of Adam'
+expect 2 'an iteration' gen "$golden/nanogpt" --ckpt-step 2 -p 1
+err_has 'holds one model and no iterations'
+mkdir empty
+: >empty/ckpt.pt
+expect 3 'an empty file' gpt-reshape inspect empty
+
+# ---- Meta ----
+expect 0 'a warning' gpt-reshape inspect "$golden/llama"
+err_has 'no max_seq_len: texts are taken to have at most 8192 tokens'
+changed llama 's/"multiple_of"/"moe"/'
+expect 3 'a key that is not known' gpt-reshape inspect changed
+err_has "changed/params.json: 'moe' is not known, and may change what"
+changed llama 's/"multiple_of": 8/"use_biases": true/'
+expect 3 'biases' gpt-reshape inspect changed
+err_has 'a model with use_biases is not read'
+changed llama 's/"n_heads": 4/"n_heads": 3/'
+expect 3 'other heads' gpt-reshape inspect changed
+err_has 'params.json'
+changed llama 's/"multiple_of": 8/"use_scaled_rope": true/'
+expect 0 'scaled positions' gpt-reshape inspect changed
+out_has 'rotary_scaling           "llama3"'
+err_has 'positions are scaled by 8, as the code of Llama 3.1 does'
+changed llama 's/"multiple_of": 8/"sliding_window": 5, "tied_embeddings": null/'
+expect 0 'a window, and null' gpt-reshape inspect changed
+out_has 'window_size              4'
+changed llama_parts 's/layers.1.attention.wo/layers.1.attention.wx/ if $ARGV =~ /01/'
+expect 3 'a part that is missing' gpt-reshape inspect changed
+err_has "consolidated.01.pth: tensor 'layers.1.attention.wo.weight' is missing"
+rm -f changed/consolidated.01.pth
+expect 3 'a file that is missing' gpt-reshape inspect changed
+cp -r "$golden/llama" lacking
+chmod -R u+w lacking
+rm lacking/params.json
+expect 3 'without params.json' gpt-reshape inspect lacking
+err_has 'params.json is missing beside them'
+mkdir lit
+: >lit/lit_model.pth
+expect 3 'a checkpoint of LitGPT' gpt-reshape inspect lit
+err_has 'it is of LitGPT, which is not read'
