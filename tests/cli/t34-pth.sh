@@ -124,3 +124,10 @@ mkdir lit
 : >lit/lit_model.pth
 expect 3 'a checkpoint of LitGPT' gpt-reshape inspect lit
 err_has 'it is of LitGPT, which is not read'
+
+# Llama 3's vocabulary, whose name is that of another kind of file
+cp -r "$golden/llama" llama3
+chmod -R u+w llama3
+printf 'IQ== 0\nIg== 1\n' >llama3/tokenizer.model
+expect 3 'ranks as tokenizer.model' gpt-generate --load llama3 -p abc --tokens 4
+err_has 'no SentencePiece model, but ranks of a TikTokenizer, as Llama 3 has'
