@@ -112,9 +112,8 @@ static int explain_directory(const char *path, struct gpt_err *err)
                                 "missing beside them"},
         {"consolidated.safetensors", "it has weights of Mistral's code; "
                                      "params.json is missing beside them"},
-        {"lit_model.pth", "it is of LitGPT, which is not read: 'litgpt "
-                          "convert_from_litgpt' writes the names of "
-                          "transformers"},
+        {"lit_model.pth", "it has weights of LitGPT; model_config.yaml is "
+                          "missing beside them"},
     };
     char below[GPT_PATH_BYTES];
 

@@ -77,7 +77,8 @@ struct gpt_format {
 /* Formats that are only read. They are asked before the others: a directory of
  * DeepSpeed may hold weights of Hugging Face as well, which lack the state of
  * the optimizer. */
-#define GPT_FORMAT_READ_LIST(X) X(deepspeed) X(dcp) X(nanogpt) X(meta)
+#define GPT_FORMAT_READ_LIST(X) X(deepspeed) X(dcp) X(nanogpt) \
+    X(litgpt) X(meta)
 
 #define X(name) extern const struct gpt_format gpt_format_##name;
 GPT_FORMAT_LIST(X)

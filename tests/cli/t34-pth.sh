@@ -1,5 +1,5 @@
 #!/bin/sh
-# Checkpoints of nanoGPT, and of Meta's code of Llama, which are read: models
+# Checkpoints of nanoGPT, LitGPT and Meta's code of Llama, which are read: models
 # that tests/golden/make_pth.py computes by PyTorch, and files that were changed.
 . "$(dirname "$0")/../lib/tap.sh"
 
@@ -28,7 +28,7 @@ same_as_torch() { # name checkpoint
         "$golden/${1%% *}/expected.txt" out
 }
 
-for name in nanogpt nanogpt_plain llama llama_parts; do
+for name in nanogpt nanogpt_plain llama llama_parts litgpt litgpt_old; do
     same_as_torch $name "$golden/$name"
     expect 0 "$name: into two ranks" into "$golden/$name" $name.two --verify \
         --target-tensor-model-parallel-size 2
@@ -43,17 +43,17 @@ expect 0 'inspect a file' gpt-reshape inspect "$golden/nanogpt/ckpt.pt"
 out_has 'nanoGPT'
 out_has 'transformer.h.1.attn.c_attn.weight  F32   [36, 12]'
 # bytes of all elements
-moments() { # name bytes
+moments() { # name iteration bytes
     into "$golden/$1" "$1.one" --make-vocab-size-divisible-by 61 -q
     for kind in model optimizer_exp_avg optimizer_exp_avg_sq; do
-        tail -c "$2" "$1.one/iter_0000002/${kind}_tp00_pp00.safetensors" >$kind
+        tail -c "$3" "$1.one/iter_$2/${kind}_tp00_pp00.safetensors" >$kind
     done
     check "$1: first moments are those of their parameters" \
         cmp model optimizer_exp_avg
     check 'and others are not' sh -c '! cmp -s model optimizer_exp_avg_sq'
 }
-moments nanogpt 19248
-moments nanogpt_plain 18144
+moments nanogpt 0000002 19248
+moments nanogpt_plain 0000002 18144
 printf '%s\n' '{"text":"5 6 7 8 9 10 11 12 13 14 15 16 17 18 19 20 21 22 23 24"}' \
     >lines
 gpt-preprocess --input lines --output-prefix data --workers 1 -q \
@@ -70,7 +70,7 @@ changed() { # directory expression: a copy whose file was changed in place
     rm -rf changed
     cp -r "$golden/$1" changed
     chmod -R u+w changed
-    LC_ALL=C perl -pi -e "$2" changed/*.pt* changed/*.json 2>/dev/null
+    LC_ALL=C perl -pi -e "$2" changed/*.pt* changed/*.json changed/*.yaml 2>/dev/null
 }
 changed nanogpt_plain 's/n_layer/n_layex/'
 expect 3 'an argument that is missing' gpt-reshape inspect changed
@@ -115,6 +115,26 @@ expect 3 'a part that is missing' gpt-reshape inspect changed
 err_has "consolidated.01.pth: tensor 'layers.1.attention.wo.weight' is missing"
 rm -f changed/consolidated.01.pth
 expect 3 'a file that is missing' gpt-reshape inspect changed
+# ---- LitGPT ----
+moments litgpt 0000001 32704
+changed litgpt 's/sliding_window_size: null/sliding_window_size: 9/'
+expect 3 'a field that is not known' gpt-reshape inspect changed
+err_has "sliding_window_size '9' is not known, and may change what the model"
+changed litgpt 's/RMSNorm/RMSNorx/'
+expect 3 'a class that is not known' gpt-reshape inspect changed
+err_has "norm_class_name 'RMSNorx' is not known"
+changed litgpt 's/  low_freq_factor/  beta_fast/'
+expect 3 'another scaling' gpt-reshape inspect changed
+err_has "beta_fast '1.0' is not that of Llama 3's scaling"
+changed litgpt 's/^n_head: 4/n_head 4/'
+expect 3 'a line that is none' gpt-reshape inspect changed
+err_has "no 'name: value'"
+changed litgpt 's/^n_layer: 2/n_layer: x/'
+expect 3 'a word for a number' gpt-reshape inspect changed
+err_has "n_layer 'x' is not known"
+expect 0 'what is left out of a run' into "$golden/litgpt" other
+err_has 'train_dataloader'
+
 cp -r "$golden/llama" lacking
 chmod -R u+w lacking
 rm lacking/params.json
@@ -122,8 +142,8 @@ expect 3 'without params.json' gpt-reshape inspect lacking
 err_has 'params.json is missing beside them'
 mkdir lit
 : >lit/lit_model.pth
-expect 3 'a checkpoint of LitGPT' gpt-reshape inspect lit
-err_has 'it is of LitGPT, which is not read'
+expect 3 'without model_config.yaml' gpt-reshape inspect lit
+err_has 'model_config.yaml is missing beside them'
 
 # Llama 3's vocabulary, whose name is that of another kind of file
 cp -r "$golden/llama" llama3

@@ -1,7 +1,8 @@
 #!/usr/bin/env python3
-"""Makes tests/golden/pth: checkpoints as nanoGPT's train.py and Meta's code of
-Llama save them, of small models that are computed here with PyTorch from their
-definitions, and what these models write and expect.
+"""Makes tests/golden/pth: checkpoints as nanoGPT's train.py, Meta's code of
+Llama and LitGPT save them, of small models that are computed here with PyTorch
+from their definitions, LitGPT's with that package, and what these models write
+and expect.
 
     make_pth.py tests/golden/pth
 
@@ -9,15 +10,20 @@ nanogpt, nanogpt_plain: ckpt.pt of a model with biases and of one without, after
 two steps of AdamW whose first moments were replaced by the weights, so that a
 reader that takes those of another parameter is found out. llama, llama_parts: the
 same model in one file and in the files of two ranks. The second of each are not
-zip archives, which have checksums. Each directory has
+zip archives, which have checksums. litgpt, litgpt_old: a run, and weights in the
+order of versions before 0.5.4. Each directory has
 expected.txt: a line of ids that follow 1 2 3 by the largest logit, and the log
 probability of 7 8 9 after 4 5 6."""
 import json
 import math
 import os
 import sys
+from pathlib import Path
 
 import torch
+from litgpt.config import Config
+from litgpt.model import GPT
+from litgpt.utils import save_config
 from torch import nn
 from torch.nn import functional as F
 
@@ -190,6 +196,51 @@ def meta(folder, parts):
     expected(folder, lambda ids: llama(w, p, ids))
 
 
+def by_group(t, c):
+    """Rows of queries, keys and values as LitGPT had them until 0.5.4: those of
+    a group together."""
+    groups, d = c.n_query_groups, c.head_size
+    q, k, v = t.split([c.n_head * d, groups * d, groups * d])
+    return torch.cat([x.unflatten(0, (groups, -1)) for x in (q, k, v)],
+                     dim=1).flatten(0, 1).contiguous()
+
+
+def litgpt(folder, old):
+    torch.manual_seed(6)
+    c = Config(name="tiny", hf_config={"org": "none", "name": "tiny"},
+               block_size=32, n_layer=2, n_embd=16, vocab_size=61,
+               padded_vocab_size=61, n_head=4, n_query_groups=2, head_size=6,
+               rotary_percentage=1.0, intermediate_size=40,
+               norm_class_name="LayerNorm" if old else "RMSNorm",
+               mlp_class_name="GptNeoxMLP" if old else "LLaMAMLP",
+               parallel_residual=old, bias=old, rope_adjustments=None if old
+               else {"factor": 4.0, "low_freq_factor": 1.0,
+                     "high_freq_factor": 4.0, "original_max_seq_len": 16})
+    model = GPT(c)
+    params = list(model.parameters())
+    for p in params:
+        nn.init.normal_(p, 1 if p.dim() < 2 else 0, 0.3)
+    optimizer = torch.optim.AdamW(params, lr=1e-3)
+    ids = torch.arange(20).reshape(2, 10)
+    F.cross_entropy(model(ids).flatten(0, 1), ids.flatten()).backward()
+    optimizer.step()
+    for p in params:
+        optimizer.state[p]["exp_avg"] = p.detach().clone()
+    os.makedirs(folder, exist_ok=True)
+    save_config(c, Path(folder))
+    weights = model.state_dict()
+    if old:
+        weights = {n.replace("attn.qkv", "attn.attn"):
+                   by_group(t, c) if "attn.qkv" in n else t
+                   for n, t in weights.items()}
+    torch.save(weights if old else
+               {"model": weights, "optimizer": optimizer.state_dict(),
+                "iter_num": 2, "step_count": 1, "hparams": {"a": 1},
+                "train_dataloader": {"place": 3}},
+               os.path.join(folder, "lit_model.pth"))
+    expected(folder, model)
+
+
 def main():
     out = sys.argv[1]
     torch.manual_seed(3)
@@ -197,6 +248,8 @@ def main():
     nanogpt(os.path.join(out, "nanogpt_plain"), False)
     meta(os.path.join(out, "llama"), 1)
     meta(os.path.join(out, "llama_parts"), 2)
+    litgpt(os.path.join(out, "litgpt"), False)
+    litgpt(os.path.join(out, "litgpt_old"), True)
 
 
 if __name__ == "__main__":

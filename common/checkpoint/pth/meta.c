@@ -287,6 +287,7 @@ static void guess_positions(struct gpt_config *c, const char *what)
              what, (long long)c->max_positions);
 }
 
+/* The files are open: their shapes are a part of what the model is. */
 static int read_params(struct gpt_source *s, struct gpt_err *err)
 {
     struct gpt_pth *p = s->data;
@@ -346,6 +347,7 @@ static int open_files(struct gpt_source *s, struct gpt_err *err)
     return GPT_OK;
 }
 
+/* There is no run: these files are weights alone. */
 static int open_meta(struct gpt_source *s, const char *path,
                      const struct gpt_source_options *o, struct gpt_err *err)
 {

@@ -5,9 +5,6 @@
 #include "checkpoint/format.h"
 #include "checkpoint/huggingface/rows.h"
 #include "checkpoint/pth/pth.h"
-#include "checkpoint/run_state.h"
-
-#include "base/log.h"
 
 #define FILE_NAME "ckpt.pt"
 #define ARGUMENTS "model_args"
@@ -102,43 +99,17 @@ static int read_arguments(struct gpt_source *s, struct gpt_err *err)
     return GPT_OK;
 }
 
-/* ---- the run ---- */
+/* ---- the source ---- */
 
-/* The step is all that is kept: nanoGPT draws its samples at random, and keeps
- * no place in its data. */
-static int make_state(struct gpt_source *s, const char *why,
-                      struct gpt_err *err)
-{
-    static const char *const known[] = {"model", "optimizer", ARGUMENTS,
-                                        "iter_num", "best_val_loss", "config",
-                                        NULL};
-    struct gpt_pth *p = s->data;
-    const struct gpt_pickle_value *root = p->files[0].torch.root;
-    int64_t steps = 0;
-
-    (void)gpt_pickle_int(gpt_pickle_find(root, "iter_num"), &steps);
-    if (steps < 0 || steps >= GPT_JSON_EXACT)
-        return gpt_fail(err, GPT_EDATA, "%s/%s: iter_num is out of range",
-                        p->dir, p->files[0].name);
-    s->iteration = steps;
-    p->state = gpt_run_state_make(steps, 0, 0);
-    if (why)
-        cJSON_AddStringToObject(p->state, GPT_RUN_CONVERTED, "nanogpt");
-    else
-        gpt_run_state_put_run(p->state, p->step, GPT_RUN_SEED_UNKNOWN,
-                              "nanoGPT");
-    s->state = p->state;
-    s->left_out = gpt_pickle_others(root, known, &s->arena);
-    return p->state ? GPT_OK : gpt_no_memory(err, "the state of a run");
-}
-
-/* Without the optimizer's state, which may not be wanted or not be read, the
- * weights are those of a conversion, and begin a run of their own. */
+/* nanoGPT draws its samples at random, and keeps no place in its data. */
 static int open_nanogpt(struct gpt_source *s, const char *path,
                         const struct gpt_source_options *o,
                         struct gpt_err *err)
 {
-    const char *why = "it is not asked for", *name = FILE_NAME;
+    static const char *const known[] = {"model", "optimizer", ARGUMENTS,
+                                        "iter_num", "best_val_loss", "config",
+                                        NULL};
+    const char *name = FILE_NAME; /* that of the path, where it is a file */
 
     GPT_TRY(gpt_pth_begin(s, path, o, "a checkpoint of nanoGPT", err));
     if (!gpt_path_is_dir(path))
@@ -149,13 +120,8 @@ static int open_nanogpt(struct gpt_source *s, const char *path,
     GPT_TRY(gpt_pth_add(s->data, name, "model", err));
     GPT_TRY(read_arguments(s, err));
     GPT_TRY(gpt_pth_import(s, &family, gpt_pth_find, name, o, err));
-    if (o->optimizer) {
-        GPT_TRY(gpt_pth_import_adam(s, &why, err));
-        if (why)
-            gpt_warn("%s: its optimizer state is left out: %s", path, why);
-    }
     s->family = "gpt2";
-    return make_state(s, why, err);
+    return gpt_pth_import_run(s, "iter_num", known, o->optimizer, err);
 }
 
 const struct gpt_format gpt_format_nanogpt = {

@@ -1,7 +1,10 @@
 /* What front ends of torch.save()'s files share; see pth.h. */
 #include "checkpoint/pth/pth.h"
 
+#include "base/log.h"
 #include "base/num.h"
+#include "checkpoint/format.h"
+#include "checkpoint/run_state.h"
 
 #include <stdio.h>
 #include <string.h>
@@ -68,10 +71,13 @@ static int open_tensors(struct gpt_pth_file *f, const char *path,
     GPT_TRY(gpt_torch_open(&f->torch, path, err));
     f->in = f->torch.in;
     const struct gpt_pickle_value *from =
-        key ? gpt_pickle_find(f->torch.root, key) : f->torch.root;
+        key ? gpt_pickle_find(f->torch.root, key) : NULL;
+    if (from)
+        f->run = f->torch.root;
+    else
+        from = f->torch.root;
     if (!gpt_pickle_mapping(from))
-        return gpt_fail(err, GPT_EDATA, "%s: no dict of weights%s%s%s", path,
-                        key ? " under '" : "", key ? key : "", key ? "'" : "");
+        return gpt_fail(err, GPT_EDATA, "%s: no dict of weights", path);
     return gpt_torch_list(&f->weights, &f->torch, from, err);
 }
 
@@ -262,12 +268,13 @@ static bool moments_fit(const struct gpt_pth *p)
 
 /* What is not Adam's, or does not fit, is no failure: weights alone can be
  * used. The step of one parameter is that of all, as AdamW counts. */
-int gpt_pth_import_adam(struct gpt_source *s, const char **why,
-                        struct gpt_err *err)
+static int import_adam(struct gpt_source *s, const char **why,
+                       struct gpt_err *err)
 {
     struct gpt_pth *p = s->data;
     const struct gpt_torch *t = &p->files[0].torch;
-    const struct gpt_pickle_value *all = gpt_pickle_find(t->root, "optimizer");
+    const struct gpt_pickle_value *all =
+        gpt_pickle_find(p->files[0].run, "optimizer");
     const struct gpt_pickle_value *state = gpt_pickle_find(all, "state"), *key;
     const struct gpt_pickle_value *first = NULL;
     struct gpt_pickle_value **groups;
@@ -295,4 +302,38 @@ int gpt_pth_import_adam(struct gpt_source *s, const char **why,
         GPT_TRY(gpt_hf_import_kind(&p->model, (enum gpt_kind)k, err));
     s->n_tensors = p->model.n;
     return GPT_OK;
+}
+
+/* Without the optimizer's state, which may not be wanted or not be read, the
+ * weights are those of a conversion, and begin a run of their own. The steps
+ * are all that is known of a run's place. */
+int gpt_pth_import_run(struct gpt_source *s, const char *count,
+                       const char *const *known, bool optimizer,
+                       struct gpt_err *err)
+{
+    struct gpt_pth *p = s->data;
+    const struct gpt_pickle_value *root = p->files[0].run;
+    const char *why = "it is not asked for";
+    int64_t steps = 0;
+
+    if (optimizer) {
+        GPT_TRY(import_adam(s, &why, err));
+        if (why)
+            gpt_warn("%s: its optimizer state is left out: %s", s->at, why);
+    }
+    /* weights alone count no steps */
+    (void)gpt_pickle_int(gpt_pickle_find(root, count), &steps);
+    if (steps < 0 || steps >= GPT_JSON_EXACT)
+        return gpt_fail(err, GPT_EDATA, "%s/%s: %s is out of range", p->dir,
+                        p->files[0].name, count);
+    s->iteration = steps;
+    p->state = gpt_run_state_make(steps, 0, 0);
+    if (why)
+        cJSON_AddStringToObject(p->state, GPT_RUN_CONVERTED, s->format->name);
+    else
+        gpt_run_state_put_run(p->state, p->step, GPT_RUN_SEED_UNKNOWN,
+                              s->format->title);
+    s->state = p->state;
+    s->left_out = gpt_pickle_others(root, known, &s->arena);
+    return p->state ? GPT_OK : gpt_no_memory(err, "the state of a run");
 }

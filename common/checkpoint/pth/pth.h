@@ -1,9 +1,9 @@
 /* Checkpoints that a program saves with torch.save() under names of its own:
- * nanoGPT's (nanogpt.c) and those of Meta's and Mistral's own code (meta.c).
- * Each of these files is a front end, a row of checkpoint/format.h, read only:
- * it says which files there are, what the model is, and by the rules of a
- * family (huggingface/family.h) which tensor is which parameter. What they
- * share is here. Start at a front end's open(). */
+ * nanoGPT's (nanogpt.c), LitGPT's (litgpt.c), and those of Meta's and Mistral's
+ * own code (meta.c). Each of these files is a front end, a row of
+ * checkpoint/format.h, read only: it says which files there are, what the model
+ * is, and by the rules of a family (huggingface/family.h) which tensor is which
+ * parameter. What they share is here. Start at a front end's open(). */
 #ifndef GPT_CHECKPOINT_PTH_H
 #define GPT_CHECKPOINT_PTH_H
 
@@ -15,6 +15,7 @@ struct gpt_pth_file {
     struct gpt_torch torch; /* open, unless it is a file of safetensors */
     struct gpt_safetensors weights;
     struct gpt_in *in; /* their elements: of one of the two above */
+    const struct gpt_pickle_value *run; /* around the weights, or NULL */
     bool *used;        /* (weights.n): by a parameter */
 };
 
@@ -36,8 +37,9 @@ struct gpt_pth {
 int gpt_pth_begin(struct gpt_source *s, const char *path,
                   const struct gpt_source_options *options, const char *what,
                   struct gpt_err *err) GPT_MUST_USE;
-/* Opens a file of p->dir. key: that of the dict in which its weights are; NULL:
- * the file is that dict, or one of safetensors. `name` outlives the source. */
+/* Opens a file of p->dir, of torch.save() or of safetensors. key: that of the
+ * dict in which its weights are, if the file has one; else, and with NULL, it
+ * is that dict. `name` outlives the source. */
 int gpt_pth_add(struct gpt_pth *p, const char *name, const char *key,
                 struct gpt_err *err) GPT_MUST_USE;
 /* A gpt_hf_find of weights in the first file, and of moments by the numbers of
@@ -51,11 +53,14 @@ int gpt_pth_import(struct gpt_source *s, const struct gpt_hf_family *family,
                    gpt_hf_find *find, const char *said_in,
                    const struct gpt_source_options *options,
                    struct gpt_err *err) GPT_MUST_USE;
-/* After gpt_pth_import(): moments of all parameters, out of what PyTorch's Adam
- * has under "optimizer" in the first file. *why is NULL, or says why they are
- * not read. */
-int gpt_pth_import_adam(struct gpt_source *s, const char **why,
-                        struct gpt_err *err) GPT_MUST_USE;
+/* After gpt_pth_import(): the run that the first file is of. count: its key for
+ * the steps so far; known: all keys that are read or say nothing, the others
+ * are named as left out. optimizer: also moments of all parameters, out of what
+ * PyTorch's Adam has under "optimizer"; a warning says why they are not
+ * read. */
+int gpt_pth_import_run(struct gpt_source *s, const char *count,
+                       const char *const *known, bool optimizer,
+                       struct gpt_err *err) GPT_MUST_USE;
 
 void gpt_pth_close(struct gpt_source *s);
 int gpt_pth_list(const struct gpt_source *s, gpt_stored_visit *visit,

@@ -1,0 +1,357 @@
+/* The front end of LitGPT's checkpoints, model_config.yaml and lit_model.pth: a
+ * row of checkpoint/format.h, read only. Source: LitGPT, config.py and
+ * model.py. Every field of its class Config is in the file, whatever its value:
+ * the table of fields has those that are read, and those that change nothing at
+ * one value; any other must say no. Start at open_litgpt(). */
+#include "checkpoint/format.h"
+#include "checkpoint/huggingface/rows.h"
+#include "checkpoint/pth/pth.h"
+
+#include "base/num.h"
+
+#include <string.h>
+
+#define CONFIG "model_config.yaml"
+#define WEIGHTS "lit_model.pth"
+
+enum { CONFIG_LIMIT = 1 << 20, FIELDS = 256 };
+
+#define RULES(qkv, order)                                          \
+    RULE(WORD_EMBEDDING, SAME, "wte.weight"),                      \
+    RULE(NORM1_WEIGHT, SAME, "h.%.norm_1.weight"),                 \
+    RULE(NORM1_BIAS, SAME, "h.%.norm_1.bias"),                     \
+    RULE(QKV_WEIGHT, order, "h.%.attn." qkv ".weight"),            \
+    RULE(QKV_BIAS, order, "h.%.attn." qkv ".bias"),                \
+    RULE(Q_NORM_WEIGHT, SAME, "h.%.attn.norm_q.weight"),           \
+    RULE(K_NORM_WEIGHT, SAME, "h.%.attn.norm_k.weight"),           \
+    RULE(Q_NORM_BIAS, SAME, "h.%.attn.norm_q.bias"),               \
+    RULE(K_NORM_BIAS, SAME, "h.%.attn.norm_k.bias"),               \
+    RULE(PROJ_WEIGHT, SAME, "h.%.attn.proj.weight"),               \
+    RULE(PROJ_BIAS, SAME, "h.%.attn.proj.bias"),                   \
+    RULE(NORM2_WEIGHT, SAME, "h.%.norm_2.weight"),                 \
+    RULE(NORM2_BIAS, SAME, "h.%.norm_2.bias"),                     \
+    RULE(FC2_WEIGHT, SAME, "h.%.mlp.proj.weight"),                 \
+    RULE(FC2_BIAS, SAME, "h.%.mlp.proj.bias"),                     \
+    RULE(FINAL_NORM_WEIGHT, SAME, "ln_f.weight"),                  \
+    RULE(FINAL_NORM_BIAS, SAME, "ln_f.bias"),                      \
+    RULE(OUTPUT_WEIGHT, SAME, "/lm_head.weight"),                  \
+    RULE(OUTPUT_BIAS, SAME, "/lm_head.bias")
+#define PLAIN                                                      \
+    RULE(FC1_WEIGHT, SAME, "h.%.mlp.fc.weight"),                   \
+    RULE(FC1_BIAS, SAME, "h.%.mlp.fc.bias")
+#define GATED                                                      \
+    RULE(GATE_WEIGHT, SAME, "h.%.mlp.fc_1.weight"),                \
+    RULE(GATE_BIAS, SAME, "h.%.mlp.fc_1.bias"),                    \
+    RULE(FC1_WEIGHT, SAME, "h.%.mlp.fc_2.weight"),                 \
+    RULE(FC1_BIAS, SAME, "h.%.mlp.fc_2.bias")
+
+/* Until version 0.5.4 the heads of a group were together, as they are here. */
+static const struct gpt_hf_rule plain[] = {RULES("qkv", QKV), PLAIN},
+                                gated[] = {RULES("qkv", QKV), GATED},
+                                old_plain[] = {RULES("attn", SAME), PLAIN},
+                                old_gated[] = {RULES("attn", SAME), GATED};
+#define FAMILY(list)                                              \
+    {.model_type = "LitGPT", .prefix = "transformer.",            \
+     .rules = (list), .n_rules = GPT_COUNT(list)}
+static const struct gpt_hf_family families[2][2] = {
+    {FAMILY(plain), FAMILY(gated)},
+    {FAMILY(old_plain), FAMILY(old_gated)},
+};
+
+/* Both: other programs have a model_config.yaml, too. */
+static bool recognise_litgpt(const char *path)
+{
+    return gpt_path_holds(path, CONFIG) && gpt_path_holds(path, WEIGHTS);
+}
+
+/* ---- model_config.yaml ---- */
+
+/* A line, or one that is indented below the line of `of`. */
+struct field {
+    const char *of, *name, *value; /* value "": null, or lines follow */
+};
+
+struct yaml {
+    const char *path;
+    struct field fields[FIELDS];
+    int n;
+};
+
+/* A value without quotes; null and ~ are empty. */
+static char *trim(char *s)
+{
+    size_t n;
+
+    s += strspn(s, " ");
+    n = strcspn(s, "\r");
+    while (n && s[n - 1] == ' ')
+        n--;
+    if (n > 1 && (s[0] == '\'' || s[0] == '"') && s[n - 1] == s[0]) {
+        s++;
+        n -= 2;
+    }
+    s[n] = '\0';
+    return strcmp(s, "null") == 0 || strcmp(s, "~") == 0 ? s + n : s;
+}
+
+/* The dump of a dict: a line a field, and two levels at most. Items of a list
+ * have no names. The text is cut into the fields' strings. */
+static int read_yaml(struct yaml *y, char *text, struct gpt_err *err)
+{
+    const char *of = "";
+    int number = 0;
+
+    for (char *line = text, *next; line; line = next) {
+        /* a list may begin in the column of its name */
+        const bool inside = line[0] == ' ' || line[0] == '-';
+        char *colon;
+
+        number++;
+        if ((next = strchr(line, '\n')))
+            *next++ = '\0';
+        if (line[strspn(line, " \r")] == '\0' || line[0] == '#')
+            continue;
+        colon = strstr(line, ": ");
+        if (!colon && line[strlen(line) - 1] == ':')
+            colon = line + strlen(line) - 1;
+        if (y->n == FIELDS || (!colon && !inside))
+            return gpt_fail(err, GPT_EDATA, "%s:%d: %s", y->path, number,
+                            colon ? "too many fields" : "no 'name: value'");
+        struct field *f = &y->fields[y->n++];
+        *f = (struct field){.of = inside ? of : "", .name = "item"};
+        f->value = trim(colon ? colon + 1 : line);
+        if (colon) {
+            *colon = '\0';
+            f->name = trim(line);
+        }
+        if (!inside)
+            of = f->name;
+    }
+    return GPT_OK;
+}
+
+/* "" where there is none, as where it is null: a class of LitGPT that lacks the
+ * field is one that does not have what it is for. */
+static const char *find_field(const struct yaml *y, const char *of,
+                              const char *name)
+{
+    for (int i = 0; i < y->n; i++)
+        if (strcmp(y->fields[i].of, of) == 0 &&
+            strcmp(y->fields[i].name, name) == 0)
+            return y->fields[i].value;
+    return "";
+}
+
+/* ---- fields ---- */
+
+/* Those that are read are numbers, switches or words; values of the others that
+ * change nothing follow. A number that is missing keeps what it has. */
+static const struct {
+    const char *name;
+    enum { SIZE, REAL, SWITCH, WORD, AT_REST, NAME_ONLY } kind;
+    size_t offset;
+    const char *rest, *rest_too;
+} known[] = {
+    {"n_layer", SIZE, AT(num_layers), NULL, NULL},
+    {"n_head", SIZE, AT(num_attention_heads), NULL, NULL},
+    {"n_embd", SIZE, AT(hidden_size), NULL, NULL},
+    {"head_size", SIZE, AT(head_size), NULL, NULL},
+    {"n_query_groups", SIZE, AT(num_query_groups), NULL, NULL},
+    {"intermediate_size", SIZE, AT(ffn_hidden_size), NULL, NULL},
+    {"block_size", SIZE, AT(max_positions), NULL, NULL},
+    {"padded_vocab_size", SIZE, AT(vocab_size), NULL, NULL},
+    {"norm_eps", REAL, AT(norm_epsilon), NULL, NULL},
+    {"rope_base", REAL, AT(rotary_base), NULL, NULL},
+    {"rotary_percentage", REAL, AT(rotary_percent), NULL, NULL},
+    {"final_logit_softcapping", REAL, AT(final_logit_softcapping), NULL, NULL},
+    {"attention_logit_softcapping", REAL, AT(attn_logit_softcapping), NULL,
+     NULL},
+    {"parallel_residual", SWITCH, AT(parallel_blocks), NULL, NULL},
+    {"shared_attention_norm", SWITCH, AT(shared_norm), NULL, NULL},
+    {"lm_head_bias", SWITCH, AT(output_bias), NULL, NULL},
+    {"attn_bias", SWITCH, AT(qkv_bias), NULL, NULL},
+    {"norm_qk", SWITCH, AT(qk_norm), NULL, NULL},
+    {"rope_interleave", SWITCH, AT(rotary_interleaved), NULL, NULL},
+    {"bias", WORD, 0, NULL, NULL},
+    {"norm_class_name", WORD, 0, NULL, NULL},
+    {"mlp_class_name", WORD, 0, NULL, NULL},
+    {"gelu_approximate", WORD, 0, NULL, NULL},
+    {"rope_adjustments", WORD, 0, NULL, NULL},
+    {"name", NAME_ONLY, 0, NULL, NULL},
+    {"hf_config", NAME_ONLY, 0, NULL, NULL},
+    {"vocab_size", NAME_ONLY, 0, NULL, NULL},
+    {"padding_multiple", NAME_ONLY, 0, NULL, NULL},
+    {"norm_1", AT_REST, 0, "true", NULL},
+    {"norm_2", AT_REST, 0, "true", NULL},
+    {"norm_qk_type", AT_REST, 0, "default", NULL},
+    {"rope_condense_ratio", AT_REST, 0, "1", "1.0"},
+    {"routed_scaling_factor", AT_REST, 0, "1.0", "1"},
+};
+
+/* Numbers of the scaling of rotary positions that Llama 3.1 has. */
+static int read_scaling(struct gpt_config *c, const struct yaml *y,
+                        struct gpt_err *err)
+{
+    static const char of[] = "rope_adjustments";
+    double positions = 0; /* a number there, a count here */
+
+    for (int i = 0; i < y->n; i++) {
+        const struct field *f = &y->fields[i];
+        double *to = strcmp(f->name, "factor") == 0 ? &c->rotary_factor
+                     : strcmp(f->name, "low_freq_factor") == 0
+                         ? &c->rotary_low_factor
+                     : strcmp(f->name, "high_freq_factor") == 0
+                         ? &c->rotary_high_factor
+                     : strcmp(f->name, "original_max_seq_len") == 0
+                         ? &positions
+                         : NULL;
+
+        if (strcmp(f->of, of) != 0)
+            continue;
+        if (!to || !gpt_parse_real(f->value, to) || !(*to >= 0 && *to < 1e9))
+            return gpt_fail(err, GPT_EDATA,
+                            "%s: %s: %s '%s' is not that of Llama 3's scaling",
+                            y->path, of, f->name, f->value);
+        c->rotary_scaling = GPT_SCALING_LLAMA3;
+    }
+    c->rotary_positions = (int64_t)positions;
+    return GPT_OK;
+}
+
+/* The value may be harmless, but nothing tells. */
+static int bad_value(const struct yaml *y, const struct field *f,
+                     struct gpt_err *err)
+{
+    return gpt_fail(err, GPT_EDATA,
+                    "%s: %s '%.100s' is not known, and may change what the "
+                    "model computes", y->path, f->name, f->value);
+}
+
+/* Values of Python that say no. */
+static bool says_no(const char *value)
+{
+    return !value[0] || strcmp(value, "false") == 0 ||
+           strcmp(value, "0") == 0 || strcmp(value, "{}") == 0 ||
+           strcmp(value, "[]") == 0;
+}
+
+/* By its row of `known`. A search of forty rows, fifty times. */
+static int read_field(struct gpt_config *c, const struct yaml *y,
+                      const struct field *f, struct gpt_err *err)
+{
+    void *const base = c;
+    size_t k = 0;
+    bool good = true;
+
+    while (k < GPT_COUNT(known) && strcmp(known[k].name, f->name) != 0)
+        k++;
+    if (k == GPT_COUNT(known))
+        return says_no(f->value) ? GPT_OK : bad_value(y, f, err);
+    if (known[k].kind == AT_REST)
+        good = strcmp(f->value, known[k].rest) == 0 ||
+               (known[k].rest_too && strcmp(f->value, known[k].rest_too) == 0);
+    else if (known[k].kind == SWITCH)
+        *(bool *)((char *)base + known[k].offset) = !says_no(f->value);
+    else if (known[k].kind == SIZE && f->value[0])
+        good = gpt_parse_int(f->value,
+                             (int64_t *)((char *)base + known[k].offset));
+    else if (known[k].kind == REAL && f->value[0])
+        good = gpt_parse_real(f->value,
+                              (double *)((char *)base + known[k].offset));
+    return good ? GPT_OK : bad_value(y, f, err);
+}
+
+/* Classes of parts by their names. Norms of Gemma are by the model's name. */
+static int read_words(struct gpt_config *c, const struct yaml *y,
+                      struct gpt_err *err)
+{
+    const char *norm = find_field(y, "", "norm_class_name");
+    const char *mlp = find_field(y, "", "mlp_class_name");
+    const char *gelu = find_field(y, "", "gelu_approximate");
+    const char *name = find_field(y, "", "name");
+    const struct {
+        const char *field, *value;
+        bool good;
+    } words[] = {
+        {"norm_class_name", norm, strcmp(norm, "RMSNorm") == 0 ||
+                                      strcmp(norm, "LayerNorm") == 0},
+        {"mlp_class_name", mlp, strcmp(mlp, "LLaMAMLP") == 0 ||
+                                    strcmp(mlp, "GptNeoxMLP") == 0},
+        {"gelu_approximate", gelu, strcmp(gelu, "none") == 0 ||
+                                       strcmp(gelu, "tanh") == 0},
+        {"name", name, !strstr(name, "Gemma")},
+    };
+
+    for (size_t i = 0; i < GPT_COUNT(words); i++)
+        if (!words[i].good)
+            return bad_value(y, &(struct field){"", words[i].field,
+                                                words[i].value}, err);
+    c->normalization = norm[0] == 'R' ? GPT_RMSNORM : GPT_LAYERNORM;
+    c->gated = mlp[0] == 'L'; /* fc_1 is its gate */
+    c->activation = c->gated           ? GPT_SILU
+                    : gelu[0] == 't' ? GPT_GELU
+                                     : GPT_GELU_EXACT;
+    /* norms have biases by their class alone */
+    c->no_linear_bias = says_no(find_field(y, "", "bias"));
+    /* where all layers have biases, those of queries are among them */
+    c->qkv_bias = c->qkv_bias && c->no_linear_bias;
+    return GPT_OK;
+}
+
+/* Words last: a bias of queries, keys and values counts where others are
+ * absent. */
+static int read_config(struct gpt_source *s, struct gpt_err *err)
+{
+    struct gpt_pth *p = s->data;
+    char path[GPT_PATH_BYTES], *text = NULL;
+    struct yaml y = {.path = path};
+    size_t len;
+    int status;
+
+    s->config = (struct gpt_config){
+        .position_embedding = GPT_POSITION_ROPE, .init_std = 0.02};
+    GPT_TRY(gpt_path_join(path, sizeof(path), p->dir, CONFIG, err));
+    GPT_TRY(gpt_read_file(path, CONFIG_LIMIT, &text, &len, err));
+    GPT_TRY_GOTO(status, read_yaml(&y, text, err), out);
+    for (int i = 0; i < y.n; i++)
+        if (!y.fields[i].of[0])
+            GPT_TRY_GOTO(status,
+                         read_field(&s->config, &y, &y.fields[i], err), out);
+    GPT_TRY_GOTO(status, read_scaling(&s->config, &y, err), out);
+    status = read_words(&s->config, &y, err);
+out:
+    gpt_free(text);
+    return status;
+}
+
+/* ---- the source ---- */
+
+/* Checkpoints of a run have the weights under a key, converted ones do not. */
+static int open_litgpt(struct gpt_source *s, const char *path,
+                       const struct gpt_source_options *o, struct gpt_err *err)
+{
+    static const char *const known_keys[] = {
+        "model", "optimizer", "hparams", "iter_num", "step_count", NULL};
+    struct gpt_pth *p;
+
+    GPT_TRY(gpt_pth_begin(s, path, o, "a directory of LitGPT", err));
+    s->at = s->dir;
+    p = s->data;
+    GPT_TRY(read_config(s, err));
+    GPT_TRY(gpt_pth_add(p, WEIGHTS, "model", err));
+    /* the name tells the order of rows */
+    const bool old = gpt_safetensors_find(&p->files[0].weights,
+                                          "transformer.h.0.attn.attn.weight");
+    GPT_TRY(gpt_pth_import(s, &families[old][s->config.gated], gpt_pth_find,
+                           CONFIG, o, err));
+    return gpt_pth_import_run(s, "step_count", known_keys, o->optimizer, err);
+}
+
+const struct gpt_format gpt_format_litgpt = {
+    .name = "litgpt",
+    .title = "LitGPT",
+    .recognises = recognise_litgpt,
+    .open = open_litgpt,
+    .close = gpt_pth_close,
+    .list = gpt_pth_list,
+};
