@@ -122,6 +122,10 @@ expect 2 'windows of another convention' gen --perplexity lm-eval \
 expect 0 'bytes that are no characters' gen --perplexity lm-eval -p \
     "$(printf 'a\377b')"
 err_has 'prompt 1: byte 2, 0xff, is no UTF-8'
+# Of a script without spaces, a page is one word.
+awk 'BEGIN { for (i = 0; i < 2000; i++) printf "%c", 97 + i * 7 % 26 }' >word
+expect 0 'one word of many tokens' gen --perplexity lm-eval --prompt-file word
+out_has '"words":1,"bytes":2000,"word_perplexity":null,"byte_perplexity":'
 expect 2 'no such convention' gen --perplexity mine -p a
 expect 4 'no such data set' gen --perplexity training --data-path none
 echo text >some.txt

@@ -157,12 +157,12 @@ static void test_prepared(void)
 static void test_json(void)
 {
     setup(GPT_LOG_DEBUG, true, true);
-    gpt_debug("q\" b\\ \x01 \xc3\xa9 \xff");
+    gpt_debug("q\" b\\ \x01 \xc3\xa9 \xff \xc2\x85\xe2\x80\xa8");
     const char *text = captured();
     ok(strncmp(text, "{\"t\":", 5) == 0 && strtod(text + 5, NULL) > 1.6e9,
        "a time");
     ok(strstr(text, ",\"level\":\"debug\",\"program\":\"gpt-x\",\"msg\":"
-                    "\"q\\\" b\\\\ \\u0001 \xc3\xa9 \\ufffd\"}\n") != NULL,
+                    "\"q\\\" b\\\\ \\u0001 \xc3\xa9 \\ufffd \\u0085\\u2028\"}\n") != NULL,
        "the rest: %s", text);
     gpt_log_line("x");
     ok(strstr(captured(), "\"level\":\"info\"") != NULL, "lines are objects");
