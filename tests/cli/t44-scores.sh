@@ -160,7 +160,8 @@ printf '%s\n' '{"continuation": "b"}' \
     '{"ctx": "a", "endings": ["b", "c"], "label": 0}' \
     '{"text": "a b", "id": 9007199254740993}' \
     '{"text": "a b", "max_tokens": 5, "temperature": 1}' \
-    '{"text": "a b", "max_tokens": 6}' >others
+    '{"text": "a b", "max_tokens": 6}' \
+    '{"text": "a b", "id": [{"a": [-9007199254740993]}]}' >others
 expect 3 'lines of other kinds' gen --score --prompt-file others
 err_has "others:1: no field 'prompt', 'text' or 'context'"
 err_has "others:2: several 'endings'; write a line for each"
@@ -168,6 +169,7 @@ err_has "others:3: field 'id': a number of 2^53 or more"
 err_has "others:4: the field 'max_tokens' has no effect on scores"
 err_has "others:4: the field 'temperature'"
 check 'once' sh -c '! grep -q others:5 err'
+err_has "others:6: field 'id': a number of 2^53 or more"
 head -n 1 pairs >one
 for idle in '--truncate-context' '--length-penalty 2' '--early-stopping true' \
     '--window 4' '--overlapping-eval 4' '--detokenize wikitext' \
