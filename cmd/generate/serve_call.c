@@ -133,7 +133,8 @@ static int read_prompts(struct gpt_call *call, const struct gpt_server *s,
                         call->chat ? "messages" : "prompt");
     if (n * call->n > MOST_TEXTS)
         return gpt_fail(err, GPT_EDATA,
-                        "'n': %lld texts in one request, limit %d",
+                        "'%s': %lld texts in one request, limit %d",
+                        call->n > 1 ? "n" : "prompt",
                         (long long)(n * call->n), MOST_TEXTS);
     GPT_TRY(gpt_new(&call->prompts, (size_t)n, sizeof(*call->prompts),
                     "prompts", err));

@@ -145,6 +145,10 @@ answers 'another model' 404 /v1/completions '{"prompt": "a", "model": "other"}'
 out_has '"param":"model","code":"model_not_found"'
 answers 'a seed that is drawn' 200 /v1/completions '{"prompt": "a", "seed": -1,
     "max_tokens": 1, "response_format": {"type": "text"}}'
+many=$(awk 'BEGIN { for (i = 0; i < 1024; i++) printf "\"a\"," }')
+answers 'more prompts than a request may have' 400 /v1/completions \
+    "{\"prompt\": [$many \"a\"]}"
+out_has "'prompt': 1025 texts in one request, limit 1024"
 long=$(awk 'BEGIN { for (i = 0; i < 40; i++) printf "\303\251" }')
 answers 'a field of which a part is shown' 400 /v1/completions "{\"a$long\": 1}"
 check 'is shown without half a character' sh -c \
