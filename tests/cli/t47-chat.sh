@@ -43,6 +43,23 @@ expect 0 'a line with a NUL' sh -c 'printf "qui\0ck\nquick\n" | gpt-generate \
     --load ckpt --interactive --chat --chat-template template --greedy --tokens 6'
 err_has 'the line holds a NUL byte, which a message cannot'
 check 'the next is answered' test "$(cat out)" = "$(printf '\n brown')"
+# What the conversation holds is what was answered: the second message gets no
+# token, and a byte 0 of an answer is none of a string.
+cat >remembers <<'EOF'
+{% if messages|length == 5 %}{{ raise_exception('said: <' ~
+messages[1].content ~ '> <' ~ messages[3].content ~ '>') }}{% endif %}
+{{- messages[-1].content }}
+EOF
+printf 'qui\nquick\na\n' >lines
+printf '\nA' >next
+expect 0 'an answer without a token' sh -c 'gpt-generate --load ckpt \
+    --interactive --chat --chat-template remembers --greedy \
+    --stop "$(cat next)" <lines'
+err_has 'the template says: said: <ck> <>'
+expect 0 'answers with bytes 0' sh -c 'gpt-generate --load ckpt --interactive \
+    --chat --chat-template remembers --greedy --tokens 2 --logit-bias 0:1000 \
+    <lines'
+err_has "$(printf 'said: <\357\277\275\357\277\275> <')"
 echo '{{ raise_exception("tools: " ~ tools ~ ", documents: " ~ documents) }}' >bad
 expect 0 'variables that transformers sets' sh -c 'echo a | gpt-generate \
     --load ckpt --interactive --chat --chat-template bad --greedy'
