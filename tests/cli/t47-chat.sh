@@ -176,6 +176,15 @@ for bad in '{}' '{"messages": []}' '{"messages": "a"}' '{"messages": ["a"]}' \
     '{"messages": [{"role": "user", "content": [{"type": "image_url"}]}]}'; do
     answers "$bad" 400 /v1/chat/completions "$bad"
 done
+part='{"type": "text", "text": "a"'
+while read -r value status; do
+    answers "$value of a part" "$status" /v1/chat/completions "{\"messages\":
+        [{\"role\": \"user\", \"content\": [$part, $value}]}], \"max_tokens\": 1}"
+    test "$status" = 200 || out_has "'extra' is not known here"
+done <<'END'
+"extra":1 400
+"cache_control":{"type":"ephemeral"} 200
+END
 for bad in '{}' '{"messages": []}' '{"messages": "a"}' '{"messages": ["a"]}'; do
     answers "param of $bad" 400 /v1/chat/completions "$bad"
     out_has '"param":"messages"'
