@@ -241,7 +241,7 @@ check 'after what was under way' grep -q 'DONE' last
 check 'and it says so' grep -q 'stopping' log
 
 # ---- keys and a full queue ----
-printf 'secret\r\n\n \t\n\tother \n' >keys
+printf '\357\273\277secret\r\n\n \t\n\tother \n' >keys
 awk 'BEGIN { for (i = 0; i < 500; i++) printf "long-key-%d\n", i }' >>keys
 serve --load ckpt --batch-size 1 --max-queue 1 --api-key-file keys --served-model-name m
 answers 'no key' 401 /v1/models ''
