@@ -4,6 +4,7 @@
 
 #ifdef GPT_HAVE_MICROHTTPD
 
+#include "base/io.h"
 #include "base/log.h"
 #include "base/num.h"
 #include "cmd/generate/serve_clients.h"
@@ -484,6 +485,11 @@ int gpt_http_open(struct gpt_http **out, struct gpt_server *s,
  * encoder needs no lock. */
 int gpt_http_start(struct gpt_http *h, struct gpt_err *err)
 {
+    struct gpt_err few = {0};
+
+    if (gpt_in_allow(h->s->m->o->max_connections, &few) != GPT_OK)
+        gpt_warn("fewer clients than --max-connections have room: %s",
+                 few.text);
     h->daemon = MHD_start_daemon(
         MHD_USE_AUTO | MHD_USE_INTERNAL_POLLING_THREAD |
             MHD_ALLOW_SUSPEND_RESUME,

@@ -284,6 +284,14 @@ for idle in '--served-model-name m' '--api-key-file keys' '--max-queue 1' \
     err_has "${idle%% *} is for --serve"
 done
 
+sh -c 'ulimit -n 150; exec gpt-generate --threads 1 --load ckpt --serve :0' \
+    2>log &
+pid=$!
+until_true 60 grep -q 'http://' log
+stop_server
+check 'clients for which there are no files' grep -q \
+    'clients than --max-connections have room: 1000 files must be open' log
+
 # ---- options without effect ----
 serve --load ckpt --temperature 0.5 --tokens 3
 stop_server
