@@ -10,6 +10,7 @@
 #include "cmd/generate/serve_clients.h"
 #include "cmd/generate/serve_framing.h"
 #include "cmd/generate/serve_listen.h"
+#include "cmd/generate/serve_pages.h"
 #include "cmd/generate/serve_routes.h"
 
 #include <microhttpd.h>
@@ -378,6 +379,12 @@ static enum MHD_Result begin_request(struct gpt_http *h, struct request *q,
 
     if (framing.fault)
         return send_refusal(c, 400, closes, NULL, framing.fault);
+    const char *refused =
+        h->s->keys.n == 0 ? gpt_pages_refusal(c, h->s->m->o->serve,
+                                              gpt_route_reads(method))
+                          : NULL;
+    if (refused)
+        return send_refusal(c, 403, closes, NULL, refused);
     /* A connection may have been idle; its time is that of this body. */
     gpt_clients_mark(&h->clients, client_of(c), false);
     q->route = gpt_route_find(
@@ -406,6 +413,7 @@ static enum MHD_Result handle(void *user, struct MHD_Connection *c,
     struct request *q = *own;
 
     (void)version;
+    path = gpt_route_path(path);
     if (!q) {
         *own = q = gpt_alloc(1, sizeof(*q));
         if (!q)

@@ -161,6 +161,24 @@ out_has '{"id":"ckpt","object":"model",'
 answers 'and no other one' 404 /v1/models/other ''
 out_has "'model': there is no such model here; GET /v1/models names the one"
 answers 'a head alone' 200 /health '' -I
+answers 'a whole address as the target' 200 /health '' \
+    --request-target "http://localhost/health"
+while read -r want header; do
+    answers "$header" "$want" /v1/completions '{"prompt": "a"}' -H "$header"
+done <<'END'
+200 Host: LOCALHOST:1
+200 Host: model.localhost
+200 Host: [::1]:8
+200 Host: 127.0.0.2
+403 Host: example.com:8080
+403 Host: notlocalhost
+403 Host: 127.0.0.1.example.com
+200 Sec-Fetch-Site: same-origin
+403 Sec-Fetch-Site: cross-site
+403 Sec-Fetch-Site: same-site
+END
+out_has 'a page of another address cannot ask here'
+answers 'a link of another page' 200 / '' -H 'Sec-Fetch-Site: cross-site'
 answers 'another method' 405 /v1/completions '' -i
 out_has 'Allow: POST'
 out_has 'the method of this path is POST'
@@ -249,6 +267,8 @@ out_has '"code":"invalid_api_key"'
 answers 'a wrong key' 401 /v1/models '' -H 'Authorization: Bearer secre'
 answers 'a key' 200 /v1/models '' -H 'Authorization: Bearer other'
 out_has '"id":"m"'
+answers 'the first, and any name of the server' 200 /v1/models '' \
+    -H 'Authorization: Bearer secret' -H 'Host: example.com'
 answers 'the last of many keys' 200 /v1/models '' \
     -H 'Authorization: bearer long-key-499'
 answers 'a part of one' 401 /v1/models '' -H 'Authorization: Bearer long-key-'

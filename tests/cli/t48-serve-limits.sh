@@ -101,7 +101,7 @@ out_has 'the answer is too long; ask for fewer'
 slow='use IO::Socket::INET; use Time::HiRes "time";
     my $s = IO::Socket::INET->new(PeerAddr => "127.0.0.1", PeerPort => $ARGV[0]);
     my $begun = time;
-    print $s "POST /v1/completions HTTP/1.1\r\nHost: a\r\n",
+    print $s "POST /v1/completions HTTP/1.1\r\nHost: localhost\r\n",
         $ARGV[1] eq "head" ? "X-Slow: " : "Content-Length: 100\r\n\r\n";
     $SIG{PIPE} = "IGNORE";
     my $cut = 0;
@@ -118,9 +118,9 @@ slow='use IO::Socket::INET; use Time::HiRes "time";
 framed='use IO::Socket::INET;
     my ($port, @head) = @ARGV;
     my $s = IO::Socket::INET->new(PeerAddr => "127.0.0.1", PeerPort => $port);
-    print $s join("\r\n", "POST /v1/completions HTTP/1.1", "Host: a", @head),
+    print $s join("\r\n", "POST /v1/completions HTTP/1.1", "Host: localhost", @head),
         "\r\n\r\n0\r\n\r\n",
-        "GET /health HTTP/1.1\r\nHost: a\r\nConnection: close\r\n\r\n";
+        "GET /health HTTP/1.1\r\nHost: localhost\r\nConnection: close\r\n\r\n";
     local $/;
     $_ = <$s>;
     my @got = m{HTTP/1\.1 (\d+)}g;
