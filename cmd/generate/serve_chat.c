@@ -20,7 +20,7 @@ static int join_parts(const cJSON *parts, struct gpt_buf *text,
                       struct gpt_err *err)
 {
     static const char *const known[] = {"type", "text", NULL};
-    /* where a cache may end, and what is said of an answer that is given back */
+    /* where a cache may end, and what clients give back of an answer */
     static const struct gpt_idle_field idle[] = {
         {"cache_control", {NULL, NULL}},
         {"annotations", {"[]", NULL}},

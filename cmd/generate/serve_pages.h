@@ -7,8 +7,8 @@
 struct MHD_Connection;
 
 /* Why a request to a server without keys is refused, with 403, or NULL. A page
- * of any address can make the browser of someone who looks at it ask a server
- * of that machine. It is told by
+ * of any address can make the browser that shows it ask a server of the same
+ * machine. Two headers show that:
  *
  *   Sec-Fetch-Site   (Fetch Metadata), which browsers send: a request that is
  *                    no GET must come from the server's own page;

@@ -162,7 +162,8 @@ static void test_json(void)
     ok(strncmp(text, "{\"t\":", 5) == 0 && strtod(text + 5, NULL) > 1.6e9,
        "a time");
     ok(strstr(text, ",\"level\":\"debug\",\"program\":\"gpt-x\",\"msg\":"
-                    "\"q\\\" b\\\\ \\u0001 \xc3\xa9 \\ufffd \\u0085\\u2028\"}\n") != NULL,
+                    "\"q\\\" b\\\\ \\u0001 \xc3\xa9 \\ufffd "
+                    "\\u0085\\u2028\"}\n") != NULL,
        "the rest: %s", text);
     gpt_log_line("x");
     ok(strstr(captured(), "\"level\":\"info\"") != NULL, "lines are objects");
