@@ -4,12 +4,14 @@
 #include "base/log.h"
 #include "base/memory.h"
 #include "base/progress.h"
+#include "base/signals.h"
 #include "base/terminal.h"
 #include "tests/lib/tap.h"
 
 #include <fcntl.h>
 #include <poll.h>
 #include <sys/ioctl.h>
+#include <sys/wait.h>
 #include <termios.h>
 #include <time.h>
 #include <unistd.h>
@@ -232,6 +234,11 @@ static void test_terminal(void)
     gpt_terminal_draw("0123456789012345678901234567890123456789xyz");
     terminal_has("\r\033[K012345678901234567890123456789012345678",
                  "lines are cut to the width");
+    fflush(stdout);
+    if (fork() == 0)
+        gpt_signals_end("words\n", 4);
+    wait(NULL);
+    terminal_has("\r\033[Kwords\r\n", "so do words of a handler");
     gpt_terminal_keep();
     gpt_terminal_keep();
     terminal_has("\r\n", "the last line is kept");
