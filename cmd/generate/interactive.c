@@ -34,14 +34,25 @@ struct conversation {
     char last; /* byte written last */
 };
 
+/* What is shown is what the model has said in the next prompt; but a message is
+ * a string, which cannot hold a byte 0. */
+static int keep_said(struct conversation *c, const char *bytes, size_t n)
+{
+    static const char other[] = "\xEF\xBF\xBD"; /* U+FFFD */
+
+    for (size_t i = 0; i < n; i++)
+        GPT_TRY(bytes[i] ? gpt_buf_add(&c->said, bytes + i, 1)
+                         : gpt_buf_add(&c->said, other, sizeof(other) - 1));
+    return GPT_OK;
+}
+
 /* Flushed at once: a token is seen when it is chosen. */
 static int put_text(struct conversation *c, struct gpt_err *err)
 {
     if (c->out.len == 0)
         return GPT_OK;
     c->last = c->out.data[c->out.len - 1];
-    /* What is shown is what the model has said in the next prompt. */
-    if (c->messages && gpt_buf_add(&c->said, c->out.data, c->out.len) != GPT_OK)
+    if (c->messages && keep_said(c, c->out.data, c->out.len) != GPT_OK)
         return gpt_no_memory(err, "a text");
     if (fwrite(c->out.data, 1, c->out.len, stdout) != c->out.len ||
         fflush(stdout) != 0)
@@ -89,7 +100,7 @@ static int keep_answer(struct conversation *c, enum gpt_finish finish,
                                   cJSON_GetArraySize(c->messages) - 1);
         return GPT_OK;
     }
-    return add_message(c, "assistant", c->said.data ? c->said.data : "", err);
+    return add_message(c, "assistant", c->said.len ? c->said.data : "", err);
 }
 
 /* The whole conversation is a prompt, which the template makes. A message that

@@ -1,21 +1,11 @@
 /* JSON piece by piece; see json_out.h. */
 #include "cmd/generate/json_out.h"
 
+#include "base/utf8.h"
 #include "generate/stream.h"
 
+#include <math.h>
 #include <string.h>
-
-/* The character that `p` begins with if it is one that ends a line in Unicode,
- * as Python's splitlines() and some readers of events take it: U+0085, U+2028
- * or U+2029; else 0. */
-static unsigned line_end(const unsigned char *p, size_t n)
-{
-    if (n >= 2 && p[0] == 0xC2 && p[1] == 0x85)
-        return 0x85;
-    return n >= 3 && p[0] == 0xE2 && p[1] == 0x80 && (p[2] | 1) == 0xA9
-               ? 0x2000U | (p[2] & 0x3F)
-               : 0;
-}
 
 /* Everything else than control characters, quotes, backslashes and ends of
  * lines goes out as it is: an object on a line is on one for all readers. */
@@ -25,18 +15,18 @@ int gpt_json_add_string(struct gpt_buf *b, const char *text, size_t len)
 
     for (size_t i = 0; i < len && status == GPT_OK; i++) {
         const unsigned char c = (unsigned char)text[i];
-        const unsigned end =
-            line_end((const unsigned char *)text + i, len - i);
+        unsigned code = c;
+        const size_t end = gpt_utf8_line_end(text + i, len - i, &code);
 
         if (c == '"' || c == '\\')
             status = gpt_buf_printf(b, "\\%c", c);
         else if (c == '\n')
             status = gpt_buf_add(b, "\\n", 2);
         else if (c < 0x20 || c == 0x7F || end)
-            status = gpt_buf_printf(b, "\\u%04x", end ? end : c);
+            status = gpt_buf_printf(b, "\\u%04x", code);
         else
             status = gpt_buf_add(b, &text[i], 1);
-        i += end > 0xFF ? 2 : end > 0;
+        i += end > 0 ? end - 1 : 0;
     }
     return status == GPT_OK ? gpt_buf_add(b, "\"", 1) : status;
 }
@@ -70,6 +60,13 @@ int gpt_json_add_token(struct gpt_buf *b, const struct gpt_tokenizer *tok,
 int gpt_json_add_words(struct gpt_buf *b, const char *text)
 {
     return add_bytes(b, text, strlen(text));
+}
+
+/* JSON has no infinity, and readers stop at one. */
+int gpt_json_add_real(struct gpt_buf *b, const char *name, double x)
+{
+    return isfinite(x) ? gpt_buf_printf(b, ",\"%s\":%.9g", name, x)
+                       : gpt_buf_printf(b, ",\"%s\":null", name);
 }
 
 /* Seven digits are what a float's logarithm has; the object stays open for a

@@ -17,6 +17,11 @@ int gpt_json_add_token(struct gpt_buf *b, const struct gpt_tokenizer *tok,
 /* Adds a message as a string; what is no UTF-8 becomes U+FFFD. */
 int gpt_json_add_words(struct gpt_buf *b, const char *text) GPT_MUST_USE;
 
+/* Adds a comma and a member that is a number, or null where x is none that JSON
+ * has. */
+int gpt_json_add_real(struct gpt_buf *b, const char *name,
+                      double x) GPT_MUST_USE;
+
 /* Adds a comma and an object: id, token, logprob, and in "top" the same of the
  * most probable tokens. */
 int gpt_json_add_chosen(struct gpt_buf *b, const struct gpt_tokenizer *tok,

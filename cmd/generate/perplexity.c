@@ -9,6 +9,7 @@
 #include "base/progress.h"
 #include "base/signals.h"
 #include "cmd/generate/detokenize.h"
+#include "cmd/generate/json_out.h"
 #include "cmd/generate/prompts_given.h"
 #include "data/indexed.h"
 #include "generate/score.h"
@@ -246,6 +247,20 @@ static double perplexity_of(const struct measurement *p, double loss)
     return exp(fmin(loss, p->how->limit));
 }
 
+/* A page in a script without spaces is one word, whose perplexity can be more
+ * than any number. */
+static int add_words_and_bytes(struct gpt_buf *b, const struct measurement *p)
+{
+    const double nll = -p->logprob, bytes = (double)p->bytes;
+
+    GPT_TRY(gpt_buf_printf(b, ",\"words\":%lld,\"bytes\":%lld",
+                           (long long)p->words, (long long)p->bytes));
+    GPT_TRY(gpt_json_add_real(b, "word_perplexity",
+                              exp(nll / (double)p->words)));
+    GPT_TRY(gpt_json_add_real(b, "byte_perplexity", exp(nll / bytes)));
+    return gpt_json_add_real(b, "bits_per_byte", nll / bytes / log(2));
+}
+
 /* Adjusted: as if the text had as many tokens as words, so that vocabularies
  * can be compared; of both, the first is not scored. */
 static int add_figures(struct gpt_buf *b, const struct measurement *p)
@@ -260,21 +275,18 @@ static int add_figures(struct gpt_buf *b, const struct measurement *p)
                            (long long)p->scored));
     if (p->how->rule == GPT_WINDOWS_MEGATRON)
         GPT_TRY(gpt_buf_printf(b, ",\"stride\":%lld", (long long)p->stride));
-    GPT_TRY(gpt_buf_printf(b, ",\"loss\":%.9g,\"perplexity\":%.9g", loss,
-                           perplexity_of(p, loss)));
-    if (!p->set && p->how->figures == ADJUSTED && p->split_words > p->texts)
-        GPT_TRY(gpt_buf_printf(
-            b, ",\"words\":%lld,\"adjusted_perplexity\":%.9g",
-            (long long)p->split_words,
-            perplexity_of(p, nll / (double)(p->split_words - p->texts))));
+    GPT_TRY(gpt_json_add_real(b, "loss", loss));
+    GPT_TRY(gpt_json_add_real(b, "perplexity", perplexity_of(p, loss)));
+    if (!p->set && p->how->figures == ADJUSTED && p->split_words > p->texts) {
+        const double words = (double)(p->split_words - p->texts);
+
+        GPT_TRY(gpt_buf_printf(b, ",\"words\":%lld",
+                               (long long)p->split_words));
+        GPT_TRY(gpt_json_add_real(b, "adjusted_perplexity",
+                                  perplexity_of(p, nll / words)));
+    }
     if (!p->set && p->how->figures == WORDS_AND_BYTES)
-        GPT_TRY(gpt_buf_printf(
-            b,
-            ",\"words\":%lld,\"bytes\":%lld,\"word_perplexity\":%.9g,"
-            "\"byte_perplexity\":%.9g,\"bits_per_byte\":%.9g",
-            (long long)p->words, (long long)p->bytes,
-            exp(nll / (double)p->words), exp(nll / (double)p->bytes),
-            nll / (double)p->bytes / log(2)));
+        GPT_TRY(add_words_and_bytes(b, p));
     return gpt_buf_add(b, "}\n", 2);
 }
 

@@ -189,14 +189,29 @@ static bool has_escaped_nul(const char *line, size_t len)
     return false;
 }
 
+/* True when no number of the id is rounded: 2^53 itself is what the next number
+ * is rounded to. */
+static bool is_exact(const cJSON *id)
+{
+    const cJSON *item;
+
+    if (cJSON_IsNumber(id))
+        return fabs(id->valuedouble) < 0x1p53;
+    cJSON_ArrayForEach(item, id)
+    {
+        if (!is_exact(item))
+            return false;
+    }
+    return true;
+}
+
 /* The id is kept as its JSON text and printed again, so that any kind of id
  * comes back unchanged. Numbers are the exception: the parser holds them as
  * doubles. */
 static int keep_id(struct gpt_prompts *p, struct gpt_prompt *prompt,
                    const cJSON *id, const char *what, struct gpt_err *err)
 {
-    /* 2^53 itself is what the next number is rounded to */
-    if (cJSON_IsNumber(id) && fabs(id->valuedouble) >= 0x1p53)
+    if (!is_exact(id))
         return gpt_fail(err, GPT_EDATA,
                         "%s: field 'id': a number of 2^53 or more would be "
                         "rounded; write it as a string",

@@ -132,8 +132,8 @@ static int read_prompts(struct gpt_call *call, const struct gpt_server *s,
         return gpt_fail(err, GPT_EDATA, "'%s' is missing or empty",
                         call->chat ? "messages" : "prompt");
     if (n * call->n > MOST_TEXTS)
-        return gpt_fail(err, GPT_EDATA,
-                        "'n': %lld texts in one request, limit %d",
+        return gpt_fail(err, GPT_EDATA, "'%s': %lld texts in one request, "
+                        "limit %d", call->n > 1 ? "n" : "prompt",
                         (long long)(n * call->n), MOST_TEXTS);
     GPT_TRY(gpt_new(&call->prompts, (size_t)n, sizeof(*call->prompts),
                     "prompts", err));

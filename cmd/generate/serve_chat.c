@@ -19,6 +19,13 @@ struct chat {
 static int join_parts(const cJSON *parts, struct gpt_buf *text,
                       struct gpt_err *err)
 {
+    static const char *const known[] = {"type", "text", NULL};
+    /* where a cache may end, and what clients give back of an answer */
+    static const struct gpt_idle_field idle[] = {
+        {"cache_control", {NULL, NULL}},
+        {"annotations", {"[]", NULL}},
+        {NULL, {NULL, NULL}},
+    };
     const cJSON *part;
 
     cJSON_ArrayForEach(part, parts)
@@ -31,6 +38,7 @@ static int join_parts(const cJSON *parts, struct gpt_buf *text,
             return gpt_fail(err, GPT_EDATA, "'content': a part of type "
                             "'%.32s', only 'text' is known here",
                             cJSON_IsString(type) ? type->valuestring : "?");
+        GPT_TRY(gpt_fields_check(part, known, idle, "'content': a part", err));
         if (part != parts->child && gpt_buf_add(text, "\n", 1) != GPT_OK)
             return gpt_no_memory(err, "a request");
         if (gpt_buf_add(text, item->valuestring, strlen(item->valuestring)) !=

@@ -4,11 +4,13 @@
 
 #ifdef GPT_HAVE_MICROHTTPD
 
+#include "base/io.h"
 #include "base/log.h"
 #include "base/num.h"
 #include "cmd/generate/serve_clients.h"
 #include "cmd/generate/serve_framing.h"
 #include "cmd/generate/serve_listen.h"
+#include "cmd/generate/serve_pages.h"
 #include "cmd/generate/serve_routes.h"
 
 #include <microhttpd.h>
@@ -377,6 +379,12 @@ static enum MHD_Result begin_request(struct gpt_http *h, struct request *q,
 
     if (framing.fault)
         return send_refusal(c, 400, closes, NULL, framing.fault);
+    const char *refused =
+        h->s->keys.n == 0 ? gpt_pages_refusal(c, h->s->m->o->serve,
+                                              gpt_route_reads(method))
+                          : NULL;
+    if (refused)
+        return send_refusal(c, 403, closes, NULL, refused);
     /* A connection may have been idle; its time is that of this body. */
     gpt_clients_mark(&h->clients, client_of(c), false);
     q->route = gpt_route_find(
@@ -405,6 +413,7 @@ static enum MHD_Result handle(void *user, struct MHD_Connection *c,
     struct request *q = *own;
 
     (void)version;
+    path = gpt_route_path(path);
     if (!q) {
         *own = q = gpt_alloc(1, sizeof(*q));
         if (!q)
@@ -484,6 +493,11 @@ int gpt_http_open(struct gpt_http **out, struct gpt_server *s,
  * encoder needs no lock. */
 int gpt_http_start(struct gpt_http *h, struct gpt_err *err)
 {
+    struct gpt_err few = {0};
+
+    if (gpt_in_allow(h->s->m->o->max_connections, &few) != GPT_OK)
+        gpt_warn("fewer clients than --max-connections have room: %s",
+                 few.text);
     h->daemon = MHD_start_daemon(
         MHD_USE_AUTO | MHD_USE_INTERNAL_POLLING_THREAD |
             MHD_ALLOW_SUSPEND_RESUME,

@@ -2,6 +2,7 @@
 #include "cmd/generate/serve_listen.h"
 
 #include "base/num.h"
+#include "base/utf8.h"
 #include "parallel/net.h"
 
 #include <netdb.h>
@@ -134,7 +135,9 @@ int gpt_listen_read_keys(struct gpt_list *keys, struct gpt_buf *text,
     size_t cap = 0;
 
     GPT_TRY(read_keys(text, path, err));
-    for (char *line = strtok_r(text->data, "\r\n", &rest); line;
+    /* an editor's byte order mark is no part of the first key */
+    char *keys_begin = text->data + gpt_utf8_mark(text->data, text->len);
+    for (char *line = strtok_r(keys_begin, "\r\n", &rest); line;
          line = strtok_r(NULL, "\r\n", &rest)) {
         line = trim(line);
         if (!*line)

@@ -45,6 +45,23 @@ static bool has_key(const struct gpt_server *s, const char *header)
     return found;
 }
 
+/* RFC 9112 3.2.2 wants the form in which proxies are asked taken. */
+const char *gpt_route_path(const char *target)
+{
+    static const char scheme[] = "http://";
+    const char *host = target + sizeof(scheme) - 1;
+
+    if (strncasecmp(target, scheme, sizeof(scheme) - 1) != 0)
+        return target;
+    const char *path = strchr(host, '/');
+    return path ? path : "/";
+}
+
+bool gpt_route_reads(const char *method)
+{
+    return strcmp(method, "GET") == 0 || strcmp(method, "HEAD") == 0;
+}
+
 /* A path that ends with a slash is followed by the name of the model. */
 static bool is_path(const struct gpt_server *s, const struct gpt_route *route,
                     const char *path)

@@ -15,6 +15,10 @@ struct gpt_route {
     bool chat;
 };
 
+/* The path of a request's target, which may be a whole "http://HOST/PATH". */
+const char *gpt_route_path(const char *target);
+/* True of a method that only reads: GET or HEAD. */
+bool gpt_route_reads(const char *method);
 /* By the head of a request alone; `authorization` is that header, or NULL.
  * Returns NULL for a request that is refused, with the status of HTTP in
  * *refusal. */

@@ -113,7 +113,7 @@ static int add_object(struct gpt_buf *b, const struct gpt_writer *w, int64_t i)
                            (long long)e->tokens.n_tokens,
                            gpt_finish_name(e->finish)));
     if (e->scored)
-        GPT_TRY(gpt_buf_printf(b, ",\"score\":%.9g", e->score));
+        GPT_TRY(gpt_json_add_real(b, "score", e->score));
     if (q->choice && q->choice->logprobs)
         GPT_TRY(gpt_json_add_list(b, "logprobs", &e->details));
     if (w->o->logits)

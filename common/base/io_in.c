@@ -99,8 +99,9 @@ int gpt_in_allow(int64_t files, struct gpt_err *err)
     if (getrlimit(RLIMIT_NOFILE, &limit) != 0 || limit.rlim_cur >= need)
         return GPT_OK;
     if (limit.rlim_max < need) {
-        gpt_fail(err, GPT_EIO, "%lld files must be open at once, the limit is "
-                 "%lld", (long long)files, (long long)limit.rlim_max);
+        gpt_fail(err, GPT_EIO, "%lld files must be open at once beside %d of "
+                 "the program's own, the limit is %lld", (long long)files,
+                 OTHER_FILES, (long long)limit.rlim_max);
         return gpt_hint(err, "raise it: ulimit -H -n %lld", (long long)need);
     }
     limit.rlim_cur = need;

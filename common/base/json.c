@@ -368,6 +368,36 @@ cJSON *gpt_json_add(cJSON *parent, const char *name, cJSON *item)
     return NULL;
 }
 
+/* Text of a tree as cJSON prints it, with what ends a line in Unicode escaped,
+ * which is in strings alone: an object on a line is on one for all readers.
+ * Takes the text. */
+static char *escape_line_ends(char *text)
+{
+    const size_t len = text ? strlen(text) : 0;
+    size_t ends = 0, to = 0, n;
+    unsigned code;
+
+    for (size_t i = 0; i < len; i++)
+        ends += gpt_utf8_line_end(text + i, len - i, &code) > 0;
+    if (ends == 0)
+        return text;
+    /* An escape has six bytes, and at least two are left out for it. */
+    char *out = cJSON_malloc(len + ends * 4 + 1);
+
+    for (size_t i = 0; out && i < len; i += n) {
+        n = gpt_utf8_line_end(text + i, len - i, &code);
+        if (n > 0)
+            to += (size_t)snprintf(out + to, 7, "\\u%04x", code);
+        else
+            out[to++] = text[i];
+        n += n == 0;
+    }
+    if (out)
+        out[to] = '\0';
+    cJSON_free(text);
+    return out;
+}
+
 char *gpt_json_print(const cJSON *root, bool pretty)
 {
     /* The caller's tree is const; pin_numbers() changes nodes. */
@@ -375,7 +405,8 @@ char *gpt_json_print(const cJSON *root, bool pretty)
     char *text = NULL;
 
     if (copy && pin_numbers(copy))
-        text = pretty ? cJSON_Print(copy) : cJSON_PrintUnformatted(copy);
+        text = escape_line_ends(pretty ? cJSON_Print(copy)
+                                       : cJSON_PrintUnformatted(copy));
     cJSON_Delete(copy);
     if (!gpt_json_out_of_memory())
         return text;

@@ -52,8 +52,8 @@ static size_t sequence_length(const unsigned char *s)
     return gpt_utf8_length(s, strnlen((const char *)s, 4));
 }
 
-/* Bytes that JSON cannot hold become U+FFFD: a reader of the log must never
- * meet a line that it cannot parse. */
+/* Bytes that JSON cannot hold become U+FFFD, and ends of lines in Unicode are
+ * escaped: a reader of the log must never meet a line that it cannot parse. */
 static int add_json_string(struct gpt_buf *b, const char *text)
 {
     const unsigned char *s = (const unsigned char *)text;
@@ -61,14 +61,15 @@ static int add_json_string(struct gpt_buf *b, const char *text)
     GPT_TRY(gpt_buf_add(b, "\"", 1));
     while (*s) {
         size_t n = sequence_length(s);
+        unsigned code = *s;
 
         if (n == 0) {
             GPT_TRY(gpt_buf_printf(b, "\\ufffd"));
             n = 1;
         } else if (*s == '"' || *s == '\\') {
             GPT_TRY(gpt_buf_printf(b, "\\%c", *s));
-        } else if (*s < 0x20 || *s == 0x7f) {
-            GPT_TRY(gpt_buf_printf(b, "\\u%04x", *s));
+        } else if (*s < 0x20 || *s == 0x7f || gpt_utf8_line_end(s, n, &code)) {
+            GPT_TRY(gpt_buf_printf(b, "\\u%04x", code));
         } else {
             GPT_TRY(gpt_buf_add(b, s, n));
         }

@@ -3,10 +3,10 @@
 #include "base/signals.h"
 
 #include "base/io.h"
+#include "base/terminal.h"
 
 #include <signal.h>
 #include <stdatomic.h>
-#include <string.h>
 #include <unistd.h>
 
 static volatile sig_atomic_t stop_signal, save_asked;
@@ -47,8 +47,7 @@ void gpt_signals_end(const char *words, int status)
     while (atomic_flag_test_and_set(&ended))
         pause();
     gpt_out_cleanup();
-    if (write(STDERR_FILENO, words, strlen(words)) < 0)
-        _exit(status); /* as after them */
+    gpt_terminal_last_words(words);
     _exit(status);
 }
 

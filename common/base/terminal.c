@@ -5,6 +5,7 @@
 #include <errno.h>
 #include <poll.h>
 #include <pthread.h>
+#include <stdatomic.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -12,7 +13,7 @@
 #include <unistd.h>
 
 static pthread_mutex_t lock = PTHREAD_MUTEX_INITIALIZER;
-static bool line_shown;
+static atomic_bool line_shown;
 
 enum { LINE_BYTES = 1024 }; /* longest progress line */
 static const char erase[] = "\r\033[K";
@@ -46,6 +47,14 @@ void gpt_terminal_message(const char *text, size_t n)
     line_shown = false;
     write_all(text, n);
     pthread_mutex_unlock(&lock);
+}
+
+/* Without the lock, which the thread that is interrupted may hold. */
+void gpt_terminal_last_words(const char *text)
+{
+    if (line_shown)
+        write_all(erase, sizeof(erase) - 1);
+    write_all(text, strlen(text));
 }
 
 int gpt_terminal_columns(int fd)

@@ -7,6 +7,8 @@
 
 /* Writes a whole message, in one write(2), above the progress line. */
 void gpt_terminal_message(const char *text, size_t n);
+/* The same for a handler of signals, after which the process ends. */
+void gpt_terminal_last_words(const char *text);
 /* Draws (or redraws) the progress line; `text` has no line end and is cut to
  * the width of the terminal. */
 void gpt_terminal_draw(const char *text);

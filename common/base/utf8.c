@@ -46,6 +46,20 @@ size_t gpt_utf8_mark(const void *p, size_t n)
     return n >= len && memcmp(p, mark, len) == 0 ? len : 0;
 }
 
+size_t gpt_utf8_line_end(const void *p, size_t n, unsigned *code)
+{
+    const unsigned char *s = p;
+
+    if (n >= 2 && s[0] == 0xC2 && s[1] == 0x85) {
+        *code = 0x85;
+        return 2;
+    }
+    if (n < 3 || s[0] != 0xE2 || s[1] != 0x80 || (s[2] | 1) != 0xA9)
+        return 0;
+    *code = 0x2000U | (s[2] & 0x3F);
+    return 3;
+}
+
 /* C0 and C1 controls and DEL; anything else is shown as it is. */
 static bool is_control(const unsigned char *s)
 {

@@ -85,11 +85,12 @@ say want '%s\n%s\n' \
     '{"id":"a","sample":1,"text":" brown","prompt_tokens":5,"tokens":6,"finish":"eod"}' \
     '{"id":[1,2],"sample":1,"text":"ck brown","prompt_tokens":3,"tokens":8,"finish":"eod"}'
 check 'in and out' cmp want out
-say prompts '{"prompt": "\302\205-\342\200\250-\342\200\251-\342\200\252-\303\205"}\n'
+say prompts '{"prompt": "\302\205-\342\200\250-\342\200\251-\342\200\252-\303\205", "id": ["\342\200\251"]}\n'
 expect 0 'ends of lines in Unicode' gen --jsonl --echo --tokens 1 \
     --prompt-file prompts
 check 'divide no line of output' grep -q \
     "\"text\":\"\\\\u0085-\\\\u2028-\\\\u2029-$(printf '\342\200\252-\303\205')" out
+out_has '{"id":["\u2029"],'
 if script -qec true /dev/null >/dev/null 2>&1; then
     script -qec "gpt-generate --load ckpt" typescript </dev/null >out 2>&1
     check 'a terminal is not waited for' grep -q 'no prompt' out

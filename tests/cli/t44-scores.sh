@@ -122,6 +122,10 @@ expect 2 'windows of another convention' gen --perplexity lm-eval \
 expect 0 'bytes that are no characters' gen --perplexity lm-eval -p \
     "$(printf 'a\377b')"
 err_has 'prompt 1: byte 2, 0xff, is no UTF-8'
+# Of a script without spaces, a page is one word.
+awk 'BEGIN { for (i = 0; i < 2000; i++) printf "%c", 97 + i * 7 % 26 }' >word
+expect 0 'one word of many tokens' gen --perplexity lm-eval --prompt-file word
+out_has '"words":1,"bytes":2000,"word_perplexity":null,"byte_perplexity":'
 expect 2 'no such convention' gen --perplexity mine -p a
 expect 4 'no such data set' gen --perplexity training --data-path none
 echo text >some.txt
@@ -156,7 +160,8 @@ printf '%s\n' '{"continuation": "b"}' \
     '{"ctx": "a", "endings": ["b", "c"], "label": 0}' \
     '{"text": "a b", "id": 9007199254740993}' \
     '{"text": "a b", "max_tokens": 5, "temperature": 1}' \
-    '{"text": "a b", "max_tokens": 6}' >others
+    '{"text": "a b", "max_tokens": 6}' \
+    '{"text": "a b", "id": [{"a": [-9007199254740993]}]}' >others
 expect 3 'lines of other kinds' gen --score --prompt-file others
 err_has "others:1: no field 'prompt', 'text' or 'context'"
 err_has "others:2: several 'endings'; write a line for each"
@@ -164,6 +169,7 @@ err_has "others:3: field 'id': a number of 2^53 or more"
 err_has "others:4: the field 'max_tokens' has no effect on scores"
 err_has "others:4: the field 'temperature'"
 check 'once' sh -c '! grep -q others:5 err'
+err_has "others:6: field 'id': a number of 2^53 or more"
 head -n 1 pairs >one
 for idle in '--truncate-context' '--length-penalty 2' '--early-stopping true' \
     '--window 4' '--overlapping-eval 4' '--detokenize wikitext' \

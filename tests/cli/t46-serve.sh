@@ -145,6 +145,10 @@ answers 'another model' 404 /v1/completions '{"prompt": "a", "model": "other"}'
 out_has '"param":"model","code":"model_not_found"'
 answers 'a seed that is drawn' 200 /v1/completions '{"prompt": "a", "seed": -1,
     "max_tokens": 1, "response_format": {"type": "text"}}'
+many=$(awk 'BEGIN { for (i = 0; i < 1024; i++) printf "\"a\"," }')
+answers 'more prompts than a request may have' 400 /v1/completions \
+    "{\"prompt\": [$many \"a\"]}"
+out_has "'prompt': 1025 texts in one request, limit 1024"
 long=$(awk 'BEGIN { for (i = 0; i < 40; i++) printf "\303\251" }')
 answers 'a field of which a part is shown' 400 /v1/completions "{\"a$long\": 1}"
 check 'is shown without half a character' sh -c \
@@ -157,6 +161,24 @@ out_has '{"id":"ckpt","object":"model",'
 answers 'and no other one' 404 /v1/models/other ''
 out_has "'model': there is no such model here; GET /v1/models names the one"
 answers 'a head alone' 200 /health '' -I
+answers 'a whole address as the target' 200 /health '' \
+    --request-target "http://localhost/health"
+while read -r want header; do
+    answers "$header" "$want" /v1/completions '{"prompt": "a"}' -H "$header"
+done <<'END'
+200 Host: LOCALHOST:1
+200 Host: model.localhost
+200 Host: [::1]:8
+200 Host: 127.0.0.2
+403 Host: example.com:8080
+403 Host: notlocalhost
+403 Host: 127.0.0.1.example.com
+200 Sec-Fetch-Site: same-origin
+403 Sec-Fetch-Site: cross-site
+403 Sec-Fetch-Site: same-site
+END
+out_has 'a page of another address cannot ask here'
+answers 'a link of another page' 200 / '' -H 'Sec-Fetch-Site: cross-site'
 answers 'another method' 405 /v1/completions '' -i
 out_has 'Allow: POST'
 out_has 'the method of this path is POST'
@@ -237,7 +259,7 @@ check 'after what was under way' grep -q 'DONE' last
 check 'and it says so' grep -q 'stopping' log
 
 # ---- keys and a full queue ----
-printf 'secret\r\n\n \t\n\tother \n' >keys
+printf '\357\273\277secret\r\n\n \t\n\tother \n' >keys
 awk 'BEGIN { for (i = 0; i < 500; i++) printf "long-key-%d\n", i }' >>keys
 serve --load ckpt --batch-size 1 --max-queue 1 --api-key-file keys --served-model-name m
 answers 'no key' 401 /v1/models ''
@@ -245,6 +267,8 @@ out_has '"code":"invalid_api_key"'
 answers 'a wrong key' 401 /v1/models '' -H 'Authorization: Bearer secre'
 answers 'a key' 200 /v1/models '' -H 'Authorization: Bearer other'
 out_has '"id":"m"'
+answers 'the first, and any name of the server' 200 /v1/models '' \
+    -H 'Authorization: Bearer secret' -H 'Host: example.com'
 answers 'the last of many keys' 200 /v1/models '' \
     -H 'Authorization: bearer long-key-499'
 answers 'a part of one' 401 /v1/models '' -H 'Authorization: Bearer long-key-'

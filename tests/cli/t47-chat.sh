@@ -43,6 +43,23 @@ expect 0 'a line with a NUL' sh -c 'printf "qui\0ck\nquick\n" | gpt-generate \
     --load ckpt --interactive --chat --chat-template template --greedy --tokens 6'
 err_has 'the line holds a NUL byte, which a message cannot'
 check 'the next is answered' test "$(cat out)" = "$(printf '\n brown')"
+# What the conversation holds is what was answered: the second message gets no
+# token, and a byte 0 of an answer is none of a string.
+cat >remembers <<'EOF'
+{% if messages|length == 5 %}{{ raise_exception('said: <' ~
+messages[1].content ~ '> <' ~ messages[3].content ~ '>') }}{% endif %}
+{{- messages[-1].content }}
+EOF
+printf 'qui\nquick\na\n' >lines
+printf '\nA' >next
+expect 0 'an answer without a token' sh -c 'gpt-generate --load ckpt \
+    --interactive --chat --chat-template remembers --greedy \
+    --stop "$(cat next)" <lines'
+err_has 'the template says: said: <ck> <>'
+expect 0 'answers with bytes 0' sh -c 'gpt-generate --load ckpt --interactive \
+    --chat --chat-template remembers --greedy --tokens 2 --logit-bias 0:1000 \
+    <lines'
+err_has "$(printf 'said: <\357\277\275\357\277\275> <')"
 echo '{{ raise_exception("tools: " ~ tools ~ ", documents: " ~ documents) }}' >bad
 expect 0 'variables that transformers sets' sh -c 'echo a | gpt-generate \
     --load ckpt --interactive --chat --chat-template bad --greedy'
@@ -159,6 +176,15 @@ for bad in '{}' '{"messages": []}' '{"messages": "a"}' '{"messages": ["a"]}' \
     '{"messages": [{"role": "user", "content": [{"type": "image_url"}]}]}'; do
     answers "$bad" 400 /v1/chat/completions "$bad"
 done
+part='{"type": "text", "text": "a"'
+while read -r value status; do
+    answers "$value of a part" "$status" /v1/chat/completions "{\"messages\":
+        [{\"role\": \"user\", \"content\": [$part, $value}]}], \"max_tokens\": 1}"
+    test "$status" = 200 || out_has "'extra' is not known here"
+done <<'END'
+"extra":1 400
+"cache_control":{"type":"ephemeral"} 200
+END
 for bad in '{}' '{"messages": []}' '{"messages": "a"}' '{"messages": ["a"]}'; do
     answers "param of $bad" 400 /v1/chat/completions "$bad"
     out_has '"param":"messages"'

@@ -101,7 +101,7 @@ out_has 'the answer is too long; ask for fewer'
 slow='use IO::Socket::INET; use Time::HiRes "time";
     my $s = IO::Socket::INET->new(PeerAddr => "127.0.0.1", PeerPort => $ARGV[0]);
     my $begun = time;
-    print $s "POST /v1/completions HTTP/1.1\r\nHost: a\r\n",
+    print $s "POST /v1/completions HTTP/1.1\r\nHost: localhost\r\n",
         $ARGV[1] eq "head" ? "X-Slow: " : "Content-Length: 100\r\n\r\n";
     $SIG{PIPE} = "IGNORE";
     my $cut = 0;
@@ -118,9 +118,9 @@ slow='use IO::Socket::INET; use Time::HiRes "time";
 framed='use IO::Socket::INET;
     my ($port, @head) = @ARGV;
     my $s = IO::Socket::INET->new(PeerAddr => "127.0.0.1", PeerPort => $port);
-    print $s join("\r\n", "POST /v1/completions HTTP/1.1", "Host: a", @head),
+    print $s join("\r\n", "POST /v1/completions HTTP/1.1", "Host: localhost", @head),
         "\r\n\r\n0\r\n\r\n",
-        "GET /health HTTP/1.1\r\nHost: a\r\nConnection: close\r\n\r\n";
+        "GET /health HTTP/1.1\r\nHost: localhost\r\nConnection: close\r\n\r\n";
     local $/;
     $_ = <$s>;
     my @got = m{HTTP/1\.1 (\d+)}g;
@@ -283,6 +283,14 @@ for idle in '--served-model-name m' '--api-key-file keys' '--max-queue 1' \
     expect 2 "$idle without a server" gpt-generate --load ckpt -p a $idle
     err_has "${idle%% *} is for --serve"
 done
+
+sh -c 'ulimit -n 150; exec gpt-generate --threads 1 --load ckpt --serve :0' \
+    2>log &
+pid=$!
+until_true 60 grep -q 'http://' log
+stop_server
+check 'clients for which there are no files' grep -q \
+    'clients than --max-connections have room: 1000 files must be open' log
 
 # ---- options without effect ----
 serve --load ckpt --temperature 0.5 --tokens 3

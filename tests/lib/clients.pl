@@ -20,7 +20,7 @@ $SIG{PIPE} = 'IGNORE';
 
 sub request {
     my ($path, $body, $more) = @_;
-    return "POST $path HTTP/1.1\r\nHost: a\r\nConnection: close\r\n"
+    return "POST $path HTTP/1.1\r\nHost: localhost\r\nConnection: close\r\n"
         . "Content-Type: application/json\r\n" . ($more // '')
         . 'Content-Length: ' . length($body) . "\r\n\r\n$body";
 }

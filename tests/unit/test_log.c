@@ -4,12 +4,14 @@
 #include "base/log.h"
 #include "base/memory.h"
 #include "base/progress.h"
+#include "base/signals.h"
 #include "base/terminal.h"
 #include "tests/lib/tap.h"
 
 #include <fcntl.h>
 #include <poll.h>
 #include <sys/ioctl.h>
+#include <sys/wait.h>
 #include <termios.h>
 #include <time.h>
 #include <unistd.h>
@@ -157,12 +159,13 @@ static void test_prepared(void)
 static void test_json(void)
 {
     setup(GPT_LOG_DEBUG, true, true);
-    gpt_debug("q\" b\\ \x01 \xc3\xa9 \xff");
+    gpt_debug("q\" b\\ \x01 \xc3\xa9 \xff \xc2\x85\xe2\x80\xa8");
     const char *text = captured();
     ok(strncmp(text, "{\"t\":", 5) == 0 && strtod(text + 5, NULL) > 1.6e9,
        "a time");
     ok(strstr(text, ",\"level\":\"debug\",\"program\":\"gpt-x\",\"msg\":"
-                    "\"q\\\" b\\\\ \\u0001 \xc3\xa9 \\ufffd\"}\n") != NULL,
+                    "\"q\\\" b\\\\ \\u0001 \xc3\xa9 \\ufffd "
+                    "\\u0085\\u2028\"}\n") != NULL,
        "the rest: %s", text);
     gpt_log_line("x");
     ok(strstr(captured(), "\"level\":\"info\"") != NULL, "lines are objects");
@@ -231,6 +234,11 @@ static void test_terminal(void)
     gpt_terminal_draw("0123456789012345678901234567890123456789xyz");
     terminal_has("\r\033[K012345678901234567890123456789012345678",
                  "lines are cut to the width");
+    fflush(stdout);
+    if (fork() == 0)
+        gpt_signals_end("words\n", 4);
+    wait(NULL);
+    terminal_has("\r\033[Kwords\r\n", "so do words of a handler");
     gpt_terminal_keep();
     gpt_terminal_keep();
     terminal_has("\r\n", "the last line is kept");
