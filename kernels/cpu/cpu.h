@@ -193,7 +193,6 @@ void cpu_adamw(struct gpt_queue *q, const struct gpt_adamw *op);
 void cpu_sgd(struct gpt_queue *q, const struct gpt_sgd *op);
 void cpu_mix(struct gpt_queue *q, const struct gpt_mix *op);
 void cpu_sumsq(struct gpt_queue *q, double *out, const float *x, int64_t n);
-void cpu_sum(struct gpt_queue *q, double *out, const float *x, int64_t n);
 
 /* bf16.c: operations for activations in float or bf16. Their namesakes above
  * take only floats; those that have none here take both, but attn_cached, which
