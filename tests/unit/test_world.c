@@ -65,8 +65,7 @@ static int groups(struct member *m, struct gpt_err *err)
         expect(m, got == want, "sum", gpt_group_name(i));
     }
     float one = 1;
-    gpt_comm_all_reduce(m->w->reduce[GPT_GROUP_DP], m->q, &one, 1, GPT_F32,
-                        GPT_SUM);
+    gpt_comm_all_reduce(m->w->reduce, m->q, &one, 1, GPT_F32, GPT_SUM);
     expect(m, one == (float)t->size[GPT_DP], "sum", "reduce");
     gpt_world_shorten_timeout(m->w);
     return gpt_world_check(m->w, err);
