@@ -12,6 +12,7 @@
 
 #include "backend.h"
 #include "checkpoint/ownership.h"
+#include "train/lr_schedule.h"
 #include "train/muon.h"
 
 enum gpt_optimizer_kind { GPT_ADAM, GPT_SGD, GPT_MUON };
@@ -102,9 +103,7 @@ struct gpt_update {
     float *const *gradients;
     double loss_scale; /* 1: none */
     double norm;       /* of the gradients once divided */
-    double lr, weight_decay;
-    bool decoupled;      /* word embedding and output layer have ... */
-    double decoupled_lr; /* ... this rate in place of lr */
+    struct gpt_rates rates;
 };
 void gpt_optimizer_update(struct gpt_optimizer *optimizer, struct gpt_queue *q,
                           const struct gpt_update *update);

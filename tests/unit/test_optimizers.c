@@ -145,10 +145,7 @@ static void update_at(const struct gpt_optimizer_options *options, float *p,
             .gradients = &g,
             .loss_scale = 1,
             .norm = sqrt(squares),
-            .lr = lr,
-            .decoupled = decoupled_lr > 0,
-            .decoupled_lr = decoupled_lr,
-            .weight_decay = 0.1,
+            .rates = {lr, 0.1, decoupled_lr > 0, decoupled_lr},
         };
         gpt_optimizer_update(o, q, &u);
         need(be->sync(q, &err), &err);

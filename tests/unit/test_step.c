@@ -206,14 +206,13 @@ static struct gpt_step one_step(struct gpt_replica *r, struct gpt_feed *f,
                                 int64_t i)
 {
     struct gpt_step step = {
-        .first_sample = i * BATCH,
         .micro_batches = MICRO,
-        .lr = 1e-2,
+        .rates.lr = 1e-2,
     };
     struct gpt_err err;
 
-    need(gpt_feed_read(f, GPT_TRAIN, step.first_sample, MICRO, &err), &err);
-    gpt_feed_ahead(f, GPT_TRAIN, step.first_sample + BATCH, MICRO);
+    need(gpt_feed_read(f, GPT_TRAIN, i * BATCH, MICRO, &err), &err);
+    gpt_feed_ahead(f, GPT_TRAIN, (i + 1) * BATCH, MICRO);
     need(gpt_step_train(r, f, &step, &err), &err);
     return step;
 }
@@ -250,7 +249,7 @@ static void steps(void)
     is_int(replica->optimizer->step, updates, "and updates nothing");
 
     replica->params[3] = NAN;
-    struct gpt_step bad = {.micro_batches = MICRO, .lr = 1e-2};
+    struct gpt_step bad = {.micro_batches = MICRO, .rates.lr = 1e-2};
     need(gpt_feed_read(f, GPT_TRAIN, 0, MICRO, &err), &err);
     need(gpt_step_train(replica, f, &bad, &err), &err);
     ok(bad.skipped, "a step whose loss is not finite is skipped");

@@ -97,8 +97,7 @@ static void close_run(struct run *r)
 
 static void one_step(struct run *r, int i)
 {
-    struct gpt_step step = {
-        .first_sample = i * BATCH, .micro_batches = MICRO, .lr = 0.01};
+    struct gpt_step step = {.micro_batches = MICRO, .rates.lr = 0.01};
     struct gpt_err err;
 
     need(gpt_feed_read(r->feed, GPT_TRAIN, i * BATCH, MICRO, &err), &err);
