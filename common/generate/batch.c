@@ -66,6 +66,24 @@ const char *gpt_finish_name(enum gpt_finish finish)
     return names[finish];
 }
 
+/* A long prompt among many must not be found after an hour of texts. */
+int gpt_requests_check(const struct gpt_decoder *d,
+                       const struct gpt_request *requests, int64_t n,
+                       struct gpt_err *err)
+{
+    const int64_t positions = gpt_decoder_shape(d)->positions;
+
+    for (int64_t i = 0; i < n; i++)
+        if (requests[i].n_prompt > positions)
+            return gpt_fail(err, GPT_EDATA,
+                            "prompt %llu has %lld tokens, but there are only "
+                            "%lld positions",
+                            (unsigned long long)requests[i].number + 1,
+                            (long long)requests[i].n_prompt,
+                            (long long)positions);
+    return GPT_OK;
+}
+
 void gpt_batch_use_prefixes(struct gpt_batch *b,
                             struct gpt_prefixes *prefixes)
 {

@@ -47,6 +47,12 @@ enum gpt_finish {
 };
 const char *gpt_finish_name(enum gpt_finish finish); /* "eod" */
 
+/* GPT_EDATA when a prompt is longer than a slot of the decoder: to be called
+ * before the first of many requests is begun. */
+int gpt_requests_check(const struct gpt_decoder *d,
+                       const struct gpt_request *requests, int64_t n,
+                       struct gpt_err *err) GPT_MUST_USE;
+
 /* A token that was chosen. Pointers hold during the callback. */
 struct gpt_chosen {
     int32_t id;
