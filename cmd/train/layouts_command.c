@@ -41,7 +41,7 @@ static void take_given(struct gpt_advice *a)
     const int zero = gpt_train_choice(gpt_train_shardings, o->sharding);
     const int64_t each = o->stages.layers_per_chunk;
     const int64_t chunks =
-        each > 0 ? o->num_layers / gpt_max_i64(o->pp_size * each, 1)
+        each > 0 ? o->model.num_layers / gpt_max_i64(o->pp_size * each, 1)
                  : gpt_max_i64(o->stages.chunks, 1);
     const int64_t value[GPT_N_PARTS] = {
         [GPT_PART_TENSOR] = o->tp_size,

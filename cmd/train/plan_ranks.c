@@ -21,14 +21,14 @@ static int count_chunks(const struct gpt_train_options *o, int64_t *chunks,
     if (each == 0)
         return GPT_OK;
     /* the number of stages is not known to fit the layers yet */
-    if (o->num_layers % (o->pp_size * each) != 0)
+    if (o->model.num_layers % (o->pp_size * each) != 0)
         return gpt_fail(err, GPT_EUSAGE,
                         "--num-layers %lld is not a multiple of "
                         "--pipeline-model-parallel-size %lld x "
                         "--num-layers-per-virtual-pipeline-stage %lld",
-                        (long long)o->num_layers, (long long)o->pp_size,
+                        (long long)o->model.num_layers, (long long)o->pp_size,
                         (long long)each);
-    *chunks = o->num_layers / (o->pp_size * each);
+    *chunks = o->model.num_layers / (o->pp_size * each);
     return GPT_OK;
 }
 
@@ -87,12 +87,12 @@ static int check_stages(const struct gpt_train_plan *p,
     const int64_t stages = p->topology.size[GPT_PP];
 
     if (o->stages.first_layers > 0 || o->stages.last_layers > 0 ||
-        o->num_layers % (stages * p->topology.chunks) == 0)
+        o->model.num_layers % (stages * p->topology.chunks) == 0)
         return GPT_OK;
     gpt_fail(err, GPT_EUSAGE,
              "--num-layers %lld is not a multiple of "
              "--pipeline-model-parallel-size %lld%s",
-             (long long)o->num_layers, (long long)stages,
+             (long long)o->model.num_layers, (long long)stages,
              p->topology.chunks > 1 ? " x virtual stages" : "");
     return gpt_hint(err, "--decoder-first-pipeline-num-layers and "
                          "--decoder-last-pipeline-num-layers make uneven "
