@@ -25,8 +25,8 @@ static int fill_batch(struct gpt_batch *batch, struct queue *q,
     if (n == 0)
         return GPT_OK;
     q->begun += n;
-    return gpt_batch_begin_all(batch, q->requests + q->begun - n,
-                               q->names + q->begun - n, n, err);
+    return gpt_batch_begin(batch, q->requests + q->begun - n,
+                           q->names + q->begun - n, n, err);
 }
 
 static int answer_all(struct gpt_batch *batch, struct queue *q,
@@ -42,7 +42,7 @@ static int answer_all(struct gpt_batch *batch, struct queue *q,
         else
             GPT_TRY(gpt_batch_step(batch, err));
     }
-    return gpt_batch_end(batch, GPT_FINISH_STOPPED, err);
+    return gpt_batch_stop(batch, err);
 }
 
 int gpt_generate(struct gpt_decoder *d, const struct gpt_request *requests,
