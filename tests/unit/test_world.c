@@ -3,6 +3,7 @@
 #include "parallel/world.h"
 
 #include "tests/lib/port.h"
+#include "tests/lib/possible.h"
 #include "tests/lib/tap.h"
 
 #include "base/clock.h"
@@ -242,16 +243,10 @@ static void run_job(const struct job *j)
     ok(gpt_now() - begun < 60, "%s: before a timeout", j->what);
 }
 
-#ifdef GPT_HAVE_GLOO
-static const bool has_gloo = true;
-#else
-static const bool has_gloo = false;
-#endif
-
 int main(void)
 {
     for (size_t i = 0; i < GPT_COUNT(jobs); i++)
-        if (has_gloo || jobs[i].size == 1)
+        if (ranks_possible || jobs[i].size == 1)
             run_job(&jobs[i]);
         else
             skip("%s: built without Gloo", jobs[i].what);
