@@ -3,6 +3,8 @@
  * stages. */
 #include "model_case.h"
 
+#include "tests/lib/must.h"
+
 #include <omp.h>
 
 static struct gpt_backend *be;
@@ -29,11 +31,8 @@ static struct gpt_replica *open_replica(const struct gpt_config *c, int64_t b,
                                                      .beta2 = k->beta2,
                                                      .eps = k->eps,
                                                      .clip_grad = k->clip_grad};
-    if (gpt_replica_new(&r, be, &o, &err) != GPT_OK ||
-        gpt_replica_open(r, &err) != GPT_OK) {
-        printf("Bail out! %s\n", err.text);
-        exit(1);
-    }
+    must(gpt_replica_new(&r, be, &o, &err), &err);
+    must(gpt_replica_open(r, &err), &err);
     case_fill(r);
     return r;
 }
@@ -542,10 +541,7 @@ int main(void)
     };
     struct gpt_err err;
 
-    if (gpt_backend_cpu(&be, &err) != GPT_OK) {
-        printf("Bail out! %s\n", err.text);
-        return 1;
-    }
+    must(gpt_backend_cpu(&be, &err), &err);
     for (size_t i = 0; i < GPT_COUNT(names); i++)
         against_pytorch(names[i]);
     finite_differences(0, GPT_STAGE_GRADIENT);
