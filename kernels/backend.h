@@ -649,11 +649,10 @@ struct gpt_backend {
     void (*adamw)(struct gpt_queue *q, const struct gpt_adamw *op);
     void (*sgd)(struct gpt_queue *q, const struct gpt_sgd *op);
     void (*mix)(struct gpt_queue *q, const struct gpt_mix *op);
-    /* out (1) double, in device memory: sumsq() the sum of x[i]^2, sum() that
-     * of x[i]. Both add in double, in a fixed order. */
+    /* *out (1) double, in device memory, = the sum of x[i]^2, which is made in
+     * double and in a fixed order. */
     void (*sumsq)(struct gpt_queue *q, double *out, const float *x,
                   int64_t n);
-    void (*sum)(struct gpt_queue *q, double *out, const float *x, int64_t n);
 
     /* Collectives of the device's own library, or NULL. */
     const struct gpt_collectives *collectives;

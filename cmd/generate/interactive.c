@@ -253,10 +253,10 @@ static int answer_line(struct conversation *c, const char *line, size_t len,
     };
     if (c->m->o->echo && gpt_buf_add(&c->out, line, len) != GPT_OK)
         return gpt_no_memory(err, "a text");
-    GPT_TRY(gpt_batch_begin(c->batch, &request, 0, err));
+    GPT_TRY(gpt_batch_begin(c->batch, &request, &(int64_t){0}, 1, err));
     while (gpt_batch_texts(c->batch) > 0 && !gpt_signals_stop())
         GPT_TRY(gpt_batch_step(c->batch, err));
-    return gpt_batch_end(c->batch, GPT_FINISH_STOPPED, err);
+    return gpt_batch_stop(c->batch, err);
 }
 
 /* The mark that asks for a line goes to a terminal alone, and never into the

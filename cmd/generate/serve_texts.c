@@ -329,7 +329,7 @@ int gpt_serving_begin(struct gpt_serving *w, struct gpt_call_text *t,
         n += begins;
     }
     if (n > 0)
-        GPT_TRY(gpt_batch_begin_all(w->batch, w->requests, w->names, n, err));
+        GPT_TRY(gpt_batch_begin(w->batch, w->requests, w->names, n, err));
     count_beginning(w, n > 0);
     return GPT_OK;
 }

@@ -403,48 +403,49 @@ static int do_diff(const struct options *o, const struct gpt_args *args,
                        &b);
 }
 
-/* Words that come first on the command line, and how many paths each takes.
- * Without one the program converts, so that the command lines of other
- * converters, which have no words, work as they are. */
-static const struct {
+/* Words that come first on the command line, how many paths each takes, and
+ * which options. Without one the program converts, so that the command lines of
+ * other converters, which have no words, work as they are. */
+static const struct command {
     const char *name;
     int least, most; /* paths */
-    bool json;
+    bool converts;   /* takes the options of a conversion */
+    const char *takes[2]; /* ... and these; common options have an effect on
+                           * all */
     int (*run)(const struct options *o, const struct gpt_args *args,
                struct gpt_err *err);
     const char *usage;
 } commands[] = {
-    {"inspect", 1, 1, true, do_inspect, "inspect PATH"},
-    {"globals", 1, 1, true, do_globals, "globals PATH"},
-    {"plan", 0, 2, true, do_plan, "plan FROM TO [OPTION]..."},
-    {"convert", 0, 2, false, do_convert, "convert FROM TO [OPTION]..."},
-    {"verify", 2, 2, false, do_verify, "verify A B"},
-    {"diff", 2, 2, true, do_diff, "diff A B"},
+    {"inspect", 1, 1, false, {"json"}, do_inspect, "inspect PATH [--json]"},
+    {"globals", 1, 1, false, {"json"}, do_globals, "globals FILE [--json]"},
+    {"plan", 0, 2, true, {"json"}, do_plan, "plan FROM TO [OPTION]..."},
+    {"convert", 0, 2, true, {NULL}, do_convert, "convert FROM TO [OPTION]..."},
+    {"verify", 2, 2, false, {"target-params-dtype", "merge-adapter"}, do_verify,
+     "verify A B [--target-params-dtype TYPE] [--merge-adapter DIR...]"},
+    {"diff", 2, 2, false, {"json", "merge-adapter"}, do_diff,
+     "diff A B [--json] [--merge-adapter DIR...]"},
 };
 
-/* Only what plans or converts obeys the options of a conversion; verify rounds
- * to a type, too, and merges, as diff does. Common options have an effect on
- * all. */
-static int check_command(const struct options *o, const struct gpt_args *args,
-                         size_t command, struct gpt_err *err)
+static bool takes_option(const struct command *c, const char *name)
 {
-    const char *word = commands[command].name;
-    const bool converts = commands[command].least == 0;
-    const char *idle = o->json && !commands[command].json ? "json" : NULL;
+    for (size_t i = 0; i < GPT_COUNT(c->takes); i++)
+        if (c->takes[i] && strcmp(c->takes[i], name) == 0)
+            return true;
+    return c->converts && strcmp(name, "json") != 0;
+}
 
-    for (size_t i = 0; !converts && !idle && i < GPT_COUNT(table); i++)
+/* No option is taken and then ignored. */
+static int check_command(const struct command *c, const struct gpt_args *args,
+                         struct gpt_err *err)
+{
+    for (size_t i = 0; i < GPT_COUNT(table); i++)
         if (table[i].kind != GPT_OPT_GROUP &&
             table[i].offset >= sizeof(struct gpt_common_options) &&
-            table[i].offset != offsetof(struct options, json) &&
-            (table[i].offset != offsetof(struct options, dtype) ||
-             commands[command].run != do_verify) &&
-            (table[i].offset != offsetof(struct options, adapters) ||
-             commands[command].most == 1) &&
+            !takes_option(c, table[i].name) &&
             gpt_option_given(args, table[i].name))
-            idle = table[i].name;
-    return idle ? gpt_fail(err, GPT_EUSAGE, "--%s has no effect on %s", idle,
-                           word)
-                : GPT_OK;
+            return gpt_fail(err, GPT_EUSAGE, "--%s has no effect on %s",
+                            table[i].name, c->name);
+    return GPT_OK;
 }
 
 /* A word is a command. Directories that stand alone were meant for options, as
@@ -456,17 +457,19 @@ static int run_command(const struct options *o, const struct gpt_args *args,
     const int paths = (int)args->n_positional - 1;
 
     for (size_t i = 0; i < GPT_COUNT(commands); i++) {
-        if (strcmp(word, commands[i].name) != 0)
+        const struct command *c = &commands[i];
+
+        if (strcmp(word, c->name) != 0)
             continue;
-        GPT_TRY(check_command(o, args, i, err));
+        GPT_TRY(check_command(c, args, err));
         /* a path too many would be ignored in silence, and one of two would
          * leave open which of them it is */
-        if (paths >= commands[i].least && paths <= commands[i].most &&
-            (paths != 1 || commands[i].most == 1))
-            return commands[i].run(o, args, err);
+        if (paths >= c->least && paths <= c->most &&
+            (paths != 1 || c->most == 1))
+            return c->run(o, args, err);
         gpt_fail(err, GPT_EUSAGE, "%s needs %s", word,
-                 commands[i].most == 1 ? "a PATH" : "two paths");
-        return gpt_hint(err, "gpt-reshape %s", commands[i].usage);
+                 c->most == 1 ? "a PATH" : "two paths");
+        return gpt_hint(err, "gpt-reshape %s", c->usage);
     }
     gpt_fail(err, GPT_EUSAGE,
              "unknown command '%s', there are inspect, globals, plan, convert, "
@@ -492,19 +495,9 @@ static int run_reshape(const void *options, const struct gpt_args *args,
 
 int main(int argc, char **argv)
 {
-    /* Completions offer them; a conversion is what happens without one. */
-    static const char *const words[] = {"inspect", "globals", "plan",
-                                        "convert", "verify",  "diff",
-                                        NULL};
-    static const char *const usage[] = {
-        "inspect PATH [--json]",
-        "globals FILE [--json]",
-        "plan|convert FROM TO [OPTION]...",
-        "verify A B [--target-params-dtype TYPE] [--merge-adapter DIR...]",
-        "diff A B [--json] [--merge-adapter DIR...]",
-        "--load-path PATH --save-path PATH [OPTION]...",
-        NULL,
-    };
+    enum { N = GPT_COUNT(commands) };
+    /* Completions offer words; a conversion is what happens without one. */
+    const char *words[N + 1] = {NULL}, *usage[N + 2] = {NULL};
     static const char *const examples[] = {
         "gpt-reshape inspect ckpt",
         "gpt-reshape --load-path ckpt --save-path ckpt-tp2 "
@@ -530,5 +523,10 @@ int main(int argc, char **argv)
         .run = run_reshape,
     };
 
+    for (size_t i = 0; i < N; i++) {
+        words[i] = commands[i].name;
+        usage[i] = commands[i].usage;
+    }
+    usage[N] = "--load-path PATH --save-path PATH [OPTION]...";
     return gpt_main(&program, argc, argv);
 }

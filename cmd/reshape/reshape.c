@@ -114,25 +114,19 @@ static int set_vocabulary(const struct gpt_reshape *r, struct gpt_config *c,
     return GPT_OK;
 }
 
-/* Virtual stages by their layers, which have to divide: Megatron-LM has both
- * options, and users have one of them in their scripts. The library knows the
- * number alone. */
 static int count_chunks(const struct gpt_reshape *r, int64_t pp_size,
                         int64_t *chunks, struct gpt_err *err)
 {
-    const int64_t each = r->o->stages.layers_per_chunk;
+    const struct gpt_stage_layers *stages = &r->o->stages;
     const int64_t layers = r->source.config.num_layers;
 
-    *chunks = r->o->stages.chunks;
-    if (each == 0)
+    if (gpt_stage_layers_count(stages, layers, pp_size, chunks))
         return GPT_OK;
-    if (layers % (pp_size * each) != 0)
-        return gpt_fail(err, GPT_EUSAGE,
-                        "%lld layers do not divide into %lld stages of virtual "
-                        "stages of %lld layers",
-                        (long long)layers, (long long)pp_size, (long long)each);
-    *chunks = layers / (pp_size * each);
-    return GPT_OK;
+    return gpt_fail(err, GPT_EUSAGE,
+                    "%lld layers do not divide into %lld stages of virtual "
+                    "stages of %lld layers",
+                    (long long)layers, (long long)pp_size,
+                    (long long)stages->layers_per_chunk);
 }
 
 /* The library knows no options: heads are divided by one, layers by others. A

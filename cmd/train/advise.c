@@ -214,7 +214,7 @@ static bool predict(struct search *s, const struct cut *c, bool shrink,
     if (plan_trial(s, c, t) != GPT_OK)
         return false;
     /* Every stage is predicted, from the parameters of the whole model. */
-    s->work += (double)t->options.num_layers * (double)t->options.pp_size;
+    s->work += (double)t->options.model.num_layers * (double)t->options.pp_size;
     if (shrink) {
         if (gpt_estimate_fit(&t->plan, s->o->be, s->o->limit, &fits, NULL) !=
                 GPT_OK ||

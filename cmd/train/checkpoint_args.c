@@ -214,8 +214,8 @@ static bool same_layers(const struct gpt_train_options *o, const char *option,
 
     if (!odd && strcmp(option, "window-attn-skip-freq") != 0)
         return false;
-    return gpt_layers_parse(&x, a, o->num_layers, odd, NULL) == GPT_OK &&
-           gpt_layers_parse(&y, b, o->num_layers, odd, NULL) == GPT_OK &&
+    return gpt_layers_parse(&x, a, o->model.num_layers, odd, NULL) == GPT_OK &&
+           gpt_layers_parse(&y, b, o->model.num_layers, odd, NULL) == GPT_OK &&
            x == y;
 }
 

@@ -220,7 +220,7 @@ int gpt_event_file_text(struct gpt_event_file *f, double when, int64_t step,
 
 /* A failure leaves the file, as TensorBoard skips one without values. */
 int gpt_event_file_open(struct gpt_event_file **file, const char *dir,
-                        int64_t number, struct gpt_err *err)
+                        struct gpt_err *err)
 {
     struct gpt_event_file *f = NULL;
     char name[GPT_JOINED_BYTES], path[GPT_JOINED_BYTES], host[256] = "host";
@@ -228,9 +228,9 @@ int gpt_event_file_open(struct gpt_event_file **file, const char *dir,
 
     *file = NULL;
     gethostname(host, sizeof(host) - 1);
-    snprintf(name, sizeof(name), "events.out.tfevents.%lld.%s.%lld.%lld",
-             (long long)time(NULL), host, (long long)getpid(),
-             (long long)number);
+    /* the last number would tell two files of one second apart */
+    snprintf(name, sizeof(name), "events.out.tfevents.%lld.%s.%lld.0",
+             (long long)time(NULL), host, (long long)getpid());
     GPT_TRY(gpt_path_mkdirs(dir, err));
     GPT_TRY(gpt_path_join(path, sizeof(path), dir, name, err));
     GPT_TRY(gpt_new(&f, 1, sizeof(*f), "an event file", err));

@@ -10,10 +10,9 @@ struct gpt_event_file;
 
 /* Begins a new file in a directory, which is made where it is missing. Its name
  * has the time, the host and the process, as TensorBoard expects: it shows all
- * such files of a directory as one run. `number` tells files apart that one
- * process begins in the same second. */
+ * such files of a directory as one run. */
 int gpt_event_file_open(struct gpt_event_file **f, const char *dir,
-                        int64_t number, struct gpt_err *err) GPT_MUST_USE;
+                        struct gpt_err *err) GPT_MUST_USE;
 /* One value of a curve. `time`: seconds since 1970. One write(2), so that a
  * reader sees whole events. */
 int gpt_event_file_scalar(struct gpt_event_file *f, double time, int64_t step,

@@ -157,7 +157,7 @@ static int add_chunks(const struct gpt_layout_search *s, int64_t *part,
                       struct candidates *c, struct gpt_err *err)
 {
     const int64_t stages = part[GPT_PART_PIPELINE];
-    const int64_t layers = s->base->num_layers / stages;
+    const int64_t layers = s->base->model.num_layers / stages;
 
     for (int64_t v = 1; v <= gpt_min_i64(layers, MOST_CHUNKS); v++) {
         if (layers % v != 0 || (v > 1 && stages == 1) ||
@@ -175,16 +175,15 @@ static int add_chunks(const struct gpt_layout_search *s, int64_t *part,
 static int add_all(const struct gpt_layout_search *s, struct candidates *c,
                    struct gpt_err *err)
 {
+    const int64_t layers = s->base->model.num_layers;
     int64_t part[GPT_N_PARTS] = {0};
 
     for (int64_t tp = 1; tp <= s->ranks; tp++) {
         if (s->ranks % tp != 0 || !admits(s, GPT_PART_TENSOR, tp) ||
             (tp > s->hardware->per_node && s->part[GPT_PART_TENSOR] < 0))
             continue;
-        for (int64_t pp = 1;
-             pp <= gpt_min_i64(s->ranks / tp, s->base->num_layers); pp++) {
-            if (s->ranks % (tp * pp) != 0 ||
-                s->base->num_layers % pp != 0 ||
+        for (int64_t pp = 1; pp <= gpt_min_i64(s->ranks / tp, layers); pp++) {
+            if (s->ranks % (tp * pp) != 0 || layers % pp != 0 ||
                 !admits(s, GPT_PART_PIPELINE, pp))
                 continue;
             part[GPT_PART_TENSOR] = tp;

@@ -39,14 +39,15 @@ static void take_given(struct gpt_advice *a)
 {
     const struct gpt_train_options *o = a->o;
     const int zero = gpt_train_choice(gpt_train_shardings, o->sharding);
-    const int64_t each = o->stages.layers_per_chunk;
-    const int64_t chunks =
-        each > 0 ? o->num_layers / gpt_max_i64(o->pp_size * each, 1)
-                 : gpt_max_i64(o->stages.chunks, 1);
+    int64_t chunks;
+
+    /* layers that do not divide are found when a layout is tried */
+    (void)gpt_stage_layers_count(&o->stages, o->model.num_layers, o->pp_size,
+                                 &chunks);
     const int64_t value[GPT_N_PARTS] = {
         [GPT_PART_TENSOR] = o->tp_size,
         [GPT_PART_PIPELINE] = o->pp_size,
-        [GPT_PART_CHUNKS] = chunks,
+        [GPT_PART_CHUNKS] = gpt_max_i64(chunks, 1),
         [GPT_PART_MICRO] = o->micro_batch_size,
         [GPT_PART_SHARDING] =
             zero == GPT_ZERO_OFF && o->distributed_optimizer ? GPT_ZERO_1

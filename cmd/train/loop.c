@@ -112,10 +112,10 @@ static int rescue_steps(struct gpt_run *r, int status, struct gpt_err *err)
     return status;
 }
 
-static int read_batch(struct gpt_run *r, enum gpt_split split, int64_t first,
-                      int64_t n, struct gpt_err *err)
+static int read_batch(struct gpt_run *r, int64_t first, int64_t n,
+                      struct gpt_err *err)
 {
-    const int status = gpt_feed_read(r->feed, split, first, n, err);
+    const int status = gpt_feed_read(r->feed, GPT_TRAIN, first, n, err);
 
     return status == GPT_OK ? GPT_OK : rescue_steps(r, status, err);
 }
@@ -253,22 +253,16 @@ static int one_step(struct gpt_run *r, struct gpt_step *step,
     int64_t first = r->state.consumed_train, micro = gpt_run_samples(r);
     int64_t batch = gpt_rampup_global_batch(&r->plan.rampup, first);
     int64_t next = gpt_rampup_global_batch(&r->plan.rampup, first + batch);
-    const struct gpt_lr_schedule *schedule = &r->plan.schedule;
 
     *step = (struct gpt_step){
-        .first_sample = first,
         .micro_batches = batch / micro,
-        .lr = gpt_lr_schedule_value(schedule, r->state.scheduled),
-        .decoupled = schedule->decoupled_lr > 0,
-        .decoupled_lr = gpt_lr_schedule_decoupled(schedule, r->state.scheduled),
-        .weight_decay =
-            gpt_lr_schedule_weight_decay(schedule, r->state.scheduled),
+        .rates = gpt_lr_schedule_rates(&r->plan.schedule, r->state.scheduled),
         .ask = ask_to_stop,
         .context = r,
     };
 
     log_stage(r, first, batch);
-    GPT_TRY(read_batch(r, GPT_TRAIN, first, batch / micro, err));
+    GPT_TRY(read_batch(r, first, batch / micro, err));
     /* The thread of the feed reads the next batch while the device computes
      * this one. The size of that batch follows from the samples alone. */
     if (r->state.iteration + 1 < r->plan.train_iters)
@@ -287,9 +281,7 @@ static int one_step(struct gpt_run *r, struct gpt_step *step,
         .iteration = r->state.iteration,
         .consumed_samples = r->state.consumed_train,
         .batch = batch,
-        .next_lr = gpt_lr_schedule_value(schedule, r->state.scheduled),
-        .next_decoupled_lr =
-            gpt_lr_schedule_decoupled(schedule, r->state.scheduled),
+        .next = gpt_lr_schedule_rates(&r->plan.schedule, r->state.scheduled),
         .step = step,
         .data_stage =
             r->stages.n > 0 ? gpt_data_stages_at(&r->stages, first) + 1 : 0,

@@ -15,11 +15,11 @@
 struct gpt_train_options {
     struct gpt_common_options common;
 
-    /* model */
-    int64_t num_layers, hidden_size, ffn_hidden_size, num_attention_heads;
-    int64_t num_query_groups, max_position_embeddings, vocab_size;
+    /* model: the fields that an option gives as they are, then options that
+     * more than one field follows from (plan_model.c) */
+    struct gpt_config model;
+    int64_t max_position_embeddings, vocab_size;
     bool group_query;
-    int64_t kv_channels;
     const char *head_type; /* multihead, multiquery */
     const char *position_embedding_type; /* of gpt_train_positions */
     int64_t rotary_base, rotary_positions;
@@ -30,19 +30,11 @@ struct gpt_train_options {
     const char *rotary_scaling; /* of gpt_rotary_scalings */
     const char *rotary_short_factors, *rotary_long_factors; /* NULL: none */
     const char *normalization, *activation; /* of gpt_normalizations, ... */
-    bool norm_plus_one, gated, swiglu, geglu, squared_relu;
-    bool no_linear_bias, qkv_bias, qk_norm, parallel_blocks, shared_norm;
-    bool qk_norm_turned, qk_norm_whole, scale_embedding, embedding_norm;
-    bool post_norm, no_pre_norm;
-    bool no_norm_weight, no_mlp_bias;
-    bool no_norm_bias, no_attention_bias, no_qkv_bias, output_bias;
+    bool swiglu, geglu, squared_relu;
     const char *window_size; /* "N" or "N,0", NULL: none */
     const char *window_skip, *no_rope; /* "N" or a list, NULL: none */
-    int64_t window_full_layers, position_offset, rotary_local_base;
-    double score_cap, logit_cap, query_scalar, clip_qkv;
-    double embedding_multiplier, residual_multiplier, logit_multiplier;
+    int64_t rotary_local_base;
     int64_t make_vocab_size_divisible_by;
-    double norm_epsilon, init_method_std, hidden_dropout, attention_dropout;
     bool untie_embeddings;
 
     /* layout over ranks */

@@ -219,13 +219,13 @@ static int plan_heads(struct gpt_config *c, const struct gpt_train_options *o,
 {
     const bool multiquery = gpt_train_choice(gpt_train_heads, o->head_type) ==
                             GPT_HEADS_MULTIQUERY;
-    const int64_t heads = o->num_attention_heads;
-    const int64_t groups = o->num_query_groups ? o->num_query_groups
+    const int64_t heads = c->num_attention_heads;
+    const int64_t groups = c->num_query_groups ? c->num_query_groups
                            : multiquery        ? 1
                                                : heads;
 
     /* Megatron-LM's default is one group then, which few mean */
-    if (o->group_query && o->num_query_groups == 0)
+    if (o->group_query && c->num_query_groups == 0)
         return gpt_fail(err, GPT_EUSAGE,
                         "--group-query-attention needs --num-query-groups N");
     if (gpt_option_given(args, "attention-head-type") &&
@@ -237,7 +237,6 @@ static int plan_heads(struct gpt_config *c, const struct gpt_train_options *o,
                         (long long)groups);
     /* 0 is filled in by gpt_config_complete() */
     c->num_query_groups = groups;
-    c->head_size = o->kv_channels;
     return GPT_OK;
 }
 
@@ -262,7 +261,6 @@ static int plan_activation(struct gpt_config *c,
     c->activation = o->activation
                         ? gpt_train_choice(gpt_activations, o->activation)
                         : GPT_GELU;
-    c->gated = o->gated;
     if (o->swiglu) {
         c->activation = GPT_SILU;
         c->gated = true;
@@ -312,57 +310,24 @@ static int check_layers(const struct gpt_config *c,
     return GPT_OK;
 }
 
-/* Options to a configuration, field by field; what is 0 follows from the rest.
- * The padded vocabulary depends on the tensor parallel size, and is the only
- * part of the model that a layout decides. */
+/* Options to a configuration; what is 0 follows from the rest. The padded
+ * vocabulary depends on the tensor parallel size, and is the only part of the
+ * model that a layout decides. */
 int gpt_train_plan_model(struct gpt_train_plan *p,
                          const struct gpt_train_options *o,
                          const struct gpt_args *args, struct gpt_err *err)
 {
     struct gpt_config *c = &p->replica.config;
 
-    *c = (struct gpt_config){
-        .num_layers = o->num_layers,
-        .hidden_size = o->hidden_size,
-        .num_attention_heads = o->num_attention_heads,
-        .ffn_hidden_size = o->ffn_hidden_size,
-        .max_positions = o->max_position_embeddings ? o->max_position_embeddings
-                                                    : o->seq_length,
-        .normalization = gpt_train_choice(gpt_normalizations,
-                                          o->normalization),
-        .norm_plus_one = o->norm_plus_one,
-        .no_norm_bias = o->no_norm_bias,
-        .no_norm_weight = o->no_norm_weight,
-        .norm_epsilon = o->norm_epsilon,
-        .no_linear_bias = o->no_linear_bias,
-        .no_attention_bias = o->no_attention_bias,
-        .no_mlp_bias = o->no_mlp_bias,
-        .no_qkv_bias = o->no_qkv_bias,
-        .qkv_bias = o->qkv_bias,
-        .output_bias = o->output_bias,
-        .qk_norm = o->qk_norm || o->qk_norm_whole || o->qk_norm_turned,
-        .qk_norm_turned = o->qk_norm_turned,
-        .qk_norm_whole = o->qk_norm_whole,
-        .window_full_layers = o->window_full_layers,
-        .clip_qkv = o->clip_qkv,
-        .attn_logit_softcapping = o->score_cap,
-        .final_logit_softcapping = o->logit_cap,
-        .query_pre_attn_scalar = o->query_scalar,
-        .scale_embedding = o->scale_embedding,
-        .embedding_multiplier = o->embedding_multiplier,
-        .residual_multiplier = o->residual_multiplier,
-        .logit_multiplier = o->logit_multiplier,
-        .embedding_norm = o->embedding_norm,
-        .post_norm = o->post_norm || o->no_pre_norm,
-        .no_pre_norm = o->no_pre_norm,
-        .position_offset = o->position_offset,
-        .parallel_blocks = o->parallel_blocks || o->shared_norm,
-        .shared_norm = o->shared_norm,
-        .init_std = o->init_method_std,
-        .hidden_dropout = o->hidden_dropout,
-        .attention_dropout = o->attention_dropout,
-        .tied_embeddings = !o->untie_embeddings,
-    };
+    *c = o->model;
+    c->max_positions = o->max_position_embeddings ? o->max_position_embeddings
+                                                  : o->seq_length;
+    c->normalization = gpt_train_choice(gpt_normalizations, o->normalization);
+    c->tied_embeddings = !o->untie_embeddings;
+    /* an option that refines another one implies it */
+    c->qk_norm |= c->qk_norm_whole || c->qk_norm_turned;
+    c->post_norm |= c->no_pre_norm;
+    c->parallel_blocks |= c->shared_norm;
     /* Megatron-LM writes a pair, and causal models have nothing after it */
     if (!gpt_train_window(o->window_size, &c->window_size))
         return gpt_fail(err, GPT_EUSAGE,

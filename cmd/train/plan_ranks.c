@@ -10,25 +10,20 @@
 
 /* ---- sizes ---- */
 
-/* Virtual stages of a rank: by their number or by their layers. */
+/* The number of stages is not known to fit the layers yet. */
 static int count_chunks(const struct gpt_train_options *o, int64_t *chunks,
                         struct gpt_err *err)
 {
-    const int64_t each = o->stages.layers_per_chunk;
-
     GPT_TRY(gpt_stage_layers_check(&o->stages, err));
-    *chunks = gpt_max_i64(o->stages.chunks, 1);
-    if (each == 0)
-        return GPT_OK;
-    /* the number of stages is not known to fit the layers yet */
-    if (o->num_layers % (o->pp_size * each) != 0)
+    if (!gpt_stage_layers_count(&o->stages, o->model.num_layers, o->pp_size,
+                                chunks))
         return gpt_fail(err, GPT_EUSAGE,
                         "--num-layers %lld is not a multiple of "
                         "--pipeline-model-parallel-size %lld x "
                         "--num-layers-per-virtual-pipeline-stage %lld",
-                        (long long)o->num_layers, (long long)o->pp_size,
-                        (long long)each);
-    *chunks = o->num_layers / (o->pp_size * each);
+                        (long long)o->model.num_layers, (long long)o->pp_size,
+                        (long long)o->stages.layers_per_chunk);
+    *chunks = gpt_max_i64(*chunks, 1);
     return GPT_OK;
 }
 
@@ -87,12 +82,12 @@ static int check_stages(const struct gpt_train_plan *p,
     const int64_t stages = p->topology.size[GPT_PP];
 
     if (o->stages.first_layers > 0 || o->stages.last_layers > 0 ||
-        o->num_layers % (stages * p->topology.chunks) == 0)
+        o->model.num_layers % (stages * p->topology.chunks) == 0)
         return GPT_OK;
     gpt_fail(err, GPT_EUSAGE,
              "--num-layers %lld is not a multiple of "
              "--pipeline-model-parallel-size %lld%s",
-             (long long)o->num_layers, (long long)stages,
+             (long long)o->model.num_layers, (long long)stages,
              p->topology.chunks > 1 ? " x virtual stages" : "");
     return gpt_hint(err, "--decoder-first-pipeline-num-layers and "
                          "--decoder-last-pipeline-num-layers make uneven "

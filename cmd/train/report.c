@@ -1,6 +1,6 @@
-/* Log lines, progress and metrics of a run; see report.h. The line's
- * words and widths are those that scripts made for Megatron-LM parse: they are
- * an interface. Start at gpt_report_step(). */
+/* Log lines, progress and metrics of a run; see report.h. The words and widths
+ * of a line are those that scripts made for Megatron-LM parse: they are an
+ * interface. Start at gpt_report_step(). */
 #include "cmd/train/report.h"
 
 #include "base/clock.h"
@@ -150,7 +150,7 @@ static void print_line(const struct gpt_report *r,
     /* where Megatron-LM has it */
     if (r->o.decoupled_lr)
         snprintf(rate, sizeof(rate), " decoupled learning rate: %.3E |",
-                 s->next_decoupled_lr);
+                 s->next.decoupled_lr);
     /* at the end: scripts find the fields before it where they were */
     if (r->o.log_noise_scale)
         snprintf(noise, sizeof(noise), " gradient noise scale: %.1f |",
@@ -163,7 +163,7 @@ static void print_line(const struct gpt_report *r,
                  " number of nan iterations: %3lld |%s",
                  (long long)s->iteration, (long long)r->o.train_iters,
                  (long long)s->consumed_samples, sum->ms, throughput,
-                 s->next_lr, rate, (long long)s->batch, loss,
+                 s->next.lr, rate, (long long)s->batch, loss,
                  s->step->loss_scale,
                  gpt_report_number(s->step->grad_norm), (long long)r->skipped,
                  (long long)(r->skipped - r->overflows), noise);
@@ -260,9 +260,9 @@ static int write_line(const struct gpt_report *r,
 
     add(&l, "consumed_samples", (double)s->consumed_samples, 0);
     add(&l, "lm_loss", r->advanced ? sum->loss : (double)NAN, -1);
-    add(&l, "learning_rate", s->next_lr, -1);
+    add(&l, "learning_rate", s->next.lr, -1);
     if (r->o.decoupled_lr)
-        add(&l, "decoupled_learning_rate", s->next_decoupled_lr, -1);
+        add(&l, "decoupled_learning_rate", s->next.decoupled_lr, -1);
     add(&l, "grad_norm", s->step->grad_norm, -1);
     add(&l, "loss_scale", s->step->loss_scale, -1);
     add(&l, "global_batch_size", (double)s->batch, 0);

@@ -40,8 +40,7 @@ int gpt_report_close(struct gpt_report *report, struct gpt_err *err);
 struct gpt_report_step {
     int64_t iteration; /* just finished */
     int64_t consumed_samples, batch;
-    double next_lr; /* of the next step, as Megatron logs it */
-    double next_decoupled_lr; /* the same of what is decoupled */
+    struct gpt_rates next; /* of the next step, as Megatron logs them */
     int64_t data_stage; /* of the step's first sample, from 1 on; 0: none */
     const struct gpt_step *step;
 };

@@ -224,7 +224,7 @@ int gpt_sinks_open(struct gpt_sinks **sinks, const struct gpt_sink_options *o,
                  fail);
     if (o->tensorboard)
         GPT_TRY_GOTO(status,
-                     gpt_event_file_open(&s->events, o->tensorboard, 0, err),
+                     gpt_event_file_open(&s->events, o->tensorboard, err),
                      fail);
     if (o->command)
         GPT_TRY_GOTO(status, gpt_command_pipe_open(&s->command, o->command,

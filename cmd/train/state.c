@@ -45,7 +45,7 @@ cJSON *gpt_state_to_json(const struct gpt_replica *r,
     cJSON_AddStringToObject(json, GPT_RUN_OPTIMIZER,
                             gpt_optimizer_names[r->o.optimizer.kind]);
     cJSON_AddNumberToObject(json, GPT_RUN_OPTIMIZER_STEP,
-                            (double)r->optimizer->step);
+                            (double)*gpt_optimizer_updates(r->optimizer));
     cJSON_AddStringToObject(json, GPT_RUN_PRECISION,
                             gpt_dtype_name(r->o.exec.act));
     cJSON_AddNumberToObject(json, GPT_RUN_SEED, (double)r->o.exec.seed);
@@ -324,8 +324,8 @@ static int read_optimizer(struct gpt_replica *r,
         return gpt_hint(err, "--no-load-optim starts with an empty one");
     }
     GPT_TRY(gpt_json_int(source->state, GPT_RUN_OPTIMIZER_STEP, 0,
-                         GPT_JSON_EXACT, &r->optimizer->step, source->dir,
-                         err));
+                         GPT_JSON_EXACT, gpt_optimizer_updates(r->optimizer),
+                         source->dir, err));
     GPT_TRY(read_scale(&r->scale, source->state, source->dir, err));
     for (int k = GPT_KIND_PARAMETERS + 1; k < GPT_N_KINDS; k++)
         if (gpt_optimizer_has(&r->o.optimizer, (enum gpt_kind)k, &r->flat))

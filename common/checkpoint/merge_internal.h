@@ -7,11 +7,6 @@
 
 enum { GPT_MERGE_BLOCK = 1024 }; /* elements of a line that are added at once */
 
-static inline int64_t gpt_product_rank(const struct gpt_product *p)
-{
-    return p->left.shape[1];
-}
-
 /* What outputs are multiplied by, NULL without lengths: found at the first
  * call, for which the whole matrix is read; then other threads wait. */
 int gpt_product_factors(struct gpt_product *p, const float **factors,

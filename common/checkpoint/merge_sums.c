@@ -44,6 +44,11 @@ struct room {
 _Static_assert(sizeof(struct room) <= GPT_MERGE_SCRATCH, "see merge.h");
 _Static_assert(PANEL / GPT_MERGE_RANK >= LANES, "a strip fits");
 
+static int64_t rank_of(const struct gpt_product *p)
+{
+    return p->left.shape[1];
+}
+
 /* ---- sums ---- */
 
 typedef double eight __attribute__((vector_size(64)));
@@ -179,7 +184,7 @@ static int load_panel(const struct gpt_merging *m, struct room *room,
 {
     const struct gpt_product *p = m->product;
     const struct gpt_tensor *along = m->columns ? &p->left_turned : &p->right;
-    const int64_t rank = gpt_product_rank(p);
+    const int64_t rank = rank_of(p);
     const int64_t n = gpt_min_i64(panel_width(rank), m->at + m->n - from);
     const int64_t wide = gpt_min_i64(n, LOADED), high = LOADED / wide;
 
@@ -210,7 +215,7 @@ static int load_lefts(const struct gpt_merging *m, struct room *room,
     const struct gpt_product *p = m->product;
     const struct gpt_tensor *across = m->columns ? &p->right_turned : &p->left;
     const int64_t begin[GPT_TENSOR_DIMS] = {line};
-    const int64_t shape[GPT_TENSOR_DIMS] = {n, gpt_product_rank(p)};
+    const int64_t shape[GPT_TENSOR_DIMS] = {n, rank_of(p)};
 
     for (int64_t i = 0; across->n == 0 && i < n; i++)
         room->lefts[i] = 1;
@@ -336,7 +341,7 @@ static int add_block(const struct gpt_merging *m, struct room *room,
                      const float *factors, uint8_t *dst, int64_t line,
                      int64_t lines, int64_t at, int64_t n, struct gpt_err *err)
 {
-    const int64_t rank = gpt_product_rank(m->product);
+    const int64_t rank = rank_of(m->product);
     const int64_t before = (at - room->from) % LANES;
     const double *strip = room->panel + (at - room->from - before) * rank;
 
@@ -358,8 +363,7 @@ int gpt_merge_add(const struct gpt_merging *m, struct gpt_merge_room *own,
                   int64_t lines, int64_t at, int64_t n, struct gpt_err *err)
 {
     struct room *room = open_room(own);
-    const int64_t rank = gpt_product_rank(m->product),
-                  width = panel_width(rank);
+    const int64_t rank = rank_of(m->product), width = panel_width(rank);
     const int64_t size = (int64_t)gpt_dtype_bytes(m->dtype);
     const int64_t most = gpt_max_i64(1, gpt_min_i64(LINES, LEFTS / rank));
     const int64_t end = at + n;

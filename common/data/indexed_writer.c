@@ -19,7 +19,7 @@ struct gpt_indexed_writer {
     char *prefix;
     enum gpt_dtype dtype;
     bool tntidx;
-    int64_t n_tokens, n_sequences, n_documents;
+    int64_t n_sequences, n_documents;
     int64_t n_closed; /* sequences that belong to finished documents */
     bool finished;    /* the .idx is written */
 };
@@ -76,7 +76,6 @@ static int fill_writer(struct gpt_indexed_writer *w,
     w->dtype = o->dtype;
     w->tntidx = o->tntidx;
     if (o->at) {
-        w->n_tokens = o->at->n_tokens;
         /* All documents are whole at a position. */
         w->n_sequences = w->n_closed = o->at->n_sequences;
         w->n_documents = o->at->n_documents;
@@ -185,7 +184,6 @@ int gpt_indexed_writer_add(struct gpt_indexed_writer *w,
     GPT_TRY(gpt_out_write(
         w->documents, b->document_sequences,
         (size_t)b->n_documents * sizeof(*b->document_sequences), err));
-    w->n_tokens += b->n_tokens;
     w->n_sequences += b->n_sequences;
     w->n_documents += b->n_documents;
     w->n_closed = closed;
@@ -245,10 +243,12 @@ static int stream_values(struct gpt_indexed_writer *w, struct gpt_out *from,
     return GPT_OK;
 }
 
-static int put_word(struct gpt_indexed_writer *w, int64_t v,
-                    struct gpt_err *err)
+/* What is before the first of a list of sums. */
+static int put_zero(struct gpt_indexed_writer *w, struct gpt_err *err)
 {
-    return gpt_out_write(w->idx, &v, sizeof(v), err);
+    static const int64_t zero = 0;
+
+    return gpt_out_write(w->idx, &zero, sizeof(zero), err);
 }
 
 /* Lengths count tokens, pointers count bytes; the document array begins with
@@ -265,7 +265,7 @@ static int write_mmididx(struct gpt_indexed_writer *w, struct gpt_err *err)
     GPT_TRY(stream_values(w, w->lengths, w->n_sequences, AS_IT_IS, 1, err));
     GPT_TRY(stream_values(w, w->lengths, w->n_sequences, SUM_BEFORE, item,
                           err));
-    GPT_TRY(put_word(w, 0, err));
+    GPT_TRY(put_zero(w, err));
     return stream_values(w, w->documents, w->n_documents, SUM_AFTER, 1, err);
 }
 
@@ -279,12 +279,12 @@ static int write_tntidx(struct gpt_indexed_writer *w, struct gpt_err *err)
         return gpt_fail(err, GPT_EFAIL, "%s: tokens cannot be of type %s",
                         w->prefix, gpt_dtype_name(w->dtype));
     GPT_TRY(gpt_out_write(w->idx, header, sizeof(header), err));
-    GPT_TRY(put_word(w, 0, err));
+    GPT_TRY(put_zero(w, err));
     GPT_TRY(stream_values(w, w->lengths, n, NUMBER, 1, err));
-    GPT_TRY(put_word(w, 0, err));
+    GPT_TRY(put_zero(w, err));
     GPT_TRY(stream_values(w, w->lengths, n, SUM_AFTER, 1, err));
     GPT_TRY(stream_values(w, w->lengths, n, WIDE, 1, err));
-    GPT_TRY(put_word(w, 0, err));
+    GPT_TRY(put_zero(w, err));
     return stream_values(w, w->documents, w->n_documents, SUM_AFTER, 1, err);
 }
 

@@ -66,6 +66,24 @@ const char *gpt_finish_name(enum gpt_finish finish)
     return names[finish];
 }
 
+/* A long prompt among many must not be found after an hour of texts. */
+int gpt_requests_check(const struct gpt_decoder *d,
+                       const struct gpt_request *requests, int64_t n,
+                       struct gpt_err *err)
+{
+    const int64_t positions = gpt_decoder_shape(d)->positions;
+
+    for (int64_t i = 0; i < n; i++)
+        if (requests[i].n_prompt > positions)
+            return gpt_fail(err, GPT_EDATA,
+                            "prompt %llu has %lld tokens, but there are only "
+                            "%lld positions",
+                            (unsigned long long)requests[i].number + 1,
+                            (long long)requests[i].n_prompt,
+                            (long long)positions);
+    return GPT_OK;
+}
+
 void gpt_batch_use_prefixes(struct gpt_batch *b,
                             struct gpt_prefixes *prefixes)
 {
@@ -322,8 +340,8 @@ static int put_prompts(struct gpt_batch *b, int64_t n, struct gpt_err *err)
 
 /* The batch grows only when the prompts went through: a prompt that fails
  * leaves the texts under way as they were. */
-int gpt_batch_begin_all(struct gpt_batch *b, const struct gpt_request *requests,
-                        const int64_t *names, int64_t n, struct gpt_err *err)
+int gpt_batch_begin(struct gpt_batch *b, const struct gpt_request *requests,
+                    const int64_t *names, int64_t n, struct gpt_err *err)
 {
     const double start = gpt_now();
 
@@ -347,12 +365,6 @@ int gpt_batch_begin_all(struct gpt_batch *b, const struct gpt_request *requests,
     GPT_TRY(choose_and_take(b, &n, 0, &b->speed.prompt_seconds, err));
     free_slots(b);
     return GPT_OK;
-}
-
-int gpt_batch_begin(struct gpt_batch *b, const struct gpt_request *q,
-                    int64_t name, struct gpt_err *err)
-{
-    return gpt_batch_begin_all(b, q, &name, 1, err);
 }
 
 /* ---- a step ---- */
@@ -421,11 +433,10 @@ int gpt_batch_step(struct gpt_batch *b, struct gpt_err *err)
     return GPT_OK;
 }
 
-int gpt_batch_end(struct gpt_batch *b, enum gpt_finish finish,
-                  struct gpt_err *err)
+int gpt_batch_stop(struct gpt_batch *b, struct gpt_err *err)
 {
     for (int64_t i = 0; i < b->n; i++)
-        GPT_TRY(end_text(b, &b->texts[i], finish, err));
+        GPT_TRY(end_text(b, &b->texts[i], GPT_FINISH_STOPPED, err));
     free_slots(b);
     return GPT_OK;
 }

@@ -47,6 +47,12 @@ enum gpt_finish {
 };
 const char *gpt_finish_name(enum gpt_finish finish); /* "eod" */
 
+/* GPT_EDATA when a prompt is longer than a slot of the decoder: to be called
+ * before the first of many requests is begun. */
+int gpt_requests_check(const struct gpt_decoder *d,
+                       const struct gpt_request *requests, int64_t n,
+                       struct gpt_err *err) GPT_MUST_USE;
+
 /* A token that was chosen. Pointers hold during the callback. */
 struct gpt_chosen {
     int32_t id;
@@ -106,22 +112,14 @@ int gpt_batch_guess(struct gpt_batch *batch, int64_t n,
  * model together, once where several have the same one (the same address).
  * Their first tokens go to the sink, which knows them by names[i]. Requests are
  * copied. GPT_EDATA for a prompt longer than a slot; none is begun then. */
-int gpt_batch_begin_all(struct gpt_batch *batch,
-                        const struct gpt_request *requests,
-                        const int64_t *names, int64_t n,
-                        struct gpt_err *err) GPT_MUST_USE;
-
-/* Gives a request a slot of a batch that is not full: its prompt goes through
- * the model, and its first token to the sink, which knows the request by
- * `name`. The request is copied. GPT_EDATA for a prompt longer than a slot. */
-int gpt_batch_begin(struct gpt_batch *batch, const struct gpt_request *request,
-                    int64_t name, struct gpt_err *err) GPT_MUST_USE;
+int gpt_batch_begin(struct gpt_batch *batch, const struct gpt_request *requests,
+                    const int64_t *names, int64_t n,
+                    struct gpt_err *err) GPT_MUST_USE;
 
 /* Adds a token to every text under way. */
 int gpt_batch_step(struct gpt_batch *batch, struct gpt_err *err) GPT_MUST_USE;
 
-/* Ends all texts under way. */
-int gpt_batch_end(struct gpt_batch *batch, enum gpt_finish finish,
-                  struct gpt_err *err) GPT_MUST_USE;
+/* Ends all texts under way with GPT_FINISH_STOPPED. */
+int gpt_batch_stop(struct gpt_batch *batch, struct gpt_err *err) GPT_MUST_USE;
 
 #endif

@@ -295,12 +295,6 @@ static int begin_search(struct searches *s, struct search *f, int64_t request,
     const int64_t slot = (f - s->searches) * s->beams;
     const double start = gpt_now();
 
-    if (q->n_prompt > s->positions)
-        return gpt_fail(err, GPT_EDATA,
-                        "prompt %llu has %lld tokens, but there are only %lld "
-                        "positions",
-                        (unsigned long long)q->number + 1,
-                        (long long)q->n_prompt, (long long)s->positions);
     f->request = request;
     f->max_tokens = gpt_min_i64(q->max_tokens, s->positions + 1 - q->n_prompt);
     f->n_open = 1;
@@ -478,6 +472,7 @@ int gpt_search_beams(struct gpt_decoder *d, const struct gpt_request *requests,
     if (rule->beams > shape->slots || rule->beams > GPT_MOST_BEAMS)
         return gpt_fail(err, GPT_EUSAGE, "%lld beams, but %lld texts at once",
                         (long long)rule->beams, (long long)shape->slots);
+    GPT_TRY(gpt_requests_check(d, requests, n_requests, err));
     for (int64_t i = 0; i < n_requests; i++) {
         most_tokens = gpt_max_i64(
             most_tokens, gpt_min_i64(requests[i].max_tokens, s.positions));

@@ -39,7 +39,8 @@ struct gpt_beam {
  * change the log-probabilities; what else it says of choosing has no effect.
  * found() gets the n-best of a request at once, the best first, and `n` = 0 of
  * one that was refused or stopped by a signal. GPT_EUSAGE when the decoder has
- * fewer slots than beams. */
+ * fewer slots than beams; else errors as gpt_requests_check(), before the first
+ * search. */
 int gpt_search_beams(struct gpt_decoder *d, const struct gpt_request *requests,
                      int64_t n_requests, const struct gpt_beam_rule *rule,
                      int (*found)(void *user, int64_t request,

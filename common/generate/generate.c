@@ -25,8 +25,8 @@ static int fill_batch(struct gpt_batch *batch, struct queue *q,
     if (n == 0)
         return GPT_OK;
     q->begun += n;
-    return gpt_batch_begin_all(batch, q->requests + q->begun - n,
-                               q->names + q->begun - n, n, err);
+    return gpt_batch_begin(batch, q->requests + q->begun - n,
+                           q->names + q->begun - n, n, err);
 }
 
 static int answer_all(struct gpt_batch *batch, struct queue *q,
@@ -42,26 +42,7 @@ static int answer_all(struct gpt_batch *batch, struct queue *q,
         else
             GPT_TRY(gpt_batch_step(batch, err));
     }
-    return gpt_batch_end(batch, GPT_FINISH_STOPPED, err);
-}
-
-/* Before anything is generated: a long prompt among many must not be found
- * after an hour of texts. */
-static int check_prompts(const struct gpt_decoder *d,
-                         const struct gpt_request *requests, int64_t n,
-                         struct gpt_err *err)
-{
-    const int64_t positions = gpt_decoder_shape(d)->positions;
-
-    for (int64_t i = 0; i < n; i++)
-        if (requests[i].n_prompt > positions)
-            return gpt_fail(err, GPT_EDATA,
-                            "prompt %llu has %lld tokens, but there are only "
-                            "%lld positions",
-                            (unsigned long long)requests[i].number + 1,
-                            (long long)requests[i].n_prompt,
-                            (long long)positions);
-    return GPT_OK;
+    return gpt_batch_stop(batch, err);
 }
 
 int gpt_generate(struct gpt_decoder *d, const struct gpt_request *requests,
@@ -73,7 +54,7 @@ int gpt_generate(struct gpt_decoder *d, const struct gpt_request *requests,
     int status;
 
     *speed = (struct gpt_speed){0};
-    GPT_TRY(check_prompts(d, requests, n, err));
+    GPT_TRY(gpt_requests_check(d, requests, n, err));
     GPT_TRY(gpt_new(&q.names, (size_t)n, sizeof(*q.names), "requests", err));
     for (int64_t i = 0; i < n; i++)
         q.names[i] = i;

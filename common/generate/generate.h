@@ -11,11 +11,10 @@
 #include "generate/batch.h"
 
 /* Answers all requests; the sink knows them by their index. guesses: tokens
- * that each step may guess of a text (gpt_batch_guess()), 0: none. GPT_EDATA
- * when a
- * prompt is longer than a slot, before anything is generated. After SIGINT or
- * its like the texts under way finish as GPT_FINISH_STOPPED, the others are not
- * begun, and the result is GPT_OK: gpt_signals_stop() tells. */
+ * that each step may guess of a text (gpt_batch_guess()), 0: none. Errors as
+ * gpt_requests_check(), before anything is generated. After SIGINT or its like
+ * the texts under way finish as GPT_FINISH_STOPPED, the others are not begun,
+ * and the result is GPT_OK: gpt_signals_stop() tells. */
 int gpt_generate(struct gpt_decoder *d, const struct gpt_request *requests,
                  int64_t n, int64_t guesses, const struct gpt_sink *sink,
                  struct gpt_speed *speed, struct gpt_err *err) GPT_MUST_USE;

@@ -250,8 +250,7 @@ int64_t gpt_config_padded_vocab(int64_t vocab, int64_t divisible_by, int64_t tp)
     return gpt_round_up(vocab, divisible_by * tp);
 }
 
-static int check_ranges(const struct gpt_config *c, int status,
-                        const char *what, struct gpt_err *err)
+static int check_ranges(const struct gpt_config *c, struct gpt_err *err)
 {
     for (const struct field *f = fields; f < fields + GPT_COUNT(fields); f++)
         for (int64_t k = 0; k < field_count(f); k++) {
@@ -259,8 +258,9 @@ static int check_ranges(const struct gpt_config *c, int status,
 
             /* written so that NaN is outside, too */
             if (!(v >= f->min && v <= f->max))
-                return gpt_fail(err, status, "%s: %s is %g, must be %g to %g",
-                                what, f->name, v, f->min, f->max);
+                return gpt_fail(err, GPT_EUSAGE,
+                                "model: %s is %g, must be %g to %g", f->name, v,
+                                f->min, f->max);
         }
     return GPT_OK;
 }
@@ -318,7 +318,7 @@ int gpt_config_complete(struct gpt_config *c, int64_t divisible_by, int64_t tp,
             gpt_config_padded_vocab(c->vocab_size, divisible_by, tp);
     settle(c);
     /* ranges first: the rules divide by fields that may be 0 before it */
-    GPT_TRY(check_ranges(c, GPT_EUSAGE, "model", err));
+    GPT_TRY(check_ranges(c, err));
     return gpt_config_check(c, GPT_EUSAGE, "model", err);
 }
 

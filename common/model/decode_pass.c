@@ -312,32 +312,35 @@ static void run_block(struct gpt_decoder *d, float *logits)
     give_all_logits(d, logits);
 }
 
-/* Copies the blocks of a slot's keys of a layer that have tokens: all heads of
- * some positions lie together. */
-static void copy_cache(struct gpt_decoder *d, char *cache)
+/* Copies the blocks of a slot that have tokens, in the caches of n layers,
+ * which are of keys or of values: all heads of some positions lie together. */
+static void copy_caches(struct gpt_decoder *d, char *cache, int64_t n)
 {
     const struct gpt_decode_message *m = d->message;
     const size_t slot_bytes = d->layer_cache_bytes / (size_t)d->o.slots;
     const size_t row_bytes =
         slot_bytes / (size_t)gpt_cache_rows(d->o.positions);
 
-    d->be->copy(d->q, cache + (size_t)m->to * slot_bytes,
-                cache + (size_t)m->from * slot_bytes,
-                row_bytes * (size_t)gpt_cache_rows(m->length));
+    for (int64_t l = 0; l < n; l++, cache += d->layer_cache_bytes)
+        d->be->copy(d->q, cache + (size_t)m->to * slot_bytes,
+                    cache + (size_t)m->from * slot_bytes,
+                    row_bytes * (size_t)gpt_cache_rows(m->length));
 }
 
 /* Each rank copies the cache of its own heads and layers: nothing is
  * exchanged. */
 int gpt_decoder_obey(struct gpt_decoder *d, float *logits, struct gpt_err *err)
 {
-    if (d->message->kind == GPT_DECODE_ROWS)
+    switch ((enum gpt_decode_kind)d->message->kind) {
+    case GPT_DECODE_ROWS:
         run_block(d, logits);
-    for (int64_t l = 0;
-         d->message->kind == GPT_DECODE_COPY && l < d->n_layers; l++) {
-        const size_t layer = (size_t)l * d->layer_cache_bytes;
-
-        copy_cache(d, (char *)d->buffers[GPT_DECODE_KEYS] + layer);
-        copy_cache(d, (char *)d->buffers[GPT_DECODE_VALUES] + layer);
+        break;
+    case GPT_DECODE_COPY:
+        copy_caches(d, d->buffers[GPT_DECODE_KEYS], d->n_layers);
+        copy_caches(d, d->buffers[GPT_DECODE_VALUES], d->n_layers);
+        break;
+    case GPT_DECODE_END:
+        break;
     }
     /* the next message fills the host arrays again, so this one is waited for
      */

@@ -134,7 +134,6 @@ static void append(struct gpt_flat *f, struct gpt_slice s)
         b->layer = s.param->layer;
         b->begin = f->elements;
         b->first_slice = f->n;
-        b->group = GPT_GROUP_DP;
     }
     assert(f->elements % 64 == 0);
     s.bucket = b - f->buckets;

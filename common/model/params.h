@@ -171,7 +171,6 @@ struct gpt_bucket {
     int64_t layer; /* global number, -1: not a layer */
     int64_t begin, end;
     int64_t first_slice, end_slice; /* its slices, the end not included */
-    enum gpt_group group;           /* the ranks whose gradients are summed */
 };
 
 /* The flat buffer of a rank: parameters and gradients have this same layout,

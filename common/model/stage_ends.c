@@ -152,8 +152,8 @@ static void output_backward(struct gpt_stage *s, struct gpt_queue *q, void *y,
     s->be->matmul(q, &dy);
 }
 
-/* Ranks that share the vocabulary exchange three numbers a row; each then
- * finishes its own columns of the softmax. */
+/* Ranks that share the vocabulary exchange GPT_XENT_STATS numbers a row; each
+ * then finishes its own columns of the softmax. */
 static void cross_entropy(struct gpt_stage *s, const struct gpt_pass *pass,
                           const struct gpt_xent *xent)
 {

@@ -64,18 +64,14 @@ void gpt_play_close(struct gpt_play *y)
     *y = (struct gpt_play){0};
 }
 
-/* Posts the transfers that begin at the stage's next action. A group is a row
- * of neighbouring actions with one number; group 0 is a transfer alone. */
+/* Posts the transfers that begin at the stage's next action, as an executor
+ * groups them. */
 static void post(struct gpt_play *y, int64_t s)
 {
     const struct gpt_pipeline_plan *p = &y->plans[s];
-    int64_t end = y->at[s] + 1;
-    int32_t group = p->actions[y->at[s]].group;
 
-    while (group > 0 && end < p->n && p->actions[end].group == group &&
-           is_transfer(&p->actions[end]))
-        end++;
-    y->end[s] = end;
+    y->end[s] = y->at[s] + gpt_pipeline_plan_group(p->actions + y->at[s],
+                                                   p->n - y->at[s]);
 }
 
 /* The first transfer of a stage's posted group, sending or receiving, with

@@ -1,6 +1,18 @@
 /* See stage_options.h. */
 #include "parallel/stage_options.h"
 
+#include "base/num.h"
+
+/* Megatron-LM has both options, and users have one of them in their scripts. */
+bool gpt_stage_layers_count(const struct gpt_stage_layers *o, int64_t layers,
+                            int64_t stages, int64_t *chunks)
+{
+    const int64_t each = gpt_max_i64(stages * o->layers_per_chunk, 1);
+
+    *chunks = o->layers_per_chunk > 0 ? layers / each : o->chunks;
+    return o->layers_per_chunk == 0 || layers % each == 0;
+}
+
 int gpt_stage_layers_check(const struct gpt_stage_layers *o,
                            struct gpt_err *err)
 {

@@ -11,8 +11,12 @@ struct gpt_stage_layers {
     int64_t first_layers, last_layers; /* of an uneven stage; 0: even */
 };
 
-/* What the rows say must go together; GPT_EUSAGE names the options. Whether
- * layers divide is found out where there is a model. */
+/* The virtual stages of each of `stages` ranks, 0 where none are asked for.
+ * False where so many layers do not divide into them. */
+bool gpt_stage_layers_count(const struct gpt_stage_layers *o, int64_t layers,
+                            int64_t stages, int64_t *chunks);
+
+/* What the rows say must go together; GPT_EUSAGE names the options. */
 int gpt_stage_layers_check(const struct gpt_stage_layers *o,
                            struct gpt_err *err) GPT_MUST_USE;
 

@@ -34,7 +34,6 @@
 
 enum {
     ANSWER_SECONDS = 60,
-    GONE_SECONDS = 12,
     LINGER_SECONDS = 5,
     POLL_MS = 100,
 };
@@ -49,7 +48,7 @@ static void set_timeouts(int fd)
 
     setsockopt(fd, SOL_SOCKET, SO_RCVTIMEO, &t, sizeof(t));
     setsockopt(fd, SOL_SOCKET, SO_SNDTIMEO, &t, sizeof(t));
-    gpt_net_set_options(fd, GONE_SECONDS);
+    gpt_net_set_options(fd, GPT_WIRE_GONE);
 }
 
 static const char *owner(const struct gpt_store *s)

@@ -26,7 +26,6 @@
 
 enum {
     READ_BYTES = 64 << 10,
-    GONE_SECONDS = 12, /* of silence of a client's machine */
     STRANGERS = 64,    /* clients that have not sent VALIDATE: at most */
     STRANGE_SECONDS = 5,
     TURN_MS = 1000, /* the longest wait of a turn while there are such */
@@ -320,7 +319,7 @@ static void accept_client(struct gpt_store_server *v)
         close(fd);
         return;
     }
-    gpt_net_set_options(fd, GONE_SECONDS);
+    gpt_net_set_options(fd, GPT_WIRE_GONE);
     c->fd = fd;
     c->since = v->time;
     v->clients[v->n++] = c;

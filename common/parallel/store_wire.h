@@ -38,6 +38,10 @@ enum { /* limits of a request; those of keys and values are in store.h */
        GPT_WIRE_MESSAGE = 64 << 20,
 };
 
+/* Seconds of silence after which either end takes the other's machine for
+ * gone. */
+enum { GPT_WIRE_GONE = 12 };
+
 /* ---- requests as they arrive ---- */
 
 struct gpt_wire_field {

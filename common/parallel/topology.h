@@ -6,10 +6,11 @@
  * layers core/transformer/transformer_block.py.
  *
  * This folder is what ranks do together: how they find each other
- * (launch_env.h, store.h), their groups (here), the calls of a group (comm.h,
- * lane.h), the order of a pipeline (schedule.h), and all of it for one job
- * (world.h). It knows nothing of a model's computation. Start here, then read
- * world.h. */
+ * (launch_env.h, store.h) and notice each other's end (links.h), their groups
+ * (here), the calls of a group (comm.h; lane.h: beside computing), the order of
+ * a pipeline (schedule.h), the votes of a thread (agreement.h), and all of it
+ * for one job (world.h). It knows nothing of a model's computation. Start here,
+ * then read world.h. */
 #ifndef GPT_PARALLEL_TOPOLOGY_H
 #define GPT_PARALLEL_TOPOLOGY_H
 

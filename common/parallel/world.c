@@ -28,10 +28,9 @@ static bool is_alone(const struct gpt_world *w)
 /* The next communicator of a walk over all of them; NULL at its end. */
 static struct gpt_comm *next_comm(const struct gpt_world *w, int *at)
 {
-    while (*at < 2 * GPT_N_GROUPS) {
+    while (*at <= GPT_N_GROUPS) {
         const int i = (*at)++;
-        struct gpt_comm *c =
-            i < GPT_N_GROUPS ? w->comm[i] : w->reduce[i - GPT_N_GROUPS];
+        struct gpt_comm *c = i < GPT_N_GROUPS ? w->comm[i] : w->reduce;
 
         if (c)
             return c;
@@ -253,7 +252,7 @@ int gpt_world_connect(struct gpt_world *w, struct gpt_backend *be,
     }
     if (status == GPT_OK)
         status = connect_group(w, be, GPT_GROUP_DP, "reduce", ranks,
-                               &w->reduce[GPT_GROUP_DP], err);
+                               &w->reduce, err);
     gpt_free(ranks);
     atomic_store(&w->connected, true);
     return status;
@@ -489,10 +488,9 @@ void gpt_world_close(struct gpt_world *w)
     /* The links' thread uses the communicators, and their watchers the store:
      * they are closed in this order. */
     gpt_links_close(w->links);
-    for (int i = 0; i < GPT_N_GROUPS; i++) {
+    for (int i = 0; i < GPT_N_GROUPS; i++)
         gpt_comm_close(w->comm[i]);
-        gpt_comm_close(w->reduce[i]);
-    }
+    gpt_comm_close(w->reduce);
     gpt_store_close(w->store);
     gpt_free(w);
 }

@@ -1,13 +1,7 @@
-/* parallel/: a job of several ranks. This header is its front door: one process
- * as a rank, with its launcher, the store where the ranks exchange small
- * values, its place in the topology, and a communicator for every group that it
- * is in. Start at gpt_world_open().
- *
- * From the bottom up: store.h (small values, barriers, reports of failure);
- * links.h (the ends of ranks); topology.h (coordinates and groups); comm.h
- * (collectives over a group, through Gloo or NCCL), lane.h (collectives beside
- * computing); schedule.h (pipelines); agreement.h (a thread's votes through the
- * store). */
+/* One process as a rank of a job, with its launcher, the store where the ranks
+ * exchange small values, its place in the topology, the links by which it
+ * notices the ends of others, and a communicator for every group that it is in.
+ * Start at gpt_world_open(). */
 #ifndef GPT_PARALLEL_WORLD_H
 #define GPT_PARALLEL_WORLD_H
 
@@ -25,10 +19,9 @@ struct gpt_world {
     /* By kind; NULL where this rank is no member or alone in the group. */
     struct gpt_comm *comm[GPT_N_GROUPS];
     enum gpt_carrier carrier; /* of all of them */
-    /* A second communicator of the groups that gradients are summed over
-     * (gpt_bucket.group), for a lane of its own: they are summed there while
-     * backward uses the first one. By kind; NULL as above. */
-    struct gpt_comm *reduce[GPT_N_GROUPS];
+    /* A second communicator of the data parallel ranks, for the lane on which
+     * gradients are summed while other calls use the first; NULL as above. */
+    struct gpt_comm *reduce;
     atomic_bool connected; /* comm and reduce are complete */
     double timeout, timeout_later; /* seconds, see below */
 };

@@ -277,14 +277,6 @@ double gpt_lr_schedule_value(const struct gpt_lr_schedule *s, int64_t samples)
            decay_coefficient(s, samples) * (s->max_lr - s->min_lr);
 }
 
-double gpt_lr_schedule_decoupled(const struct gpt_lr_schedule *s,
-                                 int64_t samples)
-{
-    const struct gpt_lr_schedule d = decoupled(s);
-
-    return s->decoupled_lr > 0 ? gpt_lr_schedule_value(&d, samples) : 0;
-}
-
 /* The cosine rises here, as its argument runs from pi to 0. */
 double gpt_lr_schedule_weight_decay(const struct gpt_lr_schedule *s,
                                     int64_t samples)
@@ -295,4 +287,18 @@ double gpt_lr_schedule_weight_decay(const struct gpt_lr_schedule *s,
     if (s->wd_style == GPT_WD_COSINE)
         r = 0.5 * (cos(M_PI * (1 - r)) + 1.0);
     return s->start_wd + r * (s->end_wd - s->start_wd);
+}
+
+struct gpt_rates gpt_lr_schedule_rates(const struct gpt_lr_schedule *s,
+                                       int64_t samples)
+{
+    const struct gpt_lr_schedule d = decoupled(s);
+    const bool apart = s->decoupled_lr > 0;
+
+    return (struct gpt_rates){
+        .lr = gpt_lr_schedule_value(s, samples),
+        .weight_decay = gpt_lr_schedule_weight_decay(s, samples),
+        .decoupled = apart,
+        .decoupled_lr = apart ? gpt_lr_schedule_value(&d, samples) : 0,
+    };
 }

@@ -79,10 +79,16 @@ int gpt_lr_schedule_check(const struct gpt_lr_schedule *s,
 
 /* Used by the step that starts after `samples`: the first step has 0. */
 double gpt_lr_schedule_value(const struct gpt_lr_schedule *s, int64_t samples);
-/* The same of word embedding and output layer; 0: they are not decoupled. */
-double gpt_lr_schedule_decoupled(const struct gpt_lr_schedule *s,
-                                 int64_t samples);
 double gpt_lr_schedule_weight_decay(const struct gpt_lr_schedule *s,
                                     int64_t samples);
+
+/* All that an update takes of a schedule. */
+struct gpt_rates {
+    double lr, weight_decay;
+    bool decoupled;      /* word embedding and output layer have ... */
+    double decoupled_lr; /* ... this rate in place of lr; else it is 0 */
+};
+struct gpt_rates gpt_lr_schedule_rates(const struct gpt_lr_schedule *s,
+                                       int64_t samples);
 
 #endif

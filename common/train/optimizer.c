@@ -264,7 +264,8 @@ static const float *gradient_at(const struct gpt_update *u,
 
 static double rate_of(const struct gpt_update *u, const struct update_piece *p)
 {
-    return p->decoupled && u->decoupled ? u->decoupled_lr : u->lr;
+    return p->decoupled && u->rates.decoupled ? u->rates.decoupled_lr
+                                              : u->rates.lr;
 }
 
 /* The segments of a piece, on the device. */
@@ -292,7 +293,7 @@ static void update_by_adam(struct gpt_optimizer *o, const struct update *now,
         .beta1 = o->o.beta1,
         .beta2 = o->o.beta2,
         .eps = o->o.eps,
-        .weight_decay = u->weight_decay,
+        .weight_decay = u->rates.weight_decay,
         .grad_scale = now->grad_scale,
         .coupled = o->o.coupled,
         .step = o->step,
@@ -316,7 +317,7 @@ static void update_by_descent(struct gpt_optimizer *o, const struct update *now,
         .act = u->act,
         .lr = rate_of(u, p),
         .momentum = o->o.momentum,
-        .weight_decay = u->weight_decay,
+        .weight_decay = u->rates.weight_decay,
         .grad_scale = now->grad_scale,
         .segments = segments_of(o, p),
         .n_segments = p->n_segments,
@@ -354,7 +355,7 @@ static void mix_momentum(struct gpt_optimizer *o, const struct update *now,
     const struct gpt_update *u = now->u;
     const double mu = o->o.momentum;
     const double decay =
-        o->o.coupled && p->slice->param->decay ? u->weight_decay : 0;
+        o->o.coupled && p->slice->param->decay ? u->rates.weight_decay : 0;
     int64_t begin, end;
 
     matrix_range(p, &begin, &end);
@@ -384,14 +385,14 @@ static void step_matrix(struct gpt_optimizer *o, const struct update *now,
     const struct gpt_update *u = now->u;
     const double keep = o->o.coupled || !p->slice->param->decay
                             ? 1
-                            : 1 - u->lr * u->weight_decay;
+                            : 1 - u->rates.lr * u->rates.weight_decay;
     const float *direction =
         gpt_muon_orthogonal(o->muon, now->q, p->slice);
     int64_t begin, end;
 
     matrix_range(p, &begin, &end);
     float *w = param_at(u, p, begin);
-    mix(o, now->q, end - begin, w, keep, w, -u->lr,
+    mix(o, now->q, end - begin, w, keep, w, -u->rates.lr,
         direction + begin - p->slice->offset);
     if (u->weights)
         o->be->cast(now->q, weight_at(u, begin), u->act, w, GPT_F32,

@@ -12,6 +12,7 @@
 
 #include "backend.h"
 #include "checkpoint/ownership.h"
+#include "train/lr_schedule.h"
 #include "train/muon.h"
 
 enum gpt_optimizer_kind { GPT_ADAM, GPT_SGD, GPT_MUON };
@@ -28,25 +29,7 @@ struct gpt_optimizer_options {
     struct gpt_comm *tp, *dp; /* for Muon; NULL where a rank is alone */
 };
 
-struct gpt_optimizer {
-    struct gpt_optimizer_options o;
-    const struct gpt_flat *flat;
-    int64_t step; /* updates made so far */
-    /* private */
-    struct gpt_backend *be;
-    /* Device. `first` is compact: gpt_flat_compact() elements, laid out as said
-     * there. `second` holds what has a second state, one piece after the
-     * other. NULL where no rule has such a state. */
-    float *first, *second;
-    struct update_piece *pieces; /* updated by one rule each */
-    int64_t n_pieces;
-    struct gpt_decay_segment *segments; /* of all pieces */
-    struct norm_run *runs;              /* what counts in the norm */
-    int64_t n_segments, n_runs;
-    double *run_sums; /* host */
-    void *memory, *sums, *device_segments; /* device */
-    struct gpt_muon *muon; /* NULL: nothing is updated by it */
-};
+struct gpt_optimizer;
 
 /* Bytes of device memory for `flat`: states, workspace, and what belongs to
  * them. Of `options`, the communicators are not read. */
@@ -79,6 +62,8 @@ int gpt_optimizer_select(const struct gpt_optimizer_options *options,
 /* The buffer of a kind of state, on the device. */
 float *gpt_optimizer_buffer(const struct gpt_optimizer *optimizer,
                             enum gpt_kind kind);
+/* The number of updates made so far, which belongs to the states. */
+int64_t *gpt_optimizer_updates(struct gpt_optimizer *optimizer);
 
 /* ---- a step ---- */
 
@@ -102,9 +87,7 @@ struct gpt_update {
     float *const *gradients;
     double loss_scale; /* 1: none */
     double norm;       /* of the gradients once divided */
-    double lr, weight_decay;
-    bool decoupled;      /* word embedding and output layer have ... */
-    double decoupled_lr; /* ... this rate in place of lr */
+    struct gpt_rates rates;
 };
 void gpt_optimizer_update(struct gpt_optimizer *optimizer, struct gpt_queue *q,
                           const struct gpt_update *update);

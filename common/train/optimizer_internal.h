@@ -1,5 +1,5 @@
-/* What optimizer.c and optimizer_pieces.c share: the pieces that are updated by
- * one rule each. */
+/* What optimizer.c and optimizer_pieces.c share: the optimizer, and the pieces
+ * that are updated by one rule each. */
 #ifndef GPT_TRAIN_OPTIMIZER_INTERNAL_H
 #define GPT_TRAIN_OPTIMIZER_INTERNAL_H
 
@@ -20,6 +20,25 @@ struct update_piece {
     int64_t compact;               /* where its first state begins */
     int64_t second;                /* where its second one does */
     int64_t segment, n_segments;
+};
+
+struct gpt_optimizer {
+    struct gpt_optimizer_options o;
+    const struct gpt_flat *flat;
+    int64_t step; /* updates made so far */
+    struct gpt_backend *be;
+    /* Device. `first` is compact: gpt_flat_compact() elements, laid out as said
+     * there. `second` holds what has a second state, one piece after the
+     * other. NULL where no rule has such a state. */
+    float *first, *second;
+    struct update_piece *pieces; /* updated by one rule each */
+    int64_t n_pieces;
+    struct gpt_decay_segment *segments; /* of all pieces */
+    struct norm_run *runs;              /* what counts in the norm */
+    int64_t n_segments, n_runs;
+    double *run_sums;                      /* host */
+    void *memory, *sums, *device_segments; /* device */
+    struct gpt_muon *muon;                 /* NULL: nothing is updated by it */
 };
 
 /* A list of pieces, for which there is room, or which is only counted. */

@@ -252,3 +252,7 @@ float *gpt_optimizer_buffer(const struct gpt_optimizer *o, enum gpt_kind kind)
     return kind == GPT_KIND_EXP_AVG_SQ ? o->second : o->first;
 }
 
+int64_t *gpt_optimizer_updates(struct gpt_optimizer *o)
+{
+    return &o->step;
+}

@@ -4,8 +4,8 @@
  *
  * 1. over stages: the word table has a copy on the first and one on the last
  *    stage; both copies become their sum (sum_tied);
- * 2. over the ranks of a bucket's group, bucket by bucket on a lane, beginning
- *    while backward still runs (begin_sum);
+ * 2. over data parallel ranks, bucket by bucket on a lane, beginning while
+ *    backward still runs (begin_sum);
  * 3. over tensor parallel ranks, for parameters of which each of them has seen
  *    a part of the rows only (sum_pieces).
  *
@@ -14,12 +14,12 @@
  * are over disjoint sets of ranks, so their order does not change what is
  * summed, and a shard is 1/DP of the bytes.
  *
- * All ranks of a group begin their sums in the same order without a word to
- * each other: which bucket is complete next follows from the schedule and the
- * layers, and ranks of one data parallel group have the same of both. A
- * communicator pairs its n-th call with the others' n-th, so a different order
- * anywhere would add gradients of different layers. Within a call the
- * communicator adds in the order of ranks, so all ranks get the same bits.
+ * Data parallel ranks begin their sums in the same order without a word to each
+ * other: which bucket is complete next follows from the schedule and the
+ * layers, and they have the same of both. A communicator pairs its n-th call
+ * with the others' n-th, so a different order anywhere would add gradients of
+ * different layers. Within a call the communicator adds in the order of ranks,
+ * so all ranks get the same bits.
  *
  * Start at begin_sum(), then the hooks that say when; lay_out() says where. */
 #include "train/reduce.h"
@@ -344,20 +344,6 @@ static const struct gpt_slice *find_tied(const struct gpt_flat *flat)
     return NULL;
 }
 
-/* The communicator of the buckets' sums; NULL where this rank is alone. A lane
- * has one communicator, and jobs of one lane are numbered in one order: buckets
- * of several groups would want a lane a group. */
-static struct gpt_comm *find_comm(const struct gpt_reducer_options *o)
-{
-    const struct gpt_flat *flat = o->flat;
-    const enum gpt_group group =
-        flat->n_buckets > 0 ? flat->buckets[0].group : GPT_GROUP_DP;
-
-    for (int64_t b = 0; b < flat->n_buckets; b++)
-        assert(flat->buckets[b].group == group);
-    return o->world ? o->world->reduce[group] : NULL;
-}
-
 static int allocate(struct gpt_reducer *r, struct gpt_err *err)
 {
     static const char what[] = "the reduction of gradients";
@@ -384,7 +370,7 @@ int gpt_reducer_open(struct gpt_reducer **out, struct gpt_backend *be,
                      struct gpt_err *err)
 {
     const struct gpt_world *world = options->world;
-    struct gpt_comm *sums = find_comm(options);
+    struct gpt_comm *sums = world ? world->reduce : NULL;
     struct gpt_reducer *r;
     int status;
 

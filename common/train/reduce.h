@@ -1,7 +1,6 @@
-/* Sums of gradients over ranks, bucket by bucket while backward still runs: a
- * lane with a communicator of its own works through the buckets in the order in
- * which they are completed, which is the same on all ranks. A bucket names the
- * group that it is summed over (gpt_bucket.group: the data parallel ranks).
+/* Sums of gradients over data parallel ranks, bucket by bucket while backward
+ * still runs: a lane with a communicator of its own works through the buckets
+ * in the order in which they are completed, which is the same on all ranks.
  * Also the memory of gradients, which follows from how they are summed.
  *
  * - no distributed optimizer: each bucket is all-reduced in place;

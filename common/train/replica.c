@@ -140,14 +140,11 @@ int gpt_replica_memory(const struct gpt_replica *r, struct gpt_memory *memory,
     return GPT_OK;
 }
 
-/* `gradients` is the first bucket; without ZeRO-2 the others follow it. */
-static int open_gradients(struct gpt_replica *r, struct gpt_err *err)
+static int open_reducer(struct gpt_replica *r, struct gpt_err *err)
 {
     const struct gpt_reducer_options options = reducer_options(r);
 
-    GPT_TRY(gpt_reducer_open(&r->reducer, r->be, &options, err));
-    r->gradients = gpt_reducer_buckets(r->reducer)[0];
-    return GPT_OK;
+    return gpt_reducer_open(&r->reducer, r->be, &options, err);
 }
 
 /* On the first communicator of the group: the reducer uses the second one, and
@@ -265,7 +262,7 @@ int gpt_replica_open(struct gpt_replica *r, struct gpt_err *err)
     GPT_TRY(r->be->queue_open(r->be, &r->q, err));
     GPT_TRY(open_weights(r, err));
     GPT_TRY(open_sums(r, err));
-    GPT_TRY(open_gradients(r, err));
+    GPT_TRY(open_reducer(r, err));
     GPT_TRY(open_gatherer(r, err));
     GPT_TRY(open_optimizer(r, err));
     GPT_TRY(open_noise(r, err));

@@ -44,7 +44,6 @@ struct gpt_replica {
      * the optimizer's moments are. */
     float *params;
     struct gpt_loss_scale scale; /* when options.loss_scale.initial > 0 */
-    float *gradients; /* of the first bucket; see gpt_reducer_buckets() */
     /* GPT_REPLICA_SUMS each: what ranks add up; device, and pinned memory */
     double *sums, *host_sums;
     int64_t turn; /* steps made: whose times are in the sums follows from it */

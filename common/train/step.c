@@ -65,25 +65,29 @@ static int add_up(struct gpt_replica *r, double *sums, struct gpt_err *err)
 
 /* Losses are on the last stage, the same on all of its tensor parallel ranks:
  * one of them counts. */
+static bool counts_losses(const struct gpt_replica *r)
+{
+    return r->o.layout.has_output && r->o.layout.at[GPT_TP] == 0;
+}
+
 static void own_loss(const struct gpt_replica *r, const struct gpt_feed *feed,
                      double *sums)
 {
     int64_t rows;
 
-    if (!r->o.layout.has_output || r->o.layout.at[GPT_TP] > 0)
+    if (!counts_losses(r))
         return;
     sums[LOSS] = gpt_feed_loss(feed, &rows);
     sums[ROWS] = (double)rows;
 }
 
-/* The ranks are those that own_loss() counts; a step of training has no such
- * sums, as its log has no bits a byte. */
+/* A step of training has no such sums, as its log has no bits a byte. */
 static void own_text(const struct gpt_replica *r, const struct gpt_feed *feed,
                      double *sums)
 {
     int64_t bytes;
 
-    if (!r->o.layout.has_output || r->o.layout.at[GPT_TP] > 0)
+    if (!counts_losses(r))
         return;
     sums[TEXT_LOSS] = gpt_feed_text_loss(feed, &bytes);
     sums[TEXT_BYTES] = (double)bytes;
@@ -151,10 +155,7 @@ static int update(struct gpt_replica *r, const struct gpt_step *step,
         .gradients = gpt_reducer_shards(r->reducer),
         .loss_scale = step->loss_scale * step->row_share,
         .norm = step->grad_norm,
-        .lr = step->lr,
-        .decoupled = step->decoupled,
-        .decoupled_lr = step->decoupled_lr,
-        .weight_decay = step->weight_decay,
+        .rates = step->rates,
     };
 
     gpt_gatherer_wait(r->gatherer); /* Muon gathers on its communicator */

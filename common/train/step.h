@@ -41,10 +41,8 @@ struct gpt_step_ranks {
 };
 
 struct gpt_step {
-    int64_t first_sample, micro_batches; /* micro_batches: of this rank */
-    double lr, weight_decay;
-    bool decoupled;      /* word embedding and output layer have ... */
-    double decoupled_lr; /* ... this rate in place of lr */
+    int64_t micro_batches; /* of this rank */
+    struct gpt_rates rates;
     /* Called when backward is over: sets whether this rank wants to stop, or to
      * save. May be NULL. After the step `stop` and `save` are true on all ranks
      * if any rank wants it, so that all do it after the same step. */

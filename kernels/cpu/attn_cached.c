@@ -137,6 +137,36 @@ static bool check_rows(struct gpt_queue *q, const struct gpt_attn_cached *op)
     return true;
 }
 
+/* ---- items that threads share ---- */
+
+/* Items 0 .. n - 1, of which each of some threads has a stretch. A thread takes
+ * its own items first, whose memory its caches may hold, and then those that
+ * others have not taken: cores differ in speed, and items in length. */
+struct stretches {
+    int64_t n, threads;
+    int64_t *next; /* (threads, APART) the next item of each, then room */
+};
+enum { APART = 8 }; /* a line for each, so that threads do not share one */
+
+static void open_stretches(struct stretches *s)
+{
+    for (int64_t i = 0; i < s->threads; i++)
+        s->next[i * APART] = cpu_cut(s->n, s->threads, i);
+}
+
+/* Returns an item for thread `me`, or -1 when all are taken. */
+static int64_t take_near(struct stretches *s, int64_t me)
+{
+    for (int64_t i = 0; i < s->threads; i++) {
+        const int64_t at = (me + i) % s->threads;
+        const int64_t item = cpu_take(&s->next[at * APART]);
+
+        if (item < cpu_cut(s->n, s->threads, at + 1))
+            return item;
+    }
+    return -1;
+}
+
 /* ---- the operation ---- */
 
 /* How the memory of a call is cut: scratch for each thread, and the parts of
@@ -148,7 +178,7 @@ struct room {
     int64_t groups, shares; /* of an item, and items that share a row */
     float *threads, *part;
     struct attn_share *part_shares;
-    struct cpu_stretches items;
+    struct stretches items;
 };
 
 /* The length of the longest text that is read by spans. */
@@ -198,16 +228,16 @@ static bool make_room(struct gpt_queue *q, const struct gpt_attn_cached *op,
     r->each = (size_t)gpt_round_up(piece > few ? piece : few, 16);
     if (r->spans > 1)
         parts = (size_t)(r->queries * r->spans * (op->d + 2));
-    const size_t marks = threads * CPU_APART * sizeof(*r->items.next);
+    const size_t marks = threads * APART * sizeof(*r->items.next);
     float *mem = cpu_work(q, marks / sizeof(*mem) + r->each * threads + parts);
 
     if (!mem)
         return false;
     r->threads = mem + marks / sizeof(*mem);
-    r->items = (struct cpu_stretches){.n = op->b * r->shares,
-                                      .threads = (int64_t)threads,
-                                      .next = (int64_t *)(void *)mem};
-    cpu_open_stretches(&r->items);
+    r->items = (struct stretches){.n = op->b * r->shares,
+                                  .threads = (int64_t)threads,
+                                  .next = (int64_t *)(void *)mem};
+    open_stretches(&r->items);
     r->part = r->threads + r->each * threads;
     r->part_shares =
         (struct attn_share *)(void *)(r->part + r->queries * r->spans * op->d);
@@ -298,7 +328,7 @@ void cpu_attn_cached(struct gpt_queue *q, const struct gpt_attn_cached *op)
     {
         const int64_t me = omp_get_thread_num();
 
-        for (int64_t n; (n = cpu_take_near(&r.items, me)) >= 0;)
+        for (int64_t n; (n = take_near(&r.items, me)) >= 0;)
             attend_item(op, &r, n, r.threads + (size_t)me * r.each);
     }
     if (r.spans > 1)

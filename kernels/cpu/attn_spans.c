@@ -69,11 +69,17 @@ static struct few carve_few(float *mem, int64_t queries, int64_t keys,
     return f;
 }
 
+/* Query heads of the groups. */
+static int64_t heads_of(const struct attn_groups *g)
+{
+    return g->n * g->per;
+}
+
 /* Copies the queries in their order, and sets the sums to 0. */
 static void open_few(const struct gpt_attn_cached *op,
                      const struct attn_groups *g, const struct few *f)
 {
-    const int64_t heads = attn_heads_of(g);
+    const int64_t heads = heads_of(g);
 
     for (int64_t n = 0; n < g->len * heads; n++) {
         const int64_t h = n % heads;
@@ -124,7 +130,7 @@ static void score_keys(const struct attn_groups *g, const struct few *f,
                        int64_t i, int64_t group, int64_t seen,
                        const struct cpu_keys *keys)
 {
-    const int64_t at = i * attn_heads_of(g) + group * g->per;
+    const int64_t at = i * heads_of(g) + group * g->per;
 
     for (int64_t h = 0, m; h < g->per; h += m) {
         m = g->per - h < CPU_QUERIES ? g->per - h : CPU_QUERIES;
@@ -139,7 +145,7 @@ static void sum_values(const struct attn_groups *g, const struct few *f,
                        int64_t i, int64_t group, int64_t seen,
                        const struct cpu_keys *values)
 {
-    const int64_t at = i * attn_heads_of(g) + group * g->per;
+    const int64_t at = i * heads_of(g) + group * g->per;
 
     for (int64_t h = 0, m; h < g->per; h += m) {
         m = g->per - h < CPU_QUERIES ? g->per - h : CPU_QUERIES;
@@ -175,7 +181,7 @@ void cpu_attn_span(const struct gpt_attn_cached *op,
                    const struct attn_groups *g, int64_t span, int64_t keys,
                    const struct attn_parts *parts, float *work)
 {
-    const int64_t heads = attn_heads_of(g), d = op->d, all = g->len * heads;
+    const int64_t heads = heads_of(g), d = op->d, all = g->len * heads;
     const struct few f = carve_few(work, all, keys, d);
 
     open_few(op, g, &f);

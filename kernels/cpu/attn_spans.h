@@ -28,12 +28,6 @@ static inline size_t attn_cache_at(const struct attn_groups *g, int64_t i,
            (size_t)(i * GPT_CACHE_BLOCK + t % GPT_CACHE_BLOCK) * g->row;
 }
 
-/* Query heads of the groups. */
-static inline int64_t attn_heads_of(const struct attn_groups *g)
-{
-    return g->n * g->per;
-}
-
 /* ALiBi's slope of query head h of the groups. */
 static inline float attn_slope_of(const struct gpt_attn_cached *op,
                                   const struct attn_groups *g, int64_t h)

@@ -355,7 +355,6 @@ static struct gpt_backend cpu = {
     .sgd = cpu_sgd,
     .mix = cpu_mix,
     .sumsq = cpu_sumsq,
-    .sum = cpu_sum,
 };
 
 int gpt_backend_cpu(struct gpt_backend **be, struct gpt_err *err)

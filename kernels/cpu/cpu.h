@@ -86,34 +86,6 @@ static inline int64_t cpu_take(int64_t *next)
     return i;
 }
 
-/* Items 0 .. n - 1, of which each of some threads has a stretch. A thread takes
- * its own items first, whose memory its caches may hold, and then those that
- * others have not taken: cores differ in speed, and items in length. */
-struct cpu_stretches {
-    int64_t n, threads;
-    int64_t *next; /* (threads, CPU_APART) the next item of each, then room */
-};
-enum { CPU_APART = 8 }; /* a line for each, so that threads do not share one */
-
-static inline void cpu_open_stretches(struct cpu_stretches *s)
-{
-    for (int64_t i = 0; i < s->threads; i++)
-        s->next[i * CPU_APART] = cpu_cut(s->n, s->threads, i);
-}
-
-/* Returns an item for thread `me`, or -1 when all are taken. */
-static inline int64_t cpu_take_near(struct cpu_stretches *s, int64_t me)
-{
-    for (int64_t i = 0; i < s->threads; i++) {
-        const int64_t at = (me + i) % s->threads;
-        const int64_t item = cpu_take(&s->next[at * CPU_APART]);
-
-        if (item < cpu_cut(s->n, s->threads, at + 1))
-            return item;
-    }
-    return -1;
-}
-
 /* Global number of row 0's sample. */
 static inline int64_t cpu_sample0(const struct gpt_dropout *d)
 {
@@ -193,7 +165,6 @@ void cpu_adamw(struct gpt_queue *q, const struct gpt_adamw *op);
 void cpu_sgd(struct gpt_queue *q, const struct gpt_sgd *op);
 void cpu_mix(struct gpt_queue *q, const struct gpt_mix *op);
 void cpu_sumsq(struct gpt_queue *q, double *out, const float *x, int64_t n);
-void cpu_sum(struct gpt_queue *q, double *out, const float *x, int64_t n);
 
 /* bf16.c: operations for activations in float or bf16. Their namesakes above
  * take only floats; those that have none here take both, but attn_cached, which

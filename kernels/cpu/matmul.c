@@ -91,6 +91,13 @@ void cpu_finish_block(const struct cpu_product *p)
 
 /* ---- blocks ---- */
 
+/* Element i of memory of a, b, bias or aux. */
+static const void *at(const struct cpu_product *p, const void *mem, int64_t i)
+{
+    return p->narrow ? (const void *)((const uint16_t *)mem + i)
+                     : (const void *)((const float *)mem + i);
+}
+
 struct cpu_product cpu_block_of(const struct cpu_product *whole, int64_t m0,
                                 int64_t n0, int64_t bm, int64_t bn,
                                 float *room)
@@ -99,10 +106,10 @@ struct cpu_product cpu_block_of(const struct cpu_product *whole, int64_t m0,
 
     p.m = whole->m - m0 < bm ? whole->m - m0 : bm;
     p.n = whole->n - n0 < bn ? whole->n - n0 : bn;
-    p.a = cpu_at(whole, p.a, p.ta ? m0 : m0 * p.lda);
-    p.b = cpu_at(whole, p.b, p.tb ? n0 * p.ldb : n0);
+    p.a = at(whole, p.a, p.ta ? m0 : m0 * p.lda);
+    p.b = at(whole, p.b, p.tb ? n0 * p.ldb : n0);
     if (p.bias)
-        p.bias = cpu_at(whole, p.bias, n0);
+        p.bias = at(whole, p.bias, n0);
     if (p.aux)
         p.aux = (char *)p.aux + (size_t)(m0 * p.ld_aux + n0) * element(whole);
     /* What ends as bf16 is summed in `room`, the thread's own floats, in which

@@ -34,16 +34,8 @@ static inline bool cpu_product_worth_threads(const struct cpu_product *p)
     return cpu_worth_threads(p->m * p->n / 16 * p->k);
 }
 
-/* Element i of memory of a, b, bias or aux. */
-static inline const void *cpu_at(const struct cpu_product *p, const void *mem,
-                                 int64_t i)
-{
-    return p->narrow ? (const void *)((const uint16_t *)mem + i)
-                     : (const void *)((const float *)mem + i);
-}
-
-/* rows x cols of such memory from element `at` on, rows ld apart, as floats:
- * where it is, or widened into `room`, *ld then cols. */
+/* rows x cols of the memory of a, b, bias or aux from element `at` on, rows ld
+ * apart, as floats: where it is, or widened into `room`, *ld then cols. */
 const float *cpu_floats(const struct cpu_product *p, const void *mem,
                         int64_t at, int64_t rows, int64_t cols, int64_t *ld,
                         float *room);

@@ -1,5 +1,5 @@
-/* Sums: of squares, of elements, of columns; the bias of columns.
- * Flat sums are cut into fixed blocks whose results are added in order. */
+/* Sums of squares and of columns, and the bias of columns. A sum of squares is
+ * cut into fixed blocks, whose results are added in order. */
 #include "base/num.h"
 #include "cpu/cpu.h"
 
@@ -9,9 +9,10 @@ enum { BLOCK = 1 << 14 };
 
 /* Sums floats in double: a gradient norm of 10^9 elements has then 29 bits to
  * spare, and the order of blocks is fixed besides. */
-static void flat_sum(struct gpt_queue *q, double *out, const float *x,
-                     int64_t n, bool squares)
+void cpu_sumsq(struct gpt_queue *q, double *out, const float *x, int64_t n)
 {
+    if (!cpu_ready(q, "sumsq", GPT_F32))
+        return;
     int64_t blocks = gpt_ceil_div(n, BLOCK);
     /* Two floats make a double; the memory is aligned for both. */
     double *part = (double *)(void *)cpu_work(q, (size_t)(2 * blocks + 2));
@@ -22,26 +23,13 @@ static void flat_sum(struct gpt_queue *q, double *out, const float *x,
     for (int64_t b = 0; b < blocks; b++) {
         int64_t at = b * BLOCK, left = n - at;
 
-        left = left < BLOCK ? left : BLOCK;
-        part[b] = squares ? cpu_isa->sum_squares(x + at, left)
-                          : cpu_isa->sum_plain(x + at, left);
+        part[b] =
+            cpu_isa->sum_squares(x + at, left < BLOCK ? left : BLOCK);
     }
     /* One thread adds the blocks, in order. */
     *out = 0;
     for (int64_t b = 0; b < blocks; b++)
         *out += part[b];
-}
-
-void cpu_sumsq(struct gpt_queue *q, double *out, const float *x, int64_t n)
-{
-    if (cpu_ready(q, "sumsq", GPT_F32))
-        flat_sum(q, out, x, n, true);
-}
-
-void cpu_sum(struct gpt_queue *q, double *out, const float *x, int64_t n)
-{
-    if (cpu_ready(q, "sum", GPT_F32))
-        flat_sum(q, out, x, n, false);
 }
 
 void cpu_bias_add(struct gpt_queue *q, void *x, const void *bias, int64_t m,

@@ -448,7 +448,6 @@ static struct gpt_backend table()
     be.sgd = cuda_sgd;
     be.mix = cuda_mix;
     be.sumsq = cuda_sumsq;
-    be.sum = cuda_sum;
     be.collectives = cuda_collectives();
     return be;
 }

@@ -245,6 +245,5 @@ void cuda_adamw(struct gpt_queue *q, const struct gpt_adamw *op);
 void cuda_sgd(struct gpt_queue *q, const struct gpt_sgd *op);
 void cuda_mix(struct gpt_queue *q, const struct gpt_mix *op);
 void cuda_sumsq(struct gpt_queue *q, double *out, const float *x, int64_t n);
-void cuda_sum(struct gpt_queue *q, double *out, const float *x, int64_t n);
 
 #endif

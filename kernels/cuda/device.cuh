@@ -192,20 +192,6 @@ template <int N, class T> __device__ inline void block_sum(T (&x)[N])
     __syncthreads(); /* part is free again */
 }
 
-__device__ inline float block_max(float x)
-{
-    __shared__ float part[32];
-    unsigned lane = threadIdx.x % 32, warp = threadIdx.x / 32, warps = blockDim.x / 32;
-
-    x = warp_max(x);
-    if (lane == 0)
-        part[warp] = x;
-    __syncthreads();
-    x = warp_max(lane < warps ? part[lane] : -INFINITY);
-    __syncthreads();
-    return x;
-}
-
 /* ---- dropout: element i takes word i % 4 of Philox block i / 4 (base/rng.h) ---- */
 
 __device__ inline uint4 philox(const uint32_t (&key)[10][2], uint64_t block)

@@ -1,10 +1,10 @@
-/* Sums of a flat buffer in double: of fixed blocks, then of these in order. */
+/* The sum of squares of a flat buffer in double: of fixed blocks, then of these in order. */
 #include "cuda/device.cuh"
 
 /* EACH is a constant: the parentheses of the sum depend on n alone. */
 enum { THREADS = 256, EACH = 1 << 14 };
 
-template <bool squares, int W>
+template <int W>
 static __global__ void sum_block(double *part, const float *x, int64_t n)
 {
     double sum[1] = {0};
@@ -23,7 +23,7 @@ static __global__ void sum_block(double *part, const float *x, int64_t n)
                 v[e] = i + e < end ? x[i + e] : 0;
 #pragma unroll
         for (int e = 0; e < W; e++)
-            sum[0] += squares ? (double)v[e] * (double)v[e] : (double)v[e];
+            sum[0] += (double)v[e] * (double)v[e];
     }
     block_sum(sum);
     if (threadIdx.x == 0)
@@ -43,29 +43,18 @@ static __global__ void sum_parts(double *out, const double *part, int64_t n)
         *out = sum[0];
 }
 
-template <bool squares>
-static void flat_sum(struct gpt_queue *q, double *out, const float *x, int64_t n)
+void cuda_sumsq(struct gpt_queue *q, double *out, const float *x, int64_t n)
 {
+    if (!cuda_ready(q, "sumsq", GPT_F32))
+        return;
     int64_t blocks = cuda_blocks(n, EACH);
     double *part = (double *)cuda_work(q, (size_t)(blocks + 1) * sizeof(double));
 
     if (!part)
         return;
     if (blocks && cuda_wide(GPT_F32, 4, x))
-        launch(q, sum_block<squares, 4>, blocks, THREADS, 0, part, x, n);
+        launch(q, sum_block<4>, blocks, THREADS, 0, part, x, n);
     else if (blocks)
-        launch(q, sum_block<squares, 1>, blocks, THREADS, 0, part, x, n);
+        launch(q, sum_block<1>, blocks, THREADS, 0, part, x, n);
     launch(q, sum_parts, 1, THREADS, 0, out, (const double *)part, blocks);
-}
-
-void cuda_sumsq(struct gpt_queue *q, double *out, const float *x, int64_t n)
-{
-    if (cuda_ready(q, "sumsq", GPT_F32))
-        flat_sum<true>(q, out, x, n);
-}
-
-void cuda_sum(struct gpt_queue *q, double *out, const float *x, int64_t n)
-{
-    if (cuda_ready(q, "sum", GPT_F32))
-        flat_sum<false>(q, out, x, n);
 }

@@ -74,12 +74,7 @@ static inline float rsqrtf(float x) { return 1 / sqrtf(x); }
 #define __expf expf /* glibc has declared these names */
 #define __logf logf
 static inline float __fdividef(float a, float b) { return a / b; }
-static inline unsigned __umulhi(unsigned a, unsigned b)
-{
-    return (unsigned)((uint64_t)a * b >> 32);
-}
 static inline int __popc(unsigned x) { return __builtin_popcount(x); }
-static inline int __ffs(int x) { return __builtin_ffs(x); }
 static inline int __clz(int x) { return x ? __builtin_clz((unsigned)x) : 32; }
 static inline float __uint_as_float(unsigned u)
 {
@@ -96,8 +91,6 @@ static inline unsigned __float_as_uint(float f)
     return u;
 }
 template <class T> static inline T __ldg(const T *p) { return *p; }
-template <class T> static inline T __ldcg(const T *p) { return *p; }
-static inline void __threadfence() {}
 
 /* A fiber is switched only where it waits for others, so that these need no
  * lock. */
@@ -113,13 +106,6 @@ template <class T> static inline T atomicMax(T *p, T x)
     T old = *p;
 
     *p = old > x ? old : x;
-    return old;
-}
-template <class T> static inline T atomicExch(T *p, T x)
-{
-    T old = *p;
-
-    *p = x;
     return old;
 }
 template <class T> static inline T atomicCAS(T *p, T expected, T x)

@@ -153,10 +153,6 @@ static inline uint32_t __ballot_sync(uint32_t mask, int vote, EMU_HERE)
 {
     return emu::ballot("__ballot_sync", mask, vote != 0, file, line);
 }
-static inline int __any_sync(uint32_t mask, int vote, EMU_HERE)
-{
-    return emu::ballot("__any_sync", mask, vote != 0, file, line) != 0;
-}
 static inline int __all_sync(uint32_t mask, int vote, EMU_HERE)
 {
     return emu::ballot("__all_sync", mask, vote != 0, file, line) == mask;

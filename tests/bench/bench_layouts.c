@@ -58,10 +58,8 @@ static double bytes_sent(const struct gpt_world *w)
     int64_t total = 0, bytes;
     double waited;
 
-    for (int i = 0; i < 2 * GPT_N_GROUPS; i++) {
-        const struct gpt_comm *c = i < GPT_N_GROUPS
-                                       ? w->comm[i]
-                                       : w->reduce[i - GPT_N_GROUPS];
+    for (int i = 0; i <= GPT_N_GROUPS; i++) {
+        const struct gpt_comm *c = i < GPT_N_GROUPS ? w->comm[i] : w->reduce;
 
         if (!c)
             continue;
@@ -105,8 +103,8 @@ static int train(struct trainer *t, void *arg, struct gpt_err *err)
         seconds[i - WARMUP] = bench_now() - begun;
         computing[i - WARMUP] = step.times.computing;
         waiting[i - WARMUP] = step.times.waiting;
-        add(&f->gradients, (struct gpt_lane_times){step.times.reducing,
-                                                   step.times.exposed});
+        add(&f->gradients,
+            (struct gpt_lane_times){step.times.reducing, step.times.exposed});
         add(&f->weights, step.times.gathering);
         add(&f->tensor, step.times.tensor);
     }

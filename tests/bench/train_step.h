@@ -60,8 +60,7 @@ static inline double step(struct gpt_replica *r, int vocabulary)
         .gradients = gpt_reducer_shards(r->reducer),
         .act = r->o.exec.act,
         .loss_scale = 1,
-        .lr = 1e-4,
-        .weight_decay = 0.1,
+        .rates = {.lr = 1e-4, .weight_decay = 0.1},
     };
     struct gpt_err err;
     double loss = 0;

@@ -5,6 +5,8 @@
 #ifndef GPT_TESTS_MODEL_H
 #define GPT_TESTS_MODEL_H
 
+#include "tests/lib/must.h"
+
 #include "base/memory.h"
 #include "model/decode.h"
 
@@ -19,14 +21,6 @@ struct model {
     void *device;
     struct gpt_backend *be;
 };
-
-__attribute__((unused)) static void must(int rc, const struct gpt_err *err)
-{
-    if (rc != GPT_OK) {
-        printf("Bail out! %s\n", err->text);
-        exit(1);
-    }
-}
 
 /* Weights with which every parameter has an influence; dummy rows are enormous.
  * The last weight is multiplied by `damage`. */

@@ -4,6 +4,7 @@
 #define GPT_TESTS_RANKS_H
 
 #include "tests/lib/port.h"
+#include "tests/lib/possible.h"
 
 #include <omp.h>
 #include <stdbool.h>
@@ -13,12 +14,6 @@
 #include <unistd.h>
 
 enum { RANKS_MAX = 16 };
-
-#ifdef GPT_HAVE_GLOO
-static const bool ranks_possible = true;
-#else
-static const bool ranks_possible = false; /* more than one, that is */
-#endif
 
 static void ranks_set(const char *name, int64_t value)
 {

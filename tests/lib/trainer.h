@@ -188,11 +188,10 @@ static int trainer_predicted(const struct trainer *t, int64_t *bytes,
 static int trainer_step(struct trainer *t, int64_t i, struct gpt_step *step,
                         struct gpt_err *err)
 {
-    step->first_sample = i * t->batch * t->micro_batch;
     step->micro_batches = t->batch / t->layout->dp;
-    step->lr = 2e-3;
-    step->weight_decay = 0.1;
-    GPT_TRY(gpt_feed_read(t->feed, GPT_TRAIN, step->first_sample,
+    step->rates.lr = 2e-3;
+    step->rates.weight_decay = 0.1;
+    GPT_TRY(gpt_feed_read(t->feed, GPT_TRAIN, i * t->batch * t->micro_batch,
                           step->micro_batches, err));
     return gpt_step_train(t->replica, t->feed, step, err);
 }

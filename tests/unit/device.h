@@ -7,6 +7,7 @@
 #define GPT_TESTS_DEVICE_H
 
 #include "backend.h"
+#include "tests/lib/must.h"
 #include "tests/lib/random.h"
 #include "tests/lib/tap.h"
 
@@ -38,14 +39,6 @@ struct trial {
 static struct gpt_backend *cpu_be, *dev_be;
 static struct gpt_queue *cpu_q, *dev_q;
 static bool emulated;
-
-static void need(int status, const struct gpt_err *err)
-{
-    if (status == GPT_OK)
-        return;
-    printf("Bail out! %s\n", err->text);
-    exit(1);
-}
 
 static enum gpt_dtype type_of(enum kind kind, enum gpt_dtype act)
 {
@@ -92,10 +85,9 @@ static void run_once(run_fn *run, struct trial *t, const struct operand *ops,
         size_t bytes;
         void *x = image(&ops[i], t->act, round, &bytes);
 
-        need(t->be->alloc(t->be, bytes, ops[i].name, &t->mem[i], &err),
-             &err);
+        must(t->be->alloc(t->be, bytes, ops[i].name, &t->mem[i], &err), &err);
         t->be->copy_in(t->q, t->mem[i], x, bytes);
-        need(t->be->sync(t->q, &err), &err);
+        must(t->be->sync(t->q, &err), &err);
         free(x);
     }
     run(t);
@@ -109,7 +101,7 @@ static void run_once(run_fn *run, struct trial *t, const struct operand *ops,
         unsigned char *x = malloc(bytes + 1);
 
         t->be->copy_out(t->q, x, t->mem[i], bytes);
-        need(t->be->sync(t->q, &err), &err);
+        must(t->be->sync(t->q, &err), &err);
         out[i] = malloc((size_t)(ops[i].n + 1) * sizeof(double));
         if (ops[i].compared && ops[i].kind != I32)
             gpt_convert(out[i], GPT_F64, x, type, (size_t)ops[i].n);
@@ -224,9 +216,9 @@ static bool open_devices(void)
     }
     dev_be->describe(dev_be, text, sizeof(text));
     printf("# %s\n", text);
-    need(gpt_backend_cpu(&cpu_be, &err), &err);
-    need(cpu_be->queue_open(cpu_be, &cpu_q, &err), &err);
-    need(dev_be->queue_open(dev_be, &dev_q, &err), &err);
+    must(gpt_backend_cpu(&cpu_be, &err), &err);
+    must(cpu_be->queue_open(cpu_be, &cpu_q, &err), &err);
+    must(dev_be->queue_open(dev_be, &dev_q, &err), &err);
     return true;
 }
 
@@ -238,7 +230,7 @@ __attribute__((unused)) static void reopen(const char *variable,
 
     setenv(variable, value, 1);
     dev_be->queue_close(dev_q);
-    need(dev_be->queue_open(dev_be, &dev_q, &err), &err);
+    must(dev_be->queue_open(dev_be, &dev_q, &err), &err);
 }
 
 static void close_devices(void)

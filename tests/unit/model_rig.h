@@ -6,6 +6,7 @@
 
 #include "model/stage.h"
 
+#include "tests/lib/must.h"
 #include "tests/lib/tap.h"
 
 #include "base/memory.h"
@@ -19,15 +20,6 @@ static struct gpt_backend *be;
 __attribute__((unused))
 static const char *const recompute_names[] = {"none", "selective", "uniform",
                                               "block"};
-
-static void must(int status, const struct gpt_err *err)
-{
-    if (status == GPT_OK)
-        return;
-    printf("Bail out! %s\n", err->text);
-    fflush(stdout);
-    _exit(96);
-}
 
 /* ---- a model on a rank ---- */
 

@@ -3,6 +3,7 @@
 #define GPT_TESTS_STORE_RIG_H
 
 #include "parallel/store.h"
+#include "tests/lib/must.h"
 #include "tests/lib/port.h"
 
 #include <netinet/in.h>
@@ -28,10 +29,7 @@ static struct gpt_store_server *serve(void)
     struct gpt_store_server *v;
     struct gpt_err err = {0};
 
-    if (gpt_store_server_open(&v, "127.0.0.1", 0, &err) != GPT_OK) {
-        printf("Bail out! %s\n", err.text);
-        exit(1);
-    }
+    must(gpt_store_server_open(&v, "127.0.0.1", 0, &err), &err);
     return v;
 }
 
@@ -43,10 +41,7 @@ static struct gpt_store *join(const struct gpt_store_server *v, int64_t world,
     struct gpt_store *s;
     struct gpt_err err = {0};
 
-    if (gpt_store_open(&s, &l, 60, &err) != GPT_OK) {
-        printf("Bail out! %s\n", err.text);
-        exit(1);
-    }
+    must(gpt_store_open(&s, &l, 60, &err), &err);
     return s;
 }
 

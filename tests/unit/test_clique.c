@@ -31,7 +31,7 @@ static bool same(const float *x)
     float got[N];
 
     dev_be->copy_out(dev_q, got, out, sizeof(got));
-    need(dev_be->sync(dev_q, &err), &err);
+    must(dev_be->sync(dev_q, &err), &err);
     return memcmp(got, x, sizeof(got)) == 0;
 }
 
@@ -86,7 +86,7 @@ static void call_often(void)
         status = put(GPT_ALL_REDUCE, GPT_F32, dev_q, &err);
     is_int(status, GPT_OK, "%d calls, and none is asked about",
            GPT_CLIQUE_CALLS + 1);
-    need(dev_be->sync(dev_q, &err), &err);
+    must(dev_be->sync(dev_q, &err), &err);
     is_int(dev_be->collectives->running(clique), 0, "all are over");
 }
 
@@ -129,7 +129,7 @@ static void call_badly(void)
     is_int(put(GPT_ALL_REDUCE, GPT_I32, dev_q, &err), GPT_EFAIL,
            "a type that has no sum");
     ok(strstr(err.text, "NCCL: "), "by whom: %s", err.text);
-    need(dev_be->queue_open(dev_be, &q, &err), &err);
+    must(dev_be->queue_open(dev_be, &q, &err), &err);
     /* A queue keeps its first failure: here an address. */
     dev_be->amax(q, in, (char *)in + 2, 16);
     is_int(put(GPT_ALL_REDUCE, GPT_F32, q, &err), GPT_EDEVICE,
@@ -168,7 +168,7 @@ static void close_alone(void)
     time_t begin = time(NULL);
 
     for (int i = 0; i < 2; i++) {
-        need(lib->make_id(id, &err), &err);
+        must(lib->make_id(id, &err), &err);
         is_int(lib->open(&one, id, "half", 2, 0, &err), GPT_OK, "half a group");
         is_int(lib->state(one, why, sizeof(why)), GPT_CLIQUE_BUSY,
                "waits for the other half");
@@ -209,7 +209,7 @@ static void *device_memory(size_t bytes)
     struct gpt_err err;
     void *mem;
 
-    need(dev_be->alloc(dev_be, bytes, "a test", &mem, &err), &err);
+    must(dev_be->alloc(dev_be, bytes, "a test", &mem, &err), &err);
     return mem;
 }
 
@@ -246,7 +246,7 @@ static void open_another(void)
     struct gpt_err err;
     char id[GPT_CLIQUE_ID];
 
-    need(dev_be->collectives->make_id(id, &err), &err);
+    must(dev_be->collectives->make_id(id, &err), &err);
     is_int(dev_be->collectives->open(&clique, id, "alone", 1, 0, &err), GPT_OK,
            "another group");
     ok(wait_ready(), "is ready");

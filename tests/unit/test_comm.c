@@ -3,6 +3,7 @@
  * ends or hangs is named. */
 #include "parallel/comm.h"
 
+#include "tests/lib/possible.h"
 #include "tests/lib/tap.h"
 
 #include "base/clock.h"
@@ -729,12 +730,6 @@ static void test_without(void)
        "%s", err.text);
 }
 
-#ifdef GPT_HAVE_GLOO
-static const bool has_gloo = true;
-#else
-static const bool has_gloo = false;
-#endif
-
 /* True when there are so many GPUs, or the emulation of them. Another process
  * looks for them, because processes that are forked later cannot use an open
  * device. */
@@ -785,15 +780,15 @@ int main(void)
         {"an error on the way", 3, EMULATED, one_breaks, .killed = false},
         {"an abort that hangs", 2, EMULATED, abort_hangs, .killed = false},
     };
-    const bool can[] = {[GLOO] = has_gloo,
-                        [STAGED] = has_gloo,
+    const bool can[] = {[GLOO] = ranks_possible,
+                        [STAGED] = ranks_possible,
                         [NCCL] = has_devices(MAX_RANKS),
                         [EMULATED] = emulated() && has_devices(MAX_RANKS)};
 
     for (size_t i = 0; i < GPT_COUNT(working); i++)
         run_jobs(&working[i], 1, can);
     run_jobs(failing, GPT_COUNT(failing), can);
-    if (!has_gloo)
+    if (!ranks_possible)
         test_without();
     test_one();
     return tap_done();

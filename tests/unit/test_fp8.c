@@ -77,9 +77,9 @@ static void *put(struct gpt_backend *be, struct gpt_queue *q, const float *x,
     void *mem;
 
     gpt_convert(bytes, type, x, GPT_F32, (size_t)n);
-    need(be->alloc(be, (size_t)n * 4, "a matrix", &mem, &err), &err);
+    must(be->alloc(be, (size_t)n * 4, "a matrix", &mem, &err), &err);
     be->copy_in(q, mem, bytes, (size_t)n * gpt_dtype_bytes(type));
-    need(be->sync(q, &err), &err);
+    must(be->sync(q, &err), &err);
     free(bytes);
     return mem;
 }
@@ -198,8 +198,9 @@ static float *run_on(struct gpt_backend *be, struct gpt_queue *q,
     };
     float *c = malloc((size_t)x->n_c * sizeof(*c));
 
-    need(be->alloc(be, be->fp8_scratch(s->m, s->n, s->k), "scratch", &mem[6],
-                   &err), &err);
+    must(be->alloc(be, be->fp8_scratch(s->m, s->n, s->k), "scratch", &mem[6],
+                   &err),
+         &err);
     const struct gpt_matmul op = {
         .m = s->m,
         .n = s->n,
@@ -224,10 +225,7 @@ static float *run_on(struct gpt_backend *be, struct gpt_queue *q,
     const size_t bytes = (size_t)x->n_c * gpt_dtype_bytes(s->c_type);
     void *out = malloc(bytes + 1);
     be->copy_out(q, out, mem[2], bytes);
-    if (be->sync(q, &err) != GPT_OK) {
-        printf("Bail out! %s\n", err.text);
-        exit(1);
-    }
+    must(be->sync(q, &err), &err);
     gpt_convert(c, GPT_F32, out, s->c_type, (size_t)x->n_c);
     free(out);
     for (size_t i = 0; i < GPT_COUNT(mem); i++)
@@ -331,7 +329,7 @@ static void check_amax(struct gpt_backend *be, struct gpt_queue *q)
         be->amax(q, amax, mem, N);
         be->amax(q, amax, mem, 16);
         be->copy_out(q, &got, amax, sizeof(got));
-        need(be->sync(q, &err), &err);
+        must(be->sync(q, &err), &err);
         ok(got == want || (isnan(got) && isnan(want)),
            "%s: the largest is %g: %g", be->name, (double)want, (double)got);
         be->free(be, mem);
@@ -347,8 +345,8 @@ static void check_alignment(void)
     struct gpt_err err;
     void *mem;
 
-    need(dev_be->queue_open(dev_be, &q, &err), &err);
-    need(dev_be->alloc(dev_be, 1 << 12, "all", &mem, &err), &err);
+    must(dev_be->queue_open(dev_be, &q, &err), &err);
+    must(dev_be->alloc(dev_be, 1 << 12, "all", &mem, &err), &err);
     dev_be->amax(q, mem, (char *)mem + 8, 16);
     ok(dev_be->sync(q, &err) != GPT_OK &&
            strstr(err.text, "multiples of 16"),
@@ -381,8 +379,8 @@ static void check_refusal(struct gpt_backend *be)
         struct gpt_err err;
         void *mem;
 
-        need(be->queue_open(be, &q, &err), &err);
-        need(be->alloc(be, 1 << 16, "all", &mem, &err), &err);
+        must(be->queue_open(be, &q, &err), &err);
+        must(be->alloc(be, 1 << 16, "all", &mem, &err), &err);
         filled.a = filled.b = filled.c = filled.fp8.scratch = mem;
         filled.fp8.amax_a = filled.fp8.amax_b = mem;
         be->matmul(q, &filled);
@@ -402,8 +400,8 @@ int main(void)
     setenv("GPT_CUDA_EMU_ARCH", "90", 1);
     plugin = open_devices();
     if (!plugin) {
-        need(gpt_backend_cpu(&cpu_be, &err), &err);
-        need(cpu_be->queue_open(cpu_be, &cpu_q, &err), &err);
+        must(gpt_backend_cpu(&cpu_be, &err), &err);
+        must(cpu_be->queue_open(cpu_be, &cpu_q, &err), &err);
     }
     products(plugin);
     check_amax(cpu_be, cpu_q);

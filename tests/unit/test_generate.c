@@ -2,6 +2,7 @@
  * to end; failures that reach the caller; and the order and formats of the
  * writer, which need no model. */
 #include "generate/generate.h"
+#include "generate/beams.h"
 #include "cmd/generate/writer.h"
 #include "generate/text.h"
 #include "tests/lib/model.h"
@@ -185,6 +186,35 @@ static void test_ends(struct model *m)
     is_int(seen.n[0], 48 - 16 + 1, "the last one has no position of its own");
 }
 
+static int count_found(void *user, int64_t request,
+                       const struct gpt_beam *beams, int64_t n,
+                       struct gpt_err *err)
+{
+    (void)request, (void)beams, (void)n, (void)err;
+    ++*(int *)user;
+    return GPT_OK;
+}
+
+/* The best two of two beams of each request. */
+static int search(struct model *m, const struct gpt_request *requests,
+                  int64_t n, int *n_found, struct gpt_err *err)
+{
+    struct gpt_decoder *d = decoder_of(m, 2, m->c.max_positions);
+    const struct gpt_choice choice = {.sampling = greedy};
+    const struct gpt_beam_rule rule = {2, 1, GPT_STOP_FIRST, 2};
+    struct gpt_request chosen[MOST_REQUESTS];
+    struct gpt_speed speed;
+
+    for (int64_t i = 0; i < n; i++) {
+        chosen[i] = requests[i];
+        chosen[i].choice = &choice;
+    }
+    int rc = gpt_search_beams(d, chosen, n, &rule, count_found, n_found, &speed,
+                              err);
+    gpt_decoder_close(d);
+    return rc;
+}
+
 static void test_failures(struct model *m)
 {
     struct gpt_request requests[MOST_REQUESTS];
@@ -198,12 +228,19 @@ static void test_failures(struct model *m)
     is_int(go(m, 2, requests, 2, greedy, -1, &seen, &err), GPT_OK,
            "a prompt may fill all positions");
     is_int(seen.n[1], 1, "and gets one token");
+    int n_found = 0;
+    is_int(search(m, requests, 2, &n_found, &err), GPT_OK, "or its beams do");
+    is_int(n_found, 2, "and each request's are found");
     requests[1].n_prompt = 49;
     is_int(go(m, 2, requests, 2, greedy, -1, &seen, &err), GPT_EDATA,
            "but not more");
     ok(strstr(err.text, "49 tokens") && strstr(err.text, "48 positions"),
        "saying so: %s", err.text);
     is_int(seen.n[0], 0, "before anything is generated");
+    n_found = 0;
+    is_int(search(m, requests, 2, &n_found, &err), GPT_EDATA,
+           "nor when searching by beams");
+    is_int(n_found, 0, "before anything is found");
     make_requests(requests);
     seen.fail_after = 5;
     is_int(go(m, 2, requests, 4, greedy, -1, &seen, &err), GPT_EIO,
@@ -217,7 +254,8 @@ static void test_guesses(struct model *m)
         greedy,
         chance,
         {.temperature = 0.4, .top_p = 0.9, .top_p_decay = 0.95},
-        {.temperature = 0.2, .repetition_penalty = 1.1,
+        {.temperature = 0.2,
+         .repetition_penalty = 1.1,
          .frequency_penalty = 0.3},
     };
     struct gpt_request requests[MOST_REQUESTS];

@@ -154,7 +154,7 @@ static void try_kinds(const struct gpt_layout_search *s, int64_t *part,
 static void try_all(const struct gpt_layout_search *s, struct all *all)
 {
     int64_t part[GPT_N_PARTS];
-    const int64_t layers = s->base->num_layers;
+    const int64_t layers = s->base->model.num_layers;
 
     for (int64_t tp = 1; tp <= s->ranks; tp++)
         for (int64_t pp = 1; pp <= layers; pp++)

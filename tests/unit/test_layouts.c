@@ -162,11 +162,9 @@ static int64_t held(const struct gpt_world *w)
 {
     int64_t sum = 0;
 
-    for (int i = 0; i < GPT_N_GROUPS; i++) {
+    for (int i = 0; i < GPT_N_GROUPS; i++)
         sum += held_by(w->comm[i]);
-        sum += held_by(w->reduce[i]);
-    }
-    return sum;
+    return sum + held_by(w->reduce);
 }
 
 static int train(struct trainer *t, void *arg, struct gpt_err *err)

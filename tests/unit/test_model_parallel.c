@@ -3,6 +3,8 @@
  * rank. Start at parallel_cases. */
 #include "tests/unit/model_rig.h"
 
+#include "tests/lib/possible.h"
+
 #include "parallel/store.h"
 
 #include <omp.h>
@@ -262,12 +264,6 @@ static void ranks(int64_t size, int64_t cases)
     munmap(findings, bytes);
 }
 
-#ifdef GPT_HAVE_GLOO
-static const bool has_gloo = true;
-#else
-static const bool has_gloo = false;
-#endif
-
 int main(void)
 {
     static const struct {
@@ -277,7 +273,7 @@ int main(void)
 
     must(gpt_backend_cpu(&be, &err), &err);
     for (size_t i = 0; i < GPT_COUNT(jobs); i++)
-        if (has_gloo)
+        if (ranks_possible)
             ranks(jobs[i].size, jobs[i].cases);
         else
             skip("%lld ranks: built without Gloo", (long long)jobs[i].size);

@@ -1,6 +1,7 @@
 /* Each optimizer against PyTorch in float64 (tests/golden/make_optimizers.py):
  * parameters after five updates of a small model. In bf16 the weights are the
  * parameters, rounded. What an optimizer keeps, and the memory that it says. */
+#include "tests/lib/must.h"
 #include "tests/lib/tap.h"
 
 #include "base/memory.h"
@@ -59,14 +60,6 @@ static const struct trial {
      1e-5},
 };
 
-static void need(int status, const struct gpt_err *err)
-{
-    if (status == GPT_OK)
-        return;
-    printf("Bail out! %s\n", err->text);
-    exit(1);
-}
-
 static uint32_t mix(uint32_t x)
 {
     x = (x ^ x >> 16) * 0x7FEB352DU;
@@ -94,12 +87,12 @@ static void open_model(void)
     struct gpt_layout layout;
     struct gpt_err err;
 
-    need(gpt_backend_cpu(&be, &err), &err);
-    need(be->queue_open(be, &q, &err), &err);
-    need(gpt_config_complete(&c, 1, 1, &err), &err);
+    must(gpt_backend_cpu(&be, &err), &err);
+    must(be->queue_open(be, &q, &err), &err);
+    must(gpt_config_complete(&c, 1, 1, &err), &err);
     layout = GPT_LAYOUT_SINGLE(&c);
-    need(gpt_params_build(&table, &c, &err), &err);
-    need(gpt_flat_build(&flat, &table, &layout, &err), &err);
+    must(gpt_params_build(&table, &c, &err), &err);
+    must(gpt_flat_build(&flat, &table, &layout, &err), &err);
 }
 
 /* Largest difference to the golden, relative to the largest parameter. */
@@ -131,12 +124,12 @@ static void update_at(const struct gpt_optimizer_options *options, float *p,
 
     memset(p, 0, bytes);
     fill_all(p, 0);
-    need(gpt_optimizer_open(&o, be, q, &flat, 0, options, &err), &err);
+    must(gpt_optimizer_open(&o, be, q, &flat, 0, options, &err), &err);
     for (int i = 0; i < STEPS; i++) {
         double squares;
 
         fill_all(g, 100 + 50 * i);
-        need(gpt_optimizer_squares(o, q, &g, &squares, &err), &err);
+        must(gpt_optimizer_squares(o, q, &g, &squares, &err), &err);
         const struct gpt_update u = {
             .params = p,
             .compact = true, /* all is one shard */
@@ -145,13 +138,10 @@ static void update_at(const struct gpt_optimizer_options *options, float *p,
             .gradients = &g,
             .loss_scale = 1,
             .norm = sqrt(squares),
-            .lr = lr,
-            .decoupled = decoupled_lr > 0,
-            .decoupled_lr = decoupled_lr,
-            .weight_decay = 0.1,
+            .rates = {lr, 0.1, decoupled_lr > 0, decoupled_lr},
         };
         gpt_optimizer_update(o, q, &u);
-        need(be->sync(q, &err), &err);
+        must(be->sync(q, &err), &err);
     }
     gpt_optimizer_close(o);
     free(g);
@@ -261,8 +251,8 @@ static void check_boxes(void)
     int64_t at = 0, elements = 0;
     bool ordered = true;
 
-    need(gpt_ownership_build(&boxes, &flat, true, NULL, &err), &err);
-    need(gpt_optimizer_select(o, &flat, GPT_KIND_EXP_AVG_SQ, &boxes, &err),
+    must(gpt_ownership_build(&boxes, &flat, true, NULL, &err), &err);
+    must(gpt_optimizer_select(o, &flat, GPT_KIND_EXP_AVG_SQ, &boxes, &err),
          &err);
     for (size_t i = 0; i < boxes.n; i++) {
         ordered = ordered && boxes.items[i].at >= at &&

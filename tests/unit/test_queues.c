@@ -35,11 +35,11 @@ static float result(bool waits, bool back)
 
     dev_be->zero(dev_q, here, N * sizeof(*here));
     dev_be->zero(dev_q, there, N * sizeof(*there));
-    need(dev_be->sync(dev_q, &err), &err);
+    must(dev_be->sync(dev_q, &err), &err);
     hand_over(waits, back);
-    need(dev_be->sync(dev_q, &err), &err);
+    must(dev_be->sync(dev_q, &err), &err);
     dev_be->copy_out(other_q, host, there, N * sizeof(*host));
-    need(dev_be->sync(other_q, &err), &err);
+    must(dev_be->sync(other_q, &err), &err);
     for (int i = 1; i < N; i++)
         if (host[i] != host[0])
             return -1;
@@ -68,15 +68,15 @@ static void test_events(void)
     struct gpt_queue *gone;
     struct gpt_err err;
 
-    need(dev_be->event_open(dev_be, &never, &err), &err);
+    must(dev_be->event_open(dev_be, &never, &err), &err);
     dev_be->event_wait(dev_q, never);
     is_int(dev_be->sync(dev_q, &err), GPT_OK, "an event never recorded");
-    need(dev_be->queue_open(dev_be, &gone, &err), &err);
+    must(dev_be->queue_open(dev_be, &gone, &err), &err);
     for (int i = 0; i < N; i++)
         host[i] = 7;
     dev_be->copy_in(gone, here, host, N * sizeof(*host));
     dev_be->event_record(gone, never);
-    need(dev_be->sync(gone, &err), &err);
+    must(dev_be->sync(gone, &err), &err);
     dev_be->queue_close(gone);
     dev_be->event_wait(dev_q, never);
     dev_be->copy_out(dev_q, host, here, N * sizeof(*host));
@@ -95,11 +95,11 @@ int main(void)
     setenv("GPT_CUDA_EMU_STREAMS", "late", 1);
     if (!open_devices())
         return tap_done();
-    need(dev_be->queue_open_beside(dev_be, &other_q, &err), &err);
+    must(dev_be->queue_open_beside(dev_be, &other_q, &err), &err);
     for (int i = 0; i < 2; i++)
-        need(dev_be->event_open(dev_be, &events[i], &err), &err);
-    need(dev_be->alloc(dev_be, N * sizeof(*here), "a block", &a, &err), &err);
-    need(dev_be->alloc(dev_be, N * sizeof(*here), "a sum", &b, &err), &err);
+        must(dev_be->event_open(dev_be, &events[i], &err), &err);
+    must(dev_be->alloc(dev_be, N * sizeof(*here), "a block", &a, &err), &err);
+    must(dev_be->alloc(dev_be, N * sizeof(*here), "a sum", &b, &err), &err);
     here = a;
     there = b;
     host = malloc(N * sizeof(*host));

@@ -25,7 +25,7 @@ static float result(void)
     struct gpt_err err;
 
     dev_be->copy_out(dev_q, host, sum, N * sizeof(*host));
-    need(dev_be->sync(dev_q, &err), &err);
+    must(dev_be->sync(dev_q, &err), &err);
     for (int i = 1; i < N; i++)
         if (host[i] != host[0])
             return -1;
@@ -37,9 +37,9 @@ static struct gpt_recording *record(void (*work)(void))
     struct gpt_recording *r;
     struct gpt_err err;
 
-    need(dev_be->record_begin(dev_q, &err), &err);
+    must(dev_be->record_begin(dev_q, &err), &err);
     work();
-    need(dev_be->record_end(dev_q, &r, &err), &err);
+    must(dev_be->record_end(dev_q, &r, &err), &err);
     return r;
 }
 
@@ -68,7 +68,7 @@ static void test_refused(void)
         skip("a GPU records some copies");
         return;
     }
-    need(dev_be->record_begin(dev_q, &err), &err);
+    must(dev_be->record_begin(dev_q, &err), &err);
     dev_be->copy_in(dev_q, x, host, N * sizeof(*host));
     is_int(dev_be->record_end(dev_q, &r, &err), GPT_EDEVICE,
            "a copy from the host is refused: %s", err.text);
@@ -87,7 +87,7 @@ static void test_stale(void)
 
     add_x();
     struct gpt_recording *r = record(add_x);
-    need(dev_be->alloc(dev_be, ROWS * N * sizeof(*x), "rows", &large, &err),
+    must(dev_be->alloc(dev_be, ROWS * N * sizeof(*x), "rows", &large, &err),
          &err);
     dev_be->bias_grad(dev_q, sum, large, ROWS, N, GPT_F32);
     fill(sum, 5);
@@ -109,9 +109,9 @@ static void all(void)
     struct gpt_err err;
     void *mem;
 
-    need(dev_be->alloc(dev_be, N * sizeof(*x), "x", &mem, &err), &err);
+    must(dev_be->alloc(dev_be, N * sizeof(*x), "x", &mem, &err), &err);
     x = mem;
-    need(dev_be->alloc(dev_be, N * sizeof(*sum), "sum", &mem, &err), &err);
+    must(dev_be->alloc(dev_be, N * sizeof(*sum), "sum", &mem, &err), &err);
     sum = mem;
     host = malloc(N * sizeof(*host));
     test_replay();

@@ -206,7 +206,7 @@ static int save_rank(struct rank *rank, const void *context)
     m.options.save = dir;
     m.options.tokenizer.vocab_file = vocab;
     m.options.async_save = job->background;
-    m.replica->optimizer->step = 6;
+    *gpt_optimizer_updates(m.replica->optimizer) = 6;
     walk(&m, put);
     if (gpt_saver_open(&saver, m.replica, &m.context, &err) != GPT_OK ||
         gpt_saver_save(saver, &state, &err) != GPT_OK)
@@ -239,7 +239,8 @@ static int load_rank(struct rank *rank, const void *context)
             return say(rank, "load", &err);
         int64_t bad = walk(&m, differs);
         if (bad || state.iteration != 7 || state.consumed_train != 70 ||
-            state.consumed_valid != 5 || m.replica->optimizer->step != 6) {
+            state.consumed_valid != 5 ||
+            *gpt_optimizer_updates(m.replica->optimizer) != 6) {
             printf("# rank %lld: from %s: %lld elements differ\n",
                    (long long)rank->rank, layouts[i].name, (long long)bad);
             wrong++;

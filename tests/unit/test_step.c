@@ -2,6 +2,7 @@
  * end, weights of losses are Megatron's averages, evaluation does not change
  * the model, and no step after the first allocates. */
 #include "../lib/dataset.h"
+#include "../lib/must.h"
 #include "../lib/tap.h"
 
 #include "train/step.h"
@@ -54,14 +55,6 @@ static struct gpt_backend *be;
 static struct gpt_corpus *corpus;
 static struct gpt_replica *replica;
 
-static void need(int status, const struct gpt_err *err)
-{
-    if (status == GPT_OK)
-        return;
-    printf("Bail out! %s\n", err->text);
-    exit(1);
-}
-
 static void open_data(const char *prefix)
 {
     const char *const paths[] = {prefix};
@@ -77,7 +70,7 @@ static void open_data(const char *prefix)
 
     data.n_samples[GPT_TRAIN] = 40;
     data.n_samples[GPT_VALID] = 6;
-    need(gpt_corpus_open(&corpus, &data, &err), &err);
+    must(gpt_corpus_open(&corpus, &data, &err), &err);
 }
 
 static struct gpt_replica *open_replica(enum gpt_dtype act, double scale)
@@ -105,11 +98,11 @@ static struct gpt_replica *open_replica(enum gpt_dtype act, double scale)
     struct gpt_replica *r;
     struct gpt_err err;
 
-    need(gpt_config_complete(&model.config, 8, 1, &err), &err);
+    must(gpt_config_complete(&model.config, 8, 1, &err), &err);
     model.layout = GPT_LAYOUT_SINGLE(&model.config);
-    need(gpt_replica_new(&r, be, &model, &err), &err);
-    need(gpt_replica_open(r, &err), &err);
-    need(gpt_replica_init(r, &err), &err);
+    must(gpt_replica_new(&r, be, &model, &err), &err);
+    must(gpt_replica_open(r, &err), &err);
+    must(gpt_replica_init(r, &err), &err);
     return r;
 }
 
@@ -128,7 +121,7 @@ static struct gpt_feed *open_feed(struct gpt_replica *r, bool mask)
     struct gpt_feed *f;
     struct gpt_err err;
 
-    need(gpt_feed_open(&f, &o, &err), &err);
+    must(gpt_feed_open(&f, &o, &err), &err);
     return f;
 }
 
@@ -156,23 +149,23 @@ static void reading_ahead(void)
     bool same = true;
 
     for (int64_t first = 0; first < 5 * BATCH; first += BATCH) {
-        need(gpt_feed_read(ahead, GPT_TRAIN, first, MICRO, &err), &err);
+        must(gpt_feed_read(ahead, GPT_TRAIN, first, MICRO, &err), &err);
         gpt_feed_ahead(ahead, GPT_TRAIN, first + BATCH, MICRO);
-        need(gpt_feed_read(plain, GPT_TRAIN, first, MICRO, &err), &err);
+        must(gpt_feed_read(plain, GPT_TRAIN, first, MICRO, &err), &err);
         same = same && same_batch(ahead, plain);
     }
     ok(same, "reading ahead gives the same batches");
-    need(gpt_feed_read(ahead, GPT_VALID, 0, MICRO, &err), &err);
-    need(gpt_feed_read(plain, GPT_VALID, 0, MICRO, &err), &err);
+    must(gpt_feed_read(ahead, GPT_VALID, 0, MICRO, &err), &err);
+    must(gpt_feed_read(plain, GPT_VALID, 0, MICRO, &err), &err);
     ok(same_batch(ahead, plain), "also when something else is asked for");
     gpt_feed_ahead(ahead, GPT_TRAIN, 0, MICRO);
     gpt_feed_close(ahead); /* while the thread may be reading */
 
     int64_t size = gpt_corpus_size(corpus, GPT_VALID);
-    need(gpt_feed_read(plain, GPT_VALID, size, MICRO, &err), &err);
+    must(gpt_feed_read(plain, GPT_VALID, size, MICRO, &err), &err);
     int32_t first[T];
     memcpy(first, gpt_feed_microbatch(plain, 0)->input, sizeof(first));
-    need(gpt_feed_read(plain, GPT_VALID, 0, MICRO, &err), &err);
+    must(gpt_feed_read(plain, GPT_VALID, 0, MICRO, &err), &err);
     ok(memcmp(first, gpt_feed_microbatch(plain, 0)->input, sizeof(first)) == 0,
        "past its end a split begins again");
     gpt_feed_close(plain);
@@ -184,7 +177,7 @@ static void averages(void)
     struct gpt_err err;
     int masked = 0;
 
-    need(gpt_feed_read(f, GPT_TRAIN, 0, MICRO, &err), &err);
+    must(gpt_feed_read(f, GPT_TRAIN, 0, MICRO, &err), &err);
     for (int i = 0; i < MICRO; i++) {
         const struct gpt_microbatch *mb = gpt_feed_microbatch(f, i);
         double sum = 0;
@@ -206,15 +199,14 @@ static struct gpt_step one_step(struct gpt_replica *r, struct gpt_feed *f,
                                 int64_t i)
 {
     struct gpt_step step = {
-        .first_sample = i * BATCH,
         .micro_batches = MICRO,
-        .lr = 1e-2,
+        .rates.lr = 1e-2,
     };
     struct gpt_err err;
 
-    need(gpt_feed_read(f, GPT_TRAIN, step.first_sample, MICRO, &err), &err);
-    gpt_feed_ahead(f, GPT_TRAIN, step.first_sample + BATCH, MICRO);
-    need(gpt_step_train(r, f, &step, &err), &err);
+    must(gpt_feed_read(f, GPT_TRAIN, i * BATCH, MICRO, &err), &err);
+    gpt_feed_ahead(f, GPT_TRAIN, (i + 1) * BATCH, MICRO);
+    must(gpt_step_train(r, f, &step, &err), &err);
     return step;
 }
 
@@ -241,20 +233,22 @@ static void steps(void)
         skip("allocations are counted without sanitizers, with GCC's OpenMP");
     ok(last < first - 0.3, "the loss falls: %g, %g", first, last);
 
-    updates = replica->optimizer->step;
-    need(gpt_feed_read(f, GPT_VALID, 0, MICRO, &err), &err);
-    need(gpt_step_eval(replica, f, MICRO, &sum, &err), &err);
+    updates = *gpt_optimizer_updates(replica->optimizer);
+    must(gpt_feed_read(f, GPT_VALID, 0, MICRO, &err), &err);
+    must(gpt_step_eval(replica, f, MICRO, &sum, &err), &err);
     is_int(sum.rows, BATCH * T, "evaluation counts its tokens");
-    need(gpt_step_eval(replica, f, MICRO, &again, &err), &err);
+    must(gpt_step_eval(replica, f, MICRO, &again, &err), &err);
     ok(memcmp(&sum, &again, sizeof(sum)) == 0, "and gives the same twice");
-    is_int(replica->optimizer->step, updates, "and updates nothing");
+    is_int(*gpt_optimizer_updates(replica->optimizer), updates,
+           "and updates nothing");
 
     replica->params[3] = NAN;
-    struct gpt_step bad = {.micro_batches = MICRO, .lr = 1e-2};
-    need(gpt_feed_read(f, GPT_TRAIN, 0, MICRO, &err), &err);
-    need(gpt_step_train(replica, f, &bad, &err), &err);
+    struct gpt_step bad = {.micro_batches = MICRO, .rates.lr = 1e-2};
+    must(gpt_feed_read(f, GPT_TRAIN, 0, MICRO, &err), &err);
+    must(gpt_step_train(replica, f, &bad, &err), &err);
     ok(bad.skipped, "a step whose loss is not finite is skipped");
-    is_int(replica->optimizer->step, updates, "and updates nothing");
+    is_int(*gpt_optimizer_updates(replica->optimizer), updates,
+           "and updates nothing");
     gpt_feed_close(f);
 }
 
@@ -304,7 +298,7 @@ static void overflow(void)
 
     for (int64_t i = 0; i < norm->count; i++) /* for large gradients */
         r->params[norm->offset + i] = 1000;
-    for (int i = 0; i < 40 && r->optimizer->step == 0; i++) {
+    for (int i = 0; i < 40 && *gpt_optimizer_updates(r->optimizer) == 0; i++) {
         step = one_step(r, f, i);
         skipped += step.skipped && step.overflow;
     }
@@ -335,8 +329,8 @@ static void narrow(void)
     for (int64_t i = 0; i < narrow->flat.elements; i++)
         wrong += weights[i] != gpt_f32_to_bf16(narrow->params[i]);
     is_int(wrong, 0, "its weights are its parameters, rounded");
-    need(gpt_replica_memory(wide, &memory[0], &err), &err);
-    need(gpt_replica_memory(narrow, &memory[1], &err), &err);
+    must(gpt_replica_memory(wide, &memory[0], &err), &err);
+    must(gpt_replica_memory(narrow, &memory[1], &err), &err);
     is_int(memory[1].bytes[GPT_MEM_PARAMETERS] * 2,
            memory[0].bytes[GPT_MEM_PARAMETERS], "half the memory for weights");
     ok(memory[1].bytes[GPT_MEM_ACTIVATIONS] <
@@ -356,9 +350,9 @@ int main(void)
         return 1;
     }
     snprintf(path, sizeof(path), "%s/data", dir);
-    need(make_dataset(path, &err), &err);
+    must(make_dataset(path, &err), &err);
     open_data(path);
-    need(gpt_backend_cpu(&be, &err), &err);
+    must(gpt_backend_cpu(&be, &err), &err);
     replica = open_replica(GPT_F32, 0);
     reading_ahead();
     averages();

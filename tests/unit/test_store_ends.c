@@ -102,6 +102,15 @@ static pid_t serve_apart(int64_t *port_out)
     return pid;
 }
 
+/* Returns when it has stopped: a busy machine lets it run for a while. */
+static void stop_process(pid_t pid)
+{
+    int status;
+
+    if (kill(pid, SIGSTOP) != 0 || waitpid(pid, &status, WUNTRACED) != pid)
+        exit(1);
+}
+
 /* One that is stopped with a client that has connected and not yet sent
  * anything. */
 static pid_t stop_server(int *fd)
@@ -111,7 +120,7 @@ static pid_t stop_server(int *fd)
 
     *fd = raw_connect(port);
     usleep(200000); /* until it is accepted */
-    kill(pid, SIGSTOP);
+    stop_process(pid);
     return pid;
 }
 
@@ -205,13 +214,13 @@ static void test_signals(void)
     ok(gpt_store_open(&s, &l, 60, &err) == GPT_OK &&
            gpt_store_post_failure(s, &failure, &err) == GPT_OK,
        "a failure is posted");
-    kill(server, SIGSTOP);
+    stop_process(server);
     pid_t rank = fork_signalled(port);
     usleep(300000);
     kill(server, SIGCONT);
     is_int(status_of(rank), 0, "a rank with a signal waits to see it");
     gpt_store_close(s);
-    kill(server, SIGSTOP);
+    stop_process(server);
     const double begun = gpt_now();
     is_int(status_of(fork_signalled(port)), 1, "and ends without an answer");
     ok(gpt_now() - begun < 30, "before its timeout");

@@ -1,6 +1,7 @@
 /* Schedules as pictures: text exactly, the SVG by its parts. */
 #include "parallel/timeline.h"
 
+#include "tests/lib/must.h"
 #include "tests/lib/tap.h"
 
 struct drawn {
@@ -16,12 +17,11 @@ static void simulate(struct drawn *d, int64_t stages, int64_t chunks, int64_t m,
     struct gpt_pipeline_plan_result result;
 
     for (int64_t s = 0; s < stages; s++) {
-        if (gpt_pipeline_plan_build(&d->plans[s], stages, chunks, m, s, &err) ||
-            gpt_new(&d->times[s], (size_t)d->plans[s].n, sizeof(**d->times),
-                    "intervals", &err)) {
-            printf("Bail out! %s\n", err.text);
-            exit(1);
-        }
+        must(gpt_pipeline_plan_build(&d->plans[s], stages, chunks, m, s, &err),
+             &err);
+        must(gpt_new(&d->times[s], (size_t)d->plans[s].n, sizeof(**d->times),
+                     "intervals", &err),
+             &err);
     }
     d->t = (struct gpt_timeline){
         .plans = d->plans,
@@ -33,11 +33,9 @@ static void simulate(struct drawn *d, int64_t stages, int64_t chunks, int64_t m,
     };
     const struct gpt_pipeline_plan_costs costs = {
         .forward = forward, .backward = backward, .transfer = transfer};
-    if (gpt_pipeline_plan_simulate(d->plans, stages, &costs, d->times, &result,
-                                   &err)) {
-        printf("Bail out! %s\n", err.text);
-        exit(1);
-    }
+    must(gpt_pipeline_plan_simulate(d->plans, stages, &costs, d->times, &result,
+                                    &err),
+         &err);
     d->t.total = result.total;
 }
 

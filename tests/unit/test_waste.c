@@ -4,6 +4,7 @@
  * as it may, and recorded work, give the same bits. The emulated device counts
  * calls. */
 #include "../lib/dataset.h"
+#include "../lib/must.h"
 #include "../lib/tap.h"
 
 #include "train/step.h"
@@ -16,14 +17,6 @@ enum { T = 8, B = 2, MICRO = 3, BATCH = B * MICRO, STEPS = 5 };
 static struct gpt_backend *cpu, *emu;
 static struct gpt_corpus *corpus;
 static void (*counts)(long *allocations, long *waits, long *graphs);
-
-static void need(int status, const struct gpt_err *err)
-{
-    if (status == GPT_OK)
-        return;
-    printf("Bail out! %s\n", err->text);
-    exit(1);
-}
 
 /* ---- a run ---- */
 
@@ -80,13 +73,13 @@ static void open_run(struct run *r, struct gpt_backend *be,
     if (v->scaled)
         model.loss_scale = (struct gpt_loss_scale_options){
             .initial = 1024, .min = 1, .window = 2, .hysteresis = 1};
-    need(gpt_config_complete(&model.config, 8, 1, &err), &err);
+    must(gpt_config_complete(&model.config, 8, 1, &err), &err);
     model.layout = GPT_LAYOUT_SINGLE(&model.config);
-    need(gpt_replica_new(&r->replica, be, &model, &err), &err);
-    need(gpt_replica_open(r->replica, &err), &err);
-    need(gpt_replica_init(r->replica, &err), &err);
+    must(gpt_replica_new(&r->replica, be, &model, &err), &err);
+    must(gpt_replica_open(r->replica, &err), &err);
+    must(gpt_replica_init(r->replica, &err), &err);
     feed.q = r->replica->q;
-    need(gpt_feed_open(&r->feed, &feed, &err), &err);
+    must(gpt_feed_open(&r->feed, &feed, &err), &err);
 }
 
 static void close_run(struct run *r)
@@ -97,13 +90,12 @@ static void close_run(struct run *r)
 
 static void one_step(struct run *r, int i)
 {
-    struct gpt_step step = {
-        .first_sample = i * BATCH, .micro_batches = MICRO, .lr = 0.01};
+    struct gpt_step step = {.micro_batches = MICRO, .rates.lr = 0.01};
     struct gpt_err err;
 
-    need(gpt_feed_read(r->feed, GPT_TRAIN, i * BATCH, MICRO, &err), &err);
+    must(gpt_feed_read(r->feed, GPT_TRAIN, i * BATCH, MICRO, &err), &err);
     gpt_feed_ahead(r->feed, GPT_TRAIN, (i + 1) * BATCH, MICRO);
-    need(gpt_step_train(r->replica, r->feed, &step, &err), &err);
+    must(gpt_step_train(r->replica, r->feed, &step, &err), &err);
     r->loss[i] = step.loss;
 }
 
@@ -199,10 +191,10 @@ static void changed_too_early(void)
     void *mem, *host;
 
     setenv("GPT_CUDA_EMU_STREAMS", "late", 1);
-    need(emu->queue_open(emu, &q, &err), &err);
+    must(emu->queue_open(emu, &q, &err), &err);
     unsetenv("GPT_CUDA_EMU_STREAMS");
-    need(emu->alloc(emu, 64, "a block", &mem, &err), &err);
-    need(emu->host_alloc(emu, 64, "its source", &host, &err), &err);
+    must(emu->alloc(emu, 64, "a block", &mem, &err), &err);
+    must(emu->host_alloc(emu, 64, "its source", &host, &err), &err);
     emu->copy_in(q, mem, host, 64);
     is_int(emu->sync(q, &err), GPT_OK, "a copy from pinned memory");
     emu->copy_in(q, mem, host, 64);
@@ -246,7 +238,7 @@ static void open_data(const char *prefix)
     };
     struct gpt_err err;
 
-    need(gpt_corpus_open(&corpus, &data, &err), &err);
+    must(gpt_corpus_open(&corpus, &data, &err), &err);
 }
 
 int main(void)
@@ -256,13 +248,13 @@ int main(void)
 
     if (!open_emulation())
         return tap_done();
-    need(gpt_backend_cpu(&cpu, &err), &err);
+    must(gpt_backend_cpu(&cpu, &err), &err);
     if (!mkdtemp(dir)) {
         printf("Bail out! no scratch directory\n");
         return 1;
     }
     snprintf(path, sizeof(path), "%s/data", dir);
-    need(make_dataset(path, &err), &err);
+    must(make_dataset(path, &err), &err);
     open_data(path);
     all_variants();
     changed_too_early();
