@@ -178,6 +178,10 @@ expect 0 'a first start has none yet' train --train-iters 2 --save first \
 expect 2 'another model says how to take its options' train --train-iters 12 \
     --load short --hidden-size 32
 err_has '--use-checkpoint-args takes the model'
+# shellcheck disable=SC2086 # word lists
+expect 2 'an option that stands for several says so' gpt-train $run \
+    --train-iters 12 --load short --use-checkpoint-args --geglu
+err_has 'leave out the option that says so, as --swiglu, --geglu'
 expect 0 'a checkpoint of Hugging Face' gpt-reshape --load-path short \
     --save-path hf --to hf
 # shellcheck disable=SC2086 # word lists
@@ -194,6 +198,13 @@ preset() { # options...
 }
 expect 0 'a rate below the least of the preset' preset --lr 1e-5
 err_has '--min-lr, which --lr replaces'
+echo 'global-batch-size = 8' >batch.conf
+printf '%s\n' 'train-samples = 8' 'step-batch-size-schedule = 0:4 64:8' \
+    >steps.conf
+expect 0 'a ramp-up for the schedule of batches of a file' gpt-train \
+    --config gpt2-tiny --config batch.conf --config steps.conf \
+    --vocab-size 9 --print-config --rampup-batch-size 4 4 4
+out_has '--step-batch-size-schedule, which --rampup-batch-size replaces'
 expect 0 'samples longer than its positions' preset --seq-length 256
 err_has '--max-position-embeddings, which --seq-length replaces'
 expect 0 'fewer positions than its samples' preset --max-position-embeddings 64
