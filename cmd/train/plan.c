@@ -145,6 +145,11 @@ static int read_batch_steps(struct gpt_rampup *r,
     return gpt_batch_steps_sort(r, rampup_names.steps, err);
 }
 
+void gpt_train_set_batch(struct gpt_train_options *o, int64_t batch)
+{
+    o->global_batch_size = o->batch_steps.n > 0 ? 0 : batch;
+}
+
 /* Global batch sizes: every one of them is a whole number of microbatches on
  * every data parallel rank. Sizes that change make sense with samples only, as
  * their iterations are not known beforehand. */
