@@ -98,9 +98,18 @@ expect 0 'or as before' train --train-iters 10 --global-batch-size 8 \
 err_lacks 'decays over 60'
 expect 0 'a run whose last batch would be a part' train --train-samples 38 \
     --global-batch-size 8 --exit-interval 2 --save part
+check 'weight decay grows until all samples' grep -q \
+    '"wd_incr_samples":[^0-9]*38' part/iter_0000002/manifest.json
 expect 0 'resumes with a smaller one' train --train-samples 38 \
     --global-batch-size 2 --load part
 err_has '--train-samples 38 are reached at iteration 13'
+# An epoch has 348 samples, which 350 samples exceed, though not in a batch.
+for n in 350 352; do
+    expect 0 "the first of $n samples" train --train-samples $n --lr 0 \
+        --exit-interval 1 --metrics first-$n
+done
+check 'are those of two epochs' test "$(losses first-350)" = \
+    "$(losses first-352)"
 expect 0 'samples of another length' train --train-iters 12 --seq-length 8 \
     --max-position-embeddings 16 --load short --save shorter
 err_has 'its run had --seq-length 16, this one 8'
