@@ -134,11 +134,15 @@ static int read_batch_steps(struct gpt_rampup *r,
 {
     if (o->batch_steps.n == 0)
         return GPT_OK;
-    if (o->global_batch_size > 0 || o->rampup.n > 0)
-        return gpt_fail(err, GPT_EUSAGE, "%s and %s exclude each other",
-                        rampup_names.steps,
-                        o->rampup.n > 0 ? rampup_names.rampup
-                                        : rampup_names.global_batch);
+    if (o->global_batch_size > 0 || o->rampup.n > 0) {
+        const char *other = o->rampup.n > 0 ? rampup_names.rampup
+                                            : rampup_names.global_batch;
+
+        gpt_fail(err, GPT_EUSAGE, "%s and %s exclude each other",
+                 rampup_names.steps, other);
+        return gpt_hint(err, "leave %s out: the schedule has every size",
+                        other);
+    }
     for (int64_t i = 0; i < o->batch_steps.n; i++)
         GPT_TRY(gpt_batch_steps_add(r, o->batch_steps.items[i], o->seq_length,
                                     rampup_names.steps, err));
