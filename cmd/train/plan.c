@@ -154,6 +154,23 @@ void gpt_train_set_batch(struct gpt_train_options *o, int64_t batch)
     o->global_batch_size = o->batch_steps.n > 0 ? 0 : batch;
 }
 
+/* Which number of samples that many steps of growing batches are. */
+static int refuse_iters(const struct gpt_rampup *r, int64_t iters,
+                        struct gpt_err *err)
+{
+    enum { MOST = 100000000 }; /* steps that are counted one by one */
+    int64_t samples = 0;
+
+    gpt_fail(err, GPT_EUSAGE, "%s needs --train-samples, not --train-iters",
+             r->n_steps > 0 ? rampup_names.steps : rampup_names.rampup);
+    if (iters > MOST)
+        return GPT_EUSAGE;
+    for (int64_t i = 0; i < iters; i++)
+        samples += gpt_rampup_global_batch(r, samples);
+    return gpt_hint(err, "%lld steps are --train-samples %lld",
+                    (long long)iters, (long long)samples);
+}
+
 /* Global batch sizes: every one of them is a whole number of microbatches on
  * every data parallel rank. Sizes that change make sense with samples only, as
  * their iterations are not known beforehand. */
@@ -166,16 +183,15 @@ static int plan_rampup(struct gpt_train_plan *p,
         o->global_batch_size ? o->global_batch_size : p->micro_samples;
     GPT_TRY(read_rampup(r, o, err));
     GPT_TRY(read_batch_steps(r, o, err));
-    if ((o->rampup.n > 0 || o->batch_steps.n > 0) && o->train_iters > 0)
-        return gpt_fail(err, GPT_EUSAGE, "%s needs --train-samples, not "
-                        "--train-iters", o->rampup.n > 0 ? rampup_names.rampup
-                                                         : rampup_names.steps);
     const int status =
         gpt_rampup_check(r, p->micro_samples, &rampup_names, err);
     if (status == GPT_EUSAGE && r->n_steps == 0 &&
         r->global_batch % p->micro_samples != 0)
         hint_batch(p, o, err);
-    return status;
+    return status == GPT_OK && o->train_iters > 0 &&
+                   (o->rampup.n > 0 || o->batch_steps.n > 0)
+               ? refuse_iters(r, o->train_iters, err)
+               : status;
 }
 
 /* A batch of another size than before makes other steps of the same samples:
