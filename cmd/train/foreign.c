@@ -34,6 +34,10 @@
 /* The reasons below are shared by several names each, and end a warning or make
  * a hint: they say what is so here, and nothing of the other program. */
 #define FUSED "kernels are fused where that is faster, with the same result"
+#define IN_BLOCKS "attention is computed in blocks"
+#define ONE_NORM "of norms, the log has the gradient's alone"
+#define ORDER                                                                  \
+    "--num-virtual-stages-per-pipeline-rank makes stages wait less"
 #define ONE_MODEL "there is one implementation of the model"
 #define FLOAT_SUMS "sums and softmax are computed in single precision"
 #define TRACKING                                                               \
@@ -92,8 +96,11 @@ const struct gpt_foreign_option gpt_train_foreign[] = {
     SKIP_FLAG("no-persist-layer-norm", MEGATRON, FUSED),
     SKIP_FLAG("cross-entropy-loss-fusion", MEGATRON, FUSED),
     SKIP("cross-entropy-fusion-impl", MEGATRON, FUSED),
-    SKIP_FLAG("use-flash-attn", MEGATRON, "attention is computed in blocks"),
-    SKIP("attention-backend", MEGATRON, "attention is computed in blocks"),
+    SKIP_FLAG("use-flash-attn", MEGATRON, IN_BLOCKS),
+    SKIP_FLAG("use-flash-attn-v1", DEEPSPEED, IN_BLOCKS),
+    SKIP_FLAG("use-flash-attn-v2", DEEPSPEED, IN_BLOCKS),
+    SKIP_FLAG("use-flash-attn-triton", DEEPSPEED, IN_BLOCKS),
+    SKIP("attention-backend", MEGATRON, IN_BLOCKS),
     SKIP("transformer-impl", MEGATRON, ONE_MODEL),
     SKIP_FLAG("use-mcore-models", MEGATRON, ONE_MODEL),
     SKIP_FLAG("use-legacy-models", MEGATRON, ONE_MODEL),
@@ -156,13 +163,19 @@ const struct gpt_foreign_option gpt_train_foreign[] = {
     SKIP_FLAG("disable-gloo-process-groups", MEGATRON,
               "NCCL carries GPUs' sums, Gloo processors'"),
     ONLY("context-parallel-size", MEGATRON, "1", CUTS),
+    ONLY("ds-sequence-parallel-size", DEEPSPEED, "1", CUTS),
     ONLY("expert-model-parallel-size", MEGATRON, "1", DENSE),
     ONLY("expert-tensor-parallel-size", MEGATRON, "1", DENSE),
+    ONLY("moe-expert-parallel-size", DEEPSPEED, "1", DENSE),
     /* only with more than one context parallel rank, which is refused above */
     SKIP_LIST("cp-comm-type", MEGATRON, CUTS),
     ANSWER("num-experts", MEGATRON, DENSE),
     ANSWER("moe-ffn-hidden-size", MEGATRON, DENSE),
     ANSWER("moe-grouped-gemm", MEGATRON, DENSE),
+    ANSWER("moe-loss-coeff", DEEPSPEED, DENSE),
+    ANSWER("moe-train-capacity-factor", DEEPSPEED, DENSE),
+    ANSWER("moe-eval-capacity-factor", DEEPSPEED, DENSE),
+    ANSWER("moe-min-capacity", DEEPSPEED, DENSE),
     ANSWER("moe-router-topk", MEGATRON, DENSE),
     ANSWER("moe-router-load-balancing-type", MEGATRON, DENSE),
     ANSWER("moe-aux-loss-coeff", MEGATRON, DENSE),
@@ -171,6 +184,11 @@ const struct gpt_foreign_option gpt_train_foreign[] = {
     ANSWER("account-for-embedding-in-pipeline-split", MEGATRON, EVEN),
     ANSWER("account-for-loss-in-pipeline-split", MEGATRON, EVEN),
     ANSWER("standalone-embedding-stage", MEGATRON, EVEN),
+    /* which its program takes with one stage alone */
+    SKIP_FLAG("no-pipeline-parallel", DEEPSPEED,
+              "--pipeline-model-parallel-size 1 is one stage"),
+    ANSWER("enable-zbh1-pipeline", DEEPSPEED, ORDER),
+    ANSWER("enable-zbh1-exact-semantics", DEEPSPEED, ORDER),
     ANSWER("pp-partition-method", DEEPSPEED, EVEN),
     /* changes how long stages wait, and no number */
     SKIP("microbatch-group-size-per-virtual-pipeline-stage", MEGATRON,
@@ -208,6 +226,7 @@ const struct gpt_foreign_option gpt_train_foreign[] = {
               "--recompute-granularity says what is computed again"),
     ANSWER("optimizer-cpu-offload", MEGATRON, ON_DEVICE),
     ANSWER("optimizer-offload-fraction", MEGATRON, ON_DEVICE),
+    ANSWER("cpu-optimizer", DEEPSPEED, ON_DEVICE),
     ANSWER("overlap-cpu-optimizer-d2h-h2d", MEGATRON, ON_DEVICE),
     ANSWER("use-torch-optimizer-for-cpu-offload", MEGATRON, ON_DEVICE),
     SKIP_FLAG("deterministic-mode", MEGATRON,
@@ -295,10 +314,10 @@ const struct gpt_foreign_option gpt_train_foreign[] = {
 
     /* reports; a profiler of PyTorch's has no counterpart, the times of a step
      * have */
-    SKIP_FLAG("log-params-norm", MEGATRON,
-              "of norms, the log has the gradient's alone"),
+    SKIP_FLAG("log-params-norm", MEGATRON, ONE_NORM),
     SKIP_FLAG("log-num-zeros-in-grad", MEGATRON,
               "of the gradient, the log has the norm alone"),
+    SKIP_FLAG("log-optimizer-states-to-tensorboard", DEEPSPEED, ONE_NORM),
     SKIP_FLAG("log-progress", MEGATRON, TRACKING),
     SKIP_FLAG("log-energy", MEGATRON, TRACKING),
     SKIP_FLAG("log-straggler", MEGATRON, ALWAYS),
@@ -469,6 +488,8 @@ const struct gpt_foreign_option gpt_train_foreign[] = {
            "--train-samples is the number of tokens over --seq-length"),
     ANSWER("lr-decay-tokens", DEEPSPEED,
            "--lr-decay-samples is the number of tokens over --seq-length"),
+    ANSWER("lr-warmup-tokens", DEEPSPEED,
+           "--lr-warmup-samples is the number of tokens over --seq-length"),
     SKIP_FLAG("decrease-batch-size-if-needed", MEGATRON,
               "a global batch that the ranks cannot share is refused"),
     ANSWER("batch-size", OLDER,
