@@ -416,7 +416,7 @@ static void describe(const struct search *s, const struct cut *c,
 
 /* The tokenizer has told the size of the vocabulary, and need not be opened for
  * every plan. The batch is the one of the run: another micro batch or number of
- * ranks must not change what is trained. A schedule of batches says it. */
+ * ranks must not change what is trained. */
 static struct gpt_train_options base_of(const struct gpt_train_plan *plan)
 {
     struct gpt_train_options o = *plan->options;
@@ -426,8 +426,7 @@ static struct gpt_train_options base_of(const struct gpt_train_plan *plan)
     };
     o.vocab_size = plan->replica.config.vocab_size;
     o.eod_mask_loss = o.reset_position_ids = o.reset_attention_mask = false;
-    if (o.batch_steps.n == 0)
-        o.global_batch_size = plan->rampup.global_batch;
+    gpt_train_set_batch(&o, plan->rampup.global_batch);
     return o;
 }
 

@@ -34,6 +34,10 @@
 /* The reasons below are shared by several names each, and end a warning or make
  * a hint: they say what is so here, and nothing of the other program. */
 #define FUSED "kernels are fused where that is faster, with the same result"
+#define IN_BLOCKS "attention is computed in blocks"
+#define ONE_NORM "of norms, the log has the gradient's alone"
+#define ORDER                                                                  \
+    "--num-virtual-stages-per-pipeline-rank makes stages wait less"
 #define ONE_MODEL "there is one implementation of the model"
 #define FLOAT_SUMS "sums and softmax are computed in single precision"
 #define TRACKING                                                               \
@@ -47,6 +51,11 @@
     "ranks share a layer by --tensor-model-parallel-size and "                 \
     "--sequence-parallel; whole sequences are not cut over ranks of their own"
 #define ALWAYS "that is always done"
+#define ROUNDED "factors are rounded for each product"
+#define ON_DEVICE                                                              \
+    "the optimizer's state is in the memory of the device; "                   \
+    "--use-distributed-optimizer shares it among ranks"
+#define OWN_PART "all ranks write what is theirs"
 #define SAVES "SIGTERM and SIGUSR2 always save before the run ends"
 #define NO_MEASURE                                                             \
     "--timing-log-level 1 logs the times of the parts of a step"
@@ -87,8 +96,11 @@ const struct gpt_foreign_option gpt_train_foreign[] = {
     SKIP_FLAG("no-persist-layer-norm", MEGATRON, FUSED),
     SKIP_FLAG("cross-entropy-loss-fusion", MEGATRON, FUSED),
     SKIP("cross-entropy-fusion-impl", MEGATRON, FUSED),
-    SKIP_FLAG("use-flash-attn", MEGATRON, "attention is computed in blocks"),
-    SKIP("attention-backend", MEGATRON, "attention is computed in blocks"),
+    SKIP_FLAG("use-flash-attn", MEGATRON, IN_BLOCKS),
+    SKIP_FLAG("use-flash-attn-v1", DEEPSPEED, IN_BLOCKS),
+    SKIP_FLAG("use-flash-attn-v2", DEEPSPEED, IN_BLOCKS),
+    SKIP_FLAG("use-flash-attn-triton", DEEPSPEED, IN_BLOCKS),
+    SKIP("attention-backend", MEGATRON, IN_BLOCKS),
     SKIP("transformer-impl", MEGATRON, ONE_MODEL),
     SKIP_FLAG("use-mcore-models", MEGATRON, ONE_MODEL),
     SKIP_FLAG("use-legacy-models", MEGATRON, ONE_MODEL),
@@ -125,6 +137,7 @@ const struct gpt_foreign_option gpt_train_foreign[] = {
     SKIP_FLAG("use-contiguous-buffers-in-ddp", OLDER, ONE_SUM),
     SKIP("ddp-num-buckets", MEGATRON, ONE_SUM),
     SKIP("ddp-bucket-size", MEGATRON, ONE_SUM),
+    SKIP("suggested-communication-unit-size", MEGATRON, ONE_SUM),
     SKIP_FLAG("ddp-pad-buckets-for-high-nccl-busbw", MEGATRON, ONE_SUM),
     SKIP_FLAG("ddp-average-in-collective", MEGATRON, ONE_SUM),
     SKIP_FLAG("no-gradient-reduce-div-fusion", MEGATRON, ONE_SUM),
@@ -141,6 +154,8 @@ const struct gpt_foreign_option gpt_train_foreign[] = {
               "ranks are numbered in one way, stages last"),
     /* how the library that carries sums works */
     SKIP_FLAG("nccl-ub", MEGATRON, NCCL_ALONE),
+    SKIP_FLAG("use-nccl-ub", MEGATRON, NCCL_ALONE),
+    SKIP_FLAG("disable-symmetric-registration", MEGATRON, NCCL_ALONE),
     SKIP_FLAG("use-sharp", MEGATRON, NCCL_ALONE),
     SKIP("nccl-communicator-config-path", MEGATRON, NCCL_ALONE),
     SKIP("pipeline-model-parallel-comm-backend", MEGATRON, NCCL_ALONE),
@@ -148,13 +163,19 @@ const struct gpt_foreign_option gpt_train_foreign[] = {
     SKIP_FLAG("disable-gloo-process-groups", MEGATRON,
               "NCCL carries GPUs' sums, Gloo processors'"),
     ONLY("context-parallel-size", MEGATRON, "1", CUTS),
+    ONLY("ds-sequence-parallel-size", DEEPSPEED, "1", CUTS),
     ONLY("expert-model-parallel-size", MEGATRON, "1", DENSE),
     ONLY("expert-tensor-parallel-size", MEGATRON, "1", DENSE),
+    ONLY("moe-expert-parallel-size", DEEPSPEED, "1", DENSE),
     /* only with more than one context parallel rank, which is refused above */
     SKIP_LIST("cp-comm-type", MEGATRON, CUTS),
     ANSWER("num-experts", MEGATRON, DENSE),
     ANSWER("moe-ffn-hidden-size", MEGATRON, DENSE),
     ANSWER("moe-grouped-gemm", MEGATRON, DENSE),
+    ANSWER("moe-loss-coeff", DEEPSPEED, DENSE),
+    ANSWER("moe-train-capacity-factor", DEEPSPEED, DENSE),
+    ANSWER("moe-eval-capacity-factor", DEEPSPEED, DENSE),
+    ANSWER("moe-min-capacity", DEEPSPEED, DENSE),
     ANSWER("moe-router-topk", MEGATRON, DENSE),
     ANSWER("moe-router-load-balancing-type", MEGATRON, DENSE),
     ANSWER("moe-aux-loss-coeff", MEGATRON, DENSE),
@@ -163,6 +184,11 @@ const struct gpt_foreign_option gpt_train_foreign[] = {
     ANSWER("account-for-embedding-in-pipeline-split", MEGATRON, EVEN),
     ANSWER("account-for-loss-in-pipeline-split", MEGATRON, EVEN),
     ANSWER("standalone-embedding-stage", MEGATRON, EVEN),
+    /* which its program takes with one stage alone */
+    SKIP_FLAG("no-pipeline-parallel", DEEPSPEED,
+              "--pipeline-model-parallel-size 1 is one stage"),
+    ANSWER("enable-zbh1-pipeline", DEEPSPEED, ORDER),
+    ANSWER("enable-zbh1-exact-semantics", DEEPSPEED, ORDER),
     ANSWER("pp-partition-method", DEEPSPEED, EVEN),
     /* changes how long stages wait, and no number */
     SKIP("microbatch-group-size-per-virtual-pipeline-stage", MEGATRON,
@@ -198,9 +224,11 @@ const struct gpt_foreign_option gpt_train_foreign[] = {
               "--sequence-parallel keeps a part on each rank"),
     SKIP_FLAG("deepspeed-activation-checkpointing", DEEPSPEED,
               "--recompute-granularity says what is computed again"),
-    ANSWER("optimizer-cpu-offload", MEGATRON,
-           "the optimizer's state is in the memory of the device; "
-           "--use-distributed-optimizer shares it among ranks"),
+    ANSWER("optimizer-cpu-offload", MEGATRON, ON_DEVICE),
+    ANSWER("optimizer-offload-fraction", MEGATRON, ON_DEVICE),
+    ANSWER("cpu-optimizer", DEEPSPEED, ON_DEVICE),
+    ANSWER("overlap-cpu-optimizer-d2h-h2d", MEGATRON, ON_DEVICE),
+    ANSWER("use-torch-optimizer-for-cpu-offload", MEGATRON, ON_DEVICE),
     SKIP_FLAG("deterministic-mode", MEGATRON,
               "the same run gives the same numbers always"),
     SKIP_FLAG("no-check-for-nan-in-loss-and-grad", MEGATRON,
@@ -223,6 +251,8 @@ const struct gpt_foreign_option gpt_train_foreign[] = {
     SKIP("num-workers", MEGATRON, READER),
     SKIP("num-dataset-builder-threads", MEGATRON, READER),
     SKIP_FLAG("no-mmap-bin-files", MEGATRON, READER),
+    SKIP_FLAG("dataloader-fast-cache-load", MEGATRON, READER),
+    SKIP_FLAG("dataloader-defer-npy-index-mmap", MEGATRON, READER),
     SKIP_FLAG("no-create-attention-mask-in-dataloader", MEGATRON,
               "attention masks are never stored"),
     SKIP("ckpt-format", MEGATRON, ONE_FORMAT),
@@ -236,10 +266,9 @@ const struct gpt_foreign_option gpt_train_foreign[] = {
     SKIP("dist-ckpt-strictness", MEGATRON,
          "a checkpoint of another model is always refused"),
     SKIP_FLAG("use-persistent-ckpt-worker", MEGATRON, NO_PYTHON),
-    SKIP_FLAG("no-ckpt-fully-parallel-save", MEGATRON,
-              "all ranks write what is theirs"),
-    SKIP_FLAG("ckpt-fully-parallel-save", MEGATRON,
-              "all ranks write what is theirs"),
+    SKIP_FLAG("no-ckpt-fully-parallel-save", MEGATRON, OWN_PART),
+    SKIP_FLAG("ckpt-fully-parallel-save", MEGATRON, OWN_PART),
+    SKIP("dist-ckpt-workers", MEGATRON, OWN_PART),
     SKIP_FLAG("ckpt-fully-parallel-load", MEGATRON,
               "all ranks read what is theirs"),
     SKIP_FLAG("ckpt-assume-constant-structure", MEGATRON, NO_PYTHON),
@@ -255,6 +284,12 @@ const struct gpt_foreign_option gpt_train_foreign[] = {
            "--keep-checkpoints N keeps the newest N"),
     ANSWER("ckpt-step", MEGATRON,
            "--load DIR/iter_0000100 resumes from step 100"),
+    ANSWER("yaml-cfg", MEGATRON,
+           "--config FILE reads options, one a line: name = value"),
+    ANSWER("apply-wd-to-qk-layernorm", MEGATRON, "norms have no weight decay"),
+    ANSWER("sft", MEGATRON,
+           "--document-samples makes a sample of each document, and "
+           "--loss-plugin chooses the tokens whose loss counts"),
     ANSWER("exit-on-missing-checkpoint", MEGATRON,
            "--load DIR without the same --save DIR fails where there is none"),
     ANSWER("pretrained-checkpoint", MEGATRON,
@@ -279,10 +314,10 @@ const struct gpt_foreign_option gpt_train_foreign[] = {
 
     /* reports; a profiler of PyTorch's has no counterpart, the times of a step
      * have */
-    SKIP_FLAG("log-params-norm", MEGATRON,
-              "of norms, the log has the gradient's alone"),
+    SKIP_FLAG("log-params-norm", MEGATRON, ONE_NORM),
     SKIP_FLAG("log-num-zeros-in-grad", MEGATRON,
               "of the gradient, the log has the norm alone"),
+    SKIP_FLAG("log-optimizer-states-to-tensorboard", DEEPSPEED, ONE_NORM),
     SKIP_FLAG("log-progress", MEGATRON, TRACKING),
     SKIP_FLAG("log-energy", MEGATRON, TRACKING),
     SKIP_FLAG("log-straggler", MEGATRON, ALWAYS),
@@ -332,6 +367,7 @@ const struct gpt_foreign_option gpt_train_foreign[] = {
     FLAG_MEANS("use-rope-scaling", MEGATRON, "--rotary-scaling-type=llama3"),
     MEANS("rope-scaling-factor", MEGATRON, "--rotary-scaling-factor=%"),
     MEANS("encoder-num-layers", MEGATRON, "--num-layers=%"),
+    MEANS("num-key-value-heads", DEEPSPEED, "--num-query-groups=%"),
     ANSWER("padded-vocab-size", MEGATRON,
            "--vocab-size and --make-vocab-size-divisible-by make it"),
     ANSWER("embedding-init-method-std", MEGATRON,
@@ -417,8 +453,8 @@ const struct gpt_foreign_option gpt_train_foreign[] = {
     SKIP_FLAG("tp-only-amax-red", MEGATRON,
               "scales are those of tensors, which tensor parallel ranks alone "
               "share"),
-    SKIP_FLAG("keep-fp8-weight-transpose-cache", MEGATRON,
-              "factors are rounded for each product"),
+    SKIP_FLAG("keep-fp8-weight-transpose-cache", MEGATRON, ROUNDED),
+    SKIP_FLAG("keep-fp8-transpose-cache", MEGATRON, ROUNDED),
     ANSWER("mixed-precision", ACCELERATE, "write --bf16 or --fp16"),
     ANSWER("dtype", NANOGPT, "write --bf16 or --fp16"),
     ANSWER("deepspeed", DEEPSPEED,
@@ -452,6 +488,8 @@ const struct gpt_foreign_option gpt_train_foreign[] = {
            "--train-samples is the number of tokens over --seq-length"),
     ANSWER("lr-decay-tokens", DEEPSPEED,
            "--lr-decay-samples is the number of tokens over --seq-length"),
+    ANSWER("lr-warmup-tokens", DEEPSPEED,
+           "--lr-warmup-samples is the number of tokens over --seq-length"),
     SKIP_FLAG("decrease-batch-size-if-needed", MEGATRON,
               "a global batch that the ranks cannot share is refused"),
     ANSWER("batch-size", OLDER,
@@ -487,6 +525,7 @@ const struct gpt_foreign_option gpt_train_foreign[] = {
     MEANS("label-smoothing-factor", TRANSFORMERS, "--label-smoothing=%"),
     SKIP("muon-fp32-matmul-prec", MEGATRON,
          "Muon's products are of single precision, or TF32 with --tf32"),
+    SKIP_FLAG("muon-use-syrk", MEGATRON, FUSED),
     MEANS("beta1", NANOGPT, "--adam-beta1=%"),
     MEANS("beta2", NANOGPT, "--adam-beta2=%"),
     MEANS("adam-epsilon", TRANSFORMERS, "--adam-eps=%"),

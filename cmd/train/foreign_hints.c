@@ -54,6 +54,11 @@
     "give its files: --vocab-file and --merge-file, or --tokenizer-model"
 #define SAME_EVERY_TIME "a run gives the same losses every time"
 #define PACKED "documents fill samples one after the other, without padding"
+#define FFN "--ffn-hidden-size, which a gate does not make narrower"
+#define POSITIONS "positions are learned, rotary or ALiBi"
+#define VALIDATED "--eval-iters, in batches of --global-batch-size"
+#define SAME_PRECISION "a validation has the precision of training"
+#define DATA "--data-path, of a data set by gpt-preprocess"
 
 const struct gpt_foreign_option gpt_train_hints[] = {
     /* GPT-NeoX, whose configuration has keys of DeepSpeed in it */
@@ -80,10 +85,8 @@ const struct gpt_foreign_option gpt_train_hints[] = {
     HINT("model-arch", NEOX, "models are decoders; there is no other kind"),
     HINT("num-encoder-layers", NEOX, "--num-layers; models are decoders"),
     HINT("decoder-seq-length", NEOX, "--seq-length; models are decoders"),
-    HINT("feedforward-size", NEOX,
-         "--ffn-hidden-size, which a gate does not make narrower"),
-    HINT("intermediate-size", NEOX,
-         "--ffn-hidden-size, which a gate does not make narrower"),
+    HINT("feedforward-size", NEOX, FFN),
+    HINT("intermediate-size", NEOX, FFN),
     HINT("mlp-multiple-of", NEOX,
          "--ffn-hidden-size, which is taken as it is and not rounded"),
     HINT("norm", NEOX, "--normalization LayerNorm, or RMSNorm"),
@@ -92,8 +95,8 @@ const struct gpt_foreign_option gpt_train_hints[] = {
     HINT("pos-emb", NEOX,
          "--position-embedding-type: learned is learned_absolute, rotary, "
          "alibi and none are the same, others are not there"),
-    HINT("rpe-num-buckets", NEOX, "positions are learned, rotary or ALiBi"),
-    HINT("rpe-max-distance", NEOX, "positions are learned, rotary or ALiBi"),
+    HINT("rpe-num-buckets", NEOX, POSITIONS),
+    HINT("rpe-max-distance", NEOX, POSITIONS),
     HINT("opt-pos-emb-offset", NEOX, "--position-offset"),
     HINT("rotary-pct", NEOX, "--rotary-percent"),
     HINT("rotary-emb-base", NEOX, "--rotary-base"),
@@ -216,8 +219,7 @@ const struct gpt_foreign_option gpt_train_hints[] = {
     HINT("max-length", TRANSFORMERS, "--seq-length"),
     HINT("max-train-samples", TRANSFORMERS,
          "--train-samples, which go on with another epoch where the data end"),
-    HINT("max-eval-samples", TRANSFORMERS,
-         "--eval-iters, in batches of --global-batch-size"),
+    HINT("max-eval-samples", TRANSFORMERS, VALIDATED),
     HINT("validation-split-percentage", TRANSFORMERS,
          "--split 95,5,0 makes 5 % of the data the validation set"),
     HINT("group-by-length", TRANSFORMERS, PACKED),
@@ -246,10 +248,8 @@ const struct gpt_foreign_option gpt_train_hints[] = {
     HINT("torch-dtype", TRANSFORMERS, PRECISION),
     HINT("half-precision-backend", TRANSFORMERS, PRECISION),
     HINT("fp16-opt-level", TRANSFORMERS, PRECISION),
-    HINT("bf16-full-eval", TRANSFORMERS,
-         "a validation has the precision of training"),
-    HINT("fp16-full-eval", TRANSFORMERS,
-         "a validation has the precision of training"),
+    HINT("bf16-full-eval", TRANSFORMERS, SAME_PRECISION),
+    HINT("fp16-full-eval", TRANSFORMERS, SAME_PRECISION),
     HINT("torch-compile", TRANSFORMERS, FUSED),
     HINT("use-liger-kernel", TRANSFORMERS, FUSED),
     HINT("neftune-noise-alpha", TRANSFORMERS, "embeddings get no noise"),
@@ -283,9 +283,8 @@ const struct gpt_foreign_option gpt_train_hints[] = {
     HINT("tokenizer-dir", LITGPT, TOKENIZER),
     HINT("devices", LITGPT, RANKS),
     HINT("logger-name", LITGPT, CURVES),
-    HINT("data", LITGPT, "--data-path, of a data set by gpt-preprocess"),
-    HINT("data.data-path", LITGPT,
-         "--data-path, of a data set by gpt-preprocess"),
+    HINT("data", LITGPT, DATA),
+    HINT("data.data-path", LITGPT, DATA),
     HINT("train.global-batch-size", LITGPT,
          "--global-batch-size, of all nodes"),
     HINT("train.micro-batch-size", LITGPT, "--micro-batch-size"),
@@ -305,8 +304,7 @@ const struct gpt_foreign_option gpt_train_hints[] = {
     HINT("train.log-interval", LITGPT,
          "--log-interval, in steps and not in microbatches"),
     HINT("eval.interval", LITGPT, WHEN_EVALUATED),
-    HINT("eval.max-iters", LITGPT,
-         "--eval-iters, in batches of --global-batch-size"),
+    HINT("eval.max-iters", LITGPT, VALIDATED),
     HINT("eval.initial-validation", LITGPT,
          "--eval-only --load DIR validates before a run"),
     HINT("eval.final-validation", LITGPT,
@@ -328,8 +326,7 @@ const struct gpt_foreign_option gpt_train_hints[] = {
     HINT("learning-rate-decay-frac", LLMC,
          "--min-lr, a rate and not a share of --lr"),
     HINT("val-loss-every", LLMC, WHEN_EVALUATED),
-    HINT("val-max-steps", LLMC,
-         "--eval-iters, in batches of --global-batch-size"),
+    HINT("val-max-steps", LLMC, VALIDATED),
     HINT("sample-every", LLMC, "--sample-interval, with --sample-prompts"),
     HINT("inference-only", LLMC, "gpt-generate, or --eval-only"),
 };

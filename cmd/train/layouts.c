@@ -66,8 +66,7 @@ int gpt_layout_plan(const struct gpt_layout_search *s, const int64_t *part,
     struct gpt_topology topology;
 
     *options = *s->base;
-    if (options->batch_steps.n > 0)
-        options->global_batch_size = 0; /* which the schedule says */
+    gpt_train_set_batch(options, s->batch);
     set_parts(options, part, s->ranks);
     GPT_TRY(gpt_train_world_options(&world, options, NULL));
     GPT_TRY(gpt_topology_init(&topology, s->ranks, 0, world.size,
@@ -134,11 +133,11 @@ static int add_micros(const struct gpt_layout_search *s, int64_t *part,
 {
     const int64_t replicas =
         s->ranks / (part[GPT_PART_TENSOR] * part[GPT_PART_PIPELINE]);
-    const int64_t samples = s->base->global_batch_size / replicas;
+    const int64_t samples = s->batch / replicas;
     const int64_t most = gpt_min_i64(samples, MOST_MICRO);
     const int64_t given = s->part[GPT_PART_MICRO];
 
-    if (s->base->global_batch_size % replicas != 0)
+    if (s->batch % replicas != 0)
         return GPT_OK;
     part[GPT_PART_SEQUENCE] = s->part[GPT_PART_SEQUENCE] >= 0
                                   ? s->part[GPT_PART_SEQUENCE]
@@ -368,8 +367,7 @@ int gpt_layouts_find(const struct gpt_layout_search *s,
     if (c.n == 0) {
         gpt_fail(err, GPT_EUSAGE,
                  "no layout of this model over %lld ranks has %lld samples a "
-                 "step", (long long)s->ranks,
-                 (long long)s->base->global_batch_size);
+                 "step", (long long)s->ranks, (long long)s->batch);
         status = gpt_hint(err, "--global-batch-size must be a multiple of the "
                                "data parallel ranks, and layers and heads of "
                                "what shares them");

@@ -25,11 +25,12 @@ struct gpt_layout_choice {
 };
 
 struct gpt_layout_search {
-    const struct gpt_train_options *base; /* of the model and its batch */
+    const struct gpt_train_options *base; /* of the model and a schedule */
     const struct gpt_args *args;
     struct gpt_backend *be; /* that predicts memory */
     const struct gpt_hardware *hardware; /* .memory is the limit */
     int64_t ranks;
+    int64_t batch; /* samples of a step, of the largest of a schedule */
     int64_t part[GPT_N_PARTS]; /* that are given; -1: free */
 };
 

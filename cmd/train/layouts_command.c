@@ -90,17 +90,14 @@ static int take_model(struct gpt_advice *a, struct gpt_err *err)
     /* A layout that does not suit one rank is no mistake here: the parts that
      * were given are tried with the ranks that there are. */
     one.dry_run = true;
-    if (o->batch_steps.n > 0)
-        one.global_batch_size = 0;
     one.tp_size = one.pp_size = one.micro_batch_size = 1;
     one.stages.chunks = one.stages.layers_per_chunk = 0;
     one.sequence_parallel = false;
     GPT_TRY(gpt_train_plan(&plan, &one, a->args, &alone, err));
     gpt_abilities_warn(&plan.replica.config, plan.replica.exec.act,
                        a->search.be);
-    /* the largest of a schedule: times are those of such a step */
-    a->base.global_batch_size = plan.rampup.global_batch;
-    a->tokens = (double)(a->base.global_batch_size * o->seq_length);
+    a->search.batch = plan.rampup.global_batch;
+    a->tokens = (double)(a->search.batch * o->seq_length);
     a->flops = a->tokens *
                gpt_flops_per_token(&plan.replica.config, o->seq_length);
     /* From here on no tokenizer is opened: there are thousands of plans. */
@@ -188,9 +185,7 @@ static void name_nearest(struct gpt_advice *a, struct gpt_layout_choice *list,
         s.part[i] = -1;
     for (; s.ranks <= a->o->world_size * 64; s.ranks *= 2) {
         /* a step has at least a sample of each rank */
-        if (a->o->batch_steps.n == 0)
-            a->base.global_batch_size =
-                gpt_round_up(a->base.global_batch_size, s.ranks);
+        s.batch = gpt_round_up(s.batch, s.ranks);
         if (gpt_layouts_find(&s, list, MOST_SHOWN, &n, &least, NULL) !=
             GPT_OK)
             n = 0;
@@ -204,6 +199,7 @@ static void name_nearest(struct gpt_advice *a, struct gpt_layout_choice *list,
     }
     const struct gpt_layout_choice *c = nearest(list, n, a->search.part);
     a->search.ranks = s.ranks;
+    a->search.batch = s.batch;
     if (gpt_advice_command(&command, a, c) == GPT_OK)
         gpt_hint(err, "on %lld ranks %s needs %s", (long long)s.ranks,
                  command.data, gpt_text_bytes(bytes, c->memory));

@@ -157,7 +157,7 @@ int gpt_advice_command(struct gpt_buf *b, const struct gpt_advice *a,
     return a->o->batch_steps.n > 0
                ? GPT_OK
                : gpt_buf_printf(b, " --global-batch-size %lld",
-                                (long long)a->base.global_batch_size);
+                                (long long)a->search.batch);
 }
 
 /* ---- the table ---- */
@@ -214,7 +214,7 @@ static int add_head(struct gpt_buf *b, const struct gpt_advice *a)
            "of %lld tokens a step%s; %s%s\n\n",
         (long long)a->search.ranks, gpt_plural(a->search.ranks), h->name,
         (long long)h->per_node, gpt_text_bytes(memory, h->memory),
-        (long long)a->base.global_batch_size, (long long)a->o->seq_length,
+        (long long)a->search.batch, (long long)a->o->seq_length,
         a->chose_batch ? " (chosen: --global-batch-size was not given)" : "",
         a->base.bf16 ? "bf16" : a->base.fp16 ? "fp16" : "float",
         a->chose_bf16 ? " (chosen)" : ""));
@@ -284,7 +284,7 @@ int gpt_advice_json(struct gpt_buf *b, const struct gpt_advice *a)
     cJSON_AddNumberToObject(root, "ranks", (double)a->search.ranks);
     cJSON_AddNumberToObject(root, "memory_limit_bytes", a->hardware.memory);
     cJSON_AddNumberToObject(root, "global_batch",
-                            (double)a->base.global_batch_size);
+                            (double)a->search.batch);
     cJSON_AddNumberToObject(root, "flops_per_step", a->flops);
     for (size_t i = 0; i < a->n; i++)
         cJSON_AddItemToArray(rows, row_to_json(a, &a->best[i]));

@@ -134,15 +134,41 @@ static int read_batch_steps(struct gpt_rampup *r,
 {
     if (o->batch_steps.n == 0)
         return GPT_OK;
-    if (o->global_batch_size > 0 || o->rampup.n > 0)
-        return gpt_fail(err, GPT_EUSAGE, "%s and %s exclude each other",
-                        rampup_names.steps,
-                        o->rampup.n > 0 ? rampup_names.rampup
-                                        : rampup_names.global_batch);
+    if (o->global_batch_size > 0 || o->rampup.n > 0) {
+        const char *other = o->rampup.n > 0 ? rampup_names.rampup
+                                            : rampup_names.global_batch;
+
+        gpt_fail(err, GPT_EUSAGE, "%s and %s exclude each other",
+                 rampup_names.steps, other);
+        return gpt_hint(err, "leave %s out: the schedule has every size",
+                        other);
+    }
     for (int64_t i = 0; i < o->batch_steps.n; i++)
         GPT_TRY(gpt_batch_steps_add(r, o->batch_steps.items[i], o->seq_length,
                                     rampup_names.steps, err));
     return gpt_batch_steps_sort(r, rampup_names.steps, err);
+}
+
+void gpt_train_set_batch(struct gpt_train_options *o, int64_t batch)
+{
+    o->global_batch_size = o->batch_steps.n > 0 ? 0 : batch;
+}
+
+/* Which number of samples that many steps of growing batches are. */
+static int refuse_iters(const struct gpt_rampup *r, int64_t iters,
+                        struct gpt_err *err)
+{
+    enum { MOST = 100000000 }; /* steps that are counted one by one */
+    int64_t samples = 0;
+
+    gpt_fail(err, GPT_EUSAGE, "%s needs --train-samples, not --train-iters",
+             r->n_steps > 0 ? rampup_names.steps : rampup_names.rampup);
+    if (iters > MOST)
+        return GPT_EUSAGE;
+    for (int64_t i = 0; i < iters; i++)
+        samples += gpt_rampup_global_batch(r, samples);
+    return gpt_hint(err, "%lld steps are --train-samples %lld",
+                    (long long)iters, (long long)samples);
 }
 
 /* Global batch sizes: every one of them is a whole number of microbatches on
@@ -157,16 +183,15 @@ static int plan_rampup(struct gpt_train_plan *p,
         o->global_batch_size ? o->global_batch_size : p->micro_samples;
     GPT_TRY(read_rampup(r, o, err));
     GPT_TRY(read_batch_steps(r, o, err));
-    if ((o->rampup.n > 0 || o->batch_steps.n > 0) && o->train_iters > 0)
-        return gpt_fail(err, GPT_EUSAGE, "%s needs --train-samples, not "
-                        "--train-iters", o->rampup.n > 0 ? rampup_names.rampup
-                                                         : rampup_names.steps);
     const int status =
         gpt_rampup_check(r, p->micro_samples, &rampup_names, err);
     if (status == GPT_EUSAGE && r->n_steps == 0 &&
         r->global_batch % p->micro_samples != 0)
         hint_batch(p, o, err);
-    return status;
+    return status == GPT_OK && o->train_iters > 0 &&
+                   (o->rampup.n > 0 || o->batch_steps.n > 0)
+               ? refuse_iters(r, o->train_iters, err)
+               : status;
 }
 
 /* A batch of another size than before makes other steps of the same samples:

@@ -65,6 +65,9 @@ int gpt_train_plan_rest(struct gpt_train_plan *plan, int64_t iteration,
 int64_t gpt_train_plan_samples(const struct gpt_train_plan *plan,
                                int64_t iteration, const char *what);
 
+/* Steps of `batch` samples, where no schedule of batches says it. */
+void gpt_train_set_batch(struct gpt_train_options *o, int64_t batch);
+
 /* The part of the model that tensor parallel rank tp_rank of stage pp_rank
  * has. */
 int gpt_train_layout(const struct gpt_train_plan *plan, int64_t tp_rank,

@@ -169,7 +169,9 @@ int gpt_train_plan_data(struct gpt_train_plan *p,
     c->begin = (int32_t)o->bos_token;
     c->end = (int32_t)o->eos_token;
     c->vocab_size = p->replica.config.vocab_size;
-    c->n_samples[GPT_TRAIN] = p->train_samples;
+    /* those that are left over at the end count for the epochs, too, and so for
+     * the order, which is then the same for every batch */
+    c->n_samples[GPT_TRAIN] = gpt_max_i64(p->length_samples, p->train_samples);
     if (whole ? valid : o->valid_path.n > 0)
         c->n_samples[GPT_VALID] = p->valid_samples;
     if (whole ? test : o->test_path.n > 0)

@@ -51,10 +51,10 @@ static void reach_end(struct gpt_train_plan *p)
     const struct gpt_train_options *o = p->options;
     struct gpt_lr_schedule *s = &p->schedule;
 
-    s->wd_incr_samples = p->train_samples;
+    s->wd_incr_samples =
+        o->train_samples > 0 ? o->train_samples : p->train_samples;
     if (o->lr_decay_iters == 0 && o->lr_decay_samples == 0)
-        s->decay_samples =
-            o->train_samples > 0 ? o->train_samples : p->train_samples;
+        s->decay_samples = s->wd_incr_samples;
     if (o->lr_warmup_fraction > 0)
         s->warmup_samples = o->lr_warmup_fraction * (double)s->decay_samples;
 }

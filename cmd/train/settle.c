@@ -114,6 +114,12 @@ static bool has_batch_steps(const struct gpt_train_options *o, int64_t ranks)
     return o->batch_steps.n > 0;
 }
 
+static bool has_rampup(const struct gpt_train_options *o, int64_t ranks)
+{
+    (void)ranks;
+    return o->rampup.n > 0;
+}
+
 static bool has_global_batch(const struct gpt_train_options *o, int64_t ranks)
 {
     (void)ranks;
@@ -205,6 +211,7 @@ static const struct rule rules[] = {
     {"rampup-batch-size", "train-iters", counts_iterations, NULL},
     {"step-batch-size-schedule", "train-iters", counts_iterations, NULL},
     {"step-batch-size-schedule", "global-batch-size", has_global_batch, NULL},
+    {"step-batch-size-schedule", "rampup-batch-size", has_rampup, NULL},
     {"global-batch-size", "step-batch-size-schedule", has_batch_steps, NULL},
     {"rampup-batch-size", "step-batch-size-schedule", has_batch_steps, NULL},
     {"lr-decay-samples", "train-iters", counts_iterations, NULL},

@@ -129,9 +129,12 @@ out:
 }
 
 /* Names the field in which the two differ, with both values, in the words of
- * the configuration. Dropout and padding may differ. */
+ * the configuration. Dropout and padding may differ. With --use-checkpoint-args
+ * only an option that stands for several others can be the reason. */
 static int check_model(const struct gpt_replica *r,
-                       const struct gpt_source *source, struct gpt_err *err)
+                       const struct gpt_source *source,
+                       const struct gpt_train_options *options,
+                       struct gpt_err *err)
 {
     const struct gpt_config *there = &source->config;
     const char *field = gpt_config_difference(&r->o.config, there);
@@ -147,8 +150,12 @@ static int check_model(const struct gpt_replica *r,
     gpt_fail(err, GPT_EUSAGE, "%s: its model has %s %s, the options say %s",
              source->dir, field, there_text ? there_text : "?",
              here_text ? here_text : "?");
-    gpt_hint(err, "--use-checkpoint-args takes the model's options from the "
-                  "checkpoint");
+    gpt_hint(err, "%s",
+             options->use_checkpoint_args
+                 ? "leave out the option that says so, as --swiglu, --geglu "
+                   "or --squared-relu, or --use-checkpoint-args"
+                 : "--use-checkpoint-args takes the model's options from the "
+                   "checkpoint");
     cJSON_free(here_text);
     cJSON_free(there_text);
     cJSON_Delete(a);
@@ -430,7 +437,7 @@ static int read_source(struct gpt_replica *r, const struct gpt_source *source,
     const bool finetune = c->options->finetune || c->plan->evaluates;
 
     gpt_train_take_tokens(state, source, c->options, c->plan->masks.eod);
-    GPT_TRY(check_model(r, source, err));
+    GPT_TRY(check_model(r, source, c->options, err));
     GPT_TRY(gpt_train_check_checkpoint_vocabulary(source, c->options, err));
     if (!finetune)
         GPT_TRY(check_run(source, err));

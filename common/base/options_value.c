@@ -179,7 +179,7 @@ static int set_choice(struct gpt_parse *p, const struct gpt_opt *o,
     size_t n = 0, at = 0;
 
     for (; o->choices[n]; n++) {
-        if (strcmp(o->choices[n], text) == 0) {
+        if (strcasecmp(o->choices[n], text) == 0) {
             *(const char **)gpt_opt_field(p->options, o) = o->choices[n];
             note(p, o);
             return GPT_OK;

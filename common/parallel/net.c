@@ -136,6 +136,19 @@ static int finish_connecting(int fd, struct gpt_wait *wait)
                                                                   : errno;
 }
 
+/* The kernel may give a socket the very port that it connects to, where that is
+ * one of those that it gives out. If no socket listens there TCP then connects
+ * this one to itself, and would wait for an answer in vain. */
+static bool is_own_end(int fd)
+{
+    struct sockaddr_storage here = {0}, there = {0};
+    socklen_t n = sizeof(here), m = sizeof(there);
+
+    return getsockname(fd, (struct sockaddr *)&here, &n) == 0 &&
+           getpeername(fd, (struct sockaddr *)&there, &m) == 0 && n == m &&
+           memcmp(&here, &there, n) == 0;
+}
+
 static int connect_to(const struct addrinfo *a, struct gpt_wait *wait,
                       char *why, size_t cap)
 {
@@ -147,6 +160,8 @@ static int connect_to(const struct addrinfo *a, struct gpt_wait *wait,
         code = errno;
     if (fd >= 0 && (code == EINPROGRESS || code == EINTR))
         code = finish_connecting(fd, wait);
+    if (code == 0 && is_own_end(fd))
+        code = ECONNREFUSED;
     if (code == 0 && fcntl(fd, F_SETFL, 0) == 0)
         return fd;
     snprintf(why, cap, "%s", code == ETIMEDOUT ? "no answer" : strerror(code));

@@ -376,12 +376,14 @@ wrong 'global' --global-batch-size 3
 wrong 'exclude each other' --train-samples 100
 wrong '--rampup-batch-size takes START INCREMENT SAMPLES' --rampup-batch-size 2
 wrong '--rampup-batch-size needs --train-samples' --rampup-batch-size 2 2 24
+err_has '30 steps are --train-samples 96'
 wrong '--step-batch-size-schedule needs --train-samples' \
     --step-batch-size-schedule 0:2 48:4 --global-batch-size 0
 wrong "--step-batch-size-schedule: '0=2' is no step" \
     --step-batch-size-schedule '0:2,0=2' --global-batch-size 0
 wrong 'and --global-batch-size exclude each other' \
     --step-batch-size-schedule '0:2 48:4'
+err_has 'leave --global-batch-size out'
 wrong 'a batch has 1 to 16777216 samples' --global-batch-size 0 \
     --step-batch-size-schedule 0:16.8M
 # shellcheck disable=SC2086 # word lists

@@ -98,9 +98,18 @@ expect 0 'or as before' train --train-iters 10 --global-batch-size 8 \
 err_lacks 'decays over 60'
 expect 0 'a run whose last batch would be a part' train --train-samples 38 \
     --global-batch-size 8 --exit-interval 2 --save part
+check 'weight decay grows until all samples' grep -q \
+    '"wd_incr_samples":[^0-9]*38' part/iter_0000002/manifest.json
 expect 0 'resumes with a smaller one' train --train-samples 38 \
     --global-batch-size 2 --load part
 err_has '--train-samples 38 are reached at iteration 13'
+# An epoch has 348 samples, which 350 samples exceed, though not in a batch.
+for n in 350 352; do
+    expect 0 "the first of $n samples" train --train-samples $n --lr 0 \
+        --exit-interval 1 --metrics first-$n
+done
+check 'are those of two epochs' test "$(losses first-350)" = \
+    "$(losses first-352)"
 expect 0 'samples of another length' train --train-iters 12 --seq-length 8 \
     --max-position-embeddings 16 --load short --save shorter
 err_has 'its run had --seq-length 16, this one 8'
@@ -178,6 +187,10 @@ expect 0 'a first start has none yet' train --train-iters 2 --save first \
 expect 2 'another model says how to take its options' train --train-iters 12 \
     --load short --hidden-size 32
 err_has '--use-checkpoint-args takes the model'
+# shellcheck disable=SC2086 # word lists
+expect 2 'an option that stands for several says so' gpt-train $run \
+    --train-iters 12 --load short --use-checkpoint-args --geglu
+err_has 'leave out the option that says so, as --swiglu, --geglu'
 expect 0 'a checkpoint of Hugging Face' gpt-reshape --load-path short \
     --save-path hf --to hf
 # shellcheck disable=SC2086 # word lists
@@ -194,6 +207,13 @@ preset() { # options...
 }
 expect 0 'a rate below the least of the preset' preset --lr 1e-5
 err_has '--min-lr, which --lr replaces'
+echo 'global-batch-size = 8' >batch.conf
+printf '%s\n' 'train-samples = 8' 'step-batch-size-schedule = 0:4 64:8' \
+    >steps.conf
+expect 0 'a ramp-up for the schedule of batches of a file' gpt-train \
+    --config gpt2-tiny --config batch.conf --config steps.conf \
+    --vocab-size 9 --print-config --rampup-batch-size 4 4 4
+out_has '--step-batch-size-schedule, which --rampup-batch-size replaces'
 expect 0 'samples longer than its positions' preset --seq-length 256
 err_has '--max-position-embeddings, which --seq-length replaces'
 expect 0 'fewer positions than its samples' preset --max-position-embeddings 64

@@ -42,10 +42,15 @@ else
     skip 'no mpirun'
 fi
 
+# Sets $job to the number of a job of Slurm whose port no socket has.
+. "$top/tests/lib/port.sh"
+next_job() {
+    next_port
+    job=$((port - 15000))
+}
 # Runs one job under Slurm; the port follows from the number of the job.
-slurm() { # job options...
-    job=$1
-    shift
+slurm() { # options...
+    next_job
     for r in 0 1; do
         # shellcheck disable=SC2086
         env SLURM_PROCID=$r SLURM_NTASKS=2 SLURM_LOCALID=$r SLURM_NODEID=0 \
@@ -55,8 +60,8 @@ slurm() { # job options...
     done
 }
 both_jobs() {
-    slurm $((15000 + $$)) --metrics job1.jsonl
-    slurm $((15001 + $$)) --metrics job2.jsonl
+    slurm --metrics job1.jsonl
+    slurm --metrics job2.jsonl
     status=0
     for pid in $pids; do
         wait "$pid" || status=1
@@ -69,9 +74,10 @@ check 'the same losses' same job1.jsonl
 check 'in both' same job2.jsonl
 
 check 'srun is not missed there' test "$(grep -c SLURM_STEP_ID jobs.log)" = 0
+next_job
 # shellcheck disable=SC2086
 expect 4 'the script of a job, without srun' env SLURM_PROCID=0 SLURM_NTASKS=2 \
-    SLURM_LOCALID=0 SLURM_NODEID=0 SLURM_JOB_ID=$((15002 + $$)) \
+    SLURM_LOCALID=0 SLURM_NODEID=0 SLURM_JOB_ID="$job" \
     SLURM_JOB_NODELIST=localhost gpt-train $two \
     --distributed-timeout-minutes 0.02
 err_has 'unless srun starts this program, the other ranks will not come'

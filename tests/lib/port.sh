@@ -1,9 +1,10 @@
 # shellcheck shell=sh
 # Ports for tests that name one. next_port sets $port to one that no socket of
 # this machine has. Each script takes its ports from a block of its own, since
-# scripts run side by side; all are below the ports that the kernel gives out.
+# scripts run side by side. All are below the ports that the kernel gives out,
+# and are those that follow from the numbers of Slurm's jobs: 15000 for job 0.
 
-port=$((10000 + $$ % 1000 * 22))
+port=$((15000 + $$ % 636 * 22))
 
 # True when a socket has the port, in whatever state.
 port_is_taken() { # port
@@ -16,6 +17,6 @@ next_port() {
     port=$((port + 1))
     while port_is_taken $port; do
         port=$((port + 22))
-        [ $port -lt 32000 ] || port=$((port - 21990))
+        [ $port -lt 29000 ] || port=$((port - 13990))
     done
 }

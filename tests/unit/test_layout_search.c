@@ -82,6 +82,7 @@ static void open_search(struct gpt_layout_search *s, const struct config *c,
         .be = be,
         .hardware = h,
         .ranks = c->ranks,
+        .batch = o->global_batch_size,
     };
     for (int i = 0; i < GPT_N_PARTS; i++)
         s->part[i] = -1;
@@ -135,7 +136,7 @@ static void try_kinds(const struct gpt_layout_search *s, int64_t *part,
                       struct all *all)
 {
     const int64_t samples =
-        s->base->global_batch_size /
+        s->batch /
         (s->ranks / (part[GPT_PART_TENSOR] * part[GPT_PART_PIPELINE]));
 
     for (int64_t b = 1; b <= samples; b++) {

@@ -105,6 +105,8 @@ static void test_accepts(void)
     is_str(o.input, "f", "a letter");
     is_str(o.kind, "cosine", "a choice");
     ok(gpt_option_given(&args, "num_layers"), "given, by any spelling");
+    is_int(parse("--kind|Cosine", &o), GPT_OK, "in capitals");
+    is_str(o.kind, "cosine", "the same choice");
     is_int(parse("--num_layers|4|--n-layer=5", &o), GPT_OK,
            "underscores and aliases");
     is_int(o.layers, 5, "the last one wins");

@@ -6,6 +6,7 @@
 
 #include "base/clock.h"
 #include "base/signals.h"
+#include "parallel/net.h"
 #include "tests/unit/store_rig.h"
 
 #include <fcntl.h>
@@ -346,9 +347,54 @@ static void test_wills(void)
     gpt_store_close(s);
     gpt_store_server_close(v, 0);
 }
+/* The ports that the kernel gives out to connections: the first, the last. */
+static bool given_ports(int64_t *first, int64_t *last)
+{
+    FILE *f = fopen("/proc/sys/net/ipv4/ip_local_port_range", "r");
+    char line[64] = "";
+    long long from = 0, to = 0;
+
+    if (f) {
+        if (fgets(line, sizeof(line), f)) {
+            char *end;
+
+            from = strtoll(line, &end, 10);
+            to = strtoll(end, NULL, 10);
+        }
+        fclose(f);
+    }
+    *first = from;
+    *last = to;
+    return from > 0 && to > from + 1000;
+}
+
+/* A rank whose store is not there yet, on a port that the kernel gives out:
+ * some attempt gets that port for its own end, where TCP connects it to itself.
+ * The kernel goes through every second port, from a random one on. */
+static void test_own_end(void)
+{
+    int64_t first, last, port;
+    char why[100] = "";
+    int64_t n = 0;
+    int fd = -1;
+
+    if (!given_ports(&first, &last)) {
+        skip("the kernel does not tell its ports");
+        return;
+    }
+    port = first + (int64_t)getpid() % 400 * 2;
+    while (fd < 0 && ++n < 2 * (last - first))
+        fd = gpt_net_connect("127.0.0.1", port, 1, why, sizeof(why));
+    ok(fd < 0, "no connection to itself, in %lld attempts (%s)", (long long)n,
+       why);
+    if (fd >= 0)
+        close(fd);
+}
+
 int main(void)
 {
     test_wills();
+    test_own_end();
     test_silent_clients();
     test_signals();
     test_unreachable();
