@@ -1,9 +1,9 @@
 /* Packed elements; see packing.h. Start at gpt_packings[].
  *
- * The five kinds of 32 elements are read and written, the kinds of 256, which
+ * The first five kinds, of 32 elements, are read and written; the others, which
  * most files of hubs have, are only read: choosing their scales is a search
  * that differs from version to version. */
-#include "checkpoint/packing.h"
+#include "checkpoint/packing_internal.h"
 
 #include "base/dtype.h"
 #include "base/num.h"
@@ -297,6 +297,13 @@ const struct gpt_packing gpt_packings[] = {
     {"q4_K", 12, 15, SUPER, 144, unpack_q4_k, NULL},
     {"q5_K", 13, 17, SUPER, 176, unpack_q5_k, NULL},
     {"q6_K", 14, 18, SUPER, 210, unpack_q6_k, NULL},
+    {"q2_K", 10, 10, SUPER, 84, gpt_unpack_q2_k, NULL},
+    {"q3_K", 11, 12, SUPER, 110, gpt_unpack_q3_k, NULL},
+    {"iq4_nl", 20, 25, BLOCK, 18, gpt_unpack_iq4_nl, NULL},
+    {"iq4_xs", 23, 30, SUPER, 136, gpt_unpack_iq4_xs, NULL},
+    {"tq1_0", 34, 36, SUPER, 54, gpt_unpack_tq1_0, NULL},
+    {"tq2_0", 35, 37, SUPER, 66, gpt_unpack_tq2_0, NULL},
+    {"mxfp4", 39, 38, BLOCK, 17, gpt_unpack_mxfp4, NULL},
     {0},
 };
 
