@@ -159,6 +159,8 @@ static int print_table(struct gpt_buf *b, const struct gpt_shown *r,
     GPT_TRY(gpt_buf_printf(b, ": %s\n", r->format));
     GPT_TRY(print_object(b, "config",
                          cJSON_GetObjectItem(r->head, "config")));
+    GPT_TRY(print_object(b, "quantization",
+                         cJSON_GetObjectItem(r->head, "quantization")));
     GPT_TRY(print_object(b, "layout", layout));
     GPT_TRY(print_object(b, "state", cJSON_GetObjectItem(r->head, "state")));
     GPT_TRY(print_object(b, "metadata",

@@ -54,7 +54,8 @@ static void add_block(struct kind *k, const char *digits, uint32_t crc)
 static int64_t count_apart(const struct kind *k)
 {
     const struct gpt_packing *p = k->packing;
-    const struct gpt_packed all = {p, 5, k->n * p->elements};
+    const struct gpt_packed all = {
+        .packing = p, .begin = 5, .elements = k->n * p->elements};
     float got[MOST_BLOCKS * GPT_PACKING_MOST];
     char path[] = "/tmp/packing-XXXXXX";
     int64_t apart = 0;

@@ -78,7 +78,8 @@ static int set_packed(struct gguf *g, struct entry *e,
     e->packed = gpt_arena_alloc(arena, 1, sizeof(*e->packed));
     if (!e->packed)
         return gpt_no_memory(err, "tensors");
-    *e->packed = (struct gpt_packed){p, t->offset, t->elements};
+    *e->packed = (struct gpt_packed){
+        .packing = p, .begin = t->offset, .elements = t->elements};
     e->dtype = GPT_F32;
     return GPT_OK;
 }
