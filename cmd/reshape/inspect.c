@@ -58,6 +58,10 @@ static int fill_report(struct gpt_shown *r, const struct gpt_source *s,
     r->format = s->format->title;
     cJSON_AddStringToObject(r->head, "directory", s->dir);
     gpt_json_add(r->head, "config", gpt_config_to_json(&s->config));
+    if (s->quantized)
+        cJSON_AddStringToObject(cJSON_AddObjectToObject(r->head,
+                                                        "quantization"),
+                                "method", s->quantized);
     if (s->state)
         add_run(r, s);
     for (int64_t i = 0; i < s->n_files; i++)

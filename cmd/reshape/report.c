@@ -134,19 +134,33 @@ static int print_object(struct gpt_buf *b, const char *title,
     return GPT_OK;
 }
 
+static const char *type_name(const struct gpt_stored *t)
+{
+    return t->packing ? t->packing : gpt_dtype_name(t->dtype);
+}
+
+static int widest(int width, const char *text)
+{
+    const int n = (int)strlen(text);
+
+    return n > width ? n : width;
+}
+
 /* The width of names is measured first, as tables of different models have
  * names of different lengths. */
 static int print_table(struct gpt_buf *b, const struct gpt_shown *r,
                        const char *path)
 {
     char shape[200], size[32], count[32], text[GPT_JOINED_BYTES];
-    int width = 0;
+    int width = 0, type = 4;
     const cJSON *layout = cJSON_GetObjectItem(r->head, "layout");
 
     GPT_TRY(gpt_buf_add_shown(b, path, ""));
     GPT_TRY(gpt_buf_printf(b, ": %s\n", r->format));
     GPT_TRY(print_object(b, "config",
                          cJSON_GetObjectItem(r->head, "config")));
+    GPT_TRY(print_object(b, "quantization",
+                         cJSON_GetObjectItem(r->head, "quantization")));
     GPT_TRY(print_object(b, "layout", layout));
     GPT_TRY(print_object(b, "state", cJSON_GetObjectItem(r->head, "state")));
     GPT_TRY(print_object(b, "metadata",
@@ -159,17 +173,17 @@ static int print_table(struct gpt_buf *b, const struct gpt_shown *r,
                  gpt_plural(r->files[i].tensors));
         GPT_TRY(print_words(b, 40, r->files[i].name, text));
     }
-    for (size_t i = 0; i < r->n_rows; i++)
-        if ((int)strlen(r->rows[i].t.name) > width)
-            width = (int)strlen(r->rows[i].t.name);
+    for (size_t i = 0; i < r->n_rows; i++) {
+        width = widest(width, r->rows[i].t.name);
+        type = widest(type, type_name(&r->rows[i].t));
+    }
     GPT_TRY(gpt_buf_printf(b, "tensors:\n"));
     for (size_t i = 0; i < r->n_rows; i++) {
         const struct gpt_stored *t = &r->rows[i].t;
 
         shape_text(shape, sizeof(shape), t);
-        int n = snprintf(text, sizeof(text), " %-4s  %-16s  ",
-                         t->packing ? t->packing : gpt_dtype_name(t->dtype),
-                         shape);
+        int n = snprintf(text, sizeof(text), " %-*s  %-16s  ", type,
+                         type_name(t), shape);
         assert(n > 0 && (size_t)n < sizeof(text));
         if (t->file)
             snprintf(text + n, sizeof(text) - (size_t)n, "%s", t->file);
@@ -190,9 +204,7 @@ static void row_to_json(cJSON *list, const struct gpt_shown_row *row)
     cJSON *item = cJSON_CreateObject(), *shape;
 
     cJSON_AddStringToObject(item, "name", row->t.name);
-    cJSON_AddStringToObject(item, "dtype",
-                            row->t.packing ? row->t.packing
-                                           : gpt_dtype_name(row->t.dtype));
+    cJSON_AddStringToObject(item, "dtype", type_name(&row->t));
     shape = cJSON_AddArrayToObject(item, "shape");
     for (int d = 0; d < row->t.ndim; d++)
         gpt_json_add(shape, NULL, cJSON_CreateNumber((double)row->t.shape[d]));

@@ -10,6 +10,7 @@
     X(GPT_BOOL, "BOOL", 1)                                                     \
     X(GPT_U8, "U8", 1)                                                         \
     X(GPT_I8, "I8", 1)                                                         \
+    X(GPT_F8_E4M3, "F8_E4M3", 1)                                               \
     X(GPT_I16, "I16", 2)                                                       \
     X(GPT_U16, "U16", 2)                                                       \
     X(GPT_F16, "F16", 2)                                                       \

@@ -198,9 +198,10 @@ static int widen(struct gpt_file_box *b, int ndim, struct gpt_arena *arena,
         elements += (b->shape[d] - 1) * (b->stride[d] / 2);
         b->stride[d] *= 2;
     }
-    *k = (struct gpt_packed){b->dtype == GPT_F16 ? &f16_as_floats
-                                                 : &bf16_as_floats,
-                             b->offset, elements};
+    *k = (struct gpt_packed){.packing = b->dtype == GPT_F16 ? &f16_as_floats
+                                                            : &bf16_as_floats,
+                             .begin = b->offset,
+                             .elements = elements};
     b->offset = 0;
     b->dtype = GPT_F32;
     b->packed = k;

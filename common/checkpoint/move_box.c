@@ -267,6 +267,21 @@ const uint8_t *gpt_box_look(const struct gpt_box *b, int64_t offset)
                                        b->shape[2] * b->src_size);
 }
 
+/* Runs of a transposition, one after the other into the scratch. */
+static int read_runs(struct gpt_box *b, int64_t offset, int64_t runs,
+                     int64_t length, struct gpt_err *err)
+{
+    const int64_t bytes = length * b->src_size;
+
+    if (b->packed && !b->merge)
+        return gpt_packed_read_lines(b->packed, b->in, b->raw, offset,
+                                     b->from[3], runs, (size_t)bytes, err);
+    for (int64_t k = 0; k < runs; k++)
+        GPT_TRY(read_source(b, b->raw + k * bytes, offset + k * b->from[3],
+                            (size_t)bytes, err));
+    return GPT_OK;
+}
+
 /* Moves a box whose rows (dimension 2) are tight in the source and whose
  * columns (3) are not. Best is to look at the source; it stays in this process
  * until the part is written, as the next tile takes other rows of the same
@@ -295,11 +310,8 @@ static int move_transposed(struct gpt_box *b, int64_t offset, uint8_t *dst,
         for (int64_t j = 0; j < cols; j += step) {
             int64_t runs = gpt_min_i64(cols - j, step);
 
-            for (int64_t k = 0; k < runs; k++)
-                GPT_TRY(read_source(
-                    b, b->raw + k * length * b->src_size,
-                    offset + i * b->from[2] + (j + k) * b->from[3],
-                    (size_t)(length * b->src_size), err));
+            GPT_TRY(read_runs(b, offset + i * b->from[2] + j * b->from[3],
+                              runs, length, err));
             GPT_TRY(put_transposed(b, dst + i * b->to[2] + j * b->to[3],
                                    b->raw, length * b->src_size, runs, length,
                                    err));

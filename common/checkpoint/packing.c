@@ -1,12 +1,13 @@
 /* Packed elements; see packing.h. Start at gpt_packings[].
  *
- * The five kinds of 32 elements are read and written, the kinds of 256, which
+ * The first five kinds, of 32 elements, are read and written; the others, which
  * most files of hubs have, are only read: choosing their scales is a search
  * that differs from version to version. */
-#include "checkpoint/packing.h"
+#include "checkpoint/packing_internal.h"
 
 #include "base/dtype.h"
 #include "base/num.h"
+#include "checkpoint/scaled.h"
 
 #include <assert.h>
 #include <math.h>
@@ -297,6 +298,13 @@ const struct gpt_packing gpt_packings[] = {
     {"q4_K", 12, 15, SUPER, 144, unpack_q4_k, NULL},
     {"q5_K", 13, 17, SUPER, 176, unpack_q5_k, NULL},
     {"q6_K", 14, 18, SUPER, 210, unpack_q6_k, NULL},
+    {"q2_K", 10, 10, SUPER, 84, gpt_unpack_q2_k, NULL},
+    {"q3_K", 11, 12, SUPER, 110, gpt_unpack_q3_k, NULL},
+    {"iq4_nl", 20, 25, BLOCK, 18, gpt_unpack_iq4_nl, NULL},
+    {"iq4_xs", 23, 30, SUPER, 136, gpt_unpack_iq4_xs, NULL},
+    {"tq1_0", 34, 36, SUPER, 54, gpt_unpack_tq1_0, NULL},
+    {"tq2_0", 35, 37, SUPER, 66, gpt_unpack_tq2_0, NULL},
+    {"mxfp4", 39, 38, BLOCK, 17, gpt_unpack_mxfp4, NULL},
     {0},
 };
 
@@ -318,6 +326,19 @@ const struct gpt_packing *gpt_packing_named(const char *name)
 
 /* ---- stretches ---- */
 
+/* Floats [at, *end) of the stretch, which must have them. */
+static int check_stretch(const struct gpt_packed *p, const struct gpt_in *in,
+                         int64_t at, int64_t n, int64_t *end,
+                         struct gpt_err *err)
+{
+    if (at >= 0 && gpt_add(at, n, end) && *end <= p->elements)
+        return GPT_OK;
+    return gpt_fail(err, GPT_EDATA,
+                    "'%s': %lld floats wanted at element %lld of %lld",
+                    gpt_in_path(in), (long long)n, (long long)at,
+                    (long long)p->elements);
+}
+
 /* Blocks that hold the wanted floats are read through a buffer that takes some
  * of them at once. */
 int gpt_packed_read(const struct gpt_packed *p, struct gpt_in *in, void *dst,
@@ -327,16 +348,13 @@ int gpt_packed_read(const struct gpt_packed *p, struct gpt_in *in, void *dst,
     const struct gpt_packing *k = p->packing;
     uint8_t blocks[HELD * GPT_PACKED_BYTES];
     float x[GPT_PACKING_MOST];
-    int64_t at = offset / 4, end;
+    int64_t at = offset / 4, end = 0;
     uint8_t *to = dst;
 
     assert(offset % 4 == 0 && bytes % 4 == 0);
-    if (offset < 0 || !gpt_add(at, (int64_t)(bytes / 4), &end) ||
-        end > p->elements)
-        return gpt_fail(err, GPT_EDATA,
-                        "'%s': %zu floats wanted at element %lld of %lld",
-                        gpt_in_path(in), bytes / 4, (long long)at,
-                        (long long)p->elements);
+    GPT_TRY(check_stretch(p, in, at, (int64_t)(bytes / 4), &end, err));
+    if (p->scaled)
+        return gpt_scaled_read(p->scaled, dst, at, end - at, err);
     while (at < end) {
         const int64_t first = at / k->elements;
         const int64_t n = gpt_min_i64(
@@ -354,6 +372,27 @@ int gpt_packed_read(const struct gpt_packed *p, struct gpt_in *in, void *dst,
             at += count;
         }
     }
+    return GPT_OK;
+}
+
+/* What lines have in common is computed once where they are of several stored
+ * tensors. */
+int gpt_packed_read_lines(const struct gpt_packed *p, struct gpt_in *in,
+                          void *dst, int64_t offset, int64_t pitch,
+                          int64_t lines, size_t bytes, struct gpt_err *err)
+{
+    const int64_t n = (int64_t)(bytes / 4), at = offset / 4;
+    int64_t end;
+
+    if (p->scaled && pitch > 0 && lines > 0) {
+        GPT_TRY(check_stretch(p, in, at, (lines - 1) * (pitch / 4) + n, &end,
+                              err));
+        return gpt_scaled_read_lines(p->scaled, dst, at, pitch / 4, lines, n,
+                                     err);
+    }
+    for (int64_t i = 0; i < lines; i++)
+        GPT_TRY(gpt_packed_read(p, in, (uint8_t *)dst + i * (int64_t)bytes,
+                                offset + i * pitch, bytes, err));
     return GPT_OK;
 }
 

@@ -27,11 +27,14 @@ extern const struct gpt_packing gpt_packings[];
 const struct gpt_packing *gpt_packing_of_type(uint32_t ggml_type);
 const struct gpt_packing *gpt_packing_named(const char *name);
 
-/* Blocks in a file, as a stretch of `elements` floats. */
+/* Blocks in a file, as a stretch of `elements` floats; or what is computed of
+ * several stored tensors. */
+struct gpt_scaled;
 struct gpt_packed {
-    const struct gpt_packing *packing;
+    const struct gpt_packing *packing; /* NULL: `scaled` */
     int64_t begin; /* of the first block, in the file */
     int64_t elements;
+    const struct gpt_scaled *scaled;
 };
 
 /* Floats [offset, offset + bytes) of the stretch, both in bytes of float and
@@ -39,6 +42,12 @@ struct gpt_packed {
 int gpt_packed_read(const struct gpt_packed *p, struct gpt_in *in, void *dst,
                     int64_t offset, size_t bytes,
                     struct gpt_err *err) GPT_MUST_USE;
+/* The same of lines of so many bytes, which begin `pitch` bytes apart: one
+ * after the other into dst. */
+int gpt_packed_read_lines(const struct gpt_packed *p, struct gpt_in *in,
+                          void *dst, int64_t offset, int64_t pitch,
+                          int64_t lines, size_t bytes,
+                          struct gpt_err *err) GPT_MUST_USE;
 
 /* n elements, a multiple of the block's, as they are after packing and
  * unpacking. In place. */

@@ -6,6 +6,7 @@
 #include "base/hash.h"
 #include "checkpoint/fill.h"
 #include "checkpoint/merge.h"
+#include "checkpoint/scaled.h"
 
 #include <string.h>
 
@@ -23,6 +24,33 @@ static void add_numbers(struct gpt_xxh64 *h, const int64_t *numbers, int n)
 
 static void add_tensor(struct gpt_xxh64 *h, const struct gpt_tensor *t);
 
+static void add_file(struct gpt_xxh64 *h, const struct gpt_in *in)
+{
+    if (!in)
+        return;
+    const struct gpt_in_stamp stamp = gpt_in_stamp(in);
+    gpt_xxh64_add(h, &stamp, sizeof(stamp));
+}
+
+/* Numbers and scales may lie in different files. What else there is follows
+ * from config.json, so it is that of the numbers. */
+static void add_scaled(struct gpt_xxh64 *h, const struct gpt_scaled *s)
+{
+    const int64_t place[] = {s->numbers.begin, s->numbers.bits,
+                             s->numbers.plus,  s->scales_begin,
+                             s->zeros.begin,   s->zeros.plus,
+                             s->index_begin,   s->group_rows,
+                             s->group_columns};
+
+    add_numbers(h, place, (int)GPT_COUNT(place));
+    add_file(h, s->numbers.in);
+    add_file(h, s->scales);
+    add_file(h, s->zeros.in);
+    add_file(h, s->index);
+    if (s->nested)
+        add_scaled(h, s->nested);
+}
+
 /* What is added to a piece, and to what. */
 static void add_merge(struct gpt_xxh64 *h, const struct gpt_merging *m)
 {
@@ -32,6 +60,8 @@ static void add_merge(struct gpt_xxh64 *h, const struct gpt_merging *m)
     add_numbers(h, place, (int)GPT_COUNT(place));
     add_number(h, m->kept);
     add_number(h, m->packed ? m->packed->begin : -1);
+    if (m->packed && m->packed->scaled)
+        add_scaled(h, m->packed->scaled);
     if (p) {
         gpt_xxh64_add(h, &p->scale, sizeof(p->scale));
         add_number(h, p->rounds);
@@ -58,15 +88,17 @@ static void add_tensor(struct gpt_xxh64 *h, const struct gpt_tensor *t)
         add_numbers(h, b->stride, t->ndim);
         add_number(h, b->offset);
         add_number(h, b->dtype);
-        add_number(h, b->packed ? b->packed->begin : -1);
-        add_number(h, b->packed ? (int64_t)b->packed->packing->ggml_type : -1);
+        if (b->packed && b->packed->scaled)
+            add_scaled(h, b->packed->scaled);
+        else {
+            add_number(h, b->packed ? b->packed->begin : -1);
+            add_number(h, b->packed ? (int64_t)b->packed->packing->ggml_type
+                                    : -1);
+        }
         if (b->merge && (i == 0 || b->merge != t->pieces[i - 1].merge))
             add_merge(h, b->merge);
-        if (b->in && b->in != last) {
-            const struct gpt_in_stamp stamp = gpt_in_stamp(b->in);
-
-            gpt_xxh64_add(h, &stamp, sizeof(stamp));
-        }
+        if (b->in != last)
+            add_file(h, b->in);
         last = b->in;
     }
 }

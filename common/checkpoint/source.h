@@ -55,6 +55,9 @@ struct gpt_source {
     /* How the files want tokens to be chosen, which programs do not obey:
      * "generation_config.json: top_p 0.9", or NULL. */
     const char *unused_settings;
+    /* How the files have weights that are read as floats, or NULL: "gptq, 4
+     * bits, groups of 128". */
+    const char *quantized;
     /* What the files keep of a run beside tensors and cannot be read, as they
      * call it: "rng_state", or NULL. */
     const char *left_out;

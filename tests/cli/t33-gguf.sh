@@ -45,6 +45,32 @@ cp out want
 expect 0 'and of the native one' gpt-generate --load two --prompt 'the' \
     --greedy --tokens 8 -q
 check 'is the same' cmp out want
+# matrices of few bits, each of another type
+few=$golden/gguf/few.gguf
+expect 0 'inspect types of few bits' gpt-reshape inspect "$few"
+for type in iq4_xs q2_K q3_K tq2_0 tq1_0 mxfp4 iq4_nl; do
+    out_has " $type "
+done
+out_has 'q3_K    [8, 256]'
+expect 0 'their numbers' into "$few" few.gguf --verify \
+    --target-params-dtype fp32
+err_has 'equals the input after rounding to fp32'
+tail -c 158720 few.gguf | sha256sum | cut -d ' ' -f 1 >got
+check 'are those of gguf-py' cmp got "$golden/gguf/few.sha256"
+expect 0 'cut for ranks' into "$few" few2 --verify \
+    --target-params-dtype fp32 --target-tensor-model-parallel-size 2
+expect 0 'and put together' into few2 few2.gguf
+tail -c 158720 few2.gguf | sha256sum | cut -d ' ' -f 1 >got
+check 'they are the same' cmp got "$golden/gguf/few.sha256"
+expect 0 'or compared' gpt-reshape diff few2 few.gguf
+expect 0 'and as Hugging Face' into "$few" few-hf --to hf --verify
+expect 2 'they are not written' into "$few" x.gguf --target-params-dtype q2_K
+expect 0 'ids of it' gpt-generate --load "$few" --prompt '1 2 3' --greedy \
+    --tokens 4 --tokenizer-type NullTokenizer --vocab-size 7 -q
+cp out want
+expect 0 'and of what was written' gpt-generate --load few2 --prompt '1 2 3' \
+    --greedy --tokens 4 --tokenizer-type NullTokenizer --vocab-size 7 -q
+check 'are the same' cmp out want
 # special tokens before the others, as libraries that train tokenizers put them
 cp -r hf first
 sed -i 's/"added_tokens":\[/&{"id":0,"content":"!","special":true},/
@@ -323,6 +349,8 @@ bad past 'it is cut short' \
     'print head(3, 1, 1), $arch, tensor("t", [9999], 0, 0), "x" x 99'
 bad blocks 'in blocks of 32' \
     'print head(3, 1, 1), $arch, tensor("t", [33], 8, 0), "x" x 99'
+bad iq2 "of ggml's type 16 (iq2_xxs)" \
+    'print head(3, 1, 1), $arch, tensor("t", [256], 16, 0), "x" x 99'
 bad unknown "of ggml's type 99" \
     'print head(3, 1, 1), $arch, tensor("t", [32], 99, 0), "x" x 99'
 bad same "tensor 't' twice" \

@@ -1,8 +1,9 @@
 /* Fuzz target: the JSON files of a Hugging Face directory, with a NUL after
- * each, beside the tensors of tests/golden/hf. Of a model that is accepted the
- * last element of each tensor can be read; a config.json that is accepted can
- * be made again of what was read. */
+ * each, and tensors, which are those of tests/golden/hf where the input ends
+ * before. Of a model that is accepted the last element of each tensor can be
+ * read; a config.json that is accepted can be made again of what was read. */
 #include "base/io.h"
+#include "base/log.h"
 #include "checkpoint/huggingface/huggingface.h"
 #include "tests/fuzz/files.h"
 #include "tokenizer/chat.h"
@@ -11,7 +12,7 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size);
 
 static const char *const names[] = {
     GPT_HF_CONFIG, GPT_HF_GENERATION_CONFIG, GPT_HF_TOKENIZER_CONFIG,
-    GPT_HF_INDEX, GPT_HF_CHAT_TEMPLATE};
+    GPT_HF_INDEX, GPT_HF_CHAT_TEMPLATE, GPT_HF_WEIGHTS};
 
 static struct gpt_tokenizer *open_tokenizer(void)
 {
@@ -27,15 +28,14 @@ static struct gpt_tokenizer *open_tokenizer(void)
 
 static void write_tensors(void)
 {
+    static char *tensors;
+    static size_t len;
     struct gpt_err err = {0};
-    char *tensors;
-    size_t len;
 
-    if (gpt_read_file("tests/golden/hf/model.safetensors", 1 << 20, &tensors,
-                      &len, &err) != GPT_OK)
+    if (!tensors && gpt_read_file("tests/golden/hf/model.safetensors", 1 << 20,
+                                  &tensors, &len, &err) != GPT_OK)
         abort();
     fuzz_write(GPT_HF_WEIGHTS, (const uint8_t *)tensors, len);
-    gpt_free(tensors);
 }
 
 /* The family that a file names can say all that is read from the file. */
@@ -69,10 +69,12 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
 
     if (!tok) {
         tok = open_tokenizer();
-        write_tensors();
+        gpt_log_limit(GPT_LOG_WARNING);
     }
     check_config(data, size);
     fuzz_cut(names, GPT_COUNT(names), data, size);
+    if (!gpt_path_holds(fuzz_top, GPT_HF_WEIGHTS))
+        write_tensors();
     fuzz_check(gpt_chat_open(&chat, fuzz_top, NULL, tok, &err), &err);
     gpt_chat_close(chat);
     if (size == 0 || data[0] == '\0') /* without config.json it is none */

@@ -1,12 +1,16 @@
 #!/usr/bin/env python3
 """Makes tests/golden/gguf: a tiny model of Llama's architecture in the files
 that gguf-py writes: packed.gguf (Q8_0) and plain.gguf, the numbers that gguf-py
-unpacks from it, as F32. Their vocabulary is of bytes.
+unpacks from it, as F32. Their vocabulary is of bytes. few.gguf is another one,
+without a vocabulary, whose matrices have a type of few bits each; few.sha256 is
+the digest of the numbers that gguf-py unpacks, as F32, in the order of the
+file.
 
     tests/golden/make_gguf.py
 
 Needs gguf and numpy.
 """
+import hashlib
 import os
 
 import gguf
@@ -36,16 +40,28 @@ def letters():
                                         if b not in kept)]]
 
 
-def write(name, tensors):
+def begin(name, width):
     w = gguf.GGUFWriter(os.path.join(OUT, name), "llama")
     w.add_context_length(64)
-    w.add_embedding_length(C)
+    w.add_embedding_length(width)
     w.add_block_count(1)
     w.add_feed_forward_length(F)
     w.add_head_count(4)
     w.add_head_count_kv(2)
     w.add_layer_norm_rms_eps(1e-5)
     w.add_rope_freq_base(10000.0)
+    return w
+
+
+def end(w):
+    w.write_header_to_file()
+    w.write_kv_data_to_file()
+    w.write_tensors_to_file()
+    w.close()
+
+
+def write(name, tensors):
+    w = begin(name, C)
     w.add_tokenizer_model("gpt2")
     w.add_tokenizer_pre("gpt-2")
     w.add_token_list(letters() + ["th", "the", "<|endoftext|>"])
@@ -54,10 +70,53 @@ def write(name, tensors):
     w.add_eos_token_id(258)
     for key, (data, kind) in tensors.items():
         w.add_tensor(key, data, raw_dtype=kind)
-    w.write_header_to_file()
-    w.write_kv_data_to_file()
-    w.write_tensors_to_file()
-    w.close()
+    end(w)
+
+
+# name: shape, type, and where a block's bytes have halves
+FEW = {
+    "token_embd.weight": ((8, 256), "IQ4_XS", (0,)),
+    "blk.0.attn_norm.weight": ((256,), "F32", ()),
+    "blk.0.attn_q.weight": ((16, 256), "Q2_K", (80, 82)),
+    "blk.0.attn_k.weight": ((8, 256), "Q3_K", (108,)),
+    "blk.0.attn_v.weight": ((8, 256), "TQ2_0", (64,)),
+    "blk.0.attn_output.weight": ((256, 16), "F16", ()),
+    "blk.0.ffn_norm.weight": ((256,), "F32", ()),
+    "blk.0.ffn_gate.weight": ((F, 256), "TQ1_0", (52,)),
+    "blk.0.ffn_up.weight": ((F, 256), "MXFP4", ()),
+    "blk.0.ffn_down.weight": ((256, F), "IQ4_NL", (0,)),
+    "output_norm.weight": ((256,), "F32", ()),
+}
+
+
+def write_few(rng):
+    w = begin("few.gguf", 256)
+    w.add_key_length(4)
+    w.add_value_length(4)
+    w.add_rope_dimension_count(4)
+    w.add_vocab_size(8)
+    digest = hashlib.sha256()
+    for key, (shape, name, halves) in FEW.items():
+        kind = gguf.GGMLQuantizationType[name]
+        if name[0] == "F":
+            data = rng.normal(0, 0.1, shape).astype("f" + str(int(name[1:]) // 8))
+            digest.update(data.astype(np.float32).tobytes())
+            w.add_tensor(key, data)
+            continue
+        elements, size = gguf.GGML_QUANT_SIZES[kind]
+        data = rng.integers(0, 256, (shape[0], shape[1] // elements, size),
+                            dtype=np.uint8)
+        for at in halves:
+            scale = rng.normal(0, 0.01, (*data.shape[:2], 1))
+            data[..., at:at + 2] = scale.astype(np.float16).view(np.uint8)
+        if name == "MXFP4":
+            data[..., 0] = rng.integers(115, 125, data.shape[:2])
+        data = data.reshape(shape[0], -1)
+        digest.update(gguf.quants.dequantize(data, kind).tobytes())
+        w.add_tensor(key, data, raw_dtype=kind)
+    end(w)
+    with open(os.path.join(OUT, "few.sha256"), "w") as f:
+        f.write(digest.hexdigest() + "\n")
 
 
 def main():
@@ -74,6 +133,7 @@ def main():
     os.makedirs(OUT, exist_ok=True)
     write("packed.gguf", packed)
     write("plain.gguf", plain)
+    write_few(rng)
 
 
 main()

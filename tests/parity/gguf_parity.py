@@ -206,6 +206,13 @@ def tensors(path):
     return {t.name: t for t in gguf.GGUFReader(path).tensors}
 
 
+# where the bytes of a block have halves
+SCALES = {"q8_0": (0,), "q4_0": (0,), "q4_1": (0, 2), "q5_0": (0,),
+          "q5_1": (0, 2), "q4_K": (0, 2), "q5_K": (0, 2), "q6_K": (208,),
+          "q2_K": (80, 82), "q3_K": (108,), "iq4_nl": (0,), "iq4_xs": (0,),
+          "tq1_0": (52,), "tq2_0": (64,), "mxfp4": ()}
+
+
 def compare_packing():
     """What is packed here is what gguf-py packs, and what gguf-py or anyone
     packs is unpacked here to its numbers."""
@@ -230,8 +237,7 @@ def compare_packing():
             same = same and np.array_equal(np.asarray(t.data), want)
         test(same, f"packing: {name} is gguf-py's, byte for byte")
     rng = np.random.default_rng(1)
-    for name in ("q8_0", "q4_0", "q4_1", "q5_0", "q5_1", "q4_K", "q5_K",
-                 "q6_K"):
+    for name in SCALES:
         kind = gguf.GGMLQuantizationType[name.upper()]
         block, size = gguf.GGML_QUANT_SIZES[kind]
 
@@ -241,11 +247,13 @@ def compare_packing():
             rows, columns = t.data.shape
             data = rng.integers(0, 256, (rows, columns // block, size),
                                 dtype=np.uint8)
-            # scales that are numbers
-            at = size - 2 if name == "q6_K" else 0
-            for i in (at, at + 2)[:1 + (name[3] in "1K" and name != "q6_K")]:
+            # scales that are numbers, of both signs, and some zero
+            for at in SCALES[name]:
                 scale = rng.normal(0, .01, (rows, columns // block, 1))
-                data[..., i:i + 2] = scale.astype(np.float16).view(np.uint8)
+                scale[:, 0] *= rng.integers(0, 2, (rows, 1))
+                data[..., at:at + 2] = scale.astype(np.float16).view(np.uint8)
+            if name == "mxfp4":
+                data[..., 0] = rng.integers(100, 130, data.shape[:2])
             return data.reshape(rows, -1), kind
 
         copy_file(gguf.GGUFReader("wide.gguf"), "random.gguf", pack)
@@ -257,6 +265,15 @@ def compare_packing():
             want = gguf.quants.dequantize(np.asarray(t.data), t.tensor_type)
             same = same and np.array_equal(np.asarray(got[t.name].data), want)
         test(same, f"packing: {name} is unpacked to gguf-py's numbers")
+        # ranks hold parts of rows and of columns, and heads of Llama in
+        # another order
+        for path in ("random.gguf", "unpacked.gguf"):
+            r = run("gpt-reshape", "--load-path", path, "--save-path",
+                    path + ".two", "--target-tensor-model-parallel-size", "2",
+                    "--verify", "--force")
+            same = same and r.returncode == 0
+        r = run("gpt-reshape", "diff", "random.gguf.two", "unpacked.gguf.two")
+        test(same and r.returncode == 0, f"packing: {name} is cut for ranks")
 
 
 TEXTS = ["hello world", "Hello,  World!\n\n  done \n ", "it's we'll 12345 6.78",

@@ -92,6 +92,8 @@ const struct gpt_hf_rule *gpt_gguf_next_rule(const struct gpt_gguf_arch *arch,
 const struct gpt_packing *gpt_gguf_shifted(const struct gpt_gguf_arch *arch,
                                            const struct gpt_param *p);
 
+/* "iq2_xs": the name of a type that is not read; "?" where it is not known. */
+const char *gpt_gguf_other_type(uint32_t ggml_type);
 /* ggml's numbers of plain types. */
 bool gpt_gguf_dtype(uint32_t ggml_type, enum gpt_dtype *dtype);
 uint32_t gpt_gguf_number(enum gpt_dtype dtype); /* F32, F16, BF16 */

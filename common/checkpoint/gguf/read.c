@@ -78,7 +78,8 @@ static int set_packed(struct gguf *g, struct entry *e,
     e->packed = gpt_arena_alloc(arena, 1, sizeof(*e->packed));
     if (!e->packed)
         return gpt_no_memory(err, "tensors");
-    *e->packed = (struct gpt_packed){p, t->offset, t->elements};
+    *e->packed = (struct gpt_packed){
+        .packing = p, .begin = t->offset, .elements = t->elements};
     e->dtype = GPT_F32;
     return GPT_OK;
 }
@@ -94,9 +95,10 @@ static int set_type(struct gguf *g, struct entry *e, struct gpt_arena *arena,
         GPT_TRY(set_packed(g, e, p, arena, err));
     else if (!gpt_gguf_dtype(t->type, &e->dtype))
         return gpt_fail(err, GPT_EDATA,
-                        "%s: tensor '%s' is of ggml's type %u, which is not "
-                        "supported",
-                        gpt_in_path(g->file.in), t->name.data, t->type);
+                        "%s: tensor '%s' is of ggml's type %u (%s), which is "
+                        "not supported",
+                        gpt_in_path(g->file.in), t->name.data, t->type,
+                        gpt_gguf_other_type(t->type));
     if (!gpt_mul(p ? t->elements / p->elements : t->elements,
                  p ? p->bytes : (int64_t)gpt_dtype_bytes(e->dtype), &e->bytes))
         return gpt_fail(err, GPT_EDATA, "%s: tensor '%s': size overflows",

@@ -454,6 +454,8 @@ static int parse_config(struct gpt_hf_reader *r, struct gpt_err *err)
                         "%s: %lld heads are not four equal parts, which models "
                         "of model_type %s have", r->what,
                         (long long)c->num_attention_heads, family->model_type);
+    GPT_TRY(gpt_hf_quantized_parse(&r->extra->quantized, r->json, r->what,
+                                   err));
     GPT_TRY(gpt_hf_check_unknown(r, r->json, "", err));
     if (gpt_config_complete(c, 1, 1, &inner) != GPT_OK)
         return gpt_fail(err, GPT_EDATA, "%s: %s", r->what, inner.text);

@@ -9,6 +9,7 @@
 #include "base/json.h"
 #include "base/memory.h"
 #include "checkpoint/huggingface/family.h"
+#include "checkpoint/huggingface/quantized.h"
 #include "checkpoint/source.h"
 #include "model/params.h"
 #include "tokenizer/hf_files.h"
@@ -32,6 +33,7 @@ struct gpt_hf_extra {
     struct gpt_end_ids ends;     /* generation_config.json's, else its own */
     /* generation_config.json's, or its own where there is no such file. */
     const char *unused_settings;
+    struct gpt_hf_quantized quantized; /* of the weights */
 };
 
 /* Vocabulary files that travel with a model, NULL-terminated. */

@@ -31,6 +31,13 @@ int gpt_hf_import_config(struct gpt_config *c, struct gpt_hf_extra *extra,
                  gpt_config_complete(c, gpt_max_i64(divisible_by, 1),
                                      gpt_max_i64(tp, 1), err),
                  out);
+    if (!outer && extra->quantized.method) {
+        status = gpt_fail(err, GPT_EDATA,
+                          "%s: weights are quantized (%s), which is read of "
+                          "Hugging Face's own files alone",
+                          path, extra->quantized.text);
+        goto out;
+    }
     status = gpt_hf_read_generation(extra, dir, json, c->vocab_size, arena,
                                     err);
 out:
@@ -45,6 +52,8 @@ void gpt_hf_import_extra(struct gpt_source *s, const struct gpt_hf_extra *extra)
     s->family = extra->family->model_type;
     s->ends = extra->ends;
     s->unused_settings = extra->unused_settings;
+    if (extra->quantized.method)
+        s->quantized = gpt_arena_strdup(&s->arena, extra->quantized.text);
 }
 
 /* ---- tensors ---- */

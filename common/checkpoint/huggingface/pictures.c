@@ -75,7 +75,8 @@ static int check_keys(const struct gpt_hf_outer *outer, const cJSON *json,
         if (!cJSON_IsNull(item) && !cJSON_IsFalse(item) &&
             !is_listed(outer->keys, item->string) &&
             !gpt_hf_is_note(item->string) && strcmp(item->string, TIED) != 0 &&
-            strcmp(item->string, outer->text) != 0)
+            strcmp(item->string, outer->text) != 0 &&
+            !gpt_hf_is_quantization(item->string))
             return gpt_hf_unknown_key(what, item->string, outer->model_type,
                                       err);
     return GPT_OK;
@@ -103,8 +104,10 @@ static bool complete(cJSON *text, const struct gpt_hf_outer *outer,
         done = done && put(text, "model_type",
                            cJSON_CreateString(outer->text_type));
     cJSON_ArrayForEach(item, json)
-        if (gpt_hf_is_note(item->string) && item->string[0] != '_' &&
-            !cJSON_IsNull(item) && strcmp(item->string, "model_type") != 0)
+        if (((gpt_hf_is_note(item->string) && item->string[0] != '_' &&
+              strcmp(item->string, "model_type") != 0) ||
+             gpt_hf_is_quantization(item->string)) &&
+            !cJSON_IsNull(item))
             done = done && put(text, item->string,
                                cJSON_Duplicate(item, true));
     return done;

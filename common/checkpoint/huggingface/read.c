@@ -196,7 +196,23 @@ static const struct gpt_safetensor *find_entry(const struct gpt_hf *hf,
     return t;
 }
 
-/* For the importer: a view of the whole entry. */
+/* A gpt_hf_part_find. */
+static bool find_part(void *context, const char *name, struct gpt_hf_part *part)
+{
+    const struct gpt_hf *hf = context;
+    size_t shard;
+
+    part->entry = find_entry(hf, name, &shard);
+    if (!part->entry)
+        return false;
+    part->in = hf->shards[shard].in;
+    part->file = hf->names[shard];
+    part->used = &hf->used[shard][part->entry - hf->shards[shard].tensors];
+    return true;
+}
+
+/* For the importer: a view of the whole entry, or of what stands in its place
+ * in a quantized model. */
 static int find_tensor(void *context, enum gpt_kind kind, const char *name,
                        struct gpt_hf_found *found, struct gpt_err *err)
 {
@@ -205,6 +221,14 @@ static int find_tensor(void *context, enum gpt_kind kind, const char *name,
     const struct gpt_safetensor *entry = find_entry(hf, name, &shard);
 
     (void)kind; /* these files have weights alone */
+    if (hf->extra.quantized.method) {
+        const struct gpt_hf_parts parts = {find_part, hf, hf->dir, &hf->arena};
+
+        GPT_TRY(gpt_hf_quantized_find(&hf->extra.quantized, &parts, name, found,
+                                      err));
+        if (found->tensor.name)
+            return GPT_OK;
+    }
     if (!entry)
         return GPT_OK;
     return gpt_hf_take_entry(
@@ -219,7 +243,8 @@ static int check_unknown(const struct gpt_hf *hf, struct gpt_err *err)
         for (int64_t i = 0; i < hf->shards[s].n; i++) {
             const char *name = hf->shards[s].tensors[i].name;
 
-            if (!hf->used[s][i])
+            if (!hf->used[s][i] && !(hf->extra.quantized.method &&
+                                     gpt_hf_quantized_ignores(name)))
                 GPT_TRY(gpt_hf_import_check(&hf->model, name, name,
                                             hf->names[s], err));
         }
@@ -277,6 +302,26 @@ static int count_tensors(struct gpt_hf *hf, struct gpt_err *err)
     return GPT_OK;
 }
 
+/* The layers of GPT-2's class have matrices (in, out), which programs that
+ * quantize turn, or do not. */
+static int check_quantized(const struct gpt_hf *hf, struct gpt_err *err)
+{
+    const struct gpt_hf_family *family = hf->extra.family;
+
+    if (!hf->extra.quantized.method)
+        return GPT_OK;
+    for (size_t i = 0; i < family->n_rules; i++)
+        if (family->rules[i].order == GPT_HF_TRANSPOSED)
+            return gpt_fail(err, GPT_EDATA,
+                            "%s: its weights are quantized (%s), which is not "
+                            "read of models of model_type %s",
+                            hf->dir, hf->extra.quantized.text,
+                            family->model_type);
+    gpt_info("%s: its weights are quantized (%s), and read as fp32", hf->dir,
+             hf->extra.quantized.text);
+    return GPT_OK;
+}
+
 /* Files of the base model lack the family's prefix; the word table, which is
  * the first rule, tells which kind it is. */
 static int open_tensors(struct gpt_hf *hf, struct gpt_err *err)
@@ -289,6 +334,7 @@ static int open_tensors(struct gpt_hf *hf, struct gpt_err *err)
     hf->model.prefix = find_entry(hf, name, &shard) ? family->prefix : "";
     if (!hf->model.prefix[0] && !find_entry(hf, family->rules[0].name, &shard))
         return fail_of_words(hf, name, err);
+    GPT_TRY(check_quantized(hf, err));
     hf->model.where = hf->dir;
     hf->model.config = &hf->config;
     hf->model.family = family;

@@ -125,12 +125,6 @@ static bool has_key(const struct gpt_hf_family *family, const char *name)
 int gpt_hf_unknown_key(const char *what, const char *key,
                        const char *model_type, struct gpt_err *err)
 {
-    if (strcmp(key, "quantization_config") == 0) {
-        gpt_fail(err, GPT_EDATA, "%s: '%s': its weights are quantized", what,
-                 key);
-        return gpt_hint(err, "name the model that was quantized, or save it "
-                             "after dequantize() of transformers");
-    }
     gpt_fail(err, GPT_EDATA, "%s: '%.200s' is not known of model_type %s: the "
              "model may compute what this one does not", what, key,
              model_type);
@@ -161,7 +155,8 @@ int gpt_hf_check_unknown(const struct gpt_hf_reader *r, const cJSON *object,
     {
         char name[256];
 
-        if (cJSON_IsNull(item) || cJSON_IsFalse(item))
+        if (cJSON_IsNull(item) || cJSON_IsFalse(item) ||
+            (!*outer && gpt_hf_is_quantization(item->string)))
             continue;
         snprintf(name, sizeof(name), "%s%.200s", outer, item->string);
         if (!*outer && cJSON_IsObject(item) && has_keys_in(family, name)) {
