@@ -101,6 +101,11 @@ if command -v clang >clang.where; then
             -fsyntax-only -D_GNU_SOURCE -I "$top" -I "$top/common" \
             -I "$top/kernels" -DGPT_ISA=$set "$top"/kernels/cpu/isa/*.c
     done
+    for set in avx2 avx2vnni avx512 avx512vnni avx512bf16 amx; do
+        expect 0 "clang can ask the processor for $set" clang -std=c11 \
+            -fsyntax-only -D_GNU_SOURCE -I "$top/common" \
+            -DGPT_HAVE_ISA_$set=1 "$top"/common/base/cpu*.c
+    done
 else
     skip 'there is no clang'
 fi
