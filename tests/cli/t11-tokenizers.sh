@@ -42,6 +42,9 @@ done
 expect 2 'a name that tells nothing' gpt-dataset cat \
     Llama2Tokenizer_text_document --tokenizer-model corpus.jsonl
 err_has 'does not tell by its name'
+expect 4 'a name that is nothing here' gpt-dataset cat \
+    Llama2Tokenizer_text_document --tokenizer-model meta/llama
+err_has 'tokenizers are not fetched by a name'
 expect 2 'a model beside a merge file' gpt-dataset cat \
     Llama2Tokenizer_text_document --tokenizer-model "$golden/bpe.model" \
     --merge-file x
