@@ -11,7 +11,8 @@
 #include <unistd.h>
 
 /* Where presets are, in order: the environment, the place of installation,
- * beside the program as installed, and as built. */
+ * beside the program as installed, and as built: in the sources, or by the link
+ * that make leaves where the build folder is elsewhere. */
 static bool preset_dir(int i, char *buf)
 {
     char exe[GPT_PATH_BYTES];
@@ -32,11 +33,13 @@ static bool preset_dir(int i, char *buf)
     if (!slash)
         return false;
     *slash = '\0';
-    return snprintf(buf, GPT_PATH_BYTES, "%s/../share/%s", exe,
-                    i == 2 ? "gpt/presets" : "presets") < GPT_PATH_BYTES;
+    static const char *const beside[] = {"../share/gpt/presets",
+                                         "../share/presets", "presets"};
+    return snprintf(buf, GPT_PATH_BYTES, "%s/%s", exe, beside[i - 2]) <
+           GPT_PATH_BYTES;
 }
 
-enum { PRESET_DIRS = 4 };
+enum { PRESET_DIRS = 5 };
 
 /* A name without '/' that is no file may be that of a preset. A file of that
  * name wins, so that a preset which is added later changes no command that
@@ -101,7 +104,7 @@ static int preset_name_length(const struct dirent *e)
     return (int)strlen(e->d_name) - 5;
 }
 
-/* "presets: gpt2-124m tiny" as the hint. */
+/* "presets: gpt2-124m tiny" as the hint; or what shows where they are. */
 void gpt_opt_hint_presets(struct gpt_err *err)
 {
     char dir[GPT_PATH_BYTES], text[sizeof(err->hint)] = "presets:";
@@ -119,6 +122,9 @@ void gpt_opt_hint_presets(struct gpt_err *err)
     free_presets(entries, n);
     if (n > 0)
         gpt_hint(err, "%s", text);
+    else
+        gpt_hint(err, "no presets were found either: GPT_DATADIR names the "
+                      "directory that holds presets/");
 }
 
 /* True when every name of the file is one of this program's options. Values are
