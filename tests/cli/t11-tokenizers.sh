@@ -81,6 +81,8 @@ expect 0 'NullTokenizer' gpt-preprocess --input numbers.jsonl --quiet \
 expect 0 'its ids' gpt-dataset cat n_text_document
 printf '1 2 3 9\n' >want
 check 'are the numbers' cmp want out
+expect 0 'without damage' gpt-dataset verify n_text_document \
+    --tokenizer-type NullTokenizer --vocab-size 9
 expect 0 'as text' gpt-dataset cat n_text_document --strip-eod \
     --tokenizer-type NullTokenizer --vocab-size 9
 printf '1 2 3\n' >want
