@@ -254,8 +254,12 @@ $(cmd_lib): $(cmd_obj)
 
 link = $(CC) $(ALL_LDFLAGS) -o $@ $^ $(ALL_LIBS)
 
-$(bins): $(BUILD)/gpt-%: $(BUILD)/cmd/%/main.o $(libs)
+$(bins): $(BUILD)/gpt-%: $(BUILD)/cmd/%/main.o $(libs) | $(BUILD)/presets
 	$(link)
+
+# Programs look for presets beside themselves, too: base/options_preset.c.
+$(BUILD)/presets:
+	@ln -sfn '$(CURDIR)/share/presets' $@
 
 $(unit_bins): %.t: %.o $(libs)
 	$(link)

@@ -369,7 +369,8 @@ static int find_vocabulary(struct gpt_verify_options *vo,
         GPT_TRY(gpt_tokenizer_open_given(&tok, &named, err));
     vo->vocab_size = o->vocab_size;
     if (tok) {
-        if (vo->vocab_size == 0)
+        /* NullTokenizer has one more id than its size, which ends documents */
+        if (vo->vocab_size == 0 || strcmp(named.type, "NullTokenizer") == 0)
             vo->vocab_size = gpt_tokenizer_vocab_size(tok);
         status = gpt_tokenizer_identify(id, &named, tok, err);
         vo->tokenizer = id;

@@ -21,9 +21,11 @@ static int split_address(const char *where, char *host, size_t cap,
     int64_t number = 0;
 
     if (!colon || !gpt_parse_int(colon + 1, &number) || number < 0 ||
-        number > 65535 || n >= cap)
-        return gpt_fail(err, GPT_EUSAGE, "--serve: '%s' is not HOST:PORT",
-                        where);
+        number > 65535 || n >= cap) {
+        gpt_fail(err, GPT_EUSAGE, "--serve: '%s' is not HOST:PORT", where);
+        return gpt_hint(err, ":8080 is port 8080 of this machine alone, and :0 "
+                             "one that is free");
+    }
     if (n > 1 && where[0] == '[' && where[n - 1] == ']') {
         where++;
         n -= 2;

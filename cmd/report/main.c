@@ -353,6 +353,44 @@ static int follow(const struct options *o, const struct gpt_args *args,
 
 /* ---- the program ---- */
 
+/* Options that not every kind of report obeys, and the kinds that do. */
+enum { PAGE = 1, TEXT = 2, FOLLOW = 4, CSV = 8, JSON = 16 };
+static const struct {
+    const char *option, *where;
+    unsigned kinds;
+} limited[] = {
+    {"timeline", "only a page has it", PAGE},
+    {"plan", "only a page has it", PAGE},
+    {"title", "only a page has it", PAGE},
+    {"points", "only a page has it", PAGE},
+    {"width", "it is for --text and --follow", TEXT | FOLLOW},
+    {"height", "it is for --text and --follow", TEXT | FOLLOW},
+    {"ascii", "it is for --text and --follow", TEXT | FOLLOW},
+    {"interval", "it is for --follow", FOLLOW},
+    {"smoothing", "--csv and --json have values as they are",
+     PAGE | TEXT | FOLLOW},
+    {"log", "--csv and --json have no axis", PAGE | TEXT | FOLLOW},
+    {"bytes-per-token", "--json has no bits a byte",
+     PAGE | TEXT | FOLLOW | CSV},
+};
+
+static int check_kind(const struct options *o, const struct gpt_args *args,
+                      struct gpt_err *err)
+{
+    const unsigned kind = o->follow ? FOLLOW
+                          : o->text ? TEXT
+                          : o->csv  ? CSV
+                          : o->json ? JSON
+                                    : PAGE;
+
+    for (size_t i = 0; i < GPT_COUNT(limited); i++)
+        if (!(limited[i].kinds & kind) &&
+            gpt_option_given(args, limited[i].option))
+            return gpt_fail(err, GPT_EUSAGE, "--%s has no effect here: %s",
+                            limited[i].option, limited[i].where);
+    return GPT_OK;
+}
+
 /* What would have no effect is refused. */
 static int check_options(const struct options *o, const struct gpt_args *args,
                          struct gpt_err *err)
@@ -378,12 +416,7 @@ static int check_options(const struct options *o, const struct gpt_args *args,
     if (o->follow && o->output)
         return gpt_fail(err, GPT_EUSAGE, "--follow draws on the terminal: "
                         "--output has no effect with it");
-    const bool page = choose_writer(o) == write_page && !o->follow;
-    if (!page && (o->timeline || o->plan || gpt_option_given(args, "title") ||
-                  gpt_option_given(args, "points")))
-        return gpt_fail(err, GPT_EUSAGE, "--timeline, --plan, --title and "
-                        "--points: only a page has them");
-    return GPT_OK;
+    return check_kind(o, args, err);
 }
 
 /* Every kind of report is one look at the runs but --follow, which is many. */

@@ -39,7 +39,7 @@ int main(int argc, char **argv)
     static const char *const usage[] = {
         "--data-path PREFIX --vocab-file FILE --train-iters N --lr X "
         "[--save DIR] [OPTION]...",
-        "--config PRESET --load DIR [OPTION]...",
+        "--config PRESET --vocab-size N --dry-run [OPTION]...",
         "advise --config PRESET --gpus N [--memory SIZE] [OPTION]...",
         NULL,
     };

@@ -45,8 +45,10 @@ static int plan_vocabulary(struct gpt_train_plan *p,
         gpt_fail(err, GPT_EUSAGE,
                  "the vocabulary size is not known: give --vocab-file and "
                  "--merge-file, --tokenizer-model, or --vocab-size");
-        return gpt_hint(err, "they are those that gpt-preprocess was given; "
-                             "try 'gpt-train --help'");
+        return gpt_hint(err, "they are those that gpt-preprocess was given; %s",
+                        o->load ? "--use-checkpoint-args takes them and the "
+                                  "model from --load"
+                                : "try 'gpt-train --help'");
     }
     /* without it these would silently do nothing */
     if (p->masks.eod < 0 &&

@@ -510,6 +510,18 @@ static void summarise_machine(const struct gpt_report *r, double tokens,
                  r->o.gpu ? " for the device" : "");
 }
 
+/* A run that was resumed may have had a lower loss before. */
+static void summarise_best(const struct gpt_report *r, int64_t from)
+{
+    char since[48] = "";
+
+    if (from > 0)
+        snprintf(since, sizeof(since), " since iteration %lld",
+                 (long long)from);
+    gpt_log_line(" best validation loss%s: %.6E, at iteration %lld", since,
+                 r->whole.best.loss, (long long)r->whole.best.iteration);
+}
+
 /* The last step's loss: lines have the means of their steps. */
 void gpt_report_summary(const struct gpt_report *r, int64_t iteration)
 {
@@ -533,8 +545,7 @@ void gpt_report_summary(const struct gpt_report *r, int64_t iteration)
                      r->whole.valid, (long long)r->whole.valid_at);
     if (r->whole.best.iteration > 0 &&
         r->whole.best.iteration != r->whole.valid_at)
-        gpt_log_line(" best validation loss: %.6E, at iteration %lld",
-                     r->whole.best.loss, (long long)r->whole.best.iteration);
+        summarise_best(r, iteration - r->whole.steps);
     if (isfinite(r->whole.test))
         gpt_log_line(" test loss: %.6E", r->whole.test);
     if (r->whole.steps > 0)

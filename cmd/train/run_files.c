@@ -27,9 +27,9 @@ static int lock_save(struct gpt_run *r, struct gpt_err *err)
         gpt_fail(err, GPT_EEXIST, "%s: holds checkpoints of another run",
                  o->save);
         return gpt_hint(err,
-                        "continue it with --load %s, or replace it with "
+                        "continue it with --load %s%s, or replace it with "
                         "--force",
-                        o->save);
+                        o->save, o->finetune ? " and without --finetune" : "");
     }
     r->replaces = exists && !same;
     return GPT_OK;

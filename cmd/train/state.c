@@ -373,7 +373,7 @@ static void report_length(const struct gpt_lr_schedule *here,
                  what, (long long)here->decay_samples,
                  (long long)there->decay_samples);
     gpt_log_line("   the next step has %.6g, with "
-                 "--use-checkpoint-opt_param-scheduler it has %.6g",
+                 "--use-checkpoint-opt-param-scheduler it has %.6g",
                  gpt_lr_schedule_value(here, state->scheduled),
                  gpt_lr_schedule_value(there, state->scheduled));
 }
@@ -393,7 +393,7 @@ static int settle_schedule(const struct gpt_source *source,
     if (!cJSON_GetObjectItemCaseSensitive(source->state, GPT_RUN_SCHEDULE)) {
         gpt_fail(err, GPT_EDATA, "%s: says nothing of its run's schedule",
                  source->dir);
-        return gpt_hint(err, "--override-opt_param-scheduler takes the "
+        return gpt_hint(err, "--override-opt-param-scheduler takes the "
                              "schedule from the options");
     }
     GPT_TRY(gpt_lr_schedule_from_json(&there, source->state, source->dir, err));

@@ -4,9 +4,14 @@
 
 #ifdef GPT_HAVE_ISA_avx2vnni
 
+#include <cpuid.h>
+
+/* By the number of the bit, as clang 14 has no name for it. */
 bool gpt_cpu_has_vnni(void)
 {
-    return __builtin_cpu_supports("avxvnni");
+    unsigned a, b, c, d;
+
+    return __get_cpuid_count(7, 1, &a, &b, &c, &d) && (a >> 4 & 1);
 }
 
 #else

@@ -372,6 +372,18 @@ static bool is_unknown(const struct gpt_program *p, const char *word)
     return true;
 }
 
+/* The command that a word may be meant to be; or NULL. */
+static const char *nearest_command(const struct gpt_program *p,
+                                   const char *word)
+{
+    const char *const *commands = p->commands;
+    size_t n = 0;
+
+    while (commands && commands[n])
+        n++;
+    return n ? gpt_did_you_mean(word, commands, n) : NULL;
+}
+
 /* Only the second pass keeps words, or they would be there twice. */
 static int take_positional(struct gpt_parse *p, const char *word)
 {
@@ -387,8 +399,11 @@ static int take_positional(struct gpt_parse *p, const char *word)
     }
     if ((max >= 0 && p->n_positional >= max) ||
         is_unknown(p->program, word)) {
+        const char *near = nearest_command(p->program, word);
+
         gpt_fail(p->err, GPT_EUSAGE, "unexpected argument '%.200s'", word);
-        return p->program->instead
+        return near ? gpt_hint(p->err, "did you mean '%s'?", near)
+               : p->program->instead
                    ? gpt_hint(p->err, "%s", p->program->instead)
                    : gpt_hint(p->err, "try '%s --help'", p->program->name);
     }

@@ -265,7 +265,7 @@ int gpt_opt_read_config(struct gpt_parse *p, const char *name,
     int status = gpt_read_file(path, GPT_CONFIG_LIMIT, &text, &len, p->err);
     if (status != GPT_OK) {
         if (status == GPT_EIO && !strchr(name, '/'))
-            gpt_opt_hint_presets(p->err);
+            gpt_opt_hint_presets(p->program, p->err);
         return status;
     }
     /* A new source for every file: its lists replace those of the file before

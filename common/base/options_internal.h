@@ -128,7 +128,8 @@ enum { GPT_CONFIG_LIMIT = 1 << 20 }; /* bytes of a configuration file */
  * itself. */
 void gpt_opt_find_preset(const char *name, char *path);
 /* A hint that lists all presets. */
-void gpt_opt_hint_presets(struct gpt_err *err);
+void gpt_opt_hint_presets(const struct gpt_program *program,
+                          struct gpt_err *err);
 /* Writes the names of the presets that this program can read, a line each. */
 int gpt_opt_list_presets(const struct gpt_program *program, struct gpt_buf *b);
 

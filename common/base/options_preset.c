@@ -11,7 +11,8 @@
 #include <unistd.h>
 
 /* Where presets are, in order: the environment, the place of installation,
- * beside the program as installed, and as built. */
+ * beside the program as installed, and as built: in the sources, or by the link
+ * that make leaves where the build folder is elsewhere. */
 static bool preset_dir(int i, char *buf)
 {
     char exe[GPT_PATH_BYTES];
@@ -32,11 +33,13 @@ static bool preset_dir(int i, char *buf)
     if (!slash)
         return false;
     *slash = '\0';
-    return snprintf(buf, GPT_PATH_BYTES, "%s/../share/%s", exe,
-                    i == 2 ? "gpt/presets" : "presets") < GPT_PATH_BYTES;
+    static const char *const beside[] = {"../share/gpt/presets",
+                                         "../share/presets", "presets"};
+    return snprintf(buf, GPT_PATH_BYTES, "%s/%s", exe, beside[i - 2]) <
+           GPT_PATH_BYTES;
 }
 
-enum { PRESET_DIRS = 4 };
+enum { PRESET_DIRS = 5 };
 
 /* A name without '/' that is no file may be that of a preset. A file of that
  * name wins, so that a preset which is added later changes no command that
@@ -101,26 +104,6 @@ static int preset_name_length(const struct dirent *e)
     return (int)strlen(e->d_name) - 5;
 }
 
-/* "presets: gpt2-124m tiny" as the hint. */
-void gpt_opt_hint_presets(struct gpt_err *err)
-{
-    char dir[GPT_PATH_BYTES], text[sizeof(err->hint)] = "presets:";
-    struct dirent **entries;
-    int n = scan_presets(dir, &entries);
-    size_t at = strlen(text);
-
-    for (int i = 0; i < n; i++) {
-        int len = preset_name_length(entries[i]);
-
-        if (at + (size_t)len + 2 < sizeof(text))
-            at += (size_t)snprintf(text + at, sizeof(text) - at, " %.*s", len,
-                                   entries[i]->d_name);
-    }
-    free_presets(entries, n);
-    if (n > 0)
-        gpt_hint(err, "%s", text);
-}
-
 /* True when every name of the file is one of this program's options. Values are
  * not looked at: a preset with a wrong one is worth its message. */
 static bool can_read_preset(const struct gpt_program *program, const char *path)
@@ -142,6 +125,35 @@ static bool can_read_preset(const struct gpt_program *program, const char *path)
     }
     gpt_free(text);
     return can;
+}
+
+/* "presets: gpt2-124m tiny" as the hint, of those with options of the program;
+ * or what shows where presets are. */
+void gpt_opt_hint_presets(const struct gpt_program *program,
+                          struct gpt_err *err)
+{
+    char dir[GPT_PATH_BYTES], path[2 * GPT_PATH_BYTES];
+    char text[sizeof(err->hint)] = "presets:";
+    struct dirent **entries;
+    int n = scan_presets(dir, &entries);
+    const size_t start = strlen(text);
+    size_t at = start;
+
+    for (int i = 0; i < n; i++) {
+        int len = preset_name_length(entries[i]);
+
+        snprintf(path, sizeof(path), "%s/%s", dir, entries[i]->d_name);
+        if (at + (size_t)len + 2 < sizeof(text) &&
+            can_read_preset(program, path))
+            at += (size_t)snprintf(text + at, sizeof(text) - at, " %.*s", len,
+                                   entries[i]->d_name);
+    }
+    free_presets(entries, n);
+    if (at > start)
+        gpt_hint(err, "%s", text);
+    else if (n == 0)
+        gpt_hint(err, "no presets were found either: GPT_DATADIR names the "
+                      "directory that holds presets/");
 }
 
 /* Presets are files of options: those with options of another program are of no

@@ -190,7 +190,7 @@ int gpt_topology_layers(const struct gpt_topology *t, int64_t num_layers,
                         int64_t chunk, int64_t *begin, int64_t *count,
                         struct gpt_err *err)
 {
-    int64_t middle, before = 0, here = 0;
+    int64_t middle = 0, before = 0, here = 0;
 
     /* All stages are checked on every rank, not only those up to this one: then
      * all ranks refuse a bad division with one message, and none begins to wait

@@ -185,6 +185,10 @@ int gpt_tokenizer_settle(struct gpt_tokenizer_options *o, bool typed,
     }
     if (!typed && o->model && !o->vocab_file && !o->merge_file &&
         !names_of(o->type)->model) {
+        char path[GPT_PATH_BYTES];
+
+        GPT_TRY(gpt_tokenizer_file(o->model, "tokenizer.json", path,
+                                   sizeof(path), err));
         gpt_fail(err, GPT_EUSAGE,
                  "'%.200s' does not tell by its name which family of "
                  "tokenizers it is of",

@@ -9,6 +9,10 @@
 #   DEMO_SECONDS=N     train for about N seconds (default 150)
 set -eu
 here=$(cd "$(dirname "$0")" && pwd)
+[ -d "${BUILD:-build}" ] || {
+    echo "demo: there is no folder '${BUILD:-build}'; BUILD names another" >&2
+    exit 1
+}
 build=$(cd "${BUILD:-build}" && pwd)
 demo=$build/demo
 prompt=${DEMO_PROMPT:-And the LORD said unto Moses,}

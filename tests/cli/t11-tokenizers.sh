@@ -42,6 +42,9 @@ done
 expect 2 'a name that tells nothing' gpt-dataset cat \
     Llama2Tokenizer_text_document --tokenizer-model corpus.jsonl
 err_has 'does not tell by its name'
+expect 4 'a name that is nothing here' gpt-dataset cat \
+    Llama2Tokenizer_text_document --tokenizer-model meta/llama
+err_has 'tokenizers are not fetched by a name'
 expect 2 'a model beside a merge file' gpt-dataset cat \
     Llama2Tokenizer_text_document --tokenizer-model "$golden/bpe.model" \
     --merge-file x
@@ -78,6 +81,8 @@ expect 0 'NullTokenizer' gpt-preprocess --input numbers.jsonl --quiet \
 expect 0 'its ids' gpt-dataset cat n_text_document
 printf '1 2 3 9\n' >want
 check 'are the numbers' cmp want out
+expect 0 'without damage' gpt-dataset verify n_text_document \
+    --tokenizer-type NullTokenizer --vocab-size 9
 expect 0 'as text' gpt-dataset cat n_text_document --strip-eod \
     --tokenizer-type NullTokenizer --vocab-size 9
 printf '1 2 3\n' >want

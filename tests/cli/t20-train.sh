@@ -189,6 +189,8 @@ expect 2 'another model is an error' train --load part --hidden-size 32
 err_has 'its model has hidden_size 16, the options say 32'
 expect 7 'no run writes over another' train --save whole
 err_has 'holds checkpoints of another run'
+expect 7 'nor does one that finetunes' train --load whole --save whole --finetune
+err_has 'continue it with --load whole and without --finetune'
 expect 0 'without --force' train --save tuned --force
 expect 2 'threads beyond all machines' \
     env OMP_NUM_THREADS=99999 gpt-train --dry-run
@@ -402,8 +404,9 @@ wrong '--train-iters goes with --lr-warmup-iters' --lr-warmup-samples 8
 expect 2 'needs a length' gpt-train $common $data_options
 # shellcheck disable=SC2086 # word lists
 expect 2 'needs a vocabulary' gpt-train $common --data-path $data \
-    --train-iters 1
+    --train-iters 1 --load whole
 err_has 'the vocabulary size is not known'
+err_has '--use-checkpoint-args takes them'
 expect 5 'refuses a device that is not there' train --device quantum
 expect 4 'refuses a checkpoint that is not there' train --load nowhere
 

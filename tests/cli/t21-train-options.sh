@@ -43,7 +43,7 @@ err_has 'its run had other data'
 expect 0 'a run of 10 steps' train --train-iters 10 --save short
 expect 0 'is made longer' train --train-iters 12 --load short --save longer
 err_has 'the learning rate decays over 48 samples, not 40'
-err_has 'the next step has 0.00166667, with --use-checkpoint-opt_param-scheduler it has 0'
+err_has 'the next step has 0.00166667, with --use-checkpoint-opt-param-scheduler it has 0'
 check 'to its new end' test "$(tracker longer)" = 12
 expect 0 'the schedule of the checkpoint needs no word' train --train-iters 12 \
     --load short --use-checkpoint-opt_param-scheduler

@@ -99,6 +99,7 @@ back() { # name option...: to Megatron-LM and back: the same bytes
     rm -rf m b
     expect 0 "$name to Megatron-LM: $*" into "$name" m --to megatron "$@" \
         --verify
+    err_has 'resumes with its option no-load-rng'
     expect 0 'and back' into m b $tp 1 $pp 1
     check 'is the same' diff -r "$name/iter_0000003" b/iter_0000003
 }

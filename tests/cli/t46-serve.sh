@@ -308,9 +308,11 @@ wait $pid
 expect 2 'an address of the network without a key' gpt-generate --load ckpt \
     --serve 0.0.0.0:0
 err_has '--api-key-file'
-for bad in 8080 host: :x :70000 no.such.host.invalid:1; do
+for bad in host: :x :70000 no.such.host.invalid:1; do
     expect 2 "$bad" gpt-generate --load ckpt --serve "$bad"
 done
+expect 2 'a port alone' gpt-generate --load ckpt --serve 8080
+err_has ':8080 is port 8080 of this machine alone'
 expect 2 'a prompt beside it' gpt-generate --load ckpt --serve :0 -p a
 for bad in '' "$(printf 'a\377')"; do
     expect 2 "a model's name '$bad'" gpt-generate --load ckpt --serve :0 \

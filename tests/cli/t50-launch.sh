@@ -37,6 +37,8 @@ out_has '[rank 1] 3 3'
 expect 0 'threads of the environment' env OMP_NUM_THREADS=7 gpt-launch \
     --standalone sh -c 'echo $OMP_NUM_THREADS; [ "$GPT_THREADS" -ge 1 ]'
 out_has '[rank 0] 7'
+expect 4 'no file of options' gpt-launch --config nothere true
+check 'presets of gpt-train are none of its' sh -c '! grep presets err'
 expect 0 'threads by cores' one --nproc-per-node 4096 --print-config
 expect 0 'more ranks than cores' one --nproc-per-node 40 \
     sh -c 'echo $OMP_NUM_THREADS'

@@ -194,8 +194,24 @@ err_has 'can be read once'
 expect 2 'two kinds' gpt-report run --csv --json
 err_has '--text, --follow, --csv and --json exclude each other'
 err_has 'give one of them'
-expect 2 'options of a page' gpt-report run --csv --title x
-err_has 'only a page has them'
+refused() { # reason, options...
+    why=$1
+    shift
+    expect 2 "no effect: $*" gpt-report run "$@"
+    err_has "has no effect here: $why"
+}
+for option in '--title x' '--points 9' '--plan x' '--timeline x'; do
+    # shellcheck disable=SC2086 # words
+    refused 'only a page has it' --csv $option
+done
+for option in '--width 50' '--height 4' --ascii; do
+    # shellcheck disable=SC2086 # words
+    refused 'it is for --text and --follow' $option
+done
+refused 'it is for --follow' --text --interval 1
+refused '--csv and --json have values as they are' --csv --smoothing 0.5
+refused '--csv and --json have no axis' --json --log
+refused '--json has no bits a byte' --json --bytes-per-token 4
 expect 2 'a file while it follows' gpt-report run --follow --output x
 expect 0 'a page' gpt-report run
 expect 7 'which exists' gpt-report run

@@ -55,6 +55,10 @@ err_has 'best validation loss'
 # ---- restarts ----
 expect 0 'it goes on' train --train-iters 6 --save run --load run
 expect 0 'and on' train --train-iters 8 --save run --load run
+expect 0 'a run that gets worse' train --train-iters 14 --load run --lr 0.5 \
+    --min-lr 0.5 --override-opt-param-scheduler --eval-interval 1 \
+    --eval-iters 1 --split 8,2,0
+err_has 'best validation loss since iteration 8'
 check 'lines count the restarts' test "$(sed -n \
     's/.*"restarts":\([0-9]*\).*/\1/p' run/metrics.jsonl | tr -d '\n')" = \
     00001122

@@ -156,6 +156,7 @@ expect 2 'no ranks' advise
 err_has 'advise needs --gpus'
 expect 2 'another word' gpt-train advice --gpus 8
 err_has "unexpected argument 'advice'"
+err_has "did you mean 'advise'?"
 expect 2 'no vocabulary' gpt-train advise --config gpt2-124m --gpus 8
 err_has 'the vocabulary size is not known'
 expect 2 'a batch that cannot be' advise --gpus 64 --global-batch-size 7

@@ -77,6 +77,19 @@ if printf '#include <zlib.h>\n' | gcc -E - >/dev/null 2>&1; then
 else
     skip 'zlib is not installed'
 fi
+away=$scratch/away
+mkdir "$away" "$away/build"
+cp "$BUILD/gpt-train" "$away/build"
+preset() { (unset GPT_DATADIR && "$away/build/gpt-train" --print-config "$@"); }
+if preset --config gpt2-tiny >/dev/null 2>&1; then
+    skip 'presets are installed on this machine'
+else
+    expect 4 'a program without presets' preset --config gpt2-tiny
+    err_has 'no presets were found either: GPT_DATADIR names'
+    expect 0 'a build folder elsewhere' make -C "$top" CUDA=0 \
+        BUILD="$away/build" "$away/build/presets"
+    expect 0 'has the presets' preset --config gpt2-tiny
+fi
 compiles() { # ISAS: the command that would compile the list of machine code
     run_make -n -W kernels/cpu/choose.c "$@" "$build/kernels/cpu/choose.o"
 }
@@ -100,6 +113,11 @@ if command -v clang >clang.where; then
         expect 0 "clang takes vectors of ${set%% *}" clang -std=c11 \
             -fsyntax-only -D_GNU_SOURCE -I "$top" -I "$top/common" \
             -I "$top/kernels" -DGPT_ISA=$set "$top"/kernels/cpu/isa/*.c
+    done
+    for set in avx2 avx2vnni avx512 avx512vnni avx512bf16 amx; do
+        expect 0 "clang can ask the processor for $set" clang -std=c11 \
+            -fsyntax-only -D_GNU_SOURCE -I "$top/common" \
+            -DGPT_HAVE_ISA_$set=1 "$top"/common/base/cpu*.c
     done
 else
     skip 'there is no clang'

@@ -278,6 +278,8 @@ else
     skip 'built without Gloo'
 fi
 
+expect 1 'demo.sh without a folder' env BUILD=nothing sh "$script/demo.sh"
+err_has "there is no folder 'nothing'; BUILD names another"
 # The demonstration, with a model that is smaller still: the programs are those
 # of a directory where gpt-train gets options for that.
 mkdir build

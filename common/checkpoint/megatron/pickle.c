@@ -352,7 +352,8 @@ void gpt_megatron_report_run(const struct gpt_target *t)
                  "rate: Megatron-LM will train all of them at the common one",
                  t->path);
     gpt_info("%s: has no state of random number generators, as random numbers "
-             "here follow from the seed: Megatron-LM resumes with no-load-rng",
+             "here follow from the seed: Megatron-LM resumes with its "
+             "option no-load-rng",
              t->path);
 }
 
