@@ -2,7 +2,7 @@
  * (unicode_nfc.h): the other normalization forms, marks, lower case, and
  * graphemes, which are what a reader takes for one character. Each is of the
  * version of Unicode that Hugging Face tokenizers has of it: 9.0 for forms and
- * marks, 17.0 for lower case and graphemes. Texts are UTF-8. */
+ * marks, 8.0 for punctuation, 17.0 for lower case and graphemes. Texts are UTF-8. */
 #ifndef GPT_TEXT_UNICODE_FORMS_H
 #define GPT_TEXT_UNICODE_FORMS_H
 
@@ -21,6 +21,8 @@ int gpt_to_form(struct gpt_buf *out, enum gpt_form form, const char *text,
 
 /* True for marks: Mn, Mc and Me. */
 bool gpt_unicode_is_mark(uint32_t cp);
+/* True for punctuation, and for symbols of ASCII. */
+bool gpt_unicode_is_sign(uint32_t cp);
 
 /* The lower case of a character by itself; but U+0130 has two letters, of which
  * this is the first and U+0307 the second. */
@@ -61,8 +63,9 @@ struct gpt_lower_range { /* every `step`th letter from first to last */
 extern const size_t gpt_compat_n_mappings;
 extern const struct gpt_nfc_mapping gpt_compat_mappings[]; /* by cp */
 extern const uint32_t gpt_compat_letters[];
-extern const size_t gpt_unicode_n_marks, gpt_unicode_n_lower;
-extern const uint32_t gpt_unicode_marks[][2];
+extern const size_t gpt_unicode_n_marks, gpt_unicode_n_signs;
+extern const uint32_t gpt_unicode_marks[][2], gpt_unicode_signs[][2];
+extern const size_t gpt_unicode_n_lower;
 extern const struct gpt_lower_range gpt_unicode_lower[]; /* by first */
 extern const uint8_t gpt_grapheme_index[];   /* code point / 128 -> group */
 extern const uint8_t gpt_grapheme_classes[]; /* 128 a group */

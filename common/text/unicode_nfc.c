@@ -258,8 +258,10 @@ static int add_stretch(struct gpt_buf *out, struct letters *l,
     l->n = 0;
     for (size_t i = 0; i < len;) {
         uint32_t cp = 0;
+        const int n = gpt_utf8_decode(p + i, len - i, &cp);
 
-        i += (size_t)gpt_utf8_decode(p + i, len - i, &cp);
+        assert(n > 0); /* stretches are cut between characters */
+        i += n ? (size_t)n : 1;
         GPT_TRY(decompose(l, cp, err));
     }
     reorder(l);

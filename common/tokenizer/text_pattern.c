@@ -2,6 +2,7 @@
 #include "tokenizer/text_pattern.h"
 
 #include "text/unicode.h"
+#include "text/unicode_forms.h"
 
 #include <string.h>
 
@@ -135,14 +136,13 @@ static bool is_of(const struct gpt_pattern *p, const char *text, size_t len,
         return *n == p->text.len && memcmp(text, p->text.data, *n) == 0;
     if (!bytes)
         return false;
-    const enum gpt_unicode_class class = gpt_unicode_class(cp);
     switch (p->kind) {
     case GPT_PATTERN_BLANK:
-        return class == GPT_UC_SPACE;
+        return gpt_unicode_class(cp) == GPT_UC_SPACE;
     case GPT_PATTERN_DIGIT:
-        return class == GPT_UC_N;
-    default: /* ASCII has symbols among its punctuation */
-        return class == GPT_UC_P || (class == GPT_UC_S && cp < 0x80);
+        return gpt_unicode_class(cp) == GPT_UC_N;
+    default:
+        return gpt_unicode_is_sign(cp);
     }
 }
 

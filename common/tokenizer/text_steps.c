@@ -374,6 +374,7 @@ int gpt_text_steps_run(const struct gpt_text_step *steps, size_t n,
 
         GPT_TRY(run_step(&steps[i], out, text, err));
         text->s = (struct gpt_str){out->data ? out->data : "", out->len};
+        text->first = text->first < out->len ? text->first : out->len;
     }
     return GPT_OK;
 }

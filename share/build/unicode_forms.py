@@ -1,7 +1,7 @@
 #!/usr/bin/env python3
 """Writes common/text/unicode_forms_table.c: what normalizers of a
-tokenizer.json do beside form C: compatibility mappings, marks, lower case, and
-the classes of characters that make graphemes.
+tokenizer.json do beside form C: compatibility mappings, marks, punctuation,
+lower case, and the classes of characters that make graphemes.
 
 Each is of the version that Hugging Face tokenizers (0.23.3) has of it. Mappings
 and marks are those of Unicode 9.0: characters keep their mappings for ever, so
@@ -27,6 +27,9 @@ HANGUL = range(0xAC00, 0xD7A4)
 ALL = [cp for cp in range(0x110000) if not 0xD800 <= cp < 0xE000]
 # 9.0 had U+111C9 as punctuation, and these two signs as marks.
 CHANGED = {0x111C9: False, 0x1CF2: True, 0x1CF3: True}
+# Punctuation is that of 8.0, where U+166D was some, too, and of ASCII all that
+# is neither a letter, a digit, a space nor a control character.
+PUNCTUATION = {0x111C9, 0x166D} | {ord(c) for c in "$+<=>^`|~"}
 # In the order of enum gpt_grapheme_class; later rows take from earlier ones.
 CLASSES = [
     ("OTHER", None), ("CONTROL", r"\p{GCB=Control}"), ("CR", r"\r"),
@@ -125,11 +128,13 @@ def main():
         parts += [ord(c) for c in full]
     marks = ranges_of([cp for cp in known if CHANGED.get(
         cp, ucd.category(chr(cp))[0] == "M")])
+    signs = ranges_of([cp for cp in present_in("8.0") if cp in PUNCTUATION
+                       or ucd.category(chr(cp))[0] == "P"])
     lower = lower_ranges()
     groups, index = grapheme_table()
     print(f"""\
-/* Compatibility mappings and marks of Unicode 9.0, lower case and graphemes of
- * 17.0. Made by share/build/unicode_forms.py from the Unicode Character
+/* Compatibility mappings and marks of Unicode 9.0, punctuation of 8.0, lower
+ * case and graphemes of 17.0. Made by share/build/unicode_forms.py from the Unicode Character
  * Database; do not edit. Read unicode_forms.h instead.
  *
  * Copyright (c) 1991-2025 Unicode, Inc.; data used under the Unicode License
@@ -138,6 +143,7 @@ def main():
 
 const size_t gpt_compat_n_mappings = {len(mappings)};
 const size_t gpt_unicode_n_marks = {len(marks)};
+const size_t gpt_unicode_n_signs = {len(signs)};
 const size_t gpt_unicode_n_lower = {len(lower)};""")
     array(f"const struct gpt_nfc_mapping gpt_compat_mappings[{len(mappings)}]",
           ["{0x%05x, %d, %d}" % m for m in mappings], 3)
@@ -145,6 +151,8 @@ const size_t gpt_unicode_n_lower = {len(lower)};""")
           ["0x%05x" % p for p in parts], 8)
     array(f"const uint32_t gpt_unicode_marks[{len(marks)}][2]",
           ["{0x%05x, 0x%05x}" % tuple(r) for r in marks], 3)
+    array(f"const uint32_t gpt_unicode_signs[{len(signs)}][2]",
+          ["{0x%05x, 0x%05x}" % tuple(r) for r in signs], 3)
     array(f"const struct gpt_lower_range gpt_unicode_lower[{len(lower)}]",
           ["{0x%05x, 0x%05x, %d, %d}" % tuple(r) for r in lower], 2)
     array(f"const uint8_t gpt_grapheme_index[{len(index)}]",
