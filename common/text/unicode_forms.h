@@ -2,7 +2,8 @@
  * (unicode_nfc.h): the other normalization forms, marks, lower case, and
  * graphemes, which are what a reader takes for one character. Each is of the
  * version of Unicode that Hugging Face tokenizers has of it: 9.0 for forms and
- * marks, 8.0 for punctuation, 17.0 for lower case and graphemes. Texts are UTF-8. */
+ * marks, 8.0 for punctuation, 17.0 for lower case and graphemes. Texts are
+ * UTF-8. */
 #ifndef GPT_TEXT_UNICODE_FORMS_H
 #define GPT_TEXT_UNICODE_FORMS_H
 

@@ -3,7 +3,8 @@
  * added tokens are cut out, what lies between is normalized (text_steps.h),
  * added tokens that are defined on normalized text are cut out of that, the
  * rest is cut into pieces (piece_steps.h), and each piece is searched by the
- * model (unigram.h) or is known. Start at unigram_encode(), and read upwards. */
+ * model (unigram.h) or is known. Start at unigram_encode(), and read upwards.
+ */
 #include "base/memory.h"
 #include "text/unicode.h"
 #include "tokenizer/bpe/cache.h"

@@ -28,7 +28,7 @@ struct parts {
 
 static void find_next(struct parts *p)
 {
-    p->found = gpt_pattern_find(&p->step->pattern, p->text.data, p->text.len,
+    p->found = gpt_needle_find(&p->step->pattern, p->text.data, p->text.len,
                                 p->done, &p->begin, &p->end);
 }
 
@@ -49,7 +49,7 @@ static bool next_part(struct parts *p, size_t *begin, size_t *end,
 }
 
 /* True where two parts beside each other are one piece. */
-static bool is_joined(enum gpt_split split, bool before, bool after)
+static bool is_joined(enum gpt_separated split, bool before, bool after)
 {
     switch (split) {
     case GPT_SPLIT_PREVIOUS:
@@ -78,7 +78,7 @@ static int run_split(const struct run *r, size_t step, struct gpt_str text,
                      size_t readable, size_t first)
 {
     struct parts p = {.step = &r->steps->steps[step], .text = text};
-    const enum gpt_split split = p.step->split;
+    const enum gpt_separated split = p.step->split;
     size_t piece = 0, begin, end;
     bool separates, last = false;
 

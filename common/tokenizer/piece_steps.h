@@ -4,7 +4,7 @@
 #define GPT_TOKENIZER_PIECE_STEPS_H
 
 #include "base/memory.h"
-#include "tokenizer/text_pattern.h"
+#include "tokenizer/needle.h"
 
 enum { GPT_PIECE_STEPS = 8 }; /* at most */
 
@@ -14,7 +14,7 @@ enum gpt_prepend { /* the scheme of Metaspace */
     GPT_PREPEND_FIRST, /* to the first piece of a text */
 };
 
-enum gpt_split { /* what becomes of what separates pieces */
+enum gpt_separated { /* what becomes of what separates pieces */
     GPT_SPLIT_REMOVED,
     GPT_SPLIT_ISOLATED,
     GPT_SPLIT_PREVIOUS,   /* is the end of the piece before it */
@@ -27,8 +27,8 @@ struct gpt_piece_step {
     bool splits;
     struct gpt_str space;
     enum gpt_prepend prepend;
-    struct gpt_pattern pattern;
-    enum gpt_split split;
+    struct gpt_needle pattern;
+    enum gpt_separated split;
     bool invert; /* what does not match separates pieces */
 };
 
@@ -43,7 +43,8 @@ struct gpt_piece_steps {
 };
 
 /* Calls fn for each piece of a text in their order. The buffers, one a step,
- * are scratch. `first` bytes of the text are of the first character of a document. */
+ * are scratch. `first` bytes of the text are of the first character of a
+ * document. */
 int gpt_piece_steps_run(const struct gpt_piece_steps *steps,
                         struct gpt_buf buffers[GPT_PIECE_STEPS],
                         struct gpt_str text, size_t first, gpt_piece_fn *fn,

@@ -5,7 +5,6 @@
 #include "text/unicode.h"
 
 #include <assert.h>
-#include <string.h>
 
 typedef int step_fn(const struct gpt_text_step *step, struct gpt_buf *out,
                     struct gpt_step_text *text);
@@ -156,7 +155,7 @@ static int step_replace(const struct gpt_text_step *step, struct gpt_buf *out,
     size_t done = 0, begin, end;
 
     text->first = 0;
-    while (gpt_pattern_find(&step->pattern, s.data, s.len, done, &begin,
+    while (gpt_needle_find(&step->pattern, s.data, s.len, done, &begin,
                             &end)) {
         GPT_TRY(add_between(out, text, first, done, begin));
         text->first += end <= first ? step->content.len : 0;

@@ -5,7 +5,7 @@
 
 #include "text/unicode_forms.h"
 #include "tokenizer/sp_normalize.h"
-#include "tokenizer/text_pattern.h"
+#include "tokenizer/needle.h"
 
 enum { GPT_TEXT_STEPS = 24 }; /* at most */
 
@@ -24,7 +24,7 @@ struct gpt_text_step {
     enum gpt_text_step_kind kind;
     enum gpt_form form;
     bool left, right; /* of GPT_STEP_STRIP */
-    struct gpt_pattern pattern;
+    struct gpt_needle pattern;
     struct gpt_str content;
     struct gpt_sp_map map;
     bool plain[128]; /* ASCII that `map` has no rule for */

@@ -24,7 +24,7 @@ bool gpt_hf_flag(const cJSON *part, const char *key, bool def)
 }
 
 int gpt_hf_refuse_part(const struct gpt_hf_parts *parts, const char *field,
-                  const char *key, const char *value)
+                       const char *key, const char *value)
 {
     return gpt_fail(parts->err, GPT_EDATA,
                     "%s: %s.%s: '%.300s' is not supported", parts->what, field,

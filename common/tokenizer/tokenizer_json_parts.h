@@ -23,7 +23,7 @@ int gpt_hf_each_part(const struct gpt_hf_parts *parts, const cJSON *part,
     GPT_MUST_USE;
 /* GPT_EDATA: the value of a member of a part is not supported. */
 int gpt_hf_refuse_part(const struct gpt_hf_parts *parts, const char *field,
-                  const char *key, const char *value);
+                       const char *key, const char *value);
 
 /* Members of a part; "" and `def` where they are not of that type. */
 const cJSON *gpt_hf_member(const cJSON *part, const char *key);

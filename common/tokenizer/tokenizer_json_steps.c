@@ -59,7 +59,9 @@ static int refuse_spaces(const struct reading *r, const char *field,
 /* True for Replace of one text by another. */
 static bool replaces(const cJSON *part, const char *from, const char *to)
 {
-    return strcmp(gpt_hf_string(gpt_hf_member(part, "pattern"), "String"), from) == 0 &&
+    const cJSON *pattern = gpt_hf_member(part, "pattern");
+
+    return strcmp(gpt_hf_string(pattern, "String"), from) == 0 &&
            strcmp(gpt_hf_string(part, "content"), to) == 0;
 }
 
@@ -82,7 +84,8 @@ static int read_spaces(struct reading *r, const cJSON *part, const char *type,
         return GPT_OK;
     }
     if (!replaces(part, " ", GPT_SP_SPACE))
-        return refuse_spaces(r, field, "content", gpt_hf_string(part, "content"));
+        return refuse_spaces(r, field, "content",
+                             gpt_hf_string(part, "content"));
     r->p->spaces = GPT_HF_NORMALIZED;
     return GPT_OK;
 }
@@ -182,9 +185,11 @@ static int read_metaspace(struct reading *r, const cJSON *part,
 /* Where the normalizer has replaced all spaces there is none to split at. */
 static bool splits_nothing(const struct reading *r, const cJSON *part)
 {
+    const cJSON *pattern = gpt_hf_member(part, "pattern");
+
     return r->p->spaces == GPT_HF_NORMALIZED &&
            strcmp(gpt_hf_string(part, "behavior"), "MergedWithPrevious") == 0 &&
-           strcmp(gpt_hf_string(gpt_hf_member(part, "pattern"), "String"), " ") == 0 &&
+           strcmp(gpt_hf_string(pattern, "String"), " ") == 0 &&
            !gpt_hf_flag(part, "invert", false);
 }
 

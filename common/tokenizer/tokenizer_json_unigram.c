@@ -8,7 +8,6 @@
 #include "tokenizer/ids.h"
 #include "tokenizer/tokenizer_json_parts.h"
 
-#include <stdio.h>
 #include <string.h>
 
 struct reading {
@@ -36,12 +35,12 @@ static int read_by_type(struct reading *r, const struct row *rows, size_t n,
     return gpt_hf_refuse_part(&r->parts, field, "type", type);
 }
 
-static int read_pattern(const struct reading *r, struct gpt_pattern *pattern,
+static int read_pattern(const struct reading *r, struct gpt_needle *pattern,
                         const cJSON *part, const char *field)
 {
     const char *shown;
 
-    return gpt_pattern_read(pattern, gpt_hf_member(part, "pattern"), r->arena,
+    return gpt_needle_read(pattern, gpt_hf_member(part, "pattern"), r->arena,
                             &shown)
                ? GPT_OK
                : gpt_hf_refuse_part(&r->parts, field, "pattern", shown);
@@ -72,7 +71,8 @@ static int add_normal(struct reading *r, enum gpt_text_step_kind kind,
     struct gpt_hf_unigram_steps *s = r->s;
 
     if (s->n_normal == GPT_TEXT_STEPS)
-        return gpt_hf_refuse_part(&r->parts, field, "type", "more than 24 steps");
+        return gpt_hf_refuse_part(&r->parts, field, "type",
+                                  "more than 24 steps");
     *step = &s->normal[s->n_normal++];
     **step = (struct gpt_text_step){.kind = kind};
     return GPT_OK;
@@ -179,7 +179,8 @@ static int add_piece_step(struct reading *r, const char *field,
     struct gpt_piece_steps *s = &r->s->pieces;
 
     if (s->n == GPT_PIECE_STEPS)
-        return gpt_hf_refuse_part(&r->parts, field, "type", "more than 8 steps");
+        return gpt_hf_refuse_part(&r->parts, field, "type",
+                                  "more than 8 steps");
     *step = &s->steps[s->n++];
     **step = (struct gpt_piece_step){.splits = true};
     return GPT_OK;
@@ -212,7 +213,8 @@ static int read_spaces(const struct reading *r, const cJSON *part,
                                  (const uint8_t *)space->data, space->len,
                                  &cp) == space->len
                ? GPT_OK
-               : gpt_hf_refuse_part(&r->parts, field, "replacement", space->data);
+               : gpt_hf_refuse_part(&r->parts, field, "replacement",
+                                    space->data);
 }
 
 static int read_metaspace(struct reading *r, const cJSON *part,
@@ -225,11 +227,11 @@ static int read_metaspace(struct reading *r, const cJSON *part,
     step->metaspace = true;
     step->splits = gpt_hf_flag(part, "split", true);
     step->split = GPT_SPLIT_NEXT;
-    step->pattern = (struct gpt_pattern){.text = step->space};
+    step->pattern = (struct gpt_needle){.text = step->space};
     return GPT_OK;
 }
 
-static int read_behavior(const struct reading *r, enum gpt_split *split,
+static int read_behavior(const struct reading *r, enum gpt_separated *split,
                          const cJSON *part, const char *field)
 {
     static const char *const names[] = {
@@ -243,7 +245,7 @@ static int read_behavior(const struct reading *r, enum gpt_split *split,
 
     for (size_t i = 0; i < GPT_COUNT(names); i++)
         if (strcmp(behavior, names[i]) == 0) {
-            *split = (enum gpt_split)i;
+            *split = (enum gpt_separated)i;
             return GPT_OK;
         }
     return gpt_hf_refuse_part(&r->parts, field, "behavior", behavior);
@@ -260,11 +262,11 @@ static int read_split(struct reading *r, const cJSON *part, const char *field)
 }
 
 /* Splits at each character of a kind. */
-static int add_split_at(struct reading *r, enum gpt_pattern_kind kind,
+static int add_split_at(struct reading *r, enum gpt_needle_kind kind,
                         const char *field, struct gpt_piece_step **step)
 {
     GPT_TRY(add_piece_step(r, field, step));
-    (*step)->pattern = (struct gpt_pattern){.kind = kind, .least = 1};
+    (*step)->pattern = (struct gpt_needle){.kind = kind, .least = 1};
     return GPT_OK;
 }
 
@@ -274,7 +276,7 @@ static int read_whitespace_split(struct reading *r, const cJSON *part,
     struct gpt_piece_step *step = NULL;
 
     (void)part;
-    GPT_TRY(add_split_at(r, GPT_PATTERN_BLANK, field, &step));
+    GPT_TRY(add_split_at(r, GPT_NEEDLE_BLANK, field, &step));
     step->split = GPT_SPLIT_REMOVED;
     return GPT_OK;
 }
@@ -283,7 +285,7 @@ static int read_digits(struct reading *r, const cJSON *part, const char *field)
 {
     struct gpt_piece_step *step = NULL;
 
-    GPT_TRY(add_split_at(r, GPT_PATTERN_DIGIT, field, &step));
+    GPT_TRY(add_split_at(r, GPT_NEEDLE_DIGIT, field, &step));
     step->split = gpt_hf_flag(part, "individual_digits", false)
                       ? GPT_SPLIT_ISOLATED
                       : GPT_SPLIT_CONTIGUOUS;
@@ -295,7 +297,7 @@ static int read_punctuation(struct reading *r, const cJSON *part,
 {
     struct gpt_piece_step *step = NULL;
 
-    GPT_TRY(add_split_at(r, GPT_PATTERN_SIGN, field, &step));
+    GPT_TRY(add_split_at(r, GPT_NEEDLE_SIGN, field, &step));
     step->split = GPT_SPLIT_ISOLATED;
     return gpt_hf_member(part, "behavior")
                ? read_behavior(r, &step->split, part, field)
@@ -328,7 +330,8 @@ static int print_replace(struct reading *r, const cJSON *part,
     const size_t i = p->n_replace;
 
     if (i == GPT_COUNT(p->replace) || p->space.data || p->bytes || r->fused)
-        return gpt_hf_refuse_part(&r->parts, field, "type after another", "Replace");
+        return gpt_hf_refuse_part(&r->parts, field, "type after another",
+                                  "Replace");
     p->n_replace++;
     GPT_TRY(read_pattern(r, &p->replace[i].pattern, part, field));
     return read_text(r, &p->replace[i].content, part, "content", field);
@@ -339,7 +342,7 @@ static int print_bytes(struct reading *r, const cJSON *part, const char *field)
     (void)part;
     if (r->s->printing.bytes || r->fused)
         return gpt_hf_refuse_part(&r->parts, field, "type after another",
-                             "ByteFallback");
+                                  "ByteFallback");
     r->s->printing.bytes = true;
     return GPT_OK;
 }
@@ -359,7 +362,7 @@ static int print_spaces(struct reading *r, const cJSON *part, const char *field)
 
     if (p->space.data || r->fused)
         return gpt_hf_refuse_part(&r->parts, field, "type after another",
-                             "Metaspace");
+                                  "Metaspace");
     GPT_TRY(read_spaces(r, part, field, &p->space, &prepend));
     p->strip = prepend != GPT_PREPEND_NEVER;
     return GPT_OK;
@@ -379,11 +382,11 @@ static int print_strip(struct reading *r, const cJSON *part, const char *field)
 
     if (!r->fused || p->strip)
         return gpt_hf_refuse_part(&r->parts, field, "type",
-                             r->fused ? "a second Strip"
-                                      : "Strip without Fuse before it");
+                                  r->fused ? "a second Strip"
+                                           : "Strip without Fuse before it");
     if (strcmp(gpt_hf_string(part, "content"), " ") != 0)
         return gpt_hf_refuse_part(&r->parts, field, "content",
-                             gpt_hf_string(part, "content"));
+                                  gpt_hf_string(part, "content"));
     if (!is_number(part, "start", 1))
         return gpt_hf_refuse_part(&r->parts, field, "start", "not 1");
     if (!is_number(part, "stop", 0))
@@ -409,13 +412,13 @@ static int read_decoder(void *data, const cJSON *part, const char *type,
 /* ---- printing ---- */
 
 /* Appends a text with another one in place of what matches. */
-static int add_replaced(const struct gpt_pattern *pattern,
+static int add_replaced(const struct gpt_needle *pattern,
                         struct gpt_str content, struct gpt_str text,
                         struct gpt_buf *out)
 {
     size_t done = 0, begin, end;
 
-    while (gpt_pattern_find(pattern, text.data, text.len, done, &begin, &end)) {
+    while (gpt_needle_find(pattern, text.data, text.len, done, &begin, &end)) {
         GPT_TRY(gpt_buf_add(out, text.data + done, begin - done));
         GPT_TRY(gpt_buf_add(out, content.data, content.len));
         done = end;
@@ -444,7 +447,7 @@ static int print_token(const struct gpt_hf_printing *p, struct gpt_str token,
 
         return gpt_buf_add(out, &c, 1);
     }
-    const struct gpt_pattern pattern = {.text = p->space};
+    const struct gpt_needle pattern = {.text = p->space};
     return p->space.data ? add_replaced(&pattern, space, text, out)
                          : gpt_buf_add(out, text.data, text.len);
 }

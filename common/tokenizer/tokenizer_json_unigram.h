@@ -11,7 +11,7 @@
 /* How a token is printed. */
 struct gpt_hf_printing {
     struct {
-        struct gpt_pattern pattern;
+        struct gpt_needle pattern;
         struct gpt_str content;
     } replace[4];
     size_t n_replace;
@@ -28,7 +28,8 @@ struct gpt_hf_unigram_steps {
 };
 
 /* From the whole file, which `what` names; what *s
- * refers to is in the arena. GPT_EDATA names file, field and value of what is not done. */
+ * refers to is in the arena. GPT_EDATA names file, field and value of what is
+ * not done. */
 int gpt_hf_unigram_steps_read(struct gpt_hf_unigram_steps *s, const cJSON *root,
                               struct gpt_arena *arena, const char *what,
                               struct gpt_err *err) GPT_MUST_USE;

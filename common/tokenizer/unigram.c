@@ -15,7 +15,7 @@ struct gpt_unigram_path {
     uint32_t begin; /* NONE: there is no way yet */
 };
 
-/* Of equal ways the one found first stays. */
+/* The way found first stays where another one is as good. */
 static void offer_path(struct gpt_unigram_path *end, double score, int32_t id,
                        size_t begin)
 {

@@ -176,7 +176,7 @@ static int read_entries(struct reading *r)
 
 /* ---- tables ---- */
 
-/* Of two tokens with one text the last one has its id. */
+/* The last one of two tokens with one text has its id. */
 static int fill_tables(struct gpt_unigram *u, struct gpt_err *err)
 {
     GPT_TRY(gpt_token_map_open(&u->map, u->texts, (size_t)u->n, err));

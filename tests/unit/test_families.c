@@ -1,7 +1,7 @@
 /* Compares every family of tokenizers with the library of its files
- * (tests/golden/make_families.py, make_unigram.py and make_user_defined.py); ids to text,
- * normalization, added tokens, and files that are refused. Runs in the top
- * folder of the tree. */
+ * (make_families.py, make_unigram.py and make_user_defined.py of tests/golden);
+ * ids to text, normalization, added tokens, and files that are refused. Runs in
+ * the top folder of the tree. */
 #include "base/hash.h"
 #include "base/io.h"
 #include "base/json.h"

@@ -1,24 +1,27 @@
-/* See text_pattern.h. Start at gpt_pattern_find(). */
-#include "tokenizer/text_pattern.h"
+/* See needle.h. Start at gpt_needle_find(). */
+#include "tokenizer/needle.h"
 
 #include "text/unicode.h"
 #include "text/unicode_forms.h"
 
 #include <string.h>
 
+/* Characters that stand for themselves only behind a backslash. */
+#define SYNTAX ".^$*+?()[]{}|\\"
+
 /* ---- reading ---- */
 
 /* The row of a character or of a class that an expression begins with; how many
  * bytes it took, 0 for what is not known. */
-static size_t read_atom(struct gpt_pattern *p, const char *regex)
+static size_t read_atom(struct gpt_needle *p, const char *regex)
 {
     static const struct {
         const char *name, *text;
-        enum gpt_pattern_kind kind;
+        enum gpt_needle_kind kind;
     } classes[] = {
-        {"\\s", "", GPT_PATTERN_BLANK},   {"\\n", "\n", GPT_PATTERN_CHAR},
-        {"\\r", "\r", GPT_PATTERN_CHAR},  {"\\t", "\t", GPT_PATTERN_CHAR},
-        {"\\p{N}", "", GPT_PATTERN_DIGIT},
+        {"\\s", "", GPT_NEEDLE_BLANK},   {"\\n", "\n", GPT_NEEDLE_CHAR},
+        {"\\r", "\r", GPT_NEEDLE_CHAR},  {"\\t", "\t", GPT_NEEDLE_CHAR},
+        {"\\p{N}", "", GPT_NEEDLE_DIGIT},
     };
     uint32_t cp;
 
@@ -31,9 +34,9 @@ static size_t read_atom(struct gpt_pattern *p, const char *regex)
         }
     const int n =
         gpt_utf8_decode((const uint8_t *)regex, strlen(regex) + 1, &cp);
-    if (!regex[0] || n == 0 || (cp < 0x80 && strchr(".^$*+?()[]{}|\\", regex[0])))
+    if (!regex[0] || n == 0 || (cp < 0x80 && strchr(SYNTAX, regex[0])))
         return 0;
-    p->kind = GPT_PATTERN_CHAR;
+    p->kind = GPT_NEEDLE_CHAR;
     p->text = (struct gpt_str){regex, (size_t)n};
     return (size_t)n;
 }
@@ -41,12 +44,12 @@ static size_t read_atom(struct gpt_pattern *p, const char *regex)
 /* The characters of a plain text, as an expression. */
 static bool is_plain(const char *regex)
 {
-    return regex[0] && !strpbrk(regex, ".^$*+?()[]{}|\\");
+    return regex[0] && !strpbrk(regex, SYNTAX);
 }
 
 /* How often the atom may be there: once, "+" or "{2,}"; how many bytes that
  * took. */
-static size_t read_count(struct gpt_pattern *p, const char *rest)
+static size_t read_count(struct gpt_needle *p, const char *rest)
 {
     p->least = 1;
     p->all = true;
@@ -63,11 +66,11 @@ static size_t read_count(struct gpt_pattern *p, const char *rest)
 
 /* One alternative: an atom and its count, perhaps behind \A or before \z.
  * Returns its length, 0 for what is not known. */
-static size_t read_run(struct gpt_pattern *p, const char *regex)
+static size_t read_run(struct gpt_needle *p, const char *regex)
 {
     const char *rest = regex;
 
-    *p = (struct gpt_pattern){0};
+    *p = (struct gpt_needle){0};
     p->at_begin = strncmp(rest, "\\A", 2) == 0;
     rest += p->at_begin ? 2 : 0;
     const size_t n = read_atom(p, rest);
@@ -81,9 +84,9 @@ static size_t read_run(struct gpt_pattern *p, const char *regex)
 }
 
 /* Two alternatives may be the same run at either end of the text. */
-static bool read_regex(struct gpt_pattern *p, const char *regex)
+static bool read_regex(struct gpt_needle *p, const char *regex)
 {
-    struct gpt_pattern other;
+    struct gpt_needle other;
     const size_t n = read_run(p, regex);
 
     if (n && regex[n] == '\0')
@@ -97,18 +100,18 @@ static bool read_regex(struct gpt_pattern *p, const char *regex)
                other.all == p->all &&
                gpt_str_equal(other.text, p->text.data, p->text.len);
     }
-    *p = (struct gpt_pattern){.text = {regex, strlen(regex)}};
+    *p = (struct gpt_needle){.text = {regex, strlen(regex)}};
     return is_plain(regex);
 }
 
-bool gpt_pattern_read(struct gpt_pattern *p, const cJSON *item,
+bool gpt_needle_read(struct gpt_needle *p, const cJSON *item,
                       struct gpt_arena *arena, const char **shown)
 {
     const cJSON *text = cJSON_GetObjectItemCaseSensitive(item, "String");
     const cJSON *regex = cJSON_GetObjectItemCaseSensitive(item, "Regex");
     const cJSON *given = text ? text : regex;
 
-    *p = (struct gpt_pattern){0};
+    *p = (struct gpt_needle){0};
     *shown = cJSON_IsString(given) ? given->valuestring : "no text";
     if (!cJSON_IsString(given) || (text && regex))
         return false;
@@ -125,21 +128,21 @@ bool gpt_pattern_read(struct gpt_pattern *p, const cJSON *item,
 
 /* True when the character at text is one of the pattern's; *n is its length in
  * any case. */
-static bool is_of(const struct gpt_pattern *p, const char *text, size_t len,
+static bool is_of(const struct gpt_needle *p, const char *text, size_t len,
                   size_t *n)
 {
     uint32_t cp;
     const int bytes = gpt_utf8_decode((const uint8_t *)text, len, &cp);
 
     *n = bytes ? (size_t)bytes : 1;
-    if (p->kind == GPT_PATTERN_CHAR)
+    if (p->kind == GPT_NEEDLE_CHAR)
         return *n == p->text.len && memcmp(text, p->text.data, *n) == 0;
     if (!bytes)
         return false;
     switch (p->kind) {
-    case GPT_PATTERN_BLANK:
+    case GPT_NEEDLE_BLANK:
         return gpt_unicode_class(cp) == GPT_UC_SPACE;
-    case GPT_PATTERN_DIGIT:
+    case GPT_NEEDLE_DIGIT:
         return gpt_unicode_class(cp) == GPT_UC_N;
     default:
         return gpt_unicode_is_sign(cp);
@@ -148,7 +151,7 @@ static bool is_of(const struct gpt_pattern *p, const char *text, size_t len,
 
 /* Bytes of the run of the pattern's characters at text; *count is their number,
  * at most 1 where each is a match. */
-static size_t run_at(const struct gpt_pattern *p, const char *text, size_t len,
+static size_t run_at(const struct gpt_needle *p, const char *text, size_t len,
                      size_t *count)
 {
     size_t at = 0, n;
@@ -159,7 +162,7 @@ static size_t run_at(const struct gpt_pattern *p, const char *text, size_t len,
     return at;
 }
 
-static bool is_placed(const struct gpt_pattern *p, size_t begin, size_t end,
+static bool is_placed(const struct gpt_needle *p, size_t begin, size_t end,
                       size_t len)
 {
     return (!p->at_begin && !p->at_end) || (p->at_begin && begin == 0) ||
@@ -167,13 +170,13 @@ static bool is_placed(const struct gpt_pattern *p, size_t begin, size_t end,
 }
 
 /* The next run that is long enough and where it should be. */
-static bool find_run(const struct gpt_pattern *p, const char *text, size_t len,
+static bool find_run(const struct gpt_needle *p, const char *text, size_t len,
                      size_t at, size_t *begin, size_t *end)
 {
     size_t count, n;
 
     for (; at < len; at += n) {
-        if (p->kind == GPT_PATTERN_CHAR) { /* only for speed */
+        if (p->kind == GPT_NEEDLE_CHAR) { /* only for speed */
             const char *next = memchr(text + at, p->text.data[0], len - at);
 
             if (!next)
@@ -193,10 +196,10 @@ static bool find_run(const struct gpt_pattern *p, const char *text, size_t len,
     return false;
 }
 
-bool gpt_pattern_find(const struct gpt_pattern *p, const char *text, size_t len,
+bool gpt_needle_find(const struct gpt_needle *p, const char *text, size_t len,
                       size_t at, size_t *begin, size_t *end)
 {
-    if (p->kind != GPT_PATTERN_TEXT)
+    if (p->kind != GPT_NEEDLE_TEXT)
         return find_run(p, text, len, at, begin, end);
     const char *found = at < len
                             ? memmem(text + at, len - at, p->text.data,
