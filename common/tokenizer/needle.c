@@ -105,7 +105,7 @@ static bool read_regex(struct gpt_needle *p, const char *regex)
 }
 
 bool gpt_needle_read(struct gpt_needle *p, const cJSON *item,
-                      struct gpt_arena *arena, const char **shown)
+                     struct gpt_arena *arena, const char **shown)
 {
     const cJSON *text = cJSON_GetObjectItemCaseSensitive(item, "String");
     const cJSON *regex = cJSON_GetObjectItemCaseSensitive(item, "Regex");
@@ -197,7 +197,7 @@ static bool find_run(const struct gpt_needle *p, const char *text, size_t len,
 }
 
 bool gpt_needle_find(const struct gpt_needle *p, const char *text, size_t len,
-                      size_t at, size_t *begin, size_t *end)
+                     size_t at, size_t *begin, size_t *end)
 {
     if (p->kind != GPT_NEEDLE_TEXT)
         return find_run(p, text, len, at, begin, end);

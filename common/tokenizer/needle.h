@@ -29,9 +29,9 @@ struct gpt_needle {
  * expression that is not known, for an empty text, and when memory is out;
  * *shown is what the message quotes. Texts are copied to the arena. */
 bool gpt_needle_read(struct gpt_needle *pattern, const cJSON *item,
-                      struct gpt_arena *arena, const char **shown);
+                     struct gpt_arena *arena, const char **shown);
 /* The first match from `at` on in text[0..len); false when there is none. */
 bool gpt_needle_find(const struct gpt_needle *pattern, const char *text,
-                      size_t len, size_t at, size_t *begin, size_t *end);
+                     size_t len, size_t at, size_t *begin, size_t *end);
 
 #endif

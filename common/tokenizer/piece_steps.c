@@ -29,7 +29,7 @@ struct parts {
 static void find_next(struct parts *p)
 {
     p->found = gpt_needle_find(&p->step->pattern, p->text.data, p->text.len,
-                                p->done, &p->begin, &p->end);
+                               p->done, &p->begin, &p->end);
 }
 
 /* The next part; false at the end of the text. */

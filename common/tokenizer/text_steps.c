@@ -156,7 +156,7 @@ static int step_replace(const struct gpt_text_step *step, struct gpt_buf *out,
 
     text->first = 0;
     while (gpt_needle_find(&step->pattern, s.data, s.len, done, &begin,
-                            &end)) {
+                           &end)) {
         GPT_TRY(add_between(out, text, first, done, begin));
         text->first += end <= first ? step->content.len : 0;
         GPT_TRY(gpt_buf_add(out, step->content.data, step->content.len));

@@ -41,7 +41,7 @@ static int read_pattern(const struct reading *r, struct gpt_needle *pattern,
     const char *shown;
 
     return gpt_needle_read(pattern, gpt_hf_member(part, "pattern"), r->arena,
-                            &shown)
+                           &shown)
                ? GPT_OK
                : gpt_hf_refuse_part(&r->parts, field, "pattern", shown);
 }
