@@ -419,8 +419,9 @@ static int refuse_unigram(const struct vocabulary *v)
 {
     gpt_fail(v->err, GPT_EDATA, "%s: model.type: 'Unigram' is not supported in "
              "a GGUF file: llama.cpp would give other ids", v->o.model);
-    return gpt_hint(v->err, "keep the SentencePiece model that the file was "
-                            "made of beside the checkpoint in its place");
+    return gpt_hint(v->err, "llama.cpp reads the SentencePiece models that "
+                            "such files are made of: give that one in its "
+                            "place");
 }
 
 /* By the tokenizer that was opened and not by its files: families share their
