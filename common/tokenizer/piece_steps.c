@@ -97,19 +97,40 @@ static int run_split(const struct run *r, size_t step, struct gpt_str text,
 
 /* ---- spaces ---- */
 
-/* Fails only when memory is out. */
-static int write_spaces(struct gpt_buf *out, const struct gpt_piece_step *step,
-                        struct gpt_str text, size_t first)
+/* True for a text that gets a space before it: it begins with none. */
+static bool gets_space(const struct gpt_piece_step *step, struct gpt_str text,
+                       size_t first)
 {
     const struct gpt_str space = step->space;
     const bool spaced =
         text.data[0] == ' ' || (text.len >= space.len &&
                                 memcmp(text.data, space.data, space.len) == 0);
+
+    return !spaced && (step->prepend == GPT_PREPEND_ALWAYS ||
+                       (step->prepend == GPT_PREPEND_FIRST && first));
+}
+
+/* Bytes that are of a document's first character when text has its spaces: a
+ * space that is put before it is of that character, too. */
+static size_t first_spaced(const struct gpt_piece_step *step,
+                           struct gpt_str text, size_t first)
+{
+    size_t n = first && gets_space(step, text, first) ? step->space.len : 0;
+
+    for (size_t i = 0; i < first; i++)
+        n += text.data[i] == ' ' ? step->space.len : 1;
+    return n;
+}
+
+/* Fails only when memory is out. */
+static int write_spaces(struct gpt_buf *out, const struct gpt_piece_step *step,
+                        struct gpt_str text, size_t first)
+{
+    const struct gpt_str space = step->space;
     const char *p = text.data, *end = p + text.len, *next;
 
     out->len = 0;
-    if (!spaced && (step->prepend == GPT_PREPEND_ALWAYS ||
-                    (step->prepend == GPT_PREPEND_FIRST && first)))
+    if (gets_space(step, text, first))
         GPT_TRY(gpt_buf_add(out, space.data, space.len));
     for (; p < end; p = next + 1) {
         next = memchr(p, ' ', (size_t)(end - p));
@@ -130,7 +151,7 @@ static int run_metaspace(const struct run *r, size_t step, struct gpt_str text,
     if (write_spaces(out, s, text, first) != GPT_OK)
         return gpt_no_memory(r->err, "a text");
     const struct gpt_str spaced = {out->data, out->len};
-    first = first > 0; /* no more is known of it now */
+    first = first_spaced(s, text, first < text.len ? first : text.len);
     return s->splits ? run_split(r, step, spaced, spaced.len, first)
                      : run_from(r, step + 1, spaced, spaced.len, first);
 }
