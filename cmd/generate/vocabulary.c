@@ -68,8 +68,8 @@ static bool adds_nothing(const char *path, int64_t n)
 }
 
 /* Models of SentencePiece have both files: the tokenizer.json that transformers
- * made of a tokenizer.model is none that is read here. It may have tokens that
- * the other does not have. */
+ * made of a tokenizer.model may be none that is read here, and it may have
+ * tokens that the other does not have. */
 static bool is_of_pieces(const char *dir)
 {
     char json[GPT_JOINED_BYTES], pieces[GPT_JOINED_BYTES];

@@ -1,4 +1,5 @@
-/* Normalization form C (UAX #15). Start at gpt_nfc().
+/* Normalization forms (UAX #15). Start at gpt_nfc(), of form C, and see
+ * gpt_to_form() at the end for the others, which leave steps out or add some.
  *
  * Nearly all text is in form C already and is only read. What is not is put
  * right in stretches between boundaries. A boundary is a character of class 0
@@ -6,7 +7,7 @@
  * beginning, so that a stretch can be normalized as if it were a text. In a
  * stretch the three steps of the standard follow each other: decompose all
  * characters, sort marks by class, compose again. */
-#include "text/unicode_nfc.h"
+#include "text/unicode_forms.h"
 
 #include "text/unicode.h"
 
@@ -16,6 +17,7 @@
 
 enum {
     FIRST_UNSTABLE = 0x300, /* no character before it is */
+    FIRST_COMPAT = 0xA0, /* no character before it has such a mapping */
     L_BASE = 0x1100, V_BASE = 0x1161, T_BASE = 0x11A7, S_BASE = 0xAC00,
     L_COUNT = 19, V_COUNT = 21, T_COUNT = 28, S_COUNT = 11172,
 };
@@ -96,6 +98,7 @@ size_t gpt_nfc_stable(const char *text, size_t len)
 struct letters {
     uint64_t *at;
     size_t n, cap;
+    bool compat, apart; /* with compatibility mappings; not composed again */
 };
 
 static uint32_t cp_of(uint64_t letter)
@@ -126,6 +129,28 @@ static int compare_mapping(const void *key, const void *row)
     return (a > b) - (a < b);
 }
 
+static const struct gpt_nfc_mapping *
+find_mapping(uint32_t cp, const struct gpt_nfc_mapping *mappings, size_t n)
+{
+    return bsearch(&cp, mappings, n, sizeof(*mappings), compare_mapping);
+}
+
+/* The mapping of a compatibility character, NULL for others. */
+static const struct gpt_nfc_mapping *compat_of(uint32_t cp)
+{
+    return cp < FIRST_COMPAT ? NULL
+                             : find_mapping(cp, gpt_compat_mappings,
+                                            gpt_compat_n_mappings);
+}
+
+static int add_mapping(struct letters *l, const struct gpt_nfc_mapping *m,
+                       const uint32_t *letters, struct gpt_err *err)
+{
+    for (unsigned i = 0; i < m->n; i++)
+        GPT_TRY(add_letter(l, letters[m->first + i], err));
+    return GPT_OK;
+}
+
 static int decompose(struct letters *l, uint32_t cp, struct gpt_err *err)
 {
     uint32_t s = cp - S_BASE; /* Hangul syllables go by arithmetic */
@@ -135,14 +160,13 @@ static int decompose(struct letters *l, uint32_t cp, struct gpt_err *err)
         GPT_TRY(add_letter(l, V_BASE + s / T_COUNT % V_COUNT, err));
         return s % T_COUNT ? add_letter(l, T_BASE + s % T_COUNT, err) : GPT_OK;
     }
+    const struct gpt_nfc_mapping *compat = l->compat ? compat_of(cp) : NULL;
+    if (compat)
+        return add_mapping(l, compat, gpt_compat_letters, err);
     const struct gpt_nfc_mapping *m =
-        bsearch(&cp, gpt_nfc_mappings, gpt_nfc_n_mappings, sizeof(*m),
-                compare_mapping);
-    if (!m)
-        return add_letter(l, cp, err);
-    for (unsigned i = 0; i < m->n; i++)
-        GPT_TRY(add_letter(l, gpt_nfc_letters[m->first + i], err));
-    return GPT_OK;
+        cp < 0x80 ? NULL
+                  : find_mapping(cp, gpt_nfc_mappings, gpt_nfc_n_mappings);
+    return m ? add_mapping(l, m, gpt_nfc_letters, err) : add_letter(l, cp, err);
 }
 
 static int compare_letters(const void *a, const void *b)
@@ -234,12 +258,15 @@ static int add_stretch(struct gpt_buf *out, struct letters *l,
     l->n = 0;
     for (size_t i = 0; i < len;) {
         uint32_t cp = 0;
+        const int n = gpt_utf8_decode(p + i, len - i, &cp);
 
-        i += (size_t)gpt_utf8_decode(p + i, len - i, &cp);
+        assert(n > 0); /* stretches are cut between characters */
+        i += n ? (size_t)n : 1;
         GPT_TRY(decompose(l, cp, err));
     }
     reorder(l);
-    compose(l);
+    if (!l->apart)
+        compose(l);
     for (size_t i = 0; i < l->n; i++) {
         char utf8[4];
         int n = gpt_utf8_encode(cp_of(l->at[i]), utf8);
@@ -293,6 +320,55 @@ int gpt_nfc(struct gpt_buf *out, const char *text, size_t len,
     for (; len; p += used, len -= used)
         GPT_TRY_GOTO(status, add_part(out, &letters, p, len, &used, err), out);
 out:
+    gpt_free(letters.at);
+    return status;
+}
+
+/* ---- the other forms ---- */
+
+/* Bytes of a stretch: a character, and those after it that are no boundaries in
+ * any form. What is ASCII is one, of which all but the last stay as they are:
+ * *same says so. */
+static size_t next_stretch(const struct letters *l, const uint8_t *p,
+                           size_t len, bool *same)
+{
+    const size_t ascii = skip_ascii(p, 0, len);
+    size_t end, n;
+    uint32_t cp;
+
+    *same = ascii == len || ascii > 1;
+    if (*same)
+        return ascii == len ? len : ascii - 1;
+    is_boundary(p, len, &end);
+    while (end < len && (!is_boundary(p + end, len - end, &n) ||
+                         (l->compat &&
+                          gpt_utf8_decode(p + end, len - end, &cp) &&
+                          compat_of(cp))))
+        end += n;
+    return end;
+}
+
+int gpt_to_form(struct gpt_buf *out, enum gpt_form form, const char *text,
+                size_t len, struct gpt_err *err)
+{
+    const uint8_t *p = (const uint8_t *)text;
+    struct letters letters = {
+        .compat = form == GPT_FORM_KC || form == GPT_FORM_KD,
+        .apart = form == GPT_FORM_D || form == GPT_FORM_KD,
+    };
+    int status = GPT_OK;
+
+    if (form == GPT_FORM_C)
+        return gpt_nfc(out, text, len, err);
+    while (len && status == GPT_OK) {
+        bool same;
+        const size_t n = next_stretch(&letters, p, len, &same);
+
+        status = same ? add_text(out, p, n, err)
+                      : add_stretch(out, &letters, p, n, err);
+        p += n;
+        len -= n;
+    }
     gpt_free(letters.at);
     return status;
 }

@@ -58,6 +58,7 @@ void gpt_plain_encoder_close(struct gpt_encoder *enc);
 
 extern const struct gpt_tokenizer_family gpt_family_gpt2;
 extern const struct gpt_tokenizer_family gpt_family_hf;
+extern const struct gpt_tokenizer_family gpt_family_hf_unigram; /* no row */
 extern const struct gpt_tokenizer_family gpt_family_tiktoken;
 extern const struct gpt_tokenizer_family gpt_family_sp;
 extern const struct gpt_tokenizer_family gpt_family_sp_gpt;

@@ -1,6 +1,7 @@
-/* HuggingFaceTokenizer: a tokenizer.json of a byte-level BPE model, and beside
- * it tokenizer_config.json, which names the token that ends a document. Start
- * at hf_open(), then load_root(), which is the order in which the parts depend
+/* HuggingFaceTokenizer: a tokenizer.json of a BPE model, and beside it
+ * tokenizer_config.json, which names the token that ends a document; files of a
+ * unigram model go on in family_hf_unigram.c. Start at hf_open(), then
+ * load_root(), which is the order in which the parts depend
  * on each other: the model and the steps are checked first, because they may be
  * refused; the vocabulary comes before the added tokens, which may be in it. */
 #include "base/io.h"
@@ -126,78 +127,92 @@ static int fill_map(struct gpt_hf_load *f)
 
 /* ---- special tokens ---- */
 
-/* Copies the ids around a text, which are only now known to be in range. */
-static int copy_around(const struct gpt_hf_load *f, const int32_t *from,
-                       size_t n, int32_t **ids, size_t *n_ids)
+/* The ids are only now known to be in range. */
+int gpt_hf_copy_around(const struct gpt_hf_load *f, const int32_t *from,
+                       size_t n, int64_t n_ids, int32_t **ids, size_t *n_copied)
 {
     GPT_TRY(gpt_new(ids, n, sizeof(**ids), "special tokens", f->err));
     for (size_t i = 0; i < n; i++) {
         (*ids)[i] = from[i];
-        if (from[i] >= f->t->vocab.n)
+        if (from[i] >= n_ids)
             return gpt_fail(f->err, GPT_EDATA, "%s: post_processor: token id "
                             "is %d, must be below %lld", f->path, (int)from[i],
-                            (long long)f->t->vocab.n);
+                            (long long)n_ids);
     }
-    *n_ids = n;
+    *n_copied = n;
     return GPT_OK;
 }
 
+/* A search for the end of a document. */
+struct eod_search {
+    const struct gpt_hf_load *f;
+    gpt_hf_find_fn *find;
+    const void *data;
+};
+
 /* Finds the id of an added token by its text, else of one of the model; -1
- * where there is none. The members that are read were checked by
- * add_token(). */
-static int32_t find_token(const struct gpt_hf_load *f, const char *text)
+ * where there is none. The members that are read were checked when added tokens
+ * were. */
+static int32_t find_token(const struct eod_search *s, const char *text)
 {
-    const cJSON *added = member_of(f->root, "added_tokens");
+    const cJSON *added = member_of(s->f->root, "added_tokens");
 
     for (const cJSON *i = added ? added->child : NULL; i; i = i->next)
         if (strcmp(member_of(i, "content")->valuestring, text) == 0)
             return (int32_t)member_of(i, "id")->valuedouble;
-    return gpt_token_map_find(&f->t->map, text, strlen(text));
+    return s->find(s->data, text, strlen(text));
 }
 
 /* Finds the id of eos_token in tokenizer_config.json, which is a string, or an
  * object with `content`. *named is false where the file does not have the
  * member at all, as in one that names a class and no tokens; null means that
  * there is no such token. */
-static int eod_of_config(const struct gpt_hf_load *f, const char *path,
-                         bool *named)
+static int eod_of_config(const struct eod_search *s, const char *path,
+                         bool *named, int32_t *eod)
 {
     cJSON *config;
     int status = GPT_OK;
 
-    GPT_TRY(gpt_json_read(&config, path, MAX_CONFIG, f->err));
+    GPT_TRY(gpt_json_read(&config, path, MAX_CONFIG, s->f->err));
     const cJSON *eos = member_of(config, "eos_token");
     *named = eos != NULL;
     if (cJSON_IsObject(eos)) /* an AddedToken with its flags */
         eos = member_of(eos, "content");
     if (cJSON_IsString(eos)) {
-        f->t->base.eod = find_token(f, eos->valuestring);
-        if (f->t->base.eod < 0)
-            status = gpt_fail(f->err, GPT_EDATA, "%s: eos_token '%.200s' is "
-                              "not in %s", path, eos->valuestring, f->path);
+        *eod = find_token(s, eos->valuestring);
+        if (*eod < 0)
+            status = gpt_fail(s->f->err, GPT_EDATA, "%s: eos_token '%.200s' "
+                              "is not in %s", path, eos->valuestring,
+                              s->f->path);
     }
     cJSON_Delete(config);
     return status;
 }
 
-/* Finds the end of a document. Without a configuration that names it, the
- * common names decide. */
-static int find_eod(const struct gpt_hf_load *f)
+/* Without a configuration that names it, the common names decide. */
+int gpt_hf_find_eod(const struct gpt_hf_load *f, gpt_hf_find_fn *find,
+                    const void *data, int32_t *eod)
 {
+    const struct eod_search s = {f, find, data};
     char path[GPT_JOINED_BYTES];
     const char *slash = strrchr(f->path, '/');
     int dir = slash ? (int)(slash - f->path) + 1 : 0;
     bool named = false;
 
     if (gpt_gguf_recognises(f->path))
-        return gpt_gguf_end_token(f->path, &f->t->base.eod, f->err);
+        return gpt_gguf_end_token(f->path, eod, f->err);
     /* the configuration lies beside the file, whatever that is called */
     snprintf(path, sizeof(path), "%.*stokenizer_config.json", dir, f->path);
     if (gpt_path_exists(path))
-        GPT_TRY(eod_of_config(f, path, &named));
-    for (size_t i = 0; !named && gpt_eod_names[i] && f->t->base.eod < 0; i++)
-        f->t->base.eod = find_token(f, gpt_eod_names[i]);
+        GPT_TRY(eod_of_config(&s, path, &named, eod));
+    for (size_t i = 0; !named && gpt_eod_names[i] && *eod < 0; i++)
+        *eod = find_token(&s, gpt_eod_names[i]);
     return GPT_OK;
+}
+
+static int32_t find_in_map(const void *data, const char *text, size_t len)
+{
+    return gpt_token_map_find(data, text, len);
 }
 
 /* ---- the whole ---- */
@@ -224,7 +239,6 @@ static int load_root(struct gpt_hf_load *f)
     bool whole;
 
     /* first what may be refused, before the work of loading */
-    GPT_TRY(check_members(f));
     GPT_TRY(check_model(f, model));
     GPT_TRY(gpt_json_bool_or(model, "ignore_merges", false, &whole, f->path,
                              f->err));
@@ -238,45 +252,55 @@ static int load_root(struct gpt_hf_load *f)
     GPT_TRY(fill_map(f));
     take_pipeline(f);
     GPT_TRY(gpt_hf_read_added(f, added));
-    GPT_TRY(copy_around(f, f->pipeline.before, f->pipeline.n_before,
-                        &t->base.before, &t->base.n_before));
-    GPT_TRY(copy_around(f, f->pipeline.after, f->pipeline.n_after,
-                        &t->base.after, &t->base.n_after));
-    GPT_TRY(find_eod(f));
+    GPT_TRY(gpt_hf_copy_around(f, f->pipeline.before, f->pipeline.n_before,
+                               t->vocab.n, &t->base.before, &t->base.n_before));
+    GPT_TRY(gpt_hf_copy_around(f, f->pipeline.after, f->pipeline.n_after,
+                               t->vocab.n, &t->base.after, &t->base.n_after));
+    GPT_TRY(gpt_hf_find_eod(f, find_in_map, &t->map, &t->base.eod));
     return gpt_bytelevel_finish(t, f->pipeline.cut, whole, f->path, f->err);
 }
 
-static int load_file(struct gpt_hf_load *f)
+static int open_pairs(struct gpt_tokenizer **tok, struct gpt_hf_load *f)
 {
-    int status;
+    GPT_TRY(gpt_bytelevel_new(&f->t, &gpt_family_hf, f->err));
+    f->t->parse_special = gpt_tokenizer_parses_special(f->o);
+    int status = load_root(f);
+    if (status != GPT_OK) {
+        gpt_bytelevel_close(&f->t->base);
+        return status;
+    }
+    *tok = &f->t->base;
+    return GPT_OK;
+}
 
-    GPT_TRY_GOTO(status, gpt_hf_file_read(&f->file, f->path, f->err), out);
-    f->root = f->file.root;
-    status = load_root(f);
-out:
-    gpt_hf_file_close(&f->file);
-    return status;
+bool gpt_hf_is_unigram(const struct gpt_hf_load *f)
+{
+    const cJSON *type = member_of(member_of(f->root, "model"), "type");
+
+    return type ? cJSON_IsString(type) &&
+                      strcmp(type->valuestring, "Unigram") == 0
+                : f->file.vocab.len && f->file.vocab.data[0] == '[';
 }
 
 static int hf_open(struct gpt_tokenizer **tok,
                    const struct gpt_tokenizer_options *o, struct gpt_err *err)
 {
     struct gpt_hf_load f = {.o = o, .err = err};
+    int status;
 
     if (!o->model)
         return gpt_fail(err, GPT_EUSAGE, "HuggingFaceTokenizer needs a "
                         GPT_HF_TOKENIZER);
     GPT_TRY(gpt_tokenizer_file(o->model, GPT_HF_TOKENIZER, f.path,
                                sizeof(f.path), err));
-    GPT_TRY(gpt_bytelevel_new(&f.t, &gpt_family_hf, err));
-    f.t->parse_special = gpt_tokenizer_parses_special(o);
-    int status = load_file(&f);
-    if (status != GPT_OK) {
-        gpt_bytelevel_close(&f.t->base);
-        return status;
-    }
-    *tok = &f.t->base;
-    return GPT_OK;
+    GPT_TRY_GOTO(status, gpt_hf_file_read(&f.file, f.path, err), out);
+    f.root = f.file.root;
+    GPT_TRY_GOTO(status, check_members(&f), out);
+    status = gpt_hf_is_unigram(&f) ? gpt_hf_unigram_open(tok, &f)
+                                   : open_pairs(tok, &f);
+out:
+    gpt_hf_file_close(&f.file);
+    return status;
 }
 
 const struct gpt_tokenizer_family gpt_family_hf = {

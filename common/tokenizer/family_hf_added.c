@@ -80,7 +80,7 @@ static int32_t find_in_vocab(const struct gpt_bytelevel *t,
 /* The library (tokenizers up to 0.22) reads the id of an added token that is
  * not in the vocabulary, but gives it the next one after those that there are.
  * A file whose ids are others means other tokens there than here. */
-static int check_next(const struct gpt_hf_load *f,
+int gpt_hf_check_next(const struct gpt_hf_load *f,
                       const struct gpt_added_token *token, int64_t next)
 {
     if (token->id == next)
@@ -113,7 +113,7 @@ static int place_token(const struct gpt_hf_load *f,
                         same >= 0 ? "it has id" : "another token has id",
                         (int)(same >= 0 ? same : token->id));
     if (same < 0)
-        GPT_TRY(check_next(f, token, next));
+        GPT_TRY(gpt_hf_check_next(f, token, next));
     else if (t->spaces || place->len == 1 ||
              gpt_utf8_valid(place->data, place->len) == place->len)
         return GPT_OK;
@@ -127,8 +127,8 @@ static int place_token(const struct gpt_hf_load *f,
     return GPT_OK;
 }
 
-/* Reads flags, with Hugging Face's values where one is absent. */
-static int read_flags(const struct gpt_hf_load *f, const cJSON *item,
+/* The library's default of `normalized` is the opposite of `special`. */
+int gpt_hf_read_flags(const struct gpt_hf_load *f, const cJSON *item,
                       struct gpt_added_token *token, bool *normalized)
 {
     GPT_TRY(gpt_json_bool_or(item, "special", false, &token->special, f->path,
@@ -237,7 +237,7 @@ static int add_token(const struct gpt_hf_load *f, const cJSON *item,
     GPT_TRY(gpt_json_string(item, "content", &text, f->path, f->err));
     GPT_TRY(gpt_json_int(item, "id", 0, f->t->vocab.n - 1, &id, f->path,
                          f->err));
-    GPT_TRY(read_flags(f, item, &token, &normalized));
+    GPT_TRY(gpt_hf_read_flags(f, item, &token, &normalized));
     token.text = text;
     token.len = strlen(text);
     token.id = (int32_t)id;

@@ -23,7 +23,30 @@ struct gpt_sp_trie {
 /* Makes it of the pieces that a text can have: normal ones, and a user's. */
 int gpt_sp_trie_open(struct gpt_sp_trie *t, const struct gpt_sp_model *m,
                      struct gpt_err *err) GPT_MUST_USE;
+/* Makes it of all texts; of two that are the same the last one counts. */
+int gpt_sp_trie_of(struct gpt_sp_trie *t, const struct gpt_str *texts,
+                   int64_t n, struct gpt_err *err) GPT_MUST_USE;
 void gpt_sp_trie_close(struct gpt_sp_trie *t);
+
+/* The slot of the child of `parent` by `byte`, or the free one where it
+ * belongs. Children are in one hash table for the whole trie: nodes have few,
+ * but those near the root hundreds. */
+static inline size_t gpt_sp_trie_slot(const struct gpt_sp_trie *t,
+                                      uint32_t parent, uint8_t byte)
+{
+    uint64_t key = ((uint64_t)parent << 8 | byte) + 1;
+    size_t i = (size_t)((key * 0x9E3779B97F4A7C15u) >> 20) & t->mask;
+
+    while (t->keys[i] && t->keys[i] != key)
+        i = (i + 1) & t->mask;
+    return i;
+}
+
+static inline uint32_t gpt_sp_trie_child(const struct gpt_sp_trie *t,
+                                         uint32_t parent, uint8_t byte)
+{
+    return t->children[gpt_sp_trie_slot(t, parent, byte)]; /* 0 where free */
+}
 
 /* A thread's memory. */
 struct gpt_sp_scratch {

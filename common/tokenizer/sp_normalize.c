@@ -56,11 +56,11 @@ static uint32_t unit_at(const struct gpt_sp_map *map, uint32_t at)
                              : UINT32_MAX;
 }
 
-/* Bytes of the longest rule that text begins with, and its result; 0: none.
- * Each step takes a byte of the text, so that it ends whatever the units hold.
- */
-static size_t find_rule(const struct gpt_sp_map *map, const char *text,
-                        size_t len, struct gpt_str *result)
+/* Bytes of the longest or the shortest rule that text begins with, and its
+ * result; 0: none. Each step takes a byte of the text, so that it ends whatever
+ * the units hold. */
+static size_t find_rule(const struct gpt_sp_map *map, bool shortest,
+                        const char *text, size_t len, struct gpt_str *result)
 {
     size_t longest = 0;
 
@@ -82,8 +82,19 @@ static size_t find_rule(const struct gpt_sp_map *map, const char *text,
         *result = (struct gpt_str){start,
                                      strnlen(start, map->n_text - value)};
         longest = i + 1;
+        if (shortest)
+            break;
     }
     return longest;
+}
+
+/* A NUL ends the library's search. A result that begins inside a character is
+ * that of a damaged map. */
+bool gpt_sp_map_shortest(const struct gpt_sp_map *map, const char *text,
+                         size_t len, struct gpt_str *result)
+{
+    return find_rule(map, true, text, strnlen(text, len), result) > 0 &&
+           ((uint8_t)result->data[0] & 0xC0) != 0x80;
 }
 
 /* Bytes of ASCII other than spaces that text begins with, where the model has
@@ -114,7 +125,7 @@ static size_t next_part(const struct gpt_sp_model *m,
                                : plain_ascii(m, map, text, len);
 
     if (n == 0) {
-        n = find_rule(map, text, len, part);
+        n = find_rule(map, false, text, len, part);
         if (n)
             return n;
         n = (size_t)gpt_utf8_decode((const uint8_t *)text, len, &cp);

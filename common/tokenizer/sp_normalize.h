@@ -21,6 +21,11 @@ struct gpt_sp_map {
 int gpt_sp_map_open(struct gpt_sp_map *map, struct gpt_str blob,
                     const char *path, struct gpt_err *err) GPT_MUST_USE;
 
+/* The result of the shortest rule that text begins with, as Hugging Face's
+ * library takes it; false when there is none. */
+bool gpt_sp_map_shortest(const struct gpt_sp_map *map, const char *text,
+                         size_t len, struct gpt_str *result);
+
 /* text[0..len), normalized, in *out, which is emptied before. */
 int gpt_sp_normalize(const struct gpt_sp_model *m,
                      const struct gpt_sp_map *map, const char *text,

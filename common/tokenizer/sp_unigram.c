@@ -22,26 +22,6 @@
 
 /* ---- the trie ---- */
 
-/* The slot of the child of `parent` by `byte`, or the free one where it
- * belongs. Children are in one hash table for the whole trie: nodes have few,
- * but those near the root hundreds. */
-static size_t slot_of(const struct gpt_sp_trie *t, uint32_t parent,
-                      uint8_t byte)
-{
-    uint64_t key = ((uint64_t)parent << 8 | byte) + 1;
-    size_t i = (size_t)((key * 0x9E3779B97F4A7C15u) >> 20) & t->mask;
-
-    while (t->keys[i] && t->keys[i] != key)
-        i = (i + 1) & t->mask;
-    return i;
-}
-
-static uint32_t child_of(const struct gpt_sp_trie *t, uint32_t parent,
-                         uint8_t byte)
-{
-    return t->children[slot_of(t, parent, byte)]; /* 0 where free */
-}
-
 static void add_to_trie(struct gpt_sp_trie *t, struct gpt_str text,
                         int32_t id)
 {
@@ -49,7 +29,7 @@ static void add_to_trie(struct gpt_sp_trie *t, struct gpt_str text,
 
     for (size_t i = 0; i < text.len; i++) {
         uint8_t byte = (uint8_t)text.data[i];
-        size_t slot = slot_of(t, at, byte);
+        size_t slot = gpt_sp_trie_slot(t, at, byte);
 
         if (!t->keys[slot]) {
             t->keys[slot] = ((uint64_t)at << 8 | byte) + 1;
@@ -73,14 +53,14 @@ static int compare_texts(const void *a, const void *b)
 /* Counts the nodes of the trie, so that its tables are allocated once: a piece
  * adds a node for each byte that it does not share with the one before it in
  * alphabetical order. `sorted` is scratch for all pieces. */
-static size_t count_nodes(const struct gpt_sp_model *m,
+static size_t count_nodes(const struct gpt_str *texts, size_t n_texts,
                           struct gpt_str *sorted)
 {
     size_t n = 1;
 
-    memcpy(sorted, m->texts, (size_t)m->n * sizeof(*sorted));
-    qsort(sorted, (size_t)m->n, sizeof(*sorted), compare_texts);
-    for (int64_t i = 0; i < m->n; i++) {
+    memcpy(sorted, texts, n_texts * sizeof(*sorted));
+    qsort(sorted, n_texts, sizeof(*sorted), compare_texts);
+    for (size_t i = 0; i < n_texts; i++) {
         size_t same = 0;
 
         while (i && same < sorted[i].len && same < sorted[i - 1].len &&
@@ -112,16 +92,32 @@ static int allocate_trie(struct gpt_sp_trie *t, size_t n_nodes,
     return GPT_OK;
 }
 
-int gpt_sp_trie_open(struct gpt_sp_trie *t, const struct gpt_sp_model *m,
-                     struct gpt_err *err)
+/* An empty one, with room for all texts. */
+static int new_trie(struct gpt_sp_trie *t, const struct gpt_str *texts,
+                    int64_t n, struct gpt_err *err)
 {
     struct gpt_str *sorted;
 
     *t = (struct gpt_sp_trie){.lowest = FLT_MAX, .longest = 4};
-    GPT_TRY(gpt_new(&sorted, (size_t)m->n, sizeof(*sorted), "pieces", err));
-    size_t n_nodes = count_nodes(m, sorted);
+    GPT_TRY(gpt_new(&sorted, (size_t)n, sizeof(*sorted), "pieces", err));
+    size_t n_nodes = count_nodes(texts, (size_t)n, sorted);
     gpt_free(sorted);
-    GPT_TRY(allocate_trie(t, n_nodes, err));
+    return allocate_trie(t, n_nodes, err);
+}
+
+int gpt_sp_trie_of(struct gpt_sp_trie *t, const struct gpt_str *texts,
+                   int64_t n, struct gpt_err *err)
+{
+    GPT_TRY(new_trie(t, texts, n, err));
+    for (int64_t id = 0; id < n; id++)
+        add_to_trie(t, texts[id], (int32_t)id);
+    return GPT_OK;
+}
+
+int gpt_sp_trie_open(struct gpt_sp_trie *t, const struct gpt_sp_model *m,
+                     struct gpt_err *err)
+{
+    GPT_TRY(new_trie(t, m->texts, m->n, err));
     for (int64_t id = 0; id < m->n; id++) {
         float score = m->pieces[id].score;
         uint8_t type = m->pieces[id].type;
@@ -181,7 +177,7 @@ static void extend_paths(const struct gpt_sp_model *m,
     uint32_t at = 0;
 
     for (size_t end = begin; end < len;) {
-        at = child_of(t, at, (uint8_t)text[end++]);
+        at = gpt_sp_trie_child(t, at, (uint8_t)text[end++]);
         if (!at)
             break;
         int32_t id = t->ids[at];

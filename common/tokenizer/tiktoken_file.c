@@ -7,6 +7,7 @@
 
 #include "base/io.h"
 #include "base/json.h"
+#include "text/base64.h"
 #include "tokenizer/ids.h"
 
 #include <assert.h>
@@ -27,43 +28,6 @@ static int refuse_entry(const struct reading *f, const char *why)
     return gpt_fail(f->err, GPT_EDATA, "%s:%lld: %s", f->path, f->place, why);
 }
 
-/* -1 for any other character, also for '=': padding is cut off before. */
-static int base64_digit(char c)
-{
-    if (c >= 'A' && c <= 'Z')
-        return c - 'A';
-    if (c >= 'a' && c <= 'z')
-        return c - 'a' + 26;
-    if (c >= '0' && c <= '9')
-        return c - '0' + 52;
-    return c == '+' ? 62 : c == '/' ? 63 : -1;
-}
-
-/* RFC 4648, section 4, with its padding. Into out of 3 * len / 4 bytes. */
-static bool decode_base64(const char *text, size_t len, char *out, size_t *n)
-{
-    uint32_t bits = 0;
-
-    *n = 0;
-    if (len == 0 || len % 4)
-        return false;
-    /* the last group of four may be two or three digits */
-    size_t digits = len - (text[len - 1] == '=') -
-                    (text[len - 1] == '=' && text[len - 2] == '=');
-    for (size_t i = 0; i < digits; i++) {
-        int d = base64_digit(text[i]);
-
-        if (d < 0)
-            return false;
-        bits = bits << 6 | (uint32_t)d;
-        /* The first digit of four gives no whole byte; each later one completes
-         * a byte. */
-        if (i % 4)
-            out[(*n)++] = (char)(bits >> (6 - 2 * (i % 4)));
-    }
-    return true;
-}
-
 /* Decodes a token straight into the arena, which is a little too large for it.
  */
 static int add_token(const struct reading *f, const char *text, size_t len,
@@ -80,7 +44,7 @@ static int add_token(const struct reading *f, const char *text, size_t len,
         return gpt_no_memory(f->err, "a vocabulary");
     if (token->data)
         return refuse_entry(f, "the rank is there twice");
-    if (!decode_base64(text, len, bytes, &token->len))
+    if (!gpt_base64_decode(text, len, bytes, &token->len))
         return refuse_entry(f, "the token is not base64");
     if (token->len > GPT_TOKEN_MAX)
         return gpt_fail(f->err, GPT_EDATA, "%s:%lld: the token has %zu bytes, "

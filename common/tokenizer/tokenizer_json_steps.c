@@ -1,5 +1,5 @@
-/* Reading of normalizer, pre_tokenizer, post_processor and decoder. Each is an
- * object with a "type"; the type "Sequence" holds a list of such. Start at
+/* Reading of normalizer, pre_tokenizer, post_processor and decoder. Each is
+ * a part, or a sequence of parts (tokenizer_json_parts.h). Start at
  * gpt_hf_pipeline_read().
  *
  * Every part is either done here exactly or refused: a part that was ignored
@@ -8,6 +8,7 @@
 #include "tokenizer/tokenizer_json_steps.h"
 
 #include "tokenizer/sp_normalize.h"
+#include "tokenizer/tokenizer_json_parts.h"
 
 #include <assert.h>
 #include <stdio.h>
@@ -26,6 +27,7 @@ struct pieces {
 
 /* What was read so far; expressions are borrowed from the tree. */
 struct reading {
+    struct gpt_hf_parts parts;
     struct gpt_hf_pipeline *p;
     const char *what;
     const char *regex[GPT_PRETOK_STAGES];
@@ -37,58 +39,10 @@ struct reading {
     struct gpt_err *err;
 };
 
-typedef int part_fn(struct reading *r, const cJSON *part, const char *type,
-                    const char *field);
-
-static const cJSON *member_of(const cJSON *obj, const char *key)
-{
-    return cJSON_GetObjectItemCaseSensitive(obj, key);
-}
-
-static const char *string_of(const cJSON *obj, const char *key)
-{
-    const cJSON *item = member_of(obj, key);
-
-    return cJSON_IsString(item) ? item->valuestring : "";
-}
-
-static bool flag_of(const cJSON *obj, const char *key, bool def)
-{
-    const cJSON *item = member_of(obj, key);
-
-    return cJSON_IsBool(item) ? cJSON_IsTrue(item) : def;
-}
-
 static int refuse(const struct reading *r, const char *field, const char *key,
                   const char *value)
 {
-    return gpt_fail(r->err, GPT_EDATA, "%s: %s.%s: '%.300s' is not supported",
-                    r->what, field, key, value);
-}
-
-/* Calls fn for a part, or for each part of a sequence, which may hold
- * sequences; for null does nothing. The depth is that of the JSON, which is
- * limited. */
-static int each_part(struct reading *r, const cJSON *part, const char *field,
-                     const char *list, part_fn *fn)
-{
-    char name[160];
-    int i = 0;
-
-    if (!part || cJSON_IsNull(part))
-        return GPT_OK;
-    const char *type = string_of(part, "type");
-    if (strcmp(type, "Sequence") != 0)
-        return fn(r, part, type, field);
-    const cJSON *parts = member_of(part, list);
-    if (!cJSON_IsArray(parts))
-        return gpt_fail(r->err, GPT_EDATA, "%s: %s: no array '%s'", r->what,
-                        field, list);
-    for (const cJSON *p = parts->child; p; p = p->next) {
-        snprintf(name, sizeof(name), "%.80s.%s[%d]", field, list, i++);
-        GPT_TRY(each_part(r, p, name, list, fn));
-    }
-    return GPT_OK;
+    return gpt_hf_refuse_part(&r->parts, field, key, value);
 }
 
 /* ---- normalizer ---- */
@@ -105,8 +59,10 @@ static int refuse_spaces(const struct reading *r, const char *field,
 /* True for Replace of one text by another. */
 static bool replaces(const cJSON *part, const char *from, const char *to)
 {
-    return strcmp(string_of(member_of(part, "pattern"), "String"), from) == 0 &&
-           strcmp(string_of(part, "content"), to) == 0;
+    const cJSON *pattern = gpt_hf_member(part, "pattern");
+
+    return strcmp(gpt_hf_string(pattern, "String"), from) == 0 &&
+           strcmp(gpt_hf_string(part, "content"), to) == 0;
 }
 
 /* Spaces as U+2581, and one before the text: in either order these make the
@@ -119,23 +75,26 @@ static int read_spaces(struct reading *r, const cJSON *part, const char *type,
     if (r->p->nfc)
         return refuse(r, field, "type after NFC", type);
     if (prepend) {
-        if (strcmp(string_of(part, "prepend"), GPT_SP_SPACE) != 0)
+        if (strcmp(gpt_hf_string(part, "prepend"), GPT_SP_SPACE) != 0)
             return refuse_spaces(r, field, "prepend",
-                                 string_of(part, "prepend"));
+                                 gpt_hf_string(part, "prepend"));
         if (r->p->prepend)
             return refuse_spaces(r, field, "type", "a second Prepend");
         r->p->prepend = true;
         return GPT_OK;
     }
     if (!replaces(part, " ", GPT_SP_SPACE))
-        return refuse_spaces(r, field, "content", string_of(part, "content"));
+        return refuse_spaces(r, field, "content",
+                             gpt_hf_string(part, "content"));
     r->p->spaces = GPT_HF_NORMALIZED;
     return GPT_OK;
 }
 
-static int read_normalizer(struct reading *r, const cJSON *part,
+static int read_normalizer(void *data, const cJSON *part,
                            const char *type, const char *field)
 {
+    struct reading *r = data;
+
     if (strcmp(type, "Prepend") == 0 || strcmp(type, "Replace") == 0)
         return read_spaces(r, part, type, field);
     if (strcmp(type, "NFC") != 0)
@@ -163,9 +122,9 @@ static int add_regex(struct reading *r, const char *regex, const char *field)
  * inverted). The two differ only in what matches nothing. */
 static int read_split(struct reading *r, const cJSON *part, const char *field)
 {
-    const cJSON *regex = member_of(member_of(part, "pattern"), "Regex");
-    const char *behavior = string_of(part, "behavior");
-    bool invert = flag_of(part, "invert", false);
+    const cJSON *regex = gpt_hf_member(gpt_hf_member(part, "pattern"), "Regex");
+    const char *behavior = gpt_hf_string(part, "behavior");
+    bool invert = gpt_hf_flag(part, "invert", false);
     bool isolated = strcmp(behavior, "Isolated") == 0 && !invert;
     bool removed = strcmp(behavior, "Removed") == 0 && invert;
 
@@ -186,11 +145,11 @@ static int read_bytelevel(struct reading *r, const cJSON *part,
                           const char *field)
 {
     r->bytelevel = true;
-    r->p->prefix_space = flag_of(part, "add_prefix_space", true);
+    r->p->prefix_space = gpt_hf_flag(part, "add_prefix_space", true);
     if (r->p->prefix_space && r->n_regex)
         return refuse(r, field, "add_prefix_space",
                       "true after another pre-tokenizer");
-    if (!flag_of(part, "use_regex", true))
+    if (!gpt_hf_flag(part, "use_regex", true))
         return GPT_OK;
     /* use_regex means GPT-2's, the first row of the table */
     return add_regex(r, gpt_pretok_row(0)->regex[0], field);
@@ -202,21 +161,21 @@ static int read_bytelevel(struct reading *r, const cJSON *part,
 static int read_metaspace(struct reading *r, const cJSON *part,
                           const char *field)
 {
-    const char *scheme = member_of(part, "prepend_scheme")
-                             ? string_of(part, "prepend_scheme")
+    const char *scheme = gpt_hf_member(part, "prepend_scheme")
+                             ? gpt_hf_string(part, "prepend_scheme")
                              : "always";
     const bool never = strcmp(scheme, "never") == 0;
 
     if (r->p->spaces || r->p->prepend || r->p->nfc)
         return refuse(r, field, "type after a normalizer", "Metaspace");
-    if (strcmp(string_of(part, "replacement"), GPT_SP_SPACE) != 0)
+    if (strcmp(gpt_hf_string(part, "replacement"), GPT_SP_SPACE) != 0)
         return refuse_spaces(r, field, "replacement",
-                             string_of(part, "replacement"));
-    if (flag_of(part, "split", true))
+                             gpt_hf_string(part, "replacement"));
+    if (gpt_hf_flag(part, "split", true))
         return refuse_spaces(r, field, "split", "true");
     r->p->prefix_first = strcmp(scheme, "first") == 0;
     if ((!never && !r->p->prefix_first && strcmp(scheme, "always") != 0) ||
-        (!never && !flag_of(part, "add_prefix_space", true)))
+        (!never && !gpt_hf_flag(part, "add_prefix_space", true)))
         return refuse_spaces(r, field, "prepend_scheme", scheme);
     r->p->prefix_space = !never;
     r->p->spaces = GPT_HF_PRETOKENIZED;
@@ -226,15 +185,19 @@ static int read_metaspace(struct reading *r, const cJSON *part,
 /* Where the normalizer has replaced all spaces there is none to split at. */
 static bool splits_nothing(const struct reading *r, const cJSON *part)
 {
+    const cJSON *pattern = gpt_hf_member(part, "pattern");
+
     return r->p->spaces == GPT_HF_NORMALIZED &&
-           strcmp(string_of(part, "behavior"), "MergedWithPrevious") == 0 &&
-           strcmp(string_of(member_of(part, "pattern"), "String"), " ") == 0 &&
-           !flag_of(part, "invert", false);
+           strcmp(gpt_hf_string(part, "behavior"), "MergedWithPrevious") == 0 &&
+           strcmp(gpt_hf_string(pattern, "String"), " ") == 0 &&
+           !gpt_hf_flag(part, "invert", false);
 }
 
-static int read_pre_tokenizer(struct reading *r, const cJSON *part,
+static int read_pre_tokenizer(void *data, const cJSON *part,
                               const char *type, const char *field)
 {
+    struct reading *r = data;
+
     if (strcmp(type, "Split") == 0 && splits_nothing(r, part))
         return GPT_OK;
     if (r->p->spaces)
@@ -248,7 +211,7 @@ static int read_pre_tokenizer(struct reading *r, const cJSON *part,
     if (strcmp(type, "Split") == 0)
         return read_split(r, part, field);
     if (strcmp(type, "Digits") == 0)
-        return add_regex(r, flag_of(part, "individual_digits", false)
+        return add_regex(r, gpt_hf_flag(part, "individual_digits", false)
                                 ? "\\p{N}"
                                 : "\\p{N}+",
                          field);
@@ -308,9 +271,9 @@ static int add_special(struct reading *r, struct pieces *to,
                        const cJSON *template, const cJSON *token,
                        const char *field)
 {
-    const char *name = string_of(token, "id");
-    const cJSON *listed = member_of(template, "special_tokens");
-    const cJSON *ids = member_of(member_of(listed, name), "ids");
+    const char *name = gpt_hf_string(token, "id");
+    const cJSON *listed = gpt_hf_member(template, "special_tokens");
+    const cJSON *ids = gpt_hf_member(gpt_hf_member(listed, name), "ids");
 
     if (!cJSON_IsArray(ids))
         return gpt_fail(r->err, GPT_EDATA, "%s: %s.special_tokens: no ids of "
@@ -330,7 +293,7 @@ static int add_piece(struct reading *r, struct pieces *to, const cJSON *item,
                      const char *field)
 {
     const struct pieces *from = &r->pieces;
-    const char *name = string_of(member_of(item, "Sequence"), "id");
+    const char *name = gpt_hf_string(gpt_hf_member(item, "Sequence"), "id");
     size_t i = strcmp(name, "B") == 0;
 
     if (i >= from->n)
@@ -344,7 +307,7 @@ static int read_template(struct reading *r, const cJSON *part,
                          const char *field)
 {
     const char *list = r->pieces.n == 1 ? "single" : "pair";
-    const cJSON *items = member_of(part, list);
+    const cJSON *items = gpt_hf_member(part, list);
     struct pieces to = {.n = 0};
 
     if (r->pieces.n > 2)
@@ -354,7 +317,7 @@ static int read_template(struct reading *r, const cJSON *part,
         return gpt_fail(r->err, GPT_EDATA, "%s: %s: no array '%s'", r->what,
                         field, list);
     for (const cJSON *i = items->child; i; i = i->next) {
-        const cJSON *token = member_of(i, "SpecialToken");
+        const cJSON *token = gpt_hf_member(i, "SpecialToken");
 
         if (to.n == MOST_PIECES)
             return refuse(r, field, list, "more than 24 items");
@@ -394,9 +357,11 @@ static int split_around(struct reading *r)
 }
 
 /* What is put around a text. */
-static int read_post_processor(struct reading *r, const cJSON *part,
+static int read_post_processor(void *data, const cJSON *part,
                                const char *type, const char *field)
 {
+    struct reading *r = data;
+
     if (strcmp(type, "TemplateProcessing") == 0)
         return read_template(r, part, field);
     /* ByteLevel changes offsets only */
@@ -419,14 +384,14 @@ static int read_chars_decoder(struct reading *r, const cJSON *part,
     if (i == GPT_COUNT(decoders) || strcmp(type, decoders[i]) != 0)
         return refuse(r, field, "type", type);
     if (i == 0 && !replaces(part, GPT_SP_SPACE, " "))
-        return refuse(r, field, "content", string_of(part, "content"));
+        return refuse(r, field, "content", gpt_hf_string(part, "content"));
     if (i < 3)
         return GPT_OK;
-    const cJSON *start = member_of(part, "start"),
-                *stop = member_of(part, "stop");
+    const cJSON *start = gpt_hf_member(part, "start"),
+                *stop = gpt_hf_member(part, "stop");
 
-    if (strcmp(string_of(part, "content"), " ") != 0)
-        return refuse(r, field, "content", string_of(part, "content"));
+    if (strcmp(gpt_hf_string(part, "content"), " ") != 0)
+        return refuse(r, field, "content", gpt_hf_string(part, "content"));
     if (!cJSON_IsNumber(start) || start->valuedouble != 1)
         return refuse(r, field, "start", "not 1");
     if (!cJSON_IsNumber(stop) || stop->valuedouble != 0)
@@ -437,38 +402,65 @@ static int read_chars_decoder(struct reading *r, const cJSON *part,
 
 /* The decoder is not needed to encode. It is read because another one than that
  * of bytes would mean that tokens are not bytes. */
-static int read_decoder(struct reading *r, const cJSON *part, const char *type,
-                        const char *field)
+static int read_decoder(void *data, const cJSON *part,
+                        const char *type, const char *field)
 {
+    struct reading *r = data;
+
     if (r->p->spaces)
         return read_chars_decoder(r, part, type, field);
     return strcmp(type, "ByteLevel") == 0 ? GPT_OK
                                           : refuse(r, field, "type", type);
 }
 
-int gpt_hf_pipeline_read(struct gpt_hf_pipeline *p, const cJSON *root,
-                         bool around, const char *what, struct gpt_err *err)
+/* A reading of nothing yet. */
+static void begin_reading(struct reading *r, struct gpt_hf_pipeline *p,
+                          const char *what, struct gpt_err *err)
 {
-    struct reading r = {
+    *p = (struct gpt_hf_pipeline){0};
+    *r = (struct reading){
+        .parts = {.what = what, .err = err, .data = r},
         .p = p,
         .what = what,
         .pieces = {.ids = {TEXT}, .end = {1}, .n_ids = 1, .n = 1},
         .err = err,
     };
+}
 
-    *p = (struct gpt_hf_pipeline){0};
-    GPT_TRY(each_part(&r, member_of(root, "normalizer"), "normalizer",
-                      "normalizers", read_normalizer));
-    GPT_TRY(each_part(&r, member_of(root, "pre_tokenizer"), "pre_tokenizer",
-                      "pretokenizers", read_pre_tokenizer));
-    GPT_TRY(find_cut(&r));
+static int read_around(struct reading *r, const cJSON *root, bool around)
+{
     if (around)
-        GPT_TRY(each_part(&r, member_of(root, "post_processor"),
-                          "post_processor", "processors",
-                          read_post_processor));
-    GPT_TRY(split_around(&r));
-    GPT_TRY(each_part(&r, member_of(root, "decoder"), "decoder", "decoders",
-                      read_decoder));
+        GPT_TRY(gpt_hf_each_part(&r->parts,
+                                 gpt_hf_member(root, "post_processor"),
+                                 "post_processor", "processors",
+                                 read_post_processor));
+    return split_around(r);
+}
+
+int gpt_hf_around_read(struct gpt_hf_pipeline *p, const cJSON *root,
+                       bool around, const char *what, struct gpt_err *err)
+{
+    struct reading r;
+
+    begin_reading(&r, p, what, err);
+    return read_around(&r, root, around);
+}
+
+int gpt_hf_pipeline_read(struct gpt_hf_pipeline *p, const cJSON *root,
+                         bool around, const char *what, struct gpt_err *err)
+{
+    struct reading r;
+
+    begin_reading(&r, p, what, err);
+    GPT_TRY(gpt_hf_each_part(&r.parts, gpt_hf_member(root, "normalizer"),
+                             "normalizer", "normalizers", read_normalizer));
+    GPT_TRY(gpt_hf_each_part(&r.parts, gpt_hf_member(root, "pre_tokenizer"),
+                             "pre_tokenizer", "pretokenizers",
+                             read_pre_tokenizer));
+    GPT_TRY(find_cut(&r));
+    GPT_TRY(read_around(&r, root, around));
+    GPT_TRY(gpt_hf_each_part(&r.parts, gpt_hf_member(root, "decoder"),
+                             "decoder", "decoders", read_decoder));
     return p->spaces && r.n_decoders < 3
                ? gpt_fail(err, GPT_EDATA, "%s: decoder: less than Replace, "
                           "ByteFallback and Fuse is not supported for a "

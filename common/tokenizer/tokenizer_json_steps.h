@@ -35,5 +35,9 @@ struct gpt_hf_pipeline {
 int gpt_hf_pipeline_read(struct gpt_hf_pipeline *p, const cJSON *root,
                          bool around, const char *what, struct gpt_err *err)
     GPT_MUST_USE;
+/* The post-processor alone: fills before and after, and nothing else. */
+int gpt_hf_around_read(struct gpt_hf_pipeline *p, const cJSON *root,
+                       bool around, const char *what, struct gpt_err *err)
+    GPT_MUST_USE;
 
 #endif

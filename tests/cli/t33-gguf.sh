@@ -433,6 +433,9 @@ expect 0 'long tokens take no hour' timeout 60 gpt-reshape \
 characters 't he' >pieces/tokenizer.json
 expect 3 'a cut that is no pair' into pieces pieces.gguf --force
 err_has "pairs that make 'the' are missing, or do not follow each other"
+cp "$golden/families/unigram-t5.json" pieces/tokenizer.json
+expect 3 'a unigram model with steps' into pieces pieces.gguf --force
+err_has "model.type: 'Unigram' is not supported in a GGUF file"
 
 # ---- architectures with keys and tensors of their own ----
 gemma='--normalization RMSNorm --geglu --disable-bias-linear

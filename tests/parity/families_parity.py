@@ -25,6 +25,7 @@ import numpy as np
 import sentencepiece
 import tiktoken
 import tokenizers
+from sentencepiece import sentencepiece_model_pb2
 from tokenizers import (AddedToken, Regex, Tokenizer, decoders, models,
                         normalizers, pre_tokenizers, processors, trainers)
 
@@ -284,6 +285,65 @@ def check_chars(programs, name, path, texts):
                 encode, lambda ids: t.decode(ids, skip_special_tokens=False))
 
 
+# ---- unigram ----
+
+def steps(cls, *parts):
+    return cls.Sequence(list(parts))
+
+
+RUNS = normalizers.Replace(Regex(" {2,}"), " ")
+META = pre_tokenizers.Metaspace
+# normalizer, given the rules of a model; pre-tokenizer; decoder
+UNIGRAM = {
+    "t5": lambda rules: (
+        steps(normalizers, normalizers.Precompiled(rules),
+              normalizers.Strip(left=False, right=True),
+              normalizers.Replace(Regex(" {2,}"), MARK)),
+        META(), decoders.Metaspace()),
+    "pegasus": lambda rules: (
+        normalizers.Precompiled(rules),
+        steps(pre_tokenizers, pre_tokenizers.WhitespaceSplit(),
+              META(prepend_scheme="first")),
+        decoders.Metaspace(prepend_scheme="never")),
+    "albert": lambda rules: (
+        steps(normalizers, normalizers.Replace("``", '"'), normalizers.NFKD(),
+              normalizers.StripAccents(), normalizers.Lowercase(),
+              normalizers.Precompiled(rules), RUNS),
+        steps(pre_tokenizers, pre_tokenizers.Punctuation(),
+              META(prepend_scheme="first")), decoders.Metaspace()),
+    "bytes": lambda rules: (
+        steps(normalizers, normalizers.Nmt(), normalizers.NFKC(),
+              normalizers.Replace(Regex(r"\A +| +\z"), ""), RUNS,
+              normalizers.Prepend(MARK), normalizers.Replace(" ", MARK)),
+        steps(pre_tokenizers, pre_tokenizers.Digits(True),
+              pre_tokenizers.Split(Regex(r"\n+"), "merged_with_previous")),
+        steps(decoders, decoders.Replace(MARK, " "), decoders.ByteFallback(),
+              decoders.Fuse(), decoders.Strip(" ", 1, 0))),
+}
+
+
+def make_unigram(name, sample, folder):
+    """A model of SentencePiece, as transformers converts it."""
+    kind = "unigram-bytes" if name == "bytes" else "unigram"
+    path = os.path.join(folder, kind + ".model")
+    train_sp(kind, sample, path)
+    model = sentencepiece_model_pb2.ModelProto()
+    with open(path, "rb") as f:
+        model.ParseFromString(f.read())
+    t = Tokenizer(models.Unigram([(p.piece, p.score) for p in model.pieces], 0,
+                                 name == "bytes"))
+    t.normalizer, t.pre_tokenizer, t.decoder = UNIGRAM[name](
+        model.normalizer_spec.precompiled_charsmap)
+    t.add_special_tokens(["<unk>", "<s>", "</s>", AddedToken(
+        "<|im_start|>", rstrip=True, special=True, normalized=False)])
+    t.add_tokens([AddedToken("\n\n", normalized=False),
+                  AddedToken("12", lstrip=True, normalized=True),
+                  AddedToken("The", single_word=True, normalized=True)])
+    t.post_processor = processors.TemplateProcessing(
+        single="<s> $A", special_tokens=[("<s>", 1)])
+    return t
+
+
 # ---- tiktoken ----
 
 def check_ranks(programs, name, path, texts):
@@ -417,6 +477,11 @@ def main():
             path = os.path.join(folder, f"chars-{name}.json")
             jobs.append((f"chars {name}", lambda n=name, p=path: (
                 make_chars(n, sample).save(p),
+                check_chars(programs, n, p, texts))[1]))
+        for name in UNIGRAM:
+            path = os.path.join(folder, f"unigram-{name}.json")
+            jobs.append((f"unigram {name}", lambda n=name, p=path: (
+                make_unigram(n, sample, folder).save(p),
                 check_chars(programs, n, p, texts))[1]))
         jobs.append(("megatron",
                      lambda: check_megatron(programs, folder, texts)))

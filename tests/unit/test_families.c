@@ -1,7 +1,7 @@
 /* Compares every family of tokenizers with the library of its files
- * (tests/golden/make_families.py and make_user_defined.py); ids to text,
- * normalization, added tokens, and files that are refused. Runs in the top
- * folder of the tree. */
+ * (make_families.py, make_unigram.py and make_user_defined.py of tests/golden);
+ * ids to text, normalization, added tokens, and files that are refused. Runs in
+ * the top folder of the tree. */
 #include "base/hash.h"
 #include "base/io.h"
 #include "base/json.h"
@@ -125,19 +125,24 @@ static void check_case(const cJSON *texts, const cJSON *c)
     gpt_tokenizer_close(tok);
 }
 
-static void test_goldens(void)
+static void test_golden(const char *path)
 {
     cJSON *root;
     struct gpt_err err = {0};
 
-    if (!ok(gpt_json_read(&root, GOLDEN "cases.json", 1 << 24, &err) == GPT_OK,
-            "cases.json")) {
+    if (!ok(gpt_json_read(&root, path, 1 << 24, &err) == GPT_OK, "%s", path)) {
         printf("# %s\n", err.text);
         return;
     }
     for (const cJSON *c = get(root, "cases")->child; c; c = c->next)
         check_case(get(root, "texts"), c);
     cJSON_Delete(root);
+}
+
+static void test_goldens(void)
+{
+    test_golden(GOLDEN "cases.json");
+    test_golden(GOLDEN "unigram.json");
 }
 
 /* Pieces that encoding never makes one after the other, as a model writes them;
@@ -368,7 +373,7 @@ static const struct {
     {"a merge in a string", HF, "qwen2.json", "[\"t\",\"he\"]",
      "\"t he e\"", "model.merges:3: not two tokens"},
     {"another model", HF, "qwen2.json", "\"type\":\"BPE\"",
-     "\"type\":\"Unigram\"", "model.type: 'Unigram' is not supported"},
+     "\"type\":\"WordPiece\"", "model.type: 'WordPiece' is not supported"},
     {"dropout", HF, "qwen2.json", "\"dropout\":null", "\"dropout\":0.1",
      "model.dropout"},
     {"a suffix", HF, "qwen2.json", "\"end_of_word_suffix\":null",
@@ -446,6 +451,42 @@ static const struct {
     {"an added token at another's id", HF, "chars-first.json",
      "\"id\":0,\"content\":\"<unk>\"", "\"id\":3,\"content\":\"<unk>\"",
      "in model.vocab it has id 0"},
+    {"an object for a list of scores", HF, "unigram-t5.json", "\"vocab\":[",
+     "\"vocab\":{},\"x\":[", "where a list of tokens and scores"},
+    {"a score that is a text", HF, "unigram-t5.json", "[\"<unk>\",0.0]",
+     "[\"<unk>\",\"0\"]", "where a score was expected"},
+    {"a score that is no number", HF, "unigram-t5.json", "[\"<unk>\",0.0]",
+     "[\"<unk>\",NaN]", "where a score was expected"},
+    {"a score too large", HF, "unigram-t5.json", "[\"<unk>\",0.0]",
+     "[\"<unk>\",-1e309]", "the score of token 0 is too large"},
+    {"a token without a score", HF, "unigram-t5.json", "[\"<unk>\",0.0]",
+     "[\"<unk>\"]", "where a comma was expected"},
+    {"no unknown token", HF, "unigram-t5.json", "\"unk_id\":0",
+     "\"unk_id\":null", "model.unk_id: a model without a token for unknown"},
+    {"an unknown token far away", HF, "unigram-t5.json", "\"unk_id\":0",
+     "\"unk_id\":99999", "unk_id"},
+    {"a map that is no base64", HF, "unigram-t5.json",
+     "\"precompiled_charsmap\":\"", "\"precompiled_charsmap\":\"*",
+     "precompiled_charsmap is not base64"},
+    {"a map without rules", HF, "unigram-t5.json",
+     "\"precompiled_charsmap\":\"",
+     "\"precompiled_charsmap\":\"AAAA\",\"x\":\"", "is malformed"},
+    {"another normalizer of a unigram", HF, "unigram-t5.json", "\"Strip\"",
+     "\"BertNormalizer\"",
+     "normalizer.normalizers[1].type: 'BertNormalizer' is not supported"},
+    {"another expression", HF, "unigram-t5.json", " {2,}", " {2,3}",
+     "normalizer.normalizers[2].pattern: ' {2,3}' is not supported"},
+    {"another pre-tokenizer of a unigram", HF, "unigram-albert.json",
+     "\"WhitespaceSplit\"", "\"UnicodeScripts\"",
+     "pre_tokenizer.pretokenizers[0].type: 'UnicodeScripts'"},
+    {"a scheme that is none", HF, "unigram-albert.json", "\"first\"",
+     "\"last\"", "prepend_scheme: 'last' is not supported"},
+    {"another behaviour of a unigram", HF, "unigram-albert.json",
+     "\"Isolated\"", "\"Apart\"", "behavior: 'Apart' is not supported"},
+    {"another decoder of a unigram", HF, "unigram-bytes.json", "\"Fuse\"",
+     "\"CTC\"", "decoder.decoders[2].type: 'CTC' is not supported"},
+    {"a decoder that strips each token", HF, "unigram-bytes.json",
+     "{\"type\":\"Fuse\"},", "", "Strip without Fuse before it"},
     {"no base64", "TikTokenizer", "small.tiktoken", "AA== 0", "A*== 0",
      ":1: the token is not base64"},
     {"no rank", "TikTokenizer", "small.tiktoken", "AQ== 1", "AQ==",

@@ -413,6 +413,17 @@ static int put_chat_template(struct vocabulary *v)
     return GPT_OK;
 }
 
+/* llama.cpp searches as SentencePiece does, by other sums than those of a
+ * tokenizer.json, and has none of its steps. */
+static int refuse_unigram(const struct vocabulary *v)
+{
+    gpt_fail(v->err, GPT_EDATA, "%s: model.type: 'Unigram' is not supported in "
+             "a GGUF file: llama.cpp would give other ids", v->o.model);
+    return gpt_hint(v->err, "llama.cpp reads the SentencePiece models that "
+                            "such files are made of: give that one in its "
+                            "place");
+}
+
 /* By the tokenizer that was opened and not by its files: families share their
  * files' names. */
 static int put_tokenizer(struct vocabulary *v)
@@ -422,6 +433,8 @@ static int put_tokenizer(struct vocabulary *v)
     GPT_TRY(check_rows(v));
     GPT_TRY(gpt_new(&v->types, (size_t)v->rows, 1, "a vocabulary", v->err));
     memset(v->types, GPT_GGUF_NORMAL, (size_t)v->rows);
+    if (family == &gpt_family_hf_unigram)
+        return refuse_unigram(v);
     if (family == &gpt_family_bytes)
         put_bytes(v);
     else if (family == &gpt_family_hf &&

@@ -1,0 +1,379 @@
+/* See text_steps.h. Start at gpt_text_steps_run(). Each step is a function that
+ * appends to a buffer; it fails only when memory is out. */
+#include "tokenizer/text_steps.h"
+
+#include "text/unicode.h"
+
+#include <assert.h>
+
+typedef int step_fn(const struct gpt_text_step *step, struct gpt_buf *out,
+                    struct gpt_step_text *text);
+
+/* ---- characters ---- */
+
+/* Decodes a character; texts are UTF-8, so that there is one. */
+static size_t char_at(const char *p, size_t len, uint32_t *cp)
+{
+    const int n = gpt_utf8_decode((const uint8_t *)p, len, cp);
+
+    assert(n > 0);
+    return n > 0 ? (size_t)n : 1;
+}
+
+static int step_unmark(const struct gpt_text_step *step, struct gpt_buf *out,
+                       struct gpt_step_text *text)
+{
+    const struct gpt_str s = text->s;
+    const size_t first = text->first;
+    size_t done = 0, n;
+    uint32_t cp;
+
+    (void)step;
+    for (size_t i = 0; i < s.len; i += n) {
+        n = char_at(s.data + i, s.len - i, &cp);
+        if (cp < 0x300 || !gpt_unicode_is_mark(cp))
+            continue;
+        text->first -= i < first ? n : 0;
+        GPT_TRY(gpt_buf_add(out, s.data + done, i - done));
+        done = i + n;
+    }
+    return gpt_buf_add(out, s.data + done, s.len - done);
+}
+
+/* Appends a character that the one at place i of the old text has become. */
+static int add_char(struct gpt_buf *out, struct gpt_step_text *text,
+                    size_t old_first, size_t i, uint32_t cp)
+{
+    char utf8[4];
+    const size_t n = (size_t)gpt_utf8_encode(cp, utf8);
+
+    text->first += i < old_first ? n : 0;
+    return gpt_buf_add(out, utf8, n);
+}
+
+static int step_lower(const struct gpt_text_step *step, struct gpt_buf *out,
+                      struct gpt_step_text *text)
+{
+    const struct gpt_str s = text->s;
+    const size_t first = text->first;
+    size_t n;
+    uint32_t cp;
+
+    (void)step;
+    text->first = 0;
+    for (size_t i = 0; i < s.len; i += n) {
+        n = char_at(s.data + i, s.len - i, &cp);
+        GPT_TRY(add_char(out, text, first, i, gpt_unicode_to_lower(cp)));
+        if (cp == 0x130)
+            GPT_TRY(add_char(out, text, first, i, 0x307));
+    }
+    return GPT_OK;
+}
+
+/* What becomes of a character: itself, a space, or 0 for nothing. The list is
+ * that of SentencePiece's rules "nmt", as the library has it. */
+static uint32_t nmt_of(uint32_t cp)
+{
+    if ((cp >= 1 && cp <= 8) || cp == 0xB || (cp >= 0xE && cp <= 0x1F) ||
+        cp == 0x7F || cp == 0x8F || cp == 0x9F)
+        return UINT32_MAX;
+    if (cp == '\t' || cp == '\n' || cp == '\f' || cp == '\r' || cp == 0x1680 ||
+        (cp >= 0x200B && cp <= 0x200F) || cp == 0x2028 || cp == 0x2029 ||
+        cp == 0x2581 || cp == 0xFEFF || cp == 0xFFFD)
+        return ' ';
+    return cp;
+}
+
+static int step_nmt(const struct gpt_text_step *step, struct gpt_buf *out,
+                    struct gpt_step_text *text)
+{
+    const struct gpt_str s = text->s;
+    const size_t first = text->first;
+    size_t n;
+    uint32_t cp;
+
+    (void)step;
+    text->first = 0;
+    for (size_t i = 0; i < s.len; i += n) {
+        n = char_at(s.data + i, s.len - i, &cp);
+        cp = nmt_of(cp);
+        if (cp != UINT32_MAX)
+            GPT_TRY(add_char(out, text, first, i, cp));
+    }
+    return GPT_OK;
+}
+
+/* ---- parts of the text ---- */
+
+static int step_strip(const struct gpt_text_step *step, struct gpt_buf *out,
+                      struct gpt_step_text *text)
+{
+    const struct gpt_str s = text->s;
+    size_t begin = 0, end = 0, n;
+    uint32_t cp;
+
+    for (size_t i = 0; i < s.len; i += n) {
+        n = char_at(s.data + i, s.len - i, &cp);
+        if (gpt_unicode_class(cp) != GPT_UC_SPACE)
+            end = i + n;
+        else if (begin == i)
+            begin = i + n;
+    }
+    begin = step->left ? begin : 0;
+    end = step->right ? end : s.len;
+    text->first -= begin < text->first ? begin : text->first;
+    return begin < end ? gpt_buf_add(out, s.data + begin, end - begin) : GPT_OK;
+}
+
+static int step_prepend(const struct gpt_text_step *step, struct gpt_buf *out,
+                        struct gpt_step_text *text)
+{
+    if (text->s.len == 0)
+        return GPT_OK;
+    text->first += text->first ? step->content.len : 0;
+    GPT_TRY(gpt_buf_add(out, step->content.data, step->content.len));
+    return gpt_buf_add(out, text->s.data, text->s.len);
+}
+
+/* Appends the part of the old text between two places. */
+static int add_between(struct gpt_buf *out, struct gpt_step_text *text,
+                       size_t old_first, size_t begin, size_t end)
+{
+    const size_t last = end < old_first ? end : old_first;
+
+    text->first += last > begin ? last - begin : 0;
+    return gpt_buf_add(out, text->s.data + begin, end - begin);
+}
+
+/* The library takes what replaces a match for a part of the match's last
+ * character. */
+static int step_replace(const struct gpt_text_step *step, struct gpt_buf *out,
+                        struct gpt_step_text *text)
+{
+    const struct gpt_str s = text->s;
+    const size_t first = text->first;
+    size_t done = 0, begin, end;
+
+    text->first = 0;
+    while (gpt_needle_find(&step->pattern, s.data, s.len, done, &begin,
+                           &end)) {
+        GPT_TRY(add_between(out, text, first, done, begin));
+        text->first += end <= first ? step->content.len : 0;
+        GPT_TRY(gpt_buf_add(out, step->content.data, step->content.len));
+        done = end;
+    }
+    return add_between(out, text, first, done, s.len);
+}
+
+/* ---- the map of SentencePiece ----
+ *
+ * SentencePiece takes the longest rule at each place. The library cuts a text
+ * into graphemes; one of at most 5 bytes becomes what the shortest rule says
+ * that it begins with, as a whole, and of others each character by itself. */
+
+enum { SHORT_GRAPHEME = 5 };
+
+int gpt_text_step_map(struct gpt_text_step *step, struct gpt_str blob,
+                      const char *what, struct gpt_err *err)
+{
+    struct gpt_str result;
+
+    step->kind = GPT_STEP_MAP;
+    GPT_TRY(gpt_sp_map_open(&step->map, blob, what, err));
+    if (!step->map.units || (step->map.texts - blob.data) % 4 != 0 ||
+        gpt_utf8_valid(step->map.texts, step->map.n_text) != step->map.n_text)
+        return gpt_fail(err, GPT_EDATA, "%s: precompiled_charsmap is malformed",
+                        what);
+    for (int c = 0; c < 128; c++) {
+        const char byte = (char)c;
+
+        step->plain[c] = !gpt_sp_map_shortest(&step->map, &byte, 1, &result);
+    }
+    step->plain['\r'] = false; /* it may begin a grapheme of two */
+    return GPT_OK;
+}
+
+/* Bytes of ASCII from text on that stay as they are: each is a grapheme, which
+ * is not sure of the last one before other characters. */
+static size_t plain_ascii(const struct gpt_text_step *step, const char *text,
+                          size_t len)
+{
+    size_t n = 0;
+
+    while (n < len && !((uint8_t)text[n] & 0x80) &&
+           step->plain[(uint8_t)text[n]])
+        n++;
+    return n > 0 && n < len && ((uint8_t)text[n] & 0x80) ? n - 1 : n;
+}
+
+/* A grapheme of which no rule takes the whole. */
+static int map_chars(const struct gpt_text_step *step, struct gpt_buf *out,
+                     const char *text, size_t len)
+{
+    size_t n;
+    uint32_t cp;
+
+    for (size_t i = 0; i < len; i += n) {
+        struct gpt_str result;
+
+        n = char_at(text + i, len - i, &cp);
+        if (!gpt_sp_map_shortest(&step->map, text + i, n, &result))
+            result = (struct gpt_str){text + i, n};
+        GPT_TRY(gpt_buf_add(out, result.data, result.len));
+    }
+    return GPT_OK;
+}
+
+/* Where the first characters of the text come from, as the library counts it:
+ * each character of a rule's result is that of one character of the rule's text
+ * in turn, and those too many are the last one's. What becomes nothing at the
+ * beginning is forgotten, so that what follows takes its place. */
+struct origin {
+    size_t n_first; /* characters of the old text that count as the first */
+    size_t at;      /* characters of it that were passed */
+    size_t bytes;   /* of the new text, that come from the first */
+};
+
+static size_t count_chars(struct gpt_str s)
+{
+    size_t n = 0;
+
+    for (size_t i = 0; i < s.len; i++)
+        n += ((uint8_t)s.data[i] & 0xC0) != 0x80;
+    return n;
+}
+
+/* Passes over characters that become `result`. */
+static void pass_origin(struct origin *o, struct gpt_str from,
+                        struct gpt_str result)
+{
+    const size_t n = count_chars(from);
+    size_t k = 0, bytes;
+    uint32_t cp;
+
+    for (size_t i = 0; i < result.len; i += bytes, k++) {
+        bytes = char_at(result.data + i, result.len - i, &cp);
+        o->bytes += o->at + (k < n ? k : n - 1) < o->n_first ? bytes : 0;
+    }
+    o->at += result.len || o->bytes ? n : 0;
+}
+
+static size_t map_origin(const struct gpt_text_step *step, struct gpt_str s,
+                         size_t first)
+{
+    struct origin o = {.n_first = count_chars((struct gpt_str){s.data, first})};
+    size_t n, char_len;
+    uint32_t cp;
+
+    for (size_t i = 0; i < s.len && o.at < o.n_first; i += n) {
+        struct gpt_str result;
+
+        n = gpt_grapheme_len(s.data + i, s.len - i);
+        if (n <= SHORT_GRAPHEME &&
+            gpt_sp_map_shortest(&step->map, s.data + i, n, &result)) {
+            pass_origin(&o, (struct gpt_str){s.data + i, n}, result);
+            continue;
+        }
+        for (size_t k = 0; k < n; k += char_len) {
+            const char *c = s.data + i + k;
+
+            char_len = char_at(c, n - k, &cp);
+            if (!gpt_sp_map_shortest(&step->map, c, char_len, &result))
+                result = (struct gpt_str){c, char_len};
+            pass_origin(&o, (struct gpt_str){c, char_len}, result);
+        }
+    }
+    return o.bytes;
+}
+
+static int step_map(const struct gpt_text_step *step, struct gpt_buf *out,
+                    struct gpt_step_text *text)
+{
+    const struct gpt_str s = text->s;
+    size_t n;
+
+    text->first = map_origin(step, s, text->first);
+
+    for (size_t i = 0; i < s.len; i += n) {
+        struct gpt_str result;
+
+        n = plain_ascii(step, s.data + i, s.len - i);
+        if (n > 0) {
+            GPT_TRY(gpt_buf_add(out, s.data + i, n));
+            continue;
+        }
+        n = gpt_grapheme_len(s.data + i, s.len - i);
+        if (n <= SHORT_GRAPHEME &&
+            gpt_sp_map_shortest(&step->map, s.data + i, n, &result))
+            GPT_TRY(gpt_buf_add(out, result.data, result.len));
+        else
+            GPT_TRY(map_chars(step, out, s.data + i, n));
+    }
+    return GPT_OK;
+}
+
+/* ---- all of them ---- */
+
+/* Bytes of the first n characters, or of all. */
+static size_t bytes_of(struct gpt_str s, size_t n)
+{
+    size_t i = 0;
+
+    for (; i < s.len; i++) {
+        const bool begins = ((uint8_t)s.data[i] & 0xC0) != 0x80;
+
+        if (begins && n == 0)
+            break;
+        n -= begins;
+    }
+    return i;
+}
+
+/* The first characters become as many as they do by themselves, though the last
+ * of these may have been joined with what follows. */
+static int step_form(const struct gpt_text_step *step, struct gpt_buf *out,
+                     struct gpt_step_text *text, struct gpt_err *err)
+{
+    size_t n = 0;
+
+    if (text->first) {
+        GPT_TRY(gpt_to_form(out, step->form, text->s.data, text->first, err));
+        n = count_chars((struct gpt_str){out->data, out->len});
+        out->len = 0;
+    }
+    GPT_TRY(gpt_to_form(out, step->form, text->s.data, text->s.len, err));
+    text->first = bytes_of((struct gpt_str){out->data, out->len}, n);
+    return GPT_OK;
+}
+
+static int run_step(const struct gpt_text_step *step, struct gpt_buf *out,
+                    struct gpt_step_text *text, struct gpt_err *err)
+{
+    static step_fn *const fns[] = {
+        [GPT_STEP_MAP] = step_map,         [GPT_STEP_REPLACE] = step_replace,
+        [GPT_STEP_STRIP] = step_strip,     [GPT_STEP_UNMARK] = step_unmark,
+        [GPT_STEP_LOWER] = step_lower,     [GPT_STEP_PREPEND] = step_prepend,
+        [GPT_STEP_NMT] = step_nmt,
+    };
+
+    out->len = 0;
+    if (step->kind == GPT_STEP_FORM)
+        return step_form(step, out, text, err);
+    return fns[step->kind](step, out, text) == GPT_OK
+               ? GPT_OK
+               : gpt_no_memory(err, "a text");
+}
+
+int gpt_text_steps_run(const struct gpt_text_step *steps, size_t n,
+                       struct gpt_buf buffers[2], struct gpt_step_text *text,
+                       struct gpt_err *err)
+{
+    for (size_t i = 0; i < n; i++) {
+        struct gpt_buf *out = &buffers[i % 2];
+
+        GPT_TRY(run_step(&steps[i], out, text, err));
+        text->s = (struct gpt_str){out->data ? out->data : "", out->len};
+        text->first = text->first < out->len ? text->first : out->len;
+    }
+    return GPT_OK;
+}

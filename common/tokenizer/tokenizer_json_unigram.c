@@ -1,0 +1,489 @@
+/* See tokenizer_json_unigram.h. Each list has a table of the types that are
+ * known, each with the function that reads it. Start at
+ * gpt_hf_unigram_steps_read(). */
+#include "tokenizer/tokenizer_json_unigram.h"
+
+#include "text/base64.h"
+#include "text/unicode.h"
+#include "tokenizer/ids.h"
+#include "tokenizer/tokenizer_json_parts.h"
+
+#include <string.h>
+
+struct reading {
+    struct gpt_hf_parts parts;
+    struct gpt_hf_unigram_steps *s;
+    struct gpt_arena *arena;
+    bool fused;   /* the decoder has made one text of all tokens */
+    bool printed; /* there is a decoder */
+};
+
+typedef int read_fn(struct reading *r, const cJSON *part, const char *field);
+
+struct row {
+    const char *type;
+    read_fn *read;
+};
+
+/* Reads a part by the row of its type. */
+static int read_by_type(struct reading *r, const struct row *rows, size_t n,
+                        const cJSON *part, const char *type, const char *field)
+{
+    for (size_t i = 0; i < n; i++)
+        if (strcmp(type, rows[i].type) == 0)
+            return rows[i].read(r, part, field);
+    return gpt_hf_refuse_part(&r->parts, field, "type", type);
+}
+
+static int read_pattern(const struct reading *r, struct gpt_needle *pattern,
+                        const cJSON *part, const char *field)
+{
+    const char *shown;
+
+    return gpt_needle_read(pattern, gpt_hf_member(part, "pattern"), r->arena,
+                           &shown)
+               ? GPT_OK
+               : gpt_hf_refuse_part(&r->parts, field, "pattern", shown);
+}
+
+/* A member that must be a text; it may be empty. */
+static int read_text(const struct reading *r, struct gpt_str *text,
+                     const cJSON *part, const char *key, const char *field)
+{
+    const cJSON *item = gpt_hf_member(part, key);
+
+    if (!cJSON_IsString(item))
+        return gpt_hf_refuse_part(&r->parts, field, key, "no text");
+    const char *copy = gpt_arena_strdup(r->arena, item->valuestring);
+
+    if (!copy)
+        return gpt_no_memory(r->parts.err, "a tokenizer");
+    *text = (struct gpt_str){copy, strlen(copy)};
+    return GPT_OK;
+}
+
+/* ---- normalizer ---- */
+
+/* The step that a part of the normalizer becomes, of a kind. */
+static int add_normal(struct reading *r, enum gpt_text_step_kind kind,
+                      const char *field, struct gpt_text_step **step)
+{
+    struct gpt_hf_unigram_steps *s = r->s;
+
+    if (s->n_normal == GPT_TEXT_STEPS)
+        return gpt_hf_refuse_part(&r->parts, field, "type",
+                                  "more than 24 steps");
+    *step = &s->normal[s->n_normal++];
+    **step = (struct gpt_text_step){.kind = kind};
+    return GPT_OK;
+}
+
+#define FORM(name, value)                                                      \
+    static int name(struct reading *r, const cJSON *part, const char *field)   \
+    {                                                                          \
+        struct gpt_text_step *step = NULL;                                     \
+                                                                               \
+        (void)part;                                                            \
+        GPT_TRY(add_normal(r, GPT_STEP_FORM, field, &step));                   \
+        step->form = value;                                                    \
+        return GPT_OK;                                                         \
+    }
+FORM(read_nfc, GPT_FORM_C)
+FORM(read_nfd, GPT_FORM_D)
+FORM(read_nfkc, GPT_FORM_KC)
+FORM(read_nfkd, GPT_FORM_KD)
+
+#define PLAIN(name, kind)                                                      \
+    static int name(struct reading *r, const cJSON *part, const char *field)   \
+    {                                                                          \
+        struct gpt_text_step *step = NULL;                                     \
+                                                                               \
+        (void)part;                                                            \
+        return add_normal(r, kind, field, &step);                              \
+    }
+PLAIN(read_lowercase, GPT_STEP_LOWER)
+PLAIN(read_strip_accents, GPT_STEP_UNMARK)
+PLAIN(read_nmt, GPT_STEP_NMT)
+
+static int read_strip(struct reading *r, const cJSON *part, const char *field)
+{
+    struct gpt_text_step *step = NULL;
+
+    GPT_TRY(add_normal(r, GPT_STEP_STRIP, field, &step));
+    step->left = gpt_hf_flag(part, "strip_left", false);
+    step->right = gpt_hf_flag(part, "strip_right", false);
+    return GPT_OK;
+}
+
+static int read_prepend(struct reading *r, const cJSON *part, const char *field)
+{
+    struct gpt_text_step *step = NULL;
+
+    GPT_TRY(add_normal(r, GPT_STEP_PREPEND, field, &step));
+    return read_text(r, &step->content, part, "prepend", field);
+}
+
+static int read_replace(struct reading *r, const cJSON *part, const char *field)
+{
+    struct gpt_text_step *step = NULL;
+
+    GPT_TRY(add_normal(r, GPT_STEP_REPLACE, field, &step));
+    GPT_TRY(read_pattern(r, &step->pattern, part, field));
+    return read_text(r, &step->content, part, "content", field);
+}
+
+static int read_precompiled(struct reading *r, const cJSON *part,
+                            const char *field)
+{
+    struct gpt_text_step *step = NULL;
+    struct gpt_str text = {0};
+    size_t n;
+
+    GPT_TRY(add_normal(r, GPT_STEP_MAP, field, &step));
+    GPT_TRY(read_text(r, &text, part, "precompiled_charsmap", field));
+    char *blob = gpt_arena_alloc(r->arena, text.len + 1, 1);
+    if (!blob)
+        return gpt_no_memory(r->parts.err, "a tokenizer");
+    if (!gpt_base64_decode(text.data, text.len, blob, &n))
+        return gpt_fail(r->parts.err, GPT_EDATA, "%s: %s.precompiled_charsmap "
+                        "is not base64", r->parts.what, field);
+    return gpt_text_step_map(step, (struct gpt_str){blob, n}, r->parts.what,
+                             r->parts.err);
+}
+
+static int read_normalizer(void *data, const cJSON *part, const char *type,
+                           const char *field)
+{
+    static const struct row rows[] = {
+        {"NFC", read_nfc},
+        {"NFD", read_nfd},
+        {"NFKC", read_nfkc},
+        {"NFKD", read_nfkd},
+        {"Lowercase", read_lowercase},
+        {"StripAccents", read_strip_accents},
+        {"Nmt", read_nmt},
+        {"Strip", read_strip},
+        {"Prepend", read_prepend},
+        {"Replace", read_replace},
+        {"Precompiled", read_precompiled},
+    };
+
+    return read_by_type(data, rows, GPT_COUNT(rows), part, type, field);
+}
+
+/* ---- pre-tokenizer ---- */
+
+static int add_piece_step(struct reading *r, const char *field,
+                          struct gpt_piece_step **step)
+{
+    struct gpt_piece_steps *s = &r->s->pieces;
+
+    if (s->n == GPT_PIECE_STEPS)
+        return gpt_hf_refuse_part(&r->parts, field, "type",
+                                  "more than 8 steps");
+    *step = &s->steps[s->n++];
+    **step = (struct gpt_piece_step){.splits = true};
+    return GPT_OK;
+}
+
+/* What Metaspace says, as a pre-tokenizer and as a decoder. Files of old
+ * versions have add_prefix_space in place of a scheme; the library refuses it
+ * where the two do not fit. */
+static int read_spaces(const struct reading *r, const cJSON *part,
+                       const char *field, struct gpt_str *space,
+                       enum gpt_prepend *prepend)
+{
+    static const char *const schemes[] = {"never", "always", "first"};
+    const char *scheme = gpt_hf_member(part, "prepend_scheme")
+                             ? gpt_hf_string(part, "prepend_scheme")
+                             : "always";
+    const bool add = gpt_hf_flag(part, "add_prefix_space", true);
+    uint32_t cp;
+    size_t i = 0;
+
+    if (!add && !gpt_hf_member(part, "prepend_scheme"))
+        scheme = "never";
+    while (i < GPT_COUNT(schemes) && strcmp(scheme, schemes[i]) != 0)
+        i++;
+    if (i == GPT_COUNT(schemes) || (!add && i != GPT_PREPEND_NEVER))
+        return gpt_hf_refuse_part(&r->parts, field, "prepend_scheme", scheme);
+    *prepend = (enum gpt_prepend)i;
+    GPT_TRY(read_text(r, space, part, "replacement", field));
+    return space->len > 0 && (size_t)gpt_utf8_decode(
+                                 (const uint8_t *)space->data, space->len,
+                                 &cp) == space->len
+               ? GPT_OK
+               : gpt_hf_refuse_part(&r->parts, field, "replacement",
+                                    space->data);
+}
+
+static int read_metaspace(struct reading *r, const cJSON *part,
+                          const char *field)
+{
+    struct gpt_piece_step *step = NULL;
+
+    GPT_TRY(add_piece_step(r, field, &step));
+    GPT_TRY(read_spaces(r, part, field, &step->space, &step->prepend));
+    step->metaspace = true;
+    step->splits = gpt_hf_flag(part, "split", true);
+    step->split = GPT_SPLIT_NEXT;
+    step->pattern = (struct gpt_needle){.text = step->space};
+    return GPT_OK;
+}
+
+static int read_behavior(const struct reading *r, enum gpt_separated *split,
+                         const cJSON *part, const char *field)
+{
+    static const char *const names[] = {
+        [GPT_SPLIT_REMOVED] = "Removed",
+        [GPT_SPLIT_ISOLATED] = "Isolated",
+        [GPT_SPLIT_PREVIOUS] = "MergedWithPrevious",
+        [GPT_SPLIT_NEXT] = "MergedWithNext",
+        [GPT_SPLIT_CONTIGUOUS] = "Contiguous",
+    };
+    const char *behavior = gpt_hf_string(part, "behavior");
+
+    for (size_t i = 0; i < GPT_COUNT(names); i++)
+        if (strcmp(behavior, names[i]) == 0) {
+            *split = (enum gpt_separated)i;
+            return GPT_OK;
+        }
+    return gpt_hf_refuse_part(&r->parts, field, "behavior", behavior);
+}
+
+static int read_split(struct reading *r, const cJSON *part, const char *field)
+{
+    struct gpt_piece_step *step = NULL;
+
+    GPT_TRY(add_piece_step(r, field, &step));
+    step->invert = gpt_hf_flag(part, "invert", false);
+    GPT_TRY(read_pattern(r, &step->pattern, part, field));
+    return read_behavior(r, &step->split, part, field);
+}
+
+/* Splits at each character of a kind. */
+static int add_split_at(struct reading *r, enum gpt_needle_kind kind,
+                        const char *field, struct gpt_piece_step **step)
+{
+    GPT_TRY(add_piece_step(r, field, step));
+    (*step)->pattern = (struct gpt_needle){.kind = kind, .least = 1};
+    return GPT_OK;
+}
+
+static int read_whitespace_split(struct reading *r, const cJSON *part,
+                                 const char *field)
+{
+    struct gpt_piece_step *step = NULL;
+
+    (void)part;
+    GPT_TRY(add_split_at(r, GPT_NEEDLE_BLANK, field, &step));
+    step->split = GPT_SPLIT_REMOVED;
+    return GPT_OK;
+}
+
+static int read_digits(struct reading *r, const cJSON *part, const char *field)
+{
+    struct gpt_piece_step *step = NULL;
+
+    GPT_TRY(add_split_at(r, GPT_NEEDLE_DIGIT, field, &step));
+    step->split = gpt_hf_flag(part, "individual_digits", false)
+                      ? GPT_SPLIT_ISOLATED
+                      : GPT_SPLIT_CONTIGUOUS;
+    return GPT_OK;
+}
+
+static int read_punctuation(struct reading *r, const cJSON *part,
+                            const char *field)
+{
+    struct gpt_piece_step *step = NULL;
+
+    GPT_TRY(add_split_at(r, GPT_NEEDLE_SIGN, field, &step));
+    step->split = GPT_SPLIT_ISOLATED;
+    return gpt_hf_member(part, "behavior")
+               ? read_behavior(r, &step->split, part, field)
+               : GPT_OK;
+}
+
+static int read_pre_tokenizer(void *data, const cJSON *part, const char *type,
+                              const char *field)
+{
+    static const struct row rows[] = {
+        {"Metaspace", read_metaspace},
+        {"WhitespaceSplit", read_whitespace_split},
+        {"Split", read_split},
+        {"Digits", read_digits},
+        {"Punctuation", read_punctuation},
+    };
+
+    return read_by_type(data, rows, GPT_COUNT(rows), part, type, field);
+}
+
+/* ---- decoder ----
+ *
+ * Tokens are printed one by one, so that a step is done here if it does the
+ * same to each token wherever that is. */
+
+static int print_replace(struct reading *r, const cJSON *part,
+                         const char *field)
+{
+    struct gpt_hf_printing *p = &r->s->printing;
+    const size_t i = p->n_replace;
+
+    if (i == GPT_COUNT(p->replace) || p->space.data || p->bytes || r->fused)
+        return gpt_hf_refuse_part(&r->parts, field, "type after another",
+                                  "Replace");
+    p->n_replace++;
+    GPT_TRY(read_pattern(r, &p->replace[i].pattern, part, field));
+    return read_text(r, &p->replace[i].content, part, "content", field);
+}
+
+static int print_bytes(struct reading *r, const cJSON *part, const char *field)
+{
+    (void)part;
+    if (r->s->printing.bytes || r->fused)
+        return gpt_hf_refuse_part(&r->parts, field, "type after another",
+                                  "ByteFallback");
+    r->s->printing.bytes = true;
+    return GPT_OK;
+}
+
+static int print_fused(struct reading *r, const cJSON *part, const char *field)
+{
+    (void)part;
+    (void)field;
+    r->fused = true;
+    return GPT_OK;
+}
+
+static int print_spaces(struct reading *r, const cJSON *part, const char *field)
+{
+    struct gpt_hf_printing *p = &r->s->printing;
+    enum gpt_prepend prepend;
+
+    if (p->space.data || r->fused)
+        return gpt_hf_refuse_part(&r->parts, field, "type after another",
+                                  "Metaspace");
+    GPT_TRY(read_spaces(r, part, field, &p->space, &prepend));
+    p->strip = prepend != GPT_PREPEND_NEVER;
+    return GPT_OK;
+}
+
+/* True for a member that is this number. */
+static bool is_number(const cJSON *part, const char *key, double value)
+{
+    const cJSON *item = gpt_hf_member(part, key);
+
+    return cJSON_IsNumber(item) && item->valuedouble == value;
+}
+
+static int print_strip(struct reading *r, const cJSON *part, const char *field)
+{
+    struct gpt_hf_printing *p = &r->s->printing;
+
+    if (!r->fused || p->strip)
+        return gpt_hf_refuse_part(&r->parts, field, "type",
+                                  r->fused ? "a second Strip"
+                                           : "Strip without Fuse before it");
+    if (strcmp(gpt_hf_string(part, "content"), " ") != 0)
+        return gpt_hf_refuse_part(&r->parts, field, "content",
+                                  gpt_hf_string(part, "content"));
+    if (!is_number(part, "start", 1))
+        return gpt_hf_refuse_part(&r->parts, field, "start", "not 1");
+    if (!is_number(part, "stop", 0))
+        return gpt_hf_refuse_part(&r->parts, field, "stop", "not 0");
+    p->strip = true;
+    return GPT_OK;
+}
+
+static int read_decoder(void *data, const cJSON *part, const char *type,
+                        const char *field)
+{
+    static const struct row rows[] = {
+        {"Replace", print_replace},  {"ByteFallback", print_bytes},
+        {"Fuse", print_fused},       {"Metaspace", print_spaces},
+        {"Strip", print_strip},
+    };
+    struct reading *r = data;
+
+    r->printed = true;
+    return read_by_type(r, rows, GPT_COUNT(rows), part, type, field);
+}
+
+/* ---- printing ---- */
+
+/* Appends a text with another one in place of what matches. */
+static int add_replaced(const struct gpt_needle *pattern,
+                        struct gpt_str content, struct gpt_str text,
+                        struct gpt_buf *out)
+{
+    size_t done = 0, begin, end;
+
+    while (gpt_needle_find(pattern, text.data, text.len, done, &begin, &end)) {
+        GPT_TRY(gpt_buf_add(out, text.data + done, begin - done));
+        GPT_TRY(gpt_buf_add(out, content.data, content.len));
+        done = end;
+    }
+    return gpt_buf_add(out, text.data + done, text.len - done);
+}
+
+/* Fails only when memory is out. */
+static int print_token(const struct gpt_hf_printing *p, struct gpt_str token,
+                       struct gpt_buf buffers[2], struct gpt_buf *out)
+{
+    const struct gpt_str space = {" ", 1};
+    struct gpt_str text = token;
+
+    for (size_t i = 0; i < p->n_replace; i++) {
+        struct gpt_buf *b = &buffers[i % 2];
+
+        b->len = 0;
+        GPT_TRY(add_replaced(&p->replace[i].pattern, p->replace[i].content,
+                             text, b));
+        text = (struct gpt_str){b->data ? b->data : "", b->len};
+    }
+    const int byte = p->bytes ? gpt_sp_byte_of(text) : -1;
+    if (byte >= 0) {
+        const char c = (char)byte;
+
+        return gpt_buf_add(out, &c, 1);
+    }
+    const struct gpt_needle pattern = {.text = p->space};
+    return p->space.data ? add_replaced(&pattern, space, text, out)
+                         : gpt_buf_add(out, text.data, text.len);
+}
+
+int gpt_hf_print(const struct gpt_hf_printing *p, struct gpt_str token,
+                 struct gpt_buf *out, struct gpt_err *err)
+{
+    struct gpt_buf buffers[2] = {{0}, {0}};
+    const int status = print_token(p, token, buffers, out);
+
+    gpt_buf_free(&buffers[0]);
+    gpt_buf_free(&buffers[1]);
+    return status == GPT_OK ? GPT_OK : gpt_no_memory(err, "a vocabulary");
+}
+
+/* ---- all of it ---- */
+
+int gpt_hf_unigram_steps_read(struct gpt_hf_unigram_steps *s, const cJSON *root,
+                              struct gpt_arena *arena, const char *what,
+                              struct gpt_err *err)
+{
+    struct reading r = {.parts = {.what = what, .err = err}, .s = s,
+                        .arena = arena};
+
+    r.parts.data = &r;
+    *s = (struct gpt_hf_unigram_steps){0};
+    GPT_TRY(gpt_hf_each_part(&r.parts, gpt_hf_member(root, "normalizer"),
+                             "normalizer", "normalizers", read_normalizer));
+    GPT_TRY(gpt_hf_each_part(&r.parts, gpt_hf_member(root, "pre_tokenizer"),
+                             "pre_tokenizer", "pretokenizers",
+                             read_pre_tokenizer));
+    GPT_TRY(gpt_hf_each_part(&r.parts, gpt_hf_member(root, "decoder"),
+                             "decoder", "decoders", read_decoder));
+    if (!r.printed) { /* the library would put a space between all tokens */
+        s->printing.space = (struct gpt_str){GPT_SP_SPACE, 3};
+        s->printing.strip = true;
+    }
+    return GPT_OK;
+}
