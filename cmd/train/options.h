@@ -32,7 +32,8 @@ struct gpt_train_options {
     const char *normalization, *activation; /* of gpt_normalizations, ... */
     bool norm_plus_one, gated, swiglu, geglu, squared_relu;
     bool no_linear_bias, qkv_bias, qk_norm, parallel_blocks, shared_norm;
-    bool qk_norm_turned, qk_norm_whole, scale_embedding, embedding_norm;
+    bool qk_norm_turned, qk_norm_whole, qk_norm_each;
+    bool scale_embedding, embedding_norm;
     bool post_norm, no_pre_norm;
     bool no_norm_weight, no_mlp_bias;
     bool no_norm_bias, no_attention_bias, no_qkv_bias, output_bias;

@@ -50,11 +50,14 @@ olmo="$rope --swiglu --disable-bias-linear --no-norm-weight --clip-qkv 0.3
 nanochat="$rope --normalization RMSNorm --no-norm-weight --embedding-norm
 --qk-norm-turned --squared-relu --disable-bias-linear
 --final-logit-softcapping 2"
+stablelm="$rope --rotary-percent 0.5 --swiglu --disable-bias-linear
+--qk-norm-each --num-query-groups 2 --untie-embeddings-and-output-weights"
 apertus="$rope --normalization RMSNorm --qk-layernorm --disable-bias-linear
 --activation-function xielu"
 biases="$rope --normalization RMSNorm --swiglu --no-mlp-bias"
 names='llama neox falcon gemma gemma2 olmo2 bloom opt qwen gptj granite cohere2
-phi4 ministral3 hunyuan gptneo olmo nanochat apertus biases'
+phi4 ministral3 hunyuan gptneo olmo nanochat apertus stablelm
+biases'
 train() { # options...
     # shellcheck disable=SC2086 # options are words
     gpt-train --num-layers 2 $tiny --global-batch-size 4 --train-iters 6 \
@@ -165,6 +168,7 @@ phi4 phi3
 ministral3 ministral3
 hunyuan hunyuan_v1_dense
 gptneo gpt_neo
+stablelm stablelm
 biases llama
 END
 # the output layer of a state of memory, which transformers saves otherwise
@@ -277,6 +281,13 @@ changed gptneo 's/"attention_types":.*/\
 "attention_types": [[["local","local"], 65536]],/' 'has too many layers'
 expect 3 'no biases of GPT-Neo for Megatron-LM' gpt-reshape \
     --load-path gptneo --save-path x --to megatron
+changed stablelm 's/"qk_layernorm":.*/"qk_layernorm": false,/' \
+    'q_layernorm.norms.0.weight'
+changed stablelm 's/"num_key_value_heads":.*/"num_key_value_heads": 4,/' \
+    'has 2 dimensions, 8 x 16; config.json says 16 x 16'
+expect 3 'no norms of each head for Megatron-LM' gpt-reshape \
+    --load-path stablelm --save-path x --to megatron
+err_has 'qk_norm_each'
 hybrid='s/"granite"/"granitemoehybrid"/; /"mlp_bias"/d'
 changed granite "$hybrid" "no field 'layer_types'"
 changed granite "$hybrid; $(add '"layer_types": ["attention", "mamba"]')" \
@@ -386,6 +397,9 @@ refused '--window-size 3,1: must be N or N,0' '--window-size 3,1'
 refused 'window_attn_skip_freq needs window_size' '--window-attn-skip-freq 2'
 refused 'post_norm excludes parallel_blocks' '--post-norm --parallel-residual'
 refused 'qk_norm_whole needs normalization RMSNorm' '--qk-norm-whole'
+refused 'qk_norm_each needs qk_norm, and excludes qk_norm_whole' \
+    '--normalization RMSNorm --qk-norm-each --qk-norm-whole'
+refused 'no_norm_weight excludes qk_norm_each' '--no-norm-weight --qk-norm-each'
 refused 'position_offset needs position_embedding learned_absolute' \
     "$rope --position-offset 2"
 refused 'rotary positions of base' "$rope --kv-channels 5"

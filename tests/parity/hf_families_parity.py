@@ -260,6 +260,15 @@ CASES = {
     "cohere": ("Cohere", dict(**GROUPS, hidden_size=48, logit_scale=0.3),
                f"{COHERE} {GQA} --hidden-size 48 --rotary-base 500000 "
                "--logit-multiplier 0.3"),
+    "stablelm-norms": ("StableLm", dict(**GROUPS, hidden_size=48,
+                                        qk_layernorm=True),
+                       f"{ROPE} {GQA} --hidden-size 48 --rotary-percent 0.25 "
+                       "--swiglu --disable-bias-linear --qk-norm-each "
+                       "--untie-embeddings-and-output-weights"),
+    "cohere-norms": ("Cohere", dict(**GROUPS, hidden_size=48, logit_scale=0.3,
+                                    use_qk_norm=True),
+                     f"{COHERE} {GQA} --hidden-size 48 --rotary-base 500000 "
+                     "--logit-multiplier 0.3 --qk-norm-each"),
     "cohere2": ("Cohere2", dict(**GROUPS, hidden_size=48, sliding_window=9,
                                 num_hidden_layers=4, logit_scale=0.25,
                                 sliding_window_pattern=3),
@@ -652,12 +661,16 @@ def scores(name, d, m, ids):
 
 
 def train_there(m, tokens):
-    """Ten steps on one sample, by torch.optim; matrices alone decay."""
+    """Ten steps on one sample, by torch.optim; matrices alone decay, and a norm
+    of each head is none."""
     m.train()
     p = list(m.parameters())
+    is_matrix = {x: x.dim() == 2 and "_norm." not in k
+                 for k, x in m.named_parameters()}
     o = torch.optim.AdamW([
-        dict(params=[x for x in p if x.dim() == 2], weight_decay=0.1),
-        dict(params=[x for x in p if x.dim() == 1], weight_decay=0.0)], **LR)
+        dict(params=[x for x in p if is_matrix[x]], weight_decay=0.1),
+        dict(params=[x for x in p if not is_matrix[x]], weight_decay=0.0)],
+        **LR)
     x = torch.tensor([tokens])
     for _ in range(STEPS):
         out = m(x[:, :-1]).logits[0]

@@ -174,7 +174,8 @@ static const struct gpt_gguf_arch archs[] = {
      .base = {LLAMA_BASE, .rotary_interleaved = true, .post_norm = true},
      TABLE(glm4), .free_bias = {.qkv = true}},
     {.name = "command-r", .family = "cohere", .base = {COHERE_BASE},
-     TABLE(halves), .uses = GPT_GGUF_HAS(LOGITS)},
+     TABLE(halves), .uses = GPT_GGUF_HAS(LOGITS), .each_norm_layers = 64,
+     .must_norm_each = true},
     {.name = "cohere2", .family = "cohere2", .base = {COHERE_BASE},
      TABLE(halves), .uses = GPT_GGUF_HAS(LOGITS), .window_every = 4,
      .must_window = true, .unturned_full = true},
@@ -447,6 +448,9 @@ static struct gpt_misfit misfit(const struct gpt_config *c,
         read.rotary_interleaved = c->rotary_interleaved;
     if (!arch->base.gated && c->activation <= GPT_GELU_EXACT)
         read.activation = c->activation;
+    if (arch->each_norm_layers > 0 && c->num_layers >= arch->each_norm_layers)
+        read.qk_norm = read.qk_norm_each =
+            c->qk_norm_each || arch->must_norm_each;
     if (!take_scaling(&read, c, arch))
         add_field(&m, "rotary_scaling");
     if (arch->whole_heads && gpt_config_rotary(c) != c->head_size)

@@ -47,6 +47,10 @@ struct gpt_gguf_arch {
     /* Biases that are there or not: llama.cpp adds those that a file has.
      * Others are as `base` says. */
     struct gpt_hf_biases free_bias;
+    /* Norms of each head, if a file has them, in models of so many layers or
+     * more; 0: in none. */
+    int64_t each_norm_layers;
+    bool must_norm_each; /* llama.cpp wants them there */
     bool plus_one;      /* norms are stored with 1 added, as llama.cpp
                          * multiplies by what is stored */
     bool folds_alpha;   /* the base is stored as "alpha" has enlarged it */
@@ -130,6 +134,7 @@ int gpt_gguf_find_arch(const struct gpt_gguf_arch **arch, struct gpt_gguf *g,
 struct gpt_gguf_seen {
     int64_t words; /* rows of the word table */
     bool tied;
+    bool norms_each; /* queries are normed head by head, by rows of weights */
     struct gpt_hf_biases biases;
     struct gpt_gguf_lists lists;
 };

@@ -213,7 +213,7 @@ static int open_part(struct gguf *g, const struct gpt_config *c,
     char name[GPT_PARAM_NAME + 32];
     int64_t shape[2];
 
-    gpt_hf_name(name, sizeof(name), rule, p, "");
+    gpt_hf_name(name, sizeof(name), rule, p, 0, "");
     gpt_hf_shape(c, rule, p, shape);
     struct entry *e = find_entry(g, name);
     /* a bias that this model does not have is not asked for */
@@ -234,7 +234,7 @@ static int open_part(struct gguf *g, const struct gpt_config *c,
     gpt_tensor_widen(here, e->dtype);
     int status;
     GPT_TRY_GOTO(status, add_entry(&there, g, e, err), out);
-    status = gpt_hf_import(here, &there, c, rule, p, err);
+    status = gpt_hf_import(here, &there, c, rule, p, 0, err);
 out:
     gpt_tensor_free(&there);
     return status;
@@ -348,9 +348,11 @@ static int read_config(struct gpt_source *s, struct gguf *g,
                    find_entry(g, "blk.0.ffn_down.bias") != NULL}};
     struct gpt_gguf_lists *lists = &seen.lists;
     int status;
+    const struct entry *norms = find_entry(g, "blk.0.attn_q_norm.weight");
 
     if (!words || words->t->ndim != 2)
         return gpt_fail(err, GPT_EDATA, "%s: no tensor '%s' of two dimensions",
+    seen.norms_each = norms && norms->t->ndim == 2;
                         gpt_in_path(g->file.in), GPT_GGUF_WORDS);
     GPT_TRY(settle_head(g, words, &seen.tied, err));
     GPT_TRY_GOTO(status, read_list(g, GPT_GGUF_FREQS, &lists->freqs, err), out);

@@ -52,7 +52,7 @@ void gpt_gguf_free_plan(struct gpt_target *t)
  * positions is read as float by some of its backends alone. */
 static bool always_plain(const struct gpt_param *p)
 {
-    return p->ndim < 2 || p->role == GPT_POSITION_EMBEDDING;
+    return !p->decay || p->role == GPT_POSITION_EMBEDDING;
 }
 
 /* The type of a tensor that is written, which has that of its elements. */
@@ -92,7 +92,7 @@ static int plan_tensor(struct gpt_target *t, const struct gpt_param *p,
     char name[NAME];
     int64_t shape[2];
 
-    gpt_hf_name(name, sizeof(name), rule, p, "");
+    gpt_hf_name(name, sizeof(name), rule, p, 0, "");
     *out = plan->n ? &plan->list[plan->n - 1] : NULL;
     if (*out && strcmp((*out)->t.name, name) == 0)
         return GPT_OK;
@@ -133,7 +133,8 @@ static int plan_param(struct gpt_target *t, const struct gpt_param *p,
         GPT_TRY(plan_tensor(t, p, rule, &there, err));
         gpt_tensor_widen(&there->t, here->dtype);
         GPT_TRY(choose_type(there, t, p, err));
-        GPT_TRY(gpt_hf_export(&there->t, here, &t->o.config, rule, p, err));
+        GPT_TRY(gpt_hf_export(&there->t, here, &t->o.config, rule, p, 0,
+                              err));
         ruled = true;
     }
     if (!ruled) /* a mistake in the architecture's table: it would be lost */

@@ -279,6 +279,7 @@ static cJSON *make_value(const struct gpt_hf_key *key,
     case GPT_HF_RATE:
         return cJSON_CreateNumber(*(const double *)at);
     case GPT_HF_FLAG:
+    case GPT_HF_EACH_NORM:
         return cJSON_CreateBool(*(const bool *)at);
     case GPT_HF_NOT:
         return cJSON_CreateBool(!*(const bool *)at);
