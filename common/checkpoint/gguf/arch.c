@@ -182,7 +182,13 @@ static const struct gpt_gguf_arch archs[] = {
     {.name = "stablelm", .family = "stablelm",
      .base = {.position_embedding = GPT_POSITION_ROPE, .activation = GPT_SILU,
               .gated = true, .no_linear_bias = true},
-     TABLE(halves), .free_bias = {.qkv = true}, .needs_head = true},
+     TABLE(halves), .free_bias = {.qkv = true}, .needs_head = true,
+     .each_norm_layers = 1},
+    {.name = "apertus", .family = "apertus",
+     .base = {.position_embedding = GPT_POSITION_ROPE,
+              .normalization = GPT_RMSNORM, .activation = GPT_XIELU,
+              .no_linear_bias = true, .qk_norm = true},
+     TABLE(halves), .has_freqs = true},
     {.name = "nemotron", .family = "nemotron",
      .base = {.position_embedding = GPT_POSITION_ROPE, .norm_plus_one = true,
               .activation = GPT_SQUARED_RELU, .no_linear_bias = true},
@@ -442,15 +448,15 @@ static struct gpt_misfit misfit(const struct gpt_config *c,
                                              c->final_logit_softcapping > 0))
         add_field(&m, c->attn_logit_softcapping > 0 ? "final_logit_softcapping"
                                                     : "attn_logit_softcapping");
+    if (arch->each_norm_layers > 0 && c->num_layers >= arch->each_norm_layers)
+        read.qk_norm = read.qk_norm_each =
+            c->qk_norm_each || arch->must_norm_each;
     if (arch->says_parallel)
         read.parallel_blocks = c->parallel_blocks;
     if (arch->pairs)
         read.rotary_interleaved = c->rotary_interleaved;
     if (!arch->base.gated && c->activation <= GPT_GELU_EXACT)
         read.activation = c->activation;
-    if (arch->each_norm_layers > 0 && c->num_layers >= arch->each_norm_layers)
-        read.qk_norm = read.qk_norm_each =
-            c->qk_norm_each || arch->must_norm_each;
     if (!take_scaling(&read, c, arch))
         add_field(&m, "rotary_scaling");
     if (arch->whole_heads && gpt_config_rotary(c) != c->head_size)

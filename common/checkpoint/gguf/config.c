@@ -357,6 +357,7 @@ int gpt_gguf_read_config(struct gpt_config *c,
     GPT_TRY(read_own(c, *arch, g, err));
     GPT_TRY(gpt_gguf_read_window(c, *arch, g, err));
     GPT_TRY(gpt_gguf_check_alibi(*arch, g, err));
+    GPT_TRY(gpt_gguf_check_xielu(c, g, err));
     if ((*arch)->wide_layers > 0 && (*arch)->wide_layers == c->num_layers)
         c->query_pre_attn_scalar =
             (double)c->hidden_size / (double)c->num_attention_heads;

@@ -171,6 +171,7 @@ void gpt_gguf_put_text(struct gpt_gguf_keys *k, const char *name,
 void gpt_gguf_put_array(struct gpt_gguf_keys *k, const char *name,
                         enum gpt_gguf_type element, int64_t n);
 void gpt_gguf_add_u32(struct gpt_gguf_keys *k, uint32_t v);
+void gpt_gguf_add_real(struct gpt_gguf_keys *k, float v);
 void gpt_gguf_add_u64(struct gpt_gguf_keys *k, uint64_t v);
 void gpt_gguf_add_string(struct gpt_gguf_keys *k, const void *p, size_t n);
 

@@ -248,6 +248,8 @@ static int open_param(struct gguf *g, const struct gpt_config *c,
     size_t at = 0;
 
     *here = gpt_tensor_make(p->name, GPT_F32, p->ndim, p->shape);
+    if (gpt_gguf_xielu_key(p->role))
+        return gpt_gguf_read_alpha(here, &g->file, c, p, err);
     while ((rule = gpt_gguf_next_rule(g->arch, c, p, &at)))
         GPT_TRY(open_part(g, c, p, rule, here, arena, err));
     if (here->n == 0)
@@ -346,13 +348,13 @@ static int read_config(struct gpt_source *s, struct gguf *g,
         .biases = {find_entry(g, "blk.0.attn_q.bias") != NULL,
                    find_entry(g, "blk.0.attn_output.bias") != NULL,
                    find_entry(g, "blk.0.ffn_down.bias") != NULL}};
+    const struct entry *norms = find_entry(g, "blk.0.attn_q_norm.weight");
     struct gpt_gguf_lists *lists = &seen.lists;
     int status;
-    const struct entry *norms = find_entry(g, "blk.0.attn_q_norm.weight");
 
+    seen.norms_each = norms && norms->t->ndim == 2;
     if (!words || words->t->ndim != 2)
         return gpt_fail(err, GPT_EDATA, "%s: no tensor '%s' of two dimensions",
-    seen.norms_each = norms && norms->t->ndim == 2;
                         gpt_in_path(g->file.in), GPT_GGUF_WORDS);
     GPT_TRY(settle_head(g, words, &seen.tied, err));
     GPT_TRY_GOTO(status, read_list(g, GPT_GGUF_FREQS, &lists->freqs, err), out);

@@ -122,6 +122,9 @@ static int plan_param(struct gpt_target *t, const struct gpt_param *p,
 
     if (!here)
         return gpt_fail(err, GPT_EDATA, "no tensor '%s'", p->name);
+    /* the header has it */
+    if (gpt_gguf_xielu_key(p->role))
+        return GPT_OK;
     if (here->ndim != p->ndim || here->shape[0] != p->shape[0] ||
         (p->ndim == 2 && here->shape[1] != p->shape[1]))
         return gpt_fail(err, GPT_EDATA,
@@ -302,6 +305,7 @@ int gpt_gguf_plan(struct gpt_target *t, struct gpt_err *err)
     GPT_TRY(place_tensors(t, err));
     put_general(&plan->keys, t);
     gpt_gguf_put_config(&plan->keys, &t->o.config, plan->arch);
+    GPT_TRY(gpt_gguf_put_xielu(&plan->keys, t, err));
     GPT_TRY(gpt_gguf_put_vocabulary(&plan->keys, t, err));
     return plan->keys.failed ? gpt_no_memory(err, "a header") : GPT_OK;
 }
