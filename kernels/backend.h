@@ -208,8 +208,9 @@ struct gpt_head_norm {
 /* Its backward takes the forward's struct (out is not read): dqkv, the
  * gradient of out, becomes that of in. dwq ... dbk (D) float, added to; those
  * of absent ones NULL. scratch: gpt_backend.head_norm_scratch() bytes. With
- * each dwq (H, D), dwk (G, D). With squares the rank's dwq (H * D), dwk (G * D), and
- * dots (N, 2) float: the sums over all ranks of w * x * dqkv. */
+ * each dwq (H, D), dwk (G, D). With squares the rank's dwq (H * D),
+ * dwk (G * D), and dots (N, 2) float: the sums over all ranks of
+ * w * x * dqkv. */
 struct gpt_head_norm_grad {
     void *dqkv;
     const float *dots;

@@ -254,6 +254,9 @@ changed phi4 's/"longrope"/"longrope", "mscale": 1/' \
     'mscale is 1: only its absence without yarn'
 changed phi4 's/"longrope"/"longrope", "llama_4_scaling_beta": 1/' \
     'llama_4_scaling_beta is 1'
+# no class but some turns a share of a head
+changed hunyuan 's/"dynamic"/"dynamic", "partial_rotary_factor": 0.5/' \
+    'partial_rotary_factor is 0.5: only 1'
 changed hunyuan 's/"dynamic"/"ntk_alpha"/' 'type is ntk_alpha'
 changed hunyuan "$(add '"use_qk_norm": false')" 'use_qk_norm is false'
 changed hunyuan "$(add '"mlp_bias": true')" 'mlp_bias is true: only false'
@@ -334,6 +337,30 @@ done <<END
 gemma3 gemma3_text 23
 mistral3 ministral3 15
 END
+# an object of the part; or its keys beside those of pictures, as in older files
+{
+    printf '{"model_type": "llava", "tie_word_embeddings": false,
+        "vision_config": {}, "text_config": '
+    cat plain-hf/config.json
+    printf '}'
+} >llava.json
+cp -r plain-hf llava-hf
+mv llava.json llava-hf/config.json
+cp -r qwen-hf flat-hf
+sed -i 's/"model_type":.*/"model_type": "qwen2_vl", "vision_config": {},/
+    s/"rope_scaling":.*/"rope_scaling": {"type": "mrope",
+    "mrope_section": [1, 1]},/' flat-hf/config.json
+for pair in llava=plain:mistral flat=qwen:qwen2; do
+    name=${pair%=*} of=${pair#*=}
+    expect 0 "the text part of $name" gpt-reshape --load-path $name-hf \
+        --save-path $name-out --to hf --verify
+    check "it goes out as ${of#*:}" grep -q "\"model_type\":.*\"${of#*:}\"" \
+        $name-out/config.json
+    check "$name: the same weights" cmp $name-out/model.safetensors \
+        "${of%:*}-hf/model.safetensors"
+done
+changed flat "$(add '"experts": 2')" "'experts' is not known of model_type qwen2"
+changed llava 's/"vision_config"/"other_config"/' "'other_config' is not known"
 changed gemma3 's/"text_config"/"other"/' "no object 'text_config'"
 changed gemma3 "$(add '"experts": 2')" "'experts' is not known of model_type"
 changed mistral3 's/"vision_feature_layer"/"quantization_config"/' \

@@ -266,8 +266,7 @@ static cJSON *must_value(const char *def)
 /* NULL for what is not written. */
 static cJSON *make_value(const struct gpt_hf_key *key,
                          const struct gpt_config *c,
-                         const struct gpt_hf_extra *extra,
-                         enum gpt_dtype dtype)
+                         const struct gpt_hf_extra *extra, enum gpt_dtype dtype)
 {
     const void *at = (const char *)c + key->offset;
 

@@ -116,7 +116,7 @@ int gpt_hf_unwrap(const char **name, struct gpt_arena *arena,
 int gpt_hf_unwrap_names(struct gpt_safetensors *st, const char *path,
                         struct gpt_err *err) GPT_MUST_USE;
 
-/* ---- models that read pictures, too (pictures.c) ---- */
+/* ---- models that read pictures or sound, too (pictures.c) ---- */
 struct gpt_hf_outer;
 
 /* Replaces config.json's tree by that of the part that reads text, completed
@@ -136,6 +136,8 @@ int gpt_hf_text_tensors(struct gpt_safetensors *st,
 int gpt_hf_text_name(const char **name, struct gpt_arena *arena,
                      struct gpt_err *err) GPT_MUST_USE;
 const char *gpt_hf_outer_type(const struct gpt_hf_outer *outer);
+/* "pictures" or "sound". */
+const char *gpt_hf_outer_reads(const struct gpt_hf_outer *outer);
 
 /* ---- reading ---- */
 struct gpt_hf;
