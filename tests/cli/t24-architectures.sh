@@ -285,7 +285,7 @@ changed gptneo 's/"attention_types":.*/\
 expect 3 'no biases of GPT-Neo for Megatron-LM' gpt-reshape \
     --load-path gptneo --save-path x --to megatron
 changed stablelm 's/"qk_layernorm":.*/"qk_layernorm": false,/' \
-    'q_layernorm.norms.0.weight'
+    'k_layernorm.norms.0.weight'
 changed stablelm 's/"num_key_value_heads":.*/"num_key_value_heads": 4,/' \
     'has 2 dimensions, 8 x 16; config.json says 16 x 16'
 expect 3 'no norms of each head for Megatron-LM' gpt-reshape \
@@ -347,9 +347,10 @@ END
 cp -r plain-hf llava-hf
 mv llava.json llava-hf/config.json
 cp -r qwen-hf flat-hf
+three='{"type": "mrope", "mrope_section": [1, 1]}'
 sed -i 's/"model_type":.*/"model_type": "qwen2_vl", "vision_config": {},/
-    s/"rope_scaling":.*/"rope_scaling": {"type": "mrope",
-    "mrope_section": [1, 1]},/' flat-hf/config.json
+    s/"rope_scaling":.*/"rope_scaling": '"$three"',/' flat-hf/config.json
+check 'a flat file' grep -q mrope_section flat-hf/config.json
 for pair in llava=plain:mistral flat=qwen:qwen2; do
     name=${pair%=*} of=${pair#*=}
     expect 0 "the text part of $name" gpt-reshape --load-path $name-hf \
