@@ -272,6 +272,7 @@ static cJSON *make_value(const struct gpt_hf_key *key,
 
     switch (key->kind) {
     case GPT_HF_SIZE:
+    case GPT_HF_WIDTH:
         return cJSON_CreateNumber((double)*(const int64_t *)at);
     case GPT_HF_HEAD_SIZE:
         return head_size_value(c);
@@ -324,8 +325,6 @@ static cJSON *make_value(const struct gpt_hf_key *key,
     case GPT_HF_TURNS:
     case GPT_HF_ATTENTION:
         return layers_value(key, c, extra->family);
-    case GPT_HF_WIDTH:
-        return cJSON_CreateNumber((double)c->hidden_size);
     case GPT_HF_ARCHITECTURES:
         return architectures_value(extra->family);
     case GPT_HF_BOS:
