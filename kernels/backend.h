@@ -183,6 +183,7 @@ struct gpt_norm_grad {
 /* The same norms over D elements, of every query and key head of qkv
  * (N, G * (H/G + 2) * D), as attention takes it. Values are copied. wq, bq are
  * of all queries, wk, bk of all keys: (D) act, NULL: none. out may be in.
+ * each: heads have weights of their own, wq (H, D), wk (G, D), and no biases.
  * Source: Henry et al. 2020; Dehghani et al. 2023.
  *
  * Or RMSNorm over all queries of a row together, and over all keys, as in
@@ -193,6 +194,7 @@ struct gpt_norm_grad {
 struct gpt_head_norm {
     enum gpt_norm_kind kind;
     bool plus_one;
+    bool each;
     int64_t n, h, g, d;
     float eps;
     enum gpt_dtype act;
@@ -206,8 +208,9 @@ struct gpt_head_norm {
 /* Its backward takes the forward's struct (out is not read): dqkv, the
  * gradient of out, becomes that of in. dwq ... dbk (D) float, added to; those
  * of absent ones NULL. scratch: gpt_backend.head_norm_scratch() bytes. With
- * squares the rank's dwq (H * D), dwk (G * D), and dots (N, 2) float: the sums
- * over all ranks of w * x * dqkv. */
+ * each dwq (H, D), dwk (G, D). With squares the rank's dwq (H * D),
+ * dwk (G * D), and dots (N, 2) float: the sums over all ranks of
+ * w * x * dqkv. */
 struct gpt_head_norm_grad {
     void *dqkv;
     const float *dots;
@@ -598,7 +601,7 @@ struct gpt_backend {
     void (*head_norm)(struct gpt_queue *q, const struct gpt_head_norm *op);
     void (*head_norm_bwd)(struct gpt_queue *q, const struct gpt_head_norm *op,
                           const struct gpt_head_norm_grad *grad);
-    /* d: of a head; with squares (H + G) * D, of the heads here */
+    /* d: of a head; with each or squares (H + G) * D, of the heads here */
     size_t (*head_norm_scratch)(int64_t n, int64_t d);
     /* sums (N, 2) float, written, of queries and of keys: of x^2 where dqkv is
      * NULL, else of w * x * dqkv. NULL without GPT_CAN_NORM_WIDE. */

@@ -167,6 +167,8 @@ const struct gpt_opt gpt_train_option_table[] = {
      .help = "norm every head's queries and keys"},
     {.kind = GPT_OPT_FLAG, .name = "qk-norm-whole", MODEL(qk_norm_whole),
      .help = "... all queries of a token as one, and all keys"},
+    {.kind = GPT_OPT_FLAG, .name = "qk-norm-each", MODEL(qk_norm_each),
+     .help = "... each head, by weights of its own"},
     {.kind = GPT_OPT_FLAG, .name = "qk-norm-turned", MODEL(qk_norm_turned),
      .help = "... each head, after rotary positions turned it"},
     /* No defaults, and no 0: a model of a checkpoint that lacks these has 0

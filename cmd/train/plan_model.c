@@ -327,7 +327,7 @@ int gpt_train_plan_model(struct gpt_train_plan *p,
     c->normalization = gpt_train_choice(gpt_normalizations, o->normalization);
     c->tied_embeddings = !o->untie_embeddings;
     /* an option that refines another one implies it */
-    c->qk_norm |= c->qk_norm_whole || c->qk_norm_turned;
+    c->qk_norm |= c->qk_norm_whole || c->qk_norm_each || c->qk_norm_turned;
     c->post_norm |= c->no_pre_norm;
     c->parallel_blocks |= c->shared_norm;
     /* Megatron-LM writes a pair, and causal models have nothing after it */

@@ -100,6 +100,7 @@ struct gpt_config {
     bool output_bias;            /* the output layer adds one */
     bool qk_norm;                /* norms of each head's query and key */
     bool qk_norm_whole;          /* ... of all queries and of all keys */
+    bool qk_norm_each;           /* ... with weights of each head's own */
     bool qk_norm_turned;         /* ... after positions turned them */
     int64_t window_size;         /* positions before its own to which a token
                                   * attends; 0: all, as the next two */

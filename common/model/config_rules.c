@@ -102,6 +102,9 @@ static int check_places(const struct gpt_config *c, int status,
          "after them"},
         {c->qk_norm_whole && !c->qk_norm,
          "qk_norm_whole needs qk_norm: it says of what those norms are"},
+        {c->qk_norm_each && (!c->qk_norm || c->qk_norm_whole),
+         "qk_norm_each needs qk_norm, and excludes qk_norm_whole: it says "
+         "whose the weights of those norms are"},
         {c->qk_norm_turned && (!c->qk_norm || c->qk_norm_whole),
          "qk_norm_turned needs qk_norm, and excludes qk_norm_whole: it says "
          "when each head is normed"},
@@ -126,6 +129,8 @@ static int check_places(const struct gpt_config *c, int status,
          "clip_qkv excludes qk_norm_turned"},
         {c->no_norm_weight && c->qk_norm_whole,
          "no_norm_weight excludes qk_norm_whole"},
+        {c->no_norm_weight && c->qk_norm_each,
+         "no_norm_weight excludes qk_norm_each: no head has weights"},
         {c->no_mlp_bias && (c->no_linear_bias || c->no_attention_bias),
          "no_mlp_bias excludes no_linear_bias and no_attention_bias, which "
          "take all biases away, or all others"},

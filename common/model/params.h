@@ -96,7 +96,8 @@ struct gpt_param {
     enum gpt_param_split split;
     int64_t split_unit; /* rows or columns that one rank holds together */
     bool vocab_rows; /* rows from vocab_size on are dummies */
-    bool decay;      /* weight decay applies: matrices, not vectors */
+    bool decay;      /* weight decay applies: matrices, not vectors, also not
+                      * where there is one for each head */
     bool tied; /* also the output layer's: a second copy on the last stage */
     bool sequence_sum; /* gradient is summed over TP ranks under SP */
     bool heads_sum; /* ... under TP: each rank sees its own columns alone */

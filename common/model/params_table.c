@@ -10,7 +10,10 @@
 #include <string.h>
 
 /* Which size of the model a dimension is; geometry.h has the numbers. */
-enum size { ONE, CHANNELS, HEAD, QKV, ATTENTION, KEYS, FFN, VOCAB, POSITIONS };
+enum size {
+    ONE, CHANNELS, HEAD, HEADS, GROUPS, QKV, ATTENTION, KEYS, FFN, VOCAB,
+    POSITIONS,
+};
 
 struct kind {
     enum gpt_param_role role;
@@ -21,6 +24,7 @@ struct kind {
     enum gpt_param_init init;
     enum gpt_first_write first_write;
     bool sequence_sum, heads_sum;
+    bool vectors; /* each row is a vector of its own, and the whole no matrix */
     bool (*present)(const struct gpt_config *c); /* NULL: in every model */
 };
 
@@ -126,7 +130,8 @@ static bool has_output_bias(const struct gpt_config *c)
 
 static bool has_qk_norm(const struct gpt_config *c)
 {
-    return c->qk_norm && !c->qk_norm_whole && has_norm_weight(c);
+    return c->qk_norm && !c->qk_norm_whole && !c->qk_norm_each &&
+           has_norm_weight(c);
 }
 
 /* OLMo 2 norms all heads together: the same roles with other shapes, so that
@@ -134,6 +139,13 @@ static bool has_qk_norm(const struct gpt_config *c)
 static bool has_whole_qk_norm(const struct gpt_config *c)
 {
     return c->qk_norm_whole;
+}
+
+/* StableLM 2 12B and Command R+: a vector for each head. Neither has biases
+ * there, whatever its other norms have. */
+static bool has_each_qk_norm(const struct gpt_config *c)
+{
+    return c->qk_norm_each;
 }
 
 static bool has_gate(const struct gpt_config *c) { return c->gated; }
@@ -205,6 +217,10 @@ static const struct kind kinds[] = {
               ONE),
      .split = GPT_SPLIT_ROWS, .init = GPT_INIT_ONE,
      .present = has_whole_qk_norm},
+    {IN_LAYER(Q_NORM_WEIGHT, "self_attention.q_layernorm.weight", HEADS,
+              HEAD),
+     .split = GPT_SPLIT_ROWS, .init = GPT_INIT_ONE, .vectors = true,
+     .present = has_each_qk_norm},
     {IN_LAYER(Q_NORM_BIAS, "self_attention.q_layernorm.bias", HEAD, ONE),
      .heads_sum = true, .present = has_qk_norm_bias},
     {IN_LAYER(K_NORM_WEIGHT, "self_attention.k_layernorm.weight", HEAD, ONE),
@@ -212,6 +228,10 @@ static const struct kind kinds[] = {
     {IN_LAYER(K_NORM_WEIGHT, "self_attention.k_layernorm.weight", KEYS, ONE),
      .split = GPT_SPLIT_ROWS, .init = GPT_INIT_ONE,
      .present = has_whole_qk_norm},
+    {IN_LAYER(K_NORM_WEIGHT, "self_attention.k_layernorm.weight", GROUPS,
+              HEAD),
+     .split = GPT_SPLIT_ROWS, .init = GPT_INIT_ONE, .vectors = true,
+     .present = has_each_qk_norm},
     {IN_LAYER(K_NORM_BIAS, "self_attention.k_layernorm.bias", HEAD, ONE),
      .heads_sum = true, .present = has_qk_norm_bias},
     {IN_LAYER(PROJ_WEIGHT, "self_attention.linear_proj.weight", CHANNELS,
@@ -278,6 +298,10 @@ static int64_t size_of(const struct gpt_config *c, enum size s)
         return w.hidden;
     case HEAD:
         return c->head_size;
+    case HEADS:
+        return w.heads;
+    case GROUPS:
+        return w.groups;
     case QKV:
         return w.qkv;
     case ATTENTION:
@@ -317,7 +341,7 @@ static void fill_row(struct gpt_param *p, const struct kind *k, int64_t layer,
         .split = k->split,
         .split_unit = split_unit(c, k->split),
         .vocab_rows = k->rows == VOCAB,
-        .decay = k->columns != ONE,
+        .decay = k->columns != ONE && !k->vectors,
         .tied = k->role == GPT_WORD_EMBEDDING && c->tied_embeddings,
         .sequence_sum = k->sequence_sum,
         .heads_sum = k->heads_sum,

@@ -29,7 +29,7 @@ enum { LINE = 64, MOST = 127 };
  * saves nothing that is read. */
 static bool is_matrix(const struct gpt_slice *s)
 {
-    return s->param->ndim == 2 && s->param->role != GPT_POSITION_EMBEDDING;
+    return s->param->decay && s->param->role != GPT_POSITION_EMBEDDING;
 }
 
 /* Scales of a row. The last group of a row may be shorter: a group never runs

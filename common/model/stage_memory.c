@@ -195,7 +195,7 @@ static size_t scratch_bytes(const struct gpt_stage *s)
         s->be->norm_scratch(pass.rows, s->widths.hidden),
         s->be->attn_scratch(&attn),
         c->qk_norm ? s->be->head_norm_scratch(
-                         pass.n, c->qk_norm_whole
+                         pass.n, c->qk_norm_whole || c->qk_norm_each
                                      ? s->widths.attention + s->widths.keys
                                      : c->head_size)
                    : 0,

@@ -78,7 +78,7 @@ struct gpt_muon {
 
 bool gpt_muon_updates(const struct gpt_param *p)
 {
-    return p->place == GPT_PLACE_LAYER && p->ndim == 2;
+    return p->place == GPT_PLACE_LAYER && p->decay;
 }
 
 /* ---- parts ---- */

@@ -21,7 +21,7 @@ struct gpt_noise {
  * until these are summed; matrices of layers do not. */
 static bool is_measured(const struct gpt_slice *s)
 {
-    return s->param->place == GPT_PLACE_LAYER && s->param->ndim == 2;
+    return s->param->place == GPT_PLACE_LAYER && s->param->decay;
 }
 
 int64_t gpt_noise_memory(const struct gpt_flat *flat)

@@ -114,7 +114,7 @@ static int64_t head_elements(const struct gpt_head_norm *op)
 /* Elements of the weights of `heads` heads of queries or of keys. */
 static int64_t weights_of(const struct gpt_head_norm *op, int64_t heads)
 {
-    return op->squares ? heads * op->d : op->d;
+    return op->squares || op->each ? heads * op->d : op->d;
 }
 
 void cpu_bf16_head_norm(struct gpt_queue *q, const struct gpt_head_norm *op)

@@ -2,9 +2,10 @@
  * with a mean and a deviation of its own. Statistics are not kept, since a head
  * is short: backward computes them again. Start at head_at().
  *
- * Where all queries of a row are one vector, and all keys another (`squares`),
- * statistics are sums over the heads of all ranks, and come from outside; every
- * head has weights of its own. The rest is the same. */
+ * Every head may have weights of its own (`each`). Where all queries of a row
+ * are one vector, and all keys another (`squares`), it has them, too, and
+ * statistics are sums over the heads of all ranks, which come from outside. The
+ * rest is the same. */
 #include "cpu/cpu.h"
 
 #include <math.h>
@@ -19,15 +20,21 @@ struct head {
     bool key;
 };
 
+/* True where every head has weights of its own. */
+static bool has_own(const struct gpt_head_norm *op)
+{
+    return op->squares || op->each;
+}
+
 /* How many weights queries have, and keys. */
 static int64_t query_weights(const struct gpt_head_norm *op)
 {
-    return op->squares ? op->h * op->d : op->d;
+    return has_own(op) ? op->h * op->d : op->d;
 }
 
 static int64_t key_weights(const struct gpt_head_norm *op)
 {
-    return op->squares ? op->g * op->d : op->d;
+    return has_own(op) ? op->g * op->d : op->d;
 }
 
 /* Describes head k of row n. A group is query heads, a key, a value (Megatron's
@@ -44,7 +51,7 @@ static struct head head_at(const struct gpt_head_norm *op, const float *scale,
         return head;
     head.w = head.key ? scale + query_weights(op) : scale;
     head.b = head.key ? op->bk : op->bq;
-    if (op->squares)
+    if (has_own(op))
         head.w += head.number * op->d;
     return head;
 }
@@ -146,8 +153,8 @@ void cpu_head_norm_sums(struct gpt_queue *q, const struct gpt_head_norm *op,
 }
 
 /* What a block of rows keeps in scratch: dwq, dbq, dwk, dbk, and a head's
- * gradient; or, with weights of every head, the gradients of all queries and
- * keys. */
+ * gradient; with weights of every head those of all queries, then those of all
+ * keys, come first. */
 enum { PARTS = 5 };
 
 size_t cpu_head_norm_scratch(int64_t n, int64_t d)
@@ -155,13 +162,26 @@ size_t cpu_head_norm_scratch(int64_t n, int64_t d)
     return (size_t)(cpu_row_blocks(n) * PARTS * d) * sizeof(float);
 }
 
+/* Where the gradient of a head's weights is added up, of a block's part. */
+static float *weight_grad(const struct gpt_head_norm *op,
+                          const struct head *head, float *part)
+{
+    if (!has_own(op))
+        return part + (head->key ? 2 * op->d : 0);
+    return part + head->number * op->d + (head->key ? query_weights(op) : 0);
+}
+
+/* With weights of every head the gradients of biases, which are none, follow
+ * those of all weights. */
 static void backward_head(const struct gpt_head_norm *op, void *dqkv,
                           const struct head *head, float *part)
 {
     const float *x = (const float *)op->in + head->at;
     float *dy = (float *)dqkv + head->at, mean = 0, rstd;
-    float *dw = part + (head->key ? 2 * op->d : 0), *db = dw + op->d;
-    float *dx = part + 4 * op->d;
+    float *dw = weight_grad(op, head, part);
+    float *db = op->each ? part + query_weights(op) + key_weights(op)
+                         : dw + op->d;
+    float *dx = part + 4 * (op->each ? op->h + op->g : 1) * op->d;
     bool centred = op->kind == GPT_LAYERNORM;
 
     if (!head->w)
@@ -182,8 +202,7 @@ static void backward_wide(const struct gpt_head_norm *op,
 {
     const float *x = (const float *)op->in + head->at;
     float *dy = (float *)grad->dqkv + head->at;
-    float *dw = part + head->number * op->d +
-                (head->key ? query_weights(op) : 0);
+    float *dw = weight_grad(op, head, part);
 
     if (!head->w)
         return;
@@ -197,8 +216,8 @@ static void backward_wide(const struct gpt_head_norm *op,
 }
 
 /* Adds the gradients of weights block by block, in order. */
-static void add_wide(const struct gpt_head_norm *op,
-                     const struct gpt_head_norm_grad *grad, int64_t blocks)
+static void add_own(const struct gpt_head_norm *op,
+                    const struct gpt_head_norm_grad *grad, int64_t blocks)
 {
     const int64_t nq = query_weights(op), nk = key_weights(op);
     const float *part = grad->scratch;
@@ -217,7 +236,7 @@ void cpu_head_norm_bwd(struct gpt_queue *q, const struct gpt_head_norm *op,
     if (!cpu_ready(q, "head_norm_bwd", op->act))
         return;
     int64_t blocks = cpu_row_blocks(op->n), d = op->d;
-    int64_t each = PARTS * (op->squares ? (op->h + op->g) * d : d);
+    int64_t each = PARTS * (has_own(op) ? (op->h + op->g) * d : d);
     float *part = grad->scratch;
     const float *scale = scales_of(q, op);
     if (!scale)
@@ -239,8 +258,8 @@ void cpu_head_norm_bwd(struct gpt_queue *q, const struct gpt_head_norm *op,
                     backward_head(op, grad->dqkv, &head, mine);
             }
     }
-    if (op->squares) {
-        add_wide(op, grad, blocks);
+    if (has_own(op)) {
+        add_own(op, grad, blocks);
         return;
     }
     float *sums[] = {grad->dwq, grad->dbq, grad->dwk, grad->dbk};

@@ -1,7 +1,8 @@
 /* Norms of single heads: forward has a warp a head. Backward has a block a run of
  * rows, one head after the other; gradients of weights gather in its shared
  * memory, each thread owning its elements of a head, and the blocks' sums are
- * added in order at the end. Statistics are computed again: a head is short. */
+ * added in order at the end. Where every head has weights of its own, their gradients
+ * gather in the block's part of the scratch. Statistics are computed again: a head is short. */
 #include "cuda/device.cuh"
 
 enum { THREADS = 128, WARPS = THREADS / 32, PARTS = GPU_HEAD_NORM_GRADS };
@@ -9,11 +10,12 @@ enum { THREADS = 128, WARPS = THREADS / 32, PARTS = GPU_HEAD_NORM_GRADS };
 template <class T> struct heads {
     int64_t n, all, each, d; /* rows; heads of a row; rows of a block */
     int group; /* heads of a group, its key and value too */
+    int64_t own; /* weights of all query heads, where each has its own; else 0 */
     bool centred;
     float eps, offset; /* offset: 1 is added to weights, or 0 */
     const T *in, *wq, *bq, *wk, *bk;
     T *out;
-    float *part; /* (blocks, PARTS, D): dwq, dbq, dwk, dbk */
+    float *part; /* (blocks, PARTS, D): dwq, dbq, dwk, dbk; own: (blocks, H + G, D) */
 };
 
 /* A group is query heads, a key, a value (Megatron's order). */
@@ -25,6 +27,24 @@ template <class T> static __device__ bool is_key(const heads<T> &p, int64_t k)
 template <class T> static __device__ bool is_value(const heads<T> &p, int64_t k)
 {
     return k % p.group == p.group - 1;
+}
+
+/* Where the weights of head k of a row begin, among those of queries or of keys. */
+template <class T> static __device__ int64_t first_weight(const heads<T> &p, int64_t k)
+{
+    int64_t group = k / p.group;
+
+    if (!p.own)
+        return 0;
+    return (is_key(p, k) ? group : group * (p.group - 2) + k % p.group) * p.d;
+}
+
+/* Those of its row's head k, or NULL. */
+template <class T> static __device__ const T *weights_of(const heads<T> &p, int64_t k)
+{
+    const T *w = is_key(p, k) ? p.wk : p.wq;
+
+    return w ? w + first_weight(p, k) : w;
 }
 
 template <class T> static __device__ float weight(const heads<T> &p, const T *w, int64_t j)
@@ -50,7 +70,7 @@ template <class T> static __global__ void norm_heads(heads<T> p)
         return;
     }
     bool key = is_key(p, head % p.all);
-    const T *w = key ? p.wk : p.wq, *b = key ? p.bk : p.bq;
+    const T *w = weights_of(p, head % p.all), *b = key ? p.bk : p.bq;
     float sum = 0, mean = 0;
     for (int64_t j = lane; j < p.d && p.centred; j += 32)
         sum += to_float(x[j]);
@@ -117,20 +137,30 @@ template <class T> static __global__ void norm_heads_grad(heads<T> p, T *dqkv)
     float *sums = dynamic_floats();
     int64_t begin = (int64_t)blockIdx.x * p.each;
     int64_t end = begin + p.each < p.n ? begin + p.each : p.n;
+    /* weights of all heads are too many for shared memory: they gather where they go */
+    int64_t heads = p.own / p.d + p.all / p.group, width = heads * p.d;
+    float *own = p.part + blockIdx.x * width;
 
     /* A thread has the same elements of every head: no barrier is needed
      * between heads. */
     for (int part = 0; part < PARTS; part++)
         for (int64_t j = threadIdx.x; j < p.d; j += THREADS)
             sums[part * p.d + j] = 0;
+    for (int64_t head = 0; p.own && head < heads; head++)
+        for (int64_t j = threadIdx.x; j < p.d; j += THREADS)
+            own[head * p.d + j] = 0;
     for (int64_t i = begin * p.all; i < end * p.all; i++) {
         int64_t k = i % p.all;
 
         if (is_value(p, k))
             continue;
-        float *dw = sums + (is_key(p, k) ? 2 * p.d : 0);
-        one_head(p, p.in + i * p.d, dqkv + i * p.d, is_key(p, k) ? p.wk : p.wq, dw, dw + p.d);
+        float *dw = sums + (is_key(p, k) ? 2 * p.d : 0), *db = dw + p.d;
+        if (p.own)
+            dw = own + (is_key(p, k) ? p.own : 0) + first_weight(p, k);
+        one_head(p, p.in + i * p.d, dqkv + i * p.d, weights_of(p, k), dw, db);
     }
+    if (p.own)
+        return;
     float *part = p.part + (int64_t)blockIdx.x * PARTS * p.d;
     for (int k = 0; k < PARTS; k++)
         for (int64_t j = threadIdx.x; j < p.d; j += THREADS)
@@ -140,9 +170,9 @@ template <class T> static __global__ void norm_heads_grad(heads<T> p, T *dqkv)
 template <class T> static heads<T> heads_of(const struct gpt_head_norm *op, int64_t each)
 {
     return {op->n, op->h + 2 * op->g, each, op->d, (int)(op->h / op->g + 2),
-            op->kind == GPT_LAYERNORM, op->eps, op->plus_one ? 1.0f : 0.0f, (const T *)op->in,
-            (const T *)op->wq, (const T *)op->bq, (const T *)op->wk, (const T *)op->bk,
-            (T *)op->out, NULL};
+            op->each ? op->h * op->d : 0, op->kind == GPT_LAYERNORM, op->eps,
+            op->plus_one ? 1.0f : 0.0f, (const T *)op->in, (const T *)op->wq,
+            (const T *)op->bq, (const T *)op->wk, (const T *)op->bk, (T *)op->out, NULL};
 }
 
 void cuda_head_norm(struct gpt_queue *q, const struct gpt_head_norm *op)
@@ -182,6 +212,10 @@ void cuda_head_norm_bwd(struct gpt_queue *q, const struct gpt_head_norm *op,
     });
     /* Blocks' sums in order: atomics would add in another one at every run. */
     int64_t d = op->d;
-    cuda_add_columns(q, {{grad->dwq, grad->dbq, grad->dwk, grad->dbk}, {d, d, d, d}},
-                     (float *)grad->scratch, blocks);
+    if (op->each)
+        cuda_add_columns(q, {{grad->dwq, grad->dwk}, {op->h * d, op->g * d}},
+                         (float *)grad->scratch, blocks);
+    else
+        cuda_add_columns(q, {{grad->dwq, grad->dbq, grad->dwk, grad->dbk}, {d, d, d, d}},
+                         (float *)grad->scratch, blocks);
 }

@@ -50,11 +50,14 @@ olmo="$rope --swiglu --disable-bias-linear --no-norm-weight --clip-qkv 0.3
 nanochat="$rope --normalization RMSNorm --no-norm-weight --embedding-norm
 --qk-norm-turned --squared-relu --disable-bias-linear
 --final-logit-softcapping 2"
+stablelm="$rope --rotary-percent 0.5 --swiglu --disable-bias-linear
+--qk-norm-each --num-query-groups 2 --untie-embeddings-and-output-weights"
 apertus="$rope --normalization RMSNorm --qk-layernorm --disable-bias-linear
 --activation-function xielu"
 biases="$rope --normalization RMSNorm --swiglu --no-mlp-bias"
 names='llama neox falcon gemma gemma2 olmo2 bloom opt qwen gptj granite cohere2
-phi4 ministral3 hunyuan gptneo olmo nanochat apertus biases'
+phi4 ministral3 hunyuan gptneo olmo nanochat apertus stablelm
+biases'
 train() { # options...
     # shellcheck disable=SC2086 # options are words
     gpt-train --num-layers 2 $tiny --global-batch-size 4 --train-iters 6 \
@@ -165,6 +168,7 @@ phi4 phi3
 ministral3 ministral3
 hunyuan hunyuan_v1_dense
 gptneo gpt_neo
+stablelm stablelm
 biases llama
 END
 # the output layer of a state of memory, which transformers saves otherwise
@@ -250,6 +254,9 @@ changed phi4 's/"longrope"/"longrope", "mscale": 1/' \
     'mscale is 1: only its absence without yarn'
 changed phi4 's/"longrope"/"longrope", "llama_4_scaling_beta": 1/' \
     'llama_4_scaling_beta is 1'
+# no class but some turns a share of a head
+changed hunyuan 's/"dynamic"/"dynamic", "partial_rotary_factor": 0.5/' \
+    'partial_rotary_factor is 0.5: only 1'
 changed hunyuan 's/"dynamic"/"ntk_alpha"/' 'type is ntk_alpha'
 changed hunyuan "$(add '"use_qk_norm": false')" 'use_qk_norm is false'
 changed hunyuan "$(add '"mlp_bias": true')" 'mlp_bias is true: only false'
@@ -277,6 +284,13 @@ changed gptneo 's/"attention_types":.*/\
 "attention_types": [[["local","local"], 65536]],/' 'has too many layers'
 expect 3 'no biases of GPT-Neo for Megatron-LM' gpt-reshape \
     --load-path gptneo --save-path x --to megatron
+changed stablelm 's/"qk_layernorm":.*/"qk_layernorm": false,/' \
+    'k_layernorm.norms.0.weight'
+changed stablelm 's/"num_key_value_heads":.*/"num_key_value_heads": 4,/' \
+    'has 2 dimensions, 8 x 16; config.json says 16 x 16'
+expect 3 'no norms of each head for Megatron-LM' gpt-reshape \
+    --load-path stablelm --save-path x --to megatron
+err_has 'qk_norm_each'
 hybrid='s/"granite"/"granitemoehybrid"/; /"mlp_bias"/d'
 changed granite "$hybrid" "no field 'layer_types'"
 changed granite "$hybrid; $(add '"layer_types": ["attention", "mamba"]')" \
@@ -323,6 +337,31 @@ done <<END
 gemma3 gemma3_text 23
 mistral3 ministral3 15
 END
+# an object of the part; or its keys beside those of pictures, as in older files
+{
+    printf '{"model_type": "llava", "tie_word_embeddings": false,
+        "vision_config": {}, "text_config": '
+    cat plain-hf/config.json
+    printf '}'
+} >llava.json
+cp -r plain-hf llava-hf
+mv llava.json llava-hf/config.json
+cp -r qwen-hf flat-hf
+three='{"type": "mrope", "mrope_section": [1, 1]}'
+sed -i 's/"model_type":.*/"model_type": "qwen2_vl", "vision_config": {},/
+    s/"rope_scaling":.*/"rope_scaling": '"$three"',/' flat-hf/config.json
+check 'a flat file' grep -q mrope_section flat-hf/config.json
+for pair in llava=plain:mistral flat=qwen:qwen2; do
+    name=${pair%=*} of=${pair#*=}
+    expect 0 "the text part of $name" gpt-reshape --load-path $name-hf \
+        --save-path $name-out --to hf --verify
+    check "it goes out as ${of#*:}" grep -q "\"model_type\":.*\"${of#*:}\"" \
+        $name-out/config.json
+    check "$name: the same weights" cmp $name-out/model.safetensors \
+        "${of%:*}-hf/model.safetensors"
+done
+changed flat "$(add '"experts": 2')" "'experts' is not known of model_type qwen2"
+changed llava 's/"vision_config"/"other_config"/' "'other_config' is not known"
 changed gemma3 's/"text_config"/"other"/' "no object 'text_config'"
 changed gemma3 "$(add '"experts": 2')" "'experts' is not known of model_type"
 changed mistral3 's/"vision_feature_layer"/"quantization_config"/' \
@@ -386,6 +425,9 @@ refused '--window-size 3,1: must be N or N,0' '--window-size 3,1'
 refused 'window_attn_skip_freq needs window_size' '--window-attn-skip-freq 2'
 refused 'post_norm excludes parallel_blocks' '--post-norm --parallel-residual'
 refused 'qk_norm_whole needs normalization RMSNorm' '--qk-norm-whole'
+refused 'qk_norm_each needs qk_norm, and excludes qk_norm_whole' \
+    '--normalization RMSNorm --qk-norm-each --qk-norm-whole'
+refused 'no_norm_weight excludes qk_norm_each' '--no-norm-weight --qk-norm-each'
 refused 'position_offset needs position_embedding learned_absolute' \
     "$rope --position-offset 2"
 refused 'rotary positions of base' "$rope --kv-channels 5"

@@ -252,6 +252,18 @@ if [ -x "$BUILD/gpt-train" ]; then
     gpt-reshape inspect far2 --json | grep -o '"rotary_.*"vocab_size"' >b
     check 'with its lists' grep -q '"rotary_long_factors":\[1,4.7,5,6\]' b
     check 'and the rest of its positions' cmp a b
+    expect 0 'xIELU' gpt-train --data-path x_text_document \
+        --vocab-size 300 --hidden-size 16 --num-attention-heads 2 \
+        --seq-length 4 --train-iters 2 --lr 1e-1 --split 100,0,0 \
+        --num-layers 2 --position-embedding-type rope \
+        --normalization RMSNorm --qk-layernorm --disable-bias-linear \
+        --activation-function xielu --save xielu
+    expect 0 'goes out' into xielu xielu.gguf --verify
+    expect 0 'comes back' into xielu.gguf xielu2
+    expect 0 'with the same numbers' gpt-reshape verify xielu xielu2
+    sed 's/xielu.alpha_n/xielu.alpha_m/' xielu.gguf >no.gguf
+    expect 3 'without a list' into no.gguf no
+    err_has "key 'xielu.alpha_n' is no list of 2 numbers of F32"
     sed 's/rope_factors_short/rope_factors_shorx/' far.gguf >one.gguf
     expect 3 'one of two lists' into one.gguf one
     err_has "'rope_factors_short.weight' has 0 elements"
@@ -480,6 +492,13 @@ perl -0777 -pe 's/gemma2\.attn_logit_softcapping/gemma2.attn_logit_softcappinh/'
     own-gemma2.gguf >uncapped.gguf
 expect 3 'no cap' gpt-reshape inspect uncapped.gguf
 err_has "no key 'gemma2.attn_logit_softcapping'"
+if [ -f xielu.gguf ]; then
+    perl -0777 -pe \
+        's/(xielu\.eps.{16}....)..../$1 . pack("f<", -1)/es or die' \
+        xielu.gguf >no.gguf
+    expect 3 'another constant of xIELU' into no.gguf no
+    err_has "element 1 of key 'xielu.eps' is -1: only -1e-06 is supported"
+fi
 perl -0777 -pe 's/(granite\.logit_scale....)..../$1 . pack("f<", -8)/es or die' \
     own-granite.gguf >negative.gguf
 expect 3 'a divisor below 0' gpt-reshape inspect negative.gguf

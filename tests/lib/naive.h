@@ -164,9 +164,12 @@ static void naive_head_norms(const struct gpt_config *c,
     for (int64_t h = 0; h < c->num_query_groups * per; h++) {
         bool key = h % per == per - 2;
         double *x = qkv + h * c->head_size;
+        int64_t own = key ? h / per : h / per * (per - 2) + h % per;
 
         if (c->qk_norm && h % per < per - 1)
-            naive_norm(x, w->at[key ? GPT_K_NORM_WEIGHT : GPT_Q_NORM_WEIGHT],
+            naive_norm(x, (const float *)w->at[key ? GPT_K_NORM_WEIGHT
+                                                   : GPT_Q_NORM_WEIGHT] +
+                              (c->qk_norm_each ? own * c->head_size : 0),
                        w->at[key ? GPT_K_NORM_BIAS : GPT_Q_NORM_BIAS],
                        c->head_size, c, x);
     }

@@ -113,6 +113,16 @@ CASES = {
                 "cohere2"),
     "stablelm": (ROPE + GQA + UNTIED + "--rotary-percent 0.25 --swiglu "
                  "--disable-bias-linear --add-qkv-bias", "stablelm"),
+    "stablelm with norms of heads": (
+        ROPE + GQA + UNTIED + "--rotary-percent 0.25 --swiglu "
+        "--disable-bias-linear --qk-norm-each", "stablelm"),
+    "command-r of 64 layers": (
+        COHERE + GQA + "--num-layers 64 --hidden-size 32 --logit-multiplier 4 "
+        "--qk-norm-each --train-iters 40", "command-r"),
+    "apertus": (ROPE + GQA + UNTIED + "--normalization RMSNorm --qk-layernorm "
+                "--activation-function xielu --disable-bias-linear "
+                "--rotary-scaling-type llama3 --rotary-scaling-factor 4 "
+                "--rotary-original-positions 8192", "apertus"),
     "nemotron": (ROPE + GQA + UNTIED + "--rotary-percent 0.5 "
                  "--apply-layernorm-1p --squared-relu --disable-bias-linear",
                  "nemotron"),

@@ -260,6 +260,15 @@ CASES = {
     "cohere": ("Cohere", dict(**GROUPS, hidden_size=48, logit_scale=0.3),
                f"{COHERE} {GQA} --hidden-size 48 --rotary-base 500000 "
                "--logit-multiplier 0.3"),
+    "stablelm-norms": ("StableLm", dict(**GROUPS, hidden_size=48,
+                                        qk_layernorm=True),
+                       f"{ROPE} {GQA} --hidden-size 48 --rotary-percent 0.25 "
+                       "--swiglu --disable-bias-linear --qk-norm-each "
+                       "--untie-embeddings-and-output-weights"),
+    "cohere-norms": ("Cohere", dict(**GROUPS, hidden_size=48, logit_scale=0.3,
+                                    use_qk_norm=True),
+                     f"{COHERE} {GQA} --hidden-size 48 --rotary-base 500000 "
+                     "--logit-multiplier 0.3 --qk-norm-each"),
     "cohere2": ("Cohere2", dict(**GROUPS, hidden_size=48, sliding_window=9,
                                 num_hidden_layers=4, logit_scale=0.25,
                                 sliding_window_pattern=3),
@@ -483,27 +492,82 @@ CASES = {
 }
 
 
-# A text part of a model that reads pictures, too: the whole's class and
+# A text part of a model that reads pictures or sound, too: the whole's class and
 # settings, the part's class and settings, the type that goes out.
 SEES = dict(hidden_size=16, intermediate_size=20, num_hidden_layers=1,
             num_attention_heads=2, image_size=28, patch_size=14)
+CLIP = dict(model_type="clip_vision_model", **SEES)
+SIGLIP = dict(model_type="siglip_vision_model", **SEES)
+BLOCKS = dict(depth=1, hidden_size=16, out_hidden_size=48, num_heads=2,
+              patch_size=14, intermediate_size=20, fullatt_block_indexes=[0])
+THREE = dict(hidden_size=48, head_dim=8, rope_parameters=dict(
+    rope_type="default", rope_theta=1000.0, mrope_section=[1, 1, 2]))
+HEARS = dict(d_model=16, hidden_size=16, intermediate_size=64,
+             encoder_ffn_dim=20, num_hidden_layers=1, encoder_layers=1,
+             num_attention_heads=2, encoder_attention_heads=2, num_mel_bins=8,
+             max_source_positions=20)
+IMAGE = dict(image_token_index=VOCAB - 1)
 PARTS = {
     f"{name}{', untied' * (not tied)}": (
-        whole, dict(tie_word_embeddings=tied, image_token_index=VOCAB - 1,
-                    **more), part, {**GROUPS, **changes}, goes_out)
+        whole, dict(tie_word_embeddings=tied, **more), part,
+        {**GROUPS, **changes}, goes_out)
     for tied in (True, False)
     for name, whole, more, part, changes, goes_out in (
         ("gemma3-pictures", "Gemma3", dict(
-            mm_tokens_per_image=4, vision_config=dict(
-                model_type="siglip_vision_model", **SEES)),
+            mm_tokens_per_image=4, **IMAGE, vision_config=SIGLIP),
          "Gemma3TextConfig", dict(hidden_size=48, head_dim=8, sliding_window=7,
                                   num_hidden_layers=7), "gemma3_text"),
-        ("mistral3-pictures", "Mistral3", dict(vision_config=dict(
+        ("mistral3-pictures", "Mistral3", dict(**IMAGE, vision_config=dict(
             model_type="pixtral", head_dim=8, **SEES)), "MistralConfig",
          dict(head_dim=8, sliding_window=9), "mistral"),
-        ("mistral3-newer", "Mistral3", dict(vision_config=dict(
+        ("mistral3-newer", "Mistral3", dict(**IMAGE, vision_config=dict(
             model_type="pixtral", head_dim=8, **SEES)), "Ministral3Config",
-         dict(head_dim=8), "ministral3"))
+         dict(head_dim=8), "ministral3"),
+        ("llava", "Llava", dict(**IMAGE, vision_config=CLIP), "LlamaConfig",
+         dict(head_dim=8), "llama"),
+        ("pixtral", "Llava", dict(**IMAGE, vision_config=dict(
+            model_type="pixtral", head_dim=8, **SEES)), "MistralConfig",
+         dict(head_dim=8, sliding_window=None), "mistral"),
+        ("llava-next", "LlavaNext", dict(**IMAGE, vision_config=CLIP),
+         "MistralConfig", dict(head_dim=8, sliding_window=9), "mistral"),
+        ("llava-onevision", "LlavaOnevision", dict(
+            **IMAGE, vision_config=SIGLIP), "Qwen2Config",
+         dict(hidden_size=48, num_hidden_layers=4, use_sliding_window=True,
+              sliding_window=7, max_window_layers=1), "qwen2"),
+        ("vipllava", "VipLlava", dict(**IMAGE, vision_config=CLIP,
+                                      vision_feature_layers=[-1]),
+         "LlamaConfig", dict(head_dim=8), "llama"),
+        ("internvl", "InternVL", dict(image_token_id=VOCAB - 1,
+                                      vision_config=SEES), "Qwen2Config",
+         dict(hidden_size=48), "qwen2"),
+        ("got-ocr", "GotOcr2", dict(image_token_id=VOCAB - 1,
+                                    vision_config=dict(
+            hidden_size=16, num_hidden_layers=1, num_attention_heads=2,
+            image_size=32, patch_size=16, output_channels=16, mlp_dim=20,
+            window_size=2, global_attn_indexes=[0])), "Qwen2Config",
+         dict(hidden_size=48), "qwen2"),
+        ("qwen2-vl", "Qwen2VL", dict(
+            image_token_id=VOCAB - 1, vision_config=dict(
+                depth=1, embed_dim=16, hidden_size=48, num_heads=2,
+                patch_size=14)), "Qwen2VLTextConfig", THREE, "qwen2"),
+        ("qwen2.5-vl", "Qwen2_5_VL", dict(
+            image_token_id=VOCAB - 1, vision_config=BLOCKS),
+         "Qwen2_5_VLTextConfig", THREE, "qwen2"),
+        ("qwen3-vl", "Qwen3VL", dict(
+            image_token_id=VOCAB - 1, vision_config=dict(
+                **BLOCKS, deepstack_visual_indexes=[0],
+                num_position_embeddings=16)),
+         "Qwen3VLTextConfig", THREE, "qwen3"),
+        ("idefics3", "Idefics3", dict(
+            image_token_id=VOCAB - 1, vision_config=SEES), "LlamaConfig",
+         dict(head_dim=8), "llama"),
+        ("smolvlm", "SmolVLM", dict(
+            image_token_id=VOCAB - 1, vision_config=SEES), "LlamaConfig",
+         dict(head_dim=8), "llama"),
+        ("voxtral", "Voxtral", dict(audio_config=HEARS), "LlamaConfig",
+         dict(hidden_size=48), "llama"),
+        ("qwen2-audio", "Qwen2Audio", dict(audio_config=HEARS), "Qwen2Config",
+         dict(hidden_size=48), "qwen2"))
 }
 
 # Switches of biases: class, its configuration, what is on in turn. A head is
@@ -652,12 +716,16 @@ def scores(name, d, m, ids):
 
 
 def train_there(m, tokens):
-    """Ten steps on one sample, by torch.optim; matrices alone decay."""
+    """Ten steps on one sample, by torch.optim; matrices alone decay, and a norm
+    of each head is none."""
     m.train()
     p = list(m.parameters())
+    is_matrix = {x: x.dim() == 2 and "_norm." not in k
+                 for k, x in m.named_parameters()}
     o = torch.optim.AdamW([
-        dict(params=[x for x in p if x.dim() == 2], weight_decay=0.1),
-        dict(params=[x for x in p if x.dim() == 1], weight_decay=0.0)], **LR)
+        dict(params=[x for x in p if is_matrix[x]], weight_decay=0.1),
+        dict(params=[x for x in p if not is_matrix[x]], weight_decay=0.0)],
+        **LR)
     x = torch.tensor([tokens])
     for _ in range(STEPS):
         out = m(x[:, :-1]).logits[0]
@@ -766,13 +834,20 @@ def case(work, name, cls, changes, options, tokens):
            tokens)
 
 
+def part_class(name):
+    """Some are classes of the whole's module alone."""
+    if hasattr(transformers, name):
+        return getattr(transformers, name)
+    whole = getattr(transformers, name.replace("TextConfig", "Config"), None)
+    return getattr(sys.modules[whole.__module__], name) if whole else None
+
+
 def part_case(work, name, cls, settings, part, changes, goes_out):
     """Logits of text alone; names of tensors as they are saved, and as they are
     in memory; the part goes out as a model of its own."""
     d = lambda x: os.path.join(work, f"{name}-{x}".replace(", ", "-"))
     config = getattr(transformers, cls + "Config")(
-        text_config=getattr(transformers, part)(**{**SMALL, **changes}),
-        **settings)
+        text_config=part_class(part)(**{**SMALL, **changes}), **settings)
     m = getattr(transformers, cls + "ForConditionalGeneration")(config)
     with torch.no_grad():
         for p in m.parameters():
@@ -782,7 +857,8 @@ def part_case(work, name, cls, settings, part, changes, goes_out):
     for kind in "hf", "memory":
         if kind == "memory":
             os.mkdir(d(kind))
-            tied = settings["tie_word_embeddings"]
+            # a few classes have no such switch
+            tied = m.lm_head.weight is m.get_input_embeddings().weight
             save_file({k: v for k, v in m.state_dict().items()
                        if k != "lm_head.weight" or not tied},
                       d(kind) + "/model.safetensors")
@@ -848,7 +924,7 @@ def main():
         for name, (cls, settings, part, changes, goes_out) in PARTS.items():
             if only and name not in only:
                 continue
-            if not hasattr(transformers, part) or not known(cls):
+            if not known(cls) or not part_class(part):
                 ok(True, f"{name} # SKIP this transformers has no {part}")
                 continue
             try:

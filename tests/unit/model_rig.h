@@ -107,7 +107,8 @@ static void make_variant(struct gpt_config *c, enum variant v)
     c->no_linear_bias =
         v == LLAMA || v == FALCON || olmo2 || gemma2 || granite;
     c->qkv_bias = v == LLAMA;
-    c->qk_norm = v == LLAMA || olmo2;
+    c->qk_norm_each = v == FALCON;
+    c->qk_norm = v == LLAMA || v == FALCON || olmo2;
     c->parallel_blocks = v == NEOX || v == FALCON || v == GPTJ;
     c->shared_norm = v == FALCON || v == GPTJ;
 }

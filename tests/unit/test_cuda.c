@@ -1239,6 +1239,52 @@ static void check_head_norm(enum gpt_norm_kind kind, int64_t n, int64_t h,
     free(x), free(dy), free(w);
 }
 
+/* Every head by its own weights. */
+static void run_each_norm(struct trial *t)
+{
+    struct gpt_head_norm op = *(const struct gpt_head_norm *)t->params;
+    struct gpt_head_norm_grad grad = {
+        .dqkv = t->mem[4], .dwq = t->mem[5],
+        .dwk = (float *)t->mem[5] + op.h * op.d, .scratch = t->mem[6]};
+
+    op.act = t->act;
+    op.in = t->mem[0];
+    op.wq = t->mem[1];
+    op.wk = t->mem[2];
+    op.out = t->mem[3];
+    t->be->head_norm(t->q, &op);
+    t->be->head_norm_bwd(t->q, &op, &grad);
+}
+
+static void check_each_norm(enum gpt_norm_kind kind, int64_t n, int64_t h,
+                            int64_t g, int64_t d, bool plus_one)
+{
+    int64_t count = n * (h + 2 * g) * d, weights = (h + g) * d;
+    float *x = rnd_floats(count, 1), *dy = rnd_floats(count, 1);
+    float *w = rnd_floats(weights, 1);
+    size_t cpu = cpu_be->head_norm_scratch(n, weights);
+    size_t dev = dev_be->head_norm_scratch(n, weights);
+    struct gpt_head_norm op = {.kind = kind, .plus_one = plus_one,
+                               .each = true, .n = n, .h = h, .g = g, .d = d,
+                               .eps = 1e-5F};
+    struct operand ops[] = {
+        {"qkv", ACT, count, x, false, 0},
+        {"wq", ACT, h * d, w, false, 0},
+        {"wk", ACT, g * d, w + h * d, false, 0},
+        {"out", ACT, count, NULL, true, 1},
+        {"dqkv", ACT, count, dy, true, 2},
+        {"dw", F32, weights, w, true, 2},
+        {"scratch", F32, (int64_t)((cpu > dev ? cpu : dev) / sizeof(float)),
+         NULL, false, 0},
+    };
+
+    compare(run_each_norm, &op, ops, GPT_COUNT(ops),
+            "norm of each head %d of %lld H%lld G%lld D%lld%s", (int)kind,
+            (long long)n, (long long)h, (long long)g, (long long)d,
+            plus_one ? " plus one" : "");
+    free(x), free(dy), free(w);
+}
+
 /* Rows of all lengths, and heads. */
 static void check_bare(void)
 {
@@ -1348,6 +1394,8 @@ static void more(void)
     check_head_norm(GPT_RMSNORM, 5, 4, 2, 8, false);
     check_head_norm(GPT_LAYERNORM, 70, 3, 1, 80, false);
     check_head_norm(GPT_RMSNORM, 530, 2, 2, 33, true);
+    check_each_norm(GPT_LAYERNORM, 70, 6, 2, 33, false);
+    check_each_norm(GPT_RMSNORM, 530, 4, 1, 80, true);
 }
 
 /* ---- random shapes ---- */

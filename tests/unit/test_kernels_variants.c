@@ -281,7 +281,7 @@ struct head_case {
     struct gpt_head_norm_grad grad;
     const float *dy;
     float *out;
-    int64_t count;
+    int64_t count, weights;
 };
 
 static void run_head_norm(void *ctx)
@@ -291,7 +291,7 @@ static void run_head_norm(void *ctx)
 
     poison(k->out, k->count);
     memcpy(k->grad.dqkv, k->dy, (size_t)k->count * sizeof(float));
-    for (int64_t j = 0; j < 4 * k->op.d; j++)
+    for (int64_t j = 0; j < k->weights; j++)
         dw[j] = 0.25F;
     be->head_norm(q, &k->op);
     be->head_norm_bwd(q, &k->op, &k->grad);
@@ -340,7 +340,8 @@ static void widen(double *to, const float *from, int64_t n)
         to[j] = from ? (double)from[j] : 0;
 }
 
-/* want: y, dx (count), then dwq, dbq, dwk, dbk */
+/* want: y, dx (count), then dwq, dbq, dwk, dbk; each: the first and the third
+ * of all heads, and no others */
 static void head_reference(const struct head_case *k, double *want)
 {
     const struct gpt_head_norm *op = &k->op;
@@ -348,13 +349,19 @@ static void head_reference(const struct head_case *k, double *want)
     double *dx = want + k->count, *dw = dx + k->count;
     double *x = malloc((size_t)(3 * d) * sizeof(*x)), *w = x + d, *b = w + d;
 
-    for (int64_t j = 0; j < 4 * d; j++)
+    for (int64_t j = 0; j < k->weights; j++)
         dw[j] = 0.25;
     for (int64_t i = 0; i < k->count / d; i++) {
-        int64_t place = i % heads, at = i * d;
+        int64_t place = i % heads, at = i * d, group = i / heads % op->g;
         bool key = place == heads - 2;
-        const float *dy = k->dy + at;
+        int64_t own = key ? group : group * (heads - 2) + place;
+        const float *dy = k->dy + at, *weights = key ? op->wk : op->wq;
         double *mine = dw + (key ? 2 * d : 0);
+
+        if (op->each) {
+            mine = dw + (key ? op->h + own : own) * d;
+            weights += own * d;
+        }
 
         widen(x, (const float *)op->in + at, d);
         if (place == heads - 1) {
@@ -362,13 +369,14 @@ static void head_reference(const struct head_case *k, double *want)
             widen(dx + at, dy, d);
             continue;
         }
-        widen(w, key ? op->wk : op->wq, d);
+        widen(w, weights, d);
         widen(b, key ? op->bk : op->bq, d);
         head_loss(op, x, w, b, dy, want + at);
         for (int64_t j = 0; j < d; j++) {
             dx[at + j] = head_slope(op, x, w, b, dy, x, j);
             mine[j] += head_slope(op, x, w, b, dy, w, j);
-            mine[d + j] += (double)dy[j];
+            if (!op->each)
+                mine[d + j] += (double)dy[j];
         }
     }
     free(x);
@@ -392,7 +400,7 @@ static void check_head_norm(enum gpt_norm_kind kind, int64_t n, int64_t h,
         .grad = {.dqkv = out + count, .dwq = dw,
                  .dbq = centred ? dw + d : NULL, .dwk = dw + 2 * d,
                  .dbk = centred ? dw + 3 * d : NULL, .scratch = scratch},
-        .dy = dy, .out = out, .count = count};
+        .dy = dy, .out = out, .count = count, .weights = 4 * d};
     char name[80];
 
     snprintf(name, sizeof(name), "%s: head norm %d %lldx%lldx%lldx%lld",
@@ -431,6 +439,38 @@ static void check_head_norm(enum gpt_norm_kind kind, int64_t n, int64_t h,
     free(in), free(dy), free(w), free(out), free(want), free(scratch);
 }
 
+/* Every head by its own weights. */
+static void check_each(enum gpt_norm_kind kind, int64_t n, int64_t h, int64_t g,
+                       int64_t d, bool plus_one)
+{
+    int64_t count = n * (h + 2 * g) * d, weights = (h + g) * d;
+    int64_t all = 2 * count + weights;
+    float *in = rnd_floats(count, 2), *dy = rnd_floats(count, 1);
+    float *w = rnd_floats(weights, 1), *out = poisoned(all);
+    double *want = malloc((size_t)all * sizeof(*want));
+    void *scratch = malloc(be->head_norm_scratch(n, weights));
+    struct head_case k = {
+        .op = {.kind = kind, .plus_one = plus_one, .each = true, .n = n, .h = h,
+               .g = g, .d = d, .eps = 1e-5F, .act = GPT_F32, .in = in,
+               .out = out, .wq = w, .wk = w + h * d},
+        .grad = {.dqkv = out + count, .dwq = out + 2 * count,
+                 .dwk = out + 2 * count + h * d, .scratch = scratch},
+        .dy = dy, .out = out, .count = count, .weights = weights};
+    char name[80];
+
+    snprintf(name, sizeof(name), "%s: norm of each head %d %lldx%lldx%lldx%lld",
+             setting, (int)kind, (long long)n, (long long)h, (long long)g,
+             (long long)d);
+    ok(same_bytes(run_head_norm, &k, out, all), "%s: equal for 1, 2, 3 threads",
+       name);
+    head_reference(&k, want);
+    close_to(out, want, count, 2e-6, "%s: forward", name);
+    close_to(out + count, want + count, count, 2e-5, "%s: dx", name);
+    close_to(out + 2 * count, want + 2 * count, weights, 2e-5,
+             "%s: gradient of weights", name);
+    free(in), free(dy), free(w), free(out), free(want), free(scratch);
+}
+
 static void body(void)
 {
     for (int kind = GPT_GELU; kind <= GPT_SQUARED_RELU; kind++) {
@@ -454,6 +494,8 @@ static void body(void)
     check_head_norm(GPT_RMSNORM, 37, 6, 3, 5, false);
     check_head_norm(GPT_LAYERNORM, 9, 4, 1, 24, false);
     check_head_norm(GPT_RMSNORM, 70, 2, 2, 64, true);
+    check_each(GPT_LAYERNORM, 37, 6, 3, 5, false);
+    check_each(GPT_RMSNORM, 70, 4, 1, 24, true);
 }
 
 int main(void)

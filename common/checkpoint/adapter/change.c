@@ -39,6 +39,29 @@ int gpt_change_take(struct gpt_tensor *t, const struct gpt_adapter *a,
 
 /* ---- changing a tensor there ---- */
 
+/* One tensor of the parameter: changed where it is that of the place, and taken
+ * into `now` in any case. */
+static int change_part(struct gpt_merged *m, const struct gpt_place *place,
+                       const struct gpt_hf_rule *rule, int64_t part,
+                       struct gpt_tensor *now, gpt_change_function *function,
+                       void *context, struct gpt_err *err)
+{
+    const struct gpt_param *p = &m->table.rows[place->param];
+    const struct gpt_tensor *t = &m->tensors[place->param];
+    int64_t shape[2];
+
+    gpt_hf_shape(&m->config, rule, p, shape);
+    struct gpt_tensor there =
+        gpt_tensor_make(place->name, t->dtype, gpt_hf_ndim(rule, p), shape);
+    int status = gpt_hf_export(&there, t, &m->config, rule, p, part, err);
+    if (status == GPT_OK && rule == place->rule && part == place->part)
+        status = function(m, &there, place, context, err);
+    if (status == GPT_OK)
+        status = gpt_hf_import(now, &there, &m->config, rule, p, part, err);
+    gpt_tensor_free(&there);
+    return status;
+}
+
 /* One parameter whose part at the place is changed; its other parts are shown
  * and taken back as they are. */
 static int change_param(struct gpt_merged *m, const struct gpt_place *place,
@@ -55,19 +78,10 @@ static int change_param(struct gpt_merged *m, const struct gpt_place *place,
 
     /* parts that are not changed are shown and taken back, too, as a parameter
      * is made of all of them */
-    while (status == GPT_OK && (rule = gpt_hf_next_rule(m->family, p, &at))) {
-        int64_t shape[2];
-
-        gpt_hf_shape(&m->config, rule, p, shape);
-        struct gpt_tensor there =
-            gpt_tensor_make(place->name, t->dtype, p->ndim, shape);
-        status = gpt_hf_export(&there, t, &m->config, rule, p, err);
-        if (status == GPT_OK && rule == place->rule)
-            status = function(m, &there, place, context, err);
-        if (status == GPT_OK)
-            status = gpt_hf_import(&now, &there, &m->config, rule, p, err);
-        gpt_tensor_free(&there);
-    }
+    while (status == GPT_OK && (rule = gpt_hf_next_rule(m->family, p, &at)))
+        for (int64_t i = 0; status == GPT_OK && i < gpt_hf_parts(rule, p); i++)
+            status = change_part(m, place, rule, i, &now, function, context,
+                                 err);
     if (status != GPT_OK) {
         gpt_tensor_free(&now);
         return status;

@@ -15,6 +15,7 @@ struct gpt_place {
     char name[GPT_PLACE_NAME];
     int64_t param;
     const struct gpt_hf_rule *rule;
+    int64_t part; /* of its tensors */
     bool tied; /* it is the output layer's name, and the word table's tensor */
 };
 

@@ -26,34 +26,46 @@ static int by_name(const void *a, const void *b)
     return strcmp(x->name, y->name);
 }
 
-/* All tensors that a parameter is in. The word table of a tied model has the
- * name of the output layer as well, which adapters may have for it. */
+/* One tensor of a parameter. The word table of a tied model has the name of the
+ * output layer as well, which adapters may have for it. */
+static int add_place(struct gpt_merged *m, const struct gpt_place *place,
+                     size_t *cap, struct gpt_err *err)
+{
+    const struct gpt_param *p = &m->table.rows[place->param];
+    const char *output = gpt_hf_output_name(m->family);
+    const bool tied = p->role == GPT_WORD_EMBEDDING && output &&
+                      m->config.tied_embeddings;
+    const bool renamed =
+        p->role == GPT_OUTPUT_WEIGHT && strcmp(output, new_output) != 0;
+
+    GPT_TRY(gpt_grow(&m->places, cap, m->n_places + 2, sizeof(*m->places),
+                     "names of tensors", err));
+    struct gpt_place *to = &m->places[m->n_places];
+    to[0] = *place;
+    gpt_hf_name(to[0].name, GPT_PLACE_NAME, place->rule, p, place->part,
+                m->family->prefix);
+    m->n_places++;
+    if (!tied && !renamed)
+        return GPT_OK;
+    to[1] = *place;
+    to[1].tied = tied;
+    snprintf(to[1].name, GPT_PLACE_NAME, "%s", tied ? output : new_output);
+    m->n_places++;
+    return GPT_OK;
+}
+
+/* All tensors that a parameter is in. */
 static int add_places(struct gpt_merged *m, int64_t param, size_t *cap,
                       struct gpt_err *err)
 {
     const struct gpt_param *p = &m->table.rows[param];
-    const char *output = gpt_hf_output_name(m->family);
-    const struct gpt_hf_rule *rule;
+    struct gpt_place place = {.param = param};
     size_t at = 0;
 
-    while ((rule = gpt_hf_next_rule(m->family, p, &at))) {
-        const bool tied = p->role == GPT_WORD_EMBEDDING && output &&
-                          m->config.tied_embeddings;
-        const bool renamed =
-            p->role == GPT_OUTPUT_WEIGHT && strcmp(output, new_output) != 0;
-
-        GPT_TRY(gpt_grow(&m->places, cap, m->n_places + 2, sizeof(*m->places),
-                         "names of tensors", err));
-        struct gpt_place *to = &m->places[m->n_places];
-        to[0] = (struct gpt_place){.param = param, .rule = rule};
-        gpt_hf_name(to[0].name, GPT_PLACE_NAME, rule, p, m->family->prefix);
-        m->n_places++;
-        if (!tied && !renamed)
-            continue;
-        to[1] = (struct gpt_place){.param = param, .rule = rule, .tied = tied};
-        snprintf(to[1].name, GPT_PLACE_NAME, "%s", tied ? output : new_output);
-        m->n_places++;
-    }
+    while ((place.rule = gpt_hf_next_rule(m->family, p, &at)))
+        for (place.part = 0; place.part < gpt_hf_parts(place.rule, p);
+             place.part++)
+            GPT_TRY(add_place(m, &place, cap, err));
     return GPT_OK;
 }
 

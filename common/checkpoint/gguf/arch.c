@@ -174,14 +174,21 @@ static const struct gpt_gguf_arch archs[] = {
      .base = {LLAMA_BASE, .rotary_interleaved = true, .post_norm = true},
      TABLE(glm4), .free_bias = {.qkv = true}},
     {.name = "command-r", .family = "cohere", .base = {COHERE_BASE},
-     TABLE(halves), .uses = GPT_GGUF_HAS(LOGITS)},
+     TABLE(halves), .uses = GPT_GGUF_HAS(LOGITS), .each_norm_layers = 64,
+     .must_norm_each = true},
     {.name = "cohere2", .family = "cohere2", .base = {COHERE_BASE},
      TABLE(halves), .uses = GPT_GGUF_HAS(LOGITS), .window_every = 4,
      .must_window = true, .unturned_full = true},
     {.name = "stablelm", .family = "stablelm",
      .base = {.position_embedding = GPT_POSITION_ROPE, .activation = GPT_SILU,
               .gated = true, .no_linear_bias = true},
-     TABLE(halves), .free_bias = {.qkv = true}, .needs_head = true},
+     TABLE(halves), .free_bias = {.qkv = true}, .needs_head = true,
+     .each_norm_layers = 1},
+    {.name = "apertus", .family = "apertus",
+     .base = {.position_embedding = GPT_POSITION_ROPE,
+              .normalization = GPT_RMSNORM, .activation = GPT_XIELU,
+              .no_linear_bias = true, .qk_norm = true},
+     TABLE(halves), .has_freqs = true},
     {.name = "nemotron", .family = "nemotron",
      .base = {.position_embedding = GPT_POSITION_ROPE, .norm_plus_one = true,
               .activation = GPT_SQUARED_RELU, .no_linear_bias = true},
@@ -441,6 +448,9 @@ static struct gpt_misfit misfit(const struct gpt_config *c,
                                              c->final_logit_softcapping > 0))
         add_field(&m, c->attn_logit_softcapping > 0 ? "final_logit_softcapping"
                                                     : "attn_logit_softcapping");
+    if (arch->each_norm_layers > 0 && c->num_layers >= arch->each_norm_layers)
+        read.qk_norm = read.qk_norm_each =
+            c->qk_norm_each || arch->must_norm_each;
     if (arch->says_parallel)
         read.parallel_blocks = c->parallel_blocks;
     if (arch->pairs)

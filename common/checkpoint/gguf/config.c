@@ -346,6 +346,8 @@ int gpt_gguf_read_config(struct gpt_config *c,
     c->vocab_size = seen->words;
     c->tied_embeddings = seen->tied;
     gpt_gguf_free_biases(c, *arch, &seen->biases);
+    if ((*arch)->each_norm_layers > 0)
+        c->qk_norm = c->qk_norm_each = seen->norms_each;
     c->init_std = gpt_config_default().init_std;
     GPT_TRY(read_scaling(c, *arch, g, err));
     GPT_TRY(read_keys(c, *arch, g, err));
@@ -355,6 +357,7 @@ int gpt_gguf_read_config(struct gpt_config *c,
     GPT_TRY(read_own(c, *arch, g, err));
     GPT_TRY(gpt_gguf_read_window(c, *arch, g, err));
     GPT_TRY(gpt_gguf_check_alibi(*arch, g, err));
+    GPT_TRY(gpt_gguf_check_xielu(c, g, err));
     if ((*arch)->wide_layers > 0 && (*arch)->wide_layers == c->num_layers)
         c->query_pre_attn_scalar =
             (double)c->hidden_size / (double)c->num_attention_heads;

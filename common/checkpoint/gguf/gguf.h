@@ -47,6 +47,10 @@ struct gpt_gguf_arch {
     /* Biases that are there or not: llama.cpp adds those that a file has.
      * Others are as `base` says. */
     struct gpt_hf_biases free_bias;
+    /* Norms of each head, if a file has them, in models of so many layers or
+     * more; 0: in none. */
+    int64_t each_norm_layers;
+    bool must_norm_each; /* llama.cpp wants them there */
     bool plus_one;      /* norms are stored with 1 added, as llama.cpp
                          * multiplies by what is stored */
     bool folds_alpha;   /* the base is stored as "alpha" has enlarged it */
@@ -132,6 +136,7 @@ int gpt_gguf_find_arch(const struct gpt_gguf_arch **arch, struct gpt_gguf *g,
 struct gpt_gguf_seen {
     int64_t words; /* rows of the word table */
     bool tied;
+    bool norms_each; /* queries are normed head by head, by rows of weights */
     struct gpt_hf_biases biases;
     struct gpt_gguf_lists lists;
 };
@@ -168,6 +173,7 @@ void gpt_gguf_put_text(struct gpt_gguf_keys *k, const char *name,
 void gpt_gguf_put_array(struct gpt_gguf_keys *k, const char *name,
                         enum gpt_gguf_type element, int64_t n);
 void gpt_gguf_add_u32(struct gpt_gguf_keys *k, uint32_t v);
+void gpt_gguf_add_real(struct gpt_gguf_keys *k, float v);
 void gpt_gguf_add_u64(struct gpt_gguf_keys *k, uint64_t v);
 void gpt_gguf_add_string(struct gpt_gguf_keys *k, const void *p, size_t n);
 

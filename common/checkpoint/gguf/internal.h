@@ -48,6 +48,20 @@ int gpt_gguf_put_chars(struct gpt_gguf_keys *k, const struct gpt_bytelevel *t,
                        int64_t rows, uint8_t *types, const char *what,
                        struct gpt_err *err) GPT_MUST_USE;
 
+/* The key whose list is the parameters of a role, one a layer; NULL where they
+ * are tensors. */
+const char *gpt_gguf_xielu_key(enum gpt_param_role role);
+/* Appends the element of p's layer to `here`. */
+int gpt_gguf_read_alpha(struct gpt_tensor *here, const struct gpt_gguf *g,
+                        const struct gpt_config *c, const struct gpt_param *p,
+                        struct gpt_err *err) GPT_MUST_USE;
+/* GPT_EDATA where constants of xIELU are not those of the formula here. */
+int gpt_gguf_check_xielu(const struct gpt_config *c, const struct gpt_gguf *g,
+                         struct gpt_err *err) GPT_MUST_USE;
+/* All of its lists, of a model that has it. */
+int gpt_gguf_put_xielu(struct gpt_gguf_keys *k, const struct gpt_target *t,
+                       struct gpt_err *err) GPT_MUST_USE;
+
 /* The tokens that begin and end texts, into the source; and into keys, where an
  * id below 0 is none. There are keys for three tokens that end texts: a warning
  * names what is left out. */

@@ -22,6 +22,14 @@ void gpt_gguf_add_u32(struct gpt_gguf_keys *k, uint32_t v)
     add(k, bytes, sizeof(bytes));
 }
 
+void gpt_gguf_add_real(struct gpt_gguf_keys *k, float v)
+{
+    uint32_t bits;
+
+    memcpy(&bits, &v, sizeof(bits));
+    gpt_gguf_add_u32(k, bits);
+}
+
 void gpt_gguf_add_u64(struct gpt_gguf_keys *k, uint64_t v)
 {
     char bytes[8];
@@ -62,12 +70,8 @@ void gpt_gguf_put_int(struct gpt_gguf_keys *k, const char *name,
  * place. */
 void gpt_gguf_put_real(struct gpt_gguf_keys *k, const char *name, double value)
 {
-    const float f = (float)value;
-    uint32_t bits;
-
-    memcpy(&bits, &f, sizeof(bits));
     begin_key(k, name, GPT_GGUF_F32);
-    gpt_gguf_add_u32(k, bits);
+    gpt_gguf_add_real(k, (float)value);
 }
 
 void gpt_gguf_put_text(struct gpt_gguf_keys *k, const char *name,

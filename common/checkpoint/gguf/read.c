@@ -215,7 +215,7 @@ static int open_part(struct gguf *g, const struct gpt_config *c,
     char name[GPT_PARAM_NAME + 32];
     int64_t shape[2];
 
-    gpt_hf_name(name, sizeof(name), rule, p, "");
+    gpt_hf_name(name, sizeof(name), rule, p, 0, "");
     gpt_hf_shape(c, rule, p, shape);
     struct entry *e = find_entry(g, name);
     /* a bias that this model does not have is not asked for */
@@ -236,7 +236,7 @@ static int open_part(struct gguf *g, const struct gpt_config *c,
     gpt_tensor_widen(here, e->dtype);
     int status;
     GPT_TRY_GOTO(status, add_entry(&there, g, e, err), out);
-    status = gpt_hf_import(here, &there, c, rule, p, err);
+    status = gpt_hf_import(here, &there, c, rule, p, 0, err);
 out:
     gpt_tensor_free(&there);
     return status;
@@ -250,6 +250,8 @@ static int open_param(struct gguf *g, const struct gpt_config *c,
     size_t at = 0;
 
     *here = gpt_tensor_make(p->name, GPT_F32, p->ndim, p->shape);
+    if (gpt_gguf_xielu_key(p->role))
+        return gpt_gguf_read_alpha(here, &g->file, c, p, err);
     while ((rule = gpt_gguf_next_rule(g->arch, c, p, &at)))
         GPT_TRY(open_part(g, c, p, rule, here, arena, err));
     if (here->n == 0)
@@ -348,9 +350,11 @@ static int read_config(struct gpt_source *s, struct gguf *g,
         .biases = {find_entry(g, "blk.0.attn_q.bias") != NULL,
                    find_entry(g, "blk.0.attn_output.bias") != NULL,
                    find_entry(g, "blk.0.ffn_down.bias") != NULL}};
+    const struct entry *norms = find_entry(g, "blk.0.attn_q_norm.weight");
     struct gpt_gguf_lists *lists = &seen.lists;
     int status;
 
+    seen.norms_each = norms && norms->t->ndim == 2;
     if (!words || words->t->ndim != 2)
         return gpt_fail(err, GPT_EDATA, "%s: no tensor '%s' of two dimensions",
                         gpt_in_path(g->file.in), GPT_GGUF_WORDS);

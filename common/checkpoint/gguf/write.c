@@ -52,7 +52,7 @@ void gpt_gguf_free_plan(struct gpt_target *t)
  * positions is read as float by some of its backends alone. */
 static bool always_plain(const struct gpt_param *p)
 {
-    return p->ndim < 2 || p->role == GPT_POSITION_EMBEDDING;
+    return !p->decay || p->role == GPT_POSITION_EMBEDDING;
 }
 
 /* The type of a tensor that is written, which has that of its elements. */
@@ -92,7 +92,7 @@ static int plan_tensor(struct gpt_target *t, const struct gpt_param *p,
     char name[NAME];
     int64_t shape[2];
 
-    gpt_hf_name(name, sizeof(name), rule, p, "");
+    gpt_hf_name(name, sizeof(name), rule, p, 0, "");
     *out = plan->n ? &plan->list[plan->n - 1] : NULL;
     if (*out && strcmp((*out)->t.name, name) == 0)
         return GPT_OK;
@@ -122,6 +122,9 @@ static int plan_param(struct gpt_target *t, const struct gpt_param *p,
 
     if (!here)
         return gpt_fail(err, GPT_EDATA, "no tensor '%s'", p->name);
+    /* the header has it */
+    if (gpt_gguf_xielu_key(p->role))
+        return GPT_OK;
     if (here->ndim != p->ndim || here->shape[0] != p->shape[0] ||
         (p->ndim == 2 && here->shape[1] != p->shape[1]))
         return gpt_fail(err, GPT_EDATA,
@@ -133,7 +136,8 @@ static int plan_param(struct gpt_target *t, const struct gpt_param *p,
         GPT_TRY(plan_tensor(t, p, rule, &there, err));
         gpt_tensor_widen(&there->t, here->dtype);
         GPT_TRY(choose_type(there, t, p, err));
-        GPT_TRY(gpt_hf_export(&there->t, here, &t->o.config, rule, p, err));
+        GPT_TRY(gpt_hf_export(&there->t, here, &t->o.config, rule, p, 0,
+                              err));
         ruled = true;
     }
     if (!ruled) /* a mistake in the architecture's table: it would be lost */
@@ -301,6 +305,7 @@ int gpt_gguf_plan(struct gpt_target *t, struct gpt_err *err)
     GPT_TRY(place_tensors(t, err));
     put_general(&plan->keys, t);
     gpt_gguf_put_config(&plan->keys, &t->o.config, plan->arch);
+    GPT_TRY(gpt_gguf_put_xielu(&plan->keys, t, err));
     GPT_TRY(gpt_gguf_put_vocabulary(&plan->keys, t, err));
     return plan->keys.failed ? gpt_no_memory(err, "a header") : GPT_OK;
 }

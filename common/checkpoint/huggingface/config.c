@@ -227,6 +227,8 @@ static int read_switch(const struct gpt_hf_reader *r,
     GPT_TRY(read_flag(r, key->name, item, &on, err));
     if (key->kind == GPT_HF_NOT)
         *(bool *)((char *)r->c + key->offset) = !on;
+    else if (key->kind == GPT_HF_EACH_NORM)
+        r->c->qk_norm = r->c->qk_norm_each = on;
     else if (key->kind == GPT_HF_MULTIQUERY)
         r->c->num_query_groups = on; /* 0 is filled in: as many as heads */
     else
@@ -250,6 +252,7 @@ static int read_value(struct gpt_hf_reader *r, const struct gpt_hf_key *key,
     case GPT_HF_FLAG:
         return read_flag(r, key->name, item, to, err);
     case GPT_HF_NOT:
+    case GPT_HF_EACH_NORM:
     case GPT_HF_MULTIQUERY:
     case GPT_HF_ATTENTION_BIAS:
     case GPT_HF_QKV_BIAS:

@@ -266,19 +266,20 @@ static cJSON *must_value(const char *def)
 /* NULL for what is not written. */
 static cJSON *make_value(const struct gpt_hf_key *key,
                          const struct gpt_config *c,
-                         const struct gpt_hf_extra *extra,
-                         enum gpt_dtype dtype)
+                         const struct gpt_hf_extra *extra, enum gpt_dtype dtype)
 {
     const void *at = (const char *)c + key->offset;
 
     switch (key->kind) {
     case GPT_HF_SIZE:
+    case GPT_HF_WIDTH:
         return cJSON_CreateNumber((double)*(const int64_t *)at);
     case GPT_HF_HEAD_SIZE:
         return head_size_value(c);
     case GPT_HF_RATE:
         return cJSON_CreateNumber(*(const double *)at);
     case GPT_HF_FLAG:
+    case GPT_HF_EACH_NORM:
         return cJSON_CreateBool(*(const bool *)at);
     case GPT_HF_NOT:
         return cJSON_CreateBool(!*(const bool *)at);
@@ -324,8 +325,6 @@ static cJSON *make_value(const struct gpt_hf_key *key,
     case GPT_HF_TURNS:
     case GPT_HF_ATTENTION:
         return layers_value(key, c, extra->family);
-    case GPT_HF_WIDTH:
-        return cJSON_CreateNumber((double)c->hidden_size);
     case GPT_HF_ARCHITECTURES:
         return architectures_value(extra->family);
     case GPT_HF_BOS:

@@ -25,11 +25,13 @@ enum gpt_hf_order {
     GPT_HF_K_PAIRS, /* neighbours: the order of GGUF files of Llama */
     GPT_HF_Q_TURNED, /* ... that turn the other way: halves of a head have */
     GPT_HF_K_TURNED, /* changed places */
+    GPT_HF_ROWS,   /* a tensor a row: the number is the name's second '%' */
     GPT_HF_FIRST,  /* the first half of the rows of a tensor, */
     GPT_HF_SECOND, /* or the second */
 };
 
-/* A tensor. name: after the family's prefix, '%' is the layer's number; with a
+/* A tensor, or one for each row. name: after the family's prefix, '%' is the
+ * layer's number; with a
  * leading '/' it stands beside the base model, without the prefix. */
 struct gpt_hf_rule {
     enum gpt_param_role role;
@@ -73,6 +75,7 @@ enum gpt_hf_kind {
     GPT_HF_QKV_BIAS,       /* of queries, keys and values */
     GPT_HF_PROJ_BIAS,      /* of attention's output */
     GPT_HF_MLP_BIAS,       /* of the feed-forward */
+    GPT_HF_EACH_NORM,  /* qk_norm_each, and qk_norm with it */
     GPT_HF_MULTIQUERY, /* true: one group; false: as many as heads */
     GPT_HF_WINDOW,     /* attention to so many tokens, or null */
     GPT_HF_USE_WINDOW,

@@ -194,7 +194,7 @@ static const struct gpt_hf_key opt_keys[] = {
     DTYPE,
     CACHE,
     VOCAB("50272"),
-    KEY("word_embed_proj_dim", WIDTH, "null"),
+    {"word_embed_proj_dim", NULL, GPT_HF_WIDTH, "null", AT(hidden_size)},
 };
 const struct gpt_hf_family gpt_hf_opt = {
     .model_type = "opt",

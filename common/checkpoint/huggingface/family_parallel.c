@@ -10,7 +10,6 @@
 static const struct gpt_hf_rule cohere_rules[] = {
     LLAMA_ATTENTION, LLAMA_MLP, LLAMA_ENDS,
 };
-/* A norm for each head, with weights of its own, is Command-R+'s. */
 static const struct gpt_hf_key cohere_keys[] = {
     LLAMA_KEYS, ENDS("5", "255001"), ATTENTION_BIAS,
     OWN_HEAD_DIM,
@@ -20,7 +19,8 @@ static const struct gpt_hf_key cohere_keys[] = {
     {"logit_scale", NULL, GPT_HF_MULTIPLIER, "0.0625", AT(logit_multiplier)},
     /* of the tokenizer: texts may be longer than the positions here say */
     KEY("model_max_length", UNUSED, "null"),
-    KEY("use_qk_norm", MUST, "false"),
+    /* of Command R+: a row of weights for each head */
+    EACH_NORM("use_qk_norm"),
 };
 #define COHERE_BASE                                                         \
     .position_embedding = GPT_POSITION_ROPE, .rotary_percent = 1,           \

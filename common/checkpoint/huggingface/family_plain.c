@@ -36,7 +36,14 @@ const struct gpt_hf_family gpt_hf_arcee = {
  * values. The parallel form has one norm: that of the feed-forward is absent
  * from its files, and its row finds no parameter. */
 static const struct gpt_hf_rule stablelm_rules[] = {
-    LLAMA_ATTENTION, LLAMA_NORM2, LLAMA_MLP, LLAMA_ENDS, LLAMA_END_BIAS,
+    RULE(WORD_EMBEDDING, SAME, "embed_tokens.weight"),
+    RULE(NORM1_WEIGHT, SAME, "layers.%.input_layernorm.weight"),
+    RULE(NORM1_BIAS, SAME, "layers.%.input_layernorm.bias"),
+    LLAMA_QKV, LLAMA_QKV_BIAS,
+    RULE(Q_NORM_WEIGHT, ROWS, "layers.%.self_attn.q_layernorm.norms.%.weight"),
+    RULE(K_NORM_WEIGHT, ROWS, "layers.%.self_attn.k_layernorm.norms.%.weight"),
+    LLAMA_PROJ,
+    LLAMA_NORM2, LLAMA_MLP, LLAMA_ENDS, LLAMA_END_BIAS,
 };
 #define STABLELM_KEYS                                  \
     ARCHITECTURES,                                     \
@@ -55,8 +62,8 @@ static const struct gpt_hf_rule stablelm_rules[] = {
     LAYERS("32"),                                      \
     KV_HEADS("32"),                                    \
     ROTARY_SHARE("0.25"),                              \
-    /* a norm for each head, with weights of its own */\
-    KEY("qk_layernorm", MUST, "false"),                \
+    /* of StableLM 2 12B: a tensor for each head */    \
+    EACH_NORM("qk_layernorm"),                         \
     ROPE("10000"),                                     \
     TIED("false"),                                     \
     DTYPE,                                             \

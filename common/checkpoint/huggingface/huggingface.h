@@ -47,9 +47,14 @@ extern const char *const gpt_hf_vocab_files[GPT_HF_VOCAB_FILES + 1];
 const struct gpt_hf_rule *gpt_hf_next_rule(const struct gpt_hf_family *family,
                                            const struct gpt_param *p,
                                            size_t *at);
+/* How many tensors a rule names: one, or one for each row. They are its parts,
+ * from 0 on. */
+int64_t gpt_hf_parts(const struct gpt_hf_rule *rule, const struct gpt_param *p);
 /* "transformer.h.3.attn.c_attn.weight"; prefix: the family's, or "". */
 void gpt_hf_name(char *buf, size_t cap, const struct gpt_hf_rule *rule,
-                 const struct gpt_param *p, const char *prefix);
+                 const struct gpt_param *p, int64_t part, const char *prefix);
+/* The dimensions of that tensor there: those of the parameter, or of a row. */
+int gpt_hf_ndim(const struct gpt_hf_rule *rule, const struct gpt_param *p);
 /* Shape of that tensor there: Conv1D matrices are (in, out), the vocabulary
  * has no dummy rows. */
 void gpt_hf_shape(const struct gpt_config *c, const struct gpt_hf_rule *rule,
@@ -67,10 +72,12 @@ bool gpt_hf_ignores(const struct gpt_hf_family *family,
  * the last one), and the reverse. */
 int gpt_hf_import(struct gpt_tensor *out, const struct gpt_tensor *there,
                   const struct gpt_config *c, const struct gpt_hf_rule *rule,
-                  const struct gpt_param *p, struct gpt_err *err) GPT_MUST_USE;
+                  const struct gpt_param *p, int64_t part,
+                  struct gpt_err *err) GPT_MUST_USE;
 int gpt_hf_export(struct gpt_tensor *there, const struct gpt_tensor *here,
                   const struct gpt_config *c, const struct gpt_hf_rule *rule,
-                  const struct gpt_param *p, struct gpt_err *err) GPT_MUST_USE;
+                  const struct gpt_param *p, int64_t part,
+                  struct gpt_err *err) GPT_MUST_USE;
 
 /* ---- config.json ---- */
 
@@ -111,7 +118,7 @@ int gpt_hf_unwrap(const char **name, struct gpt_arena *arena,
 int gpt_hf_unwrap_names(struct gpt_safetensors *st, const char *path,
                         struct gpt_err *err) GPT_MUST_USE;
 
-/* ---- models that read pictures, too (pictures.c) ---- */
+/* ---- models that read pictures or sound, too (pictures.c) ---- */
 struct gpt_hf_outer;
 
 /* Replaces config.json's tree by that of the part that reads text, completed
@@ -131,6 +138,8 @@ int gpt_hf_text_tensors(struct gpt_safetensors *st,
 int gpt_hf_text_name(const char **name, struct gpt_arena *arena,
                      struct gpt_err *err) GPT_MUST_USE;
 const char *gpt_hf_outer_type(const struct gpt_hf_outer *outer);
+/* "pictures" or "sound". */
+const char *gpt_hf_outer_reads(const struct gpt_hf_outer *outer);
 
 /* ---- reading ---- */
 struct gpt_hf;

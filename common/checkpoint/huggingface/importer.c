@@ -63,7 +63,7 @@ void gpt_hf_word_name(char *buf, size_t cap, const struct gpt_hf_family *family,
 {
     const struct gpt_param words = {.role = GPT_WORD_EMBEDDING};
 
-    gpt_hf_name(buf, cap, &family->rules[0], &words, prefix);
+    gpt_hf_name(buf, cap, &family->rules[0], &words, 0, prefix);
 }
 
 static int find(const struct gpt_hf_importer *im, enum gpt_kind kind,
@@ -152,26 +152,29 @@ static int check_tensor(const struct gpt_hf_importer *im,
  * touched them. */
 static int import_part(struct gpt_hf_importer *im, enum gpt_kind kind,
                        const struct gpt_param *p,
-                       const struct gpt_hf_rule *rule, struct gpt_tensor *here,
-                       struct gpt_err *err)
+                       const struct gpt_hf_rule *rule, int64_t part,
+                       struct gpt_tensor *here, struct gpt_err *err)
 {
     struct gpt_hf_found found;
     int64_t shape[2];
     char name[NAME];
     int status;
 
-    gpt_hf_name(name, sizeof(name), rule, p, im->prefix);
+    gpt_hf_name(name, sizeof(name), rule, p, part, im->prefix);
     gpt_hf_shape(im->config, rule, p, shape);
     GPT_TRY(find(im, kind, name, &found, err));
     if (!found.tensor.name)
         return fail_missing(im, kind, name, err);
-    GPT_TRY_GOTO(status, check_tensor(im, &found, p->ndim, shape, err), out);
+    GPT_TRY_GOTO(status,
+                 check_tensor(im, &found, gpt_hf_ndim(rule, p), shape, err),
+                 out);
     if (found.used)
         *found.used = true;
     gpt_tensor_widen(here, found.tensor.dtype);
     status = p->vocab_rows && kind != GPT_KIND_PARAMETERS
                  ? gpt_tensor_resize(here, &found.tensor, false, err)
-                 : gpt_hf_import(here, &found.tensor, im->config, rule, p, err);
+                 : gpt_hf_import(here, &found.tensor, im->config, rule, p, part,
+                                 err);
 out:
     let_go(&found);
     return status;
@@ -196,7 +199,8 @@ int gpt_hf_import_kind(struct gpt_hf_importer *im, enum gpt_kind kind,
         struct gpt_tensor *here = &im->tensors[im->n++];
         *here = gpt_tensor_make(name, GPT_F32, p->ndim, p->shape);
         while ((rule = gpt_hf_next_rule(im->family, p, &at)))
-            GPT_TRY(import_part(im, kind, p, rule, here, err));
+            for (int64_t part = 0; part < gpt_hf_parts(rule, p); part++)
+                GPT_TRY(import_part(im, kind, p, rule, part, here, err));
         if (here->n == 0)
             return gpt_fail(err, GPT_EDATA,
                             "%s: model_type %s has no tensor for '%s'",

@@ -34,21 +34,37 @@ const struct gpt_hf_rule *gpt_hf_next_rule(const struct gpt_hf_family *family,
     return NULL;
 }
 
-/* A rule's name is trusted: it is a constant of family.c. */
-void gpt_hf_name(char *buf, size_t cap, const struct gpt_hf_rule *rule,
-                 const struct gpt_param *p, const char *prefix)
+int64_t gpt_hf_parts(const struct gpt_hf_rule *rule, const struct gpt_param *p)
 {
-    const char *name = rule->name, *layer = strchr(name, '%');
+    return rule->order == GPT_HF_ROWS ? p->shape[0] : 1;
+}
+
+int gpt_hf_ndim(const struct gpt_hf_rule *rule, const struct gpt_param *p)
+{
+    return rule->order == GPT_HF_ROWS ? 1 : p->ndim;
+}
+
+/* Puts the numbers of layer and part in the places of '%'. A rule's name is
+ * trusted: it is a constant of family.c. */
+void gpt_hf_name(char *buf, size_t cap, const struct gpt_hf_rule *rule,
+                 const struct gpt_param *p, int64_t part, const char *prefix)
+{
+    const long long numbers[] = {p->layer, part};
+    const char *name = rule->name, *place;
+    size_t used;
 
     if (name[0] == '/') {
         name++;
         prefix = "";
     }
-    if (layer)
-        snprintf(buf, cap, "%s%.*s%lld%s", prefix, (int)(layer - name), name,
-                 (long long)p->layer, layer + 1);
-    else
-        snprintf(buf, cap, "%s%s", prefix, name);
+    used = (size_t)snprintf(buf, cap, "%s", prefix);
+    for (int i = 0; used < cap && (place = strchr(name, '%')); i++) {
+        used += (size_t)snprintf(buf + used, cap - used, "%.*s%lld",
+                                 (int)(place - name), name, numbers[i]);
+        name = place + 1;
+    }
+    if (used < cap)
+        snprintf(buf + used, cap - used, "%s", name);
 }
 
 /* Its rule is the one that stands beside the base model. */
@@ -108,6 +124,8 @@ static int64_t outputs(const struct gpt_config *c,
     case GPT_HF_FIRST:
     case GPT_HF_SECOND:
         return 2 * p->shape[0];
+    case GPT_HF_ROWS:
+        return p->shape[1];
     case GPT_HF_SAME:
     case GPT_HF_TRANSPOSED:
     case GPT_HF_CONV_QKV:
@@ -125,7 +143,7 @@ void gpt_hf_shape(const struct gpt_config *c, const struct gpt_hf_rule *rule,
     const bool swap = gpt_hf_is_transposed(rule, p);
 
     shape[swap] = outputs(c, rule, p);
-    shape[!swap] = p->shape[1];
+    shape[!swap] = rule->order == GPT_HF_ROWS ? 1 : p->shape[1];
 }
 
 /* Rows that correspond: row `here` + r of a parameter, in its own dimensions,
@@ -267,13 +285,76 @@ static int view_rows(struct gpt_tensor *out, const struct gpt_tensor *in,
     return status;
 }
 
+/* A vector as a matrix of one row, with the same pieces. */
+static int lift_vector(struct gpt_tensor *out, const struct gpt_tensor *vector,
+                       struct gpt_err *err)
+{
+    const int64_t shape[] = {1, vector->shape[0]};
+
+    *out = gpt_tensor_make(vector->name, vector->dtype, 2, shape);
+    for (size_t i = 0; i < vector->n; i++) {
+        struct gpt_file_box box = vector->pieces[i];
+
+        box.begin[1] = box.begin[0];
+        box.shape[1] = box.shape[0];
+        box.stride[1] = box.stride[0];
+        box.begin[0] = box.stride[0] = 0;
+        box.shape[0] = 1;
+        GPT_TRY(gpt_tensor_add(out, &box, err));
+    }
+    return GPT_OK;
+}
+
+/* The reverse, appended. */
+static int lower_row(struct gpt_tensor *out, const struct gpt_tensor *row,
+                     struct gpt_err *err)
+{
+    for (size_t i = 0; i < row->n; i++) {
+        struct gpt_file_box box = row->pieces[i];
+
+        box.begin[0] = box.begin[1];
+        box.shape[0] = box.shape[1];
+        box.stride[0] = box.stride[1];
+        GPT_TRY(gpt_tensor_add(out, &box, err));
+    }
+    return GPT_OK;
+}
+
+/* One vector there and one row here, by a matrix of one row between them. */
+static int view_row(struct gpt_tensor *out, const struct gpt_tensor *in,
+                    const struct gpt_param *p, int64_t row, bool import,
+                    struct gpt_err *err)
+{
+    const int64_t shape[] = {1, p->shape[1]};
+    struct gpt_map m = {.shape = {1, p->shape[1]}, .perm = {0, 1, 2, 3}};
+    struct gpt_tensor between =
+        gpt_tensor_make(in->name, in->dtype, 2, shape);
+    int status;
+
+    if (import) {
+        m.to[0] = row;
+        status = lift_vector(&between, in, err);
+        if (status == GPT_OK)
+            status = gpt_tensor_view(out, &between, &m, 1, err);
+    } else {
+        m.from[0] = row;
+        status = gpt_tensor_view(&between, in, &m, 1, err);
+        if (status == GPT_OK)
+            status = lower_row(out, &between, err);
+    }
+    gpt_tensor_free(&between);
+    return status;
+}
+
 /* The vocabulary there has no dummy rows. Those that padding adds repeat the
  * last row, as Megatron's converters have it; they take no probability either
  * way. */
 int gpt_hf_import(struct gpt_tensor *out, const struct gpt_tensor *there,
                   const struct gpt_config *c, const struct gpt_hf_rule *rule,
-                  const struct gpt_param *p, struct gpt_err *err)
+                  const struct gpt_param *p, int64_t part, struct gpt_err *err)
 {
+    if (rule->order == GPT_HF_ROWS)
+        return view_row(out, there, p, part, true, err);
     if (p->vocab_rows)
         return gpt_tensor_resize(out, there, true, err);
     return view_rows(out, there, c, rule, p, true, err);
@@ -281,7 +362,9 @@ int gpt_hf_import(struct gpt_tensor *out, const struct gpt_tensor *there,
 
 int gpt_hf_export(struct gpt_tensor *there, const struct gpt_tensor *here,
                   const struct gpt_config *c, const struct gpt_hf_rule *rule,
-                  const struct gpt_param *p, struct gpt_err *err)
+                  const struct gpt_param *p, int64_t part, struct gpt_err *err)
 {
+    if (rule->order == GPT_HF_ROWS)
+        return view_row(there, here, p, part, false, err);
     return view_rows(there, here, c, rule, p, false, err);
 }

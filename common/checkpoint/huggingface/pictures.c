@@ -1,8 +1,9 @@
-/* Models of Hugging Face that read pictures, too: one that reads text is a part
- * of them, with an object of its own in config.json and a prefix before the
- * names of its tensors. That part is read, as a model of its own family; what
- * sees is left out. A type is a row of the table. Start at
- * gpt_hf_text_config(). */
+/* Models of Hugging Face that read pictures or sound, too: one that reads text
+ * is a part of them, with an object of its own in config.json and a prefix
+ * before the names of its tensors. That part is read, as a model of its own
+ * family; what sees or hears is left out. A type is a row of the table, whose
+ * lists are those of transformers' configuration_*.py and of the names that its
+ * classes save. Start at gpt_hf_text_config(). */
 #include "checkpoint/huggingface/huggingface.h"
 
 #include "checkpoint/huggingface/reader.h"
@@ -13,7 +14,9 @@
 /* Lists end in NULL. */
 struct gpt_hf_outer {
     const char *model_type;
+    const char *reads;     /* "pictures" */
     const char *text;      /* key of the text part's object */
+    bool may_be_flat;      /* older files have its keys beside the others */
     const char *text_type; /* model_type of an object that has none */
     const char *tied;      /* tie_word_embeddings where it is absent: JSON */
     const char *const *keys; /* its others: they concern pictures alone */
@@ -21,8 +24,15 @@ struct gpt_hf_outer {
     const struct renaming {
         const char *from, *to;
     } *names; /* beginnings, too; the first that fits counts */
+    const char *const *text_keys; /* of the part, which are of pictures all the
+                                   * same; NULL: none */
 };
 
+/* Keys beside the text part's. */
+#define LLAVA_KEYS                                                             \
+    "image_seq_length", "image_token_id", "image_token_index",                 \
+    "multimodal_projector_bias", "projector_hidden_act", "vision_config",      \
+    "vision_feature_layer", "vision_feature_select_strategy"
 static const char *const gemma3_keys[] = {
     "boi_token_id", "boi_token_index", "eoi_token_id", "eoi_token_index",
     "image_token_id", "image_token_index", "initializer_range",
@@ -33,11 +43,46 @@ static const char *const mistral3_keys[] = {
     "projector_hidden_act", "spatial_merge_size", "vision_config",
     "vision_feature_layer", NULL,
 };
+/* "vocab_size" and "ignore_index" are of older files: no class reads them */
+static const char *const llava_keys[] = {
+    LLAVA_KEYS, "ignore_index", "image_grid_pinpoints",
+    "projector_layernorm_eps", "use_image_newline_parameter",
+    "video_token_id", "video_token_index", "vision_aspect_ratio",
+    "vision_feature_layers", "vocab_size", NULL,
+};
+static const char *const internvl_keys[] = {
+    LLAVA_KEYS, "downsample_ratio", NULL,
+};
+static const char *const qwen_keys[] = {
+    "image_token_id", "video_token_id", "vision_config",
+    "vision_end_token_id", "vision_start_token_id", "vision_token_id", NULL,
+};
+static const char *const idefics_keys[] = {
+    "image_token_id", "scale_factor", "use_reentrant_checkpointing",
+    "vision_config", "vocab_size", NULL,
+};
+static const char *const idefics_text_keys[] = {
+    "neftune_noise_alpha", "perceiver_config", "pixel_shuffle_factor",
+    "qk_layer_norms", "use_resampler", NULL,
+};
+static const char *const audio_keys[] = {
+    "audio_config", "audio_token_id", "audio_token_index", "hidden_size",
+    "ignore_index", "projector_hidden_act", "vocab_size", NULL,
+};
 
-/* These are of both types. transformers writes the names of its older versions;
- * programs that save a state_dict() write those of its modules today. */
+/* Parts that see. transformers writes the names of its older versions; programs
+ * that save a state_dict() write those of its modules today. */
 static const char *const seeing[] = {
     "vision_tower.", "model.vision_tower.", "multi_modal_projector.",
+    "model.multi_modal_projector.", "image_newline", "model.image_newline",
+    NULL,
+};
+static const char *const qwen_seeing[] = {"visual.", "model.visual.", NULL};
+static const char *const idefics_seeing[] = {
+    "model.vision_model.", "model.connector.", NULL,
+};
+static const char *const hearing[] = {
+    "audio_tower.", "model.audio_tower.", "multi_modal_projector.",
     "model.multi_modal_projector.", NULL,
 };
 static const struct renaming two_eras[] = {
@@ -45,12 +90,58 @@ static const struct renaming two_eras[] = {
     {"language_model.", ""},
     {NULL, NULL},
 };
+static const struct renaming idefics_names[] = {
+    {"model.text_model.", "model."},
+    {NULL, NULL},
+};
 
+#define SEES(type, part, tied, keys)                                           \
+    {type, "pictures", "text_config", false, part, tied, keys, seeing,         \
+     two_eras, NULL}
+#define QWEN(type, flat)                                                       \
+    {type, "pictures", "text_config", flat, type "_text", "false", qwen_keys,  \
+     qwen_seeing, two_eras, NULL}
+#define IDEFICS(type)                                                          \
+    {type, "pictures", "text_config", false, "llama", "false", idefics_keys,   \
+     idefics_seeing, idefics_names, idefics_text_keys}
+#define HEARS(type, part)                                                      \
+    {type, "sound", "text_config", false, part, "false", audio_keys, hearing,  \
+     two_eras, NULL}
 static const struct gpt_hf_outer outers[] = {
-    {"gemma3", "text_config", "gemma3_text", "true", gemma3_keys, seeing,
-     two_eras},
-    {"mistral3", "text_config", "mistral", "true", mistral3_keys, seeing,
-     two_eras},
+    SEES("gemma3", "gemma3_text", "true", gemma3_keys),
+    SEES("mistral3", "mistral", "true", mistral3_keys),
+    SEES("llava", "llama", "false", llava_keys), /* Pixtral, too */
+    SEES("llava_next", "llama", "false", llava_keys),
+    SEES("llava_onevision", "qwen2", "false", llava_keys),
+    SEES("vipllava", "llama", "false", llava_keys),
+    SEES("internvl", "qwen2", "true", internvl_keys),
+    SEES("got_ocr2", "qwen2", "true", internvl_keys),
+    QWEN("qwen2_vl", true),
+    QWEN("qwen2_5_vl", true),
+    QWEN("qwen3_vl", false),
+    IDEFICS("idefics3"),
+    IDEFICS("smolvlm"),
+    HEARS("voxtral", "llama"),
+    HEARS("qwen2_audio", "qwen2"),
+};
+
+/* Types of text parts that compute what a family does: a token of a text has
+ * one position, where one of a picture has three. What their files leave out
+ * has another default. */
+#define QWEN2_DEFAULTS                                                         \
+    "{\"hidden_size\": 8192, \"intermediate_size\": 29568,"                    \
+    " \"num_hidden_layers\": 80, \"num_attention_heads\": 64,"                 \
+    " \"num_key_value_heads\": 8, \"max_window_layers\": 80,"                  \
+    " \"vocab_size\": 152064, \"rms_norm_eps\": 1e-5,"                         \
+    " \"rope_theta\": 1000000}"
+static const struct {
+    const char *type, *family;
+    const char *defaults; /* JSON: those that are not the family's */
+} parts[] = {
+    {"qwen2_vl_text", "qwen2", QWEN2_DEFAULTS},
+    {"qwen2_5_vl_text", "qwen2", QWEN2_DEFAULTS},
+    {"qwen3_vl_text", "qwen3",
+     "{\"max_position_embeddings\": 128000, \"rope_theta\": 500000}"},
 };
 
 /* ---- config.json ---- */
@@ -100,6 +191,8 @@ static bool complete(cJSON *text, const struct gpt_hf_outer *outer,
                                     ? cJSON_Parse(outer->tied)
                                     : cJSON_Duplicate(tied, true));
 
+    for (const char *const *key = outer->text_keys; key && *key; key++)
+        cJSON_DeleteItemFromObjectCaseSensitive(text, *key);
     if (!cJSON_GetObjectItemCaseSensitive(text, "model_type"))
         done = done && put(text, "model_type",
                            cJSON_CreateString(outer->text_type));
@@ -111,6 +204,61 @@ static bool complete(cJSON *text, const struct gpt_hf_outer *outer,
             done = done && put(text, item->string,
                                cJSON_Duplicate(item, true));
     return done;
+}
+
+/* Numbers of three positions: a text has one, which every pair turns by. */
+static bool flatten_positions(cJSON *text, const char *key)
+{
+    static const char *const types[] = {"type", "rope_type"};
+    cJSON *object = cJSON_GetObjectItemCaseSensitive(text, key);
+
+    cJSON_DeleteItemFromObjectCaseSensitive(object, "mrope_section");
+    cJSON_DeleteItemFromObjectCaseSensitive(object, "mrope_interleaved");
+    for (size_t i = 0; i < GPT_COUNT(types); i++) {
+        const cJSON *type = cJSON_GetObjectItemCaseSensitive(object, types[i]);
+
+        if (cJSON_IsString(type) && strcmp(type->valuestring, "mrope") == 0 &&
+            !put(object, types[i], cJSON_CreateString("default")))
+            return false;
+    }
+    return true;
+}
+
+/* Makes a part of a type of `parts` one of its family. */
+static bool settle_part(cJSON *text)
+{
+    const cJSON *type = cJSON_GetObjectItemCaseSensitive(text, "model_type");
+    const cJSON *item;
+    size_t i = 0;
+
+    while (i < GPT_COUNT(parts) && !(cJSON_IsString(type) &&
+                                     strcmp(parts[i].type,
+                                            type->valuestring) == 0))
+        i++;
+    if (i == GPT_COUNT(parts))
+        return true;
+    cJSON *defaults = cJSON_Parse(parts[i].defaults);
+    bool done = defaults &&
+                put(text, "model_type", cJSON_CreateString(parts[i].family)) &&
+                flatten_positions(text, "rope_scaling") &&
+                flatten_positions(text, "rope_parameters");
+    cJSON_ArrayForEach(item, defaults)
+        if (!cJSON_GetObjectItemCaseSensitive(text, item->string))
+            done = done && put(text, item->string,
+                               cJSON_Duplicate(item, true));
+    cJSON_Delete(defaults);
+    return done;
+}
+
+/* The text part of a file that has its keys beside those of pictures. */
+static cJSON *unflatten(const struct gpt_hf_outer *outer, const cJSON *json)
+{
+    cJSON *text = cJSON_Duplicate(json, true);
+
+    for (const char *const *key = outer->keys; *key; key++)
+        cJSON_DeleteItemFromObjectCaseSensitive(text, *key);
+    cJSON_DeleteItemFromObjectCaseSensitive(text, "model_type");
+    return text;
 }
 
 static const struct gpt_hf_outer *find_outer(const cJSON *json)
@@ -131,13 +279,16 @@ int gpt_hf_text_config(cJSON **json, const struct gpt_hf_outer **outer,
         return GPT_OK;
     const cJSON *part =
         cJSON_GetObjectItemCaseSensitive(*json, (*outer)->text);
-    if (!cJSON_IsObject(part))
+    const bool flat = !part && (*outer)->may_be_flat;
+    if (!flat && !cJSON_IsObject(part))
         return gpt_fail(err, GPT_EDATA, "%s: no object '%s', which is the "
                         "text part of a model of model_type %s", what,
                         (*outer)->text, (*outer)->model_type);
-    GPT_TRY(check_keys(*outer, *json, what, err));
-    cJSON *text = cJSON_Duplicate(part, true);
-    if (!text || !complete(text, *outer, *json)) {
+    /* the family knows the others of a flat file, or refuses them */
+    if (!flat)
+        GPT_TRY(check_keys(*outer, *json, what, err));
+    cJSON *text = flat ? unflatten(*outer, *json) : cJSON_Duplicate(part, true);
+    if (!text || !complete(text, *outer, *json) || !settle_part(text)) {
         cJSON_Delete(text);
         return gpt_no_memory(err, what);
     }
@@ -204,6 +355,11 @@ int gpt_hf_text_tensors(struct gpt_safetensors *st,
     gpt_free(st->by_name);
     st->by_name = NULL;
     return gpt_safetensors_index(st, path, err);
+}
+
+const char *gpt_hf_outer_reads(const struct gpt_hf_outer *outer)
+{
+    return outer->reads;
 }
 
 const char *gpt_hf_outer_type(const struct gpt_hf_outer *outer)

@@ -175,10 +175,11 @@ static int take_text(struct gpt_hf *hf, struct gpt_err *err)
         GPT_TRY(gpt_hf_text_tensors(&hf->shards[i], hf->outer, hf->names[i],
                                     &left, err));
     if (left)
-        gpt_warn("%s: model_type %s reads pictures, too: the %lld tensors for "
-                 "that are left out, and its text part is read as a model of "
+        gpt_warn("%s: model_type %s reads %s, too: the %lld tensors for that "
+                 "are left out, and its text part is read as a model of "
                  "model_type %s", hf->dir, gpt_hf_outer_type(hf->outer),
-                 (long long)left, hf->extra.family->model_type);
+                 gpt_hf_outer_reads(hf->outer), (long long)left,
+                 hf->extra.family->model_type);
     return GPT_OK;
 }
 

@@ -73,6 +73,18 @@ static int read_sharpness(const struct gpt_hf_reader *r, const cJSON *object,
     return GPT_OK;
 }
 
+/* A class without a key for the share of a head turns all of it, whatever the
+ * object says. */
+static bool reads_share(const struct gpt_hf_family *family)
+{
+    for (size_t i = 0; i < family->n_keys; i++)
+        if (family->keys[i].kind == GPT_HF_RATE &&
+            family->keys[i].offset ==
+                offsetof(struct gpt_config, rotary_percent))
+            return true;
+    return false;
+}
+
 /* A number that is not known belongs to a formula that is not, or changes one
  * that is ("truncate", "mscale"). A null is a default of its class. */
 static int read_scaling_number(const struct gpt_hf_reader *r, const cJSON *item,
@@ -90,6 +102,10 @@ static int read_scaling_number(const struct gpt_hf_reader *r, const cJSON *item,
             break;
         if (cJSON_IsNull(item))
             return GPT_OK;
+        if (n->offset == offsetof(struct gpt_config, rotary_percent) &&
+            !reads_share(r->extra->family) &&
+            !(item->valuedouble >= 1 && item->valuedouble <= 1))
+            return gpt_hf_refuse(r, item->string, item, "1", err);
         if (n->offset == 0)
             return gpt_hf_read_size(r, item->string, item,
                                     &r->c->rotary_positions, err);

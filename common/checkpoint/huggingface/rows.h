@@ -12,6 +12,8 @@
 #define RATE(name, field, def) {name, NULL, GPT_HF_RATE, def, AT(field)}
 #define FLAG(name, field, def) {name, NULL, GPT_HF_FLAG, def, AT(field)}
 #define NOT(name, field, def) {name, NULL, GPT_HF_NOT, def, AT(field)}
+#define EACH_NORM(name) \
+    {name, NULL, GPT_HF_EACH_NORM, "false", AT(qk_norm_each)}
 #define KEY(name, kind, def) {name, NULL, GPT_HF_##kind, def, 0}
 #define CAP(name, field, def) {name, NULL, GPT_HF_CAP, def, AT(field)}
 #define RULE(role, order, name) {GPT_##role, GPT_HF_##order, name}

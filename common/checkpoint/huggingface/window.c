@@ -52,9 +52,9 @@ int gpt_hf_check_attention(const cJSON *list, const char *key,
 }
 
 /* One entry of a pattern. A model has 65536 layers at most, and as long a list
- * is none of any model. */
-static int expand_entry(cJSON *list, const cJSON *entry, const char *key,
-                        const char *what, struct gpt_err *err)
+ * is none of any model. n counts them: cJSON would walk the list for each. */
+static int expand_entry(cJSON *list, int64_t *n, const cJSON *entry,
+                        const char *key, const char *what, struct gpt_err *err)
 {
     const cJSON *names = cJSON_GetArrayItem(entry, 0), *item;
     const cJSON *times = cJSON_GetArrayItem(entry, 1);
@@ -74,7 +74,7 @@ static int expand_entry(cJSON *list, const cJSON *entry, const char *key,
                 return gpt_fail(err, GPT_EDATA,
                                 "%s: %s has a name that is neither global nor "
                                 "local", what, key);
-            if (cJSON_GetArraySize(list) >= 65536)
+            if (++*n > 65536)
                 return gpt_fail(err, GPT_EDATA, "%s: %s has too many layers",
                                 what, key);
             gpt_json_add(list, NULL, cJSON_CreateString(local ? sliding
@@ -89,12 +89,13 @@ int gpt_hf_expand_pattern(cJSON **list, const cJSON *pattern, const char *key,
                           const char *what, struct gpt_err *err)
 {
     const cJSON *entry;
+    int64_t n = 0;
 
     if (!cJSON_IsArray(pattern))
         return gpt_fail(err, GPT_EDATA, "%s: '%s' is not a list", what, key);
     *list = cJSON_CreateArray();
     cJSON_ArrayForEach(entry, pattern)
-        GPT_TRY(expand_entry(*list, entry, key, what, err));
+        GPT_TRY(expand_entry(*list, &n, entry, key, what, err));
     return GPT_OK;
 }
 

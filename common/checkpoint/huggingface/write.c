@@ -13,8 +13,7 @@
 #include <stdio.h>
 #include <string.h>
 
-/* A parameter is in three tensors at most. */
-enum { NAME = GPT_PARAM_NAME + 32, MOST_PARTS = 3 };
+enum { NAME = GPT_PARAM_NAME + 32 };
 
 /* One file has no number: that is the name which readers try first. */
 void gpt_hf_shard_name(char *buf, size_t cap, int64_t shard, int64_t n_shards)
@@ -120,13 +119,14 @@ static int find_here(const struct gpt_source *source,
  * that hold two parameters follow from neighbouring rows; else a new one. Names
  * are copied to the plan's arena, because the buffer here is used again. */
 static int plan_tensor(struct gpt_hf_plan *p, const struct gpt_param *row,
-                       const struct gpt_hf_rule *rule, enum gpt_dtype dtype,
-                       struct gpt_tensor **out, struct gpt_err *err)
+                       const struct gpt_hf_rule *rule, int64_t part,
+                       enum gpt_dtype dtype, struct gpt_tensor **out,
+                       struct gpt_err *err)
 {
     char name[NAME];
     int64_t shape[2];
 
-    gpt_hf_name(name, sizeof(name), rule, row, p->extra.family->prefix);
+    gpt_hf_name(name, sizeof(name), rule, row, part, p->extra.family->prefix);
     /* two parameters of one tensor are neighbours in the table */
     *out = p->n > 0 ? &p->tensors[p->n - 1] : NULL;
     if (*out && strcmp((*out)->name, name) == 0)
@@ -136,7 +136,7 @@ static int plan_tensor(struct gpt_hf_plan *p, const struct gpt_param *row,
     if (!kept)
         return gpt_no_memory(err, "tensors to write");
     *out = &p->tensors[p->n++];
-    **out = gpt_tensor_make(kept, dtype, row->ndim, shape);
+    **out = gpt_tensor_make(kept, dtype, gpt_hf_ndim(rule, row), shape);
     return GPT_OK;
 }
 
@@ -155,7 +155,7 @@ static int plan_constants(struct gpt_hf_plan *p, const struct gpt_param *row,
 
         if (c->beside != row->role)
             continue;
-        gpt_hf_name(name, sizeof(name), &rule, row, family->prefix);
+        gpt_hf_name(name, sizeof(name), &rule, row, 0, family->prefix);
         char *kept = gpt_arena_strdup(&p->arena, name);
         void *bytes = gpt_arena_alloc(&p->arena, 1, sizeof(double));
         if (!kept || !bytes)
@@ -167,25 +167,36 @@ static int plan_constants(struct gpt_hf_plan *p, const struct gpt_param *row,
     return GPT_OK;
 }
 
-/* Each rule gives what its tensor takes of the parameter. One without a rule is
- * a mistake in a family's table: it would be lost. */
+/* What one tensor takes of the parameter. */
+static int plan_part(struct gpt_hf_plan *p, const struct gpt_param *row,
+                     const struct gpt_hf_rule *rule, int64_t part,
+                     const struct gpt_tensor *here, enum gpt_dtype dtype,
+                     struct gpt_err *err)
+{
+    struct gpt_tensor *there;
+
+    GPT_TRY(plan_tensor(p, row, rule, part, dtype, &there, err));
+    /* a neighbour may have begun the tensor, with another type */
+    if (dtype == GPT_N_DTYPES)
+        gpt_tensor_widen(there, here->dtype);
+    return gpt_hf_export(there, here, &p->config, rule, row, part, err);
+}
+
+/* A parameter without a rule is a mistake in a family's table: it would be
+ * lost. */
 static int plan_param(struct gpt_hf_plan *p, const struct gpt_param *row,
                       const struct gpt_source *source, enum gpt_dtype dtype,
                       struct gpt_err *err)
 {
     const struct gpt_hf_rule *rule;
     const struct gpt_tensor *here;
-    struct gpt_tensor *there;
     bool ruled = false;
     size_t at = 0;
 
     GPT_TRY(find_here(source, row, &here, err));
     while ((rule = gpt_hf_next_rule(p->extra.family, row, &at))) {
-        GPT_TRY(plan_tensor(p, row, rule, dtype, &there, err));
-        /* a neighbour may have begun the tensor, with another type */
-        if (dtype == GPT_N_DTYPES)
-            gpt_tensor_widen(there, here->dtype);
-        GPT_TRY(gpt_hf_export(there, here, &p->config, rule, row, err));
+        for (int64_t part = 0; part < gpt_hf_parts(rule, row); part++)
+            GPT_TRY(plan_part(p, row, rule, part, here, dtype, err));
         ruled = true;
     }
     if (!ruled)
@@ -194,13 +205,28 @@ static int plan_param(struct gpt_hf_plan *p, const struct gpt_param *row,
     return plan_constants(p, row, err);
 }
 
+/* The most tensors that parameters and constants can become. */
+static size_t count_tensors(const struct gpt_hf_plan *p,
+                            const struct gpt_param_table *table)
+{
+    size_t most = (size_t)table->n * p->extra.family->n_constants;
+
+    for (int64_t i = 0; i < table->n; i++) {
+        const struct gpt_hf_rule *rule;
+        size_t at = 0;
+
+        while ((rule = gpt_hf_next_rule(p->extra.family, &table->rows[i], &at)))
+            most += (size_t)gpt_hf_parts(rule, &table->rows[i]);
+    }
+    return most;
+}
+
 static int plan_tensors(struct gpt_hf_plan *p,
                         const struct gpt_param_table *table,
                         const struct gpt_source *source, enum gpt_dtype dtype,
                         struct gpt_err *err)
 {
-    const size_t most =
-        (size_t)table->n * (MOST_PARTS + p->extra.family->n_constants);
+    const size_t most = count_tensors(p, table);
 
     GPT_TRY(gpt_new(&p->tensors, most, sizeof(*p->tensors), "tensors", err));
     GPT_TRY(gpt_new(&p->shard, most, sizeof(*p->shard), "tensors", err));

@@ -275,7 +275,8 @@ static int open_param(struct llmc *m, const struct gpt_config *c,
         status = p->vocab_rows
                      ? gpt_tensor_resize(here, &there,
                                          kind == GPT_KIND_PARAMETERS, err)
-                     : gpt_hf_import(here, &there, c, rule_of(p), p, err);
+                     : gpt_hf_import(here, &there, c, rule_of(p), p, 0,
+                                     err);
     gpt_tensor_free(&there);
     return status;
 }
@@ -302,7 +303,7 @@ static int open_params(struct gpt_source *s, struct gpt_err *err)
         if (!name)
             return gpt_no_memory(err, "names of tensors");
         if (kind == GPT_KIND_PARAMETERS)
-            gpt_hf_name(m->names + i * NAME, NAME, rule_of(p), p, "");
+            gpt_hf_name(m->names + i * NAME, NAME, rule_of(p), p, 0, "");
         m->tensors[m->n] = gpt_tensor_make(name, m->dtype, p->ndim, p->shape);
         GPT_TRY(open_param(m, &s->config, p, &places[rule_of(p) - rules], kind,
                            &m->tensors[m->n++], err));
@@ -484,7 +485,8 @@ static int plan_param(struct gpt_target *t, const struct gpt_param *p,
         gpt_tensor_make(p->name, here->dtype, p->ndim, shape);
     struct gpt_tensor *to = &plan->list[plan->n++];
     GPT_TRY_GOTO(status,
-                 gpt_hf_export(&there, here, &t->o.config, rule_of(p), p, err),
+                 gpt_hf_export(&there, here, &t->o.config, rule_of(p), p, 0,
+                               err),
                  out);
     /* llm.c computes logits of all rows and leaves those beyond V out of the
      * softmax, so zeros are as good as anything, and what its script writes */
