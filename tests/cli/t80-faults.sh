@@ -156,8 +156,9 @@ if [ -x "$BUILD/faults/gpt-reshape" ]; then
         hf/model.safetensors.index.json
 fi
 
-# A checkpoint that holds its vocabulary is asked for it before it is opened:
-# that memory is out then must not pass for a file that holds none.
+# A checkpoint that holds its vocabulary is asked for it before it is opened, and
+# a data set for what it was made from: that memory is out then must not pass for
+# a file without a vocabulary, or for damage.
 told_as_memory() {
     total=$(counted alloc)
     n=1
@@ -190,5 +191,10 @@ if [ -x "$BUILD/faults/gpt-generate" ]; then
     expect 0 'gpt-generate counts its calls' env GPT_FAULT=count sh ./run
     cp err count
     check 'gpt-generate: memory is out' told_as_memory
+    echo "gpt-dataset verify v_text_document $words" >run
+    expect 0 'gpt-dataset verify counts its calls' \
+        env GPT_FAULT=count sh ./run
+    cp err count
+    check 'gpt-dataset verify: memory is out' told_as_memory
 fi
 tap_done
