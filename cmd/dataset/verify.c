@@ -136,18 +136,24 @@ static int check_tokens(struct token_check *p, struct gpt_err *err)
 }
 
 /* The same rule as that of gpt-train, which refuses such a pair: ids of another
- * tokenizer may all be in range. A set without provenance passes. */
-static void check_tokenizer(const char *prefix,
-                            const struct gpt_tokenizer_identity *wanted,
-                            struct gpt_damages *all)
+ * tokenizer may all be in range. A set without provenance passes. A provenance
+ * that cannot be read, for a lack of memory too, says nothing of the set. */
+static int check_tokenizer(const char *prefix,
+                           const struct gpt_tokenizer_identity *wanted,
+                           struct gpt_damages *all, struct gpt_err *err)
 {
     enum { TEXT = 300 };
     struct gpt_tokenizer_identity made;
     struct gpt_err unreadable;
     char its[TEXT], mine[TEXT];
     cJSON *root;
+    const int status = gpt_provenance_read(&root, prefix, &unreadable);
 
-    if (gpt_provenance_read(&root, prefix, &unreadable) != GPT_OK)
+    if (status != GPT_OK && status != GPT_EDATA) {
+        *err = unreadable;
+        return status;
+    }
+    if (status == GPT_EDATA)
         gpt_damage_found(all, NULL, GPT_DAMAGE_TOKENIZER, NULL, "%s",
                          unreadable.text);
     else if (gpt_tokenizer_identity_read(
@@ -160,6 +166,7 @@ static void check_tokenizer(const char *prefix,
                          "%s was made with %s, not with %s", prefix, its, mine);
     }
     cJSON_Delete(root);
+    return GPT_OK;
 }
 
 int gpt_verify(const char *prefix, const struct gpt_verify_options *options,
@@ -185,8 +192,8 @@ int gpt_verify(const char *prefix, const struct gpt_verify_options *options,
         status = check_tokens(&p, err);
     if (status == GPT_OK)
         status = gpt_in_whole(set.bin_file, err);
-    if (options->tokenizer)
-        check_tokenizer(prefix, options->tokenizer, all);
+    if (status == GPT_OK && options->tokenizer)
+        status = check_tokenizer(prefix, options->tokenizer, all, err);
 out:
     gpt_untrusted_close(&set);
     return status;

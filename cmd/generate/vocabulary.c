@@ -88,18 +88,19 @@ static bool is_of_pieces(const char *dir)
 
 /* The family of the tokenizer that the checkpoint's run had. Weights of other
  * programs name none, so the files beside them tell which it is. */
-static const char *find_family(const struct gpt_source *source)
+static int find_family(const char **family, const struct gpt_source *source,
+                       struct gpt_err *err)
 {
     const cJSON *kept =
         cJSON_GetObjectItemCaseSensitive(kept_options(source), "type");
-    const char *type = cJSON_IsString(kept)
-                           ? kept->valuestring
-                           : gpt_tokenizer_type_in(source->dir);
 
-    return !cJSON_IsString(kept) && strcmp(type, of_json) == 0 &&
-                   is_of_pieces(source->dir)
-               ? of_pieces
-               : type;
+    *family = cJSON_GetStringValue(kept);
+    if (*family)
+        return GPT_OK;
+    GPT_TRY(gpt_tokenizer_type_in(family, source->dir, err));
+    if (strcmp(*family, of_json) == 0 && is_of_pieces(source->dir))
+        *family = of_pieces;
+    return GPT_OK;
 }
 
 /* What the command line leaves open is taken from the checkpoint, unless the
@@ -108,8 +109,9 @@ static int find_tokenizers(struct vocabularies *v,
                            const struct gpt_tokenizer_options *given,
                            struct gpt_err *err)
 {
-    const char *family = find_family(v->source);
+    const char *family;
 
+    GPT_TRY(find_family(&family, v->source, err));
     /* What is typed is settled before anything is filled in, so that an option
      * without effect is reported as what the user typed. */
     v->used = *given;
@@ -260,12 +262,15 @@ static int read_ends(const struct vocabularies *v, struct gpt_tokenizer *tok,
     static const char name[] = GPT_HF_TOKENIZER_CONFIG;
     const char *dir = v->source->dir;
     const bool keys = gpt_gguf_recognises(dir);
+    const char *inside = NULL;
     char path[GPT_JOINED_BYTES], *text;
     size_t len;
 
-    if (strcmp(v->used.type, of_json) == 0 ||
-        (!keys && !gpt_path_holds(dir, name)) ||
-        (keys && !gpt_gguf_tokenizer_type(dir)))
+    if (strcmp(v->used.type, of_json) == 0)
+        return GPT_OK;
+    if (keys)
+        GPT_TRY(gpt_gguf_tokenizer_type(&inside, dir, err));
+    if (keys ? !inside : !gpt_path_holds(dir, name))
         return GPT_OK;
     if (!keys)
         GPT_TRY(gpt_path_join(path, sizeof(path), dir, name, err));

@@ -322,10 +322,10 @@ static int take_tokenizer(const struct taking *t,
     struct gpt_tokenizer_options *to = &t->o->tokenizer;
     const size_t row = gpt_train_row("tokenizer-type");
     const bool typed = t->args->origin[row] == GPT_FROM_COMMAND;
-    const char *family = cJSON_IsString(type)
-                             ? type->valuestring
-                             : gpt_tokenizer_type_in(source->dir);
+    const char *family = cJSON_GetStringValue(type);
 
+    if (!family)
+        GPT_TRY(gpt_tokenizer_type_in(&family, source->dir, t->err));
     if (typed && !type) {
         if (strcmp(to->type, "NullTokenizer") == 0 &&
             t->args->origin[gpt_train_row("vocab-size")] != GPT_FROM_COMMAND)

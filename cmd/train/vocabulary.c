@@ -133,9 +133,9 @@ static struct gpt_tokenizer *open_kept(struct gpt_tokenizer_options *options,
         cJSON_GetObjectItemCaseSensitive(source->state, GPT_RUN_TOKENIZER);
 
     *options = (struct gpt_tokenizer_options){0};
-    if (!kept)
-        options->type = gpt_tokenizer_type_in(source->dir);
-    if (gpt_tokenizer_from_json(options, kept, source->dir, arena, NULL) !=
+    if ((!kept && gpt_tokenizer_type_in(&options->type, source->dir, NULL) !=
+                      GPT_OK) ||
+        gpt_tokenizer_from_json(options, kept, source->dir, arena, NULL) !=
             GPT_OK ||
         !options->type || !gpt_tokenizer_named(options) ||
         gpt_tokenizer_open_given(&tok, options, NULL) != GPT_OK)

@@ -557,12 +557,16 @@ out:
     return status;
 }
 
-/* For choosing a family, which fails in its own words as it opens the file. */
-const char *gpt_gguf_tokenizer_type(const char *path)
+int gpt_gguf_tokenizer_type(const char **type, const char *path,
+                            struct gpt_err *err)
 {
     const struct model *row;
 
-    return model_of(&row, path, NULL) == GPT_OK && row ? row->type : NULL;
+    *type = NULL;
+    GPT_TRY(model_of(&row, path, err));
+    if (row)
+        *type = row->type;
+    return GPT_OK;
 }
 
 int gpt_gguf_vocabulary_name(const char **name, const char *path,

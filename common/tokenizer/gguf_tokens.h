@@ -28,8 +28,9 @@ struct gpt_gguf_pre {
 extern const struct gpt_gguf_pre gpt_gguf_pres[];
 
 /* The type of tokenizer of the vocabulary at `path`; NULL when the file holds
- * none, or one that no family here reads. */
-const char *gpt_gguf_tokenizer_type(const char *path);
+ * none, or one that no family here reads, but not where it cannot be read. */
+int gpt_gguf_tokenizer_type(const char **type, const char *path,
+                            struct gpt_err *err) GPT_MUST_USE;
 
 /* What a file of the vocabulary at `path` is called: "tokenizer.json",
  * "tokenizer.model"; NULL as above, but not where the file cannot be read. A

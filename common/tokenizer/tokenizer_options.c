@@ -71,6 +71,8 @@ static const char *type_of_json(const char *path)
  * name does not tell. */
 static const char *type_of_model(const char *model)
 {
+    const char *inside;
+
     if (gpt_path_is_dir(model)) {
         for (const struct file_names *n = all_names; n->type; n++)
             if (gpt_path_holds(model, n->model))
@@ -81,8 +83,10 @@ static const char *type_of_model(const char *model)
         return type_of_json(model);
     if (gpt_path_ends_in(model, ".tiktoken"))
         return "TikTokenizer";
+    /* a file that cannot be read fails in its own words as it is opened */
     if (gpt_gguf_recognises(model))
-        return gpt_gguf_tokenizer_type(model);
+        return gpt_gguf_tokenizer_type(&inside, model, NULL) == GPT_OK ? inside
+                                                                       : NULL;
     return gpt_path_ends_in(model, ".model") ? "SentencePieceTokenizer" : NULL;
 }
 
@@ -322,19 +326,25 @@ int gpt_tokenizer_version(struct gpt_buf *b)
 
 /* The first row whose files are there decides. A checkpoint without any of them
  * gets the default type, whose files the user must then name. */
-const char *gpt_tokenizer_type_in(const char *dir)
+static const char *type_of_files(const char *dir)
 {
-    const char *inside =
-        gpt_gguf_recognises(dir) ? gpt_gguf_tokenizer_type(dir) : NULL;
-
-    if (inside)
-        return inside;
     for (const struct file_names *n = all_names; n->type; n++)
         if (gpt_path_holds(dir, n->model) ||
             (gpt_path_holds(dir, n->vocab) && gpt_path_holds(dir, n->merges)))
             return n->type;
     return gpt_path_holds(dir, names_of(NULL)->model) ? "SentencePieceTokenizer"
                                                       : gpt_tokenizer_types[0];
+}
+
+int gpt_tokenizer_type_in(const char **type, const char *dir,
+                          struct gpt_err *err)
+{
+    *type = NULL;
+    if (gpt_gguf_recognises(dir))
+        GPT_TRY(gpt_gguf_tokenizer_type(type, dir, err));
+    if (!*type)
+        *type = type_of_files(dir);
+    return GPT_OK;
 }
 
 /* Only what was given is kept, so that the defaults of a later version hold for
@@ -414,8 +424,9 @@ static int take_file(const char **path, const char *dir, const char *name,
 static int take_inside(struct gpt_tokenizer_options *o, const char *path,
                        struct gpt_arena *arena, struct gpt_err *err)
 {
-    const char *type = gpt_gguf_tokenizer_type(path);
+    const char *type;
 
+    GPT_TRY(gpt_gguf_tokenizer_type(&type, path, err));
     if (o->model || !type || !o->type || strcmp(type, o->type) != 0)
         return GPT_OK;
     o->model = gpt_arena_strdup(arena, path);

@@ -124,8 +124,10 @@ int gpt_tokenizer_version(struct gpt_buf *b);
 /* ---- checkpoints ---- */
 
 /* The family whose files, under their names in checkpoints, are in `dir`; the
- * first of gpt_tokenizer_types when none are. */
-const char *gpt_tokenizer_type_in(const char *dir);
+ * first of gpt_tokenizer_types when none are. `dir` may be a file that holds a
+ * vocabulary; one that cannot be read is an error. */
+int gpt_tokenizer_type_in(const char **type, const char *dir,
+                          struct gpt_err *err) GPT_MUST_USE;
 
 /* The options but for the files, as an object; NULL when memory is out. */
 cJSON *gpt_tokenizer_to_json(const struct gpt_tokenizer_options *o);

@@ -155,4 +155,46 @@ if [ -x "$BUILD/faults/gpt-reshape" ]; then
     try_program gpt-reshape hf/config.json hf/generation_config.json \
         hf/model.safetensors.index.json
 fi
+
+# A checkpoint that holds its vocabulary is asked for it before it is opened, and
+# a data set for what it was made from: that memory is out then must not pass for
+# a file without a vocabulary, or for damage.
+told_as_memory() {
+    total=$(counted alloc)
+    n=1
+    while [ "$n" -le "$total" ]; do
+        GPT_FAULT=alloc:$n:ENOMEM sh ./run >out 2>err </dev/null ||
+            { grep -q 'error: .*memory' err && ! grep -q Sanitizer err; } || {
+            echo "alloc:$n"
+            cat err
+            return 1
+        }
+        n=$((n + total / 50 + 1))
+    done
+}
+if [ -x "$BUILD/faults/gpt-generate" ]; then
+    words='--vocab-file v-vocab.json --merge-file v-merges.txt'
+    expect 0 'a vocabulary' gpt-vocab --input older.jsonl --output-prefix v \
+        --vocab-size 270
+    # shellcheck disable=SC2086 # a list of words
+    expect 0 'its tokens' gpt-preprocess --input older.jsonl \
+        --output-prefix v $words
+    # shellcheck disable=SC2086
+    expect 0 'its model' gpt-train --data-path v_text_document $words \
+        --num-layers 1 --hidden-size 32 --num-attention-heads 2 \
+        --seq-length 16 --micro-batch-size 1 --split 100,0,0 --eval-iters 0 \
+        --lr 1e-3 --threads 1 --train-iters 1 --save v-ckpt
+    expect 0 'as a file of GGUF' gpt-reshape --load-path v-ckpt \
+        --save-path v.gguf
+    echo 'gpt-generate --load v.gguf --greedy --prompt line --max-tokens 1 \
+        --threads 1' >run
+    expect 0 'gpt-generate counts its calls' env GPT_FAULT=count sh ./run
+    cp err count
+    check 'gpt-generate: memory is out' told_as_memory
+    echo "gpt-dataset verify v_text_document $words" >run
+    expect 0 'gpt-dataset verify counts its calls' \
+        env GPT_FAULT=count sh ./run
+    cp err count
+    check 'gpt-dataset verify: memory is out' told_as_memory
+fi
 tap_done

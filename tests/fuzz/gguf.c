@@ -39,14 +39,14 @@ static void read_ends(const struct gpt_source *s)
 
 static void read_vocabulary(const char *path)
 {
-    const char *type = gpt_gguf_tokenizer_type(path);
-    struct gpt_tokenizer_options o = {.type = type, .model = path};
+    struct gpt_tokenizer_options o = {.model = path};
     struct gpt_tokenizer *tok;
     struct gpt_err err = {0};
     int32_t end;
 
     check(gpt_gguf_end_token(path, &end, &err), &err);
-    if (!type)
+    check(gpt_gguf_tokenizer_type(&o.type, path, &err), &err);
+    if (!o.type)
         return;
     int status = gpt_tokenizer_open(&tok, &o, &err);
     check(status, &err);

@@ -55,11 +55,20 @@ int gpt_bpe_encoder_open(struct gpt_bpe_encoder *e,
     *e = (struct gpt_bpe_encoder){.model = model,
                                   .cut = gpt_cut_like(model->pretok),
                                   .ways = gpt_parts_ways_of(gpt_cpu_isa())};
-    GPT_TRY(gpt_cache_open(&e->cache, gpt_bpe_vocab_size(model->bpe), err));
-    GPT_TRY(gpt_new(&e->late, 1, sizeof(*e->late), "an encoder", err));
+    int status;
+
+    GPT_TRY_GOTO(status, gpt_cache_open(&e->cache,
+                                        gpt_bpe_vocab_size(model->bpe), err),
+                 fail);
+    GPT_TRY_GOTO(status, gpt_new(&e->late, 1, sizeof(*e->late), "an encoder",
+                                 err), fail);
     e->late->pairs = gpt_bpe_pairs(model->bpe);
     e->late->merge = gpt_bpe_many_of(gpt_cpu_isa());
-    return open_wide(e, err);
+    GPT_TRY_GOTO(status, open_wide(e, err), fail);
+    return GPT_OK;
+fail:
+    gpt_bpe_encoder_close(e);
+    return status;
 }
 
 void gpt_bpe_encoder_close(struct gpt_bpe_encoder *e)
