@@ -1,9 +1,9 @@
 /* HuggingFaceTokenizer: a tokenizer.json of a BPE model, and beside it
  * tokenizer_config.json, which names the token that ends a document; files of a
  * unigram model go on in family_hf_unigram.c. Start at hf_open(), then
- * load_root(), which is the order in which the parts depend
- * on each other: the model and the steps are checked first, because they may be
- * refused; the vocabulary comes before the added tokens, which may be in it. */
+ * load_root(), which is the order in which the parts depend on each other: the
+ * model and the steps are checked first, because they may be refused; the
+ * vocabulary comes before the added tokens, which may be in it. */
 #include "base/io.h"
 #include "base/json.h"
 #include "base/memory.h"

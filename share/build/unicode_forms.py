@@ -134,8 +134,8 @@ def main():
     groups, index = grapheme_table()
     print(f"""\
 /* Compatibility mappings and marks of Unicode 9.0, punctuation of 8.0, lower
- * case and graphemes of 17.0. Made by share/build/unicode_forms.py from the Unicode Character
- * Database; do not edit. Read unicode_forms.h instead.
+ * case and graphemes of 17.0. Made by share/build/unicode_forms.py from the
+ * Unicode Character Database; do not edit. Read unicode_forms.h instead.
  *
  * Copyright (c) 1991-2025 Unicode, Inc.; data used under the Unicode License
  * v3, https://www.unicode.org/license.txt */
