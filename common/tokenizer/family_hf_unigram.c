@@ -22,6 +22,7 @@ struct unigram_tokenizer {
     struct gpt_added *added_normalized; /* and in what normalization makes */
     bool parse_special;
     struct gpt_str *tokens; /* (vocab_size) as they are printed */
+    size_t printed;         /* bytes of these, and of those that were replaced */
     struct gpt_arena arena; /* owns their bytes, and what the steps refer to */
 };
 
@@ -143,7 +144,7 @@ static int encode_normalized(struct unigram_encoder *e, struct gpt_str text,
     const int n = gpt_utf8_decode((const uint8_t *)text.data, text.len, &cp);
 
     e->normalized = (struct gpt_step_text){
-        text, text.data == e->first ? (size_t)n : 0};
+        .s = text, .first = text.data == e->first ? (size_t)n : 0};
     GPT_TRY(gpt_text_steps_run(t->steps.normal, t->steps.n_normal, e->normal,
                                &e->normalized, err));
     return encode_around(e, t->added_normalized, encode_words, e->normalized.s,
@@ -239,29 +240,42 @@ static bool unigram_is_special(const struct gpt_tokenizer *tok, int32_t id)
 
 /* ---- tokens ---- */
 
+/* A failure of the steps, which do not know the file. */
+static int in_file(const struct gpt_hf_load *f, int status)
+{
+    if (status != GPT_OK)
+        gpt_context(f->err, "%s", f->path);
+    return status;
+}
+
 /* Keeps what a token is printed as. */
-static int print_token(struct unigram_tokenizer *t, int32_t id,
-                       struct gpt_str text, struct gpt_buf *scratch,
-                       struct gpt_err *err)
+static int print_token(struct unigram_tokenizer *t, const struct gpt_hf_load *f,
+                       int32_t id, struct gpt_str text, struct gpt_buf *scratch)
 {
     scratch->len = 0;
-    GPT_TRY(gpt_hf_print(&t->steps.printing, text, scratch, err));
+    GPT_TRY(in_file(f, gpt_hf_print(&t->steps.printing, text, scratch,
+                                    f->err)));
+    t->printed += scratch->len;
+    if (t->printed > GPT_VOCAB_FILE_MAX)
+        return gpt_fail(f->err, GPT_EDATA, "%s: the decoder makes more than %d "
+                        "bytes of all tokens", f->path, GPT_VOCAB_FILE_MAX);
     char *copy = gpt_arena_alloc(&t->arena, scratch->len + 1, 1);
     if (!copy)
-        return gpt_no_memory(err, "a vocabulary");
+        return gpt_no_memory(f->err, "a vocabulary");
     if (scratch->len)
         memcpy(copy, scratch->data, scratch->len);
     t->tokens[id] = (struct gpt_str){copy, scratch->len};
     return GPT_OK;
 }
 
-static int print_tokens(struct unigram_tokenizer *t, struct gpt_err *err)
+static int print_tokens(struct unigram_tokenizer *t,
+                        const struct gpt_hf_load *f)
 {
     struct gpt_buf scratch = {0};
     int status = GPT_OK;
 
     for (int64_t id = 0; status == GPT_OK && id < t->model.n; id++)
-        status = print_token(t, (int32_t)id, t->model.texts[id], &scratch, err);
+        status = print_token(t, f, (int32_t)id, t->model.texts[id], &scratch);
     gpt_buf_free(&scratch);
     return status;
 }
@@ -308,10 +322,11 @@ static int place_token(const struct added_lists *l,
 static int normalize_token(struct added_lists *l, struct gpt_added_token *token)
 {
     struct unigram_tokenizer *t = l->t;
-    struct gpt_step_text text = {{token->text, token->len}, 0};
+    struct gpt_step_text text = {.s = {token->text, token->len}};
 
-    GPT_TRY(gpt_text_steps_run(t->steps.normal, t->steps.n_normal, l->buffers,
-                               &text, l->f->err));
+    GPT_TRY(in_file(l->f, gpt_text_steps_run(t->steps.normal,
+                                             t->steps.n_normal, l->buffers,
+                                             &text, l->f->err)));
     char *copy = gpt_arena_alloc(&t->arena, text.s.len + 1, 1);
     if (!copy)
         return gpt_no_memory(l->f->err, "a vocabulary");
@@ -347,7 +362,7 @@ static int add_token(struct added_lists *l, const cJSON *item)
     } else {
         l->raw[l->n_raw++] = token;
     }
-    return print_token(l->t, token.id, shown, &l->scratch, f->err);
+    return print_token(l->t, f, token.id, shown, &l->scratch);
 }
 
 /* Both lists are as long as all added tokens, which is simpler than a count. */
@@ -433,7 +448,7 @@ static int load(struct unigram_tokenizer *t, const struct gpt_hf_load *f)
     t->base.first_space = t->steps.printing.strip;
     GPT_TRY(gpt_new(&t->tokens, (size_t)t->base.vocab_size, sizeof(*t->tokens),
                     "a vocabulary", f->err));
-    GPT_TRY(print_tokens(t, f->err));
+    GPT_TRY(print_tokens(t, f));
     GPT_TRY(read_added(t, f, added));
     GPT_TRY(gpt_hf_copy_around(f, around.before, around.n_before,
                                t->base.vocab_size, &t->base.before,

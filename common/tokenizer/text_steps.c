@@ -1,5 +1,6 @@
 /* See text_steps.h. Start at gpt_text_steps_run(). Each step is a function that
- * appends to a buffer; it fails only when memory is out. */
+ * appends to a buffer; it fails when memory is out, or with GPT_EDATA when the
+ * text becomes too long. */
 #include "tokenizer/text_steps.h"
 
 #include "text/unicode.h"
@@ -8,6 +9,17 @@
 
 typedef int step_fn(const struct gpt_text_step *step, struct gpt_buf *out,
                     struct gpt_step_text *text);
+
+enum { MOST_GROWTH = 256, MOST_ADDED = 1 << 20 };
+
+/* Appends what a rule of the file writes in place of something. */
+static int add_written(struct gpt_buf *out, const struct gpt_step_text *text,
+                       struct gpt_str written)
+{
+    return out->len > text->most || written.len > text->most - out->len
+               ? GPT_EDATA
+               : gpt_buf_add(out, written.data, written.len);
+}
 
 /* ---- characters ---- */
 
@@ -131,7 +143,7 @@ static int step_prepend(const struct gpt_text_step *step, struct gpt_buf *out,
     if (text->s.len == 0)
         return GPT_OK;
     text->first += text->first ? step->content.len : 0;
-    GPT_TRY(gpt_buf_add(out, step->content.data, step->content.len));
+    GPT_TRY(add_written(out, text, step->content));
     return gpt_buf_add(out, text->s.data, text->s.len);
 }
 
@@ -159,7 +171,7 @@ static int step_replace(const struct gpt_text_step *step, struct gpt_buf *out,
                            &end)) {
         GPT_TRY(add_between(out, text, first, done, begin));
         text->first += end <= first ? step->content.len : 0;
-        GPT_TRY(gpt_buf_add(out, step->content.data, step->content.len));
+        GPT_TRY(add_written(out, text, step->content));
         done = end;
     }
     return add_between(out, text, first, done, s.len);
@@ -208,18 +220,19 @@ static size_t plain_ascii(const struct gpt_text_step *step, const char *text,
 
 /* A grapheme of which no rule takes the whole. */
 static int map_chars(const struct gpt_text_step *step, struct gpt_buf *out,
-                     const char *text, size_t len)
+                     const struct gpt_step_text *text, struct gpt_str grapheme)
 {
     size_t n;
     uint32_t cp;
 
-    for (size_t i = 0; i < len; i += n) {
+    for (size_t i = 0; i < grapheme.len; i += n) {
+        const char *c = grapheme.data + i;
         struct gpt_str result;
 
-        n = char_at(text + i, len - i, &cp);
-        if (!gpt_sp_map_shortest(&step->map, text + i, n, &result))
-            result = (struct gpt_str){text + i, n};
-        GPT_TRY(gpt_buf_add(out, result.data, result.len));
+        n = char_at(c, grapheme.len - i, &cp);
+        if (!gpt_sp_map_shortest(&step->map, c, n, &result))
+            result = (struct gpt_str){c, n};
+        GPT_TRY(add_written(out, text, result));
     }
     return GPT_OK;
 }
@@ -293,7 +306,6 @@ static int step_map(const struct gpt_text_step *step, struct gpt_buf *out,
     size_t n;
 
     text->first = map_origin(step, s, text->first);
-
     for (size_t i = 0; i < s.len; i += n) {
         struct gpt_str result;
 
@@ -305,9 +317,10 @@ static int step_map(const struct gpt_text_step *step, struct gpt_buf *out,
         n = gpt_grapheme_len(s.data + i, s.len - i);
         if (n <= SHORT_GRAPHEME &&
             gpt_sp_map_shortest(&step->map, s.data + i, n, &result))
-            GPT_TRY(gpt_buf_add(out, result.data, result.len));
+            GPT_TRY(add_written(out, text, result));
         else
-            GPT_TRY(map_chars(step, out, s.data + i, n));
+            GPT_TRY(map_chars(step, out, text,
+                              (struct gpt_str){s.data + i, n}));
     }
     return GPT_OK;
 }
@@ -346,6 +359,13 @@ static int step_form(const struct gpt_text_step *step, struct gpt_buf *out,
     return GPT_OK;
 }
 
+static int too_long(const struct gpt_step_text *text, struct gpt_err *err)
+{
+    return gpt_fail(err, GPT_EDATA, "the normalizer makes more than %zu bytes "
+                    "of a text, %d of each byte and %d", text->most,
+                    MOST_GROWTH, MOST_ADDED);
+}
+
 static int run_step(const struct gpt_text_step *step, struct gpt_buf *out,
                     struct gpt_step_text *text, struct gpt_err *err)
 {
@@ -359,19 +379,23 @@ static int run_step(const struct gpt_text_step *step, struct gpt_buf *out,
     out->len = 0;
     if (step->kind == GPT_STEP_FORM)
         return step_form(step, out, text, err);
-    return fns[step->kind](step, out, text) == GPT_OK
-               ? GPT_OK
-               : gpt_no_memory(err, "a text");
+    const int status = fns[step->kind](step, out, text);
+    if (status == GPT_EDATA)
+        return too_long(text, err);
+    return status == GPT_OK ? GPT_OK : gpt_no_memory(err, "a text");
 }
 
 int gpt_text_steps_run(const struct gpt_text_step *steps, size_t n,
                        struct gpt_buf buffers[2], struct gpt_step_text *text,
                        struct gpt_err *err)
 {
+    text->most = text->s.len * MOST_GROWTH + MOST_ADDED;
     for (size_t i = 0; i < n; i++) {
         struct gpt_buf *out = &buffers[i % 2];
 
         GPT_TRY(run_step(&steps[i], out, text, err));
+        if (out->len > text->most)
+            return too_long(text, err);
         text->s = (struct gpt_str){out->data ? out->data : "", out->len};
         text->first = text->first < out->len ? text->first : out->len;
     }

@@ -35,10 +35,12 @@ struct gpt_text_step {
 struct gpt_step_text {
     struct gpt_str s;
     size_t first;
+    size_t most; /* bytes that it may become, set by gpt_text_steps_run() */
 };
 
 /* Does the steps one after the other; the result is in a buffer, or where it
- * was if there are none. */
+ * was if there are none. GPT_EDATA when the steps would make more than 256
+ * bytes of each, and 1 MiB: a few rules can ask for more than any memory. */
 int gpt_text_steps_run(const struct gpt_text_step *steps, size_t n,
                        struct gpt_buf buffers[2], struct gpt_step_text *text,
                        struct gpt_err *err) GPT_MUST_USE;

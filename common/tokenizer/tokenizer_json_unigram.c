@@ -411,7 +411,8 @@ static int read_decoder(void *data, const cJSON *part, const char *type,
 
 /* ---- printing ---- */
 
-/* Appends a text with another one in place of what matches. */
+/* Appends a text with another one in place of what matches. GPT_EDATA when it
+ * becomes longer than a token may be. */
 static int add_replaced(const struct gpt_needle *pattern,
                         struct gpt_str content, struct gpt_str text,
                         struct gpt_buf *out)
@@ -422,11 +423,12 @@ static int add_replaced(const struct gpt_needle *pattern,
         GPT_TRY(gpt_buf_add(out, text.data + done, begin - done));
         GPT_TRY(gpt_buf_add(out, content.data, content.len));
         done = end;
+        if (out->len > GPT_TOKEN_MAX)
+            return GPT_EDATA;
     }
     return gpt_buf_add(out, text.data + done, text.len - done);
 }
 
-/* Fails only when memory is out. */
 static int print_token(const struct gpt_hf_printing *p, struct gpt_str token,
                        struct gpt_buf buffers[2], struct gpt_buf *out)
 {
@@ -460,6 +462,9 @@ int gpt_hf_print(const struct gpt_hf_printing *p, struct gpt_str token,
 
     gpt_buf_free(&buffers[0]);
     gpt_buf_free(&buffers[1]);
+    if (status == GPT_EDATA)
+        return gpt_fail(err, GPT_EDATA, "the decoder makes more than %d bytes "
+                        "of a token", GPT_TOKEN_MAX);
     return status == GPT_OK ? GPT_OK : gpt_no_memory(err, "a vocabulary");
 }
 

@@ -339,6 +339,10 @@ static void spoil(const char *path, const char *from, const char *to,
 
 /* A good file, and what is changed in it. */
 #define HF "HuggingFaceTokenizer"
+#define A16 "aaaaaaaaaaaaaaaa"
+#define GROW                                                                   \
+    "{\"type\":\"Replace\",\"pattern\":{\"String\":\"a\"},"                        \
+    "\"content\":\"" A16 A16 A16 A16 "\"},"
 #define SP "SentencePieceTokenizer"
 static const struct {
     const char *what, *type, *file, *from, *to, *message;
@@ -487,6 +491,12 @@ static const struct {
      "\"CTC\"", "decoder.decoders[2].type: 'CTC' is not supported"},
     {"a decoder that strips each token", HF, "unigram-bytes.json",
      "{\"type\":\"Fuse\"},", "", "Strip without Fuse before it"},
+    {"a normalizer that makes much of little", HF, "unigram-albert.json",
+     "\"normalizers\":[", "\"normalizers\":[" GROW GROW GROW GROW,
+     "the normalizer makes more than 1049856 bytes of a text"},
+    {"a decoder that makes much of little", HF, "unigram-bytes.json",
+     "\"decoders\":[", "\"decoders\":[" GROW GROW GROW,
+     "the decoder makes more than 65536 bytes of a token"},
     {"no base64", "TikTokenizer", "small.tiktoken", "AA== 0", "A*== 0",
      ":1: the token is not base64"},
     {"no rank", "TikTokenizer", "small.tiktoken", "AQ== 1", "AQ==",
