@@ -9,14 +9,21 @@
 #include <string.h>
 #include <strings.h>
 
-/* A name of this machine for itself (RFC 6761 6.3). */
-static bool is_localhost(const char *host)
+/* True when the last part of a name is this one: "model.localhost". */
+static bool is_under(const char *host, const char *last)
 {
-    static const char name[] = "localhost";
-    const size_t n = strlen(host), len = sizeof(name) - 1;
+    const size_t n = strlen(host), len = strlen(last);
 
-    return n >= len && strcasecmp(host + n - len, name) == 0 &&
+    return n >= len && strcasecmp(host + n - len, last) == 0 &&
            (n == len || host[n - len - 1] == '.');
+}
+
+/* Names that nobody can have in the public DNS, so that no page is there:
+ * localhost (RFC 6761 6.3) and those of private networks, as
+ * host.docker.internal, by which containers ask this machine. */
+static bool is_private(const char *host)
+{
+    return is_under(host, "localhost") || is_under(host, "internal");
 }
 
 /* Without its port; an address of version 6 is in brackets, and has colons of
@@ -30,7 +37,7 @@ static bool is_own(const char *given, const char *where)
     if (given[0] == '[')
         return true;
     snprintf(host, sizeof(host), "%.*s", (int)strcspn(given, ":"), given);
-    return inet_pton(AF_INET, host, &address) == 1 || is_localhost(host) ||
+    return inet_pton(AF_INET, host, &address) == 1 || is_private(host) ||
            (served && strlen(host) == (size_t)(served - where) &&
             strncasecmp(host, where, strlen(host)) == 0);
 }
@@ -45,7 +52,8 @@ const char *gpt_pages_refusal(struct MHD_Connection *c, const char *where,
 
     if (site && !reads && strcasecmp(site, "same-origin") != 0 &&
         strcasecmp(site, "none") != 0)
-        return "a page of another address cannot ask here";
+        return "a page of another address cannot ask here; put one proxy "
+               "before both";
     return host && !is_own(host, where)
                ? "the header Host has a name that is not this server's; ask it "
                  "by its address or as localhost, or serve with --api-key-file"

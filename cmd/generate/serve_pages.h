@@ -14,8 +14,9 @@ struct MHD_Connection;
  *                    no GET must come from the server's own page;
  *   Host             which has the name of the page's own machine where that
  *                    was made to lead here after the page was there (DNS
- *                    rebinding): it must be an address, localhost, or the host
- *                    of `where`, which is that of --serve.
+ *                    rebinding): it must be an address, localhost, a name in
+ *                    .internal, or the host of `where`, which is that of
+ *                    --serve.
  *
  * Other clients send no Sec-Fetch-Site, and a Host that they have connected
  * to. */

@@ -170,9 +170,11 @@ done <<'END'
 200 Host: model.localhost
 200 Host: [::1]:8
 200 Host: 127.0.0.2
+200 Host: Host.Docker.internal:8080
 403 Host: example.com:8080
 403 Host: notlocalhost
 403 Host: 127.0.0.1.example.com
+403 Host: internal.example.com
 200 Sec-Fetch-Site: same-origin
 403 Sec-Fetch-Site: cross-site
 403 Sec-Fetch-Site: same-site
