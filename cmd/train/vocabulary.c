@@ -177,7 +177,10 @@ int gpt_train_check_checkpoint_vocabulary(const struct gpt_source *source,
 
     if (kept)
         status = describe_own(&v, o, source->config.vocab_size, err);
-    if (kept && status == GPT_OK && v.named)
+    /* a model of another program may lie beside two tokenizers */
+    if (kept && status == GPT_OK && v.named &&
+        (cJSON_GetObjectItemCaseSensitive(source->state, GPT_RUN_TOKENIZER) ||
+         !gpt_tokenizer_identity_in(&v.id, source->dir)))
         status = compare_tokens(&v, kept, &options, source->dir, err);
     gpt_tokenizer_close(kept);
     gpt_arena_free(&arena);

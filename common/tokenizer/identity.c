@@ -111,6 +111,23 @@ bool gpt_tokenizer_identity_equal(const struct gpt_tokenizer_identity *a,
     return true;
 }
 
+bool gpt_tokenizer_identity_in(const struct gpt_tokenizer_identity *id,
+                               const char *dir)
+{
+    for (int i = 0; i < id->n_files; i++) {
+        char path[GPT_JOINED_BYTES], sha256[65];
+        int64_t bytes;
+
+        if (!gpt_path_holds(dir, id->files[i].name) ||
+            gpt_path_join(path, sizeof(path), dir, id->files[i].name, NULL) !=
+                GPT_OK ||
+            gpt_sha256_file(sha256, &bytes, path, NULL) != GPT_OK ||
+            strcmp(sha256, id->files[i].sha256) != 0)
+            return false;
+    }
+    return id->n_files > 0;
+}
+
 /* A text that does not fit is cut: it is for messages. */
 void gpt_tokenizer_identity_text(char *buf, size_t cap,
                                  const struct gpt_tokenizer_identity *id)

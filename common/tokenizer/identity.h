@@ -33,6 +33,13 @@ bool gpt_tokenizer_identity_read(struct gpt_tokenizer_identity *id,
 bool gpt_tokenizer_identity_equal(const struct gpt_tokenizer_identity *a,
                                   const struct gpt_tokenizer_identity *b);
 
+/* True when a directory holds the tokenizer's own files, by their names and
+ * digests. Models of SentencePiece lie beside two tokenizers: tokenizer.json,
+ * and the tokenizer.model that it was made of. False also for a tokenizer
+ * without files, and for files that cannot be read. */
+bool gpt_tokenizer_identity_in(const struct gpt_tokenizer_identity *id,
+                               const char *dir);
+
 /* "GPT2BPETokenizer of 262 tokens (vocab.json, SHA-256 566216bd...)". */
 void gpt_tokenizer_identity_text(char *buf, size_t cap,
                                  const struct gpt_tokenizer_identity *id);

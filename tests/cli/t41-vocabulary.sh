@@ -191,8 +191,8 @@ vain vocab-size gen bpe -p x --vocab-size 262
 vain tiktoken-pattern pre $(given v) --tiktoken-pattern o200k
 vain tokenizer-hf-no-include-special-tokens pre $(given v) \
     --tokenizer-hf-no-include-special-tokens
-expect 2 'a name that tells no family' pre --tokenizer-model gpt2
-err_has 'name the family with --tokenizer-type'
+expect 4 'a name of a hub' pre --tokenizer-model gpt2
+err_has 'tokenizers are not fetched by a name'
 mkdir pair
 cp v-vocab.json pair/vocab.json
 cp v-merges.txt pair/merges.txt
@@ -398,6 +398,17 @@ err_has 'the vocabulary is that of tokenizer.model'
 both 100000
 expect 3 'which have not all of its tokens' gen pieces-hf --prompt quick
 err_has "normalizer.prepend: '_' is not supported"
+# both can be read: each is the model's, but not that of another directory
+cp "$top/tests/golden/families/unigram-t5.json" pieces-hf/tokenizer.json
+expect 0 'one of two, for gpt-train' train p --load pieces-hf --finetune \
+    --tokenizer-model pieces-hf/tokenizer.model --train-iters 1
+expect 0 'and for gpt-generate' gen pieces-hf --prompt quick --tokens 1 \
+    --tokenizer-model pieces-hf/tokenizer.model
+rm pieces-hf/tokenizer.model
+expect 3 'one that is not there' train p --load pieces-hf --finetune \
+    --tokenizer-model "$pieces" --train-iters 1
+err_has 'pieces-hf was made with HuggingFaceTokenizer'
+cp "$pieces" pieces-hf/tokenizer.model
 rm pieces-hf/tokenizer.json
 config true '"<none>"'
 begins 'one that is not there' pieces-hf "$n"
