@@ -18,9 +18,9 @@ static bool is_under(const char *host, const char *last)
            (n == len || host[n - len - 1] == '.');
 }
 
-/* Names that nobody can have in the public DNS, so that no page is there:
- * localhost (RFC 6761 6.3) and those of private networks, as
- * host.docker.internal, by which containers ask this machine. */
+/* Names that the public DNS does not have, so that no page is there: localhost
+ * (RFC 6761 6.3) and those of private networks, as host.docker.internal, by
+ * which containers ask this machine. */
 static bool is_private(const char *host)
 {
     return is_under(host, "localhost") || is_under(host, "internal");

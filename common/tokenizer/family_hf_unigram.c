@@ -22,7 +22,7 @@ struct unigram_tokenizer {
     struct gpt_added *added_normalized; /* and in what normalization makes */
     bool parse_special;
     struct gpt_str *tokens; /* (vocab_size) as they are printed */
-    size_t printed;         /* bytes of these, and of those that were replaced */
+    size_t printed;         /* bytes of these, and of replaced ones */
     struct gpt_arena arena; /* owns their bytes, and what the steps refer to */
 };
 

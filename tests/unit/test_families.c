@@ -341,8 +341,8 @@ static void spoil(const char *path, const char *from, const char *to,
 #define HF "HuggingFaceTokenizer"
 #define A16 "aaaaaaaaaaaaaaaa"
 #define GROW                                                                   \
-    "{\"type\":\"Replace\",\"pattern\":{\"String\":\"a\"},"                        \
-    "\"content\":\"" A16 A16 A16 A16 "\"},"
+    "{\"type\":\"Replace\",\"pattern\":{\"String\":\"a\"}," A_FOR_A
+#define A_FOR_A "\"content\":\"" A16 A16 A16 A16 "\"},"
 #define SP "SentencePieceTokenizer"
 static const struct {
     const char *what, *type, *file, *from, *to, *message;
