@@ -26,18 +26,22 @@ static bool is_private(const char *host)
     return is_under(host, "localhost") || is_under(host, "internal");
 }
 
-/* Without its port; an address of version 6 is in brackets, and has colons of
- * its own. A page cannot be at an address and be led elsewhere. */
+/* Without its port and the dot that may end a name; an address of version 6 is
+ * in brackets, and has colons of its own. A page cannot be at an address and be
+ * led elsewhere, and browsers send no empty name. */
 static bool is_own(const char *given, const char *where)
 {
     const char *served = strrchr(where, ':');
     struct in_addr address;
     char host[256];
+    size_t n = strcspn(given, ":");
 
     if (given[0] == '[')
         return true;
-    snprintf(host, sizeof(host), "%.*s", (int)strcspn(given, ":"), given);
-    return inet_pton(AF_INET, host, &address) == 1 || is_private(host) ||
+    n -= n > 1 && given[n - 1] == '.';
+    snprintf(host, sizeof(host), "%.*s", (int)n, given);
+    return n == 0 || inet_pton(AF_INET, host, &address) == 1 ||
+           is_private(host) ||
            (served && strlen(host) == (size_t)(served - where) &&
             strncasecmp(host, where, strlen(host)) == 0);
 }

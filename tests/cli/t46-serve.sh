@@ -168,6 +168,8 @@ while read -r want header; do
 done <<'END'
 200 Host: LOCALHOST:1
 200 Host: model.localhost
+200 Host: localhost.:8080
+200 Host;
 200 Host: [::1]:8
 200 Host: 127.0.0.2
 200 Host: Host.Docker.internal:8080
