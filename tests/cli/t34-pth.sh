@@ -151,3 +151,4 @@ chmod -R u+w llama3
 printf 'IQ== 0\nIg== 1\n' >llama3/tokenizer.model
 expect 3 'ranks as tokenizer.model' gpt-generate --load llama3 -p abc --tokens 4
 err_has 'no SentencePiece model, but ranks of a TikTokenizer, as Llama 3 has'
+tap_done
