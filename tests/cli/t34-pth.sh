@@ -123,9 +123,27 @@ err_has "sliding_window_size '9' is not known, and may change what the model"
 changed litgpt 's/RMSNorm/RMSNorx/'
 expect 3 'a class that is not known' gpt-reshape inspect changed
 err_has "norm_class_name 'RMSNorx' is not known"
+changed litgpt 's/sliding_window_indices: null/sliding_window_indices:\n- 1/'
+expect 3 'a list that is not known' gpt-reshape inspect changed
+err_has "sliding_window_indices '...' is not known"
+changed litgpt 's/^rope_adjustments:/rope_adjustments: {factor: 2}/; s/^  .*\n//'
+expect 3 'numbers in a line' gpt-reshape inspect changed
+err_has "rope_adjustments '{factor: 2}' is not known"
+changed litgpt 's/^parallel_residual: false/parallel_residual: no/'
+expect 3 'a word for a switch' gpt-reshape inspect changed
+err_has "parallel_residual 'no' is not known"
+changed litgpt 's/^parallel_residual: .*\n//'
+expect 0 'a field that is missing' gpt-reshape inspect changed
+out_has 'parallel_blocks          true'
+changed litgpt 'if ($ARGV =~ /yaml/) { s/^  (?!factor).*\n//; s/false$/False/;
+    s/\n/\r\n/; s/^att/---\r\n # x\r\natt/ }'
+expect 0 'one factor, words of Python, lines of Windows' \
+    gpt-reshape inspect changed
+out_has 'rotary_scaling           "linear"'
+out_has 'parallel_blocks          false'
 changed litgpt 's/  low_freq_factor/  beta_fast/'
 expect 3 'another scaling' gpt-reshape inspect changed
-err_has "beta_fast '1.0' is not that of Llama 3's scaling"
+err_has "beta_fast '1.0' is not that of Llama 3's scaling, nor"
 changed litgpt 's/^n_head: 4/n_head 4/'
 expect 3 'a line that is none' gpt-reshape inspect changed
 err_has "no 'name: value'"
