@@ -109,7 +109,11 @@ out_has 'rotary_scaling           "llama3"'
 err_has 'positions are scaled by 8, as the code of Llama 3.1 does'
 changed llama 's/"multiple_of": 8/"sliding_window": 5, "tied_embeddings": null/'
 expect 0 'a window, and null' gpt-reshape inspect changed
+err_has 'no max_seq_len'
 out_has 'window_size              4'
+changed llama 's/"multiple_of": 8/"max_position_embeddings": 77/'
+expect 0 'positions by a longer name' gpt-reshape inspect changed
+out_has 'max_positions            77'
 changed llama_parts 's/layers.1.attention.wo/layers.1.attention.wx/ if $ARGV =~ /01/'
 expect 3 'a part that is missing' gpt-reshape inspect changed
 err_has "consolidated.01.pth: tensor 'layers.1.attention.wo.weight' is missing"
