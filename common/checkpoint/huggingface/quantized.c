@@ -142,8 +142,9 @@ static int parse_bits_and_group(struct gpt_hf_quantized *q, const cJSON *config,
  * the one that is there. */
 static const char *layout_key(const cJSON *config, const char *older)
 {
-    return is_absent(cJSON_GetObjectItemCaseSensitive(config, older)) ? "format"
-                                                                      : older;
+    const cJSON *item = cJSON_GetObjectItemCaseSensitive(config, older);
+
+    return is_absent(item) ? "format" : older;
 }
 
 /* "gptq" stores zero points less 1, "gptq_v2" as they are. */

@@ -130,9 +130,12 @@ static int read_yaml(struct yaml *y, char *text, struct gpt_err *err)
         colon = strstr(line, ": ");
         if (!colon && line[strlen(line) - 1] == ':')
             colon = line + strlen(line) - 1;
-        if (y->n == FIELDS || (!colon && !inside))
-            return gpt_fail(err, GPT_EDATA, "%s:%d: %s", y->path, number,
-                            colon ? "too many fields" : "no 'name: value'");
+        if (y->n == FIELDS || (!colon && !inside)) {
+            gpt_fail(err, GPT_EDATA, "%s:%d: %s", y->path, number,
+                     colon ? "too many fields" : "no 'name: value'");
+            return gpt_hint(err, "write the file as LitGPT does: a field a "
+                                 "line, and those of a dict below it");
+        }
         struct field *f = &y->fields[y->n++];
         *f = (struct field){.of = inside && outer ? outer->name : "",
                             .name = "item"};
