@@ -137,8 +137,8 @@ changed litgpt 's/^parallel_residual: false/parallel_residual: no/'
 expect 3 'a word for a switch' gpt-reshape inspect changed
 err_has "parallel_residual 'no' is not known"
 changed litgpt 's/^parallel_residual: .*\n//'
-expect 0 'a field that is missing' gpt-reshape inspect changed
-out_has 'parallel_blocks          true'
+expect 3 'a field that is missing' gpt-reshape inspect changed
+err_has "changed/model_config.yaml: no field 'parallel_residual'"
 changed litgpt 'if ($ARGV =~ /yaml/) { s/^  (?!factor).*\n//; s/false$/False/;
     s/\n/\r\n/; s/^att/---\r\n # x\r\natt/ }'
 expect 0 'one factor, words of Python, lines of Windows' \

@@ -153,8 +153,8 @@ static int parse_gptq(struct gpt_hf_quantized *q, const cJSON *config,
 {
     const char *key = layout_key(config, "checkpoint_format");
     const cJSON *format = cJSON_GetObjectItemCaseSensitive(config, key);
-    const bool second =
-        cJSON_IsString(format) && strcasecmp(format->valuestring, "gptq_v2") == 0;
+    const bool second = cJSON_IsString(format) &&
+                        strcasecmp(format->valuestring, "gptq_v2") == 0;
 
     GPT_TRY(parse_bits_and_group(q, config, what, err));
     GPT_TRY(check_bits(q, "bits", true, what, err));

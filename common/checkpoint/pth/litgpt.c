@@ -152,13 +152,13 @@ static int read_yaml(struct yaml *y, char *text, struct gpt_err *err)
     return GPT_OK;
 }
 
-/* "" where there is none, as where it is null. The last of a name counts. */
+/* "" where it is null, NULL where there is none. The last of a name counts. */
 static const char *find_field(const struct yaml *y, const char *name)
 {
     for (int i = y->n; i-- > 0;)
         if (!y->fields[i].of[0] && strcmp(y->fields[i].name, name) == 0)
             return y->fields[i].value;
-    return "";
+    return NULL;
 }
 
 /* ---- fields ---- */
@@ -207,6 +207,16 @@ static const struct row known[] = {
     {"norm_qk_type", AT_REST, 0, "default", NULL},
     {"rope_condense_ratio", AT_REST, 0, "1", "1.0"},
     {"routed_scaling_factor", AT_REST, 0, "1.0", "1"},
+};
+
+/* Fields of all versions, which a file that was cut short lacks: it would be
+ * another model. A field of newer ones that is missing says no. */
+static const char *const needed[] = {
+    "bias", "block_size", "gelu_approximate", "head_size", "intermediate_size",
+    "lm_head_bias", "mlp_class_name", "n_embd", "n_head", "n_layer",
+    "n_query_groups", "norm_class_name", "norm_eps", "padded_vocab_size",
+    "parallel_residual", "rope_base", "rotary_percentage",
+    "shared_attention_norm", "vocab_size",
 };
 
 /* Numbers below ADJUSTMENTS. */
@@ -314,6 +324,17 @@ static int read_scaling(struct gpt_config *c, const struct yaml *y,
     return GPT_OK;
 }
 
+static int check_needed(const struct yaml *y, struct gpt_err *err)
+{
+    for (size_t i = 0; i < GPT_COUNT(needed); i++)
+        if (!find_field(y, needed[i])) {
+            gpt_fail(err, GPT_EDATA, "%s: no field '%s'", y->path, needed[i]);
+            return gpt_hint(err, "copy the file again: LitGPT writes all "
+                                 "fields of its class Config");
+        }
+    return GPT_OK;
+}
+
 /* Classes of parts by their names. Norms of Gemma are by the model's name. */
 static int read_words(struct gpt_config *c, const struct yaml *y,
                       struct gpt_err *err)
@@ -332,7 +353,7 @@ static int read_words(struct gpt_config *c, const struct yaml *y,
                                     strcmp(mlp, "GptNeoxMLP") == 0},
         {"gelu_approximate", gelu, strcmp(gelu, "none") == 0 ||
                                        strcmp(gelu, "tanh") == 0},
-        {"name", name, !strstr(name, "Gemma")},
+        {"name", name, !name || !strstr(name, "Gemma")},
     };
 
     for (size_t i = 0; i < GPT_COUNT(words); i++)
@@ -362,16 +383,12 @@ static int read_config(struct gpt_source *s, struct gpt_err *err)
     size_t len;
     int status;
 
-    /* what is missing has the default of LitGPT's class */
-    s->config = (struct gpt_config){.position_embedding = GPT_POSITION_ROPE,
-                                    .parallel_blocks = true,
-                                    .rotary_percent = 0.25,
-                                    .rotary_base = 10000,
-                                    .norm_epsilon = 1e-5,
-                                    .init_std = 0.02};
+    s->config = (struct gpt_config){
+        .position_embedding = GPT_POSITION_ROPE, .init_std = 0.02};
     GPT_TRY(gpt_path_join(path, sizeof(path), p->dir, CONFIG, err));
     GPT_TRY(gpt_read_file(path, CONFIG_LIMIT, &text, &len, err));
     GPT_TRY_GOTO(status, read_yaml(&y, text, err), out);
+    GPT_TRY_GOTO(status, check_needed(&y, err), out);
     for (int i = 0; i < y.n; i++)
         if (!y.fields[i].of[0])
             GPT_TRY_GOTO(status,
