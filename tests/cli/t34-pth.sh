@@ -109,7 +109,11 @@ out_has 'rotary_scaling           "llama3"'
 err_has 'positions are scaled by 8, as the code of Llama 3.1 does'
 changed llama 's/"multiple_of": 8/"sliding_window": 5, "tied_embeddings": null/'
 expect 0 'a window, and null' gpt-reshape inspect changed
+err_has 'no max_seq_len'
 out_has 'window_size              4'
+changed llama 's/"multiple_of": 8/"max_position_embeddings": 77/'
+expect 0 'positions by a longer name' gpt-reshape inspect changed
+out_has 'max_positions            77'
 changed llama_parts 's/layers.1.attention.wo/layers.1.attention.wx/ if $ARGV =~ /01/'
 expect 3 'a part that is missing' gpt-reshape inspect changed
 err_has "consolidated.01.pth: tensor 'layers.1.attention.wo.weight' is missing"
@@ -123,9 +127,27 @@ err_has "sliding_window_size '9' is not known, and may change what the model"
 changed litgpt 's/RMSNorm/RMSNorx/'
 expect 3 'a class that is not known' gpt-reshape inspect changed
 err_has "norm_class_name 'RMSNorx' is not known"
+changed litgpt 's/sliding_window_indices: null/sliding_window_indices:\n- 1/'
+expect 3 'a list that is not known' gpt-reshape inspect changed
+err_has "sliding_window_indices '...' is not known"
+changed litgpt 's/^rope_adjustments:/rope_adjustments: {factor: 2}/; s/^  .*\n//'
+expect 3 'numbers in a line' gpt-reshape inspect changed
+err_has "rope_adjustments '{factor: 2}' is not known"
+changed litgpt 's/^parallel_residual: false/parallel_residual: no/'
+expect 3 'a word for a switch' gpt-reshape inspect changed
+err_has "parallel_residual 'no' is not known"
+changed litgpt 's/^parallel_residual: .*\n//'
+expect 3 'a field that is missing' gpt-reshape inspect changed
+err_has "changed/model_config.yaml: no field 'parallel_residual'"
+changed litgpt 'if ($ARGV =~ /yaml/) { s/^  (?!factor).*\n//; s/false$/False/;
+    s/\n/\r\n/; s/^att/---\r\n # x\r\natt/ }'
+expect 0 'one factor, words of Python, lines of Windows' \
+    gpt-reshape inspect changed
+out_has 'rotary_scaling           "linear"'
+out_has 'parallel_blocks          false'
 changed litgpt 's/  low_freq_factor/  beta_fast/'
 expect 3 'another scaling' gpt-reshape inspect changed
-err_has "beta_fast '1.0' is not that of Llama 3's scaling"
+err_has "beta_fast '1.0' is not that of Llama 3's scaling, nor"
 changed litgpt 's/^n_head: 4/n_head 4/'
 expect 3 'a line that is none' gpt-reshape inspect changed
 err_has "no 'name: value'"
@@ -151,3 +173,4 @@ chmod -R u+w llama3
 printf 'IQ== 0\nIg== 1\n' >llama3/tokenizer.model
 expect 3 'ranks as tokenizer.model' gpt-generate --load llama3 -p abc --tokens 4
 err_has 'no SentencePiece model, but ranks of a TikTokenizer, as Llama 3 has'
+tap_done

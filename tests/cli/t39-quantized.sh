@@ -85,6 +85,17 @@ if [ -x "$BUILD/gpt-train" ]; then
         run-floats/iter_0000002/model_tp00_pp00.safetensors
 fi
 
+# ---- keys of newer versions ----
+rm -rf newer
+cp -r "$golden/gptq_v2" newer
+sed -i 's/"checkpoint_format"/"format"/' newer/config.json
+expect 0 'gptq_v2 by the other key' gpt-reshape diff newer "$golden/gptq_v2"
+rm -rf newer
+cp -r "$golden/awq" newer
+sed -i 's/"version": "gemm"/"format": "gemm", "backend": "auto"/' \
+    newer/config.json
+expect 0 'awq by the other key' gpt-reshape diff newer "$golden/awq"
+
 # ---- what is not read ----
 refused() { # name, sed script for config.json, message
     rm -rf changed
@@ -108,7 +119,13 @@ refused gptq 's/"sym"/"checkpoint_format": "marlin", "sym"/' \
     'checkpoint_format is "marlin": only gptq is read'
 refused gptq 's/"sym"/"dynamic": {"a": {"bits": 8}}, "sym"/' \
     'dynamic is {"a":{"bits":8}}: only none is read'
+refused gptq 's/"sym"/"format": "marlin", "sym"/' \
+    'format is "marlin": only gptq is read'
 refused awq 's/"gemm"/"gemv"/' 'version is "gemv": only gemm is read'
+refused awq 's/"version": "gemm"/"format": "gemv_fast"/' \
+    'format is "gemv_fast": only gemm is read'
+refused awq 's/"gemm"/"gemm", "backend": "llm-awq"/' \
+    'backend is "llm-awq": only the layout of AutoAWQ is read'
 refused awq 's/"bits": 4/"bits": 8/' 'bits is 8: only 4 is read'
 refused awq 's/"zero_point": true/"zero_point": false/' \
     'zero_point is false: only true is read'

@@ -138,19 +138,28 @@ static int parse_bits_and_group(struct gpt_hf_quantized *q, const cJSON *config,
     return read_group(q, config, "group_size", "q_group_size", what, err);
 }
 
+/* The layout of the files, whose key has an older name that counts before it:
+ * the one that is there. */
+static const char *layout_key(const cJSON *config, const char *older)
+{
+    const cJSON *item = cJSON_GetObjectItemCaseSensitive(config, older);
+
+    return is_absent(item) ? "format" : older;
+}
+
 /* "gptq" stores zero points less 1, "gptq_v2" as they are. */
 static int parse_gptq(struct gpt_hf_quantized *q, const cJSON *config,
                       const char *what, struct gpt_err *err)
 {
-    const cJSON *format =
-        cJSON_GetObjectItemCaseSensitive(config, "checkpoint_format");
-    const bool second =
-        cJSON_IsString(format) && strcmp(format->valuestring, "gptq_v2") == 0;
+    const char *key = layout_key(config, "checkpoint_format");
+    const cJSON *format = cJSON_GetObjectItemCaseSensitive(config, key);
+    const bool second = cJSON_IsString(format) &&
+                        strcasecmp(format->valuestring, "gptq_v2") == 0;
 
     GPT_TRY(parse_bits_and_group(q, config, what, err));
     GPT_TRY(check_bits(q, "bits", true, what, err));
     if (!second)
-        GPT_TRY(must_be(config, "checkpoint_format", "gptq", what, err));
+        GPT_TRY(must_be(config, key, "gptq", what, err));
     GPT_TRY(must_be(config, "pack_dtype", "int32", what, err));
     GPT_TRY(must_be_empty(config, "is_marlin_format", what, err));
     GPT_TRY(must_be_empty(config, "dynamic", what, err));
@@ -159,18 +168,22 @@ static int parse_gptq(struct gpt_hf_quantized *q, const cJSON *config,
     return GPT_OK;
 }
 
+/* "backend" names the kernels that multiply, and one other layout. */
 static int parse_awq(struct gpt_hf_quantized *q, const cJSON *config,
                      const char *what, struct gpt_err *err)
 {
     const cJSON *zero = cJSON_GetObjectItemCaseSensitive(config, "zero_point");
+    const cJSON *backend = cJSON_GetObjectItemCaseSensitive(config, "backend");
 
     GPT_TRY(parse_bits_and_group(q, config, what, err));
     if (q->bits != 4)
         return gpt_fail(err, GPT_EDATA,
                         "%s: " KEY ": bits is %lld: only 4 is read", what,
                         (long long)q->bits);
-    GPT_TRY(must_be(config, "version", "gemm", what, err));
-    GPT_TRY(must_be(config, "backend", "autoawq", what, err));
+    GPT_TRY(must_be(config, layout_key(config, "version"), "gemm", what, err));
+    if (cJSON_IsString(backend) &&
+        strcasecmp(backend->valuestring, "llm-awq") == 0)
+        return refuse(what, "backend", backend, "the layout of AutoAWQ", err);
     if (!is_absent(zero) && !cJSON_IsTrue(zero))
         return refuse(what, "zero_point", zero, "true", err);
     q->zeros = true;

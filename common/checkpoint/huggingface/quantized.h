@@ -35,7 +35,7 @@ struct gpt_hf_part {
 /* False when there is none of that name. */
 typedef bool gpt_hf_part_find(void *context, const char *name,
                               struct gpt_hf_part *part);
-struct gpt_hf_parts {
+struct gpt_hf_finder {
     gpt_hf_part_find *find;
     void *context;
     const char *where; /* the directory, for messages */
@@ -52,7 +52,7 @@ int gpt_hf_quantized_parse(struct gpt_hf_quantized *q, const cJSON *config,
  * of this name; else *found stays zero. GPT_EDATA: a part of it is missing, or
  * of another shape or type than the numbers ask for. */
 int gpt_hf_quantized_find(const struct gpt_hf_quantized *q,
-                          const struct gpt_hf_parts *parts, const char *name,
+                          const struct gpt_hf_finder *parts, const char *name,
                           struct gpt_hf_found *found,
                           struct gpt_err *err) GPT_MUST_USE;
 /* True for a tensor that says how activations were rounded, which they are not

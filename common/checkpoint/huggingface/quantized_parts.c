@@ -383,7 +383,7 @@ static int show(struct gpt_hf_quantizing *b, struct gpt_hf_found *found,
 }
 
 int gpt_hf_quantized_find(const struct gpt_hf_quantized *q,
-                          const struct gpt_hf_parts *parts, const char *name,
+                          const struct gpt_hf_finder *parts, const char *name,
                           struct gpt_hf_found *found, struct gpt_err *err)
 {
     static const char tail[] = "weight";

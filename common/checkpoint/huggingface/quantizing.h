@@ -9,7 +9,7 @@
 /* What is being made. */
 struct gpt_hf_quantizing {
     const struct gpt_hf_quantized *q;
-    const struct gpt_hf_parts *parts;
+    const struct gpt_hf_finder *parts;
     const char *name; /* "a.weight" */
     int base;         /* length of "a." */
     struct gpt_scaled s;

@@ -223,7 +223,7 @@ static int find_tensor(void *context, enum gpt_kind kind, const char *name,
 
     (void)kind; /* these files have weights alone */
     if (hf->extra.quantized.method) {
-        const struct gpt_hf_parts parts = {find_part, hf, hf->dir, &hf->arena};
+        const struct gpt_hf_finder parts = {find_part, hf, hf->dir, &hf->arena};
 
         GPT_TRY(gpt_hf_quantized_find(&hf->extra.quantized, &parts, name, found,
                                       err));

@@ -10,9 +10,11 @@
 #include "base/num.h"
 
 #include <string.h>
+#include <strings.h>
 
 #define CONFIG "model_config.yaml"
 #define WEIGHTS "lit_model.pth"
+#define ADJUSTMENTS "rope_adjustments"
 
 enum { CONFIG_LIMIT = 1 << 20, FIELDS = 256 };
 
@@ -68,7 +70,8 @@ static bool recognise_litgpt(const char *path)
 
 /* A line, or one that is indented below the line of `of`. */
 struct field {
-    const char *of, *name, *value; /* value "": null, or lines follow */
+    const char *of, *name, *value; /* value "": null, or `holds` */
+    bool holds;                    /* lines below it */
 };
 
 struct yaml {
@@ -77,13 +80,12 @@ struct yaml {
     int n;
 };
 
-/* A value without quotes; null and ~ are empty. */
+/* A name or a value without quotes; null and ~ are empty. */
 static char *trim(char *s)
 {
-    size_t n;
-
     s += strspn(s, " ");
-    n = strcspn(s, "\r");
+
+    size_t n = strlen(s);
     while (n && s[n - 1] == ' ')
         n--;
     if (n > 1 && (s[0] == '\'' || s[0] == '"') && s[n - 1] == s[0]) {
@@ -94,11 +96,25 @@ static char *trim(char *s)
     return strcmp(s, "null") == 0 || strcmp(s, "~") == 0 ? s + n : s;
 }
 
+/* Ends a line, perhaps of Windows. The next one, or NULL. */
+static char *end_line(char *line)
+{
+    char *next = strchr(line, '\n');
+    size_t n;
+
+    if (next)
+        *next++ = '\0';
+    n = strlen(line);
+    if (n && line[n - 1] == '\r')
+        line[n - 1] = '\0';
+    return next;
+}
+
 /* The dump of a dict: a line a field, and two levels at most. Items of a list
  * have no names. The text is cut into the fields' strings. */
 static int read_yaml(struct yaml *y, char *text, struct gpt_err *err)
 {
-    const char *of = "";
+    struct field *outer = NULL;
     int number = 0;
 
     for (char *line = text, *next; line; line = next) {
@@ -107,51 +123,56 @@ static int read_yaml(struct yaml *y, char *text, struct gpt_err *err)
         char *colon;
 
         number++;
-        if ((next = strchr(line, '\n')))
-            *next++ = '\0';
-        if (line[strspn(line, " \r")] == '\0' || line[0] == '#')
+        next = end_line(line);
+        const char first = line[strspn(line, " ")];
+        if (!first || first == '#' || strcmp(line, "---") == 0)
             continue;
         colon = strstr(line, ": ");
         if (!colon && line[strlen(line) - 1] == ':')
             colon = line + strlen(line) - 1;
-        if (y->n == FIELDS || (!colon && !inside))
-            return gpt_fail(err, GPT_EDATA, "%s:%d: %s", y->path, number,
-                            colon ? "too many fields" : "no 'name: value'");
+        if (y->n == FIELDS || (!colon && !inside)) {
+            gpt_fail(err, GPT_EDATA, "%s:%d: %s", y->path, number,
+                     colon ? "too many fields" : "no 'name: value'");
+            return gpt_hint(err, "write the file as LitGPT does: a field a "
+                                 "line, and those of a dict below it");
+        }
         struct field *f = &y->fields[y->n++];
-        *f = (struct field){.of = inside ? of : "", .name = "item"};
+        *f = (struct field){.of = inside && outer ? outer->name : "",
+                            .name = "item"};
         f->value = trim(colon ? colon + 1 : line);
         if (colon) {
             *colon = '\0';
             f->name = trim(line);
         }
         if (!inside)
-            of = f->name;
+            outer = f;
+        else if (outer)
+            outer->holds = true;
     }
     return GPT_OK;
 }
 
-/* "" where there is none, as where it is null: a class of LitGPT that lacks the
- * field is one that does not have what it is for. */
-static const char *find_field(const struct yaml *y, const char *of,
-                              const char *name)
+/* "" where it is null, NULL where there is none. The last of a name counts. */
+static const char *find_field(const struct yaml *y, const char *name)
 {
-    for (int i = 0; i < y->n; i++)
-        if (strcmp(y->fields[i].of, of) == 0 &&
-            strcmp(y->fields[i].name, name) == 0)
+    for (int i = y->n; i-- > 0;)
+        if (!y->fields[i].of[0] && strcmp(y->fields[i].name, name) == 0)
             return y->fields[i].value;
-    return "";
+    return NULL;
 }
 
 /* ---- fields ---- */
 
 /* Those that are read are numbers, switches or words; values of the others that
- * change nothing follow. A number that is missing keeps what it has. */
-static const struct {
+ * change nothing follow. NO_SWITCH says the opposite of its member. */
+enum kind { SIZE, REAL, SWITCH, NO_SWITCH, WORD, SCALING, AT_REST, NAME_ONLY };
+struct row {
     const char *name;
-    enum { SIZE, REAL, SWITCH, WORD, AT_REST, NAME_ONLY } kind;
+    enum kind kind;
     size_t offset;
     const char *rest, *rest_too;
-} known[] = {
+};
+static const struct row known[] = {
     {"n_layer", SIZE, AT(num_layers), NULL, NULL},
     {"n_head", SIZE, AT(num_attention_heads), NULL, NULL},
     {"n_embd", SIZE, AT(hidden_size), NULL, NULL},
@@ -172,11 +193,11 @@ static const struct {
     {"attn_bias", SWITCH, AT(qkv_bias), NULL, NULL},
     {"norm_qk", SWITCH, AT(qk_norm), NULL, NULL},
     {"rope_interleave", SWITCH, AT(rotary_interleaved), NULL, NULL},
-    {"bias", WORD, 0, NULL, NULL},
+    {"bias", NO_SWITCH, AT(no_linear_bias), NULL, NULL},
     {"norm_class_name", WORD, 0, NULL, NULL},
     {"mlp_class_name", WORD, 0, NULL, NULL},
     {"gelu_approximate", WORD, 0, NULL, NULL},
-    {"rope_adjustments", WORD, 0, NULL, NULL},
+    {ADJUSTMENTS, SCALING, 0, NULL, NULL},
     {"name", NAME_ONLY, 0, NULL, NULL},
     {"hf_config", NAME_ONLY, 0, NULL, NULL},
     {"vocab_size", NAME_ONLY, 0, NULL, NULL},
@@ -188,34 +209,32 @@ static const struct {
     {"routed_scaling_factor", AT_REST, 0, "1.0", "1"},
 };
 
-/* Numbers of the scaling of rotary positions that Llama 3.1 has. */
-static int read_scaling(struct gpt_config *c, const struct yaml *y,
-                        struct gpt_err *err)
+/* Fields of all versions, which a file that was cut short lacks: it would be
+ * another model. A field of newer ones that is missing says no. */
+static const char *const needed[] = {
+    "bias", "block_size", "gelu_approximate", "head_size", "intermediate_size",
+    "lm_head_bias", "mlp_class_name", "n_embd", "n_head", "n_layer",
+    "n_query_groups", "norm_class_name", "norm_eps", "padded_vocab_size",
+    "parallel_residual", "rope_base", "rotary_percentage",
+    "shared_attention_norm", "vocab_size",
+};
+
+/* Numbers below ADJUSTMENTS. */
+static const struct row scaling[] = {
+    {"factor", REAL, AT(rotary_factor), NULL, NULL},
+    {"low_freq_factor", REAL, AT(rotary_low_factor), NULL, NULL},
+    {"high_freq_factor", REAL, AT(rotary_high_factor), NULL, NULL},
+    {"original_max_seq_len", SIZE, AT(rotary_positions), NULL, NULL},
+};
+
+/* Lists of forty rows, searched fifty times. */
+static const struct row *find_row(const struct row *rows, size_t n,
+                                  const char *name)
 {
-    static const char of[] = "rope_adjustments";
-    double positions = 0; /* a number there, a count here */
-
-    for (int i = 0; i < y->n; i++) {
-        const struct field *f = &y->fields[i];
-        double *to = strcmp(f->name, "factor") == 0 ? &c->rotary_factor
-                     : strcmp(f->name, "low_freq_factor") == 0
-                         ? &c->rotary_low_factor
-                     : strcmp(f->name, "high_freq_factor") == 0
-                         ? &c->rotary_high_factor
-                     : strcmp(f->name, "original_max_seq_len") == 0
-                         ? &positions
-                         : NULL;
-
-        if (strcmp(f->of, of) != 0)
-            continue;
-        if (!to || !gpt_parse_real(f->value, to) || !(*to >= 0 && *to < 1e9))
-            return gpt_fail(err, GPT_EDATA,
-                            "%s: %s: %s '%s' is not that of Llama 3's scaling",
-                            y->path, of, f->name, f->value);
-        c->rotary_scaling = GPT_SCALING_LLAMA3;
-    }
-    c->rotary_positions = (int64_t)positions;
-    return GPT_OK;
+    for (size_t i = 0; i < n; i++)
+        if (strcmp(rows[i].name, name) == 0)
+            return &rows[i];
+    return NULL;
 }
 
 /* The value may be harmless, but nothing tells. */
@@ -224,51 +243,106 @@ static int bad_value(const struct yaml *y, const struct field *f,
 {
     return gpt_fail(err, GPT_EDATA,
                     "%s: %s '%.100s' is not known, and may change what the "
-                    "model computes", y->path, f->name, f->value);
+                    "model computes", y->path, f->name,
+                    f->holds ? "..." : f->value);
 }
 
 /* Values of Python that say no. */
 static bool says_no(const char *value)
 {
-    return !value[0] || strcmp(value, "false") == 0 ||
+    return !value[0] || strcasecmp(value, "false") == 0 ||
            strcmp(value, "0") == 0 || strcmp(value, "{}") == 0 ||
            strcmp(value, "[]") == 0;
 }
 
-/* By its row of `known`. A search of forty rows, fifty times. */
+/* A number that is null keeps what it has. False for a value that is none of
+ * the row's kind. */
+static bool read_value(struct gpt_config *c, const struct row *row,
+                       const char *value)
+{
+    void *const base = c;
+    void *const to = (char *)base + row->offset;
+    const bool no = says_no(value);
+
+    switch (row->kind) {
+    case SIZE:
+        return !value[0] || gpt_parse_int(value, to);
+    case REAL:
+        return !value[0] || gpt_parse_real(value, to);
+    case SWITCH:
+    case NO_SWITCH:
+        *(bool *)to = no == (row->kind == NO_SWITCH);
+        return no || strcasecmp(value, "true") == 0;
+    case SCALING:
+        return no;
+    case AT_REST:
+        return strcmp(value, row->rest) == 0 ||
+               (row->rest_too && strcmp(value, row->rest_too) == 0);
+    case WORD:
+    case NAME_ONLY:
+        break;
+    }
+    return true;
+}
+
+/* By its row of `known`; one that has none must say no. */
 static int read_field(struct gpt_config *c, const struct yaml *y,
                       const struct field *f, struct gpt_err *err)
 {
-    void *const base = c;
-    size_t k = 0;
-    bool good = true;
+    const struct row *row = find_row(known, GPT_COUNT(known), f->name);
+    const bool may_hold =
+        row && (row->kind == SCALING || row->kind == NAME_ONLY);
 
-    while (k < GPT_COUNT(known) && strcmp(known[k].name, f->name) != 0)
-        k++;
-    if (k == GPT_COUNT(known))
-        return says_no(f->value) ? GPT_OK : bad_value(y, f, err);
-    if (known[k].kind == AT_REST)
-        good = strcmp(f->value, known[k].rest) == 0 ||
-               (known[k].rest_too && strcmp(f->value, known[k].rest_too) == 0);
-    else if (known[k].kind == SWITCH)
-        *(bool *)((char *)base + known[k].offset) = !says_no(f->value);
-    else if (known[k].kind == SIZE && f->value[0])
-        good = gpt_parse_int(f->value,
-                             (int64_t *)((char *)base + known[k].offset));
-    else if (known[k].kind == REAL && f->value[0])
-        good = gpt_parse_real(f->value,
-                              (double *)((char *)base + known[k].offset));
-    return good ? GPT_OK : bad_value(y, f, err);
+    if ((f->holds && !may_hold) ||
+        !(row ? read_value(c, row, f->value) : says_no(f->value)))
+        return bad_value(y, f, err);
+    return GPT_OK;
+}
+
+/* Positions are scaled as in Llama 3.1, or by a factor alone. Which numbers go
+ * together is checked with the configuration. */
+static int read_scaling(struct gpt_config *c, const struct yaml *y,
+                        struct gpt_err *err)
+{
+    for (int i = 0; i < y->n; i++) {
+        const struct field *f = &y->fields[i];
+        const struct row *row =
+            find_row(scaling, GPT_COUNT(scaling), f->name);
+
+        if (strcmp(f->of, ADJUSTMENTS) != 0)
+            continue;
+        if (!row || !f->value[0] || !read_value(c, row, f->value))
+            return gpt_fail(err, GPT_EDATA,
+                            "%s: " ADJUSTMENTS ": %s '%.100s' is not that of "
+                            "Llama 3's scaling, nor of one by a factor",
+                            y->path, f->name, f->value);
+    }
+    if (c->rotary_low_factor != 0 || c->rotary_high_factor != 0)
+        c->rotary_scaling = GPT_SCALING_LLAMA3;
+    else if (c->rotary_factor != 0)
+        c->rotary_scaling = GPT_SCALING_LINEAR;
+    return GPT_OK;
+}
+
+static int check_needed(const struct yaml *y, struct gpt_err *err)
+{
+    for (size_t i = 0; i < GPT_COUNT(needed); i++)
+        if (!find_field(y, needed[i])) {
+            gpt_fail(err, GPT_EDATA, "%s: no field '%s'", y->path, needed[i]);
+            return gpt_hint(err, "copy the file again: LitGPT writes all "
+                                 "fields of its class Config");
+        }
+    return GPT_OK;
 }
 
 /* Classes of parts by their names. Norms of Gemma are by the model's name. */
 static int read_words(struct gpt_config *c, const struct yaml *y,
                       struct gpt_err *err)
 {
-    const char *norm = find_field(y, "", "norm_class_name");
-    const char *mlp = find_field(y, "", "mlp_class_name");
-    const char *gelu = find_field(y, "", "gelu_approximate");
-    const char *name = find_field(y, "", "name");
+    const char *norm = find_field(y, "norm_class_name");
+    const char *mlp = find_field(y, "mlp_class_name");
+    const char *gelu = find_field(y, "gelu_approximate");
+    const char *name = find_field(y, "name");
     const struct {
         const char *field, *value;
         bool good;
@@ -279,21 +353,22 @@ static int read_words(struct gpt_config *c, const struct yaml *y,
                                     strcmp(mlp, "GptNeoxMLP") == 0},
         {"gelu_approximate", gelu, strcmp(gelu, "none") == 0 ||
                                        strcmp(gelu, "tanh") == 0},
-        {"name", name, !strstr(name, "Gemma")},
+        {"name", name, !name || !strstr(name, "Gemma")},
     };
 
     for (size_t i = 0; i < GPT_COUNT(words); i++)
         if (!words[i].good)
-            return bad_value(y, &(struct field){"", words[i].field,
-                                                words[i].value}, err);
+            return bad_value(y,
+                             &(struct field){.name = words[i].field,
+                                             .value = words[i].value},
+                             err);
     c->normalization = norm[0] == 'R' ? GPT_RMSNORM : GPT_LAYERNORM;
     c->gated = mlp[0] == 'L'; /* fc_1 is its gate */
     c->activation = c->gated           ? GPT_SILU
                     : gelu[0] == 't' ? GPT_GELU
                                      : GPT_GELU_EXACT;
-    /* norms have biases by their class alone */
-    c->no_linear_bias = says_no(find_field(y, "", "bias"));
-    /* where all layers have biases, those of queries are among them */
+    /* where all layers have biases, those of queries are among them; norms
+     * have biases by their class alone */
     c->qkv_bias = c->qkv_bias && c->no_linear_bias;
     return GPT_OK;
 }
@@ -313,6 +388,7 @@ static int read_config(struct gpt_source *s, struct gpt_err *err)
     GPT_TRY(gpt_path_join(path, sizeof(path), p->dir, CONFIG, err));
     GPT_TRY(gpt_read_file(path, CONFIG_LIMIT, &text, &len, err));
     GPT_TRY_GOTO(status, read_yaml(&y, text, err), out);
+    GPT_TRY_GOTO(status, check_needed(&y, err), out);
     for (int i = 0; i < y.n; i++)
         if (!y.fields[i].of[0])
             GPT_TRY_GOTO(status,

@@ -57,6 +57,12 @@ static const struct gpt_safetensor *entry_of(const struct gpt_pth *p,
     return gpt_safetensors_find(&p->files[k].weights, name);
 }
 
+/* A size of a part, of which each rank has one; a file may claim any. */
+static int64_t of_all_ranks(const struct gpt_pth *p, int64_t size)
+{
+    return gpt_min_i64(size, MOST) * p->n_files;
+}
+
 /* The dimension in which ranks share a matrix: rows, but for the matrices that
  * each rank's part of a layer ends with, and the word table of Llama 1 and 2.
  * Llama 3 shares its word table by rows, and only its width tells. */
@@ -66,7 +72,7 @@ static int split_of(const struct gpt_pth *p, const char *name,
     const bool words = gpt_path_ends_in(name, "tok_embeddings.weight");
 
     if (words)
-        return e->shape[1] * p->n_files == p->model.config->hidden_size;
+        return of_all_ranks(p, e->shape[1]) == p->model.config->hidden_size;
     return gpt_path_ends_in(name, "attention.wo.weight") ||
            gpt_path_ends_in(name, "feed_forward.w2.weight");
 }
@@ -143,8 +149,8 @@ static const char *const unused_keys[] = {
 static const char *const known_keys[] = {
     "dim", "n_layers", "n_heads", "n_kv_heads", "vocab_size", "head_dim",
     "hidden_dim", "norm_eps", "rope_theta", "use_scaled_rope",
-    "rope_scaling_factor", "max_seq_len", "sliding_window", "tied_embeddings",
-    "use_biases", "causal",
+    "rope_scaling_factor", "max_seq_len", "max_position_embeddings",
+    "sliding_window", "tied_embeddings", "use_biases", "causal",
 };
 
 /* Lists of twenty words, and files of ten. */
@@ -199,8 +205,11 @@ static int read_sizes(struct gpt_config *c, const cJSON *json, const char *what,
                             what, err));
     GPT_TRY(gpt_json_int_or(json, "vocab_size", -1, -1, MOST, &c->vocab_size,
                             what, err));
+    /* newer files of Mistral have the longer name */
     GPT_TRY(gpt_json_int_or(json, "max_seq_len", 0, 1, MOST, &c->max_positions,
                             what, err));
+    GPT_TRY(gpt_json_int_or(json, "max_position_embeddings", c->max_positions,
+                            1, MOST, &c->max_positions, what, err));
     GPT_TRY(gpt_json_int_or(json, "sliding_window", 0, 1, MOST, &window, what,
                             err));
     c->window_size = gpt_max_i64(window - 1, 0); /* a token counts itself */
@@ -268,9 +277,9 @@ static int read_shapes(struct gpt_source *s, struct gpt_err *err)
     p->model.config = c; /* split_of() looks at the width */
     if (c->vocab_size < 0)
         c->vocab_size =
-            w->shape[0] * (split_of(p, words, w) ? 1 : p->n_files);
+            split_of(p, words, w) ? w->shape[0] : of_all_ranks(p, w->shape[0]);
     if (c->ffn_hidden_size == 0)
-        c->ffn_hidden_size = g->shape[0] * p->n_files;
+        c->ffn_hidden_size = of_all_ranks(p, g->shape[0]);
     return GPT_OK;
 }
 

@@ -116,21 +116,20 @@ int gpt_pth_list(const struct gpt_source *s, gpt_stored_visit *visit,
 
 /* ---- weights ---- */
 
-/* The tensor of Adam's that a weight's number names; *found stays as it is
- * where there is none. */
-static int find_moment(struct gpt_pth *p, enum gpt_kind kind,
-                       const struct gpt_safetensor *weight,
-                       struct gpt_hf_found *found, struct gpt_err *err)
+/* The tensor of Adam's that the number of a weight of the first file names, or
+ * NULL. */
+static const struct gpt_safetensor *
+moment_of(const struct gpt_pth *p, enum gpt_kind kind,
+          const struct gpt_safetensor *weight)
 {
     static const char *const keys[] = {[GPT_KIND_EXP_AVG] = "exp_avg",
                                        [GPT_KIND_EXP_AVG_SQ] = "exp_avg_sq"};
-    const struct gpt_pth_file *f = &p->files[0];
+    const int64_t i = weight - p->files[0].weights.tensors;
     char name[64];
 
-    snprintf(name, sizeof(name), "%lld.%s",
-             (long long)p->numbers[weight - f->weights.tensors], keys[kind]);
-    const struct gpt_safetensor *e = gpt_safetensors_find(&p->moments, name);
-    return e ? gpt_hf_take_entry(found, f->in, e, f->name, NULL, err) : GPT_OK;
+    snprintf(name, sizeof(name), "%lld.%s", (long long)p->numbers[i],
+             keys[kind]);
+    return gpt_safetensors_find(&p->moments, name);
 }
 
 int gpt_pth_find(void *context, enum gpt_kind kind, const char *name,
@@ -142,10 +141,11 @@ int gpt_pth_find(void *context, enum gpt_kind kind, const char *name,
 
     if (!e)
         return GPT_OK;
-    if (kind != GPT_KIND_PARAMETERS)
-        return find_moment(p, kind, e, found, err);
-    return gpt_hf_take_entry(found, f->in, e, f->name,
-                             &f->used[e - f->weights.tensors], err);
+    if (kind == GPT_KIND_PARAMETERS)
+        return gpt_hf_take_entry(found, f->in, e, f->name,
+                                 &f->used[e - f->weights.tensors], err);
+    e = moment_of(p, kind, e);
+    return e ? gpt_hf_take_entry(found, f->in, e, f->name, NULL, err) : GPT_OK;
 }
 
 /* Everything in the files is a parameter or is known to be none. */
@@ -249,16 +249,12 @@ static bool same_shape(const struct gpt_safetensor *a,
  * another order. */
 static bool moments_fit(const struct gpt_pth *p)
 {
-    static const char *const keys[] = {"exp_avg", "exp_avg_sq"};
     const struct gpt_safetensors *weights = &p->files[0].weights;
-    char name[64];
 
     for (int64_t i = 0; i < weights->n; i++)
-        for (size_t k = 0; p->files[0].used[i] && k < GPT_COUNT(keys); k++) {
-            snprintf(name, sizeof(name), "%lld.%s", (long long)p->numbers[i],
-                     keys[k]);
+        for (int k = 1; p->files[0].used[i] && k < GPT_N_ADAM_KINDS; k++) {
             const struct gpt_safetensor *e =
-                gpt_safetensors_find(&p->moments, name);
+                moment_of(p, (enum gpt_kind)k, &weights->tensors[i]);
 
             if (!e || !same_shape(e, &weights->tensors[i]))
                 return false;

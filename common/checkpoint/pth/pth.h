@@ -27,7 +27,7 @@ struct gpt_pth {
     size_t cap_files;
     struct gpt_hf_importer model;
     struct gpt_safetensors moments; /* of the first file's optimizer, or zero */
-    int64_t *numbers; /* (files[0].weights.n): in the optimizer, or -1 */
+    int64_t *numbers; /* (files[0].weights.n): in the optimizer, where used */
     int64_t step;     /* of Adam */
     cJSON *state;
 };
