@@ -23,7 +23,7 @@ bool gpt_hf_flag(const cJSON *part, const char *key, bool def)
     return cJSON_IsBool(item) ? cJSON_IsTrue(item) : def;
 }
 
-int gpt_hf_refuse_part(const struct gpt_hf_parts *parts, const char *field,
+int gpt_hf_refuse_part(const struct gpt_step_parts *parts, const char *field,
                        const char *key, const char *value)
 {
     return gpt_fail(parts->err, GPT_EDATA,
@@ -32,7 +32,7 @@ int gpt_hf_refuse_part(const struct gpt_hf_parts *parts, const char *field,
 }
 
 /* The depth is that of the JSON, which is limited. */
-int gpt_hf_each_part(const struct gpt_hf_parts *parts, const cJSON *part,
+int gpt_hf_each_part(const struct gpt_step_parts *parts, const cJSON *part,
                      const char *field, const char *list, gpt_hf_part_fn *fn)
 {
     char name[160];

@@ -7,7 +7,7 @@
 #include "base/json.h"
 
 /* Where parts are: the file, for messages, and what they are read into. */
-struct gpt_hf_parts {
+struct gpt_step_parts {
     const char *what;
     struct gpt_err *err;
     void *data;
@@ -18,11 +18,11 @@ typedef int gpt_hf_part_fn(void *data, const cJSON *part, const char *type,
 
 /* Calls fn for a part, or for each part of a sequence, which may hold
  * sequences, by the name `list`; for null does nothing. */
-int gpt_hf_each_part(const struct gpt_hf_parts *parts, const cJSON *part,
+int gpt_hf_each_part(const struct gpt_step_parts *parts, const cJSON *part,
                      const char *field, const char *list, gpt_hf_part_fn *fn)
     GPT_MUST_USE;
 /* GPT_EDATA: the value of a member of a part is not supported. */
-int gpt_hf_refuse_part(const struct gpt_hf_parts *parts, const char *field,
+int gpt_hf_refuse_part(const struct gpt_step_parts *parts, const char *field,
                        const char *key, const char *value);
 
 /* Members of a part; "" and `def` where they are not of that type. */

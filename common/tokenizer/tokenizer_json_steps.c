@@ -27,7 +27,7 @@ struct pieces {
 
 /* What was read so far; expressions are borrowed from the tree. */
 struct reading {
-    struct gpt_hf_parts parts;
+    struct gpt_step_parts parts;
     struct gpt_hf_pipeline *p;
     const char *what;
     const char *regex[GPT_PRETOK_STAGES];

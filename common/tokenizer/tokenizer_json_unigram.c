@@ -11,7 +11,7 @@
 #include <string.h>
 
 struct reading {
-    struct gpt_hf_parts parts;
+    struct gpt_step_parts parts;
     struct gpt_hf_unigram_steps *s;
     struct gpt_arena *arena;
     bool fused;   /* the decoder has made one text of all tokens */
