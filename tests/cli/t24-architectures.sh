@@ -487,7 +487,7 @@ check 'a gate' same '--swiglu' '--activation-function silu --gated-linear-unit'
 # ---- GPUs, emulated ----
 if [ -f "$BUILD/libgpt-cuda-emu.so" ]; then
     for name in gemma2 olmo2 bloom opt qwen gptj granite cohere2 phi4 \
-        ministral3 hunyuan gptneo; do
+        ministral3 hunyuan gptneo stablelm; do
         eval "options=\$$name"
         # shellcheck disable=SC2086 # options are words
         expect 0 "$name on a GPU" gpt-train --num-layers 2 $tiny \

@@ -157,8 +157,10 @@ FAMILIES = {
                              **rope(r, partial=0.5, scaled=False)),
     "StableLm": lambda r, s: dict(
         **whole(s), **rope(r, partial=0.5, scaled=False),
-        use_qkv_bias=r.random() < 0.5, use_parallel_residual=r.random() < 0.5),
-    "Cohere": lambda r, s: dict(**whole(s), logit_scale=0.3),
+        use_qkv_bias=r.random() < 0.5, use_parallel_residual=r.random() < 0.5,
+        qk_layernorm=r.random() < 0.5),
+    "Cohere": lambda r, s: dict(**whole(s), logit_scale=0.3,
+                                use_qk_norm=r.random() < 0.5),
     "Granite": lambda r, s: dict(
         **whole(s), embedding_multiplier=3.0, residual_multiplier=0.22,
         logits_scaling=5.0, attention_multiplier=0.3),

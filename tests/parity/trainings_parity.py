@@ -301,7 +301,8 @@ def train(m, c, data):
     """Rates, losses and norms of all steps."""
     kinds = {True: [], False: []}
     for name, p in m.named_parameters():
-        kinds[p.dim() > 1 and not name.endswith("bias")].append(p)
+        # Cohere's norms of heads are one tensor
+        kinds[p.dim() > 1 and "norm" not in name].append(p)
     optimizer = c.optimizer([
         {"params": kinds[d], "wd_mult": float(d), "lr_mult": 1.0}
         for d in (True, False) if kinds[d]])

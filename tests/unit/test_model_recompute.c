@@ -155,7 +155,7 @@ static void variants(void)
         {GPT2, 4 * C + HEADS + 8 * 4 + 2 * F, 2},
         {LLAMA, 4 * C + 2 * HEADS + 8 * 4 + 3 * F, 2},
         {NEOX, 3 * C + HEADS + 8 * 4 + 2 * F, 2},
-        {FALCON, 2 * C + HEADS + 8 * 4 + 2 * F, 1},
+        {FALCON, 2 * C + 2 * HEADS + 8 * 4 + 2 * F, 1},
     };
 
     for (size_t i = 0; i < GPT_COUNT(cases); i++) {
