@@ -82,8 +82,9 @@ static int step_lower(const struct gpt_text_step *step, struct gpt_buf *out,
     return GPT_OK;
 }
 
-/* What becomes of a character: itself, a space, or 0 for nothing. The list is
- * that of SentencePiece's rules "nmt", as the library has it. */
+/* What becomes of a character: itself, a space, or UINT32_MAX for nothing, as 0
+ * is a character. The list is that of SentencePiece's rules "nmt", as the
+ * library has it. */
 static uint32_t nmt_of(uint32_t cp)
 {
     if ((cp >= 1 && cp <= 8) || cp == 0xB || (cp >= 0xE && cp <= 0x1F) ||
