@@ -41,7 +41,7 @@ check 'with the token that ends a text' grep -q '"eos_token_id":.*63' \
 expect 2 'is not written' into "$golden/zero1" x --to deepspeed
 if [ -x "$BUILD/gpt-train" ]; then
     expect 3 'a schedule is asked for' train --load "$golden/zero1" --save x
-    err_has 'override-opt_param-scheduler'
+    err_has 'override-opt-param-scheduler'
 fi
 
 # ---- without ZeRO ----
