@@ -173,6 +173,7 @@ reach() { # program status
     gpt-launch:0) gpt-launch true ;;
     gpt-launch:1) no_memory gpt-launch true ;;
     gpt-launch:3) gpt-launch sh -c 'exit 3' ;;
+    gpt-launch:5) gpt-launch sh -c 'exit 5' ;;
     gpt-launch:7) gpt-launch sh -c 'exit 7' ;;
     gpt-launch:4) gpt-launch ./missing ;;
     gpt-report:0) gpt-report ckpt ;;
