@@ -5,8 +5,6 @@
  * that differs from version to version. */
 #include "checkpoint/packing_internal.h"
 
-#include "base/dtype.h"
-#include "base/num.h"
 #include "checkpoint/scaled.h"
 
 #include <assert.h>
@@ -15,13 +13,8 @@
 
 enum { BLOCK = 32, SUPER = 256 };
 
-/* Scales are fp16 in all kinds. What a scale loses by that is lost in
- * packing, too: elements are divided by the scale before it is rounded. */
-static float half(const uint8_t *p)
-{
-    return gpt_f16_to_f32(gpt_get_u16(p));
-}
-
+/* What a scale loses by fp16 is lost in packing, too: elements are divided by
+ * the scale before it is rounded. */
 static void put_half(uint8_t *p, float x)
 {
     gpt_put_u16(p, gpt_f32_to_f16(x));
@@ -65,7 +58,7 @@ static uint8_t clip(double v, int most)
 /* A block is f16 d; i8 q[32]. An element is d q. */
 static void unpack_q8_0(float *to, const uint8_t *b)
 {
-    const float d = half(b);
+    const float d = gpt_packing_half(b);
 
     for (int i = 0; i < BLOCK; i++)
         to[i] = d * (float)(int8_t)b[2 + i];
@@ -114,7 +107,7 @@ static void pack_nibbles(uint8_t *q, uint8_t *high, const uint8_t *v)
 static void unpack_signed(float *to, const uint8_t *b, const uint8_t *q,
                           const uint8_t *high, int middle)
 {
-    const float d = half(b);
+    const float d = gpt_packing_half(b);
     uint8_t v[BLOCK];
 
     unpack_nibbles(v, q, high);
@@ -127,7 +120,7 @@ static void unpack_signed(float *to, const uint8_t *b, const uint8_t *q,
 static void unpack_unsigned(float *to, const uint8_t *b, const uint8_t *q,
                             const uint8_t *high)
 {
-    const float d = half(b), m = half(b + 2);
+    const float d = gpt_packing_half(b), m = gpt_packing_half(b + 2);
     uint8_t v[BLOCK];
 
     unpack_nibbles(v, q, high);
@@ -241,7 +234,7 @@ static void part_scale(const uint8_t *s, int j, float *scale, float *least)
 static void unpack_k(float *to, const uint8_t *b, const uint8_t *high,
                      const uint8_t *q)
 {
-    const float d = half(b), m = half(b + 2);
+    const float d = gpt_packing_half(b), m = gpt_packing_half(b + 2);
     float scale, least;
 
     for (int j = 0; j < 8; j++) {
@@ -274,7 +267,7 @@ static void unpack_q5_k(float *to, const uint8_t *b)
  * Each half of the block has four parts of 32, whose high bits share a byte. */
 static void unpack_q6_k(float *to, const uint8_t *b)
 {
-    const float d = half(b + 208);
+    const float d = gpt_packing_half(b + 208);
 
     for (int i = 0; i < SUPER; i++) {
         const int h = i / 128, part = i % 128 / 32, k = i % 32;

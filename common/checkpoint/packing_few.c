@@ -3,17 +3,9 @@
  * each float has the same bits. Rows of gpt_packings[] name the functions. */
 #include "checkpoint/packing_internal.h"
 
-#include "base/dtype.h"
-#include "base/num.h"
-
 #include <string.h>
 
 enum { BLOCK = 32, SUPER = 256 };
-
-static float half(const uint8_t *p)
-{
-    return gpt_f16_to_f32(gpt_get_u16(p));
-}
 
 /* ---- two and three bits ---- */
 
@@ -28,7 +20,7 @@ static int two_bits(const uint8_t *q, int i)
  * m. */
 void gpt_unpack_q2_k(float *to, const uint8_t *b)
 {
-    const float d = half(b + 80), m = half(b + 82);
+    const float d = gpt_packing_half(b + 80), m = gpt_packing_half(b + 82);
 
     for (int i = 0; i < SUPER; i++) {
         const float scale = d * (float)(b[i / 16] & 15);
@@ -51,7 +43,7 @@ static int scale_of(const uint8_t *s, int k)
  * q; 12 bytes of scales; f16 d. */
 void gpt_unpack_q3_k(float *to, const uint8_t *b)
 {
-    const float d = half(b + 108);
+    const float d = gpt_packing_half(b + 108);
 
     for (int i = 0; i < SUPER; i++) {
         const int third = b[i % 32] >> (i / 32) & 1;
@@ -78,7 +70,7 @@ static float digit(const uint8_t *q, int before)
  * as far apart as its group has bytes: 32, 16, then 4. */
 void gpt_unpack_tq1_0(float *to, const uint8_t *b)
 {
-    const float d = half(b + 52);
+    const float d = gpt_packing_half(b + 52);
 
     for (int i = 0; i < SUPER; i++)
         to[i] = d * (i < 160   ? digit(b + i % 32, i / 32)
@@ -89,7 +81,7 @@ void gpt_unpack_tq1_0(float *to, const uint8_t *b)
 /* A block is q; f16 d. */
 void gpt_unpack_tq2_0(float *to, const uint8_t *b)
 {
-    const float d = half(b + 64);
+    const float d = gpt_packing_half(b + 64);
 
     for (int i = 0; i < SUPER; i++)
         to[i] = d * (float)(two_bits(b, i) - 1);
@@ -110,14 +102,14 @@ static const int8_t uneven[16] = {-127, -104, -83, -65, -49, -35, -22, -10,
 /* A block is f16 d; q. */
 void gpt_unpack_iq4_nl(float *to, const uint8_t *b)
 {
-    look_up(to, half(b), b + 2, uneven);
+    look_up(to, gpt_packing_half(b), b + 2, uneven);
 }
 
 /* A block is f16 d; u16 of the two high bits of eight scales; 4 bytes of their
  * low ones; q. */
 void gpt_unpack_iq4_xs(float *to, const uint8_t *b)
 {
-    const float d = half(b);
+    const float d = gpt_packing_half(b);
     const int high = gpt_get_u16(b + 2);
 
     for (int j = 0; j < 8; j++) {

@@ -3,7 +3,15 @@
 #ifndef GPT_CHECKPOINT_PACKING_INTERNAL_H
 #define GPT_CHECKPOINT_PACKING_INTERNAL_H
 
+#include "base/dtype.h"
+#include "base/num.h"
 #include "checkpoint/packing.h"
+
+/* Scales are fp16 in all kinds but mxfp4. */
+static inline float gpt_packing_half(const uint8_t *p)
+{
+    return gpt_f16_to_f32(gpt_get_u16(p));
+}
 
 /* Each unpacks one block of its kind. */
 void gpt_unpack_q2_k(float *to, const uint8_t *block);
