@@ -17,8 +17,7 @@ static int make_rows(struct gpt_hf_quantizing *b, struct gpt_err *err)
     struct gpt_hf_part scales, order;
     uint8_t byte = 0;
 
-    GPT_TRY(gpt_hf_check_numbers(b, err));
-    GPT_TRY(gpt_hf_check_part(b, &b->main, GPT_I8, shape[0], shape[1], err));
+    GPT_TRY(gpt_hf_check_numbers(b, GPT_I8, err));
     memcpy(b->shape, shape, sizeof(b->shape));
     b->s.numbers.bits = 8;
     b->s.numbers.pitch = shape[1];
@@ -171,7 +170,7 @@ static int make_codes(struct gpt_hf_quantizing *b, struct gpt_err *err)
 
     if (!what)
         return gpt_no_memory(err, "quant_state");
-    GPT_TRY(gpt_hf_check_numbers(b, err));
+    GPT_TRY(gpt_hf_check_numbers(b, GPT_N_DTYPES, err));
     b->s.numbers.bits = 4;
     b->s.numbers.order = order;
     b->s.numbers.per = 2;

@@ -83,7 +83,8 @@ static bool is_scale(enum gpt_dtype t)
 }
 
 /* The numbers are of two dimensions, which everything else is compared with. */
-int gpt_hf_check_numbers(struct gpt_hf_quantizing *b, struct gpt_err *err)
+int gpt_hf_check_numbers(struct gpt_hf_quantizing *b, enum gpt_dtype type,
+                         struct gpt_err *err)
 {
     const struct gpt_safetensor *e = b->main.entry;
 
@@ -93,8 +94,7 @@ int gpt_hf_check_numbers(struct gpt_hf_quantizing *b, struct gpt_err *err)
     b->s.numbers.in = b->main.in;
     b->s.numbers.begin = e->begin;
     b->s.numbers.bits = (int)b->q->bits;
-    return gpt_hf_check_part(b, &b->main, GPT_N_DTYPES, e->shape[0],
-                             e->shape[1], err);
+    return gpt_hf_check_part(b, &b->main, type, e->shape[0], e->shape[1], err);
 }
 
 /* Rows and columns in the order of the file, and how many of them share a
@@ -185,10 +185,8 @@ int gpt_hf_make_bytes(struct gpt_hf_quantizing *b, struct gpt_err *err)
         return GPT_OK;
     const bool whole = b->q->method->format &&
                        strcmp(b->q->method->format, "int-quantized") == 0;
-    GPT_TRY(gpt_hf_check_numbers(b, err));
+    GPT_TRY(gpt_hf_check_numbers(b, whole ? GPT_I8 : GPT_F8_E4M3, err));
     const int64_t *shape = b->main.entry->shape;
-    GPT_TRY(gpt_hf_check_part(b, &b->main, whole ? GPT_I8 : GPT_F8_E4M3,
-                              shape[0], shape[1], err));
     memcpy(b->shape, shape, sizeof(b->shape));
     pthread_once(&once, fill_e4m3);
     b->s.numbers.pitch = shape[1];
@@ -255,7 +253,7 @@ int gpt_hf_make_words(struct gpt_hf_quantizing *b, struct gpt_err *err)
 
     if (!gpt_hf_find_part(b, "weight_packed", &b->main))
         return GPT_OK;
-    GPT_TRY(gpt_hf_check_numbers(b, err));
+    GPT_TRY(gpt_hf_check_numbers(b, GPT_I32, err));
     GPT_TRY(read_shape(b, err));
     GPT_TRY(gpt_hf_check_part(b, &b->main, GPT_I32, b->shape[0],
                               gpt_ceil_div(b->shape[1], per), err));
@@ -322,9 +320,8 @@ int gpt_hf_make_gptq(struct gpt_hf_quantizing *b, struct gpt_err *err)
 
     if (!gpt_hf_find_part(b, "qweight", &b->main))
         return GPT_OK;
-    GPT_TRY(gpt_hf_check_numbers(b, err));
+    GPT_TRY(gpt_hf_check_numbers(b, GPT_I32, err));
     const int64_t *shape = b->main.entry->shape;
-    GPT_TRY(gpt_hf_check_part(b, &b->main, GPT_I32, shape[0], shape[1], err));
     b->s.numbers.down = true;
     b->s.numbers.pitch = 4 * shape[1];
     GPT_TRY(set_rows_of_groups(b, shape[0] * per, shape[1], err));
@@ -338,9 +335,8 @@ int gpt_hf_make_awq(struct gpt_hf_quantizing *b, struct gpt_err *err)
 
     if (!gpt_hf_find_part(b, "qweight", &b->main))
         return GPT_OK;
-    GPT_TRY(gpt_hf_check_numbers(b, err));
+    GPT_TRY(gpt_hf_check_numbers(b, GPT_I32, err));
     const int64_t *shape = b->main.entry->shape;
-    GPT_TRY(gpt_hf_check_part(b, &b->main, GPT_I32, shape[0], shape[1], err));
     b->s.numbers.order = order;
     b->s.numbers.per = 8;
     b->s.numbers.pitch = 4 * shape[1];

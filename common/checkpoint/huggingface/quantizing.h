@@ -31,8 +31,9 @@ int gpt_hf_check_part(const struct gpt_hf_quantizing *b,
                       const struct gpt_hf_part *part, enum gpt_dtype type,
                       int64_t rows, int64_t columns,
                       struct gpt_err *err) GPT_MUST_USE;
-/* Sets where the numbers are, of b->main, which must be a matrix. */
-int gpt_hf_check_numbers(struct gpt_hf_quantizing *b,
+/* Sets where the numbers are, of b->main, which must be a matrix of this type;
+ * GPT_N_DTYPES: of any. */
+int gpt_hf_check_numbers(struct gpt_hf_quantizing *b, enum gpt_dtype type,
                          struct gpt_err *err) GPT_MUST_USE;
 /* Rows and columns in the order of the file, and how many of them share a
  * scale; 0: all. */
