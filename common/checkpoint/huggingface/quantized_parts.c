@@ -382,14 +382,12 @@ int gpt_hf_quantized_find(const struct gpt_hf_quantized *q,
                           const struct gpt_hf_finder *parts, const char *name,
                           struct gpt_hf_found *found, struct gpt_err *err)
 {
-    static const char tail[] = "weight";
-    const size_t n = strlen(name), k = sizeof(tail) - 1;
     struct gpt_hf_quantizing b = {
         .q = q, .parts = parts, .name = name, .s = {.name = name, .after = 1}};
 
-    if (n <= k || strcmp(name + n - k, tail) != 0 || name[n - k - 1] != '.')
+    if (!gpt_path_ends_in(name, ".weight"))
         return GPT_OK;
-    b.base = (int)(n - k);
+    b.base = (int)(strlen(name) - strlen("weight"));
     GPT_TRY(q->method->make(&b, err));
     return b.shape[0] ? show(&b, found, err) : GPT_OK;
 }
@@ -399,13 +397,9 @@ bool gpt_hf_quantized_ignores(const char *name)
     static const char *const tails[] = {
         ".input_scale", ".activation_scale", ".output_scale",    ".q_scale",
         ".k_scale",     ".v_scale",          ".input_zero_point"};
-    const size_t n = strlen(name);
 
-    for (size_t i = 0; i < GPT_COUNT(tails); i++) {
-        const size_t k = strlen(tails[i]);
-
-        if (n > k && strcmp(name + n - k, tails[i]) == 0)
+    for (size_t i = 0; i < GPT_COUNT(tails); i++)
+        if (gpt_path_ends_in(name, tails[i]))
             return true;
-    }
     return false;
 }
