@@ -97,7 +97,7 @@ static int nest_scales(struct gpt_hf_quantizing *b, const cJSON *state,
                          err));
     GPT_TRY(gpt_json_real_or(state, "nested_offset", 0, &offset, what, err));
     GPT_TRY(gpt_hf_check_part(b, codes, GPT_N_DTYPES, n, 1, err));
-    *s = (struct gpt_scaled){.name = b->s.name,
+    *s = (struct gpt_scaled){.name = codes->entry->name,
                              .rows = 1,
                              .columns = n,
                              .group_rows = 1,
