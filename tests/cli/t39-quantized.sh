@@ -191,6 +191,8 @@ harmed bnb_nf4 's/"shape": \[32, 32\]/"shape": [32, 16]/' \
     'it is of 32 x 16 numbers, and tensor'
 harmed bnb_nf4 's/"shape": \[32, 32\]/"shape": [3 ,"2"]/' \
     "'shape' is not two sizes"
+harmed bnb_nf4 's/"shape": \[32, 32\]/"shape":[32,32.5]/' \
+    "'shape' is not two sizes"
 harmed bnb_nf4 's/"blocksize": 64/"blocksize": -1/' "'blocksize' is -1"
 harmed bnb_nf4 's/"blocksize": 64/"blocksize": 32/' \
     "q_proj.weight.absmax' has 1 dimensions, 16 x 1"

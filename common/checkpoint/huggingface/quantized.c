@@ -71,21 +71,28 @@ static int read_number(const cJSON *config, const char *key, const char *alias,
     return gpt_json_int(config, key, -1, INT32_MAX, out, what, err);
 }
 
-/* [128, 128] */
-static int read_block(const cJSON *list, const char *key, int64_t *block,
-                      const char *what, struct gpt_err *err)
+bool gpt_hf_two_sizes(const cJSON *list, int64_t sizes[2])
 {
+    if (!cJSON_IsArray(list) || cJSON_GetArraySize(list) != 2)
+        return false;
     for (int i = 0; i < 2; i++) {
         const cJSON *item = cJSON_GetArrayItem(list, i);
 
-        if (!cJSON_IsArray(list) || cJSON_GetArraySize(list) != 2 ||
-            !cJSON_IsNumber(item) || !(item->valuedouble >= 1) ||
+        if (!cJSON_IsNumber(item) || !(item->valuedouble >= 1) ||
             item->valuedouble > INT32_MAX ||
             item->valuedouble != (double)(int64_t)item->valuedouble)
-            return refuse(what, key, list, "a list of two sizes", err);
-        block[i] = (int64_t)item->valuedouble;
+            return false;
+        sizes[i] = (int64_t)item->valuedouble;
     }
-    return GPT_OK;
+    return true;
+}
+
+static int read_block(const cJSON *list, const char *key, int64_t *block,
+                      const char *what, struct gpt_err *err)
+{
+    return gpt_hf_two_sizes(list, block)
+               ? GPT_OK
+               : refuse(what, key, list, "a list of two sizes", err);
 }
 
 /* Elements of a row that share a scale; -1 is all of them. */

@@ -61,6 +61,9 @@ bool gpt_hf_quantized_ignores(const char *name);
 
 /* ---- between the files ---- */
 
+/* [128, 64]. False for what is no list of two whole numbers from 1 on. */
+bool gpt_hf_two_sizes(const cJSON *list, int64_t sizes[2]);
+
 struct gpt_hf_quantizing;
 struct gpt_hf_method {
     const char *name;   /* quant_method */

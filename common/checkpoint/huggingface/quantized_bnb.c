@@ -123,20 +123,12 @@ static int nest_scales(struct gpt_hf_quantizing *b, const cJSON *state,
 static int set_state(struct gpt_hf_quantizing *b, const cJSON *state,
                      const char *what, struct gpt_err *err)
 {
-    const cJSON *shape = cJSON_GetObjectItemCaseSensitive(state, "shape");
     struct gpt_hf_part scales;
     int64_t block, n;
 
-    for (int d = 0; d < 2; d++) {
-        const cJSON *size = cJSON_GetArrayItem(shape, d);
-
-        if (!cJSON_IsArray(shape) || cJSON_GetArraySize(shape) != 2 ||
-            !cJSON_IsNumber(size) || !(size->valuedouble >= 1) ||
-            size->valuedouble > INT32_MAX)
-            return gpt_fail(err, GPT_EDATA, "%s: 'shape' is not two sizes",
-                            what);
-        b->shape[d] = (int64_t)size->valuedouble;
-    }
+    if (!gpt_hf_two_sizes(cJSON_GetObjectItemCaseSensitive(state, "shape"),
+                          b->shape))
+        return gpt_fail(err, GPT_EDATA, "%s: 'shape' is not two sizes", what);
     n = b->shape[0] * b->shape[1];
     GPT_TRY(gpt_json_int(state, "blocksize", 1, MOST_BLOCK, &block, what, err));
     /* whatever type the numbers are said to be of: bytes are counted */
