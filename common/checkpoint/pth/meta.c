@@ -57,6 +57,17 @@ static const struct gpt_safetensor *entry_of(const struct gpt_pth *p,
     return gpt_safetensors_find(&p->files[k].weights, name);
 }
 
+/* Marks what files from k on have of that name as read. */
+static void mark(struct gpt_pth *p, int64_t k, const char *name)
+{
+    for (; k < p->n_files; k++) {
+        const struct gpt_safetensor *e = entry_of(p, k, name);
+
+        if (e)
+            p->files[k].used[e - p->files[k].weights.tensors] = true;
+    }
+}
+
 /* A size of a part, of which each rank has one; a file may claim any. */
 static int64_t of_all_ranks(const struct gpt_pth *p, int64_t size)
 {
@@ -113,9 +124,8 @@ static int find_whole(void *context, enum gpt_kind kind, const char *name,
     int64_t shape[2], at = 0;
 
     if (!first || first->ndim != 2 || p->n_files == 1) {
-        for (int64_t k = 1; first && k < p->n_files; k++)
-            if ((e = entry_of(p, k, name)))
-                p->files[k].used[e - p->files[k].weights.tensors] = true;
+        if (first)
+            mark(p, 1, name);
         return gpt_pth_find(context, kind, name, found, err);
     }
     const int split = split_of(p, name, first);
@@ -142,35 +152,31 @@ static int find_whole(void *context, enum gpt_kind kind, const char *name,
 
 /* ---- params.json ---- */
 
-/* What concerns memory, or widths that tensors tell. */
-static const char *const unused_keys[] = {
-    "multiple_of", "ffn_dim_multiplier", "max_batch_size", "model_type",
-};
 static const char *const known_keys[] = {
     "dim", "n_layers", "n_heads", "n_kv_heads", "vocab_size", "head_dim",
     "hidden_dim", "norm_eps", "rope_theta", "use_scaled_rope",
     "rope_scaling_factor", "max_seq_len", "max_position_embeddings",
     "sliding_window", "tied_embeddings", "use_biases", "causal",
+    /* not read: what concerns memory, or widths that tensors tell */
+    "multiple_of", "ffn_dim_multiplier", "max_batch_size", "model_type",
 };
 
-/* Lists of twenty words, and files of ten. */
-static bool is_among(const char *const *list, size_t n, const char *key)
+/* A list of twenty words, and files of ten. */
+static bool is_known(const char *key)
 {
-    for (size_t i = 0; i < n; i++)
-        if (strcmp(list[i], key) == 0)
+    for (size_t i = 0; i < GPT_COUNT(known_keys); i++)
+        if (strcmp(known_keys[i], key) == 0)
             return true;
     return false;
 }
 
-/* Models with experts, or with quantised weights, say so by keys. */
+/* Models with experts, or with quantized weights, say so by keys. */
 static int check_keys(const cJSON *json, const char *what, struct gpt_err *err)
 {
     const cJSON *item;
 
     cJSON_ArrayForEach(item, json)
-        if (!cJSON_IsNull(item) &&
-            !is_among(known_keys, GPT_COUNT(known_keys), item->string) &&
-            !is_among(unused_keys, GPT_COUNT(unused_keys), item->string))
+        if (!is_known(item->string))
             return gpt_fail(err, GPT_EDATA,
                             "%s: '%.200s' is not known, and may change what "
                             "the model computes", what, item->string);
@@ -324,17 +330,6 @@ out:
 
 /* ---- the source ---- */
 
-/* The rates of positions, which Llama 1 and 2 keep, are constants. */
-static void pass_over_rates(struct gpt_pth *p)
-{
-    for (int64_t k = 0; k < p->n_files; k++) {
-        const struct gpt_safetensor *e = entry_of(p, k, "rope.freqs");
-
-        if (e)
-            p->files[k].used[e - p->files[k].weights.tensors] = true;
-    }
-}
-
 /* As many files as follow each other by their numbers. */
 static int open_files(struct gpt_source *s, struct gpt_err *err)
 {
@@ -360,14 +355,12 @@ static int open_files(struct gpt_source *s, struct gpt_err *err)
 static int open_meta(struct gpt_source *s, const char *path,
                      const struct gpt_source_options *o, struct gpt_err *err)
 {
-    struct gpt_pth *p;
-
     GPT_TRY(gpt_pth_begin(s, path, o, "a directory of Meta's", err));
     s->at = s->dir;
-    p = s->data;
     GPT_TRY(open_files(s, err));
     GPT_TRY(read_params(s, err));
-    pass_over_rates(p);
+    /* the rates of positions, which Llama 1 and 2 keep, are constants */
+    mark(s->data, 0, "rope.freqs");
     GPT_TRY(gpt_pth_import(s, &family, find_whole, PARAMS, o, err));
     s->family = "llama";
     return GPT_OK;
