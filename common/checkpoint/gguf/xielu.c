@@ -54,11 +54,13 @@ int gpt_gguf_read_alpha(struct gpt_tensor *here, const struct gpt_gguf *g,
 int gpt_gguf_check_xielu(const struct gpt_config *c, const struct gpt_gguf *g,
                          struct gpt_err *err)
 {
+    if (c->activation != GPT_XIELU)
+        return GPT_OK;
     for (size_t i = 0; i < GPT_COUNT(lists); i++) {
         void *list;
         int64_t n;
 
-        if (lists[i].role != GPT_N_ROLES || c->activation != GPT_XIELU)
+        if (lists[i].role != GPT_N_ROLES)
             continue;
         GPT_TRY(gpt_gguf_words(g, lists[i].name, GPT_GGUF_F32, &list, &n, err));
         const float *x = list;
