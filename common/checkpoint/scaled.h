@@ -9,9 +9,9 @@
 #include "base/dtype.h"
 #include "base/io.h"
 
-/* A matrix of numbers of 2, 4 or 8 bits. Several of them share a unit: 32 bits,
- * little-endian, or without `order` and `down` a byte, the first in the lowest
- * bits. */
+/* A matrix of numbers of 2, 4 or 8 bits. Several of them share a unit: with
+ * `down` 32 bits, little-endian, with `order` as many bytes as `per` numbers
+ * have, else one byte. Without `order` the first is in the lowest bits. */
 struct gpt_fields {
     struct gpt_in *in; /* borrowed; NULL: there are none */
     int64_t begin;     /* byte of the file */
