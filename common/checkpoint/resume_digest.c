@@ -32,8 +32,8 @@ static void add_file(struct gpt_xxh64 *h, const struct gpt_in *in)
     gpt_xxh64_add(h, &stamp, sizeof(stamp));
 }
 
-/* Numbers and scales may lie in different files. What else there is follows
- * from config.json, so it is that of the numbers. */
+/* Numbers and scales may lie in different files. The rest of the description
+ * follows from these numbers and from what the files hold. */
 static void add_scaled(struct gpt_xxh64 *h, const struct gpt_scaled *s)
 {
     const int64_t place[] = {s->numbers.begin, s->numbers.bits,
@@ -51,6 +51,17 @@ static void add_scaled(struct gpt_xxh64 *h, const struct gpt_scaled *s)
         add_scaled(h, s->nested);
 }
 
+/* NULL: not packed. */
+static void add_packed(struct gpt_xxh64 *h, const struct gpt_packed *p)
+{
+    if (p && p->scaled) {
+        add_scaled(h, p->scaled);
+        return;
+    }
+    add_number(h, p ? p->begin : -1);
+    add_number(h, p ? (int64_t)p->packing->ggml_type : -1);
+}
+
 /* What is added to a piece, and to what. */
 static void add_merge(struct gpt_xxh64 *h, const struct gpt_merging *m)
 {
@@ -59,9 +70,7 @@ static void add_merge(struct gpt_xxh64 *h, const struct gpt_merging *m)
 
     add_numbers(h, place, (int)GPT_COUNT(place));
     add_number(h, m->kept);
-    add_number(h, m->packed ? m->packed->begin : -1);
-    if (m->packed && m->packed->scaled)
-        add_scaled(h, m->packed->scaled);
+    add_packed(h, m->packed);
     if (p) {
         gpt_xxh64_add(h, &p->scale, sizeof(p->scale));
         add_number(h, p->rounds);
@@ -88,13 +97,7 @@ static void add_tensor(struct gpt_xxh64 *h, const struct gpt_tensor *t)
         add_numbers(h, b->stride, t->ndim);
         add_number(h, b->offset);
         add_number(h, b->dtype);
-        if (b->packed && b->packed->scaled)
-            add_scaled(h, b->packed->scaled);
-        else {
-            add_number(h, b->packed ? b->packed->begin : -1);
-            add_number(h, b->packed ? (int64_t)b->packed->packing->ggml_type
-                                    : -1);
-        }
+        add_packed(h, b->packed);
         if (b->merge && (i == 0 || b->merge != t->pieces[i - 1].merge))
             add_merge(h, b->merge);
         if (b->in != last)
