@@ -314,8 +314,6 @@ item_of(const struct gpt_pickle_value *lists, int64_t group, int64_t i)
 static int take_param(struct whole *w, int64_t i, int64_t at, bool *fits,
                       struct gpt_err *err)
 {
-    static const char *const keys[] = {[GPT_KIND_EXP_AVG] = "exp_avg",
-                                       [GPT_KIND_EXP_AVG_SQ] = "exp_avg_sq"};
     struct gpt_deepspeed_param *p = w->order[i];
     const int64_t group = i >= w->n_first;
     const int64_t inside = i - (group ? w->n_first : 0);
@@ -324,7 +322,8 @@ static int take_param(struct whole *w, int64_t i, int64_t at, bool *fits,
 
     *fits = true;
     for (int k = GPT_KIND_EXP_AVG; *fits && k < GPT_N_ADAM_KINDS; k++) {
-        const struct gpt_pickle_value *v = gpt_pickle_find(state, keys[k]);
+        const struct gpt_pickle_value *v =
+            gpt_pickle_find(state, gpt_torch_adam_keys[k]);
 
         GPT_TRY(w->flat ? take_span(w, v, p, (enum gpt_kind)k, at, fits, err)
                         : take_tensor(w, v, p, (enum gpt_kind)k, fits, err));

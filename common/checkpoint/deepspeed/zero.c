@@ -112,8 +112,6 @@ static int take_moments(struct reader *r, const struct gpt_torch *t,
                         const struct gpt_pickle_value *base, int64_t group,
                         struct vector *to, struct gpt_err *err)
 {
-    static const char *const keys[] = {[GPT_KIND_EXP_AVG] = "exp_avg",
-                                       [GPT_KIND_EXP_AVG_SQ] = "exp_avg_sq"};
     const struct gpt_pickle_value *map =
         gpt_pickle_mapping(gpt_pickle_find(base, "state"));
     const struct gpt_pickle_value *key, *value, *state = NULL;
@@ -130,8 +128,10 @@ static int take_moments(struct reader *r, const struct gpt_torch *t,
         return GPT_OK;
     }
     for (int k = GPT_KIND_EXP_AVG; k < GPT_N_ADAM_KINDS; k++) {
-        GPT_TRY(take_flat(t, keys[k], gpt_pickle_find(state, keys[k]),
-                          &to->kinds[k], err));
+        const char *name = gpt_torch_adam_keys[k];
+
+        GPT_TRY(take_flat(t, name, gpt_pickle_find(state, name), &to->kinds[k],
+                          err));
         if (to->kinds[k].shape[0] < to->n)
             return bad_file(t, "moments that are shorter than their weights",
                             err);

@@ -122,13 +122,11 @@ static const struct gpt_safetensor *
 moment_of(const struct gpt_pth *p, enum gpt_kind kind,
           const struct gpt_safetensor *weight)
 {
-    static const char *const keys[] = {[GPT_KIND_EXP_AVG] = "exp_avg",
-                                       [GPT_KIND_EXP_AVG_SQ] = "exp_avg_sq"};
     const int64_t i = weight - p->files[0].weights.tensors;
     char name[64];
 
     snprintf(name, sizeof(name), "%lld.%s", (long long)p->numbers[i],
-             keys[kind]);
+             gpt_torch_adam_keys[kind]);
     return gpt_safetensors_find(&p->moments, name);
 }
 

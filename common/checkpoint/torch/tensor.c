@@ -267,6 +267,11 @@ int gpt_torch_tensor(const struct gpt_torch *t, const char *name,
     return GPT_OK;
 }
 
+const char *const gpt_torch_adam_keys[GPT_N_ADAM_KINDS] = {
+    [GPT_KIND_EXP_AVG] = "exp_avg",
+    [GPT_KIND_EXP_AVG_SQ] = "exp_avg_sq",
+};
+
 int gpt_torch_count(const struct gpt_torch *t, const struct gpt_pickle_value *v,
                     int64_t *count, struct gpt_err *err)
 {

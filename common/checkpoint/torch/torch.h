@@ -9,6 +9,7 @@
 #ifndef GPT_CHECKPOINT_TORCH_H
 #define GPT_CHECKPOINT_TORCH_H
 
+#include "checkpoint/names.h"
 #include "checkpoint/torch/pickle.h"
 #include "checkpoint/safetensors/safetensors.h"
 #include "checkpoint/torch/zip.h"
@@ -79,6 +80,8 @@ int gpt_torch_tensor(const struct gpt_torch *t, const char *name,
                      struct gpt_torch_tensor *out,
                      struct gpt_err *err) GPT_MUST_USE;
 
+/* What PyTorch's Adam calls its moments, "exp_avg"; NULL for parameters. */
+extern const char *const gpt_torch_adam_keys[GPT_N_ADAM_KINDS];
 /* A count, a number or a tensor of one; -1 when it is neither. */
 int gpt_torch_count(const struct gpt_torch *t, const struct gpt_pickle_value *v,
                     int64_t *count, struct gpt_err *err) GPT_MUST_USE;
