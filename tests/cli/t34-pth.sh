@@ -66,21 +66,26 @@ expect 0 'its training goes on' gpt-train --load "$golden/nanogpt" --save more \
 check 'at its step' [ -d more/iter_0000004 ]
 err_has 'iteration        3/'
 
+copied() { # directory copy
+    rm -rf "$2"
+    cp -r "$golden/$1" "$2"
+    chmod -R u+w "$2"
+}
 changed() { # directory expression: a copy whose file was changed in place
-    rm -rf changed
-    cp -r "$golden/$1" changed
-    chmod -R u+w changed
+    copied "$1" changed
     LC_ALL=C perl -pi -e "$2" changed/*.pt* changed/*.json changed/*.yaml 2>/dev/null
 }
-changed nanogpt_plain 's/n_layer/n_layex/'
-expect 3 'an argument that is missing' gpt-reshape inspect changed
-err_has "changed/ckpt.pt: model_args has n_layex, which nanoGPT's model does"
-changed nanogpt_plain 's/model_args/model_argx/'
-expect 3 'no arguments' gpt-reshape inspect changed
-err_has "no dict 'model_args'"
-changed nanogpt_plain 's/ln_f.weight/ln_g.weight/'
-expect 3 'a tensor that is missing' gpt-reshape inspect changed
-err_has "no tensor 'transformer.ln_f.weight'"
+refused() { # what directory expression message
+    changed "$2" "$3"
+    expect 3 "$1" gpt-reshape inspect changed
+    err_has "$4"
+}
+refused 'an argument that is missing' nanogpt_plain 's/n_layer/n_layex/' \
+    "changed/ckpt.pt: model_args has n_layex, which nanoGPT's model does"
+refused 'no arguments' nanogpt_plain 's/model_args/model_argx/' \
+    "no dict 'model_args'"
+refused 'a tensor that is missing' nanogpt_plain 's/ln_f.weight/ln_g.weight/' \
+    "no tensor 'transformer.ln_f.weight'"
 err_has 'ckpt.pt describes another model than the files hold'
 changed nanogpt_plain 's/exp_avg_sq/exp_avg_sx/g'
 expect 0 'a state that is not of Adam' into changed left -q
@@ -94,15 +99,11 @@ expect 3 'an empty file' gpt-reshape inspect empty
 # ---- Meta ----
 expect 0 'a warning' gpt-reshape inspect "$golden/llama"
 err_has 'no max_seq_len: texts are taken to have at most 8192 tokens'
-changed llama 's/"multiple_of"/"moe"/'
-expect 3 'a key that is not known' gpt-reshape inspect changed
-err_has "changed/params.json: 'moe' is not known, and may change what"
-changed llama 's/"multiple_of": 8/"use_biases": true/'
-expect 3 'biases' gpt-reshape inspect changed
-err_has 'a model with use_biases is not read'
-changed llama 's/"n_heads": 4/"n_heads": 3/'
-expect 3 'other heads' gpt-reshape inspect changed
-err_has 'params.json'
+refused 'a key that is not known' llama 's/"multiple_of"/"moe"/' \
+    "changed/params.json: 'moe' is not known, and may change what"
+refused 'biases' llama 's/"multiple_of": 8/"use_biases": true/' \
+    'a model with use_biases is not read'
+refused 'other heads' llama 's/"n_heads": 4/"n_heads": 3/' 'params.json'
 changed llama 's/"multiple_of": 8/"use_scaled_rope": true/'
 expect 0 'scaled positions' gpt-reshape inspect changed
 out_has 'rotary_scaling           "llama3"'
@@ -114,51 +115,45 @@ out_has 'window_size              4'
 changed llama 's/"multiple_of": 8/"max_position_embeddings": 77/'
 expect 0 'positions by a longer name' gpt-reshape inspect changed
 out_has 'max_positions            77'
-changed llama_parts 's/layers.1.attention.wo/layers.1.attention.wx/ if $ARGV =~ /01/'
-expect 3 'a part that is missing' gpt-reshape inspect changed
-err_has "consolidated.01.pth: tensor 'layers.1.attention.wo.weight' is missing"
+refused 'a part that is missing' llama_parts \
+    's/layers.1.attention.wo/layers.1.attention.wx/ if $ARGV =~ /01/' \
+    "consolidated.01.pth: tensor 'layers.1.attention.wo.weight' is missing"
 rm -f changed/consolidated.01.pth
 expect 3 'a file that is missing' gpt-reshape inspect changed
+
 # ---- LitGPT ----
 moments litgpt 0000001 32704
-changed litgpt 's/sliding_window_size: null/sliding_window_size: 9/'
-expect 3 'a field that is not known' gpt-reshape inspect changed
-err_has "sliding_window_size '9' is not known, and may change what the model"
-changed litgpt 's/RMSNorm/RMSNorx/'
-expect 3 'a class that is not known' gpt-reshape inspect changed
-err_has "norm_class_name 'RMSNorx' is not known"
-changed litgpt 's/sliding_window_indices: null/sliding_window_indices:\n- 1/'
-expect 3 'a list that is not known' gpt-reshape inspect changed
-err_has "sliding_window_indices '...' is not known"
-changed litgpt 's/^rope_adjustments:/rope_adjustments: {factor: 2}/; s/^  .*\n//'
-expect 3 'numbers in a line' gpt-reshape inspect changed
-err_has "rope_adjustments '{factor: 2}' is not known"
-changed litgpt 's/^parallel_residual: false/parallel_residual: no/'
-expect 3 'a word for a switch' gpt-reshape inspect changed
-err_has "parallel_residual 'no' is not known"
-changed litgpt 's/^parallel_residual: .*\n//'
-expect 3 'a field that is missing' gpt-reshape inspect changed
-err_has "changed/model_config.yaml: no field 'parallel_residual'"
+refused 'a field that is not known' litgpt \
+    's/sliding_window_size: null/sliding_window_size: 9/' \
+    "sliding_window_size '9' is not known, and may change what the model"
+refused 'a class that is not known' litgpt 's/RMSNorm/RMSNorx/' \
+    "norm_class_name 'RMSNorx' is not known"
+refused 'a list that is not known' litgpt \
+    's/sliding_window_indices: null/sliding_window_indices:\n- 1/' \
+    "sliding_window_indices '...' is not known"
+refused 'numbers in a line' litgpt \
+    's/^rope_adjustments:/rope_adjustments: {factor: 2}/; s/^  .*\n//' \
+    "rope_adjustments '{factor: 2}' is not known"
+refused 'a word for a switch' litgpt \
+    's/^parallel_residual: false/parallel_residual: no/' \
+    "parallel_residual 'no' is not known"
+refused 'a field that is missing' litgpt 's/^parallel_residual: .*\n//' \
+    "changed/model_config.yaml: no field 'parallel_residual'"
 changed litgpt 'if ($ARGV =~ /yaml/) { s/^  (?!factor).*\n//; s/false$/False/;
     s/\n/\r\n/; s/^att/---\r\n # x\r\natt/ }'
 expect 0 'one factor, words of Python, lines of Windows' \
     gpt-reshape inspect changed
 out_has 'rotary_scaling           "linear"'
 out_has 'parallel_blocks          false'
-changed litgpt 's/  low_freq_factor/  beta_fast/'
-expect 3 'another scaling' gpt-reshape inspect changed
-err_has "beta_fast '1.0' is not that of Llama 3's scaling, nor"
-changed litgpt 's/^n_head: 4/n_head 4/'
-expect 3 'a line that is none' gpt-reshape inspect changed
-err_has "no 'name: value'"
-changed litgpt 's/^n_layer: 2/n_layer: x/'
-expect 3 'a word for a number' gpt-reshape inspect changed
-err_has "n_layer 'x' is not known"
+refused 'another scaling' litgpt 's/  low_freq_factor/  beta_fast/' \
+    "beta_fast '1.0' is not that of Llama 3's scaling, nor"
+refused 'a line that is none' litgpt 's/^n_head: 4/n_head 4/' "no 'name: value'"
+refused 'a word for a number' litgpt 's/^n_layer: 2/n_layer: x/' \
+    "n_layer 'x' is not known"
 expect 0 'what is left out of a run' into "$golden/litgpt" other
 err_has 'train_dataloader'
 
-cp -r "$golden/llama" lacking
-chmod -R u+w lacking
+copied llama lacking
 rm lacking/params.json
 expect 3 'without params.json' gpt-reshape inspect lacking
 err_has 'params.json is missing beside them'
@@ -168,8 +163,7 @@ expect 3 'without model_config.yaml' gpt-reshape inspect lit
 err_has 'model_config.yaml is missing beside them'
 
 # Llama 3's vocabulary, whose name is that of another kind of file
-cp -r "$golden/llama" llama3
-chmod -R u+w llama3
+copied llama llama3
 printf 'IQ== 0\nIg== 1\n' >llama3/tokenizer.model
 expect 3 'ranks as tokenizer.model' gpt-generate --load llama3 -p abc --tokens 4
 err_has 'no SentencePiece model, but ranks of a TikTokenizer, as Llama 3 has'

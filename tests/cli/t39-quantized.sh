@@ -85,21 +85,23 @@ if [ -x "$BUILD/gpt-train" ]; then
         run-floats/iter_0000002/model_tp00_pp00.safetensors
 fi
 
+copied() { # name: into "changed"
+    rm -rf changed
+    cp -r "$golden/$1" changed
+}
+
 # ---- keys of newer versions ----
-rm -rf newer
-cp -r "$golden/gptq_v2" newer
-sed -i 's/"checkpoint_format"/"format"/' newer/config.json
-expect 0 'gptq_v2 by the other key' gpt-reshape diff newer "$golden/gptq_v2"
-rm -rf newer
-cp -r "$golden/awq" newer
-sed -i 's/"version": "gemm"/"format": "gemm", "backend": "auto"/' \
-    newer/config.json
-expect 0 'awq by the other key' gpt-reshape diff newer "$golden/awq"
+newer() { # name, sed script for config.json
+    copied "$1"
+    sed -i "$2" changed/config.json
+    expect 0 "$1 by the other key" gpt-reshape diff changed "$golden/$1"
+}
+newer gptq_v2 's/"checkpoint_format"/"format"/'
+newer awq 's/"version": "gemm"/"format": "gemm", "backend": "auto"/'
 
 # ---- what is not read ----
 refused() { # name, sed script for config.json, message
-    rm -rf changed
-    cp -r "$golden/$1" changed
+    copied "$1"
     sed -i "$2" changed/config.json
     expect 3 "refused: $3" into changed x
     err_has "$3"
@@ -154,8 +156,7 @@ expect 2 'nor written' into fp8 x --to hf --target-params-dtype fp8
 # Changes of the header keep its length, those of data are at a tensor's
 # beginning.
 harmed() { # name, sed script for the tensors' header, message
-    rm -rf changed
-    cp -r "$golden/$1" changed
+    copied "$1"
     sed -i "$2" changed/model.safetensors
     expect 3 "harmed: $3" into changed x
     err_has "$3"
@@ -202,8 +203,7 @@ harmed bnb_nf4 's/{"quant_type"/ "quant_type"/' 'quant_state of'
 harmed bnb_int8 "s/$q.SCB/$q.SCX/" "no tensor '$q.SCB'"
 
 data() { # name tensor bytes: writes them at the tensor's beginning
-    rm -rf changed
-    cp -r "$golden/$1" changed
+    copied "$1"
     perl -e '
         my ($path, $name, $bytes) = @ARGV;
         open(my $f, "+<", $path) or die;
