@@ -103,7 +103,8 @@ refused 'a key that is not known' llama 's/"multiple_of"/"moe"/' \
     "changed/params.json: 'moe' is not known, and may change what"
 refused 'biases' llama 's/"multiple_of": 8/"use_biases": true/' \
     'a model with use_biases is not read'
-refused 'other heads' llama 's/"n_heads": 4/"n_heads": 3/' 'params.json'
+refused 'other heads' llama 's/"n_heads": 4/"n_heads": 3/' \
+    'hidden_size (16) is not a multiple of num_attention_heads (3)'
 changed llama 's/"multiple_of": 8/"use_scaled_rope": true/'
 expect 0 'scaled positions' gpt-reshape inspect changed
 out_has 'rotary_scaling           "llama3"'
@@ -120,6 +121,7 @@ refused 'a part that is missing' llama_parts \
     "consolidated.01.pth: tensor 'layers.1.attention.wo.weight' is missing"
 rm -f changed/consolidated.01.pth
 expect 3 'a file that is missing' gpt-reshape inspect changed
+err_has "tensor 'tok_embeddings.weight' has 2 dimensions, 61 x 8"
 
 # ---- LitGPT ----
 moments litgpt 0000001 32704
