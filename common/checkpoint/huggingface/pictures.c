@@ -15,7 +15,6 @@
 struct gpt_hf_outer {
     const char *model_type;
     const char *reads;     /* "pictures" */
-    const char *text;      /* key of the text part's object */
     bool may_be_flat;      /* older files have its keys beside the others */
     const char *text_type; /* model_type of an object that has none */
     const char *tied;      /* tie_word_embeddings where it is absent: JSON */
@@ -96,17 +95,15 @@ static const struct renaming idefics_names[] = {
 };
 
 #define SEES(type, part, tied, keys)                                           \
-    {type, "pictures", "text_config", false, part, tied, keys, seeing,         \
-     two_eras, NULL}
+    {type, "pictures", false, part, tied, keys, seeing, two_eras, NULL}
 #define QWEN(type, flat)                                                       \
-    {type, "pictures", "text_config", flat, type "_text", "false", qwen_keys,  \
-     qwen_seeing, two_eras, NULL}
-#define IDEFICS(type)                                                          \
-    {type, "pictures", "text_config", false, "llama", "false", idefics_keys,   \
-     idefics_seeing, idefics_names, idefics_text_keys}
-#define HEARS(type, part)                                                      \
-    {type, "sound", "text_config", false, part, "false", audio_keys, hearing,  \
+    {type, "pictures", flat, type "_text", "false", qwen_keys, qwen_seeing,    \
      two_eras, NULL}
+#define IDEFICS(type)                                                          \
+    {type, "pictures", false, "llama", "false", idefics_keys, idefics_seeing,  \
+     idefics_names, idefics_text_keys}
+#define HEARS(type, part)                                                      \
+    {type, "sound", false, part, "false", audio_keys, hearing, two_eras, NULL}
 static const struct gpt_hf_outer outers[] = {
     SEES("gemma3", "gemma3_text", "true", gemma3_keys),
     SEES("mistral3", "mistral", "true", mistral3_keys),
@@ -147,6 +144,7 @@ static const struct {
 /* ---- config.json ---- */
 
 #define TIED "tie_word_embeddings"
+#define TEXT "text_config" /* the text part's object */
 
 static bool is_listed(const char *const *list, const char *key)
 {
@@ -166,7 +164,7 @@ static int check_keys(const struct gpt_hf_outer *outer, const cJSON *json,
         if (!cJSON_IsNull(item) && !cJSON_IsFalse(item) &&
             !is_listed(outer->keys, item->string) &&
             !gpt_hf_is_note(item->string) && strcmp(item->string, TIED) != 0 &&
-            strcmp(item->string, outer->text) != 0 &&
+            strcmp(item->string, TEXT) != 0 &&
             !gpt_hf_is_quantization(item->string))
             return gpt_hf_unknown_key(what, item->string, outer->model_type,
                                       err);
@@ -277,13 +275,12 @@ int gpt_hf_text_config(cJSON **json, const struct gpt_hf_outer **outer,
     *outer = find_outer(*json);
     if (!*outer)
         return GPT_OK;
-    const cJSON *part =
-        cJSON_GetObjectItemCaseSensitive(*json, (*outer)->text);
+    const cJSON *part = cJSON_GetObjectItemCaseSensitive(*json, TEXT);
     const bool flat = !part && (*outer)->may_be_flat;
     if (!flat && !cJSON_IsObject(part))
         return gpt_fail(err, GPT_EDATA, "%s: no object '%s', which is the "
-                        "text part of a model of model_type %s", what,
-                        (*outer)->text, (*outer)->model_type);
+                        "text part of a model of model_type %s", what, TEXT,
+                        (*outer)->model_type);
     /* the family knows the others of a flat file, or refuses them */
     if (!flat)
         GPT_TRY(check_keys(*outer, *json, what, err));
