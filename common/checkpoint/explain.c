@@ -9,6 +9,7 @@
 #include "checkpoint/adapter/adapter.h"
 #include "checkpoint/dcp/dcp.h"
 #include "checkpoint/huggingface/huggingface.h"
+#include "checkpoint/pth/pth.h"
 
 #include <dirent.h>
 #include <stdio.h>
@@ -108,12 +109,12 @@ static int explain_directory(const char *path, struct gpt_err *err)
     static const struct {
         const char *file, *hint;
     } lacking[] = {
-        {"consolidated.00.pth", "it has weights of Meta's code; params.json is "
-                                "missing beside them"},
-        {"consolidated.safetensors", "it has weights of Mistral's code; "
-                                     "params.json is missing beside them"},
-        {"lit_model.pth", "it has weights of LitGPT; model_config.yaml is "
-                          "missing beside them"},
+        {GPT_META_FIRST_FILE, "it has weights of Meta's code; " GPT_META_PARAMS
+                              " is missing beside them"},
+        {GPT_META_ONE_FILE, "it has weights of Mistral's code; " GPT_META_PARAMS
+                            " is missing beside them"},
+        {GPT_LITGPT_WEIGHTS, "it has weights of LitGPT; " GPT_LITGPT_CONFIG
+                             " is missing beside them"},
     };
     char below[GPT_PATH_BYTES];
 

@@ -12,8 +12,6 @@
 #include <string.h>
 #include <strings.h>
 
-#define CONFIG "model_config.yaml"
-#define WEIGHTS "lit_model.pth"
 #define ADJUSTMENTS "rope_adjustments"
 
 enum { CONFIG_LIMIT = 1 << 20, FIELDS = 256 };
@@ -63,7 +61,8 @@ static const struct gpt_hf_family families[2][2] = {
 /* Both: other programs have a model_config.yaml, too. */
 static bool recognise_litgpt(const char *path)
 {
-    return gpt_path_holds(path, CONFIG) && gpt_path_holds(path, WEIGHTS);
+    return gpt_path_holds(path, GPT_LITGPT_CONFIG) &&
+           gpt_path_holds(path, GPT_LITGPT_WEIGHTS);
 }
 
 /* ---- model_config.yaml ---- */
@@ -385,7 +384,7 @@ static int read_config(struct gpt_source *s, struct gpt_err *err)
 
     s->config = (struct gpt_config){
         .position_embedding = GPT_POSITION_ROPE, .init_std = 0.02};
-    GPT_TRY(gpt_path_join(path, sizeof(path), p->dir, CONFIG, err));
+    GPT_TRY(gpt_path_join(path, sizeof(path), p->dir, GPT_LITGPT_CONFIG, err));
     GPT_TRY(gpt_read_file(path, CONFIG_LIMIT, &text, &len, err));
     GPT_TRY_GOTO(status, read_yaml(&y, text, err), out);
     GPT_TRY_GOTO(status, check_needed(&y, err), out);
@@ -414,12 +413,12 @@ static int open_litgpt(struct gpt_source *s, const char *path,
     s->at = s->dir;
     p = s->data;
     GPT_TRY(read_config(s, err));
-    GPT_TRY(gpt_pth_add(p, WEIGHTS, "model", err));
+    GPT_TRY(gpt_pth_add(p, GPT_LITGPT_WEIGHTS, "model", err));
     /* the name tells the order of rows */
     const bool old = gpt_safetensors_find(&p->files[0].weights,
                                           "transformer.h.0.attn.attn.weight");
     GPT_TRY(gpt_pth_import(s, &families[old][s->config.gated], gpt_pth_find,
-                           CONFIG, o, err));
+                           GPT_LITGPT_CONFIG, o, err));
     return gpt_pth_import_run(s, "step_count", known_keys, o->optimizer, err);
 }
 

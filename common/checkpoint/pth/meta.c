@@ -13,10 +13,6 @@
 
 #include <string.h>
 
-#define PARAMS "params.json"
-#define FIRST_FILE "consolidated.00.pth"
-#define ONE_FILE "consolidated.safetensors"
-
 enum { PARAMS_LIMIT = 1 << 20, MOST_FILES = 100, MOST = 1 << 30 };
 
 /* Elements that turn together are neighbours. */
@@ -44,8 +40,9 @@ static const struct gpt_hf_family family = {
 /* Either file says which code wrote it: others have a params.json, too. */
 static bool recognise_meta(const char *path)
 {
-    return gpt_path_holds(path, PARAMS) &&
-           (gpt_path_holds(path, FIRST_FILE) || gpt_path_holds(path, ONE_FILE));
+    return gpt_path_holds(path, GPT_META_PARAMS) &&
+           (gpt_path_holds(path, GPT_META_FIRST_FILE) ||
+            gpt_path_holds(path, GPT_META_ONE_FILE));
 }
 
 /* ---- tensors ---- */
@@ -100,7 +97,7 @@ static int add_part(struct gpt_pth *p, int64_t k, const char *name, int split,
         e->shape[!split] != whole->shape[!split])
         return gpt_fail(err, GPT_EDATA,
                         "%s/%s: tensor '%s' is %s", p->dir, f->name, name,
-                        e ? "not as in " FIRST_FILE : "missing");
+                        e ? "not as in " GPT_META_FIRST_FILE : "missing");
     f->used[e - f->weights.tensors] = true;
     struct gpt_tensor part = gpt_tensor_make(name, e->dtype, 2, e->shape);
     int status = gpt_stored_add(&part, f->in, e, err);
@@ -314,7 +311,7 @@ static int read_params(struct gpt_source *s, struct gpt_err *err)
     *c = (struct gpt_config){LLAMA_BASE, .activation = GPT_SILU,
                              .init_std = 0.02};
     c->tied_embeddings = !entry_of(p, 0, "output.weight");
-    GPT_TRY(gpt_path_join(path, sizeof(path), p->dir, PARAMS, err));
+    GPT_TRY(gpt_path_join(path, sizeof(path), p->dir, GPT_META_PARAMS, err));
     GPT_TRY(gpt_json_read(&json, path, PARAMS_LIMIT, err));
     drop_nulls(json);
     GPT_TRY_GOTO(status, check_keys(json, path, err), out);
@@ -335,8 +332,8 @@ static int open_files(struct gpt_source *s, struct gpt_err *err)
 {
     struct gpt_pth *p = s->data;
 
-    if (!gpt_path_holds(p->dir, FIRST_FILE))
-        return gpt_pth_add(p, ONE_FILE, NULL, err);
+    if (!gpt_path_holds(p->dir, GPT_META_FIRST_FILE))
+        return gpt_pth_add(p, GPT_META_ONE_FILE, NULL, err);
     for (int k = 0; k < MOST_FILES; k++) {
         const char *name =
             gpt_arena_printf(&s->arena, "consolidated.%02d.pth", k);
@@ -361,7 +358,7 @@ static int open_meta(struct gpt_source *s, const char *path,
     GPT_TRY(read_params(s, err));
     /* the rates of positions, which Llama 1 and 2 keep, are constants */
     mark(s->data, 0, "rope.freqs");
-    GPT_TRY(gpt_pth_import(s, &family, find_whole, PARAMS, o, err));
+    GPT_TRY(gpt_pth_import(s, &family, find_whole, GPT_META_PARAMS, o, err));
     s->family = "llama";
     return GPT_OK;
 }

@@ -10,6 +10,14 @@
 #include "checkpoint/huggingface/importer.h"
 #include "checkpoint/torch/torch.h"
 
+/* Files by which a directory is recognised, and explained where one of them is
+ * missing. */
+#define GPT_META_PARAMS "params.json"
+#define GPT_META_FIRST_FILE "consolidated.00.pth"
+#define GPT_META_ONE_FILE "consolidated.safetensors"
+#define GPT_LITGPT_CONFIG "model_config.yaml"
+#define GPT_LITGPT_WEIGHTS "lit_model.pth"
+
 struct gpt_pth_file {
     const char *name;       /* in the directory */
     struct gpt_torch torch; /* open, unless it is a file of safetensors */
