@@ -356,7 +356,7 @@ def main():
         with open(os.path.join(OUT, name, "config.json"), "w") as f:
             json.dump(config(inner, quantization), f, indent=1)
             f.write("\n")
-        data = b"".join(np.asarray(x, "<f4").tobytes() 
+        data = b"".join(np.asarray(x, "<f4").tobytes()
                         for _, x in sorted(floats.items()))
         lines.append(f"{name} {len(data)} {hashlib.sha256(data).hexdigest()}\n")
     with open(os.path.join(OUT, "floats.txt"), "w") as f:

@@ -31,8 +31,8 @@ enum gpt_hf_order {
 };
 
 /* A tensor, or one for each row. name: after the family's prefix, '%' is the
- * layer's number; with a
- * leading '/' it stands beside the base model, without the prefix. */
+ * layer's number; with a leading '/' it stands beside the base model, without
+ * the prefix. */
 struct gpt_hf_rule {
     enum gpt_param_role role;
     enum gpt_hf_order order;
