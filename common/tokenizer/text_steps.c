@@ -52,68 +52,67 @@ static int step_unmark(const struct gpt_text_step *step, struct gpt_buf *out,
     return gpt_buf_add(out, s.data + done, s.len - done);
 }
 
-/* Appends a character that the one at place i of the old text has become. */
-static int add_char(struct gpt_buf *out, struct gpt_step_text *text,
-                    size_t old_first, size_t i, uint32_t cp)
-{
-    char utf8[4];
-    const size_t n = (size_t)gpt_utf8_encode(cp, utf8);
+/* What becomes of a character: at most two, of which it returns the number. */
+typedef size_t become_fn(uint32_t cp, uint32_t to[2]);
 
-    text->first += i < old_first ? n : 0;
-    return gpt_buf_add(out, utf8, n);
+static int change_chars(become_fn *become, struct gpt_buf *out,
+                        struct gpt_step_text *text)
+{
+    const struct gpt_str s = text->s;
+    const size_t first = text->first;
+    uint32_t cp, to[2] = {0};
+    char utf8[4];
+    size_t n;
+
+    text->first = 0;
+    for (size_t i = 0; i < s.len; i += n) {
+        n = char_at(s.data + i, s.len - i, &cp);
+        const size_t n_to = become(cp, to);
+        for (size_t k = 0; k < n_to; k++) {
+            const size_t bytes = (size_t)gpt_utf8_encode(to[k], utf8);
+
+            text->first += i < first ? bytes : 0;
+            GPT_TRY(gpt_buf_add(out, utf8, bytes));
+        }
+    }
+    return GPT_OK;
+}
+
+static size_t lower_of(uint32_t cp, uint32_t to[2])
+{
+    to[0] = gpt_unicode_to_lower(cp);
+    to[1] = 0x307;
+    return cp == 0x130 ? 2 : 1;
 }
 
 static int step_lower(const struct gpt_text_step *step, struct gpt_buf *out,
                       struct gpt_step_text *text)
 {
-    const struct gpt_str s = text->s;
-    const size_t first = text->first;
-    size_t n;
-    uint32_t cp;
-
     (void)step;
-    text->first = 0;
-    for (size_t i = 0; i < s.len; i += n) {
-        n = char_at(s.data + i, s.len - i, &cp);
-        GPT_TRY(add_char(out, text, first, i, gpt_unicode_to_lower(cp)));
-        if (cp == 0x130)
-            GPT_TRY(add_char(out, text, first, i, 0x307));
-    }
-    return GPT_OK;
+    return change_chars(lower_of, out, text);
 }
 
-/* What becomes of a character: itself, a space, or UINT32_MAX for nothing, as 0
- * is a character. The list is that of SentencePiece's rules "nmt", as the
- * library has it. */
-static uint32_t nmt_of(uint32_t cp)
+/* Itself, a space, or nothing. The list is that of SentencePiece's rules "nmt",
+ * as the library has it. */
+static size_t nmt_of(uint32_t cp, uint32_t to[2])
 {
-    if ((cp >= 1 && cp <= 8) || cp == 0xB || (cp >= 0xE && cp <= 0x1F) ||
-        cp == 0x7F || cp == 0x8F || cp == 0x9F)
-        return UINT32_MAX;
-    if (cp == '\t' || cp == '\n' || cp == '\f' || cp == '\r' || cp == 0x1680 ||
-        (cp >= 0x200B && cp <= 0x200F) || cp == 0x2028 || cp == 0x2029 ||
-        cp == 0x2581 || cp == 0xFEFF || cp == 0xFFFD)
-        return ' ';
-    return cp;
+    const bool is_space =
+        cp == '\t' || cp == '\n' || cp == '\f' || cp == '\r' ||
+        cp == 0x1680 || (cp >= 0x200B && cp <= 0x200F) || cp == 0x2028 ||
+        cp == 0x2029 || cp == 0x2581 || cp == 0xFEFF || cp == 0xFFFD;
+
+    to[0] = is_space ? ' ' : cp;
+    return (cp >= 1 && cp <= 8) || cp == 0xB || (cp >= 0xE && cp <= 0x1F) ||
+                   cp == 0x7F || cp == 0x8F || cp == 0x9F
+               ? 0
+               : 1;
 }
 
 static int step_nmt(const struct gpt_text_step *step, struct gpt_buf *out,
                     struct gpt_step_text *text)
 {
-    const struct gpt_str s = text->s;
-    const size_t first = text->first;
-    size_t n;
-    uint32_t cp;
-
     (void)step;
-    text->first = 0;
-    for (size_t i = 0; i < s.len; i += n) {
-        n = char_at(s.data + i, s.len - i, &cp);
-        cp = nmt_of(cp);
-        if (cp != UINT32_MAX)
-            GPT_TRY(add_char(out, text, first, i, cp));
-    }
-    return GPT_OK;
+    return change_chars(nmt_of, out, text);
 }
 
 /* ---- parts of the text ---- */
