@@ -218,23 +218,43 @@ static size_t plain_ascii(const struct gpt_text_step *step, const char *text,
     return n > 0 && n < len && ((uint8_t)text[n] & 0x80) ? n - 1 : n;
 }
 
-/* A grapheme of which no rule takes the whole. */
-static int map_chars(const struct gpt_text_step *step, struct gpt_buf *out,
-                     const struct gpt_step_text *text, struct gpt_str grapheme)
+/* A text on its way through the rules. */
+struct mapping {
+    const struct gpt_text_step *step;
+    struct gpt_str rest;
+    size_t apart; /* bytes of a grapheme that is taken character by character */
+};
+
+static void pass_bytes(struct mapping *m, size_t n)
 {
-    size_t n;
+    m->rest.data += n;
+    m->rest.len -= n;
+}
+
+/* Passes over what is next, and gives what it becomes: a grapheme, or a
+ * character of one of which no rule takes the whole. There must be a rest. */
+static void map_next(struct mapping *m, struct gpt_str *from,
+                     struct gpt_str *result)
+{
+    const struct gpt_sp_map *map = &m->step->map;
     uint32_t cp;
+    bool found = false;
 
-    for (size_t i = 0; i < grapheme.len; i += n) {
-        const char *c = grapheme.data + i;
-        struct gpt_str result;
-
-        n = char_at(c, grapheme.len - i, &cp);
-        if (!gpt_sp_map_shortest(&step->map, c, n, &result))
-            result = (struct gpt_str){c, n};
-        GPT_TRY(add_written(out, text, result));
+    *from = m->rest;
+    if (m->apart == 0) {
+        from->len = gpt_grapheme_len(m->rest.data, m->rest.len);
+        found = from->len <= SHORT_GRAPHEME &&
+                gpt_sp_map_shortest(map, from->data, from->len, result);
+        m->apart = found ? 0 : from->len;
     }
-    return GPT_OK;
+    if (m->apart) {
+        from->len = char_at(from->data, m->apart, &cp);
+        found = gpt_sp_map_shortest(map, from->data, from->len, result);
+        m->apart -= from->len;
+    }
+    if (!found)
+        *result = *from;
+    pass_bytes(m, from->len);
 }
 
 /* Where the first characters of the text come from, as the library counts it:
@@ -275,26 +295,12 @@ static size_t map_origin(const struct gpt_text_step *step, struct gpt_str s,
                          size_t first)
 {
     struct origin o = {.n_first = count_chars((struct gpt_str){s.data, first})};
-    size_t n, char_len;
-    uint32_t cp;
+    struct mapping m = {.step = step, .rest = s};
+    struct gpt_str from, result;
 
-    for (size_t i = 0; i < s.len && o.at < o.n_first; i += n) {
-        struct gpt_str result;
-
-        n = gpt_grapheme_len(s.data + i, s.len - i);
-        if (n <= SHORT_GRAPHEME &&
-            gpt_sp_map_shortest(&step->map, s.data + i, n, &result)) {
-            pass_origin(&o, (struct gpt_str){s.data + i, n}, result);
-            continue;
-        }
-        for (size_t k = 0; k < n; k += char_len) {
-            const char *c = s.data + i + k;
-
-            char_len = char_at(c, n - k, &cp);
-            if (!gpt_sp_map_shortest(&step->map, c, char_len, &result))
-                result = (struct gpt_str){c, char_len};
-            pass_origin(&o, (struct gpt_str){c, char_len}, result);
-        }
+    while (m.rest.len && o.at < o.n_first) {
+        map_next(&m, &from, &result);
+        pass_origin(&o, from, result);
     }
     return o.bytes;
 }
@@ -302,25 +308,21 @@ static size_t map_origin(const struct gpt_text_step *step, struct gpt_str s,
 static int step_map(const struct gpt_text_step *step, struct gpt_buf *out,
                     struct gpt_step_text *text)
 {
-    const struct gpt_str s = text->s;
-    size_t n;
+    struct mapping m = {.step = step, .rest = text->s};
+    struct gpt_str from, result;
 
-    text->first = map_origin(step, s, text->first);
-    for (size_t i = 0; i < s.len; i += n) {
-        struct gpt_str result;
+    text->first = map_origin(step, text->s, text->first);
+    while (m.rest.len) {
+        const size_t n =
+            m.apart ? 0 : plain_ascii(step, m.rest.data, m.rest.len);
 
-        n = plain_ascii(step, s.data + i, s.len - i);
         if (n > 0) {
-            GPT_TRY(gpt_buf_add(out, s.data + i, n));
+            GPT_TRY(gpt_buf_add(out, m.rest.data, n));
+            pass_bytes(&m, n);
             continue;
         }
-        n = gpt_grapheme_len(s.data + i, s.len - i);
-        if (n <= SHORT_GRAPHEME &&
-            gpt_sp_map_shortest(&step->map, s.data + i, n, &result))
-            GPT_TRY(add_written(out, text, result));
-        else
-            GPT_TRY(map_chars(step, out, text,
-                              (struct gpt_str){s.data + i, n}));
+        map_next(&m, &from, &result);
+        GPT_TRY(add_written(out, text, result));
     }
     return GPT_OK;
 }
