@@ -261,7 +261,8 @@ static int add_id(struct reading *r, struct pieces *to, int32_t id,
                   const char *field)
 {
     if (to->n_ids == MOST_PIECES)
-        return refuse(r, field, "single", "more than 24 special tokens");
+        return gpt_hf_refuse_more(&r->parts, field, "single", MOST_PIECES,
+                                  "special tokens");
     to->ids[to->n_ids++] = id;
     return GPT_OK;
 }
@@ -320,7 +321,8 @@ static int read_template(struct reading *r, const cJSON *part,
         const cJSON *token = gpt_hf_member(i, "SpecialToken");
 
         if (to.n == MOST_PIECES)
-            return refuse(r, field, list, "more than 24 items");
+            return gpt_hf_refuse_more(&r->parts, field, list, MOST_PIECES,
+                                      "items");
         GPT_TRY(token ? add_special(r, &to, part, token, field)
                       : add_piece(r, &to, i, field));
         to.end[to.n++] = to.n_ids;
@@ -387,15 +389,7 @@ static int read_chars_decoder(struct reading *r, const cJSON *part,
         return refuse(r, field, "content", gpt_hf_string(part, "content"));
     if (i < 3)
         return GPT_OK;
-    const cJSON *start = gpt_hf_member(part, "start"),
-                *stop = gpt_hf_member(part, "stop");
-
-    if (strcmp(gpt_hf_string(part, "content"), " ") != 0)
-        return refuse(r, field, "content", gpt_hf_string(part, "content"));
-    if (!cJSON_IsNumber(start) || start->valuedouble != 1)
-        return refuse(r, field, "start", "not 1");
-    if (!cJSON_IsNumber(stop) || stop->valuedouble != 0)
-        return refuse(r, field, "stop", "not 0");
+    GPT_TRY(gpt_hf_check_strip(&r->parts, part, field));
     r->p->strip = true;
     return GPT_OK;
 }

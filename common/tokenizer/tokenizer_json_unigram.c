@@ -71,8 +71,8 @@ static int add_normal(struct reading *r, enum gpt_text_step_kind kind,
     struct gpt_hf_unigram_steps *s = r->s;
 
     if (s->n_normal == GPT_TEXT_STEPS)
-        return gpt_hf_refuse_part(&r->parts, field, "type",
-                                  "more than 24 steps");
+        return gpt_hf_refuse_more(&r->parts, field, "type", GPT_TEXT_STEPS,
+                                  "steps");
     *step = &s->normal[s->n_normal++];
     **step = (struct gpt_text_step){.kind = kind};
     return GPT_OK;
@@ -179,8 +179,8 @@ static int add_piece_step(struct reading *r, const char *field,
     struct gpt_piece_steps *s = &r->s->pieces;
 
     if (s->n == GPT_PIECE_STEPS)
-        return gpt_hf_refuse_part(&r->parts, field, "type",
-                                  "more than 8 steps");
+        return gpt_hf_refuse_more(&r->parts, field, "type", GPT_PIECE_STEPS,
+                                  "steps");
     *step = &s->steps[s->n++];
     **step = (struct gpt_piece_step){.splits = true};
     return GPT_OK;
@@ -329,7 +329,10 @@ static int print_replace(struct reading *r, const cJSON *part,
     struct gpt_hf_printing *p = &r->s->printing;
     const size_t i = p->n_replace;
 
-    if (i == GPT_COUNT(p->replace) || p->space.data || p->bytes || r->fused)
+    if (i == GPT_COUNT(p->replace))
+        return gpt_hf_refuse_more(&r->parts, field, "type",
+                                  GPT_COUNT(p->replace), "of Replace");
+    if (p->space.data || p->bytes || r->fused)
         return gpt_hf_refuse_part(&r->parts, field, "type after another",
                                   "Replace");
     p->n_replace++;
@@ -368,14 +371,6 @@ static int print_spaces(struct reading *r, const cJSON *part, const char *field)
     return GPT_OK;
 }
 
-/* True for a member that is this number. */
-static bool is_number(const cJSON *part, const char *key, double value)
-{
-    const cJSON *item = gpt_hf_member(part, key);
-
-    return cJSON_IsNumber(item) && item->valuedouble == value;
-}
-
 static int print_strip(struct reading *r, const cJSON *part, const char *field)
 {
     struct gpt_hf_printing *p = &r->s->printing;
@@ -384,13 +379,7 @@ static int print_strip(struct reading *r, const cJSON *part, const char *field)
         return gpt_hf_refuse_part(&r->parts, field, "type",
                                   r->fused ? "a second Strip"
                                            : "Strip without Fuse before it");
-    if (strcmp(gpt_hf_string(part, "content"), " ") != 0)
-        return gpt_hf_refuse_part(&r->parts, field, "content",
-                                  gpt_hf_string(part, "content"));
-    if (!is_number(part, "start", 1))
-        return gpt_hf_refuse_part(&r->parts, field, "start", "not 1");
-    if (!is_number(part, "stop", 0))
-        return gpt_hf_refuse_part(&r->parts, field, "stop", "not 0");
+    GPT_TRY(gpt_hf_check_strip(&r->parts, part, field));
     p->strip = true;
     return GPT_OK;
 }
