@@ -78,33 +78,6 @@ static int add_normal(struct reading *r, enum gpt_text_step_kind kind,
     return GPT_OK;
 }
 
-#define FORM(name, value)                                                      \
-    static int name(struct reading *r, const cJSON *part, const char *field)   \
-    {                                                                          \
-        struct gpt_text_step *step = NULL;                                     \
-                                                                               \
-        (void)part;                                                            \
-        GPT_TRY(add_normal(r, GPT_STEP_FORM, field, &step));                   \
-        step->form = value;                                                    \
-        return GPT_OK;                                                         \
-    }
-FORM(read_nfc, GPT_FORM_C)
-FORM(read_nfd, GPT_FORM_D)
-FORM(read_nfkc, GPT_FORM_KC)
-FORM(read_nfkd, GPT_FORM_KD)
-
-#define PLAIN(name, kind)                                                      \
-    static int name(struct reading *r, const cJSON *part, const char *field)   \
-    {                                                                          \
-        struct gpt_text_step *step = NULL;                                     \
-                                                                               \
-        (void)part;                                                            \
-        return add_normal(r, kind, field, &step);                              \
-    }
-PLAIN(read_lowercase, GPT_STEP_LOWER)
-PLAIN(read_strip_accents, GPT_STEP_UNMARK)
-PLAIN(read_nmt, GPT_STEP_NMT)
-
 static int read_strip(struct reading *r, const cJSON *part, const char *field)
 {
     struct gpt_text_step *step = NULL;
@@ -154,20 +127,33 @@ static int read_precompiled(struct reading *r, const cJSON *part,
 static int read_normalizer(void *data, const cJSON *part, const char *type,
                            const char *field)
 {
+    static const struct { /* those without members */
+        const char *type;
+        enum gpt_text_step_kind kind;
+        enum gpt_form form;
+    } plain[] = {
+        {"NFC", GPT_STEP_FORM, GPT_FORM_C},
+        {"NFD", GPT_STEP_FORM, GPT_FORM_D},
+        {"NFKC", GPT_STEP_FORM, GPT_FORM_KC},
+        {"NFKD", GPT_STEP_FORM, GPT_FORM_KD},
+        {"Lowercase", GPT_STEP_LOWER, 0},
+        {"StripAccents", GPT_STEP_UNMARK, 0},
+        {"Nmt", GPT_STEP_NMT, 0},
+    };
     static const struct row rows[] = {
-        {"NFC", read_nfc},
-        {"NFD", read_nfd},
-        {"NFKC", read_nfkc},
-        {"NFKD", read_nfkd},
-        {"Lowercase", read_lowercase},
-        {"StripAccents", read_strip_accents},
-        {"Nmt", read_nmt},
         {"Strip", read_strip},
         {"Prepend", read_prepend},
         {"Replace", read_replace},
         {"Precompiled", read_precompiled},
     };
+    struct gpt_text_step *step = NULL;
 
+    for (size_t i = 0; i < GPT_COUNT(plain); i++)
+        if (strcmp(type, plain[i].type) == 0) {
+            GPT_TRY(add_normal(data, plain[i].kind, field, &step));
+            step->form = plain[i].form;
+            return GPT_OK;
+        }
     return read_by_type(data, rows, GPT_COUNT(rows), part, type, field);
 }
 
