@@ -29,14 +29,12 @@ struct pieces {
 struct reading {
     struct gpt_hf_reading parts;
     struct gpt_hf_pipeline *p;
-    const char *what;
     const char *regex[GPT_PRETOK_STAGES];
     size_t n_regex;
     bool bytelevel;
     size_t n_decoders; /* of those of decoders[], in their order */
     bool removed; /* what an expression does not match is left out */
     struct pieces pieces;
-    struct gpt_err *err;
 };
 
 static int refuse(const struct reading *r, const char *field, const char *key,
@@ -52,8 +50,9 @@ static int refuse_spaces(const struct reading *r, const char *field,
                          const char *key, const char *value)
 {
     refuse(r, field, key, value);
-    return gpt_hint(r->err, "many such models have a tokenizer.model, too; "
-                            "name that file as the model of the tokenizer");
+    return gpt_hint(r->parts.err,
+                    "many such models have a tokenizer.model, too; name that "
+                    "file as the model of the tokenizer");
 }
 
 /* True for Replace of one text by another. */
@@ -229,17 +228,17 @@ static int find_cut(struct reading *r)
         return refuse_spaces(r, "normalizer", "type",
                              "Prepend without Replace");
     if (!r->bytelevel)
-        return gpt_fail(r->err, GPT_EDATA,
+        return gpt_fail(r->parts.err, GPT_EDATA,
                         "%s: pre_tokenizer without ByteLevel is not supported",
-                        r->what);
+                        r->parts.what);
     const struct gpt_pretok *pretok =
         gpt_pretok_by_regex(r->regex, r->n_regex);
     if (!pretok && r->n_regex == 1)
         return refuse(r, "pre_tokenizer", "pattern", r->regex[0]);
     if (!pretok)
-        return gpt_fail(r->err, GPT_EDATA, "%s: pre_tokenizer: this sequence "
-                        "of %zu patterns is not supported", r->what,
-                        r->n_regex);
+        return gpt_fail(r->parts.err, GPT_EDATA,
+                        "%s: pre_tokenizer: this sequence of %zu patterns is "
+                        "not supported", r->parts.what, r->n_regex);
     /* a single pattern matches everything, so that nothing is left out */
     if (r->removed && r->n_regex > 1)
         return refuse(r, "pre_tokenizer", "behavior",
@@ -277,13 +276,15 @@ static int add_special(struct reading *r, struct pieces *to,
     const cJSON *ids = gpt_hf_member(gpt_hf_member(listed, name), "ids");
 
     if (!cJSON_IsArray(ids))
-        return gpt_fail(r->err, GPT_EDATA, "%s: %s.special_tokens: no ids of "
-                        "'%.200s'", r->what, field, name);
+        return gpt_fail(r->parts.err, GPT_EDATA,
+                        "%s: %s.special_tokens: no ids of '%.200s'",
+                        r->parts.what, field, name);
     for (const cJSON *id = ids->child; id; id = id->next) {
         if (!cJSON_IsNumber(id) || !(id->valuedouble >= 0) ||
             id->valuedouble >= GPT_VOCAB_MAX)
-            return gpt_fail(r->err, GPT_EDATA, "%s: %s.special_tokens: a bad "
-                            "id of '%.200s'", r->what, field, name);
+            return gpt_fail(r->parts.err, GPT_EDATA,
+                            "%s: %s.special_tokens: a bad id of '%.200s'",
+                            r->parts.what, field, name);
         GPT_TRY(add_id(r, to, (int32_t)id->valuedouble, field));
     }
     return GPT_OK;
@@ -315,8 +316,8 @@ static int read_template(struct reading *r, const cJSON *part,
         return refuse(r, field, "type", "TemplateProcessing after one of more "
                                         "than two items");
     if (!cJSON_IsArray(items))
-        return gpt_fail(r->err, GPT_EDATA, "%s: %s: no array '%s'", r->what,
-                        field, list);
+        return gpt_fail(r->parts.err, GPT_EDATA, "%s: %s: no array '%s'",
+                        r->parts.what, field, list);
     for (const cJSON *i = items->child; i; i = i->next) {
         const cJSON *token = gpt_hf_member(i, "SpecialToken");
 
@@ -415,9 +416,7 @@ static void begin_reading(struct reading *r, struct gpt_hf_pipeline *p,
     *r = (struct reading){
         .parts = {.what = what, .err = err, .data = r},
         .p = p,
-        .what = what,
         .pieces = {.ids = {TEXT}, .end = {1}, .n_ids = 1, .n = 1},
-        .err = err,
     };
 }
 
