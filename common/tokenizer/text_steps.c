@@ -3,6 +3,7 @@
  * text becomes too long. */
 #include "tokenizer/text_steps.h"
 
+#include "base/utf8.h"
 #include "text/unicode.h"
 
 #include <assert.h>
@@ -267,20 +268,11 @@ struct origin {
     size_t bytes;   /* of the new text, that come from the first */
 };
 
-static size_t count_chars(struct gpt_str s)
-{
-    size_t n = 0;
-
-    for (size_t i = 0; i < s.len; i++)
-        n += ((uint8_t)s.data[i] & 0xC0) != 0x80;
-    return n;
-}
-
 /* Passes over characters that become `result`. */
 static void pass_origin(struct origin *o, struct gpt_str from,
                         struct gpt_str result)
 {
-    const size_t n = count_chars(from);
+    const size_t n = gpt_utf8_count(from.data, from.len);
     size_t k = 0, bytes;
     uint32_t cp;
 
@@ -294,7 +286,7 @@ static void pass_origin(struct origin *o, struct gpt_str from,
 static size_t map_origin(const struct gpt_text_step *step, struct gpt_str s,
                          size_t first)
 {
-    struct origin o = {.n_first = count_chars((struct gpt_str){s.data, first})};
+    struct origin o = {.n_first = gpt_utf8_count(s.data, first)};
     struct mapping m = {.step = step, .rest = s};
     struct gpt_str from, result;
 
@@ -353,7 +345,7 @@ static int step_form(const struct gpt_text_step *step, struct gpt_buf *out,
 
     if (text->first) {
         GPT_TRY(gpt_to_form(out, step->form, text->s.data, text->first, err));
-        n = count_chars((struct gpt_str){out->data, out->len});
+        n = gpt_utf8_count(out->data, out->len);
         out->len = 0;
     }
     GPT_TRY(gpt_to_form(out, step->form, text->s.data, text->s.len, err));
