@@ -356,8 +356,8 @@ static int step_form(const struct gpt_text_step *step, struct gpt_buf *out,
 static int too_long(const struct gpt_step_text *text, struct gpt_err *err)
 {
     return gpt_fail(err, GPT_EDATA, "the normalizer makes more than %zu bytes "
-                    "of a text, %d of each byte and %d", text->most,
-                    MOST_GROWTH, MOST_ADDED);
+                    "of a text, which is %d for each of its bytes and %d more",
+                    text->most, MOST_GROWTH, MOST_ADDED);
 }
 
 static int run_step(const struct gpt_text_step *step, struct gpt_buf *out,
