@@ -10,6 +10,7 @@
 #include "text/unicode.h"
 #include "tokenizer/bpe/cache.h"
 #include "tokenizer/family_hf.h"
+#include "tokenizer/tokenizer_json_parts.h"
 #include "tokenizer/tokenizer_json_unigram.h"
 #include "tokenizer/unigram.h"
 
@@ -404,8 +405,8 @@ static void unigram_close(struct gpt_tokenizer *tok)
  * library fails in the middle of a text. */
 static int read_model(struct unigram_tokenizer *t, const struct gpt_hf_load *f)
 {
-    const cJSON *model = cJSON_GetObjectItemCaseSensitive(f->root, "model");
-    const cJSON *unk = cJSON_GetObjectItemCaseSensitive(model, "unk_id");
+    const cJSON *model = gpt_hf_member(f->root, "model");
+    const cJSON *unk = gpt_hf_member(model, "unk_id");
     int64_t id;
 
     GPT_TRY(gpt_unigram_read(&t->model, f->file.vocab, f->path, f->err));
@@ -422,8 +423,7 @@ static int read_model(struct unigram_tokenizer *t, const struct gpt_hf_load *f)
 
 static int load(struct unigram_tokenizer *t, const struct gpt_hf_load *f)
 {
-    const cJSON *added =
-        cJSON_GetObjectItemCaseSensitive(f->root, "added_tokens");
+    const cJSON *added = gpt_hf_member(f->root, "added_tokens");
     struct gpt_hf_pipeline around;
     int64_t n_ids;
 
