@@ -29,17 +29,6 @@ static int add_token_name(struct gpt_buf *b, const struct gpt_tokenizer *tok,
     return gpt_buf_add(b, "\"", 1);
 }
 
-/* Offsets are in characters, as OpenAI's are: every byte counts that does not
- * continue a character. */
-static int64_t count_chars(const char *bytes, size_t len)
-{
-    int64_t n = 0;
-
-    for (size_t i = 0; i < len; i++)
-        n += ((unsigned char)bytes[i] & 0xC0) != 0x80;
-    return n;
-}
-
 /* An object by token, as OpenAI's, with the token itself behind the others
  * where it is none of them. Two ids with the same text, which a vocabulary of
  * special tokens may have, give two members of one name. */
@@ -94,7 +83,8 @@ static int add_probabilities(const struct gpt_server *s,
     GPT_TRY(gpt_buf_add(&t->tokens, ",", 1));
     GPT_TRY(add_token_name(&t->tokens, s->m->tokenizer, id));
     GPT_TRY(gpt_buf_printf(&t->offsets, ",%lld", (long long)t->n_chars));
-    t->n_chars += count_chars(bytes, len);
+    /* offsets are in characters, as those of OpenAI are */
+    t->n_chars += (int64_t)gpt_utf8_count(bytes, len);
     if (isnan(logprob)) {
         GPT_TRY(gpt_buf_add(&t->token_logprobs, ",null", 5));
         return gpt_buf_add(&t->top_logprobs, ",null", 5);

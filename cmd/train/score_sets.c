@@ -10,6 +10,7 @@
 
 #include "base/json.h"
 #include "base/num.h"
+#include "base/utf8.h"
 #include "cmd/train/read_lines.h"
 #include "generate/logprob.h"
 #include "generate/pair.h"
@@ -111,16 +112,6 @@ static int read_continuation(struct reading *r, const cJSON *object,
     return add_line(r->set, &line, err);
 }
 
-/* The harness counts Python's characters: code points. */
-static double count_chars(const char *text)
-{
-    double n = 0;
-
-    for (; *text; text++)
-        n += (*text & 0xC0) != 0x80;
-    return n;
-}
-
 /* An ending follows its context after a space, as the harness puts one between
  * them; the space is none of its characters. An ending that begins with one has
  * it already. */
@@ -136,7 +127,9 @@ static int add_ending(struct reading *r, const char *context, const cJSON *item,
         return gpt_no_memory(err, "an ending");
     const struct gpt_pair pair = {context, r->text.data, strlen(context),
                                   r->text.len};
-    *chars = count_chars(item->valuestring);
+    /* the harness counts Python's characters: code points */
+    *chars = (double)gpt_utf8_count(item->valuestring,
+                                    strlen(item->valuestring));
     return add_pair(r, &pair, cut, err);
 }
 

@@ -38,6 +38,16 @@ size_t gpt_utf8_length(const void *p, size_t n)
     return length;
 }
 
+size_t gpt_utf8_count(const void *p, size_t n)
+{
+    const unsigned char *s = p;
+    size_t count = 0;
+
+    for (size_t i = 0; i < n; i++)
+        count += (s[i] & 0xC0) != 0x80;
+    return count;
+}
+
 size_t gpt_utf8_mark(const void *p, size_t n)
 {
     static const char mark[] = "\xEF\xBB\xBF";

@@ -8,6 +8,9 @@
  * 0 when it is malformed or cut short, or n is 0. */
 size_t gpt_utf8_length(const void *p, size_t n);
 
+/* Characters in p (n bytes): bytes that do not continue one. */
+size_t gpt_utf8_count(const void *p, size_t n);
+
 /* Bytes of the byte order mark that p (n bytes left) begins with: 3, or 0. */
 size_t gpt_utf8_mark(const void *p, size_t n);
 

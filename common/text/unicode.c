@@ -6,13 +6,19 @@
 
 #include <string.h>
 
-/* The ranges are in order. */
-static bool in_ranges(const uint32_t (*ranges)[2], size_t n, uint32_t cp)
+bool gpt_unicode_in(const uint32_t (*ranges)[2], size_t n, uint32_t cp)
 {
-    for (size_t i = 0; i < n && ranges[i][0] <= cp; i++)
-        if (cp <= ranges[i][1])
-            return true;
-    return false;
+    size_t low = 0, high = n;
+
+    while (low < high) { /* the first range that ends at cp or later */
+        const size_t middle = (low + high) / 2;
+
+        if (cp > ranges[middle][1])
+            low = middle + 1;
+        else
+            high = middle;
+    }
+    return low < n && cp >= ranges[low][0];
 }
 
 /* Eight bytes of ASCII at a time; a character beyond it is decoded alone, by
@@ -58,6 +64,6 @@ bool gpt_unicode_is_word(uint32_t cp)
     if (c >= GPT_UC_LO || c == GPT_UC_M)
         return true;
     if (c == GPT_UC_N) /* Nd and Nl are word characters, No is not */
-        return !in_ranges(gpt_unicode_no, gpt_unicode_n_no, cp);
-    return in_ranges(others, GPT_COUNT(others), cp);
+        return !gpt_unicode_in(gpt_unicode_no, gpt_unicode_n_no, cp);
+    return gpt_unicode_in(others, GPT_COUNT(others), cp);
 }

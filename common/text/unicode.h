@@ -107,6 +107,9 @@ static inline int gpt_utf8_encode(uint32_t cp, char *out)
  * a connector such as '_'. Source: UTS #18, annex C. */
 bool gpt_unicode_is_word(uint32_t cp);
 
+/* True when one of n ranges, first and last in order, has the code point. */
+bool gpt_unicode_in(const uint32_t (*ranges)[2], size_t n, uint32_t cp);
+
 /* Bytes of p[0..len) before the first that is not UTF-8; len when all is. */
 size_t gpt_utf8_valid(const char *p, size_t len);
 

@@ -6,29 +6,14 @@
 
 /* ---- marks and letters ---- */
 
-static bool is_in(uint32_t cp, const uint32_t ranges[][2], size_t n)
-{
-    size_t low = 0, high = n;
-
-    while (low < high) {
-        const size_t middle = (low + high) / 2;
-
-        if (cp > ranges[middle][1])
-            low = middle + 1;
-        else
-            high = middle;
-    }
-    return low < n && cp >= ranges[low][0];
-}
-
 bool gpt_unicode_is_mark(uint32_t cp)
 {
-    return is_in(cp, gpt_unicode_marks, gpt_unicode_n_marks);
+    return gpt_unicode_in(gpt_unicode_marks, gpt_unicode_n_marks, cp);
 }
 
 bool gpt_unicode_is_sign(uint32_t cp)
 {
-    return is_in(cp, gpt_unicode_signs, gpt_unicode_n_signs);
+    return gpt_unicode_in(gpt_unicode_signs, gpt_unicode_n_signs, cp);
 }
 
 /* Ranges do not overlap, but one of every second letter may have others

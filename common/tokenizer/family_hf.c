@@ -10,16 +10,12 @@
 #include "tokenizer/family_hf.h"
 #include "tokenizer/gguf_tokens.h"
 #include "tokenizer/hf_files.h"
+#include "tokenizer/tokenizer_json_parts.h"
 
 #include <stdio.h>
 #include <string.h>
 
 enum { MAX_CONFIG = 1 << 26 };
-
-static const cJSON *member_of(const cJSON *obj, const char *key)
-{
-    return cJSON_GetObjectItemCaseSensitive(obj, key);
-}
 
 /* Python writes None as null, which means the same as no member. */
 static bool is_absent(const cJSON *item)
@@ -38,7 +34,7 @@ static int check_members(const struct gpt_hf_load *f)
         "normalizer", "pre_tokenizer", "post_processor", "decoder",
         "model",
     };
-    const cJSON *version = member_of(f->root, "version");
+    const cJSON *version = gpt_hf_member(f->root, "version");
 
     if (version && !cJSON_IsString(version))
         return gpt_fail(f->err, GPT_EDATA, "%s: version is no string", f->path);
@@ -73,8 +69,8 @@ static int check_model(const struct gpt_hf_load *f, const cJSON *model)
 {
     static const char *const affixes[] = {"continuing_subword_prefix",
                                           "end_of_word_suffix"};
-    const cJSON *type = member_of(model, "type");
-    const cJSON *dropout = member_of(model, "dropout");
+    const cJSON *type = gpt_hf_member(model, "type");
+    const cJSON *dropout = gpt_hf_member(model, "dropout");
 
     if (!cJSON_IsObject(model))
         return gpt_fail(f->err, GPT_EDATA, "%s: no object 'model'", f->path);
@@ -86,7 +82,7 @@ static int check_model(const struct gpt_hf_load *f, const cJSON *model)
     if (!is_absent(dropout) && dropout->valuedouble != 0)
         return refuse_model(f, "dropout", "tokens by chance");
     for (size_t i = 0; i < GPT_COUNT(affixes); i++) {
-        const cJSON *affix = member_of(model, affixes[i]);
+        const cJSON *affix = gpt_hf_member(model, affixes[i]);
 
         if (cJSON_IsString(affix) && *affix->valuestring)
             return refuse_model(f, affixes[i], affix->valuestring);
@@ -155,11 +151,11 @@ struct eod_search {
  * were. */
 static int32_t find_token(const struct eod_search *s, const char *text)
 {
-    const cJSON *added = member_of(s->f->root, "added_tokens");
+    const cJSON *added = gpt_hf_member(s->f->root, "added_tokens");
 
     for (const cJSON *i = added ? added->child : NULL; i; i = i->next)
-        if (strcmp(member_of(i, "content")->valuestring, text) == 0)
-            return (int32_t)member_of(i, "id")->valuedouble;
+        if (strcmp(gpt_hf_member(i, "content")->valuestring, text) == 0)
+            return (int32_t)gpt_hf_member(i, "id")->valuedouble;
     return s->find(s->data, text, strlen(text));
 }
 
@@ -174,10 +170,10 @@ static int eod_of_config(const struct eod_search *s, const char *path,
     int status = GPT_OK;
 
     GPT_TRY(gpt_json_read(&config, path, MAX_CONFIG, s->f->err));
-    const cJSON *eos = member_of(config, "eos_token");
+    const cJSON *eos = gpt_hf_member(config, "eos_token");
     *named = eos != NULL;
     if (cJSON_IsObject(eos)) /* an AddedToken with its flags */
-        eos = member_of(eos, "content");
+        eos = gpt_hf_member(eos, "content");
     if (cJSON_IsString(eos)) {
         *eod = find_token(s, eos->valuestring);
         if (*eod < 0)
@@ -232,8 +228,8 @@ static void take_pipeline(const struct gpt_hf_load *f)
 
 static int load_root(struct gpt_hf_load *f)
 {
-    const cJSON *model = member_of(f->root, "model");
-    const cJSON *added = member_of(f->root, "added_tokens");
+    const cJSON *model = gpt_hf_member(f->root, "model");
+    const cJSON *added = gpt_hf_member(f->root, "added_tokens");
     struct gpt_bytelevel *t = f->t;
     int64_t n_ids;
     bool whole;
@@ -275,7 +271,7 @@ static int open_pairs(struct gpt_tokenizer **tok, struct gpt_hf_load *f)
 
 bool gpt_hf_is_unigram(const struct gpt_hf_load *f)
 {
-    const cJSON *type = member_of(member_of(f->root, "model"), "type");
+    const cJSON *type = gpt_hf_member(gpt_hf_member(f->root, "model"), "type");
 
     return type ? cJSON_IsString(type) &&
                       strcmp(type->valuestring, "Unigram") == 0

@@ -36,10 +36,15 @@ int gpt_hf_find_eod(const struct gpt_hf_load *f, gpt_hf_find_fn *find,
  * name. Before the vocabulary is read. */
 int gpt_hf_count_ids(const struct gpt_hf_load *f, const cJSON *added,
                      int64_t *n_ids) GPT_MUST_USE;
-/* Flags of an added token, with the library's values where one is absent. */
-int gpt_hf_read_flags(const struct gpt_hf_load *f, const cJSON *item,
-                      struct gpt_added_token *token, bool *normalized)
-    GPT_MUST_USE;
+/* An added token, whose id must be below n_ids; flags have the library's values
+ * where one is absent. The text is borrowed from the item. */
+int gpt_hf_read_token(const struct gpt_hf_load *f, const cJSON *item,
+                      int64_t n_ids, struct gpt_added_token *token,
+                      bool *normalized) GPT_MUST_USE;
+/* GPT_EDATA: an added token, whose id in model.vocab is `same`, or -1 where
+ * another one has its id. */
+int gpt_hf_refuse_id(const struct gpt_hf_load *f,
+                     const struct gpt_added_token *token, int32_t same);
 /* GPT_EDATA unless an added token that is not in model.vocab has the id `next`,
  * which the library gives it. */
 int gpt_hf_check_next(const struct gpt_hf_load *f,

@@ -1,6 +1,7 @@
 /* The added tokens of a tokenizer.json: their places in the vocabulary, and the
  * two lists that are searched for in texts. Start at gpt_hf_read_added(). */
 #include "base/memory.h"
+#include "base/num.h"
 #include "text/unicode.h"
 #include "text/unicode_nfc.h"
 #include "tokenizer/bytelevel.h"
@@ -93,6 +94,16 @@ int gpt_hf_check_next(const struct gpt_hf_load *f,
                             "gaps");
 }
 
+int gpt_hf_refuse_id(const struct gpt_hf_load *f,
+                     const struct gpt_added_token *token, int32_t same)
+{
+    return gpt_fail(f->err, GPT_EDATA, "%s: added token '%.200s' has id %d, "
+                    "but in model.vocab %s %d", f->path, token->text,
+                    (int)token->id,
+                    same >= 0 ? "it has id" : "another token has id",
+                    (int)(same >= 0 ? same : token->id));
+}
+
 /* Puts an added token into the vocabulary, where it may be already: then the
  * token of the file must be the same. `next` is the id of a new token. */
 static int place_token(const struct gpt_hf_load *f,
@@ -107,11 +118,7 @@ static int place_token(const struct gpt_hf_load *f,
     /* -1, or the id that the vocabulary gives it: only its own will do */
     int32_t same = find_in_vocab(t, token, bytes);
     if ((same >= 0 && same != token->id) || (same < 0 && place->data))
-        return gpt_fail(f->err, GPT_EDATA, "%s: added token '%.200s' has id "
-                        "%d, but in model.vocab %s %d", f->path, token->text,
-                        (int)token->id,
-                        same >= 0 ? "it has id" : "another token has id",
-                        (int)(same >= 0 ? same : token->id));
+        return gpt_hf_refuse_id(f, token, same);
     if (same < 0)
         GPT_TRY(gpt_hf_check_next(f, token, next));
     else if (t->spaces || place->len == 1 ||
@@ -128,9 +135,19 @@ static int place_token(const struct gpt_hf_load *f,
 }
 
 /* The library's default of `normalized` is the opposite of `special`. */
-int gpt_hf_read_flags(const struct gpt_hf_load *f, const cJSON *item,
-                      struct gpt_added_token *token, bool *normalized)
+int gpt_hf_read_token(const struct gpt_hf_load *f, const cJSON *item,
+                      int64_t n_ids, struct gpt_added_token *token,
+                      bool *normalized)
 {
+    const char *text;
+    int64_t id;
+
+    *token = (struct gpt_added_token){0};
+    GPT_TRY(gpt_json_string(item, "content", &text, f->path, f->err));
+    GPT_TRY(gpt_json_int(item, "id", 0, n_ids - 1, &id, f->path, f->err));
+    token->text = text;
+    token->len = strlen(text);
+    token->id = (int32_t)id;
     GPT_TRY(gpt_json_bool_or(item, "special", false, &token->special, f->path,
                              f->err));
     GPT_TRY(gpt_json_bool_or(item, "lstrip", false, &token->lstrip, f->path,
@@ -229,20 +246,12 @@ struct added_lists {
 static int add_token(const struct gpt_hf_load *f, const cJSON *item,
                      struct added_lists *lists)
 {
-    struct gpt_added_token token = {0};
-    const char *text;
-    int64_t id;
+    struct gpt_added_token token;
     bool normalized;
 
-    GPT_TRY(gpt_json_string(item, "content", &text, f->path, f->err));
-    GPT_TRY(gpt_json_int(item, "id", 0, f->t->vocab.n - 1, &id, f->path,
-                         f->err));
-    GPT_TRY(gpt_hf_read_flags(f, item, &token, &normalized));
-    token.text = text;
-    token.len = strlen(text);
-    token.id = (int32_t)id;
+    GPT_TRY(gpt_hf_read_token(f, item, f->t->vocab.n, &token, &normalized));
     GPT_TRY(place_token(f, &token, lists->next));
-    lists->next = id >= lists->next ? id + 1 : lists->next;
+    lists->next = gpt_max_i64(lists->next, token.id + 1);
     if (normalized) {
         GPT_TRY(normalize_token(f, &token));
         lists->normalized[lists->n_normalized++] = token;

@@ -6,9 +6,11 @@
  * model (unigram.h) or is known. Start at unigram_encode(), and read upwards.
  */
 #include "base/memory.h"
+#include "base/num.h"
 #include "text/unicode.h"
 #include "tokenizer/bpe/cache.h"
 #include "tokenizer/family_hf.h"
+#include "tokenizer/tokenizer_json_parts.h"
 #include "tokenizer/tokenizer_json_unigram.h"
 #include "tokenizer/unigram.h"
 
@@ -309,11 +311,7 @@ static int place_token(const struct added_lists *l,
     if (same == token->id)
         return GPT_OK;
     if (same >= 0 || token->id < l->t->model.n)
-        return gpt_fail(l->f->err, GPT_EDATA, "%s: added token '%.200s' has "
-                        "id %d, but in model.vocab %s %d", l->f->path,
-                        token->text, (int)token->id,
-                        same >= 0 ? "it has id" : "another token has id",
-                        (int)(same >= 0 ? same : token->id));
+        return gpt_hf_refuse_id(l->f, token, same);
     return gpt_hf_check_next(l->f, token, l->next);
 }
 
@@ -339,20 +337,13 @@ static int normalize_token(struct added_lists *l, struct gpt_added_token *token)
 static int add_token(struct added_lists *l, const cJSON *item)
 {
     const struct gpt_hf_load *f = l->f;
-    struct gpt_added_token token = {0};
-    const char *text;
-    int64_t id;
+    struct gpt_added_token token;
     bool normalized;
 
-    GPT_TRY(gpt_json_string(item, "content", &text, f->path, f->err));
-    GPT_TRY(gpt_json_int(item, "id", 0, l->t->base.vocab_size - 1, &id, f->path,
-                         f->err));
-    GPT_TRY(gpt_hf_read_flags(f, item, &token, &normalized));
-    token.text = text;
-    token.len = strlen(text);
-    token.id = (int32_t)id;
+    GPT_TRY(gpt_hf_read_token(f, item, l->t->base.vocab_size, &token,
+                              &normalized));
     GPT_TRY(place_token(l, &token));
-    l->next = id >= l->next ? id + 1 : l->next;
+    l->next = gpt_max_i64(l->next, token.id + 1);
     struct gpt_str shown = {token.text, token.len};
     if (normalized) {
         GPT_TRY(normalize_token(l, &token));
@@ -414,8 +405,8 @@ static void unigram_close(struct gpt_tokenizer *tok)
  * library fails in the middle of a text. */
 static int read_model(struct unigram_tokenizer *t, const struct gpt_hf_load *f)
 {
-    const cJSON *model = cJSON_GetObjectItemCaseSensitive(f->root, "model");
-    const cJSON *unk = cJSON_GetObjectItemCaseSensitive(model, "unk_id");
+    const cJSON *model = gpt_hf_member(f->root, "model");
+    const cJSON *unk = gpt_hf_member(model, "unk_id");
     int64_t id;
 
     GPT_TRY(gpt_unigram_read(&t->model, f->file.vocab, f->path, f->err));
@@ -432,8 +423,7 @@ static int read_model(struct unigram_tokenizer *t, const struct gpt_hf_load *f)
 
 static int load(struct unigram_tokenizer *t, const struct gpt_hf_load *f)
 {
-    const cJSON *added =
-        cJSON_GetObjectItemCaseSensitive(f->root, "added_tokens");
+    const cJSON *added = gpt_hf_member(f->root, "added_tokens");
     struct gpt_hf_pipeline around;
     int64_t n_ids;
 

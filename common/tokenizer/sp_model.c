@@ -8,8 +8,9 @@
 #include "base/io.h"
 #include "base/memory.h"
 #include "tokenizer/gguf_tokens.h"
-#include "tokenizer/ids.h"
 #include "tokenizer/hf_files.h"
+#include "tokenizer/ids.h"
+#include "tokenizer/tiktoken_file.h"
 
 #include <assert.h>
 #include <string.h>
@@ -343,20 +344,6 @@ static int index_pieces(const struct reading *r)
     return GPT_OK;
 }
 
-/* Meta's files of Llama 3 have the name of a SentencePiece model, and are lines
- * of a token in base64 and its rank. */
-static bool is_ranks(const char *text, size_t len)
-{
-    static const char base64[] = "ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqr"
-                                 "stuvwxyz0123456789+/=";
-    size_t n = 0;
-
-    while (n < len && text[n] && strchr(base64, text[n]))
-        n++;
-    return n > 0 && n % 4 == 0 && n + 1 < len && text[n] == ' ' &&
-           text[n + 1] >= '0' && text[n + 1] <= '9';
-}
-
 int gpt_sp_model_read(struct gpt_sp_model *m, const char *path,
                       struct gpt_err *err)
 {
@@ -373,7 +360,8 @@ int gpt_sp_model_read(struct gpt_sp_model *m, const char *path,
     /* a GGUF file holds the same among its keys */
     GPT_TRY(gpt_gguf_read(GPT_HF_PIECES, &m->file, &m->len, path,
                           GPT_VOCAB_FILE_MAX, err));
-    if (is_ranks(m->file, m->len))
+    /* Meta's files of Llama 3 have the name of a SentencePiece model */
+    if (gpt_ranks_begin(m->file, m->len))
         return gpt_fail(err, GPT_EDATA,
                         "%s: no SentencePiece model, but ranks of a "
                         "TikTokenizer, as Llama 3 has them", path);

@@ -3,6 +3,7 @@
  * text becomes too long. */
 #include "tokenizer/text_steps.h"
 
+#include "base/utf8.h"
 #include "text/unicode.h"
 
 #include <assert.h>
@@ -52,68 +53,67 @@ static int step_unmark(const struct gpt_text_step *step, struct gpt_buf *out,
     return gpt_buf_add(out, s.data + done, s.len - done);
 }
 
-/* Appends a character that the one at place i of the old text has become. */
-static int add_char(struct gpt_buf *out, struct gpt_step_text *text,
-                    size_t old_first, size_t i, uint32_t cp)
-{
-    char utf8[4];
-    const size_t n = (size_t)gpt_utf8_encode(cp, utf8);
+/* What becomes of a character: at most two, of which it returns the number. */
+typedef size_t become_fn(uint32_t cp, uint32_t to[2]);
 
-    text->first += i < old_first ? n : 0;
-    return gpt_buf_add(out, utf8, n);
+static int change_chars(become_fn *become, struct gpt_buf *out,
+                        struct gpt_step_text *text)
+{
+    const struct gpt_str s = text->s;
+    const size_t first = text->first;
+    uint32_t cp, to[2] = {0};
+    char utf8[4];
+    size_t n;
+
+    text->first = 0;
+    for (size_t i = 0; i < s.len; i += n) {
+        n = char_at(s.data + i, s.len - i, &cp);
+        const size_t n_to = become(cp, to);
+        for (size_t k = 0; k < n_to; k++) {
+            const size_t bytes = (size_t)gpt_utf8_encode(to[k], utf8);
+
+            text->first += i < first ? bytes : 0;
+            GPT_TRY(gpt_buf_add(out, utf8, bytes));
+        }
+    }
+    return GPT_OK;
+}
+
+static size_t lower_of(uint32_t cp, uint32_t to[2])
+{
+    to[0] = gpt_unicode_to_lower(cp);
+    to[1] = 0x307;
+    return cp == 0x130 ? 2 : 1;
 }
 
 static int step_lower(const struct gpt_text_step *step, struct gpt_buf *out,
                       struct gpt_step_text *text)
 {
-    const struct gpt_str s = text->s;
-    const size_t first = text->first;
-    size_t n;
-    uint32_t cp;
-
     (void)step;
-    text->first = 0;
-    for (size_t i = 0; i < s.len; i += n) {
-        n = char_at(s.data + i, s.len - i, &cp);
-        GPT_TRY(add_char(out, text, first, i, gpt_unicode_to_lower(cp)));
-        if (cp == 0x130)
-            GPT_TRY(add_char(out, text, first, i, 0x307));
-    }
-    return GPT_OK;
+    return change_chars(lower_of, out, text);
 }
 
-/* What becomes of a character: itself, a space, or UINT32_MAX for nothing, as 0
- * is a character. The list is that of SentencePiece's rules "nmt", as the
- * library has it. */
-static uint32_t nmt_of(uint32_t cp)
+/* Itself, a space, or nothing. The list is that of SentencePiece's rules "nmt",
+ * as the library has it. */
+static size_t nmt_of(uint32_t cp, uint32_t to[2])
 {
-    if ((cp >= 1 && cp <= 8) || cp == 0xB || (cp >= 0xE && cp <= 0x1F) ||
-        cp == 0x7F || cp == 0x8F || cp == 0x9F)
-        return UINT32_MAX;
-    if (cp == '\t' || cp == '\n' || cp == '\f' || cp == '\r' || cp == 0x1680 ||
-        (cp >= 0x200B && cp <= 0x200F) || cp == 0x2028 || cp == 0x2029 ||
-        cp == 0x2581 || cp == 0xFEFF || cp == 0xFFFD)
-        return ' ';
-    return cp;
+    const bool is_space =
+        cp == '\t' || cp == '\n' || cp == '\f' || cp == '\r' ||
+        cp == 0x1680 || (cp >= 0x200B && cp <= 0x200F) || cp == 0x2028 ||
+        cp == 0x2029 || cp == 0x2581 || cp == 0xFEFF || cp == 0xFFFD;
+
+    to[0] = is_space ? ' ' : cp;
+    return (cp >= 1 && cp <= 8) || cp == 0xB || (cp >= 0xE && cp <= 0x1F) ||
+                   cp == 0x7F || cp == 0x8F || cp == 0x9F
+               ? 0
+               : 1;
 }
 
 static int step_nmt(const struct gpt_text_step *step, struct gpt_buf *out,
                     struct gpt_step_text *text)
 {
-    const struct gpt_str s = text->s;
-    const size_t first = text->first;
-    size_t n;
-    uint32_t cp;
-
     (void)step;
-    text->first = 0;
-    for (size_t i = 0; i < s.len; i += n) {
-        n = char_at(s.data + i, s.len - i, &cp);
-        cp = nmt_of(cp);
-        if (cp != UINT32_MAX)
-            GPT_TRY(add_char(out, text, first, i, cp));
-    }
-    return GPT_OK;
+    return change_chars(nmt_of, out, text);
 }
 
 /* ---- parts of the text ---- */
@@ -219,23 +219,43 @@ static size_t plain_ascii(const struct gpt_text_step *step, const char *text,
     return n > 0 && n < len && ((uint8_t)text[n] & 0x80) ? n - 1 : n;
 }
 
-/* A grapheme of which no rule takes the whole. */
-static int map_chars(const struct gpt_text_step *step, struct gpt_buf *out,
-                     const struct gpt_step_text *text, struct gpt_str grapheme)
+/* A text on its way through the rules. */
+struct mapping {
+    const struct gpt_text_step *step;
+    struct gpt_str rest;
+    size_t apart; /* bytes of a grapheme that is taken character by character */
+};
+
+static void pass_bytes(struct mapping *m, size_t n)
 {
-    size_t n;
+    m->rest.data += n;
+    m->rest.len -= n;
+}
+
+/* Passes over what is next, and gives what it becomes: a grapheme, or a
+ * character of one of which no rule takes the whole. There must be a rest. */
+static void map_next(struct mapping *m, struct gpt_str *from,
+                     struct gpt_str *result)
+{
+    const struct gpt_sp_map *map = &m->step->map;
     uint32_t cp;
+    bool found = false;
 
-    for (size_t i = 0; i < grapheme.len; i += n) {
-        const char *c = grapheme.data + i;
-        struct gpt_str result;
-
-        n = char_at(c, grapheme.len - i, &cp);
-        if (!gpt_sp_map_shortest(&step->map, c, n, &result))
-            result = (struct gpt_str){c, n};
-        GPT_TRY(add_written(out, text, result));
+    *from = m->rest;
+    if (m->apart == 0) {
+        from->len = gpt_grapheme_len(m->rest.data, m->rest.len);
+        found = from->len <= SHORT_GRAPHEME &&
+                gpt_sp_map_shortest(map, from->data, from->len, result);
+        m->apart = found ? 0 : from->len;
     }
-    return GPT_OK;
+    if (m->apart) {
+        from->len = char_at(from->data, m->apart, &cp);
+        found = gpt_sp_map_shortest(map, from->data, from->len, result);
+        m->apart -= from->len;
+    }
+    if (!found)
+        *result = *from;
+    pass_bytes(m, from->len);
 }
 
 /* Where the first characters of the text come from, as the library counts it:
@@ -248,20 +268,11 @@ struct origin {
     size_t bytes;   /* of the new text, that come from the first */
 };
 
-static size_t count_chars(struct gpt_str s)
-{
-    size_t n = 0;
-
-    for (size_t i = 0; i < s.len; i++)
-        n += ((uint8_t)s.data[i] & 0xC0) != 0x80;
-    return n;
-}
-
 /* Passes over characters that become `result`. */
 static void pass_origin(struct origin *o, struct gpt_str from,
                         struct gpt_str result)
 {
-    const size_t n = count_chars(from);
+    const size_t n = gpt_utf8_count(from.data, from.len);
     size_t k = 0, bytes;
     uint32_t cp;
 
@@ -275,27 +286,13 @@ static void pass_origin(struct origin *o, struct gpt_str from,
 static size_t map_origin(const struct gpt_text_step *step, struct gpt_str s,
                          size_t first)
 {
-    struct origin o = {.n_first = count_chars((struct gpt_str){s.data, first})};
-    size_t n, char_len;
-    uint32_t cp;
+    struct origin o = {.n_first = gpt_utf8_count(s.data, first)};
+    struct mapping m = {.step = step, .rest = s};
+    struct gpt_str from, result;
 
-    for (size_t i = 0; i < s.len && o.at < o.n_first; i += n) {
-        struct gpt_str result;
-
-        n = gpt_grapheme_len(s.data + i, s.len - i);
-        if (n <= SHORT_GRAPHEME &&
-            gpt_sp_map_shortest(&step->map, s.data + i, n, &result)) {
-            pass_origin(&o, (struct gpt_str){s.data + i, n}, result);
-            continue;
-        }
-        for (size_t k = 0; k < n; k += char_len) {
-            const char *c = s.data + i + k;
-
-            char_len = char_at(c, n - k, &cp);
-            if (!gpt_sp_map_shortest(&step->map, c, char_len, &result))
-                result = (struct gpt_str){c, char_len};
-            pass_origin(&o, (struct gpt_str){c, char_len}, result);
-        }
+    while (m.rest.len && o.at < o.n_first) {
+        map_next(&m, &from, &result);
+        pass_origin(&o, from, result);
     }
     return o.bytes;
 }
@@ -303,25 +300,21 @@ static size_t map_origin(const struct gpt_text_step *step, struct gpt_str s,
 static int step_map(const struct gpt_text_step *step, struct gpt_buf *out,
                     struct gpt_step_text *text)
 {
-    const struct gpt_str s = text->s;
-    size_t n;
+    struct mapping m = {.step = step, .rest = text->s};
+    struct gpt_str from, result;
 
-    text->first = map_origin(step, s, text->first);
-    for (size_t i = 0; i < s.len; i += n) {
-        struct gpt_str result;
+    text->first = map_origin(step, text->s, text->first);
+    while (m.rest.len) {
+        const size_t n =
+            m.apart ? 0 : plain_ascii(step, m.rest.data, m.rest.len);
 
-        n = plain_ascii(step, s.data + i, s.len - i);
         if (n > 0) {
-            GPT_TRY(gpt_buf_add(out, s.data + i, n));
+            GPT_TRY(gpt_buf_add(out, m.rest.data, n));
+            pass_bytes(&m, n);
             continue;
         }
-        n = gpt_grapheme_len(s.data + i, s.len - i);
-        if (n <= SHORT_GRAPHEME &&
-            gpt_sp_map_shortest(&step->map, s.data + i, n, &result))
-            GPT_TRY(add_written(out, text, result));
-        else
-            GPT_TRY(map_chars(step, out, text,
-                              (struct gpt_str){s.data + i, n}));
+        map_next(&m, &from, &result);
+        GPT_TRY(add_written(out, text, result));
     }
     return GPT_OK;
 }
@@ -352,7 +345,7 @@ static int step_form(const struct gpt_text_step *step, struct gpt_buf *out,
 
     if (text->first) {
         GPT_TRY(gpt_to_form(out, step->form, text->s.data, text->first, err));
-        n = count_chars((struct gpt_str){out->data, out->len});
+        n = gpt_utf8_count(out->data, out->len);
         out->len = 0;
     }
     GPT_TRY(gpt_to_form(out, step->form, text->s.data, text->s.len, err));
@@ -363,8 +356,8 @@ static int step_form(const struct gpt_text_step *step, struct gpt_buf *out,
 static int too_long(const struct gpt_step_text *text, struct gpt_err *err)
 {
     return gpt_fail(err, GPT_EDATA, "the normalizer makes more than %zu bytes "
-                    "of a text, %d of each byte and %d", text->most,
-                    MOST_GROWTH, MOST_ADDED);
+                    "of a text, which is %d for each of its bytes and %d more",
+                    text->most, MOST_GROWTH, MOST_ADDED);
 }
 
 static int run_step(const struct gpt_text_step *step, struct gpt_buf *out,

@@ -40,7 +40,8 @@ struct gpt_step_text {
 
 /* Does the steps one after the other; the result is in a buffer, or where it
  * was if there are none. GPT_EDATA when the steps would make more than 256
- * bytes of each, and 1 MiB: a few rules can ask for more than any memory. */
+ * bytes of each, and 1 MiB more: a few rules can ask for more than any memory.
+ */
 int gpt_text_steps_run(const struct gpt_text_step *steps, size_t n,
                        struct gpt_buf buffers[2], struct gpt_step_text *text,
                        struct gpt_err *err) GPT_MUST_USE;

@@ -13,7 +13,10 @@
 #include <assert.h>
 #include <string.h>
 
-enum { MIN_BYTES = 4 }; /* of a line: "Q== 0", say */
+enum {
+    MIN_BYTES = 4,    /* of a line: "Q== 0", say */
+    FIRST_BYTES = 64, /* of the first token; those of one byte come first */
+};
 
 struct reading {
     struct gpt_ranks *r;
@@ -80,6 +83,18 @@ static int read_line(const struct reading *f, const char *line, size_t len)
         rank = rank * 10 + (*p - '0');
     }
     return add_token(f, line, (size_t)(space - line), rank);
+}
+
+bool gpt_ranks_begin(const char *text, size_t len)
+{
+    char token[FIRST_BYTES];
+    const char *space =
+        memchr(text, ' ', len < FIRST_BYTES ? len : FIRST_BYTES);
+    size_t n;
+
+    return space && space + 1 < text + len && space[1] >= '0' &&
+           space[1] <= '9' &&
+           gpt_base64_decode(text, (size_t)(space - text), token, &n);
 }
 
 /* An empty line is skipped and still counted, so the numbers in messages are

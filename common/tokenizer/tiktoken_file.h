@@ -22,4 +22,7 @@ int gpt_ranks_read(struct gpt_ranks *ranks, const char *path,
                    struct gpt_err *err) GPT_MUST_USE;
 void gpt_ranks_free(struct gpt_ranks *ranks);
 
+/* True for a text whose first line may be that of a .tiktoken. */
+bool gpt_ranks_begin(const char *text, size_t len);
+
 #endif

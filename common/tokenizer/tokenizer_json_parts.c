@@ -31,6 +31,37 @@ int gpt_hf_refuse_part(const struct gpt_hf_reading *parts, const char *field,
                     key, value);
 }
 
+int gpt_hf_refuse_more(const struct gpt_hf_reading *parts, const char *field,
+                       const char *key, size_t most, const char *what)
+{
+    char value[80];
+
+    snprintf(value, sizeof(value), "more than %zu %s", most, what);
+    return gpt_hf_refuse_part(parts, field, key, value);
+}
+
+/* True for a member that is this number. */
+static bool is_number(const cJSON *part, const char *key, double value)
+{
+    const cJSON *item = gpt_hf_member(part, key);
+
+    return cJSON_IsNumber(item) && item->valuedouble == value;
+}
+
+int gpt_hf_check_strip(const struct gpt_hf_reading *parts, const cJSON *part,
+                       const char *field)
+{
+    const char *content = gpt_hf_string(part, "content");
+
+    if (strcmp(content, " ") != 0)
+        return gpt_hf_refuse_part(parts, field, "content", content);
+    if (!is_number(part, "start", 1))
+        return gpt_hf_refuse_part(parts, field, "start", "not 1");
+    if (!is_number(part, "stop", 0))
+        return gpt_hf_refuse_part(parts, field, "stop", "not 0");
+    return GPT_OK;
+}
+
 /* The depth is that of the JSON, which is limited. */
 int gpt_hf_each_part(const struct gpt_hf_reading *parts, const cJSON *part,
                      const char *field, const char *list, gpt_hf_part_fn *fn)

@@ -24,6 +24,12 @@ int gpt_hf_each_part(const struct gpt_hf_reading *parts, const cJSON *part,
 /* GPT_EDATA: the value of a member of a part is not supported. */
 int gpt_hf_refuse_part(const struct gpt_hf_reading *parts, const char *field,
                        const char *key, const char *value);
+/* The same: the member asks for more than there is room for ("steps"). */
+int gpt_hf_refuse_more(const struct gpt_hf_reading *parts, const char *field,
+                       const char *key, size_t most, const char *what);
+/* GPT_EDATA unless a decoder's Strip takes one space from the beginning. */
+int gpt_hf_check_strip(const struct gpt_hf_reading *parts, const cJSON *part,
+                       const char *field) GPT_MUST_USE;
 
 /* Members of a part; "" and `def` where they are not of that type. */
 const cJSON *gpt_hf_member(const cJSON *part, const char *key);

@@ -29,14 +29,12 @@ struct pieces {
 struct reading {
     struct gpt_hf_reading parts;
     struct gpt_hf_pipeline *p;
-    const char *what;
     const char *regex[GPT_PRETOK_STAGES];
     size_t n_regex;
     bool bytelevel;
     size_t n_decoders; /* of those of decoders[], in their order */
     bool removed; /* what an expression does not match is left out */
     struct pieces pieces;
-    struct gpt_err *err;
 };
 
 static int refuse(const struct reading *r, const char *field, const char *key,
@@ -52,8 +50,9 @@ static int refuse_spaces(const struct reading *r, const char *field,
                          const char *key, const char *value)
 {
     refuse(r, field, key, value);
-    return gpt_hint(r->err, "many such models have a tokenizer.model, too; "
-                            "name that file as the model of the tokenizer");
+    return gpt_hint(r->parts.err,
+                    "many such models have a tokenizer.model, too; name that "
+                    "file as the model of the tokenizer");
 }
 
 /* True for Replace of one text by another. */
@@ -229,17 +228,17 @@ static int find_cut(struct reading *r)
         return refuse_spaces(r, "normalizer", "type",
                              "Prepend without Replace");
     if (!r->bytelevel)
-        return gpt_fail(r->err, GPT_EDATA,
+        return gpt_fail(r->parts.err, GPT_EDATA,
                         "%s: pre_tokenizer without ByteLevel is not supported",
-                        r->what);
+                        r->parts.what);
     const struct gpt_pretok *pretok =
         gpt_pretok_by_regex(r->regex, r->n_regex);
     if (!pretok && r->n_regex == 1)
         return refuse(r, "pre_tokenizer", "pattern", r->regex[0]);
     if (!pretok)
-        return gpt_fail(r->err, GPT_EDATA, "%s: pre_tokenizer: this sequence "
-                        "of %zu patterns is not supported", r->what,
-                        r->n_regex);
+        return gpt_fail(r->parts.err, GPT_EDATA,
+                        "%s: pre_tokenizer: this sequence of %zu patterns is "
+                        "not supported", r->parts.what, r->n_regex);
     /* a single pattern matches everything, so that nothing is left out */
     if (r->removed && r->n_regex > 1)
         return refuse(r, "pre_tokenizer", "behavior",
@@ -261,7 +260,8 @@ static int add_id(struct reading *r, struct pieces *to, int32_t id,
                   const char *field)
 {
     if (to->n_ids == MOST_PIECES)
-        return refuse(r, field, "single", "more than 24 special tokens");
+        return gpt_hf_refuse_more(&r->parts, field, "single", MOST_PIECES,
+                                  "special tokens");
     to->ids[to->n_ids++] = id;
     return GPT_OK;
 }
@@ -276,13 +276,15 @@ static int add_special(struct reading *r, struct pieces *to,
     const cJSON *ids = gpt_hf_member(gpt_hf_member(listed, name), "ids");
 
     if (!cJSON_IsArray(ids))
-        return gpt_fail(r->err, GPT_EDATA, "%s: %s.special_tokens: no ids of "
-                        "'%.200s'", r->what, field, name);
+        return gpt_fail(r->parts.err, GPT_EDATA,
+                        "%s: %s.special_tokens: no ids of '%.200s'",
+                        r->parts.what, field, name);
     for (const cJSON *id = ids->child; id; id = id->next) {
         if (!cJSON_IsNumber(id) || !(id->valuedouble >= 0) ||
             id->valuedouble >= GPT_VOCAB_MAX)
-            return gpt_fail(r->err, GPT_EDATA, "%s: %s.special_tokens: a bad "
-                            "id of '%.200s'", r->what, field, name);
+            return gpt_fail(r->parts.err, GPT_EDATA,
+                            "%s: %s.special_tokens: a bad id of '%.200s'",
+                            r->parts.what, field, name);
         GPT_TRY(add_id(r, to, (int32_t)id->valuedouble, field));
     }
     return GPT_OK;
@@ -314,13 +316,14 @@ static int read_template(struct reading *r, const cJSON *part,
         return refuse(r, field, "type", "TemplateProcessing after one of more "
                                         "than two items");
     if (!cJSON_IsArray(items))
-        return gpt_fail(r->err, GPT_EDATA, "%s: %s: no array '%s'", r->what,
-                        field, list);
+        return gpt_fail(r->parts.err, GPT_EDATA, "%s: %s: no array '%s'",
+                        r->parts.what, field, list);
     for (const cJSON *i = items->child; i; i = i->next) {
         const cJSON *token = gpt_hf_member(i, "SpecialToken");
 
         if (to.n == MOST_PIECES)
-            return refuse(r, field, list, "more than 24 items");
+            return gpt_hf_refuse_more(&r->parts, field, list, MOST_PIECES,
+                                      "items");
         GPT_TRY(token ? add_special(r, &to, part, token, field)
                       : add_piece(r, &to, i, field));
         to.end[to.n++] = to.n_ids;
@@ -387,15 +390,7 @@ static int read_chars_decoder(struct reading *r, const cJSON *part,
         return refuse(r, field, "content", gpt_hf_string(part, "content"));
     if (i < 3)
         return GPT_OK;
-    const cJSON *start = gpt_hf_member(part, "start"),
-                *stop = gpt_hf_member(part, "stop");
-
-    if (strcmp(gpt_hf_string(part, "content"), " ") != 0)
-        return refuse(r, field, "content", gpt_hf_string(part, "content"));
-    if (!cJSON_IsNumber(start) || start->valuedouble != 1)
-        return refuse(r, field, "start", "not 1");
-    if (!cJSON_IsNumber(stop) || stop->valuedouble != 0)
-        return refuse(r, field, "stop", "not 0");
+    GPT_TRY(gpt_hf_check_strip(&r->parts, part, field));
     r->p->strip = true;
     return GPT_OK;
 }
@@ -421,9 +416,7 @@ static void begin_reading(struct reading *r, struct gpt_hf_pipeline *p,
     *r = (struct reading){
         .parts = {.what = what, .err = err, .data = r},
         .p = p,
-        .what = what,
         .pieces = {.ids = {TEXT}, .end = {1}, .n_ids = 1, .n = 1},
-        .err = err,
     };
 }
 

@@ -71,39 +71,12 @@ static int add_normal(struct reading *r, enum gpt_text_step_kind kind,
     struct gpt_hf_unigram_steps *s = r->s;
 
     if (s->n_normal == GPT_TEXT_STEPS)
-        return gpt_hf_refuse_part(&r->parts, field, "type",
-                                  "more than 24 steps");
+        return gpt_hf_refuse_more(&r->parts, field, "type", GPT_TEXT_STEPS,
+                                  "steps");
     *step = &s->normal[s->n_normal++];
     **step = (struct gpt_text_step){.kind = kind};
     return GPT_OK;
 }
-
-#define FORM(name, value)                                                      \
-    static int name(struct reading *r, const cJSON *part, const char *field)   \
-    {                                                                          \
-        struct gpt_text_step *step = NULL;                                     \
-                                                                               \
-        (void)part;                                                            \
-        GPT_TRY(add_normal(r, GPT_STEP_FORM, field, &step));                   \
-        step->form = value;                                                    \
-        return GPT_OK;                                                         \
-    }
-FORM(read_nfc, GPT_FORM_C)
-FORM(read_nfd, GPT_FORM_D)
-FORM(read_nfkc, GPT_FORM_KC)
-FORM(read_nfkd, GPT_FORM_KD)
-
-#define PLAIN(name, kind)                                                      \
-    static int name(struct reading *r, const cJSON *part, const char *field)   \
-    {                                                                          \
-        struct gpt_text_step *step = NULL;                                     \
-                                                                               \
-        (void)part;                                                            \
-        return add_normal(r, kind, field, &step);                              \
-    }
-PLAIN(read_lowercase, GPT_STEP_LOWER)
-PLAIN(read_strip_accents, GPT_STEP_UNMARK)
-PLAIN(read_nmt, GPT_STEP_NMT)
 
 static int read_strip(struct reading *r, const cJSON *part, const char *field)
 {
@@ -154,20 +127,33 @@ static int read_precompiled(struct reading *r, const cJSON *part,
 static int read_normalizer(void *data, const cJSON *part, const char *type,
                            const char *field)
 {
+    static const struct { /* those without members */
+        const char *type;
+        enum gpt_text_step_kind kind;
+        enum gpt_form form;
+    } plain[] = {
+        {"NFC", GPT_STEP_FORM, GPT_FORM_C},
+        {"NFD", GPT_STEP_FORM, GPT_FORM_D},
+        {"NFKC", GPT_STEP_FORM, GPT_FORM_KC},
+        {"NFKD", GPT_STEP_FORM, GPT_FORM_KD},
+        {"Lowercase", GPT_STEP_LOWER, 0},
+        {"StripAccents", GPT_STEP_UNMARK, 0},
+        {"Nmt", GPT_STEP_NMT, 0},
+    };
     static const struct row rows[] = {
-        {"NFC", read_nfc},
-        {"NFD", read_nfd},
-        {"NFKC", read_nfkc},
-        {"NFKD", read_nfkd},
-        {"Lowercase", read_lowercase},
-        {"StripAccents", read_strip_accents},
-        {"Nmt", read_nmt},
         {"Strip", read_strip},
         {"Prepend", read_prepend},
         {"Replace", read_replace},
         {"Precompiled", read_precompiled},
     };
+    struct gpt_text_step *step = NULL;
 
+    for (size_t i = 0; i < GPT_COUNT(plain); i++)
+        if (strcmp(type, plain[i].type) == 0) {
+            GPT_TRY(add_normal(data, plain[i].kind, field, &step));
+            step->form = plain[i].form;
+            return GPT_OK;
+        }
     return read_by_type(data, rows, GPT_COUNT(rows), part, type, field);
 }
 
@@ -179,8 +165,8 @@ static int add_piece_step(struct reading *r, const char *field,
     struct gpt_piece_steps *s = &r->s->pieces;
 
     if (s->n == GPT_PIECE_STEPS)
-        return gpt_hf_refuse_part(&r->parts, field, "type",
-                                  "more than 8 steps");
+        return gpt_hf_refuse_more(&r->parts, field, "type", GPT_PIECE_STEPS,
+                                  "steps");
     *step = &s->steps[s->n++];
     **step = (struct gpt_piece_step){.splits = true};
     return GPT_OK;
@@ -329,7 +315,10 @@ static int print_replace(struct reading *r, const cJSON *part,
     struct gpt_hf_printing *p = &r->s->printing;
     const size_t i = p->n_replace;
 
-    if (i == GPT_COUNT(p->replace) || p->space.data || p->bytes || r->fused)
+    if (i == GPT_COUNT(p->replace))
+        return gpt_hf_refuse_more(&r->parts, field, "type",
+                                  GPT_COUNT(p->replace), "of Replace");
+    if (p->space.data || p->bytes || r->fused)
         return gpt_hf_refuse_part(&r->parts, field, "type after another",
                                   "Replace");
     p->n_replace++;
@@ -368,14 +357,6 @@ static int print_spaces(struct reading *r, const cJSON *part, const char *field)
     return GPT_OK;
 }
 
-/* True for a member that is this number. */
-static bool is_number(const cJSON *part, const char *key, double value)
-{
-    const cJSON *item = gpt_hf_member(part, key);
-
-    return cJSON_IsNumber(item) && item->valuedouble == value;
-}
-
 static int print_strip(struct reading *r, const cJSON *part, const char *field)
 {
     struct gpt_hf_printing *p = &r->s->printing;
@@ -384,13 +365,7 @@ static int print_strip(struct reading *r, const cJSON *part, const char *field)
         return gpt_hf_refuse_part(&r->parts, field, "type",
                                   r->fused ? "a second Strip"
                                            : "Strip without Fuse before it");
-    if (strcmp(gpt_hf_string(part, "content"), " ") != 0)
-        return gpt_hf_refuse_part(&r->parts, field, "content",
-                                  gpt_hf_string(part, "content"));
-    if (!is_number(part, "start", 1))
-        return gpt_hf_refuse_part(&r->parts, field, "start", "not 1");
-    if (!is_number(part, "stop", 0))
-        return gpt_hf_refuse_part(&r->parts, field, "stop", "not 0");
+    GPT_TRY(gpt_hf_check_strip(&r->parts, part, field));
     p->strip = true;
     return GPT_OK;
 }

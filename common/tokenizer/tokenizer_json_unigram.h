@@ -27,9 +27,8 @@ struct gpt_hf_unigram_steps {
     struct gpt_hf_printing printing;
 };
 
-/* From the whole file, which `what` names; what *s
- * refers to is in the arena. GPT_EDATA names file, field and value of what is
- * not done. */
+/* From the whole file, which `what` names; what *s refers to is in the arena.
+ * GPT_EDATA names file, field and value of what is not done. */
 int gpt_hf_unigram_steps_read(struct gpt_hf_unigram_steps *s, const cJSON *root,
                               struct gpt_arena *arena, const char *what,
                               struct gpt_err *err) GPT_MUST_USE;

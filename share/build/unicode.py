@@ -11,12 +11,11 @@ The table has two stages: a byte for each block of 128 code points says which
 group of 128 half-byte classes describes it. Beyond the last block that holds
 anything all code points are of class 0.
 """
-import sys
-
 import unicodedata2 as ucd
 
+from unicode_arrays import BLOCK, array, groups_of
+
 VERSION = "16.0.0"
-BLOCK = 128
 # In the order of enum gpt_unicode_class.
 CLASSES = ["OTHER", "M", "P", "S", "N", "SPACE", "LO", "LL", "LU", "LT"]
 
@@ -40,12 +39,6 @@ def class_of(cp):
     return CLASSES.index(category[0]) if category[0] in "MPSN" else 0
 
 
-def rows(numbers, form, width):
-    """The numbers as lines of at most `width` numbers."""
-    for i in range(0, len(numbers), width):
-        yield "    " + ", ".join(form % n for n in numbers[i:i + width]) + ","
-
-
 def main():
     assert ucd.unidata_version == VERSION, ucd.unidata_version
     table = [class_of(cp) for cp in range(0x110000)]
@@ -54,20 +47,13 @@ def main():
     spaces = table.count(CLASSES.index("SPACE"))
     assert (letters, numbers, spaces) == (141028, 1911, 25)
 
-    groups, index = [], []
-    for cp in range(0, len(table), BLOCK):
-        group = table[cp:cp + BLOCK]
-        if group not in groups:
-            groups.append(group)
-        index.append(groups.index(group))
-    assert len(groups) <= 256
+    groups, index = groups_of(table)
     # What follows the last block is private use and unassigned, of class 0.
     while not any(groups[index[-1]]):
         index.pop()
     words = [sum(c << 4 * i for i, c in enumerate(g[j:j + 16]))
              for g in groups for j in range(0, BLOCK, 16)]
 
-    out = sys.stdout
     print(f"""\
 /* Classes of Unicode {VERSION} characters. Made by share/build/unicode.py from
  * the Unicode Character Database; do not edit. Read unicode.h instead.
@@ -77,15 +63,11 @@ def main():
  * v3, https://www.unicode.org/license.txt */
 #include "text/unicode.h"
 
-const uint32_t gpt_unicode_limit = 0x{len(index) * BLOCK:x};
-
-const uint8_t gpt_unicode_index[{len(index)}] = {{""", file=out)
-    print("\n".join(rows(index, "%d", 15)), file=out)
-    print(f"""}};
-
-const uint64_t gpt_unicode_class16[{len(words)}] = {{""", file=out)
-    print("\n".join(rows(words, "0x%016x", 3)), file=out)
-    print("};", file=out)
+const uint32_t gpt_unicode_limit = 0x{len(index) * BLOCK:x};""")
+    array(f"const uint8_t gpt_unicode_index[{len(index)}]",
+          [str(i) for i in index], 15)
+    array(f"const uint64_t gpt_unicode_class16[{len(words)}]",
+          ["0x%016x" % w for w in words], 3)
 
 
 if __name__ == "__main__":

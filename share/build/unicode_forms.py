@@ -14,7 +14,6 @@ tokenizers 0.23.3.
 
     python3 share/build/unicode_forms.py > common/text/unicode_forms_table.c
 """
-import subprocess
 import sys
 
 import regex
@@ -22,9 +21,9 @@ import tokenizers
 import unicodedata2 as ucd
 from tokenizers import normalizers
 
-BLOCK = 128
-HANGUL = range(0xAC00, 0xD7A4)
-ALL = [cp for cp in range(0x110000) if not 0xD800 <= cp < 0xE000]
+from unicode_arrays import (ALL, BLOCK, HANGUL, array, groups_of, present_in,
+                            ranges_of)
+
 # 9.0 had U+111C9 as punctuation, and these two signs as marks.
 CHANGED = {0x111C9: False, 0x1CF2: True, 0x1CF3: True}
 # Punctuation is that of 8.0, where U+166D was some, too, and of ASCII all that
@@ -42,26 +41,6 @@ CLASSES = [
     ("LVT", r"\p{GCB=LVT}"), ("CONSONANT", r"\p{InCB=Consonant}"),
     ("PICTURE", r"\p{ExtPict}"),
 ]
-
-
-def present_in(version):
-    program = r'''for (0 .. 0x10FFFF) {
-        print $_, "\n" if !($_ >= 0xD800 && $_ < 0xE000)
-            && chr =~ /\p{Present_In=%s}/;
-    }''' % version
-    listed = subprocess.run(["perl", "-e", program], check=True,
-                            capture_output=True, text=True).stdout
-    return [int(word) for word in listed.split()]
-
-
-def ranges_of(cps):
-    ranges = []
-    for cp in cps:
-        if ranges and ranges[-1][1] == cp - 1:
-            ranges[-1][1] = cp
-        else:
-            ranges.append([cp, cp])
-    return ranges
 
 
 def lower_ranges():
@@ -94,25 +73,7 @@ def grapheme_table():
         for cp in ALL:
             if regex.match(expression, chr(cp), regex.V1):
                 table[cp] = number
-    groups, index = [], []
-    for cp in range(0, len(table), BLOCK):
-        group = table[cp:cp + BLOCK]
-        if group not in groups:
-            groups.append(group)
-        index.append(groups.index(group))
-    assert len(groups) < 256
-    return groups, index
-
-
-def rows(items, width):
-    for i in range(0, len(items), width):
-        print("    " + ", ".join(items[i:i + width]) + ",")
-
-
-def array(declaration, items, width):
-    print(f"\n{declaration} = {{")
-    rows(items, width)
-    print("};")
+    return groups_of(table)
 
 
 def main():

@@ -11,16 +11,15 @@ Needs perl, and the PyPI package unicodedata2 16.0.0, as unicode.py does.
 
     python3 share/build/unicode_nfc.py > common/text/unicode_nfc_table.c
 """
-import subprocess
 import sys
 
 import unicodedata2 as ucd
 
+from unicode_arrays import (ALL, BLOCK, HANGUL, array, groups_of, present_in,
+                            ranges_of)
+
 VERSION = "16.0.0"
 NFC_VERSION = "9.0"
-BLOCK = 128
-HANGUL = range(0xAC00, 0xD7A4)
-ALL = [cp for cp in range(0x110000) if not 0xD800 <= cp < 0xE000]
 
 
 def decomposition(cp):
@@ -31,23 +30,12 @@ def decomposition(cp):
     return [int(word, 16) for word in text.split()]
 
 
-def present_in(version):
-    """The code points that the version of Unicode has characters for."""
-    program = r'''for (0 .. 0x10FFFF) {
-        print $_, "\n" if !($_ >= 0xD800 && $_ < 0xE000)
-            && chr =~ /\p{Present_In=%s}/;
-    }''' % version
-    listed = subprocess.run(["perl", "-e", program], check=True,
-                            capture_output=True, text=True).stdout
-    return {int(word) for word in listed.split()}
-
-
 def main():
     assert ucd.unidata_version == VERSION, ucd.unidata_version
     known = present_in(NFC_VERSION)
     full = {}
     pairs = []
-    for cp in sorted(known):
+    for cp in known:
         step = decomposition(cp)
         if not step or cp in HANGUL:
             continue
@@ -68,15 +56,9 @@ def main():
     kinds = sorted(set(states.values()))
     assert kinds[0] == (0, 0) and len(kinds) < 256
     table = [kinds.index(states.get(cp, (0, 0))) for cp in range(0x110000)]
-    groups, index = [], []
-    for cp in range(0, len(table), BLOCK):
-        group = table[cp:cp + BLOCK]
-        if group not in groups:
-            groups.append(group)
-        index.append(groups.index(group))
+    groups, index = groups_of(table)
     while not any(groups[index[-1]]):
         index.pop()
-    assert len(groups) < 256
 
     parts = []
     mappings = []
@@ -87,21 +69,7 @@ def main():
     # \w of regular expressions has all letters, marks and letter-like numbers,
     # decimal digits and connectors: of the class N all but category No.
     no = [cp for cp in ALL if ucd.category(chr(cp)) == "No"]
-    ranges = []
-    for cp in no:
-        if ranges and ranges[-1][1] == cp - 1:
-            ranges[-1][1] = cp
-        else:
-            ranges.append([cp, cp])
-
-    def rows(items, width):
-        for i in range(0, len(items), width):
-            print("    " + ", ".join(items[i:i + width]) + ",")
-
-    def array(declaration, items, width):
-        print(f"\n{declaration} = {{")
-        rows(items, width)
-        print("};")
+    ranges = ranges_of(no)
 
     print(f"""\
 /* Normalization form C of Unicode {NFC_VERSION}, and numbers of {VERSION}. Made by

@@ -340,6 +340,12 @@ static void spoil(const char *path, const char *from, const char *to,
 /* A good file, and what is changed in it. */
 #define HF "HuggingFaceTokenizer"
 #define A16 "aaaaaaaaaaaaaaaa"
+/* Steps that are one more than there may be. */
+#define TWICE(step) step "," step ","
+#define NFC "{\"type\":\"NFC\"}"
+#define NFC_4 TWICE(NFC) TWICE(NFC)
+#define DIGITS "{\"type\":\"Digits\"}"
+#define DIGITS_4 TWICE(DIGITS) TWICE(DIGITS)
 #define GROW                                                                   \
     "{\"type\":\"Replace\",\"pattern\":{\"String\":\"a\"}," A_FOR_A
 #define A_FOR_A "\"content\":\"" A16 A16 A16 A16 "\"},"
@@ -497,6 +503,16 @@ static const struct {
     {"a decoder that makes much of little", HF, "unigram-bytes.json",
      "\"decoders\":[", "\"decoders\":[" GROW GROW GROW,
      "the decoder makes more than 65536 bytes of a token"},
+    {"a normalizer of too many steps", HF, "unigram-albert.json",
+     "\"normalizers\":[",
+     "\"normalizers\":[" NFC_4 NFC_4 NFC_4 NFC_4 NFC_4 NFC_4,
+     "normalizer.normalizers[24].type: 'more than 24 steps' is not supported"},
+    {"a pre-tokenizer of too many steps", HF, "unigram-albert.json",
+     "\"pretokenizers\":[", "\"pretokenizers\":[" DIGITS_4 DIGITS_4,
+     "pre_tokenizer.pretokenizers[8].type: 'more than 8 steps' is not"},
+    {"a decoder of too many steps", HF, "unigram-bytes.json",
+     "\"decoders\":[", "\"decoders\":[" GROW GROW GROW GROW,
+     "decoder.decoders[4].type: 'more than 4 of Replace' is not supported"},
     {"no base64", "TikTokenizer", "small.tiktoken", "AA== 0", "A*== 0",
      ":1: the token is not base64"},
     {"no rank", "TikTokenizer", "small.tiktoken", "AQ== 1", "AQ==",
