@@ -428,6 +428,8 @@ refused 'qk_norm_whole needs normalization RMSNorm' '--qk-norm-whole'
 refused 'qk_norm_each needs qk_norm, and excludes qk_norm_whole' \
     '--normalization RMSNorm --qk-norm-each --qk-norm-whole'
 refused 'no_norm_weight excludes qk_norm_each' '--no-norm-weight --qk-norm-each'
+refused "--qk-norm-each: 'maybe' is neither true nor false" \
+    --qk-norm-each=maybe
 refused 'position_offset needs position_embedding learned_absolute' \
     "$rope --position-offset 2"
 refused 'rotary positions of base' "$rope --kv-channels 5"
