@@ -178,12 +178,11 @@ static double partial_bytes(const struct gpt_replica_options *o,
 static double muon_sum_bytes(const struct gpt_replica_options *o,
                              const struct gpt_flat *flat, int64_t tp_size)
 {
-    struct gpt_muon_options muon = o->optimizer.muon;
-
     if (o->optimizer.kind != GPT_MUON)
         return 0;
-    muon.head_size = o->config.head_size;
-    return 2 * rank_share(gpt_muon_sums(&muon, flat) * sizeof(float), tp_size);
+    return 2 * rank_share(gpt_muon_sums(&o->optimizer.muon, flat) *
+                              sizeof(float),
+                          tp_size);
 }
 
 /* The momentum of layers, where data parallel ranks keep shards of it. */

@@ -95,6 +95,8 @@ struct gpt_param {
     int64_t shape[GPT_PARAM_DIMS]; /* global; shape[1] = 1 for vectors */
     enum gpt_param_split split;
     int64_t split_unit; /* rows or columns that one rank holds together */
+    int64_t key_rows;   /* of a query group: those of its key, then as many of
+                         * its value, end the unit; 0 of other splits */
     bool vocab_rows; /* rows from vocab_size on are dummies */
     bool decay;      /* weight decay applies: matrices, not vectors, also not
                       * where there is one for each head */

@@ -115,7 +115,7 @@ static int list_parts(const struct gpt_muon_options *o,
                         p->split != GPT_SPLIT_NONE;
     const bool qkv = p->role == GPT_QKV_WEIGHT && o->split_qkv;
     const int64_t unit = qkv ? p->split_unit : s->shape[0];
-    const int64_t d = qkv ? o->head_size : 0, queries = unit - 2 * d;
+    const int64_t d = qkv ? p->key_rows : 0, queries = unit - 2 * d;
     const int64_t cut = shared && p->split != GPT_SPLIT_COLUMNS
                             ? flat->tp_size
                             : 1;

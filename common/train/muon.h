@@ -29,7 +29,6 @@ enum gpt_muon_coefficients { GPT_MUON_SIMPLE, GPT_MUON_QUINTIC,
 extern const char *const gpt_muon_coefficient_types[];
 
 struct gpt_muon_options {
-    int64_t head_size; /* D */
     bool nesterov;
     bool split_qkv; /* queries, keys and values are matrices of their own */
     bool blockwise; /* a tensor parallel rank's part is a matrix of its own */

@@ -39,7 +39,6 @@ int gpt_replica_new(struct gpt_replica **replica, struct gpt_backend *be,
     *replica = NULL;
     GPT_TRY(gpt_new(&r, 1, sizeof(*r), "the model", err));
     r->o = *options;
-    r->o.optimizer.muon.head_size = r->o.config.head_size;
     r->be = be;
     r->scale = gpt_loss_scale_new(&options->loss_scale);
     GPT_TRY_GOTO(status, gpt_params_build(&r->table, &r->o.config, err), fail);
