@@ -21,23 +21,15 @@ static const struct gpt_dataset_command *const commands[] = {
 
 static struct gpt_dataset_table table; /* filled once, by main() */
 
-/* Finds a command by its name. The names that it passes are kept, for the hint
- * at the nearest one. */
 static int find_command(const struct gpt_dataset_command **command,
                         const char *name, struct gpt_err *err)
 {
-    const char *names[GPT_COUNT(commands)], *near;
-
     for (size_t i = 0; i < GPT_COUNT(commands); i++) {
-        names[i] = commands[i]->name;
         *command = commands[i];
-        if (strcmp(name, names[i]) == 0)
+        if (strcmp(name, commands[i]->name) == 0)
             return GPT_OK;
     }
-    gpt_fail(err, GPT_EUSAGE, "unknown command '%.100s'", name);
-    near = gpt_did_you_mean(name, names, GPT_COUNT(names));
-    return near ? gpt_hint(err, "did you mean '%s'?", near)
-                : gpt_hint(err, "try 'gpt-dataset --help'");
+    return gpt_fail_command(name, table.names, "try 'gpt-dataset --help'", err);
 }
 
 /* No option is taken and then ignored. */

@@ -453,12 +453,14 @@ static int check_command(const struct command *c, const struct gpt_args *args,
 static int run_command(const struct options *o, const struct gpt_args *args,
                        struct gpt_err *err)
 {
+    const char *names[GPT_COUNT(commands) + 1] = {NULL};
     const char *word = args->positional[0];
     const int paths = (int)args->n_positional - 1;
 
     for (size_t i = 0; i < GPT_COUNT(commands); i++) {
         const struct command *c = &commands[i];
 
+        names[i] = c->name;
         if (strcmp(word, c->name) != 0)
             continue;
         GPT_TRY(check_command(c, args, err));
@@ -471,16 +473,15 @@ static int run_command(const struct options *o, const struct gpt_args *args,
                  c->most == 1 ? "a PATH" : "two paths");
         return gpt_hint(err, "gpt-reshape %s", c->usage);
     }
-    gpt_fail(err, GPT_EUSAGE,
-             "unknown command '%s', there are inspect, globals, plan, convert, "
-             "verify and diff", word);
+    gpt_fail_command(word, names,
+                     "to look: gpt-reshape inspect DIR; to convert, give no "
+                     "command", err);
     return gpt_path_is_dir(word)
                ? gpt_hint(err,
                           "to convert: --load-path %.100s --save-path DIR; to "
                           "look: gpt-reshape inspect %.100s",
                           word, word)
-               : gpt_hint(err, "to look: gpt-reshape inspect DIR; to "
-                               "convert, give no command");
+               : GPT_EUSAGE;
 }
 
 static int run_reshape(const void *options, const struct gpt_args *args,

@@ -224,5 +224,9 @@ int gpt_options_lines(const struct gpt_args *args, const void *options,
  * prefix), or NULL. */
 const char *gpt_did_you_mean(const char *word, const char *const *candidates,
                              size_t n);
+/* GPT_EUSAGE of a word that is none of a program's commands (names, then NULL):
+ * the message lists them. The hint is the nearest, or `hint` where none is. */
+int gpt_fail_command(const char *word, const char *const *commands,
+                     const char *hint, struct gpt_err *err);
 
 #endif

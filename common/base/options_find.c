@@ -1,4 +1,5 @@
-/* Finding a row by name, and the nearest name when there is none. */
+/* Finding a row by name, and the nearest name when there is none; the same of
+ * commands. */
 #include "base/options_internal.h"
 
 #include <stdio.h>
@@ -193,4 +194,29 @@ const char *gpt_did_you_mean(const char *word, const char *const *candidates,
     }
     /* The beginning of one name is a better guess than two typing errors. */
     return prefixes == 1 && !(nearest && best < 2) ? prefixed : nearest;
+}
+
+size_t gpt_opt_list_names(char *buf, size_t cap, const char *const *names)
+{
+    size_t n = 0, at = 0;
+
+    buf[0] = '\0';
+    for (; names[n]; n++)
+        if (at < cap)
+            at += (size_t)snprintf(buf + at, cap - at, "%s%s",
+                                   n > 0 ? ", " : "", names[n]);
+    return n;
+}
+
+int gpt_fail_command(const char *word, const char *const *commands,
+                     const char *hint, struct gpt_err *err)
+{
+    char all[256];
+    const size_t n = gpt_opt_list_names(all, sizeof(all), commands);
+    const char *near = gpt_did_you_mean(word, commands, n);
+
+    gpt_fail(err, GPT_EUSAGE, "unknown command '%.100s': it is none of %s",
+             word, all);
+    return near ? gpt_hint(err, "did you mean '%s'?", near)
+                : gpt_hint(err, "%s", hint);
 }

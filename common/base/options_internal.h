@@ -176,6 +176,10 @@ const char *gpt_opt_negation(const struct gpt_opt *o, char *buf, size_t cap);
 int gpt_opt_add_script(struct gpt_buf *b, const struct gpt_program *program,
                        const char *text);
 
+/* Writes names, which end with NULL, into buf as "a, b, c"; returns how many
+ * they are. What does not fit is cut off. */
+size_t gpt_opt_list_names(char *buf, size_t cap, const char *const *names);
+
 /* What --help and completions call the value of a row; text into buf. */
 const char *gpt_opt_arg(const struct gpt_opt *o, char *buf, size_t cap);
 

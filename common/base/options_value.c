@@ -175,22 +175,18 @@ static int set_real(struct gpt_parse *p, const struct gpt_opt *o,
 static int set_choice(struct gpt_parse *p, const struct gpt_opt *o,
                       const char *text, const char *label)
 {
-    char all[256] = "";
-    size_t n = 0, at = 0;
-
-    for (; o->choices[n]; n++) {
-        if (strcasecmp(o->choices[n], text) == 0) {
-            *(const char **)gpt_opt_field(p->options, o) = o->choices[n];
+    for (size_t i = 0; o->choices[i]; i++) {
+        if (strcasecmp(o->choices[i], text) == 0) {
+            *(const char **)gpt_opt_field(p->options, o) = o->choices[i];
             note(p, o);
             return GPT_OK;
         }
-        if (at < sizeof(all))
-            at += (size_t)snprintf(all + at, sizeof(all) - at, "%s%s",
-                                   n > 0 ? ", " : "", o->choices[n]);
     }
-    gpt_fail(p->err, GPT_EUSAGE, "%s: '%s' is not one of %s", label, text, all);
-    /* After all were compared, n is their number. */
+    char all[256];
+    const size_t n = gpt_opt_list_names(all, sizeof(all), o->choices);
     const char *near = gpt_did_you_mean(text, o->choices, n);
+
+    gpt_fail(p->err, GPT_EUSAGE, "%s: '%s' is not one of %s", label, text, all);
     if (near)
         gpt_hint(p->err, "did you mean %s?", near);
     return GPT_EUSAGE;

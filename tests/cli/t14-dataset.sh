@@ -469,6 +469,7 @@ check 'nothing is left of failures' [ ! -e x ]
 # ---- usage ----
 expect 2 'nothing to do' gpt-dataset
 expect 2 'an unknown command' gpt-dataset verfy a
+err_has 'none of info, stat, cat, verify, '
 err_has "did you mean 'verify'?"
 expect 2 'no set' gpt-dataset info
 expect 2 'an option of another command' gpt-dataset info a --top 3

@@ -441,6 +441,7 @@ err_has 'hint: choose a divisor with --target-tensor-model-parallel-size; '
 expect 2 'no input' gpt-reshape --save-path x
 err_has '--load-path is needed'
 expect 2 'no such command' gpt-reshape show a
+err_has 'none of inspect, globals, plan, convert, verify, diff'
 expect 2 'shards of a native checkpoint' into a x --max-shard-size 1MB
 err_has '--max-shard-size has no effect on format native'
 expect 2 'a layout for Hugging Face' into a x --to hf $tp 2
