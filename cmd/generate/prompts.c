@@ -253,9 +253,7 @@ static int read_ids(struct gpt_prompts *p, struct gpt_prompt *prompt,
  * where a cell is empty, and clients for what was not set. */
 static const cJSON *given(const cJSON *object, const char *key)
 {
-    const cJSON *item = cJSON_GetObjectItemCaseSensitive(object, key);
-
-    return cJSON_IsNull(item) ? NULL : item;
+    return gpt_json_member(object, key);
 }
 
 /* A line's text has one of several names: those of prompts, of documents and of

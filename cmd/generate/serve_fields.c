@@ -6,9 +6,7 @@
 
 const cJSON *gpt_field(const cJSON *object, const char *key)
 {
-    const cJSON *item = cJSON_GetObjectItemCaseSensitive(object, key);
-
-    return cJSON_IsNull(item) ? NULL : item;
+    return gpt_json_member(object, key);
 }
 
 static bool is_known(const char *name, const char *const *known)

@@ -246,6 +246,13 @@ static int wrong_type(struct gpt_err *err, const char *what, const char *key,
                 : gpt_fail(err, GPT_EDATA, "%s: no field '%s'", what, key);
 }
 
+const cJSON *gpt_json_member(const cJSON *obj, const char *key)
+{
+    const cJSON *item = cJSON_GetObjectItemCaseSensitive(obj, key);
+
+    return cJSON_IsNull(item) ? NULL : item;
+}
+
 int gpt_json_int(const cJSON *obj, const char *key, int64_t min, int64_t max,
                  int64_t *out, const char *what, struct gpt_err *err)
 {

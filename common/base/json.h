@@ -25,6 +25,10 @@ void gpt_json_keep_numbers(cJSON *root, const char *text);
 int gpt_json_read(cJSON **root, const char *path, int64_t limit,
                   struct gpt_err *err) GPT_MUST_USE;
 
+/* A member of an object; NULL where it is not there, or null, by which Python
+ * writes None. */
+const cJSON *gpt_json_member(const cJSON *obj, const char *key);
+
 /* Fields of an object. Missing or of another type: GPT_EDATA naming `what` and
  * the key, or `def` when the _or form is used and the key is absent. */
 int gpt_json_int(const cJSON *obj, const char *key, int64_t min, int64_t max,

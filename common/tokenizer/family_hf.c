@@ -17,12 +17,6 @@
 
 enum { MAX_CONFIG = 1 << 26 };
 
-/* Python writes None as null, which means the same as no member. */
-static bool is_absent(const cJSON *item)
-{
-    return !item || cJSON_IsNull(item);
-}
-
 /* ---- the members of the file ---- */
 
 /* The library refuses another version, and a member that it does not know: a
@@ -70,7 +64,7 @@ static int check_model(const struct gpt_hf_load *f, const cJSON *model)
     static const char *const affixes[] = {"continuing_subword_prefix",
                                           "end_of_word_suffix"};
     const cJSON *type = gpt_hf_member(model, "type");
-    const cJSON *dropout = gpt_hf_member(model, "dropout");
+    const cJSON *dropout = gpt_json_member(model, "dropout");
 
     if (!cJSON_IsObject(model))
         return gpt_fail(f->err, GPT_EDATA, "%s: no object 'model'", f->path);
@@ -79,7 +73,7 @@ static int check_model(const struct gpt_hf_load *f, const cJSON *model)
                         f->path);
     if (type && strcmp(type->valuestring, "BPE") != 0)
         return refuse_model(f, "type", type->valuestring);
-    if (!is_absent(dropout) && dropout->valuedouble != 0)
+    if (dropout && dropout->valuedouble != 0)
         return refuse_model(f, "dropout", "tokens by chance");
     for (size_t i = 0; i < GPT_COUNT(affixes); i++) {
         const cJSON *affix = gpt_hf_member(model, affixes[i]);
@@ -269,7 +263,8 @@ static int open_pairs(struct gpt_tokenizer **tok, struct gpt_hf_load *f)
     return GPT_OK;
 }
 
-bool gpt_hf_is_unigram(const struct gpt_hf_load *f)
+/* By the type of the model, or by the list that its vocabulary then is. */
+static bool is_unigram(const struct gpt_hf_load *f)
 {
     const cJSON *type = gpt_hf_member(gpt_hf_member(f->root, "model"), "type");
 
@@ -292,8 +287,8 @@ static int hf_open(struct gpt_tokenizer **tok,
     GPT_TRY_GOTO(status, gpt_hf_file_read(&f.file, f.path, err), out);
     f.root = f.file.root;
     GPT_TRY_GOTO(status, check_members(&f), out);
-    status = gpt_hf_is_unigram(&f) ? gpt_hf_unigram_open(tok, &f)
-                                   : open_pairs(tok, &f);
+    status = is_unigram(&f) ? gpt_hf_unigram_open(tok, &f)
+                            : open_pairs(tok, &f);
 out:
     gpt_hf_file_close(&f.file);
     return status;

@@ -55,10 +55,7 @@ int gpt_hf_check_next(const struct gpt_hf_load *f,
  * them other ids, and for flags that are not done for such a vocabulary. */
 int gpt_hf_read_added(struct gpt_hf_load *f, const cJSON *added) GPT_MUST_USE;
 
-/* True for a file whose model is Unigram: by its type, or by the list that its
- * vocabulary then is. */
-bool gpt_hf_is_unigram(const struct gpt_hf_load *f);
-/* A tokenizer of such a file: family_hf_unigram.c. */
+/* A tokenizer of a file whose model is Unigram: family_hf_unigram.c. */
 int gpt_hf_unigram_open(struct gpt_tokenizer **tok, const struct gpt_hf_load *f)
     GPT_MUST_USE;
 

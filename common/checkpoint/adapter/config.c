@@ -30,15 +30,6 @@ static const struct {
 static const char *const changing[] = {"pissa", "corda", "olora",
                                        "mica",  "loftq", "lora_ga"};
 
-/* null is absence: peft writes all keys. */
-static const cJSON *find_key(const struct gpt_adapter_config *c,
-                             const char *key)
-{
-    const cJSON *item = cJSON_GetObjectItemCaseSensitive(c->json, key);
-
-    return cJSON_IsNull(item) ? NULL : item;
-}
-
 /* What a switch or a list is when it is not used. */
 static bool is_off(const cJSON *item)
 {
@@ -62,7 +53,7 @@ static int check_kind(const struct gpt_adapter_config *c, const char *path,
                              "done");
     }
     for (size_t i = 0; i < GPT_COUNT(variants); i++)
-        if (!is_off(find_key(c, variants[i].key)))
+        if (!is_off(gpt_json_member(c->json, variants[i].key)))
             return gpt_fail(err, GPT_EDATA,
                             "%s: '%s' is given: %s; such adapters are not "
                             "merged",
@@ -75,7 +66,7 @@ static int check_kind(const struct gpt_adapter_config *c, const char *path,
 static int check_init(const struct gpt_adapter_config *c, const char *path,
                       struct gpt_err *err)
 {
-    const cJSON *init = find_key(c, "init_lora_weights");
+    const cJSON *init = gpt_json_member(c->json, "init_lora_weights");
 
     for (size_t i = 0; cJSON_IsString(init) && i < GPT_COUNT(changing); i++)
         if (strncmp(init->valuestring, changing[i], strlen(changing[i])) == 0) {
@@ -107,7 +98,7 @@ static int read_rules(const struct gpt_adapter_config *c, const char *key,
                       struct gpt_adapter_rule **rules, size_t *n, bool whole,
                       const char *path, struct gpt_err *err)
 {
-    const cJSON *object = find_key(c, key), *item;
+    const cJSON *object = gpt_json_member(c->json, key), *item;
     size_t cap = 0;
 
     if (object && !cJSON_IsObject(object))
@@ -215,7 +206,7 @@ static bool ends_in_words(const char *module, const char *words)
 bool gpt_adapter_names(const struct gpt_adapter_config *c, const char *key,
                        const char *module, const cJSON **item)
 {
-    const cJSON *list = find_key(c, key), *i;
+    const cJSON *list = gpt_json_member(c->json, key), *i;
 
     *item = NULL;
     cJSON_ArrayForEach(i, list)

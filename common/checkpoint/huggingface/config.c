@@ -388,12 +388,10 @@ static int read_parameters(const struct gpt_hf_reader *r,
                            const struct gpt_hf_key *key, const cJSON *item,
                            struct gpt_err *err)
 {
-    const cJSON *old = cJSON_GetObjectItemCaseSensitive(r->json,
-                                                        "rope_scaling");
+    const cJSON *old = gpt_json_member(r->json, "rope_scaling");
     cJSON *def = NULL;
 
-    if (!item && (!old || cJSON_IsNull(old)) &&
-        !(def = cJSON_Parse(key->def)))
+    if (!item && !old && !(def = cJSON_Parse(key->def)))
         return gpt_no_memory(err, r->what);
     item = def && !cJSON_IsNull(def) ? def : item;
     int status =

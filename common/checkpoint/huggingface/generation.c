@@ -34,12 +34,11 @@ static bool add_end(struct gpt_end_ids *ends, const cJSON *id,
 static void read_ends(struct gpt_end_ids *ends, const cJSON *json,
                       int64_t vocab_size, const char *what)
 {
-    const cJSON *item =
-        cJSON_GetObjectItemCaseSensitive(json, "eos_token_id");
+    const cJSON *item = gpt_json_member(json, "eos_token_id");
     const cJSON *id = cJSON_IsArray(item) ? item->child : item;
     bool good = !cJSON_IsArray(item) || id;
 
-    if (!item || cJSON_IsNull(item))
+    if (!item)
         return;
     for (; id && good; id = cJSON_IsArray(item) ? id->next : NULL)
         good = add_end(ends, id, vocab_size);

@@ -184,10 +184,9 @@ static bool put(cJSON *text, const char *key, cJSON *item)
 static bool complete(cJSON *text, const struct gpt_hf_outer *outer,
                      const cJSON *json)
 {
-    const cJSON *tied = cJSON_GetObjectItemCaseSensitive(json, TIED), *item;
-    bool done = put(text, TIED, !tied || cJSON_IsNull(tied)
-                                    ? cJSON_Parse(outer->tied)
-                                    : cJSON_Duplicate(tied, true));
+    const cJSON *tied = gpt_json_member(json, TIED), *item;
+    bool done = put(text, TIED, tied ? cJSON_Duplicate(tied, true)
+                                     : cJSON_Parse(outer->tied));
 
     for (const char *const *key = outer->text_keys; key && *key; key++)
         cJSON_DeleteItemFromObjectCaseSensitive(text, *key);

@@ -11,14 +11,9 @@
 
 /* ---- values ---- */
 
-static bool is_absent(const cJSON *item)
-{
-    return !item || cJSON_IsNull(item);
-}
-
 static bool is_empty(const cJSON *item)
 {
-    return is_absent(item) || cJSON_IsFalse(item) ||
+    return !item || cJSON_IsFalse(item) ||
            ((cJSON_IsObject(item) || cJSON_IsArray(item)) && !item->child);
 }
 
@@ -39,9 +34,9 @@ static int refuse(const char *what, const char *key, const cJSON *item,
 static int must_be(const cJSON *config, const char *key, const char *need,
                    const char *what, struct gpt_err *err)
 {
-    const cJSON *item = cJSON_GetObjectItemCaseSensitive(config, key);
+    const cJSON *item = gpt_json_member(config, key);
 
-    if (is_absent(item) ||
+    if (!item ||
         (cJSON_IsString(item) && strcasecmp(item->valuestring, need) == 0))
         return GPT_OK;
     return refuse(what, key, item, need, err);
@@ -50,7 +45,7 @@ static int must_be(const cJSON *config, const char *key, const char *need,
 static int must_be_empty(const cJSON *config, const char *key, const char *what,
                          struct gpt_err *err)
 {
-    const cJSON *item = cJSON_GetObjectItemCaseSensitive(config, key);
+    const cJSON *item = gpt_json_member(config, key);
 
     return is_empty(item) ? GPT_OK : refuse(what, key, item, "none", err);
 }
@@ -60,11 +55,9 @@ static int read_number(const cJSON *config, const char *key, const char *alias,
                        int64_t def, int64_t *out, const char *what,
                        struct gpt_err *err)
 {
-    const cJSON *item = cJSON_GetObjectItemCaseSensitive(config, key);
-
-    if (is_absent(item))
+    if (!gpt_json_member(config, key))
         key = alias;
-    if (is_absent(cJSON_GetObjectItemCaseSensitive(config, key))) {
+    if (!gpt_json_member(config, key)) {
         *out = def;
         return GPT_OK;
     }
@@ -126,13 +119,12 @@ static int check_bits(const struct gpt_hf_quantized *q, const char *key,
 static int parse_fp8(struct gpt_hf_quantized *q, const cJSON *config,
                      const char *what, struct gpt_err *err)
 {
-    const cJSON *block =
-        cJSON_GetObjectItemCaseSensitive(config, "weight_block_size");
+    const cJSON *block = gpt_json_member(config, "weight_block_size");
 
     GPT_TRY(must_be(config, "fmt", "e4m3", what, err));
     q->bits = 8;
     q->block[0] = q->block[1] = 128;
-    q->any_block = is_absent(block);
+    q->any_block = !block;
     return q->any_block
                ? GPT_OK
                : read_block(block, "weight_block_size", q->block, what, err);
@@ -149,9 +141,9 @@ static int parse_bits_and_group(struct gpt_hf_quantized *q, const cJSON *config,
  * the one that is there. */
 static const char *layout_key(const cJSON *config, const char *older)
 {
-    const cJSON *item = cJSON_GetObjectItemCaseSensitive(config, older);
+    const cJSON *item = gpt_json_member(config, older);
 
-    return is_absent(item) ? "format" : older;
+    return item ? older : "format";
 }
 
 /* "gptq" stores zero points less 1, "gptq_v2" as they are. */
@@ -159,7 +151,7 @@ static int parse_gptq(struct gpt_hf_quantized *q, const cJSON *config,
                       const char *what, struct gpt_err *err)
 {
     const char *key = layout_key(config, "checkpoint_format");
-    const cJSON *format = cJSON_GetObjectItemCaseSensitive(config, key);
+    const cJSON *format = gpt_json_member(config, key);
     const bool second = cJSON_IsString(format) &&
                         strcasecmp(format->valuestring, "gptq_v2") == 0;
 
@@ -179,8 +171,8 @@ static int parse_gptq(struct gpt_hf_quantized *q, const cJSON *config,
 static int parse_awq(struct gpt_hf_quantized *q, const cJSON *config,
                      const char *what, struct gpt_err *err)
 {
-    const cJSON *zero = cJSON_GetObjectItemCaseSensitive(config, "zero_point");
-    const cJSON *backend = cJSON_GetObjectItemCaseSensitive(config, "backend");
+    const cJSON *zero = gpt_json_member(config, "zero_point");
+    const cJSON *backend = gpt_json_member(config, "backend");
 
     GPT_TRY(parse_bits_and_group(q, config, what, err));
     if (q->bits != 4)
@@ -191,7 +183,7 @@ static int parse_awq(struct gpt_hf_quantized *q, const cJSON *config,
     if (cJSON_IsString(backend) &&
         strcasecmp(backend->valuestring, "llm-awq") == 0)
         return refuse(what, "backend", backend, "the layout of AutoAWQ", err);
-    if (!is_absent(zero) && !cJSON_IsTrue(zero))
+    if (zero && !cJSON_IsTrue(zero))
         return refuse(what, "zero_point", zero, "true", err);
     q->zeros = true;
     return GPT_OK;
@@ -213,12 +205,11 @@ static int parse_bnb(struct gpt_hf_quantized *q, const cJSON *config,
 static int read_strategy(struct gpt_hf_quantized *q, const cJSON *weights,
                          const char *what, struct gpt_err *err)
 {
-    const cJSON *block =
-        cJSON_GetObjectItemCaseSensitive(weights, "block_structure");
-    const cJSON *item = cJSON_GetObjectItemCaseSensitive(weights, "strategy");
+    const cJSON *block = gpt_json_member(weights, "block_structure");
+    const cJSON *item = gpt_json_member(weights, "strategy");
     const char *strategy = cJSON_IsString(item) ? item->valuestring
-                           : is_absent(item)    ? "tensor"
-                                                : "";
+                           : item               ? ""
+                                                : "tensor";
 
     q->block[0] = q->block[1] = 0;
     if (strcmp(strategy, "tensor") == 0)
@@ -240,7 +231,7 @@ static int read_weights(struct gpt_hf_quantized *q, const cJSON *group,
                         const char *format, const char *type, const char *what,
                         struct gpt_err *err)
 {
-    const cJSON *weights = cJSON_GetObjectItemCaseSensitive(group, "weights");
+    const cJSON *weights = gpt_json_member(group, "weights");
     bool symmetric;
 
     if (!cJSON_IsObject(weights))
@@ -250,7 +241,7 @@ static int read_weights(struct gpt_hf_quantized *q, const cJSON *group,
     GPT_TRY(
         read_number(weights, "num_bits", "num_bits", 8, &q->bits, what, err));
     GPT_TRY(check_bits(q, "num_bits", false, what, err));
-    if (cJSON_IsString(cJSON_GetObjectItemCaseSensitive(weights, "actorder")))
+    if (cJSON_IsString(gpt_json_member(weights, "actorder")))
         GPT_TRY(must_be(weights, "actorder", "weight", what, err));
     GPT_TRY(
         gpt_json_bool_or(weights, "symmetric", true, &symmetric, what, err));
@@ -269,8 +260,7 @@ static bool same_numbers(const struct gpt_hf_quantized *a,
 static int read_groups(struct gpt_hf_quantized *q, const cJSON *config,
                        const char *type, const char *what, struct gpt_err *err)
 {
-    const cJSON *groups =
-        cJSON_GetObjectItemCaseSensitive(config, "config_groups");
+    const cJSON *groups = gpt_json_member(config, "config_groups");
     const cJSON *group, *sparse, *format;
     struct gpt_hf_quantized first = *q;
 
@@ -288,8 +278,8 @@ static int read_groups(struct gpt_hf_quantized *q, const cJSON *config,
                             what);
     }
     GPT_TRY(must_be_empty(config, "transform_config", what, err));
-    sparse = cJSON_GetObjectItemCaseSensitive(config, "sparsity_config");
-    format = cJSON_GetObjectItemCaseSensitive(sparse, "format");
+    sparse = gpt_json_member(config, "sparsity_config");
+    format = gpt_json_member(sparse, "format");
     if (!is_empty(sparse) && format)
         return must_be(sparse, "format", "dense", what, err);
     return GPT_OK;
@@ -350,14 +340,13 @@ bool gpt_hf_is_quantization(const char *key)
 /* Older files of bitsandbytes have no name of it. */
 static const char *name_of(const cJSON *config)
 {
-    const cJSON *name =
-        cJSON_GetObjectItemCaseSensitive(config, "quant_method");
+    const cJSON *name = gpt_json_member(config, "quant_method");
 
     if (cJSON_IsString(name))
         return name->valuestring;
-    return is_empty(cJSON_GetObjectItemCaseSensitive(config, "load_in_4bit")) &&
+    return is_empty(gpt_json_member(config, "load_in_4bit")) &&
                    is_empty(
-                       cJSON_GetObjectItemCaseSensitive(config, "load_in_8bit"))
+                       gpt_json_member(config, "load_in_8bit"))
                ? "?"
                : "bitsandbytes";
 }
@@ -414,12 +403,12 @@ int gpt_hf_quantized_parse(struct gpt_hf_quantized *q, const cJSON *config,
     const cJSON *item = NULL, *format;
 
     *q = (struct gpt_hf_quantized){.method = NULL};
-    for (size_t i = 0; is_absent(item) && i < GPT_COUNT(keys); i++)
-        item = cJSON_GetObjectItemCaseSensitive(config, keys[i]);
-    if (is_absent(item) || cJSON_IsFalse(item))
+    for (size_t i = 0; !item && i < GPT_COUNT(keys); i++)
+        item = gpt_json_member(config, keys[i]);
+    if (!item || cJSON_IsFalse(item))
         return GPT_OK;
     const char *name = name_of(item);
-    format = cJSON_GetObjectItemCaseSensitive(item, "format");
+    format = gpt_json_member(item, "format");
     const char *said = cJSON_IsString(format) ? format->valuestring : "";
     for (size_t i = 0; i < GPT_COUNT(methods); i++)
         if (strcmp(methods[i].name, name) == 0 &&
