@@ -2,18 +2,22 @@
  * json_text.h. */
 #include "cmd/dataset/json_text.h"
 
-/* DEL is escaped as well: it is legal, but no terminal shows it. */
-static int put_byte(struct gpt_out *out, const char *p, struct gpt_err *err)
-{
-    unsigned char c = (unsigned char)*p;
+#include "base/json_string.h"
 
-    if (c == '"' || c == '\\')
-        return gpt_out_printf(out, err, "\\%c", c);
-    if (c == '\n')
-        return gpt_out_write(out, "\\n", 2, err);
-    if (c < 0x20 || c == 0x7f)
-        return gpt_out_printf(out, err, "\\u%04x", c);
-    return gpt_out_write(out, p, 1, err);
+#include <string.h>
+
+/* Writes the character that text (n > 0 bytes left) begins with, or its first
+ * byte; returns through *used how many bytes those are. */
+static int put_character(struct gpt_out *out, const char *text, size_t n,
+                         size_t *used, struct gpt_err *err)
+{
+    char escape[8];
+
+    *used = gpt_json_escape(text, n, escape);
+    if (*used > 0)
+        return gpt_out_write(out, escape, strlen(escape), err);
+    *used = 1;
+    return gpt_out_write(out, text, 1, err);
 }
 
 /* Writes what the stream has given, and frees it. */
@@ -22,8 +26,8 @@ static int put_text(struct gpt_out *out, struct gpt_buf *text, int status,
 {
     if (status != GPT_OK)
         status = gpt_no_memory(err, "a text");
-    for (size_t i = 0; status == GPT_OK && i < text->len; i++)
-        status = put_byte(out, text->data + i, err);
+    for (size_t i = 0, n; status == GPT_OK && i < text->len; i += n)
+        status = put_character(out, text->data + i, text->len - i, &n, err);
     gpt_buf_free(text);
     return status;
 }
@@ -34,8 +38,9 @@ int gpt_json_text_add(struct gpt_stream *t, struct gpt_out *out,
     struct gpt_buf text = {0};
 
     /* most texts are ASCII, which needs no buffer */
-    for (; n > 0 && t->n_held == 0 && (unsigned char)*bytes < 0x80; n--)
-        GPT_TRY(put_byte(out, bytes++, err));
+    for (size_t used; n > 0 && t->n_held == 0 && (unsigned char)*bytes < 0x80;
+         n -= used, bytes += used)
+        GPT_TRY(put_character(out, bytes, n, &used, err));
     if (n == 0)
         return GPT_OK;
     int status = gpt_stream_add(t, bytes, n, &text);

@@ -1,35 +1,11 @@
 /* JSON piece by piece; see json_out.h. */
 #include "cmd/generate/json_out.h"
 
-#include "base/utf8.h"
+#include "base/json_string.h"
 #include "generate/stream.h"
 
 #include <math.h>
 #include <string.h>
-
-/* Everything else than control characters, quotes, backslashes and ends of
- * lines goes out as it is: an object on a line is on one for all readers. */
-int gpt_json_add_string(struct gpt_buf *b, const char *text, size_t len)
-{
-    int status = gpt_buf_add(b, "\"", 1);
-
-    for (size_t i = 0; i < len && status == GPT_OK; i++) {
-        const unsigned char c = (unsigned char)text[i];
-        unsigned code = c;
-        const size_t end = gpt_utf8_line_end(text + i, len - i, &code);
-
-        if (c == '"' || c == '\\')
-            status = gpt_buf_printf(b, "\\%c", c);
-        else if (c == '\n')
-            status = gpt_buf_add(b, "\\n", 2);
-        else if (c < 0x20 || c == 0x7F || end)
-            status = gpt_buf_printf(b, "\\u%04x", code);
-        else
-            status = gpt_buf_add(b, &text[i], 1);
-        i += end > 0 ? end - 1 : 0;
-    }
-    return status == GPT_OK ? gpt_buf_add(b, "\"", 1) : status;
-}
 
 /* As a string that is valid UTF-8, whatever the bytes are. */
 static int add_bytes(struct gpt_buf *b, const char *bytes, size_t len)

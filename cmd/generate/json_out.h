@@ -1,14 +1,11 @@
-/* JSON that is written piece by piece, for output that has no tree. */
+/* JSON that is written piece by piece, for output that has no tree; strings are
+ * those of base/json_string.h. */
 #ifndef GPT_CMD_GENERATE_JSON_OUT_H
 #define GPT_CMD_GENERATE_JSON_OUT_H
 
 #include "base/memory.h"
 #include "generate/batch.h"
 #include "tokenizer/tokenizer.h"
-
-/* Adds text as a string, with its quotes. The text is valid UTF-8. */
-int gpt_json_add_string(struct gpt_buf *b, const char *text,
-                        size_t len) GPT_MUST_USE;
 
 /* Adds a token's bytes as a string; what is no UTF-8 becomes U+FFFD. */
 int gpt_json_add_token(struct gpt_buf *b, const struct gpt_tokenizer *tok,

@@ -3,6 +3,7 @@
  * built to be printed. */
 #include "cmd/generate/serve.h"
 
+#include "base/json_string.h"
 #include "base/utf8.h"
 #include "cmd/generate/json_out.h"
 

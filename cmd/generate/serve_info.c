@@ -5,6 +5,7 @@
 #include "base/asset.h"
 #include "base/clock.h"
 #include "base/json.h"
+#include "base/json_string.h"
 #include "cmd/generate/json_out.h"
 #include "cmd/generate/serve_fields.h"
 

@@ -4,6 +4,7 @@
  * out to the stream. */
 #include "cmd/generate/writer.h"
 
+#include "base/json_string.h"
 #include "cmd/generate/json_out.h"
 #include "generate/text.h"
 

@@ -2,6 +2,7 @@
  * terminal's cursor and writes the message at once. */
 #include "base/log.h"
 
+#include "base/json_string.h"
 #include "base/memory.h"
 #include "base/terminal.h"
 #include "base/utf8.h"
@@ -52,24 +53,22 @@ static size_t sequence_length(const unsigned char *s)
     return gpt_utf8_length(s, strnlen((const char *)s, 4));
 }
 
-/* Bytes that JSON cannot hold become U+FFFD, and ends of lines in Unicode are
- * escaped: a reader of the log must never meet a line that it cannot parse. */
+/* Bytes that JSON cannot hold become U+FFFD: a reader of the log must never
+ * meet a line that it cannot parse. */
 static int add_json_string(struct gpt_buf *b, const char *text)
 {
     const unsigned char *s = (const unsigned char *)text;
+    char escape[8];
 
     GPT_TRY(gpt_buf_add(b, "\"", 1));
     while (*s) {
         size_t n = sequence_length(s);
-        unsigned code = *s;
 
         if (n == 0) {
             GPT_TRY(gpt_buf_printf(b, "\\ufffd"));
             n = 1;
-        } else if (*s == '"' || *s == '\\') {
-            GPT_TRY(gpt_buf_printf(b, "\\%c", *s));
-        } else if (*s < 0x20 || *s == 0x7f || gpt_utf8_line_end(s, n, &code)) {
-            GPT_TRY(gpt_buf_printf(b, "\\u%04x", code));
+        } else if (gpt_json_escape(s, n, escape) > 0) {
+            GPT_TRY(gpt_buf_printf(b, "%s", escape));
         } else {
             GPT_TRY(gpt_buf_add(b, s, n));
         }

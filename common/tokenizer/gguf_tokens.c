@@ -3,6 +3,7 @@
  * whose field numbers are in write_pieces(). Start at gpt_gguf_read(). */
 #include "tokenizer/gguf_tokens.h"
 
+#include "base/json_string.h"
 #include "base/num.h"
 #include "text/unicode.h"
 #include "tokenizer/ids.h"
@@ -157,21 +158,10 @@ static int32_t type_of(const struct tokens *t, int64_t id)
 
 /* ---- tokenizer.json ---- */
 
-/* Text in a JSON string; bytes that are no UTF-8 are left to the reader. */
+/* Bytes that are no UTF-8 are left to the reader. */
 static int add_string(struct gpt_buf *b, struct gpt_str s)
 {
-    GPT_TRY(gpt_buf_add(b, "\"", 1));
-    for (size_t i = 0; i < s.len; i++) {
-        const unsigned char c = (unsigned char)s.data[i];
-
-        if (c < 0x20)
-            GPT_TRY(gpt_buf_printf(b, "\\u%04x", c));
-        else if (c == '"' || c == '\\')
-            GPT_TRY(gpt_buf_printf(b, "\\%c", c));
-        else
-            GPT_TRY(gpt_buf_add(b, s.data + i, 1));
-    }
-    return gpt_buf_add(b, "\"", 1);
+    return gpt_json_add_string(b, s.data, s.len);
 }
 
 /* Tokens that merging does not make, by their own text. */

@@ -159,6 +159,8 @@ static void test_json_text(void)
         {"plain", 5, "plain"},
         {"\"\\\n\t\x7f", 5, "\\\"\\\\\\n\\u0009\\u007f"},
         {"\0a", 2, "\\u0000a"},
+        {"\xe2\x80\xa8-\xe2\x80\xa9-\xc2\x85", 10, /* end lines in Unicode */
+         "\\u2028-\\u2029-\\u0085"},
         {"\xc3\xa9\xe4\xb8\x96\xf0\x9f\x98\x80", 9,
          "\xc3\xa9\xe4\xb8\x96\xf0\x9f\x98\x80"},
         {"\xc3", 1, "\xef\xbf\xbd"},
