@@ -1,12 +1,15 @@
 /* The part of estimate.h about what communicators hold in host memory: the
- * calls of a step, by group. The code that makes a call cannot be asked, as it
- * needs open communicators; so each is described here a second time. They are
- * made in stage_ends.c and pass.c (tensor parallel), reduce.c, gather.c,
- * pipeline.c, step.c, texts.c; tests compare the result with what is then held.
- * Start at gpt_estimate_calls(). */
+ * calls of a step, by group. Files that make calls of data parallel ranks and
+ * of stages are asked for them: reduce.c, gather.c, pipeline.c. Those of tensor
+ * parallel ranks (stage_ends.c, pass.c, heads.c, reduce.c, muon.c) and of all
+ * ranks (step.c, texts.c) are described here; tests compare the result with
+ * what is then held. Start at gpt_estimate_calls(). */
 #include "cmd/train/estimate.h"
 
 #include "base/num.h"
+#include "train/gather.h"
+#include "train/pipeline.h"
+#include "train/reduce.h"
 #include "train/texts.h"
 
 /* The room that the calls of a group need: the largest call counts, as each
@@ -17,13 +20,16 @@ struct calls {
     bool staged;
 };
 
+static void add(struct calls *c, struct gpt_collective call)
+{
+    if (c->size > 1)
+        gpt_comm_room_add(&c->room, c->size, c->staged, &call);
+}
+
 static void add_call(struct calls *c, enum gpt_collective_kind kind, int64_t n,
                      enum gpt_dtype type)
 {
-    const struct gpt_collective call = {.kind = kind, .n = n, .type = type};
-
-    if (c->size > 1)
-        gpt_comm_room_add(&c->room, c->size, c->staged, &call);
+    add(c, (struct gpt_collective){.kind = kind, .n = n, .type = type});
 }
 
 static struct gpt_reducer_options reducer_of(const struct gpt_replica *r)
@@ -35,8 +41,8 @@ static struct gpt_reducer_options reducer_of(const struct gpt_replica *r)
     };
 }
 
-/* Rows of the residual stream; statistics of a softmax; gradients that
- * sequence parallel ranks hold in parts. */
+/* Rows of the residual stream; statistics of a softmax, and of heads that are
+ * normed together; gradients that sequence parallel ranks hold in parts. */
 static void tensor_calls(const struct gpt_replica *r, struct calls *c)
 {
     const struct gpt_reducer_options reducer = reducer_of(r);
@@ -59,6 +65,8 @@ static void tensor_calls(const struct gpt_replica *r, struct calls *c)
         add_call(c, GPT_ALL_GATHER,
                  r->o.config.padded_vocab_size / r->o.layout.size[GPT_TP],
                  r->o.exec.act);
+    if (r->o.config.qk_norm_whole) /* two sums a row */
+        add_call(c, GPT_ALL_REDUCE, 2 * rows.n, GPT_F32);
     add_call(c, GPT_ALL_REDUCE, gpt_reducer_pieces(&reducer), GPT_F32);
     /* a sum of squares for the norm of a matrix, then square matrices */
     if (r->o.optimizer.kind == GPT_MUON) {
@@ -69,25 +77,16 @@ static void tensor_calls(const struct gpt_replica *r, struct calls *c)
     }
 }
 
-/* Each bucket is one call. Its size counts what this rank keeps of the sum: a
- * shard, or all of it where there is one shard. */
 static void gradient_calls(const struct gpt_replica *r, struct calls *c)
 {
-    const bool whole = r->flat.shards == 1;
-
     for (int64_t b = 0; b < r->flat.n_buckets; b++)
-        add_call(c, whole ? GPT_ALL_REDUCE : GPT_REDUCE_SCATTER,
-                 gpt_bucket_elements(&r->flat, b) / r->flat.shards, GPT_F32);
+        add(c, gpt_reducer_call(&r->flat, b));
 }
 
-/* Weights travel in the type of activations, so that a gather in half precision
- * needs half the room of the gradients' sums. */
 static void weight_calls(const struct gpt_replica *r, struct calls *c)
 {
     for (int64_t b = 0; r->flat.shards > 1 && b < r->flat.n_buckets; b++)
-        add_call(c, GPT_ALL_GATHER,
-                 gpt_bucket_elements(&r->flat, b) / r->flat.shards,
-                 r->o.exec.act);
+        add(c, gpt_gatherer_call(&r->flat, b, r->o.exec.act));
     if (r->o.optimizer.kind == GPT_MUON) /* its momentum goes the same way */
         add_call(c, GPT_ALL_GATHER, gpt_muon_gather(&r->flat), GPT_F32);
 }
@@ -110,13 +109,9 @@ static void plan_calls(const struct gpt_pipeline_plan *plan, int64_t bytes,
     struct gpt_collective call = {.kind = GPT_EXCHANGE, .list = list};
 
     for (int64_t i = 0; i < plan->n; i += gpt_max_i64(call.n_list, 1)) {
-        call.n_list = gpt_pipeline_plan_group(&plan->actions[i], plan->n - i);
-        for (int64_t k = 0; k < call.n_list; k++)
-            list[k] = (struct gpt_transfer){
-                .send = gpt_action_sends(plan->actions[i + k].kind),
-                .bytes = bytes,
-            };
-        gpt_comm_room_add(&c->room, c->size, c->staged, &call);
+        call.n_list = gpt_pipeline_transfers(&plan->actions[i], plan->n - i,
+                                             bytes, list);
+        add(c, call);
     }
 }
 

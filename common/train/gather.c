@@ -52,21 +52,30 @@ void gpt_gatherer_close(struct gpt_gatherer *g)
     gpt_free(g);
 }
 
+/* Weights travel in the type of activations, so that a gather in half precision
+ * moves half of the bytes of the gradients' sums. */
+struct gpt_collective gpt_gatherer_call(const struct gpt_flat *flat,
+                                        int64_t bucket, enum gpt_dtype act)
+{
+    int64_t begin, end;
+
+    gpt_bucket_shard(flat, bucket, flat->shard, &begin, &end);
+    return (struct gpt_collective){
+        .kind = GPT_ALL_GATHER,
+        .n = end - begin,
+        .type = act,
+    };
+}
+
 static int64_t begin_bucket(struct gpt_gatherer *g, int64_t bucket)
 {
     const struct gpt_flat *flat = g->o.flat;
     const int64_t type = (int64_t)gpt_dtype_bytes(g->o.act);
-    char *weights = g->o.weights;
-    int64_t begin, end;
+    char *begin = (char *)g->o.weights + flat->buckets[bucket].begin * type;
+    struct gpt_collective call = gpt_gatherer_call(flat, bucket, g->o.act);
 
-    gpt_bucket_shard(flat, bucket, flat->shard, &begin, &end);
-    const struct gpt_collective call = {
-        .kind = GPT_ALL_GATHER,
-        .out = weights + flat->buckets[bucket].begin * type,
-        .in = weights + begin * type,
-        .n = end - begin,
-        .type = g->o.act,
-    };
+    call.out = begin;
+    call.in = begin + flat->shard * call.n * type;
     return gpt_lane_begin(g->lane, g->o.q, &call, NULL);
 }
 

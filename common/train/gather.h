@@ -23,6 +23,10 @@ struct gpt_gatherer_options {
     bool overlap;
 };
 
+/* The call that gathers a bucket, without its memory. */
+struct gpt_collective gpt_gatherer_call(const struct gpt_flat *flat,
+                                        int64_t bucket, enum gpt_dtype act);
+
 /* *g is NULL when flat->shards is 1; that is fine for all calls below. */
 int gpt_gatherer_open(struct gpt_gatherer **g, struct gpt_backend *be,
                       const struct gpt_gatherer_options *options,

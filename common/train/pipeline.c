@@ -149,11 +149,9 @@ static void *buffer_of(const struct gpt_pipeline *p, const struct gpt_action *a)
     return buf;
 }
 
-/* Lists the transfers that are posted together, from actions[0] on; returns
- * their number. */
-static int64_t list_group(const struct gpt_pipeline *p,
-                          const struct gpt_action *actions, int64_t n,
-                          struct gpt_transfer *list)
+int64_t gpt_pipeline_transfers(const struct gpt_action *actions, int64_t n,
+                               int64_t message,
+                               struct gpt_transfer list[GPT_GROUP_ACTIONS])
 {
     const int64_t together = gpt_pipeline_plan_group(actions, n);
 
@@ -161,9 +159,21 @@ static int64_t list_group(const struct gpt_pipeline *p,
         list[k] = (struct gpt_transfer){
             .send = gpt_action_sends(actions[k].kind),
             .peer = actions[k].peer,
-            .buf = buffer_of(p, &actions[k]),
-            .bytes = (int64_t)gpt_stage_bytes(p->o.stage),
+            .bytes = message,
         };
+    return together;
+}
+
+/* The same with the memory of this stage. */
+static int64_t list_group(const struct gpt_pipeline *p,
+                          const struct gpt_action *actions, int64_t n,
+                          struct gpt_transfer *list)
+{
+    const int64_t message = (int64_t)gpt_stage_bytes(p->o.stage);
+    const int64_t together = gpt_pipeline_transfers(actions, n, message, list);
+
+    for (int64_t k = 0; k < together; k++)
+        list[k].buf = buffer_of(p, &actions[k]);
     return together;
 }
 

@@ -19,6 +19,12 @@ struct gpt_pipeline_options {
 
 struct gpt_pipeline;
 
+/* Lists the transfers of `message` bytes that are posted together, of the n
+ * actions from actions[0] on, without their memory; returns how many. */
+int64_t gpt_pipeline_transfers(const struct gpt_action *actions, int64_t n,
+                               int64_t message,
+                               struct gpt_transfer list[GPT_GROUP_ACTIONS]);
+
 /* Bytes of device memory: a gradient being received, `message` long
  * (gpt_stage_bytes). */
 int64_t gpt_pipeline_memory(int64_t stages, int64_t message);

@@ -168,6 +168,18 @@ int64_t gpt_reducer_memory(const struct gpt_reducer_options *o)
 
 /* ---- a bucket ---- */
 
+/* What this rank keeps of the sum is counted: a shard, or all of it where there
+ * is one shard. */
+struct gpt_collective gpt_reducer_call(const struct gpt_flat *flat,
+                                       int64_t bucket)
+{
+    return (struct gpt_collective){
+        .kind = flat->shards == 1 ? GPT_ALL_REDUCE : GPT_REDUCE_SCATTER,
+        .n = gpt_bucket_elements(flat, bucket) / flat->shards,
+        .type = GPT_F32,
+    };
+}
+
 /* Begins the sum of a bucket: whole, or this rank's shard of it. Under ZeRO-2 a
  * layer is summed after every microbatch. The first sum of a step is written to
  * the shard; later ones go to the shard's place in the shared buffer, which is
@@ -175,18 +187,13 @@ int64_t gpt_reducer_memory(const struct gpt_reducer_options *o)
 static int64_t begin_sum(struct gpt_reducer *r, int64_t b)
 {
     const int64_t shards = r->o.flat->shards;
-    const int64_t part = gpt_bucket_elements(r->o.flat, b) / shards;
     const bool more = shards > 1 && r->begun[b];
     float *bucket = r->buckets[b];
-    float *place = bucket + r->o.flat->shard * part;
-    const struct gpt_collective sum = {
-        .kind = shards == 1 ? GPT_ALL_REDUCE : GPT_REDUCE_SCATTER,
-        .in = bucket,
-        .out = shards == 1 ? bucket : more ? place : r->shards[b],
-        .n = part,
-        .type = GPT_F32,
-    };
+    struct gpt_collective sum = gpt_reducer_call(r->o.flat, b);
+    float *place = bucket + r->o.flat->shard * sum.n;
 
+    sum.in = bucket;
+    sum.out = shards == 1 ? bucket : more ? place : r->shards[b];
     /* a second sum of what is whole would count other ranks twice */
     assert(!r->begun[b] || takes_turns(&r->o, b));
     return gpt_lane_begin(r->lane, r->o.q, &sum, more ? r->shards[b] : NULL);

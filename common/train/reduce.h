@@ -39,6 +39,9 @@ int64_t gpt_reducer_memory(const struct gpt_reducer_options *options);
 /* Elements of a bucket; and of all that tensor parallel ranks hold in parts. */
 int64_t gpt_bucket_elements(const struct gpt_flat *flat, int64_t bucket);
 int64_t gpt_reducer_pieces(const struct gpt_reducer_options *options);
+/* The call that sums a bucket over data parallel ranks, without its memory. */
+struct gpt_collective gpt_reducer_call(const struct gpt_flat *flat,
+                                       int64_t bucket);
 /* True when every backward overwrites the gradients of layers, instead of
  * adding to them (ZeRO-2). For gpt_stage_options.fresh_gradients. */
 bool gpt_reducer_overwrites(const struct gpt_reducer_options *options);
