@@ -93,32 +93,31 @@ static int start_carrier(struct gpt_comm *c, enum gpt_carrier carrier,
     return gpt_comm_watch_start(c, err);
 }
 
-int gpt_comm_open(struct gpt_comm **out, struct gpt_store *store,
-                  struct gpt_backend *be, enum gpt_carrier carrier,
-                  const char *name, const int64_t *ranks, int64_t n,
-                  int64_t index, double timeout, struct gpt_err *err)
+int gpt_comm_open(struct gpt_comm **out, const struct gpt_comm_options *o,
+                  struct gpt_err *err)
 {
     struct gpt_comm *c;
     int status;
 
     *out = NULL;
-    assert(index >= 0 && index < n && ranks[index] >= 0);
+    assert(o->index >= 0 && o->index < o->n && o->ranks[o->index] >= 0);
     GPT_TRY(gpt_new(&c, 1, sizeof(*c), "a group of ranks", err));
-    *c = (struct gpt_comm){.store = store,
-                           .be = be,
-                           .size = n,
-                           .index = index,
-                           .timeout = timeout};
-    snprintf(c->name, sizeof(c->name), "%s", name);
+    *c = (struct gpt_comm){.store = o->store,
+                           .be = o->be,
+                           .size = o->n,
+                           .index = o->index,
+                           .timeout = o->timeout};
+    snprintf(c->name, sizeof(c->name), "%s", o->name);
     pthread_mutex_init(&c->lock, NULL);
     gpt_thread_cond_init(&c->wake);
     GPT_TRY_GOTO(status,
-                 gpt_new(&c->ranks, (size_t)n, sizeof(*c->ranks),
+                 gpt_new(&c->ranks, (size_t)o->n, sizeof(*c->ranks),
                          "a group of ranks", err),
                  fail);
-    memcpy(c->ranks, ranks, (size_t)n * sizeof(*ranks));
-    if (n > 1)
-        GPT_TRY_GOTO(status, start_carrier(c, carrier, timeout, err), fail);
+    memcpy(c->ranks, o->ranks, (size_t)o->n * sizeof(*o->ranks));
+    if (o->n > 1)
+        GPT_TRY_GOTO(status, start_carrier(c, o->carrier, o->timeout, err),
+                     fail);
     *out = c;
     return GPT_OK;
 fail:

@@ -25,16 +25,19 @@ enum gpt_carrier { GPT_GLOO, GPT_NCCL };
 
 struct gpt_comm;
 
-/* A group: `ranks` are n world ranks, `index` is this one's place in them;
- * `name` is unique ("tp.0-1") and appears in messages. All members call it, and
- * everything below, in the same order. A call waits for members `timeout`
- * seconds at most. store and be outlive it; store may be NULL when n is 1.
- * GPT_NCCL needs be->collectives. */
-int gpt_comm_open(struct gpt_comm **c, struct gpt_store *store,
-                  struct gpt_backend *be, enum gpt_carrier carrier,
-                  const char *name,
-                  const int64_t *ranks, int64_t n, int64_t index,
-                  double timeout, struct gpt_err *err) GPT_MUST_USE;
+struct gpt_comm_options {
+    struct gpt_store *store; /* outlives it; may be NULL when n is 1 */
+    struct gpt_backend *be;  /* outlives it */
+    enum gpt_carrier carrier; /* GPT_NCCL needs be->collectives */
+    const char *name; /* unique ("tp.0-1"), appears in messages; is copied */
+    const int64_t *ranks; /* n world ranks; are copied */
+    int64_t n, index;     /* index: this rank's place in them */
+    double timeout; /* seconds that a call waits for members at most */
+};
+
+/* A group. All members call it, and everything below, in the same order. */
+int gpt_comm_open(struct gpt_comm **c, const struct gpt_comm_options *options,
+                  struct gpt_err *err) GPT_MUST_USE;
 void gpt_comm_close(struct gpt_comm *c); /* NULL is fine */
 int64_t gpt_comm_size(const struct gpt_comm *c);
 int64_t gpt_comm_rank(const struct gpt_comm *c); /* index in the group */

@@ -222,14 +222,16 @@ static int connect_group(struct gpt_world *w, struct gpt_backend *be,
                          struct gpt_err *err)
 {
     char unique[GROUP_NAME];
-    int64_t index;
-    int64_t n = gpt_topology_group(&w->topology, kind, ranks, &index);
+    struct gpt_comm_options o = {
+        .store = w->store, .be = be, .carrier = w->carrier,
+        .name = unique, .ranks = ranks, .timeout = w->timeout,
+    };
 
-    if (n < 2 || index < 0)
+    o.n = gpt_topology_group(&w->topology, kind, ranks, &o.index);
+    if (o.n < 2 || o.index < 0)
         return GPT_OK;
-    name_group(unique, name, ranks, n);
-    return gpt_comm_open(comm, w->store, be, w->carrier, unique, ranks, n,
-                         index, w->timeout, err);
+    name_group(unique, name, ranks, o.n);
+    return gpt_comm_open(comm, &o, err);
 }
 
 /* Kind by kind on all ranks, in one order: two ranks that have two groups in

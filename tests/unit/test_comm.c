@@ -592,10 +592,11 @@ static int be_member(int64_t rank, int64_t size, int64_t port, enum way way,
     must(open_backend(&m, &copy, &err), &err);
     must(gpt_store_open(&m.store, &l, 60, &err), &err);
     must(m.be->queue_open(m.be, &m.q, &err), &err);
-    must(gpt_comm_open(&m.comm, m.store, m.be,
-                       m.way == NCCL ? GPT_NCCL : GPT_GLOO, "test.all", ranks,
-                       size, rank, 60, &err),
-         &err);
+    const struct gpt_comm_options o = {
+        .store = m.store, .be = m.be, .name = "test.all", .timeout = 60,
+        .carrier = m.way == NCCL ? GPT_NCCL : GPT_GLOO,
+        .ranks = ranks, .n = size, .index = rank};
+    must(gpt_comm_open(&m.comm, &o, &err), &err);
     run(&m);
     if (m.wrong)
         printf("# rank %lld: %s\n", (long long)rank, m.at);
@@ -697,15 +698,15 @@ static void test_one(void)
     struct gpt_queue *q;
     struct gpt_comm *c;
     struct gpt_err err = {0};
-    const int64_t ranks[1] = {3};
+    struct gpt_comm_options o = {
+        .name = "alone", .ranks = (const int64_t[]){3}, .n = 1, .timeout = 1};
     float x = 2, y = 0, z = 0;
 
     if (gpt_backend_cpu(&be, &err) != GPT_OK ||
         be->queue_open(be, &q, &err) != GPT_OK)
         exit(1);
-    is_int(
-        gpt_comm_open(&c, NULL, be, GPT_GLOO, "alone", ranks, 1, 0, 1, &err),
-        GPT_OK, "a group of one");
+    o.be = be;
+    is_int(gpt_comm_open(&c, &o, &err), GPT_OK, "a group of one");
     gpt_comm_all_reduce(c, q, &x, 1, GPT_F32, GPT_SUM);
     reduce_scatter(c, q, &y, &x, 1, GPT_F32);
     gpt_comm_all_gather(c, q, &z, &y, 1, GPT_F32);
@@ -720,12 +721,12 @@ static void test_one(void)
 
 static void test_without(void)
 {
-    const int64_t ranks[2] = {0, 1};
+    const struct gpt_comm_options o = {
+        .name = "two", .ranks = (const int64_t[]){0, 1}, .n = 2, .timeout = 1};
     struct gpt_comm *c;
     struct gpt_err err = {0};
 
-    ok(gpt_comm_open(&c, NULL, NULL, GPT_GLOO, "two", ranks, 2, 0, 1, &err) ==
-               GPT_EUSAGE &&
+    ok(gpt_comm_open(&c, &o, &err) == GPT_EUSAGE &&
            strstr(err.text, "needs Gloo"),
        "%s", err.text);
 }

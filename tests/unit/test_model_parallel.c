@@ -169,20 +169,27 @@ static int be_rank(int64_t rank, int64_t size, int64_t port, int64_t cases,
                            .port = port,
                            .agent_store = true,
                            .run_id = "test"};
-    int64_t ranks[MOST_RANKS] = {0, 1, 2, 3};
-    struct gpt_store *store;
+    const int64_t ranks[MOST_RANKS] = {0, 1, 2, 3};
+    struct gpt_comm_options o = {
+        .be = be,
+        .carrier = GPT_GLOO,
+        .name = "tp",
+        .ranks = ranks,
+        .n = size,
+        .index = rank,
+        .timeout = 60,
+    };
     struct gpt_comm *tp;
     struct gpt_err err = {0};
 
     omp_set_num_threads(1);
-    must(gpt_store_open(&store, &l, 60, &err), &err);
-    must(gpt_comm_open(&tp, store, be, GPT_GLOO, "tp", ranks, size, rank, 60,
-                       &err), &err);
+    must(gpt_store_open(&o.store, &l, 60, &err), &err);
+    must(gpt_comm_open(&tp, &o, &err), &err);
     for (int64_t i = 0; i < cases; i++)
         findings[i] = find(&parallel_cases[i], tp);
     must(gpt_comm_check(tp, &err), &err);
     gpt_comm_close(tp);
-    gpt_store_close(store);
+    gpt_store_close(o.store);
     return 0;
 }
 
