@@ -150,9 +150,15 @@ static int write_file(void *context, int64_t file, struct gpt_fill *fill,
     GPT_TRY_GOTO(status, kind->put(&pickle, t, rank, err), out);
     GPT_TRY_GOTO(status, make_contents(&c, p, &p->ranks[rank], err), out);
     kind->list(&c, t, &p->ranks[rank]);
+    const struct gpt_torch_contents written = {
+        .pickle = &pickle,
+        .bytes = c.sizes,
+        .n = c.n_sizes,
+        .parts = c.parts,
+        .n_parts = c.n_parts,
+    };
     status = gpt_torch_write(fill, path, t->files[file].name,
-                             fill->flags | GPT_OUT_INSIDE, &pickle, c.sizes,
-                             c.n_sizes, c.parts, c.n_parts, err);
+                             fill->flags | GPT_OUT_INSIDE, &written, err);
 out:
     gpt_pickle_out_free(&pickle);
     gpt_free(c.sizes);

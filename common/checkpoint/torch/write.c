@@ -276,15 +276,14 @@ static int put_all(const struct archive *a, struct gpt_buf *list,
 /* The list is composed twice. Its first length gives the size of the file,
  * which is reserved, so that a full disk is met before the work. */
 int gpt_torch_write(struct gpt_fill *fill, const char *path, const char *name,
-                    unsigned flags, const struct gpt_pickle_out *o,
-                    const int64_t *bytes, int64_t n, struct gpt_part *parts,
-                    int64_t n_parts, struct gpt_err *err)
+                    unsigned flags, const struct gpt_torch_contents *c,
+                    struct gpt_err *err)
 {
     struct archive a = {.out = NULL};
     struct gpt_buf list = {0};
     int status;
 
-    GPT_TRY_GOTO(status, lay_out(&a, o, bytes, n, err), out);
+    GPT_TRY_GOTO(status, lay_out(&a, c->pickle, c->bytes, c->n, err), out);
     if (compose_list(&list, &a) != GPT_OK) {
         status = gpt_no_memory(err, "entries of an archive");
         goto out;
@@ -293,10 +292,11 @@ int gpt_torch_write(struct gpt_fill *fill, const char *path, const char *name,
                  gpt_out_open(&a.out, path, flags, a.end + (int64_t)list.len,
                               err),
                  out);
-    place_parts(&a, parts, n_parts);
+    place_parts(&a, c->parts, c->n_parts);
     GPT_TRY_GOTO(status,
-                 gpt_fill(fill, a.out, name, parts, n_parts, true, err), out);
-    sum_storages(&a, parts, n_parts);
+                 gpt_fill(fill, a.out, name, c->parts, c->n_parts, true, err),
+                 out);
+    sum_storages(&a, c->parts, c->n_parts);
     GPT_TRY_GOTO(status, put_all(&a, &list, err), out);
     status = gpt_out_commit(a.out, err);
     a.out = NULL;

@@ -58,12 +58,19 @@ bool gpt_pickle_put_tensor(struct gpt_pickle_out *o, int64_t key,
 struct gpt_part;
 struct gpt_fill;
 
-/* Writes a file of n storages, of bytes[i] each, with the pickle in *o. Parts
- * are the bytes of all storages in order, none of them in two; their places are
- * filled in. name: as gpt_fill() has it. flags: GPT_OUT_*. */
+/* What a file holds: a pickle, and n storages of bytes[i] each. Parts are the
+ * bytes of all storages in order, none of them in two. */
+struct gpt_torch_contents {
+    const struct gpt_pickle_out *pickle;
+    const int64_t *bytes;
+    int64_t n;
+    struct gpt_part *parts; /* their places are filled in */
+    int64_t n_parts;
+};
+
+/* Writes such a file. name: as gpt_fill() has it. flags: GPT_OUT_*. */
 int gpt_torch_write(struct gpt_fill *fill, const char *path, const char *name,
-                    unsigned flags, const struct gpt_pickle_out *o,
-                    const int64_t *bytes, int64_t n, struct gpt_part *parts,
-                    int64_t n_parts, struct gpt_err *err) GPT_MUST_USE;
+                    unsigned flags, const struct gpt_torch_contents *contents,
+                    struct gpt_err *err) GPT_MUST_USE;
 
 #endif
