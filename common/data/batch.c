@@ -4,8 +4,7 @@
 #include "data/batch.h"
 
 void gpt_batch_masks(const struct gpt_mask_options *o, const int32_t *tokens,
-                     int64_t b, int64_t t, int32_t *input, int32_t *target,
-                     int32_t *position, float *weight, int32_t *doc_start)
+                     int64_t b, int64_t t, const struct gpt_batch_arrays *to)
 {
     for (int64_t row = 0; row < b; row++) {
         const int32_t *x = tokens + row * (t + 1);
@@ -18,11 +17,12 @@ void gpt_batch_masks(const struct gpt_mask_options *o, const int32_t *tokens,
             bool padding = x[i + 1] < 0 || (o->has_pad && x[i + 1] == o->pad);
             int32_t pad = o->has_pad ? o->pad : 0;
 
-            input[at] = x[i] < 0 ? pad : x[i];
-            target[at] = x[i + 1] < 0 ? pad : x[i + 1];
-            position[at] = i - origin;
-            doc_start[at] = first;
-            weight[at] = padding || (eod && o->eod_mask_loss) ? 0.0F : 1.0F;
+            to->input[at] = x[i] < 0 ? pad : x[i];
+            to->target[at] = x[i + 1] < 0 ? pad : x[i + 1];
+            to->position[at] = i - origin;
+            to->doc_start[at] = first;
+            to->weight[at] =
+                padding || (eod && o->eod_mask_loss) ? 0.0F : 1.0F;
             /* The end itself belongs to the document before it: the change
              * begins at the position after it. */
             if (eod && o->reset_position_ids)

@@ -16,14 +16,19 @@ struct gpt_mask_options {
     int32_t pad;               /* ... it is the input there, and no target */
 };
 
-/* tokens (B, T+1) of gpt_corpus_get() for each row; input, target, position
- * (B, T) int32; weight (B, T) float 0 or 1; doc_start (B, T) int32, the first
- * position that is visible from t (all 0 without reset_attention_mask). Padding
- * (-1) becomes the padding token, or 0, with weight 0 where it is the target;
- * so does a padding token that the data have. */
+/* Where a batch goes: (B, T) each. */
+struct gpt_batch_arrays {
+    int32_t *input, *target, *position;
+    int32_t *doc_start; /* the first position that is visible from t; all 0
+                         * without reset_attention_mask */
+    float *weight;      /* 0 or 1 */
+};
+
+/* tokens (B, T+1) of gpt_corpus_get() for each row. Padding (-1) becomes the
+ * padding token, or 0, with weight 0 where it is the target; so does a padding
+ * token that the data have. */
 void gpt_batch_masks(const struct gpt_mask_options *options,
                      const int32_t *tokens, int64_t b, int64_t t,
-                     int32_t *input, int32_t *target, int32_t *position,
-                     float *weight, int32_t *doc_start);
+                     const struct gpt_batch_arrays *to);
 
 #endif

@@ -177,8 +177,14 @@ static int make_micro(const struct gpt_feed *f, struct batch *b, int64_t i,
     struct gpt_microbatch_block at;
 
     gpt_microbatch_lay_out(&at, (char *)b->blocks + i * bytes, rows(&f->o));
-    gpt_batch_masks(masks, tokens, f->o.micro_batch, f->o.seq_length, at.input,
-                    at.target, at.position, at.weight, at.doc_start);
+    const struct gpt_batch_arrays to = {
+        .input = at.input,
+        .target = at.target,
+        .position = at.position,
+        .doc_start = at.doc_start,
+        .weight = at.weight,
+    };
+    gpt_batch_masks(masks, tokens, f->o.micro_batch, f->o.seq_length, &to);
     GPT_TRY(weigh(f, b, &at, tokens, sample0));
     *at.sample0 = sample0;
     b->micro[i] = (struct gpt_microbatch){

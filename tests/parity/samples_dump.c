@@ -146,7 +146,9 @@ static int dump_masks(int n, char **a, struct gpt_err *err)
         return gpt_fail(err, GPT_EUSAGE, "number of tokens");
     for (int i = 0; i <= t; i++)
         tokens[i] = (int32_t)number(a[4 + i]);
-    gpt_batch_masks(&o, tokens, 1, t, input, target, position, weight, start);
+    gpt_batch_masks(&o, tokens, 1, t,
+                    &(struct gpt_batch_arrays){input, target, position, start,
+                                               weight});
     PRINT("position", position, t);
     PRINT("weight", weight, t);
     PRINT("start", start, t);

@@ -71,8 +71,9 @@ int main(void)
         memcpy(targets, plain_targets, sizeof(targets));
         if (w->options.has_pad) /* the last of row 1 */
             inputs[11] = targets[10] = targets[11] = w->options.pad;
-        gpt_batch_masks(&w->options, tokens, B, T, input, target, position,
-                        weight, start);
+        gpt_batch_masks(&w->options, tokens, B, T,
+                        &(struct gpt_batch_arrays){input, target, position,
+                                                   start, weight});
         ok(memcmp(input, inputs, sizeof(input)) == 0, "%s: inputs", w->what);
         ok(memcmp(target, targets, sizeof(target)) == 0, "%s: targets",
            w->what);
