@@ -82,8 +82,13 @@ HARDEN = -fstack-protector-strong -fPIE -D_FORTIFY_SOURCE=2
 # IEEE as written: contraction would change Megatron's blend order and the
 # reproducibility of every sum between machines.
 MATHS = -ffp-contract=off -fno-math-errno -fno-trapping-math
+# The headers that programs share with the plugins that they open, as a number.
+interface := $(addprefix kernels/,backend.h collectives.h plugin.h) \
+             $(addprefix common/base/,dtype.h rng.h status.h)
+GPT_INTERFACE := $(shell cat $(interface) | cksum | cut -d' ' -f1)U
 ALL_CPPFLAGS = -D_GNU_SOURCE -DGPT_VERSION='"$(VERSION)"' \
                -DGPT_DATADIR='"$(DATADIR)"' \
+               -DGPT_INTERFACE=$(GPT_INTERFACE) \
                -Icommon -Ikernels -I. $(FEATURES) $(CPPFLAGS) \
                $(patsubst %,-DGPT_HAVE_ISA_%=1,$(sort $(ISAS) $(pairs) $(few)))
 ALL_CFLAGS = -std=c11 -fopenmp $(WARN) $(HARDEN) $(MATHS) $(CFLAGS) $(SANITIZE)
@@ -229,6 +234,9 @@ $(BUILD)/kernels/%.o: kernels/%.c
 $(BUILD)/%.o: %.c
 	@mkdir -p $(@D)
 	$(CC) $(ALL_CPPFLAGS) $(ALL_CFLAGS) -MMD -MP -c -o $@ $<
+
+# Its number changes with any of the headers, included here or not.
+$(BUILD)/kernels/backend.o $(BUILD)/cuda/cuda.o $(BUILD)/emu/cuda.o: $(interface)
 
 $(BUILD)/%.o: %.cc
 	@mkdir -p $(@D)

@@ -115,7 +115,7 @@ static int open_device(struct gpt_backend **be, const char *name, int device,
     struct plugin p;
 
     GPT_TRY(open_plugin(&p, name, err));
-    return p.open(be, sizeof(**be), device, wrap, err);
+    return p.open(be, GPT_INTERFACE, device, wrap, err);
 }
 
 static int open_any(struct gpt_backend **be, int rank, struct gpt_err *err)
@@ -166,7 +166,7 @@ int gpt_backend_version(struct gpt_buf *b)
 
     if (open_plugin(&p, "cuda", &err) != GPT_OK)
         return gpt_buf_printf(b, "GPU: not built (%s)\n", err.text);
-    if (p.open(&be, sizeof(*be), 0, false, &err) == GPT_OK)
+    if (p.open(&be, GPT_INTERFACE, 0, false, &err) == GPT_OK)
         be->describe(be, text, sizeof(text));
     else
         snprintf(text, sizeof(text), "%s", err.text);

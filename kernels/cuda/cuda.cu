@@ -454,15 +454,18 @@ static struct gpt_backend table()
 
 /* The one symbol that programs look up (kernels/plugin.h). */
 extern "C" __attribute__((visibility("default"))) int
-gpt_plugin_open(struct gpt_backend **out, size_t table_bytes, int device, bool wrap,
+gpt_plugin_open(struct gpt_backend **out, uint32_t interface, int device, bool wrap,
                 struct gpt_err *err)
 {
     static struct gpt_backend be = table();
     int n = 0, driver = 0;
 
-    /* A plugin of another build would be called through the wrong members. */
-    if (table_bytes != sizeof(be))
-        return gpt_fail(err, GPT_EDEVICE, NAME ": program and plugin are of different builds");
+    /* A plugin of another build would read the members of an operation in other
+     * places, and compute something else without a word. */
+    if (interface != GPT_INTERFACE) {
+        gpt_fail(err, GPT_EDEVICE, NAME ": program and plugin are of different builds");
+        return gpt_hint(err, "build both anew, or remove the plugin that is left over");
+    }
     cudaDriverGetVersion(&driver);
     /* Asked before anything else: without a driver the runtime's other calls give
      * errors that name neither cause nor cure. */

@@ -25,7 +25,8 @@ gencode := $(foreach a,$(GPU_ARCHS),$(call sass,$(a))) \
 NVFLAGS = -std=c++17 -O3 -lineinfo -Xptxas -v -Xfatbin -compress-all -Xcompiler \
           -Wall,-Wextra,-fPIC,-fvisibility=hidden,-fno-exceptions,-fno-rtti
 cuda_flags = -D_GNU_SOURCE -DGPT_CUDA_ARCHS='"$(strip $(GPU_ARCHS))"' -Icommon \
-             -Ikernels -I. $(if $(has_hopper),-DGPT_CUDA_HOPPER)
+             -Ikernels -I. $(if $(has_hopper),-DGPT_CUDA_HOPPER) \
+             -DGPT_INTERFACE=$(GPT_INTERFACE)
 
 .PHONY: cuda emu
 cuda: $(gpu)                 ## build libgpt-cuda.so
@@ -62,7 +63,7 @@ $(BUILD)/cuda/%.o: kernels/cuda/%.cu
 
 emu_flags = $(ALL_CXXFLAGS) -fPIC -fvisibility=hidden -fno-math-errno \
             -fno-trapping-math -Wno-unknown-pragmas -Wno-psabi \
-            -DGPT_CUDA_EMU -DGPT_CUDA_HOPPER \
+            -DGPT_CUDA_EMU -DGPT_CUDA_HOPPER -DGPT_INTERFACE=$(GPT_INTERFACE) \
             -D_GNU_SOURCE -Icommon -Ikernels -Ikernels/emu/include -I. -MMD -MP
 $(BUILD)/emu/%.o: kernels/cuda/%.cu
 	@mkdir -p $(@D)

@@ -106,6 +106,10 @@ expect 0 'a source that is compiled for two sets has changed' run_make -n \
 out_has "-c -o $build/kernels/cpu/few/bytes/avx2.o"
 check 'none of its objects is made for a .d file' \
     sh -c '! grep -F .d.o out err'
+expect 0 'a header that programs and plugins share has changed' run_make -n \
+    -W kernels/collectives.h "$build/kernels/backend.o" "$build/emu/cuda.o"
+out_has "-c -o $build/kernels/backend.o"
+out_has "-c -o $build/emu/cuda.o"
 if command -v clang >clang.where; then
     for set in base 'avx2 -mavx2 -mfma -mf16c' \
         'avx512 -mavx512f -mavx512bw -mavx512vl -mavx512dq -mfma -mf16c'; do
