@@ -56,10 +56,18 @@ static int read_merged(const struct gpt_merging *m, struct gpt_in *in,
         const int64_t count =
             gpt_min_i64(m->n - at, whole ? line : gpt_min_i64(n, line - at));
 
+        const struct gpt_merge_area area = {
+            .dst = to,
+            .line = m->line + i / line,
+            .lines = lines,
+            .at = m->at + at,
+            .n = count,
+            .factors = factors,
+        };
+
         taken = whole ? whole * line : gpt_min_i64(n, line - at);
         if (lines > 0 && count > 0)
-            GPT_TRY(gpt_merge_add(m, *room, factors, to, m->line + i / line,
-                                  lines, m->at + at, count, err));
+            GPT_TRY(gpt_merge_add(m, *room, &area, err));
     }
     return GPT_OK;
 }

@@ -16,12 +16,16 @@ int gpt_product_factors(struct gpt_product *p, const float **factors,
 int gpt_merge_make_room(struct gpt_merge_room **room,
                         struct gpt_err *err) GPT_MUST_USE;
 
-/* Adds to a rectangle, lines [line, line + lines) and of each the elements
- * [at, at + n), by their numbers in the matrix. The first element is at `dst`,
- * where lines are as far apart as in the file. factors: NULL for none. */
+/* A rectangle: lines [line, line + lines) and of each the elements [at, at +
+ * n), by their numbers in the matrix. */
+struct gpt_merge_area {
+    uint8_t *dst; /* its first element; lines are as far apart as in the file */
+    int64_t line, lines, at, n;
+    const float *factors; /* of all outputs; NULL: none */
+};
+
 int gpt_merge_add(const struct gpt_merging *m, struct gpt_merge_room *room,
-                  const float *factors, uint8_t *dst, int64_t line,
-                  int64_t lines, int64_t at, int64_t n,
+                  const struct gpt_merge_area *area,
                   struct gpt_err *err) GPT_MUST_USE;
 
 /* Rounds n <= GPT_MERGE_BLOCK floats to a type of two bytes; others stay. */

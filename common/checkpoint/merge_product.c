@@ -89,11 +89,14 @@ static int sum_squares(struct gpt_product *p, double *squares, float *x,
         const int64_t begin[GPT_TENSOR_DIMS] = {i};
         const int64_t box[GPT_TENSOR_DIMS] = {gpt_min_i64(step, rows - i),
                                               columns};
+        const struct gpt_merge_area area = {.dst = (uint8_t *)x,
+                                            .line = i,
+                                            .lines = box[0],
+                                            .n = columns};
 
         status = gpt_tensor_gather(&p->base, begin, box, GPT_F32, x, err);
         if (status == GPT_OK)
-            status = gpt_merge_add(&plain, room, NULL, (uint8_t *)x, i, box[0],
-                                   0, columns, err);
+            status = gpt_merge_add(&plain, room, &area, err);
         if (status == GPT_OK)
             add_squares(p, squares, x, i, box[0], columns);
     }

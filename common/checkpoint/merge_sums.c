@@ -245,47 +245,50 @@ static int fail_of_sum(const struct gpt_merging *m, double base, double sum,
                     base, sum, gpt_dtype_name(m->kept));
 }
 
-/* What one output is multiplied by; 1 without lengths. */
-static float factor_of(const struct gpt_merging *m, const float *factors,
-                       int64_t line, int64_t at)
+/* What output j of a line is multiplied by; 1 without lengths. */
+static float factor_of(const struct gpt_merging *m,
+                       const struct gpt_merge_area *l, int64_t j)
 {
-    return !factors ? 1
-                    : factors[m->product->out_rows != m->columns ? line : at];
+    return !l->factors ? 1
+                       : l->factors[m->product->out_rows != m->columns
+                                        ? l->line
+                                        : l->at + j];
 }
 
 /* The sums of a line become merged elements. That all are finite is found
  * without a branch; which one is not, afterwards. */
-static int add_line(const struct gpt_merging *m, const float *factors,
-                    const float *base, float *sum, float scale, int64_t line,
-                    int64_t at, int64_t n, struct gpt_err *err)
+static int add_line(const struct gpt_merging *m, const struct gpt_merge_area *l,
+                    const float *base, float *sum, float scale,
+                    struct gpt_err *err)
 {
     const float most = largest(m->kept);
+    const int64_t n = l->n;
     int beyond = 0;
 
     for (int64_t j = 0; j < n; j++)
         sum[j] = base[j] + sum[j] * scale;
-    for (int64_t j = 0; factors && j < n; j++)
-        sum[j] *= factor_of(m, factors, line, at + j);
+    for (int64_t j = 0; l->factors && j < n; j++)
+        sum[j] *= factor_of(m, l, j);
     for (int64_t j = 0; j < n; j++)
         beyond |= !(fabsf(sum[j]) <= most); /* a NaN compares false */
     /* what the file has itself is left alone */
     for (int64_t j = 0; beyond && j < n; j++)
         if (!(fabsf(sum[j]) <= most) && isfinite(base[j]))
-            return fail_of_sum(m, (double)base[j], (double)sum[j], line, at + j,
-                               err);
+            return fail_of_sum(m, (double)base[j], (double)sum[j], l->line,
+                               l->at + j, err);
     return GPT_OK;
 }
 
 /* A matrix of doubles: the sum is of double then. */
-static void add_doubles(const struct gpt_merging *m, const float *factors,
-                        double *x, const float *sum, int64_t line, int64_t at,
-                        int64_t n)
+static void add_doubles(const struct gpt_merging *m,
+                        const struct gpt_merge_area *l, const float *sum)
 {
-    for (int64_t j = 0; j < n; j++) {
+    double *x = (double *)(void *)l->dst;
+
+    for (int64_t j = 0; j < l->n; j++) {
         const float scaled = sum[j] * m->product->scale;
 
-        x[j] = (x[j] + (double)scaled) *
-               (double)factor_of(m, factors, line, at + j);
+        x[j] = (x[j] + (double)scaled) * (double)factor_of(m, l, j);
     }
 }
 
@@ -308,81 +311,101 @@ static void round_sums(const struct gpt_merging *m, float *sum, int64_t n)
     gpt_merge_round_floats(sum, m->kept, n);
 }
 
-/* Elements [at, at + n) of a line, n <= GPT_MERGE_BLOCK, which are at `dst`. */
+/* At most GPT_MERGE_BLOCK elements of one line. */
 static int finish_line(const struct gpt_merging *m, struct room *room,
-                       const float *factors, uint8_t *dst, float *sum,
-                       int64_t line, int64_t at, int64_t n, struct gpt_err *err)
+                       const struct gpt_merge_area *l, float *sum,
+                       struct gpt_err *err)
 {
     const bool narrow = gpt_dtype_bytes(m->kept) == 2;
     const bool rounds = m->product->rounds && narrow;
 
     if (m->dtype == GPT_F64) {
-        add_doubles(m, factors, (double *)(void *)dst, sum, line, at, n);
+        add_doubles(m, l, sum);
         return GPT_OK;
     }
-    if (!gpt_convert(room->base, GPT_F32, dst, m->dtype, (size_t)n))
+    if (!gpt_convert(room->base, GPT_F32, l->dst, m->dtype, (size_t)l->n))
         return gpt_fail(err, GPT_EDATA,
                         "%s: cannot be added to elements of "
                         "type %s",
                         m->product->what, gpt_dtype_name(m->dtype));
     if (rounds)
-        round_sums(m, sum, n);
-    GPT_TRY(add_line(m, factors, room->base, sum,
-                     rounds ? 1 : m->product->scale, line, at, n, err));
+        round_sums(m, sum, l->n);
+    GPT_TRY(add_line(m, l, room->base, sum, rounds ? 1 : m->product->scale,
+                     err));
     if (narrow && m->dtype != m->kept)
-        gpt_merge_round_floats(sum, m->kept, n);
-    (void)!gpt_convert(dst, m->dtype, sum, GPT_F32, (size_t)n);
+        gpt_merge_round_floats(sum, m->kept, l->n);
+    (void)!gpt_convert(l->dst, m->dtype, sum, GPT_F32, (size_t)l->n);
     return GPT_OK;
 }
 
-/* A block of lines. Positions [at, at + n) are of one block of the panel, whose
- * strips are summed from the one that has the first of them on. */
+/* A block of lines, whose positions are of one block of the panel. Its strips
+ * are summed from the one that has the first of them on. */
 static int add_block(const struct gpt_merging *m, struct room *room,
-                     const float *factors, uint8_t *dst, int64_t line,
-                     int64_t lines, int64_t at, int64_t n, struct gpt_err *err)
+                     const struct gpt_merge_area *block, struct gpt_err *err)
 {
     const int64_t rank = rank_of(m->product);
-    const int64_t before = (at - room->from) % LANES;
-    const double *strip = room->panel + (at - room->from - before) * rank;
+    const int64_t before = (block->at - room->from) % LANES;
+    const double *strip =
+        room->panel + (block->at - room->from - before) * rank;
+    struct gpt_merge_area line = *block;
 
     sum_function *const sum = best_sum(m->product);
 
-    for (int64_t j = 0; j < before + n; j += LANES)
-        sum(room->sums + j, room->lefts, strip + j * rank, rank, lines);
-    for (int64_t i = 0; i < lines; i++)
-        GPT_TRY(finish_line(m, room, factors, dst + i * m->pitch,
-                            room->sums + i * GPT_MERGE_BLOCK + before, line + i,
-                            at, n, err));
+    for (int64_t j = 0; j < before + block->n; j += LANES)
+        sum(room->sums + j, room->lefts, strip + j * rank, rank, block->lines);
+    line.lines = 1;
+    for (int64_t i = 0; i < block->lines; i++) {
+        GPT_TRY(finish_line(m, room, &line,
+                            room->sums + i * GPT_MERGE_BLOCK + before, err));
+        line.dst += m->pitch;
+        line.line++;
+    }
     return GPT_OK;
 }
 
-/* Lines [line, line + lines), of each the elements [at, at + n), by their
- * numbers in the matrix; the first of them is at `dst`. */
+/* The part of an area that lines [line, line + lines) and elements [at, end)
+ * are. */
+static struct gpt_merge_area part_of(const struct gpt_merging *m,
+                                     const struct gpt_merge_area *area,
+                                     int64_t line, int64_t lines, int64_t at,
+                                     int64_t end)
+{
+    struct gpt_merge_area part = *area;
+
+    part.dst += (line - area->line) * m->pitch +
+                (at - area->at) * (int64_t)gpt_dtype_bytes(m->dtype);
+    part.line = line;
+    part.lines = lines;
+    part.at = at;
+    part.n = end - at;
+    return part;
+}
+
 int gpt_merge_add(const struct gpt_merging *m, struct gpt_merge_room *own,
-                  const float *factors, uint8_t *dst, int64_t line,
-                  int64_t lines, int64_t at, int64_t n, struct gpt_err *err)
+                  const struct gpt_merge_area *area, struct gpt_err *err)
 {
     struct room *room = open_room(own);
     const int64_t rank = rank_of(m->product), width = panel_width(rank);
-    const int64_t size = (int64_t)gpt_dtype_bytes(m->dtype);
     const int64_t most = gpt_max_i64(1, gpt_min_i64(LINES, LEFTS / rank));
-    const int64_t end = at + n;
+    const int64_t end = area->at + area->n;
+    const int64_t last = area->line + area->lines;
 
-    for (int64_t x = at, panel_end; x < end; x = panel_end) {
+    for (int64_t x = area->at, panel_end; x < end; x = panel_end) {
         const int64_t from = m->at + (x - m->at) / width * width;
 
         panel_end = gpt_min_i64(end, from + width);
         GPT_TRY(load_panel(m, room, from, err));
-        for (int64_t i = 0; i < lines; i += most) {
-            const int64_t k = gpt_min_i64(most, lines - i);
+        for (int64_t i = area->line; i < last; i += most) {
+            const int64_t k = gpt_min_i64(most, last - i);
 
-            GPT_TRY(load_lefts(m, room, line + i, k, err));
+            GPT_TRY(load_lefts(m, room, i, k, err));
             for (int64_t j = x, next; j < panel_end; j = next) {
                 next = gpt_min_i64(panel_end, j + GPT_MERGE_BLOCK -
                                                   (j - from) % GPT_MERGE_BLOCK);
-                GPT_TRY(add_block(m, room, factors,
-                                  dst + i * m->pitch + (j - at) * size,
-                                  line + i, k, j, next - j, err));
+                const struct gpt_merge_area block =
+                    part_of(m, area, i, k, j, next);
+
+                GPT_TRY(add_block(m, room, &block, err));
             }
         }
     }
