@@ -8,6 +8,7 @@
 #include "data/mt19937.h"
 #include "data/sample_index.h"
 #include "tests/bench/bench.h"
+#include "tests/lib/tree.h"
 #include "tests/lib/writer.h"
 
 enum { SEQUENCES = 10000000, LENGTH = 300, T = 1024, SHORT_SET = 100000 };
@@ -150,11 +151,10 @@ static void write_set(const char *prefix)
 
 static void bench_fetch(double copy)
 {
-    char dir[] = "/tmp/gpt-bench.XXXXXX", prefix[64], command[64];
+    char dir[] = "/tmp/gpt-bench.XXXXXX", prefix[64];
     const char *const impls[] = {"mmap", "cached", "lazy"};
 
-    if (!mkdtemp(dir))
-        exit(1);
+    make_tree(dir);
     snprintf(prefix, sizeof(prefix), "%s/set", dir);
     write_set(prefix);
     const char *const paths[] = {prefix};
@@ -175,9 +175,7 @@ static void bench_fetch(double copy)
         bench_row(name, 1e-6 / t, "Mtok/s", copy / 6 * 1e-6, -1);
         gpt_corpus_close(f.c);
     }
-    snprintf(command, sizeof(command), "rm -rf '%s'", dir);
-    if (system(command) != 0)
-        exit(1);
+    remove_tree(dir);
 }
 
 int main(void)

@@ -211,8 +211,7 @@ int main(void)
     struct gpt_err err;
     struct figures one = {.seconds = 0};
 
-    if (!mkdtemp(dir))
-        return 1;
+    make_tree(dir);
     snprintf(prefix, sizeof(prefix), "%s/data", dir);
     if (make_dataset(prefix, &err) != GPT_OK)
         return 1;

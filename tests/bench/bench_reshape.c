@@ -407,10 +407,7 @@ int main(int argc, char **argv)
 
     (void)argc;
     snprintf(top, sizeof(top), "%s/gpt-bench.XXXXXX", dir ? dir : "/dev/shm");
-    if (!mkdtemp(top)) {
-        perror(top);
-        return 1;
-    }
+    make_tree(top);
     bench_bandwidth(&read, &copy);
     memory_rate = copy / 2; /* it counts bytes read and bytes written */
     make_source();
@@ -430,10 +427,7 @@ int main(int argc, char **argv)
                                         .pp = 2};
 
         snprintf(disk, sizeof(disk), "%s/gpt-bench.XXXXXX", to);
-        if (!mkdtemp(disk)) {
-            perror(disk);
-            return 1;
-        }
+        make_tree(disk);
         disk_row(o);
         remove_tree(disk);
     }

@@ -89,8 +89,7 @@ int main(void)
     int64_t iteration = 0, bytes = 0;
 
     struct gpt_replica *r = open_small(&err);
-    if (!mkdtemp(dir))
-        return 1;
+    make_tree(dir);
     for (int m = FOREGROUND; m < N_MODES; m++) {
         options[m].tokenizer.type = "";
         options[m].keep_checkpoints = 1;

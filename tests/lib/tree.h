@@ -4,11 +4,22 @@
 
 #include <dirent.h>
 #include <stdio.h>
+#include <stdlib.h>
 #include <string.h>
 #include <unistd.h>
 
+/* Makes a directory; `path` ends in XXXXXX, and gets its name. Ends the program
+ * where it cannot. */
+__attribute__((unused)) static void make_tree(char *path)
+{
+    if (mkdtemp(path))
+        return;
+    printf("Bail out! no scratch directory %s\n", path);
+    exit(1);
+}
+
 /* Removes a directory and its contents; ignores errors. */
-static void remove_tree(const char *path)
+__attribute__((unused)) static void remove_tree(const char *path)
 {
     DIR *dir = opendir(path);
     char name[600];

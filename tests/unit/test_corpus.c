@@ -5,6 +5,7 @@
 #include "base/io.h"
 #include "data/indexed.h"
 #include "tests/lib/tap.h"
+#include "tests/lib/tree.h"
 #include "tests/lib/writer.h"
 
 #include <sys/resource.h>
@@ -491,12 +492,7 @@ static void test_many(void)
 
 int main(void)
 {
-    char command[128];
-
-    if (!mkdtemp(dir)) {
-        perror(dir);
-        return 1;
-    }
+    make_tree(dir);
     for (int k = 0; k < 4; k++)
         snprintf(paths[k], sizeof(paths[0]), "%s/%c", dir, 'a' + k);
     make_set(0, 100, 0);
@@ -510,8 +506,6 @@ int main(void)
     test_stages();
     test_stage_files();
     test_many();
-    snprintf(command, sizeof(command), "rm -rf '%s'", dir);
-    if (system(command) != 0)
-        return 1;
+    remove_tree(dir);
     return tap_done();
 }

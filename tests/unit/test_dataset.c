@@ -8,9 +8,8 @@
 #include "cmd/dataset/verify.h"
 #include "tests/lib/files.h"
 #include "tests/lib/tap.h"
+#include "tests/lib/tree.h"
 #include "tests/lib/writer.h"
-
-#include <unistd.h>
 
 static char dir[] = "/tmp/gpt-test-dataset.XXXXXX";
 
@@ -239,18 +238,11 @@ static void test_copy(void)
 
 int main(void)
 {
-    if (!mkdtemp(dir)) {
-        perror(dir);
-        return 1;
-    }
+    make_tree(dir);
     test_stat();
     test_tokens();
     test_json_text();
     test_copy();
-    static const char *const names[] = {"s.bin", "s.idx", "t.bin", "t.idx",
-                                        "text",  "from",  "to"};
-    for (size_t i = 0; i < GPT_COUNT(names); i++)
-        unlink(at(names[i]));
-    rmdir(dir);
+    remove_tree(dir);
     return tap_done();
 }

@@ -5,6 +5,7 @@
 #include "base/io.h"
 #include "tests/lib/files.h"
 #include "tests/lib/tap.h"
+#include "tests/lib/tree.h"
 #include "tests/lib/writer.h"
 
 #include <string.h>
@@ -393,19 +394,13 @@ static void test_cut(void)
 int main(void)
 {
     test_mock();
-    if (!mkdtemp(dir)) {
-        perror(dir);
-        return 1;
-    }
+    make_tree(dir);
     test_writer();
     test_read();
     test_types();
     test_hostile();
     test_quirks();
     test_cut();
-    char command[128];
-    snprintf(command, sizeof(command), "rm -rf '%s'", dir);
-    if (system(command) != 0)
-        return 1;
+    remove_tree(dir);
     return tap_done();
 }

@@ -376,10 +376,7 @@ int main(void)
     char dir[] = "/tmp/gpt-test-layouts.XXXXXX", path[64];
     struct gpt_err err;
 
-    if (!mkdtemp(dir)) {
-        printf("Bail out! no scratch directory\n");
-        return 1;
-    }
+    make_tree(dir);
     snprintf(path, sizeof(path), "%s/data", dir);
     ok(make_dataset(path, &err) == GPT_OK, "a data set");
     test_all(path);

@@ -527,8 +527,7 @@ int main(void)
     test_left_out();
     snprintf(root, sizeof(root), "%s/gpt-native.XXXXXX",
              getenv("TMPDIR") ? getenv("TMPDIR") : "/tmp");
-    if (!mkdtemp(root))
-        return 1;
+    make_tree(root);
     test_round_trip();
     test_damage();
     test_lies();

@@ -5,6 +5,7 @@
 #include "base/options.h"
 #include "tests/lib/files.h"
 #include "tests/lib/tap.h"
+#include "tests/lib/tree.h"
 
 #include <unistd.h>
 
@@ -371,11 +372,9 @@ int main(void)
 
     unsetenv("GPT_CONFIG");
     unsetenv("GPT_THREADS");
-    if (!mkdtemp(dir) || chdir(dir) != 0 ||
-        gpt_path_mkdirs("share/presets", &err) != GPT_OK) {
-        printf("Bail out! no scratch directory\n");
+    make_tree(dir);
+    if (chdir(dir) != 0 || gpt_path_mkdirs("share/presets", &err) != GPT_OK)
         return 1;
-    }
     setenv("GPT_DATADIR", "share", 1);
     put_text("share/presets/tiny.conf", "num-layers = 2\n");
     test_defaults();
@@ -387,8 +386,7 @@ int main(void)
     test_lines();
     test_near();
     gpt_arena_free(&arena);
-    char command[64];
-    snprintf(command, sizeof(command), "rm -rf %s", dir);
-    is_int(system(command), 0, "scratch directory removed");
+    remove_tree(dir);
+    ok(access(dir, F_OK) != 0, "scratch directory removed");
     return tap_done();
 }

@@ -5,6 +5,7 @@
 #include "base/memory.h"
 #include "cmd/preprocess/preprocess.h"
 #include "tests/lib/tap.h"
+#include "tests/lib/tree.h"
 #include "text/input.h"
 
 #include <pthread.h>
@@ -268,8 +269,8 @@ int main(void)
     };
     struct gpt_err err = {0};
 
-    ok(mkdtemp(dir) && gpt_tokenizer_open(&tok, &o, &err) == GPT_OK,
-       "scratch directory and vocabulary");
+    make_tree(dir);
+    ok(gpt_tokenizer_open(&tok, &o, &err) == GPT_OK, "vocabulary");
     snprintf(path_a, sizeof(path_a), "%s/a.jsonl", dir);
     snprintf(path_b, sizeof(path_b), "%s/b.jsonl", dir);
     snprintf(prefix, sizeof(prefix), "%s/out", dir);

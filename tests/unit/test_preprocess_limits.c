@@ -5,6 +5,7 @@
 #include "base/memory.h"
 #include "cmd/preprocess/preprocess.h"
 #include "tests/lib/tap.h"
+#include "tests/lib/tree.h"
 
 #include <unistd.h>
 
@@ -189,8 +190,8 @@ int main(void)
     struct gpt_tokenizer_options o = {.type = "ByteTokenizer"};
     struct gpt_err err = {0};
 
-    ok(mkdtemp(dir) && gpt_tokenizer_open(&tok, &o, &err) == GPT_OK,
-       "scratch directory and tokenizer");
+    make_tree(dir);
+    ok(gpt_tokenizer_open(&tok, &o, &err) == GPT_OK, "tokenizer");
     snprintf(path, sizeof(path), "%s/a.jsonl", dir);
     snprintf(prefix, sizeof(prefix), "%s/out", dir);
     snprintf(quarantine, sizeof(quarantine), "%s/bad", dir);

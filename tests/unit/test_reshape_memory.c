@@ -148,8 +148,7 @@ int main(void)
     const struct gpt_list adapters = {&dir, 1};
 
     snprintf(top, sizeof(top), "%s/gpt-memory.XXXXXX", tmp ? tmp : "/tmp");
-    if (!mkdtemp(top))
-        return 1;
+    make_tree(top);
     snprintf(load, sizeof(load), "%s/hf", top);
     snprintf(save, sizeof(save), "%s/native", top);
     snprintf(adapter, sizeof(adapter), "%s/adapter", top);

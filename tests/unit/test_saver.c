@@ -685,8 +685,7 @@ int main(void)
 
     snprintf(root, sizeof(root), "%s/gpt-saver.XXXXXX",
              getenv("TMPDIR") ? getenv("TMPDIR") : "/tmp");
-    if (!mkdtemp(root))
-        return 1;
+    make_tree(root);
     snprintf(path, sizeof(path), "%s/vocab", root);
     FILE *f = fopen(path, "w");
     if (!f || fputs("{}\n", f) < 0 || fclose(f) != 0)

@@ -3,6 +3,7 @@
 #include "base/io.h"
 #include "base/signals.h"
 #include "tests/lib/tap.h"
+#include "tests/lib/tree.h"
 
 #include <fcntl.h>
 #include <pthread.h>
@@ -208,10 +209,9 @@ int main(void)
     take_signals();
     char dir[] = "/tmp/gpt-signals-XXXXXX";
 
-    if (!mkdtemp(dir) || chdir(dir) != 0) {
-        printf("Bail out! no scratch directory\n");
+    make_tree(dir);
+    if (chdir(dir) != 0)
         return 1;
-    }
     is_int(result_of(asks_to_stop), 0, "SIGTERM asks to stop");
     is_int(result_of(asks_to_save), 0, "SIGUSR1 asks to save, once");
     is_int(result_of(respects_ignored), 0, "an ignored signal stays ignored");

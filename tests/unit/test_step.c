@@ -4,11 +4,11 @@
 #include "../lib/dataset.h"
 #include "../lib/must.h"
 #include "../lib/tap.h"
+#include "../lib/tree.h"
 
 #include "train/step.h"
 
 #include <stdatomic.h>
-#include <unistd.h>
 
 /* ---- every allocation of the process is counted ---- */
 /* But LLVM's OpenMP allocates in each loop that it shares out as it runs. */
@@ -345,10 +345,7 @@ int main(void)
     char dir[] = "/tmp/gpt-test-step.XXXXXX", path[64];
     struct gpt_err err;
 
-    if (!mkdtemp(dir)) {
-        printf("Bail out! no scratch directory\n");
-        return 1;
-    }
+    make_tree(dir);
     snprintf(path, sizeof(path), "%s/data", dir);
     must(make_dataset(path, &err), &err);
     open_data(path);
@@ -362,10 +359,6 @@ int main(void)
     overflow();
     narrow();
     gpt_corpus_close(corpus);
-    for (int i = 0; i < 2; i++) {
-        snprintf(path, sizeof(path), "%s/data.%s", dir, i ? "bin" : "idx");
-        unlink(path);
-    }
-    rmdir(dir);
+    remove_tree(dir);
     return tap_done();
 }

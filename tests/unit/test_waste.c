@@ -6,11 +6,11 @@
 #include "../lib/dataset.h"
 #include "../lib/must.h"
 #include "../lib/tap.h"
+#include "../lib/tree.h"
 
 #include "train/step.h"
 
 #include <dlfcn.h>
-#include <unistd.h>
 
 enum { T = 8, B = 2, MICRO = 3, BATCH = B * MICRO, STEPS = 5 };
 
@@ -249,20 +249,13 @@ int main(void)
     if (!open_emulation())
         return tap_done();
     must(gpt_backend_cpu(&cpu, &err), &err);
-    if (!mkdtemp(dir)) {
-        printf("Bail out! no scratch directory\n");
-        return 1;
-    }
+    make_tree(dir);
     snprintf(path, sizeof(path), "%s/data", dir);
     must(make_dataset(path, &err), &err);
     open_data(path);
     all_variants();
     changed_too_early();
     gpt_corpus_close(corpus);
-    for (int i = 0; i < 2; i++) {
-        snprintf(path, sizeof(path), "%s/data.%s", dir, i ? "bin" : "idx");
-        unlink(path);
-    }
-    rmdir(dir);
+    remove_tree(dir);
     return tap_done();
 }
