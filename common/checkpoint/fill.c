@@ -445,6 +445,20 @@ static int fill_tile(struct fill *w, struct hand *h, int64_t tile,
 
 /* ---- the file ---- */
 
+/* The first failure is the one that is reported. */
+static void keep_failure(struct fill *w, int status, const struct gpt_err *e)
+{
+#pragma omp critical(gpt_fill_error)
+    {
+        if (w->status == GPT_OK) {
+            w->status = status;
+            if (w->err)
+                *w->err = *e;
+        }
+        atomic_store(&w->failed, true);
+    }
+}
+
 /* Tiles that are under way when one fails are finished, others are not
  * begun. */
 static void fill_all(struct fill *w)
@@ -464,15 +478,7 @@ static void fill_all(struct fill *w)
                 atomic_load(&w->failed) ? GPT_OK : fill_tile(w, &h, i, &e);
 
             if (status != GPT_OK)
-#pragma omp critical(gpt_fill_error)
-            {
-                if (w->status == GPT_OK) {
-                    w->status = status;
-                    if (w->err)
-                        *w->err = e;
-                }
-                atomic_store(&w->failed, true);
-            }
+                keep_failure(w, status, &e);
         }
         gpt_box_free(&h.box);
         gpt_free(h.tile);
