@@ -122,15 +122,14 @@ static int read_prompt(struct gpt_call *call, const struct gpt_server *s,
 static int read_prompts(struct gpt_call *call, const struct gpt_server *s,
                         const cJSON *body, struct gpt_err *err)
 {
-    const cJSON *prompt = gpt_field(body, call->chat ? "messages" : "prompt");
-    const cJSON *item;
+    const char *key = call->chat ? "messages" : "prompt";
+    const cJSON *prompt = gpt_json_member(body, key), *item;
     const bool several = !call->chat &&
         cJSON_IsArray(prompt) && !cJSON_IsNumber(cJSON_GetArrayItem(prompt, 0));
     const int64_t n = several ? cJSON_GetArraySize(prompt) : 1;
 
     if (!prompt || n == 0)
-        return gpt_fail(err, GPT_EDATA, "'%s' is missing or empty",
-                        call->chat ? "messages" : "prompt");
+        return gpt_fail(err, GPT_EDATA, "'%s' is missing or empty", key);
     if (n * call->n > MOST_TEXTS)
         return gpt_fail(err, GPT_EDATA, "'%s': %lld texts in one request, "
                         "limit %d", call->n > 1 ? "n" : "prompt",
@@ -170,7 +169,7 @@ static int add_stop(struct gpt_call *call, const cJSON *item,
 static int read_stops(struct gpt_call *call, const cJSON *body,
                       struct gpt_err *err)
 {
-    const cJSON *stop = gpt_field(body, "stop"), *item;
+    const cJSON *stop = gpt_json_member(body, "stop"), *item;
     const int n = cJSON_IsArray(stop) ? cJSON_GetArraySize(stop) : stop != NULL;
 
     if (n > MOST_STOPS)
@@ -191,7 +190,7 @@ static int read_stops(struct gpt_call *call, const cJSON *body,
 static int read_bias(struct gpt_call *call, const struct gpt_server *s,
                      const cJSON *body, struct gpt_err *err)
 {
-    const cJSON *map = gpt_field(body, "logit_bias"), *item;
+    const cJSON *map = gpt_json_member(body, "logit_bias"), *item;
     struct gpt_bias *bias;
 
     if (!map)
@@ -269,7 +268,7 @@ static int choose_ends(struct gpt_call *call, const struct gpt_server *s,
 int gpt_call_check_model(const struct gpt_server *s, const cJSON *body,
                          struct gpt_err *err)
 {
-    const cJSON *model = gpt_field(body, "model");
+    const cJSON *model = gpt_json_member(body, "model");
 
     if (!model ||
         (cJSON_IsString(model) && strcmp(model->valuestring, s->model) == 0))
@@ -287,7 +286,7 @@ static int read_logprobs(struct gpt_call *call, const cJSON *body,
     int64_t n = -1;
 
     if (!call->chat) {
-        if (!cJSON_IsFalse(gpt_field(body, "logprobs")))
+        if (!cJSON_IsFalse(gpt_json_member(body, "logprobs")))
             GPT_TRY(gpt_field_integer(body, "logprobs", 0, MOST_TOP, &n, err));
         call->choice.logprobs = n >= 0;
         call->choice.n_top = gpt_max_i64(n, 0);
@@ -323,7 +322,7 @@ static int read_lengths(struct gpt_call *call, const struct gpt_server *s,
 
     GPT_TRY(gpt_field_integer(body, "max_completion_tokens", least, 1000000000,
                               &n, err));
-    if (n != call->max_tokens && gpt_field(body, "max_tokens"))
+    if (n != call->max_tokens && gpt_json_member(body, "max_tokens"))
         return gpt_fail(err, GPT_EDATA, "'max_tokens' and "
                         "'max_completion_tokens' are names of one number; give "
                         "one of them");
@@ -342,7 +341,7 @@ static int read_stream_options(struct gpt_call *call, const cJSON *body,
         {"continuous_usage_stats", {"false", NULL}},
         {NULL, {NULL, NULL}},
     };
-    const cJSON *options = gpt_field(body, "stream_options");
+    const cJSON *options = gpt_json_member(body, "stream_options");
 
     if (!options)
         return GPT_OK;

@@ -30,8 +30,8 @@ static int join_parts(const cJSON *parts, struct gpt_buf *text,
 
     cJSON_ArrayForEach(part, parts)
     {
-        const cJSON *type = gpt_field(part, "type");
-        const cJSON *item = gpt_field(part, "text");
+        const cJSON *type = gpt_json_member(part, "type");
+        const cJSON *item = gpt_json_member(part, "text");
 
         if (!cJSON_IsString(type) || strcmp(type->valuestring, "text") != 0 ||
             !cJSON_IsString(item))
@@ -78,7 +78,7 @@ static int add_content(cJSON *message, const char *role, const cJSON *content,
  * members they write in a form of their own. */
 static int parse_arguments(cJSON *function, struct gpt_err *err)
 {
-    const cJSON *given = gpt_field(function, "arguments");
+    const cJSON *given = gpt_json_member(function, "arguments");
     cJSON *object;
 
     if (cJSON_IsObject(given))
@@ -109,7 +109,7 @@ static int parse_arguments(cJSON *function, struct gpt_err *err)
 static int check_type(const cJSON *given, const char *what,
                       struct gpt_err *err)
 {
-    const cJSON *type = gpt_field(given, "type");
+    const cJSON *type = gpt_json_member(given, "type");
 
     if (!type ||
         (cJSON_IsString(type) && strcmp(type->valuestring, "function") == 0))
@@ -122,7 +122,7 @@ static int check_type(const cJSON *given, const char *what,
 static int check_function(const cJSON *function, const char *what,
                           struct gpt_err *err)
 {
-    if (cJSON_IsString(gpt_field(function, "name")))
+    if (cJSON_IsString(gpt_json_member(function, "name")))
         return GPT_OK;
     return gpt_fail(err, GPT_EDATA,
                     "'function' of %s must be an object with a string 'name'",
@@ -138,7 +138,7 @@ static int add_call(cJSON *calls, const cJSON *given, struct gpt_err *err)
         {"index", {NULL, NULL}}, /* its place in a stream */
         {NULL, {NULL, NULL}},
     };
-    const cJSON *function = gpt_field(given, "function");
+    const cJSON *function = gpt_json_member(given, "function");
 
     GPT_TRY(gpt_fields_check(given, known, idle, "'tool_calls': an element",
                              err));
@@ -176,15 +176,16 @@ static int add_tools(struct chat *c, cJSON *input, const cJSON *body,
                      struct gpt_err *err)
 {
     static const char what[] = "an element of 'tools'";
-    const cJSON *given = gpt_field(body, "tools"), *item;
-    const char *choice = cJSON_GetStringValue(gpt_field(body, "tool_choice"));
+    const cJSON *given = gpt_json_member(body, "tools"), *item;
+    const char *choice =
+        cJSON_GetStringValue(gpt_json_member(body, "tool_choice"));
 
     if (given && !cJSON_IsArray(given))
         return gpt_fail(err, GPT_EDATA, "'tools' must be a list");
     cJSON_ArrayForEach(item, given)
     {
         GPT_TRY(check_type(item, what, err));
-        GPT_TRY(check_function(gpt_field(item, "function"), what, err));
+        GPT_TRY(check_function(gpt_json_member(item, "function"), what, err));
     }
     c->tools =
         given && given->child && !(choice && strcmp(choice, "none") == 0);
@@ -193,7 +194,7 @@ static int add_tools(struct chat *c, cJSON *input, const cJSON *body,
         return GPT_OK;
     }
     /* Nothing here looks at what the model writes. */
-    if (cJSON_IsFalse(gpt_field(body, "parallel_tool_calls")))
+    if (cJSON_IsFalse(gpt_json_member(body, "parallel_tool_calls")))
         return gpt_fail(err, GPT_EDATA, "'parallel_tool_calls' can only be "
                         "true beside 'tools' here");
     if (!gpt_chat_knows(c->s->m->chat, true, "tools"))
@@ -250,7 +251,7 @@ static int add_message(const struct chat *c, cJSON *messages,
                        const cJSON *given, struct gpt_err *err)
 {
     cJSON *message = gpt_json_add(messages, NULL, cJSON_CreateObject());
-    const char *role = cJSON_GetStringValue(gpt_field(given, "role"));
+    const char *role = cJSON_GetStringValue(gpt_json_member(given, "role"));
     const cJSON *item;
 
     GPT_TRY(check_message(given, role ? role : "", err));
@@ -265,7 +266,7 @@ static int add_message(const struct chat *c, cJSON *messages,
             strcmp(item->string, "annotations") != 0)
             GPT_TRY(add_member(c, message, role, item, err));
     }
-    return gpt_field(given, "content")
+    return gpt_json_member(given, "content")
                ? GPT_OK
                : add_content(message, role, NULL, err);
 }
@@ -274,7 +275,7 @@ static int add_message(const struct chat *c, cJSON *messages,
  * own. */
 static int add_variables(cJSON *input, const cJSON *body, struct gpt_err *err)
 {
-    const cJSON *more = gpt_field(body, "chat_template_kwargs"), *item;
+    const cJSON *more = gpt_json_member(body, "chat_template_kwargs"), *item;
     bool prompt = true;
 
     GPT_TRY(gpt_field_flag(body, "add_generation_prompt", &prompt, err));
@@ -304,7 +305,7 @@ static int add_variables(cJSON *input, const cJSON *body, struct gpt_err *err)
 static int make_input(cJSON *input, const struct gpt_server *s,
                       const cJSON *body, struct gpt_err *err)
 {
-    const cJSON *given = gpt_field(body, "messages"), *item;
+    const cJSON *given = gpt_json_member(body, "messages"), *item;
     cJSON *messages = cJSON_AddArrayToObject(input, "messages");
     struct chat c = {.s = s};
 

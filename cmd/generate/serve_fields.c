@@ -4,11 +4,6 @@
 #include <math.h>
 #include <string.h>
 
-const cJSON *gpt_field(const cJSON *object, const char *key)
-{
-    return gpt_json_member(object, key);
-}
-
 static bool is_known(const char *name, const char *const *known)
 {
     while (*known && strcmp(name, *known) != 0)
@@ -66,7 +61,7 @@ int gpt_fields_check(const cJSON *object, const char *const *known,
 int gpt_field_number(const cJSON *object, const char *key, double least,
                      double most, double *x, struct gpt_err *err)
 {
-    const cJSON *item = gpt_field(object, key);
+    const cJSON *item = gpt_json_member(object, key);
 
     if (!item)
         return GPT_OK;
@@ -117,7 +112,7 @@ int gpt_field_id(const cJSON *item, const char *key, int64_t vocab,
 int gpt_field_flag(const cJSON *object, const char *key, bool *x,
                    struct gpt_err *err)
 {
-    const cJSON *item = gpt_field(object, key);
+    const cJSON *item = gpt_json_member(object, key);
 
     if (!item)
         return GPT_OK;

@@ -7,9 +7,6 @@
 
 #include "base/json.h"
 
-/* NULL when it is missing or null. */
-const cJSON *gpt_field(const cJSON *object, const char *key);
-
 /* A field that changes nothing: it may have one of two values, in JSON, which
  * say what is the case anyway; the second may be NULL. Both NULL: any value. */
 struct gpt_idle_field {

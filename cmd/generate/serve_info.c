@@ -154,11 +154,11 @@ static int tokenize(struct gpt_server *s, const cJSON *root,
 
     GPT_TRY(gpt_fields_check(root, known, NULL, "the body", err));
     GPT_TRY(gpt_call_check_model(s, root, err));
-    if (gpt_field(root, "content") && gpt_field(root, "prompt"))
+    if (gpt_json_member(root, "content") && gpt_json_member(root, "prompt"))
         return gpt_fail(err, GPT_EDATA,
                         "'prompt' and 'content' are names of one text; give "
                         "one of them");
-    GPT_TRY(gpt_json_string(root, gpt_field(root, "content") ? "content"
+    GPT_TRY(gpt_json_string(root, gpt_json_member(root, "content") ? "content"
                                                              : "prompt",
                             &text, "the body", err));
     GPT_TRY(gpt_field_flag(root, "add_special", &around, err));
@@ -198,7 +198,7 @@ static int join_tokens(const struct gpt_server *s, const cJSON *root,
 
     GPT_TRY(gpt_fields_check(root, known, NULL, "the body", err));
     GPT_TRY(gpt_call_check_model(s, root, err));
-    tokens = gpt_field(root, "tokens");
+    tokens = gpt_json_member(root, "tokens");
     if (!cJSON_IsArray(tokens))
         return gpt_fail(err, GPT_EDATA, "'tokens' is no list");
     cJSON_ArrayForEach(item, tokens)
