@@ -4,7 +4,6 @@
 #include "cmd/generate/perplexity.h"
 
 #include "base/io.h"
-#include "base/log.h"
 #include "base/num.h"
 #include "base/progress.h"
 #include "base/signals.h"

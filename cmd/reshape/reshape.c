@@ -9,7 +9,6 @@
 #include "checkpoint/adapter/adapter.h"
 #include "checkpoint/fill.h"
 #include "cmd/reshape/compare.h"
-#include "model/geometry.h"
 #include "tokenizer/hf_files.h"
 
 #include <string.h>

@@ -4,7 +4,6 @@
 #include "cmd/train/plan.h"
 
 #include "backend.h"
-#include "base/memory.h"
 #include "tokenizer/tokenizer_options.h"
 #include "model/factors.h"
 #include "model/layer_list.h"

@@ -6,7 +6,6 @@
 
 #include "base/log.h"
 #include "checkpoint/load.h"
-#include "checkpoint/native/native.h"
 #include "checkpoint/run_state.h"
 #include "cmd/train/changes.h"
 #include "tokenizer/tokenizer_options.h"

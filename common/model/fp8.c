@@ -2,8 +2,6 @@
  * fp8.h. linear.c makes the products. */
 #include "model/fp8.h"
 
-#include "base/memory.h"
-
 struct gpt_fp8_types gpt_fp8_of_layer(const struct gpt_fp8_layers *layers,
                                       int64_t layer)
 {

@@ -5,7 +5,6 @@
  * over by its wire type. Start at gpt_sp_model_read(). */
 #include "tokenizer/sp_model.h"
 
-#include "base/io.h"
 #include "base/memory.h"
 #include "tokenizer/gguf_tokens.h"
 #include "tokenizer/hf_files.h"

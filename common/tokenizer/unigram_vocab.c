@@ -5,7 +5,6 @@
 #include "tokenizer/unigram.h"
 
 #include "text/json_scan.h"
-#include "tokenizer/sp_normalize.h"
 
 #include <math.h>
 #include <stdio.h>

@@ -2,8 +2,6 @@
  * here. Start at gpt_adapter_config_read(). */
 #include "checkpoint/adapter/adapter.h"
 
-#include "base/io.h"
-
 #include <math.h>
 #include <string.h>
 

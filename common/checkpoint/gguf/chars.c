@@ -9,7 +9,6 @@
 
 #include "base/log.h"
 #include "tokenizer/gguf_tokens.h"
-#include "tokenizer/sp_model.h"
 #include "tokenizer/sp_normalize.h"
 #include "tokenizer/token_map.h"
 

@@ -9,7 +9,6 @@
 #include "checkpoint/megatron/megatron.h"
 
 #include "checkpoint/dcp/dcp.h"
-#include "checkpoint/names.h"
 
 #include <stdio.h>
 #include <string.h>

@@ -3,7 +3,6 @@
  * in it. Start at gpt_megatron_open(). */
 #include "checkpoint/megatron/megatron.h"
 
-#include "base/log.h"
 #include "base/num.h"
 #include "checkpoint/dcp/dcp.h"
 #include "checkpoint/names.h"

@@ -12,7 +12,6 @@
 #include "checkpoint/megatron/megatron.h"
 
 #include "base/log.h"
-#include "checkpoint/names.h"
 
 #include <string.h>
 
