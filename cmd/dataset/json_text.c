@@ -11,7 +11,7 @@
 static int put_character(struct gpt_out *out, const char *text, size_t n,
                          size_t *used, struct gpt_err *err)
 {
-    char escape[8];
+    char escape[GPT_JSON_ESCAPE];
 
     *used = gpt_json_escape(text, n, escape);
     if (*used > 0)

@@ -2,24 +2,13 @@
  * python_json.h. */
 #include "cmd/dataset/python_json.h"
 
-#include "base/utf8.h"
+#include "base/json_string.h"
+#include "text/unicode.h"
 
 #include <math.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
-
-/* The caller has checked the bytes: gpt_utf8_length() returns 0 for whatever is
- * no UTF-8. */
-static uint32_t code_point(const unsigned char *s, size_t n)
-{
-    static const unsigned char mask[] = {0, 0x7f, 0x1f, 0x0f, 0x07};
-    uint32_t c = s[0] & mask[n];
-
-    for (size_t i = 1; i < n; i++)
-        c = c << 6 | (s[i] & 0x3f);
-    return c;
-}
 
 /* Six characters have names; the rest of ASCII that can be printed stays; 0x7f
  * and everything above becomes \\uXXXX, in pairs of surrogates beyond the first
@@ -28,16 +17,14 @@ static int add_character(struct gpt_buf *b, uint32_t c)
 {
     static const char plain[] = "\"\\\b\f\n\r\t", names[] = "\"\\bfnrt";
     const char *at = c && c < 0x80 ? strchr(plain, (int)c) : NULL;
+    char escape[GPT_JSON_ESCAPE];
 
     if (at)
         return gpt_buf_printf(b, "\\%c", names[at - plain]);
     if (c >= 0x20 && c < 0x7f)
         return gpt_buf_printf(b, "%c", (int)c);
-    if (c < 0x10000)
-        return gpt_buf_printf(b, "\\u%04x", c);
-    c -= 0x10000;
-    return gpt_buf_printf(b, "\\u%04x\\u%04x", 0xd800 + (c >> 10),
-                          0xdc00 + (c & 0x3ff));
+    gpt_json_escape_code(c, escape);
+    return gpt_buf_printf(b, "%s", escape);
 }
 
 /* Bytes that are not UTF-8 become lone surrogates, as Python decodes file names
@@ -48,10 +35,11 @@ int gpt_python_string(struct gpt_buf *b, const char *s)
 
     GPT_TRY(gpt_buf_add(b, "\"", 1));
     while (left > 0) {
-        const unsigned char *p = (const unsigned char *)s;
-        size_t n = gpt_utf8_length(s, left);
+        const uint8_t *p = (const uint8_t *)s;
+        uint32_t code;
+        const size_t n = (size_t)gpt_utf8_decode(p, left, &code);
 
-        GPT_TRY(add_character(b, n ? code_point(p, n) : 0xdc00u + *p));
+        GPT_TRY(add_character(b, n ? code : 0xdc00u + *p));
         s += n ? n : 1;
         left -= n ? n : 1;
     }

@@ -9,9 +9,15 @@
 
 struct gpt_buf;
 
+enum { GPT_JSON_ESCAPE = 16 }; /* bytes of the longest escape, with its end */
+
+/* The escape of a character by its number: two of them, a pair of surrogates,
+ * past U+FFFF. */
+void gpt_json_escape_code(uint32_t code, char escape[GPT_JSON_ESCAPE]);
+
 /* Bytes of the character that p (n > 0 bytes left) begins with if it is
  * escaped, and its escape; else 0. */
-size_t gpt_json_escape(const void *p, size_t n, char escape[8]);
+size_t gpt_json_escape(const void *p, size_t n, char escape[GPT_JSON_ESCAPE]);
 
 /* Appends text[0..len) to b as a string, with its quotes. Bytes that are no
  * UTF-8 stay. GPT_EFAIL when out of memory. */

@@ -58,7 +58,7 @@ static size_t sequence_length(const unsigned char *s)
 static int add_json_string(struct gpt_buf *b, const char *text)
 {
     const unsigned char *s = (const unsigned char *)text;
-    char escape[8];
+    char escape[GPT_JSON_ESCAPE];
 
     GPT_TRY(gpt_buf_add(b, "\"", 1));
     while (*s) {

@@ -2,6 +2,7 @@
  * quotes, escapes and digits. */
 #include "text/jinja_internal.h"
 
+#include "base/json_string.h"
 #include "text/unicode.h"
 
 #include <math.h>
@@ -241,18 +242,12 @@ int jinja_text(struct jinja_run *r, struct jinja_value v, struct gpt_str *s)
 
 /* ---- JSON ---- */
 
-/* Characters past U+FFFF are two escapes in JSON. */
 static int add_json_code(struct jinja_run *r, struct gpt_buf *b, uint32_t code)
 {
-    char text[16];
+    char escape[GPT_JSON_ESCAPE];
 
-    if (code >= 0x10000)
-        snprintf(text, sizeof(text), "\\u%04x\\u%04x",
-                 0xD800 + ((code - 0x10000) >> 10),
-                 0xDC00 + ((code - 0x10000) & 0x3FF));
-    else
-        snprintf(text, sizeof(text), "\\u%04x", code);
-    return add(r, b, text);
+    gpt_json_escape_code(code, escape);
+    return add(r, b, escape);
 }
 
 /* Escapes of json.dumps(): slashes stay, and DEL is no control character. */
