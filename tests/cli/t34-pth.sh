@@ -28,15 +28,17 @@ same_as_torch() { # name checkpoint
         "$golden/${1%% *}/expected.txt" out
 }
 
-for name in nanogpt nanogpt_plain llama llama_parts litgpt litgpt_old; do
+for name in nanogpt nanogpt_plain llama llama_parts llama_copies litgpt \
+    litgpt_old; do
     same_as_torch $name "$golden/$name"
     expect 0 "$name: into two ranks" into "$golden/$name" $name.two --verify \
         --target-tensor-model-parallel-size 2
     same_as_torch "$name of two ranks" $name.two
 done
-check 'one file and two are the same model' gpt-reshape verify \
-    "$golden/llama" "$golden/llama_parts"
-
+for parts in llama_parts llama_copies; do
+    check "one file and $parts are the same model" gpt-reshape verify \
+        "$golden/llama" "$golden/$parts"
+done
 
 # ---- nanoGPT ----
 expect 0 'inspect a file' gpt-reshape inspect "$golden/nanogpt/ckpt.pt"
@@ -122,6 +124,21 @@ refused 'a part that is missing' llama_parts \
 rm -f changed/consolidated.01.pth
 expect 3 'a file that is missing' gpt-reshape inspect changed
 err_has "tensor 'tok_embeddings.weight' has 2 dimensions, 61 x 8"
+# of four ranks two each have a copy of a head of keys and values
+swapped() { # layer: keys and values of the second rank
+    printf 's/layers.%s.attention.w([kv])/"layers.%s.attention.w" .
+        ($1 eq "k" ? "v" : "k")/ge if $ARGV =~ /[.]01/' "$1" "$1"
+}
+refused 'copies of a head that differ' llama_copies "$(swapped 0)" \
+    "01.pth: tensor 'layers.0.attention.wk.weight' is not that of consolidated"
+err_has 'n_kv_heads is 2, and each of them has copies in 2 files, which differ'
+changed llama_copies "$(swapped 1)"
+expect 3 'and in another layer, when it is converted' into changed mixed -q
+err_has "01.pth: tensor 'layers.1.attention.wk.weight' is not that of consolidated"
+changed llama_copies \
+    's/layers.([01]).ffn/"layers." . (1 - $1) . ".ffn"/ge if $ARGV =~ /03/'
+expect 0 'copies of norms that differ' into changed mixed -q
+err_has "differ, 2 in all, first 'layers.0.ffn_norm.weight' of consolidated.03"
 
 # ---- LitGPT ----
 moments litgpt 0000001 32704
