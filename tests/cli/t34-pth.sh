@@ -91,7 +91,12 @@ refused 'a tensor that is missing' nanogpt_plain 's/ln_f.weight/ln_g.weight/' \
 err_has 'ckpt.pt describes another model than the files hold'
 changed nanogpt_plain 's/exp_avg_sq/exp_avg_sx/g'
 expect 0 'a state that is not of Adam' into changed left -q
-err_has 'its optimizer state is left out: it is not that of Adam'
+err_has 'its optimizer state is left out: it is not that of Adam, but has exp_avg'
+changed nanogpt_plain 's/X\x04\0{3}step/X\x03\0\0\0sumK\x01$&/'
+expect 0 'a state that has more than Adam' into changed more.state
+err_has 'iter_0000002: left out: sum'
+check 'keeps moments' [ -f \
+    more.state/iter_0000002/optimizer_exp_avg_tp00_pp00.safetensors ]
 expect 2 'an iteration' gen "$golden/nanogpt" --ckpt-step 2 -p 1
 err_has 'holds one model and no iterations'
 mkdir empty

@@ -151,10 +151,14 @@ static int import_state(struct gpt_source *s, struct gpt_err *err)
         if (!all)
             why = "not every parameter has moments of Adam under its name";
     }
+    const char *others = d->files.others;
     if (why) {
-        gpt_warn("%s: weights alone are read: %s", s->at, why);
+        gpt_warn("%s: weights alone are read: %s%s%s", s->at, why,
+                 others ? ", but " : "", others ? others : "");
         return GPT_OK;
     }
+    if (others)
+        GPT_TRY(gpt_source_leave_out(s, others, (int)strlen(others), err));
     d->has_optimizer = true;
     for (int k = 1; k < GPT_N_ADAM_KINDS; k++) {
         d->model.keys[k] = d->keys[k];

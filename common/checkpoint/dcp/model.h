@@ -30,6 +30,8 @@ struct gpt_dcp_model {
     struct gpt_dcp *weights, *state; /* state: NULL where it is in weights */
     struct gpt_dcp_entry *entries; /* by kind and name */
     int64_t n;
+    const char *others; /* what the optimizer has beside Adam's state:
+                         * "max_exp_avg_sq", or NULL */
     struct gpt_arena arena;
 };
 

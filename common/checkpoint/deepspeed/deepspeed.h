@@ -43,6 +43,7 @@ struct gpt_deepspeed {
     int64_t n_frozen; /* parameters without moments */
     bool has_optimizer; /* moments of all parameters that were trained */
     int64_t step;       /* of Adam, or -1 */
+    const char *beside; /* what the optimizer has with Adam's, or NULL */
     struct gpt_arena arena;
 };
 

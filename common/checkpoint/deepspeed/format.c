@@ -195,7 +195,10 @@ static int make_state(struct gpt_source *s, struct gpt_err *err)
     gpt_run_state_put_family(d->state, s->family);
     s->state = d->state;
     s->left_out = gpt_pickle_others(root, known_keys, &s->arena);
-    return GPT_OK;
+    return d->files.has_optimizer && d->files.beside
+               ? gpt_source_leave_out(s, d->files.beside,
+                                      (int)strlen(d->files.beside), err)
+               : GPT_OK;
 }
 
 /* ---- the source ---- */

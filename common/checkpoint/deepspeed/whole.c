@@ -359,6 +359,10 @@ static int read_state(struct whole *w, struct gpt_err *err)
     int64_t at = 0;
 
     GPT_TRY(number_states(w, err));
+    if (!gpt_torch_is_adam(w->states[0], &w->d->arena, &w->d->beside)) {
+        w->why = gpt_torch_not_adam(w->d->beside, &w->d->arena);
+        return GPT_OK;
+    }
     GPT_TRY(find_order(w, err));
     if (!w->why && !w->flat && gpt_pickle_pairs(w->state) != w->n)
         w->why = "not every parameter has moments of Adam";
@@ -372,8 +376,8 @@ static int read_state(struct whole *w, struct gpt_err *err)
         GPT_TRY(take_param(w, i, at, &fits, err));
         at += n;
         if (!fits)
-            w->why = "it is not that of Adam, or its parameters are in another "
-                     "order than those of the model";
+            w->why = "its parameters are in another order than those of the "
+                     "model";
     }
     return GPT_OK;
 }
