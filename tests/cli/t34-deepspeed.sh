@@ -80,6 +80,33 @@ sed -i 's/fp32_groups_flat/fp32_groups_gone/; s/param_groups/param_buried/' \
 expect 0 'an optimizer of another form' into buried formless
 err_has 'its optimizer state is left out: it is of a kind that is not read'
 
+# ---- a file a layer, of GPT-NeoX ----
+layers=${golden}_layers
+cp -r "$layers" stages
+cp stages/global_step3/mp_rank_00_model_states.pt \
+    stages/global_step3/mp_rank_01_model_states.pt
+expect 0 'stages of a pipeline' into stages piped --verify
+err_has 'its optimizer state is left out, as that of a pipeline is not read'
+check 'are the model that was saved' gpt-reshape verify piped "$layers/weights"
+refused_layers() { # what message command...: on a copy
+    what=$1 message=$2
+    shift 2
+    rm -rf layered
+    cp -r "$layers" layered
+    (cd layered/global_step3 && "$@")
+    expect 3 "$what" gpt-reshape inspect layered
+    err_has "$message"
+}
+refused_layers 'a layer that is missing' \
+    'has layer_02 and layer_04, and none between them' \
+    rm layer_03-model_00-model_states.pt
+refused_layers 'the last one' "no tensor 'gpt_neox.layers.2.input_layernorm" \
+    rm layer_04-model_00-model_states.pt
+refused_layers 'tensor parallel ranks' 'layers of several tensor parallel ranks' \
+    cp layer_00-model_00-model_states.pt layer_00-model_01-model_states.pt
+refused_layers 'other heads' 'its run had 2 attention heads, config.json says 1' \
+    sed -i 's/"num_attention_heads": 2/"num_attention_heads": 1/' ../config.json
+
 # ---- parameters that were not trained ----
 for stage in stage1 stage3; do
     frozen=${golden}_frozen/$stage

@@ -56,8 +56,8 @@ struct gpt_dcp_entry *gpt_dcp_model_entry(const struct gpt_dcp_model *m,
 int gpt_dcp_model_keys(struct gpt_dcp_model *m, int kind, const char *name,
                        const char **keys, struct gpt_err *err) GPT_MUST_USE;
 
-/* The rules of torchtitan's names for models of that type of transformers, where
- * the weights have such names; else NULL. */
+/* The rules of torchtitan's names for models of that type of transformers,
+ * where the weights have such names; else NULL. */
 struct gpt_hf_family;
 const struct gpt_hf_family *gpt_dcp_titan(const struct gpt_dcp_model *m,
                                           const char *model_type);

@@ -9,8 +9,8 @@
 #include <string.h>
 
 /* Since version 0.3 queries, keys and values have a module of their own. The
- * output layer is called lm_head there, as the importer knows. In Llama elements
- * that turn together are neighbours, as in Meta's code. */
+ * output layer is called lm_head there, as the importer knows. In Llama
+ * elements that turn together are neighbours, as in Meta's code. */
 #define RULES(inside, turn)                                                \
     RULE(WORD_EMBEDDING, SAME, "tok_embeddings.weight"),                   \
     RULE(NORM1_WEIGHT, SAME, "layers.%.attention_norm.weight"),            \

@@ -247,6 +247,8 @@ static int open_deepspeed(struct gpt_source *s, const char *path,
     /* what a text begins and ends with goes along into other formats */
     gpt_hf_import_extra(s, &d->extra);
     GPT_TRY(gpt_deepspeed_open(&d->files, o->optimizer, err));
+    GPT_TRY(gpt_deepspeed_check_heads(&d->files, s->config.num_attention_heads,
+                                      err));
     GPT_TRY(import_tensors(s, err));
     s->tensors = d->model.tensors;
     s->n_tensors = d->model.n;

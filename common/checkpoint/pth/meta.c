@@ -3,9 +3,9 @@
  * consolidated.safetensors; a row of checkpoint/format.h, read only. Several
  * files are ranks of tensor parallelism, each with its rows or columns of every
  * matrix, and a copy of every vector. Of more ranks than heads of keys and
- * values, as Llama 3.1 of 405B has them, neighbours have copies of a head. Start
- * at open_meta(). Source: llama-models of Meta, llama3/model.py, checkpoint.py;
- * mistral-inference, args.py. */
+ * values, as Llama 3.1 of 405B has them, neighbours have copies of a head.
+ * Start at open_meta(). Source: llama-models of Meta, llama3/model.py and
+ * checkpoint.py; mistral-inference, args.py. */
 #include "checkpoint/format.h"
 #include "checkpoint/huggingface/rows.h"
 #include "checkpoint/pth/pth.h"
