@@ -92,6 +92,10 @@ err_has 'ckpt.pt describes another model than the files hold'
 changed nanogpt_plain 's/exp_avg_sq/exp_avg_sx/g'
 expect 0 'a state that is not of Adam' into changed left -q
 err_has 'its optimizer state is left out: it is not that of Adam, but has exp_avg'
+changed nanogpt_plain \
+    '$n ||= s/\x01\0{7}\0{3}\x40/\x01\0\0\0\0\0\0\0\0\0\x40\x40/'
+expect 0 'steps that differ' into changed uneven -q
+err_has 'left out: its parameters have different counts of steps'
 changed nanogpt_plain 's/X\x04\0{3}step/X\x03\0\0\0sumK\x01$&/'
 expect 0 'a state that has more than Adam' into changed more.state
 err_has 'iter_0000002: left out: sum'

@@ -281,13 +281,35 @@ static int list_moments(struct gpt_source *s,
     return status;
 }
 
+/* All parameters have one count: Adam corrects their moments by it here. */
+static int read_step(struct gpt_pth *p, const struct gpt_pickle_value *state,
+                     const char **why, struct gpt_err *err)
+{
+    const struct gpt_torch *t = &p->files[0].torch;
+    const struct gpt_pickle_value *key, *value;
+
+    *why = NULL;
+    p->step = -1;
+    for (int64_t i = 0; !*why && i < gpt_pickle_pairs(state); i++) {
+        int64_t step;
+
+        gpt_pickle_pair(state, i, &key, &value);
+        GPT_TRY(gpt_torch_count(t, gpt_pickle_find(value, "step"), &step, err));
+        if (step < 0)
+            *why = "it does not say its step";
+        else if (i > 0 && step != p->step)
+            *why = "its parameters have different counts of steps";
+        p->step = step;
+    }
+    return GPT_OK;
+}
+
 /* What is not Adam's, or does not fit, is no failure: weights alone can be
- * used. The step of one parameter is that of all, as AdamW counts. */
+ * used. */
 static int import_adam(struct gpt_source *s, const char **why,
                        struct gpt_err *err)
 {
     struct gpt_pth *p = s->data;
-    const struct gpt_torch *t = &p->files[0].torch;
     const struct gpt_pickle_value *all =
         gpt_pickle_find(p->files[0].run, "optimizer");
     const struct gpt_pickle_value *state = gpt_pickle_find(all, "state"), *key;
@@ -318,8 +340,7 @@ static int import_adam(struct gpt_source *s, const char **why,
     if (number_weights(p, n_groups) != gpt_pickle_pairs(state) ||
         !moments_fit(p))
         return GPT_OK;
-    GPT_TRY(gpt_torch_count(t, gpt_pickle_find(first, "step"), &p->step, err));
-    *why = p->step < 0 ? "it does not say its step" : NULL;
+    GPT_TRY(read_step(p, state, why, err));
     for (int k = 1; !*why && k < GPT_N_ADAM_KINDS; k++)
         GPT_TRY(gpt_hf_import_kind(&p->model, (enum gpt_kind)k, err));
     s->n_tensors = p->model.n;
