@@ -74,6 +74,12 @@ perl -MCompress::Zlib=crc32 -0777 -i -pe '
     s/\Q$crc\E/$now/g' one_moment/global_step3/*optim_states.pt
 expect 0 'and one of partitions' into one_moment momentless
 err_has 'its optimizer state is left out: it is not that of Adam, but has exp_avg'
+# the count of one group, a number of fp32
+cp -r "$whole" unlike
+perl -0777 -i -pe 's/\x01\0{7}\0{2}\x80\x40/\x01\0\0\0\0\0\0\0\0\0\x40\x40/' \
+    unlike/global_step3/*.pt
+expect 0 'steps that differ' into unlike countless
+err_has 'its parameters have different counts of steps'
 cp -r "$whole" buried
 sed -i 's/fp32_groups_flat/fp32_groups_gone/; s/param_groups/param_buried/' \
     buried/global_step3/*.pt

@@ -6,8 +6,8 @@
  *
  * Only steps of one tensor parallel rank are read: of several, biases behind
  * matrices that are cut by columns are sums over the ranks, and norms are
- * means, and nothing is computed here. Stages are no matter, as layers have numbers
- * over all of them. The optimizer's state is left out. */
+ * means, and nothing is computed here. Stages are no matter, as layers have
+ * numbers over all of them. The optimizer's state is left out. */
 #include "checkpoint/deepspeed/deepspeed.h"
 
 #include "base/log.h"
