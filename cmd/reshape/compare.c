@@ -236,7 +236,8 @@ static int compare_pair(struct pair *p, const struct gpt_tensor *y,
         return GPT_OK;
     GPT_TRY(check_columns(x, y, err));
     GPT_TRY(check_types(x, y, dtype, err));
-    if (packing_of(y) && !packing_of(x))
+    if (packing_of(y) && !packing_of(x) &&
+        (!*packing || !packing_of(y)->how))
         *packing = packing_of(y);
     const int64_t rows = rows_of(p, x, y);
     p->n++;
@@ -263,9 +264,11 @@ static int compare_all(struct pair *p, enum gpt_dtype dtype,
 static int print_equal(struct gpt_buf *out, const struct pair *p,
                        enum gpt_dtype dtype, const struct gpt_packing *packing)
 {
-    char count[32], word[32] = "bit for bit";
+    char count[32], word[48] = "bit for bit";
 
-    if (packing)
+    if (packing && packing->how)
+        snprintf(word, sizeof(word), "%s", packing->how);
+    else if (packing)
         snprintf(word, sizeof(word), "after packing to %s", packing->name);
     else if (dtype != GPT_N_DTYPES)
         snprintf(word, sizeof(word), "after rounding to %s",

@@ -263,6 +263,25 @@ out:
     return status;
 }
 
+/* By its name, or by its first bytes, as files of a cache have other names: the
+ * length of a header, and a brace or blanks. Of others, as config.json, the
+ * front ends say what they are. */
+static bool may_be_safetensors(const char *path)
+{
+    unsigned char head[9];
+    struct gpt_in *in;
+    bool may = gpt_path_ends_in(path, ".safetensors");
+
+    if (may || gpt_in_open(&in, path, NULL) != GPT_OK)
+        return true; /* what cannot be opened is named by its reader */
+    may = gpt_in_size(in) >= (int64_t)sizeof(head) &&
+          gpt_in_read(in, head, 0, sizeof(head), NULL) == GPT_OK &&
+          !head[5] && !head[6] && !head[7] && head[8] &&
+          strchr("{ \t\r\n", head[8]);
+    gpt_in_close(in);
+    return may;
+}
+
 /* A path that does not exist is left to the front ends, whose message names
  * it. */
 int gpt_inspect(struct gpt_buf *out, const char *path, bool json,
@@ -278,8 +297,10 @@ int gpt_inspect(struct gpt_buf *out, const char *path, bool json,
         status = inspect_source(&r, out, path, json, err);
     else if (gpt_torch_recognises(path))
         status = inspect_torch(&r, out, path, json, err);
-    else
+    else if (may_be_safetensors(path))
         status = inspect_safetensors(&r, out, path, json, err);
+    else
+        status = inspect_source(&r, out, path, json, err);
     gpt_report_free(&r);
     return status;
 }

@@ -170,11 +170,13 @@ static int carry_out(struct gpt_reshape *r, const struct options *o,
              gpt_text_bytes(size, (double)r->target.bytes),
              gpt_text_duration(time, gpt_now() - start));
     if (o->verify) {
-        GPT_TRY(gpt_reshape_verify(r, err));
         const char *with = o->adapters.n ? " with its adapters merged" : "";
+        const char *how;
 
+        GPT_TRY(gpt_reshape_verify(r, &how, err));
         if (r->o->dtype == GPT_N_DTYPES && !r->o->packing)
-            gpt_info("%s: equals the input%s, bit for bit", r->o->save, with);
+            gpt_info("%s: equals the input%s, %s", r->o->save, with,
+                     how ? how : "bit for bit");
         else
             gpt_info("%s: equals the input%s after rounding to %s", r->o->save,
                      with, o->dtype);

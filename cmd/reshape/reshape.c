@@ -341,11 +341,17 @@ int gpt_reshape_write(struct gpt_reshape *r, gpt_bytes_done *done,
 
 /* ---- verifying ---- */
 
+static const struct gpt_packing *packing_of(const struct gpt_tensor *t)
+{
+    return t->n && t->pieces[0].packed ? t->pieces[0].packed->packing : NULL;
+}
+
 /* Compares every tensor of the output with the input's tensor of that name,
  * after the cast. Rows that only one of the two has are padding, which may
- * differ. */
+ * differ. *how is set where numbers are stored otherwise than as they are. */
 static int compare_tensors(const struct gpt_source *in,
-                           const struct gpt_source *out, struct gpt_err *err)
+                           const struct gpt_source *out, const char **how,
+                           struct gpt_err *err)
 {
     uint8_t *tiles;
     int status = GPT_OK;
@@ -355,6 +361,8 @@ static int compare_tensors(const struct gpt_source *in,
         const struct gpt_tensor *to = &out->tensors[i];
         const struct gpt_tensor *from = gpt_source_find(in, to->name);
 
+        if (from && packing_of(to) && !packing_of(from) && packing_of(to)->how)
+            *how = packing_of(to)->how;
         if (from)
             status = gpt_compare_rows(
                 from, to, gpt_min_i64(from->shape[0], to->shape[0]), tiles,
@@ -369,17 +377,19 @@ static int compare_tensors(const struct gpt_source *in,
 /* Opens the output as any program would, through its own front end and with its
  * checksums: what is compared is what a reader gets, not what the writer
  * remembers. */
-int gpt_reshape_verify(struct gpt_reshape *r, struct gpt_err *err)
+int gpt_reshape_verify(struct gpt_reshape *r, const char **how,
+                       struct gpt_err *err)
 {
     const struct gpt_source_options verified = {
         .iteration = -1, .verify = true, .optimizer = r->o->to->keeps_state};
     struct gpt_source out;
 
+    *how = NULL;
     /* The number of tensors is compared first: a tensor that the output lacks
      * would not be missed below. */
     GPT_TRY(gpt_source_open(&out, r->target.path, &verified, err));
     int status = out.n_tensors == r->target.n_tensors
-                     ? compare_tensors(&r->source, &out, err)
+                     ? compare_tensors(&r->source, &out, how, err)
                      : gpt_fail(err, GPT_EDATA, "%lld tensors, expected %lld",
                                 (long long)out.n_tensors,
                                 (long long)r->target.n_tensors);

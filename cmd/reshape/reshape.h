@@ -57,8 +57,9 @@ int gpt_reshape_write(struct gpt_reshape *r, gpt_bytes_done *done,
                       void *context, struct gpt_err *err) GPT_MUST_USE;
 
 /* Reads the output back through its front end, checksums included, and
- * compares every element with the source after the cast. */
-int gpt_reshape_verify(struct gpt_reshape *r, struct gpt_err *err)
-    GPT_MUST_USE;
+ * compares every element with the source after the cast. *how: NULL, or in what
+ * way numbers are stored otherwise than they are, "after adding 1". */
+int gpt_reshape_verify(struct gpt_reshape *r, const char **how,
+                       struct gpt_err *err) GPT_MUST_USE;
 
 #endif

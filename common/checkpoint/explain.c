@@ -80,20 +80,6 @@ static int explain_missing(const char *path, struct gpt_err *err)
                  : gpt_hint(err, "check the path: its directory is not there");
 }
 
-/* Explains a file: users complete a path with Tab down to the file of weights,
- * or have half of a download. */
-static int explain_file(const char *path, struct gpt_err *err)
-{
-    const char *slash = strrchr(path, '/');
-    int n = slash ? (int)(slash - path) : 1;
-
-    if (gpt_path_ends_in(path, ".gguf"))
-        return gpt_hint(err, "it does not begin as GGUF does: it may be copied "
-                             "or downloaded in part");
-    return gpt_hint(err, "it is a file: name the directory that holds it, "
-                         "'%.*s'", n, slash ? path : ".");
-}
-
 /* What FSDP and its users save, without what says which model it is.
  * Megatron-LM's have a file of their own beside. */
 static int explain_dcp(struct gpt_err *err)
@@ -103,8 +89,9 @@ static int explain_dcp(struct gpt_err *err)
                          "writes, into it or beside it", GPT_HF_CONFIG);
 }
 
-/* Explains a directory that no front end recognises. */
-static int explain_directory(const char *path, struct gpt_err *err)
+/* Explains weights of which the file that says what the model is is missing.
+ * False when there are none. */
+static bool explain_lacking(const char *dir, struct gpt_err *err)
 {
     static const struct {
         const char *file, *hint;
@@ -115,19 +102,80 @@ static int explain_directory(const char *path, struct gpt_err *err)
                             " is missing beside them"},
         {GPT_LITGPT_WEIGHTS, "it has weights of LitGPT; " GPT_LITGPT_CONFIG
                              " is missing beside them"},
+        {GPT_HF_WEIGHTS, NULL},
+        {GPT_HF_INDEX, NULL},
+        {GPT_HF_OLD_WEIGHTS, NULL},
+        {GPT_HF_OLD_INDEX, NULL},
     };
+
+    for (size_t i = 0; i < GPT_COUNT(lacking); i++)
+        if (gpt_path_holds(dir, lacking[i].file)) {
+            gpt_hint(err, "%s",
+                     lacking[i].hint ? lacking[i].hint
+                                     : "it has weights of a Hugging Face "
+                                       "directory; config.json is missing "
+                                       "beside them");
+            return true;
+        }
+    return false;
+}
+
+/* The nearest directory above a file that is a checkpoint: files of a step of
+ * DeepSpeed are up to three below it. */
+static bool find_above(const char *file, char dir[GPT_PATH_BYTES])
+{
+    enum { LEVELS = 3 };
+
+    if (strlen(file) >= GPT_PATH_BYTES)
+        return false;
+    memcpy(dir, file, strlen(file) + 1);
+    for (int i = 0; i < LEVELS; i++) {
+        char *slash = strrchr(dir, '/');
+
+        if (slash == dir) /* a root's slash stays */
+            slash++;
+        if (slash)
+            *slash = '\0';
+        else
+            memcpy(dir, ".", 2);
+        if (gpt_format_of(dir))
+            return true;
+        if (!slash)
+            return false;
+    }
+    return false;
+}
+
+/* Explains a file: users complete a path with Tab down to the file of weights,
+ * name the one that says what the model is, or have half of a download. */
+static int explain_file(const char *path, struct gpt_err *err)
+{
+    const char *slash = strrchr(path, '/');
+    char dir[GPT_PATH_BYTES];
+
+    if (gpt_path_ends_in(path, ".gguf"))
+        return gpt_hint(err, "it does not begin as GGUF does: it may be copied "
+                             "or downloaded in part");
+    if (find_above(path, dir))
+        return gpt_hint(err, "it is a file of a checkpoint: name the "
+                             "directory, '%.200s'", dir);
+    snprintf(dir, sizeof(dir), "%.*s", slash ? (int)(slash - path) : 1,
+             slash ? path : ".");
+    if (explain_lacking(dir, err))
+        return GPT_OK;
+    return gpt_hint(err, "it is a file: name the directory of a checkpoint");
+}
+
+/* Explains a directory that no front end recognises. */
+static int explain_directory(const char *path, struct gpt_err *err)
+{
     char below[GPT_PATH_BYTES];
 
     if (gpt_path_holds(path, GPT_DCP_METADATA) ||
         gpt_path_holds(path, GPT_DCP_FSDP_MODEL))
         return explain_dcp(err);
-    if (gpt_path_holds(path, GPT_HF_WEIGHTS) ||
-        gpt_path_holds(path, GPT_HF_INDEX))
-        return gpt_hint(err, "it has weights of a Hugging Face directory; "
-                             "config.json is missing beside them");
-    for (size_t i = 0; i < GPT_COUNT(lacking); i++)
-        if (gpt_path_holds(path, lacking[i].file))
-            return gpt_hint(err, "%s", lacking[i].hint);
+    if (explain_lacking(path, err))
+        return GPT_OK;
     if (gpt_path_holds(path, GPT_HF_ADAPTER))
         return gpt_hint(err, "it is an adapter of PEFT: open its model, which "
                              "gpt-reshape inspect names, and have the adapter "

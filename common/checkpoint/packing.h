@@ -19,6 +19,8 @@ struct gpt_packing {
     int64_t bytes;      /* of a block */
     void (*unpack)(float *to, const uint8_t *block);
     void (*pack)(uint8_t *block, const float *from); /* NULL: read only */
+    const char *how; /* for a sentence: "after adding 1"; NULL: the name says
+                      * it */
 };
 
 /* Ended by a row without a name. */

@@ -17,7 +17,8 @@ static int look_for_format(const struct gpt_format **format, const char *path,
     GPT_TRY(gpt_format_find(format, path, err));
     if (!*format && gpt_path_exists(path) && !gpt_path_is_dir(path))
         return gpt_fail(err, GPT_EDATA,
-                        "%s: no file of GGUF or llm.c, by its first bytes",
+                        "%s: is no checkpoint by itself: no file of GGUF or "
+                        "llm.c by its first bytes, nor ckpt.pt of nanoGPT",
                         path);
     if (!*format)
         *format = &gpt_format_native;

@@ -119,6 +119,9 @@ void gpt_params_free(struct gpt_param_table *t);
 /* NULL where the model has no such parameter. */
 const struct gpt_param *gpt_params_find(const struct gpt_param_table *t,
                                         const char *name);
+/* How many have a row for each token: the word table, and the output layer's
+ * weight and bias where it has them. */
+int64_t gpt_params_vocab_rows(const struct gpt_param_table *t);
 /* True for what a norm multiplies by. */
 bool gpt_param_is_scale(enum gpt_param_role role);
 int64_t gpt_param_count(const struct gpt_param *p); /* global elements */

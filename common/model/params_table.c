@@ -391,6 +391,15 @@ void gpt_params_free(struct gpt_param_table *t)
     *t = (struct gpt_param_table){0};
 }
 
+int64_t gpt_params_vocab_rows(const struct gpt_param_table *t)
+{
+    int64_t n = 0;
+
+    for (int64_t i = 0; i < t->n; i++)
+        n += t->rows[i].vocab_rows;
+    return n;
+}
+
 const struct gpt_param *gpt_params_find(const struct gpt_param_table *t,
                                         const char *name)
 {

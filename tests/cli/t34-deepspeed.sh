@@ -62,12 +62,56 @@ out_has 'mp_rank_00_model_states.pt'
 cp -r "$whole" other
 sed -i 's/exp_avg_sq/max_avg_sq/' other/global_step3/*.pt
 expect 0 'an optimizer that is none of Adam' into other stateless
-err_has 'its optimizer state and its weights in fp32 are left out'
+err_has 'its optimizer state and its weights in fp32 are left out: it is not'
+err_has 'is not that of Adam, but has exp_avg, max_avg_sq'
+cp -r "$golden/zero2" one_moment
+# the first record of an archive is the pickle, whose checksum is in both lists
+perl -MCompress::Zlib=crc32 -0777 -i -pe '
+    my ($crc, $n) = /PK\x01\x02.{12}(.{4})(.{4})/s or die;
+    my $at = 30 + unpack("v", substr($_, 26)) + unpack("v", substr($_, 28));
+    s/exp_avg_sq/max_avg_sq/g;
+    my $now = pack("V", crc32(substr($_, $at, unpack("V", $n))));
+    s/\Q$crc\E/$now/g' one_moment/global_step3/*optim_states.pt
+expect 0 'and one of partitions' into one_moment momentless
+err_has 'its optimizer state is left out: it is not that of Adam, but has exp_avg'
+# the count of one group, a number of fp32
+cp -r "$whole" unlike
+perl -0777 -i -pe 's/\x01\0{7}\0{2}\x80\x40/\x01\0\0\0\0\0\0\0\0\0\x40\x40/' \
+    unlike/global_step3/*.pt
+expect 0 'steps that differ' into unlike countless
+err_has 'its parameters have different counts of steps'
 cp -r "$whole" buried
 sed -i 's/fp32_groups_flat/fp32_groups_gone/; s/param_groups/param_buried/' \
     buried/global_step3/*.pt
 expect 0 'an optimizer of another form' into buried formless
 err_has 'its optimizer state is left out: it is of a kind that is not read'
+
+# ---- a file a layer, of GPT-NeoX ----
+layers=${golden}_layers
+cp -r "$layers" stages
+cp stages/global_step3/mp_rank_00_model_states.pt \
+    stages/global_step3/mp_rank_01_model_states.pt
+expect 0 'stages of a pipeline' into stages piped --verify
+err_has 'its optimizer state is left out, as that of a pipeline is not read'
+check 'are the model that was saved' gpt-reshape verify piped "$layers/weights"
+refused_layers() { # what message command...: on a copy
+    what=$1 message=$2
+    shift 2
+    rm -rf layered
+    cp -r "$layers" layered
+    (cd layered/global_step3 && "$@")
+    expect 3 "$what" gpt-reshape inspect layered
+    err_has "$message"
+}
+refused_layers 'a layer that is missing' \
+    'has layer_02 and layer_04, and none between them' \
+    rm layer_03-model_00-model_states.pt
+refused_layers 'the last one' "no tensor 'gpt_neox.layers.2.input_layernorm" \
+    rm layer_04-model_00-model_states.pt
+refused_layers 'tensor parallel ranks' 'layers of several tensor parallel ranks' \
+    cp layer_00-model_00-model_states.pt layer_00-model_01-model_states.pt
+refused_layers 'other heads' 'its run had 2 attention heads, config.json says 1' \
+    sed -i 's/"num_attention_heads": 2/"num_attention_heads": 1/' ../config.json
 
 # ---- parameters that were not trained ----
 for stage in stage1 stage3; do

@@ -41,6 +41,17 @@ out_has 'pytorch_model_fsdp_0/__0_0.distcp'
 rm trainer/config.json
 expect 3 'without config.json' gpt-reshape inspect trainer/checkpoint-3
 err_has 'copy config.json of the model'
+check 'names of torchtitan are the same run' sh -c 'gpt-reshape verify \
+    "$1/titan/step-3" "$1/titan_names/step-3" 2>&1 | tee names' sh "$golden"
+check 'with its optimizer' grep -q 'bit for bit: 3[0-9] tensors' names
+copied() {
+    rm -rf copied
+    cp -r "$golden/titan_names" copied
+}
+copied
+sed -i 's/[.]wo/.wx/g' copied/step-3/.metadata copied/step-3/*.distcp
+expect 3 'and one that is missing' gpt-reshape inspect copied/step-3
+err_has "no tensor 'layers.0.attention.wo.weight'"
 expect 0 'weights alone' into "$golden/plain" none
 err_has 'weights alone are read: there are no moments of Adam'
 err_has 'left out: train_state'

@@ -28,15 +28,17 @@ same_as_torch() { # name checkpoint
         "$golden/${1%% *}/expected.txt" out
 }
 
-for name in nanogpt nanogpt_plain llama llama_parts litgpt litgpt_old; do
+for name in nanogpt nanogpt_plain llama llama_parts llama_copies litgpt \
+    litgpt_old; do
     same_as_torch $name "$golden/$name"
     expect 0 "$name: into two ranks" into "$golden/$name" $name.two --verify \
         --target-tensor-model-parallel-size 2
     same_as_torch "$name of two ranks" $name.two
 done
-check 'one file and two are the same model' gpt-reshape verify \
-    "$golden/llama" "$golden/llama_parts"
-
+for parts in llama_parts llama_copies; do
+    check "one file and $parts are the same model" gpt-reshape verify \
+        "$golden/llama" "$golden/$parts"
+done
 
 # ---- nanoGPT ----
 expect 0 'inspect a file' gpt-reshape inspect "$golden/nanogpt/ckpt.pt"
@@ -89,7 +91,16 @@ refused 'a tensor that is missing' nanogpt_plain 's/ln_f.weight/ln_g.weight/' \
 err_has 'ckpt.pt describes another model than the files hold'
 changed nanogpt_plain 's/exp_avg_sq/exp_avg_sx/g'
 expect 0 'a state that is not of Adam' into changed left -q
-err_has 'its optimizer state is left out: it is not that of Adam'
+err_has 'its optimizer state is left out: it is not that of Adam, but has exp_avg'
+changed nanogpt_plain \
+    '$n ||= s/\x01\0{7}\0{3}\x40/\x01\0\0\0\0\0\0\0\0\0\x40\x40/'
+expect 0 'steps that differ' into changed uneven -q
+err_has 'left out: its parameters have different counts of steps'
+changed nanogpt_plain 's/X\x04\0{3}step/X\x03\0\0\0sumK\x01$&/'
+expect 0 'a state that has more than Adam' into changed more.state
+err_has 'iter_0000002: left out: sum'
+check 'keeps moments' [ -f \
+    more.state/iter_0000002/optimizer_exp_avg_tp00_pp00.safetensors ]
 expect 2 'an iteration' gen "$golden/nanogpt" --ckpt-step 2 -p 1
 err_has 'holds one model and no iterations'
 mkdir empty
@@ -122,6 +133,21 @@ refused 'a part that is missing' llama_parts \
 rm -f changed/consolidated.01.pth
 expect 3 'a file that is missing' gpt-reshape inspect changed
 err_has "tensor 'tok_embeddings.weight' has 2 dimensions, 61 x 8"
+# of four ranks two each have a copy of a head of keys and values
+swapped() { # layer: keys and values of the second rank
+    printf 's/layers.%s.attention.w([kv])/"layers.%s.attention.w" .
+        ($1 eq "k" ? "v" : "k")/ge if $ARGV =~ /[.]01/' "$1" "$1"
+}
+refused 'copies of a head that differ' llama_copies "$(swapped 0)" \
+    "01.pth: tensor 'layers.0.attention.wk.weight' is not that of consolidated"
+err_has 'n_kv_heads is 2, and each of them has copies in 2 files, which differ'
+changed llama_copies "$(swapped 1)"
+expect 3 'and in another layer, when it is converted' into changed mixed -q
+err_has "01.pth: tensor 'layers.1.attention.wk.weight' is not that of consolidated"
+changed llama_copies \
+    's/layers.([01]).ffn/"layers." . (1 - $1) . ".ffn"/ge if $ARGV =~ /03/'
+expect 0 'copies of norms that differ' into changed mixed -q
+err_has "differ, 2 in all, first 'layers.0.ffn_norm.weight' of consolidated.03"
 
 # ---- LitGPT ----
 moments litgpt 0000001 32704

@@ -166,4 +166,12 @@ for model in gpt2 llama qwen2 qwen3 gpt_neox falcon gemma gemma2 olmo2 bloom \
         ;;
     esac
 done
+# The bias of an output layer has a number for each token: three tables a kind.
+rm -rf run
+# shellcheck disable=SC2086 # options are words
+expect 0 'an output layer with a bias trains' train run $rope $own --output-bias
+check 'through another height of the vocabulary' leg run a \
+    --make-vocab-size-divisible-by 7 --verify
+check 'and back' leg a b --make-vocab-size-divisible-by 32 --verify
+check 'is the same run' gpt-reshape verify run b
 tap_done

@@ -59,7 +59,26 @@ wrong 2 "try 'gpt-generate --help'" gpt-generate
 wrong 4 "it is the name of a directory; models are not fetched by a name" \
     gpt-generate --load gpt2 -p a
 wrong 4 'check the path' gpt-generate --load ./no/such -p a
-wrong 3 "it is a file: name the directory that holds it, 'bare'" \
+# a file of a checkpoint: the directory is that which the program opens
+golden=$top/tests/golden
+for file in pth/llama/:params.json pth/llama/:consolidated.00.pth \
+    pth/litgpt/:lit_model.pth pth/litgpt/:model_config.yaml \
+    hf/:model.safetensors hf/:config.json hf_bin/:pytorch_model.bin.index.json \
+    megatron/core-qwen/iter_0000003/:mp_rank_00/model_optim_rng.pt \
+    megatron/core-gpt-dist/iter_0000003/:.metadata \
+    megatron/tp2pp2/:latest_checkpointed_iteration.txt \
+    fsdp/titan/step-3/:.metadata deepspeed/zero1/:latest \
+    deepspeed/universal/global_step3/:zero/transformer.wpe.weight/fp32.pt; do
+    dir=$golden/${file%/:*}
+    wrong 3 "it is a file of a checkpoint: name the directory, '$dir'" \
+        gpt-generate --load "$dir/${file#*:}" -p a
+done
+for command in "gpt-reshape inspect $golden/hf/config.json" \
+    "gpt-reshape convert $golden/hf/config.json out" \
+    "gpt-train --load $golden/hf/config.json --use-checkpoint-args"; do
+    wrong 3 "name the directory, '$golden/hf'" $command
+done
+wrong 3 'it has weights of a Hugging Face directory; config.json is missing' \
     gpt-generate --load bare/model.safetensors -p a
 : >half.gguf
 wrong 3 'it may be copied or downloaded in part' \

@@ -9,6 +9,9 @@ three steps, save, and train for twenty more; losses.txt has the losses of all.
 DIR/universal is that of stage 1 as ds_to_universal.py makes it. DIR_whole has
 runs without ZeRO.
 
+DIR_layers is a step of two stages of a pipeline, with the modules that GPT-NeoX
+has in a file a layer, and weights/ what the model then was.
+
 DIR_frozen has runs whose word table, keys and first norm were not trained, and
 in weights/ what the model then was.
 """
@@ -101,6 +104,62 @@ def save_weights(rank, stage, config, model, directory):
             os.remove(directory + "/weights/generation_config.json")
 
 
+def layers(rank, directory, port):
+    """Modules of GPT-NeoX in the order of its pipeline: words, a function, the
+    blocks, a function, a norm, the output layer."""
+    warnings.filterwarnings("ignore")
+    named_runs.set_ranks(port, RANK=str(rank), LOCAL_RANK=str(rank),
+                         WORLD_SIZE="2", DS_ACCELERATOR="cpu")
+    import deepspeed
+    import deepspeed.comm.torch
+    import transformers
+    from deepspeed.pipe import LayerSpec, PipelineModule
+    from deepspeed.runtime.pipe.topology import PipeModelDataParallelTopology
+    sys.modules["deepspeed.comm.torch"].build_shm_op = lambda: None
+    deepspeed.init_distributed("gloo")
+    torch.manual_seed(7)
+    config = transformers.GPTNeoXConfig(
+        hidden_size=16, intermediate_size=40, num_hidden_layers=3,
+        num_attention_heads=2, vocab_size=64, max_position_embeddings=32,
+        bos_token_id=63, eos_token_id=63, tie_word_embeddings=False)
+    model = transformers.GPTNeoXForCausalLM(config)
+    for p in model.parameters():
+        p.data.copy_(torch.randn_like(p))
+    base = model.gpt_neox
+
+    class Holder(torch.nn.Module):
+        def __init__(self, module):
+            super().__init__()
+            for name, part in (module.items() if isinstance(module, dict)
+                               else module.named_children()):
+                self.add_module(name, part)
+
+        def forward(self, x):
+            return x
+    pipe = PipelineModule(
+        [LayerSpec(Holder, {"word_embeddings": base.embed_in}), lambda x: x] +
+        [LayerSpec(Holder, block) for block in base.layers] +
+        [lambda x: x, LayerSpec(Holder, {"norm": base.final_layer_norm}),
+         LayerSpec(Holder, {"final_linear": model.get_output_embeddings()})],
+        topology=PipeModelDataParallelTopology(num_pp=2, num_mp=1, num_dp=1),
+        partition_method="uniform")
+    engine, *_ = deepspeed.initialize(
+        model=pipe, optimizer=torch.optim.AdamW(pipe.parameters(), lr=1e-2),
+        config={"train_batch_size": 1, "train_micro_batch_size_per_gpu": 1})
+    args = {"num_layers": 3, "hidden_size": 16, "num_attention_heads": 2,
+            "padded_vocab_size": 64, "model_parallel_size": 1}
+    engine.save_checkpoint(directory, tag="global_step3",
+                           client_state={"iteration": 3, "args": args})
+    if rank == 0:
+        config.architectures = ["GPTNeoXForCausalLM"]
+        config.save_pretrained(directory)
+        model.save_pretrained(directory + "/weights")
+        os.remove(directory + "/weights/generation_config.json")
+        for script in glob.glob(directory + "/*.py"):
+            os.remove(script)
+    torch.distributed.barrier()
+
+
 def corpus(directory):
     """Both files of a rank in one, of stages 2 and 3, for tests/fuzz."""
     os.makedirs(directory, exist_ok=True)
@@ -157,6 +216,7 @@ if __name__ == "__main__":
     for i, name in enumerate(FROZEN):
         torch.multiprocessing.spawn(run, nprocs=2, args=(
             name, f"{top}_frozen/{name}", 29690 + i))
+    torch.multiprocessing.spawn(layers, nprocs=2, args=(top + "_layers", 29697))
     out = top + "/universal"
     from deepspeed.checkpoint import ds_to_universal
     sys.argv = ["ds_to_universal.py", "--input_folder", top +

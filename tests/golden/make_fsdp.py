@@ -7,6 +7,8 @@ Usage: make_fsdp.py [DIR]   (needs torch, transformers, safetensors)
 titan/step-3     as torchtitan: keys app.model and app.optim; three ranks
 accelerate/      as accelerate and Trainer: checkpoint-3/pytorch_model_fsdp_0 and
                  optimizer_0; two ranks, a tied model, compiled
+titan_names/     the run of titan/step-3 under the names of torchtitan, by one
+                 process
 plain/           weights of bf16 alone, by one process without a group
 eight_bits/      one of fp8
 
@@ -88,6 +90,42 @@ def run(rank, name, directory, port):
     torch.distributed.destroy_process_group()
 
 
+def turned(t, heads):
+    """Rows of queries or keys as Meta's code has them: those that turn together
+    are neighbours."""
+    return t.unflatten(0, (heads, 2, -1)).transpose(1, 2).flatten(0, 2)
+
+
+def titan_names(run, directory):
+    """Of a run that is on disk, moments as weights."""
+    import shutil
+    names = {"embed_tokens": "tok_embeddings", "input_layernorm":
+             "attention_norm", "self_attn.q_proj": "attention.wq",
+             "self_attn.k_proj": "attention.wk", "self_attn.v_proj":
+             "attention.wv", "self_attn.o_proj": "attention.wo",
+             "post_attention_layernorm": "ffn_norm", "mlp.gate_proj":
+             "feed_forward.w1", "mlp.up_proj": "feed_forward.w3",
+             "mlp.down_proj": "feed_forward.w2", "lm_head": "output"}
+    from torch.distributed.checkpoint import FileSystemReader
+    found = FileSystemReader(run + "/step-3").read_metadata()
+    held = {k: torch.empty(v.size, dtype=v.properties.dtype) for k, v in
+            found.state_dict_metadata.items() if hasattr(v, "size")}
+    dcp.load(held, checkpoint_id=run + "/step-3", no_dist=True)
+    out = {}
+    for k, v in held.items():
+        if k.startswith("app.") and "param_groups" not in k:
+            to = k.removeprefix("app.").removeprefix("model.").removeprefix(
+                "optim.").replace("model.", "")
+            for a, b in names.items():
+                to = to.replace(a, b)
+            heads = {"wq": 4, "wk": 2}.get(to.split(".weight")[0][-2:])
+            out[to] = turned(v, heads).contiguous() if v.dim() > 1 and heads \
+                else v
+    out["freqs_cis"] = torch.polar(torch.ones(4, 2), torch.ones(4, 2))
+    dcp.save(out, checkpoint_id=directory + "/step-3", no_dist=True)
+    shutil.copy(run + "/config.json", directory)
+
+
 def plain(directory):
     from safetensors.torch import save_file
     config, model = build("plain")
@@ -114,5 +152,6 @@ if __name__ == "__main__":
     for i, name in enumerate(RANKS):
         torch.multiprocessing.spawn(run, nprocs=RANKS[name], args=(
             name, f"{top}/{name}", 29700 + i))
+    titan_names(top + "/titan", top + "/titan_names")
     plain(top + "/plain")
     eight_bits(top + "/eight_bits")

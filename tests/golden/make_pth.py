@@ -8,9 +8,10 @@ and expect.
 
 nanogpt, nanogpt_plain: ckpt.pt of a model with biases and of one without, after
 two steps of AdamW whose first moments were replaced by the weights, so that a
-reader that takes those of another parameter is found out. llama, llama_parts: the
-same model in one file and in the files of two ranks. The second of each are not
-zip archives, which have checksums. litgpt, litgpt_old: a run, and weights in the
+reader that takes those of another parameter is found out. llama, llama_parts,
+llama_copies: the same model in one file, in the files of two ranks, and in those
+of four, of which two each have a copy of a head of keys and values. The second of
+each are not zip archives, which have checksums. litgpt, litgpt_old: a run, and weights in the
 order of versions before 0.5.4. Each directory has
 expected.txt: a line of ids that follow 1 2 3 by the largest logit, and the log
 probability of 7 8 9 after 4 5 6."""
@@ -179,13 +180,15 @@ def meta(folder, parts):
             w[f"layers.{i}.{name}.weight"] = 1 + 0.1 * torch.randn(16)
     os.makedirs(folder, exist_ok=True)
     columns = ("wo.weight", "w2.weight", "tok_embeddings.weight")
-    uneven = {"output.weight": [31, 30]}  # 61 rows of two ranks
+    uneven = {"output.weight": {2: [31, 30], 4: [16, 15, 15, 15]}}  # 61 rows
     for k in range(parts):
         def part(name, t, k=k):
             if t.dim() == 1 or parts == 1:
                 return t.clone()
             dim = 1 if name.endswith(columns) else 0
-            sizes = uneven.get(name, t.shape[dim] // parts)
+            if name.endswith(("wk.weight", "wv.weight")) and parts > 2:
+                return t.split(4)[k * 2 // parts].clone()  # of a head each
+            sizes = uneven.get(name, {}).get(parts, t.shape[dim] // parts)
             return t.split(sizes, dim)[k].clone()
         torch.save({n: part(n, t) for n, t in w.items()},
                    os.path.join(folder, f"consolidated.{k:02d}.pth"),
@@ -248,6 +251,7 @@ def main():
     nanogpt(os.path.join(out, "nanogpt_plain"), False)
     meta(os.path.join(out, "llama"), 1)
     meta(os.path.join(out, "llama_parts"), 2)
+    meta(os.path.join(out, "llama_copies"), 4)
     litgpt(os.path.join(out, "litgpt"), False)
     litgpt(os.path.join(out, "litgpt_old"), True)
 

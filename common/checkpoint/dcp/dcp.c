@@ -103,6 +103,9 @@ static int list_tensors(struct gpt_dcp *d, const struct gpt_torch *t,
 
         const char *name = copy_text(d, key);
 
+        /* turns of positions, which torchtitan kept until version 0.1 */
+        if (name && gpt_path_ends_in(name, "freqs_cis"))
+            continue;
         /* bytes of an object, or a class that is newer than this reader */
         if (!size && name)
             d->objects[d->n_objects++] = name;

@@ -1,6 +1,7 @@
 /* The front end of checkpoints that torch.distributed.checkpoint wrote of
  * models of transformers: a row of checkpoint/format.h, read only. The rules of
- * huggingface/family.c make our parameters of them, of moments as of weights.
+ * huggingface/family.c, or of titan.c, make our parameters of them, of moments
+ * as of weights.
  *
  * A tensor is found in two steps. The word table, which every model has, tells
  * the keys that a program put around the state dict of its model; all other
@@ -88,11 +89,14 @@ static int find_tensor(void *context, enum gpt_kind kind, const char *name,
 static int find_model(struct gpt_source *s, struct gpt_err *err)
 {
     struct dcp_source *d = s->data;
-    const struct gpt_hf_family *family = d->extra.family;
+    const struct gpt_hf_family *titan =
+        gpt_dcp_titan(&d->files, d->extra.family->model_type);
+    const struct gpt_hf_family *family = titan ? titan : d->extra.family;
     const struct gpt_dcp *w = d->files.weights;
     const char **keys = &d->keys[GPT_KIND_PARAMETERS];
     char name[NAME];
 
+    d->model.family = family;
     d->model.prefix = family->prefix;
     gpt_hf_word_name(name, sizeof(name), family, family->prefix);
     GPT_TRY(gpt_dcp_model_keys(&d->files, GPT_KIND_PARAMETERS, name, keys,
@@ -109,7 +113,8 @@ static int find_model(struct gpt_source *s, struct gpt_err *err)
              "%s: no tensor '%s'; the first of %lld is '%.200s'", s->at, name,
              (long long)w->n, w->n ? w->tensors[0].name : "");
     return gpt_hint(err, "names must be those of a model of transformers, of "
-                         "the type that config.json says");
+                         "the type that config.json says, or, of llama and "
+                         "qwen3, those of torchtitan");
 }
 
 /* ---- the optimizer ---- */
@@ -124,7 +129,7 @@ static int has_moments(struct gpt_source *s, int kind, bool *all,
     const size_t skip = strlen(d->keys[GPT_KIND_PARAMETERS]);
     char name[NAME];
 
-    gpt_hf_word_name(name, sizeof(name), d->extra.family, d->model.prefix);
+    gpt_hf_word_name(name, sizeof(name), d->model.family, d->model.prefix);
     GPT_TRY(gpt_dcp_model_keys(&d->files, kind, name, &d->keys[kind], err));
     *all = d->keys[kind] != NULL;
     for (int64_t i = 0; *all && i < d->files.n; i++) {
@@ -151,10 +156,14 @@ static int import_state(struct gpt_source *s, struct gpt_err *err)
         if (!all)
             why = "not every parameter has moments of Adam under its name";
     }
+    const char *others = d->files.others;
     if (why) {
-        gpt_warn("%s: weights alone are read: %s", s->at, why);
+        gpt_warn("%s: weights alone are read: %s%s%s", s->at, why,
+                 others ? ", but " : "", others ? others : "");
         return GPT_OK;
     }
+    if (others)
+        GPT_TRY(gpt_source_leave_out(s, others, (int)strlen(others), err));
     d->has_optimizer = true;
     for (int k = 1; k < GPT_N_ADAM_KINDS; k++) {
         d->model.keys[k] = d->keys[k];
@@ -224,7 +233,6 @@ static int import_tensors(struct gpt_source *s, bool optimizer,
 
     d->model.where = s->at;
     d->model.config = &s->config;
-    d->model.family = d->extra.family;
     d->model.find = find_tensor;
     d->model.context = d;
     d->model.n_held = d->files.n;

@@ -122,6 +122,21 @@ static int compare_entries(const void *a, const void *b)
                               : strcmp(x->name, y->name);
 }
 
+/* Appends the last word of a state's name, unless it is there. */
+static int add_other(struct gpt_dcp_model *m, const char *state,
+                     struct gpt_err *err)
+{
+    enum { LONGEST = 60, MOST = 200 };
+    const char *dot = strrchr(state, '.');
+    const char *word = dot ? dot + 1 : state, *list = m->others;
+
+    if (list && (strstr(list, word) || strlen(list) > MOST))
+        return GPT_OK;
+    m->others = gpt_arena_printf(&m->arena, "%s%s%.*s", list ? list : "",
+                                 list ? ", " : "", LONGEST, word);
+    return m->others ? GPT_OK : gpt_no_memory(err, "what an optimizer has");
+}
+
 /* Weights and state of one checkpoint; `state`: of the one beside it nothing
  * but the state of an optimizer, whatever else a program has put there. */
 static int add_entries(struct gpt_dcp_model *m, const struct gpt_dcp *d,
@@ -133,6 +148,8 @@ static int add_entries(struct gpt_dcp_model *m, const struct gpt_dcp *d,
         const int kind = find_kind(m, d->tensors[i].name, &name);
 
         /* what SGD or Muon keep, and the largest moments of AMSGrad */
+        if (kind < 0 && find_state(name))
+            GPT_TRY(add_other(m, find_state(name), err));
         if (kind < 0 || (state && kind == GPT_KIND_PARAMETERS))
             continue;
         if (!name)

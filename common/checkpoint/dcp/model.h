@@ -30,6 +30,8 @@ struct gpt_dcp_model {
     struct gpt_dcp *weights, *state; /* state: NULL where it is in weights */
     struct gpt_dcp_entry *entries; /* by kind and name */
     int64_t n;
+    const char *others; /* what the optimizer has beside Adam's state:
+                         * "max_exp_avg_sq", or NULL */
     struct gpt_arena arena;
 };
 
@@ -53,6 +55,12 @@ struct gpt_dcp_entry *gpt_dcp_model_entry(const struct gpt_dcp_model *m,
  * tensor; GPT_EDATA names both of two. */
 int gpt_dcp_model_keys(struct gpt_dcp_model *m, int kind, const char *name,
                        const char **keys, struct gpt_err *err) GPT_MUST_USE;
+
+/* The rules of torchtitan's names for models of that type of transformers,
+ * where the weights have such names; else NULL. */
+struct gpt_hf_family;
+const struct gpt_hf_family *gpt_dcp_titan(const struct gpt_dcp_model *m,
+                                          const char *model_type);
 
 /* Adam's count of steps, which all parameters have in common. *why is NULL, or
  * says why there is no state of Adam that could go on. */

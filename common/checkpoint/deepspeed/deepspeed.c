@@ -30,9 +30,10 @@ static bool is_step(struct gpt_deepspeed *d, const char *dir)
         if (gpt_path_holds(dir, model_files[i]))
             file = model_files[i];
     d->universal = gpt_path_holds(dir, "zero");
+    d->pipeline = gpt_deepspeed_is_pipeline(dir);
     d->model_file = file;
     snprintf(d->dir, sizeof(d->dir), "%s", dir);
-    return file || d->universal;
+    return file || d->universal || d->pipeline;
 }
 
 /* The name of a step, as a file beside it says; a name that leaves the
@@ -147,7 +148,7 @@ int gpt_deepspeed_open(struct gpt_deepspeed *d, bool optimizer,
     char path[GPT_PATH_BYTES];
 
     d->step = -1;
-    if (!d->universal &&
+    if (!d->universal && !d->pipeline &&
         (gpt_path_holds(d->dir, "mp_rank_01_model_states.pt") ||
          gpt_path_holds(d->dir, "zero_pp_rank_0_mp_rank_01_model_states.pt"))) {
         gpt_fail(err, GPT_EDATA,
@@ -160,8 +161,10 @@ int gpt_deepspeed_open(struct gpt_deepspeed *d, bool optimizer,
         GPT_TRY(gpt_path_join(path, sizeof(path), d->dir, d->model_file, err));
         GPT_TRY(gpt_torch_open(&d->model, path, err));
     }
-    return d->universal ? gpt_deepspeed_open_universal(d, optimizer, err)
-                        : gpt_deepspeed_open_zero(d, optimizer, err);
+    if (d->universal)
+        return gpt_deepspeed_open_universal(d, optimizer, err);
+    return d->pipeline ? gpt_deepspeed_open_pipeline(d, optimizer, err)
+                       : gpt_deepspeed_open_zero(d, optimizer, err);
 }
 
 /* Also for what failed halfway: what was not made is zero. */

@@ -1,10 +1,10 @@
 /* Checkpoints of DeepSpeed: parameters and state of an optimizer as ZeRO cuts
  * them, flat vectors over the data parallel ranks (zero.c), or whole tensors,
- * of a universal checkpoint (universal.c) or of a run without ZeRO, which is
- * stage 0 (whole.c). Names are those of transformers' models, whose config.json
- * is beside; format.c makes a source of them. Start at gpt_deepspeed_find().
- * Source: DeepSpeed, utils/zero_to_fp32.py, runtime/engine.py,
- * checkpoint/ds_to_universal.py. */
+ * of a universal checkpoint (universal.c), of a pipeline (pipeline.c), or of a
+ * run without ZeRO, which is stage 0 (whole.c). Names are those of
+ * transformers' models, whose config.json is beside; format.c makes a source of
+ * them. Start at gpt_deepspeed_find(). Source: DeepSpeed,
+ * utils/zero_to_fp32.py, runtime/engine.py, checkpoint/ds_to_universal.py. */
 #ifndef GPT_CHECKPOINT_DEEPSPEED_H
 #define GPT_CHECKPOINT_DEEPSPEED_H
 
@@ -25,7 +25,7 @@ struct gpt_deepspeed_param {
 struct gpt_deepspeed {
     char root[GPT_PATH_BYTES]; /* with config.json */
     char dir[GPT_PATH_BYTES];  /* of the step */
-    bool universal;
+    bool universal, pipeline;
     const char *model_file;
     struct gpt_torch model;  /* states of the first rank */
     struct gpt_torch *others; /* of other ranks, for parts of what is frozen */
@@ -43,6 +43,7 @@ struct gpt_deepspeed {
     int64_t n_frozen; /* parameters without moments */
     bool has_optimizer; /* moments of all parameters that were trained */
     int64_t step;       /* of Adam, or -1 */
+    const char *beside; /* what the optimizer has with Adam's, or NULL */
     struct gpt_arena arena;
 };
 
@@ -57,12 +58,21 @@ int gpt_deepspeed_open(struct gpt_deepspeed *d, bool optimizer,
                        struct gpt_err *err) GPT_MUST_USE;
 void gpt_deepspeed_close(struct gpt_deepspeed *d);
 
-/* The kinds of directories: with files of ranks, with a file a tensor, and with
- * everything in the states of the model. */
+/* True for the directory of a step that has a file a layer. */
+bool gpt_deepspeed_is_pipeline(const char *dir);
+/* GPT_EDATA where the arguments of the run, in the states of the model, say
+ * another number of heads, which no shape tells. */
+int gpt_deepspeed_check_heads(const struct gpt_deepspeed *d, int64_t heads,
+                              struct gpt_err *err) GPT_MUST_USE;
+
+/* The kinds of directories: with files of ranks, with a file a tensor, with a
+ * file a layer, and with everything in the states of the model. */
 int gpt_deepspeed_open_zero(struct gpt_deepspeed *d, bool optimizer,
                             struct gpt_err *err) GPT_MUST_USE;
 int gpt_deepspeed_open_universal(struct gpt_deepspeed *d, bool optimizer,
                                  struct gpt_err *err) GPT_MUST_USE;
+int gpt_deepspeed_open_pipeline(struct gpt_deepspeed *d, bool optimizer,
+                                struct gpt_err *err) GPT_MUST_USE;
 int gpt_deepspeed_open_whole(struct gpt_deepspeed *d, bool optimizer,
                              struct gpt_err *err) GPT_MUST_USE;
 

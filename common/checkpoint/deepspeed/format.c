@@ -195,7 +195,10 @@ static int make_state(struct gpt_source *s, struct gpt_err *err)
     gpt_run_state_put_family(d->state, s->family);
     s->state = d->state;
     s->left_out = gpt_pickle_others(root, known_keys, &s->arena);
-    return GPT_OK;
+    return d->files.has_optimizer && d->files.beside
+               ? gpt_source_leave_out(s, d->files.beside,
+                                      (int)strlen(d->files.beside), err)
+               : GPT_OK;
 }
 
 /* ---- the source ---- */
@@ -244,6 +247,8 @@ static int open_deepspeed(struct gpt_source *s, const char *path,
     /* what a text begins and ends with goes along into other formats */
     gpt_hf_import_extra(s, &d->extra);
     GPT_TRY(gpt_deepspeed_open(&d->files, o->optimizer, err));
+    GPT_TRY(gpt_deepspeed_check_heads(&d->files, s->config.num_attention_heads,
+                                      err));
     GPT_TRY(import_tensors(s, err));
     s->tensors = d->model.tensors;
     s->n_tensors = d->model.n;

@@ -309,6 +309,20 @@ item_of(const struct gpt_pickle_value *lists, int64_t group, int64_t i)
     return items[i >= 0 ? i : group];
 }
 
+/* All parameters have one count: Adam corrects their moments by it here. */
+static int take_step(struct whole *w, const struct gpt_pickle_value *state,
+                     struct gpt_err *err)
+{
+    int64_t step;
+
+    GPT_TRY(gpt_torch_count(&w->d->model, gpt_pickle_find(state, "step"), &step,
+                            err));
+    if (w->d->step >= 0 && step != w->d->step)
+        w->why = "its parameters have different counts of steps";
+    w->d->step = step;
+    return GPT_OK;
+}
+
 /* The moments and, of runs of 16 bits, the weights of parameter i in the order
  * of the optimizer; at: elements of its group before it. */
 static int take_param(struct whole *w, int64_t i, int64_t at, bool *fits,
@@ -328,9 +342,8 @@ static int take_param(struct whole *w, int64_t i, int64_t at, bool *fits,
         GPT_TRY(w->flat ? take_span(w, v, p, (enum gpt_kind)k, at, fits, err)
                         : take_tensor(w, v, p, (enum gpt_kind)k, fits, err));
     }
-    if (*fits && w->d->step < 0)
-        GPT_TRY(gpt_torch_count(&w->d->model, gpt_pickle_find(state, "step"),
-                                &w->d->step, err));
+    if (*fits)
+        GPT_TRY(take_step(w, state, err));
     if (!*fits || (!w->flat && !w->masters))
         return GPT_OK;
     /* the weight stays until it was compared with its master */
@@ -359,6 +372,10 @@ static int read_state(struct whole *w, struct gpt_err *err)
     int64_t at = 0;
 
     GPT_TRY(number_states(w, err));
+    if (!gpt_torch_is_adam(w->states[0], &w->d->arena, &w->d->beside)) {
+        w->why = gpt_torch_not_adam(w->d->beside, &w->d->arena);
+        return GPT_OK;
+    }
     GPT_TRY(find_order(w, err));
     if (!w->why && !w->flat && gpt_pickle_pairs(w->state) != w->n)
         w->why = "not every parameter has moments of Adam";
@@ -372,8 +389,8 @@ static int read_state(struct whole *w, struct gpt_err *err)
         GPT_TRY(take_param(w, i, at, &fits, err));
         at += n;
         if (!fits)
-            w->why = "it is not that of Adam, or its parameters are in another "
-                     "order than those of the model";
+            w->why = "its parameters are in another order than those of the "
+                     "model";
     }
     return GPT_OK;
 }

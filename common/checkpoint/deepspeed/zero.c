@@ -123,7 +123,7 @@ static int take_moments(struct reader *r, const struct gpt_torch *t,
             state = value;
     }
     /* another optimizer, or one that is kept by rank in lists (elastic) */
-    if (!gpt_pickle_find(state, "exp_avg")) {
+    if (!gpt_torch_is_adam(state, &r->d->arena, &r->d->beside)) {
         r->optimizer = false;
         return GPT_OK;
     }
@@ -328,8 +328,8 @@ int gpt_deepspeed_open_zero(struct gpt_deepspeed *d, bool optimizer,
     for (int64_t i = 0; i < d->n_files; i++)
         GPT_TRY_GOTO(status, take_rank(&r, i, err), out);
     if (optimizer && !r.optimizer)
-        gpt_warn("%s: its optimizer state is left out: it is not that of Adam",
-                 d->dir);
+        gpt_warn("%s: its optimizer state is left out: %s", d->dir,
+                 gpt_torch_not_adam(d->beside, &d->arena));
     GPT_TRY_GOTO(status, cut_params(&r, err), out);
     if (r.sharded)
         GPT_TRY_GOTO(status, gpt_deepspeed_add_frozen(d, err), out);

@@ -20,8 +20,8 @@ static void take_one(float *to, const uint8_t *block)
 }
 
 static const struct gpt_packing shifted = {
-    .name = "f32", .elements = 1, .bytes = sizeof(float), .unpack = take_one,
-    .pack = add_one};
+    .name = "f32", .how = "after adding 1 to norms in fp32", .elements = 1,
+    .bytes = sizeof(float), .unpack = take_one, .pack = add_one};
 
 const struct gpt_packing *gpt_gguf_shifted(const struct gpt_gguf_arch *arch,
                                            const struct gpt_param *p)

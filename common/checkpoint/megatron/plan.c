@@ -69,15 +69,16 @@ static int find_source(struct gpt_target *t, const struct gpt_param *row,
     return gpt_tensor_resize(to, in, kind == GPT_KIND_PARAMETERS, err);
 }
 
-/* Word table and output layer of each kind may be resized. */
+/* What has a row for each token may be resized, of each kind. */
 static int find_sources(struct gpt_target *t, struct gpt_err *err)
 {
     struct gpt_megatron_output *p = t->data;
     const int kinds =
         p->optimizer == GPT_MEGATRON_NONE ? 1 : (int)GPT_N_ADAM_KINDS;
 
-    GPT_TRY(gpt_new(&p->resized, (size_t)kinds * 2, sizeof(*p->resized),
-                    "vocabulary tables", err));
+    GPT_TRY(gpt_new(&p->resized,
+                    (size_t)(kinds * gpt_params_vocab_rows(&p->table)),
+                    sizeof(*p->resized), "vocabulary tables", err));
     /* a parameter without moments is an error: half a state is none */
     for (int k = 0; k < kinds; k++) {
         GPT_TRY(gpt_new(&p->sources[k], (size_t)p->table.n,

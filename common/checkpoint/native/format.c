@@ -224,7 +224,7 @@ static int find_source(struct gpt_target *t, const char *name,
     *out = in;
     if (in->shape[0] == param->shape[0])
         return GPT_OK;
-    assert(param->vocab_rows); /* two tables a kind, for which there is room */
+    assert(param->vocab_rows); /* for which there is room */
     struct gpt_tensor *to = &p->resized[p->n_resized++];
     *to = gpt_tensor_make(in->name, in->dtype, param->ndim, param->shape);
     *out = to;
@@ -376,9 +376,9 @@ static int plan_native(struct gpt_target *t, struct gpt_err *err)
     GPT_TRY(gpt_new(&p->contents, (size_t)(n * ranks), sizeof(*p->contents),
                     "files", err));
     p->n_contents = n * ranks;
-    /* word table and output layer */
-    GPT_TRY(gpt_new(&p->resized, (size_t)n * 2, sizeof(*p->resized),
-                    "vocabulary tables", err));
+    GPT_TRY(gpt_new(&p->resized,
+                    (size_t)(n * gpt_params_vocab_rows(&p->table)),
+                    sizeof(*p->resized), "vocabulary tables", err));
     for (int i = 0; i < n; i++)
         GPT_TRY(plan_kind(t, i * ranks, kinds[i], err));
     return GPT_OK;

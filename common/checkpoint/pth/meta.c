@@ -2,8 +2,10 @@
  * have them: params.json beside consolidated.00.pth, .01.pth and so on, or
  * consolidated.safetensors; a row of checkpoint/format.h, read only. Several
  * files are ranks of tensor parallelism, each with its rows or columns of every
- * matrix. Start at open_meta(). Source: llama-models of Meta, llama3/model.py;
- * mistral-inference, args.py. */
+ * matrix, and a copy of every vector. Of more ranks than heads of keys and
+ * values, as Llama 3.1 of 405B has them, neighbours have copies of a head.
+ * Start at open_meta(). Source: llama-models of Meta, llama3/model.py and
+ * checkpoint.py; mistral-inference, args.py. */
 #include "checkpoint/format.h"
 #include "checkpoint/huggingface/rows.h"
 #include "checkpoint/pth/pth.h"
@@ -111,6 +113,60 @@ static int add_part(struct gpt_pth *p, int64_t k, const char *name, int split,
     return status;
 }
 
+/* How many ranks in a row have each part of a matrix: 1, but where each has one
+ * head of keys or values, and there are fewer heads than ranks. */
+static int64_t copies_of(const struct gpt_pth *p, const char *name,
+                         const struct gpt_safetensor *e)
+{
+    const struct gpt_config *c = p->model.config;
+    const bool heads = gpt_path_ends_in(name, "attention.wk.weight") ||
+                       gpt_path_ends_in(name, "attention.wv.weight");
+
+    return heads && e->ndim == 2 && e->shape[0] == c->head_size &&
+                   p->n_files % c->num_query_groups == 0
+               ? p->n_files / c->num_query_groups
+               : 1;
+}
+
+/* True in *equal when file k has the same as file `first`. */
+static int compare_copy(bool *equal, const struct gpt_pth *p, int64_t first,
+                        int64_t k, const char *name, struct gpt_err *err)
+{
+    const struct gpt_safetensor *a = entry_of(p, first, name),
+                                *b = entry_of(p, k, name);
+
+    *equal = false;
+    return a && b ? gpt_stored_equal(equal, p->files[first].in, a,
+                                     p->files[k].in, b, err)
+                  : GPT_OK;
+}
+
+/* Copies of heads of keys and values are equal, or the ranks have another order
+ * than is taken here. */
+static int check_heads(const struct gpt_pth *p, const char *name,
+                       struct gpt_err *err)
+{
+    const int64_t copies = copies_of(p, name, entry_of(p, 0, name));
+
+    for (int64_t k = 0; copies > 1 && k < p->n_files; k++) {
+        const int64_t first = k - k % copies;
+        bool equal;
+
+        GPT_TRY(compare_copy(&equal, p, first, k, name, err));
+        if (equal)
+            continue;
+        gpt_fail(err, GPT_EDATA,
+                 "%s/%s: tensor '%s' is not that of %s: n_kv_heads is %lld, "
+                 "and each of them has copies in %lld files, which differ",
+                 p->dir, p->files[k].name, name, p->files[first].name,
+                 (long long)p->model.config->num_query_groups,
+                 (long long)copies);
+        return gpt_hint(err, "a file may be of another model: copy all files "
+                             "again");
+    }
+    return GPT_OK;
+}
+
 /* A gpt_hf_find: one matrix of the parts of all ranks. Vectors are the same on
  * each. */
 static int find_whole(void *context, enum gpt_kind kind, const char *name,
@@ -126,15 +182,16 @@ static int find_whole(void *context, enum gpt_kind kind, const char *name,
         return gpt_pth_find(context, kind, name, found, err);
     }
     const int split = split_of(p, name, first);
+    const int64_t copies = copies_of(p, name, first);
     memcpy(shape, first->shape, sizeof(shape));
-    for (int64_t k = 1; k < p->n_files; k++)
+    for (int64_t k = copies; k < p->n_files; k += copies)
         if ((e = entry_of(p, k, name)) && e->ndim == 2 &&
             !gpt_add(shape[split], e->shape[split], &shape[split]))
             return gpt_fail(err, GPT_EDATA, "%s: tensor '%s' is too large",
                             p->dir, name);
     /* the caller frees what was found, and not what failed */
     found->tensor = gpt_tensor_make(first->name, first->dtype, 2, shape);
-    for (int64_t k = 0; k < p->n_files; k++) {
+    for (int64_t k = 0; k < p->n_files; k += copies) {
         const int status =
             add_part(p, k, name, split, &at, &found->tensor, err);
 
@@ -144,6 +201,8 @@ static int find_whole(void *context, enum gpt_kind kind, const char *name,
         }
     }
     found->owned = true;
+    if (copies > 1)
+        mark(p, 1, name);
     return GPT_OK;
 }
 
@@ -360,6 +419,36 @@ static int open_meta(struct gpt_source *s, const char *path,
     mark(s->data, 0, "rope.freqs");
     GPT_TRY(gpt_pth_import(s, &family, find_whole, GPT_META_PARAMS, o, err));
     s->family = "llama";
+    /* the first layer tells whether ranks have the order that is taken here */
+    GPT_TRY(check_heads(s->data, "layers.0.attention.wk.weight", err));
+    return check_heads(s->data, "layers.0.attention.wv.weight", err);
+}
+
+/* What ranks have copies of: vectors may drift apart in honest runs. */
+static int check_meta(const struct gpt_source *s, struct gpt_err *err)
+{
+    const struct gpt_pth *p = s->data;
+    const struct gpt_safetensors *w = &p->files[0].weights;
+    const char *name = NULL, *file = NULL;
+    int64_t differ = 0;
+
+    for (int64_t i = 0; i < w->n; i++) {
+        GPT_TRY(check_heads(p, w->tensors[i].name, err));
+        for (int64_t k = 1; w->tensors[i].ndim == 1 && k < p->n_files; k++) {
+            bool equal;
+
+            GPT_TRY(compare_copy(&equal, p, 0, k, w->tensors[i].name, err));
+            if (equal || differ++)
+                continue;
+            name = w->tensors[i].name;
+            file = p->files[k].name;
+        }
+    }
+    if (differ)
+        gpt_warn("%s: files have copies of one tensor that differ, %lld in "
+                 "all, first '%s' of %s: a file may be of another model; "
+                 "those of the first file are used",
+                 p->dir, (long long)differ, name, file);
     return GPT_OK;
 }
 
@@ -369,5 +458,6 @@ const struct gpt_format gpt_format_meta = {
     .recognises = recognise_meta,
     .open = open_meta,
     .close = gpt_pth_close,
+    .check = check_meta,
     .list = gpt_pth_list,
 };

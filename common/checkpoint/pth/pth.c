@@ -260,41 +260,91 @@ static bool moments_fit(const struct gpt_pth *p)
     return true;
 }
 
+/* Tensors that are not read, as those of 8 bits of torchao, are none of Adam
+ * here, and no failure. */
+static int list_moments(struct gpt_source *s,
+                        const struct gpt_pickle_value *state, const char **why,
+                        struct gpt_err *err)
+{
+    struct gpt_pth *p = s->data;
+    struct gpt_err inner = {0};
+    const int status = gpt_torch_list(&p->moments, &p->files[0].torch, state,
+                                      err ? &inner : NULL);
+
+    *why = NULL;
+    if (status == GPT_EDATA) {
+        *why = gpt_arena_strdup(&s->arena, inner.text);
+        return *why ? GPT_OK : gpt_no_memory(err, "a message");
+    }
+    if (status != GPT_OK && err)
+        *err = inner;
+    return status;
+}
+
+/* All parameters have one count: Adam corrects their moments by it here. */
+static int read_step(struct gpt_pth *p, const struct gpt_pickle_value *state,
+                     const char **why, struct gpt_err *err)
+{
+    const struct gpt_torch *t = &p->files[0].torch;
+    const struct gpt_pickle_value *key, *value;
+
+    *why = NULL;
+    p->step = -1;
+    for (int64_t i = 0; !*why && i < gpt_pickle_pairs(state); i++) {
+        int64_t step;
+
+        gpt_pickle_pair(state, i, &key, &value);
+        GPT_TRY(gpt_torch_count(t, gpt_pickle_find(value, "step"), &step, err));
+        if (step < 0)
+            *why = "it does not say its step";
+        else if (i > 0 && step != p->step)
+            *why = "its parameters have different counts of steps";
+        p->step = step;
+    }
+    return GPT_OK;
+}
+
 /* What is not Adam's, or does not fit, is no failure: weights alone can be
- * used. The step of one parameter is that of all, as AdamW counts. */
+ * used. */
 static int import_adam(struct gpt_source *s, const char **why,
                        struct gpt_err *err)
 {
     struct gpt_pth *p = s->data;
-    const struct gpt_torch *t = &p->files[0].torch;
     const struct gpt_pickle_value *all =
         gpt_pickle_find(p->files[0].run, "optimizer");
     const struct gpt_pickle_value *state = gpt_pickle_find(all, "state"), *key;
     const struct gpt_pickle_value *first = NULL;
     struct gpt_pickle_value **groups;
+    const char *others;
     int64_t n_groups;
 
     *why = "there is none";
     if (!gpt_pickle_mapping(state) || gpt_pickle_pairs(state) == 0)
         return GPT_OK;
+    gpt_pickle_pair(state, 0, &key, &first);
+    if (!gpt_torch_is_adam(first, &s->arena, &others)) {
+        *why = gpt_torch_not_adam(others, &s->arena);
+        return GPT_OK;
+    }
     *why = "its parameters are neither one group nor matrices and vectors";
     if (!gpt_pickle_sequence(gpt_pickle_find(all, "param_groups"), &groups,
                              &n_groups) || n_groups < 1 || n_groups > 2)
         return GPT_OK;
-    GPT_TRY(gpt_torch_list(&p->moments, t, state, err));
+    GPT_TRY(list_moments(s, state, why, err));
+    if (*why)
+        return GPT_OK;
     GPT_TRY(gpt_new(&p->numbers, (size_t)p->files[0].weights.n,
                     sizeof(*p->numbers), "numbers of parameters", err));
-    *why = "it is not that of Adam, or its parameters are in another order "
-           "than those of the model";
+    *why = "its parameters are in another order than those of the model, or "
+           "not all of them have moments";
     if (number_weights(p, n_groups) != gpt_pickle_pairs(state) ||
         !moments_fit(p))
         return GPT_OK;
-    gpt_pickle_pair(state, 0, &key, &first);
-    GPT_TRY(gpt_torch_count(t, gpt_pickle_find(first, "step"), &p->step, err));
-    *why = p->step < 0 ? "it does not say its step" : NULL;
+    GPT_TRY(read_step(p, state, why, err));
     for (int k = 1; !*why && k < GPT_N_ADAM_KINDS; k++)
         GPT_TRY(gpt_hf_import_kind(&p->model, (enum gpt_kind)k, err));
     s->n_tensors = p->model.n;
+    p->others = *why ? NULL : others;
     return GPT_OK;
 }
 
@@ -329,5 +379,8 @@ int gpt_pth_import_run(struct gpt_source *s, const char *count,
                               s->format->title);
     s->state = p->state;
     s->left_out = gpt_pickle_others(root, known, &s->arena);
+    if (p->others)
+        GPT_TRY(gpt_source_leave_out(s, p->others, (int)strlen(p->others),
+                                     err));
     return p->state ? GPT_OK : gpt_no_memory(err, "the state of a run");
 }

@@ -37,6 +37,7 @@ struct gpt_pth {
     struct gpt_safetensors moments; /* of the first file's optimizer, or zero */
     int64_t *numbers; /* (files[0].weights.n): in the optimizer, where used */
     int64_t step;     /* of Adam */
+    const char *others; /* what the optimizer has beside Adam's, or NULL */
     cJSON *state;
 };
 

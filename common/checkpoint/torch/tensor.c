@@ -272,6 +272,33 @@ const char *const gpt_torch_adam_keys[GPT_N_ADAM_KINDS] = {
     [GPT_KIND_EXP_AVG_SQ] = "exp_avg_sq",
 };
 
+bool gpt_torch_is_adam(const struct gpt_pickle_value *state,
+                       struct gpt_arena *arena, const char **others)
+{
+    static const char *const step[] = {"step", NULL};
+    static const char *const known[] = {"step", "exp_avg", "exp_avg_sq", NULL};
+    bool both = true;
+
+    for (int k = GPT_KIND_EXP_AVG; k < GPT_N_ADAM_KINDS; k++) {
+        const struct gpt_pickle_value *v =
+            gpt_pickle_find(state, gpt_torch_adam_keys[k]);
+
+        both = both && v && gpt_torch_is_tensor(v);
+    }
+    *others = gpt_pickle_others(state, both ? known : step, arena);
+    return both;
+}
+
+const char *gpt_torch_not_adam(const char *others, struct gpt_arena *arena)
+{
+    const char *why =
+        others ? gpt_arena_printf(arena, "it is not that of Adam, but has "
+                                         "%.200s", others)
+               : "it is not that of Adam";
+
+    return why ? why : "it is not that of Adam";
+}
+
 int gpt_torch_count(const struct gpt_torch *t, const struct gpt_pickle_value *v,
                     int64_t *count, struct gpt_err *err)
 {

@@ -82,6 +82,14 @@ int gpt_torch_tensor(const struct gpt_torch *t, const char *name,
 
 /* What PyTorch's Adam calls its moments, "exp_avg"; NULL for parameters. */
 extern const char *const gpt_torch_adam_keys[GPT_N_ADAM_KINDS];
+/* True where the state of a parameter has both moments of Adam, as plain
+ * tensors. *others: what it has beside them and the step, "max_exp_avg_sq", or,
+ * where it is not Adam's, all but the step; in the arena, or NULL. */
+bool gpt_torch_is_adam(const struct gpt_pickle_value *state,
+                       struct gpt_arena *arena, const char **others);
+/* Why a state that is none is not read, in the arena: what there is in its
+ * place. */
+const char *gpt_torch_not_adam(const char *others, struct gpt_arena *arena);
 /* A count, a number or a tensor of one; -1 when it is neither. */
 int gpt_torch_count(const struct gpt_torch *t, const struct gpt_pickle_value *v,
                     int64_t *count, struct gpt_err *err) GPT_MUST_USE;
