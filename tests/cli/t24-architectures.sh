@@ -251,7 +251,7 @@ changed phi4 "$(add '"interpolate_factor": 2')" 'interpolate_factor is 2'
 changed ministral3 's/"llama_4_scaling_beta":.*//' \
     'no llama_4_scaling_beta, without which Ministral3ForCausalLM'
 changed ministral3 's/"yarn"/"default"/' \
-    'llama_4_scaling_beta is 0.1: only 0 without yarn, llama3 or longrope'
+    'llama_4_scaling_beta is 0.5: only 0 without yarn, llama3 or longrope'
 changed phi4 's/"longrope"/"longrope", "mscale": 1/' \
     'mscale is 1: only its absence without yarn'
 changed phi4 's/"longrope"/"longrope", "llama_4_scaling_beta": 1/' \
