@@ -289,6 +289,9 @@ config 's/"model_type": "gpt2"/"model_type": "old", "state_size": 0/' \
     'model_type is old: only gpt2'
 config 's/"model_type": "gpt2"/"model_type": "bitnet"/' \
     'whose models have weights of three values (model_type)'
+# the type counts before a key that its files have, too
+config 's/"model_type": "gpt2"/"model_type": "doge", "num_experts": 8/' \
+    'whose models have masks that are computed from values (model_type)'
 config 's/gelu_new/mish/' 'activation_function is mish'
 config 's/"n_layer": 2/"n_layer": 2, "logit_cap": 30/' "'logit_cap' is not known"
 err_has 'remove the key when it changes nothing'

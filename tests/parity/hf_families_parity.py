@@ -471,6 +471,13 @@ CASES = {
                 "--qk-layernorm --activation-function xielu "
                 "--disable-bias-linear --untie-embeddings-and-output-weights "
                 "--rotary-base 12000000 --rotary-scaling-type llama3"),
+    "apertus1.5": ("Apertus1p5", dict(**GROUPS, hidden_size=48,
+                                      dtype="float32"),
+                   f"{ROPE} {GQA} --hidden-size 48 --normalization RMSNorm "
+                   "--qk-layernorm --activation-function xielu "
+                   "--disable-bias-linear "
+                   "--untie-embeddings-and-output-weights "
+                   "--rotary-base 12000000 --rotary-scaling-type llama3"),
     "mpt": ("Mpt", dict(n_heads=3, max_seq_len=160),
             "--num-attention-heads 3 --ffn-hidden-size 120 --no-norm-bias "
             "--position-embedding-type alibi --disable-bias-linear "
