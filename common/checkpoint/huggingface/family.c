@@ -152,6 +152,7 @@ static const struct gpt_hf_family llama = {
     .model_type = "llama",
     .architecture = "LlamaForCausalLM",
     .prefix = "model.",
+    .shares_width = true,
     .base = {LLAMA_BASE},
     TABLES(llama_rules, llama_keys),
 };

@@ -25,6 +25,7 @@ const struct gpt_hf_family gpt_hf_arcee = {
     .model_type = "arcee",
     .architecture = "ArceeForCausalLM",
     .prefix = "model.",
+    .shares_width = true,
     .base = {.position_embedding = GPT_POSITION_ROPE, .rotary_percent = 1,
              .normalization = GPT_RMSNORM, .no_linear_bias = true},
     TABLES(llama_rules, arcee_keys),
