@@ -224,7 +224,7 @@ static const struct gpt_hf_constant apertus_constants[] = {
     OWN_HEAD_DIM,                                                              \
     HIDDEN("4096"), FFN("14336"), LAYERS("32"), HEADS("32"), KV_HEADS("0"),    \
     POSITIONS("65536"), VOCAB(vocab), RMS_EPS("1e-5"), TIED("false"),          \
-    ROPE_OF("{\"rope_type\": \"llama3\", \"rope_theta\": 12000000,"              \
+    ROPE_OF("{\"rope_type\": \"llama3\", \"rope_theta\": 12000000,"            \
             " \"factor\": 8, \"original_max_position_embeddings\": 8192,"      \
             " \"low_freq_factor\": 1, \"high_freq_factor\": 4}",               \
             "12000000"),                                                       \
