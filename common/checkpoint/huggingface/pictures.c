@@ -142,7 +142,6 @@ static const struct gpt_hf_outer outers[] = {
     SEES("cohere2_vision", "cohere2", "true", cohere_keys),
     SEES("llava_next_video", "llama", "false", llava_keys),
     SEES("video_llava", "llama", "false", llava_keys),
-    SEES("fast_vlm", "qwen2", "false", llava_keys),
     SEES("ovis2", "qwen2", "true", ovis_keys),
     SEES("lighton_ocr", "qwen3", "true", mistral3_keys),
     SEES("video_llama_3", "qwen2", "false", qwen_keys),
