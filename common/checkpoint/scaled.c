@@ -34,21 +34,40 @@ static float value_of(const struct gpt_fields *f, uint32_t stored)
     return (float)((int)((stored + (uint32_t)f->plus) & mask) - f->minus);
 }
 
-/* Units that go down the rows: one a column. */
+/* One line of units that go down the rows, which is kept for the next row. */
+static int read_units(const struct gpt_fields *f, uint8_t *raw, int64_t *unit,
+                      int64_t line, int64_t column, int64_t n,
+                      struct gpt_err *err)
+{
+    if (*unit != line)
+        GPT_TRY(gpt_in_read(f->in, raw, f->begin + line * f->pitch + 4 * column,
+                            (size_t)(4 * n), err));
+    *unit = line;
+    return GPT_OK;
+}
+
+/* Units that go down the rows: one a column. Of 3 bits one may be in two of
+ * them: the lower ones are kept as a float meanwhile. */
 static int read_down(const struct gpt_fields *f, float *to, uint8_t *raw,
                      int64_t *unit, int64_t row, int64_t column, int64_t n,
                      struct gpt_err *err)
 {
-    const int per = 32 / f->bits, shift = (int)(row % per) * f->bits;
+    const int64_t line = row * f->bits / 32;
+    const int shift = (int)(row * f->bits % 32), lower = 32 - shift;
     const uint32_t mask = (1U << f->bits) - 1;
 
-    if (*unit != row / per)
-        GPT_TRY(gpt_in_read(f->in, raw,
-                            f->begin + row / per * f->pitch + 4 * column,
-                            (size_t)(4 * n), err));
-    *unit = row / per;
+    GPT_TRY(read_units(f, raw, unit, line, column, n, err));
+    for (int64_t i = 0; i < n; i++) {
+        const uint32_t stored = gpt_get_u32(raw + 4 * i) >> shift & mask;
+
+        to[i] = lower < f->bits ? (float)stored : value_of(f, stored);
+    }
+    if (lower >= f->bits)
+        return GPT_OK;
+    GPT_TRY(read_units(f, raw, unit, line + 1, column, n, err));
     for (int64_t i = 0; i < n; i++)
-        to[i] = value_of(f, gpt_get_u32(raw + 4 * i) >> shift & mask);
+        to[i] = value_of(f, ((uint32_t)to[i] |
+                             gpt_get_u32(raw + 4 * i) << lower) & mask);
     return GPT_OK;
 }
 
@@ -57,7 +76,8 @@ static int read_along(const struct gpt_fields *f, float *to, uint8_t *raw,
                       int64_t row, int64_t column, int64_t n,
                       struct gpt_err *err)
 {
-    const int per = f->order ? f->per : 8 / f->bits, size = per * f->bits / 8;
+    const int per = f->order ? f->per : f->bits == 3 ? 8 : 8 / f->bits;
+    const int size = per * f->bits / 8;
     const int64_t first = column / per;
     const int64_t units = gpt_ceil_div(column + n, per) - first;
     const uint32_t mask = (1U << f->bits) - 1;
@@ -68,10 +88,12 @@ static int read_along(const struct gpt_fields *f, float *to, uint8_t *raw,
     for (; i < n; i += per, raw += size)
         for (int k = 0; k < per; k++) {
             const int bit = (f->order ? f->order[k] : k) * f->bits;
+            uint32_t stored = (uint32_t)raw[bit / 8] >> bit % 8;
 
+            if (bit % 8 + f->bits > 8) /* the rest is in the next byte */
+                stored |= (uint32_t)raw[bit / 8 + 1] << (8 - bit % 8);
             if (i + k >= 0 && i + k < n)
-                to[i + k] =
-                    value_of(f, (uint32_t)raw[bit / 8] >> bit % 8 & mask);
+                to[i + k] = value_of(f, stored & mask);
         }
     return GPT_OK;
 }

@@ -9,9 +9,11 @@
 #include "base/dtype.h"
 #include "base/io.h"
 
-/* A matrix of numbers of 2, 4 or 8 bits. Several of them share a unit: with
+/* A matrix of numbers of 2, 3, 4 or 8 bits. Several of them share a unit: with
  * `down` 32 bits, little-endian, with `order` as many bytes as `per` numbers
- * have, else one byte. Without `order` the first is in the lowest bits. */
+ * have, else one byte. Without `order` the first is in the lowest bits. Those
+ * of 3 bits follow each other through all units of a row or column: one may be
+ * in two of them. */
 struct gpt_fields {
     struct gpt_in *in; /* borrowed; NULL: there are none */
     int64_t begin;     /* byte of the file */

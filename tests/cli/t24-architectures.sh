@@ -250,6 +250,8 @@ changed phi4 's/"longrope"/"mrope"/' 'type is mrope'
 changed phi4 "$(add '"interpolate_factor": 2')" 'interpolate_factor is 2'
 changed ministral3 's/"llama_4_scaling_beta":.*//' \
     'no llama_4_scaling_beta, without which Ministral3ForCausalLM'
+changed ministral3 's/"yarn"/"default"/' \
+    'llama_4_scaling_beta is 0.5: only 0 without yarn, llama3 or longrope'
 changed phi4 's/"longrope"/"longrope", "mscale": 1/' \
     'mscale is 1: only its absence without yarn'
 changed phi4 's/"longrope"/"longrope", "llama_4_scaling_beta": 1/' \
@@ -302,6 +304,14 @@ sed -i 's/"head_dim":.*/"head_dim": null,/' null-hf/config.json
 expect 0 'heads of no size' gpt-reshape --load-path null-hf --save-path null-back
 check 'share the width' cmp null-back/*/model_tp00_pp00.safetensors \
     ministral3-back/*/model_tp00_pp00.safetensors
+# the class divides by them with any scaling
+cp -r ministral3-hf linear-hf
+sed -i 's/"yarn"/"linear"/; s/"llama_4_scaling_beta":.*/"llama_4_scaling_beta": 0,/' \
+    linear-hf/config.json
+expect 0 'linear scaling without growth' gpt-reshape --load-path linear-hf \
+    --save-path linear-out --to hf
+check 'has positions of pretraining' \
+    grep -q '"original_max_position_embeddings"' linear-out/config.json
 cp -r phi4-hf phi4-su
 sed -i 's/"longrope"/"su"/' phi4-su/config.json
 expect 0 'an early name' gpt-reshape --load-path phi4-su --save-path phi4-new

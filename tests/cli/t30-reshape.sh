@@ -140,6 +140,14 @@ if [ -x "$BUILD/gpt-train" ]; then
     check 'which is GPT-NeoX' grep -q '"model_type":.*"gpt_neox"' \
         ropehf/config.json
     expect 0 'and comes back' into ropehf ropeback --verify
+    # Llama's class refuses a width that its heads do not share
+    expect 0 'heads that do not share the width' gpt-train --num-layers 1 \
+        --data-path x_text_document --vocab-size 67 --hidden-size 18 \
+        --num-attention-heads 4 --kv-channels 4 --seq-length 16 --lr 1e-3 \
+        --train-iters 1 --split 100,0,0 --position-embedding-type rope \
+        --normalization RMSNorm --swiglu --disable-bias-linear --save shares
+    expect 0 'go out' into shares shareshf --to hf --verify
+    check 'as Mistral' grep -q '"model_type":.*"mistral"' shareshf/config.json
     expect 0 'a model of no family' gpt-train --num-layers 2 \
         --data-path x_text_document --vocab-size 67 --hidden-size 16 \
         --num-attention-heads 2 --seq-length 16 --train-iters 1 --lr 1e-3 \
@@ -289,6 +297,9 @@ config 's/"model_type": "gpt2"/"model_type": "old", "state_size": 0/' \
     'model_type is old: only gpt2'
 config 's/"model_type": "gpt2"/"model_type": "bitnet"/' \
     'whose models have weights of three values (model_type)'
+# the type counts before a key that its files have, too
+config 's/"model_type": "gpt2"/"model_type": "doge", "num_experts": 8/' \
+    'whose models have masks that are computed from values (model_type)'
 config 's/gelu_new/mish/' 'activation_function is mish'
 config 's/"n_layer": 2/"n_layer": 2, "logit_cap": 30/' "'logit_cap' is not known"
 err_has 'remove the key when it changes nothing'

@@ -224,6 +224,30 @@ if [ -x "$BUILD/gpt-train" ]; then
     expect 3 'is refused' into alibi alibi.gguf
     err_has 'no architecture of GGUF files is this model'
     err_has 'differ: gpt2 in position_embedding; '
+    # what llama.cpp does not load of an architecture
+    small() { # directory option...
+        dir=$1
+        shift
+        expect 0 "a model: $dir" gpt-train --num-layers 1 --hidden-size 16 \
+            --data-path x_text_document --vocab-size 300 --seq-length 4 \
+            --num-attention-heads 2 --train-iters 1 --lr 1e-3 --split 100,0,0 \
+            --save "$dir" "$@"
+    }
+    rms='--position-embedding-type rope --normalization RMSNorm
+        --disable-bias-linear'
+    untied=--untie-embeddings-and-output-weights
+    small heads --kv-channels 12
+    expect 3 'heads of another width' into heads heads.gguf
+    err_has 'differ: gpt2 in head_size; '
+    # shellcheck disable=SC2086 # options are words
+    small apart $rms --geglu --apply-layernorm-1p --scale-embedding $untied
+    expect 3 'an output layer of its own' into apart apart.gguf
+    err_has 'differ: gemma in tied_embeddings; '
+    # shellcheck disable=SC2086
+    small shared $rms --swiglu --no-pre-norm --qk-norm-whole
+    expect 0 'one that it wants' into shared shared.gguf --verify
+    expect 0 'which is there' gpt-reshape inspect shared.gguf
+    out_has 'output.weight'
     # a file has the factors of Llama 3's scaling, and not all of its numbers
     expect 0 'a scaling that no published model has' gpt-train \
         --data-path x_text_document --vocab-size 300 --hidden-size 16 \

@@ -114,7 +114,8 @@ refused ct_int 's/"int-quantized"/"marlin-24"/' \
 refused fp8 's/"e4m3"/"e5m2"/' 'fmt is "e5m2": only e4m3 is read'
 refused fp8 's/"weight_block_size".*/"weight_block_size": [0,/' \
     'weight_block_size is [0,16,16]: only a list of two sizes'
-refused gptq 's/"bits": 4/"bits": 3/' 'bits is 3: only 2, 4 and 8 are read'
+refused gptq 's/"bits": 4/"bits": 5/' 'bits is 5: only 2, 3, 4 and 8 are read'
+refused gptq 's/"bits": 4/"bits": 3/' 'rows of words, which is no multiple of 3'
 refused gptq 's/"group_size": 8/"group_size": 0/' 'group_size is 0'
 refused gptq 's/"group_size": 8/"group_size": "8"/' "'group_size'"
 refused gptq 's/"sym"/"checkpoint_format": "marlin", "sym"/' \

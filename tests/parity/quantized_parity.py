@@ -1,7 +1,8 @@
 """Quantized models are read as the floats that the libraries of their formats
 compute: fp8 by transformers, bitsandbytes by bitsandbytes, which also write
-them; compressed-tensors and AWQ by compressed-tensors. Prints TAP. Usage:
-quantized_parity.py BUILD (from the repository's root).
+them; compressed-tensors and AWQ by compressed-tensors; GPTQ of 3 bits as
+AutoGPTQ packs it. Prints TAP. Usage: quantized_parity.py BUILD (from the
+repository's root).
 """
 import importlib.util
 import json
@@ -133,6 +134,60 @@ def fp8(base):
     want = {k: v for k, v in model.state_dict().items()
             if v.dim() == 2 and ".layers." in k}
     compare("fp8: the floats of transformers", "fp8", want)
+
+
+# ---- GPTQ ----
+
+def three_bits(x):
+    """AutoGPTQ's packing of 32 rows of numbers into three of words: one of the
+    numbers is in the first two words, another in the last two."""
+    out = torch.zeros(len(x) // 32 * 3, x.shape[1], dtype=torch.int64)
+    for base in range(0, len(x), 32):
+        row, v = base // 32 * 3, x[base:base + 32].long()
+        for j in range(10):
+            out[row] |= v[j] << (3 * j)
+        out[row] |= (v[10] & 3) << 30
+        out[row + 1] |= v[10] >> 2
+        for j in range(10):
+            out[row + 1] |= v[11 + j] << (3 * j + 1)
+        out[row + 1] |= (v[21] & 1) << 31
+        out[row + 2] |= v[21] >> 1
+        for j in range(10):
+            out[row + 2] |= v[22 + j] << (3 * j + 2)
+    return torch.where(out < 2 ** 31, out, out - 2 ** 32).to(torch.int32)
+
+
+def to_gptq(w, order):
+    """Random numbers of the matrix's shape, and the floats that they are."""
+    out, inn = w.shape
+    of = torch.arange(inn) // 64
+    of = of[torch.randperm(inn)] if order else of
+    v = torch.randint(0, 8, (inn, out))
+    z = torch.randint(0, 8, (inn // 64, out))
+    s = torch.rand(inn // 64, out).half()
+    there = {"qweight": three_bits(v), "scales": s,
+             "qzeros": three_bits(((z - 1) % 8).T).T.contiguous()}
+    if order:
+        there["g_idx"] = of.to(torch.int32)
+    return there, ((v - z[of]).float() * s[of].float()).T.contiguous()
+
+
+def gptq(base):
+    """Of 3 bits, with groups in the order of inputs or in another."""
+    names = [k for k, x in load_file(base + "/model.safetensors").items()
+             if x.dim() == 2 and ".layers." in k]
+    for order in (False, True):
+        floats = []
+
+        def change(w):
+            there, want = to_gptq(w, order)
+            floats.append(want)
+            return there
+        save(f"gptq{order}", base, change, {
+            "quant_method": "gptq", "bits": 3, "group_size": 64,
+            "desc_act": order, "sym": False})
+        compare(f"gptq: 3 bits{', inputs in another order' * order}",
+                f"gptq{order}", dict(zip(names, floats)))
 
 
 # ---- bitsandbytes ----
@@ -283,6 +338,7 @@ def main():
         os.chdir(folder)
         make("base")
         for run, module in ((fp8, "accelerate"),
+                            (gptq, "torch"),
                             (bitsandbytes, "bitsandbytes"),
                             (compressed, "compressed_tensors"),
                             (awq, "compressed_tensors")):

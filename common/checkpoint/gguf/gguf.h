@@ -43,6 +43,8 @@ struct gpt_gguf_arch {
     bool says_parallel; /* a key tells parallel_blocks */
     bool has_lists;     /* llama.cpp has LongRoPE's lists of it */
     bool needs_head;    /* llama.cpp wants the output layer of tied ones, too */
+    bool only_tied;     /* llama.cpp has no output layer of its own */
+    bool fills_width;   /* llama.cpp takes all heads to be as wide as a word */
     bool has_freqs;     /* llama.cpp has Llama 3's factors of it */
     /* Biases that are there or not: llama.cpp adds those that a file has.
      * Others are as `base` says. */

@@ -71,6 +71,20 @@ static size_t count_types(void)
     return n;
 }
 
+/* What the class asks for beside the round trip: a file of such a model that
+ * was read goes out as it came in, but no other model goes out that way. */
+static void check_class(struct gpt_misfit *m, const struct gpt_config *c,
+                        const struct gpt_hf_family *family)
+{
+    if (m->n > 0)
+        return;
+    if (c->rotary_scaling == GPT_SCALING_LONGROPE && !family->turns_again)
+        m->fields[m->n++] = "rotary_scaling";
+    else if (family->shares_width &&
+             c->hidden_size % c->num_attention_heads != 0)
+        m->fields[m->n++] = "hidden_size";
+}
+
 int gpt_hf_choose_family(const struct gpt_config *c,
                          const struct gpt_hf_family **family,
                          struct gpt_err *err)
@@ -87,9 +101,7 @@ int gpt_hf_choose_family(const struct gpt_config *c,
     for (size_t i = 0; i < gpt_hf_n_families; i++) {
         *family = gpt_hf_families[i];
         GPT_TRY(find_misfit(&m, c, *family, err));
-        if (m.n == 0 && c->rotary_scaling == GPT_SCALING_LONGROPE &&
-            !(*family)->turns_again)
-            m.fields[m.n++] = "rotary_scaling";
+        check_class(&m, c, *family);
         if (m.n == 0)
             return GPT_OK;
         gpt_nearest_keep(&near, &m);

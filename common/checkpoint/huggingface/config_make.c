@@ -89,8 +89,11 @@ static cJSON *scaling_value(const struct gpt_config *c,
     for (size_t i = 0; i < gpt_hf_n_scaling_numbers; i++) {
         const struct gpt_hf_scaling_number *n = &gpt_hf_scaling_numbers[i];
         const void *at = (const char *)c + n->offset;
-        const double v = n->offset == 0 ? (double)c->rotary_positions
-                                        : *(const double *)at;
+        /* the class divides by them in any case: any number will do */
+        const int64_t before = c->rotary_positions == 0 && family->grows_queries
+                                   ? c->max_positions
+                                   : c->rotary_positions;
+        const double v = n->offset == 0 ? (double)before : *(const double *)at;
 
         /* base and share have keys of their own, which all versions read */
         if ((v > 0 || (family->grows_queries &&

@@ -152,6 +152,7 @@ static const struct gpt_hf_family llama = {
     .model_type = "llama",
     .architecture = "LlamaForCausalLM",
     .prefix = "model.",
+    .shares_width = true,
     .base = {LLAMA_BASE},
     TABLES(llama_rules, llama_keys),
 };
@@ -431,8 +432,9 @@ const struct gpt_hf_family *const gpt_hf_families[] = {
     &gpt_hf_ministral3,
     &gpt_hf_hunyuan, &gpt_hf_exaone, &gpt_hf_granite_hybrid,
     &gpt_hf_cwm, &gpt_hf_ministral, &gpt_hf_iquest, &gpt_hf_gpt_neo,
-    &gpt_hf_olmo, &gpt_hf_nanochat, &gpt_hf_apertus, &gpt_hf_persimmon,
-    &gpt_hf_mpt, &gpt_hf_codegen, &gpt_hf_biogpt,
+    &gpt_hf_olmo, &gpt_hf_nanochat, &gpt_hf_apertus,
+    &gpt_hf_apertus_text, &gpt_hf_persimmon, &gpt_hf_mpt, &gpt_hf_codegen,
+    &gpt_hf_biogpt,
 };
 const size_t gpt_hf_n_families = GPT_COUNT(gpt_hf_families);
 

@@ -121,6 +121,8 @@ struct gpt_hf_family {
     bool turns_again;   /* the class computes a cache again where LongRoPE turns
                          * its keys otherwise */
     bool in_quarters;   /* the class cuts the heads into four parts */
+    bool shares_width;  /* the class refuses a width that is no multiple of the
+                         * heads, though a head's size is its own */
     bool has_alpha;     /* the class has ntk_alpha, which its files call
                          * "dynamic" with a number "alpha" */
     bool grows_queries; /* the class computes rotary_query_growth; without that

@@ -325,6 +325,7 @@ const struct gpt_hf_family gpt_hf_jais2 = {
     .model_type = "jais2",
     .architecture = "Jais2ForCausalLM",
     .prefix = "model.",
+    .shares_width = true,
     .base = {.position_embedding = GPT_POSITION_ROPE, .rotary_percent = 1},
     TABLES(jais2_rules, jais2_keys),
 };

@@ -130,6 +130,7 @@ const struct gpt_hf_family gpt_hf_hyperclovax = {
     .model_type = "hyperclovax",
     .architecture = "HyperCLOVAXForCausalLM",
     .prefix = "model.",
+    .shares_width = true,
     .base = {LLAMA_BASE},
     TABLES(hyperclovax_rules, hyperclovax_keys),
 };

@@ -174,6 +174,7 @@ const struct gpt_hf_family gpt_hf_internlm3 = {
     .model_type = "internlm3",
     .architecture = "InternLM3ForCausalLM",
     .prefix = "model.",
+    .shares_width = true,
     .base = {LLAMA_BASE},
     TABLES(llama_rules, internlm3_keys),
 };
@@ -182,6 +183,7 @@ const struct gpt_hf_family gpt_hf_internlm3_biased = {
     .architecture = "InternLM3ForCausalLM",
     .when = "bias",
     .prefix = "model.",
+    .shares_width = true,
     .base = {.position_embedding = GPT_POSITION_ROPE, .rotary_percent = 1,
              .normalization = GPT_RMSNORM, .gated = true},
     TABLES(llama_rules, internlm3_biased_keys),
@@ -312,6 +314,7 @@ const struct gpt_hf_family gpt_hf_exaone = {
     .model_type = "exaone",
     .architecture = "ExaoneForCausalLM",
     .prefix = "transformer.",
+    .shares_width = true,
     .base = {LLAMA_BASE},
     TABLES(exaone_rules, exaone_keys),
 };
@@ -339,6 +342,7 @@ const struct gpt_hf_family gpt_hf_cwm = {
     .model_type = "cwm",
     .architecture = "CwmForCausalLM",
     .prefix = "model.",
+    .shares_width = true,
     .counts_window = true,
     .base = {LLAMA_BASE},
     TABLES(llama_rules, cwm_keys),
@@ -378,6 +382,7 @@ const struct gpt_hf_family gpt_hf_iquest = {
     .model_type = "iquestcoder",
     .architecture = "IQuestCoderForCausalLM",
     .prefix = "model.",
+    .shares_width = true,
     .base = {LLAMA_BASE},
     TABLES(llama_rules, iquest_keys),
 };

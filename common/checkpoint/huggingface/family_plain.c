@@ -25,6 +25,7 @@ const struct gpt_hf_family gpt_hf_arcee = {
     .model_type = "arcee",
     .architecture = "ArceeForCausalLM",
     .prefix = "model.",
+    .shares_width = true,
     .base = {.position_embedding = GPT_POSITION_ROPE, .rotary_percent = 1,
              .normalization = GPT_RMSNORM, .no_linear_bias = true},
     TABLES(llama_rules, arcee_keys),
@@ -218,28 +219,45 @@ static const struct gpt_hf_constant apertus_constants[] = {
     {GPT_ALPHA_N, "layers.%.mlp.act_fn.beta", 0.5F},
     {GPT_ALPHA_N, "layers.%.mlp.act_fn.eps", -1e-6F},
 };
+#define APERTUS_KEYS(vocab)                                                    \
+    COMMON_KEYS, ENDS("1", "2"), ATTENTION_BIAS, NO_MLP_BIAS, NO_PAD,          \
+    OWN_HEAD_DIM,                                                              \
+    HIDDEN("4096"), FFN("14336"), LAYERS("32"), HEADS("32"), KV_HEADS("0"),    \
+    POSITIONS("65536"), VOCAB(vocab), RMS_EPS("1e-5"), TIED("false"),          \
+    ROPE_OF("{\"rope_type\": \"llama3\", \"rope_theta\": 12000000,"            \
+            " \"factor\": 8, \"original_max_position_embeddings\": 8192,"      \
+            " \"low_freq_factor\": 1, \"high_freq_factor\": 4}",               \
+            "12000000"),                                                       \
+    KEY("hidden_act", ACTIVATION, "\"xielu\"")
 static const struct gpt_hf_key apertus_keys[] = {
-    COMMON_KEYS, ENDS("1", "2"), ATTENTION_BIAS, NO_MLP_BIAS, NO_PAD,
-    OWN_HEAD_DIM,
-    HIDDEN("4096"), FFN("14336"), LAYERS("32"), HEADS("32"), KV_HEADS("0"),
-    POSITIONS("65536"), VOCAB("131072"), RMS_EPS("1e-5"), TIED("false"),
-    ROPE_OF("{\"rope_type\": \"llama3\", \"rope_theta\": 12000000,"
-            " \"factor\": 8, \"original_max_position_embeddings\": 8192,"
-            " \"low_freq_factor\": 1, \"high_freq_factor\": 4}",
-            "12000000"),
-    KEY("hidden_act", ACTIVATION, "\"xielu\""),
+    APERTUS_KEYS("131072"),
     KEY("post_norm", MUST, "false"),
     KEY("qk_norm", ONLY, "true"),
 };
+#define APERTUS                                                                \
+    .prefix = "model.",                                                        \
+    .base = {.position_embedding = GPT_POSITION_ROPE, .rotary_percent = 1,     \
+             .normalization = GPT_RMSNORM, .no_linear_bias = true,             \
+             .qk_norm = true},                                                 \
+    CONSTANTS(apertus_constants)
 const struct gpt_hf_family gpt_hf_apertus = {
     .model_type = "apertus",
     .architecture = "ApertusForCausalLM",
-    .prefix = "model.",
-    .base = {.position_embedding = GPT_POSITION_ROPE, .rotary_percent = 1,
-             .normalization = GPT_RMSNORM, .no_linear_bias = true,
-             .qk_norm = true},
-    CONSTANTS(apertus_constants),
+    APERTUS,
     TABLES(apertus_rules, apertus_keys),
+};
+
+/* The text part of 1.5, as a model of its own. Its words include codes of
+ * pictures and sound; an output layer of fewer rows than that is refused. */
+static const struct gpt_hf_key apertus_text_keys[] = {
+    APERTUS_KEYS("266752"),
+    KEY("output_vocab_size", MUST, "null"),
+};
+const struct gpt_hf_family gpt_hf_apertus_text = {
+    .model_type = "apertus1p5_text",
+    .architecture = "Apertus1p5TextForCausalLM",
+    APERTUS,
+    TABLES(apertus_rules, apertus_text_keys),
 };
 
 /* ---- Persimmon ---- */

@@ -64,6 +64,7 @@ const struct gpt_hf_family gpt_hf_gemma2 = {
     .model_type = "gemma2",
     .architecture = "Gemma2ForCausalLM",
     .prefix = "model.",
+    .shares_width = true,
     .base = {GEMMA_BASE, .post_norm = true, .window_attn_skip_freq = 2},
     TABLES(gemma2_rules, gemma2_keys),
 };
@@ -82,6 +83,7 @@ const struct gpt_hf_family gpt_hf_vaultgemma = {
     .model_type = "vaultgemma",
     .architecture = "VaultGemmaForCausalLM",
     .prefix = "model.",
+    .shares_width = true,
     .base = {GEMMA_BASE, .window_attn_skip_freq = 2},
     TABLES(vaultgemma_rules, gemma2_keys),
 };
@@ -118,6 +120,7 @@ const struct gpt_hf_family gpt_hf_gemma3 = {
     .model_type = "gemma3_text",
     .architecture = "Gemma3ForCausalLM",
     .prefix = "model.",
+    .shares_width = true,
     .local_angles = true,
     .base = {GEMMA_BASE, .qk_norm = true, .post_norm = true,
              .window_attn_skip_freq = 6},

@@ -45,9 +45,20 @@ static const char *const mistral3_keys[] = {
 /* "vocab_size" and "ignore_index" are of older files: no class reads them */
 static const char *const llava_keys[] = {
     LLAVA_KEYS, "ignore_index", "image_grid_pinpoints",
-    "projector_layernorm_eps", "use_image_newline_parameter",
-    "video_token_id", "video_token_index", "vision_aspect_ratio",
-    "vision_feature_layers", "vocab_size", NULL,
+    "projector_layernorm_eps", "spatial_pool_mode", "spatial_pool_stride",
+    "use_image_newline_parameter", "video_seq_length", "video_token_id",
+    "video_token_index", "vision_aspect_ratio", "vision_feature_layers",
+    "vocab_size", NULL,
+};
+/* Both of Cohere's. The part's logits are multiplied by its logit_scale, with
+ * which it was trained; today's classes of the whole leave that out. */
+static const char *const cohere_keys[] = {
+    LLAVA_KEYS, "adapter_layer_norm_eps", "alignment_intermediate_size",
+    "downsample_factor", "max_splits_per_img", NULL,
+};
+static const char *const ovis_keys[] = {
+    "hidden_size", "image_token_id", "vision_config",
+    "visual_indicator_token_ids", "vocab_size", NULL,
 };
 static const char *const internvl_keys[] = {
     LLAVA_KEYS, "downsample_ratio", NULL,
@@ -55,6 +66,15 @@ static const char *const internvl_keys[] = {
 static const char *const qwen_keys[] = {
     "image_token_id", "video_token_id", "vision_config",
     "vision_end_token_id", "vision_start_token_id", "vision_token_id", NULL,
+};
+static const char *const glm_keys[] = {
+    "image_end_token_id", "image_start_token_id", "image_token_id",
+    "video_end_token_id", "video_start_token_id", "video_token_id",
+    "vision_config", NULL,
+};
+/* DeepSeek's, and Janus, which draws with a part of its own */
+static const char *const deepseek_keys[] = {
+    "image_token_id", "vision_config", "vq_config", NULL,
 };
 static const char *const idefics_keys[] = {
     "image_token_id", "scale_factor", "use_reentrant_checkpointing",
@@ -74,6 +94,10 @@ static const char *const audio_keys[] = {
 static const char *const seeing[] = {
     "vision_tower.", "model.vision_tower.", "multi_modal_projector.",
     "model.multi_modal_projector.", "image_newline", "model.image_newline",
+    "image_tower.", "model.image_tower.", "video_tower.", "model.video_tower.",
+    "model.vision_encoder.", "model.vision_model.", "model.vision_projection.",
+    "model.vision_projector.", "model.projector.", "model.aligner.",
+    "model.visual_embeddings_table.", "model.generation_", "model.vqmodel.",
     NULL,
 };
 static const char *const qwen_seeing[] = {"visual.", "model.visual.", NULL};
@@ -85,6 +109,7 @@ static const char *const hearing[] = {
     "model.multi_modal_projector.", NULL,
 };
 static const struct renaming two_eras[] = {
+    {"model.language_model.lm_head.", "lm_head."}, /* HyperCLOVA X */
     {"model.language_model.", "model."},
     {"language_model.", ""},
     {NULL, NULL},
@@ -96,9 +121,9 @@ static const struct renaming idefics_names[] = {
 
 #define SEES(type, part, tied, keys)                                           \
     {type, "pictures", false, part, tied, keys, seeing, two_eras, NULL}
-#define QWEN(type, flat)                                                       \
-    {type, "pictures", flat, type "_text", "false", qwen_keys, qwen_seeing,    \
-     two_eras, NULL}
+#define BLOCKS(type, flat, part, keys)                                         \
+    {type, "pictures", flat, part, "false", keys, qwen_seeing, two_eras, NULL}
+#define QWEN(type, flat) BLOCKS(type, flat, type "_text", qwen_keys)
 #define IDEFICS(type)                                                          \
     {type, "pictures", false, "llama", "false", idefics_keys, idefics_seeing,  \
      idefics_names, idefics_text_keys}
@@ -113,9 +138,21 @@ static const struct gpt_hf_outer outers[] = {
     SEES("vipllava", "llama", "false", llava_keys),
     SEES("internvl", "qwen2", "true", internvl_keys),
     SEES("got_ocr2", "qwen2", "true", internvl_keys),
+    SEES("aya_vision", "cohere2", "true", cohere_keys),
+    SEES("cohere2_vision", "cohere2", "true", cohere_keys),
+    SEES("llava_next_video", "llama", "false", llava_keys),
+    SEES("video_llava", "llama", "false", llava_keys),
+    SEES("ovis2", "qwen2", "true", ovis_keys),
+    SEES("lighton_ocr", "qwen3", "true", mistral3_keys),
+    SEES("video_llama_3", "qwen2", "false", qwen_keys),
+    SEES("hyperclovax_vision_v2", "hyperclovax", "true", qwen_keys),
+    SEES("deepseek_vl", "llama", "true", deepseek_keys),
+    SEES("janus", "llama", "true", deepseek_keys),
     QWEN("qwen2_vl", true),
     QWEN("qwen2_5_vl", true),
     QWEN("qwen3_vl", false),
+    BLOCKS("exaone4_5", false, "exaone4", qwen_keys),
+    BLOCKS("glm4v", false, "glm4v_text", glm_keys),
     IDEFICS("idefics3"),
     IDEFICS("smolvlm"),
     HEARS("voxtral", "llama"),
@@ -139,6 +176,9 @@ static const struct {
     {"qwen2_5_vl_text", "qwen2", QWEN2_DEFAULTS},
     {"qwen3_vl_text", "qwen3",
      "{\"max_position_embeddings\": 128000, \"rope_theta\": 500000}"},
+    {"glm4v_text", "glm4",
+     "{\"max_position_embeddings\": 32768, \"rms_norm_eps\": 1e-5,"
+     " \"head_dim\": 0}"},
 };
 
 /* ---- config.json ---- */

@@ -104,13 +104,14 @@ static int read_group(struct gpt_hf_quantized *q, const cJSON *config,
 }
 
 static int check_bits(const struct gpt_hf_quantized *q, const char *key,
-                      bool two, const char *what, struct gpt_err *err)
+                      bool few, const char *what, struct gpt_err *err)
 {
-    if (q->bits == 4 || q->bits == 8 || (two && q->bits == 2))
+    if (q->bits == 4 || q->bits == 8 ||
+        (few && (q->bits == 2 || q->bits == 3)))
         return GPT_OK;
     return gpt_fail(err, GPT_EDATA,
                     "%s: " KEY ": %s is %lld: only %s4 and 8 are read", what,
-                    key, (long long)q->bits, two ? "2, " : "");
+                    key, (long long)q->bits, few ? "2, 3, " : "");
 }
 
 /* ---- methods ---- */

@@ -268,11 +268,18 @@ int gpt_hf_make_words(struct gpt_hf_quantizing *b, struct gpt_err *err)
 
 /* ---- GPTQ and AWQ ---- */
 
+/* How many numbers fill whole words: those of 3 bits fill three. */
+static int64_t numbers_of_words(const struct gpt_hf_quantized *q)
+{
+    return q->bits == 3 ? 32 : 32 / q->bits;
+}
+
 /* qzeros and scales have a row a group of inputs, and a column an output. */
 static int set_rows_of_groups(struct gpt_hf_quantizing *b, int64_t rows,
                               int64_t columns, struct gpt_err *err)
 {
-    const int64_t per = 32 / b->q->bits;
+    const int64_t per = numbers_of_words(b->q);
+    const int64_t words = columns * b->q->bits / 32;
     struct gpt_hf_part scales, zeros;
 
     b->shape[0] = columns;
@@ -288,11 +295,11 @@ static int set_rows_of_groups(struct gpt_hf_quantizing *b, int64_t rows,
     GPT_TRY(gpt_hf_need_part(b, "scales", &scales, err));
     GPT_TRY(gpt_hf_set_scales(b, &scales, err));
     GPT_TRY(gpt_hf_need_part(b, "qzeros", &zeros, err));
-    GPT_TRY(gpt_hf_check_part(b, &zeros, GPT_I32, b->s.n_groups, columns / per,
+    GPT_TRY(gpt_hf_check_part(b, &zeros, GPT_I32, b->s.n_groups, words,
                               err));
     b->s.zeros = (struct gpt_fields){.in = zeros.in,
                                      .begin = zeros.entry->begin,
-                                     .pitch = 4 * (columns / per),
+                                     .pitch = 4 * words,
                                      .bits = (int)b->q->bits,
                                      .plus = b->q->plus_one};
     return GPT_OK;
@@ -316,15 +323,18 @@ static int set_index(struct gpt_hf_quantizing *b, struct gpt_err *err)
  * sum of a zero point and 1 stays within its bits, as in the first kernels. */
 int gpt_hf_make_gptq(struct gpt_hf_quantizing *b, struct gpt_err *err)
 {
-    const int64_t per = 32 / b->q->bits;
-
     if (!gpt_hf_find_part(b, "qweight", &b->main))
         return GPT_OK;
     GPT_TRY(gpt_hf_check_numbers(b, GPT_I32, err));
     const int64_t *shape = b->main.entry->shape;
     b->s.numbers.down = true;
     b->s.numbers.pitch = 4 * shape[1];
-    GPT_TRY(set_rows_of_groups(b, shape[0] * per, shape[1], err));
+    if (b->q->bits == 3 && shape[0] % 3)
+        return gpt_fail(err, GPT_EDATA,
+                        "%s/%s: tensor '%.200s' has %lld rows of words, which "
+                        "is no multiple of 3", b->parts->where, b->main.file,
+                        b->main.entry->name, (long long)shape[0]);
+    GPT_TRY(set_rows_of_groups(b, shape[0] * 32 / b->q->bits, shape[1], err));
     return set_index(b, err);
 }
 

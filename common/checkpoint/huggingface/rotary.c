@@ -203,6 +203,26 @@ static void settle_scaling(struct gpt_config *c)
     memset(c->rotary_long_factors, 0, lists);
 }
 
+/* The class takes the positions of pretraining from the object, whatever its
+ * kind; here only some kinds have them, and for "dynamic" they are others. */
+static int check_growth(const struct gpt_hf_reader *r, const cJSON *object,
+                        const char *key, struct gpt_err *err)
+{
+    static const char name[] = "llama_4_scaling_beta";
+    const cJSON *item = cJSON_GetObjectItemCaseSensitive(object, name);
+    const int64_t kind = r->c->rotary_scaling;
+
+    if (!item)
+        return gpt_fail(err, GPT_EDATA,
+                        "%s: '%s' has no %s, without which %s computes nothing",
+                        r->what, key, name, r->extra->family->architecture);
+    if (r->c->rotary_query_growth > 0 && kind != GPT_SCALING_YARN &&
+        kind != GPT_SCALING_LLAMA3 && kind != GPT_SCALING_LONGROPE)
+        return gpt_hf_refuse(r, name, item,
+                             "0 without yarn, llama3 or longrope", err);
+    return GPT_OK;
+}
+
 /* Both forms of the object: "rope_scaling" of older files, and
  * "rope_parameters", which has the base and the share of a head, too. */
 int gpt_hf_read_scaling(const struct gpt_hf_reader *r, const char *key,
@@ -218,12 +238,8 @@ int gpt_hf_read_scaling(const struct gpt_hf_reader *r, const char *key,
     if (r->extra->family->has_alpha && read_alpha(r->c, object))
         return GPT_OK;
     GPT_TRY(read_sharpness(r, object, err));
-    if (r->extra->family->grows_queries &&
-        !cJSON_GetObjectItemCaseSensitive(object, "llama_4_scaling_beta"))
-        return gpt_fail(err, GPT_EDATA,
-                        "%s: '%s' has no llama_4_scaling_beta, without which "
-                        "%s computes nothing", r->what, key,
-                        r->extra->family->architecture);
+    if (r->extra->family->grows_queries)
+        GPT_TRY(check_growth(r, object, key, err));
     settle_scaling(r->c);
     return GPT_OK;
 }

@@ -192,6 +192,7 @@ extern const struct gpt_hf_family gpt_hf_exaone, gpt_hf_granite_hybrid;
 extern const struct gpt_hf_family gpt_hf_cwm, gpt_hf_ministral, gpt_hf_iquest;
 extern const struct gpt_hf_family gpt_hf_gpt_neo;
 extern const struct gpt_hf_family gpt_hf_olmo, gpt_hf_nanochat, gpt_hf_apertus;
+extern const struct gpt_hf_family gpt_hf_apertus_text;
 extern const struct gpt_hf_family gpt_hf_persimmon, gpt_hf_mpt;
 extern const struct gpt_hf_family gpt_hf_codegen, gpt_hf_biogpt;
 

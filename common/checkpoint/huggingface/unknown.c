@@ -54,11 +54,20 @@ static const struct {
     {"bert-generation", "the layers of an encoder"},
     {"bitnet", "weights of three values"},
     {"blt", "layers between bytes and words"},
+    {"cohere_compass_text", "rotary positions for each kind of layer"},
+    {"cpmant", "scores of distances that are learned"},
     {"ctrl", "positions by a formula"},
+    {"doge", "masks that are computed from values"},
     {"dory", "layers that are gone through again"},
     {"fuyu", "pictures"},
+    {"gemma4", "norms of values and heads of two sizes"},
+    {"gemma4_text", "norms of values and heads of two sizes"},
+    {"gemma4_unified", "norms of values and heads of two sizes"},
+    {"gemma4_unified_text", "norms of values and heads of two sizes"},
+    {"gpt_neox_japanese", "a bias in the last layer alone"},
     {"granite_swa", "a number beside each head's scores"},
     {"hrm_text", "layers that are gone through again"},
+    {"modernbert-decoder", "a first layer without a norm"},
     {"moshi", "sound"},
     {"musicgen", "sound"},
     {"musicgen_melody", "sound"},
@@ -96,7 +105,7 @@ static const char *why_unknown(const cJSON *config, const char *type,
  * read the file, as in transformers' AutoModelForCausalLM. */
 int gpt_hf_find_family(struct gpt_hf_reader *r, struct gpt_err *err)
 {
-    char list[1000];
+    char list[1200];
     const char *type, *key, *why;
 
     GPT_TRY(gpt_json_string(r->json, "model_type", &type, r->what, err));
