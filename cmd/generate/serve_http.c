@@ -13,6 +13,7 @@
 #include "cmd/generate/serve_pages.h"
 #include "cmd/generate/serve_routes.h"
 
+#include <errno.h>
 #include <microhttpd.h>
 #include <poll.h>
 #include <pthread.h>
@@ -498,6 +499,7 @@ int gpt_http_start(struct gpt_http *h, struct gpt_err *err)
     if (gpt_in_allow(h->s->m->o->max_connections, &few) != GPT_OK)
         gpt_warn("fewer clients than --max-connections have room: %s",
                  few.text);
+    errno = 0;
     h->daemon = MHD_start_daemon(
         MHD_USE_AUTO | MHD_USE_INTERNAL_POLLING_THREAD |
             MHD_ALLOW_SUSPEND_RESUME,
@@ -507,6 +509,8 @@ int gpt_http_start(struct gpt_http *h, struct gpt_err *err)
         MHD_OPTION_CONNECTION_LIMIT, (unsigned)h->s->m->o->max_connections,
         MHD_OPTION_CONNECTION_TIMEOUT, (unsigned)h->s->m->o->client_timeout,
         MHD_OPTION_END);
+    if (!h->daemon && errno) /* the library sets it, but does not promise to */
+        return gpt_fail_errno(err, GPT_EFAIL, "cannot start the server");
     if (!h->daemon)
         return gpt_fail(err, GPT_EFAIL, "cannot start the server");
     char url[256];

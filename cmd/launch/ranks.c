@@ -93,7 +93,7 @@ static int open_store(struct job *j, struct gpt_err *err)
         int status = gpt_store_server_open(&j->server, o->master_addr,
                                            o->master_port, err);
 
-        if (status != GPT_OK && o->nnodes == 1)
+        if (status == GPT_EIO && o->nnodes == 1 && o->master_port != 0)
             gpt_hint(err, "--standalone takes a free port");
         GPT_TRY(status);
         j->launch.port = gpt_store_server_port(j->server);

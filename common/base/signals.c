@@ -40,6 +40,13 @@ static void on_stop(int sig)
     stop_signal = sig;
 }
 
+/* The reader of this program's output or messages has gone. */
+static void on_broken_pipe(int sig)
+{
+    gpt_out_cleanup();
+    die_of(sig);
+}
+
 void gpt_signals_end(const char *words, int status)
 {
     static atomic_flag ended = ATOMIC_FLAG_INIT;
@@ -80,6 +87,7 @@ void gpt_signals_setup(void)
     for (size_t i = 0; i < GPT_COUNT(stops); i++)
         catch_signal(stops[i], on_stop);
     catch_signal(SIGUSR1, on_save);
+    catch_signal(SIGPIPE, on_broken_pipe);
     signal(SIGXFSZ, SIG_IGN); /* the write fails with EFBIG and says so */
     /* Where a parent has ignored it, children leave without a status, and
      * waitpid(2) never finds one. */
@@ -91,7 +99,7 @@ static bool pipes_ignored;
 
 void gpt_signals_ignore_pipes(void)
 {
-    pipes_ignored = signal(SIGPIPE, SIG_IGN) == SIG_DFL || pipes_ignored;
+    pipes_ignored = signal(SIGPIPE, SIG_IGN) != SIG_IGN || pipes_ignored;
 }
 
 void gpt_signals_for_child(void)

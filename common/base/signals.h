@@ -1,7 +1,8 @@
 /* Signals as flags that loops look at. SIGINT, SIGTERM, SIGHUP, SIGXCPU and
  * SIGUSR2 ask to stop, SIGUSR1 asks to save; inherited SIG_IGN is respected. A
- * second SIGINT removes temporary files and dies at once. SIGQUIT is left to
- * the system: it is for a program that does not end otherwise. */
+ * second SIGINT and SIGPIPE remove temporary files and the process dies at
+ * once. SIGQUIT is left to the system: it is for a program that does not end
+ * otherwise. */
 #ifndef GPT_BASE_SIGNALS_H
 #define GPT_BASE_SIGNALS_H
 

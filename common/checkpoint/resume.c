@@ -270,14 +270,17 @@ static int compare_files(struct gpt_resume *r, const char *const *files,
 static int add_line(struct gpt_resume *r, const char *line, int n,
                     struct gpt_err *err)
 {
-    ssize_t done;
+    while (n > 0) {
+        const ssize_t done = write(r->fd, line, (size_t)n);
 
-    do
-        done = write(r->fd, line, (size_t)n);
-    while (done < 0 && errno == EINTR);
-    return done == n ? GPT_OK
-                     : gpt_fail_errno(err, GPT_EIO, "cannot write '%s'",
-                                      r->list);
+        if (done < 0 && errno == EINTR)
+            continue;
+        if (done < 0)
+            return gpt_fail_errno(err, GPT_EIO, "cannot write '%s'", r->list);
+        line += done;
+        n -= (int)done;
+    }
+    return GPT_OK;
 }
 
 /* The name of the part goes with the publication, and the list after it: so one
@@ -329,7 +332,8 @@ bool gpt_resume_find(const struct gpt_resume *r, uint64_t digest, int64_t part,
     return e != NULL;
 }
 
-/* One write(2) a line: O_APPEND keeps lines whole unless the machine stops. */
+/* One write(2) a line, if the system takes it whole: O_APPEND keeps lines whole
+ * unless the machine stops. */
 int gpt_resume_note(struct gpt_resume *r, const char *file, uint64_t digest,
                     int64_t part, uint32_t crc, struct gpt_err *err)
 {

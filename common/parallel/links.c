@@ -365,7 +365,8 @@ void gpt_links_close(struct gpt_links *l)
     if (!l)
         return;
     if (l->started) {
-        (void)!write(l->wake[1], &leave, 1);
+        while (write(l->wake[1], &leave, 1) < 0 && errno == EINTR)
+            ;
         gpt_thread_join(l->thread);
     }
     for (int i = 0; i < 2; i++) {

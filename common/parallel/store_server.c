@@ -470,7 +470,8 @@ int gpt_store_server_open(struct gpt_store_server **out, const char *host,
     v->port = gpt_net_port(v->listener);
     v->table = gpt_store_table_open();
     if (!v->table || pipe2(v->wake, O_CLOEXEC) != 0) {
-        status = gpt_fail(err, GPT_EFAIL, "cannot start the store's server");
+        status =
+            gpt_fail_errno(err, GPT_EFAIL, "cannot start the store's server");
         goto fail;
     }
     GPT_TRY_GOTO(status,

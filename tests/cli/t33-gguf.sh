@@ -420,7 +420,7 @@ characters() { # pattern of merges to leave out
     perl -CO -e 'my @pieces = ("\x{2581}t", "he", "the", "\x{2581}the", "th",
         "\x{2581}th");
     my @list = ("<unk>", "<s>", "</s>", (map sprintf("<0x%02X>", $_), 0 .. 255),
-        "\x{2581}", split(//, "theao"), @pieces);
+        "\x{2581}", split(//, "theao\x{4e2d}"), @pieces);
     my %id = map { $list[$_] => $_ } 0 .. $#list;
     my @merges;
     for my $p (@pieces) {
@@ -448,7 +448,9 @@ into wide pieces --to hf -q
 rm -f pieces/tokenizer_config.json
 characters '^$' >pieces/tokenizer.json
 expect 0 'a vocabulary of characters' into pieces pieces.gguf
-echo '{"text":"the  hat oath \u00e9"}' >text.jsonl
+check 'all rows that no token has are unused' test '[PAD272]' = \
+    "$(grep -ao '\[PAD[0-9]*\]' pieces.gguf | head -n 1)"
+echo '{"text":"the  hat oath \u00e9 \u4e2d"}' >text.jsonl
 ids() { # type model
     gpt-preprocess --input text.jsonl --output-prefix ids \
         --tokenizer-type "$1" --tokenizer-model "$2" --force -q &&

@@ -291,6 +291,9 @@ until_true 60 grep -q 'http://' log
 stop_server
 check 'clients for which there are no files' grep -q \
     'clients than --max-connections have room: 1000 files must be open' log
+expect 1 'no files for a server' sh -c "exec 3>&- 4>&- 5>&-; ulimit -n 6
+    exec gpt-generate --load $top/tests/golden/gguf/plain.gguf --serve :0"
+err_has 'cannot start the server: Too many open files'
 
 # ---- options without effect ----
 serve --load ckpt --temperature 0.5 --tokens 3

@@ -67,6 +67,10 @@ order() { sed -n 's/^\[rank 2\] line \([0-9]*\) .*/\1/p' out >seen &&
 check 'in order' order
 
 # failures
+expect 1 'no files for a store' sh -c \
+    'exec 3>&- 4>&-; ulimit -n 5; exec gpt-launch --standalone true'
+err_has "the store's server: Too many open files"
+check 'a free port does not help' sh -c '! grep standalone err'
 expect 5 'the status of the first failure' one --nproc-per-node 3 --grace 60 \
     sh -c '[ $RANK = 1 ] && exit 5; sleep 600; exit 6'
 err_has 'rank 1 ended with status 5'

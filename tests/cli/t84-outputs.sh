@@ -25,6 +25,7 @@ fi
 # What each kind of call fails with, and how. "stops": the run must not succeed;
 # "goes": something else does the work; "may": both are fine.
 faults='open:EMFILE:may open:EACCES:may read:EIO:stops read:EINTR:goes
+    read:SHORT:goes write:SHORT:goes copy:SHORT:goes
     write:ENOSPC:stops write:EIO:stops write:EINTR:goes fsync:EIO:stops
     fsync:EINTR:goes rename:EIO:stops mmap:ENOMEM:may truncate:EIO:stops
     reserve:ENOSPC:stops reserve:EOPNOTSUPP:goes copy:EIO:stops copy:EXDEV:goes
@@ -32,7 +33,8 @@ faults='open:EMFILE:may open:EACCES:may read:EIO:stops read:EINTR:goes
     unlink:EIO:may lock:ENOLCK:may mode:EPERM:stops thread:EAGAIN:may'
 deaths='open write fsync rename truncate reserve copy mkdir close unlink'
 if [ -z "${GPT_OUTPUTS:-}" ]; then
-    faults='open:EMFILE:may read:EIO:may write:ENOSPC:stops fsync:EIO:stops
+    faults='open:EMFILE:may read:EIO:may write:ENOSPC:stops write:SHORT:goes
+        fsync:EIO:stops
         rename:EIO:stops mmap:ENOMEM:may reserve:ENOSPC:stops copy:EIO:stops
         mkdir:ENOSPC:may'
     deaths=rename

@@ -7,6 +7,7 @@
  *     GPT_PRELOAD=open:3:EMFILE  the third open fails
  *     GPT_PRELOAD=write:2:KILL   SIGKILL comes before the second write
  *     GPT_PRELOAD=mmap:2:CUT     the second file is cut once it is mapped
+ *     GPT_PRELOAD=write:2:SHORT  the second write takes half of its bytes
  *     GPT_PRELOAD=count          nothing fails; at exit "preload: KIND CALLS"
  *                                a kind is written to standard error
  *
@@ -38,16 +39,26 @@ static const char *const kind_names[KINDS] = {
     "open", "read", "write", "fsync", "rename", "mmap", "truncate", "reserve",
     "copy", "mkdir", "opendir", "close", "unlink", "lock", "mode", "thread"};
 
-enum { KILL = -1, CUT = -2 }; /* what is no error of the call */
+enum { KILL = -1, CUT = -2, SHORT = -3 }; /* what is no error of the call */
 static const struct {
     const char *name;
     int value;
-} errors[] = {{"EIO", EIO},       {"ENOSPC", ENOSPC}, {"EINTR", EINTR},
-              {"EMFILE", EMFILE}, {"ENOMEM", ENOMEM}, {"EACCES", EACCES},
-              {"EXDEV", EXDEV},   {"EAGAIN", EAGAIN}, {"EPERM", EPERM},
-              {"EDQUOT", EDQUOT}, {"EOPNOTSUPP", EOPNOTSUPP},
-              {"EINVAL", EINVAL}, {"ENOLCK", ENOLCK}, {"KILL", KILL},
-              {"CUT", CUT}};
+} errors[] = {{"EIO", EIO},
+              {"ENOSPC", ENOSPC},
+              {"EINTR", EINTR},
+              {"EMFILE", EMFILE},
+              {"ENOMEM", ENOMEM},
+              {"EACCES", EACCES},
+              {"EXDEV", EXDEV},
+              {"EAGAIN", EAGAIN},
+              {"EPERM", EPERM},
+              {"EDQUOT", EDQUOT},
+              {"EOPNOTSUPP", EOPNOTSUPP},
+              {"EINVAL", EINVAL},
+              {"ENOLCK", ENOLCK},
+              {"KILL", KILL},
+              {"CUT", CUT},
+              {"SHORT", SHORT}};
 
 static int failing = -1, error = EIO; /* kind, or -1 */
 static long nth;
@@ -111,8 +122,18 @@ static bool fails(enum kind kind)
         return false;
     if (error == KILL)
         raise(SIGKILL);
-    errno = error;
+    errno = error > 0 ? error : 0;
     return true;
+}
+
+/* The same for reads and writes: one that is short goes on with fewer bytes. */
+static bool stops(enum kind kind, size_t *n)
+{
+    if (!fails(kind))
+        return false;
+    if (error == SHORT)
+        *n = (*n + 1) / 2;
+    return error != SHORT;
 }
 
 static bool is_system(const char *path)
@@ -204,14 +225,14 @@ int unlink(const char *path)
 
 ssize_t read(int fd, void *p, size_t n)
 {
-    if (is_data(fd) && fails(READ))
+    if (is_data(fd) && stops(READ, &n))
         return -1;
     return REAL(ssize_t (*)(int, void *, size_t), "read")(fd, p, n);
 }
 
 ssize_t pread(int fd, void *p, size_t n, off_t offset)
 {
-    if (fails(READ))
+    if (stops(READ, &n))
         return -1;
     return REAL(ssize_t (*)(int, void *, size_t, off_t), "pread")(fd, p, n,
                                                                   offset);
@@ -219,14 +240,14 @@ ssize_t pread(int fd, void *p, size_t n, off_t offset)
 
 ssize_t write(int fd, const void *p, size_t n)
 {
-    if (is_data(fd) && fails(WRITE))
+    if (is_data(fd) && stops(WRITE, &n))
         return -1;
     return REAL(ssize_t (*)(int, const void *, size_t), "write")(fd, p, n);
 }
 
 ssize_t pwrite(int fd, const void *p, size_t n, off_t offset)
 {
-    if (fails(WRITE))
+    if (stops(WRITE, &n))
         return -1;
     return REAL(ssize_t (*)(int, const void *, size_t, off_t), "pwrite")(
         fd, p, n, offset);
@@ -235,7 +256,7 @@ ssize_t pwrite(int fd, const void *p, size_t n, off_t offset)
 ssize_t copy_file_range(int from, off_t *from_at, int to, off_t *to_at,
                         size_t n, unsigned flags)
 {
-    if (fails(COPY))
+    if (stops(COPY, &n))
         return -1;
     return REAL(ssize_t (*)(int, off_t *, int, off_t *, size_t, unsigned),
                 "copy_file_range")(from, from_at, to, to_at, n, flags);

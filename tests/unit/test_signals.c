@@ -71,18 +71,33 @@ static int dies_of_sigterm(void)
     return 0;
 }
 
-static int second_sigint(void)
+static bool begin_file(void)
 {
     struct gpt_out *out;
     struct gpt_err err;
 
     gpt_signals_setup();
-    if (gpt_out_open(&out, "half", 0, 0, &err) != GPT_OK ||
-        gpt_out_write(out, "x", 1, &err) != GPT_OK)
+    return gpt_out_open(&out, "half", 0, 0, &err) == GPT_OK &&
+           gpt_out_write(out, "x", 1, &err) == GPT_OK;
+}
+
+static int second_sigint(void)
+{
+    if (!begin_file())
         return 1;
     raise(SIGINT);
     raise(SIGINT);
     return 2;
+}
+
+static int broken_pipe(void)
+{
+    int ends[2];
+
+    if (!begin_file() || pipe(ends) != 0)
+        return 1;
+    close(ends[0]);
+    return write(ends[1], "x", 1) == 1 ? 2 : 3;
 }
 
 static int interrupted_read(void)
@@ -127,7 +142,8 @@ static int interrupted_sum(void)
 /* A shell's background jobs ignore signals, and a parent may block some. */
 static void take_signals(void)
 {
-    static const int used[] = {SIGINT, SIGTERM, SIGHUP, SIGUSR1, SIGXFSZ};
+    static const int used[] = {SIGINT,  SIGTERM, SIGHUP,
+                               SIGUSR1, SIGXFSZ, SIGPIPE};
     sigset_t none;
 
     for (size_t i = 0; i < GPT_COUNT(used); i++)
@@ -222,7 +238,10 @@ int main(void)
     result = result_of(second_sigint);
     ok(WIFSIGNALED(result) && WTERMSIG(result) == SIGINT,
        "a second SIGINT kills at once");
-    is_int(rmdir(dir), 0, "and leaves no temporary file");
+    result = result_of(broken_pipe);
+    ok(WIFSIGNALED(result) && WTERMSIG(result) == SIGPIPE,
+       "so does a pipe whose reader has gone");
+    is_int(rmdir(dir), 0, "and neither leaves a temporary file");
     is_int(result_of(interrupted_read), 0, "a waiting read is interrupted");
     is_int(result_of(interrupted_sum), 0, "a checksum is interrupted");
     ends_once();

@@ -19,7 +19,7 @@
 #define KEY(name) "tokenizer.ggml." name
 
 struct pieces {
-    const struct gpt_vocab *v;
+    const struct gpt_vocab *v; /* the tokens of the file */
     struct gpt_token_map map;
     struct gpt_merge *sorted; /* merges of the file, by both halves */
     size_t n;
@@ -37,7 +37,8 @@ static bool is_byte(const struct gpt_vocab *v, int32_t id)
     return t->data && t->len == 1 && v->fallback_id[(uint8_t)*t->data] == id;
 }
 
-/* The first merges make characters of bytes: they are of this program alone. */
+/* The first merges make characters of bytes, and what they make on the way is
+ * behind the file's tokens: they are of this program alone. */
 static bool is_of_file(const struct gpt_vocab *v, const struct gpt_merge *m)
 {
     return m->result < v->n && m->left < v->n && m->right < v->n &&
@@ -191,12 +192,14 @@ int gpt_gguf_put_chars(struct gpt_gguf_keys *k, const struct gpt_bytelevel *t,
                        int64_t rows, uint8_t *types, const char *what,
                        struct gpt_err *err)
 {
-    const struct gpt_vocab *v = &t->vocab;
+    struct gpt_vocab of_file = t->vocab;
+    const struct gpt_vocab *v = &of_file;
     struct pieces p = {.v = v, .what = what};
     char *buf = NULL;
     size_t longest = 32;
     int status;
 
+    of_file.n -= of_file.n_prefixes;
     for (int64_t id = 0; id < v->n; id++)
         if (v->tokens[id].len > longest)
             longest = v->tokens[id].len;
