@@ -160,6 +160,7 @@ TRAINED = {
     "gpt2": [FULL],
     "gpt2-space": [pre_tokenizers.ByteLevel(add_prefix_space=True)],
     "llama3": [split(LLAMA3), LAST],
+    "cl100k": [split(CL100K), LAST],
     "qwen2": [split(QWEN2), LAST],
     "qwen3.5": [split(QWEN35), LAST],
     "o200k": [split(O200K), LAST],
