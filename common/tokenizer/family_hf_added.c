@@ -208,7 +208,8 @@ static int space_token(const struct gpt_hf_load *f,
 }
 
 /* A token that is searched for in normalized text must be in that form itself,
- * or it would never be found. */
+ * or it would never be found. It is printed in that form, too, unless it is
+ * special; none of model.vocab changes, as those are in letters of bytes. */
 static int normalize_token(const struct gpt_hf_load *f,
                            struct gpt_added_token *token)
 {
@@ -229,6 +230,8 @@ static int normalize_token(const struct gpt_hf_load *f,
     memcpy(text, b.data, b.len);
     token->text = text;
     token->len = b.len;
+    if (!token->special)
+        f->t->vocab.tokens[token->id] = (struct gpt_str){text, b.len};
 out:
     gpt_buf_free(&b);
     return status;

@@ -682,6 +682,36 @@ static void check_added(const char *path, const cJSON *root, const cJSON *c)
     cJSON_free(added);
 }
 
+/* A token that is found in normalized text is printed in that form, but for
+ * the name of a special one. */
+static void test_printed_form(void)
+{
+    static const struct {
+        const char *special, *want;
+    } cases[] = {{"false", "\xC3\x85"}, {"true", "\xE2\x84\xAB"}};
+    char path[] = "/tmp/gpt-families.XXXXXX", member[160];
+    int fd = mkstemp(path);
+
+    ok(fd >= 0 && close(fd) == 0, "scratch file");
+    for (size_t i = 0; i < GPT_COUNT(cases); i++) {
+        struct gpt_tokenizer *tok;
+        struct gpt_err err = {0};
+        int32_t id = 305;
+        const struct gpt_ids ids = {.data = &id, .len = 1};
+
+        snprintf(member, sizeof(member), ",{\"id\":305,\"content\":\"\u212b\","
+                 "\"normalized\":true,\"special\":%s}],\"normalizer\"",
+                 cases[i].special);
+        spoil(path, "],\"normalizer\"", member, GOLDEN "qwen2.json");
+        if (!ok(open_file(&tok, HF, path, &err) == GPT_OK, "an angstrom sign"))
+            continue;
+        ok(decodes_to(tok, &ids, cases[i].want), "special is %s",
+           cases[i].special);
+        gpt_tokenizer_close(tok);
+    }
+    unlink(path);
+}
+
 /* A merge as a string, a letter by its number: the same tokenizer. */
 static void test_other_forms(void)
 {
@@ -796,6 +826,22 @@ static void test_broken_chars(void)
     gpt_tokenizer_close(tok);
 }
 
+/* tiktoken's spelling of cl100k in a tokenizer.json: {1,3}+ repeats there, and
+ * an option's name means tiktoken's reading of it. */
+static void test_cl100k_spelling(void)
+{
+    static const char *const spelled[] = {
+        "'(?i:[sdmt]|ll|ve|re)|[^\\r\\n\\p{L}\\p{N}]?+\\p{L}++|\\p{N}{1,3}+|"
+        " ?[^\\s\\p{L}\\p{N}]++[\\r\\n]*+|\\s++$|\\s*[\\r\\n]|\\s+(?!\\S)|\\s"};
+    const struct gpt_pretok *in_file = gpt_pretok_by_regex(spelled, 1);
+
+    ok(in_file, "tiktoken's spelling of cl100k is known");
+    is_int((int64_t)in_file->cut("1234567 8", 9), 7,
+           "in a file it keeps numbers whole");
+    is_int((int64_t)gpt_pretok_by_name("cl100k")->cut("1234567 8", 9), 3,
+           "by name it cuts them");
+}
+
 /* Every row of the table is found by its expressions and cuts to the end. */
 static void test_table(void)
 {
@@ -835,8 +881,10 @@ int main(void)
     each_case(GOLDEN "templates.json", check_template);
     each_case(GOLDEN "added.json", check_added);
     test_other_forms();
+    test_printed_form();
     test_nfc();
     test_broken_chars();
     test_table();
+    test_cl100k_spelling();
     return tap_done();
 }
