@@ -24,17 +24,19 @@
  * it, and with the possessive quantifiers of later files, which change nothing
  * in what is matched. The cl100k of Hugging Face's files is llama3 here:
  * tiktoken's own differs from it since 0.8, in spaces at the end of a text.
- * tiktoken spells the latter with {1,3}+, of which the plus means nothing to its
- * engine. To the engine of Hugging Face's library it repeats, so that a file
- * with that spelling keeps long numbers whole: cl100k-runs, which is no name
- * for an option. */
+ * tiktoken spells the latter with {1,3}+, of which the plus means nothing to
+ * its engine. To the engine of Hugging Face's library it repeats, so that a
+ * file with that spelling keeps long numbers whole: cl100k-runs, which is no
+ * name for an option. */
 static const struct gpt_pretok table[] = {
     {"gpt2", {GPT2}, gpt_pretok_gpt2},
     {"gpt2",
      {"'(?:[sdmt]|ll|ve|re)| ?\\p{L}++| ?\\p{N}++| ?[^\\s\\p{L}\\p{N}]++|"
       "\\s++$|\\s+(?!\\S)|\\s"},
      gpt_pretok_gpt2},
-    {"cl100k", {CL100K_WORDS "|\\p{N}{1,3}|" CL100K_REST}, gpt_pretok_cl100k_end},
+    {"cl100k",
+     {CL100K_WORDS "|\\p{N}{1,3}|" CL100K_REST},
+     gpt_pretok_cl100k_end},
     {"cl100k-runs",
      {CL100K_WORDS "|\\p{N}{1,3}+|" CL100K_REST},
      gpt_pretok_cl100k_runs},

@@ -30,7 +30,7 @@ void gpt_unigram_close(struct gpt_unigram *u);
 
 /* A thread's memory: freed with gpt_free(). */
 struct gpt_unigram_scratch {
-    struct gpt_unigram_path *paths;
+    struct gpt_best_path *paths;
     size_t cap;
 };
 
