@@ -7,11 +7,19 @@
 
 #define UNKNOWN_PENALTY 10.0
 
+static int refuse_unknown(const char *text, size_t n, struct gpt_err *err)
+{
+    return gpt_fail(err, GPT_EDATA, "the model has no token for '%.*s', and "
+                    "none for unknown characters (model.unk_id)", (int)n, text);
+}
+
 /* Offers all tokens that begin at `begin`, and the unknown one for a character
- * that is no token, so that a way to the end always exists. */
-static void extend_paths(const struct gpt_unigram *u,
-                         struct gpt_best_path *paths, const char *text,
-                         size_t begin, size_t char_len, size_t len)
+ * that is no token, so that a way to the end always exists. GPT_EDATA where
+ * that is the best way and the model has no such token. */
+static int extend_paths(const struct gpt_unigram *u,
+                        struct gpt_best_path *paths, const char *text,
+                        size_t begin, size_t char_len, size_t len,
+                        struct gpt_err *err)
 {
     const double here = paths[begin].score;
     bool has_char = false;
@@ -27,9 +35,13 @@ static void extend_paths(const struct gpt_unigram *u,
         gpt_best_offer(&paths[end], u->scores[id] + here, id, begin);
         has_char = has_char || end - begin == char_len;
     }
-    if (!has_char)
-        gpt_best_offer(&paths[begin + char_len],
-                       u->lowest - UNKNOWN_PENALTY + here, u->unk, begin);
+    if (has_char)
+        return GPT_OK;
+    gpt_best_offer(&paths[begin + char_len],
+                   u->lowest - UNKNOWN_PENALTY + here, u->unk, begin);
+    return paths[begin + char_len].id < 0
+               ? refuse_unknown(text + begin, char_len, err)
+               : GPT_OK;
 }
 
 /* Unknown characters in a row are one text, which may happen to be a token
@@ -87,7 +99,7 @@ int gpt_unigram_encode(const struct gpt_unigram *u,
     for (size_t at = 0; at < len;) {
         const size_t n = gpt_sp_char_len(text + at, len - at);
 
-        extend_paths(u, paths, text, at, n, len);
+        GPT_TRY(extend_paths(u, paths, text, at, n, len, err));
         at += n;
     }
     /* the unknown token leads everywhere */

@@ -471,8 +471,6 @@ static const struct {
      "[\"<unk>\",-1e309]", "the score of token 0 is too large"},
     {"a token without a score", HF, "unigram-t5.json", "[\"<unk>\",0.0]",
      "[\"<unk>\"]", "where a comma was expected"},
-    {"no unknown token", HF, "unigram-t5.json", "\"unk_id\":0",
-     "\"unk_id\":null", "model.unk_id: a model without a token for unknown"},
     {"an unknown token far away", HF, "unigram-t5.json", "\"unk_id\":0",
      "\"unk_id\":99999", "unk_id"},
     {"a map that is no base64", HF, "unigram-t5.json",
@@ -597,6 +595,34 @@ static void test_long_tokens(void)
         if (!ok(strstr(err.text, rows[i].message), "says so"))
             printf("# %s\n", err.text);
     }
+    unlink(path);
+}
+
+/* Without an unknown token only a text that needs one is bad, as in the
+ * library. */
+static void test_no_unknown_token(void)
+{
+    char path[] = "/tmp/gpt-families.XXXXXX";
+    struct gpt_tokenizer *tok;
+    struct gpt_encoder *enc;
+    struct gpt_ids ids = {0};
+    struct gpt_err err = {0};
+    int fd = mkstemp(path);
+
+    ok(fd >= 0 && close(fd) == 0, "scratch file");
+    spoil(path, "\"unk_id\":0", "\"unk_id\":null", GOLDEN "unigram-t5.json");
+    if (ok(open_file(&tok, HF, path, &err) == GPT_OK &&
+               gpt_encoder_open(&enc, tok, &err) == GPT_OK,
+           "a model without an unknown token")) {
+        ok(gpt_encode(enc, "the", 3, &ids, &err) == GPT_OK && ids.len > 0,
+           "reads what it knows");
+        is_int(gpt_encode(enc, "the \xE6\xBC\xA2", 7, &ids, &err), GPT_EDATA,
+               "and nothing else");
+        ok(strstr(err.text, "no token for '\xE6\xBC\xA2'"), "%s", err.text);
+        gpt_encoder_close(enc);
+        gpt_tokenizer_close(tok);
+    }
+    gpt_free(ids.data);
     unlink(path);
 }
 
@@ -877,6 +903,7 @@ int main(void)
     test_user_defined();
     test_null();
     test_bad_files();
+    test_no_unknown_token();
     test_long_tokens();
     each_case(GOLDEN "templates.json", check_template);
     each_case(GOLDEN "added.json", check_added);
