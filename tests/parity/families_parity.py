@@ -320,6 +320,16 @@ UNIGRAM = {
               pre_tokenizers.Split(Regex(r"\n+"), "merged_with_previous")),
         steps(decoders, decoders.Replace(MARK, " "), decoders.ByteFallback(),
               decoders.Fuse(), decoders.Strip(" ", 1, 0))),
+    # what transformers 5 makes of a model with pieces of a user
+    "listed": lambda rules: (
+        steps(normalizers, normalizers.Precompiled(rules),
+              normalizers.Replace(Regex(r"\A +| +\z"), ""), RUNS,
+              normalizers.Replace(" ", MARK),
+              normalizers.Replace(Regex(r"\A" + MARK), MARK * 2)),
+        steps(pre_tokenizers, META(split=False), pre_tokenizers.Split(
+            Regex(r"<\|endoftext\|>|HTTP|12|he|\+|\n|1"), "isolated")),
+        steps(decoders, decoders.Replace(MARK, " "), decoders.Fuse(),
+              decoders.Strip(" ", 1, 0))),
 }
 
 

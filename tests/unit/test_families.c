@@ -7,6 +7,7 @@
 #include "base/json.h"
 #include "base/memory.h"
 #include "tests/lib/tap.h"
+#include "tokenizer/needle.h"
 #include "tokenizer/pretok.h"
 #include "tokenizer/tokenizer.h"
 #include "text/unicode_nfc.h"
@@ -782,6 +783,59 @@ static void test_other_forms(void)
     unlink(path);
 }
 
+/* ---- patterns ---- */
+
+/* Texts between bars, as transformers writes pieces that a user has defined.
+ * Expected places are those of Python's re. */
+static void test_lists(void)
+{
+    static const struct {
+        const char *regex, *text;
+        int begin, end; /* of the first match; -1: none, -2: refused */
+    } cases[] = {
+        {"ab|a\\.|\\|", "xa|", 2, 3},
+        {"ab|a\\.|\\|", "xa.b", 1, 3},
+        {"a|ab", "xab", 1, 2},
+        {"ab|a", "xab", 1, 3},
+        {"abcd|bc", "abcx", 1, 3},
+        {"\\\n\\\n|\\\n", "a\n\nb", 1, 3},
+        {"\\n\\n|\\ \\-", "a -", 1, 3},
+        {"\xE2\x96\x81\xE2\x96\x81|<s>", "\xE2\x96\x81<s>", 3, 6},
+        {"ab|c", "acc", 1, 2},
+        {"ab|c", "ax", -1, 0},
+        {"a\\.b", "a.b", 0, 3},
+        {"a||b", "", -2, 0},
+        {"a|", "", -2, 0},
+        {"a|b+", "", -2, 0},
+        {"a|\\d", "", -2, 0},
+        {"a|\\", "", -2, 0},
+        {"a|(b)", "", -2, 0},
+    };
+
+    for (size_t i = 0; i < GPT_COUNT(cases); i++) {
+        struct gpt_arena arena = {0};
+        struct gpt_needle needle;
+        const char *shown;
+        size_t begin = 0, end = 0;
+        cJSON *item = cJSON_CreateObject();
+
+        cJSON_AddStringToObject(item, "Regex", cases[i].regex);
+        bool known = gpt_needle_read(&needle, item, &arena, &shown);
+        is_int(known, cases[i].begin != -2, "'%s' is known", cases[i].regex);
+        if (known) {
+            bool found = gpt_needle_find(&needle, cases[i].text,
+                                         strlen(cases[i].text), 0, &begin,
+                                         &end);
+            is_int(found, cases[i].begin != -1, "is it there");
+            ok(!found || ((int)begin == cases[i].begin &&
+                          (int)end == cases[i].end),
+               "at its place: %zu to %zu", begin, end);
+        }
+        cJSON_Delete(item);
+        gpt_arena_free(&arena);
+    }
+}
+
 /* ---- normalization ---- */
 
 static void test_nfc(void)
@@ -909,6 +963,7 @@ int main(void)
     each_case(GOLDEN "added.json", check_added);
     test_other_forms();
     test_printed_form();
+    test_lists();
     test_nfc();
     test_broken_chars();
     test_table();
