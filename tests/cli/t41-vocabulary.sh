@@ -201,7 +201,8 @@ err_has 'warning: --vocab-file has no effect on NullTokenizer'
 expect 0 'and gpt-train says so once' train null --train-iters 1 \
     --tokenizer-type NullTokenizer --vocab-size 9 --tiktoken-pattern v2
 err_has 'warning: --tiktoken-pattern has no effect on NullTokenizer'
-check 'and no more' sh -c '! grep -q "without effect here" err'
+check 'and no more' sh -c '! grep -q "without effect here" "$1"' \
+    sh "$scratch/err"
 expect 4 'a name of a hub' pre --tokenizer-model gpt2
 err_has 'tokenizers are not fetched by a name'
 mkdir pair
