@@ -709,6 +709,43 @@ static void check_added(const char *path, const cJSON *root, const cJSON *c)
     cJSON_free(added);
 }
 
+/* An added token that is one of the vocabulary, in letters of bytes that are no
+ * UTF-8: merges make it in other texts, as they do without it. */
+static void test_added_bytes(void)
+{
+    static const char quote[] = "\xE2\x80\x99 \xE2\x80\xA6";
+    char path[] = "/tmp/gpt-families.XXXXXX";
+    struct gpt_ids ids[2] = {{0}, {0}};
+    int fd = mkstemp(path);
+
+    ok(fd >= 0 && close(fd) == 0, "scratch file");
+    spoil(path, "\"added_tokens\":[",
+          "\"added_tokens\":[{\"id\":288,\"content\":\"\u00e2\u0122\"},",
+          GOLDEN "qwen2.json");
+    for (int i = 0; i < 2; i++) {
+        struct gpt_tokenizer *tok;
+        struct gpt_encoder *enc;
+        struct gpt_err err = {0};
+
+        if (!ok(open_file(&tok, HF, i ? path : GOLDEN "qwen2.json", &err) ==
+                        GPT_OK &&
+                    gpt_encoder_open(&enc, tok, &err) == GPT_OK,
+                "file %d", i))
+            return;
+        ok(gpt_encode(enc, quote, strlen(quote), &ids[i], &err) == GPT_OK,
+           "encodes");
+        gpt_encoder_close(enc);
+        gpt_tokenizer_close(tok);
+    }
+    ok(ids[0].len == ids[1].len &&
+           memcmp(ids[0].data, ids[1].data,
+                  ids[0].len * sizeof(*ids[0].data)) == 0,
+       "the same ids");
+    gpt_free(ids[0].data);
+    gpt_free(ids[1].data);
+    unlink(path);
+}
+
 /* A token that is found in normalized text is printed in that form, but for
  * the name of a special one. */
 static void test_printed_form(void)
@@ -962,6 +999,7 @@ int main(void)
     each_case(GOLDEN "templates.json", check_template);
     each_case(GOLDEN "added.json", check_added);
     test_other_forms();
+    test_added_bytes();
     test_printed_form();
     test_lists();
     test_nfc();
