@@ -272,6 +272,41 @@ static void test_user_defined(void)
 
 /* ---- the null tokenizer ---- */
 
+/* The first token of a text drops the U+2581 before the text, and no space that
+ * a user has defined. Texts are those of SentencePiece 0.2.1. */
+static void test_kept_spaces(void)
+{
+    static const char model[] = "\x0A\x09\x0A\x05<unk>\x18\x02"
+                                "\x0A\x06\x0A\x02 a\x18\x04"
+                                "\x0A\x0B\x0A\x04\xE2\x96\x81" "a\x15\0\0\x80\xBF"
+                                "\x0A\x0A\x0A\x03\xE2\x96\x81\x15\0\0\x80\xBF";
+    static const struct {
+        int32_t ids[2];
+        const char *want;
+    } cases[] = {{{1, 2}, " a a"}, {{2, 1}, "a a"}, {{2, 2}, "a a"},
+                 {{3, 1}, " a"}, {{3, 2}, "a"}};
+    char path[] = "/tmp/gpt-families.XXXXXX";
+    struct gpt_tokenizer *tok;
+    struct gpt_err err = {0};
+    int fd = mkstemp(path);
+
+    ok(fd >= 0 && write(fd, model, sizeof(model) - 1) == sizeof(model) - 1 &&
+           close(fd) == 0,
+       "a model");
+    if (!ok(open_file(&tok, "SentencePieceTokenizer", path, &err) == GPT_OK,
+            "is read %s", err.text))
+        return;
+    for (size_t i = 0; i < GPT_COUNT(cases); i++) {
+        int32_t two[2] = {cases[i].ids[0], cases[i].ids[1]};
+        const struct gpt_ids ids = {.data = two, .len = 2};
+
+        ok(decodes_to(tok, &ids, cases[i].want), "case %zu: '%s'", i,
+           cases[i].want);
+    }
+    gpt_tokenizer_close(tok);
+    unlink(path);
+}
+
 static void test_null(void)
 {
     static const struct {
@@ -992,6 +1027,7 @@ int main(void)
     test_goldens();
     test_first_spaces();
     test_user_defined();
+    test_kept_spaces();
     test_null();
     test_bad_files();
     test_no_unknown_token();
