@@ -228,7 +228,7 @@ static bool is_type(const struct gpt_train_plan *p, const char *type)
     return strcmp(p->options->tokenizer.type, type) == 0;
 }
 
-/* Of options that a NullTokenizer has dropped it was told then. */
+/* Options that a NullTokenizer drops were named then. */
 static bool has_ranks_of_tokens(const struct gpt_train_plan *p)
 {
     return is_type(p, "TikTokenizer") || is_type(p, "NullTokenizer");

@@ -2,7 +2,6 @@
  * once, however many they are. Start at gpt_needle_list_read(). */
 #include "tokenizer/needle_list.h"
 
-#include <assert.h>
 #include <string.h>
 
 /* Characters that stand for themselves only behind a backslash, and those that

@@ -6,7 +6,8 @@
 #include "base/memory.h"
 #include "text/str.h"
 
-/* Of two texts that a place begins with, the one that is written first. */
+/* Texts of which the one that is written first is taken where a place begins
+ * with several. */
 struct gpt_needle_list;
 
 /* Reads an expression of plain characters, of which some have a backslash; the

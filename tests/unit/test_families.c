@@ -278,7 +278,8 @@ static void test_kept_spaces(void)
 {
     static const char model[] = "\x0A\x09\x0A\x05<unk>\x18\x02"
                                 "\x0A\x06\x0A\x02 a\x18\x04"
-                                "\x0A\x0B\x0A\x04\xE2\x96\x81" "a\x15\0\0\x80\xBF"
+                                "\x0A\x0B\x0A\x04\xE2\x96\x81" "a\x15"
+                                "\0\0\x80\xBF"
                                 "\x0A\x0A\x0A\x03\xE2\x96\x81\x15\0\0\x80\xBF";
     static const struct {
         int32_t ids[2];
@@ -898,6 +899,7 @@ static void test_lists(void)
             bool found = gpt_needle_find(&needle, cases[i].text,
                                          strlen(cases[i].text), 0, &begin,
                                          &end);
+
             is_int(found, cases[i].begin != -1, "is it there");
             ok(!found || ((int)begin == cases[i].begin &&
                           (int)end == cases[i].end),
