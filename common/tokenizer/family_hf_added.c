@@ -289,8 +289,8 @@ int gpt_hf_read_added(struct gpt_hf_load *f, const cJSON *added)
     const struct gpt_vocab *v = &f->t->vocab;
     struct added_lists lists = {.next = f->n_listed};
 
-    GPT_TRY(gpt_new(&lists.made, (size_t)v->n, sizeof(*lists.made), "tokens",
-                    f->err));
+    GPT_TRY(gpt_new(&lists.made, (size_t)(v->n + v->n_prefixes),
+                    sizeof(*lists.made), "tokens", f->err));
     for (size_t i = 0; i < v->n_merges; i++)
         lists.made[v->merges[i].result] = true;
     int status = fill_added(f, added, &lists);
