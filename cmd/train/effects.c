@@ -228,14 +228,15 @@ static bool is_type(const struct gpt_train_plan *p, const char *type)
     return strcmp(p->options->tokenizer.type, type) == 0;
 }
 
+/* Options that a NullTokenizer drops were named then. */
 static bool has_ranks_of_tokens(const struct gpt_train_plan *p)
 {
-    return is_type(p, "TikTokenizer");
+    return is_type(p, "TikTokenizer") || is_type(p, "NullTokenizer");
 }
 
 static bool has_tokens_around(const struct gpt_train_plan *p)
 {
-    return is_type(p, "HuggingFaceTokenizer");
+    return is_type(p, "HuggingFaceTokenizer") || is_type(p, "NullTokenizer");
 }
 
 /* Rotary positions go on, as in Megatron-LM: only the table has positions that

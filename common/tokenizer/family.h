@@ -24,6 +24,9 @@ struct gpt_tokenizer_family {
                                size_t *len);
     /* NULL: the end of document alone */
     bool (*is_special)(const struct gpt_tokenizer *tok, int32_t id);
+    /* True for a token whose space at its beginning is never the one that was
+     * put before the text. NULL: there is none. */
+    bool (*keeps_space)(const struct gpt_tokenizer *tok, int32_t id);
 };
 
 struct gpt_tokenizer {

@@ -104,10 +104,20 @@ int gpt_hf_refuse_id(const struct gpt_hf_load *f,
                     (int)(same >= 0 ? same : token->id));
 }
 
+/* Lists of added tokens, by whether text is normalized before they are searched
+ * for. */
+struct added_lists {
+    struct gpt_added_token *raw, *normalized;
+    size_t n_raw, n_normalized;
+    int64_t next; /* the id of one that is not in the vocabulary */
+    bool *made;   /* by id: a merge makes it */
+};
+
 /* Puts an added token into the vocabulary, where it may be already: then the
- * token of the file must be the same. `next` is the id of a new token. */
+ * token of the file must be the same. */
 static int place_token(const struct gpt_hf_load *f,
-                       const struct gpt_added_token *token, int64_t next)
+                       const struct gpt_added_token *token,
+                       const struct added_lists *lists)
 {
     struct gpt_bytelevel *t = f->t;
     struct gpt_str *place = &t->vocab.tokens[token->id];
@@ -120,12 +130,13 @@ static int place_token(const struct gpt_hf_load *f,
     if ((same >= 0 && same != token->id) || (same < 0 && place->data))
         return gpt_hf_refuse_id(f, token, same);
     if (same < 0)
-        GPT_TRY(gpt_hf_check_next(f, token, next));
-    else if (t->spaces || place->len == 1 ||
+        GPT_TRY(gpt_hf_check_next(f, token, lists->next));
+    else if (t->spaces || place->len == 1 || lists->made[token->id] ||
              gpt_utf8_valid(place->data, place->len) == place->len)
         return GPT_OK;
     /* Its own text: letters of it may be those of bytes, which are none. A
-     * single letter stays its byte, which other texts are made of. */
+     * single letter stays its byte, and what merges make stays its bytes: other
+     * texts are made of these. */
     *place = (struct gpt_str){bytes, token->len};
     if (t->spaces)
         place->len = gpt_chars_print(token->text, token->len, bytes);
@@ -208,7 +219,8 @@ static int space_token(const struct gpt_hf_load *f,
 }
 
 /* A token that is searched for in normalized text must be in that form itself,
- * or it would never be found. */
+ * or it would never be found. It is printed in that form, too, unless it is
+ * special; none of model.vocab changes, as those are in letters of bytes. */
 static int normalize_token(const struct gpt_hf_load *f,
                            struct gpt_added_token *token)
 {
@@ -229,18 +241,12 @@ static int normalize_token(const struct gpt_hf_load *f,
     memcpy(text, b.data, b.len);
     token->text = text;
     token->len = b.len;
+    if (!token->special)
+        f->t->vocab.tokens[token->id] = (struct gpt_str){text, b.len};
 out:
     gpt_buf_free(&b);
     return status;
 }
-
-/* Lists of added tokens, by whether text is normalized before they are searched
- * for. */
-struct added_lists {
-    struct gpt_added_token *raw, *normalized;
-    size_t n_raw, n_normalized;
-    int64_t next; /* the id of one that is not in the vocabulary */
-};
 
 /* Reads one added token, places it, and lists it for the search. */
 static int add_token(const struct gpt_hf_load *f, const cJSON *item,
@@ -250,7 +256,7 @@ static int add_token(const struct gpt_hf_load *f, const cJSON *item,
     bool normalized;
 
     GPT_TRY(gpt_hf_read_token(f, item, f->t->vocab.n, &token, &normalized));
-    GPT_TRY(place_token(f, &token, lists->next));
+    GPT_TRY(place_token(f, &token, lists));
     lists->next = gpt_max_i64(lists->next, token.id + 1);
     if (normalized) {
         GPT_TRY(normalize_token(f, &token));
@@ -280,9 +286,16 @@ static int fill_added(struct gpt_hf_load *f, const cJSON *added,
 
 int gpt_hf_read_added(struct gpt_hf_load *f, const cJSON *added)
 {
+    const struct gpt_vocab *v = &f->t->vocab;
     struct added_lists lists = {.next = f->n_listed};
+
+    GPT_TRY(gpt_new(&lists.made, (size_t)(v->n + v->n_prefixes),
+                    sizeof(*lists.made), "tokens", f->err));
+    for (size_t i = 0; i < v->n_merges; i++)
+        lists.made[v->merges[i].result] = true;
     int status = fill_added(f, added, &lists);
 
+    gpt_free(lists.made);
     gpt_free(lists.raw);
     gpt_free(lists.normalized);
     return status;

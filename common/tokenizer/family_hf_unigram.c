@@ -401,21 +401,18 @@ static void unigram_close(struct gpt_tokenizer *tok)
     gpt_free(t);
 }
 
-/* The members of the model beside its vocabulary. Without an unknown token the
- * library fails in the middle of a text. */
+/* The members of the model beside its vocabulary. Without an unknown token a
+ * text that needs one fails, as in the library. */
 static int read_model(struct unigram_tokenizer *t, const struct gpt_hf_load *f)
 {
     const cJSON *model = gpt_hf_member(f->root, "model");
     const cJSON *unk = gpt_hf_member(model, "unk_id");
-    int64_t id;
+    int64_t id = -1;
 
     GPT_TRY(gpt_unigram_read(&t->model, f->file.vocab, f->path, f->err));
-    if (!unk || cJSON_IsNull(unk))
-        return gpt_fail(f->err, GPT_EDATA, "%s: model.unk_id: a model without "
-                        "a token for unknown characters is not supported",
-                        f->path);
-    GPT_TRY(gpt_json_int(model, "unk_id", 0, t->model.n - 1, &id, f->path,
-                         f->err));
+    if (unk && !cJSON_IsNull(unk))
+        GPT_TRY(gpt_json_int(model, "unk_id", 0, t->model.n - 1, &id, f->path,
+                             f->err));
     t->model.unk = (int32_t)id;
     return gpt_json_bool_or(model, "byte_fallback", false,
                             &t->model.byte_fallback, f->path, f->err);

@@ -366,6 +366,16 @@ static bool sp_is_special(const struct gpt_tokenizer *tok, int32_t id)
     return type == GPT_SP_CONTROL || type == GPT_SP_UNUSED;
 }
 
+/* A space that is one in the model, and no U+2581: in a piece that a user has
+ * defined, or as a byte. */
+static bool sp_keeps_space(const struct gpt_tokenizer *tok, int32_t id)
+{
+    const struct gpt_sp_model *m = &((const struct sp_tokenizer *)tok)->model;
+
+    return m->pieces[id].type == GPT_SP_BYTE ||
+           (m->texts[id].len && m->texts[id].data[0] == ' ');
+}
+
 /* ---- the names ---- */
 
 #define SP_FAMILY(name, megatron)                                              \
@@ -384,6 +394,7 @@ static bool sp_is_special(const struct gpt_tokenizer *tok, int32_t id)
         .encode = sp_encode,                                                   \
         .token_bytes = sp_token,                                               \
         .is_special = sp_is_special,                                           \
+        .keeps_space = sp_keeps_space,                                         \
     }
 SP_FAMILY(sp, "SentencePieceTokenizer");
 SP_FAMILY(sp_gpt, "GPTSentencePieceTokenizer");

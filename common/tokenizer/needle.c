@@ -41,12 +41,6 @@ static size_t read_atom(struct gpt_needle *p, const char *regex)
     return (size_t)n;
 }
 
-/* The characters of a plain text, as an expression. */
-static bool is_plain(const char *regex)
-{
-    return regex[0] && !strpbrk(regex, SYNTAX);
-}
-
 /* How often the atom may be there: once, "+" or "{2,}"; how many bytes that
  * took. */
 static size_t read_count(struct gpt_needle *p, const char *rest)
@@ -83,8 +77,10 @@ static size_t read_run(struct gpt_needle *p, const char *regex)
     return p->at_begin && p->at_end ? 0 : (size_t)(rest - regex);
 }
 
-/* Two alternatives may be the same run at either end of the text. */
-static bool read_regex(struct gpt_needle *p, const char *regex)
+/* Two alternatives may be the same run at either end of the text; plain texts
+ * may be any number. */
+static bool read_regex(struct gpt_needle *p, const char *regex,
+                       struct gpt_arena *arena)
 {
     struct gpt_needle other;
     const size_t n = read_run(p, regex);
@@ -100,8 +96,11 @@ static bool read_regex(struct gpt_needle *p, const char *regex)
                other.all == p->all &&
                gpt_str_equal(other.text, p->text.data, p->text.len);
     }
-    *p = (struct gpt_needle){.text = {regex, strlen(regex)}};
-    return is_plain(regex);
+    *p = (struct gpt_needle){0};
+    if (!gpt_needle_list_read(&p->list, &p->text, regex, arena))
+        return false;
+    p->kind = p->list ? GPT_NEEDLE_LIST : GPT_NEEDLE_TEXT;
+    return true;
 }
 
 bool gpt_needle_read(struct gpt_needle *p, const cJSON *item,
@@ -119,7 +118,7 @@ bool gpt_needle_read(struct gpt_needle *p, const cJSON *item,
     if (!copy)
         return false;
     if (regex)
-        return read_regex(p, copy);
+        return read_regex(p, copy, arena);
     p->text = (struct gpt_str){copy, strlen(copy)};
     return p->text.len > 0;
 }
@@ -199,6 +198,8 @@ static bool find_run(const struct gpt_needle *p, const char *text, size_t len,
 bool gpt_needle_find(const struct gpt_needle *p, const char *text, size_t len,
                      size_t at, size_t *begin, size_t *end)
 {
+    if (p->kind == GPT_NEEDLE_LIST)
+        return gpt_needle_list_find(p->list, text, len, at, begin, end);
     if (p->kind != GPT_NEEDLE_TEXT)
         return find_run(p, text, len, at, begin, end);
     const char *found = at < len

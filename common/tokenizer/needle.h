@@ -1,16 +1,17 @@
 /* What the steps of a tokenizer.json search for, its "pattern": a text, or what
- * the simplest regular expressions match: a character or white space, once or
- * in a row, anywhere or at an end of the text. Others are refused where they
- * are read. */
+ * the simplest regular expressions match: texts between bars; a character or
+ * white space, once or in a row, anywhere or at an end of the text. Others are
+ * refused where they are read. */
 #ifndef GPT_TOKENIZER_NEEDLE_H
 #define GPT_TOKENIZER_NEEDLE_H
 
 #include "base/json.h"
 #include "base/memory.h"
-#include "text/str.h"
+#include "tokenizer/needle_list.h"
 
 enum gpt_needle_kind {
     GPT_NEEDLE_TEXT,
+    GPT_NEEDLE_LIST,  /* one of `list` */
     GPT_NEEDLE_CHAR,  /* `text`, which is one character, in a row */
     GPT_NEEDLE_BLANK, /* white space in a row */
     GPT_NEEDLE_DIGIT, /* numbers in a row */
@@ -20,6 +21,7 @@ enum gpt_needle_kind {
 struct gpt_needle {
     enum gpt_needle_kind kind;
     struct gpt_str text;
+    const struct gpt_needle_list *list;
     size_t least;        /* so many in a row */
     bool all;            /* and all that follow; else each is a match */
     bool at_begin, at_end; /* of the text: only there, or at either */

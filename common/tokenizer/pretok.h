@@ -21,6 +21,7 @@ gpt_pretok_fn gpt_pretok_gpt2;
 /* The families after it; their patterns are in pretok_table.c. */
 gpt_pretok_fn gpt_pretok_cl100k;     /* cl100k of Hugging Face, Llama 3 */
 gpt_pretok_fn gpt_pretok_cl100k_end; /* cl100k of tiktoken since 0.8 */
+gpt_pretok_fn gpt_pretok_cl100k_runs; /* its spelling in Hugging Face's files */
 gpt_pretok_fn gpt_pretok_qwen2;      /* Qwen 2, 2.5, 3 */
 gpt_pretok_fn gpt_pretok_qwen35;     /* Qwen 3.5 */
 gpt_pretok_fn gpt_pretok_o200k;      /* o200k, Llama 4 */

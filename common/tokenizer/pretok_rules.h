@@ -19,7 +19,7 @@ struct gpt_word_rules {
                              * there are line ends among them */
     bool deepseek;          /* as gpt_pretok_deepseek3() has it; vectors only */
     unsigned word;          /* characters of a word, unless by_case */
-    unsigned digits;        /* the most in a piece */
+    unsigned digits;        /* the most in a piece; 0: any number */
 };
 
 /* Constants in every file, so that the compiler sees them and leaves out of a
@@ -29,6 +29,8 @@ RULES gpt_rules_cl100k = {
     .contraction_first = true, .word = GPT_CH_L, .digits = 3};
 RULES gpt_rules_cl100k_end = {.contraction_first = true, .end_first = true,
                               .word = GPT_CH_L, .digits = 3};
+RULES gpt_rules_cl100k_runs = {
+    .contraction_first = true, .end_first = true, .word = GPT_CH_L};
 RULES gpt_rules_qwen2 = {
     .contraction_first = true, .word = GPT_CH_L, .digits = 1};
 RULES gpt_rules_qwen35 = {.contraction_first = true,
@@ -44,6 +46,7 @@ RULES gpt_rules_deepseek3 = {
 #define GPT_WORD_FAMILIES(X)                                                   \
     X(cl100k)                                                                  \
     X(cl100k_end)                                                              \
+    X(cl100k_runs)                                                             \
     X(qwen2)                                                                   \
     X(qwen35)                                                                  \
     X(o200k)                                                                   \

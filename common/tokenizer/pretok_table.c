@@ -15,10 +15,19 @@
 #define GPT2                                                                   \
     "'s|'t|'re|'ve|'m|'ll|'d| ?\\p{L}+| ?\\p{N}+|" SYMBOLS "|\\s+(?!\\S)|\\s+"
 
+#define CL100K_WORDS                                                           \
+    "'(?i:[sdmt]|ll|ve|re)|[^\\r\\n\\p{L}\\p{N}]?+\\p{L}++"
+#define CL100K_REST                                                            \
+    " ?[^\\s\\p{L}\\p{N}]++[\\r\\n]*+|\\s++$|\\s*[\\r\\n]|\\s+(?!\\S)|\\s"
+
 /* An expression may be there in several spellings: as the model's authors wrote
  * it, and with the possessive quantifiers of later files, which change nothing
  * in what is matched. The cl100k of Hugging Face's files is llama3 here:
- * tiktoken's own differs from it since 0.8, in spaces at the end of a text. */
+ * tiktoken's own differs from it since 0.8, in spaces at the end of a text.
+ * tiktoken spells the latter with {1,3}+, of which the plus means nothing to
+ * its engine. To the engine of Hugging Face's library it repeats, so that a
+ * file with that spelling keeps long numbers whole: cl100k-runs, which is no
+ * name for an option. */
 static const struct gpt_pretok table[] = {
     {"gpt2", {GPT2}, gpt_pretok_gpt2},
     {"gpt2",
@@ -26,9 +35,11 @@ static const struct gpt_pretok table[] = {
       "\\s++$|\\s+(?!\\S)|\\s"},
      gpt_pretok_gpt2},
     {"cl100k",
-     {"'(?i:[sdmt]|ll|ve|re)|[^\\r\\n\\p{L}\\p{N}]?+\\p{L}++|\\p{N}{1,3}+|"
-      " ?[^\\s\\p{L}\\p{N}]++[\\r\\n]*+|\\s++$|\\s*[\\r\\n]|\\s+(?!\\S)|\\s"},
+     {CL100K_WORDS "|\\p{N}{1,3}|" CL100K_REST},
      gpt_pretok_cl100k_end},
+    {"cl100k-runs",
+     {CL100K_WORDS "|\\p{N}{1,3}+|" CL100K_REST},
+     gpt_pretok_cl100k_runs},
     {"llama3",
      {CONTRACTION "|" PREFIX "\\p{L}+|\\p{N}{1,3}|" SYMBOLS
                   "[\\r\\n]*|" SPACES},

@@ -2,7 +2,7 @@
  * in place of a regex engine. The alternatives of their patterns, in order:
  *   contraction    (?i:'s|'t|'re|'ve|'m|'ll|'d)       first, or after a word
  *   word           [^\r\n\p{L}\p{N}]?\p{L}+           or by the case of letters
- *   number         \p{N}{1,3}                         or one digit
+ *   number         \p{N}{1,3}                         or one digit, or \p{N}+
  *   symbols         ?[^\s\p{L}\p{N}]+[\r\n]*          or [\r\n/]*
  *   line ends      \s*[\r\n]+
  *   spaces         \s+(?!\S)|\s+
@@ -114,7 +114,7 @@ GPT_INLINE size_t number(const uint8_t *p, size_t len, size_t first_n,
 {
     size_t i = first_n, n;
 
-    for (unsigned k = 1; k < digits && i < len &&
+    for (unsigned k = 1; k != digits && i < len &&
                          gpt_ch_at(p + i, len - i, &n) & GPT_CH_N;
          k++)
         i += n;

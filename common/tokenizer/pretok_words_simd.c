@@ -153,10 +153,10 @@ static inline uint64_t numbers(uint64_t number, unsigned digits)
 {
     uint64_t begins = number & ~(number << 1);
 
-    assert(digits == 1 || digits == 3);
+    assert(digits <= 1 || digits == 3);
     if (digits == 1)
         return number;
-    if (!(number & number << 1 & number << 2 & number << 3))
+    if (digits == 0 || !(number & number << 1 & number << 2 & number << 3))
         return begins;
     for (uint64_t left = begins; left; left &= left - 1) {
         unsigned at = gpt_first_bit(left);

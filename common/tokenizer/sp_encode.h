@@ -48,12 +48,40 @@ static inline uint32_t gpt_sp_trie_child(const struct gpt_sp_trie *t,
     return t->children[gpt_sp_trie_slot(t, parent, byte)]; /* 0 where free */
 }
 
+/* ---- the best path, for this model and for that of unigram.h ---- */
+
+#define GPT_NO_PATH UINT32_MAX
+
+/* The best way to a position of a text, by its last piece. */
+struct gpt_best_path {
+    double score; /* SentencePiece's are of single precision */
+    int32_t id;
+    uint32_t begin; /* GPT_NO_PATH: there is no way yet */
+};
+
+/* Takes the way to *end by a piece from `begin`, if it is better than what is
+ * known. Of equal ways the one found first stays, which is that of the longest
+ * last piece. */
+static inline void gpt_best_offer(struct gpt_best_path *end, double score,
+                                  int32_t id, size_t begin)
+{
+    if (end->begin == GPT_NO_PATH || score > end->score)
+        *end = (struct gpt_best_path){score, id, (uint32_t)begin};
+}
+
+/* Makes room for the positions of a text of len bytes, without a way to any. */
+int gpt_best_begin(struct gpt_best_path **paths, size_t *cap, size_t len,
+                   struct gpt_err *err) GPT_MUST_USE;
+/* Turns the chain of last pieces round, in place: paths[p].begin becomes where
+ * the piece after position p ends, GPT_NO_PATH at the end of the text. */
+void gpt_best_reverse(struct gpt_best_path *paths, size_t len);
+
 /* A thread's memory. */
 struct gpt_sp_scratch {
     struct gpt_sp_symbol *symbols;
     size_t symbols_cap;
     struct gpt_pair_heap heap;
-    struct gpt_sp_path *paths;
+    struct gpt_best_path *paths;
     size_t paths_cap;
 };
 void gpt_sp_scratch_free(struct gpt_sp_scratch *s);

@@ -16,9 +16,8 @@
 #include <stdlib.h>
 #include <string.h>
 
-#define NONE UINT32_MAX
 #define UNKNOWN_PENALTY 10.0f
-#define SCORE_LIMIT 100000.0f /* of a path, before counting starts anew */
+#define SCORE_LIMIT 100000.0 /* of a path, before counting starts anew */
 
 /* ---- the trie ---- */
 
@@ -140,21 +139,28 @@ void gpt_sp_trie_close(struct gpt_sp_trie *t)
 
 /* ---- the best path ---- */
 
-/* The best way to a position of the text, by its last piece. */
-struct gpt_sp_path {
-    float score;
-    int32_t id;
-    uint32_t begin; /* NONE: there is no way yet */
-};
-
-/* Takes the way to *end by a piece from `begin`, if it is better than what is
- * known. Of equal ways the one found first stays, which is that of the longest
- * last piece. */
-static void offer_path(struct gpt_sp_path *end, float score, int32_t id,
-                       size_t begin)
+int gpt_best_begin(struct gpt_best_path **paths, size_t *cap, size_t len,
+                   struct gpt_err *err)
 {
-    if (end->begin == NONE || score > end->score)
-        *end = (struct gpt_sp_path){score, id, (uint32_t)begin};
+    GPT_TRY(gpt_sp_check_len(len, err));
+    GPT_TRY(gpt_grow(paths, cap, len + 1, sizeof(**paths), "a text", err));
+    for (size_t i = 0; i <= len; i++)
+        (*paths)[i] = (struct gpt_best_path){0, -1, GPT_NO_PATH};
+    return GPT_OK;
+}
+
+void gpt_best_reverse(struct gpt_best_path *paths, size_t len)
+{
+    uint32_t end = (uint32_t)len, next = GPT_NO_PATH;
+
+    while (end > 0) {
+        uint32_t begin = paths[end].begin;
+
+        paths[end].begin = next;
+        next = end;
+        end = begin;
+    }
+    paths[0].begin = next;
 }
 
 /* SentencePiece gives a user-defined piece a score above every normal one, the
@@ -169,10 +175,10 @@ static float user_defined_score(size_t bytes)
  * that is no piece, so that a way to the end always exists. */
 static void extend_paths(const struct gpt_sp_model *m,
                          const struct gpt_sp_trie *t,
-                         struct gpt_sp_path *paths, const char *text,
+                         struct gpt_best_path *paths, const char *text,
                          size_t begin, size_t char_len, size_t len)
 {
-    const float here = paths[begin].score;
+    const float here = (float)paths[begin].score;
     bool has_char = false;
     uint32_t at = 0;
 
@@ -186,13 +192,13 @@ static void extend_paths(const struct gpt_sp_model *m,
         float score = m->pieces[id].type == GPT_SP_USER
                           ? user_defined_score(end - begin)
                           : m->pieces[id].score;
-        offer_path(&paths[end], score + here, id, begin);
+        gpt_best_offer(&paths[end], score + here, id, begin);
         has_char = has_char || end - begin == char_len;
     }
     if (!has_char) {
         float score = t->lowest - UNKNOWN_PENALTY;
 
-        offer_path(&paths[begin + char_len], score + here, m->unk, begin);
+        gpt_best_offer(&paths[begin + char_len], score + here, m->unk, begin);
     }
 }
 
@@ -200,30 +206,14 @@ static void extend_paths(const struct gpt_sp_model *m,
  * single precision would not tell paths apart. SentencePiece does so at the
  * same limit. Only positions that a piece from before `at` can have reached
  * have a score yet, so `longest` bounds the work. */
-static void rebase_scores(struct gpt_sp_path *paths, size_t at,
+static void rebase_scores(struct gpt_best_path *paths, size_t at,
                           size_t longest, size_t len)
 {
-    const float base = paths[at].score;
+    const float base = (float)paths[at].score;
 
     for (size_t i = at; i <= len && i - at <= longest; i++)
-        if (paths[i].begin != NONE)
-            paths[i].score -= base;
-}
-
-/* Turns the chain of last pieces round, in place: paths[p].begin becomes where
- * the piece after position p ends. */
-static void reverse_path(struct gpt_sp_path *paths, size_t len)
-{
-    uint32_t end = (uint32_t)len, next = NONE;
-
-    while (end > 0) {
-        uint32_t begin = paths[end].begin;
-
-        paths[end].begin = next;
-        next = end;
-        end = begin;
-    }
-    paths[0].begin = next;
+        if (paths[i].begin != GPT_NO_PATH)
+            paths[i].score = (float)paths[i].score - base;
 }
 
 int gpt_sp_encode_unigram(const struct gpt_sp_model *m,
@@ -235,12 +225,8 @@ int gpt_sp_encode_unigram(const struct gpt_sp_model *m,
     const size_t first = ids->len;
 
     assert(len > 0);
-    GPT_TRY(gpt_sp_check_len(len, err));
-    GPT_TRY(gpt_grow(&s->paths, &s->paths_cap, len + 1, sizeof(*s->paths),
-                     "a text", err));
-    struct gpt_sp_path *paths = s->paths;
-    for (size_t i = 0; i <= len; i++)
-        paths[i] = (struct gpt_sp_path){0, -1, NONE};
+    GPT_TRY(gpt_best_begin(&s->paths, &s->paths_cap, len, err));
+    struct gpt_best_path *paths = s->paths;
     for (size_t at = 0; at < len;) {
         size_t n = gpt_sp_char_len(text + at, len - at);
 
@@ -249,9 +235,10 @@ int gpt_sp_encode_unigram(const struct gpt_sp_model *m,
         extend_paths(m, t, paths, text, at, n, len);
         at += n;
     }
-    assert(paths[len].begin != NONE); /* the unknown piece leads everywhere */
-    reverse_path(paths, len);
-    for (uint32_t at = 0, end; (end = paths[at].begin) != NONE; at = end)
+    /* the unknown piece leads everywhere */
+    assert(paths[len].begin != GPT_NO_PATH);
+    gpt_best_reverse(paths, len);
+    for (uint32_t at = 0, end; (end = paths[at].begin) != GPT_NO_PATH; at = end)
         GPT_TRY(gpt_sp_add_piece(m, text + at, end - at, paths[end].id, first,
                                  ids, err));
     return GPT_OK;

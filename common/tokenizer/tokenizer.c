@@ -195,7 +195,8 @@ size_t gpt_first_space(const struct gpt_tokenizer *tok, int32_t id)
     size_t len;
     const char *bytes = gpt_token_bytes(tok, id, &len);
 
-    return tok->first_space && id != tok->unk && len && bytes[0] == ' ';
+    return tok->first_space && id != tok->unk && len && bytes[0] == ' ' &&
+           !(tok->family->keeps_space && tok->family->keeps_space(tok, id));
 }
 
 size_t gpt_drop_space(const struct gpt_tokenizer *tok, int32_t id,

@@ -332,6 +332,37 @@ static int read_template(struct reading *r, const cJSON *part,
     return GPT_OK;
 }
 
+/* Adds the token of a member that is a list of its text and its id. */
+static int add_end(struct reading *r, struct pieces *to, const cJSON *part,
+                   const char *key, const char *field)
+{
+    const cJSON *id = cJSON_GetArrayItem(gpt_hf_member(part, key), 1);
+
+    if (!cJSON_IsNumber(id) || !(id->valuedouble >= 0) ||
+        id->valuedouble >= GPT_VOCAB_MAX)
+        return gpt_fail(r->parts.err, GPT_EDATA, "%s: %s.%s: no list of a text "
+                        "and an id", r->parts.what, field, key);
+    return add_id(r, to, (int32_t)id->valuedouble, field);
+}
+
+/* BertProcessing and RobertaProcessing: `cls` before a text, `sep` behind it.
+ * They differ in what they do to a pair. */
+static int read_ends(struct reading *r, const cJSON *part, const char *field)
+{
+    const struct pieces *from = &r->pieces;
+    struct pieces to = {.n = 0};
+
+    if (from->n != 1)
+        return refuse(r, field, "type", gpt_hf_string(part, "type"));
+    GPT_TRY(add_end(r, &to, part, "cls", field));
+    for (size_t k = 0; k < from->n_ids; k++)
+        GPT_TRY(add_id(r, &to, from->ids[k], field));
+    GPT_TRY(add_end(r, &to, part, "sep", field));
+    to.end[to.n++] = to.n_ids;
+    r->pieces = to;
+    return GPT_OK;
+}
+
 /* What is around the text when all templates are read. The text must be there
  * once. */
 static int split_around(struct reading *r)
@@ -367,6 +398,9 @@ static int read_post_processor(void *data, const cJSON *part,
 
     if (strcmp(type, "TemplateProcessing") == 0)
         return read_template(r, part, field);
+    if (strcmp(type, "BertProcessing") == 0 ||
+        strcmp(type, "RobertaProcessing") == 0)
+        return read_ends(r, part, field);
     /* ByteLevel changes offsets only */
     return strcmp(type, "ByteLevel") == 0 ? GPT_OK
                                           : refuse(r, field, "type", type);

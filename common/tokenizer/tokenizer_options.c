@@ -4,6 +4,7 @@
 #include "tokenizer/tokenizer_options.h"
 
 #include "base/io.h"
+#include "base/log.h"
 #include "text/unicode.h"
 #include "tokenizer/family.h"
 #include "tokenizer/gguf_tokens.h"
@@ -105,9 +106,15 @@ static bool hint_at_pair(const char *dir, struct gpt_err *err)
     return true;
 }
 
-/* The first option that the family, NULL for none, does not read; or NULL. */
-static const char *find_idle(const struct gpt_tokenizer_options *o)
+enum { MOST_IDLE = 7 };
+
+/* The options that the family, NULL for none, does not read; returns their
+ * number. */
+static size_t list_idle(const struct gpt_tokenizer_options *o,
+                        const char *idle[MOST_IDLE])
 {
+    size_t n = 0;
+
     const struct file_names *names = names_of(o->type);
     const bool tik = o->type && strcmp(o->type, "TikTokenizer") == 0;
     const bool hf = o->type && strcmp(o->type, "HuggingFaceTokenizer") == 0;
@@ -124,10 +131,35 @@ static const char *find_idle(const struct gpt_tokenizer_options *o)
         {"tokenizer-hf-no-include-special-tokens", o->hf_no_special && !hf},
     };
 
+    static_assert(GPT_COUNT(rows) == MOST_IDLE, "room for all");
     for (size_t i = 0; i < GPT_COUNT(rows); i++)
         if (rows[i].in_vain)
-            return rows[i].option;
-    return NULL;
+            idle[n++] = rows[i].option;
+    return n;
+}
+
+/* The first of them, or NULL. */
+static const char *find_idle(const struct gpt_tokenizer_options *o)
+{
+    const char *idle[MOST_IDLE];
+
+    return list_idle(o, idle) ? idle[0] : NULL;
+}
+
+/* A NullTokenizer has neither files nor words: what is said of another family
+ * can change no id. Scripts of Megatron-LM that measure speeds put that type
+ * behind the options of their real tokenizer, and it skips these, too. */
+static void drop_idle(struct gpt_tokenizer_options *o)
+{
+    const char *idle[MOST_IDLE];
+    const size_t n = list_idle(o, idle);
+
+    for (size_t i = 0; i < n; i++)
+        gpt_warn("--%s has no effect on %s", idle[i], o->type);
+    o->vocab_file = o->merge_file = o->model = o->tiktoken_pattern = NULL;
+    o->special_tokens.n = 0;
+    o->tiktoken_num_special = 0;
+    o->hf_no_special = false;
 }
 
 /* An option that the family does not read would be typed in vain, and the user
@@ -202,6 +234,8 @@ int gpt_tokenizer_settle(struct gpt_tokenizer_options *o, bool typed,
                    : gpt_hint(err, "name the family with --tokenizer-type");
     }
     GPT_TRY(check_size(o, err));
+    if (strcmp(o->type, "NullTokenizer") == 0)
+        drop_idle(o);
     return check_effect(o, err);
 }
 

@@ -79,7 +79,8 @@
 
 /* ---- opening ---- */
 
-/* Chooses the family, and refuses options that have no effect on it. `typed`
+/* Chooses the family, and refuses options that have no effect on it; a
+ * NullTokenizer drops them with a warning. `typed`
  * is true when --tokenizer-type was given: else the files that are named tell
  * the family, and `fallback` is the one where none is named. The options are
  * those of the command line, before others are filled in. GPT_EUSAGE names the

@@ -5,29 +5,21 @@
 
 #include <assert.h>
 
-#define NONE UINT32_MAX
 #define UNKNOWN_PENALTY 10.0
 
-/* The best way to a position of the piece, by its last token. */
-struct gpt_unigram_path {
-    double score;
-    int32_t id;
-    uint32_t begin; /* NONE: there is no way yet */
-};
-
-/* The way found first stays where another one is as good. */
-static void offer_path(struct gpt_unigram_path *end, double score, int32_t id,
-                       size_t begin)
+static int refuse_unknown(const char *text, size_t n, struct gpt_err *err)
 {
-    if (end->begin == NONE || score > end->score)
-        *end = (struct gpt_unigram_path){score, id, (uint32_t)begin};
+    return gpt_fail(err, GPT_EDATA, "the model has no token for '%.*s', and "
+                    "none for unknown characters (model.unk_id)", (int)n, text);
 }
 
 /* Offers all tokens that begin at `begin`, and the unknown one for a character
- * that is no token, so that a way to the end always exists. */
-static void extend_paths(const struct gpt_unigram *u,
-                         struct gpt_unigram_path *paths, const char *text,
-                         size_t begin, size_t char_len, size_t len)
+ * that is no token, so that a way to the end always exists. GPT_EDATA where
+ * that is the best way and the model has no such token. */
+static int extend_paths(const struct gpt_unigram *u,
+                        struct gpt_best_path *paths, const char *text,
+                        size_t begin, size_t char_len, size_t len,
+                        struct gpt_err *err)
 {
     const double here = paths[begin].score;
     bool has_char = false;
@@ -40,28 +32,16 @@ static void extend_paths(const struct gpt_unigram *u,
         const int32_t id = u->trie.ids[at];
         if (id < 0)
             continue;
-        offer_path(&paths[end], u->scores[id] + here, id, begin);
+        gpt_best_offer(&paths[end], u->scores[id] + here, id, begin);
         has_char = has_char || end - begin == char_len;
     }
-    if (!has_char)
-        offer_path(&paths[begin + char_len],
+    if (has_char)
+        return GPT_OK;
+    gpt_best_offer(&paths[begin + char_len],
                    u->lowest - UNKNOWN_PENALTY + here, u->unk, begin);
-}
-
-/* Turns the chain of last tokens round, in place: paths[p].begin becomes where
- * the token after position p ends. */
-static void reverse_path(struct gpt_unigram_path *paths, size_t len)
-{
-    uint32_t end = (uint32_t)len, next = NONE;
-
-    while (end > 0) {
-        uint32_t begin = paths[end].begin;
-
-        paths[end].begin = next;
-        next = end;
-        end = begin;
-    }
-    paths[0].begin = next;
+    return paths[begin + char_len].id < 0
+               ? refuse_unknown(text + begin, char_len, err)
+               : GPT_OK;
 }
 
 /* Unknown characters in a row are one text, which may happen to be a token
@@ -89,15 +69,15 @@ static int add_unknown(const struct gpt_unigram *u, const char *text,
 }
 
 static int add_path(const struct gpt_unigram *u,
-                    const struct gpt_unigram_path *paths, const char *text,
+                    const struct gpt_best_path *paths, const char *text,
                     struct gpt_ids *ids, struct gpt_err *err)
 {
     uint32_t at = 0, end;
 
-    while ((end = paths[at].begin) != NONE) {
+    while ((end = paths[at].begin) != GPT_NO_PATH) {
         const int32_t id = paths[end].id;
 
-        while (id == u->unk && paths[end].begin != NONE &&
+        while (id == u->unk && paths[end].begin != GPT_NO_PATH &&
                paths[paths[end].begin].id == id)
             end = paths[end].begin;
         GPT_TRY(id == u->unk
@@ -114,19 +94,16 @@ int gpt_unigram_encode(const struct gpt_unigram *u,
 {
     if (len == 0)
         return GPT_OK;
-    GPT_TRY(gpt_sp_check_len(len, err));
-    GPT_TRY(gpt_grow(&s->paths, &s->cap, len + 1, sizeof(*s->paths), "a text",
-                     err));
-    struct gpt_unigram_path *paths = s->paths;
-    for (size_t i = 0; i <= len; i++)
-        paths[i] = (struct gpt_unigram_path){0, -1, NONE};
+    GPT_TRY(gpt_best_begin(&s->paths, &s->cap, len, err));
+    struct gpt_best_path *paths = s->paths;
     for (size_t at = 0; at < len;) {
         const size_t n = gpt_sp_char_len(text + at, len - at);
 
-        extend_paths(u, paths, text, at, n, len);
+        GPT_TRY(extend_paths(u, paths, text, at, n, len, err));
         at += n;
     }
-    assert(paths[len].begin != NONE); /* the unknown token leads everywhere */
-    reverse_path(paths, len);
+    /* the unknown token leads everywhere */
+    assert(paths[len].begin != GPT_NO_PATH);
+    gpt_best_reverse(paths, len);
     return add_path(u, paths, text, ids, err);
 }

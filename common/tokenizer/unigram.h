@@ -15,7 +15,7 @@ struct gpt_unigram {
     double lowest;
     struct gpt_token_map map; /* of two with one text the last */
     struct gpt_sp_trie trie;
-    int32_t unk;
+    int32_t unk;           /* -1: a text of unknown characters fails */
     bool byte_fallback; /* and there is a token for each byte */
     int32_t byte_id[256];
     struct gpt_arena arena; /* owns the texts */
@@ -30,11 +30,12 @@ void gpt_unigram_close(struct gpt_unigram *u);
 
 /* A thread's memory: freed with gpt_free(). */
 struct gpt_unigram_scratch {
-    struct gpt_unigram_path *paths;
+    struct gpt_best_path *paths;
     size_t cap;
 };
 
-/* Appends the ids of a piece, which is UTF-8; GPT_EDATA from 2 GiB on. */
+/* Appends the ids of a piece, which is UTF-8; GPT_EDATA from 2 GiB on, and for
+ * a character that has no token where unknown ones have none. */
 int gpt_unigram_encode(const struct gpt_unigram *u,
                        struct gpt_unigram_scratch *s, const char *piece,
                        size_t len, struct gpt_ids *ids, struct gpt_err *err)

@@ -191,6 +191,18 @@ vain vocab-size gen bpe -p x --vocab-size 262
 vain tiktoken-pattern pre $(given v) --tiktoken-pattern o200k
 vain tokenizer-hf-no-include-special-tokens pre $(given v) \
     --tokenizer-hf-no-include-special-tokens
+echo '{"text":"1 2 3"}' >numbers.jsonl
+expect 0 'a NullTokenizer drops those of all others' gpt-preprocess \
+    --input numbers.jsonl --output-prefix null --tokenizer-type NullTokenizer \
+    --vocab-size 9 --tiktoken-pattern v2 --tokenizer-model nope \
+    --vocab-file nope --tokenizer-special-tokens x
+err_has 'warning: --tiktoken-pattern has no effect on NullTokenizer'
+err_has 'warning: --vocab-file has no effect on NullTokenizer'
+expect 0 'and gpt-train says so once' train null --train-iters 1 \
+    --tokenizer-type NullTokenizer --vocab-size 9 --tiktoken-pattern v2
+err_has 'warning: --tiktoken-pattern has no effect on NullTokenizer'
+check 'and no more' sh -c '! grep -q "without effect here" "$1"' \
+    sh "$scratch/err"
 expect 4 'a name of a hub' pre --tokenizer-model gpt2
 err_has 'tokenizers are not fetched by a name'
 mkdir pair

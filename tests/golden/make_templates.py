@@ -38,6 +38,13 @@ def sequence(*parts):
     return {"type": "Sequence", "processors": list(parts)}
 
 
+def ends(kind, **more):
+    return {"type": kind, "sep": ["e", IDS["e"][0]], "cls": ["h", IDS["h"][0]],
+            **more}
+
+
+BERT = ends("BertProcessing")
+ROBERTA = ends("RobertaProcessing", trim_offsets=True, add_prefix_space=False)
 SINGLE = ["A", "h A", "A e", "h A e", "lo A", "h e A"]
 PAIR = ["A B", "e A B", "A e B", "B A", "A B lo", "A", "B h"]
 
@@ -53,7 +60,8 @@ def main():
               sequence(first[1], second[0], second[1]),
               sequence(first[0], first[0], first[3]),
               template("h"), template("A h A"), template("B"),
-              template("zz A")]
+              template("zz A"), BERT, ROBERTA, sequence(BYTES, ROBERTA),
+              sequence(first[0], BERT), sequence(ROBERTA, BERT)]
     with open(os.path.join(OUT, "qwen2.json"), encoding="utf-8") as f:
         whole = json.load(f)
     text = Tokenizer.from_str(json.dumps(whole)).encode(TEXT).ids

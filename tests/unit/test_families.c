@@ -7,6 +7,7 @@
 #include "base/json.h"
 #include "base/memory.h"
 #include "tests/lib/tap.h"
+#include "tokenizer/needle.h"
 #include "tokenizer/pretok.h"
 #include "tokenizer/tokenizer.h"
 #include "text/unicode_nfc.h"
@@ -271,6 +272,42 @@ static void test_user_defined(void)
 
 /* ---- the null tokenizer ---- */
 
+/* The first token of a text drops the U+2581 before the text, and no space that
+ * a user has defined. Texts are those of SentencePiece 0.2.1. */
+static void test_kept_spaces(void)
+{
+    static const char model[] = "\x0A\x09\x0A\x05<unk>\x18\x02"
+                                "\x0A\x06\x0A\x02 a\x18\x04"
+                                "\x0A\x0B\x0A\x04\xE2\x96\x81" "a\x15"
+                                "\0\0\x80\xBF"
+                                "\x0A\x0A\x0A\x03\xE2\x96\x81\x15\0\0\x80\xBF";
+    static const struct {
+        int32_t ids[2];
+        const char *want;
+    } cases[] = {{{1, 2}, " a a"}, {{2, 1}, "a a"}, {{2, 2}, "a a"},
+                 {{3, 1}, " a"}, {{3, 2}, "a"}};
+    char path[] = "/tmp/gpt-families.XXXXXX";
+    struct gpt_tokenizer *tok;
+    struct gpt_err err = {0};
+    int fd = mkstemp(path);
+
+    ok(fd >= 0 && write(fd, model, sizeof(model) - 1) == sizeof(model) - 1 &&
+           close(fd) == 0,
+       "a model");
+    if (!ok(open_file(&tok, "SentencePieceTokenizer", path, &err) == GPT_OK,
+            "is read %s", err.text))
+        return;
+    for (size_t i = 0; i < GPT_COUNT(cases); i++) {
+        int32_t two[2] = {cases[i].ids[0], cases[i].ids[1]};
+        const struct gpt_ids ids = {.data = two, .len = 2};
+
+        ok(decodes_to(tok, &ids, cases[i].want), "case %zu: '%s'", i,
+           cases[i].want);
+    }
+    gpt_tokenizer_close(tok);
+    unlink(path);
+}
+
 static void test_null(void)
 {
     static const struct {
@@ -399,7 +436,10 @@ static const struct {
     {"another decoder", HF, "space.json", "\"decoder\":{\"type\":\"Byte",
      "\"decoder\":{\"type\":\"Bite", "decoder.type: 'BiteLevel'"},
     {"another post-processor", HF, "llama3.json", "\"TemplateProcessing\"",
-     "\"BertProcessing\"", "post_processor.type: 'BertProcessing'"},
+     "\"AnyProcessing\"", "post_processor.type: 'AnyProcessing'"},
+    {"a post-processor without its tokens", HF, "llama3.json",
+     "\"TemplateProcessing\"", "\"BertProcessing\"",
+     "post_processor.cls: no list of a text and an id"},
     {"another version", HF, "qwen2.json", "\"version\":\"1.0\"",
      "\"version\":\"2.0\"", "version '2.0' is not supported, only 1.0"},
     {"a version that is a number", HF, "qwen2.json", "\"version\":\"1.0\"",
@@ -471,8 +511,6 @@ static const struct {
      "[\"<unk>\",-1e309]", "the score of token 0 is too large"},
     {"a token without a score", HF, "unigram-t5.json", "[\"<unk>\",0.0]",
      "[\"<unk>\"]", "where a comma was expected"},
-    {"no unknown token", HF, "unigram-t5.json", "\"unk_id\":0",
-     "\"unk_id\":null", "model.unk_id: a model without a token for unknown"},
     {"an unknown token far away", HF, "unigram-t5.json", "\"unk_id\":0",
      "\"unk_id\":99999", "unk_id"},
     {"a map that is no base64", HF, "unigram-t5.json",
@@ -600,6 +638,34 @@ static void test_long_tokens(void)
     unlink(path);
 }
 
+/* Without an unknown token only a text that needs one is bad, as in the
+ * library. */
+static void test_no_unknown_token(void)
+{
+    char path[] = "/tmp/gpt-families.XXXXXX";
+    struct gpt_tokenizer *tok;
+    struct gpt_encoder *enc;
+    struct gpt_ids ids = {0};
+    struct gpt_err err = {0};
+    int fd = mkstemp(path);
+
+    ok(fd >= 0 && close(fd) == 0, "scratch file");
+    spoil(path, "\"unk_id\":0", "\"unk_id\":null", GOLDEN "unigram-t5.json");
+    if (ok(open_file(&tok, HF, path, &err) == GPT_OK &&
+               gpt_encoder_open(&enc, tok, &err) == GPT_OK,
+           "a model without an unknown token")) {
+        ok(gpt_encode(enc, "the", 3, &ids, &err) == GPT_OK && ids.len > 0,
+           "reads what it knows");
+        is_int(gpt_encode(enc, "the \xE6\xBC\xA2", 7, &ids, &err), GPT_EDATA,
+               "and nothing else");
+        ok(strstr(err.text, "no token for '\xE6\xBC\xA2'"), "%s", err.text);
+        gpt_encoder_close(enc);
+        gpt_tokenizer_close(tok);
+    }
+    gpt_free(ids.data);
+    unlink(path);
+}
+
 /* ---- changed copies of qwen2.json ---- */
 
 /* Compares a text's ids with the library's, and closes the tokenizer. */
@@ -682,6 +748,73 @@ static void check_added(const char *path, const cJSON *root, const cJSON *c)
     cJSON_free(added);
 }
 
+/* An added token that is one of the vocabulary, in letters of bytes that are no
+ * UTF-8: merges make it in other texts, as they do without it. */
+static void test_added_bytes(void)
+{
+    static const char quote[] = "\xE2\x80\x99 \xE2\x80\xA6";
+    char path[] = "/tmp/gpt-families.XXXXXX";
+    struct gpt_ids ids[2] = {{0}, {0}};
+    int fd = mkstemp(path);
+
+    ok(fd >= 0 && close(fd) == 0, "scratch file");
+    spoil(path, "\"added_tokens\":[",
+          "\"added_tokens\":[{\"id\":288,\"content\":\"\u00e2\u0122\"},",
+          GOLDEN "qwen2.json");
+    for (int i = 0; i < 2; i++) {
+        struct gpt_tokenizer *tok;
+        struct gpt_encoder *enc;
+        struct gpt_err err = {0};
+
+        if (!ok(open_file(&tok, HF, i ? path : GOLDEN "qwen2.json", &err) ==
+                        GPT_OK &&
+                    gpt_encoder_open(&enc, tok, &err) == GPT_OK,
+                "file %d", i))
+            return;
+        ok(gpt_encode(enc, quote, strlen(quote), &ids[i], &err) == GPT_OK,
+           "encodes");
+        gpt_encoder_close(enc);
+        gpt_tokenizer_close(tok);
+    }
+    ok(ids[0].len == ids[1].len &&
+           memcmp(ids[0].data, ids[1].data,
+                  ids[0].len * sizeof(*ids[0].data)) == 0,
+       "the same ids");
+    gpt_free(ids[0].data);
+    gpt_free(ids[1].data);
+    unlink(path);
+}
+
+/* A token that is found in normalized text is printed in that form, but for
+ * the name of a special one. */
+static void test_printed_form(void)
+{
+    static const struct {
+        const char *special, *want;
+    } cases[] = {{"false", "\xC3\x85"}, {"true", "\xE2\x84\xAB"}};
+    char path[] = "/tmp/gpt-families.XXXXXX", member[160];
+    int fd = mkstemp(path);
+
+    ok(fd >= 0 && close(fd) == 0, "scratch file");
+    for (size_t i = 0; i < GPT_COUNT(cases); i++) {
+        struct gpt_tokenizer *tok;
+        struct gpt_err err = {0};
+        int32_t id = 305;
+        const struct gpt_ids ids = {.data = &id, .len = 1};
+
+        snprintf(member, sizeof(member), ",{\"id\":305,\"content\":\"\u212b\","
+                 "\"normalized\":true,\"special\":%s}],\"normalizer\"",
+                 cases[i].special);
+        spoil(path, "],\"normalizer\"", member, GOLDEN "qwen2.json");
+        if (!ok(open_file(&tok, HF, path, &err) == GPT_OK, "an angstrom sign"))
+            continue;
+        ok(decodes_to(tok, &ids, cases[i].want), "special is %s",
+           cases[i].special);
+        gpt_tokenizer_close(tok);
+    }
+    unlink(path);
+}
+
 /* A merge as a string, a letter by its number: the same tokenizer. */
 static void test_other_forms(void)
 {
@@ -724,6 +857,60 @@ static void test_other_forms(void)
     }
     gpt_free(want.data);
     unlink(path);
+}
+
+/* ---- patterns ---- */
+
+/* Texts between bars, as transformers writes pieces that a user has defined.
+ * Expected places are those of Python's re. */
+static void test_lists(void)
+{
+    static const struct {
+        const char *regex, *text;
+        int begin, end; /* of the first match; -1: none, -2: refused */
+    } cases[] = {
+        {"ab|a\\.|\\|", "xa|", 2, 3},
+        {"ab|a\\.|\\|", "xa.b", 1, 3},
+        {"a|ab", "xab", 1, 2},
+        {"ab|a", "xab", 1, 3},
+        {"abcd|bc", "abcx", 1, 3},
+        {"\\\n\\\n|\\\n", "a\n\nb", 1, 3},
+        {"\\n\\n|\\ \\-", "a -", 1, 3},
+        {"\xE2\x96\x81\xE2\x96\x81|<s>", "\xE2\x96\x81<s>", 3, 6},
+        {"ab|c", "acc", 1, 2},
+        {"ab|c", "ax", -1, 0},
+        {"a\\.b", "a.b", 0, 3},
+        {"a||b", "", -2, 0},
+        {"a|", "", -2, 0},
+        {"a|b+", "", -2, 0},
+        {"a|\\d", "", -2, 0},
+        {"a|\\", "", -2, 0},
+        {"a|(b)", "", -2, 0},
+    };
+
+    for (size_t i = 0; i < GPT_COUNT(cases); i++) {
+        struct gpt_arena arena = {0};
+        struct gpt_needle needle;
+        const char *shown;
+        size_t begin = 0, end = 0;
+        cJSON *item = cJSON_CreateObject();
+
+        cJSON_AddStringToObject(item, "Regex", cases[i].regex);
+        bool known = gpt_needle_read(&needle, item, &arena, &shown);
+        is_int(known, cases[i].begin != -2, "'%s' is known", cases[i].regex);
+        if (known) {
+            bool found = gpt_needle_find(&needle, cases[i].text,
+                                         strlen(cases[i].text), 0, &begin,
+                                         &end);
+
+            is_int(found, cases[i].begin != -1, "is it there");
+            ok(!found || ((int)begin == cases[i].begin &&
+                          (int)end == cases[i].end),
+               "at its place: %zu to %zu", begin, end);
+        }
+        cJSON_Delete(item);
+        gpt_arena_free(&arena);
+    }
 }
 
 /* ---- normalization ---- */
@@ -796,6 +983,22 @@ static void test_broken_chars(void)
     gpt_tokenizer_close(tok);
 }
 
+/* tiktoken's spelling of cl100k in a tokenizer.json: {1,3}+ repeats there, and
+ * an option's name means tiktoken's reading of it. */
+static void test_cl100k_spelling(void)
+{
+    static const char *const spelled[] = {
+        "'(?i:[sdmt]|ll|ve|re)|[^\\r\\n\\p{L}\\p{N}]?+\\p{L}++|\\p{N}{1,3}+|"
+        " ?[^\\s\\p{L}\\p{N}]++[\\r\\n]*+|\\s++$|\\s*[\\r\\n]|\\s+(?!\\S)|\\s"};
+    const struct gpt_pretok *in_file = gpt_pretok_by_regex(spelled, 1);
+
+    ok(in_file, "tiktoken's spelling of cl100k is known");
+    is_int((int64_t)in_file->cut("1234567 8", 9), 7,
+           "in a file it keeps numbers whole");
+    is_int((int64_t)gpt_pretok_by_name("cl100k")->cut("1234567 8", 9), 3,
+           "by name it cuts them");
+}
+
 /* Every row of the table is found by its expressions and cuts to the end. */
 static void test_table(void)
 {
@@ -829,14 +1032,20 @@ int main(void)
     test_goldens();
     test_first_spaces();
     test_user_defined();
+    test_kept_spaces();
     test_null();
     test_bad_files();
+    test_no_unknown_token();
     test_long_tokens();
     each_case(GOLDEN "templates.json", check_template);
     each_case(GOLDEN "added.json", check_added);
     test_other_forms();
+    test_added_bytes();
+    test_printed_form();
+    test_lists();
     test_nfc();
     test_broken_chars();
     test_table();
+    test_cl100k_spelling();
     return tap_done();
 }
