@@ -34,6 +34,7 @@
 /* The reasons below are shared by several names each, and end a warning or make
  * a hint: they say what is so here, and nothing of the other program. */
 #define FUSED "kernels are fused where that is faster, with the same result"
+#define GRAPHS "--cuda-graph-impl records all passes that can be recorded"
 #define IN_BLOCKS "attention is computed in blocks"
 #define WHOLE_SUMS "sums of tensor parallel ranks are not cut into parts"
 #define ONE_NORM "of norms, the log has the gradient's alone"
@@ -99,6 +100,10 @@ const struct gpt_foreign_option gpt_train_foreign[] = {
     SKIP("cross-entropy-fusion-impl", MEGATRON, FUSED),
     SKIP_FLAG("use-te-activation-func", MEGATRON, FUSED),
     SKIP_FLAG("disable-jit-fuser", MEGATRON, FUSED),
+    FLAG_MEANS("external-cuda-graph", MEGATRON,
+               "--cuda-graph-impl=transformer_engine"),
+    SKIP_LIST("cuda-graph-scope", MEGATRON, GRAPHS),
+    SKIP("cuda-graph-warmup-steps", MEGATRON, GRAPHS),
     SKIP_FLAG("use-flash-attn", MEGATRON, IN_BLOCKS),
     SKIP_FLAG("use-flash-attn-v1", DEEPSPEED, IN_BLOCKS),
     SKIP_FLAG("use-flash-attn-v2", DEEPSPEED, IN_BLOCKS),

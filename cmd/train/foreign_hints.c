@@ -73,6 +73,7 @@
 #define NO_STATES "every layer has attention; there are no state space layers"
 #define ONE_SHAPE "all layers have one shape"
 #define NEXT_TOKEN "the model predicts the next token alone"
+#define OPTIMIZERS "--optimizer is adam, sgd or muon"
 #define FEW_BITS "--fp8-format has the fewest bits that there are"
 #define AS_IT_IS "documents are trained on as they are"
 #define LOCAL_FILES "data sets and checkpoints are files of this machine"
@@ -122,6 +123,25 @@ const struct gpt_foreign_option gpt_train_hints[] = {
          "layers out of --fp8-format"),
     HINT("kitchen-*", MEGATRON,
          "--fp8-format rounds; there is no choice for each layer"),
+    HINT("cpu-offloading*", MEGATRON, RECOMPUTE),
+    HINT("fine-grained-*", MEGATRON, RECOMPUTE),
+    HINT("offload-modules", MEGATRON, RECOMPUTE),
+    HINT("dsa-*", MEGATRON, WINDOW),
+    HINT("softmax-scale", MEGATRON, "--query-pre-attn-scalar X divides by its root"),
+    HINT("yarn-*", MEGATRON,
+         "--rotary-scaling-type yarn, with --rotary-beta-fast, "
+         "--rotary-beta-slow and --rotary-original-positions"),
+    HINT("mup-*", MEGATRON,
+         "rates and initial weights do not follow from the width"),
+    HINT("soap-*", MEGATRON, OPTIMIZERS),
+    HINT("lion-*", MEGATRON, OPTIMIZERS),
+    HINT("adaptive-muon-*", MEGATRON, OPTIMIZERS),
+    HINT("start-eval-at-iter", MEGATRON, WHEN_EVALUATED),
+    HINT("override-ckpt-iteration", MEGATRON,
+         "--load DIR/iter_0000100 resumes from step 100, --finetune begins at "
+         "step 0"),
+    HINT("logits-*", MEGATRON, "a run trains on its data alone"),
+    HINT("megatron-fsdp-*", MEGATRON, SHARDING),
     HINT("fsdp-*", MEGATRON, SHARDING),
     HINT("torch-fsdp2-*", MEGATRON, SHARDING),
     HINT("outer-dp-sharding-strategy", MEGATRON, SHARDING),
