@@ -386,7 +386,6 @@ const struct gpt_foreign_option gpt_train_hints[] = {
     HINT("logging-first-step", TRANSFORMERS, WHEN_LOGGED),
     HINT("logging-dir", TRANSFORMERS, CURVES),
     HINT("run-name", TRANSFORMERS, CURVES),
-    HINT("log-level", TRANSFORMERS, "--quiet and --verbose say how much"),
     HINT("disable-tqdm", TRANSFORMERS, "--progress never"),
     HINT("push-to-hub", TRANSFORMERS, HUB),
     HINT("hub-model-id", TRANSFORMERS, HUB),
