@@ -127,7 +127,8 @@ const struct gpt_foreign_option gpt_train_hints[] = {
     HINT("fine-grained-*", MEGATRON, RECOMPUTE),
     HINT("offload-modules", MEGATRON, RECOMPUTE),
     HINT("dsa-*", MEGATRON, WINDOW),
-    HINT("softmax-scale", MEGATRON, "--query-pre-attn-scalar X divides by its root"),
+    HINT("softmax-scale", MEGATRON,
+         "--query-pre-attn-scalar X divides by its root"),
     HINT("yarn-*", MEGATRON,
          "--rotary-scaling-type yarn, with --rotary-beta-fast, "
          "--rotary-beta-slow and --rotary-original-positions"),
